@@ -1,0 +1,40 @@
+/* host.h - the one home of host memory for metadata.
+ *
+ * A pl_host is one accounting domain (an instance, or one device of it) with a jemalloc arena and
+ * one explicit tcache of its own; the caller guards it with the lock of that domain. In builds with
+ * PLEAT_HOST_SYSTEM (sanitizers) the memory comes from the system's malloc instead.
+ * pl_host_bytes() is a counter of usable sizes; pl_host_fini() asserts that it is zero.
+ *
+ * Faults: pl_host_fail_at(k) makes the k-th allocation from now (0 = the next) of the whole process
+ * fail, pl_host_fail_from(k) every one from the k-th on; pl_host_fail_never() ends it. Tests only. */
+#ifndef PLEAT_BASE_HOST_H
+#define PLEAT_BASE_HOST_H
+
+#include <stdint.h>
+
+#include "vmm/base/pleat_types.h"
+
+typedef struct pl_host {
+    size_t bytes;    /* lock: usable bytes handed out */
+    unsigned arena;  /* const */
+    unsigned tcache; /* const */
+    bool is_open;    /* lock */
+} pl_host;
+
+pleat_status pl_host_init(pl_host *host);
+/* Destroys tcache and arena. Returns the bytes that were still held (0 = nothing leaked). */
+size_t pl_host_fini(pl_host *host);
+
+/* NULL when out of memory (or by an injected fault). zeroed = pl_host_calloc. bytes > 0. */
+void *pl_host_alloc(pl_host *host, size_t bytes);
+void *pl_host_calloc(pl_host *host, size_t count, size_t size);
+/* Grows or shrinks; NULL leaves `p` as it was. p may be NULL. */
+void *pl_host_realloc(pl_host *host, void *p, size_t bytes);
+void pl_host_free(pl_host *host, void *p); /* NULL is fine */
+
+void pl_host_fail_at(uint64_t k);
+void pl_host_fail_from(uint64_t k);
+void pl_host_fail_never(void);
+uint64_t pl_host_n_allocs(void); /* allocations asked for since the process began */
+
+#endif

@@ -1,0 +1,122 @@
+/* pleat_types.h - the types that every layer shares; installed with pleat.h, which includes it. */
+#ifndef PLEAT_TYPES_H
+#define PLEAT_TYPES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** One list: constant, text. PLEAT_OK is 0; the numbers are part of the ABI, so append only. */
+/* clang-format off */
+#define PLEAT_STATUS_LIST(X) \
+    X(PLEAT_OK, "success") \
+    X(PLEAT_EINVAL, "invalid argument") \
+    X(PLEAT_ESIZE, "the size is absurd: more than any device holds") \
+    X(PLEAT_ECONF, "bad configuration") \
+    X(PLEAT_EDEVICE, "no such device") \
+    X(PLEAT_ESTREAM, "the stream belongs to another context or device") \
+    X(PLEAT_EFOREIGN, "the pointer is not a live block of this instance") \
+    X(PLEAT_EDOUBLEFREE, "the block was freed already") \
+    X(PLEAT_EGONE, "the instance was destroyed or never created") \
+    X(PLEAT_EFORKED, "the instance was made before fork and this is the child") \
+    X(PLEAT_EBUSY, "blocks are still live") \
+    X(PLEAT_EPENDING, "the memory is there, but its last use is not over and waiting is not allowed") \
+    X(PLEAT_ENOMEM_HOST, "out of host memory") \
+    X(PLEAT_ENOMEM_DEVICE, "out of device memory") \
+    X(PLEAT_ENOSPACE_VA, "out of device address space") \
+    X(PLEAT_EDRIVER, "the driver failed") \
+    X(PLEAT_ENODRIVER, "no driver could be loaded") \
+    X(PLEAT_ENOVMM, "the device or driver has no virtual memory management") \
+    X(PLEAT_EPOISONED, "an undo failed earlier: the memory concerned is out of service") \
+    X(PLEAT_ECAPTURE, "not possible while the stream is being captured")
+/* clang-format on */
+
+typedef enum pleat_status {
+#define PLEAT_STATUS_ENUM(name, text) name,
+    PLEAT_STATUS_LIST(PLEAT_STATUS_ENUM)
+#undef PLEAT_STATUS_ENUM
+} pleat_status;
+
+/** A device address. An integer, so that nobody dereferences it by accident. */
+typedef uint64_t pleat_devptr;
+
+/** One counter in PyTorch's sense: current, its peak, and the sums of all additions and removals. */
+typedef struct pleat_stat {
+    uint64_t current;
+    uint64_t peak;
+    uint64_t allocated;
+    uint64_t freed;
+} pleat_stat;
+
+/** Index into each group: PyTorch's pools, by rounded size (small: <= 1 MiB). */
+enum { PLEAT_POOL_ALL = 0, PLEAT_POOL_SMALL = 1, PLEAT_POOL_LARGE = 2, PLEAT_N_POOLS = 3 };
+
+/** Statistics of one device. Units: counts or bytes, as the name says. Names and meanings of the
+ *  first part are PyTorch's torch.cuda.memory_stats; the second part is pleat's own. */
+typedef struct pleat_stats {
+    pleat_stat allocation[PLEAT_N_POOLS];
+    pleat_stat segment[PLEAT_N_POOLS];
+    pleat_stat active[PLEAT_N_POOLS];
+    pleat_stat inactive_split[PLEAT_N_POOLS];
+    pleat_stat allocated_bytes[PLEAT_N_POOLS];
+    pleat_stat reserved_bytes[PLEAT_N_POOLS]; /* pleat: resident bytes, under all and large */
+    pleat_stat active_bytes[PLEAT_N_POOLS];
+    pleat_stat inactive_split_bytes[PLEAT_N_POOLS];
+    pleat_stat requested_bytes[PLEAT_N_POOLS];
+    pleat_stat oversize_allocations;
+    pleat_stat oversize_segments;
+    uint64_t num_alloc_retries;
+    uint64_t num_ooms;
+    uint64_t num_sync_all_streams;
+    uint64_t num_device_alloc;
+    uint64_t num_device_free;
+
+    /* Resident bytes by what holds them. live + free + pending + idle == resident, but for the
+     * bytes of a request in flight. */
+    uint64_t granule_bytes;
+    uint64_t resident_bytes;
+    uint64_t live_granules;     /* L: granules that hold a byte of a live block or of a request */
+    uint64_t peak_live_granules;
+    uint64_t pinned_granules;   /* P: captured, exported or poisoned, without live bytes */
+    uint64_t free_bytes;        /* settled, under no live block */
+    uint64_t pending_bytes;     /* free, last use not known to be over */
+    uint64_t idle_bytes;        /* mapped nowhere */
+    uint64_t rounding_bytes;    /* live bytes nobody asked for: 512-byte rounding */
+    uint64_t stale_bytes;       /* address space of taken chunks, not yet unmapped; not resident */
+    uint64_t address_bytes;     /* address space reserved */
+    uint64_t metadata_bytes;    /* host memory held for this device */
+
+    /* Device operations: one contiguous range mapped or unmapped, one cuMemAlloc or cuMemFree. */
+    uint64_t ops_map;
+    uint64_t ops_unmap;
+    uint64_t ops_alloc;
+    uint64_t ops_free;
+    uint64_t bytes_created;
+    uint64_t bytes_mapped;
+    uint64_t n_taken_granules;
+    uint64_t host_syncs;        /* a call blocked on the GPU or polled until something changed */
+    uint64_t stream_waits;      /* ordered waits that pleat put into a stream */
+    uint64_t n_driver_calls;
+    uint64_t driver_ns;         /* host time in driver calls; 0 unless time_calls is on */
+    uint64_t n_undo_failures;
+} pleat_stats;
+
+/** What a pointer query tells. */
+typedef struct pleat_block_info {
+    pleat_devptr base;
+    size_t bytes;           /* rounded: what the block occupies */
+    size_t requested_bytes;
+    uint64_t stream_id;     /* owner; the driver's id where it has ids */
+    void *stream;           /* owner's handle as given */
+    int device;
+} pleat_block_info;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,16 @@
+/* chunk.h - physical memory: one chunk = one driver handle of chunk_bytes. */
+#ifndef PLEAT_VMM_CHUNK_H
+#define PLEAT_VMM_CHUNK_H
+
+#include "vmm/device.h"
+
+/* A chunk is its driver handle; 0 is none. Who holds it keeps it (segments keep it per granule). */
+typedef uint64_t pl_chunk;
+
+/* Create one chunk of `dev`'s chunk size. No policy: limits and idle chunks are the caller's
+ * (segments/supply). Returns PLEAT_OK; ENOMEM_DEVICE; EDRIVER. Blocks on the driver. */
+pleat_status pl_chunk_create(pl_device *dev, pl_chunk *out);
+/* Give it back to the driver. Must be mapped nowhere. A failure is counted as an undo failure. */
+pleat_status pl_chunk_release(pl_device *dev, pl_chunk chunk);
+
+#endif

@@ -1,0 +1,120 @@
+/* driver_abi.h - the part of the CUDA Driver API's binary interface that pleat uses.
+ *
+ * Own declarations, so that pleat builds where no CUDA toolkit is installed. Names differ from
+ * cuda.h's on purpose: tests/vmm_abi_test.c includes both and asserts that every size, offset and
+ * constant agrees. 64-bit Linux only.
+ * Source: CUDA Driver API reference, versions 11.2 to 13.0. */
+#ifndef PLEAT_VMM_DRIVER_ABI_H
+#define PLEAT_VMM_DRIVER_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef int cu_result;
+typedef int cu_device;
+typedef unsigned long long cu_devptr;
+typedef unsigned long long cu_mem_handle;
+typedef struct cu_ctx_st *cu_context;
+typedef struct cu_stream_st *cu_stream;
+typedef struct cu_event_st *cu_event;
+typedef struct cu_graph_st *cu_graph;
+typedef struct cu_graph_exec_st *cu_graph_exec;
+typedef struct cu_graph_node_st *cu_graph_node;
+
+enum {
+    CU_SUCCESS = 0,
+    CU_INVALID_VALUE = 1,
+    CU_OUT_OF_MEMORY = 2,
+    CU_NOT_INITIALIZED = 3,
+    CU_DEINITIALIZED = 4,
+    CU_NO_DEVICE = 100,
+    CU_INVALID_DEVICE = 101,
+    CU_INVALID_CONTEXT = 201,
+    CU_ALREADY_MAPPED = 208,
+    CU_NOT_MAPPED = 211,
+    CU_OPERATING_SYSTEM = 304,
+    CU_INVALID_HANDLE = 400,
+    CU_ILLEGAL_STATE = 401,
+    CU_NOT_FOUND = 500,
+    CU_NOT_READY = 600,
+    CU_ILLEGAL_ADDRESS = 700,
+    CU_CONTEXT_IS_DESTROYED = 709,
+    CU_NOT_PERMITTED = 800,
+    CU_NOT_SUPPORTED = 801,
+    CU_CAPTURE_UNSUPPORTED = 900,
+    CU_CAPTURE_INVALIDATED = 901,
+    CU_CAPTURE_MERGE = 902,
+    CU_CAPTURE_UNMATCHED = 903,
+    CU_CAPTURE_UNJOINED = 904,
+    CU_CAPTURE_ISOLATION = 905,
+    CU_CAPTURE_IMPLICIT = 906,
+    CU_CAPTURED_EVENT = 907,
+    CU_CAPTURE_WRONG_THREAD = 908,
+    CU_UNKNOWN = 999,
+};
+
+/* Two handles that are not pointers: the default stream in its two meanings. */
+#define CU_STREAM_LEGACY ((cu_stream)0x1)
+#define CU_STREAM_PER_THREAD ((cu_stream)0x2)
+
+enum {
+    CU_STREAM_DEFAULT_FLAG = 0,
+    CU_STREAM_NON_BLOCKING_FLAG = 1,
+    CU_EVENT_DEFAULT_FLAG = 0,
+    CU_EVENT_DISABLE_TIMING_FLAG = 2,
+};
+
+enum {
+    CU_ATTR_INTEGRATED = 18,
+    CU_ATTR_PCI_BUS_ID = 33,
+    CU_ATTR_PCI_DEVICE_ID = 34,
+    CU_ATTR_PCI_DOMAIN_ID = 50,
+    CU_ATTR_COMPUTE_MAJOR = 75,
+    CU_ATTR_COMPUTE_MINOR = 76,
+    CU_ATTR_VMM_SUPPORTED = 102,
+    CU_ATTR_POSIX_FD_SUPPORTED = 103,
+    CU_ATTR_RDMA_WITH_VMM_SUPPORTED = 110,
+    CU_ATTR_64_BIT_STREAM_MEM_OPS = 122,
+    CU_ATTR_FABRIC_SUPPORTED = 128,
+};
+
+enum {
+    CU_ALLOCATION_PINNED = 1,
+    CU_LOCATION_DEVICE = 1,
+    CU_HANDLE_NONE = 0,
+    CU_HANDLE_POSIX_FD = 1,
+    CU_HANDLE_FABRIC = 8,
+    CU_ACCESS_NONE = 0,
+    CU_ACCESS_READ = 1,
+    CU_ACCESS_READ_WRITE = 3,
+    CU_GRANULARITY_MINIMUM = 0,
+    CU_GRANULARITY_RECOMMENDED = 1,
+};
+
+enum { CU_CAPTURE_NONE = 0, CU_CAPTURE_ACTIVE = 1, CU_CAPTURE_STATUS_INVALIDATED = 2 };
+enum { CU_CAPTURE_MODE_GLOBAL = 0, CU_CAPTURE_MODE_THREAD_LOCAL = 1, CU_CAPTURE_MODE_RELAXED = 2 };
+
+typedef struct cu_mem_location {
+    int type;
+    int id;
+} cu_mem_location;
+
+typedef struct cu_mem_prop {
+    int type;
+    int handle_types;
+    cu_mem_location location;
+    void *win32_metadata;
+    struct {
+        unsigned char compression_type;
+        unsigned char rdma_capable;
+        unsigned short usage;
+        unsigned char reserved[4];
+    } flags;
+} cu_mem_prop;
+
+typedef struct cu_access_desc {
+    cu_mem_location location;
+    int flags;
+} cu_access_desc;
+
+#endif
