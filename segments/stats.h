@@ -1,0 +1,56 @@
+/* stats.h - arithmetic on pleat_stat, PyTorch's counters.
+ *
+ * Semantics: an increase adds to current and allocated and lifts the peak; a decrease takes from
+ * current and adds to freed; resetting the peak sets it to current. A group is a counter for all
+ * pools, one for the small and one for the large pool. The owner's lock guards them.
+ * Source: c10/core/Allocator.h (Stat), c10/cuda/CUDACachingAllocator.cpp. */
+#ifndef PLEAT_SEGMENTS_STATS_H
+#define PLEAT_SEGMENTS_STATS_H
+
+#include "vmm/base/assert.h"
+#include "vmm/base/pleat_types.h"
+#include "vmm/device.h"
+
+static inline void pl_stat_add(pleat_stat *s, uint64_t n)
+{
+    s->current += n;
+    s->allocated += n;
+    if (s->current > s->peak) {
+        s->peak = s->current;
+    }
+}
+
+static inline void pl_stat_sub(pleat_stat *s, uint64_t n)
+{
+    pl_assert(s->current >= n);
+    s->current -= n;
+    s->freed += n;
+}
+
+/* A group: PLEAT_POOL_ALL and `pool`, which is PLEAT_POOL_SMALL or PLEAT_POOL_LARGE. */
+static inline void pl_stats_add(pleat_stat group[PLEAT_N_POOLS], unsigned pool, uint64_t n)
+{
+    pl_stat_add(&group[PLEAT_POOL_ALL], n);
+    pl_stat_add(&group[pool], n);
+}
+
+static inline void pl_stats_sub(pleat_stat group[PLEAT_N_POOLS], unsigned pool, uint64_t n)
+{
+    pl_stat_sub(&group[PLEAT_POOL_ALL], n);
+    pl_stat_sub(&group[pool], n);
+}
+
+/* PyTorch's pool of a block by its rounded size: small up to 1 MiB. */
+static inline unsigned pl_stats_pool(size_t rounded_bytes)
+{
+    return rounded_bytes <= (size_t)1 << 20 ? PLEAT_POOL_SMALL : PLEAT_POOL_LARGE;
+}
+
+/* Every pleat_stat of `stats` and peak_live_granules. */
+void pl_stats_reset_peaks(pleat_stats *stats);
+
+/* What the vmm layer counts: granule size, device operations, bytes created and mapped, host syncs
+ * and stream waits, address space, driver calls and their time, failed undos. */
+void pl_stats_read_device(pleat_stats *stats, const pl_device *dev);
+
+#endif
