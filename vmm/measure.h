@@ -1,0 +1,127 @@
+/* measure.h - what the driver's calls cost on this device, and whether they disturb running work.
+ *
+ * The measuring core of `pleat probe`. Times are wall time on a real GPU and the cost clock's on
+ * the simulator. Nothing that was created is left behind, whatever fails. Names of the driver's
+ * API stay inside: callers see operations, sizes and microseconds. */
+#ifndef PLEAT_VMM_MEASURE_H
+#define PLEAT_VMM_MEASURE_H
+
+#include "vmm/device.h"
+
+/* One list: constant, word for tables, the driver's entry point (as in the simulator's cost file). */
+/* clang-format off */
+#define PL_MEASURE_LIST(X) \
+    X(PL_MEASURE_RESERVE, "reserve", address_reserve) \
+    X(PL_MEASURE_CREATE_FRESH, "create (fresh)", mem_create) \
+    X(PL_MEASURE_CREATE, "create (after release)", mem_create) \
+    X(PL_MEASURE_MAP, "map", mem_map) \
+    X(PL_MEASURE_ACCESS, "set access", mem_set_access) \
+    X(PL_MEASURE_UNMAP, "unmap", mem_unmap) \
+    X(PL_MEASURE_RELEASE, "release", mem_release) \
+    X(PL_MEASURE_ADDRESS_FREE, "address free", address_free) \
+    X(PL_MEASURE_MALLOC, "malloc", mem_alloc) \
+    X(PL_MEASURE_MFREE, "malloc's free", mem_free) \
+    X(PL_MEASURE_EVENT_RECORD, "event record", event_record) \
+    X(PL_MEASURE_EVENT_QUERY, "event query", event_query) \
+    X(PL_MEASURE_STREAM_WAIT, "stream waits for event", stream_wait_event)
+/* clang-format on */
+
+typedef enum pl_measure_op {
+#define PL_MEASURE_ENUM(name, text, field) name,
+    PL_MEASURE_LIST(PL_MEASURE_ENUM)
+#undef PL_MEASURE_ENUM
+    PL_MEASURE_N_OPS
+} pl_measure_op;
+
+enum {
+    PL_MEASURE_MAX_ROWS = 512,  /* of one report; what does not fit is not measured */
+    PL_MEASURE_MAX_CHUNKS = 256 /* most chunks of one size */
+};
+
+/* One measured series: n_calls calls of `op`, each over run_chunks chunks of chunk_bytes. */
+typedef struct pl_measure_row {
+    pl_measure_op op;
+    size_t chunk_bytes;  /* 0 where the operation has no size */
+    unsigned run_chunks; /* chunks that one call covers: access, unmap; reserve: the range's; else 1 */
+    unsigned run_length; /* chunks of one run: a map covers one chunk, but belongs to a run */
+    unsigned n_calls;
+    bool is_busy;        /* while memsets ran on another stream */
+    double mean_us;
+    double min_us;
+    double p50_us;
+    double p90_us;
+    double max_us;
+    double first_us;     /* mean of the first quarter of the calls, in order ... */
+    double last_us;      /* ... and of the last: does the cost grow with the count? */
+    double stall_us;     /* busy: delay of the running work, per call; 0 = none was seen */
+    unsigned n_waited;   /* busy: calls that began before and returned after the work's end */
+    unsigned n_during;   /* busy: calls that returned while the work was still running */
+} pl_measure_row;
+
+/* Least squares over the idle rows: us = per_call + per_handle * handles + per_granule * granules
+ * of one call. All are >= 0; n_rows == 0: the operation was not measured. */
+typedef struct pl_measure_cost {
+    double per_call_us;
+    double per_handle_us;
+    double per_granule_us;
+    unsigned n_rows;
+} pl_measure_cost;
+
+typedef enum pl_measure_verdict {
+    PL_MEASURE_UNKNOWN, /* not measured, or the device keeps no contents (simulator, backing none) */
+    PL_MEASURE_YES,
+    PL_MEASURE_NO
+} pl_measure_verdict;
+
+typedef struct pl_measure_report {
+    char gpu[128];
+    int ordinal;
+    int driver_version;        /* 12040 = 12.4 */
+    bool is_simulated;         /* times are the cost clock's */
+    size_t granule_bytes;
+    size_t recommended_bytes;  /* the recommended granularity */
+    uint64_t total_bytes;
+    uint64_t free_bytes;       /* at the start */
+
+    pl_measure_row rows[PL_MEASURE_MAX_ROWS];
+    unsigned n_rows;
+    pl_measure_cost costs[PL_MEASURE_N_OPS];
+
+    /* Does a write through the old address, ordered by an event, show through the new one, and
+     * the new one's write through the old? */
+    pl_measure_verdict aliases_coherent;
+    unsigned alias_rounds;
+    unsigned alias_wrong_bytes;
+
+    double busy_work_us;       /* length of the memsets that ran beside the calls */
+    double elapsed_s;          /* wall time of all of it */
+    bool is_complete;          /* false: the time limit or a failure ended it early */
+    char note[256];            /* why it is not complete, or empty */
+} pl_measure_report;
+
+typedef struct pl_measure_options {
+    uint64_t most_bytes;       /* physical memory to use; 0 = a quarter of what is free, <= 16 GiB */
+    unsigned most_seconds;     /* 0 = 60 */
+    /* Called between series when not NULL: progress for a terminal. */
+    void (*progress)(void *arg, const char *what);
+    void *progress_arg;
+} pl_measure_options;
+
+/** Measure the device into `out`.
+ *
+ *  Units    microseconds, bytes; one device.
+ *  Params   options NULL = all defaults.
+ *           out [out] filled as far as it went, also after a failure.
+ *  Returns  PLEAT_OK; ENOVMM (out holds what can be measured without); ENOMEM_HOST;
+ *           ENOMEM_DEVICE; EDRIVER.
+ *  Failure  everything created meanwhile was given back, or counted as an undo failure.
+ *  Owner    the caller owns `out`.
+ *  Threads  one at a time per device; take no lock along.
+ *  Blocks   on the GPU, for up to most_seconds. */
+pleat_status pl_measure_run(pl_device *dev, const pl_measure_options *options,
+                            pl_measure_report *out);
+
+const char *pl_measure_op_name(pl_measure_op op);   /* "set access" */
+const char *pl_measure_op_symbol(pl_measure_op op); /* "cuMemSetAccess" */
+
+#endif
