@@ -1,0 +1,76 @@
+# Options, and the compiler flags that all targets share.
+
+option(PLEAT_TESTS "Build the tests (needs Check)" ON)
+option(PLEAT_WERROR "Warnings are errors" ON)
+option(PLEAT_HOST_SYSTEM "Metadata from the system's malloc instead of the private jemalloc" OFF)
+set(PLEAT_DEBUG_LEVEL 0 CACHE STRING "0 none, 1 asserts, 2 walkers after each call, 3 poison too")
+set(PLEAT_SANITIZE "" CACHE STRING "Value for -fsanitize=, such as address,undefined")
+set(PLEAT_CUDA_INCLUDE "" CACHE PATH "Folder of cuda.h, for the ABI test only")
+
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_C_FLAGS_RELEASE "-O2 -g -DNDEBUG")
+set(CMAKE_C_FLAGS_DEBUG "-Og -g")
+
+# Everything lands in the top build folder: the loader finds the simulator beside the object that
+# holds its code, be that libpleat.so, the command or a test.
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
+
+find_package(Threads REQUIRED)
+
+add_library(pleat_flags INTERFACE)
+target_compile_options(pleat_flags INTERFACE
+    -Wall -Wextra -Wundef -Wshadow -Wconversion -Wmissing-prototypes -Wvla
+    $<$<BOOL:${PLEAT_WERROR}>:-Werror>)
+target_compile_definitions(pleat_flags INTERFACE
+    _GNU_SOURCE
+    PLEAT_DEBUG_LEVEL=${PLEAT_DEBUG_LEVEL}
+    $<$<BOOL:${PLEAT_HOST_SYSTEM}>:PLEAT_HOST_SYSTEM>)
+target_include_directories(pleat_flags INTERFACE
+    "${PROJECT_SOURCE_DIR}"
+    "${PROJECT_SOURCE_DIR}/api"
+    "${PROJECT_SOURCE_DIR}/vmm/base"
+    "${PROJECT_SOURCE_DIR}/vmm/sim")
+target_link_libraries(pleat_flags INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
+if(PLEAT_SANITIZE)
+    set(sanitize_flags -fsanitize=${PLEAT_SANITIZE} -fno-omit-frame-pointer)
+    if(PLEAT_SANITIZE MATCHES "undefined")
+        list(APPEND sanitize_flags -fno-sanitize-recover=undefined)
+    endif()
+    target_compile_options(pleat_flags INTERFACE ${sanitize_flags})
+    target_link_options(pleat_flags INTERFACE ${sanitize_flags})
+endif()
+
+# A static library of the sources that match the patterns; an INTERFACE library that holds nothing
+# while there are none. ARGN: globbing expressions relative to the source folder.
+function(pleat_add_layer name)
+    set(patterns ${ARGN})
+    list(TRANSFORM patterns PREPEND "${PROJECT_SOURCE_DIR}/")
+    file(GLOB sources CONFIGURE_DEPENDS ${patterns})
+    list(FILTER sources EXCLUDE REGEX "/bench/main\\.c$")
+    if(sources)
+        add_library(${name} STATIC ${sources})
+        target_link_libraries(${name} PUBLIC pleat_flags)
+        set_target_properties(${name} PROPERTIES
+            ARCHIVE_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/layers")
+    else()
+        add_library(${name} INTERFACE)
+        target_link_libraries(${name} INTERFACE pleat_flags)
+    endif()
+endfunction()
+
+# The object files of a layer, or nothing.
+function(pleat_layer_objects out name)
+    get_target_property(type ${name} TYPE)
+    if(type STREQUAL "STATIC_LIBRARY")
+        set(${out} "$<TARGET_OBJECTS:${name}>" PARENT_SCOPE)
+    else()
+        set(${out} "" PARENT_SCOPE)
+    endif()
+endfunction()

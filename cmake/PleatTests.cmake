@@ -1,0 +1,87 @@
+# Every tests/NAME_test.c is an executable NAME_test and a ctest of that name. Its prefix says what
+# it is linked with: sim_, vmm_, segments_, api_, bench_. Two comments near its top are read:
+#   /* labels: unit fault */     ctest labels; "unit" where there is none
+#   /* timeout: 300 */           seconds, 120 where there is none; sanitizers get five times that
+
+pkg_check_modules(CHECK REQUIRED IMPORTED_TARGET check)
+
+# tests/support/PREFIX_*.c go to the tests of that prefix and of the layers above; the rest to all.
+foreach(prefix IN ITEMS sim vmm segments api bench)
+    pleat_add_layer(support_${prefix} tests/support/${prefix}_*.c)
+endforeach()
+file(GLOB support_rest CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/support/*.c")
+list(FILTER support_rest EXCLUDE REGEX "/(sim|vmm|segments|api|bench)_[^/]*$")
+if(support_rest)
+    add_library(support_common STATIC ${support_rest})
+    target_link_libraries(support_common PUBLIC pleat_flags)
+    set_target_properties(support_common PROPERTIES
+        ARCHIVE_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/layers")
+else()
+    add_library(support_common INTERFACE)
+endif()
+
+set(links_sim support_sim support_common pl_sim m)
+set(links_vmm support_vmm support_common pl_vmm m)
+set(links_segments support_segments support_vmm support_common pl_segments pl_vmm m)
+set(links_api support_api support_segments support_vmm support_common pl_api pl_segments pl_vmm m)
+set(links_bench support_bench support_api support_segments support_vmm support_common
+    pl_bench pl_api pl_segments pl_vmm m)
+
+set(test_environment "CK_DEFAULT_TIMEOUT=0"
+    "ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1"
+    "UBSAN_OPTIONS=print_stacktrace=1"
+    "TSAN_OPTIONS=halt_on_error=1:die_after_fork=0:history_size=4")
+
+# Reads `KEY: VALUE` out of a comment in the first lines of a test.
+function(pleat_test_note out source key default)
+    file(STRINGS "${source}" lines LIMIT_COUNT 30 REGEX "/\\* ${key}: [^*]*\\*/")
+    set(value "${default}")
+    if(lines)
+        list(GET lines 0 line)
+        string(REGEX REPLACE ".*/\\* ${key}: ([^*]*)\\*/.*" "\\1" value "${line}")
+        string(STRIP "${value}" value)
+    endif()
+    set(${out} "${value}" PARENT_SCOPE)
+endfunction()
+
+function(pleat_add_test source)
+    get_filename_component(name "${source}" NAME_WE)
+    string(REGEX REPLACE "_.*" "" prefix "${name}")
+    if(NOT DEFINED links_${prefix})
+        message(FATAL_ERROR "${name}: no layer is called ${prefix}")
+    endif()
+    add_executable(${name} "${source}")
+    target_link_libraries(${name} PRIVATE ${links_${prefix}} pleat_flags PkgConfig::CHECK)
+    target_compile_definitions(${name} PRIVATE
+        PLEAT_BUILD_DIR="${PROJECT_BINARY_DIR}" PLEAT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    if(TARGET pleat_sim)
+        add_dependencies(${name} pleat_sim)
+    endif()
+    add_test(NAME ${name} COMMAND ${name})
+    pleat_test_note(labels "${source}" labels unit)
+    pleat_test_note(timeout "${source}" timeout 120)
+    separate_arguments(labels)
+    if(PLEAT_SANITIZE)
+        math(EXPR timeout "${timeout} * 5")
+    endif()
+    set_tests_properties(${name} PROPERTIES
+        LABELS "${labels}" TIMEOUT ${timeout} SKIP_RETURN_CODE 77
+        ENVIRONMENT "${test_environment}")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${source}")
+endfunction()
+
+file(GLOB test_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/*_test.c")
+foreach(source IN LISTS test_sources)
+    pleat_add_test("${source}")
+endforeach()
+
+# The ABI is compared with the vendor's header where there is one.
+find_path(pleat_cuda_include cuda.h
+    HINTS "${PLEAT_CUDA_INCLUDE}" ENV CUDA_HOME ENV CUDA_PATH
+    PATHS /usr/local/cuda /opt/cuda /usr/lib/cuda /usr/local/cuda/targets/x86_64-linux
+    PATH_SUFFIXES include NO_CACHE)
+if(TARGET vmm_abi_test AND pleat_cuda_include)
+    message(STATUS "cuda.h: ${pleat_cuda_include}")
+    target_include_directories(vmm_abi_test SYSTEM PRIVATE "${pleat_cuda_include}")
+    target_compile_definitions(vmm_abi_test PRIVATE PLEAT_HAVE_CUDA_H=1)
+endif()

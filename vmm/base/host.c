@@ -1,0 +1,261 @@
+/* host.c - host memory for metadata: accounting, the private jemalloc, injected faults.
+ *
+ * Upholds: host->bytes == the sum of the usable sizes of what the host handed out and has not got
+ * back. Guarded by the caller's lock of that domain; the fault state is atomic and process-wide.
+ * The one home of malloc, calloc, realloc and free in api, segments and vmm.
+ *
+ * An arena without an explicit tcache would leak through jemalloc's automatic per-thread cache, so
+ * each host has both, and destroys the tcache before the arena.
+ * Source: jemalloc 5.3.0 manual (mallocx, arenas.create, tcache.create). */
+#include "vmm/base/host.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#ifdef PLEAT_HOST_SYSTEM
+#include <malloc.h>
+#include <stdlib.h>
+#else
+#include <jemalloc/jemalloc.h>
+#include <stdio.h>
+#endif
+
+/* ---- faults ---------------------------------------------------------------------------------- */
+
+enum fault_mode { FAULT_NEVER, FAULT_AT, FAULT_FROM };
+
+static _Atomic int fault_mode;      /* atomic: FAULT_* */
+static _Atomic uint64_t fault_left; /* atomic: allocations until the fault */
+static _Atomic uint64_t n_allocs;   /* atomic */
+
+static bool fault_hits(void)
+{
+    uint64_t left = atomic_load(&fault_left);
+    while (left > 0) {
+        if (atomic_compare_exchange_weak(&fault_left, &left, left - 1)) {
+            return false;
+        }
+    }
+    if (atomic_load(&fault_mode) == FAULT_FROM) {
+        return true;
+    }
+    int expected = FAULT_AT;
+    return atomic_compare_exchange_strong(&fault_mode, &expected, FAULT_NEVER);
+}
+
+/* Counts one request; true when an injected fault answers it. Without faults the count is a load
+ * and a store: two threads at once may count one of their requests only, which costs nothing but
+ * the exactness of a statistic. */
+static bool refuses(void)
+{
+    if (atomic_load_explicit(&fault_mode, memory_order_relaxed) == FAULT_NEVER) {
+        uint64_t n = atomic_load_explicit(&n_allocs, memory_order_relaxed);
+        atomic_store_explicit(&n_allocs, n + 1, memory_order_relaxed);
+        return false;
+    }
+    atomic_fetch_add(&n_allocs, 1);
+    return fault_hits();
+}
+
+static void set_fault(enum fault_mode mode, uint64_t k)
+{
+    atomic_store(&fault_mode, FAULT_NEVER);
+    atomic_store(&fault_left, k);
+    atomic_store(&fault_mode, (int)mode);
+}
+
+void pl_host_fail_at(uint64_t k)
+{
+    set_fault(FAULT_AT, k);
+}
+
+void pl_host_fail_from(uint64_t k)
+{
+    set_fault(FAULT_FROM, k);
+}
+
+void pl_host_fail_never(void)
+{
+    set_fault(FAULT_NEVER, 0);
+}
+
+uint64_t pl_host_n_allocs(void)
+{
+    return atomic_load(&n_allocs);
+}
+
+/* ---- where the bytes come from --------------------------------------------------------------- */
+
+#ifdef PLEAT_HOST_SYSTEM
+
+static bool source_open(pl_host *host)
+{
+    host->arena = 0;
+    host->tcache = 0;
+    return true;
+}
+
+static void source_close(pl_host *host)
+{
+    (void)host;
+}
+
+static void *source_alloc(const pl_host *host, size_t bytes, bool zeroed)
+{
+    (void)host;
+    return zeroed ? calloc(1, bytes) : malloc(bytes);
+}
+
+static void *source_realloc(const pl_host *host, void *p, size_t bytes)
+{
+    (void)host;
+    return realloc(p, bytes);
+}
+
+static size_t source_usable(void *p)
+{
+    return malloc_usable_size(p);
+}
+
+static void source_free(const pl_host *host, void *p, size_t usable)
+{
+    (void)host;
+    (void)usable;
+    free(p);
+}
+
+#else
+
+static int source_flags(const pl_host *host)
+{
+    return (int)(MALLOCX_ARENA(host->arena) | MALLOCX_TCACHE(host->tcache));
+}
+
+static void destroy_arena(unsigned arena)
+{
+    char name[32];
+    snprintf(name, sizeof(name), "arena.%u.destroy", arena);
+    je_mallctl(name, NULL, NULL, NULL, 0);
+}
+
+static bool source_open(pl_host *host)
+{
+    unsigned arena;
+    size_t size = sizeof(arena);
+    if (je_mallctl("arenas.create", &arena, &size, NULL, 0) != 0) {
+        return false;
+    }
+    unsigned tcache;
+    size = sizeof(tcache);
+    if (je_mallctl("tcache.create", &tcache, &size, NULL, 0) != 0) {
+        destroy_arena(arena);
+        return false;
+    }
+    host->arena = arena;
+    host->tcache = tcache;
+    return true;
+}
+
+static void source_close(pl_host *host)
+{
+    je_mallctl("tcache.destroy", NULL, NULL, &host->tcache, sizeof(host->tcache));
+    destroy_arena(host->arena);
+}
+
+static void *source_alloc(const pl_host *host, size_t bytes, bool zeroed)
+{
+    return je_mallocx(bytes, source_flags(host) | (zeroed ? MALLOCX_ZERO : 0));
+}
+
+static void *source_realloc(const pl_host *host, void *p, size_t bytes)
+{
+    return je_rallocx(p, bytes, source_flags(host));
+}
+
+static size_t source_usable(void *p)
+{
+    return je_sallocx(p, 0);
+}
+
+static void source_free(const pl_host *host, void *p, size_t usable)
+{
+    je_sdallocx(p, usable, source_flags(host));
+}
+
+#endif
+
+/* ---- accounting ------------------------------------------------------------------------------ */
+
+pleat_status pl_host_init(pl_host *host)
+{
+    *host = (pl_host){ .bytes = 0 };
+    if (refuses() || !source_open(host)) {
+        return PLEAT_ENOMEM_HOST;
+    }
+    host->is_open = true;
+    return PLEAT_OK;
+}
+
+size_t pl_host_fini(pl_host *host)
+{
+    size_t held_bytes = host->bytes;
+    if (host->is_open) {
+        source_close(host);
+    }
+    *host = (pl_host){ .bytes = 0 };
+    return held_bytes;
+}
+
+static void *alloc_bytes(pl_host *host, size_t bytes, bool zeroed)
+{
+    if (refuses()) {
+        return NULL;
+    }
+    void *p = source_alloc(host, bytes, zeroed);
+    if (p != NULL) {
+        host->bytes += source_usable(p);
+    }
+    return p;
+}
+
+void *pl_host_alloc(pl_host *host, size_t bytes)
+{
+    return alloc_bytes(host, bytes, false);
+}
+
+void *pl_host_calloc(pl_host *host, size_t count, size_t size)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes)) {
+        return NULL;
+    }
+    return alloc_bytes(host, bytes, true);
+}
+
+void *pl_host_realloc(pl_host *host, void *p, size_t bytes)
+{
+    if (p == NULL) {
+        return pl_host_alloc(host, bytes);
+    }
+    if (refuses()) {
+        return NULL;
+    }
+    size_t usable = source_usable(p);
+    void *grown = source_realloc(host, p, bytes);
+    if (grown == NULL) {
+        return NULL;
+    }
+    host->bytes += source_usable(grown);
+    host->bytes -= usable;
+    return grown;
+}
+
+void pl_host_free(pl_host *host, void *p)
+{
+    if (p == NULL) {
+        return;
+    }
+    size_t usable = source_usable(p);
+    host->bytes -= usable;
+    source_free(host, p, usable);
+}
