@@ -28,9 +28,9 @@ set(links_bench support_bench support_api support_segments support_vmm support_c
     pl_bench pl_api pl_segments pl_vmm m)
 
 set(test_environment "CK_DEFAULT_TIMEOUT=0"
-    "ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1"
+    "ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:allocator_may_return_null=1"
     "UBSAN_OPTIONS=print_stacktrace=1"
-    "TSAN_OPTIONS=halt_on_error=1:die_after_fork=0:history_size=4")
+    "TSAN_OPTIONS=halt_on_error=1:die_after_fork=0:history_size=4:allocator_may_return_null=1")
 
 # Reads `KEY: VALUE` out of a comment in the first lines of a test.
 function(pleat_test_note out source key default)

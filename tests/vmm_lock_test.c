@@ -1,0 +1,172 @@
+/* vmm_lock_test.c - ranked locks exclude, wait, and in debug builds name a wrong order. */
+/* labels: unit stress */
+#include <check.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "vmm/base/lock.h"
+
+enum { N_THREADS = 4, N_ROUNDS = 20000 };
+
+typedef struct counter {
+    pl_lock lock;
+    pthread_cond_t changed;
+    long value;   /* lock */
+    bool is_open; /* lock */
+} counter;
+
+static counter shared;
+
+static void open_counter(void)
+{
+    shared.value = 0;
+    shared.is_open = false;
+    ck_assert_int_eq(pl_lock_init(&shared.lock, PL_RANK_DEVICE), 0);
+    ck_assert_int_eq(pthread_cond_init(&shared.changed, NULL), 0);
+}
+
+static void close_counter(void)
+{
+    pthread_cond_destroy(&shared.changed);
+    pl_lock_fini(&shared.lock);
+}
+
+static void *add_rounds(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < N_ROUNDS; i++) {
+        pl_lock_acquire(&shared.lock);
+        pl_lock_assert(&shared.lock);
+        shared.value++;
+        pl_lock_release(&shared.lock);
+        pl_lock_assert_none();
+    }
+    return NULL;
+}
+
+START_TEST(threads_that_hold_the_lock_exclude_each_other)
+{
+    pthread_t threads[N_THREADS];
+    for (int i = 0; i < N_THREADS; i++) {
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, add_rounds, NULL), 0);
+    }
+    for (int i = 0; i < N_THREADS; i++) {
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+    }
+    ck_assert_int_eq(shared.value, (long)N_THREADS * N_ROUNDS);
+}
+END_TEST
+
+static void *wait_until_open(void *unused)
+{
+    (void)unused;
+    pl_lock_acquire(&shared.lock);
+    while (!shared.is_open) {
+        pl_lock_wait(&shared.lock, &shared.changed);
+    }
+    pl_lock_assert(&shared.lock);
+    shared.value++;
+    pl_lock_release(&shared.lock);
+    return NULL;
+}
+
+START_TEST(a_waiting_thread_gives_the_lock_up_and_holds_it_again_afterwards)
+{
+    pthread_t threads[N_THREADS];
+    for (int i = 0; i < N_THREADS; i++) {
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, wait_until_open, NULL), 0);
+    }
+    pl_lock_acquire(&shared.lock);
+    ck_assert_int_eq(shared.value, 0);
+    shared.is_open = true;
+    pthread_cond_broadcast(&shared.changed);
+    pl_lock_release(&shared.lock);
+    for (int i = 0; i < N_THREADS; i++) {
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+    }
+    ck_assert_int_eq(shared.value, N_THREADS);
+}
+END_TEST
+
+START_TEST(rising_ranks_may_be_released_in_any_order)
+{
+    pl_lock inner;
+    ck_assert_int_eq(pl_lock_init(&inner, PL_RANK_VMM), 0);
+    pl_lock_acquire(&shared.lock);
+    pl_lock_acquire(&inner);
+    pl_lock_release(&shared.lock);
+    pl_lock_assert(&inner);
+    pl_lock_release(&inner);
+    pl_lock_assert_none();
+    pl_lock_acquire(&shared.lock);
+    pl_lock_release(&shared.lock);
+    pl_lock_fini(&inner);
+}
+END_TEST
+
+#if PLEAT_DEBUG_LEVEL >= 1
+
+START_TEST(a_falling_rank_breaks_an_assertion)
+{
+    pl_lock outer;
+    ck_assert_int_eq(pl_lock_init(&outer, PL_RANK_API), 0);
+    pl_lock_acquire(&shared.lock);
+    pl_lock_acquire(&outer);
+}
+END_TEST
+
+START_TEST(an_equal_rank_breaks_an_assertion)
+{
+    pl_lock second;
+    ck_assert_int_eq(pl_lock_init(&second, PL_RANK_DEVICE), 0);
+    pl_lock_acquire(&shared.lock);
+    pl_lock_acquire(&second);
+}
+END_TEST
+
+START_TEST(asserting_a_lock_that_is_not_held_breaks)
+{
+    pl_lock_assert(&shared.lock);
+}
+END_TEST
+
+START_TEST(asserting_no_lock_while_one_is_held_breaks)
+{
+    pl_lock_acquire(&shared.lock);
+    pl_lock_assert_none();
+}
+END_TEST
+
+static void add_broken_assertions(Suite *suite)
+{
+    TCase *tcase = tcase_create("broken assertions");
+    tcase_add_checked_fixture(tcase, open_counter, close_counter);
+    tcase_add_test_raise_signal(tcase, a_falling_rank_breaks_an_assertion, SIGABRT);
+    tcase_add_test_raise_signal(tcase, an_equal_rank_breaks_an_assertion, SIGABRT);
+    tcase_add_test_raise_signal(tcase, asserting_a_lock_that_is_not_held_breaks, SIGABRT);
+    tcase_add_test_raise_signal(tcase, asserting_no_lock_while_one_is_held_breaks, SIGABRT);
+    suite_add_tcase(suite, tcase);
+}
+
+#endif
+
+int main(void)
+{
+    Suite *suite = suite_create("vmm_lock");
+    TCase *tcase = tcase_create("exclusion");
+    tcase_add_checked_fixture(tcase, open_counter, close_counter);
+    tcase_add_test(tcase, threads_that_hold_the_lock_exclude_each_other);
+    tcase_add_test(tcase, a_waiting_thread_gives_the_lock_up_and_holds_it_again_afterwards);
+    tcase_add_test(tcase, rising_ranks_may_be_released_in_any_order);
+    suite_add_tcase(suite, tcase);
+#if PLEAT_DEBUG_LEVEL >= 1
+    add_broken_assertions(suite);
+#endif
+
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
