@@ -1,0 +1,24 @@
+/* failure.h - one message for a person: what went wrong and where. */
+#ifndef PLEAT_BENCH_FAILURE_H
+#define PLEAT_BENCH_FAILURE_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+typedef struct bench_failure {
+    char text[512];
+} bench_failure;
+
+/* Writes the message; always false, so that a function can `return bench_fail(...)`. */
+static inline __attribute__((format(printf, 2, 3))) bool bench_fail(bench_failure *out,
+                                                                    const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(out->text, sizeof out->text, format, args);
+    va_end(args);
+    return false;
+}
+
+#endif

@@ -1,0 +1,44 @@
+/* size.h - byte counts as people write them: 512, 64K, 1.5GiB; ratios; --memory. */
+#ifndef PLEAT_BENCH_SIZE_H
+#define PLEAT_BENCH_SIZE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A number with an optional suffix K, M, G or T (powers of 1,024; KiB and so on mean the same; B is
+ * bytes). KB and the like are refused: some read powers of 1,000. False unless the whole text is a
+ * size in [1, 2^60]. */
+bool bench_size_parse(const char *text, uint64_t *out);
+
+typedef enum bench_memory_kind {
+    BENCH_MEMORY_UNLIMITED,
+    BENCH_MEMORY_BYTES,
+    BENCH_MEMORY_RATIO, /* a multiple of the work's peak live bytes */
+} bench_memory_kind;
+
+typedef struct bench_memory {
+    bench_memory_kind kind;
+    uint64_t bytes;
+    double ratio;
+} bench_memory;
+
+/* "unlimited", "1.02x", or a size. A ratio is more than 0 and at most 1,000,000. */
+bool bench_memory_parse(const char *text, bench_memory *out);
+
+/* What "unlimited" means on the simulator, which has to have some capacity. */
+#define BENCH_UNLIMITED_BYTES (UINT64_C(1) << 40)
+
+/* Bytes for work with that peak; a ratio is rounded up to a granule. */
+uint64_t bench_memory_bytes(const bench_memory *memory, uint64_t peak_live_bytes,
+                            uint64_t granule_bytes);
+
+/* "29.624 GiB", "512 B": into `out`, which is returned. */
+const char *bench_size_format(uint64_t bytes, char *out, size_t n);
+
+static inline uint64_t bench_round_up(uint64_t bytes, uint64_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
+
+#endif
