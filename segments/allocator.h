@@ -27,7 +27,11 @@ typedef struct pl_allocator_options {
     unsigned order_interval;       /* events per budgeted ordered wait */
     unsigned keep_permille;        /* slack over the peak of live granules */
     size_t small_bytes;            /* requests below go to the small area */
-    size_t max_split_bytes;        /* torch-native; 0 = unlimited */
+    /* torch-native, in PyTorch's meaning; 0 = PyTorch's default. */
+    size_t max_split_bytes;              /* blocks this big are not split; >= 20 MiB */
+    size_t max_non_split_rounding_bytes; /* slack accepted for such a block; >= 20 MiB */
+    double garbage_collection_threshold; /* of the limit, in [0, 1); 0 = off */
+    unsigned roundup_divisions[16];      /* by log2(bytes) - 20, clamped; powers of two or 0 */
 } pl_allocator_options;
 
 void pl_allocator_options_init(pl_allocator_options *options); /* the defaults */
