@@ -5,10 +5,7 @@ find_package(ZLIB REQUIRED)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 
 pleat_add_layer(pl_bench bench/*.c bench/*/*.c)
-get_target_property(bench_type pl_bench TYPE)
-if(bench_type STREQUAL "STATIC_LIBRARY")
-    target_link_libraries(pl_bench PUBLIC pl_api ZLIB::ZLIB PkgConfig::JANSSON m)
-endif()
+pleat_link_layer(pl_bench pl_api ZLIB::ZLIB PkgConfig::JANSSON m)
 
 if(EXISTS "${PROJECT_SOURCE_DIR}/bench/main.c")
     add_executable(pleat_command bench/main.c)

@@ -1,1 +1,45 @@
-# cmake --install.
+# cmake --install: libraries, headers, the CMake package, pleat.pc, the simulator, its cost files,
+# the command. Nothing is installed from a sanitizer's build.
+
+include(CMakePackageConfigHelpers)
+
+set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/pleat")
+
+if(TARGET pleat_shared AND TARGET pleat_static AND TARGET pleat_sim)
+    install(TARGETS pleat_shared pleat_static pleat_sim EXPORT pleat_targets
+        LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+        ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+        INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+    install(EXPORT pleat_targets NAMESPACE pleat:: FILE pleat-targets.cmake
+        DESTINATION "${package_dir}")
+    install(FILES api/pleat.h vmm/base/pleat_types.h vmm/sim/pleat_sim.h
+        DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+
+    configure_package_config_file(cmake/pleat-config.cmake.in
+        "${PROJECT_BINARY_DIR}/package/pleat-config.cmake"
+        INSTALL_DESTINATION "${package_dir}"
+        PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR)
+    write_basic_package_version_file("${PROJECT_BINARY_DIR}/package/pleat-config-version.cmake"
+        COMPATIBILITY SameMinorVersion)
+    install(FILES "${PROJECT_BINARY_DIR}/package/pleat-config.cmake"
+        "${PROJECT_BINARY_DIR}/package/pleat-config-version.cmake"
+        DESTINATION "${package_dir}")
+
+    # From the folder of pleat.pc to the prefix, so that an installed tree can be moved.
+    file(RELATIVE_PATH PLEAT_PC_PREFIX
+        "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
+    configure_file(cmake/pleat.pc.in "${PROJECT_BINARY_DIR}/package/pleat.pc" @ONLY)
+    install(FILES "${PROJECT_BINARY_DIR}/package/pleat.pc"
+        DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+endif()
+
+if(TARGET pleat_command AND NOT PLEAT_SANITIZE)
+    file(RELATIVE_PATH bin_to_lib "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}")
+    set_target_properties(pleat_command PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
+    install(TARGETS pleat_command RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+endif()
+
+file(GLOB cost_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/vmm/sim/costs/*.txt")
+if(cost_files)
+    install(FILES ${cost_files} DESTINATION "${CMAKE_INSTALL_DATADIR}/pleat/costs")
+endif()

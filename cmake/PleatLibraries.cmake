@@ -4,53 +4,57 @@ pleat_add_layer(pl_sim vmm/sim/*.c vmm/sim/*/*.c)
 pleat_add_layer(pl_vmm vmm/*.c vmm/base/*.c)
 pleat_add_layer(pl_segments segments/*.c segments/classic/*.c)
 pleat_add_layer(pl_api api/*.c api/*/*.c)
-
-get_target_property(vmm_type pl_vmm TYPE)
-if(vmm_type STREQUAL "STATIC_LIBRARY")
-    target_link_libraries(pl_vmm PUBLIC pleat_jemalloc)
-    get_target_property(segments_type pl_segments TYPE)
-    get_target_property(api_type pl_api TYPE)
-    if(segments_type STREQUAL "STATIC_LIBRARY")
-        target_link_libraries(pl_segments PUBLIC pl_vmm)
-    else()
-        target_link_libraries(pl_segments INTERFACE pl_vmm)
-    endif()
-    if(api_type STREQUAL "STATIC_LIBRARY")
-        target_link_libraries(pl_api PUBLIC pl_segments)
-    else()
-        target_link_libraries(pl_api INTERFACE pl_segments)
-    endif()
-endif()
+pleat_link_layer(pl_sim m)
+pleat_link_layer(pl_vmm pleat_jemalloc)
+pleat_link_layer(pl_segments pl_vmm)
+pleat_link_layer(pl_api pl_segments)
 
 pleat_layer_objects(sim_objects pl_sim)
 pleat_layer_objects(vmm_objects pl_vmm)
 pleat_layer_objects(segments_objects pl_segments)
 pleat_layer_objects(api_objects pl_api)
+set(pleat_objects ${vmm_objects} ${segments_objects} ${api_objects})
 
-if(sim_objects AND EXISTS "${PROJECT_SOURCE_DIR}/vmm/sim/pleat_sim.map")
+set(sim_map "${PROJECT_SOURCE_DIR}/vmm/sim/pleat_sim.map")
+if(sim_objects AND EXISTS "${sim_map}")
     add_library(pleat_sim SHARED ${sim_objects})
-    set_target_properties(pleat_sim PROPERTIES LINKER_LANGUAGE C
-        LINK_DEPENDS "${PROJECT_SOURCE_DIR}/vmm/sim/pleat_sim.map")
+    set_target_properties(pleat_sim PROPERTIES LINKER_LANGUAGE C LINK_DEPENDS "${sim_map}")
     target_link_libraries(pleat_sim PRIVATE pleat_flags m)
-    target_link_options(pleat_sim PRIVATE -Wl,-Bsymbolic
-        "-Wl,--version-script=${PROJECT_SOURCE_DIR}/vmm/sim/pleat_sim.map")
+    target_link_options(pleat_sim PRIVATE -Wl,-Bsymbolic "-Wl,--version-script=${sim_map}")
 endif()
 
 if(api_objects)
-    set(pleat_objects ${vmm_objects} ${segments_objects} ${api_objects})
+    set(api_map "${PROJECT_SOURCE_DIR}/api/pleat.map")
     add_library(pleat_shared SHARED ${pleat_objects})
     add_library(pleat::pleat ALIAS pleat_shared)
     set_target_properties(pleat_shared PROPERTIES OUTPUT_NAME pleat EXPORT_NAME pleat
-        LINKER_LANGUAGE C VERSION ${PROJECT_VERSION} SOVERSION 0
-        LINK_DEPENDS "${PROJECT_SOURCE_DIR}/api/pleat.map")
+        LINKER_LANGUAGE C VERSION ${PROJECT_VERSION} SOVERSION 0 LINK_DEPENDS "${api_map}")
     target_link_libraries(pleat_shared PRIVATE pleat_flags pleat_jemalloc)
     target_link_options(pleat_shared PRIVATE
-        -Wl,-z,nodelete -Wl,--exclude-libs,ALL
-        "-Wl,--version-script=${PROJECT_SOURCE_DIR}/api/pleat.map")
+        -Wl,-z,nodelete -Wl,--exclude-libs,ALL "-Wl,--version-script=${api_map}")
     if(NOT PLEAT_SANITIZE)
         target_link_options(pleat_shared PRIVATE -Wl,-z,defs)
     endif()
     if(TARGET pleat_sim)
         add_dependencies(pleat_shared pleat_sim)
     endif()
+endif()
+
+# libpleat.a holds one object: everything linked together with the private jemalloc, and all names
+# but pleat_* made local, so that it can stand beside anybody's je_* in a program.
+if(api_objects AND NOT PLEAT_SANITIZE)
+    set(combined "${PROJECT_BINARY_DIR}/layers/pleat_combined.o")
+    add_custom_command(OUTPUT "${combined}"
+        COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o "${combined}"
+            ${pleat_objects} ${PLEAT_JEMALLOC_ARCHIVE}
+        COMMAND ${CMAKE_OBJCOPY} --localize-hidden "${combined}"
+        COMMAND ${CMAKE_OBJCOPY} --wildcard "--keep-global-symbol=pleat_*" "${combined}"
+        DEPENDS ${pleat_objects} ${PLEAT_JEMALLOC_ARCHIVE}
+        COMMAND_EXPAND_LISTS VERBATIM
+        COMMENT "Combining libpleat.a")
+    add_library(pleat_static STATIC "${combined}")
+    add_library(pleat::pleat_static ALIAS pleat_static)
+    set_source_files_properties("${combined}" PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+    set_target_properties(pleat_static PROPERTIES OUTPUT_NAME pleat LINKER_LANGUAGE C)
+    target_link_libraries(pleat_static INTERFACE Threads::Threads ${CMAKE_DL_LIBS} m)
 endif()

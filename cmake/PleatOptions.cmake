@@ -65,6 +65,16 @@ function(pleat_add_layer name)
     endif()
 endfunction()
 
+# Says what a layer needs, whichever kind of library it is.
+function(pleat_link_layer name)
+    get_target_property(type ${name} TYPE)
+    if(type STREQUAL "STATIC_LIBRARY")
+        target_link_libraries(${name} PUBLIC ${ARGN})
+    else()
+        target_link_libraries(${name} INTERFACE ${ARGN})
+    endif()
+endfunction()
+
 # The object files of a layer, or nothing.
 function(pleat_layer_objects out name)
     get_target_property(type ${name} TYPE)

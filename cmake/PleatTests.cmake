@@ -85,3 +85,43 @@ if(TARGET vmm_abi_test AND pleat_cuda_include)
     target_include_directories(vmm_abi_test SYSTEM PRIVATE "${pleat_cuda_include}")
     target_compile_definitions(vmm_abi_test PRIVATE PLEAT_HAVE_CUDA_H=1)
 endif()
+
+# Checks of the source, and of what is built and installed. Not in sanitizers' builds: they check
+# the same source, and their libraries are not for use.
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+
+function(pleat_add_check name label)
+    add_test(NAME ${name} COMMAND ${ARGN})
+    set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 120 SKIP_RETURN_CODE 77)
+endfunction()
+
+if(NOT PLEAT_SANITIZE)
+    set(tests "${PROJECT_SOURCE_DIR}/tests")
+    foreach(check IN ITEMS lint_layers lint_size lint_docs)
+        pleat_add_check(${check} lint Python3::Interpreter -B "${tests}/lint/${check}.py")
+    endforeach()
+    pleat_add_check(format_check lint "${tests}/lint/format_check.sh")
+endif()
+
+if(NOT PLEAT_SANITIZE AND TARGET pleat_shared AND TARGET pleat_sim)
+    set(prefix "${PROJECT_BINARY_DIR}/installed")
+    set(load_library Python3::Interpreter -B "${tests}/python/load_library.py")
+    pleat_add_check(lint_exports lint
+        Python3::Interpreter -B "${tests}/lint/lint_exports.py" "${PROJECT_BINARY_DIR}")
+    pleat_add_check(python_built_library install ${load_library} "$<TARGET_FILE:pleat_shared>")
+    pleat_add_check(install_tree install "${tests}/consumer/install.sh"
+        "${CMAKE_COMMAND}" "${PROJECT_BINARY_DIR}" "${prefix}")
+    pleat_add_check(python_installed_library install
+        ${load_library} "${prefix}/${CMAKE_INSTALL_LIBDIR}/libpleat.so")
+    pleat_add_check(consumer_with_cmake install
+        "${tests}/consumer/with_cmake.sh" "${prefix}" "${PROJECT_BINARY_DIR}/consumer/cmake")
+    pleat_add_check(consumer_with_pkg_config install
+        "${tests}/consumer/with_pkg_config.sh" "${prefix}" "${PROJECT_BINARY_DIR}/consumer/pkg")
+    pleat_add_check(installed_command_runs install
+        "${prefix}/${CMAKE_INSTALL_BINDIR}/pleat" probe --driver sim)
+    set_tests_properties(install_tree PROPERTIES FIXTURES_SETUP installed)
+    set_tests_properties(python_installed_library consumer_with_cmake consumer_with_pkg_config
+        installed_command_runs PROPERTIES FIXTURES_REQUIRED installed)
+    set_tests_properties(python_built_library python_installed_library PROPERTIES
+        ENVIRONMENT "PLEAT_CONF=driver:sim")
+endif()

@@ -3,10 +3,12 @@
  * A pl_host is one accounting domain (an instance, or one device of it) with a jemalloc arena and
  * one explicit tcache of its own; the caller guards it with the lock of that domain. In builds with
  * PLEAT_HOST_SYSTEM (sanitizers) the memory comes from the system's malloc instead.
- * pl_host_bytes() is a counter of usable sizes; pl_host_fini() asserts that it is zero.
+ * host->bytes counts usable sizes; pl_host_fini() returns what is left of it, so that its caller
+ * can assert or report.
  *
  * Faults: pl_host_fail_at(k) makes the k-th allocation from now (0 = the next) of the whole process
- * fail, pl_host_fail_from(k) every one from the k-th on; pl_host_fail_never() ends it. Tests only. */
+ * fail (opening a host is one too), pl_host_fail_from(k) every one from the k-th on;
+ * pl_host_fail_never() ends it. Tests only. */
 #ifndef PLEAT_BASE_HOST_H
 #define PLEAT_BASE_HOST_H
 
@@ -35,6 +37,7 @@ void pl_host_free(pl_host *host, void *p); /* NULL is fine */
 void pl_host_fail_at(uint64_t k);
 void pl_host_fail_from(uint64_t k);
 void pl_host_fail_never(void);
-uint64_t pl_host_n_allocs(void); /* allocations asked for since the process began */
+/* Allocations asked for since the process began: exact while a fault is set or in one thread. */
+uint64_t pl_host_n_allocs(void);
 
 #endif

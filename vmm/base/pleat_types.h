@@ -24,7 +24,8 @@ extern "C" {
     X(PLEAT_EGONE, "the instance was destroyed or never created") \
     X(PLEAT_EFORKED, "the instance was made before fork and this is the child") \
     X(PLEAT_EBUSY, "blocks are still live") \
-    X(PLEAT_EPENDING, "the memory is there, but its last use is not over and waiting is not allowed") \
+    X(PLEAT_EPENDING, \
+      "the memory is there, but its last use is not over and waiting is not allowed") \
     X(PLEAT_ENOMEM_HOST, "out of host memory") \
     X(PLEAT_ENOMEM_DEVICE, "out of device memory") \
     X(PLEAT_ENOSPACE_VA, "out of device address space") \
@@ -44,7 +45,7 @@ typedef enum pleat_status {
 /** A device address. An integer, so that nobody dereferences it by accident. */
 typedef uint64_t pleat_devptr;
 
-/** One counter in PyTorch's sense: current, its peak, and the sums of all additions and removals. */
+/** One counter in PyTorch's sense: current, its peak, and the sums of additions and removals. */
 typedef struct pleat_stat {
     uint64_t current;
     uint64_t peak;
@@ -79,16 +80,16 @@ typedef struct pleat_stats {
      * bytes of a request in flight. */
     uint64_t granule_bytes;
     uint64_t resident_bytes;
-    uint64_t live_granules;     /* L: granules that hold a byte of a live block or of a request */
+    uint64_t live_granules; /* L: granules that hold a byte of a live block or of a request */
     uint64_t peak_live_granules;
-    uint64_t pinned_granules;   /* P: captured, exported or poisoned, without live bytes */
-    uint64_t free_bytes;        /* settled, under no live block */
-    uint64_t pending_bytes;     /* free, last use not known to be over */
-    uint64_t idle_bytes;        /* mapped nowhere */
-    uint64_t rounding_bytes;    /* live bytes nobody asked for: 512-byte rounding */
-    uint64_t stale_bytes;       /* address space of taken chunks, not yet unmapped; not resident */
-    uint64_t address_bytes;     /* address space reserved */
-    uint64_t metadata_bytes;    /* host memory held for this device */
+    uint64_t pinned_granules; /* P: captured, exported or poisoned, without live bytes */
+    uint64_t free_bytes;      /* settled, under no live block */
+    uint64_t pending_bytes;   /* free, last use not known to be over */
+    uint64_t idle_bytes;      /* mapped nowhere */
+    uint64_t rounding_bytes;  /* live bytes nobody asked for: 512-byte rounding */
+    uint64_t stale_bytes;     /* address space of taken chunks, not yet unmapped; not resident */
+    uint64_t address_bytes;   /* address space reserved */
+    uint64_t metadata_bytes;  /* host memory held for this device */
 
     /* Device operations: one contiguous range mapped or unmapped, one cuMemAlloc or cuMemFree. */
     uint64_t ops_map;
@@ -98,20 +99,20 @@ typedef struct pleat_stats {
     uint64_t bytes_created;
     uint64_t bytes_mapped;
     uint64_t n_taken_granules;
-    uint64_t host_syncs;        /* a call blocked on the GPU or polled until something changed */
-    uint64_t stream_waits;      /* ordered waits that pleat put into a stream */
+    uint64_t host_syncs;   /* a call blocked on the GPU or polled until something changed */
+    uint64_t stream_waits; /* ordered waits that pleat put into a stream */
     uint64_t n_driver_calls;
-    uint64_t driver_ns;         /* host time in driver calls; 0 unless time_calls is on */
+    uint64_t driver_ns; /* host time in driver calls; 0 unless time_calls is on */
     uint64_t n_undo_failures;
 } pleat_stats;
 
 /** What a pointer query tells. */
 typedef struct pleat_block_info {
     pleat_devptr base;
-    size_t bytes;           /* rounded: what the block occupies */
+    size_t bytes; /* rounded: what the block occupies */
     size_t requested_bytes;
-    uint64_t stream_id;     /* owner; the driver's id where it has ids */
-    void *stream;           /* owner's handle as given */
+    uint64_t stream_id; /* owner; the driver's id where it has ids */
+    void *stream;       /* owner's handle as given */
     int device;
 } pleat_block_info;
 

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""What the built libraries show to the world. Usage: lint_exports.py BUILD_DIR
+
+libpleat.so exports what the headers declare and nothing else, can be opened with dlopen late (no
+static TLS) and is never unloaded; libpleat.a defines no other global name; the simulator exports
+cu* and pleat_sim_* only."""
+import pathlib
+import re
+import subprocess
+import sys
+
+from source import read, report
+
+PUBLIC_HEADERS = {"api/pleat.h": "PLEAT_API"}
+SIM_HEADERS = {"vmm/sim/pleat_sim.h": "PLEAT_SIM_API"}
+
+
+def output(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def declared(headers):
+    names = set()
+    for path, marker in headers.items():
+        for prototype in re.findall(rf"^{marker}\b[^;{{]*;", read(path), re.MULTILINE):
+            names.add(re.search(r"(\w+)\s*\(", prototype).group(1))
+    return names
+
+
+def global_names(path, *flags):
+    lines = output("nm", "--defined-only", "--extern-only", *flags, str(path)).splitlines()
+    return {line.split()[-1].split("@")[0] for line in lines if len(line.split()) >= 3}
+
+
+def difference(where, found, wanted):
+    for name in sorted(found - wanted):
+        yield f"{where}: exports {name}, which no public header declares"
+    for name in sorted(wanted - found):
+        yield f"{where}: does not export {name}"
+
+
+def check_pleat(build):
+    wanted = declared(PUBLIC_HEADERS)
+    shared = build / "libpleat.so"
+    yield from difference(shared.name, global_names(shared, "-D"), wanted)
+    dynamic = output("readelf", "-d", str(shared))
+    if "STATIC_TLS" in dynamic:
+        yield f"{shared.name}: needs static TLS, so a framework cannot load it"
+    if "NODELETE" not in dynamic:
+        yield f"{shared.name}: could be unloaded"
+    if not re.search(r"SONAME.*\[libpleat\.so\.0\]", dynamic):
+        yield f"{shared.name}: its SONAME is not libpleat.so.0"
+    static = build / "libpleat.a"
+    if static.exists():
+        yield from difference(static.name, global_names(static), wanted)
+
+
+def check_sim(build):
+    sim = build / "libpleat_sim.so"
+    found = global_names(sim, "-D")
+    own = {name for name in found if not re.match(r"cu[A-Z]", name)}
+    yield from difference(sim.name, own, declared(SIM_HEADERS))
+    if own == found:
+        yield f"{sim.name}: exports no entry point of the driver"
+
+
+def main():
+    build = pathlib.Path(sys.argv[1])
+    return report(list(check_pleat(build)) + list(check_sim(build)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

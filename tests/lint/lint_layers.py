@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Layers: an include goes down only; CUDA's names and the banned calls stay in their homes."""
+import re
+import sys
+
+from source import ROOT, c_files, functions, includes, read, report, without_comments_and_strings
+
+RANK = {"vmm": 1, "segments": 2, "api": 3, "bench": 4, "tests": 5}
+INCLUDE_FOLDERS = ("", "api", "vmm/base", "vmm/sim")
+LIBRARY = ("api", "segments", "vmm")
+
+MALLOC_FAMILY = {"malloc", "calloc", "realloc", "free", "strdup", "strndup", "asprintf",
+                 "vasprintf", "aligned_alloc", "posix_memalign", "reallocarray"}
+PRINTING = {"printf", "fprintf", "vprintf", "vfprintf", "dprintf", "puts", "fputs", "putchar",
+            "perror"}
+ENDING = {"abort", "exit", "_exit", "quick_exit"}
+ENVIRONMENT = {"getenv", "secure_getenv", "setenv", "putenv"}
+UNBOUNDED = {"strcpy", "strcat", "sprintf", "vsprintf", "gets", "stpcpy"}
+HOMES = {
+    "vmm/base/host.c": MALLOC_FAMILY,
+    "vmm/base/assert.c": ENDING | PRINTING,
+    "vmm/driver.c": ENVIRONMENT,
+    "api/config.c": ENVIRONMENT,
+}
+BANNED = MALLOC_FAMILY | PRINTING | ENDING | ENVIRONMENT | UNBOUNDED
+
+# CUDA's own names: cuMemCreate, CUresult, cudaMalloc. The library's own declarations of that ABI
+# (cu_result, CU_SUCCESS) may be used in vmm, which knows CUDA, but not above.
+VENDOR_NAME = re.compile(r"\b(?:cu[A-Z]\w*|CU[a-z]\w*|cuda[A-Z]\w*)\b")
+ABI_NAME = re.compile(r"\b(?:cu_\w+|CU_\w+)\b")
+CALL = re.compile(r"(?<![\w.>])(\w+)\s*\(")
+
+
+def folder(path):
+    return path.parts[0]
+
+
+def is_sim(path):
+    return path.parts[:2] == ("vmm", "sim")
+
+
+def knows_cuda(path):
+    """Where CUDA's own names may stand."""
+    text = path.as_posix()
+    return (text.startswith("vmm/driver") or is_sim(path) or
+            bool(re.match(r"tests/(support/)?(vmm|sim)_", text)))
+
+
+def resolve(name):
+    """The project's file that an include names, relative to the root; None if it is not ours."""
+    for base in INCLUDE_FOLDERS:
+        candidate = ROOT / base / name
+        if candidate.is_file():
+            return candidate.relative_to(ROOT)
+    return None
+
+
+def check_includes(path, text):
+    for line, name in includes(text):
+        where = f"{path}:{line}"
+        if re.match(r"(cuda|cu[A-Z]|driver_types)\w*\.h$", name) and not knows_cuda(path):
+            yield f"{where}: CUDA header {name}"
+        target = resolve(name)
+        if target is None:
+            continue
+        if RANK[folder(target)] > RANK[folder(path)]:
+            yield f"{where}: {name} lies in a higher layer"
+        if is_sim(path) and not is_sim(target) and folder(target) == "vmm" and \
+                not target.name.startswith("driver_"):
+            yield f"{where}: the simulator is a product of its own; it may not use {name}"
+
+
+def check_names(path, code):
+    for number, line in enumerate(code.split("\n"), 1):
+        if not knows_cuda(path):
+            for name in VENDOR_NAME.findall(line):
+                yield f"{path}:{number}: CUDA's name {name} outside the driver table"
+        if folder(path) in ("segments", "api", "bench"):
+            for name in ABI_NAME.findall(line):
+                yield f"{path}:{number}: {name} belongs to vmm"
+
+
+def check_calls(path, code):
+    banned = BANNED if folder(path) in LIBRARY and not is_sim(path) else UNBOUNDED
+    allowed = HOMES.get(path.as_posix(), set())
+    for number, line in enumerate(code.split("\n"), 1):
+        for name in CALL.findall(line):
+            if name in banned and name not in allowed:
+                yield f"{path}:{number}: {name}() outside its home"
+
+
+def check_recursion(path, code):
+    for first, _, name, body in functions(code):
+        if name and re.search(rf"(?<![\w.>]){re.escape(name)}\s*\(", body):
+            yield f"{path}:{first}: {name}() calls itself"
+
+
+def main():
+    problems = []
+    for path in c_files():
+        text = read(path)
+        code = without_comments_and_strings(text)
+        problems += check_includes(path, text)
+        problems += check_names(path, code)
+        problems += check_calls(path, code)
+        problems += check_recursion(path, code)
+    return report(problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Caps: lines a file and a function, columns, public functions; and what no file may hold."""
+import re
+import sys
+
+from source import c_files, functions, read, report, tracked_text_files, \
+    without_comments_and_strings
+
+MAX_FILE_LINES = 800
+MAX_FUNCTION_LINES = 60
+MAX_COLUMNS = 100
+MAX_PUBLIC_FUNCTIONS = 25
+LEFT_OVER = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
+TEXT_SUFFIXES = {".c", ".h", ".py", ".sh", ".cmake", ".map", ".md", ".in"}
+
+
+def check_c(path):
+    text = read(path)
+    lines = text.split("\n")
+    if len(lines) - 1 > MAX_FILE_LINES:
+        yield f"{path}: {len(lines) - 1} lines, at most {MAX_FILE_LINES}"
+    code = without_comments_and_strings(text)
+    for first, n_lines, name, _ in functions(code):
+        if n_lines > MAX_FUNCTION_LINES:
+            yield f"{path}:{first}: {name}() has {n_lines} lines, at most {MAX_FUNCTION_LINES}"
+    for number, line in enumerate(lines, 1):
+        if len(line) > MAX_COLUMNS:
+            yield f"{path}:{number}: {len(line)} columns, at most {MAX_COLUMNS}"
+    for macro in re.finditer(r"^[ \t]*#[ \t]*define\b(?:[^\n]*\\\n)*[^\n]*", code, re.MULTILINE):
+        if re.search(r"\b(?:return|goto)\b", macro.group(0)):
+            line = code.count("\n", 0, macro.start()) + 1
+            yield f"{path}:{line}: a macro that returns or jumps"
+    if not re.match(r"/\* " + re.escape(path.name) + " - ", text):
+        yield f"{path}:1: must begin with '/* {path.name} - what it is'"
+
+
+def check_text(path):
+    text = read(path)
+    for number, line in enumerate(text.split("\n"), 1):
+        if line != line.rstrip():
+            yield f"{path}:{number}: blanks at the end of the line"
+        if LEFT_OVER.search(line) and path.name != "lint_size.py":
+            yield f"{path}:{number}: left-over: {line.strip()}"
+        if "\t" in line:
+            yield f"{path}:{number}: a tab"
+
+
+def check_public():
+    n_functions = len(re.findall(r"^PLEAT_API\b", read("api/pleat.h"), re.MULTILINE))
+    if n_functions > MAX_PUBLIC_FUNCTIONS:
+        yield f"api/pleat.h: {n_functions} functions, at most {MAX_PUBLIC_FUNCTIONS}"
+
+
+def main():
+    problems = list(check_public())
+    for path in c_files():
+        problems += check_c(path)
+    for path in set(c_files()) | set(tracked_text_files()):
+        if path.suffix in TEXT_SUFFIXES or path.name in ("CMakeLists.txt", "dev"):
+            if read_exists(path):
+                problems += check_text(path)
+    return report(problems)
+
+
+def read_exists(path):
+    try:
+        read(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())
