@@ -1,0 +1,369 @@
+/* torch_native.c - PyTorch's native caching allocator behind the allocator interface.
+ *
+ * The life of an instance and of a block, and what is told about both. Which block, which segment
+ * and which stream's fence: torch_native_pool.c, torch_native_grow.c, torch_native_event.c.
+ * Takes the allocator's lock (rank 20), which those drop around driver calls.
+ *
+ * Like PyTorch it waits for the GPU without a time limit before it fails (wait_ms does not apply),
+ * and a segment given back with cuMemFree waits for the whole device.
+ * Source: c10/cuda/CUDACachingAllocator.cpp. */
+#include "segments/classic/torch_native.h"
+
+static pl_torch *torch_of(pl_allocator *a)
+{
+    return (pl_torch *)(void *)a;
+}
+
+static bool is_power_of_two_or_0(unsigned n)
+{
+    return (n & (n - 1)) == 0;
+}
+
+/* Zeros become PyTorch's defaults. ECONF for what PyTorch refuses. */
+static pleat_status settle_options(pl_allocator_options *o)
+{
+    bool is_good = (o->max_split_bytes == 0 || o->max_split_bytes >= PL_TORCH_LARGE_SEGMENT) &&
+                   (o->max_non_split_rounding_bytes == 0 ||
+                    o->max_non_split_rounding_bytes >= PL_TORCH_LARGE_SEGMENT) &&
+                   o->garbage_collection_threshold >= 0 && o->garbage_collection_threshold < 1;
+    for (unsigned i = 0; i < PL_TORCH_N_DIVISIONS; i++) {
+        is_good = is_good && is_power_of_two_or_0(o->roundup_divisions[i]);
+    }
+    if (!is_good) {
+        return PLEAT_ECONF;
+    }
+    if (o->max_split_bytes == 0) {
+        o->max_split_bytes = SIZE_MAX;
+    }
+    if (o->max_non_split_rounding_bytes == 0) {
+        o->max_non_split_rounding_bytes = PL_TORCH_LARGE_SEGMENT;
+    }
+    return PLEAT_OK;
+}
+
+static pleat_status torch_create(pl_device *dev, const pl_allocator_options *options,
+                                 pl_allocator **out)
+{
+    pl_allocator_options settled = *options;
+    pl_host host;
+    pleat_status st = settle_options(&settled);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    st = pl_host_init(&host);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_torch *t = pl_host_calloc(&host, 1, sizeof *t);
+    if (!t) {
+        goto undo_host;
+    }
+    if (pl_lock_init(&t->lock, PL_RANK_DEVICE) != 0) {
+        goto undo_alloc;
+    }
+    if (pthread_cond_init(&t->changed, NULL) != 0) {
+        goto undo_lock;
+    }
+    t->base.ops = &pl_torch_native_ops;
+    t->dev = dev;
+    t->options = settled;
+    t->host = host;
+    pl_torch_pools_init(t);
+    pl_ptrmap_init(&t->live);
+    *out = &t->base;
+    return PLEAT_OK;
+
+undo_lock:
+    pl_lock_fini(&t->lock);
+undo_alloc:
+    pl_host_free(&host, t);
+undo_host:
+    pl_host_fini(&host);
+    return PLEAT_ENOMEM_HOST;
+}
+
+static pleat_status torch_destroy(pl_allocator *a, bool force, size_t *n_live, size_t *n_leaked)
+{
+    pl_torch *t = torch_of(a);
+    *n_leaked = 0;
+    pl_lock_acquire(&t->lock);
+    *n_live = t->live.count;
+    if (*n_live != 0 && !force) {
+        pl_lock_release(&t->lock);
+        return PLEAT_EBUSY;
+    }
+    /* A fence that cannot be waited for is left to cuMemFree, which waits for everything. */
+    (void)pl_torch_wait_uses(t);
+    pl_torch_drop_uses(t);
+    *n_leaked = pl_torch_release_all(t);
+    pl_ptrmap_fini(&t->live, &t->host);
+    pl_lock_release(&t->lock);
+    pthread_cond_destroy(&t->changed);
+    pl_lock_fini(&t->lock);
+    pl_host host = t->host;
+    pl_host_free(&host, t);
+    size_t n_lost = pl_host_fini(&host);
+    pl_assert(n_lost == 0);
+    (void)n_lost;
+    return PLEAT_OK;
+}
+
+/* A cached block that fits, if there is one; *out stays NULL otherwise. */
+static pleat_status reuse(pl_torch *t, const pl_torch_request *r, pl_torch_block **out)
+{
+    pl_torch_block *block = pl_torch_find_free(t, r);
+    if (!block) {
+        return PLEAT_OK;
+    }
+    pleat_status st = pl_ptrmap_reserve(&t->live, &t->host, t->n_growing + 1);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_torch_block *spare = NULL;
+    if (pl_torch_should_split(t, block, r->rounded_bytes)) {
+        spare = pl_host_alloc(&t->host, sizeof *spare);
+        if (!spare) {
+            return PLEAT_ENOMEM_HOST;
+        }
+    }
+    *out = pl_torch_hand_out(t, block, spare, r);
+    return PLEAT_OK;
+}
+
+static pleat_status torch_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, pleat_devptr *out)
+{
+    if (bytes == 0 || !stream) {
+        return PLEAT_EINVAL;
+    }
+    if (bytes > PL_TORCH_MOST) {
+        return PLEAT_ESIZE;
+    }
+    pl_torch *t = torch_of(a);
+    pl_lock_acquire(&t->lock);
+    pl_torch_poll(t);
+    pl_torch_request r = pl_torch_request_of(t, bytes, stream);
+    pl_torch_block *block = NULL;
+    pleat_status st = reuse(t, &r, &block);
+    if (st == PLEAT_OK && !block) {
+        st = pl_torch_grow(t, &r, &block);
+    }
+    if (st == PLEAT_OK) {
+        *out = block->ptr;
+    }
+    pl_lock_release(&t->lock);
+    return st;
+}
+
+/* The block that holds `ptr`, in any state, or NULL. */
+static pl_torch_block *block_around(const pl_torch *t, pleat_devptr ptr)
+{
+    pl_torch_segment key = { .ptr = ptr };
+    pl_tree_node *node = pl_tree_floor(&t->segments, &key.node);
+    if (!node) {
+        return NULL;
+    }
+    pl_torch_block *block = PL_TREE_ENTRY(node, pl_torch_segment, node)->first;
+    while (block && ptr - block->ptr >= block->bytes) {
+        block = block->next;
+    }
+    return block;
+}
+
+/* What to say of an address that is no live block: inside cached memory it was freed before, as far
+ * as can be told; inside a live block or outside all segments it never was one. */
+static pleat_status not_live(const pl_torch *t, pleat_devptr ptr)
+{
+    const pl_torch_block *block = block_around(t, ptr);
+    return block && block->state != PL_TORCH_LIVE ? PLEAT_EDOUBLEFREE : PLEAT_EFOREIGN;
+}
+
+static pl_torch_block *find_live(const pl_torch *t, pleat_devptr ptr)
+{
+    pl_torch_block *block = pl_ptrmap_find(&t->live, ptr);
+    return block && block->state == PL_TORCH_LIVE ? block : NULL;
+}
+
+/* The block stops being allocated; with uses it stays active until they are over. */
+static void commit_free(pl_torch *t, pl_torch_block *block)
+{
+    unsigned pool = block->pool->index;
+    pl_ptrmap_remove(&t->live, block->ptr);
+    pl_stats_sub(t->stats.allocation, pool, 1);
+    pl_stats_sub(t->stats.allocated_bytes, pool, block->bytes);
+    t->stats.rounding_bytes -= block->bytes - block->requested_bytes;
+    if (block->bytes >= t->options.max_split_bytes) {
+        pl_stat_sub(&t->stats.oversize_allocations, 1);
+    }
+    if (block->n_pending != 0) {
+        block->state = PL_TORCH_PENDING;
+        return;
+    }
+    block->state = PL_TORCH_TAKEN;
+    pl_torch_recycle(t, block);
+}
+
+static pleat_status free_live(pl_torch *t, pl_torch_block *block, pl_stream *stream)
+{
+    bool added = false;
+    pleat_status st = stream ? pl_torch_add_use(t, block, stream, &added) : PLEAT_OK;
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    if (block->uses) {
+        block->state = PL_TORCH_FREEING;
+        st = pl_torch_queue_uses(t, block);
+        if (st != PLEAT_OK) {
+            block->state = PL_TORCH_LIVE;
+            if (added) {
+                pl_torch_drop_newest_use(t, block);
+            }
+            return st;
+        }
+    }
+    commit_free(t, block);
+    return PLEAT_OK;
+}
+
+static pleat_status torch_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+{
+    pl_torch *t = torch_of(a);
+    pl_lock_acquire(&t->lock);
+    pl_torch_block *block = find_live(t, ptr);
+    pleat_status st = block ? free_live(t, block, stream) : not_live(t, ptr);
+    pl_lock_release(&t->lock);
+    return st;
+}
+
+static pleat_status torch_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+{
+    if (!stream) {
+        return PLEAT_EINVAL;
+    }
+    pl_torch *t = torch_of(a);
+    bool added = false;
+    pl_lock_acquire(&t->lock);
+    pl_torch_block *block = find_live(t, ptr);
+    pleat_status st = block ? pl_torch_add_use(t, block, stream, &added) : PLEAT_EFOREIGN;
+    pl_lock_release(&t->lock);
+    return st;
+}
+
+static pleat_status torch_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out)
+{
+    pl_torch *t = torch_of(a);
+    pl_lock_acquire(&t->lock);
+    const pl_torch_block *block = find_live(t, ptr);
+    block = block ? block : block_around(t, ptr);
+    pleat_status st = block && block->state == PL_TORCH_LIVE ? PLEAT_OK : PLEAT_EFOREIGN;
+    if (st == PLEAT_OK) {
+        *out = (pleat_block_info){
+            .base = block->ptr,
+            .bytes = block->bytes,
+            .requested_bytes = block->requested_bytes,
+            .stream_id = pl_stream_id(block->stream),
+            .stream = pl_stream_handle(block->stream),
+            .device = pl_device_ordinal(t->dev),
+        };
+    }
+    pl_lock_release(&t->lock);
+    return st;
+}
+
+/* emptyCache: everything unsplit, as long as more than keep_bytes are reserved. */
+static pleat_status torch_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released)
+{
+    pl_torch *t = torch_of(a);
+    uint64_t n = 0;
+    pl_lock_acquire(&t->lock);
+    pl_torch_poll(t);
+    pleat_status st = pl_torch_release_cached(t, keep_bytes, wait, &n);
+    pl_lock_release(&t->lock);
+    if (st == PLEAT_OK) {
+        *released = n;
+    }
+    return st;
+}
+
+/* setMemoryFraction, but the cache gives way at once and a limit that cannot be kept is refused. */
+static pleat_status torch_set_limit(pl_allocator *a, uint64_t bytes)
+{
+    pl_torch *t = torch_of(a);
+    uint64_t released = 0;
+    pleat_status st = PLEAT_OK;
+    pl_lock_acquire(&t->lock);
+    pl_torch_poll(t);
+    if (bytes != 0 && t->reserved_bytes > bytes) {
+        st = pl_torch_release_cached(t, bytes, false, &released);
+    }
+    if (st == PLEAT_OK && bytes != 0 && t->reserved_bytes + t->growing_bytes > bytes) {
+        st = PLEAT_ENOMEM_DEVICE;
+    }
+    if (st == PLEAT_OK) {
+        t->options.limit_bytes = bytes;
+    }
+    pl_lock_release(&t->lock);
+    return st;
+}
+
+static pleat_status torch_release_capture(pl_allocator *a, pl_stream *stream)
+{
+    if (!stream) {
+        return PLEAT_EINVAL;
+    }
+    pl_torch *t = torch_of(a);
+    pl_lock_acquire(&t->lock);
+    pleat_status st = pl_torch_release_held(t, stream);
+    pl_lock_release(&t->lock);
+    return st;
+}
+
+/* Segments are not made of granules, so live_granules stays 0. */
+static void torch_stats(pl_allocator *a, pleat_stats *out)
+{
+    pl_torch *t = torch_of(a);
+    pl_lock_acquire(&t->lock);
+    *out = t->stats;
+    uint64_t allocated = t->stats.allocated_bytes[PLEAT_POOL_ALL].current;
+    uint64_t active = t->stats.active_bytes[PLEAT_POOL_ALL].current;
+    out->resident_bytes = t->reserved_bytes;
+    out->free_bytes = t->reserved_bytes - active;
+    out->pending_bytes = active - allocated;
+    out->metadata_bytes = t->host.bytes;
+    pl_stats_read_device(out, t->dev);
+    out->host_syncs += t->n_release_syncs;
+    pl_lock_release(&t->lock);
+}
+
+static void torch_reset_peaks(pl_allocator *a)
+{
+    pl_torch *t = torch_of(a);
+    pl_lock_acquire(&t->lock);
+    pl_stats_reset_peaks(&t->stats);
+    pl_lock_release(&t->lock);
+}
+
+static int torch_check(pl_allocator *a)
+{
+    pl_torch *t = torch_of(a);
+    pl_lock_acquire(&t->lock);
+    int broken = pl_torch_check(t);
+    pl_lock_release(&t->lock);
+    return broken;
+}
+
+const pl_allocator_ops pl_torch_native_ops = {
+    .name = "torch-native",
+    .needs_vmm = false,
+    .create = torch_create,
+    .destroy = torch_destroy,
+    .alloc = torch_alloc,
+    .free = torch_free,
+    .record_stream = torch_record_stream,
+    .query = torch_query,
+    .trim = torch_trim,
+    .set_limit = torch_set_limit,
+    .release_capture = torch_release_capture,
+    .stats = torch_stats,
+    .reset_peaks = torch_reset_peaks,
+    .check = torch_check,
+};

@@ -1,0 +1,185 @@
+/* torch_native.h - what the files of torch-native share: PyTorch's native caching allocator.
+ *
+ *   segment (one cuMemAlloc)
+ *   |## live ##|---- free ----|# live #|... pending ...|-- free --|
+ *
+ * Free blocks of the small and of the large pool are ordered by stream, size, age of the segment
+ * and address; a request takes the first that fits and splits it, or asks the driver for a segment.
+ * A freed block merges with free neighbours of its segment. Memory goes back to the driver only
+ * when an allocation failed: then everything unsplit goes.
+ *
+ * What differs from PyTorch: streams are ordered by first sight instead of by handle (streams never
+ * mix, so no choice depends on it); the lock is dropped around every driver call, as under
+ * release_lock_on_cudamalloc; there are no private pools, so blocks freed during a capture are
+ * reused like others, except that recorded uses by a capturing stream are held until
+ * pl_allocator_ops.release_capture.
+ *
+ * All fields below are guarded by pl_torch.lock unless they say otherwise.
+ * Source: c10/cuda/CUDACachingAllocator.cpp, c10/core/AllocatorConfig.h of PyTorch (2026). */
+#ifndef PLEAT_SEGMENTS_CLASSIC_TORCH_NATIVE_H
+#define PLEAT_SEGMENTS_CLASSIC_TORCH_NATIVE_H
+
+#include "segments/allocator.h"
+#include "segments/ptrmap.h"
+#include "segments/stats.h"
+#include "segments/tree.h"
+#include "vmm/base/host.h"
+#include "vmm/base/lock.h"
+
+#define PL_TORCH_MIN_BLOCK ((size_t)512)          /* kMinBlockSize */
+#define PL_TORCH_SMALL ((size_t)1 << 20)          /* kSmallSize */
+#define PL_TORCH_SMALL_SEGMENT ((size_t)2 << 20)  /* kSmallBuffer */
+#define PL_TORCH_MIN_LARGE ((size_t)10 << 20)     /* kMinLargeAlloc */
+#define PL_TORCH_LARGE_SEGMENT ((size_t)20 << 20) /* large_segment_size */
+#define PL_TORCH_ROUND_LARGE ((size_t)2 << 20)    /* kRoundLarge */
+#define PL_TORCH_MOST ((size_t)1 << 60)           /* bytes of one request */
+enum { PL_TORCH_N_DIVISIONS = 16 };
+
+typedef struct pl_torch_block pl_torch_block;
+typedef struct pl_torch_segment pl_torch_segment;
+typedef struct pl_torch_use pl_torch_use;
+
+typedef enum pl_torch_state {
+    PL_TORCH_FREE,    /* in its pool's tree */
+    PL_TORCH_LIVE,    /* in the map */
+    PL_TORCH_FREEING, /* in the map; free() is recording fences with the lock dropped */
+    PL_TORCH_PENDING, /* freed, but uses on other streams are not known to be over */
+    PL_TORCH_TAKEN,   /* in nobody's hands but one call's: on its way in, out, or to the driver */
+} pl_torch_state;
+
+typedef struct pl_torch_pool {
+    pl_tree free;        /* blocks by stream, size, counter, address */
+    uint64_t n_searches; /* get_free_blocks_call_count: the clock of garbage collection */
+    unsigned index;      /* const: PLEAT_POOL_SMALL or PLEAT_POOL_LARGE */
+} pl_torch_pool;
+
+struct pl_torch_segment {
+    pl_tree_node node; /* in pl_torch.segments, by address */
+    pleat_devptr ptr;  /* const */
+    size_t bytes;      /* const */
+    pl_torch_block *first;
+};
+
+struct pl_torch_block {
+    pl_tree_node node; /* in its pool's tree if free */
+    unsigned stream_index;
+    pl_torch_state state;
+    size_t bytes;
+    uint64_t counter; /* the segment's place in the order of all segments */
+    pleat_devptr ptr;
+    pl_torch_block *prev; /* neighbours in the segment */
+    pl_torch_block *next;
+    pl_torch_pool *pool;
+    pl_torch_segment *segment;
+    pl_stream *stream;
+    size_t requested_bytes;
+    pl_torch_use *uses; /* recorded streams; empty unless LIVE or FREEING */
+    unsigned n_pending; /* uses that wait in a queue or for a capture's end */
+    uint64_t born;      /* n_searches when it became free (gc_count_base) */
+};
+
+/* One stream's use of one block, from record_stream until the fence has passed. */
+struct pl_torch_use {
+    pl_torch_use *next;
+    pl_torch_block *block;
+    pl_stream *stream;
+    pl_fence *fence; /* NULL while the block lives, and while a capture holds the use */
+};
+
+typedef struct pl_torch_queue {
+    pl_torch_use *first; /* oldest */
+    pl_torch_use *last;
+} pl_torch_queue;
+
+/* I1  every segment's blocks tile it in address order, linked both ways; sizes are multiples of 512
+ * I2  no two neighbouring blocks of a segment are both free
+ * I3  a block is in its pool's tree if and only if it is free
+ * I4  the map holds exactly the live and the freeing blocks
+ * I5  a pending block's n_pending counts its uses in queues and held; others have none there
+ * I6  reserved_bytes == bytes of all segments + releasing_bytes, and the statistic agrees
+ * I7  the statistics of allocated, active, inactive split and requested agree with the blocks
+ * I8  trees and map keep their own rules */
+typedef struct pl_torch {
+    pl_allocator base;
+    pl_device *dev;               /* const */
+    pl_allocator_options options; /* const, but for limit_bytes */
+    pl_lock lock;                 /* rank 20 */
+    pthread_cond_t changed;       /* n_changes or is_polling has changed */
+    pl_host host;
+    pl_torch_pool pools[PLEAT_N_POOLS]; /* [PLEAT_POOL_ALL] is unused */
+    pl_tree segments;                   /* by address */
+    pl_ptrmap live;
+    uint64_t next_counter;
+    pl_torch_queue *queues; /* by stream index */
+    unsigned n_queues;
+    pl_torch_use *held; /* uses by streams that were being captured when their block was freed */
+    size_t n_queued;    /* uses in queues */
+    uint64_t reserved_bytes;  /* total_allocated_memory */
+    uint64_t growing_bytes;   /* asked from the driver just now */
+    uint64_t releasing_bytes; /* given to the driver just now; still in reserved_bytes */
+    size_t n_growing;         /* calls that may insert into the map after the lock was dropped */
+    unsigned n_out;           /* driver calls under way that may make room */
+    uint64_t n_changes;       /* how often one of them did */
+    bool is_polling;          /* somebody pops fences */
+    uint64_t n_release_syncs; /* release passes: cuMemFree waits for the GPU */
+    pleat_stats stats;
+} pl_torch;
+
+typedef struct pl_torch_request {
+    pl_stream *stream;
+    size_t bytes;         /* as asked */
+    size_t rounded_bytes; /* as a block */
+    size_t segment_bytes; /* as a segment, should one be needed */
+    pl_torch_pool *pool;
+} pl_torch_request;
+
+static inline bool pl_torch_is_split(const pl_torch_block *block)
+{
+    return block->prev || block->next;
+}
+
+/* Is garbage collection by age on? */
+static inline bool pl_torch_collects(const pl_torch *t)
+{
+    return t->options.limit_bytes != 0 && t->options.garbage_collection_threshold > 0;
+}
+
+/* torch_native_pool.c: the free blocks. No driver calls; all with the lock held. */
+void pl_torch_pools_init(pl_torch *t);
+pl_torch_request pl_torch_request_of(pl_torch *t, size_t bytes, pl_stream *stream);
+pl_torch_block *pl_torch_find_free(pl_torch *t, const pl_torch_request *r); /* stays in its pool */
+bool pl_torch_should_split(const pl_torch *t, const pl_torch_block *block, size_t rounded_bytes);
+/* Make `block`, free or taken, a live one for the request. `spare` becomes the block handed out if
+ * it is split, else it must be NULL. The map must have room. Returns what was handed out. */
+pl_torch_block *pl_torch_hand_out(pl_torch *t, pl_torch_block *block, pl_torch_block *spare,
+                                  const pl_torch_request *r);
+void pl_torch_take_out(pl_torch *t, pl_torch_block *block); /* free -> taken */
+void pl_torch_put_back(pl_torch *t, pl_torch_block *block); /* taken -> free, as it is */
+/* The end of a block whose uses are over: merges, returns it to its pool (free_block). */
+void pl_torch_recycle(pl_torch *t, pl_torch_block *block);
+
+/* torch_native_grow.c: segments. Lock held on entry and exit, dropped around driver calls. */
+pleat_status pl_torch_grow(pl_torch *t, const pl_torch_request *r, pl_torch_block **out);
+/* Give unsplit free segments to the driver, large ones first, while more than keep_bytes are
+ * reserved (release_cached_blocks). EDRIVER: some could not be given back and stay cached. */
+pleat_status pl_torch_release_cached(pl_torch *t, uint64_t keep_bytes, bool wait,
+                                     uint64_t *released);
+/* At the very end: every segment, live blocks or not. Returns how many the driver refused. */
+size_t pl_torch_release_all(pl_torch *t);
+
+/* torch_native_event.c: uses by other streams. Lock held, dropped around driver calls. */
+/* OK as well when the stream is recorded already or is the owner; *added tells. ENOMEM_HOST. */
+pleat_status pl_torch_add_use(pl_torch *t, pl_torch_block *block, pl_stream *stream, bool *added);
+void pl_torch_drop_newest_use(pl_torch *t, pl_torch_block *block);
+/* Record a fence for every use of a FREEING block and queue them. EDRIVER, ENOMEM_HOST: nothing
+ * was queued. */
+pleat_status pl_torch_queue_uses(pl_torch *t, pl_torch_block *block);
+void pl_torch_poll(pl_torch *t);              /* process_events */
+pleat_status pl_torch_wait_uses(pl_torch *t); /* synchronize_and_free_events, uncounted */
+pleat_status pl_torch_release_held(pl_torch *t, pl_stream *stream);
+void pl_torch_drop_uses(pl_torch *t); /* at the very end: forget all uses, waiting for nothing */
+
+/* torch_native_check.c */
+int pl_torch_check(pl_torch *t); /* lock held; 0, or the number of the first broken rule */
+
+#endif

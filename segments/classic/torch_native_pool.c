@@ -1,0 +1,241 @@
+/* torch_native_pool.c - sizes, the choice of a free block, splitting and merging.
+ *
+ * Upholds I1..I3 and I7 of torch_native.h. Guarded by the allocator's lock; never drops it, never
+ * calls the driver, never asks for memory.
+ * Source: c10/cuda/CUDACachingAllocator.cpp: round_size, get_pool, get_allocation_size,
+ * get_free_block, should_split, alloc_found_block, free_block, try_merge_blocks. */
+#include "segments/classic/torch_native.h"
+
+/* The order of free blocks. Within one segment all counters agree, so the address decides. */
+static bool is_block_before(const pl_tree_node *a, const pl_tree_node *b)
+{
+    const pl_torch_block *x = PL_TREE_ENTRY(a, const pl_torch_block, node);
+    const pl_torch_block *y = PL_TREE_ENTRY(b, const pl_torch_block, node);
+    if (x->stream_index != y->stream_index) {
+        return x->stream_index < y->stream_index;
+    }
+    if (x->bytes != y->bytes) {
+        return x->bytes < y->bytes;
+    }
+    if (x->counter != y->counter) {
+        return x->counter < y->counter;
+    }
+    return x->ptr < y->ptr;
+}
+
+static bool is_segment_before(const pl_tree_node *a, const pl_tree_node *b)
+{
+    const pl_torch_segment *x = PL_TREE_ENTRY(a, const pl_torch_segment, node);
+    const pl_torch_segment *y = PL_TREE_ENTRY(b, const pl_torch_segment, node);
+    return x->ptr < y->ptr;
+}
+
+void pl_torch_pools_init(pl_torch *t)
+{
+    pl_tree_init(&t->segments, is_segment_before);
+    for (unsigned i = 0; i < PLEAT_N_POOLS; i++) {
+        pl_tree_init(&t->pools[i].free, is_block_before);
+        t->pools[i].index = i;
+    }
+    t->next_counter = 1; /* 0 is the search key's: it comes before every block of its size */
+}
+
+static unsigned log2_of(size_t n)
+{
+    return 63 - (unsigned)__builtin_clzll((unsigned long long)n);
+}
+
+static size_t round_up(size_t n, size_t step)
+{
+    return (n + step - 1) / step * step;
+}
+
+/* roundup_power2_divisions: the interval between two powers of two is cut into d steps. */
+static size_t round_size(const pl_torch *t, size_t bytes)
+{
+    if (bytes < PL_TORCH_MIN_BLOCK) {
+        return PL_TORCH_MIN_BLOCK;
+    }
+    unsigned log2 = log2_of(bytes);
+    unsigned interval = log2 < 20 ? 0 : log2 - 20;
+    interval = interval < PL_TORCH_N_DIVISIONS ? interval : PL_TORCH_N_DIVISIONS - 1;
+    size_t d = t->options.roundup_divisions[interval];
+    if (d <= 1 || bytes <= PL_TORCH_MIN_BLOCK * d) {
+        return round_up(bytes, PL_TORCH_MIN_BLOCK);
+    }
+    return round_up(bytes, ((size_t)1 << log2) >> log2_of(d));
+}
+
+static size_t segment_size(size_t rounded)
+{
+    if (rounded <= PL_TORCH_SMALL) {
+        return PL_TORCH_SMALL_SEGMENT;
+    }
+    return rounded < PL_TORCH_MIN_LARGE ? PL_TORCH_LARGE_SEGMENT
+                                        : round_up(rounded, PL_TORCH_ROUND_LARGE);
+}
+
+pl_torch_request pl_torch_request_of(pl_torch *t, size_t bytes, pl_stream *stream)
+{
+    size_t rounded = round_size(t, bytes);
+    return (pl_torch_request){
+        .stream = stream,
+        .bytes = bytes,
+        .rounded_bytes = rounded,
+        .segment_bytes = segment_size(rounded),
+        .pool = &t->pools[pl_stats_pool(rounded)],
+    };
+}
+
+pl_torch_block *pl_torch_find_free(pl_torch *t, const pl_torch_request *r)
+{
+    pl_lock_assert(&t->lock);
+    if (pl_torch_collects(t)) {
+        r->pool->n_searches++;
+    }
+    pl_torch_block key = { .stream_index = pl_stream_index(r->stream), .bytes = r->rounded_bytes };
+    pl_tree_node *node = pl_tree_lower_bound(&r->pool->free, &key.node);
+    pl_torch_block *block = node ? PL_TREE_ENTRY(node, pl_torch_block, node) : NULL;
+    if (!block || block->stream != r->stream) {
+        return NULL;
+    }
+    size_t max_split = t->options.max_split_bytes;
+    if (r->rounded_bytes < max_split) {
+        return block->bytes < max_split ? block : NULL;
+    }
+    size_t slack = block->bytes - r->rounded_bytes;
+    return slack < t->options.max_non_split_rounding_bytes ? block : NULL;
+}
+
+bool pl_torch_should_split(const pl_torch *t, const pl_torch_block *block, size_t rounded_bytes)
+{
+    size_t remaining = block->bytes - rounded_bytes;
+    if (block->pool->index == PLEAT_POOL_SMALL) {
+        return remaining >= PL_TORCH_MIN_BLOCK;
+    }
+    return rounded_bytes < t->options.max_split_bytes && remaining > PL_TORCH_SMALL;
+}
+
+void pl_torch_take_out(pl_torch *t, pl_torch_block *block)
+{
+    pl_lock_assert(&t->lock);
+    pl_assert(block->state == PL_TORCH_FREE);
+    pl_tree_remove(&block->pool->free, &block->node);
+    block->state = PL_TORCH_TAKEN;
+}
+
+void pl_torch_put_back(pl_torch *t, pl_torch_block *block)
+{
+    pl_lock_assert(&t->lock);
+    pl_assert(block->state == PL_TORCH_TAKEN);
+    block->state = PL_TORCH_FREE;
+    block->born = block->pool->n_searches;
+    pl_tree_insert(&block->pool->free, &block->node);
+}
+
+/* Cut the first `bytes` off `block`, which is taken; `low` becomes that part. */
+static void split(pl_torch_block *block, pl_torch_block *low, size_t bytes)
+{
+    *low = (pl_torch_block){
+        .state = PL_TORCH_TAKEN,
+        .stream_index = block->stream_index,
+        .bytes = bytes,
+        .counter = block->counter,
+        .ptr = block->ptr,
+        .prev = block->prev,
+        .next = block,
+        .pool = block->pool,
+        .segment = block->segment,
+        .stream = block->stream,
+    };
+    if (low->prev) {
+        low->prev->next = low;
+    } else {
+        low->segment->first = low;
+    }
+    block->prev = low;
+    block->ptr += bytes;
+    block->bytes -= bytes;
+}
+
+pl_torch_block *pl_torch_hand_out(pl_torch *t, pl_torch_block *block, pl_torch_block *spare,
+                                  const pl_torch_request *r)
+{
+    pl_lock_assert(&t->lock);
+    unsigned pool = block->pool->index;
+    bool was_split = pl_torch_is_split(block);
+    if (block->state == PL_TORCH_FREE) {
+        pl_torch_take_out(t, block);
+    }
+    if (spare) {
+        split(block, spare, r->rounded_bytes);
+        pl_torch_put_back(t, block);
+        if (was_split) {
+            pl_stats_sub(t->stats.inactive_split_bytes, pool, spare->bytes);
+        } else {
+            pl_stats_add(t->stats.inactive_split, pool, 1);
+            pl_stats_add(t->stats.inactive_split_bytes, pool, block->bytes);
+        }
+        block = spare;
+    } else if (was_split) {
+        pl_stats_sub(t->stats.inactive_split, pool, 1);
+        pl_stats_sub(t->stats.inactive_split_bytes, pool, block->bytes);
+    }
+    block->state = PL_TORCH_LIVE;
+    block->requested_bytes = r->bytes;
+    pl_ptrmap_insert(&t->live, block->ptr, block);
+    pl_stats_add(t->stats.allocation, pool, 1);
+    pl_stats_add(t->stats.allocated_bytes, pool, block->bytes);
+    pl_stats_add(t->stats.active, pool, 1);
+    pl_stats_add(t->stats.active_bytes, pool, block->bytes);
+    pl_stats_add(t->stats.requested_bytes, pool, block->requested_bytes);
+    t->stats.rounding_bytes += block->bytes - block->requested_bytes;
+    if (block->bytes >= t->options.max_split_bytes) {
+        pl_stat_add(&t->stats.oversize_allocations, 1);
+    }
+    return block;
+}
+
+/* Let `block` absorb a neighbour if that is free; its statistics go with it. */
+static void absorb(pl_torch *t, pl_torch_block *block, pl_torch_block *neighbour)
+{
+    if (!neighbour || neighbour->state != PL_TORCH_FREE) {
+        return;
+    }
+    pl_torch_take_out(t, neighbour);
+    pl_stats_sub(t->stats.inactive_split, block->pool->index, 1);
+    pl_stats_sub(t->stats.inactive_split_bytes, block->pool->index, neighbour->bytes);
+    block->bytes += neighbour->bytes;
+    if (neighbour == block->prev) {
+        block->ptr = neighbour->ptr;
+        block->prev = neighbour->prev;
+        if (block->prev) {
+            block->prev->next = block;
+        } else {
+            block->segment->first = block;
+        }
+    } else {
+        block->next = neighbour->next;
+        if (block->next) {
+            block->next->prev = block;
+        }
+    }
+    pl_host_free(&t->host, neighbour);
+}
+
+void pl_torch_recycle(pl_torch *t, pl_torch_block *block)
+{
+    pl_lock_assert(&t->lock);
+    pl_assert(block->state == PL_TORCH_TAKEN && !block->uses && block->n_pending == 0);
+    unsigned pool = block->pool->index;
+    pl_stats_sub(t->stats.active, pool, 1);
+    pl_stats_sub(t->stats.active_bytes, pool, block->bytes);
+    pl_stats_sub(t->stats.requested_bytes, pool, block->requested_bytes);
+    absorb(t, block, block->prev);
+    absorb(t, block, block->next);
+    pl_torch_put_back(t, block);
+    if (pl_torch_is_split(block)) {
+        pl_stats_add(t->stats.inactive_split, pool, 1);
+        pl_stats_add(t->stats.inactive_split_bytes, pool, block->bytes);
+    }
+}
