@@ -114,6 +114,7 @@ typedef struct pl_torch {
     unsigned n_queues;
     pl_torch_use *held; /* uses by streams that were being captured when their block was freed */
     size_t n_queued;    /* uses in queues */
+    size_t n_moving;    /* uses on their way from held to a queue */
     uint64_t reserved_bytes;  /* total_allocated_memory */
     uint64_t growing_bytes;   /* asked from the driver just now */
     uint64_t releasing_bytes; /* given to the driver just now; still in reserved_bytes */
