@@ -1,0 +1,36 @@
+/* clock.h - time of single calls that take tens of nanoseconds.
+ *
+ * A tick is the processor's time-stamp counter on x86-64 (constant rate on every machine of the
+ * last decade) and a nanosecond of CLOCK_MONOTONIC elsewhere. bench_clock_calibrate measures the
+ * rate, and what reading the clock twice costs: that is subtracted from every timed call. */
+#ifndef PLEAT_BENCH_CLOCK_H
+#define PLEAT_BENCH_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+static inline uint64_t bench_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static inline uint64_t bench_ticks(void)
+{
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#else
+    return bench_now_ns();
+#endif
+}
+
+typedef struct bench_clock {
+    double ns_per_tick;
+    double pair_ticks; /* cost of two reads with nothing between them */
+} bench_clock;
+
+/* Takes about 20 ms, the first time only. Not for several threads at once. */
+const bench_clock *bench_clock_calibrated(void);
+
+#endif

@@ -1,0 +1,192 @@
+/* command_replay.c - `pleat replay` and `pleat fit`: every work under every allocator. */
+#include <stdlib.h>
+
+#include "bench/commands.h"
+#include "bench/fit.h"
+#include "bench/output.h"
+
+enum { KEY_MEMORY = 0x200 };
+
+static error_t parse_replay(int key, char *arg, struct argp_state *state)
+{
+    bench_options *options = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = options;
+        return 0;
+    case KEY_MEMORY:
+        if (!bench_memory_parse(arg, &options->memory)) {
+            argp_error(state,
+                       "--memory: '%s' is not a size (512M, 1.5GiB), a ratio (1.02x) or unlimited",
+                       arg);
+        }
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static error_t parse_fit(int key, char *arg, struct argp_state *state)
+{
+    (void)arg;
+    if (key == ARGP_KEY_INIT) {
+        state->child_inputs[0] = state->input;
+        return 0;
+    }
+    return ARGP_ERR_UNKNOWN;
+}
+
+static const struct argp_option replay_options[] = {
+    { .name = "memory",
+      .key = KEY_MEMORY,
+      .arg = "SIZE|RATIOx|unlimited",
+      .doc = "Memory of the device (simulator) or limit of the allocator (CUDA); a ratio is a "
+             "multiple of the work's peak live bytes (default: unlimited)" },
+    { 0 },
+};
+
+static const struct argp_child children[] = { { .argp = &bench_common_argp }, { 0 } };
+
+static const struct argp replay_argp = {
+    .options = replay_options,
+    .parser = parse_replay,
+    .children = children,
+    .args_doc = "WORK...",
+    .doc = "Replay recorded runs through allocators.\vWORK is the file of a trace (.trace or "
+           ".trace.gz) or the name of a bundled one. Exit status: 0; 1 if an allocation failed or "
+           "a hazard was seen; 2 for bad input or usage.",
+};
+
+static const struct argp fit_argp = {
+    .parser = parse_fit,
+    .children = children,
+    .args_doc = "WORK...",
+    .doc = "Find the least device memory in which recorded runs complete.\vWORK is the file of a "
+           "trace (.trace or .trace.gz) or the name of a bundled one. Exit status: 0; 1 if a run "
+           "does not even complete in unlimited memory; 2 for bad input or usage.",
+};
+
+typedef struct batch {
+    bool is_fit;
+    bench_options options;
+    bench_setup setup;
+    bench_progress progress;
+    bench_trace *traces; /* one for each work */
+    bench_failure failure;
+} batch;
+
+/* All of them before the first run: a typing error in the last shows at once. */
+static bool load_works(batch *b)
+{
+    b->traces = calloc(b->options.n_works, sizeof *b->traces);
+    if (!b->traces) {
+        fputs("pleat: out of host memory\n", stderr);
+        return false;
+    }
+    bool ok = true;
+    for (unsigned i = 0; i < b->options.n_works; i++) {
+        char path[4096];
+        if (!bench_trace_find(b->options.works[i], path, sizeof path, &b->failure) ||
+            !bench_trace_load(path, &b->traces[i], &b->failure)) {
+            fprintf(stderr, "pleat: %s\n", b->failure.text);
+            ok = false;
+        }
+    }
+    return ok;
+}
+
+static void unload_works(batch *b)
+{
+    for (unsigned i = 0; b->traces && i < b->options.n_works; i++) {
+        bench_trace_free(&b->traces[i]);
+    }
+    free(b->traces);
+}
+
+static bool measure(batch *b, const bench_trace *trace, const char *allocator, bench_record *record)
+{
+    bench_replay_options options = {
+        .setup = &b->setup,
+        .allocator = allocator,
+        .loops = b->options.loops,
+        .progress = &b->progress,
+    };
+    if (b->is_fit) {
+        return bench_fit(trace, &options, record, &b->failure);
+    }
+    if (b->options.memory.kind != BENCH_MEMORY_UNLIMITED) {
+        options.memory_bytes = bench_memory_bytes(&b->options.memory, trace->peak_live_bytes,
+                                                  b->setup.granule_bytes);
+    }
+    bench_progress_label(&b->progress, "%s, %s", trace->name, allocator);
+    return bench_replay(trace, &options, record, &b->failure);
+}
+
+/* The exit status of one run. */
+static int run_one(batch *b, const bench_trace *trace, const char *allocator)
+{
+    bench_record record;
+    bool ok = measure(b, trace, allocator, &record);
+    bench_progress_clear(&b->progress);
+    if (!ok) {
+        fprintf(stderr, "pleat: %s\n", b->failure.text);
+        return BENCH_EXIT_FAILED;
+    }
+    if (record.oom_count) {
+        fprintf(stderr, "pleat: %s, %s: %llu allocations failed; the first: %s\n", record.trace,
+                record.allocator, (unsigned long long)record.oom_count, record.first_failure);
+    }
+    if (!b->options.json) {
+        bench_output_row(&record);
+    } else if (!bench_output_json(&record)) {
+        fputs("pleat: cannot write to standard output\n", stderr);
+        return BENCH_EXIT_FAILED;
+    }
+    bool is_found = !b->is_fit || record.least_memory_bytes;
+    return bench_record_is_clean(&record) && is_found ? BENCH_EXIT_OK : BENCH_EXIT_FAILED;
+}
+
+static int run_all(batch *b)
+{
+    if (!load_works(b)) {
+        return BENCH_EXIT_USAGE;
+    }
+    if (!bench_setup_init(&b->setup, &b->options, &b->failure)) {
+        fprintf(stderr, "pleat: %s\n", b->failure.text);
+        return BENCH_EXIT_USAGE;
+    }
+    bench_progress_init(&b->progress);
+    if (!b->options.json) {
+        char banner[192];
+        printf("%s\n", bench_setup_banner(&b->setup, banner, sizeof banner));
+        bench_output_heading(b->is_fit);
+    }
+    int status = BENCH_EXIT_OK;
+    for (unsigned i = 0; i < b->options.n_works; i++) {
+        for (unsigned k = 0; k < b->options.n_allocators; k++) {
+            int one = run_one(b, &b->traces[i], b->options.allocators[k]);
+            status = one != BENCH_EXIT_OK ? one : status;
+        }
+    }
+    return status;
+}
+
+static int run_command(int argc, char **argv, bool is_fit)
+{
+    batch b = { .is_fit = is_fit };
+    bench_options_init(&b.options);
+    argp_parse(is_fit ? &fit_argp : &replay_argp, argc, argv, 0, NULL, &b.options);
+    int status = run_all(&b);
+    unload_works(&b);
+    return status;
+}
+
+int bench_command_replay(int argc, char **argv)
+{
+    return run_command(argc, argv, false);
+}
+
+int bench_command_fit(int argc, char **argv)
+{
+    return run_command(argc, argv, true);
+}
