@@ -1,5 +1,5 @@
 # cmake --install: libraries, headers, the CMake package, pleat.pc, the simulator, its cost files,
-# the command. Nothing is installed from a sanitizer's build.
+# the command and its traces. Nothing is installed from a sanitizer's build.
 
 include(CMakePackageConfigHelpers)
 
@@ -37,6 +37,7 @@ if(TARGET pleat_command AND NOT PLEAT_SANITIZE)
     file(RELATIVE_PATH bin_to_lib "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}")
     set_target_properties(pleat_command PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
     install(TARGETS pleat_command RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+    install(DIRECTORY bench/traces DESTINATION "${CMAKE_INSTALL_DATADIR}/pleat")
 endif()
 
 file(GLOB cost_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/vmm/sim/costs/*.txt")
