@@ -1,0 +1,204 @@
+/* segments_ptrmap_test.c - the map from addresses to objects, against a plain table. */
+/* labels: unit fault model */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "segments/ptrmap.h"
+
+static pl_host host;
+static pl_ptrmap map;
+
+static void open_map(void)
+{
+    pl_host_fail_never();
+    ck_assert_int_eq(pl_host_init(&host), PLEAT_OK);
+    pl_ptrmap_init(&map);
+}
+
+static void close_map(void)
+{
+    pl_host_fail_never();
+    pl_ptrmap_fini(&map, &host);
+    ck_assert_uint_eq(pl_host_fini(&host), 0);
+}
+
+static void insert(pleat_devptr key, void *value)
+{
+    ck_assert_int_eq(pl_ptrmap_reserve(&map, &host, 1), PLEAT_OK);
+    pl_ptrmap_insert(&map, key, value);
+}
+
+static pleat_devptr address(size_t i)
+{
+    return UINT64_C(0x7f0000000000) + i * 512;
+}
+
+START_TEST(an_empty_map_finds_and_removes_nothing)
+{
+    ck_assert_ptr_null(pl_ptrmap_find(&map, address(0)));
+    ck_assert_ptr_null(pl_ptrmap_find(&map, 0));
+    ck_assert_ptr_null(pl_ptrmap_remove(&map, address(0)));
+    size_t cursor = 0;
+    ck_assert_ptr_null(pl_ptrmap_next(&map, &cursor));
+    ck_assert_int_eq(pl_ptrmap_check(&map), 0);
+}
+END_TEST
+
+START_TEST(what_was_inserted_is_found_until_it_is_removed)
+{
+    int object;
+    insert(address(7), &object);
+    ck_assert_ptr_eq(pl_ptrmap_find(&map, address(7)), &object);
+    ck_assert_uint_eq(map.count, 1);
+    ck_assert_ptr_eq(pl_ptrmap_remove(&map, address(7)), &object);
+    ck_assert_ptr_null(pl_ptrmap_find(&map, address(7)));
+    ck_assert_ptr_null(pl_ptrmap_remove(&map, address(7)));
+    ck_assert_uint_eq(map.count, 0);
+}
+END_TEST
+
+START_TEST(foreign_numbers_are_not_found_even_near_a_key)
+{
+    int object;
+    insert(address(7), &object);
+    ck_assert_ptr_null(pl_ptrmap_find(&map, 0));
+    ck_assert_ptr_null(pl_ptrmap_find(&map, address(7) + 1));
+    ck_assert_ptr_null(pl_ptrmap_find(&map, address(7) + 511));
+    ck_assert_ptr_null(pl_ptrmap_find(&map, UINT64_MAX));
+    ck_assert_ptr_null(pl_ptrmap_remove(&map, address(7) + 1));
+    ck_assert_uint_eq(map.count, 1);
+}
+END_TEST
+
+START_TEST(reserved_room_takes_that_many_without_asking_for_memory)
+{
+    enum { N = 5000 };
+    static char objects[N];
+    ck_assert_int_eq(pl_ptrmap_reserve(&map, &host, N), PLEAT_OK);
+    pl_host_fail_from(0);
+    for (size_t i = 0; i < N; i++) {
+        pl_ptrmap_insert(&map, address(i), &objects[i]);
+    }
+    pl_host_fail_never();
+    ck_assert_int_eq(pl_ptrmap_check(&map), 0);
+    for (size_t i = 0; i < N; i++) {
+        ck_assert_ptr_eq(pl_ptrmap_find(&map, address(i)), &objects[i]);
+    }
+}
+END_TEST
+
+START_TEST(a_refused_reservation_leaves_the_map_as_it_was)
+{
+    static char objects[64];
+    size_t n = 0;
+    pl_host_fail_at(1);
+    pleat_status st = PLEAT_OK;
+    for (; n < 64 && st == PLEAT_OK; n++) {
+        st = pl_ptrmap_reserve(&map, &host, 1);
+        if (st == PLEAT_OK) {
+            pl_ptrmap_insert(&map, address(n), &objects[n]);
+        }
+    }
+    ck_assert_int_eq(st, PLEAT_ENOMEM_HOST);
+    n--;
+    ck_assert_uint_eq(map.count, n);
+    ck_assert_int_eq(pl_ptrmap_check(&map), 0);
+    for (size_t i = 0; i < n; i++) {
+        ck_assert_ptr_eq(pl_ptrmap_find(&map, address(i)), &objects[i]);
+    }
+}
+END_TEST
+
+START_TEST(an_absurd_reservation_is_refused)
+{
+    ck_assert_int_eq(pl_ptrmap_reserve(&map, &host, SIZE_MAX), PLEAT_ENOMEM_HOST);
+    ck_assert_int_eq(pl_ptrmap_reserve(&map, &host, SIZE_MAX / 2), PLEAT_ENOMEM_HOST);
+    ck_assert_int_eq(pl_ptrmap_check(&map), 0);
+}
+END_TEST
+
+START_TEST(the_walk_meets_every_value_once)
+{
+    enum { N = 300 };
+    static char objects[N];
+    static int n_met[N];
+    memset(n_met, 0, sizeof n_met);
+    for (size_t i = 0; i < N; i++) {
+        insert(address(i * 4096), &objects[i]);
+    }
+    size_t cursor = 0;
+    for (char *object; (object = pl_ptrmap_next(&map, &cursor)) != NULL;) {
+        n_met[object - objects]++;
+    }
+    for (size_t i = 0; i < N; i++) {
+        ck_assert_int_eq(n_met[i], 1);
+    }
+}
+END_TEST
+
+/* Keys of one segment, as blocks have them, and of segments far apart. */
+START_TEST(random_operations_agree_with_a_table)
+{
+    enum { N = 4096, N_STEPS = 200000 };
+    static char objects[N];
+    static bool is_in[N];
+    memset(is_in, 0, sizeof is_in);
+    uint64_t seed = 12345;
+    for (size_t step = 0; step < N_STEPS; step++) {
+        seed = seed * UINT64_C(6364136223846793005) + 1;
+        size_t i = (size_t)(seed >> 40) % N;
+        pleat_devptr key = address(i % 2 == 0 ? i : i << 12);
+        ck_assert_ptr_eq(pl_ptrmap_find(&map, key), is_in[i] ? &objects[i] : NULL);
+        if (is_in[i]) {
+            ck_assert_ptr_eq(pl_ptrmap_remove(&map, key), &objects[i]);
+        } else {
+            insert(key, &objects[i]);
+        }
+        is_in[i] = !is_in[i];
+        if (step % 1000 == 0) {
+            ck_assert_int_eq(pl_ptrmap_check(&map), 0);
+        }
+    }
+}
+END_TEST
+
+START_TEST(the_walker_names_what_is_broken)
+{
+    int object;
+    insert(address(1), &object);
+    map.count++;
+    ck_assert_int_eq(pl_ptrmap_check(&map), 2);
+    map.count--;
+    size_t at = pl_ptrmap_home(&map, address(1));
+    map.slots[(at + 2) & map.mask] = map.slots[at];
+    map.slots[at] = (pl_ptrmap_slot){ .key = 0 };
+    ck_assert_int_eq(pl_ptrmap_check(&map), 3);
+    map.slots[(at + 2) & map.mask].value = NULL;
+    ck_assert_int_eq(pl_ptrmap_check(&map), 4);
+    map.most = map.mask + 1;
+    ck_assert_int_eq(pl_ptrmap_check(&map), 1);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("segments_ptrmap");
+    TCase *tcase = tcase_create("ptrmap");
+    tcase_add_checked_fixture(tcase, open_map, close_map);
+    tcase_add_test(tcase, an_empty_map_finds_and_removes_nothing);
+    tcase_add_test(tcase, what_was_inserted_is_found_until_it_is_removed);
+    tcase_add_test(tcase, foreign_numbers_are_not_found_even_near_a_key);
+    tcase_add_test(tcase, reserved_room_takes_that_many_without_asking_for_memory);
+    tcase_add_test(tcase, a_refused_reservation_leaves_the_map_as_it_was);
+    tcase_add_test(tcase, an_absurd_reservation_is_refused);
+    tcase_add_test(tcase, the_walk_meets_every_value_once);
+    tcase_add_test(tcase, random_operations_agree_with_a_table);
+    tcase_add_test(tcase, the_walker_names_what_is_broken);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
