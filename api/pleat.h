@@ -2,7 +2,16 @@
  *
  * The public interface. Every function may be called from any thread; none crashes on bad input.
  * Every fallible one returns a pleat_status and writes its out-parameters on success only; more is
- * in pleat_last_error() of the same thread. */
+ * in pleat_last_error() of the same thread. What every call on an instance may return is said once:
+ *
+ *   PLEAT_EGONE    the instance was destroyed, is being destroyed, or never was
+ *   PLEAT_EFORKED  the instance was made before fork and this is the child: nothing was touched
+ *   PLEAT_EINVAL   an out-parameter is NULL
+ *
+ * and of those that take a device, where its number does not exist, PLEAT_EDEVICE. The first use of
+ * a device opens it, so calls that open may also return PLEAT_ENOVMM (the device cannot do what the
+ * configured allocator needs, and no fallback is configured), PLEAT_ENOMEM_HOST,
+ * PLEAT_ENOMEM_DEVICE and PLEAT_EDRIVER. No lock of pleat is held while a callback runs. */
 #ifndef PLEAT_H
 #define PLEAT_H
 
@@ -31,65 +40,284 @@ typedef struct pleat {
     uint32_t generation;
 } pleat;
 
+/** Why a request for memory failed: the first of these that is true. */
+typedef enum pleat_verdict {
+    PLEAT_VERDICT_NONE = 0,      /* it failed for another reason than memory */
+    PLEAT_VERDICT_FULL,          /* live memory and the request exceed the device */
+    PLEAT_VERDICT_LIMIT,         /* they exceed the instance's limit */
+    PLEAT_VERDICT_FOREIGN,       /* they would fit without what others hold of the device */
+    PLEAT_VERDICT_PENDING,       /* free, but its last use is not over; waiting is not allowed */
+    PLEAT_VERDICT_PINNED,        /* they would fit without what captured graphs pin */
+    PLEAT_VERDICT_FRAGMENTED,    /* a classic cache has the bytes, but not in one piece */
+    PLEAT_VERDICT_ADDRESS_SPACE, /* address space is exhausted, not memory */
+} pleat_verdict;
+
 /** What pleat_last_error tells of the calling thread's last failure. */
 typedef struct pleat_error {
     pleat_status status;
-    int driver_result;        /* CUresult, 0 if no driver call failed */
-    const char *driver_call;  /* "cuMemCreate", or "" */
-    uint64_t bytes;           /* size concerned, 0 if none */
-    const char *text;         /* one sentence: what failed, what would help; valid until the
+    int driver_result;       /* CUresult, 0 if no driver call failed */
+    const char *driver_call; /* "cuMemCreate", or "" */
+    uint64_t bytes;          /* size concerned, 0 if none */
+    const char *text;        /* one sentence: what failed, what would help; valid until the
                                  thread's next failing call */
+    pleat_verdict verdict;
 } pleat_error;
+
+/** What pleat_device_describe tells. The texts live as long as the instance. */
+typedef struct pleat_device_info {
+    const char *name;      /* the GPU's */
+    const char *driver;    /* "cuda" or "sim" */
+    const char *allocator; /* the one at work: "pleat", "torch-native", ... */
+    const char *note;      /* why it is not the configured one; "" if it is */
+    uint64_t total_bytes;
+    uint64_t granule_bytes;
+    uint64_t limit_bytes; /* 0 = none */
+} pleat_device_info;
 
 enum { PLEAT_DESTROY_FORCE = 1 }; /* destroy even if blocks live */
 
-/** Called when device memory is short. May call pleat_block_alloc, pleat_block_free and queries on
- *  the same instance. Returns true if it freed something: then the request is tried again. */
+/** Called when device memory is short, on the thread that asked for it, before PLEAT_ENOMEM_DEVICE
+ *  or PLEAT_EPENDING is returned. May allocate, free and query on the same instance or others, but
+ *  not destroy any; requests made by it do not call it again. Must return to its caller.
+ *  Returns true if it freed something: then the request is tried again (at most 64 times). */
 typedef bool (*pleat_pressure_fn)(pleat instance, int device, size_t bytes, void *context);
-/** Called once before a request fails with PLEAT_ENOMEM_DEVICE. May free; cannot change the verdict. */
+/** Called once before a request fails with PLEAT_ENOMEM_DEVICE, under the same rules; `text` is the
+ *  sentence of the error. May free; cannot change the verdict. */
 typedef void (*pleat_oom_fn)(pleat instance, int device, size_t bytes, const char *text,
                              void *context);
 
+/** Make an instance.
+ *
+ *  Units    `conf`: `key:value,...` as in PLEAT_CONF; NULL = PLEAT_CONF alone.
+ *  Params   conf  laid over the environment variable PLEAT_CONF, key by key.
+ *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_ECONF (the text names the key, the bad value and the
+ *           allowed ones); PLEAT_ENODRIVER; PLEAT_EDRIVER; PLEAT_ENOMEM_HOST (also when there are
+ *           64 instances).
+ *  Failure  nothing was made.
+ *  Owner    the caller, until pleat_destroy.
+ *  Threads  any; instances are made one at a time.
+ *  Blocks   on loading and initialising the driver; devices are opened by their first use.
+ *           `sim:[...]` resets the simulator unless an instance made with the same text is on it
+ *           (with another text: PLEAT_ECONF). */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_create(const char *conf, pleat *out);
+
+/** Find the default instance, made from PLEAT_CONF by its first use.
+ *
+ *  Returns  PLEAT_OK; PLEAT_EFORKED (it was made before fork); what pleat_create returns.
+ *  Failure  nothing was made; the next use tries again.
+ *  Owner    the process, for its life. Who destroys it all the same makes the next use create
+ *           another.
+ *  Threads  any.
+ *  Blocks   as pleat_create, the first time. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_default(pleat *out);
+
+/** Destroy an instance and give everything back to the driver.
+ *
+ *  Params   flags  0, or PLEAT_DESTROY_FORCE: live blocks go, too.
+ *  Returns  PLEAT_OK; PLEAT_EGONE; PLEAT_EFORKED; PLEAT_EBUSY (blocks live, the text says how many;
+ *           or called from within a callback); PLEAT_EINVAL (unknown flags); PLEAT_EPOISONED (it is
+ *           destroyed, but the driver took back less than everything: the text says how much).
+ *  Failure  but for PLEAT_EPOISONED the instance is as before.
+ *  Owner    copies of the handle stay safe to use: they answer PLEAT_EGONE.
+ *  Threads  any; calls that other threads make meanwhile answer PLEAT_EGONE.
+ *  Blocks   until calls in progress have returned, then on the last uses of all memory. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_destroy(pleat instance, unsigned flags);
 
+/** Read the whole configuration of an instance back, in a form that pleat_create accepts.
+ *
+ *  Units    bytes, end mark included.
+ *  Params   text [out] at most `capacity` bytes, always ended; may be NULL if capacity is 0.
+ *           needed [out] what the whole text needs.
+ *  Returns  PLEAT_OK (also when the text was cut); PLEAT_EINVAL; PLEAT_EGONE; PLEAT_EFORKED.
+ *  Threads  any. */
+PLEAT_API PLEAT_MUST_USE pleat_status pleat_instance_conf(pleat instance, char *text,
+                                                          size_t capacity, size_t *needed);
+
+/** Allocate a block of device memory for use on `stream`.
+ *
+ *  Units    bytes, 1 to 2^60; the address is a multiple of 512.
+ *  Params   stream  a CUstream; NULL = the legacy default stream.
+ *  Returns  PLEAT_OK; PLEAT_EINVAL (zero bytes); PLEAT_ESIZE; PLEAT_EDEVICE; PLEAT_ESTREAM;
+ *           PLEAT_ENOMEM_DEVICE (verdict and numbers in pleat_last_error); PLEAT_EPENDING;
+ *           PLEAT_ENOSPACE_VA; PLEAT_ENOMEM_HOST; PLEAT_EDRIVER; PLEAT_EPOISONED; PLEAT_ECAPTURE;
+ *           what opening the device returns.
+ *  Failure  live blocks, statistics of allocated bytes and limits are as before; what is resident
+ *           may differ.
+ *  Owner    the caller, until pleat_block_free or a forced pleat_destroy.
+ *  Threads  any; the allocator's lock (rank 20) is not held across driver calls or callbacks.
+ *  Blocks   never on the GPU, but for the last step before failing, at most `wait_ms`. Growth calls
+ *           create, map and set-access. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_block_alloc(pleat instance, int device, size_t bytes,
                                                         void *stream, pleat_devptr *out);
-PLEAT_API PLEAT_MUST_USE pleat_status pleat_block_free(pleat instance, int device,
-                                                       pleat_devptr ptr, void *stream);
+
+/** Free a block; work submitted to its streams so far may still use it.
+ *
+ *  Params   ptr     the block's address as pleat_block_alloc gave it.
+ *           stream  where the caller is; another stream than the block's own counts as a use of it.
+ *  Returns  PLEAT_OK; PLEAT_EINVAL (ptr is 0); PLEAT_EFOREIGN (not the start of a live block of
+ *           this device: the text names the address and where it lies); PLEAT_EDOUBLEFREE (where
+ *           the allocator can tell); PLEAT_EDEVICE; PLEAT_ESTREAM; PLEAT_ENOMEM_HOST;
+ *           PLEAT_EDRIVER.
+ *  Failure  the block, if it is one, is as live as before.
+ *  Threads  any.
+ *  Blocks   never on the GPU; records an event now and then. */
+PLEAT_API PLEAT_MUST_USE pleat_status pleat_block_free(pleat instance, int device, pleat_devptr ptr,
+                                                       void *stream);
+
+/** Say that a block is used on a further stream: after its free it waits for that use, too.
+ *
+ *  Params   ptr     the block's address as pleat_block_alloc gave it.
+ *           stream  the further stream; the block's own changes nothing.
+ *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_EFOREIGN; PLEAT_EDOUBLEFREE; PLEAT_EDEVICE;
+ *           PLEAT_ESTREAM; PLEAT_ENOMEM_HOST; PLEAT_EDRIVER.
+ *  Failure  the block is as before.
+ *  Threads  any.
+ *  Blocks   never. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_block_record_stream(pleat instance, int device,
                                                                 pleat_devptr ptr, void *stream);
+
+/** Find the live block that an address lies in.
+ *
+ *  Params   ptr  any address inside the block.
+ *  Returns  PLEAT_OK; PLEAT_EINVAL (ptr is 0); PLEAT_EFOREIGN; PLEAT_EDEVICE.
+ *  Threads  any. A block that another thread frees meanwhile may be found or not.
+ *  Blocks   never; opens no device. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_block_query(pleat instance, int device,
                                                         pleat_devptr ptr, pleat_block_info *out);
 
-/* The malloc-like pair, on the default instance. Errors only in pleat_last_error. */
+/** Allocate on the default instance, in the form that adapters expect.
+ *
+ *  Units    bytes; the pointer is a device address.
+ *  Returns  the block, or NULL with the reason in pleat_last_error: see pleat_default and
+ *           pleat_block_alloc.
+ *  Failure  as pleat_block_alloc.
+ *  Owner    the caller, until pleat_free.
+ *  Threads  any.
+ *  Blocks   as pleat_block_alloc. */
 PLEAT_API void *pleat_malloc(size_t bytes, int device, void *stream);
+
+/** Free what pleat_malloc gave; NULL is fine.
+ *
+ *  Units    bytes: as allocated; not looked at, the block knows its size.
+ *  Failure  in pleat_last_error: see pleat_block_free.
+ *  Threads  any.
+ *  Blocks   as pleat_block_free. */
 PLEAT_API void pleat_free(void *ptr, size_t bytes, int device, void *stream);
 
+/** Give free memory of a device back to the driver.
+ *
+ *  Units    bytes.
+ *  Params   keep_bytes  stop when no more than this is resident; 0 = give back all that is free.
+ *           wait  wait for the last uses of memory that is free but pending.
+ *           released [out] bytes given back; may be NULL.
+ *  Returns  PLEAT_OK; PLEAT_EDEVICE; PLEAT_EPENDING; PLEAT_ENOMEM_HOST; PLEAT_EDRIVER;
+ *           PLEAT_EPOISONED.
+ *  Failure  live blocks are as before; some memory may have been given back.
+ *  Threads  any.
+ *  Blocks   on unmap and release; on the GPU only if `wait`. Opens no device. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_trim(pleat instance, int device,
                                                         uint64_t keep_bytes, bool wait,
                                                         uint64_t *released);
+
+/** Set the most bytes that the instance may hold resident on a device, mapped or idle.
+ *
+ *  Units    bytes; 0 = no limit.
+ *  Returns  PLEAT_OK; PLEAT_ENOMEM_DEVICE (live blocks need more); what opening the device returns;
+ *           PLEAT_EPENDING; PLEAT_EDRIVER.
+ *  Failure  the limit is as before.
+ *  Threads  any.
+ *  Blocks   on unmap and release of what is free and over the limit. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_set_limit(pleat instance, int device,
                                                              uint64_t bytes);
+
+/** Tell what the driver says of a device's memory: cuMemGetInfo's meaning, whatever the limit.
+ *
+ *  Units    bytes.
+ *  Params   free_bytes [out] held by nobody: what this instance caches is not free.
+ *           total_bytes [out] of the device.
+ *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_EDRIVER; what opening the device returns.
+ *  Threads  any.
+ *  Blocks   on one driver call. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_memory_info(pleat instance, int device,
                                                                uint64_t *free_bytes,
                                                                uint64_t *total_bytes);
+
+/** Tell what is at work on a device: GPU, driver, allocator, and why it is not the configured one.
+ *
+ *  Returns  PLEAT_OK; PLEAT_EINVAL; what opening the device returns.
+ *  Owner    the instance keeps the texts.
+ *  Threads  any. */
+PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_describe(pleat instance, int device,
+                                                            pleat_device_info *out);
+
+/** Read the statistics of a device.
+ *
+ *  Units    counts and bytes: pleat_types.h. num_ooms counts requests that failed.
+ *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_EDEVICE. All zero for a device never used.
+ *  Threads  any; one consistent snapshot under the allocator's lock.
+ *  Blocks   never; opens no device. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_stats(pleat instance, int device,
                                                          pleat_stats *out);
+
+/** Set every peak of a device's statistics to what is current.
+ *
+ *  Returns  PLEAT_OK; PLEAT_EDEVICE.
+ *  Threads  any.
+ *  Blocks   never; opens no device. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_reset_peaks(pleat instance, int device);
+
+/** Say that the graph captured on `stream` is gone: what was freed meanwhile may be used again.
+ *
+ *  Returns  PLEAT_OK; PLEAT_ESTREAM; PLEAT_ECAPTURE (it is still being captured); PLEAT_EDRIVER;
+ *           what opening the device returns.
+ *  Failure  nothing was released.
+ *  Threads  any.
+ *  Blocks   never. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_release_capture(pleat instance, int device,
                                                                    void *stream);
+
+/** Run every walker of every device in use: recompute all invariants from ground truth.
+ *
+ *  Params   broken [out] 0, or the number of the first broken invariant.
+ *  Returns  PLEAT_OK, whatever was found; PLEAT_EINVAL.
+ *  Threads  any; takes each allocator's lock for the time of its walk.
+ *  Blocks   never on the GPU. Cost grows with the number of blocks. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_check(pleat instance, int *broken);
 
+/** Set what is asked for memory when it is short; NULL = nothing.
+ *
+ *  Params   context  handed to every call of `fn`; stays the caller's.
+ *  Returns  PLEAT_OK.
+ *  Threads  any; a call of the earlier callback may still be running on another thread. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_set_pressure_callback(pleat instance,
                                                                   pleat_pressure_fn fn,
                                                                   void *context);
+
+/** Set what is told before a request fails for lack of device memory; NULL = nothing.
+ *
+ *  Params   context  handed to every call of `fn`; stays the caller's.
+ *  Returns  PLEAT_OK.
+ *  Threads  any; a call of the earlier callback may still be running on another thread. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_set_oom_callback(pleat instance, pleat_oom_fn fn,
                                                              void *context);
 
+/** Tell what the calling thread's last failing call failed of; successes leave it as it is.
+ *
+ *  Returns  never NULL; status PLEAT_OK before the first failure.
+ *  Owner    the thread; valid until its next failing call.
+ *  Threads  any; each has its own. */
 PLEAT_API const pleat_error *pleat_last_error(void);
+
+/** Describe a status in a few words.
+ *
+ *  Returns  a static text; "unknown status" for a number that is none.
+ *  Threads  any. */
 PLEAT_API const char *pleat_status_text(pleat_status status);
+
+/** Tell the library's version, "0.1.0".
+ *
+ *  Returns  a static text.
+ *  Threads  any. */
 PLEAT_API const char *pleat_version(void);
 
 #ifdef __cplusplus

@@ -1,0 +1,81 @@
+/* callback.c - asking the application for memory.
+ *
+ * A callback runs on the thread whose request is short, with no pleat lock held, while that
+ * request holds its use of the instance: so the instance outlives the callback even when another
+ * thread destroys it meanwhile. Requests that a callback makes never run callbacks. */
+#include "api/callback.h"
+
+static void begin(const pl_instance *instance)
+{
+    pl_lock_assert_none();
+    pl_thread_self = (pl_thread){ .is_in_callback = true, .callback_of = instance->handle };
+}
+
+static void end(void)
+{
+    pl_thread_self = (pl_thread){ .is_in_callback = false };
+}
+
+bool pl_callback_pressure(pl_instance *instance, int device, size_t bytes)
+{
+    if (pl_thread_self.is_in_callback) {
+        return false;
+    }
+    pl_lock_acquire(&instance->lock);
+    pleat_pressure_fn fn = instance->pressure;
+    void *context = instance->pressure_context;
+    pl_lock_release(&instance->lock);
+    if (!fn) {
+        return false;
+    }
+    begin(instance);
+    bool has_freed = fn(instance->handle, device, bytes, context);
+    end();
+    return has_freed;
+}
+
+void pl_callback_oom(pl_instance *instance, int device, size_t bytes, const char *text)
+{
+    if (pl_thread_self.is_in_callback) {
+        return;
+    }
+    pl_lock_acquire(&instance->lock);
+    pleat_oom_fn fn = instance->oom;
+    void *context = instance->oom_context;
+    pl_lock_release(&instance->lock);
+    if (fn) {
+        begin(instance);
+        fn(instance->handle, device, bytes, text, context);
+        end();
+    }
+}
+
+pleat_status pleat_set_pressure_callback(pleat handle, pleat_pressure_fn fn, void *context)
+{
+    pl_use use;
+    pleat_status st = pl_use_enter(handle, &use);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_lock_acquire(&use.instance->lock);
+    use.instance->pressure = fn;
+    use.instance->pressure_context = context;
+    pl_lock_release(&use.instance->lock);
+    pl_use_leave(&use);
+    return PLEAT_OK;
+}
+
+pleat_status pleat_set_oom_callback(pleat handle, pleat_oom_fn fn, void *context)
+{
+    pl_use use;
+    pleat_status st = pl_use_enter(handle, &use);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_lock_acquire(&use.instance->lock);
+    use.instance->oom = fn;
+    use.instance->oom_context = context;
+    pl_lock_release(&use.instance->lock);
+    pl_use_leave(&use);
+    return PLEAT_OK;
+}

@@ -1,0 +1,42 @@
+/* config.h - what an instance is made from: PLEAT_CONF and the string given to pleat_create.
+ *
+ * Syntax, PyTorch's: `key:value,key:value`; blanks around keys and values are ignored; a value may
+ * be bracketed, `sim:[devices:2,capacity:8G]`; booleans are exactly True or False. Both strings are
+ * checked as a whole: an unknown key, a bad value or a key given twice is an error that names it.
+ * A key of the second string replaces that of the first. Keys that concern another allocator or
+ * driver than the one chosen are checked and otherwise without effect, so that one PLEAT_CONF
+ * serves several allocators side by side. */
+#ifndef PLEAT_API_CONFIG_H
+#define PLEAT_API_CONFIG_H
+
+#include "segments/allocator.h"
+#include "vmm/device.h"
+#include "vmm/driver.h"
+
+enum { PL_SIM_CONF_BYTES = 1024 };
+
+typedef struct pl_config {
+    pl_driver_kind driver;
+    bool has_sim_conf;
+    char sim_conf[PL_SIM_CONF_BYTES]; /* what stood in the brackets */
+    const pl_allocator_ops *allocator;
+    const pl_allocator_ops *fallback; /* where VMM does not work; NULL = none */
+    uint64_t limit_bytes;             /* 0 = not given in bytes */
+    uint32_t limit_parts;             /* parts per 10^9 of the device's memory; 0 = none */
+    bool time_calls;
+    pl_allocator_options options; /* but for limit_bytes, which depends on the device */
+    pl_device_options device;
+} pl_config;
+
+/* PLEAT_CONF, then `conf` (may be NULL) on top. Returns PLEAT_OK; PLEAT_ECONF, and pleat_last_error
+ * names the string, the key, the bad value and the allowed ones. */
+pleat_status pl_config_read(const char *conf, pl_config *out);
+
+/* The whole configuration as one string that pl_config_read reads back to the same; at most
+ * `capacity` bytes with the end mark. Returns the bytes the whole text needs, end mark included. */
+size_t pl_config_write(const pl_config *config, char *text, size_t capacity);
+
+/* The limit in bytes on a device of that size; 0 = none. */
+uint64_t pl_config_limit(const pl_config *config, uint64_t total_bytes);
+
+#endif

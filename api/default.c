@@ -1,0 +1,74 @@
+/* default.c - the default instance and the malloc-like pair on it.
+ *
+ * Made from PLEAT_CONF by its first use and kept for the process's life: nothing runs at exit. If
+ * the program destroys it, the next use makes another. In a forked child the parent's stays what
+ * it is: EFORKED. The handle is one atomic word; making one is guarded by a flag under the api
+ * lock, since it calls the driver. */
+#include "api/slot.h"
+
+static _Atomic uint64_t default_word; /* atomic: generation << 32 | slot; 0 = none yet */
+
+static pleat unpack(uint64_t word)
+{
+    return (pleat){ .slot = (uint32_t)word, .generation = (uint32_t)(word >> 32) };
+}
+
+static uint64_t pack(pleat handle)
+{
+    return (uint64_t)handle.generation << 32 | handle.slot;
+}
+
+/* Returns PLEAT_OK; EFORKED; what pleat_create returns. */
+static pleat_status make_default(pleat *out)
+{
+    pl_api_claim(&pl_api_state.is_making_default);
+    pleat handle = unpack(atomic_load(&default_word));
+    pleat_status st = pl_slot_probe(handle);
+    if (st == PLEAT_EGONE) {
+        st = pleat_create(NULL, &handle);
+        if (st == PLEAT_OK) {
+            atomic_store(&default_word, pack(handle));
+        }
+    } else if (st == PLEAT_EFORKED) {
+        pl_use use;
+        st = pl_use_enter(handle, &use); /* sets the error's text */
+    }
+    pl_api_unclaim(&pl_api_state.is_making_default);
+    if (st == PLEAT_OK) {
+        *out = handle;
+    }
+    return st;
+}
+
+pleat_status pleat_default(pleat *out)
+{
+    if (!out) {
+        return pl_error_set(PLEAT_EINVAL, 0, "pleat_default: `out` is NULL");
+    }
+    return make_default(out);
+}
+
+void *pleat_malloc(size_t bytes, int device, void *stream)
+{
+    pleat_devptr ptr;
+    pleat handle = unpack(atomic_load_explicit(&default_word, memory_order_acquire));
+    if (handle.generation == 0 && make_default(&handle) != PLEAT_OK) {
+        return NULL;
+    }
+    pleat_status st = pleat_block_alloc(handle, device, bytes, stream, &ptr);
+    if (st == PLEAT_EGONE && make_default(&handle) == PLEAT_OK) {
+        st = pleat_block_alloc(handle, device, bytes, stream, &ptr);
+    }
+    return st == PLEAT_OK ? (void *)(uintptr_t)ptr : NULL;
+}
+
+void pleat_free(void *ptr, size_t bytes, int device, void *stream)
+{
+    (void)bytes; /* the block knows its size */
+    pleat handle = unpack(atomic_load_explicit(&default_word, memory_order_acquire));
+    if (!ptr) {
+        return;
+    }
+    pleat_status st = pleat_block_free(handle, device, (pleat_devptr)(uintptr_t)ptr, stream);
+    (void)st; /* in pleat_last_error */
+}

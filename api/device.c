@@ -1,0 +1,220 @@
+/* device.c - what concerns a whole device of an instance: trimming, limits, figures, checks.
+ *
+ * A device that was never used is opened only by what needs the driver (memory_info, set_limit,
+ * describe, release_capture): asking for statistics must not make a context of 300 MiB. */
+#include <string.h>
+
+#include "api/instance.h"
+#include "vmm/driver.h"
+#include "vmm/stream.h"
+
+static pleat_status refuse_null(const char *function, const char *what)
+{
+    return pl_error_set(PLEAT_EINVAL, 0, "%s: `%s` is NULL", function, what);
+}
+
+/* Enter and open the device; on failure nothing is held. */
+static pleat_status begin_open(pleat handle, int device, pl_use *use, pl_gpu **gpu)
+{
+    pl_driver_clear_error();
+    pleat_status st = pl_use_enter(handle, use);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    st = pl_use_gpu(use->instance, device, gpu);
+    if (st != PLEAT_OK) {
+        pl_use_leave(use);
+    }
+    return st;
+}
+
+/* Enter and find the device if it is open; *gpu is NULL if it was never used. */
+static pleat_status begin_found(pleat handle, int device, pl_use *use, pl_gpu **gpu)
+{
+    pl_driver_clear_error();
+    pleat_status st = pl_use_enter(handle, use);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    st = pl_use_check_device(use->instance, device);
+    if (st != PLEAT_OK) {
+        pl_use_leave(use);
+        return st;
+    }
+    *gpu = pl_use_find_gpu(use->instance, device);
+    return PLEAT_OK;
+}
+
+pleat_status pleat_device_trim(pleat handle, int device, uint64_t keep_bytes, bool wait,
+                               uint64_t *released)
+{
+    pl_use use;
+    pl_gpu *gpu;
+    uint64_t bytes = 0;
+    pleat_status st = begin_found(handle, device, &use, &gpu);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    if (gpu) {
+        st = gpu->ops->trim(gpu->allocator, keep_bytes, wait, &bytes);
+        pl_gpu_debug_walk(gpu);
+    }
+    if (st != PLEAT_OK) {
+        pl_error_set(st, keep_bytes, "device %d could not be trimmed: %s", device,
+                     pleat_status_text(st));
+    } else if (released) {
+        *released = bytes;
+    }
+    pl_use_leave(&use);
+    return st;
+}
+
+pleat_status pleat_device_set_limit(pleat handle, int device, uint64_t bytes)
+{
+    pl_use use;
+    pl_gpu *gpu;
+    pleat_status st = begin_open(handle, device, &use, &gpu);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    st = gpu->ops->set_limit(gpu->allocator, bytes);
+    if (st == PLEAT_OK) {
+        atomic_store(&gpu->limit_bytes, bytes);
+    } else {
+        pl_error_set(st, bytes,
+                     "device %d: the limit of %llu bytes cannot be kept, so it stays as it was: %s",
+                     device, (unsigned long long)bytes,
+                     st == PLEAT_ENOMEM_DEVICE ? "live blocks need more" : pleat_status_text(st));
+    }
+    pl_gpu_debug_walk(gpu);
+    pl_use_leave(&use);
+    return st;
+}
+
+pleat_status pleat_device_memory_info(pleat handle, int device, uint64_t *free_bytes,
+                                      uint64_t *total_bytes)
+{
+    pl_use use;
+    pl_gpu *gpu;
+    uint64_t n_free;
+    if (!free_bytes || !total_bytes) {
+        return refuse_null("pleat_device_memory_info", free_bytes ? "total_bytes" : "free_bytes");
+    }
+    pleat_status st = begin_open(handle, device, &use, &gpu);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    st = pl_device_free_bytes(gpu->dev, &n_free);
+    if (st == PLEAT_OK) {
+        *free_bytes = n_free;
+        *total_bytes = pl_device_total_bytes(gpu->dev);
+    } else {
+        pl_error_set(st, 0, "device %d: the driver does not tell what is free", device);
+    }
+    pl_use_leave(&use);
+    return st;
+}
+
+pleat_status pleat_device_stats(pleat handle, int device, pleat_stats *out)
+{
+    pl_use use;
+    pl_gpu *gpu;
+    if (!out) {
+        return refuse_null("pleat_device_stats", "out");
+    }
+    pleat_status st = begin_found(handle, device, &use, &gpu);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    memset(out, 0, sizeof *out);
+    if (gpu) {
+        gpu->ops->stats(gpu->allocator, out);
+        out->num_ooms = atomic_load(
+            &gpu->n_ooms); /* refusals that a callback mended do not count */
+    }
+    pl_use_leave(&use);
+    return PLEAT_OK;
+}
+
+pleat_status pleat_device_reset_peaks(pleat handle, int device)
+{
+    pl_use use;
+    pl_gpu *gpu;
+    pleat_status st = begin_found(handle, device, &use, &gpu);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    if (gpu) {
+        gpu->ops->reset_peaks(gpu->allocator);
+    }
+    pl_use_leave(&use);
+    return PLEAT_OK;
+}
+
+pleat_status pleat_device_release_capture(pleat handle, int device, void *stream)
+{
+    pl_use use;
+    pl_gpu *gpu;
+    pl_stream *known;
+    pleat_status st = begin_open(handle, device, &use, &gpu);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    st = pl_stream_get(gpu->dev, stream, &known);
+    if (st == PLEAT_OK) {
+        st = gpu->ops->release_capture(gpu->allocator, known);
+    }
+    if (st != PLEAT_OK) {
+        pl_error_set(st, 0,
+                     "device %d: what was freed while the stream %p was captured could not "
+                     "be released: %s",
+                     device, stream, pleat_status_text(st));
+    }
+    pl_gpu_debug_walk(gpu);
+    pl_use_leave(&use);
+    return st;
+}
+
+pleat_status pleat_device_describe(pleat handle, int device, pleat_device_info *out)
+{
+    pl_use use;
+    pl_gpu *gpu;
+    if (!out) {
+        return refuse_null("pleat_device_describe", "out");
+    }
+    pleat_status st = begin_open(handle, device, &use, &gpu);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    *out = (pleat_device_info){
+        .name = pl_device_name(gpu->dev),
+        .driver = pl_driver_kind_of(use.instance->drv) == PL_DRIVER_SIM ? "sim" : "cuda",
+        .allocator = gpu->ops->name,
+        .note = gpu->note,
+        .total_bytes = pl_device_total_bytes(gpu->dev),
+        .granule_bytes = pl_device_granule_bytes(gpu->dev),
+        .limit_bytes = atomic_load(&gpu->limit_bytes),
+    };
+    pl_use_leave(&use);
+    return PLEAT_OK;
+}
+
+pleat_status pleat_check(pleat handle, int *broken)
+{
+    pl_use use;
+    int first = 0;
+    if (!broken) {
+        return refuse_null("pleat_check", "broken");
+    }
+    pleat_status st = pl_use_enter(handle, &use);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    for (int i = 0; i < use.instance->n_devices && first == 0; i++) {
+        pl_gpu *gpu = pl_use_find_gpu(use.instance, i);
+        first = gpu ? gpu->ops->check(gpu->allocator) : 0;
+    }
+    *broken = first;
+    pl_use_leave(&use);
+    return PLEAT_OK;
+}

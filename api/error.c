@@ -1,0 +1,113 @@
+/* error.c - the calling thread's last failure. Thread-local: no lock, no memory of the heap. */
+#include "api/error.h"
+
+#include <string.h>
+
+#include "api/text.h"
+#include "vmm/base/status.h"
+#include "vmm/driver.h"
+
+static _Thread_local pleat_error last;
+static _Thread_local char last_text[PL_ERROR_TEXT_BYTES];
+
+/* A driver's result is part of these failures; of the others only pleat's own words are. */
+static bool is_from_driver(pleat_status status)
+{
+    switch (status) {
+    case PLEAT_EDRIVER:
+    case PLEAT_ENODRIVER:
+    case PLEAT_ENOVMM:
+    case PLEAT_ENOMEM_DEVICE:
+    case PLEAT_ENOSPACE_VA:
+    case PLEAT_EPENDING:
+    case PLEAT_EPOISONED:
+    case PLEAT_ESTREAM:
+    case PLEAT_ECAPTURE:
+    case PLEAT_EDEVICE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Append what the driver said and fill in its part of the error. */
+static void merge_driver(pleat_error *error, pl_text *text)
+{
+    const pl_driver_error *driver = pl_driver_last_error();
+    error->driver_call = "";
+    if (driver->result != 0 && is_from_driver(error->status)) {
+        error->driver_result = driver->result;
+        error->driver_call = pl_entry_symbol(driver->entry);
+        pl_text_add(text, " (%s: %s)", error->driver_call, driver->text);
+    }
+    if (driver->detail[0] != '\0') {
+        pl_text_add(text, "; %s", driver->detail);
+    }
+    pl_driver_clear_error();
+}
+
+static void publish(pleat_error error, pl_text *text)
+{
+    merge_driver(&error, text);
+    error.text = last_text;
+    last = error;
+}
+
+pleat_status pl_error_set(pleat_status status, uint64_t bytes, const char *format, ...)
+{
+    pl_text text;
+    va_list list;
+    pl_text_init(&text, last_text, sizeof last_text);
+    va_start(list, format);
+    pl_text_add_list(&text, format, list);
+    va_end(list);
+    publish((pleat_error){ .status = status, .bytes = bytes }, &text);
+    return status;
+}
+
+pleat_status pl_error_set_verdict(pleat_status status, uint64_t bytes, pleat_verdict verdict,
+                                  const char *sentence)
+{
+    pl_text text;
+    pl_text_init(&text, last_text, sizeof last_text);
+    pl_text_add(&text, "%s", sentence);
+    publish((pleat_error){ .status = status, .bytes = bytes, .verdict = verdict }, &text);
+    return status;
+}
+
+void pl_error_copy_text(char *text, size_t capacity)
+{
+    pl_text copy;
+    pl_text_init(&copy, text, capacity);
+    pl_text_add(&copy, "%s", last_text);
+}
+
+void pl_error_restore(const pleat_error *error, const char *text)
+{
+    pl_text copy;
+    last = *error;
+    pl_text_init(&copy, last_text, sizeof last_text);
+    pl_text_add(&copy, "%s", text);
+}
+
+const pleat_error *pleat_last_error(void)
+{
+    if (!last.text) {
+        last.text = last_text;
+        last.driver_call = "";
+    }
+    return &last;
+}
+
+const char *pleat_status_text(pleat_status status)
+{
+    return pl_status_text(status);
+}
+
+#define VERSION_TEXT_OF(major, minor, patch) #major "." #minor "." #patch
+#define VERSION_TEXT(major, minor, patch) VERSION_TEXT_OF(major, minor, patch)
+
+const char *pleat_version(void)
+{
+    return VERSION_TEXT(PLEAT_VERSION_MAJOR, PLEAT_VERSION_MINOR, PLEAT_VERSION_PATCH);
+}

@@ -1,0 +1,24 @@
+/* error.h - the calling thread's last failure, as pleat_last_error tells it. */
+#ifndef PLEAT_API_ERROR_H
+#define PLEAT_API_ERROR_H
+
+#include "api/pleat.h"
+
+enum { PL_ERROR_TEXT_BYTES = 1024 };
+
+/* Remember a failure of this thread: the sentence, then what the driver said if a driver call of
+ * this public call failed (result, call, detail). `bytes`: the size concerned, 0 if none.
+ * Returns `status`, so that a caller can return it. Forgets the driver's own error. */
+pleat_status pl_error_set(pleat_status status, uint64_t bytes, const char *format, ...)
+    __attribute__((format(printf, 3, 4), cold));
+
+/* The same with a ready sentence and a verdict on why memory was short. */
+pleat_status pl_error_set_verdict(pleat_status status, uint64_t bytes, pleat_verdict verdict,
+                                  const char *sentence) __attribute__((cold));
+
+/* A copy of the last error's text, cut to `capacity`. */
+void pl_error_copy_text(char *text, size_t capacity);
+/* Make `error` the last error again, with `text` as its text. */
+void pl_error_restore(const pleat_error *error, const char *text);
+
+#endif

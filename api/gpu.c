@@ -1,0 +1,135 @@
+/* gpu.c - one device of an instance: opened by its first use, taken apart with the instance.
+ *
+ * Whoever comes first marks the device OPENING and does the driver's work without any lock; others
+ * wait for the outcome and, after a failure, try themselves: a reason that has passed (no memory
+ * just then) must not stick. May call segments and vmm. */
+#include "api/instance.h"
+#include "api/text.h"
+#include "vmm/base/assert.h"
+#include "vmm/driver.h"
+
+pleat_status pl_use_check_device(const pl_instance *instance, int device)
+{
+    if ((unsigned)device < (unsigned)instance->n_devices) {
+        return PLEAT_OK;
+    }
+    return pl_error_set(PLEAT_EDEVICE, 0, "there is no device %d: the driver has %d", device,
+                        instance->n_devices);
+}
+
+/* ---- building ---- */
+
+/* Which allocator the device gets: the configured one if the device can do what it needs. */
+static pleat_status choose_ops(const pl_config *config, pl_gpu *gpu)
+{
+    char why[PL_NOTE_BYTES] = "";
+    gpu->note[0] = '\0';
+    gpu->ops = config->allocator;
+    if (!gpu->ops->needs_vmm) {
+        return PLEAT_OK;
+    }
+    pleat_status st = pl_device_probe(gpu->dev, why, sizeof why);
+    if (st == PLEAT_OK) {
+        return st;
+    }
+    if (st == PLEAT_ENOVMM && config->fallback) {
+        pl_text note;
+        pl_text_init(&note, gpu->note, sizeof gpu->note);
+        pl_text_add(&note, "%s instead of %s: %s", config->fallback->name, gpu->ops->name, why);
+        gpu->ops = config->fallback;
+        return PLEAT_OK;
+    }
+    return pl_error_set(st, 0,
+                        "device %d: virtual memory management, which the allocator %s needs, "
+                        "does not work: %s%s",
+                        gpu->ordinal, gpu->ops->name, why,
+                        st == PLEAT_ENOVMM ? " (fallback:torch-native does without)" : "");
+}
+
+static pleat_status make_allocator(const pl_config *config, pl_gpu *gpu)
+{
+    pl_allocator_options options = config->options;
+    options.limit_bytes = pl_config_limit(config, pl_device_total_bytes(gpu->dev));
+    pleat_status st = gpu->ops->create(gpu->dev, &options, &gpu->allocator);
+    if (st != PLEAT_OK) {
+        return pl_error_set(st, 0, "device %d: the allocator %s could not be made: %s",
+                            gpu->ordinal, gpu->ops->name, pleat_status_text(st));
+    }
+    atomic_store(&gpu->limit_bytes, options.limit_bytes);
+    atomic_store(&gpu->n_ooms, 0);
+    return PLEAT_OK;
+}
+
+pleat_status pl_gpu_build(pl_instance *instance, int device, pl_gpu *gpu, size_t *n_leaked)
+{
+    gpu->ordinal = device;
+    pleat_status st = pl_device_open(instance->drv, device, &instance->config.device, &gpu->dev);
+    if (st != PLEAT_OK) {
+        return pl_error_set(st, 0, "device %d could not be opened: %s", device,
+                            pleat_status_text(st));
+    }
+    st = choose_ops(&instance->config, gpu);
+    if (st == PLEAT_OK) {
+        st = make_allocator(&instance->config, gpu);
+    }
+    if (st != PLEAT_OK) {
+        *n_leaked += pl_device_close(gpu->dev);
+        gpu->dev = NULL;
+    }
+    return st;
+}
+
+size_t pl_gpu_demolish(pl_gpu *gpu)
+{
+    size_t n_live = 0;
+    size_t n_leaked = 0;
+    pleat_status st = gpu->ops->destroy(gpu->allocator, false, &n_live, &n_leaked);
+    if (st != PLEAT_OK) { /* blocks live, or their fences cannot be asked any more */
+        (void)gpu->ops->destroy(gpu->allocator, true, &n_live, &n_leaked);
+    }
+    size_t n_held = pl_device_close(gpu->dev); /* counts what the allocator left behind, too */
+    gpu->allocator = NULL;
+    gpu->dev = NULL;
+    return n_held > n_leaked ? n_held : n_leaked;
+}
+
+/* ---- opening ---- */
+
+pleat_status pl_gpu_open(pl_instance *instance, int device, pl_gpu **out)
+{
+    size_t n_leaked = 0;
+    pleat_status st = pl_use_check_device(instance, device);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_gpu *gpu = &instance->gpus[device];
+    *out = gpu;
+    pl_lock_acquire(&instance->lock);
+    while (atomic_load(&gpu->state) == PL_GPU_OPENING) {
+        pl_lock_wait(&instance->lock, &instance->opened);
+    }
+    if (atomic_load(&gpu->state) == PL_GPU_OPEN) {
+        pl_lock_release(&instance->lock);
+        return PLEAT_OK;
+    }
+    atomic_store(&gpu->state, PL_GPU_OPENING);
+    pl_lock_release(&instance->lock);
+
+    st = pl_gpu_build(instance, device, gpu, &n_leaked);
+
+    pl_lock_acquire(&instance->lock);
+    instance->n_leaked += n_leaked;
+    atomic_store(&gpu->state, st == PLEAT_OK ? PL_GPU_OPEN : PL_GPU_CLOSED);
+    pthread_cond_broadcast(&instance->opened);
+    pl_lock_release(&instance->lock);
+    return st;
+}
+
+void pl_gpu_debug_walk(pl_gpu *gpu)
+{
+#if PLEAT_DEBUG_LEVEL >= 2
+    pl_assert(gpu->ops->check(gpu->allocator) == 0);
+#else
+    (void)gpu;
+#endif
+}

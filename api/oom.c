@@ -1,0 +1,153 @@
+/* oom.c - why memory was short: one sentence with every number, and a verdict that follows from
+ * them. The order of the questions matters: each verdict is given only where those before it
+ * would not be true. Runs on the failing path only and takes no lock of its own. */
+#include "api/oom.h"
+
+#include "vmm/device.h"
+
+static void measure(pl_gpu *gpu, size_t bytes, pl_shortage *out)
+{
+    pleat_stats stats;
+    uint64_t free_bytes = 0;
+    gpu->ops->stats(gpu->allocator, &stats);
+    bool has_free = pl_device_free_bytes(gpu->dev, &free_bytes) == PLEAT_OK;
+    uint64_t granule = gpu->ops->needs_vmm ? stats.granule_bytes : 0;
+    uint64_t total = pl_device_total_bytes(gpu->dev);
+    uint64_t held = stats.resident_bytes + free_bytes;
+    *out = (pl_shortage){
+        .request = granule > 0 ? (bytes + granule - 1) / granule * granule : bytes,
+        .total = total,
+        .free = free_bytes,
+        .has_free = has_free,
+        .limit = atomic_load(&gpu->limit_bytes),
+        .resident = stats.resident_bytes,
+        .live = granule > 0 ? stats.live_granules * granule
+                            : stats.allocated_bytes[PLEAT_POOL_ALL].current,
+        .pinned = granule > 0 ? stats.pinned_granules * granule : 0,
+        .idle_free = stats.free_bytes,
+        .pending = stats.pending_bytes,
+        .idle = stats.idle_bytes,
+        .address = stats.address_bytes,
+        .foreign = has_free && total > held ? total - held : 0,
+        .is_movable = gpu->ops->needs_vmm,
+    };
+}
+
+pleat_verdict pl_oom_judge(const pl_shortage *s, pleat_status status)
+{
+    uint64_t needed = s->live + s->request;
+    if (status == PLEAT_EPENDING) {
+        return PLEAT_VERDICT_PENDING;
+    }
+    if (status == PLEAT_ENOSPACE_VA) {
+        return PLEAT_VERDICT_ADDRESS_SPACE;
+    }
+    if (needed > s->total) {
+        return PLEAT_VERDICT_FULL;
+    }
+    if (s->limit > 0 && needed > s->limit) {
+        return PLEAT_VERDICT_LIMIT;
+    }
+    if (needed > s->total - s->foreign) {
+        return PLEAT_VERDICT_FOREIGN;
+    }
+    uint64_t capacity = s->total - s->foreign;
+    if (s->limit > 0 && s->limit < capacity) {
+        capacity = s->limit;
+    }
+    return needed + s->pinned > capacity ? PLEAT_VERDICT_PINNED : PLEAT_VERDICT_FRAGMENTED;
+}
+
+/* ---- the sentence ---- */
+
+static void say_amount(pl_text *text, const char *before, uint64_t bytes)
+{
+    pl_text_add(text, "%s", before);
+    pl_text_add_bytes(text, bytes);
+}
+
+static void say_numbers(const pl_gpu *gpu, size_t bytes, const pl_shortage *s, pl_text *text)
+{
+    pl_text_add(text, "device %d: ", gpu->ordinal);
+    pl_text_add_bytes(text, bytes);
+    pl_text_add(text, " (%llu bytes) requested", (unsigned long long)bytes);
+    say_amount(text, "; device: total ", s->total);
+    if (s->has_free) {
+        say_amount(text, ", free ", s->free);
+        say_amount(text, ", held by others ", s->foreign);
+    }
+    if (s->limit > 0) {
+        say_amount(text, ", limit ", s->limit);
+    } else {
+        pl_text_add(text, ", no limit");
+    }
+    pl_text_add(text, "; %s: ", gpu->ops->name);
+    say_amount(text, "resident ", s->resident);
+    say_amount(text, ", live ", s->live);
+    say_amount(text, ", pinned ", s->pinned);
+    say_amount(text, ", free ", s->idle_free);
+    say_amount(text, ", pending ", s->pending);
+    say_amount(text, ", idle ", s->idle);
+}
+
+static void say_fragmented(const pl_shortage *s, pl_text *text)
+{
+    if (s->is_movable) {
+        pl_text_add(text, "the bytes are there now: other threads freed them meanwhile, so the "
+                          "same request may succeed");
+    } else {
+        pl_text_add(text, "fragmented: the bytes are there, but not in one piece; "
+                          "allocator:pleat gathers them");
+    }
+}
+
+static void say_hint(const pl_shortage *s, pleat_verdict verdict, pl_text *text)
+{
+    switch (verdict) {
+    case PLEAT_VERDICT_FULL:
+        say_amount(text, "truly full: live memory and the request need ",
+                   s->live + s->request - s->total);
+        pl_text_add(text, " more than the device has; only less live memory helps");
+        break;
+    case PLEAT_VERDICT_LIMIT:
+        say_amount(text, "the limit is reached: live memory and the request need ",
+                   s->live + s->request - s->limit);
+        pl_text_add(text, " more; raise the limit or free blocks");
+        break;
+    case PLEAT_VERDICT_FOREIGN:
+        say_amount(text, "others (processes, libraries, instances) hold ", s->foreign);
+        pl_text_add(text, " of the device; without them the request would fit");
+        break;
+    case PLEAT_VERDICT_PENDING:
+        say_amount(text, "", s->pending);
+        pl_text_add(text, " are free, but their last use on the GPU is not over and waiting or "
+                          "ordering is not allowed; synchronise, or raise wait_ms, or set "
+                          "cross_stream:order");
+        break;
+    case PLEAT_VERDICT_PINNED:
+        say_amount(text, "captured graphs pin ", s->pinned);
+        pl_text_add(text, " of free memory; pleat_device_release_capture gives it back");
+        break;
+    case PLEAT_VERDICT_FRAGMENTED:
+        say_fragmented(s, text);
+        break;
+    case PLEAT_VERDICT_ADDRESS_SPACE:
+        say_amount(text, "address space, not memory, is exhausted: ", s->address);
+        pl_text_add(text, " reserved; raise address_budget, or use fewer streams and instances");
+        break;
+    case PLEAT_VERDICT_NONE:
+        break;
+    }
+}
+
+pleat_verdict pl_oom_explain(pl_gpu *gpu, size_t bytes, pleat_status status, pl_text *text)
+{
+    pl_shortage shortage;
+    measure(gpu, bytes, &shortage);
+    pleat_verdict verdict = pl_oom_judge(&shortage, status);
+    pl_text_add(text, "%s on ", pleat_status_text(status));
+    say_numbers(gpu, bytes, &shortage, text);
+    pl_text_add(text, "; ");
+    say_hint(&shortage, verdict, text);
+    return verdict;
+}
