@@ -15,61 +15,109 @@
     X(driver_version, cuDriverGetVersion, REQUIRED, (int *version), (version)) \
     X(device_count, cuDeviceGetCount, REQUIRED, (int *count), (count)) \
     X(device_get, cuDeviceGet, REQUIRED, (cu_device *dev, int ordinal), (dev, ordinal)) \
-    X(device_name, cuDeviceGetName, REQUIRED, (char *name, int len, cu_device dev), (name, len, dev)) \
-    X(device_attribute, cuDeviceGetAttribute, REQUIRED, (int *value, int attribute, cu_device dev), (value, attribute, dev)) \
-    X(device_total_mem, cuDeviceTotalMem_v2, REQUIRED, (size_t *bytes, cu_device dev), (bytes, dev)) \
-    X(primary_retain, cuDevicePrimaryCtxRetain, REQUIRED, (cu_context *ctx, cu_device dev), (ctx, dev)) \
+    X(device_name, cuDeviceGetName, REQUIRED, \
+      (char *name, int len, cu_device dev), (name, len, dev)) \
+    X(device_attribute, cuDeviceGetAttribute, REQUIRED, \
+      (int *value, int attribute, cu_device dev), (value, attribute, dev)) \
+    X(device_total_mem, cuDeviceTotalMem_v2, REQUIRED, \
+      (size_t *bytes, cu_device dev), (bytes, dev)) \
+    X(primary_retain, cuDevicePrimaryCtxRetain, REQUIRED, \
+      (cu_context *ctx, cu_device dev), (ctx, dev)) \
     X(primary_release, cuDevicePrimaryCtxRelease_v2, REQUIRED, (cu_device dev), (dev)) \
     X(ctx_push, cuCtxPushCurrent_v2, REQUIRED, (cu_context ctx), (ctx)) \
     X(ctx_pop, cuCtxPopCurrent_v2, REQUIRED, (cu_context *ctx), (ctx)) \
     X(ctx_get_current, cuCtxGetCurrent, REQUIRED, (cu_context *ctx), (ctx)) \
-    X(mem_get_info, cuMemGetInfo_v2, REQUIRED, (size_t *free_bytes, size_t *total_bytes), (free_bytes, total_bytes)) \
+    X(mem_get_info, cuMemGetInfo_v2, REQUIRED, \
+      (size_t *free_bytes, size_t *total_bytes), (free_bytes, total_bytes)) \
     X(mem_alloc, cuMemAlloc_v2, REQUIRED, (cu_devptr *ptr, size_t bytes), (ptr, bytes)) \
     X(mem_free, cuMemFree_v2, REQUIRED, (cu_devptr ptr), (ptr)) \
-    X(mem_alloc_async, cuMemAllocAsync, OPTIONAL, (cu_devptr *ptr, size_t bytes, cu_stream stream), (ptr, bytes, stream)) \
-    X(mem_free_async, cuMemFreeAsync, OPTIONAL, (cu_devptr ptr, cu_stream stream), (ptr, stream)) \
-    X(address_reserve, cuMemAddressReserve, OPTIONAL, (cu_devptr *ptr, size_t bytes, size_t alignment, cu_devptr hint, unsigned long long flags), (ptr, bytes, alignment, hint, flags)) \
+    X(mem_alloc_async, cuMemAllocAsync, OPTIONAL, \
+      (cu_devptr *ptr, size_t bytes, cu_stream stream), (ptr, bytes, stream)) \
+    X(mem_free_async, cuMemFreeAsync, OPTIONAL, \
+      (cu_devptr ptr, cu_stream stream), (ptr, stream)) \
+    X(address_reserve, cuMemAddressReserve, OPTIONAL, \
+      (cu_devptr *ptr, size_t bytes, size_t alignment, cu_devptr hint, \
+       unsigned long long flags), \
+      (ptr, bytes, alignment, hint, flags)) \
     X(address_free, cuMemAddressFree, OPTIONAL, (cu_devptr ptr, size_t bytes), (ptr, bytes)) \
-    X(mem_create, cuMemCreate, OPTIONAL, (cu_mem_handle *handle, size_t bytes, const cu_mem_prop *prop, unsigned long long flags), (handle, bytes, prop, flags)) \
+    X(mem_create, cuMemCreate, OPTIONAL, \
+      (cu_mem_handle *handle, size_t bytes, const cu_mem_prop *prop, unsigned long long flags), \
+      (handle, bytes, prop, flags)) \
     X(mem_release, cuMemRelease, OPTIONAL, (cu_mem_handle handle), (handle)) \
-    X(mem_map, cuMemMap, OPTIONAL, (cu_devptr ptr, size_t bytes, size_t offset, cu_mem_handle handle, unsigned long long flags), (ptr, bytes, offset, handle, flags)) \
+    X(mem_map, cuMemMap, OPTIONAL, \
+      (cu_devptr ptr, size_t bytes, size_t offset, cu_mem_handle handle, \
+       unsigned long long flags), \
+      (ptr, bytes, offset, handle, flags)) \
     X(mem_unmap, cuMemUnmap, OPTIONAL, (cu_devptr ptr, size_t bytes), (ptr, bytes)) \
-    X(mem_set_access, cuMemSetAccess, OPTIONAL, (cu_devptr ptr, size_t bytes, const cu_access_desc *desc, size_t count), (ptr, bytes, desc, count)) \
-    X(mem_get_access, cuMemGetAccess, OPTIONAL, (unsigned long long *flags, const cu_mem_location *location, cu_devptr ptr), (flags, location, ptr)) \
-    X(mem_granularity, cuMemGetAllocationGranularity, OPTIONAL, (size_t *bytes, const cu_mem_prop *prop, int option), (bytes, prop, option)) \
-    X(mem_retain_handle, cuMemRetainAllocationHandle, OPTIONAL, (cu_mem_handle *handle, void *address), (handle, address)) \
-    X(mem_handle_prop, cuMemGetAllocationPropertiesFromHandle, OPTIONAL, (cu_mem_prop *prop, cu_mem_handle handle), (prop, handle)) \
-    X(mem_export, cuMemExportToShareableHandle, OPTIONAL, (void *shareable, cu_mem_handle handle, int handle_type, unsigned long long flags), (shareable, handle, handle_type, flags)) \
-    X(mem_import, cuMemImportFromShareableHandle, OPTIONAL, (cu_mem_handle *handle, void *os_handle, int handle_type), (handle, os_handle, handle_type)) \
-    X(mem_address_range, cuMemGetAddressRange_v2, OPTIONAL, (cu_devptr *base, size_t *bytes, cu_devptr ptr), (base, bytes, ptr)) \
-    X(memset_async, cuMemsetD8Async, REQUIRED, (cu_devptr ptr, unsigned char value, size_t bytes, cu_stream stream), (ptr, value, bytes, stream)) \
-    X(memcpy_dtoh_async, cuMemcpyDtoHAsync_v2, REQUIRED, (void *to, cu_devptr from, size_t bytes, cu_stream stream), (to, from, bytes, stream)) \
-    X(memcpy_htod_async, cuMemcpyHtoDAsync_v2, REQUIRED, (cu_devptr to, const void *from, size_t bytes, cu_stream stream), (to, from, bytes, stream)) \
-    X(stream_create, cuStreamCreate, REQUIRED, (cu_stream *stream, unsigned flags), (stream, flags)) \
+    X(mem_set_access, cuMemSetAccess, OPTIONAL, \
+      (cu_devptr ptr, size_t bytes, const cu_access_desc *desc, size_t count), \
+      (ptr, bytes, desc, count)) \
+    X(mem_get_access, cuMemGetAccess, OPTIONAL, \
+      (unsigned long long *flags, const cu_mem_location *location, cu_devptr ptr), \
+      (flags, location, ptr)) \
+    X(mem_granularity, cuMemGetAllocationGranularity, OPTIONAL, \
+      (size_t *bytes, const cu_mem_prop *prop, int option), (bytes, prop, option)) \
+    X(mem_retain_handle, cuMemRetainAllocationHandle, OPTIONAL, \
+      (cu_mem_handle *handle, void *address), (handle, address)) \
+    X(mem_handle_prop, cuMemGetAllocationPropertiesFromHandle, OPTIONAL, \
+      (cu_mem_prop *prop, cu_mem_handle handle), (prop, handle)) \
+    X(mem_export, cuMemExportToShareableHandle, OPTIONAL, \
+      (void *shareable, cu_mem_handle handle, int handle_type, unsigned long long flags), \
+      (shareable, handle, handle_type, flags)) \
+    X(mem_import, cuMemImportFromShareableHandle, OPTIONAL, \
+      (cu_mem_handle *handle, void *os_handle, int handle_type), \
+      (handle, os_handle, handle_type)) \
+    X(mem_address_range, cuMemGetAddressRange_v2, OPTIONAL, \
+      (cu_devptr *base, size_t *bytes, cu_devptr ptr), (base, bytes, ptr)) \
+    X(memset_async, cuMemsetD8Async, REQUIRED, \
+      (cu_devptr ptr, unsigned char value, size_t bytes, cu_stream stream), \
+      (ptr, value, bytes, stream)) \
+    X(memcpy_dtoh_async, cuMemcpyDtoHAsync_v2, REQUIRED, \
+      (void *to, cu_devptr from, size_t bytes, cu_stream stream), (to, from, bytes, stream)) \
+    X(memcpy_htod_async, cuMemcpyHtoDAsync_v2, REQUIRED, \
+      (cu_devptr to, const void *from, size_t bytes, cu_stream stream), \
+      (to, from, bytes, stream)) \
+    X(stream_create, cuStreamCreate, REQUIRED, \
+      (cu_stream *stream, unsigned flags), (stream, flags)) \
     X(stream_destroy, cuStreamDestroy_v2, REQUIRED, (cu_stream stream), (stream)) \
-    X(stream_id, cuStreamGetId, OPTIONAL, (cu_stream stream, unsigned long long *id), (stream, id)) \
+    X(stream_id, cuStreamGetId, OPTIONAL, \
+      (cu_stream stream, unsigned long long *id), (stream, id)) \
     X(stream_ctx, cuStreamGetCtx, REQUIRED, (cu_stream stream, cu_context *ctx), (stream, ctx)) \
     X(stream_query, cuStreamQuery, REQUIRED, (cu_stream stream), (stream)) \
     X(stream_synchronize, cuStreamSynchronize, REQUIRED, (cu_stream stream), (stream)) \
-    X(stream_wait_event, cuStreamWaitEvent, REQUIRED, (cu_stream stream, cu_event event, unsigned flags), (stream, event, flags)) \
-    X(stream_is_capturing, cuStreamIsCapturing, REQUIRED, (cu_stream stream, int *status), (stream, status)) \
-    X(stream_capture_info, cuStreamGetCaptureInfo_v2, OPTIONAL, (cu_stream stream, int *status, unsigned long long *id, cu_graph *graph, const cu_graph_node **deps, size_t *n_deps), (stream, status, id, graph, deps, n_deps)) \
-    X(stream_begin_capture, cuStreamBeginCapture_v2, REQUIRED, (cu_stream stream, int mode), (stream, mode)) \
-    X(stream_end_capture, cuStreamEndCapture, REQUIRED, (cu_stream stream, cu_graph *graph), (stream, graph)) \
+    X(stream_wait_event, cuStreamWaitEvent, REQUIRED, \
+      (cu_stream stream, cu_event event, unsigned flags), (stream, event, flags)) \
+    X(stream_is_capturing, cuStreamIsCapturing, REQUIRED, \
+      (cu_stream stream, int *status), (stream, status)) \
+    X(stream_capture_info, cuStreamGetCaptureInfo_v2, OPTIONAL, \
+      (cu_stream stream, int *status, unsigned long long *id, cu_graph *graph, \
+       const cu_graph_node **deps, size_t *n_deps), \
+      (stream, status, id, graph, deps, n_deps)) \
+    X(stream_begin_capture, cuStreamBeginCapture_v2, REQUIRED, \
+      (cu_stream stream, int mode), (stream, mode)) \
+    X(stream_end_capture, cuStreamEndCapture, REQUIRED, \
+      (cu_stream stream, cu_graph *graph), (stream, graph)) \
     X(thread_capture_mode, cuThreadExchangeStreamCaptureMode, REQUIRED, (int *mode), (mode)) \
-    X(stream_write64, cuStreamWriteValue64_v2, OPTIONAL, (cu_stream stream, cu_devptr ptr, uint64_t value, unsigned flags), (stream, ptr, value, flags)) \
+    X(stream_write64, cuStreamWriteValue64_v2, OPTIONAL, \
+      (cu_stream stream, cu_devptr ptr, uint64_t value, unsigned flags), \
+      (stream, ptr, value, flags)) \
     X(event_create, cuEventCreate, REQUIRED, (cu_event *event, unsigned flags), (event, flags)) \
-    X(event_record, cuEventRecord, REQUIRED, (cu_event event, cu_stream stream), (event, stream)) \
+    X(event_record, cuEventRecord, REQUIRED, \
+      (cu_event event, cu_stream stream), (event, stream)) \
     X(event_query, cuEventQuery, REQUIRED, (cu_event event), (event)) \
     X(event_synchronize, cuEventSynchronize, REQUIRED, (cu_event event), (event)) \
-    X(event_elapsed, cuEventElapsedTime, REQUIRED, (float *milliseconds, cu_event start, cu_event end), (milliseconds, start, end)) \
+    X(event_elapsed, cuEventElapsedTime, REQUIRED, \
+      (float *milliseconds, cu_event start, cu_event end), (milliseconds, start, end)) \
     X(event_destroy, cuEventDestroy_v2, REQUIRED, (cu_event event), (event)) \
     X(graph_destroy, cuGraphDestroy, REQUIRED, (cu_graph graph), (graph)) \
-    X(graph_instantiate, cuGraphInstantiateWithFlags, OPTIONAL, (cu_graph_exec *exec, cu_graph graph, unsigned long long flags), (exec, graph, flags)) \
-    X(graph_launch, cuGraphLaunch, OPTIONAL, (cu_graph_exec exec, cu_stream stream), (exec, stream)) \
+    X(graph_instantiate, cuGraphInstantiateWithFlags, OPTIONAL, \
+      (cu_graph_exec *exec, cu_graph graph, unsigned long long flags), (exec, graph, flags)) \
+    X(graph_launch, cuGraphLaunch, OPTIONAL, \
+      (cu_graph_exec exec, cu_stream stream), (exec, stream)) \
     X(graph_exec_destroy, cuGraphExecDestroy, OPTIONAL, (cu_graph_exec exec), (exec)) \
     X(error_name, cuGetErrorName, REQUIRED, (cu_result error, const char **name), (error, name)) \
-    X(error_string, cuGetErrorString, REQUIRED, (cu_result error, const char **text), (error, text))
+    X(error_string, cuGetErrorString, REQUIRED, \
+      (cu_result error, const char **text), (error, text))
 /* clang-format on */
 
 #endif
