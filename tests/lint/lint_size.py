@@ -27,7 +27,9 @@ def check_c(path):
         if len(line) > MAX_COLUMNS:
             yield f"{path}:{number}: {len(line)} columns, at most {MAX_COLUMNS}"
     for macro in re.finditer(r"^[ \t]*#[ \t]*define\b(?:[^\n]*\\\n)*[^\n]*", code, re.MULTILINE):
-        if re.search(r"\b(?:return|goto)\b", macro.group(0)):
+        # A macro may define a whole function, whose opening brace stands alone, that returns.
+        is_function = re.search(r"\)[ \t]*\\\n[ \t]*\{[ \t]*\\\n", macro.group(0))
+        if re.search(r"\b(?:return|goto)\b", macro.group(0)) and not is_function:
             line = code.count("\n", 0, macro.start()) + 1
             yield f"{path}:{line}: a macro that returns or jumps"
     if not re.match(r"/\* " + re.escape(path.name) + " - ", text):
