@@ -3,7 +3,8 @@
  * One pl_driver is shared by everything that uses one shared object; pl_driver_open of the same
  * name twice gives two tables (counters apart) over the same loaded object. Calls go through the
  * wrappers pl_cu_NAME(driver, ...), which count, keep a ring of the last 256 calls and remember
- * CUresult, call and size of a failure in the thread's last error. */
+ * CUresult, call and size of a failure in the thread's last error. All functions but open and close
+ * may be called from any thread. */
 #ifndef PLEAT_VMM_DRIVER_H
 #define PLEAT_VMM_DRIVER_H
 
@@ -16,21 +17,28 @@ typedef enum pl_entry {
 #define PL_ENTRY_ENUM(field, symbol, need, params, args) PL_CU_##field,
     PL_DRIVER_LIST(PL_ENTRY_ENUM)
 #undef PL_ENTRY_ENUM
-    PL_N_ENTRIES
+        PL_N_ENTRIES
 } pl_entry;
 
 typedef struct pl_driver pl_driver;
 
 typedef enum pl_driver_kind { PL_DRIVER_AUTO, PL_DRIVER_CUDA, PL_DRIVER_SIM } pl_driver_kind;
 
-/* Open libcuda.so.1 (CUDA), the simulator (SIM: beside the object that holds this code first, then
- * by the loader's search; RTLD_LOCAL), or CUDA if it has a device, else SIM (AUTO). `sim_conf` is
- * the simulator's configuration string or NULL: the simulator is reset to it when given; NULL
- * leaves the simulator as it is, initialised from PLEAT_SIM if it was never configured.
- * Returns PLEAT_OK; PLEAT_ENODRIVER (last error says which object or symbol is missing);
- * PLEAT_EDRIVER when cuInit fails; PLEAT_ENOMEM_HOST; PLEAT_ECONF for a bad sim_conf. */
+/** Open libcuda.so.1 (CUDA), the simulator (SIM), or CUDA if it has a device, else SIM (AUTO).
+ *
+ *  The simulator is the file that the environment variable PLEAT_SIM_LIBRARY names, or
+ *  libpleat_sim.so beside the object that holds this code, or the one that the loader finds.
+ *
+ *  Params   sim_conf the simulator's configuration string: it is reset to that; NULL leaves it as
+ *           it is, initialised from PLEAT_SIM if it was never configured. Without meaning for CUDA.
+ *  Returns  PLEAT_OK; ENODRIVER (last error's detail names the object or symbol that is missing);
+ *           EDRIVER (initialisation fails); ENOMEM_HOST; ECONF (bad sim_conf: see the detail).
+ *  Failure  nothing is left behind but, perhaps, the loaded object.
+ *  Owner    the caller, until pl_driver_close. */
 pleat_status pl_driver_open(pl_driver_kind kind, const char *sim_conf, pl_driver **out);
-void pl_driver_close(pl_driver *drv); /* the shared object stays loaded */
+
+/** Forget the table and its counters; the shared object stays loaded. NULL is fine. */
+void pl_driver_close(pl_driver *drv);
 
 pl_driver_kind pl_driver_kind_of(const pl_driver *drv); /* CUDA or SIM */
 bool pl_driver_has(const pl_driver *drv, pl_entry entry);
@@ -38,18 +46,25 @@ uint64_t pl_driver_n_calls(const pl_driver *drv, pl_entry entry);
 uint64_t pl_driver_call_ns(const pl_driver *drv); /* time in calls; 0 unless timing is on */
 void pl_driver_time_calls(pl_driver *drv, bool on);
 const char *pl_entry_symbol(pl_entry entry); /* "cuMemCreate", without _v2 */
-/* A further symbol of the same shared object (the simulator's own API), or NULL. */
+
+/** A further symbol of the same shared object (the simulator's own API), or NULL. */
 void *pl_driver_symbol(const pl_driver *drv, const char *name);
-/* Append the last calls as JSON lines to `out` (n bytes, NUL-terminated); returns bytes needed. */
+
+/** Write the last calls as JSON lines, the oldest first: n (number in order of calls), call,
+ *  result, ptr, bytes, object (the allocation handle, stream or event it works on).
+ *
+ *  Units    `out` has n bytes; what does not fit is cut off; NUL-terminated when n > 0.
+ *  Returns  the bytes that all of it takes, without the NUL.
+ *  Threads  any; a call that is being made meanwhile may be left out. */
 size_t pl_driver_dump_calls(const pl_driver *drv, char *out, size_t n);
 
 /* The failure of this thread's last failing driver call. */
 typedef struct pl_driver_error {
-    cu_result result;
-    pl_entry entry;
-    uint64_t bytes;      /* size argument, 0 where the call has none */
-    const char *text;    /* static: name of the result */
-    char detail[160];    /* loader's or pleat's own words, may be empty */
+    cu_result result; /* CU_SUCCESS: no call failed, only `detail` counts */
+    pl_entry entry;   /* PL_N_ENTRIES: none */
+    uint64_t bytes;   /* size argument, 0 where the call has none */
+    const char *text; /* static: name of the result */
+    char detail[160]; /* loader's or pleat's own words, may be empty */
 } pl_driver_error;
 const pl_driver_error *pl_driver_last_error(void);
 void pl_driver_set_detail(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -57,13 +72,14 @@ void pl_driver_clear_error(void);
 
 /* The counting wrappers: cu_result pl_cu_mem_create(pl_driver *drv, cu_mem_handle *handle, ...).
  * A missing optional entry point answers CU_NOT_FOUND. */
-#define PL_DECLARE_WRAPPER(field, symbol, need, params, args)                                     \
+#define PL_DECLARE_WRAPPER(field, symbol, need, params, args)                                      \
     cu_result pl_cu_##field(pl_driver *drv, PL_UNPAREN params);
 PL_DRIVER_LIST(PL_DECLARE_WRAPPER)
 #undef PL_DECLARE_WRAPPER
 
-/* CUresult to pleat's status: OUT_OF_MEMORY -> ENOMEM_DEVICE, NOT_SUPPORTED of a VMM call ->
- * ENOVMM, the rest -> EDRIVER. */
+/** CUresult to pleat's status: OUT_OF_MEMORY -> ENOMEM_DEVICE, NOT_SUPPORTED or NOT_FOUND of a VMM
+ *  call (by the thread's last error) -> ENOVMM, the STREAM_CAPTURE codes -> ECAPTURE, the rest ->
+ *  EDRIVER. */
 pleat_status pl_driver_status(cu_result result);
 
 #endif

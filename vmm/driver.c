@@ -1,0 +1,243 @@
+/* driver.c - opens libcuda or the simulator and fills the table of entry points.
+ *
+ * The one list (driver_list.h) says what a driver must have: a required entry point that is
+ * missing refuses the whole driver and is named; an optional one leaves NULL in the table, and its
+ * wrapper answers "not found". Nothing links against CUDA.
+ *
+ * The simulator is looked for at PLEAT_SIM_LIBRARY if that is set; else beside the object that
+ * holds this code (libpleat.so, the command or a test); else by the loader's own search. A
+ * pl_driver is written before it is given out and constant from then on, but for its atomic
+ * counters. */
+#include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "vmm/driver_state.h"
+
+#define CUDA_OBJECT "libcuda.so.1"
+#define SIM_OBJECT "libpleat_sim.so"
+
+enum { OPTIONAL = 0, REQUIRED = 1 };
+
+typedef struct entry_info {
+    const char *symbol; /* as exported */
+    int need;
+    size_t offset; /* of the pointer in pl_driver_table */
+} entry_info;
+
+static const entry_info entries[PL_N_ENTRIES] = {
+#define ENTRY_INFO(field, symbol, need, params, args)                                              \
+    [PL_CU_##field] = { #symbol, need, offsetof(pl_driver_table, field) },
+    PL_DRIVER_LIST(ENTRY_INFO)
+#undef ENTRY_INFO
+};
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static char plain_names[PL_N_ENTRIES][64]; /* const after names_once */
+static pthread_once_t names_once = PTHREAD_ONCE_INIT;
+
+static void fill_plain_names(void)
+{
+    for (int i = 0; i < PL_N_ENTRIES; i++) {
+        const char *version = strstr(entries[i].symbol, "_v");
+        int n = version != NULL ? (int)(version - entries[i].symbol)
+                                : (int)strlen(entries[i].symbol);
+        snprintf(plain_names[i], sizeof(plain_names[i]), "%.*s", n, entries[i].symbol);
+    }
+}
+
+const char *pl_entry_symbol(pl_entry entry)
+{
+    if ((unsigned)entry >= PL_N_ENTRIES) {
+        return "none";
+    }
+    pthread_once(&names_once, fill_plain_names);
+    return plain_names[entry];
+}
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+static void **slot_of(pl_driver_table *table, int entry)
+{
+    return (void **)(void *)((char *)table + entries[entry].offset);
+}
+
+static pleat_status resolve(pl_driver *drv, const char *object_name)
+{
+    for (int i = 0; i < PL_N_ENTRIES; i++) {
+        void *address = dlsym(drv->object, entries[i].symbol);
+        if (address == NULL && entries[i].need == REQUIRED) {
+            pl_driver_set_detail("%s has no %s", object_name, entries[i].symbol);
+            return PLEAT_ENODRIVER;
+        }
+        memcpy(slot_of(&drv->table, i), &address, sizeof(address));
+    }
+    return PLEAT_OK;
+}
+
+static void *open_object(const char *path)
+{
+    return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
+/* Writes the path of SIM_OBJECT in the folder of the object that holds this code. The main program
+ * is known to the loader by argv[0] only, so there the kernel is asked. */
+static bool path_beside(char *out, size_t n)
+{
+    Dl_info info;
+    struct link_map *map = NULL;
+    if (dladdr1((const void *)&open_object, &info, (void **)&map, RTLD_DL_LINKMAP) == 0) {
+        return false;
+    }
+    bool is_program = map == NULL || map->l_name == NULL || map->l_name[0] == '\0';
+    char real[PATH_MAX];
+    if (realpath(is_program ? "/proc/self/exe" : map->l_name, real) == NULL) {
+        return false;
+    }
+    char *slash = strrchr(real, '/');
+    if (slash == NULL) {
+        return false;
+    }
+    int wrote = snprintf(out, n, "%.*s/%s", (int)(slash - real), real, SIM_OBJECT);
+    return wrote > 0 && (size_t)wrote < n;
+}
+
+static void *open_sim_object(void)
+{
+    const char *given = getenv("PLEAT_SIM_LIBRARY");
+    if (given != NULL && given[0] != '\0') {
+        return open_object(given);
+    }
+    char beside[PATH_MAX];
+    void *object = path_beside(beside, sizeof(beside)) ? open_object(beside) : NULL;
+    return object != NULL ? object : open_object(SIM_OBJECT);
+}
+
+/* Resets the simulator to `conf`, if one is given. */
+static pleat_status configure_sim(pl_driver *drv, const char *conf)
+{
+    if (conf == NULL) {
+        return PLEAT_OK;
+    }
+    int (*reset)(const char *) = NULL;
+    const char *(*error)(void) = NULL;
+    void *reset_address = pl_driver_symbol(drv, "pleat_sim_reset");
+    void *error_address = pl_driver_symbol(drv, "pleat_sim_error");
+    if (reset_address == NULL || error_address == NULL) {
+        pl_driver_set_detail("%s has no pleat_sim_reset or pleat_sim_error", SIM_OBJECT);
+        return PLEAT_ENODRIVER;
+    }
+    memcpy(&reset, &reset_address, sizeof(reset));
+    memcpy(&error, &error_address, sizeof(error));
+    if (reset(conf) != 0) {
+        pl_driver_set_detail("%s", error());
+        return PLEAT_ECONF;
+    }
+    return PLEAT_OK;
+}
+
+static pleat_status load(pl_driver *drv, pl_driver_kind kind, const char *sim_conf)
+{
+    bool is_sim = kind == PL_DRIVER_SIM;
+    drv->kind = kind;
+    drv->object = is_sim ? open_sim_object() : open_object(CUDA_OBJECT);
+    if (drv->object == NULL) {
+        const char *why = dlerror();
+        pl_driver_set_detail("%s", why != NULL ? why : "the driver's object cannot be opened");
+        return PLEAT_ENODRIVER;
+    }
+    pleat_status st = resolve(drv, is_sim ? SIM_OBJECT : CUDA_OBJECT);
+    if (st == PLEAT_OK && is_sim) {
+        st = configure_sim(drv, sim_conf);
+    }
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    return pl_cu_init(drv, 0) == CU_SUCCESS ? PLEAT_OK : PLEAT_EDRIVER;
+}
+
+/* ---- open and close -------------------------------------------------------------------------- */
+
+static pleat_status open_kind(pl_driver_kind kind, const char *sim_conf, pl_driver **out)
+{
+    pl_driver_clear_error();
+    pl_host host;
+    pleat_status st = pl_host_init(&host);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_driver *drv = pl_host_calloc(&host, 1, sizeof(*drv));
+    if (drv == NULL) {
+        st = PLEAT_ENOMEM_HOST;
+        goto undo_host;
+    }
+    drv->host = host;
+    st = load(drv, kind, sim_conf);
+    if (st != PLEAT_OK) {
+        goto undo_alloc;
+    }
+    *out = drv;
+    return PLEAT_OK;
+
+undo_alloc:
+    pl_host_free(&host, drv);
+undo_host:
+    pl_host_fini(&host);
+    return st;
+}
+
+static bool has_device(pl_driver *drv)
+{
+    int count = 0;
+    return pl_cu_device_count(drv, &count) == CU_SUCCESS && count > 0;
+}
+
+pleat_status pl_driver_open(pl_driver_kind kind, const char *sim_conf, pl_driver **out)
+{
+    if (kind != PL_DRIVER_AUTO) {
+        return open_kind(kind, sim_conf, out);
+    }
+    pl_driver *cuda = NULL;
+    pleat_status st = open_kind(PL_DRIVER_CUDA, NULL, &cuda);
+    if (st == PLEAT_ENOMEM_HOST) {
+        return st;
+    }
+    if (st == PLEAT_OK && has_device(cuda)) {
+        *out = cuda;
+        return PLEAT_OK;
+    }
+    pl_driver_close(cuda);
+    return open_kind(PL_DRIVER_SIM, sim_conf, out);
+}
+
+void pl_driver_close(pl_driver *drv)
+{
+    if (drv == NULL) {
+        return;
+    }
+    pl_host host = drv->host;
+    pl_host_free(&host, drv);
+    pl_host_fini(&host);
+}
+
+pl_driver_kind pl_driver_kind_of(const pl_driver *drv)
+{
+    return drv->kind;
+}
+
+bool pl_driver_has(const pl_driver *drv, pl_entry entry)
+{
+    void *address;
+    memcpy(&address, (const char *)&drv->table + entries[entry].offset, sizeof(address));
+    return address != NULL;
+}
+
+void *pl_driver_symbol(const pl_driver *drv, const char *name)
+{
+    return dlsym(drv->object, name);
+}
