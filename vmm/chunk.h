@@ -7,10 +7,22 @@
 /* A chunk is its driver handle; 0 is none. Who holds it keeps it (segments keep it per granule). */
 typedef uint64_t pl_chunk;
 
-/* Create one chunk of `dev`'s chunk size. No policy: limits and idle chunks are the caller's
- * (segments/supply). Returns PLEAT_OK; ENOMEM_DEVICE; EDRIVER. Blocks on the driver. */
+/** Create one chunk of the device's chunk size. No policy: limits and idle chunks are the caller's
+ *  (segments/supply).
+ *
+ *  Returns  PLEAT_OK; ENOMEM_DEVICE; ENOVMM; EDRIVER.
+ *  Failure  as before.
+ *  Owner    the caller, until pl_chunk_release.
+ *  Threads  any.
+ *  Blocks   on the driver. */
 pleat_status pl_chunk_create(pl_device *dev, pl_chunk *out);
-/* Give it back to the driver. Must be mapped nowhere. A failure is counted as an undo failure. */
+
+/** Give it back to the driver. Must be mapped nowhere.
+ *
+ *  Returns  PLEAT_OK; EDRIVER.
+ *  Failure  still held and counted; the failure is counted as an undo failure.
+ *  Threads  any.
+ *  Blocks   on the driver. */
 pleat_status pl_chunk_release(pl_device *dev, pl_chunk chunk);
 
 #endif

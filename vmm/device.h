@@ -2,7 +2,8 @@
  *
  * A pl_device is made per allocator instance and GPU. All functions may be called from any thread;
  * what is mutable is guarded by the device's own vmm lock (rank 40), which is never held across a
- * driver call. */
+ * driver call. Calls that give something back (unmap, release, free, destroy, pop) are tried once
+ * more when the driver refuses them, before that counts as a failure. */
 #ifndef PLEAT_VMM_DEVICE_H
 #define PLEAT_VMM_DEVICE_H
 
@@ -15,18 +16,30 @@ typedef struct pl_device pl_device;
 typedef struct pl_stream pl_stream;
 
 typedef struct pl_device_options {
-    unsigned chunk_granules;      /* granules a chunk; 0 = 1 */
-    uint64_t address_budget_bytes;/* most address space to reserve; 0 = 32 TiB */
-    bool handle_posix_fd;         /* create exportable chunks */
-    bool handle_rdma;             /* GPUDirect RDMA capable chunks */
+    unsigned chunk_granules;       /* granules a chunk; 0 = 1 */
+    uint64_t address_budget_bytes; /* most address space to reserve; 0 = 32 TiB */
+    bool handle_posix_fd;          /* create exportable chunks */
+    bool handle_rdma;              /* GPUDirect RDMA capable chunks */
 } pl_device_options;
 
-/* Open GPU `ordinal`: retains the primary context, asks granularity, total memory, capabilities.
- * Returns PLEAT_OK; EDEVICE; ENOMEM_HOST; EDRIVER. Succeeds without VMM: see pl_device_has_vmm. */
+/** Open GPU `ordinal`: retain the primary context, ask granularity, total memory, capabilities.
+ *
+ *  Params   options NULL = all defaults.
+ *  Returns  PLEAT_OK, also without VMM (see pl_device_has_vmm); EDEVICE (no such GPU, or it cannot
+ *           create the memory that the options ask for); EINVAL (absurd chunk_granules);
+ *           ENOMEM_HOST; EDRIVER.
+ *  Failure  nothing is left behind.
+ *  Owner    the caller, until pl_device_close; `drv` must live as long.
+ *  Blocks   on the driver; the first context of a process takes long. */
 pleat_status pl_device_open(pl_driver *drv, int ordinal, const pl_device_options *options,
                             pl_device **out);
-/* Releases idle chunks, pooled events, the context. Returns the number of driver objects that are
- * still held by callers or could not be given back (0 = clean). */
+
+/** Close: destroy the pooled events, release the context, free the metadata.
+ *
+ *  Returns  the number of driver objects that are still with callers (chunks, mapped chunks,
+ *           ranges, mallocs, fences) or could not be given back; 0 = clean. NULL is fine.
+ *  Threads  the last call on this device; its streams and fences are gone afterwards.
+ *  Blocks   on the driver. */
 size_t pl_device_close(pl_device *dev);
 
 pl_driver *pl_device_driver(const pl_device *dev);
@@ -36,27 +49,55 @@ bool pl_device_has_vmm(const pl_device *dev);
 size_t pl_device_granule_bytes(const pl_device *dev); /* bytes of one granule; 2 MiB without VMM */
 size_t pl_device_chunk_bytes(const pl_device *dev);   /* chunk_granules x granule_bytes */
 uint64_t pl_device_total_bytes(const pl_device *dev);
-pleat_status pl_device_free_bytes(pl_device *dev, uint64_t *out); /* cuMemGetInfo's free */
 
-/* Behavioural probe: reserve, create, map, set access, unmap, release, free, once each. PLEAT_OK =
- * works; else ENOVMM or EDRIVER and `why` (n bytes) holds one clear reason. Leaves nothing. */
+/** Ask the driver how much device memory is free, over all processes.
+ *
+ *  Returns  PLEAT_OK; EDRIVER.
+ *  Blocks   on the driver. */
+pleat_status pl_device_free_bytes(pl_device *dev, uint64_t *out);
+
+/** Try virtual memory management: reserve, create, map, set access, unmap, release, free, once
+ *  each, without a look at any version.
+ *
+ *  Params   why [out] one clear reason when it does not work, else empty; n bytes.
+ *  Returns  PLEAT_OK = works; ENOVMM; EDRIVER.
+ *  Failure  nothing is left behind. Nothing of it shows in the counts but failed undo steps.
+ *  Blocks   on the driver. */
 pleat_status pl_device_probe(pl_device *dev, char *why, size_t n);
 
-/* cuMemAlloc / cuMemFree for the classic caches, in the device's context. */
+/** Allocate whole device memory outside of ranges and chunks, for the classic caches.
+ *
+ *  Returns  PLEAT_OK; EINVAL (0 bytes); ENOMEM_DEVICE; ENOMEM_HOST; ECAPTURE; EDRIVER.
+ *  Failure  as before.
+ *  Owner    the caller, until pl_device_mfree.
+ *  Blocks   on the driver. Runs in relaxed capture mode. */
 pleat_status pl_device_malloc(pl_device *dev, size_t bytes, pleat_devptr *out);
+
+/** Free what pl_device_malloc gave.
+ *
+ *  Returns  PLEAT_OK; EFOREIGN (not held; the driver is not called); EDRIVER.
+ *  Failure  still held.
+ *  Blocks   on the driver, which may wait for running work. */
 pleat_status pl_device_mfree(pl_device *dev, pleat_devptr ptr);
 
-/* Make the device's primary context current / restore what was; pairs nest. */
+/** Make the device's primary context current / restore what was; pairs nest. The functions of vmm
+ *  do so themselves: whatever context is current in the caller stays it.
+ *
+ *  Returns  PLEAT_OK; EDRIVER (then there is nothing to leave). */
 pleat_status pl_device_enter(pl_device *dev);
 void pl_device_leave(pl_device *dev);
+
+/** Take the status of an undo step: a failed one is counted in n_undo_failures. Not for
+ *  pl_chunk_release, which counts its failures itself. */
+void pl_device_undo(pl_device *dev, pleat_status status);
 
 /* Counters of everything that went through this pl_device; read without a lock, may lag. */
 typedef struct pl_device_counts {
     uint64_t ops_map, ops_unmap, ops_alloc, ops_free;
     uint64_t bytes_created, bytes_mapped;
-    uint64_t chunk_bytes;       /* bytes held in chunks now, mapped or idle */
-    uint64_t malloc_bytes;      /* bytes held by pl_device_malloc now */
-    uint64_t address_bytes;     /* reserved now */
+    uint64_t chunk_bytes;   /* bytes held in chunks now, mapped or idle */
+    uint64_t malloc_bytes;  /* bytes held by pl_device_malloc now */
+    uint64_t address_bytes; /* reserved now */
     uint64_t host_syncs, stream_waits, n_undo_failures;
 } pl_device_counts;
 pl_device_counts pl_device_counted(const pl_device *dev);

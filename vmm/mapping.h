@@ -5,15 +5,27 @@
 #include "vmm/chunk.h"
 #include "vmm/device.h"
 
-/* Map chunks[0..n) one after another from `at`, and grant read and write to the run with one
- * set-access. All or nothing: after a failure what was mapped is unmapped again; a failed undo is
- * counted (n_undo_failures), and PLEAT_EPOISONED is returned instead of the first error: then some
- * of the run may still be mapped. Counts one map operation on success.
- * Returns PLEAT_OK; EDRIVER; ENOMEM_DEVICE (page tables); EPOISONED. Blocks on the driver. */
+/** Map chunks one after another from `at`, and grant read and write to the run with one set-access.
+ *
+ *  Units    `chunks` has n elements, each of chunk_bytes; [at, at + n * chunk_bytes) lies in one
+ *           range, at a granule, and holds no mapping.
+ *  Returns  PLEAT_OK (counts one map operation); EINVAL (n is 0); ENOMEM_DEVICE (page tables);
+ *           ENOVMM; EDRIVER; EPOISONED.
+ *  Failure  what was mapped is unmapped again. When that fails too, n_undo_failures counts it and
+ *           EPOISONED is returned instead of the first error: some of the run may still be mapped.
+ *  Owner    the chunks stay the caller's.
+ *  Threads  any, but one at a time for a place.
+ *  Blocks   on the driver. */
 pleat_status pl_mapping_map(pl_device *dev, pleat_devptr at, const pl_chunk *chunks, size_t n);
 
-/* Unmap [at, at + bytes), whole mappings without holes, with one call. Waits for nothing: the
- * caller knows that no work touches it. Counts one unmap operation on success. */
+/** Unmap whole mappings without holes with one call. Waits for nothing: the caller knows that no
+ *  work touches them.
+ *
+ *  Units    [at, at + bytes): one or more runs that lie side by side.
+ *  Returns  PLEAT_OK (counts one unmap operation); EDRIVER.
+ *  Failure  still mapped.
+ *  Threads  any, but one at a time for a place.
+ *  Blocks   on the driver. */
 pleat_status pl_mapping_unmap(pl_device *dev, pleat_devptr at, size_t bytes);
 
 #endif

@@ -8,7 +8,7 @@
 
 #include "vmm/device.h"
 
-/* One list: constant, word for tables, the driver's entry point (as in the simulator's cost file). */
+/* One list: constant, word for tables, the driver's entry point as its cost file names it. */
 /* clang-format off */
 #define PL_MEASURE_LIST(X) \
     X(PL_MEASURE_RESERVE, "reserve", address_reserve) \
@@ -30,7 +30,7 @@ typedef enum pl_measure_op {
 #define PL_MEASURE_ENUM(name, text, field) name,
     PL_MEASURE_LIST(PL_MEASURE_ENUM)
 #undef PL_MEASURE_ENUM
-    PL_MEASURE_N_OPS
+        PL_MEASURE_N_OPS
 } pl_measure_op;
 
 enum {
@@ -42,20 +42,20 @@ enum {
 typedef struct pl_measure_row {
     pl_measure_op op;
     size_t chunk_bytes;  /* 0 where the operation has no size */
-    unsigned run_chunks; /* chunks that one call covers: access, unmap; reserve: the range's; else 1 */
-    unsigned run_length; /* chunks of one run: a map covers one chunk, but belongs to a run */
+    unsigned run_chunks; /* chunks that one call covers; of a reserve: chunks that would fit */
+    unsigned run_length; /* chunks of the run it belongs to: a map covers one chunk of it */
     unsigned n_calls;
-    bool is_busy;        /* while memsets ran on another stream */
+    bool is_busy; /* while memsets ran on another stream */
     double mean_us;
     double min_us;
     double p50_us;
     double p90_us;
     double max_us;
-    double first_us;     /* mean of the first quarter of the calls, in order ... */
-    double last_us;      /* ... and of the last: does the cost grow with the count? */
-    double stall_us;     /* busy: delay of the running work, per call; 0 = none was seen */
-    unsigned n_waited;   /* busy: calls that began before and returned after the work's end */
-    unsigned n_during;   /* busy: calls that returned while the work was still running */
+    double first_us;   /* mean of the first quarter of the calls, in order ... */
+    double last_us;    /* ... and of the last: does the cost grow with the count? */
+    double stall_us;   /* busy: delay of the running work, per call; 0 = none was seen */
+    unsigned n_waited; /* busy: calls that began before and returned after the work's end */
+    unsigned n_during; /* busy: calls that returned while the work was still running */
 } pl_measure_row;
 
 /* Least squares over the idle rows: us = per_call + per_handle * handles + per_granule * granules
@@ -68,7 +68,7 @@ typedef struct pl_measure_cost {
 } pl_measure_cost;
 
 typedef enum pl_measure_verdict {
-    PL_MEASURE_UNKNOWN, /* not measured, or the device keeps no contents (simulator, backing none) */
+    PL_MEASURE_UNKNOWN, /* not measured, or a simulator that keeps no contents */
     PL_MEASURE_YES,
     PL_MEASURE_NO
 } pl_measure_verdict;
@@ -76,12 +76,12 @@ typedef enum pl_measure_verdict {
 typedef struct pl_measure_report {
     char gpu[128];
     int ordinal;
-    int driver_version;        /* 12040 = 12.4 */
-    bool is_simulated;         /* times are the cost clock's */
+    int driver_version; /* 12040 = 12.4 */
+    bool is_simulated;  /* times are the cost clock's */
     size_t granule_bytes;
-    size_t recommended_bytes;  /* the recommended granularity */
+    size_t recommended_bytes; /* the recommended granularity */
     uint64_t total_bytes;
-    uint64_t free_bytes;       /* at the start */
+    uint64_t free_bytes; /* at the start */
 
     pl_measure_row rows[PL_MEASURE_MAX_ROWS];
     unsigned n_rows;
@@ -93,15 +93,15 @@ typedef struct pl_measure_report {
     unsigned alias_rounds;
     unsigned alias_wrong_bytes;
 
-    double busy_work_us;       /* length of the memsets that ran beside the calls */
-    double elapsed_s;          /* wall time of all of it */
-    bool is_complete;          /* false: the time limit or a failure ended it early */
-    char note[256];            /* why it is not complete, or empty */
+    double busy_work_us; /* length of the memsets that ran beside the calls */
+    double elapsed_s;    /* wall time of all of it */
+    bool is_complete;    /* false: the time limit or a failure ended it early */
+    char note[256];      /* why it is not complete, or empty */
 } pl_measure_report;
 
 typedef struct pl_measure_options {
-    uint64_t most_bytes;       /* physical memory to use; 0 = a quarter of what is free, <= 16 GiB */
-    unsigned most_seconds;     /* 0 = 60 */
+    uint64_t most_bytes;   /* physical memory to use; 0 = a quarter of what is free, <= 16 GiB */
+    unsigned most_seconds; /* 0 = 60 */
     /* Called between series when not NULL: progress for a terminal. */
     void (*progress)(void *arg, const char *what);
     void *progress_arg;

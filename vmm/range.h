@@ -9,11 +9,23 @@ typedef struct pl_range {
     size_t bytes;
 } pl_range;
 
-/* Reserve `want_bytes`, or after a refusal half of it and so on, never less than `least_bytes`
- * (both rounded up to granules; base is aligned to a granule). Within the device's address budget.
- * Returns PLEAT_OK; ENOSPACE_VA; EDRIVER. Blocks on the driver. */
+/** Reserve `want_bytes`, or after a refusal half of it and so on, never less than `least_bytes`.
+ *
+ *  Units    bytes, both rounded up to granules; base is aligned to a granule.
+ *  Returns  PLEAT_OK; ENOSPACE_VA (the budget, or the driver, refuses even the least); ESIZE (does
+ *           not fit 64 bits); ENOVMM; EDRIVER.
+ *  Failure  as before.
+ *  Owner    the caller, until pl_range_release of this very pair.
+ *  Threads  any.
+ *  Blocks   on the driver, once per size that it refuses. */
 pleat_status pl_range_reserve(pl_device *dev, size_t want_bytes, size_t least_bytes, pl_range *out);
-/* The range must hold no mapping. */
+
+/** Give back a range that holds no mapping.
+ *
+ *  Returns  PLEAT_OK; EDRIVER.
+ *  Failure  still reserved and counted.
+ *  Threads  any.
+ *  Blocks   on the driver. */
 pleat_status pl_range_release(pl_device *dev, pl_range range);
 
 #endif

@@ -1,0 +1,320 @@
+/* device.c - one GPU: its properties, its primary context, its counters.
+ *
+ * Everything but the counters and what the lock guards is written before the device is given out.
+ * Entering pushes the primary context, whatever is current, and leaving pops it again, so the
+ * caller's thread is as it was. */
+#include "vmm/device_state.h"
+
+#include <string.h>
+
+enum { DEFAULT_GRANULE_BYTES = 2 << 20 };
+#define DEFAULT_ADDRESS_BUDGET (UINT64_C(32) << 40)
+#define MOST_CHUNK_BYTES (UINT64_C(1) << 40)
+
+static _Atomic uint64_t next_serial = 1;
+
+/* ---- context --------------------------------------------------------------------------------- */
+
+pleat_status pl_device_enter(pl_device *dev)
+{
+    return pl_driver_failure(pl_cu_ctx_push(dev->drv, dev->context));
+}
+
+/* A refused pop is tried once more: it would leave a foreign context current in the caller. */
+void pl_device_leave(pl_device *dev)
+{
+    cu_context popped;
+    if (pl_cu_ctx_pop(dev->drv, &popped) != CU_SUCCESS &&
+        pl_cu_ctx_pop(dev->drv, &popped) != CU_SUCCESS) {
+        pl_count_add(&dev->n.n_undo_failures, 1);
+    }
+}
+
+pleat_status pl_scope_begin(pl_device *dev, pl_scope *scope)
+{
+    pleat_status st = pl_device_enter(dev);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    int mode = CU_CAPTURE_MODE_RELAXED;
+    cu_result result = pl_cu_thread_capture_mode(dev->drv, &mode);
+    if (result != CU_SUCCESS) {
+        pl_device_leave(dev);
+        return pl_driver_failure(result);
+    }
+    scope->mode = mode;
+    return PLEAT_OK;
+}
+
+void pl_scope_end(pl_device *dev, const pl_scope *scope)
+{
+    int mode = scope->mode;
+    if (mode != CU_CAPTURE_MODE_RELAXED &&
+        pl_cu_thread_capture_mode(dev->drv, &mode) != CU_SUCCESS) {
+        mode = scope->mode;
+        if (pl_cu_thread_capture_mode(dev->drv, &mode) != CU_SUCCESS) {
+            pl_count_add(&dev->n.n_undo_failures, 1);
+        }
+    }
+    pl_device_leave(dev);
+}
+
+/* ---- open ------------------------------------------------------------------------------------ */
+
+static bool has_attribute(pl_driver *drv, cu_device gpu, int attribute)
+{
+    int value = 0;
+    return pl_cu_device_attribute(drv, &value, attribute, gpu) == CU_SUCCESS && value != 0;
+}
+
+static pleat_status find_gpu(pl_driver *drv, int ordinal, cu_device *out)
+{
+    int count = 0;
+    if (pl_cu_device_count(drv, &count) != CU_SUCCESS) {
+        return PLEAT_EDRIVER;
+    }
+    if (ordinal < 0 || ordinal >= count) {
+        pl_driver_clear_error();
+        pl_driver_set_detail("device %d of %d", ordinal, count);
+        return PLEAT_EDEVICE;
+    }
+    return pl_cu_device_get(drv, out, ordinal) == CU_SUCCESS ? PLEAT_OK : PLEAT_EDRIVER;
+}
+
+/* Fills the properties of every chunk: what the options ask for and the device can. */
+static pleat_status choose_prop(pl_device *dev, const pl_device_options *options)
+{
+    dev->prop.type = CU_ALLOCATION_PINNED;
+    dev->prop.location = (cu_mem_location){ .type = CU_LOCATION_DEVICE, .id = dev->ordinal };
+    dev->access.location = dev->prop.location;
+    dev->access.flags = CU_ACCESS_READ_WRITE;
+    if (options->handle_posix_fd) {
+        if (!has_attribute(dev->drv, dev->gpu, CU_ATTR_POSIX_FD_SUPPORTED)) {
+            pl_driver_set_detail("device %d cannot export memory as a file descriptor",
+                                 dev->ordinal);
+            return PLEAT_EDEVICE;
+        }
+        dev->prop.handle_types = CU_HANDLE_POSIX_FD;
+    }
+    if (options->handle_rdma) {
+        if (!has_attribute(dev->drv, dev->gpu, CU_ATTR_RDMA_WITH_VMM_SUPPORTED)) {
+            pl_driver_set_detail("device %d has no RDMA capable mapped memory", dev->ordinal);
+            return PLEAT_EDEVICE;
+        }
+        dev->prop.flags.rdma_capable = 1;
+    }
+    return PLEAT_OK;
+}
+
+/* Asks the granularity with the very properties that chunks are created with. A driver that
+ * refuses has no virtual memory management for them. */
+static pleat_status ask_granule(pl_device *dev, unsigned chunk_granules)
+{
+    size_t bytes = 0;
+    dev->has_vmm = has_attribute(dev->drv, dev->gpu, CU_ATTR_VMM_SUPPORTED) &&
+                   pl_driver_has(dev->drv, PL_CU_mem_map) &&
+                   pl_cu_mem_granularity(dev->drv, &bytes, &dev->prop, CU_GRANULARITY_MINIMUM) ==
+                       CU_SUCCESS &&
+                   bytes > 0;
+    dev->granule_bytes = dev->has_vmm ? bytes : DEFAULT_GRANULE_BYTES;
+    uint64_t chunk_bytes;
+    if (__builtin_mul_overflow(dev->granule_bytes, chunk_granules, &chunk_bytes) ||
+        chunk_bytes > MOST_CHUNK_BYTES) {
+        pl_driver_set_detail("%u granules a chunk are too many", chunk_granules);
+        return PLEAT_EINVAL;
+    }
+    dev->chunk_bytes = chunk_bytes;
+    return PLEAT_OK;
+}
+
+static pleat_status read_properties(pl_device *dev, const pl_device_options *options)
+{
+    size_t total_bytes = 0;
+    if (pl_cu_device_name(dev->drv, dev->name, (int)sizeof(dev->name), dev->gpu) != CU_SUCCESS ||
+        pl_cu_device_total_mem(dev->drv, &total_bytes, dev->gpu) != CU_SUCCESS) {
+        return PLEAT_EDRIVER;
+    }
+    dev->name[sizeof(dev->name) - 1] = '\0';
+    dev->total_bytes = total_bytes;
+    dev->address_budget_bytes = options->address_budget_bytes != 0 ? options->address_budget_bytes
+                                                                   : DEFAULT_ADDRESS_BUDGET;
+    pleat_status st = choose_prop(dev, options);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    return ask_granule(dev, options->chunk_granules != 0 ? options->chunk_granules : 1);
+}
+
+static bool release_context(pl_driver *drv, cu_device gpu)
+{
+    return pl_cu_primary_release(drv, gpu) == CU_SUCCESS ||
+           pl_cu_primary_release(drv, gpu) == CU_SUCCESS;
+}
+
+static pleat_status new_device(pl_device **out)
+{
+    pl_host host;
+    pleat_status st = pl_host_init(&host);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_device *dev = pl_host_calloc(&host, 1, sizeof(*dev));
+    if (dev == NULL || pl_lock_init(&dev->lock, PL_RANK_VMM) != 0) {
+        pl_host_free(&host, dev);
+        pl_host_fini(&host);
+        return PLEAT_ENOMEM_HOST;
+    }
+    dev->host = host;
+    dev->serial = atomic_fetch_add(&next_serial, 1);
+    *out = dev;
+    return PLEAT_OK;
+}
+
+static void delete_device(pl_device *dev)
+{
+    pl_lock_fini(&dev->lock);
+    pl_host host = dev->host;
+    pl_host_free(&host, dev);
+    size_t leaked_bytes = pl_host_fini(&host);
+    pl_assert(leaked_bytes == 0);
+    (void)leaked_bytes;
+}
+
+pleat_status pl_device_open(pl_driver *drv, int ordinal, const pl_device_options *options,
+                            pl_device **out)
+{
+    const pl_device_options defaults = { .chunk_granules = 0 };
+    cu_device gpu = 0;
+    pleat_status st = find_gpu(drv, ordinal, &gpu);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_device *dev = NULL;
+    st = new_device(&dev);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    dev->drv = drv;
+    dev->gpu = gpu;
+    dev->ordinal = ordinal;
+    st = read_properties(dev, options != NULL ? options : &defaults);
+    if (st != PLEAT_OK) {
+        goto undo_new;
+    }
+    if (pl_cu_primary_retain(drv, &dev->context, gpu) != CU_SUCCESS) {
+        st = PLEAT_EDRIVER;
+        goto undo_new;
+    }
+    st = pl_streams_init(dev);
+    if (st != PLEAT_OK) {
+        goto undo_retain;
+    }
+    *out = dev;
+    return PLEAT_OK;
+
+undo_retain:
+    release_context(drv, gpu);
+undo_new:
+    delete_device(dev);
+    return st;
+}
+
+size_t pl_device_close(pl_device *dev)
+{
+    if (dev == NULL) {
+        return 0;
+    }
+    size_t n_held = pl_fences_fini(dev);
+    pl_streams_fini(dev);
+    n_held += dev->mallocs.n_pieces;
+    pl_host_free(&dev->host, dev->mallocs.pieces);
+    n_held += pl_count_get(&dev->n.n_chunks) + pl_count_get(&dev->n.n_ranges);
+    n_held += pl_count_get(&dev->n.n_lost_events);
+    n_held += pl_count_get(&dev->n.n_mapped_bytes) / dev->chunk_bytes;
+    if (!release_context(dev->drv, dev->gpu)) {
+        n_held++;
+    }
+    delete_device(dev);
+    return n_held;
+}
+
+/* ---- what it is ------------------------------------------------------------------------------ */
+
+pl_driver *pl_device_driver(const pl_device *dev)
+{
+    return dev->drv;
+}
+
+int pl_device_ordinal(const pl_device *dev)
+{
+    return dev->ordinal;
+}
+
+const char *pl_device_name(const pl_device *dev)
+{
+    return dev->name;
+}
+
+bool pl_device_has_vmm(const pl_device *dev)
+{
+    return dev->has_vmm;
+}
+
+size_t pl_device_granule_bytes(const pl_device *dev)
+{
+    return dev->granule_bytes;
+}
+
+size_t pl_device_chunk_bytes(const pl_device *dev)
+{
+    return dev->chunk_bytes;
+}
+
+uint64_t pl_device_total_bytes(const pl_device *dev)
+{
+    return dev->total_bytes;
+}
+
+pleat_status pl_device_free_bytes(pl_device *dev, uint64_t *out)
+{
+    pl_scope scope;
+    pleat_status st = pl_scope_begin(dev, &scope);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    size_t free_bytes = 0;
+    size_t total_bytes = 0;
+    cu_result result = pl_cu_mem_get_info(dev->drv, &free_bytes, &total_bytes);
+    pl_scope_end(dev, &scope);
+    if (result != CU_SUCCESS) {
+        return pl_driver_failure(result);
+    }
+    *out = free_bytes;
+    return PLEAT_OK;
+}
+
+void pl_device_undo(pl_device *dev, pleat_status status)
+{
+    if (status != PLEAT_OK) {
+        pl_count_add(&dev->n.n_undo_failures, 1);
+    }
+}
+
+pl_device_counts pl_device_counted(const pl_device *dev)
+{
+    const pl_device_atomics *n = &dev->n;
+    return (pl_device_counts){
+        .ops_map = pl_count_get(&n->ops_map),
+        .ops_unmap = pl_count_get(&n->ops_unmap),
+        .ops_alloc = pl_count_get(&n->ops_alloc),
+        .ops_free = pl_count_get(&n->ops_free),
+        .bytes_created = pl_count_get(&n->bytes_created),
+        .bytes_mapped = pl_count_get(&n->bytes_mapped),
+        .chunk_bytes = pl_count_get(&n->chunk_bytes),
+        .malloc_bytes = pl_count_get(&n->malloc_bytes),
+        .address_bytes = pl_count_get(&n->address_bytes),
+        .host_syncs = pl_count_get(&n->host_syncs),
+        .stream_waits = pl_count_get(&n->stream_waits),
+        .n_undo_failures = pl_count_get(&n->n_undo_failures),
+    };
+}

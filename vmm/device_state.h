@@ -1,0 +1,161 @@
+/* device_state.h - the inside of a pl_device, for the files of vmm only.
+ *
+ * The lock (rank 40) guards metadata and is never held across a driver call. Counters are atomic
+ * and may lag behind each other. */
+#ifndef PLEAT_VMM_DEVICE_STATE_H
+#define PLEAT_VMM_DEVICE_STATE_H
+
+#include <stdatomic.h>
+
+#include "vmm/device.h"
+#include "vmm/driver.h"
+#include "vmm/stream.h"
+
+enum { PL_STREAM_BLOCKS = 24, PL_STREAM_FIRST_BLOCK = 16, PL_FENCES_PER_SLAB = 32 };
+
+/* ---- streams (stream.c) ---------------------------------------------------------------------- */
+
+typedef enum pl_stream_kind {
+    PL_STREAM_ORDINARY,
+    PL_STREAM_LEGACY,
+    PL_STREAM_PER_THREAD
+} pl_stream_kind;
+
+struct pl_stream {
+    pl_device *dev;      /* const */
+    cu_stream handle;    /* const: what calls take */
+    void *given;         /* const: what the user gave */
+    uint64_t id;         /* const */
+    uint64_t thread;     /* const: of a per-thread stream: the thread's number */
+    unsigned index;      /* const */
+    pl_stream_kind kind; /* const */
+};
+
+/* Open addressing by id, at most half full, never shrinks; readers take no lock. A grown copy
+ * replaces it, the older ones live until the device is closed. */
+typedef struct pl_stream_table {
+    struct pl_stream_table *older; /* const */
+    size_t mask;                   /* const */
+    _Atomic(pl_stream *) slots[];  /* atomic; written under the lock */
+} pl_stream_table;
+
+typedef struct pl_streams {
+    _Atomic(pl_stream_table *) table;    /* atomic; written under the lock */
+    _Atomic(pl_stream *) legacy;         /* atomic; written under the lock */
+    _Atomic unsigned n_streams;          /* atomic; publishes `blocks` */
+    pl_stream *blocks[PL_STREAM_BLOCKS]; /* lock: block b holds 16 << b streams */
+    uint64_t legacy_id;                  /* const */
+} pl_streams;
+
+/* ---- fences (fence.c) ------------------------------------------------------------------------ */
+
+struct pl_fence {
+    pl_device *dev;          /* const */
+    pl_stream *stream;       /* owner: where it was recorded */
+    cu_event event;          /* owner: NULL until first recorded */
+    _Atomic bool has_passed; /* atomic: a passed fence stays passed */
+    _Atomic bool is_spoiled; /* atomic: its event failed and is not used again */
+    struct pl_fence *next;   /* lock: in the free list */
+};
+
+typedef struct pl_fence_slab {
+    struct pl_fence_slab *next; /* lock */
+    pl_fence fences[PL_FENCES_PER_SLAB];
+} pl_fence_slab;
+
+typedef struct pl_fences {
+    pl_fence *free;       /* lock */
+    pl_fence_slab *slabs; /* lock */
+    size_t n_out;         /* lock: with callers */
+} pl_fences;
+
+/* ---- sizes of pl_device_malloc's pieces (malloc.c) ------------------------------------------- */
+
+typedef struct pl_malloc_piece {
+    pleat_devptr ptr; /* 0 = empty slot */
+    size_t bytes;
+} pl_malloc_piece;
+
+typedef struct pl_malloc_table {
+    pl_malloc_piece *pieces; /* lock: open addressing by ptr, at most half full */
+    size_t n_slots;          /* lock: a power of two, or 0 */
+    size_t n_pieces;         /* lock: held, or about to be */
+} pl_malloc_table;
+
+/* ---- the device ------------------------------------------------------------------------------ */
+
+typedef struct pl_device_atomics {
+    _Atomic uint64_t ops_map, ops_unmap, ops_alloc, ops_free;
+    _Atomic uint64_t bytes_created, bytes_mapped;
+    _Atomic uint64_t chunk_bytes, malloc_bytes, address_bytes;
+    _Atomic uint64_t host_syncs, stream_waits, n_undo_failures;
+    _Atomic uint64_t n_chunks, n_ranges, n_mapped_bytes; /* held now */
+    _Atomic uint64_t n_lost_events;                      /* could not be destroyed */
+} pl_device_atomics;
+
+struct pl_device {
+    pl_driver *drv;                /* const */
+    cu_device gpu;                 /* const */
+    cu_context context;            /* const: the primary one, retained */
+    int ordinal;                   /* const */
+    bool has_vmm;                  /* const */
+    bool has_stream_ids;           /* const */
+    char name[128];                /* const */
+    size_t granule_bytes;          /* const */
+    size_t chunk_bytes;            /* const */
+    uint64_t total_bytes;          /* const */
+    uint64_t address_budget_bytes; /* const */
+    uint64_t serial;               /* const: no two devices of a process share one */
+    cu_mem_prop prop;              /* const: of all chunks */
+    cu_access_desc access;         /* const: of the owner */
+    pl_lock lock;                  /* rank 40 */
+    pl_host host;                  /* lock */
+    pl_streams streams;
+    pl_fences fences;
+    pl_malloc_table mallocs;
+    pl_device_atomics n;
+};
+
+static inline void pl_count_add(_Atomic uint64_t *counter, uint64_t by)
+{
+    atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
+}
+
+static inline void pl_count_sub(_Atomic uint64_t *counter, uint64_t by)
+{
+    atomic_fetch_sub_explicit(counter, by, memory_order_relaxed);
+}
+
+static inline uint64_t pl_count_get(const _Atomic uint64_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+/* The primary context current and the thread in relaxed capture mode: what calls need that are
+ * "unsafe" while any thread captures in global mode (event queries, creation, cuMemAlloc...). */
+typedef struct pl_scope {
+    int mode; /* of the thread before */
+} pl_scope;
+
+pleat_status pl_scope_begin(pl_device *dev, pl_scope *scope); /* after a failure all is as before */
+void pl_scope_end(pl_device *dev, const pl_scope *scope);
+
+/* pl_driver_status of calls that ask for no device memory: never "out of" anything. */
+static inline pleat_status pl_driver_failure(cu_result result)
+{
+    pleat_status st = pl_driver_status(result);
+    return st == PLEAT_ENOMEM_DEVICE || st == PLEAT_ENOVMM ? PLEAT_EDRIVER : st;
+}
+
+/* stream.c. Both inside a scope. Is the handle still that of `stream`, seen from this thread:
+ * PLEAT_OK; ESTREAM; EDRIVER. May the stream be touched without harm to a capture: PLEAT_OK;
+ * ECAPTURE; EDRIVER. */
+pleat_status pl_stream_verify(const pl_stream *stream);
+pleat_status pl_stream_refuse_capture(const pl_stream *stream);
+pleat_status pl_streams_init(pl_device *dev); /* asks whether the driver has ids */
+void pl_streams_fini(pl_device *dev);
+
+/* fence.c. Destroys all events; returns the fences still out. */
+size_t pl_fences_fini(pl_device *dev);
+
+#endif

@@ -1,0 +1,70 @@
+/* mapping.c - runs of chunks, mapped and unmapped all or nothing.
+ *
+ * The driver's calls are not atomic over a run: a later map or the set-access can fail after the
+ * first maps succeeded. What was mapped is then unmapped with one call. No state but the device's
+ * counters. */
+#include "vmm/mapping.h"
+
+#include "vmm/device_state.h"
+
+static cu_result map_each(pl_device *dev, pleat_devptr at, const pl_chunk *chunks, size_t n,
+                          size_t *n_mapped)
+{
+    size_t bytes = dev->chunk_bytes;
+    for (*n_mapped = 0; *n_mapped < n; ++*n_mapped) {
+        cu_result result = pl_cu_mem_map(dev->drv, at + *n_mapped * bytes, bytes, 0,
+                                         chunks[*n_mapped], 0);
+        if (result != CU_SUCCESS) {
+            return result;
+        }
+    }
+    return CU_SUCCESS;
+}
+
+/* A refused unmap is tried once more: what stays mapped is lost to everybody. */
+static cu_result unmap(pl_device *dev, pleat_devptr at, size_t bytes)
+{
+    cu_result result = pl_cu_mem_unmap(dev->drv, at, bytes);
+    return result == CU_SUCCESS ? result : pl_cu_mem_unmap(dev->drv, at, bytes);
+}
+
+pleat_status pl_mapping_map(pl_device *dev, pleat_devptr at, const pl_chunk *chunks, size_t n)
+{
+    if (n == 0) {
+        return PLEAT_EINVAL;
+    }
+    size_t n_mapped;
+    cu_result result = map_each(dev, at, chunks, n, &n_mapped);
+    size_t run_bytes = n_mapped * dev->chunk_bytes;
+    if (result == CU_SUCCESS) {
+        result = pl_cu_mem_set_access(dev->drv, at, run_bytes, &dev->access, 1);
+    }
+    if (result != CU_SUCCESS) {
+        goto undo_map;
+    }
+    pl_count_add(&dev->n.ops_map, 1);
+    pl_count_add(&dev->n.bytes_mapped, run_bytes);
+    pl_count_add(&dev->n.n_mapped_bytes, run_bytes);
+    return PLEAT_OK;
+
+undo_map:;
+    /* Before the undo, which may be the thread's next failure. */
+    pleat_status st = pl_driver_status(result);
+    if (n_mapped > 0 && unmap(dev, at, run_bytes) != CU_SUCCESS) {
+        pl_count_add(&dev->n.n_undo_failures, 1);
+        pl_count_add(&dev->n.n_mapped_bytes, run_bytes);
+        return PLEAT_EPOISONED;
+    }
+    return st;
+}
+
+pleat_status pl_mapping_unmap(pl_device *dev, pleat_devptr at, size_t bytes)
+{
+    cu_result result = unmap(dev, at, bytes);
+    if (result != CU_SUCCESS) {
+        return pl_driver_failure(result);
+    }
+    pl_count_add(&dev->n.ops_unmap, 1);
+    pl_count_sub(&dev->n.n_mapped_bytes, bytes);
+    return PLEAT_OK;
+}

@@ -1,0 +1,104 @@
+/* range.c - reserved spans of device address space.
+ *
+ * Upholds: address_bytes == the sum of the ranges held and of those being asked for, and never
+ * exceeds the device's budget. A size is booked before the driver is asked and given back when it
+ * refuses; no lock is needed. A refusal for lack of space, which drivers word as "out of memory",
+ * is about addresses, not about memory. */
+#include "vmm/range.h"
+
+#include "vmm/device_state.h"
+
+/* Rounds up to granules; false when the result does not fit or is absurd. */
+static bool round_up(const pl_device *dev, size_t bytes, size_t *out)
+{
+    size_t granule = dev->granule_bytes;
+    size_t n = bytes / granule + (bytes % granule != 0 ? 1 : 0);
+    return !__builtin_mul_overflow(n != 0 ? n : 1, granule, out);
+}
+
+/* Books `most_bytes`, or what is left of the budget if that is less, but at least `least_bytes`;
+ * returns what was booked, 0 when not even the least is left. */
+static size_t book(pl_device *dev, size_t most_bytes, size_t least_bytes)
+{
+    uint64_t held = atomic_load_explicit(&dev->n.address_bytes, memory_order_relaxed);
+    size_t booked;
+    do {
+        uint64_t budget = dev->address_budget_bytes;
+        uint64_t left = budget > held ? budget - held : 0;
+        left -= left % dev->granule_bytes;
+        booked = most_bytes < left ? most_bytes : (size_t)left;
+        if (booked < least_bytes) {
+            return 0;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(&dev->n.address_bytes, &held, held + booked,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    return booked;
+}
+
+/* Half of it in whole granules, but not less than the least. */
+static size_t half_of(const pl_device *dev, size_t bytes, size_t least_bytes)
+{
+    size_t half = bytes / 2;
+    half -= half % dev->granule_bytes;
+    return half > least_bytes ? half : least_bytes;
+}
+
+static cu_result ask(pl_device *dev, size_t bytes, pl_range *out)
+{
+    size_t granule = dev->granule_bytes;
+    bool is_power = (granule & (granule - 1)) == 0;
+    cu_devptr base = 0;
+    cu_result result = pl_cu_address_reserve(dev->drv, &base, bytes, is_power ? granule : 0, 0, 0);
+    if (result == CU_SUCCESS) {
+        *out = (pl_range){ .base = base, .bytes = bytes };
+    }
+    return result;
+}
+
+pleat_status pl_range_reserve(pl_device *dev, size_t want_bytes, size_t least_bytes, pl_range *out)
+{
+    size_t want;
+    size_t least;
+    if (!round_up(dev, least_bytes, &least) || !round_up(dev, want_bytes, &want)) {
+        return PLEAT_ESIZE;
+    }
+    want = want > least ? want : least;
+    for (;;) {
+        size_t booked = book(dev, want, least);
+        if (booked == 0) {
+            pl_driver_clear_error();
+            pl_driver_set_detail("%zu bytes do not fit the address budget of %llu", least,
+                                 (unsigned long long)dev->address_budget_bytes);
+            return PLEAT_ENOSPACE_VA;
+        }
+        cu_result result = ask(dev, booked, out);
+        if (result == CU_SUCCESS) {
+            pl_count_add(&dev->n.n_ranges, 1);
+            return PLEAT_OK;
+        }
+        pl_count_sub(&dev->n.address_bytes, booked);
+        bool is_refusal = result == CU_OUT_OF_MEMORY ||
+                          (result == CU_INVALID_VALUE && booked > least);
+        if (!is_refusal) {
+            return pl_driver_status(result);
+        }
+        if (booked == least) {
+            return PLEAT_ENOSPACE_VA;
+        }
+        want = half_of(dev, booked, least);
+    }
+}
+
+pleat_status pl_range_release(pl_device *dev, pl_range range)
+{
+    cu_result result = pl_cu_address_free(dev->drv, range.base, range.bytes);
+    if (result != CU_SUCCESS) {
+        result = pl_cu_address_free(dev->drv, range.base, range.bytes);
+    }
+    if (result != CU_SUCCESS) {
+        return pl_driver_failure(result);
+    }
+    pl_count_sub(&dev->n.n_ranges, 1);
+    pl_count_sub(&dev->n.address_bytes, range.bytes);
+    return PLEAT_OK;
+}
