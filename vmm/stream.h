@@ -1,9 +1,17 @@
 /* stream.h - who a stream is, fences on it, and whether it is being captured.
  *
- * A stream is known by its id (cuStreamGetId), since destroyed handles are recycled with work
- * pending; where the driver has no ids by handle, and the per-thread default stream by handle and
- * thread. pl_stream objects live until the device is closed.
- * All functions may be called from any thread and take the vmm lock (rank 40) themselves. */
+ * A stream is known by its id, since destroyed handles are recycled with work pending; where the
+ * driver has no ids by handle, and the per-thread default stream by handle and thread. pl_stream
+ * objects live until the device is closed. All functions may be called from any thread, whatever
+ * context is current in it, and take the vmm lock (rank 40) themselves.
+ *
+ * ESTREAM of a function that takes a pl_stream: its handle is not its own any more (the stream was
+ * destroyed, the handle perhaps recycled), or it is the per-thread default stream of another
+ * thread, which only that thread can reach. Its earlier fences still pass; a new point on its
+ * timeline cannot be had. A stream that was destroyed may still have work pending.
+ *
+ * Fences are events. 64-bit stream writes could answer queries without a driver call, but every
+ * ordering needs an event anyway, so there are none. */
 #ifndef PLEAT_VMM_STREAM_H
 #define PLEAT_VMM_STREAM_H
 
@@ -11,33 +19,77 @@
 
 typedef struct pl_fence pl_fence; /* a pooled event, recorded once */
 
-/* Find or make the stream of `handle` (NULL = the legacy default stream). One cuStreamGetId unless
- * the handle is NULL or legacy, no driver call otherwise when the stream is known.
- * Returns PLEAT_OK; ESTREAM (another context); ENOMEM_HOST; EDRIVER (not a stream). */
+/** Find or make the stream of `handle`.
+ *
+ *  Params   handle a stream handle of the driver; NULL or 1 = the legacy default stream, 2 = the
+ *           calling thread's default stream.
+ *  Returns  PLEAT_OK; ESTREAM (of another context); ENOMEM_HOST; EDRIVER (not a stream).
+ *  Failure  as before.
+ *  Owner    the device.
+ *  Threads  any; without a lock when the stream is known.
+ *  Blocks   on one identity call, and none for 0, 1 and 2 once known; a few at first sight. */
 pleat_status pl_stream_get(pl_device *dev, void *handle, pl_stream **out);
+
 unsigned pl_stream_index(const pl_stream *stream); /* 0, 1, 2... in order of first sight */
 uint64_t pl_stream_id(const pl_stream *stream);
-void *pl_stream_handle(const pl_stream *stream);
+void *pl_stream_handle(const pl_stream *stream); /* as first given */
 unsigned pl_stream_count(const pl_device *dev);
-pl_stream *pl_stream_at(const pl_device *dev, unsigned index);
-/* Is it being captured right now? One driver call. */
+pl_stream *pl_stream_at(const pl_device *dev, unsigned index); /* NULL beyond the count */
+
+/** Is it being captured right now? The legacy stream never is.
+ *
+ *  Returns  PLEAT_OK; ESTREAM (per-thread stream of another thread); EDRIVER.
+ *  Blocks   on one driver call; none for the legacy stream; a few for a per-thread one. */
 pleat_status pl_stream_is_capturing(pl_stream *stream, bool *out);
 
-/* Record a point on the stream's timeline. Never blocks on the GPU.
- * Returns PLEAT_OK; ENOMEM_HOST; ECAPTURE (the stream is being captured); EDRIVER. */
+/** Record a point on the stream's timeline. Never blocks on the GPU.
+ *
+ *  Returns  PLEAT_OK; ENOMEM_HOST; ECAPTURE (the stream is being captured, or it is the legacy
+ *           stream and recording would break another's capture); ESTREAM; EDRIVER.
+ *  Failure  as before; a capture is not disturbed.
+ *  Owner    the caller, until pl_fence_return. */
 pleat_status pl_fence_record(pl_stream *stream, pl_fence **out);
-/* Has it passed? One query in relaxed capture mode, never blocks. A stream that was destroyed
- * counts as passed once its event says so. Returns PLEAT_OK; EDRIVER. */
-pleat_status pl_fence_query(pl_fence *fence, bool *passed);
-/* Block the host until it passes, at most `wait_ms` (polls with back-off; UINT32_MAX = for ever,
- * then one cuEventSynchronize). Counts one host_sync. Returns PLEAT_OK; EPENDING; EDRIVER. */
-pleat_status pl_fence_wait(pl_fence *fence, uint32_t wait_ms);
-/* Make `later` wait for the fence on the GPU; the host does not block. Counts one stream_wait. */
-pleat_status pl_fence_order(pl_stream *later, pl_fence *fence);
-pl_stream *pl_fence_stream(const pl_fence *fence);
-void pl_fence_return(pl_fence *fence); /* the event goes back to the pool; NULL is fine */
 
-/* Block until all work submitted to the stream so far is over. Counts one host_sync. */
+/** Has it passed? One query in relaxed capture mode, none when that is known. Never blocks on the
+ *  GPU. A fence of a stream that was destroyed passes when its event says so.
+ *
+ *  Returns  PLEAT_OK; EDRIVER (the fence will not pass; return it).
+ *  Threads  any, also several on one fence. */
+pleat_status pl_fence_query(pl_fence *fence, bool *passed);
+
+/** Query many fences of one device, at the price of entering once.
+ *
+ *  Params   passed [out] n elements, false for fences whose query failed.
+ *  Returns  PLEAT_OK; EDRIVER: the first failure; the others were queried all the same. */
+pleat_status pl_fence_query_many(pl_fence *const *fences, size_t n, bool *passed);
+
+/** Block the host until it passes, at most `wait_ms`; counts one host_sync unless it has passed
+ *  or wait_ms is 0.
+ *
+ *  Units    milliseconds; UINT32_MAX = for ever, in one call; else queries with growing pauses.
+ *           On the simulator, whose time stands still while it is only asked, any wait but 0
+ *           synchronises.
+ *  Returns  PLEAT_OK = passed; EPENDING; EDRIVER.
+ *  Failure  the fence is as before.
+ *  Blocks   on the GPU. */
+pleat_status pl_fence_wait(pl_fence *fence, uint32_t wait_ms);
+
+/** Make `later` wait for the fence on the GPU; the host does not block. Counts one stream_wait,
+ *  unless there is nothing to wait for: same stream, or known to have passed.
+ *
+ *  Returns  PLEAT_OK; ECAPTURE (`later` is being captured); ESTREAM; EDRIVER.
+ *  Failure  as before; a capture is not disturbed. */
+pleat_status pl_fence_order(pl_stream *later, pl_fence *fence);
+
+pl_stream *pl_fence_stream(const pl_fence *fence);
+
+/** Give the fence back, passed or not; its event goes to the pool. NULL is fine. */
+void pl_fence_return(pl_fence *fence);
+
+/** Block until all work submitted to the stream so far is over. Counts one host_sync.
+ *
+ *  Returns  PLEAT_OK; ECAPTURE; ESTREAM; EDRIVER.
+ *  Blocks   on the GPU. */
 pleat_status pl_stream_synchronize(pl_stream *stream);
 
 #endif

@@ -1,0 +1,449 @@
+/* stream.c - who a stream is.
+ *
+ * Upholds: one pl_stream per stream of the driver, for the life of the device; its index never
+ * changes. Known streams are found without a lock: by one identity call and a probe of the table,
+ * which is replaced, never changed in place but for empty slots that fill up. A stale table costs a
+ * second look under the lock. Additions are made under the device's lock; no driver call is.
+ *
+ * The legacy default stream needs no call. The per-thread default stream of a thread is kept in
+ * that thread; its handle means another stream in every other one, so it can only be worked on
+ * from its own. */
+#include "vmm/stream.h"
+
+#include "vmm/device_state.h"
+
+enum { FIRST_TABLE_SLOTS = 64 };
+
+/* The thread's own default stream, on the device it asked for last. */
+static _Thread_local struct {
+    uint64_t serial;
+    pl_stream *stream;
+} own_stream;
+
+static _Atomic uint64_t next_thread = 1;
+static _Thread_local uint64_t thread_number;
+
+/* Numbers of threads are not used again, unlike pthread_self(). */
+static uint64_t own_thread(void)
+{
+    if (thread_number == 0) {
+        thread_number = atomic_fetch_add_explicit(&next_thread, 1, memory_order_relaxed);
+    }
+    return thread_number;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static size_t home_slot(const pl_stream_table *table, uint64_t id)
+{
+    return (size_t)(id * UINT64_C(0x9E3779B97F4A7C15) >> 32) & table->mask;
+}
+
+static pl_stream *find(const pl_device *dev, uint64_t id)
+{
+    const pl_stream_table *table = atomic_load_explicit(&dev->streams.table, memory_order_acquire);
+    if (table == NULL) {
+        return NULL;
+    }
+    for (size_t at = home_slot(table, id);; at = (at + 1) & table->mask) {
+        pl_stream *stream = atomic_load_explicit(&table->slots[at], memory_order_acquire);
+        if (stream == NULL || stream->id == id) {
+            return stream;
+        }
+    }
+}
+
+static void put(pl_stream_table *table, pl_stream *stream)
+{
+    size_t at = home_slot(table, stream->id);
+    while (atomic_load_explicit(&table->slots[at], memory_order_relaxed) != NULL) {
+        at = (at + 1) & table->mask;
+    }
+    atomic_store_explicit(&table->slots[at], stream, memory_order_release);
+}
+
+/* A table with room for one more stream than there are, or NULL. */
+static pl_stream_table *roomy_table_locked(pl_device *dev)
+{
+    pl_lock_assert(&dev->lock);
+    pl_stream_table *old = atomic_load_explicit(&dev->streams.table, memory_order_relaxed);
+    size_t n_streams = pl_stream_count(dev);
+    if (old != NULL && (n_streams + 1) * 2 <= old->mask + 1) {
+        return old;
+    }
+    size_t n_slots = old != NULL ? (old->mask + 1) * 2 : FIRST_TABLE_SLOTS;
+    pl_stream_table *grown = pl_host_calloc(&dev->host, 1,
+                                            sizeof(*grown) + n_slots * sizeof(grown->slots[0]));
+    if (grown == NULL) {
+        return NULL;
+    }
+    grown->older = old;
+    grown->mask = n_slots - 1;
+    for (size_t i = 0; old != NULL && i <= old->mask; i++) {
+        pl_stream *stream = atomic_load_explicit(&old->slots[i], memory_order_relaxed);
+        if (stream != NULL) {
+            put(grown, stream);
+        }
+    }
+    atomic_store_explicit(&dev->streams.table, grown, memory_order_release);
+    return grown;
+}
+
+/* ---- the objects ----------------------------------------------------------------------------- */
+
+/* Block and place of stream `index`: block b holds the 16 << b streams from 16 * (2^b - 1) on. */
+static unsigned block_of(unsigned index, unsigned *place)
+{
+    unsigned block = 31u - (unsigned)__builtin_clz(index / PL_STREAM_FIRST_BLOCK + 1u);
+    *place = index - PL_STREAM_FIRST_BLOCK * ((1u << block) - 1u);
+    return block;
+}
+
+/* The memory of the next stream, or NULL; it counts once n_streams says so. */
+static pl_stream *next_object_locked(pl_device *dev)
+{
+    pl_lock_assert(&dev->lock);
+    unsigned place;
+    unsigned block = block_of(pl_stream_count(dev), &place);
+    if (block >= PL_STREAM_BLOCKS) {
+        return NULL;
+    }
+    pl_stream **objects = &dev->streams.blocks[block];
+    if (*objects == NULL) {
+        size_t count = (size_t)PL_STREAM_FIRST_BLOCK << block;
+        *objects = pl_host_calloc(&dev->host, count, sizeof(**objects));
+    }
+    return *objects != NULL ? *objects + place : NULL;
+}
+
+static pl_stream *known_locked(pl_device *dev, const pl_stream *like)
+{
+    pl_lock_assert(&dev->lock);
+    if (like->kind == PL_STREAM_LEGACY) {
+        return atomic_load_explicit(&dev->streams.legacy, memory_order_relaxed);
+    }
+    return find(dev, like->id);
+}
+
+static pleat_status add_locked(pl_device *dev, const pl_stream *like, pl_stream **out)
+{
+    pl_lock_assert(&dev->lock);
+    pl_stream_table *table = roomy_table_locked(dev);
+    pl_stream *stream = next_object_locked(dev);
+    if (table == NULL || stream == NULL) {
+        return PLEAT_ENOMEM_HOST;
+    }
+    *stream = *like;
+    stream->dev = dev;
+    stream->index = pl_stream_count(dev);
+    if (like->kind == PL_STREAM_LEGACY) {
+        atomic_store_explicit(&dev->streams.legacy, stream, memory_order_release);
+    } else {
+        put(table, stream);
+    }
+    atomic_store_explicit(&dev->streams.n_streams, stream->index + 1, memory_order_release);
+    *out = stream;
+    return PLEAT_OK;
+}
+
+/* Adds a stream like `like`, unless another thread was faster. */
+static pleat_status add(pl_device *dev, const pl_stream *like, pl_stream **out)
+{
+    pleat_status st = PLEAT_OK;
+    pl_lock_acquire(&dev->lock);
+    pl_stream *known = known_locked(dev, like);
+    if (known != NULL) {
+        *out = known;
+    } else {
+        st = add_locked(dev, like, out);
+    }
+    pl_lock_release(&dev->lock);
+    return st;
+}
+
+/* ---- who is it ------------------------------------------------------------------------------- */
+
+static bool is_legacy(const void *handle)
+{
+    return handle == NULL || handle == CU_STREAM_LEGACY;
+}
+
+static pleat_status get_legacy(pl_device *dev, void *given, pl_stream **out)
+{
+    pl_stream *known = atomic_load_explicit(&dev->streams.legacy, memory_order_acquire);
+    if (known != NULL) {
+        *out = known;
+        return PLEAT_OK;
+    }
+    pl_stream like = { .handle = CU_STREAM_LEGACY,
+                       .given = given,
+                       .id = dev->streams.legacy_id,
+                       .kind = PL_STREAM_LEGACY };
+    return add(dev, &like, out);
+}
+
+/* Without ids a thread's stream is known by the thread: an odd number, unlike any handle. */
+static pleat_status ask_own_id(pl_device *dev, uint64_t *id)
+{
+    if (!dev->has_stream_ids) {
+        *id = own_thread() * 2 + 1;
+        return PLEAT_OK;
+    }
+    pl_scope scope;
+    pleat_status st = pl_scope_begin(dev, &scope);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    unsigned long long answer = 0;
+    cu_result result = pl_cu_stream_id(dev->drv, CU_STREAM_PER_THREAD, &answer);
+    pl_scope_end(dev, &scope);
+    *id = answer;
+    return pl_driver_failure(result);
+}
+
+static pleat_status get_per_thread(pl_device *dev, pl_stream **out)
+{
+    if (own_stream.serial == dev->serial) {
+        *out = own_stream.stream;
+        return PLEAT_OK;
+    }
+    pl_stream like = { .handle = CU_STREAM_PER_THREAD,
+                       .given = CU_STREAM_PER_THREAD,
+                       .thread = own_thread(),
+                       .kind = PL_STREAM_PER_THREAD };
+    pleat_status st = ask_own_id(dev, &like.id);
+    if (st == PLEAT_OK) {
+        st = add(dev, &like, out);
+    }
+    if (st == PLEAT_OK) {
+        own_stream.serial = dev->serial;
+        own_stream.stream = *out;
+    }
+    return st;
+}
+
+/* A driver that insists on a current context for its answer gets one. */
+static pleat_status ask_id_entered(pl_device *dev, cu_stream handle, unsigned long long *id)
+{
+    pleat_status st = pl_device_enter(dev);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    cu_result result = pl_cu_stream_id(dev->drv, handle, id);
+    pl_device_leave(dev);
+    return pl_driver_failure(result);
+}
+
+static pleat_status ask_id(pl_device *dev, cu_stream handle, uint64_t *id)
+{
+    if (!dev->has_stream_ids) {
+        *id = (uintptr_t)handle;
+        return PLEAT_OK;
+    }
+    unsigned long long answer = 0;
+    cu_result result = pl_cu_stream_id(dev->drv, handle, &answer);
+    pleat_status st = PLEAT_OK;
+    if (result == CU_INVALID_CONTEXT) {
+        st = ask_id_entered(dev, handle, &answer);
+    } else if (result != CU_SUCCESS) {
+        st = pl_driver_failure(result);
+    }
+    *id = answer;
+    return st;
+}
+
+/* At first sight only: is it a stream of the device's primary context? */
+static pleat_status refuse_foreign(pl_device *dev, cu_stream handle)
+{
+    cu_context context = NULL;
+    cu_result result = pl_cu_stream_ctx(dev->drv, handle, &context);
+    if (result != CU_SUCCESS) {
+        return pl_driver_failure(result);
+    }
+    if (context != dev->context) {
+        pl_driver_clear_error();
+        pl_driver_set_detail("stream %p is not of device %d's primary context", (void *)handle,
+                             dev->ordinal);
+        return PLEAT_ESTREAM;
+    }
+    return PLEAT_OK;
+}
+
+pleat_status pl_stream_get(pl_device *dev, void *handle, pl_stream **out)
+{
+    if (is_legacy(handle)) {
+        return get_legacy(dev, handle, out);
+    }
+    if (handle == CU_STREAM_PER_THREAD) {
+        return get_per_thread(dev, out);
+    }
+    uint64_t id;
+    pleat_status st = ask_id(dev, handle, &id);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_stream *known = find(dev, id);
+    if (known != NULL) {
+        *out = known;
+        return PLEAT_OK;
+    }
+    st = refuse_foreign(dev, handle);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_stream like = { .handle = handle, .given = handle, .id = id, .kind = PL_STREAM_ORDINARY };
+    return add(dev, &like, out);
+}
+
+unsigned pl_stream_index(const pl_stream *stream)
+{
+    return stream->index;
+}
+
+uint64_t pl_stream_id(const pl_stream *stream)
+{
+    return stream->id;
+}
+
+void *pl_stream_handle(const pl_stream *stream)
+{
+    return stream->given;
+}
+
+unsigned pl_stream_count(const pl_device *dev)
+{
+    return atomic_load_explicit(&dev->streams.n_streams, memory_order_acquire);
+}
+
+pl_stream *pl_stream_at(const pl_device *dev, unsigned index)
+{
+    if (index >= pl_stream_count(dev)) {
+        return NULL;
+    }
+    unsigned place;
+    unsigned block = block_of(index, &place);
+    return dev->streams.blocks[block] + place;
+}
+
+/* ---- what it is doing ------------------------------------------------------------------------ */
+
+pleat_status pl_stream_verify(const pl_stream *stream)
+{
+    const pl_device *dev = stream->dev;
+    bool is_own = true;
+    if (stream->kind == PL_STREAM_PER_THREAD) {
+        is_own = stream->thread == own_thread();
+    } else if (stream->kind == PL_STREAM_ORDINARY && dev->has_stream_ids) {
+        unsigned long long id = 0;
+        cu_result result = pl_cu_stream_id(dev->drv, stream->handle, &id);
+        is_own = result == CU_SUCCESS && id == stream->id;
+        if (result != CU_SUCCESS && result != CU_INVALID_HANDLE &&
+            result != CU_CONTEXT_IS_DESTROYED) {
+            return pl_driver_failure(result);
+        }
+    }
+    if (!is_own) {
+        pl_driver_set_detail("stream %llu is gone, or another thread's default stream",
+                             (unsigned long long)stream->id);
+        return PLEAT_ESTREAM;
+    }
+    return PLEAT_OK;
+}
+
+/* A legacy stream is never captured itself, but touching it while another stream of the context
+ * is would harm that capture: the driver says so. */
+pleat_status pl_stream_refuse_capture(const pl_stream *stream)
+{
+    int state = CU_CAPTURE_NONE;
+    cu_result result = pl_cu_stream_is_capturing(stream->dev->drv, stream->handle, &state);
+    if (result != CU_SUCCESS) {
+        return pl_driver_failure(result);
+    }
+    return state == CU_CAPTURE_NONE ? PLEAT_OK : PLEAT_ECAPTURE;
+}
+
+pleat_status pl_stream_is_capturing(pl_stream *stream, bool *out)
+{
+    if (stream->kind == PL_STREAM_LEGACY) {
+        *out = false;
+        return PLEAT_OK;
+    }
+    pleat_status st = PLEAT_OK;
+    if (stream->kind == PL_STREAM_PER_THREAD) {
+        st = pl_stream_verify(stream);
+        st = st == PLEAT_OK ? pl_device_enter(stream->dev) : st;
+    }
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    st = pl_stream_refuse_capture(stream);
+    if (stream->kind == PL_STREAM_PER_THREAD) {
+        pl_device_leave(stream->dev);
+    }
+    if (st == PLEAT_OK || st == PLEAT_ECAPTURE) {
+        *out = st == PLEAT_ECAPTURE;
+        return PLEAT_OK;
+    }
+    return st;
+}
+
+pleat_status pl_stream_synchronize(pl_stream *stream)
+{
+    pl_device *dev = stream->dev;
+    pl_scope scope;
+    pleat_status st = pl_scope_begin(dev, &scope);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    st = pl_stream_verify(stream);
+    if (st == PLEAT_OK) {
+        st = pl_stream_refuse_capture(stream);
+    }
+    if (st == PLEAT_OK) {
+        pl_count_add(&dev->n.host_syncs, 1);
+        st = pl_driver_failure(pl_cu_stream_synchronize(dev->drv, stream->handle));
+    }
+    pl_scope_end(dev, &scope);
+    return st;
+}
+
+/* ---- with the device ------------------------------------------------------------------------- */
+
+/* Does the driver know ids, and which is the legacy stream's? A driver that is too old says that
+ * it has no such entry point, or does not support it. */
+pleat_status pl_streams_init(pl_device *dev)
+{
+    dev->streams.legacy_id = (uintptr_t)CU_STREAM_LEGACY;
+    if (!pl_driver_has(dev->drv, PL_CU_stream_id)) {
+        return PLEAT_OK;
+    }
+    unsigned long long id = 0;
+    pleat_status st = pl_device_enter(dev);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    cu_result result = pl_cu_stream_id(dev->drv, CU_STREAM_LEGACY, &id);
+    pl_device_leave(dev);
+    if (result == CU_NOT_FOUND || result == CU_NOT_SUPPORTED) {
+        return PLEAT_OK;
+    }
+    if (result != CU_SUCCESS) {
+        return pl_driver_failure(result);
+    }
+    dev->has_stream_ids = true;
+    dev->streams.legacy_id = id;
+    return PLEAT_OK;
+}
+
+void pl_streams_fini(pl_device *dev)
+{
+    pl_stream_table *table = atomic_load_explicit(&dev->streams.table, memory_order_relaxed);
+    while (table != NULL) {
+        pl_stream_table *older = table->older;
+        pl_host_free(&dev->host, table);
+        table = older;
+    }
+    for (unsigned block = 0; block < PL_STREAM_BLOCKS; block++) {
+        pl_host_free(&dev->host, dev->streams.blocks[block]);
+    }
+}
