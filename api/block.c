@@ -85,10 +85,11 @@ static bool is_shortage(pleat_status st)
 static pleat_status report_shortage(block_call *call, size_t bytes, pleat_status st)
 {
     char sentence[PL_ERROR_TEXT_BYTES];
+    pl_driver_error driver = *pl_driver_last_error();
     pl_text text;
     pl_text_init(&text, sentence, sizeof sentence);
     pleat_verdict verdict = pl_oom_explain(call->gpu, bytes, st, &text);
-    pl_error_set_verdict(st, bytes, verdict, sentence);
+    pl_error_set_verdict(st, bytes, verdict, sentence, &driver);
     if (st == PLEAT_ENOMEM_DEVICE) {
         pleat_error kept = *pleat_last_error();
         atomic_fetch_add(&call->gpu->n_ooms, 1);

@@ -31,9 +31,8 @@ static bool is_from_driver(pleat_status status)
 }
 
 /* Append what the driver said and fill in its part of the error. */
-static void merge_driver(pleat_error *error, pl_text *text)
+static void merge_driver(pleat_error *error, pl_text *text, const pl_driver_error *driver)
 {
-    const pl_driver_error *driver = pl_driver_last_error();
     error->driver_call = "";
     if (driver->result != 0 && is_from_driver(error->status)) {
         error->driver_result = driver->result;
@@ -46,9 +45,9 @@ static void merge_driver(pleat_error *error, pl_text *text)
     pl_driver_clear_error();
 }
 
-static void publish(pleat_error error, pl_text *text)
+static void publish(pleat_error error, pl_text *text, const pl_driver_error *driver)
 {
-    merge_driver(&error, text);
+    merge_driver(&error, text, driver);
     error.text = last_text;
     last = error;
 }
@@ -61,17 +60,17 @@ pleat_status pl_error_set(pleat_status status, uint64_t bytes, const char *forma
     va_start(list, format);
     pl_text_add_list(&text, format, list);
     va_end(list);
-    publish((pleat_error){ .status = status, .bytes = bytes }, &text);
+    publish((pleat_error){ .status = status, .bytes = bytes }, &text, pl_driver_last_error());
     return status;
 }
 
 pleat_status pl_error_set_verdict(pleat_status status, uint64_t bytes, pleat_verdict verdict,
-                                  const char *sentence)
+                                  const char *sentence, const pl_driver_error *driver)
 {
     pl_text text;
     pl_text_init(&text, last_text, sizeof last_text);
     pl_text_add(&text, "%s", sentence);
-    publish((pleat_error){ .status = status, .bytes = bytes, .verdict = verdict }, &text);
+    publish((pleat_error){ .status = status, .bytes = bytes, .verdict = verdict }, &text, driver);
     return status;
 }
 

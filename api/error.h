@@ -3,6 +3,7 @@
 #define PLEAT_API_ERROR_H
 
 #include "api/pleat.h"
+#include "vmm/driver.h"
 
 enum { PL_ERROR_TEXT_BYTES = 1024 };
 
@@ -12,9 +13,11 @@ enum { PL_ERROR_TEXT_BYTES = 1024 };
 pleat_status pl_error_set(pleat_status status, uint64_t bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4), cold));
 
-/* The same with a ready sentence and a verdict on why memory was short. */
+/* The same with a verdict on why memory was short, a ready sentence, and what the driver said
+ * before the numbers in it were gathered. */
 pleat_status pl_error_set_verdict(pleat_status status, uint64_t bytes, pleat_verdict verdict,
-                                  const char *sentence) __attribute__((cold));
+                                  const char *sentence, const pl_driver_error *driver)
+    __attribute__((cold));
 
 /* A copy of the last error's text, cut to `capacity`. */
 void pl_error_copy_text(char *text, size_t capacity);

@@ -66,7 +66,8 @@ pleat_status pl_gpu_build(pl_instance *instance, int device, pl_gpu *gpu, size_t
     pleat_status st = pl_device_open(instance->drv, device, &instance->config.device, &gpu->dev);
     if (st != PLEAT_OK) {
         return pl_error_set(st, 0, "device %d could not be opened: %s", device,
-                            pleat_status_text(st));
+                            st == PLEAT_EDEVICE ? "it lacks what the configuration asks for"
+                                                : pleat_status_text(st));
     }
     st = choose_ops(&instance->config, gpu);
     if (st == PLEAT_OK) {
