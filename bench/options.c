@@ -140,7 +140,7 @@ static error_t parse_common_options(int key, char *arg, struct argp_state *state
         bench_parse_allocators(state, arg, options);
         return 0;
     case KEY_DEPTH:
-        options->depth = bench_number(state, "--depth", arg, 1, BENCH_MAX_DEPTH);
+        options->depth = bench_number(state, "--depth", arg, 0, BENCH_MAX_DEPTH);
         return 0;
     case KEY_LOOPS:
         options->loops = bench_number(state, "--loops", arg, 1, BENCH_MAX_LOOPS);

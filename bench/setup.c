@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/internal.h"
 #include "segments/allocator.h"
 
 #define CONF_BYTES 4096
@@ -92,33 +91,46 @@ static bool say_last_error(const char *what, bench_failure *failure)
                                                     : pleat_status_text(error->status));
 }
 
-static bool create(const bench_setup *setup, pl_config *config, uint64_t capacity_bytes, pleat *out,
-                   bench_failure *failure)
+static bool write_sim_conf(const bench_setup *setup, uint64_t capacity_bytes,
+                           char out[PL_SIM_CONF_BYTES], bench_failure *failure)
 {
-    int n = snprintf(config->sim_conf, sizeof config->sim_conf, "capacity:%llu,depth:%u%s%s",
+    int n = snprintf(out, PL_SIM_CONF_BYTES, "capacity:%llu,depth:%u%s%s",
                      (unsigned long long)capacity_bytes, setup->depth, setup->sim[0] ? "," : "",
                      setup->sim);
-    config->has_sim_conf = true;
-    char conf[CONF_BYTES];
-    if ((size_t)n >= sizeof config->sim_conf ||
-        pl_config_write(config, conf, sizeof conf) > sizeof conf) {
-        return bench_fail(failure, "the configuration is too long");
-    }
-    return pleat_create(conf, out) == PLEAT_OK || say_last_error("cannot start", failure);
+    return (size_t)n < PL_SIM_CONF_BYTES || bench_fail(failure, "--sim: it is too long");
 }
 
-static bool look_at_gpu(bench_setup *setup, pleat instance, bench_failure *failure)
+static bool say_driver_error(const char *what, pleat_status st, bench_failure *failure)
 {
-    pl_driver *drv = pleat_internal_driver(instance);
-    pl_device *dev = drv ? pleat_internal_device(instance, 0) : NULL;
-    if (!dev) {
-        return say_last_error("device 0", failure);
+    const pl_driver_error *error = pl_driver_last_error();
+    return bench_fail(failure, "%s: %s%s%s", what, pleat_status_text(st),
+                      error->detail[0] ? ": " : "", error->detail);
+}
+
+static bool look_at_gpu(bench_setup *setup, bench_failure *failure)
+{
+    char sim_conf[PL_SIM_CONF_BYTES];
+    if (!write_sim_conf(setup, BENCH_UNLIMITED_BYTES, sim_conf, failure)) {
+        return false;
     }
-    setup->config.driver = pl_driver_kind_of(drv);
-    snprintf(setup->gpu, sizeof setup->gpu, "%s", pl_device_name(dev));
-    setup->granule_bytes = pl_device_granule_bytes(dev);
-    setup->total_bytes = pl_device_total_bytes(dev);
-    return true;
+    pl_driver *drv;
+    pleat_status st = pl_driver_open(setup->config.driver, sim_conf, &drv);
+    if (st != PLEAT_OK) {
+        return say_driver_error(st == PLEAT_ECONF ? "--sim" : "cannot start", st, failure);
+    }
+    pl_device *dev;
+    st = pl_device_open(drv, 0, &setup->config.device, &dev);
+    if (st == PLEAT_OK) {
+        setup->config.driver = pl_driver_kind_of(drv);
+        snprintf(setup->gpu, sizeof setup->gpu, "%s", pl_device_name(dev));
+        setup->granule_bytes = pl_device_granule_bytes(dev);
+        setup->total_bytes = pl_device_total_bytes(dev);
+        pl_device_close(dev);
+    } else {
+        say_driver_error("device 0", st, failure);
+    }
+    pl_driver_close(drv);
+    return st == PLEAT_OK;
 }
 
 bool bench_setup_init(bench_setup *setup, const bench_options *options, bench_failure *failure)
@@ -132,19 +144,7 @@ bool bench_setup_init(bench_setup *setup, const bench_options *options, bench_fa
     }
     setup->is_chosen = setup->config.driver != PL_DRIVER_AUTO;
     setup->config.time_calls = true;
-    if (!merge_sim(setup, options->sim, failure)) {
-        return false;
-    }
-    pl_config config = setup->config;
-    pleat instance;
-    if (!create(setup, &config, BENCH_UNLIMITED_BYTES, &instance, failure)) {
-        return false;
-    }
-    bool ok = look_at_gpu(setup, instance, failure);
-    if (pleat_destroy(instance, PLEAT_DESTROY_FORCE) != PLEAT_OK && ok) {
-        return say_last_error("cannot close the device again", failure);
-    }
-    return ok;
+    return merge_sim(setup, options->sim, failure) && look_at_gpu(setup, failure);
 }
 
 bool bench_setup_is_sim(const bench_setup *setup)
@@ -177,6 +177,14 @@ bool bench_setup_create(const bench_setup *setup, const char *allocator, uint64_
         config.limit_bytes = memory_bytes;
         config.limit_parts = 0;
     }
-    return create(setup, &config, memory_bytes ? memory_bytes : BENCH_UNLIMITED_BYTES, out,
-                  failure);
+    uint64_t capacity_bytes = memory_bytes ? memory_bytes : BENCH_UNLIMITED_BYTES;
+    if (!write_sim_conf(setup, capacity_bytes, config.sim_conf, failure)) {
+        return false;
+    }
+    config.has_sim_conf = true;
+    char conf[CONF_BYTES];
+    if (pl_config_write(&config, conf, sizeof conf) > sizeof conf) {
+        return bench_fail(failure, "the configuration is too long");
+    }
+    return pleat_create(conf, out) == PLEAT_OK || say_last_error("cannot start", failure);
 }
