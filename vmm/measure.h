@@ -53,7 +53,7 @@ typedef struct pl_measure_row {
     double max_us;
     double first_us;   /* mean of the first quarter of the calls, in order ... */
     double last_us;    /* ... and of the last: does the cost grow with the count? */
-    double stall_us;   /* busy: delay of the running work, per call; 0 = none was seen */
+    double stall_us;   /* busy: delay of the running work, per call made during it; 0 = none */
     unsigned n_waited; /* busy: calls that began before and returned after the work's end */
     unsigned n_during; /* busy: calls that returned while the work was still running */
 } pl_measure_row;
