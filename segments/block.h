@@ -1,0 +1,100 @@
+/* block.h - pieces of a segment, and the store they come from. */
+#ifndef PLEAT_SEGMENTS_BLOCK_H
+#define PLEAT_SEGMENTS_BLOCK_H
+
+#include "segments/index.h"
+#include "vmm/base/host.h"
+#include "vmm/base/pleat_types.h"
+#include "vmm/stream.h"
+
+struct pl_segment;
+
+typedef enum pl_block_state {
+    PL_BLOCK_LIVE,    /* a user's, or one being freed until its fences are recorded */
+    PL_BLOCK_MANY,    /* freed, but streams other than its owner's may still use it */
+    PL_BLOCK_FREE,    /* resident, settled or pending: see `lane` */
+    PL_BLOCK_HOLE,    /* not resident; whole granules */
+    PL_BLOCK_FLIGHT,  /* reserved by a request in flight: in no index, merges with nothing */
+    PL_BLOCK_STALE,   /* whole granules whose chunk was taken; still mapped, not resident */
+    PL_BLOCK_KEPT,    /* freed during a capture, or a capture's memory: see capture.h */
+    PL_BLOCK_POISON,  /* an undo failed here: out of service until destroyed */
+} pl_block_state;
+
+/* Whom a free block pends on: nobody, or the stream with index lane - 1. */
+enum { PL_LANE_SETTLED = 0 };
+
+/* A stream other than the owner that uses a live block; the fence behind its last use later. */
+typedef struct pl_use {
+    pl_stream *stream;
+    pl_fence *fence; /* NULL until recorded */
+} pl_use;
+
+typedef struct pl_uses {
+    uint32_t n;
+    uint32_t room;
+    pl_use use[]; /* `room` of them */
+} pl_uses;
+
+typedef struct pl_block {
+    pl_index_node node; /* first member: an index hands back nodes */
+    pleat_devptr base;
+    size_t bytes;
+    struct pl_block *prev; /* neighbours in address, NULL at the segment's ends */
+    struct pl_block *next;
+    struct pl_segment *segment;
+    struct pl_block *queue_prev; /* the one list it is in: pending, holes, victims, many, kept */
+    struct pl_block *queue_next;
+    uint64_t tick;     /* free or stale: the lane's tick that covers its last use */
+    size_t requested;  /* live: bytes asked for */
+    pl_uses *uses;     /* live or many; NULL = none */
+    uint32_t lane;     /* free, flight, stale: whom it pends on. live, many: owner's index + 1 */
+    uint8_t state;     /* pl_block_state */
+    uint8_t was;       /* flight: the state to go back to */
+    bool is_indexed;   /* it is the leader of a run of its lane: see run.h */
+    bool is_captured;  /* live: allocated while its stream was captured */
+} pl_block;
+
+/* A list of blocks through queue_prev and queue_next. */
+typedef struct pl_block_queue {
+    pl_block *first;
+    pl_block *last;
+} pl_block_queue;
+
+static inline pleat_devptr pl_block_end(const pl_block *b)
+{
+    return b->base + b->bytes;
+}
+
+static inline void pl_queue_push(pl_block_queue *queue, pl_block *b)
+{
+    b->queue_prev = queue->last;
+    b->queue_next = NULL;
+    *(queue->last != NULL ? &queue->last->queue_next : &queue->first) = b;
+    queue->last = b;
+}
+
+static inline void pl_queue_remove(pl_block_queue *queue, pl_block *b)
+{
+    *(b->queue_prev != NULL ? &b->queue_prev->queue_next : &queue->first) = b->queue_next;
+    *(b->queue_next != NULL ? &b->queue_next->queue_prev : &queue->last) = b->queue_prev;
+    b->queue_prev = NULL;
+    b->queue_next = NULL;
+}
+
+/* The store: blocks come in slabs and are used again; nothing is given back before fini. */
+typedef struct pl_block_store {
+    pl_host *host;     /* const */
+    pl_block *spare;   /* through `next` */
+    size_t n_spare;
+    struct pl_block_slab *slabs;
+} pl_block_store;
+
+void pl_block_store_init(pl_block_store *store, pl_host *host);
+void pl_block_store_fini(pl_block_store *store);
+/* Have at least n spare blocks. PLEAT_OK or ENOMEM_HOST. */
+pleat_status pl_block_store_reserve(pl_block_store *store, size_t n);
+/* Cannot fail after a reserve. The block is zeroed but for `node`. */
+pl_block *pl_block_store_get(pl_block_store *store);
+void pl_block_store_put(pl_block_store *store, pl_block *b);
+
+#endif

@@ -1,0 +1,56 @@
+/* budget.c - see budget.h. Guarded by the device lock. */
+#include "segments/budget.h"
+
+enum { MILLI = 1000, STAMP_LOG2 = 4 };
+
+void pl_budget_init(pl_budget *budget, unsigned refill, unsigned cap, unsigned order_interval)
+{
+    *budget = (pl_budget){
+        .milli_tokens = (uint64_t)cap * MILLI,
+        .refill = refill,
+        .cap = cap,
+        .order_interval = order_interval,
+    };
+}
+
+uint64_t pl_budget_tokens(pl_budget *budget)
+{
+    uint64_t most = (uint64_t)budget->cap * MILLI;
+    uint64_t earned = (budget->n_events - budget->refilled_at) * budget->refill;
+
+    budget->refilled_at = budget->n_events;
+    budget->milli_tokens += earned;
+    if (budget->milli_tokens > most) {
+        budget->milli_tokens = most;
+    }
+    return budget->milli_tokens / MILLI;
+}
+
+void pl_budget_spend(pl_budget *budget, uint64_t n_tokens)
+{
+    uint64_t milli = n_tokens * MILLI;
+
+    budget->milli_tokens -= milli < budget->milli_tokens ? milli : budget->milli_tokens;
+}
+
+bool pl_budget_may_order(const pl_budget *budget)
+{
+    return budget->n_events >= budget->next_order_at;
+}
+
+void pl_budget_ordered(pl_budget *budget)
+{
+    budget->next_order_at = budget->n_events + budget->order_interval;
+}
+
+uint32_t pl_budget_stamp(const pl_budget *budget)
+{
+    return (uint32_t)(budget->n_events >> STAMP_LOG2) | UINT32_C(0x80000000);
+}
+
+uint64_t pl_budget_since(const pl_budget *budget, uint32_t stamp)
+{
+    uint32_t now = pl_budget_stamp(budget);
+
+    return (uint64_t)((now - stamp) & UINT32_C(0x7FFFFFFF)) << STAMP_LOG2;
+}

@@ -1,0 +1,47 @@
+/* capture.c - see capture.h. Guarded by the device lock. */
+#include "segments/capture.h"
+
+#include "segments/expandable.h"
+#include "segments/run.h"
+#include "segments/settle.h"
+
+pleat_status pl_capture_is_active(const pl_space *space, pl_stream *stream, bool *out)
+{
+    (void)space;
+    *out = false;
+    return pl_stream_handle(stream) == NULL ? PLEAT_OK : pl_stream_is_capturing(stream, out);
+}
+
+void pl_capture_keep(pl_space *space, pl_block *b, pl_lane *lane)
+{
+    b->state = PL_BLOCK_KEPT;
+    pl_queue_push(&lane->kept, b);
+    space->n_kept_bytes += b->bytes;
+}
+
+pleat_status pl_expandable_release_capture(pl_allocator *a, pl_stream *stream)
+{
+    pl_space *space = (pl_space *)a;
+    pl_lane *lane;
+    bool is_capturing;
+    pleat_status st = pl_capture_is_active(space, stream, &is_capturing);
+
+    if (st != PLEAT_OK || is_capturing) {
+        return st != PLEAT_OK ? st : PLEAT_ECAPTURE;
+    }
+    pl_lock_acquire(&space->lock);
+    st = pl_space_lane(space, stream, &lane);
+    while (st == PLEAT_OK && lane->kept.first != NULL) {
+        pl_block *b = lane->kept.first;
+        pl_queue_remove(&lane->kept, b);
+        space->n_kept_bytes -= b->bytes;
+        b->is_captured = false;
+        if (b->uses != NULL) {
+            pl_settle_free_many(space, b, lane);
+        } else {
+            pl_run_free(space, b, lane->number, lane->next_tick);
+        }
+    }
+    pl_lock_release(&space->lock);
+    return st;
+}

@@ -1,0 +1,369 @@
+/* expandable.c - the pleat allocator: allocate, free, and what users may ask of one device.
+ *
+ * alloc: the best resident fit of the stream's own area, then of the other areas; else it grows
+ * (grow.c). free: the block becomes free memory that pends on its stream (run.c); no driver call
+ * but a tick now and then. Guarded by the space's lock, rank 20. */
+#include "segments/expandable.h"
+
+#include <string.h>
+
+#include "segments/capture.h"
+#include "segments/grow.h"
+#include "segments/run.h"
+#include "segments/settle.h"
+#include "segments/stale.h"
+#include "segments/trim.h"
+#include "segments/walk.h"
+
+static pl_space *space_of(pl_allocator *a)
+{
+    return (pl_space *)a; /* base is its first member */
+}
+
+/* ---- allocate ---------------------------------------------------------------------------------- */
+
+/* The smallest run elsewhere: areas of the other streams, same size class. */
+static pl_block *fit_elsewhere(pl_space *space, const pl_request *rq)
+{
+    pl_block *best = NULL;
+    size_t best_bytes = SIZE_MAX;
+
+    for (uint32_t i = rq->area->class; i < space->n_area_rooms; i += PL_N_CLASSES) {
+        pl_area *area = space->areas[i];
+        size_t run_bytes;
+        if (area == NULL || area == rq->area) {
+            continue;
+        }
+        pl_block *b = pl_run_best(area, rq->lane->number, rq->bytes, &run_bytes);
+        if (b != NULL && run_bytes < best_bytes) {
+            best = b;
+            best_bytes = run_bytes;
+        }
+    }
+    /* What it frees there will pend on this lane in that area. */
+    if (best != NULL && pl_area_reach(&space->host, best->segment->area, rq->lane->number)) {
+        return NULL;
+    }
+    return best;
+}
+
+/* Cut the first `bytes` of the run that starts at b: a live block. Needs one spare. */
+static pl_block *take_start(pl_space *space, pl_block *b, size_t bytes)
+{
+    pl_segment *seg = b->segment;
+    uint32_t lane = b->lane;
+    uint64_t tick = b->tick;
+
+    pl_run_claim(space, b);
+    while (b->bytes < bytes) {
+        pl_block *next = b->next;
+        lane = next->lane;
+        tick = next->tick;
+        pl_run_claim(space, next);
+        pl_segment_absorb(seg, &space->store, b, next);
+    }
+    pl_block *rest = NULL;
+    if (b->bytes > bytes) {
+        rest = pl_segment_split(seg, &space->store, b, b->base + bytes);
+    }
+    b->state = PL_BLOCK_LIVE;
+    size_t n = pl_segment_pin(seg, b->base, pl_block_end(b));
+    space->n_loose -= n;
+    pl_space_pin(space, n);
+    if (rest != NULL) {
+        pl_run_free(space, rest, lane, tick);
+    }
+    pl_run_refresh_beside(b, b);
+    return b;
+}
+
+static pl_block *fit(pl_space *space, const pl_request *rq)
+{
+    size_t run_bytes;
+    pl_block *b = pl_run_best(rq->area, rq->lane->number, rq->bytes, &run_bytes);
+
+    if (b == NULL && pl_space_has_many_lanes(space)) {
+        b = fit_elsewhere(space, rq);
+    }
+    return b != NULL ? take_start(space, b, rq->bytes) : NULL;
+}
+
+/* Host memory for what cannot fail later. */
+static pleat_status prepare(pl_space *space, pl_stream *stream, pl_request *rq)
+{
+    pl_class class =
+        rq->bytes < space->options.small_bytes ? PL_CLASS_SMALL : PL_CLASS_LARGE;
+    pleat_status st = pl_space_lane(space, stream, &rq->lane);
+
+    if (st == PLEAT_OK) {
+        st = pl_space_area(space, rq->lane, class, &rq->area);
+    }
+    if (st == PLEAT_OK) {
+        st = pl_ptrmap_reserve(&space->live, &space->host, space->n_flights + 1);
+    }
+    if (st == PLEAT_OK) {
+        st = pl_block_store_reserve(&space->store, 2);
+    }
+    return st;
+}
+
+/* Before growing, once: learn what has settled, and unmap what was taken. True: look again. */
+static bool refresh(pl_space *space, pl_request *rq)
+{
+    if (rq->has_polled || rq->is_capturing) {
+        return false;
+    }
+    rq->has_polled = true;
+    if (!pl_space_has_many_lanes(space) && space->n_stale == 0 && space->many.first == NULL) {
+        return false;
+    }
+    bool any = pl_settle_poll_all(space, rq->lane);
+    (void)pl_stale_reap(space);
+    return any;
+}
+
+static pleat_status find(pl_space *space, pl_request *rq, pl_block **out)
+{
+    for (;;) {
+        pleat_status st = pl_ptrmap_reserve(&space->live, &space->host, space->n_flights + 1);
+        if (st == PLEAT_OK) {
+            st = pl_block_store_reserve(&space->store, 2);
+        }
+        if (st != PLEAT_OK) {
+            return st;
+        }
+        *out = fit(space, rq);
+        if (*out != NULL) {
+            return PLEAT_OK;
+        }
+        if (refresh(space, rq)) {
+            continue;
+        }
+        if (pl_grow_step(space, rq, out, &st) == PL_STEP_DONE) {
+            return st;
+        }
+    }
+}
+
+static void account_alloc(pl_space *space, size_t bytes, size_t requested)
+{
+    unsigned pool = pl_stats_pool(bytes);
+    pleat_stats *s = &space->stats;
+
+    pl_stats_add(s->allocation, pool, 1);
+    pl_stats_add(s->allocated_bytes, pool, bytes);
+    pl_stats_add(s->requested_bytes, pool, requested);
+}
+
+static void account_free(pl_space *space, size_t bytes, size_t requested)
+{
+    unsigned pool = pl_stats_pool(bytes);
+    pleat_stats *s = &space->stats;
+
+    pl_stats_sub(s->allocation, pool, 1);
+    pl_stats_sub(s->allocated_bytes, pool, bytes);
+    pl_stats_sub(s->requested_bytes, pool, requested);
+}
+
+static pleat_status expandable_alloc(pl_allocator *a, size_t bytes, pl_stream *stream,
+                                     pleat_devptr *out)
+{
+    pl_space *space = space_of(a);
+    pl_request rq = { .bytes = (bytes + PL_BLOCK_QUANTUM - 1) & ~(size_t)(PL_BLOCK_QUANTUM - 1) };
+    pl_block *b = NULL;
+    pleat_status st = pl_capture_is_active(space, stream, &rq.is_capturing);
+
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_lock_acquire(&space->lock);
+    space->budget.n_events++;
+    st = prepare(space, stream, &rq);
+    if (st == PLEAT_OK) {
+        st = find(space, &rq, &b);
+    }
+    if (st != PLEAT_OK) {
+        space->stats.num_ooms += st == PLEAT_ENOMEM_DEVICE;
+        pl_lock_release(&space->lock);
+        return st;
+    }
+    b->requested = bytes;
+    b->lane = rq.lane->number;
+    b->is_captured = rq.is_capturing;
+    pl_ptrmap_insert(&space->live, b->base, b);
+    account_alloc(space, b->bytes, bytes);
+    *out = b->base;
+    if (rq.wants_tick) {
+        pl_settle_tick(space, rq.lane);
+    }
+    pl_lock_release(&space->lock);
+    return PLEAT_OK;
+}
+
+/* ---- free --------------------------------------------------------------------------------------- */
+
+/* The live block of `ptr`, or why there is none. */
+static pleat_status not_live(pl_space *space, pleat_devptr ptr)
+{
+    pl_segment *seg = pl_space_segment_at(space, ptr);
+
+    if (seg == NULL) {
+        return PLEAT_EFOREIGN;
+    }
+    const pl_block *b = pl_segment_find(seg, ptr);
+    bool is_inside = b->state == PL_BLOCK_LIVE || b->state == PL_BLOCK_FLIGHT;
+    return is_inside ? PLEAT_EFOREIGN : PLEAT_EDOUBLEFREE;
+}
+
+/* Another stream uses b too. Needs no more than host memory. */
+static pleat_status add_use(pl_space *space, pl_block *b, pl_stream *stream)
+{
+    pl_uses *uses = b->uses;
+
+    for (uint32_t i = 0; uses != NULL && i < uses->n; i++) {
+        if (uses->use[i].stream == stream) {
+            return PLEAT_OK;
+        }
+    }
+    if (uses == NULL || uses->n == uses->room) {
+        uint32_t room = uses == NULL ? 2 : uses->room * 2;
+        uses = pl_host_realloc(&space->host, b->uses, sizeof(*uses) + room * sizeof(pl_use));
+        if (uses == NULL) {
+            return PLEAT_ENOMEM_HOST;
+        }
+        uses->n = b->uses == NULL ? 0 : uses->n;
+        uses->room = room;
+        b->uses = uses;
+    }
+    uses->use[uses->n++] = (pl_use){ .stream = stream };
+    return PLEAT_OK;
+}
+
+static void free_block(pl_space *space, pl_block *b, bool is_capturing)
+{
+    pl_lane *lane = space->lanes[b->lane - 1];
+
+    if (is_capturing || b->is_captured) {
+        pl_capture_keep(space, b, lane);
+        return;
+    }
+    if (b->uses != NULL) {
+        pl_settle_free_many(space, b, lane);
+        return;
+    }
+    pl_run_free(space, b, lane->number, lane->next_tick);
+    if (pl_space_has_many_lanes(space) && ++lane->n_frees >= PL_FREES_PER_TICK) {
+        pl_settle_tick(space, lane);
+        (void)pl_settle_poll(space, lane);
+    }
+}
+
+static pleat_status expandable_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+{
+    pl_space *space = space_of(a);
+    bool is_capturing;
+    pleat_status st = pl_capture_is_active(space, stream, &is_capturing);
+
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_lock_acquire(&space->lock);
+    pl_block *b = pl_ptrmap_find(&space->live, ptr);
+    if (b == NULL) {
+        st = not_live(space, ptr);
+    } else if (pl_stream_index(stream) + 1 != b->lane) {
+        st = add_use(space, b, stream);
+    }
+    if (st == PLEAT_OK) {
+        space->budget.n_events++;
+        (void)pl_ptrmap_remove(&space->live, ptr);
+        account_free(space, b->bytes, b->requested);
+        free_block(space, b, is_capturing);
+    }
+    pl_lock_release(&space->lock);
+    return st;
+}
+
+static pleat_status expandable_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+{
+    pl_space *space = space_of(a);
+
+    pl_lock_acquire(&space->lock);
+    pl_block *b = pl_ptrmap_find(&space->live, ptr);
+    pleat_status st = b == NULL ? not_live(space, ptr) : PLEAT_OK;
+    if (b != NULL && pl_stream_index(stream) + 1 != b->lane) {
+        st = add_use(space, b, stream);
+    }
+    pl_lock_release(&space->lock);
+    return st;
+}
+
+static pleat_status expandable_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out)
+{
+    pl_space *space = space_of(a);
+    pleat_status st = PLEAT_EFOREIGN;
+
+    pl_lock_acquire(&space->lock);
+    pl_segment *seg = pl_space_segment_at(space, ptr);
+    const pl_block *b = seg != NULL ? pl_segment_find(seg, ptr) : NULL;
+    if (b != NULL && b->state == PL_BLOCK_LIVE && pl_ptrmap_find(&space->live, b->base) == b) {
+        pl_stream *owner = space->lanes[b->lane - 1]->stream;
+        *out = (pleat_block_info){
+            .base = b->base,
+            .bytes = b->bytes,
+            .requested_bytes = b->requested,
+            .stream_id = pl_stream_id(owner),
+            .stream = pl_stream_handle(owner),
+            .device = pl_device_ordinal(space->dev),
+        };
+        st = PLEAT_OK;
+    }
+    pl_lock_release(&space->lock);
+    return st;
+}
+
+static int expandable_check(pl_allocator *a)
+{
+    pl_space *space = space_of(a);
+
+    pl_lock_acquire(&space->lock);
+    int broken = pl_walk_space(space);
+    pl_lock_release(&space->lock);
+    return broken;
+}
+
+static void expandable_stats(pl_allocator *a, pleat_stats *out)
+{
+    pl_space *space = space_of(a);
+
+    pl_lock_acquire(&space->lock);
+    pl_walk_stats(space, out);
+    pl_lock_release(&space->lock);
+}
+
+static void expandable_reset_peaks(pl_allocator *a)
+{
+    pl_space *space = space_of(a);
+
+    pl_lock_acquire(&space->lock);
+    pl_stats_reset_peaks(&space->stats);
+    space->peak_chunks = space->n_chunks;
+    pl_lock_release(&space->lock);
+}
+
+const pl_allocator_ops pl_expandable_ops = {
+    .name = "pleat",
+    .needs_vmm = true,
+    .create = pl_expandable_create,
+    .destroy = pl_expandable_destroy,
+    .alloc = expandable_alloc,
+    .free = expandable_free,
+    .record_stream = expandable_record_stream,
+    .query = expandable_query,
+    .trim = pl_expandable_trim,
+    .set_limit = pl_expandable_set_limit,
+    .release_capture = pl_expandable_release_capture,
+    .stats = expandable_stats,
+    .reset_peaks = expandable_reset_peaks,
+    .check = expandable_check,
+};

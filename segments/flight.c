@@ -1,0 +1,426 @@
+/* flight.c - see flight.h. The lock is held everywhere but in pl_flight_fly, which touches only
+ * blocks in state FLIGHT: nobody else changes those or the links between them. */
+#include "segments/flight.h"
+
+#include "segments/run.h"
+#include "vmm/mapping.h"
+
+static size_t granules_of(const pl_segment *seg, const pl_block *b)
+{
+    return b->bytes >> seg->granule_log2;
+}
+
+/* ---- cutting out and putting back --------------------------------------------------------- */
+
+void pl_flight_make_hole(pl_space *space, pl_block *b)
+{
+    pl_segment *seg = b->segment;
+    pl_block_queue *holes = &seg->area->holes;
+
+    b->state = PL_BLOCK_HOLE;
+    b->lane = PL_LANE_SETTLED;
+    b->tick = 0;
+    if (b->next != NULL && b->next->state == PL_BLOCK_HOLE) {
+        pl_queue_remove(holes, b->next);
+        pl_segment_absorb(seg, &space->store, b, b->next);
+    }
+    if (b->prev != NULL && b->prev->state == PL_BLOCK_HOLE) {
+        pl_segment_absorb(seg, &space->store, b->prev, b); /* prev stays queued */
+        return;
+    }
+    pl_queue_push(holes, b);
+}
+
+static void put_back(pl_space *space, pl_block *b)
+{
+    if (b->was == PL_BLOCK_HOLE) {
+        pl_flight_make_hole(space, b);
+    } else {
+        pl_run_free(space, b, b->lane, b->tick);
+    }
+}
+
+pl_block *pl_flight_carve(pl_space *space, pl_block *b, pleat_devptr base, pleat_devptr end)
+{
+    pl_segment *seg = b->segment;
+    pl_block *low = NULL;
+    pl_block *high = NULL;
+
+    b->was = b->state;
+    if (b->state == PL_BLOCK_HOLE) {
+        pl_queue_remove(&seg->area->holes, b);
+    } else {
+        pl_run_claim(space, b);
+    }
+    if (b->base < base) {
+        low = b;
+        b = pl_segment_split(seg, &space->store, b, base);
+    }
+    if (pl_block_end(b) > end) {
+        high = pl_segment_split(seg, &space->store, b, end);
+    }
+    b->state = PL_BLOCK_FLIGHT;
+    if (b->was != PL_BLOCK_HOLE) {
+        space->n_loose -= pl_segment_pin(seg, b->base, pl_block_end(b));
+    }
+    if (low != NULL) {
+        put_back(space, low);
+    }
+    if (high != NULL) {
+        put_back(space, high);
+    }
+    pl_run_refresh_beside(b, b);
+    return b;
+}
+
+/* Carving took whole granules from n_loose only; freeing moves them from n_pinned to n_loose. */
+void pl_flight_restore(pl_space *space, pl_block *b)
+{
+    space->n_pinned += granules_of(b->segment, b);
+    put_back(space, b);
+}
+
+/* Room on the idle stack for every chunk that this flight may leave behind. */
+static pleat_status reserve_idle(pl_space *space, size_t n_more)
+{
+    size_t n = space->n_chunks + space->n_creating + n_more;
+
+    if (n <= space->n_idle_rooms) {
+        return PLEAT_OK;
+    }
+    n += n / 2 + 64;
+    pl_chunk *grown = pl_host_realloc(&space->host, space->idle, n * sizeof(*grown));
+    if (grown == NULL) {
+        return PLEAT_ENOMEM_HOST;
+    }
+    space->idle = grown;
+    space->n_idle_rooms = n;
+    return PLEAT_OK;
+}
+
+/* ---- the place ----------------------------------------------------------------------------- */
+
+static pleat_status prepare(pl_space *space, pl_flight *f)
+{
+    pleat_devptr end = f->place.at + f->bytes + f->n_extra * space->granule_bytes;
+    pleat_status st = pl_segment_reach(&space->host, f->place.segment,
+                                       pl_segment_ceil(f->place.segment, end));
+    f->need = f->place.n_new + f->n_extra;
+    if (st == PLEAT_OK) {
+        st = pl_block_store_reserve(&space->store, 5);
+    }
+    if (st == PLEAT_OK) {
+        st = reserve_idle(space, f->need);
+    }
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    f->chunks = pl_host_alloc(&space->host, (f->need + 1) * sizeof(*f->chunks));
+    if (f->chunks == NULL) {
+        return PLEAT_ENOMEM_HOST;
+    }
+    f->spare = pl_block_store_get(&space->store);
+    return PLEAT_OK;
+}
+
+pleat_status pl_flight_reserve(pl_space *space, pl_flight *f)
+{
+    pl_segment *seg = f->place.segment;
+    pleat_devptr end = f->place.at + f->bytes;
+    pleat_status st = prepare(space, f);
+
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    f->is_quiet = true;
+    pl_block *b = f->place.first;
+    pleat_devptr at = f->place.at;
+    for (;;) {
+        pleat_devptr stop = end;
+        if (b->state == PL_BLOCK_HOLE) {
+            stop = pl_segment_ceil(seg, end) + f->n_extra * space->granule_bytes;
+        }
+        bool is_last = pl_block_end(b) >= end;
+        b = pl_flight_carve(space, b, at, is_last ? stop : pl_block_end(b));
+        f->first = f->first != NULL ? f->first : b;
+        f->last = b;
+        if (is_last) {
+            break;
+        }
+        at = pl_block_end(b);
+        b = b->next;
+    }
+    pl_space_pin(space, f->place.n_pin + f->n_extra);
+    space->n_flights++;
+    return PLEAT_OK;
+}
+
+/* ---- chunks -------------------------------------------------------------------------------- */
+
+void pl_flight_add_idle(pl_space *space, pl_flight *f)
+{
+    while (space->n_idle > 0 && pl_flight_missing(f) > 0) {
+        f->chunks[f->n_have++] = space->idle[--space->n_idle];
+        f->n_idle++;
+    }
+}
+
+void pl_flight_add_created(pl_space *space, pl_flight *f, size_t most)
+{
+    size_t n = pl_flight_missing(f);
+
+    n = n < most ? n : most;
+    f->n_create += n;
+    space->n_creating += n;
+}
+
+/* A run of whole granules that the lane may use, at most n of them, from granule g on. */
+static size_t usable_granules(const pl_segment *seg, const pl_block *b, size_t g, size_t n,
+                              uint32_t lane)
+{
+    pleat_devptr low = pl_segment_address(seg, g);
+    pleat_devptr want = pl_segment_address(seg, g + n);
+    pleat_devptr end = low;
+
+    for (; b != NULL && end < want && pl_run_may_use(b, lane); b = b->next) {
+        end = pl_block_end(b);
+    }
+    end = end < want ? end : want;
+    return end > low ? (size_t)((end - low) >> seg->granule_log2) : 0;
+}
+
+static void take_run(pl_space *space, pl_flight *f, pl_block *b, size_t g, size_t n)
+{
+    pl_segment *seg = b->segment;
+    pleat_devptr at = pl_segment_address(seg, g);
+    pleat_devptr end = pl_segment_address(seg, g + n);
+
+    for (size_t i = 0; i < n; i++) {
+        f->chunks[f->n_have++] = seg->chunks[g + i];
+    }
+    for (;;) {
+        pleat_devptr stop = pl_block_end(b) < end ? pl_block_end(b) : end;
+        b = pl_flight_carve(space, b, at, stop);
+        f->is_quiet = f->is_quiet && b->lane == PL_LANE_SETTLED;
+        pl_queue_push(&f->victims, b);
+        if (stop == end) {
+            break;
+        }
+        at = stop;
+        b = b->next;
+    }
+    f->n_runs_taken++;
+}
+
+static pleat_status take_in_segment(pl_space *space, pl_flight *f, pl_segment *seg, size_t *n_runs)
+{
+    size_t g = pl_segment_next_loose(seg, 0);
+
+    while (g != SIZE_MAX && *n_runs > 0 && pl_flight_missing(f) > 0) {
+        pleat_status st = pl_block_store_reserve(&space->store, 4);
+        if (st != PLEAT_OK) {
+            return st;
+        }
+        pl_block *b = pl_segment_find(seg, pl_segment_address(seg, g));
+        size_t n = usable_granules(seg, b, g, pl_flight_missing(f), f->lane->number);
+        if (n > 0) {
+            take_run(space, f, b, g, n);
+            (*n_runs)--;
+        }
+        g = pl_segment_next_loose(seg, g + (n > 0 ? n : 1));
+    }
+    return PLEAT_OK;
+}
+
+pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f, size_t n_runs)
+{
+    for (uint32_t i = 0; i < space->n_segments; i++) {
+        pl_segment *seg = space->segments[i];
+        if (seg->n_loose == 0) {
+            continue;
+        }
+        pleat_status st = take_in_segment(space, f, seg, &n_runs);
+        if (st != PLEAT_OK) {
+            return st;
+        }
+    }
+    return PLEAT_OK;
+}
+
+/* ---- the driver ---------------------------------------------------------------------------- */
+
+static pleat_status create_missing(pl_space *space, pl_flight *f)
+{
+    while (f->n_created < f->n_create) {
+        pleat_status st = pl_chunk_create(space->dev, &f->chunks[f->n_have + f->n_created]);
+        if (st != PLEAT_OK) {
+            return st;
+        }
+        f->n_created++;
+    }
+    return PLEAT_OK;
+}
+
+/* Unmap the holes of the place below `stop`; what cannot be unmapped is poisoned. */
+static void unmap_below(pl_space *space, pl_flight *f, const pl_block *stop)
+{
+    for (pl_block *b = f->first; b != stop; b = b->next) {
+        if (b->was == PL_BLOCK_HOLE &&
+            pl_mapping_unmap(space->dev, b->base, b->bytes) != PLEAT_OK) {
+            b->was = PL_BLOCK_POISON;
+        }
+    }
+}
+
+pleat_status pl_flight_fly(pl_space *space, pl_flight *f)
+{
+    pleat_status st = create_missing(space, f);
+    size_t n_used = 0;
+
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    for (pl_block *b = f->first;; b = b->next) {
+        if (b->was == PL_BLOCK_HOLE) {
+            size_t n = granules_of(f->place.segment, b);
+            st = pl_mapping_map(space->dev, b->base, f->chunks + n_used, n);
+            n_used += n;
+        }
+        if (st != PLEAT_OK) {
+            unmap_below(space, f, b);
+            if (st == PLEAT_EPOISONED) {
+                b->was = PL_BLOCK_POISON;
+            }
+            return st;
+        }
+        if (b == f->last) {
+            return PLEAT_OK;
+        }
+    }
+}
+
+/* ---- commit and rollback ------------------------------------------------------------------- */
+
+/* The window in which a taken granule that is mapped again counts as "came back": long enough for
+ * two iterations of a large training step. */
+enum { PL_RETURN_EVENTS = 1 << 17 };
+
+static void install_chunks(pl_space *space, pl_segment *seg, const pl_block *b,
+                           const pl_chunk *chunks)
+{
+    size_t g = pl_segment_granule(seg, b->base);
+
+    for (size_t i = 0; i < granules_of(seg, b); i++) {
+        seg->chunks[g + i] = chunks[i];
+        uint32_t taken_at = seg->taken_at[g + i];
+        if (taken_at != 0 && pl_budget_since(&space->budget, taken_at) < PL_RETURN_EVENTS) {
+            space->n_grown_back++;
+        }
+        seg->taken_at[g + i] = 0;
+    }
+}
+
+static void retire_victims(pl_space *space, pl_flight *f)
+{
+    while (f->victims.first != NULL) {
+        pl_block *b = f->victims.first;
+        pl_segment *seg = b->segment;
+        size_t g = pl_segment_granule(seg, b->base);
+        pl_queue_remove(&f->victims, b);
+        for (size_t i = 0; i < granules_of(seg, b); i++) {
+            seg->chunks[g + i] = 0;
+            seg->taken_at[g + i] = pl_budget_stamp(&space->budget);
+        }
+        space->n_taken += granules_of(seg, b);
+        b->state = PL_BLOCK_STALE;
+        pl_queue_push(&space->stale, b);
+        space->n_stale++;
+    }
+}
+
+static void end_flight(pl_space *space, pl_flight *f)
+{
+    pl_host_free(&space->host, f->chunks);
+    f->chunks = NULL;
+    space->n_creating -= f->n_create;
+    space->n_chunks += f->n_created;
+    if (space->n_chunks > space->peak_chunks) {
+        space->peak_chunks = space->n_chunks;
+    }
+    space->n_flights--;
+    pthread_cond_broadcast(&space->landed);
+}
+
+pl_block *pl_flight_commit(pl_space *space, pl_flight *f)
+{
+    pl_segment *seg = f->place.segment;
+    pl_block *b = f->first;
+    const pl_chunk *chunks = f->chunks;
+
+    for (pl_block *at = f->first;; at = at->next) {
+        if (at->was == PL_BLOCK_HOLE) {
+            install_chunks(space, seg, at, chunks);
+            chunks += granules_of(seg, at);
+        }
+        if (at == f->last) {
+            break;
+        }
+    }
+    pl_block_store_put(&space->store, f->spare);
+    while (b != f->last) {
+        f->last = b->next == f->last ? b : f->last;
+        pl_segment_absorb(seg, &space->store, b, b->next);
+    }
+    b->state = PL_BLOCK_LIVE;
+    if (pl_block_end(b) > f->place.at + f->bytes) {
+        pl_block *tail = pl_segment_split(seg, &space->store, b, f->place.at + f->bytes);
+        bool is_settled = f->is_quiet && pl_space_has_many_lanes(space);
+        pl_run_free(space, tail, is_settled ? PL_LANE_SETTLED : f->lane->number,
+                    is_settled ? 0 : f->lane->next_tick);
+    }
+    pl_run_refresh_beside(b, b);
+    retire_victims(space, f);
+    end_flight(space, f);
+    return b;
+}
+
+/* The place's blocks go back one by one, from the last, so that merging does not eat the next. */
+static void restore_place(pl_space *space, pl_flight *f)
+{
+    pl_block *b = f->last;
+
+    for (;;) {
+        pl_block *prev = b == f->first ? NULL : b->prev;
+        if (b->was != PL_BLOCK_FREE) {
+            space->n_pinned -= granules_of(f->place.segment, b);
+        }
+        if (b->was == PL_BLOCK_POISON) {
+            b->state = PL_BLOCK_POISON;
+            space->n_poisoned += granules_of(f->place.segment, b);
+        } else {
+            put_back(space, b);
+        }
+        if (prev == NULL) {
+            return;
+        }
+        b = prev;
+    }
+}
+
+void pl_flight_rollback(pl_space *space, pl_flight *f)
+{
+    pl_block_store_put(&space->store, f->spare);
+    restore_place(space, f);
+    while (f->victims.first != NULL) {
+        pl_block *b = f->victims.first;
+        pl_queue_remove(&f->victims, b);
+        pl_flight_restore(space, b);
+    }
+    for (size_t i = 0; i < f->n_idle; i++) {
+        space->idle[space->n_idle++] = f->chunks[i]; /* idle ones were collected first */
+    }
+    for (size_t i = 0; i < f->n_created; i++) {
+        space->idle[space->n_idle++] = f->chunks[f->n_have + i];
+    }
+    end_flight(space, f);
+}

@@ -1,0 +1,334 @@
+/* grow.c - growing: where from, and when to give up.
+ *
+ * THE PROMISE. C: chunks that the driver or the limit gives; L: granules with bytes of live blocks
+ * and requests in flight; P: granules kept for captures; m: the least number of further granules
+ * that the request pins over all places. With no other request in flight, "out of device memory"
+ * is returned only if L + P + m > C.
+ *
+ * Why. Let the request be refused with PLEAT_ENOMEM_DEVICE. Then in its last attempt nobody else
+ * was in flight (shortage() waits for that first), no block pended on another stream (they were all
+ * settled or ordered before), and the driver had refused to create beyond C since the request began.
+ * So every free block is one that the lane may use, and every granule held is idle, loose and
+ * takeable, or counted in L + P. pl_place_search offered the place that pins least in every area
+ * (a new segment is opened whenever ceil(bytes / granule) would fit under C but no place does), and
+ * L + P + its pins <= C would have let it be reserved; its n_new chunks exist, since C - L - P -
+ * (loose granules in the place) >= n_new counts exactly the idle, loose and creatable ones outside
+ * the place. All of them were collected before missing > 0 could be true. Hence no place had
+ * L + P + m <= C. Captures, cross_stream:settled and wait_ms can forbid the ordering or waiting
+ * that the argument needs: then the verdict is PLEAT_EPENDING.
+ *
+ * Guarded by the device lock, dropped around driver calls and waits; nothing is reserved then. */
+#include "segments/grow.h"
+
+#include "segments/flight.h"
+#include "segments/place.h"
+#include "segments/run.h"
+#include "segments/settle.h"
+#include "segments/stale.h"
+
+enum { EXTRA_LOG2 = 8, GROWN_BACK_LOG2 = 3 };
+
+/* ---- how much may be created -------------------------------------------------------------- */
+
+static size_t cap_of(const pl_space *space, const pl_request *rq)
+{
+    size_t cap = pl_space_cap(space);
+
+    if (rq->ask == PL_ASK_NOW) { /* once more before a refusal */
+        cap = space->limit_chunks < space->total_chunks ? space->limit_chunks
+                                                        : space->total_chunks;
+    }
+    return cap;
+}
+
+static size_t room_below(const pl_space *space, size_t target)
+{
+    size_t held = space->n_chunks + space->n_creating;
+
+    return target > held ? target - held : 0;
+}
+
+/* Chunks that may be created before anything is taken: up to a limit that was set, since that
+ * memory was granted; else slack over the most granules ever pinned, which keeps the start cheap,
+ * plus what was taken and came back. */
+static size_t slack(const pl_space *space, size_t cap, size_t n_pin)
+{
+    size_t pinned = space->n_pinned + n_pin;
+    size_t peak = pinned > space->peak_pinned ? pinned : space->peak_pinned;
+
+    if (space->options.growth == PL_GROWTH_AMPLE || space->options.limit_bytes != 0) {
+        return room_below(space, cap);
+    }
+    size_t target = peak + peak * space->options.keep_permille / 1000;
+    if (space->options.growth == PL_GROWTH_BALANCED) {
+        size_t most = peak >> GROWN_BACK_LOG2;
+        target += space->n_grown_back < most ? space->n_grown_back : most;
+    }
+    return room_below(space, target < cap ? target : cap);
+}
+
+/* Growth at the edge of a segment is rounded up to 1/256 of what is held. */
+static size_t extra_of(const pl_space *space, const pl_place *place, size_t bytes, size_t allowed)
+{
+    const pl_block *b = place->first;
+    size_t extra = space->n_chunks >> EXTRA_LOG2;
+
+    while (pl_block_end(b) < place->at + bytes) {
+        b = b->next;
+    }
+    if (b->next != NULL || b->state != PL_BLOCK_HOLE || allowed < place->n_new) {
+        return 0;
+    }
+    allowed -= place->n_new;
+    extra = extra < allowed ? extra : allowed;
+    pleat_devptr end = pl_segment_ceil(place->segment, place->at + bytes);
+    size_t room = (size_t)((pl_block_end(b) - end) >> place->segment->granule_log2);
+    return extra < room ? extra : room;
+}
+
+/* ---- where ----------------------------------------------------------------------------------- */
+
+static bool is_better(const pl_place *a, const pl_place *b)
+{
+    return b->segment == NULL || a->n_new < b->n_new || (a->n_new == b->n_new && a->at < b->at);
+}
+
+/* In the own area; when creation cannot cover that, in any. out->segment is NULL if there is
+ * none. PLEAT_OK or ENOMEM_HOST. */
+static pleat_status find_place(pl_space *space, const pl_request *rq, size_t cap, pl_place *out)
+{
+    uint32_t lane = rq->lane->number;
+    size_t pin_room = cap > space->n_pinned ? cap - space->n_pinned : 0;
+    bool found = pl_place_search(rq->area, lane, rq->bytes, pin_room, out);
+
+    if (found && out->n_new <= room_below(space, cap) + space->n_idle) {
+        return PLEAT_OK;
+    }
+    pleat_status st = pl_space_reach_lane(space, lane);
+    for (uint32_t i = 0; i < space->n_area_rooms && st == PLEAT_OK; i++) {
+        pl_place other;
+        pl_area *area = space->areas[i];
+        if (area != NULL && area != rq->area &&
+            pl_place_search(area, lane, rq->bytes, pin_room, &other) && is_better(&other, out)) {
+            *out = other;
+        }
+    }
+    return st;
+}
+
+/* A segment reserves as many addresses as the device has memory, and half more, since a stream's
+ * blocks spread; small areas an eighth. */
+static pleat_status open_segment(pl_space *space, const pl_request *rq)
+{
+    uint64_t want = (uint64_t)space->total_chunks * space->granule_bytes;
+    pl_range range;
+
+    want = rq->area->class == PL_CLASS_SMALL ? want / 8 : want + want / 2;
+    want = want < 64 * space->granule_bytes ? 64 * space->granule_bytes : want;
+    want = want < rq->bytes ? rq->bytes : want;
+    space->n_flights++;
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_range_reserve(space->dev, want, rq->bytes, &range);
+    pl_lock_acquire(&space->lock);
+    if (st == PLEAT_OK) {
+        st = pl_space_add_segment(space, rq->area, range);
+        if (st != PLEAT_OK) {
+            pl_lock_release(&space->lock);
+            (void)!pl_range_release(space->dev, range);
+            pl_lock_acquire(&space->lock);
+        }
+    }
+    space->n_flights--;
+    pthread_cond_broadcast(&space->landed);
+    return st;
+}
+
+/* ---- chunks ------------------------------------------------------------------------------------ */
+
+static pl_lane *busiest_lane(const pl_space *space, const pl_lane *user)
+{
+    pl_lane *best = NULL;
+
+    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
+        pl_lane *lane = space->lanes[i];
+        if (lane != NULL && lane != user && lane->pending_bytes > 0 &&
+            (best == NULL || lane->pending_bytes > best->pending_bytes)) {
+            best = lane;
+        }
+    }
+    return best;
+}
+
+static bool may_order_early(const pl_space *space, const pl_request *rq, size_t missing)
+{
+    const pl_lane *other = busiest_lane(space, rq->lane);
+
+    return !rq->has_ordered && space->options.cross_stream == PL_CROSS_ORDER && other != NULL &&
+           other->pending_bytes >= missing * space->granule_bytes &&
+           pl_budget_may_order(&space->budget);
+}
+
+/* Collect the flight's chunks: idle, slack, takes while tokens last, (an ordered wait), new ones,
+ * takes whatever the tokens say. Sets *wants_order instead of going on when that is next. */
+static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_t cap,
+                            size_t allowed, bool *wants_order)
+{
+    pleat_status st = PLEAT_OK;
+
+    *wants_order = false;
+    pl_flight_add_idle(space, f);
+    pl_flight_add_created(space, f, allowed);
+    if (!rq->is_capturing && pl_flight_missing(f) > 0) {
+        uint64_t tokens = pl_budget_tokens(&space->budget);
+        st = pl_flight_add_taken(space, f, tokens > 1 ? tokens - 1 : 0);
+        if (st == PLEAT_OK && pl_flight_missing(f) > 0 &&
+            may_order_early(space, rq, pl_flight_missing(f))) {
+            *wants_order = true;
+            return PLEAT_OK;
+        }
+    }
+    if (st == PLEAT_OK) {
+        pl_flight_add_created(space, f, room_below(space, cap));
+    }
+    if (st == PLEAT_OK && pl_flight_missing(f) > 0 && !rq->is_capturing) {
+        st = pl_flight_add_taken(space, f, SIZE_MAX);
+    }
+    return st;
+}
+
+/* ---- when nothing is left ----------------------------------------------------------------------- */
+
+static pl_step wait_for_flights(pl_space *space)
+{
+    pl_lock_wait(&space->lock, &space->landed);
+    return PL_STEP_AGAIN;
+}
+
+/* Other streams' memory: order, or wait on the host, as the options allow. */
+static pl_step use_pending(pl_space *space, pl_request *rq, pleat_status *st)
+{
+    pl_lane *other = busiest_lane(space, rq->lane);
+    bool has_pending = other != NULL || space->n_many_bytes > 0;
+
+    if (!has_pending) {
+        return PL_STEP_DONE;
+    }
+    *st = PLEAT_EPENDING;
+    if (rq->is_capturing) {
+        return PL_STEP_DONE;
+    }
+    if (space->options.cross_stream == PL_CROSS_ORDER) {
+        *st = other != NULL ? pl_settle_order(space, rq->lane, other)
+              : space->many.first != NULL
+                  ? pl_settle_order_many(space, rq->lane, space->many.first)
+                  : PLEAT_OK;
+    } else if (space->options.wait_ms > 0) {
+        *st = other != NULL ? pl_settle_wait(space, other, space->options.wait_ms)
+                            : pl_settle_wait_many(space, space->options.wait_ms);
+    }
+    return *st == PLEAT_OK ? PL_STEP_AGAIN : PL_STEP_DONE;
+}
+
+/* No place can be had now. Everything that may change that is tried, once each; else the verdict. */
+static pl_step shortage(pl_space *space, pl_request *rq, pleat_status verdict, pleat_status *st)
+{
+    *st = verdict;
+    if (space->n_flights > 0) {
+        return wait_for_flights(space);
+    }
+    if (!rq->is_capturing && !rq->has_polled) {
+        rq->has_polled = true;
+        (void)pl_settle_poll_all(space, rq->lane);
+        (void)pl_stale_reap(space);
+        return PL_STEP_AGAIN;
+    }
+    if (use_pending(space, rq, st) == PL_STEP_AGAIN) {
+        return PL_STEP_AGAIN;
+    }
+    if (*st != verdict) {
+        return PL_STEP_DONE;
+    }
+    if (rq->ask == PL_ASK_NOT && space->full_at < space->total_chunks) {
+        rq->ask = PL_ASK_NOW;
+        return PL_STEP_AGAIN;
+    }
+    return PL_STEP_DONE;
+}
+
+/* No gap is long enough. Stale addresses may be in the way; else more are reserved. */
+static pl_step extend(pl_space *space, pl_request *rq, pleat_status *st)
+{
+    *st = open_segment(space, rq);
+    if (*st == PLEAT_OK) {
+        return PL_STEP_AGAIN;
+    }
+    if (*st != PLEAT_ENOSPACE_VA || rq->is_capturing || rq->has_cleared || space->n_stale == 0) {
+        return PL_STEP_DONE;
+    }
+    rq->has_cleared = true;
+    *st = pl_settle_wait(space, rq->lane, space->options.wait_ms);
+    (void)pl_stale_reap(space);
+    return *st == PLEAT_OK ? PL_STEP_AGAIN : PL_STEP_DONE;
+}
+
+/* ---- one attempt ------------------------------------------------------------------------------------ */
+
+/* The flight has its chunks: fly and land. */
+static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **out,
+                      pleat_status *st)
+{
+    pl_lock_release(&space->lock);
+    *st = pl_flight_fly(space, f);
+    pl_lock_acquire(&space->lock);
+    if (*st == PLEAT_OK) {
+        bool has_taken = f->n_runs_taken > 0;
+        pl_budget_spend(&space->budget, has_taken ? f->n_runs_taken + 1 : 0);
+        rq->wants_tick = has_taken && !f->is_quiet;
+        *out = pl_flight_commit(space, f);
+        return PL_STEP_DONE;
+    }
+    bool is_full = *st == PLEAT_ENOMEM_DEVICE && f->n_created < f->n_create;
+    pl_flight_rollback(space, f);
+    if (!is_full) {
+        return PL_STEP_DONE;
+    }
+    rq->ask = PL_ASK_DONE;
+    space->full_at = space->n_chunks;
+    space->full_event = space->budget.n_events;
+    return PL_STEP_AGAIN;
+}
+
+pl_step pl_grow_step(pl_space *space, pl_request *rq, pl_block **out, pleat_status *st)
+{
+    pl_flight f = { .lane = rq->lane, .bytes = rq->bytes };
+    size_t cap = cap_of(space, rq);
+    bool wants_order = false;
+
+    *st = find_place(space, rq, cap, &f.place);
+    if (*st != PLEAT_OK) {
+        return PL_STEP_DONE;
+    }
+    if (f.place.segment == NULL) {
+        size_t least = (rq->bytes + space->granule_bytes - 1) >> space->granule_log2;
+        bool fits = space->n_pinned + least <= cap;
+        return fits ? extend(space, rq, st) : shortage(space, rq, PLEAT_ENOMEM_DEVICE, st);
+    }
+    size_t allowed = slack(space, cap, f.place.n_pin);
+    f.n_extra = extra_of(space, &f.place, rq->bytes, allowed);
+    *st = pl_flight_reserve(space, &f);
+    if (*st != PLEAT_OK) {
+        return PL_STEP_DONE;
+    }
+    *st = collect(space, rq, &f, cap, allowed, &wants_order);
+    if (*st == PLEAT_OK && !wants_order && pl_flight_missing(&f) == 0) {
+        return launch(space, rq, &f, out, st);
+    }
+    pl_flight_rollback(space, &f);
+    if (wants_order) {
+        rq->has_ordered = true;
+        *st = pl_settle_order(space, rq->lane, busiest_lane(space, rq->lane));
+        pl_budget_ordered(&space->budget);
+        return PL_STEP_AGAIN;
+    }
+    return *st != PLEAT_OK ? PL_STEP_DONE : shortage(space, rq, PLEAT_ENOMEM_DEVICE, st);
+}

@@ -1,0 +1,29 @@
+/* grow.h - how a request that no resident run can hold gets memory, or an honest refusal. */
+#ifndef PLEAT_SEGMENTS_GROW_H
+#define PLEAT_SEGMENTS_GROW_H
+
+#include "segments/space.h"
+
+typedef enum pl_ask { PL_ASK_NOT, PL_ASK_NOW, PL_ASK_DONE } pl_ask;
+
+typedef struct pl_request {
+    pl_lane *lane;
+    pl_area *area;
+    size_t bytes;         /* rounded */
+    bool is_capturing;    /* no waits, queries, takes */
+    bool has_polled;      /* every fence was queried since the request began */
+    bool has_ordered;     /* the budgeted ordered wait was used */
+    bool has_cleared;     /* stale addresses were waited for */
+    bool wants_tick;      /* it took pending memory: the stale mappings need a tick of its lane */
+    pl_ask ask;           /* the driver, for memory it refused before the request began */
+} pl_request;
+
+typedef enum pl_step {
+    PL_STEP_DONE,  /* *out is the block, or *st the verdict */
+    PL_STEP_AGAIN, /* something has changed: look for a resident fit again */
+} pl_step;
+
+/* One attempt. Called with the lock; may drop it. The caller holds nothing. */
+pl_step pl_grow_step(pl_space *space, pl_request *rq, pl_block **out, pleat_status *st);
+
+#endif

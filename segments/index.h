@@ -1,0 +1,44 @@
+/* index.h - the size index: finds the smallest run that is large enough.
+ *
+ * Bitmap bins (exact below 16 units, then 8 to a power of two; a unit is 512 bytes), and in each
+ * bin a bitwise digital tree keyed by size, so the fit is a best fit at a cost that grows with the
+ * logarithm of a bin's population only. Nodes of equal size hang on a ring behind one tree node.
+ * Nodes are embedded in their owners: no operation allocates or fails.
+ * Source: the bitmap of bins is TLSF's (Masmano et al. 2004), the tree that of dlmalloc's large
+ * bins (Lea, "A Memory Allocator"). */
+#ifndef PLEAT_SEGMENTS_INDEX_H
+#define PLEAT_SEGMENTS_INDEX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { PL_INDEX_UNIT = 512, PL_INDEX_BINS = 320, PL_INDEX_WORDS = PL_INDEX_BINS / 64 };
+
+typedef struct pl_index_node {
+    struct pl_index_node *child[2];
+    struct pl_index_node **slot;      /* what points here; NULL = behind a ring's first node */
+    struct pl_index_node *ring_next;  /* nodes of equal size, circular */
+    struct pl_index_node *ring_prev;
+    size_t bytes;                     /* the key; set while in an index */
+} pl_index_node;
+
+/* I1  a bit of `filled` is set if and only if its bin is not empty
+ * I2  a node's size falls into its bin, and its path spells the size's next bits
+ * I3  every node of a ring has the same size, and exactly one of them has a slot
+ * I4  n_nodes counts the nodes of all rings                                      */
+typedef struct pl_index {
+    uint64_t filled[PL_INDEX_WORDS];
+    pl_index_node *bins[PL_INDEX_BINS];
+    size_t n_nodes;
+} pl_index;
+
+/* bytes: a positive multiple of the unit. */
+void pl_index_insert(pl_index *index, pl_index_node *node, size_t bytes);
+void pl_index_remove(pl_index *index, pl_index_node *node);
+/* The smallest node of at least `bytes`, or NULL. */
+pl_index_node *pl_index_best(const pl_index *index, size_t bytes);
+/* 0, or the number of the first broken invariant. */
+int pl_index_check(const pl_index *index);
+
+#endif

@@ -1,0 +1,341 @@
+/* segment.c - which pieces of a range are live, free or holes, and what backs them.
+ *
+ * Upholds I1..I6 of segment.h. Guarded by the device lock. Never calls the driver. */
+#include "segments/segment.h"
+
+#include <string.h>
+
+#include "vmm/base/assert.h"
+
+enum { WORD = 64, FIRST_ROOMS = 512 };
+
+static uint64_t bit(size_t granule)
+{
+    return UINT64_C(1) << (granule % WORD);
+}
+
+/* ---- tables ---------------------------------------------------------------------------- */
+
+/* Grow one table from n_old to n_new elements, the new ones zero. */
+static bool table_grow(pl_host *host, void *table, size_t n_old, size_t n_new, size_t size)
+{
+    void *old;
+
+    memcpy(&old, table, sizeof(old));
+    char *grown = pl_host_realloc(host, old, n_new * size);
+    if (grown == NULL) {
+        return false;
+    }
+    memset(grown + n_old * size, 0, (n_new - n_old) * size);
+    memcpy(table, &grown, sizeof(grown));
+    return true;
+}
+
+pleat_status pl_segment_reach(pl_host *host, pl_segment *seg, pleat_devptr end)
+{
+    size_t n = pl_segment_granule(seg, end) + 2; /* the hole behind `end` starts there */
+    size_t old = seg->n_rooms;
+
+    if (n <= old) {
+        return PLEAT_OK;
+    }
+    n = (n < 2 * old ? 2 * old : n) + FIRST_ROOMS;
+    n = (n + WORD - 1) / WORD * WORD;
+    /* Each table may grow alone: n_rooms moves only when all have. */
+    if (!table_grow(host, &seg->chunks, old, n, sizeof(*seg->chunks)) ||
+        !table_grow(host, &seg->last, old, n, sizeof(pl_block *)) ||
+        !table_grow(host, &seg->started, old / WORD, n / WORD, sizeof(*seg->started)) ||
+        !table_grow(host, &seg->loose, old / WORD, n / WORD, sizeof(*seg->loose)) ||
+        !table_grow(host, &seg->taken_at, old, n, sizeof(*seg->taken_at))) {
+        return PLEAT_ENOMEM_HOST;
+    }
+    seg->n_rooms = n;
+    return PLEAT_OK;
+}
+
+pleat_status pl_segment_create(pl_host *host, pl_block_store *store, struct pl_area *area,
+                               pl_range range, unsigned granule_log2, pl_segment **out)
+{
+    pl_segment *seg = pl_host_calloc(host, 1, sizeof(*seg));
+    if (seg == NULL) {
+        return PLEAT_ENOMEM_HOST;
+    }
+    seg->area = area;
+    seg->range = range;
+    seg->granule_log2 = granule_log2;
+    if (pl_segment_reach(host, seg, range.base) != PLEAT_OK ||
+        pl_block_store_reserve(store, 1) != PLEAT_OK) {
+        pl_segment_destroy(host, seg);
+        return PLEAT_ENOMEM_HOST;
+    }
+    pl_block *hole = pl_block_store_get(store);
+    hole->base = range.base;
+    hole->bytes = range.bytes;
+    hole->segment = seg;
+    hole->state = PL_BLOCK_HOLE;
+    hole->lane = PL_LANE_SETTLED;
+    seg->first = hole;
+    seg->last[0] = hole;
+    seg->started[0] |= 1;
+    *out = seg;
+    return PLEAT_OK;
+}
+
+void pl_segment_destroy(pl_host *host, pl_segment *seg)
+{
+    pl_host_free(host, seg->chunks);
+    pl_host_free(host, seg->last);
+    pl_host_free(host, seg->started);
+    pl_host_free(host, seg->loose);
+    pl_host_free(host, seg->taken_at);
+    pl_host_free(host, seg);
+}
+
+/* ---- the list of blocks ---------------------------------------------------------------- */
+
+pl_block *pl_segment_split(pl_segment *seg, pl_block_store *store, pl_block *b, pleat_devptr at)
+{
+    pl_block *high = pl_block_store_get(store);
+    size_t granule = pl_segment_granule(seg, at);
+
+    pl_assert(b->base < at && at < pl_block_end(b) && granule < seg->n_rooms);
+    high->base = at;
+    high->bytes = (size_t)(pl_block_end(b) - at);
+    high->segment = seg;
+    high->state = b->state;
+    high->was = b->was;
+    high->lane = b->lane;
+    high->tick = b->tick;
+    b->bytes -= high->bytes;
+    high->prev = b;
+    high->next = b->next;
+    if (b->next != NULL) {
+        b->next->prev = high;
+    }
+    b->next = high;
+    if (seg->last[granule] == NULL || seg->last[granule]->base < at) {
+        seg->last[granule] = high;
+        seg->started[granule / WORD] |= bit(granule);
+    }
+    return high;
+}
+
+void pl_segment_absorb(pl_segment *seg, pl_block_store *store, pl_block *b, pl_block *next)
+{
+    size_t granule = pl_segment_granule(seg, next->base);
+
+    pl_assert(b->next == next && pl_block_end(b) == next->base);
+    if (seg->last[granule] == next) {
+        bool starts_here = pl_segment_granule(seg, b->base) == granule;
+        seg->last[granule] = starts_here ? b : NULL;
+        if (!starts_here) {
+            seg->started[granule / WORD] &= ~bit(granule);
+        }
+    }
+    b->bytes += next->bytes;
+    b->next = next->next;
+    if (next->next != NULL) {
+        next->next->prev = b;
+    }
+    pl_block_store_put(store, next);
+}
+
+pl_block *pl_segment_find(const pl_segment *seg, pleat_devptr at)
+{
+    size_t granule = pl_segment_granule(seg, at);
+
+    if (granule >= seg->n_rooms) {
+        granule = seg->n_rooms - 1; /* only the last hole reaches beyond the tables */
+    }
+    uint64_t word = seg->started[granule / WORD] & (UINT64_MAX >> (WORD - 1 - granule % WORD));
+    size_t i = granule / WORD;
+    for (;;) {
+        while (word == 0) {
+            word = seg->started[--i]; /* granule 0 always starts a block */
+        }
+        unsigned top = (unsigned)(WORD - 1) - (unsigned)__builtin_clzll(word);
+        pl_block *b = seg->last[i * WORD + top];
+        while (b->base > at) {
+            b = b->prev;
+        }
+        if (at < pl_block_end(b)) {
+            return b;
+        }
+        word &= ~(UINT64_C(1) << top);
+    }
+}
+
+/* ---- loose granules --------------------------------------------------------------------- */
+
+/* The bits [from, to) of word i, given that they overlap it. */
+static uint64_t word_mask(size_t i, size_t from, size_t to)
+{
+    uint64_t mask = UINT64_MAX;
+
+    if (from > i * WORD) {
+        mask &= UINT64_MAX << (from % WORD);
+    }
+    if (to < (i + 1) * WORD) {
+        mask &= ~(UINT64_MAX << (to % WORD));
+    }
+    return mask;
+}
+
+size_t pl_segment_pin(pl_segment *seg, pleat_devptr base, pleat_devptr end)
+{
+    size_t from = pl_segment_granule(seg, base);
+    size_t to = pl_segment_granule(seg, end - 1) + 1;
+    size_t n = 0;
+
+    for (size_t i = from / WORD; i * WORD < to; i++) {
+        uint64_t hit = seg->loose[i] & word_mask(i, from, to);
+        seg->loose[i] &= ~hit;
+        n += (size_t)__builtin_popcountll(hit);
+    }
+    seg->n_loose -= n;
+    return n;
+}
+
+size_t pl_segment_count_loose(const pl_segment *seg, pleat_devptr base, pleat_devptr end)
+{
+    size_t from = pl_segment_granule(seg, base);
+    size_t to = pl_segment_granule(seg, end - 1) + 1;
+    size_t n = 0;
+
+    if (to > seg->n_rooms) {
+        to = seg->n_rooms;
+    }
+    for (size_t i = from / WORD; i * WORD < to; i++) {
+        n += (size_t)__builtin_popcountll(seg->loose[i] & word_mask(i, from, to));
+    }
+    return n;
+}
+
+size_t pl_segment_loosen(pl_segment *seg, const pl_block *b)
+{
+    pleat_devptr low = pl_segment_floor(seg, b->base);
+    pleat_devptr high = pl_segment_ceil(seg, pl_block_end(b));
+    const pl_block *at = b;
+
+    /* Blocks are merged, so the neighbours that share a granule are few. */
+    while (at->base > low && at->prev != NULL && at->prev->state == PL_BLOCK_FREE) {
+        at = at->prev;
+    }
+    size_t from = pl_segment_granule(seg, low) + (at->base > low);
+    at = b;
+    while (pl_block_end(at) < high && at->next != NULL && at->next->state == PL_BLOCK_FREE) {
+        at = at->next;
+    }
+    size_t to = pl_segment_granule(seg, high) - (pl_block_end(at) < high);
+    size_t n = 0;
+    for (size_t i = from / WORD; i * WORD < to && from < to; i++) {
+        uint64_t fresh = word_mask(i, from, to) & ~seg->loose[i];
+        seg->loose[i] |= fresh;
+        n += (size_t)__builtin_popcountll(fresh);
+    }
+    seg->n_loose += n;
+    return n;
+}
+
+size_t pl_segment_next_loose(const pl_segment *seg, size_t from)
+{
+    size_t n_words = seg->n_rooms / WORD;
+
+    if (from >= seg->n_rooms) {
+        return SIZE_MAX;
+    }
+    size_t i = from / WORD;
+    uint64_t word = seg->loose[i] & (UINT64_MAX << (from % WORD));
+    while (word == 0) {
+        i++;
+        if (i == n_words) {
+            return SIZE_MAX;
+        }
+        word = seg->loose[i];
+    }
+    return i * WORD + (size_t)__builtin_ctzll(word);
+}
+
+/* ---- the walker ------------------------------------------------------------------------- */
+
+static bool has_memory(const pl_block *b)
+{
+    return b->state == PL_BLOCK_LIVE || b->state == PL_BLOCK_MANY || b->state == PL_BLOCK_FREE ||
+           b->state == PL_BLOCK_KEPT || (b->state == PL_BLOCK_FLIGHT && b->was == PL_BLOCK_FREE);
+}
+
+static bool is_granular(const pl_segment *seg, const pl_block *b)
+{
+    return pl_segment_floor(seg, b->base) == b->base &&
+           pl_segment_floor(seg, pl_block_end(b)) == pl_block_end(b);
+}
+
+static int check_list(const pl_segment *seg)
+{
+    pleat_devptr at = seg->range.base;
+    const pl_block *prev = NULL;
+
+    for (const pl_block *b = seg->first; b != NULL; prev = b, b = b->next) {
+        if (b->base != at || b->bytes == 0 || b->prev != prev || b->segment != seg) {
+            return 1;
+        }
+        bool is_whole = b->state == PL_BLOCK_HOLE || b->state == PL_BLOCK_STALE ||
+                        b->state == PL_BLOCK_POISON;
+        bool is_twin = prev != NULL && b->state == PL_BLOCK_HOLE && prev->state == PL_BLOCK_HOLE;
+        if ((is_whole && !is_granular(seg, b)) || is_twin) {
+            return 2;
+        }
+        size_t granule = pl_segment_granule(seg, b->base);
+        bool is_last = b->next == NULL || pl_segment_granule(seg, b->next->base) != granule;
+        if (granule >= seg->n_rooms || (is_last && seg->last[granule] != b) ||
+            !(seg->started[granule / WORD] & bit(granule))) {
+            return 3;
+        }
+        at = pl_block_end(b);
+    }
+    return at == seg->range.base + seg->range.bytes ? 0 : 1;
+}
+
+/* One granule from ground truth: `b` covers its first byte. Returns the block at its end. */
+static const pl_block *survey(const pl_segment *seg, size_t granule, const pl_block *b,
+                              bool *is_backed, bool *is_free)
+{
+    pleat_devptr end = pl_segment_address(seg, granule + 1);
+
+    *is_backed = true;
+    *is_free = true;
+    for (;;) {
+        *is_backed = *is_backed && has_memory(b);
+        *is_free = *is_free && b->state == PL_BLOCK_FREE;
+        if (pl_block_end(b) >= end) {
+            return pl_block_end(b) > end ? b : b->next;
+        }
+        b = b->next;
+    }
+}
+
+int pl_segment_check(const pl_segment *seg)
+{
+    int broken = check_list(seg);
+    size_t n_loose = 0;
+    size_t n_granules = pl_segment_granule(seg, seg->range.base + seg->range.bytes);
+    const pl_block *b = seg->first;
+
+    if (broken != 0) {
+        return broken;
+    }
+    for (size_t g = 0; g < seg->n_rooms && g < n_granules; g++) {
+        bool is_backed;
+        bool is_free;
+        bool is_loose = (seg->loose[g / WORD] & bit(g)) != 0;
+        b = survey(seg, g, b, &is_backed, &is_free);
+        if (is_backed != (seg->chunks[g] != 0)) {
+            return 4;
+        }
+        if (is_loose != is_free) {
+            return 5;
+        }
+        n_loose += is_loose;
+    }
+    return n_loose == seg->n_loose ? 0 : 6;
+}

@@ -1,0 +1,93 @@
+/* segment.h - a range of addresses cut into blocks, and what backs each of its granules.
+ *
+ *   base                                                                     base + bytes
+ *   |## live ##|-- free --|#### live ####|..... hole .....|~ stale ~|-- free --|... hole ...|
+ *   |  granule  |  granule  |  granule  |  granule  |  granule  |  granule  | ...
+ *
+ * "Granule" here is the unit of mapping: one chunk. It is loose when it is resident and no live
+ * block, and no request in flight, has a byte in it: then its chunk can be taken. */
+#ifndef PLEAT_SEGMENTS_SEGMENT_H
+#define PLEAT_SEGMENTS_SEGMENT_H
+
+#include "segments/block.h"
+#include "vmm/chunk.h"
+#include "vmm/range.h"
+
+struct pl_area;
+
+/* I1  the blocks cover the range without gap or overlap, in address order
+ * I2  holes, stale and poisoned blocks start and end on granules and neighbouring holes are merged
+ * I3  last[g] is the highest block that starts in granule g, `started` its bitmap
+ * I4  a granule has a chunk if and only if blocks with memory cover it: all but holes, stale and
+ *     poisoned ones, and holes in flight
+ * I5  a granule is loose if and only if it has a chunk and only free blocks have bytes in it
+ * I6  n_loose is the number of loose granules                                                */
+typedef struct pl_segment {
+    struct pl_area *area;     /* const */
+    struct pl_segment *next;  /* in its area, in order of creation */
+    pl_range range;           /* const */
+    unsigned granule_log2;    /* const */
+    pl_block *first;
+    size_t n_rooms;           /* granules the tables below have room for; grows */
+    pl_chunk *chunks;         /* by granule; 0 = none */
+    pl_block **last;
+    uint64_t *started;
+    uint64_t *loose;
+    uint32_t *taken_at;       /* when its chunk was last taken, see budget.h; 0 = never */
+    size_t n_loose;
+} pl_segment;
+
+/* Tables for no granule yet; the whole range is one hole made of a spare block of `store`. */
+pleat_status pl_segment_create(pl_host *host, pl_block_store *store, struct pl_area *area,
+                               pl_range range, unsigned granule_log2, pl_segment **out);
+void pl_segment_destroy(pl_host *host, pl_segment *seg); /* not the range, not the blocks */
+/* Have tables up to `end`, and one granule more. PLEAT_OK or ENOMEM_HOST. */
+pleat_status pl_segment_reach(pl_host *host, pl_segment *seg, pleat_devptr end);
+
+static inline size_t pl_segment_granule_bytes(const pl_segment *seg)
+{
+    return (size_t)1 << seg->granule_log2;
+}
+
+static inline size_t pl_segment_granule(const pl_segment *seg, pleat_devptr at)
+{
+    return (size_t)((at - seg->range.base) >> seg->granule_log2);
+}
+
+static inline pleat_devptr pl_segment_address(const pl_segment *seg, size_t granule)
+{
+    return seg->range.base + ((pleat_devptr)granule << seg->granule_log2);
+}
+
+static inline pleat_devptr pl_segment_floor(const pl_segment *seg, pleat_devptr at)
+{
+    return at - ((at - seg->range.base) & (pl_segment_granule_bytes(seg) - 1));
+}
+
+static inline pleat_devptr pl_segment_ceil(const pl_segment *seg, pleat_devptr at)
+{
+    return pl_segment_floor(seg, at + pl_segment_granule_bytes(seg) - 1);
+}
+
+/* Cut b at `at`: b keeps the low part, the new block (same state, lane, tick) the high part. The
+ * caller cares for indexes and queues. Needs one spare block. */
+pl_block *pl_segment_split(pl_segment *seg, pl_block_store *store, pl_block *b, pleat_devptr at);
+/* Append `next`, b's upper neighbour, to b, and give its struct back. */
+void pl_segment_absorb(pl_segment *seg, pl_block_store *store, pl_block *b, pl_block *next);
+/* The block that covers `at`. */
+pl_block *pl_segment_find(const pl_segment *seg, pleat_devptr at);
+
+/* The granules that [base, end) touches are not loose any more; returns how many were. */
+size_t pl_segment_pin(pl_segment *seg, pleat_devptr base, pleat_devptr end);
+/* b has just become free: granules it touches that only free blocks cover become loose; returns
+ * how many. */
+size_t pl_segment_loosen(pl_segment *seg, const pl_block *b);
+/* Loose granules that [base, end) touches. */
+size_t pl_segment_count_loose(const pl_segment *seg, pleat_devptr base, pleat_devptr end);
+/* The first loose granule at or after `from`, or SIZE_MAX. */
+size_t pl_segment_next_loose(const pl_segment *seg, size_t from);
+
+/* 0, or the number of the first broken invariant. */
+int pl_segment_check(const pl_segment *seg);
+
+#endif

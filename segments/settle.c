@@ -1,0 +1,302 @@
+/* settle.c - ticks and fences: see settle.h and lane.h.
+ *
+ * The rule it upholds: memory that one stream freed reaches another only after a fence behind the
+ * free has passed (settled), or after the other was made to wait for such a fence (ordered). The
+ * host waits in pl_settle_wait* only. Guarded by the device lock, which is dropped around every
+ * driver call. Lanes live as long as the space, so a pointer to one outlasts the lock. */
+#include "segments/settle.h"
+
+#include "segments/run.h"
+
+static pl_tick *oldest_tick(pl_lane *lane)
+{
+    return &lane->ticks[lane->first_tick];
+}
+
+static bool has_unticked_frees(const pl_lane *lane)
+{
+    return lane->pending.last != NULL && lane->pending.last->tick == lane->next_tick;
+}
+
+void pl_settle_tick(pl_space *space, pl_lane *lane)
+{
+    pl_fence *fence;
+
+    pl_lock_assert(&space->lock);
+    lane->n_frees = 0;
+    if (lane->is_recording || lane->n_ticks == PL_LANE_TICKS) {
+        return;
+    }
+    uint64_t number = lane->next_tick++;
+    lane->is_recording = true;
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_fence_record(lane->stream, &fence);
+    pl_lock_acquire(&space->lock);
+    lane->is_recording = false;
+    if (st == PLEAT_OK) {
+        lane->ticks[(lane->first_tick + lane->n_ticks) % PL_LANE_TICKS] =
+            (pl_tick){ .number = number, .fence = fence };
+        lane->n_ticks++;
+    }
+}
+
+/* The tick has passed: everything up to it is settled. */
+static void pass(pl_space *space, pl_lane *lane, uint64_t number)
+{
+    if (number <= lane->passed_tick) {
+        return; /* a wait was faster */
+    }
+    lane->passed_tick = number;
+    while (lane->pending.first != NULL && lane->pending.first->tick <= number) {
+        pl_run_move(space, lane->pending.first, PL_LANE_SETTLED, 0);
+    }
+}
+
+/* Take the oldest tick out of the ring; its fence is the caller's. */
+static pl_tick pop_tick(pl_lane *lane)
+{
+    pl_tick tick = *oldest_tick(lane);
+
+    lane->first_tick = (lane->first_tick + 1) % PL_LANE_TICKS;
+    lane->n_ticks--;
+    return tick;
+}
+
+bool pl_settle_poll(pl_space *space, pl_lane *lane)
+{
+    bool any = false;
+
+    while (lane->n_ticks > 0 && !lane->is_polled) {
+        bool passed = false;
+        pl_fence *fence = oldest_tick(lane)->fence;
+        lane->is_polled = true; /* nobody else pops it meanwhile */
+        pl_lock_release(&space->lock);
+        pleat_status st = pl_fence_query(fence, &passed);
+        if (st == PLEAT_OK && passed) {
+            pl_fence_return(fence);
+        }
+        pl_lock_acquire(&space->lock);
+        lane->is_polled = false;
+        if (st != PLEAT_OK || !passed) {
+            break;
+        }
+        pass(space, lane, pop_tick(lane).number);
+        any = true;
+    }
+    return any;
+}
+
+bool pl_settle_is_over(const pl_space *space, const pl_block *b)
+{
+    return b->lane == PL_LANE_SETTLED || b->tick <= space->lanes[b->lane - 1]->passed_tick;
+}
+
+/* ---- blocks that pend on several streams ------------------------------------------------- */
+
+void pl_settle_drop_uses(pl_space *space, pl_block *b)
+{
+    pl_uses *uses = b->uses;
+
+    if (uses == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < uses->n; i++) {
+        pl_fence_return(uses->use[i].fence);
+    }
+    b->uses = NULL;
+    pl_host_free(&space->host, uses);
+}
+
+/* Record what is not recorded, query the rest. True when every use is over. Lock dropped. */
+static bool query_uses(pl_uses *uses)
+{
+    for (uint32_t i = 0; i < uses->n;) {
+        pl_use *use = &uses->use[i];
+        bool passed = false;
+        if (use->fence == NULL) {
+            (void)!pl_fence_record(use->stream, &use->fence); /* if not now, then next time */
+        } else if (pl_fence_query(use->fence, &passed) != PLEAT_OK) {
+            passed = false;
+        }
+        if (!passed) {
+            i++;
+            continue;
+        }
+        pl_fence_return(use->fence);
+        *use = uses->use[--uses->n];
+    }
+    return uses->n == 0;
+}
+
+/* The other streams are done with b: it pends on its owner alone, or on nobody. */
+static void leave_many(pl_space *space, pl_block *b)
+{
+    const pl_lane *owner = space->lanes[b->lane - 1];
+    bool is_over = b->tick <= owner->passed_tick;
+
+    space->n_many_bytes -= b->bytes;
+    pl_settle_drop_uses(space, b);
+    pl_run_free(space, b, is_over ? PL_LANE_SETTLED : b->lane, is_over ? 0 : owner->next_tick);
+}
+
+void pl_settle_free_many(pl_space *space, pl_block *b, pl_lane *owner)
+{
+    b->state = PL_BLOCK_MANY;
+    b->tick = owner->next_tick;
+    space->n_many_bytes += b->bytes;
+    pl_lock_release(&space->lock);
+    (void)query_uses(b->uses);
+    pl_lock_acquire(&space->lock);
+    pl_queue_push(&space->many, b);
+}
+
+/* Every block once, in any order of events. Out of the queue, a block is this thread's. */
+static bool poll_many(pl_space *space)
+{
+    pl_block_queue waiting = { 0 };
+    bool any = false;
+
+    while (space->many.first != NULL) {
+        pl_block *b = space->many.first;
+        pl_queue_remove(&space->many, b);
+        pl_lock_release(&space->lock);
+        bool is_over = query_uses(b->uses);
+        pl_lock_acquire(&space->lock);
+        if (is_over) {
+            leave_many(space, b);
+            any = true;
+        } else {
+            pl_queue_push(&waiting, b);
+        }
+    }
+    while (waiting.first != NULL) {
+        pl_block *b = waiting.first;
+        pl_queue_remove(&waiting, b);
+        pl_queue_push(&space->many, b);
+    }
+    return any;
+}
+
+bool pl_settle_poll_all(pl_space *space, const pl_lane *user)
+{
+    bool any = poll_many(space);
+
+    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
+        pl_lane *lane = space->lanes[i];
+        if (lane == NULL) {
+            continue;
+        }
+        any = pl_settle_poll(space, lane) || any;
+        if (lane != user && has_unticked_frees(lane)) {
+            pl_settle_tick(space, lane);
+        }
+    }
+    return any;
+}
+
+/* ---- ordering ---------------------------------------------------------------------------- */
+
+/* Put a fence behind all that `other` has submitted and make `user` wait for it. Lock dropped. */
+static pleat_status order_after(pl_stream *user, pl_stream *other)
+{
+    pl_fence *fence;
+    pleat_status st = pl_fence_record(other, &fence);
+
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    st = pl_fence_order(user, fence);
+    pl_fence_return(fence);
+    return st;
+}
+
+pleat_status pl_settle_order(pl_space *space, pl_lane *user, pl_lane *other)
+{
+    pleat_status st = pl_space_reach_lane(space, user->number);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    uint64_t covered = other->next_tick++; /* frees up to now; later ones are stamped higher */
+    other->n_frees = 0;
+    pl_lock_release(&space->lock);
+    st = order_after(user->stream, other->stream);
+    pl_lock_acquire(&space->lock);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    while (other->pending.first != NULL && other->pending.first->tick <= covered) {
+        pl_run_move(space, other->pending.first, user->number, user->next_tick);
+    }
+    return PLEAT_OK;
+}
+
+pleat_status pl_settle_order_many(pl_space *space, pl_lane *user, pl_block *b)
+{
+    pl_lane *owner = space->lanes[b->lane - 1];
+    pleat_status st = pl_space_reach_lane(space, user->number);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_queue_remove(&space->many, b);
+    pl_lock_release(&space->lock);
+    for (uint32_t i = 0; i < b->uses->n && st == PLEAT_OK; i++) {
+        st = order_after(user->stream, b->uses->use[i].stream);
+    }
+    if (st == PLEAT_OK && owner != user) {
+        st = order_after(user->stream, owner->stream);
+    }
+    pl_lock_acquire(&space->lock);
+    if (st != PLEAT_OK) {
+        pl_queue_push(&space->many, b);
+        return st;
+    }
+    space->n_many_bytes -= b->bytes;
+    pl_settle_drop_uses(space, b);
+    pl_run_free(space, b, user->number, user->next_tick);
+    return PLEAT_OK;
+}
+
+/* ---- the host waits ---------------------------------------------------------------------- */
+
+pleat_status pl_settle_wait(pl_space *space, pl_lane *lane, uint32_t wait_ms)
+{
+    pl_fence *fence;
+    uint64_t covered = lane->next_tick++;
+
+    lane->n_frees = 0;
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_fence_record(lane->stream, &fence);
+    if (st == PLEAT_OK) {
+        st = pl_fence_wait(fence, wait_ms);
+        pl_fence_return(fence);
+    }
+    pl_lock_acquire(&space->lock);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    (void)pl_settle_poll(space, lane); /* the older ticks have passed too: pop them in order */
+    pass(space, lane, covered);
+    return PLEAT_OK;
+}
+
+pleat_status pl_settle_wait_many(pl_space *space, uint32_t wait_ms)
+{
+    while (space->many.first != NULL) {
+        pl_block *b = space->many.first;
+        pleat_status st = PLEAT_OK;
+        pl_queue_remove(&space->many, b);
+        pl_lock_release(&space->lock);
+        bool is_over = query_uses(b->uses);
+        for (uint32_t i = 0; !is_over && i < b->uses->n && st == PLEAT_OK; i++) {
+            pl_fence *fence = b->uses->use[i].fence;
+            st = fence != NULL ? pl_fence_wait(fence, wait_ms) : PLEAT_EDRIVER;
+        }
+        pl_lock_acquire(&space->lock);
+        if (st != PLEAT_OK) {
+            pl_queue_push(&space->many, b);
+            return st;
+        }
+        leave_many(space, b);
+    }
+    return PLEAT_OK;
+}

@@ -1,0 +1,41 @@
+/* settle.h - when memory that was freed is quiet: ticks, polling, ordered waits.
+ *
+ * Every function here is called with the space's lock held and may drop it while it talks to the
+ * driver; state seen before the call may be stale after it. */
+#ifndef PLEAT_SEGMENTS_SETTLE_H
+#define PLEAT_SEGMENTS_SETTLE_H
+
+#include "segments/space.h"
+
+enum { PL_FREES_PER_TICK = 32 };
+
+/* Record a tick on the lane's stream: it will tell when the frees so far are settled. A tick that
+ * cannot be recorded (too many in flight, host memory, the driver) is left to a later one. */
+void pl_settle_tick(pl_space *space, pl_lane *lane);
+/* Query the lane's oldest ticks and settle what they cover. Returns whether anything passed. */
+bool pl_settle_poll(pl_space *space, pl_lane *lane);
+/* Poll every lane that has ticks, and the blocks that pend on several streams; where a lane other
+ * than `user` has frees that no tick covers yet, record one. */
+bool pl_settle_poll_all(pl_space *space, const pl_lane *user);
+/* Has the last use of a stale or free block passed? */
+bool pl_settle_is_over(const pl_space *space, const pl_block *b);
+
+/* Make `user` wait on the GPU for what `other` has submitted so far; what pended on `other` pends
+ * on `user` then. Counts one stream_wait.
+ * Returns PLEAT_OK; ECAPTURE, ENOMEM_HOST, EDRIVER: nothing has changed. */
+pleat_status pl_settle_order(pl_space *space, pl_lane *user, pl_lane *other);
+/* The same for one block that pends on several streams. */
+pleat_status pl_settle_order_many(pl_space *space, pl_lane *user, pl_block *b);
+/* Block the host until the lane's pending blocks are settled, at most wait_ms.
+ * PLEAT_OK; EPENDING; EDRIVER. */
+pleat_status pl_settle_wait(pl_space *space, pl_lane *lane, uint32_t wait_ms);
+/* The same for the blocks that pend on several streams. */
+pleat_status pl_settle_wait_many(pl_space *space, uint32_t wait_ms);
+
+/* b is live with uses and is being freed by lane `owner`: record a fence on every use's stream (one
+ * that cannot be recorded now is tried again when polled) and make it a free block that pends on
+ * several streams. */
+void pl_settle_free_many(pl_space *space, pl_block *b, pl_lane *owner);
+void pl_settle_drop_uses(pl_space *space, pl_block *b); /* returns fences, frees the list */
+
+#endif

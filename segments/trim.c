@@ -1,0 +1,201 @@
+/* trim.c - releasing what is free and quiet; and the limit.
+ *
+ * Only what is needed goes: idle chunks first, then settled runs from the lowest address. A chunk
+ * is released only when it is mapped nowhere, so stale mappings are unmapped first. The lock is
+ * dropped around every driver call; what is being released is in flight meanwhile. */
+#include "segments/trim.h"
+
+#include "segments/expandable.h"
+#include "segments/flight.h"
+#include "segments/run.h"
+#include "segments/settle.h"
+#include "segments/stale.h"
+#include "vmm/mapping.h"
+
+enum { BATCH = 64 };
+
+/* Know as much as can be known: with `wait`, everything freed so far is over afterwards. */
+static pleat_status quiesce(pl_space *space, bool wait)
+{
+    pleat_status st = PLEAT_OK;
+
+    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
+        pl_lane *lane = space->lanes[i];
+        if (lane == NULL) {
+            continue;
+        }
+        if (wait) {
+            pleat_status failed = pl_settle_wait(space, lane, UINT32_MAX);
+            st = st == PLEAT_OK ? failed : st;
+        } else {
+            pl_settle_tick(space, lane);
+        }
+    }
+    if (wait && st == PLEAT_OK) {
+        st = pl_settle_wait_many(space, UINT32_MAX);
+    }
+    (void)pl_settle_poll_all(space, NULL);
+    (void)pl_stale_reap(space);
+    return st;
+}
+
+/* Release n chunks without the lock; those that the driver refuses to take stay ours, idle. */
+static pleat_status release(pl_space *space, const pl_chunk *chunks, size_t n, size_t *n_released)
+{
+    pl_chunk refused[BATCH];
+    size_t n_refused = 0;
+    pleat_status st = PLEAT_OK;
+
+    pl_lock_release(&space->lock);
+    for (size_t i = 0; i < n; i++) {
+        pleat_status failed = pl_chunk_release(space->dev, chunks[i]);
+        if (failed != PLEAT_OK) {
+            refused[n_refused++] = chunks[i];
+            st = failed;
+        }
+    }
+    pl_lock_acquire(&space->lock);
+    for (size_t i = 0; i < n_refused; i++) {
+        space->idle[space->n_idle++] = refused[i];
+    }
+    space->n_chunks -= n - n_refused;
+    space->full_at = SIZE_MAX;
+    *n_released += n - n_refused;
+    return st;
+}
+
+static pleat_status release_idle(pl_space *space, size_t keep, size_t *n_released)
+{
+    pleat_status st = PLEAT_OK;
+
+    while (st == PLEAT_OK && space->n_idle > 0 && space->n_chunks > keep) {
+        pl_chunk chunks[BATCH];
+        size_t n = space->n_chunks - keep;
+        n = n < space->n_idle ? n : space->n_idle;
+        n = n < BATCH ? n : BATCH;
+        for (size_t i = 0; i < n; i++) {
+            chunks[i] = space->idle[--space->n_idle];
+        }
+        st = release(space, chunks, n, n_released);
+    }
+    return st;
+}
+
+/* The first loose granules of the segment, from *g on, whose free block is over: at most n, all in
+ * that one block. NULL: none. */
+static pl_block *next_quiet(pl_space *space, pl_segment *seg, size_t *g, size_t *n)
+{
+    for (*g = pl_segment_next_loose(seg, *g); *g != SIZE_MAX;
+         *g = pl_segment_next_loose(seg, *g + 1)) {
+        pl_block *b = pl_segment_find(seg, pl_segment_address(seg, *g));
+        size_t whole = (size_t)((pl_block_end(b) - pl_segment_address(seg, *g)) >>
+                                seg->granule_log2);
+        if (whole > 0 && pl_settle_is_over(space, b)) {
+            *n = whole < *n ? whole : *n;
+            return b;
+        }
+    }
+    return NULL;
+}
+
+/* Unmap granules [g, g + n) of b and release their chunks. */
+static pleat_status release_run(pl_space *space, pl_block *b, size_t g, size_t n,
+                                size_t *n_released)
+{
+    pl_segment *seg = b->segment;
+    pl_chunk chunks[BATCH];
+
+    b = pl_flight_carve(space, b, pl_segment_address(seg, g), pl_segment_address(seg, g + n));
+    for (size_t i = 0; i < n; i++) {
+        chunks[i] = seg->chunks[g + i];
+    }
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_mapping_unmap(space->dev, b->base, b->bytes);
+    pl_lock_acquire(&space->lock);
+    if (st != PLEAT_OK) {
+        pl_flight_restore(space, b); /* still mapped, still ours */
+        return st;
+    }
+    for (size_t i = 0; i < n; i++) {
+        seg->chunks[g + i] = 0;
+    }
+    pl_flight_make_hole(space, b);
+    return release(space, chunks, n, n_released);
+}
+
+static pleat_status release_segment(pl_space *space, pl_segment *seg, size_t keep,
+                                    size_t *n_released)
+{
+    size_t g = 0;
+
+    while (space->n_chunks > keep) {
+        size_t n = space->n_chunks - keep;
+        n = n < BATCH ? n : BATCH;
+        pleat_status st = pl_block_store_reserve(&space->store, 2);
+        if (st != PLEAT_OK) {
+            return st;
+        }
+        pl_block *b = next_quiet(space, seg, &g, &n);
+        if (b == NULL) {
+            return PLEAT_OK;
+        }
+        st = release_run(space, b, g, n, n_released);
+        if (st != PLEAT_OK) {
+            return st;
+        }
+    }
+    return PLEAT_OK;
+}
+
+pleat_status pl_trim_to(pl_space *space, size_t keep_chunks, bool wait, size_t *n_released)
+{
+    *n_released = 0;
+    if (space->n_chunks <= keep_chunks) {
+        return PLEAT_OK;
+    }
+    space->n_flights++;
+    pleat_status st = quiesce(space, wait);
+    pleat_status failed = release_idle(space, keep_chunks, n_released);
+    st = st == PLEAT_OK ? failed : st;
+    /* While a stale mapping stands, its chunk would not go even if it were released. */
+    for (uint32_t i = 0; i < space->n_segments && space->n_stale == 0 && failed == PLEAT_OK; i++) {
+        failed = release_segment(space, space->segments[i], keep_chunks, n_released);
+        st = st == PLEAT_OK ? failed : st;
+    }
+    space->n_flights--;
+    pthread_cond_broadcast(&space->landed);
+    return st;
+}
+
+pleat_status pl_expandable_trim(pl_allocator *a, uint64_t keep_bytes, bool wait,
+                                uint64_t *released)
+{
+    pl_space *space = (pl_space *)a;
+    size_t n_released;
+
+    pl_lock_acquire(&space->lock);
+    pleat_status st =
+        pl_trim_to(space, (size_t)(keep_bytes >> space->granule_log2), wait, &n_released);
+    pl_lock_release(&space->lock);
+    if (st == PLEAT_OK) {
+        *released = (uint64_t)n_released << space->granule_log2;
+    }
+    return st;
+}
+
+pleat_status pl_expandable_set_limit(pl_allocator *a, uint64_t bytes)
+{
+    pl_space *space = (pl_space *)a;
+    size_t limit = bytes == 0 ? SIZE_MAX : (size_t)(bytes >> space->granule_log2);
+    pleat_status st = PLEAT_ENOMEM_DEVICE;
+    size_t n_released;
+
+    pl_lock_acquire(&space->lock);
+    if (space->n_pinned <= limit) {
+        space->limit_chunks = limit;
+        space->options.limit_bytes = bytes;
+        st = pl_trim_to(space, limit, true, &n_released);
+    }
+    pl_lock_release(&space->lock);
+    return st;
+}

@@ -1,0 +1,228 @@
+/* walk.c - the walkers of a space: see walk.h and the invariants in space.h, segment.h, run.h. */
+#include "segments/walk.h"
+
+#include "segments/run.h"
+
+enum { SEGMENT = 100, RUNS = 200, INDEX = 300, SPACE = 400, LIVE_MAP = 500 };
+
+typedef struct census {
+    size_t n_live;
+    size_t live_bytes;
+    size_t requested_bytes;
+    size_t n_free;
+    size_t free_bytes;
+    size_t pending_bytes;
+    size_t kept_bytes;
+    size_t many_bytes;
+    size_t stale_bytes;
+    size_t n_stale;
+    size_t n_loose;
+    size_t n_resident;
+} census;
+
+static void count_block(const pl_space *space, const pl_block *b, census *c)
+{
+    switch ((pl_block_state)b->state) {
+    case PL_BLOCK_LIVE:
+        c->n_live++;
+        c->live_bytes += b->bytes;
+        c->requested_bytes += b->requested;
+        return;
+    case PL_BLOCK_FREE:
+        c->n_free++;
+        if (b->lane == PL_LANE_SETTLED || !pl_space_has_many_lanes(space)) {
+            c->free_bytes += b->bytes;
+        } else {
+            c->pending_bytes += b->bytes;
+        }
+        return;
+    case PL_BLOCK_MANY:
+        c->many_bytes += b->bytes;
+        return;
+    case PL_BLOCK_KEPT:
+        c->kept_bytes += b->bytes;
+        return;
+    case PL_BLOCK_STALE:
+        c->stale_bytes += b->bytes;
+        c->n_stale++;
+        return;
+    case PL_BLOCK_HOLE:
+    case PL_BLOCK_FLIGHT:
+    case PL_BLOCK_POISON:
+        return;
+    }
+}
+
+static void take_census(const pl_space *space, census *c)
+{
+    *c = (census){ 0 };
+    for (uint32_t i = 0; i < space->n_segments; i++) {
+        const pl_segment *seg = space->segments[i];
+        for (const pl_block *b = seg->first; b != NULL; b = b->next) {
+            count_block(space, b, c);
+        }
+        c->n_loose += seg->n_loose;
+        for (size_t g = 0; g < seg->n_rooms; g++) {
+            c->n_resident += seg->chunks[g] != 0;
+        }
+    }
+}
+
+static int check_segments(const pl_space *space)
+{
+    for (uint32_t i = 0; i < space->n_segments; i++) {
+        int broken = pl_segment_check(space->segments[i]);
+        if (broken != 0) {
+            return SEGMENT + broken;
+        }
+        if (pl_run_check(space->segments[i]) != 0) {
+            return RUNS + 1;
+        }
+    }
+    return 0;
+}
+
+static int check_indexes(const pl_space *space)
+{
+    for (uint32_t i = 0; i < space->n_area_rooms; i++) {
+        const pl_area *area = space->areas[i];
+        for (uint32_t lane = 0; area != NULL && lane < area->n_runs; lane++) {
+            int broken = area->runs[lane] != NULL ? pl_index_check(area->runs[lane]) : 0;
+            if (broken != 0) {
+                return INDEX + broken;
+            }
+        }
+        for (const pl_block *b = area != NULL ? area->holes.first : NULL; b != NULL;
+             b = b->queue_next) {
+            if (b->state != PL_BLOCK_HOLE) {
+                return SPACE + 5;
+            }
+        }
+    }
+    return 0;
+}
+
+static int check_lanes(const pl_space *space)
+{
+    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
+        const pl_lane *lane = space->lanes[i];
+        size_t bytes = 0;
+        for (const pl_block *b = lane != NULL ? lane->pending.first : NULL; b != NULL;
+             b = b->queue_next) {
+            if (b->state != PL_BLOCK_FREE || b->lane != lane->number) {
+                return SPACE + 5;
+            }
+            bytes += b->bytes;
+        }
+        if (lane != NULL && bytes != lane->pending_bytes) {
+            return SPACE + 5;
+        }
+    }
+    return 0;
+}
+
+static int check_live(const pl_space *space, const census *c)
+{
+    size_t cursor = 0;
+
+    for (const pl_block *b; (b = pl_ptrmap_next(&space->live, &cursor)) != NULL;) {
+        if (b->state != PL_BLOCK_LIVE || pl_ptrmap_find(&space->live, b->base) != b) {
+            return SPACE + 1;
+        }
+    }
+    if (c->n_live != space->live.count) {
+        return SPACE + 1;
+    }
+    const pleat_stats *s = &space->stats;
+    bool is_exact = s->allocation[PLEAT_POOL_ALL].current == c->n_live &&
+                    s->allocated_bytes[PLEAT_POOL_ALL].current == c->live_bytes &&
+                    s->requested_bytes[PLEAT_POOL_ALL].current == c->requested_bytes;
+    return is_exact ? 0 : SPACE + 7;
+}
+
+static int check_totals(const pl_space *space, const census *c)
+{
+    if (c->n_loose != space->n_loose || space->peak_pinned < space->n_pinned) {
+        return SPACE + 3;
+    }
+    if (c->n_stale != space->n_stale) {
+        return SPACE + 5;
+    }
+    if (space->n_flights > 0) {
+        return 0;
+    }
+    if (space->n_chunks != space->n_idle + space->n_loose + space->n_pinned ||
+        space->n_chunks != space->n_idle + c->n_resident || space->n_creating != 0) {
+        return SPACE + 2;
+    }
+    return space->n_chunks <= space->limit_chunks ? 0 : SPACE + 6;
+}
+
+int pl_walk_space(const pl_space *space)
+{
+    census c;
+    int broken = check_segments(space);
+
+    if (broken == 0) {
+        broken = check_indexes(space);
+    }
+    if (broken == 0) {
+        broken = check_lanes(space);
+    }
+    if (broken == 0 && pl_ptrmap_check(&space->live) != 0) {
+        broken = LIVE_MAP + pl_ptrmap_check(&space->live);
+    }
+    take_census(space, &c);
+    if (broken == 0) {
+        broken = check_live(space, &c);
+    }
+    return broken != 0 ? broken : check_totals(space, &c);
+}
+
+/* ---- statistics ----------------------------------------------------------------------------------- */
+
+static void fill_groups(const pl_space *space, const census *c, pleat_stats *out)
+{
+    size_t resident = space->n_chunks << space->granule_log2;
+    size_t active = c->live_bytes + c->many_bytes;
+
+    for (int pool = 0; pool < PLEAT_N_POOLS; pool++) {
+        out->active[pool] = out->allocation[pool];
+        out->active_bytes[pool] = out->allocated_bytes[pool];
+    }
+    out->active_bytes[PLEAT_POOL_ALL].current = active;
+    out->inactive_split[PLEAT_POOL_ALL].current = c->n_free;
+    out->inactive_split_bytes[PLEAT_POOL_ALL].current = c->free_bytes + c->pending_bytes;
+    out->reserved_bytes[PLEAT_POOL_ALL] = (pleat_stat){
+        .current = resident,
+        .peak = (uint64_t)space->peak_chunks << space->granule_log2,
+        .allocated = out->bytes_created,
+        .freed = out->bytes_created - resident,
+    };
+    out->reserved_bytes[PLEAT_POOL_LARGE] = out->reserved_bytes[PLEAT_POOL_ALL];
+    out->segment[PLEAT_POOL_ALL].current = space->n_segments;
+}
+
+void pl_walk_stats(pl_space *space, pleat_stats *out)
+{
+    census c;
+
+    take_census(space, &c);
+    *out = space->stats;
+    pl_stats_read_device(out, space->dev);
+    fill_groups(space, &c, out);
+    out->granule_bytes = space->granule_bytes;
+    out->resident_bytes = (uint64_t)space->n_chunks << space->granule_log2;
+    out->pinned_granules = (c.kept_bytes + space->granule_bytes - 1) >> space->granule_log2;
+    out->live_granules = space->n_pinned > out->pinned_granules
+                             ? space->n_pinned - out->pinned_granules
+                             : space->n_pinned;
+    out->peak_live_granules = space->peak_pinned;
+    out->free_bytes = c.free_bytes;
+    out->pending_bytes = c.pending_bytes + c.many_bytes;
+    out->idle_bytes = (uint64_t)space->n_idle << space->granule_log2;
+    out->rounding_bytes = c.live_bytes - c.requested_bytes;
+    out->stale_bytes = c.stale_bytes;
+    out->metadata_bytes = space->host.bytes;
+    out->n_taken_granules = space->n_taken;
+}

@@ -1,0 +1,13 @@
+/* walk.h - what can be learnt only by walking over every block: the invariants, and statistics. */
+#ifndef PLEAT_SEGMENTS_WALK_H
+#define PLEAT_SEGMENTS_WALK_H
+
+#include "segments/space.h"
+
+/* 0, or the number of the first broken invariant: the structure's hundred plus its number (100
+ * segment, 200 runs, 300 index, 400 space, 500 live map). Under the lock. I2 is skipped while
+ * requests are in flight. */
+int pl_walk_space(const pl_space *space);
+void pl_walk_stats(pl_space *space, pleat_stats *out);
+
+#endif
