@@ -5,7 +5,7 @@
  * Takes the allocator's lock (rank 20), which those drop around driver calls.
  *
  * Like PyTorch it waits for the GPU without a time limit before it fails (wait_ms does not apply),
- * and a segment given back with cuMemFree waits for the whole device.
+ * and whenever a segment goes back to the driver, in trim and set_limit too.
  * Source: c10/cuda/CUDACachingAllocator.cpp. */
 #include "segments/classic/torch_native.h"
 
@@ -330,7 +330,6 @@ static void torch_stats(pl_allocator *a, pleat_stats *out)
     out->pending_bytes = active - allocated;
     out->metadata_bytes = t->host.bytes;
     pl_stats_read_device(out, t->dev);
-    out->host_syncs += t->n_release_syncs;
     pl_lock_release(&t->lock);
 }
 

@@ -122,7 +122,6 @@ typedef struct pl_torch {
     unsigned n_out;           /* driver calls under way that may make room */
     uint64_t n_changes;       /* how often one of them did */
     bool is_polling;          /* somebody pops fences */
-    uint64_t n_release_syncs; /* release passes: cuMemFree waits for the GPU */
     pleat_stats stats;
 } pl_torch;
 

@@ -75,7 +75,7 @@ static int check_segment(const pl_torch *t, const pl_torch_segment *segment,
     return at == segment->ptr + segment->bytes ? 0 : 1;
 }
 
-/* Every queued or held use belongs to a pending block; all together are as many as blocks wait for. */
+/* Every queued or held use belongs to a pending block; together they are what blocks wait for. */
 static int check_uses(const pl_torch *t, uint64_t n_pending)
 {
     uint64_t n_queued = 0;

@@ -4,7 +4,7 @@
  *   block->uses   -->    queue of the stream    -->    gone; with the last one the block is free
  *                   \->  held (stream captured) -->    queue, at release_capture
  *
- * Upholds I5 of torch_native.h. A use's memory is asked for when it is recorded, so free needs none.
+ * Upholds I5 of torch_native.h. Memory of a use is asked for when it is recorded: free needs none.
  * Guarded by the allocator's lock, which is dropped around every call that reaches the driver. Only
  * one thread at a time pops fences (is_polling): a queue's first use stays put while its fence is
  * being asked, since all others only append.

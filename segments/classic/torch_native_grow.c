@@ -5,8 +5,9 @@
  * driver has been taken out, one on its way in is not in yet, and its bytes count against the limit
  * as growing_bytes or still as reserved_bytes. Host memory is asked for before the driver is.
  *
- * cuMemFree waits for all work of the device, so a release pass that frees anything counts as one
- * host sync.
+ * PyTorch relies on the driver's free to wait for all work of the device. That wait is made
+ * explicit here: a stream is synchronised before its first segment departs, which also counts the
+ * host sync. Segments of a stream that is being captured stay, since a graph may use them.
  * Source: c10/cuda/CUDACachingAllocator.cpp: malloc, alloc_block, garbage_collect_cached_blocks,
  * release_available_cached_blocks, release_cached_blocks, release_blocks. */
 #include "segments/classic/torch_native.h"
@@ -138,19 +139,33 @@ static void forget_segment(pl_torch *t, pl_torch_block *block)
     pl_host_free(&t->host, block);
 }
 
-/* Give the departing segments to the driver; those it refuses return to their pools. */
+/* Without the lock. A stream that cannot be waited for, since it was destroyed or is another
+ * thread's own, is left to the driver's free. */
+static pleat_status give_back(pl_torch *t, const pl_torch_block *block, pl_stream **waited_for)
+{
+    if (block->stream != *waited_for) {
+        pleat_status st = pl_stream_synchronize(block->stream);
+        if (st != PLEAT_OK && st != PLEAT_ESTREAM) {
+            return st;
+        }
+        *waited_for = block->stream;
+    }
+    return pl_device_mfree(t->dev, block->ptr);
+}
+
+/* Give the departing segments to the driver; those that cannot go return to their pools. */
 static pleat_status depart(pl_torch *t, departing *d, uint64_t *released)
 {
     if (!d->first) {
         return PLEAT_OK;
     }
     pleat_status first = PLEAT_OK;
+    pl_stream *waited_for = NULL;
     t->n_out++;
-    t->n_release_syncs++;
     while (d->first) {
         pl_torch_block *block = d->first;
         pl_lock_release(&t->lock);
-        pleat_status st = pl_device_mfree(t->dev, block->ptr);
+        pleat_status st = give_back(t, block, &waited_for);
         pl_lock_acquire(&t->lock);
         d->first = block->next;
         block->next = NULL;
@@ -158,10 +173,12 @@ static pleat_status depart(pl_torch *t, departing *d, uint64_t *released)
         if (st == PLEAT_OK) {
             *released += block->bytes;
             forget_segment(t, block);
-        } else {
-            first = first == PLEAT_OK ? st : first;
-            pl_tree_insert(&t->segments, &block->segment->node);
-            pl_torch_put_back(t, block);
+            continue;
+        }
+        pl_tree_insert(&t->segments, &block->segment->node);
+        pl_torch_put_back(t, block);
+        if (first == PLEAT_OK && st != PLEAT_ECAPTURE) {
+            first = st;
         }
     }
     t->n_out--;
@@ -395,10 +412,23 @@ pleat_status pl_torch_grow(pl_torch *t, const pl_torch_request *r, pl_torch_bloc
     return st;
 }
 
+/* What is still running on the streams of this device; as far as they can be waited for. */
+static void wait_for_streams(pl_torch *t)
+{
+    pl_lock_release(&t->lock);
+    for (unsigned i = 0; i < pl_stream_count(t->dev); i++) {
+        (void)pl_stream_synchronize(pl_stream_at(t->dev, i));
+    }
+    pl_lock_acquire(&t->lock);
+}
+
 size_t pl_torch_release_all(pl_torch *t)
 {
     pl_lock_assert(&t->lock);
     size_t n_refused = 0;
+    if (t->segments.count != 0) {
+        wait_for_streams(t);
+    }
     for (pl_tree_node *node; (node = pl_tree_first(&t->segments)) != NULL;) {
         pl_torch_segment *segment = PL_TREE_ENTRY(node, pl_torch_segment, node);
         pl_tree_remove(&t->segments, node);
