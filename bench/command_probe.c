@@ -1,4 +1,4 @@
-/* command_probe.c - `pleat probe`: does virtual memory management work here, and what does it cost? */
+/* command_probe.c - `pleat probe`: does virtual memory management work here, what does it cost? */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* command_resident.c - `pleat bench resident`: nanoseconds and instructions per free and allocation. */
+/* command_resident.c - `pleat bench resident`: what a free and an allocation cost. */
 #include <jansson.h>
 #include <stdio.h>
 
@@ -28,7 +28,8 @@ static const struct argp_option options_list[] = {
       .doc = "Allocators to run (default: pleat,torch-native)" },
     { .name = "pairs", .key = KEY_PAIRS, .arg = "M",
       .doc = "Pairs in each of five rounds; the fastest round counts (default: 200000)" },
-    { .name = "seed", .key = KEY_SEED, .arg = "N", .doc = "Of the sizes and their order (default: 1)" },
+    { .name = "seed", .key = KEY_SEED, .arg = "N",
+      .doc = "Of the sizes and their order (default: 1)" },
     { .name = "no-callgrind", .key = KEY_NO_CALLGRIND, .doc = "Do not count instructions" },
     { 0 },
 };

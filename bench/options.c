@@ -174,7 +174,8 @@ static const struct argp_option common_options[] = {
       .doc = "Allocators to run (default: pleat)" },
     { .name = "depth", .key = KEY_DEPTH, .arg = "N",
       .doc = "Simulator: operations of the GPU that may be unfinished (default: 256)" },
-    { .name = "loops", .key = KEY_LOOPS, .arg = "N", .doc = "Run the work N times over (default: 1)" },
+    { .name = "loops", .key = KEY_LOOPS, .arg = "N",
+      .doc = "Run the work N times over (default: 1)" },
     { 0 },
 };
 /* clang-format on */

@@ -33,7 +33,8 @@ typedef struct bench_options {
 
 void bench_options_init(bench_options *options);
 
-/* A child parser whose input is a bench_options: allocator, driver, depth, loops, conf, sim, json. */
+/* A child parser whose input is a bench_options: allocator, driver, depth, loops, conf, sim and
+ * json; and WORK. */
 extern const struct argp bench_common_argp;
 /* The same for the options of commands that take no WORK: driver, conf, sim, json. */
 extern const struct argp bench_driver_argp;

@@ -1,4 +1,4 @@
-/* progress.h - one line on stderr that says how far a long run is; silent unless it is a terminal. */
+/* progress.h - one line on stderr that says how far a long run is; only if it is a terminal. */
 #ifndef PLEAT_BENCH_PROGRESS_H
 #define PLEAT_BENCH_PROGRESS_H
 

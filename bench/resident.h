@@ -1,9 +1,9 @@
 /* resident.h - the cost of a free and an allocation in memory that is resident already.
  *
- * The memory is a row of N gaps held apart by N walls that live for ever; a wall is as large as its
- * gap. N/8 movable blocks live in the gaps. A pair frees one of them, drawn at random, and allocates
- * a size drawn from the same mix. The walls never move, so the number of free blocks stays what
- * it is for any number of pairs, and every allocator gets the very same requests.
+ * The memory is a row of N gaps held apart by N walls that live for ever; a wall is as large as
+ * its gap. N/8 movable blocks live in the gaps. A pair frees one of them, drawn at random, and
+ * allocates a size drawn from the same mix. The walls never move, so the number of free blocks
+ * stays what it is for any number of pairs, and every allocator gets the very same requests.
  *
  *   | gap | wall | gap | wall | gap | wall | ...            | spare: 64 of the largest size |
  *   |xx   |######|     |######|xxxxx|######|    x = movable, # = wall

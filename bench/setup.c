@@ -12,7 +12,7 @@
 
 #define CONF_BYTES 4096
 
-/* One `key:value` at *at; moves *at behind it and its comma. A comma in brackets does not end it. */
+/* One `key:value` at *at; moves *at behind it. A comma in brackets does not end it. */
 static const char *next_item(const char **at, size_t *n_item, size_t *n_key)
 {
     const char *begin = *at + strspn(*at, ", ");

@@ -58,8 +58,11 @@ bool bench_size_parse(const char *text, uint64_t *out)
                 return false;
             }
         }
+        if (n == 0) {
+            return false;
+        }
         *out = n << shift;
-        return n > 0;
+        return true;
     }
     double bytes = ldexp(strtod(text, NULL), shift);
     if (!(bytes >= 1.0 && bytes <= (double)MOST_BYTES)) {

@@ -1,0 +1,149 @@
+/* bench_size_test.c - sizes, ratios and memory as people write them. */
+#include <check.h>
+#include <stdlib.h>
+
+#include "bench/size.h"
+
+#define KIB UINT64_C(1024)
+
+START_TEST(sizes_are_read_with_binary_suffixes)
+{
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } good[] = {
+        { "1", 1 },
+        { "512", 512 },
+        { "512B", 512 },
+        { "64K", 64 * KIB },
+        { "64k", 64 * KIB },
+        { "64KiB", 64 * KIB },
+        { "2M", 2 * KIB * KIB },
+        { "2MiB", 2 * KIB * KIB },
+        { "1.5G", 3 * KIB * KIB * KIB / 2 },
+        { "0.5GiB", KIB * KIB * KIB / 2 },
+        { "80G", 80 * KIB * KIB * KIB },
+        { "1T", KIB * KIB * KIB * KIB },
+        { "1048576T", UINT64_C(1) << 60 },
+        { "1152921504606846976", UINT64_C(1) << 60 },
+    };
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        uint64_t bytes = 0;
+        ck_assert_msg(bench_size_parse(good[i].text, &bytes), "%s", good[i].text);
+        ck_assert_uint_eq(bytes, good[i].bytes);
+    }
+}
+END_TEST
+
+START_TEST(what_is_not_a_size_is_refused)
+{
+    static const char *const bad[] = { "",
+                                       "0",
+                                       "-1",
+                                       "+1",
+                                       " 1",
+                                       "1 ",
+                                       "x",
+                                       "1X",
+                                       "KiB",
+                                       "1KB",
+                                       "1MB",
+                                       "1Ki",
+                                       "1KiBs",
+                                       "1.2.3",
+                                       ".",
+                                       "1e9",
+                                       "0x10",
+                                       "inf",
+                                       "nan",
+                                       "0.0G",
+                                       "0.4",
+                                       "1048577T",
+                                       "99999999999999999999999",
+                                       "1P" };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        uint64_t bytes = 7;
+        ck_assert_msg(!bench_size_parse(bad[i], &bytes), "'%s'", bad[i]);
+        ck_assert_uint_eq(bytes, 7);
+    }
+}
+END_TEST
+
+START_TEST(memory_is_a_size_a_ratio_or_unlimited)
+{
+    bench_memory memory;
+    ck_assert(bench_memory_parse("unlimited", &memory));
+    ck_assert_int_eq(memory.kind, BENCH_MEMORY_UNLIMITED);
+    ck_assert(bench_memory_parse("1.025x", &memory));
+    ck_assert_int_eq(memory.kind, BENCH_MEMORY_RATIO);
+    ck_assert_double_eq_tol(memory.ratio, 1.025, 1e-12);
+    ck_assert(bench_memory_parse("8G", &memory));
+    ck_assert_int_eq(memory.kind, BENCH_MEMORY_BYTES);
+    ck_assert_uint_eq(memory.bytes, 8 * KIB * KIB * KIB);
+}
+END_TEST
+
+START_TEST(what_is_not_memory_is_refused)
+{
+    static const char *const bad[] = { "",    "x",   "0x",   "0.0x",      "-1x", "1.02X",
+                                       "1xx", "1x ", "nanx", "Unlimited", "0",   "2000000x" };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        bench_memory memory;
+        ck_assert_msg(!bench_memory_parse(bad[i], &memory), "'%s'", bad[i]);
+    }
+}
+END_TEST
+
+START_TEST(a_ratio_is_rounded_up_to_a_granule)
+{
+    uint64_t granule = 2 * KIB * KIB;
+    bench_memory memory = { .kind = BENCH_MEMORY_RATIO, .ratio = 1.0 };
+    ck_assert_uint_eq(bench_memory_bytes(&memory, 10 * granule, granule), 10 * granule);
+    ck_assert_uint_eq(bench_memory_bytes(&memory, 10 * granule + 1, granule), 11 * granule);
+    memory.ratio = 1.02;
+    ck_assert_uint_eq(bench_memory_bytes(&memory, 100 * granule, granule), 102 * granule);
+    memory.ratio = 1e6;
+    ck_assert_uint_eq(bench_memory_bytes(&memory, UINT64_C(1) << 59, granule), UINT64_C(1) << 60);
+}
+END_TEST
+
+START_TEST(a_size_is_taken_to_the_byte)
+{
+    bench_memory memory = { .kind = BENCH_MEMORY_BYTES, .bytes = 12345 };
+    ck_assert_uint_eq(bench_memory_bytes(&memory, 1, 4096), 12345);
+    memory.kind = BENCH_MEMORY_UNLIMITED;
+    ck_assert_uint_eq(bench_memory_bytes(&memory, 1, 4096), UINT64_C(1) << 40);
+}
+END_TEST
+
+START_TEST(sizes_are_written_for_people)
+{
+    char text[32];
+    ck_assert_str_eq(bench_size_format(0, text, sizeof text), "0 B");
+    ck_assert_str_eq(bench_size_format(1023, text, sizeof text), "1023 B");
+    ck_assert_str_eq(bench_size_format(3 * KIB / 2, text, sizeof text), "1.500 KiB");
+    ck_assert_str_eq(bench_size_format(UINT64_C(1) << 40, text, sizeof text), "1.000 TiB");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("bench_size");
+    TCase *sizes = tcase_create("sizes");
+    tcase_add_test(sizes, sizes_are_read_with_binary_suffixes);
+    tcase_add_test(sizes, what_is_not_a_size_is_refused);
+    tcase_add_test(sizes, sizes_are_written_for_people);
+    suite_add_tcase(suite, sizes);
+    TCase *memory = tcase_create("memory");
+    tcase_add_test(memory, memory_is_a_size_a_ratio_or_unlimited);
+    tcase_add_test(memory, what_is_not_memory_is_refused);
+    tcase_add_test(memory, a_ratio_is_rounded_up_to_a_granule);
+    tcase_add_test(memory, a_size_is_taken_to_the_byte);
+    suite_add_tcase(suite, memory);
+
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
