@@ -6,7 +6,7 @@
 #include <zlib.h>
 
 #include "bench/trace.h"
-#include "support/bench_child.h"
+#include "tests/support/bench_child.h"
 
 static bool load_text(const char *text, bench_trace *trace, bench_failure *failure)
 {

@@ -1,5 +1,5 @@
 /* bench_child.c - see bench_child.h. */
-#include "support/bench_child.h"
+#include "tests/support/bench_child.h"
 
 #include <check.h>
 #include <errno.h>
