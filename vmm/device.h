@@ -87,6 +87,13 @@ pleat_status pl_device_mfree(pl_device *dev, pleat_devptr ptr);
 pleat_status pl_device_enter(pl_device *dev);
 void pl_device_leave(pl_device *dev);
 
+/** Block until all work of the device's context is over, that of destroyed streams too. Counts one
+ *  host_sync. It would break a capture that is under way in the context.
+ *
+ *  Returns  PLEAT_OK; ECAPTURE; EDRIVER.
+ *  Blocks   on the GPU. */
+pleat_status pl_device_synchronize(pl_device *dev);
+
 /** Take the status of an undo step: a failed one is counted in n_undo_failures. Not for
  *  pl_chunk_release, which counts its failures itself. */
 void pl_device_undo(pl_device *dev, pleat_status status);

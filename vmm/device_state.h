@@ -50,9 +50,11 @@ typedef struct pl_streams {
 /* ---- fences (fence.c) ------------------------------------------------------------------------ */
 
 struct pl_fence {
-    pl_device *dev;          /* const */
-    pl_stream *stream;       /* owner: where it was recorded */
-    cu_event event;          /* owner: NULL until first recorded */
+    pl_device *dev;       /* const */
+    pl_stream *stream;    /* owner: where it was recorded */
+    cu_event event;       /* owner: NULL until first recorded */
+    uint64_t epoch;       /* owner: of a whole-device fence: the last synchronisation begun */
+    bool is_whole_device; /* owner: the stream could not be reached; passes by a synchronisation */
     _Atomic bool has_passed; /* atomic: a passed fence stays passed */
     _Atomic bool is_spoiled; /* atomic: its event failed and is not used again */
     struct pl_fence *next;   /* lock: in the free list */
@@ -64,9 +66,11 @@ typedef struct pl_fence_slab {
 } pl_fence_slab;
 
 typedef struct pl_fences {
-    pl_fence *free;       /* lock */
-    pl_fence_slab *slabs; /* lock */
-    size_t n_out;         /* lock: with callers */
+    pl_fence *free;                  /* lock */
+    pl_fence_slab *slabs;            /* lock */
+    size_t n_out;                    /* lock: with callers */
+    _Atomic uint64_t n_syncs_begun;  /* atomic: of the whole device */
+    _Atomic uint64_t last_sync_done; /* atomic: number of the latest that is over */
 } pl_fences;
 
 /* ---- sizes of pl_device_malloc's pieces (malloc.c) ------------------------------------------- */

@@ -141,6 +141,17 @@ static pleat_status configure_sim(pl_driver *drv, const char *conf)
     return PLEAT_OK;
 }
 
+/* The one entry point outside of the list, and what the simulator has for it. */
+static void resolve_synchronize(pl_driver *drv)
+{
+    void *address = pl_driver_symbol(drv, "cuCtxSynchronize");
+    memcpy(&drv->ctx_synchronize, &address, sizeof(address));
+    if (drv->kind == PL_DRIVER_SIM) {
+        address = pl_driver_symbol(drv, "pleat_sim_finish");
+        memcpy(&drv->sim_finish, &address, sizeof(address));
+    }
+}
+
 static pleat_status load(pl_driver *drv, pl_driver_kind kind, const char *sim_conf)
 {
     bool is_sim = kind == PL_DRIVER_SIM;
@@ -152,6 +163,7 @@ static pleat_status load(pl_driver *drv, pl_driver_kind kind, const char *sim_co
         return PLEAT_ENODRIVER;
     }
     pleat_status st = resolve(drv, is_sim ? SIM_OBJECT : CUDA_OBJECT);
+    resolve_synchronize(drv);
     if (st == PLEAT_OK && is_sim) {
         st = configure_sim(drv, sim_conf);
     }

@@ -77,6 +77,12 @@ void pl_driver_clear_error(void);
 PL_DRIVER_LIST(PL_DECLARE_WRAPPER)
 #undef PL_DECLARE_WRAPPER
 
+/** Block until all work of the current context is over, that of destroyed streams too. Apart from
+ *  the list, since it takes no argument: neither counted nor in the ring. A simulator without that
+ *  call finishes everything. CU_NOT_FOUND where there is neither. */
+cu_result pl_cu_ctx_synchronize(pl_driver *drv);
+bool pl_driver_can_synchronize(const pl_driver *drv);
+
 /** CUresult to pleat's status: OUT_OF_MEMORY -> ENOMEM_DEVICE, NOT_SUPPORTED or NOT_FOUND of a VMM
  *  call (by the thread's last error) -> ENOVMM, the STREAM_CAPTURE codes -> ECAPTURE, the rest ->
  *  EDRIVER. */

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "vmm/base/lock.h"
 #include "vmm/driver_state.h"
 
 /* What of a call goes into the ring, by entry point: its address, its size, the allocation handle,
@@ -92,6 +93,9 @@ static uint64_t now_ns(void)
 
 static inline uint64_t call_begin(const pl_driver *drv)
 {
+#if PLEAT_DEBUG_LEVEL >= 1
+    pl_lock_assert_below(PL_RANK_VMM);
+#endif
     return atomic_load_explicit(&drv->is_timed, memory_order_relaxed) ? now_ns() : 0;
 }
 
@@ -148,6 +152,34 @@ static cu_result answer_missing(pl_entry entry)
     }
 PL_DRIVER_LIST(DEFINE_WRAPPER)
 #undef DEFINE_WRAPPER
+
+bool pl_driver_can_synchronize(const pl_driver *drv)
+{
+    return drv->ctx_synchronize != NULL || drv->sim_finish != NULL;
+}
+
+cu_result pl_cu_ctx_synchronize(pl_driver *drv)
+{
+    if (drv->ctx_synchronize != NULL) {
+        uint64_t begin_ns = call_begin(drv);
+        cu_result result = drv->ctx_synchronize();
+        if (begin_ns != 0) {
+            atomic_fetch_add_explicit(&drv->call_ns, now_ns() - begin_ns, memory_order_relaxed);
+        }
+        if (result != CU_SUCCESS) {
+            pl_driver_note_failure(PL_N_ENTRIES, result, 0);
+            pl_driver_set_detail("cuCtxSynchronize");
+        }
+        return result;
+    }
+    if (drv->sim_finish != NULL) {
+        drv->sim_finish();
+        return CU_SUCCESS;
+    }
+    pl_driver_note_failure(PL_N_ENTRIES, CU_NOT_FOUND, 0);
+    pl_driver_set_detail("the driver has no cuCtxSynchronize");
+    return CU_NOT_FOUND;
+}
 
 /* ---- what was counted ------------------------------------------------------------------------ */
 

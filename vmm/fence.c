@@ -4,6 +4,11 @@
  * destroyed instead. Event calls run inside a scope: primary context current, thread in relaxed
  * capture mode, since a query from any thread would break a global-mode capture elsewhere.
  * A stream that is being captured is refused before an event touches it.
+ *
+ * A stream that cannot be reached any more (destroyed, or another thread's default stream) may
+ * still have work pending, and no event can be put behind it. Its fence is one of the whole device:
+ * it passes with any synchronisation of the device that began after it was made.
+ *
  * Guarded by the device's lock, which is not held across a driver call; a fence that is out belongs
  * to its caller, but may be queried from several threads at once: that it has passed is final. */
 #include <time.h>
@@ -74,6 +79,7 @@ void pl_fence_return(pl_fence *fence)
     }
     atomic_store_explicit(&fence->is_spoiled, false, memory_order_relaxed);
     atomic_store_explicit(&fence->has_passed, false, memory_order_relaxed);
+    fence->is_whole_device = false;
     pl_lock_acquire(&dev->lock);
     fence->next = dev->fences.free;
     dev->fences.free = fence;
@@ -125,6 +131,13 @@ static pleat_status record_inside(pl_stream *stream, pl_fence *fence)
     return PLEAT_OK;
 }
 
+static void make_whole_device(pl_stream *stream, pl_fence *fence)
+{
+    fence->stream = stream;
+    fence->is_whole_device = true;
+    fence->epoch = atomic_load(&stream->dev->fences.n_syncs_begun);
+}
+
 pleat_status pl_fence_record(pl_stream *stream, pl_fence **out)
 {
     pl_device *dev = stream->dev;
@@ -137,6 +150,10 @@ pleat_status pl_fence_record(pl_stream *stream, pl_fence **out)
     if (st == PLEAT_OK) {
         st = record_inside(stream, fence);
         pl_scope_end(dev, &scope);
+    }
+    if (st == PLEAT_ESTREAM && pl_driver_can_synchronize(dev->drv)) {
+        make_whole_device(stream, fence);
+        st = PLEAT_OK;
     }
     if (st != PLEAT_OK) {
         pl_fence_return(fence);
@@ -153,15 +170,19 @@ pl_stream *pl_fence_stream(const pl_fence *fence)
 
 /* ---- query ----------------------------------------------------------------------------------- */
 
+/* Without a call: what is known. */
 static bool has_passed(const pl_fence *fence)
 {
+    if (fence->is_whole_device) {
+        return atomic_load(&fence->dev->fences.last_sync_done) > fence->epoch;
+    }
     return atomic_load_explicit(&fence->has_passed, memory_order_acquire);
 }
 
 static pleat_status query_inside(pl_fence *fence, bool *passed)
 {
-    if (has_passed(fence)) {
-        *passed = true;
+    *passed = has_passed(fence);
+    if (*passed || fence->is_whole_device) {
         return PLEAT_OK;
     }
     cu_result result = pl_cu_event_query(fence->dev->drv, fence->event);
@@ -182,7 +203,7 @@ pleat_status pl_fence_query_many(pl_fence *const *fences, size_t n, bool *passed
     size_t n_known = 0;
     for (size_t i = 0; i < n; i++) {
         passed[i] = has_passed(fences[i]);
-        n_known += passed[i] ? 1 : 0;
+        n_known += passed[i] || fences[i]->is_whole_device ? 1 : 0;
     }
     if (n_known == n) {
         return PLEAT_OK;
@@ -218,6 +239,24 @@ static uint64_t now_ns(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+pleat_status pl_device_synchronize(pl_device *dev)
+{
+    pl_scope scope;
+    pleat_status st = pl_scope_begin(dev, &scope);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_count_add(&dev->n.host_syncs, 1);
+    uint64_t number = atomic_fetch_add(&dev->fences.n_syncs_begun, 1) + 1;
+    cu_result result = pl_cu_ctx_synchronize(dev->drv);
+    pl_scope_end(dev, &scope);
+    uint64_t done = atomic_load(&dev->fences.last_sync_done);
+    while (result == CU_SUCCESS && done < number &&
+           !atomic_compare_exchange_weak(&dev->fences.last_sync_done, &done, number)) {
+    }
+    return pl_driver_failure(result);
 }
 
 static pleat_status synchronize(pl_fence *fence)
@@ -264,6 +303,9 @@ pleat_status pl_fence_wait(pl_fence *fence, uint32_t wait_ms)
         return PLEAT_EPENDING;
     }
     pl_device *dev = fence->dev;
+    if (fence->is_whole_device) {
+        return pl_device_synchronize(dev);
+    }
     pl_count_add(&dev->n.host_syncs, 1);
     /* The simulator's time stands still while it is only asked, so there a wait synchronises. */
     if (wait_ms == UINT32_MAX || pl_driver_kind_of(dev->drv) == PL_DRIVER_SIM) {
@@ -289,6 +331,9 @@ pleat_status pl_fence_order(pl_stream *later, pl_fence *fence)
 {
     if (later == fence->stream || has_passed(fence)) {
         return PLEAT_OK;
+    }
+    if (fence->is_whole_device) {
+        return PLEAT_ESTREAM;
     }
     pl_device *dev = later->dev;
     pl_scope scope;

@@ -5,10 +5,11 @@
  * objects live until the device is closed. All functions may be called from any thread, whatever
  * context is current in it, and take the vmm lock (rank 40) themselves.
  *
- * ESTREAM of a function that takes a pl_stream: its handle is not its own any more (the stream was
- * destroyed, the handle perhaps recycled), or it is the per-thread default stream of another
- * thread, which only that thread can reach. Its earlier fences still pass; a new point on its
- * timeline cannot be had. A stream that was destroyed may still have work pending.
+ * A stream is out of reach when its handle is not its own any more (the stream was destroyed, the
+ * handle perhaps recycled), or when it is the per-thread default stream of another thread. Such a
+ * stream may still have work pending. Its earlier fences pass as ever; a new one is a fence of the
+ * whole device, which no query and no order can see pass: only a wait, or another synchronisation
+ * of the device, does. What cannot be done out of reach answers ESTREAM.
  *
  * Fences are events. 64-bit stream writes could answer queries without a driver call, but every
  * ordering needs an event anyway, so there are none. */
@@ -45,7 +46,8 @@ pleat_status pl_stream_is_capturing(pl_stream *stream, bool *out);
 /** Record a point on the stream's timeline. Never blocks on the GPU.
  *
  *  Returns  PLEAT_OK; ENOMEM_HOST; ECAPTURE (the stream is being captured, or it is the legacy
- *           stream and recording would break another's capture); ESTREAM; EDRIVER.
+ *           stream and recording would break another's capture); ESTREAM (out of reach, and the
+ *           driver cannot synchronise a device); EDRIVER.
  *  Failure  as before; a capture is not disturbed.
  *  Owner    the caller, until pl_fence_return. */
 pleat_status pl_fence_record(pl_stream *stream, pl_fence **out);
@@ -68,8 +70,9 @@ pleat_status pl_fence_query_many(pl_fence *const *fences, size_t n, bool *passed
  *
  *  Units    milliseconds; UINT32_MAX = for ever, in one call; else queries with growing pauses.
  *           On the simulator, whose time stands still while it is only asked, any wait but 0
- *           synchronises.
- *  Returns  PLEAT_OK = passed; EPENDING; EDRIVER.
+ *           synchronises. So does a fence of a stream out of reach, with the whole device.
+ *  Returns  PLEAT_OK = passed; EPENDING; ECAPTURE (whole device, and a capture is under way);
+ *           EDRIVER.
  *  Failure  the fence is as before.
  *  Blocks   on the GPU. */
 pleat_status pl_fence_wait(pl_fence *fence, uint32_t wait_ms);
@@ -77,7 +80,8 @@ pleat_status pl_fence_wait(pl_fence *fence, uint32_t wait_ms);
 /** Make `later` wait for the fence on the GPU; the host does not block. Counts one stream_wait,
  *  unless there is nothing to wait for: same stream, or known to have passed.
  *
- *  Returns  PLEAT_OK; ECAPTURE (`later` is being captured); ESTREAM; EDRIVER.
+ *  Returns  PLEAT_OK; ECAPTURE (`later` is being captured); ESTREAM (either is out of reach);
+ *           EDRIVER.
  *  Failure  as before; a capture is not disturbed. */
 pleat_status pl_fence_order(pl_stream *later, pl_fence *fence);
 

@@ -46,6 +46,14 @@ void pl_lock_assert(const pl_lock *lock)
     pl_assert(lock->is_held && pthread_equal(lock->owner, pthread_self()));
 }
 
+void pl_lock_assert_below(pl_rank rank)
+{
+    for (int i = 0; i < n_held; i++) {
+        pl_assert(held[i] < rank);
+    }
+    (void)rank;
+}
+
 void pl_lock_assert_none(void)
 {
     pl_assert(n_held == 0);
@@ -71,6 +79,11 @@ static void note_released(pl_lock *lock)
 void pl_lock_assert(const pl_lock *lock)
 {
     (void)lock;
+}
+
+void pl_lock_assert_below(pl_rank rank)
+{
+    (void)rank;
 }
 
 void pl_lock_assert_none(void)
