@@ -97,7 +97,7 @@ endfunction()
 
 if(NOT PLEAT_SANITIZE)
     set(tests "${PROJECT_SOURCE_DIR}/tests")
-    foreach(check IN ITEMS lint_layers lint_size lint_docs)
+    foreach(check IN ITEMS lint_layers lint_size lint_docs lint_self_test)
         pleat_add_check(${check} lint Python3::Interpreter -B "${tests}/lint/${check}.py")
     endforeach()
     pleat_add_check(format_check lint "${tests}/lint/format_check.sh")

@@ -35,6 +35,16 @@ def includes(text):
     return [(text.count("\n", 0, m.start(2)) + 1, m.group(2)) for m in _INCLUDE.finditer(text)]
 
 
+def _function_name(lines, brace):
+    """The name in the lines that stand right above the brace: f in `int f(int (*g)(int))`."""
+    first = brace
+    while first > 0 and lines[first - 1].strip() and not lines[first - 1].startswith(("#", "}")):
+        first -= 1
+    head = re.sub(r"__attribute__\s*\(\(.*?\)\)", "", " ".join(lines[first:brace]))
+    match = re.search(r"(?:START_TEST\s*\(\s*)?(\w+)\s*[()]", head)
+    return match.group(1) if match else ""
+
+
 def functions(code):
     """(first line of the body, lines of the body, name, body) of each function definition.
 
@@ -46,11 +56,8 @@ def functions(code):
         if line.startswith("{") and start is None:
             start = number
         elif line.startswith("}") and start is not None:
-            head = " ".join(lines[max(0, start - 8):start - 1])
-            head = re.split(r"[;}]", head)[-1]
-            names = re.findall(r"(\w+)\s*\(", re.sub(r"__attribute__\s*\(\(.*?\)\)", "", head))
-            name = names[-1] if names and names[0] in ("START_TEST",) else (names or [""])[0]
-            yield start, number - start + 1, name, "\n".join(lines[start - 1:number])
+            yield (start, number - start + 1, _function_name(lines, start - 1),
+                   "\n".join(lines[start - 1:number]))
             start = None
 
 

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""The lint checks find what they are there for: each sample breaks one rule, or none."""
+import pathlib
+import sys
+import unittest
+
+import lint_docs
+import lint_layers
+import lint_size
+from source import functions, without_comments_and_strings
+
+SEGMENT = pathlib.Path("segments/sample.c")
+DRIVER = pathlib.Path("vmm/driver.c")
+
+
+def calls(path, text):
+    return list(lint_layers.check_calls(path, without_comments_and_strings(text)))
+
+
+def names(path, text):
+    return list(lint_layers.check_names(path, without_comments_and_strings(text)))
+
+
+class Layers(unittest.TestCase):
+    def test_an_include_of_a_higher_layer_is_found(self):
+        up = '#include "api/pleat.h"\n'
+        self.assertEqual(len(list(lint_layers.check_includes(SEGMENT, up))), 1)
+        down = '#include "vmm/device.h"\n'
+        self.assertEqual(list(lint_layers.check_includes(SEGMENT, down)), [])
+
+    def test_a_cuda_header_is_found_outside_the_driver(self):
+        text = "#include <cuda.h>\n"
+        self.assertEqual(len(list(lint_layers.check_includes(SEGMENT, text))), 1)
+        self.assertEqual(list(lint_layers.check_includes(DRIVER, text)), [])
+
+    def test_a_name_of_cuda_is_found_in_code_but_not_in_text(self):
+        self.assertEqual(len(names(SEGMENT, "cuMemCreate(&h);\n")), 1)
+        self.assertEqual(len(names(SEGMENT, "cu_result r = CU_SUCCESS;\n")), 2)
+        self.assertEqual(names(SEGMENT, '/* cuMemCreate */ say("cuMemCreate");\n'), [])
+        self.assertEqual(names(DRIVER, "cuMemCreate(&h);\n"), [])
+
+    def test_a_banned_call_is_found_outside_its_home(self):
+        self.assertEqual(len(calls(SEGMENT, "p = malloc(1);\n")), 1)
+        self.assertEqual(len(calls(SEGMENT, 'x = getenv("A");\n')), 1)
+        self.assertEqual(calls(DRIVER, 'x = getenv("A");\n'), [])
+        self.assertEqual(calls(SEGMENT, "a->ops->free(a, p);\nops.free(p);\n"), [])
+        self.assertEqual(calls(SEGMENT, "snprintf(t, 9, x); block_free(p);\n"), [])
+
+    def test_a_function_that_calls_itself_is_found(self):
+        body = "static int depth(int n)\n{\n    return n ? depth(n - 1) : 0;\n}\n"
+        self.assertEqual(len(list(lint_layers.check_recursion(SEGMENT, body))), 1)
+        member = "static int depth(int n)\n{\n    return ops->depth(n);\n}\n"
+        self.assertEqual(list(lint_layers.check_recursion(SEGMENT, member)), [])
+
+
+class Sizes(unittest.TestCase):
+    def test_functions_are_measured_from_brace_to_brace(self):
+        text = "int a(int (*b)(void))\n{\n    if (b) {\n    }\n    return 0;\n}\n\nSTART_TEST(c)\n{\n}\n"
+        found = [(name, lines) for _, lines, name, _ in functions(text)]
+        self.assertEqual(found, [("a", 5), ("c", 2)])
+
+
+class Docstrings(unittest.TestCase):
+    def test_fields_out_of_order_are_found(self):
+        wrong = "/** Do.\n *\n *  Returns  PLEAT_OK.\n *  Params   a  that. */"
+        right = "/** Do.\n *\n *  Params   a  that.\n *  Returns  PLEAT_OK. */"
+        self.assertEqual(len(list(lint_docs.check_fields("x", wrong))), 1)
+        self.assertEqual(list(lint_docs.check_fields("x", right)), [])
+
+    def test_a_prototype_without_docstring_is_found(self):
+        text = "/** Do. */\nPLEAT_API int a(void);\n\nPLEAT_API int b(void);\n"
+        docs = [doc is not None for _, doc, _ in lint_docs.prototypes(text, "PLEAT_API")]
+        self.assertEqual(docs, [True, False])
+
+
+class Caps(unittest.TestCase):
+    def test_the_caps_are_those_of_the_style_page(self):
+        self.assertEqual((lint_size.MAX_FILE_LINES, lint_size.MAX_FUNCTION_LINES,
+                          lint_size.MAX_COLUMNS, lint_size.MAX_PUBLIC_FUNCTIONS),
+                         (800, 60, 100, 25))
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())
