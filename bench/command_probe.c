@@ -25,7 +25,7 @@ typedef struct probe_command {
 /* clang-format off */
 static const struct argp_option options_list[] = {
     { .name = "cost-file", .key = KEY_COST_FILE, .arg = "PATH",
-      .doc = "Where to write the simulator's cost file (default on a real GPU: NAME.costs.txt in "
+      .doc = "Where to write the simulator's cost file (default on a real GPU: NAME.cost in "
              "this folder; on the simulated one none is written)" },
     { .name = "seconds", .key = KEY_SECONDS, .arg = "N", .doc = "At most so long (default: 60)" },
     { .name = "device", .key = KEY_DEVICE, .arg = "N", .doc = "Number of the GPU (default: 0)" },
@@ -81,7 +81,7 @@ static void show_progress(void *context, const char *what)
     bench_progress_step(progress, 0.0);
 }
 
-/* "NVIDIA H100 80GB HBM3" -> "nvidia-h100-80gb-hbm3.costs.txt" */
+/* "NVIDIA H100 80GB HBM3" -> "nvidia-h100-80gb-hbm3.cost" */
 static void default_cost_file(const char *gpu, char *out, size_t n)
 {
     size_t used = 0;
@@ -92,7 +92,7 @@ static void default_cost_file(const char *gpu, char *out, size_t n)
             out[used++] = '-';
         }
     }
-    snprintf(out + used, n - used, ".costs.txt");
+    snprintf(out + used, n - used, ".cost");
 }
 
 static bool write_costs(probe_command *c)

@@ -64,8 +64,9 @@ bool bench_size_parse(const char *text, uint64_t *out)
         *out = n << shift;
         return true;
     }
+    /* A fraction of bytes is a ratio whose x was forgotten. */
     double bytes = ldexp(strtod(text, NULL), shift);
-    if (!(bytes >= 1.0 && bytes <= (double)MOST_BYTES)) {
+    if (shift == 0 || !(bytes >= 1.0 && bytes <= (double)MOST_BYTES)) {
         return false;
     }
     *out = (uint64_t)bytes;

@@ -40,7 +40,7 @@ void bench_trace_free(bench_trace *trace);
 /* The file that WORK names: the path itself, or one of the bundled traces by its bare name. False
  * and a message when there is none. */
 bool bench_trace_find(const char *work, char *path, size_t n, bench_failure *failure);
-/* The folder of the bundled traces, beside the command's repository or installed. */
+/* The folder of the bundled traces: PLEAT_TRACES, the repository's or the installed one. */
 bool bench_trace_folder(char *path, size_t n);
 
 #endif

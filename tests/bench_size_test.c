@@ -37,30 +37,14 @@ END_TEST
 
 START_TEST(what_is_not_a_size_is_refused)
 {
-    static const char *const bad[] = { "",
-                                       "0",
-                                       "-1",
-                                       "+1",
-                                       " 1",
-                                       "1 ",
-                                       "x",
-                                       "1X",
-                                       "KiB",
-                                       "1KB",
-                                       "1MB",
-                                       "1Ki",
-                                       "1KiBs",
-                                       "1.2.3",
-                                       ".",
-                                       "1e9",
-                                       "0x10",
-                                       "inf",
-                                       "nan",
-                                       "0.0G",
-                                       "0.4",
-                                       "1048577T",
-                                       "99999999999999999999999",
-                                       "1P" };
+    static const char *const bad[] = {
+        "",     "0",    "-1",    "+1",       " 1",
+        "1 ",   "x",    "1X",    "KiB",      "1KB",
+        "1MB",  "1Ki",  "1KiBs", "1.2.3",    "1.02",
+        "1.5B", ".",    "1e9",   "0x10",     "inf",
+        "nan",  "0.0G", "0.4",   "1048577T", "99999999999999999999999",
+        "1P"
+    };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         uint64_t bytes = 7;
         ck_assert_msg(!bench_size_parse(bad[i], &bytes), "'%s'", bad[i]);
