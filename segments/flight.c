@@ -73,11 +73,13 @@ pl_block *pl_flight_carve(pl_space *space, pl_block *b, pleat_devptr base, pleat
     return b;
 }
 
-/* Carving took whole granules from n_loose only; freeing moves them from n_pinned to n_loose. */
+/* What carving took from n_loose went nowhere else; freeing takes it from n_pinned. */
 void pl_flight_restore(pl_space *space, pl_block *b)
 {
-    space->n_pinned += granules_of(b->segment, b);
+    size_t n_loose = space->n_loose;
+
     put_back(space, b);
+    space->n_pinned += space->n_loose - n_loose;
 }
 
 /* Room on the idle stack for every chunk that this flight may leave behind. */
@@ -320,13 +322,29 @@ static void install_chunks(pl_space *space, pl_segment *seg, const pl_block *b,
     }
 }
 
+/* The first victim and those that follow it in address, as one: a granule may have been under
+ * several free blocks, all settled or of the flight's lane. */
+static pl_block *pop_victims(pl_space *space, pl_flight *f)
+{
+    pl_block *b = f->victims.first;
+
+    pl_queue_remove(&f->victims, b);
+    while (f->victims.first != NULL && f->victims.first == b->next) {
+        pl_block *next = b->next;
+        pl_queue_remove(&f->victims, next);
+        b->lane = next->lane != PL_LANE_SETTLED ? next->lane : b->lane;
+        b->tick = next->tick > b->tick ? next->tick : b->tick;
+        pl_segment_absorb(b->segment, &space->store, b, next);
+    }
+    return b;
+}
+
 static void retire_victims(pl_space *space, pl_flight *f)
 {
     while (f->victims.first != NULL) {
-        pl_block *b = f->victims.first;
+        pl_block *b = pop_victims(space, f);
         pl_segment *seg = b->segment;
         size_t g = pl_segment_granule(seg, b->base);
-        pl_queue_remove(&f->victims, b);
         for (size_t i = 0; i < granules_of(seg, b); i++) {
             seg->chunks[g + i] = 0;
             seg->taken_at[g + i] = pl_budget_stamp(&space->budget);

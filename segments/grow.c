@@ -93,15 +93,21 @@ static bool is_better(const pl_place *a, const pl_place *b)
     return b->segment == NULL || a->n_new < b->n_new || (a->n_new == b->n_new && a->at < b->at);
 }
 
+static size_t least_granules(const pl_space *space, size_t bytes)
+{
+    return (bytes + space->granule_bytes - 1) >> space->granule_log2;
+}
+
 /* In the own area; when creation cannot cover that, in any. out->segment is NULL if there is
- * none. PLEAT_OK or ENOMEM_HOST. */
+ * none, or if more addresses for the own area should be had first. PLEAT_OK or ENOMEM_HOST. */
 static pleat_status find_place(pl_space *space, const pl_request *rq, size_t cap, pl_place *out)
 {
     uint32_t lane = rq->lane->number;
     size_t pin_room = cap > space->n_pinned ? cap - space->n_pinned : 0;
     bool found = pl_place_search(rq->area, lane, rq->bytes, pin_room, out);
+    size_t n_new = found ? out->n_new : least_granules(space, rq->bytes);
 
-    if (found && out->n_new <= room_below(space, cap) + space->n_idle) {
+    if (n_new <= room_below(space, cap) + space->n_idle && (found || !rq->is_out_of_va)) {
         return PLEAT_OK;
     }
     pleat_status st = pl_space_reach_lane(space, lane);
@@ -262,7 +268,14 @@ static pl_step extend(pl_space *space, pl_request *rq, pleat_status *st)
     if (*st == PLEAT_OK) {
         return PL_STEP_AGAIN;
     }
-    if (*st != PLEAT_ENOSPACE_VA || rq->is_capturing || rq->has_cleared || space->n_stale == 0) {
+    if (*st != PLEAT_ENOSPACE_VA) {
+        return PL_STEP_DONE;
+    }
+    if (!rq->is_out_of_va) {
+        rq->is_out_of_va = true;
+        return PL_STEP_AGAIN;
+    }
+    if (rq->is_capturing || rq->has_cleared || space->n_stale == 0) {
         return PL_STEP_DONE;
     }
     rq->has_cleared = true;
@@ -309,8 +322,7 @@ pl_step pl_grow_step(pl_space *space, pl_request *rq, pl_block **out, pleat_stat
         return PL_STEP_DONE;
     }
     if (f.place.segment == NULL) {
-        size_t least = (rq->bytes + space->granule_bytes - 1) >> space->granule_log2;
-        bool fits = space->n_pinned + least <= cap;
+        bool fits = space->n_pinned + least_granules(space, rq->bytes) <= cap;
         return fits ? extend(space, rq, st) : shortage(space, rq, PLEAT_ENOMEM_DEVICE, st);
     }
     size_t allowed = slack(space, cap, f.place.n_pin);

@@ -13,6 +13,7 @@ typedef struct pl_request {
     bool is_capturing;    /* no waits, queries, takes */
     bool has_polled;      /* every fence was queried since the request began */
     bool has_ordered;     /* the budgeted ordered wait was used */
+    bool is_out_of_va;    /* no more addresses can be reserved: any area will do */
     bool has_cleared;     /* stale addresses were waited for */
     bool wants_tick;      /* it took pending memory: the stale mappings need a tick of its lane */
     pl_ask ask;           /* the driver, for memory it refused before the request began */
