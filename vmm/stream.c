@@ -222,9 +222,10 @@ static pleat_status get_per_thread(pl_device *dev, pl_stream **out)
     return st;
 }
 
-/* A driver that insists on a current context for its answer gets one. */
+/* For a thread without a current context. The refusal that led here is no failure. */
 static pleat_status ask_id_entered(pl_device *dev, cu_stream handle, unsigned long long *id)
 {
+    pl_driver_clear_error();
     pleat_status st = pl_device_enter(dev);
     if (st != PLEAT_OK) {
         return st;
@@ -256,7 +257,12 @@ static pleat_status ask_id(pl_device *dev, cu_stream handle, uint64_t *id)
 static pleat_status refuse_foreign(pl_device *dev, cu_stream handle)
 {
     cu_context context = NULL;
+    pleat_status st = pl_device_enter(dev);
+    if (st != PLEAT_OK) {
+        return st;
+    }
     cu_result result = pl_cu_stream_ctx(dev->drv, handle, &context);
+    pl_device_leave(dev);
     if (result != CU_SUCCESS) {
         return pl_driver_failure(result);
     }
@@ -362,23 +368,29 @@ pleat_status pl_stream_refuse_capture(const pl_stream *stream)
     return state == CU_CAPTURE_NONE ? PLEAT_OK : PLEAT_ECAPTURE;
 }
 
+/* Asks inside the device's context. */
+static pleat_status refuse_capture_entered(pl_stream *stream)
+{
+    pl_driver_clear_error();
+    pleat_status st = pl_device_enter(stream->dev);
+    if (st == PLEAT_OK) {
+        st = pl_stream_refuse_capture(stream);
+        pl_device_leave(stream->dev);
+    }
+    return st;
+}
+
 pleat_status pl_stream_is_capturing(pl_stream *stream, bool *out)
 {
-    if (stream->kind == PL_STREAM_LEGACY) {
-        *out = false;
-        return PLEAT_OK;
-    }
     pleat_status st = PLEAT_OK;
     if (stream->kind == PL_STREAM_PER_THREAD) {
         st = pl_stream_verify(stream);
-        st = st == PLEAT_OK ? pl_device_enter(stream->dev) : st;
-    }
-    if (st != PLEAT_OK) {
-        return st;
-    }
-    st = pl_stream_refuse_capture(stream);
-    if (stream->kind == PL_STREAM_PER_THREAD) {
-        pl_device_leave(stream->dev);
+        st = st == PLEAT_OK ? refuse_capture_entered(stream) : st;
+    } else if (stream->kind == PL_STREAM_ORDINARY) {
+        st = pl_stream_refuse_capture(stream);
+        if (st == PLEAT_EDRIVER && pl_driver_last_error()->result == CU_INVALID_CONTEXT) {
+            st = refuse_capture_entered(stream);
+        }
     }
     if (st == PLEAT_OK || st == PLEAT_ECAPTURE) {
         *out = st == PLEAT_ECAPTURE;

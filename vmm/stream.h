@@ -28,7 +28,8 @@ typedef struct pl_fence pl_fence; /* a pooled event, recorded once */
  *  Failure  as before.
  *  Owner    the device.
  *  Threads  any; without a lock when the stream is known.
- *  Blocks   on one identity call, and none for 0, 1 and 2 once known; a few at first sight. */
+ *  Blocks   on one identity call, and none for 0, 1 and 2 once known; a few at first sight, or when
+ *           no context is current. */
 pleat_status pl_stream_get(pl_device *dev, void *handle, pl_stream **out);
 
 unsigned pl_stream_index(const pl_stream *stream); /* 0, 1, 2... in order of first sight */
@@ -40,7 +41,8 @@ pl_stream *pl_stream_at(const pl_device *dev, unsigned index); /* NULL beyond th
 /** Is it being captured right now? The legacy stream never is.
  *
  *  Returns  PLEAT_OK; ESTREAM (per-thread stream of another thread); EDRIVER.
- *  Blocks   on one driver call; none for the legacy stream; a few for a per-thread one. */
+ *  Blocks   on one driver call; none for the legacy stream; a few for a per-thread one, or when
+ *           no context is current. */
 pleat_status pl_stream_is_capturing(pl_stream *stream, bool *out);
 
 /** Record a point on the stream's timeline. Never blocks on the GPU.
