@@ -1,7 +1,16 @@
 /* pleat_sim.h - the simulated CUDA driver's own interface, beside the cu* calls it exports.
  *
- * Link nothing: load the simulator's shared object as one would load libcuda.so.1 and look these
- * up by name, or link with it directly. All functions may be called from any thread. */
+ * Load the simulator's shared object as one would load libcuda.so.1 and look these up by name, or
+ * link with it directly. It stands alone: any program that uses the virtual memory management calls
+ * of the CUDA Driver API can be tested against it without a GPU.
+ *
+ * Time. Work is declared: it says which bytes it reads and writes, and on which stream. It finishes
+ * when `depth` later pieces of work have been submitted to the device, all its streams together,
+ * and what it depends on (its stream's earlier work, events waited for, the legacy default stream)
+ * has finished. Recording, waiting and stream writes do not count as work. Queries do not advance
+ * time; a synchronisation finishes what it waits for.
+ *
+ * Hazards are what a correct program never does; the simulator records them and goes on. */
 #ifndef PLEAT_SIM_H
 #define PLEAT_SIM_H
 
@@ -20,60 +29,137 @@ extern "C" {
 #endif
 
 /** Reset the simulator to `conf`: every device, handle, mapping, stream, event, fault, hazard, the
- *  log and the clock. Returns 0, or -1 and a message in pleat_sim_error(). */
+ *  log and the clock.
+ *
+ *  Units    `key:value,key:value`; NULL or empty = all defaults. Sizes are bytes with an optional
+ *           binary suffix K, M, G or T.
+ *             devices:1..16        default 1
+ *             capacity:SIZE        of each device, exact to the byte; default 16G
+ *             granularity:SIZE     a power of two, 4K to 1G; default 2M
+ *             backing:none         made-up addresses, nothing behind them (default)
+ *             backing:memory       host pages behind every mapping; at most 16,000 mappings
+ *             depth:0..1048576     see Time above; default 256
+ *             costs:a100 or FILE   the cost clock's model; default a100. See costs/a100.cost
+ *             profile:full         CUDA 12.4 (default)
+ *             profile:no_vmm       attribute 102 is 0, VMM calls answer NOT_SUPPORTED
+ *             profile:old_driver   CUDA 11.2: later calls (cuStreamGetId, ...) answer NOT_FOUND,
+ *                                  no POSIX file descriptors, no RDMA
+ *             va_bits:24..48       address space of 1 << va_bits bytes; default 48, 47 with memory
+ *             log:ring or full     keep the last 4,096 calls (default) or all
+ *             name:TEXT            the devices' name
+ *             fork:refuse          after fork the child has no driver, as with a real one (default)
+ *             fork:allow           the child goes on with a copy
+ *             free:hazard          cuMemFree under unfinished work is a hazard (default)
+ *             free:wait            cuMemFree synchronises first, as many drivers do
+ *  Returns  0, or -1: a key or a value is unknown; pleat_sim_error names it.
+ *  Failure  everything is as before.
+ *  Threads  any; but no other thread may be using what is reset. cuInit stays valid.
+ *  Source   Without a reset before cuInit, the environment variable PLEAT_SIM holds `conf`. */
 PLEAT_SIM_API int pleat_sim_reset(const char *conf);
+
+/** Say what was wrong with the last configuration, cost file, fault or mapping that was refused.
+ *
+ *  Returns  a text, empty if nothing was; valid until the next such error.
+ *  Owner    the simulator. */
 PLEAT_SIM_API const char *pleat_sim_error(void);
 
-/** One access of declared work. */
+/** One access of declared work: bytes of a device's address space. bytes may be 0. */
 typedef struct pleat_sim_access {
     uint64_t ptr;
     uint64_t bytes;
     bool is_write;
 } pleat_sim_access;
 
-/** Submit work on `stream` (a CUstream; NULL = legacy default stream of the current or the only
- *  device) that touches accesses[0..n). It runs, as far as time goes, when it finishes: see
- *  depth. Returns a CUresult. */
+/** Submit work that touches accesses[0..n).
+ *
+ *  Params   stream: a CUstream; NULL = the legacy default stream of the current context, or of the
+ *           only device where no context is current.
+ *  Returns  a CUresult: CUDA_SUCCESS; INVALID_HANDLE (no stream, or one of another context than the
+ *           current one); INVALID_CONTEXT; NOT_INITIALIZED; a capture's error. While the stream is
+ *           captured the work is recorded into the graph.
+ *  Failure  nothing is submitted. A hazard is no failure: it is recorded, the work is submitted.
+ *  Threads  any.
+ *  Blocks   never. */
 PLEAT_SIM_API int pleat_sim_work(void *stream, const pleat_sim_access *accesses, size_t n);
-/** Memory mode: work that fills [ptr, ptr+bytes) with a pattern made of `seed`, or verifies it,
- *  when it finishes. A mismatch is a hazard of kind "contents". */
+
+/** Submit work that fills [ptr, ptr + bytes) with a pattern made of `seed` when it finishes.
+ *
+ *  Units    as pleat_sim_work with one write. With backing:none that is all it is.
+ *  Returns  as pleat_sim_work. */
 PLEAT_SIM_API int pleat_sim_fill(void *stream, uint64_t ptr, uint64_t bytes, uint64_t seed);
+
+/** Submit work that compares [ptr, ptr + bytes) with the pattern of `seed` when it finishes.
+ *
+ *  Units    as pleat_sim_work with one read. ptr and seed as in the fill; bytes at most those.
+ *  Returns  as pleat_sim_work. Another content is a hazard of kind PLEAT_SIM_CONTENTS. */
 PLEAT_SIM_API int pleat_sim_verify(void *stream, uint64_t ptr, uint64_t bytes, uint64_t seed);
+
 /** Finish everything that was submitted, on all devices. */
 PLEAT_SIM_API void pleat_sim_finish(void);
 
-/** Faults. `call` is an entry point's name ("cuMemMap") or NULL for any that can fail; k counts
- *  from 0 = the next such call; `code` is the CUresult it answers, doing nothing else. */
-PLEAT_SIM_API void pleat_sim_fail_at(const char *call, uint64_t k, int code);
-PLEAT_SIM_API void pleat_sim_fail_from(const char *call, uint64_t k, int code);
-PLEAT_SIM_API void pleat_sim_fail_never(void);
-PLEAT_SIM_API uint64_t pleat_sim_n_faults(void); /* how many calls a fault has answered */
+/** Let time go on as if n more pieces of work had been submitted to a device.
+ *
+ *  Params   device: an ordinal, or < 0 for all of them. */
+PLEAT_SIM_API void pleat_sim_advance(int device, uint64_t n);
 
-/** What the simulator holds; all devices together when device < 0. */
+/** Make the k-th such call from now on answer `code` and do nothing else.
+ *
+ *  Params   call: an entry point's name ("cuMemMap"), or NULL for any call that changes the
+ *           driver's state: queries, cuInit, cuCtxPopCurrent and cuThreadExchange... are not
+ *           counted then, but can be named. k: 0 = the next one. code: a CUresult.
+ *  Failure  up to 64 rules may be in force; more, or an unknown name, set pleat_sim_error and are
+ *           said on stderr, since a test that lost its fault would pass for nothing. */
+PLEAT_SIM_API void pleat_sim_fail_at(const char *call, uint64_t k, int code);
+
+/** Make the k-th such call and every later one answer `code`; see pleat_sim_fail_at. */
+PLEAT_SIM_API void pleat_sim_fail_from(const char *call, uint64_t k, int code);
+
+/** Forget all faults that have not struck yet. */
+PLEAT_SIM_API void pleat_sim_fail_never(void);
+
+/** Count the calls that a fault has answered since the reset. */
+PLEAT_SIM_API uint64_t pleat_sim_n_faults(void);
+
+/** What the simulator holds. Reservations, streams, events, graphs and lost objects are those of
+ *  all devices, whichever is asked for. */
 typedef struct pleat_sim_counts {
     uint64_t reservations, handles, mappings, allocations; /* live driver objects */
-    uint64_t streams, events, graphs, contexts;
-    uint64_t reserved_bytes, physical_bytes, mapped_bytes;
+    uint64_t streams, events, graphs, contexts;            /* graphs: and executable graphs */
+    uint64_t reserved_bytes, physical_bytes, mapped_bytes; /* physical: handles + allocations */
     uint64_t peak_physical_bytes;
     uint64_t capacity_bytes;
     uint64_t unfinished_work;
     uint64_t hazards;
-    uint64_t calls;
+    uint64_t calls;        /* of cu* entry points, refused ones too */
+    uint64_t lost_objects; /* went down with their context instead of being destroyed */
 } pleat_sim_counts;
+
+/** Tell what the simulator holds.
+ *
+ *  Params   device: an ordinal, or < 0 for all together (then peak_physical_bytes is the sum of
+ *           the devices' peaks). out [out].
+ *  Returns  0, or -1: no such device, or never configured. */
 PLEAT_SIM_API int pleat_sim_count(int device, pleat_sim_counts *out);
-/** Calls of one entry point since the reset ("cuMemMap"). */
+
+/** Count the calls of one entry point since the reset ("cuMemMap"), refused ones too. */
 PLEAT_SIM_API uint64_t pleat_sim_n_calls(const char *call);
-/** The cost clock: modelled microseconds spent in driver calls since the reset. */
+
+/** Read the cost clock: modelled microseconds spent in driver calls since the reset. */
 PLEAT_SIM_API double pleat_sim_cost_us(void);
 
+/** One mapping made by cuMemMap. */
 typedef struct pleat_sim_mapping {
     uint64_t ptr;
     uint64_t bytes;
     uint64_t handle;
-    int device;
-    int access; /* CU_ACCESS_* of the owning device */
+    int device; /* whose memory it is */
+    int access; /* CU_MEM_ACCESS_FLAGS_* of that device */
 } pleat_sim_mapping;
-/** Copy up to n mappings in address order; returns how many there are. */
+
+/** Copy up to n mappings in address order.
+ *
+ *  Shape    out has room for n; may be NULL when n is 0.
+ *  Returns  how many there are, however many were copied. */
 PLEAT_SIM_API size_t pleat_sim_mappings(pleat_sim_mapping *out, size_t n);
 
 typedef enum pleat_sim_hazard_kind {
@@ -87,14 +173,19 @@ typedef struct pleat_sim_hazard {
     pleat_sim_hazard_kind kind;
     uint64_t ptr;
     uint64_t bytes;
-    uint64_t call;       /* number of the call in the log that revealed it */
+    uint64_t call; /* number of the call in the log that revealed it */
     char text[160];
 } pleat_sim_hazard;
-/** Copy up to n hazards in order of discovery (at most 1,024 are kept); returns how many there were. */
+
+/** Copy up to n hazards in order of discovery; at most 1,024 are kept.
+ *
+ *  Shape    out has room for n; may be NULL when n is 0.
+ *  Returns  how many there were since the reset, kept or not. */
 PLEAT_SIM_API size_t pleat_sim_hazards(pleat_sim_hazard *out, size_t n);
 
-/** Write the call log as JSON lines to a file. Needs log:full in the configuration; otherwise the
- *  last 4,096 calls. Returns 0 or -1. */
+/** Write the call log as JSON lines to a file: all calls with log:full, else the last 4,096.
+ *
+ *  Returns  0, or -1: the file could not be written. */
 PLEAT_SIM_API int pleat_sim_write_log(const char *path);
 
 #ifdef __cplusplus

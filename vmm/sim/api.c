@@ -1,0 +1,276 @@
+/* api.c - pleat_sim_*: the simulator's own interface (pleat_sim.h). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "vmm/sim/call.h"
+#include "vmm/sim/cost.h"
+#include "vmm/sim/fault.h"
+#include "vmm/sim/hazard.h"
+#include "vmm/sim/log.h"
+#include "vmm/sim/memory.h"
+#include "vmm/sim/pleat_sim.h"
+#include "vmm/sim/submit.h"
+
+int pleat_sim_reset(const char *conf)
+{
+    sim_conf parsed;
+    sim_state_lock();
+    char *error = sim_error_text();
+    bool is_good = sim_conf_parse(conf, &parsed, error, SIM_ERROR_BYTES) &&
+                   sim_cost_load(parsed.costs, error, SIM_ERROR_BYTES);
+    if (is_good) {
+        error[0] = '\0';
+        sim_state_reset(&parsed);
+    }
+    sim_state_unlock();
+    return is_good ? 0 : -1;
+}
+
+const char *pleat_sim_error(void)
+{
+    return sim_error_text();
+}
+
+/* As cu* calls find their stream, but without a context when there is no doubt. */
+static cu_result submit_declared(void *handle, const sim_task *task)
+{
+    sim_context *context = NULL;
+    sim_stream *stream;
+    cu_result result = sim_context_current(&context);
+    if (result == CU_SUCCESS) {
+        return sim_submit(handle, task, true);
+    }
+    if (handle != NULL && handle != (void *)CU_STREAM_LEGACY &&
+        handle != (void *)CU_STREAM_PER_THREAD) {
+        result = sim_stream_find(handle, &stream);
+    } else if (sim.conf.n_devices == 1 && sim.devices[0].context.n_retained > 0 &&
+               handle != (void *)CU_STREAM_PER_THREAD) {
+        stream = sim_stream_legacy(&sim.devices[0].context);
+        result = CU_SUCCESS;
+    }
+    return result == CU_SUCCESS ? sim_submit_to(stream, task, true) : result;
+}
+
+int pleat_sim_work(void *stream, const pleat_sim_access *accesses, size_t n)
+{
+    sim_call call;
+    bool has_first = n > 0 && accesses != NULL;
+    sim_call_begin(&call, SIM_OWN_WORK, sim_arg(stream), has_first ? accesses[0].ptr : 0,
+                   has_first ? accesses[0].bytes : 0, n);
+    if (call.result == CU_SUCCESS && n > 0 && accesses == NULL) {
+        call.result = CU_INVALID_VALUE;
+    } else if (call.result == CU_SUCCESS) {
+        sim_task task = { .kind = SIM_TASK_WORK, .n = n, .accesses = accesses };
+        call.result = submit_declared(stream, &task);
+    }
+    return sim_call_end(&call);
+}
+
+int pleat_sim_fill(void *stream, uint64_t ptr, uint64_t bytes, uint64_t seed)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_OWN_FILL, sim_arg(stream), ptr, bytes, seed);
+    if (call.result == CU_SUCCESS) {
+        pleat_sim_access access = { ptr, bytes, true };
+        sim_task task = { .kind = SIM_TASK_FILL, .value = seed, .n = 1, .accesses = &access };
+        call.result = submit_declared(stream, &task);
+    }
+    return sim_call_end(&call);
+}
+
+int pleat_sim_verify(void *stream, uint64_t ptr, uint64_t bytes, uint64_t seed)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_OWN_VERIFY, sim_arg(stream), ptr, bytes, seed);
+    if (call.result == CU_SUCCESS) {
+        pleat_sim_access access = { ptr, bytes, false };
+        sim_task task = { .kind = SIM_TASK_VERIFY, .value = seed, .n = 1, .accesses = &access };
+        call.result = submit_declared(stream, &task);
+    }
+    return sim_call_end(&call);
+}
+
+void pleat_sim_finish(void)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_OWN_FINISH, 0, 0, 0, 0);
+    if (call.result == CU_SUCCESS) {
+        sim_work_finish_all();
+    }
+    (void)sim_call_end(&call);
+}
+
+void pleat_sim_advance(int device, uint64_t n)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_OWN_ADVANCE, n, 0, 0, 0);
+    for (int i = 0; call.result == CU_SUCCESS && i < sim.conf.n_devices; i++) {
+        if (device < 0 || device == i) {
+            sim_work_advance(&sim.devices[i], n);
+        }
+    }
+    (void)sim_call_end(&call);
+}
+
+static void add_fault(const char *name, uint64_t k, int code, bool is_from)
+{
+    sim_state_lock();
+    sim_entry entry = name == NULL ? SIM_N_ENTRIES : sim_entry_find(name);
+    if ((name != NULL && entry >= SIM_N_CU_ENTRIES) || !sim_fault_add(entry, k, is_from, code)) {
+        snprintf(sim_error_text(), SIM_ERROR_BYTES,
+                 "simulator: no fault set: \"%s\" is no entry point, or there are too many faults",
+                 name == NULL ? "any" : name);
+        fprintf(stderr, "%s\n", sim_error_text());
+    }
+    sim_state_unlock();
+}
+
+void pleat_sim_fail_at(const char *call, uint64_t k, int code)
+{
+    add_fault(call, k, code, false);
+}
+
+void pleat_sim_fail_from(const char *call, uint64_t k, int code)
+{
+    add_fault(call, k, code, true);
+}
+
+void pleat_sim_fail_never(void)
+{
+    sim_state_lock();
+    sim_fault_clear();
+    sim_state_unlock();
+}
+
+uint64_t pleat_sim_n_faults(void)
+{
+    sim_state_lock();
+    uint64_t n = sim_fault_count();
+    sim_state_unlock();
+    return n;
+}
+
+static void count_device(const sim_device *device, pleat_sim_counts *counts)
+{
+    counts->handles += device->n_handles;
+    counts->mappings += device->n_mappings;
+    counts->allocations += device->n_allocations;
+    counts->contexts += device->context.n_retained > 0;
+    counts->physical_bytes += device->physical_bytes;
+    counts->mapped_bytes += device->mapped_bytes;
+    counts->peak_physical_bytes += device->peak_physical_bytes;
+    counts->capacity_bytes += sim.conf.capacity_bytes;
+}
+
+static uint64_t count_unfinished(int device)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < sim.n_active; i++) {
+        if (device < 0 || sim.active[i]->context->device == device) {
+            n += sim.active[i]->submitted - sim.active[i]->finished;
+        }
+    }
+    return n;
+}
+
+int pleat_sim_count(int device, pleat_sim_counts *out)
+{
+    pleat_sim_counts counts = { 0 };
+    sim_state_lock();
+    bool is_good = sim.is_configured && (device < 0 || sim_device_at(device) != NULL);
+    for (int i = 0; is_good && i < sim.conf.n_devices; i++) {
+        if (device < 0 || device == i) {
+            count_device(&sim.devices[i], &counts);
+        }
+    }
+    counts.reservations = sim.space.n_user;
+    counts.reserved_bytes = sim.space.user_bytes;
+    counts.streams = sim.n_streams;
+    counts.events = sim.n_events;
+    counts.graphs = sim.n_graphs;
+    counts.unfinished_work = count_unfinished(device);
+    counts.hazards = sim_hazard_count();
+    counts.calls = sim.n_cu_calls;
+    counts.lost_objects = sim.n_lost;
+    sim_state_unlock();
+    if (is_good) {
+        *out = counts;
+    }
+    return is_good ? 0 : -1;
+}
+
+uint64_t pleat_sim_n_calls(const char *call)
+{
+    sim_state_lock();
+    sim_entry entry = sim_entry_find(call);
+    uint64_t n = entry == SIM_N_ENTRIES ? 0 : sim.n_calls[entry];
+    sim_state_unlock();
+    return n;
+}
+
+double pleat_sim_cost_us(void)
+{
+    sim_state_lock();
+    double us = sim.cost_us;
+    sim_state_unlock();
+    return us;
+}
+
+static int compare_address(const void *a, const void *b)
+{
+    uint64_t left = ((const pleat_sim_mapping *)a)->ptr;
+    uint64_t right = ((const pleat_sim_mapping *)b)->ptr;
+    return (left > right) - (left < right);
+}
+
+/* All mappings of the user's in address order; the caller frees. */
+static pleat_sim_mapping *list_mappings(size_t *n)
+{
+    pleat_sim_mapping *list = sim_new((sim.mappings.n_seen + 1) * sizeof(list[0]));
+    *n = 0;
+    for (uint32_t i = 0; i < sim.mappings.n_seen; i++) {
+        const sim_mapping *it = sim_pool_at(&sim.mappings, i);
+        if (it->is_live && !it->handle->is_linear) {
+            list[(*n)++] = (pleat_sim_mapping){
+                .ptr = it->ptr,
+                .bytes = it->bytes,
+                .handle = sim_handle_value(it->handle),
+                .device = it->handle->device,
+                .access = sim_mapping_access(it, it->handle->device),
+            };
+        }
+    }
+    qsort(list, *n, sizeof(list[0]), compare_address);
+    return list;
+}
+
+size_t pleat_sim_mappings(pleat_sim_mapping *out, size_t n)
+{
+    size_t n_all;
+    sim_state_lock();
+    pleat_sim_mapping *list = list_mappings(&n_all);
+    sim_state_unlock();
+    size_t n_copied = n < n_all ? n : n_all;
+    if (n_copied > 0) {
+        memcpy(out, list, n_copied * sizeof(out[0]));
+    }
+    free(list);
+    return n_all;
+}
+
+size_t pleat_sim_hazards(pleat_sim_hazard *out, size_t n)
+{
+    sim_state_lock();
+    size_t n_found = sim_hazard_copy(out, n);
+    sim_state_unlock();
+    return n_found;
+}
+
+int pleat_sim_write_log(const char *path)
+{
+    sim_state_lock();
+    int status = sim_log_write(path);
+    sim_state_unlock();
+    return status;
+}

@@ -1,0 +1,280 @@
+/* conf.c - reads the configuration string: one table of keys, each with a strict reader.
+ *
+ * The keys and their meaning are documented for users at pleat_sim_reset (pleat_sim.h). */
+#include "vmm/sim/conf.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef bool (*key_reader)(const char *value, sim_conf *conf);
+
+/* An unsigned decimal number within [least, most], and nothing behind it. */
+static bool read_number(const char *text, uint64_t least, uint64_t most, uint64_t *out)
+{
+    uint64_t number = 0;
+    if (*text == '\0') {
+        return false;
+    }
+    for (; *text != '\0'; text++) {
+        uint64_t digit = (uint64_t)(unsigned char)*text - '0';
+        if (digit > 9 || number > (UINT64_MAX - digit) / 10) {
+            return false;
+        }
+        number = number * 10 + digit;
+    }
+    if (number < least || number > most) {
+        return false;
+    }
+    *out = number;
+    return true;
+}
+
+/* A number with an optional binary suffix K, M, G or T. */
+static bool read_size(const char *text, uint64_t least, uint64_t most, uint64_t *out)
+{
+    static const char suffixes[] = "KMGT";
+    char digits[32];
+    size_t length = strlen(text);
+    unsigned shift = 0;
+    if (length == 0 || length >= sizeof(digits)) {
+        return false;
+    }
+    memcpy(digits, text, length + 1);
+    const char *suffix = strchr(suffixes, toupper((unsigned char)text[length - 1]));
+    if (suffix != NULL && *suffix != '\0') {
+        shift = 10U * (unsigned)(suffix - suffixes + 1);
+        digits[length - 1] = '\0';
+    }
+    uint64_t number;
+    if (!read_number(digits, 0, UINT64_MAX >> shift, &number)) {
+        return false;
+    }
+    number <<= shift;
+    if (number < least || number > most) {
+        return false;
+    }
+    *out = number;
+    return true;
+}
+
+/* One of `first`, `second`: false, true. */
+static bool read_choice(const char *text, const char *first, const char *second, bool *out)
+{
+    *out = strcmp(text, second) == 0;
+    return *out || strcmp(text, first) == 0;
+}
+
+static bool read_text(const char *text, char *out, size_t n)
+{
+    size_t length = strlen(text);
+    if (length == 0 || length >= n) {
+        return false;
+    }
+    memcpy(out, text, length + 1);
+    return true;
+}
+
+static bool read_devices(const char *value, sim_conf *conf)
+{
+    uint64_t number;
+    if (!read_number(value, 1, SIM_MAX_DEVICES, &number)) {
+        return false;
+    }
+    conf->n_devices = (int)number;
+    return true;
+}
+
+static bool read_capacity(const char *value, sim_conf *conf)
+{
+    return read_size(value, 1, UINT64_C(1) << 46, &conf->capacity_bytes);
+}
+
+static bool read_granularity(const char *value, sim_conf *conf)
+{
+    uint64_t bytes;
+    if (!read_size(value, 4096, UINT64_C(1) << 30, &bytes) || (bytes & (bytes - 1)) != 0) {
+        return false;
+    }
+    conf->granule_bytes = bytes;
+    return true;
+}
+
+static bool read_backing(const char *value, sim_conf *conf)
+{
+    return read_choice(value, "none", "memory", &conf->has_memory);
+}
+
+static bool read_depth(const char *value, sim_conf *conf)
+{
+    return read_number(value, 0, UINT64_C(1) << 20, &conf->depth);
+}
+
+static bool read_va_bits(const char *value, sim_conf *conf)
+{
+    uint64_t number;
+    if (!read_number(value, 24, 48, &number)) {
+        return false;
+    }
+    conf->va_bits = (unsigned)number;
+    return true;
+}
+
+static bool read_profile(const char *value, sim_conf *conf)
+{
+    static const char *const names[] = { "full", "no_vmm", "old_driver" };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(value, names[i]) == 0) {
+            conf->profile = (sim_profile)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool read_log(const char *value, sim_conf *conf)
+{
+    return read_choice(value, "ring", "full", &conf->is_log_full);
+}
+
+static bool read_fork(const char *value, sim_conf *conf)
+{
+    return read_choice(value, "allow", "refuse", &conf->is_fork_refused);
+}
+
+static bool read_free(const char *value, sim_conf *conf)
+{
+    return read_choice(value, "hazard", "wait", &conf->is_free_waiting);
+}
+
+static bool read_name(const char *value, sim_conf *conf)
+{
+    return read_text(value, conf->name, sizeof(conf->name));
+}
+
+static bool read_costs(const char *value, sim_conf *conf)
+{
+    return read_text(value, conf->costs, sizeof(conf->costs));
+}
+
+static const struct {
+    const char *key;
+    key_reader read;
+    const char *expects;
+} keys[] = {
+    { "devices", read_devices, "1 to 16" },
+    { "capacity", read_capacity, "bytes, with an optional suffix K, M, G or T, at most 64T" },
+    { "granularity", read_granularity, "a power of two from 4K to 1G" },
+    { "backing", read_backing, "none or memory" },
+    { "depth", read_depth, "0 to 1048576" },
+    { "costs", read_costs, "a100 or the name of a file" },
+    { "profile", read_profile, "full, no_vmm or old_driver" },
+    { "va_bits", read_va_bits, "24 to 48, at most 47 with backing:memory" },
+    { "log", read_log, "ring or full" },
+    { "name", read_name, "1 to 95 characters" },
+    { "fork", read_fork, "refuse or allow" },
+    { "free", read_free, "hazard or wait" },
+};
+
+enum { N_KEYS = sizeof(keys) / sizeof(keys[0]) };
+
+static int find_key(const char *name)
+{
+    for (int i = 0; i < N_KEYS; i++) {
+        if (strcmp(keys[i].key, name) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* One `key:value`. `seen` has a bit for each key that came before. */
+static bool read_pair(char *pair, sim_conf *conf, unsigned *seen, char *error, size_t n_error)
+{
+    char *value = strchr(pair, ':');
+    if (value != NULL) {
+        *value++ = '\0';
+    }
+    int i = find_key(pair);
+    if (i < 0) {
+        snprintf(error, n_error, "simulator: unknown key \"%s\"", pair);
+        return false;
+    }
+    if (value == NULL) {
+        snprintf(error, n_error, "simulator: key \"%s\" has no value", pair);
+        return false;
+    }
+    if ((*seen & (1U << i)) != 0) {
+        snprintf(error, n_error, "simulator: key \"%s\" is given twice", pair);
+        return false;
+    }
+    *seen |= 1U << i;
+    if (!keys[i].read(value, conf)) {
+        snprintf(error, n_error, "simulator: bad value \"%s\" for key \"%s\": expected %s", value,
+                 pair, keys[i].expects);
+        return false;
+    }
+    return true;
+}
+
+/* What the values together must fulfil, and the defaults that depend on other keys. */
+static bool complete(sim_conf *conf, char *error, size_t n_error)
+{
+    if (conf->va_bits == 0) {
+        conf->va_bits = conf->has_memory ? 47 : 48;
+    }
+    if (conf->has_memory && conf->va_bits > 47) {
+        snprintf(error, n_error,
+                 "simulator: bad value \"%u\" for key \"va_bits\": at most 47 with backing:memory",
+                 conf->va_bits);
+        return false;
+    }
+    while ((UINT64_C(1) << conf->granule_shift) < conf->granule_bytes) {
+        conf->granule_shift++;
+    }
+    if (conf->va_bits < conf->granule_shift + 2) {
+        snprintf(error, n_error,
+                 "simulator: bad value \"%u\" for key \"va_bits\": too small for "
+                 "the granularity",
+                 conf->va_bits);
+        return false;
+    }
+    return true;
+}
+
+bool sim_conf_parse(const char *text, sim_conf *out, char *error, size_t n_error)
+{
+    sim_conf conf = {
+        .n_devices = 1,
+        .capacity_bytes = UINT64_C(16) << 30,
+        .granule_bytes = UINT64_C(2) << 20,
+        .depth = 256,
+        .is_fork_refused = true,
+        .name = "Simulated GPU",
+        .costs = "a100",
+    };
+    unsigned seen = 0;
+    bool is_good = true;
+    char *copy = strdup(text == NULL ? "" : text);
+    if (copy == NULL) {
+        snprintf(error, n_error, "simulator: out of host memory");
+        return false;
+    }
+    char *rest = copy;
+    while (is_good && rest != NULL && *copy != '\0') {
+        char *pair = strsep(&rest, ",");
+        is_good = read_pair(pair, &conf, &seen, error, n_error);
+    }
+    free(copy);
+    if (!is_good || !complete(&conf, error, n_error)) {
+        return false;
+    }
+    *out = conf;
+    return true;
+}
+
+const char *sim_conf_environment(void)
+{
+    return getenv("PLEAT_SIM");
+}

@@ -1,0 +1,39 @@
+/* conf.h - the simulator's configuration string: `key:value,key:value`, strict. */
+#ifndef PLEAT_SIM_CONF_H
+#define PLEAT_SIM_CONF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { SIM_MAX_DEVICES = 16 };
+
+typedef enum sim_profile {
+    SIM_PROFILE_FULL,
+    SIM_PROFILE_NO_VMM,    /* attribute 102 is 0, every VMM call answers NOT_SUPPORTED */
+    SIM_PROFILE_OLD_DRIVER /* CUDA 11.2: what came later answers NOT_FOUND */
+} sim_profile;
+
+typedef struct sim_conf {
+    int n_devices;
+    uint64_t capacity_bytes; /* of each device */
+    uint64_t granule_bytes;
+    unsigned granule_shift;
+    bool has_memory; /* backing:memory */
+    uint64_t depth;
+    unsigned va_bits;
+    sim_profile profile;
+    bool is_log_full;
+    bool is_fork_refused;
+    bool is_free_waiting; /* cuMemFree synchronises the device first */
+    char name[96];
+    char costs[256]; /* a file, or the name of a built-in model */
+} sim_conf;
+
+/* Parse `text` (NULL or empty = all defaults). Returns false and a message that names the key. */
+bool sim_conf_parse(const char *text, sim_conf *out, char *error, size_t n_error);
+
+/* What PLEAT_SIM holds, or NULL: the simulator's only environment variable. */
+const char *sim_conf_environment(void);
+
+#endif

@@ -1,0 +1,113 @@
+/* cost.c - reads cost files: strict, all or nothing. */
+#include "vmm/sim/cost.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+sim_cost sim_costs[SIM_N_ENTRIES];
+
+static double *find_share(sim_cost *cost, const char *key)
+{
+    return strcmp(key, "call") == 0      ? &cost->call
+           : strcmp(key, "handle") == 0  ? &cost->handle
+           : strcmp(key, "granule") == 0 ? &cost->granule
+           : strcmp(key, "mib") == 0     ? &cost->mib
+                                         : NULL;
+}
+
+static bool read_us(const char *text, double *out)
+{
+    char *end;
+    errno = 0;
+    double us = strtod(text, &end);
+    if (end == text || *end != '\0' || errno != 0 || !isfinite(us) || us < 0) {
+        return false;
+    }
+    *out = us;
+    return true;
+}
+
+/* `SYMBOL KEY US KEY US ...`. Returns what is wrong, or NULL. */
+static const char *read_line(char *line, sim_cost *costs)
+{
+    static const char blanks[] = " \t\r";
+    char *rest = line;
+    char *comment = strchr(line, '#');
+    if (comment != NULL) {
+        *comment = '\0';
+    }
+    const char *symbol = strtok_r(line, blanks, &rest);
+    if (symbol == NULL || strcmp(symbol, "gpu") == 0 || strcmp(symbol, "source") == 0) {
+        return NULL;
+    }
+    sim_entry entry = sim_entry_find(symbol);
+    if (entry >= SIM_N_CU_ENTRIES) {
+        return "unknown entry point";
+    }
+    const char *key;
+    while ((key = strtok_r(NULL, blanks, &rest)) != NULL) {
+        double *share = find_share(&costs[entry], key);
+        const char *us = strtok_r(NULL, blanks, &rest);
+        if (share == NULL) {
+            return "expected call, handle, granule or mib";
+        }
+        if (us == NULL || !read_us(us, share)) {
+            return "expected microseconds behind the key";
+        }
+    }
+    return NULL;
+}
+
+/* All lines of `text`, which is taken apart. */
+static bool read_text(char *text, const char *name, char *error, size_t n_error)
+{
+    sim_cost costs[SIM_N_ENTRIES] = { { 0, 0, 0, 0 } };
+    char *rest = text;
+    for (unsigned number = 1; rest != NULL; number++) {
+        char *line = strsep(&rest, "\n");
+        const char *wrong = read_line(line, costs);
+        if (wrong != NULL) {
+            snprintf(error, n_error, "simulator: costs %s:%u: %s", name, number, wrong);
+            return false;
+        }
+    }
+    memcpy(sim_costs, costs, sizeof(sim_costs));
+    return true;
+}
+
+/* A whole small file as text, or NULL. */
+static char *read_file(const char *name)
+{
+    enum { MOST = 1 << 20 };
+    FILE *file = fopen(name, "r");
+    if (file == NULL) {
+        return NULL;
+    }
+    char *text = sim_new(MOST + 1);
+    size_t n = fread(text, 1, MOST, file);
+    text[n] = '\0';
+    if (ferror(file)) {
+        free(text);
+        text = NULL;
+    }
+    fclose(file);
+    return text;
+}
+
+bool sim_cost_load(const char *name, char *error, size_t n_error)
+{
+    const char *builtin = sim_cost_builtin(name);
+    char *text = builtin == NULL ? read_file(name) : strdup(builtin);
+    if (text == NULL) {
+        snprintf(error, n_error,
+                 "simulator: bad value \"%s\" for key \"costs\": no built-in model and no file",
+                 name);
+        return false;
+    }
+    bool is_good = read_text(text, name, error, n_error);
+    free(text);
+    return is_good;
+}

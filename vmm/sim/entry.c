@@ -1,0 +1,140 @@
+/* entry.c - one line of rules for each entry point.
+ *
+ * Which calls need a context, and which are unsafe during a capture: CUDA Driver API reference.
+ * No VMM call needs a context and none disturbs a capture (reference/cuda-vmm.md, section 3).
+ * Only calls that change the driver's state are FALLIBLE: queries fail on nobody's behalf unless
+ * a fault names them. */
+#include "vmm/sim/entry.h"
+
+#include <string.h>
+
+#define EARLY SIM_RULE_EARLY
+#define FALLIBLE SIM_RULE_FALLIBLE
+#define VMM SIM_RULE_VMM
+#define RECENT SIM_RULE_RECENT
+#define CONTEXT SIM_RULE_CONTEXT
+#define UNSAFE SIM_RULE_UNSAFE
+
+typedef struct entry_rule {
+    unsigned rules;
+    const char *args;
+} entry_rule;
+
+static const entry_rule rules[SIM_N_ENTRIES] = {
+    [SIM_CU_init] = { EARLY, "flags" },
+    [SIM_CU_driver_version] = { EARLY, "version" },
+    [SIM_CU_device_count] = { 0, "count" },
+    [SIM_CU_device_get] = { 0, "ordinal" },
+    [SIM_CU_device_name] = { 0, "device" },
+    [SIM_CU_device_attribute] = { 0, "attribute device value" },
+    [SIM_CU_device_total_mem] = { 0, "device bytes" },
+    [SIM_CU_primary_retain] = { FALLIBLE, "device context" },
+    [SIM_CU_primary_release] = { FALLIBLE, "device" },
+    [SIM_CU_ctx_push] = { FALLIBLE, "context" },
+    [SIM_CU_ctx_pop] = { 0, "context" },
+    [SIM_CU_ctx_get_current] = { 0, "context" },
+    [SIM_CU_mem_get_info] = { CONTEXT, "free total" },
+    [SIM_CU_mem_alloc] = { FALLIBLE | CONTEXT | UNSAFE, "ptr bytes" },
+    [SIM_CU_mem_free] = { FALLIBLE | CONTEXT | UNSAFE, "ptr" },
+    [SIM_CU_mem_alloc_async] = { FALLIBLE | CONTEXT, "ptr bytes stream" },
+    [SIM_CU_mem_free_async] = { FALLIBLE | CONTEXT, "ptr stream" },
+    [SIM_CU_address_reserve] = { FALLIBLE | VMM, "ptr bytes alignment hint" },
+    [SIM_CU_address_free] = { FALLIBLE | VMM, "ptr bytes" },
+    [SIM_CU_mem_create] = { FALLIBLE | VMM, "handle bytes device handle_types" },
+    [SIM_CU_mem_release] = { FALLIBLE | VMM, "handle" },
+    [SIM_CU_mem_map] = { FALLIBLE | VMM, "ptr bytes offset handle" },
+    [SIM_CU_mem_unmap] = { FALLIBLE | VMM, "ptr bytes" },
+    [SIM_CU_mem_set_access] = { FALLIBLE | VMM, "ptr bytes access count" },
+    [SIM_CU_mem_get_access] = { VMM, "ptr device access" },
+    [SIM_CU_mem_granularity] = { VMM, "bytes option" },
+    [SIM_CU_mem_retain_handle] = { FALLIBLE | VMM, "handle ptr" },
+    [SIM_CU_mem_handle_prop] = { VMM, "handle" },
+    [SIM_CU_mem_export] = { FALLIBLE | VMM, "handle handle_type fd" },
+    [SIM_CU_mem_import] = { FALLIBLE | VMM, "handle handle_type fd" },
+    [SIM_CU_mem_address_range] = { 0, "ptr base bytes" },
+    [SIM_CU_memset_async] = { FALLIBLE | CONTEXT, "ptr bytes value stream" },
+    [SIM_CU_memcpy_dtoh_async] = { FALLIBLE | CONTEXT, "from bytes to stream" },
+    [SIM_CU_memcpy_htod_async] = { FALLIBLE | CONTEXT, "to bytes from stream" },
+    [SIM_CU_stream_create] = { FALLIBLE | CONTEXT, "stream flags id" },
+    [SIM_CU_stream_destroy] = { FALLIBLE | CONTEXT, "stream" },
+    [SIM_CU_stream_id] = { CONTEXT | RECENT, "stream id" },
+    [SIM_CU_stream_ctx] = { CONTEXT, "stream context" },
+    [SIM_CU_stream_query] = { CONTEXT | UNSAFE, "stream" },
+    [SIM_CU_stream_synchronize] = { FALLIBLE | CONTEXT | UNSAFE, "stream" },
+    [SIM_CU_stream_wait_event] = { FALLIBLE | CONTEXT, "stream event" },
+    [SIM_CU_stream_is_capturing] = { CONTEXT, "stream status" },
+    [SIM_CU_stream_capture_info] = { CONTEXT | RECENT, "stream status id" },
+    [SIM_CU_stream_begin_capture] = { FALLIBLE | CONTEXT, "stream mode" },
+    [SIM_CU_stream_end_capture] = { FALLIBLE | CONTEXT, "stream graph" },
+    [SIM_CU_thread_capture_mode] = { 0, "mode previous" },
+    [SIM_CU_stream_write64] = { FALLIBLE | CONTEXT | RECENT, "stream ptr value" },
+    [SIM_CU_event_create] = { FALLIBLE | CONTEXT, "event flags" },
+    [SIM_CU_event_record] = { FALLIBLE | CONTEXT, "event stream" },
+    [SIM_CU_event_query] = { CONTEXT | UNSAFE, "event" },
+    [SIM_CU_event_synchronize] = { FALLIBLE | CONTEXT | UNSAFE, "event" },
+    [SIM_CU_event_elapsed] = { CONTEXT, "start end" },
+    [SIM_CU_event_destroy] = { FALLIBLE | CONTEXT, "event" },
+    [SIM_CU_graph_destroy] = { FALLIBLE, "graph" },
+    [SIM_CU_graph_instantiate] = { FALLIBLE | CONTEXT | RECENT, "exec graph flags" },
+    [SIM_CU_graph_launch] = { FALLIBLE | CONTEXT, "exec stream" },
+    [SIM_CU_graph_exec_destroy] = { FALLIBLE, "exec" },
+    [SIM_CU_error_name] = { EARLY, "error" },
+    [SIM_CU_error_string] = { EARLY, "error" },
+    [SIM_OWN_WORK] = { 0, "stream ptr bytes accesses" },
+    [SIM_OWN_FILL] = { 0, "stream ptr bytes seed" },
+    [SIM_OWN_VERIFY] = { 0, "stream ptr bytes seed" },
+    [SIM_OWN_ADVANCE] = { 0, "operations" },
+    [SIM_OWN_FINISH] = { 0, "" },
+};
+
+/* Symbols as exported; the version suffix is no part of an entry point's name. */
+static const char *const symbols[SIM_N_ENTRIES] = {
+#define SIM_ENTRY_SYMBOL(field, symbol, need, params, args) [SIM_CU_##field] = #symbol,
+    PL_DRIVER_LIST(SIM_ENTRY_SYMBOL)
+#undef SIM_ENTRY_SYMBOL
+        [SIM_OWN_WORK] = "pleat_sim_work",
+    [SIM_OWN_FILL] = "pleat_sim_fill",
+    [SIM_OWN_VERIFY] = "pleat_sim_verify",
+    [SIM_OWN_ADVANCE] = "pleat_sim_advance",
+    [SIM_OWN_FINISH] = "pleat_sim_finish",
+};
+
+/* Length of a symbol without _v2, _v3. */
+static size_t base_length(const char *symbol)
+{
+    size_t length = strlen(symbol);
+    if (length > 3 && symbol[length - 3] == '_' && symbol[length - 2] == 'v') {
+        length -= 3;
+    }
+    return length;
+}
+
+unsigned sim_entry_rules(sim_entry entry)
+{
+    return rules[entry].rules;
+}
+
+const char *sim_entry_args(sim_entry entry)
+{
+    return rules[entry].args;
+}
+
+const char *sim_entry_symbol(sim_entry entry)
+{
+    static char names[SIM_N_ENTRIES][48]; /* filled before anybody reads: guarded by the lock */
+    if (names[entry][0] == '\0') {
+        memcpy(names[entry], symbols[entry], base_length(symbols[entry]));
+    }
+    return names[entry];
+}
+
+sim_entry sim_entry_find(const char *name)
+{
+    size_t length = base_length(name);
+    for (int i = 0; i < SIM_N_ENTRIES; i++) {
+        if (base_length(symbols[i]) == length && memcmp(symbols[i], name, length) == 0) {
+            return (sim_entry)i;
+        }
+    }
+    return SIM_N_ENTRIES;
+}

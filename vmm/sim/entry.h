@@ -1,0 +1,46 @@
+/* entry.h - the entry points as the simulator sees them: numbers, rules, names of arguments. */
+#ifndef PLEAT_SIM_ENTRY_H
+#define PLEAT_SIM_ENTRY_H
+
+#include "vmm/driver_list.h"
+
+#define SIM_EXPORT __attribute__((visibility("default")))
+#define SIM_UNPAREN(...) __VA_ARGS__
+
+typedef enum sim_entry {
+#define SIM_ENTRY_ENUM(field, symbol, need, params, args) SIM_CU_##field,
+    PL_DRIVER_LIST(SIM_ENTRY_ENUM)
+#undef SIM_ENTRY_ENUM
+        SIM_N_CU_ENTRIES,
+    /* The simulator's own calls that stand in the log too. */
+    SIM_OWN_WORK = SIM_N_CU_ENTRIES,
+    SIM_OWN_FILL,
+    SIM_OWN_VERIFY,
+    SIM_OWN_ADVANCE,
+    SIM_OWN_FINISH,
+    SIM_N_ENTRIES
+} sim_entry;
+
+/* The exported functions, so that a definition that differs from the list does not compile. */
+#define SIM_ENTRY_PROTOTYPE(field, symbol, need, params, args)                                     \
+    SIM_EXPORT cu_result symbol(SIM_UNPAREN params);
+PL_DRIVER_LIST(SIM_ENTRY_PROTOTYPE)
+#undef SIM_ENTRY_PROTOTYPE
+
+/* What holds for every call of an entry point, checked before anything else. */
+enum {
+    SIM_RULE_EARLY = 1,    /* works before cuInit */
+    SIM_RULE_FALLIBLE = 2, /* changes the driver's state: a fault "in any call" may strike */
+    SIM_RULE_VMM = 4,      /* NOT_SUPPORTED on a device without VMM */
+    SIM_RULE_RECENT = 8,   /* newer than CUDA 11.2 */
+    SIM_RULE_CONTEXT = 16, /* needs a current context */
+    SIM_RULE_UNSAFE = 32,  /* unsafe during stream capture */
+};
+
+unsigned sim_entry_rules(sim_entry entry);
+const char *sim_entry_symbol(sim_entry entry); /* without _v2 */
+const char *sim_entry_args(sim_entry entry);   /* names of the logged arguments, by spaces */
+/* "cuMemAlloc" or "cuMemAlloc_v2"; SIM_N_ENTRIES when there is none of that name. */
+sim_entry sim_entry_find(const char *name);
+
+#endif

@@ -1,0 +1,188 @@
+/* entry_device.c - exported calls: initialisation, devices, contexts. */
+#include <string.h>
+
+#include "vmm/sim/call.h"
+#include "vmm/sim/context.h"
+
+enum { VERSION_FULL = 12040, VERSION_OLD = 11020, ATTRIBUTE_LAST_OLD = 119 };
+
+cu_result cuInit(unsigned flags)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_init, flags, 0, 0, 0);
+    if (call.result == CU_SUCCESS && (flags != 0 || !sim_state_configure())) {
+        call.result = CU_INVALID_VALUE;
+    }
+    if (call.result == CU_SUCCESS) {
+        sim.is_initialized = true;
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuDriverGetVersion(int *version)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_driver_version, 0, 0, 0, 0);
+    if (call.result == CU_SUCCESS && version == NULL) {
+        call.result = CU_INVALID_VALUE;
+    } else if (call.result == CU_SUCCESS) {
+        bool is_old = sim.conf.profile == SIM_PROFILE_OLD_DRIVER;
+        *version = is_old ? VERSION_OLD : VERSION_FULL;
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuDeviceGetCount(int *count)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_device_count, 0, 0, 0, 0);
+    if (call.result == CU_SUCCESS && count == NULL) {
+        call.result = CU_INVALID_VALUE;
+    } else if (call.result == CU_SUCCESS) {
+        *count = sim.conf.n_devices;
+        call.args[0] = (uint64_t)*count;
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuDeviceGet(cu_device *dev, int ordinal)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_device_get, (uint64_t)ordinal, 0, 0, 0);
+    if (call.result == CU_SUCCESS && dev == NULL) {
+        call.result = CU_INVALID_VALUE;
+    } else if (call.result == CU_SUCCESS && sim_device_at(ordinal) == NULL) {
+        call.result = CU_INVALID_DEVICE;
+    } else if (call.result == CU_SUCCESS) {
+        *dev = ordinal;
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuDeviceGetName(char *name, int len, cu_device dev)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_device_name, (uint64_t)dev, 0, 0, 0);
+    if (call.result == CU_SUCCESS && (name == NULL || len <= 0)) {
+        call.result = CU_INVALID_VALUE;
+    } else if (call.result == CU_SUCCESS && sim_device_at(dev) == NULL) {
+        call.result = CU_INVALID_DEVICE;
+    } else if (call.result == CU_SUCCESS) {
+        size_t length = strlen(sim.conf.name);
+        size_t room = (size_t)len - 1;
+        length = length < room ? length : room;
+        memcpy(name, sim.conf.name, length);
+        name[length] = '\0';
+    }
+    return sim_call_end(&call);
+}
+
+/* Attributes that are asked for; all others of a known number are 0. */
+static int attribute_value(int attribute, int device)
+{
+    bool is_full = sim.conf.profile == SIM_PROFILE_FULL;
+    switch (attribute) {
+    case CU_ATTR_PCI_BUS_ID:
+        return device + 1;
+    case CU_ATTR_COMPUTE_MAJOR:
+        return 8;
+    case CU_ATTR_VMM_SUPPORTED:
+        return sim.conf.profile != SIM_PROFILE_NO_VMM;
+    case CU_ATTR_POSIX_FD_SUPPORTED:
+    case CU_ATTR_RDMA_WITH_VMM_SUPPORTED:
+    case CU_ATTR_64_BIT_STREAM_MEM_OPS:
+        return is_full;
+    default:
+        return 0;
+    }
+}
+
+cu_result cuDeviceGetAttribute(int *value, int attribute, cu_device dev)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_device_attribute, (uint64_t)attribute, (uint64_t)dev, 0, 0);
+    bool is_old = sim.conf.profile == SIM_PROFILE_OLD_DRIVER;
+    if (call.result == CU_SUCCESS &&
+        (value == NULL || attribute <= 0 || (is_old && attribute > ATTRIBUTE_LAST_OLD))) {
+        call.result = CU_INVALID_VALUE;
+    } else if (call.result == CU_SUCCESS && sim_device_at(dev) == NULL) {
+        call.result = CU_INVALID_DEVICE;
+    } else if (call.result == CU_SUCCESS) {
+        *value = attribute_value(attribute, dev);
+        call.args[2] = (uint64_t)*value;
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device dev)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_device_total_mem, (uint64_t)dev, 0, 0, 0);
+    if (call.result == CU_SUCCESS && bytes == NULL) {
+        call.result = CU_INVALID_VALUE;
+    } else if (call.result == CU_SUCCESS && sim_device_at(dev) == NULL) {
+        call.result = CU_INVALID_DEVICE;
+    } else if (call.result == CU_SUCCESS) {
+        *bytes = sim.conf.capacity_bytes;
+        call.args[1] = *bytes;
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuDevicePrimaryCtxRetain(cu_context *ctx, cu_device dev)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_primary_retain, (uint64_t)dev, 0, 0, 0);
+    if (call.result == CU_SUCCESS) {
+        call.result = sim_context_retain(dev, ctx);
+    }
+    if (call.result == CU_SUCCESS) {
+        call.args[1] = sim_arg(*ctx);
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuDevicePrimaryCtxRelease_v2(cu_device dev)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_primary_release, (uint64_t)dev, 0, 0, 0);
+    if (call.result == CU_SUCCESS) {
+        call.result = sim_context_release(dev);
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuCtxPushCurrent_v2(cu_context ctx)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_ctx_push, sim_arg(ctx), 0, 0, 0);
+    if (call.result == CU_SUCCESS) {
+        call.result = sim_context_push(ctx);
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuCtxPopCurrent_v2(cu_context *ctx)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_ctx_pop, 0, 0, 0, 0);
+    if (call.result == CU_SUCCESS) {
+        call.result = sim_context_pop(ctx);
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuCtxGetCurrent(cu_context *ctx)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_ctx_get_current, 0, 0, 0, 0);
+    if (call.result == CU_SUCCESS && ctx == NULL) {
+        call.result = CU_INVALID_VALUE;
+    } else if (call.result == CU_SUCCESS) {
+        sim_context *context = NULL;
+        cu_result result = sim_context_current(&context);
+        *ctx = result == CU_SUCCESS ? sim_context_handle(context) : NULL;
+        call.args[0] = sim_arg(*ctx);
+    }
+    return sim_call_end(&call);
+}

@@ -1,0 +1,172 @@
+/* entry_event.c - exported calls: events and graphs. */
+#include "vmm/sim/call.h"
+#include "vmm/sim/event.h"
+#include "vmm/sim/graph.h"
+
+cu_result cuEventCreate(cu_event *event, unsigned flags)
+{
+    sim_call call;
+    sim_context *context;
+    sim_call_begin(&call, SIM_CU_event_create, 0, flags, 0, 0);
+    if (call.result == CU_SUCCESS) {
+        call.result = sim_context_current(&context);
+    }
+    if (call.result == CU_SUCCESS) {
+        call.result = sim_event_create(context, flags, event);
+    }
+    if (call.result == CU_SUCCESS) {
+        call.args[0] = sim_arg(*event);
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuEventRecord(cu_event event, cu_stream stream)
+{
+    sim_call call;
+    sim_stream *it;
+    sim_call_begin(&call, SIM_CU_event_record, sim_arg(event), sim_arg(stream), 0, 0);
+    sim_event *point = sim_event_find(event);
+    if (call.result == CU_SUCCESS) {
+        call.result = point == NULL ? CU_INVALID_HANDLE : sim_stream_find(stream, &it);
+    }
+    if (call.result == CU_SUCCESS) {
+        call.result = sim_event_record(point, it);
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuEventQuery(cu_event event)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_event_query, sim_arg(event), 0, 0, 0);
+    sim_event *point = sim_event_find(event);
+    if (call.result == CU_SUCCESS) {
+        call.result = point == NULL ? CU_INVALID_HANDLE : sim_event_check(point);
+    }
+    if (call.result == CU_SUCCESS && !sim_event_has_passed(point)) {
+        call.result = CU_NOT_READY;
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuEventSynchronize(cu_event event)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_event_synchronize, sim_arg(event), 0, 0, 0);
+    sim_event *point = sim_event_find(event);
+    if (call.result == CU_SUCCESS) {
+        call.result = point == NULL ? CU_INVALID_HANDLE : sim_event_check(point);
+    }
+    if (call.result == CU_SUCCESS && point->is_recorded) {
+        sim_work_finish_until(sim_stream_at(point->slot), point->position, point->deps);
+    }
+    return sim_call_end(&call);
+}
+
+/* A microsecond for each operation submitted to the device in between. */
+static cu_result elapsed(float *milliseconds, sim_event *start, sim_event *end)
+{
+    if (milliseconds == NULL) {
+        return CU_INVALID_VALUE;
+    }
+    if (start == NULL || end == NULL || start->context != end->context || !start->is_recorded ||
+        !end->is_recorded || ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING_FLAG) != 0) {
+        return CU_INVALID_HANDLE;
+    }
+    if (start->capture_id != 0 || end->capture_id != 0) {
+        return CU_CAPTURED_EVENT;
+    }
+    if (!sim_event_has_passed(start) || !sim_event_has_passed(end)) {
+        return CU_NOT_READY;
+    }
+    *milliseconds = ((float)end->stamp - (float)start->stamp) / 1000.0F;
+    return CU_SUCCESS;
+}
+
+cu_result cuEventElapsedTime(float *milliseconds, cu_event start, cu_event end)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_event_elapsed, sim_arg(start), sim_arg(end), 0, 0);
+    if (call.result == CU_SUCCESS) {
+        call.result = elapsed(milliseconds, sim_event_find(start), sim_event_find(end));
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuEventDestroy_v2(cu_event event)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_event_destroy, sim_arg(event), 0, 0, 0);
+    sim_event *point = sim_event_find(event);
+    if (call.result == CU_SUCCESS && point == NULL) {
+        call.result = CU_INVALID_HANDLE;
+    } else if (call.result == CU_SUCCESS) {
+        sim_event_destroy(point);
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuGraphDestroy(cu_graph graph)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_graph_destroy, sim_arg(graph), 0, 0, 0);
+    sim_graph *it = sim_graph_find(sim_arg(graph), false);
+    if (call.result == CU_SUCCESS && it == NULL) {
+        call.result = CU_INVALID_VALUE;
+    } else if (call.result == CU_SUCCESS) {
+        sim_graph_destroy(it);
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuGraphInstantiateWithFlags(cu_graph_exec *exec, cu_graph graph, unsigned long long flags)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_graph_instantiate, 0, sim_arg(graph), flags, 0);
+    sim_graph *it = sim_graph_find(sim_arg(graph), false);
+    if (call.result == CU_SUCCESS && (exec == NULL || it == NULL)) {
+        call.result = CU_INVALID_VALUE;
+    } else if (call.result == CU_SUCCESS) {
+        it->program->refs++;
+        *exec = (cu_graph_exec)(uintptr_t)sim_graph_make(it->program, true);
+        call.args[0] = sim_arg(*exec);
+    }
+    return sim_call_end(&call);
+}
+
+static cu_result launch(cu_graph_exec exec, cu_stream handle)
+{
+    sim_stream *stream;
+    const sim_graph *graph = sim_graph_find(sim_arg(exec), true);
+    cu_result result = graph == NULL ? CU_INVALID_VALUE : sim_stream_find(handle, &stream);
+    if (result == CU_SUCCESS) {
+        result = sim_capture_check_use(stream);
+    }
+    if (result == CU_SUCCESS) {
+        result = sim_capture_forbid(stream); /* no graphs within graphs */
+    }
+    return result == CU_SUCCESS ? sim_graph_launch(graph, stream) : result;
+}
+
+cu_result cuGraphLaunch(cu_graph_exec exec, cu_stream stream)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_graph_launch, sim_arg(exec), sim_arg(stream), 0, 0);
+    if (call.result == CU_SUCCESS) {
+        call.result = launch(exec, stream);
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuGraphExecDestroy(cu_graph_exec exec)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_graph_exec_destroy, sim_arg(exec), 0, 0, 0);
+    sim_graph *it = sim_graph_find(sim_arg(exec), true);
+    if (call.result == CU_SUCCESS && it == NULL) {
+        call.result = CU_INVALID_VALUE;
+    } else if (call.result == CU_SUCCESS) {
+        sim_graph_destroy(it);
+    }
+    return sim_call_end(&call);
+}

@@ -1,0 +1,166 @@
+/* entry_linear.c - exported calls: cuMemAlloc and friends, memset, copies, stream writes. */
+#include "vmm/sim/call.h"
+#include "vmm/sim/capture.h"
+#include "vmm/sim/hazard.h"
+#include "vmm/sim/memory.h"
+#include "vmm/sim/submit.h"
+
+cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+{
+    sim_call call;
+    sim_context *context;
+    sim_call_begin(&call, SIM_CU_mem_get_info, 0, 0, 0, 0);
+    if (call.result == CU_SUCCESS && (free_bytes == NULL || total_bytes == NULL)) {
+        call.result = CU_INVALID_VALUE;
+    } else if (call.result == CU_SUCCESS) {
+        call.result = sim_context_current(&context);
+    }
+    if (call.result == CU_SUCCESS) {
+        *total_bytes = sim.conf.capacity_bytes;
+        *free_bytes = *total_bytes - sim.devices[context->device].physical_bytes;
+        call.args[0] = *free_bytes;
+        call.args[1] = *total_bytes;
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuMemAlloc_v2(cu_devptr *ptr, size_t bytes)
+{
+    sim_call call;
+    sim_context *context;
+    sim_call_begin(&call, SIM_CU_mem_alloc, 0, bytes, 0, 0);
+    if (call.result == CU_SUCCESS) {
+        call.result = sim_context_current(&context);
+    }
+    if (call.result == CU_SUCCESS) {
+        call.result = sim_linear_alloc(context->device, bytes, ptr);
+    }
+    if (call.result == CU_SUCCESS) {
+        call.args[0] = *ptr;
+    }
+    return sim_call_end(&call);
+}
+
+/* cuMemFree may or may not synchronise, says its reference: the default takes it at its word. */
+static cu_result free_now(cu_devptr ptr)
+{
+    sim_mapping *mapping = sim_linear_find(ptr);
+    if (mapping == NULL) {
+        return CU_INVALID_VALUE;
+    }
+    if (sim.conf.is_free_waiting) {
+        sim_work_finish_all();
+    }
+    sim_hazard_check_unmap(ptr, mapping->bytes, "cuMemFree");
+    sim_linear_free(mapping);
+    return CU_SUCCESS;
+}
+
+cu_result cuMemFree_v2(cu_devptr ptr)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_mem_free, ptr, 0, 0, 0);
+    if (call.result == CU_SUCCESS && ptr != 0) {
+        call.result = free_now(ptr);
+    }
+    return sim_call_end(&call);
+}
+
+/* Pool allocations of a capture would be nodes of the graph; the simulator has none of those. */
+static cu_result find_uncaptured(cu_stream handle, sim_stream **stream)
+{
+    cu_result result = sim_stream_find(handle, stream);
+    if (result == CU_SUCCESS) {
+        result = sim_capture_check_use(*stream);
+    }
+    if (result == CU_SUCCESS) {
+        result = sim_capture_forbid(*stream);
+    }
+    return result;
+}
+
+cu_result cuMemAllocAsync(cu_devptr *ptr, size_t bytes, cu_stream stream)
+{
+    sim_call call;
+    sim_stream *it;
+    sim_call_begin(&call, SIM_CU_mem_alloc_async, 0, bytes, sim_arg(stream), 0);
+    if (call.result == CU_SUCCESS) {
+        call.result = find_uncaptured(stream, &it);
+    }
+    if (call.result == CU_SUCCESS) {
+        call.result = sim_linear_alloc(it->context->device, bytes, ptr);
+    }
+    if (call.result == CU_SUCCESS) {
+        call.args[0] = *ptr;
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuMemFreeAsync(cu_devptr ptr, cu_stream stream)
+{
+    sim_call call;
+    sim_stream *it;
+    sim_call_begin(&call, SIM_CU_mem_free_async, ptr, sim_arg(stream), 0, 0);
+    if (call.result == CU_SUCCESS) {
+        call.result = find_uncaptured(stream, &it);
+    }
+    if (call.result == CU_SUCCESS && sim_linear_find(ptr) == NULL) {
+        call.result = CU_INVALID_VALUE;
+    }
+    if (call.result == CU_SUCCESS) {
+        sim_task task = { .kind = SIM_TASK_FREE, .value = ptr };
+        sim_work_submit(it, &task, false);
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuMemsetD8Async(cu_devptr ptr, unsigned char value, size_t bytes, cu_stream stream)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_memset_async, ptr, bytes, value, sim_arg(stream));
+    if (call.result == CU_SUCCESS) {
+        pleat_sim_access access = { ptr, bytes, true };
+        call.result = sim_submit_checked(stream, SIM_TASK_SET, value, NULL, &access, true);
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuMemcpyDtoHAsync_v2(void *to, cu_devptr from, size_t bytes, cu_stream stream)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_memcpy_dtoh_async, from, bytes, sim_arg(to), sim_arg(stream));
+    if (call.result == CU_SUCCESS) {
+        pleat_sim_access access = { from, bytes, false };
+        call.result = to == NULL ? CU_INVALID_VALUE
+                                 : sim_submit_checked(stream, SIM_TASK_READ, 0, to, &access, true);
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuMemcpyHtoDAsync_v2(cu_devptr to, const void *from, size_t bytes, cu_stream stream)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_memcpy_htod_async, to, bytes, sim_arg(from), sim_arg(stream));
+    if (call.result == CU_SUCCESS) {
+        pleat_sim_access access = { to, bytes, true };
+        void *host = (void *)(uintptr_t)from;
+        call.result = from == NULL
+                          ? CU_INVALID_VALUE
+                          : sim_submit_checked(stream, SIM_TASK_WRITE, 0, host, &access, true);
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuStreamWriteValue64_v2(cu_stream stream, cu_devptr ptr, uint64_t value, unsigned flags)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_stream_write64, sim_arg(stream), ptr, value, 0);
+    if (call.result == CU_SUCCESS) {
+        pleat_sim_access access = { ptr, sizeof(value), true };
+        call.result = ptr % sizeof(value) != 0 || flags > 1
+                          ? CU_INVALID_VALUE
+                          : sim_submit_checked(stream, SIM_TASK_WRITE64, value, NULL, &access,
+                                               false);
+    }
+    return sim_call_end(&call);
+}

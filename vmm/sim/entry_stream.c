@@ -1,0 +1,242 @@
+/* entry_stream.c - exported calls: streams and their captures. */
+#include "vmm/sim/call.h"
+#include "vmm/sim/capture.h"
+#include "vmm/sim/context.h"
+#include "vmm/sim/graph.h"
+
+cu_result cuStreamCreate(cu_stream *stream, unsigned flags)
+{
+    sim_call call;
+    sim_context *context;
+    sim_call_begin(&call, SIM_CU_stream_create, 0, flags, 0, 0);
+    if (call.result == CU_SUCCESS) {
+        call.result = sim_context_current(&context);
+    }
+    if (call.result == CU_SUCCESS) {
+        call.result = sim_stream_create(context, flags, stream);
+    }
+    if (call.result == CU_SUCCESS) {
+        call.args[0] = sim_arg(*stream);
+        call.args[2] = sim.next_stream_id;
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuStreamDestroy_v2(cu_stream stream)
+{
+    sim_call call;
+    sim_stream *it;
+    sim_call_begin(&call, SIM_CU_stream_destroy, sim_arg(stream), 0, 0, 0);
+    if (call.result == CU_SUCCESS) {
+        call.result = sim_stream_find(stream, &it);
+    }
+    if (call.result == CU_SUCCESS && (it->is_legacy || stream == CU_STREAM_PER_THREAD)) {
+        call.result = CU_INVALID_HANDLE;
+    } else if (call.result == CU_SUCCESS) {
+        sim_stream_destroy(it);
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuStreamGetId(cu_stream stream, unsigned long long *id)
+{
+    sim_call call;
+    sim_stream *it;
+    sim_call_begin(&call, SIM_CU_stream_id, sim_arg(stream), 0, 0, 0);
+    if (call.result == CU_SUCCESS) {
+        call.result = id == NULL ? CU_INVALID_VALUE : sim_stream_find(stream, &it);
+    }
+    if (call.result == CU_SUCCESS) {
+        *id = it->id;
+        call.args[1] = it->id;
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuStreamGetCtx(cu_stream stream, cu_context *ctx)
+{
+    sim_call call;
+    sim_stream *it;
+    sim_call_begin(&call, SIM_CU_stream_ctx, sim_arg(stream), 0, 0, 0);
+    if (call.result == CU_SUCCESS) {
+        call.result = ctx == NULL ? CU_INVALID_VALUE : sim_stream_find(stream, &it);
+    }
+    if (call.result == CU_SUCCESS) {
+        *ctx = sim_context_handle(it->context);
+        call.args[1] = sim_arg(*ctx);
+    }
+    return sim_call_end(&call);
+}
+
+/* A look at a stream's own time: not while it is captured. A query of the legacy default stream
+ * asks, as any command on it does, for the blocking streams too. */
+static cu_result find_running(cu_stream handle, sim_stream **stream)
+{
+    cu_result result = sim_stream_find(handle, stream);
+    if (result == CU_SUCCESS) {
+        result = sim_capture_forbid(*stream);
+    }
+    if (result == CU_SUCCESS) {
+        result = sim_capture_check_use(*stream);
+    }
+    if (result == CU_SUCCESS && (*stream)->is_legacy) {
+        sim_stream_join_default(*stream);
+    }
+    return result;
+}
+
+cu_result cuStreamQuery(cu_stream stream)
+{
+    sim_call call;
+    sim_stream *it;
+    sim_call_begin(&call, SIM_CU_stream_query, sim_arg(stream), 0, 0, 0);
+    if (call.result == CU_SUCCESS) {
+        call.result = find_running(stream, &it);
+    }
+    if (call.result == CU_SUCCESS && !(sim_stream_is_idle(it) && sim_stream_passed(&it->deps))) {
+        call.result = CU_NOT_READY;
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuStreamSynchronize(cu_stream stream)
+{
+    sim_call call;
+    sim_stream *it;
+    sim_call_begin(&call, SIM_CU_stream_synchronize, sim_arg(stream), 0, 0, 0);
+    if (call.result == CU_SUCCESS) {
+        call.result = find_running(stream, &it);
+    }
+    if (call.result == CU_SUCCESS) {
+        sim_work_finish_until(it, it->submitted, it->deps);
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuStreamWaitEvent(cu_stream stream, cu_event event, unsigned flags)
+{
+    sim_call call;
+    sim_stream *it;
+    sim_call_begin(&call, SIM_CU_stream_wait_event, sim_arg(stream), sim_arg(event), 0, 0);
+    if (call.result == CU_SUCCESS) {
+        call.result = flags != 0 ? CU_INVALID_VALUE : sim_stream_find(stream, &it);
+    }
+    if (call.result == CU_SUCCESS) {
+        sim_event *point = sim_event_find(event);
+        call.result = point == NULL ? CU_INVALID_HANDLE : sim_event_wait(it, point);
+    }
+    return sim_call_end(&call);
+}
+
+/* The legacy stream has no status of its own while blocking streams are captured; asking does not
+ * harm those. */
+static cu_result capture_status(cu_stream handle, int *status, uint64_t *id)
+{
+    sim_stream *stream;
+    cu_result result = sim_stream_find(handle, &stream);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    if (stream->is_legacy && stream->context->n_capturing > 0) {
+        return CU_CAPTURE_IMPLICIT;
+    }
+    *status = sim_capture_status(stream);
+    *id = stream->capture == NULL ? 0 : sim_capture_id(stream->capture);
+    return CU_SUCCESS;
+}
+
+cu_result cuStreamIsCapturing(cu_stream stream, int *status)
+{
+    sim_call call;
+    uint64_t id;
+    sim_call_begin(&call, SIM_CU_stream_is_capturing, sim_arg(stream), 0, 0, 0);
+    if (call.result == CU_SUCCESS) {
+        call.result = status == NULL ? CU_INVALID_VALUE : capture_status(stream, status, &id);
+    }
+    if (call.result == CU_SUCCESS) {
+        call.args[1] = (uint64_t)*status;
+    }
+    return sim_call_end(&call);
+}
+
+/* The graph under construction is not shown: graph and dependencies are answered as none. */
+cu_result cuStreamGetCaptureInfo_v2(cu_stream stream, int *status, unsigned long long *id,
+                                    cu_graph *graph, const cu_graph_node **deps, size_t *n_deps)
+{
+    sim_call call;
+    uint64_t capture_id = 0;
+    sim_call_begin(&call, SIM_CU_stream_capture_info, sim_arg(stream), 0, 0, 0);
+    if (call.result == CU_SUCCESS) {
+        call.result = status == NULL ? CU_INVALID_VALUE
+                                     : capture_status(stream, status, &capture_id);
+    }
+    if (call.result == CU_SUCCESS) {
+        call.args[1] = (uint64_t)*status;
+        call.args[2] = capture_id;
+    }
+    if (call.result == CU_SUCCESS && id != NULL) {
+        *id = capture_id;
+    }
+    if (call.result == CU_SUCCESS && graph != NULL) {
+        *graph = NULL;
+    }
+    if (call.result == CU_SUCCESS && deps != NULL) {
+        *deps = NULL;
+    }
+    if (call.result == CU_SUCCESS && n_deps != NULL) {
+        *n_deps = 0;
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuStreamBeginCapture_v2(cu_stream stream, int mode)
+{
+    sim_call call;
+    sim_stream *it;
+    sim_call_begin(&call, SIM_CU_stream_begin_capture, sim_arg(stream), (uint64_t)mode, 0, 0);
+    if (call.result == CU_SUCCESS) {
+        call.result = sim_stream_find(stream, &it);
+    }
+    if (call.result == CU_SUCCESS) {
+        call.result = sim_capture_begin(it, mode);
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuStreamEndCapture(cu_stream stream, cu_graph *graph)
+{
+    sim_call call;
+    sim_stream *it;
+    sim_program *program = NULL;
+    sim_call_begin(&call, SIM_CU_stream_end_capture, sim_arg(stream), 0, 0, 0);
+    if (call.result == CU_SUCCESS) {
+        call.result = graph == NULL ? CU_INVALID_VALUE : sim_stream_find(stream, &it);
+    }
+    if (call.result == CU_SUCCESS) {
+        call.result = sim_capture_end(it, &program);
+        *graph = NULL;
+    }
+    if (call.result == CU_SUCCESS) {
+        *graph = (cu_graph)(uintptr_t)sim_graph_make(program, false);
+        call.args[1] = sim_arg(*graph);
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuThreadExchangeStreamCaptureMode(int *mode)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_thread_capture_mode, mode == NULL ? 0 : (uint64_t)*mode, 0, 0, 0);
+    bool is_good = mode != NULL && *mode >= CU_CAPTURE_MODE_GLOBAL &&
+                   *mode <= CU_CAPTURE_MODE_RELAXED;
+    if (call.result == CU_SUCCESS && !is_good) {
+        call.result = CU_INVALID_VALUE;
+    } else if (call.result == CU_SUCCESS) {
+        sim_thread *self = sim_thread_self();
+        int previous = self->capture_mode;
+        self->capture_mode = *mode;
+        *mode = previous;
+        call.args[1] = (uint64_t)previous;
+    }
+    return sim_call_end(&call);
+}

@@ -1,0 +1,127 @@
+/* event.c - record, wait and query.
+ *
+ * An event recorded in a capture is a point in the graph, not in time: it can only be waited for by
+ * streams that are, or thereby get, part of that capture. */
+#include "vmm/sim/event.h"
+
+#include "vmm/sim/capture.h"
+
+#define HANDLE_BASE UINT64_C(0x520000000000)
+enum { HANDLE_STEP = 64 };
+
+cu_result sim_event_create(sim_context *context, unsigned flags, cu_event *out)
+{
+    enum { KNOWN_FLAGS = 1 | CU_EVENT_DISABLE_TIMING_FLAG }; /* 1: blocking synchronisation */
+    if (out == NULL || (flags & ~(unsigned)KNOWN_FLAGS) != 0) {
+        return CU_INVALID_VALUE;
+    }
+    uint32_t index;
+    sim_event *event = sim_pool_take(&sim.events, &index);
+    *event = (sim_event){ .index = index, .is_live = true, .flags = flags, .context = context };
+    sim.n_events++;
+    *out = (cu_event)(uintptr_t)(HANDLE_BASE + (uint64_t)index * HANDLE_STEP);
+    return CU_SUCCESS;
+}
+
+sim_event *sim_event_find(cu_event handle)
+{
+    uint64_t value = (uint64_t)(uintptr_t)handle - HANDLE_BASE;
+    if (value % HANDLE_STEP != 0 || value / HANDLE_STEP >= sim.events.n_seen) {
+        return NULL;
+    }
+    sim_event *event = sim_pool_at(&sim.events, (uint32_t)(value / HANDLE_STEP));
+    return event->is_live ? event : NULL;
+}
+
+void sim_event_destroy(sim_event *event)
+{
+    sim_clock_unref(event->deps);
+    event->deps = NULL;
+    event->is_live = false;
+    sim.n_events--;
+    sim_pool_give(&sim.events, event->index);
+}
+
+void sim_event_drop_context(const sim_context *context)
+{
+    for (uint32_t i = 0; i < sim.events.n_seen; i++) {
+        sim_event *event = sim_pool_at(&sim.events, i);
+        if (event->is_live && event->context == context) {
+            sim_event_destroy(event);
+            sim.n_lost++;
+        }
+    }
+}
+
+void sim_event_fini(void)
+{
+    for (uint32_t i = 0; i < sim.events.n_seen; i++) {
+        sim_event *event = sim_pool_at(&sim.events, i);
+        sim_clock_unref(event->deps);
+    }
+    sim_pool_fini(&sim.events);
+}
+
+cu_result sim_event_record(sim_event *event, sim_stream *stream)
+{
+    if (event->context != stream->context) {
+        return CU_INVALID_HANDLE;
+    }
+    cu_result result = sim_capture_check_use(stream);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    sim_clock_unref(event->deps);
+    event->is_recorded = true;
+    event->slot = stream->slot;
+    event->stamp = sim.devices[stream->context->device].n_submitted;
+    if (stream->capture != NULL) {
+        event->capture_id = sim_capture_id(stream->capture);
+        event->position = stream->capture_position;
+        event->deps = sim_clock_ref(stream->capture_deps);
+        return CU_SUCCESS;
+    }
+    sim_stream_join_default(stream);
+    (void)sim_stream_passed(&stream->deps);
+    event->capture_id = 0;
+    event->position = stream->submitted;
+    event->deps = sim_clock_ref(stream->deps);
+    return CU_SUCCESS;
+}
+
+cu_result sim_event_wait(sim_stream *stream, sim_event *event)
+{
+    cu_result result = sim_capture_check_use(stream);
+    if (result != CU_SUCCESS || !event->is_recorded) {
+        return result;
+    }
+    if (event->capture_id != 0 || stream->capture != NULL) {
+        return sim_capture_wait(stream, event);
+    }
+    if (sim_event_has_passed(event)) {
+        return CU_SUCCESS;
+    }
+    if (event->slot != stream->slot && sim_stream_at(event->slot)->finished < event->position) {
+        sim_clock_raise(&stream->deps, event->slot, event->position);
+    }
+    sim_clock_join(&stream->deps, event->deps);
+    return CU_SUCCESS;
+}
+
+cu_result sim_event_check(const sim_event *event)
+{
+    if (event->capture_id == 0) {
+        return CU_SUCCESS;
+    }
+    sim_capture_invalidate_id(event->capture_id);
+    return CU_CAPTURED_EVENT;
+}
+
+bool sim_event_has_passed(sim_event *event)
+{
+    if (!event->is_recorded) {
+        return true;
+    }
+    return sim_stream_at(event->slot)->finished >= event->position &&
+           sim_stream_passed(&event->deps);
+}

@@ -1,0 +1,33 @@
+/* event.h - events: a point on a stream, in its own time or within a capture. */
+#ifndef PLEAT_SIM_EVENT_H
+#define PLEAT_SIM_EVENT_H
+
+#include "vmm/sim/stream.h"
+
+typedef struct sim_event {
+    uint32_t index;
+    bool is_live;
+    unsigned flags;
+    sim_context *context;
+    bool is_recorded;
+    uint32_t slot; /* of the stream; position and deps count in the capture if there is one */
+    uint64_t position;
+    sim_clock *deps;
+    uint64_t stamp;      /* the device's submissions when it was recorded */
+    uint64_t capture_id; /* 0: not recorded in a capture */
+} sim_event;
+
+cu_result sim_event_create(sim_context *context, unsigned flags, cu_event *out);
+sim_event *sim_event_find(cu_event handle);
+void sim_event_destroy(sim_event *event);
+void sim_event_drop_context(const sim_context *context);
+void sim_event_fini(void);
+
+cu_result sim_event_record(sim_event *event, sim_stream *stream);
+cu_result sim_event_wait(sim_stream *stream, sim_event *event);
+/* Neither recorded in a capture ... */
+cu_result sim_event_check(const sim_event *event);
+/* ... then: has all that it stands for finished? */
+bool sim_event_has_passed(sim_event *event);
+
+#endif

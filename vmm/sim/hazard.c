@@ -1,0 +1,208 @@
+/* hazard.c - finds bytes touched without mapping or access, unmapped in use, or raced for.
+ *
+ * Two pieces of work race when they touch the same physical bytes, one of them writes, and neither
+ * is ordered after the other. What has finished cannot overlap any more, so only unfinished work of
+ * other streams is looked at, and of each stream only what the submitting stream's clock does not
+ * put before it. Addresses tell almost everything; where the touched granules are aliased, the
+ * other mappings of their handles are compared too. */
+#include "vmm/sim/hazard.h"
+
+#include "vmm/sim/memory.h"
+
+/* Granules in which an allocation ends: may the bytes behind it be touched? No. */
+static bool ends_within(const pleat_sim_access *access)
+{
+    uint64_t end = access->ptr + access->bytes;
+    for (uint64_t at = access->ptr; at < end;) {
+        uint64_t entry = sim_space_entry(&sim.space, at);
+        const sim_mapping *mapping = sim_pool_at(&sim.mappings,
+                                                 (uint32_t)(entry & SIM_GRANULE_INDEX));
+        if ((entry & SIM_GRANULE_PARTIAL) != 0 && end > mapping->ptr + mapping->bytes) {
+            return false;
+        }
+        at = (at | (sim.conf.granule_bytes - 1)) + 1;
+    }
+    return true;
+}
+
+static bool is_one_accessible(int device, const pleat_sim_access *access, uint64_t *any)
+{
+    uint64_t end = access->ptr + access->bytes;
+    if (access->bytes == 0) {
+        return true;
+    }
+    if (end < access->ptr || end > UINT64_C(1) << SIM_ADDRESS_BITS) {
+        return false;
+    }
+    sim_scan scan = sim_space_scan(&sim.space, access->ptr, end);
+    uint64_t right = access->is_write ? SIM_GRANULE_WRITE(device) : SIM_GRANULE_READ(device);
+    *any |= scan.any;
+    if ((scan.all & right) == 0) {
+        return false;
+    }
+    return (scan.any & SIM_GRANULE_PARTIAL) == 0 || ends_within(access);
+}
+
+bool sim_hazard_is_accessible(int device, const pleat_sim_access *accesses, size_t n,
+                              const pleat_sim_access **first, uint64_t *any)
+{
+    bool is_good = true;
+    *any = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!is_one_accessible(device, &accesses[i], any) && is_good) {
+            *first = &accesses[i];
+            is_good = false;
+        }
+    }
+    return is_good;
+}
+
+const pleat_sim_access *sim_hazard_conflict(const pleat_sim_access *ours, size_t n_ours,
+                                            const pleat_sim_access *theirs, size_t n_theirs)
+{
+    for (size_t i = 0; i < n_ours; i++) {
+        for (size_t k = 0; k < n_theirs; k++) {
+            if (theirs[k].bytes > 0 && (ours[i].is_write || theirs[k].is_write) &&
+                ours[i].ptr < theirs[k].ptr + theirs[k].bytes &&
+                theirs[k].ptr < ours[i].ptr + ours[i].bytes) {
+                return &ours[i];
+            }
+        }
+    }
+    return NULL;
+}
+
+/* The operation of another stream, not ordered before us, that conflicts with `ours`; or NULL. */
+static const sim_op *find_conflict(const sim_stream *stream, const sim_stream *other,
+                                   const pleat_sim_access *ours)
+{
+    uint64_t end = ours->ptr + ours->bytes;
+    uint64_t ordered = sim_clock_get(stream->deps, other->slot);
+    uint64_t p = ordered > other->finished ? ordered : other->finished;
+    for (p++; p <= other->submitted; p++) {
+        const sim_op *op = sim_stream_op(other, p);
+        if (op->begin >= end || ours->ptr >= op->end || !(ours->is_write || op->is_write)) {
+            continue;
+        }
+        if (op->task == NULL ||
+            sim_hazard_conflict(ours, 1, op->task->accesses, op->task->n) != NULL) {
+            return op;
+        }
+    }
+    return NULL;
+}
+
+/* One access at one address: against all streams. Returns whether a race was recorded. */
+static bool check_one(const sim_stream *stream, const pleat_sim_access *ours, const char *how)
+{
+    for (uint32_t i = 0; i < sim.n_active; i++) {
+        const sim_stream *other = sim.active[i];
+        if (other == stream) {
+            continue;
+        }
+        const sim_op *op = find_conflict(stream, other, ours);
+        if (op != NULL) {
+            sim_hazard_add(PLEAT_SIM_RACE, ours->ptr, ours->bytes,
+                           "stream %llu and stream %llu (call %llu) are unordered%s",
+                           (unsigned long long)stream->id, (unsigned long long)other->id,
+                           (unsigned long long)op->call, how);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The mapping of the same handle that is not `mapping`, where there is exactly one. */
+static const sim_mapping *only_alias(const sim_mapping *mapping)
+{
+    const sim_mapping *first = mapping->handle->mappings;
+    return mapping->handle->n_mappings != 2 ? NULL : first == mapping ? first->next_alias : first;
+}
+
+/* From `at`: how far do addresses up to `end` have one alias at the same distance? */
+static uint64_t alias_run(uint64_t at, uint64_t end, uint64_t distance)
+{
+    while (at < end) {
+        const sim_mapping *mapping = sim_mapping_at(at);
+        const sim_mapping *alias = mapping == NULL ? NULL : only_alias(mapping);
+        if (alias == NULL || alias->ptr - mapping->ptr != distance) {
+            return at;
+        }
+        at = mapping->ptr + mapping->bytes;
+    }
+    return end;
+}
+
+/* The same physical bytes at the other addresses of their handles. */
+static bool check_aliases(const sim_stream *stream, const pleat_sim_access *ours)
+{
+    uint64_t end = ours->ptr + ours->bytes;
+    for (uint64_t at = ours->ptr; at < end;) {
+        const sim_mapping *mapping = sim_mapping_at(at);
+        if (mapping == NULL) {
+            at = (at | (sim.conf.granule_bytes - 1)) + 1;
+            continue;
+        }
+        uint64_t mapping_end = mapping->ptr + mapping->bytes;
+        uint64_t run_end = mapping_end < end ? mapping_end : end;
+        const sim_mapping *only = only_alias(mapping);
+        if (only != NULL) {
+            run_end = alias_run(at, end, only->ptr - mapping->ptr);
+        }
+        for (const sim_mapping *it = mapping->handle->mappings; it != NULL; it = it->next_alias) {
+            pleat_sim_access alias = { at - mapping->ptr + it->ptr, run_end - at, ours->is_write };
+            if (it != mapping && check_one(stream, &alias, ", through another mapping")) {
+                return true;
+            }
+        }
+        at = run_end;
+    }
+    return false;
+}
+
+void sim_hazard_check_race(const sim_stream *stream, const pleat_sim_access *accesses, size_t n,
+                           uint64_t any)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (accesses[i].bytes == 0 || accesses[i].ptr + accesses[i].bytes < accesses[i].ptr) {
+            continue;
+        }
+        if (check_one(stream, &accesses[i], "")) {
+            return;
+        }
+        if ((any & SIM_GRANULE_ALIASED) != 0 && check_aliases(stream, &accesses[i])) {
+            return;
+        }
+    }
+}
+
+static bool is_touching(const sim_op *op, const pleat_sim_access *range)
+{
+    if (op->begin >= range->ptr + range->bytes || range->ptr >= op->end) {
+        return false;
+    }
+    return op->task == NULL ||
+           sim_hazard_conflict(range, 1, op->task->accesses, op->task->n) != NULL;
+}
+
+void sim_hazard_check_unmap(uint64_t ptr, uint64_t bytes, const char *what)
+{
+    pleat_sim_access range = { ptr, bytes, true };
+    bool is_recorded = false;
+    for (uint32_t i = 0; i < sim.n_active; i++) {
+        const sim_stream *stream = sim.active[i];
+        for (uint64_t p = stream->finished + 1; p <= stream->submitted; p++) {
+            sim_op *op = sim_stream_op(stream, p);
+            if (op->is_reported || !is_touching(op, &range)) {
+                continue;
+            }
+            op->is_reported = true;
+            if (!is_recorded) {
+                sim_hazard_add(PLEAT_SIM_UNMAP_IN_USE, ptr, bytes,
+                               "%s under unfinished work of call %llu on stream %llu", what,
+                               (unsigned long long)op->call, (unsigned long long)stream->id);
+            }
+            is_recorded = true;
+        }
+    }
+}

@@ -1,0 +1,27 @@
+/* hazard.h - what a correct program never does: found at submission, at the end, and at unmap. */
+#ifndef PLEAT_SIM_HAZARD_H
+#define PLEAT_SIM_HAZARD_H
+
+#include "vmm/sim/stream.h"
+
+/* record.c of hazards */
+void sim_hazard_add(pleat_sim_hazard_kind kind, uint64_t ptr, uint64_t bytes, const char *format,
+                    ...) __attribute__((format(printf, 4, 5)));
+uint64_t sim_hazard_count(void);
+size_t sim_hazard_copy(pleat_sim_hazard *out, size_t n);
+void sim_hazard_reset(void);
+
+/* May `device` do all that to these addresses? On return *first is the first access it may not do,
+ * and *any holds the entries of all granules or-ed together. */
+bool sim_hazard_is_accessible(int device, const pleat_sim_access *accesses, size_t n,
+                              const pleat_sim_access **first, uint64_t *any);
+/* Work about to be submitted against unfinished work of other streams. `any` as above. */
+void sim_hazard_check_race(const sim_stream *stream, const pleat_sim_access *accesses, size_t n,
+                           uint64_t any);
+/* Unfinished work on [ptr, ptr + bytes), which is about to lose its mapping. */
+void sim_hazard_check_unmap(uint64_t ptr, uint64_t bytes, const char *what);
+/* Do two access lists overlap with at least one write? */
+const pleat_sim_access *sim_hazard_conflict(const pleat_sim_access *ours, size_t n_ours,
+                                            const pleat_sim_access *theirs, size_t n_theirs);
+
+#endif

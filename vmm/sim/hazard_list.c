@@ -1,0 +1,50 @@
+/* hazard_list.c - the hazards found so far: all counted, the first 1,024 kept. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "vmm/sim/hazard.h"
+
+enum { MAX_KEPT = 1024 };
+
+static pleat_sim_hazard kept[MAX_KEPT]; /* lock */
+static uint64_t n_found;                /* lock */
+
+void sim_hazard_add(pleat_sim_hazard_kind kind, uint64_t ptr, uint64_t bytes, const char *format,
+                    ...)
+{
+    uint64_t i = n_found++;
+    if (i >= MAX_KEPT) {
+        return;
+    }
+    kept[i] = (pleat_sim_hazard){
+        .kind = kind,
+        .ptr = ptr,
+        .bytes = bytes,
+        .call = sim.call_number,
+    };
+    va_list args;
+    va_start(args, format);
+    vsnprintf(kept[i].text, sizeof(kept[i].text), format, args);
+    va_end(args);
+}
+
+uint64_t sim_hazard_count(void)
+{
+    return n_found;
+}
+
+size_t sim_hazard_copy(pleat_sim_hazard *out, size_t n)
+{
+    size_t n_kept = n_found < MAX_KEPT ? n_found : MAX_KEPT;
+    size_t n_copied = n < n_kept ? n : n_kept;
+    if (n_copied > 0) {
+        memcpy(out, kept, n_copied * sizeof(out[0]));
+    }
+    return n_found;
+}
+
+void sim_hazard_reset(void)
+{
+    n_found = 0;
+}

@@ -1,0 +1,55 @@
+/* linear.c - cuMemAlloc: address, memory, mapping and access in one; charged to the byte. */
+#include "vmm/sim/cost.h"
+#include "vmm/sim/memory.h"
+
+cu_result sim_linear_alloc(int device, size_t bytes, cu_devptr *ptr)
+{
+    uint64_t granule_bytes = sim.conf.granule_bytes;
+    if (ptr == NULL || bytes == 0) {
+        return CU_INVALID_VALUE;
+    }
+    if (bytes > sim.conf.capacity_bytes || !sim_mapping_has_room()) {
+        return CU_OUT_OF_MEMORY;
+    }
+    uint64_t span = (bytes + granule_bytes - 1) & ~(granule_bytes - 1);
+    sim_handle *handle = sim_handle_take(device, bytes, true);
+    if (handle == NULL) {
+        return CU_OUT_OF_MEMORY;
+    }
+    sim_reservation *reservation = sim_space_reserve(&sim.space, span, granule_bytes, 0, true);
+    if (reservation == NULL) {
+        goto undo_take;
+    }
+    sim_mapping *mapping = sim_mapping_add(reservation, reservation->base, handle);
+    if (mapping == NULL) {
+        goto undo_reserve;
+    }
+    sim_mapping_grant(mapping, SIM_GRANULE_READ(device) | SIM_GRANULE_WRITE(device));
+    handle->refs = 0; /* the mapping holds it */
+    sim_cost_charge(SIM_CU_mem_alloc, 1, span >> sim.conf.granule_shift, bytes);
+    *ptr = reservation->base;
+    return CU_SUCCESS;
+
+undo_reserve:
+    sim_space_release(&sim.space, reservation);
+undo_take:
+    handle->refs = 0;
+    sim_handle_settle(handle);
+    return CU_OUT_OF_MEMORY;
+}
+
+sim_mapping *sim_linear_find(uint64_t ptr)
+{
+    sim_mapping *mapping = sim_mapping_at(ptr);
+    return mapping != NULL && mapping->handle->is_linear && mapping->ptr == ptr ? mapping : NULL;
+}
+
+void sim_linear_free(sim_mapping *mapping)
+{
+    sim_reservation *reservation = mapping->reservation;
+    uint64_t bytes = mapping->bytes;
+    sim_cost_charge(SIM_CU_mem_free, 1,
+                    (bytes + sim.conf.granule_bytes - 1) >> sim.conf.granule_shift, bytes);
+    sim_mapping_remove(mapping);
+    sim_space_release(&sim.space, reservation);
+}

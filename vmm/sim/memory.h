@@ -1,0 +1,81 @@
+/* memory.h - physical memory (handles and linear allocations) and the mappings of it.
+ *
+ * M1  device->physical_bytes == sum of the bytes of its live handles and linear allocations
+ *     <= capacity
+ * M2  a handle is live while it has references or mappings
+ * M3  every granule of a mapping, and no other, holds its index in sim.space
+ * M4  aliased is set on all granules of a handle's mappings if and only if it has two or more */
+#ifndef PLEAT_SIM_MEMORY_H
+#define PLEAT_SIM_MEMORY_H
+
+#include "vmm/sim/state.h"
+
+typedef struct sim_mapping sim_mapping;
+
+typedef struct sim_handle {
+    uint32_t index;
+    uint32_t generation; /* counts the uses of the index: a stale value has another one */
+    bool is_live;
+    bool is_linear;
+    int device;
+    uint64_t bytes; /* as charged */
+    uint64_t refs;
+    uint32_t n_mappings;
+    sim_mapping *mappings; /* list through next_alias */
+    cu_mem_prop prop;
+    uint64_t offset; /* backing:memory */
+    int token_fd;    /* what an export hands out duplicates of; -1 before the first */
+} sim_handle;
+
+struct sim_mapping {
+    uint32_t index;
+    bool is_live;
+    uint64_t ptr;
+    uint64_t bytes;
+    uint64_t rights; /* SIM_GRANULE_READ and _WRITE bits */
+    sim_handle *handle;
+    sim_reservation *reservation;
+    sim_mapping *next_alias;
+};
+
+/* handle.c */
+cu_result sim_handle_create(cu_mem_handle *value, size_t bytes, const cu_mem_prop *prop);
+cu_result sim_handle_release(cu_mem_handle value);
+cu_result sim_handle_export(int *fd, cu_mem_handle value, int handle_type);
+cu_result sim_handle_import(cu_mem_handle *value, int fd, int handle_type);
+/* The live handle with references behind `value`, or NULL. */
+sim_handle *sim_handle_find(cu_mem_handle value);
+cu_mem_handle sim_handle_value(const sim_handle *handle);
+cu_result sim_handle_check_prop(const cu_mem_prop *prop);
+/* Physical bytes on a device, charged; NULL: over the capacity. */
+sim_handle *sim_handle_take(int device, uint64_t bytes, bool is_linear);
+/* Gives the memory back once neither references nor mappings are left. */
+void sim_handle_settle(sim_handle *handle);
+void sim_handle_drop_token(sim_handle *handle);
+
+/* mapping.c */
+cu_result sim_mapping_map(uint64_t ptr, uint64_t bytes, sim_handle *handle);
+cu_result sim_mapping_unmap(uint64_t ptr, uint64_t bytes);
+cu_result sim_mapping_set_access(uint64_t ptr, uint64_t bytes, const cu_access_desc *desc,
+                                 size_t n);
+sim_mapping *sim_mapping_at(uint64_t address);
+/* Map into a reservation that is known to be free there; NULL: the host refuses. */
+sim_mapping *sim_mapping_add(sim_reservation *reservation, uint64_t ptr, sim_handle *handle);
+void sim_mapping_remove(sim_mapping *mapping);
+void sim_mapping_grant(sim_mapping *mapping, uint64_t rights);
+/* Memory mode's limit on mappings, so that a clear error comes before the host's own. */
+bool sim_mapping_has_room(void);
+int sim_mapping_access(const sim_mapping *mapping, int device); /* CU_ACCESS_* */
+
+/* linear.c: cuMemAlloc */
+cu_result sim_linear_alloc(int device, size_t bytes, cu_devptr *ptr);
+/* The linear allocation that starts at `ptr`, or NULL. */
+sim_mapping *sim_linear_find(uint64_t ptr);
+void sim_linear_free(sim_mapping *mapping);
+
+static inline bool sim_is_granular(uint64_t value)
+{
+    return (value & (sim.conf.granule_bytes - 1)) == 0;
+}
+
+#endif

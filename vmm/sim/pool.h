@@ -1,0 +1,37 @@
+/* pool.h - objects of one size with stable addresses, small indexes and reuse in LIFO order. */
+#ifndef PLEAT_SIM_POOL_H
+#define PLEAT_SIM_POOL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { SIM_POOL_SLAB_SHIFT = 8 };
+
+typedef struct sim_pool {
+    size_t object_bytes;
+    char **slabs;    /* each holds 1 << SIM_POOL_SLAB_SHIFT objects */
+    uint32_t n_seen; /* indexes handed out so far: [0, n_seen) */
+    uint32_t *free_indexes;
+    uint32_t n_free;
+} sim_pool;
+
+void sim_pool_init(sim_pool *pool, size_t object_bytes);
+void sim_pool_fini(sim_pool *pool);
+
+/* A zeroed object when its index is new, else as it was given back. */
+void *sim_pool_take(sim_pool *pool, uint32_t *index);
+void sim_pool_give(sim_pool *pool, uint32_t index);
+
+/* `index` < pool->n_seen. */
+static inline void *sim_pool_at(const sim_pool *pool, uint32_t index)
+{
+    uint32_t in_slab = index & ((1U << SIM_POOL_SLAB_SHIFT) - 1);
+    return pool->slabs[index >> SIM_POOL_SLAB_SHIFT] + in_slab * pool->object_bytes;
+}
+
+/* Host memory that is always there: the process ends with a message when the host has none.
+ * sim_new zeroes; sim_grow is realloc. */
+void *sim_new(size_t bytes);
+void *sim_grow(void *p, size_t bytes);
+
+#endif

@@ -1,0 +1,123 @@
+/* state.c - the one global, its lock, resets, and what a fork does to it.
+ *
+ * A child of a process that called cuInit has no driver: as with a real one, every call answers
+ * NOT_INITIALIZED there. A fork before cuInit is harmless. The lock is held across fork, so that a
+ * child finds the state whole. */
+#include "vmm/sim/state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "vmm/sim/backing.h"
+#include "vmm/sim/capture.h"
+#include "vmm/sim/cost.h"
+#include "vmm/sim/event.h"
+#include "vmm/sim/fault.h"
+#include "vmm/sim/graph.h"
+#include "vmm/sim/hazard.h"
+#include "vmm/sim/log.h"
+#include "vmm/sim/memory.h"
+#include "vmm/sim/stream.h"
+
+sim_state sim = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+_Static_assert((size_t)SIM_N_ENTRIES <= sizeof(sim.n_calls) / sizeof(sim.n_calls[0]),
+               "one counter for each entry point");
+
+static char error_text[SIM_ERROR_BYTES]; /* lock */
+
+char *sim_error_text(void)
+{
+    return error_text;
+}
+
+void sim_state_lock(void)
+{
+    pthread_mutex_lock(&sim.lock);
+}
+
+void sim_state_unlock(void)
+{
+    pthread_mutex_unlock(&sim.lock);
+}
+
+static void after_fork_in_child(void)
+{
+    sim.is_forked = sim.is_forked || (sim.is_initialized && sim.conf.is_fork_refused);
+    sim_state_unlock();
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    (void)pthread_atfork(sim_state_lock, sim_state_unlock, after_fork_in_child);
+}
+
+static void free_everything(void)
+{
+    sim_capture_fini();
+    sim_graph_fini();
+    sim_event_fini();
+    sim_stream_fini();
+    for (uint32_t i = 0; i < sim.handles.n_seen; i++) {
+        sim_handle *handle = sim_pool_at(&sim.handles, i);
+        sim_handle_drop_token(handle);
+    }
+    sim_pool_fini(&sim.handles);
+    sim_pool_fini(&sim.mappings);
+    sim_space_fini(&sim.space);
+    for (int i = 0; i < sim.conf.n_devices; i++) {
+        sim_backing_fini(&sim.devices[i]);
+        free(sim.devices[i].order);
+    }
+    free(sim.active);
+    sim_hazard_reset();
+    sim_fault_reset();
+    sim_log_reset();
+}
+
+/* Everything after the lock is as in a new process, but what must stay unique. */
+static void forget_everything(void)
+{
+    sim_state old = sim;
+    memset((char *)&sim + sizeof(sim.lock), 0, sizeof(sim) - sizeof(sim.lock));
+    sim.is_initialized = old.is_initialized;
+    sim.is_forked = old.is_forked;
+    sim.epoch = old.epoch + 1;
+    sim.next_stream_id = old.next_stream_id;
+    sim.next_capture_id = old.next_capture_id;
+}
+
+void sim_state_reset(const sim_conf *conf)
+{
+    if (sim.is_configured) {
+        free_everything();
+    }
+    forget_everything();
+    sim.conf = *conf;
+    sim.is_configured = true;
+    sim_space_init(&sim.space, conf);
+    sim_pool_init(&sim.handles, sizeof(sim_handle));
+    sim_pool_init(&sim.mappings, sizeof(sim_mapping));
+    sim_pool_init(&sim.streams, sizeof(sim_stream));
+    sim_pool_init(&sim.events, sizeof(sim_event));
+    sim_pool_init(&sim.graphs, sizeof(sim_graph));
+    for (int i = 0; i < conf->n_devices; i++) {
+        sim.devices[i].context.device = i;
+        sim.devices[i].memory_fd = -1;
+        sim_work_init(&sim.devices[i]);
+    }
+}
+
+bool sim_state_configure(void)
+{
+    sim_conf conf;
+    if (sim.is_configured) {
+        return true;
+    }
+    if (!sim_conf_parse(sim_conf_environment(), &conf, error_text, sizeof(error_text)) ||
+        !sim_cost_load(conf.costs, error_text, sizeof(error_text))) {
+        return false;
+    }
+    sim_state_reset(&conf);
+    return true;
+}

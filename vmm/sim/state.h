@@ -1,0 +1,125 @@
+/* state.h - the whole simulator: one global, one lock; devices, contexts, threads.
+ *
+ * Everything below is guarded by sim.lock, which every exported function holds from its beginning
+ * to its end (call.h). Nothing calls out while it is held. Thread state is its thread's own. */
+#ifndef PLEAT_SIM_STATE_H
+#define PLEAT_SIM_STATE_H
+
+#include <pthread.h>
+
+#include "vmm/driver_abi.h"
+#include "vmm/sim/conf.h"
+#include "vmm/sim/pool.h"
+#include "vmm/sim/space.h"
+
+typedef struct sim_stream sim_stream;
+typedef struct sim_capture sim_capture;
+
+/* A device's primary context; the only kind there is. */
+typedef struct sim_context {
+    int device;
+    unsigned n_retained;
+    uint64_t generation;  /* counts activations: a stale reference has another one */
+    sim_stream *legacy;   /* made at first use */
+    unsigned n_capturing; /* blocking streams that are being captured */
+} sim_context;
+
+/* One submission in a device's order: which stream's work becomes due when depth has passed. */
+typedef struct sim_submission {
+    uint32_t slot; /* UINT32_MAX: nothing, time alone went on */
+    uint64_t position;
+} sim_submission;
+
+typedef struct sim_device {
+    sim_context context;
+    uint64_t physical_bytes;
+    uint64_t peak_physical_bytes;
+    uint64_t mapped_bytes;
+    uint64_t n_handles;
+    uint64_t n_mappings;
+    uint64_t n_allocations;
+    sim_submission *order; /* ring of order_mask + 1 */
+    uint64_t order_mask;
+    uint64_t n_submitted;
+    int memory_fd;              /* backing:memory */
+    uint64_t memory_used_bytes; /* offsets handed out */
+} sim_device;
+
+typedef struct sim_state {
+    pthread_mutex_t lock;
+    bool is_configured;
+    bool is_initialized; /* cuInit succeeded */
+    bool is_forked;      /* this is a child of the process that initialised */
+    sim_conf conf;
+    uint64_t epoch; /* number of resets */
+    sim_device devices[SIM_MAX_DEVICES];
+    sim_space space;
+    uint64_t access_epoch; /* grows whenever addresses lose mapping or access */
+
+    uint64_t n_calls[80]; /* by sim_entry */
+    uint64_t n_cu_calls;
+    uint64_t call_number; /* of the call in progress, as in the log */
+    double cost_us;
+
+    sim_pool handles;
+    sim_pool mappings;
+    sim_pool streams; /* the index is the stream's slot */
+    sim_pool events;
+    sim_pool graphs;
+
+    sim_stream **active; /* streams with unfinished work, in no order */
+    uint32_t n_active;
+    uint32_t n_blocked; /* streams whose due work waits for other streams */
+    uint64_t n_unfinished;
+    uint64_t n_streams; /* created and not destroyed */
+    uint64_t n_events;
+    uint64_t n_graphs;
+    uint64_t n_lost;       /* objects that went down with their context */
+    sim_capture *captures; /* list of captures in progress */
+    uint64_t next_stream_id;
+    uint64_t next_capture_id;
+} sim_state;
+
+extern sim_state sim;
+
+enum { SIM_CONTEXT_STACK = 64 };
+
+typedef struct sim_context_ref {
+    sim_context *context;
+    uint64_t generation;
+} sim_context_ref;
+
+/* What the driver knows about a thread; emptied when a reset has happened since. */
+typedef struct sim_thread {
+    uint64_t epoch;
+    unsigned number; /* 1, 2, ... in order of first call */
+    unsigned depth;
+    sim_context_ref stack[SIM_CONTEXT_STACK];
+    int capture_mode;
+    struct {
+        sim_stream *stream;
+        uint64_t generation;
+    } streams[SIM_MAX_DEVICES]; /* per-thread default streams */
+} sim_thread;
+
+sim_thread *sim_thread_self(void);
+/* The thread's current context. Returns CU_SUCCESS, INVALID_CONTEXT or CONTEXT_IS_DESTROYED. */
+cu_result sim_context_current(sim_context **out);
+
+/* Free everything and start afresh with `conf`. */
+void sim_state_reset(const sim_conf *conf);
+/* Configure from PLEAT_SIM unless that or a reset happened before; false: see sim_error_text. */
+bool sim_state_configure(void);
+void sim_state_lock(void);
+void sim_state_unlock(void);
+
+/* The text behind pleat_sim_error. */
+char *sim_error_text(void);
+enum { SIM_ERROR_BYTES = 256 };
+
+static inline sim_device *sim_device_at(int ordinal)
+{
+    return ordinal >= 0 && ordinal < sim.conf.n_devices ? &sim.devices[ordinal] : NULL;
+}
+
+#endif

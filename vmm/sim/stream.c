@@ -1,0 +1,213 @@
+/* stream.c - handles, ids, default streams, and who waits for whom by default.
+ *
+ * A handle is recycled at once, last destroyed first, work pending or not; an id never. The stream
+ * object lives on in its slot until its work is done (S4, stream.h).
+ * The legacy default stream waits for all earlier work of its context's blocking streams, and
+ * their later work waits for it. */
+#include "vmm/sim/stream.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "vmm/sim/capture.h"
+
+/* Handles look like pointers but are none: a base, and a step for each number. */
+#define HANDLE_BASE UINT64_C(0x510000000000)
+enum { HANDLE_STEP = 256 };
+
+static struct {
+    uint32_t *slots; /* by handle number; UINT32_MAX: free */
+    uint32_t n;
+    uint32_t *free_numbers;
+    uint32_t n_free;
+} handles;
+
+static uint32_t take_number(void)
+{
+    if (handles.n_free > 0) {
+        return handles.free_numbers[--handles.n_free];
+    }
+    uint32_t n = handles.n + 1;
+    handles.slots = sim_grow(handles.slots, n * sizeof(handles.slots[0]));
+    handles.free_numbers = sim_grow(handles.free_numbers, n * sizeof(handles.free_numbers[0]));
+    return handles.n++;
+}
+
+static uint32_t number_of(cu_stream handle)
+{
+    uint64_t value = (uint64_t)(uintptr_t)handle - HANDLE_BASE;
+    uint64_t number = value / HANDLE_STEP;
+    return value % HANDLE_STEP == 0 && number < handles.n ? (uint32_t)number : UINT32_MAX;
+}
+
+/* A stream in a slot of its own; positions go on where the slot's last stream left them. */
+static sim_stream *make_stream(sim_context *context, bool is_blocking)
+{
+    uint32_t slot;
+    sim_stream *stream = sim_pool_take(&sim.streams, &slot);
+    stream->slot = slot;
+    stream->context = context;
+    stream->generation = context->generation;
+    stream->id = ++sim.next_stream_id;
+    stream->is_live = true;
+    stream->is_blocking = is_blocking;
+    stream->is_legacy = false;
+    stream->handle = NULL;
+    return stream;
+}
+
+sim_stream *sim_stream_legacy(sim_context *context)
+{
+    if (context->legacy == NULL) {
+        context->legacy = make_stream(context, true);
+        context->legacy->is_legacy = true;
+    }
+    return context->legacy;
+}
+
+static sim_stream *per_thread_stream(sim_context *context)
+{
+    sim_thread *self = sim_thread_self();
+    int i = context->device;
+    if (self->streams[i].stream == NULL || self->streams[i].generation != context->generation) {
+        self->streams[i].stream = make_stream(context, true);
+        self->streams[i].generation = context->generation;
+        self->streams[i].stream->handle = CU_STREAM_PER_THREAD;
+    }
+    return self->streams[i].stream;
+}
+
+cu_result sim_stream_find(cu_stream handle, sim_stream **out)
+{
+    if (handle == NULL || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
+        sim_context *context;
+        cu_result result = sim_context_current(&context);
+        if (result == CU_SUCCESS) {
+            *out = handle == CU_STREAM_PER_THREAD ? per_thread_stream(context)
+                                                  : sim_stream_legacy(context);
+        }
+        return result;
+    }
+    uint32_t number = number_of(handle);
+    if (number == UINT32_MAX || handles.slots[number] == UINT32_MAX) {
+        return CU_INVALID_HANDLE;
+    }
+    *out = sim_stream_at(handles.slots[number]);
+    return CU_SUCCESS;
+}
+
+cu_result sim_stream_create(sim_context *context, unsigned flags, cu_stream *out)
+{
+    if (out == NULL || flags > CU_STREAM_NON_BLOCKING_FLAG) {
+        return CU_INVALID_VALUE;
+    }
+    sim_stream *stream = make_stream(context, flags == CU_STREAM_DEFAULT_FLAG);
+    uint32_t number = take_number();
+    handles.slots[number] = stream->slot;
+    stream->handle = (cu_stream)(uintptr_t)(HANDLE_BASE + (uint64_t)number * HANDLE_STEP);
+    sim.n_streams++;
+    *out = stream->handle;
+    return CU_SUCCESS;
+}
+
+void sim_stream_settle(sim_stream *stream)
+{
+    if (!stream->is_live && sim_stream_is_idle(stream)) {
+        sim_clock_unref(stream->deps);
+        stream->deps = NULL;
+        sim_pool_give(&sim.streams, stream->slot);
+    }
+}
+
+void sim_stream_destroy(sim_stream *stream)
+{
+    uint32_t number = number_of(stream->handle);
+    if (stream->capture != NULL) {
+        sim_capture_leave(stream);
+    }
+    if (number != UINT32_MAX) {
+        handles.slots[number] = UINT32_MAX;
+        handles.free_numbers[handles.n_free++] = number;
+        sim.n_streams--;
+    }
+    stream->is_live = false;
+    sim_stream_settle(stream);
+}
+
+void sim_stream_drop_context(sim_context *context)
+{
+    for (uint32_t slot = 0; slot < sim.streams.n_seen; slot++) {
+        sim_stream *stream = sim_stream_at(slot);
+        if (stream->is_live && stream->context == context) {
+            sim.n_lost += number_of(stream->handle) != UINT32_MAX;
+            sim_stream_destroy(stream);
+        }
+    }
+    context->legacy = NULL;
+}
+
+void sim_stream_fini(void)
+{
+    for (uint32_t slot = 0; slot < sim.streams.n_seen; slot++) {
+        sim_stream *stream = sim_stream_at(slot);
+        for (uint64_t p = stream->finished + 1; p <= stream->submitted; p++) {
+            sim_op *op = sim_stream_op(stream, p);
+            sim_clock_unref(op->deps);
+            free(op->task);
+        }
+        sim_clock_unref(stream->deps);
+        sim_clock_unref(stream->capture_deps);
+        free(stream->ring);
+    }
+    sim_pool_fini(&sim.streams);
+    free(handles.slots);
+    free(handles.free_numbers);
+    memset(&handles, 0, sizeof(handles));
+}
+
+bool sim_stream_passed(sim_clock **clock)
+{
+    const sim_clock *it = *clock;
+    if (it == NULL) {
+        return true;
+    }
+    for (uint32_t i = 0; i < it->n; i++) {
+        if (sim_stream_at(it->ticks[i].slot)->finished < it->ticks[i].position) {
+            return false;
+        }
+    }
+    sim_clock_unref(*clock);
+    *clock = NULL;
+    return true;
+}
+
+/* Everything submitted to `earlier` so far comes before the next command of `later`. */
+static void order_after(sim_stream *later, sim_stream *earlier)
+{
+    if (!sim_stream_is_idle(earlier)) {
+        sim_clock_raise(&later->deps, earlier->slot, earlier->submitted);
+    }
+    if (!sim_stream_passed(&earlier->deps)) {
+        sim_clock_join(&later->deps, earlier->deps);
+    }
+}
+
+void sim_stream_join_default(sim_stream *stream)
+{
+    sim_context *context = stream->context;
+    if (!stream->is_blocking) {
+        return;
+    }
+    if (!stream->is_legacy) {
+        if (context->legacy != NULL) {
+            order_after(stream, context->legacy);
+        }
+        return;
+    }
+    for (uint32_t slot = 0; slot < sim.streams.n_seen; slot++) {
+        sim_stream *other = sim_stream_at(slot);
+        if (other != stream && other->is_blocking && other->context == context) {
+            order_after(stream, other);
+        }
+    }
+}

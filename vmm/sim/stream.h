@@ -1,0 +1,124 @@
+/* stream.h - streams, the operations on them, and when those finish.
+ *
+ * An operation has a position on its stream, from 1. A stream's operations finish in order:
+ *
+ *   1 ... finished | unfinished, in the ring ... submitted
+ *                            ^ due: depth has passed for what is up to here
+ *
+ * S1  finished <= submitted; the ring holds exactly the operations in between
+ * S2  a stream is in sim.active if and only if finished < submitted
+ * S3  an operation finishes only after its own stream's earlier ones and its dependencies
+ * S4  a slot goes to another stream only when finished == submitted; positions go on
+ * Dependencies are vector clocks (clock.h): what stream waits and the legacy default stream add. */
+#ifndef PLEAT_SIM_STREAM_H
+#define PLEAT_SIM_STREAM_H
+
+#include "vmm/sim/clock.h"
+#include "vmm/sim/pleat_sim.h"
+#include "vmm/sim/state.h"
+
+typedef enum sim_task_kind {
+    SIM_TASK_WORK,
+    SIM_TASK_FILL,
+    SIM_TASK_VERIFY,
+    SIM_TASK_SET,   /* memset with `value` */
+    SIM_TASK_READ,  /* device to host */
+    SIM_TASK_WRITE, /* host to device */
+    SIM_TASK_WRITE64,
+    SIM_TASK_FREE, /* cuMemFreeAsync of accesses[0].ptr */
+} sim_task_kind;
+
+/* What is to be done; the access list belongs to whoever made it. */
+typedef struct sim_task {
+    sim_task_kind kind;
+    uint64_t value; /* seed, byte, 64-bit value */
+    void *host;
+    size_t n;
+    const pleat_sim_access *accesses;
+} sim_task;
+
+typedef struct sim_op {
+    uint64_t begin; /* the hull of all accesses; begin == end: none */
+    uint64_t end;
+    uint64_t call; /* its number in the log */
+    uint64_t access_epoch;
+    sim_clock *deps;
+    sim_task *task; /* NULL: work with at most one access, described right here */
+    bool is_write;
+    bool is_counted;  /* takes part in depth */
+    bool is_reported; /* a hazard was recorded for its addresses: not again at its end */
+} sim_op;
+
+struct sim_stream {
+    uint64_t submitted;
+    uint64_t finished;
+    uint64_t due;
+    sim_op *ring; /* position p is at p & ring_mask */
+    uint64_t ring_mask;
+    uint64_t n_ring; /* its size, 0 before the first operation */
+    sim_clock *deps; /* what comes before the next operation, apart from the own stream */
+    sim_context *context;
+    uint64_t generation; /* of the context */
+    uint32_t slot;
+    uint32_t active_index; /* while in sim.active */
+    cu_stream handle;
+    uint64_t id;
+    bool is_live; /* not destroyed */
+    bool is_blocking;
+    bool is_legacy;
+    bool is_blocked; /* due work waits for other streams */
+    uint64_t needed; /* scratch of a synchronisation */
+    uint64_t walked;
+
+    sim_capture *capture;
+    uint64_t capture_position;
+    sim_clock *capture_deps;
+};
+
+static inline sim_stream *sim_stream_at(uint32_t slot)
+{
+    return sim_pool_at(&sim.streams, slot);
+}
+
+static inline sim_op *sim_stream_op(const sim_stream *stream, uint64_t position)
+{
+    return &stream->ring[position & stream->ring_mask];
+}
+
+static inline bool sim_stream_is_idle(const sim_stream *stream)
+{
+    return stream->finished == stream->submitted;
+}
+
+/* stream.c */
+/* The stream behind a handle: a created one of any context, or a default one of the current
+ * context. Returns CU_SUCCESS, INVALID_HANDLE or what sim_context_current says. */
+cu_result sim_stream_find(cu_stream handle, sim_stream **out);
+cu_result sim_stream_create(sim_context *context, unsigned flags, cu_stream *out);
+void sim_stream_destroy(sim_stream *stream);
+sim_stream *sim_stream_legacy(sim_context *context);
+/* Destroy all streams of a context that goes down. */
+void sim_stream_drop_context(sim_context *context);
+void sim_stream_fini(void);
+/* Slot and resources go back once a destroyed stream is idle. */
+void sim_stream_settle(sim_stream *stream);
+/* Add what the legacy default stream's rule puts before the next command of `stream`. */
+void sim_stream_join_default(sim_stream *stream);
+/* Has everything that the clock names finished? Forgets what has. */
+bool sim_stream_passed(sim_clock **clock);
+
+/* work.c */
+void sim_work_submit(sim_stream *stream, const sim_task *task, bool is_counted);
+/* Finish all that the position and the clock need, in an order that respects dependencies. */
+void sim_work_finish_until(sim_stream *stream, uint64_t position, const sim_clock *clock);
+void sim_work_finish_all(void);
+/* As if n operations had been submitted to the device. */
+void sim_work_advance(sim_device *device, uint64_t n);
+void sim_work_init(sim_device *device);
+
+/* task.c */
+sim_task *sim_task_copy(const sim_task *task);
+/* Do at its end what a task does to contents; its addresses are known to be accessible. */
+void sim_task_run(const sim_task *task);
+
+#endif

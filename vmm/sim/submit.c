@@ -1,0 +1,63 @@
+/* submit.c - finds the stream, asks the captures, hands on. */
+#include "vmm/sim/submit.h"
+
+#include "vmm/sim/capture.h"
+#include "vmm/sim/hazard.h"
+
+cu_result sim_submit_to(sim_stream *stream, const sim_task *task, bool is_counted)
+{
+    cu_result result = sim_capture_check_use(stream);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    if (stream->capture != NULL) {
+        sim_capture_add(stream, task);
+    } else {
+        sim_work_submit(stream, task, is_counted);
+    }
+    return CU_SUCCESS;
+}
+
+cu_result sim_submit(cu_stream handle, const sim_task *task, bool is_counted)
+{
+    sim_context *context;
+    sim_stream *stream;
+    cu_result result = sim_context_current(&context);
+    if (result == CU_SUCCESS) {
+        result = sim_stream_find(handle, &stream);
+    }
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    if (stream->context != context) {
+        return CU_INVALID_HANDLE;
+    }
+    return sim_submit_to(stream, task, is_counted);
+}
+
+/* A driver refuses addresses that it does not know; the program is wrong all the same. */
+static cu_result check_address(const pleat_sim_access *access)
+{
+    sim_context *context;
+    const pleat_sim_access *first;
+    uint64_t any;
+    cu_result result = sim_context_current(&context);
+    if (result == CU_SUCCESS &&
+        !sim_hazard_is_accessible(context->device, access, 1, &first, &any)) {
+        sim_hazard_add(PLEAT_SIM_UNMAPPED_ACCESS, access->ptr, access->bytes,
+                       "a memset, copy or stream write of bytes without mapping or access");
+        result = CU_INVALID_VALUE;
+    }
+    return result;
+}
+
+cu_result sim_submit_checked(cu_stream handle, sim_task_kind kind, uint64_t value, void *host,
+                             const pleat_sim_access *access, bool is_counted)
+{
+    sim_task task = { .kind = kind, .value = value, .host = host, .n = 1, .accesses = access };
+    cu_result result = check_address(access);
+    if (result != CU_SUCCESS || access->bytes == 0) {
+        return result;
+    }
+    return sim_submit(handle, &task, is_counted);
+}
