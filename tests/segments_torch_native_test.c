@@ -177,6 +177,7 @@ START_TEST(age_counts_before_address)
     empty_cache();
     pleat_devptr later = torch_get(20 * MIB, 0);
     pleat_devptr earlier = a > b ? a : b;
+    ck_assert_uint_lt(later, earlier);
     torch_put(later);
     torch_put(earlier);
     ck_assert_uint_eq(torch_get(20 * MIB, 0), earlier);

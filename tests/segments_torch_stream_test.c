@@ -153,18 +153,22 @@ END_TEST
 
 static void begin_capture(unsigned stream)
 {
-    ck_assert_int_eq(
-        pl_cu_stream_begin_capture(torch.drv, torch.handles[stream], CU_CAPTURE_MODE_GLOBAL),
-        CU_SUCCESS);
+    int mode = CU_CAPTURE_MODE_GLOBAL;
+    ck_assert_int_eq(pl_device_enter(torch.dev), PLEAT_OK);
+    ck_assert_int_eq(pl_cu_stream_begin_capture(torch.drv, torch.handles[stream], mode),
+                     CU_SUCCESS);
+    pl_device_leave(torch.dev);
 }
 
 static void end_capture(unsigned stream)
 {
     cu_graph graph = NULL;
+    ck_assert_int_eq(pl_device_enter(torch.dev), PLEAT_OK);
     ck_assert_int_eq(pl_cu_stream_end_capture(torch.drv, torch.handles[stream], &graph),
                      CU_SUCCESS);
     ck_assert_ptr_nonnull(graph);
     ck_assert_int_eq(pl_cu_graph_destroy(torch.drv, graph), CU_SUCCESS);
+    pl_device_leave(torch.dev);
 }
 
 START_TEST(a_use_by_a_captured_stream_is_held_until_the_capture_is_released)

@@ -39,6 +39,8 @@ extern torch_fixture torch;
 /* `options` NULL = the defaults. The simulator's configuration as at pleat_sim_reset. */
 void torch_open(const char *sim_conf, const pl_allocator_options *options);
 void torch_close(void); /* live blocks go too */
+/* The same where even the undoing of driver calls failed: events may be lost, if that is told. */
+void torch_close_after_failed_undo(void);
 
 pleat_devptr torch_get(size_t bytes, unsigned stream); /* asserts success, and I1..I8 after it */
 void torch_put(pleat_devptr ptr);                      /* on the owner's stream; the same */
