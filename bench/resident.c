@@ -9,7 +9,8 @@
 
 #define UNIT_BYTES 512u
 #define LARGEST_UNITS 69632u
-#define N_SPARE 64u
+#define SMALL_UNITS 2048u /* PyTorch keeps blocks up to 1 MiB apart */
+#define N_SPARE 64u       /* of the largest size, and as many of the largest small size */
 #define LEAST_MOVABLE 8u
 
 typedef struct field {
@@ -17,11 +18,11 @@ typedef struct field {
     bench_failure *failure;
     pleat instance;
     pl_driver *drv;
-    pleat_devptr *gaps;
-    pleat_devptr *walls;
+    pleat_devptr *walls; /* room for the gaps, too */
     pleat_devptr *movable;
     bench_pair *pairs;
     unsigned n_movable;
+    unsigned n_walls;
     bench_random random;
 } field;
 
@@ -93,28 +94,47 @@ static bool release(field *f, pleat_devptr ptr)
     return pleat_block_free(f->instance, 0, ptr, NULL) == PLEAT_OK || say(f, "a free failed");
 }
 
+static int by_address(const void *a, const void *b)
+{
+    pleat_devptr x = *(const pleat_devptr *)a;
+    pleat_devptr y = *(const pleat_devptr *)b;
+    return (x > y) - (x < y);
+}
+
+/* Allocates twice as many blocks as gaps are wanted and frees every second one in the order of
+ * addresses, wherever the allocator put them; the walls remain in the first half of the array. */
+static bool build_gaps(field *f)
+{
+    unsigned n = 2 * f->n_walls;
+    for (unsigned i = 0; i < n; i++) {
+        if (!allocate(f, draw_bytes(&f->random), &f->walls[i])) {
+            return false;
+        }
+    }
+    qsort(f->walls, n, sizeof *f->walls, by_address);
+    for (unsigned i = 0; i < n; i += 2) {
+        if (!release(f, f->walls[i + 1])) {
+            return false;
+        }
+        f->walls[i / 2] = f->walls[i];
+    }
+    return true;
+}
+
 static bool build(field *f)
 {
-    unsigned n = f->options->n_blocks;
-    pleat_devptr spare[N_SPARE];
-    for (unsigned i = 0; i < N_SPARE; i++) {
-        if (!allocate(f, (uint64_t)LARGEST_UNITS * UNIT_BYTES, &spare[i])) {
+    pleat_devptr spare[2 * N_SPARE];
+    for (unsigned i = 0; i < 2 * N_SPARE; i++) {
+        uint64_t units = i < N_SPARE ? LARGEST_UNITS : SMALL_UNITS;
+        if (!allocate(f, units * UNIT_BYTES, &spare[i])) {
             return false;
         }
     }
-    for (unsigned i = 0; i < n; i++) {
-        uint64_t bytes = draw_bytes(&f->random);
-        if (!allocate(f, bytes, &f->gaps[i]) || !allocate(f, bytes, &f->walls[i])) {
-            return false;
-        }
+    if (!build_gaps(f)) {
+        return false;
     }
-    for (unsigned i = 0; i < N_SPARE; i++) {
+    for (unsigned i = 0; i < 2 * N_SPARE; i++) {
         if (!release(f, spare[i])) {
-            return false;
-        }
-    }
-    for (unsigned i = 0; i < n; i++) {
-        if (!release(f, f->gaps[i])) {
             return false;
         }
     }
@@ -137,8 +157,7 @@ static int by_base(const void *a, const void *b)
  * means the same for every allocator. */
 static bool count_free(field *f, uint64_t *n_free, uint64_t *live_bytes)
 {
-    unsigned n_walls = f->options->n_blocks;
-    unsigned n = n_walls + f->n_movable;
+    unsigned n = f->n_walls + f->n_movable;
     pleat_block_info *live = calloc(n, sizeof *live);
     if (!live) {
         return bench_fail(f->failure, "out of host memory");
@@ -147,7 +166,7 @@ static bool count_free(field *f, uint64_t *n_free, uint64_t *live_bytes)
     *n_free = 0;
     *live_bytes = 0;
     for (unsigned i = 0; i < n && ok; i++) {
-        pleat_devptr ptr = i < n_walls ? f->walls[i] : f->movable[i - n_walls];
+        pleat_devptr ptr = i < f->n_walls ? f->walls[i] : f->movable[i - f->n_walls];
         ok = pleat_block_query(f->instance, 0, ptr, &live[i]) == PLEAT_OK ||
              say(f, "a query failed");
         *live_bytes += live[i].bytes;
@@ -192,7 +211,7 @@ static bool measure(field *f, bench_resident_result *out)
         least_ns = ns < least_ns ? ns : least_ns;
     }
     out->n_driver_calls = all_driver_calls(f) - calls;
-    out->n_live = f->options->n_blocks + f->n_movable;
+    out->n_live = f->n_walls + f->n_movable;
     out->ns_per_pair = (double)least_ns / n_pairs;
     return count_free(f, &out->n_free_end, &out->live_bytes_end);
 }
@@ -211,18 +230,17 @@ bool bench_resident(const bench_resident_options *options, bench_resident_result
     field f = { .options = options, .failure = failure, .random = { options->seed } };
     unsigned n = options->n_blocks;
     f.n_movable = n / 8 > LEAST_MOVABLE ? n / 8 : LEAST_MOVABLE;
-    f.gaps = calloc(n, sizeof *f.gaps);
-    f.walls = calloc(n, sizeof *f.walls);
+    f.n_walls = n + f.n_movable; /* a movable block fills about one gap */
+    f.walls = calloc(2 * (size_t)f.n_walls, sizeof *f.walls);
     f.movable = calloc(f.n_movable, sizeof *f.movable);
     f.pairs = calloc(options->n_pairs, sizeof *f.pairs);
-    bool ok = f.gaps && f.walls && f.movable && f.pairs;
+    bool ok = f.walls && f.movable && f.pairs;
     if (!ok) {
         bench_fail(failure, "out of host memory");
     } else {
         ok = bench_setup_create(options->setup, options->allocator, 0, &f.instance, failure) &&
              run_with_instance(&f, out);
     }
-    free(f.gaps);
     free(f.walls);
     free(f.movable);
     free(f.pairs);

@@ -1,11 +1,12 @@
 /* resident.h - the cost of a free and an allocation in memory that is resident already.
  *
- * The memory is a row of N gaps held apart by N walls that live for ever; a wall is as large as
- * its gap. N/8 movable blocks live in the gaps. A pair frees one of them, drawn at random, and
- * allocates a size drawn from the same mix. The walls never move, so the number of free blocks
- * stays what it is for any number of pairs, and every allocator gets the very same requests.
+ * Blocks are allocated, and every second one, in the order of addresses, is freed again: N + N/8
+ * gaps held apart by as many walls. N/8 movable blocks then live in the gaps and leave about N free
+ * blocks. A pair frees one of the movable ones, drawn at random, and allocates a size drawn from
+ * the same mix. The walls never move, so the number of free blocks stays what it is for any number
+ * of pairs, and every allocator gets the same requests.
  *
- *   | gap | wall | gap | wall | gap | wall | ...            | spare: 64 of the largest size |
+ *   | gap | wall | gap | wall | gap | wall | ...            | spare: 64 of the largest |
  *   |xx   |######|     |######|xxxxx|######|    x = movable, # = wall
  *
  * Sizes, in units of 512 bytes, are those of deep learning: 60 % from 1 to 64, 30 % from 64 to
