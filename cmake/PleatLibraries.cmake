@@ -47,7 +47,8 @@ if(api_objects AND NOT PLEAT_SANITIZE)
     add_custom_command(OUTPUT "${combined}"
         COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o "${combined}"
             ${pleat_objects} ${PLEAT_JEMALLOC_ARCHIVE}
-        COMMAND ${CMAKE_OBJCOPY} --localize-hidden "${combined}"
+        COMMAND ${CMAKE_OBJCOPY} --localize-hidden --wildcard "--localize-symbol=pleat_je_*"
+            "${combined}"
         COMMAND ${CMAKE_OBJCOPY} --wildcard "--keep-global-symbol=pleat_*" "${combined}"
         DEPENDS ${pleat_objects} ${PLEAT_JEMALLOC_ARCHIVE}
         COMMAND_EXPAND_LISTS VERBATIM
