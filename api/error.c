@@ -10,10 +10,11 @@
 static _Thread_local pleat_error last;
 static _Thread_local char last_text[PL_ERROR_TEXT_BYTES];
 
-/* A driver's result is part of these failures; of the others only pleat's own words are. */
+/* What the driver said belongs to these failures; the others are pleat's own. */
 static bool is_from_driver(pleat_status status)
 {
     switch (status) {
+    case PLEAT_ECONF:
     case PLEAT_EDRIVER:
     case PLEAT_ENODRIVER:
     case PLEAT_ENOVMM:
@@ -23,7 +24,6 @@ static bool is_from_driver(pleat_status status)
     case PLEAT_EPOISONED:
     case PLEAT_ESTREAM:
     case PLEAT_ECAPTURE:
-    case PLEAT_EDEVICE:
         return true;
     default:
         return false;
@@ -34,7 +34,10 @@ static bool is_from_driver(pleat_status status)
 static void merge_driver(pleat_error *error, pl_text *text, const pl_driver_error *driver)
 {
     error->driver_call = "";
-    if (driver->result != 0 && is_from_driver(error->status)) {
+    if (!is_from_driver(error->status)) {
+        return;
+    }
+    if (driver->result != 0) {
         error->driver_result = driver->result;
         error->driver_call = pl_entry_symbol(driver->entry);
         pl_text_add(text, " (%s: %s)", error->driver_call, driver->text);

@@ -60,14 +60,22 @@ static pleat_status make_allocator(const pl_config *config, pl_gpu *gpu)
     return PLEAT_OK;
 }
 
+static pleat_status refuse_open(int device, pleat_status st)
+{
+    if (st == PLEAT_EDEVICE ||
+        st == PLEAT_EINVAL) { /* it exists: the configuration asks too much */
+        return pl_error_set(st, 0, "device %d cannot be used as configured: %s", device,
+                            pl_driver_last_error()->detail);
+    }
+    return pl_error_set(st, 0, "device %d could not be opened: %s", device, pleat_status_text(st));
+}
+
 pleat_status pl_gpu_build(pl_instance *instance, int device, pl_gpu *gpu, size_t *n_leaked)
 {
     gpu->ordinal = device;
     pleat_status st = pl_device_open(instance->drv, device, &instance->config.device, &gpu->dev);
     if (st != PLEAT_OK) {
-        return pl_error_set(st, 0, "device %d could not be opened: %s", device,
-                            st == PLEAT_EDEVICE ? "it lacks what the configuration asks for"
-                                                : pleat_status_text(st));
+        return refuse_open(device, st);
     }
     st = choose_ops(&instance->config, gpu);
     if (st == PLEAT_OK) {
