@@ -1,0 +1,42 @@
+/* vmm_sim.h - a simulator for the tests of vmm: a driver table, and the simulator's own calls. */
+#ifndef PLEAT_TESTS_VMM_SIM_H
+#define PLEAT_TESTS_VMM_SIM_H
+
+#include "pleat_sim.h"
+#include "vmm/device.h"
+#include "vmm/driver.h"
+
+/* The simulator's own functions that tests call, as the loaded object has them. */
+/* clang-format off */
+#define VMM_SIM_LIST(X) \
+    X(reset) X(work) X(fill) X(verify) X(finish) X(fail_at) X(fail_from) X(fail_never) \
+    X(n_faults) X(count) X(n_calls) X(cost_us) X(mappings) X(hazards)
+/* clang-format on */
+
+typedef struct vmm_sim {
+    pl_driver *drv;
+#define VMM_SIM_FIELD(name) __typeof__(pleat_sim_##name) *name;
+    VMM_SIM_LIST(VMM_SIM_FIELD)
+#undef VMM_SIM_FIELD
+} vmm_sim;
+
+/* Open the simulator, reset to `conf`; fails the test when it cannot. */
+void vmm_sim_open(vmm_sim *sim, const char *conf);
+/* Close it; fails the test when it holds anything, or saw a hazard. */
+void vmm_sim_close(vmm_sim *sim);
+/* Fails the test unless nothing is reserved, created, mapped or allocated, and no event is left. */
+void vmm_sim_assert_empty(const vmm_sim *sim);
+pleat_sim_counts vmm_sim_counted(const vmm_sim *sim);
+
+/* Open GPU 0 with the options (NULL = defaults). */
+pl_device *vmm_sim_device(const vmm_sim *sim, const pl_device_options *options);
+/* Close it; fails the test when anything was still held. */
+void vmm_sim_close_device(pl_device *dev);
+
+/* A stream of the device's context, blocking or not; the caller destroys it. */
+cu_stream vmm_sim_stream(pl_device *dev, bool is_blocking);
+void vmm_sim_destroy_stream(pl_device *dev, cu_stream stream);
+/* Work that does not finish before the device is waited for, or `depth` more are submitted. */
+void vmm_sim_submit(const vmm_sim *sim, pl_device *dev, cu_stream stream);
+
+#endif
