@@ -148,6 +148,10 @@ static cu_result calibrate_load(pl_rig *rig)
     if (result != CU_SUCCESS) {
         return result;
     }
+    if (rig->cost_us != NULL) {
+        rig->load_us = us; /* modelled: a longer one would tell nothing more */
+        return CU_SUCCESS;
+    }
     double wanted = us > 0.0 ? LOAD_AIM_US / us * LOAD_TRIAL_MEMSETS : LOAD_TRIAL_MEMSETS;
     wanted = wanted < LOAD_MOST_MEMSETS ? wanted : LOAD_MOST_MEMSETS;
     rig->n_memsets = wanted < 1.0 ? 1 : (unsigned)wanted;
@@ -157,8 +161,9 @@ static cu_result calibrate_load(pl_rig *rig)
 pleat_status pl_rig_load_create(pl_rig *rig)
 {
     rig->load_bytes = (size_t)rig->portion_bytes;
-    if (rig->portion_bytes > LOAD_MOST_BYTES) {
-        rig->load_bytes = LOAD_MOST_BYTES;
+    size_t most_bytes = rig->cost_us != NULL ? LOAD_LEAST_BYTES : LOAD_MOST_BYTES;
+    if (rig->load_bytes > most_bytes) {
+        rig->load_bytes = most_bytes;
     }
     cu_devptr ptr = 0;
     if (rig->load_bytes < LOAD_LEAST_BYTES ||
