@@ -1,7 +1,8 @@
 /* mapping.c - map, unmap, set access: strict where real drivers are.
  *
- * Upholds M3 and M4 (memory.h). Everything is checked before anything is changed, so a refused call
- * leaves no trace. Rules: reference/cuda-vmm.md, section 3. A range stays within one reservation. */
+ * Upholds M3 and M4 (memory.h). Everything is checked before anything is changed, so a refused
+ * call leaves no trace. Rules: reference/cuda-vmm.md, section 3. A range stays within one
+ * reservation. */
 #include <stdio.h>
 
 #include "vmm/sim/backing.h"
