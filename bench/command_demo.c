@@ -100,10 +100,9 @@ static void print_means(const bench_demo *demo)
             n++;
         }
         if (n > 0) {
-            printf("%-24s %-13s %11s %13s %6.3f %12s %6.3f %11s %11s\n", "geometric mean",
-                   bench_demo_allocators[k], "", "", exp(resident / n), "", exp(least / n), "", "");
-            printf("%-24s %-13s fails at 1.02x on %u of %u\n", "", bench_demo_allocators[k],
-                   n_failing, n);
+            printf("%-24s %-13s %11s %13s %6.3f %12s %6.3f   fails at 1.02x on %u of %u\n",
+                   "geometric mean", bench_demo_allocators[k], "", "", exp(resident / n), "",
+                   exp(least / n), n_failing, n);
         }
     }
 }

@@ -19,7 +19,9 @@ typedef struct reader {
     bench_failure *failure;
     bench_trace_ids ids;
     bench_trace *trace;
-    size_t capacity; /* of trace->events */
+    size_t capacity;                      /* of trace->events */
+    uint64_t streams[BENCH_MOST_STREAMS]; /* what the trace calls them */
+    uint32_t last_stream;
     uint64_t live_bytes;
     const char *at; /* in the line */
     const char *end;
@@ -113,18 +115,44 @@ static bool append(reader *r, bench_event event)
     return true;
 }
 
+/* The number of the stream that the trace calls `id`, which may be anything: a handle, say. */
+static bool find_stream(reader *r, uint64_t id, uint32_t *out)
+{
+    bench_trace *trace = r->trace;
+    uint32_t n = trace->n_streams;
+    if (n > 0 && r->streams[r->last_stream] == id) {
+        *out = r->last_stream;
+        return true;
+    }
+    uint32_t i = 0;
+    while (i < n && r->streams[i] != id) {
+        i++;
+    }
+    if (i == BENCH_MOST_STREAMS) {
+        return complain(r, "more than %u streams", BENCH_MOST_STREAMS);
+    }
+    r->streams[i] = id;
+    trace->n_streams += i == n;
+    r->last_stream = *out = i;
+    return true;
+}
+
 static bool read_alloc(reader *r)
 {
     uint64_t id;
     uint64_t bytes;
-    uint64_t stream;
+    uint64_t stream_id;
+    uint32_t stream;
     if (!number(r, "the id", UINT64_MAX, &id) ||
         !number(r, "the size", BENCH_LARGEST_BLOCK, &bytes) ||
-        !number(r, "the stream", BENCH_LARGEST_STREAM, &stream) || !line_ends(r)) {
+        !number(r, "the stream", UINT64_MAX, &stream_id) || !line_ends(r)) {
         return false;
     }
     if (bytes == 0) {
         return complain(r, "the size is 0");
+    }
+    if (!find_stream(r, stream_id, &stream)) {
+        return false;
     }
     bench_trace_id *entry = bench_trace_ids_get(&r->ids, id);
     if (!entry) {
@@ -145,11 +173,7 @@ static bool read_alloc(reader *r)
     if (r->live_bytes > trace->peak_live_bytes) {
         trace->peak_live_bytes = r->live_bytes;
     }
-    if (stream >= trace->n_streams) {
-        trace->n_streams = (uint32_t)stream + 1;
-    }
-    return append(r,
-                  (bench_event){ .bytes = bytes, .slot = entry->slot, .stream = (uint32_t)stream });
+    return append(r, (bench_event){ .bytes = bytes, .slot = entry->slot, .stream = stream });
 }
 
 static bool read_free(reader *r)

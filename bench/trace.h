@@ -11,7 +11,7 @@
 #include "bench/failure.h"
 
 /* A free has bytes == 0. Slots are dense: a slot is a live block's place in an array, and is used
- * again after the free. */
+ * again after the free. Streams are numbered from 0 in the order of their first use. */
 typedef struct bench_event {
     uint64_t bytes;
     uint32_t slot;
@@ -29,7 +29,7 @@ typedef struct bench_trace {
 } bench_trace;
 
 #define BENCH_LARGEST_BLOCK (UINT64_C(1) << 47) /* all the address space that a driver has */
-#define BENCH_LARGEST_STREAM 1023u
+#define BENCH_MOST_STREAMS 1024u                /* different ones in a trace */
 
 /* Reads and checks the whole trace. False and a message with file and line when a line is not of
  * the format, an id is unknown or allocated twice, a size is 0 or absurd, the file is damaged or

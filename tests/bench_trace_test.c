@@ -39,17 +39,17 @@ START_TEST(events_come_in_order_with_dense_slots)
                                "\n"
                                "i 0\n"
                                "a 900 1000 0\n"
-                               "a 18446744073709551615 1 3\n"
+                               "a 18446744073709551615 1 94520000000001\n"
                                "f 900\n"
                                "i 1\r\n"
-                               "a 7 513\t1  \n"
+                               "a 7 513\t3  \n"
                                "f 18446744073709551615\n"
                                "a 900 512 0";
     bench_trace trace;
     bench_failure failure;
     ck_assert_msg(load_text(text, &trace, &failure), "%s", failure.text);
-    static const bench_event wanted[] = { { 1000, 0, 0 }, { 1, 1, 3 }, { 0, 0, 0 },
-                                          { 513, 0, 1 },  { 0, 1, 0 }, { 512, 1, 0 } };
+    static const bench_event wanted[] = { { 1000, 0, 0 }, { 1, 1, 1 }, { 0, 0, 0 },
+                                          { 513, 0, 2 },  { 0, 1, 0 }, { 512, 1, 0 } };
     ck_assert_uint_eq(trace.n_events, 6);
     for (size_t i = 0; i < 6; i++) {
         ck_assert_uint_eq(trace.events[i].bytes, wanted[i].bytes);
@@ -57,7 +57,7 @@ START_TEST(events_come_in_order_with_dense_slots)
         ck_assert_uint_eq(trace.events[i].stream, wanted[i].stream);
     }
     ck_assert_uint_eq(trace.n_slots, 2);
-    ck_assert_uint_eq(trace.n_streams, 4);
+    ck_assert_uint_eq(trace.n_streams, 3);
     ck_assert_uint_eq(trace.n_marks, 2);
     ck_assert_uint_eq(trace.peak_live_bytes, 1536);
     bench_trace_free(&trace);
@@ -106,7 +106,7 @@ START_TEST(every_fault_of_a_line_is_told_with_its_number)
         { "a 1 1000000000000000000 0\n", ":1: the size 1000000000000000000 is larger than" },
         { "a 1 99999999999999999999999 0\n", ":1: the size 99999999999999999999999 is larger" },
         { "a 18446744073709551616 512 0\n", ":1: the id 18446744073709551616 is larger than" },
-        { "a 1 512 1024\n", ":1: the stream 1024 is larger than 1023" },
+        { "a 1 512 18446744073709551616\n", ":1: the stream 18446744073709551616 is larger" },
         { "a 1 512\n", ":1: the stream is missing" },
         { "a 1\n", ":1: the size is missing" },
         { "a\n", ":1: the id is missing" },
@@ -128,6 +128,20 @@ START_TEST(every_fault_of_a_line_is_told_with_its_number)
         ck_assert_msg(strstr(failure.text, bad[i].message) != NULL, "'%s' is not in '%s'",
                       bad[i].message, failure.text);
     }
+}
+END_TEST
+
+START_TEST(more_streams_than_any_program_has_are_refused)
+{
+    char text[32 * 1100];
+    size_t n = 0;
+    for (unsigned i = 0; i < 1025; i++) {
+        n += (size_t)snprintf(text + n, sizeof text - n, "a %u 512 %u\n", i, 7 * i);
+    }
+    bench_trace trace;
+    bench_failure failure;
+    ck_assert(!load_text(text, &trace, &failure));
+    ck_assert_ptr_nonnull(strstr(failure.text, ":1025: more than 1024 streams"));
 }
 END_TEST
 
@@ -228,6 +242,7 @@ int main(void)
     suite_add_tcase(suite, good);
     TCase *bad = tcase_create("bad");
     tcase_add_test(bad, every_fault_of_a_line_is_told_with_its_number);
+    tcase_add_test(bad, more_streams_than_any_program_has_are_refused);
     tcase_add_test(bad, gzip_cut_short_anywhere_is_told);
     tcase_add_test(bad, damaged_gzip_is_told);
     tcase_add_test(bad, an_endless_line_is_told);
