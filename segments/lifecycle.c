@@ -4,7 +4,7 @@
 #include "segments/space.h"
 #include "vmm/mapping.h"
 
-/* ---- create ------------------------------------------------------------------------------------- */
+/* ---- create ------------------------------------------------------------ */
 
 static bool is_power_of_two(size_t n)
 {
@@ -77,17 +77,22 @@ undo_host:
     return st;
 }
 
-/* ---- destroy ------------------------------------------------------------------------------------ */
+/* ---- destroy ------------------------------------------------------------ */
 
-/* Nothing may run on memory that is unmapped: wait for every stream that is known, once. */
+/* Nothing may run on memory that is unmapped: wait for every stream that is known, once. What fails
+ * on the way is no reason not to wait: a fence needs host memory, synchronising does not. */
 static void wait_for_streams(pl_space *space)
 {
     for (unsigned i = 0; i < pl_stream_count(space->dev); i++) {
         pl_fence *fence;
         pl_stream *stream = pl_stream_at(space->dev, i);
-        if (pl_fence_record(stream, &fence) == PLEAT_OK) {
-            (void)!pl_fence_wait(fence, UINT32_MAX);
+        pleat_status st = pl_fence_record(stream, &fence);
+        if (st == PLEAT_OK) {
+            st = pl_fence_wait(fence, UINT32_MAX);
             pl_fence_return(fence);
+        }
+        if (st != PLEAT_OK && pl_stream_synchronize(stream) != PLEAT_OK) {
+            (void)!pl_stream_synchronize(stream);
         }
     }
 }
@@ -105,6 +110,8 @@ static bool is_mapped(const pl_block *b)
     return b->state != PL_BLOCK_HOLE && b->state != PL_BLOCK_POISON;
 }
 
+/* Destruction tries twice what the driver refuses: there will be no later time to do it. */
+
 /* Unmap the longest mapped run that starts at b; returns the block behind it. */
 static const pl_block *unmap_run(pl_space *space, const pl_block *b, size_t *n_leaked)
 {
@@ -114,7 +121,8 @@ static const pl_block *unmap_run(pl_space *space, const pl_block *b, size_t *n_l
         b = b->next;
     }
     size_t bytes = (size_t)(pl_block_end(b) - first->base);
-    if (pl_mapping_unmap(space->dev, first->base, bytes) != PLEAT_OK) {
+    if (pl_mapping_unmap(space->dev, first->base, bytes) != PLEAT_OK &&
+        pl_mapping_unmap(space->dev, first->base, bytes) != PLEAT_OK) {
         *n_leaked += bytes >> space->granule_log2;
     }
     return b->next;
@@ -138,7 +146,8 @@ static void unmap_segment(pl_space *space, const pl_segment *seg, size_t *n_leak
 
 static void release_chunk(pl_space *space, pl_chunk chunk, size_t *n_leaked)
 {
-    if (chunk != 0 && pl_chunk_release(space->dev, chunk) != PLEAT_OK) {
+    if (chunk != 0 && pl_chunk_release(space->dev, chunk) != PLEAT_OK &&
+        pl_chunk_release(space->dev, chunk) != PLEAT_OK) {
         (*n_leaked)++;
     }
 }
@@ -156,7 +165,8 @@ static void release_memory(pl_space *space, size_t *n_leaked)
         for (size_t g = 0; g < seg->n_rooms; g++) {
             release_chunk(space, seg->chunks[g], n_leaked);
         }
-        if (pl_range_release(space->dev, seg->range) != PLEAT_OK) {
+        if (pl_range_release(space->dev, seg->range) != PLEAT_OK &&
+            pl_range_release(space->dev, seg->range) != PLEAT_OK) {
             (*n_leaked)++;
         }
     }

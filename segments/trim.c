@@ -192,9 +192,14 @@ pleat_status pl_expandable_set_limit(pl_allocator *a, uint64_t bytes)
 
     pl_lock_acquire(&space->lock);
     if (space->n_pinned <= limit) {
-        space->limit_chunks = limit;
-        space->options.limit_bytes = bytes;
+        size_t limit_before = space->limit_chunks;
+        space->limit_chunks = limit; /* nobody grows over it meanwhile */
         st = pl_trim_to(space, limit, true, &n_released);
+        if (st == PLEAT_OK) {
+            space->options.limit_bytes = bytes;
+        } else {
+            space->limit_chunks = limit_before;
+        }
     }
     pl_lock_release(&space->lock);
     return st;

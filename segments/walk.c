@@ -12,13 +12,43 @@ typedef struct census {
     size_t n_free;
     size_t free_bytes;
     size_t pending_bytes;
-    size_t kept_bytes;
     size_t many_bytes;
     size_t stale_bytes;
     size_t n_stale;
     size_t n_loose;
     size_t n_resident;
+    size_t n_live_granules; /* under a byte of a live block or of a request in flight */
+    size_t n_kept_granules; /* under kept or poisoned bytes and no live one */
 } census;
+
+/* The last granule of a segment that was counted, so that neighbours in it count it once. */
+typedef struct counted {
+    size_t end; /* behind it; 0 = none yet */
+    bool is_kept;
+} counted;
+
+static void count_granules(const pl_segment *seg, const pl_block *b, counted *last, census *c)
+{
+    bool is_live = b->state == PL_BLOCK_LIVE || b->state == PL_BLOCK_FLIGHT;
+    bool is_kept = b->state == PL_BLOCK_KEPT || b->state == PL_BLOCK_POISON;
+    size_t first = (size_t)((b->base - seg->range.base) >> seg->granule_log2);
+    size_t end = (size_t)((pl_block_end(b) - 1 - seg->range.base) >> seg->granule_log2) + 1;
+    if (!is_live && !is_kept) {
+        return;
+    }
+    if (first < last->end) { /* shared with the one before: live wins */
+        if (is_live && last->is_kept) {
+            c->n_kept_granules--;
+            c->n_live_granules++;
+            last->is_kept = false;
+        }
+        first++;
+    }
+    if (first < end) {
+        *(is_live ? &c->n_live_granules : &c->n_kept_granules) += end - first;
+        *last = (counted){ .end = end, .is_kept = is_kept };
+    }
+}
 
 static void count_block(const pl_space *space, const pl_block *b, census *c)
 {
@@ -39,14 +69,12 @@ static void count_block(const pl_space *space, const pl_block *b, census *c)
     case PL_BLOCK_MANY:
         c->many_bytes += b->bytes;
         return;
-    case PL_BLOCK_KEPT:
-        c->kept_bytes += b->bytes;
-        return;
     case PL_BLOCK_STALE:
         c->stale_bytes += b->bytes;
         c->n_stale++;
         return;
     case PL_BLOCK_HOLE:
+    case PL_BLOCK_KEPT:
     case PL_BLOCK_FLIGHT:
     case PL_BLOCK_POISON:
         return;
@@ -58,8 +86,10 @@ static void take_census(const pl_space *space, census *c)
     *c = (census){ 0 };
     for (uint32_t i = 0; i < space->n_segments; i++) {
         const pl_segment *seg = space->segments[i];
+        counted last = { 0 };
         for (const pl_block *b = seg->first; b != NULL; b = b->next) {
             count_block(space, b, c);
+            count_granules(seg, b, &last, c);
         }
         c->n_loose += seg->n_loose;
         for (size_t g = 0; g < seg->n_rooms; g++) {
@@ -179,28 +209,44 @@ int pl_walk_space(const pl_space *space)
     return broken != 0 ? broken : check_totals(space, &c);
 }
 
-/* ---- statistics ----------------------------------------------------------------------------------- */
+/* ---- statistics ------------------------------------------------------------ */
+
+/* Blocks that pend on several streams are active and of no pool's rounding any more: large. */
+static void add_many(pleat_stat *group, size_t many_bytes)
+{
+    group->current += many_bytes;
+    group->freed -= many_bytes;
+    group->peak = group->peak > group->current ? group->peak : group->current;
+}
 
 static void fill_groups(const pl_space *space, const census *c, pleat_stats *out)
 {
     size_t resident = space->n_chunks << space->granule_log2;
-    size_t active = c->live_bytes + c->many_bytes;
+    size_t inactive = c->free_bytes + c->pending_bytes;
+    static const int pools[] = { PLEAT_POOL_ALL, PLEAT_POOL_LARGE };
 
     for (int pool = 0; pool < PLEAT_N_POOLS; pool++) {
         out->active[pool] = out->allocation[pool];
         out->active_bytes[pool] = out->allocated_bytes[pool];
     }
-    out->active_bytes[PLEAT_POOL_ALL].current = active;
-    out->inactive_split[PLEAT_POOL_ALL].current = c->n_free;
-    out->inactive_split_bytes[PLEAT_POOL_ALL].current = c->free_bytes + c->pending_bytes;
-    out->reserved_bytes[PLEAT_POOL_ALL] = (pleat_stat){
-        .current = resident,
-        .peak = (uint64_t)space->peak_chunks << space->granule_log2,
-        .allocated = out->bytes_created,
-        .freed = out->bytes_created - resident,
-    };
-    out->reserved_bytes[PLEAT_POOL_LARGE] = out->reserved_bytes[PLEAT_POOL_ALL];
-    out->segment[PLEAT_POOL_ALL].current = space->n_segments;
+    for (size_t i = 0; i < sizeof pools / sizeof pools[0]; i++) {
+        int pool = pools[i];
+        add_many(&out->active_bytes[pool], c->many_bytes);
+        out->inactive_split[pool] = (pleat_stat){ .current = c->n_free, .peak = c->n_free };
+        out->inactive_split_bytes[pool] = (pleat_stat){ .current = inactive, .peak = inactive };
+        out->reserved_bytes[pool] = (pleat_stat){
+            .current = resident,
+            .peak = (uint64_t)space->peak_chunks << space->granule_log2,
+            .allocated = out->bytes_created,
+            .freed = out->bytes_created - resident,
+        };
+        out->segment[pool] = (pleat_stat){
+            /* they are never given up before the end */
+            .current = space->n_segments,
+            .peak = space->n_segments,
+            .allocated = space->n_segments,
+        };
+    }
 }
 
 void pl_walk_stats(pl_space *space, pleat_stats *out)
@@ -213,10 +259,8 @@ void pl_walk_stats(pl_space *space, pleat_stats *out)
     fill_groups(space, &c, out);
     out->granule_bytes = space->granule_bytes;
     out->resident_bytes = (uint64_t)space->n_chunks << space->granule_log2;
-    out->pinned_granules = (c.kept_bytes + space->granule_bytes - 1) >> space->granule_log2;
-    out->live_granules = space->n_pinned > out->pinned_granules
-                             ? space->n_pinned - out->pinned_granules
-                             : space->n_pinned;
+    out->pinned_granules = c.n_kept_granules;
+    out->live_granules = c.n_live_granules;
     out->peak_live_granules = space->peak_pinned;
     out->free_bytes = c.free_bytes;
     out->pending_bytes = c.pending_bytes + c.many_bytes;

@@ -417,7 +417,10 @@ static void wait_for_streams(pl_torch *t)
 {
     pl_lock_release(&t->lock);
     for (unsigned i = 0; i < pl_stream_count(t->dev); i++) {
-        (void)pl_stream_synchronize(pl_stream_at(t->dev, i));
+        pl_stream *stream = pl_stream_at(t->dev, i);
+        if (pl_stream_synchronize(stream) != PLEAT_OK) {
+            (void)!pl_stream_synchronize(stream);
+        }
     }
     pl_lock_acquire(&t->lock);
 }
@@ -433,7 +436,8 @@ size_t pl_torch_release_all(pl_torch *t)
         pl_torch_segment *segment = PL_TREE_ENTRY(node, pl_torch_segment, node);
         pl_tree_remove(&t->segments, node);
         pl_lock_release(&t->lock);
-        n_refused += pl_device_mfree(t->dev, segment->ptr) != PLEAT_OK;
+        n_refused += pl_device_mfree(t->dev, segment->ptr) != PLEAT_OK &&
+                     pl_device_mfree(t->dev, segment->ptr) != PLEAT_OK; /* there is no later */
         pl_lock_acquire(&t->lock);
         for (pl_torch_block *block = segment->first; block;) {
             pl_torch_block *next = block->next;
