@@ -213,7 +213,9 @@ pleat_status pl_device_open(pl_driver *drv, int ordinal, const pl_device_options
     return PLEAT_OK;
 
 undo_retain:
-    release_context(drv, gpu);
+    if (!release_context(drv, gpu)) {
+        pl_driver_note_lost(drv);
+    }
 undo_new:
     delete_device(dev);
     return st;

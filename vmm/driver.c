@@ -12,6 +12,7 @@
 #include <limits.h>
 #include <link.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -247,6 +248,16 @@ bool pl_driver_has(const pl_driver *drv, pl_entry entry)
     void *address;
     memcpy(&address, (const char *)&drv->table + entries[entry].offset, sizeof(address));
     return address != NULL;
+}
+
+uint64_t pl_driver_n_lost(const pl_driver *drv)
+{
+    return atomic_load_explicit(&drv->n_lost, memory_order_relaxed);
+}
+
+void pl_driver_note_lost(pl_driver *drv)
+{
+    atomic_fetch_add_explicit(&drv->n_lost, 1, memory_order_relaxed);
 }
 
 void *pl_driver_symbol(const pl_driver *drv, const char *name)

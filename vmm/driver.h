@@ -47,6 +47,11 @@ uint64_t pl_driver_call_ns(const pl_driver *drv); /* time in calls; 0 unless tim
 void pl_driver_time_calls(pl_driver *drv, bool on);
 const char *pl_entry_symbol(pl_entry entry); /* "cuMemCreate", without _v2 */
 
+/* Objects that an undo could not give back and that nothing else counts any more, such as the
+ * context of a device whose opening failed; and the way to add one. */
+uint64_t pl_driver_n_lost(const pl_driver *drv);
+void pl_driver_note_lost(pl_driver *drv);
+
 /** A further symbol of the same shared object (the simulator's own API), or NULL. */
 void *pl_driver_symbol(const pl_driver *drv, const char *name);
 
