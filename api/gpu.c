@@ -20,7 +20,7 @@ pleat_status pl_use_check_device(const pl_instance *instance, int device)
 /* ---- building ---- */
 
 /* Which allocator the device gets: the configured one if the device can do what it needs. */
-static pleat_status choose_ops(const pl_config *config, pl_gpu *gpu)
+static pleat_status choose_ops(const pl_config *config, pl_gpu *gpu, size_t *n_leaked)
 {
     char why[PL_NOTE_BYTES] = "";
     gpu->note[0] = '\0';
@@ -32,6 +32,7 @@ static pleat_status choose_ops(const pl_config *config, pl_gpu *gpu)
     if (st == PLEAT_OK) {
         return st;
     }
+    *n_leaked += pl_device_counted(gpu->dev).n_undo_failures;
     if (st == PLEAT_ENOVMM && config->fallback) {
         pl_text note;
         pl_text_init(&note, gpu->note, sizeof gpu->note);
@@ -77,7 +78,7 @@ pleat_status pl_gpu_build(pl_instance *instance, int device, pl_gpu *gpu, size_t
     if (st != PLEAT_OK) {
         return refuse_open(device, st);
     }
-    st = choose_ops(&instance->config, gpu);
+    st = choose_ops(&instance->config, gpu, n_leaked);
     if (st == PLEAT_OK) {
         st = make_allocator(&instance->config, gpu);
     }

@@ -198,7 +198,7 @@ static pleat_status report_leaks(size_t n_leaked)
 static pleat_status demolish(pl_slot *slot)
 {
     pl_instance *instance = &slot->instance;
-    size_t n_leaked = instance->n_leaked;
+    size_t n_leaked = instance->n_leaked + pl_driver_n_lost(instance->drv);
     for (int i = 0; i < instance->n_devices; i++) {
         pl_gpu *gpu = pl_use_find_gpu(instance, i);
         n_leaked += gpu ? pl_gpu_demolish(gpu) : 0;
