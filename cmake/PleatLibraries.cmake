@@ -20,7 +20,8 @@ if(sim_objects AND EXISTS "${sim_map}")
     add_library(pleat_sim SHARED ${sim_objects})
     set_target_properties(pleat_sim PROPERTIES LINKER_LANGUAGE C LINK_DEPENDS "${sim_map}")
     target_link_libraries(pleat_sim PRIVATE pleat_flags m)
-    target_link_options(pleat_sim PRIVATE -Wl,-Bsymbolic "-Wl,--version-script=${sim_map}")
+    target_link_options(pleat_sim PRIVATE ${pleat_ship_link} -Wl,-Bsymbolic
+        "-Wl,--version-script=${sim_map}")
 endif()
 
 if(api_objects)
@@ -30,7 +31,7 @@ if(api_objects)
     set_target_properties(pleat_shared PROPERTIES OUTPUT_NAME pleat EXPORT_NAME pleat
         LINKER_LANGUAGE C VERSION ${PROJECT_VERSION} SOVERSION 0 LINK_DEPENDS "${api_map}")
     target_link_libraries(pleat_shared PRIVATE pleat_flags pleat_jemalloc)
-    target_link_options(pleat_shared PRIVATE
+    target_link_options(pleat_shared PRIVATE ${pleat_ship_link}
         -Wl,-z,nodelete -Wl,--exclude-libs,ALL "-Wl,--version-script=${api_map}")
     if(NOT PLEAT_SANITIZE)
         target_link_options(pleat_shared PRIVATE -Wl,-z,defs)
@@ -44,8 +45,12 @@ endif()
 # but pleat_* made local, so that it can stand beside anybody's je_* in a program.
 if(api_objects AND NOT PLEAT_SANITIZE)
     set(combined "${PROJECT_BINARY_DIR}/layers/pleat_combined.o")
+    set(combine_link ${pleat_ship_link})
+    if(combine_link)
+        list(APPEND combine_link -flinker-output=nolto-rel -fPIC -fvisibility=hidden)
+    endif()
     add_custom_command(OUTPUT "${combined}"
-        COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o "${combined}"
+        COMMAND ${CMAKE_C_COMPILER} ${combine_link} -r -nostdlib -o "${combined}"
             ${pleat_objects} ${PLEAT_JEMALLOC_ARCHIVE}
         COMMAND ${CMAKE_OBJCOPY} --localize-hidden --wildcard "--localize-symbol=pleat_je_*"
             "${combined}"

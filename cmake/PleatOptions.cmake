@@ -3,6 +3,7 @@
 option(PLEAT_TESTS "Build the tests (needs Check)" ON)
 option(PLEAT_WERROR "Warnings are errors" ON)
 option(PLEAT_HOST_SYSTEM "Metadata from the system's malloc instead of the private jemalloc" OFF)
+option(PLEAT_LTO "Optimise what is shipped across files (gcc, Release)" ON)
 set(PLEAT_DEBUG_LEVEL 0 CACHE STRING "0 none, 1 asserts, 2 walkers after each call, 3 poison too")
 set(PLEAT_SANITIZE "" CACHE STRING "Value for -fsanitize=, such as address,undefined")
 set(PLEAT_CUDA_INCLUDE "" CACHE PATH "Folder of cuda.h, for the ABI test only")
@@ -45,6 +46,17 @@ if(PLEAT_SANITIZE)
     endif()
     target_compile_options(pleat_flags INTERFACE ${sanitize_flags})
     target_link_options(pleat_flags INTERFACE ${sanitize_flags})
+endif()
+
+# Objects carry both machine code and what the link-time optimiser needs: the libraries and the
+# command are optimised across files, the many tests are linked fast. Link options of each kind:
+set(pleat_ship_link "")
+set(pleat_test_link "")
+if(PLEAT_LTO AND CMAKE_C_COMPILER_ID STREQUAL "GNU" AND CMAKE_BUILD_TYPE STREQUAL "Release" AND
+        NOT PLEAT_SANITIZE)
+    target_compile_options(pleat_flags INTERFACE -flto -ffat-lto-objects)
+    set(pleat_ship_link -flto=auto -O2)
+    set(pleat_test_link -fno-lto)
 endif()
 
 # A static library of the sources that match the patterns; an INTERFACE library that holds nothing

@@ -52,6 +52,7 @@ function(pleat_add_test source)
     endif()
     add_executable(${name} "${source}")
     target_link_libraries(${name} PRIVATE ${links_${prefix}} pleat_flags PkgConfig::CHECK)
+    target_link_options(${name} PRIVATE ${pleat_test_link})
     target_compile_definitions(${name} PRIVATE
         PLEAT_BUILD_DIR="${PROJECT_BINARY_DIR}" PLEAT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
     if(TARGET pleat_sim)
