@@ -204,8 +204,8 @@ START_TEST(what_is_written_reads_back_the_same)
     static const char *const confs[] = {
         "",
         "driver:sim,sim:[devices:2,nested:[1,2]],limit:0.123456789,growth:ample",
-        "allocator:torch-native,fallback:torch-native,limit:1,max_split_size_mb:64,"
-        "garbage_collection_threshold:0.8,roundup_power2_divisions:8",
+        ("allocator:torch-native,fallback:torch-native,limit:1,max_split_size_mb:64,"
+         "garbage_collection_threshold:0.8,roundup_power2_divisions:8"),
         "limit:7G,address_budget:1T,shareable:True,wait_ms:0,token_cap:0",
     };
     for (size_t i = 0; i < sizeof confs / sizeof confs[0]; i++) {
