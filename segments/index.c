@@ -178,7 +178,8 @@ static unsigned next_filled(const pl_index *index, unsigned from)
 pl_index_node *pl_index_best(const pl_index *index, size_t bytes)
 {
     unsigned bin = bin_of(units_of(bytes));
-    pl_index_node *best = best_in_bin(index->bins[bin], bytes);
+    /* A size beyond the last bin can be asked for, and no node has it. */
+    pl_index_node *best = bin < PL_INDEX_BINS ? best_in_bin(index->bins[bin], bytes) : NULL;
 
     if (best == NULL) {
         bin = next_filled(index, bin + 1);
