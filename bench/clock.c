@@ -26,6 +26,21 @@ static double pair_ticks(void)
     return least;
 }
 
+static double read_ns(void)
+{
+    double least = 1e9;
+    for (int round = 0; round < N_ROUNDS; round++) {
+        uint64_t begin = bench_now_ns();
+        uint64_t end = begin;
+        for (int i = 0; i < N_PAIRS; i++) {
+            end = bench_now_ns();
+        }
+        double mean = (double)(end - begin) / N_PAIRS;
+        least = mean < least ? mean : least;
+    }
+    return least;
+}
+
 const bench_clock *bench_clock_calibrated(void)
 {
     if (!is_measured) {
@@ -33,6 +48,7 @@ const bench_clock *bench_clock_calibrated(void)
         uint64_t begin_ns = bench_now_ns();
         uint64_t end_ns;
         measured.pair_ticks = pair_ticks();
+        measured.read_ns = read_ns();
         do {
             end_ns = bench_now_ns();
         } while (end_ns - begin_ns < CALIBRATION_NS);
