@@ -142,7 +142,7 @@ static bool read_alloc(reader *r)
     uint64_t id;
     uint64_t bytes;
     uint64_t stream_id;
-    uint32_t stream;
+    uint32_t stream = 0;
     if (!number(r, "the id", UINT64_MAX, &id) ||
         !number(r, "the size", BENCH_LARGEST_BLOCK, &bytes) ||
         !number(r, "the stream", UINT64_MAX, &stream_id) || !line_ends(r)) {
