@@ -1,6 +1,7 @@
 /* vmm_driver_test.c - the loader, the counting wrappers, the ring, the last error. */
 #include <check.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -203,6 +204,23 @@ START_TEST(a_missing_optional_entry_point_answers_not_found)
 }
 END_TEST
 
+#if PLEAT_DEBUG_LEVEL >= 1
+START_TEST(a_call_under_a_lock_of_vmm_breaks_an_assertion)
+{
+    pl_lock lock;
+    int value = 0;
+    ck_assert_int_eq(pl_lock_init(&lock, PL_RANK_SEGMENT), 0);
+    pl_lock_acquire(&lock);
+    ck_assert_int_eq(pl_cu_driver_version(sim.drv, &value), CU_SUCCESS);
+    pl_lock_release(&lock);
+    pl_lock_fini(&lock);
+    ck_assert_int_eq(pl_lock_init(&lock, PL_RANK_VMM), 0);
+    pl_lock_acquire(&lock);
+    pl_cu_driver_version(sim.drv, &value);
+}
+END_TEST
+#endif
+
 /* ---- ring ------------------------------------------------------------------------------------ */
 
 static unsigned count_lines(const char *text)
@@ -356,6 +374,9 @@ static Suite *driver_suite(void)
     tcase_add_test(wrappers, no_call_of_several_threads_is_lost);
     tcase_add_test(wrappers, time_is_taken_only_while_it_is_asked_for);
     tcase_add_test(wrappers, a_missing_optional_entry_point_answers_not_found);
+#if PLEAT_DEBUG_LEVEL >= 1
+    tcase_add_test_raise_signal(wrappers, a_call_under_a_lock_of_vmm_breaks_an_assertion, SIGABRT);
+#endif
     suite_add_tcase(suite, wrappers);
     TCase *ring = tcase_create("ring");
     tcase_add_checked_fixture(ring, open_sim, close_sim);
