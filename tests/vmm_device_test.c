@@ -1,4 +1,4 @@
-/* vmm_device_test.c - devices: properties, context, probe, whole allocations, what close reports. */
+/* vmm_device_test.c - devices: properties, context, probe, whole allocations, reports of close. */
 /* labels: unit fault */
 #include <check.h>
 #include <stdlib.h>
