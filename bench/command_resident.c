@@ -8,7 +8,7 @@
 #include "bench/resident.h"
 
 enum { KEY_BLOCKS = 0x300, KEY_PAIRS, KEY_SEED, KEY_NO_CALLGRIND, KEY_RESIDENT_ALLOCATOR };
-enum { MOST_PAIRS = 100000000, CALLGRIND_PAIRS = 20000 };
+enum { MOST_PAIRS = 100000000, CALLGRIND_PAIRS = 5000 };
 
 typedef struct resident_command {
     bench_options options;
@@ -27,7 +27,7 @@ static const struct argp_option options_list[] = {
     { .name = "allocator", .key = KEY_RESIDENT_ALLOCATOR, .arg = "A[,B...]",
       .doc = "Allocators to run (default: pleat,torch-native)" },
     { .name = "pairs", .key = KEY_PAIRS, .arg = "M",
-      .doc = "Pairs in each of five rounds; the fastest round counts (default: 200000)" },
+      .doc = "Pairs in each of 20 rounds; the fastest round counts (default: 50000)" },
     { .name = "seed", .key = KEY_SEED, .arg = "N",
       .doc = "Of the sizes and their order (default: 1)" },
     { .name = "no-callgrind", .key = KEY_NO_CALLGRIND, .doc = "Do not count instructions" },
@@ -178,7 +178,7 @@ static int run_one(resident_command *c, const char *allocator)
 
 int bench_command_resident(int argc, char **argv)
 {
-    resident_command c = { .n_pairs = 200000, .seed = 1 };
+    resident_command c = { .n_pairs = 50000, .seed = 1 };
     bench_options_init(&c.options);
     c.options.allocators[1] = "torch-native";
     c.options.n_allocators = 2;
@@ -192,8 +192,9 @@ int bench_command_resident(int argc, char **argv)
     bench_progress_init(&c.progress);
     if (!c.options.json) {
         char banner[192];
-        printf("%s; %u free blocks, five rounds of %u pairs\n",
-               bench_setup_banner(&c.setup, banner, sizeof banner), c.n_blocks, c.n_pairs);
+        printf("%s; %u free blocks, %d rounds of %u pairs\n",
+               bench_setup_banner(&c.setup, banner, sizeof banner), c.n_blocks,
+               BENCH_RESIDENT_ROUNDS, c.n_pairs);
         printf("%-16s %12s %22s %12s %12s %12s\n", "allocator", "ns per pair",
                "instructions per pair", "free, start", "free, end", "live");
     }

@@ -17,7 +17,7 @@
 
 #include "bench/setup.h"
 
-enum { BENCH_RESIDENT_ROUNDS = 5, BENCH_RESIDENT_MOST_BLOCKS = 1 << 20 };
+enum { BENCH_RESIDENT_ROUNDS = 20, BENCH_RESIDENT_MOST_BLOCKS = 1 << 20 };
 
 typedef struct bench_resident_options {
     const bench_setup *setup;
