@@ -10,6 +10,7 @@ void pl_budget_init(pl_budget *budget, unsigned refill, unsigned cap, unsigned o
         .refill = refill,
         .cap = cap,
         .order_interval = order_interval,
+        .order_credit = (uint64_t)order_interval * PL_BUDGET_ORDERS,
     };
 }
 
@@ -33,14 +34,23 @@ void pl_budget_spend(pl_budget *budget, uint64_t n_tokens)
     budget->milli_tokens -= milli < budget->milli_tokens ? milli : budget->milli_tokens;
 }
 
-bool pl_budget_may_order(const pl_budget *budget)
+bool pl_budget_may_order(pl_budget *budget)
 {
-    return budget->n_events >= budget->next_order_at;
+    uint64_t most = (uint64_t)budget->order_interval * PL_BUDGET_ORDERS;
+
+    budget->order_credit += budget->n_events - budget->credited_at;
+    budget->credited_at = budget->n_events;
+    if (budget->order_credit > most) {
+        budget->order_credit = most;
+    }
+    return budget->order_credit >= budget->order_interval;
 }
 
 void pl_budget_ordered(pl_budget *budget)
 {
-    budget->next_order_at = budget->n_events + budget->order_interval;
+    uint64_t cost = budget->order_interval;
+
+    budget->order_credit -= cost < budget->order_credit ? cost : budget->order_credit;
 }
 
 uint32_t pl_budget_stamp(const pl_budget *budget)

@@ -1,7 +1,8 @@
 /* budget.h - what a stream of events has earned: device operations and ordered waits.
  *
  * An event is an allocation or a free. The bucket of tokens (one token = one device operation)
- * starts full, so that a short program does not create memory for want of tokens. */
+ * starts full, so that a short program does not create memory for want of tokens; so does that of
+ * ordered waits, which holds PL_BUDGET_ORDERS of them and refills by one in order_interval. */
 #ifndef PLEAT_SEGMENTS_BUDGET_H
 #define PLEAT_SEGMENTS_BUDGET_H
 
@@ -9,11 +10,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { PL_BUDGET_ORDERS = 1 };
+
 typedef struct pl_budget {
     uint64_t n_events;
     uint64_t milli_tokens;
     uint64_t refilled_at;    /* n_events of the last refill */
-    uint64_t next_order_at;  /* n_events from which an ordered wait is allowed */
+    uint64_t order_credit;   /* in events: one ordered wait costs order_interval of them */
+    uint64_t credited_at;    /* n_events of the last credit */
     unsigned refill;         /* const: tokens per 1,000 events */
     unsigned cap;            /* const: most tokens */
     unsigned order_interval; /* const: events per ordered wait */
@@ -22,7 +26,7 @@ typedef struct pl_budget {
 void pl_budget_init(pl_budget *budget, unsigned refill, unsigned cap, unsigned order_interval);
 uint64_t pl_budget_tokens(pl_budget *budget); /* whole tokens left, after a refill */
 void pl_budget_spend(pl_budget *budget, uint64_t n_tokens); /* down to zero, not below */
-bool pl_budget_may_order(const pl_budget *budget);
+bool pl_budget_may_order(pl_budget *budget);
 void pl_budget_ordered(pl_budget *budget);
 
 /* A stamp of now in 32 bits, never 0, and how many events ago a stamp was made. */

@@ -22,13 +22,13 @@ static pl_space *space_of(pl_allocator *a)
 
 /* ---- allocate ---------------------------------------------------------------------------------- */
 
-/* The smallest run elsewhere: areas of the other streams, same size class. */
-static pl_block *fit_elsewhere(pl_space *space, const pl_request *rq)
+/* The smallest run in the areas of `class`, the own one apart. */
+static pl_block *fit_elsewhere(pl_space *space, const pl_request *rq, pl_class class)
 {
     pl_block *best = NULL;
     size_t best_bytes = SIZE_MAX;
 
-    for (uint32_t i = rq->area->class; i < space->n_area_rooms; i += PL_N_CLASSES) {
+    for (uint32_t i = class; i < space->n_area_rooms; i += PL_N_CLASSES) {
         pl_area *area = space->areas[i];
         size_t run_bytes;
         if (area == NULL || area == rq->area) {
@@ -83,16 +83,24 @@ static pl_block *fit(pl_space *space, const pl_request *rq)
     pl_block *b = pl_run_best(rq->area, rq->lane->number, rq->bytes, &run_bytes);
 
     if (b == NULL && pl_space_has_many_lanes(space)) {
-        b = fit_elsewhere(space, rq);
+        b = fit_elsewhere(space, rq, rq->area->class);
     }
+    return b != NULL ? take_start(space, b, rq->bytes) : NULL;
+}
+
+/* When memory is short the size classes are no wall either. */
+static pl_block *fit_in_other_class(pl_space *space, const pl_request *rq)
+{
+    pl_class other = rq->area->class == PL_CLASS_SMALL ? PL_CLASS_LARGE : PL_CLASS_SMALL;
+    pl_block *b = pl_grow_can_create(space, rq) ? NULL : fit_elsewhere(space, rq, other);
+
     return b != NULL ? take_start(space, b, rq->bytes) : NULL;
 }
 
 /* Host memory for what cannot fail later. */
 static pleat_status prepare(pl_space *space, pl_stream *stream, pl_request *rq)
 {
-    pl_class class =
-        rq->bytes < space->options.small_bytes ? PL_CLASS_SMALL : PL_CLASS_LARGE;
+    pl_class class = rq->bytes < space->options.small_bytes ? PL_CLASS_SMALL : PL_CLASS_LARGE;
     pleat_status st = pl_space_lane(space, stream, &rq->lane);
 
     if (st == PLEAT_OK) {
@@ -138,6 +146,10 @@ static pleat_status find(pl_space *space, pl_request *rq, pl_block **out)
         }
         if (refresh(space, rq)) {
             continue;
+        }
+        *out = fit_in_other_class(space, rq);
+        if (*out != NULL) {
+            return PLEAT_OK;
         }
         if (pl_grow_step(space, rq, out, &st) == PL_STEP_DONE) {
             return st;

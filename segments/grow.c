@@ -9,7 +9,8 @@
  * was in flight (shortage() waits for that first), no block pended on another stream (they were all
  * settled or ordered before), and the driver had refused to create beyond C since the request began.
  * So every free block is one that the lane may use, and every granule held is idle, loose and
- * takeable, or counted in L + P. pl_place_search offered the place that pins least in every area
+ * takeable, or counted in L + P. No run of any area, of either size class, holds the request: a
+ * resident fit was looked for in all of them. pl_place_search offered the place that pins least in every area
  * (a new segment is opened whenever ceil(bytes / granule) would fit under C but no place does), and
  * L + P + its pins <= C would have let it be reserved; its n_new chunks exist, since C - L - P -
  * (loose granules in the place) >= n_new counts exactly the idle, loose and creatable ones outside
@@ -26,7 +27,13 @@
 #include "segments/settle.h"
 #include "segments/stale.h"
 
-enum { EXTRA_LOG2 = 8, GROWN_BACK_LOG2 = 3 };
+enum {
+    NEARLY_LOG2 = 4,
+    EXTRA_LOG2 = 8,
+    GROWN_BACK_LOG2 = 4,
+    FRUGAL_PERMILLE = 1050,
+    BALANCED_PERMILLE = 1100
+};
 
 /* ---- how much may be created -------------------------------------------------------------- */
 
@@ -35,8 +42,7 @@ static size_t cap_of(const pl_space *space, const pl_request *rq)
     size_t cap = pl_space_cap(space);
 
     if (rq->ask == PL_ASK_NOW) { /* once more before a refusal */
-        cap = space->limit_chunks < space->total_chunks ? space->limit_chunks
-                                                        : space->total_chunks;
+        cap = space->limit_chunks < space->total_chunks ? space->limit_chunks : space->total_chunks;
     }
     return cap;
 }
@@ -56,7 +62,10 @@ static size_t slack(const pl_space *space, size_t cap, size_t n_pin)
     size_t pinned = space->n_pinned + n_pin;
     size_t peak = pinned > space->peak_pinned ? pinned : space->peak_pinned;
 
-    if (space->options.growth == PL_GROWTH_AMPLE || space->options.limit_bytes != 0) {
+    bool is_nearly_full = peak > cap - (cap >> NEARLY_LOG2) &&
+                          space->options.growth == PL_GROWTH_BALANCED;
+    if (space->options.growth == PL_GROWTH_AMPLE || space->options.limit_bytes != 0 ||
+        is_nearly_full) {
         return room_below(space, cap);
     }
     size_t target = peak + peak * space->options.keep_permille / 1000;
@@ -96,6 +105,11 @@ static bool is_better(const pl_place *a, const pl_place *b)
 static size_t least_granules(const pl_space *space, size_t bytes)
 {
     return (bytes + space->granule_bytes - 1) >> space->granule_log2;
+}
+
+bool pl_grow_can_create(const pl_space *space, const pl_request *rq)
+{
+    return least_granules(space, rq->bytes) <= room_below(space, cap_of(space, rq)) + space->n_idle;
 }
 
 /* In the own area; when creation cannot cover that, in any. out->segment is NULL if there is
@@ -165,13 +179,19 @@ static pl_lane *busiest_lane(const pl_space *space, const pl_lane *user)
     return best;
 }
 
-static bool may_order_early(const pl_space *space, const pl_request *rq, size_t missing)
+/* Instead of creating, make the lane wait for another's pending memory? Rarely; but always where
+ * creating would leave the device with far more than was ever needed at once. */
+static bool may_order_early(pl_space *space, const pl_request *rq, size_t missing)
 {
     const pl_lane *other = busiest_lane(space, rq->lane);
-
-    return !rq->has_ordered && space->options.cross_stream == PL_CROSS_ORDER && other != NULL &&
-           other->pending_bytes >= missing * space->granule_bytes &&
-           pl_budget_may_order(&space->budget);
+    if (rq->has_ordered || space->options.cross_stream != PL_CROSS_ORDER || other == NULL ||
+        space->n_loose == 0) {
+        return false;
+    }
+    size_t held = space->n_chunks + space->n_creating + missing;
+    size_t tolerated = space->options.growth == PL_GROWTH_FRUGAL ? FRUGAL_PERMILLE
+                                                                 : BALANCED_PERMILLE;
+    return held > space->peak_pinned / 1000 * tolerated || pl_budget_may_order(&space->budget);
 }
 
 /* Collect the flight's chunks: idle, slack, takes while tokens last, (an ordered wait), new ones,
@@ -224,10 +244,9 @@ static pl_step use_pending(pl_space *space, pl_request *rq, pleat_status *st)
         return PL_STEP_DONE;
     }
     if (space->options.cross_stream == PL_CROSS_ORDER) {
-        *st = other != NULL ? pl_settle_order(space, rq->lane, other)
-              : space->many.first != NULL
-                  ? pl_settle_order_many(space, rq->lane, space->many.first)
-                  : PLEAT_OK;
+        *st = other != NULL               ? pl_settle_order(space, rq->lane, other)
+              : space->many.first != NULL ? pl_settle_order_many(space, rq->lane, space->many.first)
+                                          : PLEAT_OK;
     } else if (space->options.wait_ms > 0) {
         *st = other != NULL ? pl_settle_wait(space, other, space->options.wait_ms)
                             : pl_settle_wait_many(space, space->options.wait_ms);

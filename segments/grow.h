@@ -24,6 +24,8 @@ typedef enum pl_step {
     PL_STEP_AGAIN, /* something has changed: look for a resident fit again */
 } pl_step;
 
+/* Could the request's bytes be covered by idle chunks and new ones? */
+bool pl_grow_can_create(const pl_space *space, const pl_request *rq);
 /* One attempt. Called with the lock; may drop it. The caller holds nothing. */
 pl_step pl_grow_step(pl_space *space, pl_request *rq, pl_block **out, pleat_status *st);
 
