@@ -10,14 +10,14 @@
 struct pl_segment;
 
 typedef enum pl_block_state {
-    PL_BLOCK_LIVE,    /* a user's, or one being freed until its fences are recorded */
-    PL_BLOCK_MANY,    /* freed, but streams other than its owner's may still use it */
-    PL_BLOCK_FREE,    /* resident, settled or pending: see `lane` */
-    PL_BLOCK_HOLE,    /* not resident; whole granules */
-    PL_BLOCK_FLIGHT,  /* reserved by a request in flight: in no index, merges with nothing */
-    PL_BLOCK_STALE,   /* whole granules whose chunk was taken; still mapped, not resident */
-    PL_BLOCK_KEPT,    /* freed during a capture, or a capture's memory: see capture.h */
-    PL_BLOCK_POISON,  /* an undo failed here: out of service until destroyed */
+    PL_BLOCK_LIVE,   /* a user's, or one being freed until its fences are recorded */
+    PL_BLOCK_MANY,   /* freed, but streams other than its owner's may still use it */
+    PL_BLOCK_FREE,   /* resident, settled or pending: see `lane` */
+    PL_BLOCK_HOLE,   /* not resident; whole granules */
+    PL_BLOCK_FLIGHT, /* reserved by a request in flight: in no index, merges with nothing */
+    PL_BLOCK_STALE,  /* whole granules whose chunk was taken; still mapped, not resident */
+    PL_BLOCK_KEPT,   /* freed during a capture, or a capture's memory: see capture.h */
+    PL_BLOCK_POISON, /* an undo failed here: out of service until destroyed */
 } pl_block_state;
 
 /* Whom a free block pends on: nobody, or the stream with index lane - 1. */
@@ -44,14 +44,14 @@ typedef struct pl_block {
     struct pl_segment *segment;
     struct pl_block *queue_prev; /* the one list it is in: pending, holes, victims, many, kept */
     struct pl_block *queue_next;
-    uint64_t tick;     /* free or stale: the lane's tick that covers its last use */
-    size_t requested;  /* live: bytes asked for */
-    pl_uses *uses;     /* live or many; NULL = none */
-    uint32_t lane;     /* free, flight, stale: whom it pends on. live, many: owner's index + 1 */
-    uint8_t state;     /* pl_block_state */
-    uint8_t was;       /* flight: the state to go back to */
-    bool is_indexed;   /* it is the leader of a run of its lane: see run.h */
-    bool is_captured;  /* live: allocated while its stream was captured */
+    uint64_t tick;    /* free or stale: the lane's tick that covers its last use */
+    size_t requested; /* live: bytes asked for */
+    pl_uses *uses;    /* live or many; NULL = none */
+    uint32_t lane;    /* free, flight, stale: whom it pends on. live, many: owner's index + 1 */
+    uint8_t state;    /* pl_block_state */
+    uint8_t was;      /* flight: the state to go back to */
+    bool is_indexed;  /* it is the leader of a run of its lane: see run.h */
+    bool is_captured; /* live: allocated while its stream was captured */
 } pl_block;
 
 /* A list of blocks through queue_prev and queue_next. */
@@ -81,10 +81,21 @@ static inline void pl_queue_remove(pl_block_queue *queue, pl_block *b)
     b->queue_next = NULL;
 }
 
+/* `heir`, in no queue, stands where b stood. */
+static inline void pl_queue_replace(pl_block_queue *queue, pl_block *b, pl_block *heir)
+{
+    heir->queue_prev = b->queue_prev;
+    heir->queue_next = b->queue_next;
+    *(heir->queue_prev != NULL ? &heir->queue_prev->queue_next : &queue->first) = heir;
+    *(heir->queue_next != NULL ? &heir->queue_next->queue_prev : &queue->last) = heir;
+    b->queue_prev = NULL;
+    b->queue_next = NULL;
+}
+
 /* The store: blocks come in slabs and are used again; nothing is given back before fini. */
 typedef struct pl_block_store {
-    pl_host *host;     /* const */
-    pl_block *spare;   /* through `next` */
+    pl_host *host;   /* const */
+    pl_block *spare; /* through `next` */
     size_t n_spare;
     struct pl_block_slab *slabs;
 } pl_block_store;

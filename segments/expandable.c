@@ -47,6 +47,19 @@ static pl_block *fit_elsewhere(pl_space *space, const pl_request *rq, pl_class c
     return best;
 }
 
+/* The blocks of the run that starts at b as one, until it holds `bytes`; the lane and tick of the
+ * last one stand for the rest. */
+static void join_run(pl_space *space, pl_block *b, size_t bytes, uint32_t *lane, uint64_t *tick)
+{
+    while (b->bytes < bytes) {
+        pl_block *next = b->next;
+        *lane = next->lane;
+        *tick = next->tick;
+        pl_run_claim(space, next);
+        pl_segment_absorb(b->segment, &space->store, b, next);
+    }
+}
+
 /* Cut the first `bytes` of the run that starts at b: a live block. Needs one spare. */
 static pl_block *take_start(pl_space *space, pl_block *b, size_t bytes)
 {
@@ -54,13 +67,11 @@ static pl_block *take_start(pl_space *space, pl_block *b, size_t bytes)
     uint32_t lane = b->lane;
     uint64_t tick = b->tick;
 
-    pl_run_claim(space, b);
-    while (b->bytes < bytes) {
-        pl_block *next = b->next;
-        lane = next->lane;
-        tick = next->tick;
-        pl_run_claim(space, next);
-        pl_segment_absorb(seg, &space->store, b, next);
+    if (b->bytes > bytes) {
+        pl_run_cut(space, b, bytes);
+    } else {
+        pl_run_claim(space, b);
+        join_run(space, b, bytes, &lane, &tick);
     }
     pl_block *rest = NULL;
     if (b->bytes > bytes) {
@@ -68,8 +79,10 @@ static pl_block *take_start(pl_space *space, pl_block *b, size_t bytes)
     }
     b->state = PL_BLOCK_LIVE;
     size_t n = pl_segment_pin(seg, b->base, pl_block_end(b));
-    space->n_loose -= n;
-    pl_space_pin(space, n);
+    if (n > 0) {
+        space->n_loose -= n;
+        pl_space_pin(space, n);
+    }
     if (rest != NULL) {
         pl_run_free(space, rest, lane, tick);
     }

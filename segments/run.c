@@ -186,6 +186,21 @@ void pl_run_claim(pl_space *space, pl_block *b)
     unqueue(space, b);
 }
 
+/* The rest cannot be merged: b's neighbour was not like b. Its granules are as loose as before, and
+ * it pends as long: so it takes b's turn in the queue. */
+void pl_run_cut(pl_space *space, pl_block *b, size_t bytes)
+{
+    pl_run_drop(b);
+    pl_block *rest = pl_segment_split(b->segment, &space->store, b, b->base + bytes);
+    if (b->lane != PL_LANE_SETTLED && pl_space_has_many_lanes(space)) {
+        pl_lane *lane = space->lanes[b->lane - 1];
+        lane->pending_bytes -= bytes;
+        pl_queue_replace(&lane->pending, b, rest);
+    }
+    b->state = PL_BLOCK_LIVE; /* no run reaches across it any more */
+    pl_run_refresh(rest);
+}
+
 pl_block *pl_run_move(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick)
 {
     pl_run_claim(space, b);

@@ -31,6 +31,9 @@ pl_block *pl_run_best(const pl_area *area, uint32_t lane, size_t bytes, size_t *
  * it with its neighbours where they are alike, brings indexes and loose granules up to date.
  * Returns the block that it is part of now. */
 pl_block *pl_run_free(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick);
+/* b, free and larger than `bytes`, keeps its first bytes, in no index and no queue and still to be
+ * given a state; the rest stays free in its stead. Needs one spare block. */
+void pl_run_cut(pl_space *space, pl_block *b, size_t bytes);
 /* Take a free block out of indexes and queues, to become something else; the runs beside it are
  * refreshed by pl_run_refresh_beside once it has. */
 void pl_run_claim(pl_space *space, pl_block *b);

@@ -189,6 +189,9 @@ size_t pl_segment_pin(pl_segment *seg, pleat_devptr base, pleat_devptr end)
 
     for (size_t i = from / WORD; i * WORD < to; i++) {
         uint64_t hit = seg->loose[i] & word_mask(i, from, to);
+        if (hit == 0) {
+            continue;
+        }
         seg->loose[i] &= ~hit;
         n += (size_t)__builtin_popcountll(hit);
     }
@@ -230,6 +233,9 @@ size_t pl_segment_loosen(pl_segment *seg, const pl_block *b)
     size_t n = 0;
     for (size_t i = from / WORD; i * WORD < to && from < to; i++) {
         uint64_t fresh = word_mask(i, from, to) & ~seg->loose[i];
+        if (fresh == 0) {
+            continue;
+        }
         seg->loose[i] |= fresh;
         n += (size_t)__builtin_popcountll(fresh);
     }
