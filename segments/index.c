@@ -188,8 +188,9 @@ pl_index_node *pl_index_best(const pl_index *index, size_t bytes)
         }
         best = leftmost(index->bins[bin], NULL, bytes);
     }
-    /* A ring's second node is cheaper to remove than the one in the tree. */
-    return best->ring_next;
+    /* Of equal ones the oldest but the tree's own, which is dearer to remove: least capacity over
+     * the eight traces is 1.0055 so, against 1.0057 with the newest, 1.0060 with the lowest. */
+    return best->ring_prev;
 }
 
 static int check_ring(const pl_index_node *first, size_t *n)
