@@ -70,10 +70,15 @@ typedef struct pl_driver_error {
     uint64_t bytes;   /* size argument, 0 where the call has none */
     const char *text; /* static: name of the result */
     char detail[160]; /* loader's or pleat's own words, may be empty */
+    uint64_t number;  /* of pl_driver_n_errors when it was noted; 0 = none noted */
 } pl_driver_error;
 const pl_driver_error *pl_driver_last_error(void);
 void pl_driver_set_detail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void pl_driver_clear_error(void);
+/* Failures and details noted so far, by all threads. Whoever reads it before a piece of work can
+ * afterwards tell an error of that work from an older one, at the price of one load. */
+extern _Atomic uint64_t pl_driver_n_errors;
+void pl_driver_clear_error_before(uint64_t number); /* clear it unless noted after that reading */
 
 /* The counting wrappers: cu_result pl_cu_mem_create(pl_driver *drv, cu_mem_handle *handle, ...).
  * A missing optional entry point answers CU_NOT_FOUND. */

@@ -3,10 +3,12 @@
  * Thread-local, so no lock. Names of results are kept here: asking the driver for them would be
  * one more call that can fail. Calls nothing of the driver. */
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "vmm/driver_state.h"
 
+_Atomic uint64_t pl_driver_n_errors; /* atomic */
 static _Thread_local pl_driver_error last = { .entry = PL_N_ENTRIES, .text = "CUDA_SUCCESS" };
 
 typedef struct result_entry {
@@ -61,8 +63,14 @@ const pl_driver_error *pl_driver_last_error(void)
     return &last;
 }
 
+static void stamp(void)
+{
+    last.number = atomic_fetch_add_explicit(&pl_driver_n_errors, 1, memory_order_relaxed) + 1;
+}
+
 void pl_driver_note_failure(pl_entry entry, cu_result result, uint64_t bytes)
 {
+    stamp();
     last.result = result;
     last.entry = entry;
     last.bytes = bytes;
@@ -76,11 +84,24 @@ void pl_driver_set_detail(const char *format, ...)
     va_start(args, format);
     vsnprintf(last.detail, sizeof(last.detail), format, args);
     va_end(args);
+    stamp();
 }
 
 void pl_driver_clear_error(void)
 {
-    pl_driver_note_failure(PL_N_ENTRIES, CU_SUCCESS, 0);
+    last.result = CU_SUCCESS;
+    last.entry = PL_N_ENTRIES;
+    last.bytes = 0;
+    last.text = result_name(CU_SUCCESS);
+    last.detail[0] = '\0';
+    last.number = 0;
+}
+
+void pl_driver_clear_error_before(uint64_t number)
+{
+    if (last.number <= number) {
+        pl_driver_clear_error();
+    }
 }
 
 /* Does the thread's last failure, of this very result, come from a virtual memory call? */
