@@ -9,13 +9,6 @@
 
 static const size_t most_bytes = (size_t)1 << 60;
 
-/* What every call on a block needs. */
-typedef struct block_call {
-    pl_use use;
-    pl_gpu *gpu;
-    pl_stream *stream;
-} block_call;
-
 /* ---- why something failed ---- */
 
 __attribute__((cold, noinline)) static pleat_status refuse_size(size_t bytes, const void *out)
@@ -31,9 +24,12 @@ __attribute__((cold, noinline)) static pleat_status refuse_size(size_t bytes, co
                         (unsigned long long)bytes);
 }
 
+/* `n_errors`, here and below: what pl_driver_n_errors was when the call began. */
 __attribute__((cold, noinline)) static pleat_status refuse_stream(const pl_gpu *gpu, void *stream,
+                                                                  uint64_t n_errors,
                                                                   pleat_status st)
 {
+    pl_driver_clear_error_before(n_errors);
     return pl_error_set(st, 0, "device %d: the stream %p cannot be used: %s", gpu->ordinal, stream,
                         st == PLEAT_EDRIVER ? "the driver does not know it"
                                             : pleat_status_text(st));
@@ -75,6 +71,22 @@ __attribute__((cold, noinline)) static pleat_status refuse_pointer(pl_instance *
                         pleat_status_text(st), where);
 }
 
+__attribute__((cold, noinline)) static pleat_status refuse_block(const pl_gpu *gpu,
+                                                                 pleat_devptr ptr,
+                                                                 uint64_t n_errors, pleat_status st)
+{
+    pl_driver_clear_error_before(n_errors);
+    return refuse_pointer(gpu->instance, gpu->ordinal, ptr, st);
+}
+
+/* A block on a device that was never used, or of address 0. */
+__attribute__((cold, noinline)) static pleat_status refuse_unknown(pl_instance *instance,
+                                                                   int device, pleat_devptr ptr)
+{
+    pleat_status st = pl_use_check_device(instance, device);
+    return st == PLEAT_OK ? refuse_pointer(instance, device, ptr, PLEAT_EFOREIGN) : st;
+}
+
 /* ---- memory is short ---- */
 
 static bool is_shortage(pleat_status st)
@@ -82,19 +94,19 @@ static bool is_shortage(pleat_status st)
     return st == PLEAT_ENOMEM_DEVICE || st == PLEAT_EPENDING;
 }
 
-static pleat_status report_shortage(block_call *call, size_t bytes, pleat_status st)
+static pleat_status report_shortage(pl_gpu *gpu, size_t bytes, pleat_status st)
 {
     char sentence[PL_ERROR_TEXT_BYTES];
     pl_driver_error driver = *pl_driver_last_error();
     pl_text text;
     pl_text_init(&text, sentence, sizeof sentence);
-    pleat_verdict verdict = pl_oom_explain(call->gpu, bytes, st, &text);
+    pleat_verdict verdict = pl_oom_explain(gpu, bytes, st, &text);
     pl_error_set_verdict(st, bytes, verdict, sentence, &driver);
     if (st == PLEAT_ENOMEM_DEVICE) {
         pleat_error kept = *pleat_last_error();
-        atomic_fetch_add(&call->gpu->n_ooms, 1);
+        atomic_fetch_add(&gpu->n_ooms, 1);
         pl_error_copy_text(sentence, sizeof sentence);
-        pl_callback_oom(call->use.instance, call->gpu->ordinal, bytes, sentence);
+        pl_callback_oom(gpu->instance, gpu->ordinal, bytes, sentence);
         pl_error_restore(&kept, sentence); /* the callback's own failures are not the caller's */
     }
     return st;
@@ -102,162 +114,137 @@ static pleat_status report_shortage(block_call *call, size_t bytes, pleat_status
 
 /* The application is asked for memory as long as it frees some; a bound keeps one that always
  * claims to from holding the request for ever. */
-__attribute__((cold, noinline)) static pleat_status alloc_short(block_call *call, size_t bytes,
-                                                                pleat_status st, pleat_devptr *out)
+__attribute__((cold, noinline)) static pleat_status alloc_short(pl_gpu *gpu, size_t bytes,
+                                                                pl_stream *stream,
+                                                                uint64_t n_errors, pleat_status st,
+                                                                pleat_devptr *out)
 {
     enum { MAX_ROUNDS = 64 };
-    pl_instance *instance = call->use.instance;
+    pl_driver_clear_error_before(n_errors);
     for (unsigned i = 0; i < MAX_ROUNDS && is_shortage(st); i++) {
-        if (!pl_callback_pressure(instance, call->gpu->ordinal, bytes)) {
+        if (!pl_callback_pressure(gpu->instance, gpu->ordinal, bytes)) {
             break;
         }
-        if (pl_use_is_forked(instance)) {
+        if (pl_use_is_forked(gpu->instance)) {
             return pl_error_set(PLEAT_EFORKED, 0, "a callback forked, and this is the child");
         }
         pl_driver_clear_error();
-        st = call->gpu->ops->alloc(call->gpu->allocator, bytes, call->stream, out);
+        st = gpu->ops->alloc(gpu->allocator, bytes, stream, out);
     }
     if (st == PLEAT_OK) {
         return st;
     }
     if (is_shortage(st) || st == PLEAT_ENOSPACE_VA) {
-        return report_shortage(call, bytes, st);
+        return report_shortage(gpu, bytes, st);
     }
-    return pl_error_set(st, bytes, "device %d: %llu bytes could not be allocated: %s",
-                        call->gpu->ordinal, (unsigned long long)bytes, pleat_status_text(st));
+    return pl_error_set(st, bytes, "device %d: %llu bytes could not be allocated: %s", gpu->ordinal,
+                        (unsigned long long)bytes, pleat_status_text(st));
 }
 
 /* ---- the calls ---- */
 
-/* Enter and find the device and the stream; on failure nothing is held. */
-static inline pleat_status begin(pleat handle, int device, void *stream, block_call *call)
+static inline uint64_t count_errors(void)
 {
-    pl_driver_clear_error();
-    pleat_status st = pl_use_enter(handle, &call->use);
-    if (st != PLEAT_OK) {
-        return st;
-    }
-    st = pl_use_gpu(call->use.instance, device, &call->gpu);
-    if (st == PLEAT_OK) {
-        st = pl_stream_get(call->gpu->dev, stream, &call->stream);
-        if (st == PLEAT_OK) {
-            return st;
-        }
-        refuse_stream(call->gpu, stream, st);
-    }
-    pl_use_leave(&call->use);
-    return st;
+    return atomic_load_explicit(&pl_driver_n_errors, memory_order_relaxed);
 }
 
-/* The same for a block that should exist: a device never used has none, and is not opened. */
-static inline pleat_status begin_known(pleat handle, int device, pleat_devptr ptr, void *stream,
-                                       block_call *call)
+static inline bool is_likely(bool condition)
 {
-    pl_driver_clear_error();
-    pleat_status st = pl_use_enter(handle, &call->use);
-    if (st != PLEAT_OK) {
-        return st;
-    }
-    call->gpu = pl_use_find_gpu(call->use.instance, device);
-    if (call->gpu && ptr != 0) {
-        st = pl_stream_get(call->gpu->dev, stream, &call->stream);
-        if (st == PLEAT_OK) {
-            return st;
-        }
-        refuse_stream(call->gpu, stream, st);
-    } else {
-        st = pl_use_check_device(call->use.instance, device);
-        if (st == PLEAT_OK) {
-            st = refuse_pointer(call->use.instance, device, ptr, PLEAT_EFOREIGN);
-        }
-    }
-    pl_use_leave(&call->use);
-    return st;
+    return __builtin_expect(condition, 1);
 }
 
-static inline void end(block_call *call, pleat_status st)
+static void debug_walk(pl_gpu *gpu, pleat_status st)
 {
     if (st != PLEAT_EFORKED) {
-        pl_gpu_debug_walk(call->gpu);
+        pl_gpu_debug_walk(gpu);
     }
-    pl_use_leave(&call->use);
 }
 
 pleat_status pleat_block_alloc(pleat handle, int device, size_t bytes, void *stream,
                                pleat_devptr *out)
 {
-    block_call call;
-    pleat_devptr ptr;
+    pl_stream *on;
+    uint64_t n_errors = count_errors();
     if (bytes - 1 >= most_bytes || !out) { /* zero wraps round */
         return refuse_size(bytes, out);
     }
-    pleat_status st = begin(handle, device, stream, &call);
-    if (st != PLEAT_OK) {
-        return st;
+    pl_use use = pl_use_enter(handle);
+    if (!use.instance) {
+        return pl_error_status();
     }
-    st = call.gpu->ops->alloc(call.gpu->allocator, bytes, call.stream, &ptr);
-    if (__builtin_expect(st != PLEAT_OK, 0)) {
-        st = alloc_short(&call, bytes, st, &ptr);
+    pl_gpu *gpu = pl_use_gpu(use.instance, device);
+    pleat_status st = gpu ? pl_stream_get(gpu->dev, stream, &on) : pl_error_status();
+    if (is_likely(gpu && st == PLEAT_OK)) {
+        st = gpu->ops->alloc(gpu->allocator, bytes, on, out);
+        if (!is_likely(st == PLEAT_OK)) {
+            st = alloc_short(gpu, bytes, on, n_errors, st, out);
+        }
+        debug_walk(gpu, st);
+    } else if (gpu) {
+        refuse_stream(gpu, stream, n_errors, st);
     }
-    if (st == PLEAT_OK) {
-        *out = ptr;
+    pl_use_leave(use);
+    return st;
+}
+
+/* Free or record a block that should exist: a device never used has none, and is not opened. */
+static inline __attribute__((always_inline)) pleat_status with_block(pleat handle, int device,
+                                                                     pleat_devptr ptr, void *stream,
+                                                                     bool is_free)
+{
+    pl_stream *on;
+    uint64_t n_errors = count_errors();
+    pl_use use = pl_use_enter(handle);
+    if (!use.instance) {
+        return pl_error_status();
     }
-    end(&call, st);
+    pl_gpu *gpu = pl_use_find_gpu(use.instance, device);
+    bool is_known = gpu && ptr != 0;
+    pleat_status st = is_known ? pl_stream_get(gpu->dev, stream, &on)
+                               : refuse_unknown(use.instance, device, ptr);
+    if (is_likely(is_known && st == PLEAT_OK)) {
+        st = (is_free ? gpu->ops->free : gpu->ops->record_stream)(gpu->allocator, ptr, on);
+        if (!is_likely(st == PLEAT_OK)) {
+            refuse_block(gpu, ptr, n_errors, st);
+        }
+        debug_walk(gpu, st);
+    } else if (is_known) {
+        refuse_stream(gpu, stream, n_errors, st);
+    }
+    pl_use_leave(use);
     return st;
 }
 
 pleat_status pleat_block_free(pleat handle, int device, pleat_devptr ptr, void *stream)
 {
-    block_call call;
-    pleat_status st = begin_known(handle, device, ptr, stream, &call);
-    if (st != PLEAT_OK) {
-        return st;
-    }
-    st = call.gpu->ops->free(call.gpu->allocator, ptr, call.stream);
-    if (__builtin_expect(st != PLEAT_OK, 0)) {
-        st = refuse_pointer(call.use.instance, device, ptr, st);
-    }
-    end(&call, st);
-    return st;
+    return with_block(handle, device, ptr, stream, true);
 }
 
 pleat_status pleat_block_record_stream(pleat handle, int device, pleat_devptr ptr, void *stream)
 {
-    block_call call;
-    pleat_status st = begin_known(handle, device, ptr, stream, &call);
-    if (st != PLEAT_OK) {
-        return st;
-    }
-    st = call.gpu->ops->record_stream(call.gpu->allocator, ptr, call.stream);
-    if (__builtin_expect(st != PLEAT_OK, 0)) {
-        st = refuse_pointer(call.use.instance, device, ptr, st);
-    }
-    end(&call, st);
-    return st;
+    return with_block(handle, device, ptr, stream, false);
 }
 
 pleat_status pleat_block_query(pleat handle, int device, pleat_devptr ptr, pleat_block_info *out)
 {
-    pl_use use;
     pleat_block_info info;
+    pleat_status st = PLEAT_EFOREIGN;
     if (!out) {
         return pl_error_set(PLEAT_EINVAL, 0, "pleat_block_query: `out` is NULL");
     }
-    pl_driver_clear_error();
-    pleat_status st = pl_use_enter(handle, &use);
-    if (st != PLEAT_OK) {
-        return st;
+    pl_use use = pl_use_enter(handle);
+    if (!use.instance) {
+        return pl_error_status();
     }
-    st = pl_use_check_device(use.instance, device);
+    pl_gpu *gpu = pl_use_find_gpu(use.instance, device);
+    if (gpu && ptr != 0) {
+        st = gpu->ops->query(gpu->allocator, ptr, &info);
+    }
     if (st == PLEAT_OK) {
-        pl_gpu *gpu = pl_use_find_gpu(use.instance, device);
-        st = gpu && ptr != 0 ? gpu->ops->query(gpu->allocator, ptr, &info) : PLEAT_EFOREIGN;
-        if (st == PLEAT_OK) {
-            *out = info;
-        } else {
-            st = refuse_pointer(use.instance, device, ptr, st);
-        }
+        *out = info;
+    } else {
+        st = refuse_unknown(use.instance, device, ptr);
     }
-    pl_use_leave(&use);
+    pl_use_leave(use);
     return st;
 }

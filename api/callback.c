@@ -52,30 +52,28 @@ void pl_callback_oom(pl_instance *instance, int device, size_t bytes, const char
 
 pleat_status pleat_set_pressure_callback(pleat handle, pleat_pressure_fn fn, void *context)
 {
-    pl_use use;
-    pleat_status st = pl_use_enter(handle, &use);
-    if (st != PLEAT_OK) {
-        return st;
+    pl_use use = pl_use_enter(handle);
+    if (!use.instance) {
+        return pl_error_status();
     }
     pl_lock_acquire(&use.instance->lock);
     use.instance->pressure = fn;
     use.instance->pressure_context = context;
     pl_lock_release(&use.instance->lock);
-    pl_use_leave(&use);
+    pl_use_leave(use);
     return PLEAT_OK;
 }
 
 pleat_status pleat_set_oom_callback(pleat handle, pleat_oom_fn fn, void *context)
 {
-    pl_use use;
-    pleat_status st = pl_use_enter(handle, &use);
-    if (st != PLEAT_OK) {
-        return st;
+    pl_use use = pl_use_enter(handle);
+    if (!use.instance) {
+        return pl_error_status();
     }
     pl_lock_acquire(&use.instance->lock);
     use.instance->oom = fn;
     use.instance->oom_context = context;
     pl_lock_release(&use.instance->lock);
-    pl_use_leave(&use);
+    pl_use_leave(use);
     return PLEAT_OK;
 }

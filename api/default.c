@@ -13,11 +13,6 @@ static pleat unpack(uint64_t word)
     return (pleat){ .slot = (uint32_t)word, .generation = (uint32_t)(word >> 32) };
 }
 
-static uint64_t pack(pleat handle)
-{
-    return (uint64_t)handle.generation << 32 | handle.slot;
-}
-
 /* Returns PLEAT_OK; EFORKED; what pleat_create returns. */
 static pleat_status make_default(pleat *out)
 {
@@ -27,11 +22,10 @@ static pleat_status make_default(pleat *out)
     if (st == PLEAT_EGONE) {
         st = pleat_create(NULL, &handle);
         if (st == PLEAT_OK) {
-            atomic_store(&default_word, pack(handle));
+            atomic_store(&default_word, pl_handle_word(handle));
         }
     } else if (st == PLEAT_EFORKED) {
-        pl_use use;
-        st = pl_use_enter(handle, &use); /* sets the error's text */
+        (void)pl_use_enter(handle); /* refused: sets the error's text */
     }
     pl_api_unclaim(&pl_api_state.is_making_default);
     if (st == PLEAT_OK) {

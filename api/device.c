@@ -13,32 +13,32 @@ static pleat_status refuse_null(const char *function, const char *what)
     return pl_error_set(PLEAT_EINVAL, 0, "%s: `%s` is NULL", function, what);
 }
 
-/* Enter and open the device; on failure nothing is held. */
-static pleat_status begin_open(pleat handle, int device, pl_use *use, pl_gpu **gpu)
+/* Enter and open the device. NULL: nothing is held, and the last error says why. */
+static pl_gpu *begin_open(pleat handle, int device, pl_use *use)
 {
     pl_driver_clear_error();
-    pleat_status st = pl_use_enter(handle, use);
-    if (st != PLEAT_OK) {
-        return st;
+    *use = pl_use_enter(handle);
+    if (!use->instance) {
+        return NULL;
     }
-    st = pl_use_gpu(use->instance, device, gpu);
-    if (st != PLEAT_OK) {
-        pl_use_leave(use);
+    pl_gpu *gpu = pl_use_gpu(use->instance, device);
+    if (!gpu) {
+        pl_use_leave(*use);
     }
-    return st;
+    return gpu;
 }
 
 /* Enter and find the device if it is open; *gpu is NULL if it was never used. */
 static pleat_status begin_found(pleat handle, int device, pl_use *use, pl_gpu **gpu)
 {
     pl_driver_clear_error();
-    pleat_status st = pl_use_enter(handle, use);
-    if (st != PLEAT_OK) {
-        return st;
+    *use = pl_use_enter(handle);
+    if (!use->instance) {
+        return pl_error_status();
     }
-    st = pl_use_check_device(use->instance, device);
+    pleat_status st = pl_use_check_device(use->instance, device);
     if (st != PLEAT_OK) {
-        pl_use_leave(use);
+        pl_use_leave(*use);
         return st;
     }
     *gpu = pl_use_find_gpu(use->instance, device);
@@ -65,19 +65,18 @@ pleat_status pleat_device_trim(pleat handle, int device, uint64_t keep_bytes, bo
     } else if (released) {
         *released = bytes;
     }
-    pl_use_leave(&use);
+    pl_use_leave(use);
     return st;
 }
 
 pleat_status pleat_device_set_limit(pleat handle, int device, uint64_t bytes)
 {
     pl_use use;
-    pl_gpu *gpu;
-    pleat_status st = begin_open(handle, device, &use, &gpu);
-    if (st != PLEAT_OK) {
-        return st;
+    pl_gpu *gpu = begin_open(handle, device, &use);
+    if (!gpu) {
+        return pl_error_status();
     }
-    st = gpu->ops->set_limit(gpu->allocator, bytes);
+    pleat_status st = gpu->ops->set_limit(gpu->allocator, bytes);
     if (st == PLEAT_OK) {
         atomic_store(&gpu->limit_bytes, bytes);
     } else {
@@ -87,7 +86,7 @@ pleat_status pleat_device_set_limit(pleat handle, int device, uint64_t bytes)
                      st == PLEAT_ENOMEM_DEVICE ? "live blocks need more" : pleat_status_text(st));
     }
     pl_gpu_debug_walk(gpu);
-    pl_use_leave(&use);
+    pl_use_leave(use);
     return st;
 }
 
@@ -95,23 +94,22 @@ pleat_status pleat_device_memory_info(pleat handle, int device, uint64_t *free_b
                                       uint64_t *total_bytes)
 {
     pl_use use;
-    pl_gpu *gpu;
     uint64_t n_free;
     if (!free_bytes || !total_bytes) {
         return refuse_null("pleat_device_memory_info", free_bytes ? "total_bytes" : "free_bytes");
     }
-    pleat_status st = begin_open(handle, device, &use, &gpu);
-    if (st != PLEAT_OK) {
-        return st;
+    pl_gpu *gpu = begin_open(handle, device, &use);
+    if (!gpu) {
+        return pl_error_status();
     }
-    st = pl_device_free_bytes(gpu->dev, &n_free);
+    pleat_status st = pl_device_free_bytes(gpu->dev, &n_free);
     if (st == PLEAT_OK) {
         *free_bytes = n_free;
         *total_bytes = pl_device_total_bytes(gpu->dev);
     } else {
         pl_error_set(st, 0, "device %d: the driver does not tell what is free", device);
     }
-    pl_use_leave(&use);
+    pl_use_leave(use);
     return st;
 }
 
@@ -132,7 +130,7 @@ pleat_status pleat_device_stats(pleat handle, int device, pleat_stats *out)
         out->num_ooms = atomic_load(
             &gpu->n_ooms); /* refusals that a callback mended do not count */
     }
-    pl_use_leave(&use);
+    pl_use_leave(use);
     return PLEAT_OK;
 }
 
@@ -147,20 +145,19 @@ pleat_status pleat_device_reset_peaks(pleat handle, int device)
     if (gpu) {
         gpu->ops->reset_peaks(gpu->allocator);
     }
-    pl_use_leave(&use);
+    pl_use_leave(use);
     return PLEAT_OK;
 }
 
 pleat_status pleat_device_release_capture(pleat handle, int device, void *stream)
 {
     pl_use use;
-    pl_gpu *gpu;
     pl_stream *known;
-    pleat_status st = begin_open(handle, device, &use, &gpu);
-    if (st != PLEAT_OK) {
-        return st;
+    pl_gpu *gpu = begin_open(handle, device, &use);
+    if (!gpu) {
+        return pl_error_status();
     }
-    st = pl_stream_get(gpu->dev, stream, &known);
+    pleat_status st = pl_stream_get(gpu->dev, stream, &known);
     if (st == PLEAT_OK) {
         st = gpu->ops->release_capture(gpu->allocator, known);
     }
@@ -171,20 +168,19 @@ pleat_status pleat_device_release_capture(pleat handle, int device, void *stream
                      device, stream, pleat_status_text(st));
     }
     pl_gpu_debug_walk(gpu);
-    pl_use_leave(&use);
+    pl_use_leave(use);
     return st;
 }
 
 pleat_status pleat_device_describe(pleat handle, int device, pleat_device_info *out)
 {
     pl_use use;
-    pl_gpu *gpu;
     if (!out) {
         return refuse_null("pleat_device_describe", "out");
     }
-    pleat_status st = begin_open(handle, device, &use, &gpu);
-    if (st != PLEAT_OK) {
-        return st;
+    pl_gpu *gpu = begin_open(handle, device, &use);
+    if (!gpu) {
+        return pl_error_status();
     }
     *out = (pleat_device_info){
         .name = pl_device_name(gpu->dev),
@@ -195,7 +191,7 @@ pleat_status pleat_device_describe(pleat handle, int device, pleat_device_info *
         .granule_bytes = pl_device_granule_bytes(gpu->dev),
         .limit_bytes = atomic_load(&gpu->limit_bytes),
     };
-    pl_use_leave(&use);
+    pl_use_leave(use);
     return PLEAT_OK;
 }
 
@@ -206,15 +202,15 @@ pleat_status pleat_check(pleat handle, int *broken)
     if (!broken) {
         return refuse_null("pleat_check", "broken");
     }
-    pleat_status st = pl_use_enter(handle, &use);
-    if (st != PLEAT_OK) {
-        return st;
+    use = pl_use_enter(handle);
+    if (!use.instance) {
+        return pl_error_status();
     }
     for (int i = 0; i < use.instance->n_devices && first == 0; i++) {
         pl_gpu *gpu = pl_use_find_gpu(use.instance, i);
         first = gpu ? gpu->ops->check(gpu->allocator) : 0;
     }
     *broken = first;
-    pl_use_leave(&use);
+    pl_use_leave(use);
     return PLEAT_OK;
 }

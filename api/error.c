@@ -77,6 +77,11 @@ pleat_status pl_error_set_verdict(pleat_status status, uint64_t bytes, pleat_ver
     return status;
 }
 
+pleat_status pl_error_status(void)
+{
+    return last.status;
+}
+
 void pl_error_copy_text(char *text, size_t capacity)
 {
     pl_text copy;

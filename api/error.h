@@ -19,6 +19,8 @@ pleat_status pl_error_set_verdict(pleat_status status, uint64_t bytes, pleat_ver
                                   const char *sentence, const pl_driver_error *driver)
     __attribute__((cold));
 
+/* The status of this thread's last failure. */
+pleat_status pl_error_status(void) __attribute__((cold));
 /* A copy of the last error's text, cut to `capacity`. */
 void pl_error_copy_text(char *text, size_t capacity);
 /* Make `error` the last error again, with `text` as its text. */

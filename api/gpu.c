@@ -74,6 +74,7 @@ static pleat_status refuse_open(int device, pleat_status st)
 pleat_status pl_gpu_build(pl_instance *instance, int device, pl_gpu *gpu, size_t *n_leaked)
 {
     gpu->ordinal = device;
+    gpu->instance = instance;
     pleat_status st = pl_device_open(instance->drv, device, &instance->config.device, &gpu->dev);
     if (st != PLEAT_OK) {
         return refuse_open(device, st);
@@ -105,34 +106,41 @@ size_t pl_gpu_demolish(pl_gpu *gpu)
 
 /* ---- opening ---- */
 
-pleat_status pl_gpu_open(pl_instance *instance, int device, pl_gpu **out)
+/* Wait while somebody else opens it, then claim the opening; false: it is open
+ * now. */
+static bool claim_opening(pl_instance *instance, pl_gpu *gpu, int device)
 {
-    size_t n_leaked = 0;
-    pleat_status st = pl_use_check_device(instance, device);
-    if (st != PLEAT_OK) {
-        return st;
-    }
-    pl_gpu *gpu = &instance->gpus[device];
-    *out = gpu;
     pl_lock_acquire(&instance->lock);
-    while (atomic_load(&gpu->state) == PL_GPU_OPENING) {
+    while (gpu->is_opening) {
         pl_lock_wait(&instance->lock, &instance->opened);
     }
-    if (atomic_load(&gpu->state) == PL_GPU_OPEN) {
-        pl_lock_release(&instance->lock);
-        return PLEAT_OK;
-    }
-    atomic_store(&gpu->state, PL_GPU_OPENING);
+    gpu->is_opening = pl_use_find_gpu(instance, device) == NULL;
+    bool is_claimed = gpu->is_opening;
     pl_lock_release(&instance->lock);
+    return is_claimed;
+}
 
-    st = pl_gpu_build(instance, device, gpu, &n_leaked);
+pl_gpu *pl_gpu_open(pl_instance *instance, int device)
+{
+    size_t n_leaked = 0;
+    if (pl_use_check_device(instance, device) != PLEAT_OK) {
+        return NULL;
+    }
+    pl_gpu *gpu = instance->gpus + device;
+    if (!claim_opening(instance, gpu, device)) {
+        return gpu;
+    }
+    pl_lock_assert_none();
+    pleat_status st = pl_gpu_build(instance, device, gpu, &n_leaked);
+    pl_gpu *opened = st == PLEAT_OK ? gpu : NULL;
 
     pl_lock_acquire(&instance->lock);
     instance->n_leaked += n_leaked;
-    atomic_store(&gpu->state, st == PLEAT_OK ? PL_GPU_OPEN : PL_GPU_CLOSED);
+    gpu->is_opening = false;
+    atomic_store_explicit(&instance->open[device], opened, memory_order_release);
     pthread_cond_broadcast(&instance->opened);
     pl_lock_release(&instance->lock);
-    return st;
+    return opened;
 }
 
 void pl_gpu_debug_walk(pl_gpu *gpu)

@@ -88,7 +88,7 @@ static pleat_status instance_init(pl_slot *slot, const pl_config *config)
         return pl_error_set(PLEAT_ENOMEM_HOST, 0, "the system refuses a condition variable");
     }
     instance->config = *config;
-    instance->handle = (pleat){ (uint32_t)(slot - pl_slots), slot->generation };
+    instance->handle = (pleat){ (uint32_t)(slot - pl_slots) + 1, slot->generation };
     return PLEAT_OK;
 }
 
@@ -168,13 +168,12 @@ static pleat_status refuse_busy(uint64_t n_live)
 /* A look before the door is closed, so that a refusal is not felt by other threads. */
 static pleat_status check_destroyable(pleat handle, bool is_forced)
 {
-    pl_use use;
-    pleat_status st = pl_use_enter(handle, &use);
-    if (st != PLEAT_OK) {
-        return st;
+    pl_use use = pl_use_enter(handle);
+    if (!use.instance) {
+        return pl_error_status();
     }
     uint64_t n_live = is_forced ? 0 : count_live(use.instance);
-    pl_use_leave(&use);
+    pl_use_leave(use);
     if (pl_thread_self.is_in_callback) {
         return pl_error_set(PLEAT_EBUSY, 0,
                             "an instance cannot be destroyed from within a pleat callback");
@@ -237,39 +236,37 @@ pleat_status pleat_destroy(pleat handle, unsigned flags)
 
 pl_driver *pleat_internal_driver(pleat handle)
 {
-    pl_use use;
-    if (pl_use_enter(handle, &use) != PLEAT_OK) {
+    pl_use use = pl_use_enter(handle);
+    if (!use.instance) {
         return NULL;
     }
     pl_driver *drv = use.instance->drv;
-    pl_use_leave(&use);
+    pl_use_leave(use);
     return drv;
 }
 
 pl_device *pleat_internal_device(pleat handle, int device)
 {
-    pl_use use;
-    pl_gpu *gpu = NULL;
-    if (pl_use_enter(handle, &use) != PLEAT_OK) {
+    pl_use use = pl_use_enter(handle);
+    if (!use.instance) {
         return NULL;
     }
-    pleat_status st = pl_use_gpu(use.instance, device, &gpu);
-    pl_use_leave(&use);
-    return st == PLEAT_OK ? gpu->dev : NULL;
+    pl_gpu *gpu = pl_use_gpu(use.instance, device);
+    pl_use_leave(use);
+    return gpu ? gpu->dev : NULL;
 }
 
 pleat_status pleat_instance_conf(pleat handle, char *text, size_t capacity, size_t *needed)
 {
-    pl_use use;
     if (!needed || (!text && capacity > 0)) {
         return pl_error_set(PLEAT_EINVAL, 0, "pleat_instance_conf: `%s` is NULL",
                             needed ? "text" : "needed");
     }
-    pleat_status st = pl_use_enter(handle, &use);
-    if (st != PLEAT_OK) {
-        return st;
+    pl_use use = pl_use_enter(handle);
+    if (!use.instance) {
+        return pl_error_status();
     }
     *needed = pl_config_write(&use.instance->config, text, capacity);
-    pl_use_leave(&use);
+    pl_use_leave(use);
     return PLEAT_OK;
 }

@@ -5,12 +5,12 @@
  * first makes the generation unfindable, then waits until every count is zero, and only then takes
  * the instance apart: so nobody ever works on an instance that is gone, and look-ups take no lock.
  *
- *   state      live_generation   who may enter
- *   FREE       0                 nobody: EGONE
- *   MAKING     0                 nobody: the handle is not out yet
- *   OPEN       generation        everybody
- *   CLOSING    0                 the instance's own callbacks, on the threads that run them
- *   FORKED     0                 nobody: EFORKED; a child leaves what its parent made untouched
+ *   state      live      who may enter
+ *   FREE       0         nobody: EGONE
+ *   MAKING     0         nobody: the handle is not out yet
+ *   OPEN       handle    everybody
+ *   CLOSING    0         the instance's own callbacks, on the threads that run them
+ *   FORKED     0         nobody: EFORKED; a child leaves what its parent made untouched
  *
  * The state and the generation are guarded by the api lock (rank 10), which is held for a few
  * instructions only; each instance has a lock of its own, of the same rank and never held at the
@@ -27,24 +27,26 @@
 
 enum { PL_N_SLOTS = 64, PL_N_DEVICES = 64, PL_N_SHARDS = 16, PL_NOTE_BYTES = 160 };
 
-typedef enum pl_gpu_state { PL_GPU_CLOSED, PL_GPU_OPENING, PL_GPU_OPEN } pl_gpu_state;
+typedef struct pl_instance pl_instance;
 
 /* One device of an instance, opened by its first use. */
 typedef struct pl_gpu {
-    _Atomic int state; /* atomic: pl_gpu_state, written under the instance's lock */
-    int ordinal;       /* const once open, as are the next five */
-    const pl_allocator_ops *ops;
+    const pl_allocator_ops *ops; /* const once open, as are the next five */
     pl_allocator *allocator;
     pl_device *dev;
+    pl_instance *instance;
+    int ordinal;
+    bool is_opening;              /* instance's lock */
     char note[PL_NOTE_BYTES];     /* why the fallback is used; empty if it is not */
     _Atomic uint64_t limit_bytes; /* atomic: as last set; 0 = none */
     _Atomic uint64_t n_ooms;      /* atomic: requests that failed with ENOMEM_DEVICE */
 } pl_gpu;
 
-typedef struct pl_instance {
-    int n_devices;  /* const */
-    pleat handle;   /* const */
-    pl_driver *drv; /* const */
+struct pl_instance {
+    _Atomic(pl_gpu *) open[PL_N_DEVICES]; /* atomic: NULL until open; written under the lock */
+    int n_devices;                        /* const */
+    pleat handle;                         /* const */
+    pl_driver *drv;                       /* const */
     pl_gpu gpus[PL_N_DEVICES];
     pl_config config;           /* const */
     pl_lock lock;               /* rank 10 */
@@ -54,7 +56,7 @@ typedef struct pl_instance {
     pleat_oom_fn oom;           /* lock */
     void *oom_context;          /* lock */
     size_t n_leaked;            /* lock: driver objects lost in failed openings */
-} pl_instance;
+};
 
 typedef enum pl_slot_state {
     PL_SLOT_FREE,
@@ -64,20 +66,21 @@ typedef enum pl_slot_state {
     PL_SLOT_FORKED
 } pl_slot_state;
 
+typedef struct pl_slot {
+    uint32_t generation; /* api lock */
+    pl_slot_state state; /* api lock */
+    bool is_on_sim;      /* api lock */
+    pl_instance instance;
+} pl_slot;
+
 typedef struct pl_shard {
     _Alignas(64) _Atomic uint32_t n_users; /* atomic */
 } pl_shard;
 
-typedef struct pl_slot {
-    _Alignas(64) _Atomic uint32_t live_generation; /* atomic: 0 unless OPEN */
-    uint32_t generation;                           /* api lock */
-    pl_slot_state state;                           /* api lock */
-    bool is_on_sim;                                /* api lock */
-    pl_instance instance;
-    pl_shard users[PL_N_SHARDS];
-} pl_slot;
-
 extern pl_slot pl_slots[PL_N_SLOTS];
+/* What every call reads and counts of a slot: */
+extern _Atomic uint64_t pl_live[PL_N_SLOTS]; /* atomic: the handle in one word; 0 unless OPEN */
+extern pl_shard pl_users[PL_N_SLOTS][PL_N_SHARDS];
 
 /* What a thread is in the middle of. */
 typedef struct pl_thread {
@@ -89,61 +92,64 @@ extern _Thread_local pl_thread pl_thread_self;
 
 /* A public call's hold on an instance, from pl_use_enter to pl_use_leave. */
 typedef struct pl_use {
-    pl_instance *instance;
+    pl_instance *instance; /* NULL: refused, and the last error says why */
     _Atomic uint32_t *n_users;
 } pl_use;
 
 /* The cold part of pl_use_enter: says why, or lets a callback in. */
-pleat_status pl_use_enter_unusual(pleat handle, pl_use *out) __attribute__((cold));
-/* The cold part of pl_use_gpu: opens the device. */
-pleat_status pl_gpu_open(pl_instance *instance, int device, pl_gpu **out) __attribute__((cold));
+pl_use pl_use_enter_unusual(pleat handle) __attribute__((cold));
+/* The cold part of pl_use_gpu: opens the device, or NULL and the last error says why. */
+pl_gpu *pl_gpu_open(pl_instance *instance, int device) __attribute__((cold));
 
-/* Threads spread over the shards by where their thread-local storage lies. */
-static inline pl_shard *pl_shard_of_thread(pl_slot *slot)
+/* A handle in one word. Its slot counts from 1, so no handle is 0. */
+static inline uint64_t pl_handle_word(pleat handle)
 {
-    uint64_t where = (uint64_t)(uintptr_t)&pl_thread_self;
-    return &slot->users[(where * UINT64_C(0x9E3779B97F4A7C15)) >> 60];
+    return (uint64_t)handle.generation << 32 | handle.slot;
 }
 
-/* Returns PLEAT_OK; EGONE; EFORKED. The order of increment and look-up (both sequentially
- * consistent) pairs with that of store and count in destruction: one of the two sees the other. */
-static inline pleat_status pl_use_enter(pleat handle, pl_use *out)
+/* Threads spread over the shards by where their stacks lie, usually 8 MiB apart. A thread may meet
+ * two shards; it leaves the one that it entered. */
+static inline _Atomic uint32_t *pl_users_of_thread(uint32_t index)
 {
-    if (handle.slot < PL_N_SLOTS && handle.generation != 0) {
-        pl_slot *slot = &pl_slots[handle.slot];
-        _Atomic uint32_t *n_users = &pl_shard_of_thread(slot)->n_users;
+    char here;
+    return &pl_users[index][((uintptr_t)&here >> 23) % PL_N_SHARDS].n_users;
+}
+
+/* The order of increment and look-up (both sequentially consistent) pairs with that of store and
+ * count in destruction: one of the two sees the other. */
+static inline pl_use pl_use_enter(pleat handle)
+{
+    uint32_t index = handle.slot - 1U;
+    if (index < PL_N_SLOTS) {
+        _Atomic uint32_t *n_users = pl_users_of_thread(index);
         atomic_fetch_add(n_users, 1);
-        if (atomic_load(&slot->live_generation) == handle.generation) {
-            *out = (pl_use){ .instance = &slot->instance, .n_users = n_users };
-            return PLEAT_OK;
+        if (atomic_load(&pl_live[index]) == pl_handle_word(handle)) {
+            return (pl_use){ .instance = &pl_slots[index].instance, .n_users = n_users };
         }
         atomic_fetch_sub(n_users, 1);
     }
-    return pl_use_enter_unusual(handle, out);
+    return pl_use_enter_unusual(handle);
 }
 
-static inline void pl_use_leave(const pl_use *use)
+static inline void pl_use_leave(pl_use use)
 {
-    atomic_fetch_sub_explicit(use->n_users, 1, memory_order_release);
+    atomic_fetch_sub_explicit(use.n_users, 1, memory_order_release);
 }
 
-/* The device, or NULL if it was never used (or there is none of that number). */
+/* The device, or NULL if it was never used or there is none of that number. */
 static inline pl_gpu *pl_use_find_gpu(pl_instance *instance, int device)
 {
-    if ((unsigned)device < (unsigned)instance->n_devices) {
-        pl_gpu *gpu = &instance->gpus[device];
-        if (atomic_load_explicit(&gpu->state, memory_order_acquire) == PL_GPU_OPEN) {
-            return gpu;
-        }
+    if ((unsigned)device >= PL_N_DEVICES) {
+        return NULL;
     }
-    return NULL;
+    return atomic_load_explicit(&instance->open[device], memory_order_acquire);
 }
 
-/* The device, opened by its first use. */
-static inline pleat_status pl_use_gpu(pl_instance *instance, int device, pl_gpu **out)
+/* The device, opened by its first use; NULL and the last error says why. */
+static inline pl_gpu *pl_use_gpu(pl_instance *instance, int device)
 {
-    *out = pl_use_find_gpu(instance, device);
-    return *out ? PLEAT_OK : pl_gpu_open(instance, device, out);
+    pl_gpu *gpu = pl_use_find_gpu(instance, device);
+    return gpu ? gpu : pl_gpu_open(instance, device);
 }
 
 /* PLEAT_OK or EDEVICE with its text. */

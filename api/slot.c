@@ -9,6 +9,8 @@
 #include <time.h>
 
 pl_slot pl_slots[PL_N_SLOTS];
+_Atomic uint64_t pl_live[PL_N_SLOTS];
+pl_shard pl_users[PL_N_SLOTS][PL_N_SHARDS];
 pl_api pl_api_state;
 _Thread_local pl_thread pl_thread_self;
 
@@ -33,7 +35,7 @@ static void after_fork_in_child(void)
     for (unsigned i = 0; i < PL_N_SLOTS; i++) {
         if (pl_slots[i].state != PL_SLOT_FREE) {
             pl_slots[i].state = PL_SLOT_FORKED;
-            atomic_store(&pl_slots[i].live_generation, 0);
+            atomic_store(&pl_live[i], 0);
         }
     }
     pl_api_state.is_creating = false;
@@ -89,6 +91,11 @@ void pl_api_unclaim(bool *flag)
 
 /* ---- entering ---- */
 
+static uint32_t index_of(const pl_slot *slot)
+{
+    return (uint32_t)(slot - pl_slots);
+}
+
 static bool is_own_callback(pleat handle)
 {
     return pl_thread_self.is_in_callback && pl_thread_self.callback_of.slot == handle.slot &&
@@ -99,10 +106,10 @@ static bool is_own_callback(pleat handle)
 static pl_slot *find_locked(pleat handle)
 {
     pl_lock_assert(&pl_api_state.lock);
-    if (handle.slot >= PL_N_SLOTS || handle.generation == 0) {
+    if (handle.slot - 1U >= PL_N_SLOTS) {
         return NULL;
     }
-    pl_slot *slot = &pl_slots[handle.slot];
+    pl_slot *slot = &pl_slots[handle.slot - 1U];
     bool is_held = slot->state != PL_SLOT_FREE && slot->generation == handle.generation;
     return is_held ? slot : NULL;
 }
@@ -127,8 +134,9 @@ static pleat_status refuse(pleat handle, pleat_status status)
                         handle.slot, handle.generation);
 }
 
-pleat_status pl_use_enter_unusual(pleat handle, pl_use *out)
+pl_use pl_use_enter_unusual(pleat handle)
 {
+    pl_use use = { .instance = NULL };
     pl_api_acquire();
     pl_slot *slot = find_locked(handle);
     pleat_status st = status_locked(slot);
@@ -136,12 +144,15 @@ pleat_status pl_use_enter_unusual(pleat handle, pl_use *out)
         st = PLEAT_OK; /* the public call around the callback keeps the instance alive */
     }
     if (st == PLEAT_OK) {
-        *out = (pl_use){ .instance = &slot->instance,
-                         .n_users = &pl_shard_of_thread(slot)->n_users };
-        atomic_fetch_add(out->n_users, 1);
+        use = (pl_use){ .instance = &slot->instance,
+                        .n_users = pl_users_of_thread(index_of(slot)) };
+        atomic_fetch_add(use.n_users, 1);
     }
     pl_api_release();
-    return st == PLEAT_OK ? st : refuse(handle, st);
+    if (st != PLEAT_OK) {
+        refuse(handle, st);
+    }
+    return use;
 }
 
 pleat_status pl_slot_probe(pleat handle)
@@ -184,7 +195,7 @@ static void open_locked(pl_slot *slot)
 {
     pl_lock_assert(&pl_api_state.lock);
     slot->state = PL_SLOT_OPEN;
-    atomic_store(&slot->live_generation, slot->generation);
+    atomic_store(&pl_live[index_of(slot)], pl_handle_word(slot->instance.handle));
 }
 
 void pl_slot_publish(pl_slot *slot, bool is_on_sim)
@@ -211,13 +222,13 @@ void pl_slot_give_back(pl_slot *slot)
 
 /* Users leave without telling anyone, so that leaving stays one instruction; whoever destroys
  * looks again and again, less and less often. */
-static void wait_for_users(pl_slot *slot)
+static void wait_for_users(const pl_slot *slot)
 {
     enum { N_YIELDS = 100, FIRST_NS = 20000, MOST_NS = 1000000 };
     struct timespec pause = { .tv_nsec = FIRST_NS };
     unsigned n_looks = 0;
     for (unsigned i = 0; i < PL_N_SHARDS; i++) {
-        while (atomic_load(&slot->users[i].n_users) != 0) {
+        while (atomic_load(&pl_users[index_of(slot)][i].n_users) != 0) {
             if (n_looks++ < N_YIELDS) {
                 sched_yield();
                 continue;
@@ -235,7 +246,7 @@ pleat_status pl_slot_close(pleat handle, pl_slot **out)
     pleat_status st = status_locked(slot);
     if (st == PLEAT_OK) {
         slot->state = PL_SLOT_CLOSING;
-        atomic_store(&slot->live_generation, 0);
+        atomic_store(&pl_live[index_of(slot)], 0);
     }
     pl_api_release();
     if (st != PLEAT_OK) {

@@ -37,6 +37,7 @@ START_TEST(handles_that_were_never_given_out_are_gone)
         { live.slot, live.generation - 1 },
         { 63, 1 },
         { 64, 1 },
+        { 65, 1 },
         { UINT32_MAX, UINT32_MAX },
     };
     for (size_t h = 0; h < sizeof handles / sizeof handles[0]; h++) {
