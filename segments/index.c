@@ -208,6 +208,19 @@ static int check_ring(const pl_index_node *first, size_t *n)
     }
 }
 
+/* Does the way down from the root by the node's own bits lead to it? */
+static bool is_on_path(const pl_index_node *root, const pl_index_node *node)
+{
+    size_t units = units_of(node->bytes);
+    unsigned bit = free_bits(units);
+
+    while (root != NULL && root != node && bit > 0) {
+        bit--;
+        root = root->child[(units >> bit) & 1];
+    }
+    return root == node;
+}
+
 /* A bin's tree is at most as deep as sizes have bits: the stack holds one sibling a level. */
 static int check_bin(pl_index_node *root, unsigned bin, size_t *n)
 {
@@ -217,7 +230,8 @@ static int check_bin(pl_index_node *root, unsigned bin, size_t *n)
     stack[depth++] = root;
     while (depth > 0) {
         pl_index_node *at = stack[--depth];
-        if (at->slot == NULL || *at->slot != at || bin_of(units_of(at->bytes)) != bin) {
+        if (at->slot == NULL || *at->slot != at || bin_of(units_of(at->bytes)) != bin ||
+            !is_on_path(root, at)) {
             return 2;
         }
         if (check_ring(at, n) != 0) {
