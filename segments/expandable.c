@@ -34,7 +34,7 @@ static pl_block *fit_elsewhere(pl_space *space, const pl_request *rq, pl_class c
         if (area == NULL || area == rq->area) {
             continue;
         }
-        pl_block *b = pl_run_best(area, rq->lane->number, rq->bytes, &run_bytes);
+        pl_block *b = pl_run_best(area, rq->usable, rq->bytes, &run_bytes);
         if (b != NULL && run_bytes < best_bytes) {
             best = b;
             best_bytes = run_bytes;
@@ -93,7 +93,7 @@ static pl_block *take_start(pl_space *space, pl_block *b, size_t bytes)
 static pl_block *fit(pl_space *space, const pl_request *rq)
 {
     size_t run_bytes;
-    pl_block *b = pl_run_best(rq->area, rq->lane->number, rq->bytes, &run_bytes);
+    pl_block *b = pl_run_best(rq->area, rq->usable, rq->bytes, &run_bytes);
 
     if (b == NULL && pl_space_has_many_lanes(space)) {
         b = fit_elsewhere(space, rq, rq->area->class);
@@ -117,6 +117,7 @@ static pleat_status prepare(pl_space *space, pl_stream *stream, pl_request *rq)
     pleat_status st = pl_space_lane(space, stream, &rq->lane);
 
     if (st == PLEAT_OK) {
+        rq->usable = rq->is_capturing ? PL_LANE_SETTLED : rq->lane->number;
         st = pl_space_area(space, rq->lane, class, &rq->area);
     }
     if (st == PLEAT_OK) {

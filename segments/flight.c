@@ -152,7 +152,7 @@ pleat_status pl_flight_reserve(pl_space *space, pl_flight *f)
         at = pl_block_end(b);
         b = b->next;
     }
-    pl_space_pin(space, f->place.n_pin + f->n_extra);
+    space->n_pinned += f->place.n_pin + f->n_extra;
     space->n_flights++;
     return PLEAT_OK;
 }
@@ -224,7 +224,7 @@ static pleat_status take_in_segment(pl_space *space, pl_flight *f, pl_segment *s
             return st;
         }
         pl_block *b = pl_segment_find(seg, pl_segment_address(seg, g));
-        size_t n = usable_granules(seg, b, g, pl_flight_missing(f), f->lane->number);
+        size_t n = usable_granules(seg, b, g, pl_flight_missing(f), f->usable);
         if (n > 0) {
             take_run(space, f, b, g, n);
             (*n_runs)--;
@@ -384,6 +384,7 @@ pl_block *pl_flight_commit(pl_space *space, pl_flight *f)
             break;
         }
     }
+    pl_space_pin(space, 0); /* a peak counts once it is granted */
     pl_block_store_put(&space->store, f->spare);
     while (b != f->last) {
         f->last = b->next == f->last ? b : f->last;

@@ -12,6 +12,7 @@
 
 typedef struct pl_flight {
     pl_lane *lane;
+    uint32_t usable; /* lane whose pending memory it may use */
     size_t bytes;
     pl_place place;
     size_t n_extra;         /* granules mapped beyond the place, for the next requests */

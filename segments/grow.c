@@ -26,6 +26,7 @@
 #include "segments/run.h"
 #include "segments/settle.h"
 #include "segments/stale.h"
+#include "vmm/driver.h"
 
 enum {
     NEARLY_LOG2 = 4,
@@ -116,7 +117,7 @@ bool pl_grow_can_create(const pl_space *space, const pl_request *rq)
  * none, or if more addresses for the own area should be had first. PLEAT_OK or ENOMEM_HOST. */
 static pleat_status find_place(pl_space *space, const pl_request *rq, size_t cap, pl_place *out)
 {
-    uint32_t lane = rq->lane->number;
+    uint32_t lane = rq->usable;
     size_t pin_room = cap > space->n_pinned ? cap - space->n_pinned : 0;
     bool found = pl_place_search(rq->area, lane, rq->bytes, pin_room, out);
     size_t n_new = found ? out->n_new : least_granules(space, rq->bytes);
@@ -124,7 +125,7 @@ static pleat_status find_place(pl_space *space, const pl_request *rq, size_t cap
     if (n_new <= room_below(space, cap) + space->n_idle && (found || !rq->is_out_of_va)) {
         return PLEAT_OK;
     }
-    pleat_status st = pl_space_reach_lane(space, lane);
+    pleat_status st = pl_space_reach_lane(space, rq->lane->number);
     for (uint32_t i = 0; i < space->n_area_rooms && st == PLEAT_OK; i++) {
         pl_place other;
         pl_area *area = space->areas[i];
@@ -230,26 +231,73 @@ static pl_step wait_for_flights(pl_space *space)
     return PL_STEP_AGAIN;
 }
 
-/* Other streams' memory: order, or wait on the host, as the options allow. */
+/* Whoever reads the error learns whom the memory waits for. */
+static void name_pending(const pl_lane *other)
+{
+    if (other == NULL) {
+        pl_driver_set_detail("it pends on several streams");
+        return;
+    }
+    pl_driver_set_detail("most of it pends on the stream %p (id %llu)",
+                         pl_stream_handle(other->stream),
+                         (unsigned long long)pl_stream_id(other->stream));
+}
+
+/* A place shares at most its two outer granules with live blocks: if even so it cannot fit beside
+ * what is pinned, nothing that pends is worth waiting for. */
+static bool is_hopeless(const pl_space *space, const pl_request *rq)
+{
+    size_t cap = space->limit_chunks < space->total_chunks ? space->limit_chunks
+                                                           : space->total_chunks;
+    size_t whole = least_granules(space, rq->bytes);
+
+    return space->n_many_bytes == 0 && space->n_pinned + whole > cap + 2;
+}
+
+static pleat_status order_pending(pl_space *space, pl_request *rq, pl_lane *other)
+{
+    pleat_status st = PLEAT_OK;
+
+    if (other != NULL) {
+        st = pl_settle_order(space, rq->lane, other);
+    } else if (space->many.first != NULL) {
+        st = pl_settle_order_many(space, rq->lane, space->many.first);
+    }
+    return st;
+}
+
+static pleat_status wait_pending(pl_space *space, pl_lane *other)
+{
+    if (space->options.wait_ms == 0) {
+        return PLEAT_EPENDING;
+    }
+    return other != NULL ? pl_settle_wait(space, other, space->options.wait_ms)
+                         : pl_settle_wait_many(space, space->options.wait_ms);
+}
+
+/* Other streams' memory: order, or wait on the host, as the options allow. A stream that was
+ * destroyed cannot be ordered after, only waited for; one that is captured neither. */
 static pl_step use_pending(pl_space *space, pl_request *rq, pleat_status *st)
 {
     pl_lane *other = busiest_lane(space, rq->lane);
-    bool has_pending = other != NULL || space->n_many_bytes > 0;
 
-    if (!has_pending) {
+    if ((other == NULL && space->n_many_bytes == 0) || is_hopeless(space, rq)) {
         return PL_STEP_DONE;
     }
     *st = PLEAT_EPENDING;
     if (rq->is_capturing) {
+        name_pending(other);
         return PL_STEP_DONE;
     }
     if (space->options.cross_stream == PL_CROSS_ORDER) {
-        *st = other != NULL               ? pl_settle_order(space, rq->lane, other)
-              : space->many.first != NULL ? pl_settle_order_many(space, rq->lane, space->many.first)
-                                          : PLEAT_OK;
-    } else if (space->options.wait_ms > 0) {
-        *st = other != NULL ? pl_settle_wait(space, other, space->options.wait_ms)
-                            : pl_settle_wait_many(space, space->options.wait_ms);
+        *st = order_pending(space, rq, other);
+    }
+    if (*st == PLEAT_EPENDING || *st == PLEAT_ESTREAM) {
+        *st = wait_pending(space, other);
+    }
+    *st = *st == PLEAT_ECAPTURE ? PLEAT_EPENDING : *st;
+    if (*st == PLEAT_EPENDING) {
+        name_pending(other);
     }
     return *st == PLEAT_OK ? PL_STEP_AGAIN : PL_STEP_DONE;
 }
@@ -332,7 +380,7 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
 
 pl_step pl_grow_step(pl_space *space, pl_request *rq, pl_block **out, pleat_status *st)
 {
-    pl_flight f = { .lane = rq->lane, .bytes = rq->bytes };
+    pl_flight f = { .lane = rq->lane, .usable = rq->usable, .bytes = rq->bytes };
     size_t cap = cap_of(space, rq);
     bool wants_order = false;
 

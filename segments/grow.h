@@ -9,6 +9,8 @@ typedef enum pl_ask { PL_ASK_NOT, PL_ASK_NOW, PL_ASK_DONE } pl_ask;
 typedef struct pl_request {
     pl_lane *lane;
     pl_area *area;
+    uint32_t usable;      /* whose pending memory it may use: its lane's; a capture's nobody's, as
+                             a graph may be launched on any stream */
     size_t bytes;         /* rounded */
     bool is_capturing;    /* no waits, queries, takes */
     bool has_polled;      /* every fence was queried since the request began */

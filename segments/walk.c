@@ -172,7 +172,8 @@ static int check_live(const pl_space *space, const census *c)
 
 static int check_totals(const pl_space *space, const census *c)
 {
-    if (c->n_loose != space->n_loose || space->peak_pinned < space->n_pinned) {
+    bool is_peak = space->n_flights > 0 || space->peak_pinned >= space->n_pinned;
+    if (c->n_loose != space->n_loose || !is_peak) {
         return SPACE + 3;
     }
     if (c->n_stale != space->n_stale) {
