@@ -275,6 +275,33 @@ START_TEST(races_are_found_through_all_aliases)
 }
 END_TEST
 
+START_TEST(an_alias_made_under_unfinished_work_races_with_it)
+{
+    cu_devptr alias = world_reserve(1);
+    cu_mem_handle handle;
+    pleat_sim_access accesses[2] = { { alias, 16, true }, { 4096, UINT64_C(1) << 60, false } };
+    world_write(a, at + 100, 100);
+    ck_ok(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)at));
+    ck_ok(cuMemMap(alias, GRANULE, 0, handle, 0));
+    ck_ok(cuMemRelease(handle));
+    world_allow(alias, 1, 0, CU_ACCESS_READ_WRITE);
+    world_write(b, alias + 200, 100);
+    ck_assert_uint_eq(world_hazards(), 0);
+    world_read(b, alias + 150, 1);
+    ck_assert_uint_eq(world_hazards(), 1);
+    ck_ok(pleat_sim_work(b, accesses, 2));
+    ck_assert_uint_eq(world_hazards(), 2);
+    pleat_sim_finish();
+    world_unmap(alias, 1);
+    pleat_sim_hazard found[2];
+    ck_assert_uint_eq(pleat_sim_hazards(found, 2), 2);
+    ck_assert_int_eq(found[0].kind, PLEAT_SIM_RACE);
+    ck_assert_int_eq(found[1].kind, PLEAT_SIM_UNMAPPED_ACCESS);
+    ck_assert_int_eq(pleat_sim_reset(NULL), 0);
+    begin();
+}
+END_TEST
+
 START_TEST(an_alias_at_another_offset_does_not_race)
 {
     cu_devptr alias = world_reserve(3);
@@ -383,6 +410,7 @@ static Suite *make_suite(void)
     tcase_add_test(race, order_has_a_direction);
     tcase_add_test(race, what_the_host_has_waited_for_is_ordered);
     tcase_add_test(race, races_are_found_through_all_aliases);
+    tcase_add_test(race, an_alias_made_under_unfinished_work_races_with_it);
     tcase_add_test(race, an_alias_at_another_offset_does_not_race);
     tcase_add_test(race, work_with_several_accesses_is_taken_apart);
     tcase_add_test(race, a_destroyed_stream_s_work_still_races);

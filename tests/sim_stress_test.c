@@ -1,4 +1,4 @@
-/* sim_stress_test.c - many threads, each with a stream and memory of its own, and a shared event. */
+/* sim_stress_test.c - many threads, each with a stream and memory of its own, and one event. */
 /* labels: stress */
 #include <pthread.h>
 #include <stdatomic.h>

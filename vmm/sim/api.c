@@ -21,6 +21,7 @@ int pleat_sim_reset(const char *conf)
                    sim_cost_load(parsed.costs, error, SIM_ERROR_BYTES);
     if (is_good) {
         error[0] = '\0';
+        sim_fault_reset(); /* also what was set before the first configuration */
         sim_state_reset(&parsed);
     }
     sim_state_unlock();

@@ -4,7 +4,8 @@
  * is ordered after the other. What has finished cannot overlap any more, so only unfinished work of
  * other streams is looked at, and of each stream only what the submitting stream's clock does not
  * put before it. Addresses tell almost everything; where the touched granules are aliased, the
- * other mappings of their handles are compared too. */
+ * other mappings of their handles are compared too, as far as they were used since the oldest
+ * unfinished work (last_call). */
 #include "vmm/sim/hazard.h"
 
 #include "vmm/sim/memory.h"
@@ -25,14 +26,18 @@ static bool ends_within(const pleat_sim_access *access)
     return true;
 }
 
+/* Something, and within what addresses can be. */
+static bool is_sane(const pleat_sim_access *access)
+{
+    uint64_t limit = UINT64_C(1) << SIM_ADDRESS_BITS;
+    return access->bytes > 0 && access->ptr < limit && access->bytes <= limit - access->ptr;
+}
+
 static bool is_one_accessible(int device, const pleat_sim_access *access, uint64_t *any)
 {
     uint64_t end = access->ptr + access->bytes;
-    if (access->bytes == 0) {
-        return true;
-    }
-    if (end < access->ptr || end > UINT64_C(1) << SIM_ADDRESS_BITS) {
-        return false;
+    if (!is_sane(access)) {
+        return access->bytes == 0;
     }
     sim_scan scan = sim_space_scan(&sim.space, access->ptr, end);
     uint64_t right = access->is_write ? SIM_GRANULE_WRITE(device) : SIM_GRANULE_READ(device);
@@ -112,59 +117,73 @@ static bool check_one(const sim_stream *stream, const pleat_sim_access *ours, co
     return false;
 }
 
-/* The mapping of the same handle that is not `mapping`, where there is exactly one. */
-static const sim_mapping *only_alias(const sim_mapping *mapping)
+/* The call that submitted the oldest work that is not finished. */
+static uint64_t oldest_call(void)
 {
-    const sim_mapping *first = mapping->handle->mappings;
-    return mapping->handle->n_mappings != 2 ? NULL : first == mapping ? first->next_alias : first;
-}
-
-/* From `at`: how far do addresses up to `end` have one alias at the same distance? */
-static uint64_t alias_run(uint64_t at, uint64_t end, uint64_t distance)
-{
-    while (at < end) {
-        const sim_mapping *mapping = sim_mapping_at(at);
-        const sim_mapping *alias = mapping == NULL ? NULL : only_alias(mapping);
-        if (alias == NULL || alias->ptr - mapping->ptr != distance) {
-            return at;
-        }
-        at = mapping->ptr + mapping->bytes;
+    uint64_t oldest = UINT64_MAX;
+    for (uint32_t i = 0; i < sim.n_active; i++) {
+        const sim_stream *stream = sim.active[i];
+        uint64_t call = sim_stream_op(stream, stream->finished + 1)->call;
+        oldest = call < oldest ? call : oldest;
     }
-    return end;
+    return oldest;
 }
 
-/* The same physical bytes at the other addresses of their handles. */
+/* `part` lies within `mapping`: its bytes at the other addresses of the handle, as far as work on
+ * them may be unfinished. */
+static bool check_aliases_of(const sim_stream *stream, const sim_mapping *mapping,
+                             const pleat_sim_access *part, uint64_t oldest)
+{
+    for (const sim_mapping *it = mapping->handle->mappings; it != NULL; it = it->next_alias) {
+        pleat_sim_access alias = *part;
+        alias.ptr = part->ptr - mapping->ptr + it->ptr;
+        if (it != mapping && it->last_call >= oldest &&
+            check_one(stream, &alias, ", through another mapping")) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool check_aliases(const sim_stream *stream, const pleat_sim_access *ours)
 {
+    uint64_t oldest = oldest_call();
     uint64_t end = ours->ptr + ours->bytes;
     for (uint64_t at = ours->ptr; at < end;) {
+        uint64_t next = (at | (sim.conf.granule_bytes - 1)) + 1;
         const sim_mapping *mapping = sim_mapping_at(at);
-        if (mapping == NULL) {
-            at = (at | (sim.conf.granule_bytes - 1)) + 1;
-            continue;
-        }
-        uint64_t mapping_end = mapping->ptr + mapping->bytes;
-        uint64_t run_end = mapping_end < end ? mapping_end : end;
-        const sim_mapping *only = only_alias(mapping);
-        if (only != NULL) {
-            run_end = alias_run(at, end, only->ptr - mapping->ptr);
-        }
-        for (const sim_mapping *it = mapping->handle->mappings; it != NULL; it = it->next_alias) {
-            pleat_sim_access alias = { at - mapping->ptr + it->ptr, run_end - at, ours->is_write };
-            if (it != mapping && check_one(stream, &alias, ", through another mapping")) {
+        if (mapping != NULL && mapping->handle->n_mappings > 1) {
+            uint64_t mapping_end = mapping->ptr + mapping->bytes;
+            next = mapping_end < end ? mapping_end : end;
+            pleat_sim_access part = { at, next - at, ours->is_write };
+            if (check_aliases_of(stream, mapping, &part, oldest)) {
                 return true;
             }
         }
-        at = run_end;
+        at = next;
     }
     return false;
+}
+
+void sim_hazard_note_use(const pleat_sim_access *accesses, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint64_t end = accesses[i].ptr + accesses[i].bytes;
+        for (uint64_t at = accesses[i].ptr; is_sane(&accesses[i]) && at < end;) {
+            sim_mapping *mapping = sim_mapping_at(at);
+            if (mapping != NULL) {
+                mapping->last_call = sim.call_number;
+            }
+            at = (at | (sim.conf.granule_bytes - 1)) + 1;
+        }
+    }
 }
 
 void sim_hazard_check_race(const sim_stream *stream, const pleat_sim_access *accesses, size_t n,
                            uint64_t any)
 {
     for (size_t i = 0; i < n; i++) {
-        if (accesses[i].bytes == 0 || accesses[i].ptr + accesses[i].bytes < accesses[i].ptr) {
+        if (!is_sane(&accesses[i])) {
             continue;
         }
         if (check_one(stream, &accesses[i], "")) {
@@ -205,4 +224,20 @@ void sim_hazard_check_unmap(uint64_t ptr, uint64_t bytes, const char *what)
             is_recorded = true;
         }
     }
+}
+
+uint64_t sim_hazard_last_use(uint64_t ptr, uint64_t bytes)
+{
+    pleat_sim_access range = { ptr, bytes, true };
+    uint64_t last = 0;
+    for (uint32_t i = 0; i < sim.n_active; i++) {
+        const sim_stream *stream = sim.active[i];
+        for (uint64_t p = stream->finished + 1; p <= stream->submitted; p++) {
+            const sim_op *op = sim_stream_op(stream, p);
+            if (op->call > last && is_touching(op, &range)) {
+                last = op->call;
+            }
+        }
+    }
+    return last;
 }

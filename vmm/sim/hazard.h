@@ -18,6 +18,10 @@ bool sim_hazard_is_accessible(int device, const pleat_sim_access *accesses, size
 /* Work about to be submitted against unfinished work of other streams. `any` as above. */
 void sim_hazard_check_race(const sim_stream *stream, const pleat_sim_access *accesses, size_t n,
                            uint64_t any);
+/* These accesses touch aliased mappings: remember the call in those. */
+void sim_hazard_note_use(const pleat_sim_access *accesses, size_t n);
+/* The last call whose work on [ptr, ptr + bytes) is unfinished; 0: there is none. */
+uint64_t sim_hazard_last_use(uint64_t ptr, uint64_t bytes);
 /* Unfinished work on [ptr, ptr + bytes), which is about to lose its mapping. */
 void sim_hazard_check_unmap(uint64_t ptr, uint64_t bytes, const char *what);
 /* Do two access lists overlap with at least one write? */

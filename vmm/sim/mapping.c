@@ -77,6 +77,8 @@ sim_mapping *sim_mapping_add(sim_reservation *reservation, uint64_t ptr, sim_han
         device->mapped_bytes += mapping->bytes;
     }
     if (handle->n_mappings == 2) {
+        sim_mapping *first = mapping->next_alias;
+        first->last_call = sim_hazard_last_use(first->ptr, first->bytes);
         publish_aliases(handle);
     } else {
         publish_mapping(mapping);

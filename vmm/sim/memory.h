@@ -4,7 +4,8 @@
  *     <= capacity
  * M2  a handle is live while it has references or mappings
  * M3  every granule of a mapping, and no other, holds its index in sim.space
- * M4  aliased is set on all granules of a handle's mappings if and only if it has two or more */
+ * M4  aliased is set on all granules of a handle's mappings if and only if it has two or more
+ * M5  unfinished work on a mapping of such a handle was submitted by its last_call or before */
 #ifndef PLEAT_SIM_MEMORY_H
 #define PLEAT_SIM_MEMORY_H
 
@@ -36,6 +37,7 @@ struct sim_mapping {
     sim_handle *handle;
     sim_reservation *reservation;
     sim_mapping *next_alias;
+    uint64_t last_call; /* that used it, while the handle has other mappings too: M5 */
 };
 
 /* handle.c */

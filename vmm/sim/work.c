@@ -196,6 +196,9 @@ static void check_at_submission(const sim_stream *stream, const sim_task *task, 
     if (sim.n_active > 1 || (sim.n_active == 1 && sim.active[0] != stream)) {
         sim_hazard_check_race(stream, task->accesses, task->n, any);
     }
+    if ((any & SIM_GRANULE_ALIASED) != 0) {
+        sim_hazard_note_use(task->accesses, task->n);
+    }
 }
 
 /* Does more happen at its end than time going on? */
