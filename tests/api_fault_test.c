@@ -241,6 +241,9 @@ static void check_unchanged(const run *r, int at, const pleat_stats *before)
     int broken = 0;
     check_group(r, at, "allocation", now.allocation, before->allocation);
     check_group(r, at, "allocated_bytes", now.allocated_bytes, before->allocated_bytes);
+    if (now.active_bytes[0].current > before->active_bytes[0].current) {
+        fail_run(r, at, "more bytes are active"); /* fewer may be: what was pending settles */
+    }
     if (pleat_check(r->instance, &broken) != PLEAT_OK || broken != 0) {
         char what[64];
         snprintf(what, sizeof what, "invariant %d is broken", broken);

@@ -171,7 +171,8 @@ START_TEST(pending_when_waiting_and_ordering_are_forbidden)
     ck_assert_int_eq(sim.work(a, &access, 1), 0);
     api_free(instance, 0, ptr, a);
     check_verdict(instance, 48 * MIB, b, PLEAT_EPENDING, PLEAT_VERDICT_PENDING);
-    api_expect(PLEAT_EPENDING, "last use on the GPU is not over", "wait_ms", "cross_stream:order");
+    api_expect(PLEAT_EPENDING, "last use on the GPU is not over", "wait_ms", "cross_stream:order",
+               "pends on the stream 0x", "(id ");
     sim.finish();
     api_free(instance, 0, api_alloc(instance, 0, 48 * MIB, b), b);
     sim.finish();
