@@ -276,10 +276,24 @@ static bool is_granular(const pl_segment *seg, const pl_block *b)
            pl_segment_floor(seg, pl_block_end(b)) == pl_block_end(b);
 }
 
+/* The tables know of exactly n granules in which blocks start. */
+static bool knows_starts(const pl_segment *seg, size_t n)
+{
+    for (size_t g = 0; g < seg->n_rooms; g++) {
+        bool is_started = (seg->started[g / WORD] & bit(g)) != 0;
+        if (is_started != (seg->last[g] != NULL)) {
+            return false;
+        }
+        n -= is_started;
+    }
+    return n == 0;
+}
+
 static int check_list(const pl_segment *seg)
 {
     pleat_devptr at = seg->range.base;
     const pl_block *prev = NULL;
+    size_t n_started = 0;
 
     for (const pl_block *b = seg->first; b != NULL; prev = b, b = b->next) {
         if (b->base != at || b->bytes == 0 || b->prev != prev || b->segment != seg) {
@@ -297,9 +311,13 @@ static int check_list(const pl_segment *seg)
             !(seg->started[granule / WORD] & bit(granule))) {
             return 3;
         }
+        n_started += is_last;
         at = pl_block_end(b);
     }
-    return at == seg->range.base + seg->range.bytes ? 0 : 1;
+    if (at != seg->range.base + seg->range.bytes) {
+        return 1;
+    }
+    return knows_starts(seg, n_started) ? 0 : 3;
 }
 
 /* One granule from ground truth: `b` covers its first byte. Returns the block at its end. */

@@ -1,0 +1,195 @@
+/* segments_block_test.c - the store that blocks come from, and the queues they stand in. */
+/* labels: unit fault */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "segments/block.h"
+
+enum { N = 1500 };
+
+static pl_host host;
+static pl_block_store store;
+
+static void open_store(void)
+{
+    pl_host_fail_never();
+    ck_assert_int_eq(pl_host_init(&host), PLEAT_OK);
+    pl_block_store_init(&store, &host);
+}
+
+static void close_store(void)
+{
+    pl_host_fail_never();
+    pl_block_store_fini(&store);
+    ck_assert_uint_eq(pl_host_fini(&host), 0);
+}
+
+/* ---- the store ----------------------------------------------------------------------------- */
+
+START_TEST(a_new_store_holds_no_memory)
+{
+    ck_assert_uint_eq(store.n_spare, 0);
+    ck_assert_uint_eq(host.bytes, 0);
+}
+END_TEST
+
+START_TEST(reserved_blocks_are_had_without_asking_for_memory)
+{
+    static pl_block *got[N];
+    ck_assert_int_eq(pl_block_store_reserve(&store, N), PLEAT_OK);
+    ck_assert_uint_ge(store.n_spare, N);
+    size_t n_spare = store.n_spare;
+    pl_host_fail_from(0);
+    for (size_t i = 0; i < N; i++) {
+        got[i] = pl_block_store_get(&store);
+        got[i]->base = i;
+    }
+    ck_assert_uint_eq(store.n_spare, n_spare - N);
+    for (size_t i = 0; i < N; i++) {
+        ck_assert_uint_eq(got[i]->base, i); /* no block was given twice */
+    }
+}
+END_TEST
+
+START_TEST(reserving_what_is_spare_takes_no_memory)
+{
+    ck_assert_int_eq(pl_block_store_reserve(&store, 1), PLEAT_OK);
+    size_t bytes = host.bytes;
+    pl_host_fail_from(0);
+    ck_assert_int_eq(pl_block_store_reserve(&store, store.n_spare), PLEAT_OK);
+    ck_assert_uint_eq(host.bytes, bytes);
+}
+END_TEST
+
+START_TEST(a_block_comes_back_clean)
+{
+    ck_assert_int_eq(pl_block_store_reserve(&store, 1), PLEAT_OK);
+    pl_block *b = pl_block_store_get(&store);
+    memset(b, 0xff, sizeof(*b));
+    pl_block_store_put(&store, b);
+    pl_block *again = pl_block_store_get(&store);
+    ck_assert_ptr_eq(again, b); /* the warmest first */
+    ck_assert_ptr_null(again->next);
+    ck_assert_ptr_null(again->prev);
+    ck_assert_ptr_null(again->queue_prev);
+    ck_assert_ptr_null(again->queue_next);
+    ck_assert_ptr_null(again->uses);
+    ck_assert_uint_eq(again->requested, 0);
+    ck_assert_uint_eq(again->tick, 0);
+    ck_assert(!again->is_indexed && !again->is_captured);
+}
+END_TEST
+
+START_TEST(without_host_memory_nothing_changes)
+{
+    ck_assert_int_eq(pl_block_store_reserve(&store, 3), PLEAT_OK);
+    size_t n_spare = store.n_spare;
+    pl_host_fail_from(0);
+    ck_assert_int_eq(pl_block_store_reserve(&store, n_spare + 1), PLEAT_ENOMEM_HOST);
+    ck_assert_uint_eq(store.n_spare, n_spare);
+    pl_host_fail_never();
+    ck_assert_int_eq(pl_block_store_reserve(&store, n_spare + 1), PLEAT_OK);
+}
+END_TEST
+
+/* ---- queues -------------------------------------------------------------------------------- */
+
+static pl_block blocks[4];
+static pl_block_queue queue;
+
+static void open_queue(void)
+{
+    memset(blocks, 0, sizeof(blocks));
+    queue = (pl_block_queue){ 0 };
+    for (size_t i = 0; i < 3; i++) {
+        pl_queue_push(&queue, &blocks[i]);
+    }
+}
+
+/* The queue holds the blocks with these digits, in this order, whichever way it is read. */
+static void assert_queue(const char *digits)
+{
+    char forth[8] = "";
+    char back[8] = "";
+    size_t n = strlen(digits);
+    size_t i = 0;
+    for (pl_block *b = queue.first; b != NULL && i < 7; b = b->queue_next) {
+        forth[i++] = (char)('0' + (int)(b - blocks));
+    }
+    ck_assert_str_eq(forth, digits);
+    for (pl_block *b = queue.last; b != NULL && i > 0; b = b->queue_prev) {
+        back[--i] = (char)('0' + (int)(b - blocks));
+    }
+    ck_assert_uint_eq(i, 0);
+    ck_assert_int_eq(memcmp(back, digits, n), 0);
+}
+
+START_TEST(a_queue_is_first_in_first_out)
+{
+    assert_queue("012");
+    pl_queue_remove(&queue, queue.first);
+    assert_queue("12");
+    pl_queue_push(&queue, &blocks[0]);
+    assert_queue("120");
+}
+END_TEST
+
+START_TEST(a_block_leaves_a_queue_from_anywhere)
+{
+    pl_queue_remove(&queue, &blocks[1]);
+    assert_queue("02");
+    pl_queue_remove(&queue, &blocks[2]);
+    assert_queue("0");
+    pl_queue_remove(&queue, &blocks[0]);
+    assert_queue("");
+    ck_assert_ptr_null(queue.last);
+    ck_assert_ptr_null(blocks[1].queue_prev);
+    ck_assert_ptr_null(blocks[1].queue_next);
+}
+END_TEST
+
+START_TEST(an_heir_stands_where_its_block_stood)
+{
+    static const char *const after[] = { "312", "032", "013" };
+    pl_queue_replace(&queue, &blocks[_i], &blocks[3]);
+    assert_queue(after[_i]);
+    ck_assert_ptr_null(blocks[_i].queue_prev);
+    ck_assert_ptr_null(blocks[_i].queue_next);
+}
+END_TEST
+
+START_TEST(the_only_block_of_a_queue_has_an_heir)
+{
+    pl_queue_remove(&queue, &blocks[0]);
+    pl_queue_remove(&queue, &blocks[1]);
+    pl_queue_replace(&queue, &blocks[2], &blocks[3]);
+    assert_queue("3");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("segments_block");
+    TCase *stores = tcase_create("store");
+    tcase_add_checked_fixture(stores, open_store, close_store);
+    tcase_add_test(stores, a_new_store_holds_no_memory);
+    tcase_add_test(stores, reserved_blocks_are_had_without_asking_for_memory);
+    tcase_add_test(stores, reserving_what_is_spare_takes_no_memory);
+    tcase_add_test(stores, a_block_comes_back_clean);
+    tcase_add_test(stores, without_host_memory_nothing_changes);
+    suite_add_tcase(suite, stores);
+    TCase *queues = tcase_create("queue");
+    tcase_add_checked_fixture(queues, open_queue, NULL);
+    tcase_add_test(queues, a_queue_is_first_in_first_out);
+    tcase_add_test(queues, a_block_leaves_a_queue_from_anywhere);
+    tcase_add_loop_test(queues, an_heir_stands_where_its_block_stood, 0, 3);
+    tcase_add_test(queues, the_only_block_of_a_queue_has_an_heir);
+    suite_add_tcase(suite, queues);
+
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,565 @@
+/* segments_segment_test.c - cutting and joining blocks, finding them, loose granules, the walker. */
+/* labels: unit fault model */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "segments/run.h"
+#include "segments/walk.h"
+#include "tests/support/segments_rig.h"
+
+static uint64_t seed;
+
+static void open_rig(void)
+{
+    rig_open();
+    seed = 20260118;
+}
+
+static size_t random_below(size_t n)
+{
+    seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (size_t)(seed >> 33) % n;
+}
+
+static pl_block *split(pl_segment *seg, pl_block *b, size_t unit)
+{
+    ck_assert_int_eq(pl_block_store_reserve(&rig.store, 1), PLEAT_OK);
+    return pl_segment_split(seg, &rig.store, b, rig_at(seg, unit));
+}
+
+static void absorb(pl_segment *seg, pl_block *b)
+{
+    pl_segment_absorb(seg, &rig.store, b, b->next);
+}
+
+/* The block that covers a unit, by walking. */
+static pl_block *walk_to(const pl_segment *seg, size_t unit)
+{
+    pl_block *b = seg->first;
+    while (pl_block_end(b) <= rig_at(seg, unit)) {
+        b = b->next;
+    }
+    return b;
+}
+
+/* ---- drawings ------------------------------------------------------------------------------ */
+
+START_TEST(what_is_drawn_is_shown_and_sound)
+{
+    static const char *const drawings[] = {
+        "AAAA",
+        "....",
+        "0000|1111|2222|....",
+        "AAA0|0111|11BB|C11:1|1000",
+        "AA11|ssss|pppp|mmkk|ffff|....|hhhh",
+        "A000|0000|000B|....|....|1111:|1111",
+    };
+    for (size_t i = 0; i < sizeof drawings / sizeof drawings[0]; i++) {
+        rig_assert(rig_draw(drawings[i]), drawings[i]);
+        ck_assert_int_eq(pl_walk_space(&rig), 0);
+    }
+}
+END_TEST
+
+/* ---- split and absorb ---------------------------------------------------------------------- */
+
+START_TEST(a_split_leaves_the_low_part_and_gives_the_high_one)
+{
+    pl_segment *seg = rig_draw("AABB|BBBB|BBCC");
+    pl_block *b = rig_block(seg, 2);
+    b->lane = 3;
+    b->tick = 77;
+    pl_block *high = split(seg, b, 7);
+    high->requested = 'L';
+    rig_assert(seg, "AABB|BBBL|LLCC");
+    ck_assert_uint_eq(b->bytes, 5 * RIG_UNIT);
+    ck_assert_uint_eq(high->base, rig_at(seg, 7));
+    ck_assert_uint_eq(high->bytes, 3 * RIG_UNIT);
+    ck_assert_uint_eq(high->lane, 3);
+    ck_assert_uint_eq(high->tick, 77);
+    ck_assert_int_eq(high->state, b->state);
+    ck_assert_ptr_eq(high->segment, seg);
+    ck_assert_int_eq(pl_segment_check(seg), 0);
+}
+END_TEST
+
+START_TEST(absorbing_undoes_a_split_anywhere)
+{
+    pl_segment *seg = rig_draw("AAAA|AAAA|AAAA|BBBB");
+    size_t n_spare = rig.store.n_spare;
+    for (size_t unit = 1; unit < 12; unit++) {
+        split(seg, seg->first, unit);
+        ck_assert_int_eq(pl_segment_check(seg), 0);
+        absorb(seg, seg->first);
+        rig_assert(seg, "AAAA|AAAA|AAAA|BBBB");
+        ck_assert_int_eq(pl_segment_check(seg), 0);
+    }
+    ck_assert_uint_eq(rig.store.n_spare, n_spare);
+}
+END_TEST
+
+START_TEST(of_several_blocks_in_a_granule_the_table_knows_the_last)
+{
+    pl_segment *seg = rig_draw("AAAA|AAAA|AAAA");
+    split(seg, seg->first, 6);
+    split(seg, seg->first, 5);
+    split(seg, rig_block(seg, 6), 7);
+    ck_assert_uint_eq(seg->last[1]->base, rig_at(seg, 7));
+    ck_assert_ptr_null(seg->last[2]);
+    absorb(seg, rig_block(seg, 6));
+    ck_assert_uint_eq(seg->last[1]->base, rig_at(seg, 6));
+    absorb(seg, rig_block(seg, 5));
+    absorb(seg, seg->first);
+    ck_assert_ptr_null(seg->last[1]);
+    ck_assert_uint_eq(seg->started[0], 1);
+}
+END_TEST
+
+START_TEST(random_splits_and_absorptions_are_found_as_by_walking)
+{
+    enum { UNITS = 1200 };
+    static char drawing[UNITS + 1];
+    memset(drawing, 'A', UNITS);
+    pl_segment *seg = rig_draw(drawing);
+    for (int step = 0; step < 5000; step++) {
+        size_t unit = random_below(UNITS);
+        pl_block *b = pl_segment_find(seg, rig_at(seg, unit));
+        ck_assert_ptr_eq(b, walk_to(seg, unit));
+        ck_assert_ptr_eq(pl_segment_find(seg, rig_at(seg, unit) + 511), b);
+        if (random_below(20) < 11 && b->base < rig_at(seg, unit)) {
+            split(seg, b, unit);
+        } else if (b->next != NULL) {
+            absorb(seg, b);
+        }
+        if (step % 100 == 0) {
+            ck_assert_int_eq(pl_segment_check(seg), 0);
+        }
+    }
+    while (seg->first->next != NULL) {
+        absorb(seg, seg->first);
+    }
+    ck_assert_int_eq(pl_segment_check(seg), 0);
+}
+END_TEST
+
+/* ---- tables -------------------------------------------------------------------------------- */
+
+enum { FAR = 100000 }; /* granules: far beyond the first tables */
+
+static pl_segment *open_hole(void)
+{
+    pl_range range = { .base = RIG_BASE, .bytes = (size_t)FAR * RIG_GRANULE };
+    ck_assert_int_eq(pl_space_add_segment(&rig, rig_area(1, PL_CLASS_LARGE), range), PLEAT_OK);
+    return rig.segments[0];
+}
+
+START_TEST(a_new_segment_is_one_hole)
+{
+    pl_segment *seg = open_hole();
+    ck_assert_ptr_null(seg->first->next);
+    ck_assert_int_eq(seg->first->state, PL_BLOCK_HOLE);
+    ck_assert_uint_eq(seg->first->bytes, seg->range.bytes);
+    ck_assert_uint_eq(seg->n_loose, 0);
+    ck_assert_uint_lt(seg->n_rooms, FAR);
+    ck_assert_int_eq(pl_segment_check(seg), 0);
+}
+END_TEST
+
+START_TEST(a_hole_is_found_beyond_the_tables)
+{
+    pl_segment *seg = open_hole();
+    ck_assert_ptr_eq(pl_segment_find(seg, seg->range.base), seg->first);
+    ck_assert_ptr_eq(pl_segment_find(seg, seg->range.base + seg->range.bytes - 1), seg->first);
+    ck_assert_uint_eq(pl_segment_next_loose(seg, FAR - 1), SIZE_MAX);
+    ck_assert_uint_eq(
+        pl_segment_count_loose(seg, seg->range.base, seg->range.base + seg->range.bytes), 0);
+}
+END_TEST
+
+START_TEST(tables_grow_and_keep_what_they_knew)
+{
+    pl_segment *seg = open_hole();
+    seg->chunks[1] = 99;
+    seg->taken_at[1] = 98;
+    for (size_t g = 2; g < FAR; g *= 3) {
+        ck_assert_int_eq(pl_segment_reach(&rig.host, seg, pl_segment_address(seg, g)), PLEAT_OK);
+        ck_assert_uint_ge(seg->n_rooms, g + 2);
+        ck_assert_uint_eq(seg->n_rooms % 64, 0);
+        pl_block *high = split(seg, pl_segment_find(seg, pl_segment_address(seg, g)),
+                               g * RIG_GRANULE / RIG_UNIT);
+        ck_assert_ptr_eq(seg->last[g], high);
+        ck_assert_ptr_eq(seg->last[0], seg->first);
+        ck_assert_uint_eq(seg->chunks[1], 99);
+        ck_assert_uint_eq(seg->taken_at[1], 98);
+        ck_assert_uint_eq(seg->chunks[seg->n_rooms - 1], 0);
+        ck_assert_ptr_null(seg->last[seg->n_rooms - 1]);
+    }
+}
+END_TEST
+
+START_TEST(reaching_what_is_reached_takes_no_memory)
+{
+    pl_segment *seg = open_hole();
+    pleat_devptr end = pl_segment_address(seg, seg->n_rooms - 2);
+    pl_host_fail_from(0);
+    ck_assert_int_eq(pl_segment_reach(&rig.host, seg, end), PLEAT_OK);
+    ck_assert_int_eq(pl_segment_reach(&rig.host, seg, end + 1 + RIG_GRANULE), PLEAT_ENOMEM_HOST);
+}
+END_TEST
+
+START_TEST(tables_that_cannot_all_grow_leave_the_segment_as_it_was)
+{
+    pl_segment *seg = open_hole();
+    size_t n_rooms = seg->n_rooms;
+    pleat_devptr end = seg->range.base + seg->range.bytes;
+    uint64_t k = 0;
+    for (;; k++) {
+        pl_host_fail_at(k);
+        pleat_status st = pl_segment_reach(&rig.host, seg, end);
+        pl_host_fail_never();
+        if (st == PLEAT_OK) {
+            break;
+        }
+        ck_assert_int_eq(st, PLEAT_ENOMEM_HOST);
+        ck_assert_uint_eq(seg->n_rooms, n_rooms);
+        ck_assert_int_eq(pl_segment_check(seg), 0);
+    }
+    ck_assert_uint_eq(k, 5); /* five tables */
+    ck_assert_uint_ge(seg->n_rooms, FAR);
+    ck_assert_int_eq(pl_segment_check(seg), 0);
+}
+END_TEST
+
+START_TEST(a_segment_that_cannot_be_made_leaves_nothing_behind)
+{
+    pl_range range = { .base = RIG_BASE, .bytes = (size_t)FAR * RIG_GRANULE };
+    pl_area *area = rig_area(2, PL_CLASS_SMALL);
+    for (uint64_t k = 0;; k++) {
+        pl_host_fail_at(k);
+        pleat_status st = pl_space_add_segment(&rig, area, range);
+        pl_host_fail_never();
+        if (st == PLEAT_OK) {
+            break;
+        }
+        ck_assert_int_eq(st, PLEAT_ENOMEM_HOST);
+        ck_assert_uint_eq(rig.n_segments, 0);
+        ck_assert_ptr_null(area->segments);
+        ck_assert_ptr_null(area->holes.first);
+    }
+    ck_assert_ptr_eq(area->segments, rig.segments[0]);
+    ck_assert_int_eq(pl_walk_space(&rig), 0);
+}
+END_TEST
+
+/* ---- loose granules ------------------------------------------------------------------------ */
+
+/* The bitmap as digits, a granule each. */
+static const char *loose_of(const pl_segment *seg)
+{
+    static char text[512];
+    size_t n = seg->range.bytes / RIG_GRANULE;
+    for (size_t g = 0; g < n; g++) {
+        text[g] = (seg->loose[g / 64] >> (g % 64)) & 1 ? '1' : '0';
+    }
+    text[n] = '\0';
+    return text;
+}
+
+START_TEST(a_granule_is_loose_when_only_free_blocks_have_bytes_in_it)
+{
+    pl_segment *seg = rig_draw("A000|0000|00BB|....|1112|2200|00:11|mm00|kk00|0000|ffff|0000");
+    ck_assert_str_eq(loose_of(seg), "010011100101");
+    ck_assert_uint_eq(seg->n_loose, 6);
+}
+END_TEST
+
+START_TEST(pinning_counts_the_loose_granules_it_touches)
+{
+    pl_segment *seg = rig_draw("0000|0000|0000|0000|A000|0000");
+    ck_assert_uint_eq(pl_segment_count_loose(seg, rig_at(seg, 7), rig_at(seg, 9)), 2);
+    ck_assert_uint_eq(pl_segment_count_loose(seg, rig_at(seg, 12), rig_at(seg, 24)), 2);
+    ck_assert_uint_eq(pl_segment_pin(seg, rig_at(seg, 7), rig_at(seg, 9)), 2);
+    ck_assert_str_eq(loose_of(seg), "100101");
+    ck_assert_uint_eq(seg->n_loose, 3);
+    ck_assert_uint_eq(pl_segment_pin(seg, rig_at(seg, 4), rig_at(seg, 12)), 0);
+    ck_assert_uint_eq(pl_segment_pin(seg, rig_at(seg, 0), rig_at(seg, 24)), 3);
+    ck_assert_uint_eq(seg->n_loose, 0);
+    /* It comes back as it went, since every granule of the block is under free blocks still. */
+    ck_assert_uint_eq(pl_segment_loosen(seg, seg->first), 4);
+    ck_assert_uint_eq(pl_segment_loosen(seg, rig_block(seg, 18)), 1);
+    ck_assert_str_eq(loose_of(seg), "111101");
+}
+END_TEST
+
+START_TEST(the_next_loose_granule_is_found_across_words)
+{
+    enum { GRANULES = 200 };
+    static char drawing[GRANULES * 4 + 1];
+    memset(drawing, 'A', GRANULES * 4);
+    static const size_t loose[] = { 3, 63, 64, 130, 191, 199 };
+    size_t n = sizeof loose / sizeof loose[0];
+    for (size_t i = 0; i < n; i++) {
+        memset(drawing + loose[i] * 4, '0', 4);
+    }
+    pl_segment *seg = rig_draw(drawing);
+    size_t i = 0;
+    for (size_t g = 0; g < GRANULES; g++) {
+        i += i < n && g > loose[i];
+        ck_assert_uint_eq(pl_segment_next_loose(seg, g), i < n ? loose[i] : SIZE_MAX);
+    }
+    ck_assert_uint_eq(pl_segment_next_loose(seg, seg->n_rooms), SIZE_MAX);
+    ck_assert_uint_eq(pl_segment_next_loose(seg, SIZE_MAX), SIZE_MAX);
+}
+END_TEST
+
+/* A random drawing of live and free pieces, without holes. */
+static void scribble(char *drawing, size_t n)
+{
+    static const char letters[] = "AB0123";
+    size_t i = 0;
+    while (i < n) {
+        size_t length = 1 + random_below(9);
+        char letter = letters[random_below(sizeof letters - 1)];
+        for (; length > 0 && i < n; length--) {
+            drawing[i++] = letter;
+        }
+    }
+    drawing[n] = '\0';
+}
+
+START_TEST(loose_granules_agree_with_a_recount)
+{
+    enum { UNITS = 800 };
+    static char drawing[UNITS + 1];
+    scribble(drawing, UNITS);
+    pl_segment *seg = rig_draw(drawing);
+    size_t n_loose = 0;
+    for (size_t i = 0; i < UNITS; i += 4) {
+        bool is_loose = true;
+        for (size_t j = i; j < i + 4; j++) {
+            is_loose = is_loose && drawing[j] < 'A';
+        }
+        n_loose += is_loose;
+        ck_assert_uint_eq(pl_segment_count_loose(seg, rig_at(seg, i), rig_at(seg, i + 1)),
+                          is_loose);
+    }
+    ck_assert_uint_gt(n_loose, 0);
+    ck_assert_uint_eq(seg->n_loose, n_loose);
+    ck_assert_int_eq(pl_segment_check(seg), 0);
+}
+END_TEST
+
+/* ---- the walker ---------------------------------------------------------------------------- */
+
+static pl_segment *specimen;
+
+static void open_specimen(void)
+{
+    rig_open();
+    specimen = rig_draw("AAB0|0000|0011|CCCC|....|....|ssss|DDDD");
+    ck_assert_int_eq(pl_segment_check(specimen), 0);
+}
+
+static void assert_broken(int rule)
+{
+    ck_assert_int_eq(pl_segment_check(specimen), rule);
+    ck_assert_int_eq(pl_walk_space(&rig), 100 + rule);
+}
+
+START_TEST(a_gap_breaks_rule_one)
+{
+    pl_block *b = rig_block(specimen, 2);
+    b->bytes += RIG_UNIT;
+    assert_broken(1);
+    b->bytes -= RIG_UNIT;
+}
+END_TEST
+
+START_TEST(a_block_without_bytes_breaks_rule_one)
+{
+    pl_block *b = split(specimen, specimen->first, 1);
+    b->base = specimen->range.base;
+    b->bytes = 2 * RIG_UNIT;
+    specimen->first->bytes = 0;
+    assert_broken(1);
+}
+END_TEST
+
+START_TEST(a_torn_list_breaks_rule_one)
+{
+    pl_block *b = rig_block(specimen, 8);
+    pl_block *prev = b->prev;
+    b->prev = prev->prev;
+    assert_broken(1);
+    b->prev = prev;
+}
+END_TEST
+
+START_TEST(a_block_of_another_segment_breaks_rule_one)
+{
+    pl_block *b = rig_block(specimen, 12);
+    b->segment = rig_draw("AAAA");
+    assert_broken(1);
+    b->segment = specimen;
+}
+END_TEST
+
+START_TEST(a_list_that_ends_early_breaks_rule_one)
+{
+    pl_block *last = rig_block(specimen, 28);
+    last->prev->next = NULL;
+    assert_broken(1);
+    last->prev->next = last;
+}
+END_TEST
+
+START_TEST(a_hole_off_the_granules_breaks_rule_two)
+{
+    rig_block(specimen, 0)->state = PL_BLOCK_HOLE;
+    assert_broken(2);
+    rig_block(specimen, 0)->state = PL_BLOCK_LIVE;
+    rig_block(specimen, 0)->state = PL_BLOCK_STALE;
+    assert_broken(2);
+    rig_block(specimen, 0)->state = PL_BLOCK_LIVE;
+}
+END_TEST
+
+START_TEST(two_neighbouring_holes_break_rule_two)
+{
+    split(specimen, rig_block(specimen, 16), 20);
+    assert_broken(2);
+}
+END_TEST
+
+START_TEST(a_table_that_knows_another_block_breaks_rule_three)
+{
+    specimen->last[0] = specimen->first;
+    assert_broken(3);
+}
+END_TEST
+
+START_TEST(a_start_that_the_bitmap_misses_breaks_rule_three)
+{
+    specimen->started[0] &= ~(UINT64_C(1) << 3);
+    assert_broken(3);
+}
+END_TEST
+
+START_TEST(a_start_that_only_the_bitmap_knows_breaks_rule_three)
+{
+    specimen->started[0] |= UINT64_C(1) << 5;
+    assert_broken(3);
+    specimen->started[0] &= ~(UINT64_C(1) << 5);
+    specimen->last[5] = rig_block(specimen, 16);
+    assert_broken(3);
+}
+END_TEST
+
+START_TEST(a_chunk_under_a_hole_breaks_rule_four)
+{
+    specimen->chunks[5] = 4711;
+    assert_broken(4);
+}
+END_TEST
+
+START_TEST(a_chunk_under_a_stale_block_breaks_rule_four)
+{
+    specimen->chunks[6] = 4711;
+    assert_broken(4);
+}
+END_TEST
+
+START_TEST(a_live_block_without_a_chunk_breaks_rule_four)
+{
+    specimen->chunks[3] = 0;
+    assert_broken(4);
+}
+END_TEST
+
+START_TEST(a_granule_that_should_be_loose_breaks_rule_five)
+{
+    specimen->loose[0] &= ~UINT64_C(2);
+    specimen->n_loose--;
+    assert_broken(5);
+}
+END_TEST
+
+START_TEST(a_granule_that_should_not_be_loose_breaks_rule_five)
+{
+    specimen->loose[0] |= 1;
+    specimen->n_loose++;
+    assert_broken(5);
+}
+END_TEST
+
+START_TEST(a_wrong_count_of_loose_granules_breaks_rule_six)
+{
+    specimen->n_loose++;
+    assert_broken(6);
+}
+END_TEST
+
+static TCase *make_case(const char *name, void (*open)(void))
+{
+    TCase *tcase = tcase_create(name);
+    tcase_add_checked_fixture(tcase, open, rig_close);
+    return tcase;
+}
+
+static TCase *walker_case(void)
+{
+    TCase *walker = make_case("walker", open_specimen);
+    tcase_add_test(walker, a_gap_breaks_rule_one);
+    tcase_add_test(walker, a_block_without_bytes_breaks_rule_one);
+    tcase_add_test(walker, a_torn_list_breaks_rule_one);
+    tcase_add_test(walker, a_block_of_another_segment_breaks_rule_one);
+    tcase_add_test(walker, a_list_that_ends_early_breaks_rule_one);
+    tcase_add_test(walker, a_hole_off_the_granules_breaks_rule_two);
+    tcase_add_test(walker, two_neighbouring_holes_break_rule_two);
+    tcase_add_test(walker, a_table_that_knows_another_block_breaks_rule_three);
+    tcase_add_test(walker, a_start_that_the_bitmap_misses_breaks_rule_three);
+    tcase_add_test(walker, a_start_that_only_the_bitmap_knows_breaks_rule_three);
+    tcase_add_test(walker, a_chunk_under_a_hole_breaks_rule_four);
+    tcase_add_test(walker, a_chunk_under_a_stale_block_breaks_rule_four);
+    tcase_add_test(walker, a_live_block_without_a_chunk_breaks_rule_four);
+    tcase_add_test(walker, a_granule_that_should_be_loose_breaks_rule_five);
+    tcase_add_test(walker, a_granule_that_should_not_be_loose_breaks_rule_five);
+    tcase_add_test(walker, a_wrong_count_of_loose_granules_breaks_rule_six);
+    return walker;
+}
+
+int main(void)
+{
+    Suite *suite = suite_create("segments_segment");
+    TCase *drawing = make_case("drawing", open_rig);
+    tcase_add_test(drawing, what_is_drawn_is_shown_and_sound);
+    suite_add_tcase(suite, drawing);
+    TCase *cutting = make_case("split and absorb", open_rig);
+    tcase_add_test(cutting, a_split_leaves_the_low_part_and_gives_the_high_one);
+    tcase_add_test(cutting, absorbing_undoes_a_split_anywhere);
+    tcase_add_test(cutting, of_several_blocks_in_a_granule_the_table_knows_the_last);
+    tcase_add_test(cutting, random_splits_and_absorptions_are_found_as_by_walking);
+    suite_add_tcase(suite, cutting);
+    TCase *tables = make_case("tables", open_rig);
+    tcase_add_test(tables, a_new_segment_is_one_hole);
+    tcase_add_test(tables, a_hole_is_found_beyond_the_tables);
+    tcase_add_test(tables, tables_grow_and_keep_what_they_knew);
+    tcase_add_test(tables, reaching_what_is_reached_takes_no_memory);
+    tcase_add_test(tables, tables_that_cannot_all_grow_leave_the_segment_as_it_was);
+    tcase_add_test(tables, a_segment_that_cannot_be_made_leaves_nothing_behind);
+    suite_add_tcase(suite, tables);
+    TCase *loose = make_case("loose", open_rig);
+    tcase_add_test(loose, a_granule_is_loose_when_only_free_blocks_have_bytes_in_it);
+    tcase_add_test(loose, pinning_counts_the_loose_granules_it_touches);
+    tcase_add_test(loose, the_next_loose_granule_is_found_across_words);
+    tcase_add_test(loose, loose_granules_agree_with_a_recount);
+    suite_add_tcase(suite, loose);
+    suite_add_tcase(suite, walker_case());
+
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,46 @@
+/* segments_rig.h - a space without a driver, whose segments are drawn, for the tests of its parts.
+ *
+ * A drawing has one character for 512 bytes; a granule is four of them:
+ *
+ *   "AAAB|0011|....|1:1CC"
+ *
+ *   A..L  live blocks, a letter each        m  freed, but other streams may use it
+ *   0     free and settled                  k  kept for a capture
+ *   1..4  free, pends on that lane          s  stale
+ *   .     hole                              p  poisoned
+ *   f h   in flight, free before / a hole before
+ *
+ * Bars are only for the eye, and must stand at granules. A colon parts two blocks of one letter; a
+ * lane's later blocks have later ticks. What is drawn is wholly sound: pl_walk_space passes. */
+#ifndef PLEAT_TESTS_SEGMENTS_RIG_H
+#define PLEAT_TESTS_SEGMENTS_RIG_H
+
+#include "segments/space.h"
+
+enum {
+    RIG_UNIT = PL_BLOCK_QUANTUM,
+    RIG_GRANULE_LOG2 = 11,
+    RIG_GRANULE = 1 << RIG_GRANULE_LOG2,
+    RIG_LANES = 4
+};
+
+#define RIG_BASE UINT64_C(0x700000000000)
+
+extern pl_space rig;
+
+void rig_open(void);  /* RIG_LANES lanes, each with its two areas, and no segment */
+void rig_close(void); /* no host memory is left */
+
+/* A segment of that lane's area, drawn; it gets addresses above those drawn before. */
+pl_segment *rig_draw_in(uint32_t lane, pl_class class, const char *drawing);
+pl_segment *rig_draw(const char *drawing); /* the large area of lane 1 */
+/* Draw what is there now: bars, and colons between neighbours of one letter. The text of the last
+ * four calls is kept. */
+const char *rig_show(const pl_segment *seg);
+pleat_devptr rig_at(const pl_segment *seg, size_t unit); /* the address of the n-th character */
+pl_block *rig_block(const pl_segment *seg, size_t unit); /* the block it belongs to */
+pl_area *rig_area(uint32_t lane, pl_class class);
+
+#define rig_assert(seg, drawing) ck_assert_str_eq(rig_show(seg), drawing)
+
+#endif
