@@ -117,12 +117,17 @@ pl_block *pl_run_best(const pl_area *area, uint32_t lane, size_t bytes, size_t *
 
 /* ---- changes ----------------------------------------------------------------------------- */
 
+/* What comes back to the queue with an older tick than the last one's waits for that one. */
 static void queue(pl_space *space, pl_block *b)
 {
     if (b->lane == PL_LANE_SETTLED || !pl_space_has_many_lanes(space)) {
         return;
     }
     pl_lane *lane = space->lanes[b->lane - 1];
+    const pl_block *last = lane->pending.last;
+    if (last != NULL && b->tick < last->tick) {
+        b->tick = last->tick;
+    }
     pl_queue_push(&lane->pending, b);
     lane->pending_bytes += b->bytes;
 }
