@@ -1,7 +1,7 @@
 /* budget.c - see budget.h. Guarded by the device lock. */
 #include "segments/budget.h"
 
-enum { MILLI = 1000, STAMP_LOG2 = 4 };
+enum { MILLI = 1000, STAMP_LOG2 = 4, REST_EVENTS = 1000 };
 
 void pl_budget_init(pl_budget *budget, unsigned refill, unsigned cap, unsigned order_interval)
 {
@@ -46,10 +46,16 @@ bool pl_budget_may_order(pl_budget *budget)
     return budget->order_credit >= budget->order_interval;
 }
 
+bool pl_budget_is_rested(const pl_budget *budget)
+{
+    return budget->ordered_at == 0 || budget->n_events - budget->ordered_at >= REST_EVENTS;
+}
+
 void pl_budget_ordered(pl_budget *budget)
 {
     uint64_t cost = budget->order_interval;
 
+    budget->ordered_at = budget->n_events;
     budget->order_credit -= cost < budget->order_credit ? cost : budget->order_credit;
 }
 

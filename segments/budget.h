@@ -18,15 +18,18 @@ typedef struct pl_budget {
     uint64_t refilled_at;    /* n_events of the last refill */
     uint64_t order_credit;   /* in events: one ordered wait costs order_interval of them */
     uint64_t credited_at;    /* n_events of the last credit */
+    uint64_t ordered_at;     /* n_events of the last ordered wait that was not forced */
     unsigned refill;         /* const: tokens per 1,000 events */
     unsigned cap;            /* const: most tokens */
     unsigned order_interval; /* const: events per ordered wait */
 } pl_budget;
 
 void pl_budget_init(pl_budget *budget, unsigned refill, unsigned cap, unsigned order_interval);
-uint64_t pl_budget_tokens(pl_budget *budget); /* whole tokens left, after a refill */
+uint64_t pl_budget_tokens(pl_budget *budget);               /* whole tokens left, after a refill */
 void pl_budget_spend(pl_budget *budget, uint64_t n_tokens); /* down to zero, not below */
 bool pl_budget_may_order(pl_budget *budget);
+/* Has none been for a while? For waits that save much memory, on top of the credit. */
+bool pl_budget_is_rested(const pl_budget *budget);
 void pl_budget_ordered(pl_budget *budget);
 
 /* A stamp of now in 32 bits, never 0, and how many events ago a stamp was made. */

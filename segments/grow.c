@@ -185,14 +185,17 @@ static pl_lane *busiest_lane(const pl_space *space, const pl_lane *user)
 static bool may_order_early(pl_space *space, const pl_request *rq, size_t missing)
 {
     const pl_lane *other = busiest_lane(space, rq->lane);
-    if (rq->has_ordered || space->options.cross_stream != PL_CROSS_ORDER || other == NULL ||
-        space->n_loose == 0) {
+    if (rq->n_ordered + 1 >= space->n_lanes || space->options.cross_stream != PL_CROSS_ORDER ||
+        other == NULL || space->n_loose == 0) {
         return false;
     }
+    bool is_frugal = space->options.growth == PL_GROWTH_FRUGAL;
+    size_t tolerated = is_frugal ? FRUGAL_PERMILLE : BALANCED_PERMILLE;
     size_t held = space->n_chunks + space->n_creating + missing;
-    size_t tolerated = space->options.growth == PL_GROWTH_FRUGAL ? FRUGAL_PERMILLE
-                                                                 : BALANCED_PERMILLE;
-    return held > space->peak_pinned / 1000 * tolerated || pl_budget_may_order(&space->budget);
+    bool is_too_much = held > space->peak_pinned / 1000 * tolerated;
+    return (is_too_much &&
+            (is_frugal || rq->n_ordered > 0 || pl_budget_is_rested(&space->budget))) ||
+           pl_budget_may_order(&space->budget);
 }
 
 /* Collect the flight's chunks: idle, slack, takes while tokens last, (an ordered wait), new ones,
@@ -259,7 +262,7 @@ static pleat_status order_pending(pl_space *space, pl_request *rq, pl_lane *othe
     pleat_status st = PLEAT_OK;
 
     if (other != NULL) {
-        st = pl_settle_order(space, rq->lane, other);
+        st = pl_settle_order(space, rq->lane, other, SIZE_MAX);
     } else if (space->many.first != NULL) {
         st = pl_settle_order_many(space, rq->lane, space->many.first);
     }
@@ -402,10 +405,11 @@ pl_step pl_grow_step(pl_space *space, pl_request *rq, pl_block **out, pleat_stat
     if (*st == PLEAT_OK && !wants_order && pl_flight_missing(&f) == 0) {
         return launch(space, rq, &f, out, st);
     }
+    size_t n_missing = pl_flight_missing(&f);
     pl_flight_rollback(space, &f);
     if (wants_order) {
-        rq->has_ordered = true;
-        *st = pl_settle_order(space, rq->lane, busiest_lane(space, rq->lane));
+        rq->n_ordered++;
+        *st = pl_settle_order(space, rq->lane, busiest_lane(space, rq->lane), n_missing);
         pl_budget_ordered(&space->budget);
         return PL_STEP_AGAIN;
     }

@@ -9,16 +9,16 @@ typedef enum pl_ask { PL_ASK_NOT, PL_ASK_NOW, PL_ASK_DONE } pl_ask;
 typedef struct pl_request {
     pl_lane *lane;
     pl_area *area;
-    uint32_t usable;      /* whose pending memory it may use: its lane's; a capture's nobody's, as
+    uint32_t usable;    /* whose pending memory it may use: its lane's; a capture's nobody's, as
                              a graph may be launched on any stream */
-    size_t bytes;         /* rounded */
-    bool is_capturing;    /* no waits, queries, takes */
-    bool has_polled;      /* every fence was queried since the request began */
-    bool has_ordered;     /* the budgeted ordered wait was used */
-    bool is_out_of_va;    /* no more addresses can be reserved: any area will do */
-    bool has_cleared;     /* stale addresses were waited for */
-    bool wants_tick;      /* it took pending memory: the stale mappings need a tick of its lane */
-    pl_ask ask;           /* the driver, for memory it refused before the request began */
+    size_t bytes;       /* rounded */
+    bool is_capturing;  /* no waits, queries, takes */
+    bool has_polled;    /* every fence was queried since the request began */
+    uint32_t n_ordered; /* ordered waits so far that were made instead of creating */
+    bool is_out_of_va;  /* no more addresses can be reserved: any area will do */
+    bool has_cleared;   /* stale addresses were waited for */
+    bool wants_tick;    /* it took pending memory: the stale mappings need a tick of its lane */
+    pl_ask ask;         /* the driver, for memory it refused before the request began */
 } pl_request;
 
 typedef enum pl_step {

@@ -180,6 +180,9 @@ static void free_lanes(pl_space *space)
             pl_fence_return(lane->ticks[lane->first_tick].fence);
             lane->first_tick = (lane->first_tick + 1) % PL_LANE_TICKS;
         }
+        if (lane != NULL) {
+            pl_host_free(&space->host, lane->behind);
+        }
         pl_host_free(&space->host, lane);
     }
     pl_host_free(&space->host, space->lanes);

@@ -34,8 +34,9 @@ void pl_settle_tick(pl_space *space, pl_lane *lane)
     pl_lock_acquire(&space->lock);
     lane->is_recording = false;
     if (st == PLEAT_OK) {
-        lane->ticks[(lane->first_tick + lane->n_ticks) % PL_LANE_TICKS] =
-            (pl_tick){ .number = number, .fence = fence };
+        lane->ticks[(lane->first_tick + lane->n_ticks) % PL_LANE_TICKS] = (pl_tick){
+            .number = number, .fence = fence
+        };
         lane->n_ticks++;
     }
 }
@@ -210,11 +211,75 @@ static pleat_status order_after(pl_stream *user, pl_stream *other)
     return st;
 }
 
-pleat_status pl_settle_order(pl_space *space, pl_lane *user, pl_lane *other)
+static size_t whole_granules(const pl_block *b)
+{
+    const pl_segment *seg = b->segment;
+    pleat_devptr low = pl_segment_ceil(seg, b->base);
+    pleat_devptr high = pl_segment_floor(seg, pl_block_end(b));
+
+    return high > low ? (size_t)((high - low) >> seg->granule_log2) : 0;
+}
+
+/* Move blocks that pend on `other`'s ticks up to `upto` to `user`, those of at least `least` whole
+ * granules, until n granules have come. Returns how many have. */
+static size_t adopt(pl_space *space, pl_lane *user, pl_lane *other, uint64_t upto, size_t least,
+                    size_t n)
+{
+    size_t n_adopted = 0;
+    pl_block *next;
+
+    for (pl_block *b = other->pending.first; b != NULL && n_adopted < n; b = next) {
+        size_t whole = whole_granules(b);
+        next = b->queue_next; /* of another lane than b's new one: no merge touches it */
+        if (b->tick <= upto && whole >= least) {
+            pl_run_move(space, b, user->number, user->next_tick);
+            n_adopted += whole;
+        }
+    }
+    return n_adopted;
+}
+
+/* Whole granules first; if they do not suffice, all: small pieces join large runs. */
+static bool adopt_enough(pl_space *space, pl_lane *user, pl_lane *other, uint64_t upto, size_t n)
+{
+    if (n != SIZE_MAX && adopt(space, user, other, upto, 1, n) >= n) {
+        return true;
+    }
+    (void)adopt(space, user, other, upto, 0, SIZE_MAX);
+    return other->pending.first == NULL;
+}
+
+static pleat_status reach_behind(pl_space *space, pl_lane *user, const pl_lane *other)
+{
+    if (other->number <= user->n_behind) {
+        return PLEAT_OK;
+    }
+    uint32_t n = space->n_lane_rooms;
+    uint64_t *grown = pl_host_realloc(&space->host, user->behind, n * sizeof(*grown));
+    if (grown == NULL) {
+        return PLEAT_ENOMEM_HOST;
+    }
+    for (uint32_t i = user->n_behind; i < n; i++) {
+        grown[i] = 0;
+    }
+    user->behind = grown;
+    user->n_behind = n;
+    return PLEAT_OK;
+}
+
+pleat_status pl_settle_order(pl_space *space, pl_lane *user, pl_lane *other, size_t n_granules)
 {
     pleat_status st = pl_space_reach_lane(space, user->number);
+
+    if (st == PLEAT_OK) {
+        st = reach_behind(space, user, other);
+    }
     if (st != PLEAT_OK) {
         return st;
+    }
+    uint32_t i = other->number - 1;
+    if (adopt_enough(space, user, other, user->behind[i], n_granules)) {
+        return PLEAT_OK;
     }
     uint64_t covered = other->next_tick++; /* frees up to now; later ones are stamped higher */
     other->n_frees = 0;
@@ -224,9 +289,8 @@ pleat_status pl_settle_order(pl_space *space, pl_lane *user, pl_lane *other)
     if (st != PLEAT_OK) {
         return st;
     }
-    while (other->pending.first != NULL && other->pending.first->tick <= covered) {
-        pl_run_move(space, other->pending.first, user->number, user->next_tick);
-    }
+    user->behind[i] = covered > user->behind[i] ? covered : user->behind[i];
+    (void)adopt_enough(space, user, other, covered, n_granules);
     return PLEAT_OK;
 }
 
