@@ -18,15 +18,15 @@ typedef enum pl_cross_stream { PL_CROSS_ORDER, PL_CROSS_SETTLED } pl_cross_strea
 
 /* Options of all allocators; each reads what concerns it. Sizes in bytes; 0 = unlimited. */
 typedef struct pl_allocator_options {
-    uint64_t limit_bytes;          /* most resident bytes; 0 = none set */
+    uint64_t limit_bytes; /* most resident bytes; 0 = none set */
     pl_growth growth;
     pl_cross_stream cross_stream;
-    uint32_t wait_ms;              /* longest host wait before failing; 0 = never */
-    unsigned token_refill;         /* device operations per 1,000 events */
+    uint32_t wait_ms;      /* longest host wait before failing; 0 = never */
+    unsigned token_refill; /* device operations per 1,000 events */
     unsigned token_cap;
-    unsigned order_interval;       /* events per budgeted ordered wait */
-    unsigned keep_permille;        /* slack over the peak of live granules */
-    size_t small_bytes;            /* requests below go to the small area */
+    unsigned order_interval; /* events per budgeted ordered wait */
+    unsigned keep_permille;  /* slack over the peak of live granules */
+    size_t small_bytes;      /* requests below go to the small area */
     /* torch-native, in PyTorch's meaning; 0 = PyTorch's default. */
     size_t max_split_bytes;              /* blocks this big are not split; >= 20 MiB */
     size_t max_non_split_rounding_bytes; /* slack accepted for such a block; >= 20 MiB */

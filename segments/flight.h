@@ -15,19 +15,19 @@ typedef struct pl_flight {
     uint32_t usable; /* lane whose pending memory it may use */
     size_t bytes;
     pl_place place;
-    size_t n_extra;         /* granules mapped beyond the place, for the next requests */
-    pl_block *first;        /* the place's blocks, neighbours, state FLIGHT */
+    size_t n_extra;  /* granules mapped beyond the place, for the next requests */
+    pl_block *first; /* the place's blocks, neighbours, state FLIGHT */
     pl_block *last;
-    pl_block *spare;        /* kept for commit */
-    pl_chunk *chunks;       /* need of them: idle and taken ones, then created ones */
-    size_t need;            /* n_new + n_extra */
-    size_t n_have;          /* idle and taken */
-    size_t n_idle;          /* of these, idle */
-    size_t n_create;        /* to be created */
+    pl_block *spare;  /* kept for commit */
+    pl_chunk *chunks; /* need of them: idle and taken ones, then created ones */
+    size_t need;      /* n_new + n_extra */
+    size_t n_have;    /* idle and taken */
+    size_t n_idle;    /* of these, idle */
+    size_t n_create;  /* to be created */
     size_t n_created;
     pl_block_queue victims; /* blocks whose chunks are taken, state FLIGHT */
     size_t n_runs_taken;
-    bool is_quiet;          /* no chunk in it was under pending memory */
+    bool is_quiet; /* no chunk in it was under pending memory */
 } pl_flight;
 
 /* Cut the place out. Needs the lane, bytes, place and n_extra. PLEAT_OK or ENOMEM_HOST (nothing

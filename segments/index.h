@@ -17,10 +17,10 @@ enum { PL_INDEX_UNIT = 512, PL_INDEX_BINS = 320, PL_INDEX_WORDS = PL_INDEX_BINS 
 
 typedef struct pl_index_node {
     struct pl_index_node *child[2];
-    struct pl_index_node **slot;      /* what points here; NULL = behind a ring's first node */
-    struct pl_index_node *ring_next;  /* nodes of equal size, circular */
+    struct pl_index_node **slot;     /* what points here; NULL = behind a ring's first node */
+    struct pl_index_node *ring_next; /* nodes of equal size, circular */
     struct pl_index_node *ring_prev;
-    size_t bytes;                     /* the key; set while in an index */
+    size_t bytes; /* the key; set while in an index */
 } pl_index_node;
 
 /* I1  a bit of `filled` is set if and only if its bin is not empty

@@ -63,8 +63,8 @@ static size_t count_new(const pl_segment *seg, const pl_block *b, pleat_devptr a
 }
 
 /* Keep the place at `at` if it is feasible and better than the best so far. */
-static void offer(pl_segment *seg, pl_block *first, pleat_devptr at, size_t bytes,
-                  size_t pin_room, pl_place *best)
+static void offer(pl_segment *seg, pl_block *first, pleat_devptr at, size_t bytes, size_t pin_room,
+                  pl_place *best)
 {
     size_t most = best->segment != NULL ? best->n_new : SIZE_MAX - 1;
     size_t n_new = count_new(seg, first, at, bytes, most);
@@ -106,8 +106,7 @@ static void offer_tight(pl_segment *seg, const gap *g, size_t bytes, size_t pin_
     }
 }
 
-static void search_gap(pl_segment *seg, const gap *g, size_t bytes, size_t pin_room,
-                       pl_place *best)
+static void search_gap(pl_segment *seg, const gap *g, size_t bytes, size_t pin_room, pl_place *best)
 {
     if (g->end - g->first->base < bytes) {
         return;

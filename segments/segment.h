@@ -23,17 +23,17 @@ struct pl_area;
  * I5  a granule is loose if and only if it has a chunk and only free blocks have bytes in it
  * I6  n_loose is the number of loose granules                                                */
 typedef struct pl_segment {
-    struct pl_area *area;     /* const */
-    struct pl_segment *next;  /* in its area, in order of creation */
-    pl_range range;           /* const */
-    unsigned granule_log2;    /* const */
+    struct pl_area *area;    /* const */
+    struct pl_segment *next; /* in its area, in order of creation */
+    pl_range range;          /* const */
+    unsigned granule_log2;   /* const */
     pl_block *first;
-    size_t n_rooms;           /* granules the tables below have room for; grows */
-    pl_chunk *chunks;         /* by granule; 0 = none */
+    size_t n_rooms;   /* granules the tables below have room for; grows */
+    pl_chunk *chunks; /* by granule; 0 = none */
     pl_block **last;
     uint64_t *started;
     uint64_t *loose;
-    uint32_t *taken_at;       /* when its chunk was last taken, see budget.h; 0 = never */
+    uint32_t *taken_at; /* when its chunk was last taken, see budget.h; 0 = never */
     size_t n_loose;
 } pl_segment;
 

@@ -106,12 +106,11 @@ pleat_status pl_space_reach_lane(pl_space *space, uint32_t lane)
 pleat_status pl_space_add_segment(pl_space *space, pl_area *area, pl_range range)
 {
     pl_segment *seg;
-    pleat_status st =
-        reach(&space->host, &space->segments, &space->n_segment_rooms, space->n_segments);
+    pleat_status st = reach(&space->host, &space->segments, &space->n_segment_rooms,
+                            space->n_segments);
 
     if (st == PLEAT_OK) {
-        st = pl_segment_create(&space->host, &space->store, area, range, space->granule_log2,
-                               &seg);
+        st = pl_segment_create(&space->host, &space->store, area, range, space->granule_log2, &seg);
     }
     if (st != PLEAT_OK) {
         return st;

@@ -30,11 +30,11 @@ typedef struct pl_space {
     pl_allocator base; /* first member */
     pl_device *dev;    /* const */
     pl_host host;
-    pl_lock lock;           /* rank 20 */
-    pthread_cond_t landed;  /* a flight has landed */
+    pl_lock lock;          /* rank 20 */
+    pthread_cond_t landed; /* a flight has landed */
     pl_allocator_options options;
-    size_t granule_bytes;   /* const: bytes of a chunk */
-    unsigned granule_log2;  /* const */
+    size_t granule_bytes;  /* const: bytes of a chunk */
+    unsigned granule_log2; /* const */
 
     pl_block_store store;
     pl_ptrmap live;
@@ -50,9 +50,9 @@ typedef struct pl_space {
     pl_chunk *idle; /* mapped nowhere; room for every chunk there is */
     size_t n_idle;
     size_t n_idle_rooms;
-    size_t n_chunks;    /* held from the driver: mapped, idle or in flight */
-    size_t n_creating;  /* being created */
-    size_t n_pinned;    /* granules with bytes of live, kept or flying blocks */
+    size_t n_chunks;   /* held from the driver: mapped, idle or in flight */
+    size_t n_creating; /* being created */
+    size_t n_pinned;   /* granules with bytes of live, kept or flying blocks */
     size_t n_loose;
     size_t peak_pinned;
     size_t peak_chunks;
@@ -69,7 +69,7 @@ typedef struct pl_space {
     pl_block_queue many; /* PL_BLOCK_MANY */
     size_t n_many_bytes;
     size_t n_kept_bytes;
-    size_t n_poisoned;   /* granules out of service */
+    size_t n_poisoned; /* granules out of service */
 
     pleat_stats stats;
     uint64_t n_taken;

@@ -167,15 +167,14 @@ pleat_status pl_trim_to(pl_space *space, size_t keep_chunks, bool wait, size_t *
     return st;
 }
 
-pleat_status pl_expandable_trim(pl_allocator *a, uint64_t keep_bytes, bool wait,
-                                uint64_t *released)
+pleat_status pl_expandable_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released)
 {
     pl_space *space = (pl_space *)a;
     size_t n_released;
 
     pl_lock_acquire(&space->lock);
-    pleat_status st =
-        pl_trim_to(space, (size_t)(keep_bytes >> space->granule_log2), wait, &n_released);
+    pleat_status st = pl_trim_to(space, (size_t)(keep_bytes >> space->granule_log2), wait,
+                                 &n_released);
     pl_lock_release(&space->lock);
     if (st == PLEAT_OK) {
         *released = (uint64_t)n_released << space->granule_log2;
