@@ -20,7 +20,7 @@ static pl_space *space_of(pl_allocator *a)
     return (pl_space *)a; /* base is its first member */
 }
 
-/* ---- allocate ---------------------------------------------------------------------------------- */
+/* ---- allocate -------------------------------------------------------------------------------- */
 
 /* The smallest run in the areas of `class`, the own one apart. */
 static pl_block *fit_elsewhere(pl_space *space, const pl_request *rq, pl_class class)
@@ -226,7 +226,7 @@ static pleat_status expandable_alloc(pl_allocator *a, size_t bytes, pl_stream *s
     return PLEAT_OK;
 }
 
-/* ---- free --------------------------------------------------------------------------------------- */
+/* ---- free ------------------------------------------------------------------------------------ */
 
 /* The live block of `ptr`, or why there is none. */
 static pleat_status not_live(pl_space *space, pleat_devptr ptr)

@@ -6,17 +6,17 @@
  * is returned only if L + P + m > C.
  *
  * Why. Let the request be refused with PLEAT_ENOMEM_DEVICE. Then in its last attempt nobody else
- * was in flight (shortage() waits for that first), no block pended on another stream (they were all
- * settled or ordered before), and the driver had refused to create beyond C since the request began.
+ * was in flight (shortage() waits for that first), no block pended on another stream (they were
+ * all settled or ordered before), and the driver had refused to create beyond C since it began.
  * So every free block is one that the lane may use, and every granule held is idle, loose and
  * takeable, or counted in L + P. No run of any area, of either size class, holds the request: a
- * resident fit was looked for in all of them. pl_place_search offered the place that pins least in every area
- * (a new segment is opened whenever ceil(bytes / granule) would fit under C but no place does), and
- * L + P + its pins <= C would have let it be reserved; its n_new chunks exist, since C - L - P -
- * (loose granules in the place) >= n_new counts exactly the idle, loose and creatable ones outside
- * the place. All of them were collected before missing > 0 could be true. Hence no place had
- * L + P + m <= C. Captures, cross_stream:settled and wait_ms can forbid the ordering or waiting
- * that the argument needs: then the verdict is PLEAT_EPENDING.
+ * resident fit was looked for in all of them. pl_place_search was offered, in every area, the
+ * places that pin least; a new segment is opened whenever ceil(bytes / granule) would fit under C
+ * but no gap is long enough. A place with L + P + its pins <= C would have been reserved, and its
+ * n_new chunks exist: C - L - P - (loose granules in the place) counts just the idle, loose and
+ * creatable ones outside it, and all of those are collected before any is found missing. Hence no
+ * place had L + P + m <= C. Captures, cross_stream:settled and wait_ms can forbid the ordering or
+ * waiting that the argument needs: then the verdict is PLEAT_EPENDING.
  *
  * Guarded by the device lock, dropped around driver calls and waits; nothing is reserved then. */
 #include "segments/grow.h"
@@ -36,7 +36,7 @@ enum {
     BALANCED_PERMILLE = 1100
 };
 
-/* ---- how much may be created -------------------------------------------------------------- */
+/* ---- how much may be created ----------------------------------------------------------------- */
 
 static size_t cap_of(const pl_space *space, const pl_request *rq)
 {
@@ -164,7 +164,7 @@ static pleat_status open_segment(pl_space *space, const pl_request *rq)
     return st;
 }
 
-/* ---- chunks ------------------------------------------------------------------------------------ */
+/* ---- chunks ---------------------------------------------------------------------------------- */
 
 static pl_lane *busiest_lane(const pl_space *space, const pl_lane *user)
 {
@@ -226,7 +226,7 @@ static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_
     return st;
 }
 
-/* ---- when nothing is left ----------------------------------------------------------------------- */
+/* ---- when nothing is left -------------------------------------------------------------------- */
 
 static pl_step wait_for_flights(pl_space *space)
 {
@@ -305,7 +305,7 @@ static pl_step use_pending(pl_space *space, pl_request *rq, pleat_status *st)
     return *st == PLEAT_OK ? PL_STEP_AGAIN : PL_STEP_DONE;
 }
 
-/* No place can be had now. Everything that may change that is tried, once each; else the verdict. */
+/* No place can be had now. Everything that may change that is tried, once each. */
 static pl_step shortage(pl_space *space, pl_request *rq, pleat_status verdict, pleat_status *st)
 {
     *st = verdict;
@@ -354,7 +354,7 @@ static pl_step extend(pl_space *space, pl_request *rq, pleat_status *st)
     return *st == PLEAT_OK ? PL_STEP_AGAIN : PL_STEP_DONE;
 }
 
-/* ---- one attempt ------------------------------------------------------------------------------------ */
+/* ---- one attempt ----------------------------------------------------------------------------- */
 
 /* The flight has its chunks: fly and land. */
 static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **out,

@@ -4,7 +4,7 @@
 #include "segments/space.h"
 #include "vmm/mapping.h"
 
-/* ---- create ------------------------------------------------------------ */
+/* ---- create ---------------------------------------------------------------------------------- */
 
 static bool is_power_of_two(size_t n)
 {
@@ -77,7 +77,7 @@ undo_host:
     return st;
 }
 
-/* ---- destroy ------------------------------------------------------------ */
+/* ---- destroy --------------------------------------------------------------------------------- */
 
 /* Nothing may run on memory that is unmapped: wait for every stream that is known, once. What fails
  * on the way is no reason not to wait: a fence needs host memory, synchronising does not. */

@@ -21,9 +21,9 @@ bool pl_settle_poll_all(pl_space *space, const pl_lane *user);
 bool pl_settle_is_over(const pl_space *space, const pl_block *b);
 
 /* Let `user` have memory that pends on `other`: make it wait on the GPU for what `other` has
- * submitted so far, unless it waits already for enough. Blocks that hold n_granules whole granules,
- * or all if there are fewer, pend on `user` then; the rest stays with `other`, whose own frees it can
- * use without waiting. SIZE_MAX: all. Counts one stream_wait if there was one.
+ * submitted so far, unless it waits already for enough. Blocks with n_granules whole granules, or
+ * all blocks if those have fewer, pend on `user` then; the rest stays with `other`, which can use
+ * it without waiting. SIZE_MAX: all. Counts one stream_wait if there was one.
  * Returns PLEAT_OK; ECAPTURE, ESTREAM, ENOMEM_HOST, EDRIVER: nothing has changed. */
 pleat_status pl_settle_order(pl_space *space, pl_lane *user, pl_lane *other, size_t n_granules);
 /* The same for one block that pends on several streams. */

@@ -210,7 +210,7 @@ int pl_walk_space(const pl_space *space)
     return broken != 0 ? broken : check_totals(space, &c);
 }
 
-/* ---- statistics ------------------------------------------------------------ */
+/* ---- statistics ------------------------------------------------------------------------------ */
 
 /* Blocks that pend on several streams are active and of no pool's rounding any more: large. */
 static void add_many(pleat_stat *group, size_t many_bytes)
