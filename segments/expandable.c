@@ -374,6 +374,7 @@ static void expandable_reset_peaks(pl_allocator *a)
     pl_lock_acquire(&space->lock);
     pl_stats_reset_peaks(&space->stats);
     space->peak_chunks = space->n_chunks;
+    space->peak_shown = space->n_pinned;
     pl_lock_release(&space->lock);
 }
 

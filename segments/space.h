@@ -55,6 +55,7 @@ typedef struct pl_space {
     size_t n_pinned;   /* granules with bytes of live, kept or flying blocks */
     size_t n_loose;
     size_t peak_pinned;
+    size_t peak_shown; /* the same since statistics' peaks were reset */
     size_t peak_chunks;
     size_t n_grown_back; /* balanced: granules taken that came back soon, see supply.c */
     size_t full_at;      /* the driver refused to go beyond so many chunks; SIZE_MAX = never */
@@ -98,6 +99,9 @@ static inline void pl_space_pin(pl_space *space, size_t n_granules)
     space->n_pinned += n_granules;
     if (space->n_pinned > space->peak_pinned) {
         space->peak_pinned = space->n_pinned;
+    }
+    if (space->n_pinned > space->peak_shown) {
+        space->peak_shown = space->n_pinned;
     }
 }
 

@@ -262,7 +262,7 @@ void pl_walk_stats(pl_space *space, pleat_stats *out)
     out->resident_bytes = (uint64_t)space->n_chunks << space->granule_log2;
     out->pinned_granules = c.n_kept_granules;
     out->live_granules = c.n_live_granules;
-    out->peak_live_granules = space->peak_pinned;
+    out->peak_live_granules = space->peak_shown;
     out->free_bytes = c.free_bytes;
     out->pending_bytes = c.pending_bytes + c.many_bytes;
     out->idle_bytes = (uint64_t)space->n_idle << space->granule_log2;

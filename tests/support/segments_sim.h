@@ -1,0 +1,53 @@
+/* segments_sim.h - the pleat allocator on a simulated device, for tests.
+ *
+ * Globals: every test runs in a process of its own. pleat_close asserts that every walker passes,
+ * that nothing is left in the simulator and in host memory, and that no hazard was seen. */
+#ifndef PLEAT_TESTS_SEGMENTS_SIM_H
+#define PLEAT_TESTS_SEGMENTS_SIM_H
+
+#include "segments/allocator.h"
+#include "tests/support/vmm_sim.h"
+
+#define KIB ((size_t)1024)
+#define MIB (1024 * KIB)
+#define GIB (1024 * MIB)
+
+enum { PLEAT_N_STREAMS = 5 };
+
+typedef struct pleat_fixture {
+    vmm_sim sim;
+    pl_device *dev;
+    pl_allocator *a;
+    pl_stream *streams[PLEAT_N_STREAMS]; /* [0] is the legacy default stream */
+    cu_stream handles[PLEAT_N_STREAMS];
+} pleat_fixture;
+
+extern pleat_fixture pleat;
+
+/* A device and streams on a simulator of that configuration, and the allocator; NULL = defaults.
+ * The device's context is current afterwards, as it is in programs. */
+void pleat_open(const char *sim_conf, const pl_allocator_options *options);
+void pleat_open_device(const char *sim_conf, const pl_device_options *device_options,
+                       const pl_allocator_options *options);
+void pleat_close(void); /* live blocks go too */
+/* Destroy stream i, whatever is pending on it, and make another, perhaps of the same handle. */
+void pleat_renew_stream(unsigned i);
+
+/* What must succeed; every walker passes afterwards. */
+pleat_devptr pleat_get(size_t bytes, unsigned stream);
+void pleat_put(pleat_devptr ptr, unsigned stream);
+void pleat_record(pleat_devptr ptr, unsigned stream);
+uint64_t pleat_trim(uint64_t keep_bytes, bool wait); /* the bytes released */
+/* What must not: the answer, and nothing of what users see has changed. */
+pleat_status pleat_refused(size_t bytes, unsigned stream);
+
+pleat_block_info pleat_info(pleat_devptr ptr);
+pleat_stats pleat_counted(void); /* asserts that the bytes add up */
+void pleat_assert_sound(void);
+
+/* Declared work: a write to [ptr, ptr + bytes). It does not finish before it is waited for, where
+ * the depth is large. */
+void pleat_work(unsigned stream, pleat_devptr ptr, size_t bytes);
+uint64_t pleat_calls(const char *symbol); /* of an entry point since the reset */
+
+#endif
