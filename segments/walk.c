@@ -12,6 +12,7 @@ typedef struct census {
     size_t n_free;
     size_t free_bytes;
     size_t pending_bytes;
+    size_t n_many;
     size_t many_bytes;
     size_t stale_bytes;
     size_t n_stale;
@@ -67,6 +68,7 @@ static void count_block(const pl_space *space, const pl_block *b, census *c)
         }
         return;
     case PL_BLOCK_MANY:
+        c->n_many++;
         c->many_bytes += b->bytes;
         return;
     case PL_BLOCK_STALE:
@@ -213,10 +215,10 @@ int pl_walk_space(const pl_space *space)
 /* ---- statistics ------------------------------------------------------------------------------ */
 
 /* Blocks that pend on several streams are active and of no pool's rounding any more: large. */
-static void add_many(pleat_stat *group, size_t many_bytes)
+static void add_many(pleat_stat *group, size_t n)
 {
-    group->current += many_bytes;
-    group->freed -= many_bytes;
+    group->current += n;
+    group->freed -= n;
     group->peak = group->peak > group->current ? group->peak : group->current;
 }
 
@@ -232,6 +234,7 @@ static void fill_groups(const pl_space *space, const census *c, pleat_stats *out
     }
     for (size_t i = 0; i < sizeof pools / sizeof pools[0]; i++) {
         int pool = pools[i];
+        add_many(&out->active[pool], c->n_many);
         add_many(&out->active_bytes[pool], c->many_bytes);
         out->inactive_split[pool] = (pleat_stat){ .current = c->n_free, .peak = c->n_free };
         out->inactive_split_bytes[pool] = (pleat_stat){ .current = inactive, .peak = inactive };

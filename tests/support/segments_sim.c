@@ -151,6 +151,17 @@ void pleat_work(unsigned stream, pleat_devptr ptr, size_t bytes)
     ck_assert_int_eq(pleat.sim.work(pleat.handles[stream], &access, 1), CU_SUCCESS);
 }
 
+void pleat_work_after(unsigned stream, unsigned before, pleat_devptr ptr, size_t bytes)
+{
+    cu_event event = NULL;
+    pl_driver *drv = pleat.sim.drv;
+    ck_assert_int_eq(pl_cu_event_create(drv, &event, CU_EVENT_DISABLE_TIMING_FLAG), CU_SUCCESS);
+    ck_assert_int_eq(pl_cu_event_record(drv, event, pleat.handles[before]), CU_SUCCESS);
+    ck_assert_int_eq(pl_cu_stream_wait_event(drv, pleat.handles[stream], event, 0), CU_SUCCESS);
+    ck_assert_int_eq(pl_cu_event_destroy(drv, event), CU_SUCCESS);
+    pleat_work(stream, ptr, bytes);
+}
+
 uint64_t pleat_calls(const char *symbol)
 {
     return pleat.sim.n_calls(symbol);

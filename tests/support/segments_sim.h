@@ -48,6 +48,8 @@ void pleat_assert_sound(void);
 /* Declared work: a write to [ptr, ptr + bytes). It does not finish before it is waited for, where
  * the depth is large. */
 void pleat_work(unsigned stream, pleat_devptr ptr, size_t bytes);
+/* The same, after what stream `before` has submitted: a program orders its own uses. */
+void pleat_work_after(unsigned stream, unsigned before, pleat_devptr ptr, size_t bytes);
 uint64_t pleat_calls(const char *symbol); /* of an entry point since the reset */
 
 #endif

@@ -1,0 +1,659 @@
+/* segments_take_test.c - several streams: settling, ordering, takes, stale mappings, recorded uses. */
+/* labels: unit model */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/segments_sim.h"
+
+enum { GRANULE = 2 << 20, N_GRANULES = 64, FREES_PER_TICK = 32 };
+
+#define SIM "capacity:128M,depth:1048576" /* work ends only when it is waited for */
+
+static pleat_devptr ptrs[N_GRANULES];
+
+static void open_plain(void)
+{
+    pleat_open(SIM, NULL);
+}
+
+static void open_with(pl_cross_stream cross_stream, uint32_t wait_ms)
+{
+    pl_allocator_options options;
+    pl_allocator_options_init(&options);
+    options.cross_stream = cross_stream;
+    options.wait_ms = wait_ms;
+    pleat_open(SIM, &options);
+}
+
+static void open_settled(void)
+{
+    open_with(PL_CROSS_SETTLED, 0);
+}
+
+static void open_settled_waiting(void)
+{
+    open_with(PL_CROSS_SETTLED, 1000);
+}
+
+static void open_impatient(void)
+{
+    open_with(PL_CROSS_ORDER, 0);
+}
+
+/* The device full of single granules: the last one of stream 2, the rest of stream 1, all in use. */
+static void fill(void)
+{
+    for (size_t i = 0; i < N_GRANULES; i++) {
+        unsigned stream = i == N_GRANULES - 1 ? 2 : 1;
+        ptrs[i] = pleat_get(GRANULE, stream);
+        pleat_work(stream, ptrs[i], GRANULE);
+    }
+}
+
+/* Free n of them, every other one from `first` on. */
+static void free_scattered(size_t first, size_t n)
+{
+    for (size_t i = first; i < first + 2 * n; i += 2) {
+        pleat_put(ptrs[i], 1);
+    }
+}
+
+/* What a program does with its block at once. */
+static pleat_devptr get_and_use(size_t bytes, unsigned stream)
+{
+    pleat_devptr ptr = pleat_get(bytes, stream);
+    pleat_work(stream, ptr, bytes);
+    pleat_assert_sound();
+    return ptr;
+}
+
+/* ---- settling ------------------------------------------------------------------------------ */
+
+START_TEST(one_stream_needs_no_events)
+{
+    for (int i = 0; i < 200; i++) {
+        pleat_devptr ptr = get_and_use(MIB, 1);
+        pleat_put(ptr, 1);
+    }
+    ck_assert_uint_eq(pleat_calls("cuEventCreate") + pleat_calls("cuEventRecord"), 0);
+}
+END_TEST
+
+START_TEST(with_two_streams_a_tick_is_recorded_every_32_frees)
+{
+    pleat_get(GRANULE, 2);
+    for (int i = 0; i < 3 * FREES_PER_TICK; i++) {
+        pleat_put(get_and_use(MIB, 1), 1);
+        ck_assert_uint_eq(pleat_calls("cuEventRecord"), (uint64_t)(i + 1) / FREES_PER_TICK);
+    }
+    ck_assert_uint_eq(pleat_counted().host_syncs, 0);
+}
+END_TEST
+
+START_TEST(own_pending_memory_is_used_at_once)
+{
+    pleat_get(GRANULE, 2);
+    pleat_devptr ptr = get_and_use(20 * MIB, 1);
+    pleat_put(ptr, 1);
+    ck_assert_uint_eq(pleat_counted().pending_bytes, 20 * MIB);
+    ck_assert_uint_eq(get_and_use(20 * MIB, 1), ptr);
+    ck_assert_uint_eq(pleat_counted().stream_waits, 0);
+}
+END_TEST
+
+START_TEST(settled_memory_serves_any_stream_as_it_lies)
+{
+    fill();
+    pleat_devptr low = ptrs[0];
+    for (size_t i = 0; i < FREES_PER_TICK; i++) {
+        pleat_put(ptrs[i], 1);
+    }
+    pleat.sim.finish();
+    uint64_t mapped = pleat_calls("cuMemMap");
+    ck_assert_uint_eq(get_and_use(FREES_PER_TICK * (size_t)GRANULE, 3), low);
+    pleat_stats s = pleat_counted();
+    ck_assert_uint_eq(pleat_calls("cuMemMap"), mapped);
+    ck_assert_uint_eq(s.stream_waits + s.host_syncs + s.n_taken_granules, 0);
+}
+END_TEST
+
+START_TEST(unfinished_work_keeps_memory_pending)
+{
+    pleat_devptr other = get_and_use(GRANULE, 2);
+    for (int i = 0; i < FREES_PER_TICK; i++) {
+        pleat_put(get_and_use(GRANULE, 1), 1);
+    }
+    ck_assert_uint_eq(pleat_counted().free_bytes, 0);
+    ck_assert_uint_eq(pleat_counted().pending_bytes, GRANULE);
+    pleat.sim.finish();
+    pleat_put(other, 2);
+    get_and_use(30 * MIB, 2); /* it asks whether anything has settled */
+    pleat_stats s = pleat_counted();
+    ck_assert_uint_eq(s.pending_bytes, 0);
+    ck_assert_uint_eq(s.stream_waits + s.host_syncs, 0);
+}
+END_TEST
+
+/* ---- takes --------------------------------------------------------------------------------- */
+
+START_TEST(settled_memory_is_taken_without_waiting)
+{
+    fill();
+    free_scattered(0, FREES_PER_TICK - 1);
+    pleat_put(ptrs[61], 1);
+    pleat.sim.finish();
+    get_and_use(20 * (size_t)GRANULE, 3);
+    pleat_stats s = pleat_counted();
+    ck_assert_uint_eq(s.n_taken_granules, 20);
+    ck_assert_uint_eq(s.stream_waits + s.host_syncs, 0);
+    ck_assert_uint_eq(s.bytes_created, 128 * MIB);
+    ck_assert_uint_eq(s.resident_bytes, 128 * MIB);
+}
+END_TEST
+
+START_TEST(pending_memory_is_taken_behind_one_stream_wait)
+{
+    fill();
+    free_scattered(0, 10);
+    get_and_use(10 * (size_t)GRANULE, 3);
+    pleat_stats s = pleat_counted();
+    ck_assert_uint_eq(s.n_taken_granules, 10);
+    ck_assert_uint_eq(s.stream_waits, 1);
+    ck_assert_uint_eq(s.host_syncs, 0);
+    ck_assert_uint_eq(pleat_calls("cuStreamWaitEvent"), 1);
+}
+END_TEST
+
+START_TEST(what_is_waited_for_already_needs_no_second_wait)
+{
+    fill();
+    free_scattered(0, 20);
+    get_and_use(10 * (size_t)GRANULE, 3);
+    get_and_use(10 * (size_t)GRANULE, 3);
+    ck_assert_uint_eq(pleat_counted().stream_waits, 1);
+    ck_assert_uint_eq(pleat_counted().n_taken_granules, 20);
+    free_scattered(40, 5); /* but later frees do */
+    get_and_use(5 * (size_t)GRANULE, 3);
+    ck_assert_uint_eq(pleat_counted().stream_waits, 2);
+}
+END_TEST
+
+START_TEST(memory_goes_from_stream_to_stream_to_stream)
+{
+    fill();
+    for (unsigned stream = 2; stream <= 4; stream++) {
+        if (stream == 2) {
+            free_scattered(0, 20);
+        } else {
+            pleat_put(ptrs[0], stream - 1);
+        }
+        ptrs[0] = get_and_use(20 * (size_t)GRANULE, stream);
+        ck_assert_uint_eq(pleat_counted().stream_waits, stream - 1);
+    }
+    pleat.sim.finish();
+    pleat_assert_sound();
+}
+END_TEST
+
+START_TEST(several_streams_memory_is_had_behind_a_wait_for_each)
+{
+    for (size_t i = 0; i < N_GRANULES; i++) {
+        ptrs[i] = get_and_use(GRANULE, 1 + (unsigned)i % 3);
+    }
+    for (size_t i = 0; i < 30; i++) {
+        pleat_put(ptrs[i], 1 + (unsigned)i % 3);
+    }
+    get_and_use(30 * (size_t)GRANULE, 4);
+    pleat_stats s = pleat_counted();
+    ck_assert_uint_eq(s.stream_waits, 3);
+    ck_assert_uint_eq(s.host_syncs, 0);
+    ck_assert_int_eq(pleat_refused(1, 4), PLEAT_ENOMEM_DEVICE);
+}
+END_TEST
+
+START_TEST(a_request_that_fits_nowhere_orders_nothing)
+{
+    fill();
+    free_scattered(0, 10);
+    ck_assert_int_eq(pleat_refused(20 * (size_t)GRANULE, 3), PLEAT_ENOMEM_DEVICE);
+    ck_assert_uint_eq(pleat_counted().stream_waits, 0);
+}
+END_TEST
+
+START_TEST(a_granule_under_two_streams_pieces_is_had_behind_both)
+{
+    fill();
+    pleat_put(ptrs[0], 1);
+    pleat_devptr half = get_and_use(MIB, 1);
+    pleat_devptr other = get_and_use(MIB, 1); /* they fill the granule */
+    ck_assert_uint_eq(other, half + MIB);
+    pleat_put(half, 1);
+    pleat_record(other, 3);
+    pleat_work_after(3, 1, other, MIB);
+    pleat_put(other, 1);
+    get_and_use(GRANULE, 4);
+    ck_assert_uint_ge(pleat_counted().stream_waits, 2);
+    ck_assert_uint_eq(pleat_counted().host_syncs, 0);
+}
+END_TEST
+
+/* ---- stale mappings ------------------------------------------------------------------------ */
+
+START_TEST(a_stale_mapping_is_unmapped_only_after_its_last_use)
+{
+    fill();
+    free_scattered(0, 10);
+    get_and_use(10 * (size_t)GRANULE, 3);
+    pleat_stats s = pleat_counted();
+    ck_assert_uint_eq(s.stale_bytes, 10 * (uint64_t)GRANULE);
+    pleat_trim(0, false);
+    ck_assert_uint_eq(pleat_calls("cuMemUnmap"), 0);
+    ck_assert_uint_eq(vmm_sim_counted(&pleat.sim).mappings, N_GRANULES + 10);
+    pleat_trim(0, true);
+    ck_assert_uint_eq(pleat_counted().stale_bytes, 0);
+    ck_assert_uint_eq(vmm_sim_counted(&pleat.sim).mappings, N_GRANULES);
+}
+END_TEST
+
+START_TEST(stale_mappings_go_on_their_own_once_they_are_over)
+{
+    fill();
+    free_scattered(0, 20);
+    get_and_use(20 * (size_t)GRANULE, 3);
+    pleat.sim.finish();
+    pleat_put(ptrs[41], 1);
+    get_and_use(GRANULE, 3); /* a request that has to look around */
+    ck_assert_uint_eq(pleat_counted().stale_bytes % (20 * (uint64_t)GRANULE), 0);
+    ck_assert_uint_ge(pleat_calls("cuMemUnmap"), 20);
+}
+END_TEST
+
+START_TEST(neighbouring_stale_mappings_are_unmapped_by_one_call)
+{
+    fill();
+    for (size_t i = 0; i < 10; i++) {
+        pleat_put(ptrs[i], 1);
+        pleat_put(ptrs[20 + i], 1);
+    }
+    get_and_use(20 * (size_t)GRANULE, 3); /* neither run of ten holds it */
+    ck_assert_uint_eq(pleat_counted().n_taken_granules, 20);
+    pleat_trim(0, true);
+    ck_assert_uint_eq(pleat_calls("cuMemUnmap"), 2);
+    ck_assert_uint_eq(pleat_counted().ops_unmap, 2);
+}
+END_TEST
+
+START_TEST(a_stale_address_is_no_place_until_it_is_a_hole)
+{
+    fill();
+    free_scattered(0, 20);
+    pleat_devptr large = get_and_use(20 * (size_t)GRANULE, 3);
+    pleat_put(large, 3);
+    pleat_devptr small = get_and_use(GRANULE, 1);
+    for (size_t i = 0; i < 40; i += 2) {
+        ck_assert_uint_ne(small, ptrs[i]);
+    }
+    pleat_trim(0, true);
+    ck_assert_uint_eq(get_and_use(GRANULE, 1), ptrs[0]);
+}
+END_TEST
+
+/* ---- cross_stream:settled ------------------------------------------------------------------ */
+
+START_TEST(where_ordering_is_forbidden_pending_memory_is_pending)
+{
+    fill();
+    free_scattered(0, 10);
+    ck_assert_int_eq(pleat_refused(10 * (size_t)GRANULE, 3), PLEAT_EPENDING);
+    ck_assert_int_eq(pleat_refused(10 * (size_t)GRANULE, 3), PLEAT_EPENDING);
+    pleat_stats s = pleat_counted();
+    ck_assert_uint_eq(s.stream_waits + s.host_syncs, 0);
+    ck_assert_uint_eq(s.num_ooms, 0);
+    ck_assert_ptr_nonnull(strstr(pl_driver_last_error()->detail, "pends on the stream"));
+    pleat.sim.finish();
+    get_and_use(10 * (size_t)GRANULE, 3);
+    s = pleat_counted();
+    ck_assert_uint_eq(s.stream_waits + s.host_syncs, 0);
+}
+END_TEST
+
+START_TEST(what_can_never_fit_is_no_matter_of_waiting)
+{
+    fill();
+    free_scattered(0, 10);
+    ck_assert_int_eq(pleat_refused(20 * (size_t)GRANULE, 3), PLEAT_ENOMEM_DEVICE);
+}
+END_TEST
+
+START_TEST(frees_before_and_after_a_tick_settle_alike)
+{
+    fill();
+    free_scattered(0, 10);
+    ck_assert_int_eq(pleat_refused(20 * (size_t)GRANULE, 3), PLEAT_ENOMEM_DEVICE); /* ticks */
+    ck_assert_int_eq(pleat_refused(10 * (size_t)GRANULE, 3), PLEAT_EPENDING);
+    free_scattered(20, 10);
+    get_and_use(MIB, 1); /* part of the first ones comes back to the queue */
+    ck_assert_int_eq(pleat_refused(15 * (size_t)GRANULE, 3), PLEAT_EPENDING);
+    pleat.sim.finish();
+    get_and_use(19 * (size_t)GRANULE, 3);
+    ck_assert_uint_eq(pleat_counted().stream_waits + pleat_counted().host_syncs, 0);
+}
+END_TEST
+
+START_TEST(where_waiting_is_allowed_the_host_waits_before_it_fails)
+{
+    fill();
+    free_scattered(0, 10);
+    get_and_use(10 * (size_t)GRANULE, 3);
+    pleat_stats s = pleat_counted();
+    ck_assert_uint_eq(s.stream_waits, 0);
+    ck_assert_uint_eq(s.host_syncs, 1);
+}
+END_TEST
+
+START_TEST(the_host_waits_for_recorded_uses_too)
+{
+    fill();
+    pleat_work_after(4, 1, ptrs[5], GRANULE);
+    pleat_record(ptrs[5], 4);
+    pleat_put(ptrs[5], 1);
+    get_and_use(GRANULE, 3);
+    ck_assert_uint_eq(pleat_counted().stream_waits, 0);
+    ck_assert_uint_ge(pleat_counted().host_syncs, 1);
+}
+END_TEST
+
+/* ---- recorded uses ------------------------------------------------------------------------- */
+
+START_TEST(a_recorded_block_comes_back_only_after_its_use)
+{
+    pleat_devptr ptr = get_and_use(30 * MIB, 1);
+    pleat_record(ptr, 2);
+    pleat_work_after(2, 1, ptr, 30 * MIB);
+    pleat_put(ptr, 1);
+    pleat_stats s = pleat_counted();
+    ck_assert_uint_eq(s.pending_bytes, 30 * MIB);
+    ck_assert_uint_eq(s.allocation[PLEAT_POOL_ALL].current, 0);
+    ck_assert_uint_eq(s.active_bytes[PLEAT_POOL_ALL].current, 30 * MIB);
+    ck_assert_uint_eq(s.active[PLEAT_POOL_ALL].current, 1);
+    ck_assert_uint_ne(get_and_use(30 * MIB, 1), ptr);
+    pleat.sim.finish();
+    ck_assert_uint_eq(get_and_use(30 * MIB, 1), ptr);
+    s = pleat_counted();
+    ck_assert_uint_eq(s.active[PLEAT_POOL_ALL].current, 2);
+    ck_assert_uint_eq(s.stream_waits + s.host_syncs, 0);
+}
+END_TEST
+
+START_TEST(a_use_on_the_owners_stream_needs_no_event)
+{
+    pleat_devptr ptr = get_and_use(30 * MIB, 1);
+    pleat_record(ptr, 1);
+    pleat_put(ptr, 1);
+    ck_assert_uint_eq(get_and_use(30 * MIB, 1), ptr);
+    ck_assert_uint_eq(pleat_calls("cuEventRecord"), 0);
+}
+END_TEST
+
+START_TEST(a_stream_recorded_twice_is_one_use)
+{
+    pleat_devptr ptr = get_and_use(30 * MIB, 1);
+    pleat_record(ptr, 2);
+    pleat_record(ptr, 3);
+    pleat_record(ptr, 2);
+    pleat_record(ptr, 4);
+    pleat_put(ptr, 1);
+    ck_assert_uint_eq(pleat_calls("cuEventRecord"), 3);
+}
+END_TEST
+
+START_TEST(all_recorded_uses_must_be_over)
+{
+    pleat_devptr ptr = get_and_use(30 * MIB, 1);
+    pleat_record(ptr, 2);
+    pleat_record(ptr, 3);
+    pleat_work_after(3, 1, ptr, 30 * MIB);
+    pleat_put(ptr, 1);
+    get_and_use(2 * MIB, 1);
+    ck_assert_uint_eq(pleat_counted().pending_bytes, 30 * MIB);
+    pleat.sim.finish();
+    ck_assert_uint_eq(get_and_use(30 * MIB, 1), ptr);
+}
+END_TEST
+
+START_TEST(freeing_on_another_stream_is_a_use_there)
+{
+    pleat_devptr ptr = pleat_get(30 * MIB, 1);
+    pleat_work(2, ptr, 30 * MIB);
+    pleat_put(ptr, 2);
+    ck_assert_uint_eq(pleat_counted().pending_bytes, 30 * MIB);
+    ck_assert_uint_ne(get_and_use(30 * MIB, 1), ptr);
+    ck_assert_uint_ne(get_and_use(30 * MIB, 2), ptr);
+    pleat.sim.finish();
+    ck_assert_uint_eq(get_and_use(30 * MIB, 2), ptr);
+}
+END_TEST
+
+START_TEST(a_second_free_of_a_pending_block_is_named)
+{
+    pleat_devptr ptr = pleat_get(30 * MIB, 1);
+    pleat_work(2, ptr, 30 * MIB);
+    pleat_put(ptr, 2);
+    ck_assert_int_eq(pleat.a->ops->free(pleat.a, ptr, pleat.streams[1]), PLEAT_EDOUBLEFREE);
+    pleat_block_info info;
+    ck_assert_int_eq(pleat.a->ops->query(pleat.a, ptr, &info), PLEAT_EFOREIGN);
+}
+END_TEST
+
+START_TEST(a_recorded_block_is_had_behind_all_its_streams)
+{
+    pleat_devptr ptr = get_and_use(120 * MIB, 1);
+    pleat_record(ptr, 2);
+    pleat_work_after(2, 1, ptr, 60 * MIB);
+    pleat_work(1, ptr + 60 * MIB, 60 * MIB);
+    pleat_put(ptr, 1);
+    ck_assert_uint_eq(get_and_use(120 * MIB, 3), ptr);
+    pleat_stats s = pleat_counted();
+    ck_assert_uint_eq(s.stream_waits, 2);
+    ck_assert_uint_eq(s.host_syncs, 0);
+}
+END_TEST
+
+START_TEST(live_and_pending_uses_go_with_the_allocator)
+{
+    pleat_devptr ptr = get_and_use(30 * MIB, 1);
+    pleat_record(ptr, 2);
+    ptr = get_and_use(20 * MIB, 1);
+    pleat_record(ptr, 3);
+    pleat_work_after(3, 1, ptr, 20 * MIB);
+    pleat_put(ptr, 1);
+}
+END_TEST
+
+/* ---- streams that are gone ----------------------------------------------------------------- */
+
+START_TEST(a_destroyed_streams_memory_is_waited_for)
+{
+    pleat_devptr ptr = get_and_use(100 * MIB, 1);
+    pleat_put(ptr, 1);
+    pleat_renew_stream(1);
+    ck_assert_uint_eq(get_and_use(100 * MIB, 2), ptr);
+    ck_assert_uint_ge(pleat_counted().host_syncs, 1);
+}
+END_TEST
+
+START_TEST(a_recycled_handle_is_another_stream)
+{
+    cu_stream old = pleat.handles[1];
+    pleat_devptr ptr = get_and_use(100 * MIB, 1);
+    pleat_put(ptr, 1);
+    pleat_renew_stream(1);
+    ck_assert_ptr_eq(pleat.handles[1], old); /* or the test shows nothing */
+    get_and_use(20 * MIB, 1);                /* fits beside it */
+    ck_assert_uint_eq(pleat_counted().pending_bytes, 100 * MIB);
+    get_and_use(100 * MIB, 1);
+    pleat.sim.finish();
+    pleat_assert_sound();
+}
+END_TEST
+
+START_TEST(who_may_not_wait_leaves_a_destroyed_streams_memory_pending)
+{
+    pleat_devptr ptr = get_and_use(100 * MIB, 1);
+    get_and_use(2 * MIB, 2);
+    pleat_put(ptr, 1);
+    pleat_renew_stream(1);
+    ck_assert_int_eq(pleat_refused(100 * MIB, 2), PLEAT_EPENDING);
+    ck_assert_uint_eq(pleat_counted().host_syncs, 0);
+    ck_assert_uint_eq(pleat_trim(0, true), 100 * MIB);
+    get_and_use(100 * MIB, 2);
+}
+END_TEST
+
+START_TEST(a_tick_from_before_its_destruction_settles_a_streams_memory)
+{
+    get_and_use(2 * MIB, 2);
+    for (int i = 0; i < FREES_PER_TICK; i++) {
+        pleat_put(get_and_use(100 * MIB, 1), 1);
+    }
+    pleat_renew_stream(1);
+    pleat.sim.finish();
+    get_and_use(100 * MIB, 2);
+    ck_assert_uint_eq(pleat_counted().stream_waits + pleat_counted().host_syncs, 0);
+}
+END_TEST
+
+START_TEST(a_use_on_a_destroyed_stream_is_waited_for)
+{
+    pleat_devptr ptr = get_and_use(100 * MIB, 1);
+    pleat_record(ptr, 2);
+    pleat_work_after(2, 1, ptr, 100 * MIB);
+    pleat_renew_stream(2);
+    pleat_put(ptr, 1);
+    get_and_use(100 * MIB, 3);
+    pleat_assert_sound();
+}
+END_TEST
+
+/* ---- anything ------------------------------------------------------------------------------ */
+
+static void open_tight(void)
+{
+    pleat_open("capacity:64M,depth:40", NULL);
+}
+
+START_TEST(random_work_on_four_streams_meets_no_hazard)
+{
+    static pleat_devptr own[60];
+    static size_t sizes[60];
+    uint64_t seed = 99 + (uint64_t)_i;
+    unsigned n_refused = 0;
+    for (int step = 0; step < 6000; step++) {
+        seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        size_t i = (size_t)(seed >> 33) % 60;
+        unsigned stream = 1 + (unsigned)i % 4;
+        if (own[i] != 0) {
+            unsigned other = 1 + (unsigned)(seed >> 50) % 4;
+            if (seed >> 61 == 0) {
+                pleat_record(own[i], other);
+                pleat_work_after(other, stream, own[i], sizes[i]);
+            } else {
+                pleat_work(stream, own[i], sizes[i]);
+            }
+            ck_assert_int_eq(pleat.a->ops->free(pleat.a, own[i], pleat.streams[stream]), PLEAT_OK);
+            own[i] = 0;
+        } else {
+            sizes[i] = 1 + (size_t)(seed >> 20) % (i % 3 == 0 ? 5 * MIB : 300 * KIB);
+            pl_stream *on = pleat.streams[stream];
+            pleat_status st = pleat.a->ops->alloc(pleat.a, sizes[i], on, &own[i]);
+            ck_assert(st == PLEAT_OK || st == PLEAT_ENOMEM_DEVICE);
+            n_refused += st != PLEAT_OK;
+            if (st == PLEAT_OK) {
+                pleat_work(stream, own[i], sizes[i]);
+            }
+        }
+        if (step % 50 == 0) {
+            pleat_assert_sound();
+        }
+    }
+    pleat_stats s = pleat_counted();
+    ck_assert_uint_gt(n_refused, 0);
+    ck_assert_uint_gt(s.n_taken_granules, 0);
+    ck_assert_uint_gt(s.stream_waits, 0);
+    ck_assert_uint_eq(s.host_syncs, 0);
+}
+END_TEST
+
+static TCase *add_case(Suite *suite, const char *name, void (*open)(void))
+{
+    TCase *tcase = tcase_create(name);
+    tcase_add_checked_fixture(tcase, open, pleat_close);
+    suite_add_tcase(suite, tcase);
+    return tcase;
+}
+
+static void add_takes(Suite *suite)
+{
+    TCase *settling = add_case(suite, "settling", open_plain);
+    tcase_add_test(settling, one_stream_needs_no_events);
+    tcase_add_test(settling, with_two_streams_a_tick_is_recorded_every_32_frees);
+    tcase_add_test(settling, own_pending_memory_is_used_at_once);
+    tcase_add_test(settling, settled_memory_serves_any_stream_as_it_lies);
+    tcase_add_test(settling, unfinished_work_keeps_memory_pending);
+    TCase *takes = add_case(suite, "takes", open_plain);
+    tcase_add_test(takes, settled_memory_is_taken_without_waiting);
+    tcase_add_test(takes, pending_memory_is_taken_behind_one_stream_wait);
+    tcase_add_test(takes, what_is_waited_for_already_needs_no_second_wait);
+    tcase_add_test(takes, memory_goes_from_stream_to_stream_to_stream);
+    tcase_add_test(takes, several_streams_memory_is_had_behind_a_wait_for_each);
+    tcase_add_test(takes, a_request_that_fits_nowhere_orders_nothing);
+    tcase_add_test(takes, a_granule_under_two_streams_pieces_is_had_behind_both);
+    TCase *stale = add_case(suite, "stale", open_plain);
+    tcase_add_test(stale, a_stale_mapping_is_unmapped_only_after_its_last_use);
+    tcase_add_test(stale, stale_mappings_go_on_their_own_once_they_are_over);
+    tcase_add_test(stale, neighbouring_stale_mappings_are_unmapped_by_one_call);
+    tcase_add_test(stale, a_stale_address_is_no_place_until_it_is_a_hole);
+}
+
+static void add_policies(Suite *suite)
+{
+    TCase *settled = add_case(suite, "settled only", open_settled);
+    tcase_add_test(settled, where_ordering_is_forbidden_pending_memory_is_pending);
+    tcase_add_test(settled, what_can_never_fit_is_no_matter_of_waiting);
+    tcase_add_test(settled, frees_before_and_after_a_tick_settle_alike);
+    TCase *waiting = add_case(suite, "settled, waiting", open_settled_waiting);
+    tcase_add_test(waiting, where_waiting_is_allowed_the_host_waits_before_it_fails);
+    tcase_add_test(waiting, the_host_waits_for_recorded_uses_too);
+}
+
+int main(void)
+{
+    Suite *suite = suite_create("segments_take");
+    add_takes(suite);
+    add_policies(suite);
+    TCase *uses = add_case(suite, "recorded uses", open_plain);
+    tcase_add_test(uses, a_recorded_block_comes_back_only_after_its_use);
+    tcase_add_test(uses, a_use_on_the_owners_stream_needs_no_event);
+    tcase_add_test(uses, a_stream_recorded_twice_is_one_use);
+    tcase_add_test(uses, all_recorded_uses_must_be_over);
+    tcase_add_test(uses, freeing_on_another_stream_is_a_use_there);
+    tcase_add_test(uses, a_second_free_of_a_pending_block_is_named);
+    tcase_add_test(uses, a_recorded_block_is_had_behind_all_its_streams);
+    tcase_add_test(uses, live_and_pending_uses_go_with_the_allocator);
+    TCase *gone = add_case(suite, "streams that are gone", open_plain);
+    tcase_add_test(gone, a_destroyed_streams_memory_is_waited_for);
+    tcase_add_test(gone, a_recycled_handle_is_another_stream);
+    tcase_add_test(gone, a_tick_from_before_its_destruction_settles_a_streams_memory);
+    tcase_add_test(gone, a_use_on_a_destroyed_stream_is_waited_for);
+    TCase *impatient = add_case(suite, "streams that are gone, no waiting", open_impatient);
+    tcase_add_test(impatient, who_may_not_wait_leaves_a_destroyed_streams_memory_pending);
+    TCase *any = add_case(suite, "anything", open_tight);
+    tcase_add_loop_test(any, random_work_on_four_streams_meets_no_hazard, 0, 4);
+
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
