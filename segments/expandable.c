@@ -129,7 +129,8 @@ static pleat_status prepare(pl_space *space, pl_stream *stream, pl_request *rq)
     return st;
 }
 
-/* Before growing, once: learn what has settled, and unmap what was taken. True: look again. */
+/* Before growing, once: learn what has settled, and unmap what was taken. True: the lock was
+ * dropped, so look again, and reserve again: others have used what was reserved. */
 static bool refresh(pl_space *space, pl_request *rq)
 {
     if (rq->has_polled || rq->is_capturing) {
@@ -139,9 +140,9 @@ static bool refresh(pl_space *space, pl_request *rq)
     if (!pl_space_has_many_lanes(space) && space->n_stale == 0 && space->many.first == NULL) {
         return false;
     }
-    bool any = pl_settle_poll_all(space, rq->lane);
+    (void)pl_settle_poll_all(space, rq->lane);
     (void)pl_stale_reap(space);
-    return any;
+    return true;
 }
 
 static pleat_status find(pl_space *space, pl_request *rq, pl_block **out)
