@@ -182,15 +182,35 @@ pleat_status pl_expandable_trim(pl_allocator *a, uint64_t keep_bytes, bool wait,
     return st;
 }
 
+/* Are more granules live than the limit has? What pends on several streams is not, it is only not
+ * back yet. */
+static pleat_status check_live(pl_space *space, size_t limit)
+{
+    while (space->n_pinned > limit) {
+        if (space->n_flights > 0) {
+            pl_lock_wait(&space->lock, &space->landed);
+            continue;
+        }
+        if (space->many.first == NULL) {
+            return PLEAT_ENOMEM_DEVICE;
+        }
+        pleat_status st = pl_settle_wait_many(space, UINT32_MAX);
+        if (st != PLEAT_OK) {
+            return st;
+        }
+    }
+    return PLEAT_OK;
+}
+
 pleat_status pl_expandable_set_limit(pl_allocator *a, uint64_t bytes)
 {
     pl_space *space = (pl_space *)a;
     size_t limit = bytes == 0 ? SIZE_MAX : (size_t)(bytes >> space->granule_log2);
-    pleat_status st = PLEAT_ENOMEM_DEVICE;
     size_t n_released;
 
     pl_lock_acquire(&space->lock);
-    if (space->n_pinned <= limit) {
+    pleat_status st = check_live(space, limit);
+    if (st == PLEAT_OK) {
         size_t limit_before = space->limit_chunks;
         space->limit_chunks = limit; /* nobody grows over it meanwhile */
         st = pl_trim_to(space, limit, true, &n_released);
