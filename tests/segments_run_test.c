@@ -321,7 +321,7 @@ static size_t least_run(const char *letters, uint32_t lane, size_t units)
         if (has_own && n >= units && (least == 0 || n < least)) {
             least = n;
         }
-        i += n + 1;
+        i += letters[i + n] == '\0' ? n : n + 1;
     }
     return least;
 }
