@@ -204,7 +204,7 @@ static pleat_status expandable_alloc(pl_allocator *a, size_t bytes, pl_stream *s
         return st;
     }
     pl_lock_acquire(&space->lock);
-    space->budget.n_events++;
+    rq.event = ++space->budget.n_events;
     st = prepare(space, stream, &rq);
     if (st == PLEAT_OK) {
         st = find(space, &rq, &b);

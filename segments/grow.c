@@ -166,13 +166,16 @@ static pleat_status open_segment(pl_space *space, const pl_request *rq)
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
-static pl_lane *busiest_lane(const pl_space *space, const pl_lane *user)
+/* Of the other lanes with pending memory the one with the most, those apart that this request
+ * could not be ordered after. */
+static pl_lane *busiest_lane(const pl_space *space, const pl_request *rq)
 {
     pl_lane *best = NULL;
 
     for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
         pl_lane *lane = space->lanes[i];
-        if (lane != NULL && lane != user && lane->pending_bytes > 0 &&
+        if (lane != NULL && lane != rq->lane && lane->pending_bytes > 0 &&
+            lane->refused_event != rq->event &&
             (best == NULL || lane->pending_bytes > best->pending_bytes)) {
             best = lane;
         }
@@ -184,7 +187,7 @@ static pl_lane *busiest_lane(const pl_space *space, const pl_lane *user)
  * creating would leave the device with far more than was ever needed at once. */
 static bool may_order_early(pl_space *space, const pl_request *rq, size_t missing)
 {
-    const pl_lane *other = busiest_lane(space, rq->lane);
+    const pl_lane *other = busiest_lane(space, rq);
     if (rq->n_ordered + 1 >= space->n_lanes || space->options.cross_stream != PL_CROSS_ORDER ||
         other == NULL || space->n_loose == 0) {
         return false;
@@ -235,8 +238,11 @@ static pl_step wait_for_flights(pl_space *space)
 }
 
 /* Whoever reads the error learns whom the memory waits for. */
-static void name_pending(const pl_lane *other)
+static void name_pending(const pl_space *space, pl_request *rq)
 {
+    rq->event = 0; /* whoever refused it counts too */
+    const pl_lane *other = busiest_lane(space, rq);
+
     if (other == NULL) {
         pl_driver_set_detail("it pends on several streams");
         return;
@@ -257,50 +263,62 @@ static bool is_hopeless(const pl_space *space, const pl_request *rq)
     return space->n_many_bytes == 0 && space->n_pinned + whole > cap + 2;
 }
 
+static bool has_pending(const pl_space *space, const pl_request *rq)
+{
+    bool any = space->n_many_bytes > 0;
+
+    for (uint32_t i = 0; !any && i < space->n_lane_rooms; i++) {
+        const pl_lane *lane = space->lanes[i];
+        any = lane != NULL && lane != rq->lane && lane->pending_bytes > 0;
+    }
+    return any;
+}
+
 static pleat_status order_pending(pl_space *space, pl_request *rq, pl_lane *other)
 {
-    pleat_status st = PLEAT_OK;
-
-    if (other != NULL) {
-        st = pl_settle_order(space, rq->lane, other, SIZE_MAX);
-    } else if (space->many.first != NULL) {
-        st = pl_settle_order_many(space, rq->lane, space->many.first);
-    }
-    return st;
+    return other != NULL ? pl_settle_order(space, rq->lane, other, SIZE_MAX)
+                         : pl_settle_order_many(space, rq->lane);
 }
 
 static pleat_status wait_pending(pl_space *space, pl_lane *other)
 {
+    bool any = false;
+
     if (space->options.wait_ms == 0) {
         return PLEAT_EPENDING;
     }
-    return other != NULL ? pl_settle_wait(space, other, space->options.wait_ms)
-                         : pl_settle_wait_many(space, space->options.wait_ms);
+    pleat_status st = other != NULL ? pl_settle_wait(space, other, space->options.wait_ms)
+                                    : pl_settle_wait_many(space, space->options.wait_ms, &any);
+    return any ? PLEAT_OK : st;
 }
 
 /* Other streams' memory: order, or wait on the host, as the options allow. A stream that was
- * destroyed cannot be ordered after, only waited for; one that is captured neither. */
+ * destroyed cannot be ordered after, only waited for; one that is captured neither: then the next
+ * one is tried. */
 static pl_step use_pending(pl_space *space, pl_request *rq, pleat_status *st)
 {
-    pl_lane *other = busiest_lane(space, rq->lane);
+    pl_lane *other = busiest_lane(space, rq);
+    bool may_order = space->options.cross_stream == PL_CROSS_ORDER;
 
-    if ((other == NULL && space->n_many_bytes == 0) || is_hopeless(space, rq)) {
+    if (!has_pending(space, rq) || is_hopeless(space, rq)) {
         return PL_STEP_DONE;
     }
     *st = PLEAT_EPENDING;
-    if (rq->is_capturing) {
-        name_pending(other);
+    if (rq->is_capturing || (other == NULL && space->n_many_bytes == 0)) {
         return PL_STEP_DONE;
     }
-    if (space->options.cross_stream == PL_CROSS_ORDER) {
+    if (may_order) {
         *st = order_pending(space, rq, other);
     }
-    if (*st == PLEAT_EPENDING || *st == PLEAT_ESTREAM) {
+    if (!may_order || *st == PLEAT_ESTREAM) {
         *st = wait_pending(space, other);
     }
+    bool is_refused = *st == PLEAT_ECAPTURE ||
+                      (*st == PLEAT_EPENDING && space->options.wait_ms == 0);
     *st = *st == PLEAT_ECAPTURE ? PLEAT_EPENDING : *st;
-    if (*st == PLEAT_EPENDING) {
-        name_pending(other);
+    if (is_refused && other != NULL && ++rq->n_refused < space->n_lanes) {
+        other->refused_event = rq->event;
+        return PL_STEP_AGAIN;
     }
     return *st == PLEAT_OK ? PL_STEP_AGAIN : PL_STEP_DONE;
 }
@@ -320,6 +338,9 @@ static pl_step shortage(pl_space *space, pl_request *rq, pleat_status verdict, p
     }
     if (use_pending(space, rq, st) == PL_STEP_AGAIN) {
         return PL_STEP_AGAIN;
+    }
+    if (*st == PLEAT_EPENDING) {
+        name_pending(space, rq);
     }
     if (*st != verdict) {
         return PL_STEP_DONE;
@@ -409,7 +430,10 @@ pl_step pl_grow_step(pl_space *space, pl_request *rq, pl_block **out, pleat_stat
     pl_flight_rollback(space, &f);
     if (wants_order) {
         rq->n_ordered++;
-        *st = pl_settle_order(space, rq->lane, busiest_lane(space, rq->lane), n_missing);
+        pl_lane *other = busiest_lane(space, rq);
+        if (other != NULL && pl_settle_order(space, rq->lane, other, n_missing) != PLEAT_OK) {
+            rq->n_ordered = space->n_lanes; /* no more of it */
+        }
         pl_budget_ordered(&space->budget);
         return PL_STEP_AGAIN;
     }

@@ -32,9 +32,10 @@ typedef struct pl_lane {
     bool is_polled;         /* some thread queries the oldest tick now */
     pl_block_queue pending; /* in order of freeing, tick never falls */
     size_t pending_bytes;
-    uint64_t *behind;    /* by stream index: this stream waits on the GPU for that one's tick */
-    uint32_t n_behind;   /* room of `behind` */
-    pl_block_queue kept; /* PL_BLOCK_KEPT: freed during, or from, a capture */
+    uint64_t refused_event; /* the request, by n_events, that could last not be ordered after it */
+    uint64_t *behind;       /* by stream index: this stream waits on the GPU for that one's tick */
+    uint32_t n_behind;      /* room of `behind` */
+    pl_block_queue kept;    /* PL_BLOCK_KEPT: freed during, or from, a capture */
 } pl_lane;
 
 #endif

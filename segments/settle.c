@@ -13,9 +13,16 @@ static pl_tick *oldest_tick(pl_lane *lane)
     return &lane->ticks[lane->first_tick];
 }
 
+/* Will no recorded tick tell when the last free is settled? Its own may never have been recorded,
+ * or its fence failed. */
 static bool has_unticked_frees(const pl_lane *lane)
 {
-    return lane->pending.last != NULL && lane->pending.last->tick == lane->next_tick;
+    uint64_t newest = lane->passed_tick;
+
+    if (lane->n_ticks > 0) {
+        newest = lane->ticks[(lane->first_tick + lane->n_ticks - 1) % PL_LANE_TICKS].number;
+    }
+    return lane->pending.last != NULL && lane->pending.last->tick > newest;
 }
 
 void pl_settle_tick(pl_space *space, pl_lane *lane)
@@ -73,12 +80,16 @@ bool pl_settle_poll(pl_space *space, pl_lane *lane)
         lane->is_polled = true; /* nobody else pops it meanwhile */
         pl_lock_release(&space->lock);
         pleat_status st = pl_fence_query(fence, &passed);
-        if (st == PLEAT_OK && passed) {
-            pl_fence_return(fence);
+        if (st != PLEAT_OK || passed) {
+            pl_fence_return(fence); /* one that fails never passes */
         }
         pl_lock_acquire(&space->lock);
         lane->is_polled = false;
-        if (st != PLEAT_OK || !passed) {
+        if (st != PLEAT_OK) {
+            (void)pop_tick(lane);
+            break;
+        }
+        if (!passed) {
             break;
         }
         pass(space, lane, pop_tick(lane).number);
@@ -93,6 +104,24 @@ bool pl_settle_is_over(const pl_space *space, const pl_block *b)
 }
 
 /* ---- blocks that pend on several streams ------------------------------------------------- */
+
+/* While a thread asks the driver about such a block, it is in no queue: as with a request in
+ * flight, whoever finds no memory waits until it is back. */
+static void pick_up(pl_space *space, pl_block *b)
+{
+    if (b != NULL) {
+        pl_queue_remove(&space->many, b);
+    }
+    space->n_flights++;
+    pl_lock_release(&space->lock);
+}
+
+static void put_down(pl_space *space)
+{
+    pl_lock_acquire(&space->lock);
+    space->n_flights--;
+    pthread_cond_broadcast(&space->landed);
+}
 
 void pl_settle_drop_uses(pl_space *space, pl_block *b)
 {
@@ -117,6 +146,8 @@ static bool query_uses(pl_uses *uses)
         if (use->fence == NULL) {
             (void)!pl_fence_record(use->stream, &use->fence); /* if not now, then next time */
         } else if (pl_fence_query(use->fence, &passed) != PLEAT_OK) {
+            pl_fence_return(use->fence); /* it never passes: another is recorded */
+            use->fence = NULL;
             passed = false;
         }
         if (!passed) {
@@ -145,9 +176,9 @@ void pl_settle_free_many(pl_space *space, pl_block *b, pl_lane *owner)
     b->state = PL_BLOCK_MANY;
     b->tick = owner->next_tick;
     space->n_many_bytes += b->bytes;
-    pl_lock_release(&space->lock);
+    pick_up(space, NULL);
     (void)query_uses(b->uses);
-    pl_lock_acquire(&space->lock);
+    put_down(space);
     pl_queue_push(&space->many, b);
 }
 
@@ -159,10 +190,9 @@ static bool poll_many(pl_space *space)
 
     while (space->many.first != NULL) {
         pl_block *b = space->many.first;
-        pl_queue_remove(&space->many, b);
-        pl_lock_release(&space->lock);
+        pick_up(space, b);
         bool is_over = query_uses(b->uses);
-        pl_lock_acquire(&space->lock);
+        put_down(space);
         if (is_over) {
             leave_many(space, b);
             any = true;
@@ -294,30 +324,54 @@ pleat_status pl_settle_order(pl_space *space, pl_lane *user, pl_lane *other, siz
     return PLEAT_OK;
 }
 
-pleat_status pl_settle_order_many(pl_space *space, pl_lane *user, pl_block *b)
+/* Make `user` wait for every use, then for the owner. Lock dropped. */
+static pleat_status order_after_uses(const pl_lane *user, const pl_lane *owner, const pl_uses *uses)
 {
-    pl_lane *owner = space->lanes[b->lane - 1];
-    pleat_status st = pl_space_reach_lane(space, user->number);
-    if (st != PLEAT_OK) {
-        return st;
-    }
-    pl_queue_remove(&space->many, b);
-    pl_lock_release(&space->lock);
-    for (uint32_t i = 0; i < b->uses->n && st == PLEAT_OK; i++) {
-        st = order_after(user->stream, b->uses->use[i].stream);
+    pleat_status st = PLEAT_OK;
+
+    for (uint32_t i = 0; i < uses->n && st == PLEAT_OK; i++) {
+        const pl_use *use = &uses->use[i];
+        st = use->fence != NULL ? pl_fence_order(user->stream, use->fence)
+                                : order_after(user->stream, use->stream);
     }
     if (st == PLEAT_OK && owner != user) {
         st = order_after(user->stream, owner->stream);
     }
-    pl_lock_acquire(&space->lock);
-    if (st != PLEAT_OK) {
-        pl_queue_push(&space->many, b);
-        return st;
+    return st;
+}
+
+static size_t count_many(const pl_space *space)
+{
+    size_t n = 0;
+
+    for (const pl_block *b = space->many.first; b != NULL; b = b->queue_next) {
+        n++;
     }
-    space->n_many_bytes -= b->bytes;
-    pl_settle_drop_uses(space, b);
-    pl_run_free(space, b, user->number, user->next_tick);
-    return PLEAT_OK;
+    return n;
+}
+
+pleat_status pl_settle_order_many(pl_space *space, pl_lane *user)
+{
+    pleat_status st = PLEAT_EPENDING;
+
+    for (size_t n = count_many(space); n > 0 && space->many.first != NULL; n--) {
+        pl_block *b = space->many.first;
+        if (pl_area_reach(&space->host, b->segment->area, user->number) != PLEAT_OK) {
+            return PLEAT_ENOMEM_HOST;
+        }
+        pick_up(space, b);
+        pleat_status failed = order_after_uses(user, space->lanes[b->lane - 1], b->uses);
+        put_down(space);
+        if (failed == PLEAT_OK) {
+            space->n_many_bytes -= b->bytes;
+            pl_settle_drop_uses(space, b);
+            pl_run_free(space, b, user->number, user->next_tick);
+            return PLEAT_OK;
+        }
+        pl_queue_push(&space->many, b);
+        st = st == PLEAT_ESTREAM ? st : failed; /* that one can be waited for */
+    }
+    return st;
 }
 
 /* ---- the host waits ---------------------------------------------------------------------- */
@@ -343,24 +397,43 @@ pleat_status pl_settle_wait(pl_space *space, pl_lane *lane, uint32_t wait_ms)
     return PLEAT_OK;
 }
 
-pleat_status pl_settle_wait_many(pl_space *space, uint32_t wait_ms)
+/* Lock dropped. *in_vain: a use could not be waited for at all, and no time was lost. */
+static pleat_status wait_for_uses(pl_uses *uses, uint32_t wait_ms, bool *in_vain)
 {
-    while (space->many.first != NULL) {
-        pl_block *b = space->many.first;
-        pleat_status st = PLEAT_OK;
-        pl_queue_remove(&space->many, b);
-        pl_lock_release(&space->lock);
-        bool is_over = query_uses(b->uses);
-        for (uint32_t i = 0; !is_over && i < b->uses->n && st == PLEAT_OK; i++) {
-            pl_fence *fence = b->uses->use[i].fence;
-            st = fence != NULL ? pl_fence_wait(fence, wait_ms) : PLEAT_EDRIVER;
-        }
-        pl_lock_acquire(&space->lock);
-        if (st != PLEAT_OK) {
-            pl_queue_push(&space->many, b);
-            return st;
-        }
-        leave_many(space, b);
+    pleat_status st = PLEAT_OK;
+    bool is_over = query_uses(uses);
+
+    *in_vain = false;
+    for (uint32_t i = 0; !is_over && i < uses->n; i++) {
+        *in_vain = *in_vain || uses->use[i].fence == NULL;
     }
-    return PLEAT_OK;
+    for (uint32_t i = 0; !is_over && !*in_vain && i < uses->n && st == PLEAT_OK; i++) {
+        st = pl_fence_wait(uses->use[i].fence, wait_ms);
+    }
+    return *in_vain ? PLEAT_EPENDING : st;
+}
+
+pleat_status pl_settle_wait_many(pl_space *space, uint32_t wait_ms, bool *any)
+{
+    pleat_status st = PLEAT_OK;
+
+    *any = false;
+    for (size_t n = count_many(space); n > 0 && space->many.first != NULL; n--) {
+        pl_block *b = space->many.first;
+        bool in_vain;
+        pick_up(space, b);
+        pleat_status failed = wait_for_uses(b->uses, wait_ms, &in_vain);
+        put_down(space);
+        if (failed == PLEAT_OK) {
+            leave_many(space, b);
+            *any = true;
+            continue;
+        }
+        pl_queue_push(&space->many, b);
+        st = failed;
+        if (!in_vain) {
+            break;
+        }
+    }
+    return st;
 }

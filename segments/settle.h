@@ -26,13 +26,14 @@ bool pl_settle_is_over(const pl_space *space, const pl_block *b);
  * it without waiting. SIZE_MAX: all. Counts one stream_wait if there was one.
  * Returns PLEAT_OK; ECAPTURE, ESTREAM, ENOMEM_HOST, EDRIVER: nothing has changed. */
 pleat_status pl_settle_order(pl_space *space, pl_lane *user, pl_lane *other, size_t n_granules);
-/* The same for one block that pends on several streams. */
-pleat_status pl_settle_order_many(pl_space *space, pl_lane *user, pl_block *b);
+/* The same for one block that pends on several streams, the first that can be ordered after; also
+ * EPENDING: there is none. */
+pleat_status pl_settle_order_many(pl_space *space, pl_lane *user);
 /* Block the host until the lane's pending blocks are settled, at most wait_ms.
  * PLEAT_OK; EPENDING; EDRIVER. */
 pleat_status pl_settle_wait(pl_space *space, pl_lane *lane, uint32_t wait_ms);
-/* The same for the blocks that pend on several streams. */
-pleat_status pl_settle_wait_many(pl_space *space, uint32_t wait_ms);
+/* The same for the blocks that pend on several streams. *any: some of them do not any more. */
+pleat_status pl_settle_wait_many(pl_space *space, uint32_t wait_ms, bool *any);
 
 /* b is live with uses and is being freed by lane `owner`: record a fence on every use's stream (one
  * that cannot be recorded now is tried again when polled) and make it a free block that pends on

@@ -62,7 +62,8 @@ typedef struct pl_space {
     uint64_t full_event; /* when it did */
     size_t limit_chunks; /* SIZE_MAX = no limit set */
     size_t total_chunks; /* const: what the device has in all */
-    unsigned n_flights;  /* requests between reservation and commit */
+    unsigned n_flights;  /* requests between reservation and commit, and blocks of `many` that
+                             a thread holds while it asks the driver */
 
     pl_budget budget;
     pl_block_queue stale;

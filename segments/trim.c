@@ -14,6 +14,20 @@
 
 enum { BATCH = 64 };
 
+/* Has the lane freed anything whose last use is not known to be over? */
+static bool is_awaited(const pl_space *space, const pl_lane *lane)
+{
+    bool is_awaited = !pl_space_has_many_lanes(space) || lane->pending.first != NULL;
+
+    for (const pl_block *b = space->many.first; b != NULL && !is_awaited; b = b->queue_next) {
+        is_awaited = b->lane == lane->number;
+    }
+    for (const pl_block *b = space->stale.first; b != NULL && !is_awaited; b = b->queue_next) {
+        is_awaited = b->lane == lane->number;
+    }
+    return is_awaited;
+}
+
 /* Know as much as can be known: with `wait`, everything freed so far is over afterwards. */
 static pleat_status quiesce(pl_space *space, bool wait)
 {
@@ -21,7 +35,7 @@ static pleat_status quiesce(pl_space *space, bool wait)
 
     for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
         pl_lane *lane = space->lanes[i];
-        if (lane == NULL) {
+        if (lane == NULL || !is_awaited(space, lane)) {
             continue;
         }
         if (wait) {
@@ -32,11 +46,12 @@ static pleat_status quiesce(pl_space *space, bool wait)
         }
     }
     if (wait && st == PLEAT_OK) {
-        st = pl_settle_wait_many(space, UINT32_MAX);
+        bool any;
+        st = pl_settle_wait_many(space, UINT32_MAX, &any);
     }
     (void)pl_settle_poll_all(space, NULL);
     (void)pl_stale_reap(space);
-    return st;
+    return st == PLEAT_ECAPTURE ? PLEAT_EPENDING : st;
 }
 
 /* Release n chunks without the lock; those that the driver refuses to take stay ours, idle. */
@@ -186,6 +201,8 @@ pleat_status pl_expandable_trim(pl_allocator *a, uint64_t keep_bytes, bool wait,
  * back yet. */
 static pleat_status check_live(pl_space *space, size_t limit)
 {
+    bool any;
+
     while (space->n_pinned > limit) {
         if (space->n_flights > 0) {
             pl_lock_wait(&space->lock, &space->landed);
@@ -194,7 +211,7 @@ static pleat_status check_live(pl_space *space, size_t limit)
         if (space->many.first == NULL) {
             return PLEAT_ENOMEM_DEVICE;
         }
-        pleat_status st = pl_settle_wait_many(space, UINT32_MAX);
+        pleat_status st = pl_settle_wait_many(space, UINT32_MAX, &any);
         if (st != PLEAT_OK) {
             return st;
         }

@@ -341,6 +341,38 @@ START_TEST(frees_before_and_after_a_tick_settle_alike)
 }
 END_TEST
 
+START_TEST(a_tick_whose_event_fails_is_replaced)
+{
+    fill();
+    free_scattered(0, 10);
+    ck_assert_int_eq(pleat_refused(10 * (size_t)GRANULE, 3), PLEAT_EPENDING);
+    pleat.sim.fail_at("cuEventQuery", 0, CU_UNKNOWN);
+    ck_assert_int_eq(pleat_refused(10 * (size_t)GRANULE, 3), PLEAT_EPENDING);
+    ck_assert_uint_eq(pleat.sim.n_faults(), 1);
+    pleat.sim.finish();
+    get_and_use(10 * (size_t)GRANULE, 3);
+    ck_assert_uint_eq(pleat_counted().host_syncs, 0);
+}
+END_TEST
+
+START_TEST(a_use_whose_event_fails_gets_another)
+{
+    fill();
+    pleat_record(ptrs[3], 4);
+    pleat_put(ptrs[3], 1);
+    pleat.sim.finish();
+    pleat.sim.fail_at("cuEventQuery", 0, CU_UNKNOWN);
+    ck_assert_int_eq(pleat_refused(GRANULE, 3), PLEAT_EPENDING);
+    ck_assert_uint_eq(pleat.sim.n_faults(), 1);
+    ck_assert_int_eq(pleat_refused(GRANULE, 3), PLEAT_EPENDING); /* it is recorded again */
+    pleat.sim.finish();
+    (void)pleat_refused(GRANULE, 3); /* the use is over; the free wants a tick */
+    pleat.sim.finish();
+    get_and_use(GRANULE, 3);
+    ck_assert_uint_eq(pleat_counted().host_syncs, 0);
+}
+END_TEST
+
 START_TEST(where_waiting_is_allowed_the_host_waits_before_it_fails)
 {
     fill();
@@ -622,6 +654,8 @@ static void add_policies(Suite *suite)
     tcase_add_test(settled, where_ordering_is_forbidden_pending_memory_is_pending);
     tcase_add_test(settled, what_can_never_fit_is_no_matter_of_waiting);
     tcase_add_test(settled, frees_before_and_after_a_tick_settle_alike);
+    tcase_add_test(settled, a_tick_whose_event_fails_is_replaced);
+    tcase_add_test(settled, a_use_whose_event_fails_gets_another);
     TCase *waiting = add_case(suite, "settled, waiting", open_settled_waiting);
     tcase_add_test(waiting, where_waiting_is_allowed_the_host_waits_before_it_fails);
     tcase_add_test(waiting, the_host_waits_for_recorded_uses_too);
