@@ -54,7 +54,12 @@ void pleat_close(void)
         ck_assert_int_eq(pl_cu_stream_destroy(pleat.sim.drv, pleat.handles[i]), CU_SUCCESS);
     }
     pl_device_leave(pleat.dev);
-    vmm_sim_close_device(pleat.dev);
+    if (pleat.has_failed_undo) {
+        ck_assert_uint_gt(pl_device_counted(pleat.dev).n_undo_failures, 0);
+        ck_assert_uint_eq(pl_device_close(pleat.dev), 0);
+    } else {
+        vmm_sim_close_device(pleat.dev);
+    }
     vmm_sim_close(&pleat.sim);
 }
 
