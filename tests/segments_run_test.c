@@ -1,4 +1,4 @@
-/* segments_run_test.c - which free blocks each stream may use together, and where they are indexed. */
+/* segments_run_test.c - which free blocks a stream may use together, and their indexes. */
 /* labels: unit model */
 #include <check.h>
 #include <stdlib.h>

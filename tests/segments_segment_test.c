@@ -1,4 +1,4 @@
-/* segments_segment_test.c - cutting and joining blocks, finding them, loose granules, the walker. */
+/* segments_segment_test.c - cutting, joining and finding blocks, loose granules, the walker. */
 /* labels: unit fault model */
 #include <check.h>
 #include <stdlib.h>

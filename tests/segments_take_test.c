@@ -1,4 +1,4 @@
-/* segments_take_test.c - several streams: settling, ordering, takes, stale mappings, recorded uses. */
+/* segments_take_test.c - several streams: settling, takes, stale mappings, recorded uses. */
 /* labels: unit model */
 #include <check.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static void open_impatient(void)
     open_with(PL_CROSS_ORDER, 0);
 }
 
-/* The device full of single granules: the last one of stream 2, the rest of stream 1, all in use. */
+/* The device full of single granules, all in use: the last of stream 2, the rest of stream 1. */
 static void fill(void)
 {
     for (size_t i = 0; i < N_GRANULES; i++) {
