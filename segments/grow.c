@@ -280,16 +280,18 @@ static pleat_status order_pending(pl_space *space, pl_request *rq, pl_lane *othe
                          : pl_settle_order_many(space, rq->lane);
 }
 
-static pleat_status wait_pending(pl_space *space, pl_lane *other)
+/* With wait_ms 0 it only looks: there may be nothing to wait for any more. Other fences may have
+ * passed meanwhile, those of stale mappings above all: what they cover would be there for the same
+ * call made again, so everything is polled once more. */
+static pleat_status wait_pending(pl_space *space, pl_request *rq, pl_lane *other)
 {
     bool any = false;
-
-    if (space->options.wait_ms == 0) {
-        return PLEAT_EPENDING;
-    }
     pleat_status st = other != NULL ? pl_settle_wait(space, other, space->options.wait_ms)
                                     : pl_settle_wait_many(space, space->options.wait_ms, &any);
-    return any ? PLEAT_OK : st;
+
+    st = any ? PLEAT_OK : st;
+    rq->has_polled = rq->has_polled && st != PLEAT_OK;
+    return st;
 }
 
 /* Other streams' memory: order, or wait on the host, as the options allow. A stream that was
@@ -311,7 +313,7 @@ static pl_step use_pending(pl_space *space, pl_request *rq, pleat_status *st)
         *st = order_pending(space, rq, other);
     }
     if (!may_order || *st == PLEAT_ESTREAM) {
-        *st = wait_pending(space, other);
+        *st = wait_pending(space, rq, other);
     }
     bool is_refused = *st == PLEAT_ECAPTURE ||
                       (*st == PLEAT_EPENDING && space->options.wait_ms == 0);

@@ -14,7 +14,7 @@ typedef struct pl_request {
     size_t bytes;       /* rounded */
     uint64_t event;     /* n_events when it began: its number */
     bool is_capturing;  /* no waits, queries, takes */
-    bool has_polled;    /* every fence was queried since the request began */
+    bool has_polled;    /* every fence was queried since the request began, or waited */
     uint32_t n_refused; /* lanes that it could not be ordered after, nor wait for */
     uint32_t n_ordered; /* ordered waits so far that were made instead of creating */
     bool is_out_of_va;  /* no more addresses can be reserved: any area will do */

@@ -431,8 +431,8 @@ pleat_status pl_settle_wait_many(pl_space *space, uint32_t wait_ms, bool *any)
         }
         pl_queue_push(&space->many, b);
         st = failed;
-        if (!in_vain) {
-            break;
+        if (!in_vain && wait_ms > 0) {
+            break; /* that was the time there is */
         }
     }
     return st;
