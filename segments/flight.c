@@ -35,9 +35,11 @@ static void put_back(pl_space *space, pl_block *b)
 {
     if (b->was == PL_BLOCK_HOLE) {
         pl_flight_make_hole(space, b);
-    } else {
-        pl_run_free(space, b, b->lane, b->tick);
+        return;
     }
+    bool is_over = b->lane != PL_LANE_SETTLED && pl_space_has_many_lanes(space) &&
+                   b->tick <= space->lanes[b->lane - 1]->passed_tick; /* no later poll would see */
+    pl_run_free(space, b, is_over ? PL_LANE_SETTLED : b->lane, is_over ? 0 : b->tick);
 }
 
 pl_block *pl_flight_carve(pl_space *space, pl_block *b, pleat_devptr base, pleat_devptr end)
@@ -263,13 +265,17 @@ static pleat_status create_missing(pl_space *space, pl_flight *f)
     return PLEAT_OK;
 }
 
+/* Left in `requested`, which nobody reads of a block in flight, by pl_flight_fly for the rollback:
+ * the walkers read `was`, under the lock that is not held here. */
+static const size_t POISONED = SIZE_MAX;
+
 /* Unmap the holes of the place below `stop`; what cannot be unmapped is poisoned. */
 static void unmap_below(pl_space *space, pl_flight *f, const pl_block *stop)
 {
     for (pl_block *b = f->first; b != stop; b = b->next) {
         if (b->was == PL_BLOCK_HOLE &&
             pl_mapping_unmap(space->dev, b->base, b->bytes) != PLEAT_OK) {
-            b->was = PL_BLOCK_POISON;
+            b->requested = POISONED;
         }
     }
 }
@@ -279,6 +285,7 @@ pleat_status pl_flight_fly(pl_space *space, pl_flight *f)
     pleat_status st = create_missing(space, f);
     size_t n_used = 0;
 
+    f->has_flown = true;
     if (st != PLEAT_OK) {
         return st;
     }
@@ -291,7 +298,7 @@ pleat_status pl_flight_fly(pl_space *space, pl_flight *f)
         if (st != PLEAT_OK) {
             unmap_below(space, f, b);
             if (st == PLEAT_EPOISONED) {
-                b->was = PL_BLOCK_POISON;
+                b->requested = POISONED;
             }
             return st;
         }
@@ -356,7 +363,8 @@ static void retire_victims(pl_space *space, pl_flight *f)
     }
 }
 
-static void end_flight(pl_space *space, pl_flight *f)
+/* Who waits for a landing is woken by one that changed something, or by the last. */
+static void end_flight(pl_space *space, pl_flight *f, bool has_flown)
 {
     pl_host_free(&space->host, f->chunks);
     f->chunks = NULL;
@@ -366,7 +374,9 @@ static void end_flight(pl_space *space, pl_flight *f)
         space->peak_chunks = space->n_chunks;
     }
     space->n_flights--;
-    pthread_cond_broadcast(&space->landed);
+    if (has_flown || space->n_flights == 0) {
+        pthread_cond_broadcast(&space->landed);
+    }
 }
 
 pl_block *pl_flight_commit(pl_space *space, pl_flight *f)
@@ -384,7 +394,6 @@ pl_block *pl_flight_commit(pl_space *space, pl_flight *f)
             break;
         }
     }
-    pl_space_pin(space, 0); /* a peak counts once it is granted */
     pl_block_store_put(&space->store, f->spare);
     while (b != f->last) {
         f->last = b->next == f->last ? b : f->last;
@@ -393,13 +402,15 @@ pl_block *pl_flight_commit(pl_space *space, pl_flight *f)
     b->state = PL_BLOCK_LIVE;
     if (pl_block_end(b) > f->place.at + f->bytes) {
         pl_block *tail = pl_segment_split(seg, &space->store, b, f->place.at + f->bytes);
-        bool is_settled = f->is_quiet && pl_space_has_many_lanes(space);
+        bool is_capture = f->usable == PL_LANE_SETTLED; /* whose next block may use it too */
+        bool is_settled = f->is_quiet && (is_capture || pl_space_has_many_lanes(space));
         pl_run_free(space, tail, is_settled ? PL_LANE_SETTLED : f->lane->number,
                     is_settled ? 0 : f->lane->next_tick);
     }
     pl_run_refresh_beside(b, b);
+    pl_space_pin(space, 0); /* a peak counts once it is granted */
     retire_victims(space, f);
-    end_flight(space, f);
+    end_flight(space, f, true);
     return b;
 }
 
@@ -413,7 +424,8 @@ static void restore_place(pl_space *space, pl_flight *f)
         if (b->was != PL_BLOCK_FREE) {
             space->n_pinned -= granules_of(f->place.segment, b);
         }
-        if (b->was == PL_BLOCK_POISON) {
+        if (b->requested == POISONED) {
+            b->requested = 0;
             b->state = PL_BLOCK_POISON;
             space->n_poisoned += granules_of(f->place.segment, b);
         } else {
@@ -441,5 +453,5 @@ void pl_flight_rollback(pl_space *space, pl_flight *f)
     for (size_t i = 0; i < f->n_created; i++) {
         space->idle[space->n_idle++] = f->chunks[f->n_have + i];
     }
-    end_flight(space, f);
+    end_flight(space, f, f->has_flown);
 }

@@ -26,9 +26,11 @@
 #include "segments/run.h"
 #include "segments/settle.h"
 #include "segments/stale.h"
+#include "segments/trim.h"
 #include "vmm/driver.h"
 
 enum {
+    LEAST_SEGMENT = 64, /* granules */
     NEARLY_LOG2 = 4,
     EXTRA_LOG2 = 8,
     GROWN_BACK_LOG2 = 4,
@@ -141,15 +143,17 @@ static pleat_status find_place(pl_space *space, const pl_request *rq, size_t cap
  * blocks spread; small areas an eighth. */
 static pleat_status open_segment(pl_space *space, const pl_request *rq)
 {
-    uint64_t want = (uint64_t)space->total_chunks * space->granule_bytes;
+    size_t least = least_granules(space, rq->bytes);
+    size_t want = space->total_chunks;
     pl_range range;
 
     want = rq->area->class == PL_CLASS_SMALL ? want / 8 : want + want / 2;
-    want = want < 64 * space->granule_bytes ? 64 * space->granule_bytes : want;
-    want = want < rq->bytes ? rq->bytes : want;
+    want = want < LEAST_SEGMENT ? LEAST_SEGMENT : want;
+    want = want < least ? least : want;
     space->n_flights++;
     pl_lock_release(&space->lock);
-    pleat_status st = pl_range_reserve(space->dev, want, rq->bytes, &range);
+    pleat_status st = pl_range_reserve(space->dev, want << space->granule_log2,
+                                       least << space->granule_log2, &range);
     pl_lock_acquire(&space->lock);
     if (st == PLEAT_OK) {
         st = pl_space_add_segment(space, rq->area, range);
@@ -195,7 +199,7 @@ static bool may_order_early(pl_space *space, const pl_request *rq, size_t missin
     bool is_frugal = space->options.growth == PL_GROWTH_FRUGAL;
     size_t tolerated = is_frugal ? FRUGAL_PERMILLE : BALANCED_PERMILLE;
     size_t held = space->n_chunks + space->n_creating + missing;
-    bool is_too_much = held > space->peak_pinned / 1000 * tolerated;
+    bool is_too_much = held * 1000 > space->peak_pinned * tolerated;
     return (is_too_much &&
             (is_frugal || rq->n_ordered > 0 || pl_budget_is_rested(&space->budget))) ||
            pl_budget_may_order(&space->budget);
@@ -240,7 +244,7 @@ static pl_step wait_for_flights(pl_space *space)
 /* Whoever reads the error learns whom the memory waits for. */
 static void name_pending(const pl_space *space, pl_request *rq)
 {
-    rq->event = 0; /* whoever refused it counts too */
+    rq->event = UINT64_MAX; /* whoever refused it counts too */
     const pl_lane *other = busiest_lane(space, rq);
 
     if (other == NULL) {
@@ -351,6 +355,9 @@ static pl_step shortage(pl_space *space, pl_request *rq, pleat_status verdict, p
         rq->ask = PL_ASK_NOW;
         return PL_STEP_AGAIN;
     }
+    if (rq->is_capturing && space->n_loose > 0 && !is_hopeless(space, rq)) {
+        *st = PLEAT_EPENDING; /* without the capture it might have been taken or waited for */
+    }
     return PL_STEP_DONE;
 }
 
@@ -393,10 +400,18 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
         *out = pl_flight_commit(space, f);
         return PL_STEP_DONE;
     }
-    bool is_full = *st == PLEAT_ENOMEM_DEVICE && f->n_created < f->n_create;
+    bool is_mapping = f->n_created == f->n_create;
     pl_flight_rollback(space, f);
-    if (!is_full) {
+    if (*st != PLEAT_ENOMEM_DEVICE) {
         return PL_STEP_DONE;
+    }
+    if (is_mapping && rq->has_made_way) {
+        *st = PLEAT_EDRIVER;
+        return PL_STEP_DONE;
+    }
+    if (is_mapping) { /* page tables need memory too: leave some */
+        rq->has_made_way = true;
+        (void)pl_trim_idle(space);
     }
     rq->ask = PL_ASK_DONE;
     space->full_at = space->n_chunks;

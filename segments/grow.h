@@ -20,6 +20,7 @@ typedef struct pl_request {
     bool is_out_of_va;  /* no more addresses can be reserved: any area will do */
     bool has_cleared;   /* stale addresses were waited for */
     bool wants_tick;    /* it took pending memory: the stale mappings need a tick of its lane */
+    bool has_made_way;  /* idle chunks were released for the driver's page tables */
     pl_ask ask;         /* the driver, for memory it refused before the request began */
 } pl_request;
 

@@ -165,8 +165,8 @@ static void release_memory(pl_space *space, size_t *n_leaked)
         for (size_t g = 0; g < seg->n_rooms; g++) {
             release_chunk(space, seg->chunks[g], n_leaked);
         }
-        if (pl_range_release(space->dev, seg->range) != PLEAT_OK &&
-            pl_range_release(space->dev, seg->range) != PLEAT_OK) {
+        if (pl_range_release(space->dev, seg->reserved) != PLEAT_OK &&
+            pl_range_release(space->dev, seg->reserved) != PLEAT_OK) {
             (*n_leaked)++;
         }
     }

@@ -61,7 +61,9 @@ pleat_status pl_segment_create(pl_host *host, pl_block_store *store, struct pl_a
         return PLEAT_ENOMEM_HOST;
     }
     seg->area = area;
+    seg->reserved = range;
     seg->range = range;
+    seg->range.bytes = range.bytes >> granule_log2 << granule_log2;
     seg->granule_log2 = granule_log2;
     if (pl_segment_reach(host, seg, range.base) != PLEAT_OK ||
         pl_block_store_reserve(store, 1) != PLEAT_OK) {
@@ -70,7 +72,7 @@ pleat_status pl_segment_create(pl_host *host, pl_block_store *store, struct pl_a
     }
     pl_block *hole = pl_block_store_get(store);
     hole->base = range.base;
-    hole->bytes = range.bytes;
+    hole->bytes = seg->range.bytes;
     hole->segment = seg;
     hole->state = PL_BLOCK_HOLE;
     hole->lane = PL_LANE_SETTLED;

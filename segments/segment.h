@@ -25,7 +25,8 @@ struct pl_area;
 typedef struct pl_segment {
     struct pl_area *area;    /* const */
     struct pl_segment *next; /* in its area, in order of creation */
-    pl_range range;          /* const */
+    pl_range range;          /* const: whole granules of what is reserved */
+    pl_range reserved;       /* const: to be released */
     unsigned granule_log2;   /* const */
     pl_block *first;
     size_t n_rooms;   /* granules the tables below have room for; grows */

@@ -154,7 +154,9 @@ size_t pl_space_cap(const pl_space *space)
 
     cap = space->limit_chunks < cap ? space->limit_chunks : cap;
     if (space->full_at < cap && space->budget.n_events - space->full_event < PL_FULL_EVENTS) {
-        cap = space->full_at;
+        size_t held = space->n_chunks + space->n_creating; /* others may have been served since */
+        size_t full = space->full_at > held ? space->full_at : held;
+        cap = full < cap ? full : cap;
     }
     return cap;
 }

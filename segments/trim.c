@@ -12,7 +12,7 @@
 #include "segments/stale.h"
 #include "vmm/mapping.h"
 
-enum { BATCH = 64 };
+enum { BATCH = 64, SHRINK_TRIES = 64 };
 
 /* Has the lane freed anything whose last use is not known to be over? */
 static bool is_awaited(const pl_space *space, const pl_lane *lane)
@@ -162,14 +162,21 @@ static pleat_status release_segment(pl_space *space, pl_segment *seg, size_t kee
     return PLEAT_OK;
 }
 
+pleat_status pl_trim_idle(pl_space *space)
+{
+    size_t n_released = 0;
+
+    return release_idle(space, 0, &n_released);
+}
+
 pleat_status pl_trim_to(pl_space *space, size_t keep_chunks, bool wait, size_t *n_released)
 {
     *n_released = 0;
     if (space->n_chunks <= keep_chunks) {
         return PLEAT_OK;
     }
-    space->n_flights++;
     pleat_status st = quiesce(space, wait);
+    space->n_flights++; /* not before: nobody waits for who waits for the GPU */
     pleat_status failed = release_idle(space, keep_chunks, n_released);
     st = st == PLEAT_OK ? failed : st;
     /* While a stale mapping stands, its chunk would not go even if it were released. */
@@ -219,21 +226,42 @@ static pleat_status check_live(pl_space *space, size_t limit)
     return PLEAT_OK;
 }
 
+/* The limit stands already, so nobody creates beyond it; but what others had in flight lands, and
+ * what was loose may be used while the lock is dropped: so until what is held agrees. */
+static pleat_status shrink(pl_space *space, size_t limit)
+{
+    pleat_status st = PLEAT_OK;
+
+    for (unsigned tries = 0; st == PLEAT_OK && tries < SHRINK_TRIES; tries++) {
+        size_t n_released;
+        if (space->n_chunks + space->n_creating <= limit) {
+            return PLEAT_OK;
+        }
+        st = pl_trim_to(space, limit, true, &n_released);
+        if (st == PLEAT_OK && space->n_flights > 0) {
+            pl_lock_wait(&space->lock, &space->landed);
+        }
+        if (st == PLEAT_OK && space->n_chunks > limit) {
+            st = check_live(space, limit);
+        }
+    }
+    return st != PLEAT_OK || space->n_chunks <= limit ? st : PLEAT_EPENDING;
+}
+
 pleat_status pl_expandable_set_limit(pl_allocator *a, uint64_t bytes)
 {
     pl_space *space = (pl_space *)a;
     size_t limit = bytes == 0 ? SIZE_MAX : (size_t)(bytes >> space->granule_log2);
-    size_t n_released;
 
     pl_lock_acquire(&space->lock);
     pleat_status st = check_live(space, limit);
     if (st == PLEAT_OK) {
         size_t limit_before = space->limit_chunks;
-        space->limit_chunks = limit; /* nobody grows over it meanwhile */
-        st = pl_trim_to(space, limit, true, &n_released);
+        space->limit_chunks = limit;
+        st = shrink(space, limit);
         if (st == PLEAT_OK) {
             space->options.limit_bytes = bytes;
-        } else {
+        } else if (space->limit_chunks == limit) { /* else another call has set its own */
             space->limit_chunks = limit_before;
         }
     }

@@ -8,4 +8,7 @@
  * lock; drops it. *n_released is written in any case. PLEAT_OK; EDRIVER; EPENDING never. */
 pleat_status pl_trim_to(pl_space *space, size_t keep_chunks, bool wait, size_t *n_released);
 
+/* Release all idle chunks. Called with the lock; drops it. PLEAT_OK; EDRIVER. */
+pleat_status pl_trim_idle(pl_space *space);
+
 #endif
