@@ -11,7 +11,7 @@
 /* Is the stream being captured? The legacy default stream cannot be, and costs no driver call.
  * Called without the lock. */
 pleat_status pl_capture_is_active(const pl_space *space, pl_stream *stream, bool *out);
-/* Keep a block that is being freed. */
-void pl_capture_keep(pl_space *space, pl_block *b, pl_lane *lane);
+/* Keep a block that is being freed for the capture of that lane's stream. */
+void pl_capture_keep(pl_space *space, pl_block *b, pl_lane *capturing);
 
 #endif

@@ -266,12 +266,13 @@ static pleat_status add_use(pl_space *space, pl_block *b, pl_stream *stream)
     return PLEAT_OK;
 }
 
-static void free_block(pl_space *space, pl_block *b, bool is_capturing)
+/* `capturing`: the lane in whose capture this free is, or NULL. */
+static void free_block(pl_space *space, pl_block *b, pl_lane *capturing)
 {
     pl_lane *lane = space->lanes[b->lane - 1];
 
-    if (is_capturing || b->is_captured) {
-        pl_capture_keep(space, b, lane);
+    if (capturing != NULL || b->is_captured) {
+        pl_capture_keep(space, b, capturing != NULL ? capturing : lane);
         return;
     }
     if (b->uses != NULL) {
@@ -288,6 +289,7 @@ static void free_block(pl_space *space, pl_block *b, bool is_capturing)
 static pleat_status expandable_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
 {
     pl_space *space = space_of(a);
+    pl_lane *capturing = NULL;
     bool is_capturing;
     pleat_status st = pl_capture_is_active(space, stream, &is_capturing);
 
@@ -298,14 +300,17 @@ static pleat_status expandable_free(pl_allocator *a, pleat_devptr ptr, pl_stream
     pl_block *b = pl_ptrmap_find(&space->live, ptr);
     if (b == NULL) {
         st = not_live(space, ptr);
-    } else if (pl_stream_index(stream) + 1 != b->lane) {
+    } else if (is_capturing) {
+        st = pl_space_lane(space, stream, &capturing);
+    }
+    if (st == PLEAT_OK && pl_stream_index(stream) + 1 != b->lane) {
         st = add_use(space, b, stream);
     }
     if (st == PLEAT_OK) {
         space->budget.n_events++;
         (void)pl_ptrmap_remove(&space->live, ptr);
         account_free(space, b->bytes, b->requested);
-        free_block(space, b, is_capturing);
+        free_block(space, b, capturing);
     }
     pl_lock_release(&space->lock);
     return st;

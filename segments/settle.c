@@ -40,7 +40,9 @@ void pl_settle_tick(pl_space *space, pl_lane *lane)
     pleat_status st = pl_fence_record(lane->stream, &fence);
     pl_lock_acquire(&space->lock);
     lane->is_recording = false;
-    if (st == PLEAT_OK) {
+    if (st == PLEAT_OK && pl_fence_is_whole_device(fence)) {
+        pl_fence_return(fence); /* no query would see it pass, and later ticks queue behind it */
+    } else if (st == PLEAT_OK) {
         lane->ticks[(lane->first_tick + lane->n_ticks) % PL_LANE_TICKS] = (pl_tick){
             .number = number, .fence = fence
         };

@@ -138,6 +138,11 @@ static void make_whole_device(pl_stream *stream, pl_fence *fence)
     fence->epoch = atomic_load(&stream->dev->fences.n_syncs_begun);
 }
 
+bool pl_fence_is_whole_device(const pl_fence *fence)
+{
+    return fence->is_whole_device;
+}
+
 pleat_status pl_fence_record(pl_stream *stream, pl_fence **out)
 {
     pl_device *dev = stream->dev;

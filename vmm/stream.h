@@ -89,6 +89,12 @@ pleat_status pl_fence_order(pl_stream *later, pl_fence *fence);
 
 pl_stream *pl_fence_stream(const pl_fence *fence);
 
+/** Tell whether a fence stands for the whole device, its stream being out of reach: only a wait or
+ *  a synchronisation passes it.
+ *
+ *  Threads  any. */
+bool pl_fence_is_whole_device(const pl_fence *fence);
+
 /** Give the fence back, passed or not; its event goes to the pool. NULL is fine. */
 void pl_fence_return(pl_fence *fence);
 
