@@ -15,6 +15,10 @@
 #include "segments/trim.h"
 #include "segments/walk.h"
 
+/* Blocks that pend on several streams and are asked about before growing: some; before failing,
+ * all. */
+enum { POLL_SOME = 32 };
+
 static pl_space *space_of(pl_allocator *a)
 {
     return (pl_space *)a; /* base is its first member */
@@ -140,7 +144,7 @@ static bool refresh(pl_space *space, pl_request *rq)
     if (!pl_space_has_many_lanes(space) && space->n_stale == 0 && space->many.first == NULL) {
         return false;
     }
-    (void)pl_settle_poll_all(space, rq->lane);
+    (void)pl_settle_poll_all(space, rq->lane, POLL_SOME);
     (void)pl_stale_reap(space);
     return true;
 }

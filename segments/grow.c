@@ -21,6 +21,8 @@
  * Guarded by the device lock, dropped around driver calls and waits; nothing is reserved then. */
 #include "segments/grow.h"
 
+#include <time.h>
+
 #include "segments/flight.h"
 #include "segments/place.h"
 #include "segments/run.h"
@@ -127,8 +129,7 @@ static pleat_status find_place(pl_space *space, const pl_request *rq, size_t cap
     if (n_new <= room_below(space, cap) + space->n_idle && (found || !rq->is_out_of_va)) {
         return PLEAT_OK;
     }
-    pleat_status st = pl_space_reach_lane(space, rq->lane->number);
-    for (uint32_t i = 0; i < space->n_area_rooms && st == PLEAT_OK; i++) {
+    for (uint32_t i = 0; i < space->n_area_rooms; i++) {
         pl_place other;
         pl_area *area = space->areas[i];
         if (area != NULL && area != rq->area &&
@@ -136,7 +137,10 @@ static pleat_status find_place(pl_space *space, const pl_request *rq, size_t cap
             *out = other;
         }
     }
-    return st;
+    if (out->segment == NULL) {
+        return PLEAT_OK;
+    }
+    return pl_area_reach(&space->host, out->segment->area, rq->lane->number);
 }
 
 /* A segment reserves as many addresses as the device has memory, and half more, since a stream's
@@ -284,14 +288,34 @@ static pleat_status order_pending(pl_space *space, pl_request *rq, pl_lane *othe
                          : pl_settle_order_many(space, rq->lane);
 }
 
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* What is left of wait_ms, which bounds all waits of a request together. */
+static uint32_t time_left(const pl_space *space, pl_request *rq)
+{
+    uint64_t now = now_ms();
+
+    if (rq->wait_until == 0) {
+        rq->wait_until = now + space->options.wait_ms;
+    }
+    return rq->wait_until > now ? (uint32_t)(rq->wait_until - now) : 0;
+}
+
 /* With wait_ms 0 it only looks: there may be nothing to wait for any more. Other fences may have
  * passed meanwhile, those of stale mappings above all: what they cover would be there for the same
  * call made again, so everything is polled once more. */
 static pleat_status wait_pending(pl_space *space, pl_request *rq, pl_lane *other)
 {
     bool any = false;
-    pleat_status st = other != NULL ? pl_settle_wait(space, other, space->options.wait_ms)
-                                    : pl_settle_wait_many(space, space->options.wait_ms, &any);
+    uint32_t wait_ms = time_left(space, rq);
+    pleat_status st = other != NULL ? pl_settle_wait(space, other, wait_ms)
+                                    : pl_settle_wait_many(space, wait_ms, &any);
 
     st = any ? PLEAT_OK : st;
     rq->has_polled = rq->has_polled && st != PLEAT_OK;
@@ -338,7 +362,7 @@ static pl_step shortage(pl_space *space, pl_request *rq, pleat_status verdict, p
     }
     if (!rq->is_capturing && !rq->has_polled) {
         rq->has_polled = true;
-        (void)pl_settle_poll_all(space, rq->lane);
+        (void)pl_settle_poll_all(space, rq->lane, SIZE_MAX);
         (void)pl_stale_reap(space);
         return PL_STEP_AGAIN;
     }

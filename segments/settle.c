@@ -8,6 +8,8 @@
 
 #include "segments/run.h"
 
+enum { WAIT_TRIES = 4 };
+
 static pl_tick *oldest_tick(pl_lane *lane)
 {
     return &lane->ticks[lane->first_tick];
@@ -184,13 +186,24 @@ void pl_settle_free_many(pl_space *space, pl_block *b, pl_lane *owner)
     pl_queue_push(&space->many, b);
 }
 
-/* Every block once, in any order of events. Out of the queue, a block is this thread's. */
-static bool poll_many(pl_space *space)
+static size_t count_many(const pl_space *space)
 {
-    pl_block_queue waiting = { 0 };
+    size_t n = 0;
+
+    for (const pl_block *b = space->many.first; b != NULL; b = b->queue_next) {
+        n++;
+    }
+    return n;
+}
+
+/* At most so many blocks, the longest unasked first, in any order of events. Out of the queue, a
+ * block is this thread's. */
+static bool poll_many(pl_space *space, size_t most)
+{
+    size_t n = count_many(space);
     bool any = false;
 
-    while (space->many.first != NULL) {
+    for (n = n < most ? n : most; n > 0 && space->many.first != NULL; n--) {
         pl_block *b = space->many.first;
         pick_up(space, b);
         bool is_over = query_uses(b->uses);
@@ -199,20 +212,15 @@ static bool poll_many(pl_space *space)
             leave_many(space, b);
             any = true;
         } else {
-            pl_queue_push(&waiting, b);
+            pl_queue_push(&space->many, b);
         }
-    }
-    while (waiting.first != NULL) {
-        pl_block *b = waiting.first;
-        pl_queue_remove(&waiting, b);
-        pl_queue_push(&space->many, b);
     }
     return any;
 }
 
-bool pl_settle_poll_all(pl_space *space, const pl_lane *user)
+bool pl_settle_poll_all(pl_space *space, const pl_lane *user, size_t most_many)
 {
-    bool any = poll_many(space);
+    bool any = poll_many(space, most_many);
 
     for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
         pl_lane *lane = space->lanes[i];
@@ -263,7 +271,8 @@ static size_t adopt(pl_space *space, pl_lane *user, pl_lane *other, uint64_t upt
     for (pl_block *b = other->pending.first; b != NULL && n_adopted < n; b = next) {
         size_t whole = whole_granules(b);
         next = b->queue_next; /* of another lane than b's new one: no merge touches it */
-        if (b->tick <= upto && whole >= least) {
+        bool is_wanted = b->tick <= upto && whole >= least;
+        if (is_wanted && pl_area_reach(&space->host, b->segment->area, user->number) == PLEAT_OK) {
             pl_run_move(space, b, user->number, user->next_tick);
             n_adopted += whole;
         }
@@ -301,11 +310,8 @@ static pleat_status reach_behind(pl_space *space, pl_lane *user, const pl_lane *
 
 pleat_status pl_settle_order(pl_space *space, pl_lane *user, pl_lane *other, size_t n_granules)
 {
-    pleat_status st = pl_space_reach_lane(space, user->number);
+    pleat_status st = reach_behind(space, user, other);
 
-    if (st == PLEAT_OK) {
-        st = reach_behind(space, user, other);
-    }
     if (st != PLEAT_OK) {
         return st;
     }
@@ -340,16 +346,6 @@ static pleat_status order_after_uses(const pl_lane *user, const pl_lane *owner, 
         st = order_after(user->stream, owner->stream);
     }
     return st;
-}
-
-static size_t count_many(const pl_space *space)
-{
-    size_t n = 0;
-
-    for (const pl_block *b = space->many.first; b != NULL; b = b->queue_next) {
-        n++;
-    }
-    return n;
 }
 
 pleat_status pl_settle_order_many(pl_space *space, pl_lane *user)
@@ -399,43 +395,40 @@ pleat_status pl_settle_wait(pl_space *space, pl_lane *lane, uint32_t wait_ms)
     return PLEAT_OK;
 }
 
-/* Lock dropped. *in_vain: a use could not be waited for at all, and no time was lost. */
-static pleat_status wait_for_uses(pl_uses *uses, uint32_t wait_ms, bool *in_vain)
+/* Wait for what the stream has submitted so far. Lock dropped. *in_vain: it could not be asked. */
+static pleat_status wait_for_stream(pl_stream *stream, uint32_t wait_ms, bool *in_vain)
 {
-    pleat_status st = PLEAT_OK;
-    bool is_over = query_uses(uses);
+    pl_fence *fence;
+    pleat_status st = pl_fence_record(stream, &fence);
 
-    *in_vain = false;
-    for (uint32_t i = 0; !is_over && i < uses->n; i++) {
-        *in_vain = *in_vain || uses->use[i].fence == NULL;
+    *in_vain = st != PLEAT_OK;
+    if (*in_vain) {
+        return PLEAT_EPENDING;
     }
-    for (uint32_t i = 0; !is_over && !*in_vain && i < uses->n && st == PLEAT_OK; i++) {
-        st = pl_fence_wait(uses->use[i].fence, wait_ms);
-    }
-    return *in_vain ? PLEAT_EPENDING : st;
+    st = pl_fence_wait(fence, wait_ms);
+    pl_fence_return(fence);
+    return st;
 }
 
+/* Waiting holds nothing: fences of its own stand for those of the first block's uses, which any
+ * thread may ask about meanwhile. One block in the queue after the other, until time is up. */
 pleat_status pl_settle_wait_many(pl_space *space, uint32_t wait_ms, bool *any)
 {
     pleat_status st = PLEAT_OK;
 
-    *any = false;
-    for (size_t n = count_many(space); n > 0 && space->many.first != NULL; n--) {
-        pl_block *b = space->many.first;
+    *any = poll_many(space, SIZE_MAX);
+    size_t tries = WAIT_TRIES + WAIT_TRIES * count_many(space); /* a block may have many uses */
+    for (; tries > 0 && space->many.first != NULL; tries--) {
+        pl_stream *stream = space->many.first->uses->use[0].stream;
         bool in_vain;
-        pick_up(space, b);
-        pleat_status failed = wait_for_uses(b->uses, wait_ms, &in_vain);
-        put_down(space);
-        if (failed == PLEAT_OK) {
-            leave_many(space, b);
-            *any = true;
-            continue;
-        }
-        pl_queue_push(&space->many, b);
-        st = failed;
-        if (!in_vain && wait_ms > 0) {
+        pl_lock_release(&space->lock);
+        pleat_status failed = wait_for_stream(stream, wait_ms, &in_vain);
+        pl_lock_acquire(&space->lock);
+        st = failed != PLEAT_OK ? failed : st;
+        if (failed != PLEAT_OK && !in_vain && wait_ms > 0) {
             break; /* that was the time there is */
         }
+        *any = poll_many(space, SIZE_MAX) || *any;
     }
-    return st;
+    return space->many.first == NULL ? PLEAT_OK : st;
 }

@@ -14,9 +14,9 @@ enum { PL_FREES_PER_TICK = 32 };
 void pl_settle_tick(pl_space *space, pl_lane *lane);
 /* Query the lane's oldest ticks and settle what they cover. Returns whether anything passed. */
 bool pl_settle_poll(pl_space *space, pl_lane *lane);
-/* Poll every lane that has ticks, and the blocks that pend on several streams; where a lane other
- * than `user` has frees that no tick covers yet, record one. */
-bool pl_settle_poll_all(pl_space *space, const pl_lane *user);
+/* Poll every lane that has ticks, and at most `most_many` of the blocks that pend on several
+ * streams; where a lane other than `user` has frees that no tick covers yet, record one. */
+bool pl_settle_poll_all(pl_space *space, const pl_lane *user, size_t most_many);
 /* Has the last use of a stale or free block passed? */
 bool pl_settle_is_over(const pl_space *space, const pl_block *b);
 

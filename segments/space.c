@@ -89,20 +89,6 @@ pleat_status pl_space_area(pl_space *space, pl_lane *lane, pl_class class, pl_ar
     return PLEAT_OK;
 }
 
-pleat_status pl_space_reach_lane(pl_space *space, uint32_t lane)
-{
-    for (uint32_t i = 0; i < space->n_area_rooms; i++) {
-        if (space->areas[i] == NULL) {
-            continue;
-        }
-        pleat_status st = pl_area_reach(&space->host, space->areas[i], lane);
-        if (st != PLEAT_OK) {
-            return st;
-        }
-    }
-    return PLEAT_OK;
-}
-
 pleat_status pl_space_add_segment(pl_space *space, pl_area *area, pl_range range)
 {
     pl_segment *seg;

@@ -87,8 +87,6 @@ static inline bool pl_space_has_many_lanes(const pl_space *space)
 {
     return space->n_lanes > 1;
 }
-/* Room for the indexes of `lane` in every area. */
-pleat_status pl_space_reach_lane(pl_space *space, uint32_t lane);
 pleat_status pl_space_add_segment(pl_space *space, pl_area *area, pl_range range);
 /* The segment that covers `at`, or NULL. */
 pl_segment *pl_space_segment_at(const pl_space *space, pleat_devptr at);

@@ -49,7 +49,7 @@ static pleat_status quiesce(pl_space *space, bool wait)
         bool any;
         st = pl_settle_wait_many(space, UINT32_MAX, &any);
     }
-    (void)pl_settle_poll_all(space, NULL);
+    (void)pl_settle_poll_all(space, NULL, SIZE_MAX);
     (void)pl_stale_reap(space);
     return st == PLEAT_ECAPTURE ? PLEAT_EPENDING : st;
 }
