@@ -1,0 +1,85 @@
+/* segments_model_test.c - the promise of segments/grow.c, attacked.
+ *
+ * Each seed draws a device, options and a sequence. The sequence is played twice: with ample
+ * memory, where nothing may be refused and its peak of live bytes is learnt, and with 1.0 to 1.1
+ * times that peak, where every refusal is judged by the naive model. PLEAT_MODEL_SEEDS asks for
+ * more seeds, PLEAT_MODEL_SEED for one alone. */
+/* labels: model */
+/* timeout: 300 */
+#include <check.h>
+
+#include "tests/support/segments_draw.h"
+
+enum { N_SEEDS = 400 / DRAW_SLOWER, N_WHOLE_SEEDS = 400 / DRAW_SLOWER };
+
+/* Returns the peak of live bytes. */
+static uint64_t play(const sequence *s, const drawn *d, uint64_t seed, totals *t)
+{
+    player p;
+    random_source r = { .state = ~seed };
+    player_open(&p, &pl_expandable_ops, &d->conf);
+    s->play(&p, &r, &d->shape);
+    player_assert_good(&p, s->name, seed);
+    uint64_t peak_bytes = p.model.peak_bytes;
+    totals_add(t, &p);
+    player_close(&p);
+    return peak_bytes;
+}
+
+START_TEST(what_is_refused_could_not_be_served)
+{
+    const sequence *s = &sequences[_i];
+    totals t = { .n_seeds = 0 };
+    uint64_t seed;
+    for (draw_seeds seeds = draw_seeds_of(N_SEEDS); draw_next_seed(&seeds, &seed);) {
+        random_source r = { .state = seed };
+        drawn d = draw(&r, 4000);
+        draw_ample(&d);
+        d.conf.refusal = PLAYER_FORBIDS;
+        uint64_t peak_bytes = play(s, &d, seed, &t);
+        draw_scarce(&d, &r, peak_bytes);
+        d.conf.refusal = PLAYER_JUDGES;
+        (void)play(s, &d, seed, &t);
+        t.n_seeds++;
+    }
+    totals_say(&t, s->name);
+}
+END_TEST
+
+START_TEST(whole_granules_on_one_stream_run_on_their_peak)
+{
+    static const sequence whole = { "whole granules", sequence_whole };
+    totals t = { .n_seeds = 0 };
+    uint64_t seed;
+    for (draw_seeds seeds = draw_seeds_of(N_WHOLE_SEEDS); draw_next_seed(&seeds, &seed);) {
+        random_source r = { .state = seed };
+        drawn d = draw(&r, 2000);
+        d.conf.n_streams = 1;
+        d.conf.refusal = PLAYER_FORBIDS;
+        draw_ample(&d);
+        uint64_t peak_bytes = play(&whole, &d, seed, &t);
+        d.per_mille = 1000;
+        draw_scarce(&d, &r, peak_bytes);
+        ck_assert_uint_eq(play(&whole, &d, seed, &t), peak_bytes);
+        t.n_seeds++;
+    }
+    ck_assert_uint_eq(t.counts.n_refused, 0);
+    totals_say(&t, whole.name);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("segments_model");
+    TCase *promise = tcase_create("promise");
+    TCase *whole = tcase_create("whole granules");
+    tcase_add_loop_test(promise, what_is_refused_could_not_be_served, 0, (int)n_sequences);
+    tcase_add_test(whole, whole_granules_on_one_stream_run_on_their_peak);
+    suite_add_tcase(suite, promise);
+    suite_add_tcase(suite, whole);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed == 0 ? 0 : 1;
+}

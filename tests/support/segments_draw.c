@@ -1,0 +1,88 @@
+/* segments_draw.c - see segments_draw.h. */
+#include "tests/support/segments_draw.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static void draw_options(random_source *r, pl_allocator_options *options, size_t granule_bytes)
+{
+    static const unsigned wait_ms[] = { 0, 1000, 1000 };
+    pl_allocator_options_init(options);
+    options->growth = (pl_growth)random_below(r, 3);
+    options->cross_stream = random_once_in(r, 3) ? PL_CROSS_SETTLED : PL_CROSS_ORDER;
+    options->wait_ms = wait_ms[random_below(r, 3)];
+    options->small_bytes = granule_bytes / 16;
+    if (random_once_in(r, 2)) {
+        options->token_cap = (unsigned)random_below(r, 50);
+        options->token_refill = (unsigned)random_below(r, 20);
+        options->order_interval = 1 + (unsigned)random_below(r, 2000);
+        options->keep_permille = (unsigned)random_below(r, 100);
+    }
+}
+
+drawn draw(random_source *r, size_t n_ops)
+{
+    static const unsigned depths[] = { 0, 1, 8, 64, 256, 4096 };
+    enum { SMALL_GRANULE = 64 << 10, LARGE_GRANULE = 2 << 20 };
+    drawn d = { .conf = { .n_ids = SEQUENCE_IDS } };
+    d.conf.granule_bytes = random_once_in(r, 3) ? LARGE_GRANULE : SMALL_GRANULE;
+    d.conf.depth = depths[random_below(r, 6)];
+    d.conf.n_streams = 1 + (unsigned)random_below(r, PLAYER_STREAMS);
+    draw_options(r, &d.conf.options, d.conf.granule_bytes);
+    d.shape.n_ops = n_ops;
+    d.shape.live_bytes = (uint64_t)random_between(r, 16, 256) * d.conf.granule_bytes;
+    d.per_mille = random_once_in(r, 4) ? 1000 : (unsigned)random_between(r, 1000, 1100);
+    d.is_limit = random_once_in(r, 2);
+    return d;
+}
+
+void draw_ample(drawn *d)
+{
+    d->conf.capacity_bytes = 64 * d->shape.live_bytes; /* captures keep what is freed */
+    d->conf.options.limit_bytes = 0;
+}
+
+void draw_scarce(drawn *d, random_source *r, uint64_t peak_bytes)
+{
+    uint64_t bytes = peak_bytes + peak_bytes / 1000 * (d->per_mille - 1000);
+    bytes = bytes > d->conf.granule_bytes ? bytes : d->conf.granule_bytes;
+    if (d->is_limit) {
+        d->conf.options.limit_bytes = bytes;
+        d->shape.may_change_limit = true;
+        return;
+    }
+    d->conf.other_bytes = random_once_in(r, 3) ? random_between(r, 1, bytes / 4) : 0;
+    d->conf.capacity_bytes = bytes + d->conf.other_bytes;
+}
+
+draw_seeds draw_seeds_of(uint64_t n)
+{
+    const char *one = getenv("PLEAT_MODEL_SEED");
+    const char *more = getenv("PLEAT_MODEL_SEEDS");
+    if (one != NULL) {
+        uint64_t seed = strtoull(one, NULL, 0);
+        return (draw_seeds){ .next = seed, .last = seed };
+    }
+    return (draw_seeds){ .next = 1, .last = more != NULL ? strtoull(more, NULL, 0) : n };
+}
+
+bool draw_next_seed(draw_seeds *seeds, uint64_t *seed)
+{
+    *seed = seeds->next++;
+    return *seed <= seeds->last;
+}
+
+void totals_add(totals *t, const player *p)
+{
+    t->counts.n_ops += p->counts.n_ops;
+    t->counts.n_refused += p->counts.n_refused;
+    t->counts.n_pending += p->counts.n_pending;
+    t->counts.n_stale += p->counts.n_stale;
+}
+
+void totals_say(const totals *t, const char *what)
+{
+    printf("%s: %u seeds, %llu operations, %llu refused rightly, %llu pending, %llu stale\n", what,
+           t->n_seeds, (unsigned long long)t->counts.n_ops, (unsigned long long)t->counts.n_refused,
+           (unsigned long long)t->counts.n_pending, (unsigned long long)t->counts.n_stale);
+}

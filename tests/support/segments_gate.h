@@ -1,0 +1,33 @@
+/* segments_gate.h - lets many threads call at once, or one alone.
+ *
+ * A call is made inside the gate. A thread inside may ask to be alone: it waits until no other is
+ * inside, and nobody comes in until it has rejoined. The gate's lock guards what the threads share
+ * besides. Where the gate is not shared all of it does nothing. */
+#ifndef PLEAT_TESTS_SEGMENTS_GATE_H
+#define PLEAT_TESTS_SEGMENTS_GATE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+typedef struct player_gate {
+    bool is_shared; /* const */
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    unsigned n_inside; /* mutex */
+    unsigned n_lonely; /* mutex: those who are, or wait to be, alone */
+    bool is_alone;     /* mutex */
+} player_gate;
+
+void player_gate_open(player_gate *gate, bool is_shared);
+void player_gate_close(player_gate *gate);
+
+void player_gate_enter(player_gate *gate);
+void player_gate_leave(player_gate *gate);
+/* From inside: wait until every other call is over, and keep new ones out. */
+void player_gate_be_alone(player_gate *gate);
+void player_gate_rejoin(player_gate *gate); /* back to being inside */
+
+void player_gate_lock(player_gate *gate);
+void player_gate_unlock(player_gate *gate);
+
+#endif
