@@ -410,8 +410,8 @@ static pleat_status wait_for_stream(pl_stream *stream, uint32_t wait_ms, bool *i
     return st;
 }
 
-/* Waiting holds nothing: fences of its own stand for those of the first block's uses, which any
- * thread may ask about meanwhile. One block in the queue after the other, until time is up. */
+/* Waiting holds nothing: fences of its own stand for those of a block's uses, which any thread may
+ * ask about meanwhile. One block in the queue after the other, until time is up. */
 pleat_status pl_settle_wait_many(pl_space *space, uint32_t wait_ms, bool *any)
 {
     pleat_status st = PLEAT_OK;
@@ -419,8 +419,11 @@ pleat_status pl_settle_wait_many(pl_space *space, uint32_t wait_ms, bool *any)
     *any = poll_many(space, SIZE_MAX);
     size_t tries = WAIT_TRIES + WAIT_TRIES * count_many(space); /* a block may have many uses */
     for (; tries > 0 && space->many.first != NULL; tries--) {
-        pl_stream *stream = space->many.first->uses->use[0].stream;
+        pl_block *b = space->many.first;
+        pl_stream *stream = b->uses->use[0].stream;
         bool in_vain;
+        pl_queue_remove(&space->many, b); /* the next one's turn comes even if this is in vain */
+        pl_queue_push(&space->many, b);
         pl_lock_release(&space->lock);
         pleat_status failed = wait_for_stream(stream, wait_ms, &in_vain);
         pl_lock_acquire(&space->lock);

@@ -331,6 +331,23 @@ START_TEST(waiting_for_a_captured_use_is_pending_too)
 }
 END_TEST
 
+START_TEST(uses_that_can_be_waited_for_are_beside_a_captured_one)
+{
+    pleat_devptr captured = get_and_use(60 * MIB, 1);
+    pleat_devptr free = get_and_use(60 * MIB, 1);
+    pleat.sim.finish();
+    begin(2);
+    pleat_record(captured, 2);
+    pleat_put(captured, 1);
+    pleat_record(free, 4);
+    pleat_work(4, free, 60 * MIB);
+    pleat_put(free, 1);
+    ck_assert_uint_eq(get_and_use(60 * MIB, 3), free);
+    ck_assert_uint_eq(pleat_counted().stream_waits, 0);
+    end(2);
+}
+END_TEST
+
 static void open_impatient(void)
 {
     pl_allocator_options options;
@@ -420,6 +437,7 @@ int main(void)
     tcase_add_test(beside, a_limit_that_needs_a_captured_streams_memory_is_refused);
     TCase *settled = add_case(suite, "beside, settled only", open_settled);
     tcase_add_test(settled, waiting_for_a_captured_use_is_pending_too);
+    tcase_add_test(settled, uses_that_can_be_waited_for_are_beside_a_captured_one);
     TCase *impatient = add_case(suite, "beside, no waiting", open_impatient);
     tcase_add_test(impatient, a_tick_that_a_capture_forbade_is_recorded_after_it);
 

@@ -359,12 +359,26 @@ START_TEST(a_use_whose_event_fails_gets_another)
 {
     fill();
     pleat_record(ptrs[3], 4);
+    pleat_work_after(4, 1, ptrs[3], GRANULE);
     pleat_put(ptrs[3], 1);
-    pleat.sim.finish();
     pleat.sim.fail_at("cuEventQuery", 0, CU_UNKNOWN);
-    get_and_use(GRANULE, 3); /* one look records it again, a later one finds it over */
+    ck_assert_int_eq(pleat_refused(GRANULE, 3), PLEAT_EPENDING);
     ck_assert_uint_eq(pleat.sim.n_faults(), 1);
+    pleat.sim.finish();
+    get_and_use(GRANULE, 3);
     ck_assert_uint_eq(pleat_counted().host_syncs, 0);
+}
+END_TEST
+
+START_TEST(when_the_others_are_over_a_block_still_pends_on_its_owner)
+{
+    fill();
+    pleat_record(ptrs[3], 4); /* where nothing runs */
+    pleat_put(ptrs[3], 1);
+    ck_assert_int_eq(pleat_refused(GRANULE, 3), PLEAT_EPENDING);
+    ck_assert_uint_eq(pleat_counted().active[PLEAT_POOL_ALL].current, N_GRANULES - 1);
+    ck_assert_uint_eq(pleat_counted().pending_bytes, GRANULE);
+    ck_assert_uint_eq(get_and_use(GRANULE, 1), ptrs[3]);
 }
 END_TEST
 
@@ -651,6 +665,7 @@ static void add_policies(Suite *suite)
     tcase_add_test(settled, frees_before_and_after_a_tick_settle_alike);
     tcase_add_test(settled, a_tick_whose_event_fails_is_replaced);
     tcase_add_test(settled, a_use_whose_event_fails_gets_another);
+    tcase_add_test(settled, when_the_others_are_over_a_block_still_pends_on_its_owner);
     TCase *waiting = add_case(suite, "settled, waiting", open_settled_waiting);
     tcase_add_test(waiting, where_waiting_is_allowed_the_host_waits_before_it_fails);
     tcase_add_test(waiting, the_host_waits_for_recorded_uses_too);
