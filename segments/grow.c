@@ -353,6 +353,20 @@ static pl_step use_pending(pl_space *space, pl_request *rq, pleat_status *st)
     return *st == PLEAT_OK ? PL_STEP_AGAIN : PL_STEP_DONE;
 }
 
+/* Free memory that a capture may not use: what it would have to take, and what pends on its own
+ * stream, also in granules that live blocks share. */
+static bool is_withheld(const pl_space *space, const pl_request *rq)
+{
+    bool any = space->n_loose > 0;
+
+    for (uint32_t i = 0; !any && i < space->n_area_rooms; i++) {
+        const pl_area *area = space->areas[i];
+        const pl_index *runs = area != NULL ? pl_area_runs(area, rq->lane->number) : NULL;
+        any = runs != NULL && runs->n_nodes > 0;
+    }
+    return any;
+}
+
 /* No place can be had now. Everything that may change that is tried, once each. */
 static pl_step shortage(pl_space *space, pl_request *rq, pleat_status verdict, pleat_status *st)
 {
@@ -379,7 +393,7 @@ static pl_step shortage(pl_space *space, pl_request *rq, pleat_status verdict, p
         rq->ask = PL_ASK_NOW;
         return PL_STEP_AGAIN;
     }
-    if (rq->is_capturing && space->n_loose > 0 && !is_hopeless(space, rq)) {
+    if (rq->is_capturing && is_withheld(space, rq) && !is_hopeless(space, rq)) {
         *st = PLEAT_EPENDING; /* without the capture it might have been taken or waited for */
     }
     return PL_STEP_DONE;
