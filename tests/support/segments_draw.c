@@ -11,7 +11,7 @@ static void draw_options(random_source *r, pl_allocator_options *options, size_t
     options->growth = (pl_growth)random_below(r, 3);
     options->cross_stream = random_once_in(r, 3) ? PL_CROSS_SETTLED : PL_CROSS_ORDER;
     options->wait_ms = wait_ms[random_below(r, 3)];
-    options->small_bytes = granule_bytes / 16;
+    options->small_bytes = granule_bytes >> random_below(r, 5);
     if (random_once_in(r, 2)) {
         options->token_cap = (unsigned)random_below(r, 50);
         options->token_refill = (unsigned)random_below(r, 20);
@@ -23,14 +23,15 @@ static void draw_options(random_source *r, pl_allocator_options *options, size_t
 drawn draw(random_source *r, size_t n_ops)
 {
     static const unsigned depths[] = { 0, 1, 8, 64, 256, 4096 };
-    enum { SMALL_GRANULE = 64 << 10, LARGE_GRANULE = 2 << 20 };
+    static const size_t granules[] = { 4 << 10, 4 << 10, 64 << 10, 64 << 10, 2 << 20 };
     drawn d = { .conf = { .n_ids = SEQUENCE_IDS } };
-    d.conf.granule_bytes = random_once_in(r, 3) ? LARGE_GRANULE : SMALL_GRANULE;
+    d.conf.granule_bytes = granules[random_below(r, 5)];
     d.conf.depth = depths[random_below(r, 6)];
     d.conf.n_streams = 1 + (unsigned)random_below(r, PLAYER_STREAMS);
     draw_options(r, &d.conf.options, d.conf.granule_bytes);
     d.shape.n_ops = n_ops;
-    d.shape.live_bytes = (uint64_t)random_between(r, 16, 256) * d.conf.granule_bytes;
+    d.shape.live_bytes = (uint64_t)random_between(r, 6, random_once_in(r, 2) ? 24 : 256) *
+                         d.conf.granule_bytes;
     d.per_mille = random_once_in(r, 4) ? 1000 : (unsigned)random_between(r, 1000, 1100);
     d.is_limit = random_once_in(r, 2);
     return d;

@@ -215,8 +215,8 @@ static pleat_status judge_full(player *p, size_t bytes, unsigned stream, pleat_d
     p->model.step = is_exhaustive ? MODEL_QUANTUM : p->conf.granule_bytes;
     size_t needed = needed_granules(p, bytes, false);
     if (needed <= most) {
-        blame(p, "%zu bytes on stream %u refused: L + P + m = %zu, C = %zu", bytes, stream, needed,
-              most);
+        blame(p, "%zu bytes on stream %u refused, %u captured: L + P + m = %zu, C = %zu", bytes,
+              stream, p->captured, needed, most);
         return PLEAT_ENOMEM_DEVICE;
     }
     pleat_status st = try_alloc(p, bytes, stream, out);

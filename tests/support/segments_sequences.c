@@ -75,7 +75,15 @@ static unsigned any_stream(player *p, random_source *r)
 
 /* ---- sizes ---------------------------------------------------------------------------------- */
 
-typedef enum size_mix { MIX_TINY, MIX_SPREAD, MIX_POWERS, MIX_EDGES, MIX_HUGE, N_MIXES } size_mix;
+typedef enum size_mix {
+    MIX_TINY,
+    MIX_SPREAD,
+    MIX_POWERS,
+    MIX_EDGES,
+    MIX_FRACTIONS,
+    MIX_HUGE,
+    N_MIXES
+} size_mix;
 
 static size_t size_near(random_source *r, size_t bytes)
 {
@@ -90,7 +98,7 @@ static size_t size_of(player *p, random_source *r, size_mix mix, uint64_t live_b
     size_t bytes = 1;
     switch (mix) {
     case MIX_TINY:
-        bytes = random_spread(r, granule / 16);
+        bytes = random_spread(r, granule / 4);
         break;
     case MIX_SPREAD:
         bytes = random_spread(r, (size_t)live_bytes / 8);
@@ -103,6 +111,9 @@ static size_t size_of(player *p, random_source *r, size_mix mix, uint64_t live_b
         break;
     case MIX_EDGES: /* whole granules, give or take a little */
         bytes = size_near(r, granule * random_spread(r, most / granule));
+        break;
+    case MIX_FRACTIONS:
+        bytes = random_between(r, 1, 4 * granule);
         break;
     case MIX_HUGE:
         bytes = random_between(r, most / 4, most);
@@ -398,7 +409,7 @@ void sequence_pin(player *p, random_source *r, const sequence_shape *shape)
             period += MODEL_QUANTUM;
             break;
         case 1:
-            period -= MODEL_QUANTUM * random_below(r, 8);
+            period -= MODEL_QUANTUM * random_below(r, 6);
             break;
         default:
             break;
