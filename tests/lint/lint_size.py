@@ -3,8 +3,7 @@
 import re
 import sys
 
-from source import c_files, functions, read, report, tracked_text_files, \
-    without_comments_and_strings
+from source import all_files, c_files, functions, read, report, without_comments_and_strings
 
 MAX_FILE_LINES = 800
 MAX_FUNCTION_LINES = 60
@@ -57,19 +56,10 @@ def main():
     problems = list(check_public())
     for path in c_files():
         problems += check_c(path)
-    for path in set(c_files()) | set(tracked_text_files()):
+    for path in all_files():
         if path.suffix in TEXT_SUFFIXES or path.name in ("CMakeLists.txt", "dev"):
-            if read_exists(path):
-                problems += check_text(path)
+            problems += check_text(path)
     return report(problems)
-
-
-def read_exists(path):
-    try:
-        read(path)
-    except FileNotFoundError:
-        return False
-    return True
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """What the lint checks share: the project's C files, and C text without comments and strings."""
 import pathlib
 import re
-import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = ("api", "bench", "segments", "tests", "vmm")
@@ -65,12 +64,15 @@ def read(path):
     return (ROOT / path).read_text(encoding="utf-8")
 
 
-def tracked_text_files():
-    """Paths git knows or would add; empty outside a git checkout."""
-    result = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT,
-        capture_output=True, text=True, check=False)
-    return [pathlib.Path(line) for line in result.stdout.splitlines()]
+def all_files():
+    """Every file of the project, but for what is built or belongs to git."""
+    found = []
+    for top in ROOT.iterdir():
+        if top.is_file():
+            found.append(top)
+        elif top.name not in ("build", ".git"):
+            found += [p for p in top.rglob("*") if p.is_file()]
+    return sorted(p.relative_to(ROOT) for p in found)
 
 
 def report(problems):
