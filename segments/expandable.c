@@ -109,7 +109,8 @@ static pl_block *fit(pl_space *space, const pl_request *rq)
 static pl_block *fit_in_other_class(pl_space *space, const pl_request *rq)
 {
     pl_class other = rq->area->class == PL_CLASS_SMALL ? PL_CLASS_LARGE : PL_CLASS_SMALL;
-    pl_block *b = pl_grow_can_create(space, rq) ? NULL : fit_elsewhere(space, rq, other);
+    bool can_grow = pl_grow_can_create(space, rq) && !rq->is_out_of_va;
+    pl_block *b = can_grow ? NULL : fit_elsewhere(space, rq, other);
 
     return b != NULL ? take_start(space, b, rq->bytes) : NULL;
 }

@@ -399,7 +399,8 @@ static pl_step shortage(pl_space *space, pl_request *rq, pleat_status verdict, p
     return PL_STEP_DONE;
 }
 
-/* No gap is long enough. Stale addresses may be in the way; else more are reserved. */
+/* No gap is long enough: more addresses are reserved. Where there are none, memory that pends on
+ * other streams may stand in a gap, and stale addresses may. */
 static pl_step extend(pl_space *space, pl_request *rq, pleat_status *st)
 {
     *st = open_segment(space, rq);
@@ -413,12 +414,18 @@ static pl_step extend(pl_space *space, pl_request *rq, pleat_status *st)
         rq->is_out_of_va = true;
         return PL_STEP_AGAIN;
     }
-    if (rq->is_capturing || rq->has_cleared || space->n_stale == 0) {
+    if (shortage(space, rq, PLEAT_ENOSPACE_VA, st) == PL_STEP_AGAIN) {
+        return PL_STEP_AGAIN;
+    }
+    const pl_block *stale = space->stale.first;
+    if (*st != PLEAT_ENOSPACE_VA || rq->is_capturing || stale == NULL ||
+        rq->n_cleared >= space->n_lanes) {
         return PL_STEP_DONE;
     }
-    rq->has_cleared = true;
-    *st = pl_settle_wait(space, rq->lane, space->options.wait_ms);
-    (void)pl_stale_reap(space);
+    rq->n_cleared++;
+    pl_lane *lane = stale->lane == PL_LANE_SETTLED ? rq->lane : space->lanes[stale->lane - 1];
+    *st = pl_settle_wait(space, lane, time_left(space, rq));
+    rq->has_polled = false; /* unmaps them */
     return *st == PLEAT_OK ? PL_STEP_AGAIN : PL_STEP_DONE;
 }
 

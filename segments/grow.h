@@ -18,7 +18,7 @@ typedef struct pl_request {
     uint32_t n_refused;  /* lanes that it could not be ordered after, nor wait for */
     uint32_t n_ordered;  /* ordered waits so far that were made instead of creating */
     bool is_out_of_va;   /* no more addresses can be reserved: any area will do */
-    bool has_cleared;    /* stale addresses were waited for */
+    uint32_t n_cleared;  /* lanes whose stale addresses were waited for */
     bool wants_tick;     /* it took pending memory: the stale mappings need a tick of its lane */
     uint64_t wait_until; /* milliseconds, monotonic: when the host's patience ends; 0 = not begun */
     bool has_made_way;   /* idle chunks were released for the driver's page tables */
