@@ -60,6 +60,7 @@ START_TEST(whole_granules_on_one_stream_run_on_their_peak)
         uint64_t peak_bytes = play(&whole, &d, seed, &t);
         d.per_mille = 1000;
         draw_scarce(&d, &r, peak_bytes);
+        d.conf.address_bytes = 0;
         ck_assert_uint_eq(play(&whole, &d, seed, &t), peak_bytes);
         t.n_seeds++;
     }

@@ -23,9 +23,12 @@ static void draw_options(random_source *r, pl_allocator_options *options, size_t
 drawn draw(random_source *r, size_t n_ops)
 {
     static const unsigned depths[] = { 0, 1, 8, 64, 256, 4096 };
-    static const size_t granules[] = { 4 << 10, 4 << 10, 64 << 10, 64 << 10, 2 << 20 };
+    static const size_t granules[] = { 4 << 10, 16 << 10, 64 << 10, 64 << 10, 2 << 20 };
     drawn d = { .conf = { .n_ids = SEQUENCE_IDS } };
     d.conf.granule_bytes = granules[random_below(r, 5)];
+    if (d.conf.granule_bytes > granules[0] && random_once_in(r, 3)) {
+        d.conf.chunk_granules = 2u << random_below(r, 2);
+    }
     d.conf.depth = depths[random_below(r, 6)];
     d.conf.n_streams = 1 + (unsigned)random_below(r, PLAYER_STREAMS);
     draw_options(r, &d.conf.options, d.conf.granule_bytes);
@@ -47,6 +50,9 @@ void draw_scarce(drawn *d, random_source *r, uint64_t peak_bytes)
 {
     uint64_t bytes = peak_bytes + peak_bytes / 1000 * (d->per_mille - 1000);
     bytes = bytes > d->conf.granule_bytes ? bytes : d->conf.granule_bytes;
+    if (random_once_in(r, 6)) {
+        d->conf.address_bytes = bytes * random_between(r, 2, 6);
+    }
     if (d->is_limit) {
         d->conf.options.limit_bytes = bytes;
         d->shape.may_change_limit = true;
@@ -79,11 +85,15 @@ void totals_add(totals *t, const player *p)
     t->counts.n_refused += p->counts.n_refused;
     t->counts.n_pending += p->counts.n_pending;
     t->counts.n_stale += p->counts.n_stale;
+    t->counts.n_without_addresses += p->counts.n_without_addresses;
 }
 
 void totals_say(const totals *t, const char *what)
 {
-    printf("%s: %u seeds, %llu operations, %llu refused rightly, %llu pending, %llu stale\n", what,
-           t->n_seeds, (unsigned long long)t->counts.n_ops, (unsigned long long)t->counts.n_refused,
-           (unsigned long long)t->counts.n_pending, (unsigned long long)t->counts.n_stale);
+    const player_counts *n = &t->counts;
+    printf("%s: %u seeds, %llu operations, %llu refused rightly, %llu pending, %llu for stale and "
+           "%llu for want of addresses\n",
+           what, t->n_seeds, (unsigned long long)n->n_ops, (unsigned long long)n->n_refused,
+           (unsigned long long)n->n_pending, (unsigned long long)n->n_stale,
+           (unsigned long long)n->n_without_addresses);
 }

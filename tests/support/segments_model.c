@@ -88,20 +88,6 @@ const char *model_remove(model *m, pleat_devptr base)
 
 /* ---- granules ------------------------------------------------------------------------------ */
 
-size_t model_live_granules(const model *m)
-{
-    uint64_t counted = 0; /* granules below this number are */
-    size_t n = 0;
-    for (size_t i = 0; i < m->live.n; i++) {
-        uint64_t first = m->live.span[i].base / m->granule_bytes;
-        uint64_t end = (end_of(&m->live.span[i]) - 1) / m->granule_bytes + 1;
-        first = first < counted ? counted : first;
-        n += end > first ? (size_t)(end - first) : 0;
-        counted = end > counted ? end : counted;
-    }
-    return n;
-}
-
 /* The granules of a range: which hold bytes of live blocks or of held spans, then how many do so
  * below each. */
 typedef struct tally {
@@ -151,25 +137,27 @@ static size_t tally_further(const tally *t, pleat_devptr at, uint64_t bytes)
     return end - first - (t->below[end] - t->below[first]);
 }
 
-size_t model_held_granules(const model *m, const model_spans *blocked)
+static size_t count_granules(const model *m, const model_spans *ranges, const model_spans *blocked)
 {
     size_t n = 0;
-    for (size_t i = 0; i < blocked->n; i++) {
-        const model_span *span = &blocked->span[i];
-        model_span whole = { .base = span->base / m->granule_bytes * m->granule_bytes };
-        whole.bytes = (end_of(span) - whole.base + m->granule_bytes - 1) / m->granule_bytes *
-                      m->granule_bytes;
-        if (!span->is_held) {
-            continue;
-        }
-        /* Its granules, but those that the spans before it counted or a live block holds. */
-        model_spans before = { .span = blocked->span, .n = i };
+    for (size_t i = 0; i < ranges->n; i++) {
         tally t;
-        tally_init(&t, m, &before, whole);
-        n += tally_further(&t, whole.base, whole.bytes);
+        tally_init(&t, m, blocked, ranges->span[i]);
+        n += t.below[t.n];
         free(t.below);
     }
     return n;
+}
+
+size_t model_live_granules(const model *m, const model_spans *ranges)
+{
+    static const model_spans nothing;
+    return count_granules(m, ranges, &nothing);
+}
+
+size_t model_held_granules(const model *m, const model_spans *ranges, const model_spans *blocked)
+{
+    return count_granules(m, ranges, blocked);
 }
 
 /* ---- places --------------------------------------------------------------------------------- */
@@ -179,7 +167,7 @@ static void least(size_t *best, size_t n)
     *best = n < *best ? n : *best;
 }
 
-/* Every start in the gap: its own, its last, and all that are a multiple of the step. */
+/* Every start in the gap: its own, its last, and all that are a step's multiple in the range. */
 static void try_gap(const tally *t, pleat_devptr base, pleat_devptr end, uint64_t bytes,
                     uint64_t step, size_t *best)
 {
@@ -188,7 +176,8 @@ static void try_gap(const tally *t, pleat_devptr base, pleat_devptr end, uint64_
     }
     least(best, tally_further(t, base, bytes));
     least(best, tally_further(t, end - bytes, bytes));
-    for (pleat_devptr at = base / step * step + step; at + bytes <= end; at += step) {
+    pleat_devptr below = base - (base - t->range.base) % step;
+    for (pleat_devptr at = below + step; at + bytes <= end; at += step) {
         least(best, tally_further(t, at, bytes));
     }
 }
@@ -224,7 +213,7 @@ size_t model_least_further(const model *m, const model_spans *ranges, const mode
                            uint64_t bytes)
 {
     bytes = model_round(bytes);
-    size_t best = (size_t)((bytes + m->granule_bytes - 1) / m->granule_bytes);
+    size_t best = SIZE_MAX;
     for (size_t i = 0; i < ranges->n; i++) {
         try_range(m, blocked, ranges->span[i], bytes, &best);
     }

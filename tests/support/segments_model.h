@@ -2,7 +2,8 @@
  * nothing else, and finds by trying every place whether a request could have been served.
  *
  * Shares no code with what it judges. Where addresses may lie (ranges), and which of them are out
- * of service for the moment (blocked: stale mappings, what a capture holds), it is told. */
+ * of service for the moment (blocked: stale mappings, what a capture holds), it is told. Granules
+ * are counted from the start of each range; where chunks are larger, chunks. */
 #ifndef PLEAT_TESTS_SEGMENTS_MODEL_H
 #define PLEAT_TESTS_SEGMENTS_MODEL_H
 
@@ -52,12 +53,17 @@ bool model_spans_add(model_spans *spans, model_span span);
 void model_spans_clear(model_spans *spans);
 
 /* L: granules that hold a byte of a live block. */
-size_t model_live_granules(const model *m);
-/* P: further granules that hold a byte of a blocked span which is held. */
-size_t model_held_granules(const model *m, const model_spans *blocked);
-/* m: the least number of further granules that `bytes` need, over all places: every interval in a
- * range that meets no live block and no blocked span, and a fresh range. */
+size_t model_live_granules(const model *m, const model_spans *ranges);
+/* L + P: and of a blocked span which is held. */
+size_t model_held_granules(const model *m, const model_spans *ranges, const model_spans *blocked);
+/* m: the least number of further granules that `bytes` need, over all places in the ranges: every
+ * interval that meets no live block and no blocked span. SIZE_MAX: there is none. */
 size_t model_least_further(const model *m, const model_spans *ranges, const model_spans *blocked,
                            uint64_t bytes);
+/* The same in a range of its own. */
+static inline size_t model_fresh(const model *m, uint64_t bytes)
+{
+    return (size_t)((model_round(bytes) + m->granule_bytes - 1) / m->granule_bytes);
+}
 
 #endif

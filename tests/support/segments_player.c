@@ -62,10 +62,13 @@ void player_open(player *p, const pl_allocator_ops *ops, const player_conf *conf
 {
     char text[128];
     *p = (player){ .conf = *conf, .limit_bytes = conf->options.limit_bytes };
+    unsigned n = conf->chunk_granules > 0 ? conf->chunk_granules : 1;
+    pl_device_options options = { .chunk_granules = n,
+                                  .address_budget_bytes = conf->address_bytes };
     (void)snprintf(text, sizeof(text), "capacity:%llu,granularity:%zu,depth:%u",
-                   (unsigned long long)conf->capacity_bytes, conf->granule_bytes, conf->depth);
+                   (unsigned long long)conf->capacity_bytes, conf->granule_bytes / n, conf->depth);
     vmm_sim_open(&p->sim, text);
-    p->dev = vmm_sim_device(&p->sim, NULL);
+    p->dev = vmm_sim_device(&p->sim, &options);
     open_streams(p);
     if (conf->other_bytes > 0) {
         ck_assert_int_eq(pl_device_malloc(p->dev, conf->other_bytes, &p->other), PLEAT_OK);
@@ -155,37 +158,50 @@ static void survey(player *p, model_spans *ranges, model_spans *blocked)
     pl_lock_release(&space->lock);
 }
 
-/* P */
-static size_t held_granules(player *p)
+static size_t live_granules(player *p, bool with_held)
 {
     model_spans ranges;
     model_spans blocked;
     survey(p, &ranges, &blocked);
-    size_t n = model_held_granules(&p->model, &blocked);
+    size_t n = with_held ? model_held_granules(&p->model, &ranges, &blocked)
+                         : model_live_granules(&p->model, &ranges);
     model_spans_clear(&ranges);
     model_spans_clear(&blocked);
     return n;
 }
 
-/* Granules that would be held if the request were served, at the least: L + P + m. With or without
- * stale addresses as places. */
-static size_t needed_granules(player *p, size_t bytes, bool is_stale_free)
+/* What counts as a place. */
+typedef enum places {
+    PLACES_ALL,      /* a fresh range too */
+    PLACES_RESERVED, /* what is reserved already */
+    PLACES_UNSTALE   /* all, and as if nothing were stale */
+} places;
+
+static void forget_stale(model_spans *blocked)
+{
+    model_spans held = { 0 };
+    for (size_t i = 0; i < blocked->n; i++) {
+        if (blocked->span[i].is_held) {
+            (void)model_spans_add(&held, blocked->span[i]);
+        }
+    }
+    model_spans_clear(blocked);
+    *blocked = held;
+}
+
+/* L + P + m: granules that would be held if the request were served, at the least. */
+static size_t needed_granules(player *p, size_t bytes, places where)
 {
     model_spans ranges;
     model_spans blocked;
     survey(p, &ranges, &blocked);
-    if (is_stale_free) {
-        model_spans held = { 0 };
-        for (size_t i = 0; i < blocked.n; i++) {
-            if (blocked.span[i].is_held) {
-                (void)model_spans_add(&held, blocked.span[i]);
-            }
-        }
-        model_spans_clear(&blocked);
-        blocked = held;
+    if (where == PLACES_UNSTALE) {
+        forget_stale(&blocked);
     }
-    size_t n = model_live_granules(&p->model) + model_held_granules(&p->model, &blocked) +
-               model_least_further(&p->model, &ranges, &blocked, bytes);
+    size_t n = model_least_further(&p->model, &ranges, &blocked, bytes);
+    size_t fresh = where == PLACES_RESERVED ? SIZE_MAX : model_fresh(&p->model, bytes);
+    n = n < fresh ? n : fresh;
+    n = n == SIZE_MAX ? n : n + model_held_granules(&p->model, &ranges, &blocked);
     model_spans_clear(&ranges);
     model_spans_clear(&blocked);
     return n;
@@ -213,7 +229,7 @@ static pleat_status judge_full(player *p, size_t bytes, unsigned stream, pleat_d
     bool is_exhaustive = p->counts.n_refused % EXHAUSTIVE_EVERY == 1 &&
                          p->conf.granule_bytes <= EXHAUSTIVE_GRANULE;
     p->model.step = is_exhaustive ? MODEL_QUANTUM : p->conf.granule_bytes;
-    size_t needed = needed_granules(p, bytes, false);
+    size_t needed = needed_granules(p, bytes, PLACES_ALL);
     if (needed <= most) {
         blame(p, "%zu bytes on stream %u refused, %u captured: L + P + m = %zu, C = %zu", bytes,
               stream, p->captured, needed, most);
@@ -224,7 +240,8 @@ static pleat_status judge_full(player *p, size_t bytes, unsigned stream, pleat_d
         blame(p, "%zu bytes on stream %u refused, called again: %d", bytes, stream, (int)st);
         return st;
     }
-    if (p->captured != 0 || stale_bytes(p) == 0 || needed_granules(p, bytes, true) > most) {
+    if (p->captured != 0 || stale_bytes(p) == 0 ||
+        needed_granules(p, bytes, PLACES_UNSTALE) > most) {
         return st;
     }
     uint64_t released;
@@ -246,7 +263,9 @@ static pleat_status judge_pending(player *p, size_t bytes, unsigned stream, plea
     if (p->captured != 0) {
         return PLEAT_EPENDING;
     }
-    if (p->conf.options.cross_stream != PL_CROSS_SETTLED || p->conf.options.wait_ms != 0) {
+    bool may_order = p->conf.options.cross_stream == PL_CROSS_ORDER;
+    bool may_be_stale = p->conf.address_bytes > 0; /* the only other places */
+    if ((may_order && !may_be_stale) || p->conf.options.wait_ms != 0) {
         blame(p, "%zu bytes on stream %u: pending, and waiting is allowed", bytes, stream);
         return PLEAT_EPENDING;
     }
@@ -256,6 +275,25 @@ static pleat_status judge_pending(player *p, size_t bytes, unsigned stream, plea
         blame(p, "%zu bytes on stream %u: pending, and all work is over", bytes, stream);
     }
     return st == PLEAT_ENOMEM_DEVICE ? judge_full(p, bytes, stream, out) : st;
+}
+
+/* "Out of address space" was said. Then the addresses there are must have no place either. */
+static pleat_status judge_addresses(player *p, size_t bytes, unsigned stream, pleat_devptr *out)
+{
+    size_t most = player_most_granules(p);
+    size_t needed = needed_granules(p, bytes, PLACES_RESERVED);
+    if (p->conf.address_bytes == 0) {
+        blame(p, "%zu bytes on stream %u: no addresses", bytes, stream);
+    }
+    if (needed <= most) {
+        blame(p, "%zu bytes on stream %u: no addresses, and L + P + m = %zu, C = %zu", bytes,
+              stream, needed, most);
+    }
+    pleat_status st = try_alloc(p, bytes, stream, out);
+    if (st != PLEAT_ENOSPACE_VA) {
+        blame(p, "%zu bytes on stream %u: no addresses, called again: %d", bytes, stream, (int)st);
+    }
+    return st;
 }
 
 /* Refused: what becomes of it. With threads the call is made again first, alone. */
@@ -272,6 +310,9 @@ static pleat_status judge(player *p, pleat_status st, size_t bytes, unsigned str
         st = judge_full(p, bytes, stream, out);
     } else if (st == PLEAT_EPENDING) {
         st = judge_pending(p, bytes, stream, out);
+    } else if (st == PLEAT_ENOSPACE_VA) {
+        p->counts.n_without_addresses++;
+        st = judge_addresses(p, bytes, stream, out);
     }
     player_gate_rejoin(&p->gate);
     return st;
@@ -310,6 +351,12 @@ static void check_walkers(player *p)
     }
 }
 
+static bool is_refusal(const player *p, pleat_status st)
+{
+    return st == PLEAT_ENOMEM_DEVICE || st == PLEAT_EPENDING ||
+           (st == PLEAT_ENOSPACE_VA && p->conf.address_bytes > 0);
+}
+
 /* Counts an operation and, now and then, looks whether all is well. False: skip it. */
 static bool begin(player *p)
 {
@@ -335,7 +382,7 @@ bool play_alloc(player *p, size_t id, size_t bytes, unsigned stream)
         return false;
     }
     pleat_status st = try_alloc(p, bytes, stream, &ptr);
-    if (st == PLEAT_ENOMEM_DEVICE || st == PLEAT_EPENDING) {
+    if (is_refusal(p, st)) {
         st = refused(p, st, bytes, stream, &ptr);
     }
     if (st == PLEAT_OK) {
@@ -345,7 +392,7 @@ bool play_alloc(player *p, size_t id, size_t bytes, unsigned stream)
         player_gate_unlock(&p->gate);
         note(p, wrong, ptr, bytes);
         work(p, b, stream, true);
-    } else if (st != PLEAT_ENOMEM_DEVICE && (st != PLEAT_EPENDING || p->captured == 0)) {
+    } else if (!is_refusal(p, st)) {
         blame(p, "allocating %zu bytes: status %d", bytes, (int)st);
     }
     player_gate_leave(&p->gate);
@@ -450,7 +497,7 @@ void play_limit(player *p, uint64_t bytes)
     }
     player_gate_be_alone(&p->gate);
     pleat_status st = p->a->ops->set_limit(p->a, bytes);
-    size_t n_live = model_live_granules(&p->model) + held_granules(p);
+    size_t n_live = live_granules(p, true);
     bool fits = n_live <= bytes / p->conf.granule_bytes;
     if (st == PLEAT_OK) {
         p->limit_bytes = bytes;
@@ -542,9 +589,9 @@ void play_check(player *p)
     check_walkers(p);
     check_hazards(p);
     p->a->ops->stats(p->a, &s);
-    size_t n_live = model_live_granules(&p->model);
+    size_t n_live = live_granules(p, false);
     size_t most = player_most_granules(p);
-    size_t n_held = held_granules(p);
+    size_t n_held = live_granules(p, true) - n_live;
     if (s.pinned_granules != n_held) {
         blame(p, "%llu pinned granules of %zu", (unsigned long long)s.pinned_granules, n_held);
     }

@@ -24,7 +24,9 @@ typedef enum player_refusal { PLAYER_JUDGES, PLAYER_FORBIDS, PLAYER_COUNTS } pla
 typedef struct player_conf {
     uint64_t capacity_bytes; /* the device's */
     uint64_t other_bytes;    /* of these, held by someone else */
-    size_t granule_bytes;
+    size_t granule_bytes;    /* of a chunk */
+    unsigned chunk_granules; /* the driver's; 0 = 1 */
+    uint64_t address_bytes;  /* most address space; 0 = any */
     unsigned depth;
     unsigned n_streams;
     pl_allocator_options options;
@@ -43,7 +45,7 @@ typedef struct player_block {
 } player_block;
 
 typedef struct player_counts {
-    uint64_t n_ops, n_refused, n_pending, n_stale; /* gate */
+    uint64_t n_ops, n_refused, n_pending, n_stale, n_without_addresses; /* gate */
 } player_counts;
 
 typedef struct player {
