@@ -40,7 +40,7 @@ if(TARGET pleat_command AND NOT PLEAT_SANITIZE)
     install(DIRECTORY bench/traces DESTINATION "${CMAKE_INSTALL_DATADIR}/pleat")
 endif()
 
-file(GLOB cost_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/vmm/sim/costs/*.txt")
+file(GLOB cost_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/vmm/sim/costs/*.cost")
 if(cost_files)
     install(FILES ${cost_files} DESTINATION "${CMAKE_INSTALL_DATADIR}/pleat/costs")
 endif()
