@@ -245,7 +245,7 @@ pl_driver *pleat_internal_driver(pleat handle)
     return drv;
 }
 
-pl_device *pleat_internal_device(pleat handle, int device)
+static pl_gpu *find_gpu(pleat handle, int device)
 {
     pl_use use = pl_use_enter(handle);
     if (!use.instance) {
@@ -253,7 +253,19 @@ pl_device *pleat_internal_device(pleat handle, int device)
     }
     pl_gpu *gpu = pl_use_gpu(use.instance, device);
     pl_use_leave(use);
+    return gpu;
+}
+
+pl_device *pleat_internal_device(pleat handle, int device)
+{
+    pl_gpu *gpu = find_gpu(handle, device);
     return gpu ? gpu->dev : NULL;
+}
+
+pl_allocator *pleat_internal_allocator(pleat handle, int device)
+{
+    pl_gpu *gpu = find_gpu(handle, device);
+    return gpu ? gpu->allocator : NULL;
 }
 
 pleat_status pleat_instance_conf(pleat handle, char *text, size_t capacity, size_t *needed)

@@ -3,6 +3,7 @@
 #define PLEAT_API_INTERNAL_H
 
 #include "api/pleat.h"
+#include "segments/allocator.h"
 #include "vmm/device.h"
 #include "vmm/driver.h"
 
@@ -11,5 +12,7 @@
 pl_driver *pleat_internal_driver(pleat instance);
 /* The instance's device, opened if need be, or NULL with pleat_last_error. */
 pl_device *pleat_internal_device(pleat instance, int device);
+/* The allocator of that device, opened if need be, or NULL with pleat_last_error. */
+pl_allocator *pleat_internal_allocator(pleat instance, int device);
 
 #endif

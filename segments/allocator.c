@@ -21,6 +21,15 @@ void pl_allocator_options_init(pl_allocator_options *options)
         .order_interval = 50000,
         .keep_permille = 10,
         .small_bytes = (size_t)128 << 10,
+        .large_segment_bytes = (size_t)20 << 20,
+        .per_process_memory_fraction = 1.0,
+        .expandable_small_page_bytes = (size_t)2 << 20,
+        .mxnet_reserve_percent = 5,
+        .mxnet_page_bytes = 4096,
+        .mxnet_large_bytes = (size_t)2 << 20,
+        .mxnet_cutoff = 24,
+        .bfc_allow_growth = true,
+        .bfc_garbage_collection = true,
     };
 }
 

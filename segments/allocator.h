@@ -27,14 +27,47 @@ typedef struct pl_allocator_options {
     unsigned order_interval; /* events per budgeted ordered wait */
     unsigned keep_permille;  /* slack over the peak of live granules */
     size_t small_bytes;      /* requests below go to the small area */
-    /* torch-native, in PyTorch's meaning; 0 = PyTorch's default. */
+    /* torch-*, in PyTorch's meaning; 0 = PyTorch's default. */
     size_t max_split_bytes;              /* blocks this big are not split; >= 20 MiB */
     size_t max_non_split_rounding_bytes; /* slack accepted for such a block; >= 20 MiB */
     double garbage_collection_threshold; /* of the limit, in [0, 1); 0 = off */
     unsigned roundup_divisions[16];      /* by log2(bytes) - 20, clamped; powers of two or 0 */
+    size_t large_segment_bytes;          /* of requests from 1 to 10 MiB; more than 10 MiB */
+    double per_process_memory_fraction;  /* of the device, in (0, 1]: a further limit; 0 = 1 */
+    /* torch-expandable: what it maps at a time; multiples of the granule. */
+    size_t expandable_small_page_bytes; /* 0 = 2 MiB */
+    size_t expandable_large_page_bytes; /* 0 = large_segment_bytes */
+    /* mxnet-*, in MXNet's meaning. */
+    unsigned mxnet_reserve_percent; /* of the device, kept free by giving back what is cached */
+    size_t mxnet_page_bytes;        /* naive: any >= 32; round: a power of two */
+    size_t mxnet_large_bytes;       /* naive: larger requests are multiples of it */
+    unsigned mxnet_cutoff;          /* round: log2 where powers of two end, in [20, 34] */
+    /* tf-bfc, in TensorFlow's meaning. */
+    bool bfc_allow_growth;             /* regions of 2, 4, 8... MiB, not one of all memory */
+    bool bfc_garbage_collection;       /* give back wholly free regions before failing */
+    double bfc_fragmentation_fraction; /* of the memory limit, in [0, 1); 0 = 128 MiB */
+    /* cuda-async */
+    uint64_t async_release_threshold_bytes; /* the pool keeps as much; 0 = all */
 } pl_allocator_options;
 
 void pl_allocator_options_init(pl_allocator_options *options); /* the defaults */
+
+/* What a stretch of an allocator's addresses holds. */
+typedef enum pl_piece_kind {
+    PL_PIECE_LIVE,
+    PL_PIECE_PENDING, /* freed, but of no use yet to every stream that may ask */
+    PL_PIECE_FREE,    /* resident, for any request of its stream */
+    PL_PIECE_HOLE,    /* addresses without memory, between others of one segment */
+} pl_piece_kind;
+
+typedef struct pl_piece {
+    pleat_devptr base;
+    uint64_t bytes;
+    uint64_t requested_bytes; /* live only, else 0 */
+    pl_stream *stream;        /* the owner's, or whom it pends on; NULL = nobody's */
+    pl_piece_kind kind;
+    bool is_first; /* a segment begins here */
+} pl_piece;
 
 typedef struct pl_allocator_ops {
     const char *name; /* "pleat", "torch-native", ... */
@@ -61,6 +94,10 @@ typedef struct pl_allocator_ops {
     pleat_status (*release_capture)(pl_allocator *a, pl_stream *stream);
     void (*stats)(pl_allocator *a, pleat_stats *out);
     void (*reset_peaks)(pl_allocator *a);
+    /* Call `see` for every piece: segment by segment, in address order, without gaps inside one.
+     * The lock is held: `see` calls no allocator and does not block. */
+    void (*visit)(pl_allocator *a, void (*see)(void *context, const pl_piece *piece),
+                  void *context);
     /* Every walker; 0, or the number of the first broken invariant. */
     int (*check)(pl_allocator *a);
 } pl_allocator_ops;
@@ -73,7 +110,15 @@ struct pl_allocator {
 const pl_allocator_ops *pl_allocator_find(const char *name);
 const char *pl_allocator_name(unsigned index);
 
-extern const pl_allocator_ops pl_expandable_ops;   /* "pleat" */
-extern const pl_allocator_ops pl_torch_native_ops; /* "torch-native" */
+extern const pl_allocator_ops pl_expandable_ops;       /* "pleat" */
+extern const pl_allocator_ops pl_torch_native_ops;     /* "torch-native" */
+extern const pl_allocator_ops pl_torch_expandable_ops; /* "torch-expandable" */
+extern const pl_allocator_ops pl_mxnet_naive_ops;      /* "mxnet-naive": as in MXNet 2 */
+extern const pl_allocator_ops pl_mxnet_round_ops;      /* "mxnet-round": as in MXNet 2 */
+extern const pl_allocator_ops pl_mxnet19_naive_ops;    /* "mxnet19-naive": as in 1.6 to 1.9 */
+extern const pl_allocator_ops pl_mxnet19_round_ops;    /* "mxnet19-round": as in 1.6 to 1.9 */
+extern const pl_allocator_ops pl_unpooled_ops;         /* "unpooled" */
+extern const pl_allocator_ops pl_tf_bfc_ops;           /* "tf-bfc" */
+extern const pl_allocator_ops pl_cuda_async_ops;       /* "cuda-async" */
 
 #endif

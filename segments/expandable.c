@@ -378,6 +378,16 @@ static void expandable_stats(pl_allocator *a, pleat_stats *out)
     pl_lock_release(&space->lock);
 }
 
+static void expandable_visit(pl_allocator *a, void (*see)(void *context, const pl_piece *piece),
+                             void *context)
+{
+    pl_space *space = space_of(a);
+
+    pl_lock_acquire(&space->lock);
+    pl_walk_visit(space, see, context);
+    pl_lock_release(&space->lock);
+}
+
 static void expandable_reset_peaks(pl_allocator *a)
 {
     pl_space *space = space_of(a);
@@ -403,5 +413,6 @@ const pl_allocator_ops pl_expandable_ops = {
     .release_capture = pl_expandable_release_capture,
     .stats = expandable_stats,
     .reset_peaks = expandable_reset_peaks,
+    .visit = expandable_visit,
     .check = expandable_check,
 };

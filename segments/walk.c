@@ -274,3 +274,51 @@ void pl_walk_stats(pl_space *space, pleat_stats *out)
     out->metadata_bytes = space->host.bytes;
     out->n_taken_granules = space->n_taken;
 }
+
+static pl_piece_kind piece_kind(const pl_block *b)
+{
+    switch ((pl_block_state)b->state) {
+    case PL_BLOCK_LIVE:
+        return PL_PIECE_LIVE;
+    case PL_BLOCK_FREE:
+        return b->lane == PL_LANE_SETTLED ? PL_PIECE_FREE : PL_PIECE_PENDING;
+    case PL_BLOCK_HOLE:
+    case PL_BLOCK_STALE:
+    case PL_BLOCK_POISON:
+        return PL_PIECE_HOLE;
+    default:
+        return PL_PIECE_PENDING;
+    }
+}
+
+/* Whose it is: of a live block the owner's, of a pending one that of whom it pends on. */
+static pl_stream *piece_stream(const pl_space *space, const pl_block *b, pl_piece_kind kind)
+{
+    bool has_stream = kind == PL_PIECE_LIVE || (kind == PL_PIECE_PENDING && b->lane != 0);
+    return has_stream ? pl_stream_at(space->dev, b->lane - 1) : NULL;
+}
+
+void pl_walk_visit(const pl_space *space, void (*see)(void *context, const pl_piece *piece),
+                   void *context)
+{
+    for (uint32_t i = 0; i < space->n_segments; i++) {
+        bool is_first = true;
+        /* What follows the last memory of a segment is of no interest: it is most of it. */
+        for (const pl_block *b = space->segments[i]->first; b; b = b->next) {
+            pl_piece_kind kind = piece_kind(b);
+            if (kind == PL_PIECE_HOLE && !b->next) {
+                continue;
+            }
+            pl_piece piece = {
+                .base = b->base,
+                .bytes = b->bytes,
+                .requested_bytes = kind == PL_PIECE_LIVE ? b->requested : 0,
+                .stream = piece_stream(space, b, kind),
+                .kind = kind,
+                .is_first = is_first,
+            };
+            is_first = false;
+            see(context, &piece);
+        }
+    }
+}

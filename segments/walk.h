@@ -9,5 +9,8 @@
  * requests are in flight. */
 int pl_walk_space(const pl_space *space);
 void pl_walk_stats(pl_space *space, pleat_stats *out);
+/* As pl_allocator_ops.visit, under the lock. */
+void pl_walk_visit(const pl_space *space, void (*see)(void *context, const pl_piece *piece),
+                   void *context);
 
 #endif

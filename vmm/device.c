@@ -314,9 +314,17 @@ pl_device_counts pl_device_counted(const pl_device *dev)
         .bytes_mapped = pl_count_get(&n->bytes_mapped),
         .chunk_bytes = pl_count_get(&n->chunk_bytes),
         .malloc_bytes = pl_count_get(&n->malloc_bytes),
+        .pool_bytes = pl_count_get(&n->pool_bytes),
         .address_bytes = pl_count_get(&n->address_bytes),
         .host_syncs = pl_count_get(&n->host_syncs),
         .stream_waits = pl_count_get(&n->stream_waits),
         .n_undo_failures = pl_count_get(&n->n_undo_failures),
     };
+}
+
+uint64_t pl_device_resident_bytes(const pl_device *dev)
+{
+    const pl_device_atomics *n = &dev->n;
+    return pl_count_get(&n->chunk_bytes) + pl_count_get(&n->malloc_bytes) +
+           pl_count_get(&n->pool_bytes);
 }

@@ -104,9 +104,12 @@ typedef struct pl_device_counts {
     uint64_t bytes_created, bytes_mapped;
     uint64_t chunk_bytes;   /* bytes held in chunks now, mapped or idle */
     uint64_t malloc_bytes;  /* bytes held by pl_device_malloc now */
+    uint64_t pool_bytes;    /* bytes that the driver's own pool held when last asked */
     uint64_t address_bytes; /* reserved now */
     uint64_t host_syncs, stream_waits, n_undo_failures;
 } pl_device_counts;
 pl_device_counts pl_device_counted(const pl_device *dev);
+/* Physical bytes held from the driver now, mapped or not, each once. */
+uint64_t pl_device_resident_bytes(const pl_device *dev);
 
 #endif
