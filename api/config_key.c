@@ -1,0 +1,207 @@
+/* config_key.c - the table of keys, and reading a value into its field. No lock, no memory. */
+#include "api/config_key.h"
+
+#include <string.h>
+
+#define FIELD(member)                                                                              \
+    .offset = offsetof(pl_config, member), .bytes = sizeof(((pl_config *)0)->member)
+
+static const char *const driver_words[] = { "auto", "cuda", "sim", NULL };
+static const char *const growth_words[] = { "balanced", "frugal", "ample", NULL };
+static const char *const cross_words[] = { "order", "settled", NULL };
+
+/* clang-format off */
+static const pl_key keys[] = {
+    { "driver", PL_KEY_WORD, FIELD(driver), .words = driver_words },
+    { "sim", PL_KEY_SIM, FIELD(sim_conf) },
+    { "allocator", PL_KEY_ALLOCATOR, FIELD(allocator) },
+    { "fallback", PL_KEY_FALLBACK, FIELD(fallback) },
+    { "limit", PL_KEY_LIMIT, FIELD(limit_bytes), .least = 4096 },
+    { "growth", PL_KEY_WORD, FIELD(options.growth), .words = growth_words },
+    { "cross_stream", PL_KEY_WORD, FIELD(options.cross_stream), .words = cross_words },
+    { "wait_ms", PL_KEY_NUMBER, FIELD(options.wait_ms), .most = 86400000, .scale = 1 },
+    { "chunk_granules", PL_KEY_NUMBER, FIELD(device.chunk_granules), .least = 1, .most = 65536,
+      .scale = 1 },
+    { "address_budget", PL_KEY_SIZE, FIELD(device.address_budget_bytes) },
+    { "shareable", PL_KEY_BOOL, FIELD(device.handle_posix_fd) },
+    { "rdma", PL_KEY_BOOL, FIELD(device.handle_rdma) },
+    { "time_calls", PL_KEY_BOOL, FIELD(time_calls) },
+    { "small_kib", PL_KEY_NUMBER, FIELD(options.small_bytes), .most = 1024, .scale = 1024 },
+    { "token_refill", PL_KEY_NUMBER, FIELD(options.token_refill), .most = 1000000, .scale = 1 },
+    { "token_cap", PL_KEY_NUMBER, FIELD(options.token_cap), .most = 1000000, .scale = 1 },
+    { "order_interval", PL_KEY_NUMBER, FIELD(options.order_interval), .least = 1,
+      .most = 1000000000, .scale = 1 },
+    { "keep_permille", PL_KEY_NUMBER, FIELD(options.keep_permille), .most = 100000, .scale = 1 },
+    { "max_split_size_mb", PL_KEY_NUMBER, FIELD(options.max_split_bytes), .least = 20,
+      .most = 1 << 24, .scale = 1 << 20 },
+    { "max_non_split_rounding_mb", PL_KEY_NUMBER, FIELD(options.max_non_split_rounding_bytes),
+      .least = 20, .most = 1 << 24, .scale = 1 << 20 },
+    { "garbage_collection_threshold", PL_KEY_PART, FIELD(options.garbage_collection_threshold) },
+    { "roundup_power2_divisions", PL_KEY_POWER, FIELD(options.roundup_divisions), .most = 64 },
+};
+/* clang-format on */
+
+enum { N_KEYS = sizeof keys / sizeof keys[0] };
+_Static_assert(sizeof keys / sizeof keys[0] <= PL_KEYS_MOST, "sets of keys are bit masks");
+
+const pl_key *pl_key_at(unsigned index)
+{
+    return index < N_KEYS ? &keys[index] : NULL;
+}
+
+static void store(pl_config *config, const pl_key *key, uint64_t value)
+{
+    char *field = (char *)config + key->offset;
+    if (key->bytes == sizeof(uint32_t)) {
+        uint32_t narrow = (uint32_t)value;
+        memcpy(field, &narrow, sizeof narrow);
+    } else {
+        memcpy(field, &value, sizeof value);
+    }
+}
+
+uint64_t pl_key_load(const pl_key *key, const pl_config *config)
+{
+    const char *field = (const char *)config + key->offset;
+    uint64_t value = 0;
+    if (key->bytes == sizeof(uint32_t)) {
+        uint32_t narrow;
+        memcpy(&narrow, field, sizeof narrow);
+        value = narrow;
+    } else {
+        memcpy(&value, field, sizeof value);
+    }
+    return value;
+}
+
+/* ---- reading values ---- */
+
+static bool read_word(pl_config *config, const pl_key *key, pl_span value)
+{
+    for (unsigned i = 0; key->words[i]; i++) {
+        if (pl_span_is(value, key->words[i])) {
+            store(config, key, i);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool read_number(pl_config *config, const pl_key *key, pl_span value)
+{
+    uint64_t number;
+    if (!pl_parse_number(value, key->most, &number) || number < key->least) {
+        return false;
+    }
+    store(config, key, number * key->scale);
+    return true;
+}
+
+static bool read_size(pl_config *config, const pl_key *key, pl_span value)
+{
+    uint64_t bytes;
+    if (!pl_parse_size(value, &bytes) || bytes == 0) {
+        return false;
+    }
+    store(config, key, bytes);
+    return true;
+}
+
+static bool read_limit(pl_config *config, const pl_key *key, pl_span value)
+{
+    uint32_t parts = 0;
+    uint64_t bytes = 0;
+    bool is_none = pl_span_is(value, "none");
+    if (!is_none && !pl_parse_fraction(value, &parts) &&
+        (!pl_parse_size(value, &bytes) || bytes < key->least)) {
+        return false;
+    }
+    config->limit_parts = parts;
+    config->limit_bytes = bytes;
+    return true;
+}
+
+static bool read_part(pl_config *config, pl_span value)
+{
+    uint32_t parts = 0;
+    if (!pl_span_is(value, "0") && (!pl_parse_fraction(value, &parts) || parts == PL_WHOLE_PARTS)) {
+        return false;
+    }
+    config->options.garbage_collection_threshold = (double)parts / PL_WHOLE_PARTS;
+    return true;
+}
+
+static bool read_power(pl_config *config, const pl_key *key, pl_span value)
+{
+    uint64_t power;
+    unsigned *divisions = config->options.roundup_divisions;
+    if (!pl_parse_number(value, key->most, &power) || (power & (power - 1)) != 0) {
+        return false;
+    }
+    for (size_t i = 0; i < key->bytes / sizeof divisions[0]; i++) {
+        divisions[i] = (unsigned)power;
+    }
+    return true;
+}
+
+static bool read_allocator(pl_config *config, const pl_key *key, pl_span value)
+{
+    if (key->kind == PL_KEY_FALLBACK && pl_span_is(value, "none")) {
+        config->fallback = NULL;
+        return true;
+    }
+    const char *name;
+    for (unsigned i = 0; (name = pl_allocator_name(i)) != NULL; i++) {
+        const pl_allocator_ops *ops = pl_allocator_find(name);
+        if (!pl_span_is(value, name) || (key->kind == PL_KEY_FALLBACK && ops->needs_vmm)) {
+            continue;
+        }
+        if (key->kind == PL_KEY_FALLBACK) {
+            config->fallback = ops;
+        } else {
+            config->allocator = ops;
+        }
+        return true;
+    }
+    return false;
+}
+
+static bool read_sim(pl_config *config, pl_span value)
+{
+    if (value.n >= sizeof config->sim_conf) {
+        return false;
+    }
+    memcpy(config->sim_conf, value.at, value.n);
+    config->sim_conf[value.n] = '\0';
+    config->has_sim_conf = true;
+    return true;
+}
+
+bool pl_key_read(const pl_key *key, pl_span value, bool is_bracketed, pl_config *config)
+{
+    if (is_bracketed != (key->kind == PL_KEY_SIM)) {
+        return false;
+    }
+    switch (key->kind) {
+    case PL_KEY_WORD:
+        return read_word(config, key, value);
+    case PL_KEY_NUMBER:
+        return read_number(config, key, value);
+    case PL_KEY_SIZE:
+        return read_size(config, key, value);
+    case PL_KEY_BOOL:
+        return pl_parse_bool(value, (bool *)((char *)config + key->offset));
+    case PL_KEY_PART:
+        return read_part(config, value);
+    case PL_KEY_POWER:
+        return read_power(config, key, value);
+    case PL_KEY_LIMIT:
+        return read_limit(config, key, value);
+    case PL_KEY_ALLOCATOR:
+    case PL_KEY_FALLBACK:
+        return read_allocator(config, key, value);
+    case PL_KEY_SIM:
+        return read_sim(config, value);
+    }
+    return false;
+}
