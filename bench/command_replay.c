@@ -52,17 +52,20 @@ static const struct argp replay_argp = {
     .parser = parse_replay,
     .children = children,
     .args_doc = "WORK...",
-    .doc = "Replay recorded runs through allocators.\vWORK is the file of a trace (.trace or "
-           ".trace.gz) or the name of a bundled one. Exit status: 0; 1 if an allocation failed or "
-           "a hazard was seen; 2 for bad input or usage.",
+    .doc =
+        "Replay runs through allocators.\vWORK is a file, the name of a bundled trace, a published "
+        "pattern or a generated run; `pleat works` lists them. Exit status: 0; 1 if an allocation "
+        "failed or "
+        "a hazard was seen; 2 for bad input or usage.",
 };
 
 static const struct argp fit_argp = {
     .parser = parse_fit,
     .children = children,
     .args_doc = "WORK...",
-    .doc = "Find the least device memory in which recorded runs complete.\vWORK is the file of a "
-           "trace (.trace or .trace.gz) or the name of a bundled one. Exit status: 0; 1 if a run "
+    .doc = "Find the least device memory in which runs complete.\vWORK is a file, the name of a "
+           "bundled trace, a published pattern or a generated run; `pleat works` lists them. Exit "
+           "status: 0; 1 if a run "
            "does not even complete in unlimited memory; 2 for bad input or usage.",
 };
 
@@ -71,23 +74,21 @@ typedef struct batch {
     bench_options options;
     bench_setup setup;
     bench_progress progress;
-    bench_trace *traces; /* one for each work */
+    bench_work *works; /* as many as options.n_works */
     bench_failure failure;
 } batch;
 
 /* All of them before the first run: a typing error in the last shows at once. */
 static bool load_works(batch *b)
 {
-    b->traces = calloc(b->options.n_works, sizeof *b->traces);
-    if (!b->traces) {
+    b->works = calloc(b->options.n_works, sizeof *b->works);
+    if (!b->works) {
         fputs("pleat: out of host memory\n", stderr);
         return false;
     }
     bool ok = true;
     for (unsigned i = 0; i < b->options.n_works; i++) {
-        char path[4096];
-        if (!bench_trace_find(b->options.works[i], path, sizeof path, &b->failure) ||
-            !bench_trace_load(path, &b->traces[i], &b->failure)) {
+        if (!bench_work_open(b->options.works[i], &b->works[i], &b->failure)) {
             fprintf(stderr, "pleat: %s\n", b->failure.text);
             ok = false;
         }
@@ -97,13 +98,13 @@ static bool load_works(batch *b)
 
 static void unload_works(batch *b)
 {
-    for (unsigned i = 0; b->traces && i < b->options.n_works; i++) {
-        bench_trace_free(&b->traces[i]);
+    for (unsigned i = 0; b->works && i < b->options.n_works; i++) {
+        bench_work_close(&b->works[i]);
     }
-    free(b->traces);
+    free(b->works);
 }
 
-static bool measure(batch *b, const bench_trace *trace, const char *allocator, bench_record *record)
+static bool measure(batch *b, const bench_work *work, const char *allocator, bench_record *record)
 {
     bench_replay_options options = {
         .setup = &b->setup,
@@ -112,21 +113,21 @@ static bool measure(batch *b, const bench_trace *trace, const char *allocator, b
         .progress = &b->progress,
     };
     if (b->is_fit) {
-        return bench_fit(trace, &options, record, &b->failure);
+        return bench_fit(work, &options, record, &b->failure);
     }
     if (b->options.memory.kind != BENCH_MEMORY_UNLIMITED) {
-        options.memory_bytes = bench_memory_bytes(&b->options.memory, trace->peak_live_bytes,
+        options.memory_bytes = bench_memory_bytes(&b->options.memory, work->peak_live_bytes,
                                                   b->setup.granule_bytes);
     }
-    bench_progress_label(&b->progress, "%s, %s", trace->name, allocator);
-    return bench_replay(trace, &options, record, &b->failure);
+    bench_progress_label(&b->progress, "%s, %s", work->name, allocator);
+    return bench_replay(work, &options, record, &b->failure);
 }
 
 /* The exit status of one run. */
-static int run_one(batch *b, const bench_trace *trace, const char *allocator)
+static int run_one(batch *b, const bench_work *work, const char *allocator)
 {
     bench_record record;
-    bool ok = measure(b, trace, allocator, &record);
+    bool ok = measure(b, work, allocator, &record);
     bench_progress_clear(&b->progress);
     if (!ok) {
         fprintf(stderr, "pleat: %s\n", b->failure.text);
@@ -164,7 +165,7 @@ static int run_all(batch *b)
     int status = BENCH_EXIT_OK;
     for (unsigned i = 0; i < b->options.n_works; i++) {
         for (unsigned k = 0; k < b->options.n_allocators; k++) {
-            int one = run_one(b, &b->traces[i], b->options.allocators[k]);
+            int one = run_one(b, &b->works[i], b->options.allocators[k]);
             status = one != BENCH_EXIT_OK ? one : status;
         }
     }

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "bench/clock.h"
+#include "bench/work/files.h"
 
 enum { MOST_WORKERS = 2 };
 
@@ -55,7 +56,7 @@ static void add_jobs(bench_demo *demo, char **paths, unsigned n)
 static bool find_jobs(bench_demo *demo, bench_failure *failure)
 {
     char folder[1024];
-    if (!bench_trace_folder(folder, sizeof folder)) {
+    if (!bench_file_folder(folder, sizeof folder)) {
         return bench_fail(failure, "the bundled traces are not there");
     }
     struct dirent **entries;
@@ -82,8 +83,8 @@ static bool find_jobs(bench_demo *demo, bench_failure *failure)
 
 static bool run_job(const bench_demo *demo, bench_demo_job *job)
 {
-    bench_trace trace;
-    if (!bench_trace_load(job->path, &trace, &job->failure)) {
+    bench_work work;
+    if (!bench_work_open(job->path, &work, &job->failure)) {
         return false;
     }
     bench_memory tight = { .kind = BENCH_MEMORY_RATIO, .ratio = BENCH_DEMO_TIGHT };
@@ -91,12 +92,12 @@ static bool run_job(const bench_demo *demo, bench_demo_job *job)
                                        .allocator = job->allocator,
                                        .loops = 1 };
     bench_replay_options limited = unlimited;
-    limited.memory_bytes = bench_memory_bytes(&tight, trace.peak_live_bytes,
+    limited.memory_bytes = bench_memory_bytes(&tight, work.peak_live_bytes,
                                               demo->setup.granule_bytes);
-    bool ok = bench_replay(&trace, &unlimited, &job->unlimited, &job->failure) &&
-              bench_replay(&trace, &limited, &job->tight, &job->failure) &&
-              bench_fit(&trace, &unlimited, &job->fit, &job->failure);
-    bench_trace_free(&trace);
+    bool ok = bench_replay(&work, &unlimited, &job->unlimited, &job->failure) &&
+              bench_replay(&work, &limited, &job->tight, &job->failure) &&
+              bench_fit(&work, &unlimited, &job->fit, &job->failure);
+    bench_work_close(&work);
     return ok;
 }
 

@@ -6,7 +6,7 @@
 #define STEP_BYTES (UINT64_C(2) << 20)
 
 typedef struct search {
-    const bench_trace *trace;
+    const bench_work *work;
     bench_replay_options options;
     bench_record *best; /* of the least success so far */
     bench_failure *failure;
@@ -21,12 +21,12 @@ static bool try(search *s, uint64_t memory_bytes, bool *completes)
     s->n_runs++;
     if (s->options.progress) {
         char size[32];
-        bench_progress_label(s->options.progress, "%s, %s: run %u, %s", s->trace->name,
+        bench_progress_label(s->options.progress, "%s, %s: run %u, %s", s->work->name,
                              s->options.allocator, s->n_runs,
                              memory_bytes ? bench_size_format(memory_bytes, size, sizeof size)
                                           : "unlimited");
     }
-    if (!bench_replay(s->trace, &s->options, &record, s->failure)) {
+    if (!bench_replay(s->work, &s->options, &record, s->failure)) {
         return false;
     }
     *completes = bench_record_is_clean(&record);
@@ -56,7 +56,7 @@ static bool confirm_high(search *s, uint64_t low, uint64_t high)
 
 static bool bisect(search *s, uint64_t low, uint64_t high)
 {
-    uint64_t peak = s->trace->peak_live_bytes;
+    uint64_t peak = s->work->peak_live_bytes;
     uint64_t tolerance = peak / 2000 > STEP_BYTES ? peak / 2000 : STEP_BYTES;
     uint64_t first_high = high;
     while (high - low > tolerance) {
@@ -74,10 +74,10 @@ static bool bisect(search *s, uint64_t low, uint64_t high)
     return high != first_high || confirm_high(s, low, high);
 }
 
-bool bench_fit(const bench_trace *trace, const bench_replay_options *options, bench_record *out,
+bool bench_fit(const bench_work *work, const bench_replay_options *options, bench_record *out,
                bench_failure *failure)
 {
-    search s = { .trace = trace, .options = *options, .best = out, .failure = failure };
+    search s = { .work = work, .options = *options, .best = out, .failure = failure };
     s.options.stop_at_failure = true;
     memset(out, 0, sizeof *out);
     bool completes;
@@ -87,13 +87,13 @@ bool bench_fit(const bench_trace *trace, const bench_replay_options *options, be
     if (!completes) {
         return true;
     }
-    uint64_t low = trace->peak_live_bytes / STEP_BYTES * STEP_BYTES;
+    uint64_t low = work->peak_live_bytes / STEP_BYTES * STEP_BYTES;
     low = low > STEP_BYTES ? low - STEP_BYTES : 0;
     uint64_t high = bench_round_up(out->peak_reserved_bytes, STEP_BYTES);
     high = high > low ? high : low + STEP_BYTES;
     if (!bisect(&s, low, high)) {
         return false;
     }
-    out->ratio = (double)out->least_memory_bytes / (double)trace->peak_live_bytes;
+    out->ratio = (double)out->least_memory_bytes / (double)work->peak_live_bytes;
     return true;
 }

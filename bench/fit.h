@@ -11,7 +11,7 @@
  *
  * `out` is the record of that least run; when not even the unlimited run completes it is that one,
  * with least_memory_bytes 0. False and a message as bench_replay. */
-bool bench_fit(const bench_trace *trace, const bench_replay_options *options, bench_record *out,
+bool bench_fit(const bench_work *work, const bench_replay_options *options, bench_record *out,
                bench_failure *failure);
 
 #endif

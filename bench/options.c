@@ -150,7 +150,8 @@ static error_t parse_common_options(int key, char *arg, struct argp_state *state
         options->n_works = (unsigned)(state->argc - state->next);
         return 0;
     case ARGP_KEY_NO_ARGS:
-        argp_error(state, "WORK is missing: the file of a trace, or the name of a bundled one");
+        argp_error(state, "WORK is missing: a file, a bundled trace, a pattern or a generator; "
+                          "`pleat works` lists them");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

@@ -1,4 +1,4 @@
-/* replay.c - run a trace through an allocator and measure.
+/* replay.c - run a work through an allocator and measure.
  *
  * ns_per_event is the time of allocator calls only. Each call is timed by itself with the
  * processor's counter; what reading the counter costs is subtracted, and so is the time inside
@@ -23,7 +23,7 @@ typedef struct slot {
 } slot;
 
 typedef struct replay {
-    const bench_trace *trace;
+    const bench_work *source;
     const bench_replay_options *options;
     bench_record *record;
     bench_failure *failure;
@@ -53,7 +53,7 @@ static bool touch(replay *r, const slot *s)
     if (pl_work_touch(&r->work, r->streams[s->stream], s->ptr, s->bytes) == PLEAT_OK) {
         return true;
     }
-    return bench_fail(r->failure, "%s, %s: work on a live block failed: %s", r->trace->name,
+    return bench_fail(r->failure, "%s, %s: work on a live block failed: %s", r->source->name,
                       r->options->allocator, pl_driver_last_error()->text);
 }
 
@@ -94,7 +94,7 @@ static bool do_free(replay *r, slot *s)
     r->n_timed++;
     s->ptr = 0;
     return st == PLEAT_OK || bench_fail(r->failure, "%s, %s: the free of a live block failed: %s",
-                                        r->trace->name, r->options->allocator, last_error());
+                                        r->source->name, r->options->allocator, last_error());
 }
 
 static int by_birth(const void *a, const void *b)
@@ -107,7 +107,7 @@ static int by_birth(const void *a, const void *b)
 static bool free_what_lives(replay *r)
 {
     size_t n = 0;
-    for (uint32_t i = 0; i < r->trace->n_slots; i++) {
+    for (uint32_t i = 0; i < r->source->n_slots; i++) {
         if (r->slots[i].ptr) {
             r->order[n++] = &r->slots[i];
         }
@@ -121,29 +121,52 @@ static bool free_what_lives(replay *r)
     return true;
 }
 
-static void tell_progress(const replay *r, unsigned loop, size_t event)
+static void tell_progress(const replay *r, unsigned loop, uint64_t event)
 {
     if (r->options->progress) {
-        double done = (double)event / (double)r->trace->n_events;
+        double done = (double)event / (double)r->source->n_events;
         bench_progress_step(r->options->progress, (loop + done) / r->options->loops);
     }
 }
 
-static bool run_loop(replay *r, unsigned loop)
+/* *n_done counts allocations and frees of the loop, across pieces. */
+static bool run_piece(replay *r, const bench_event *entries, size_t n, unsigned loop,
+                      uint64_t *n_done)
 {
-    const bench_event *events = r->trace->events;
-    size_t n = r->trace->n_events;
     for (size_t i = 0; i < n && !r->is_stopped; i++) {
-        if (i % PROGRESS_EVENTS == 0) {
-            tell_progress(r, loop, i);
+        const bench_event *event = &entries[i];
+        if (event->slot == BENCH_MARK) {
+            continue;
         }
-        const bench_event *event = &events[i];
+        if ((*n_done)++ % PROGRESS_EVENTS == 0) {
+            tell_progress(r, loop, *n_done);
+        }
         slot *s = &r->slots[event->slot];
         if (event->bytes ? !do_alloc(r, event) : s->ptr && !do_free(r, s)) {
             return false;
         }
     }
-    return r->is_stopped || free_what_lives(r);
+    return true;
+}
+
+static bool run_loop(replay *r, unsigned loop)
+{
+    bench_cursor cursor;
+    if (!bench_cursor_open(r->source, &cursor, r->failure)) {
+        return false;
+    }
+    const bench_event *entries;
+    uint64_t n_done = 0;
+    bool ok = true;
+    while (ok && !r->is_stopped) {
+        size_t n = bench_cursor_next(&cursor, &entries, r->failure);
+        if (n == 0) {
+            break;
+        }
+        ok = n != SIZE_MAX && run_piece(r, entries, n, loop, &n_done);
+    }
+    bench_cursor_close(&cursor);
+    return ok && (r->is_stopped || free_what_lives(r));
 }
 
 static uint64_t n_ops(const replay *r)
@@ -183,7 +206,7 @@ static bool collect(replay *r)
     }
     bench_record *record = r->record;
     record->peak_reserved_bytes = stats.reserved_bytes[PLEAT_POOL_ALL].peak;
-    record->n_events = (uint64_t)r->trace->n_events * record->n_loops;
+    record->n_events = r->source->n_events * record->n_loops;
     record->ops_map = stats.ops_map;
     record->ops_unmap = stats.ops_unmap;
     record->ops_alloc = stats.ops_alloc;
@@ -246,7 +269,7 @@ static bool destroy_instance(replay *r, bool ok)
 
 static bool create_streams(replay *r)
 {
-    for (; r->n_streams < r->trace->n_streams; r->n_streams++) {
+    for (; r->n_streams < r->source->n_streams; r->n_streams++) {
         if (pl_work_stream_create(&r->work, &r->streams[r->n_streams]) != PLEAT_OK) {
             return bench_fail(r->failure, "cannot create a stream: %s",
                               pl_driver_last_error()->text);
@@ -297,27 +320,27 @@ static bool run_with_instance(replay *r)
     return ok;
 }
 
-static void start_record(const bench_trace *trace, const bench_replay_options *options,
+static void start_record(const bench_work *work, const bench_replay_options *options,
                          bench_record *out)
 {
     const bench_setup *setup = options->setup;
     uint64_t unlimited = bench_setup_is_sim(setup) ? BENCH_UNLIMITED_BYTES : setup->total_bytes;
     memset(out, 0, sizeof *out);
-    snprintf(out->trace, sizeof out->trace, "%s", trace->name);
+    snprintf(out->trace, sizeof out->trace, "%s", work->name);
     snprintf(out->allocator, sizeof out->allocator, "%s", options->allocator);
     snprintf(out->driver, sizeof out->driver, "%s", bench_setup_driver(setup));
     out->memory_bytes = options->memory_bytes ? options->memory_bytes : unlimited;
-    out->peak_live_bytes = trace->peak_live_bytes;
+    out->peak_live_bytes = work->peak_live_bytes;
 }
 
-bool bench_replay(const bench_trace *trace, const bench_replay_options *options, bench_record *out,
+bool bench_replay(const bench_work *work, const bench_replay_options *options, bench_record *out,
                   bench_failure *failure)
 {
-    start_record(trace, options, out);
-    replay r = { .trace = trace, .options = options, .record = out, .failure = failure };
-    r.streams = calloc(trace->n_streams, sizeof *r.streams);
-    r.slots = calloc(trace->n_slots, sizeof *r.slots);
-    r.order = calloc(trace->n_slots, sizeof *r.order);
+    start_record(work, options, out);
+    replay r = { .source = work, .options = options, .record = out, .failure = failure };
+    r.streams = calloc(work->n_streams, sizeof *r.streams);
+    r.slots = calloc(work->n_slots, sizeof *r.slots);
+    r.order = calloc(work->n_slots, sizeof *r.order);
     bool ok = r.streams && r.slots && r.order;
     if (!ok) {
         bench_fail(failure, "out of host memory");

@@ -1,4 +1,4 @@
-/* replay.h - run a trace through an allocator and measure.
+/* replay.h - run a work through an allocator and measure.
  *
  * Every replay has a fresh instance (on the simulator: fresh devices), goes through the public
  * interface, and submits declared work on the block's stream at each allocation and just before
@@ -10,7 +10,7 @@
 
 #include "bench/progress.h"
 #include "bench/setup.h"
-#include "bench/trace.h"
+#include "bench/work/work.h"
 
 /* Plain memory without pointers into the heap: the demo passes records between processes. */
 typedef struct bench_record {
@@ -49,7 +49,7 @@ typedef struct bench_replay_options {
 
 /* False and a message when the replay itself could not be done or the allocator broke its word:
  * a free that fails, driver objects left after destruction. */
-bool bench_replay(const bench_trace *trace, const bench_replay_options *options, bench_record *out,
+bool bench_replay(const bench_work *work, const bench_replay_options *options, bench_record *out,
                   bench_failure *failure);
 
 static inline uint64_t bench_record_ops(const bench_record *r)

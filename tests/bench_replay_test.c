@@ -10,7 +10,7 @@
 #define MIB (UINT64_C(1) << 20)
 
 static bench_setup setup;
-static bench_trace trace;
+static bench_work trace;
 static bench_record record;
 static bench_failure failure;
 
@@ -28,13 +28,13 @@ static void set_up(void)
 /* bench_replay itself fails when the simulator still holds something after a run. */
 static void tear_down(void)
 {
-    bench_trace_free(&trace);
+    bench_work_close(&trace);
 }
 
 static void load(const char *text)
 {
     const char *path = bench_child_file(".trace", text, strlen(text));
-    ck_assert_msg(bench_trace_load(path, &trace, &failure), "%s", failure.text);
+    ck_assert_msg(bench_work_open(path, &trace, &failure), "%s", failure.text);
     unlink(path);
 }
 

@@ -5,13 +5,13 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "bench/trace.h"
+#include "bench/work/work.h"
 #include "tests/support/bench_child.h"
 
-static bool load_text(const char *text, bench_trace *trace, bench_failure *failure)
+static bool load_text(const char *text, bench_work *trace, bench_failure *failure)
 {
     const char *path = bench_child_file(".trace", text, strlen(text));
-    bool ok = bench_trace_load(path, trace, failure);
+    bool ok = bench_work_open(path, trace, failure);
     unlink(path);
     return ok;
 }
@@ -45,22 +45,24 @@ START_TEST(events_come_in_order_with_dense_slots)
                                "a 7 513\t3  \n"
                                "f 18446744073709551615\n"
                                "a 900 512 0";
-    bench_trace trace;
+    bench_work trace;
     bench_failure failure;
     ck_assert_msg(load_text(text, &trace, &failure), "%s", failure.text);
-    static const bench_event wanted[] = { { 1000, 0, 0 }, { 1, 1, 1 }, { 0, 0, 0 },
-                                          { 513, 0, 2 },  { 0, 1, 0 }, { 512, 1, 0 } };
+    static const bench_event wanted[] = {
+        { 0, BENCH_MARK, 0 }, { 1000, 0, 0 }, { 1, 1, 1 }, { 0, 0, 0 },
+        { 1, BENCH_MARK, 0 }, { 513, 0, 2 },  { 0, 1, 0 }, { 512, 1, 0 },
+    };
     ck_assert_uint_eq(trace.n_events, 6);
-    for (size_t i = 0; i < 6; i++) {
-        ck_assert_uint_eq(trace.events[i].bytes, wanted[i].bytes);
-        ck_assert_uint_eq(trace.events[i].slot, wanted[i].slot);
-        ck_assert_uint_eq(trace.events[i].stream, wanted[i].stream);
+    for (size_t i = 0; i < 8; i++) {
+        ck_assert_uint_eq(trace.tape.entries[i].bytes, wanted[i].bytes);
+        ck_assert_uint_eq(trace.tape.entries[i].slot, wanted[i].slot);
+        ck_assert_uint_eq(trace.tape.entries[i].stream, wanted[i].stream);
     }
     ck_assert_uint_eq(trace.n_slots, 2);
     ck_assert_uint_eq(trace.n_streams, 3);
     ck_assert_uint_eq(trace.n_marks, 2);
     ck_assert_uint_eq(trace.peak_live_bytes, 1536);
-    bench_trace_free(&trace);
+    bench_work_close(&trace);
 }
 END_TEST
 
@@ -76,16 +78,16 @@ START_TEST(many_live_ids_find_their_slots)
     for (unsigned i = 0; i < N; i++) {
         n += (size_t)sprintf(text + n, "f %u\n", i * 4096);
     }
-    bench_trace trace;
+    bench_work trace;
     bench_failure failure;
     ck_assert_msg(load_text(text, &trace, &failure), "%s", failure.text);
     ck_assert_uint_eq(trace.n_slots, N);
     ck_assert_uint_eq(trace.peak_live_bytes, N * 512);
     for (unsigned i = 0; i < N; i++) {
-        ck_assert_uint_eq(trace.events[i].slot, i);
-        ck_assert_uint_eq(trace.events[N + i].slot, i);
+        ck_assert_uint_eq(trace.tape.entries[i].slot, i);
+        ck_assert_uint_eq(trace.tape.entries[N + i].slot, i);
     }
-    bench_trace_free(&trace);
+    bench_work_close(&trace);
     free(text);
 }
 END_TEST
@@ -121,7 +123,7 @@ START_TEST(every_fault_of_a_line_is_told_with_its_number)
         { "# nothing\ni 1\n", ":2: the trace holds no allocation" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        bench_trace trace;
+        bench_work trace;
         bench_failure failure;
         ck_assert_msg(!load_text(bad[i].text, &trace, &failure), "accepted: %s", bad[i].text);
         ck_assert_msg(strncmp(failure.text, "/tmp/pleat-test-", 16) == 0, "%s", failure.text);
@@ -138,7 +140,7 @@ START_TEST(more_streams_than_any_program_has_are_refused)
     for (unsigned i = 0; i < 1025; i++) {
         n += (size_t)snprintf(text + n, sizeof text - n, "a %u 512 %u\n", i, 7 * i);
     }
-    bench_trace trace;
+    bench_work trace;
     bench_failure failure;
     ck_assert(!load_text(text, &trace, &failure));
     ck_assert_ptr_nonnull(strstr(failure.text, ":1025: more than 1024 streams"));
@@ -152,9 +154,9 @@ START_TEST(gzip_cut_short_anywhere_is_told)
     size_t n = compress_text(text, strlen(text), packed, sizeof packed);
     for (size_t cut = 2; cut < n; cut++) {
         const char *path = bench_child_file(".trace.gz", packed, cut);
-        bench_trace trace;
+        bench_work trace;
         bench_failure failure;
-        bool ok = bench_trace_load(path, &trace, &failure);
+        bool ok = bench_work_open(path, &trace, &failure);
         ck_assert_msg(!ok, "accepted: %zu of %zu bytes", cut, n);
         ck_assert_msg(strncmp(failure.text, path, strlen(path)) == 0, "%s", failure.text);
         ck_assert_msg(strstr(failure.text, ": the gzip data ends too early") != NULL, "%s",
@@ -171,9 +173,9 @@ START_TEST(damaged_gzip_is_told)
     size_t n = compress_text(text, strlen(text), packed, sizeof packed);
     packed[n - 6] = (char)(packed[n - 6] ^ 0x55); /* the check sum */
     const char *path = bench_child_file(".trace.gz", packed, n);
-    bench_trace trace;
+    bench_work trace;
     bench_failure failure;
-    ck_assert(!bench_trace_load(path, &trace, &failure));
+    ck_assert(!bench_work_open(path, &trace, &failure));
     ck_assert_msg(strstr(failure.text, ": the gzip data is damaged") != NULL, "%s", failure.text);
     unlink(path);
 }
@@ -186,7 +188,7 @@ START_TEST(an_endless_line_is_told)
     ck_assert_ptr_nonnull(text);
     memset(text, 'a', n);
     text[n] = '\0';
-    bench_trace trace;
+    bench_work trace;
     bench_failure failure;
     ck_assert(!load_text(text, &trace, &failure));
     ck_assert_msg(strstr(failure.text, ":1: a line of more than 64 KiB") != NULL, "%s",
@@ -197,38 +199,38 @@ END_TEST
 
 START_TEST(files_that_cannot_be_read_are_named)
 {
-    bench_trace trace;
+    bench_work trace;
     bench_failure failure;
-    ck_assert(!bench_trace_load("/nonexistent/x.trace", &trace, &failure));
+    ck_assert(!bench_work_open("/nonexistent/x.trace", &trace, &failure));
     ck_assert_str_eq(failure.text, "/nonexistent/x.trace: No such file or directory");
-    ck_assert(!bench_trace_load("/tmp", &trace, &failure));
+    ck_assert(!bench_work_open("/tmp", &trace, &failure));
     ck_assert_str_eq(failure.text, "/tmp: is a directory");
 }
 END_TEST
 
 START_TEST(a_bundled_trace_has_the_peak_its_header_states)
 {
-    bench_trace trace;
+    bench_work trace;
     bench_failure failure;
     const char *path = PLEAT_SOURCE_DIR "/bench/traces/gpt2s_tiny.trace.gz";
-    ck_assert_msg(bench_trace_load(path, &trace, &failure), "%s", failure.text);
+    ck_assert_msg(bench_work_open(path, &trace, &failure), "%s", failure.text);
     ck_assert_str_eq(trace.name, "gpt2s_tiny");
     ck_assert_uint_eq(trace.n_events, 30386);
     ck_assert_uint_eq(trace.n_marks, 12);
     ck_assert_uint_eq(trace.n_slots, 742);
     ck_assert_uint_eq(trace.n_streams, 1);
     ck_assert_uint_eq(trace.peak_live_bytes, 5926586368);
-    bench_trace_free(&trace);
+    bench_work_close(&trace);
 }
 END_TEST
 
 START_TEST(a_bare_name_that_is_no_bundled_trace_is_told)
 {
-    char path[4096];
+    bench_work trace;
     bench_failure failure;
-    ck_assert(!bench_trace_find("no_such_trace", path, sizeof path, &failure));
-    ck_assert_str_eq(failure.text,
-                     "no_such_trace: no such file, and no bundled trace of that name");
+    ck_assert(!bench_work_open("no_such_trace", &trace, &failure));
+    ck_assert_ptr_nonnull(strstr(failure.text, "no_such_trace: no such file, bundled trace, "));
+    ck_assert_ptr_nonnull(strstr(failure.text, "churn"));
 }
 END_TEST
 

@@ -2,7 +2,7 @@
  *
  * zlib hands out decompressed bytes into one buffer; a line is a view into it. What is left of an
  * unfinished line moves to the front before the buffer is filled again. */
-#include "bench/lines.h"
+#include "bench/work/lines.h"
 
 #include <errno.h>
 #include <stdlib.h>

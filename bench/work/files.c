@@ -1,11 +1,15 @@
-/* bundled.c - where the bundled traces are: beside the repository's command, or installed. */
+/* files.c - works that are files: where they are, of what kind, and their events.
+ *
+ * The bundled traces are beside the repository's command, or installed. */
+#include "bench/work/files.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/trace.h"
+#include "bench/work/trace.h"
 
-bool bench_trace_folder(char *path, size_t n)
+bool bench_file_folder(char *path, size_t n)
 {
     /* build/pleat, build/NAME/pleat, PREFIX/bin/pleat */
     static const char *const from_command[] = { "../bench/traces", "../../bench/traces",
@@ -41,21 +45,26 @@ bool bench_trace_folder(char *path, size_t n)
     return false;
 }
 
-bool bench_trace_find(const char *work, char *path, size_t n, bench_failure *failure)
+bool bench_file_find(const char *work, char *path, size_t n)
 {
     if (access(work, F_OK) == 0 || strchr(work, '/')) {
-        return (size_t)snprintf(path, n, "%s", work) < n ||
-               bench_fail(failure, "%.64s...: the path is too long", work);
+        return (size_t)snprintf(path, n, "%s", work) < n;
     }
     static const char *const endings[] = { "", ".gz", ".trace.gz", ".trace" };
     char folder[2048];
-    if (bench_trace_folder(folder, sizeof folder)) {
-        for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
-            snprintf(path, n, "%s/%s%s", folder, work, endings[i]);
-            if (access(path, F_OK) == 0) {
-                return true;
-            }
+    if (!bench_file_folder(folder, sizeof folder)) {
+        return false;
+    }
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        snprintf(path, n, "%s/%s%s", folder, work, endings[i]);
+        if (access(path, F_OK) == 0) {
+            return true;
         }
     }
-    return bench_fail(failure, "%s: no such file, and no bundled trace of that name", work);
+    return false;
+}
+
+bool bench_file_read(const char *path, bench_tape *tape, bench_failure *failure)
+{
+    return bench_trace_read(path, tape, failure);
 }

@@ -2,27 +2,22 @@
  *
  * A replay runs over the array many times and never looks back at the text. Everything that can be
  * wrong with a trace is found here, with its line. */
-#include "bench/trace.h"
+#include "bench/work/trace.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/lines.h"
-#include "bench/size.h"
-#include "bench/trace_ids.h"
-
-#define BLOCK_UNIT 512u
+#include "bench/work/ids.h"
+#include "bench/work/lines.h"
+#include "bench/work/streams.h"
 
 typedef struct reader {
     const char *path;
     bench_lines *lines;
     bench_failure *failure;
-    bench_trace_ids ids;
-    bench_trace *trace;
-    size_t capacity;                      /* of trace->events */
-    uint64_t streams[BENCH_MOST_STREAMS]; /* what the trace calls them */
-    uint32_t last_stream;
-    uint64_t live_bytes;
+    bench_ids ids;
+    bench_streams streams;
+    bench_tape *tape;
     const char *at; /* in the line */
     const char *end;
 } reader;
@@ -99,44 +94,6 @@ static bool line_ends(reader *r)
            complain(r, "trailing text: %s", show(r->at, r->end, shown, sizeof shown));
 }
 
-static bool append(reader *r, bench_event event)
-{
-    bench_trace *trace = r->trace;
-    if (trace->n_events == r->capacity) {
-        size_t capacity = r->capacity ? 2 * r->capacity : 1u << 16;
-        bench_event *events = realloc(trace->events, capacity * sizeof *events);
-        if (!events) {
-            return complain(r, "out of host memory");
-        }
-        trace->events = events;
-        r->capacity = capacity;
-    }
-    trace->events[trace->n_events++] = event;
-    return true;
-}
-
-/* The number of the stream that the trace calls `id`, which may be anything: a handle, say. */
-static bool find_stream(reader *r, uint64_t id, uint32_t *out)
-{
-    bench_trace *trace = r->trace;
-    uint32_t n = trace->n_streams;
-    if (n > 0 && r->streams[r->last_stream] == id) {
-        *out = r->last_stream;
-        return true;
-    }
-    uint32_t i = 0;
-    while (i < n && r->streams[i] != id) {
-        i++;
-    }
-    if (i == BENCH_MOST_STREAMS) {
-        return complain(r, "more than %u streams", BENCH_MOST_STREAMS);
-    }
-    r->streams[i] = id;
-    trace->n_streams += i == n;
-    r->last_stream = *out = i;
-    return true;
-}
-
 static bool read_alloc(reader *r)
 {
     uint64_t id;
@@ -151,29 +108,21 @@ static bool read_alloc(reader *r)
     if (bytes == 0) {
         return complain(r, "the size is 0");
     }
-    if (!find_stream(r, stream_id, &stream)) {
-        return false;
+    if (!bench_streams_find(&r->streams, stream_id, &stream)) {
+        return complain(r, "more than %u streams", BENCH_MOST_STREAMS);
     }
-    bench_trace_id *entry = bench_trace_ids_get(&r->ids, id);
+    bench_id *entry = bench_ids_get(&r->ids, id);
     if (!entry) {
         return complain(r, "out of host memory");
     }
-    if (entry->bytes) {
+    if (entry->is_live) {
         return complain(r, "id %llu is allocated twice", (unsigned long long)id);
     }
-    uint64_t rounded = bench_round_up(bytes, BLOCK_UNIT);
-    if (r->live_bytes + rounded > UINT64_C(1) << 60) {
-        return complain(r, "more than 2^60 bytes are live");
+    if (!bench_tape_alloc(r->tape, bytes, stream, &entry->slot)) {
+        return complain(r, "%s", r->tape->problem);
     }
-    if (r->ids.n_slots == UINT32_MAX || !bench_trace_ids_take(&r->ids, entry, rounded)) {
-        return complain(r, "out of host memory");
-    }
-    r->live_bytes += rounded;
-    bench_trace *trace = r->trace;
-    if (r->live_bytes > trace->peak_live_bytes) {
-        trace->peak_live_bytes = r->live_bytes;
-    }
-    return append(r, (bench_event){ .bytes = bytes, .slot = entry->slot, .stream = stream });
+    entry->is_live = true;
+    return true;
 }
 
 static bool read_free(reader *r)
@@ -183,18 +132,17 @@ static bool read_free(reader *r)
         return false;
     }
     size_t n_before = r->ids.n_entries;
-    bench_trace_id *entry = bench_trace_ids_get(&r->ids, id);
+    bench_id *entry = bench_ids_get(&r->ids, id);
     if (!entry) {
         return complain(r, "out of host memory");
     }
-    if (!entry->bytes) {
+    if (!entry->is_live) {
         return complain(r,
                         r->ids.n_entries > n_before ? "unknown id %llu" : "id %llu is freed twice",
                         (unsigned long long)id);
     }
-    r->live_bytes -= entry->bytes;
-    bench_trace_ids_drop(&r->ids, entry);
-    return append(r, (bench_event){ .bytes = 0, .slot = entry->slot });
+    entry->is_live = false;
+    return bench_tape_free(r->tape, entry->slot) || complain(r, "%s", r->tape->problem);
 }
 
 static bool read_mark(reader *r)
@@ -203,8 +151,7 @@ static bool read_mark(reader *r)
     if (!number(r, "the iteration", UINT64_MAX, &n) || !line_ends(r)) {
         return false;
     }
-    r->trace->n_marks++;
-    return true;
+    return bench_tape_mark(r->tape, n) || complain(r, "%s", r->tape->problem);
 }
 
 static bool read_line(reader *r)
@@ -240,46 +187,18 @@ static bool read_all(reader *r)
     if (more < 0) {
         return false;
     }
-    r->trace->n_slots = r->ids.n_slots;
-    return r->trace->n_slots > 0 || complain(r, "the trace holds no allocation");
+    return r->tape->n_slots > 0 || complain(r, "the trace holds no allocation");
 }
 
-static void set_name(bench_trace *trace, const char *path)
+bool bench_trace_read(const char *path, bench_tape *tape, bench_failure *failure)
 {
-    const char *slash = strrchr(path, '/');
-    snprintf(trace->name, sizeof trace->name, "%s", slash ? slash + 1 : path);
-    static const char *const endings[] = { ".gz", ".trace" };
-    for (size_t i = 0; i < 2; i++) {
-        size_t n = strlen(trace->name);
-        size_t cut = strlen(endings[i]);
-        if (n > cut && strcmp(trace->name + n - cut, endings[i]) == 0) {
-            trace->name[n - cut] = '\0';
-        }
-    }
-}
-
-bool bench_trace_load(const char *path, bench_trace *out, bench_failure *failure)
-{
-    bench_trace trace = { .n_slots = 0 };
-    set_name(&trace, path);
-    reader r = { .path = path, .failure = failure, .trace = &trace };
+    reader r = { .path = path, .failure = failure, .tape = tape };
     r.lines = bench_lines_open(path, failure);
     if (!r.lines) {
         return false;
     }
-    bool ok = bench_trace_ids_init(&r.ids) ? read_all(&r) : complain(&r, "out of host memory");
-    bench_trace_ids_fini(&r.ids);
+    bool ok = bench_ids_init(&r.ids) ? read_all(&r) : complain(&r, "out of host memory");
+    bench_ids_fini(&r.ids);
     bench_lines_close(r.lines);
-    if (ok) {
-        *out = trace;
-    } else {
-        free(trace.events);
-    }
     return ok;
-}
-
-void bench_trace_free(bench_trace *trace)
-{
-    free(trace->events);
-    *trace = (bench_trace){ .n_slots = 0 };
 }

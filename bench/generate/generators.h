@@ -1,0 +1,11 @@
+/* generators.h - the generators of training and serving runs. */
+#ifndef PLEAT_BENCH_GENERATORS_H
+#define PLEAT_BENCH_GENERATORS_H
+
+#include "bench/work/generator.h"
+
+extern const bench_generator *const bench_generators[]; /* NULL at the end */
+
+extern const bench_generator bench_churn;
+
+#endif

@@ -1,0 +1,166 @@
+/* generator.c - the generators by name, and the reader of their parameters. */
+#include "bench/work/generator.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/generate/generators.h"
+#include "bench/patterns/patterns.h"
+#include "bench/size.h"
+
+enum { MOST_ITERATIONS = 1000000000 };
+
+const bench_generator *bench_generator_at(unsigned index)
+{
+    unsigned n_generators = 0;
+    while (bench_generators[n_generators]) {
+        n_generators++;
+    }
+    return index < n_generators ? bench_generators[index] : bench_patterns[index - n_generators];
+}
+
+const bench_generator *bench_generator_find(const char *name, size_t n)
+{
+    const bench_generator *generator;
+    for (unsigned i = 0; (generator = bench_generator_at(i)) != NULL; i++) {
+        if (strlen(generator->name) == n && memcmp(generator->name, name, n) == 0) {
+            return generator;
+        }
+    }
+    return NULL;
+}
+
+static bool read_word(const bench_param *param, const char *value, double *out)
+{
+    for (unsigned i = 0; param->words[i]; i++) {
+        if (strcmp(param->words[i], value) == 0) {
+            *out = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A plain number, or a size with its suffix. */
+static bool read_number(const bench_param *param, const char *value, double *out)
+{
+    char *end;
+    uint64_t bytes;
+    double number = strtod(value, &end);
+    if (end == value || *end != '\0') {
+        if (!bench_size_parse(value, &bytes)) {
+            return false;
+        }
+        number = (double)bytes;
+    }
+    if (!(number >= param->least && number <= param->most) ||
+        (param->is_whole && number != floor(number))) {
+        return false;
+    }
+    *out = number;
+    return true;
+}
+
+static bool refuse(const bench_generator *generator, const bench_param *param, const char *value,
+                   bench_failure *failure)
+{
+    char allowed[256] = "";
+    size_t n = 0;
+    if (!param->words) {
+        snprintf(allowed, sizeof allowed, "a %snumber from %.15g to %.15g",
+                 param->is_whole ? "whole " : "", param->least, param->most);
+    }
+    for (unsigned i = 0; param->words && param->words[i] && n < sizeof allowed; i++) {
+        n += (size_t)snprintf(allowed + n, sizeof allowed - n, "%s%s", i ? ", " : "",
+                              param->words[i]);
+    }
+    return bench_fail(failure, "%s: bad value '%.32s' of '%s' (%s); allowed: %s", generator->name,
+                      value, param->name, param->doc, allowed);
+}
+
+static bool refuse_key(const bench_generator *generator, const char *key, bench_failure *failure)
+{
+    char known[320] = "";
+    size_t n = 0;
+    for (const bench_param *p = generator->params; p && p->name && n < sizeof known; p++) {
+        n += (size_t)snprintf(known + n, sizeof known - n, ", %s", p->name);
+    }
+    return bench_fail(failure, "%s: '%.32s' is not a parameter; there are: iterations, seed%s",
+                      generator->name, key, known);
+}
+
+static const bench_param common[] = {
+    { .name = "iterations",
+      .doc = "how many",
+      .least = 1,
+      .most = MOST_ITERATIONS,
+      .is_whole = true },
+    { .name = "seed",
+      .doc = "of the random numbers",
+      .least = 0,
+      .most = 4294967295.0,
+      .is_whole = true },
+};
+
+/* One `key=value`; both are terminated. */
+static bool read_item(const bench_generator *generator, const char *key, const char *value,
+                      bench_values *out, bench_failure *failure)
+{
+    const bench_param *param = NULL;
+    double *place = NULL;
+    double number = 0.0;
+    for (unsigned i = 0; i < 2; i++) {
+        if (strcmp(common[i].name, key) == 0) {
+            param = &common[i];
+            place = &number;
+        }
+    }
+    for (unsigned i = 0; !param && generator->params && generator->params[i].name; i++) {
+        if (strcmp(generator->params[i].name, key) == 0) {
+            param = &generator->params[i];
+            place = &out->of[i];
+        }
+    }
+    if (!param) {
+        return refuse_key(generator, key, failure);
+    }
+    if (!(param->words ? read_word(param, value, place) : read_number(param, value, place))) {
+        return refuse(generator, param, value, failure);
+    }
+    if (param == &common[0]) {
+        out->iterations = (uint64_t)number;
+    } else if (param == &common[1]) {
+        out->seed = (uint64_t)number;
+    }
+    return true;
+}
+
+bool bench_values_read(const bench_generator *generator, const char *text, bench_values *out,
+                       bench_failure *failure)
+{
+    *out = (bench_values){ .iterations = generator->iterations, .seed = 1 };
+    for (unsigned i = 0; generator->params && generator->params[i].name; i++) {
+        out->of[i] = generator->params[i].standard;
+    }
+    while (*text) {
+        size_t n = strcspn(text, ",");
+        char item[96];
+        if (n >= sizeof item) {
+            return bench_fail(failure, "%s: '%.32s...' is too long", generator->name, text);
+        }
+        memcpy(item, text, n);
+        item[n] = '\0';
+        char *equals = strchr(item, '=');
+        if (!equals || equals == item || equals[1] == '\0') {
+            return bench_fail(failure, "%s: '%s' is not of the form key=value", generator->name,
+                              item);
+        }
+        *equals = '\0';
+        if (!read_item(generator, item, equals + 1, out, failure)) {
+            return false;
+        }
+        text += n + (text[n] == ',');
+    }
+    return true;
+}

@@ -1,0 +1,53 @@
+/* generator.h - runs that are made up as they are replayed: `name:key=value,key=value`.
+ *
+ * A generator is one constant object and a table of its parameters; the same values give the same
+ * events, on every machine. Published patterns are generators too. */
+#ifndef PLEAT_BENCH_GENERATOR_H
+#define PLEAT_BENCH_GENERATOR_H
+
+#include "bench/failure.h"
+#include "bench/work/tape.h"
+
+/* A number, or one of `words` (then the value is its index). Sizes may be written 4K, 2MiB... */
+typedef struct bench_param {
+    const char *name;
+    const char *doc; /* with the unit */
+    double standard; /* where the spec says nothing */
+    double least;
+    double most;
+    const char *const *words; /* NULL-terminated; NULL = a number */
+    bool is_whole;            /* no fraction */
+} bench_param;
+
+enum { BENCH_MOST_PARAMS = 32 };
+
+/* `iterations` and `seed` are parameters of every generator. */
+typedef struct bench_values {
+    uint64_t iterations;
+    uint64_t seed;
+    double of[BENCH_MOST_PARAMS]; /* in the order of the generator's table */
+} bench_values;
+
+typedef struct bench_generator {
+    const char *name;
+    const char *doc;           /* one line */
+    const bench_param *params; /* ends with a NULL name; NULL = none */
+    uint64_t iterations;       /* where the spec says nothing */
+    /* NULL and a message when the values do not go together or out of host memory. */
+    void *(*create)(const bench_values *values, bench_failure *failure);
+    void (*destroy)(void *state);
+    /* Write iteration `number` (0, 1, ... values->iterations - 1), without its mark. False when the
+     * tape fails; `tape->problem` says why. What lives stays for later iterations. */
+    bool (*write)(void *state, uint64_t number, bench_tape *tape);
+} bench_generator;
+
+/* All of them; NULL at the end. */
+const bench_generator *bench_generator_at(unsigned index);
+const bench_generator *bench_generator_find(const char *name, size_t n);
+
+/* Read `key=value,...` (may be empty). False and a message that names the key, the bad value and
+ * what is allowed. */
+bool bench_values_read(const bench_generator *generator, const char *text, bench_values *out,
+                       bench_failure *failure);
+
+#endif

@@ -1,0 +1,124 @@
+/* tape.c - events of a run, written one after another. */
+#include "bench/work/tape.h"
+
+#include <stdlib.h>
+
+#include "vmm/base/assert.h"
+
+#define MOST_LIVE_BYTES (UINT64_C(1) << 60)
+
+void bench_tape_init(bench_tape *tape)
+{
+    *tape = (bench_tape){ .n_entries = 0 };
+}
+
+void bench_tape_fini(bench_tape *tape)
+{
+    free(tape->entries);
+    free(tape->slots);
+    free(tape->free_slots);
+    bench_tape_init(tape);
+}
+
+void bench_tape_rewind(bench_tape *tape)
+{
+    tape->n_entries = 0;
+}
+
+static bool complain(bench_tape *tape, const char *problem)
+{
+    tape->problem = problem;
+    return false;
+}
+
+static bool make_room(bench_tape *tape)
+{
+    if (tape->n_entries < tape->capacity) {
+        return true;
+    }
+    size_t capacity = tape->capacity ? 2 * tape->capacity : 1024;
+    bench_event *entries = realloc(tape->entries, capacity * sizeof *entries);
+    if (!entries) {
+        return complain(tape, "out of host memory");
+    }
+    tape->entries = entries;
+    tape->capacity = capacity;
+    return true;
+}
+
+/* Room for one more slot, and for every slot on the stack: a free needs no memory for that. */
+static bool make_slot_room(bench_tape *tape)
+{
+    if (tape->n_free_slots > 0 || tape->n_slots < tape->slot_capacity) {
+        return true;
+    }
+    if (tape->n_slots >= BENCH_MARK / 2) {
+        return complain(tape, "too many blocks live at once");
+    }
+    uint32_t capacity = tape->slot_capacity ? 2 * tape->slot_capacity : 1024;
+    uint64_t *slots = realloc(tape->slots, capacity * sizeof *slots);
+    tape->slots = slots ? slots : tape->slots;
+    uint32_t *free_slots = realloc(tape->free_slots, capacity * sizeof *free_slots);
+    tape->free_slots = free_slots ? free_slots : tape->free_slots;
+    if (!slots || !free_slots) {
+        return complain(tape, "out of host memory");
+    }
+    tape->slot_capacity = capacity;
+    return true;
+}
+
+bool bench_tape_alloc(bench_tape *tape, uint64_t bytes, uint32_t stream, uint32_t *slot)
+{
+    if (bytes == 0) {
+        return complain(tape, "the size is 0");
+    }
+    if (bytes > BENCH_LARGEST_BLOCK) {
+        return complain(tape, "the size is larger than 2^47");
+    }
+    if (stream >= BENCH_MOST_STREAMS) {
+        return complain(tape, "more than 1024 streams");
+    }
+    uint64_t rounded = (bytes + BENCH_BLOCK_UNIT - 1) / BENCH_BLOCK_UNIT * BENCH_BLOCK_UNIT;
+    if (tape->live_bytes + rounded > MOST_LIVE_BYTES) {
+        return complain(tape, "more than 2^60 bytes are live");
+    }
+    if (!make_room(tape) || !make_slot_room(tape)) {
+        return false;
+    }
+    *slot = tape->n_free_slots > 0 ? tape->free_slots[--tape->n_free_slots] : tape->n_slots++;
+    tape->slots[*slot] = rounded;
+    tape->live_bytes += rounded;
+    if (tape->live_bytes > tape->peak_live_bytes) {
+        tape->peak_live_bytes = tape->live_bytes;
+    }
+    tape->n_streams = stream >= tape->n_streams ? stream + 1 : tape->n_streams;
+    tape->entries[tape->n_entries++] = (bench_event){ .bytes = bytes,
+                                                      .slot = *slot,
+                                                      .stream = stream };
+    tape->n_events++;
+    return true;
+}
+
+bool bench_tape_free(bench_tape *tape, uint32_t slot)
+{
+    pl_assert(slot < tape->n_slots && tape->slots[slot] != 0);
+    if (!make_room(tape)) {
+        return false;
+    }
+    tape->live_bytes -= tape->slots[slot];
+    tape->slots[slot] = 0;
+    tape->free_slots[tape->n_free_slots++] = slot;
+    tape->entries[tape->n_entries++] = (bench_event){ .slot = slot };
+    tape->n_events++;
+    return true;
+}
+
+bool bench_tape_mark(bench_tape *tape, uint64_t number)
+{
+    if (!make_room(tape)) {
+        return false;
+    }
+    tape->entries[tape->n_entries++] = (bench_event){ .bytes = number, .slot = BENCH_MARK };
+    tape->n_marks++;
+    return true;
+}

@@ -1,0 +1,55 @@
+/* tape.h - events of a run, written one after another: by the readers of files into memory, by
+ * generators a piece at a time.
+ *
+ * A tape knows which blocks live. Slots are dense: a slot is a live block's place in an array and
+ * is used again after the free, the last freed first. */
+#ifndef PLEAT_BENCH_TAPE_H
+#define PLEAT_BENCH_TAPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* An allocation, a free (bytes == 0) or a mark (slot == BENCH_MARK, bytes its number): an
+ * iteration begins. Streams are numbered from 0. */
+typedef struct bench_event {
+    uint64_t bytes;
+    uint32_t slot;
+    uint32_t stream; /* of an allocation */
+} bench_event;
+
+#define BENCH_MARK UINT32_MAX
+#define BENCH_BLOCK_UNIT 512u                   /* live bytes are counted in it */
+#define BENCH_LARGEST_BLOCK (UINT64_C(1) << 47) /* all the address space that a driver has */
+#define BENCH_MOST_STREAMS 1024u                /* different ones in a run */
+
+typedef struct bench_tape {
+    bench_event *entries;
+    size_t n_entries; /* with marks */
+    size_t capacity;
+    uint64_t n_events; /* allocations and frees since the beginning */
+    uint64_t n_marks;
+    uint64_t live_bytes;
+    uint64_t peak_live_bytes; /* largest sum of live blocks, each rounded up to 512 bytes */
+    uint64_t *slots;          /* rounded bytes of what lives there; 0 = free */
+    uint32_t *free_slots;     /* a stack with room for all */
+    uint32_t n_free_slots;
+    uint32_t n_slots; /* most live blocks at once */
+    uint32_t slot_capacity;
+    uint32_t n_streams;
+    const char *problem; /* static; why the last call failed */
+} bench_tape;
+
+void bench_tape_init(bench_tape *tape);
+void bench_tape_fini(bench_tape *tape);
+/* Forget the entries written so far; what lives stays. */
+void bench_tape_rewind(bench_tape *tape);
+
+/* False with `problem` set: out of host memory, a size of 0 or beyond BENCH_LARGEST_BLOCK, more
+ * than 2^60 live bytes, more streams than BENCH_MOST_STREAMS. The tape is as before. */
+bool bench_tape_alloc(bench_tape *tape, uint64_t bytes, uint32_t stream, uint32_t *slot);
+/* `slot` must be live. */
+bool bench_tape_free(bench_tape *tape, uint32_t slot);
+bool bench_tape_mark(bench_tape *tape, uint64_t number);
+
+#endif

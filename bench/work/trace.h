@@ -1,0 +1,16 @@
+/* trace.h - a recorded run: every allocation and free, in order.
+ *
+ * Text, gzip or plain. `# ...` comment; `a ID BYTES STREAM` allocation; `f ID` free; `i N` start of
+ * iteration N. An ID is unique among live blocks and may be used again after its free. */
+#ifndef PLEAT_BENCH_TRACE_H
+#define PLEAT_BENCH_TRACE_H
+
+#include "bench/failure.h"
+#include "bench/work/tape.h"
+
+/* Reads and checks the whole trace. False and a message with file and line when a line is not of
+ * the format, an id is unknown or allocated twice, a size is 0 or absurd, the file is damaged or
+ * holds no allocation. */
+bool bench_trace_read(const char *path, bench_tape *tape, bench_failure *failure);
+
+#endif

@@ -1,0 +1,154 @@
+/* work.c - what can be replayed: finds out what a spec names, opens it, runs over its events. */
+#include "bench/work/work.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/work/files.h"
+
+/* A file's name without its folder and endings. */
+static void name_file(bench_work *work, const char *path)
+{
+    static const char *const endings[] = { ".gz", ".trace", ".pickle", ".csv" };
+    const char *slash = strrchr(path, '/');
+    snprintf(work->name, sizeof work->name, "%.95s", slash ? slash + 1 : path);
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        size_t n = strlen(work->name);
+        size_t cut = strlen(endings[i]);
+        if (n > cut && strcmp(work->name + n - cut, endings[i]) == 0) {
+            work->name[n - cut] = '\0';
+        }
+    }
+}
+
+static void take_counts(bench_work *work, const bench_tape *tape)
+{
+    work->n_events = tape->n_events;
+    work->n_marks = tape->n_marks;
+    work->n_slots = tape->n_slots;
+    work->n_streams = tape->n_streams;
+    work->peak_live_bytes = tape->peak_live_bytes;
+}
+
+static bool open_file(const char *path, bench_work *work, bench_failure *failure)
+{
+    name_file(work, path);
+    bench_tape_init(&work->tape);
+    if (!bench_file_read(path, &work->tape, failure)) {
+        bench_tape_fini(&work->tape);
+        return false;
+    }
+    take_counts(work, &work->tape);
+    return true;
+}
+
+static bool open_generator(const bench_generator *generator, const char *spec, const char *values,
+                           bench_work *work, bench_failure *failure)
+{
+    snprintf(work->name, sizeof work->name, "%.95s", spec);
+    work->generator = generator;
+    if (!bench_values_read(generator, values, &work->values, failure)) {
+        return false;
+    }
+    bench_cursor cursor;
+    if (!bench_cursor_open(work, &cursor, failure)) {
+        return false;
+    }
+    const bench_event *entries;
+    size_t n;
+    do {
+        n = bench_cursor_next(&cursor, &entries, failure);
+    } while (n != 0 && n != SIZE_MAX);
+    take_counts(work, &cursor.tape);
+    bench_cursor_close(&cursor);
+    return n == 0 &&
+           (work->n_slots > 0 || bench_fail(failure, "%s: it allocates nothing", work->name));
+}
+
+/* The generators' names, for the message of somebody who mistyped one. */
+static void list_generators(char *out, size_t n)
+{
+    size_t used = 0;
+    const bench_generator *generator;
+    out[0] = '\0';
+    for (unsigned i = 0; (generator = bench_generator_at(i)) != NULL && used < n; i++) {
+        used += (size_t)snprintf(out + used, n - used, "%s%s", i ? ", " : "", generator->name);
+    }
+}
+
+bool bench_work_open(const char *spec, bench_work *out, bench_failure *failure)
+{
+    bench_work work = { .n_slots = 0 };
+    char path[4096];
+    bool ok;
+    size_t n_name = strcspn(spec, ":");
+    const bench_generator *generator = bench_generator_find(spec, n_name);
+    if (bench_file_find(spec, path, sizeof path)) {
+        ok = open_file(path, &work, failure);
+    } else if (generator) {
+        const char *values = spec + n_name + (spec[n_name] == ':');
+        ok = open_generator(generator, spec, values, &work, failure);
+    } else {
+        char known[320];
+        list_generators(known, sizeof known);
+        ok = bench_fail(failure,
+                        "%.96s: no such file, bundled trace, pattern or generator; "
+                        "patterns and generators: %s",
+                        spec, known);
+    }
+    if (ok) {
+        *out = work;
+    }
+    return ok;
+}
+
+void bench_work_close(bench_work *work)
+{
+    bench_tape_fini(&work->tape);
+    *work = (bench_work){ .n_slots = 0 };
+}
+
+bool bench_cursor_open(const bench_work *work, bench_cursor *out, bench_failure *failure)
+{
+    *out = (bench_cursor){ .work = work };
+    bench_tape_init(&out->tape);
+    if (work->generator) {
+        out->state = work->generator->create(&work->values, failure);
+        return out->state != NULL;
+    }
+    return true;
+}
+
+void bench_cursor_close(bench_cursor *cursor)
+{
+    if (cursor->state) {
+        cursor->work->generator->destroy(cursor->state);
+    }
+    bench_tape_fini(&cursor->tape);
+    *cursor = (bench_cursor){ .work = NULL };
+}
+
+size_t bench_cursor_next(bench_cursor *cursor, const bench_event **entries, bench_failure *failure)
+{
+    const bench_work *work = cursor->work;
+    if (!work->generator) {
+        *entries = work->tape.entries;
+        bool was_over = cursor->is_over;
+        cursor->is_over = true;
+        return was_over ? 0 : work->tape.n_entries;
+    }
+    bench_tape *tape = &cursor->tape;
+    uint64_t number = tape->n_marks;
+    if (number == work->values.iterations) {
+        return 0;
+    }
+    bench_tape_rewind(tape);
+    if (!bench_tape_mark(tape, number) || !work->generator->write(cursor->state, number, tape)) {
+        bench_fail(failure, "%s: iteration %llu: %s", work->name, (unsigned long long)number,
+                   tape->problem);
+        return SIZE_MAX;
+    }
+    *entries = tape->entries;
+    return tape->n_entries;
+}

@@ -1,0 +1,53 @@
+/* work.h - what can be replayed: a trace, an imported recording, a published pattern, a generated
+ * training run.
+ *
+ *   file      FILE or the bare name of a bundled trace; its kind is seen from its content
+ *   pattern   pytorch#35901, ... (bench/patterns)
+ *   generator decoder:layers=32,hidden=4096,... (bench/generate)
+ *
+ * Files are held in memory; patterns and generators write their events piece by piece while they
+ * are replayed, so a run may have any length. */
+#ifndef PLEAT_BENCH_WORK_H
+#define PLEAT_BENCH_WORK_H
+
+#include "bench/failure.h"
+#include "bench/work/generator.h"
+#include "bench/work/tape.h"
+
+typedef struct bench_work {
+    char name[96];     /* for tables: a file's name without folder and endings, or the spec */
+    uint64_t n_events; /* allocations and frees of one pass */
+    uint64_t n_marks;  /* iterations */
+    uint32_t n_slots;  /* most live blocks */
+    uint32_t n_streams;
+    uint64_t peak_live_bytes;         /* largest sum of live blocks, each rounded up to 512 bytes */
+    bench_tape tape;                  /* a file's events */
+    const bench_generator *generator; /* NULL = a file */
+    bench_values values;              /* of the generator */
+} bench_work;
+
+/** Open what `spec` names, check all of it and count it: a generator is run through once.
+ *
+ *  Returns  false and a message that names the culprit: no such file, pattern or generator, a bad
+ *           parameter, a malformed file with its place.
+ *  Failure  nothing is left behind.
+ *  Owner    the caller, until bench_work_close. */
+bool bench_work_open(const char *spec, bench_work *out, bench_failure *failure);
+void bench_work_close(bench_work *work); /* a zeroed one is fine */
+
+/* One pass over a work's events. Several may be under way. */
+typedef struct bench_cursor {
+    const bench_work *work;
+    bench_tape tape; /* a generator's latest piece */
+    void *state;     /* a generator's */
+    bool is_over;
+} bench_cursor;
+
+/* False and a message when out of host memory. */
+bool bench_cursor_open(const bench_work *work, bench_cursor *out, bench_failure *failure);
+void bench_cursor_close(bench_cursor *cursor);
+/* The next entries, marks among them, valid until the next call; 0 at the end, SIZE_MAX and a
+ * message when out of host memory. */
+size_t bench_cursor_next(bench_cursor *cursor, const bench_event **entries, bench_failure *failure);
+
+#endif
