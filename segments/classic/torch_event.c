@@ -1,16 +1,16 @@
-/* torch_native_event.c - uses of blocks by streams other than their owner's.
+/* torch_event.c - uses of blocks by streams other than their owner's.
  *
  *   record_stream        free                          fence has passed
  *   block->uses   -->    queue of the stream    -->    gone; with the last one the block is free
  *                   \->  held (stream captured) -->    queue, at release_capture
  *
- * Upholds I5 of torch_native.h. Memory of a use is asked for when it is recorded: free needs none.
+ * Upholds I5 of torch_cache.h. Memory of a use is asked for when it is recorded: free needs none.
  * Guarded by the allocator's lock, which is dropped around every call that reaches the driver. Only
  * one thread at a time pops fences (is_polling): a queue's first use stays put while its fence is
  * being asked, since all others only append.
  * Source: c10/cuda/CUDACachingAllocator.cpp: recordStream, insert_events, process_events,
  * synchronize_and_free_events. */
-#include "segments/classic/torch_native.h"
+#include "segments/classic/torch_cache.h"
 
 static pleat_status reserve_queue(pl_torch *t, unsigned index)
 {

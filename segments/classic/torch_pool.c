@@ -1,10 +1,10 @@
-/* torch_native_pool.c - sizes, the choice of a free block, splitting and merging.
+/* torch_pool.c - sizes, the choice of a free block, splitting and merging.
  *
- * Upholds I1..I3 and I7 of torch_native.h. Guarded by the allocator's lock; never drops it, never
+ * Upholds I1..I3 and I7 of torch_cache.h. Guarded by the allocator's lock; never drops it, never
  * calls the driver, never asks for memory.
  * Source: c10/cuda/CUDACachingAllocator.cpp: round_size, get_pool, get_allocation_size,
  * get_free_block, should_split, alloc_found_block, free_block, try_merge_blocks. */
-#include "segments/classic/torch_native.h"
+#include "segments/classic/torch_cache.h"
 
 /* The order of free blocks. Within one segment all counters agree, so the address decides. */
 static bool is_block_before(const pl_tree_node *a, const pl_tree_node *b)

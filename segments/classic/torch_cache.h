@@ -1,12 +1,13 @@
-/* torch_native.h - what the files of torch-native share: PyTorch's native caching allocator.
+/* torch_cache.h - what the files of PyTorch's caching allocators share.
  *
- *   segment (one cuMemAlloc)
+ *   segment
  *   |## live ##|---- free ----|# live #|... pending ...|-- free --|
  *
  * Free blocks of the small and of the large pool are ordered by stream, size, age of the segment
- * and address; a request takes the first that fits and splits it, or asks the driver for a segment.
+ * and address; a request takes the first that fits and splits it, or asks the driver for memory.
  * A freed block merges with free neighbours of its segment. Memory goes back to the driver only
- * when an allocation failed: then everything unsplit goes.
+ * when an allocation failed: then everything that can go does. How memory comes and goes is a
+ * pl_torch_source: whole segments of torch-native are in torch_linear.c.
  *
  * What differs from PyTorch: streams are ordered by first sight instead of by handle (streams never
  * mix, so no choice depends on it); the lock is dropped around every driver call, as under
@@ -16,8 +17,8 @@
  *
  * All fields below are guarded by pl_torch.lock unless they say otherwise.
  * Source: c10/cuda/CUDACachingAllocator.cpp, c10/core/AllocatorConfig.h of PyTorch (2026). */
-#ifndef PLEAT_SEGMENTS_CLASSIC_TORCH_NATIVE_H
-#define PLEAT_SEGMENTS_CLASSIC_TORCH_NATIVE_H
+#ifndef PLEAT_SEGMENTS_CLASSIC_TORCH_CACHE_H
+#define PLEAT_SEGMENTS_CLASSIC_TORCH_CACHE_H
 
 #include "segments/allocator.h"
 #include "segments/ptrmap.h"
@@ -35,9 +36,11 @@
 #define PL_TORCH_MOST ((size_t)1 << 60)           /* bytes of one request */
 enum { PL_TORCH_N_DIVISIONS = 16 };
 
+typedef struct pl_torch pl_torch;
 typedef struct pl_torch_block pl_torch_block;
 typedef struct pl_torch_segment pl_torch_segment;
 typedef struct pl_torch_use pl_torch_use;
+typedef struct pl_torch_source pl_torch_source;
 
 typedef enum pl_torch_state {
     PL_TORCH_FREE,    /* in its pool's tree */
@@ -91,6 +94,28 @@ typedef struct pl_torch_queue {
     pl_torch_use *last;
 } pl_torch_queue;
 
+typedef struct pl_torch_request {
+    pl_stream *stream;
+    size_t bytes;         /* as asked */
+    size_t rounded_bytes; /* as a block */
+    size_t segment_bytes; /* as a segment, should one be needed */
+    pl_torch_pool *pool;
+} pl_torch_request;
+
+/* Where memory comes from. Lock held on entry and exit, dropped around driver calls. */
+struct pl_torch_source {
+    /* Ask the driver for what the request needs: a taken block, in no index, at least that big. */
+    pleat_status (*grow)(pl_torch *t, const pl_torch_request *r, pl_torch_block **out);
+    /* Give back the oldest of what is cached, by age, as far as the threshold says. */
+    pleat_status (*collect)(pl_torch *t);
+    /* With a split limit: give back what is `enough` for the request. */
+    pleat_status (*release_oversize)(pl_torch *t, const pl_torch_request *r, bool *enough);
+    /* Give back what is free, large pool first, while more than keep_bytes are reserved. */
+    pleat_status (*release)(pl_torch *t, uint64_t keep_bytes, uint64_t *released);
+    /* At the very end: every segment, live blocks or not. Returns what the driver refused. */
+    size_t (*release_all)(pl_torch *t);
+};
+
 /* I1  every segment's blocks tile it in address order, linked both ways; sizes are multiples of 512
  * I2  no two neighbouring blocks of a segment are both free
  * I3  a block is in its pool's tree if and only if it is free
@@ -99,12 +124,13 @@ typedef struct pl_torch_queue {
  * I6  reserved_bytes == bytes of all segments + releasing_bytes, and the statistic agrees
  * I7  the statistics of allocated, active, inactive split and requested agree with the blocks
  * I8  trees and map keep their own rules */
-typedef struct pl_torch {
+struct pl_torch {
     pl_allocator base;
-    pl_device *dev;               /* const */
-    pl_allocator_options options; /* const, but for limit_bytes */
-    pl_lock lock;                 /* rank 20 */
-    pthread_cond_t changed;       /* n_changes or is_polling has changed */
+    const pl_torch_source *source; /* const */
+    pl_device *dev;                /* const */
+    pl_allocator_options options;  /* const, but for limit_bytes */
+    pl_lock lock;                  /* rank 20 */
+    pthread_cond_t changed;        /* n_changes or is_polling has changed */
     pl_host host;
     pl_torch_pool pools[PLEAT_N_POOLS]; /* [PLEAT_POOL_ALL] is unused */
     pl_tree segments;                   /* by address */
@@ -123,15 +149,7 @@ typedef struct pl_torch {
     uint64_t n_changes;       /* how often one of them did */
     bool is_polling;          /* somebody pops fences */
     pleat_stats stats;
-} pl_torch;
-
-typedef struct pl_torch_request {
-    pl_stream *stream;
-    size_t bytes;         /* as asked */
-    size_t rounded_bytes; /* as a block */
-    size_t segment_bytes; /* as a segment, should one be needed */
-    pl_torch_pool *pool;
-} pl_torch_request;
+};
 
 static inline bool pl_torch_is_split(const pl_torch_block *block)
 {
@@ -144,7 +162,7 @@ static inline bool pl_torch_collects(const pl_torch *t)
     return t->options.limit_bytes != 0 && t->options.garbage_collection_threshold > 0;
 }
 
-/* torch_native_pool.c: the free blocks. No driver calls; all with the lock held. */
+/* torch_pool.c: the free blocks. No driver calls; all with the lock held. */
 void pl_torch_pools_init(pl_torch *t);
 pl_torch_request pl_torch_request_of(pl_torch *t, size_t bytes, pl_stream *stream);
 pl_torch_block *pl_torch_find_free(pl_torch *t, const pl_torch_request *r); /* stays in its pool */
@@ -158,16 +176,21 @@ void pl_torch_put_back(pl_torch *t, pl_torch_block *block); /* taken -> free, as
 /* The end of a block whose uses are over: merges, returns it to its pool (free_block). */
 void pl_torch_recycle(pl_torch *t, pl_torch_block *block);
 
-/* torch_native_grow.c: segments. Lock held on entry and exit, dropped around driver calls. */
+/* torch_options.c: zeros become PyTorch's defaults. ECONF for what PyTorch refuses. */
+pleat_status pl_torch_settle_options(pl_allocator_options *options);
+
+/* torch_grow.c: the steps of a request that nothing cached can serve. Lock as in pl_torch_source. */
 pleat_status pl_torch_grow(pl_torch *t, const pl_torch_request *r, pl_torch_block **out);
-/* Give unsplit free segments to the driver, large ones first, while more than keep_bytes are
- * reserved (release_cached_blocks). EDRIVER: some could not be given back and stay cached. */
+/* Wait for pending uses if told to, then give back what is free, while more than keep_bytes are
+ * reserved (release_cached_blocks). EDRIVER: some could not be given back and stays cached. */
 pleat_status pl_torch_release_cached(pl_torch *t, uint64_t keep_bytes, bool wait,
                                      uint64_t *released);
-/* At the very end: every segment, live blocks or not. Returns how many the driver refused. */
-size_t pl_torch_release_all(pl_torch *t);
+void pl_torch_note_change(pl_torch *t);      /* a driver call is over that may have made room */
+void pl_torch_wait_for_streams(pl_torch *t); /* what still runs, as far as can be waited for */
 
-/* torch_native_event.c: uses by other streams. Lock held, dropped around driver calls. */
+extern const pl_torch_source pl_torch_linear; /* torch_linear.c: one cuMemAlloc a segment */
+
+/* torch_event.c: uses by other streams. Lock held, dropped around driver calls. */
 /* OK as well when the stream is recorded already or is the owner; *added tells. ENOMEM_HOST. */
 pleat_status pl_torch_add_use(pl_torch *t, pl_torch_block *block, pl_stream *stream, bool *added);
 void pl_torch_drop_newest_use(pl_torch *t, pl_torch_block *block);
@@ -179,7 +202,7 @@ pleat_status pl_torch_wait_uses(pl_torch *t); /* synchronize_and_free_events, un
 pleat_status pl_torch_release_held(pl_torch *t, pl_stream *stream);
 void pl_torch_drop_uses(pl_torch *t); /* at the very end: forget all uses, waiting for nothing */
 
-/* torch_native_check.c */
+/* torch_check.c */
 int pl_torch_check(pl_torch *t); /* lock held; 0, or the number of the first broken rule */
 
 #endif

@@ -1,52 +1,26 @@
-/* torch_native.c - PyTorch's native caching allocator behind the allocator interface.
+/* torch_cache.c - PyTorch's caching allocators behind the allocator interface.
  *
- * The life of an instance and of a block, and what is told about both. Which block, which segment
- * and which stream's fence: torch_native_pool.c, torch_native_grow.c, torch_native_event.c.
+ * The life of an instance and of a block, and what is told about both. Which block, which steps
+ * when there is none and which stream's fence: torch_pool.c, torch_grow.c, torch_event.c.
  * Takes the allocator's lock (rank 20), which those drop around driver calls.
  *
  * Like PyTorch it waits for the GPU without a time limit before it fails (wait_ms does not apply),
  * and whenever a segment goes back to the driver, in trim and set_limit too.
  * Source: c10/cuda/CUDACachingAllocator.cpp. */
-#include "segments/classic/torch_native.h"
+#include "segments/classic/torch_cache.h"
 
 static pl_torch *torch_of(pl_allocator *a)
 {
     return (pl_torch *)(void *)a;
 }
 
-static bool is_power_of_two_or_0(unsigned n)
-{
-    return (n & (n - 1)) == 0;
-}
-
-/* Zeros become PyTorch's defaults. ECONF for what PyTorch refuses. */
-static pleat_status settle_options(pl_allocator_options *o)
-{
-    bool is_good = (o->max_split_bytes == 0 || o->max_split_bytes >= PL_TORCH_LARGE_SEGMENT) &&
-                   (o->max_non_split_rounding_bytes == 0 ||
-                    o->max_non_split_rounding_bytes >= PL_TORCH_LARGE_SEGMENT) &&
-                   o->garbage_collection_threshold >= 0 && o->garbage_collection_threshold < 1;
-    for (unsigned i = 0; i < PL_TORCH_N_DIVISIONS; i++) {
-        is_good = is_good && is_power_of_two_or_0(o->roundup_divisions[i]);
-    }
-    if (!is_good) {
-        return PLEAT_ECONF;
-    }
-    if (o->max_split_bytes == 0) {
-        o->max_split_bytes = SIZE_MAX;
-    }
-    if (o->max_non_split_rounding_bytes == 0) {
-        o->max_non_split_rounding_bytes = PL_TORCH_LARGE_SEGMENT;
-    }
-    return PLEAT_OK;
-}
-
-static pleat_status torch_create(pl_device *dev, const pl_allocator_options *options,
-                                 pl_allocator **out)
+static pleat_status create(pl_device *dev, const pl_allocator_options *options,
+                           const pl_allocator_ops *ops, const pl_torch_source *source,
+                           pl_allocator **out)
 {
     pl_allocator_options settled = *options;
     pl_host host;
-    pleat_status st = settle_options(&settled);
+    pleat_status st = pl_torch_settle_options(&settled);
     if (st != PLEAT_OK) {
         return st;
     }
@@ -64,7 +38,8 @@ static pleat_status torch_create(pl_device *dev, const pl_allocator_options *opt
     if (pthread_cond_init(&t->changed, NULL) != 0) {
         goto undo_lock;
     }
-    t->base.ops = &pl_torch_native_ops;
+    t->base.ops = ops;
+    t->source = source;
     t->dev = dev;
     t->options = settled;
     t->host = host;
@@ -82,6 +57,12 @@ undo_host:
     return PLEAT_ENOMEM_HOST;
 }
 
+static pleat_status native_create(pl_device *dev, const pl_allocator_options *options,
+                                  pl_allocator **out)
+{
+    return create(dev, options, &pl_torch_native_ops, &pl_torch_linear, out);
+}
+
 static pleat_status torch_destroy(pl_allocator *a, bool force, size_t *n_live, size_t *n_leaked)
 {
     pl_torch *t = torch_of(a);
@@ -95,7 +76,7 @@ static pleat_status torch_destroy(pl_allocator *a, bool force, size_t *n_live, s
     /* A fence that cannot be waited for is left to cuMemFree, which waits for everything. */
     (void)pl_torch_wait_uses(t);
     pl_torch_drop_uses(t);
-    *n_leaked = pl_torch_release_all(t);
+    *n_leaked = t->source->release_all(t);
     pl_ptrmap_fini(&t->live, &t->host);
     pl_lock_release(&t->lock);
     pthread_cond_destroy(&t->changed);
@@ -353,7 +334,7 @@ static int torch_check(pl_allocator *a)
 const pl_allocator_ops pl_torch_native_ops = {
     .name = "torch-native",
     .needs_vmm = false,
-    .create = torch_create,
+    .create = native_create,
     .destroy = torch_destroy,
     .alloc = torch_alloc,
     .free = torch_free,

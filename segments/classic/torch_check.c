@@ -1,7 +1,7 @@
-/* torch_native_check.c - the walker: I1 to I8 of torch_native.h, recomputed from the segments.
+/* torch_check.c - the walker: I1 to I8 of torch_cache.h, recomputed from the segments.
  *
  * Called with the lock held; calls nothing that could drop it. */
-#include "segments/classic/torch_native.h"
+#include "segments/classic/torch_cache.h"
 
 /* What the blocks say, for one pool. */
 typedef struct tally {

@@ -1,0 +1,167 @@
+/* torch_grow.c - a request that no free block can serve: which steps, in which order.
+ *
+ * The steps are those of PyTorch's malloc: collect by age, ask the driver, give back oversize
+ * blocks and ask again, give back everything and ask again. Entered and left with the allocator's
+ * lock held, which is dropped around every driver call.
+ * Source: c10/cuda/CUDACachingAllocator.cpp: malloc, alloc_block, release_cached_blocks. */
+#include "segments/classic/torch_cache.h"
+
+/* A call that finds no memory while others are in the driver tries again when they are back, at
+ * most this often. */
+enum { MOST_ROUNDS = 4 };
+
+/* What one request holds on its way: the piece to split off, should there be one, and n_changes as
+ * it would be now if no other thread had made room since the last try. */
+typedef struct attempt {
+    pl_torch_block *spare;
+    uint64_t seen;
+} attempt;
+
+void pl_torch_note_change(pl_torch *t)
+{
+    pl_lock_assert(&t->lock);
+    t->n_changes++;
+    pthread_cond_broadcast(&t->changed);
+}
+
+pleat_status pl_torch_release_cached(pl_torch *t, uint64_t keep_bytes, bool wait,
+                                     uint64_t *released)
+{
+    pl_lock_assert(&t->lock);
+    pleat_status st = PLEAT_OK;
+    if (wait) {
+        t->stats.num_sync_all_streams++;
+        st = pl_torch_wait_uses(t);
+    }
+    pleat_status freed = t->source->release(t, keep_bytes, released);
+    return st == PLEAT_OK ? freed : st;
+}
+
+/* alloc_block: one try. */
+static pleat_status try_grow(pl_torch *t, const pl_torch_request *r, attempt *a,
+                             pl_torch_block **out)
+{
+    uint64_t limit = t->options.limit_bytes;
+    a->seen = t->n_changes;
+    if (limit != 0 && t->reserved_bytes + t->growing_bytes + r->segment_bytes > limit) {
+        return PLEAT_ENOMEM_DEVICE;
+    }
+    t->n_out++;
+    pleat_status st = t->source->grow(t, r, out);
+    t->n_out--;
+    pl_torch_note_change(t);
+    a->seen++;
+    return st;
+}
+
+/* The last resort but waiting: everything cached goes back, then one more try. Not on a stream that
+ * is being captured. */
+static pleat_status retry(pl_torch *t, const pl_torch_request *r, attempt *a, pl_torch_block **out)
+{
+    pl_lock_release(&t->lock);
+    bool is_capturing = false;
+    pleat_status st = pl_stream_is_capturing(r->stream, &is_capturing);
+    pl_lock_acquire(&t->lock);
+    if (st != PLEAT_OK || is_capturing) {
+        return st != PLEAT_OK ? st : PLEAT_ENOMEM_DEVICE;
+    }
+    uint64_t released = 0;
+    st = pl_torch_release_cached(t, 0, true, &released);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    t->stats.num_alloc_retries++;
+    return try_grow(t, r, a, out);
+}
+
+/* Steps 6 to 11 of malloc. */
+static pleat_status get_memory(pl_torch *t, const pl_torch_request *r, attempt *a,
+                               pl_torch_block **out)
+{
+    pleat_status st = pl_torch_collects(t) ? t->source->collect(t) : PLEAT_OK;
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    st = try_grow(t, r, a, out);
+    if (st != PLEAT_ENOMEM_DEVICE) {
+        return st;
+    }
+    bool enough = false;
+    st = t->options.max_split_bytes == SIZE_MAX ? PLEAT_OK
+                                                : t->source->release_oversize(t, r, &enough);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    st = enough ? try_grow(t, r, a, out) : PLEAT_ENOMEM_DEVICE;
+    return st == PLEAT_ENOMEM_DEVICE ? retry(t, r, a, out) : st;
+}
+
+/* Wait until other threads' driver calls have changed something since the last try. False when
+ * nothing has changed and nothing is under way. */
+static bool wait_for_others(pl_torch *t, const attempt *a)
+{
+    while (t->n_changes == a->seen && t->n_out != 0) {
+        pl_lock_wait(&t->lock, &t->changed);
+    }
+    return t->n_changes != a->seen;
+}
+
+static pleat_status grow_with(pl_torch *t, const pl_torch_request *r, attempt *a,
+                              pl_torch_block **out)
+{
+    pl_torch_block *block = NULL;
+    pleat_status st = get_memory(t, r, a, &block);
+    for (int round = 1; st == PLEAT_ENOMEM_DEVICE && round < MOST_ROUNDS; round++) {
+        if (!wait_for_others(t, a)) {
+            break;
+        }
+        block = pl_torch_find_free(t, r);
+        if (block) {
+            pl_torch_take_out(t, block);
+            st = PLEAT_OK;
+        } else {
+            st = get_memory(t, r, a, &block);
+        }
+    }
+    if (st != PLEAT_OK) {
+        t->stats.num_ooms += st == PLEAT_ENOMEM_DEVICE;
+        return st;
+    }
+    pl_torch_block *spare = NULL;
+    if (pl_torch_should_split(t, block, r->rounded_bytes)) {
+        spare = a->spare;
+        a->spare = NULL;
+    }
+    *out = pl_torch_hand_out(t, block, spare, r);
+    return PLEAT_OK;
+}
+
+pleat_status pl_torch_grow(pl_torch *t, const pl_torch_request *r, pl_torch_block **out)
+{
+    pl_lock_assert(&t->lock);
+    attempt a = { .spare = pl_host_alloc(&t->host, sizeof *a.spare) };
+    if (!a.spare) {
+        return PLEAT_ENOMEM_HOST;
+    }
+    t->n_growing++;
+    pleat_status st = pl_ptrmap_reserve(&t->live, &t->host, t->n_growing);
+    if (st == PLEAT_OK) {
+        st = grow_with(t, r, &a, out);
+    }
+    t->n_growing--;
+    pl_host_free(&t->host, a.spare);
+    return st;
+}
+
+/* What is still running on the streams of this device; as far as they can be waited for. */
+void pl_torch_wait_for_streams(pl_torch *t)
+{
+    pl_lock_release(&t->lock);
+    for (unsigned i = 0; i < pl_stream_count(t->dev); i++) {
+        pl_stream *stream = pl_stream_at(t->dev, i);
+        if (pl_stream_synchronize(stream) != PLEAT_OK) {
+            (void)!pl_stream_synchronize(stream);
+        }
+    }
+    pl_lock_acquire(&t->lock);
+}
