@@ -42,6 +42,7 @@ static pleat_status create(pl_device *dev, const pl_allocator_options *options,
     t->source = source;
     t->dev = dev;
     t->options = settled;
+    t->fraction_bytes = pl_torch_fraction_bytes(&settled, pl_device_total_bytes(dev));
     t->host = host;
     pl_torch_pools_init(t);
     pl_ptrmap_init(&t->live);
@@ -322,6 +323,43 @@ static void torch_reset_peaks(pl_allocator *a)
     pl_lock_release(&t->lock);
 }
 
+/* A block that a call holds is nobody's to use: pending, like one whose uses are not over. */
+static pl_piece_kind kind_of(const pl_torch_block *block)
+{
+    switch (block->state) {
+    case PL_TORCH_FREE:
+        return PL_PIECE_FREE;
+    case PL_TORCH_LIVE:
+    case PL_TORCH_FREEING:
+        return PL_PIECE_LIVE;
+    default:
+        return PL_PIECE_PENDING;
+    }
+}
+
+static void torch_visit(pl_allocator *a, void (*see)(void *context, const pl_piece *piece),
+                        void *context)
+{
+    pl_torch *t = torch_of(a);
+    pl_lock_acquire(&t->lock);
+    for (pl_tree_node *node = pl_tree_first(&t->segments); node; node = pl_tree_next(node)) {
+        const pl_torch_segment *segment = PL_TREE_ENTRY(node, pl_torch_segment, node);
+        for (const pl_torch_block *block = segment->first; block; block = block->next) {
+            pl_piece_kind kind = kind_of(block);
+            pl_piece piece = {
+                .base = block->ptr,
+                .bytes = block->bytes,
+                .requested_bytes = kind == PL_PIECE_LIVE ? block->requested_bytes : 0,
+                .stream = block->stream,
+                .kind = kind,
+                .is_first = block == segment->first,
+            };
+            see(context, &piece);
+        }
+    }
+    pl_lock_release(&t->lock);
+}
+
 static int torch_check(pl_allocator *a)
 {
     pl_torch *t = torch_of(a);
@@ -345,5 +383,6 @@ const pl_allocator_ops pl_torch_native_ops = {
     .release_capture = torch_release_capture,
     .stats = torch_stats,
     .reset_peaks = torch_reset_peaks,
+    .visit = torch_visit,
     .check = torch_check,
 };

@@ -31,7 +31,7 @@
 #define PL_TORCH_SMALL ((size_t)1 << 20)          /* kSmallSize */
 #define PL_TORCH_SMALL_SEGMENT ((size_t)2 << 20)  /* kSmallBuffer */
 #define PL_TORCH_MIN_LARGE ((size_t)10 << 20)     /* kMinLargeAlloc */
-#define PL_TORCH_LARGE_SEGMENT ((size_t)20 << 20) /* large_segment_size */
+#define PL_TORCH_LARGE_SEGMENT ((size_t)20 << 20) /* large_segment_size, the default */
 #define PL_TORCH_ROUND_LARGE ((size_t)2 << 20)    /* kRoundLarge */
 #define PL_TORCH_MOST ((size_t)1 << 60)           /* bytes of one request */
 enum { PL_TORCH_N_DIVISIONS = 16 };
@@ -128,6 +128,7 @@ struct pl_torch {
     pl_allocator base;
     const pl_torch_source *source; /* const */
     pl_device *dev;                /* const */
+    uint64_t fraction_bytes;       /* const: limit by per_process_memory_fraction; 0 = none */
     pl_allocator_options options;  /* const, but for limit_bytes */
     pl_lock lock;                  /* rank 20 */
     pthread_cond_t changed;        /* n_changes or is_polling has changed */
@@ -156,12 +157,6 @@ static inline bool pl_torch_is_split(const pl_torch_block *block)
     return block->prev || block->next;
 }
 
-/* Is garbage collection by age on? */
-static inline bool pl_torch_collects(const pl_torch *t)
-{
-    return t->options.limit_bytes != 0 && t->options.garbage_collection_threshold > 0;
-}
-
 /* torch_pool.c: the free blocks. No driver calls; all with the lock held. */
 void pl_torch_pools_init(pl_torch *t);
 pl_torch_request pl_torch_request_of(pl_torch *t, size_t bytes, pl_stream *stream);
@@ -176,8 +171,17 @@ void pl_torch_put_back(pl_torch *t, pl_torch_block *block); /* taken -> free, as
 /* The end of a block whose uses are over: merges, returns it to its pool (free_block). */
 void pl_torch_recycle(pl_torch *t, pl_torch_block *block);
 
-/* torch_options.c: zeros become PyTorch's defaults. ECONF for what PyTorch refuses. */
+/* torch_options.c. Zeros become PyTorch's defaults; ECONF for what PyTorch refuses. */
 pleat_status pl_torch_settle_options(pl_allocator_options *options);
+/* per_process_memory_fraction in bytes; 0 = all. */
+uint64_t pl_torch_fraction_bytes(const pl_allocator_options *options, uint64_t total_bytes);
+uint64_t pl_torch_limit(const pl_torch *t); /* allowed_memory_maximum: the least of all; 0 = none */
+
+/* Is garbage collection by age on? */
+static inline bool pl_torch_collects(const pl_torch *t)
+{
+    return t->options.garbage_collection_threshold > 0 && pl_torch_limit(t) != 0;
+}
 
 /* torch_grow.c: the steps of a request that nothing cached can serve. Lock as in pl_torch_source. */
 pleat_status pl_torch_grow(pl_torch *t, const pl_torch_request *r, pl_torch_block **out);

@@ -41,7 +41,7 @@ pleat_status pl_torch_release_cached(pl_torch *t, uint64_t keep_bytes, bool wait
 static pleat_status try_grow(pl_torch *t, const pl_torch_request *r, attempt *a,
                              pl_torch_block **out)
 {
-    uint64_t limit = t->options.limit_bytes;
+    uint64_t limit = pl_torch_limit(t);
     a->seen = t->n_changes;
     if (limit != 0 && t->reserved_bytes + t->growing_bytes + r->segment_bytes > limit) {
         return PLEAT_ENOMEM_DEVICE;

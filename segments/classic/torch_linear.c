@@ -230,7 +230,7 @@ static uint64_t take_aged(pl_torch_pool *pool, pl_torch *t, departing *d, double
 /* garbage_collect_cached_blocks: by age, without waiting for anything. */
 static pleat_status collect_garbage(pl_torch *t)
 {
-    double allowed = t->options.garbage_collection_threshold * (double)t->options.limit_bytes;
+    double allowed = t->options.garbage_collection_threshold * (double)pl_torch_limit(t);
     uint64_t threshold = (uint64_t)allowed;
     uint64_t reserved = t->reserved_bytes - t->releasing_bytes;
     if (reserved <= threshold) {

@@ -1,6 +1,7 @@
 /* torch_options.c - the options of PyTorch's caches: what is refused, what zeros mean.
  *
- * Source: c10/core/AllocatorConfig.cpp, c10/cuda/CUDAAllocatorConfig.cpp. */
+ * Source: c10/core/AllocatorConfig.cpp, c10/cuda/CUDAAllocatorConfig.cpp; setMemoryFraction of
+ * c10/cuda/CUDACachingAllocator.cpp. */
 #include "segments/classic/torch_cache.h"
 
 static bool is_power_of_two_or_0(unsigned n)
@@ -8,23 +9,64 @@ static bool is_power_of_two_or_0(unsigned n)
     return (n & (n - 1)) == 0;
 }
 
+static bool is_0_or_at_least(size_t bytes, size_t least)
+{
+    return bytes == 0 || bytes >= least;
+}
+
+/* Not a number fits nowhere. */
+static bool are_fractions_good(const pl_allocator_options *o)
+{
+    return o->garbage_collection_threshold >= 0 && o->garbage_collection_threshold < 1 &&
+           o->per_process_memory_fraction >= 0 && o->per_process_memory_fraction <= 1;
+}
+
+static bool are_divisions_good(const pl_allocator_options *o)
+{
+    for (unsigned i = 0; i < PL_TORCH_N_DIVISIONS; i++) {
+        if (!is_power_of_two_or_0(o->roundup_divisions[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
 pleat_status pl_torch_settle_options(pl_allocator_options *o)
 {
-    bool is_good = (o->max_split_bytes == 0 || o->max_split_bytes >= PL_TORCH_LARGE_SEGMENT) &&
-                   (o->max_non_split_rounding_bytes == 0 ||
-                    o->max_non_split_rounding_bytes >= PL_TORCH_LARGE_SEGMENT) &&
-                   o->garbage_collection_threshold >= 0 && o->garbage_collection_threshold < 1;
-    for (unsigned i = 0; i < PL_TORCH_N_DIVISIONS; i++) {
-        is_good = is_good && is_power_of_two_or_0(o->roundup_divisions[i]);
+    if (o->large_segment_bytes == 0) {
+        o->large_segment_bytes = PL_TORCH_LARGE_SEGMENT;
     }
-    if (!is_good) {
+    size_t large = o->large_segment_bytes;
+    if (large <= PL_TORCH_MIN_LARGE || large % PL_TORCH_MIN_BLOCK != 0 || large > PL_TORCH_MOST ||
+        !is_0_or_at_least(o->max_split_bytes, large) ||
+        !is_0_or_at_least(o->max_non_split_rounding_bytes, large) || !are_fractions_good(o) ||
+        !are_divisions_good(o)) {
         return PLEAT_ECONF;
     }
     if (o->max_split_bytes == 0) {
         o->max_split_bytes = SIZE_MAX;
     }
     if (o->max_non_split_rounding_bytes == 0) {
-        o->max_non_split_rounding_bytes = PL_TORCH_LARGE_SEGMENT;
+        o->max_non_split_rounding_bytes = large;
+    }
+    if (o->per_process_memory_fraction == 0) {
+        o->per_process_memory_fraction = 1;
     }
     return PLEAT_OK;
+}
+
+uint64_t pl_torch_fraction_bytes(const pl_allocator_options *o, uint64_t total_bytes)
+{
+    if (o->per_process_memory_fraction >= 1) {
+        return 0;
+    }
+    double bytes = o->per_process_memory_fraction * (double)total_bytes + 0.5;
+    return bytes < 1 ? 1 : (uint64_t)bytes;
+}
+
+uint64_t pl_torch_limit(const pl_torch *t)
+{
+    uint64_t limit = t->options.limit_bytes;
+    uint64_t fraction = t->fraction_bytes;
+    return limit != 0 && (fraction == 0 || limit < fraction) ? limit : fraction;
 }

@@ -66,12 +66,12 @@ static size_t round_size(const pl_torch *t, size_t bytes)
     return round_up(bytes, ((size_t)1 << log2) >> log2_of(d));
 }
 
-static size_t segment_size(size_t rounded)
+static size_t segment_size(const pl_torch *t, size_t rounded)
 {
     if (rounded <= PL_TORCH_SMALL) {
         return PL_TORCH_SMALL_SEGMENT;
     }
-    return rounded < PL_TORCH_MIN_LARGE ? PL_TORCH_LARGE_SEGMENT
+    return rounded < PL_TORCH_MIN_LARGE ? t->options.large_segment_bytes
                                         : round_up(rounded, PL_TORCH_ROUND_LARGE);
 }
 
@@ -82,7 +82,7 @@ pl_torch_request pl_torch_request_of(pl_torch *t, size_t bytes, pl_stream *strea
         .stream = stream,
         .bytes = bytes,
         .rounded_bytes = rounded,
-        .segment_bytes = segment_size(rounded),
+        .segment_bytes = segment_size(t, rounded),
         .pool = &t->pools[pl_stats_pool(rounded)],
     };
 }
