@@ -6,35 +6,21 @@
 #include <string.h>
 
 #include "api/config_key.h"
+#include "api/config_mxnet.h"
 #include "api/error.h"
 
-enum { ECHO_BYTES = 64, ALLOWED_BYTES = 512 };
-
-static int echo_bytes(pl_span span)
-{
-    return span.n < ECHO_BYTES ? (int)span.n : ECHO_BYTES;
-}
-
-static pleat_status refuse_value(const char *source, const pl_key *key, pl_span value)
-{
-    char allowed[ALLOWED_BYTES];
-    pl_text text;
-    pl_text_init(&text, allowed, sizeof allowed);
-    pl_key_say_allowed(key, &text);
-    return pl_error_set(PLEAT_ECONF, 0, "%s: bad value '%.*s' of the key '%s'; allowed: %s", source,
-                        echo_bytes(value), value.at, key->name, allowed);
-}
+enum { NAMES_BYTES = 1536 }; /* of all keys */
 
 static pleat_status refuse_key(const char *source, pl_span name)
 {
-    char allowed[ALLOWED_BYTES];
+    char names[NAMES_BYTES];
     pl_text text;
-    pl_text_init(&text, allowed, sizeof allowed);
+    pl_text_init(&text, names, sizeof names);
     for (unsigned i = 0; pl_key_at(i); i++) {
         pl_text_add(&text, "%s%s", i > 0 ? ", " : "", pl_key_at(i)->name);
     }
     return pl_error_set(PLEAT_ECONF, 0, "%s: unknown key '%.*s'; known: %s", source,
-                        echo_bytes(name), name.at, allowed);
+                        pl_key_echo_bytes(name), name.at, names);
 }
 
 /* ---- reading strings ---- */
@@ -69,13 +55,13 @@ static pleat_status split_item(const char *source, const char *at, conf_item *ou
     if (at[n_name] != ':' || name.n == 0) {
         pl_span item = pl_span_trimmed((pl_span){ at, strcspn(at, ",") });
         return pl_error_set(PLEAT_ECONF, 0, "%s: '%.*s' is not of the form key:value", source,
-                            echo_bytes(item), item.at);
+                            pl_key_echo_bytes(item), item.at);
     }
     const char *start = at + n_name + 1;
     const char *end = end_of_value(start);
     if (!end) {
         return pl_error_set(PLEAT_ECONF, 0, "%s: the brackets of the key '%.*s' do not match",
-                            source, echo_bytes(name), name.at);
+                            source, pl_key_echo_bytes(name), name.at);
     }
     pl_span value = pl_span_trimmed((pl_span){ start, (size_t)(end - start) });
     bool is_bracketed = value.n >= 2 && value.at[0] == '[' && value.at[value.n - 1] == ']';
@@ -86,6 +72,24 @@ static pleat_status split_item(const char *source, const char *at, conf_item *ou
                         .value = value,
                         .is_bracketed = is_bracketed,
                         .rest = *end == ',' ? end + 1 : NULL };
+    return PLEAT_OK;
+}
+
+/* The key `at` was read over the value `before`, while another spelling of it may be given, too. */
+static pleat_status compare_spellings(const char *source, unsigned at, uint64_t before,
+                                      uint64_t seen, const pl_config *config)
+{
+    const pl_key *key = pl_key_at(at);
+    for (unsigned i = 0; pl_key_at(i); i++) {
+        const pl_key *other = pl_key_at(i);
+        if (i != at && (seen >> i & 1) != 0 && other->offset == key->offset &&
+            pl_key_load(key, config) != before) {
+            return pl_error_set(PLEAT_ECONF, 0,
+                                "%s: the keys '%s' and '%s' are two spellings of the same and "
+                                "differ",
+                                source, other->name, key->name);
+        }
+    }
     return PLEAT_OK;
 }
 
@@ -104,13 +108,15 @@ static pleat_status read_item(const char *source, const conf_item *item, pl_conf
     if ((*seen >> at & 1) != 0) {
         return pl_error_set(PLEAT_ECONF, 0,
                             "%s: the key '%s' is given twice, the second time with '%.*s'", source,
-                            key->name, echo_bytes(item->value), item->value.at);
+                            key->name, pl_key_echo_bytes(item->value), item->value.at);
     }
     *seen |= UINT64_C(1) << at;
+    bool is_loaded = key->kind == PL_KEY_SIZE;
+    uint64_t before = is_loaded ? pl_key_load(key, config) : 0;
     if (!pl_key_read(key, item->value, item->is_bracketed, config)) {
-        return refuse_value(source, key, item->value);
+        return pl_key_refuse(source, key, item->value);
     }
-    return PLEAT_OK;
+    return is_loaded ? compare_spellings(source, at, before, *seen, config) : PLEAT_OK;
 }
 
 static pleat_status read_string(const char *source, const char *conf, pl_config *config)
@@ -133,14 +139,61 @@ static pleat_status read_string(const char *source, const char *conf, pl_config 
     return PLEAT_OK;
 }
 
+static const char *variable(const char *name)
+{
+    return getenv(name);
+}
+
+static pleat_status read_strings(const char *conf, pl_config *config)
+{
+    pleat_status st = read_string("PLEAT_CONF", variable("PLEAT_CONF"), config);
+    return st == PLEAT_OK ? read_string("conf", conf, config) : st;
+}
+
+/* PyTorch's own rule: what is compared with a large segment is at least as big; 0 = not given. */
+static pleat_status check_sizes(const pl_allocator_options *options)
+{
+    const struct {
+        const char *name;
+        size_t bytes;
+    } sizes[] = { { "max_split_size_mb", options->max_split_bytes },
+                  { "max_non_split_rounding_mb", options->max_non_split_rounding_bytes } };
+    for (unsigned i = 0; i < 2; i++) {
+        if (sizes[i].bytes != 0 && sizes[i].bytes < options->large_segment_bytes) {
+            return pl_error_set(
+                PLEAT_ECONF, 0, "the key '%s' is %zu, less than 'large_segment_size_mb', %zu",
+                sizes[i].name, sizes[i].bytes >> 20, options->large_segment_bytes >> 20);
+        }
+    }
+    return PLEAT_OK;
+}
+
+static pleat_status check_together(const pl_config *config)
+{
+    pleat_status st = check_sizes(&config->options);
+    return st == PLEAT_OK ? pl_mxnet_check(config) : st;
+}
+
+/* The strings are read twice: MXNet's variables lie below them, but how strictly those are read
+ * depends on the allocator that the strings choose. */
 pleat_status pl_config_read(const char *conf, pl_config *out)
 {
     pl_config config = { .driver = PL_DRIVER_AUTO, .allocator = pl_allocator_find("pleat") };
     config.device.chunk_granules = 1;
     pl_allocator_options_init(&config.options);
-    pleat_status st = read_string("PLEAT_CONF", getenv("PLEAT_CONF"), &config);
+    pl_config chosen = config;
+    pleat_status st = read_strings(conf, &chosen);
     if (st == PLEAT_OK) {
-        st = read_string("conf", conf, &config);
+        st = pl_mxnet_read(variable, pl_mxnet_is_chosen(&chosen), &config);
+    }
+    if (st == PLEAT_OK) {
+        st = read_strings(conf, &config);
+    }
+    if (st == PLEAT_OK) {
+        st = pl_mxnet_resolve(variable, &config);
+    }
+    if (st == PLEAT_OK) {
+        st = check_together(&config);
     }
     if (st == PLEAT_OK) {
         *out = config;

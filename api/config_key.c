@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+#include "api/config_divisions.h"
+#include "api/config_mxnet.h"
+
 #define FIELD(member)                                                                              \
     .offset = offsetof(pl_config, member), .bytes = sizeof(((pl_config *)0)->member)
 
@@ -32,16 +35,38 @@ static const pl_key keys[] = {
     { "order_interval", PL_KEY_NUMBER, FIELD(options.order_interval), .least = 1,
       .most = 1000000000, .scale = 1 },
     { "keep_permille", PL_KEY_NUMBER, FIELD(options.keep_permille), .most = 100000, .scale = 1 },
-    { "max_split_size_mb", PL_KEY_NUMBER, FIELD(options.max_split_bytes), .least = 20,
+    { "large_segment_size_mb", PL_KEY_NUMBER, FIELD(options.large_segment_bytes), .least = 11,
+      .most = 1 << 24, .scale = 1 << 20 },
+    { "max_split_size_mb", PL_KEY_NUMBER, FIELD(options.max_split_bytes), .least = 11,
       .most = 1 << 24, .scale = 1 << 20 },
     { "max_non_split_rounding_mb", PL_KEY_NUMBER, FIELD(options.max_non_split_rounding_bytes),
-      .least = 20, .most = 1 << 24, .scale = 1 << 20 },
+      .least = 11, .most = 1 << 24, .scale = 1 << 20 },
     { "garbage_collection_threshold", PL_KEY_PART, FIELD(options.garbage_collection_threshold) },
-    { "roundup_power2_divisions", PL_KEY_POWER, FIELD(options.roundup_divisions), .most = 64 },
+    { "roundup_power2_divisions", PL_KEY_DIVISIONS, FIELD(options.roundup_divisions), .most = 64 },
+    { "per_process_memory_fraction", PL_KEY_SHARE, FIELD(options.per_process_memory_fraction) },
+    { "expandable_small_page_mb", PL_KEY_NUMBER, FIELD(options.expandable_small_page_bytes),
+      .least = 1, .most = 1 << 20, .scale = 1 << 20 },
+    { "expandable_large_page_mb", PL_KEY_NUMBER, FIELD(options.expandable_large_page_bytes),
+      .least = 1, .most = 1 << 20, .scale = 1 << 20 },
+    { "bfc_allow_growth", PL_KEY_BOOL, FIELD(options.bfc_allow_growth) },
+    { "bfc_garbage_collection", PL_KEY_BOOL, FIELD(options.bfc_garbage_collection) },
+    { "bfc_fragmentation_fraction", PL_KEY_PART, FIELD(options.bfc_fragmentation_fraction) },
+    { "async_release_threshold", PL_KEY_SIZE, FIELD(options.async_release_threshold_bytes) },
+    { "mxnet_gpu_mem_pool_reserve", PL_KEY_NUMBER, FIELD(options.mxnet_reserve_percent),
+      .most = 100, .scale = 1 },
+    { "mxnet_gpu_pool_page_size", PL_KEY_SIZE, FIELD(options.mxnet_page_bytes), .least = 32 },
+    { "mxnet_gpu_mem_pool_page_size", PL_KEY_SIZE, FIELD(options.mxnet_page_bytes), .least = 32,
+      .is_second_spelling = true },
+    { "mxnet_gpu_mem_large_alloc_round_size", PL_KEY_SIZE, FIELD(options.mxnet_large_bytes) },
+    { "mxnet_gpu_mem_pool_round_linear_cutoff", PL_KEY_NUMBER, FIELD(options.mxnet_cutoff),
+      .least = 20, .most = 34, .scale = 1 },
 };
 /* clang-format on */
 
 enum { N_KEYS = sizeof keys / sizeof keys[0] };
+_Static_assert(sizeof(unsigned[PL_N_DIVISIONS]) ==
+                   sizeof(((pl_allocator_options *)0)->roundup_divisions),
+               "one for each");
 _Static_assert(sizeof keys / sizeof keys[0] <= PL_KEYS_MOST, "sets of keys are bit masks");
 
 const pl_key *pl_key_at(unsigned index)
@@ -100,7 +125,7 @@ static bool read_number(pl_config *config, const pl_key *key, pl_span value)
 static bool read_size(pl_config *config, const pl_key *key, pl_span value)
 {
     uint64_t bytes;
-    if (!pl_parse_size(value, &bytes) || bytes == 0) {
+    if (!pl_parse_size(value, &bytes) || bytes < key->least || bytes == 0) {
         return false;
     }
     store(config, key, bytes);
@@ -121,24 +146,31 @@ static bool read_limit(pl_config *config, const pl_key *key, pl_span value)
     return true;
 }
 
-static bool read_part(pl_config *config, pl_span value)
+/* A fraction that may be 0 but not 1, or 1 but not 0. */
+static bool read_part(pl_config *config, const pl_key *key, pl_span value)
 {
+    bool is_share = key->kind == PL_KEY_SHARE;
     uint32_t parts = 0;
-    if (!pl_span_is(value, "0") && (!pl_parse_fraction(value, &parts) || parts == PL_WHOLE_PARTS)) {
+    if (!(pl_span_is(value, "0") && !is_share) &&
+        (!pl_parse_fraction(value, &parts) || (parts == PL_WHOLE_PARTS && !is_share))) {
         return false;
     }
-    config->options.garbage_collection_threshold = (double)parts / PL_WHOLE_PARTS;
+    double part = (double)parts / PL_WHOLE_PARTS;
+    memcpy((char *)config + key->offset, &part, sizeof part);
     return true;
 }
 
-static bool read_power(pl_config *config, const pl_key *key, pl_span value)
+static bool read_divisions(pl_config *config, const pl_key *key, pl_span value, bool is_bracketed)
 {
     uint64_t power;
     unsigned *divisions = config->options.roundup_divisions;
+    if (is_bracketed) {
+        return pl_divisions_read(value, key->most, divisions);
+    }
     if (!pl_parse_number(value, key->most, &power) || (power & (power - 1)) != 0) {
         return false;
     }
-    for (size_t i = 0; i < key->bytes / sizeof divisions[0]; i++) {
+    for (unsigned i = 0; i < PL_N_DIVISIONS; i++) {
         divisions[i] = (unsigned)power;
     }
     return true;
@@ -148,6 +180,10 @@ static bool read_allocator(pl_config *config, const pl_key *key, pl_span value)
 {
     if (key->kind == PL_KEY_FALLBACK && pl_span_is(value, "none")) {
         config->fallback = NULL;
+        return true;
+    }
+    if (key->kind == PL_KEY_ALLOCATOR && pl_span_is(value, pl_mxnet_alias.name)) {
+        config->allocator = &pl_mxnet_alias;
         return true;
     }
     const char *name;
@@ -179,7 +215,7 @@ static bool read_sim(pl_config *config, pl_span value)
 
 bool pl_key_read(const pl_key *key, pl_span value, bool is_bracketed, pl_config *config)
 {
-    if (is_bracketed != (key->kind == PL_KEY_SIM)) {
+    if (is_bracketed != (key->kind == PL_KEY_SIM) && key->kind != PL_KEY_DIVISIONS) {
         return false;
     }
     switch (key->kind) {
@@ -192,9 +228,10 @@ bool pl_key_read(const pl_key *key, pl_span value, bool is_bracketed, pl_config 
     case PL_KEY_BOOL:
         return pl_parse_bool(value, (bool *)((char *)config + key->offset));
     case PL_KEY_PART:
-        return read_part(config, value);
-    case PL_KEY_POWER:
-        return read_power(config, key, value);
+    case PL_KEY_SHARE:
+        return read_part(config, key, value);
+    case PL_KEY_DIVISIONS:
+        return read_divisions(config, key, value, is_bracketed);
     case PL_KEY_LIMIT:
         return read_limit(config, key, value);
     case PL_KEY_ALLOCATOR:

@@ -9,12 +9,13 @@
 typedef enum pl_key_kind {
     PL_KEY_WORD,      /* one of `words`, stored as its index */
     PL_KEY_NUMBER,    /* least..most, stored times `scale` */
-    PL_KEY_SIZE,      /* bytes, not 0 */
+    PL_KEY_SIZE,      /* bytes, at least `least` and not 0 */
     PL_KEY_BOOL,      /* True or False */
     PL_KEY_PART,      /* a fraction below 1, or 0 */
-    PL_KEY_POWER,     /* a power of two up to `most`, or 0 */
+    PL_KEY_SHARE,     /* a fraction above 0, or 1 */
+    PL_KEY_DIVISIONS, /* a power of two up to `most`, 0, or a list: config_divisions.h */
     PL_KEY_LIMIT,     /* fraction, size or none */
-    PL_KEY_ALLOCATOR, /* any allocator */
+    PL_KEY_ALLOCATOR, /* any allocator, or mxnet: config_mxnet.h */
     PL_KEY_FALLBACK,  /* an allocator that needs no VMM, or none */
     PL_KEY_SIM,       /* the simulator's configuration in brackets */
 } pl_key_kind;
@@ -28,10 +29,11 @@ typedef struct pl_key {
     uint64_t most;
     uint64_t scale;
     const char *const *words; /* in the order of the enum */
+    bool is_second_spelling;  /* of the key before it: the same field */
 } pl_key;
 
-enum { PL_KEYS_MOST = 64 };           /* there are no more than this */
-enum { PL_WHOLE_PARTS = 1000000000 }; /* of a fraction */
+/* Bounds of their number and the length of their names, the fraction 1. */
+enum { PL_KEYS_MOST = 64, PL_KEY_NAME_BYTES = 64, PL_WHOLE_PARTS = 1000000000 };
 
 /* The keys in the order in which they are written; NULL at the end. */
 const pl_key *pl_key_at(unsigned index);
@@ -42,8 +44,10 @@ uint64_t pl_key_load(const pl_key *key, const pl_config *config);
 /* Read `value` into its field; false, and nothing is written, if it is not allowed.
  * is_bracketed: it stood in brackets. */
 bool pl_key_read(const pl_key *key, pl_span value, bool is_bracketed, pl_config *config);
-/* Say what pl_key_read takes. */
-void pl_key_say_allowed(const pl_key *key, pl_text *text);
+/* The error of a value that `source`, a string or a variable, gave. PLEAT_ECONF. */
+pleat_status pl_key_refuse(const char *source, const pl_key *key, pl_span value);
+/* How much of what somebody wrote an error's text repeats. */
+int pl_key_echo_bytes(pl_span span);
 /* Keys that were never given and whose default has no spelling are left out. */
 bool pl_key_is_written(const pl_key *key, const pl_config *config);
 void pl_key_write(const pl_key *key, const pl_config *config, pl_text *text);

@@ -5,7 +5,7 @@
 #include "api/pleat.h"
 #include "vmm/driver.h"
 
-enum { PL_ERROR_TEXT_BYTES = 1024 };
+enum { PL_ERROR_TEXT_BYTES = 2048 };
 
 /* Remember a failure of this thread: the sentence, then what the driver said if a driver call of
  * this public call failed (result, call, detail). `bytes`: the size concerned, 0 if none.

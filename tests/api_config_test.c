@@ -1,5 +1,6 @@
 /* api_config_test.c - the configuration is read strictly, and errors say what was wrong. */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,7 +57,11 @@ START_TEST(every_key_reaches_its_field)
         "address_budget:2T,shareable:True,rdma:True,time_calls:True,small_kib:64,token_refill:3,"
         "token_cap:7,order_interval:9,keep_permille:11,max_split_size_mb:200,"
         "max_non_split_rounding_mb:32,garbage_collection_threshold:0.25,"
-        "roundup_power2_divisions:4");
+        "roundup_power2_divisions:4,large_segment_size_mb:32,per_process_memory_fraction:0.75,"
+        "expandable_small_page_mb:4,expandable_large_page_mb:64,bfc_allow_growth:False,"
+        "bfc_garbage_collection:False,bfc_fragmentation_fraction:0.125,"
+        "async_release_threshold:3G,mxnet_gpu_mem_pool_reserve:7,mxnet_gpu_pool_page_size:8K,"
+        "mxnet_gpu_mem_large_alloc_round_size:4M,mxnet_gpu_mem_pool_round_linear_cutoff:26");
     ck_assert_int_eq(config.driver, PL_DRIVER_SIM);
     ck_assert(config.has_sim_conf);
     ck_assert_str_eq(config.sim_conf, "devices:2,capacity:8G");
@@ -82,6 +87,76 @@ START_TEST(every_key_reaches_its_field)
     for (unsigned i = 0; i < 16; i++) {
         ck_assert_uint_eq(config.options.roundup_divisions[i], 4);
     }
+    ck_assert_uint_eq(config.options.large_segment_bytes, 32 << 20);
+    ck_assert_double_eq(config.options.per_process_memory_fraction, 0.75);
+    ck_assert_uint_eq(config.options.expandable_small_page_bytes, 4 << 20);
+    ck_assert_uint_eq(config.options.expandable_large_page_bytes, 64 << 20);
+    ck_assert(!config.options.bfc_allow_growth);
+    ck_assert(!config.options.bfc_garbage_collection);
+    ck_assert_double_eq(config.options.bfc_fragmentation_fraction, 0.125);
+    ck_assert_uint_eq(config.options.async_release_threshold_bytes, UINT64_C(3) << 30);
+    ck_assert_uint_eq(config.options.mxnet_reserve_percent, 7);
+    ck_assert_uint_eq(config.options.mxnet_page_bytes, 8 << 10);
+    ck_assert_uint_eq(config.options.mxnet_large_bytes, 4 << 20);
+    ck_assert_uint_eq(config.options.mxnet_cutoff, 26);
+}
+END_TEST
+
+/* What the list means for each of the 16 intervals, 1 MiB to 32 GiB, and how it is written. */
+static const struct divisions_case {
+    const char *list;
+    unsigned divisions[16];
+    const char *written;
+} divisions_cases[] = {
+    { "[256:1,512:2,1024:4,>:8]",
+      { 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 4, 8, 8, 8, 8, 8 },
+      "[256:1,512:2,1024:4,>:8]" },
+    { " [ 64 : 0 , 128 : 2 , 256:4,512:2,1024:4,>:1 ] ",
+      { 0, 0, 0, 0, 0, 0, 0, 2, 4, 2, 4, 1, 1, 1, 1, 1 },
+      "[64:0,128:2,256:4,512:2,1024:4,>:1]" },
+    { "[4:16]", { 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }, "[4:16,>:0]" },
+    { "[2:4,8:2,>:1]", { 4, 4, 0, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 }, "[2:4,4:0,8:2,>:1]" },
+    { "[32768:64]", { 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64 }, "64" },
+    { "[16384:2,>:64]", { 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 64 }, "[16384:2,>:64]" },
+    { "[1:8,>:8]", { 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8 }, "8" },
+};
+
+START_TEST(a_list_of_divisions_is_read_by_interval_and_written_back)
+{
+    const struct divisions_case *c = &divisions_cases[_i];
+    char conf[128];
+    char text[4096];
+    snprintf(conf, sizeof conf, "roundup_power2_divisions:%s,wait_ms:3", c->list);
+    pl_config config = read_good(conf);
+    ck_assert_mem_eq(config.options.roundup_divisions, c->divisions, sizeof c->divisions);
+    pl_config_write(&config, text, sizeof text);
+    const char *at = strstr(text, "roundup_power2_divisions:");
+    ck_assert_ptr_nonnull(at);
+    at += strlen("roundup_power2_divisions:");
+    ck_assert_msg(strncmp(at, c->written, strlen(c->written)) == 0, "%s", at);
+    ck_assert_int_eq(at[strlen(c->written)], ',');
+    config = read_good(text);
+    ck_assert_mem_eq(config.options.roundup_divisions, c->divisions, sizeof c->divisions);
+}
+END_TEST
+
+START_TEST(a_large_segment_bounds_what_is_compared_with_it)
+{
+    static const char *const good[] = {
+        "large_segment_size_mb:11,max_split_size_mb:11,max_non_split_rounding_mb:11",
+        "max_split_size_mb:100,max_non_split_rounding_mb:64,large_segment_size_mb:64",
+        "large_segment_size_mb:1024",
+    };
+    pl_config config;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        (void)read_good(good[i]);
+    }
+    /* Across the strings, too: each is fine alone. */
+    ck_assert_int_eq(setenv("PLEAT_CONF", "max_split_size_mb:48", 1), 0);
+    (void)read_good("");
+    ck_assert_int_eq(pl_config_read("large_segment_size_mb:64", &config), PLEAT_ECONF);
+    check_text_has(
+        (const char *[]){ "'max_split_size_mb' is 48", "'large_segment_size_mb', 64", NULL });
 }
 END_TEST
 
@@ -145,7 +220,7 @@ static const struct bad_conf {
     { "allocator:glibc", { "'glibc'", "'allocator'", "pleat", "torch-native" } },
     { "allocator:", { "'allocator'" } },
     { "allocator:none", { "'none'", "'allocator'" } },
-    { "fallback:pleat", { "'pleat'", "'fallback'", "torch-native, none" } },
+    { "fallback:pleat", { "'pleat'", "'fallback'", "torch-native", ", none" } },
     { "shareable:true", { "'true'", "'shareable'", "True, False" } },
     { "rdma:1", { "'1'", "'rdma'", "True, False" } },
     { "time_calls:yes", { "'yes'", "'time_calls'", "True, False" } },
@@ -160,10 +235,50 @@ static const struct bad_conf {
     { "address_budget:lots", { "'lots'", "'address_budget'" } },
     { "chunk_granules:0", { "'0'", "'chunk_granules'", "from 1 to 65536" } },
     { "order_interval:0", { "'0'", "'order_interval'" } },
-    { "max_split_size_mb:19", { "'19'", "'max_split_size_mb'", "from 20" } },
+    { "large_segment_size_mb:10", { "'10'", "'large_segment_size_mb'", "from 11" } },
+    { "max_split_size_mb:10", { "'10'", "'max_split_size_mb'", "from 11" } },
+    { "max_split_size_mb:19", { "'max_split_size_mb' is 19", "'large_segment_size_mb', 20" } },
     { "max_non_split_rounding_mb:1", { "'1'", "'max_non_split_rounding_mb'" } },
+    { "max_non_split_rounding_mb:31,large_segment_size_mb:32",
+      { "'max_non_split_rounding_mb' is 31", "'large_segment_size_mb', 32" } },
+    { "per_process_memory_fraction:0", { "'0'", "'per_process_memory_fraction'", "0.8, 1" } },
+    { "per_process_memory_fraction:1.1", { "'1.1'", "'per_process_memory_fraction'" } },
+    { "expandable_small_page_mb:0", { "'0'", "'expandable_small_page_mb'", "from 1" } },
+    { "expandable_large_page_mb:2M", { "'2M'", "'expandable_large_page_mb'" } },
+    { "bfc_allow_growth:1", { "'1'", "'bfc_allow_growth'", "True, False" } },
+    { "bfc_garbage_collection:no", { "'no'", "'bfc_garbage_collection'" } },
+    { "bfc_fragmentation_fraction:1", { "'1'", "'bfc_fragmentation_fraction'", "below 1" } },
+    { "async_release_threshold:0", { "'0'", "'async_release_threshold'", "size" } },
+    { "mxnet_gpu_mem_pool_reserve:101",
+      { "'101'", "'mxnet_gpu_mem_pool_reserve'", "from 0 to 100" } },
+    { "mxnet_gpu_pool_page_size:31", { "'31'", "'mxnet_gpu_pool_page_size'", "at least 32" } },
+    { "mxnet_gpu_mem_pool_page_size:16", { "'16'", "'mxnet_gpu_mem_pool_page_size'" } },
+    { "mxnet_gpu_mem_pool_page_size:64,mxnet_gpu_pool_page_size:128",
+      { "'mxnet_gpu_mem_pool_page_size'", "'mxnet_gpu_pool_page_size'", "differ" } },
+    { "mxnet_gpu_mem_large_alloc_round_size:0",
+      { "'0'", "'mxnet_gpu_mem_large_alloc_round_size'" } },
+    { "mxnet_gpu_mem_pool_round_linear_cutoff:19",
+      { "'19'", "'mxnet_gpu_mem_pool_round_linear_cutoff'", "from 20 to 34" } },
+    { "mxnet_gpu_mem_pool_round_linear_cutoff:35", { "'35'" } },
+    { "fallback:mxnet", { "'mxnet'", "'fallback'" } },
     { "garbage_collection_threshold:1", { "'1'", "'garbage_collection_threshold'" } },
     { "roundup_power2_divisions:3", { "'3'", "'roundup_power2_divisions'", "power of two" } },
+    { "roundup_power2_divisions:128", { "'128'", "up to 64" } },
+    { "roundup_power2_divisions:[]", { "''", "'roundup_power2_divisions'", "[256:1,512:2,>:4]" } },
+    { "roundup_power2_divisions:[4]", { "'4'", "'roundup_power2_divisions'" } },
+    { "roundup_power2_divisions:[256:1,]", { "'256:1,'" } },
+    { "roundup_power2_divisions:[,256:1]", { "',256:1'" } },
+    { "roundup_power2_divisions:[256:3]", { "'256:3'" } },
+    { "roundup_power2_divisions:[256:128]", { "'256:128'" } },
+    { "roundup_power2_divisions:[300:2]", { "'300:2'" } },
+    { "roundup_power2_divisions:[0:2]", { "'0:2'" } },
+    { "roundup_power2_divisions:[65536:2]", { "'65536:2'" } },
+    { "roundup_power2_divisions:[>:2]", { "'>:2'" } },
+    { "roundup_power2_divisions:[256:2,>:4,512:2]", { "'256:2,>:4,512:2'" } },
+    { "roundup_power2_divisions:[512:2,256:2]", { "'512:2,256:2'" } },
+    { "roundup_power2_divisions:[256:2,256:2]", { "'256:2,256:2'" } },
+    { "roundup_power2_divisions:[256:2,>:4,>:4]", { "'256:2,>:4,>:4'" } },
+    { "roundup_power2_divisions:[256:2:4]", { "'256:2:4'" } },
     { "small_kib:1025", { "'1025'", "'small_kib'" } },
     { "sim:devices", { "'devices'", "'sim'", "[key:value,...]" } },
     { "sim:[devices:2", { "'sim'", "brackets" } },
@@ -182,6 +297,36 @@ START_TEST(a_bad_configuration_is_an_error_that_names_it)
     ck_assert_int_eq(pleat_last_error()->status, PLEAT_ECONF);
     check_text_has(bad->parts);
     ck_assert_mem_eq(&config, &before, sizeof config);
+}
+END_TEST
+
+/* The longest lists fit into an error's text: every key, every allocator. */
+START_TEST(an_error_lists_all_that_is_known)
+{
+    char written[4096];
+    pl_config config = read_good("sim:[devices:1],address_budget:1G,max_split_size_mb:20,"
+                                 "max_non_split_rounding_mb:20,expandable_large_page_mb:20,"
+                                 "async_release_threshold:1G");
+    pl_config_write(&config, written, sizeof written);
+    ck_assert_int_eq(pl_config_read("no_such_key:1", &config), PLEAT_ECONF);
+    check_text_has((const char *[]){ "mxnet_gpu_mem_pool_page_size", NULL });
+    unsigned n = 0;
+    for (const char *at = written; at; n++) {
+        char name[64];
+        size_t length = strcspn(at, ":");
+        ck_assert_uint_lt(length, sizeof name);
+        memcpy(name, at, length);
+        name[length] = '\0';
+        check_text_has((const char *[]){ name, NULL });
+        at = strchr(at, ',');
+        at = at ? at + 1 : NULL;
+    }
+    ck_assert_uint_gt(n, 30);
+    ck_assert_int_eq(pl_config_read("allocator:no_such", &config), PLEAT_ECONF);
+    check_text_has((const char *[]){ "'allocator'; allowed: ", ", mxnet", NULL });
+    for (unsigned i = 0; pl_allocator_name(i); i++) {
+        check_text_has((const char *[]){ pl_allocator_name(i), NULL });
+    }
 }
 END_TEST
 
@@ -206,6 +351,12 @@ START_TEST(what_is_written_reads_back_the_same)
         "driver:sim,sim:[devices:2,nested:[1,2]],limit:0.123456789,growth:ample",
         ("allocator:torch-native,fallback:torch-native,limit:1,max_split_size_mb:64,"
          "garbage_collection_threshold:0.8,roundup_power2_divisions:8"),
+        ("large_segment_size_mb:32,max_split_size_mb:64,per_process_memory_fraction:0.000000001,"
+         "roundup_power2_divisions:[256:1,512:2,1024:4,>:8],expandable_small_page_mb:2,"
+         "expandable_large_page_mb:32,bfc_allow_growth:False,bfc_garbage_collection:False,"
+         "bfc_fragmentation_fraction:0.999999999,async_release_threshold:7"),
+        ("mxnet_gpu_mem_pool_reserve:0,mxnet_gpu_mem_pool_page_size:96,"
+         "mxnet_gpu_mem_large_alloc_round_size:1,mxnet_gpu_mem_pool_round_linear_cutoff:34"),
         "limit:7G,address_budget:1T,shareable:True,wait_ms:0,token_cap:0",
     };
     for (size_t i = 0; i < sizeof confs / sizeof confs[0]; i++) {
@@ -240,7 +391,7 @@ END_TEST
 /* Any bytes at all: never a crash, and the status is one of two. */
 START_TEST(garbage_never_crashes)
 {
-    static const char letters[] = "driver:sm,[]limt.019GTruefas_ \t";
+    static const char letters[] = "driver:sm,[]limt.019GTruefas_> \t";
     unsigned seed = 12345;
     for (unsigned round = 0; round < 20000; round++) {
         char conf[48];
@@ -268,6 +419,10 @@ int main(void)
     tcase_add_test(tcase, an_error_of_the_environment_says_so);
     tcase_add_loop_test(tcase, a_bad_configuration_is_an_error_that_names_it, 0,
                         (int)(sizeof bad_confs / sizeof bad_confs[0]));
+    tcase_add_loop_test(tcase, a_list_of_divisions_is_read_by_interval_and_written_back, 0,
+                        (int)(sizeof divisions_cases / sizeof divisions_cases[0]));
+    tcase_add_test(tcase, a_large_segment_bounds_what_is_compared_with_it);
+    tcase_add_test(tcase, an_error_lists_all_that_is_known);
     tcase_add_test(tcase, a_bad_value_is_echoed_only_in_part);
     tcase_add_test(tcase, garbage_never_crashes);
     suite_add_tcase(suite, tcase);

@@ -1,0 +1,21 @@
+/* config_divisions.h - PyTorch's list of roundings, [256:1,512:2,1024:4,>:8], read and written.
+ *
+ * A number before a colon is a size in MiB, a power of two; its entry holds for requests from that
+ * size up to twice that size. The number after it divides each power of two, 0 and 1 do not. The
+ * first entry holds for all smaller sizes too, `>` for all above the last; what lies between two
+ * entries and is not named is 0. */
+#ifndef PLEAT_API_CONFIG_DIVISIONS_H
+#define PLEAT_API_CONFIG_DIVISIONS_H
+
+#include "api/parse.h"
+#include "api/text.h"
+
+enum { PL_N_DIVISIONS = 16 }; /* of 1 MiB to 32 GiB */
+
+/* `list`: what stands in the brackets. Sizes ascend, `>` comes last, divisions are powers of two up
+ * to `most` or 0. On false nothing is written. */
+bool pl_divisions_read(pl_span list, uint64_t most, unsigned divisions[PL_N_DIVISIONS]);
+/* The shortest form: one number, or a list. */
+void pl_divisions_write(const unsigned divisions[PL_N_DIVISIONS], pl_text *text);
+
+#endif
