@@ -344,6 +344,29 @@ START_TEST(every_call_failing_from_some_point_on_is_counted_and_reported)
 }
 END_TEST
 
+START_TEST(chunks_of_any_number_of_granules_are_counted_by_their_size)
+{
+    pl_chunk pages[2];
+    ck_assert_int_eq(pl_chunk_create_sized(dev, 0, &pages[0]), PLEAT_EINVAL);
+    ck_assert_int_eq(pl_chunk_create_sized(dev, MIB, &pages[0]), PLEAT_EINVAL);
+    ck_assert_int_eq(pl_chunk_create_sized(dev, 6 * MIB, &pages[0]), PLEAT_OK);
+    ck_assert_int_eq(pl_chunk_create_sized(dev, 6 * MIB, &pages[1]), PLEAT_OK);
+    pl_device_counts before = pl_device_counted(dev);
+    ck_assert_uint_eq(before.chunk_bytes, 12 * MIB);
+    ck_assert_uint_eq(before.bytes_created, 12 * MIB);
+    ck_assert_int_eq(pl_mapping_map_sized(dev, range.base + 2 * MIB, pages, 2, 6 * MIB), PLEAT_OK);
+    pl_device_counts after = pl_device_counted(dev);
+    ck_assert_uint_eq(after.ops_map, before.ops_map + 1);
+    ck_assert_uint_eq(after.bytes_mapped, before.bytes_mapped + 12 * MIB);
+    ck_assert_uint_eq(vmm_sim_counted(&sim).mapped_bytes, 12 * MIB);
+    ck_assert_int_eq(pl_mapping_unmap(dev, range.base + 2 * MIB, 12 * MIB), PLEAT_OK);
+    ck_assert_int_eq(pl_chunk_release_sized(dev, pages[0], 6 * MIB), PLEAT_OK);
+    ck_assert_int_eq(pl_chunk_release_sized(dev, pages[1], 6 * MIB), PLEAT_OK);
+    ck_assert_uint_eq(pl_device_counted(dev).chunk_bytes, 0);
+    ck_assert_uint_eq(pl_device_counted(dev).ops_unmap, before.ops_unmap + 1);
+}
+END_TEST
+
 static Suite *mapping_suite(void)
 {
     Suite *suite = suite_create("mapping");
@@ -362,6 +385,7 @@ static Suite *mapping_suite(void)
     tcase_add_test(runs, a_run_onto_a_mapped_place_leaves_only_what_was_there);
     tcase_add_test(runs, an_unmap_with_holes_or_of_part_of_a_mapping_changes_nothing);
     tcase_add_test(runs, bigger_chunks_are_mapped_side_by_side);
+    tcase_add_test(runs, chunks_of_any_number_of_granules_are_counted_by_their_size);
     suite_add_tcase(suite, runs);
     TCase *faults = tcase_create("faults");
     tcase_add_checked_fixture(faults, open_all, close_all);

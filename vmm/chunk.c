@@ -3,21 +3,29 @@
 
 #include "vmm/device_state.h"
 
-pleat_status pl_chunk_create(pl_device *dev, pl_chunk *out)
+pleat_status pl_chunk_create_sized(pl_device *dev, size_t bytes, pl_chunk *out)
 {
+    if (bytes == 0 || bytes % dev->granule_bytes != 0) {
+        return PLEAT_EINVAL;
+    }
     cu_mem_handle handle = 0;
-    cu_result result = pl_cu_mem_create(dev->drv, &handle, dev->chunk_bytes, &dev->prop, 0);
+    cu_result result = pl_cu_mem_create(dev->drv, &handle, bytes, &dev->prop, 0);
     if (result != CU_SUCCESS) {
         return pl_driver_status(result);
     }
     pl_count_add(&dev->n.n_chunks, 1);
-    pl_count_add(&dev->n.chunk_bytes, dev->chunk_bytes);
-    pl_count_add(&dev->n.bytes_created, dev->chunk_bytes);
+    pl_count_add(&dev->n.chunk_bytes, bytes);
+    pl_count_add(&dev->n.bytes_created, bytes);
     *out = handle;
     return PLEAT_OK;
 }
 
-pleat_status pl_chunk_release(pl_device *dev, pl_chunk chunk)
+pleat_status pl_chunk_create(pl_device *dev, pl_chunk *out)
+{
+    return pl_chunk_create_sized(dev, dev->chunk_bytes, out);
+}
+
+pleat_status pl_chunk_release_sized(pl_device *dev, pl_chunk chunk, size_t bytes)
 {
     cu_result result = pl_cu_mem_release(dev->drv, chunk);
     if (result != CU_SUCCESS) {
@@ -28,6 +36,11 @@ pleat_status pl_chunk_release(pl_device *dev, pl_chunk chunk)
         return pl_driver_failure(result);
     }
     pl_count_sub(&dev->n.n_chunks, 1);
-    pl_count_sub(&dev->n.chunk_bytes, dev->chunk_bytes);
+    pl_count_sub(&dev->n.chunk_bytes, bytes);
     return PLEAT_OK;
+}
+
+pleat_status pl_chunk_release(pl_device *dev, pl_chunk chunk)
+{
+    return pl_chunk_release_sized(dev, chunk, dev->chunk_bytes);
 }

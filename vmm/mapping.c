@@ -8,9 +8,8 @@
 #include "vmm/device_state.h"
 
 static cu_result map_each(pl_device *dev, pleat_devptr at, const pl_chunk *chunks, size_t n,
-                          size_t *n_mapped)
+                          size_t bytes, size_t *n_mapped)
 {
-    size_t bytes = dev->chunk_bytes;
     for (*n_mapped = 0; *n_mapped < n; ++*n_mapped) {
         cu_result result = pl_cu_mem_map(dev->drv, at + *n_mapped * bytes, bytes, 0,
                                          chunks[*n_mapped], 0);
@@ -28,14 +27,15 @@ static cu_result unmap(pl_device *dev, pleat_devptr at, size_t bytes)
     return result == CU_SUCCESS ? result : pl_cu_mem_unmap(dev->drv, at, bytes);
 }
 
-pleat_status pl_mapping_map(pl_device *dev, pleat_devptr at, const pl_chunk *chunks, size_t n)
+pleat_status pl_mapping_map_sized(pl_device *dev, pleat_devptr at, const pl_chunk *chunks, size_t n,
+                                  size_t chunk_bytes)
 {
     if (n == 0) {
         return PLEAT_EINVAL;
     }
     size_t n_mapped;
-    cu_result result = map_each(dev, at, chunks, n, &n_mapped);
-    size_t run_bytes = n_mapped * dev->chunk_bytes;
+    cu_result result = map_each(dev, at, chunks, n, chunk_bytes, &n_mapped);
+    size_t run_bytes = n_mapped * chunk_bytes;
     if (result == CU_SUCCESS) {
         result = pl_cu_mem_set_access(dev->drv, at, run_bytes, &dev->access, 1);
     }
@@ -56,6 +56,11 @@ undo_map:;
         return PLEAT_EPOISONED;
     }
     return st;
+}
+
+pleat_status pl_mapping_map(pl_device *dev, pleat_devptr at, const pl_chunk *chunks, size_t n)
+{
+    return pl_mapping_map_sized(dev, at, chunks, n, dev->chunk_bytes);
 }
 
 pleat_status pl_mapping_unmap(pl_device *dev, pleat_devptr at, size_t bytes)

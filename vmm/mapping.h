@@ -18,6 +18,18 @@
  *  Blocks   on the driver. */
 pleat_status pl_mapping_map(pl_device *dev, pleat_devptr at, const pl_chunk *chunks, size_t n);
 
+/** Map chunks of that size: as pl_mapping_map.
+ *
+ *  Units    `chunks` has n elements, each of `chunk_bytes`; [at, at + n * chunk_bytes) lies in one
+ *           range, at a granule, and holds no mapping.
+ *  Returns  as pl_mapping_map.
+ *  Failure  as pl_mapping_map.
+ *  Owner    the chunks stay the caller's.
+ *  Threads  any, but one at a time for a place.
+ *  Blocks   on the driver. */
+pleat_status pl_mapping_map_sized(pl_device *dev, pleat_devptr at, const pl_chunk *chunks, size_t n,
+                                  size_t chunk_bytes);
+
 /** Unmap whole mappings without holes with one call. Waits for nothing: the caller knows that no
  *  work touches them.
  *
