@@ -1,0 +1,118 @@
+"""What `pleat ab` wrote: results.jsonl, one line a cell, and timelines.jsonl, one line a chart."""
+import dataclasses
+import json
+import math
+import pathlib
+
+GIB = 1 << 30
+
+
+@dataclasses.dataclass
+class Study:
+    """All cells of one run of `pleat ab`, in the order of the command line."""
+    head: dict
+    cells: list
+    timelines: dict  # (work, allocator, memory) -> timeline
+
+    @property
+    def works(self):
+        return self._in_order("works", "trace")
+
+    @property
+    def allocators(self):
+        return self._in_order("allocators", "allocator")
+
+    @property
+    def memories(self):
+        return self._in_order("memories", "memory")
+
+    def _in_order(self, listed, key):
+        present = {cell[key] for cell in self.cells}
+        named = [name for name in self.head.get(listed, []) if name in present]
+        return named + sorted(present - set(named))
+
+    def cell(self, work, allocator, memory):
+        wanted = (work, allocator, memory)
+        return next((c for c in self.cells
+                     if (c["trace"], c["allocator"], c["memory"]) == wanted), None)
+
+    def cells_of(self, **wanted):
+        return [c for c in self.cells if all(c[k] == v for k, v in wanted.items())]
+
+    @property
+    def n_expected(self):
+        head = self.head
+        return len(head.get("works", [])) * len(head.get("allocators", [])) * \
+            len(head.get("memories", []))
+
+
+def lines_of(path):
+    """The objects of a file of JSON lines; an interrupted run may have cut the last one."""
+    if not path.exists():
+        return []
+    objects = []
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            try:
+                objects.append(json.loads(line))
+            except json.JSONDecodeError:
+                break
+    return objects
+
+
+def read_study(folder):
+    folder = pathlib.Path(folder)
+    drawn = lines_of(folder / "timelines.jsonl")
+    head = drawn[0] if drawn and "pleat" in drawn[0] else {}
+    timelines = {(t["work"], t["allocator"], t["memory"]): t
+                 for t in drawn[1 if head else 0:]}
+    return Study(head, lines_of(folder / "results.jsonl"), timelines)
+
+
+def is_measured(cell):
+    return cell is not None and not cell.get("problem")
+
+
+def completes(cell):
+    return is_measured(cell) and cell["oom_count"] == 0
+
+
+def n_ops(cell):
+    return sum(cell["device_ops"].values())
+
+
+def ops_per_1000(cell):
+    return 1000 * n_ops(cell) / cell["events"] if cell["events"] else math.nan
+
+
+def resident_ratio(cell):
+    return cell["peak_reserved_bytes"] / cell["peak_live_bytes"]
+
+
+def geometric_mean(values):
+    return math.exp(sum(math.log(v) for v in values) / len(values)) if values else math.nan
+
+
+def summary_rows(study):
+    """One row an allocator: what it does over all works, on the largest device of the study."""
+    memory = "unlimited" if "unlimited" in study.memories else study.memories[-1]
+    rows = []
+    for allocator in study.allocators:
+        cells = [c for c in study.cells_of(allocator=allocator) if is_measured(c)]
+        widest = [c for c in cells if c["memory"] == memory]
+        ratios = [resident_ratio(c) for c in widest if completes(c)]
+        fits = list({c["trace"]: c["ratio"] for c in cells if c.get("ratio")}.values())
+        rows.append({
+            "allocator": allocator,
+            "ratio": geometric_mean(ratios),
+            "worst": max(ratios, default=math.nan),
+            "ops": geometric_mean([max(ops_per_1000(c), 1e-3) for c in widest]),
+            "syncs": sum(c["host_syncs"] for c in cells),
+            "hazards": sum(c["hazards"] for c in cells),
+            "ns": geometric_mean([c["ns_per_event"] for c in widest if c["ns_per_event"] > 0]),
+            "fit": geometric_mean(fits),
+            "fit_worst": max(fits, default=math.nan),
+            "completed": {m: (sum(completes(c) for c in cells if c["memory"] == m),
+                              sum(c["memory"] == m for c in cells)) for m in study.memories},
+        })
+    return memory, rows

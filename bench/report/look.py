@@ -1,0 +1,82 @@
+"""How the charts look: readable in black and white, pleat in front, the others told apart by dashes
+and markers before colour."""
+import io
+import re
+
+import matplotlib
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt  # noqa: E402  pylint: disable=wrong-import-position
+
+INK = "#1a1a1a"
+FAINT = "#b9b9b9"
+ACCENT = "#b3261e"  # darker than the mid greys in black and white
+
+STYLES = [
+    {"color": "#1b6ca8", "linestyle": (0, (6, 2)), "marker": "s"},
+    {"color": "#b3261e", "linestyle": (0, (2, 1.5)), "marker": "^"},
+    {"color": "#4b7f52", "linestyle": (0, (8, 2, 2, 2)), "marker": "D"},
+    {"color": "#8a5a00", "linestyle": (0, (1, 1)), "marker": "v"},
+    {"color": "#6a4c93", "linestyle": (0, (4, 1, 1, 1, 1, 1)), "marker": "P"},
+    {"color": "#5f5f5f", "linestyle": (0, (10, 3)), "marker": "X"},
+    {"color": "#00798c", "linestyle": (0, (3, 3)), "marker": "<"},
+    {"color": "#a23b72", "linestyle": (0, (5, 1)), "marker": ">"},
+    {"color": "#3d405b", "linestyle": (0, (2, 3)), "marker": "p"},
+]
+FIRST = {"color": INK, "linestyle": "-", "marker": "o"}
+
+plt.rcParams.update({
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans", "Helvetica", "Arial", "sans-serif"],
+    "font.size": 9,
+    "axes.edgecolor": INK,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "legend.frameon": False,
+    "hatch.linewidth": 0.5,
+})
+
+
+def style_of(allocator, allocators):
+    """Line and marker of an allocator, the same in every chart of a report."""
+    others = [name for name in allocators if name != "pleat"]
+    if allocator == "pleat":
+        return FIRST
+    return STYLES[others.index(allocator) % len(STYLES)]
+
+
+NUMBER = re.compile(r"-?[0-9]+\.[0-9]+")
+PIXELS = 1.42  # a point, so that the widest charts fill the page
+
+
+def shorten(number):
+    return f"{float(number.group()):.1f}"
+
+
+def svg_of(figure, name, label):
+    """The figure as an element for a page: ids of its own, a name and a text for those who do not
+    see it."""
+    out = io.StringIO()
+    plt.rcParams["svg.hashsalt"] = name
+    figure.savefig(out, format="svg", bbox_inches="tight", metadata={"Date": None})
+    plt.close(figure)
+    text = out.getvalue()
+    text = text[text.index("<svg"):]
+    # A tenth of a pixel is enough: half the page's size.
+    text = re.sub(r'\bd="[^"]+"', lambda d: NUMBER.sub(shorten, d.group()), text)
+    # Ids of figures must not meet in one page, nor their references.
+    text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
+    text = re.sub(r'(xlink:href="#|url\(#)', rf'\g<1>{name}-', text)
+    width = float(re.search(r'width="([0-9.]+)pt"', text).group(1))
+    text = re.sub(r' (width|height)="[0-9.]+pt"', "", text, count=2)
+    safe = label.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+    return text.replace("<svg", f'<svg class="chart" data-chart="{name}" role="img" '
+                        f'aria-label="{safe}" style="max-width:{width * PIXELS:.0f}px"', 1)
