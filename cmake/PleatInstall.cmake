@@ -1,5 +1,5 @@
 # cmake --install: libraries, headers, the CMake package, pleat.pc, the simulator, its cost files,
-# the command and its traces. Nothing is installed from a sanitizer's build.
+# the command, its traces and what draws its reports. Nothing is installed from a sanitizer's build.
 
 include(CMakePackageConfigHelpers)
 
@@ -38,6 +38,8 @@ if(TARGET pleat_command AND NOT PLEAT_SANITIZE)
     set_target_properties(pleat_command PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
     install(TARGETS pleat_command RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
     install(DIRECTORY bench/traces DESTINATION "${CMAKE_INSTALL_DATADIR}/pleat")
+    install(DIRECTORY bench/report DESTINATION "${CMAKE_INSTALL_DATADIR}/pleat"
+        PATTERN __pycache__ EXCLUDE)
 endif()
 
 file(GLOB cost_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/vmm/sim/costs/*.cost")

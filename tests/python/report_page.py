@@ -1,0 +1,120 @@
+"""The report of an A/B run is one page that needs nothing else and shows its charts.
+
+Usage: report_page.py PLEAT
+
+Runs `pleat ab` on a small work and a long one and looks at the page as text; where a Chromium is
+installed, it opens the page there and asks how large each chart came out."""
+import html.parser
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+WORKS = ("gpt2s_tiny", "churn:iterations=400,allocations=40")
+ALLOCATORS = ("pleat", "torch-native")
+MEMORIES = ("1.02x", "unlimited")
+KINDS = ("ladder", "timeline", "timeline-tight", "map", "map-tight")
+SKIP = 77
+LEAST_PIXELS = 100
+
+MEASURE = """<script>
+const charts = [...document.querySelectorAll('svg.chart')].map(svg => {
+  const box = svg.getBoundingClientRect();
+  return [svg.dataset.chart, Math.round(box.width), Math.round(box.height),
+          svg.querySelectorAll('path,image').length];
+});
+const out = document.createElement('pre');
+out.id = 'measured';
+out.textContent = JSON.stringify(charts);
+document.body.appendChild(out);
+</script>"""
+
+
+class Page(html.parser.HTMLParser):
+    """Tags that reach outside, and the charts."""
+
+    def __init__(self):
+        super().__init__()
+        self.outside = []
+        self.charts = []
+        self.ids = []
+
+    def handle_starttag(self, tag, attrs):
+        values = dict(attrs)
+        if tag in ("script", "link", "iframe", "object", "embed"):
+            self.outside.append(tag)
+        for name in ("src", "href", "xlink:href"):
+            value = values.get(name) or ""
+            if value and not value.startswith(("#", "data:")):
+                self.outside.append(f"{tag} {name}={value}")
+        if "data-chart" in values:
+            self.charts.append(values["data-chart"])
+        if "id" in values:
+            self.ids.append(values["id"])
+
+
+def expected_charts():
+    charts = {"overview"} | {f"{kind}-{i}" for i in range(len(WORKS)) for kind in KINDS}
+    return charts | {"drift-1"}  # only the second work is long
+
+
+def draw(pleat, folder):
+    command = [pleat, "ab", *WORKS, "--allocator", ",".join(ALLOCATORS), "--driver", "sim",
+               "--memory", ",".join(MEMORIES), "--out", str(folder)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        sys.exit(f"pleat ab: exit status {result.returncode}\n{result.stderr}")
+    if not (folder / "report.html").exists():
+        # The command says why; without the drawing libraries there is nothing to test.
+        print(result.stderr)
+        sys.exit(SKIP if "matplotlib" in result.stderr else 1)
+    return (folder / "report.html").read_text(encoding="utf-8")
+
+
+def check_text(text):
+    page = Page()
+    page.feed(text)
+    assert not page.outside, f"the page reaches outside: {page.outside}"
+    assert set(page.charts) == expected_charts(), sorted(page.charts)
+    doubled = {i for i in page.ids if page.ids.count(i) > 1} if len(page.ids) < 5000 else \
+        len(page.ids) - len(set(page.ids))
+    assert not doubled, f"ids occur twice: {doubled}"
+    for name in ALLOCATORS + ("simulated GPU", "gpt2s_tiny"):
+        assert name in text, f"{name} is not on the page"
+
+
+def check_browser(browser, text, folder):
+    page = folder / "measured.html"
+    page.write_text(text.replace("</body>", MEASURE + "</body>"), encoding="utf-8")
+    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1240,2000",
+               f"--user-data-dir={folder / 'profile'}", "--dump-dom", page.as_uri()]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    found = re.search(r'<pre id="measured">(.*?)</pre>', result.stdout, re.DOTALL)
+    assert found, f"the browser did not run the page:\n{result.stderr[-2000:]}"
+    charts = json.loads(found.group(1))
+    assert {c[0] for c in charts} == expected_charts(), charts
+    for name, width, height, shapes in charts:
+        assert width >= LEAST_PIXELS and height >= LEAST_PIXELS, f"{name}: {width} x {height}"
+        assert shapes > 5, f"{name} is empty"
+    print(f"{browser}: {len(charts)} charts, all of them visible")
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="pleat-report-") as name:
+        folder = pathlib.Path(name)
+        text = draw(sys.argv[1], folder / "out")
+        check_text(text)
+        print(f"report.html: {len(text) // 1024} KiB, {len(expected_charts())} charts")
+        browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser",
+                                                       "google-chrome"))), None)
+        if browser:
+            check_browser(browser, text, folder)
+        else:
+            print("no Chromium here: the page was not opened")
+
+
+if __name__ == "__main__":
+    main()
