@@ -1,0 +1,199 @@
+/* mxnet.h - what the files of mxnet-* and unpooled share: MXNet's storage pools.
+ *
+ *   class  4096 |-> block -> block -> block      newest first
+ *   class  8192 |-> block
+ *   class 12288 |
+ *
+ * A request is rounded to a size class; a free block of just that class serves it, the one freed
+ * last; otherwise the driver is asked for a block of the class. Nothing is split, merged or aged.
+ * Everything cached goes back to the driver, all at once, before a block is asked for that would
+ * leave less of the device free than the reserve, and when the driver refused one.
+ *
+ * Naive and Round differ in the rounding alone. What the versions differ in: MXNet 2 gives the
+ * cache back when nothing at all would stay free, even with a reserve of 0, and tries again after
+ * any failure of the driver; 1.6 to 1.9 only after one for want of memory, and they do not look
+ * whether the driver could tell what is free (that counts as nothing free here).
+ *
+ * Where this differs from MXNet:
+ * - Round has lists for sizes up to 16 GiB and goes past their end beyond; here the same formula
+ *   holds for all sizes, since lists are made when a size is first seen.
+ * - A limit of the instance makes the device that small.
+ * - MXNet gets frees only when the work is over (1.x), or waits on the host for the events of a
+ *   block when it is used again (2.x). Here a free is a point on its stream: the stream itself has
+ *   the block back at once; another one, or one of several users, waits on the host (order.h).
+ * - While its stream is being captured a request does not wait: it passes over blocks that need it,
+ *   and gives nothing back. Blocks with uses recorded on a stream that was being captured when they
+ *   were freed are kept until pl_allocator_ops.release_capture.
+ * - cudaFree waits for the device. Before blocks go to the driver each stream that used one of them
+ *   is waited for, which counts one host sync for each that has work left, not one a block.
+ *
+ * All fields below are guarded by pl_mxnet.lock unless they say otherwise.
+ * Source: src/storage/pooled_storage_manager.h and storage_manager_helpers.h of MXNet, 1.6 to 2.0.
+ */
+#ifndef PLEAT_SEGMENTS_CLASSIC_MXNET_H
+#define PLEAT_SEGMENTS_CLASSIC_MXNET_H
+
+#include "segments/allocator.h"
+#include "segments/classic/order.h"
+#include "segments/ptrmap.h"
+#include "segments/stats.h"
+#include "segments/tree.h"
+#include "vmm/base/host.h"
+#include "vmm/base/lock.h"
+
+#define PL_MXNET_MOST ((size_t)1 << 60) /* bytes of one request */
+
+typedef struct pl_mxnet_block pl_mxnet_block;
+typedef struct pl_mxnet_list pl_mxnet_list;
+
+typedef enum pl_mxnet_state {
+    PL_MXNET_LIVE,
+    PL_MXNET_FREEING, /* still live; free() is asking the driver with the lock dropped */
+    PL_MXNET_CACHED,  /* in its class's list */
+    PL_MXNET_HELD,    /* in pl_mxnet.held: a graph may use it */
+    PL_MXNET_TAKEN,   /* in nobody's hands but one call's */
+} pl_mxnet_state;
+
+/* One allocation of the driver, live or not. */
+struct pl_mxnet_block {
+    pl_tree_node node; /* in pl_mxnet.by_address */
+    pleat_devptr ptr;  /* const */
+    pl_mxnet_list *list;
+    pl_mxnet_block *next; /* in the list, among the held or the departing */
+    pl_mxnet_state state;
+    size_t requested_bytes;
+    pl_stream *stream; /* who had it last */
+    pl_uses uses;      /* of a live block: the lanes so far */
+    uint64_t held;     /* lanes whose captures hold it */
+};
+
+/* The free blocks of one size class; lists are made when needed and stay. */
+struct pl_mxnet_list {
+    size_t bytes;          /* const */
+    unsigned pool;         /* const: PLEAT_POOL_SMALL or PLEAT_POOL_LARGE */
+    pl_mxnet_block *first; /* freed last */
+};
+
+typedef struct pl_mxnet_policy {
+    size_t (*round)(const pl_allocator_options *options, size_t bytes); /* to the size class */
+    bool is_v2;     /* MXNet 2, else 1.6 to 1.9 */
+    bool is_pooled; /* false: blocks go to the driver when they are freed */
+} pl_mxnet_policy;
+
+/* I1  by_address and blocks hold the same blocks: all but those on their way to the driver
+ * I2  a list holds cached blocks of its class only, and all of them; n_cached counts them
+ * I3  the held list holds the held blocks, each held by a lane
+ * I4  a live block has its owner's lane; a cached or held one a number, not beyond the clock
+ * I5  reserved_bytes == bytes of all blocks + releasing_bytes, and the statistic agrees
+ * I6  the statistics of allocated, active and requested agree with the blocks
+ * I7  lists hold the size they are found by, and as the policy rounds it
+ * I8  tree and maps keep their own rules */
+typedef struct pl_mxnet {
+    pl_allocator base;
+    const pl_mxnet_policy *policy; /* const */
+    pl_device *dev;                /* const */
+    pl_allocator_options options;  /* const, but for limit_bytes */
+    pl_lock lock;                  /* rank 20 */
+    pthread_cond_t changed;        /* n_changes has changed */
+    pl_host host;
+    pl_order order;
+    pl_tree by_address;
+    pl_ptrmap blocks; /* by address */
+    pl_ptrmap lists;  /* by size */
+    pl_mxnet_block *held;
+    size_t n_live;
+    size_t n_cached;
+    size_t n_away;            /* blocks on their way to the driver that may come back */
+    size_t n_growing;         /* calls that may insert into the maps after the lock was dropped */
+    uint64_t reserved_bytes;  /* MXNet's used_memory_ */
+    uint64_t growing_bytes;   /* asked from the driver just now */
+    uint64_t releasing_bytes; /* given to the driver just now; still in reserved_bytes */
+    unsigned n_out;           /* driver calls under way that may make room */
+    uint64_t n_changes;       /* how often one of them did */
+    pleat_stats stats;
+} pl_mxnet;
+
+/* mxnet_size.c: rounding, and what may be asked for. */
+size_t pl_mxnet_round_naive(const pl_allocator_options *options, size_t bytes);
+size_t pl_mxnet_round_round(const pl_allocator_options *options, size_t bytes);
+size_t pl_mxnet_round_not(const pl_allocator_options *options, size_t bytes);
+/* PLEAT_OK, or ECONF and the driver error's detail names the option. */
+pleat_status pl_mxnet_check_naive(const pl_allocator_options *options);
+pleat_status pl_mxnet_check_round(const pl_allocator_options *options);
+
+/* mxnet_pool.c: lists and blocks. Lock held; only reuse drops it. */
+void pl_mxnet_pool_init(pl_mxnet *m);
+pl_mxnet_list *pl_mxnet_list_of(const pl_mxnet *m, size_t class_bytes); /* or NULL */
+void pl_mxnet_put(pl_mxnet *m, pl_mxnet_block *block); /* taken -> cached, on top */
+void pl_mxnet_pop(pl_mxnet *m, pl_mxnet_list *list);   /* the top, cached -> taken */
+void pl_mxnet_hold(pl_mxnet *m, pl_mxnet_block *block, uint64_t lanes); /* taken -> held */
+/* taken -> live */
+void pl_mxnet_hand_out(pl_mxnet *m, pl_mxnet_block *block, pl_stream *stream, size_t bytes);
+/* live or freeing -> taken: not allocated any more, but active, as PyTorch calls it, until... */
+void pl_mxnet_end_live(pl_mxnet *m, pl_mxnet_block *block);
+void pl_mxnet_end_active(pl_mxnet *m, pl_mxnet_block *block); /* taken, and nobody holds it */
+/* A cached block of the class for `stream`, taken; *out is NULL if there is none that it may have.
+ * EDRIVER, ENOMEM_HOST: its last use could not be waited for. */
+pleat_status pl_mxnet_reuse(pl_mxnet *m, size_t class_bytes, pl_stream *stream,
+                            pl_mxnet_block **out);
+
+/* mxnet_grow.c: the driver. Lock held on entry and exit, dropped around driver calls. */
+pleat_status pl_mxnet_grow(pl_mxnet *m, size_t bytes, pl_stream *stream, pl_mxnet_block **out);
+/* Give cached blocks to the driver while more than keep_bytes are reserved (ReleaseAll). Blocks
+ * whose uses are not over after at most wait_ms each, or are being captured, stay.
+ * EDRIVER, ENOMEM_HOST: some could not be given back and stay cached. */
+pleat_status pl_mxnet_release_cached(pl_mxnet *m, uint64_t keep_bytes, uint32_t wait_ms,
+                                     uint64_t *released);
+/* One taken block whose uses are over. Returns EDRIVER and it is taken still. */
+pleat_status pl_mxnet_release(pl_mxnet *m, pl_mxnet_block *block);
+/* At the very end: every block, live or not. Returns how many the driver refused. */
+size_t pl_mxnet_release_all(pl_mxnet *m);
+
+/* mxnet_check.c. Lock held. */
+int pl_mxnet_check_all(pl_mxnet *m); /* 0, or the number of the first broken rule */
+uint64_t pl_mxnet_pending_bytes(const pl_mxnet *m);
+void pl_mxnet_visit(const pl_mxnet *m, void (*see)(void *context, const pl_piece *piece),
+                    void *context);
+
+/* mxnet.c: the interface but for creation and unpooled's own alloc, free and release_capture. */
+pleat_status pl_mxnet_create(const pl_allocator_ops *ops, const pl_mxnet_policy *policy,
+                             pl_device *dev, const pl_allocator_options *options,
+                             pl_allocator **out);
+pleat_status pl_mxnet_destroy(pl_allocator *a, bool force, size_t *n_live, size_t *n_leaked);
+/* Lock held: the live block at `ptr`, or NULL; and what to say then. */
+pl_mxnet_block *pl_mxnet_find_live(const pl_mxnet *m, pleat_devptr ptr);
+pleat_status pl_mxnet_not_live(const pl_mxnet *m, pleat_devptr ptr);
+pleat_status pl_mxnet_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, pleat_devptr *out);
+pleat_status pl_mxnet_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream *stream);
+pleat_status pl_mxnet_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out);
+pleat_status pl_mxnet_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released);
+pleat_status pl_mxnet_set_limit(pl_allocator *a, uint64_t bytes);
+pleat_status pl_mxnet_release_capture(pl_allocator *a, pl_stream *stream);
+void pl_mxnet_stats(pl_allocator *a, pleat_stats *out);
+void pl_mxnet_reset_peaks(pl_allocator *a);
+void pl_mxnet_see(pl_allocator *a, void (*see)(void *context, const pl_piece *piece),
+                  void *context);
+int pl_mxnet_walk(pl_allocator *a);
+
+/* What every table of functions has in common. */
+/* clang-format off */
+#define PL_MXNET_COMMON_OPS                     \
+    .needs_vmm = false, \
+    .destroy = pl_mxnet_destroy, \
+    .alloc = pl_mxnet_alloc, \
+    .record_stream = pl_mxnet_record_stream, \
+    .query = pl_mxnet_query, \
+    .trim = pl_mxnet_trim, \
+    .set_limit = pl_mxnet_set_limit, \
+    .stats = pl_mxnet_stats, \
+    .reset_peaks = pl_mxnet_reset_peaks, \
+    .visit = pl_mxnet_see, \
+    .check = pl_mxnet_walk
+/* clang-format on */
+
+static inline pl_mxnet *pl_mxnet_of(pl_allocator *a)
+{
+    return (pl_mxnet *)(void *)a;
+}
+
+#endif

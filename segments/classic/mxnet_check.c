@@ -1,0 +1,191 @@
+/* mxnet_check.c - the walker: I1 to I8 of mxnet.h, recomputed from the blocks; and what is there.
+ *
+ * Called with the lock held; calls nothing that could drop it. */
+#include "segments/classic/mxnet.h"
+
+/* What the blocks say, for one pool. */
+typedef struct tally {
+    uint64_t n_live, n_active, n_blocks;
+    uint64_t live_bytes, active_bytes, requested_bytes, bytes, rounding_bytes;
+} tally;
+
+/* Freed, but not for every stream at once: held by a capture, in some call's hands, or used by
+ * another stream than its own and that not known to be over. */
+static bool is_pending(const pl_mxnet *m, const pl_mxnet_block *block)
+{
+    if (block->state == PL_MXNET_CACHED) {
+        return !pl_order_is_own(&block->uses, block->stream) &&
+               pl_order_open(&m->order, &block->uses, block->stream) != 0;
+    }
+    return block->state == PL_MXNET_HELD || block->state == PL_MXNET_TAKEN;
+}
+
+uint64_t pl_mxnet_pending_bytes(const pl_mxnet *m)
+{
+    uint64_t bytes = m->releasing_bytes;
+    for (pl_tree_node *node = pl_tree_first(&m->by_address); node; node = pl_tree_next(node)) {
+        const pl_mxnet_block *block = PL_TREE_ENTRY(node, pl_mxnet_block, node);
+        bytes += is_pending(m, block) ? block->list->bytes : 0;
+    }
+    return bytes;
+}
+
+static bool is_allocated(const pl_mxnet_block *block)
+{
+    return block->state == PL_MXNET_LIVE || block->state == PL_MXNET_FREEING;
+}
+
+void pl_mxnet_visit(const pl_mxnet *m, void (*see)(void *context, const pl_piece *piece),
+                    void *context)
+{
+    for (pl_tree_node *node = pl_tree_first(&m->by_address); node; node = pl_tree_next(node)) {
+        const pl_mxnet_block *block = PL_TREE_ENTRY(node, pl_mxnet_block, node);
+        bool is_live = is_allocated(block);
+        pl_piece_kind kind = is_pending(m, block) ? PL_PIECE_PENDING : PL_PIECE_FREE;
+        pl_piece piece = {
+            .base = block->ptr,
+            .bytes = block->list->bytes,
+            .requested_bytes = is_live ? block->requested_bytes : 0,
+            .stream = block->stream,
+            .kind = is_live ? PL_PIECE_LIVE : kind,
+            .is_first = true,
+        };
+        see(context, &piece);
+    }
+}
+
+/* ---- the walker ------------------------------------------------------------------------------ */
+
+static int check_block(const pl_mxnet *m, const pl_mxnet_block *block, tally sums[PLEAT_N_POOLS])
+{
+    tally *sum = &sums[block->list->pool];
+    bool is_held = block->state == PL_MXNET_HELD;
+    if (pl_ptrmap_find(&m->blocks, block->ptr) != block) {
+        return 1;
+    }
+    if (is_held != (block->held != 0)) {
+        return 3;
+    }
+    if (is_allocated(block)
+            ? block->uses.number != 0 || (block->uses.lanes & pl_order_lane(block->stream)) == 0
+            : block->state != PL_MXNET_TAKEN &&
+                  (block->uses.number == 0 || block->uses.number > m->order.clock)) {
+        return 4;
+    }
+    sum->n_blocks++;
+    sum->bytes += block->list->bytes;
+    if (is_allocated(block) || is_held) {
+        sum->n_active++;
+        sum->active_bytes += block->list->bytes;
+        sum->requested_bytes += block->requested_bytes;
+    }
+    if (is_allocated(block)) {
+        sum->n_live++;
+        sum->live_bytes += block->list->bytes;
+        sum->rounding_bytes += block->list->bytes - block->requested_bytes;
+    }
+    return 0;
+}
+
+static int check_lists(const pl_mxnet *m)
+{
+    size_t n_cached = 0;
+    size_t cursor = 0;
+    for (const pl_mxnet_list *list; (list = pl_ptrmap_next(&m->lists, &cursor)) != NULL;) {
+        if (pl_ptrmap_find(&m->lists, list->bytes) != list ||
+            list->pool != pl_stats_pool(list->bytes) ||
+            m->policy->round(&m->options, list->bytes) != list->bytes) {
+            return 7;
+        }
+        for (const pl_mxnet_block *block = list->first; block; block = block->next) {
+            if (block->state != PL_MXNET_CACHED || block->list != list ||
+                pl_ptrmap_find(&m->blocks, block->ptr) != block || ++n_cached > m->n_cached) {
+                return 2;
+            }
+        }
+    }
+    return n_cached == m->n_cached ? 0 : 2;
+}
+
+/* The held list has all held blocks, and the lists all cached ones. */
+static int check_places(const pl_mxnet *m)
+{
+    size_t n_held = 0;
+    size_t n_cached = 0;
+    for (pl_tree_node *node = pl_tree_first(&m->by_address); node; node = pl_tree_next(node)) {
+        const pl_mxnet_block *block = PL_TREE_ENTRY(node, pl_mxnet_block, node);
+        n_held += block->state == PL_MXNET_HELD ? 1 : 0;
+        n_cached += block->state == PL_MXNET_CACHED ? 1 : 0;
+    }
+    for (const pl_mxnet_block *block = m->held; block; block = block->next) {
+        if (block->state != PL_MXNET_HELD || n_held-- == 0) {
+            return 3;
+        }
+    }
+    if (n_held != 0) {
+        return 3;
+    }
+    return n_cached == m->n_cached ? 0 : 2;
+}
+
+static int check_pool_stats(const pleat_stats *s, unsigned pool, const tally *sum)
+{
+    bool is_same = s->allocation[pool].current == sum->n_live &&
+                   s->allocated_bytes[pool].current == sum->live_bytes &&
+                   s->requested_bytes[pool].current == sum->requested_bytes &&
+                   s->active[pool].current == sum->n_active &&
+                   s->active_bytes[pool].current == sum->active_bytes;
+    return is_same ? 0 : 6;
+}
+
+static void add_tally(tally *total, const tally *sum)
+{
+    total->n_live += sum->n_live;
+    total->n_active += sum->n_active;
+    total->n_blocks += sum->n_blocks;
+    total->live_bytes += sum->live_bytes;
+    total->active_bytes += sum->active_bytes;
+    total->requested_bytes += sum->requested_bytes;
+    total->bytes += sum->bytes;
+    total->rounding_bytes += sum->rounding_bytes;
+}
+
+static int check_totals(const pl_mxnet *m, tally sums[PLEAT_N_POOLS])
+{
+    tally *all = &sums[PLEAT_POOL_ALL];
+    add_tally(all, &sums[PLEAT_POOL_SMALL]);
+    add_tally(all, &sums[PLEAT_POOL_LARGE]);
+    if (all->n_blocks != m->blocks.count || all->n_live != m->n_live) {
+        return 1;
+    }
+    if (all->bytes + m->releasing_bytes != m->reserved_bytes ||
+        m->stats.reserved_bytes[PLEAT_POOL_ALL].current != m->reserved_bytes ||
+        m->stats.segment[PLEAT_POOL_ALL].current != all->n_blocks + m->n_away) {
+        return 5;
+    }
+    for (unsigned pool = 0; pool < PLEAT_N_POOLS; pool++) {
+        if (check_pool_stats(&m->stats, pool, &sums[pool]) != 0) {
+            return 6;
+        }
+    }
+    return m->stats.rounding_bytes == all->rounding_bytes ? 0 : 6;
+}
+
+int pl_mxnet_check_all(pl_mxnet *m)
+{
+    pl_lock_assert(&m->lock);
+    if (pl_tree_check(&m->by_address) != 0 || pl_ptrmap_check(&m->blocks) != 0 ||
+        pl_ptrmap_check(&m->lists) != 0) {
+        return 8;
+    }
+    tally sums[PLEAT_N_POOLS] = { 0 };
+    for (pl_tree_node *node = pl_tree_first(&m->by_address); node; node = pl_tree_next(node)) {
+        int broken = check_block(m, PL_TREE_ENTRY(node, pl_mxnet_block, node), sums);
+        if (broken != 0) {
+            return broken;
+        }
+    }
+    int broken = check_lists(m);
+    broken = broken == 0 ? check_places(m) : broken;
+    return broken == 0 ? check_totals(m, sums) : broken;
+}

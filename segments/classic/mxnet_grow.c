@@ -1,0 +1,369 @@
+/* mxnet_grow.c - blocks asked from the driver, and the cache given back to it.
+ *
+ * Upholds I1 and I5 of mxnet.h. Entered and left with the allocator's lock held, which is dropped
+ * around every driver call. What a call holds meanwhile is in no list: a block on its way to the
+ * driver is out of tree and map, too, since its address may come back with another. Its bytes
+ * count as reserved_bytes until the driver has it, those asked for as growing_bytes. Host memory is
+ * asked for before the driver is.
+ *
+ * The driver's free waits for the device. Here each stream that used what departs is waited for
+ * first (order.h), which counts the host syncs; blocks of captured streams stay.
+ * Source: PooledStorageManager::Alloc and ::ReleaseAll of MXNet. */
+#include "segments/classic/mxnet.h"
+
+/* A call that finds no memory while others are in the driver tries again when they are back, at
+ * most this often. */
+enum { MOST_ROUNDS = 4 };
+
+typedef struct request {
+    pl_stream *stream;
+    size_t bytes;       /* as asked */
+    size_t class_bytes; /* rounded */
+} request;
+
+/* Host memory of a new block and, should it be the first of its class, of its list. And n_changes
+ * as it would be now if no other thread had made room since the last try. */
+typedef struct fresh {
+    pl_mxnet_block *block;
+    pl_mxnet_list *list;
+    uint64_t seen;
+} fresh;
+
+static void fresh_fini(pl_mxnet *m, fresh *f)
+{
+    pl_host_free(&m->host, f->block);
+    pl_host_free(&m->host, f->list);
+}
+
+/* Room in the maps for this call, for the other ones that grow and for what may come back. */
+static pleat_status fresh_init(pl_mxnet *m, fresh *f)
+{
+    size_t n = m->n_growing + m->n_away + 1;
+    *f = (fresh){
+        .block = pl_host_alloc(&m->host, sizeof *f->block),
+        .list = pl_host_alloc(&m->host, sizeof *f->list),
+    };
+    if (!f->block || !f->list || pl_ptrmap_reserve(&m->blocks, &m->host, n) != PLEAT_OK ||
+        pl_ptrmap_reserve(&m->lists, &m->host, m->n_growing + 1) != PLEAT_OK) {
+        fresh_fini(m, f);
+        return PLEAT_ENOMEM_HOST;
+    }
+    return PLEAT_OK;
+}
+
+static pl_mxnet_list *commit_list(pl_mxnet *m, fresh *f, size_t class_bytes)
+{
+    pl_mxnet_list *list = pl_mxnet_list_of(m, class_bytes);
+    if (!list) {
+        list = f->list;
+        f->list = NULL;
+        *list = (pl_mxnet_list){ .bytes = class_bytes, .pool = pl_stats_pool(class_bytes) };
+        pl_ptrmap_insert(&m->lists, class_bytes, list);
+    }
+    return list;
+}
+
+static void take_in(pl_mxnet *m, pl_mxnet_block *block)
+{
+    pl_tree_insert(&m->by_address, &block->node);
+    pl_ptrmap_insert(&m->blocks, block->ptr, block);
+}
+
+static void take_out(pl_mxnet *m, pl_mxnet_block *block)
+{
+    pl_tree_remove(&m->by_address, &block->node);
+    pl_ptrmap_remove(&m->blocks, block->ptr);
+}
+
+static pl_mxnet_block *commit_block(pl_mxnet *m, fresh *f, size_t class_bytes, pleat_devptr ptr)
+{
+    pl_mxnet_block *block = f->block;
+    f->block = NULL;
+    *block = (pl_mxnet_block){
+        .ptr = ptr,
+        .list = commit_list(m, f, class_bytes),
+        .state = PL_MXNET_TAKEN,
+    };
+    take_in(m, block);
+    m->reserved_bytes += class_bytes;
+    pl_stats_add(m->stats.segment, block->list->pool, 1);
+    pl_stats_add(m->stats.reserved_bytes, block->list->pool, class_bytes);
+    m->stats.num_device_alloc++;
+    return block;
+}
+
+static void note_change(pl_mxnet *m)
+{
+    m->n_changes++;
+    pthread_cond_broadcast(&m->changed);
+}
+
+/* One try. A limit is a device of that size. */
+static pleat_status ask_driver(pl_mxnet *m, const request *r, fresh *f, pl_mxnet_block **out)
+{
+    uint64_t limit = m->options.limit_bytes;
+    f->seen = m->n_changes;
+    if (limit != 0 && m->reserved_bytes + m->growing_bytes + r->class_bytes > limit) {
+        return PLEAT_ENOMEM_DEVICE;
+    }
+    m->growing_bytes += r->class_bytes;
+    m->n_out++;
+    pl_lock_release(&m->lock);
+    pleat_devptr ptr = 0;
+    pleat_status st = pl_device_malloc(m->dev, r->class_bytes, &ptr);
+    pl_lock_acquire(&m->lock);
+    m->n_out--;
+    m->growing_bytes -= r->class_bytes;
+    note_change(m);
+    f->seen++;
+    if (st == PLEAT_OK) {
+        *out = commit_block(m, f, r->class_bytes, ptr);
+    }
+    return st;
+}
+
+/* ---- giving back ----------------------------------------------------------------------------- */
+
+pleat_status pl_mxnet_release(pl_mxnet *m, pl_mxnet_block *block)
+{
+    pl_lock_assert(&m->lock);
+    pl_assert(block->state == PL_MXNET_TAKEN);
+    size_t bytes = block->list->bytes;
+    take_out(m, block);
+    m->releasing_bytes += bytes;
+    m->n_away++;
+    m->n_out++;
+    pl_lock_release(&m->lock);
+    pleat_status st = pl_device_mfree(m->dev, block->ptr);
+    pl_lock_acquire(&m->lock);
+    m->releasing_bytes -= bytes;
+    m->n_away--;
+    m->n_out--;
+    note_change(m);
+    if (st != PLEAT_OK) {
+        take_in(m, block);
+        return st;
+    }
+    m->reserved_bytes -= bytes;
+    pl_stats_sub(m->stats.segment, block->list->pool, 1);
+    pl_stats_sub(m->stats.reserved_bytes, block->list->pool, bytes);
+    m->stats.num_device_free++;
+    pl_host_free(&m->host, block);
+    return PLEAT_OK;
+}
+
+/* Blocks on their way out: how many bytes, and whose uses are not known to be over. */
+typedef struct departing {
+    pl_mxnet_block *first;
+    uint64_t bytes;
+    uint64_t open;
+} departing;
+
+static void take_cached(pl_mxnet *m, departing *d, uint64_t keep_bytes)
+{
+    size_t cursor = 0;
+    for (pl_mxnet_list *list; (list = pl_ptrmap_next(&m->lists, &cursor)) != NULL;) {
+        while (list->first && m->reserved_bytes - m->releasing_bytes - d->bytes > keep_bytes) {
+            pl_mxnet_block *block = list->first;
+            pl_mxnet_pop(m, list);
+            d->open |= pl_order_open(&m->order, &block->uses, NULL);
+            d->bytes += list->bytes;
+            block->next = d->first;
+            d->first = block;
+        }
+    }
+}
+
+/* One lane after the other, so that one which cannot be waited for does not keep the rest. Returns
+ * what is no reason of its own: neither a capture nor work that is not over yet. */
+static pleat_status wait_for_uses(pl_mxnet *m, uint64_t open, uint32_t wait_ms)
+{
+    pleat_status first = PLEAT_OK;
+    for (uint64_t left = open; left; left &= left - 1) {
+        pleat_status st = pl_order_wait(&m->order, left & (0 - left), wait_ms);
+        if (st != PLEAT_ECAPTURE && st != PLEAT_EPENDING && first == PLEAT_OK) {
+            first = st;
+        }
+    }
+    return first;
+}
+
+pleat_status pl_mxnet_release_cached(pl_mxnet *m, uint64_t keep_bytes, uint32_t wait_ms,
+                                     uint64_t *released)
+{
+    pl_lock_assert(&m->lock);
+    departing d = { 0 };
+    take_cached(m, &d, keep_bytes);
+    m->stats.num_sync_all_streams += d.first && wait_ms != 0 ? 1 : 0;
+    m->n_out++;
+    pleat_status first = wait_for_uses(m, d.open, wait_ms);
+    while (d.first) {
+        pl_mxnet_block *block = d.first;
+        size_t bytes = block->list->bytes;
+        d.first = block->next;
+        block->next = NULL;
+        pleat_status st = PLEAT_EPENDING;
+        if (pl_order_open(&m->order, &block->uses, NULL) == 0) {
+            st = pl_mxnet_release(m, block);
+        }
+        if (st == PLEAT_OK) {
+            *released += bytes;
+            continue;
+        }
+        pl_mxnet_put(m, block);
+        first = first == PLEAT_OK && st != PLEAT_EPENDING ? st : first;
+    }
+    m->n_out--;
+    note_change(m);
+    return first;
+}
+
+size_t pl_mxnet_release_all(pl_mxnet *m)
+{
+    pl_lock_assert(&m->lock);
+    size_t n_refused = 0;
+    if (m->by_address.count != 0) {
+        pl_order_wait_all(&m->order);
+    }
+    for (pl_tree_node *node; (node = pl_tree_first(&m->by_address)) != NULL;) {
+        pl_mxnet_block *block = PL_TREE_ENTRY(node, pl_mxnet_block, node);
+        take_out(m, block);
+        pl_lock_release(&m->lock);
+        n_refused += pl_device_mfree(m->dev, block->ptr) != PLEAT_OK &&
+                     pl_device_mfree(m->dev, block->ptr) != PLEAT_OK; /* there is no later */
+        pl_lock_acquire(&m->lock);
+        pl_host_free(&m->host, block);
+    }
+    size_t cursor = 0;
+    for (pl_mxnet_list *list; (list = pl_ptrmap_next(&m->lists, &cursor)) != NULL;) {
+        pl_host_free(&m->host, list);
+    }
+    return n_refused;
+}
+
+/* ---- the way of a miss ----------------------------------------------------------------------- */
+
+/* Would the reserve stay free? A driver that does not tell fails MXNet 2 and means "no" to 1.x. */
+static pleat_status has_room(pl_mxnet *m, size_t class_bytes, bool *out)
+{
+    uint64_t limit = m->options.limit_bytes;
+    uint64_t held = m->reserved_bytes + m->growing_bytes;
+    uint64_t total = pl_device_total_bytes(m->dev);
+    uint64_t free_bytes = 0;
+    pl_lock_release(&m->lock);
+    pleat_status st = pl_device_free_bytes(m->dev, &free_bytes);
+    pl_lock_acquire(&m->lock);
+    if (st != PLEAT_OK && m->policy->is_v2) {
+        return st;
+    }
+    if (limit != 0 && limit < total) {
+        uint64_t left = limit > held ? limit - held : 0;
+        total = limit;
+        free_bytes = left < free_bytes ? left : free_bytes;
+    }
+    uint64_t reserve = total * m->options.mxnet_reserve_percent / 100;
+    if (m->policy->is_v2) {
+        *out = free_bytes > class_bytes && reserve <= free_bytes - class_bytes;
+    } else {
+        *out = free_bytes > reserve && class_bytes <= free_bytes - reserve;
+    }
+    return PLEAT_OK;
+}
+
+/* ReleaseAll, unless the request's stream is being captured: then nothing is given back. */
+static pleat_status release_for(pl_mxnet *m, const request *r, bool *done)
+{
+    *done = false;
+    if (m->n_cached == 0) {
+        *done = true;
+        return PLEAT_OK;
+    }
+    pl_lock_release(&m->lock);
+    bool is_capturing = false;
+    pleat_status st = pl_stream_is_capturing(r->stream, &is_capturing);
+    pl_lock_acquire(&m->lock);
+    if (st != PLEAT_OK || is_capturing) {
+        return st;
+    }
+    uint64_t released = 0;
+    *done = true;
+    return pl_mxnet_release_cached(m, 0, UINT32_MAX, &released);
+}
+
+/* After which refusals ReleaseAll and a second try follow. */
+static bool is_tried_again(const pl_mxnet *m, pleat_status st)
+{
+    return st == PLEAT_ENOMEM_DEVICE || (st == PLEAT_EDRIVER && m->policy->is_v2);
+}
+
+static pleat_status new_block(pl_mxnet *m, const request *r, fresh *f, pl_mxnet_block **out)
+{
+    if (!m->policy->is_pooled && m->n_cached == 0) {
+        return ask_driver(m, r, f, out);
+    }
+    bool is_room = true;
+    bool is_released = false;
+    pleat_status st = m->policy->is_pooled ? has_room(m, r->class_bytes, &is_room) : PLEAT_OK;
+    if (st == PLEAT_OK && !is_room) {
+        st = release_for(m, r, &is_released);
+    }
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    st = ask_driver(m, r, f, out);
+    if (!is_tried_again(m, st)) {
+        return st;
+    }
+    pleat_status released = release_for(m, r, &is_released);
+    if (released != PLEAT_OK || !is_released) {
+        return released != PLEAT_OK ? released : st;
+    }
+    m->stats.num_alloc_retries++;
+    return ask_driver(m, r, f, out);
+}
+
+/* Wait until other threads' driver calls have changed something since the last try. False when
+ * nothing has changed and nothing is under way. */
+static bool wait_for_others(pl_mxnet *m, const fresh *f)
+{
+    while (m->n_changes == f->seen && m->n_out != 0) {
+        pl_lock_wait(&m->lock, &m->changed);
+    }
+    return m->n_changes != f->seen;
+}
+
+static pleat_status grow_with(pl_mxnet *m, const request *r, fresh *f, pl_mxnet_block **out)
+{
+    pleat_status st = new_block(m, r, f, out);
+    for (int round = 1; st == PLEAT_ENOMEM_DEVICE && round < MOST_ROUNDS; round++) {
+        if (!wait_for_others(m, f)) {
+            break;
+        }
+        st = pl_mxnet_reuse(m, r->class_bytes, r->stream, out);
+        if (st == PLEAT_OK && !*out) {
+            st = new_block(m, r, f, out);
+        }
+    }
+    m->stats.num_ooms += st == PLEAT_ENOMEM_DEVICE ? 1 : 0;
+    return st;
+}
+
+pleat_status pl_mxnet_grow(pl_mxnet *m, size_t bytes, pl_stream *stream, pl_mxnet_block **out)
+{
+    pl_lock_assert(&m->lock);
+    request r = {
+        .stream = stream,
+        .bytes = bytes,
+        .class_bytes = m->policy->round(&m->options, bytes),
+    };
+    fresh f;
+    pleat_status st = fresh_init(m, &f);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    m->n_growing++;
+    st = grow_with(m, &r, &f, out);
+    m->n_growing--;
+    fresh_fini(m, &f);
+    return st;
+}

@@ -1,0 +1,160 @@
+/* mxnet_pool.c - the lists of free blocks: last in, first out.
+ *
+ * Upholds I2, I3, I4 and I6 of mxnet.h. Guarded by the allocator's lock, which only pl_mxnet_reuse
+ * drops, while it waits for another stream's last use; the block it waits for is taken meanwhile.
+ * A hit on the own stream calls no driver and asks for no memory.
+ * Source: PooledStorageManager::Alloc and ::Free of MXNet. */
+#include "segments/classic/mxnet.h"
+
+static bool is_block_before(const pl_tree_node *a, const pl_tree_node *b)
+{
+    const pl_mxnet_block *x = PL_TREE_ENTRY(a, const pl_mxnet_block, node);
+    const pl_mxnet_block *y = PL_TREE_ENTRY(b, const pl_mxnet_block, node);
+    return x->ptr < y->ptr;
+}
+
+void pl_mxnet_pool_init(pl_mxnet *m)
+{
+    pl_tree_init(&m->by_address, is_block_before);
+    pl_ptrmap_init(&m->blocks);
+    pl_ptrmap_init(&m->lists);
+    pl_order_init(&m->order, m->dev, &m->lock);
+}
+
+pl_mxnet_list *pl_mxnet_list_of(const pl_mxnet *m, size_t class_bytes)
+{
+    return pl_ptrmap_find(&m->lists, class_bytes);
+}
+
+void pl_mxnet_put(pl_mxnet *m, pl_mxnet_block *block)
+{
+    pl_lock_assert(&m->lock);
+    pl_assert(block->state == PL_MXNET_TAKEN);
+    block->state = PL_MXNET_CACHED;
+    block->next = block->list->first;
+    block->list->first = block;
+    m->n_cached++;
+}
+
+void pl_mxnet_pop(pl_mxnet *m, pl_mxnet_list *list)
+{
+    pl_lock_assert(&m->lock);
+    pl_mxnet_block *block = list->first;
+    pl_assert(block->state == PL_MXNET_CACHED);
+    block->state = PL_MXNET_TAKEN;
+    list->first = block->next;
+    block->next = NULL;
+    m->n_cached--;
+}
+
+void pl_mxnet_hold(pl_mxnet *m, pl_mxnet_block *block, uint64_t lanes)
+{
+    pl_lock_assert(&m->lock);
+    pl_assert(block->state == PL_MXNET_TAKEN && lanes != 0);
+    block->state = PL_MXNET_HELD;
+    block->held = lanes;
+    block->next = m->held;
+    m->held = block;
+}
+
+void pl_mxnet_hand_out(pl_mxnet *m, pl_mxnet_block *block, pl_stream *stream, size_t bytes)
+{
+    pl_lock_assert(&m->lock);
+    pl_assert(block->state == PL_MXNET_TAKEN);
+    unsigned pool = block->list->pool;
+    block->state = PL_MXNET_LIVE;
+    block->stream = stream;
+    block->requested_bytes = bytes;
+    block->uses = (pl_uses){ .lanes = pl_order_lane(stream) };
+    m->n_live++;
+    pl_stats_add(m->stats.allocation, pool, 1);
+    pl_stats_add(m->stats.allocated_bytes, pool, block->list->bytes);
+    pl_stats_add(m->stats.active, pool, 1);
+    pl_stats_add(m->stats.active_bytes, pool, block->list->bytes);
+    pl_stats_add(m->stats.requested_bytes, pool, bytes);
+    m->stats.rounding_bytes += block->list->bytes - bytes;
+}
+
+void pl_mxnet_end_live(pl_mxnet *m, pl_mxnet_block *block)
+{
+    pl_lock_assert(&m->lock);
+    pl_assert(block->state == PL_MXNET_LIVE || block->state == PL_MXNET_FREEING);
+    unsigned pool = block->list->pool;
+    block->state = PL_MXNET_TAKEN;
+    m->n_live--;
+    pl_stats_sub(m->stats.allocation, pool, 1);
+    pl_stats_sub(m->stats.allocated_bytes, pool, block->list->bytes);
+    m->stats.rounding_bytes -= block->list->bytes - block->requested_bytes;
+}
+
+void pl_mxnet_end_active(pl_mxnet *m, pl_mxnet_block *block)
+{
+    pl_lock_assert(&m->lock);
+    pl_assert(block->state == PL_MXNET_TAKEN);
+    unsigned pool = block->list->pool;
+    pl_stats_sub(m->stats.active, pool, 1);
+    pl_stats_sub(m->stats.active_bytes, pool, block->list->bytes);
+    pl_stats_sub(m->stats.requested_bytes, pool, block->requested_bytes);
+}
+
+/* The newest block that `stream` may have without waiting, taken; or NULL. */
+static pl_mxnet_block *take_quiet(pl_mxnet *m, pl_mxnet_list *list, pl_stream *stream)
+{
+    pl_mxnet_block **link = &list->first;
+    while (*link && pl_order_open(&m->order, &(*link)->uses, stream) != 0) {
+        link = &(*link)->next;
+    }
+    pl_mxnet_block *block = *link;
+    if (block) {
+        *link = block->next;
+        block->next = NULL;
+        block->state = PL_MXNET_TAKEN;
+        m->n_cached--;
+    }
+    return block;
+}
+
+/* The newest block was used by others, and that is not known to be over. */
+static pleat_status wait_for_newest(pl_mxnet *m, pl_mxnet_list *list, pl_stream *stream,
+                                    pl_mxnet_block **out)
+{
+    pl_mxnet_block *block = list->first;
+    pl_mxnet_pop(m, list);
+    pl_lock_release(&m->lock);
+    bool is_capturing = false;
+    pleat_status st = pl_stream_is_capturing(stream, &is_capturing);
+    pl_lock_acquire(&m->lock);
+    if (st == PLEAT_OK && !is_capturing) {
+        uint64_t lanes = pl_order_open(&m->order, &block->uses, stream);
+        st = pl_order_wait(&m->order, lanes, UINT32_MAX);
+        if (st == PLEAT_OK) {
+            *out = block;
+            return PLEAT_OK;
+        }
+    }
+    pl_mxnet_put(m, block);
+    if (st != PLEAT_OK && st != PLEAT_ECAPTURE) {
+        return st;
+    }
+    *out = take_quiet(m, list, stream);
+    return PLEAT_OK;
+}
+
+pleat_status pl_mxnet_reuse(pl_mxnet *m, size_t class_bytes, pl_stream *stream,
+                            pl_mxnet_block **out)
+{
+    pl_lock_assert(&m->lock);
+    *out = NULL;
+    pl_mxnet_list *list = pl_mxnet_list_of(m, class_bytes);
+    pl_mxnet_block *block = list ? list->first : NULL;
+    if (!block) {
+        return PLEAT_OK;
+    }
+    if (!pl_order_is_own(&block->uses, stream) &&
+        pl_order_open(&m->order, &block->uses, stream) != 0) {
+        return wait_for_newest(m, list, stream, out);
+    }
+    pl_mxnet_pop(m, list);
+    *out = block;
+    return PLEAT_OK;
+}

@@ -1,0 +1,82 @@
+/* order.h - who may still be using memory that was freed, for caches whose memory any stream gets.
+ *
+ * Every free is numbered. What a free piece of memory remembers is which streams used it (a bit
+ * each: its lanes) and the number of the last free among them. No driver call is made, and no host
+ * memory needed, until another stream wants the memory: only then a fence is recorded on the
+ * streams that used it, and the host waits for it, or the new stream is made to. One such fence
+ * covers all earlier frees of its stream, so the next pieces cost nothing. Merging pieces is the
+ * union of their lanes and the later number, which errs on the safe side.
+ *
+ * The streams of the device from the 64th on share one lane: a wait for one of them is a wait for
+ * all, and what a capture of one of them holds stays held until the end.
+ *
+ * Guarded by the lock of the allocator (rank 20), which is dropped around driver calls. */
+#ifndef PLEAT_SEGMENTS_CLASSIC_ORDER_H
+#define PLEAT_SEGMENTS_CLASSIC_ORDER_H
+
+#include "vmm/base/lock.h"
+#include "vmm/device.h"
+#include "vmm/stream.h"
+
+enum { PL_ORDER_LANES = 64, PL_ORDER_CROWD = 63 };
+
+typedef struct pl_uses {
+    uint64_t lanes;  /* a bit for each */
+    uint64_t number; /* of the last free; 0 while the memory is live or was never used */
+} pl_uses;
+
+typedef struct pl_order {
+    pl_device *dev;                  /* const */
+    pl_lock *lock;                   /* const */
+    uint64_t clock;                  /* lock: frees so far */
+    uint64_t passed[PL_ORDER_LANES]; /* lock: a lane's uses up to this number are over */
+    /* lock: [later][earlier]: the lane waits on the GPU for the other's uses up to this number */
+    uint64_t ordered[PL_ORDER_LANES][PL_ORDER_LANES];
+} pl_order;
+
+void pl_order_init(pl_order *order, pl_device *dev, pl_lock *lock);
+
+static inline uint64_t pl_order_lane(const pl_stream *stream)
+{
+    unsigned index = pl_stream_index(stream);
+    return UINT64_C(1) << (index < PL_ORDER_CROWD ? index : PL_ORDER_CROWD);
+}
+
+/* The memory is being freed: its uses end with what was submitted so far. */
+static inline void pl_order_end(pl_order *order, pl_uses *uses)
+{
+    uses->number = ++order->clock;
+}
+
+/* Is `user` the only one who used it? Then it may have it as it is. */
+static inline bool pl_order_is_own(const pl_uses *uses, const pl_stream *user)
+{
+    return (uses->lanes & ~pl_order_lane(user)) == 0 && (uses->lanes >> PL_ORDER_CROWD) == 0;
+}
+
+/* The lanes whose uses are not known to be over; without those of `user`, unless it is NULL. */
+uint64_t pl_order_open(const pl_order *order, const pl_uses *uses, const pl_stream *user);
+/* The same without those that `user` waits for on the GPU already. */
+uint64_t pl_order_unordered(const pl_order *order, const pl_uses *uses, const pl_stream *user);
+
+/* What is known of both, for merged memory. */
+pl_uses pl_order_join(const pl_order *order, const pl_uses *a, const pl_uses *b);
+
+/* Wait on the host until the lanes' uses so far are over, at most wait_ms each (pl_fence_wait).
+ * PLEAT_OK; EPENDING; ECAPTURE (a stream is being captured); ENOMEM_HOST; EDRIVER: the first
+ * failure; the other lanes were waited for all the same. Lock dropped meanwhile. */
+pleat_status pl_order_wait(pl_order *order, uint64_t lanes, uint32_t wait_ms);
+
+/* Make `user` wait on the GPU for the lanes' uses so far; on the host for streams that are gone.
+ * As above; the first failure ends it. */
+pleat_status pl_order_after(pl_order *order, uint64_t lanes, pl_stream *user);
+
+/* Wait for everything that is running on the device's streams, as far as that can be done. */
+void pl_order_wait_all(pl_order *order);
+
+/* Which of the lanes are being captured right now. A stream that cannot be asked, since another
+ * thread owns it, is not. Lock dropped meanwhile.
+ * PLEAT_OK; EDRIVER. */
+pleat_status pl_order_captured(pl_order *order, uint64_t lanes, uint64_t *captured);
+
+#endif

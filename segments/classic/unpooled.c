@@ -1,0 +1,95 @@
+/* unpooled.c - one driver allocation for each block: MXNet's Unpooled, and anybody's plain malloc.
+ *
+ * Sizes are not rounded, nothing is cached, and a request that the driver refuses is not tried
+ * again. As cudaFree does, a free waits on the host for the work of the streams that used the
+ * block, so unlike every other allocator's it blocks on the GPU; each wait is a host sync. A block
+ * that is freed while one of its streams is being captured is kept: the graph will use it. It goes
+ * to the driver with pl_allocator_ops.release_capture.
+ *
+ * Built on mxnet.h, where the invariants are; what it cannot give to the driver yet it keeps in the
+ * lists, which no request looks into. Takes the allocator's lock (rank 20), which is dropped around
+ * driver calls.
+ * Source: src/storage/naive_storage_manager.h of MXNet. */
+#include "segments/classic/mxnet.h"
+
+static const pl_mxnet_policy policy = { pl_mxnet_round_not, true, false };
+
+static pleat_status unpooled_create(pl_device *dev, const pl_allocator_options *options,
+                                    pl_allocator **out)
+{
+    return pl_mxnet_create(&pl_unpooled_ops, &policy, dev, options, out);
+}
+
+/* Waits for all users. A legacy stream that cannot be waited for, since another stream's capture
+ * would break, leaves the block in the lists. */
+static pleat_status wait_for_users(pl_mxnet *m, const pl_mxnet_block *block, uint64_t *captured)
+{
+    pleat_status st = pl_order_captured(&m->order, block->uses.lanes, captured);
+    if (st != PLEAT_OK || *captured != 0) {
+        return st;
+    }
+    return pl_order_wait(&m->order, block->uses.lanes, UINT32_MAX);
+}
+
+/* A block that the driver does not take back stays in the lists, too. */
+static void dispose(pl_mxnet *m, pl_mxnet_block *block, uint64_t captured, bool is_over)
+{
+    pl_mxnet_end_live(m, block);
+    pl_order_end(&m->order, &block->uses);
+    if (captured != 0) {
+        pl_mxnet_hold(m, block, captured);
+        return;
+    }
+    pl_mxnet_end_active(m, block);
+    if (!is_over || pl_mxnet_release(m, block) != PLEAT_OK) {
+        pl_mxnet_put(m, block);
+    }
+}
+
+static pleat_status free_live(pl_mxnet *m, pl_mxnet_block *block, pl_stream *stream)
+{
+    uint64_t lanes = block->uses.lanes;
+    uint64_t captured = 0;
+    block->uses.lanes |= stream ? pl_order_lane(stream) : 0;
+    block->state = PL_MXNET_FREEING;
+    pleat_status st = wait_for_users(m, block, &captured);
+    if (st != PLEAT_OK && st != PLEAT_ECAPTURE) {
+        block->uses.lanes = lanes;
+        block->state = PL_MXNET_LIVE;
+        return st;
+    }
+    dispose(m, block, captured, st == PLEAT_OK);
+    return PLEAT_OK;
+}
+
+static pleat_status unpooled_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+{
+    pl_mxnet *m = pl_mxnet_of(a);
+    pl_lock_acquire(&m->lock);
+    pl_mxnet_block *block = pl_mxnet_find_live(m, ptr);
+    pleat_status st = block ? free_live(m, block, stream) : pl_mxnet_not_live(m, ptr);
+    pl_lock_release(&m->lock);
+    return st;
+}
+
+static pleat_status unpooled_release_capture(pl_allocator *a, pl_stream *stream)
+{
+    pleat_status st = pl_mxnet_release_capture(a, stream);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_mxnet *m = pl_mxnet_of(a);
+    uint64_t released = 0;
+    pl_lock_acquire(&m->lock);
+    st = pl_mxnet_release_cached(m, 0, UINT32_MAX, &released);
+    pl_lock_release(&m->lock);
+    return st;
+}
+
+const pl_allocator_ops pl_unpooled_ops = {
+    .name = "unpooled",
+    .create = unpooled_create,
+    .free = unpooled_free,
+    .release_capture = unpooled_release_capture,
+    PL_MXNET_COMMON_OPS,
+};
