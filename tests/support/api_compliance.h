@@ -1,0 +1,87 @@
+/* api_compliance.h - what every allocator must do, seen through the public interface.
+ *
+ * The suites api_compliance_*_test.c run each of their tests under every registered allocator, in a
+ * test case of that name (CK_RUN_CASE=pleat runs one). What an allocator does by policy, and others
+ * do not, is a trait: a test that depends on one asserts what happens without it, too. */
+#ifndef PLEAT_TESTS_API_COMPLIANCE_H
+#define PLEAT_TESTS_API_COMPLIANCE_H
+
+#include <check.h>
+
+#include "api/pleat.h"
+#include "pleat_sim.h"
+#include "vmm/work.h"
+
+/* clang-format off */
+typedef enum compliance_trait {
+    /* Freed memory is kept and serves the next request of its size without the driver. */
+    COMPLIANCE_CACHES = 1 << 0,
+    /* A free block serves smaller requests, and free neighbours merge. */
+    COMPLIANCE_SPLITS = 1 << 1,
+    /* Free memory between live blocks serves a request larger than any piece of it. */
+    COMPLIANCE_GATHERS = 1 << 2,
+    /* Recoveries count as num_alloc_retries, PyTorch's statistic. */
+    COMPLIANCE_COUNTS_RETRIES = 1 << 3,
+    /* Memory that other streams used is handed out again at once, after the host waited for them;
+     * the others leave it aside until those uses are known to be over. */
+    COMPLIANCE_WAITS_ON_REUSE = 1 << 4,
+    /* What another stream freed is handed out before anything is asked of the driver. */
+    COMPLIANCE_SHARES_STREAMS = 1 << 5,
+} compliance_trait;
+/* clang-format on */
+
+typedef struct compliance_policy {
+    const char *allocator;
+    unsigned traits;
+    size_t kibibyte_bytes; /* what a request of 1 KiB occupies */
+} compliance_policy;
+
+enum { COMPLIANCE_STREAMS = 4 };
+
+typedef struct compliance {
+    pleat instance;
+    const compliance_policy *policy;
+    pl_work work; /* the device's context is current on the test's thread */
+    void *streams[COMPLIANCE_STREAMS];
+    __typeof__(pleat_sim_work) *sim_work;
+    __typeof__(pleat_sim_fill) *sim_fill;
+    __typeof__(pleat_sim_verify) *sim_verify;
+    __typeof__(pleat_sim_finish) *sim_finish;
+    __typeof__(pleat_sim_advance) *sim_advance;
+    __typeof__(pleat_sim_count) *sim_count;
+    __typeof__(pleat_sim_n_calls) *sim_n_calls;
+    __typeof__(pleat_sim_hazards) *sim_hazards;
+} compliance;
+
+/* An instance of the allocator with that number on a fresh simulator; `more`: further keys, may be
+ * "". The streams are there. */
+compliance compliance_open(int allocator, const char *sim_conf, const char *more);
+/* Finish all work, destroy the instance, which has no live block, and check that the simulator is
+ * empty and saw no hazard. */
+void compliance_close(compliance *c);
+
+bool compliance_has(const compliance *c, compliance_trait trait);
+
+/* Device 0. What must succeed does. */
+pleat_devptr compliance_alloc(compliance *c, size_t bytes, void *stream);
+pleat_status compliance_try(compliance *c, size_t bytes, void *stream, pleat_devptr *out);
+void compliance_free(compliance *c, pleat_devptr ptr, void *stream);
+void compliance_record(compliance *c, pleat_devptr ptr, void *stream);
+uint64_t compliance_trim(compliance *c); /* all of it, waiting; what came back */
+pleat_stats compliance_stats(compliance *c);
+pleat_block_info compliance_query(compliance *c, pleat_devptr ptr);
+/* Every walker passes, and the statistics agree with each other and with the simulator. */
+void compliance_check(compliance *c);
+/* The request is refused for want of device memory, and nothing of what must stay has changed. */
+void compliance_refused(compliance *c, size_t bytes, void *stream);
+
+/* Work on the stream that writes all of the block. With a `depth` that is never reached it is
+ * unfinished until somebody waits for it or compliance_finish. */
+void compliance_use(compliance *c, void *stream, pleat_devptr ptr, size_t bytes);
+void compliance_finish(compliance *c);
+pleat_sim_counts compliance_counts(const compliance *c);
+
+/* Run tests under all allocators: the exit status of a suite's main(). */
+int compliance_run(const char *suite, const TTest *const *const tests[], size_t n);
+
+#endif
