@@ -38,8 +38,12 @@ typedef struct replay {
     uint64_t n_born;
     uint64_t ticks; /* in allocator calls */
     uint64_t n_timed;
-    double start_us; /* driver time when the loops began */
+    uint64_t live_bytes;   /* in blocks of 512 */
+    double start_us;       /* what had been measured when the loops began: driver time, */
+    uint64_t driver_ns;    /* what its calls took, */
+    uint64_t driver_calls; /* and how many there were */
     bool is_stopped;
+    bench_recorder recorder; /* used if a timeline is asked for */
 } replay;
 
 static const char *last_error(void)
@@ -57,11 +61,19 @@ static bool touch(replay *r, const slot *s)
                       r->options->allocator, pl_driver_last_error()->text);
 }
 
-static void note_failed_allocation(replay *r)
+static void note_failed_allocation(replay *r, uint64_t bytes)
 {
     bench_record *record = r->record;
-    if (record->oom_count++ == 0) {
+    bool is_first = record->oom_count++ == 0;
+    if (is_first) {
         snprintf(record->first_failure, sizeof record->first_failure, "%s", last_error());
+    }
+    if (r->options->timeline) {
+        r->recorder.bucket.failures++;
+        if (is_first) {
+            bench_recorder_picture(&r->recorder, r->live_bytes, pl_device_resident_bytes(r->dev),
+                                   bytes);
+        }
     }
     r->is_stopped = r->options->stop_at_failure;
 }
@@ -75,9 +87,10 @@ static bool do_alloc(replay *r, const bench_event *event)
     r->ticks += bench_ticks() - begin;
     r->n_timed++;
     if (st != PLEAT_OK) {
-        note_failed_allocation(r);
+        note_failed_allocation(r, event->bytes);
         return true;
     }
+    r->live_bytes += bench_round_up(event->bytes, BENCH_BLOCK_UNIT);
     slot *s = &r->slots[event->slot];
     *s = (slot){ .ptr = ptr, .bytes = event->bytes, .born = r->n_born++, .stream = event->stream };
     return touch(r, s);
@@ -93,6 +106,7 @@ static bool do_free(replay *r, slot *s)
     r->ticks += bench_ticks() - begin;
     r->n_timed++;
     s->ptr = 0;
+    r->live_bytes -= bench_round_up(s->bytes, BENCH_BLOCK_UNIT);
     return st == PLEAT_OK || bench_fail(r->failure, "%s, %s: the free of a live block failed: %s",
                                         r->source->name, r->options->allocator, last_error());
 }
@@ -129,6 +143,59 @@ static void tell_progress(const replay *r, unsigned loop, uint64_t event)
     }
 }
 
+static uint64_t n_ops(const replay *r)
+{
+    pl_device_counts counts = pl_device_counted(r->dev);
+    return counts.ops_map + counts.ops_unmap + counts.ops_alloc + counts.ops_free;
+}
+
+/* Modelled on the simulator, measured on a real GPU. */
+static double driver_us(const replay *r)
+{
+    return r->work.is_simulated ? pl_work_cost_us(&r->work)
+                                : (double)pl_driver_call_ns(r->drv) / 1e3;
+}
+
+static uint64_t n_driver_calls(const replay *r)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < PL_N_ENTRIES; i++) {
+        sum += pl_driver_n_calls(r->drv, (pl_entry)i);
+    }
+    return sum;
+}
+
+/* Of all allocator calls, without the driver's. The driver table reads the clock twice a call;
+ * about one read of the two is not in its time. */
+static double host_ns(const replay *r)
+{
+    const bench_clock *clock = bench_clock_calibrated();
+    double ticks = (double)r->ticks - (double)r->n_timed * clock->pair_ticks;
+    double driver_ns = (double)(pl_driver_call_ns(r->drv) - r->driver_ns);
+    double clock_ns = (double)(n_driver_calls(r) - r->driver_calls) * clock->read_ns;
+    return ticks * clock->ns_per_tick - driver_ns - clock_ns;
+}
+
+static bench_reading read_meters(const replay *r)
+{
+    return (bench_reading){ .ops = n_ops(r),
+                            .syncs = pl_device_counted(r->dev).host_syncs,
+                            .host_ns = host_ns(r),
+                            .driver_us = driver_us(r) - r->start_us };
+}
+
+static void record_event(replay *r)
+{
+    uint64_t resident_bytes = pl_device_resident_bytes(r->dev);
+    if (bench_recorder_is_worse(&r->recorder, resident_bytes)) {
+        bench_recorder_picture(&r->recorder, r->live_bytes, resident_bytes, 0);
+    }
+    if (bench_recorder_event(&r->recorder, r->live_bytes, resident_bytes)) {
+        bench_reading now = read_meters(r);
+        bench_recorder_close(&r->recorder, &now);
+    }
+}
+
 /* *n_done counts allocations and frees of the loop, across pieces. */
 static bool run_piece(replay *r, const bench_event *entries, size_t n, unsigned loop,
                       uint64_t *n_done)
@@ -136,6 +203,9 @@ static bool run_piece(replay *r, const bench_event *entries, size_t n, unsigned 
     for (size_t i = 0; i < n && !r->is_stopped; i++) {
         const bench_event *event = &entries[i];
         if (event->slot == BENCH_MARK) {
+            if (r->options->timeline) {
+                bench_recorder_iteration(&r->recorder);
+            }
             continue;
         }
         if ((*n_done)++ % PROGRESS_EVENTS == 0) {
@@ -144,6 +214,9 @@ static bool run_piece(replay *r, const bench_event *entries, size_t n, unsigned 
         slot *s = &r->slots[event->slot];
         if (event->bytes ? !do_alloc(r, event) : s->ptr && !do_free(r, s)) {
             return false;
+        }
+        if (r->options->timeline) {
+            record_event(r);
         }
     }
     return true;
@@ -169,12 +242,6 @@ static bool run_loop(replay *r, unsigned loop)
     return ok && (r->is_stopped || free_what_lives(r));
 }
 
-static uint64_t n_ops(const replay *r)
-{
-    pl_device_counts counts = pl_device_counted(r->dev);
-    return counts.ops_map + counts.ops_unmap + counts.ops_alloc + counts.ops_free;
-}
-
 static bool run_loops(replay *r)
 {
     uint64_t before = n_ops(r);
@@ -188,13 +255,6 @@ static bool run_loops(replay *r)
         before = after;
     }
     return true;
-}
-
-/* Modelled on the simulator, measured on a real GPU. */
-static double driver_us(const replay *r)
-{
-    return r->work.is_simulated ? pl_work_cost_us(&r->work)
-                                : (double)pl_driver_call_ns(r->drv) / 1e3;
 }
 
 /* What was measured, before destruction adds to it. */
@@ -220,26 +280,6 @@ static bool collect(replay *r)
     }
     record->driver_us = driver_us(r) - r->start_us;
     return true;
-}
-
-static uint64_t n_driver_calls(const replay *r)
-{
-    uint64_t sum = 0;
-    for (int i = 0; i < PL_N_ENTRIES; i++) {
-        sum += pl_driver_n_calls(r->drv, (pl_entry)i);
-    }
-    return sum;
-}
-
-/* The driver table reads the clock twice a call; about one read of the two is not in its time. */
-static void set_time_per_event(replay *r, uint64_t driver_ns_before, uint64_t driver_calls_before)
-{
-    const bench_clock *clock = bench_clock_calibrated();
-    double ticks = (double)r->ticks - (double)r->n_timed * clock->pair_ticks;
-    double driver_ns = (double)(pl_driver_call_ns(r->drv) - driver_ns_before);
-    double clock_ns = (double)(n_driver_calls(r) - driver_calls_before) * clock->read_ns;
-    double ns = ticks * clock->ns_per_tick - driver_ns - clock_ns;
-    r->record->ns_per_event = r->n_timed && ns > 0.0 ? ns / (double)r->n_timed : 0.0;
 }
 
 /* The instance goes while the work of the last events is still unfinished: a destruction that does
@@ -278,19 +318,41 @@ static bool create_streams(replay *r)
     return true;
 }
 
+static void start_recorder(replay *r)
+{
+    uint64_t n_events = r->source->n_events * r->options->loops;
+    bench_recorder_init(&r->recorder, r->options->timeline, n_events, r->source->peak_live_bytes);
+    r->recorder.allocator = pleat_internal_allocator(r->instance, 0);
+    r->recorder.streams = r->streams;
+    r->recorder.n_streams = r->n_streams;
+}
+
+/* Loops, and what was measured in them. */
+static bool run_and_measure(replay *r)
+{
+    r->driver_ns = pl_driver_call_ns(r->drv);
+    r->driver_calls = n_driver_calls(r);
+    r->start_us = driver_us(r);
+    if (r->options->timeline) {
+        start_recorder(r);
+    }
+    bool ok = run_loops(r);
+    if (ok) {
+        double ns = host_ns(r);
+        r->record->ns_per_event = r->n_timed && ns > 0.0 ? ns / (double)r->n_timed : 0.0;
+        ok = collect(r);
+    }
+    if (r->options->timeline) {
+        bench_reading now = read_meters(r);
+        bench_recorder_finish(&r->recorder, &now);
+        bench_recorder_fini(&r->recorder);
+    }
+    return ok;
+}
+
 static bool run_with_work(replay *r)
 {
-    bool ok = create_streams(r);
-    if (ok) {
-        uint64_t driver_ns = pl_driver_call_ns(r->drv);
-        uint64_t driver_calls = n_driver_calls(r);
-        r->start_us = driver_us(r);
-        ok = run_loops(r);
-        if (ok) {
-            set_time_per_event(r, driver_ns, driver_calls);
-            ok = collect(r);
-        }
-    }
+    bool ok = create_streams(r) && run_and_measure(r);
     ok = destroy_instance(r, ok);
     for (uint32_t i = 0; i < r->n_streams; i++) {
         if (pl_work_stream_destroy(&r->work, r->streams[i]) != PLEAT_OK && ok) {

@@ -10,9 +10,10 @@
 
 #include "bench/progress.h"
 #include "bench/setup.h"
+#include "bench/timeline.h"
 #include "bench/work/work.h"
 
-/* Plain memory without pointers into the heap: the demo passes records between processes. */
+/* Plain memory without pointers into the heap: workers pass records between processes. */
 typedef struct bench_record {
     char trace[96];
     char allocator[32];
@@ -43,7 +44,8 @@ typedef struct bench_replay_options {
     const char *allocator;
     uint64_t memory_bytes; /* 0 = unlimited */
     unsigned loops;
-    bool stop_at_failure; /* at the first failed allocation: only success matters */
+    bool stop_at_failure;     /* at the first failed allocation: only success matters */
+    bench_timeline *timeline; /* NULL = none; not with stop_at_failure */
     bench_progress *progress;
 } bench_replay_options;
 

@@ -1,0 +1,180 @@
+/* timeline.c - what a replay looked like on its way. */
+#include "bench/timeline.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/size.h"
+
+#define NEXT_PICTURE_PARTS 500u /* 0.2 % */
+
+void bench_recorder_init(bench_recorder *recorder, bench_timeline *out, uint64_t n_events,
+                         uint64_t peak_live_bytes)
+{
+    out->n_events = 0;
+    out->n_iterations = 0;
+    out->peak_live_bytes = peak_live_bytes;
+    out->n_buckets = 0;
+    memset(&out->worst, 0, sizeof out->worst);
+    *recorder = (bench_recorder){
+        .out = out,
+        .events_per_bucket = bench_round_up(n_events ? n_events : 1, BENCH_MOST_BUCKETS) /
+                             BENCH_MOST_BUCKETS,
+        .enough_bytes = peak_live_bytes / 2 + 1,
+    };
+}
+
+void bench_recorder_fini(bench_recorder *recorder)
+{
+    free(recorder->pieces);
+    recorder->pieces = NULL;
+}
+
+static void add_reading(bench_recorder *r, bench_bucket *bucket, const bench_reading *now)
+{
+    bucket->ops += now->ops - r->last.ops;
+    bucket->syncs += now->syncs - r->last.syncs;
+    bucket->driver_us += now->driver_us - r->last.driver_us;
+    /* Corrections may exceed what a few calls took: carried over, so that sums stay right. */
+    double ns = now->host_ns - r->last.host_ns;
+    bucket->host_ns += ns > 0.0 ? ns : 0.0;
+    double told_ns = ns > 0.0 ? now->host_ns : r->last.host_ns;
+    r->last = *now;
+    r->last.host_ns = told_ns;
+}
+
+void bench_recorder_close(bench_recorder *r, const bench_reading *now)
+{
+    bench_timeline *out = r->out;
+    add_reading(r, &r->bucket, now);
+    out->buckets[out->n_buckets++] = r->bucket;
+    r->bucket = (bench_bucket){ .event = out->n_events, .iteration = out->n_iterations };
+    r->n_in_bucket = 0;
+}
+
+static int32_t number_of(bench_recorder *r, const pl_stream *stream)
+{
+    if (!stream) {
+        return -1;
+    }
+    void *handle = pl_stream_handle(stream);
+    uint32_t i = r->last_stream;
+    if (i >= r->n_streams || r->streams[i] != handle) {
+        for (i = 0; i < r->n_streams && r->streams[i] != handle; i++) {
+        }
+    }
+    if (i == r->n_streams) {
+        return -1;
+    }
+    r->last_stream = i;
+    return (int32_t)i;
+}
+
+static void see(void *context, const pl_piece *piece)
+{
+    bench_recorder *r = context;
+    if (r->n_pieces == r->capacity) {
+        size_t capacity = r->capacity ? 2 * r->capacity : 4096;
+        bench_map_piece *pieces = realloc(r->pieces, capacity * sizeof *pieces);
+        if (!pieces) {
+            r->is_short = true;
+            return;
+        }
+        r->pieces = pieces;
+        r->capacity = capacity;
+    }
+    r->pieces[r->n_pieces++] = (bench_map_piece){
+        .base = piece->base,
+        .bytes = piece->bytes,
+        .stream = number_of(r, piece->stream),
+        .kind = (uint8_t)piece->kind,
+        .is_first = piece->is_first,
+    };
+}
+
+void bench_recorder_picture(bench_recorder *r, uint64_t live_bytes, uint64_t resident_bytes,
+                            uint64_t requested_bytes)
+{
+    bench_map *worst = &r->out->worst;
+    worst->is_failure = requested_bytes != 0;
+    worst->event = r->out->n_events;
+    worst->live_bytes = live_bytes;
+    worst->resident_bytes = resident_bytes;
+    worst->requested_bytes = requested_bytes;
+    r->enough_bytes = requested_bytes ? UINT64_MAX
+                                      : resident_bytes + resident_bytes / NEXT_PICTURE_PARTS + 1;
+    r->n_pieces = 0;
+    r->is_short = false;
+    if (r->allocator && r->allocator->ops->visit) {
+        r->allocator->ops->visit(r->allocator, see, r);
+    }
+}
+
+void bench_recorder_finish(bench_recorder *r, const bench_reading *now)
+{
+    bench_timeline *out = r->out;
+    if (r->n_in_bucket > 0) {
+        bench_recorder_close(r, now);
+    } else if (out->n_buckets > 0) {
+        add_reading(r, &out->buckets[out->n_buckets - 1], now);
+    }
+    if (!r->is_short && r->n_pieces > 0) {
+        bench_map *worst = &out->worst;
+        size_t n = bench_map_merge(r->pieces, r->n_pieces, BENCH_MOST_PIECES, &worst->n_merged);
+        memcpy(worst->pieces, r->pieces, n * sizeof *r->pieces);
+        worst->n_pieces = (unsigned)n;
+    }
+}
+
+static bool are_alike(const bench_map_piece *a, const bench_map_piece *b)
+{
+    return !b->is_first && a->kind == b->kind && a->stream == b->stream &&
+           a->base + a->bytes == b->base;
+}
+
+static size_t join_alike(bench_map_piece *pieces, size_t n)
+{
+    size_t last = 0;
+    for (size_t i = 1; i < n; i++) {
+        if (are_alike(&pieces[last], &pieces[i])) {
+            pieces[last].bytes += pieces[i].bytes;
+        } else {
+            pieces[++last] = pieces[i];
+        }
+    }
+    return n ? last + 1 : 0;
+}
+
+/* Joins neighbours of which one is below `bytes`; the larger says of what kind they are. */
+static size_t join_small(bench_map_piece *pieces, size_t n, uint64_t bytes, bool over_segments)
+{
+    size_t last = 0;
+    for (size_t i = 1; i < n; i++) {
+        bench_map_piece *before = &pieces[last];
+        const bench_map_piece *piece = &pieces[i];
+        bool is_small = before->bytes < bytes || piece->bytes < bytes;
+        if (!is_small || (piece->is_first && !over_segments)) {
+            pieces[++last] = *piece;
+            continue;
+        }
+        if (piece->bytes > before->bytes) {
+            before->kind = piece->kind;
+            before->stream = piece->stream;
+        }
+        before->bytes += piece->bytes;
+    }
+    return n ? last + 1 : 0;
+}
+
+size_t bench_map_merge(bench_map_piece *pieces, size_t n, size_t most, uint64_t *n_joined)
+{
+    n = join_alike(pieces, n);
+    size_t n_alike = n;
+    for (int over_segments = 0; over_segments < 2; over_segments++) {
+        for (unsigned bits = 10; bits < 63 && n > most; bits++) {
+            n = join_small(pieces, n, UINT64_C(1) << bits, over_segments != 0);
+        }
+    }
+    *n_joined = n_alike - n;
+    return n;
+}
