@@ -26,11 +26,8 @@ typedef struct bench_demo_job {
 
 typedef struct bench_demo {
     bench_setup setup;
-    bool is_ready;         /* setup is valid */
-    bench_failure failure; /* why it is not */
     unsigned n_jobs;
-    _Atomic unsigned next_job;
-    _Atomic unsigned n_done;
+    unsigned n_done;
     bench_demo_job jobs[BENCH_DEMO_MOST_TRACES * BENCH_DEMO_N_ALLOCATORS];
 } bench_demo;
 
