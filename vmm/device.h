@@ -101,7 +101,7 @@ void pl_device_undo(pl_device *dev, pleat_status status);
 /* Counters of everything that went through this pl_device; read without a lock, may lag. */
 typedef struct pl_device_counts {
     uint64_t ops_map, ops_unmap, ops_alloc, ops_free;
-    uint64_t bytes_created, bytes_mapped;
+    uint64_t bytes_created, bytes_mapped; /* in all; a malloc is both */
     uint64_t chunk_bytes;   /* bytes held in chunks now, mapped or idle */
     uint64_t malloc_bytes;  /* bytes held by pl_device_malloc now */
     uint64_t pool_bytes;    /* bytes that the driver's own pool held when last asked */

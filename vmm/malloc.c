@@ -115,6 +115,8 @@ pleat_status pl_device_malloc(pl_device *dev, size_t bytes, pleat_devptr *out)
     fill_slot(dev, ptr, bytes);
     pl_count_add(&dev->n.ops_alloc, 1);
     pl_count_add(&dev->n.malloc_bytes, bytes);
+    pl_count_add(&dev->n.bytes_created, bytes);
+    pl_count_add(&dev->n.bytes_mapped, bytes);
     *out = ptr;
     return PLEAT_OK;
 

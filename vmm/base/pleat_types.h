@@ -96,8 +96,8 @@ typedef struct pleat_stats {
     uint64_t ops_unmap;
     uint64_t ops_alloc;
     uint64_t ops_free;
-    uint64_t bytes_created;
-    uint64_t bytes_mapped;
+    uint64_t bytes_created; /* taken from the driver in all, chunks and segments */
+    uint64_t bytes_mapped;  /* mapped in all, again and again; a segment counts once */
     uint64_t n_taken_granules;
     uint64_t host_syncs;   /* a call blocked on the GPU or polled until something changed */
     uint64_t stream_waits; /* ordered waits that pleat put into a stream */
