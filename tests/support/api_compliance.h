@@ -25,8 +25,10 @@ typedef enum compliance_trait {
     /* Memory that other streams used is handed out again at once, after the host waited for them;
      * the others leave it aside until those uses are known to be over. */
     COMPLIANCE_WAITS_ON_REUSE = 1 << 4,
-    /* What another stream freed is handed out before anything is asked of the driver. */
+    /* What another stream freed and finished with is handed out before the driver is asked. */
     COMPLIANCE_SHARES_STREAMS = 1 << 5,
+    /* Regions of the device double in size: up to half of what is asked for may stay unused. */
+    COMPLIANCE_DOUBLES = 1 << 6,
 } compliance_trait;
 /* clang-format on */
 
@@ -51,6 +53,8 @@ typedef struct compliance {
     __typeof__(pleat_sim_count) *sim_count;
     __typeof__(pleat_sim_n_calls) *sim_n_calls;
     __typeof__(pleat_sim_hazards) *sim_hazards;
+    __typeof__(pleat_sim_fail_from) *sim_fail_from;
+    __typeof__(pleat_sim_fail_never) *sim_fail_never;
 } compliance;
 
 /* An instance of the allocator with that number on a fresh simulator; `more`: further keys, may be
@@ -79,6 +83,8 @@ void compliance_refused(compliance *c, size_t bytes, void *stream);
  * unfinished until somebody waits for it or compliance_finish. */
 void compliance_use(compliance *c, void *stream, pleat_devptr ptr, size_t bytes);
 void compliance_finish(compliance *c);
+/* What is submitted to `later` from now on comes after what was submitted to `earlier`. */
+void compliance_order(compliance *c, void *earlier, void *later);
 pleat_sim_counts compliance_counts(const compliance *c);
 
 /* Run tests under all allocators: the exit status of a suite's main(). */
