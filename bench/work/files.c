@@ -3,68 +3,214 @@
  * The bundled traces are beside the repository's command, or installed. */
 #include "bench/work/files.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "bench/folder.h"
+#include "bench/import/bytes.h"
+#include "bench/import/csv.h"
+#include "bench/import/minimalloc.h"
+#include "bench/import/recording.h"
+#include "bench/import/rmm.h"
 #include "bench/work/trace.h"
+
+enum { LONGEST_PATH = 4096, PEEK_BYTES = 1024 };
+
+typedef enum file_kind { FILE_TRACE, FILE_SNAPSHOT, FILE_RMM, FILE_MINIMALLOC } file_kind;
+
+/* Which keys a kind of file has. */
+static const struct {
+    const char *key;
+    unsigned kinds; /* 1 << file_kind */
+    const char *of;
+} keys[] = {
+    { "device", 1u << FILE_SNAPSHOT, "a PyTorch snapshot" },
+    { "scale", 1u << FILE_MINIMALLOC, "a table of minimalloc" },
+    { "failures", 1u << FILE_SNAPSHOT | 1u << FILE_RMM, "a PyTorch snapshot or a log of RMM" },
+};
+
+enum { KEY_DEVICE, KEY_SCALE, KEY_FAILURES, N_KEYS };
 
 bool bench_file_folder(char *path, size_t n)
 {
-    /* build/pleat, build/NAME/pleat, PREFIX/bin/pleat */
-    static const char *const from_command[] = { "../bench/traces", "../../bench/traces",
-                                                "../share/pleat/traces" };
-    const char *given = getenv("PLEAT_TRACES");
-    if (given && given[0]) {
-        return (size_t)snprintf(path, n, "%s", given) < n;
+    return bench_folder_find("PLEAT_TRACES", "traces", path, n);
+}
+
+/* The length of the path in front of `:key=value`; all of it where that is a file. */
+static size_t path_length(const char *text)
+{
+    const char *colon = strrchr(text, ':');
+    if (!colon || !strchr(colon, '=') || access(text, F_OK) == 0) {
+        return strlen(text);
     }
-    char command[3072];
-    ssize_t length = readlink("/proc/self/exe", command, sizeof command - 1);
-    if (length <= 0) {
-        return false;
-    }
-    command[length] = '\0';
-    char *slash = strrchr(command, '/');
-    if (!slash) {
-        return false;
-    }
-    *slash = '\0';
-    for (size_t i = 0; i < sizeof from_command / sizeof from_command[0]; i++) {
-        char candidate[4096];
-        snprintf(candidate, sizeof candidate, "%s/%s", command, from_command[i]);
-        char *real = realpath(candidate, NULL);
-        if (real) {
-            bool fits = strlen(real) < n;
-            if (fits) {
-                memcpy(path, real, strlen(real) + 1);
-            }
-            free(real);
-            return fits;
-        }
-    }
-    return false;
+    return (size_t)(colon - text);
 }
 
 bool bench_file_find(const char *work, char *path, size_t n)
 {
-    if (access(work, F_OK) == 0 || strchr(work, '/')) {
+    static const char *const endings[] = { "", ".gz", ".trace.gz", ".trace" };
+    size_t length = path_length(work);
+    char name[LONGEST_PATH];
+    if (length >= sizeof name) {
+        return false;
+    }
+    snprintf(name, sizeof name, "%.*s", (int)length, work);
+    if (access(name, F_OK) == 0 || strchr(name, '/')) {
         return (size_t)snprintf(path, n, "%s", work) < n;
     }
-    static const char *const endings[] = { "", ".gz", ".trace.gz", ".trace" };
     char folder[2048];
     if (!bench_file_folder(folder, sizeof folder)) {
         return false;
     }
     for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
-        snprintf(path, n, "%s/%s%s", folder, work, endings[i]);
+        snprintf(path, n, "%s/%s%s", folder, name, endings[i]);
         if (access(path, F_OK) == 0) {
-            return true;
+            size_t used = strlen(path);
+            return (size_t)snprintf(path + used, n - used, "%s", work + length) < n - used;
         }
     }
     return false;
 }
 
-bool bench_file_read(const char *path, bench_tape *tape, bench_failure *failure)
+static bool parse_number(const char *text, uint64_t most, uint64_t *out)
 {
+    uint64_t n = 0;
+    const char *p = text;
+    for (; *p >= '0' && *p <= '9' && n <= most; p++) {
+        n = n * 10 + (uint64_t)(*p - '0');
+    }
+    *out = n;
+    return p != text && *p == '\0' && n <= most;
+}
+
+static bool set_option(const char *key, const char *value, bench_file_options *out)
+{
+    uint64_t number;
+    if (strcmp(key, keys[KEY_DEVICE].key) == 0 && parse_number(value, 1 << 20, &number)) {
+        out->device = (int)number;
+        out->given[KEY_DEVICE] = keys[KEY_DEVICE].key;
+        return true;
+    }
+    if (strcmp(key, keys[KEY_SCALE].key) == 0 && parse_number(value, UINT64_C(1) << 40, &number) &&
+        number > 0) {
+        out->scale = number;
+        out->given[KEY_SCALE] = keys[KEY_SCALE].key;
+        return true;
+    }
+    bool drops = strcmp(value, "drop") == 0;
+    if (strcmp(key, keys[KEY_FAILURES].key) == 0 && (drops || strcmp(value, "try") == 0)) {
+        out->drops_failures = drops;
+        out->given[KEY_FAILURES] = keys[KEY_FAILURES].key;
+        return true;
+    }
+    return false;
+}
+
+bool bench_file_split(const char *found, char *path, size_t n, bench_file_options *out,
+                      bench_failure *failure)
+{
+    size_t length = path_length(found);
+    *out = (bench_file_options){ .device = BENCH_ANY_DEVICE, .scale = BENCH_MINIMALLOC_SCALE };
+    if ((size_t)snprintf(path, n, "%.*s", (int)length, found) >= n) {
+        return bench_fail(failure, "%.96s...: too long a path", found);
+    }
+    const char *at = found + length;
+    while (*at == ':' || *at == ',') {
+        char item[64];
+        size_t n_item = strcspn(++at, ",");
+        snprintf(item, sizeof item, "%.*s", n_item < sizeof item ? (int)n_item : 0, at);
+        char *equals = strchr(item, '=');
+        if (equals) {
+            *equals = '\0';
+        }
+        if (!equals || !set_option(item, equals + 1, out)) {
+            return bench_fail(failure,
+                              "%s: '%.*s' is not an option of a file; there are: device=N, "
+                              "scale=N (1 to 2^40), failures=try or drop",
+                              path, n_item < 64 ? (int)n_item : 64, at);
+        }
+        at += n_item;
+    }
+    return true;
+}
+
+/* A table's kind by the names of its columns. */
+static bool find_table(const char *path, const char *begin, const char *end, file_kind *out,
+                       bench_failure *failure)
+{
+    bool has_size = bench_csv_has_column(begin, end, "size");
+    if (has_size && bench_csv_has_column(begin, end, "action")) {
+        *out = FILE_RMM;
+        return true;
+    }
+    if (has_size && bench_csv_has_column(begin, end, "lower")) {
+        *out = FILE_MINIMALLOC;
+        return true;
+    }
+    return bench_fail(failure,
+                      "%s:1: a table of unknown columns; known are RMM's (Thread,Time,Action,"
+                      "Pointer,Size,Stream) and minimalloc's (id,lower,upper,size)",
+                      path);
+}
+
+/* A pickle begins with a byte that is no text; the first line of a table has commas. What cannot
+ * even be opened is left to a reader that names the place. */
+static bool find_kind(const char *path, file_kind *out, bench_failure *failure)
+{
+    char begin[PEEK_BYTES];
+    size_t n = 0;
+    bench_failure unread;
+    bench_bytes_peek(path, begin, sizeof begin, &n, &unread);
+    *out = n > 0 && (unsigned char)begin[0] == 0x80 ? FILE_SNAPSHOT : FILE_TRACE;
+    const char *newline = memchr(begin, '\n', n);
+    const char *end = newline ? newline : begin + n;
+    bool is_table = *out == FILE_TRACE && n > 0 && begin[0] != '#' &&
+                    memchr(begin, ',', (size_t)(end - begin)) != NULL;
+    return !is_table || find_table(path, begin, end, out, failure);
+}
+
+static bool check_options(const char *path, file_kind kind, const bench_file_options *options,
+                          bench_failure *failure)
+{
+    for (unsigned i = 0; i < N_KEYS; i++) {
+        if (options->given[i] && !(keys[i].kinds & 1u << kind)) {
+            return bench_fail(failure, "%s: '%s' is an option of %s, which this is not", path,
+                              options->given[i], keys[i].of);
+        }
+    }
+    return true;
+}
+
+static bool read_snapshot(const char *path, const bench_file_options *options, bench_tape *tape,
+                          bench_failure *failure)
+{
+    bench_snapshot snapshot;
+    if (!bench_snapshot_read(path, options->device, &snapshot, failure)) {
+        return false;
+    }
+    bool ok = bench_recording_write(path, &snapshot, !options->drops_failures, tape, NULL, failure);
+    bench_snapshot_free(&snapshot);
+    return ok;
+}
+
+bool bench_file_read(const char *found, bench_tape *tape, bench_failure *failure)
+{
+    char path[LONGEST_PATH];
+    bench_file_options options;
+    file_kind kind;
+    if (!bench_file_split(found, path, sizeof path, &options, failure) ||
+        !find_kind(path, &kind, failure) || !check_options(path, kind, &options, failure)) {
+        return false;
+    }
+    switch (kind) {
+    case FILE_SNAPSHOT:
+        return read_snapshot(path, &options, tape, failure);
+    case FILE_RMM:
+        return bench_rmm_read(path, !options.drops_failures, tape, failure);
+    case FILE_MINIMALLOC:
+        return bench_minimalloc_read(path, options.scale, tape, failure);
+    case FILE_TRACE:
+        break;
+    }
     return bench_trace_read(path, tape, failure);
 }

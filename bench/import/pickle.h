@@ -1,0 +1,74 @@
+/* pickle.h - a reader of Python's pickles that knows data only and executes nothing.
+ *
+ * Protocols 2 to 5, and of their opcodes those that numbers, strings, lists, tuples and
+ * dictionaries are written with. Everything that could name or call code (GLOBAL, REDUCE, BUILD,
+ * INST, OBJ, NEWOBJ, persistent ids, EXT*) is refused by name, and so is all the rest.
+ *
+ * Host memory stays below a fixed multiple (about 100) of the file's bytes, whatever is in them: a
+ * reference to something in the memo is 16 bytes, never a copy; a string is a view into the file;
+ * of a dictionary only the keys that the caller wants are kept, each once; of a tuple nothing is.
+ * At most 64 marks may be open.
+ *
+ * Offsets are those of the decompressed bytes. */
+#ifndef PLEAT_BENCH_PICKLE_H
+#define PLEAT_BENCH_PICKLE_H
+
+#include <stdint.h>
+
+#include "bench/import/bytes.h"
+
+typedef enum bench_pickle_kind {
+    BENCH_PICKLE_UNSET, /* never seen by the caller */
+    BENCH_PICKLE_NONE,
+    BENCH_PICKLE_BOOL,
+    BENCH_PICKLE_INTEGER,
+    BENCH_PICKLE_HUGE, /* an integer of more than 64 bits */
+    BENCH_PICKLE_REAL,
+    BENCH_PICKLE_TEXT,
+    BENCH_PICKLE_LIST,
+    BENCH_PICKLE_TUPLE, /* its items are forgotten */
+    BENCH_PICKLE_DICT
+} bench_pickle_kind;
+
+struct bench_pickle_node;
+
+/* What lies behind the pointers belongs to the pickle. A LIST and a DICT have a node. */
+typedef struct bench_pickle_value {
+    union {
+        int64_t integer; /* and BOOL */
+        double real;
+        const char *text; /* not terminated */
+        struct bench_pickle_node *node;
+    } as;
+    uint32_t at;          /* where it was written */
+    uint32_t length : 24; /* of a text */
+    uint32_t kind : 8;
+} bench_pickle_value;
+
+/* A list, or a dictionary: then items are key, value, key, value. */
+typedef struct bench_pickle_node {
+    bench_pickle_value *items;
+    uint32_t n;
+    uint32_t capacity;
+    bool
+        has_dropped; /* a list: there were dictionaries without any wanted key; they are not kept */
+} bench_pickle_node;
+
+typedef struct bench_pickle {
+    bench_bytes bytes;
+    bench_pickle_value root;
+    struct bench_pickle_piece *pieces;
+} bench_pickle;
+
+/* `wanted` are the keys to keep, with NULL at the end. False and a message with file and offset. */
+bool bench_pickle_read(const char *path, const char *const *wanted, bench_pickle *out,
+                       bench_failure *failure);
+void bench_pickle_free(bench_pickle *pickle);
+
+/* The value of a dictionary's key, or NULL; NULL too when `value` is no dictionary. */
+const bench_pickle_value *bench_pickle_get(const bench_pickle_value *value, const char *key);
+bool bench_pickle_is_text(const bench_pickle_value *value, const char *text);
+/* "a list", "a string"... */
+const char *bench_pickle_kind_text(const bench_pickle_value *value);
+
+#endif

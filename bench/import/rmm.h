@@ -1,0 +1,18 @@
+/* rmm.h - the logs of RMM's logging_resource_adaptor: Thread,Time,Action,Pointer,Size,Stream.
+ *
+ * Actions are `allocate`, `allocate failure` and `free`, of all threads, in the order of lines;
+ * addresses and streams are hexadecimal, as the versions of RMM write them: 0x7f00, 7f00, (nil).
+ * The stream of a free is not looked at: a run's block is freed on its own.
+ * Source: RMM, logging_resource_adaptor.hpp; columns may come in any order. */
+#ifndef PLEAT_BENCH_RMM_H
+#define PLEAT_BENCH_RMM_H
+
+#include "bench/failure.h"
+#include "bench/work/tape.h"
+
+/* `tries_failures`: a request that failed is an allocation that is freed at once; else it is left
+ * out. False and a message with file and line. */
+bool bench_rmm_read(const char *path, bool tries_failures, bench_tape *tape,
+                    bench_failure *failure);
+
+#endif

@@ -1,0 +1,374 @@
+/* snapshot.c - from a pickle's lists and dictionaries to one device's events.
+ *
+ * The shape is known, so each level is a loop of its own. References of the memo may let one object
+ * stand in many places: no more blocks are looked at than the file has bytes, so that the time is
+ * bounded as the memory is. */
+#include "bench/import/snapshot.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/import/pickle.h"
+
+typedef bench_pickle_value value;
+typedef bench_pickle_node node;
+
+static const char *const wanted[] = { "segments",
+                                      "device_traces",
+                                      "allocator_settings",
+                                      "PYTORCH_CUDA_ALLOC_CONF",
+                                      "PYTORCH_ALLOC_CONF",
+                                      "expandable_segments",
+                                      "device",
+                                      "address",
+                                      "addr",
+                                      "size",
+                                      "stream",
+                                      "action",
+                                      "state",
+                                      "blocks",
+                                      "requested_size",
+                                      NULL };
+
+typedef struct reader {
+    const char *path;
+    bench_failure *failure;
+    const value *root;
+    bench_snapshot *out;
+    size_t n_bytes;
+    size_t n_seen; /* blocks and segments */
+    size_t capacity;
+} reader;
+
+static __attribute__((format(printf, 3, 4))) bool complain(const reader *r, const value *at,
+                                                           const char *format, ...)
+{
+    char text[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return bench_fail(r->failure, "%s: byte %lu: %s", r->path, (unsigned long)at->at, text);
+}
+
+/* The list under `key`, every item of it kept. */
+static bool get_list(const reader *r, const value *from, const char *what, const char *key,
+                     const node **out)
+{
+    const value *found = bench_pickle_get(from, key);
+    if (!found) {
+        return complain(r, from, "%s has no '%s'", what, key);
+    }
+    if (found->kind != BENCH_PICKLE_LIST) {
+        return complain(r, found, "'%s' of %s is %s, not a list", key, what,
+                        bench_pickle_kind_text(found));
+    }
+    if (found->as.node->has_dropped) {
+        return complain(r, found, "'%s' of %s holds a dictionary with nothing of use", key, what);
+    }
+    *out = found->as.node;
+    return true;
+}
+
+/* An integer in [0, 2^63). */
+static bool get_number(const reader *r, const value *from, const char *what, const char *key,
+                       uint64_t *out)
+{
+    const value *found = bench_pickle_get(from, key);
+    if (!found) {
+        return complain(r, from, "%s has no '%s'", what, key);
+    }
+    if (found->kind != BENCH_PICKLE_INTEGER) {
+        return complain(r, found, "'%s' of %s is %s, not an integer", key, what,
+                        bench_pickle_kind_text(found));
+    }
+    if (found->as.integer < 0) {
+        return complain(r, found, "'%s' of %s is negative: %lld", key, what,
+                        (long long)found->as.integer);
+    }
+    *out = (uint64_t)found->as.integer;
+    return true;
+}
+
+/* Absent = `otherwise`. */
+static bool get_number_or(const reader *r, const value *from, const char *what, const char *key,
+                          uint64_t otherwise, uint64_t *out)
+{
+    if (!bench_pickle_get(from, key)) {
+        *out = otherwise;
+        return true;
+    }
+    return get_number(r, from, what, key, out);
+}
+
+static bool get_action(const reader *r, const value *from, uint8_t *out)
+{
+    static const char *const names[BENCH_SNAPSHOT_OTHER] = {
+        [BENCH_SNAPSHOT_ALLOC] = "alloc",
+        [BENCH_SNAPSHOT_FREE_REQUESTED] = "free_requested",
+        [BENCH_SNAPSHOT_FREE_COMPLETED] = "free_completed",
+        [BENCH_SNAPSHOT_SEGMENT_ALLOC] = "segment_alloc",
+        [BENCH_SNAPSHOT_SEGMENT_FREE] = "segment_free",
+        [BENCH_SNAPSHOT_SEGMENT_MAP] = "segment_map",
+        [BENCH_SNAPSHOT_SEGMENT_UNMAP] = "segment_unmap",
+        [BENCH_SNAPSHOT_OOM] = "oom",
+    };
+    const value *action = bench_pickle_get(from, "action");
+    if (!action) {
+        return complain(r, from, "an event has no 'action'");
+    }
+    if (action->kind != BENCH_PICKLE_TEXT) {
+        return complain(r, action, "'action' of an event is %s, not a string",
+                        bench_pickle_kind_text(action));
+    }
+    unsigned i = 0;
+    while (i < BENCH_SNAPSHOT_OTHER && !bench_pickle_is_text(action, names[i])) {
+        i++;
+    }
+    *out = (uint8_t)i;
+    return true;
+}
+
+static bool read_entry(const reader *r, const value *from, bench_snapshot_entry *out)
+{
+    if (from->kind != BENCH_PICKLE_DICT) {
+        return complain(r, from, "an event is %s, not a dictionary", bench_pickle_kind_text(from));
+    }
+    *out = (bench_snapshot_entry){ .at = from->at };
+    if (!get_action(r, from, &out->action)) {
+        return false;
+    }
+    if (out->action == BENCH_SNAPSHOT_OTHER) {
+        return true;
+    }
+    bool has_address = out->action != BENCH_SNAPSHOT_OOM; /* its 'device_free' is of no use */
+    return (!has_address || get_number(r, from, "an event", "addr", &out->address)) &&
+           get_number(r, from, "an event", "size", &out->bytes) &&
+           get_number_or(r, from, "an event", "stream", 0, &out->stream);
+}
+
+static bool read_entries(reader *r, const value *trace)
+{
+    const node *list = trace->as.node;
+    bench_snapshot *out = r->out;
+    if (list->has_dropped) {
+        return complain(r, trace, "an event has no 'action'");
+    }
+    out->entries = calloc(list->n + 1u, sizeof *out->entries);
+    if (!out->entries) {
+        return bench_fail(r->failure, "%s: out of host memory", r->path);
+    }
+    for (uint32_t i = 0; i < list->n; i++) {
+        bench_snapshot_entry *entry = &out->entries[out->n_entries];
+        if (!read_entry(r, &list->items[i], entry)) {
+            return false;
+        }
+        out->n_entries++;
+        out->has_mappings = out->has_mappings || entry->action == BENCH_SNAPSHOT_SEGMENT_MAP;
+    }
+    return true;
+}
+
+static bool has_events(const value *trace)
+{
+    return trace->kind == BENCH_PICKLE_LIST &&
+           (trace->as.node->n > 0 || trace->as.node->has_dropped);
+}
+
+/* "0, 2, 3": the devices that have events. */
+static const char *list_devices(const node *traces, char *out, size_t n)
+{
+    size_t used = 0;
+    snprintf(out, n, "none");
+    for (uint32_t i = 0; i < traces->n && used < n; i++) {
+        if (has_events(&traces->items[i])) {
+            used += (size_t)snprintf(out + used, n - used, "%s%lu", used ? ", " : "",
+                                     (unsigned long)i);
+        }
+    }
+    return out;
+}
+
+/* The events of `device`, which BENCH_ANY_DEVICE makes the first that has any; NULL and a message
+ * when there are none. */
+static const value *choose_trace(const reader *r, const node *traces, int *device)
+{
+    for (uint32_t i = 0; i < traces->n; i++) {
+        const value *trace = &traces->items[i];
+        if (trace->kind != BENCH_PICKLE_LIST) {
+            complain(r, trace, "an item of 'device_traces' is %s, not a list",
+                     bench_pickle_kind_text(trace));
+            return NULL;
+        }
+        if (has_events(trace) && (*device < 0 || i == (uint32_t)*device)) {
+            *device = (int)i;
+            return trace;
+        }
+    }
+    char devices[96];
+    if (*device >= 0) {
+        bench_fail(r->failure, "%s: no events of device %d; devices with events: %s", r->path,
+                   *device, list_devices(traces, devices, sizeof devices));
+    } else {
+        bench_fail(r->failure,
+                   "%s: no events were recorded; call "
+                   "torch.cuda.memory._record_memory_history() before the run",
+                   r->path);
+    }
+    return NULL;
+}
+
+static bool add_live(reader *r, const bench_snapshot_entry *block)
+{
+    bench_snapshot *out = r->out;
+    if (out->n_live == r->capacity) {
+        size_t capacity = r->capacity ? 2 * r->capacity : 256;
+        bench_snapshot_entry *live = realloc(out->live, capacity * sizeof *live);
+        if (!live) {
+            return bench_fail(r->failure, "%s: out of host memory", r->path);
+        }
+        out->live = live;
+        r->capacity = capacity;
+    }
+    out->live[out->n_live++] = *block;
+    return true;
+}
+
+/* Says no when the memo lets one object stand in more places than a written file could hold. */
+static bool count_one(reader *r, const value *from)
+{
+    return ++r->n_seen <= r->n_bytes || complain(r, from, "more blocks than the file has bytes");
+}
+
+/* Live, or freed and waiting for other streams: it takes up its place. */
+static bool is_live(const value *block)
+{
+    const value *state = bench_pickle_get(block, "state");
+    return state && state->kind == BENCH_PICKLE_TEXT && state->length >= 6 &&
+           memcmp(state->as.text, "active", 6) == 0;
+}
+
+static bool read_block(reader *r, const value *from, uint64_t stream, uint64_t *next_address)
+{
+    static const char what[] = "a block";
+    if (from->kind != BENCH_PICKLE_DICT) {
+        return complain(r, from, "a block is %s, not a dictionary", bench_pickle_kind_text(from));
+    }
+    bench_snapshot_entry block = { .stream = stream, .at = from->at };
+    uint64_t size;
+    if (!count_one(r, from) || !get_number(r, from, what, "size", &size) ||
+        !get_number_or(r, from, what, "address", *next_address, &block.address) ||
+        !get_number_or(r, from, what, "requested_size", size, &block.bytes)) {
+        return false;
+    }
+    *next_address = block.address + size;
+    return !is_live(from) || add_live(r, &block);
+}
+
+static bool read_segment(reader *r, const value *from)
+{
+    static const char what[] = "a segment";
+    if (from->kind != BENCH_PICKLE_DICT) {
+        return complain(r, from, "a segment is %s, not a dictionary", bench_pickle_kind_text(from));
+    }
+    uint64_t device;
+    uint64_t address;
+    uint64_t stream;
+    const node *blocks;
+    if (!count_one(r, from) || !get_number_or(r, from, what, "device", 0, &device) ||
+        !get_number(r, from, what, "address", &address) ||
+        !get_number_or(r, from, what, "stream", 0, &stream) ||
+        !get_list(r, from, what, "blocks", &blocks)) {
+        return false;
+    }
+    if (device != (uint64_t)r->out->device) {
+        return true;
+    }
+    for (uint32_t i = 0; i < blocks->n; i++) {
+        if (!read_block(r, &blocks->items[i], stream, &address)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool read_segments(reader *r)
+{
+    const node *segments;
+    if (!get_list(r, r->root, "the snapshot", "segments", &segments)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < segments->n; i++) {
+        if (!read_segment(r, &segments->items[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool read_settings(reader *r)
+{
+    const value *settings = bench_pickle_get(r->root, "allocator_settings");
+    if (!settings) {
+        return true;
+    }
+    const value *conf = bench_pickle_get(settings, "PYTORCH_CUDA_ALLOC_CONF");
+    conf = conf ? conf : bench_pickle_get(settings, "PYTORCH_ALLOC_CONF");
+    if (conf && conf->kind == BENCH_PICKLE_TEXT) {
+        if (conf->length >= sizeof r->out->conf || memchr(conf->as.text, 0, conf->length)) {
+            return complain(r, conf, "the settings are absurd");
+        }
+        memcpy(r->out->conf, conf->as.text, conf->length);
+        r->out->conf[conf->length] = '\0';
+    }
+    const value *expandable = bench_pickle_get(settings, "expandable_segments");
+    r->out->is_expandable = expandable && expandable->kind == BENCH_PICKLE_BOOL &&
+                            expandable->as.integer;
+    return true;
+}
+
+static bool read_all(reader *r)
+{
+    if (r->root->kind != BENCH_PICKLE_DICT) {
+        return complain(r, r->root,
+                        "the pickle is %s, not a snapshot with 'segments' and 'device_traces'",
+                        bench_pickle_kind_text(r->root));
+    }
+    const node *traces;
+    if (!get_list(r, r->root, "the snapshot", "device_traces", &traces)) {
+        return false;
+    }
+    const value *trace = choose_trace(r, traces, &r->out->device);
+    return trace && read_entries(r, trace) && read_segments(r) && read_settings(r);
+}
+
+bool bench_snapshot_read(const char *path, int device, bench_snapshot *out, bench_failure *failure)
+{
+    bench_pickle pickle;
+    if (!bench_pickle_read(path, wanted, &pickle, failure)) {
+        return false;
+    }
+    bench_snapshot snapshot = { .device = device };
+    reader r = {
+        .path = path,
+        .failure = failure,
+        .root = &pickle.root,
+        .out = &snapshot,
+        .n_bytes = pickle.bytes.n,
+    };
+    bool ok = read_all(&r);
+    bench_pickle_free(&pickle);
+    if (ok) {
+        *out = snapshot;
+    } else {
+        bench_snapshot_free(&snapshot);
+    }
+    return ok;
+}
+
+void bench_snapshot_free(bench_snapshot *snapshot)
+{
+    free(snapshot->entries);
+    free(snapshot->live);
+    *snapshot = (bench_snapshot){ .device = BENCH_ANY_DEVICE };
+}

@@ -1,0 +1,53 @@
+/* snapshot.h - PyTorch's memory snapshots: what torch.cuda.memory._dump_snapshot wrote.
+ *
+ * One device of a snapshot: its recorded events in order, and the blocks that were live when it was
+ * taken. Accepts the present form (a dictionary with settings) and the older ones (segments and
+ * device_traces only; entries without time). Stack frames are not kept.
+ * Source: PyTorch, torch/csrc/cuda/memory_snapshot.cpp and torch/csrc/cuda/Module.cpp. */
+#ifndef PLEAT_BENCH_SNAPSHOT_H
+#define PLEAT_BENCH_SNAPSHOT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bench/failure.h"
+
+typedef enum bench_snapshot_action {
+    BENCH_SNAPSHOT_ALLOC,
+    BENCH_SNAPSHOT_FREE_REQUESTED,
+    BENCH_SNAPSHOT_FREE_COMPLETED,
+    BENCH_SNAPSHOT_SEGMENT_ALLOC,
+    BENCH_SNAPSHOT_SEGMENT_FREE,
+    BENCH_SNAPSHOT_SEGMENT_MAP,
+    BENCH_SNAPSHOT_SEGMENT_UNMAP,
+    BENCH_SNAPSHOT_OOM,
+    BENCH_SNAPSHOT_OTHER /* "snapshot", annotations, and what is not known: no memory moves */
+} bench_snapshot_action;
+
+typedef struct bench_snapshot_entry {
+    uint64_t address;
+    uint64_t bytes;
+    uint64_t stream; /* the handle */
+    uint32_t at;     /* offset in the file */
+    uint8_t action;
+} bench_snapshot_entry;
+
+enum { BENCH_ANY_DEVICE = -1, BENCH_SNAPSHOT_CONF_BYTES = 1024 };
+
+typedef struct bench_snapshot {
+    int device;
+    bench_snapshot_entry *entries;
+    size_t n_entries;
+    bench_snapshot_entry *live; /* at the end, in the order of the file; action has no meaning */
+    size_t n_live;
+    bool has_mappings;                    /* some entry is a segment_map */
+    bool is_expandable;                   /* the settings say so */
+    char conf[BENCH_SNAPSHOT_CONF_BYTES]; /* PYTORCH_CUDA_ALLOC_CONF of that run, or "" */
+} bench_snapshot;
+
+/* `device`: an index, or BENCH_ANY_DEVICE for the first that has events. False and a message with
+ * file and offset. */
+bool bench_snapshot_read(const char *path, int device, bench_snapshot *out, bench_failure *failure);
+void bench_snapshot_free(bench_snapshot *snapshot);
+
+#endif
