@@ -20,6 +20,7 @@ typedef struct cu_event_st *cu_event;
 typedef struct cu_graph_st *cu_graph;
 typedef struct cu_graph_exec_st *cu_graph_exec;
 typedef struct cu_graph_node_st *cu_graph_node;
+typedef struct cu_mempool_st *cu_mempool;
 
 enum {
     CU_SUCCESS = 0,
@@ -74,6 +75,7 @@ enum {
     CU_ATTR_VMM_SUPPORTED = 102,
     CU_ATTR_POSIX_FD_SUPPORTED = 103,
     CU_ATTR_RDMA_WITH_VMM_SUPPORTED = 110,
+    CU_ATTR_MEMPOOLS_SUPPORTED = 115,
     CU_ATTR_64_BIT_STREAM_MEM_OPS = 122,
     CU_ATTR_FABRIC_SUPPORTED = 128,
 };
@@ -93,6 +95,18 @@ enum {
 
 enum { CU_CAPTURE_NONE = 0, CU_CAPTURE_ACTIVE = 1, CU_CAPTURE_STATUS_INVALIDATED = 2 };
 enum { CU_CAPTURE_MODE_GLOBAL = 0, CU_CAPTURE_MODE_THREAD_LOCAL = 1, CU_CAPTURE_MODE_RELAXED = 2 };
+
+/* Attributes of pools: the first three are int, the others 64 bits wide. */
+enum {
+    CU_POOL_FOLLOW_EVENTS = 1,
+    CU_POOL_OPPORTUNISTIC = 2,
+    CU_POOL_INTERNAL_DEPENDENCIES = 3,
+    CU_POOL_RELEASE_THRESHOLD = 4,
+    CU_POOL_RESERVED_CURRENT = 5, /* this and what follows: since CUDA 11.3 */
+    CU_POOL_RESERVED_HIGH = 6,
+    CU_POOL_USED_CURRENT = 7,
+    CU_POOL_USED_HIGH = 8,
+};
 
 typedef struct cu_mem_location {
     int type;
@@ -116,5 +130,15 @@ typedef struct cu_access_desc {
     cu_mem_location location;
     int flags;
 } cu_access_desc;
+
+typedef struct cu_mempool_props {
+    int type;
+    int handle_types;
+    cu_mem_location location;
+    void *win32_attributes;
+    size_t max_bytes;     /* since CUDA 12.2; reserved before, so 0 */
+    unsigned short usage; /* since CUDA 12.8; reserved before, so 0 */
+    unsigned char reserved[54];
+} cu_mempool_props;
 
 #endif

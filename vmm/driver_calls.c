@@ -23,6 +23,7 @@
 
 #define PTR_mem_alloc ~, OUT(ptr)
 #define PTR_mem_alloc_async ~, OUT(ptr)
+#define PTR_pool_alloc_async ~, OUT(ptr)
 #define PTR_mem_free ~, ptr
 #define PTR_mem_free_async ~, ptr
 #define PTR_address_reserve ~, OUT(ptr)
@@ -39,6 +40,8 @@
 
 #define BYTES_mem_alloc ~, bytes
 #define BYTES_mem_alloc_async ~, bytes
+#define BYTES_pool_trim ~, keep_bytes
+#define BYTES_pool_alloc_async ~, bytes
 #define BYTES_address_reserve ~, bytes
 #define BYTES_address_free ~, bytes
 #define BYTES_mem_create ~, bytes
@@ -55,6 +58,10 @@
 #define OBJECT_mem_export ~, handle
 #define OBJECT_mem_alloc_async ~, (uintptr_t)stream
 #define OBJECT_mem_free_async ~, (uintptr_t)stream
+#define OBJECT_pool_create ~, (uintptr_t)OUT(pool)
+#define OBJECT_pool_destroy ~, (uintptr_t)pool
+#define OBJECT_pool_trim ~, (uintptr_t)pool
+#define OBJECT_pool_alloc_async ~, (uintptr_t)stream
 #define OBJECT_memset_async ~, (uintptr_t)stream
 #define OBJECT_memcpy_dtoh_async ~, (uintptr_t)stream
 #define OBJECT_memcpy_htod_async ~, (uintptr_t)stream

@@ -35,6 +35,20 @@
       (cu_devptr *ptr, size_t bytes, cu_stream stream), (ptr, bytes, stream)) \
     X(mem_free_async, cuMemFreeAsync, OPTIONAL, \
       (cu_devptr ptr, cu_stream stream), (ptr, stream)) \
+    X(pool_default, cuDeviceGetDefaultMemPool, OPTIONAL, \
+      (cu_mempool *pool, cu_device dev), (pool, dev)) \
+    X(pool_create, cuMemPoolCreate, OPTIONAL, \
+      (cu_mempool *pool, const cu_mempool_props *props), (pool, props)) \
+    X(pool_destroy, cuMemPoolDestroy, OPTIONAL, (cu_mempool pool), (pool)) \
+    X(pool_set, cuMemPoolSetAttribute, OPTIONAL, \
+      (cu_mempool pool, int attribute, void *value), (pool, attribute, value)) \
+    X(pool_get, cuMemPoolGetAttribute, OPTIONAL, \
+      (cu_mempool pool, int attribute, void *value), (pool, attribute, value)) \
+    X(pool_trim, cuMemPoolTrimTo, OPTIONAL, \
+      (cu_mempool pool, size_t keep_bytes), (pool, keep_bytes)) \
+    X(pool_alloc_async, cuMemAllocFromPoolAsync, OPTIONAL, \
+      (cu_devptr *ptr, size_t bytes, cu_mempool pool, cu_stream stream), \
+      (ptr, bytes, pool, stream)) \
     X(address_reserve, cuMemAddressReserve, OPTIONAL, \
       (cu_devptr *ptr, size_t bytes, size_t alignment, cu_devptr hint, \
        unsigned long long flags), \

@@ -113,5 +113,5 @@ double pl_work_cost_us(const pl_work *work)
 uint64_t pl_work_n_objects(const pl_work *work)
 {
     struct pleat_sim_counts found = counts(work);
-    return found.reservations + found.handles + found.mappings + found.allocations;
+    return found.reservations + found.handles + found.mappings + found.allocations + found.pools;
 }

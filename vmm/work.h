@@ -42,7 +42,7 @@ pleat_status pl_work_finish(pl_work *work, void *stream);
 /* The simulator's; 0 on a real GPU, which cannot tell. */
 uint64_t pl_work_n_hazards(const pl_work *work);
 double pl_work_cost_us(const pl_work *work);
-/* Reservations, handles, mappings and allocations that are there now. */
+/* Reservations, handles, mappings, allocations and pools that are there now. */
 uint64_t pl_work_n_objects(const pl_work *work);
 
 #endif

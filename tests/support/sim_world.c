@@ -48,6 +48,7 @@ static void assert_empty(void)
     ck_assert_uint_eq(counts.mappings, 0);
     ck_assert_uint_eq(counts.mapped_bytes, 0);
     ck_assert_uint_eq(counts.allocations, 0);
+    ck_assert_uint_eq(counts.pools, 0);
     ck_assert_uint_eq(counts.physical_bytes, 0);
     ck_assert_uint_eq(counts.streams, 0);
     ck_assert_uint_eq(counts.events, 0);

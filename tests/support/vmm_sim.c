@@ -35,6 +35,8 @@ void vmm_sim_assert_empty(const vmm_sim *sim)
     ck_assert_uint_eq(counts.handles, 0);
     ck_assert_uint_eq(counts.mappings, 0);
     ck_assert_uint_eq(counts.allocations, 0);
+    ck_assert_uint_eq(counts.pools, 0);
+    ck_assert_uint_eq(counts.pool_bytes, 0);
     ck_assert_uint_eq(counts.events, 0);
 }
 

@@ -9,6 +9,7 @@
 #include "vmm/sim/hazard.h"
 #include "vmm/sim/log.h"
 #include "vmm/sim/memory.h"
+#include "vmm/sim/mempool.h"
 #include "vmm/sim/pleat_sim.h"
 #include "vmm/sim/submit.h"
 
@@ -98,6 +99,7 @@ void pleat_sim_finish(void)
     sim_call_begin(&call, SIM_OWN_FINISH, 0, 0, 0, 0);
     if (call.result == CU_SUCCESS) {
         sim_work_finish_all();
+        sim_mempool_synchronized();
     }
     (void)sim_call_end(&call);
 }
@@ -194,6 +196,7 @@ int pleat_sim_count(int device, pleat_sim_counts *out)
     counts.hazards = sim_hazard_count();
     counts.calls = sim.n_cu_calls;
     counts.lost_objects = sim.n_lost;
+    counts.pools = sim_mempool_count(device, &counts.pool_bytes);
     sim_state_unlock();
     if (is_good) {
         *out = counts;

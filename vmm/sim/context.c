@@ -1,8 +1,8 @@
 /* context.c - primary contexts come and go with their retain count.
  *
  * When the last reference goes, the context takes its streams, events and linear allocations with
- * it; they are counted as lost, since a clean program destroys what it made. Memory of cuMemCreate
- * and address space belong to no context and stay. */
+ * it; they are counted as lost, since a clean program destroys what it made. Memory of cuMemCreate,
+ * pools with all that came from them and address space belong to no context and stay. */
 #include "vmm/sim/context.h"
 
 #include <string.h>
@@ -67,11 +67,18 @@ cu_result sim_context_retain(int device, cu_context *out)
     return CU_SUCCESS;
 }
 
+static bool is_linear_of(const sim_mapping *mapping, int device)
+{
+    const sim_handle *handle = mapping->handle;
+    return mapping->is_live && handle->is_linear && handle->segment == NULL &&
+           handle->device == device;
+}
+
 static void free_linear_of(int device)
 {
     for (uint32_t i = 0; i < sim.mappings.n_seen; i++) {
         sim_mapping *mapping = sim_pool_at(&sim.mappings, i);
-        if (mapping->is_live && mapping->handle->is_linear && mapping->handle->device == device) {
+        if (is_linear_of(mapping, device)) {
             sim_linear_free(mapping);
             sim.n_lost++;
         }

@@ -1,7 +1,8 @@
 /* entry.c - one line of rules for each entry point.
  *
  * Which calls need a context, and which are unsafe during a capture: CUDA Driver API reference.
- * No VMM call needs a context and none disturbs a capture (reference/cuda-vmm.md, section 3).
+ * No VMM call needs a context and none disturbs a capture (reference/cuda-vmm.md, section 3). Pools
+ * stand on VMM: a device without it has none.
  * Only calls that change the driver's state are FALLIBLE: queries fail on nobody's behalf unless
  * a fault names them. */
 #include "vmm/sim/entry.h"
@@ -36,8 +37,15 @@ static const entry_rule rules[SIM_N_ENTRIES] = {
     [SIM_CU_mem_get_info] = { CONTEXT, "free total" },
     [SIM_CU_mem_alloc] = { FALLIBLE | CONTEXT | UNSAFE, "ptr bytes" },
     [SIM_CU_mem_free] = { FALLIBLE | CONTEXT | UNSAFE, "ptr" },
-    [SIM_CU_mem_alloc_async] = { FALLIBLE | CONTEXT, "ptr bytes stream" },
-    [SIM_CU_mem_free_async] = { FALLIBLE | CONTEXT, "ptr stream" },
+    [SIM_CU_mem_alloc_async] = { FALLIBLE | VMM | CONTEXT, "ptr bytes stream" },
+    [SIM_CU_mem_free_async] = { FALLIBLE | VMM | CONTEXT, "ptr stream" },
+    [SIM_CU_pool_default] = { VMM, "device pool" },
+    [SIM_CU_pool_create] = { FALLIBLE | VMM, "pool device bytes handle_types" },
+    [SIM_CU_pool_destroy] = { FALLIBLE | VMM, "pool" },
+    [SIM_CU_pool_set] = { FALLIBLE | VMM, "pool attribute value" },
+    [SIM_CU_pool_get] = { VMM, "pool attribute value" },
+    [SIM_CU_pool_trim] = { FALLIBLE | VMM, "pool bytes" },
+    [SIM_CU_pool_alloc_async] = { FALLIBLE | VMM | CONTEXT, "ptr bytes pool stream" },
     [SIM_CU_address_reserve] = { FALLIBLE | VMM, "ptr bytes alignment hint" },
     [SIM_CU_address_free] = { FALLIBLE | VMM, "ptr bytes" },
     [SIM_CU_mem_create] = { FALLIBLE | VMM, "handle bytes device handle_types" },

@@ -31,7 +31,7 @@ PL_DRIVER_LIST(SIM_ENTRY_PROTOTYPE)
 enum {
     SIM_RULE_EARLY = 1,    /* works before cuInit */
     SIM_RULE_FALLIBLE = 2, /* changes the driver's state: a fault "in any call" may strike */
-    SIM_RULE_VMM = 4,      /* NOT_SUPPORTED on a device without VMM */
+    SIM_RULE_VMM = 4,      /* NOT_SUPPORTED on a device without VMM, and so without pools */
     SIM_RULE_RECENT = 8,   /* newer than CUDA 11.2 */
     SIM_RULE_CONTEXT = 16, /* needs a current context */
     SIM_RULE_UNSAFE = 32,  /* unsafe during stream capture */

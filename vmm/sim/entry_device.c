@@ -87,6 +87,7 @@ static int attribute_value(int attribute, int device)
     case CU_ATTR_COMPUTE_MAJOR:
         return 8;
     case CU_ATTR_VMM_SUPPORTED:
+    case CU_ATTR_MEMPOOLS_SUPPORTED:
         return sim.conf.profile != SIM_PROFILE_NO_VMM;
     case CU_ATTR_POSIX_FD_SUPPORTED:
     case CU_ATTR_RDMA_WITH_VMM_SUPPORTED:

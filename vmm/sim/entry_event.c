@@ -2,6 +2,7 @@
 #include "vmm/sim/call.h"
 #include "vmm/sim/event.h"
 #include "vmm/sim/graph.h"
+#include "vmm/sim/mempool.h"
 
 cu_result cuEventCreate(cu_event *event, unsigned flags)
 {
@@ -59,6 +60,7 @@ cu_result cuEventSynchronize(cu_event event)
     }
     if (call.result == CU_SUCCESS && point->is_recorded) {
         sim_work_finish_until(sim_stream_at(point->slot), point->position, point->deps);
+        sim_mempool_synchronized();
     }
     return sim_call_end(&call);
 }

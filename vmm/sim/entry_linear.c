@@ -1,8 +1,8 @@
 /* entry_linear.c - exported calls: cuMemAlloc and friends, memset, copies, stream writes. */
 #include "vmm/sim/call.h"
-#include "vmm/sim/capture.h"
 #include "vmm/sim/hazard.h"
 #include "vmm/sim/memory.h"
+#include "vmm/sim/mempool.h"
 #include "vmm/sim/submit.h"
 
 cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
@@ -44,12 +44,17 @@ cu_result cuMemAlloc_v2(cu_devptr *ptr, size_t bytes)
 /* cuMemFree may or may not synchronise, says its reference: the default takes it at its word. */
 static cu_result free_now(cu_devptr ptr)
 {
+    sim_piece *piece = sim_mempool_find_live(ptr);
     sim_mapping *mapping = sim_linear_find(ptr);
-    if (mapping == NULL) {
+    if (mapping == NULL && piece == NULL) {
         return CU_INVALID_VALUE;
     }
     if (sim.conf.is_free_waiting) {
         sim_work_finish_all();
+    }
+    if (piece != NULL) {
+        sim_mempool_free_now(piece);
+        return CU_SUCCESS;
     }
     sim_hazard_check_unmap(ptr, mapping->bytes, "cuMemFree");
     sim_linear_free(mapping);
@@ -62,54 +67,6 @@ cu_result cuMemFree_v2(cu_devptr ptr)
     sim_call_begin(&call, SIM_CU_mem_free, ptr, 0, 0, 0);
     if (call.result == CU_SUCCESS && ptr != 0) {
         call.result = free_now(ptr);
-    }
-    return sim_call_end(&call);
-}
-
-/* Pool allocations of a capture would be nodes of the graph; the simulator has none of those. */
-static cu_result find_uncaptured(cu_stream handle, sim_stream **stream)
-{
-    cu_result result = sim_stream_find(handle, stream);
-    if (result == CU_SUCCESS) {
-        result = sim_capture_check_use(*stream);
-    }
-    if (result == CU_SUCCESS) {
-        result = sim_capture_forbid(*stream);
-    }
-    return result;
-}
-
-cu_result cuMemAllocAsync(cu_devptr *ptr, size_t bytes, cu_stream stream)
-{
-    sim_call call;
-    sim_stream *it;
-    sim_call_begin(&call, SIM_CU_mem_alloc_async, 0, bytes, sim_arg(stream), 0);
-    if (call.result == CU_SUCCESS) {
-        call.result = find_uncaptured(stream, &it);
-    }
-    if (call.result == CU_SUCCESS) {
-        call.result = sim_linear_alloc(it->context->device, bytes, ptr);
-    }
-    if (call.result == CU_SUCCESS) {
-        call.args[0] = *ptr;
-    }
-    return sim_call_end(&call);
-}
-
-cu_result cuMemFreeAsync(cu_devptr ptr, cu_stream stream)
-{
-    sim_call call;
-    sim_stream *it;
-    sim_call_begin(&call, SIM_CU_mem_free_async, ptr, sim_arg(stream), 0, 0);
-    if (call.result == CU_SUCCESS) {
-        call.result = find_uncaptured(stream, &it);
-    }
-    if (call.result == CU_SUCCESS && sim_linear_find(ptr) == NULL) {
-        call.result = CU_INVALID_VALUE;
-    }
-    if (call.result == CU_SUCCESS) {
-        sim_task task = { .kind = SIM_TASK_FREE, .value = ptr };
-        sim_work_submit(it, &task, false);
     }
     return sim_call_end(&call);
 }

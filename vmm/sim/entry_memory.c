@@ -1,6 +1,7 @@
 /* entry_memory.c - exported calls: virtual memory management. None of them needs a context. */
 #include "vmm/sim/call.h"
 #include "vmm/sim/memory.h"
+#include "vmm/sim/mempool.h"
 
 static cu_result reserve(cu_devptr *ptr, size_t bytes, size_t alignment, cu_devptr hint,
                          unsigned long long flags)
@@ -230,6 +231,13 @@ cu_result cuMemGetAddressRange_v2(cu_devptr *base, size_t *bytes, cu_devptr ptr)
         const sim_mapping *mapping = sim_mapping_at(ptr);
         if (mapping == NULL || ptr - mapping->ptr >= mapping->bytes) {
             call.result = CU_NOT_FOUND;
+        } else if (mapping->handle->segment != NULL) {
+            const sim_piece *piece = sim_piece_at(mapping->handle->segment, ptr);
+            bool is_inside = piece->state == SIM_PIECE_LIVE &&
+                             ptr - piece->ptr < piece->asked_bytes;
+            call.result = is_inside ? CU_SUCCESS : CU_NOT_FOUND;
+            call.args[1] = piece->ptr;
+            call.args[2] = piece->asked_bytes;
         } else {
             call.args[1] = mapping->ptr;
             call.args[2] = mapping->bytes;

@@ -3,6 +3,7 @@
 #include "vmm/sim/capture.h"
 #include "vmm/sim/context.h"
 #include "vmm/sim/graph.h"
+#include "vmm/sim/mempool.h"
 
 cu_result cuStreamCreate(cu_stream *stream, unsigned flags)
 {
@@ -109,6 +110,7 @@ cu_result cuStreamSynchronize(cu_stream stream)
     }
     if (call.result == CU_SUCCESS) {
         sim_work_finish_until(it, it->submitted, it->deps);
+        sim_mempool_synchronized();
     }
     return sim_call_end(&call);
 }

@@ -87,7 +87,7 @@ sim_handle *sim_handle_take(int ordinal, uint64_t bytes, bool is_linear)
         device->peak_physical_bytes = device->physical_bytes;
     }
     if (is_linear) {
-        device->n_allocations++;
+        device->n_linear++;
     } else {
         device->n_handles++;
     }
@@ -116,7 +116,7 @@ void sim_handle_settle(sim_handle *handle)
     sim_handle_drop_token(handle);
     device->physical_bytes -= handle->bytes;
     if (handle->is_linear) {
-        device->n_allocations--;
+        device->n_linear--;
     } else {
         device->n_handles--;
     }

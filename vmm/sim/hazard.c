@@ -9,6 +9,7 @@
 #include "vmm/sim/hazard.h"
 
 #include "vmm/sim/memory.h"
+#include "vmm/sim/mempool.h"
 
 /* Granules in which an allocation ends: may the bytes behind it be touched? No. */
 static bool ends_within(const pleat_sim_access *access)
@@ -62,6 +63,15 @@ bool sim_hazard_is_accessible(int device, const pleat_sim_access *accesses, size
     return is_good;
 }
 
+bool sim_hazard_is_usable(int device, const pleat_sim_access *accesses, size_t n,
+                          const pleat_sim_access **first, uint64_t *any)
+{
+    if (!sim_hazard_is_accessible(device, accesses, n, first, any)) {
+        return false;
+    }
+    return (*any & SIM_GRANULE_POOLED) == 0 || sim_mempool_covers(accesses, n, first);
+}
+
 const pleat_sim_access *sim_hazard_conflict(const pleat_sim_access *ours, size_t n_ours,
                                             const pleat_sim_access *theirs, size_t n_theirs)
 {
@@ -78,14 +88,14 @@ const pleat_sim_access *sim_hazard_conflict(const pleat_sim_access *ours, size_t
 }
 
 /* The operation of another stream, not ordered before us, that conflicts with `ours`; or NULL. */
-static const sim_op *find_conflict(const sim_stream *stream, const sim_stream *other,
-                                   const pleat_sim_access *ours)
+static sim_op *find_conflict(const sim_stream *stream, const sim_stream *other,
+                             const pleat_sim_access *ours)
 {
     uint64_t end = ours->ptr + ours->bytes;
     uint64_t ordered = sim_clock_get(stream->deps, other->slot);
     uint64_t p = ordered > other->finished ? ordered : other->finished;
     for (p++; p <= other->submitted; p++) {
-        const sim_op *op = sim_stream_op(other, p);
+        sim_op *op = sim_stream_op(other, p);
         if (op->begin >= end || ours->ptr >= op->end || !(ours->is_write || op->is_write)) {
             continue;
         }
@@ -202,6 +212,24 @@ static bool is_touching(const sim_op *op, const pleat_sim_access *range)
     }
     return op->task == NULL ||
            sim_hazard_conflict(range, 1, op->task->accesses, op->task->n) != NULL;
+}
+
+void sim_hazard_check_free(const sim_stream *stream, uint64_t ptr, uint64_t bytes)
+{
+    pleat_sim_access range = { ptr, bytes, true };
+    for (uint32_t i = 0; i < sim.n_active; i++) {
+        const sim_stream *other = sim.active[i];
+        sim_op *op = other == stream ? NULL : find_conflict(stream, other, &range);
+        if (op != NULL) {
+            op->is_reported = true;
+            sim_hazard_add(PLEAT_SIM_UNMAP_IN_USE, ptr, bytes,
+                           "cuMemFreeAsync on stream %llu is not ordered after call %llu on "
+                           "stream %llu",
+                           (unsigned long long)stream->id, (unsigned long long)op->call,
+                           (unsigned long long)other->id);
+            return;
+        }
+    }
 }
 
 void sim_hazard_check_unmap(uint64_t ptr, uint64_t bytes, const char *what)

@@ -15,6 +15,9 @@ void sim_hazard_reset(void);
  * and *any holds the entries of all granules or-ed together. */
 bool sim_hazard_is_accessible(int device, const pleat_sim_access *accesses, size_t n,
                               const pleat_sim_access **first, uint64_t *any);
+/* The same, and of pools nothing but live blocks: for work that is about to be submitted. */
+bool sim_hazard_is_usable(int device, const pleat_sim_access *accesses, size_t n,
+                          const pleat_sim_access **first, uint64_t *any);
 /* Work about to be submitted against unfinished work of other streams. `any` as above. */
 void sim_hazard_check_race(const sim_stream *stream, const pleat_sim_access *accesses, size_t n,
                            uint64_t any);
@@ -22,6 +25,9 @@ void sim_hazard_check_race(const sim_stream *stream, const pleat_sim_access *acc
 void sim_hazard_note_use(const pleat_sim_access *accesses, size_t n);
 /* The last call whose work on [ptr, ptr + bytes) is unfinished; 0: there is none. */
 uint64_t sim_hazard_last_use(uint64_t ptr, uint64_t bytes);
+/* Unfinished work on [ptr, ptr + bytes) that is not ordered before the next command of `stream`,
+ * which frees them. */
+void sim_hazard_check_free(const sim_stream *stream, uint64_t ptr, uint64_t bytes);
 /* Unfinished work on [ptr, ptr + bytes), which is about to lose its mapping. */
 void sim_hazard_check_unmap(uint64_t ptr, uint64_t bytes, const char *what);
 /* Do two access lists overlap with at least one write? */

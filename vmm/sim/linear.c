@@ -26,6 +26,7 @@ cu_result sim_linear_alloc(int device, size_t bytes, cu_devptr *ptr)
     }
     sim_mapping_grant(mapping, SIM_GRANULE_READ(device) | SIM_GRANULE_WRITE(device));
     handle->refs = 0; /* the mapping holds it */
+    sim.devices[device].n_allocations++;
     sim_cost_charge(SIM_CU_mem_alloc, 1, span >> sim.conf.granule_shift, bytes);
     *ptr = reservation->base;
     return CU_SUCCESS;
@@ -41,13 +42,15 @@ undo_take:
 sim_mapping *sim_linear_find(uint64_t ptr)
 {
     sim_mapping *mapping = sim_mapping_at(ptr);
-    return mapping != NULL && mapping->handle->is_linear && mapping->ptr == ptr ? mapping : NULL;
+    bool is_own = mapping != NULL && mapping->handle->is_linear && mapping->handle->segment == NULL;
+    return is_own && mapping->ptr == ptr ? mapping : NULL;
 }
 
 void sim_linear_free(sim_mapping *mapping)
 {
     sim_reservation *reservation = mapping->reservation;
     uint64_t bytes = mapping->bytes;
+    sim.devices[mapping->handle->device].n_allocations--;
     sim_cost_charge(SIM_CU_mem_free, 1,
                     (bytes + sim.conf.granule_bytes - 1) >> sim.conf.granule_shift, bytes);
     sim_mapping_remove(mapping);

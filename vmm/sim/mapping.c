@@ -28,6 +28,9 @@ static void publish_mapping(const sim_mapping *mapping)
     if (handle->is_linear) {
         entry |= SIM_GRANULE_LINEAR;
     }
+    if (handle->segment != NULL) {
+        entry |= SIM_GRANULE_POOLED;
+    }
     uint64_t first = mapping->ptr >> shift;
     uint64_t n = (mapping->bytes + sim.conf.granule_bytes - 1) >> shift;
     for (uint64_t i = 0; i < n; i++) {
@@ -158,7 +161,7 @@ bool sim_mapping_has_room(void)
 {
     uint64_t n = 0;
     for (int i = 0; i < sim.conf.n_devices; i++) {
-        n += sim.devices[i].n_mappings + sim.devices[i].n_allocations;
+        n += sim.devices[i].n_mappings + sim.devices[i].n_linear;
     }
     if (sim.conf.has_memory && n >= SIM_MAX_MEMORY_MAPPINGS) {
         snprintf(sim_error_text(), SIM_ERROR_BYTES,

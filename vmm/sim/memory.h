@@ -1,7 +1,7 @@
-/* memory.h - physical memory (handles and linear allocations) and the mappings of it.
+/* memory.h - physical memory (handles, linear allocations, pools' segments) and its mappings.
  *
- * M1  device->physical_bytes == sum of the bytes of its live handles and linear allocations
- *     <= capacity
+ * M1  device->physical_bytes == sum of the bytes of its live handles, linear allocations and pools'
+ *     segments <= capacity
  * M2  a handle is live while it has references or mappings
  * M3  every granule of a mapping, and no other, holds its index in sim.space
  * M4  aliased is set on all granules of a handle's mappings if and only if it has two or more
@@ -12,12 +12,14 @@
 #include "vmm/sim/state.h"
 
 typedef struct sim_mapping sim_mapping;
+typedef struct sim_mempool_segment sim_mempool_segment;
 
 typedef struct sim_handle {
     uint32_t index;
     uint32_t generation; /* counts the uses of the index: a stale value has another one */
     bool is_live;
-    bool is_linear;
+    bool is_linear;               /* the driver's own: cuMemAlloc's, or a pool's */
+    sim_mempool_segment *segment; /* a pool's, else NULL */
     int device;
     uint64_t bytes; /* as charged */
     uint64_t refs;

@@ -10,7 +10,35 @@
  * has finished. Recording, waiting and stream writes do not count as work. Queries do not advance
  * time; a synchronisation finishes what it waits for.
  *
- * Hazards are what a correct program never does; the simulator records them and goes on. */
+ * Hazards are what a correct program never does; the simulator records them and goes on.
+ *
+ * Pools (cuMemPoolCreate, cuMemAllocFromPoolAsync; cuMemAllocAsync takes from the device's default
+ * pool) are a model, since what drivers do is documented in parts only:
+ *   - A pool takes memory from the device in segments: the block's size rounded up to 32 MiB, or to
+ *     granules where the device or the pool's maximum has no room for that. 32 MiB is what drivers
+ *     report as reserved after a first small allocation. The maximum bounds what is reserved.
+ *   - A block goes to the smallest run of free neighbours that its stream may use, of equal ones to
+ *     the lowest, and takes its start; sizes are rounded up to 512 bytes. Pieces of one segment
+ *     merge. Free pages are not remapped from one segment to another: drivers say that they do, but
+ *     pytorch#110194 and rmm#1245 report pools that refuse with 20 to 30 GB free in them.
+ *   - Memory that was freed on a stream is usable for it at once; for another one when its command
+ *     comes after the free anyway (by events or the legacy stream: FOLLOW_EVENT_DEPENDENCIES), or
+ *     when the free is over (ALLOW_OPPORTUNISTIC; else once a synchronisation has seen that), or,
+ *     where the pool cannot grow, by a dependency that is added to the stream
+ *     (ALLOW_INTERNAL_DEPENDENCIES). All three are on unless they are turned off.
+ *   - Segments without a live block go back whole, the newest first: at any synchronisation of a
+ *     stream or an event and in pleat_sim_finish while more than the threshold (0 unless set) is
+ *     reserved, and in cuMemPoolTrimTo; in both never below the bytes to keep. A free whose end
+ *     nobody has observed keeps its segment.
+ *   - USED counts the bytes asked for, until cuMemFreeAsync is called. A pool that is destroyed
+ *     gives back its memory when the last block is free.
+ *   - Allocation and free are commands of their streams: work on a block that is not ordered after
+ *     its allocation is a race, as is any on a free that is not ordered after the work (kind
+ *     UNMAP_IN_USE); work that is submitted after the free touches unmapped bytes.
+ *   - Graphs have no memory nodes here: in a capture, allocation and free answer
+ *     STREAM_CAPTURE_UNSUPPORTED, and the capture is invalid.
+ *   - The cost clock charges for a segment what creating, mapping and granting one handle of its
+ *     size costs, or unmapping and releasing it; a cost file may add a share for each call. */
 #ifndef PLEAT_SIM_H
 #define PLEAT_SIM_H
 
@@ -41,9 +69,11 @@ extern "C" {
  *             depth:0..1048576     see Time above; default 256
  *             costs:a100 or FILE   the cost clock's model; default a100. See costs/a100.cost
  *             profile:full         CUDA 12.4 (default)
- *             profile:no_vmm       attribute 102 is 0, VMM calls answer NOT_SUPPORTED
+ *             profile:no_vmm       attributes 102 and 115 are 0, calls of VMM and of pools answer
+ *                                  NOT_SUPPORTED
  *             profile:old_driver   CUDA 11.2: later calls (cuStreamGetId, ...) answer NOT_FOUND,
- *                                  no POSIX file descriptors, no RDMA
+ *                                  no POSIX file descriptors, no RDMA; pools have no maximum and
+ *                                  do not tell what they hold
  *             va_bits:24..48       address space of 1 << va_bits bytes; default 48, 47 with memory
  *             log:ring or full     keep the last 4,096 calls (default) or all
  *             name:TEXT            the devices' name
@@ -125,13 +155,15 @@ PLEAT_SIM_API uint64_t pleat_sim_n_faults(void);
 typedef struct pleat_sim_counts {
     uint64_t reservations, handles, mappings, allocations; /* live driver objects */
     uint64_t streams, events, graphs, contexts;            /* graphs: and executable graphs */
-    uint64_t reserved_bytes, physical_bytes, mapped_bytes; /* physical: handles + allocations */
+    uint64_t reserved_bytes, physical_bytes, mapped_bytes; /* physical: also what pools hold */
     uint64_t peak_physical_bytes;
     uint64_t capacity_bytes;
     uint64_t unfinished_work;
     uint64_t hazards;
     uint64_t calls;        /* of cu* entry points, refused ones too */
     uint64_t lost_objects; /* went down with their context instead of being destroyed */
+    uint64_t pools;        /* of cuMemPoolCreate, not yet destroyed */
+    uint64_t pool_bytes;   /* physical bytes that pools hold, default ones and destroyed ones too */
 } pleat_sim_counts;
 
 /** Tell what the simulator holds.

@@ -1,11 +1,12 @@
 /* space.h - the device address space: reservations, and what every granule of it is mapped to.
  *
  *   entry of a granule, 64 bits; 0 = not mapped
- *   |63     48|47      32|   31   |   30    |   29    |   28   |27            0|
- *   | write   | read     | linear | partial | aliased | mapped | mapping index |
+ *   |63     48|47      32|   31   |   30    |   29    |   28   |   27   |26            0|
+ *   | write   | read     | linear | partial | aliased | mapped | pooled | mapping index |
  *
- * One write and one read bit for each device. linear: cuMemAlloc's. partial: the allocation ends
- * within the granule. aliased: the handle has further mappings. Guarded by sim.lock. */
+ * One write and one read bit for each device. linear: the driver's own, of cuMemAlloc or a pool.
+ * partial: the allocation ends within the granule. aliased: the handle has further mappings.
+ * pooled: a pool's, so only its live blocks may be touched. Guarded by sim.lock. */
 #ifndef PLEAT_SIM_SPACE_H
 #define PLEAT_SIM_SPACE_H
 
@@ -15,7 +16,8 @@
 
 #include "vmm/sim/conf.h"
 
-#define SIM_GRANULE_INDEX UINT64_C(0x0fffffff)
+#define SIM_GRANULE_INDEX UINT64_C(0x07ffffff)
+#define SIM_GRANULE_POOLED (UINT64_C(1) << 27)
 #define SIM_GRANULE_MAPPED (UINT64_C(1) << 28)
 #define SIM_GRANULE_ALIASED (UINT64_C(1) << 29)
 #define SIM_GRANULE_PARTIAL (UINT64_C(1) << 30)

@@ -17,6 +17,7 @@
 #include "vmm/sim/hazard.h"
 #include "vmm/sim/log.h"
 #include "vmm/sim/memory.h"
+#include "vmm/sim/mempool.h"
 #include "vmm/sim/stream.h"
 
 sim_state sim = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -54,6 +55,7 @@ __attribute__((constructor)) static void watch_forks(void)
 
 static void free_everything(void)
 {
+    sim_mempool_fini();
     sim_capture_fini();
     sim_graph_fini();
     sim_event_fini();
@@ -101,6 +103,7 @@ void sim_state_reset(const sim_conf *conf)
     sim_pool_init(&sim.streams, sizeof(sim_stream));
     sim_pool_init(&sim.events, sizeof(sim_event));
     sim_pool_init(&sim.graphs, sizeof(sim_graph));
+    sim_pool_init(&sim.mempools, sizeof(sim_mempool));
     for (int i = 0; i < conf->n_devices; i++) {
         sim.devices[i].context.device = i;
         sim.devices[i].memory_fd = -1;

@@ -37,8 +37,9 @@ typedef struct sim_device {
     uint64_t mapped_bytes;
     uint64_t n_handles;
     uint64_t n_mappings;
-    uint64_t n_allocations;
-    sim_submission *order; /* ring of order_mask + 1 */
+    uint64_t n_linear;      /* allocations of cuMemAlloc, and pools' segments */
+    uint64_t n_allocations; /* of cuMemAlloc, and of pools until their free has passed */
+    sim_submission *order;  /* ring of order_mask + 1 */
     uint64_t order_mask;
     uint64_t n_submitted;
     int memory_fd;              /* backing:memory */
@@ -56,7 +57,7 @@ typedef struct sim_state {
     sim_space space;
     uint64_t access_epoch; /* grows whenever addresses lose mapping or access */
 
-    uint64_t n_calls[80]; /* by sim_entry */
+    uint64_t n_calls[96]; /* by sim_entry */
     uint64_t n_cu_calls;
     uint64_t call_number; /* of the call in progress, as in the log */
     double cost_us;
@@ -66,6 +67,7 @@ typedef struct sim_state {
     sim_pool streams; /* the index is the stream's slot */
     sim_pool events;
     sim_pool graphs;
+    sim_pool mempools; /* indexes are not used twice, so that a destroyed pool's handle is known */
 
     sim_stream **active; /* streams with unfinished work, in no order */
     uint32_t n_active;

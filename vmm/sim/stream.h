@@ -25,7 +25,9 @@ typedef enum sim_task_kind {
     SIM_TASK_READ,  /* device to host */
     SIM_TASK_WRITE, /* host to device */
     SIM_TASK_WRITE64,
-    SIM_TASK_FREE, /* cuMemFreeAsync of accesses[0].ptr */
+    SIM_TASK_FREE,        /* cuMemFreeAsync of what cuMemAlloc gave at address `value` */
+    SIM_TASK_POOL_ALLOC,  /* the driver's own: a block of a pool begins */
+    SIM_TASK_POOL_RETIRE, /* the driver's own: a block of pool number `value` ends */
 } sim_task_kind;
 
 /* What is to be done; the access list belongs to whoever made it. */
@@ -47,6 +49,7 @@ typedef struct sim_op {
     bool is_write;
     bool is_counted;  /* takes part in depth */
     bool is_reported; /* a hazard was recorded for its addresses: not again at its end */
+    bool is_driver_s; /* no access of the program's: not checked at its end */
 } sim_op;
 
 struct sim_stream {

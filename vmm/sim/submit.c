@@ -42,10 +42,10 @@ static cu_result check_address(const pleat_sim_access *access)
     const pleat_sim_access *first;
     uint64_t any;
     cu_result result = sim_context_current(&context);
-    if (result == CU_SUCCESS &&
-        !sim_hazard_is_accessible(context->device, access, 1, &first, &any)) {
+    if (result == CU_SUCCESS && !sim_hazard_is_usable(context->device, access, 1, &first, &any)) {
         sim_hazard_add(PLEAT_SIM_UNMAPPED_ACCESS, access->ptr, access->bytes,
-                       "a memset, copy or stream write of bytes without mapping or access");
+                       "a memset, copy or stream write of bytes without mapping or access, or of "
+                       "no live block");
         result = CU_INVALID_VALUE;
     }
     return result;

@@ -4,6 +4,7 @@
 #include "vmm/sim/backing.h"
 #include "vmm/sim/hazard.h"
 #include "vmm/sim/memory.h"
+#include "vmm/sim/mempool.h"
 #include "vmm/sim/stream.h"
 
 sim_task *sim_task_copy(const sim_task *task)
@@ -43,6 +44,10 @@ void sim_task_run(const sim_task *task)
         free_linear(task->value);
         return;
     }
+    if (task->kind == SIM_TASK_POOL_RETIRE) {
+        sim_mempool_retire((uint32_t)task->value);
+        return;
+    }
     if (!sim.conf.has_memory || task->kind == SIM_TASK_WORK) {
         return;
     }
@@ -69,6 +74,8 @@ void sim_task_run(const sim_task *task)
         break;
     case SIM_TASK_WORK:
     case SIM_TASK_FREE:
+    case SIM_TASK_POOL_ALLOC:
+    case SIM_TASK_POOL_RETIRE:
         break;
     }
 }

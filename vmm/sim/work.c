@@ -78,7 +78,7 @@ static bool check_at_end(const sim_stream *stream, sim_op *op)
     const pleat_sim_access *first;
     uint64_t any;
     size_t n;
-    if (op->access_epoch == sim.access_epoch && !op->is_reported) {
+    if (op->is_driver_s || (op->access_epoch == sim.access_epoch && !op->is_reported)) {
         return true;
     }
     const pleat_sim_access *accesses = accesses_of(op, &one, &n);
@@ -187,10 +187,15 @@ static void check_at_submission(const sim_stream *stream, const sim_task *task, 
 {
     const pleat_sim_access *first;
     uint64_t any;
-    if (!sim_hazard_is_accessible(stream->context->device, task->accesses, task->n, &first, &any)) {
+    if (task->kind == SIM_TASK_POOL_ALLOC || task->kind == SIM_TASK_POOL_RETIRE) {
+        op->is_driver_s = true;
+        return;
+    }
+    if (!sim_hazard_is_usable(stream->context->device, task->accesses, task->n, &first, &any)) {
+        bool is_freed = (any & SIM_GRANULE_POOLED) != 0;
         sim_hazard_add(PLEAT_SIM_UNMAPPED_ACCESS, first->ptr, first->bytes,
-                       "work on stream %llu touches bytes without mapping or access",
-                       (unsigned long long)stream->id);
+                       "work on stream %llu touches bytes %s", (unsigned long long)stream->id,
+                       is_freed ? "that are no live block of a pool" : "without mapping or access");
         op->is_reported = true;
     }
     if (sim.n_active > 1 || (sim.n_active == 1 && sim.active[0] != stream)) {
@@ -204,8 +209,11 @@ static void check_at_submission(const sim_stream *stream, const sim_task *task, 
 /* Does more happen at its end than time going on? */
 static bool has_effect(const sim_task *task)
 {
-    return task->n > 1 || task->kind == SIM_TASK_FREE ||
-           (sim.conf.has_memory && task->kind != SIM_TASK_WORK);
+    if (task->kind == SIM_TASK_WORK || task->kind == SIM_TASK_POOL_ALLOC) {
+        return task->n > 1;
+    }
+    return task->n > 1 || task->kind == SIM_TASK_FREE || task->kind == SIM_TASK_POOL_RETIRE ||
+           sim.conf.has_memory;
 }
 
 void sim_work_submit(sim_stream *stream, const sim_task *task, bool is_counted)
