@@ -260,6 +260,8 @@ void pl_walk_stats(pl_space *space, pleat_stats *out)
     take_census(space, &c);
     *out = space->stats;
     pl_stats_read_device(out, space->dev);
+    out->num_device_alloc = out->ops_map; /* as PyTorch counts with expandable segments */
+    out->num_device_free = out->ops_unmap;
     fill_groups(space, &c, out);
     out->granule_bytes = space->granule_bytes;
     out->resident_bytes = (uint64_t)space->n_chunks << space->granule_log2;
