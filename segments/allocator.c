@@ -6,6 +6,7 @@
 static const pl_allocator_ops *const allocators[] = {
     &pl_expandable_ops,
     &pl_torch_native_ops,
+    &pl_torch_expandable_ops,
     &pl_mxnet_naive_ops,
     &pl_mxnet_round_ops,
     &pl_mxnet19_naive_ops,

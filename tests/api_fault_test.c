@@ -188,7 +188,7 @@ static pleat_status do_step(run *r, const step *s)
         return pleat_device_trim(r->instance, 0, s->bytes, true, NULL);
     case LIMIT: /* the classic cache rounds segments up and needs more room */
         return pleat_device_set_limit(r->instance, 0,
-                                      s->bytes * (r->allocator == API_TORCH ? TORCH_LIMITS : 1));
+                                      s->bytes * (r->allocator != API_PLEAT ? TORCH_LIMITS : 1));
     case FINISH:
         sim.finish();
         return PLEAT_OK;
@@ -362,12 +362,15 @@ static void check_end(const run *r, pleat_status st)
 /* One run with the fault at k. Returns whether the fault was reached. */
 static bool run_with_fault(const fault_plan *plan, uint64_t k, int allocator)
 {
-    static const char *const sim_confs[] = { "capacity:96M,depth:4", "capacity:32M,depth:4" };
-    char conf[64];
+    static const char *const sim_confs[] = { "capacity:96M,depth:4", "capacity:32M,depth:4",
+                                             "capacity:48M,depth:4" };
+    static const char *const more[] = { "", "", ",expandable_large_page_mb:2" };
+    char conf[128];
     run r = { .plan = plan, .k = k, .allocator = allocator };
     stage own;
     set_stage(&own, sim_confs[allocator], &r);
-    snprintf(conf, sizeof conf, "driver:sim,allocator:%s", api_allocators[allocator]);
+    snprintf(conf, sizeof conf, "driver:sim,allocator:%s%s", api_allocators[allocator],
+             more[allocator]);
     plan->arm(k);
     pleat_status st = pleat_create(conf, &r.instance);
     bool is_made = st == PLEAT_OK;

@@ -21,6 +21,9 @@ static pleat_status create(pl_device *dev, const pl_allocator_options *options,
     pl_allocator_options settled = *options;
     pl_host host;
     pleat_status st = pl_torch_settle_options(&settled);
+    if (st == PLEAT_OK && source->has_pages) {
+        st = pl_torch_settle_pages(&settled, pl_device_granule_bytes(dev));
+    }
     if (st != PLEAT_OK) {
         return st;
     }
@@ -40,11 +43,16 @@ static pleat_status create(pl_device *dev, const pl_allocator_options *options,
     }
     t->base.ops = ops;
     t->source = source;
+    t->has_pages = source->has_pages;
     t->dev = dev;
     t->options = settled;
     t->fraction_bytes = pl_torch_fraction_bytes(&settled, pl_device_total_bytes(dev));
     t->host = host;
     pl_torch_pools_init(t);
+    if (t->has_pages) {
+        t->pools[PLEAT_POOL_SMALL].page_bytes = settled.expandable_small_page_bytes;
+        t->pools[PLEAT_POOL_LARGE].page_bytes = settled.expandable_large_page_bytes;
+    }
     pl_ptrmap_init(&t->live);
     *out = &t->base;
     return PLEAT_OK;
@@ -62,6 +70,15 @@ static pleat_status native_create(pl_device *dev, const pl_allocator_options *op
                                   pl_allocator **out)
 {
     return create(dev, options, &pl_torch_native_ops, &pl_torch_linear, out);
+}
+
+static pleat_status expandable_create(pl_device *dev, const pl_allocator_options *options,
+                                      pl_allocator **out)
+{
+    if (!pl_device_has_vmm(dev)) {
+        return PLEAT_ENOVMM;
+    }
+    return create(dev, options, &pl_torch_expandable_ops, &pl_torch_pages, out);
 }
 
 static pleat_status torch_destroy(pl_allocator *a, bool force, size_t *n_live, size_t *n_leaked)
@@ -156,7 +173,8 @@ static pl_torch_block *block_around(const pl_torch *t, pleat_devptr ptr)
 static pleat_status not_live(const pl_torch *t, pleat_devptr ptr)
 {
     const pl_torch_block *block = block_around(t, ptr);
-    return block && block->state != PL_TORCH_LIVE ? PLEAT_EDOUBLEFREE : PLEAT_EFOREIGN;
+    bool is_cached = block && block->is_mapped && block->state != PL_TORCH_LIVE;
+    return is_cached ? PLEAT_EDOUBLEFREE : PLEAT_EFOREIGN;
 }
 
 static pl_torch_block *find_live(const pl_torch *t, pleat_devptr ptr)
@@ -299,6 +317,15 @@ static pleat_status torch_release_capture(pl_allocator *a, pl_stream *stream)
     return st;
 }
 
+static uint64_t refused_bytes(const pl_torch *t)
+{
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < PLEAT_N_POOLS; i++) {
+        bytes += (uint64_t)t->pools[i].refused.n * t->pools[i].page_bytes;
+    }
+    return bytes;
+}
+
 /* Segments are not made of granules, so live_granules stays 0. */
 static void torch_stats(pl_allocator *a, pleat_stats *out)
 {
@@ -308,8 +335,10 @@ static void torch_stats(pl_allocator *a, pleat_stats *out)
     uint64_t allocated = t->stats.allocated_bytes[PLEAT_POOL_ALL].current;
     uint64_t active = t->stats.active_bytes[PLEAT_POOL_ALL].current;
     out->resident_bytes = t->reserved_bytes;
-    out->free_bytes = t->reserved_bytes - active;
+    out->idle_bytes = refused_bytes(t);
+    out->free_bytes = t->reserved_bytes - active - out->idle_bytes - t->lost_bytes;
     out->pending_bytes = active - allocated;
+    out->pinned_granules = t->lost_bytes / pl_device_granule_bytes(t->dev);
     out->metadata_bytes = t->host.bytes;
     pl_stats_read_device(out, t->dev);
     pl_lock_release(&t->lock);
@@ -326,6 +355,9 @@ static void torch_reset_peaks(pl_allocator *a)
 /* A block that a call holds is nobody's to use: pending, like one whose uses are not over. */
 static pl_piece_kind kind_of(const pl_torch_block *block)
 {
+    if (!block->is_mapped || block->state == PL_TORCH_LOST) {
+        return PL_PIECE_HOLE;
+    }
     switch (block->state) {
     case PL_TORCH_FREE:
         return PL_PIECE_FREE;
@@ -337,25 +369,36 @@ static pl_piece_kind kind_of(const pl_torch_block *block)
     }
 }
 
+/* Most of a segment with pages is the hole at its end; that is of no interest. */
+static void visit_segment(const pl_torch_segment *segment,
+                          void (*see)(void *context, const pl_piece *piece), void *context)
+{
+    bool is_first = true;
+    for (const pl_torch_block *block = segment->first; block; block = block->next) {
+        pl_piece_kind kind = kind_of(block);
+        if (kind == PL_PIECE_HOLE && !block->next) {
+            continue;
+        }
+        pl_piece piece = {
+            .base = block->ptr,
+            .bytes = block->bytes,
+            .requested_bytes = kind == PL_PIECE_LIVE ? block->requested_bytes : 0,
+            .stream = block->stream,
+            .kind = kind,
+            .is_first = is_first,
+        };
+        is_first = false;
+        see(context, &piece);
+    }
+}
+
 static void torch_visit(pl_allocator *a, void (*see)(void *context, const pl_piece *piece),
                         void *context)
 {
     pl_torch *t = torch_of(a);
     pl_lock_acquire(&t->lock);
     for (pl_tree_node *node = pl_tree_first(&t->segments); node; node = pl_tree_next(node)) {
-        const pl_torch_segment *segment = PL_TREE_ENTRY(node, pl_torch_segment, node);
-        for (const pl_torch_block *block = segment->first; block; block = block->next) {
-            pl_piece_kind kind = kind_of(block);
-            pl_piece piece = {
-                .base = block->ptr,
-                .bytes = block->bytes,
-                .requested_bytes = kind == PL_PIECE_LIVE ? block->requested_bytes : 0,
-                .stream = block->stream,
-                .kind = kind,
-                .is_first = block == segment->first,
-            };
-            see(context, &piece);
-        }
+        visit_segment(PL_TREE_ENTRY(node, pl_torch_segment, node), see, context);
     }
     pl_lock_release(&t->lock);
 }
@@ -373,6 +416,24 @@ const pl_allocator_ops pl_torch_native_ops = {
     .name = "torch-native",
     .needs_vmm = false,
     .create = native_create,
+    .destroy = torch_destroy,
+    .alloc = torch_alloc,
+    .free = torch_free,
+    .record_stream = torch_record_stream,
+    .query = torch_query,
+    .trim = torch_trim,
+    .set_limit = torch_set_limit,
+    .release_capture = torch_release_capture,
+    .stats = torch_stats,
+    .reset_peaks = torch_reset_peaks,
+    .visit = torch_visit,
+    .check = torch_check,
+};
+
+const pl_allocator_ops pl_torch_expandable_ops = {
+    .name = "torch-expandable",
+    .needs_vmm = true,
+    .create = expandable_create,
     .destroy = torch_destroy,
     .alloc = torch_alloc,
     .free = torch_free,

@@ -7,7 +7,8 @@
  * and address; a request takes the first that fits and splits it, or asks the driver for memory.
  * A freed block merges with free neighbours of its segment. Memory goes back to the driver only
  * when an allocation failed: then everything that can go does. How memory comes and goes is a
- * pl_torch_source: whole segments of torch-native are in torch_linear.c.
+ * pl_torch_source: whole segments of torch-native in torch_linear.c, pages under addresses of
+ * torch-expandable in torch_expand.c and torch_unmap.c.
  *
  * What differs from PyTorch: streams are ordered by first sight instead of by handle (streams never
  * mix, so no choice depends on it); the lock is dropped around every driver call, as under
@@ -26,6 +27,7 @@
 #include "segments/tree.h"
 #include "vmm/base/host.h"
 #include "vmm/base/lock.h"
+#include "vmm/chunk.h"
 
 #define PL_TORCH_MIN_BLOCK ((size_t)512)          /* kMinBlockSize */
 #define PL_TORCH_SMALL ((size_t)1 << 20)          /* kSmallSize */
@@ -43,30 +45,46 @@ typedef struct pl_torch_use pl_torch_use;
 typedef struct pl_torch_source pl_torch_source;
 
 typedef enum pl_torch_state {
-    PL_TORCH_FREE,    /* in its pool's tree */
-    PL_TORCH_LIVE,    /* in the map */
-    PL_TORCH_FREEING, /* in the map; free() is recording fences with the lock dropped */
-    PL_TORCH_PENDING, /* freed, but uses on other streams are not known to be over */
-    PL_TORCH_TAKEN,   /* in nobody's hands but one call's: on its way in, out, or to the driver */
+    PL_TORCH_FREE,     /* in its pool's tree of free blocks */
+    PL_TORCH_LIVE,     /* in the map */
+    PL_TORCH_FREEING,  /* in the map; free() is recording fences with the lock dropped */
+    PL_TORCH_PENDING,  /* freed, but uses on other streams are not known to be over */
+    PL_TORCH_TAKEN,    /* in nobody's hands but one call's: on its way in, out, or to the driver */
+    PL_TORCH_UNMAPPED, /* addresses without memory, in its pool's tree of those */
+    PL_TORCH_LOST,     /* perhaps mapped, perhaps not, after an undo failed: never used again */
 } pl_torch_state;
+
+/* Chunks of one page that the driver would not take back. They are offered again later. */
+typedef struct pl_torch_refused {
+    pl_chunk *chunks;
+    size_t n;
+    size_t room;
+    size_t n_promised; /* of the room: pages that are in the driver's hands right now */
+} pl_torch_refused;
 
 typedef struct pl_torch_pool {
     pl_tree free;        /* blocks by stream, size, counter, address */
+    pl_tree unmapped;    /* blocks by stream, address */
     uint64_t n_searches; /* get_free_blocks_call_count: the clock of garbage collection */
     unsigned index;      /* const: PLEAT_POOL_SMALL or PLEAT_POOL_LARGE */
+    size_t page_bytes;   /* const; 0 without pages */
+    pl_torch_refused refused;
 } pl_torch_pool;
 
 struct pl_torch_segment {
     pl_tree_node node; /* in pl_torch.segments, by address */
     pleat_devptr ptr;  /* const */
-    size_t bytes;      /* const */
+    size_t bytes;      /* const: with pages, of the reserved addresses */
     pl_torch_block *first;
+    pl_chunk *pages; /* by index, up to n_pages; 0 = not mapped. NULL without pages */
+    size_t n_pages;
 };
 
 struct pl_torch_block {
-    pl_tree_node node; /* in its pool's tree if free */
+    pl_tree_node node; /* in a tree of its pool if free or unmapped */
     unsigned stream_index;
     pl_torch_state state;
+    bool is_mapped; /* const without pages: true */
     size_t bytes;
     uint64_t counter; /* the segment's place in the order of all segments */
     pleat_devptr ptr;
@@ -76,9 +94,10 @@ struct pl_torch_block {
     pl_torch_segment *segment;
     pl_stream *stream;
     size_t requested_bytes;
-    pl_torch_use *uses; /* recorded streams; empty unless LIVE or FREEING */
-    unsigned n_pending; /* uses that wait in a queue or for a capture's end */
-    uint64_t born;      /* n_searches when it became free (gc_count_base) */
+    pl_torch_use *uses;        /* recorded streams; empty unless LIVE or FREEING */
+    unsigned n_pending;        /* uses that wait in a queue or for a capture's end */
+    uint64_t born;             /* n_searches when it became free (gc_count_base) */
+    pl_torch_block *departing; /* the next one on the way to the driver */
 };
 
 /* One stream's use of one block, from record_stream until the fence has passed. */
@@ -114,20 +133,25 @@ struct pl_torch_source {
     pleat_status (*release)(pl_torch *t, uint64_t keep_bytes, uint64_t *released);
     /* At the very end: every segment, live blocks or not. Returns what the driver refused. */
     size_t (*release_all)(pl_torch *t);
+    bool has_pages;
 };
 
 /* I1  every segment's blocks tile it in address order, linked both ways; sizes are multiples of 512
- * I2  no two neighbouring blocks of a segment are both free
- * I3  a block is in its pool's tree if and only if it is free
+ * I2  no two neighbouring blocks of a segment are both free, or both unmapped
+ * I3  a block is in its pool's tree if and only if it is free, or unmapped
  * I4  the map holds exactly the live and the freeing blocks
  * I5  a pending block's n_pending counts its uses in queues and held; others have none there
- * I6  reserved_bytes == bytes of all segments + releasing_bytes, and the statistic agrees
+ * I6  reserved_bytes == bytes of all segments + releasing_bytes; with pages, bytes of all mapped
+ *     blocks + refused chunks; and the statistic agrees
  * I7  the statistics of allocated, active, inactive split and requested agree with the blocks
- * I8  trees and map keep their own rules */
+ * I8  trees and map keep their own rules
+ * I9  with pages: an unmapped block is whole pages without chunks, and under every other block but
+ *     those on their way in each page has one */
 struct pl_torch {
     pl_allocator base;
     const pl_torch_source *source; /* const */
     pl_device *dev;                /* const */
+    bool has_pages;                /* const: torch-expandable */
     uint64_t fraction_bytes;       /* const: limit by per_process_memory_fraction; 0 = none */
     pl_allocator_options options;  /* const, but for limit_bytes */
     pl_lock lock;                  /* rank 20 */
@@ -145,6 +169,7 @@ struct pl_torch {
     uint64_t reserved_bytes;  /* total_allocated_memory */
     uint64_t growing_bytes;   /* asked from the driver just now */
     uint64_t releasing_bytes; /* given to the driver just now; still in reserved_bytes */
+    uint64_t lost_bytes;      /* in reserved_bytes, under lost blocks */
     size_t n_growing;         /* calls that may insert into the map after the lock was dropped */
     unsigned n_out;           /* driver calls under way that may make room */
     uint64_t n_changes;       /* how often one of them did */
@@ -166,13 +191,20 @@ bool pl_torch_should_split(const pl_torch *t, const pl_torch_block *block, size_
  * it is split, else it must be NULL. The map must have room. Returns what was handed out. */
 pl_torch_block *pl_torch_hand_out(pl_torch *t, pl_torch_block *block, pl_torch_block *spare,
                                   const pl_torch_request *r);
-void pl_torch_take_out(pl_torch *t, pl_torch_block *block); /* free -> taken */
-void pl_torch_put_back(pl_torch *t, pl_torch_block *block); /* taken -> free, as it is */
+void pl_torch_take_out(pl_torch *t, pl_torch_block *block); /* free, unmapped -> taken */
+void pl_torch_put_back(pl_torch *t, pl_torch_block *block); /* the reverse, by is_mapped */
+/* Cut the first `bytes` off a taken block; `low` becomes that part, taken too. */
+void pl_torch_cut(pl_torch_block *block, pl_torch_block *low, size_t bytes);
+/* A taken block absorbs neighbours that are in a tree and mapped, or not, as it is. */
+void pl_torch_merge(pl_torch *t, pl_torch_block *block);
+/* A taken block absorbs the next one, which is taken and mapped as it is. */
+void pl_torch_absorb_next(pl_torch *t, pl_torch_block *block);
 /* The end of a block whose uses are over: merges, returns it to its pool (free_block). */
 void pl_torch_recycle(pl_torch *t, pl_torch_block *block);
 
 /* torch_options.c. Zeros become PyTorch's defaults; ECONF for what PyTorch refuses. */
 pleat_status pl_torch_settle_options(pl_allocator_options *options);
+pleat_status pl_torch_settle_pages(pl_allocator_options *options, size_t granule_bytes);
 /* per_process_memory_fraction in bytes; 0 = all. */
 uint64_t pl_torch_fraction_bytes(const pl_allocator_options *options, uint64_t total_bytes);
 uint64_t pl_torch_limit(const pl_torch *t); /* allowed_memory_maximum: the least of all; 0 = none */
@@ -183,16 +215,29 @@ static inline bool pl_torch_collects(const pl_torch *t)
     return t->options.garbage_collection_threshold > 0 && pl_torch_limit(t) != 0;
 }
 
-/* torch_grow.c: the steps of a request that nothing cached can serve. Lock as in pl_torch_source. */
+/* torch_grow.c: the steps of a request that nothing cached serves. Lock as in pl_torch_source. */
 pleat_status pl_torch_grow(pl_torch *t, const pl_torch_request *r, pl_torch_block **out);
 /* Wait for pending uses if told to, then give back what is free, while more than keep_bytes are
  * reserved (release_cached_blocks). EDRIVER: some could not be given back and stays cached. */
 pleat_status pl_torch_release_cached(pl_torch *t, uint64_t keep_bytes, bool wait,
                                      uint64_t *released);
-void pl_torch_note_change(pl_torch *t);      /* a driver call is over that may have made room */
-void pl_torch_wait_for_streams(pl_torch *t); /* what still runs, as far as can be waited for */
+void pl_torch_note_change(pl_torch *t); /* a driver call is over that may have made room */
+/* Wait for what still runs, as far as it can be waited for. */
+void pl_torch_wait_for_streams(pl_torch *t);
+
+/* torch_unmap.c: chunks that the driver may refuse to take back. Promise room for `n` before the
+ * lock is dropped, ENOMEM_HOST; then note which of them it did refuse. */
+pleat_status pl_torch_promise_refused(pl_torch *t, pl_torch_pool *pool, size_t n);
+void pl_torch_note_refused(pl_torch *t, pl_torch_pool *pool, size_t n_promised,
+                           const pl_chunk *chunks, size_t n);
+/* Without the lock: give back n chunks; those refused come first in `chunks`. Returns how many. */
+size_t pl_torch_release_chunks(pl_torch *t, pl_chunk *chunks, size_t n, size_t page_bytes);
 
 extern const pl_torch_source pl_torch_linear; /* torch_linear.c: one cuMemAlloc a segment */
+/* torch_expand.c: pages mapped under reserved addresses. */
+pleat_status pl_torch_pages_grow(pl_torch *t, const pl_torch_request *r, pl_torch_block **out);
+/* torch_unmap.c */
+extern const pl_torch_source pl_torch_pages;
 
 /* torch_event.c: uses by other streams. Lock held, dropped around driver calls. */
 /* OK as well when the stream is recorded already or is the owner; *added tells. ENOMEM_HOST. */

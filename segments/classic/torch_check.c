@@ -1,4 +1,4 @@
-/* torch_check.c - the walker: I1 to I8 of torch_cache.h, recomputed from the segments.
+/* torch_check.c - the walker: I1 to I9 of torch_cache.h, recomputed from the segments.
  *
  * Called with the lock held; calls nothing that could drop it. */
 #include "segments/classic/torch_cache.h"
@@ -7,41 +7,87 @@
 typedef struct tally {
     uint64_t n_live, n_active, n_inactive_split, n_free, n_segments;
     uint64_t live_bytes, active_bytes, inactive_split_bytes, requested_bytes, segment_bytes;
-    uint64_t rounding_bytes, n_pending;
+    uint64_t rounding_bytes, n_pending, n_unmapped, mapped_bytes, lost_bytes;
 } tally;
 
-static bool is_in_tree(const pl_torch_block *block)
+static bool is_in(const pl_tree *tree, const pl_torch_block *block)
 {
-    return pl_tree_lower_bound(&block->pool->free, &block->node) == &block->node;
+    return pl_tree_lower_bound(tree, &block->node) == &block->node;
 }
 
-static int check_block(const pl_torch *t, const pl_torch_block *block, tally *sum)
+static bool has_a_right_neighbour(const pl_torch_block *block)
+{
+    bool is_merged = block->state == PL_TORCH_FREE || block->state == PL_TORCH_UNMAPPED;
+    return !block->next || !is_merged || block->next->state != block->state;
+}
+
+/* Is it where its state says? */
+static int check_place(const pl_torch *t, const pl_torch_block *block)
 {
     bool is_live = block->state == PL_TORCH_LIVE || block->state == PL_TORCH_FREEING;
-    if (block->state == PL_TORCH_FREE && block->next && block->next->state == PL_TORCH_FREE) {
+    if (!has_a_right_neighbour(block)) {
         return 2;
     }
-    if (is_in_tree(block) != (block->state == PL_TORCH_FREE)) {
+    if (is_in(&block->pool->free, block) != (block->state == PL_TORCH_FREE) ||
+        is_in(&block->pool->unmapped, block) != (block->state == PL_TORCH_UNMAPPED)) {
         return 3;
     }
     if (is_live != (pl_ptrmap_find(&t->live, block->ptr) == block)) {
         return 4;
     }
-    if ((block->state == PL_TORCH_PENDING) != (block->n_pending != 0)) {
-        return 5;
+    return (block->state == PL_TORCH_PENDING) != (block->n_pending != 0) ? 5 : 0;
+}
+
+/* Whole pages without chunks, or chunks under each page. */
+static int check_pages(const pl_torch_block *block)
+{
+    const pl_torch_segment *segment = block->segment;
+    size_t page = block->pool->page_bytes;
+    if (page == 0) {
+        return block->is_mapped ? 0 : 9;
+    }
+    size_t first = (size_t)(block->ptr - segment->ptr) / page;
+    size_t end = (size_t)(block->ptr - segment->ptr + block->bytes + page - 1) / page;
+    bool is_whole = (block->ptr - segment->ptr) % page == 0 && block->bytes % page == 0;
+    if (!block->is_mapped && !is_whole) {
+        return 9;
+    }
+    if (block->is_mapped && end > segment->n_pages) {
+        return 9;
+    }
+    end = end < segment->n_pages ? end : segment->n_pages;
+    for (size_t i = first; i < end; i++) {
+        if ((segment->pages[i] != 0) != block->is_mapped) {
+            return 9;
+        }
+    }
+    return 0;
+}
+
+static int check_block(const pl_torch *t, const pl_torch_block *block, tally *sum)
+{
+    bool is_live = block->state == PL_TORCH_LIVE || block->state == PL_TORCH_FREEING;
+    int broken = check_place(t, block);
+    broken = broken != 0 ? broken : check_pages(block);
+    if (broken != 0) {
+        return broken;
     }
     sum->n_pending += block->n_pending;
+    sum->mapped_bytes += block->is_mapped ? block->bytes : 0;
+    sum->n_unmapped += block->state == PL_TORCH_UNMAPPED;
+    sum->lost_bytes += block->state == PL_TORCH_LOST ? block->bytes : 0;
     if (block->state == PL_TORCH_FREE) {
         sum->n_free++;
-        if (pl_torch_is_split(block)) {
+        if (pl_torch_is_split(block) && !t->has_pages) {
             sum->n_inactive_split++;
             sum->inactive_split_bytes += block->bytes;
         }
-        return 0;
     }
-    sum->n_active++;
-    sum->active_bytes += block->bytes;
-    sum->requested_bytes += block->requested_bytes;
+    if (is_live || block->state == PL_TORCH_PENDING) {
+        sum->n_active++;
+        sum->active_bytes += block->bytes;
+        sum->requested_bytes += block->requested_bytes;
+    }
     sum->n_live += is_live;
     sum->rounding_bytes += is_live ? block->bytes - block->requested_bytes : 0;
     sum->live_bytes += is_live ? block->bytes : 0;
@@ -125,12 +171,34 @@ static void add_tally(tally *total, const tally *sum)
     total->segment_bytes += sum->segment_bytes;
     total->rounding_bytes += sum->rounding_bytes;
     total->n_pending += sum->n_pending;
+    total->mapped_bytes += sum->mapped_bytes;
+    total->lost_bytes += sum->lost_bytes;
+}
+
+/* What is held from the driver, and what the statistics say of it. */
+static int check_reserved(const pl_torch *t, const tally *all)
+{
+    uint64_t n_segments = t->stats.segment[PLEAT_POOL_ALL].current;
+    uint64_t bytes = all->mapped_bytes;
+    for (unsigned pool = 0; pool < PLEAT_N_POOLS; pool++) {
+        bytes += (uint64_t)t->pools[pool].refused.n * t->pools[pool].page_bytes;
+    }
+    if (!t->has_pages) {
+        bytes = all->segment_bytes + t->releasing_bytes;
+        if (t->releasing_bytes == 0 && n_segments != all->n_segments) {
+            return 6;
+        }
+    }
+    bool is_same = bytes == t->reserved_bytes && all->lost_bytes == t->lost_bytes &&
+                   t->stats.reserved_bytes[PLEAT_POOL_ALL].current == t->reserved_bytes;
+    return is_same ? 0 : 6;
 }
 
 static int check_totals(const pl_torch *t, tally sums[PLEAT_N_POOLS])
 {
     for (unsigned pool = PLEAT_POOL_SMALL; pool < PLEAT_N_POOLS; pool++) {
-        if (t->pools[pool].free.count != sums[pool].n_free) {
+        if (t->pools[pool].free.count != sums[pool].n_free ||
+            t->pools[pool].unmapped.count != sums[pool].n_unmapped) {
             return 3;
         }
         add_tally(&sums[PLEAT_POOL_ALL], &sums[pool]);
@@ -139,9 +207,7 @@ static int check_totals(const pl_torch *t, tally sums[PLEAT_N_POOLS])
     if (t->live.count != all->n_live) {
         return 4;
     }
-    if (all->segment_bytes + t->releasing_bytes != t->reserved_bytes ||
-        t->stats.reserved_bytes[PLEAT_POOL_ALL].current != t->reserved_bytes ||
-        (t->releasing_bytes == 0 && t->stats.segment[PLEAT_POOL_ALL].current != all->n_segments)) {
+    if (check_reserved(t, all) != 0) {
         return 6;
     }
     for (unsigned pool = 0; pool < PLEAT_N_POOLS; pool++) {
@@ -155,12 +221,21 @@ static int check_totals(const pl_torch *t, tally sums[PLEAT_N_POOLS])
     return check_uses(t, all->n_pending);
 }
 
+static bool are_trees_sound(const pl_torch *t)
+{
+    for (unsigned pool = PLEAT_POOL_SMALL; pool < PLEAT_N_POOLS; pool++) {
+        if (pl_tree_check(&t->pools[pool].free) != 0 ||
+            pl_tree_check(&t->pools[pool].unmapped) != 0) {
+            return false;
+        }
+    }
+    return pl_tree_check(&t->segments) == 0 && pl_ptrmap_check(&t->live) == 0;
+}
+
 int pl_torch_check(pl_torch *t)
 {
     pl_lock_assert(&t->lock);
-    if (pl_tree_check(&t->segments) != 0 || pl_ptrmap_check(&t->live) != 0 ||
-        pl_tree_check(&t->pools[PLEAT_POOL_SMALL].free) != 0 ||
-        pl_tree_check(&t->pools[PLEAT_POOL_LARGE].free) != 0) {
+    if (!are_trees_sound(t)) {
         return 8;
     }
     tally sums[PLEAT_N_POOLS] = { 0 };

@@ -153,15 +153,19 @@ pleat_status pl_torch_grow(pl_torch *t, const pl_torch_request *r, pl_torch_bloc
     return st;
 }
 
-/* What is still running on the streams of this device; as far as they can be waited for. */
+/* A stream out of reach may have work pending as well: then the whole device is waited for. */
 void pl_torch_wait_for_streams(pl_torch *t)
 {
     pl_lock_release(&t->lock);
+    bool is_over = true;
     for (unsigned i = 0; i < pl_stream_count(t->dev); i++) {
         pl_stream *stream = pl_stream_at(t->dev, i);
-        if (pl_stream_synchronize(stream) != PLEAT_OK) {
-            (void)!pl_stream_synchronize(stream);
-        }
+        is_over = (pl_stream_synchronize(stream) == PLEAT_OK ||
+                   pl_stream_synchronize(stream) == PLEAT_OK) &&
+                  is_over;
+    }
+    if (!is_over) {
+        (void)!pl_device_synchronize(t->dev);
     }
     pl_lock_acquire(&t->lock);
 }

@@ -26,6 +26,7 @@ static void commit_segment(pl_torch *t, const pl_torch_request *r, pl_torch_segm
     *block = (pl_torch_block){
         .stream_index = pl_stream_index(r->stream),
         .state = PL_TORCH_TAKEN,
+        .is_mapped = true,
         .bytes = r->segment_bytes,
         .counter = t->next_counter++,
         .ptr = ptr,

@@ -55,6 +55,27 @@ pleat_status pl_torch_settle_options(pl_allocator_options *o)
     return PLEAT_OK;
 }
 
+/* PyTorch maps 2 and 20 MiB whatever the granularity; where that cannot be, the next that can. */
+static pleat_status settle_page(size_t *page, size_t usual, size_t granule)
+{
+    size_t bytes = *page != 0 ? *page : usual;
+    size_t over = bytes % granule;
+    if (over != 0 && bytes != usual) {
+        return PLEAT_ECONF;
+    }
+    *page = over != 0 ? bytes + granule - over : bytes;
+    return *page <= PL_TORCH_MOST ? PLEAT_OK : PLEAT_ECONF;
+}
+
+pleat_status pl_torch_settle_pages(pl_allocator_options *o, size_t granule_bytes)
+{
+    pleat_status st = settle_page(&o->expandable_small_page_bytes, PL_TORCH_SMALL_SEGMENT,
+                                  granule_bytes);
+    return st != PLEAT_OK ? st
+                          : settle_page(&o->expandable_large_page_bytes, o->large_segment_bytes,
+                                        granule_bytes);
+}
+
 uint64_t pl_torch_fraction_bytes(const pl_allocator_options *o, uint64_t total_bytes)
 {
     if (o->per_process_memory_fraction >= 1) {

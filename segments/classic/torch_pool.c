@@ -23,6 +23,17 @@ static bool is_block_before(const pl_tree_node *a, const pl_tree_node *b)
     return x->ptr < y->ptr;
 }
 
+/* The order of addresses without memory. */
+static bool is_address_before(const pl_tree_node *a, const pl_tree_node *b)
+{
+    const pl_torch_block *x = PL_TREE_ENTRY(a, const pl_torch_block, node);
+    const pl_torch_block *y = PL_TREE_ENTRY(b, const pl_torch_block, node);
+    if (x->stream_index != y->stream_index) {
+        return x->stream_index < y->stream_index;
+    }
+    return x->ptr < y->ptr;
+}
+
 static bool is_segment_before(const pl_tree_node *a, const pl_tree_node *b)
 {
     const pl_torch_segment *x = PL_TREE_ENTRY(a, const pl_torch_segment, node);
@@ -35,6 +46,7 @@ void pl_torch_pools_init(pl_torch *t)
     pl_tree_init(&t->segments, is_segment_before);
     for (unsigned i = 0; i < PLEAT_N_POOLS; i++) {
         pl_tree_init(&t->pools[i].free, is_block_before);
+        pl_tree_init(&t->pools[i].unmapped, is_address_before);
         t->pools[i].index = i;
     }
     t->next_counter = 1; /* 0 is the search key's: it comes before every block of its size */
@@ -87,6 +99,27 @@ pl_torch_request pl_torch_request_of(pl_torch *t, size_t bytes, pl_stream *strea
     };
 }
 
+/* For the choice of the best fit a block is as big as it could become by mapping what follows. */
+static size_t expandable_size(const pl_torch_block *block)
+{
+    const pl_torch_block *next = block->next;
+    return block->bytes + (next && next->state == PL_TORCH_UNMAPPED ? next->bytes : 0);
+}
+
+/* Move on in the order of sizes as long as the next one can become less big. */
+static pl_torch_block *prefer_less_expandable(pl_torch_block *block)
+{
+    for (;;) {
+        pl_tree_node *node = pl_tree_next(&block->node);
+        pl_torch_block *next = node ? PL_TREE_ENTRY(node, pl_torch_block, node) : NULL;
+        if (!next || next->stream != block->stream ||
+            expandable_size(next) >= expandable_size(block)) {
+            return block;
+        }
+        block = next;
+    }
+}
+
 pl_torch_block *pl_torch_find_free(pl_torch *t, const pl_torch_request *r)
 {
     pl_lock_assert(&t->lock);
@@ -99,6 +132,9 @@ pl_torch_block *pl_torch_find_free(pl_torch *t, const pl_torch_request *r)
     if (!block || block->stream != r->stream) {
         return NULL;
     }
+    if (t->has_pages) {
+        block = prefer_less_expandable(block);
+    }
     size_t max_split = t->options.max_split_bytes;
     if (r->rounded_bytes < max_split) {
         return block->bytes < max_split ? block : NULL;
@@ -110,17 +146,22 @@ pl_torch_block *pl_torch_find_free(pl_torch *t, const pl_torch_request *r)
 bool pl_torch_should_split(const pl_torch *t, const pl_torch_block *block, size_t rounded_bytes)
 {
     size_t remaining = block->bytes - rounded_bytes;
-    if (block->pool->index == PLEAT_POOL_SMALL) {
+    if (block->pool->index == PLEAT_POOL_SMALL || t->has_pages) {
         return remaining >= PL_TORCH_MIN_BLOCK;
     }
     return rounded_bytes < t->options.max_split_bytes && remaining > PL_TORCH_SMALL;
 }
 
+static pl_tree *tree_of(const pl_torch_block *block)
+{
+    return block->is_mapped ? &block->pool->free : &block->pool->unmapped;
+}
+
 void pl_torch_take_out(pl_torch *t, pl_torch_block *block)
 {
     pl_lock_assert(&t->lock);
-    pl_assert(block->state == PL_TORCH_FREE);
-    pl_tree_remove(&block->pool->free, &block->node);
+    pl_assert(block->state == (block->is_mapped ? PL_TORCH_FREE : PL_TORCH_UNMAPPED));
+    pl_tree_remove(tree_of(block), &block->node);
     block->state = PL_TORCH_TAKEN;
 }
 
@@ -128,16 +169,16 @@ void pl_torch_put_back(pl_torch *t, pl_torch_block *block)
 {
     pl_lock_assert(&t->lock);
     pl_assert(block->state == PL_TORCH_TAKEN);
-    block->state = PL_TORCH_FREE;
+    block->state = block->is_mapped ? PL_TORCH_FREE : PL_TORCH_UNMAPPED;
     block->born = block->pool->n_searches;
-    pl_tree_insert(&block->pool->free, &block->node);
+    pl_tree_insert(tree_of(block), &block->node);
 }
 
-/* Cut the first `bytes` off `block`, which is taken; `low` becomes that part. */
-static void split(pl_torch_block *block, pl_torch_block *low, size_t bytes)
+void pl_torch_cut(pl_torch_block *block, pl_torch_block *low, size_t bytes)
 {
     *low = (pl_torch_block){
         .state = PL_TORCH_TAKEN,
+        .is_mapped = block->is_mapped,
         .stream_index = block->stream_index,
         .bytes = bytes,
         .counter = block->counter,
@@ -158,6 +199,23 @@ static void split(pl_torch_block *block, pl_torch_block *low, size_t bytes)
     block->bytes -= bytes;
 }
 
+/* Of a cached piece of a segment that cannot go back to the driver by itself. With pages it can. */
+static void add_inactive_split(pl_torch *t, unsigned pool, size_t bytes)
+{
+    if (!t->has_pages) {
+        pl_stats_add(t->stats.inactive_split, pool, 1);
+        pl_stats_add(t->stats.inactive_split_bytes, pool, bytes);
+    }
+}
+
+static void sub_inactive_split(pl_torch *t, unsigned pool, size_t bytes)
+{
+    if (!t->has_pages) {
+        pl_stats_sub(t->stats.inactive_split, pool, 1);
+        pl_stats_sub(t->stats.inactive_split_bytes, pool, bytes);
+    }
+}
+
 pl_torch_block *pl_torch_hand_out(pl_torch *t, pl_torch_block *block, pl_torch_block *spare,
                                   const pl_torch_request *r)
 {
@@ -168,18 +226,16 @@ pl_torch_block *pl_torch_hand_out(pl_torch *t, pl_torch_block *block, pl_torch_b
         pl_torch_take_out(t, block);
     }
     if (spare) {
-        split(block, spare, r->rounded_bytes);
+        pl_torch_cut(block, spare, r->rounded_bytes);
         pl_torch_put_back(t, block);
-        if (was_split) {
+        if (!was_split) {
+            add_inactive_split(t, pool, block->bytes);
+        } else if (!t->has_pages) {
             pl_stats_sub(t->stats.inactive_split_bytes, pool, spare->bytes);
-        } else {
-            pl_stats_add(t->stats.inactive_split, pool, 1);
-            pl_stats_add(t->stats.inactive_split_bytes, pool, block->bytes);
         }
         block = spare;
     } else if (was_split) {
-        pl_stats_sub(t->stats.inactive_split, pool, 1);
-        pl_stats_sub(t->stats.inactive_split_bytes, pool, block->bytes);
+        sub_inactive_split(t, pool, block->bytes);
     }
     block->state = PL_TORCH_LIVE;
     block->requested_bytes = r->bytes;
@@ -196,15 +252,9 @@ pl_torch_block *pl_torch_hand_out(pl_torch *t, pl_torch_block *block, pl_torch_b
     return block;
 }
 
-/* Let `block` absorb a neighbour if that is free; its statistics go with it. */
+/* The neighbour is in no tree any more. */
 static void absorb(pl_torch *t, pl_torch_block *block, pl_torch_block *neighbour)
 {
-    if (!neighbour || neighbour->state != PL_TORCH_FREE) {
-        return;
-    }
-    pl_torch_take_out(t, neighbour);
-    pl_stats_sub(t->stats.inactive_split, block->pool->index, 1);
-    pl_stats_sub(t->stats.inactive_split_bytes, block->pool->index, neighbour->bytes);
     block->bytes += neighbour->bytes;
     if (neighbour == block->prev) {
         block->ptr = neighbour->ptr;
@@ -223,6 +273,31 @@ static void absorb(pl_torch *t, pl_torch_block *block, pl_torch_block *neighbour
     pl_host_free(&t->host, neighbour);
 }
 
+/* Let `block` absorb a neighbour if that is of its kind; its statistics go with it. */
+static void try_absorb(pl_torch *t, pl_torch_block *block, pl_torch_block *neighbour)
+{
+    pl_torch_state kind = block->is_mapped ? PL_TORCH_FREE : PL_TORCH_UNMAPPED;
+    if (neighbour && neighbour->state == kind) {
+        pl_torch_take_out(t, neighbour);
+        sub_inactive_split(t, block->pool->index, neighbour->bytes);
+        absorb(t, block, neighbour);
+    }
+}
+
+void pl_torch_merge(pl_torch *t, pl_torch_block *block)
+{
+    pl_lock_assert(&t->lock);
+    try_absorb(t, block, block->prev);
+    try_absorb(t, block, block->next);
+}
+
+void pl_torch_absorb_next(pl_torch *t, pl_torch_block *block)
+{
+    pl_lock_assert(&t->lock);
+    pl_assert(block->next->state == PL_TORCH_TAKEN && block->next->is_mapped == block->is_mapped);
+    absorb(t, block, block->next);
+}
+
 void pl_torch_recycle(pl_torch *t, pl_torch_block *block)
 {
     pl_lock_assert(&t->lock);
@@ -231,11 +306,9 @@ void pl_torch_recycle(pl_torch *t, pl_torch_block *block)
     pl_stats_sub(t->stats.active, pool, 1);
     pl_stats_sub(t->stats.active_bytes, pool, block->bytes);
     pl_stats_sub(t->stats.requested_bytes, pool, block->requested_bytes);
-    absorb(t, block, block->prev);
-    absorb(t, block, block->next);
+    pl_torch_merge(t, block);
     pl_torch_put_back(t, block);
     if (pl_torch_is_split(block)) {
-        pl_stats_add(t->stats.inactive_split, pool, 1);
-        pl_stats_add(t->stats.inactive_split_bytes, pool, block->bytes);
+        add_inactive_split(t, pool, block->bytes);
     }
 }

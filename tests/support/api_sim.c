@@ -9,7 +9,7 @@
 #include "api/internal.h"
 #include "vmm/driver.h"
 
-const char *const api_allocators[] = { "torch-native", "pleat" };
+const char *const api_allocators[] = { "torch-native", "pleat", "torch-expandable" };
 api_sim sim;
 
 static void load(pl_driver *drv, const char *name, void *field)

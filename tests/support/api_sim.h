@@ -7,7 +7,7 @@
 
 /* The allocators that every api test runs under, by loop index. */
 extern const char *const api_allocators[];
-enum { N_API_ALLOCATORS = 2, API_TORCH = 0, API_PLEAT = 1 };
+enum { N_API_ALLOCATORS = 3, API_TORCH = 0, API_PLEAT = 1, API_TORCH_EXPANDABLE = 2 };
 
 /* The simulator's own interface, filled by api_sim_load(). */
 typedef struct api_sim {

@@ -1,0 +1,393 @@
+/* torch_unmap.c - the memory of torch-expandable on its way back to the driver.
+ *
+ *   |#|---- free ----|##|        pages      |   |   |   |   |
+ *   |#|-|........|---|##|        unmapped       |   |   |
+ *
+ * Of each free block the whole pages inside it go, after one synchronisation of its stream, since
+ * unmapping waits for nothing; a segment without any memory left goes too. Only the release of
+ * everything does so: not the collection by age, not the release of oversize blocks.
+ *
+ * Upholds I6 and I9 of torch_cache.h. Entered and left with the allocator's lock held, which is
+ * dropped around every driver call: what is on its way is taken meanwhile, and the ends of its
+ * block stay free. Memory of a stream that is being captured stays, since a graph may use it.
+ * Source: c10/cuda/CUDACachingAllocator.cpp: ExpandableSegment::unmap, release_blocks, unmap_block,
+ * release_expandable_segment. */
+#include <string.h>
+
+#include "segments/classic/torch_cache.h"
+#include "vmm/mapping.h"
+#include "vmm/range.h"
+
+/* ---- refused chunks -------------------------------------------------------------------------- */
+
+pleat_status pl_torch_promise_refused(pl_torch *t, pl_torch_pool *pool, size_t n)
+{
+    pl_lock_assert(&t->lock);
+    pl_torch_refused *refused = &pool->refused;
+    size_t want = refused->n + refused->n_promised + n;
+    if (want > refused->room) {
+        size_t room = want < 2 * refused->room ? 2 * refused->room : want;
+        pl_chunk *chunks = pl_host_realloc(&t->host, refused->chunks, room * sizeof *chunks);
+        if (!chunks) {
+            return PLEAT_ENOMEM_HOST;
+        }
+        refused->chunks = chunks;
+        refused->room = room;
+    }
+    refused->n_promised += n;
+    return PLEAT_OK;
+}
+
+void pl_torch_note_refused(pl_torch *t, pl_torch_pool *pool, size_t n_promised,
+                           const pl_chunk *chunks, size_t n)
+{
+    pl_lock_assert(&t->lock);
+    pl_torch_refused *refused = &pool->refused;
+    pl_assert(n <= n_promised && n_promised <= refused->n_promised);
+    refused->n_promised -= n_promised;
+    for (size_t i = 0; i < n; i++) {
+        refused->chunks[refused->n++] = chunks[i];
+    }
+    t->reserved_bytes += n * pool->page_bytes;
+    if (n != 0) {
+        pl_stats_add(t->stats.reserved_bytes, pool->index, n * pool->page_bytes);
+    }
+}
+
+size_t pl_torch_release_chunks(pl_torch *t, pl_chunk *chunks, size_t n, size_t page_bytes)
+{
+    size_t n_refused = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (pl_chunk_release_sized(t->dev, chunks[i], page_bytes) != PLEAT_OK) {
+            chunks[n_refused++] = chunks[i];
+        }
+    }
+    return n_refused;
+}
+
+/* One more try for each. Takes them out one by one: others may do the same. */
+static void offer_refused(pl_torch *t, pl_torch_pool *pool, uint64_t *released)
+{
+    for (size_t left = pool->refused.n; left > 0 && pool->refused.n > 0; left--) {
+        pl_chunk chunk = pool->refused.chunks[--pool->refused.n];
+        pool->refused.n_promised++;
+        t->reserved_bytes -= pool->page_bytes;
+        pl_stats_sub(t->stats.reserved_bytes, pool->index, pool->page_bytes);
+        pl_lock_release(&t->lock);
+        size_t n_refused = pl_torch_release_chunks(t, &chunk, 1, pool->page_bytes);
+        pl_lock_acquire(&t->lock);
+        pl_torch_note_refused(t, pool, 1, &chunk, n_refused);
+        if (n_refused != 0) {
+            return;
+        }
+        *released += pool->page_bytes;
+    }
+}
+
+/* ---- pages ----------------------------------------------------------------------------------- */
+
+/* Blocks on their way to the driver, linked by `departing`. */
+typedef struct departures {
+    pl_torch_block *first;
+    pl_torch_block *last;
+} departures;
+
+/* The bytes before the first and after the last whole page in `block`; false when there is none. */
+static bool find_pages(const pl_torch_block *block, size_t *before, size_t *after)
+{
+    size_t page = block->pool->page_bytes;
+    size_t begin = (size_t)(block->ptr - block->segment->ptr);
+    size_t end = begin + block->bytes;
+    size_t first = (begin + page - 1) / page * page;
+    size_t stop = end / page * page;
+    *before = first - begin;
+    *after = end - stop;
+    return first < stop;
+}
+
+/* Take the whole pages of a free block along; its ends stay free. */
+static pleat_status take_pages(pl_torch *t, departures *d, pl_torch_block *block, size_t before,
+                               size_t after)
+{
+    pl_torch_block *low = before != 0 ? pl_host_alloc(&t->host, sizeof *low) : NULL;
+    pl_torch_block *middle = after != 0 ? pl_host_alloc(&t->host, sizeof *middle) : NULL;
+    if ((before != 0 && !low) || (after != 0 && !middle)) {
+        pl_host_free(&t->host, low);
+        pl_host_free(&t->host, middle);
+        return PLEAT_ENOMEM_HOST;
+    }
+    pl_torch_take_out(t, block);
+    if (low) {
+        pl_torch_cut(block, low, before);
+        pl_torch_put_back(t, low);
+    }
+    if (middle) {
+        pl_torch_cut(block, middle, block->bytes - after);
+        pl_torch_put_back(t, block);
+    } else {
+        middle = block;
+    }
+    t->releasing_bytes += middle->bytes;
+    if (d->last) {
+        d->last->departing = middle;
+    } else {
+        d->first = middle;
+    }
+    d->last = middle;
+    return PLEAT_OK;
+}
+
+static pleat_status take_free(pl_torch *t, departures *d, pl_torch_pool *pool, uint64_t keep_bytes)
+{
+    pl_tree_node *next = NULL;
+    for (pl_tree_node *node = pl_tree_first(&pool->free); node; node = next) {
+        size_t before;
+        size_t after;
+        next = pl_tree_next(node);
+        pl_torch_block *block = PL_TREE_ENTRY(node, pl_torch_block, node);
+        if (t->reserved_bytes - t->releasing_bytes <= keep_bytes) {
+            return PLEAT_OK;
+        }
+        pleat_status st = find_pages(block, &before, &after)
+                              ? take_pages(t, d, block, before, after)
+                              : PLEAT_OK;
+        if (st != PLEAT_OK) {
+            return st;
+        }
+    }
+    return PLEAT_OK;
+}
+
+/* A stream out of reach is waited for with the whole device. */
+static pleat_status wait_and_unmap(pl_torch *t, const pl_torch_block *block)
+{
+    pleat_status st = pl_stream_synchronize(block->stream);
+    if (st == PLEAT_ESTREAM) {
+        st = pl_device_synchronize(t->dev);
+    }
+    return st == PLEAT_OK ? pl_mapping_unmap(t->dev, block->ptr, block->bytes) : st;
+}
+
+/* Drops the lock. Unmapped with PLEAT_OK; *n_refused of the chunks stay, first in `chunks`. */
+static pleat_status give_back(pl_torch *t, const pl_torch_block *block, pl_chunk *chunks, size_t n,
+                              size_t *n_refused)
+{
+    pl_lock_release(&t->lock);
+    pleat_status st = wait_and_unmap(t, block);
+    if (st == PLEAT_OK) {
+        *n_refused = pl_torch_release_chunks(t, chunks, n, block->pool->page_bytes);
+    }
+    pl_lock_acquire(&t->lock);
+    return st;
+}
+
+/* A segment that is one unmapped block gives its addresses back. */
+static pleat_status release_segment(pl_torch *t, pl_torch_block *block)
+{
+    pl_torch_segment *segment = block->segment;
+    pl_torch_take_out(t, block);
+    pl_tree_remove(&t->segments, &segment->node);
+    pl_lock_release(&t->lock);
+    pl_range range = { .base = segment->ptr, .bytes = segment->bytes };
+    pleat_status st = pl_range_release(t->dev, range);
+    pl_lock_acquire(&t->lock);
+    if (st != PLEAT_OK) {
+        pl_tree_insert(&t->segments, &segment->node);
+        pl_torch_put_back(t, block);
+        return st;
+    }
+    pl_host_free(&t->host, segment->pages);
+    pl_host_free(&t->host, segment);
+    pl_host_free(&t->host, block);
+    return PLEAT_OK;
+}
+
+/* The pages of `block` are unmapped. */
+static pleat_status commit_unmap(pl_torch *t, pl_torch_block *block)
+{
+    size_t page = block->pool->page_bytes;
+    size_t index = (size_t)(block->ptr - block->segment->ptr) / page;
+    memset(&block->segment->pages[index], 0, block->bytes / page * sizeof(pl_chunk));
+    t->reserved_bytes -= block->bytes;
+    pl_stats_sub(t->stats.reserved_bytes, block->pool->index, block->bytes);
+    t->stats.num_device_free++;
+    block->is_mapped = false;
+    pl_torch_merge(t, block);
+    pl_torch_put_back(t, block);
+    return pl_torch_is_split(block) ? PLEAT_OK : release_segment(t, block);
+}
+
+/* Free as before, with the ends of its block. */
+static pleat_status stay(pl_torch *t, pl_torch_block *block, pleat_status why)
+{
+    pl_torch_merge(t, block);
+    pl_torch_put_back(t, block);
+    return why == PLEAT_ECAPTURE ? PLEAT_OK : why;
+}
+
+/* unmap_block, where host memory for `n` chunks is at hand. */
+static pleat_status depart_with(pl_torch *t, pl_torch_block *block, pl_chunk *chunks, size_t n,
+                                uint64_t *released)
+{
+    pl_torch_pool *pool = block->pool;
+    size_t bytes = block->bytes;
+    size_t index = (size_t)(block->ptr - block->segment->ptr) / pool->page_bytes;
+    size_t n_refused = 0;
+    memcpy(chunks, &block->segment->pages[index], n * sizeof *chunks);
+    pleat_status st = give_back(t, block, chunks, n, &n_refused);
+    t->releasing_bytes -= bytes;
+    if (st == PLEAT_OK) {
+        st = commit_unmap(t, block);
+        *released += bytes - n_refused * pool->page_bytes;
+    } else {
+        st = stay(t, block, st);
+    }
+    pl_torch_note_refused(t, pool, n, chunks, n_refused);
+    return st == PLEAT_OK && n_refused != 0 ? PLEAT_EDRIVER : st;
+}
+
+static pleat_status depart(pl_torch *t, pl_torch_block *block, uint64_t *released)
+{
+    size_t n = block->bytes / block->pool->page_bytes;
+    pl_chunk *chunks = pl_host_alloc(&t->host, n * sizeof *chunks);
+    pleat_status st = chunks ? pl_torch_promise_refused(t, block->pool, n) : PLEAT_ENOMEM_HOST;
+    if (st == PLEAT_OK) {
+        st = depart_with(t, block, chunks, n, released);
+    } else {
+        t->releasing_bytes -= block->bytes;
+        st = stay(t, block, st);
+    }
+    pl_host_free(&t->host, chunks);
+    return st;
+}
+
+static pleat_status release_pool(pl_torch *t, pl_torch_pool *pool, uint64_t keep_bytes,
+                                 uint64_t *released)
+{
+    departures d = { 0 };
+    pleat_status first = take_free(t, &d, pool, keep_bytes);
+    while (d.first) {
+        pl_torch_block *block = d.first;
+        d.first = block->departing;
+        block->departing = NULL;
+        pleat_status st = depart(t, block, released);
+        first = first == PLEAT_OK ? st : first;
+    }
+    return first;
+}
+
+static pleat_status release(pl_torch *t, uint64_t keep_bytes, uint64_t *released)
+{
+    t->n_out++;
+    offer_refused(t, &t->pools[PLEAT_POOL_LARGE], released);
+    offer_refused(t, &t->pools[PLEAT_POOL_SMALL], released);
+    pleat_status large = release_pool(t, &t->pools[PLEAT_POOL_LARGE], keep_bytes, released);
+    pleat_status small = release_pool(t, &t->pools[PLEAT_POOL_SMALL], keep_bytes, released);
+    t->n_out--;
+    pl_torch_note_change(t);
+    return large != PLEAT_OK ? large : small;
+}
+
+/* Pages are not collected by age, and not released as oversize blocks. */
+static pleat_status collect(pl_torch *t)
+{
+    (void)t;
+    return PLEAT_OK;
+}
+
+static pleat_status release_oversize(pl_torch *t, const pl_torch_request *r, bool *enough)
+{
+    (void)t;
+    (void)r;
+    *enough = false;
+    return PLEAT_OK;
+}
+
+/* ---- the very end ---------------------------------------------------------------------------- */
+
+/* Page by page, since only some of a lost block may be mapped. */
+static void unmap_lost(pl_torch *t, const pl_torch_block *block)
+{
+    size_t page = block->pool->page_bytes;
+    for (size_t at = 0; at < block->bytes; at += page) {
+        (void)!pl_mapping_unmap(t->dev, block->ptr + at, page);
+    }
+}
+
+/* Unmap the runs of pages that `segment` knows, but for lost blocks, which may part them. */
+static void unmap_all(pl_torch *t, const pl_torch_segment *segment)
+{
+    for (const pl_torch_block *block = segment->first; block; block = block->next) {
+        if (block->state == PL_TORCH_LOST) {
+            unmap_lost(t, block);
+        } else if (block->is_mapped) {
+            const pl_torch_block *last = block;
+            while (last->next && last->next->is_mapped && last->next->state != PL_TORCH_LOST) {
+                last = last->next;
+            }
+            size_t bytes = (size_t)(last->ptr - block->ptr) + last->bytes;
+            if (pl_mapping_unmap(t->dev, block->ptr, bytes) != PLEAT_OK) {
+                (void)!pl_mapping_unmap(t->dev, block->ptr, bytes); /* there is no later */
+            }
+            block = last;
+        }
+    }
+}
+
+static size_t release_whole_segment(pl_torch *t, pl_torch_segment *segment)
+{
+    size_t page = segment->first->pool->page_bytes;
+    size_t n_refused = 0;
+    pl_lock_release(&t->lock);
+    unmap_all(t, segment);
+    for (size_t i = 0; i < segment->n_pages; i++) {
+        n_refused += segment->pages[i] != 0 &&
+                     pl_chunk_release_sized(t->dev, segment->pages[i], page) != PLEAT_OK &&
+                     pl_chunk_release_sized(t->dev, segment->pages[i], page) != PLEAT_OK;
+    }
+    pl_range range = { .base = segment->ptr, .bytes = segment->bytes };
+    n_refused += pl_range_release(t->dev, range) != PLEAT_OK &&
+                 pl_range_release(t->dev, range) != PLEAT_OK;
+    pl_lock_acquire(&t->lock);
+    for (pl_torch_block *block = segment->first; block;) {
+        pl_torch_block *next = block->next;
+        pl_host_free(&t->host, block);
+        block = next;
+    }
+    pl_host_free(&t->host, segment->pages);
+    pl_host_free(&t->host, segment);
+    return n_refused;
+}
+
+static size_t release_all(pl_torch *t)
+{
+    pl_lock_assert(&t->lock);
+    size_t n_refused = 0;
+    if (t->segments.count != 0) {
+        pl_torch_wait_for_streams(t);
+    }
+    for (pl_tree_node *node; (node = pl_tree_first(&t->segments)) != NULL;) {
+        pl_tree_remove(&t->segments, node);
+        n_refused += release_whole_segment(t, PL_TREE_ENTRY(node, pl_torch_segment, node));
+    }
+    for (unsigned i = PLEAT_POOL_SMALL; i < PLEAT_N_POOLS; i++) {
+        pl_torch_refused *refused = &t->pools[i].refused;
+        pl_lock_release(&t->lock);
+        refused->n = pl_torch_release_chunks(t, refused->chunks, refused->n,
+                                             t->pools[i].page_bytes);
+        n_refused += pl_torch_release_chunks(t, refused->chunks, refused->n,
+                                             t->pools[i].page_bytes);
+        pl_lock_acquire(&t->lock);
+        pl_host_free(&t->host, refused->chunks);
+    }
+    return n_refused;
+}
+
+const pl_torch_source pl_torch_pages = {
+    .grow = pl_torch_pages_grow,
+    .collect = collect,
+    .release_oversize = release_oversize,
+    .release = release,
+    .release_all = release_all,
+    .has_pages = true,
+};
