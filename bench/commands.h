@@ -2,6 +2,7 @@
 #ifndef PLEAT_BENCH_COMMANDS_H
 #define PLEAT_BENCH_COMMANDS_H
 
+int bench_command_ab(int argc, char **argv);
 int bench_command_replay(int argc, char **argv);
 int bench_command_fit(int argc, char **argv);
 int bench_command_probe(int argc, char **argv);

@@ -14,6 +14,7 @@ static const struct {
     const char *doc;
 } commands[] = {
     { "demo", NULL, bench_command_demo, "compare pleat with PyTorch's classic cache on real runs" },
+    { "ab", NULL, bench_command_ab, "compare allocators on runs, with a report" },
     { "replay", NULL, bench_command_replay, "replay recorded runs through allocators" },
     { "fit", NULL, bench_command_fit, "find the least device memory in which runs complete" },
     { "bench", "resident", bench_command_resident, "cost of a free and an allocation" },

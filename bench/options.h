@@ -1,4 +1,4 @@
-/* options.h - what `pleat replay` and `pleat fit` share on the command line. */
+/* options.h - what `pleat replay`, `pleat fit` and `pleat ab` share on the command line. */
 #ifndef PLEAT_BENCH_OPTIONS_H
 #define PLEAT_BENCH_OPTIONS_H
 
@@ -11,7 +11,8 @@
 enum {
     BENCH_EXIT_OK = 0,
     BENCH_EXIT_FAILED = 1, /* an allocation failed, a hazard was seen, a device cannot do it */
-    BENCH_EXIT_USAGE = 2   /* bad input or usage */
+    BENCH_EXIT_USAGE = 2,  /* bad input or usage */
+    BENCH_EXIT_INTERRUPTED = 130
 };
 
 enum { BENCH_MAX_ALLOCATORS = 16, BENCH_MAX_LOOPS = 1000, BENCH_MAX_DEPTH = 1 << 20 };

@@ -1,9 +1,6 @@
 /* output.c - records as JSON lines and as tables. */
 #include "bench/output.h"
 
-#include <jansson.h>
-#include <stdio.h>
-
 static json_t *integer(uint64_t value)
 {
     return json_integer((json_int_t)value);
@@ -37,15 +34,15 @@ static json_t *loops_array(const bench_record *r)
     return loops;
 }
 
-static void set_fit(json_t *object, const bench_record *r)
+void bench_output_set_fit(json_t *object, const bench_record *r)
 {
-    bool is_found = r->least_memory_bytes > 0;
+    bool is_found = r && r->least_memory_bytes > 0;
     json_object_set_new(object, "least_memory_bytes",
                         is_found ? integer(r->least_memory_bytes) : json_null());
     json_object_set_new(object, "ratio", is_found ? json_real(r->ratio) : json_null());
 }
 
-bool bench_output_json(const bench_record *r)
+json_t *bench_output_object(const bench_record *r)
 {
     json_t *object = json_object();
     json_object_set_new(object, "trace", json_string(r->trace));
@@ -67,16 +64,31 @@ bool bench_output_json(const bench_record *r)
     json_object_set_new(object, "ns_per_event", json_real(r->ns_per_event));
     json_object_set_new(object, "loop_device_ops", loops_array(r));
     if (r->is_fit) {
-        set_fit(object, r);
+        bench_output_set_fit(object, r);
     }
-    int failed = json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    return object;
+}
+
+bool bench_output_line(json_t *object, FILE *file)
+{
+    int failed = json_dumpf(object, file, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(object);
-    return !failed && putchar('\n') != EOF && fflush(stdout) == 0;
+    return !failed && putc('\n', file) != EOF && fflush(file) == 0;
+}
+
+bool bench_output_json(const bench_record *r)
+{
+    return bench_output_line(bench_output_object(r), stdout);
 }
 
 double bench_output_ratio(const bench_record *r)
 {
     return (double)r->peak_reserved_bytes / (double)r->peak_live_bytes;
+}
+
+double bench_output_per_1000(const bench_record *r)
+{
+    return r->n_events ? 1000.0 * (double)bench_record_ops(r) / (double)r->n_events : 0.0;
 }
 
 void bench_output_heading(bool is_fit)
@@ -109,14 +121,14 @@ static void replay_row(const bench_record *r)
     char memory[32];
     char live[32];
     char resident[32];
-    double per_1000 = 1000.0 * (double)bench_record_ops(r) / (double)r->n_events;
     printf("%-24s %-13s %12s %12s %12s %7.4f %8llu %9llu %8.3f %7llu %6llu %7llu %8.1f\n", r->trace,
            r->allocator, bench_size_format(r->memory_bytes, memory, sizeof memory),
            bench_size_format(r->peak_live_bytes, live, sizeof live),
            bench_size_format(r->peak_reserved_bytes, resident, sizeof resident),
            bench_output_ratio(r), (unsigned long long)r->oom_count,
-           (unsigned long long)bench_record_ops(r), per_1000, (unsigned long long)r->stream_waits,
-           (unsigned long long)r->host_syncs, (unsigned long long)r->hazards, r->ns_per_event);
+           (unsigned long long)bench_record_ops(r), bench_output_per_1000(r),
+           (unsigned long long)r->stream_waits, (unsigned long long)r->host_syncs,
+           (unsigned long long)r->hazards, r->ns_per_event);
 }
 
 void bench_output_row(const bench_record *r)

@@ -1,0 +1,22 @@
+/* cell.h - measure one cell of `pleat ab`, in a process of its own. */
+#ifndef PLEAT_BENCH_CELL_H
+#define PLEAT_BENCH_CELL_H
+
+#include "bench/ab/plan.h"
+
+/* What a child writes and its parent reads: shared memory, one for each job at a time. */
+typedef struct bench_ab_slot {
+    unsigned cell;          /* index + 1 of the one being measured; 0 = none yet */
+    _Atomic unsigned parts; /* of BENCH_AB_PARTS that are done */
+    bool is_ok;
+    bench_ab_result result;
+    bench_failure failure;
+    bench_timeline timeline; /* if the cell is drawn */
+} bench_ab_slot;
+
+#define BENCH_AB_PARTS 10000u
+
+/* Measure `cell` as often as the options say. Writes all of `slot`. */
+void bench_ab_measure(const bench_ab_plan *plan, unsigned cell, bench_ab_slot *slot);
+
+#endif

@@ -1,0 +1,196 @@
+/* plan.c - what `pleat ab` measures. */
+#include "bench/ab/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "bench/ab/workers.h"
+
+#define FIT_RUNS 8 /* of a search, about; the failing ones stop early */
+
+/* All of them before the first run: a typing error in the last shows at once. */
+static bool open_works(bench_ab_plan *plan)
+{
+    bool ok = true;
+    for (unsigned i = 0; i < plan->options.common.n_works; i++) {
+        bench_failure failure;
+        if (!bench_work_open(plan->options.common.works[i], &plan->works[i], &failure)) {
+            fprintf(stderr, "pleat: %s\n", failure.text);
+            ok = false;
+        }
+    }
+    return ok;
+}
+
+static bool has_name(const bench_ab_plan *plan, unsigned n, const char *name)
+{
+    for (unsigned i = 0; i < n; i++) {
+        if (strcmp(plan->works[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Two files of one name in two folders, or long specs that were cut, get numbers. */
+static void tell_works_apart(bench_ab_plan *plan)
+{
+    for (unsigned i = 0; i < plan->options.common.n_works; i++) {
+        char *name = plan->works[i].name;
+        char first[80];
+        snprintf(first, sizeof first, "%.79s", name);
+        for (unsigned k = 2; has_name(plan, i, name); k++) {
+            snprintf(name, sizeof plan->works[i].name, "%s (%u)", first, k);
+        }
+    }
+}
+
+static uint64_t bytes_of(const bench_ab_plan *plan, const bench_work *work, unsigned memory)
+{
+    const bench_memory *m = &plan->options.memories[memory].memory;
+    return m->kind == BENCH_MEMORY_UNLIMITED
+               ? 0
+               : bench_memory_bytes(m, work->peak_live_bytes, plan->setup.granule_bytes);
+}
+
+/* Is the device of that size the tightest of this work, or one without limit, or the largest? The
+ * report shows the first limited and the last size, too. */
+static bool is_drawn(const bench_ab_plan *plan, const bench_work *work, unsigned memory)
+{
+    unsigned n = plan->options.n_memories;
+    uint64_t bytes = bytes_of(plan, work, memory);
+    bool is_tightest = true;
+    bool is_first_limited = bytes != 0;
+    for (unsigned i = 0; i < n; i++) {
+        uint64_t other = bytes_of(plan, work, i);
+        is_tightest = is_tightest && !(other - 1 < bytes - 1); /* 0 is the largest */
+        is_first_limited = is_first_limited && !(i < memory && other != 0);
+    }
+    return bytes == 0 || is_tightest || is_first_limited || memory == n - 1;
+}
+
+static void add_cell(bench_ab_plan *plan, unsigned w, unsigned a, unsigned m)
+{
+    const bench_options *common = &plan->options.common;
+    const bench_work *work = &plan->works[w];
+    bool is_search = m == plan->options.n_memories;
+    double replays = is_search ? FIT_RUNS : plan->options.repeat;
+    bench_ab_cell *cell = &plan->cells[plan->n_cells++];
+    cell->work = work;
+    cell->allocator = common->allocators[a];
+    cell->weight = replays * (double)work->n_events * common->loops;
+    if (!is_search) {
+        cell->memory = &plan->options.memories[m];
+        cell->memory_bytes = bytes_of(plan, work, m);
+        cell->is_drawn = is_drawn(plan, work, m);
+    }
+}
+
+static const bench_ab_cell *sorted_cells; /* for the comparison; one thread */
+
+static int longest_first(const void *a, const void *b)
+{
+    unsigned x = *(const unsigned *)a;
+    unsigned y = *(const unsigned *)b;
+    double difference = sorted_cells[y].weight - sorted_cells[x].weight;
+    return difference > 0.0 ? 1 : difference < 0.0 ? -1 : x < y ? -1 : x > y;
+}
+
+static bool list_cells(bench_ab_plan *plan)
+{
+    const bench_ab_options *o = &plan->options;
+    unsigned n_works = o->common.n_works;
+    unsigned n_allocators = o->common.n_allocators;
+    size_t most = (size_t)n_works * n_allocators * (o->n_memories + 1);
+    plan->cells = calloc(most, sizeof *plan->cells);
+    plan->order = calloc(most, sizeof *plan->order);
+    if (!plan->cells || !plan->order) {
+        return false;
+    }
+    for (unsigned w = 0; w < n_works; w++) {
+        for (unsigned a = 0; a < n_allocators; a++) {
+            for (unsigned m = 0; m < o->n_memories; m++) {
+                add_cell(plan, w, a, m);
+            }
+        }
+    }
+    plan->n_replays = plan->n_cells;
+    for (unsigned i = 0; o->is_fit && i < n_works * n_allocators; i++) {
+        add_cell(plan, i / n_allocators, i % n_allocators, o->n_memories);
+    }
+    for (unsigned i = 0; i < plan->n_cells; i++) {
+        plan->order[i] = i;
+    }
+    sorted_cells = plan->cells;
+    qsort(plan->order, plan->n_cells, sizeof *plan->order, longest_first);
+    return true;
+}
+
+bool bench_ab_plan_init(bench_ab_plan *plan, const bench_ab_options *options)
+{
+    *plan = (bench_ab_plan){ .options = *options };
+    time_t now = time(NULL);
+    struct tm utc;
+    strftime(plan->started, sizeof plan->started, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    plan->works = calloc(options->common.n_works, sizeof *plan->works);
+    if (!plan->works) {
+        fputs("pleat: out of host memory\n", stderr);
+        return false;
+    }
+    if (!open_works(plan)) {
+        return false;
+    }
+    tell_works_apart(plan);
+    bench_failure failure;
+    if (!bench_workers_setup(&options->common, &plan->setup, &failure)) {
+        fprintf(stderr, "pleat: %s\n", failure.text);
+        return false;
+    }
+    if (!list_cells(plan)) {
+        fputs("pleat: out of host memory\n", stderr);
+        return false;
+    }
+    return true;
+}
+
+void bench_ab_plan_fini(bench_ab_plan *plan)
+{
+    for (unsigned i = 0; plan->works && i < plan->options.common.n_works; i++) {
+        bench_work_close(&plan->works[i]);
+    }
+    for (unsigned i = 0; i < plan->n_cells; i++) {
+        free(plan->cells[i].timeline);
+    }
+    free(plan->works);
+    free(plan->cells);
+    free(plan->order);
+}
+
+bench_ab_cell *bench_ab_cell_at(const bench_ab_plan *plan, unsigned work, unsigned allocator,
+                                unsigned memory)
+{
+    const bench_ab_options *o = &plan->options;
+    return &plan->cells[(work * o->common.n_allocators + allocator) * o->n_memories + memory];
+}
+
+const bench_record *bench_ab_fit_of(const bench_ab_plan *plan, const bench_ab_cell *cell)
+{
+    if (!plan->options.is_fit) {
+        return NULL;
+    }
+    size_t index = (size_t)(cell - plan->cells) / plan->options.n_memories;
+    const bench_ab_cell *search = cell->memory ? &plan->cells[plan->n_replays + index] : cell;
+    bool is_found = search->state == BENCH_AB_MEASURED &&
+                    search->result.record.least_memory_bytes > 0;
+    return is_found ? &search->result.record : NULL;
+}
+
+unsigned bench_ab_count(const bench_ab_plan *plan, bench_ab_state state)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < plan->n_replays; i++) {
+        n += plan->cells[i].state == state;
+    }
+    return n;
+}

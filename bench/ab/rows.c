@@ -1,0 +1,262 @@
+/* rows.c - what is written of a cell of `pleat ab`. */
+#include "bench/ab/rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/pleat.h"
+
+static json_t *integer(uint64_t value)
+{
+    return json_integer((json_int_t)value);
+}
+
+static uint64_t memory_of(const bench_ab_plan *plan, const bench_ab_cell *cell)
+{
+    bool is_sim = bench_setup_is_sim(&plan->setup);
+    uint64_t unlimited = is_sim ? BENCH_UNLIMITED_BYTES : plan->setup.total_bytes;
+    return cell->memory_bytes ? cell->memory_bytes : unlimited;
+}
+
+bool bench_rows_heading(FILE *file)
+{
+    fputs("work,allocator,driver,memory,memory_bytes,events,peak_live_bytes,peak_resident_bytes,"
+          "resident_ratio,failures,device_ops,device_ops_per_1000,bytes_created,bytes_mapped,"
+          "host_syncs,stream_waits,hazards,driver_us,driver_us_min,driver_us_max,ns_per_event,"
+          "ns_per_event_min,ns_per_event_max,seconds,seconds_min,seconds_max,repeats,"
+          "least_memory_bytes,least_ratio,problem\n",
+          file);
+    return fflush(file) == 0;
+}
+
+/* A comma or a quote in a work's spec or in a message. */
+static void write_text(FILE *file, const char *text)
+{
+    if (!strpbrk(text, ",\"\n\r")) {
+        fputs(text, file);
+        return;
+    }
+    putc('"', file);
+    for (const char *p = text; *p; p++) {
+        if (*p == '"') {
+            putc('"', file);
+        }
+        putc(*p, file);
+    }
+    putc('"', file);
+}
+
+static void write_counts(FILE *file, const bench_record *r)
+{
+    fprintf(file, "%llu,%llu,%llu,%.9g,%llu,%llu,%.9g,%llu,%llu,%llu,%llu,%llu,",
+            (unsigned long long)r->n_events, (unsigned long long)r->peak_live_bytes,
+            (unsigned long long)r->peak_reserved_bytes, bench_output_ratio(r),
+            (unsigned long long)r->oom_count, (unsigned long long)bench_record_ops(r),
+            bench_output_per_1000(r), (unsigned long long)r->bytes_created,
+            (unsigned long long)r->bytes_mapped, (unsigned long long)r->host_syncs,
+            (unsigned long long)r->stream_waits, (unsigned long long)r->hazards);
+}
+
+static void write_spread(FILE *file, const bench_ab_spread *spread)
+{
+    fprintf(file, "%.9g,%.9g,%.9g,", spread->median, spread->least, spread->most);
+}
+
+bool bench_rows_write(const bench_ab_plan *plan, const bench_ab_cell *cell, FILE *file)
+{
+    const bench_ab_result *result = &cell->result;
+    write_text(file, cell->work->name);
+    fprintf(file, ",%s,%s,%s,%llu,", cell->allocator, bench_setup_driver(&plan->setup),
+            cell->memory->label, (unsigned long long)memory_of(plan, cell));
+    if (cell->state == BENCH_AB_MEASURED) {
+        write_counts(file, &result->record);
+        write_spread(file, &result->driver_us);
+        write_spread(file, &result->ns_per_event);
+        write_spread(file, &result->seconds);
+        fprintf(file, "%u,", plan->options.repeat);
+    } else {
+        fprintf(file, "%llu,%llu,,,,,,,,,,,,,,,,,,,,,", (unsigned long long)cell->work->n_events,
+                (unsigned long long)cell->work->peak_live_bytes);
+    }
+    const bench_record *fit = bench_ab_fit_of(plan, cell);
+    if (fit) {
+        fprintf(file, "%llu,%.9g,", (unsigned long long)fit->least_memory_bytes, fit->ratio);
+    } else {
+        fputs(",,", file);
+    }
+    write_text(file, cell->problem);
+    putc('\n', file);
+    return fflush(file) == 0 && !ferror(file);
+}
+
+static void set_spread(json_t *object, const char *key, const bench_ab_spread *spread)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s_min", key);
+    json_object_set_new(object, name, json_real(spread->least));
+    snprintf(name, sizeof name, "%s_max", key);
+    json_object_set_new(object, name, json_real(spread->most));
+}
+
+static json_t *measured_object(const bench_ab_plan *plan, const bench_ab_cell *cell)
+{
+    const bench_ab_result *result = &cell->result;
+    json_t *object = bench_output_object(&result->record);
+    /* The plan knows two works of one name apart. */
+    json_object_set_new(object, "trace", json_string(cell->work->name));
+    json_object_set_new(object, "memory", json_string(cell->memory->label));
+    json_object_set_new(object, "seconds", json_real(result->seconds.median));
+    json_object_set_new(object, "repeats", json_integer(plan->options.repeat));
+    if (plan->options.repeat > 1) {
+        set_spread(object, "ns_per_event", &result->ns_per_event);
+        set_spread(object, "driver_us", &result->driver_us);
+        set_spread(object, "seconds", &result->seconds);
+        json_object_set_new(object, "counts_differ", json_boolean(result->counts_differ));
+    }
+    if (result->record.oom_count) {
+        json_object_set_new(object, "first_failure", json_string(result->record.first_failure));
+    }
+    return object;
+}
+
+json_t *bench_rows_object(const bench_ab_plan *plan, const bench_ab_cell *cell)
+{
+    json_t *object;
+    if (cell->state == BENCH_AB_MEASURED) {
+        object = measured_object(plan, cell);
+    } else {
+        object = json_object();
+        json_object_set_new(object, "trace", json_string(cell->work->name));
+        json_object_set_new(object, "allocator", json_string(cell->allocator));
+        json_object_set_new(object, "driver", json_string(bench_setup_driver(&plan->setup)));
+        json_object_set_new(object, "memory_bytes", integer(memory_of(plan, cell)));
+        json_object_set_new(object, "peak_live_bytes", integer(cell->work->peak_live_bytes));
+        json_object_set_new(object, "events", integer(cell->work->n_events));
+        json_object_set_new(object, "memory", json_string(cell->memory->label));
+        json_object_set_new(object, "problem", json_string(cell->problem));
+    }
+    if (plan->options.is_fit) {
+        bench_output_set_fit(object, bench_ab_fit_of(plan, cell));
+    }
+    return object;
+}
+
+json_t *bench_rows_head(const bench_ab_plan *plan, bool is_interrupted)
+{
+    const bench_ab_options *o = &plan->options;
+    char banner[192];
+    json_t *head = json_object();
+    json_object_set_new(head, "pleat", json_string(pleat_version()));
+    json_object_set_new(head, "driver", json_string(bench_setup_driver(&plan->setup)));
+    json_object_set_new(head, "gpu", json_string(plan->setup.gpu));
+    json_object_set_new(head, "banner",
+                        json_string(bench_setup_banner(&plan->setup, banner, sizeof banner)));
+    json_object_set_new(head, "granule_bytes", integer(plan->setup.granule_bytes));
+    json_object_set_new(head, "started", json_string(plan->started));
+    json_t *allocators = json_array();
+    for (unsigned i = 0; i < o->common.n_allocators; i++) {
+        json_array_append_new(allocators, json_string(o->common.allocators[i]));
+    }
+    json_object_set_new(head, "allocators", allocators);
+    json_t *works = json_array();
+    for (unsigned i = 0; i < o->common.n_works; i++) {
+        json_array_append_new(works, json_string(plan->works[i].name));
+    }
+    json_object_set_new(head, "works", works);
+    json_t *memories = json_array();
+    for (unsigned i = 0; i < o->n_memories; i++) {
+        json_array_append_new(memories, json_string(o->memories[i].label));
+    }
+    json_object_set_new(head, "memories", memories);
+    json_object_set_new(head, "cells", json_integer(plan->n_replays));
+    json_object_set_new(head, "measured", json_integer(bench_ab_count(plan, BENCH_AB_MEASURED)));
+    json_object_set_new(head, "is_interrupted", json_boolean(is_interrupted));
+    return head;
+}
+
+/* One array for each figure: much shorter than an object for each bucket. */
+static json_t *buckets_object(const bench_timeline *timeline)
+{
+    static const char *const keys[] = { "event", "iteration", "live", "resident",
+                                        "ops",   "failures",  "syncs" };
+    enum { N_KEYS = sizeof keys / sizeof keys[0] };
+    json_t *arrays[N_KEYS];
+    json_t *object = json_object();
+    for (int k = 0; k < N_KEYS; k++) {
+        json_object_set_new(object, keys[k], arrays[k] = json_array());
+    }
+    json_t *host_ns = json_array();
+    json_t *driver_us = json_array();
+    for (unsigned i = 0; i < timeline->n_buckets; i++) {
+        const bench_bucket *b = &timeline->buckets[i];
+        const uint64_t values[N_KEYS] = { b->event, b->iteration, b->live_bytes, b->resident_bytes,
+                                          b->ops,   b->failures,  b->syncs };
+        for (int k = 0; k < N_KEYS; k++) {
+            json_array_append_new(arrays[k], integer(values[k]));
+        }
+        json_array_append_new(host_ns, json_real(b->host_ns));
+        json_array_append_new(driver_us, json_real(b->driver_us));
+    }
+    json_object_set_new(object, "host_ns", host_ns);
+    json_object_set_new(object, "driver_us", driver_us);
+    return object;
+}
+
+static json_t *pieces_array(const bench_map *map)
+{
+    uint64_t lowest = UINT64_MAX;
+    for (unsigned i = 0; i < map->n_pieces; i++) {
+        lowest = map->pieces[i].base < lowest ? map->pieces[i].base : lowest;
+    }
+    json_t *pieces = json_array();
+    for (unsigned i = 0; i < map->n_pieces; i++) {
+        const bench_map_piece *p = &map->pieces[i];
+        json_t *piece = json_array();
+        json_array_append_new(piece, integer(p->base - lowest));
+        json_array_append_new(piece, integer(p->bytes));
+        json_array_append_new(piece, json_integer(p->kind));
+        json_array_append_new(piece, json_integer(p->stream));
+        json_array_append_new(piece, json_integer(p->is_first));
+        json_array_append_new(pieces, piece);
+    }
+    return pieces;
+}
+
+static json_t *worst_object(const bench_map *map)
+{
+    json_t *worst = json_object();
+    json_object_set_new(worst, "why", json_string(map->is_failure ? "failure" : "peak resident"));
+    json_object_set_new(worst, "event", integer(map->event));
+    json_object_set_new(worst, "live_bytes", integer(map->live_bytes));
+    json_object_set_new(worst, "resident_bytes", integer(map->resident_bytes));
+    json_object_set_new(worst, "requested_bytes", integer(map->requested_bytes));
+    if (map->n_merged) {
+        json_object_set_new(worst, "merged", integer(map->n_merged));
+    }
+    json_object_set_new(worst, "pieces", pieces_array(map));
+    return worst;
+}
+
+char *bench_rows_timeline(const bench_ab_cell *cell, const bench_timeline *timeline)
+{
+    json_t *object = json_object();
+    json_object_set_new(object, "work", json_string(cell->work->name));
+    json_object_set_new(object, "allocator", json_string(cell->allocator));
+    json_object_set_new(object, "memory", json_string(cell->memory->label));
+    json_object_set_new(object, "memory_bytes", integer(cell->result.record.memory_bytes));
+    json_object_set_new(object, "peak_live_bytes", integer(timeline->peak_live_bytes));
+    json_object_set_new(object, "n_events", integer(timeline->n_events));
+    json_object_set_new(object, "n_iterations", integer(timeline->n_iterations));
+    json_object_set_new(object, "buckets", buckets_object(timeline));
+    json_object_set_new(object, "worst", worst_object(&timeline->worst));
+    char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    json_decref(object);
+    size_t n = text ? strlen(text) : 0;
+    char *line = text ? realloc(text, n + 2) : NULL;
+    if (!line) {
+        free(text);
+        return NULL;
+    }
+    memcpy(line + n, "\n", 2);
+    return line;
+}

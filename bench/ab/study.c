@@ -1,0 +1,177 @@
+/* study.c - the folder that `pleat ab` writes. */
+#include "bench/ab/study.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "bench/ab/rows.h"
+
+enum { HEAD_BYTES = 4096 };
+
+/* How our files begin, so that they are known again. */
+static const struct {
+    const char *name;
+    const char *head;
+} files[] = {
+    [BENCH_STUDY_CSV] = { "results.csv", "work,allocator,driver,memory," },
+    [BENCH_STUDY_JSON] = { "results.jsonl", "{\"trace\":" },
+    [BENCH_STUDY_TIMELINES] = { "timelines.jsonl", "{\"pleat\":" },
+};
+static const char report_name[] = "report.html";
+
+static void path_of(const bench_study *study, const char *name, char *out, size_t n)
+{
+    snprintf(out, n, "%s/%s", study->plan->options.out, name);
+}
+
+/* A file that is not there or is empty may be written; `head` NULL: the word pleat is in it. */
+static bool may_replace(const char *path, const char *head, bench_failure *failure)
+{
+    FILE *file = fopen(path, "r");
+    if (!file) {
+        return errno == ENOENT || bench_fail(failure, "%s: %s", path, strerror(errno));
+    }
+    char begin[HEAD_BYTES];
+    size_t n = fread(begin, 1, sizeof begin - 1, file);
+    bool is_read = !ferror(file);
+    fclose(file);
+    begin[n] = '\0';
+    bool is_ours = head ? strncmp(begin, head, strlen(head)) == 0 : strstr(begin, "pleat") != NULL;
+    return (is_read && (n == 0 || is_ours)) ||
+           bench_fail(failure,
+                      "%s: is there and is no file of `pleat ab`: name another folder "
+                      "with --out",
+                      path);
+}
+
+static bool check_folder(const bench_study *study, bench_failure *failure)
+{
+    const char *folder = study->plan->options.out;
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
+        return bench_fail(failure, "%s: %s", folder, strerror(errno));
+    }
+    char path[4096];
+    bool ok = true;
+    for (int i = 0; i < BENCH_STUDY_N_FILES && ok; i++) {
+        path_of(study, files[i].name, path, sizeof path);
+        ok = may_replace(path, files[i].head, failure);
+    }
+    path_of(study, report_name, path, sizeof path);
+    return ok && may_replace(path, NULL, failure);
+}
+
+static void close_all(bench_study *study)
+{
+    for (int i = 0; i < BENCH_STUDY_N_FILES; i++) {
+        if (study->files[i]) {
+            fclose(study->files[i]);
+            study->files[i] = NULL;
+        }
+    }
+}
+
+static bool begin_file(const bench_study *study, int which, FILE *file, bool is_interrupted)
+{
+    if (which == BENCH_STUDY_CSV) {
+        return bench_rows_heading(file);
+    }
+    return which != BENCH_STUDY_TIMELINES ||
+           bench_output_line(bench_rows_head(study->plan, is_interrupted), file);
+}
+
+static bool add_row(const bench_study *study, int which, const bench_ab_cell *cell, FILE *file)
+{
+    switch (which) {
+    case BENCH_STUDY_CSV:
+        return bench_rows_write(study->plan, cell, file);
+    case BENCH_STUDY_JSON:
+        return bench_output_line(bench_rows_object(study->plan, cell), file);
+    default:
+        return !cell->timeline || (fputs(cell->timeline, file) != EOF && fflush(file) == 0);
+    }
+}
+
+bool bench_study_open(bench_study *study, const bench_ab_plan *plan, bench_failure *failure)
+{
+    *study = (bench_study){ .plan = plan };
+    if (!check_folder(study, failure)) {
+        return false;
+    }
+    char path[4096];
+    path_of(study, report_name, path, sizeof path);
+    unlink(path);
+    for (int i = 0; i < BENCH_STUDY_N_FILES; i++) {
+        path_of(study, files[i].name, path, sizeof path);
+        study->files[i] = fopen(path, "w");
+        if (!study->files[i] || !begin_file(study, i, study->files[i], true)) {
+            bench_fail(failure, "%s: %s", path, strerror(errno));
+            close_all(study);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool say_unwritable(const bench_study *study, int which, bench_failure *failure)
+{
+    return bench_fail(failure, "%s/%s cannot be written: %s", study->plan->options.out,
+                      files[which].name, strerror(errno));
+}
+
+bool bench_study_add(bench_study *study, const bench_ab_cell *cell, bench_failure *failure)
+{
+    for (int i = 0; i < BENCH_STUDY_N_FILES; i++) {
+        if (cell->memory && !add_row(study, i, cell, study->files[i])) {
+            return say_unwritable(study, i, failure);
+        }
+    }
+    return true;
+}
+
+static bool write_again(const bench_study *study, int which, bool is_interrupted, FILE *file)
+{
+    const bench_ab_plan *plan = study->plan;
+    bool ok = begin_file(study, which, file, is_interrupted);
+    for (unsigned i = 0; i < plan->n_replays && ok; i++) {
+        const bench_ab_cell *cell = &plan->cells[i];
+        ok = cell->state == BENCH_AB_WAITING || add_row(study, which, cell, file);
+    }
+    return ok;
+}
+
+/* Beside the file and then over it: at no time is there less than before. */
+static bool replace(const bench_study *study, int which, bool is_interrupted)
+{
+    char path[4096];
+    char beside[sizeof path + 16];
+    path_of(study, files[which].name, path, sizeof path);
+    snprintf(beside, sizeof beside, "%s.XXXXXX", path);
+    int descriptor = mkstemp(beside);
+    FILE *file = descriptor < 0 ? NULL : fdopen(descriptor, "w");
+    if (!file) {
+        return false;
+    }
+    mode_t mask = umask(0);
+    umask(mask);
+    bool ok = fchmod(descriptor, 0666 & ~mask) == 0 &&
+              write_again(study, which, is_interrupted, file);
+    ok = fclose(file) == 0 && ok && rename(beside, path) == 0;
+    if (!ok) {
+        unlink(beside);
+    }
+    return ok;
+}
+
+bool bench_study_finish(bench_study *study, bool is_interrupted, bench_failure *failure)
+{
+    close_all(study);
+    for (int i = 0; i < BENCH_STUDY_N_FILES; i++) {
+        if (!replace(study, i, is_interrupted)) {
+            return say_unwritable(study, i, failure);
+        }
+    }
+    return true;
+}

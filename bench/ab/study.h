@@ -1,0 +1,28 @@
+/* study.h - the folder that `pleat ab` writes: results.csv, results.jsonl, timelines.jsonl.
+ *
+ * Rows are appended as cells end, so that whatever happens they are there; at the end the files are
+ * written once more, in the order of the command line. Files of ours are replaced, others never. */
+#ifndef PLEAT_BENCH_STUDY_H
+#define PLEAT_BENCH_STUDY_H
+
+#include <stdio.h>
+
+#include "bench/ab/plan.h"
+
+enum { BENCH_STUDY_CSV, BENCH_STUDY_JSON, BENCH_STUDY_TIMELINES, BENCH_STUDY_N_FILES };
+
+typedef struct bench_study {
+    const bench_ab_plan *plan;
+    FILE *files[BENCH_STUDY_N_FILES];
+} bench_study;
+
+/* Make the folder if need be and begin the files; a report of an earlier study is removed. False
+ * and a message when the folder cannot be written or holds a file of one of our names that is not
+ * ours: then nothing was touched. */
+bool bench_study_open(bench_study *study, const bench_ab_plan *plan, bench_failure *failure);
+/* Append a cell that was measured or failed. False and a message when that cannot be written. */
+bool bench_study_add(bench_study *study, const bench_ab_cell *cell, bench_failure *failure);
+/* Write everything again in its final order and close. False and a message as above. */
+bool bench_study_finish(bench_study *study, bool is_interrupted, bench_failure *failure);
+
+#endif

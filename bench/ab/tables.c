@@ -1,0 +1,191 @@
+/* tables.c - what `pleat ab` found, on a terminal. */
+#include "bench/ab/tables.h"
+
+#include <string.h>
+
+#include "bench/output.h"
+
+/* Columns, with the blank before: 16 + 36 + 3 x 13 + 8 = 99. */
+enum { NAME = 16, WIDE = 36, NARROW = 13, FIRST_NARROWS = 3, NEXT_NARROWS = 6, CELL = 16 };
+
+/* Cut to `width` with three dots. */
+static const char *cut(const char *text, size_t width, char *out, size_t n)
+{
+    if (strlen(text) <= width) {
+        snprintf(out, n, "%s", text);
+    } else {
+        snprintf(out, n, "%.*s...", (int)(width - 3), text);
+    }
+    return out;
+}
+
+/* At most five characters. */
+static const char *format_count(double value, char out[CELL])
+{
+    if (value < 99999.5) {
+        snprintf(out, CELL, "%.0f", value);
+    } else if (value < 9999.5e3) {
+        snprintf(out, CELL, "%.0fk", value / 1e3);
+    } else if (value < 9999.5e6) {
+        snprintf(out, CELL, "%.0fM", value / 1e6);
+    } else {
+        snprintf(out, CELL, "%.3g", value);
+    }
+    return out;
+}
+
+/* At most six characters, four digits of them. */
+static const char *format_real(double value, char out[CELL])
+{
+    if (value >= 9999.95) {
+        return format_count(value, out);
+    }
+    int digits = value < 9.9995 ? 3 : value < 99.995 ? 2 : 1;
+    snprintf(out, CELL, "%.*f", digits, value);
+    return out;
+}
+
+/* What stands where there is no figure: a cell that failed, or was never run. */
+static const char *mark_of(const bench_ab_cell *cell)
+{
+    return cell->state == BENCH_AB_FAILED ? "!" : "-";
+}
+
+static void print_wide(const bench_ab_cell *cell)
+{
+    const bench_record *r = &cell->result.record;
+    const char *mark = mark_of(cell);
+    if (cell->state != BENCH_AB_MEASURED) {
+        printf(" %5s %6s %7s %8s %5s", mark, mark, mark, mark, mark);
+        return;
+    }
+    char cells[5][CELL];
+    printf(" %5s %6s %7s %8s %5s", format_count((double)r->oom_count, cells[0]),
+           format_real(bench_output_ratio(r), cells[1]),
+           format_real(bench_output_per_1000(r), cells[2]),
+           format_real(r->driver_us / 1e3, cells[3]), format_count(r->ns_per_event, cells[4]));
+}
+
+static void print_narrow(const bench_ab_cell *cell)
+{
+    const bench_record *r = &cell->result.record;
+    if (cell->state != BENCH_AB_MEASURED) {
+        printf(" %5s %6s", mark_of(cell), mark_of(cell));
+        return;
+    }
+    char cells[2][CELL];
+    printf(" %5s %6s", format_count((double)r->oom_count, cells[0]),
+           format_real(bench_output_per_1000(r), cells[1]));
+}
+
+static void print_least(const bench_ab_plan *plan, const bench_ab_cell *cell)
+{
+    const bench_record *fit = bench_ab_fit_of(plan, cell);
+    char ratio[CELL];
+    printf(" %7s", fit ? format_real(fit->ratio, ratio) : "-");
+}
+
+/* "---- 1.02x ----", `width` columns with the blank before. */
+static void print_label(const char *label, size_t width)
+{
+    static const char line[] = "------------------------------------------------";
+    char name[32];
+    cut(label, width - 5, name, sizeof name);
+    size_t n_dashes = width - 3 - strlen(name);
+    printf(" %.*s %s %.*s", (int)(n_dashes / 2), line, name, (int)(n_dashes - n_dashes / 2), line);
+}
+
+/* Memories [first, first + n), and, in the first block, the last one in full. */
+static void print_block(const bench_ab_plan *plan, unsigned work, unsigned first, unsigned n,
+                        bool is_first)
+{
+    const bench_ab_options *o = &plan->options;
+    unsigned last = o->n_memories - 1;
+    printf("%-*s", NAME, "");
+    if (is_first) {
+        print_label(o->memories[last].label, WIDE);
+    }
+    for (unsigned m = first; m < first + n; m++) {
+        print_label(o->memories[m].label, NARROW);
+    }
+    printf("\n%-*s", NAME, "allocator");
+    if (is_first) {
+        printf(" %5s %6s %7s %8s %5s", "fails", "res", "ops/1k", "drv ms", "ns/ev");
+    }
+    for (unsigned m = first; m < first + n; m++) {
+        printf(" %5s %6s", "fails", "ops/1k");
+    }
+    printf("%s\n", is_first && o->is_fit ? "   least" : "");
+    for (unsigned a = 0; a < o->common.n_allocators; a++) {
+        char name[NAME + 1];
+        printf("%-*s", NAME, cut(o->common.allocators[a], NAME, name, sizeof name));
+        if (is_first) {
+            print_wide(bench_ab_cell_at(plan, work, a, last));
+        }
+        for (unsigned m = first; m < first + n; m++) {
+            print_narrow(bench_ab_cell_at(plan, work, a, m));
+        }
+        if (is_first && o->is_fit) {
+            print_least(plan, bench_ab_cell_at(plan, work, a, 0));
+        }
+        putchar('\n');
+    }
+}
+
+static void print_notes(const bench_ab_plan *plan, const bench_ab_cell *cell)
+{
+    const bench_record *r = &cell->result.record;
+    const char *memory = cell->memory ? cell->memory->label : "least memory";
+    if (cell->state == BENCH_AB_FAILED) {
+        printf("  ! %s, %s: %s\n", cell->allocator, memory, cell->problem);
+    }
+    if (cell->state != BENCH_AB_MEASURED) {
+        return;
+    }
+    if (r->hazards > 0) {
+        printf("  ! %s, %s: %llu hazards\n", cell->allocator, memory,
+               (unsigned long long)r->hazards);
+    }
+    if (cell->result.counts_differ) {
+        printf("  ! %s, %s: the counts of its %u repeats differ\n", cell->allocator, memory,
+               plan->options.repeat);
+    }
+}
+
+static void print_work(const bench_ab_plan *plan, unsigned w)
+{
+    const bench_work *work = &plan->works[w];
+    unsigned n_narrow = plan->options.n_memories - 1;
+    char name[64];
+    char live[32];
+    printf("\n%s: %s peak live, %llu events, %llu iterations\n",
+           cut(work->name, sizeof name - 1, name, sizeof name),
+           bench_size_format(work->peak_live_bytes, live, sizeof live),
+           (unsigned long long)(work->n_events * plan->options.common.loops),
+           (unsigned long long)(work->n_marks * plan->options.common.loops));
+    unsigned n = n_narrow < FIRST_NARROWS ? n_narrow : FIRST_NARROWS;
+    print_block(plan, w, 0, n, true);
+    for (unsigned first = n; first < n_narrow; first += n) {
+        n = n_narrow - first < NEXT_NARROWS ? n_narrow - first : NEXT_NARROWS;
+        print_block(plan, w, first, n, false);
+    }
+    for (unsigned i = 0; i < plan->n_cells; i++) {
+        if (plan->cells[i].work == work) {
+            print_notes(plan, &plan->cells[i]);
+        }
+    }
+}
+
+void bench_tables_print(const bench_ab_plan *plan)
+{
+    const bench_ab_options *o = &plan->options;
+    printf(
+        "fails: failed allocations; res: peak resident / peak live; ops/1k: device operations per "
+        "1,000\nevents; drv ms: time in the driver, %s; ns/ev: host time per event%s%s\n",
+        bench_setup_is_sim(&plan->setup) ? "modelled" : "measured",
+        o->repeat > 1 ? " (medians)" : "",
+        o->is_fit ? ";\nleast: least device memory / peak live" : "");
+    for (unsigned w = 0; w < o->common.n_works; w++) {
+        print_work(plan, w);
+    }
+}
