@@ -135,7 +135,7 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_instance_conf(pleat instance, char *
 
 /** Allocate a block of device memory for use on `stream`.
  *
- *  Units    bytes, 1 to 2^60; the address is a multiple of 512.
+ *  Units    bytes, 1 to 2^60; the address is a multiple of 512, of 256 with tf-bfc.
  *  Params   stream  a CUstream; NULL = the legacy default stream.
  *  Returns  PLEAT_OK; PLEAT_EINVAL (zero bytes); PLEAT_ESIZE; PLEAT_EDEVICE; PLEAT_ESTREAM;
  *           PLEAT_ENOMEM_DEVICE (verdict and numbers in pleat_last_error); PLEAT_EPENDING;

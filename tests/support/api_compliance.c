@@ -15,6 +15,8 @@ enum {
     WAITS = COMPLIANCE_WAITS_ON_REUSE,
     SHARES = COMPLIANCE_SHARES_STREAMS,
     DOUBLES = COMPLIANCE_DOUBLES,
+    WITHHOLDS = COMPLIANCE_WITHHOLDS,
+    ORDERS = COMPLIANCE_ORDERS_ON_REUSE,
 };
 
 /* Why: pleat moves memory from under free blocks, whose streams do not matter once they are done.
@@ -22,16 +24,16 @@ enum {
  * stream. MXNet's pools keep whole driver allocations by size, for all streams, and return all of
  * them at once, so that the driver gathers. TensorFlow's splits regions, for all streams. */
 static const compliance_policy policies[] = {
-    { "pleat", CACHES | SPLITS | GATHERS | SHARES, 1024 },
-    { "torch-native", CACHES | SPLITS | RETRIES, 1024 },
-    { "torch-expandable", CACHES | SPLITS, 1024 },
-    { "mxnet-naive", CACHES | GATHERS | WAITS | SHARES, 4096 },
-    { "mxnet-round", CACHES | GATHERS | WAITS | SHARES, 4096 },
-    { "mxnet19-naive", CACHES | GATHERS | WAITS | SHARES, 4096 },
-    { "mxnet19-round", CACHES | GATHERS | WAITS | SHARES, 4096 },
-    { "unpooled", GATHERS, 1024 },
-    { "tf-bfc", CACHES | SPLITS | SHARES | DOUBLES, 1024 },
-    { "cuda-async", CACHES | SPLITS, 1024 },
+    { "pleat", CACHES | SPLITS | GATHERS | SHARES | WITHHOLDS, 1024, 512 },
+    { "torch-native", CACHES | SPLITS | RETRIES, 1024, 512 },
+    { "torch-expandable", CACHES | SPLITS, 1024, 512 },
+    { "mxnet-naive", CACHES | GATHERS | WAITS | SHARES, 4096, 512 },
+    { "mxnet-round", CACHES | GATHERS | WAITS | SHARES, 4096, 512 },
+    { "mxnet19-naive", CACHES | GATHERS | WAITS | SHARES, 4096, 512 },
+    { "mxnet19-round", CACHES | GATHERS | WAITS | SHARES, 4096, 512 },
+    { "unpooled", GATHERS | WITHHOLDS, 1024, 512 },
+    { "tf-bfc", CACHES | SPLITS | RETRIES | SHARES | DOUBLES | ORDERS, 1024, 256 },
+    { "cuda-async", CACHES | SPLITS, 1024, 512 },
 };
 
 static const compliance_policy *find_policy(const char *allocator)
@@ -124,7 +126,7 @@ pleat_devptr compliance_alloc(compliance *c, size_t bytes, void *stream)
     pleat_status st = compliance_try(c, bytes, stream, &ptr);
     ck_assert_msg(st == PLEAT_OK, "%zu bytes: %s", bytes, pleat_last_error()->text);
     ck_assert_uint_ne(ptr, 0);
-    ck_assert_uint_eq(ptr % 512, 0);
+    ck_assert_uint_eq(ptr % c->policy->alignment, 0);
     return ptr;
 }
 

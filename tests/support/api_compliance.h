@@ -25,10 +25,15 @@ typedef enum compliance_trait {
     /* Memory that other streams used is handed out again at once, after the host waited for them;
      * the others leave it aside until those uses are known to be over. */
     COMPLIANCE_WAITS_ON_REUSE = 1 << 4,
+    /* Memory that other streams used is handed out again at once, its new stream ordered after them
+     * on the GPU. */
+    COMPLIANCE_ORDERS_ON_REUSE = 1 << 8,
     /* What another stream freed and finished with is handed out before the driver is asked. */
     COMPLIANCE_SHARES_STREAMS = 1 << 5,
     /* Regions of the device double in size: up to half of what is asked for may stay unused. */
     COMPLIANCE_DOUBLES = 1 << 6,
+    /* What a stream frees while it is captured is of use to nobody until the graph is gone. */
+    COMPLIANCE_WITHHOLDS = 1 << 7,
 } compliance_trait;
 /* clang-format on */
 
@@ -36,6 +41,7 @@ typedef struct compliance_policy {
     const char *allocator;
     unsigned traits;
     size_t kibibyte_bytes; /* what a request of 1 KiB occupies */
+    size_t alignment;      /* of addresses */
 } compliance_policy;
 
 enum { COMPLIANCE_STREAMS = 4 };

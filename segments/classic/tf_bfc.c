@@ -1,0 +1,400 @@
+/* tf_bfc.c - TensorFlow's BFC allocator behind the allocator interface.
+ *
+ * The life of an instance and of a block, and what is told about both. Which chunk, and what the
+ * driver is asked for: tf_bfc_chunk.c, tf_bfc_grow.c. Takes the allocator's lock (rank 20), which
+ * the latter drops around driver calls. A hit on memory that only the own stream used calls no
+ * driver.
+ *
+ * It waits for the GPU only before memory goes back to the driver, without a time limit (wait_ms
+ * does not apply), in set_limit too.
+ * Source: xla/tsl/framework/bfc_allocator.cc of OpenXLA. */
+#include "segments/classic/tf_bfc.h"
+#include "vmm/driver.h"
+
+static pl_bfc *bfc_of(pl_allocator *a)
+{
+    return (pl_bfc *)(void *)a;
+}
+
+static pleat_status check_options(const pl_allocator_options *options)
+{
+    double fraction = options->bfc_fragmentation_fraction;
+    if (fraction >= 0 && fraction < 1) {
+        return PLEAT_OK;
+    }
+    pl_driver_clear_error();
+    pl_driver_set_detail("bfc_fragmentation_fraction: %g is not allowed: from 0 to below 1",
+                         fraction);
+    return PLEAT_ECONF;
+}
+
+static void init(pl_bfc *b, pl_device *dev, const pl_allocator_options *options)
+{
+    uint64_t limit = options->limit_bytes != 0 ? options->limit_bytes : pl_device_total_bytes(dev);
+    double fraction = options->bfc_fragmentation_fraction;
+    size_t whole = limit < PL_BFC_MOST ? (size_t)limit : PL_BFC_MOST;
+    size_t first = whole < PL_BFC_FIRST_REGION ? whole : PL_BFC_FIRST_REGION;
+    b->base.ops = &pl_tf_bfc_ops;
+    b->dev = dev;
+    b->options = *options;
+    b->region_bytes = pl_bfc_round(options->bfc_allow_growth ? first : whole);
+    b->most_waste_bytes = fraction > 0 ? (size_t)(fraction * (double)whole) : PL_BFC_FRAGMENTATION;
+    pl_bfc_chunks_init(b);
+}
+
+static pleat_status bfc_create(pl_device *dev, const pl_allocator_options *options,
+                               pl_allocator **out)
+{
+    pl_host host;
+    pleat_status st = check_options(options);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    st = pl_host_init(&host);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_bfc *b = pl_host_calloc(&host, 1, sizeof *b);
+    if (!b) {
+        goto undo_host;
+    }
+    if (pl_lock_init(&b->lock, PL_RANK_DEVICE) != 0) {
+        goto undo_alloc;
+    }
+    if (pthread_cond_init(&b->changed, NULL) != 0) {
+        goto undo_lock;
+    }
+    b->host = host;
+    init(b, dev, options);
+    *out = &b->base;
+    return PLEAT_OK;
+
+undo_lock:
+    pl_lock_fini(&b->lock);
+undo_alloc:
+    pl_host_free(&host, b);
+undo_host:
+    pl_host_fini(&host);
+    return PLEAT_ENOMEM_HOST;
+}
+
+static pleat_status bfc_destroy(pl_allocator *a, bool force, size_t *n_live, size_t *n_leaked)
+{
+    pl_bfc *b = bfc_of(a);
+    *n_leaked = 0;
+    pl_lock_acquire(&b->lock);
+    *n_live = b->live.count;
+    if (*n_live != 0 && !force) {
+        pl_lock_release(&b->lock);
+        return PLEAT_EBUSY;
+    }
+    *n_leaked = pl_bfc_release_all(b);
+    pl_ptrmap_fini(&b->live, &b->host);
+    pl_lock_release(&b->lock);
+    pthread_cond_destroy(&b->changed);
+    pl_lock_fini(&b->lock);
+    pl_host host = b->host;
+    pl_host_free(&host, b);
+    size_t n_lost = pl_host_fini(&host);
+    pl_assert(n_lost == 0);
+    (void)n_lost;
+    return PLEAT_OK;
+}
+
+/* The common case: the best fit needs no ordering. *out stays NULL if it is not that. */
+static pleat_status reuse(pl_bfc *b, size_t bytes, pl_stream *stream, pl_bfc_chunk **out)
+{
+    size_t rounded = pl_bfc_round(bytes);
+    pl_bfc_chunk *chunk = pl_bfc_find(b, rounded);
+    if (!chunk || (!pl_order_is_own(&chunk->uses, stream) &&
+                   pl_order_unordered(&b->order, &chunk->uses, stream) != 0)) {
+        return PLEAT_OK;
+    }
+    pleat_status st = pl_ptrmap_reserve(&b->live, &b->host, b->n_growing + 1);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_bfc_chunk *spare = NULL;
+    if (pl_bfc_should_split(b, chunk, rounded)) {
+        spare = pl_host_alloc(&b->host, sizeof *spare);
+        if (!spare) {
+            return PLEAT_ENOMEM_HOST;
+        }
+    }
+    pl_bfc_take_out(b, chunk);
+    pl_bfc_hand_out(b, chunk, spare, bytes, stream);
+    *out = chunk;
+    return PLEAT_OK;
+}
+
+static pleat_status bfc_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, pleat_devptr *out)
+{
+    if (bytes == 0 || !stream) {
+        return PLEAT_EINVAL;
+    }
+    if (bytes > PL_BFC_MOST) {
+        return PLEAT_ESIZE;
+    }
+    pl_bfc *b = bfc_of(a);
+    pl_bfc_chunk *chunk = NULL;
+    pl_lock_acquire(&b->lock);
+    pleat_status st = reuse(b, bytes, stream, &chunk);
+    if (st == PLEAT_OK && !chunk) {
+        st = pl_bfc_get(b, bytes, stream, &chunk);
+    }
+    if (st == PLEAT_OK) {
+        *out = chunk->ptr;
+    }
+    pl_lock_release(&b->lock);
+    return st;
+}
+
+/* ---- addresses ------------------------------------------------------------------------------- */
+
+static pl_bfc_chunk *find_live(const pl_bfc *b, pleat_devptr ptr)
+{
+    pl_bfc_chunk *chunk = pl_ptrmap_find(&b->live, ptr);
+    return chunk && chunk->state == PL_BFC_LIVE ? chunk : NULL;
+}
+
+/* The chunk that holds `ptr`, in any state, or NULL. */
+static pl_bfc_chunk *chunk_around(const pl_bfc *b, pleat_devptr ptr)
+{
+    pl_bfc_region key = { .ptr = ptr };
+    pl_tree_node *node = pl_tree_floor(&b->regions, &key.node);
+    if (!node) {
+        return NULL;
+    }
+    pl_bfc_chunk *chunk = PL_TREE_ENTRY(node, pl_bfc_region, node)->first;
+    while (chunk && ptr - chunk->ptr >= chunk->bytes) {
+        chunk = chunk->next;
+    }
+    return chunk;
+}
+
+/* What to say of an address that is no live block: inside cached memory it was freed before, as far
+ * as can be told; inside a live block or outside all regions it never was one. */
+static pleat_status not_live(const pl_bfc *b, pleat_devptr ptr)
+{
+    const pl_bfc_chunk *chunk = chunk_around(b, ptr);
+    return chunk && chunk->state != PL_BFC_LIVE ? PLEAT_EDOUBLEFREE : PLEAT_EFOREIGN;
+}
+
+static pleat_status bfc_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+{
+    if (!stream) {
+        return PLEAT_EINVAL;
+    }
+    pl_bfc *b = bfc_of(a);
+    pl_lock_acquire(&b->lock);
+    pl_bfc_chunk *chunk = find_live(b, ptr);
+    if (chunk) {
+        chunk->uses.lanes |= pl_order_lane(stream);
+    }
+    pl_lock_release(&b->lock);
+    return chunk ? PLEAT_OK : PLEAT_EFOREIGN;
+}
+
+static pleat_status bfc_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out)
+{
+    pl_bfc *b = bfc_of(a);
+    pl_lock_acquire(&b->lock);
+    const pl_bfc_chunk *chunk = find_live(b, ptr);
+    chunk = chunk ? chunk : chunk_around(b, ptr);
+    pleat_status st = chunk && chunk->state == PL_BFC_LIVE ? PLEAT_OK : PLEAT_EFOREIGN;
+    if (st == PLEAT_OK) {
+        *out = (pleat_block_info){
+            .base = chunk->ptr,
+            .bytes = chunk->bytes,
+            .requested_bytes = chunk->requested_bytes,
+            .stream_id = pl_stream_id(chunk->stream),
+            .stream = pl_stream_handle(chunk->stream),
+            .device = pl_device_ordinal(b->dev),
+        };
+    }
+    pl_lock_release(&b->lock);
+    return st;
+}
+
+/* ---- free ------------------------------------------------------------------------------------ */
+
+/* Which of the block's further users are being captured: a graph will use it again. */
+static pleat_status ask_captures(pl_bfc *b, pl_bfc_chunk *chunk, uint64_t *captured)
+{
+    uint64_t others = chunk->uses.lanes & ~pl_order_lane(chunk->stream);
+    *captured = 0;
+    if (others == 0) {
+        return PLEAT_OK;
+    }
+    chunk->state = PL_BFC_FREEING;
+    pleat_status st = pl_order_captured(&b->order, others, captured);
+    chunk->state = PL_BFC_LIVE;
+    return st;
+}
+
+static pleat_status free_live(pl_bfc *b, pl_bfc_chunk *chunk, pl_stream *stream)
+{
+    uint64_t lanes = chunk->uses.lanes;
+    uint64_t captured = 0;
+    chunk->uses.lanes |= stream ? pl_order_lane(stream) : 0;
+    pleat_status st = ask_captures(b, chunk, &captured);
+    if (st != PLEAT_OK) {
+        chunk->uses.lanes = lanes;
+        return st;
+    }
+    pl_bfc_end_live(b, chunk);
+    pl_order_end(&b->order, &chunk->uses);
+    if (captured != 0) {
+        chunk->state = PL_BFC_HELD;
+        chunk->held = captured;
+        chunk->next_held = b->held;
+        b->held = chunk;
+        return PLEAT_OK;
+    }
+    pl_bfc_end_active(b, chunk);
+    pl_bfc_recycle(b, chunk);
+    return PLEAT_OK;
+}
+
+static pleat_status bfc_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+{
+    pl_bfc *b = bfc_of(a);
+    pl_lock_acquire(&b->lock);
+    pl_bfc_chunk *chunk = find_live(b, ptr);
+    pleat_status st = chunk ? free_live(b, chunk, stream) : not_live(b, ptr);
+    pl_lock_release(&b->lock);
+    return st;
+}
+
+/* The graph is gone; what it did counts as one more use, up to now. */
+static void end_hold(pl_bfc *b, uint64_t lane)
+{
+    pl_bfc_chunk **link = &b->held;
+    while (*link) {
+        pl_bfc_chunk *chunk = *link;
+        chunk->held &= ~lane;
+        if (chunk->held != 0) {
+            link = &chunk->next_held;
+            continue;
+        }
+        *link = chunk->next_held;
+        chunk->next_held = NULL;
+        chunk->state = PL_BFC_TAKEN;
+        pl_order_end(&b->order, &chunk->uses);
+        pl_bfc_end_active(b, chunk);
+        pl_bfc_recycle(b, chunk);
+    }
+}
+
+static pleat_status bfc_release_capture(pl_allocator *a, pl_stream *stream)
+{
+    if (!stream) {
+        return PLEAT_EINVAL;
+    }
+    bool is_capturing = false;
+    pleat_status st = pl_stream_is_capturing(stream, &is_capturing);
+    if (st != PLEAT_OK || is_capturing) {
+        return st != PLEAT_OK ? st : PLEAT_ECAPTURE;
+    }
+    pl_bfc *b = bfc_of(a);
+    pl_lock_acquire(&b->lock);
+    end_hold(b, pl_order_lane(stream) & ~(UINT64_C(1) << PL_ORDER_CROWD));
+    pl_lock_release(&b->lock);
+    return PLEAT_OK;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static pleat_status bfc_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released)
+{
+    pl_bfc *b = bfc_of(a);
+    uint64_t n = 0;
+    pl_lock_acquire(&b->lock);
+    pleat_status st = pl_bfc_release_free(b, keep_bytes, wait ? UINT32_MAX : 0, &n);
+    pl_lock_release(&b->lock);
+    if (st == PLEAT_OK) {
+        *released = n;
+    }
+    return st;
+}
+
+/* The limit is the memory limit from now on; what was derived from it at creation stays. */
+static pleat_status bfc_set_limit(pl_allocator *a, uint64_t bytes)
+{
+    pl_bfc *b = bfc_of(a);
+    uint64_t released = 0;
+    pleat_status st = PLEAT_OK;
+    pl_lock_acquire(&b->lock);
+    if (bytes != 0 && b->reserved_bytes > bytes) {
+        st = pl_bfc_release_free(b, bytes, UINT32_MAX, &released);
+    }
+    if (st == PLEAT_OK && bytes != 0 && b->reserved_bytes + b->growing_bytes > bytes) {
+        st = PLEAT_ENOMEM_DEVICE;
+    }
+    if (st == PLEAT_OK) {
+        b->options.limit_bytes = bytes;
+    }
+    pl_lock_release(&b->lock);
+    return st;
+}
+
+/* ---- what is told ---------------------------------------------------------------------------- */
+
+/* Regions are not made of granules, so live_granules stays 0. */
+static void bfc_stats(pl_allocator *a, pleat_stats *out)
+{
+    pl_bfc *b = bfc_of(a);
+    pl_lock_acquire(&b->lock);
+    *out = b->stats;
+    out->resident_bytes = b->reserved_bytes;
+    out->pending_bytes = pl_bfc_pending_bytes(b);
+    out->free_bytes = b->reserved_bytes - out->pending_bytes -
+                      b->stats.allocated_bytes[PLEAT_POOL_ALL].current;
+    out->metadata_bytes = b->host.bytes;
+    pl_stats_read_device(out, b->dev);
+    pl_lock_release(&b->lock);
+}
+
+static void bfc_reset_peaks(pl_allocator *a)
+{
+    pl_bfc *b = bfc_of(a);
+    pl_lock_acquire(&b->lock);
+    pl_stats_reset_peaks(&b->stats);
+    pl_lock_release(&b->lock);
+}
+
+static void bfc_visit(pl_allocator *a, void (*see)(void *context, const pl_piece *piece),
+                      void *context)
+{
+    pl_bfc *b = bfc_of(a);
+    pl_lock_acquire(&b->lock);
+    pl_bfc_visit(b, see, context);
+    pl_lock_release(&b->lock);
+}
+
+static int bfc_check(pl_allocator *a)
+{
+    pl_bfc *b = bfc_of(a);
+    pl_lock_acquire(&b->lock);
+    int broken = pl_bfc_check(b);
+    pl_lock_release(&b->lock);
+    return broken;
+}
+
+const pl_allocator_ops pl_tf_bfc_ops = {
+    .name = "tf-bfc",
+    .needs_vmm = false,
+    .create = bfc_create,
+    .destroy = bfc_destroy,
+    .alloc = bfc_alloc,
+    .free = bfc_free,
+    .record_stream = bfc_record_stream,
+    .query = bfc_query,
+    .trim = bfc_trim,
+    .set_limit = bfc_set_limit,
+    .release_capture = bfc_release_capture,
+    .stats = bfc_stats,
+    .reset_peaks = bfc_reset_peaks,
+    .visit = bfc_visit,
+    .check = bfc_check,
+};

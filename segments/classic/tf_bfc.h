@@ -1,0 +1,158 @@
+/* tf_bfc.h - what the files of tf-bfc share: TensorFlow's best-fit allocator with coalescing.
+ *
+ *   region (one cuMemAlloc)
+ *   |## live ##|------ free ------|# live #|-- free --|
+ *
+ * Sizes are multiples of 256. A request takes the smallest free chunk that fits, of equal ones the
+ * lowest, in any region; it is split if it is twice the request or leaves 128 MiB (or the fraction
+ * of the memory limit that the options say). A freed chunk merges with free neighbours of its
+ * region. Without a fit a region is asked for: 2 MiB first, doubled with each, never beyond the
+ * memory limit, and smaller by a tenth each time that the driver refuses. When that fails, all
+ * wholly free regions are given back and it is tried once more.
+ *
+ * Where this differs from TensorFlow:
+ * - Addresses are multiples of 256, as there. All other allocators here give multiples of 512.
+ * - The 21 bins, sets of chunks by size and address, are walked upwards: that is the order of one
+ *   tree by size and address, so here is one.
+ * - BFC serves one stream. Here a free chunk knows who used it last (order.h); another stream is
+ *   made to wait on the GPU before it gets it, and the host waits for streams that are gone. Merged
+ *   chunks know the users of all their parts. Nothing is preferred for being idle: the choice is
+ *   BFC's. While a capture forbids to order, the smallest chunk that needs none is taken.
+ * - Timestamps of frees, and the retry that waits up to 10 s for other threads' frees, are left
+ *   out. Only a lack of memory makes it ask for less; other failures of the driver are returned.
+ * - Regions are never one behind the other as far as this file cares: no coalescing across them.
+ * - Chunks with uses recorded on a stream that was being captured when they were freed are kept
+ *   until pl_allocator_ops.release_capture.
+ *
+ * All fields below are guarded by pl_bfc.lock unless they say otherwise.
+ * Source: xla/tsl/framework/bfc_allocator.cc of OpenXLA (00df9eef). */
+#ifndef PLEAT_SEGMENTS_CLASSIC_TF_BFC_H
+#define PLEAT_SEGMENTS_CLASSIC_TF_BFC_H
+
+#include "segments/allocator.h"
+#include "segments/classic/order.h"
+#include "segments/ptrmap.h"
+#include "segments/stats.h"
+#include "segments/tree.h"
+#include "vmm/base/host.h"
+#include "vmm/base/lock.h"
+
+#define PL_BFC_QUANTUM ((size_t)256)             /* kMinAllocationSize */
+#define PL_BFC_FIRST_REGION ((size_t)2 << 20)    /* with allow_growth */
+#define PL_BFC_FRAGMENTATION ((size_t)128 << 20) /* most a chunk may exceed its request by */
+#define PL_BFC_MOST ((size_t)1 << 60)            /* bytes of one request */
+
+typedef struct pl_bfc_chunk pl_bfc_chunk;
+typedef struct pl_bfc_region pl_bfc_region;
+
+typedef enum pl_bfc_state {
+    PL_BFC_FREE,    /* in the tree of free chunks */
+    PL_BFC_LIVE,    /* in the map */
+    PL_BFC_FREEING, /* in the map; free() is asking the driver with the lock dropped */
+    PL_BFC_HELD,    /* in pl_bfc.held: a graph may use it */
+    PL_BFC_TAKEN,   /* in nobody's hands but one call's */
+} pl_bfc_state;
+
+struct pl_bfc_region {
+    pl_tree_node node; /* in pl_bfc.regions, by address */
+    pleat_devptr ptr;  /* const */
+    size_t bytes;      /* const */
+    pl_bfc_chunk *first;
+};
+
+struct pl_bfc_chunk {
+    pl_tree_node node; /* in pl_bfc.free if free */
+    size_t bytes;
+    pleat_devptr ptr;
+    pl_bfc_chunk *prev; /* neighbours in the region */
+    pl_bfc_chunk *next;
+    pl_bfc_region *region;
+    pl_bfc_state state;
+    size_t requested_bytes;
+    pl_stream *stream;       /* who had it last; NULL = nobody, or several of its parts */
+    pl_uses uses;            /* of a live chunk: the lanes so far */
+    uint64_t held;           /* lanes whose captures hold it */
+    pl_bfc_chunk *next_held; /* or the next to depart */
+};
+
+/* I1  every region's chunks tile it in address order, linked both ways; sizes are multiples of 256
+ * I2  no two neighbouring chunks of a region are both free
+ * I3  a chunk is in the tree of free chunks if and only if it is free
+ * I4  the map holds exactly the live and the freeing chunks
+ * I5  the held list holds the held chunks, each held by a lane
+ * I6  reserved_bytes == bytes of all regions + releasing_bytes, and the statistic agrees
+ * I7  the statistics of allocated, active, inactive split and requested agree with the chunks
+ * I8  trees and map keep their own rules */
+typedef struct pl_bfc {
+    pl_allocator base;
+    pl_device *dev;               /* const */
+    pl_allocator_options options; /* const, but for limit_bytes */
+    size_t most_waste_bytes;      /* const: max_internal_fragmentation_bytes */
+    pl_lock lock;                 /* rank 20 */
+    pthread_cond_t changed;       /* n_changes has changed */
+    pl_host host;
+    pl_order order;
+    pl_tree free;    /* chunks by size and address */
+    pl_tree regions; /* by address */
+    pl_ptrmap live;
+    pl_bfc_chunk *held;
+    size_t region_bytes;      /* of the next region (curr_region_allocation_bytes_) */
+    uint64_t reserved_bytes;  /* pool_bytes */
+    uint64_t growing_bytes;   /* asked from the driver just now */
+    uint64_t releasing_bytes; /* given to the driver just now; still in reserved_bytes */
+    size_t n_growing;         /* calls that may insert into the map after the lock was dropped */
+    unsigned n_out;           /* driver calls under way that may make room */
+    uint64_t n_changes;       /* how often one of them did */
+    pleat_stats stats;
+} pl_bfc;
+
+static inline size_t pl_bfc_round(size_t bytes)
+{
+    return (bytes + PL_BFC_QUANTUM - 1) / PL_BFC_QUANTUM * PL_BFC_QUANTUM;
+}
+
+static inline bool pl_bfc_is_split(const pl_bfc_chunk *chunk)
+{
+    return chunk->prev || chunk->next;
+}
+
+/* Is the whole region this one free chunk? */
+static inline bool pl_bfc_is_whole(const pl_bfc_chunk *chunk)
+{
+    return chunk->state == PL_BFC_FREE && !pl_bfc_is_split(chunk);
+}
+
+/* tf_bfc_chunk.c: the chunks. No driver calls; all with the lock held. */
+void pl_bfc_chunks_init(pl_bfc *b);
+pl_bfc_chunk *pl_bfc_find(const pl_bfc *b, size_t rounded_bytes); /* best fit, or NULL */
+/* The best fit that `stream` may have without being ordered, or NULL. */
+pl_bfc_chunk *pl_bfc_find_quiet(const pl_bfc *b, size_t rounded_bytes, const pl_stream *stream);
+bool pl_bfc_should_split(const pl_bfc *b, const pl_bfc_chunk *chunk, size_t rounded_bytes);
+void pl_bfc_take_out(pl_bfc *b, pl_bfc_chunk *chunk); /* free -> taken */
+void pl_bfc_put_back(pl_bfc *b, pl_bfc_chunk *chunk); /* taken -> free, as it is */
+void pl_bfc_recycle(pl_bfc *b, pl_bfc_chunk *chunk);  /* taken -> free, merged */
+/* Make `chunk`, which is taken, a live one. `spare` becomes the rest if it should be split. The map
+ * must have room. */
+void pl_bfc_hand_out(pl_bfc *b, pl_bfc_chunk *chunk, pl_bfc_chunk *spare, size_t bytes,
+                     pl_stream *stream);
+void pl_bfc_end_live(pl_bfc *b, pl_bfc_chunk *chunk);   /* live -> taken, still active until... */
+void pl_bfc_end_active(pl_bfc *b, pl_bfc_chunk *chunk); /* taken, and nobody holds it */
+
+/* tf_bfc_grow.c: regions, and order. Lock held on entry and exit, dropped around driver calls. */
+/* What a plain fit cannot serve: ordering, growing, collecting. Makes the chunk live. */
+pleat_status pl_bfc_get(pl_bfc *b, size_t bytes, pl_stream *stream, pl_bfc_chunk **out);
+/* Give wholly free regions to the driver while more than keep_bytes are reserved. Regions whose
+ * uses are not over after at most wait_ms each, or are being captured, stay.
+ * EDRIVER, ENOMEM_HOST: some could not be given back and stay. */
+pleat_status pl_bfc_release_free(pl_bfc *b, uint64_t keep_bytes, uint32_t wait_ms,
+                                 uint64_t *released);
+/* At the very end: every region, live chunks or not. Returns how many the driver refused. */
+size_t pl_bfc_release_all(pl_bfc *b);
+
+/* tf_bfc_check.c. Lock held. */
+int pl_bfc_check(pl_bfc *b); /* 0, or the number of the first broken rule */
+uint64_t pl_bfc_pending_bytes(const pl_bfc *b);
+void pl_bfc_visit(const pl_bfc *b, void (*see)(void *context, const pl_piece *piece),
+                  void *context);
+
+#endif

@@ -1,0 +1,404 @@
+/* tf_bfc_grow.c - regions: asked from the driver, and given back; chunks that others used.
+ *
+ * Upholds I6 of tf_bfc.h. Entered and left with the allocator's lock held, which is dropped around
+ * every driver call. What a call holds meanwhile is in no index: a chunk that the stream is being
+ * ordered for is taken, a region on its way to the driver is out of the tree, one on its way in is
+ * not in yet; their bytes count as reserved_bytes or growing_bytes. Host memory is asked for before
+ * the driver is.
+ *
+ * The driver's free waits for the device. Here each stream that used a region is waited for first
+ * (order.h), which counts the host syncs; regions of captured streams stay.
+ * Source: bfc_allocator.cc: AllocateRawInternal, Extend, DeallocateFreeRegions. */
+#include "segments/classic/tf_bfc.h"
+
+/* A call that finds no memory while others are in the driver tries again when they are back, at
+ * most this often. */
+enum { MOST_ROUNDS = 4 };
+
+typedef struct request {
+    pl_stream *stream;
+    size_t bytes;         /* as asked */
+    size_t rounded_bytes; /* as a chunk */
+} request;
+
+/* Host memory of a region, its chunk, and the rest of a split one. And n_changes as it would be now
+ * if no other thread had made room since the last try. */
+typedef struct fresh {
+    pl_bfc_region *region;
+    pl_bfc_chunk *chunk;
+    pl_bfc_chunk *spare;
+    uint64_t seen;
+} fresh;
+
+static void fresh_fini(pl_bfc *b, fresh *f)
+{
+    pl_host_free(&b->host, f->region);
+    pl_host_free(&b->host, f->chunk);
+    pl_host_free(&b->host, f->spare);
+}
+
+static pleat_status fresh_init(pl_bfc *b, fresh *f)
+{
+    *f = (fresh){
+        .region = pl_host_alloc(&b->host, sizeof *f->region),
+        .chunk = pl_host_alloc(&b->host, sizeof *f->chunk),
+        .spare = pl_host_alloc(&b->host, sizeof *f->spare),
+    };
+    if (!f->region || !f->chunk || !f->spare ||
+        pl_ptrmap_reserve(&b->live, &b->host, b->n_growing + 1) != PLEAT_OK) {
+        fresh_fini(b, f);
+        return PLEAT_ENOMEM_HOST;
+    }
+    return PLEAT_OK;
+}
+
+static void note_change(pl_bfc *b)
+{
+    b->n_changes++;
+    pthread_cond_broadcast(&b->changed);
+}
+
+/* ---- extend ---------------------------------------------------------------------------------- */
+
+/* The region at `ptr` becomes one taken chunk. */
+static pl_bfc_chunk *commit_region(pl_bfc *b, fresh *f, pleat_devptr ptr, size_t bytes)
+{
+    pl_bfc_chunk *chunk = f->chunk;
+    *f->region = (pl_bfc_region){ .ptr = ptr, .bytes = bytes, .first = chunk };
+    *chunk = (pl_bfc_chunk){
+        .bytes = bytes,
+        .ptr = ptr,
+        .region = f->region,
+        .state = PL_BFC_TAKEN,
+    };
+    pl_tree_insert(&b->regions, &f->region->node);
+    b->reserved_bytes += bytes;
+    pl_stats_add(b->stats.segment, PLEAT_POOL_LARGE, 1);
+    pl_stats_add(b->stats.reserved_bytes, PLEAT_POOL_LARGE, bytes);
+    b->stats.num_device_alloc++;
+    f->region = NULL;
+    f->chunk = NULL;
+    return chunk;
+}
+
+static pleat_status ask_driver(pl_bfc *b, size_t bytes, fresh *f, pl_bfc_chunk **out)
+{
+    b->growing_bytes += bytes;
+    b->n_out++;
+    pl_lock_release(&b->lock);
+    pleat_devptr ptr = 0;
+    pleat_status st = pl_device_malloc(b->dev, bytes, &ptr);
+    pl_lock_acquire(&b->lock);
+    b->n_out--;
+    b->growing_bytes -= bytes;
+    note_change(b);
+    f->seen++;
+    if (st == PLEAT_OK) {
+        *out = commit_region(b, f, ptr, bytes);
+    }
+    return st;
+}
+
+/* A tenth less, to the quantum, but less; in the single precision of the original. */
+static size_t back_off(size_t bytes)
+{
+    size_t less = pl_bfc_round((size_t)((float)bytes * 0.9F));
+    return less < bytes ? less : bytes - PL_BFC_QUANTUM;
+}
+
+static uint64_t memory_limit(const pl_bfc *b)
+{
+    return b->options.limit_bytes != 0 ? b->options.limit_bytes : pl_device_total_bytes(b->dev);
+}
+
+static pleat_status extend(pl_bfc *b, const request *r, fresh *f, pl_bfc_chunk **out)
+{
+    uint64_t limit = memory_limit(b);
+    uint64_t held = b->reserved_bytes + b->growing_bytes;
+    uint64_t available = limit > held ? (limit - held) / PL_BFC_QUANTUM * PL_BFC_QUANTUM : 0;
+    f->seen = b->n_changes;
+    if (r->rounded_bytes > available) {
+        return PLEAT_ENOMEM_DEVICE;
+    }
+    bool is_raised = false;
+    while (r->rounded_bytes > b->region_bytes) {
+        b->region_bytes *= 2;
+        is_raised = true;
+    }
+    size_t bytes = b->region_bytes < available ? b->region_bytes : (size_t)available;
+    pleat_status st = ask_driver(b, bytes, f, out);
+    while (st == PLEAT_ENOMEM_DEVICE && bytes > r->rounded_bytes) {
+        bytes = back_off(bytes);
+        if (bytes < r->rounded_bytes) {
+            break;
+        }
+        st = ask_driver(b, bytes, f, out);
+    }
+    if (st == PLEAT_OK && !is_raised && b->region_bytes < PL_BFC_MOST) {
+        b->region_bytes *= 2;
+    }
+    return st;
+}
+
+/* ---- giving back ----------------------------------------------------------------------------- */
+
+/* Regions on their way out, by their one chunk: how many bytes, and whose uses are not known to be
+ * over. */
+typedef struct departing {
+    pl_bfc_chunk *first;
+    uint64_t bytes;
+    uint64_t open;
+} departing;
+
+static pl_bfc_region *next_region(const pl_bfc_region *region)
+{
+    pl_tree_node *node = pl_tree_next(&region->node);
+    return node ? PL_TREE_ENTRY(node, pl_bfc_region, node) : NULL;
+}
+
+static pl_bfc_region *first_region(const pl_bfc *b)
+{
+    pl_tree_node *node = pl_tree_first(&b->regions);
+    return node ? PL_TREE_ENTRY(node, pl_bfc_region, node) : NULL;
+}
+
+static void take_free(pl_bfc *b, departing *d, uint64_t keep_bytes)
+{
+    pl_bfc_region *next = NULL;
+    for (pl_bfc_region *region = first_region(b); region; region = next) {
+        next = next_region(region);
+        pl_bfc_chunk *chunk = region->first;
+        if (b->reserved_bytes - b->releasing_bytes - d->bytes <= keep_bytes) {
+            return;
+        }
+        if (pl_bfc_is_whole(chunk)) {
+            pl_bfc_take_out(b, chunk);
+            d->open |= pl_order_open(&b->order, &chunk->uses, NULL);
+            d->bytes += chunk->bytes;
+            chunk->next_held = d->first;
+            d->first = chunk;
+        }
+    }
+}
+
+/* One lane after the other, so that one which cannot be waited for does not keep the rest. Returns
+ * what is no reason of its own: neither a capture nor work that is not over yet. */
+static pleat_status wait_for_uses(pl_bfc *b, uint64_t open, uint32_t wait_ms)
+{
+    pleat_status first = PLEAT_OK;
+    for (uint64_t left = open; left; left &= left - 1) {
+        pleat_status st = pl_order_wait(&b->order, left & (0 - left), wait_ms);
+        if (st != PLEAT_ECAPTURE && st != PLEAT_EPENDING && first == PLEAT_OK) {
+            first = st;
+        }
+    }
+    return first;
+}
+
+static void forget_region(pl_bfc *b, pl_bfc_chunk *chunk)
+{
+    b->reserved_bytes -= chunk->bytes;
+    pl_stats_sub(b->stats.segment, PLEAT_POOL_LARGE, 1);
+    pl_stats_sub(b->stats.reserved_bytes, PLEAT_POOL_LARGE, chunk->bytes);
+    b->stats.num_device_free++;
+    pl_host_free(&b->host, chunk->region);
+    pl_host_free(&b->host, chunk);
+}
+
+/* One region, whose only chunk is taken. */
+static pleat_status release(pl_bfc *b, pl_bfc_chunk *chunk)
+{
+    if (pl_order_open(&b->order, &chunk->uses, NULL) != 0) {
+        return PLEAT_EPENDING;
+    }
+    size_t bytes = chunk->bytes;
+    pl_tree_remove(&b->regions, &chunk->region->node);
+    b->releasing_bytes += bytes;
+    pl_lock_release(&b->lock);
+    pleat_status st = pl_device_mfree(b->dev, chunk->ptr);
+    pl_lock_acquire(&b->lock);
+    b->releasing_bytes -= bytes;
+    if (st == PLEAT_OK) {
+        forget_region(b, chunk);
+    } else {
+        pl_tree_insert(&b->regions, &chunk->region->node);
+    }
+    return st;
+}
+
+pleat_status pl_bfc_release_free(pl_bfc *b, uint64_t keep_bytes, uint32_t wait_ms,
+                                 uint64_t *released)
+{
+    pl_lock_assert(&b->lock);
+    departing d = { 0 };
+    take_free(b, &d, keep_bytes);
+    b->stats.num_sync_all_streams += d.first && wait_ms != 0 ? 1 : 0;
+    b->n_out++;
+    pleat_status first = wait_for_uses(b, d.open, wait_ms);
+    while (d.first) {
+        pl_bfc_chunk *chunk = d.first;
+        size_t bytes = chunk->bytes;
+        d.first = chunk->next_held;
+        chunk->next_held = NULL;
+        pleat_status st = release(b, chunk);
+        if (st == PLEAT_OK) {
+            *released += bytes;
+            continue;
+        }
+        pl_bfc_put_back(b, chunk);
+        first = first == PLEAT_OK && st != PLEAT_EPENDING ? st : first;
+    }
+    b->n_out--;
+    note_change(b);
+    return first;
+}
+
+size_t pl_bfc_release_all(pl_bfc *b)
+{
+    pl_lock_assert(&b->lock);
+    size_t n_refused = 0;
+    if (b->regions.count != 0) {
+        pl_order_wait_all(&b->order);
+    }
+    for (pl_bfc_region *region; (region = first_region(b)) != NULL;) {
+        pl_tree_remove(&b->regions, &region->node);
+        pl_lock_release(&b->lock);
+        n_refused += pl_device_mfree(b->dev, region->ptr) != PLEAT_OK &&
+                     pl_device_mfree(b->dev, region->ptr) != PLEAT_OK; /* there is no later */
+        pl_lock_acquire(&b->lock);
+        for (pl_bfc_chunk *chunk = region->first; chunk;) {
+            pl_bfc_chunk *next = chunk->next;
+            pl_host_free(&b->host, chunk);
+            chunk = next;
+        }
+        pl_host_free(&b->host, region);
+    }
+    return n_refused;
+}
+
+/* ---- the ladder ------------------------------------------------------------------------------ */
+
+static uint64_t wholly_free_bytes(const pl_bfc *b)
+{
+    uint64_t bytes = 0;
+    for (const pl_bfc_region *region = first_region(b); region; region = next_region(region)) {
+        bytes += pl_bfc_is_whole(region->first) ? region->bytes : 0;
+    }
+    return bytes;
+}
+
+/* DeallocateFreeRegions, where it can help; not on a stream that is being captured. */
+static pleat_status collect(pl_bfc *b, const request *r, fresh *f, bool *done)
+{
+    uint64_t limit = memory_limit(b);
+    uint64_t held = b->reserved_bytes + b->growing_bytes;
+    uint64_t free_bytes = wholly_free_bytes(b);
+    *done = false;
+    if (!b->options.bfc_garbage_collection || free_bytes == 0 ||
+        r->rounded_bytes + held > limit + free_bytes) {
+        return PLEAT_OK;
+    }
+    pl_lock_release(&b->lock);
+    bool is_capturing = false;
+    pleat_status st = pl_stream_is_capturing(r->stream, &is_capturing);
+    pl_lock_acquire(&b->lock);
+    if (st != PLEAT_OK || is_capturing) {
+        return st;
+    }
+    uint64_t released = 0;
+    st = pl_bfc_release_free(b, 0, UINT32_MAX, &released);
+    f->seen++; /* that change was this call's own */
+    *done = released != 0;
+    return st;
+}
+
+static pleat_status grow(pl_bfc *b, const request *r, fresh *f, pl_bfc_chunk **out)
+{
+    pleat_status st = extend(b, r, f, out);
+    if (st != PLEAT_ENOMEM_DEVICE) {
+        return st;
+    }
+    bool is_collected = false;
+    pleat_status collected = collect(b, r, f, &is_collected);
+    if (collected != PLEAT_OK || !is_collected) {
+        return collected != PLEAT_OK ? collected : st;
+    }
+    b->stats.num_alloc_retries++;
+    return extend(b, r, f, out);
+}
+
+/* The best fit, taken, and the stream ordered after who used it; *out stays NULL if there is none
+ * that it can have. */
+static pleat_status reuse(pl_bfc *b, const request *r, pl_bfc_chunk **out)
+{
+    pl_bfc_chunk *chunk = pl_bfc_find(b, r->rounded_bytes);
+    if (!chunk) {
+        return PLEAT_OK;
+    }
+    pl_bfc_take_out(b, chunk);
+    uint64_t lanes = pl_order_unordered(&b->order, &chunk->uses, r->stream);
+    pleat_status st = pl_order_after(&b->order, lanes, r->stream);
+    if (st == PLEAT_OK) {
+        *out = chunk;
+        return PLEAT_OK;
+    }
+    pl_bfc_recycle(b, chunk);
+    if (st != PLEAT_ECAPTURE) {
+        return st;
+    }
+    chunk = pl_bfc_find_quiet(b, r->rounded_bytes, r->stream);
+    if (chunk) {
+        pl_bfc_take_out(b, chunk);
+        *out = chunk;
+    }
+    return PLEAT_OK;
+}
+
+/* Wait until other threads' driver calls have changed something since the last try. False when
+ * nothing has changed and nothing is under way. */
+static bool wait_for_others(pl_bfc *b, const fresh *f)
+{
+    while (b->n_changes == f->seen && b->n_out != 0) {
+        pl_lock_wait(&b->lock, &b->changed);
+    }
+    return b->n_changes != f->seen;
+}
+
+static pleat_status get_with(pl_bfc *b, const request *r, fresh *f, pl_bfc_chunk **out)
+{
+    pleat_status st = PLEAT_ENOMEM_DEVICE;
+    for (int round = 0; st == PLEAT_ENOMEM_DEVICE && round < MOST_ROUNDS; round++) {
+        if (round > 0 && !wait_for_others(b, f)) {
+            break;
+        }
+        st = reuse(b, r, out);
+        if (st == PLEAT_OK && !*out) {
+            st = grow(b, r, f, out);
+        }
+    }
+    b->stats.num_ooms += st == PLEAT_ENOMEM_DEVICE ? 1 : 0;
+    return st;
+}
+
+pleat_status pl_bfc_get(pl_bfc *b, size_t bytes, pl_stream *stream, pl_bfc_chunk **out)
+{
+    pl_lock_assert(&b->lock);
+    request r = { .stream = stream, .bytes = bytes, .rounded_bytes = pl_bfc_round(bytes) };
+    fresh f;
+    pl_bfc_chunk *chunk = NULL;
+    pleat_status st = fresh_init(b, &f);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    b->n_growing++;
+    st = get_with(b, &r, &f, &chunk);
+    b->n_growing--;
+    if (st == PLEAT_OK) {
+        bool is_split = pl_bfc_should_split(b, chunk, r.rounded_bytes);
+        pl_bfc_hand_out(b, chunk, is_split ? f.spare : NULL, bytes, stream);
+        f.spare = is_split ? NULL : f.spare;
+        *out = chunk;
+    }
+    fresh_fini(b, &f);
+    return st;
+}
