@@ -311,8 +311,15 @@ static pleat_status torch_release_capture(pl_allocator *a, pl_stream *stream)
         return PLEAT_EINVAL;
     }
     pl_torch *t = torch_of(a);
+    bool is_capturing = false;
+    pleat_status st = pl_stream_handle(stream) != NULL
+                          ? pl_stream_is_capturing(stream, &is_capturing)
+                          : PLEAT_OK;
+    if (st != PLEAT_OK || is_capturing) {
+        return st != PLEAT_OK ? st : PLEAT_ECAPTURE;
+    }
     pl_lock_acquire(&t->lock);
-    pleat_status st = pl_torch_release_held(t, stream);
+    st = pl_torch_release_held(t, stream);
     pl_lock_release(&t->lock);
     return st;
 }
