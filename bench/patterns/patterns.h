@@ -1,10 +1,19 @@
 /* patterns.h - published patterns of requests on which caching allocators run out of memory, or
- * do far more work than they need. */
+ * do far more work than they need. Each file says what was published and what is inferred, and what
+ * is to be expected of each allocator. */
 #ifndef PLEAT_BENCH_PATTERNS_H
 #define PLEAT_BENCH_PATTERNS_H
 
 #include "bench/work/generator.h"
 
 extern const bench_generator *const bench_patterns[]; /* NULL at the end */
+
+extern const bench_generator bench_pytorch_35901;
+extern const bench_generator bench_httomo_667;
+extern const bench_generator bench_rmm_1245;
+extern const bench_generator bench_mxnet_11041;
+extern const bench_generator bench_growing_vector;
+extern const bench_generator bench_paddle_anchor_pins;
+extern const bench_generator bench_rmm_2507;
 
 #endif
