@@ -20,6 +20,8 @@ static void load(const char *name, void *function)
 static void load_simulator(void)
 {
     load("pleat_sim_work", &torch.sim.work);
+    load("pleat_sim_fill", &torch.sim.fill);
+    load("pleat_sim_verify", &torch.sim.verify);
     load("pleat_sim_finish", &torch.sim.finish);
     load("pleat_sim_fail_at", &torch.sim.fail_at);
     load("pleat_sim_fail_from", &torch.sim.fail_from);
@@ -46,6 +48,12 @@ static void make_streams(void)
 
 void torch_open(const char *sim_conf, const pl_allocator_options *options)
 {
+    torch_open_as(&pl_torch_native_ops, sim_conf, options);
+}
+
+void torch_open_as(const pl_allocator_ops *ops, const char *sim_conf,
+                   const pl_allocator_options *options)
+{
     pl_allocator_options defaults;
     pl_allocator_options_init(&defaults);
     pl_device_options device_options = { .chunk_granules = 0 };
@@ -55,7 +63,7 @@ void torch_open(const char *sim_conf, const pl_allocator_options *options)
     ck_assert_int_eq(pl_device_open(torch.drv, 0, &device_options, &torch.dev), PLEAT_OK);
     make_streams();
     options = options ? options : &defaults;
-    ck_assert_int_eq(pl_torch_native_ops.create(torch.dev, options, &torch.a), PLEAT_OK);
+    ck_assert_int_eq(ops->create(torch.dev, options, &torch.a), PLEAT_OK);
 }
 
 static void destroy_streams(void)

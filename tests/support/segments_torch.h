@@ -1,4 +1,4 @@
-/* segments_torch.h - one torch-native on a simulated device, for tests.
+/* segments_torch.h - one of PyTorch's caches on a simulated device, for tests.
  *
  * Globals: every test runs in a process of its own. torch_close asserts that nothing is left in the
  * simulator, that no host memory is and that no hazard was seen. */
@@ -16,6 +16,8 @@ enum { TORCH_N_STREAMS = 4 };
 
 typedef struct torch_sim {
     int (*work)(void *stream, const pleat_sim_access *accesses, size_t n);
+    int (*fill)(void *stream, uint64_t ptr, uint64_t bytes, uint64_t seed);
+    int (*verify)(void *stream, uint64_t ptr, uint64_t bytes, uint64_t seed);
     void (*finish)(void);
     void (*fail_at)(const char *call, uint64_t k, int code);
     void (*fail_from)(const char *call, uint64_t k, int code);
@@ -37,12 +39,14 @@ typedef struct torch_fixture {
 extern torch_fixture torch;
 
 /* `options` NULL = the defaults. The simulator's configuration as at pleat_sim_reset. */
-void torch_open(const char *sim_conf, const pl_allocator_options *options);
-void torch_close(void); /* live blocks go too */
+void torch_open_as(const pl_allocator_ops *ops, const char *sim_conf,
+                   const pl_allocator_options *options);
+void torch_open(const char *sim_conf, const pl_allocator_options *options); /* torch-native */
+void torch_close(void);                                                     /* live blocks go too */
 /* The same where even the undoing of driver calls failed: events may be lost, if that is told. */
 void torch_close_after_failed_undo(void);
 
-pleat_devptr torch_get(size_t bytes, unsigned stream); /* asserts success, and I1..I8 after it */
+pleat_devptr torch_get(size_t bytes, unsigned stream); /* asserts success, and I1..I9 after it */
 void torch_put(pleat_devptr ptr);                      /* on the owner's stream; the same */
 pleat_block_info torch_info(pleat_devptr ptr);
 pleat_stats torch_stats(void);
