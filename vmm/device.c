@@ -231,7 +231,7 @@ size_t pl_device_close(pl_device *dev)
     n_held += dev->mallocs.n_pieces;
     pl_host_free(&dev->host, dev->mallocs.pieces);
     n_held += pl_count_get(&dev->n.n_chunks) + pl_count_get(&dev->n.n_ranges);
-    n_held += pl_count_get(&dev->n.n_lost_events);
+    n_held += pl_count_get(&dev->n.n_pools) + pl_count_get(&dev->n.n_lost_events);
     n_held += pl_count_get(&dev->n.n_mapped_bytes) / dev->chunk_bytes;
     if (!release_context(dev->drv, dev->gpu)) {
         n_held++;

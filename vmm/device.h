@@ -37,7 +37,7 @@ pleat_status pl_device_open(pl_driver *drv, int ordinal, const pl_device_options
 /** Close: destroy the pooled events, release the context, free the metadata.
  *
  *  Returns  the number of driver objects that are still with callers (chunks, mapped chunks,
- *           ranges, mallocs, fences) or could not be given back; 0 = clean. NULL is fine.
+ *           ranges, mallocs, pools, fences) or could not be given back; 0 = clean. NULL is fine.
  *  Threads  the last call on this device; its streams and fences are gone afterwards.
  *  Blocks   on the driver. */
 size_t pl_device_close(pl_device *dev);
@@ -101,9 +101,9 @@ void pl_device_undo(pl_device *dev, pleat_status status);
 /* Counters of everything that went through this pl_device; read without a lock, may lag. */
 typedef struct pl_device_counts {
     uint64_t ops_map, ops_unmap, ops_alloc, ops_free;
-    uint64_t bytes_created, bytes_mapped; /* in all; a malloc is both */
-    uint64_t chunk_bytes;   /* bytes held in chunks now, mapped or idle */
-    uint64_t malloc_bytes;  /* bytes held by pl_device_malloc now */
+    uint64_t bytes_created, bytes_mapped; /* in all; a malloc or a pool's growth is both */
+    uint64_t chunk_bytes;                 /* bytes held in chunks now, mapped or idle */
+    uint64_t malloc_bytes;                /* bytes held by pl_device_malloc now */
     uint64_t pool_bytes;    /* bytes that the driver's own pool held when last asked */
     uint64_t address_bytes; /* reserved now */
     uint64_t host_syncs, stream_waits, n_undo_failures;

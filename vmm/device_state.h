@@ -93,8 +93,8 @@ typedef struct pl_device_atomics {
     _Atomic uint64_t bytes_created, bytes_mapped;
     _Atomic uint64_t chunk_bytes, malloc_bytes, pool_bytes, address_bytes;
     _Atomic uint64_t host_syncs, stream_waits, n_undo_failures;
-    _Atomic uint64_t n_chunks, n_ranges, n_mapped_bytes; /* held now */
-    _Atomic uint64_t n_lost_events;                      /* could not be destroyed */
+    _Atomic uint64_t n_chunks, n_ranges, n_pools, n_mapped_bytes; /* held now */
+    _Atomic uint64_t n_lost_events;                               /* could not be destroyed */
 } pl_device_atomics;
 
 struct pl_device {
