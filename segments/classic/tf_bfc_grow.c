@@ -329,7 +329,7 @@ static pleat_status grow(pl_bfc *b, const request *r, fresh *f, pl_bfc_chunk **o
 
 /* The best fit, taken, and the stream ordered after who used it; *out stays NULL if there is none
  * that it can have. */
-static pleat_status reuse(pl_bfc *b, const request *r, pl_bfc_chunk **out)
+static pleat_status reuse(pl_bfc *b, const request *r, fresh *f, pl_bfc_chunk **out)
 {
     pl_bfc_chunk *chunk = pl_bfc_find(b, r->rounded_bytes);
     if (!chunk) {
@@ -337,9 +337,13 @@ static pleat_status reuse(pl_bfc *b, const request *r, pl_bfc_chunk **out)
     }
     pl_bfc_take_out(b, chunk);
     uint64_t lanes = pl_order_unordered(&b->order, &chunk->uses, r->stream);
+    b->n_out++; /* others miss what is split off later: it may be most of the device */
     pleat_status st = pl_order_after(&b->order, lanes, r->stream);
+    b->n_out--;
+    note_change(b);
+    f->seen++; /* that change was this call's own */
     if (st == PLEAT_OK) {
-        *out = chunk;
+        *out = chunk; /* the lock is held until the rest is in its bin */
         return PLEAT_OK;
     }
     pl_bfc_recycle(b, chunk);
@@ -371,7 +375,7 @@ static pleat_status get_with(pl_bfc *b, const request *r, fresh *f, pl_bfc_chunk
         if (round > 0 && !wait_for_others(b, f)) {
             break;
         }
-        st = reuse(b, r, out);
+        st = reuse(b, r, f, out);
         if (st == PLEAT_OK && !*out) {
             st = grow(b, r, f, out);
         }
