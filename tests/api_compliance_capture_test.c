@@ -1,6 +1,6 @@
 /* api_compliance_capture_test.c - allocators beside graph captures: none of them breaks a capture.
  *
- * Captures are global: an unsafe call of any thread would invalidate one, and its end would fail. */
+ * Captures are global: an unsafe call of any thread would invalidate one; its end would fail. */
 #include <stdlib.h>
 
 #include "tests/support/api_compliance.h"

@@ -22,8 +22,8 @@ static void check_comes_back(compliance *c, pleat_devptr ptr, size_t bytes, void
     compliance_free(c, b, stream);
 }
 
-/* The next block, used at once, is `old` only if the host waited for all work on that, or the stream
- * is ordered after it: else the simulator sees a race. */
+/* The next block, used at once, is `old` only if the host waited for all work on that, or the
+ * stream is ordered after it: else the simulator sees a race. */
 static pleat_devptr reuse(compliance *c, pleat_devptr old, size_t bytes, void *stream)
 {
     pleat_devptr ptr = compliance_alloc(c, bytes, stream);
