@@ -20,9 +20,9 @@ enum {
 };
 
 /* Why: pleat moves memory from under free blocks, whose streams do not matter once they are done,
- * and withholds what a graph may use. PyTorch's caches split segments and keep them by stream. MXNet's
- * pools keep whole driver allocations by size, for all streams, and return all of them at once, so
- * that the driver gathers. TensorFlow's splits regions, for all streams. */
+ * and withholds what a graph may use. PyTorch's caches split segments and keep them by stream.
+ * MXNet's pools keep whole driver allocations by size, for all streams, and return all of them at
+ * once, so that the driver gathers. TensorFlow's splits regions, for all streams. */
 static const compliance_policy policies[] = {
     { "pleat", CACHES | SPLITS | GATHERS | SHARES | WITHHOLDS, 1024, 512 },
     { "torch-native", CACHES | SPLITS | RETRIES, 1024, 512 },
