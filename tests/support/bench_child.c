@@ -4,6 +4,7 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,7 +73,7 @@ static void command_beside_this_test(char *out, size_t n)
     snprintf(slash, n - (size_t)(slash - out), "/pleat");
 }
 
-void bench_child_run(bench_child *child, const char *line)
+void bench_child_start(bench_child *child, const char *line)
 {
     char copy[4096];
     char *words[MOST_WORDS];
@@ -80,22 +81,32 @@ void bench_child_run(bench_child *child, const char *line)
     size_t n = strlen(copy);
     snprintf(copy + n, sizeof copy - n, " %s", line);
     split(copy, words);
-    char out[256];
-    char err[256];
-    snprintf(out, sizeof out, "%s", bench_child_file("", "", 0));
-    snprintf(err, sizeof err, "%s", bench_child_file("", "", 0));
-    pid_t pid = fork();
-    ck_assert_int_ge(pid, 0);
-    if (pid == 0) {
-        redirect(out, STDOUT_FILENO);
-        redirect(err, STDERR_FILENO);
+    snprintf(child->out_path, sizeof child->out_path, "%s", bench_child_file("", "", 0));
+    snprintf(child->err_path, sizeof child->err_path, "%s", bench_child_file("", "", 0));
+    child->pid = fork();
+    ck_assert_int_ge(child->pid, 0);
+    if (child->pid == 0) {
+        redirect(child->out_path, STDOUT_FILENO);
+        redirect(child->err_path, STDERR_FILENO);
+        signal(SIGINT, SIG_DFL);
+        signal(SIGTERM, SIG_DFL);
         execv(words[0], words);
         _exit(127);
     }
-    child->status = wait_for(pid);
-    read_file(out, child->out, sizeof child->out);
-    read_file(err, child->err, sizeof child->err);
-    ck_assert_msg(child->status != 127, "%s: cannot be started", words[0]);
+}
+
+void bench_child_finish(bench_child *child)
+{
+    child->status = wait_for(child->pid);
+    read_file(child->out_path, child->out, sizeof child->out);
+    read_file(child->err_path, child->err, sizeof child->err);
+    ck_assert_msg(child->status != 127, "the command cannot be started");
+}
+
+void bench_child_run(bench_child *child, const char *line)
+{
+    bench_child_start(child, line);
+    bench_child_finish(child);
 }
 
 const char *bench_child_file(const char *ending, const void *content, size_t n)

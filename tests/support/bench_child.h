@@ -3,16 +3,24 @@
 #define PLEAT_TESTS_BENCH_CHILD_H
 
 #include <stddef.h>
+#include <sys/types.h>
 
 typedef struct bench_child {
     int status; /* exit status; -1 if it did not exit */
     char out[65536];
     char err[16384];
+    pid_t pid;
+    char out_path[64]; /* files, while it runs */
+    char err_path[64];
 } bench_child;
 
 /* Runs the command of the build under test with the words of `line` (split at blanks; ' groups
  * words). Fails the test when it cannot be started. */
 void bench_child_run(bench_child *child, const char *line);
+
+/* The same in two steps. A child that was started takes signals as any program does. */
+void bench_child_start(bench_child *child, const char *line);
+void bench_child_finish(bench_child *child);
 
 /* A new file with that content; the name is kept until the next call but seven. */
 const char *bench_child_file(const char *ending, const void *content, size_t n);

@@ -1,0 +1,275 @@
+/* bench_timeline_test.c - what a replay writes down on its way, against what it says at the end. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/replay.h"
+#include "tests/support/bench_child.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+static bench_setup setup;
+static bench_work work;
+static bench_record record;
+static bench_failure failure;
+static bench_timeline timeline;
+
+static void set_up(void)
+{
+    bench_options options;
+    bench_options_init(&options);
+    options.has_driver = true;
+    options.driver = PL_DRIVER_SIM;
+    ck_assert_msg(bench_setup_init(&setup, &options, &failure), "%s", failure.text);
+}
+
+static void tear_down(void)
+{
+    bench_work_close(&work);
+}
+
+static void load(const char *text)
+{
+    const char *path = bench_child_file(".trace", text, strlen(text));
+    ck_assert_msg(bench_work_open(path, &work, &failure), "%s", failure.text);
+    unlink(path);
+}
+
+/* A run of 80 iterations of large blocks on two streams. */
+static void load_churn(void)
+{
+    static const char spec[] = "churn:iterations=80,allocations=60,least=2M,most=32M,streams=2";
+    ck_assert_msg(bench_work_open(spec, &work, &failure), "%s", failure.text);
+}
+
+static void replay(const char *allocator, uint64_t memory_bytes, unsigned loops,
+                   bench_timeline *into)
+{
+    bench_replay_options options = {
+        .setup = &setup,
+        .allocator = allocator,
+        .memory_bytes = memory_bytes,
+        .loops = loops,
+        .timeline = into,
+    };
+    ck_assert_msg(bench_replay(&work, &options, &record, &failure), "%s", failure.text);
+}
+
+static bench_bucket sum(void)
+{
+    bench_bucket total = { .event = 0 };
+    for (unsigned i = 0; i < timeline.n_buckets; i++) {
+        const bench_bucket *b = &timeline.buckets[i];
+        total.ops += b->ops;
+        total.failures += b->failures;
+        total.syncs += b->syncs;
+        total.host_ns += b->host_ns;
+        total.driver_us += b->driver_us;
+        total.live_bytes = b->live_bytes > total.live_bytes ? b->live_bytes : total.live_bytes;
+        if (b->resident_bytes > total.resident_bytes) {
+            total.resident_bytes = b->resident_bytes;
+        }
+    }
+    return total;
+}
+
+START_TEST(sums_of_the_buckets_are_the_totals_of_the_replay)
+{
+    const char *allocator = pl_allocator_name((unsigned)_i);
+    load_churn();
+    uint64_t tight = work.peak_live_bytes / 100 * 97 / MIB * MIB;
+    const uint64_t memories[] = { 0, tight };
+    for (int i = 0; i < 2; i++) {
+        replay(allocator, memories[i], 2, &timeline);
+        bench_bucket total = sum();
+        ck_assert_uint_eq(timeline.n_events, record.n_events);
+        ck_assert_uint_eq(timeline.n_iterations, 160);
+        ck_assert_uint_eq(total.ops, bench_record_ops(&record));
+        ck_assert_uint_eq(total.failures, record.oom_count);
+        ck_assert_uint_eq(total.syncs, record.host_syncs);
+        ck_assert_double_eq_tol(total.driver_us, record.driver_us, 1e-6 * record.driver_us);
+        ck_assert_uint_le(total.resident_bytes, record.peak_reserved_bytes);
+        if (record.oom_count == 0) {
+            ck_assert_uint_eq(total.live_bytes, work.peak_live_bytes);
+        }
+        ck_assert_uint_eq(record.oom_count == 0, i == 0);
+    }
+}
+END_TEST
+
+START_TEST(there_are_at_most_600_buckets_in_order)
+{
+    load_churn();
+    replay("torch-native", 0, 1, &timeline);
+    ck_assert_uint_gt(timeline.n_buckets, 300);
+    ck_assert_uint_le(timeline.n_buckets, 600);
+    ck_assert_uint_eq(timeline.buckets[0].event, 0);
+    for (unsigned i = 1; i < timeline.n_buckets; i++) {
+        const bench_bucket *before = &timeline.buckets[i - 1];
+        ck_assert_uint_eq(timeline.buckets[i].event - before->event, timeline.buckets[1].event);
+        ck_assert_uint_ge(timeline.buckets[i].iteration, before->iteration);
+    }
+    const bench_bucket *last = &timeline.buckets[timeline.n_buckets - 1];
+    ck_assert_uint_lt(last->event, timeline.n_events);
+    ck_assert_uint_eq(last->iteration, 80);
+}
+END_TEST
+
+/* PyTorch takes 2 MiB for the first block, 20 MiB for the second and 20 MiB for the third. */
+static const char small_text[] = "i 0\na 1 1000000 0\na 2 2000000 0\ni 1\na 3 20000000 0\nf 2\n"
+                                 "f 1\nf 3\n";
+
+START_TEST(a_short_run_has_a_bucket_for_each_event)
+{
+    static const uint64_t live[] = { 1000448, 3000832, 23001088, 21000704, 20000256, 0 };
+    static const uint64_t resident[] = { 2, 22, 42, 42, 42, 42 };
+    static const uint64_t iteration[] = { 0, 1, 1, 2, 2, 2 };
+    load(small_text);
+    replay("torch-native", 0, 1, &timeline);
+    ck_assert_uint_eq(timeline.n_buckets, 6);
+    for (unsigned i = 0; i < 6; i++) {
+        ck_assert_uint_eq(timeline.buckets[i].event, i);
+        ck_assert_uint_eq(timeline.buckets[i].live_bytes, live[i]);
+        ck_assert_uint_eq(timeline.buckets[i].resident_bytes, resident[i] * MIB);
+        ck_assert_uint_eq(timeline.buckets[i].iteration, iteration[i]);
+        ck_assert_uint_eq(timeline.buckets[i].ops, i < 3);
+    }
+    ck_assert(!timeline.worst.is_failure);
+    ck_assert_uint_eq(timeline.worst.event, 2);
+    ck_assert_uint_eq(timeline.worst.resident_bytes, 42 * MIB);
+    ck_assert_uint_eq(timeline.worst.live_bytes, 23001088);
+    ck_assert_uint_eq(timeline.worst.requested_bytes, 0);
+    ck_assert_uint_eq(timeline.worst.n_pieces, 5); /* the third is not split */
+    ck_assert_double_ge(sum().host_ns, record.ns_per_event * 6 * 0.999);
+}
+END_TEST
+
+START_TEST(the_map_is_that_of_the_first_failure)
+{
+    load(small_text);
+    replay("torch-native", 41 * MIB, 1, &timeline);
+    ck_assert_uint_eq(record.oom_count, 1);
+    ck_assert(timeline.worst.is_failure);
+    ck_assert_uint_eq(timeline.worst.event, 2);
+    ck_assert_uint_eq(timeline.worst.requested_bytes, 20000000);
+    ck_assert_uint_eq(timeline.worst.live_bytes, 3000832);
+    ck_assert_uint_eq(timeline.worst.resident_bytes, 22 * MIB);
+    ck_assert_uint_eq(timeline.buckets[2].failures, 1);
+    ck_assert_uint_eq(timeline.buckets[2].live_bytes, 3000832);
+}
+END_TEST
+
+START_TEST(the_map_tiles_the_segments_of_the_allocator)
+{
+    const char *allocator = pl_allocator_name((unsigned)_i);
+    load_churn();
+    uint64_t tight = work.peak_live_bytes / 100 * 97 / MIB * MIB;
+    const uint64_t memories[] = { 0, tight };
+    for (int k = 0; k < 2; k++) {
+        replay(allocator, memories[k], 1, &timeline);
+        const bench_map *map = &timeline.worst;
+        ck_assert_int_eq(map->is_failure, k);
+        ck_assert_uint_gt(map->n_pieces, 0);
+        ck_assert_uint_eq(map->n_merged, 0);
+        ck_assert(map->pieces[0].is_first);
+        uint64_t sums[PL_PIECE_HOLE + 1] = { 0 };
+        for (unsigned i = 0; i < map->n_pieces; i++) {
+            const bench_map_piece *p = &map->pieces[i];
+            ck_assert_uint_le(p->kind, PL_PIECE_HOLE);
+            ck_assert_int_lt(p->stream, (int)work.n_streams);
+            ck_assert(p->is_first || p[-1].base + p[-1].bytes == p->base);
+            sums[p->kind] += p->bytes;
+        }
+        /* Live bytes are counted in blocks of 512; an allocator may cut closer. */
+        ck_assert_uint_ge(sums[PL_PIECE_LIVE] + 512 * map->n_pieces, map->live_bytes);
+        ck_assert_uint_le(sums[PL_PIECE_LIVE] + sums[PL_PIECE_PENDING] + sums[PL_PIECE_FREE],
+                          map->resident_bytes);
+    }
+}
+END_TEST
+
+START_TEST(a_timeline_changes_nothing_that_is_counted)
+{
+    const char *allocator = pl_allocator_name((unsigned)_i);
+    load_churn();
+    replay(allocator, 0, 1, NULL);
+    bench_record without = record;
+    replay(allocator, 0, 1, &timeline);
+    ck_assert_uint_eq(record.peak_reserved_bytes, without.peak_reserved_bytes);
+    ck_assert_uint_eq(record.bytes_mapped, without.bytes_mapped);
+    ck_assert_mem_eq(record.calls, without.calls, sizeof record.calls);
+}
+END_TEST
+
+static const bench_map_piece drawn[] = {
+    { .base = 0, .bytes = 4096, .kind = PL_PIECE_LIVE, .stream = 0, .is_first = true },
+    { .base = 4096, .bytes = 4096, .kind = PL_PIECE_LIVE, .stream = 0 },
+    { .base = 8192, .bytes = 512, .kind = PL_PIECE_FREE, .stream = -1 },
+    { .base = 8704, .bytes = 8192, .kind = PL_PIECE_LIVE, .stream = 1 },
+    { .base = 16896, .bytes = 512, .kind = PL_PIECE_LIVE, .stream = 1, .is_first = true },
+    { .base = 17408, .bytes = 65536, .kind = PL_PIECE_HOLE, .stream = -1 },
+};
+enum { N_DRAWN = sizeof drawn / sizeof drawn[0] };
+
+START_TEST(pieces_that_touch_and_are_alike_become_one)
+{
+    bench_map_piece pieces[N_DRAWN];
+    uint64_t n_joined;
+    memcpy(pieces, drawn, sizeof drawn);
+    ck_assert_uint_eq(bench_map_merge(pieces, N_DRAWN, N_DRAWN, &n_joined), N_DRAWN - 1);
+    ck_assert_uint_eq(n_joined, 0);
+    ck_assert_uint_eq(pieces[0].bytes, 8192);
+    ck_assert_uint_eq(pieces[2].bytes, 8192); /* not with the next segment */
+    ck_assert(pieces[3].is_first);
+}
+END_TEST
+
+START_TEST(too_many_pieces_lose_the_smallest_first)
+{
+    bench_map_piece pieces[N_DRAWN];
+    uint64_t n_joined;
+    memcpy(pieces, drawn, sizeof drawn);
+    ck_assert_uint_eq(bench_map_merge(pieces, N_DRAWN, 3, &n_joined), 3);
+    ck_assert_uint_eq(n_joined, 2);
+    ck_assert_uint_eq(pieces[0].bytes, 8704);
+    ck_assert_uint_eq(pieces[0].kind, PL_PIECE_LIVE);
+    ck_assert_uint_eq(pieces[1].bytes, 8192);
+    ck_assert_uint_eq(pieces[2].bytes, 66048);
+    ck_assert_uint_eq(pieces[2].kind, PL_PIECE_HOLE);
+    memcpy(pieces, drawn, sizeof drawn);
+    ck_assert_uint_eq(bench_map_merge(pieces, N_DRAWN, 1, &n_joined), 1);
+    ck_assert_uint_eq(pieces[0].bytes, 82944); /* all of them, over segments */
+}
+END_TEST
+
+int main(void)
+{
+    int n_allocators = 0;
+    while (pl_allocator_name((unsigned)n_allocators)) {
+        n_allocators++;
+    }
+    Suite *suite = suite_create("bench_timeline");
+    TCase *buckets = tcase_create("buckets");
+    tcase_add_checked_fixture(buckets, set_up, tear_down);
+    tcase_add_loop_test(buckets, sums_of_the_buckets_are_the_totals_of_the_replay, 0, n_allocators);
+    tcase_add_loop_test(buckets, a_timeline_changes_nothing_that_is_counted, 0, n_allocators);
+    tcase_add_test(buckets, there_are_at_most_600_buckets_in_order);
+    tcase_add_test(buckets, a_short_run_has_a_bucket_for_each_event);
+    suite_add_tcase(suite, buckets);
+    TCase *maps = tcase_create("map");
+    tcase_add_checked_fixture(maps, set_up, tear_down);
+    tcase_add_loop_test(maps, the_map_tiles_the_segments_of_the_allocator, 0, n_allocators);
+    tcase_add_test(maps, the_map_is_that_of_the_first_failure);
+    suite_add_tcase(suite, maps);
+    TCase *merging = tcase_create("merging");
+    tcase_add_test(merging, pieces_that_touch_and_are_alike_become_one);
+    tcase_add_test(merging, too_many_pieces_lose_the_smallest_first);
+    suite_add_tcase(suite, merging);
+
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
