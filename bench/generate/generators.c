@@ -2,6 +2,8 @@
 #include "bench/generate/generators.h"
 
 const bench_generator *const bench_generators[] = {
+    &bench_decoder,
+    &bench_moe,
     &bench_churn,
     NULL,
 };
