@@ -86,7 +86,7 @@ typedef struct pl_mxnet_policy {
  * I4  a live block has its owner's lane; a cached or held one a number, not beyond the clock
  * I5  reserved_bytes == bytes of all blocks + releasing_bytes, and the statistic agrees
  * I6  the statistics of allocated, active and requested agree with the blocks
- * I7  lists hold the size they are found by, and as the policy rounds it
+ * I7  lists have the size that they are found by
  * I8  tree and maps keep their own rules */
 typedef struct pl_mxnet {
     pl_allocator base;
@@ -138,7 +138,9 @@ pleat_status pl_mxnet_reuse(pl_mxnet *m, size_t class_bytes, pl_stream *stream,
                             pl_mxnet_block **out);
 
 /* mxnet_grow.c: the driver. Lock held on entry and exit, dropped around driver calls. */
-pleat_status pl_mxnet_grow(pl_mxnet *m, size_t bytes, pl_stream *stream, pl_mxnet_block **out);
+/* A block of the class from the driver, or one that became free meanwhile; taken. */
+pleat_status pl_mxnet_grow(pl_mxnet *m, size_t class_bytes, pl_stream *stream,
+                           pl_mxnet_block **out);
 /* Give cached blocks to the driver while more than keep_bytes are reserved (ReleaseAll). Blocks
  * whose uses are not over after at most wait_ms each, or are being captured, stay.
  * EDRIVER, ENOMEM_HOST: some could not be given back and stay cached. */

@@ -17,7 +17,6 @@ enum { MOST_ROUNDS = 4 };
 
 typedef struct request {
     pl_stream *stream;
-    size_t bytes;       /* as asked */
     size_t class_bytes; /* rounded */
 } request;
 
@@ -348,14 +347,10 @@ static pleat_status grow_with(pl_mxnet *m, const request *r, fresh *f, pl_mxnet_
     return st;
 }
 
-pleat_status pl_mxnet_grow(pl_mxnet *m, size_t bytes, pl_stream *stream, pl_mxnet_block **out)
+pleat_status pl_mxnet_grow(pl_mxnet *m, size_t class_bytes, pl_stream *stream, pl_mxnet_block **out)
 {
     pl_lock_assert(&m->lock);
-    request r = {
-        .stream = stream,
-        .bytes = bytes,
-        .class_bytes = m->policy->round(&m->options, bytes),
-    };
+    request r = { .stream = stream, .class_bytes = class_bytes };
     fresh f;
     pleat_status st = fresh_init(m, &f);
     if (st != PLEAT_OK) {

@@ -1,0 +1,57 @@
+/* segments_cache.h - one classic cache on a simulated device, for tests.
+ *
+ * Globals: every test runs in a process of its own. cache_close asserts that every walker passes,
+ * that nothing is left in the simulator and in host memory, and that no hazard was seen. */
+#ifndef PLEAT_TESTS_SEGMENTS_CACHE_H
+#define PLEAT_TESTS_SEGMENTS_CACHE_H
+
+#include "segments/allocator.h"
+#include "tests/support/vmm_sim.h"
+
+#define KIB ((size_t)1024)
+#define MIB (1024 * KIB)
+#define GIB (1024 * MIB)
+
+enum { CACHE_N_STREAMS = 4, CACHE_OUT_OF_MEMORY = 2, CACHE_UNKNOWN = 999 }; /* CUresult */
+
+typedef struct cache_fixture {
+    vmm_sim sim;
+    pl_device *dev;
+    pl_allocator *a;
+    pl_stream *streams[CACHE_N_STREAMS]; /* [0] is the legacy default stream */
+    cu_stream handles[CACHE_N_STREAMS];
+} cache_fixture;
+
+extern cache_fixture cache;
+
+/* `options` NULL = the defaults. The device's context is current afterwards. */
+void cache_open(const pl_allocator_ops *ops, const char *sim_conf,
+                const pl_allocator_options *options);
+void cache_close(void); /* live blocks go too */
+/* Create one with `options`, which must be refused with ECONF and name `option`. */
+void cache_refuses(const pl_allocator_ops *ops, const pl_allocator_options *options,
+                   const char *option);
+
+/* What must succeed; every walker passes afterwards. */
+pleat_devptr cache_get(size_t bytes, unsigned stream);
+void cache_put(pleat_devptr ptr); /* on the owner's stream */
+void cache_put_on(pleat_devptr ptr, unsigned stream);
+void cache_record(pleat_devptr ptr, unsigned stream);
+uint64_t cache_trim(uint64_t keep_bytes, bool wait); /* the bytes released */
+pleat_block_info cache_info(pleat_devptr ptr);
+pleat_stats cache_stats(void); /* asserts that the bytes add up */
+void cache_assert_sound(void);
+
+pleat_status cache_try(size_t bytes, unsigned stream, pleat_devptr *out);
+/* What must not succeed: the answer, and nothing of what users see has changed. */
+pleat_status cache_refused(size_t bytes, unsigned stream);
+/* What must be as before after a failure. */
+void cache_assert_same(const pleat_stats *before);
+
+/* Declared work: a write. It does not finish before it is waited for, where the depth is large. */
+void cache_work(unsigned stream, pleat_devptr ptr, size_t bytes);
+void cache_begin_capture(unsigned stream);
+void cache_end_capture(unsigned stream);
+uint64_t cache_n_calls(void); /* of all entry points since the reset */
+
+#endif
