@@ -1,4 +1,4 @@
-/* segments_mxnet_test.c - MXNet's pools: size classes, lists, reserve, retry, and their versions. */
+/* segments_mxnet_test.c - MXNet's pools: size classes, lists, reserve, retry, their versions. */
 /* labels: unit fault stress */
 #include <check.h>
 #include <stdlib.h>

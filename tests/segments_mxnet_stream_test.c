@@ -1,0 +1,301 @@
+/* segments_mxnet_stream_test.c - MXNet's pools and unpooled with several streams and captures. */
+/* labels: unit */
+#include <check.h>
+#include <stdlib.h>
+
+#include "tests/support/segments_cache.h"
+
+static void open_naive(void)
+{
+    cache_open(&pl_mxnet_naive_ops, "capacity:1G,depth:100000", NULL);
+}
+
+static void open_unpooled(void)
+{
+    cache_open(&pl_unpooled_ops, "capacity:1G,depth:100000", NULL);
+}
+
+static uint64_t host_syncs(void)
+{
+    return cache_stats().host_syncs;
+}
+
+static void release_capture(unsigned stream)
+{
+    ck_assert_int_eq(cache.a->ops->release_capture(cache.a, cache.streams[stream]), PLEAT_OK);
+    cache_assert_sound();
+}
+
+/* ---- other streams --------------------------------------------------------------------------- */
+
+START_TEST(another_stream_gets_a_block_after_a_wait_on_the_host)
+{
+    pleat_devptr ptr = cache_get(30 * MIB, 1);
+    cache_work(1, ptr, 30 * MIB);
+    cache_put(ptr);
+    ck_assert_uint_eq(cache_get(30 * MIB, 2), ptr);
+    cache_work(2, ptr, 30 * MIB);
+    ck_assert_uint_eq(host_syncs(), 1);
+    ck_assert_uint_eq(cache_stats().num_device_alloc, 1);
+}
+END_TEST
+
+START_TEST(one_wait_covers_all_that_was_freed_before_it)
+{
+    pleat_devptr p[4];
+    for (size_t i = 0; i < 4; i++) {
+        p[i] = cache_get(30 * MIB, 1);
+        cache_work(1, p[i], 30 * MIB);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        cache_put(p[i]);
+    }
+    cache_get(30 * MIB, 2);
+    uint64_t n_calls = cache_n_calls();
+    cache_get(30 * MIB, 2);
+    cache_get(30 * MIB, 3);
+    ck_assert_uint_eq(cache_n_calls(), n_calls);
+    cache_work(1, cache_get(30 * MIB, 1), 30 * MIB);
+    ck_assert_uint_eq(host_syncs(), 1);
+}
+END_TEST
+
+START_TEST(work_that_is_over_is_not_waited_for)
+{
+    pleat_devptr ptr = cache_get(30 * MIB, 1);
+    cache_work(1, ptr, 30 * MIB);
+    cache_put(ptr);
+    cache.sim.finish();
+    ck_assert_uint_eq(cache_get(30 * MIB, 2), ptr);
+    ck_assert_uint_eq(host_syncs(), 0);
+}
+END_TEST
+
+START_TEST(the_own_stream_gets_a_block_after_its_other_users)
+{
+    pleat_devptr ptr = cache_get(30 * MIB, 1);
+    cache_work(2, ptr, 30 * MIB);
+    cache_record(ptr, 2);
+    cache_record(ptr, 1);
+    cache_put(ptr);
+    ck_assert_uint_eq(cache_stats().pending_bytes, 30 * MIB);
+    ck_assert_uint_eq(cache_get(30 * MIB, 1), ptr);
+    cache_work(1, ptr, 30 * MIB);
+    ck_assert_uint_eq(host_syncs(), 1);
+    ck_assert_uint_eq(cache_stats().pending_bytes, 0);
+}
+END_TEST
+
+START_TEST(a_stream_that_shared_a_block_does_not_wait_for_itself)
+{
+    pleat_devptr ptr = cache_get(30 * MIB, 1);
+    cache_work(2, ptr, 30 * MIB);
+    cache_record(ptr, 2);
+    cache_put(ptr);
+    ck_assert_uint_eq(cache_get(30 * MIB, 2), ptr);
+    ck_assert_uint_eq(host_syncs(), 0);
+}
+END_TEST
+
+START_TEST(freeing_on_another_stream_is_a_use_there)
+{
+    pleat_devptr ptr = cache_get(30 * MIB, 1);
+    cache_work(2, ptr, 30 * MIB);
+    cache_put_on(ptr, 2);
+    ck_assert_uint_eq(cache_get(30 * MIB, 1), ptr);
+    cache_work(1, ptr, 30 * MIB);
+    ck_assert_uint_eq(host_syncs(), 1);
+}
+END_TEST
+
+START_TEST(a_stream_that_is_gone_is_waited_for_with_the_device)
+{
+    pleat_devptr ptr = cache_get(30 * MIB, 1);
+    cache_work(1, ptr, 30 * MIB);
+    cache_put(ptr);
+    ck_assert_int_eq(pl_cu_stream_destroy(cache.sim.drv, cache.handles[1]), CU_SUCCESS);
+    ck_assert_uint_eq(cache_get(30 * MIB, 2), ptr);
+    cache_work(2, ptr, 30 * MIB);
+    ck_assert_uint_eq(host_syncs(), 1);
+    ck_assert_int_eq(
+        pl_cu_stream_create(cache.sim.drv, &cache.handles[1], CU_STREAM_NON_BLOCKING_FLAG),
+        CU_SUCCESS);
+}
+END_TEST
+
+START_TEST(a_wait_that_fails_leaves_the_block_where_it_was)
+{
+    pleat_devptr ptr = cache_get(30 * MIB, 1);
+    cache_work(1, ptr, 30 * MIB);
+    cache_put(ptr);
+    cache.sim.fail_at("cuEventRecord", 0, CACHE_UNKNOWN);
+    ck_assert_int_eq(cache_refused(30 * MIB, 2), PLEAT_EDRIVER);
+    ck_assert_uint_eq(cache_get(30 * MIB, 1), ptr);
+}
+END_TEST
+
+enum { N_CROWD = 70 };
+
+START_TEST(streams_beyond_the_63rd_are_safe_together)
+{
+    static cu_stream handles[N_CROWD];
+    static pl_stream *streams[N_CROWD];
+    const pl_allocator_ops *ops = cache.a->ops;
+    for (size_t i = 0; i < N_CROWD; i++) {
+        ck_assert_int_eq(
+            pl_cu_stream_create(cache.sim.drv, &handles[i], CU_STREAM_NON_BLOCKING_FLAG),
+            CU_SUCCESS);
+        ck_assert_int_eq(pl_stream_get(cache.dev, handles[i], &streams[i]), PLEAT_OK);
+    }
+    for (size_t i = 0; i < N_CROWD; i++) {
+        pleat_devptr ptr = 0;
+        ck_assert_int_eq(ops->alloc(cache.a, 30 * MIB, streams[i], &ptr), PLEAT_OK);
+        pleat_sim_access access = { .ptr = ptr, .bytes = 30 * MIB, .is_write = true };
+        ck_assert_int_eq(cache.sim.work(handles[i], &access, 1), CU_SUCCESS);
+        ck_assert_int_eq(ops->free(cache.a, ptr, streams[i]), PLEAT_OK);
+    }
+    ck_assert_uint_eq(cache_stats().num_device_alloc, 1);
+    ck_assert_uint_ge(host_syncs(), N_CROWD - 1);
+    cache_assert_sound();
+    for (size_t i = 0; i < N_CROWD; i++) {
+        ck_assert_int_eq(pl_cu_stream_destroy(cache.sim.drv, handles[i]), CU_SUCCESS);
+    }
+}
+END_TEST
+
+/* ---- captures -------------------------------------------------------------------------------- */
+
+START_TEST(a_use_by_a_captured_stream_is_held_until_the_capture_is_released)
+{
+    pleat_devptr ptr = cache_get(30 * MIB, 1);
+    cache_record(ptr, 2);
+    cache_begin_capture(2);
+    cache_put(ptr);
+    pleat_stats s = cache_stats();
+    ck_assert_uint_eq(s.pending_bytes, 30 * MIB);
+    ck_assert_uint_eq(s.active_bytes[PLEAT_POOL_ALL].current, 30 * MIB);
+    ck_assert_int_eq(cache.a->ops->release_capture(cache.a, cache.streams[2]), PLEAT_ECAPTURE);
+    ck_assert_int_eq(cache.a->ops->free(cache.a, ptr, NULL), PLEAT_EDOUBLEFREE);
+    cache_end_capture(2);
+    ck_assert_uint_ne(cache_get(30 * MIB, 1), ptr);
+    ck_assert_uint_eq(cache_trim(0, true), 0);
+    release_capture(3);
+    ck_assert_uint_eq(cache_stats().pending_bytes, 30 * MIB);
+    release_capture(2);
+    s = cache_stats();
+    ck_assert_uint_eq(s.active_bytes[PLEAT_POOL_ALL].current, 30 * MIB);
+    ck_assert_uint_eq(cache_get(30 * MIB, 1), ptr);
+}
+END_TEST
+
+START_TEST(a_capturing_request_passes_over_what_it_would_wait_for)
+{
+    pleat_devptr own = cache_get(30 * MIB, 1);
+    pleat_devptr other = cache_get(30 * MIB, 2);
+    cache_work(2, other, 30 * MIB);
+    cache_put(own);
+    cache_put(other);
+    cache_begin_capture(1);
+    ck_assert_uint_eq(cache_get(30 * MIB, 1), own);
+    pleat_devptr fresh = cache_get(30 * MIB, 1);
+    ck_assert(fresh != own && fresh != other);
+    ck_assert_uint_eq(host_syncs(), 0);
+    cache_end_capture(1);
+    ck_assert_uint_eq(cache_get(30 * MIB, 1), other);
+    ck_assert_uint_eq(host_syncs(), 1);
+}
+END_TEST
+
+START_TEST(what_a_captured_stream_freed_does_not_reach_others_meanwhile)
+{
+    pleat_devptr ptr = cache_get(30 * MIB, 1);
+    cache_put(ptr);
+    cache_begin_capture(1);
+    ck_assert_uint_ne(cache_get(30 * MIB, 2), ptr);
+    cache_end_capture(1);
+    ck_assert_uint_eq(cache_get(30 * MIB, 2), ptr);
+}
+END_TEST
+
+START_TEST(during_a_capture_nothing_of_it_goes_back_to_the_driver)
+{
+    cache_put(cache_get(900 * MIB, 1));
+    cache_begin_capture(1);
+    ck_assert_int_eq(cache_refused(950 * MIB, 1), PLEAT_ENOMEM_DEVICE);
+    ck_assert_int_eq(cache_refused(950 * MIB, 2), PLEAT_ENOMEM_DEVICE);
+    ck_assert_uint_eq(cache_stats().num_device_free, 0);
+    ck_assert_uint_eq(cache_trim(0, true), 0);
+    cache_end_capture(1);
+    cache_get(950 * MIB, 2);
+}
+END_TEST
+
+/* ---- unpooled -------------------------------------------------------------------------------- */
+
+START_TEST(unpooled_keeps_what_a_capture_uses_until_it_is_released)
+{
+    pleat_devptr own = cache_get(30 * MIB, 1);
+    pleat_devptr lent = cache_get(20 * MIB, 2);
+    cache_record(lent, 1);
+    cache_begin_capture(1);
+    cache_put(own);
+    cache_put(lent);
+    cache_end_capture(1);
+    ck_assert_uint_eq(cache_trim(0, true), 0);
+    ck_assert_uint_eq(cache_stats().pending_bytes, 50 * MIB);
+    release_capture(1);
+    ck_assert_uint_eq(cache_stats().resident_bytes, 0);
+}
+END_TEST
+
+START_TEST(unpooled_waits_for_all_users_of_a_block)
+{
+    pleat_devptr ptr = cache_get(30 * MIB, 1);
+    cache_work(1, ptr, 10 * MIB);
+    cache_work(2, ptr + 10 * MIB, 10 * MIB);
+    cache_work(3, ptr + 20 * MIB, 10 * MIB);
+    cache_record(ptr, 2);
+    cache_put_on(ptr, 3);
+    ck_assert_uint_eq(cache_stats().resident_bytes, 0);
+    ck_assert_uint_eq(host_syncs(), 3);
+}
+END_TEST
+
+static TCase *make_case(const char *name, void (*open)(void))
+{
+    TCase *tcase = tcase_create(name);
+    tcase_add_checked_fixture(tcase, open, cache_close);
+    return tcase;
+}
+
+int main(void)
+{
+    Suite *suite = suite_create("segments_mxnet_stream");
+    TCase *streams = make_case("streams", open_naive);
+    tcase_add_test(streams, another_stream_gets_a_block_after_a_wait_on_the_host);
+    tcase_add_test(streams, one_wait_covers_all_that_was_freed_before_it);
+    tcase_add_test(streams, work_that_is_over_is_not_waited_for);
+    tcase_add_test(streams, the_own_stream_gets_a_block_after_its_other_users);
+    tcase_add_test(streams, a_stream_that_shared_a_block_does_not_wait_for_itself);
+    tcase_add_test(streams, freeing_on_another_stream_is_a_use_there);
+    tcase_add_test(streams, a_stream_that_is_gone_is_waited_for_with_the_device);
+    tcase_add_test(streams, a_wait_that_fails_leaves_the_block_where_it_was);
+    tcase_add_test(streams, streams_beyond_the_63rd_are_safe_together);
+    suite_add_tcase(suite, streams);
+    TCase *captures = make_case("captures", open_naive);
+    tcase_add_test(captures, a_use_by_a_captured_stream_is_held_until_the_capture_is_released);
+    tcase_add_test(captures, a_capturing_request_passes_over_what_it_would_wait_for);
+    tcase_add_test(captures, what_a_captured_stream_freed_does_not_reach_others_meanwhile);
+    tcase_add_test(captures, during_a_capture_nothing_of_it_goes_back_to_the_driver);
+    suite_add_tcase(suite, captures);
+    TCase *unpooled = make_case("unpooled", open_unpooled);
+    tcase_add_test(unpooled, unpooled_keeps_what_a_capture_uses_until_it_is_released);
+    tcase_add_test(unpooled, unpooled_waits_for_all_users_of_a_block);
+    suite_add_tcase(suite, unpooled);
+
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
