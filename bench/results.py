@@ -1,8 +1,12 @@
 #!/usr/bin/env python3
-"""Measure with the command and write down what came out: bench/results/*.csv and README's table.
+"""Measure with the command and write down what came out: bench/results/*.csv and README's tables.
 
 Usage: results.py BUILD_DIR [--again]   (./dev bench). A build that was measured before is not
-measured again unless asked to be."""
+measured again unless asked to be.
+
+  ab.csv        a line for each trace, allocator and device size, as `pleat ab --fit` wrote it
+  summary.csv   a line for each allocator: what README's first table shows
+  resident.csv  cost of a free and an allocation by the number of free blocks"""
 import csv
 import hashlib
 import io
@@ -12,66 +16,46 @@ import pathlib
 import platform
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench" / "results"
 TRACES = sorted((ROOT / "bench" / "traces").glob("*.trace.gz"))
-ALLOCATORS = ("pleat", "torch-native")
 BLOCKS = (256, 1024, 4096, 16384, 65536)
+RESIDENT_ALLOCATORS = ("pleat", "torch-native")
+SIZES = ("1.02x", "1.05x", "1.10x")
 MARKERS = ("<!-- results:begin -->", "<!-- results:end -->")
 GIB = 1 << 30
 
 
-def run(build, *arguments):
-    """The objects that a command prints; 1 only says that some allocation failed."""
-    command = [str(build / "pleat"), *arguments, "--json"]
-    print("  pleat " + " ".join(a for a in arguments if not a.endswith(".trace.gz")), flush=True)
-    result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    if result.returncode not in (0, 1):
-        sys.exit(f"{' '.join(command)}: exit status {result.returncode}")
-    return [json.loads(line) for line in result.stdout.splitlines() if line]
+def run(command, ok=(0,)):
+    print("  " + " ".join(str(a) for a in command if not str(a).endswith(".trace.gz")), flush=True)
+    result = subprocess.run([str(a) for a in command], stdout=subprocess.PIPE, text=True,
+                            check=False)
+    if result.returncode not in ok:
+        sys.exit(f"{command[1]}: exit status {result.returncode}")
+    return result.stdout
 
 
-def by_work(records):
-    return {(r["trace"], r["allocator"]): r for r in records}
-
-
-def n_ops(record):
-    return sum(record["device_ops"].values())
-
-
-def measure_traces(build):
-    traces = [str(t) for t in TRACES]
-    allocators = ("--allocator", ",".join(ALLOCATORS))
-    fit = by_work(run(build, "fit", *traces, *allocators))
-    free = by_work(run(build, "replay", *traces, *allocators, "--memory", "unlimited"))
-    tight = by_work(run(build, "replay", *traces, *allocators, "--memory", "1.02x"))
-    rows = []
-    for key, record in free.items():
-        rows.append({
-            "trace": key[0], "allocator": key[1], "driver": record["driver"],
-            "events": record["events"], "peak_live_bytes": record["peak_live_bytes"],
-            "peak_resident_bytes": record["peak_reserved_bytes"],
-            "resident_ratio": record["peak_reserved_bytes"] / record["peak_live_bytes"],
-            "device_ops": n_ops(record), "ns_per_event": record["ns_per_event"],
-            "driver_us": record["driver_us"],
-            "least_memory_bytes": fit[key]["least_memory_bytes"], "ratio": fit[key]["ratio"],
-            "failures_at_1.02x": tight[key]["oom_count"],
-            "device_ops_at_1.02x": n_ops(tight[key]),
-            "host_syncs_at_1.02x": tight[key]["host_syncs"],
-            "hazards": record["hazards"] + tight[key]["hazards"],
-        })
-    return rows
+def measure_ab(build):
+    """The rows of results.csv, as text."""
+    with tempfile.TemporaryDirectory(prefix="pleat-bench-") as folder:
+        run([build / "pleat", "ab", *TRACES, "--fit", "--no-report", "--out", folder])
+        text = (pathlib.Path(folder) / "results.csv").read_text(encoding="utf-8")
+    return list(csv.DictReader(io.StringIO(text)))
 
 
 def measure_resident(build):
     rows = []
     for blocks in BLOCKS:
-        for record in run(build, "bench", "resident", "--blocks", str(blocks)):
+        text = run([build / "pleat", "bench", "resident", "--blocks", blocks, "--json"])
+        for record in map(json.loads, text.splitlines()):
             rows.append({key: value for key, value in record.items()
                          if not isinstance(value, (dict, list))})
     return rows
 
+
+# ---- what the files say ------------------------------------------------------------------------
 
 def commit():
     def git(*arguments):
@@ -101,67 +85,94 @@ def write_csv(path, rows):
 
 
 def geometric_mean(values):
-    return math.exp(sum(math.log(v) for v in values) / len(values))
+    return math.exp(sum(math.log(v) for v in values) / len(values)) if values else ""
 
 
-def ratio_cell(value):
-    return "none" if value is None else f"{value:.3f}"
+def numbers(rows, key):
+    return [float(row[key]) for row in rows if row[key]]
 
 
-def trace_line(rows, trace):
-    ours, native = (next(r for r in rows if (r["trace"], r["allocator"]) == (trace, a))
-                    for a in ALLOCATORS)
-    cells = [trace, f"{ours['peak_live_bytes'] / GIB:.2f} GiB"]
-    for row in (ours, native):
-        cells += [ratio_cell(row["ratio"]), f"{row['resident_ratio']:.3f}",
-                  str(row["failures_at_1.02x"]),
-                  f"{1000 * row['device_ops'] / row['events']:.2f}"]
-    return "| " + " | ".join(cells) + " |"
+def summary_of(rows, allocator):
+    mine = [row for row in rows if row["allocator"] == allocator and not row["problem"]]
+    free = [row for row in mine if row["memory"] == "unlimited"]
+    tight = [row for row in mine if row["memory"] == SIZES[0]]
+    least = numbers(free, "least_ratio")
+    resident = numbers(free, "resident_ratio")
+    out = {"allocator": allocator, "traces": len(free),
+           "least_mean": geometric_mean(least) if len(least) == len(free) else "",
+           "least_worst": max(least, default="") if len(least) == len(free) else "",
+           "resident_mean": geometric_mean(resident), "resident_worst": max(resident)}
+    for size in SIZES:
+        out[f"completed_at_{size}"] = sum(row["failures"] == "0" for row in mine
+                                          if row["memory"] == size)
+    out["host_syncs_at_1.02x"] = sum(int(row["host_syncs"]) for row in tight)
+    out["device_ops_per_1000"] = geometric_mean(numbers(free, "device_ops_per_1000"))
+    out["ns_per_event"] = geometric_mean(numbers(free, "ns_per_event"))
+    out["hazards"] = sum(int(row["hazards"]) for row in mine)
+    return out
 
 
-def mean_line(rows):
-    cells = ["**geometric mean**", ""]
-    for allocator in ALLOCATORS:
-        mine = [r for r in rows if r["allocator"] == allocator]
-        ratios = [r["ratio"] for r in mine]
-        cells.append("" if None in ratios else f"**{geometric_mean(ratios):.3f}**")
-        cells.append(f"**{geometric_mean([r['resident_ratio'] for r in mine]):.3f}**")
-        cells += ["", ""]
-    return "| " + " | ".join(cells) + " |"
+# ---- README's tables ---------------------------------------------------------------------------
+
+def cell(value, places=3):
+    return f"{value:,.{places}f}" if isinstance(value, float) else "none" if value == "" else \
+        f"{value:,}"
 
 
-def table(rows, resident):
-    drivers = sorted({row["driver"] for row in rows})
-    where = "a simulated GPU" if drivers == ["sim"] else "a GPU"
-    head = ["trace", "peak live"]
-    for allocator in ALLOCATORS:
-        head += [f"{allocator}: ratio", "resident / live", "failures at 1.02x", "ops / 1,000"]
-    lines = [f"Replayed on {where}:", "", "| " + " | ".join(head) + " |",
-             "|---|" + "---:|" * (len(head) - 1)]
-    lines += [trace_line(rows, trace) for trace in dict.fromkeys(r["trace"] for r in rows)]
-    lines.append(mean_line(rows))
-    events = [1000 / r["ns_per_event"] for r in rows if r["allocator"] == "pleat"]
-    lines += ["", f"pleat's allocator calls take {1000 / max(events):.0f} to "
-              f"{1000 / min(events):.0f} ns an event here ({processor()})."]
-    lines += resident_lines(resident)
-    return "\n".join(lines)
+def summary_table(rows):
+    lines = ["| allocator | least device / live: mean | worst | resident / live: mean | worst | "
+             + " | ".join(f"completes at {size}" for size in SIZES)
+             + " | host syncs at 1.02x | device ops / 1,000 events |",
+             "|---|" + "---:|" * (6 + len(SIZES))]
+    for row in rows:
+        bold = "**" if row["allocator"] == "pleat" else ""
+        cells = [cell(row[key]) for key in ("least_mean", "least_worst", "resident_mean",
+                                            "resident_worst")]
+        cells += [f"{row[f'completed_at_{size}']} of {row['traces']}" for size in SIZES]
+        cells += [cell(row["host_syncs_at_1.02x"]), cell(row["device_ops_per_1000"], 2)]
+        lines.append("| " + " | ".join(f"{bold}{text}{bold}"
+                                       for text in [row["allocator"], *cells]) + " |")
+    return lines
 
 
-def resident_lines(rows):
-    if not rows:
-        return []
-    lines = ["", "| free blocks | " + " | ".join(
-        f"{a}: ns a pair | instructions a pair" for a in ALLOCATORS) + " |",
-        "|---:|" + "---:|" * 2 * len(ALLOCATORS)]
+def least_table(rows, allocators):
+    """The least device memory over peak live, trace by trace."""
+    free = {(row["work"], row["allocator"]): row for row in rows if row["memory"] == "unlimited"}
+    lines = ["| trace | peak live | " + " | ".join(allocators) + " |",
+             "|---|" + "---:|" * (len(allocators) + 1)]
+    for work in dict.fromkeys(row["work"] for row in rows):
+        peak = next(int(row["peak_live_bytes"]) for row in rows if row["work"] == work)
+        cells = [cell(float(free[work, a]["least_ratio"])) if free[work, a]["least_ratio"]
+                 else "none" for a in allocators]
+        lines.append(f"| {work} | {peak / GIB:.2f} GiB | " + " | ".join(cells) + " |")
+    return lines
+
+
+def resident_table(rows):
+    lines = ["| free blocks | " + " | ".join(
+        f"{a}: ns a pair | instructions a pair" for a in RESIDENT_ALLOCATORS) + " |",
+        "|---:|" + "---:|" * 2 * len(RESIDENT_ALLOCATORS)]
     for blocks in BLOCKS:
         cells = [f"{blocks:,}"]
-        for allocator in ALLOCATORS:
+        for allocator in RESIDENT_ALLOCATORS:
             row = next((r for r in rows if r.get("blocks") == blocks and
                         r.get("allocator") == allocator), {})
             cells += [f"{row[key]:.0f}" if isinstance(row.get(key), (int, float)) else ""
                       for key in ("ns_per_pair", "instructions_per_pair")]
         lines.append("| " + " | ".join(cells) + " |")
     return lines
+
+
+def tables(ab, summary, resident):
+    where = "a simulated GPU" if {row["driver"] for row in ab} == {"sim"} else "a GPU"
+    shown = [row["allocator"] for row in summary if not row["allocator"].startswith("mxnet19")]
+    return "\n".join([
+        f"The {summary[0]['traces']} bundled traces, replayed on {where}:", "",
+        *summary_table([row for row in summary if row["allocator"] in shown]), "",
+        "Trace by trace, the least device memory with which it completes, over its peak live bytes:",
+        "", *least_table(ab, shown), "",
+        "What a free and an allocation cost among so many free blocks:", "",
+        *resident_table(resident)])
 
 
 def write_readme(text):
@@ -185,14 +196,14 @@ def main():
     if "--again" not in sys.argv and stamp.exists() and stamp.read_text() == print_of_build:
         print("this build has been measured; ./dev bench --again measures it again")
         return
-    rows = measure_traces(build)
+    ab = measure_ab(build)
     resident = measure_resident(build)
-    drivers = {row["driver"] for row in rows}
-    name = "simulated" if drivers == {"sim"} else "gpu"
+    summary = [summary_of(ab, allocator) for allocator in dict.fromkeys(r["allocator"] for r in ab)]
     RESULTS.mkdir(exist_ok=True)
-    write_csv(RESULTS / f"{name}.csv", rows)
+    write_csv(RESULTS / "ab.csv", ab)
+    write_csv(RESULTS / "summary.csv", summary)
     write_csv(RESULTS / "resident.csv", resident)
-    write_readme(table(rows, resident))
+    write_readme(tables(ab, summary, resident))
     stamp.write_text(print_of_build)
     print("written: bench/results/, README.md")
 

@@ -11,7 +11,7 @@ from look import ACCENT, FAINT, INK, style_of, svg_of
 
 COLUMNS = 3
 PANEL = (3.6, 1.9)  # inches
-MOST_SHOWN = 2.5    # times the peak of live bytes; what is above is said in words
+MOST_SHOWN = 2.5    # times the peak of live bytes; what goes higher leaves the panel
 LONG_RUN = 100      # iterations
 
 
@@ -32,8 +32,8 @@ def timelines(study, work, memory, name):
     if not drawn:
         return None
     figure, axes = panels(len(drawn), sharex=True, sharey=True)
-    top = max(max(t["buckets"]["resident"]) / t["peak_live_bytes"] for _, t in drawn)
-    top = min(max(top, 1.0) * 1.06, MOST_SHOWN)
+    tops = [max(t["buckets"]["resident"]) / t["peak_live_bytes"] for _, t in drawn]
+    top = 1.06 * max([1.0] + [t for t in tops if t <= MOST_SHOWN])
     for axis, (allocator, timeline) in zip(axes, drawn):
         one_timeline(axis, allocator, timeline, top)
     axes[0].set_ylim(0, top)
@@ -303,7 +303,8 @@ def overview(study, memory, name):
     axis.set_xscale("log")
     axis.axvline(1.0, color=FAINT, linewidth=1)
     largest = axis.get_xlim()[1]
-    ticks = [t for t in (1, 1.1, 1.25, 1.5, 2, 3, 5, 10, 20, 50, 100) if t <= largest * 1.05]
+    ticks = (1, 1.1, 1.25, 1.5, 2, 3) if largest < 4 else (1, 1.5, 2, 3, 5, 10, 20, 50, 100)
+    ticks = [t for t in ticks if t <= largest * 1.05]
     axis.set_xticks(ticks, [f"{t:g}" for t in ticks])
     axis.minorticks_off()
     axis.set_yticks(range(len(works)), [w if len(w) < 34 else w[:32] + "…" for w in works])

@@ -94,7 +94,7 @@ def check_tight(verdict, what, record, cell):
         return
     calls, retries, taken = (float(n) for n in re.split(r" */ *", cell))
     verdict.compare(f"{what}: device calls", calls, n_ops(record), CALLS)
-    verdict.compare(f"{what}: GiB taken", taken, record["bytes_created"] / GIB, TAKEN, 0.5)
+    verdict.compare(f"{what}: GiB taken", taken, record["bytes_mapped"] / GIB, TAKEN, 0.5)
     if "alloc_retries" in record:
         verdict.same(f"{what}: retries", int(retries), record["alloc_retries"])
 
