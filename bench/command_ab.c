@@ -110,7 +110,7 @@ static const struct argp ab_argp = {
     .doc = "Compare allocators: each one, with each run, on devices of several sizes.\v"
            "WORK is a file (also a memory snapshot of PyTorch), the name of a bundled trace, a "
            "published pattern or a generated run; `pleat works` lists them. Example:\n\n"
-           "  pleat ab snapshot.pickle --allocator pleat,torch-native,torch-expandable --fit\n\n"
+           "  pleat ab snapshot.pickle --allocator pleat,torch-native --fit\n\n"
            "Ctrl-C ends the measurements; what was measured is written and drawn. Exit status: 0, "
            "also when allocations failed, which is what is measured; 1 if something could not be "
            "measured or a hazard was seen; 2 for bad input or usage; 130 when interrupted.",

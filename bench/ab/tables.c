@@ -6,7 +6,15 @@
 #include "bench/output.h"
 
 /* Columns, with the blank before: 16 + 36 + 3 x 13 + 8 = 99. */
-enum { NAME = 16, WIDE = 36, NARROW = 13, FIRST_NARROWS = 3, NEXT_NARROWS = 6, CELL = 16 };
+enum {
+    LINE = 100,
+    NAME = 16,
+    WIDE = 36,
+    NARROW = 13,
+    FIRST_NARROWS = 3,
+    NEXT_NARROWS = 6,
+    CELL = 16
+};
 
 /* Cut to `width` with three dots. */
 static const char *cut(const char *text, size_t width, char *out, size_t n)
@@ -49,6 +57,11 @@ static const char *format_real(double value, char out[CELL])
 static const char *mark_of(const bench_ab_cell *cell)
 {
     return cell->state == BENCH_AB_FAILED ? "!" : "-";
+}
+
+static const char *label_of(const bench_ab_cell *cell)
+{
+    return cell->memory ? cell->memory->label : "least memory";
 }
 
 static void print_wide(const bench_ab_cell *cell)
@@ -132,22 +145,42 @@ static void print_block(const bench_ab_plan *plan, unsigned work, unsigned first
     }
 }
 
+/* Cells of one work and allocator that failed alike share a line: the first of them tells. */
+static void print_problem(const bench_ab_plan *plan, const bench_ab_cell *cell)
+{
+    const bench_ab_cell *end = plan->cells + plan->n_cells;
+    unsigned n_alike = 0;
+    for (const bench_ab_cell *other = plan->cells; other < end; other++) {
+        bool is_alike = other->work == cell->work && other->allocator == cell->allocator &&
+                        other->state == BENCH_AB_FAILED &&
+                        strcmp(other->problem, cell->problem) == 0;
+        if (is_alike && other < cell) {
+            return;
+        }
+        n_alike += is_alike;
+    }
+    printf("  ! %s, %s", cell->allocator, label_of(cell));
+    if (n_alike > 1) {
+        printf(" and %u more", n_alike - 1);
+    }
+    printf(": %s\n", cell->problem);
+}
+
 static void print_notes(const bench_ab_plan *plan, const bench_ab_cell *cell)
 {
     const bench_record *r = &cell->result.record;
-    const char *memory = cell->memory ? cell->memory->label : "least memory";
     if (cell->state == BENCH_AB_FAILED) {
-        printf("  ! %s, %s: %s\n", cell->allocator, memory, cell->problem);
+        print_problem(plan, cell);
     }
     if (cell->state != BENCH_AB_MEASURED) {
         return;
     }
     if (r->hazards > 0) {
-        printf("  ! %s, %s: %llu hazards\n", cell->allocator, memory,
+        printf("  ! %s, %s: %llu hazards\n", cell->allocator, label_of(cell),
                (unsigned long long)r->hazards);
     }
     if (cell->result.counts_differ) {
-        printf("  ! %s, %s: the counts of its %u repeats differ\n", cell->allocator, memory,
+        printf("  ! %s, %s: the counts of its %u repeats differ\n", cell->allocator, label_of(cell),
                plan->options.repeat);
     }
 }
@@ -156,13 +189,14 @@ static void print_work(const bench_ab_plan *plan, unsigned w)
 {
     const bench_work *work = &plan->works[w];
     unsigned n_narrow = plan->options.n_memories - 1;
-    char name[64];
+    char name[sizeof work->name];
     char live[32];
-    printf("\n%s: %s peak live, %llu events, %llu iterations\n",
-           cut(work->name, sizeof name - 1, name, sizeof name),
-           bench_size_format(work->peak_live_bytes, live, sizeof live),
-           (unsigned long long)(work->n_events * plan->options.common.loops),
-           (unsigned long long)(work->n_marks * plan->options.common.loops));
+    char rest[96];
+    int n_rest = snprintf(rest, sizeof rest, ": %s peak live, %llu events, %llu iterations",
+                          bench_size_format(work->peak_live_bytes, live, sizeof live),
+                          (unsigned long long)(work->n_events * plan->options.common.loops),
+                          (unsigned long long)(work->n_marks * plan->options.common.loops));
+    printf("\n%s%s\n", cut(work->name, (size_t)(LINE - n_rest), name, sizeof name), rest);
     unsigned n = n_narrow < FIRST_NARROWS ? n_narrow : FIRST_NARROWS;
     print_block(plan, w, 0, n, true);
     for (unsigned first = n; first < n_narrow; first += n) {
