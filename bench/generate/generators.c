@@ -2,8 +2,5 @@
 #include "bench/generate/generators.h"
 
 const bench_generator *const bench_generators[] = {
-    &bench_decoder,
-    &bench_moe,
-    &bench_churn,
-    NULL,
+    &bench_decoder, &bench_moe, &bench_conv, &bench_churn, NULL,
 };
