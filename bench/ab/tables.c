@@ -210,6 +210,17 @@ static void print_work(const bench_ab_plan *plan, unsigned w)
     }
 }
 
+/* Was any cell of it run? After an interruption some works have none. */
+static bool has_begun(const bench_ab_plan *plan, const bench_work *work)
+{
+    for (unsigned i = 0; i < plan->n_cells; i++) {
+        if (plan->cells[i].work == work && plan->cells[i].state != BENCH_AB_WAITING) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void bench_tables_print(const bench_ab_plan *plan)
 {
     const bench_ab_options *o = &plan->options;
@@ -220,6 +231,8 @@ void bench_tables_print(const bench_ab_plan *plan)
         o->repeat > 1 ? " (medians)" : "",
         o->is_fit ? ";\nleast: least device memory / peak live" : "");
     for (unsigned w = 0; w < o->common.n_works; w++) {
-        print_work(plan, w);
+        if (has_begun(plan, &plan->works[w])) {
+            print_work(plan, w);
+        }
     }
 }
