@@ -42,13 +42,19 @@ static bool read_word(const bench_param *param, const char *value, double *out)
     return false;
 }
 
+/* strtod also takes blanks, inf, nan and 0x10. */
+static bool is_decimal(const char *value)
+{
+    return value[strspn(value, "0123456789.eE+-")] == '\0';
+}
+
 /* A plain number, or a size with its suffix. */
 static bool read_number(const bench_param *param, const char *value, double *out)
 {
     char *end;
     uint64_t bytes;
     double number = strtod(value, &end);
-    if (end == value || *end != '\0') {
+    if (end == value || *end != '\0' || !is_decimal(value)) {
         if (!bench_size_parse(value, &bytes)) {
             return false;
         }
@@ -103,35 +109,48 @@ static const bench_param common[] = {
       .is_whole = true },
 };
 
+enum { N_COMMON = sizeof common / sizeof common[0], N_KEYS = N_COMMON + BENCH_MOST_PARAMS };
+
+/* The number of a key, the common ones first; N_KEYS if there is none. */
+static unsigned find_key(const bench_generator *generator, const char *key)
+{
+    for (unsigned i = 0; i < N_COMMON; i++) {
+        if (strcmp(common[i].name, key) == 0) {
+            return i;
+        }
+    }
+    for (unsigned i = 0; generator->params && generator->params[i].name; i++) {
+        if (strcmp(generator->params[i].name, key) == 0) {
+            return N_COMMON + i;
+        }
+    }
+    return N_KEYS;
+}
+
 /* One `key=value`; both are terminated. */
 static bool read_item(const bench_generator *generator, const char *key, const char *value,
-                      bench_values *out, bench_failure *failure)
+                      bool given[N_KEYS], bench_values *out, bench_failure *failure)
 {
-    const bench_param *param = NULL;
-    double *place = NULL;
-    double number = 0.0;
-    for (unsigned i = 0; i < 2; i++) {
-        if (strcmp(common[i].name, key) == 0) {
-            param = &common[i];
-            place = &number;
-        }
-    }
-    for (unsigned i = 0; !param && generator->params && generator->params[i].name; i++) {
-        if (strcmp(generator->params[i].name, key) == 0) {
-            param = &generator->params[i];
-            place = &out->of[i];
-        }
-    }
-    if (!param) {
+    unsigned index = find_key(generator, key);
+    if (index == N_KEYS) {
         return refuse_key(generator, key, failure);
     }
-    if (!(param->words ? read_word(param, value, place) : read_number(param, value, place))) {
+    if (given[index]) {
+        return bench_fail(failure, "%s: '%s' is given twice", generator->name, key);
+    }
+    given[index] = true;
+    const bench_param *param = index < N_COMMON ? &common[index]
+                                                : &generator->params[index - N_COMMON];
+    double number;
+    if (!(param->words ? read_word(param, value, &number) : read_number(param, value, &number))) {
         return refuse(generator, param, value, failure);
     }
-    if (param == &common[0]) {
+    if (index == 0) {
         out->iterations = (uint64_t)number;
-    } else if (param == &common[1]) {
+    } else if (index == 1) {
         out->seed = (uint64_t)number;
+    } else {
+        out->of[index - N_COMMON] = number;
     }
     return true;
 }
@@ -143,6 +162,7 @@ bool bench_values_read(const bench_generator *generator, const char *text, bench
     for (unsigned i = 0; generator->params && generator->params[i].name; i++) {
         out->of[i] = generator->params[i].standard;
     }
+    bool given[N_KEYS] = { false };
     while (*text) {
         size_t n = strcspn(text, ",");
         char item[96];
@@ -157,10 +177,13 @@ bool bench_values_read(const bench_generator *generator, const char *text, bench
                               item);
         }
         *equals = '\0';
-        if (!read_item(generator, item, equals + 1, out, failure)) {
+        if (!read_item(generator, item, equals + 1, given, out, failure)) {
             return false;
         }
-        text += n + (text[n] == ',');
+        text += n;
+        if (*text == ',' && *++text == '\0') {
+            return bench_fail(failure, "%s: nothing comes after the last comma", generator->name);
+        }
     }
     return true;
 }

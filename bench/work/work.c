@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "bench/work/files.h"
@@ -77,6 +78,19 @@ static void list_generators(char *out, size_t n)
     }
 }
 
+/* A folder that happens to be called like a generator does not hide it. `values` is the end of
+ * `path`, if there is no such file. */
+static bool is_folder(const char *path, const char *values)
+{
+    struct stat st;
+    if (stat(path, &st) == 0) {
+        return S_ISDIR(st.st_mode);
+    }
+    char name[4096];
+    snprintf(name, sizeof name, "%.*s", (int)(strlen(path) - strlen(values)), path);
+    return stat(name, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 bool bench_work_open(const char *spec, bench_work *out, bench_failure *failure)
 {
     bench_work work = { .n_slots = 0 };
@@ -84,7 +98,8 @@ bool bench_work_open(const char *spec, bench_work *out, bench_failure *failure)
     bool ok;
     size_t n_name = strcspn(spec, ":");
     const bench_generator *generator = bench_generator_find(spec, n_name);
-    if (bench_file_find(spec, path, sizeof path)) {
+    bool is_file = spec[0] != '\0' && bench_file_find(spec, path, sizeof path);
+    if (is_file && !(generator && is_folder(path, spec + n_name))) {
         ok = open_file(path, &work, failure);
     } else if (generator) {
         const char *values = spec + n_name + (spec[n_name] == ':');
@@ -95,7 +110,7 @@ bool bench_work_open(const char *spec, bench_work *out, bench_failure *failure)
         ok = bench_fail(failure,
                         "%.96s: no such file, bundled trace, pattern or generator; "
                         "patterns and generators: %s",
-                        spec, known);
+                        spec[0] != '\0' ? spec : "''", known);
     }
     if (ok) {
         *out = work;
