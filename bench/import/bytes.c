@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <zlib.h>
 
-#define FIRST_BYTES ((size_t)1 << 20)
+#define FIRST_BYTES ((size_t)1 << 16)
 #define MOST_PIECE ((size_t)1 << 28) /* zlib counts in int */
 
 static gzFile open_file(const char *path, bench_failure *failure)
@@ -23,7 +23,6 @@ static gzFile open_file(const char *path, bench_failure *failure)
         bench_fail(failure, "%s: %s", path, errno ? strerror(errno) : "out of host memory");
         return NULL;
     }
-    gzbuffer(file, 128u << 10);
     return file;
 }
 
@@ -99,6 +98,7 @@ bool bench_bytes_read(const char *path, bench_bytes *out, bench_failure *failure
     if (!file) {
         return false;
     }
+    gzbuffer(file, 128u << 10);
     bench_bytes bytes = { .n = 0 };
     bool ok = read_all(file, path, &bytes, failure);
     gzclose_r(file);
