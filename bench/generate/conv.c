@@ -10,6 +10,7 @@
 #include "bench/generate/lengths.h"
 #include "bench/generate/ops.h"
 #include "bench/generate/optimizer.h"
+#include "bench/generate/params.h"
 
 enum { ELEMENT = 4, INDEX = 8, WORKSPACE = 8519680, N_STAGES = 4, EXPANSION = 4 };
 
@@ -30,25 +31,19 @@ enum {
 static const char *const depth_words[] = { "50", "101", "152", NULL };
 static const unsigned n_blocks[][N_STAGES] = { { 3, 4, 6, 3 }, { 3, 4, 23, 3 }, { 3, 8, 36, 3 } };
 enum { MOST_BLOCKS = 3 + 8 + 36 + 3 };
-static const char *const no_yes[] = { "no", "yes", NULL };
-
-#define NUMBER(n, d, s, l, m)                                                                      \
-    {                                                                                              \
-        .name = (n), .doc = (d), .standard = (s), .least = (l), .most = (m), .is_whole = true      \
-    }
 
 static const bench_param params[] = {
-    { .name = "depth", .doc = "layers", .words = depth_words },
-    NUMBER("width", "channels of the first layer", 64, 1, 4096),
-    NUMBER("classes", "of the images", 1000, 1, 1 << 20),
-    NUMBER("batch", "images", 32, 1, 4096),
-    NUMBER("least_height", "pixels", 224, 32, 8192),
-    NUMBER("most_height", "pixels", 640, 32, 8192),
-    NUMBER("least_width", "pixels", 224, 32, 8192),
-    NUMBER("most_width", "pixels", 640, 32, 8192),
-    NUMBER("step", "heights and widths are the least one plus a multiple of it", 32, 1, 8192),
-    { .name = "workspaces", .doc = "of convolutions", .words = no_yes, .standard = 1 },
-    { .name = "optimizer", .doc = "its step", .words = optimizer_words, .standard = OPTIMIZER_SGD },
+    BENCH_CHOICE("depth", "layers", depth_words, 0),
+    BENCH_WHOLE("width", "channels of the first layer", 64, 1, 4096),
+    BENCH_WHOLE("classes", "of the images", 1000, 1, 1 << 20),
+    BENCH_WHOLE("batch", "images", 32, 1, 4096),
+    BENCH_WHOLE("least_height", "pixels", 224, 32, 8192),
+    BENCH_WHOLE("most_height", "pixels", 640, 32, 8192),
+    BENCH_WHOLE("least_width", "pixels", 224, 32, 8192),
+    BENCH_WHOLE("most_width", "pixels", 640, 32, 8192),
+    BENCH_WHOLE("step", "heights and widths are the least one plus a multiple of it", 32, 1, 8192),
+    BENCH_CHOICE("workspaces", "of convolutions", bench_no_yes, 1),
+    BENCH_CHOICE("optimizer", "its step", optimizer_words, OPTIMIZER_SGD),
     { .name = NULL },
 };
 

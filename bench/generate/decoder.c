@@ -58,7 +58,8 @@ void decoder_fini(decoder *d)
 
 static eager_value weight(decoder *d, uint64_t rows, uint64_t columns)
 {
-    return eager_parameter(&d->e, rows * columns * d->parameter, d->shape.lora_rank > 0);
+    return eager_parameter(&d->e, rows * columns * d->parameter,
+                           d->shape.is_frozen || d->shape.lora_rank > 0);
 }
 
 static eager_value bias(decoder *d, uint64_t n)

@@ -27,6 +27,7 @@ typedef struct decoder_shape {
     uint32_t lora_rank;   /* 0 = all weights are trained */
     uint32_t n_experts;   /* 0 = one mlp for all tokens */
     uint32_t top_k;
+    bool is_frozen; /* nothing is trained: no gradients */
     bool is_gated;
     bool is_tied;
     bool is_flash;
@@ -78,7 +79,9 @@ typedef struct decoder {
     decoder_expert *experts; /* of all layers */
     eager_value embedding, positions, norm, norm_bias, head;
     eager_value mask, cosine, sine; /* of this step */
-    eager_value *casts;             /* autocast's copies of parameters */
+    bool keeps_kv;                  /* of the last layer run: for a cache, whose they then are */
+    eager_value kept_k, kept_v;
+    eager_value *casts; /* autocast's copies of parameters */
     uint32_t n_casts;
     uint32_t most_casts;
     bench_random *random; /* tokens an expert gets */

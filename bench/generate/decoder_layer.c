@@ -294,6 +294,10 @@ static eager_value attend_llama(decoder *d, const decoder_layer *w, eager_value 
     eager_value turned_k = rotate(d, k, z->kv);
     eager_drop(e, q);
     eager_drop(e, k);
+    if (d->keeps_kv) {
+        d->kept_k = eager_detach(e, turned_k);
+        d->kept_v = eager_detach(e, v);
+    }
     eager_value all_k = repeat(d, turned_k);
     eager_drop(e, turned_k);
     eager_value all_v = repeat(d, v);

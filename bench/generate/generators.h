@@ -9,6 +9,8 @@ extern const bench_generator *const bench_generators[]; /* NULL at the end */
 extern const bench_generator bench_decoder;
 extern const bench_generator bench_moe;
 extern const bench_generator bench_conv;
+extern const bench_generator bench_serving;
+extern const bench_generator bench_rlhf;
 extern const bench_generator bench_churn;
 
 #endif

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "bench/generate/generators.h"
+#include "bench/generate/params.h"
 #include "bench/generate/train.h"
 
 enum {
@@ -37,60 +38,46 @@ enum {
 
 static const char *const family_words[] = { "llama", "gpt", NULL };
 static const char *const mlp_words[] = { "auto", "plain", "gated", NULL };
-static const char *const no_yes[] = { "no", "yes", NULL };
 static const char *const type_words[] = { "bf16", "fp32", "amp", NULL };
 static const char *const attention_words[] = { "flash", "eager", NULL };
 
-#define NUMBER(n, d, s, l, m)                                                                      \
-    {                                                                                              \
-        .name = (n), .doc = (d), .standard = (s), .least = (l), .most = (m), .is_whole = true      \
-    }
-#define CHOICE(n, d, w, s)                                                                         \
-    {                                                                                              \
-        .name = (n), .doc = (d), .words = (w), .standard = (s)                                     \
-    }
-
 /* Shared by both tables, in the order of the enum. */
 #define COMMON_PARAMS(layers_, hidden_, heads_, ff_, batch_, length_)                              \
-    CHOICE("family", "norms, positions, biases", family_words, DECODER_LLAMA),                     \
-        NUMBER("layers", "how many", layers_, 1, 1000),                                            \
-        NUMBER("hidden", "width", hidden_, 1, 1 << 20),                                            \
-        NUMBER("heads", "of attention", heads_, 1, 1024),                                          \
-        NUMBER("kv_heads", "of keys and values; 0 = heads", 0, 0, 1024),                           \
-        NUMBER("ff", "inner width of the mlp; 0 = 4 hidden, gated 8/3", ff_, 0, 1 << 24),          \
-        NUMBER("vocab", "tokens", 32000, 2, 1 << 24),                                              \
-        CHOICE("mlp", "auto: gated for llama", mlp_words, 0),                                      \
-        CHOICE("tied", "the head is the embedding", no_yes, 0),                                    \
-        NUMBER("positions", "learned, for gpt", 1024, 1, 1 << 24),                                 \
-        CHOICE("dtype", "amp: parameters fp32, autocast to bf16", type_words, DECODER_BF16),       \
-        CHOICE("attention", "fused, or step by step", attention_words, 0),                         \
-        CHOICE("dropout", "for gpt", no_yes, 0),                                                   \
-        NUMBER("batch", "sequences of a micro-batch", batch_, 1, 4096),                            \
-        NUMBER("length", "tokens of a sequence: the median", length_, 2, 1 << 18),                 \
-        { .name = "sigma",                                                                         \
-          .doc = "of the lengths' logarithmic normal distribution; 0 = fixed",                     \
-          .standard = 0,                                                                           \
-          .least = 0,                                                                              \
-          .most = 4 },                                                                             \
-        NUMBER("most_length", "longer sequences are cut", 8192, 2, 1 << 18),                       \
-        NUMBER("multiple", "lengths are padded to it", 8, 1, 65536),                               \
-        CHOICE("checkpoint", "layers run again in the backward pass", no_yes, 0),                  \
-        NUMBER("accumulate", "micro-batches of a step", 1, 1, 1024),                               \
-        CHOICE("optimizer", "its step", optimizer_words, OPTIMIZER_ADAMW_FOREACH),                 \
-        CHOICE("clip", "the gradients' norm is clipped", no_yes, 0)
+    BENCH_CHOICE("family", "norms, positions, biases", family_words, DECODER_LLAMA),               \
+        BENCH_WHOLE("layers", "how many", layers_, 1, 1000),                                       \
+        BENCH_WHOLE("hidden", "width", hidden_, 1, 1 << 20),                                       \
+        BENCH_WHOLE("heads", "of attention", heads_, 1, 1024),                                     \
+        BENCH_WHOLE("kv_heads", "of keys and values; 0 = heads", 0, 0, 1024),                      \
+        BENCH_WHOLE("ff", "inner width of the mlp; 0 = 4 hidden, gated 8/3", ff_, 0, 1 << 24),     \
+        BENCH_WHOLE("vocab", "tokens", 32000, 2, 1 << 24),                                         \
+        BENCH_CHOICE("mlp", "auto: gated for llama", mlp_words, 0),                                \
+        BENCH_CHOICE("tied", "the head is the embedding", bench_no_yes, 0),                        \
+        BENCH_WHOLE("positions", "learned, for gpt", 1024, 1, 1 << 24),                            \
+        BENCH_CHOICE("dtype", "amp: parameters fp32, autocast to bf16", type_words, DECODER_BF16), \
+        BENCH_CHOICE("attention", "fused, or step by step", attention_words, 0),                   \
+        BENCH_CHOICE("dropout", "for gpt", bench_no_yes, 0),                                       \
+        BENCH_WHOLE("batch", "sequences of a micro-batch", batch_, 1, 4096),                       \
+        BENCH_WHOLE("length", "tokens of a sequence: the median", length_, 2, 1 << 18),            \
+        BENCH_SIGMA("sigma", 0),                                                                   \
+        BENCH_WHOLE("most_length", "longer sequences are cut", 8192, 2, 1 << 18),                  \
+        BENCH_WHOLE("multiple", "lengths are padded to it", 8, 1, 65536),                          \
+        BENCH_CHOICE("checkpoint", "layers run again in the backward pass", bench_no_yes, 0),      \
+        BENCH_WHOLE("accumulate", "micro-batches of a step", 1, 1, 1024),                          \
+        BENCH_CHOICE("optimizer", "its step", optimizer_words, OPTIMIZER_ADAMW_FOREACH),           \
+        BENCH_CHOICE("clip", "the gradients' norm is clipped", bench_no_yes, 0)
 
 static const bench_param decoder_params[] = {
     COMMON_PARAMS(12, 1024, 16, 0, 4, 512),
-    NUMBER("lora", "rank of the trained matrices, all else frozen; 0 = off", 0, 0, 4096),
-    NUMBER("shards", "ranks that the layers are sharded over", 1, 1, 65536),
-    NUMBER("ahead", "layers gathered before they are needed", 1, 0, 8),
+    BENCH_WHOLE("lora", "rank of the trained matrices, all else frozen; 0 = off", 0, 0, 4096),
+    BENCH_WHOLE("shards", "ranks that the layers are sharded over", 1, 1, 65536),
+    BENCH_WHOLE("ahead", "layers gathered before they are needed", 1, 0, 8),
     { .name = NULL },
 };
 
 static const bench_param moe_params[] = {
     COMMON_PARAMS(10, 1536, 16, 2816, 4, 512),
-    NUMBER("experts", "a layer", 16, 1, DECODER_MOST_EXPERTS),
-    NUMBER("top_k", "experts of a token", 2, 1, DECODER_MOST_EXPERTS),
+    BENCH_WHOLE("experts", "a layer", 16, 1, DECODER_MOST_EXPERTS),
+    BENCH_WHOLE("top_k", "experts of a token", 2, 1, DECODER_MOST_EXPERTS),
     { .name = NULL },
 };
 
