@@ -13,6 +13,7 @@ static const pl_allocator_ops *const allocators[] = {
     &pl_mxnet19_round_ops,
     &pl_unpooled_ops,
     &pl_tf_bfc_ops,
+    &pl_cuda_async_ops,
 };
 
 enum { N_ALLOCATORS = sizeof allocators / sizeof allocators[0] };

@@ -48,6 +48,42 @@ START_TEST(many_cached_blocks_make_way_for_a_large_one)
 }
 END_TEST
 
+/* MXNet's large-model test: a fifth of the device at a time, and a reserve of 5 %. */
+START_TEST(blocks_of_a_fifth_of_the_device_come_and_go)
+{
+    pleat_devptr ptrs[4];
+    compliance c = compliance_open(_i, "capacity:1000M", "");
+    for (int round = 0; round < 6; round++) {
+        for (int i = 0; i < 4; i++) {
+            ptrs[i] = compliance_alloc(&c, (size_t)(200 - 2 * round) * MIB, c.streams[0]);
+        }
+        for (int i = 0; i < 4; i++) {
+            compliance_free(&c, ptrs[i], c.streams[0]);
+        }
+    }
+    ck_assert_uint_eq(compliance_stats(&c).num_ooms, 0);
+    compliance_close(&c);
+}
+END_TEST
+
+/* Paddle oom_error_prints_pool_stats; PyTorch's message. */
+START_TEST(a_refusal_says_what_holds_the_memory)
+{
+    compliance c = compliance_open(_i, "capacity:256M", "");
+    pleat_devptr ptr = compliance_alloc(&c, 100 * MIB, NULL);
+    compliance_refused(&c, 200 * MIB, NULL);
+    const char *const parts[] = { "device 0",   "200.00 MiB (209715200 bytes) requested",
+                                  "256.00 MiB", ", live 1",
+                                  "resident",   c.policy->allocator };
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        const char *text = pleat_last_error()->text;
+        ck_assert_msg(strstr(text, parts[i]) != NULL, "no '%s' in: %s", parts[i], text);
+    }
+    compliance_free(&c, ptr, NULL);
+    compliance_close(&c);
+}
+END_TEST
+
 /* PyTorch test_set_per_process_memory_fraction; TensorFlow TestCustomMemoryLimit. */
 START_TEST(a_limit_is_kept_and_named)
 {
@@ -109,6 +145,21 @@ START_TEST(trimming_gives_back_all_that_is_free_and_keeps_what_lives)
     ck_assert_uint_eq(compliance_stats(&c).resident_bytes, 0);
     ck_assert_uint_eq(compliance_counts(&c).physical_bytes, 0);
     compliance_free(&c, compliance_alloc(&c, 40 * MIB, NULL), NULL);
+    compliance_close(&c);
+}
+END_TEST
+
+/* Paddle ReleaseWithNoIdleChunkReturnsZero. */
+START_TEST(trimming_what_has_nothing_free_gives_nothing_back)
+{
+    compliance c = compliance_open(_i, "capacity:1G", "");
+    ck_assert_uint_eq(compliance_trim(&c), 0);
+    pleat_devptr ptr = compliance_alloc(&c, 40 * MIB, NULL);
+    compliance_trim(&c); /* what growth or a region added */
+    uint64_t resident = compliance_stats(&c).resident_bytes;
+    ck_assert_uint_eq(compliance_trim(&c), 0);
+    ck_assert_uint_eq(compliance_stats(&c).resident_bytes, resident);
+    compliance_free(&c, ptr, NULL);
     compliance_close(&c);
 }
 END_TEST
@@ -267,7 +318,7 @@ START_TEST(a_driver_that_always_refuses_is_asked_a_bounded_number_of_times)
     compliance_free(&c, compliance_alloc(&c, 512, NULL), NULL);
     c.sim_fail_from("cuMemAlloc", 0, 2);
     c.sim_fail_from("cuMemCreate", 0, 2);
-    c.sim_fail_from("cuMemAllocAsync", 0, 2);
+    c.sim_fail_from("cuMemAllocFromPoolAsync", 0, 2);
     uint64_t before = compliance_counts(&c).calls;
     compliance_refused(&c, 100 * MIB, NULL);
     ck_assert_uint_lt(compliance_counts(&c).calls - before, 1000);
@@ -312,9 +363,12 @@ int main(void)
     static const TTest *const *const tests[] = {
         &two_halves_and_a_bit_fit_one_after_the_other_only,
         &many_cached_blocks_make_way_for_a_large_one,
+        &blocks_of_a_fifth_of_the_device_come_and_go,
+        &a_refusal_says_what_holds_the_memory,
         &a_limit_is_kept_and_named,
         &a_limit_can_be_set_and_lifted_but_not_below_what_lives,
         &trimming_gives_back_all_that_is_free_and_keeps_what_lives,
+        &trimming_what_has_nothing_free_gives_nothing_back,
         &trimming_stops_at_what_is_to_be_kept,
         &memory_between_live_blocks_serves_a_larger_request_or_is_called_fragmented,
         &two_large_blocks_make_way_for_one_of_their_sum,

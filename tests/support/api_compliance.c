@@ -15,6 +15,7 @@ enum {
     WAITS = COMPLIANCE_WAITS_ON_REUSE,
     SHARES = COMPLIANCE_SHARES_STREAMS,
     DOUBLES = COMPLIANCE_DOUBLES,
+    OPAQUE = COMPLIANCE_OPAQUE,
     WITHHOLDS = COMPLIANCE_WITHHOLDS,
     ORDERS = COMPLIANCE_ORDERS_ON_REUSE,
 };
@@ -22,7 +23,8 @@ enum {
 /* Why: pleat moves memory from under free blocks, whose streams do not matter once they are done,
  * and withholds what a graph may use. PyTorch's caches split segments and keep them by stream.
  * MXNet's pools keep whole driver allocations by size, for all streams, and return all of them at
- * once, so that the driver gathers. TensorFlow's splits regions, for all streams. */
+ * once, so that the driver gathers. TensorFlow's splits regions, for all streams. The driver's own
+ * pool follows its documentation; what is free in it nobody sees. */
 static const compliance_policy policies[] = {
     { "pleat", CACHES | SPLITS | GATHERS | SHARES | WITHHOLDS, 1024, 512 },
     { "torch-native", CACHES | SPLITS | RETRIES, 1024, 512 },
@@ -33,7 +35,7 @@ static const compliance_policy policies[] = {
     { "mxnet19-round", CACHES | GATHERS | WAITS | SHARES, 4096, 512 },
     { "unpooled", GATHERS | WITHHOLDS, 1024, 512 },
     { "tf-bfc", CACHES | SPLITS | RETRIES | SHARES | DOUBLES | ORDERS, 1024, 256 },
-    { "cuda-async", CACHES | SPLITS, 1024, 512 },
+    { "cuda-async", CACHES | SPLITS | RETRIES | SHARES | ORDERS | WITHHOLDS | OPAQUE, 1024, 512 },
 };
 
 static const compliance_policy *find_policy(const char *allocator)

@@ -34,6 +34,8 @@ typedef enum compliance_trait {
     COMPLIANCE_DOUBLES = 1 << 6,
     /* What a stream frees while it is captured is of use to nobody until the graph is gone. */
     COMPLIANCE_WITHHOLDS = 1 << 7,
+    /* The driver's pool: what is free in it, and each time that it grew or shrank, is not seen. */
+    COMPLIANCE_OPAQUE = 1 << 9,
 } compliance_trait;
 /* clang-format on */
 

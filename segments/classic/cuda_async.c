@@ -1,0 +1,455 @@
+/* cuda_async.c - the driver's own pool behind the allocator interface. See cuda_async.h.
+ *
+ * An allocation that fails is tried once more after the host has waited for the device and the pool
+ * has given back all that is free: what other streams freed can then be had as whole pages.
+ * wait_ms does not apply to that. Takes the allocator's lock (rank 20), which is dropped around
+ * driver calls.
+ *
+ * The statistics are PyTorch's: reserved is what the pool holds, as last asked (vmm/pool.h).
+ * Segments and free stretches inside the pool cannot be seen from outside: there are no counts of
+ * segments and of inactive splits, and visit shows blocks only.
+ * Source: c10/cuda/CUDAMallocAsyncAllocator.cpp. */
+#include "segments/classic/cuda_async.h"
+
+static pl_async *async_of(pl_allocator *a)
+{
+    return (pl_async *)(void *)a;
+}
+
+static pl_async_block *block_of(const pl_tree_node *node)
+{
+    return node ? PL_TREE_ENTRY(node, pl_async_block, node) : NULL;
+}
+
+static bool is_before(const pl_tree_node *a, const pl_tree_node *b)
+{
+    const pl_async_block *x = PL_TREE_ENTRY(a, const pl_async_block, node);
+    const pl_async_block *y = PL_TREE_ENTRY(b, const pl_async_block, node);
+    return x->ptr < y->ptr;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static pleat_status async_create(pl_device *dev, const pl_allocator_options *options,
+                                 pl_allocator **out)
+{
+    pl_host host;
+    uint64_t keep_bytes = options->async_release_threshold_bytes;
+    pleat_status st = pl_host_init(&host);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_async *p = pl_host_calloc(&host, 1, sizeof *p);
+    if (!p) {
+        st = PLEAT_ENOMEM_HOST;
+        goto undo_host;
+    }
+    if (pl_lock_init(&p->lock, PL_RANK_DEVICE) != 0) {
+        st = PLEAT_ENOMEM_HOST;
+        goto undo_alloc;
+    }
+    st = pl_pool_create(dev, options->limit_bytes, keep_bytes ? keep_bytes : UINT64_MAX, &p->pool);
+    if (st != PLEAT_OK) {
+        goto undo_lock;
+    }
+    p->base.ops = &pl_cuda_async_ops;
+    p->dev = dev;
+    p->host = host;
+    pl_order_init(&p->order, dev, &p->lock);
+    pl_tree_init(&p->blocks, is_before);
+    *out = &p->base;
+    return PLEAT_OK;
+
+undo_lock:
+    pl_lock_fini(&p->lock);
+undo_alloc:
+    pl_host_free(&host, p);
+undo_host:
+    pl_host_fini(&host);
+    return st;
+}
+
+static pleat_status async_destroy(pl_allocator *a, bool force, size_t *n_live, size_t *n_leaked)
+{
+    pl_async *p = async_of(a);
+    *n_leaked = 0;
+    pl_lock_acquire(&p->lock);
+    *n_live = p->stats.allocation[PLEAT_POOL_ALL].current;
+    if (*n_live != 0 && !force) {
+        pl_lock_release(&p->lock);
+        return PLEAT_EBUSY;
+    }
+    pl_async_free_all(p);
+    pl_lock_release(&p->lock);
+    *n_leaked = pl_pool_destroy(p->pool);
+    pl_lock_fini(&p->lock);
+    pl_host host = p->host;
+    pl_host_free(&host, p);
+    size_t n_lost = pl_host_fini(&host);
+    pl_assert(n_lost == 0);
+    (void)n_lost;
+    return PLEAT_OK;
+}
+
+/* ---- allocation ------------------------------------------------------------------------------ */
+
+/* For a stream that is being captured: on the pool's own stream, which the host waits for, so that
+ * the memory is there whenever the graph is launched. Without the lock. */
+static pleat_status allocate_apart(pl_async *p, size_t bytes, pleat_devptr *out)
+{
+    pl_stream *own = NULL;
+    pleat_devptr ptr = 0;
+    pleat_status st = pl_pool_own_stream(p->pool, &own);
+    if (st == PLEAT_OK) {
+        st = pl_pool_alloc(p->pool, bytes, own, &ptr);
+    }
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    st = pl_stream_synchronize(own);
+    if (st != PLEAT_OK) {
+        pl_device_undo(p->dev, pl_pool_free(p->pool, ptr, bytes, own));
+        return st;
+    }
+    *out = ptr;
+    return PLEAT_OK;
+}
+
+static pleat_status allocate(pl_async *p, pl_async_block *block)
+{
+    pl_lock_release(&p->lock);
+    block->is_apart = false;
+    pleat_status st = pl_pool_alloc(p->pool, block->bytes, block->stream, &block->ptr);
+    if (st == PLEAT_ECAPTURE) {
+        block->is_apart = true;
+        st = allocate_apart(p, block->bytes, &block->ptr);
+    }
+    pl_lock_acquire(&p->lock);
+    return st;
+}
+
+/* After a failure. EPENDING: memory may be waited for, but not beside a capture. */
+static pleat_status allocate_again(pl_async *p, pl_async_block *block)
+{
+    uint64_t released = 0;
+    pleat_status waited = pl_async_synchronize(p);
+    if (waited == PLEAT_OK) {
+        p->stats.num_sync_all_streams++;
+    }
+    p->stats.num_alloc_retries++;
+    pl_lock_release(&p->lock);
+    (void)pl_pool_trim(p->pool, 0, &released);
+    pl_lock_acquire(&p->lock);
+    pl_async_note_reserved(p);
+    pleat_status st = allocate(p, block);
+    bool is_idle = pl_pool_held_bytes(p->pool) <= p->stats.allocated_bytes[PLEAT_POOL_ALL].current;
+    return st == PLEAT_ENOMEM_DEVICE && waited == PLEAT_ECAPTURE && !is_idle ? PLEAT_EPENDING : st;
+}
+
+static void commit(pl_async *p, pl_async_block *block)
+{
+    uint64_t rounded = pl_async_rounded(block->bytes);
+    unsigned pool = pl_stats_pool(rounded);
+    pl_tree_insert(&p->blocks, &block->node);
+    pl_stats_add(p->stats.allocation, pool, 1);
+    pl_stats_add(p->stats.allocated_bytes, pool, rounded);
+    pl_stats_add(p->stats.active, pool, 1);
+    pl_stats_add(p->stats.active_bytes, pool, rounded);
+    pl_stats_add(p->stats.requested_bytes, pool, block->bytes);
+    p->stats.rounding_bytes += rounded - block->bytes;
+}
+
+static pleat_status async_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, pleat_devptr *out)
+{
+    if (bytes == 0 || !stream) {
+        return PLEAT_EINVAL;
+    }
+    if (bytes > PL_ASYNC_MOST) {
+        return PLEAT_ESIZE;
+    }
+    pl_async *p = async_of(a);
+    pl_lock_acquire(&p->lock);
+    pl_async_block *block = pl_host_alloc(&p->host, sizeof *block);
+    if (!block) {
+        pl_lock_release(&p->lock);
+        return PLEAT_ENOMEM_HOST;
+    }
+    *block = (pl_async_block){ .bytes = bytes, .stream = stream, .lanes = pl_order_lane(stream) };
+    pleat_status st = allocate(p, block);
+    if (st == PLEAT_ENOMEM_DEVICE) {
+        st = allocate_again(p, block);
+        p->stats.num_ooms += st == PLEAT_ENOMEM_DEVICE;
+    }
+    if (st == PLEAT_OK) {
+        commit(p, block);
+        *out = block->ptr;
+    } else {
+        pl_host_free(&p->host, block);
+    }
+    pl_async_note_reserved(p);
+    pl_lock_release(&p->lock);
+    return st;
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+/* The block that holds `ptr`, live or held, or NULL. */
+static pl_async_block *block_around(const pl_async *p, pleat_devptr ptr)
+{
+    const pl_async_block key = { .ptr = ptr };
+    pl_async_block *block = block_of(pl_tree_floor(&p->blocks, &key.node));
+    return block && ptr - block->ptr < pl_async_rounded(block->bytes) ? block : NULL;
+}
+
+static pl_async_block *find_live(const pl_async *p, pleat_devptr ptr)
+{
+    pl_async_block *block = block_around(p, ptr);
+    return block && block->ptr == ptr && !block->is_held ? block : NULL;
+}
+
+/* What the driver has back is not known any more. */
+static pleat_status not_live(const pl_async *p, pleat_devptr ptr)
+{
+    const pl_async_block *block = block_around(p, ptr);
+    return block && block->is_held ? PLEAT_EDOUBLEFREE : PLEAT_EFOREIGN;
+}
+
+static pleat_status async_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+{
+    pl_async *p = async_of(a);
+    pl_lock_acquire(&p->lock);
+    pl_async_block *block = find_live(p, ptr);
+    pleat_status st = block ? pl_async_free(p, block, stream) : not_live(p, ptr);
+    pl_lock_release(&p->lock);
+    return st;
+}
+
+static pleat_status async_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+{
+    if (!stream) {
+        return PLEAT_EINVAL;
+    }
+    pl_async *p = async_of(a);
+    pl_lock_acquire(&p->lock);
+    pl_async_block *block = find_live(p, ptr);
+    if (block) {
+        block->lanes |= pl_order_lane(stream);
+    }
+    pl_lock_release(&p->lock);
+    return block ? PLEAT_OK : PLEAT_EFOREIGN;
+}
+
+static pleat_status async_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out)
+{
+    pl_async *p = async_of(a);
+    pl_lock_acquire(&p->lock);
+    const pl_async_block *block = block_around(p, ptr);
+    bool is_live = block && !block->is_held;
+    if (is_live) {
+        *out = (pleat_block_info){
+            .base = block->ptr,
+            .bytes = pl_async_rounded(block->bytes),
+            .requested_bytes = block->bytes,
+            .stream_id = pl_stream_id(block->stream),
+            .stream = pl_stream_handle(block->stream),
+            .device = pl_device_ordinal(p->dev),
+        };
+    }
+    pl_lock_release(&p->lock);
+    return is_live ? PLEAT_OK : PLEAT_EFOREIGN;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+/* Lock held on entry and exit, dropped meanwhile. */
+static pleat_status trim_pool(pl_async *p, uint64_t keep_bytes, uint64_t *released)
+{
+    pl_lock_release(&p->lock);
+    pleat_status st = pl_pool_trim(p->pool, keep_bytes, released);
+    pl_lock_acquire(&p->lock);
+    pl_async_note_reserved(p);
+    return st;
+}
+
+/* Beside a capture nobody waits: then only what was seen to be free goes. */
+static pleat_status async_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released)
+{
+    pl_async *p = async_of(a);
+    uint64_t n = 0;
+    pl_lock_acquire(&p->lock);
+    pleat_status st = wait ? pl_async_synchronize(p) : PLEAT_OK;
+    if (st == PLEAT_OK || st == PLEAT_ECAPTURE) {
+        st = trim_pool(p, keep_bytes, &n);
+    }
+    pl_lock_release(&p->lock);
+    if (st == PLEAT_OK) {
+        *released = n;
+    }
+    return st;
+}
+
+static pleat_status async_set_limit(pl_allocator *a, uint64_t bytes)
+{
+    pl_async *p = async_of(a);
+    uint64_t released = 0;
+    pleat_status st = PLEAT_OK;
+    pl_lock_acquire(&p->lock);
+    if (bytes != 0 && pl_pool_held_bytes(p->pool) > bytes) {
+        st = pl_async_synchronize(p);
+        if (st == PLEAT_OK || st == PLEAT_ECAPTURE) {
+            st = trim_pool(p, bytes, &released);
+        }
+    }
+    pl_lock_release(&p->lock);
+    return st == PLEAT_OK ? pl_pool_set_limit(p->pool, bytes) : st;
+}
+
+static pleat_status async_release_capture(pl_allocator *a, pl_stream *stream)
+{
+    if (!stream) {
+        return PLEAT_EINVAL;
+    }
+    pl_async *p = async_of(a);
+    bool is_captured = false;
+    pleat_status st = pl_stream_is_capturing(stream, &is_captured);
+    if (st == PLEAT_OK && is_captured) {
+        return PLEAT_ECAPTURE;
+    }
+    if (st != PLEAT_OK && st != PLEAT_ESTREAM && st != PLEAT_EDRIVER) {
+        return st;
+    }
+    pl_lock_acquire(&p->lock);
+    st = pl_async_release(p, stream);
+    pl_lock_release(&p->lock);
+    return st;
+}
+
+/* Where the driver does not tell, the pool is what was asked for: less than the rounded sizes. */
+static void async_stats(pl_allocator *a, pleat_stats *out)
+{
+    pl_async *p = async_of(a);
+    pl_lock_acquire(&p->lock);
+    pl_async_note_reserved(p);
+    *out = p->stats;
+    uint64_t held = p->stats.reserved_bytes[PLEAT_POOL_ALL].current;
+    uint64_t active = p->stats.active_bytes[PLEAT_POOL_ALL].current;
+    out->resident_bytes = held;
+    out->free_bytes = held > active ? held - active : 0;
+    out->pending_bytes = active - p->stats.allocated_bytes[PLEAT_POOL_ALL].current;
+    out->metadata_bytes = p->host.bytes;
+    pl_stats_read_device(out, p->dev);
+    out->num_device_alloc = out->ops_alloc;
+    out->num_device_free = out->ops_free;
+    pl_lock_release(&p->lock);
+}
+
+static void async_reset_peaks(pl_allocator *a)
+{
+    pl_async *p = async_of(a);
+    pl_lock_acquire(&p->lock);
+    pl_stats_reset_peaks(&p->stats);
+    pl_lock_release(&p->lock);
+}
+
+/* Blocks that touch are shown as one segment; what lies between others nobody can tell. */
+static void async_visit(pl_allocator *a, void (*see)(void *context, const pl_piece *piece),
+                        void *context)
+{
+    pl_async *p = async_of(a);
+    pleat_devptr end = 0;
+    pl_lock_acquire(&p->lock);
+    for (pl_tree_node *node = pl_tree_first(&p->blocks); node; node = pl_tree_next(node)) {
+        const pl_async_block *block = block_of(node);
+        pl_piece piece = {
+            .base = block->ptr,
+            .bytes = pl_async_rounded(block->bytes),
+            .requested_bytes = block->is_held ? 0 : block->bytes,
+            .stream = block->stream,
+            .kind = block->is_held ? PL_PIECE_PENDING : PL_PIECE_LIVE,
+            .is_first = block->ptr != end,
+        };
+        end = piece.base + piece.bytes;
+        see(context, &piece);
+    }
+    pl_lock_release(&p->lock);
+}
+
+/* ---- the walker ------------------------------------------------------------------------------ */
+
+typedef struct tally {
+    uint64_t n_live, n_held, live_bytes, held_bytes, asked_bytes, live_asked_bytes;
+} tally;
+
+/* False: two blocks overlap. */
+static bool count_blocks(const pl_async *p, tally *sum)
+{
+    pleat_devptr end = 0;
+    for (pl_tree_node *node = pl_tree_first(&p->blocks); node; node = pl_tree_next(node)) {
+        const pl_async_block *block = block_of(node);
+        uint64_t rounded = pl_async_rounded(block->bytes);
+        if (block->ptr < end) {
+            return false;
+        }
+        end = block->ptr + rounded;
+        sum->asked_bytes += block->bytes;
+        sum->n_live += !block->is_held;
+        sum->live_bytes += block->is_held ? 0 : rounded;
+        sum->live_asked_bytes += block->is_held ? 0 : block->bytes;
+        sum->n_held += block->is_held;
+        sum->held_bytes += block->is_held ? rounded : 0;
+    }
+    return true;
+}
+
+static int check_stats(const pl_async *p, const tally *sum)
+{
+    const pleat_stats *s = &p->stats;
+    uint64_t live = sum->live_bytes + p->freeing_bytes;
+    uint64_t rounding = live - sum->live_asked_bytes - p->freeing_asked_bytes;
+    uint64_t n_active = sum->n_live + sum->n_held + p->n_freeing + p->n_moving;
+    uint64_t asked = sum->asked_bytes + p->freeing_asked_bytes + p->moving_asked_bytes;
+    bool is_same = s->allocation[PLEAT_POOL_ALL].current == sum->n_live + p->n_freeing &&
+                   s->allocated_bytes[PLEAT_POOL_ALL].current == live &&
+                   s->active[PLEAT_POOL_ALL].current == n_active &&
+                   s->active_bytes[PLEAT_POOL_ALL].current ==
+                       live + sum->held_bytes + p->moving_bytes &&
+                   s->requested_bytes[PLEAT_POOL_ALL].current == asked &&
+                   s->rounding_bytes == rounding;
+    return is_same ? 0 : 3;
+}
+
+static int async_check(pl_allocator *a)
+{
+    pl_async *p = async_of(a);
+    tally sum = { 0 };
+    size_t n_listed = 0;
+    pl_lock_acquire(&p->lock);
+    int broken = pl_tree_check(&p->blocks) == 0 && count_blocks(p, &sum) ? 0 : 1;
+    for (const pl_async_block *block = p->held; block; block = block->next) {
+        n_listed += block->is_held;
+    }
+    if (broken == 0 && (n_listed != sum.n_held || p->n_held != sum.n_held)) {
+        broken = 2;
+    }
+    broken = broken == 0 ? check_stats(p, &sum) : broken;
+    pl_lock_release(&p->lock);
+    return broken;
+}
+
+const pl_allocator_ops pl_cuda_async_ops = {
+    .name = "cuda-async",
+    .needs_vmm = false,
+    .create = async_create,
+    .destroy = async_destroy,
+    .alloc = async_alloc,
+    .free = async_free,
+    .record_stream = async_record_stream,
+    .query = async_query,
+    .trim = async_trim,
+    .set_limit = async_set_limit,
+    .release_capture = async_release_capture,
+    .stats = async_stats,
+    .reset_peaks = async_reset_peaks,
+    .visit = async_visit,
+    .check = async_check,
+};

@@ -1,0 +1,83 @@
+/* cuda_async.h - what the files of cuda-async share: the driver's own stream-ordered pool behind
+ * the allocator interface, used as PyTorch's backend cudaMallocAsync uses it.
+ *
+ *   alloc on a stream --> live --free--> the driver, in the order of its stream
+ *                             \--free, when that cannot be done now--> held --> the driver
+ *
+ * Where memory lies, what is reused and what goes back to the device is the driver's business; this
+ * allocator knows its blocks and orders their frees. A block that several streams used is freed on
+ * a stream of the pool's own, behind all of them, so that none waits for another.
+ *
+ * A block is held when one of its streams is being captured as it is freed (the graph will use its
+ * memory: until pl_allocator_ops.release_capture), or cannot be reached (a destroyed one, another
+ * thread's default stream, the legacy stream beside a capture: until the host has waited for the
+ * whole device, before the next failure, in a trim or at the end).
+ * A request of a stream that is being captured is served outside of the graph: on the pool's own
+ * stream, for which the host waits. PyTorch lets it become a node of the graph instead.
+ *
+ * All fields below are guarded by pl_async.lock unless they say otherwise.
+ * Source: c10/cuda/CUDAMallocAsyncAllocator.cpp of PyTorch (2026). */
+#ifndef PLEAT_SEGMENTS_CLASSIC_CUDA_ASYNC_H
+#define PLEAT_SEGMENTS_CLASSIC_CUDA_ASYNC_H
+
+#include "segments/allocator.h"
+#include "segments/classic/order.h"
+#include "segments/stats.h"
+#include "segments/tree.h"
+#include "vmm/base/host.h"
+#include "vmm/base/lock.h"
+#include "vmm/pool.h"
+
+#define PL_ASYNC_ALIGN ((size_t)512)    /* what drivers round sizes up to */
+#define PL_ASYNC_MOST ((size_t)1 << 60) /* bytes of one request */
+
+typedef struct pl_async_block {
+    pl_tree_node node;           /* live or held: in pl_async.blocks */
+    struct pl_async_block *next; /* held: the next one that is */
+    pleat_devptr ptr;
+    size_t bytes; /* as asked for */
+    pl_stream *stream;
+    uint64_t lanes;    /* of all streams that used it (order.h) */
+    uint64_t captured; /* held: lanes whose captures hold it; 0 = until the host has waited */
+    bool is_held;
+    bool is_apart; /* from the pool's own stream, since its own was being captured */
+} pl_async_block;
+
+/* I1  blocks of the tree do not overlap; it keeps its own rules
+ * I2  the held list holds exactly the held blocks of the tree
+ * I3  the statistics of allocated, active and requested are those of the blocks, and of those that
+ *     are on their way to the driver (n_freeing and so on) */
+typedef struct pl_async {
+    pl_allocator base;
+    pl_device *dev; /* const */
+    pl_pool *pool;  /* const */
+    pl_lock lock;   /* rank 20 */
+    pl_host host;
+    pl_order order;
+    pl_tree blocks; /* by address */
+    pl_async_block *held;
+    size_t n_held;
+    uint64_t n_freeing, freeing_bytes, freeing_asked_bytes; /* live ones on their way */
+    uint64_t n_moving, moving_bytes, moving_asked_bytes;    /* held ones on their way */
+    pleat_stats stats;
+} pl_async;
+
+static inline uint64_t pl_async_rounded(size_t bytes)
+{
+    return ((uint64_t)bytes + PL_ASYNC_ALIGN - 1) / PL_ASYNC_ALIGN * PL_ASYNC_ALIGN;
+}
+
+/* cuda_async_free.c. Lock held on entry and exit, dropped around driver calls. */
+/* Free a live block; `stream` as in pl_allocator_ops.free. A failure leaves it live. */
+pleat_status pl_async_free(pl_async *p, pl_async_block *block, pl_stream *stream);
+/* Free what only that stream's capture held. EDRIVER and so on: the rest stays held. */
+pleat_status pl_async_release(pl_async *p, pl_stream *stream);
+/* Wait for the device and free what is held for no capture. ECAPTURE: something is being captured,
+ * so nobody may wait. */
+pleat_status pl_async_synchronize(pl_async *p);
+/* At the very end: every block, live or held, after waiting for all streams. */
+void pl_async_free_all(pl_async *p);
+/* Let the statistic follow what the pool holds. */
+void pl_async_note_reserved(pl_async *p);
+
+#endif

@@ -1,0 +1,299 @@
+/* cuda_async_free.c - how blocks go back to the driver: in order, held, or at the end.
+ *
+ * A block on its way is in no tree: once the driver has it, its address may be another thread's
+ * next block. Its share of the statistics goes when it is gone; until then the walker finds it in
+ * the counters of what is on its way. Guarded by the allocator's lock, which is dropped around
+ * driver calls.
+ * Source: c10/cuda/CUDAMallocAsyncAllocator.cpp: free_impl, sync_raw. */
+#include "segments/classic/cuda_async.h"
+
+/* What became of an attempt to free a block. */
+typedef enum outcome {
+    GONE,
+    LATER, /* not before the host has waited, or before a capture is gone */
+    FAILED
+} outcome;
+
+void pl_async_note_reserved(pl_async *p)
+{
+    pl_lock_assert(&p->lock);
+    uint64_t now = pl_pool_held_bytes(p->pool);
+    uint64_t before = p->stats.reserved_bytes[PLEAT_POOL_ALL].current;
+    if (now > before) {
+        pl_stats_add(p->stats.reserved_bytes, PLEAT_POOL_LARGE, now - before);
+    } else {
+        pl_stats_sub(p->stats.reserved_bytes, PLEAT_POOL_LARGE, before - now);
+    }
+}
+
+/* ---- one block ------------------------------------------------------------------------------- */
+
+/* Makes the pool's own stream come after `stream`. */
+static outcome gather_one(pl_stream *own, pl_stream *stream, pleat_status *st)
+{
+    pl_fence *fence = NULL;
+    if (stream == own) {
+        return GONE;
+    }
+    *st = pl_fence_record(stream, &fence);
+    if (*st == PLEAT_ECAPTURE) {
+        return LATER;
+    }
+    if (*st != PLEAT_OK) {
+        return FAILED;
+    }
+    bool is_out_of_reach = pl_fence_is_whole_device(fence);
+    *st = is_out_of_reach ? PLEAT_OK : pl_fence_order(own, fence);
+    pl_fence_return(fence);
+    if (*st != PLEAT_OK) {
+        return FAILED;
+    }
+    return is_out_of_reach ? LATER : GONE;
+}
+
+static bool is_in(uint64_t lanes, const pl_stream *stream)
+{
+    return (lanes & pl_order_lane(stream)) != 0;
+}
+
+/* Frees it behind everything that its streams have in flight, without the lock. */
+static outcome free_behind_all(pl_async *p, const pl_async_block *block, pleat_status *st)
+{
+    pl_stream *own = NULL;
+    outcome became = GONE;
+    *st = pl_pool_own_stream(p->pool, &own);
+    if (*st != PLEAT_OK) {
+        return FAILED;
+    }
+    unsigned n_streams = pl_stream_count(p->dev);
+    for (unsigned i = 0; became == GONE && i < n_streams; i++) {
+        pl_stream *stream = pl_stream_at(p->dev, i);
+        if (is_in(block->lanes, stream)) {
+            became = gather_one(own, stream, st);
+        }
+    }
+    if (became == GONE) {
+        *st = pl_pool_free(p->pool, block->ptr, block->bytes, own);
+        became = *st == PLEAT_OK ? GONE : FAILED;
+    }
+    return became;
+}
+
+/* The same for a block that only its own stream used. */
+static outcome free_in_order(pl_async *p, const pl_async_block *block, pleat_status *st)
+{
+    *st = pl_pool_free(p->pool, block->ptr, block->bytes, block->stream);
+    if (*st == PLEAT_ECAPTURE || *st == PLEAT_ESTREAM) {
+        return LATER;
+    }
+    return *st == PLEAT_OK ? GONE : FAILED;
+}
+
+/* Tries to free a block that is on its way; says in block->captured what holds it. */
+static outcome try_free(pl_async *p, pl_async_block *block, pleat_status *st)
+{
+    uint64_t own_lane = pl_order_lane(block->stream);
+    bool is_plain = block->lanes == own_lane && !block->is_apart &&
+                    pl_stream_index(block->stream) < PL_ORDER_CROWD;
+    block->captured = 0;
+    if (!is_plain) {
+        *st = pl_order_captured(&p->order, block->lanes, &block->captured);
+        if (*st != PLEAT_OK || block->captured != 0) {
+            return *st == PLEAT_OK ? LATER : FAILED;
+        }
+    }
+    pl_lock_release(&p->lock);
+    outcome became = is_plain ? free_in_order(p, block, st) : free_behind_all(p, block, st);
+    pl_lock_acquire(&p->lock);
+    if (became == LATER && is_plain) {
+        (void)pl_order_captured(&p->order, block->lanes, &block->captured);
+    }
+    return became;
+}
+
+/* ---- what is told ---------------------------------------------------------------------------- */
+
+static void end_live(pl_async *p, const pl_async_block *block)
+{
+    uint64_t rounded = pl_async_rounded(block->bytes);
+    unsigned pool = pl_stats_pool(rounded);
+    pl_stats_sub(p->stats.allocation, pool, 1);
+    pl_stats_sub(p->stats.allocated_bytes, pool, rounded);
+    p->stats.rounding_bytes -= rounded - block->bytes;
+}
+
+static void end_active(pl_async *p, const pl_async_block *block)
+{
+    uint64_t rounded = pl_async_rounded(block->bytes);
+    unsigned pool = pl_stats_pool(rounded);
+    pl_stats_sub(p->stats.active, pool, 1);
+    pl_stats_sub(p->stats.active_bytes, pool, rounded);
+    pl_stats_sub(p->stats.requested_bytes, pool, block->bytes);
+}
+
+static void hold(pl_async *p, pl_async_block *block)
+{
+    block->is_held = true;
+    block->next = p->held;
+    p->held = block;
+    p->n_held++;
+    pl_tree_insert(&p->blocks, &block->node);
+}
+
+pleat_status pl_async_free(pl_async *p, pl_async_block *block, pl_stream *stream)
+{
+    pl_lock_assert(&p->lock);
+    uint64_t rounded = pl_async_rounded(block->bytes);
+    uint64_t lanes = block->lanes;
+    pleat_status st = PLEAT_OK;
+    block->lanes |= stream ? pl_order_lane(stream) : 0;
+    pl_tree_remove(&p->blocks, &block->node);
+    p->n_freeing++;
+    p->freeing_bytes += rounded;
+    p->freeing_asked_bytes += block->bytes;
+    outcome became = try_free(p, block, &st);
+    p->n_freeing--;
+    p->freeing_bytes -= rounded;
+    p->freeing_asked_bytes -= block->bytes;
+    if (became == FAILED) {
+        block->lanes = lanes;
+        pl_tree_insert(&p->blocks, &block->node);
+        return st;
+    }
+    end_live(p, block);
+    if (became == LATER) {
+        hold(p, block);
+        return PLEAT_OK;
+    }
+    end_active(p, block);
+    pl_async_note_reserved(p);
+    pl_host_free(&p->host, block);
+    return PLEAT_OK;
+}
+
+/* ---- held blocks ----------------------------------------------------------------------------- */
+
+/* Takes a held block out of list and tree. */
+static void take_held(pl_async *p, pl_async_block **link)
+{
+    pl_async_block *block = *link;
+    *link = block->next;
+    block->is_held = false;
+    pl_tree_remove(&p->blocks, &block->node);
+    p->n_held--;
+    p->n_moving++;
+    p->moving_bytes += pl_async_rounded(block->bytes);
+    p->moving_asked_bytes += block->bytes;
+}
+
+/* The end of its way: gone, or held as before. */
+static void land(pl_async *p, pl_async_block *block, bool is_gone)
+{
+    p->n_moving--;
+    p->moving_bytes -= pl_async_rounded(block->bytes);
+    p->moving_asked_bytes -= block->bytes;
+    if (!is_gone) {
+        hold(p, block);
+        return;
+    }
+    end_active(p, block);
+    pl_host_free(&p->host, block);
+}
+
+/* A lane that several streams share is not released: another one's capture may hold it. */
+pleat_status pl_async_release(pl_async *p, pl_stream *stream)
+{
+    pl_lock_assert(&p->lock);
+    uint64_t lane = pl_order_lane(stream) & ~(UINT64_C(1) << PL_ORDER_CROWD);
+    pl_async_block **link = &p->held;
+    while (*link) {
+        pl_async_block *block = *link;
+        pleat_status st = PLEAT_OK;
+        bool is_last = block->captured != 0 && (block->captured & ~lane) == 0;
+        if (!is_last) {
+            block->captured &= ~lane;
+            link = &block->next;
+            continue;
+        }
+        take_held(p, link);
+        outcome became = try_free(p, block, &st);
+        land(p, block, became == GONE);
+        if (became == FAILED) {
+            return st;
+        }
+        link =
+            &p->held; /* the list may have changed meanwhile; what is held now no longer matches */
+    }
+    pl_async_note_reserved(p);
+    return PLEAT_OK;
+}
+
+static uint64_t all_lanes(const pl_async *p)
+{
+    unsigned n = pl_stream_count(p->dev);
+    return n >= PL_ORDER_LANES ? UINT64_MAX : (UINT64_C(1) << n) - 1;
+}
+
+/* Frees those that are held for no capture; the host has waited for everything since they were. */
+static pleat_status free_waited_for(pl_async *p, pl_async_block *waited)
+{
+    pleat_status first = PLEAT_OK;
+    while (waited) {
+        pl_async_block *block = waited;
+        pl_stream *own = NULL;
+        waited = block->next;
+        pl_lock_release(&p->lock);
+        pleat_status st = pl_pool_own_stream(p->pool, &own);
+        if (st == PLEAT_OK) {
+            st = pl_pool_free(p->pool, block->ptr, block->bytes, own);
+        }
+        pl_lock_acquire(&p->lock);
+        land(p, block, st == PLEAT_OK);
+        first = first == PLEAT_OK ? st : first;
+    }
+    return first;
+}
+
+pleat_status pl_async_synchronize(pl_async *p)
+{
+    pl_lock_assert(&p->lock);
+    uint64_t captured = 0;
+    pl_async_block *waited = NULL;
+    pleat_status st = pl_order_captured(&p->order, all_lanes(p), &captured);
+    if (st != PLEAT_OK || captured != 0) {
+        return st == PLEAT_OK ? PLEAT_ECAPTURE : st;
+    }
+    for (pl_async_block **link = &p->held; *link;) {
+        pl_async_block *block = *link;
+        if (block->captured != 0) {
+            link = &block->next;
+            continue;
+        }
+        take_held(p, link);
+        block->next = waited;
+        waited = block;
+    }
+    pl_lock_release(&p->lock);
+    st = pl_device_synchronize(p->dev);
+    pl_lock_acquire(&p->lock);
+    while (st != PLEAT_OK && waited) {
+        pl_async_block *block = waited;
+        waited = block->next;
+        land(p, block, false);
+    }
+    return st == PLEAT_OK ? free_waited_for(p, waited) : st;
+}
+
+void pl_async_free_all(pl_async *p)
+{
+    pl_lock_assert(&p->lock);
+    pl_order_wait_all(&p->order);
+    for (pl_tree_node *node; (node = pl_tree_first(&p->blocks)) != NULL;) {
+        pl_async_block *block = PL_TREE_ENTRY(node, pl_async_block, node);
+        pl_tree_remove(&p->blocks, node);
+        pl_lock_release(&p->lock);
+        (void)pl_pool_free_now(p->pool, block->ptr, block->bytes); /* the pool counts what stays */
+        pl_lock_acquire(&p->lock);
+        pl_host_free(&p->host, block);
+    }
+}
