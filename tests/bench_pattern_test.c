@@ -2,6 +2,7 @@
  *
  * A pattern on which no cache failed would not be the one that was published. */
 /* labels: unit model */
+/* timeout: 240 */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
