@@ -5,6 +5,19 @@
 
 #include "vmm/device.h"
 
+/* The least of what was set and of PyTorch's fraction of the device; 0 = none. */
+static uint64_t limit_of(const pl_gpu *gpu, uint64_t total)
+{
+    uint64_t limit = atomic_load(&gpu->limit_bytes);
+    double fraction = gpu->instance->config.options.per_process_memory_fraction;
+    bool has_fraction = gpu->ops == &pl_torch_native_ops || gpu->ops == &pl_torch_expandable_ops;
+    if (!has_fraction || fraction <= 0 || fraction >= 1) {
+        return limit;
+    }
+    uint64_t share = (uint64_t)(fraction * (double)total + 0.5);
+    return limit == 0 || share < limit ? share : limit;
+}
+
 static void measure(pl_gpu *gpu, size_t bytes, pl_shortage *out)
 {
     pleat_stats stats;
@@ -20,7 +33,7 @@ static void measure(pl_gpu *gpu, size_t bytes, pl_shortage *out)
         .total = total,
         .free = free_bytes,
         .has_free = has_free,
-        .limit = atomic_load(&gpu->limit_bytes),
+        .limit = limit_of(gpu, total),
         .resident = stats.resident_bytes,
         .live = granule > 0 ? stats.live_granules * granule
                             : stats.allocated_bytes[PLEAT_POOL_ALL].current,

@@ -98,6 +98,20 @@ START_TEST(limit_when_the_device_would_have_room)
 }
 END_TEST
 
+static const int torch_allocators[] = { API_TORCH, API_TORCH_EXPANDABLE };
+
+START_TEST(limit_when_pytorchs_fraction_of_the_device_is_used_up)
+{
+    pleat instance = api_make(torch_allocators[_i], "capacity:256M",
+                              "per_process_memory_fraction:0.25");
+    pleat_devptr ptr = api_alloc(instance, 0, 40 * MIB, NULL);
+    check_verdict(instance, 30 * MIB, NULL, PLEAT_ENOMEM_DEVICE, PLEAT_VERDICT_LIMIT);
+    api_expect(PLEAT_ENOMEM_DEVICE, "limit 64.00 MiB", "6.00 MiB");
+    api_free(instance, 0, ptr, NULL);
+    api_unmake(instance);
+}
+END_TEST
+
 START_TEST(foreign_when_others_hold_the_difference)
 {
     pleat instance = api_make(_i, "capacity:64M", "");
@@ -219,6 +233,7 @@ int main(void)
     tcase_add_loop_test(scenes, full_when_live_memory_and_the_request_exceed_the_device, 0,
                         N_API_ALLOCATORS);
     tcase_add_loop_test(scenes, limit_when_the_device_would_have_room, 0, N_API_ALLOCATORS);
+    tcase_add_loop_test(scenes, limit_when_pytorchs_fraction_of_the_device_is_used_up, 0, 2);
     tcase_add_loop_test(scenes, foreign_when_others_hold_the_difference, 0, N_API_ALLOCATORS);
     tcase_add_test(scenes, fragmented_when_a_classic_cache_has_the_bytes_in_pieces);
     tcase_add_test(scenes, pleat_serves_what_fragments_the_classic_cache);
