@@ -123,8 +123,11 @@ bool bench_bytes_peek(const char *path, char *out, size_t n, size_t *got, bench_
         return false;
     }
     ssize_t filled = fill(file, (unsigned char *)out, n);
-    bool ok = filled >= 0 || damaged(file, path, 0, failure);
-    *got = ok ? (size_t)filled : 0;
+    *got = filled > 0 ? (size_t)filled : 0;
+    int error;
+    gzerror(file, &error);
+    bool ok = (filled >= 0 && (error == Z_OK || error == Z_STREAM_END)) ||
+              damaged(file, path, *got, failure);
     gzclose_r(file);
     return ok;
 }

@@ -19,7 +19,8 @@ typedef struct bench_bytes {
 bool bench_bytes_read(const char *path, bench_bytes *out, bench_failure *failure);
 void bench_bytes_free(bench_bytes *bytes);
 
-/* The first bytes, at most `n` of them; *got is how many there are. */
+/* The first bytes, at most `n` of them; *got is how many there are. False and a message when the
+ * file cannot be read, or is damaged behind them. */
 bool bench_bytes_peek(const char *path, char *out, size_t n, size_t *got, bench_failure *failure);
 
 #endif

@@ -153,19 +153,23 @@ static bool find_table(const char *path, const char *begin, const char *end, fil
                       path);
 }
 
-/* A pickle begins with a byte that is no text; the first line of a table has commas. What cannot
- * even be opened is left to a reader that names the place. */
+/* A pickle begins with a byte that is no text; the first line of a table has commas. What cannot be
+ * read is left to a reader that names the place. */
 static bool find_kind(const char *path, file_kind *out, bench_failure *failure)
 {
     char begin[PEEK_BYTES];
     size_t n = 0;
-    bench_failure unread;
-    bench_bytes_peek(path, begin, sizeof begin, &n, &unread);
+    bench_failure damage;
+    bool is_whole = bench_bytes_peek(path, begin, sizeof begin, &n, &damage);
     *out = n > 0 && (unsigned char)begin[0] == 0x80 ? FILE_SNAPSHOT : FILE_TRACE;
     const char *newline = memchr(begin, '\n', n);
     const char *end = newline ? newline : begin + n;
     bool is_table = *out == FILE_TRACE && n > 0 && begin[0] != '#' &&
                     memchr(begin, ',', (size_t)(end - begin)) != NULL;
+    if (is_table && !newline && !is_whole) {
+        *failure = damage;
+        return false;
+    }
     return !is_table || find_table(path, begin, end, out, failure);
 }
 

@@ -1,0 +1,364 @@
+/* bench_import_command_test.c - `pleat verify` and `pleat convert` as their users see them. */
+#include <check.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/support/bench_child.h"
+#include "tests/support/bench_snapshot.h"
+
+enum { MOST_BYTES = 1 << 16 };
+
+static bench_child child;
+static char folder[64];
+
+static void set_up(void)
+{
+    snprintf(folder, sizeof folder, "/tmp/pleat-convert-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    ck_assert_int_eq(unsetenv("PLEAT_CONF"), 0);
+    ck_assert_int_eq(unsetenv("PLEAT_SIM"), 0);
+}
+
+static unsigned n_in_folder(void)
+{
+    unsigned n = 0;
+    DIR *dir = opendir(folder);
+    ck_assert_ptr_nonnull(dir);
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+        n += entry->d_name[0] != '.';
+    }
+    closedir(dir);
+    return n;
+}
+
+static void tear_down(void)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    ck_assert_int_eq(system(command), 0);
+}
+
+/* Every @ of the line is the test's folder. */
+static void run(const char *line)
+{
+    char whole[2048];
+    size_t n = 0;
+    for (; *line; line++) {
+        n += (size_t)snprintf(whole + n, sizeof whole - n, *line == '@' ? "%s" : "%.1s",
+                              *line == '@' ? folder : line);
+    }
+    bench_child_run(&child, whole);
+}
+
+static void expect(int status, const char *out, const char *err)
+{
+    ck_assert_msg(child.status == status, "status %d\n%s%s", child.status, child.out, child.err);
+    ck_assert_msg(strstr(child.out, out) != NULL, "'%s' is not in\n%s", out, child.out);
+    ck_assert_msg(strstr(child.err, err) != NULL, "'%s' is not in\n%s", err, child.err);
+}
+
+static void write_file(const char *name, const void *content, size_t n)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "wb");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_uint_eq(fwrite(content, 1, n, file), n);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+static size_t read_file(const char *name, char *out, size_t n)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "rb");
+    ck_assert_msg(file != NULL, "%s", path);
+    size_t got = fread(out, 1, n - 1, file);
+    fclose(file);
+    out[got] = '\0';
+    return got;
+}
+
+/* As "s.pickle" in the test's folder. */
+static void write_snapshot(const snap_plan *plan)
+{
+    static unsigned char bytes[MOST_BYTES];
+    write_file("s.pickle", bytes, snap_write(plan, bytes, sizeof bytes));
+}
+
+#define MIB INT64_C(1048576)
+
+/* What PyTorch does without any setting: small requests from 2 MiB, those below 10 MiB from 20 MiB,
+ * larger ones from their own size in multiples of 2 MiB. The block of 9 MiB fits into the second
+ * segment. Then the cache is emptied: else the last request would find the 30 MiB. */
+static snap_event native_events[] = {
+    { "segment_alloc", 0x100000000, 2 * MIB, 0 },
+    { "alloc", 0x100000000, 1000, 0 },
+    { "segment_alloc", 0x200000000, 20 * MIB, 0 },
+    { "alloc", 0x200000000, 5000000, 0 },
+    { "segment_alloc", 0x300000000, 30 * MIB, 0 },
+    { "alloc", 0x300000000, 30000000, 0 },
+    { "alloc", 0x200500000, 9 * MIB, 0 },
+    { "free_requested", 0x200500000, 9 * MIB, 0 },
+    { "free_completed", 0x200500000, 9 * MIB, 0 },
+    { "free_requested", 0x300000000, 30000000, 0 },
+    { "free_completed", 0x300000000, 30000000, 0 },
+    { "segment_free", 0x300000000, 30 * MIB, 0 },
+    { "segment_alloc", 0x400000000, 18 * MIB, 0 },
+    { "alloc", 0x400000000, 17 * MIB, 0 },
+    { .action = NULL },
+};
+
+START_TEST(the_same_calls_in_order_and_size_are_a_success)
+{
+    snap_plan plan = { .protocol = 2, .n_devices = 1, .events = { native_events } };
+    write_snapshot(&plan);
+    run("verify @/s.pickle");
+    expect(0, "s.pickle, device 0, torch-native: 4 of 4 segment allocations repeated in order", "");
+    run("verify --json @/s.pickle");
+    expect(0, "\"recorded\":4,\"made\":4,\"same_from_first\":4,\"same_to_last\":0,\"is_same\":true",
+           "");
+}
+END_TEST
+
+START_TEST(another_size_is_told_with_its_place)
+{
+    snap_event events[sizeof native_events / sizeof native_events[0]];
+    memcpy(events, native_events, sizeof events);
+    events[4].size = 32 * MIB;
+    snap_plan plan = { .protocol = 4, .n_devices = 2, .events = { NULL, events } };
+    write_snapshot(&plan);
+    run("verify @/s.pickle");
+    expect(1, "device 1, torch-native: 3 of 4 segment allocations repeated", "");
+    expect(1,
+           "the first 2 and the last 1 are the same; then, at 2, recorded 33554432 bytes before "
+           "event 2, made 31457280 bytes before event 2",
+           "");
+    run("verify --json @/s.pickle:device=1");
+    expect(1,
+           "\"first_difference\":{\"index\":2,\"recorded_bytes\":33554432,\"recorded_event\":2,"
+           "\"made_bytes\":31457280,\"made_event\":2}",
+           "");
+}
+END_TEST
+
+START_TEST(a_call_too_many_and_one_too_few_are_differences)
+{
+    snap_event events[sizeof native_events / sizeof native_events[0]];
+    memcpy(events, native_events, sizeof events);
+    events[12].action = "snapshot";
+    snap_plan plan = { .protocol = 4, .n_devices = 1, .events = { events } };
+    write_snapshot(&plan);
+    run("verify @/s.pickle");
+    expect(1, "at 3, recorded nothing more, made 18874368 bytes before event 6", "");
+    memcpy(events, native_events, sizeof events);
+    events[13].action = "snapshot";
+    write_snapshot(&plan);
+    run("verify @/s.pickle");
+    expect(1, "at 3, recorded 18874368 bytes before event 6, made nothing more", "");
+}
+END_TEST
+
+/* Large blocks from pages of 20 MiB, small ones from 2 MiB; the third request takes the free end of
+ * the first page and one page more. */
+static const snap_event expandable_events[] = {
+    { "segment_map", 0x100000000, 20 * MIB, 0 },
+    { "alloc", 0x100000000, 5000000, 0 },
+    { "segment_map", 0x900000000, 2 * MIB, 0 },
+    { "alloc", 0x900000000, 1000, 0 },
+    { "segment_map", 0x101400000, 20 * MIB, 0 },
+    { "alloc", 0x1004c4c00, 30000000, 0 },
+    { .action = NULL },
+};
+
+START_TEST(mappings_are_compared_where_segments_are_expandable)
+{
+    snap_plan plan = {
+        .protocol = 4, .is_expandable = true, .n_devices = 1, .events = { expandable_events }
+    };
+    write_snapshot(&plan);
+    run("verify @/s.pickle");
+    expect(0, "torch-expandable: 3 of 3 mappings repeated in order and size (3 made", "");
+    run("verify --allocator torch-native @/s.pickle");
+    expect(2, "3 recorded calls of another kind are not compared", "");
+    ck_assert_ptr_nonnull(strstr(child.out, "none was recorded: there is nothing to compare"));
+}
+END_TEST
+
+/* With a limit of 32 MiB the cached block of 40 MiB is not split for the small request. */
+START_TEST(the_settings_of_the_recording_are_used)
+{
+    static const snap_event events[] = {
+        { "segment_alloc", 0x100000000, 40 * MIB, 0 },
+        { "alloc", 0x100000000, 40 * MIB, 0 },
+        { "free_requested", 0x100000000, 40 * MIB, 0 },
+        { "free_completed", 0x100000000, 40 * MIB, 0 },
+        { "segment_alloc", 0x200000000, 20 * MIB, 0 },
+        { "alloc", 0x200000000, 5 * MIB, 0 },
+        { .action = NULL },
+    };
+    snap_plan plan = { .protocol = 4, .n_devices = 1, .events = { events } };
+    plan.conf = "backend:native, max_split_size_mb:32,roundup_power2_divisions:[256:1,>:1]";
+    write_snapshot(&plan);
+    run("verify @/s.pickle");
+    expect(0, "2 of 2 segment allocations", "");
+    run("verify --conf max_split_size_mb:64 @/s.pickle");
+    expect(1, "1 of 2 segment allocations", "");
+}
+END_TEST
+
+START_TEST(bad_recordings_and_options_are_bad_usage)
+{
+    write_file("x.trace", "a 1 1 0\n", 8);
+    run("verify @/x.trace");
+    expect(2, "", "/x.trace: byte 0: not a pickle of protocol 2 to 5");
+    run("verify @/none.pickle");
+    expect(2, "", "/none.pickle: No such file or directory");
+    run("verify");
+    expect(2, "", "SNAPSHOT is missing");
+    run("verify --driver cuda @/x.trace");
+    expect(2, "", "--driver: verify runs on the simulator");
+    run("verify --allocator pleat,torch-native @/x.trace");
+    expect(2, "", "--allocator: one at a time");
+}
+END_TEST
+
+static const char run_text[] = "i 0\na 0 1000000 0\na 1 2000000 1\na 2 20000000 0\nf 1\n"
+                               "i 7\na 3 3000000 2\nf 2\na 4 1 1\n";
+static const char unmarked_text[] = "a 0 1000000 0\na 1 2000000 1\na 2 20000000 0\nf 1\n"
+                                    "a 3 3000000 2\nf 2\na 4 1 1\n";
+
+START_TEST(a_run_comes_back_from_both_formats)
+{
+    char text[4096];
+    write_file("a.trace", run_text, strlen(run_text));
+    run("convert @/a.trace @/b.trace.gz");
+    expect(0, "/b.trace.gz: 7 events\n", "");
+    run("convert @/b.trace.gz @/c.trace");
+    expect(0, "", "");
+    read_file("c.trace", text, sizeof text);
+    ck_assert_str_eq(text, run_text);
+    run("convert @/a.trace @/d.csv");
+    run("convert @/d.csv @/e.csv.gz");
+    run("convert @/e.csv.gz @/f.trace");
+    expect(0, "", "");
+    read_file("f.trace", text, sizeof text);
+    ck_assert_str_eq(text, unmarked_text);
+}
+END_TEST
+
+START_TEST(a_log_has_the_form_of_rmm)
+{
+    char text[4096];
+    write_file("a.trace", run_text, strlen(run_text));
+    run("convert @/a.trace @/a.csv");
+    expect(0, "", "");
+    read_file("a.csv", text, sizeof text);
+    ck_assert_str_eq(text, "Thread,Time,Action,Pointer,Size,Stream\n"
+                           "1,00:00:00.000000,allocate,0x100000000000,1000000,0\n"
+                           "1,00:00:00.000001,allocate,0x1000000f4400,2000000,0x1\n"
+                           "1,00:00:00.000002,allocate,0x1000002dca00,20000000,0\n"
+                           "1,00:00:00.000003,free,0x1000000f4400,2000000,0x1\n"
+                           "1,00:00:00.000004,allocate,0x1000015ef800,3000000,0x2\n"
+                           "1,00:00:00.000005,free,0x1000002dca00,20000000,0\n"
+                           "1,00:00:00.000006,allocate,0x1000018cc000,1,0x1\n");
+}
+END_TEST
+
+START_TEST(a_generated_run_can_be_written)
+{
+    run("convert churn:iterations=3 @/a.trace.gz");
+    expect(0, "", "");
+    run("convert churn:iterations=3 @/b.csv");
+    run("convert @/b.csv @/c.trace");
+    expect(0, "", "");
+    ck_assert_uint_eq(n_in_folder(), 3);
+}
+END_TEST
+
+START_TEST(what_is_there_is_kept_unless_forced)
+{
+    char text[4096];
+    write_file("a.trace", run_text, strlen(run_text));
+    write_file("b.trace", "old", 3);
+    run("convert @/a.trace @/b.trace");
+    expect(1, "", "/b.trace: is there already; --force replaces it");
+    read_file("b.trace", text, sizeof text);
+    ck_assert_str_eq(text, "old");
+    run("convert --force @/a.trace @/b.trace");
+    expect(0, "", "");
+    read_file("b.trace", text, sizeof text);
+    ck_assert_str_eq(text, run_text);
+    ck_assert_uint_eq(n_in_folder(), 2);
+}
+END_TEST
+
+START_TEST(a_failure_leaves_nothing_behind)
+{
+    char path[128];
+    write_file("a.trace", run_text, strlen(run_text));
+    snprintf(path, sizeof path, "%s/d.trace", folder);
+    ck_assert_int_eq(mkdir(path, 0700), 0);
+    run("convert --force @/a.trace @/d.trace");
+    expect(1, "", "/d.trace: ");
+    run("convert @/a.trace @/none/b.trace");
+    expect(1, "", "/none/b.trace: No such file or directory");
+    run("convert @/a.trace @/b.txt");
+    expect(2, "", "/b.txt: the ending says the format: .trace, .trace.gz, .csv, .csv.gz");
+    run("convert @/none.trace @/b.trace");
+    expect(2, "", "/none.trace: No such file or directory");
+    run("convert @/a.trace");
+    expect(2, "", "OUT is missing");
+    run("convert");
+    expect(2, "", "WORK is missing");
+    run("convert @/a.trace @/b.trace @/c.trace");
+    expect(2, "", "one WORK and one OUT, not '");
+    ck_assert_uint_eq(n_in_folder(), 2);
+}
+END_TEST
+
+/* Without the emptying, which is no event of a run. */
+START_TEST(a_snapshot_is_replayed_like_any_work)
+{
+    snap_plan plan = { .protocol = 4, .n_devices = 1, .events = { native_events } };
+    write_snapshot(&plan);
+    run("replay --allocator torch-native --json @/s.pickle");
+    expect(0, "\"trace\":\"s\"", "");
+    ck_assert_ptr_nonnull(strstr(child.out, "\"alloc\":3"));
+    run("replay @/s.pickle:device=3");
+    expect(2, "", "/s.pickle: no events of device 3; devices with events: 0");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("bench_import_command");
+    TCase *verify = tcase_create("verify");
+    tcase_add_checked_fixture(verify, set_up, tear_down);
+    tcase_add_test(verify, the_same_calls_in_order_and_size_are_a_success);
+    tcase_add_test(verify, another_size_is_told_with_its_place);
+    tcase_add_test(verify, a_call_too_many_and_one_too_few_are_differences);
+    tcase_add_test(verify, mappings_are_compared_where_segments_are_expandable);
+    tcase_add_test(verify, the_settings_of_the_recording_are_used);
+    tcase_add_test(verify, bad_recordings_and_options_are_bad_usage);
+    tcase_add_test(verify, a_snapshot_is_replayed_like_any_work);
+    suite_add_tcase(suite, verify);
+    TCase *convert = tcase_create("convert");
+    tcase_add_checked_fixture(convert, set_up, tear_down);
+    tcase_add_test(convert, a_run_comes_back_from_both_formats);
+    tcase_add_test(convert, a_log_has_the_form_of_rmm);
+    tcase_add_test(convert, a_generated_run_can_be_written);
+    tcase_add_test(convert, what_is_there_is_kept_unless_forced);
+    tcase_add_test(convert, a_failure_leaves_nothing_behind);
+    suite_add_tcase(suite, convert);
+
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
