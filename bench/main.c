@@ -17,6 +17,7 @@ static const struct {
     { "ab", NULL, bench_command_ab, "compare allocators on runs, with a report" },
     { "replay", NULL, bench_command_replay, "replay recorded runs through allocators" },
     { "fit", NULL, bench_command_fit, "find the least device memory in which runs complete" },
+    { "works", NULL, bench_command_works, "list what can be replayed, or describe runs" },
     { "convert", NULL, bench_command_convert, "write a run as a trace or as a log of RMM" },
     { "verify", NULL, bench_command_verify, "compare recordings with the rebuilt allocators" },
     { "bench", "resident", bench_command_resident, "cost of a free and an allocation" },

@@ -12,6 +12,7 @@
 #include "bench/generate/optimizer.h"
 #include "bench/generate/params.h"
 
+enum { MOST_WORKSPACE = 1 << 30 };
 enum { ELEMENT = 4, INDEX = 8, WORKSPACE = 8519680, N_STAGES = 4, EXPANSION = 4 };
 
 enum {
@@ -166,7 +167,8 @@ static uint64_t bytes_of(const network *n, const image *i)
     return n->batch * i->channels * i->height * i->width * ELEMENT;
 }
 
-/* None for one in six shapes; else 2^-8 to 2^3 times the result, spread evenly over the powers. */
+/* None for one in six shapes; else 2^-9 to 2^3 times the result, spread evenly over the powers, and
+ * at most 1 GiB. */
 static uint64_t draw_workspace(const network *n, const image *out, unsigned direction)
 {
     if (n->values.of[P_WORKSPACES] < 1) {
@@ -177,7 +179,7 @@ static uint64_t draw_workspace(const network *n, const image *out, unsigned dire
     if (bench_random_between(&random, 0, 5) == 0) {
         return 0;
     }
-    uint64_t most = bytes_of(n, out) * 8;
+    uint64_t most = bytes_of(n, out) * 8 < MOST_WORKSPACE ? bytes_of(n, out) * 8 : MOST_WORKSPACE;
     most >>= bench_random_between(&random, 0, 11);
     return bench_random_between(&random, most / 2 + 1, most + 1);
 }

@@ -96,7 +96,7 @@ static bool refuse_key(const bench_generator *generator, const char *key, bench_
                       generator->name, key, known);
 }
 
-static const bench_param common[] = {
+const bench_param bench_common_params[] = {
     { .name = "iterations",
       .doc = "how many",
       .least = 1,
@@ -105,17 +105,19 @@ static const bench_param common[] = {
     { .name = "seed",
       .doc = "of the random numbers",
       .least = 0,
+      .standard = 1,
       .most = 4294967295.0,
       .is_whole = true },
+    { .name = NULL },
 };
 
-enum { N_COMMON = sizeof common / sizeof common[0], N_KEYS = N_COMMON + BENCH_MOST_PARAMS };
+enum { N_COMMON = 2, N_KEYS = N_COMMON + BENCH_MOST_PARAMS };
 
 /* The number of a key, the common ones first; N_KEYS if there is none. */
 static unsigned find_key(const bench_generator *generator, const char *key)
 {
     for (unsigned i = 0; i < N_COMMON; i++) {
-        if (strcmp(common[i].name, key) == 0) {
+        if (strcmp(bench_common_params[i].name, key) == 0) {
             return i;
         }
     }
@@ -139,7 +141,7 @@ static bool read_item(const bench_generator *generator, const char *key, const c
         return bench_fail(failure, "%s: '%s' is given twice", generator->name, key);
     }
     given[index] = true;
-    const bench_param *param = index < N_COMMON ? &common[index]
+    const bench_param *param = index < N_COMMON ? &bench_common_params[index]
                                                 : &generator->params[index - N_COMMON];
     double number;
     if (!(param->words ? read_word(param, value, &number) : read_number(param, value, &number))) {

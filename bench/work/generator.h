@@ -22,6 +22,7 @@ typedef struct bench_param {
 enum { BENCH_MOST_PARAMS = 32 };
 
 /* `iterations` and `seed` are parameters of every generator. */
+extern const bench_param bench_common_params[]; /* these two; ends with a NULL name */
 typedef struct bench_values {
     uint64_t iterations;
     uint64_t seed;
