@@ -274,6 +274,35 @@ START_TEST(free_neighbours_serve_a_request_of_their_sum)
 }
 END_TEST
 
+/* Paddle V2 ReuseSmallestSufficientFreeBlock, NonAdjacentFreeBlocksDoNotMerge; BFC's bins. */
+START_TEST(the_smallest_free_block_that_suffices_is_taken)
+{
+    static const size_t sizes[] = { 64 * KIB, 16 * KIB, 96 * KIB };
+    pleat_devptr ptrs[3];
+    pleat_devptr pins[3]; /* so that the free blocks are not neighbours */
+    compliance c = compliance_open(_i, "capacity:256M", "");
+    compliance_free(&c, compliance_alloc(&c, MIB, NULL), NULL);
+    for (int i = 0; i < 3; i++) {
+        ptrs[i] = compliance_alloc(&c, sizes[i], NULL);
+        pins[i] = compliance_alloc(&c, 4 * KIB, NULL);
+    }
+    for (int i = 0; i < 3; i++) {
+        compliance_free(&c, ptrs[i], NULL);
+    }
+    pleat_devptr ptr = compliance_alloc(&c, 12 * KIB, NULL);
+    if (compliance_has(&c, COMPLIANCE_SPLITS)) {
+        ck_assert_uint_eq(ptr, ptrs[1]);
+    } else {
+        ck_assert(ptr != ptrs[0] && ptr != ptrs[2]);
+    }
+    compliance_free(&c, ptr, NULL);
+    for (int i = 0; i < 3; i++) {
+        compliance_free(&c, pins[i], NULL);
+    }
+    compliance_close(&c);
+}
+END_TEST
+
 /* TensorFlow TracksSizes, AllocatedVsRequested. */
 START_TEST(a_block_knows_what_was_asked_and_what_it_occupies)
 {
@@ -358,6 +387,7 @@ int main(void)
         &a_slightly_smaller_request_takes_the_freed_block,
         &rounds_of_four_sizes_come_back_together,
         &free_neighbours_serve_a_request_of_their_sum,
+        &the_smallest_free_block_that_suffices_is_taken,
         &a_block_knows_what_was_asked_and_what_it_occupies,
         &foreign_pointers_and_second_frees_are_refused_and_change_nothing,
         &an_instance_with_live_blocks_is_busy_until_forced,
