@@ -1,5 +1,5 @@
 /* bench_ab_test.c - `pleat ab`: what it writes, against `pleat replay`; and how it ends early. */
-/* timeout: 240 */
+/* timeout: 120 */
 #include <check.h>
 #include <jansson.h>
 #include <signal.h>
@@ -126,31 +126,38 @@ static void check_alike(const json_t *cell, const json_t *replayed)
     }
 }
 
-static const char two_by_two[] = "--allocator pleat,torch-native --no-report gpt2s_tiny " CHURN;
-static const char *const works[] = { "gpt2s_tiny", CHURN };
 static const char *const allocators[] = { "pleat", "torch-native" };
-static const char *const memories[] = { "1.02x", "1.05x", "1.10x", "unlimited" };
+
+/* What `pleat replay` says of it; the caller owns it. */
+static json_t *replay(const char *allocator, const char *memory, const char *work)
+{
+    char line[512];
+    snprintf(line, sizeof line, "replay --driver sim --json --allocator %s --memory %s %s",
+             allocator, memory, work);
+    bench_child_run(&child, line);
+    json_error_t error;
+    json_t *replayed = json_loads(child.out, 0, &error);
+    ck_assert_msg(replayed != NULL, "%s: %s", line, child.err);
+    return replayed;
+}
 
 START_TEST(every_cell_is_what_replay_says)
 {
-    run_well(two_by_two);
+    static const char *const works[] = { "gpt2s_tiny", CHURN };
+    static const char *const memories[] = { "1.02x", "unlimited" };
+    run_well(
+        "--allocator pleat,torch-native --no-report --memory 1.02x,unlimited gpt2s_tiny " CHURN);
     read_lines("results.jsonl");
-    ck_assert_uint_eq(n_lines, 16);
+    ck_assert_uint_eq(n_lines, 8);
     unsigned n_failing = 0;
-    for (unsigned i = 0; i < 16; i++) {
-        ck_assert_str_eq(text_of(lines[i], "trace"), works[i / 8]);
-        ck_assert_str_eq(text_of(lines[i], "allocator"), allocators[i / 4 % 2]);
-        ck_assert_str_eq(text_of(lines[i], "memory"), memories[i % 4]);
+    for (unsigned i = 0; i < 8; i++) {
+        ck_assert_str_eq(text_of(lines[i], "trace"), works[i / 4]);
+        ck_assert_str_eq(text_of(lines[i], "allocator"), allocators[i / 2 % 2]);
+        ck_assert_str_eq(text_of(lines[i], "memory"), memories[i % 2]);
         ck_assert(json_real_value(json_object_get(lines[i], "seconds")) > 0.0);
         ck_assert_int_eq(get(lines[i], "repeats"), 1);
         ck_assert_ptr_null(json_object_get(lines[i], "least_memory_bytes"));
-        char line[512];
-        snprintf(line, sizeof line, "replay --driver sim --json --allocator %s --memory %s %s",
-                 allocators[i / 4 % 2], memories[i % 4], works[i / 8]);
-        bench_child_run(&child, line);
-        json_error_t error;
-        json_t *replayed = json_loads(child.out, 0, &error);
-        ck_assert_ptr_nonnull(replayed);
+        json_t *replayed = replay(allocators[i / 2 % 2], memories[i % 2], works[i / 4]);
         check_alike(lines[i], replayed);
         n_failing += get(lines[i], "oom_count") > 0;
         json_decref(replayed);
@@ -158,6 +165,10 @@ START_TEST(every_cell_is_what_replay_says)
     ck_assert_uint_gt(n_failing, 0); /* and that is no failure of the command */
 }
 END_TEST
+
+#define TWO_CHURNS CHURN " " CHURN ",streams=2"
+
+static const char two_by_two[] = "--allocator pleat,torch-native --no-report " TWO_CHURNS;
 
 /* Splits a row in place; quotes group. */
 static unsigned split_row(char *row, char **fields, unsigned most)
@@ -237,15 +248,13 @@ START_TEST(the_unlimited_and_the_tightest_size_have_a_timeline)
     ck_assert_int_eq(get(lines[0], "measured"), 16);
     ck_assert(json_is_false(json_object_get(lines[0], "is_interrupted")));
     for (unsigned i = 1; i < 9; i++) {
-        ck_assert_str_eq(text_of(lines[i], "work"), works[(i - 1) / 4]);
-        ck_assert_str_eq(text_of(lines[i], "allocator"), allocators[(i - 1) / 2 % 2]);
-        ck_assert_str_eq(text_of(lines[i], "memory"), i % 2 ? "1.02x" : "unlimited");
-        char line[512];
-        snprintf(line, sizeof line, "replay --driver sim --json --allocator %s --memory %s %s",
-                 allocators[(i - 1) / 2 % 2], i % 2 ? "1.02x" : "unlimited", works[(i - 1) / 4]);
-        bench_child_run(&child, line);
-        json_error_t error;
-        json_t *replayed = json_loads(child.out, 0, &error);
+        const char *work = i < 5 ? CHURN : CHURN ",streams=2";
+        const char *memory = i % 2 ? "1.02x" : "unlimited";
+        const char *allocator = allocators[(i - 1) / 2 % 2];
+        ck_assert_str_eq(text_of(lines[i], "work"), work);
+        ck_assert_str_eq(text_of(lines[i], "allocator"), allocator);
+        ck_assert_str_eq(text_of(lines[i], "memory"), memory);
+        json_t *replayed = replay(allocator, memory, work);
         const json_t *buckets = json_object_get(lines[i], "buckets");
         const json_t *worst = json_object_get(lines[i], "worst");
         ck_assert_int_eq(sum_of(buckets, "failures"), get(replayed, "oom_count"));
@@ -375,30 +384,30 @@ static void wait_for_rows(unsigned n)
     }
 }
 
-/* One cell after another, each of them some tenths of a second: most are still to come when the
- * first row is there. */
+/* One cell after another: of 32 alike most are still to come when the first row is there. */
 START_TEST(an_interruption_leaves_valid_files_of_what_was_measured)
 {
     char line[512];
-    snprintf(line, sizeof line,
-             "ab --driver sim --out %s --no-report --jobs 1 --allocator pleat,torch-native "
-             "churn:iterations=20000",
-             out);
+    snprintf(
+        line, sizeof line,
+        "ab --driver sim --out %s --no-report --jobs 1 --allocator pleat,torch-native --memory "
+        "2x,3x,4x,5x,6x,7x,8x,9x,10x,11x,12x,13x,14x,15x,16x,17x churn:iterations=1000",
+        out);
     bench_child_start(&child, line);
     wait_for_rows(1);
     ck_assert_int_eq(kill(child.pid, _i), 0);
     bench_child_finish(&child);
     ck_assert_int_eq(child.status, 130);
     ck_assert_ptr_nonnull(strstr(child.err, "interrupted: "));
-    ck_assert_ptr_nonnull(strstr(child.err, " of 8 cells were measured"));
+    ck_assert_ptr_nonnull(strstr(child.err, " of 32 cells were measured"));
     read_lines("timelines.jsonl");
     json_int_t n_measured = get(lines[0], "measured");
     ck_assert(json_is_true(json_object_get(lines[0], "is_interrupted")));
     read_lines("results.jsonl");
     ck_assert_int_ge(n_measured, 1);
-    ck_assert_int_lt(n_measured, 8);
+    ck_assert_int_lt(n_measured, 32);
     ck_assert_int_eq(n_lines, n_measured);
-    ck_assert_str_eq(text_of(lines[0], "memory"), "1.02x");
+    ck_assert_str_eq(text_of(lines[0], "memory"), "2x");
 }
 END_TEST
 
