@@ -280,6 +280,18 @@ START_TEST(a_generated_run_can_be_written)
 }
 END_TEST
 
+START_TEST(a_generator_with_parameters_is_no_file_of_that_name)
+{
+    ck_assert_int_eq(chdir(folder), 0);
+    write_file("churn", "a 1 1 0\n", 8);
+    run("convert churn:iterations=3 @/a.trace");
+    expect(0, "", "");
+    run("convert churn @/b.trace");
+    expect(0, "/b.trace: 1 events", "");
+    ck_assert_int_eq(chdir("/"), 0);
+}
+END_TEST
+
 START_TEST(what_is_there_is_kept_unless_forced)
 {
     char text[4096];
@@ -352,6 +364,7 @@ int main(void)
     tcase_add_test(convert, a_run_comes_back_from_both_formats);
     tcase_add_test(convert, a_log_has_the_form_of_rmm);
     tcase_add_test(convert, a_generated_run_can_be_written);
+    tcase_add_test(convert, a_generator_with_parameters_is_no_file_of_that_name);
     tcase_add_test(convert, what_is_there_is_kept_unless_forced);
     tcase_add_test(convert, a_failure_leaves_nothing_behind);
     suite_add_tcase(suite, convert);

@@ -253,6 +253,20 @@ START_TEST(a_bomb_of_references_takes_no_more_than_its_bytes)
 }
 END_TEST
 
+/* A list is one byte in the file and some fifty in memory. */
+START_TEST(host_memory_is_bounded_by_the_bytes)
+{
+    enum { N = 4 << 20 };
+    char *body = malloc(N);
+    ck_assert_ptr_nonnull(body);
+    memset(body, ']', N);
+    memcpy(body, "\x80\x04", 2);
+    ck_assert(!read_bytes(body, N));
+    expect(": EMPTY_LIST: the pickle takes more than 32 times its bytes of host memory");
+    free(body);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("bench_import_pickle");
@@ -268,6 +282,7 @@ int main(void)
     tcase_add_test(bad, every_other_opcode_is_refused_by_name_and_offset);
     tcase_add_test(bad, what_no_pickler_writes_is_told_with_its_place);
     tcase_add_test(bad, nesting_is_bounded);
+    tcase_add_test(bad, host_memory_is_bounded_by_the_bytes);
     tcase_add_test(bad, a_bomb_of_references_takes_no_more_than_its_bytes);
     suite_add_tcase(suite, bad);
 

@@ -12,6 +12,10 @@
 
 enum { MOST_MARKS = 64, LONGEST_TEXT = (1 << 24) - 1, PIECE_BYTES = 256 << 10 };
 
+/* The most host memory for a file, beside the file itself. Snapshots take two or three times their
+ * bytes. */
+#define MOST_HOST_BYTES(n_bytes) (((uint64_t)16 << 20) + 32 * (uint64_t)(n_bytes))
+
 typedef bench_pickle_value value;
 typedef bench_pickle_node node;
 
@@ -44,6 +48,7 @@ typedef struct machine {
     size_t marks[MOST_MARKS];
     unsigned n_marks;
     piece *pieces;
+    uint64_t host_bytes; /* of all the above */
 } machine;
 
 static __attribute__((format(printf, 2, 3))) bool complain(machine *m, const char *format, ...)
@@ -63,15 +68,27 @@ static bool out_of_memory(machine *m)
     return complain(m, "out of host memory");
 }
 
-/* Never freed alone. */
+/* Counts what is about to be taken; false and a message when that is too much. */
+static bool count_memory(machine *m, uint64_t bytes)
+{
+    m->host_bytes += bytes;
+    return m->host_bytes <= MOST_HOST_BYTES(m->n) ||
+           complain(m, "the pickle takes more than 32 times its bytes of host memory");
+}
+
+/* Never freed alone. NULL and a message when there is none. */
 static void *take_memory(machine *m, size_t bytes)
 {
     bytes = (bytes + sizeof(value) - 1) / sizeof(value) * sizeof(value);
     piece *p = m->pieces;
     if (!p || p->n_bytes - p->n_used < bytes) {
         size_t n_bytes = bytes > PIECE_BYTES / 4 ? bytes : PIECE_BYTES;
+        if (!count_memory(m, sizeof *p + n_bytes)) {
+            return NULL;
+        }
         p = malloc(sizeof *p + n_bytes);
         if (!p) {
+            out_of_memory(m);
             return NULL;
         }
         *p = (piece){ .next = m->pieces, .n_bytes = n_bytes };
@@ -94,6 +111,9 @@ static bool make_room(machine *m, values *list, size_t n)
     }
     size_t capacity = list->capacity ? 2 * list->capacity : 1024;
     capacity = capacity < n ? n : capacity;
+    if (!count_memory(m, (capacity - list->capacity) * sizeof(value))) {
+        return false;
+    }
     value *of = realloc(list->of, capacity * sizeof *of);
     if (!of) {
         return out_of_memory(m);
@@ -244,7 +264,7 @@ static bool push_empty(machine *m, bench_pickle_kind kind)
     value v = make(m, kind);
     v.as.node = take_memory(m, sizeof *v.as.node);
     if (!v.as.node) {
-        return out_of_memory(m);
+        return false;
     }
     *v.as.node = (node){ .n = 0 };
     return push(m, v);
@@ -259,7 +279,7 @@ static bool add_item(machine *m, node *list, value item)
         uint32_t capacity = list->capacity ? 2 * list->capacity : 4;
         value *items = take_memory(m, capacity * sizeof *items);
         if (!items) {
-            return out_of_memory(m);
+            return false;
         }
         if (list->n) {
             memcpy(items, list->items, list->n * sizeof *items);

@@ -12,6 +12,7 @@
 #include "bench/import/minimalloc.h"
 #include "bench/import/recording.h"
 #include "bench/import/rmm.h"
+#include "bench/work/generator.h"
 #include "bench/work/trace.h"
 
 enum { LONGEST_PATH = 4096, PEEK_BYTES = 1024 };
@@ -55,6 +56,9 @@ bool bench_file_find(const char *work, char *path, size_t n)
         return false;
     }
     snprintf(name, sizeof name, "%.*s", (int)length, work);
+    if (work[length] && bench_generator_find(name, length)) {
+        return false; /* its parameters look like options, and it has no others */
+    }
     if (access(name, F_OK) == 0 || strchr(name, '/')) {
         return (size_t)snprintf(path, n, "%s", work) < n;
     }
