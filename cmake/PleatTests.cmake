@@ -110,6 +110,9 @@ if(NOT PLEAT_SANITIZE AND TARGET pleat_shared AND TARGET pleat_sim)
     pleat_add_check(lint_exports lint
         Python3::Interpreter -B "${tests}/lint/lint_exports.py" "${PROJECT_BINARY_DIR}")
     pleat_add_check(python_built_library install ${load_library} "$<TARGET_FILE:pleat_shared>")
+    pleat_add_check(report_page install
+        Python3::Interpreter -B "${tests}/python/report_page.py" "$<TARGET_FILE:pleat_command>")
+    set_tests_properties(report_page PROPERTIES TIMEOUT 300)
     pleat_add_check(install_tree install "${tests}/consumer/install.sh"
         "${CMAKE_COMMAND}" "${PROJECT_BINARY_DIR}" "${prefix}")
     pleat_add_check(python_installed_library install
