@@ -145,8 +145,9 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_instance_conf(pleat instance, char *
  *           may differ.
  *  Owner    the caller, until pleat_block_free or a forced pleat_destroy.
  *  Threads  any; the allocator's lock (rank 20) is not held across driver calls or callbacks.
- *  Blocks   never on the GPU, but for the last step before failing, at most `wait_ms`. Growth calls
- *           create, map and set-access. */
+ *  Blocks   never on the GPU, but for the last step before failing, at most `wait_ms`; the classic
+ *           caches wait where theirs do, without a limit. Growth calls create, map and
+ *           set-access. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_block_alloc(pleat instance, int device, size_t bytes,
                                                         void *stream, pleat_devptr *out);
 
@@ -160,7 +161,7 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_block_alloc(pleat instance, int devi
  *           PLEAT_EDRIVER.
  *  Failure  the block, if it is one, is as live as before.
  *  Threads  any.
- *  Blocks   never on the GPU; records an event now and then. */
+ *  Blocks   never on the GPU, but for unpooled; records an event now and then. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_block_free(pleat instance, int device, pleat_devptr ptr,
                                                        void *stream);
 

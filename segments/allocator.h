@@ -79,7 +79,7 @@ typedef struct pl_allocator_ops {
     /* bytes in [1, 2^60]. ENOMEM_DEVICE, EPENDING, ENOSPACE_VA, ENOMEM_HOST, EDRIVER, ... */
     pleat_status (*alloc)(pl_allocator *a, size_t bytes, pl_stream *stream, pleat_devptr *out);
     /* `stream`: where the caller frees; another than the owner counts as a recorded use.
-     * EFOREIGN, EDOUBLEFREE (where it can tell). Never blocks on the GPU. */
+     * EFOREIGN, EDOUBLEFREE (where it can tell). Never blocks on the GPU; unpooled's does. */
     pleat_status (*free)(pl_allocator *a, pleat_devptr ptr, pl_stream *stream);
     pleat_status (*record_stream)(pl_allocator *a, pleat_devptr ptr, pl_stream *stream);
     /* Any address inside a live block. EFOREIGN. */
