@@ -1,10 +1,12 @@
 /* bench_import_command_test.c - `pleat verify` and `pleat convert` as their users see them. */
 #include <check.h>
 #include <dirent.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/support/bench_child.h"
@@ -333,6 +335,23 @@ START_TEST(a_failure_leaves_nothing_behind)
 }
 END_TEST
 
+/* The run is far too long to be over when the temporary file is seen. */
+START_TEST(an_interrupted_conversion_leaves_nothing_behind)
+{
+    char line[256];
+    snprintf(line, sizeof line, "convert churn:iterations=200000 %s/a.csv", folder);
+    bench_child_start(&child, line);
+    while (n_in_folder() == 0) {
+        ck_assert_int_eq(waitpid(child.pid, NULL, WNOHANG), 0);
+        usleep(1000);
+    }
+    ck_assert_int_eq(kill(child.pid, SIGINT), 0);
+    bench_child_finish(&child);
+    ck_assert_int_eq(child.status, 128 + SIGINT);
+    ck_assert_uint_eq(n_in_folder(), 0);
+}
+END_TEST
+
 /* Without the emptying, which is no event of a run. */
 START_TEST(a_snapshot_is_replayed_like_any_work)
 {
@@ -367,6 +386,7 @@ int main(void)
     tcase_add_test(convert, a_generator_with_parameters_is_no_file_of_that_name);
     tcase_add_test(convert, what_is_there_is_kept_unless_forced);
     tcase_add_test(convert, a_failure_leaves_nothing_behind);
+    tcase_add_test(convert, an_interrupted_conversion_leaves_nothing_behind);
     suite_add_tcase(suite, convert);
 
     SRunner *runner = srunner_create(suite);
