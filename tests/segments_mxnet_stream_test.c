@@ -108,6 +108,19 @@ START_TEST(freeing_on_another_stream_is_a_use_there)
 }
 END_TEST
 
+START_TEST(a_new_owner_has_nothing_to_do_with_the_earlier_ones)
+{
+    pleat_devptr ptr = cache_get(30 * MIB, 1);
+    pleat_devptr busy = cache_get(MIB, 1);
+    cache_put(ptr);
+    ck_assert_uint_eq(cache_get(30 * MIB, 2), ptr);
+    cache_work(1, busy, MIB);
+    cache_put(ptr);
+    ck_assert_uint_eq(cache_get(30 * MIB, 2), ptr);
+    ck_assert_uint_eq(host_syncs(), 0);
+}
+END_TEST
+
 START_TEST(a_stream_that_is_gone_is_waited_for_with_the_device)
 {
     pleat_devptr ptr = cache_get(30 * MIB, 1);
@@ -185,6 +198,35 @@ START_TEST(a_use_by_a_captured_stream_is_held_until_the_capture_is_released)
     s = cache_stats();
     ck_assert_uint_eq(s.active_bytes[PLEAT_POOL_ALL].current, 30 * MIB);
     ck_assert_uint_eq(cache_get(30 * MIB, 1), ptr);
+}
+END_TEST
+
+START_TEST(what_a_graph_did_until_it_was_released_is_a_use)
+{
+    pleat_devptr ptr = cache_get(30 * MIB, 1);
+    pleat_devptr later = cache_get(MIB, 2);
+    cache_record(ptr, 2);
+    cache_begin_capture(2);
+    cache_put(ptr);
+    cache_end_capture(2);
+    cache_put(later);
+    cache_get(MIB, 3);
+    cache_work(2, ptr, 30 * MIB);
+    release_capture(2);
+    ck_assert_uint_eq(cache_get(30 * MIB, 1), ptr);
+    cache_work(1, ptr, 30 * MIB);
+    ck_assert_uint_eq(host_syncs(), 1);
+}
+END_TEST
+
+START_TEST(a_capturing_request_gives_nothing_back)
+{
+    cache_put(cache_get(900 * MIB, 2));
+    cache_begin_capture(1);
+    ck_assert_int_eq(cache_refused(950 * MIB, 1), PLEAT_ENOMEM_DEVICE);
+    ck_assert_uint_eq(cache_stats().num_device_free, 0);
+    cache_end_capture(1);
+    cache_get(950 * MIB, 1);
 }
 END_TEST
 
@@ -278,12 +320,15 @@ int main(void)
     tcase_add_test(streams, the_own_stream_gets_a_block_after_its_other_users);
     tcase_add_test(streams, a_stream_that_shared_a_block_does_not_wait_for_itself);
     tcase_add_test(streams, freeing_on_another_stream_is_a_use_there);
+    tcase_add_test(streams, a_new_owner_has_nothing_to_do_with_the_earlier_ones);
     tcase_add_test(streams, a_stream_that_is_gone_is_waited_for_with_the_device);
     tcase_add_test(streams, a_wait_that_fails_leaves_the_block_where_it_was);
     tcase_add_test(streams, streams_beyond_the_63rd_are_safe_together);
     suite_add_tcase(suite, streams);
     TCase *captures = make_case("captures", open_naive);
     tcase_add_test(captures, a_use_by_a_captured_stream_is_held_until_the_capture_is_released);
+    tcase_add_test(captures, what_a_graph_did_until_it_was_released_is_a_use);
+    tcase_add_test(captures, a_capturing_request_gives_nothing_back);
     tcase_add_test(captures, a_capturing_request_passes_over_what_it_would_wait_for);
     tcase_add_test(captures, what_a_captured_stream_freed_does_not_reach_others_meanwhile);
     tcase_add_test(captures, during_a_capture_nothing_of_it_goes_back_to_the_driver);

@@ -425,7 +425,7 @@ START_TEST(a_limit_is_a_device_of_that_size)
     options.limit_bytes = 200 * MIB;
     cache_open(&pl_mxnet_naive_ops, "capacity:1G", &options);
     cache_put(cache_get(40 * MIB, 0));
-    cache_put(cache_get(100 * MIB, 0));
+    cache_put(cache_get(150 * MIB, 0));
     ck_assert_uint_eq(cache_stats().num_device_free, 0);
     cache_get(52 * MIB, 0);
     ck_assert_uint_eq(cache_stats().num_device_free, 2);
