@@ -116,9 +116,10 @@ void bench_recorder_picture(bench_recorder *recorder, uint64_t live_bytes, uint6
 /* The replay is over: the last bucket, and the map from the last picture. */
 void bench_recorder_finish(bench_recorder *recorder, const bench_reading *now);
 
-/* Join pieces that touch and are alike; then, down to `most`, the smallest to their neighbours in
- * the segment, and only when that is not enough, whole small segments. Returns how many are left;
- * *n_joined counts those of the second kind. */
+/* Join pieces that touch and are alike; then, down to `most` (at least 1), the smallest to what
+ * follows in the segment, and only when that is not enough, whole small segments. A joined piece is
+ * of the kind of most of it, such that the sums of each kind stay about right. Returns how many are
+ * left; *n_joined counts those that went in the second step. */
 size_t bench_map_merge(bench_map_piece *pieces, size_t n, size_t most, uint64_t *n_joined);
 
 #endif

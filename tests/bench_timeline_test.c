@@ -232,14 +232,44 @@ START_TEST(too_many_pieces_lose_the_smallest_first)
     memcpy(pieces, drawn, sizeof drawn);
     ck_assert_uint_eq(bench_map_merge(pieces, N_DRAWN, 3, &n_joined), 3);
     ck_assert_uint_eq(n_joined, 2);
-    ck_assert_uint_eq(pieces[0].bytes, 8704);
-    ck_assert_uint_eq(pieces[0].kind, PL_PIECE_LIVE);
-    ck_assert_uint_eq(pieces[1].bytes, 8192);
+    ck_assert_uint_eq(pieces[0].bytes, 8192);
+    ck_assert_uint_eq(pieces[1].bytes, 8704);
+    ck_assert_uint_eq(pieces[1].kind, PL_PIECE_LIVE);
+    ck_assert_int_eq(pieces[1].stream, 1);
     ck_assert_uint_eq(pieces[2].bytes, 66048);
     ck_assert_uint_eq(pieces[2].kind, PL_PIECE_HOLE);
+    ck_assert(pieces[2].is_first);
     memcpy(pieces, drawn, sizeof drawn);
     ck_assert_uint_eq(bench_map_merge(pieces, N_DRAWN, 1, &n_joined), 1);
     ck_assert_uint_eq(pieces[0].bytes, 82944); /* all of them, over segments */
+}
+END_TEST
+
+/* 4,096 pieces of 1 KiB: three live and one free, over and over, in segments of eight or all one. */
+START_TEST(joined_pieces_keep_the_sums_of_each_kind)
+{
+    enum { N = 4096, MOST = 100 };
+    static bench_map_piece pieces[N];
+    for (unsigned i = 0; i < N; i++) {
+        pieces[i] = (bench_map_piece){
+            .base = 1024 * i,
+            .bytes = 1024,
+            .kind = i % 4 == 1 ? PL_PIECE_FREE : PL_PIECE_LIVE,
+            .stream = (int32_t)(i % 2), /* so that none are alike */
+            .is_first = _i ? i % 8 == 0 : i == 0,
+        };
+    }
+    uint64_t n_joined;
+    size_t n = bench_map_merge(pieces, N, MOST, &n_joined);
+    ck_assert_uint_le(n, MOST);
+    ck_assert_uint_ge(n, MOST / 2);
+    ck_assert_uint_eq(n_joined, N - n);
+    uint64_t sums[PL_PIECE_HOLE + 1] = { 0 };
+    for (size_t i = 0; i < n; i++) {
+        sums[pieces[i].kind] += pieces[i].bytes;
+    }
+    ck_assert_uint_eq(sums[PL_PIECE_LIVE] + sums[PL_PIECE_FREE], N * 1024);
+    ck_assert_double_eq_tol((double)sums[PL_PIECE_FREE], N * 1024 / 4.0, N * 1024 / (double)n);
 }
 END_TEST
 
@@ -265,6 +295,7 @@ int main(void)
     TCase *merging = tcase_create("merging");
     tcase_add_test(merging, pieces_that_touch_and_are_alike_become_one);
     tcase_add_test(merging, too_many_pieces_lose_the_smallest_first);
+    tcase_add_loop_test(merging, joined_pieces_keep_the_sums_of_each_kind, 0, 2);
     suite_add_tcase(suite, merging);
 
     SRunner *runner = srunner_create(suite);
