@@ -12,9 +12,9 @@
  *   run 2    |2 4 8 ... 2048|          |  |######### 4096 #########|                        |
  *   then     8 GiB in one piece are wanted, 4 of the 8 there are live
  *
- * torch-native needs 1.33 times the peak, tf-bfc too. pleat and torch-expandable need the peak, and
- * so does what never cuts (mxnet-*, unpooled). One run alone fails in none of them: all but the old
- * block's segment can be given back.
+ * torch-native, tf-bfc and cuda-async need 1.33 times the peak. pleat and torch-expandable need the
+ * peak, and so does what never cuts (mxnet-*, unpooled). One run alone fails in none of them: all
+ * but the old block's segment can be given back.
  *
  * Published: first size, doubling, the bound, two runs. Inferred: 16 GiB of free memory.
  * Source: developer.nvidia.com/blog/introducing-low-level-gpu-virtual-memory-management, and its

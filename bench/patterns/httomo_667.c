@@ -7,8 +7,9 @@
  *   B   |out A|  |out B|                 |     cut from the cached temporary
  *   A   |out A|  |out B|out A|           |     and 4 GiB more: 9 GiB
  *
- * A cache of segments (torch-native; in the report CuPy's) fails below 9 GiB. One that moves chunks
- * (pleat, torch-expandable) needs 7, and so does one that never cuts (mxnet-*, unpooled).
+ * A cache of segments fails below 9 GiB (torch-native, tf-bfc, cuda-async; in the report CuPy's).
+ * What moves memory (pleat, torch-expandable) needs 7, and so does what never cuts (mxnet-*,
+ * unpooled).
  *
  * Published: all sizes and the order. Source: github.com/DiamondLightSource/httomo/issues/667. */
 #include <stdlib.h>

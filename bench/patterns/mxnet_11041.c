@@ -20,8 +20,8 @@
  * tensor each: 55.4 GiB under mxnet-naive as it is today, 1.32 GiB under mxnet-round. The batch and
  * what is saved are therefore ours, lengths, repeats, hidden size and both figures are not.
  *
- * As to memory, both round 3.1 MiB up to 4 MiB and need 1.31 times the peak, torch-native cuts 6
- * such tensors from 20 MiB and needs 1.11; pleat needs the peak.
+ * As to memory, both round 3.1 MiB up to 4 MiB and need 1.31 times the peak; torch-native cuts 6
+ * such tensors from 20 MiB and needs 1.11, others 1.03 to 1.05. pleat needs the peak.
  *
  * Source: github.com/apache/mxnet/pull/11041 and /issues/10453. */
 #include <math.h>

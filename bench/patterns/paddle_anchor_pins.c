@@ -6,8 +6,9 @@
  *
  *   |######## anchor ########|#|       |#|       |#|       |#|      ...  |   + 7 GiB
  *
- * torch-native and tf-bfc need 79 GiB, pleat and torch-expandable 72. Caches that never cut make
- * the small blocks anew and can give the free ones back; mxnet-round makes them of 32 MiB.
+ * torch-native, tf-bfc and cuda-async need 79 GiB, pleat and torch-expandable 72. What never cuts
+ * makes the small blocks anew and can give the free ones back; mxnet-round makes them of 32 MiB and
+ * needs 79 GiB, too.
  *
  * Published: all sizes, and that it passes with remapping and with PyTorch's expandable segments
  * and fails without, as a probe of PaddlePaddle's work on its second virtual-memory allocator.
