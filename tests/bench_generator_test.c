@@ -362,6 +362,7 @@ START_TEST(the_models_have_about_as_many_events_and_blocks_as_their_traces)
         { "gpt2l_amp_var", GPT2L ",iterations=60" },
         { "llama3b_ckpt_accum_var", LLAMA3B ",iterations=20" },
         { "llama8b_fsdp16_var", LLAMA8B ",iterations=20" },
+        { "moe16_top2_var", MOE ",iterations=30" },
         { "resnet50_rect", RESNET ",iterations=150" },
         { "serve3b_catcache", SERVE ",iterations=16" },
     };

@@ -47,9 +47,10 @@ static eager_value route(decoder *d, const decoder_layer *w, eager_value x, eage
     eager_drop(e, scores);
     eager_value chances = op_unary(e, wide, all * 4, all * 4, OP_KEEPS_RESULT);
     eager_drop(e, wide);
-    *chosen = eager_new(e, picked * 8);
     eager_value best = op_unary(e, chances, picked * 4, all * 4, OP_KEEPS_NOTHING);
+    *chosen = eager_new(e, picked * 8);
     eager_drop(e, chances);
+    eager_drop(e, eager_new(e, all * 8)); /* counted for the balance, one place of `all` each */
     eager_value sums = op_unary(e, best, n * 4, picked * 4, OP_KEEPS_NOTHING);
     eager_value parts = op_matmul(e, best, sums, picked * 4, picked * 4, n * 4);
     eager_drop(e, best);
@@ -79,6 +80,20 @@ static void share_out(decoder *d, uint64_t *counts)
     }
 }
 
+/* Rows picked by their numbers. The gradient is a block of zeros, then a copy with the rows put
+ * in. */
+static eager_value gather(eager *e, eager_value x, eager_value numbers, uint64_t rows, uint64_t all)
+{
+    eager_value y = eager_new(e, rows);
+    if (eager_needs(e, x.edge)) {
+        eager_node *node = eager_record(e, &y);
+        eager_temporary(node, all);
+        eager_give(e, node, x.edge, all);
+        eager_save(e, node, numbers);
+    }
+    return y;
+}
+
 /* One expert's n tokens: gathered, through its mlp, weighted, added to a new block of results. */
 static eager_value run_expert(decoder *d, const decoder_expert *w, eager_value x, uint64_t n,
                               eager_value weights, eager_value results)
@@ -89,7 +104,7 @@ static eager_value run_expert(decoder *d, const decoder_expert *w, eager_value x
     uint64_t rows = n * d->shape.hidden * d->element;
     uint64_t inner = n * d->shape.ff * d->element;
     eager_value picked = eager_new(e, n * 8);
-    eager_value in = op_unary(e, x, rows, z->activation, OP_KEEPS_NOTHING);
+    eager_value in = gather(e, x, picked, rows, z->activation);
     eager_value gate = decoder_linear(d, in, w->gate, none, inner, rows);
     eager_value active = op_unary(e, gate, inner, inner, OP_KEEPS_INPUT);
     eager_drop(e, gate);
@@ -100,14 +115,14 @@ static eager_value run_expert(decoder *d, const decoder_expert *w, eager_value x
     eager_drop(e, up);
     eager_value out = decoder_linear(d, wide, w->down, none, rows, inner);
     eager_drop(e, wide);
-    eager_value part = op_unary(e, weights, n * d->element,
-                                z->n_tokens * d->shape.top_k * d->element, OP_KEEPS_NOTHING);
+    eager_value part = gather(e, weights, picked, n * d->element,
+                              z->n_tokens * d->shape.top_k * d->element);
     eager_value weighted = op_mul_last(e, out, part, rows, n * d->element);
     eager_drop(e, part);
     eager_drop(e, out);
     eager_value sum = op_add_broadcast(e, results, weighted, z->activation, rows);
-    if (sum.edge) {
-        eager_save(e, &e->nodes[e->n_nodes - 1], picked);
+    if (sum.edge && !e->has_failed) {
+        eager_save(e, &e->nodes[e->n_nodes - 1], weighted);
     }
     eager_drop(e, weighted);
     eager_drop(e, picked);
