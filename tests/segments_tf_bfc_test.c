@@ -593,6 +593,35 @@ START_TEST(during_a_capture_nothing_of_it_goes_back_to_the_driver)
 }
 END_TEST
 
+START_TEST(a_capturing_request_gives_nothing_back)
+{
+    cache_put(cache_get(60 * MIB, 2));
+    cache_begin_capture(1);
+    ck_assert_int_eq(cache_refused(90 * MIB, 1), PLEAT_ENOMEM_DEVICE);
+    ck_assert_uint_eq(cache_stats().num_device_free, 0);
+    cache_end_capture(1);
+    cache_get(90 * MIB, 1);
+}
+END_TEST
+
+START_TEST(what_a_graph_did_until_it_was_released_is_a_use)
+{
+    pleat_devptr ptr = cache_get(2 * MIB, 1);
+    pleat_devptr later = cache_get(4 * MIB, 2);
+    cache_record(ptr, 2);
+    cache_begin_capture(2);
+    cache_put(ptr);
+    cache_end_capture(2);
+    cache_put(later);
+    ck_assert_uint_eq(cache_get(4 * MIB, 1), later);
+    cache_work(2, ptr, 2 * MIB);
+    ck_assert_int_eq(ops->release_capture(cache.a, cache.streams[2]), PLEAT_OK);
+    ck_assert_uint_eq(cache_get(2 * MIB, 1), ptr);
+    cache_work(1, ptr, 2 * MIB);
+    ck_assert_uint_eq(cache_stats().stream_waits, 2);
+}
+END_TEST
+
 /* ---- load ------------------------------------------------------------------------------------ */
 
 START_TEST(any_driver_call_may_fail)
@@ -669,6 +698,7 @@ static void add_regions(Suite *suite)
     tcase_add_test(full, the_last_region_is_what_is_left_of_the_memory);
     tcase_add_test(full, wholly_free_regions_go_back_before_a_request_fails);
     tcase_add_test(full, one_live_block_keeps_its_region_and_no_region_goes_in_vain);
+    tcase_add_test(full, a_capturing_request_gives_nothing_back);
     tcase_add_test(full, during_a_capture_nothing_of_it_goes_back_to_the_driver);
     TCase *leaks = make_case(suite, "leaks", open_growing, NULL);
     tcase_add_test(leaks, destroy_refuses_while_blocks_live_and_tells_what_the_driver_keeps);
@@ -684,6 +714,7 @@ static void add_streams(Suite *suite)
     tcase_add_test(streams, recorded_uses_and_frees_on_other_streams_are_ordered_too);
     tcase_add_test(streams, a_stream_that_is_gone_is_waited_for_on_the_host);
     tcase_add_test(streams, a_capturing_request_takes_the_best_chunk_that_needs_no_order);
+    tcase_add_test(streams, what_a_graph_did_until_it_was_released_is_a_use);
     tcase_add_test(streams, a_use_by_a_captured_stream_is_held_until_the_capture_is_released);
 }
 
