@@ -173,6 +173,7 @@ bool bench_setup_create(const bench_setup *setup, const char *allocator, uint64_
 {
     pl_config config = setup->config;
     config.allocator = pl_allocator_find(allocator);
+    config.fallback = NULL; /* no allocator's figures under another's name */
     if (!bench_setup_is_sim(setup) && memory_bytes) {
         config.limit_bytes = memory_bytes;
         config.limit_parts = 0;

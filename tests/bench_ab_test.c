@@ -349,7 +349,8 @@ END_TEST
 
 START_TEST(a_cell_that_cannot_be_measured_says_so_and_the_others_go_on)
 {
-    run("--allocator pleat,torch-native --sim profile:no_vmm --no-report --fit " CHURN);
+    run("--allocator pleat,torch-native --sim profile:no_vmm --conf fallback:torch-native "
+        "--no-report --fit " CHURN);
     ck_assert_int_eq(child.status, 1);
     ck_assert_ptr_nonnull(strstr(child.out, "! pleat, 1.02x and 4 more: "));
     ck_assert_ptr_nonnull(strstr(child.err, "4 of 8 cells were measured"));

@@ -245,7 +245,7 @@ START_TEST(too_many_pieces_lose_the_smallest_first)
 }
 END_TEST
 
-/* 4,096 pieces of 1 KiB: three live and one free, again and again, in segments of eight or in one. */
+/* 4,096 pieces of 1 KiB: three live and one free, over and over, in segments of eight or in one. */
 START_TEST(joined_pieces_keep_the_sums_of_each_kind)
 {
     enum { N = 4096, MOST = 100 };
