@@ -311,20 +311,28 @@ static void run(eager *e, const eager_node *node)
     }
 }
 
+/* A copy of the node: what the hook adds takes its place. */
+static void run_hook(eager *e, eager_node node)
+{
+    if (e->hook(e->owner, node.argument, &node)) {
+        release(e, &node);
+    } else {
+        run(e, &node);
+    }
+}
+
 void eager_backward(eager *e)
 {
     bool was_recording = e->is_recording;
     e->is_recording = false;
     while (e->n_nodes > 1 && !e->has_failed) {
-        eager_node node = e->nodes[--e->n_nodes];
-        if (!has_gradient(&node)) {
-            skip(e, &node);
-            continue;
-        }
-        if (node.has_hook && e->hook(e->owner, node.argument, &node)) {
-            release(e, &node);
+        const eager_node *node = &e->nodes[--e->n_nodes];
+        if (!has_gradient(node)) {
+            skip(e, node);
+        } else if (node->has_hook) {
+            run_hook(e, *node);
         } else {
-            run(e, &node);
+            run(e, node);
         }
     }
     e->is_recording = was_recording;
