@@ -136,6 +136,21 @@ START_TEST(a_stream_that_is_gone_is_waited_for_with_the_device)
 }
 END_TEST
 
+START_TEST(a_free_that_fails_is_no_use)
+{
+    pleat_devptr ptr = cache_get(30 * MIB, 1);
+    pleat_devptr busy = cache_get(MIB, 2);
+    cache_work(2, busy, MIB);
+    cache.sim.fail_at("cuStreamIsCapturing", 0, CACHE_UNKNOWN);
+    pleat_stats before = cache_stats();
+    ck_assert_int_eq(cache.a->ops->free(cache.a, ptr, cache.streams[2]), PLEAT_EDRIVER);
+    cache_assert_same(&before);
+    cache_put(ptr);
+    ck_assert_uint_eq(cache_get(30 * MIB, 1), ptr);
+    ck_assert_uint_eq(host_syncs(), 0);
+}
+END_TEST
+
 START_TEST(a_wait_that_fails_leaves_the_block_where_it_was)
 {
     pleat_devptr ptr = cache_get(30 * MIB, 1);
@@ -290,6 +305,23 @@ START_TEST(unpooled_keeps_what_a_capture_uses_until_it_is_released)
 }
 END_TEST
 
+START_TEST(unpooled_keeps_what_the_legacy_stream_used_while_a_capture_forbids_to_wait_for_it)
+{
+    cu_stream blocking = vmm_sim_stream(cache.dev, true);
+    cu_graph graph = NULL;
+    pleat_devptr ptr = cache_get(30 * MIB, 0);
+    cache_work(0, ptr, 30 * MIB);
+    ck_assert_int_eq(pl_cu_stream_begin_capture(cache.sim.drv, blocking, CU_CAPTURE_MODE_RELAXED),
+                     CU_SUCCESS);
+    cache_put(ptr);
+    ck_assert_uint_eq(cache_stats().resident_bytes, 30 * MIB);
+    ck_assert_int_eq(pl_cu_stream_end_capture(cache.sim.drv, blocking, &graph), CU_SUCCESS);
+    ck_assert_int_eq(pl_cu_graph_destroy(cache.sim.drv, graph), CU_SUCCESS);
+    ck_assert_uint_eq(cache_trim(0, true), 30 * MIB);
+    vmm_sim_destroy_stream(cache.dev, blocking);
+}
+END_TEST
+
 START_TEST(unpooled_waits_for_all_users_of_a_block)
 {
     pleat_devptr ptr = cache_get(30 * MIB, 1);
@@ -322,6 +354,7 @@ int main(void)
     tcase_add_test(streams, freeing_on_another_stream_is_a_use_there);
     tcase_add_test(streams, a_new_owner_has_nothing_to_do_with_the_earlier_ones);
     tcase_add_test(streams, a_stream_that_is_gone_is_waited_for_with_the_device);
+    tcase_add_test(streams, a_free_that_fails_is_no_use);
     tcase_add_test(streams, a_wait_that_fails_leaves_the_block_where_it_was);
     tcase_add_test(streams, streams_beyond_the_63rd_are_safe_together);
     suite_add_tcase(suite, streams);
@@ -335,6 +368,9 @@ int main(void)
     suite_add_tcase(suite, captures);
     TCase *unpooled = make_case("unpooled", open_unpooled);
     tcase_add_test(unpooled, unpooled_keeps_what_a_capture_uses_until_it_is_released);
+    tcase_add_test(
+        unpooled,
+        unpooled_keeps_what_the_legacy_stream_used_while_a_capture_forbids_to_wait_for_it);
     tcase_add_test(unpooled, unpooled_waits_for_all_users_of_a_block);
     suite_add_tcase(suite, unpooled);
 

@@ -429,6 +429,7 @@ START_TEST(a_limit_is_a_device_of_that_size)
     ck_assert_uint_eq(cache_stats().num_device_free, 0);
     cache_get(52 * MIB, 0);
     ck_assert_uint_eq(cache_stats().num_device_free, 2);
+    ck_assert_uint_eq(cache_stats().num_alloc_retries, 0);
     uint64_t n_calls = cache.sim.n_calls("cuMemAlloc");
     ck_assert_int_eq(cache_refused(150 * MIB, 0), PLEAT_ENOMEM_DEVICE);
     ck_assert_uint_eq(cache.sim.n_calls("cuMemAlloc"), n_calls);

@@ -533,6 +533,38 @@ START_TEST(recorded_uses_and_frees_on_other_streams_are_ordered_too)
 }
 END_TEST
 
+enum { N_CROWD = 66 };
+
+/* The order of one stream beyond the 63rd is not that of the others, though they share a lane. */
+START_TEST(streams_beyond_the_63rd_are_ordered_each)
+{
+    static cu_stream handles[N_CROWD];
+    static pl_stream *streams[N_CROWD];
+    pleat_devptr p[2] = { cache_get(2 * MIB, 1), cache_get(4 * MIB, 1) };
+    for (size_t i = 0; i < N_CROWD; i++) {
+        handles[i] = vmm_sim_stream(cache.dev, false);
+        ck_assert_int_eq(pl_stream_get(cache.dev, handles[i], &streams[i]), PLEAT_OK);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        cache_work(1, p[i], (i + 1) * 2 * MIB);
+    }
+    cache_put(p[0]);
+    cache_put(p[1]);
+    for (size_t i = 0; i < 2; i++) {
+        pleat_devptr ptr = 0;
+        pleat_sim_access access = { .ptr = p[i], .bytes = (i + 1) * 2 * MIB, .is_write = true };
+        ck_assert_int_eq(ops->alloc(cache.a, access.bytes, streams[N_CROWD - 1 - i], &ptr),
+                         PLEAT_OK);
+        ck_assert_uint_eq(ptr, p[i]);
+        ck_assert_int_eq(cache.sim.work(handles[N_CROWD - 1 - i], &access, 1), CU_SUCCESS);
+    }
+    ck_assert_uint_eq(cache_stats().stream_waits, 2);
+    for (size_t i = 0; i < N_CROWD; i++) {
+        vmm_sim_destroy_stream(cache.dev, handles[i]);
+    }
+}
+END_TEST
+
 START_TEST(a_stream_that_is_gone_is_waited_for_on_the_host)
 {
     pleat_devptr ptr = cache_get(2 * MIB, 1);
@@ -712,6 +744,7 @@ static void add_streams(Suite *suite)
     tcase_add_test(streams, a_merged_chunk_knows_the_users_of_all_its_parts);
     tcase_add_test(streams, the_rest_of_a_split_chunk_still_knows_its_users);
     tcase_add_test(streams, recorded_uses_and_frees_on_other_streams_are_ordered_too);
+    tcase_add_test(streams, streams_beyond_the_63rd_are_ordered_each);
     tcase_add_test(streams, a_stream_that_is_gone_is_waited_for_on_the_host);
     tcase_add_test(streams, a_capturing_request_takes_the_best_chunk_that_needs_no_order);
     tcase_add_test(streams, what_a_graph_did_until_it_was_released_is_a_use);
