@@ -242,7 +242,7 @@ static eager_value run_gpt(decoder *d, const decoder_layer *w, eager_value x)
 static eager_value rotate(decoder *d, eager_value x, uint64_t bytes)
 {
     eager *e = &d->e;
-    eager_value straight = op_unary(e, x, bytes, bytes, OP_KEEPS_NOTHING);
+    eager_value straight = op_mul(e, x, d->cosine, bytes);
     eager_value halves[2];
     op_split(e, x, bytes, 2, halves);
     eager_value negative = op_unary(e, halves[1], bytes / 2, bytes / 2, OP_KEEPS_NOTHING);
@@ -250,7 +250,7 @@ static eager_value rotate(decoder *d, eager_value x, uint64_t bytes)
     eager_drop(e, negative);
     eager_drop(e, halves[0]);
     eager_drop(e, halves[1]);
-    eager_value across = op_unary(e, turned, bytes, bytes, OP_KEEPS_NOTHING);
+    eager_value across = op_mul(e, turned, d->sine, bytes);
     eager_drop(e, turned);
     eager_value y = op_add(e, straight, across, bytes);
     eager_drop(e, straight);

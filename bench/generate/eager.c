@@ -146,7 +146,7 @@ bool eager_needs(const eager *e, uint32_t edges)
 }
 
 /* Where to write when there is no memory for a node. */
-static eager_node no_node;
+static _Thread_local eager_node no_node;
 
 eager_node *eager_record(eager *e, eager_value *out)
 {

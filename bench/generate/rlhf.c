@@ -223,6 +223,7 @@ static void learn(rlhf *r, uint32_t length)
     eager_value value_loss = op_unary(e, value, WIDE, d->sizes.n_tokens * d->element,
                                       OP_KEEPS_INPUT);
     eager_value sum = op_add(e, loss, value_loss, WIDE);
+    decoder_end(d);
     eager_value locals[] = { h, value, value_loss, loss, sum };
     eager_value one = eager_new(e, WIDE);
     eager_deliver(e, sum.edge, one);
@@ -230,7 +231,6 @@ static void learn(rlhf *r, uint32_t length)
     for (unsigned i = 0; i < sizeof locals / sizeof locals[0]; i++) {
         eager_drop(e, locals[i]);
     }
-    decoder_end(d);
     optimizer_step(&t->optimizer, e);
     eager_zero_gradients(e);
 }

@@ -41,8 +41,10 @@ void shards_make(shards *s)
     for (uint32_t k = 0; k < n && !e->has_failed; k++) {
         s->layer_bytes += eager_leaf_of(e, *parameters[k])->bytes;
     }
-    s->shard_bytes = (s->layer_bytes + s->n - 1) / s->n;
-    uint64_t master = s->shard_bytes / s->d->parameter * MASTER;
+    uint64_t n_parameters = s->layer_bytes / s->d->parameter;
+    uint64_t n_part = (n_parameters + s->n - 1) / s->n;
+    uint64_t master = n_part * MASTER;
+    s->shard_bytes = n_part * s->d->parameter;
     for (uint32_t i = 0; i < s->d->shape.n_layers; i++) {
         s->masters[i] = eager_parameter(e, master, false);
         n = decoder_layer_parameters(s->d, i, parameters);

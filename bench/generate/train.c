@@ -9,8 +9,8 @@ enum { SCALAR = 4 };
 #define HOOK_END (UINT32_C(3) << 30)
 #define HOOK_MASK (UINT32_C(3) << 30)
 
-/* Run the layer again, recording this time, and hand in the gradient that has come. A node of no
- * steps at the bottom of what this adds keeps input, output and gradient until it is over, and
+/* Run the layer again, recording this time, and hand in the gradient that has come. A node at the
+ * bottom of what this adds keeps the arguments, the output and the gradient until all is over, and
  * passes the input's gradient on. */
 static void run_again(train *t, uint32_t i, const eager_node *node)
 {
@@ -19,12 +19,18 @@ static void run_again(train *t, uint32_t i, const eager_node *node)
     eager_value x = { .block = 0 };
     eager_value gradient = { .block = node->gradients[0] };
     e->is_recording = true;
+    t->d.mask.block = node->saved[1];
+    t->d.cosine.block = node->saved[2];
+    t->d.sine.block = node->saved[3];
     eager_node *gate = eager_record(e, &x);
     x.block = input.block;
     uint32_t at = e->n_nodes - 1;
     eager_pass(e, gate, node->n_steps ? node->steps[0].edge : 0);
     eager_save(e, gate, input);
     eager_save(e, gate, gradient);
+    eager_save(e, gate, t->d.mask);
+    eager_save(e, gate, t->d.cosine);
+    eager_save(e, gate, t->d.sine);
     eager_value out = decoder_layer_run(&t->d, i, x);
     e->is_recording = false;
     if (!e->has_failed) {
@@ -33,6 +39,7 @@ static void run_again(train *t, uint32_t i, const eager_node *node)
     }
     eager_drop(e, out);
     decoder_drop_casts(&t->d);
+    t->d.mask.block = t->d.cosine.block = t->d.sine.block = 0;
 }
 
 static bool hook(void *owner, uint32_t argument, const eager_node *node)
@@ -102,6 +109,9 @@ static eager_value run_checkpointed(train *t, uint32_t i, eager_value x)
         node->has_hook = true;
         node->argument = HOOK_CHECKPOINT | i;
         eager_save(e, node, x);
+        eager_save(e, node, t->d.mask);
+        eager_save(e, node, t->d.cosine);
+        eager_save(e, node, t->d.sine);
         eager_pass(e, node, x.edge);
     }
     return y;
@@ -140,16 +150,12 @@ void train_micro(train *t, uint32_t length)
     eager_value logits = decoder_logits(d, h);
     eager_value loss = decoder_loss(d, logits, labels);
     eager_drop(e, h);
-    decoder_drop_casts(d);
-    if (!t->plan.checkpoints) {
-        eager_forget(e, &d->mask);
-    }
+    decoder_end(d);
     eager_value scaled = t->plan.n_micro > 1 ? op_unary(e, loss, SCALAR, SCALAR, OP_KEEPS_NOTHING)
                                              : eager_keep(e, loss);
     eager_value one = eager_new(e, SCALAR);
     eager_deliver(e, scaled.edge, eager_keep(e, one));
     eager_backward(e);
-    decoder_end(d);
     eager_drop(e, scaled);
     eager_drop(e, one);
     eager_drop(e, loss);
