@@ -335,19 +335,39 @@ static size_t read_outline(const char *spec, uint64_t number, outline *out, size
     return n_out;
 }
 
-START_TEST(gpt2s_tiny_is_generated_event_by_event)
+/* Of random traces an iteration whose lengths are known, as far as they are. */
+START_TEST(iterations_of_traces_are_generated_event_by_event)
 {
-    enum { MOST = 4096 };
+    static const struct {
+        const char *trace;
+        const char *spec;
+        uint64_t number;
+        size_t n; /* allocations to compare; 0 = all */
+    } models[] = {
+        { "gpt2s_tiny", GPT2S ",iterations=6", 5, 0 },
+        { "gpt2l_amp_var",
+          "decoder:family=gpt,layers=36,hidden=1280,heads=20,vocab=50257,tied=yes,dtype=amp,"
+          "dropout=yes,batch=8,length=784,most_length=1024,optimizer=adamw_foreach,clip=yes,"
+          "iterations=3",
+          2, 0 },
+        { "llama3b_ckpt_accum_var",
+          "decoder:layers=26,hidden=3200,heads=32,ff=8640,batch=2,length=352,most_length=4096,"
+          "checkpoint=yes,accumulate=4,optimizer=adamw,clip=yes,iterations=3",
+          2, 4000 },
+    };
+    enum { MOST = 20000 };
     static outline recorded[MOST];
     static outline generated[MOST];
-    size_t n = read_outline("gpt2s_tiny", 5, recorded, MOST);
-    ck_assert_uint_eq(read_outline(GPT2S ",iterations=6", 5, generated, MOST), n);
+    size_t n = read_outline(models[_i].trace, models[_i].number, recorded, MOST);
+    ck_assert_uint_eq(read_outline(models[_i].spec, models[_i].number, generated, MOST), n);
     ck_assert_uint_gt(n, 1000);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < (models[_i].n ? models[_i].n : n); i++) {
         ck_assert_msg(memcmp(&recorded[i], &generated[i], sizeof recorded[i]) == 0,
-                      "allocation %zu: %llu and %llu bytes", i,
+                      "allocation %zu: %llu and %llu bytes, freed %llu and %llu", i,
                       (unsigned long long)recorded[i].allocated,
-                      (unsigned long long)generated[i].allocated);
+                      (unsigned long long)generated[i].allocated,
+                      (unsigned long long)recorded[i].freed_bytes,
+                      (unsigned long long)generated[i].freed_bytes);
     }
 }
 END_TEST
@@ -464,6 +484,12 @@ START_TEST(specs_that_make_no_sense_are_refused_with_their_reason)
         { "moe:shards=2", { "moe", "'shards' is not a parameter", "" } },
         { "conv:least_height=640,most_height=320", { "conv", "least_height", "" } },
         { "serving:first=20", { "serving", "first", "requests" } },
+        { "decoder:hidden=1048576,heads=1,ff=16777216,batch=4096,length=262144,most_length=262144,"
+          "layers=1",
+          { "iteration 0", "larger than 2^47", "" } },
+        { "serving:requests=1024,layers=1000,page=1,cache=paged,most_prompt=262144,"
+          "most_output=262144",
+          { "requests x layers x pages", "at most 67108864", "" } },
         { "rlhf:heads=7", { "rlhf", "hidden (2048)", "heads (7)" } },
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -537,7 +563,7 @@ int main(void)
     tcase_add_checked_fixture(models, set_up, NULL);
     tcase_add_test(models, the_models_of_traces_have_their_peaks_at_their_longest_sequences);
     tcase_add_loop_test(models, the_median_peak_over_seeds_is_that_of_the_random_trace, 0, 3);
-    tcase_add_test(models, gpt2s_tiny_is_generated_event_by_event);
+    tcase_add_loop_test(models, iterations_of_traces_are_generated_event_by_event, 0, 3);
     tcase_add_test(models, the_models_have_about_as_many_events_and_blocks_as_their_traces);
     tcase_add_test(models, the_documented_specs_are_the_tested_ones);
     suite_add_tcase(suite, models);

@@ -5,6 +5,8 @@
 
 enum { INDEX = 8, WIDE = 4 };
 
+#define MOST_PAGES ((size_t)1 << 26)
+
 const char *const inference_cache_words[] = { "concat", "paged", NULL };
 
 bool inference_init(inference *n, decoder *d, const inference_plan *plan, bench_failure *failure)
@@ -13,6 +15,11 @@ bool inference_init(inference *n, decoder *d, const inference_plan *plan, bench_
     size_t n_caches = (size_t)plan->n_requests * d->shape.n_layers;
     n->n_pages = plan->cache == INFERENCE_PAGED ? (plan->most_tokens + plan->page - 1) / plan->page
                                                 : 0;
+    if (n_caches * n->n_pages > MOST_PAGES) {
+        return bench_fail(failure, "requests x layers x pages is %llu; at most %llu are allowed",
+                          (unsigned long long)n_caches * n->n_pages,
+                          (unsigned long long)MOST_PAGES);
+    }
     n->keys = calloc(n_caches, sizeof *n->keys);
     n->values = calloc(n_caches, sizeof *n->values);
     n->pages = n->n_pages ? calloc(n_caches * n->n_pages, sizeof *n->pages) : NULL;
