@@ -89,7 +89,19 @@ LIVE_BY_STREAM = ["#22303c", "#2f6690", "#5b2333", "#4f7a45", "#6b5600", "#5a4a8
 PENDING_COLOUR = "#a9a9a9"
 FREE_COLOUR = "#f7c95c"  # light in black and white, and the eye's first find in colour
 HOLE_COLOUR = "#ffffff"
+HIDDEN = 0.005       # of what is shown; less is idle chunks and rounding
 LARGEST_HOLE = 0.02  # of what is resident; longer ones are drawn as this
+
+
+def pieces_of(worst):
+    """What the allocator showed, and as one free piece at the end what it holds but cannot show:
+    a driver's own pool does not say where its free memory is."""
+    pieces = [piece for piece in worst["pieces"] if piece[1] > 0]
+    shown = sum(p[1] for p in pieces if p[2] != HOLE)
+    hidden = worst["resident_bytes"] - shown
+    if hidden > shown * HIDDEN:
+        pieces.append([0, hidden, FREE, -1, 1])
+    return pieces
 
 
 def laid_out(pieces):
@@ -149,7 +161,7 @@ def maps(study, work, memory, name):
 def cell_bytes(drawn):
     """One scale for all maps of a work, so that areas compare: but a giant does not shrink the
     others below a third of the rows."""
-    totals = sorted(laid_out(t["worst"]["pieces"])[1] for _, t in drawn)
+    totals = sorted(laid_out(pieces_of(t["worst"]))[1] for _, t in drawn)
     middle = totals[len(totals) // 2]
     return max(totals[-1] / 3, middle) / (WIDTH * MOST_ROWS) if totals[-1] > 3 * middle \
         else totals[-1] / (WIDTH * MOST_ROWS)
@@ -157,10 +169,11 @@ def cell_bytes(drawn):
 
 def one_map(axis, allocator, timeline, unit):
     worst = timeline["worst"]
-    _, total = laid_out(worst["pieces"])
+    pieces = pieces_of(worst)
+    _, total = laid_out(pieces)
     wanted = max(int(math.ceil(total / unit)), 1)
     n_cells = min(wanted, WIDTH * MOST_ROWS)
-    weight, stream, _ = cells_of(worst["pieces"], n_cells)
+    weight, stream, _ = cells_of(pieces, n_cells)
     rows = MOST_ROWS
     image = numpy.full((rows * WIDTH, 3), 0.965)
     image[:n_cells] = colours_of(weight, stream)
@@ -168,7 +181,7 @@ def one_map(axis, allocator, timeline, unit):
     axis.set_xticks([])
     axis.set_yticks([])
     axis.grid(False)
-    idle = sum(p[1] for p in worst["pieces"] if p[2] in (PENDING, FREE))
+    idle = worst["resident_bytes"] - sum(p[1] for p in pieces if p[2] == LIVE)
     text = f"{worst['resident_bytes'] / GIB:.2f} GiB, {idle / GIB:.2f} idle"
     if worst["why"] == "failure":
         text += f"; {worst['requested_bytes'] / GIB:.2f} refused"
