@@ -24,7 +24,7 @@ eager_value op_mul_first(eager *e, eager_value b, eager_value x, uint64_t bytes,
 eager_value op_mul_last(eager *e, eager_value x, eager_value b, uint64_t bytes, uint64_t small);
 /* Multiplied by random noise, which is kept. */
 eager_value op_dropout(eager *e, eager_value x, uint64_t bytes);
-/* Batched product of blocks of these sizes; what `a_copies`/`b_copies` says is copied first. */
+/* Batched product; the gradients have these sizes. */
 eager_value op_matmul(eager *e, eager_value a, eager_value b, uint64_t out, uint64_t a_bytes,
                       uint64_t b_bytes);
 /* x times a matrix, and a bias if there is one. */
