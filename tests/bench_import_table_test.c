@@ -170,7 +170,7 @@ START_TEST(intervals_become_events_and_frees_come_first)
     static const char text[] = "id,lower,upper,size\n"
                                "0,5,10,3\n"
                                "1,0,5,1\n"
-                               "2,0,10,2\n"
+                               "b2,0,10,2\n"
                                "3,10,11,4\n";
     ck_assert_msg(read_text(text, ""), "%s", failure.text);
     expect_events("a 1024 0 0, a 2048 1 0, f 0, a 3072 0 0, f 0, f 1, a 4096 1 0, f 1");
@@ -198,10 +198,11 @@ START_TEST(every_fault_of_a_problem_is_told_with_its_line)
 {
     refuse("id,lower,upper,size\n", "1: no buffer");
     refuse("id,lower,size\n0,0,1\n", "1: no column is called 'upper'");
-    refuse("id,lower,upper,size\n0,0,1,1\n0,0,1,1\n", "3: id 0 is there twice");
+    refuse("id,lower,upper,size\n0,0,1,1\n0,0,1,1\n", "3: id '0' is there twice");
     refuse("id,lower,upper,size\n0,1,1,1\n", "2: lower 1 is not below upper 1");
     refuse("id,lower,upper,size\n0,0,1,0\n", "2: the size is 0");
-    refuse("id,lower,upper,size\nx,0,1,1\n", "2: the id is not a number: 'x'");
+    refuse("id,lower,upper,size\n,0,1,1\n", "2: the id is missing");
+    refuse("id,lower,upper,size\nb1,0,1,1\nb2,0,1,1\nb1,0,1,1\n", "4: id 'b1' is there twice");
     refuse("id,lower,upper,size\n0,-1,1,1\n", "2: lower is not a number: '-1'");
     refuse("id,lower,upper,size\n0,0,1,137438953473\n",
            "2: the size 137438953473 is larger than 137438953472");
