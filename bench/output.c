@@ -57,6 +57,7 @@ json_t *bench_output_object(const bench_record *r)
     json_object_set_new(object, "calls", calls_object(r));
     json_object_set_new(object, "bytes_created", integer(r->bytes_created));
     json_object_set_new(object, "bytes_mapped", integer(r->bytes_mapped));
+    json_object_set_new(object, "alloc_retries", integer(r->retries));
     json_object_set_new(object, "host_syncs", integer(r->host_syncs));
     json_object_set_new(object, "stream_waits", integer(r->stream_waits));
     json_object_set_new(object, "hazards", integer(r->hazards));

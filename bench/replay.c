@@ -274,6 +274,7 @@ static bool collect(replay *r)
     record->bytes_created = stats.bytes_created;
     record->bytes_mapped = stats.bytes_mapped;
     record->host_syncs = stats.host_syncs;
+    record->retries = stats.num_alloc_retries;
     record->stream_waits = stats.stream_waits;
     for (int i = 0; i < PL_N_ENTRIES; i++) {
         record->calls[i] = pl_driver_n_calls(r->drv, (pl_entry)i);

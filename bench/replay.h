@@ -26,7 +26,7 @@ typedef struct bench_record {
     uint64_t ops_map, ops_unmap, ops_alloc, ops_free;
     uint64_t calls[PL_N_ENTRIES];
     uint64_t bytes_created, bytes_mapped;
-    uint64_t host_syncs, stream_waits, hazards;
+    uint64_t host_syncs, stream_waits, hazards, retries;
     double driver_us;
     double ns_per_event;
     unsigned n_loops;

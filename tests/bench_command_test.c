@@ -77,6 +77,7 @@ static const char *const record_keys[] = {
     "calls",
     "bytes_created",
     "bytes_mapped",
+    "alloc_retries",
     "host_syncs",
     "stream_waits",
     "hazards",

@@ -95,7 +95,7 @@ def check_tight(verdict, what, record, cell):
     calls, retries, taken = (float(n) for n in re.split(r" */ *", cell))
     verdict.compare(f"{what}: device calls", calls, n_ops(record), CALLS)
     verdict.compare(f"{what}: GiB taken", taken, record["bytes_mapped"] / GIB, TAKEN, 0.5)
-    if "alloc_retries" in record:
+    if "mxnet" not in record["allocator"]:  # there the table counts misses, see docs/design.md
         verdict.same(f"{what}: retries", int(retries), record["alloc_retries"])
 
 
