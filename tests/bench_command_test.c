@@ -87,7 +87,7 @@ static const char *const record_keys[] = {
     "least_memory_bytes",
     "ratio",
 };
-enum { N_RECORD_KEYS = sizeof record_keys / sizeof record_keys[0], N_REPLAY_KEYS = 18 };
+enum { N_RECORD_KEYS = sizeof record_keys / sizeof record_keys[0], N_REPLAY_KEYS = 19 };
 static const char *const op_keys[] = { "map", "unmap", "alloc", "free" };
 
 START_TEST(replay_prints_one_object_for_each_work_and_allocator)
