@@ -282,7 +282,6 @@ START_TEST(a_block_of_a_destroyed_stream_waits_for_the_next_synchronisation)
     put(next, 1);
     (void)trim(true);
     ck_assert_uint_eq(counted().pending_bytes, 0);
-    (void)trim(true);
     ck_assert_uint_eq(physical(), 0);
 }
 END_TEST

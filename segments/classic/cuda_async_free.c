@@ -234,24 +234,47 @@ static uint64_t all_lanes(const pl_async *p)
     return n >= PL_ORDER_LANES ? UINT64_MAX : (UINT64_C(1) << n) - 1;
 }
 
+/* Lock dropped meanwhile. */
+static pleat_status free_on_own(pl_async *p, const pl_async_block *block)
+{
+    pl_stream *own = NULL;
+    pl_lock_release(&p->lock);
+    pleat_status st = pl_pool_own_stream(p->pool, &own);
+    if (st == PLEAT_OK) {
+        st = pl_pool_free(p->pool, block->ptr, block->bytes, own);
+    }
+    pl_lock_acquire(&p->lock);
+    return st;
+}
+
+/* The frees so far on the pool's own stream are over: their memory may leave the pool. */
+static pleat_status wait_for_own(pl_async *p)
+{
+    pl_stream *own = NULL;
+    pl_lock_release(&p->lock);
+    pleat_status st = pl_pool_own_stream(p->pool, &own);
+    if (st == PLEAT_OK) {
+        st = pl_stream_synchronize(own);
+    }
+    pl_lock_acquire(&p->lock);
+    return st;
+}
+
 /* Frees those that are held for no capture; the host has waited for everything since they were. */
 static pleat_status free_waited_for(pl_async *p, pl_async_block *waited)
 {
     pleat_status first = PLEAT_OK;
+    bool is_any_gone = false;
     while (waited) {
         pl_async_block *block = waited;
-        pl_stream *own = NULL;
         waited = block->next;
-        pl_lock_release(&p->lock);
-        pleat_status st = pl_pool_own_stream(p->pool, &own);
-        if (st == PLEAT_OK) {
-            st = pl_pool_free(p->pool, block->ptr, block->bytes, own);
-        }
-        pl_lock_acquire(&p->lock);
+        pleat_status st = free_on_own(p, block);
         land(p, block, st == PLEAT_OK);
+        is_any_gone = is_any_gone || st == PLEAT_OK;
         first = first == PLEAT_OK ? st : first;
     }
-    return first;
+    pleat_status st = is_any_gone ? wait_for_own(p) : PLEAT_OK;
+    return first == PLEAT_OK ? st : first;
 }
 
 pleat_status pl_async_synchronize(pl_async *p)
