@@ -248,6 +248,44 @@ START_TEST(the_default_stream_is_a_stream_like_others)
 }
 END_TEST
 
+/* Its work goes on; who has its handle next is another. */
+START_TEST(a_block_used_by_a_destroyed_stream_is_freed_and_goes_back)
+{
+    compliance c = compliance_open(_i, patient, "");
+    void *gone = c.streams[3];
+    pleat_devptr ptr = compliance_alloc(&c, 600 * MIB, c.streams[0]);
+    compliance_use(&c, gone, ptr, 600 * MIB);
+    compliance_record(&c, ptr, gone);
+    ck_assert_int_eq(pl_work_stream_destroy(&c.work, gone), PLEAT_OK);
+    compliance_free(&c, ptr, c.streams[0]);
+    compliance_check(&c);
+    pleat_devptr next = compliance_alloc(&c, 900 * MIB, c.streams[1]);
+    compliance_use(&c, c.streams[1], next, 900 * MIB);
+    compliance_free(&c, next, c.streams[1]);
+    compliance_trim(&c);
+    ck_assert_uint_eq(compliance_counts(&c).physical_bytes, 0);
+    ck_assert_int_eq(pl_work_stream_create(&c.work, &c.streams[3]), PLEAT_OK);
+    compliance_close(&c);
+}
+END_TEST
+
+START_TEST(a_destroyed_stream_does_not_keep_others_from_waiting)
+{
+    compliance c = compliance_open(_i, patient, "");
+    compliance_free(&c, compliance_alloc(&c, MIB, c.streams[3]), c.streams[3]);
+    ck_assert_int_eq(pl_work_stream_destroy(&c.work, c.streams[3]), PLEAT_OK);
+    pleat_devptr ptr = compliance_alloc(&c, 600 * MIB, c.streams[0]);
+    compliance_use(&c, c.streams[0], ptr, 600 * MIB);
+    compliance_free(&c, ptr, c.streams[0]);
+    ptr = compliance_alloc(&c, 900 * MIB, c.streams[1]);
+    compliance_free(&c, ptr, c.streams[1]);
+    compliance_trim(&c);
+    ck_assert_uint_eq(compliance_counts(&c).physical_bytes, 0);
+    ck_assert_int_eq(pl_work_stream_create(&c.work, &c.streams[3]), PLEAT_OK);
+    compliance_close(&c);
+}
+END_TEST
+
 int main(void)
 {
     static const TTest *const *const tests[] = {
@@ -262,6 +300,8 @@ int main(void)
         &memory_goes_back_to_the_driver_only_after_its_last_use,
         &destroying_waits_for_the_last_use,
         &the_default_stream_is_a_stream_like_others,
+        &a_block_used_by_a_destroyed_stream_is_freed_and_goes_back,
+        &a_destroyed_stream_does_not_keep_others_from_waiting,
     };
     return compliance_run("api_compliance_stream", tests, sizeof tests / sizeof tests[0]);
 }

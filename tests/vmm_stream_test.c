@@ -362,6 +362,45 @@ START_TEST(a_capture_is_seen_while_it_lasts_and_not_harmed)
 }
 END_TEST
 
+START_TEST(a_stream_that_is_gone_does_not_answer_for_the_next_one_of_its_handle)
+{
+    cu_stream handle = vmm_sim_stream(dev, true);
+    pl_stream *stream = get(handle);
+    bool is_capturing = false;
+    ck_assert_int_eq(pl_stream_is_still_capturing(stream, &is_capturing), PLEAT_OK);
+    ck_assert(!is_capturing);
+    begin_capture(handle, CU_CAPTURE_MODE_GLOBAL);
+    ck_assert_int_eq(pl_stream_is_still_capturing(stream, &is_capturing), PLEAT_OK);
+    ck_assert(is_capturing);
+    ck_assert_int_eq(pl_stream_is_still_capturing(get(NULL), &is_capturing), PLEAT_OK);
+    ck_assert(!is_capturing);
+    end_capture(handle);
+    vmm_sim_destroy_stream(dev, handle);
+    ck_assert_int_eq(pl_stream_is_capturing(stream, &is_capturing), PLEAT_ESTREAM);
+    ck_assert_int_eq(pl_stream_is_still_capturing(stream, &is_capturing), PLEAT_ESTREAM);
+    ck_assert_ptr_eq(vmm_sim_stream(dev, true), handle);
+    begin_capture(handle, CU_CAPTURE_MODE_GLOBAL);
+    ck_assert_int_eq(pl_stream_is_still_capturing(stream, &is_capturing), PLEAT_ESTREAM);
+    end_capture(handle);
+    vmm_sim_destroy_stream(dev, handle);
+}
+END_TEST
+
+START_TEST(without_ids_a_destroyed_stream_is_gone_for_captures_and_waits)
+{
+    cu_stream handle = vmm_sim_stream(dev, true);
+    pl_stream *stream = get(handle);
+    bool is_capturing = false;
+    pl_fence *fence = NULL;
+    vmm_sim_destroy_stream(dev, handle);
+    ck_assert_int_eq(pl_stream_is_still_capturing(stream, &is_capturing), PLEAT_ESTREAM);
+    ck_assert_int_eq(pl_stream_synchronize(stream), PLEAT_ESTREAM);
+    ck_assert_int_eq(pl_fence_record(stream, &fence), PLEAT_OK);
+    ck_assert(pl_fence_is_whole_device(fence));
+    pl_fence_return(fence);
+}
+END_TEST
+
 START_TEST(a_captured_stream_is_not_synchronised)
 {
     cu_stream handle = vmm_sim_stream(dev, true);
@@ -426,10 +465,12 @@ static Suite *stream_suite(void)
     tcase_add_checked_fixture(old, open_old, close_all);
     tcase_add_test(old, without_ids_a_stream_is_its_handle);
     tcase_add_test(old, without_ids_a_per_thread_stream_is_its_thread);
+    tcase_add_test(old, without_ids_a_destroyed_stream_is_gone_for_captures_and_waits);
     suite_add_tcase(suite, old);
     TCase *captures = tcase_create("captures");
     tcase_add_checked_fixture(captures, open_new, close_all);
     tcase_add_test(captures, a_capture_is_seen_while_it_lasts_and_not_harmed);
+    tcase_add_test(captures, a_stream_that_is_gone_does_not_answer_for_the_next_one_of_its_handle);
     tcase_add_test(captures, a_captured_stream_is_not_synchronised);
     tcase_add_test(captures, memory_can_be_had_while_another_stream_is_captured);
     tcase_add_test(captures, synchronising_finishes_the_streams_work_and_is_counted);

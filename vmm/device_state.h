@@ -153,7 +153,7 @@ static inline pleat_status pl_driver_failure(cu_result result)
 
 /* stream.c. Both inside a scope. Is the handle still that of `stream`, seen from this thread:
  * PLEAT_OK; ESTREAM; EDRIVER. May the stream be touched without harm to a capture: PLEAT_OK;
- * ECAPTURE; EDRIVER. */
+ * ECAPTURE; ESTREAM (gone, and the driver knows); EDRIVER. */
 pleat_status pl_stream_verify(const pl_stream *stream);
 pleat_status pl_stream_refuse_capture(const pl_stream *stream);
 pleat_status pl_streams_init(pl_device *dev); /* asks whether the driver has ids */

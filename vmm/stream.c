@@ -333,6 +333,19 @@ pl_stream *pl_stream_at(const pl_device *dev, unsigned index)
 
 /* ---- what it is doing ------------------------------------------------------------------------ */
 
+/* What drivers say of the handle of a stream that was destroyed. */
+static bool is_of_no_stream(cu_result result)
+{
+    return result == CU_INVALID_HANDLE || result == CU_CONTEXT_IS_DESTROYED;
+}
+
+static pleat_status out_of_reach(const pl_stream *stream)
+{
+    pl_driver_set_detail("stream %llu is gone, or another thread's default stream",
+                         (unsigned long long)stream->id);
+    return PLEAT_ESTREAM;
+}
+
 pleat_status pl_stream_verify(const pl_stream *stream)
 {
     const pl_device *dev = stream->dev;
@@ -343,17 +356,11 @@ pleat_status pl_stream_verify(const pl_stream *stream)
         unsigned long long id = 0;
         cu_result result = pl_cu_stream_id(dev->drv, stream->handle, &id);
         is_own = result == CU_SUCCESS && id == stream->id;
-        if (result != CU_SUCCESS && result != CU_INVALID_HANDLE &&
-            result != CU_CONTEXT_IS_DESTROYED) {
+        if (result != CU_SUCCESS && !is_of_no_stream(result)) {
             return pl_driver_failure(result);
         }
     }
-    if (!is_own) {
-        pl_driver_set_detail("stream %llu is gone, or another thread's default stream",
-                             (unsigned long long)stream->id);
-        return PLEAT_ESTREAM;
-    }
-    return PLEAT_OK;
+    return is_own ? PLEAT_OK : out_of_reach(stream);
 }
 
 /* A legacy stream is never captured itself, but touching it while another stream of the context
@@ -362,6 +369,9 @@ pleat_status pl_stream_refuse_capture(const pl_stream *stream)
 {
     int state = CU_CAPTURE_NONE;
     cu_result result = pl_cu_stream_is_capturing(stream->dev->drv, stream->handle, &state);
+    if (stream->kind == PL_STREAM_ORDINARY && is_of_no_stream(result)) {
+        return out_of_reach(stream);
+    }
     if (result != CU_SUCCESS) {
         return pl_driver_failure(result);
     }
@@ -380,6 +390,16 @@ static pleat_status refuse_capture_entered(pl_stream *stream)
     return st;
 }
 
+/* The answer from that of pl_stream_refuse_capture. */
+static pleat_status tell_capture(pleat_status st, bool *out)
+{
+    if (st != PLEAT_OK && st != PLEAT_ECAPTURE) {
+        return st;
+    }
+    *out = st == PLEAT_ECAPTURE;
+    return PLEAT_OK;
+}
+
 pleat_status pl_stream_is_capturing(pl_stream *stream, bool *out)
 {
     pleat_status st = PLEAT_OK;
@@ -392,11 +412,24 @@ pleat_status pl_stream_is_capturing(pl_stream *stream, bool *out)
             st = refuse_capture_entered(stream);
         }
     }
-    if (st == PLEAT_OK || st == PLEAT_ECAPTURE) {
-        *out = st == PLEAT_ECAPTURE;
+    return tell_capture(st, out);
+}
+
+pleat_status pl_stream_is_still_capturing(pl_stream *stream, bool *out)
+{
+    if (stream->kind == PL_STREAM_LEGACY) {
+        *out = false;
         return PLEAT_OK;
     }
-    return st;
+    pl_scope scope;
+    pleat_status st = pl_scope_begin(stream->dev, &scope);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    st = pl_stream_verify(stream);
+    st = st == PLEAT_OK ? pl_stream_refuse_capture(stream) : st;
+    pl_scope_end(stream->dev, &scope);
+    return tell_capture(st, out);
 }
 
 pleat_status pl_stream_synchronize(pl_stream *stream)

@@ -40,10 +40,17 @@ pl_stream *pl_stream_at(const pl_device *dev, unsigned index); /* NULL beyond th
 
 /** Is it being captured right now? The legacy stream never is.
  *
- *  Returns  PLEAT_OK; ESTREAM (per-thread stream of another thread); EDRIVER.
+ *  Params   stream: its handle is known to be its own, as pl_stream_get has just found.
+ *  Returns  PLEAT_OK; ESTREAM (destroyed, or the per-thread stream of another thread); EDRIVER.
  *  Blocks   on one driver call; none for the legacy stream; a few for a per-thread one, or when
  *           no context is current. */
 pleat_status pl_stream_is_capturing(pl_stream *stream, bool *out);
+
+/** The same of any stream: one that is gone does not answer for who has its handle now.
+ *
+ *  Returns  PLEAT_OK; ESTREAM (out of reach); EDRIVER.
+ *  Blocks   on a few driver calls; none for the legacy stream. */
+pleat_status pl_stream_is_still_capturing(pl_stream *stream, bool *out);
 
 /** Record a point on the stream's timeline. Never blocks on the GPU.
  *

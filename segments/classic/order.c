@@ -153,7 +153,7 @@ static pleat_status ask_capture(pl_stream *stream, void *context)
 {
     bool *is_captured = context;
     bool answer = false;
-    pleat_status st = pl_stream_is_capturing(stream, &answer);
+    pleat_status st = pl_stream_is_still_capturing(stream, &answer);
     *is_captured = *is_captured || (st == PLEAT_OK && answer);
     return st == PLEAT_ESTREAM ? PLEAT_OK : st;
 }

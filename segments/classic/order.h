@@ -74,8 +74,8 @@ pleat_status pl_order_after(pl_order *order, uint64_t lanes, pl_stream *user);
 /* Wait for everything that is running on the device's streams, as far as that can be done. */
 void pl_order_wait_all(pl_order *order);
 
-/* Which of the lanes are being captured right now. A stream that cannot be asked, since another
- * thread owns it, is not. Lock dropped meanwhile.
+/* Which of the lanes are being captured right now. A stream that cannot be asked, since it was
+ * destroyed or is another thread's own, is not. Lock dropped meanwhile.
  * PLEAT_OK; EDRIVER. */
 pleat_status pl_order_captured(pl_order *order, uint64_t lanes, uint64_t *captured);
 
