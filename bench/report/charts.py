@@ -43,9 +43,11 @@ def timelines(study, work, memory, name):
         axis.set_xlabel(x_axis(drawn[0][1])[1], fontsize=8)
         axis.tick_params(labelbottom=True)
     handles = [Line2D([], [], color=INK, linewidth=1.3, label="resident"),
+               Line2D([], [], color=INK, linewidth=1.6, linestyle=(0, (4, 2)),
+                      label="resident, above the panel"),
                plt.Rectangle((0, 0), 1, 1, color=FAINT, label="live"),
                Line2D([], [], color=ACCENT, linestyle="none", marker="x", label="failures")]
-    figure.legend(handles=handles, loc="upper right", ncol=3)
+    figure.legend(handles=handles, loc="upper right", ncol=4)
     figure.tight_layout(rect=(0, 0, 1, 0.95))
     return svg_of(figure, name, f"{work}: live and resident memory over time on a device of "
                   f"{memory} size, for each of {len(drawn)} allocators")
@@ -67,14 +69,18 @@ def one_timeline(axis, allocator, timeline, top):
     live = numpy.array(buckets["live"]) / peak
     resident = numpy.array(buckets["resident"]) / peak
     axis.fill_between(x, live, color=FAINT, linewidth=0, step="post")
-    axis.step(x, numpy.minimum(resident, top * 2), where="post", color=INK, linewidth=1.1)
+    axis.step(x, resident, where="post", color=INK, linewidth=1.1)
+    if (resident > top).any():
+        # It left the panel: a dashed line along the edge as long as it is away.
+        axis.step(x, numpy.where(resident > top, top * 0.985, numpy.nan), where="post", color=INK,
+                  linewidth=1.6, linestyle=(0, (4, 2)))
     failures = numpy.array(buckets["failures"]) > 0
     if failures.any():
-        axis.plot(x[failures], numpy.full(failures.sum(), top * 0.96), "x", color=ACCENT,
+        axis.plot(x[failures], numpy.full(failures.sum(), top * 0.95), "x", color=ACCENT,
                   markersize=4)
     text = f"{resident.max():.3f} x"
     if failures.any():
-        text += f", {sum(buckets['failures'])} failed"
+        text += f", {sum(buckets['failures']):,} failed"
     axis.set_title(f"{allocator} · {text}", loc="left", fontsize=9,
                    fontweight="bold" if allocator == "pleat" else "normal")
 
@@ -268,8 +274,10 @@ def drift(study, work, memory, name):
                                   "host ns / event")):
         axis.set_title(title, loc="left", fontsize=9)
         axis.set_xlabel("iteration")
-        axis.set_ylim(bottom=0)
+    axes[0].set_ylim(bottom=0)
     axes[1].set_yscale("symlog", linthresh=0.1)
+    axes[1].set_ylim(bottom=0)
+    axes[2].set_yscale("log")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="upper center",
                   ncol=min(len(drawn), 5), handlelength=3.4, fontsize=8)
     figure.tight_layout(rect=(0, 0, 1, 0.86 if len(drawn) > 5 else 0.92))
