@@ -321,6 +321,41 @@ START_TEST(a_captured_stream_is_served_outside_of_its_graph)
 }
 END_TEST
 
+START_TEST(a_release_that_cannot_ask_leaves_the_captured_what_it_holds)
+{
+    pleat_devptr ptr = get(MIB, 2);
+    record(ptr, 1);
+    begin_capture(1);
+    put(ptr, 2);
+    sim.fail_at("cuStreamIsCapturing", 0, CU_UNKNOWN);
+    ck_assert_int_eq(a->ops->release_capture(a, streams[1]), PLEAT_EDRIVER);
+    ck_assert_int_eq(a->ops->release_capture(a, streams[1]), PLEAT_ECAPTURE);
+    ck_assert_uint_eq(counted().pending_bytes, MIB);
+    end_capture(1);
+    sim.fail_at("cuStreamIsCapturing", 1, CU_UNKNOWN);
+    ck_assert_int_eq(a->ops->release_capture(a, streams[1]), PLEAT_EDRIVER);
+    (void)trim(true);
+    ck_assert_uint_eq(counted().pending_bytes, MIB);
+    ck_assert_int_eq(a->ops->release_capture(a, streams[1]), PLEAT_OK);
+    ck_assert_uint_eq(counted().pending_bytes, 0);
+}
+END_TEST
+
+START_TEST(what_a_capture_frees_is_held_without_asking_twice)
+{
+    pleat_devptr ptr = get(60 * MIB, 1);
+    begin_capture(1);
+    sim.fail_at("cuStreamIsCapturing", 1, CU_UNKNOWN);
+    put(ptr, 1);
+    end_capture(1);
+    sim.fail_never();
+    (void)trim(true);
+    ck_assert_uint_eq(counted().pending_bytes, 60 * MIB);
+    ck_assert_int_eq(a->ops->release_capture(a, streams[1]), PLEAT_OK);
+    ck_assert_uint_eq(counted().pending_bytes, 0);
+}
+END_TEST
+
 START_TEST(what_two_captures_hold_waits_for_both)
 {
     pleat_devptr ptr = get(MIB, 3);
@@ -612,6 +647,8 @@ static void add_plain(Suite *suite)
     tcase_add_test(plain, a_block_of_a_destroyed_stream_waits_for_the_next_synchronisation);
     tcase_add_test(plain, a_captured_stream_is_served_outside_of_its_graph);
     tcase_add_test(plain, what_two_captures_hold_waits_for_both);
+    tcase_add_test(plain, a_release_that_cannot_ask_leaves_the_captured_what_it_holds);
+    tcase_add_test(plain, what_a_capture_frees_is_held_without_asking_twice);
     suite_add_tcase(suite, plain);
 }
 

@@ -316,6 +316,11 @@ void *pl_stream_handle(const pl_stream *stream)
     return stream->given;
 }
 
+bool pl_stream_is_legacy(const pl_stream *stream)
+{
+    return stream->kind == PL_STREAM_LEGACY;
+}
+
 unsigned pl_stream_count(const pl_device *dev)
 {
     return atomic_load_explicit(&dev->streams.n_streams, memory_order_acquire);

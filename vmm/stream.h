@@ -34,7 +34,8 @@ pleat_status pl_stream_get(pl_device *dev, void *handle, pl_stream **out);
 
 unsigned pl_stream_index(const pl_stream *stream); /* 0, 1, 2... in order of first sight */
 uint64_t pl_stream_id(const pl_stream *stream);
-void *pl_stream_handle(const pl_stream *stream); /* as first given */
+void *pl_stream_handle(const pl_stream *stream);   /* as first given */
+bool pl_stream_is_legacy(const pl_stream *stream); /* the default stream of all threads */
 unsigned pl_stream_count(const pl_device *dev);
 pl_stream *pl_stream_at(const pl_device *dev, unsigned index); /* NULL beyond the count */
 

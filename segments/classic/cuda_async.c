@@ -315,7 +315,7 @@ static pleat_status async_release_capture(pl_allocator *a, pl_stream *stream)
     if (st == PLEAT_OK && is_captured) {
         return PLEAT_ECAPTURE;
     }
-    if (st != PLEAT_OK && st != PLEAT_ESTREAM && st != PLEAT_EDRIVER) {
+    if (st != PLEAT_OK && st != PLEAT_ESTREAM) {
         return st;
     }
     pl_lock_acquire(&p->lock);

@@ -105,8 +105,9 @@ static outcome try_free(pl_async *p, pl_async_block *block, pleat_status *st)
     pl_lock_release(&p->lock);
     outcome became = is_plain ? free_in_order(p, block, st) : free_behind_all(p, block, st);
     pl_lock_acquire(&p->lock);
-    if (became == LATER && is_plain) {
-        (void)pl_order_captured(&p->order, block->lanes, &block->captured);
+    if (*st == PLEAT_ECAPTURE && is_plain && !pl_stream_is_legacy(block->stream)) {
+        block->captured =
+            own_lane; /* not asked: the capture may be over by now, its graph is not */
     }
     return became;
 }
@@ -200,15 +201,12 @@ static void land(pl_async *p, pl_async_block *block, bool is_gone)
     pl_host_free(&p->host, block);
 }
 
-/* A lane that several streams share is not released: another one's capture may hold it. */
-pleat_status pl_async_release(pl_async *p, pl_stream *stream)
+/* Takes out what only that lane's captures hold. */
+static pl_async_block *take_released(pl_async *p, uint64_t lane)
 {
-    pl_lock_assert(&p->lock);
-    uint64_t lane = pl_order_lane(stream) & ~(UINT64_C(1) << PL_ORDER_CROWD);
-    pl_async_block **link = &p->held;
-    while (*link) {
+    pl_async_block *released = NULL;
+    for (pl_async_block **link = &p->held; *link;) {
         pl_async_block *block = *link;
-        pleat_status st = PLEAT_OK;
         bool is_last = block->captured != 0 && (block->captured & ~lane) == 0;
         if (!is_last) {
             block->captured &= ~lane;
@@ -216,16 +214,33 @@ pleat_status pl_async_release(pl_async *p, pl_stream *stream)
             continue;
         }
         take_held(p, link);
+        block->next = released;
+        released = block;
+    }
+    return released;
+}
+
+/* A lane that several streams share is not released: another one's capture may hold it. Each block
+ * is tried once; what a new capture holds is held again. */
+pleat_status pl_async_release(pl_async *p, pl_stream *stream)
+{
+    pl_lock_assert(&p->lock);
+    uint64_t lane = pl_order_lane(stream) & ~(UINT64_C(1) << PL_ORDER_CROWD);
+    pl_async_block *released = take_released(p, lane);
+    pleat_status first = PLEAT_OK;
+    while (released) {
+        pl_async_block *block = released;
+        pleat_status st = PLEAT_OK;
+        released = block->next;
         outcome became = try_free(p, block, &st);
-        land(p, block, became == GONE);
         if (became == FAILED) {
-            return st;
+            block->captured = lane; /* to be released once more */
+            first = first == PLEAT_OK ? st : first;
         }
-        link =
-            &p->held; /* the list may have changed meanwhile; what is held now no longer matches */
+        land(p, block, became == GONE);
     }
     pl_async_note_reserved(p);
-    return PLEAT_OK;
+    return first;
 }
 
 static uint64_t all_lanes(const pl_async *p)
