@@ -124,8 +124,8 @@ pleat_status pl_mxnet_check_round(const pl_allocator_options *options);
 /* mxnet_pool.c: lists and blocks. Lock held; only reuse drops it. */
 void pl_mxnet_pool_init(pl_mxnet *m);
 pl_mxnet_list *pl_mxnet_list_of(const pl_mxnet *m, size_t class_bytes); /* or NULL */
-void pl_mxnet_put(pl_mxnet *m, pl_mxnet_block *block); /* taken -> cached, on top */
-void pl_mxnet_pop(pl_mxnet *m, pl_mxnet_list *list);   /* the top, cached -> taken */
+void pl_mxnet_put(pl_mxnet *m, pl_mxnet_block *block);             /* taken -> cached, on top */
+pl_mxnet_block *pl_mxnet_take(pl_mxnet *m, pl_mxnet_block **link); /* from a list, -> taken */
 void pl_mxnet_hold(pl_mxnet *m, pl_mxnet_block *block, uint64_t lanes); /* taken -> held */
 /* taken -> live */
 void pl_mxnet_hand_out(pl_mxnet *m, pl_mxnet_block *block, pl_stream *stream, size_t bytes);
@@ -142,8 +142,8 @@ pleat_status pl_mxnet_reuse(pl_mxnet *m, size_t class_bytes, pl_stream *stream,
 pleat_status pl_mxnet_grow(pl_mxnet *m, size_t class_bytes, pl_stream *stream,
                            pl_mxnet_block **out);
 /* Give cached blocks to the driver while more than keep_bytes are reserved (ReleaseAll). Blocks
- * whose uses are not over after at most wait_ms each, or are being captured, stay.
- * EDRIVER, ENOMEM_HOST: some could not be given back and stay cached. */
+ * whose uses are not over after at most wait_ms each, or are being captured, stay: others go for
+ * them. EDRIVER, ENOMEM_HOST: some could not be given back and stay cached. */
 pleat_status pl_mxnet_release_cached(pl_mxnet *m, uint64_t keep_bytes, uint32_t wait_ms,
                                      uint64_t *released);
 /* One taken block whose uses are over. Returns EDRIVER and it is taken still. */

@@ -151,26 +151,50 @@ pleat_status pl_mxnet_release(pl_mxnet *m, pl_mxnet_block *block)
     return PLEAT_OK;
 }
 
-/* Blocks on their way out: how many bytes, and whose uses are not known to be over. */
+/* Blocks on their way out: how many bytes, and whose uses are not known to be over. And those that
+ * could not go, which are put back when nothing more is looked for. */
 typedef struct departing {
     pl_mxnet_block *first;
+    pl_mxnet_block *stuck;
     uint64_t bytes;
     uint64_t open;
 } departing;
 
-static void take_cached(pl_mxnet *m, departing *d, uint64_t keep_bytes)
+static bool is_more_wanted(const pl_mxnet *m, const departing *d, uint64_t keep_bytes)
+{
+    return m->reserved_bytes - m->releasing_bytes - d->bytes > keep_bytes;
+}
+
+static void take_cached(pl_mxnet *m, departing *d, uint64_t keep_bytes, bool only_idle)
 {
     size_t cursor = 0;
     for (pl_mxnet_list *list; (list = pl_ptrmap_next(&m->lists, &cursor)) != NULL;) {
-        while (list->first && m->reserved_bytes - m->releasing_bytes - d->bytes > keep_bytes) {
-            pl_mxnet_block *block = list->first;
-            pl_mxnet_pop(m, list);
-            d->open |= pl_order_open(&m->order, &block->uses, NULL);
+        pl_mxnet_block **link = &list->first;
+        while (*link && is_more_wanted(m, d, keep_bytes)) {
+            uint64_t open = pl_order_open(&m->order, &(*link)->uses, NULL);
+            if (only_idle && open != 0) {
+                link = &(*link)->next;
+                continue;
+            }
+            pl_mxnet_block *block = pl_mxnet_take(m, link);
+            d->open |= open;
             d->bytes += list->bytes;
             block->next = d->first;
             d->first = block;
         }
     }
+}
+
+static uint64_t open_of_cached(const pl_mxnet *m)
+{
+    uint64_t open = 0;
+    size_t cursor = 0;
+    for (const pl_mxnet_list *list; (list = pl_ptrmap_next(&m->lists, &cursor)) != NULL;) {
+        for (const pl_mxnet_block *block = list->first; block; block = block->next) {
+            open |= pl_order_open(&m->order, &block->uses, NULL);
+        }
+    }
+    return open;
 }
 
 /* One lane after the other, so that one which cannot be waited for does not keep the rest. Returns
@@ -187,30 +211,63 @@ static pleat_status wait_for_uses(pl_mxnet *m, uint64_t open, uint32_t wait_ms)
     return first;
 }
 
-pleat_status pl_mxnet_release_cached(pl_mxnet *m, uint64_t keep_bytes, uint32_t wait_ms,
-                                     uint64_t *released)
+/* What departs goes to the driver, or is stuck. False: the latter, for one at least. */
+static bool depart(pl_mxnet *m, departing *d, uint64_t *released, pleat_status *first)
 {
-    pl_lock_assert(&m->lock);
-    departing d = { 0 };
-    take_cached(m, &d, keep_bytes);
-    m->stats.num_sync_all_streams += d.first && wait_ms != 0 ? 1 : 0;
-    m->n_out++;
-    pleat_status first = wait_for_uses(m, d.open, wait_ms);
-    while (d.first) {
-        pl_mxnet_block *block = d.first;
+    bool are_gone = true;
+    while (d->first) {
+        pl_mxnet_block *block = d->first;
         size_t bytes = block->list->bytes;
-        d.first = block->next;
+        d->first = block->next;
         block->next = NULL;
         pleat_status st = PLEAT_EPENDING;
         if (pl_order_open(&m->order, &block->uses, NULL) == 0) {
             st = pl_mxnet_release(m, block);
         }
+        d->bytes -= bytes;
         if (st == PLEAT_OK) {
             *released += bytes;
             continue;
         }
+        are_gone = false;
+        block->next = d->stuck;
+        d->stuck = block;
+        *first = *first == PLEAT_OK && st != PLEAT_EPENDING ? st : *first;
+    }
+    return are_gone;
+}
+
+/* What was picked could not go, or not all: whatever else can. */
+static pleat_status release_others(pl_mxnet *m, departing *d, uint64_t keep_bytes, uint32_t wait_ms,
+                                   uint64_t *released)
+{
+    if (!is_more_wanted(m, d, keep_bytes)) {
+        return PLEAT_OK;
+    }
+    pleat_status first = wait_for_uses(m, open_of_cached(m) & ~d->open, wait_ms);
+    do {
+        take_cached(m, d, keep_bytes, true);
+    } while (!depart(m, d, released, &first));
+    return first;
+}
+
+pleat_status pl_mxnet_release_cached(pl_mxnet *m, uint64_t keep_bytes, uint32_t wait_ms,
+                                     uint64_t *released)
+{
+    pl_lock_assert(&m->lock);
+    departing d = { 0 };
+    take_cached(m, &d, keep_bytes, false);
+    m->stats.num_sync_all_streams += d.first && wait_ms != 0 ? 1 : 0;
+    m->n_out++;
+    pleat_status first = wait_for_uses(m, d.open, wait_ms);
+    if (!depart(m, &d, released, &first)) {
+        pleat_status st = release_others(m, &d, keep_bytes, wait_ms, released);
+        first = first == PLEAT_OK ? st : first;
+    }
+    while (d.stuck) {
+        pl_mxnet_block *block = d.stuck;
+        d.stuck = block->next;
         pl_mxnet_put(m, block);
-        first = first == PLEAT_OK && st != PLEAT_EPENDING ? st : first;
     }
     m->n_out--;
     note_change(m);

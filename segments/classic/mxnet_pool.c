@@ -36,15 +36,16 @@ void pl_mxnet_put(pl_mxnet *m, pl_mxnet_block *block)
     m->n_cached++;
 }
 
-void pl_mxnet_pop(pl_mxnet *m, pl_mxnet_list *list)
+pl_mxnet_block *pl_mxnet_take(pl_mxnet *m, pl_mxnet_block **link)
 {
     pl_lock_assert(&m->lock);
-    pl_mxnet_block *block = list->first;
+    pl_mxnet_block *block = *link;
     pl_assert(block->state == PL_MXNET_CACHED);
     block->state = PL_MXNET_TAKEN;
-    list->first = block->next;
+    *link = block->next;
     block->next = NULL;
     m->n_cached--;
+    return block;
 }
 
 void pl_mxnet_hold(pl_mxnet *m, pl_mxnet_block *block, uint64_t lanes)
@@ -104,22 +105,14 @@ static pl_mxnet_block *take_quiet(pl_mxnet *m, pl_mxnet_list *list, pl_stream *s
     while (*link && pl_order_open(&m->order, &(*link)->uses, stream) != 0) {
         link = &(*link)->next;
     }
-    pl_mxnet_block *block = *link;
-    if (block) {
-        *link = block->next;
-        block->next = NULL;
-        block->state = PL_MXNET_TAKEN;
-        m->n_cached--;
-    }
-    return block;
+    return *link ? pl_mxnet_take(m, link) : NULL;
 }
 
 /* The newest block was used by others, and that is not known to be over. */
 static pleat_status wait_for_newest(pl_mxnet *m, pl_mxnet_list *list, pl_stream *stream,
                                     pl_mxnet_block **out)
 {
-    pl_mxnet_block *block = list->first;
-    pl_mxnet_pop(m, list);
+    pl_mxnet_block *block = pl_mxnet_take(m, &list->first);
     pl_lock_release(&m->lock);
     bool is_capturing = false;
     pleat_status st = pl_stream_is_capturing(stream, &is_capturing);
@@ -154,7 +147,6 @@ pleat_status pl_mxnet_reuse(pl_mxnet *m, size_t class_bytes, pl_stream *stream,
         pl_order_open(&m->order, &block->uses, stream) != 0) {
         return wait_for_newest(m, list, stream, out);
     }
-    pl_mxnet_pop(m, list);
-    *out = block;
+    *out = pl_mxnet_take(m, &list->first);
     return PLEAT_OK;
 }

@@ -142,7 +142,7 @@ void pl_bfc_end_active(pl_bfc *b, pl_bfc_chunk *chunk); /* taken, and nobody hol
 /* What a plain fit cannot serve: ordering, growing, collecting. Makes the chunk live. */
 pleat_status pl_bfc_get(pl_bfc *b, size_t bytes, pl_stream *stream, pl_bfc_chunk **out);
 /* Give wholly free regions to the driver while more than keep_bytes are reserved. Regions whose
- * uses are not over after at most wait_ms each, or are being captured, stay.
+ * uses are not over after at most wait_ms each, or are being captured, stay: others go for them.
  * EDRIVER, ENOMEM_HOST: some could not be given back and stay. */
 pleat_status pl_bfc_release_free(pl_bfc *b, uint64_t keep_bytes, uint32_t wait_ms,
                                  uint64_t *released);

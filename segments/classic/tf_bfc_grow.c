@@ -143,9 +143,10 @@ static pleat_status extend(pl_bfc *b, const request *r, fresh *f, pl_bfc_chunk *
 /* ---- giving back ----------------------------------------------------------------------------- */
 
 /* Regions on their way out, by their one chunk: how many bytes, and whose uses are not known to be
- * over. */
+ * over. And those that could not go, which are put back when nothing more is looked for. */
 typedef struct departing {
     pl_bfc_chunk *first;
+    pl_bfc_chunk *stuck;
     uint64_t bytes;
     uint64_t open;
 } departing;
@@ -162,23 +163,39 @@ static pl_bfc_region *first_region(const pl_bfc *b)
     return node ? PL_TREE_ENTRY(node, pl_bfc_region, node) : NULL;
 }
 
-static void take_free(pl_bfc *b, departing *d, uint64_t keep_bytes)
+static bool is_more_wanted(const pl_bfc *b, const departing *d, uint64_t keep_bytes)
+{
+    return b->reserved_bytes - b->releasing_bytes - d->bytes > keep_bytes;
+}
+
+static void take_free(pl_bfc *b, departing *d, uint64_t keep_bytes, bool only_idle)
 {
     pl_bfc_region *next = NULL;
     for (pl_bfc_region *region = first_region(b); region; region = next) {
         next = next_region(region);
         pl_bfc_chunk *chunk = region->first;
-        if (b->reserved_bytes - b->releasing_bytes - d->bytes <= keep_bytes) {
+        if (!is_more_wanted(b, d, keep_bytes)) {
             return;
         }
-        if (pl_bfc_is_whole(chunk)) {
+        uint64_t open = pl_order_open(&b->order, &chunk->uses, NULL);
+        if (pl_bfc_is_whole(chunk) && (open == 0 || !only_idle)) {
             pl_bfc_take_out(b, chunk);
-            d->open |= pl_order_open(&b->order, &chunk->uses, NULL);
+            d->open |= open;
             d->bytes += chunk->bytes;
             chunk->next_held = d->first;
             d->first = chunk;
         }
     }
+}
+
+static uint64_t open_of_free(const pl_bfc *b)
+{
+    uint64_t open = 0;
+    for (const pl_bfc_region *region = first_region(b); region; region = next_region(region)) {
+        const pl_bfc_chunk *chunk = region->first;
+        open |= pl_bfc_is_whole(chunk) ? pl_order_open(&b->order, &chunk->uses, NULL) : 0;
+    }
+    return open;
 }
 
 /* One lane after the other, so that one which cannot be waited for does not keep the rest. Returns
@@ -226,27 +243,61 @@ static pleat_status release(pl_bfc *b, pl_bfc_chunk *chunk)
     return st;
 }
 
+/* What departs goes to the driver, or is stuck. False: the latter, for one at least. */
+static bool depart(pl_bfc *b, departing *d, uint64_t *released, pleat_status *first)
+{
+    bool are_gone = true;
+    while (d->first) {
+        pl_bfc_chunk *chunk = d->first;
+        size_t bytes = chunk->bytes;
+        d->first = chunk->next_held;
+        chunk->next_held = NULL;
+        pleat_status st = release(b, chunk);
+        d->bytes -= bytes;
+        if (st == PLEAT_OK) {
+            *released += bytes;
+            continue;
+        }
+        are_gone = false;
+        chunk->next_held = d->stuck;
+        d->stuck = chunk;
+        *first = *first == PLEAT_OK && st != PLEAT_EPENDING ? st : *first;
+    }
+    return are_gone;
+}
+
+/* What was picked could not go, or not all: whatever else can. */
+static pleat_status release_others(pl_bfc *b, departing *d, uint64_t keep_bytes, uint32_t wait_ms,
+                                   uint64_t *released)
+{
+    if (!is_more_wanted(b, d, keep_bytes)) {
+        return PLEAT_OK;
+    }
+    pleat_status first = wait_for_uses(b, open_of_free(b) & ~d->open, wait_ms);
+    do {
+        take_free(b, d, keep_bytes, true);
+    } while (!depart(b, d, released, &first));
+    return first;
+}
+
 pleat_status pl_bfc_release_free(pl_bfc *b, uint64_t keep_bytes, uint32_t wait_ms,
                                  uint64_t *released)
 {
     pl_lock_assert(&b->lock);
     departing d = { 0 };
-    take_free(b, &d, keep_bytes);
+    take_free(b, &d, keep_bytes, false);
     b->stats.num_sync_all_streams += d.first && wait_ms != 0 ? 1 : 0;
     b->n_out++;
     pleat_status first = wait_for_uses(b, d.open, wait_ms);
-    while (d.first) {
-        pl_bfc_chunk *chunk = d.first;
-        size_t bytes = chunk->bytes;
-        d.first = chunk->next_held;
+    if (!depart(b, &d, released, &first)) {
+        pleat_status st = release_others(b, &d, keep_bytes, wait_ms, released);
+        first = first == PLEAT_OK ? st : first;
+    }
+    while (d.stuck) {
+        pl_bfc_chunk *chunk = d.stuck;
+        d.stuck = chunk->next_held;
         chunk->next_held = NULL;
-        pleat_status st = release(b, chunk);
-        if (st == PLEAT_OK) {
-            *released += bytes;
-            continue;
-        }
         pl_bfc_put_back(b, chunk);
-        first = first == PLEAT_OK && st != PLEAT_EPENDING ? st : first;
     }
     b->n_out--;
     note_change(b);

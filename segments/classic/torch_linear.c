@@ -10,12 +10,14 @@
  * host sync. Segments of a stream that is being captured stay, since a graph may use them.
  * Source: c10/cuda/CUDACachingAllocator.cpp: alloc_block, garbage_collect_cached_blocks,
  * release_available_cached_blocks, release_blocks. */
+#include "segments/classic/order.h"
 #include "segments/classic/torch_cache.h"
 
 /* Segments on their way to the driver. Linked through the blocks' `next`: each is alone. */
 typedef struct departing {
     pl_torch_block *first;
     pl_torch_block *last;
+    uint64_t refused; /* lanes of streams whose segments could not go (order.h) */
 } departing;
 
 /* The segment at `ptr` becomes one taken block. */
@@ -133,10 +135,12 @@ static pleat_status depart(pl_torch *t, departing *d, uint64_t *released)
         }
         pl_tree_insert(&t->segments, &block->segment->node);
         pl_torch_put_back(t, block);
+        d->refused |= pl_order_lane(block->stream);
         if (first == PLEAT_OK && st != PLEAT_ECAPTURE) {
             first = st;
         }
     }
+    d->last = NULL;
     t->n_out--;
     pl_torch_note_change(t);
     return first;
@@ -152,18 +156,26 @@ static void take_unsplit(pl_torch *t, departing *d, pl_torch_pool *pool, uint64_
         }
         next = pl_tree_next(node);
         pl_torch_block *block = PL_TREE_ENTRY(node, pl_torch_block, node);
-        if (!pl_torch_is_split(block)) {
+        if (!pl_torch_is_split(block) && (pl_order_lane(block->stream) & d->refused) == 0) {
             take_along(t, d, block);
         }
     }
 }
 
+/* Other streams' segments go for those that could not. */
 static pleat_status release(pl_torch *t, uint64_t keep_bytes, uint64_t *released)
 {
     departing d = { 0 };
-    take_unsplit(t, &d, &t->pools[PLEAT_POOL_LARGE], keep_bytes);
-    take_unsplit(t, &d, &t->pools[PLEAT_POOL_SMALL], keep_bytes);
-    return depart(t, &d, released);
+    uint64_t refused = 0;
+    pleat_status first = PLEAT_OK;
+    do {
+        refused = d.refused;
+        take_unsplit(t, &d, &t->pools[PLEAT_POOL_LARGE], keep_bytes);
+        take_unsplit(t, &d, &t->pools[PLEAT_POOL_SMALL], keep_bytes);
+        pleat_status st = depart(t, &d, released);
+        first = first == PLEAT_OK ? st : first;
+    } while (d.refused != refused);
+    return first;
 }
 
 /* The largest blocks of the stream, until they are worth `want_bytes` together. */

@@ -14,6 +14,7 @@
  * release_expandable_segment. */
 #include <string.h>
 
+#include "segments/classic/order.h"
 #include "segments/classic/torch_cache.h"
 #include "vmm/mapping.h"
 #include "vmm/range.h"
@@ -90,6 +91,7 @@ static void offer_refused(pl_torch *t, pl_torch_pool *pool, uint64_t *released)
 typedef struct departures {
     pl_torch_block *first;
     pl_torch_block *last;
+    uint64_t refused; /* lanes of streams whose pages could not go (order.h) */
 } departures;
 
 /* The bytes before the first and after the last whole page in `block`; false when there is none. */
@@ -148,9 +150,9 @@ static pleat_status take_free(pl_torch *t, departures *d, pl_torch_pool *pool, u
         if (t->reserved_bytes - t->releasing_bytes <= keep_bytes) {
             return PLEAT_OK;
         }
-        pleat_status st = find_pages(block, &before, &after)
-                              ? take_pages(t, d, block, before, after)
-                              : PLEAT_OK;
+        bool is_taken = (pl_order_lane(block->stream) & d->refused) == 0 &&
+                        find_pages(block, &before, &after);
+        pleat_status st = is_taken ? take_pages(t, d, block, before, after) : PLEAT_OK;
         if (st != PLEAT_OK) {
             return st;
         }
@@ -261,18 +263,37 @@ static pleat_status depart(pl_torch *t, pl_torch_block *block, uint64_t *release
     return st;
 }
 
+static pleat_status depart_all(pl_torch *t, departures *d, uint64_t *released)
+{
+    pleat_status first = PLEAT_OK;
+    while (d->first) {
+        pl_torch_block *block = d->first;
+        uint64_t lane = pl_order_lane(block->stream);
+        uint64_t before = *released;
+        d->first = block->departing;
+        block->departing = NULL;
+        pleat_status st = depart(t, block, released);
+        d->refused |= *released == before ? lane : 0;
+        first = first == PLEAT_OK ? st : first;
+    }
+    d->last = NULL;
+    return first;
+}
+
+/* Other streams' pages go for those that could not. */
 static pleat_status release_pool(pl_torch *t, pl_torch_pool *pool, uint64_t keep_bytes,
                                  uint64_t *released)
 {
     departures d = { 0 };
-    pleat_status first = take_free(t, &d, pool, keep_bytes);
-    while (d.first) {
-        pl_torch_block *block = d.first;
-        d.first = block->departing;
-        block->departing = NULL;
-        pleat_status st = depart(t, block, released);
+    uint64_t refused = 0;
+    pleat_status first = PLEAT_OK;
+    do {
+        refused = d.refused;
+        pleat_status taken = take_free(t, &d, pool, keep_bytes);
+        pleat_status st = depart_all(t, &d, released);
+        first = first == PLEAT_OK ? taken : first;
         first = first == PLEAT_OK ? st : first;
-    }
+    } while (first != PLEAT_ENOMEM_HOST && d.refused != refused);
     return first;
 }
 

@@ -1,0 +1,96 @@
+/* segments_give_back_test.c - caches told to shrink: what cannot go keeps nothing else from going.
+ */
+/* labels: unit fault */
+#include <check.h>
+#include <stdlib.h>
+
+#include "tests/support/segments_cache.h"
+
+/* Both orders of what can go and what cannot: bit 0. */
+enum { N_ORDERS = 2 };
+
+static const char *const names[] = { "mxnet-naive", "mxnet-round",  "mxnet19-naive",
+                                     "tf-bfc",      "torch-native", "torch-expandable" };
+enum { N_NAMES = sizeof names / sizeof names[0], N_SHARED = 4 };
+
+static const size_t sizes[] = { 64 * MIB, 128 * MIB };
+
+static uint64_t resident[2]; /* of each */
+
+/* Two blocks, one of stream 1 and one of stream 2. */
+static void open_with_two(int i, pleat_devptr ptrs[2])
+{
+    cache_open(pl_allocator_find(names[i / N_ORDERS]), "capacity:1G,depth:1048576", NULL);
+    ptrs[0] = cache_get(sizes[0], 1);
+    resident[0] = cache_stats().resident_bytes;
+    ptrs[1] = cache_get(sizes[1], 2);
+    resident[1] = cache_stats().resident_bytes - resident[0];
+}
+
+START_TEST(what_is_in_use_is_passed_over_for_what_can_go)
+{
+    pleat_devptr ptrs[2];
+    unsigned busy = (unsigned)_i % N_ORDERS;
+    open_with_two(_i, ptrs);
+    cache_work(1 + busy, ptrs[busy], sizes[busy]);
+    cache_put(ptrs[0]);
+    cache_put(ptrs[1]);
+    ck_assert_uint_eq(cache_trim(cache_stats().resident_bytes - 1, false), sizes[1 - busy]);
+    ck_assert_uint_eq(cache_trim(cache_stats().resident_bytes - 1, false), 0);
+    ck_assert_uint_eq(cache_trim(0, true), sizes[busy]);
+    cache_close();
+}
+END_TEST
+
+START_TEST(a_limit_beside_a_capture_is_kept_by_what_can_go)
+{
+    pleat_devptr ptrs[2];
+    unsigned captured = (unsigned)_i % N_ORDERS;
+    open_with_two(_i, ptrs);
+    cache_put(ptrs[0]);
+    cache_put(ptrs[1]);
+    cache_begin_capture(1 + captured);
+    uint64_t limit = cache_stats().resident_bytes - 1;
+    ck_assert_int_eq(cache.a->ops->set_limit(cache.a, limit), PLEAT_OK);
+    ck_assert_uint_eq(cache_stats().resident_bytes, resident[captured]);
+    ck_assert_int_eq(cache.a->ops->set_limit(cache.a, resident[captured] - 1), PLEAT_ENOMEM_DEVICE);
+    cache_end_capture(1 + captured);
+    ck_assert_int_eq(cache.a->ops->set_limit(cache.a, resident[captured] - 1), PLEAT_OK);
+    cache_close();
+}
+END_TEST
+
+START_TEST(what_the_driver_does_not_take_is_made_up_for_by_other_memory)
+{
+    pleat_devptr ptrs[2];
+    uint64_t released = 7;
+    open_with_two(_i * N_ORDERS, ptrs);
+    cache_put(ptrs[0]);
+    cache_put(ptrs[1]);
+    uint64_t keep_bytes = cache_stats().resident_bytes - 1;
+    cache.sim.fail_at("cuMemFree", 0, CACHE_UNKNOWN);
+    cache.sim.fail_at("cuMemFree", 1, CACHE_UNKNOWN); /* it is tried twice */
+    ck_assert_int_eq(cache.a->ops->trim(cache.a, keep_bytes, true, &released), PLEAT_EDRIVER);
+    ck_assert_uint_eq(released, 7);
+    ck_assert_uint_le(cache_stats().resident_bytes, keep_bytes);
+    cache_close();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("segments_give_back");
+    TCase *tcase = tcase_create("two blocks");
+    tcase_add_loop_test(tcase, what_is_in_use_is_passed_over_for_what_can_go, 0,
+                        N_SHARED * N_ORDERS);
+    tcase_add_loop_test(tcase, a_limit_beside_a_capture_is_kept_by_what_can_go, 0,
+                        N_NAMES * N_ORDERS);
+    tcase_add_loop_test(tcase, what_the_driver_does_not_take_is_made_up_for_by_other_memory, 0,
+                        N_SHARED + 1);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
