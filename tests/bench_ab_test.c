@@ -435,12 +435,12 @@ START_TEST(foreign_files_are_not_touched)
     static const char *const names[] = { "results.csv", "results.jsonl", "timelines.jsonl",
                                          "report.html" };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        write_file(names[i], "somebody's own\n");
+        write_file(names[i], "somebody's own notes on pleat ab\n");
         run("--no-report " CHURN);
         ck_assert_int_eq(child.status, 2);
         ck_assert_ptr_nonnull(strstr(child.err, names[i]));
         ck_assert_str_eq(child.out, ""); /* nothing ran */
-        check_file(names[i], "somebody's own\n");
+        check_file(names[i], "somebody's own notes on pleat ab\n");
         for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
             ck_assert(k == i || access(path_of(names[k]), F_OK) != 0);
         }
@@ -471,14 +471,16 @@ START_TEST(a_folder_that_cannot_be_written_is_told_before_anything_runs)
 }
 END_TEST
 
+#define PAGE "<meta name=\"generator\" content=\"pleat ab\">" /* how a report is known again */
+
 START_TEST(the_report_is_drawn_by_the_program_beside_the_command)
 {
     write_file("report.py", "import sys\n"
                             "print('this is not shown')\n"
-                            "open(sys.argv[1] + '/report.html', 'w').write('<p>pleat')\n");
+                            "open(sys.argv[1] + '/report.html', 'w').write('" PAGE "')\n");
     ck_assert_int_eq(setenv("PLEAT_REPORT", out, 1), 0);
     run_well("--allocator pleat --memory unlimited " CHURN);
-    check_file("report.html", "<p>pleat");
+    check_file("report.html", PAGE);
     ck_assert_str_eq(child.err, "");
     ck_assert_ptr_null(strstr(child.out, "not shown"));
     run_well("--allocator pleat --memory unlimited --no-report " CHURN);

@@ -20,14 +20,16 @@ static const struct {
     [BENCH_STUDY_JSON] = { "results.jsonl", "{\"trace\":" },
     [BENCH_STUDY_TIMELINES] = { "timelines.jsonl", "{\"pleat\":" },
 };
+/* The page says in its head who drew it (bench/report/report.html.j2). */
 static const char report_name[] = "report.html";
+static const char report_mark[] = "<meta name=\"generator\" content=\"pleat ab\">";
 
 static void path_of(const bench_study *study, const char *name, char *out, size_t n)
 {
     snprintf(out, n, "%s/%s", study->plan->options.out, name);
 }
 
-/* A file that is not there or is empty may be written; `head` NULL: the word pleat is in it. */
+/* A file that is not there or is empty may be written; `head` NULL: the report's mark is in it. */
 static bool may_replace(const char *path, const char *head, bench_failure *failure)
 {
     FILE *file = fopen(path, "r");
@@ -39,7 +41,8 @@ static bool may_replace(const char *path, const char *head, bench_failure *failu
     bool is_read = !ferror(file);
     fclose(file);
     begin[n] = '\0';
-    bool is_ours = head ? strncmp(begin, head, strlen(head)) == 0 : strstr(begin, "pleat") != NULL;
+    bool is_ours = head ? strncmp(begin, head, strlen(head)) == 0
+                        : strstr(begin, report_mark) != NULL;
     return (is_read && (n == 0 || is_ours)) ||
            bench_fail(failure,
                       "%s: is there and is no file of `pleat ab`: name another folder "

@@ -77,6 +77,8 @@ def draw(pleat, folder):
 def check_text(text):
     page = Page()
     page.feed(text)
+    # `pleat ab` knows its own page by this and replaces no other.
+    assert '<meta name="generator" content="pleat ab">' in text[:4095]
     assert not page.outside, f"the page reaches outside: {page.outside}"
     assert set(page.charts) == expected_charts(), sorted(page.charts)
     doubled = {i for i in page.ids if page.ids.count(i) > 1} if len(page.ids) < 5000 else \
