@@ -449,6 +449,21 @@ START_TEST(foreign_files_are_not_touched)
 }
 END_TEST
 
+START_TEST(a_pipe_called_like_a_file_of_ours_is_refused)
+{
+    static const char *const names[] = { "results.csv", "report.html" };
+    ck_assert_int_eq(mkdir(out, 0700), 0);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        ck_assert_int_eq(mkfifo(path_of(names[i]), 0600), 0);
+        run("--no-report " CHURN);
+        ck_assert_int_eq(child.status, 2);
+        ck_assert_ptr_nonnull(strstr(child.err, names[i]));
+        ck_assert_ptr_nonnull(strstr(child.err, "no regular file"));
+        ck_assert_int_eq(unlink(path_of(names[i])), 0);
+    }
+}
+END_TEST
+
 START_TEST(files_of_ours_are_replaced)
 {
     run_well("--allocator pleat --no-report --memory unlimited,2x " CHURN);
@@ -606,6 +621,7 @@ int main(void)
     tcase_add_test(output, a_report_that_cannot_be_drawn_costs_no_data);
     TCase *files = add_case(suite, "files");
     tcase_add_test(files, foreign_files_are_not_touched);
+    tcase_add_test(files, a_pipe_called_like_a_file_of_ours_is_refused);
     tcase_add_test(files, files_of_ours_are_replaced);
     tcase_add_test(files, a_folder_that_cannot_be_written_is_told_before_anything_runs);
     TCase *ends = add_case(suite, "early_ends");

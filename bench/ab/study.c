@@ -32,7 +32,11 @@ static void path_of(const bench_study *study, const char *name, char *out, size_
 /* A file that is not there or is empty may be written; `head` NULL: the report's mark is in it. */
 static bool may_replace(const char *path, const char *head, bench_failure *failure)
 {
-    FILE *file = fopen(path, "r");
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        return bench_fail(failure, "%s: is there and is no regular file", path);
+    }
+    FILE *file = fopen(path, "r"); /* a pipe would wait for a writer for ever */
     if (!file) {
         return errno == ENOENT || bench_fail(failure, "%s: %s", path, strerror(errno));
     }
