@@ -138,6 +138,23 @@ START_TEST(trim_that_may_not_wait_leaves_pending_blocks)
 }
 END_TEST
 
+START_TEST(work_of_a_destroyed_stream_is_waited_for)
+{
+    pleat_devptr ptr = torch_get(30 * MIB, 1);
+    uint64_t released = 0;
+    torch_work(1, ptr, 30 * MIB);
+    torch_put(ptr);
+    ck_assert_int_eq(pl_device_enter(torch.dev), PLEAT_OK);
+    ck_assert_int_eq(pl_cu_stream_destroy(torch.drv, torch.handles[1]), CU_SUCCESS);
+    ck_assert_int_eq(
+        pl_cu_stream_create(torch.drv, (void *)&torch.handles[1], CU_STREAM_NON_BLOCKING_FLAG),
+        CU_SUCCESS);
+    pl_device_leave(torch.dev);
+    ck_assert_int_eq(torch.a->ops->trim(torch.a, 0, true, &released), PLEAT_OK);
+    ck_assert_uint_eq(released, 30 * MIB);
+}
+END_TEST
+
 START_TEST(a_block_live_at_the_end_takes_its_uses_along)
 {
     pleat_devptr ptr = torch_get(30 * MIB, 1);
@@ -304,6 +321,7 @@ int main(void)
     tcase_add_test(uses, the_release_pass_waits_for_pending_uses);
     tcase_add_test(uses, trim_that_may_not_wait_leaves_pending_blocks);
     tcase_add_test(uses, a_block_live_at_the_end_takes_its_uses_along);
+    tcase_add_test(uses, work_of_a_destroyed_stream_is_waited_for);
     suite_add_tcase(suite, uses);
     TCase *captures = make_case("captures", open_plain);
     tcase_add_test(captures, a_use_by_a_captured_stream_is_held_until_the_capture_is_released);

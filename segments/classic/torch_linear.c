@@ -97,13 +97,15 @@ static void forget_segment(pl_torch *t, pl_torch_block *block)
     pl_host_free(&t->host, block);
 }
 
-/* Without the lock. A stream that cannot be waited for, since it was destroyed or is another
- * thread's own, is left to the driver's free. */
+/* Without the lock. A stream out of reach is waited for with the whole device. */
 static pleat_status give_back(pl_torch *t, const pl_torch_block *block, pl_stream **waited_for)
 {
     if (block->stream != *waited_for) {
         pleat_status st = pl_stream_synchronize(block->stream);
-        if (st != PLEAT_OK && st != PLEAT_ESTREAM) {
+        if (st == PLEAT_ESTREAM) {
+            st = pl_device_synchronize(t->dev);
+        }
+        if (st != PLEAT_OK) {
             return st;
         }
         *waited_for = block->stream;
