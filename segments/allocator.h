@@ -90,7 +90,8 @@ typedef struct pl_allocator_ops {
     /* 0 = none. Gives back what is free and over; ENOMEM_DEVICE if live granules exceed it (then
      * the limit is as before). */
     pleat_status (*set_limit)(pl_allocator *a, uint64_t bytes);
-    /* Blocks freed while `stream` was captured may be used again: the graph is gone. */
+    /* Blocks freed while `stream` was captured may be used again: the graph is gone, and perhaps
+     * the stream. */
     pleat_status (*release_capture)(pl_allocator *a, pl_stream *stream);
     void (*stats)(pl_allocator *a, pleat_stats *out);
     void (*reset_peaks)(pl_allocator *a);

@@ -77,6 +77,33 @@ START_TEST(what_the_driver_does_not_take_is_made_up_for_by_other_memory)
 }
 END_TEST
 
+START_TEST(what_a_capture_held_is_released_when_its_stream_is_gone)
+{
+    pleat_devptr ptrs[2];
+    pl_stream *gone;
+    open_with_two(_i * N_ORDERS, ptrs);
+    cache_record(ptrs[0], 3);
+    cache_begin_capture(3);
+    cache_put(ptrs[0]);
+    cache_put(ptrs[1]);
+    cache_end_capture(3);
+    gone = cache.streams[3];
+    ck_assert_int_eq(pl_cu_stream_destroy(cache.sim.drv, cache.handles[3]), CU_SUCCESS);
+    ck_assert_int_eq(
+        pl_cu_stream_create(cache.sim.drv, &cache.handles[3], CU_STREAM_NON_BLOCKING_FLAG),
+        CU_SUCCESS);
+    ck_assert_int_eq(pl_stream_get(cache.dev, cache.handles[3], &cache.streams[3]), PLEAT_OK);
+    (void)cache_trim(0, true);
+    ck_assert_uint_eq(cache_stats().resident_bytes, resident[0]);
+    cache_begin_capture(3); /* of the next stream of the handle */
+    ck_assert_int_eq(cache.a->ops->release_capture(cache.a, gone), PLEAT_OK);
+    cache_end_capture(3);
+    (void)cache_trim(0, true);
+    ck_assert_uint_eq(cache_stats().resident_bytes, 0);
+    cache_close();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("segments_give_back");
@@ -87,6 +114,7 @@ int main(void)
                         N_NAMES * N_ORDERS);
     tcase_add_loop_test(tcase, what_the_driver_does_not_take_is_made_up_for_by_other_memory, 0,
                         N_SHARED + 1);
+    tcase_add_loop_test(tcase, what_a_capture_held_is_released_when_its_stream_is_gone, 0, N_NAMES);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -311,7 +311,7 @@ static pleat_status async_release_capture(pl_allocator *a, pl_stream *stream)
     }
     pl_async *p = async_of(a);
     bool is_captured = false;
-    pleat_status st = pl_stream_is_capturing(stream, &is_captured);
+    pleat_status st = pl_stream_is_still_capturing(stream, &is_captured);
     if (st == PLEAT_OK && is_captured) {
         return PLEAT_ECAPTURE;
     }

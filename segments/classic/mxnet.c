@@ -235,9 +235,12 @@ pleat_status pl_mxnet_release_capture(pl_allocator *a, pl_stream *stream)
         return PLEAT_EINVAL;
     }
     bool is_capturing = false;
-    pleat_status st = pl_stream_is_capturing(stream, &is_capturing);
-    if (st != PLEAT_OK || is_capturing) {
-        return st != PLEAT_OK ? st : PLEAT_ECAPTURE;
+    pleat_status st = pl_stream_is_still_capturing(stream, &is_capturing);
+    if (st == PLEAT_OK && is_capturing) {
+        return PLEAT_ECAPTURE;
+    }
+    if (st != PLEAT_OK && st != PLEAT_ESTREAM) {
+        return st;
     }
     uint64_t lane = pl_order_lane(stream) & ~(UINT64_C(1) << PL_ORDER_CROWD);
     pl_mxnet *m = pl_mxnet_of(a);

@@ -292,9 +292,12 @@ static pleat_status bfc_release_capture(pl_allocator *a, pl_stream *stream)
         return PLEAT_EINVAL;
     }
     bool is_capturing = false;
-    pleat_status st = pl_stream_is_capturing(stream, &is_capturing);
-    if (st != PLEAT_OK || is_capturing) {
-        return st != PLEAT_OK ? st : PLEAT_ECAPTURE;
+    pleat_status st = pl_stream_is_still_capturing(stream, &is_capturing);
+    if (st == PLEAT_OK && is_capturing) {
+        return PLEAT_ECAPTURE;
+    }
+    if (st != PLEAT_OK && st != PLEAT_ESTREAM) {
+        return st;
     }
     pl_bfc *b = bfc_of(a);
     pl_lock_acquire(&b->lock);

@@ -312,11 +312,12 @@ static pleat_status torch_release_capture(pl_allocator *a, pl_stream *stream)
     }
     pl_torch *t = torch_of(a);
     bool is_capturing = false;
-    pleat_status st = pl_stream_handle(stream) != NULL
-                          ? pl_stream_is_capturing(stream, &is_capturing)
-                          : PLEAT_OK;
-    if (st != PLEAT_OK || is_capturing) {
-        return st != PLEAT_OK ? st : PLEAT_ECAPTURE;
+    pleat_status st = pl_stream_is_still_capturing(stream, &is_capturing);
+    if (st == PLEAT_OK && is_capturing) {
+        return PLEAT_ECAPTURE;
+    }
+    if (st != PLEAT_OK && st != PLEAT_ESTREAM) {
+        return st;
     }
     pl_lock_acquire(&t->lock);
     st = pl_torch_release_held(t, stream);

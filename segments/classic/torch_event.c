@@ -193,32 +193,50 @@ pleat_status pl_torch_wait_uses(pl_torch *t)
     return t->n_queued != 0 ? poll_all(t, true) : PLEAT_OK;
 }
 
-/* The uses may have begun before the capture did, so they wait for a fence like all others. */
-pleat_status pl_torch_release_held(pl_torch *t, pl_stream *stream)
+/* Takes out the held uses of that stream. */
+static pl_torch_use *take_held(pl_torch *t, const pl_stream *stream)
 {
-    pl_lock_assert(&t->lock);
-    pl_torch_use **link = &t->held;
-    while (*link) {
+    pl_torch_use *taken = NULL;
+    for (pl_torch_use **link = &t->held; *link;) {
         pl_torch_use *use = *link;
         if (use->stream != stream) {
             link = &use->next;
             continue;
         }
         *link = use->next;
+        use->next = taken;
+        taken = use;
         t->n_moving++;
-        pl_lock_release(&t->lock);
-        pleat_status st = pl_fence_record(stream, &use->fence);
-        pl_lock_acquire(&t->lock);
+    }
+    return taken;
+}
+
+/* The uses may have begun before the capture did, so they wait for a fence like all others. Those
+ * that get none stay held. */
+pleat_status pl_torch_release_held(pl_torch *t, pl_stream *stream)
+{
+    pl_lock_assert(&t->lock);
+    pl_torch_use *taken = take_held(t, stream);
+    pleat_status first = PLEAT_OK;
+    while (taken) {
+        pl_torch_use *use = taken;
+        pleat_status st = PLEAT_EDRIVER;
+        taken = use->next;
+        if (first == PLEAT_OK) {
+            pl_lock_release(&t->lock);
+            st = pl_fence_record(stream, &use->fence);
+            pl_lock_acquire(&t->lock);
+            first = st;
+        }
         t->n_moving--;
-        if (st != PLEAT_OK) {
+        if (st == PLEAT_OK) {
+            append(t, use);
+        } else {
             use->next = t->held;
             t->held = use;
-            return st;
         }
-        append(t, use);
-        link = &t->held; /* the list may have changed meanwhile */
     }
-    return PLEAT_OK;
+    return first;
 }
 
 static void drop_list(pl_torch *t, pl_torch_use *use)
