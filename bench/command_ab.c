@@ -107,13 +107,15 @@ static const struct argp ab_argp = {
     .parser = parse,
     .children = children,
     .args_doc = "WORK...",
-    .doc = "Compare allocators: each one, with each run, on devices of several sizes.\v"
-           "WORK is a file (also a memory snapshot of PyTorch), the name of a bundled trace, a "
-           "published pattern or a generated run; `pleat works` lists them. Example:\n\n"
-           "  pleat ab snapshot.pickle --allocator pleat,torch-native --fit\n\n"
-           "Ctrl-C ends the measurements; what was measured is written and drawn. Exit status: 0, "
-           "also when allocations failed, which is what is measured; 1 if something could not be "
-           "measured or a hazard was seen; 2 for bad input or usage; 130 when interrupted.",
+    .doc =
+        "Compare allocators: each one, with each run, on devices of several sizes.\v"
+        "WORK is a file (also a memory snapshot of PyTorch), the name of a bundled trace, a "
+        "published pattern or a generated run; `pleat works` lists them. Example:\n\n"
+        "  pleat ab snapshot.pickle --allocator pleat,torch-native --fit\n\n"
+        "Ctrl-C ends the measurements; what was measured is written and drawn. Exit status: 0, "
+        "also when allocations failed, which is what is measured; 1 if something could not be "
+        "measured, a hazard was seen or the report could not be drawn (the results are there); 2 "
+        "for bad input or usage; 130 when interrupted.",
 };
 
 typedef struct ab {
@@ -227,9 +229,10 @@ static int show(ab *command, bool is_interrupted)
         fprintf(stderr, "pleat: %s%u of %u cells were measured\n",
                 is_interrupted ? "interrupted: " : "", n_measured, plan->n_replays);
     }
-    if (plan->options.has_report && n_measured > 0 &&
-        bench_reporter_run(plan->options.out) == BENCH_WORKERS_INTERRUPTED) {
-        is_interrupted = true;
+    if (plan->options.has_report && n_measured > 0) {
+        bench_workers_end end = bench_reporter_run(plan->options.out);
+        is_interrupted = is_interrupted || end == BENCH_WORKERS_INTERRUPTED;
+        status = end == BENCH_WORKERS_DONE ? status : BENCH_EXIT_FAILED;
     }
     if (!plan->options.common.json) {
         printf("\nwritten: %s\n", plan->options.out);

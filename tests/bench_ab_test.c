@@ -508,7 +508,8 @@ START_TEST(a_report_that_cannot_be_drawn_costs_no_data)
 {
     write_file("report.py", "import sys\nsys.exit('the library xyz is missing')\n");
     ck_assert_int_eq(setenv("PLEAT_REPORT", out, 1), 0);
-    run_well("--allocator pleat --memory unlimited " CHURN);
+    run("--allocator pleat --memory unlimited " CHURN);
+    ck_assert_int_eq(child.status, 1);
     ck_assert_ptr_nonnull(strstr(child.err, "the library xyz is missing"));
     ck_assert_ptr_nonnull(strstr(child.err, "python3 '"));
     ck_assert_ptr_nonnull(strstr(child.err, path_of("report.py")));
