@@ -34,6 +34,7 @@
 #define PLEAT_SEGMENTS_CLASSIC_MXNET_H
 
 #include "segments/allocator.h"
+#include "segments/classic/doubt.h"
 #include "segments/classic/order.h"
 #include "segments/ptrmap.h"
 #include "segments/stats.h"
@@ -65,6 +66,7 @@ struct pl_mxnet_block {
     pl_stream *stream; /* who had it last */
     pl_uses uses;      /* of a live block: the lanes so far */
     uint64_t held;     /* lanes whose captures hold it */
+    pl_doubt doubt;    /* in pl_mxnet.doubtful */
 };
 
 /* The free blocks of one size class; lists are made when needed and stay. */
@@ -87,7 +89,9 @@ typedef struct pl_mxnet_policy {
  * I5  reserved_bytes == bytes of all blocks + releasing_bytes, and the statistic agrees
  * I6  the statistics of allocated, active and requested agree with the blocks
  * I7  lists have the size that they are found by
- * I8  tree and maps keep their own rules */
+ * I8  tree and maps keep their own rules
+ * I9  cached_bytes == bytes of the cached blocks; of these the doubtful list holds all that others
+ *     than their stream used, but for some whose uses are known to be over */
 typedef struct pl_mxnet {
     pl_allocator base;
     const pl_mxnet_policy *policy; /* const */
@@ -103,6 +107,8 @@ typedef struct pl_mxnet {
     pl_mxnet_block *held;
     size_t n_live;
     size_t n_cached;
+    uint64_t cached_bytes;
+    pl_doubt *doubtful;
     size_t n_away;            /* blocks on their way to the driver that may come back */
     size_t n_growing;         /* calls that may insert into the maps after the lock was dropped */
     uint64_t reserved_bytes;  /* MXNet's used_memory_ */
@@ -152,8 +158,8 @@ pleat_status pl_mxnet_release(pl_mxnet *m, pl_mxnet_block *block);
 size_t pl_mxnet_release_all(pl_mxnet *m);
 
 /* mxnet_check.c. Lock held. */
-int pl_mxnet_check_all(pl_mxnet *m); /* 0, or the number of the first broken rule */
-uint64_t pl_mxnet_pending_bytes(const pl_mxnet *m);
+int pl_mxnet_check_all(pl_mxnet *m);          /* 0, or the number of the first broken rule */
+uint64_t pl_mxnet_pending_bytes(pl_mxnet *m); /* walks the doubtful blocks only */
 void pl_mxnet_visit(const pl_mxnet *m, void (*see)(void *context, const pl_piece *piece),
                     void *context);
 

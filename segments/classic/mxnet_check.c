@@ -1,4 +1,4 @@
-/* mxnet_check.c - the walker: I1 to I8 of mxnet.h, recomputed from the blocks; and what is there.
+/* mxnet_check.c - the walker: I1 to I9 of mxnet.h, recomputed from the blocks; and what is there.
  *
  * Called with the lock held; calls nothing that could drop it. */
 #include "segments/classic/mxnet.h"
@@ -20,7 +20,24 @@ static bool is_pending(const pl_mxnet *m, const pl_mxnet_block *block)
     return block->state == PL_MXNET_HELD || block->state == PL_MXNET_TAKEN;
 }
 
-uint64_t pl_mxnet_pending_bytes(const pl_mxnet *m)
+/* What is neither live nor cached is held, in some call's hands or on its way. */
+uint64_t pl_mxnet_pending_bytes(pl_mxnet *m)
+{
+    uint64_t live_bytes = m->stats.allocated_bytes[PLEAT_POOL_ALL].current;
+    uint64_t bytes = m->reserved_bytes - live_bytes - m->cached_bytes;
+    for (pl_doubt *doubt = m->doubtful; doubt;) {
+        pl_mxnet_block *block = PL_DOUBT_ENTRY(doubt, pl_mxnet_block, doubt);
+        doubt = doubt->next;
+        if (is_pending(m, block)) {
+            bytes += block->list->bytes;
+        } else {
+            pl_doubt_remove(&block->doubt); /* over for good, as long as it is cached */
+        }
+    }
+    return bytes;
+}
+
+static uint64_t walk_pending_bytes(const pl_mxnet *m)
 {
     uint64_t bytes = m->releasing_bytes;
     for (pl_tree_node *node = pl_tree_first(&m->by_address); node; node = pl_tree_next(node)) {
@@ -170,6 +187,18 @@ static int check_totals(const pl_mxnet *m, tally sums[PLEAT_N_POOLS])
     return m->stats.rounding_bytes == all->rounding_bytes ? 0 : 6;
 }
 
+static int check_pending(pl_mxnet *m)
+{
+    uint64_t bytes = 0;
+    size_t cursor = 0;
+    for (const pl_mxnet_list *list; (list = pl_ptrmap_next(&m->lists, &cursor)) != NULL;) {
+        for (const pl_mxnet_block *block = list->first; block; block = block->next) {
+            bytes += list->bytes;
+        }
+    }
+    return bytes == m->cached_bytes && walk_pending_bytes(m) == pl_mxnet_pending_bytes(m) ? 0 : 9;
+}
+
 int pl_mxnet_check_all(pl_mxnet *m)
 {
     pl_lock_assert(&m->lock);
@@ -186,5 +215,6 @@ int pl_mxnet_check_all(pl_mxnet *m)
     }
     int broken = check_lists(m);
     broken = broken == 0 ? check_places(m) : broken;
-    return broken == 0 ? check_totals(m, sums) : broken;
+    broken = broken == 0 ? check_totals(m, sums) : broken;
+    return broken == 0 ? check_pending(m) : broken;
 }

@@ -34,6 +34,10 @@ void pl_mxnet_put(pl_mxnet *m, pl_mxnet_block *block)
     block->next = block->list->first;
     block->list->first = block;
     m->n_cached++;
+    m->cached_bytes += block->list->bytes;
+    if (!pl_order_is_own(&block->uses, block->stream)) {
+        pl_doubt_add(&m->doubtful, &block->doubt);
+    }
 }
 
 pl_mxnet_block *pl_mxnet_take(pl_mxnet *m, pl_mxnet_block **link)
@@ -45,6 +49,8 @@ pl_mxnet_block *pl_mxnet_take(pl_mxnet *m, pl_mxnet_block **link)
     *link = block->next;
     block->next = NULL;
     m->n_cached--;
+    m->cached_bytes -= block->list->bytes;
+    pl_doubt_remove(&block->doubt);
     return block;
 }
 

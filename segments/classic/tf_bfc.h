@@ -30,6 +30,7 @@
 #define PLEAT_SEGMENTS_CLASSIC_TF_BFC_H
 
 #include "segments/allocator.h"
+#include "segments/classic/doubt.h"
 #include "segments/classic/order.h"
 #include "segments/ptrmap.h"
 #include "segments/stats.h"
@@ -73,6 +74,7 @@ struct pl_bfc_chunk {
     pl_uses uses;            /* of a live chunk: the lanes so far */
     uint64_t held;           /* lanes whose captures hold it */
     pl_bfc_chunk *next_held; /* or the next to depart */
+    pl_doubt doubt;          /* in pl_bfc.doubtful */
 };
 
 /* I1  every region's chunks tile it in address order, linked both ways; sizes are multiples of 256
@@ -82,7 +84,9 @@ struct pl_bfc_chunk {
  * I5  the held list holds the held chunks, each held by a lane
  * I6  reserved_bytes == bytes of all regions + releasing_bytes, and the statistic agrees
  * I7  the statistics of allocated, active, inactive split and requested agree with the chunks
- * I8  trees and map keep their own rules */
+ * I8  trees and map keep their own rules
+ * I9  free_bytes == bytes of the free chunks; of these the doubtful list holds all that several
+ *     streams used, but for some of which but one's uses are known to be over */
 typedef struct pl_bfc {
     pl_allocator base;
     pl_device *dev;               /* const */
@@ -96,6 +100,8 @@ typedef struct pl_bfc {
     pl_tree regions; /* by address */
     pl_ptrmap live;
     pl_bfc_chunk *held;
+    uint64_t free_bytes;
+    pl_doubt *doubtful;
     size_t region_bytes;      /* of the next region (curr_region_allocation_bytes_) */
     uint64_t reserved_bytes;  /* pool_bytes */
     uint64_t growing_bytes;   /* asked from the driver just now */
@@ -150,8 +156,8 @@ pleat_status pl_bfc_release_free(pl_bfc *b, uint64_t keep_bytes, uint32_t wait_m
 size_t pl_bfc_release_all(pl_bfc *b);
 
 /* tf_bfc_check.c. Lock held. */
-int pl_bfc_check(pl_bfc *b); /* 0, or the number of the first broken rule */
-uint64_t pl_bfc_pending_bytes(const pl_bfc *b);
+int pl_bfc_check(pl_bfc *b);              /* 0, or the number of the first broken rule */
+uint64_t pl_bfc_pending_bytes(pl_bfc *b); /* walks the doubtful chunks only */
 void pl_bfc_visit(const pl_bfc *b, void (*see)(void *context, const pl_piece *piece),
                   void *context);
 

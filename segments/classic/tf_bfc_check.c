@@ -1,4 +1,4 @@
-/* tf_bfc_check.c - the walker: I1 to I8 of tf_bfc.h, recomputed from the regions; what is there.
+/* tf_bfc_check.c - the walker: I1 to I9 of tf_bfc.h, recomputed from the regions; what is there.
  *
  * Called with the lock held; calls nothing that could drop it. */
 #include "segments/classic/tf_bfc.h"
@@ -35,7 +35,24 @@ static bool is_pending(const pl_bfc *b, const pl_bfc_chunk *chunk)
     return chunk->state == PL_BFC_HELD || chunk->state == PL_BFC_TAKEN;
 }
 
-uint64_t pl_bfc_pending_bytes(const pl_bfc *b)
+/* What is neither live nor free is held, in some call's hands or on its way. */
+uint64_t pl_bfc_pending_bytes(pl_bfc *b)
+{
+    uint64_t live_bytes = b->stats.allocated_bytes[PLEAT_POOL_ALL].current;
+    uint64_t bytes = b->reserved_bytes - live_bytes - b->free_bytes;
+    for (pl_doubt *doubt = b->doubtful; doubt;) {
+        pl_bfc_chunk *chunk = PL_DOUBT_ENTRY(doubt, pl_bfc_chunk, doubt);
+        doubt = doubt->next;
+        if (is_pending(b, chunk)) {
+            bytes += chunk->bytes;
+        } else {
+            pl_doubt_remove(&chunk->doubt); /* over for good, as long as it is free */
+        }
+    }
+    return bytes;
+}
+
+static uint64_t walk_pending_bytes(const pl_bfc *b)
 {
     uint64_t bytes = b->releasing_bytes;
     for (pl_tree_node *node = pl_tree_first(&b->regions); node; node = pl_tree_next(node)) {
@@ -196,6 +213,15 @@ static int check_totals(const pl_bfc *b, census *c)
     return b->stats.rounding_bytes == all->rounding_bytes ? check_held(b, all->n_held) : 7;
 }
 
+static int check_pending(pl_bfc *b)
+{
+    uint64_t bytes = 0;
+    for (pl_tree_node *node = pl_tree_first(&b->free); node; node = pl_tree_next(node)) {
+        bytes += PL_TREE_ENTRY(node, const pl_bfc_chunk, node)->bytes;
+    }
+    return bytes == b->free_bytes && walk_pending_bytes(b) == pl_bfc_pending_bytes(b) ? 0 : 9;
+}
+
 int pl_bfc_check(pl_bfc *b)
 {
     pl_lock_assert(&b->lock);
@@ -210,5 +236,6 @@ int pl_bfc_check(pl_bfc *b)
             return broken;
         }
     }
-    return check_totals(b, &c);
+    int broken = check_totals(b, &c);
+    return broken == 0 ? check_pending(b) : broken;
 }

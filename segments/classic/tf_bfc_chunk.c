@@ -61,6 +61,8 @@ void pl_bfc_take_out(pl_bfc *b, pl_bfc_chunk *chunk)
     pl_lock_assert(&b->lock);
     pl_assert(chunk->state == PL_BFC_FREE);
     pl_tree_remove(&b->free, &chunk->node);
+    pl_doubt_remove(&chunk->doubt);
+    b->free_bytes -= chunk->bytes;
     chunk->state = PL_BFC_TAKEN;
     if (pl_bfc_is_split(chunk)) {
         pl_stats_sub(b->stats.inactive_split, PLEAT_POOL_LARGE, 1);
@@ -74,6 +76,10 @@ void pl_bfc_put_back(pl_bfc *b, pl_bfc_chunk *chunk)
     pl_assert(chunk->state == PL_BFC_TAKEN);
     chunk->state = PL_BFC_FREE;
     pl_tree_insert(&b->free, &chunk->node);
+    b->free_bytes += chunk->bytes;
+    if ((chunk->uses.lanes & (chunk->uses.lanes - 1)) != 0) {
+        pl_doubt_add(&b->doubtful, &chunk->doubt);
+    }
     if (pl_bfc_is_split(chunk)) {
         pl_stats_add(b->stats.inactive_split, PLEAT_POOL_LARGE, 1);
         pl_stats_add(b->stats.inactive_split_bytes, PLEAT_POOL_LARGE, chunk->bytes);

@@ -1,0 +1,41 @@
+/* doubt.h - a list of free memory that several streams used, which may not be over.
+ *
+ * What is in no list is free for whoever the allocator's policy gives it to, so that only the list
+ * is walked to tell how much is not. An element may leave at any time. Guarded by the lock of the
+ * allocator. */
+#ifndef PLEAT_SEGMENTS_CLASSIC_DOUBT_H
+#define PLEAT_SEGMENTS_CLASSIC_DOUBT_H
+
+#include <stddef.h>
+
+typedef struct pl_doubt {
+    struct pl_doubt *next;
+    struct pl_doubt **link; /* what points here; NULL = in no list */
+} pl_doubt;
+
+#define PL_DOUBT_ENTRY(doubt, type, member)                                                        \
+    ((type *)(void *)((char *)(doubt)-offsetof(type, member)))
+
+static inline void pl_doubt_add(pl_doubt **list, pl_doubt *doubt)
+{
+    doubt->next = *list;
+    doubt->link = list;
+    if (doubt->next) {
+        doubt->next->link = &doubt->next;
+    }
+    *list = doubt;
+}
+
+static inline void pl_doubt_remove(pl_doubt *doubt)
+{
+    if (!doubt->link) {
+        return;
+    }
+    *doubt->link = doubt->next;
+    if (doubt->next) {
+        doubt->next->link = doubt->link;
+    }
+    doubt->link = NULL;
+}
+
+#endif
