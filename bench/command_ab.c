@@ -143,7 +143,8 @@ static void take(void *context, unsigned job, unsigned slot_index, const char *w
     bench_ab_cell *cell = &command->plan.cells[command->plan.order[job]];
     if (why || !slot->is_ok) {
         cell->state = BENCH_AB_FAILED;
-        snprintf(cell->problem, sizeof cell->problem, "%s", why ? why : slot->failure.text);
+        const char *text = why ? why : slot->failure.text;
+        bench_text_clean(text, strlen(text), cell->problem, sizeof cell->problem);
     } else {
         cell->state = BENCH_AB_MEASURED;
         cell->result = slot->result;

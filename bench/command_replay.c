@@ -164,6 +164,9 @@ static int run_all(batch *b)
     }
     int status = BENCH_EXIT_OK;
     for (unsigned i = 0; i < b->options.n_works; i++) {
+        if (!b->options.json && bench_text_columns(b->works[i].name) > BENCH_OUTPUT_NAME) {
+            printf("%s\n", b->works[i].name); /* the rows below cut it */
+        }
         for (unsigned k = 0; k < b->options.n_allocators; k++) {
             int one = run_one(b, &b->works[i], b->options.allocators[k]);
             status = one != BENCH_EXIT_OK ? one : status;

@@ -121,7 +121,8 @@ static bool open_subject(verify_command *c, const char *spec, subject *s)
         return false;
     }
     const char *slash = strrchr(spec, '/');
-    snprintf(s->work.name, sizeof s->work.name, "%.95s", slash ? slash + 1 : spec);
+    const char *name = slash ? slash + 1 : spec;
+    bench_text_clean(name, strlen(name), s->work.name, sizeof s->work.name);
     s->work.n_events = tape->n_events;
     s->work.n_slots = tape->n_slots;
     s->work.n_streams = tape->n_streams;

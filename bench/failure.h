@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 typedef struct bench_failure {
-    char text[512];
+    char text[1024]; /* holds a work's whole name and what is wrong */
 } bench_failure;
 
 /* Writes the message; always false, so that a function can `return bench_fail(...)`. */

@@ -95,13 +95,21 @@ double bench_output_per_1000(const bench_record *r)
 void bench_output_heading(bool is_fit)
 {
     if (is_fit) {
-        printf("%-24s %-13s %12s %14s %7s %9s %7s %6s\n", "trace", "allocator", "peak live",
-               "least memory", "ratio", "ops", "waits", "syncs");
+        printf("%-*s %-13s %12s %14s %7s %9s %7s %6s\n", BENCH_OUTPUT_NAME, "trace", "allocator",
+               "peak live", "least memory", "ratio", "ops", "waits", "syncs");
     } else {
-        printf("%-24s %-13s %12s %12s %12s %7s %8s %9s %8s %7s %6s %7s %8s\n", "trace", "allocator",
-               "memory", "peak live", "resident", "ratio", "failures", "ops", "ops/1000", "waits",
-               "syncs", "hazards", "ns/event");
+        printf("%-*s %-13s %12s %12s %12s %7s %8s %9s %8s %7s %6s %7s %8s\n", BENCH_OUTPUT_NAME,
+               "trace", "allocator", "memory", "peak live", "resident", "ratio", "failures", "ops",
+               "ops/1000", "waits", "syncs", "hazards", "ns/event");
     }
+}
+
+/* A blank after it, in the tables' first column. */
+static void print_name(const char *name)
+{
+    char shown[4 * BENCH_OUTPUT_NAME + 1];
+    bench_text_cut(name, BENCH_OUTPUT_NAME, shown, sizeof shown);
+    printf("%s%*s", shown, (int)(BENCH_OUTPUT_NAME + 1 - bench_text_columns(shown)), "");
 }
 
 static void fit_row(const bench_record *r)
@@ -111,7 +119,8 @@ static void fit_row(const bench_record *r)
     if (r->least_memory_bytes) {
         bench_size_format(r->least_memory_bytes, least, sizeof least);
     }
-    printf("%-24s %-13s %12s %14s %7.4f %9llu %7llu %6llu\n", r->trace, r->allocator,
+    print_name(r->trace);
+    printf("%-13s %12s %14s %7.4f %9llu %7llu %6llu\n", r->allocator,
            bench_size_format(r->peak_live_bytes, live, sizeof live), least, r->ratio,
            (unsigned long long)bench_record_ops(r), (unsigned long long)r->stream_waits,
            (unsigned long long)r->host_syncs);
@@ -122,8 +131,9 @@ static void replay_row(const bench_record *r)
     char memory[32];
     char live[32];
     char resident[32];
-    printf("%-24s %-13s %12s %12s %12s %7.4f %8llu %9llu %8.3f %7llu %6llu %7llu %8.1f\n", r->trace,
-           r->allocator, bench_size_format(r->memory_bytes, memory, sizeof memory),
+    print_name(r->trace);
+    printf("%-13s %12s %12s %12s %7.4f %8llu %9llu %8.3f %7llu %6llu %7llu %8.1f\n", r->allocator,
+           bench_size_format(r->memory_bytes, memory, sizeof memory),
            bench_size_format(r->peak_live_bytes, live, sizeof live),
            bench_size_format(r->peak_reserved_bytes, resident, sizeof resident),
            bench_output_ratio(r), (unsigned long long)r->oom_count,

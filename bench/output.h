@@ -16,6 +16,8 @@ void bench_output_set_fit(json_t *object, const bench_record *record);
 /* Any object as a line, which ends the object's life. False when the file cannot take it. */
 bool bench_output_line(json_t *object, FILE *file);
 
+enum { BENCH_OUTPUT_NAME = 24 }; /* characters of a work's name in them: longer ones are cut */
+
 /* Heading and row of the tables of replay and of fit (chosen by is_fit). */
 void bench_output_heading(bool is_fit);
 void bench_output_row(const bench_record *record);

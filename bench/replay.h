@@ -15,7 +15,7 @@
 
 /* Plain memory without pointers into the heap: workers pass records between processes. */
 typedef struct bench_record {
-    char trace[96];
+    char trace[BENCH_NAME_BYTES];
     char allocator[32];
     char driver[8];
     uint64_t memory_bytes;

@@ -347,6 +347,42 @@ START_TEST(works_of_one_name_are_told_apart)
 }
 END_TEST
 
+#define LONG_CHURN                                                                                 \
+    "churn:iterations=2,allocations=50,least=1024,most=1048576,keep=0.2500000000000,"              \
+    "stay=4,streams=2,seed=00000000000"
+
+START_TEST(long_specs_are_whole_in_the_files)
+{
+    static const char *const works[] = { LONG_CHURN "1", LONG_CHURN "2", LONG_CHURN "2 (2)" };
+    run_well("--allocator pleat --no-report --memory unlimited " LONG_CHURN "1 " LONG_CHURN
+             "2 " LONG_CHURN "2");
+    read_lines("results.jsonl");
+    ck_assert_uint_eq(n_lines, 3);
+    for (unsigned i = 0; i < 3; i++) {
+        ck_assert_str_eq(text_of(lines[i], "trace"), works[i]);
+    }
+    read_lines("timelines.jsonl");
+    ck_assert_str_eq(text_of(lines[2], "work"), works[1]);
+}
+END_TEST
+
+START_TEST(a_name_that_is_no_text_is_a_key_all_the_same)
+{
+    static const char content[] = "a 1 4096 0\nf 1\n";
+    const char *path = bench_child_file("\xff\x1b[31m", content, sizeof content - 1);
+    char line[512];
+    snprintf(line, sizeof line, "--allocator pleat --no-report --memory unlimited %s", path);
+    run_well(line);
+    ck_assert_ptr_null(strchr(child.out, '\x1b'));
+    read_lines("results.jsonl");
+    ck_assert_ptr_nonnull(strstr(text_of(lines[0], "trace"), "??[31m"));
+    read_lines("timelines.jsonl");
+    ck_assert_ptr_nonnull(strstr(text_of(lines[1], "work"), "??[31m"));
+    run_well(line); /* its files are known again */
+    unlink(path);
+}
+END_TEST
+
 START_TEST(a_cell_that_cannot_be_measured_says_so_and_the_others_go_on)
 {
     run("--allocator pleat,torch-native --sim profile:no_vmm --conf fallback:torch-native "
@@ -618,6 +654,8 @@ int main(void)
     tcase_add_test(output, json_prints_the_lines_of_the_file_and_nothing_else);
     tcase_add_test(output, tables_fit_100_columns_and_cut_long_names);
     tcase_add_test(output, works_of_one_name_are_told_apart);
+    tcase_add_test(output, long_specs_are_whole_in_the_files);
+    tcase_add_test(output, a_name_that_is_no_text_is_a_key_all_the_same);
     tcase_add_test(output, the_report_is_drawn_by_the_program_beside_the_command);
     tcase_add_test(output, a_report_that_cannot_be_drawn_costs_no_data);
     TCase *files = add_case(suite, "files");

@@ -372,7 +372,11 @@ START_TEST(a_file_may_have_any_name)
         { "-", "-" },
         { "%s%n", "%s%n" },
         { "two words.trace", "two words" },
-        { "\xff\x01", "\xff\x01" },
+        { "\xff\x01", "??" },
+        { "\x1b[31m\x7f\r", "?[31m??" },
+        { "\xc3\xa9t\xc3\xa9.trace", "\xc3\xa9t\xc3\xa9" },
+        { "\xe2\x82\xac\xf0\x9f\x98\x80", "\xe2\x82\xac\xf0\x9f\x98\x80" },
+        { "\xc0\xaf\xed\xa0\x80\xc2\x9b\xf4\x90\x80\x80\xe2\x82", "?????????????" },
         { ".trace", ".trace" },
         { "churn:seed=9", "churn:seed=9" }, /* a generator's spec otherwise */
         { "httomo#667", "httomo#667" },     /* a pattern otherwise */
@@ -387,6 +391,34 @@ START_TEST(a_file_may_have_any_name)
         assert_is_that_file(path, files[i].name);
         ck_assert_int_eq(unlink(files[i].file), 0);
     }
+}
+END_TEST
+
+START_TEST(a_long_name_is_cut_at_a_character)
+{
+    char name[256] = "";
+    while (strlen(name) + 2 < sizeof name - 2) {
+        strcat(name, "\xc3\xa9");
+    }
+    write_trace(name);
+    assert_is_that_file(name, name);
+    ck_assert_int_eq(unlink(name), 0);
+    char out[64];
+    bench_text_clean(name, strlen(name), out, 8);
+    ck_assert_str_eq(out, "\xc3\xa9\xc3\xa9\xc3\xa9");
+    ck_assert_uint_eq(bench_text_prefix(name, 5), 4);
+    ck_assert_uint_eq(bench_text_prefix("ab", 5), 2);
+    ck_assert_str_eq(bench_text_cut(name, 5, out, sizeof out), "\xc3\xa9\xc3\xa9...");
+}
+END_TEST
+
+START_TEST(a_long_spec_is_the_name_as_it_is)
+{
+    static const char spec[] =
+        "churn:iterations=2,allocations=50,least=1024,most=1048576,keep=0.250000000000,stay=4,"
+        "streams=2,seed=7";
+    ck_assert_msg(bench_work_open(spec, &work, &failure), "%s", failure.text);
+    ck_assert_str_eq(work.name, spec);
 }
 END_TEST
 
@@ -700,6 +732,8 @@ int main(void)
     TCase *files = add_tcase(suite, "files");
     tcase_add_checked_fixture(files, enter_folder, leave_folder);
     tcase_add_test(files, a_file_may_have_any_name);
+    tcase_add_test(files, a_long_name_is_cut_at_a_character);
+    tcase_add_test(files, a_long_spec_is_the_name_as_it_is);
     tcase_add_test(files, bundled_traces_may_have_any_name);
     tcase_add_test(files, a_folder_called_like_a_generator_does_not_hide_it);
     TCase *cursors = add_tcase(suite, "cursors");

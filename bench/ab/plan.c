@@ -40,15 +40,16 @@ static bool has_name(const bench_ab_plan *plan, unsigned n, const char *name)
     return false;
 }
 
-/* Two files of one name in two folders, or long specs that were cut, get numbers. */
+/* Two files of one name in two folders, or one spec given twice, get numbers. */
 static void tell_works_apart(bench_ab_plan *plan)
 {
     for (unsigned i = 0; i < plan->options.common.n_works; i++) {
         char *name = plan->works[i].name;
-        char first[80];
-        snprintf(first, sizeof first, "%.79s", name);
+        char first[BENCH_NAME_BYTES];
+        size_t n = bench_text_prefix(name, sizeof first - sizeof " (4294967295)");
+        snprintf(first, sizeof first, "%.*s", (int)n, name);
         for (unsigned k = 2; has_name(plan, i, name); k++) {
-            snprintf(name, sizeof plan->works[i].name, "%s (%u)", first, k);
+            snprintf(name, sizeof plan->works[i].name, "%.*s (%u)", (int)n, first, k);
         }
     }
 }

@@ -55,7 +55,7 @@ typedef struct bench_ab_cell {
     bench_ab_state state;
     bench_ab_result result;
     char *timeline; /* its line in timelines.jsonl */
-    char problem[512];
+    char problem[sizeof(bench_failure)];
 } bench_ab_cell;
 
 typedef struct bench_ab_plan {

@@ -16,17 +16,6 @@ enum {
     CELL = 16
 };
 
-/* Cut to `width` with three dots. */
-static const char *cut(const char *text, size_t width, char *out, size_t n)
-{
-    if (strlen(text) <= width) {
-        snprintf(out, n, "%s", text);
-    } else {
-        snprintf(out, n, "%.*s...", (int)(width - 3), text);
-    }
-    return out;
-}
-
 /* At most five characters. */
 static const char *format_count(double value, char out[CELL])
 {
@@ -103,7 +92,7 @@ static void print_label(const char *label, size_t width)
 {
     static const char line[] = "------------------------------------------------";
     char name[32];
-    cut(label, width - 5, name, sizeof name);
+    bench_text_cut(label, width - 5, name, sizeof name);
     size_t n_dashes = width - 3 - strlen(name);
     printf(" %.*s %s %.*s", (int)(n_dashes / 2), line, name, (int)(n_dashes - n_dashes / 2), line);
 }
@@ -130,8 +119,8 @@ static void print_block(const bench_ab_plan *plan, unsigned work, unsigned first
     }
     printf("%s\n", is_first && o->is_fit ? "   least" : "");
     for (unsigned a = 0; a < o->common.n_allocators; a++) {
-        char name[NAME + 1];
-        printf("%-*s", NAME, cut(o->common.allocators[a], NAME, name, sizeof name));
+        char name[4 * NAME + 1];
+        printf("%-*s", NAME, bench_text_cut(o->common.allocators[a], NAME, name, sizeof name));
         if (is_first) {
             print_wide(bench_ab_cell_at(plan, work, a, last));
         }
@@ -189,14 +178,15 @@ static void print_work(const bench_ab_plan *plan, unsigned w)
 {
     const bench_work *work = &plan->works[w];
     unsigned n_narrow = plan->options.n_memories - 1;
-    char name[sizeof work->name];
+    char name[BENCH_NAME_BYTES];
     char live[32];
     char rest[96];
     int n_rest = snprintf(rest, sizeof rest, ": %s peak live, %llu events, %llu iterations",
                           bench_size_format(work->peak_live_bytes, live, sizeof live),
                           (unsigned long long)(work->n_events * plan->options.common.loops),
                           (unsigned long long)(work->n_marks * plan->options.common.loops));
-    printf("\n%s%s\n", cut(work->name, (size_t)(LINE - n_rest), name, sizeof name), rest);
+    printf("\n%s%s\n", bench_text_cut(work->name, (size_t)(LINE - n_rest), name, sizeof name),
+           rest);
     unsigned n = n_narrow < FIRST_NARROWS ? n_narrow : FIRST_NARROWS;
     print_block(plan, w, 0, n, true);
     for (unsigned first = n; first < n_narrow; first += n) {

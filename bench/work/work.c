@@ -13,14 +13,15 @@ static void name_file(bench_work *work, const char *path)
 {
     static const char *const endings[] = { ".gz", ".trace", ".pickle", ".csv" };
     const char *slash = strrchr(path, '/');
-    snprintf(work->name, sizeof work->name, "%.95s", slash ? slash + 1 : path);
+    const char *name = slash ? slash + 1 : path;
+    size_t n = strlen(name);
     for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
-        size_t n = strlen(work->name);
         size_t cut = strlen(endings[i]);
-        if (n > cut && strcmp(work->name + n - cut, endings[i]) == 0) {
-            work->name[n - cut] = '\0';
+        if (n > cut && memcmp(name + n - cut, endings[i], cut) == 0) {
+            n -= cut;
         }
     }
+    bench_text_clean(name, n, work->name, sizeof work->name);
 }
 
 static void take_counts(bench_work *work, const bench_tape *tape)
@@ -47,7 +48,7 @@ static bool open_file(const char *path, bench_work *work, bench_failure *failure
 static bool open_generator(const bench_generator *generator, const char *spec, const char *values,
                            bench_work *work, bench_failure *failure)
 {
-    snprintf(work->name, sizeof work->name, "%.95s", spec);
+    bench_text_clean(spec, strlen(spec), work->name, sizeof work->name);
     work->generator = generator;
     if (!bench_values_read(generator, values, &work->values, failure)) {
         return false;

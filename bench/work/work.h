@@ -11,14 +11,15 @@
 #define PLEAT_BENCH_WORK_H
 
 #include "bench/failure.h"
+#include "bench/text.h"
 #include "bench/work/generator.h"
 #include "bench/work/tape.h"
 
 typedef struct bench_work {
-    char name[96];     /* for tables: a file's name without folder and endings, or the spec */
-    uint64_t n_events; /* allocations and frees of one pass */
-    uint64_t n_marks;  /* iterations */
-    uint32_t n_slots;  /* most live blocks */
+    char name[BENCH_NAME_BYTES]; /* a file's without folder and endings, or the spec; clean text */
+    uint64_t n_events;           /* allocations and frees of one pass */
+    uint64_t n_marks;            /* iterations */
+    uint32_t n_slots;            /* most live blocks */
     uint32_t n_streams;
     uint64_t peak_live_bytes;         /* largest sum of live blocks, each rounded up to 512 bytes */
     bench_tape tape;                  /* a file's events */
