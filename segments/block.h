@@ -26,7 +26,8 @@ enum { PL_LANE_SETTLED = 0 };
 /* A stream other than the owner that uses a live block; the fence behind its last use later. */
 typedef struct pl_use {
     pl_stream *stream;
-    pl_fence *fence; /* NULL until recorded */
+    pl_fence *fence;  /* NULL until recorded */
+    bool is_captured; /* in a graph: not over until that is released, see capture.h */
 } pl_use;
 
 typedef struct pl_uses {

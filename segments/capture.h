@@ -2,7 +2,8 @@
  *
  * A graph bakes addresses in. A block allocated or freed while its stream is captured is kept after
  * its free (PL_BLOCK_KEPT: pinned, used by nobody, never taken) until the graph's owner says that
- * the graph is gone. */
+ * the graph is gone. So is one with a recorded use on another stream that is being captured when
+ * the block is freed: it pends on that use (pl_use.is_captured). */
 #ifndef PLEAT_SEGMENTS_CAPTURE_H
 #define PLEAT_SEGMENTS_CAPTURE_H
 

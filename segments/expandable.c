@@ -276,6 +276,9 @@ static void free_block(pl_space *space, pl_block *b, pl_lane *capturing)
 {
     pl_lane *lane = space->lanes[b->lane - 1];
 
+    if (b->uses != NULL) {
+        pl_settle_mark_captured(space, b);
+    }
     if (capturing != NULL || b->is_captured) {
         pl_capture_keep(space, b, capturing != NULL ? capturing : lane);
         return;

@@ -6,6 +6,7 @@
  * driver call. Lanes live as long as the space, so a pointer to one outlasts the lock. */
 #include "segments/settle.h"
 
+#include "segments/capture.h"
 #include "segments/run.h"
 
 enum { WAIT_TRIES = 4 };
@@ -147,6 +148,10 @@ static bool query_uses(pl_uses *uses)
     for (uint32_t i = 0; i < uses->n;) {
         pl_use *use = &uses->use[i];
         bool passed = false;
+        if (use->is_captured) {
+            i++;
+            continue;
+        }
         if (use->fence == NULL) {
             (void)!pl_fence_record(use->stream, &use->fence); /* if not now, then next time */
         } else if (pl_fence_query(use->fence, &passed) != PLEAT_OK) {
@@ -173,6 +178,26 @@ static void leave_many(pl_space *space, pl_block *b)
     space->n_many_bytes -= b->bytes;
     pl_settle_drop_uses(space, b);
     pl_run_free(space, b, is_over ? PL_LANE_SETTLED : b->lane, is_over ? 0 : owner->next_tick);
+}
+
+/* Which uses are a graph's: a launch will touch the block long after its free. Lock dropped. */
+static void mark_captured(const pl_space *space, pl_uses *uses)
+{
+    for (uint32_t i = 0; i < uses->n; i++) {
+        bool is_capturing = false;
+        pleat_status st = pl_capture_is_active(space, uses->use[i].stream, &is_capturing);
+        uses->use[i].is_captured = st == PLEAT_OK && is_capturing;
+    }
+}
+
+void pl_settle_mark_captured(pl_space *space, pl_block *b)
+{
+    b->state = PL_BLOCK_MANY;
+    space->n_many_bytes += b->bytes;
+    pick_up(space, NULL);
+    mark_captured(space, b->uses);
+    put_down(space);
+    space->n_many_bytes -= b->bytes;
 }
 
 void pl_settle_free_many(pl_space *space, pl_block *b, pl_lane *owner)
@@ -216,6 +241,36 @@ static bool poll_many(pl_space *space, size_t most)
         }
     }
     return any;
+}
+
+static void unmark(pl_uses *uses, const pl_stream *stream)
+{
+    for (uint32_t i = 0; i < uses->n; i++) {
+        if (uses->use[i].stream == stream) {
+            uses->use[i].is_captured = false;
+        }
+    }
+}
+
+void pl_settle_release_uses(pl_space *space, const pl_stream *stream)
+{
+    /* A block that some thread asks about now is in no queue, but comes back. */
+    while (space->n_flights > 0) {
+        pl_lock_wait(&space->lock, &space->landed);
+    }
+    for (pl_block *b = space->many.first; b != NULL; b = b->queue_next) {
+        unmark(b->uses, stream);
+    }
+    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
+        pl_block *b = space->lanes[i] != NULL ? space->lanes[i]->kept.first : NULL;
+        for (; b != NULL; b = b->queue_next) {
+            if (b->uses != NULL) {
+                unmark(b->uses, stream);
+            }
+        }
+    }
+    (void)poll_many(space, SIZE_MAX); /* once to record the fences, */
+    (void)poll_many(space, SIZE_MAX); /* once to see those that have passed already */
 }
 
 bool pl_settle_poll_all(pl_space *space, const pl_lane *user, size_t most_many)
@@ -339,6 +394,9 @@ static pleat_status order_after_uses(const pl_lane *user, const pl_lane *owner, 
 
     for (uint32_t i = 0; i < uses->n && st == PLEAT_OK; i++) {
         const pl_use *use = &uses->use[i];
+        if (use->is_captured) {
+            return PLEAT_ECAPTURE;
+        }
         st = use->fence != NULL ? pl_fence_order(user->stream, use->fence)
                                 : order_after(user->stream, use->stream);
     }
@@ -420,12 +478,13 @@ pleat_status pl_settle_wait_many(pl_space *space, uint32_t wait_ms, bool *any)
     size_t tries = WAIT_TRIES + WAIT_TRIES * count_many(space); /* a block may have many uses */
     for (; tries > 0 && space->many.first != NULL; tries--) {
         pl_block *b = space->many.first;
-        pl_stream *stream = b->uses->use[0].stream;
-        bool in_vain;
+        const pl_use *use = &b->uses->use[0];
+        pl_stream *stream = use->stream;
+        bool in_vain = use->is_captured;
         pl_queue_remove(&space->many, b); /* the next one's turn comes even if this is in vain */
         pl_queue_push(&space->many, b);
         pl_lock_release(&space->lock);
-        pleat_status failed = wait_for_stream(stream, wait_ms, &in_vain);
+        pleat_status failed = in_vain ? PLEAT_EPENDING : wait_for_stream(stream, wait_ms, &in_vain);
         pl_lock_acquire(&space->lock);
         st = failed != PLEAT_OK ? failed : st;
         if (failed != PLEAT_OK && !in_vain && wait_ms > 0) {

@@ -35,6 +35,11 @@ pleat_status pl_settle_wait(pl_space *space, pl_lane *lane, uint32_t wait_ms);
 /* The same for the blocks that pend on several streams. *any: some of them do not any more. */
 pleat_status pl_settle_wait_many(pl_space *space, uint32_t wait_ms, bool *any);
 
+/* b is being freed and is in nobody's hands but the caller's: note which of its uses are on streams
+ * that are being captured. Those are not over before pl_settle_release_uses. */
+void pl_settle_mark_captured(pl_space *space, pl_block *b);
+/* The graph of that stream is gone: its uses end like others. Waits for flights. */
+void pl_settle_release_uses(pl_space *space, const pl_stream *stream);
 /* b is live with uses and is being freed by lane `owner`: record a fence on every use's stream (one
  * that cannot be recorded now is tried again when polled) and make it a free block that pends on
  * several streams. */

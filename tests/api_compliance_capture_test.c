@@ -60,6 +60,29 @@ START_TEST(a_capture_survives_what_is_allocated_and_freed_meanwhile)
 END_TEST
 
 /* PyTorch test_graph_record_stream: deferred frees are processed later. */
+/* More than half of the device cannot be had twice: only what is withheld makes the second fail. */
+START_TEST(what_a_captured_stream_uses_is_withheld_even_when_memory_is_short)
+{
+    compliance c = compliance_open(_i, patient, "wait_ms:0");
+    pleat_devptr ptr = compliance_alloc(&c, 600 * MIB, c.streams[0]);
+    begin_capture(&c, c.streams[1]);
+    compliance_use(&c, c.streams[1], ptr, 600 * MIB);
+    compliance_record(&c, ptr, c.streams[1]);
+    compliance_free(&c, ptr, c.streams[0]);
+    cu_graph graph = end_capture(&c, c.streams[1]);
+    compliance_finish(&c);
+    pleat_devptr other = 0;
+    ck_assert_int_ne(pleat_block_alloc(c.instance, 0, 600 * MIB, c.streams[2], &other), PLEAT_OK);
+    ck_assert_int_ne(pleat_block_alloc(c.instance, 0, 600 * MIB, c.streams[0], &other), PLEAT_OK);
+    drop_graph(&c, graph);
+    release_capture(&c, c.streams[1]);
+    compliance_finish(&c);
+    other = compliance_alloc(&c, 600 * MIB, c.streams[0]);
+    compliance_free(&c, other, c.streams[0]);
+    compliance_close(&c);
+}
+END_TEST
+
 START_TEST(a_use_on_a_captured_stream_keeps_a_block_until_the_graph_is_gone)
 {
     compliance c = compliance_open(_i, patient, "");
@@ -184,6 +207,7 @@ int main(void)
     static const TTest *const *const tests[] = {
         &a_capture_survives_what_is_allocated_and_freed_meanwhile,
         &a_use_on_a_captured_stream_keeps_a_block_until_the_graph_is_gone,
+        &what_a_captured_stream_uses_is_withheld_even_when_memory_is_short,
         &what_a_captured_stream_freed_is_withheld_or_goes_where_it_always_goes,
         &a_request_that_would_have_to_wait_fails_rather_than_break_the_capture,
         &a_capture_is_not_released_while_it_lasts,

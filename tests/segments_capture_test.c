@@ -327,6 +327,8 @@ START_TEST(waiting_for_a_captured_use_is_pending_too)
     pleat_put(ptr, 1);
     ck_assert_int_eq(pleat_refused(100 * MIB, 3), PLEAT_EPENDING);
     end(2);
+    ck_assert_int_eq(pleat_refused(100 * MIB, 3), PLEAT_EPENDING); /* the graph lives */
+    ck_assert_int_eq(release(2), PLEAT_OK);
     get_and_use(100 * MIB, 3);
 }
 END_TEST
