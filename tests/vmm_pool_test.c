@@ -245,6 +245,37 @@ START_TEST(a_limit_that_was_set_later_is_kept_without_the_driver)
 }
 END_TEST
 
+START_TEST(an_allocation_above_the_limit_is_undone_though_the_driver_refuses_once)
+{
+    open_plain();
+    pleat_devptr first = get(MIB, 0);
+    ck_assert_int_eq(pl_pool_set_limit(pool, UNIT + 4 * MIB), PLEAT_OK);
+    sim.fail_at("cuMemFreeAsync", 0, CU_UNKNOWN);
+    ck_assert_int_eq(refused(UNIT), PLEAT_ENOMEM_DEVICE);
+    ck_assert_uint_eq(vmm_sim_counted(&sim).physical_bytes, UNIT);
+    ck_assert_uint_eq(vmm_sim_counted(&sim).allocations, 1);
+    put(first, MIB, 0);
+    close_plain();
+}
+END_TEST
+
+START_TEST(what_a_lifted_maximum_held_goes_back)
+{
+    open_pool("capacity:1G,depth:1000000", 3 * UNIT);
+    put(get(2 * UNIT, 0), 2 * UNIT, 0);
+    ck_assert_int_eq(pl_stream_synchronize(streams[0]), PLEAT_OK);
+    pleat_devptr late = get(UNIT, 1);
+    ck_assert_int_eq(pl_pool_set_limit(pool, 0), PLEAT_OK);
+    pleat_devptr next = get(2 * UNIT, 0);
+    ck_assert_uint_le(pl_pool_held_bytes(pool), 4 * UNIT);
+    put(late, UNIT, 1);
+    ck_assert_int_eq(pl_stream_synchronize(streams[1]), PLEAT_OK);
+    ck_assert_uint_eq(vmm_sim_counted(&sim).physical_bytes, 2 * UNIT);
+    put(next, 2 * UNIT, 0);
+    close_plain();
+}
+END_TEST
+
 START_TEST(a_maximum_of_the_driver_can_be_lifted)
 {
     open_pool("capacity:1G", UNIT);
@@ -378,6 +409,8 @@ int main(void)
     TCase *others = tcase_create("limits and drivers");
     tcase_add_test(others, a_limit_is_the_driver_s_maximum);
     tcase_add_test(others, a_limit_that_was_set_later_is_kept_without_the_driver);
+    tcase_add_test(others, an_allocation_above_the_limit_is_undone_though_the_driver_refuses_once);
+    tcase_add_test(others, what_a_lifted_maximum_held_goes_back);
     tcase_add_test(others, a_maximum_of_the_driver_can_be_lifted);
     tcase_add_test(others, a_device_without_pools_says_so);
     tcase_add_test(others, an_old_driver_s_pool_is_told_by_its_live_blocks);

@@ -358,12 +358,25 @@ static void count_freed(pl_pool *pool, uint64_t bytes)
     pl_lock_release(&pool->dev->lock);
 }
 
-/* Undo an allocation for which the pool grew above its limit, and the growth. */
-static void undo_alloc(pl_pool *pool, pleat_devptr ptr, const pl_stream *stream,
+/* In order, and once more if it is refused. */
+static cu_result free_in_order(const pl_pool *pool, pleat_devptr ptr, const pl_stream *stream)
+{
+    cu_result result = pl_cu_mem_free_async(pool->dev->drv, ptr, stream->handle);
+    return result == CU_SUCCESS ? result
+                                : pl_cu_mem_free_async(pool->dev->drv, ptr, stream->handle);
+}
+
+/* Undo an allocation for which the pool grew above its limit, and the growth. What the driver does
+ * not take back counts as live until the end. */
+static void undo_alloc(pl_pool *pool, pleat_devptr ptr, size_t bytes, const pl_stream *stream,
                        const terms *before)
 {
     pl_device *dev = pool->dev;
-    pl_device_undo(dev, pl_driver_failure(pl_cu_mem_free_async(dev->drv, ptr, stream->handle)));
+    cu_result freed = free_in_order(pool, ptr, stream);
+    pl_device_undo(dev, pl_driver_failure(freed));
+    if (freed == CU_SUCCESS) {
+        count_freed(pool, bytes);
+    }
     pl_count_add(&dev->n.host_syncs, 1);
     pl_device_undo(dev, pl_driver_failure(pl_cu_stream_synchronize(dev->drv, stream->handle)));
     cu_result result = pl_cu_pool_trim(dev->drv, before->handle, before->held_bytes);
@@ -393,8 +406,7 @@ static pleat_status alloc_inside(pl_pool *pool, size_t bytes, pl_stream *stream,
     uint64_t held_bytes = pl_pool_held_bytes(pool);
     if (before.limit_bytes != 0 && held_bytes > before.limit_bytes &&
         held_bytes > before.held_bytes) {
-        count_freed(pool, bytes);
-        undo_alloc(pool, ptr, stream, &before);
+        undo_alloc(pool, ptr, bytes, stream, &before);
         return PLEAT_ENOMEM_DEVICE;
     }
     *out = ptr;
@@ -426,11 +438,7 @@ pleat_status pl_pool_free(pl_pool *pool, pleat_devptr ptr, size_t bytes, pl_stre
     }
     st = refuse_stream(stream);
     if (st == PLEAT_OK) {
-        cu_result result = pl_cu_mem_free_async(dev->drv, ptr, stream->handle);
-        if (result != CU_SUCCESS) {
-            result = pl_cu_mem_free_async(dev->drv, ptr, stream->handle);
-        }
-        st = pl_driver_failure(result);
+        st = pl_driver_failure(free_in_order(pool, ptr, stream));
     }
     if (st == PLEAT_OK) {
         count_freed(pool, bytes);
@@ -513,6 +521,17 @@ pleat_status pl_pool_trim(pl_pool *pool, uint64_t keep_bytes, uint64_t *released
     return st;
 }
 
+/* It serves no allocation any more: what it holds goes, now or when its frees are over. If that is
+ * refused, a trim does it. */
+static void retire(pl_pool *pool, cu_mempool handle)
+{
+    uint64_t keep_bytes = 0;
+    pl_driver *drv = pool->dev->drv;
+    (void)pl_cu_pool_set(drv, handle, CU_POOL_RELEASE_THRESHOLD, &keep_bytes);
+    (void)pl_cu_pool_trim(drv, handle, 0);
+    observe(pool);
+}
+
 /* A further pool of the driver, without a maximum. */
 static pleat_status add_unbounded(pl_pool *pool)
 {
@@ -525,17 +544,21 @@ static pleat_status add_unbounded(pl_pool *pool)
         return st;
     }
     st = make_handle(dev, pool->keep_bytes, &max_bytes, &handle);
+    cu_mempool retired = NULL;
     bool is_ours = false;
     if (st == PLEAT_OK) {
         pl_lock_acquire(&dev->lock);
         is_ours = pool->n_handles < N_HANDLES;
         if (is_ours) {
+            retired = pool->handles[pool->n_handles - 1];
             pool->handles[pool->n_handles++] = handle;
             pool->max_bytes = 0;
         }
         pl_lock_release(&dev->lock);
     }
-    if (handle != NULL && !is_ours) {
+    if (is_ours) {
+        retire(pool, retired);
+    } else if (handle != NULL) {
         pl_device_undo(dev, destroy_handle(dev, handle) ? PLEAT_OK : PLEAT_EDRIVER);
     }
     pl_scope_end(dev, &scope);

@@ -75,7 +75,11 @@ pleat_status pl_pool_free_now(pl_pool *pool, pleat_devptr ptr, size_t bytes);
  *  Blocks   on the driver. */
 pleat_status pl_pool_trim(pl_pool *pool, uint64_t keep_bytes, uint64_t *released);
 
-/** Change the limit; 0 = none. Nothing goes back by this.
+/** Change the limit; 0 = none. Nothing that may serve again goes back by this.
+ *
+ *  A limit that was not there at creation, or is another one, is kept by pl_pool_alloc. The driver
+ *  grows by whole steps (32 MiB and multiples), which it makes smaller only below a maximum of its
+ *  own: a request is refused when the step that it needs does not fit, though its bytes would.
  *
  *  Returns  PLEAT_OK; ENOMEM_DEVICE (more is held); EDRIVER (a limit that the driver keeps is
  *           lifted, and the pool that this needs cannot be made).
