@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "bench/work/ids.h"
 #include "bench/work/work.h"
 #include "tests/support/bench_child.h"
 
@@ -208,6 +209,41 @@ START_TEST(files_that_cannot_be_read_are_named)
 }
 END_TEST
 
+static size_t longest_run(const bench_ids *ids)
+{
+    size_t longest = 0;
+    size_t run = 0;
+    for (size_t i = 0; i < (size_t)1 << ids->bits; i++) {
+        run = ids->entries[i].is_used ? run + 1 : 0;
+        longest = run > longest ? run : longest;
+    }
+    return longest;
+}
+
+/* Multiples of the golden ratio's inverse: under a hash that everybody knows they meet in one
+ * place, and each is looked for behind all others. */
+START_TEST(no_ids_can_be_chosen_that_meet_in_one_place)
+{
+    const uint64_t golden = UINT64_C(0x9E3779B97F4A7C15);
+    uint64_t inverse = golden;
+    for (int i = 0; i < 6; i++) {
+        inverse *= 2 - golden * inverse;
+    }
+    ck_assert_uint_eq(golden * inverse, 1);
+    bench_ids ids;
+    bench_ids other;
+    ck_assert(bench_ids_init(&ids) && bench_ids_init(&other));
+    ck_assert_uint_ne(ids.seed, other.seed);
+    for (uint64_t i = 1; i <= 4096; i++) {
+        ck_assert_ptr_nonnull(bench_ids_get(&ids, i * inverse));
+    }
+    ck_assert_uint_eq(ids.n_entries, 4096);
+    ck_assert_uint_lt(longest_run(&ids), 400);
+    bench_ids_fini(&ids);
+    bench_ids_fini(&other);
+}
+END_TEST
+
 START_TEST(a_bundled_trace_has_the_peak_its_header_states)
 {
     bench_work trace;
@@ -240,6 +276,7 @@ int main(void)
     TCase *good = tcase_create("good");
     tcase_add_test(good, events_come_in_order_with_dense_slots);
     tcase_add_test(good, many_live_ids_find_their_slots);
+    tcase_add_test(good, no_ids_can_be_chosen_that_meet_in_one_place);
     tcase_add_test(good, a_bundled_trace_has_the_peak_its_header_states);
     suite_add_tcase(suite, good);
     TCase *bad = tcase_create("bad");

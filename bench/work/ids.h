@@ -18,6 +18,7 @@ typedef struct bench_ids {
     bench_id *entries; /* 1 << bits of them */
     unsigned bits;
     size_t n_entries;
+    uint64_t seed; /* chance: no file can choose ids that meet in one place */
 } bench_ids;
 
 bool bench_ids_init(bench_ids *ids);
