@@ -1,6 +1,7 @@
 # Every tests/NAME_test.c is an executable NAME_test and a ctest of that name. Its prefix says what
 # it is linked with: sim_, vmm_, segments_, api_, bench_. Two comments near its top are read:
-#   /* labels: unit fault */     ctest labels; "unit" where there is none
+#   /* labels: unit fault */     ctest labels; "unit" where there is none; "figures" are replays of
+#                                whole runs for what they come to: not under the sanitizers
 #   /* timeout: 300 */           seconds, 120 where there is none; sanitizers get five times that
 
 pkg_check_modules(CHECK REQUIRED IMPORTED_TARGET check)

@@ -1,7 +1,7 @@
 /* bench_pattern_test.c - the published patterns: what fails on which device, and pleat does not.
  *
  * A pattern on which no cache failed would not be the one that was published. */
-/* labels: unit model */
+/* labels: unit model figures */
 /* timeout: 240 */
 #include <check.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * them that was checked with recordings from real GPUs.
  *
  * The figures have the digits that were published; nothing else may differ. */
-/* labels: model */
+/* labels: model figures */
 /* timeout: 300 */
 #include <check.h>
 #include <math.h>
