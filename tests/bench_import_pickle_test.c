@@ -260,9 +260,25 @@ START_TEST(host_memory_is_bounded_by_the_bytes)
     char *body = malloc(N);
     ck_assert_ptr_nonnull(body);
     memset(body, ']', N);
+    for (size_t i = 1000; i < N; i += 1000) { /* into the first list */
+        memcpy(body + i, "e(", 2);
+    }
+    memcpy(body, "\x80\x04](", 4);
+    ck_assert(!read_bytes(body, N));
+    expect(": the pickle takes more than 32 times its bytes of host memory");
+    free(body);
+}
+END_TEST
+
+START_TEST(the_stack_is_bounded)
+{
+    enum { N = 2 << 20 };
+    char *body = malloc(N);
+    ck_assert_ptr_nonnull(body);
+    memset(body, 'N', N);
     memcpy(body, "\x80\x04", 2);
     ck_assert(!read_bytes(body, N));
-    expect(": EMPTY_LIST: the pickle takes more than 32 times its bytes of host memory");
+    expect("byte 1048578: NONE: more than 1048576 values are on the stack");
     free(body);
 }
 END_TEST
@@ -283,6 +299,7 @@ int main(void)
     tcase_add_test(bad, what_no_pickler_writes_is_told_with_its_place);
     tcase_add_test(bad, nesting_is_bounded);
     tcase_add_test(bad, host_memory_is_bounded_by_the_bytes);
+    tcase_add_test(bad, the_stack_is_bounded);
     tcase_add_test(bad, a_bomb_of_references_takes_no_more_than_its_bytes);
     suite_add_tcase(suite, bad);
 

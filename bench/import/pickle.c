@@ -12,9 +12,18 @@
 
 enum { MOST_MARKS = 64, LONGEST_TEXT = (1 << 24) - 1, PIECE_BYTES = 256 << 10 };
 
+/* Python pushes a thousand items at a time. */
+enum { MOST_ON_STACK = 1 << 20 };
+
 /* The most host memory for a file, beside the file itself. Snapshots take two or three times their
- * bytes. */
-#define MOST_HOST_BYTES(n_bytes) (((uint64_t)16 << 20) + 32 * (uint64_t)(n_bytes))
+ * bytes. A few MiB of gzip may be GiB of opcodes, so there is a limit for any file, too. */
+#define MOST_HOST_BYTES ((uint64_t)8 << 30)
+
+static uint64_t most_host_bytes(size_t n_bytes)
+{
+    uint64_t most = ((uint64_t)16 << 20) + 32 * (uint64_t)n_bytes;
+    return most < MOST_HOST_BYTES ? most : MOST_HOST_BYTES;
+}
 
 typedef bench_pickle_value value;
 typedef bench_pickle_node node;
@@ -72,8 +81,8 @@ static bool out_of_memory(machine *m)
 static bool count_memory(machine *m, uint64_t bytes)
 {
     m->host_bytes += bytes;
-    return m->host_bytes <= MOST_HOST_BYTES(m->n) ||
-           complain(m, "the pickle takes more than 32 times its bytes of host memory");
+    return m->host_bytes <= most_host_bytes(m->n) ||
+           complain(m, "the pickle takes more than 32 times its bytes of host memory, or 8 GiB");
 }
 
 /* Never freed alone. NULL and a message when there is none. */
@@ -125,6 +134,9 @@ static bool make_room(machine *m, values *list, size_t n)
 
 static bool push(machine *m, value v)
 {
+    if (m->stack.n == MOST_ON_STACK) {
+        return complain(m, "more than %d values are on the stack", MOST_ON_STACK);
+    }
     if (!make_room(m, &m->stack, m->stack.n + 1)) {
         return false;
     }
