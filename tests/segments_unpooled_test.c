@@ -52,6 +52,17 @@ START_TEST(a_refused_request_is_not_tried_again)
 }
 END_TEST
 
+START_TEST(sizes_that_were_freed_leave_nothing_behind)
+{
+    cache_put(cache_get(MIB, 0));
+    uint64_t metadata_bytes = cache_stats().metadata_bytes;
+    for (size_t bytes = 1; bytes <= 1000; bytes++) {
+        cache_put(cache_get(bytes, 0));
+    }
+    ck_assert_uint_eq(cache_stats().metadata_bytes, metadata_bytes);
+}
+END_TEST
+
 START_TEST(a_limit_is_kept)
 {
     ck_assert_int_eq(cache.a->ops->set_limit(cache.a, 50 * MIB), PLEAT_OK);
@@ -111,6 +122,7 @@ int main(void)
     tcase_add_test(blocks, a_block_is_as_large_as_asked_and_gone_when_freed);
     tcase_add_test(blocks, a_free_waits_for_the_work_on_the_block);
     tcase_add_test(blocks, a_refused_request_is_not_tried_again);
+    tcase_add_test(blocks, sizes_that_were_freed_leave_nothing_behind);
     tcase_add_test(blocks, a_limit_is_kept);
     tcase_add_test(blocks, a_block_that_the_driver_does_not_take_back_goes_later);
     suite_add_tcase(suite, blocks);

@@ -69,11 +69,12 @@ struct pl_mxnet_block {
     pl_doubt doubt;    /* in pl_mxnet.doubtful */
 };
 
-/* The free blocks of one size class; lists are made when needed and stay. */
+/* The free blocks of one size class; it goes with the last block of the class, free or not. */
 struct pl_mxnet_list {
     size_t bytes;          /* const */
     unsigned pool;         /* const: PLEAT_POOL_SMALL or PLEAT_POOL_LARGE */
     pl_mxnet_block *first; /* freed last */
+    size_t n_blocks;       /* of the class, those on their way to the driver too */
 };
 
 typedef struct pl_mxnet_policy {
@@ -88,7 +89,7 @@ typedef struct pl_mxnet_policy {
  * I4  a live block has its owner's lane; a cached or held one a number, not beyond the clock
  * I5  reserved_bytes == bytes of all blocks + releasing_bytes, and the statistic agrees
  * I6  the statistics of allocated, active and requested agree with the blocks
- * I7  lists have the size that they are found by
+ * I7  lists have the size that they are found by, and blocks; n_blocks counts these
  * I8  tree and maps keep their own rules
  * I9  cached_bytes == bytes of the cached blocks; of these the doubtful list holds all that others
  *     than their stream used, but for some whose uses are known to be over */

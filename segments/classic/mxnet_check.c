@@ -107,9 +107,11 @@ static int check_block(const pl_mxnet *m, const pl_mxnet_block *block, tally sum
 static int check_lists(const pl_mxnet *m)
 {
     size_t n_cached = 0;
+    size_t n_blocks = 0;
     size_t cursor = 0;
     for (const pl_mxnet_list *list; (list = pl_ptrmap_next(&m->lists, &cursor)) != NULL;) {
-        if (pl_ptrmap_find(&m->lists, list->bytes) != list ||
+        n_blocks += list->n_blocks;
+        if (pl_ptrmap_find(&m->lists, list->bytes) != list || list->n_blocks == 0 ||
             list->pool != pl_stats_pool(list->bytes)) {
             return 7;
         }
@@ -119,6 +121,9 @@ static int check_lists(const pl_mxnet *m)
                 return 2;
             }
         }
+    }
+    if (n_blocks != m->blocks.count + m->n_away) {
+        return 7;
     }
     return n_cached == m->n_cached ? 0 : 2;
 }

@@ -83,6 +83,7 @@ static pl_mxnet_block *commit_block(pl_mxnet *m, fresh *f, size_t class_bytes, p
         .list = commit_list(m, f, class_bytes),
         .state = PL_MXNET_TAKEN,
     };
+    block->list->n_blocks++;
     take_in(m, block);
     m->reserved_bytes += class_bytes;
     pl_stats_add(m->stats.segment, block->list->pool, 1);
@@ -123,6 +124,16 @@ static pleat_status ask_driver(pl_mxnet *m, const request *r, fresh *f, pl_mxnet
 
 /* ---- giving back ----------------------------------------------------------------------------- */
 
+static void forget_block(pl_mxnet *m, pl_mxnet_block *block)
+{
+    pl_mxnet_list *list = block->list;
+    pl_host_free(&m->host, block);
+    if (--list->n_blocks == 0) {
+        pl_ptrmap_remove(&m->lists, list->bytes);
+        pl_host_free(&m->host, list);
+    }
+}
+
 pleat_status pl_mxnet_release(pl_mxnet *m, pl_mxnet_block *block)
 {
     pl_lock_assert(&m->lock);
@@ -147,7 +158,7 @@ pleat_status pl_mxnet_release(pl_mxnet *m, pl_mxnet_block *block)
     pl_stats_sub(m->stats.segment, block->list->pool, 1);
     pl_stats_sub(m->stats.reserved_bytes, block->list->pool, bytes);
     m->stats.num_device_free++;
-    pl_host_free(&m->host, block);
+    forget_block(m, block);
     return PLEAT_OK;
 }
 
