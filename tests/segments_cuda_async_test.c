@@ -381,6 +381,9 @@ START_TEST(beside_a_capture_nobody_waits)
     put(ptr, 2);
     uint64_t n_syncs = counted().host_syncs;
     ck_assert_int_eq(refused(90 * MIB, 3), PLEAT_EPENDING);
+    ck_assert_uint_eq(counted().num_ooms, 0);
+    ck_assert_int_eq(refused(110 * MIB, 3), PLEAT_ENOMEM_DEVICE); /* the device has 100 */
+    ck_assert_uint_eq(counted().num_ooms, 1);
     ck_assert_uint_eq(trim(true), 0);
     ck_assert_uint_eq(counted().host_syncs, n_syncs);
     end_capture(1);

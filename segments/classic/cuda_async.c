@@ -55,6 +55,7 @@ static pleat_status async_create(pl_device *dev, const pl_allocator_options *opt
     p->base.ops = &pl_cuda_async_ops;
     p->dev = dev;
     p->host = host;
+    p->limit_bytes = options->limit_bytes;
     pl_order_init(&p->order, dev, &p->lock);
     pl_tree_init(&p->blocks, is_before);
     *out = &p->base;
@@ -128,6 +129,15 @@ static pleat_status allocate(pl_async *p, pl_async_block *block)
     return st;
 }
 
+/* Would it fit, were all that is not live free again? */
+static bool may_fit(const pl_async *p, const pl_async_block *block)
+{
+    uint64_t total = pl_device_total_bytes(p->dev);
+    uint64_t most = p->limit_bytes != 0 && p->limit_bytes < total ? p->limit_bytes : total;
+    uint64_t live = p->stats.allocated_bytes[PLEAT_POOL_ALL].current;
+    return live < most && pl_async_rounded(block->bytes) <= most - live;
+}
+
 /* After a failure. EPENDING: memory may be waited for, but not beside a capture. */
 static pleat_status allocate_again(pl_async *p, pl_async_block *block)
 {
@@ -143,7 +153,8 @@ static pleat_status allocate_again(pl_async *p, pl_async_block *block)
     pl_async_note_reserved(p);
     pleat_status st = allocate(p, block);
     bool is_idle = pl_pool_held_bytes(p->pool) <= p->stats.allocated_bytes[PLEAT_POOL_ALL].current;
-    return st == PLEAT_ENOMEM_DEVICE && waited == PLEAT_ECAPTURE && !is_idle ? PLEAT_EPENDING : st;
+    bool is_worth_waiting = waited == PLEAT_ECAPTURE && !is_idle && may_fit(p, block);
+    return st == PLEAT_ENOMEM_DEVICE && is_worth_waiting ? PLEAT_EPENDING : st;
 }
 
 static void commit(pl_async *p, pl_async_block *block)
@@ -301,7 +312,13 @@ static pleat_status async_set_limit(pl_allocator *a, uint64_t bytes)
         }
     }
     pl_lock_release(&p->lock);
-    return st == PLEAT_OK ? pl_pool_set_limit(p->pool, bytes) : st;
+    st = st == PLEAT_OK ? pl_pool_set_limit(p->pool, bytes) : st;
+    if (st == PLEAT_OK) {
+        pl_lock_acquire(&p->lock);
+        p->limit_bytes = bytes;
+        pl_lock_release(&p->lock);
+    }
+    return st;
 }
 
 static pleat_status async_release_capture(pl_allocator *a, pl_stream *stream)

@@ -56,7 +56,8 @@ typedef struct pl_async {
     pl_lock lock;   /* rank 20 */
     pl_host host;
     pl_order order;
-    pl_tree blocks; /* by address */
+    pl_tree blocks;       /* by address */
+    uint64_t limit_bytes; /* 0 = none */
     pl_async_block *held;
     size_t n_held;
     uint64_t n_freeing, freeing_bytes, freeing_asked_bytes; /* live ones on their way */
