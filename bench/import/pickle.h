@@ -4,10 +4,10 @@
  * dictionaries are written with. Everything that could name or call code (GLOBAL, REDUCE, BUILD,
  * INST, OBJ, NEWOBJ, persistent ids, EXT*) is refused by name, and so is all the rest.
  *
- * Host memory beside the file itself stays below 16 MiB and 32 times its bytes, and below 8 GiB: a reference to
- * something in the memo is 16 bytes, never a copy; a string is a view into the file; of a
- * dictionary only the keys that the caller wants are kept, each once; of a tuple nothing is. What
- * needs more than that is refused. At most 64 marks may be open and 2^20 values be on the stack.
+ * Host memory beside the file itself stays below 16 MiB and 32 times its bytes, and below 8 GiB:
+ * a reference to something in the memo is 16 bytes, never a copy; a string is a view into the
+ * file; of a dictionary only the keys that the caller wants are kept, each once; of a tuple nothing
+ * is. What needs more than that is refused. At most 64 marks may be open and 2^20 values be on the stack.
  *
  * Offsets are those of the decompressed bytes. */
 #ifndef PLEAT_BENCH_PICKLE_H
