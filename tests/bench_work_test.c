@@ -394,6 +394,15 @@ START_TEST(a_file_may_have_any_name)
 }
 END_TEST
 
+START_TEST(a_pipe_is_refused_and_not_read)
+{
+    ck_assert_int_eq(mkfifo("pipe.trace", 0600), 0);
+    refuse("pipe.trace", "pipe.trace: is no regular file");
+    ck_assert_int_eq(unlink("pipe.trace"), 0);
+    refuse("/dev/null", "/dev/null: is no regular file");
+}
+END_TEST
+
 START_TEST(a_long_name_is_cut_at_a_character)
 {
     char name[256] = "";
@@ -732,6 +741,7 @@ int main(void)
     TCase *files = add_tcase(suite, "files");
     tcase_add_checked_fixture(files, enter_folder, leave_folder);
     tcase_add_test(files, a_file_may_have_any_name);
+    tcase_add_test(files, a_pipe_is_refused_and_not_read);
     tcase_add_test(files, a_long_name_is_cut_at_a_character);
     tcase_add_test(files, a_long_spec_is_the_name_as_it_is);
     tcase_add_test(files, bundled_traces_may_have_any_name);

@@ -4,6 +4,7 @@
 #include "bench/work/files.h"
 
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "bench/folder.h"
@@ -157,6 +158,16 @@ static bool find_table(const char *path, const char *begin, const char *end, fil
                       path);
 }
 
+/* A file is opened twice, for its kind and for its events: a pipe would lose its beginning. */
+static bool check_seekable(const char *path, bench_failure *failure)
+{
+    struct stat st;
+    return stat(path, &st) != 0 || S_ISREG(st.st_mode) || S_ISDIR(st.st_mode) ||
+           bench_fail(failure,
+                      "%s: is no regular file, but a pipe or a device: write it to a file first",
+                      path);
+}
+
 /* A pickle begins with a byte that is no text; the first line of a table has commas. What cannot be
  * read is left to a reader that names the place. */
 static bool find_kind(const char *path, file_kind *out, bench_failure *failure)
@@ -207,7 +218,8 @@ bool bench_file_read(const char *found, bench_tape *tape, bench_failure *failure
     bench_file_options options;
     file_kind kind;
     if (!bench_file_split(found, path, sizeof path, &options, failure) ||
-        !find_kind(path, &kind, failure) || !check_options(path, kind, &options, failure)) {
+        !check_seekable(path, failure) || !find_kind(path, &kind, failure) ||
+        !check_options(path, kind, &options, failure)) {
         return false;
     }
     switch (kind) {
