@@ -7,7 +7,8 @@
  * Host memory beside the file itself stays below 16 MiB and 32 times its bytes, and below 8 GiB:
  * a reference to something in the memo is 16 bytes, never a copy; a string is a view into the
  * file; of a dictionary only the keys that the caller wants are kept, each once; of a tuple nothing
- * is. What needs more than that is refused. At most 64 marks may be open and 2^20 values be on the stack.
+ * is. What needs more than that is refused. At most 64 marks may be open and 2^20 values be on the
+ * stack.
  *
  * Offsets are those of the decompressed bytes. */
 #ifndef PLEAT_BENCH_PICKLE_H
