@@ -67,7 +67,7 @@ int bench_command_convert(int argc, char **argv)
     }
     bench_progress progress;
     bench_progress_init(&progress);
-    bench_progress_label(&progress, "convert: %s", work.name);
+    bench_progress_label(&progress, work.n_events, "convert: %s", work.name);
     bool ok = bench_convert(&work, c.out, c.replaces, &progress, &failure);
     bench_progress_clear(&progress);
     if (ok) {

@@ -77,7 +77,7 @@ static void read_kernel(bench_probe *probe)
 static void show_progress(void *context, const char *what)
 {
     bench_progress *progress = context;
-    bench_progress_label(progress, "probe: %s", what);
+    bench_progress_label(progress, 0, "probe: %s", what);
     bench_progress_step(progress, 0.0);
 }
 

@@ -119,7 +119,8 @@ static bool measure(batch *b, const bench_work *work, const char *allocator, ben
         options.memory_bytes = bench_memory_bytes(&b->options.memory, work->peak_live_bytes,
                                                   b->setup.granule_bytes);
     }
-    bench_progress_label(&b->progress, "%s, %s", work->name, allocator);
+    bench_progress_label(&b->progress, work->n_events * b->options.loops, "%s: %s", allocator,
+                         work->name);
     return bench_replay(work, &options, record, &b->failure);
 }
 

@@ -93,7 +93,7 @@ static double count_instructions(resident_command *c, const char *allocator)
                                 "--sim", c->options.sim,  "--allocator", allocator, "--driver",
                                 "sim",   "--no-callgrind" };
     uint64_t instructions;
-    bench_progress_label(&c->progress, "%s: counting instructions", allocator);
+    bench_progress_label(&c->progress, 0, "%s: counting instructions", allocator);
     bench_progress_step(&c->progress, 0.5);
     bool ok = bench_callgrind(BENCH_RESIDENT_SYMBOL, arguments,
                               sizeof arguments / sizeof arguments[0], &instructions, &c->failure);
@@ -153,7 +153,7 @@ static int run_one(resident_command *c, const char *allocator)
         .seed = c->seed,
     };
     bench_resident_result result = { .n_live = 0 };
-    bench_progress_label(&c->progress, "%s: measuring", allocator);
+    bench_progress_label(&c->progress, 0, "%s: measuring", allocator);
     bench_progress_step(&c->progress, 0.0);
     bool ok = bench_resident(&options, &result, &c->failure);
     bench_progress_clear(&c->progress);

@@ -21,10 +21,11 @@ static bool try(search *s, uint64_t memory_bytes, bool *completes)
     s->n_runs++;
     if (s->options.progress) {
         char size[32];
-        bench_progress_label(s->options.progress, "%s, %s: run %u, %s", s->work->name,
-                             s->options.allocator, s->n_runs,
+        bench_progress_label(s->options.progress, s->work->n_events * s->options.loops,
+                             "%s, run %u, %s: %s", s->options.allocator, s->n_runs,
                              memory_bytes ? bench_size_format(memory_bytes, size, sizeof size)
-                                          : "unlimited");
+                                          : "unlimited",
+                             s->work->name);
     }
     if (!bench_replay(s->work, &s->options, &record, s->failure)) {
         return false;

@@ -1,8 +1,10 @@
-/* progress.h - one line on stderr that says how far a long run is; only if it is a terminal. */
+/* progress.h - one line on stderr that says how far a long run is; only if it is a terminal, and
+ * within 80 columns: a longer line would wrap, and each step leave it behind. */
 #ifndef PLEAT_BENCH_PROGRESS_H
 #define PLEAT_BENCH_PROGRESS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* `tell`, when not NULL, gets the fraction instead of the terminal: a worker of another process. */
@@ -10,15 +12,24 @@ typedef struct bench_progress {
     void (*tell)(void *context, double fraction);
     void *context;
     bool is_terminal;
+    uint64_t begin_ns;
     uint64_t last_ns;
-    char label[128];
+    uint64_t n_events; /* of all that is labelled; 0 = not known: no rate, no time left */
+    char label[4 * 40 + 4];
 } bench_progress;
 
 void bench_progress_init(bench_progress *progress);
-void bench_progress_label(bench_progress *progress, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+/* Begins anew; what is behind 40 characters is not shown. */
+void bench_progress_label(bench_progress *progress, uint64_t n_events, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* Shows at most ten times a second. */
 void bench_progress_step(bench_progress *progress, double fraction);
 void bench_progress_clear(bench_progress *progress); /* before other output */
+
+/* What a step shows, `seconds` after the beginning. */
+void bench_progress_line(const bench_progress *progress, double fraction, double seconds, char *out,
+                         size_t n);
+/* "42 s", "1:05 min", "2:00 h". */
+void bench_progress_left(double seconds, char *out, size_t n);
 
 #endif

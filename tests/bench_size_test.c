@@ -1,7 +1,9 @@
-/* bench_size_test.c - sizes, ratios and memory as people write them. */
+/* bench_size_test.c - sizes, ratios and memory as people write them, and how far a run is. */
 #include <check.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "bench/progress.h"
 #include "bench/size.h"
 
 #define KIB UINT64_C(1024)
@@ -110,6 +112,26 @@ START_TEST(sizes_are_written_for_people)
 }
 END_TEST
 
+START_TEST(a_line_of_progress_has_rate_and_time_left_within_80_columns)
+{
+    bench_progress progress = { .tell = NULL };
+    char line[256];
+    bench_progress_label(&progress, 40000000, "pleat: short");
+    bench_progress_line(&progress, 0.25, 2.0, line, sizeof line);
+    ck_assert_str_eq(line, "pleat: short   25 %, 5.0 M events/s, 6 s left");
+    bench_progress_line(&progress, 1e-9, 1e-3, line, sizeof line); /* too early to tell */
+    ck_assert_str_eq(line, "pleat: short    0 %");
+    bench_progress_label(&progress, 1u << 31, "torch-expandable: \xff\x1b%s",
+                         "decoder:layers=32,hidden=4096,heads=32,kv_heads=8,ff=14336");
+    bench_progress_line(&progress, 0.999, 100000.0, line, sizeof line);
+    ck_assert_ptr_nonnull(strstr(line, "torch-expandable: ??decoder:layers=32..."));
+    ck_assert_uint_lt(strlen(line), 80);
+    bench_progress_label(&progress, 0, "probe: %s", "map");
+    bench_progress_line(&progress, 0.5, 100.0, line, sizeof line);
+    ck_assert_str_eq(line, "probe: map   50 %");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("bench_size");
@@ -124,6 +146,9 @@ int main(void)
     tcase_add_test(memory, a_ratio_is_rounded_up_to_a_granule);
     tcase_add_test(memory, a_size_is_taken_to_the_byte);
     suite_add_tcase(suite, memory);
+    TCase *progress = tcase_create("progress");
+    tcase_add_test(progress, a_line_of_progress_has_rate_and_time_left_within_80_columns);
+    suite_add_tcase(suite, progress);
 
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "bench/clock.h"
+#include "bench/progress.h"
 
 #define SECOND_NS UINT64_C(1000000000)
 #define LINE_NS (30 * SECOND_NS) /* where there is no terminal */
@@ -44,25 +45,13 @@ static double weight_done(const bench_meter *meter)
     return weight;
 }
 
-static void format_left(double seconds, char *out, size_t n)
-{
-    unsigned long s = (unsigned long)(seconds + 0.5);
-    if (s < 60) {
-        snprintf(out, n, "%lu s", s);
-    } else if (s < 3600) {
-        snprintf(out, n, "%lu:%02lu min", s / 60, s % 60);
-    } else {
-        snprintf(out, n, "%lu:%02lu h", s / 3600, s / 60 % 60);
-    }
-}
-
 static void show(const bench_meter *meter, double done, uint64_t now)
 {
     double seconds = (double)(now - meter->begin_ns) / 1e9;
     double rate = done / seconds;
     char left[32] = "?";
     if (done > 0.0) {
-        format_left((meter->weight_total - done) / rate, left, sizeof left);
+        bench_progress_left((meter->weight_total - done) / rate, left, sizeof left);
     }
     fprintf(stderr, "%s%u of %u cells, %.0f %%, %.1f million events/s, %s left%s",
             meter->is_terminal ? "\r\033[K" : "pleat: ", meter->n_over, meter->plan->n_cells,

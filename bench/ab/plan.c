@@ -18,7 +18,7 @@ static bool open_works(bench_ab_plan *plan)
     for (unsigned i = 0; i < plan->options.common.n_works; i++) {
         bench_failure failure;
         /* A long generated run is counted for many seconds. */
-        bench_progress_label(&progress, "opening %.100s", plan->options.common.works[i]);
+        bench_progress_label(&progress, 0, "opening %s", plan->options.common.works[i]);
         bench_progress_step(&progress, (double)i / plan->options.common.n_works);
         if (!bench_work_open(plan->options.common.works[i], &plan->works[i], &failure)) {
             bench_progress_clear(&progress);
