@@ -2,6 +2,7 @@
 /* labels: unit */
 #include <check.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/support/segments_torch.h"
 #include "vmm/driver.h"
@@ -393,9 +394,11 @@ START_TEST(pages_are_whole_granules)
     pl_allocator_options options = defaults();
     options.expandable_large_page_bytes = 3 * MIB;
     check_refused(&options, PLEAT_ECONF);
+    ck_assert_ptr_nonnull(strstr(pl_driver_last_error()->detail, "expandable_large_page_mb"));
     options = defaults();
     options.expandable_small_page_bytes = MIB;
     check_refused(&options, PLEAT_ECONF);
+    ck_assert_ptr_nonnull(strstr(pl_driver_last_error()->detail, "expandable_small_page_mb"));
     torch_close();
 }
 END_TEST

@@ -3,6 +3,7 @@
  * Source: c10/core/AllocatorConfig.cpp, c10/cuda/CUDAAllocatorConfig.cpp; setMemoryFraction of
  * c10/cuda/CUDACachingAllocator.cpp. */
 #include "segments/classic/torch_cache.h"
+#include "vmm/driver.h"
 
 static bool is_power_of_two_or_0(unsigned n)
 {
@@ -55,25 +56,33 @@ pleat_status pl_torch_settle_options(pl_allocator_options *o)
     return PLEAT_OK;
 }
 
+static pleat_status refuse_page(const char *option, size_t bytes, size_t granule)
+{
+    pl_driver_clear_error();
+    pl_driver_set_detail("%s: %zu bytes are not allowed: whole granules of %zu bytes, at most 2^60",
+                         option, bytes, granule);
+    return PLEAT_ECONF;
+}
+
 /* PyTorch maps 2 and 20 MiB whatever the granularity; where that cannot be, the next that can. */
-static pleat_status settle_page(size_t *page, size_t usual, size_t granule)
+static pleat_status settle_page(const char *option, size_t *page, size_t usual, size_t granule)
 {
     size_t bytes = *page != 0 ? *page : usual;
     size_t over = bytes % granule;
-    if (over != 0 && bytes != usual) {
-        return PLEAT_ECONF;
+    if ((over != 0 && bytes != usual) || bytes > PL_TORCH_MOST) {
+        return refuse_page(option, bytes, granule);
     }
     *page = over != 0 ? bytes + granule - over : bytes;
-    return *page <= PL_TORCH_MOST ? PLEAT_OK : PLEAT_ECONF;
+    return PLEAT_OK;
 }
 
 pleat_status pl_torch_settle_pages(pl_allocator_options *o, size_t granule_bytes)
 {
-    pleat_status st = settle_page(&o->expandable_small_page_bytes, PL_TORCH_SMALL_SEGMENT,
-                                  granule_bytes);
+    pleat_status st = settle_page("expandable_small_page_mb", &o->expandable_small_page_bytes,
+                                  PL_TORCH_SMALL_SEGMENT, granule_bytes);
     return st != PLEAT_OK ? st
-                          : settle_page(&o->expandable_large_page_bytes, o->large_segment_bytes,
-                                        granule_bytes);
+                          : settle_page("expandable_large_page_mb", &o->expandable_large_page_bytes,
+                                        o->large_segment_bytes, granule_bytes);
 }
 
 uint64_t pl_torch_fraction_bytes(const pl_allocator_options *o, uint64_t total_bytes)
