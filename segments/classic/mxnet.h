@@ -23,7 +23,9 @@
  *   the block back at once; another one, or one of several users, waits on the host (order.h).
  * - While its stream is being captured a request does not wait: it passes over blocks that need it,
  *   and gives nothing back. Blocks with uses recorded on a stream that was being captured when they
- *   were freed are kept until pl_allocator_ops.release_capture.
+ *   were freed are kept until pl_allocator_ops.release_capture. MXNet knows nothing of captures:
+ *   what the captured stream itself had and freed goes where it always goes, to another stream once
+ *   the capture is over, while the graph may still use it. Who launches it must keep it live.
  * - cudaFree waits for the device. Before blocks go to the driver each stream that used one of them
  *   is waited for, which counts one host sync for each that has work left, not one a block.
  *

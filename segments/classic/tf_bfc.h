@@ -22,7 +22,9 @@
  *   out. Only a lack of memory makes it ask for less; other failures of the driver are returned.
  * - Regions are never one behind the other as far as this file cares: no coalescing across them.
  * - Chunks with uses recorded on a stream that was being captured when they were freed are kept
- *   until pl_allocator_ops.release_capture.
+ *   until pl_allocator_ops.release_capture. BFC knows nothing of captures: what the captured stream
+ *   itself had and freed goes where it always goes, to another stream once the capture is over,
+ *   while the graph may still use it. Who launches it must keep it live.
  *
  * All fields below are guarded by pl_bfc.lock unless they say otherwise.
  * Source: xla/tsl/framework/bfc_allocator.cc of OpenXLA (00df9eef). */
