@@ -197,6 +197,7 @@ static pleat_status free_live(pl_mxnet *m, pl_mxnet_block *block, pl_stream *str
     }
     pl_mxnet_end_active(m, block);
     pl_mxnet_put(m, block);
+    m->n_frees++;
     return PLEAT_OK;
 }
 
@@ -226,6 +227,7 @@ static void end_hold(pl_mxnet *m, uint64_t lane)
         pl_order_end(&m->order, &block->uses);
         pl_mxnet_end_active(m, block);
         pl_mxnet_put(m, block);
+        m->n_frees++;
     }
 }
 

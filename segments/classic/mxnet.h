@@ -119,6 +119,7 @@ typedef struct pl_mxnet {
     uint64_t releasing_bytes; /* given to the driver just now; still in reserved_bytes */
     unsigned n_out;           /* driver calls under way that may make room */
     uint64_t n_changes;       /* how often one of them did */
+    uint64_t n_frees;         /* how often a user's free went to the cache */
     pleat_stats stats;
 } pl_mxnet;
 

@@ -21,11 +21,13 @@ typedef struct request {
 } request;
 
 /* Host memory of a new block and, should it be the first of its class, of its list. And n_changes
- * as it would be now if no other thread had made room since the last try. */
+ * as it would be now if no other thread had made room since the last try; n_frees when the last round
+ * began: what is cached since then may be just what is missing. */
 typedef struct fresh {
     pl_mxnet_block *block;
     pl_mxnet_list *list;
     uint64_t seen;
+    uint64_t frees_seen;
 } fresh;
 
 static void fresh_fini(pl_mxnet *m, fresh *f)
@@ -365,6 +367,7 @@ static bool is_tried_again(const pl_mxnet *m, pleat_status st)
 
 static pleat_status new_block(pl_mxnet *m, const request *r, fresh *f, pl_mxnet_block **out)
 {
+    f->frees_seen = m->n_frees;
     if (!m->policy->is_pooled && m->n_cached == 0) {
         return ask_driver(m, r, f, out);
     }
@@ -389,14 +392,19 @@ static pleat_status new_block(pl_mxnet *m, const request *r, fresh *f, pl_mxnet_
     return ask_driver(m, r, f, out);
 }
 
-/* Wait until other threads' driver calls have changed something since the last try. False when
- * nothing has changed and nothing is under way. */
+static bool has_changed(const pl_mxnet *m, const fresh *f)
+{
+    return m->n_changes != f->seen || m->n_frees != f->frees_seen;
+}
+
+/* Wait until other threads have changed something since the last try. False when nothing has
+ * changed and no driver call is under way. */
 static bool wait_for_others(pl_mxnet *m, const fresh *f)
 {
-    while (m->n_changes == f->seen && m->n_out != 0) {
+    while (!has_changed(m, f) && m->n_out != 0) {
         pl_lock_wait(&m->lock, &m->changed);
     }
-    return m->n_changes != f->seen;
+    return has_changed(m, f);
 }
 
 static pleat_status grow_with(pl_mxnet *m, const request *r, fresh *f, pl_mxnet_block **out)

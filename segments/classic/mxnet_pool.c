@@ -38,10 +38,6 @@ void pl_mxnet_put(pl_mxnet *m, pl_mxnet_block *block)
     if (!pl_order_is_own(&block->uses, block->stream)) {
         pl_doubt_add(&m->doubtful, &block->doubt);
     }
-    if (m->n_growing != 0) {
-        m->n_changes++; /* somebody may be failing for want of just this */
-        pthread_cond_broadcast(&m->changed);
-    }
 }
 
 pl_mxnet_block *pl_mxnet_take(pl_mxnet *m, pl_mxnet_block **link)
