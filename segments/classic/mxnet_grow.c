@@ -20,9 +20,11 @@ typedef struct request {
     size_t class_bytes; /* rounded */
 } request;
 
-/* Host memory of a new block and, should it be the first of its class, of its list. And n_changes as
- * it would be now if no other thread had made room since the last try; n_frees when the last round
- * began: what is cached since then may be just what is missing. */
+/* Host memory of a new block and, should it be the first of its class, of its list.
+ *
+ * `seen` is n_changes as it would be now if no other thread had made room since the last try;
+ * `frees_seen` is n_frees when the last round began: what is cached since then may be just what is
+ * missing. */
 typedef struct fresh {
     pl_mxnet_block *block;
     pl_mxnet_list *list;
