@@ -7,11 +7,13 @@
 #ifndef PLEAT_SEGMENTS_ALLOCATOR_H
 #define PLEAT_SEGMENTS_ALLOCATOR_H
 
+#include "segments/observer.h"
 #include "vmm/base/pleat_types.h"
 #include "vmm/device.h"
 #include "vmm/stream.h"
 
 typedef struct pl_allocator pl_allocator;
+typedef struct pl_private pl_private; /* a private pool of one allocator */
 
 typedef enum pl_growth { PL_GROWTH_BALANCED, PL_GROWTH_FRUGAL, PL_GROWTH_AMPLE } pl_growth;
 typedef enum pl_cross_stream { PL_CROSS_ORDER, PL_CROSS_SETTLED } pl_cross_stream;
@@ -48,6 +50,7 @@ typedef struct pl_allocator_options {
     double bfc_fragmentation_fraction; /* of the memory limit, in [0, 1); 0 = 128 MiB */
     /* cuda-async */
     uint64_t async_release_threshold_bytes; /* the pool keeps as much; 0 = all */
+    pl_observer *observer;                  /* told of all that happens; NULL = nobody */
 } pl_allocator_options;
 
 void pl_allocator_options_init(pl_allocator_options *options); /* the defaults */
@@ -63,8 +66,10 @@ typedef enum pl_piece_kind {
 typedef struct pl_piece {
     pleat_devptr base;
     uint64_t bytes;
-    uint64_t requested_bytes; /* live only, else 0 */
-    pl_stream *stream;        /* the owner's, or whom it pends on; NULL = nobody's */
+    uint64_t requested_bytes;     /* live only, else 0 */
+    pl_stream *stream;            /* the owner's, or whom it pends on; NULL = nobody's */
+    pl_stream *segment_stream;    /* the stream that its segment serves first; NULL = none */
+    const pl_private *private_in; /* NULL = the default pool */
     pl_piece_kind kind;
     bool is_first; /* a segment begins here */
 } pl_piece;
@@ -93,6 +98,19 @@ typedef struct pl_allocator_ops {
     /* Blocks freed while `stream` was captured may be used again: the graph is gone, and perhaps
      * the stream. */
     pleat_status (*release_capture)(pl_allocator *a, pl_stream *stream);
+    /* Private pools; all five are NULL where the allocator has none. What is allocated from one is
+     * reused only within it, also by a stream that is being captured (in its own stream's order),
+     * and none of its memory is taken, unmapped or given back before it is released. Its blocks are
+     * freed, recorded and queried like any others. */
+    pleat_status (*private_open)(pl_allocator *a, pl_private **out); /* ENOMEM_HOST */
+    pleat_status (*private_alloc)(pl_allocator *a, pl_private *pool, size_t bytes,
+                                  pl_stream *stream, pleat_devptr *out);
+    /* A capture that used the pool is over: frees that could not be timed during it may be now. */
+    void (*private_rest)(pl_allocator *a, pl_private *pool);
+    /* The pool is gone, the pointer with it: its free memory is everybody's, that of its live
+     * blocks when they are freed. */
+    void (*private_release)(pl_allocator *a, pl_private *pool);
+    void (*private_reserved)(pl_allocator *a, pl_private *pool, pleat_stat out[PLEAT_N_POOLS]);
     void (*stats)(pl_allocator *a, pleat_stats *out);
     void (*reset_peaks)(pl_allocator *a);
     /* Call `see` for every piece: segment by segment, in address order, without gaps inside one.

@@ -33,7 +33,10 @@ extern "C" {
     X(PLEAT_ENODRIVER, "no driver could be loaded") \
     X(PLEAT_ENOVMM, "the device or driver has no virtual memory management") \
     X(PLEAT_EPOISONED, "an undo failed earlier: the memory concerned is out of service") \
-    X(PLEAT_ECAPTURE, "not possible while the stream is being captured")
+    X(PLEAT_ECAPTURE, "not possible while the stream is being captured") \
+    X(PLEAT_ENOTSUP, "the allocator at work cannot do that") \
+    X(PLEAT_EPOOL, "there is no such private pool") \
+    X(PLEAT_EWRITE, "the output could not be written")
 /* clang-format on */
 
 typedef enum pleat_status {

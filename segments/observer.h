@@ -1,0 +1,70 @@
+/* observer.h - what an allocator tells of what it does, as it does it: the source of histories.
+ *
+ * Every action is told under the allocator's lock, at the moment it takes effect, so that the order
+ * of telling is the order in which the allocator's state changed: replayed, the actions lead from
+ * any visit (allocator.h) to the next one. What is told of memory:
+ *
+ *   SEGMENT_ALLOC, SEGMENT_FREE   a segment of the driver's, whole (classic caches)
+ *   SEGMENT_MAP, SEGMENT_UNMAP    a run of addresses became resident, or a hole again. A chunk that
+ *                                 is taken leaves its old place with UNMAP when it is taken, though
+ *                                 its stale mapping goes later
+ *   ALLOC                         a block; bytes as requested
+ *   FREE_REQUESTED                the same bytes; from now on the block is not the user's
+ *   FREE_COMPLETED                its uses on other streams, too, are over, or there were none: at
+ *                                 once after FREE_REQUESTED then
+ *
+ * A segment is told before the blocks in it, and blocks before their segment goes. Memory that goes
+ * with the allocator itself (destroy) is not told.
+ * The names and their order are PyTorch's (reference: c10/cuda/CUDACachingAllocator.h, TraceEntry).
+ */
+#ifndef PLEAT_SEGMENTS_OBSERVER_H
+#define PLEAT_SEGMENTS_OBSERVER_H
+
+#include <stdatomic.h>
+
+#include "vmm/base/pleat_types.h"
+#include "vmm/stream.h"
+
+typedef enum pl_action {
+    PL_ACTION_ALLOC,
+    PL_ACTION_FREE_REQUESTED,
+    PL_ACTION_FREE_COMPLETED,
+    PL_ACTION_SEGMENT_ALLOC,
+    PL_ACTION_SEGMENT_FREE,
+    PL_ACTION_SEGMENT_MAP,
+    PL_ACTION_SEGMENT_UNMAP,
+    PL_N_ACTIONS
+} pl_action;
+
+typedef struct pl_event {
+    pl_action action;
+    pleat_devptr base;
+    uint64_t bytes;
+    pl_stream *stream;      /* a block's owner; a segment's, NULL where segments have none */
+    const void *private_in; /* the pl_private it lies in; NULL = the default pool */
+} pl_event;
+
+/* Lives longer than the allocators that it is given to (pl_allocator_options.observer). */
+typedef struct pl_observer {
+    /* Called under the allocator's lock: calls no allocator, does not block. */
+    void (*tell)(struct pl_observer *self, const pl_event *event);
+    _Atomic bool is_on; /* atomic: false = nothing is told; may change at any time */
+} pl_observer;
+
+static inline bool pl_observer_is_on(const pl_observer *observer)
+{
+    return __builtin_expect(observer != NULL, 0) &&
+           atomic_load_explicit(&observer->is_on, memory_order_relaxed);
+}
+
+/* `observer` may be NULL. */
+static inline void pl_tell(pl_observer *observer, pl_action action, pleat_devptr base,
+                           uint64_t bytes, pl_stream *stream, const void *private_in)
+{
+    if (pl_observer_is_on(observer)) {
+        pl_event event = { action, base, bytes, stream, private_in };
+        observer->tell(observer, &event);
+    }
+}
+
+#endif
