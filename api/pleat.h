@@ -277,120 +277,6 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_reset_peaks(pleat instance, i
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_release_capture(pleat instance, int device,
                                                                    void *stream);
 
-/* ---- private pools: memory that CUDA graphs may keep using ---- */
-
-/** Names a private pool, as PyTorch's MempoolId_t does; {0, 0} names none. */
-typedef struct pleat_pool_id {
-    uint64_t first;
-    uint64_t second;
-} pleat_pool_id;
-
-/** Does a request on `stream` go to the pool? Called on the thread that asks for memory, from any
- *  number at once; must not call pleat. */
-typedef bool (*pleat_route_fn)(void *stream, void *context);
-/** `context` is not used any more. */
-typedef void (*pleat_forget_fn)(void *context);
-
-/** Route requests to a private pool from now on, until pleat_pool_end. The pool is made if new; it
- *  stays until it has been released as often as it was begun.
- *
- *  What is allocated meanwhile is reused only within the pool, and its memory is never taken,
- *  unmapped or given back before the pool is released: so the addresses that a captured graph has
- *  baked in stay its own. On a stream that is being captured, memory freed there is used again by
- *  the same stream.
- *
- *  Params   route   asked for every request on the device; NULL = all go to the pool. Of several
- *           routes the one begun last is asked first.
- *           forget  called once when `route` will not be called any more, also if this call fails;
- *                   NULL = nobody needs to know.
- *  Returns  PLEAT_OK; PLEAT_EINVAL (`id` is {0, 0}); PLEAT_ENOTSUP (the allocator has no private
- *           pools); PLEAT_ENOMEM_HOST; what opening the device returns.
- *  Failure  nothing is routed.
- *  Owner    `context` stays the caller's, until `forget`.
- *  Threads  any.
- *  Blocks   never on the GPU. Makes no call that would break a capture. */
-PLEAT_API PLEAT_MUST_USE pleat_status pleat_pool_begin(pleat instance, int device, pleat_pool_id id,
-                                                       pleat_route_fn route, pleat_forget_fn forget,
-                                                       void *context);
-
-/** Route requests to the pool no more: undoes the last pleat_pool_begin of that pool by the calling
- *  thread; if it made none, the last one of any thread.
- *
- *  Returns  PLEAT_OK; PLEAT_EDEVICE; PLEAT_EPOOL (nothing is routed to a pool of that name).
- *  Threads  any; requests that other threads are in the middle of may still go there.
- *  Blocks   never. */
-PLEAT_API PLEAT_MUST_USE pleat_status pleat_pool_end(pleat instance, int device, pleat_pool_id id);
-
-/** Say that one user of the pool is gone. With the last one its free memory is everybody's, and
- *  that of its live blocks when they are freed.
- *
- *  Returns  PLEAT_OK; PLEAT_EDEVICE; PLEAT_EPOOL; PLEAT_EBUSY (the last user, but requests are
- *           still routed there).
- *  Failure  as before.
- *  Threads  any.
- *  Blocks   never. */
-PLEAT_API PLEAT_MUST_USE pleat_status pleat_pool_release(pleat instance, int device,
-                                                         pleat_pool_id id);
-
-/** Tell of the private pools that the device has or had, one by one.
- *
- *  Units    bytes resident in the pool, by PyTorch's pools.
- *  Params   index  0, 1, 2... in order of first use; pools that are gone keep their place.
- *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_EDEVICE; PLEAT_EPOOL (there are not that many).
- *  Threads  any.
- *  Blocks   never; opens no device. */
-PLEAT_API PLEAT_MUST_USE pleat_status pleat_pool_stats(pleat instance, int device, unsigned index,
-                                                       pleat_pool_id *id,
-                                                       pleat_stat reserved_bytes[PLEAT_N_POOLS]);
-
-/* ---- history and snapshots ---- */
-
-enum {
-    PLEAT_HISTORY_FRAMES = 1,      /* with the C stack of every allocation: microseconds each */
-    PLEAT_HISTORY_FREE_FRAMES = 2, /* and of every free */
-    PLEAT_HISTORY_KEEP = 4,        /* keep what was recorded before */
-};
-
-/** Record what happens from now on: allocations, frees, what is mapped and unmapped.
- *
- *  Units    entries, for each device: a ring, the oldest are overwritten. 0 = stop recording; what
- *           was recorded stays.
- *  Params   flags  PLEAT_HISTORY_...
- *  Returns  PLEAT_OK; PLEAT_EINVAL (unknown flags, more than 2^28 entries); PLEAT_ENOMEM_HOST.
- *  Failure  as before.
- *  Threads  any. Devices opened later record, too.
- *  Blocks   never on the GPU. */
-PLEAT_API PLEAT_MUST_USE pleat_status pleat_history_record(pleat instance, size_t max_entries,
-                                                           unsigned flags);
-
-typedef enum pleat_snapshot_format {
-    PLEAT_SNAPSHOT_PICKLE, /* protocol 2: what torch.cuda.memory._dump_snapshot's readers read */
-    PLEAT_SNAPSHOT_JSON,
-} pleat_snapshot_format;
-
-/** Takes `n` bytes of output; false = it could not, stop. */
-typedef bool (*pleat_write_fn)(void *context, const void *bytes, size_t n);
-
-/** Write the state of all devices in use, and their histories, as PyTorch's snapshot dictionary.
- *  Each device's state and history are of one instant.
- *
- *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_ENOMEM_HOST; PLEAT_EWRITE (`write` refused).
- *  Failure  some of the output may have been written.
- *  Threads  any; the allocator's lock is held while its state is copied, not during `write`.
- *  Blocks   never on the GPU; opens no device. */
-PLEAT_API PLEAT_MUST_USE pleat_status pleat_snapshot_write(pleat instance,
-                                                           pleat_snapshot_format format,
-                                                           pleat_write_fn write, void *context);
-
-/** The same into a file, which is replaced only once all is written.
- *
- *  Params   path  ends in .json: JSON; else a pickle.
- *  Returns  as pleat_snapshot_write; PLEAT_EWRITE names the path and the system's reason.
- *  Failure  the file is as before.
- *  Threads  any.
- *  Blocks   on the file system. */
-PLEAT_API PLEAT_MUST_USE pleat_status pleat_snapshot_dump(pleat instance, const char *path);
-
 /** Run every walker of every device in use: recompute all invariants from ground truth.
  *
  *  Params   broken [out] 0, or the number of the first broken invariant.
@@ -438,5 +324,8 @@ PLEAT_API const char *pleat_version(void);
 #ifdef __cplusplus
 }
 #endif
+
+#include "pleat_pool.h"
+#include "pleat_snapshot.h"
 
 #endif

@@ -1,0 +1,63 @@
+/* pleat_snapshot.h - histories and snapshots, as PyTorch writes them.
+ *
+ * Part of pleat.h, which includes it and says what every call may return. */
+#ifndef PLEAT_SNAPSHOT_H
+#define PLEAT_SNAPSHOT_H
+
+#include "pleat.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    PLEAT_HISTORY_FRAMES = 1,      /* with the C stack of every allocation: microseconds each */
+    PLEAT_HISTORY_FREE_FRAMES = 2, /* and of every free */
+    PLEAT_HISTORY_KEEP = 4,        /* keep what was recorded before */
+};
+
+/** Record what happens from now on: allocations, frees, what is mapped and unmapped.
+ *
+ *  Units    entries, for each device: a ring, the oldest are overwritten. 0 = stop recording; what
+ *           was recorded stays.
+ *  Params   flags  PLEAT_HISTORY_...
+ *  Returns  PLEAT_OK; PLEAT_EINVAL (unknown flags, more than 2^28 entries); PLEAT_ENOMEM_HOST.
+ *  Failure  as before.
+ *  Threads  any. Devices opened later record, too.
+ *  Blocks   never on the GPU. */
+PLEAT_API PLEAT_MUST_USE pleat_status pleat_history_record(pleat instance, size_t max_entries,
+                                                           unsigned flags);
+
+typedef enum pleat_snapshot_format {
+    PLEAT_SNAPSHOT_PICKLE, /* protocol 2: what torch.cuda.memory._dump_snapshot's readers read */
+    PLEAT_SNAPSHOT_JSON,
+} pleat_snapshot_format;
+
+/** Takes `n` bytes of output; false = it could not, stop. */
+typedef bool (*pleat_write_fn)(void *context, const void *bytes, size_t n);
+
+/** Write the state of all devices in use, and their histories, as PyTorch's snapshot dictionary.
+ *  Each device's state and history are of one instant.
+ *
+ *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_ENOMEM_HOST; PLEAT_EWRITE (`write` refused).
+ *  Failure  some of the output may have been written.
+ *  Threads  any; the allocator's lock is held while its state is copied, not during `write`.
+ *  Blocks   never on the GPU; opens no device. */
+PLEAT_API PLEAT_MUST_USE pleat_status pleat_snapshot_write(pleat instance,
+                                                           pleat_snapshot_format format,
+                                                           pleat_write_fn write, void *context);
+
+/** The same into a file, which is replaced only once all is written.
+ *
+ *  Params   path  ends in .json: JSON; else a pickle.
+ *  Returns  as pleat_snapshot_write; PLEAT_EWRITE names the path and the system's reason.
+ *  Failure  the file is as before.
+ *  Threads  any.
+ *  Blocks   on the file system. */
+PLEAT_API PLEAT_MUST_USE pleat_status pleat_snapshot_dump(pleat instance, const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
