@@ -1,0 +1,137 @@
+/* history.h - what happened on a device: a ring of entries, the names of its private pools, and the
+ * stacks that asked.
+ *
+ * One pl_history belongs to each pl_gpu and is the observer of its allocator. The allocator tells
+ * every change of its state under its own lock, so a copy of the ring that is taken while that lock
+ * is held, from within ops->visit's `see`, is of the same instant as what is visited. A visit that
+ * sees no piece tells nothing of when it ran: compare pl_history_n_told before and after it.
+ *
+ * Invariants
+ *   H1  entries are in the order of telling; the oldest are overwritten
+ *   H2  n_held == min(n_told since the ring was emptied, capacity)
+ *   H3  equal stacks are stored once; at most PL_HISTORY_STACK_WORDS words of them, a device
+ *
+ * Guarded by the history's lock (rank 80, a leaf): everything may be called under an allocator's
+ * lock. Calls no allocator and no driver. */
+#ifndef PLEAT_API_HISTORY_H
+#define PLEAT_API_HISTORY_H
+
+#include <stdatomic.h>
+
+#include "api/pleat.h"
+#include "segments/observer.h"
+#include "vmm/base/host.h"
+#include "vmm/base/lock.h"
+
+enum {
+    PL_HISTORY_DEPTH = 64,             /* frames of a stack that are kept, the innermost */
+    PL_HISTORY_STACK_WORDS = 1 << 21,  /* 16 MiB; new stacks beyond are not kept */
+    PL_HISTORY_MOST_ENTRIES = 1 << 28, /* of one ring */
+};
+
+/* The actions of observer.h, and two that no allocator tells. */
+enum {
+    PL_HISTORY_SNAPSHOT = PL_N_ACTIONS, /* base 0; bytes active in all */
+    PL_HISTORY_OOM,                     /* base: what the device had free; bytes: the request */
+    PL_N_HISTORY_ACTIONS,
+};
+
+typedef struct pl_history_entry {
+    pleat_devptr base;
+    uint64_t bytes;
+    uint64_t time_us; /* since the Unix epoch */
+    void *stream;     /* its handle; NULL for none */
+    uint32_t frames;  /* names a stack; 0 = none */
+    uint16_t pool;    /* an index of pl_history_pool_id; 0 = the default pool */
+    uint16_t action;
+} pl_history_entry;
+
+typedef struct pl_history_stacks pl_history_stacks;
+typedef struct pl_history_ring pl_history_ring;
+
+typedef struct pl_history_pool {
+    const void *private_in; /* NULL: released */
+    pleat_pool_id id;
+} pl_history_pool;
+
+typedef struct pl_history {
+    pl_observer observer;       /* first: what the allocator tells */
+    _Atomic unsigned flags;     /* atomic: PLEAT_HISTORY_* while it records, else 0 */
+    _Atomic uint64_t n_told;    /* atomic: entries since the device was opened */
+    pl_lock lock;               /* rank 80 */
+    pl_host host;               /* lock: opened by the first use */
+    pl_history_ring *ring;      /* lock: NULL until something is to be recorded */
+    pl_history_stacks *stacks;  /* lock: NULL until stacks are */
+    pl_history_pool *pools;     /* lock: [n_pools], the names of indices 1, 2... */
+    unsigned n_pools;           /* lock */
+    unsigned capacity_of_pools; /* lock */
+} pl_history;
+
+/* ENOMEM_HOST (the system refuses a mutex). Records nothing yet. */
+pleat_status pl_history_init(pl_history *history);
+/* Its allocator is gone. */
+void pl_history_fini(pl_history *history);
+size_t pl_history_host_bytes(pl_history *history);
+
+/* ---- recording ---- */
+
+/* In two steps, so that several devices change together or not at all: prepare all (ENOMEM_HOST),
+ * then commit or drop each. max_entries, flags: pleat_history_record's. */
+pleat_status pl_history_prepare(pl_history *history, size_t max_entries, unsigned flags,
+                                pl_history_ring **out);
+void pl_history_commit(pl_history *history, pl_history_ring *ring, size_t max_entries,
+                       unsigned flags);
+void pl_history_drop(pl_history *history, pl_history_ring *ring);
+
+/* What no allocator tells; nothing when it does not record. */
+void pl_history_tell_oom(pl_history *history, uint64_t bytes, uint64_t device_free, void *stream);
+void pl_history_tell_snapshot(pl_history *history, uint64_t active_bytes);
+
+/* Remember the calling thread's stack for what is told on it until pl_history_end_call. Takes no
+ * lock; called before the allocator is. */
+void pl_history_begin_call(void) __attribute__((cold));
+void pl_history_end_call(void) __attribute__((cold));
+
+/* Should a call that allocates (or frees) remember its stack? */
+static inline bool pl_history_wants_frames(const pl_history *history, bool is_free)
+{
+    unsigned flags = atomic_load_explicit(&history->flags, memory_order_relaxed);
+    unsigned wanted = is_free ? PLEAT_HISTORY_FREE_FRAMES : PLEAT_HISTORY_FRAMES;
+    return __builtin_expect((flags & wanted) != 0, 0);
+}
+
+/* ---- private pools: their names ---- */
+
+/* `private_in` is told and visited from now on and means that pool. ENOMEM_HOST (also beyond
+ * 65,535 pools). */
+pleat_status pl_history_name_pool(pl_history *history, const void *private_in, pleat_pool_id id);
+/* It is released: the pointer may come again and mean another pool. Its index keeps the name. */
+void pl_history_forget_pool(pl_history *history, const void *private_in);
+/* 0 for NULL and for what was never named. */
+unsigned pl_history_pool_index(pl_history *history, const void *private_in);
+/* {0, 0} for the default pool, index 0. */
+pleat_pool_id pl_history_pool_id(pl_history *history, unsigned index);
+
+/* ---- reading ---- */
+
+/* Copy the newest `most` entries, oldest first. Returns how many the ring holds: more than `most`
+ * when `out` was too small. `out` may be NULL if `most` is 0. */
+size_t pl_history_copy(pl_history *history, pl_history_entry *out, size_t most);
+static inline uint64_t pl_history_n_told(const pl_history *history)
+{
+    return atomic_load_explicit(&history->n_told, memory_order_acquire);
+}
+
+/* Copy the return addresses of a stack, innermost first; returns how many there are, 0 when its
+ * ring was emptied meanwhile. */
+size_t pl_history_stack(pl_history *history, uint32_t frames, void *out[PL_HISTORY_DEPTH]);
+
+typedef struct pl_frame {
+    char name[256];     /* "function+0x12"; "0x7f..." when it has no name */
+    char filename[256]; /* of the object it lies in; "??" when it is none */
+} pl_frame;
+
+/* Say what lies at a return address. Slow; under no lock. */
+void pl_frame_describe(const void *address, pl_frame *out);
+
+#endif
