@@ -33,13 +33,13 @@ set(test_environment "CK_DEFAULT_TIMEOUT=0"
     "UBSAN_OPTIONS=print_stacktrace=1"
     "TSAN_OPTIONS=halt_on_error=1:die_after_fork=0:history_size=4:allocator_may_return_null=1")
 
-# Reads `KEY: VALUE` out of a comment in the first lines of a test.
+# Reads `KEY: VALUE` out of a comment (a line of its own in Python) in the first lines of a test.
 function(pleat_test_note out source key default)
-    file(STRINGS "${source}" lines LIMIT_COUNT 30 REGEX "/\\* ${key}: [^*]*\\*/")
+    file(STRINGS "${source}" lines LIMIT_COUNT 30 REGEX "(/\\*|^#) ${key}: [^*]*")
     set(value "${default}")
     if(lines)
         list(GET lines 0 line)
-        string(REGEX REPLACE ".*/\\* ${key}: ([^*]*)\\*/.*" "\\1" value "${line}")
+        string(REGEX REPLACE ".*(/\\*|^#) ${key}: ([^*]*).*" "\\2" value "${line}")
         string(STRIP "${value}" value)
     endif()
     set(${out} "${value}" PARENT_SCOPE)
@@ -129,4 +129,47 @@ if(NOT PLEAT_SANITIZE AND TARGET pleat_shared AND TARGET pleat_sim)
         installed_command_runs PROPERTIES FIXTURES_REQUIRED installed)
     set_tests_properties(python_built_library python_installed_library PROPERTIES
         ENVIRONMENT "PLEAT_CONF=driver:sim")
+endif()
+
+# Python tests: python/tests/ of the installed package, tests/python/ of anything else.
+# Each FILE_test.py there is a ctest python_FILE, run by pytest in the environment that `./dev venv`
+# makes (cmake/venv.sh), skipped without it. Lines read near its top:
+#   # labels: python stress      "python" where there is none
+#   # timeout: 300               seconds, 120 where there is none
+#   # needs: package             PYTHONPATH leads to the package `pleat`, built by pip from a wheel;
+#                                what lies in python/tests always does
+function(pleat_add_python_test source)
+    get_filename_component(name "${source}" NAME_WE)
+    string(REGEX REPLACE "_test$" "" name "python_${name}")
+    set(environment "PLEAT_BUILD_DIR=${PROJECT_BINARY_DIR}" "PLEAT_SOURCE_DIR=${PROJECT_SOURCE_DIR}"
+        "PLEAT_LIBRARY=$<TARGET_FILE:pleat_shared>" "PYTHONDONTWRITEBYTECODE=1")
+    add_test(NAME ${name} COMMAND "${PROJECT_SOURCE_DIR}/cmake/venv.sh" run
+        -m pytest -q -rs -p no:cacheprovider "${source}")
+    pleat_test_note(labels "${source}" labels python)
+    pleat_test_note(timeout "${source}" timeout 120)
+    pleat_test_note(needs "${source}" needs "")
+    separate_arguments(labels)
+    if(needs STREQUAL "package" OR source MATCHES "/python/tests/")
+        list(APPEND environment "PYTHONPATH=${pleat_python_package}")
+        set_tests_properties(${name} PROPERTIES FIXTURES_REQUIRED python_package)
+    endif()
+    set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout}
+        SKIP_RETURN_CODE 77 ENVIRONMENT "${environment}")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${source}")
+endfunction()
+
+if(NOT PLEAT_SANITIZE AND TARGET pleat_shared AND TARGET pleat_sim)
+    set(pleat_python_package "${PROJECT_BINARY_DIR}/python-package")
+    if(EXISTS "${PROJECT_SOURCE_DIR}/pyproject.toml")
+        add_test(NAME python_package COMMAND "${PROJECT_SOURCE_DIR}/python/tests/build_package.sh"
+            "${PROJECT_BINARY_DIR}" "${pleat_python_package}")
+        set_tests_properties(python_package PROPERTIES LABELS python TIMEOUT 600
+            SKIP_RETURN_CODE 77 FIXTURES_SETUP python_package)
+    endif()
+    file(GLOB python_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/python/tests/*_test.py"
+        "${PROJECT_SOURCE_DIR}/tests/python/*_test.py"
+        "${PROJECT_SOURCE_DIR}/tests/python/*/*_test.py")
+    foreach(source IN LISTS python_tests)
+        pleat_add_python_test("${source}")
+    endforeach()
 endif()
