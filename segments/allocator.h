@@ -67,11 +67,13 @@ typedef struct pl_piece {
     pleat_devptr base;
     uint64_t bytes;
     uint64_t requested_bytes;     /* live only, else 0 */
+    uint64_t awaited_bytes;       /* pending, FREE_COMPLETED yet to be told: as requested; else 0 */
     pl_stream *stream;            /* the owner's, or whom it pends on; NULL = nobody's */
     pl_stream *segment_stream;    /* the stream that its segment serves first; NULL = none */
     const pl_private *private_in; /* NULL = the default pool */
     pl_piece_kind kind;
     bool is_first; /* a segment begins here */
+    bool is_small; /* its segment is for small requests only */
 } pl_piece;
 
 typedef struct pl_allocator_ops {

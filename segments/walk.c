@@ -311,13 +311,16 @@ void pl_walk_visit(const pl_space *space, void (*see)(void *context, const pl_pi
             if (kind == PL_PIECE_HOLE && !b->next) {
                 continue;
             }
+            bool is_awaited = b->state == PL_BLOCK_MANY || b->state == PL_BLOCK_KEPT;
             pl_piece piece = {
                 .base = b->base,
                 .bytes = b->bytes,
                 .requested_bytes = kind == PL_PIECE_LIVE ? b->requested : 0,
+                .awaited_bytes = is_awaited ? b->requested : 0,
                 .stream = piece_stream(space, b, kind),
                 .kind = kind,
                 .is_first = is_first,
+                .is_small = space->segments[i]->area->class == PL_CLASS_SMALL,
             };
             is_first = false;
             see(context, &piece);

@@ -381,6 +381,7 @@ static void async_visit(pl_allocator *a, void (*see)(void *context, const pl_pie
             .base = block->ptr,
             .bytes = pl_async_rounded(block->bytes),
             .requested_bytes = block->is_held ? 0 : block->bytes,
+            .awaited_bytes = block->is_held ? block->bytes : 0,
             .stream = block->stream,
             .kind = block->is_held ? PL_PIECE_PENDING : PL_PIECE_LIVE,
             .is_first = block->ptr != end,

@@ -391,9 +391,11 @@ static void visit_segment(const pl_torch_segment *segment,
             .base = block->ptr,
             .bytes = block->bytes,
             .requested_bytes = kind == PL_PIECE_LIVE ? block->requested_bytes : 0,
+            .awaited_bytes = block->state == PL_TORCH_PENDING ? block->requested_bytes : 0,
             .stream = block->stream,
             .kind = kind,
             .is_first = is_first,
+            .is_small = block->pool->index == PLEAT_POOL_SMALL,
         };
         is_first = false;
         see(context, &piece);
