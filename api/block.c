@@ -94,13 +94,23 @@ static bool is_shortage(pleat_status st)
     return st == PLEAT_ENOMEM_DEVICE || st == PLEAT_EPENDING;
 }
 
-static pleat_status report_shortage(pl_gpu *gpu, size_t bytes, pleat_status st)
+static void tell_shortage(pl_gpu *gpu, size_t bytes, pl_stream *stream)
+{
+    uint64_t free_bytes = 0;
+    if (pl_observer_is_on(&gpu->history.observer)) {
+        (void)pl_device_free_bytes(gpu->dev, &free_bytes); /* stays 0 when nobody knows */
+        pl_history_tell_oom(&gpu->history, bytes, free_bytes, pl_stream_handle(stream));
+    }
+}
+
+static pleat_status report_shortage(pl_gpu *gpu, size_t bytes, pl_stream *stream, pleat_status st)
 {
     char sentence[PL_ERROR_TEXT_BYTES];
     pl_driver_error driver = *pl_driver_last_error();
     pl_text text;
     pl_text_init(&text, sentence, sizeof sentence);
     pleat_verdict verdict = pl_oom_explain(gpu, bytes, st, &text);
+    tell_shortage(gpu, bytes, stream);
     pl_error_set_verdict(st, bytes, verdict, sentence, &driver);
     if (st == PLEAT_ENOMEM_DEVICE) {
         pleat_error kept = *pleat_last_error();
@@ -122,7 +132,9 @@ __attribute__((cold, noinline)) static pleat_status alloc_short(pl_gpu *gpu, siz
     enum { MAX_ROUNDS = 64 };
     pl_driver_clear_error_before(n_errors);
     for (unsigned i = 0; i < MAX_ROUNDS && is_shortage(st); i++) {
-        if (!pl_callback_pressure(gpu->instance, gpu->ordinal, bytes)) {
+        bool has_freed = pl_callback_pressure(gpu->instance, gpu->ordinal, bytes);
+        (void)pl_history_begin_call(&gpu->history, PLEAT_HISTORY_FRAMES); /* its own calls ended */
+        if (!has_freed) {
             break;
         }
         if (pl_use_is_forked(gpu->instance)) {
@@ -135,7 +147,7 @@ __attribute__((cold, noinline)) static pleat_status alloc_short(pl_gpu *gpu, siz
         return st;
     }
     if (is_shortage(st) || st == PLEAT_ENOSPACE_VA) {
-        return report_shortage(gpu, bytes, st);
+        return report_shortage(gpu, bytes, stream, st);
     }
     return pl_error_set(st, bytes, "device %d: %llu bytes could not be allocated: %s", gpu->ordinal,
                         (unsigned long long)bytes, pleat_status_text(st));
@@ -175,10 +187,13 @@ pleat_status pleat_block_alloc(pleat handle, int device, size_t bytes, void *str
     pl_gpu *gpu = pl_use_gpu(use.instance, device);
     pleat_status st = gpu ? pl_stream_get(gpu->dev, stream, &on) : pl_error_status();
     if (is_likely(gpu && st == PLEAT_OK)) {
+        bool is_begun = pl_history_begin_call(&gpu->history, PLEAT_HISTORY_FRAMES);
         st = gpu->ops->alloc(gpu->allocator, bytes, on, out);
         if (!is_likely(st == PLEAT_OK)) {
             st = alloc_short(gpu, bytes, on, n_errors, st, out);
+            is_begun = true; /* perhaps meanwhile */
         }
+        pl_history_end_call(is_begun);
         debug_walk(gpu, st);
     } else if (gpu) {
         refuse_stream(gpu, stream, n_errors, st);
@@ -203,7 +218,9 @@ static inline __attribute__((always_inline)) pleat_status with_block(pleat handl
     pleat_status st = is_known ? pl_stream_get(gpu->dev, stream, &on)
                                : refuse_unknown(use.instance, device, ptr);
     if (is_likely(is_known && st == PLEAT_OK)) {
+        bool is_begun = is_free && pl_history_begin_call(&gpu->history, PLEAT_HISTORY_FREE_FRAMES);
         st = (is_free ? gpu->ops->free : gpu->ops->record_stream)(gpu->allocator, ptr, on);
+        pl_history_end_call(is_begun);
         if (!is_likely(st == PLEAT_OK)) {
             refuse_block(gpu, ptr, n_errors, st);
         }

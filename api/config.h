@@ -16,6 +16,12 @@
 
 enum { PL_SIM_CONF_BYTES = 1024 };
 
+typedef enum pl_history_frames {
+    PL_HISTORY_FRAMES_NONE,
+    PL_HISTORY_FRAMES_ALLOC,
+    PL_HISTORY_FRAMES_ALL,
+} pl_history_frames;
+
 typedef struct pl_config {
     pl_driver_kind driver;
     bool has_sim_conf;
@@ -25,6 +31,8 @@ typedef struct pl_config {
     uint64_t limit_bytes;             /* 0 = not given in bytes */
     uint32_t limit_parts;             /* parts per 10^9 of the device's memory; 0 = none */
     bool time_calls;
+    uint64_t history_entries; /* of each device's history; 0 = it does not record */
+    pl_history_frames history_frames;
     pl_allocator_options options; /* but for limit_bytes, which depends on the device */
     pl_device_options device;
 } pl_config;

@@ -5,6 +5,7 @@
 
 #include "api/config_divisions.h"
 #include "api/config_mxnet.h"
+#include "api/history.h"
 
 #define FIELD(member)                                                                              \
     .offset = offsetof(pl_config, member), .bytes = sizeof(((pl_config *)0)->member)
@@ -12,6 +13,7 @@
 static const char *const driver_words[] = { "auto", "cuda", "sim", NULL };
 static const char *const growth_words[] = { "balanced", "frugal", "ample", NULL };
 static const char *const cross_words[] = { "order", "settled", NULL };
+static const char *const frames_words[] = { "none", "alloc", "all", NULL };
 
 /* clang-format off */
 static const pl_key keys[] = {
@@ -29,6 +31,9 @@ static const pl_key keys[] = {
     { "shareable", PL_KEY_BOOL, FIELD(device.handle_posix_fd) },
     { "rdma", PL_KEY_BOOL, FIELD(device.handle_rdma) },
     { "time_calls", PL_KEY_BOOL, FIELD(time_calls) },
+    { "history", PL_KEY_NUMBER, FIELD(history_entries), .most = PL_HISTORY_MOST_ENTRIES,
+      .scale = 1 },
+    { "history_frames", PL_KEY_WORD, FIELD(history_frames), .words = frames_words },
     { "small_kib", PL_KEY_NUMBER, FIELD(options.small_bytes), .most = 1024, .scale = 1024 },
     { "token_refill", PL_KEY_NUMBER, FIELD(options.token_refill), .most = 1000000, .scale = 1 },
     { "token_cap", PL_KEY_NUMBER, FIELD(options.token_cap), .most = 1000000, .scale = 1 },

@@ -127,6 +127,7 @@ pleat_status pleat_device_stats(pleat handle, int device, pleat_stats *out)
     memset(out, 0, sizeof *out);
     if (gpu) {
         gpu->ops->stats(gpu->allocator, out);
+        out->metadata_bytes += pl_history_host_bytes(&gpu->history);
         out->num_ooms = atomic_load(
             &gpu->n_ooms); /* refusals that a callback mended do not count */
     }

@@ -51,6 +51,7 @@ static pleat_status make_allocator(const pl_config *config, pl_gpu *gpu)
 {
     pl_allocator_options options = config->options;
     options.limit_bytes = pl_config_limit(config, pl_device_total_bytes(gpu->dev));
+    options.observer = &gpu->history.observer;
     pleat_status st = gpu->ops->create(gpu->dev, &options, &gpu->allocator);
     if (st != PLEAT_OK) {
         return pl_error_set(st, 0, "device %d: the allocator %s could not be made: %s",
@@ -75,8 +76,13 @@ pleat_status pl_gpu_build(pl_instance *instance, int device, pl_gpu *gpu, size_t
 {
     gpu->ordinal = device;
     gpu->instance = instance;
-    pleat_status st = pl_device_open(instance->drv, device, &instance->config.device, &gpu->dev);
+    pleat_status st = pl_history_init(&gpu->history);
     if (st != PLEAT_OK) {
+        return pl_error_set(st, 0, "the system refuses a mutex");
+    }
+    st = pl_device_open(instance->drv, device, &instance->config.device, &gpu->dev);
+    if (st != PLEAT_OK) {
+        pl_history_fini(&gpu->history);
         return refuse_open(device, st);
     }
     st = choose_ops(&instance->config, gpu, n_leaked);
@@ -85,6 +91,7 @@ pleat_status pl_gpu_build(pl_instance *instance, int device, pl_gpu *gpu, size_t
     }
     if (st != PLEAT_OK) {
         *n_leaked += pl_device_close(gpu->dev);
+        pl_history_fini(&gpu->history);
         gpu->dev = NULL;
     }
     return st;
@@ -99,6 +106,7 @@ size_t pl_gpu_demolish(pl_gpu *gpu)
         (void)gpu->ops->destroy(gpu->allocator, true, &n_live, &n_leaked);
     }
     size_t n_held = pl_device_close(gpu->dev); /* counts what the allocator left behind, too */
+    pl_history_fini(&gpu->history);
     gpu->allocator = NULL;
     gpu->dev = NULL;
     return n_held > n_leaked ? n_held : n_leaked;
@@ -120,6 +128,18 @@ static bool claim_opening(pl_instance *instance, pl_gpu *gpu, int device)
     return is_claimed;
 }
 
+/* Let others find it; false: it cannot record as it should. */
+static bool publish(pl_instance *instance, pl_gpu *gpu)
+{
+    pl_lock_acquire(&instance->lock);
+    bool is_ready = pl_history_follow(gpu) == PLEAT_OK;
+    if (is_ready) {
+        atomic_store_explicit(&instance->open[gpu->ordinal], gpu, memory_order_release);
+    }
+    pl_lock_release(&instance->lock);
+    return is_ready;
+}
+
 pl_gpu *pl_gpu_open(pl_instance *instance, int device)
 {
     size_t n_leaked = 0;
@@ -132,15 +152,18 @@ pl_gpu *pl_gpu_open(pl_instance *instance, int device)
     }
     pl_lock_assert_none();
     pleat_status st = pl_gpu_build(instance, device, gpu, &n_leaked);
-    pl_gpu *opened = st == PLEAT_OK ? gpu : NULL;
-
+    bool is_opened = st == PLEAT_OK && publish(instance, gpu);
+    if (st == PLEAT_OK && !is_opened) {
+        n_leaked += pl_gpu_demolish(gpu);
+        pl_error_set(PLEAT_ENOMEM_HOST, 0, "device %d: there is no host memory for its history",
+                     device);
+    }
     pl_lock_acquire(&instance->lock);
     instance->n_leaked += n_leaked;
     gpu->is_opening = false;
-    atomic_store_explicit(&instance->open[device], opened, memory_order_release);
     pthread_cond_broadcast(&instance->opened);
     pl_lock_release(&instance->lock);
-    return opened;
+    return is_opened ? gpu : NULL;
 }
 
 void pl_gpu_debug_walk(pl_gpu *gpu)

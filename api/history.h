@@ -18,16 +18,13 @@
 
 #include <stdatomic.h>
 
+#include "api/history_stack.h"
 #include "api/pleat.h"
 #include "segments/observer.h"
 #include "vmm/base/host.h"
 #include "vmm/base/lock.h"
 
-enum {
-    PL_HISTORY_DEPTH = 64,             /* frames of a stack that are kept, the innermost */
-    PL_HISTORY_STACK_WORDS = 1 << 21,  /* 16 MiB; new stacks beyond are not kept */
-    PL_HISTORY_MOST_ENTRIES = 1 << 28, /* of one ring */
-};
+enum { PL_HISTORY_MOST_ENTRIES = 1 << 28 /* of one ring */ };
 
 /* The actions of observer.h, and two that no allocator tells. */
 enum {
@@ -46,7 +43,6 @@ typedef struct pl_history_entry {
     uint16_t action;
 } pl_history_entry;
 
-typedef struct pl_history_stacks pl_history_stacks;
 typedef struct pl_history_ring pl_history_ring;
 
 typedef struct pl_history_pool {
@@ -56,12 +52,12 @@ typedef struct pl_history_pool {
 
 typedef struct pl_history {
     pl_observer observer;       /* first: what the allocator tells */
-    _Atomic unsigned flags;     /* atomic: PLEAT_HISTORY_* while it records, else 0 */
+    _Atomic unsigned flags;     /* atomic: whose stacks are wanted; 0 when it does not record */
     _Atomic uint64_t n_told;    /* atomic: entries since the device was opened */
     pl_lock lock;               /* rank 80 */
     pl_host host;               /* lock: opened by the first use */
     pl_history_ring *ring;      /* lock: NULL until something is to be recorded */
-    pl_history_stacks *stacks;  /* lock: NULL until stacks are */
+    pl_history_stacks stacks;   /* lock */
     pl_history_pool *pools;     /* lock: [n_pools], the names of indices 1, 2... */
     unsigned n_pools;           /* lock */
     unsigned capacity_of_pools; /* lock */
@@ -76,7 +72,7 @@ size_t pl_history_host_bytes(pl_history *history);
 /* ---- recording ---- */
 
 /* In two steps, so that several devices change together or not at all: prepare all (ENOMEM_HOST),
- * then commit or drop each. max_entries, flags: pleat_history_record's. */
+ * then commit or drop each. max_entries, flags: pleat_history_record's. *out may be NULL. */
 pleat_status pl_history_prepare(pl_history *history, size_t max_entries, unsigned flags,
                                 pl_history_ring **out);
 void pl_history_commit(pl_history *history, pl_history_ring *ring, size_t max_entries,
@@ -87,25 +83,34 @@ void pl_history_drop(pl_history *history, pl_history_ring *ring);
 void pl_history_tell_oom(pl_history *history, uint64_t bytes, uint64_t device_free, void *stream);
 void pl_history_tell_snapshot(pl_history *history, uint64_t active_bytes);
 
-/* Remember the calling thread's stack for what is told on it until pl_history_end_call. Takes no
- * lock; called before the allocator is. */
-void pl_history_begin_call(void) __attribute__((cold));
-void pl_history_end_call(void) __attribute__((cold));
-
-/* Should a call that allocates (or frees) remember its stack? */
-static inline bool pl_history_wants_frames(const pl_history *history, bool is_free)
+/* Before a call of the allocator, outside all locks: remember the calling thread's stack for what
+ * is told on it until pl_history_end_call, if that is wanted. `flag`: PLEAT_HISTORY_FRAMES for what
+ * allocates, PLEAT_HISTORY_FREE_FRAMES for what frees. */
+static inline bool pl_history_begin_call(const pl_history *history, unsigned flag)
 {
     unsigned flags = atomic_load_explicit(&history->flags, memory_order_relaxed);
-    unsigned wanted = is_free ? PLEAT_HISTORY_FREE_FRAMES : PLEAT_HISTORY_FRAMES;
-    return __builtin_expect((flags & wanted) != 0, 0);
+    if (__builtin_expect((flags & flag) != 0, 0)) {
+        pl_stack_begin();
+        return true;
+    }
+    return false;
+}
+
+/* `is_begun`: what pl_history_begin_call answered. */
+static inline void pl_history_end_call(bool is_begun)
+{
+    if (__builtin_expect(is_begun, 0)) {
+        pl_stack_end();
+    }
 }
 
 /* ---- private pools: their names ---- */
 
-/* `private_in` is told and visited from now on and means that pool. ENOMEM_HOST (also beyond
- * 65,535 pools). */
+/* `private_in` is told and visited from now on and means that pool. ENOMEM_HOST (also when 65,535
+ * pools have names). Host memory is needed whether it records or not. */
 pleat_status pl_history_name_pool(pl_history *history, const void *private_in, pleat_pool_id id);
-/* It is released: the pointer may come again and mean another pool. Its index keeps the name. */
+/* It is released: the pointer may come again and mean another pool. Its index keeps the name as long
+ * as there are others to give. */
 void pl_history_forget_pool(pl_history *history, const void *private_in);
 /* 0 for NULL and for what was never named. */
 unsigned pl_history_pool_index(pl_history *history, const void *private_in);

@@ -78,6 +78,11 @@ static pleat_status open_driver(const pl_config *config, pl_driver **out, int *n
 
 static pleat_status instance_init(pl_slot *slot, const pl_config *config)
 {
+    static const unsigned flags_of[] = {
+        [PL_HISTORY_FRAMES_NONE] = 0,
+        [PL_HISTORY_FRAMES_ALLOC] = PLEAT_HISTORY_FRAMES,
+        [PL_HISTORY_FRAMES_ALL] = PLEAT_HISTORY_FRAMES | PLEAT_HISTORY_FREE_FRAMES,
+    };
     pl_instance *instance = &slot->instance;
     memset(instance, 0, sizeof *instance);
     if (pl_lock_init(&instance->lock, PL_RANK_API) != 0) {
@@ -88,6 +93,11 @@ static pleat_status instance_init(pl_slot *slot, const pl_config *config)
         return pl_error_set(PLEAT_ENOMEM_HOST, 0, "the system refuses a condition variable");
     }
     instance->config = *config;
+    instance->history_entries = config->history_entries;
+    instance->history_flags = flags_of[config->history_frames];
+    if (instance->history_flags != 0) {
+        pl_stack_prepare();
+    }
     instance->handle = (pleat){ (uint32_t)(slot - pl_slots) + 1, slot->generation };
     return PLEAT_OK;
 }

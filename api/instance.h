@@ -22,6 +22,7 @@
 
 #include "api/config.h"
 #include "api/error.h"
+#include "api/history.h"
 #include "api/pleat.h"
 #include "vmm/base/lock.h"
 
@@ -40,6 +41,7 @@ typedef struct pl_gpu {
     char note[PL_NOTE_BYTES];     /* why the fallback is used; empty if it is not */
     _Atomic uint64_t limit_bytes; /* atomic: as last set; 0 = none */
     _Atomic uint64_t n_ooms;      /* atomic: requests that failed with ENOMEM_DEVICE */
+    pl_history history;           /* told of all that the allocator does */
 } pl_gpu;
 
 struct pl_instance {
@@ -56,6 +58,8 @@ struct pl_instance {
     pleat_oom_fn oom;           /* lock */
     void *oom_context;          /* lock */
     size_t n_leaked;            /* lock: driver objects lost in failed openings */
+    size_t history_entries;     /* lock: what devices opened later record; 0 = nothing */
+    unsigned history_flags;     /* lock */
 };
 
 typedef enum pl_slot_state {
@@ -162,6 +166,9 @@ bool pl_use_is_forked(const pl_instance *instance);
 pleat_status pl_gpu_build(pl_instance *instance, int device, pl_gpu *gpu, size_t *n_leaked);
 /* Take it apart, live blocks and all. Returns the objects that could not be given back. */
 size_t pl_gpu_demolish(pl_gpu *gpu);
+/* Let a device that has just been opened record as the others do; under the instance's lock.
+ * ENOMEM_HOST. (history_record.c) */
+pleat_status pl_history_follow(pl_gpu *gpu);
 /* Walk the allocator's invariants if this build asks for it (debug level 2). */
 void pl_gpu_debug_walk(pl_gpu *gpu);
 

@@ -1,0 +1,305 @@
+/* history.c - the ring of one device, and the names of its private pools.
+ *
+ * Telling is the hot part: one lock, one look at the clock, one entry. The clock is read under the
+ * lock, so that times are in the order of entries unless the system's clock is set back.
+ *
+ * A ring is made before it is needed and put in its place in one step; what it replaces is given
+ * back under the lock, since the host memory belongs to it. */
+#include "api/history.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "vmm/base/assert.h"
+#include "vmm/stream.h"
+
+struct pl_history_ring {
+    size_t capacity; /* const */
+    size_t n_held;   /* lock */
+    size_t next;     /* lock: where the next entry goes */
+    pl_history_entry at[];
+};
+
+/* ---- telling ---- */
+
+static uint64_t now_us(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000U + (uint64_t)now.tv_nsec / 1000U;
+}
+
+static void put_locked(pl_history *history, const pl_history_entry *entry)
+{
+    pl_history_ring *ring = history->ring;
+    pl_lock_assert(&history->lock);
+    ring->at[ring->next] = *entry;
+    ring->next = ring->next + 1 < ring->capacity ? ring->next + 1 : 0;
+    ring->n_held += ring->n_held < ring->capacity;
+    uint64_t n_told = atomic_load_explicit(&history->n_told, memory_order_relaxed);
+    atomic_store_explicit(&history->n_told, n_told + 1, memory_order_release);
+}
+
+static unsigned pool_index_locked(const pl_history *history, const void *private_in)
+{
+    for (unsigned i = history->n_pools; private_in && i > 0; i--) {
+        if (history->pools[i - 1].private_in == private_in) {
+            return i;
+        }
+    }
+    return 0;
+}
+
+static void tell(pl_history *history, unsigned action, const pl_event *event, void *handle)
+{
+    pl_lock_acquire(&history->lock);
+    if (pl_observer_is_on(&history->observer)) { /* it may have stopped since the caller looked */
+        pl_history_entry entry = {
+            .base = event->base,
+            .bytes = event->bytes,
+            .time_us = now_us(),
+            .stream = handle,
+            .frames = pl_stacks_name(&history->stacks, &history->host),
+            .pool = (uint16_t)pool_index_locked(history, event->private_in),
+            .action = (uint16_t)action,
+        };
+        put_locked(history, &entry);
+    }
+    pl_lock_release(&history->lock);
+}
+
+static void tell_event(pl_observer *observer, const pl_event *event)
+{
+    void *handle = event->stream ? pl_stream_handle(event->stream) : NULL;
+    tell((pl_history *)observer, event->action, event, handle);
+}
+
+void pl_history_tell_oom(pl_history *history, uint64_t bytes, uint64_t device_free, void *stream)
+{
+    if (pl_observer_is_on(&history->observer)) {
+        pl_event event = { .base = device_free, .bytes = bytes };
+        tell(history, PL_HISTORY_OOM, &event, stream);
+    }
+}
+
+void pl_history_tell_snapshot(pl_history *history, uint64_t active_bytes)
+{
+    if (pl_observer_is_on(&history->observer)) {
+        pl_event event = { .bytes = active_bytes };
+        tell(history, PL_HISTORY_SNAPSHOT, &event, NULL);
+    }
+}
+
+/* ---- life ---- */
+
+pleat_status pl_history_init(pl_history *history)
+{
+    *history = (pl_history){ .observer = { .tell = tell_event } };
+    return pl_lock_init(&history->lock, PL_RANK_HISTORY) == 0 ? PLEAT_OK : PLEAT_ENOMEM_HOST;
+}
+
+void pl_history_fini(pl_history *history)
+{
+    pl_host_free(&history->host, history->ring);
+    pl_host_free(&history->host, history->pools);
+    pl_stacks_fini(&history->stacks, &history->host);
+    size_t held_bytes = pl_host_fini(&history->host);
+    pl_assert(held_bytes == 0);
+    (void)held_bytes;
+    pl_lock_fini(&history->lock);
+}
+
+size_t pl_history_host_bytes(pl_history *history)
+{
+    pl_lock_acquire(&history->lock);
+    size_t bytes = history->host.bytes;
+    pl_lock_release(&history->lock);
+    return bytes;
+}
+
+static bool open_host_locked(pl_history *history)
+{
+    pl_lock_assert(&history->lock);
+    return history->host.is_open || pl_host_init(&history->host) == PLEAT_OK;
+}
+
+/* ---- recording ---- */
+
+static pl_history_ring *make_ring_locked(pl_history *history, size_t capacity)
+{
+    pl_history_ring *ring = NULL;
+    if (open_host_locked(history)) {
+        ring = pl_host_alloc(&history->host,
+                             sizeof *ring + capacity * sizeof ring->at[0]); /* < 2^35 */
+    }
+    if (ring) {
+        *ring = (pl_history_ring){ .capacity = capacity };
+    }
+    return ring;
+}
+
+pleat_status pl_history_prepare(pl_history *history, size_t max_entries, unsigned flags,
+                                pl_history_ring **out)
+{
+    bool is_kept = (flags & PLEAT_HISTORY_KEEP) != 0;
+    pleat_status st = PLEAT_OK;
+    *out = NULL;
+    pl_lock_acquire(&history->lock);
+    bool has_it = is_kept && history->ring && history->ring->capacity == max_entries;
+    if (max_entries > 0 && !has_it) {
+        *out = make_ring_locked(history, max_entries);
+        st = *out ? PLEAT_OK : PLEAT_ENOMEM_HOST;
+    }
+    pl_lock_release(&history->lock);
+    return st;
+}
+
+static size_t copy_locked(const pl_history *history, pl_history_entry *out, size_t most)
+{
+    const pl_history_ring *ring = history->ring;
+    pl_lock_assert(&history->lock);
+    if (!ring) {
+        return 0;
+    }
+    size_t n = most < ring->n_held ? most : ring->n_held;
+    size_t n_late = n < ring->next ? n : ring->next; /* those before `next`: the newest */
+    if (n > n_late) {
+        memcpy(out, ring->at + ring->capacity - (n - n_late), (n - n_late) * sizeof *out);
+    }
+    if (n_late > 0) {
+        memcpy(out + (n - n_late), ring->at + ring->next - n_late, n_late * sizeof *out);
+    }
+    return ring->n_held;
+}
+
+static void keep_locked(pl_history *history, pl_history_ring *ring)
+{
+    size_t n_held = copy_locked(history, ring->at, ring->capacity);
+    ring->n_held = n_held < ring->capacity ? n_held : ring->capacity;
+    ring->next = ring->n_held < ring->capacity ? ring->n_held : 0;
+}
+
+void pl_history_commit(pl_history *history, pl_history_ring *ring, size_t max_entries,
+                       unsigned flags)
+{
+    bool is_kept = (flags & PLEAT_HISTORY_KEEP) != 0;
+    pl_lock_acquire(&history->lock);
+    if (ring && is_kept) {
+        keep_locked(history, ring);
+    } else if (ring) {
+        pl_stacks_clear(&history->stacks);
+    }
+    if (ring) {
+        pl_host_free(&history->host, history->ring);
+        history->ring = ring;
+    }
+    const unsigned frames = PLEAT_HISTORY_FRAMES | PLEAT_HISTORY_FREE_FRAMES;
+    bool is_on = max_entries > 0;
+    atomic_store_explicit(&history->flags, is_on ? flags & frames : 0, memory_order_relaxed);
+    atomic_store_explicit(&history->observer.is_on, is_on, memory_order_relaxed);
+    pl_lock_release(&history->lock);
+}
+
+void pl_history_drop(pl_history *history, pl_history_ring *ring)
+{
+    pl_lock_acquire(&history->lock);
+    pl_host_free(&history->host, ring);
+    pl_lock_release(&history->lock);
+}
+
+/* ---- private pools ---- */
+
+static bool grow_pools_locked(pl_history *history)
+{
+    if (history->n_pools < history->capacity_of_pools) {
+        return true;
+    }
+    unsigned capacity = history->capacity_of_pools > 0 ? history->capacity_of_pools * 2 : 16;
+    pl_history_pool *pools = NULL;
+    if (history->n_pools < UINT16_MAX && open_host_locked(history)) {
+        pools = pl_host_realloc(&history->host, history->pools, capacity * sizeof *pools);
+    }
+    if (!pools) {
+        return false;
+    }
+    history->pools = pools;
+    history->capacity_of_pools = capacity;
+    return true;
+}
+
+/* A place for one more name: that of a released pool only where no entry can name it any more, or
+ * where indices are used up. */
+static pl_history_pool *find_room_locked(pl_history *history)
+{
+    bool is_reused = !history->ring || history->n_pools == UINT16_MAX;
+    for (unsigned i = 0; is_reused && i < history->n_pools; i++) {
+        if (!history->pools[i].private_in) {
+            return &history->pools[i];
+        }
+    }
+    return grow_pools_locked(history) ? &history->pools[history->n_pools++] : NULL;
+}
+
+static void forget_pool_locked(pl_history *history, const void *private_in)
+{
+    unsigned index = pool_index_locked(history, private_in);
+    if (index > 0) {
+        history->pools[index - 1].private_in = NULL;
+    }
+}
+
+pleat_status pl_history_name_pool(pl_history *history, const void *private_in, pleat_pool_id id)
+{
+    pl_lock_acquire(&history->lock);
+    pl_history_pool *pool = find_room_locked(history);
+    if (pool) {
+        forget_pool_locked(history, private_in);
+        *pool = (pl_history_pool){ private_in, id };
+    }
+    pl_lock_release(&history->lock);
+    return pool ? PLEAT_OK : PLEAT_ENOMEM_HOST;
+}
+
+void pl_history_forget_pool(pl_history *history, const void *private_in)
+{
+    pl_lock_acquire(&history->lock);
+    forget_pool_locked(history, private_in);
+    pl_lock_release(&history->lock);
+}
+
+unsigned pl_history_pool_index(pl_history *history, const void *private_in)
+{
+    pl_lock_acquire(&history->lock);
+    unsigned index = pool_index_locked(history, private_in);
+    pl_lock_release(&history->lock);
+    return index;
+}
+
+pleat_pool_id pl_history_pool_id(pl_history *history, unsigned index)
+{
+    pleat_pool_id id = { 0, 0 };
+    pl_lock_acquire(&history->lock);
+    if (index > 0 && index <= history->n_pools) {
+        id = history->pools[index - 1].id;
+    }
+    pl_lock_release(&history->lock);
+    return id;
+}
+
+/* ---- reading ---- */
+
+size_t pl_history_copy(pl_history *history, pl_history_entry *out, size_t most)
+{
+    pl_lock_acquire(&history->lock);
+    size_t n_held = copy_locked(history, out, most);
+    pl_lock_release(&history->lock);
+    return n_held;
+}
+
+size_t pl_history_stack(pl_history *history, uint32_t frames, void *out[PL_HISTORY_DEPTH])
+{
+    pl_lock_acquire(&history->lock);
+    size_t n = pl_stacks_get(&history->stacks, frames, out);
+    pl_lock_release(&history->lock);
+    return n;
+}

@@ -1,0 +1,44 @@
+/* history_stack.h - stacks of return addresses: each stored once, named by a number.
+ *
+ *   words   | n | innermost ... outermost | n | ... |        a stack's offset + first is its name
+ *   slots   a hash table of offsets + 1, 0 = empty; at most three quarters are used
+ *
+ * Names are not used again when the stacks are forgotten, so that one that is still held names
+ * nothing. Guarded by the lock of the history that they belong to, but for the calling thread's own
+ * stack, which is the thread's. */
+#ifndef PLEAT_API_HISTORY_STACK_H
+#define PLEAT_API_HISTORY_STACK_H
+
+#include "vmm/base/host.h"
+
+enum {
+    PL_HISTORY_DEPTH = 64,            /* frames of a stack that are kept, the innermost */
+    PL_HISTORY_STACK_WORDS = 1 << 21, /* 16 MiB; new stacks beyond are not kept */
+};
+
+typedef struct pl_history_stacks {
+    uintptr_t *words; /* [capacity_of_words] */
+    uint32_t n_words;
+    uint32_t capacity_of_words; /* 0 or a power of two */
+    uint32_t *slots;            /* [n_slots] */
+    uint32_t n_slots;           /* 0 or a power of two */
+    uint32_t n_stacks;
+    uint32_t first; /* the name of offset 0; 0 stands for 1: names are never 0 */
+} pl_history_stacks;
+
+/* The calling thread's stack for what it tells until pl_stack_end: taken outside all locks. */
+void pl_stack_begin(void);
+void pl_stack_end(void);
+/* The first stack that a process takes loads a library: do it now. */
+void pl_stack_prepare(void);
+
+/* The name of the calling thread's stack, stored if it is new; 0 when there is none, or no room
+ * for it. */
+uint32_t pl_stacks_name(pl_history_stacks *stacks, pl_host *host);
+/* Forget all. */
+void pl_stacks_clear(pl_history_stacks *stacks);
+void pl_stacks_fini(pl_history_stacks *stacks, pl_host *host);
+/* Copy a stack out; the number of its frames, 0 when it was forgotten. */
+size_t pl_stacks_get(const pl_history_stacks *stacks, uint32_t name, void *out[PL_HISTORY_DEPTH]);
+
+#endif
