@@ -85,6 +85,7 @@ compliance compliance_open(int allocator, const char *sim_conf, const char *more
     load(c.work.drv, "pleat_sim_hazards", &c.sim_hazards);
     load(c.work.drv, "pleat_sim_fail_from", &c.sim_fail_from);
     load(c.work.drv, "pleat_sim_fail_never", &c.sim_fail_never);
+    load(c.work.drv, "pleat_sim_n_faults", &c.sim_n_faults);
     return c;
 }
 

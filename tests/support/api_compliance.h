@@ -63,6 +63,7 @@ typedef struct compliance {
     __typeof__(pleat_sim_hazards) *sim_hazards;
     __typeof__(pleat_sim_fail_from) *sim_fail_from;
     __typeof__(pleat_sim_fail_never) *sim_fail_never;
+    __typeof__(pleat_sim_n_faults) *sim_n_faults;
 } compliance;
 
 /* An instance of the allocator with that number on a fresh simulator; `more`: further keys, may be
