@@ -4,6 +4,8 @@
  * the program destroys it, the next use makes another. In a forked child the parent's stays what
  * it is: EFORKED. The handle is one atomic word; making one is guarded by a flag under the api
  * lock, since it calls the driver. */
+#include "api/default.h"
+
 #include "api/slot.h"
 
 static _Atomic uint64_t default_word; /* atomic: generation << 32 | slot; 0 = none yet */
@@ -42,10 +44,15 @@ pleat_status pleat_default(pleat *out)
     return make_default(out);
 }
 
+pleat pl_default_peek(void)
+{
+    return unpack(atomic_load_explicit(&default_word, memory_order_acquire));
+}
+
 void *pleat_malloc(size_t bytes, int device, void *stream)
 {
     pleat_devptr ptr;
-    pleat handle = unpack(atomic_load_explicit(&default_word, memory_order_acquire));
+    pleat handle = pl_default_peek();
     if (handle.generation == 0 && make_default(&handle) != PLEAT_OK) {
         return NULL;
     }
@@ -59,7 +66,7 @@ void *pleat_malloc(size_t bytes, int device, void *stream)
 void pleat_free(void *ptr, size_t bytes, int device, void *stream)
 {
     (void)bytes; /* the block knows its size */
-    pleat handle = unpack(atomic_load_explicit(&default_word, memory_order_acquire));
+    pleat handle = pl_default_peek();
     if (!ptr) {
         return;
     }

@@ -2,11 +2,11 @@
  *
  * Plain C, in libpleat.so, on the default instance (PLEAT_CONF). All functions may be called from
  * any thread, with any device current, and none changes which one is. None crashes after the driver
- * has shut down or in a forked child: memory is then left alone. What goes wrong in a function that
- * cannot say so is in pleat_last_error and, once for each kind, on standard error.
+ * has shut down or in a forked child: memory is then left alone, without a word. What goes wrong in
+ * a function that cannot say so is in pleat_last_error and, once for each kind, on standard error.
  *
- * libpleat_torch.so, a few lines of C++, adds what C cannot: pleat_torch_malloc_or_throw, and the
- * hook that takes a std::function by value. Python: pleat.torch.install().
+ * libpleat_torch.so, a few lines of C++, adds what C cannot: a malloc that throws, and the hook
+ * that takes a std::function by value. Python: pleat.torch.install().
  *
  * Source of the signatures: torch/csrc/cuda/CUDAPluggableAllocator.h. */
 #ifndef PLEAT_TORCH_H
@@ -19,48 +19,78 @@ extern "C" {
 #endif
 
 /** Allocate. Everything that could find the memory has run before NULL is returned: takes, trims,
- *  the ordered wait, the host wait of `wait_ms`, callbacks.
+ *  the ordered wait, the host wait of `wait_ms`, callbacks; and where memory is free but still
+ *  pends, the request is made again until `wait_ms` have passed once more.
  *
  *  Units    bytes; 0 gives NULL, and that is no error.
  *  Params   stream  a cudaStream_t; NULL = the legacy default stream.
- *  Returns  the address, or NULL: see pleat_last_error. PyTorch does not check for NULL: see
- *           pleat_torch_malloc_or_throw.
- *  Owner    the caller, until pleat_torch_free. */
+ *  Returns  the address, or NULL: see pleat_last_error. torch.cuda.MemPool takes NULL for out of
+ *           memory, but torch.cuda.memory.change_current_allocator does not look at it and the next
+ *           kernel faults: give that one pleat_torch_malloc_or_throw.
+ *  Owner    the caller, until pleat_torch_free.
+ *  Blocks   as pleat_block_alloc, then at most two more times `wait_ms`. */
 PLEAT_API void *pleat_torch_malloc(size_t bytes, int device, void *stream);
 
-/** Free; NULL is fine. `stream` is the one of the allocation, as PyTorch keeps it. */
+/** Free; NULL is fine. What is no block, or not any more, is complained of and ignored.
+ *
+ *  Units    bytes: as allocated; not looked at, the block knows its size.
+ *  Params   stream  that of the allocation, as PyTorch keeps it; it may be destroyed by now.
+ *  Blocks   as pleat_block_free. */
 PLEAT_API void pleat_torch_free(void *ptr, size_t bytes, int device, void *stream);
 
-/** CUDA was initialised and has so many devices. Opens none of them. */
+/** Hear that CUDA was initialised and has so many devices. Makes the default instance, so that a
+ *  bad PLEAT_CONF shows here; opens no device. */
 PLEAT_API void pleat_torch_init(int n_devices);
 
-/** torch.cuda.empty_cache: give back all that is free on every device, waiting for its last uses.
- *  While anything is being captured nothing is waited for. */
+/** Give back all that is free on every device, waiting for its last uses: torch.cuda.empty_cache.
+ *  While a known stream of any device is being captured nothing is waited for.
+ *
+ *  Blocks   on the GPU, unmap and release. */
 PLEAT_API void pleat_torch_reset(void);
 
-/** torch.cuda.set_per_process_memory_fraction: `fraction` of the device, above 0 and at most 1. */
+/** Limit a device to a part of its memory: torch.cuda.set_per_process_memory_fraction.
+ *
+ *  Units    fraction of the device's total, 0 to 1; 1 = no limit, 0 = nothing more.
+ *  Failure  the limit is as before, also where live blocks exceed the new one.
+ *  Blocks   on opening the device; on unmap and release of what is free and over the limit. */
 PLEAT_API void pleat_torch_memory_fraction(double fraction, int device);
 
-/** The block that `ptr` lies in, and its size; `ptr` itself and 0 if it lies in none. */
+/** Find the block that `ptr` lies in, on any device.
+ *
+ *  Params   bytes [out] the block's size; 0 if `ptr` lies in none. May be NULL.
+ *  Returns  the block's start; `ptr` itself if it lies in none. */
 PLEAT_API void *pleat_torch_base_alloc(void *ptr, size_t *bytes);
 
-/** Tensor.record_stream: `ptr`, anywhere in a block of any device, is used on `stream`, too. */
+/** Say that the block is used on a further stream of its device: Tensor.record_stream. Memory that
+ *  is not pleat's is ignored, as PyTorch does.
+ *
+ *  Params   ptr  anywhere in a block of any device. */
 PLEAT_API void pleat_torch_record_stream(void *ptr, void *stream);
 
-/** PyTorch's MempoolId_t, std::pair<uint64_t, uint64_t>: two registers in the ABIs of Linux on
- *  x86-64 and AArch64, whether passed as that or as this. */
+/** End or release a private pool: pleat_pool_end, pleat_pool_release. PyTorch passes MempoolId_t, a
+ *  std::pair<uint64_t, uint64_t>: two registers in the ABIs of Linux on x86-64 and AArch64, whether
+ *  it is that or a pleat_pool_id. Where it begins one, libpleat_torch.so has
+ *  pleat_torch_begin_pool(int, MempoolId_t, std::function<bool(cudaStream_t)>). */
 PLEAT_API void pleat_torch_end_pool(int device, pleat_pool_id id);
 PLEAT_API void pleat_torch_release_pool(int device, pleat_pool_id id);
-/** In libpleat_torch.so, for PyTorch: pleat_torch_begin_pool(int, MempoolId_t, std::function). */
 
 /** Tell every statistic of a device under the key of torch.cuda.memory_stats: 123 of them, and 12
- *  for each private pool ("reserved_bytes_by_private_pools.<a>_<b>.all.current"), in sorted order.
+ *  for each private pool ("reserved_bytes_by_private_pools.<a>_<b>.all.current"), in the order in
+ *  which Python sorts them.
  *
- *  Returns  what pleat_default and pleat_device_stats return; `see` is called on PLEAT_OK only. */
+ *  Params   see  called for each; the key lives for the call. max_split_size is -1 if unlimited.
+ *  Returns  PLEAT_OK; PLEAT_EINVAL (`see` is NULL); PLEAT_EDEVICE; what pleat_default returns.
+ *           `see` is called on PLEAT_OK only.
+ *  Blocks   never; opens no device. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_torch_stats(
     int device, void (*see)(void *context, const char *key, int64_t value), void *context);
 
-/** torch.cuda.reset_accumulated_memory_stats of a device. */
+/** Count from zero again: torch.cuda.reset_accumulated_memory_stats. Sets every "allocated" and
+ *  "freed" and every counter that pleat_torch_stats tells, but for those of private pools;
+ *  pleat_device_stats goes on as before.
+ *
+ *  Returns  PLEAT_OK; PLEAT_EDEVICE; what pleat_default returns.
+ *  Blocks   never; opens no device. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_torch_reset_accumulated(int device);
 
 #ifdef __cplusplus

@@ -1,0 +1,23 @@
+/* complain.c - the one place of the library that writes to standard error. */
+#include "api/adapters/complain.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+static _Atomic unsigned said; /* atomic: one bit for each kind */
+
+bool pl_complain_is_over(void)
+{
+    enum { DEINITIALIZED = 4, CONTEXT_IS_DESTROYED = 709 }; /* the driver's results for it */
+    const pleat_error *error = pleat_last_error();
+    return error->status == PLEAT_EFORKED || error->status == PLEAT_EGONE ||
+           error->driver_result == DEINITIALIZED || error->driver_result == CONTEXT_IS_DESTROYED;
+}
+
+void pl_complain_once(pl_complaint kind, const char *what)
+{
+    unsigned bit = 1U << kind;
+    if (!pl_complain_is_over() && (atomic_fetch_or(&said, bit) & bit) == 0) {
+        fprintf(stderr, "pleat: %s: %s\n", what, pleat_last_error()->text);
+    }
+}

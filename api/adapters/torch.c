@@ -1,0 +1,230 @@
+/* torch.c - PyTorch's hooks on the default instance: memory.
+ *
+ * Hooks cannot return errors. A malloc that fails says so with NULL; what else goes wrong is
+ * complained of once, and the process goes on. What comes after the driver has shut down, or in a
+ * forked child, is silent: destructors of tensors run at every exit. Each hook works on the
+ * device that it is told, whichever is current; vmm puts the caller's context back. Holds no
+ * lock. */
+#include "api/adapters/pleat_torch.h"
+
+#include <time.h>
+
+#include "api/adapters/complain.h"
+#include "api/default.h"
+#include "api/instance.h"
+#include "vmm/stream.h"
+
+/* ---- malloc ---- */
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static uint32_t default_wait_ms(void)
+{
+    pl_use use = pl_use_enter(pl_default_peek());
+    if (!use.instance) {
+        return 0;
+    }
+    uint32_t wait_ms = use.instance->config.options.wait_ms;
+    pl_use_leave(use);
+    return wait_ms;
+}
+
+/* The memory is there, but pends. The allocator has polled, ordered, and waited for wait_ms where
+ * it could; what is left pends behind captures or behind work that took longer. Nobody tells when
+ * a capture ends, and to wait for this thread's own would be for ever; but other threads go on, so
+ * the request is made again until wait_ms have passed once more. Nothing else can be found: free
+ * memory of private pools is baked into graphs, and that of other devices is no good here. A
+ * request refused as out of memory is not made again: all that is free was counted. */
+__attribute__((cold, noinline)) static void *malloc_pending(size_t bytes, int device, void *stream)
+{
+    enum { FIRST_NS = 500000, MOST_NS = 16000000 };
+    struct timespec pause = { .tv_nsec = FIRST_NS };
+    uint64_t until = now_ms() + default_wait_ms();
+    void *ptr = NULL;
+    while (!ptr && pl_error_status() == PLEAT_EPENDING && now_ms() < until) {
+        nanosleep(&pause, NULL);
+        pause.tv_nsec = pause.tv_nsec * 2 < MOST_NS ? pause.tv_nsec * 2 : MOST_NS;
+        ptr = pleat_malloc(bytes, device, stream);
+    }
+    return ptr;
+}
+
+void *pleat_torch_malloc(size_t bytes, int device, void *stream)
+{
+    if (bytes == 0) {
+        return NULL;
+    }
+    void *ptr = pleat_malloc(bytes, device, stream);
+    if (__builtin_expect(!ptr, 0) && pl_error_status() == PLEAT_EPENDING) {
+        ptr = malloc_pending(bytes, device, stream);
+    }
+    return ptr;
+}
+
+/* ---- free ---- */
+
+/* A stream that was destroyed before its tensors cannot be named any more. The block knows its own
+ * stream and how to wait for one that is gone, so it is freed from the legacy stream instead. */
+__attribute__((cold, noinline)) static void free_failed(pleat handle, int device, pleat_devptr ptr,
+                                                        pleat_status st)
+{
+    if ((st == PLEAT_EDRIVER || st == PLEAT_ESTREAM) &&
+        pleat_block_free(handle, device, ptr, NULL) == PLEAT_OK) {
+        return;
+    }
+    switch (pl_error_status()) {
+    case PLEAT_EFOREIGN:
+        pl_complain_once(PL_COMPLAINT_FOREIGN, "a free is ignored");
+        break;
+    case PLEAT_EDOUBLEFREE:
+        pl_complain_once(PL_COMPLAINT_DOUBLE_FREE, "a second free is ignored");
+        break;
+    default:
+        pl_complain_once(PL_COMPLAINT_FREE, "a block could not be freed");
+    }
+}
+
+void pleat_torch_free(void *ptr, size_t bytes, int device, void *stream)
+{
+    (void)bytes; /* the block knows its size */
+    if (!ptr) {
+        return;
+    }
+    pleat handle = pl_default_peek();
+    pleat_status st = pleat_block_free(handle, device, (pleat_devptr)(uintptr_t)ptr, stream);
+    if (__builtin_expect(st != PLEAT_OK, 0)) {
+        free_failed(handle, device, (pleat_devptr)(uintptr_t)ptr, st);
+    }
+}
+
+/* ---- blocks ---- */
+
+/* The live block of any device that the address lies in. OK; EFOREIGN; EGONE; EFORKED. */
+static pleat_status find_block(pleat handle, const void *ptr, pleat_block_info *out)
+{
+    pleat_status st = PLEAT_EFOREIGN;
+    pl_use use = pl_use_enter(handle);
+    if (!use.instance) {
+        return pl_error_status();
+    }
+    for (int i = 0; i < use.instance->n_devices && ptr && st != PLEAT_OK; i++) {
+        pl_gpu *gpu = pl_use_find_gpu(use.instance, i);
+        if (gpu) {
+            st = gpu->ops->query(gpu->allocator, (pleat_devptr)(uintptr_t)ptr, out);
+        }
+    }
+    pl_use_leave(use);
+    return st;
+}
+
+void *pleat_torch_base_alloc(void *ptr, size_t *bytes)
+{
+    pleat_block_info info;
+    bool is_found = find_block(pl_default_peek(), ptr, &info) == PLEAT_OK;
+    if (bytes) {
+        *bytes = is_found ? info.bytes : 0;
+    }
+    return is_found ? (void *)(uintptr_t)info.base : ptr;
+}
+
+void pleat_torch_record_stream(void *ptr, void *stream)
+{
+    pleat_block_info info;
+    pleat handle = pl_default_peek();
+    if (find_block(handle, ptr, &info) != PLEAT_OK) {
+        return;
+    }
+    if (pleat_block_record_stream(handle, info.device, info.base, stream) != PLEAT_OK) {
+        pl_complain_once(PL_COMPLAINT_RECORD, "a use on a stream could not be recorded");
+    }
+}
+
+/* ---- devices ---- */
+
+void pleat_torch_init(int n_devices)
+{
+    pleat handle;
+    if (pleat_default(&handle) != PLEAT_OK) {
+        pl_complain_once(PL_COMPLAINT_INIT, "no memory can be allocated");
+        return;
+    }
+    pl_use use = pl_use_enter(handle);
+    if (!use.instance) {
+        return;
+    }
+    if (n_devices > use.instance->n_devices) {
+        pl_error_set(PLEAT_EDEVICE, 0, "the program has %d, the driver that pleat uses %d",
+                     n_devices, use.instance->n_devices);
+        pl_complain_once(PL_COMPLAINT_INIT, "there are devices without memory");
+    }
+    pl_use_leave(use);
+}
+
+/* A stream that is out of reach cannot be asked; vmm itself refuses a wait that would harm its
+ * capture. */
+static bool is_capturing(const pl_gpu *gpu)
+{
+    bool is_captured = false;
+    for (unsigned i = 0; i < pl_stream_count(gpu->dev) && !is_captured; i++) {
+        pl_stream *stream = pl_stream_at(gpu->dev, i);
+        if (pl_stream_is_still_capturing(stream, &is_captured) != PLEAT_OK) {
+            is_captured = false;
+        }
+    }
+    return is_captured;
+}
+
+void pleat_torch_reset(void)
+{
+    pleat handle = pl_default_peek();
+    pl_use use = pl_use_enter(handle);
+    bool may_wait = true;
+    if (!use.instance) {
+        return;
+    }
+    for (int i = 0; i < use.instance->n_devices && may_wait; i++) {
+        pl_gpu *gpu = pl_use_find_gpu(use.instance, i);
+        may_wait = !gpu || !is_capturing(gpu);
+    }
+    for (int i = 0; i < use.instance->n_devices; i++) {
+        pleat_status st = pleat_device_trim(handle, i, 0, may_wait, NULL);
+        if (st != PLEAT_OK && st != PLEAT_EPENDING) { /* what pends stays for the next time */
+            pl_complain_once(PL_COMPLAINT_RESET, "free memory could not be given back");
+        }
+    }
+    pl_use_leave(use);
+}
+
+/* PyTorch's 1 takes its limit away; 0 leaves nothing, but pleat's 0 is no limit at all. */
+static uint64_t limit_of(double fraction, uint64_t total_bytes)
+{
+    uint64_t bytes = (uint64_t)(fraction * (double)total_bytes + 0.5);
+    if (fraction >= 1) {
+        return 0;
+    }
+    return bytes > 0 ? bytes : 1;
+}
+
+void pleat_torch_memory_fraction(double fraction, int device)
+{
+    pleat handle;
+    pleat_device_info info;
+    pleat_status st = PLEAT_EINVAL;
+    if (!(fraction >= 0 && fraction <= 1)) {
+        pl_error_set(st, 0, "device %d: a fraction is within 0 and 1", device);
+    } else {
+        st = pleat_default(&handle);
+        st = st == PLEAT_OK ? pleat_device_describe(handle, device, &info) : st;
+        st = st == PLEAT_OK
+                 ? pleat_device_set_limit(handle, device, limit_of(fraction, info.total_bytes))
+                 : st;
+    }
+    if (st != PLEAT_OK) {
+        pl_complain_once(PL_COMPLAINT_FRACTION, "the memory fraction stays as it was");
+    }
+}

@@ -1,0 +1,194 @@
+/* torch_stats.c - a device's statistics under the keys of torch.cuda.memory_stats.
+ *
+ * The keys come in the order in which Python sorts them: '.' before '_' before letters. What
+ * "accumulated" counts since is remembered here, since it is PyTorch's idea alone: the sums of
+ * pleat_device_stats go on for ever. Guarded by the api lock; calls no driver.
+ * Source: torch/csrc/cuda/Module.cpp (memoryStats). */
+#include "api/adapters/pleat_torch.h"
+
+#include <string.h>
+
+#include "api/slot.h"
+#include "api/text.h"
+
+typedef enum { GROUP, SINGLE, SCALAR, NEVER, MAX_SPLIT } row_kind;
+
+typedef struct row {
+    const char *name;
+    row_kind kind;
+    size_t at; /* in pleat_stats */
+} row;
+
+#define ROW(kind, name)                                                                            \
+    {                                                                                              \
+#name, kind, offsetof(pleat_stats, name)                                                   \
+    }
+static const row rows[] = {
+    ROW(GROUP, active),
+    ROW(GROUP, active_bytes),
+    ROW(GROUP, allocated_bytes),
+    ROW(GROUP, allocation),
+    ROW(GROUP, inactive_split),
+    ROW(GROUP, inactive_split_bytes),
+    { "max_split_size", MAX_SPLIT, 0 },
+    ROW(SCALAR, num_alloc_retries),
+    ROW(SCALAR, num_device_alloc),
+    ROW(SCALAR, num_device_free),
+    { "num_oom_rejections", NEVER, 0 }, /* pleat has no such policy */
+    ROW(SCALAR, num_ooms),
+    ROW(SCALAR, num_sync_all_streams),
+    ROW(SINGLE, oversize_allocations),
+    ROW(SINGLE, oversize_segments),
+    ROW(GROUP, requested_bytes),
+    ROW(GROUP, reserved_bytes),
+    ROW(GROUP, segment),
+};
+
+typedef struct teller {
+    void (*see)(void *context, const char *key, int64_t value);
+    void *context;
+    const pleat_stats *stats;
+    int64_t max_split;
+} teller;
+
+static void tell(const teller *to, const char *prefix, const char *middle, const char *last,
+                 uint64_t value)
+{
+    char key[160];
+    pl_text text;
+    pl_text_init(&text, key, sizeof key);
+    pl_text_add(&text, "%s%s%s", prefix, middle, last);
+    to->see(to->context, key, (int64_t)value);
+}
+
+static void tell_stat(const teller *to, const char *prefix, const char *middle,
+                      const pleat_stat *stat)
+{
+    tell(to, prefix, middle, ".allocated", stat->allocated);
+    tell(to, prefix, middle, ".current", stat->current);
+    tell(to, prefix, middle, ".freed", stat->freed);
+    tell(to, prefix, middle, ".peak", stat->peak);
+}
+
+static void tell_group(const teller *to, const char *prefix, const pleat_stat group[PLEAT_N_POOLS])
+{
+    tell_stat(to, prefix, ".all", &group[PLEAT_POOL_ALL]);
+    tell_stat(to, prefix, ".large_pool", &group[PLEAT_POOL_LARGE]);
+    tell_stat(to, prefix, ".small_pool", &group[PLEAT_POOL_SMALL]);
+}
+
+static void tell_row(const teller *to, const row *r)
+{
+    const void *field = (const char *)to->stats + r->at;
+    switch (r->kind) {
+    case GROUP:
+        tell_group(to, r->name, field);
+        break;
+    case SINGLE:
+        tell_stat(to, r->name, "", field);
+        break;
+    case SCALAR:
+        tell(to, r->name, "", "", *(const uint64_t *)field);
+        break;
+    case NEVER:
+        tell(to, r->name, "", "", 0);
+        break;
+    case MAX_SPLIT:
+        to->see(to->context, r->name, to->max_split);
+    }
+}
+
+/* ---- since the last reset ---- */
+
+static struct {
+    uint64_t handle;   /* api lock: the instance that `stats` are of; 0 = none */
+    pleat_stats stats; /* api lock: what had been counted */
+} since[PL_N_DEVICES];
+
+/* Take what was counted before from every sum of `stats`. */
+static void subtract(pleat_stats *stats, const pleat_stats *before)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        pleat_stat *stat = (pleat_stat *)((char *)stats + rows[i].at);
+        const pleat_stat *old = (const pleat_stat *)((const char *)before + rows[i].at);
+        size_t n = rows[i].kind == GROUP ? PLEAT_N_POOLS : rows[i].kind == SINGLE ? 1 : 0;
+        for (size_t k = 0; k < n; k++) {
+            stat[k].allocated -= old[k].allocated;
+            stat[k].freed -= old[k].freed;
+        }
+        if (rows[i].kind == SCALAR) {
+            *(uint64_t *)((char *)stats + rows[i].at) -= *(const uint64_t *)((const char *)before +
+                                                                             rows[i].at);
+        }
+    }
+}
+
+/* What had been counted at the last reset; all zero if there was none. */
+static void read_since(pleat handle, int device, pleat_stats *out)
+{
+    memset(out, 0, sizeof *out);
+    pl_api_acquire();
+    if ((unsigned)device < PL_N_DEVICES && since[device].handle == pl_handle_word(handle)) {
+        *out = since[device].stats;
+    }
+    pl_api_release();
+}
+
+pleat_status pleat_torch_reset_accumulated(int device)
+{
+    pleat handle;
+    pleat_stats stats;
+    pleat_status st = pleat_default(&handle);
+    st = st == PLEAT_OK ? pleat_device_stats(handle, device, &stats) : st;
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_api_acquire();
+    since[device].handle = pl_handle_word(handle);
+    since[device].stats = stats;
+    pl_api_release();
+    return PLEAT_OK;
+}
+
+/* PyTorch's torch-* alone split by size; -1 stands for no bound. */
+static int64_t max_split_of(pleat handle)
+{
+    int64_t bytes = 0;
+    pl_use use = pl_use_enter(handle);
+    if (use.instance) {
+        const pl_config *config = &use.instance->config;
+        bool is_torch = strncmp(config->allocator->name, "torch-", 6) == 0;
+        bytes = is_torch ? (int64_t)config->options.max_split_bytes : 0;
+        pl_use_leave(use);
+    }
+    return bytes > 0 ? bytes : -1;
+}
+
+pleat_status pleat_torch_stats(int device,
+                               void (*see)(void *context, const char *key, int64_t value),
+                               void *context)
+{
+    pleat handle;
+    pleat_stats stats;
+    pleat_stats before;
+    if (!see) {
+        return pl_error_set(PLEAT_EINVAL, 0, "pleat_torch_stats: `see` is NULL");
+    }
+    pleat_status st = pleat_default(&handle);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    read_since(handle, device, &before); /* first, so that nothing counted can fall below it */
+    st = pleat_device_stats(handle, device, &stats);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    subtract(&stats, &before);
+    teller to = {
+        .see = see, .context = context, .stats = &stats, .max_split = max_split_of(handle)
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        tell_row(&to, &rows[i]);
+    }
+    return PLEAT_OK;
+}
