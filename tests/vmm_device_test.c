@@ -178,6 +178,26 @@ START_TEST(entering_nests_and_leaves_the_callers_context_current)
 }
 END_TEST
 
+START_TEST(the_current_device_is_that_of_the_context_or_0_without_one)
+{
+    pl_device *one = NULL;
+    int current = -1;
+    ck_assert_int_eq(pl_device_open(sim.drv, 1, NULL, &one), PLEAT_OK);
+    ck_assert_int_eq(pl_driver_current_device(sim.drv, &current), PLEAT_OK);
+    ck_assert_int_eq(current, 0);
+    ck_assert_int_eq(pl_driver_last_error()->result, CU_SUCCESS);
+    ck_assert_int_eq(pl_device_enter(one), PLEAT_OK);
+    ck_assert_int_eq(pl_driver_current_device(sim.drv, &current), PLEAT_OK);
+    ck_assert_int_eq(current, 1);
+    current = -1;
+    sim.fail_at("cuCtxGetDevice", 0, CU_DEINITIALIZED);
+    ck_assert_int_eq(pl_driver_current_device(sim.drv, &current), PLEAT_EDRIVER);
+    ck_assert_int_eq(current, -1);
+    pl_device_leave(one);
+    vmm_sim_close_device(one);
+}
+END_TEST
+
 START_TEST(one_refused_pop_does_not_leave_a_foreign_context_current)
 {
     pl_device *dev = vmm_sim_device(&sim, NULL);
@@ -416,6 +436,7 @@ static Suite *device_suite(void)
     TCase *context = tcase_create("context");
     tcase_add_checked_fixture(context, open_default, close_sim);
     tcase_add_test(context, entering_nests_and_leaves_the_callers_context_current);
+    tcase_add_test(context, the_current_device_is_that_of_the_context_or_0_without_one);
     tcase_add_test(context, one_refused_pop_does_not_leave_a_foreign_context_current);
     tcase_add_test(context, the_threads_capture_mode_is_put_back);
     suite_add_tcase(suite, context);

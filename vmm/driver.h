@@ -93,6 +93,11 @@ PL_DRIVER_LIST(PL_DECLARE_WRAPPER)
 cu_result pl_cu_ctx_synchronize(pl_driver *drv);
 bool pl_driver_can_synchronize(const pl_driver *drv);
 
+/** Tell which device is current on the calling thread; 0 if none is, as the CUDA runtime has it.
+ *
+ *  Returns  PLEAT_OK; EDRIVER. */
+pleat_status pl_driver_current_device(pl_driver *drv, int *out);
+
 /** CUresult to pleat's status: OUT_OF_MEMORY -> ENOMEM_DEVICE, NOT_SUPPORTED or NOT_FOUND of a VMM
  *  call (by the thread's last error) -> ENOVMM, the STREAM_CAPTURE codes -> ECAPTURE, the rest ->
  *  EDRIVER. */

@@ -1,8 +1,8 @@
 /* driver_calls.c - the counting wrappers of all entry points, and the ring of the last calls.
  *
  * A wrapper costs two relaxed atomic additions and a few stores beside the call itself. Lookups of
- * a stream's identity, which come with every allocation, are counted but kept out of the ring when
- * they succeed: they would push everything else out of it.
+ * a stream's identity and of the current device, which come with every allocation, are counted but
+ * kept out of the ring when they succeed: they would push everything else out of it.
  * No lock: counters and the ring are atomic; a slot that is overwritten while it is read is
  * recognised by its number and left out. */
 #include <inttypes.h>
@@ -129,7 +129,8 @@ static inline void call_end(pl_driver *drv, uint64_t begin_ns, const call_note *
     if (!is_good) {
         pl_driver_note_failure(note->entry, note->result, note->bytes);
     }
-    if (note->entry != PL_CU_stream_id || !is_good) {
+    bool is_lookup = note->entry == PL_CU_stream_id || note->entry == PL_CU_ctx_get_device;
+    if (!is_lookup || !is_good) {
         ring_put(drv, note);
     }
 }

@@ -135,3 +135,18 @@ pleat_status pl_driver_status(cu_result result)
         return PLEAT_EDRIVER;
     }
 }
+
+pleat_status pl_driver_current_device(pl_driver *drv, int *out)
+{
+    cu_device dev = 0;
+    cu_result result = pl_cu_ctx_get_device(drv, &dev);
+    if (result != CU_SUCCESS && result != CU_INVALID_CONTEXT) {
+        return PLEAT_EDRIVER;
+    }
+    if (result == CU_INVALID_CONTEXT) { /* no failure: nothing is current */
+        pl_driver_clear_error();
+        dev = 0;
+    }
+    *out = dev;
+    return PLEAT_OK;
+}

@@ -27,6 +27,7 @@
     X(ctx_push, cuCtxPushCurrent_v2, REQUIRED, (cu_context ctx), (ctx)) \
     X(ctx_pop, cuCtxPopCurrent_v2, REQUIRED, (cu_context *ctx), (ctx)) \
     X(ctx_get_current, cuCtxGetCurrent, REQUIRED, (cu_context *ctx), (ctx)) \
+    X(ctx_get_device, cuCtxGetDevice, REQUIRED, (cu_device *dev), (dev)) \
     X(mem_get_info, cuMemGetInfo_v2, REQUIRED, \
       (size_t *free_bytes, size_t *total_bytes), (free_bytes, total_bytes)) \
     X(mem_alloc, cuMemAlloc_v2, REQUIRED, (cu_devptr *ptr, size_t bytes), (ptr, bytes)) \

@@ -34,6 +34,7 @@ static const entry_rule rules[SIM_N_ENTRIES] = {
     [SIM_CU_ctx_push] = { FALLIBLE, "context" },
     [SIM_CU_ctx_pop] = { 0, "context" },
     [SIM_CU_ctx_get_current] = { 0, "context" },
+    [SIM_CU_ctx_get_device] = { CONTEXT, "device" },
     [SIM_CU_mem_get_info] = { CONTEXT, "free total" },
     [SIM_CU_mem_alloc] = { FALLIBLE | CONTEXT | UNSAFE, "ptr bytes" },
     [SIM_CU_mem_free] = { FALLIBLE | CONTEXT | UNSAFE, "ptr" },
@@ -63,6 +64,8 @@ static const entry_rule rules[SIM_N_ENTRIES] = {
     [SIM_CU_memset_async] = { FALLIBLE | CONTEXT, "ptr bytes value stream" },
     [SIM_CU_memcpy_dtoh_async] = { FALLIBLE | CONTEXT, "from bytes to stream" },
     [SIM_CU_memcpy_htod_async] = { FALLIBLE | CONTEXT, "to bytes from stream" },
+    [SIM_CU_memcpy_dtod_async] = { FALLIBLE | CONTEXT, "to from bytes stream" },
+    [SIM_CU_pointer_attribute] = { 0, "attribute ptr" },
     [SIM_CU_stream_create] = { FALLIBLE | CONTEXT, "stream flags id" },
     [SIM_CU_stream_destroy] = { FALLIBLE | CONTEXT, "stream" },
     [SIM_CU_stream_id] = { CONTEXT | RECENT, "stream id" },
@@ -98,7 +101,7 @@ static const entry_rule rules[SIM_N_ENTRIES] = {
 /* Symbols as exported; the version suffix is no part of an entry point's name. */
 static const char *const symbols[SIM_N_ENTRIES] = {
 #define SIM_ENTRY_SYMBOL(field, symbol, need, params, args) [SIM_CU_##field] = #symbol,
-    PL_DRIVER_LIST(SIM_ENTRY_SYMBOL)
+    SIM_LIST(SIM_ENTRY_SYMBOL)
 #undef SIM_ENTRY_SYMBOL
         [SIM_OWN_WORK] = "pleat_sim_work",
     [SIM_OWN_FILL] = "pleat_sim_fill",

@@ -85,7 +85,9 @@ static int attribute_value(int attribute, int device)
     case CU_ATTR_PCI_BUS_ID:
         return device + 1;
     case CU_ATTR_COMPUTE_MAJOR:
-        return 8;
+        return sim.conf.compute_major;
+    case CU_ATTR_COMPUTE_MINOR:
+        return sim.conf.compute_minor;
     case CU_ATTR_VMM_SUPPORTED:
     case CU_ATTR_MEMPOOLS_SUPPORTED:
         return sim.conf.profile != SIM_PROFILE_NO_VMM;
@@ -184,6 +186,23 @@ cu_result cuCtxGetCurrent(cu_context *ctx)
         cu_result result = sim_context_current(&context);
         *ctx = result == CU_SUCCESS ? sim_context_handle(context) : NULL;
         call.args[0] = sim_arg(*ctx);
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuCtxGetDevice(cu_device *dev)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_ctx_get_device, 0, 0, 0, 0);
+    if (call.result == CU_SUCCESS && dev == NULL) {
+        call.result = CU_INVALID_VALUE;
+    } else if (call.result == CU_SUCCESS) {
+        sim_context *context = NULL;
+        call.result = sim_context_current(&context);
+        if (call.result == CU_SUCCESS) {
+            *dev = context->device;
+            call.args[0] = (uint64_t)*dev;
+        }
     }
     return sim_call_end(&call);
 }
