@@ -62,7 +62,7 @@ void pl_writer_byte(pl_writer *w, unsigned char byte)
     w->n++;
 }
 
-/* Where a value stands: as an item of a list it needs what separates items, behind a key nothing. */
+/* As an item of a list a value needs what separates items; behind a key it needs nothing. */
 static void begin_value(pl_writer *w)
 {
     if (w->depth > 0 && !pl_writer_level_of(w)->is_dict) {

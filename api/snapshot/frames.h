@@ -1,0 +1,30 @@
+/* frames.h - stacks of the history as lists of frames: each described once, and written once where
+ * the format can recall it. One thread at a time. */
+#ifndef PLEAT_API_SNAPSHOT_FRAMES_H
+#define PLEAT_API_SNAPSHOT_FRAMES_H
+
+#include "api/history.h"
+#include "api/snapshot/writer.h"
+
+/* A table from numbers to numbers; 0 is no key. What does not fit for want of host memory is
+ * forgotten: nothing is written wrongly, only again. */
+typedef struct pl_frames_table {
+    uint64_t (*rows)[2]; /* key, value; [n_rows], a power of two or 0 */
+    size_t n_rows;
+    size_t n_used;
+} pl_frames_table;
+
+typedef struct pl_frames {
+    pl_host *host;           /* const */
+    pl_frames_table stacks;  /* device and name of a stack -> memo */
+    pl_frames_table objects; /* return address -> where its description lies */
+} pl_frames;
+
+void pl_frames_init(pl_frames *frames, pl_host *host);
+void pl_frames_fini(pl_frames *frames);
+
+/* Write the list of frames, innermost first; an empty one for 0 and for what was forgotten. */
+void pl_frames_write(pl_frames *frames, pl_writer *w, pl_history *history, int device,
+                     uint32_t name);
+
+#endif

@@ -1,0 +1,235 @@
+/* state.c - copying a device's state. Takes the allocator's lock (rank 20) through `visit`, twice:
+ * once to count, once to copy; inside of it the history's (rank 80). */
+#include "api/snapshot/state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "vmm/stream.h"
+
+typedef struct census {
+    size_t n_pieces;
+    uint64_t active_bytes;
+} census;
+
+static void count_piece(void *context, const pl_piece *piece)
+{
+    census *c = context;
+    c->n_pieces++;
+    if (piece->kind == PL_PIECE_LIVE || piece->awaited_bytes > 0) {
+        c->active_bytes += piece->bytes;
+    }
+}
+
+/* ---- copying, under the allocator's lock ---- */
+
+typedef struct copier {
+    pl_snapshot_state *out;
+    size_t n_block_rooms;
+    size_t n_entry_rooms;
+    size_t n_pieces; /* seen */
+    size_t n_needed; /* blocks, those without a room too */
+    size_t n_held;   /* entries in the ring */
+    bool is_apart;   /* the next piece begins a segment */
+    const pl_private *private_in;
+    uint16_t pool; /* private_in's */
+} copier;
+
+static pl_snapshot_use use_of(const pl_piece *piece)
+{
+    if (piece->kind == PL_PIECE_LIVE) {
+        return PL_SNAPSHOT_ALLOCATED;
+    }
+    return piece->awaited_bytes > 0 ? PL_SNAPSHOT_PENDING : PL_SNAPSHOT_INACTIVE;
+}
+
+static void find_pool(copier *c, const pl_piece *piece)
+{
+    if (piece->private_in != c->private_in) {
+        c->private_in = piece->private_in;
+        c->pool = (uint16_t)pl_history_pool_index(&c->out->gpu->history, piece->private_in);
+    }
+}
+
+/* Does it go on where the last one ended, in one segment? */
+static bool is_next(const pl_snapshot_block *last, const pl_snapshot_block *block)
+{
+    return last->base + last->bytes == block->base && last->stream == block->stream &&
+           last->pool == block->pool && last->is_small == block->is_small;
+}
+
+static void copy_block(copier *c, pl_snapshot_block block)
+{
+    pl_snapshot_state *out = c->out;
+    pl_snapshot_block *last = out->n_blocks > 0 ? &out->blocks[out->n_blocks - 1] : NULL;
+    block.is_first = c->is_apart || !last || !is_next(last, &block);
+    c->is_apart = false;
+    if (!block.is_first && block.use == PL_SNAPSHOT_INACTIVE && last->use == PL_SNAPSHOT_INACTIVE) {
+        last->bytes += block.bytes;
+        return;
+    }
+    c->n_needed++;
+    if (out->n_blocks < c->n_block_rooms) {
+        out->blocks[out->n_blocks++] = block;
+    }
+}
+
+static void copy_piece(void *context, const pl_piece *piece)
+{
+    copier *c = context;
+    if (c->n_pieces++ == 0) {
+        pl_snapshot_state *out = c->out;
+        c->n_held = pl_history_copy(&out->gpu->history, out->entries, c->n_entry_rooms);
+    }
+    if (piece->kind == PL_PIECE_HOLE) {
+        c->is_apart = true;
+        return;
+    }
+    c->is_apart = c->is_apart || piece->is_first;
+    find_pool(c, piece);
+    copy_block(c,
+               (pl_snapshot_block){
+                   .base = piece->base,
+                   .bytes = piece->bytes,
+                   .requested_bytes = piece->requested_bytes + piece->awaited_bytes,
+                   .stream = piece->segment_stream ? pl_stream_handle(piece->segment_stream) : NULL,
+                   .pool = c->pool,
+                   .use = (uint8_t)use_of(piece),
+                   .is_small = piece->is_small,
+               });
+}
+
+/* Copy what there is room for; false: there was not room for everything, or, where the allocator
+ * holds nothing, something happened meanwhile. */
+static bool copy_once(copier *c)
+{
+    pl_snapshot_state *out = c->out;
+    pl_gpu *gpu = out->gpu;
+    uint64_t n_told = pl_history_n_told(&gpu->history);
+    out->n_blocks = 0;
+    gpu->ops->visit(gpu->allocator, copy_piece, c);
+    bool is_sure = c->n_pieces > 0;
+    if (!is_sure) {
+        c->n_held = pl_history_copy(&gpu->history, out->entries, c->n_entry_rooms);
+        is_sure = n_told == pl_history_n_told(&gpu->history);
+    }
+    out->n_entries = c->n_held < c->n_entry_rooms ? c->n_held : c->n_entry_rooms;
+    return is_sure && c->n_needed <= c->n_block_rooms && c->n_held <= c->n_entry_rooms;
+}
+
+/* ---- room ---- */
+
+/* Touched, so that the copying does not have to wait for the system's pages. */
+static void *make_room(pl_host *host, size_t n, size_t bytes_each)
+{
+    void *room = n <= SIZE_MAX / 2 / bytes_each ? pl_host_alloc(host, n * bytes_each) : NULL;
+    if (room) {
+        memset(room, 0, n * bytes_each);
+    }
+    return room;
+}
+
+/* Room for so many and, since the lock is dropped meanwhile, for some more. */
+static size_t with_slack(size_t n, unsigned attempt)
+{
+    return n + (n / 16 + 256) * ((size_t)1 << (attempt < 16 ? attempt : 16));
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const pl_snapshot_block *x = a;
+    const pl_snapshot_block *y = b;
+    return (x->base > y->base) - (x->base < y->base);
+}
+
+static pl_snapshot_block *find_block(const pl_snapshot_state *state, pleat_devptr base)
+{
+    size_t first = 0;
+    size_t end = state->n_blocks;
+    while (first < end) {
+        size_t middle = first + (end - first) / 2;
+        if (state->blocks[middle].base < base) {
+            first = middle + 1;
+        } else {
+            end = middle;
+        }
+    }
+    bool is_found = first < state->n_blocks && state->blocks[first].base == base;
+    return is_found ? &state->blocks[first] : NULL;
+}
+
+/* Who asked for a block that lives stands with its last allocation. */
+static void add_frames(pl_snapshot_state *state)
+{
+    for (size_t i = 0; i < state->n_entries; i++) {
+        const pl_history_entry *entry = &state->entries[i];
+        bool is_block = entry->action == PL_ACTION_ALLOC;
+        bool is_segment = entry->action == PL_ACTION_SEGMENT_ALLOC ||
+                          entry->action == PL_ACTION_SEGMENT_MAP;
+        if (entry->frames == 0 || (!is_block && !is_segment)) {
+            continue;
+        }
+        pl_snapshot_block *block = find_block(state, entry->base);
+        if (block && is_block && block->use != PL_SNAPSHOT_INACTIVE) {
+            block->frames = entry->frames;
+        } else if (block && is_segment && block->is_first) {
+            block->segment_frames = entry->frames;
+        }
+    }
+}
+
+static bool is_sorted(const pl_snapshot_state *state)
+{
+    size_t i = 1;
+    while (i < state->n_blocks && state->blocks[i - 1].base < state->blocks[i].base) {
+        i++;
+    }
+    return i >= state->n_blocks;
+}
+
+/* However segments are ordered, the blocks of each stay together: no two segments overlap. */
+static void finish(pl_snapshot_state *state)
+{
+    if (!is_sorted(state)) {
+        qsort(state->blocks, state->n_blocks, sizeof *state->blocks, by_address);
+    }
+    add_frames(state);
+}
+
+void pl_snapshot_forget(pl_host *host, pl_snapshot_state *state)
+{
+    pl_host_free(host, state->blocks);
+    pl_host_free(host, state->entries);
+    *state = (pl_snapshot_state){ .gpu = NULL };
+}
+
+pleat_status pl_snapshot_copy(pl_gpu *gpu, pl_host *host, pl_snapshot_state *out)
+{
+    census c = { 0 };
+    *out = (pl_snapshot_state){ .gpu = gpu };
+    gpu->ops->visit(gpu->allocator, count_piece, &c);
+    pl_history_tell_snapshot(&gpu->history, c.active_bytes);
+    size_t n_entries = pl_history_copy(&gpu->history, NULL, 0);
+    size_t n_blocks = c.n_pieces;
+    for (unsigned attempt = 0;; attempt++) {
+        copier once = {
+            .out = out,
+            .n_block_rooms = with_slack(n_blocks, attempt),
+            .n_entry_rooms = with_slack(n_entries, attempt),
+        };
+        out->blocks = make_room(host, once.n_block_rooms, sizeof *out->blocks);
+        out->entries = make_room(host, once.n_entry_rooms, sizeof *out->entries);
+        if (!out->blocks || !out->entries) {
+            pl_snapshot_forget(host, out);
+            return PLEAT_ENOMEM_HOST;
+        }
+        if (copy_once(&once)) {
+            finish(out);
+            return PLEAT_OK;
+        }
+        pl_snapshot_forget(host, out);
+        out->gpu = gpu;
+        n_blocks = once.n_needed;
+        n_entries = once.n_held;
+    }
+}
