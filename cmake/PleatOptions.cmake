@@ -1,6 +1,7 @@
 # Options, and the compiler flags that all targets share.
 
 option(PLEAT_TESTS "Build the tests (needs Check)" ON)
+option(PLEAT_COMMAND "Build the command (needs zlib and jansson; the tests need it)" ON)
 option(PLEAT_WERROR "Warnings are errors" ON)
 option(PLEAT_HOST_SYSTEM "Metadata from the system's malloc instead of the private jemalloc" OFF)
 option(PLEAT_LTO "Optimise what is shipped across files (gcc, Release)" ON)

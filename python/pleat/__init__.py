@@ -1,0 +1,60 @@
+"""GPU memory that does not fragment.
+
+pleat.torch puts it under PyTorch. This module is what needs no framework: the library, its
+configuration, and the statistics and snapshots of its default instance, from which all adapters
+allocate. Importing it loads nothing; the library is loaded by the first call.
+"""
+
+from __future__ import annotations
+
+from ._default import (
+    Device,
+    check_invariants,
+    conf,
+    describe,
+    dump_snapshot,
+    memory_info,
+    memory_stats,
+    record_history,
+    reset_accumulated,
+    reset_peaks,
+    set_limit,
+    trim,
+)
+from ._device_stats import device_stats
+from ._library import last_error, library, library_path
+from ._status import LastError, PleatError
+
+__all__ = [
+    "Device",
+    "LastError",
+    "PleatError",
+    "check_invariants",
+    "conf",
+    "describe",
+    "device_stats",
+    "dump_snapshot",
+    "last_error",
+    "library",
+    "library_path",
+    "memory_info",
+    "memory_stats",
+    "record_history",
+    "reset_accumulated",
+    "reset_peaks",
+    "set_limit",
+    "trim",
+    "version",
+]
+
+
+def version() -> str:
+    """The library's version, "0.1.0"."""
+    text: bytes = library().pleat_version()
+    return text.decode()
+
+
+def __getattr__(name: str) -> str:
+    if name == "__version__":
+        return version()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,157 @@
+"""The default instance, which the adapters allocate from: libpleat's functions on it, in Python.
+
+Every function raises PleatError with the library's own sentence. All may be called from any thread.
+Units are bytes. The first of them in a process makes the instance, out of PLEAT_CONF, which loads
+and initialises the driver.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections import OrderedDict
+from typing import NamedTuple
+
+from ._library import STATS_FN, WRITE_FN, DeviceInfo, Instance, check, library
+
+
+class Device(NamedTuple):
+    """What is at work on a device."""
+
+    name: str
+    driver: str
+    """"cuda" or "sim"."""
+    allocator: str
+    note: str
+    """Why the allocator is not the configured one; "" if it is."""
+    total_bytes: int
+    granule_bytes: int
+    limit_bytes: int
+    """0 = none."""
+
+
+def instance() -> Instance:
+    """The default instance; made by the first call."""
+    found = Instance()
+    check(library().pleat_default(ctypes.byref(found)))
+    return found
+
+
+def conf() -> str:
+    """The whole configuration, in a form that PLEAT_CONF accepts."""
+    needed = ctypes.c_size_t()
+    here = instance()
+    check(library().pleat_instance_conf(here, None, 0, ctypes.byref(needed)))
+    text = ctypes.create_string_buffer(needed.value)
+    check(library().pleat_instance_conf(here, text, needed.value, ctypes.byref(needed)))
+    return text.value.decode()
+
+
+def memory_stats(device: int = 0) -> OrderedDict[str, int]:
+    """Read a device's statistics under the keys of torch.cuda.memory_stats, sorted.
+
+    Units    counts and bytes, as the key says: 123 keys, and 12 for each private pool.
+    Raises   PleatError (PLEAT_EDEVICE; what making the default instance may say).
+    Threads  any; all numbers are of one instant. Opens no device.
+    """
+    found: OrderedDict[str, int] = OrderedDict()
+
+    def see(_context: int | None, key: bytes, value: int) -> None:
+        found[key.decode()] = value
+
+    check(library().pleat_torch_stats(device, STATS_FN(see), None))
+    return found
+
+
+def reset_peaks(device: int = 0) -> None:
+    """Set every peak to what is current."""
+    check(library().pleat_device_reset_peaks(instance(), device))
+
+
+def reset_accumulated(device: int = 0) -> None:
+    """Set the sums of what was ever allocated and freed, and the scalars, to zero."""
+    check(library().pleat_torch_reset_accumulated(device))
+
+
+def trim(device: int = 0, keep_bytes: int = 0, wait: bool = True) -> int:
+    """Give free memory of a device back to the driver.
+
+    Params   keep_bytes  stop when no more than this is resident.
+             wait        wait for the last uses of what is free but pending.
+    Returns  bytes given back.
+    """
+    released = ctypes.c_uint64()
+    check(
+        library().pleat_device_trim(instance(), device, keep_bytes, wait, ctypes.byref(released))
+    )
+    return released.value
+
+
+def set_limit(device: int, limit_bytes: int) -> None:
+    """Set the most bytes that may be resident on a device; 0 = no limit."""
+    check(library().pleat_device_set_limit(instance(), device, limit_bytes))
+
+
+def memory_info(device: int = 0) -> tuple[int, int]:
+    """(free, total) bytes as the driver says: what pleat caches is not free."""
+    free = ctypes.c_uint64()
+    total = ctypes.c_uint64()
+    check(
+        library().pleat_device_memory_info(
+            instance(), device, ctypes.byref(free), ctypes.byref(total)
+        )
+    )
+    return free.value, total.value
+
+
+def describe(device: int = 0) -> Device:
+    """Tell what is at work on a device; opens it."""
+    info = DeviceInfo()
+    check(library().pleat_device_describe(instance(), device, ctypes.byref(info)))
+    return Device(
+        name=info.name.decode(),
+        driver=info.driver.decode(),
+        allocator=info.allocator.decode(),
+        note=info.note.decode(),
+        total_bytes=info.total_bytes,
+        granule_bytes=info.granule_bytes,
+        limit_bytes=info.limit_bytes,
+    )
+
+
+def check_invariants() -> int:
+    """Run libpleat's walkers: 0, or the number of the first broken invariant."""
+    broken = ctypes.c_int()
+    check(library().pleat_check(instance(), ctypes.byref(broken)))
+    return broken.value
+
+
+HISTORY_FRAMES = 1
+HISTORY_FREE_FRAMES = 2
+HISTORY_KEEP = 4
+HISTORY_MOST = 1 << 28
+
+
+def record_history(max_entries: int, flags: int = 0) -> None:
+    """Record what happens from now on, `max_entries` for each device; 0 = stop."""
+    check(library().pleat_history_record(instance(), max_entries, flags))
+
+
+def snapshot_pickle() -> bytes:
+    """The state and history of all devices in use: PyTorch's dictionary, pickled."""
+    parts: list[bytes] = []
+
+    def write(_context: int | None, at: int, n_bytes: int) -> bool:
+        parts.append(ctypes.string_at(at, n_bytes))
+        return True
+
+    check(library().pleat_snapshot_write(instance(), 0, WRITE_FN(write), None))
+    return b"".join(parts)
+
+
+def dump_snapshot(path: str | os.PathLike[str]) -> None:
+    """Write the snapshot into a file, replaced only once all is written; JSON if it ends in .json.
+
+    Raises  PleatError (PLEAT_EWRITE names the path and the system's reason).
+    """
+    check(library().pleat_snapshot_dump(instance(), os.fsencode(path)))

@@ -1,0 +1,56 @@
+"""pleat under PyTorch.
+
+    import pleat.torch
+    pleat.torch.install()          # before the first use of CUDA
+
+makes pleat the allocator of all CUDA tensors; `python -m pleat.torch script.py` does it for a script
+that is not to be changed. mem_pool() is the other route: a torch.cuda.MemPool over pleat, with
+torch's own cache in charge. docs/pytorch.md compares the two.
+"""
+
+from __future__ import annotations
+
+from ._install import install, is_installed
+from ._memory import (
+    empty_cache,
+    get_per_process_memory_fraction,
+    max_memory_allocated,
+    max_memory_reserved,
+    mem_get_info,
+    memory_allocated,
+    memory_reserved,
+    memory_stats,
+    memory_stats_as_nested_dict,
+    memory_summary,
+    reset_accumulated_memory_stats,
+    reset_peak_memory_stats,
+    set_per_process_memory_fraction,
+)
+from ._patch import patch, unpatch
+from ._pool import mem_pool, use_mem_pool
+from ._snapshot import dump_snapshot, record_memory_history, snapshot
+
+__all__ = [
+    "dump_snapshot",
+    "empty_cache",
+    "get_per_process_memory_fraction",
+    "install",
+    "is_installed",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "mem_get_info",
+    "mem_pool",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "memory_stats_as_nested_dict",
+    "memory_summary",
+    "patch",
+    "record_memory_history",
+    "reset_accumulated_memory_stats",
+    "reset_peak_memory_stats",
+    "set_per_process_memory_fraction",
+    "snapshot",
+    "unpatch",
+    "use_mem_pool",
+]

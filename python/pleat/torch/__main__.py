@@ -1,0 +1,114 @@
+"""Run an unchanged script under pleat: `python -m pleat.torch [options] script.py ...`."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import runpy
+import sys
+import types
+
+import torch
+
+import pleat.torch
+from pleat import PleatError, device_stats, memory_stats
+
+
+def read_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m pleat.torch",
+        description="Run a script with pleat as PyTorch's CUDA allocator.",
+    )
+    parser.add_argument("--conf", metavar="CONF", help="laid over PLEAT_CONF, key by key")
+    parser.add_argument("--report", action="store_true", help="a line for each device at the end")
+    parser.add_argument("--snapshot", metavar="PATH", help="write a snapshot at the end")
+    parser.add_argument(
+        "--history",
+        type=int,
+        metavar="N",
+        help="entries to record for the snapshot (100000 with --snapshot, else 0)",
+    )
+    parser.add_argument("--no-patch", action="store_true", help="leave torch.cuda's functions")
+    parser.add_argument("-m", dest="is_module", action="store_true", help="SCRIPT is a module")
+    parser.add_argument("script", metavar="SCRIPT")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...")
+    return parser.parse_args(arguments)
+
+
+def run_script(path: str) -> None:
+    """As `python path` does: the file is the module __main__, its folder comes first in sys.path."""
+    if not os.path.isfile(path):
+        runpy.run_path(path, run_name="__main__")  # a folder or archive, or it says what is missing
+        return
+    with io.open_code(os.path.abspath(path)) as file:
+        code = compile(file.read(), path, "exec")
+    module = types.ModuleType("__main__")
+    module.__file__ = path
+    module.__builtins__ = __builtins__  # type: ignore[attr-defined]
+    sys.modules["__main__"] = module
+    exec(code, module.__dict__)
+
+
+def set_search_path(script: str, is_module: bool) -> None:
+    """What python puts first: the folder of the script, or the current one for a module."""
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[0] = os.getcwd() if is_module else os.path.dirname(os.path.realpath(script))
+
+
+def gibibytes(n_bytes: int) -> str:
+    return f"{n_bytes / (1 << 30):.3f} GiB"
+
+
+def report() -> None:
+    """A line on standard error for each device that was allocated from."""
+    if not torch.cuda.is_initialized():
+        print("pleat: CUDA was not used", file=sys.stderr)
+        return
+    for device in range(torch.cuda.device_count()):
+        stats = memory_stats(device)
+        if stats["allocation.all.allocated"] == 0 and stats["num_ooms"] == 0:
+            continue
+        own = device_stats(device)
+        n_operations = sum(own["ops_" + name] for name in ("map", "unmap", "alloc", "free"))
+        print(
+            f"pleat: device {device}: "
+            f"peak reserved {gibibytes(stats['reserved_bytes.all.peak'])}, "
+            f"peak allocated {gibibytes(stats['allocated_bytes.all.peak'])}, "
+            f"{n_operations} device operations, {stats['num_ooms']} failures",
+            file=sys.stderr,
+        )
+
+
+def finish(options: argparse.Namespace) -> None:
+    """What was asked for at the end, whichever way the script ended."""
+    try:
+        if options.report:
+            report()
+        if options.snapshot:
+            pleat.torch.dump_snapshot(options.snapshot)
+    except PleatError as error:
+        print(f"pleat: {error}", file=sys.stderr)
+
+
+def main() -> None:
+    options = read_arguments()
+    history = options.history
+    if history is None:
+        history = 100_000 if options.snapshot else 0
+    pleat.torch.install(options.conf, patch=not options.no_patch, history=history)
+    sys.argv = [options.script, *options.arguments]
+    set_search_path(options.script, options.is_module)
+    owner = os.getpid()
+    try:
+        if options.is_module:
+            runpy.run_module(options.script, run_name="__main__", alter_sys=True)
+        else:
+            run_script(options.script)
+    finally:
+        if os.getpid() == owner:  # a child that the script forked ends without a report
+            finish(options)
+
+
+if __name__ == "__main__":
+    main()

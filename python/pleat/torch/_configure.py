@@ -1,0 +1,97 @@
+"""The configuration that PyTorch's allocations run with: PLEAT_CONF, made safe.
+
+pleat's default driver:auto takes the simulator where it finds no GPU driver. Under PyTorch that must
+never happen unasked: a simulated address in a real kernel corrupts memory or faults. So the driver
+is cuda unless driver:sim is written down, and driver:sim is refused where torch sees a real GPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+
+import torch
+
+from .._conf import join_conf, overlay
+from .._library import Instance, check, library
+from .._status import PleatError
+
+VARIABLE = "PLEAT_CONF"
+
+_lock = threading.RLock()
+_configured: str | None = None
+
+
+def merged(conf: str | None, history: int = 0) -> str:
+    """PLEAT_CONF with `conf` laid over it, key by key, and a driver that is said.
+
+    Raises  ValueError for a text that is not key:value,...
+    """
+    entries = overlay(os.environ.get(VARIABLE, ""), conf or "")
+    if entries.get("driver", "auto") == "auto":
+        entries["driver"] = "cuda"
+    if history > 0:
+        entries["history"] = str(history)
+    return join_conf(entries)
+
+
+def configure(text: str) -> None:
+    """Make `text` (of merged()) what the default instance will be made from.
+
+    Raises  PleatError (PLEAT_ECONF) for a configuration that pleat does not take; RuntimeError if
+            another one was set before, or if it would put the simulator under a real GPU.
+    Threads  any, before the first allocation.
+    """
+    global _configured
+    with _lock:
+        if _configured == text:
+            return
+        if _configured is not None:
+            raise RuntimeError(
+                f"pleat was configured before with {_configured!r}, and the configuration of a "
+                f"process cannot change to {text!r}"
+            )
+        entries = overlay(text, "")
+        if entries["driver"] == "sim":
+            _refuse_simulator_under_gpu()
+        _try_out(entries)
+        os.environ[VARIABLE] = text
+        _configured = text
+
+
+def has_simulated_runtime() -> bool:
+    """Whether this process's CUDA runtime is pleat's simulated one (libpleat_runtime.so)."""
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+            return any("libpleat_runtime.so" in line for line in maps)
+    except OSError:
+        return False
+
+
+def _refuse_simulator_under_gpu() -> None:
+    if not has_simulated_runtime() and torch.cuda.device_count() > 0:
+        raise RuntimeError(
+            "driver:sim is configured, but torch sees a real GPU: simulated addresses must not "
+            "reach it. Take driver:sim out of PLEAT_CONF"
+        )
+
+
+def _try_out(entries: dict[str, str]) -> None:
+    """Have pleat read the configuration without touching a GPU: a fork must stay possible."""
+    trial = {key: value for key, value in entries.items() if key not in ("driver", "sim")}
+    trial["driver"] = "sim"
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = join_conf(trial)
+    try:
+        found = Instance()
+        check(library().pleat_create(None, ctypes.byref(found)))
+        check(library().pleat_destroy(found, 0))
+    except PleatError as error:
+        if error.name == "PLEAT_ECONF":
+            raise
+    finally:
+        if before is None:
+            del os.environ[VARIABLE]
+        else:
+            os.environ[VARIABLE] = before

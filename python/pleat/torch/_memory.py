@@ -1,0 +1,137 @@
+"""torch.cuda's memory functions over pleat's numbers: same names, keys, units and meanings.
+
+Until CUDA is initialised they answer as torch does: nothing is allocated, no driver is touched.
+`device` is what torch takes: an index, a torch.device, a string, None for the current device.
+"""
+
+from __future__ import annotations
+
+import types
+from collections import OrderedDict
+from typing import Any, Union
+
+import torch
+from torch.cuda._utils import _get_device_index
+
+from .. import _default
+from .._library import library
+
+DeviceLike = Union[torch.device, str, int, None]
+
+
+def device_index(device: DeviceLike) -> int:
+    """The index of a device; the current one for None."""
+    return int(_get_device_index(device, optional=True))
+
+
+def memory_stats(device: DeviceLike = None) -> OrderedDict[str, int]:
+    """Read the statistics of a device, under torch.cuda.memory_stats' keys, sorted.
+
+    Units    counts and bytes. reserved_bytes is memory that pleat holds resident, segment the
+             ranges of addresses that it lies in.
+    Returns  empty until CUDA is initialised.
+    Raises   PleatError.
+    Threads  any; all numbers are of one instant.
+    """
+    if not torch.cuda.is_initialized():
+        return OrderedDict()
+    return _default.memory_stats(device_index(device))
+
+
+def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
+    """The same, as torch.cuda.memory_stats_as_nested_dict nests it."""
+    return nest(memory_stats(device))
+
+
+def nest(flat: dict[str, int]) -> dict[str, Any]:
+    """Dictionaries of dictionaries, by the dots of the keys."""
+    nested: dict[str, Any] = {}
+    for key, value in flat.items():
+        *path, last = key.split(".")
+        inner = nested
+        for part in path:
+            inner = inner.setdefault(part, {})
+        inner[last] = value
+    return nested
+
+
+def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
+    """A page of statistics to print, laid out as the torch at hand does it.
+
+    It is torch's own function, with pleat's memory_stats in the place of its own.
+    """
+    theirs = torch.cuda.memory.memory_summary
+    names = {**theirs.__globals__, "memory_stats": _stats_or_zeros}
+    ours = types.FunctionType(theirs.__code__, names, "memory_summary", theirs.__defaults__)
+    text: str = ours(device, abbreviated)
+    return text
+
+
+def _stats_or_zeros(device: DeviceLike = None) -> OrderedDict[str, int]:
+    torch.cuda.init()
+    return memory_stats(device)
+
+
+def memory_allocated(device: DeviceLike = None) -> int:
+    """Bytes of live blocks now."""
+    return memory_stats(device).get("allocated_bytes.all.current", 0)
+
+
+def max_memory_allocated(device: DeviceLike = None) -> int:
+    """Most bytes of live blocks since the start or reset_peak_memory_stats."""
+    return memory_stats(device).get("allocated_bytes.all.peak", 0)
+
+
+def memory_reserved(device: DeviceLike = None) -> int:
+    """Bytes of device memory that pleat holds now."""
+    return memory_stats(device).get("reserved_bytes.all.current", 0)
+
+
+def max_memory_reserved(device: DeviceLike = None) -> int:
+    """Most bytes of device memory held since the start or reset_peak_memory_stats."""
+    return memory_stats(device).get("reserved_bytes.all.peak", 0)
+
+
+def reset_peak_memory_stats(device: DeviceLike = None) -> None:
+    """Set every peak to what is current."""
+    _default.reset_peaks(device_index(device))
+
+
+def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
+    """Set every "allocated" and "freed", num_ooms and num_alloc_retries to zero."""
+    _default.reset_accumulated(device_index(device))
+
+
+def empty_cache() -> None:
+    """Give all free memory of every device back to the driver, waiting for its last uses."""
+    if torch.cuda.is_initialized():
+        library().pleat_torch_reset()
+
+
+def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
+    """(free, total) bytes of the device as the driver tells them, whatever the limit."""
+    torch.cuda.init()
+    return _default.memory_info(device_index(device))
+
+
+def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) -> None:
+    """Let pleat hold at most this fraction of the device's memory.
+
+    Params   fraction  above 0, at most 1; 1 = no limit.
+    Raises   ValueError; PleatError (PLEAT_ENOMEM_DEVICE: live tensors need more).
+    """
+    if not isinstance(fraction, (float, int)) or isinstance(fraction, bool):
+        raise TypeError("Invalid type for fraction argument, must be `float`")
+    if not 0 < fraction <= 1:
+        raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: above 0, up to 1")
+    torch.cuda.init()
+    index = device_index(device)
+    total_bytes = _default.describe(index).total_bytes
+    _default.set_limit(index, 0 if fraction == 1 else round(fraction * total_bytes))
+
+
+def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
+    """The fraction of the device's memory that pleat may hold: 1.0 without a limit."""
+    torch.cuda.init()
+    found = _default.describe(device_index(device))
+    return found.limit_bytes / found.total_bytes if found.limit_bytes else 1.0
