@@ -93,6 +93,9 @@ enum {
     CU_GRANULARITY_RECOMMENDED = 1,
 };
 
+/* Attributes of addresses, and the one answer to the first that memory of a device has. */
+enum { CU_POINTER_MEMORY_TYPE = 2, CU_POINTER_DEVICE_ORDINAL = 9, CU_MEMORY_OF_DEVICE = 2 };
+
 enum { CU_CAPTURE_NONE = 0, CU_CAPTURE_ACTIVE = 1, CU_CAPTURE_STATUS_INVALIDATED = 2 };
 enum { CU_CAPTURE_MODE_GLOBAL = 0, CU_CAPTURE_MODE_THREAD_LOCAL = 1, CU_CAPTURE_MODE_RELAXED = 2 };
 

@@ -148,6 +148,27 @@ static bool read_free(const char *value, sim_conf *conf)
     return read_choice(value, "hazard", "wait", &conf->is_free_waiting);
 }
 
+static bool read_compute(const char *value, sim_conf *conf)
+{
+    uint64_t major;
+    uint64_t minor;
+    char text[8];
+    if (!read_text(value, text, sizeof(text))) {
+        return false;
+    }
+    char *dot = strchr(text, '.');
+    if (dot == NULL) {
+        return false;
+    }
+    *dot = '\0';
+    if (!read_number(text, 3, 19, &major) || !read_number(dot + 1, 0, 9, &minor)) {
+        return false;
+    }
+    conf->compute_major = (int)major;
+    conf->compute_minor = (int)minor;
+    return true;
+}
+
 static bool read_name(const char *value, sim_conf *conf)
 {
     return read_text(value, conf->name, sizeof(conf->name));
@@ -172,6 +193,7 @@ static const struct {
     { "profile", read_profile, "full, no_vmm or old_driver" },
     { "va_bits", read_va_bits, "24 to 48, at most 47 with backing:memory" },
     { "log", read_log, "ring or full" },
+    { "compute", read_compute, "a compute capability from 3.0 to 19.9" },
     { "name", read_name, "1 to 95 characters" },
     { "fork", read_fork, "refuse or allow" },
     { "free", read_free, "hazard or wait" },
@@ -251,6 +273,7 @@ bool sim_conf_parse(const char *text, sim_conf *out, char *error, size_t n_error
         .granule_bytes = UINT64_C(2) << 20,
         .depth = 256,
         .is_fork_refused = true,
+        .compute_major = 8,
         .name = "Simulated GPU",
         .costs = "a100",
     };

@@ -26,6 +26,8 @@ typedef struct sim_conf {
     bool is_log_full;
     bool is_fork_refused;
     bool is_free_waiting; /* cuMemFree synchronises the device first */
+    int compute_major;
+    int compute_minor;
     char name[96];
     char costs[256]; /* a file, or the name of a built-in model */
 } sim_conf;

@@ -2,14 +2,14 @@
 #ifndef PLEAT_SIM_ENTRY_H
 #define PLEAT_SIM_ENTRY_H
 
-#include "vmm/driver_list.h"
+#include "vmm/sim/sim_list.h"
 
 #define SIM_EXPORT __attribute__((visibility("default")))
 #define SIM_UNPAREN(...) __VA_ARGS__
 
 typedef enum sim_entry {
 #define SIM_ENTRY_ENUM(field, symbol, need, params, args) SIM_CU_##field,
-    PL_DRIVER_LIST(SIM_ENTRY_ENUM)
+    SIM_LIST(SIM_ENTRY_ENUM)
 #undef SIM_ENTRY_ENUM
         SIM_N_CU_ENTRIES,
     /* The simulator's own calls that stand in the log too. */
@@ -24,7 +24,7 @@ typedef enum sim_entry {
 /* The exported functions, so that a definition that differs from the list does not compile. */
 #define SIM_ENTRY_PROTOTYPE(field, symbol, need, params, args)                                     \
     SIM_EXPORT cu_result symbol(SIM_UNPAREN params);
-PL_DRIVER_LIST(SIM_ENTRY_PROTOTYPE)
+SIM_LIST(SIM_ENTRY_PROTOTYPE)
 #undef SIM_ENTRY_PROTOTYPE
 
 /* What holds for every call of an entry point, checked before anything else. */

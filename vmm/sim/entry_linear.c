@@ -1,4 +1,6 @@
 /* entry_linear.c - exported calls: cuMemAlloc and friends, memset, copies, stream writes. */
+#include <string.h>
+
 #include "vmm/sim/call.h"
 #include "vmm/sim/hazard.h"
 #include "vmm/sim/memory.h"
@@ -91,6 +93,9 @@ cu_result cuMemcpyDtoHAsync_v2(void *to, cu_devptr from, size_t bytes, cu_stream
         call.result = to == NULL ? CU_INVALID_VALUE
                                  : sim_submit_checked(stream, SIM_TASK_READ, 0, to, &access, true);
     }
+    if (call.result == CU_SUCCESS && !sim.conf.has_memory) {
+        memset(to, 0, bytes);
+    }
     return sim_call_end(&call);
 }
 
@@ -104,6 +109,16 @@ cu_result cuMemcpyHtoDAsync_v2(cu_devptr to, const void *from, size_t bytes, cu_
         call.result = from == NULL
                           ? CU_INVALID_VALUE
                           : sim_submit_checked(stream, SIM_TASK_WRITE, 0, host, &access, true);
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuMemcpyDtoDAsync_v2(cu_devptr to, cu_devptr from, size_t bytes, cu_stream stream)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_memcpy_dtod_async, to, from, bytes, sim_arg(stream));
+    if (call.result == CU_SUCCESS) {
+        call.result = sim_submit_copy(stream, to, from, bytes);
     }
     return sim_call_end(&call);
 }

@@ -223,6 +223,35 @@ cu_result cuMemImportFromShareableHandle(cu_mem_handle *handle, void *os_handle,
     return sim_call_end(&call);
 }
 
+/* Of host memory nothing is known here. */
+static cu_result pointer_attribute(int *value, int attribute, cu_devptr ptr)
+{
+    const sim_mapping *mapping = sim_mapping_at(ptr);
+    if (value == NULL || mapping == NULL) {
+        return CU_INVALID_VALUE;
+    }
+    switch (attribute) {
+    case CU_POINTER_MEMORY_TYPE:
+        *value = CU_MEMORY_OF_DEVICE;
+        return CU_SUCCESS;
+    case CU_POINTER_DEVICE_ORDINAL:
+        *value = mapping->handle->device;
+        return CU_SUCCESS;
+    default:
+        return CU_INVALID_VALUE;
+    }
+}
+
+cu_result cuPointerGetAttribute(void *value, int attribute, cu_devptr ptr)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_pointer_attribute, (uint64_t)attribute, ptr, 0, 0);
+    if (call.result == CU_SUCCESS) {
+        call.result = pointer_attribute(value, attribute, ptr);
+    }
+    return sim_call_end(&call);
+}
+
 cu_result cuMemGetAddressRange_v2(cu_devptr *base, size_t *bytes, cu_devptr ptr)
 {
     sim_call call;

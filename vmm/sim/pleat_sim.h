@@ -64,7 +64,9 @@ extern "C" {
  *             devices:1..16        default 1
  *             capacity:SIZE        of each device, exact to the byte; default 16G
  *             granularity:SIZE     a power of two, 4K to 1G; default 2M
- *             backing:none         made-up addresses, nothing behind them (default)
+ *             backing:none         made-up addresses, nothing behind them (default): what is
+ *                                  copied to the host is zeros
+ *             compute:MAJOR.MINOR  compute capability, 3.0 to 19.9; default 8.0
  *             backing:memory       host pages behind every mapping; at most 16,000 mappings
  *             depth:0..1048576     see Time above; default 256
  *             costs:a100 or FILE   the cost clock's model; default a100. See costs/a100.cost

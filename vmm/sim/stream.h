@@ -24,6 +24,7 @@ typedef enum sim_task_kind {
     SIM_TASK_SET,   /* memset with `value` */
     SIM_TASK_READ,  /* device to host */
     SIM_TASK_WRITE, /* host to device */
+    SIM_TASK_COPY,  /* device to device: writes the first access with the second */
     SIM_TASK_WRITE64,
     SIM_TASK_FREE,        /* cuMemFreeAsync of what cuMemAlloc gave at address `value` */
     SIM_TASK_POOL_ALLOC,  /* the driver's own: a block of a pool begins */

@@ -51,6 +51,20 @@ static cu_result check_address(const pleat_sim_access *access)
     return result;
 }
 
+cu_result sim_submit_copy(cu_stream handle, uint64_t to, uint64_t from, uint64_t bytes)
+{
+    const pleat_sim_access accesses[2] = { { to, bytes, true }, { from, bytes, false } };
+    sim_task task = { .kind = SIM_TASK_COPY, .n = 2, .accesses = accesses };
+    cu_result result = check_address(&accesses[0]);
+    if (result == CU_SUCCESS) {
+        result = check_address(&accesses[1]);
+    }
+    if (result != CU_SUCCESS || bytes == 0) {
+        return result;
+    }
+    return sim_submit(handle, &task, true);
+}
+
 cu_result sim_submit_checked(cu_stream handle, sim_task_kind kind, uint64_t value, void *host,
                              const pleat_sim_access *access, bool is_counted)
 {

@@ -69,6 +69,9 @@ void sim_task_run(const sim_task *task)
     case SIM_TASK_WRITE:
         memcpy(p, task->host, access->bytes);
         break;
+    case SIM_TASK_COPY:
+        memmove(p, (const void *)(uintptr_t)task->accesses[1].ptr, access->bytes);
+        break;
     case SIM_TASK_WRITE64:
         memcpy(p, &task->value, sizeof(task->value));
         break;

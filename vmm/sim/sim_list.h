@@ -1,0 +1,18 @@
+/* sim_list.h - every entry point of the simulated driver: those that pleat calls itself, and what
+ * only programs that run on the simulator need (vmm/runtime/ does). Form: driver_list.h. */
+#ifndef PLEAT_SIM_LIST_H
+#define PLEAT_SIM_LIST_H
+
+#include "vmm/driver_list.h"
+
+/* clang-format off */
+#define SIM_FURTHER_LIST(X) \
+    X(memcpy_dtod_async, cuMemcpyDtoDAsync_v2, OPTIONAL, \
+      (cu_devptr to, cu_devptr from, size_t bytes, cu_stream stream), (to, from, bytes, stream)) \
+    X(pointer_attribute, cuPointerGetAttribute, OPTIONAL, \
+      (void *value, int attribute, cu_devptr ptr), (value, attribute, ptr))
+/* clang-format on */
+
+#define SIM_LIST(X) PL_DRIVER_LIST(X) SIM_FURTHER_LIST(X)
+
+#endif
