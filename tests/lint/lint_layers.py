@@ -8,6 +8,7 @@ from source import ROOT, c_files, functions, includes, read, report, without_com
 RANK = {"vmm": 1, "segments": 2, "api": 3, "bench": 4, "tests": 5}
 INCLUDE_FOLDERS = ("", "api", "vmm/base", "vmm/sim")
 LIBRARY = ("api", "segments", "vmm")
+RUNTIME_MAY_INCLUDE = ("vmm/driver_abi.h", "vmm/sim/sim_list.h", "vmm/sim/pleat_sim.h")
 
 MALLOC_FAMILY = {"malloc", "calloc", "realloc", "free", "strdup", "strndup", "asprintf",
                  "vasprintf", "aligned_alloc", "posix_memalign", "reallocarray"}
@@ -40,11 +41,20 @@ def is_sim(path):
     return path.parts[:2] == ("vmm", "sim")
 
 
+def is_runtime(path):
+    return path.parts[:2] == ("vmm", "runtime")
+
+
+def is_product(path):
+    """A shared object of its own, which is no part of the library."""
+    return is_sim(path) or is_runtime(path)
+
+
 def knows_cuda(path):
     """Where CUDA's own names may stand."""
     text = path.as_posix()
-    return (text.startswith("vmm/driver") or is_sim(path) or
-            bool(re.match(r"tests/(support/|consumer/consumer_)?(vmm|sim)[_.]", text)))
+    return (text.startswith("vmm/driver") or is_product(path) or
+            bool(re.match(r"tests/(support/|consumer/consumer_)?(vmm|sim|runtime)[_.]", text)))
 
 
 def resolve(name):
@@ -69,6 +79,9 @@ def check_includes(path, text):
         if is_sim(path) and not is_sim(target) and folder(target) == "vmm" and \
                 not target.name.startswith("driver_"):
             yield f"{where}: the simulator is a product of its own; it may not use {name}"
+        if is_runtime(path) and not is_runtime(target) and \
+                target.as_posix() not in RUNTIME_MAY_INCLUDE:
+            yield f"{where}: the simulated runtime is a product of its own; it may not use {name}"
 
 
 def check_names(path, code):
@@ -84,7 +97,7 @@ def check_names(path, code):
 def check_calls(path, code):
     if folder(path) == "tests":
         return
-    banned = BANNED if folder(path) in LIBRARY and not is_sim(path) else UNBOUNDED
+    banned = BANNED if folder(path) in LIBRARY and not is_product(path) else UNBOUNDED
     allowed = HOMES.get(path.as_posix(), set())
     for number, line in enumerate(code.split("\n"), 1):
         for name in CALL.findall(line):

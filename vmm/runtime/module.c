@@ -1,0 +1,203 @@
+/* module.c - entry points of the driver that have to do with code, not with memory. Kernels that
+ * were compiled at run time are accepted and launched like all others; linking is not simulated. */
+#include "vmm/runtime/runtime.h"
+#include "vmm/sim/pleat_sim.h"
+
+/* One handle for all modules and functions. */
+static char anything;
+
+cu_result cuCtxSetCurrent(cu_context ctx)
+{
+    int count = 0;
+    cu_result result = rt_init();
+    if (result == CU_SUCCESS) {
+        result = cuDeviceGetCount(&count);
+    }
+    for (int i = 0; i < count && ctx != NULL && result == CU_SUCCESS; i++) {
+        cu_context of_device;
+        result = cuDevicePrimaryCtxRetain(&of_device, i);
+        (void)cuDevicePrimaryCtxRelease_v2(i);
+        if (of_device == ctx) {
+            return rt_set_device(i, true);
+        }
+    }
+    return ctx == NULL ? result : CU_INVALID_CONTEXT;
+}
+
+cu_result cuDevicePrimaryCtxGetState(cu_device dev, unsigned *flags, int *is_active)
+{
+    pleat_sim_counts counts;
+    cu_result result = rt_init();
+    if (result == CU_SUCCESS && pleat_sim_count(dev, &counts) != 0) {
+        result = CU_INVALID_DEVICE;
+    }
+    if (result == CU_SUCCESS) {
+        *flags = 0;
+        *is_active = counts.contexts > 0;
+    }
+    return result;
+}
+
+static cu_result launch(cu_stream stream)
+{
+    cu_result result = rt_enter();
+    return result == CU_SUCCESS ? rt_work(stream) : result;
+}
+
+cu_result cuLaunchKernel(void *func, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                         unsigned block_x, unsigned block_y, unsigned block_z,
+                         unsigned shared_bytes, cu_stream stream, void **args, void **extra)
+{
+    (void)func;
+    (void)grid_x;
+    (void)grid_y;
+    (void)grid_z;
+    (void)block_x;
+    (void)block_y;
+    (void)block_z;
+    (void)shared_bytes;
+    (void)args;
+    (void)extra;
+    return launch(stream);
+}
+
+cu_result cuLaunchCooperativeKernel(void *func, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                    unsigned block_x, unsigned block_y, unsigned block_z,
+                                    unsigned shared_bytes, cu_stream stream, void **args)
+{
+    (void)func;
+    (void)grid_x;
+    (void)grid_y;
+    (void)grid_z;
+    (void)block_x;
+    (void)block_y;
+    (void)block_z;
+    (void)shared_bytes;
+    (void)args;
+    return launch(stream);
+}
+
+cu_result cuModuleLoad(void **module, const char *path)
+{
+    (void)path;
+    *module = &anything;
+    return CU_SUCCESS;
+}
+
+cu_result cuModuleLoadData(void **module, const void *image)
+{
+    (void)image;
+    *module = &anything;
+    return CU_SUCCESS;
+}
+
+cu_result cuModuleLoadDataEx(void **module, const void *image, unsigned n, void *options,
+                             void **values)
+{
+    (void)image;
+    (void)n;
+    (void)options;
+    (void)values;
+    *module = &anything;
+    return CU_SUCCESS;
+}
+
+cu_result cuModuleUnload(void *module)
+{
+    (void)module;
+    return CU_SUCCESS;
+}
+
+cu_result cuModuleGetFunction(void **func, void *module, const char *name)
+{
+    (void)module;
+    (void)name;
+    *func = &anything;
+    return CU_SUCCESS;
+}
+
+/* The first attribute is the most threads in a block; the others are counts of bytes. */
+cu_result cuFuncGetAttribute(int *value, int attribute, void *func)
+{
+    (void)func;
+    *value = attribute == 0 ? rt_attribute(1, rt_device()) : 0;
+    return CU_SUCCESS;
+}
+
+cu_result cuFuncSetAttribute(void *func, int attribute, int value)
+{
+    (void)func;
+    (void)attribute;
+    (void)value;
+    return CU_SUCCESS;
+}
+
+cu_result cuFuncSetCacheConfig(void *func, int config)
+{
+    (void)func;
+    (void)config;
+    return CU_SUCCESS;
+}
+
+cu_result cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, void *func, int block_size,
+                                                      size_t shared_bytes)
+{
+    return cudaOccupancyMaxActiveBlocksPerMultiprocessor(n, func, block_size, shared_bytes);
+}
+
+cu_result cuLinkCreate_v2(unsigned n, void *options, void **values, void **state)
+{
+    (void)n;
+    (void)options;
+    (void)values;
+    (void)state;
+    return rt_unsupported(__func__);
+}
+
+cu_result cuLinkAddData_v2(void *state, int type, void *data, size_t bytes, const char *name,
+                           unsigned n, void *options, void **values)
+{
+    (void)state;
+    (void)type;
+    (void)data;
+    (void)bytes;
+    (void)name;
+    (void)n;
+    (void)options;
+    (void)values;
+    return rt_unsupported(__func__);
+}
+
+cu_result cuLinkComplete(void *state, void **image, size_t *bytes)
+{
+    (void)state;
+    (void)image;
+    (void)bytes;
+    return rt_unsupported(__func__);
+}
+
+/* A description of a tensor for kernels that copy by it; 128 bytes, which nobody reads. */
+cu_result cuTensorMapEncodeTiled(void *map)
+{
+    (void)map;
+    return CU_SUCCESS;
+}
+
+/* PyTorch wants to find these two; it calls them for memory shared between devices only. */
+cu_result cuMemsetD32Async(cu_devptr ptr, unsigned value, size_t n, cu_stream stream)
+{
+    (void)ptr;
+    (void)value;
+    (void)n;
+    (void)stream;
+    return rt_unsupported(__func__);
+}
+
+cu_result cuStreamWriteValue32_v2(cu_stream stream, cu_devptr ptr, uint32_t value, unsigned flags)
+{
+    (void)stream;
+    (void)ptr;
+    (void)value;
+    (void)flags;
+    return rt_unsupported(__func__);
+}
