@@ -5,21 +5,50 @@
 #include "bench/fit.h"
 #include "bench/output.h"
 
-enum { KEY_MEMORY = 0x200 };
+enum { KEY_MEMORY = 0x200, KEY_SNAPSHOT, KEY_SNAPSHOT_AT };
+
+typedef struct replay_input {
+    bench_options *options;
+    bench_dump *dump; /* path NULL = none */
+} replay_input;
+
+/* One file holds the snapshot of one replay. */
+static void check_snapshot(struct argp_state *state, const replay_input *input)
+{
+    const bench_dump *dump = input->dump;
+    if (!dump->path && dump->at != BENCH_DUMP_NATURAL) {
+        argp_error(state, "--snapshot-at says when, --snapshot FILE where to: both are needed");
+    }
+    if (dump->path && (input->options->n_works != 1 || input->options->n_allocators != 1)) {
+        argp_error(state, "--snapshot takes one WORK and one --allocator, not %u and %u",
+                   input->options->n_works, input->options->n_allocators);
+    }
+}
 
 static error_t parse_replay(int key, char *arg, struct argp_state *state)
 {
-    bench_options *options = state->input;
+    replay_input *input = state->input;
     switch (key) {
     case ARGP_KEY_INIT:
-        state->child_inputs[0] = options;
+        state->child_inputs[0] = input->options;
         return 0;
     case KEY_MEMORY:
-        if (!bench_memory_parse(arg, &options->memory)) {
+        if (!bench_memory_parse(arg, &input->options->memory)) {
             argp_error(state,
                        "--memory: '%s' is not a size (512M, 1.5GiB), a ratio (1.02x) or unlimited",
                        arg);
         }
+        return 0;
+    case KEY_SNAPSHOT:
+        input->dump->path = arg;
+        return 0;
+    case KEY_SNAPSHOT_AT:
+        if (!bench_dump_parse(arg, &input->dump->at)) {
+            argp_error(state, "--snapshot-at: '%s' is not peak, end or failure", arg);
+        }
+        return 0;
+    case ARGP_KEY_SUCCESS:
+        check_snapshot(state, input);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -42,6 +71,16 @@ static const struct argp_option replay_options[] = {
       .arg = "SIZE|RATIOx|unlimited",
       .doc = "Memory of the device (simulator) or limit of the allocator (CUDA); a ratio is a "
              "multiple of the work's peak live bytes (default: unlimited)" },
+    { .name = "snapshot",
+      .key = KEY_SNAPSHOT,
+      .arg = "FILE",
+      .doc = "Record what happens and write a snapshot as PyTorch's, for its viewer: a pickle, or "
+             "JSON if FILE ends in .json. One WORK and one --allocator" },
+    { .name = "snapshot-at",
+      .key = KEY_SNAPSHOT_AT,
+      .arg = "peak|end|failure",
+      .doc = "When: at the peak of live bytes, at the end, or at the first failed allocation "
+             "(default: at that if one fails, else at the peak)" },
     { 0 },
 };
 
@@ -74,6 +113,7 @@ typedef struct batch {
     bench_options options;
     bench_setup setup;
     bench_progress progress;
+    bench_dump dump;   /* replay only; path NULL = none */
     bench_work *works; /* as many as options.n_works */
     bench_failure failure;
 } batch;
@@ -110,6 +150,7 @@ static bool measure(batch *b, const bench_work *work, const char *allocator, ben
         .setup = &b->setup,
         .allocator = allocator,
         .loops = b->options.loops,
+        .dump = b->dump.path ? &b->dump : NULL,
         .progress = &b->progress,
     };
     if (b->is_fit) {
@@ -137,6 +178,11 @@ static int run_one(batch *b, const bench_work *work, const char *allocator)
     if (record.oom_count) {
         fprintf(stderr, "pleat: %s, %s: %llu allocations failed; the first: %s\n", record.trace,
                 record.allocator, (unsigned long long)record.oom_count, record.first_failure);
+    }
+    if (b->dump.path && b->dump.taken) {
+        fprintf(stderr, "pleat: %s: a snapshot %s\n", b->dump.path, b->dump.taken);
+    } else if (b->dump.path) {
+        fprintf(stderr, "pleat: %s: not written: no allocation failed\n", b->dump.path);
     }
     if (!b->options.json) {
         bench_output_row(&record);
@@ -180,7 +226,12 @@ static int run_command(int argc, char **argv, bool is_fit)
 {
     batch b = { .is_fit = is_fit };
     bench_options_init(&b.options);
-    argp_parse(is_fit ? &fit_argp : &replay_argp, argc, argv, 0, NULL, &b.options);
+    replay_input input = { .options = &b.options, .dump = &b.dump };
+    if (is_fit) {
+        argp_parse(&fit_argp, argc, argv, 0, NULL, &b.options);
+    } else {
+        argp_parse(&replay_argp, argc, argv, 0, NULL, &input);
+    }
     int status = run_all(&b);
     unload_works(&b);
     return status;

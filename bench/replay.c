@@ -61,7 +61,12 @@ static bool touch(replay *r, const slot *s)
                       r->options->allocator, pl_driver_last_error()->text);
 }
 
-static void note_failed_allocation(replay *r, uint64_t bytes)
+static bool take_dump(replay *r, bench_dump_at moment)
+{
+    return !r->options->dump || bench_dump_take(r->options->dump, r->instance, moment, r->failure);
+}
+
+static bool note_failed_allocation(replay *r, uint64_t bytes)
 {
     bench_record *record = r->record;
     bool is_first = record->oom_count++ == 0;
@@ -76,6 +81,7 @@ static void note_failed_allocation(replay *r, uint64_t bytes)
         }
     }
     r->is_stopped = r->options->stop_at_failure;
+    return take_dump(r, BENCH_DUMP_FAILURE);
 }
 
 static bool do_alloc(replay *r, const bench_event *event)
@@ -87,13 +93,13 @@ static bool do_alloc(replay *r, const bench_event *event)
     r->ticks += bench_ticks() - begin;
     r->n_timed++;
     if (st != PLEAT_OK) {
-        note_failed_allocation(r, event->bytes);
-        return true;
+        return note_failed_allocation(r, event->bytes);
     }
     r->live_bytes += bench_round_up(event->bytes, BENCH_BLOCK_UNIT);
     slot *s = &r->slots[event->slot];
     *s = (slot){ .ptr = ptr, .bytes = event->bytes, .born = r->n_born++, .stream = event->stream };
-    return touch(r, s);
+    bool is_peak = r->live_bytes >= r->source->peak_live_bytes;
+    return touch(r, s) && (!is_peak || take_dump(r, BENCH_DUMP_PEAK));
 }
 
 static bool do_free(replay *r, slot *s)
@@ -239,6 +245,8 @@ static bool run_loop(replay *r, unsigned loop)
         ok = n != SIZE_MAX && run_piece(r, entries, n, loop, &n_done);
     }
     bench_cursor_close(&cursor);
+    bool is_last = loop + 1 == r->options->loops;
+    ok = ok && (!is_last || take_dump(r, BENCH_DUMP_END));
     return ok && (r->is_stopped || free_what_lives(r));
 }
 
@@ -353,7 +361,11 @@ static bool run_and_measure(replay *r)
 
 static bool run_with_work(replay *r)
 {
-    bool ok = create_streams(r) && run_and_measure(r);
+    bench_dump *dump = r->options->dump;
+    uint64_t n_events = r->source->n_events * r->options->loops;
+    bool ok = create_streams(r) &&
+              (!dump || bench_dump_start(dump, r->instance, n_events, r->failure)) &&
+              run_and_measure(r);
     ok = destroy_instance(r, ok);
     for (uint32_t i = 0; i < r->n_streams; i++) {
         if (pl_work_stream_destroy(&r->work, r->streams[i]) != PLEAT_OK && ok) {

@@ -8,6 +8,7 @@
 #ifndef PLEAT_BENCH_REPLAY_H
 #define PLEAT_BENCH_REPLAY_H
 
+#include "bench/dump.h"
 #include "bench/progress.h"
 #include "bench/setup.h"
 #include "bench/timeline.h"
@@ -46,6 +47,7 @@ typedef struct bench_replay_options {
     unsigned loops;
     bool stop_at_failure;     /* at the first failed allocation: only success matters */
     bench_timeline *timeline; /* NULL = none; not with stop_at_failure */
+    bench_dump *dump;         /* a snapshot; NULL = none. Recording costs time: see ns_per_event */
     bench_progress *progress;
 } bench_replay_options;
 

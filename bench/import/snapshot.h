@@ -32,7 +32,7 @@ typedef struct bench_snapshot_entry {
     uint8_t action;
 } bench_snapshot_entry;
 
-enum { BENCH_ANY_DEVICE = -1, BENCH_SNAPSHOT_CONF_BYTES = 1024 };
+enum { BENCH_ANY_DEVICE = -1, BENCH_SNAPSHOT_CONF_BYTES = 4096 };
 
 typedef struct bench_snapshot {
     int device;
