@@ -161,9 +161,9 @@ endfunction()
 if(NOT PLEAT_SANITIZE AND TARGET pleat_shared AND TARGET pleat_sim)
     set(pleat_python_package "${PROJECT_BINARY_DIR}/python-package")
     if(EXISTS "${PROJECT_SOURCE_DIR}/pyproject.toml")
-        add_test(NAME python_package COMMAND "${PROJECT_SOURCE_DIR}/python/tests/build_package.sh"
+        add_test(NAME python_wheel COMMAND "${PROJECT_SOURCE_DIR}/python/tests/build_package.sh"
             "${PROJECT_BINARY_DIR}" "${pleat_python_package}")
-        set_tests_properties(python_package PROPERTIES LABELS python TIMEOUT 600
+        set_tests_properties(python_wheel PROPERTIES LABELS python TIMEOUT 600
             SKIP_RETURN_CODE 77 FIXTURES_SETUP python_package)
     endif()
     file(GLOB python_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/python/tests/*_test.py"
