@@ -1,0 +1,44 @@
+"""The four allocators that PyTorch is run under, and what each says of itself."""
+import os
+
+SETTINGS = {
+    "native": "",
+    "expandable": "expandable_segments:True",
+    "async": "backend:cudaMallocAsync",
+    "pleat": "",
+}
+NAMES = tuple(SETTINGS)
+
+
+def choose(name):
+    """Before anything uses CUDA. A user's own settings of PyTorch's allocator are put aside."""
+    for variable in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        os.environ.pop(variable, None)
+    if SETTINGS[name]:
+        # PyTorch reads this name in every version, the newer name from 2.9 on only.
+        os.environ["PYTORCH_CUDA_ALLOC_CONF"] = SETTINGS[name]
+    if name == "pleat":
+        import pleat.torch
+        pleat.torch.install()
+
+
+def statistics(name):
+    """The keys of torch.cuda.memory_stats, by whoever manages the memory."""
+    if name == "pleat":
+        import pleat.torch
+        return pleat.torch.memory_stats()
+    import torch
+    return torch.cuda.memory_stats()
+
+
+def empty_cache(name):
+    if name == "pleat":
+        import pleat.torch
+        pleat.torch.empty_cache()
+    else:
+        import torch
+        torch.cuda.empty_cache()
+
+
+def is_out_of_memory(error):
+    return isinstance(error, RuntimeError) and "out of memory" in str(error).lower()

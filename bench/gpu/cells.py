@@ -1,0 +1,55 @@
+"""A cell: one thing to measure, in a process of its own, that comes to one row of the table."""
+import dataclasses
+import json
+import pathlib
+from typing import Callable
+
+
+def no_figures(_output):
+    return {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """`command` runs in the folder of results for at most `limit_s` seconds. `known` is what the
+    row says of the cell before it has run; `read` makes the figures of what it printed, and may
+    add a "status" and a "problem"; it raises ValueError where the output holds no result."""
+    phase: str
+    name: str
+    command: tuple
+    limit_s: float
+    known: dict = dataclasses.field(default_factory=dict)
+    environment: dict = dataclasses.field(default_factory=dict)
+    read: Callable[[str], dict] = no_figures
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """What all cells share: where things lie, on what they run, how large they are."""
+    build: pathlib.Path         # holds the command, the libraries, the test programs
+    out: pathlib.Path           # the folder of results
+    python: str                 # an interpreter with PyTorch
+    is_simulated: bool
+    memory: str                 # of the simulated device, such as 141G
+    scale: str                  # full, small or tiny
+    rounds: int                 # how often each training run is repeated
+    links: pathlib.Path         # a folder in which the simulator is called libcuda.so.1
+
+    @property
+    def driver(self):
+        return "sim" if self.is_simulated else "cuda"
+
+    def library_path(self, *folders):
+        """The command and the tests need libraries that another machine may not have."""
+        return {"LD_LIBRARY_PATH": ":".join(str(f) for f in (*folders, self.build / "needed"))}
+
+
+def last_object(output):
+    """The JSON object on the last line that holds one."""
+    for line in reversed(output.splitlines()):
+        if line.startswith("{"):
+            try:
+                return json.loads(line)
+            except json.JSONDecodeError:
+                continue
+    raise ValueError("it printed no result")

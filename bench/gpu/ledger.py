@@ -1,0 +1,90 @@
+"""The table of finished cells: one CSV file, which is also what a later run goes on from.
+
+A row is written, and flushed, as its cell ends; a half-written last line, left by a crash, is cut
+off before anything is added. Where a cell has several rows the last one counts. The lines before
+the header begin with '#' and say on what the figures were taken; rows of two machines or two
+builds are never put into one file."""
+import csv
+import io
+import os
+
+FINISHED = ("ok", "failed", "stopped", "skipped")
+
+COLUMNS = (
+    "phase", "cell", "status", "seconds", "problem",
+    "work", "allocator", "round", "memory", "detail",
+    "steps", "steps_per_second", "tokens_per_second", "loss_first", "loss_last",
+    "largest_batch", "tries",
+    "peak_allocated_bytes", "peak_reserved_bytes", "driver_peak_bytes", "driver_base_bytes",
+    "total_bytes", "alloc_retries", "ooms",
+    "peak_live_bytes", "events", "device_ops", "host_syncs", "stream_waits", "driver_us",
+    "ns_per_event", "hazards")
+
+
+class OtherRun(Exception):
+    """The file holds rows of another machine or build."""
+
+
+def read_rows(path):
+    """(what the rows were taken on, the last row of each cell, in the order of the first)."""
+    text = path.read_text(encoding="utf-8")
+    notes = [line[2:] for line in text.splitlines() if line.startswith("# ")]
+    table = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
+    rows = {}
+    for row in csv.DictReader(io.StringIO(table)):
+        rows[row["phase"], row["cell"]] = row
+    return notes, list(rows.values())
+
+
+def text_of(value):
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return " ".join(str(value).split())
+
+
+class Ledger:
+    """Guarded by nobody: one process writes a file."""
+
+    def __init__(self, path, notes):
+        self.path = path
+        self.rows = {}
+        if path.exists() and path.stat().st_size > 0:
+            self._go_on(notes)
+        else:
+            self._begin(notes)
+        self.file = open(path, "a", encoding="utf-8", newline="")
+        self.writer = csv.DictWriter(self.file, COLUMNS, restval="", lineterminator="\n")
+
+    def _begin(self, notes):
+        with open(self.path, "w", encoding="utf-8", newline="") as file:
+            file.writelines(f"# {note}\n" for note in notes)
+            csv.DictWriter(file, COLUMNS, lineterminator="\n").writeheader()
+
+    def _go_on(self, notes):
+        whole = self.path.read_bytes()
+        whole = whole[:whole.rfind(b"\n") + 1]
+        os.truncate(self.path, len(whole))
+        found, rows = read_rows(self.path)
+        if found != list(notes):
+            differ = [f"{theirs!r} there, {ours!r} here"
+                      for theirs, ours in zip(found, notes) if theirs != ours]
+            raise OtherRun(f"{self.path} holds another run: {'; '.join(differ) or 'other notes'}; "
+                           "give another --out")
+        self.rows = {(row["phase"], row["cell"]): row for row in rows}
+
+    def status_of(self, cell):
+        """Of FINISHED, or None: it has not run to its end."""
+        row = self.rows.get((cell.phase, cell.name))
+        return row["status"] if row and row["status"] in FINISHED else None
+
+    def add(self, row):
+        unknown = set(row) - set(COLUMNS)
+        assert not unknown, f"no such column: {sorted(unknown)}"
+        shown = {key: text_of(value) for key, value in row.items() if value is not None}
+        self.writer.writerow(shown)
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        self.rows[row["phase"], row["cell"]] = shown
+
+    def close(self):
+        self.file.close()

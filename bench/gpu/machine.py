@@ -1,0 +1,59 @@
+"""What the figures are taken on: the notes at the head of the table."""
+import pathlib
+import platform
+import subprocess
+
+
+def output_of(*command):
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return ended.stdout.strip() if ended.returncode == 0 else ""
+
+
+def processor():
+    try:
+        lines = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def gpu():
+    listed = output_of("nvidia-smi", "--query-gpu=name,driver_version,memory.total",
+                       "--format=csv,noheader").splitlines()
+    return ", ".join(listed[0].split(", ")) if listed else "unknown (no nvidia-smi)"
+
+
+def torch_version(python):
+    asked = output_of(python, "-c",
+                      "import importlib.metadata as m; print(m.version('torch'))")
+    return asked or "none"
+
+
+def build_note(build):
+    """What the carried build says of itself; a build folder says nothing: then its commit."""
+    try:
+        return " ".join((build / "BUILD").read_text(encoding="utf-8").split())
+    except OSError:
+        root = str(pathlib.Path(__file__).resolve().parents[2])
+        return output_of("git", "-C", root, "rev-parse", "--short=12", "HEAD") or "unknown"
+
+
+def notes(setup):
+    """Lines without their '# '. Equal for two runs whose rows may stand in one file."""
+    device = f"SIMULATED, {setup.memory}: memory figures only, no time" if setup.is_simulated \
+        else gpu()
+    return [f"gpu: {device}",
+            f"machine: {processor()}, {platform.system()} {platform.release()}",
+            f"python: {python_version(setup.python)}, torch {torch_version(setup.python)}",
+            f"build: {build_note(setup.build)}",
+            f"scale: {setup.scale}"]
+
+
+def python_version(python):
+    return output_of(python, "-c", "import platform; print(platform.python_version())") or "none"

@@ -1,0 +1,51 @@
+"""A mixture of experts: each token goes to two of them, none is dropped.
+
+Which expert a token goes to is drawn on the host, skewed as trained routers are, and anew for each
+step; the gate's weight of it is computed and learned. So the sizes are those of a real mixture,
+uneven and never the same, but equal under every allocator and on a device that computes nothing."""
+import torch
+from torch import nn
+from torch.nn import functional
+
+CHOSEN = 2
+SKEW = 0.8
+
+
+class Expert(nn.Module):
+    def __init__(self, width, hidden, device):
+        super().__init__()
+        self.gate = nn.Linear(width, hidden, bias=False, device=device)
+        self.up = nn.Linear(width, hidden, bias=False, device=device)
+        self.down = nn.Linear(hidden, width, bias=False, device=device)
+
+    def forward(self, x):
+        return self.down(functional.silu(self.gate(x)) * self.up(x))
+
+
+class Experts(nn.Module):
+    def __init__(self, width, hidden, n_experts, device):
+        super().__init__()
+        self.router = nn.Linear(width, n_experts, bias=False, device=device)
+        self.experts = nn.ModuleList(Expert(width, hidden, device) for _ in range(n_experts))
+
+    def choose(self, n_tokens):
+        """(tokens in the order of their experts, how many each expert has): on the host."""
+        n_experts = len(self.experts)
+        taste = torch.randn(n_experts) * SKEW
+        noise = -torch.empty(n_tokens, n_experts).exponential_().log()
+        chosen = (taste + noise).topk(CHOSEN, dim=1).indices.flatten()
+        order = chosen.argsort(stable=True)
+        return order // CHOSEN, torch.bincount(chosen, minlength=n_experts).tolist()
+
+    def forward(self, x):
+        flat = x.reshape(-1, x.shape[-1])
+        weights = self.router(flat).softmax(dim=-1)
+        order, counts = self.choose(flat.shape[0])
+        order = order.to(flat.device)
+        parts = []
+        for i, tokens in enumerate(order.split(counts)):
+            if counts[i] > 0:
+                weight = weights[:, i].index_select(0, tokens).unsqueeze(1)
+                parts.append(self.experts[i](flat.index_select(0, tokens)) * weight)
+        mixed = torch.cat(parts).to(flat.dtype)
+        return torch.zeros_like(flat).index_add(0, order, mixed).view(x.shape)

@@ -1,0 +1,41 @@
+"""Phase 1: what the driver's calls cost here, as the simulator's cost file."""
+import json
+
+from cells import Cell, last_object
+
+SECONDS = 60
+LIMIT_S = 150       # the command ends by itself; opening a device may take long
+SHOWN = ("create (fresh)", "create (after release)", "map", "access", "unmap")
+
+
+def detail_of(probe):
+    parts = [f"{probe['gpu']}, driver {probe['driver_version']}",
+             f"granule {probe['granule_bytes'] >> 10} KiB", f"aliases {probe['aliases']}"]
+    for name in SHOWN:
+        cost = probe["costs"].get(name)
+        if cost:
+            parts.append(f"{name} {cost['per_call_us']:.3g} + {cost['per_handle_us']:.3g} a handle"
+                         f" + {cost['per_granule_us']:.3g} a granule us")
+    return "; ".join(parts)
+
+
+def reader(setup):
+    def read(output):
+        probe = last_object(output)
+        (setup.out / "probe.json").write_text(json.dumps(probe, indent=1) + "\n", encoding="utf-8")
+        out = {"detail": detail_of(probe), "total_bytes": probe["total_bytes"]}
+        if not probe["vmm"]:
+            out.update(status="failed", problem=probe["verdict"])
+        elif not probe["complete"]:
+            out.update(status="failed", problem=probe["note"] or "not complete")
+        return out
+    return read
+
+
+def cells(setup):
+    command = [setup.build / "pleat", "probe", "--driver", setup.driver, "--json",
+               "--seconds", SECONDS]
+    if setup.is_simulated:      # on a real one the command names the file after the GPU
+        command += ["--cost-file", setup.out / "simulated.cost"]
+    return [Cell("probe", "costs", tuple(command), LIMIT_S,
+                 environment=setup.library_path(), read=reader(setup))]

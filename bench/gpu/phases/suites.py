@@ -1,0 +1,39 @@
+"""Phase 2: the unit suites that speak to the real driver, and the library in a fresh Python."""
+import pathlib
+import re
+
+from cells import Cell
+
+# Every other suite asks for the simulated driver itself: its faults and hazards are what it tests.
+PROGRAMS = ("vmm_gpu_test", "vmm_pool_gpu_test")
+PROGRAMS_ON_SIMULATOR = ("vmm_gpu_test",)   # the other calls what the simulator does not export
+LIMIT_S = 140
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+LOADER = ROOT / "tests" / "python" / "load_library.py"
+SUMMARY = re.compile(r"^\d+%: Checks: \d+, Failures: \d+, Errors: \d+$", re.MULTILINE)
+
+
+def read_check(output):
+    summary = SUMMARY.search(output)
+    return {"detail": summary.group(0) if summary else ""}
+
+
+def read_loader(output):
+    return {"detail": output.splitlines()[-1] if output else ""}
+
+
+def cells(setup):
+    found = []
+    environment = {"CK_DEFAULT_TIMEOUT": "0"}
+    if setup.is_simulated:
+        # The suites ask for libcuda.so.1; here that is the simulator, with contents that are kept.
+        environment |= {**setup.library_path(setup.links), "PLEAT_SIM": "backing:memory"}
+    else:
+        environment |= setup.library_path()
+    for name in PROGRAMS_ON_SIMULATOR if setup.is_simulated else PROGRAMS:
+        found.append(Cell("suites", name, (setup.build / name,), LIMIT_S,
+                          environment=environment, read=read_check))
+    found.append(Cell("suites", "load_library",
+                      (setup.python, "-B", LOADER, setup.build / "libpleat.so.0"), LIMIT_S,
+                      environment={"PLEAT_CONF": f"driver:{setup.driver}"}, read=read_loader))
+    return found

@@ -1,0 +1,42 @@
+"""Phase 3: three bundled traces through every kind of cache, on the real driver."""
+import pathlib
+
+from cells import Cell, last_object
+
+# A training run, one with experts, and one on two streams.
+TRACES = ("gpt2l_amp_var", "moe16_top2_var", "serve_two_streams")
+TINY_TRACES = ("gpt2s_tiny",)
+ALLOCATORS = ("pleat", "torch-native", "torch-expandable", "cuda-async")
+MEMORIES = ("1.05x", "unlimited")
+LIMIT_S = 20        # 24 cells in 8 minutes
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+KEYS = ("peak_live_bytes", "events", "alloc_retries", "host_syncs", "stream_waits", "driver_us",
+        "ns_per_event", "hazards", "peak_reserved_bytes")
+
+
+def read(output):
+    replay = last_object(output)
+    figures = {key: replay[key] for key in KEYS}
+    figures["ooms"] = replay["oom_count"]
+    figures["device_ops"] = sum(replay["device_ops"].values())
+    if replay["oom_count"]:             # a result, not a failure: the cache did not get through
+        figures["status"] = "ok"
+        figures["detail"] = f"{replay['oom_count']} allocations failed"
+    return figures
+
+
+def cells(setup):
+    folder = setup.build / "traces"
+    if not folder.is_dir():
+        folder = ROOT / "bench" / "traces"
+    environment = {**setup.library_path(), "PLEAT_TRACES": str(folder)}
+    found = []
+    for trace in TINY_TRACES if setup.scale == "tiny" else TRACES:
+        for memory in MEMORIES:
+            for allocator in ALLOCATORS:
+                command = (setup.build / "pleat", "replay", trace, "--json", "--driver",
+                           setup.driver, "--allocator", allocator, "--memory", memory)
+                known = {"work": trace, "allocator": allocator, "memory": memory}
+                found.append(Cell("traces", f"{trace} {memory} {allocator}", command, LIMIT_S,
+                                  known=known, environment=environment, read=read))
+    return found

@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""Measure pleat on this machine's GPU: one command, in phases, that can be run again to go on.
+
+It needs a GPU, a Python with PyTorch (for the phases that train) and a build of pleat: the build
+folder itself, or what pack.sh made of it on another machine. No network. README.md beside this
+file says what each phase does and what the columns mean."""
+import argparse
+import fnmatch
+import os
+import pathlib
+import shlex
+import signal
+import sys
+import tempfile
+import time
+
+import child
+import ledger
+import machine
+from cells import Setup
+from phases import PHASES
+
+SKIP = 77               # what a test program returns that cannot run here
+PHASE_LIMIT_S = 480
+TAIL_LINES = 60         # of a cell's output, kept in the log
+EXIT_INTERRUPTED = 130
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("--build", type=pathlib.Path, required=True, metavar="DIR",
+                        help="build folder, or what pack.sh made of one")
+    parser.add_argument("--out", type=pathlib.Path, required=True, metavar="DIR",
+                        help="folder of the results; of an earlier run: go on there")
+    parser.add_argument("--phases", default=",".join(PHASES), metavar="A,B",
+                        help="only these, of: %(default)s")
+    parser.add_argument("--cells", default="*", metavar="PATTERN",
+                        help="only cells whose name fits, such as 'pleat*'")
+    parser.add_argument("--limit-s", type=float, default=PHASE_LIMIT_S, metavar="N",
+                        help="most seconds of a phase: no cell is started whose own limit does "
+                             "not fit into what is left (default: %(default)s)")
+    parser.add_argument("--stop-after-s", type=float, metavar="N",
+                        help="most seconds of this whole call, likewise")
+    parser.add_argument("--python", default=sys.executable, metavar="PATH",
+                        help="interpreter with PyTorch (default: the one that runs this)")
+    parser.add_argument("--scale", choices=("full", "small", "tiny"), default="full",
+                        help="of the models: full for 80 GB and more, small for 16 GB, tiny to try "
+                             "the script out (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=2, metavar="N",
+                        help="times each training run is made (default: %(default)s)")
+    parser.add_argument("--retry", action="store_true",
+                        help="run cells again that failed, were stopped or were skipped")
+    parser.add_argument("--list", action="store_true", help="list the cells and their state")
+    parser.add_argument("--dry-run", action="store_true",
+                        help="print the commands that would be run")
+    parser.add_argument("--simulate", action="store_true",
+                        help="on the simulated driver: memory figures only, no GPU needed")
+    parser.add_argument("--memory", default="141G", metavar="SIZE",
+                        help="of the simulated device (default: %(default)s)")
+    options = parser.parse_args(arguments)
+    options.phases = options.phases.split(",")
+    unknown = [name for name in options.phases if name not in PHASES]
+    if unknown:
+        parser.error(f"no such phase: {', '.join(unknown)}")
+    options.phases = [name for name in PHASES if name in options.phases]
+    if not (options.build / "pleat").exists():
+        parser.error(f"{options.build}: no build of pleat lies there")
+    return options
+
+
+def cells_of(setup, phase, options):
+    return [cell for cell in PHASES[phase](setup) if fnmatch.fnmatch(cell.name, options.cells)]
+
+
+def row_of(cell, ended):
+    """What came of a cell, as a row of the table."""
+    row = {"phase": cell.phase, "cell": cell.name, **cell.known, "seconds": round(ended.seconds, 2)}
+    if ended.was_stopped:
+        return row | {"status": "stopped", "problem": f"ran past {cell.limit_s:g} s"}
+    if ended.status == SKIP:
+        return row | {"status": "skipped", "problem": last_line(ended) or "it cannot run here"}
+    row["status"] = "ok" if ended.status == 0 else "failed"
+    try:
+        row |= cell.read(ended.output)
+    except (ValueError, KeyError) as error:
+        row |= {"status": "failed", "problem": f"unreadable output: {error!r}"}
+    if ended.status != 0 and row["status"] == "failed":
+        how = f"signal {-ended.status}" if ended.status < 0 else f"exit status {ended.status}"
+        row["problem"] = f"{how}: {last_line(ended) or row.get('problem', '')}"
+    return row
+
+
+def last_line(ended):
+    lines = [line for line in (ended.errors or ended.output).splitlines() if line.strip()]
+    return lines[-1].strip()[:300] if lines else ""
+
+
+def write_log(setup, cell, ended):
+    text = "\n".join(f"{ended.errors}\n{ended.output}".splitlines()[-TAIL_LINES:])
+    with open(setup.out / "gpu.log", "a", encoding="utf-8") as log:
+        log.write(f"==== {cell.phase} / {cell.name}: status {ended.status}, "
+                  f"{ended.seconds:.1f} s\n{text}\n")
+
+
+def run_cell(setup, cell):
+    try:
+        ended = child.run(cell.command, cell.environment, setup.out, cell.limit_s)
+    except OSError as error:
+        ended = child.Ended(127, "", str(error), 0.0, False)
+    write_log(setup, cell, ended)
+    return row_of(cell, ended)
+
+
+def run_phase(setup, table, cells, options, stop_at):
+    """How many cells were left for another time."""
+    end = min(time.monotonic() + options.limit_s, stop_at)
+    left = 0
+    for cell in cells:
+        status = table.status_of(cell)
+        if status == "ok" or (status and not options.retry):
+            continue
+        if time.monotonic() + cell.limit_s > end:
+            left += 1
+            continue
+        print(f"  {cell.phase:7} {cell.name:44}", end="", flush=True)
+        row = run_cell(setup, cell)
+        table.add(row)
+        print(f" {row['status']:8} {row['seconds']:7.1f} s  {row.get('problem', '')}", flush=True)
+    return left
+
+
+def run_all(setup, options):
+    notes = machine.notes(setup)
+    table = ledger.Ledger(setup.out / "gpu.csv", notes)
+    stop_at = time.monotonic() + options.stop_after_s if options.stop_after_s else float("inf")
+    print("\n".join(notes))
+    left = 0
+    try:
+        for phase in options.phases:
+            left += run_phase(setup, table, cells_of(setup, phase, options), options, stop_at)
+    finally:
+        table.close()
+    if left:
+        print(f"{left} cells were left: there was no time for them; run the same command again")
+    bad = [row for row in table.rows.values()
+           if row["phase"] in options.phases and row["status"] in ("failed", "stopped")]
+    print(f"{len(table.rows)} cells in {table.path}; {len(bad)} failed or were stopped")
+    return 1 if bad or left else 0
+
+
+def show(setup, options):
+    known = {}
+    path = setup.out / "gpu.csv"
+    if path.exists():
+        known = {(row["phase"], row["cell"]): row["status"] for row in ledger.read_rows(path)[1]}
+    for phase in options.phases:
+        for cell in cells_of(setup, phase, options):
+            print(f"{cell.phase:7} {cell.name:44} {known.get((cell.phase, cell.name), 'to run'):8}"
+                  f" at most {cell.limit_s:g} s")
+            if options.dry_run:
+                given = [f"{key}={value}" for key, value in cell.environment.items()]
+                print("        " + shlex.join([*given, *map(str, cell.command)]))
+    return 0
+
+
+def interrupt(_signal, _frame):
+    raise KeyboardInterrupt
+
+
+def main():
+    options = parse(sys.argv[1:])
+    signal.signal(signal.SIGTERM, interrupt)
+    options.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="pleat-gpu-") as links:
+        os.symlink(options.build.resolve() / "libpleat_sim.so", f"{links}/libcuda.so.1")
+        setup = Setup(build=options.build.resolve(), out=options.out.resolve(),
+                      python=options.python, is_simulated=options.simulate,
+                      memory=options.memory, scale=options.scale, rounds=options.rounds,
+                      links=pathlib.Path(links))
+        if options.list or options.dry_run:
+            return show(setup, options)
+        try:
+            return run_all(setup, options)
+        except ledger.OtherRun as problem:
+            sys.exit(f"run.py: {problem}")
+        except KeyboardInterrupt:
+            print("\ninterrupted: what was finished is kept; run the same command to go on",
+                  flush=True)
+            return EXIT_INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""Train one model under one allocator and print what it took, as one JSON object on the last line.
+
+  train.py --model gpt2|lora|moe --allocator native|expandable|async|pleat
+  train.py --model gpt2 --allocator pleat --search-batch
+
+run.py starts it for each cell; it can be run by hand, also on the CPU (--device cpu), where there
+are no figures of memory. bfloat16 autocast, AdamW, gradient clipping; weights, data and lengths come
+from a seed and are the same under every allocator, so the losses must be, too."""
+import argparse
+import gc
+import json
+import sys
+import time
+
+import allocators
+
+SEED = 20
+LOSSES = 5              # the first and the last so many are averaged
+TRY_STEPS = 8           # steps that a batch must get through
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--model", required=True, choices=("gpt2", "lora", "moe"))
+    parser.add_argument("--allocator", required=True, choices=allocators.NAMES)
+    parser.add_argument("--scale", default="full", choices=("full", "small", "tiny"))
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--batch", type=int, help="sequences a step (default: by the scale)")
+    parser.add_argument("--steps", type=int, help="steps on the clock (default: by the scale)")
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--search-batch", action="store_true",
+                        help="find the largest batch instead")
+    parser.add_argument("--limit-s", type=float, default=90, help="of the search")
+    parser.add_argument("--no-time", action="store_true",
+                        help="the device computes nothing: print neither speed nor losses")
+    return parser.parse_args()
+
+
+# PyTorch is imported only once the allocator has been chosen.
+options = parse()
+if options.device == "cuda":
+    try:
+        allocators.choose(options.allocator)
+    except Exception as problem:            # whatever it is: the row says so
+        print(json.dumps({"problem": f"the allocator: {problem}"[:300]}))
+        sys.exit(1)
+
+import torch                                # noqa: E402
+from meter import Meter                     # noqa: E402
+from models import RUNS, lengths            # noqa: E402
+import search                               # noqa: E402
+
+
+class Trainer:
+    """One model, its optimiser and its data."""
+
+    def __init__(self, run, batch, device, seed):
+        torch.manual_seed(seed)
+        self.run = run
+        self.batch = batch
+        self.device = device
+        self.model = run.build(device)
+        self.trained = [p for p in self.model.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.AdamW(self.trained, lr=run.learning_rate)
+        self.tokens = torch.Generator().manual_seed(seed)
+
+    def step(self, length):
+        tokens = torch.randint(self.run.vocabulary, (self.batch, length + 1),
+                               generator=self.tokens).to(self.device)
+        with torch.autocast(self.device.type, dtype=torch.bfloat16):
+            loss = self.model(tokens)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.trained, 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss.detach()
+
+
+def mean_of(losses):
+    return sum(loss.item() for loss in losses) / len(losses)
+
+
+def measure(run, meter, device, out):
+    """One training run. What is known so far stands in `out` if it fails."""
+    batch = options.batch or run.batch
+    n_steps = options.steps or run.steps
+    drawn = lengths.drawn(run, run.warm_up + n_steps, options.seed)
+    trainer = Trainer(run, batch, device, options.seed)
+    out["steps"] = 0
+    losses = []
+    begin = 0.0
+    for i, length in enumerate(drawn):
+        if i == run.warm_up:
+            meter.synchronize()
+            begin = time.monotonic()
+        losses.append(trainer.step(length))
+        meter.sample()
+        out["steps"] = i + 1
+    meter.synchronize()
+    seconds = time.monotonic() - begin
+    if not options.no_time:
+        out["steps_per_second"] = n_steps / seconds
+        out["tokens_per_second"] = batch * sum(drawn[run.warm_up:]) / seconds
+        out["loss_first"] = mean_of(losses[:LOSSES])
+        out["loss_last"] = mean_of(losses[-LOSSES:])
+
+
+def completes(run, meter, device, batch):
+    """Does a model, made for it, get through TRY_STEPS steps of that batch?"""
+    trainer = None
+    try:
+        trainer = Trainer(run, batch, device, options.seed)
+        for length in lengths.drawn(run, TRY_STEPS, options.seed):
+            trainer.step(length)
+            meter.sample()
+        meter.synchronize()
+        return True
+    except RuntimeError as error:
+        if not allocators.is_out_of_memory(error):
+            raise
+        return False
+    finally:
+        if trainer is not None:
+            trainer.optimizer.zero_grad(set_to_none=True)
+        del trainer
+
+
+def find_largest(run, meter, device, out):
+    def gets_through(batch):
+        good = completes(run, meter, device, batch)
+        gc.collect()                        # an error holds on to the frames it passed
+        meter.synchronize()
+        meter.empty()
+        print(f"batch {batch}: {'completes' if good else 'out of memory'}", flush=True)
+        return good
+
+    good, bad, out["tries"] = search.largest(gets_through, options.batch or run.batch,
+                                             options.limit_s)
+    out["largest_batch"] = good
+    if bad is None or bad - good > 1:
+        out["problem"] = f"time ran out: the largest batch is from {good} on, below {bad}"
+
+
+def main():
+    if options.device == "cuda" and not torch.cuda.is_available():
+        print(json.dumps({"problem": "PyTorch sees no GPU", "cannot_run": True}))
+        return 1
+    device = torch.device(options.device)
+    torch.backends.cuda.enable_cudnn_sdp(False)     # flash attention on every machine
+    run = RUNS[options.model, options.scale]
+    meter = Meter(device, options.allocator)
+    out = {}
+    try:
+        (find_largest if options.search_batch else measure)(run, meter, device, out)
+    except RuntimeError as error:
+        if not allocators.is_out_of_memory(error):
+            raise
+        out["problem"] = f"out of memory at step {out.get('steps', 0)}: " \
+                         f"{str(error).splitlines()[0]}"[:300]
+    meter.sample()
+    out |= meter.figures()
+    print(json.dumps(out))
+    return 1 if "problem" in out else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
