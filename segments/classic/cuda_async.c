@@ -55,6 +55,7 @@ static pleat_status async_create(pl_device *dev, const pl_allocator_options *opt
     p->base.ops = &pl_cuda_async_ops;
     p->dev = dev;
     p->host = host;
+    p->observer = options->observer;
     p->limit_bytes = options->limit_bytes;
     pl_order_init(&p->order, dev, &p->lock);
     pl_tree_init(&p->blocks, is_before);
@@ -168,6 +169,8 @@ static void commit(pl_async *p, pl_async_block *block)
     pl_stats_add(p->stats.active_bytes, pool, rounded);
     pl_stats_add(p->stats.requested_bytes, pool, block->bytes);
     p->stats.rounding_bytes += rounded - block->bytes;
+    pl_async_tell_segment(p, PL_ACTION_SEGMENT_ALLOC, block);
+    pl_async_tell(p, PL_ACTION_ALLOC, block);
 }
 
 static pleat_status async_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, pleat_devptr *out)

@@ -51,9 +51,10 @@ typedef struct pl_async_block {
  *     are on their way to the driver (n_freeing and so on) */
 typedef struct pl_async {
     pl_allocator base;
-    pl_device *dev; /* const */
-    pl_pool *pool;  /* const */
-    pl_lock lock;   /* rank 20 */
+    pl_device *dev;        /* const */
+    pl_pool *pool;         /* const */
+    pl_observer *observer; /* const */
+    pl_lock lock;          /* rank 20 */
     pl_host host;
     pl_order order;
     pl_tree blocks;       /* by address */
@@ -68,6 +69,18 @@ typedef struct pl_async {
 static inline uint64_t pl_async_rounded(size_t bytes)
 {
     return ((uint64_t)bytes + PL_ASYNC_ALIGN - 1) / PL_ASYNC_ALIGN * PL_ASYNC_ALIGN;
+}
+
+static inline void pl_async_tell(const pl_async *p, pl_action action, const pl_async_block *block)
+{
+    pl_tell(p->observer, action, block->ptr, block->bytes, block->stream, NULL);
+}
+
+/* Where the pool's segments lie nobody can tell: each block is told as a segment of its own. */
+static inline void pl_async_tell_segment(const pl_async *p, pl_action action,
+                                         const pl_async_block *block)
+{
+    pl_tell(p->observer, action, block->ptr, pl_async_rounded(block->bytes), NULL, NULL);
 }
 
 /* cuda_async_free.c. Lock held on entry and exit, dropped around driver calls. */

@@ -132,6 +132,20 @@ static void end_active(pl_async *p, const pl_async_block *block)
     pl_stats_sub(p->stats.requested_bytes, pool, block->bytes);
 }
 
+/* From now on its address may be another's: told before the driver has it. What it does not take
+ * is told as allocated there again, since it was never gone. */
+static void tell_gone(const pl_async *p, const pl_async_block *block)
+{
+    pl_async_tell(p, PL_ACTION_FREE_COMPLETED, block);
+    pl_async_tell_segment(p, PL_ACTION_SEGMENT_FREE, block);
+}
+
+static void tell_back(const pl_async *p, const pl_async_block *block)
+{
+    pl_async_tell_segment(p, PL_ACTION_SEGMENT_ALLOC, block);
+    pl_async_tell(p, PL_ACTION_ALLOC, block);
+}
+
 static void hold(pl_async *p, pl_async_block *block)
 {
     block->is_held = true;
@@ -139,6 +153,8 @@ static void hold(pl_async *p, pl_async_block *block)
     p->held = block;
     p->n_held++;
     pl_tree_insert(&p->blocks, &block->node);
+    tell_back(p, block);
+    pl_async_tell(p, PL_ACTION_FREE_REQUESTED, block);
 }
 
 pleat_status pl_async_free(pl_async *p, pl_async_block *block, pl_stream *stream)
@@ -149,6 +165,8 @@ pleat_status pl_async_free(pl_async *p, pl_async_block *block, pl_stream *stream
     pleat_status st = PLEAT_OK;
     block->lanes |= stream ? pl_order_lane(stream) : 0;
     pl_tree_remove(&p->blocks, &block->node);
+    pl_async_tell(p, PL_ACTION_FREE_REQUESTED, block);
+    tell_gone(p, block);
     p->n_freeing++;
     p->freeing_bytes += rounded;
     p->freeing_asked_bytes += block->bytes;
@@ -159,6 +177,7 @@ pleat_status pl_async_free(pl_async *p, pl_async_block *block, pl_stream *stream
     if (became == FAILED) {
         block->lanes = lanes;
         pl_tree_insert(&p->blocks, &block->node);
+        tell_back(p, block);
         return st;
     }
     end_live(p, block);
@@ -181,6 +200,7 @@ static void take_held(pl_async *p, pl_async_block **link)
     *link = block->next;
     block->is_held = false;
     pl_tree_remove(&p->blocks, &block->node);
+    tell_gone(p, block);
     p->n_held--;
     p->n_moving++;
     p->moving_bytes += pl_async_rounded(block->bytes);

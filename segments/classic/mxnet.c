@@ -56,6 +56,7 @@ pleat_status pl_mxnet_destroy(pl_allocator *a, bool force, size_t *n_live, size_
         pl_lock_release(&m->lock);
         return PLEAT_EBUSY;
     }
+    m->options.observer = NULL;
     *n_leaked = pl_mxnet_release_all(m);
     pl_ptrmap_fini(&m->blocks, &m->host);
     pl_ptrmap_fini(&m->lists, &m->host);

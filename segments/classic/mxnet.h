@@ -99,7 +99,7 @@ typedef struct pl_mxnet {
     pl_allocator base;
     const pl_mxnet_policy *policy; /* const */
     pl_device *dev;                /* const */
-    pl_allocator_options options;  /* const, but for limit_bytes */
+    pl_allocator_options options;  /* const, but for limit_bytes and, at the end, observer */
     pl_lock lock;                  /* rank 20 */
     pthread_cond_t changed;        /* n_changes has changed */
     pl_host host;
@@ -122,6 +122,18 @@ typedef struct pl_mxnet {
     uint64_t n_frees;         /* how often a user's free went to the cache */
     pleat_stats stats;
 } pl_mxnet;
+
+/* What happened to a block of the user's, or to the driver's allocation that it is. Lock held. */
+static inline void pl_mxnet_tell(const pl_mxnet *m, pl_action action, const pl_mxnet_block *block)
+{
+    pl_tell(m->options.observer, action, block->ptr, block->requested_bytes, block->stream, NULL);
+}
+
+static inline void pl_mxnet_tell_segment(const pl_mxnet *m, pl_action action,
+                                         const pl_mxnet_block *block)
+{
+    pl_tell(m->options.observer, action, block->ptr, block->list->bytes, NULL, NULL);
+}
 
 /* mxnet_size.c: rounding, and what may be asked for. */
 size_t pl_mxnet_round_naive(const pl_allocator_options *options, size_t bytes);

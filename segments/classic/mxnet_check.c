@@ -63,6 +63,7 @@ void pl_mxnet_visit(const pl_mxnet *m, void (*see)(void *context, const pl_piece
             .base = block->ptr,
             .bytes = block->list->bytes,
             .requested_bytes = is_live ? block->requested_bytes : 0,
+            .awaited_bytes = block->state == PL_MXNET_HELD ? block->requested_bytes : 0,
             .stream = block->stream,
             .kind = is_live ? PL_PIECE_LIVE : kind,
             .is_first = true,

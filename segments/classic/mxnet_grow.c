@@ -70,12 +70,14 @@ static void take_in(pl_mxnet *m, pl_mxnet_block *block)
 {
     pl_tree_insert(&m->by_address, &block->node);
     pl_ptrmap_insert(&m->blocks, block->ptr, block);
+    pl_mxnet_tell_segment(m, PL_ACTION_SEGMENT_ALLOC, block);
 }
 
 static void take_out(pl_mxnet *m, pl_mxnet_block *block)
 {
     pl_tree_remove(&m->by_address, &block->node);
     pl_ptrmap_remove(&m->blocks, block->ptr);
+    pl_mxnet_tell_segment(m, PL_ACTION_SEGMENT_FREE, block);
 }
 
 static pl_mxnet_block *commit_block(pl_mxnet *m, fresh *f, size_t class_bytes, pleat_devptr ptr)

@@ -80,6 +80,7 @@ void pl_mxnet_hand_out(pl_mxnet *m, pl_mxnet_block *block, pl_stream *stream, si
     pl_stats_add(m->stats.active_bytes, pool, block->list->bytes);
     pl_stats_add(m->stats.requested_bytes, pool, bytes);
     m->stats.rounding_bytes += block->list->bytes - bytes;
+    pl_mxnet_tell(m, PL_ACTION_ALLOC, block);
 }
 
 void pl_mxnet_end_live(pl_mxnet *m, pl_mxnet_block *block)
@@ -92,6 +93,7 @@ void pl_mxnet_end_live(pl_mxnet *m, pl_mxnet_block *block)
     pl_stats_sub(m->stats.allocation, pool, 1);
     pl_stats_sub(m->stats.allocated_bytes, pool, block->list->bytes);
     m->stats.rounding_bytes -= block->list->bytes - block->requested_bytes;
+    pl_mxnet_tell(m, PL_ACTION_FREE_REQUESTED, block);
 }
 
 void pl_mxnet_end_active(pl_mxnet *m, pl_mxnet_block *block)
@@ -102,6 +104,7 @@ void pl_mxnet_end_active(pl_mxnet *m, pl_mxnet_block *block)
     pl_stats_sub(m->stats.active, pool, 1);
     pl_stats_sub(m->stats.active_bytes, pool, block->list->bytes);
     pl_stats_sub(m->stats.requested_bytes, pool, block->requested_bytes);
+    pl_mxnet_tell(m, PL_ACTION_FREE_COMPLETED, block);
 }
 
 /* The newest block that `stream` may have without waiting, taken; or NULL. */

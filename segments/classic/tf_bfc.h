@@ -114,6 +114,18 @@ typedef struct pl_bfc {
     pleat_stats stats;
 } pl_bfc;
 
+/* What happened to a block of the user's, or to a region. Lock held. */
+static inline void pl_bfc_tell(const pl_bfc *b, pl_action action, const pl_bfc_chunk *chunk)
+{
+    pl_tell(b->options.observer, action, chunk->ptr, chunk->requested_bytes, chunk->stream, NULL);
+}
+
+static inline void pl_bfc_tell_region(const pl_bfc *b, pl_action action,
+                                      const pl_bfc_region *region)
+{
+    pl_tell(b->options.observer, action, region->ptr, region->bytes, NULL, NULL);
+}
+
 static inline size_t pl_bfc_round(size_t bytes)
 {
     return (bytes + PL_BFC_QUANTUM - 1) / PL_BFC_QUANTUM * PL_BFC_QUANTUM;

@@ -73,6 +73,7 @@ void pl_bfc_visit(const pl_bfc *b, void (*see)(void *context, const pl_piece *pi
                 .base = chunk->ptr,
                 .bytes = chunk->bytes,
                 .requested_bytes = is_live ? chunk->requested_bytes : 0,
+                .awaited_bytes = chunk->state == PL_BFC_HELD ? chunk->requested_bytes : 0,
                 .stream = chunk->stream,
                 .kind = is_live ? PL_PIECE_LIVE : kind,
                 .is_first = !chunk->prev,

@@ -156,6 +156,7 @@ void pl_bfc_hand_out(pl_bfc *b, pl_bfc_chunk *chunk, pl_bfc_chunk *spare, size_t
     pl_stats_add(b->stats.active_bytes, pool, chunk->bytes);
     pl_stats_add(b->stats.requested_bytes, pool, bytes);
     b->stats.rounding_bytes += chunk->bytes - bytes;
+    pl_bfc_tell(b, PL_ACTION_ALLOC, chunk);
 }
 
 void pl_bfc_end_live(pl_bfc *b, pl_bfc_chunk *chunk)
@@ -168,6 +169,7 @@ void pl_bfc_end_live(pl_bfc *b, pl_bfc_chunk *chunk)
     pl_stats_sub(b->stats.allocation, pool, 1);
     pl_stats_sub(b->stats.allocated_bytes, pool, chunk->bytes);
     b->stats.rounding_bytes -= chunk->bytes - chunk->requested_bytes;
+    pl_bfc_tell(b, PL_ACTION_FREE_REQUESTED, chunk);
 }
 
 void pl_bfc_end_active(pl_bfc *b, pl_bfc_chunk *chunk)
@@ -178,4 +180,5 @@ void pl_bfc_end_active(pl_bfc *b, pl_bfc_chunk *chunk)
     pl_stats_sub(b->stats.active, pool, 1);
     pl_stats_sub(b->stats.active_bytes, pool, chunk->bytes);
     pl_stats_sub(b->stats.requested_bytes, pool, chunk->requested_bytes);
+    pl_bfc_tell(b, PL_ACTION_FREE_COMPLETED, chunk);
 }

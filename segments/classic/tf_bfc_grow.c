@@ -76,6 +76,7 @@ static pl_bfc_chunk *commit_region(pl_bfc *b, fresh *f, pleat_devptr ptr, size_t
     pl_stats_add(b->stats.segment, PLEAT_POOL_LARGE, 1);
     pl_stats_add(b->stats.reserved_bytes, PLEAT_POOL_LARGE, bytes);
     b->stats.num_device_alloc++;
+    pl_bfc_tell_region(b, PL_ACTION_SEGMENT_ALLOC, f->region);
     f->region = NULL;
     f->chunk = NULL;
     return chunk;
@@ -230,6 +231,7 @@ static pleat_status release(pl_bfc *b, pl_bfc_chunk *chunk)
     }
     size_t bytes = chunk->bytes;
     pl_tree_remove(&b->regions, &chunk->region->node);
+    pl_bfc_tell_region(b, PL_ACTION_SEGMENT_FREE, chunk->region);
     b->releasing_bytes += bytes;
     pl_lock_release(&b->lock);
     pleat_status st = pl_device_mfree(b->dev, chunk->ptr);
@@ -239,6 +241,7 @@ static pleat_status release(pl_bfc *b, pl_bfc_chunk *chunk)
         forget_region(b, chunk);
     } else {
         pl_tree_insert(&b->regions, &chunk->region->node);
+        pl_bfc_tell_region(b, PL_ACTION_SEGMENT_ALLOC, chunk->region);
     }
     return st;
 }

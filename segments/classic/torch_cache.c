@@ -91,6 +91,7 @@ static pleat_status torch_destroy(pl_allocator *a, bool force, size_t *n_live, s
         pl_lock_release(&t->lock);
         return PLEAT_EBUSY;
     }
+    t->options.observer = NULL;
     /* A fence that cannot be waited for is left to cuMemFree, which waits for everything. */
     (void)pl_torch_wait_uses(t);
     pl_torch_drop_uses(t);
@@ -191,6 +192,7 @@ static void commit_free(pl_torch *t, pl_torch_block *block)
     pl_stats_sub(t->stats.allocation, pool, 1);
     pl_stats_sub(t->stats.allocated_bytes, pool, block->bytes);
     t->stats.rounding_bytes -= block->bytes - block->requested_bytes;
+    pl_torch_tell(t, PL_ACTION_FREE_REQUESTED, block, block->requested_bytes);
     if (block->bytes >= t->options.max_split_bytes) {
         pl_stat_sub(&t->stats.oversize_allocations, 1);
     }
@@ -393,6 +395,7 @@ static void visit_segment(const pl_torch_segment *segment,
             .requested_bytes = kind == PL_PIECE_LIVE ? block->requested_bytes : 0,
             .awaited_bytes = block->state == PL_TORCH_PENDING ? block->requested_bytes : 0,
             .stream = block->stream,
+            .segment_stream = block->stream,
             .kind = kind,
             .is_first = is_first,
             .is_small = block->pool->index == PLEAT_POOL_SMALL,

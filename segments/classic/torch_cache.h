@@ -153,7 +153,7 @@ struct pl_torch {
     pl_device *dev;                /* const */
     bool has_pages;                /* const: torch-expandable */
     uint64_t fraction_bytes;       /* const: limit by per_process_memory_fraction; 0 = none */
-    pl_allocator_options options;  /* const, but for limit_bytes */
+    pl_allocator_options options;  /* const, but for limit_bytes and, at the end, observer */
     pl_lock lock;                  /* rank 20 */
     pthread_cond_t changed;        /* n_changes or is_polling has changed */
     pl_host host;
@@ -180,6 +180,13 @@ struct pl_torch {
 static inline bool pl_torch_is_split(const pl_torch_block *block)
 {
     return block->prev || block->next;
+}
+
+/* What happened to `bytes` from the start of `block`. Lock held. */
+static inline void pl_torch_tell(const pl_torch *t, pl_action action, const pl_torch_block *block,
+                                 size_t bytes)
+{
+    pl_tell(t->options.observer, action, block->ptr, bytes, block->stream, NULL);
 }
 
 /* torch_pool.c: the free blocks. No driver calls; all with the lock held. */

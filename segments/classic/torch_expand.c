@@ -243,6 +243,7 @@ static void commit_block(pl_torch *t, const place *p, pl_torch_block *block, siz
         t->lost_bytes += block->bytes;
     } else {
         t->stats.num_device_alloc++;
+        pl_torch_tell(t, PL_ACTION_SEGMENT_MAP, block, block->bytes);
     }
 }
 

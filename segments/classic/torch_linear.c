@@ -44,6 +44,7 @@ static void commit_segment(pl_torch *t, const pl_torch_request *r, pl_torch_segm
         pl_stat_add(&t->stats.oversize_segments, 1);
     }
     t->stats.num_device_alloc++;
+    pl_torch_tell(t, PL_ACTION_SEGMENT_ALLOC, block, block->bytes);
 }
 
 /* alloc_block: one segment, wholly one block. */
@@ -74,6 +75,7 @@ static void take_along(pl_torch *t, departing *d, pl_torch_block *block)
 {
     pl_torch_take_out(t, block);
     pl_tree_remove(&t->segments, &block->segment->node);
+    pl_torch_tell(t, PL_ACTION_SEGMENT_FREE, block, block->bytes);
     t->releasing_bytes += block->bytes;
     if (d->last) {
         d->last->next = block;
@@ -136,6 +138,7 @@ static pleat_status depart(pl_torch *t, departing *d, uint64_t *released)
             continue;
         }
         pl_tree_insert(&t->segments, &block->segment->node);
+        pl_torch_tell(t, PL_ACTION_SEGMENT_ALLOC, block, block->bytes);
         pl_torch_put_back(t, block);
         d->refused |= pl_order_lane(block->stream);
         if (first == PLEAT_OK && st != PLEAT_ECAPTURE) {

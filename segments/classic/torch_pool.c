@@ -249,6 +249,7 @@ pl_torch_block *pl_torch_hand_out(pl_torch *t, pl_torch_block *block, pl_torch_b
     if (block->bytes >= t->options.max_split_bytes) {
         pl_stat_add(&t->stats.oversize_allocations, 1);
     }
+    pl_torch_tell(t, PL_ACTION_ALLOC, block, block->requested_bytes);
     return block;
 }
 
@@ -306,6 +307,7 @@ void pl_torch_recycle(pl_torch *t, pl_torch_block *block)
     pl_stats_sub(t->stats.active, pool, 1);
     pl_stats_sub(t->stats.active_bytes, pool, block->bytes);
     pl_stats_sub(t->stats.requested_bytes, pool, block->requested_bytes);
+    pl_torch_tell(t, PL_ACTION_FREE_COMPLETED, block, block->requested_bytes);
     pl_torch_merge(t, block);
     pl_torch_put_back(t, block);
     if (pl_torch_is_split(block)) {

@@ -213,6 +213,7 @@ static pleat_status commit_unmap(pl_torch *t, pl_torch_block *block)
     t->reserved_bytes -= block->bytes;
     pl_stats_sub(t->stats.reserved_bytes, block->pool->index, block->bytes);
     t->stats.num_device_free++;
+    pl_torch_tell(t, PL_ACTION_SEGMENT_UNMAP, block, block->bytes);
     block->is_mapped = false;
     pl_torch_merge(t, block);
     pl_torch_put_back(t, block);

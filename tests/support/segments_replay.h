@@ -1,0 +1,53 @@
+/* segments_replay.h - the state of an allocator as its events tell it, and as a visit shows it.
+ *
+ * A replay is an observer that begins with nothing and follows what it is told; replay_compare
+ * visits the allocator and holds the two against each other at one instant: the resident runs, the
+ * live blocks and those whose free is not completed must be equal exactly. Whatever is wrong, in an
+ * event or in a comparison, is kept in `why` (the first time); after that nothing is looked at.
+ *
+ * Guarded by the allocator's lock, under which it is told and compared. */
+#ifndef PLEAT_TESTS_SEGMENTS_REPLAY_H
+#define PLEAT_TESTS_SEGMENTS_REPLAY_H
+
+#include "segments/allocator.h"
+
+enum { REPLAY_MOST = 4096 };
+
+/* Resident memory: a whole segment, or a run of mapped addresses. */
+typedef struct replay_range {
+    pleat_devptr base;
+    uint64_t bytes;
+    pl_stream *stream;
+    bool is_whole;
+} replay_range;
+
+typedef struct replay_block {
+    pleat_devptr base;
+    uint64_t bytes; /* as requested */
+    pl_stream *stream;
+    bool is_live; /* else its free is requested, not completed */
+} replay_block;
+
+/* Both in the order of addresses. */
+typedef struct replay_state {
+    replay_range ranges[REPLAY_MOST];
+    replay_block blocks[REPLAY_MOST];
+    size_t n_ranges;
+    size_t n_blocks;
+} replay_state;
+
+typedef struct replay {
+    pl_observer observer; /* first */
+    replay_state told;
+    uint64_t n_events[PL_N_ACTIONS];
+    uint64_t n_compared;
+    char why[256]; /* empty = all is well */
+} replay;
+
+void replay_init(replay *r); /* it is on */
+/* `is_alone`: no other thread is at work, so that a visit which sees nothing tells something. */
+void replay_compare(replay *r, pl_allocator *a, bool is_alone);
+/* Fails the test if anything was wrong. */
+void replay_assert_good(const replay *r, const char *name);
+
+#endif
