@@ -35,6 +35,7 @@ static void release_kept(pl_space *space, pl_lane *lane)
     if (b->uses != NULL) {
         pl_settle_free_many(space, b, owner);
     } else {
+        pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
         pl_run_free(space, b, owner->number, owner->next_tick);
     }
 }

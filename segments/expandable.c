@@ -224,6 +224,7 @@ static pleat_status expandable_alloc(pl_allocator *a, size_t bytes, pl_stream *s
     b->is_captured = rq.is_capturing;
     pl_ptrmap_insert(&space->live, b->base, b);
     account_alloc(space, b->bytes, bytes);
+    pl_space_tell_block(space, PL_ACTION_ALLOC, b);
     *out = b->base;
     if (rq.wants_tick) {
         pl_settle_tick(space, rq.lane);
@@ -287,6 +288,7 @@ static void free_block(pl_space *space, pl_block *b, pl_lane *capturing)
         pl_settle_free_many(space, b, lane);
         return;
     }
+    pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
     pl_run_free(space, b, lane->number, lane->next_tick);
     if (pl_space_has_many_lanes(space) && ++lane->n_frees >= PL_FREES_PER_TICK) {
         pl_settle_tick(space, lane);
@@ -318,6 +320,7 @@ static pleat_status expandable_free(pl_allocator *a, pleat_devptr ptr, pl_stream
         space->budget.n_events++;
         (void)pl_ptrmap_remove(&space->live, ptr);
         account_free(space, b->bytes, b->requested);
+        pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
         free_block(space, b, capturing);
     }
     pl_lock_release(&space->lock);

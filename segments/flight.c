@@ -357,6 +357,7 @@ static void retire_victims(pl_space *space, pl_flight *f)
             seg->taken_at[g + i] = pl_budget_stamp(&space->budget);
         }
         space->n_taken += granules_of(seg, b);
+        pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, b->base, b->bytes);
         b->state = PL_BLOCK_STALE;
         pl_queue_push(&space->stale, b);
         space->n_stale++;
@@ -385,9 +386,11 @@ pl_block *pl_flight_commit(pl_space *space, pl_flight *f)
     pl_block *b = f->first;
     const pl_chunk *chunks = f->chunks;
 
+    retire_victims(space, f);
     for (pl_block *at = f->first;; at = at->next) {
         if (at->was == PL_BLOCK_HOLE) {
             install_chunks(space, seg, at, chunks);
+            pl_space_tell_run(space, PL_ACTION_SEGMENT_MAP, seg, at->base, at->bytes);
             chunks += granules_of(seg, at);
         }
         if (at == f->last) {
@@ -409,7 +412,6 @@ pl_block *pl_flight_commit(pl_space *space, pl_flight *f)
     }
     pl_run_refresh_beside(b, b);
     pl_space_pin(space, 0); /* a peak counts once it is granted */
-    retire_victims(space, f);
     end_flight(space, f, true);
     return b;
 }

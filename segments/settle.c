@@ -177,6 +177,7 @@ static void leave_many(pl_space *space, pl_block *b)
 
     space->n_many_bytes -= b->bytes;
     pl_settle_drop_uses(space, b);
+    pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
     pl_run_free(space, b, is_over ? PL_LANE_SETTLED : b->lane, is_over ? 0 : owner->next_tick);
 }
 
@@ -421,6 +422,7 @@ pleat_status pl_settle_order_many(pl_space *space, pl_lane *user)
         if (failed == PLEAT_OK) {
             space->n_many_bytes -= b->bytes;
             pl_settle_drop_uses(space, b);
+            pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
             pl_run_free(space, b, user->number, user->next_tick);
             return PLEAT_OK;
         }

@@ -146,3 +146,17 @@ size_t pl_space_cap(const pl_space *space)
     }
     return cap;
 }
+
+void pl_space_say_block(const pl_space *space, pl_action action, const pl_block *b)
+{
+    pl_tell(space->options.observer, action, b->base, b->requested,
+            space->lanes[b->lane - 1]->stream, NULL);
+}
+
+void pl_space_say_run(const pl_space *space, pl_action action, const pl_segment *seg,
+                      pleat_devptr base, uint64_t bytes)
+{
+    pl_stream *stream = space->lanes[seg->area->lane - 1]->stream;
+
+    pl_tell(space->options.observer, action, base, bytes, stream, NULL);
+}

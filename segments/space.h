@@ -92,7 +92,6 @@ pleat_status pl_space_add_segment(pl_space *space, pl_area *area, pl_range range
 pl_segment *pl_space_segment_at(const pl_space *space, pleat_devptr at);
 /* Most chunks that may be held now: limit, device and what the driver is known to refuse. */
 size_t pl_space_cap(const pl_space *space);
-/* The same, as far as a verdict of "out of memory" goes. */
 static inline void pl_space_pin(pl_space *space, size_t n_granules)
 {
     space->n_pinned += n_granules;
@@ -101,6 +100,30 @@ static inline void pl_space_pin(pl_space *space, size_t n_granules)
     }
     if (space->n_pinned > space->peak_shown) {
         space->peak_shown = space->n_pinned;
+    }
+}
+
+/* ---- telling (observer.h); what nobody wants to know costs one branch ---- */
+
+void pl_space_say_block(const pl_space *space, pl_action action, const pl_block *b)
+    __attribute__((cold));
+void pl_space_say_run(const pl_space *space, pl_action action, const pl_segment *seg,
+                      pleat_devptr base, uint64_t bytes) __attribute__((cold));
+
+/* b: live, or being freed, its requested bytes and its owner still in it. */
+static inline void pl_space_tell_block(const pl_space *space, pl_action action, const pl_block *b)
+{
+    if (pl_observer_is_on(space->options.observer)) {
+        pl_space_say_block(space, action, b);
+    }
+}
+
+/* Whole granules became resident, or holes. */
+static inline void pl_space_tell_run(const pl_space *space, pl_action action, const pl_segment *seg,
+                                     pleat_devptr base, uint64_t bytes)
+{
+    if (pl_observer_is_on(space->options.observer)) {
+        pl_space_say_run(space, action, seg, base, bytes);
     }
 }
 

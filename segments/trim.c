@@ -134,6 +134,7 @@ static pleat_status release_run(pl_space *space, pl_block *b, size_t g, size_t n
     for (size_t i = 0; i < n; i++) {
         seg->chunks[g + i] = 0;
     }
+    pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, b->base, b->bytes);
     pl_flight_make_hole(space, b);
     return release(space, chunks, n, n_released);
 }

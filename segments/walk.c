@@ -288,9 +288,13 @@ static pl_piece_kind piece_kind(const pl_block *b)
     case PL_BLOCK_STALE:
     case PL_BLOCK_POISON:
         return PL_PIECE_HOLE;
-    default:
-        return PL_PIECE_PENDING;
+    case PL_BLOCK_FLIGHT:
+        return b->was == PL_BLOCK_FREE ? PL_PIECE_PENDING : PL_PIECE_HOLE;
+    case PL_BLOCK_MANY:
+    case PL_BLOCK_KEPT:
+        break;
     }
+    return PL_PIECE_PENDING;
 }
 
 /* Whose it is: of a live block the owner's, of a pending one that of whom it pends on. */
@@ -304,6 +308,7 @@ void pl_walk_visit(const pl_space *space, void (*see)(void *context, const pl_pi
                    void *context)
 {
     for (uint32_t i = 0; i < space->n_segments; i++) {
+        const pl_area *area = space->segments[i]->area;
         bool is_first = true;
         /* What follows the last memory of a segment is of no interest: it is most of it. */
         for (const pl_block *b = space->segments[i]->first; b; b = b->next) {
@@ -318,9 +323,10 @@ void pl_walk_visit(const pl_space *space, void (*see)(void *context, const pl_pi
                 .requested_bytes = kind == PL_PIECE_LIVE ? b->requested : 0,
                 .awaited_bytes = is_awaited ? b->requested : 0,
                 .stream = piece_stream(space, b, kind),
+                .segment_stream = space->lanes[area->lane - 1]->stream,
                 .kind = kind,
                 .is_first = is_first,
-                .is_small = space->segments[i]->area->class == PL_CLASS_SMALL,
+                .is_small = area->class == PL_CLASS_SMALL,
             };
             is_first = false;
             see(context, &piece);
