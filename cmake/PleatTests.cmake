@@ -142,7 +142,7 @@ function(pleat_add_python_test source)
     get_filename_component(name "${source}" NAME_WE)
     string(REGEX REPLACE "_test$" "" name "python_${name}")
     set(environment "PLEAT_BUILD_DIR=${PROJECT_BINARY_DIR}" "PLEAT_SOURCE_DIR=${PROJECT_SOURCE_DIR}"
-        "PLEAT_LIBRARY=$<TARGET_FILE:pleat_shared>" "PYTHONDONTWRITEBYTECODE=1")
+        "PYTHONDONTWRITEBYTECODE=1")
     add_test(NAME ${name} COMMAND "${PROJECT_SOURCE_DIR}/cmake/venv.sh" run
         -m pytest -q -rs -p no:cacheprovider "${source}")
     pleat_test_note(labels "${source}" labels python)
@@ -152,6 +152,8 @@ function(pleat_add_python_test source)
     if(needs STREQUAL "package" OR source MATCHES "/python/tests/")
         list(APPEND environment "PYTHONPATH=${pleat_python_package}")
         set_tests_properties(${name} PROPERTIES FIXTURES_REQUIRED python_package)
+    else()
+        list(APPEND environment "PLEAT_LIBRARY=$<TARGET_FILE:pleat_shared>")
     endif()
     set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout}
         SKIP_RETURN_CODE 77 ENVIRONMENT "${environment}")

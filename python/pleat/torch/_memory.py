@@ -117,17 +117,17 @@ def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
 def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) -> None:
     """Let pleat hold at most this fraction of the device's memory.
 
-    Params   fraction  above 0, at most 1; 1 = no limit.
+    Params   fraction  from 0 to 1; 1 = no limit, 0 = nothing can be allocated.
     Raises   ValueError; PleatError (PLEAT_ENOMEM_DEVICE: live tensors need more).
     """
     if not isinstance(fraction, (float, int)) or isinstance(fraction, bool):
         raise TypeError("Invalid type for fraction argument, must be `float`")
-    if not 0 < fraction <= 1:
-        raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: above 0, up to 1")
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
     torch.cuda.init()
     index = device_index(device)
     total_bytes = _default.describe(index).total_bytes
-    _default.set_limit(index, 0 if fraction == 1 else round(fraction * total_bytes))
+    _default.set_limit(index, 0 if fraction == 1 else max(1, round(fraction * total_bytes)))
 
 
 def get_per_process_memory_fraction(device: DeviceLike = None) -> float:

@@ -1,0 +1,142 @@
+"""The package without torch: its library, errors, configuration texts and C structures."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+from conftest import SOURCE, Run
+
+import pleat
+from pleat import _conf, _default, _device_stats, _status
+
+
+def test_the_installed_package_is_under_test_not_the_sources() -> None:
+    assert not Path(pleat.__file__).is_relative_to(SOURCE / "python")
+    assert Path(pleat.library_path()).parent == Path(pleat.__file__).parent / "_lib"
+
+
+def test_libpleat_loads_by_dlopen_in_a_fresh_python(run: Run) -> None:
+    done = run(
+        """
+        import ctypes, sys
+        import pleat
+        loaded = [line for line in open("/proc/self/maps") if "libpleat" in line]
+        assert not loaded, "importing loads nothing"
+        print(pleat.version(), pleat.__version__)
+        assert "torch" not in sys.modules
+        """
+    )
+    header = (SOURCE / "api/pleat.h").read_text()
+    version = ".".join(re.findall(r"PLEAT_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", header))
+    assert done.stdout.split() == [version, version]
+
+
+def test_the_metadata_carries_the_version_of_the_header() -> None:
+    from importlib.metadata import version
+
+    assert version("pleat") == pleat.version()
+
+
+def test_statuses_are_those_of_the_header() -> None:
+    header = (SOURCE / "vmm/base/pleat_types.h").read_text()
+    assert list(_status.NAMES) == re.findall(r"^ {4}X\((PLEAT_\w+),", header, re.MULTILINE)
+    assert _status.NAMES[_status.ENOMEM_DEVICE] == "PLEAT_ENOMEM_DEVICE"
+
+
+def test_device_stats_are_the_fields_of_the_header_in_their_order() -> None:
+    header = (SOURCE / "vmm/base/pleat_types.h").read_text()
+    struct = re.search(r"typedef struct pleat_stats \{(.*?)\n\} pleat_stats;", header, re.DOTALL)
+    assert struct is not None
+    singles = re.findall(r"^ +uint64_t (\w+);", struct.group(1), re.MULTILINE)
+    groups = re.findall(r"^ +pleat_stat (\w+)(\[\w+\])?;", struct.group(1), re.MULTILINE)
+    n_numbers = sum(12 if is_group else 4 for _, is_group in groups)
+    assert (tuple(singles), n_numbers) == (_device_stats._SINGLE, _device_stats._N_PYTORCH)
+    history = (SOURCE / "api/pleat_snapshot.h").read_text()
+    flags = dict(re.findall(r"PLEAT_(HISTORY_\w+) = (\d+)", history))
+    assert flags == {name: str(getattr(_default, name)) for name in flags}
+
+
+def test_an_error_has_the_status_and_the_sentence(run: Run) -> None:
+    done = run(
+        """
+        import pleat
+        try:
+            pleat.memory_stats(99)
+        except pleat.PleatError as error:
+            print(error.name, error.status, "|", error.text)
+        """,
+        PLEAT_CONF="driver:sim",
+    )
+    assert done.stdout.startswith("PLEAT_EDEVICE 4 | ")
+    assert len(done.stdout) > len("PLEAT_EDEVICE 4 | ") + 10
+
+
+def test_an_error_survives_pickling() -> None:
+    error = pleat.PleatError(13, "out", "cuMemCreate", 2, 4096)
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.name, again.text, again.driver_call, again.driver_result, again.bytes) == (
+        "PLEAT_ENOMEM_DEVICE", "out", "cuMemCreate", 2, 4096,
+    )  # fmt: skip
+
+
+def test_a_bad_configuration_names_the_key(run: Run) -> None:
+    done = run("import pleat\npleat.conf()", status=1, PLEAT_CONF="driver:sim,growht:ample")
+    assert "PLEAT_ECONF" in done.stderr
+    assert "growht" in done.stderr
+
+
+def test_a_missing_library_is_said_with_its_path(run: Run) -> None:
+    done = run("import pleat\npleat.version()", status=1, PLEAT_LIBRARY="/nowhere/libpleat.so")
+    assert "/nowhere/libpleat.so is not there" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "entries"),
+    [
+        ("", {}),
+        ("driver:sim", {"driver": "sim"}),
+        (" a : 1 ,, b:[x:1,y:2],", {"a": "1", "b": "[x:1,y:2]"}),
+        ("roundup_power2_divisions:[256:1,>:4],limit:0.5",
+         {"roundup_power2_divisions": "[256:1,>:4]", "limit": "0.5"}),
+    ],
+)  # fmt: skip
+def test_configurations_are_split_at_outer_commas(text: str, entries: dict[str, str]) -> None:
+    assert _conf.split_conf(text) == entries
+    assert _conf.split_conf(_conf.join_conf(entries)) == entries
+
+
+@pytest.mark.parametrize("text", ["driver", ":1", "a:[1", "a:1]", "a:1,a:2"])
+def test_configurations_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        _conf.split_conf(text)
+
+
+def test_a_configuration_is_laid_over_another_key_by_key() -> None:
+    assert _conf.overlay("driver:sim,limit:1G", "limit:2G,growth:ample") == {
+        "driver": "sim", "limit": "2G", "growth": "ample",
+    }  # fmt: skip
+
+
+def test_the_whole_configuration_is_read_back(run: Run) -> None:
+    done = run("import pleat\nprint(pleat.conf())", PLEAT_CONF="driver:sim,limit:1G")
+    entries = _conf.split_conf(done.stdout.strip())
+    assert entries["driver"] == "sim"
+    assert entries["allocator"] == "pleat"
+
+
+def test_the_package_is_typed() -> None:
+    assert (Path(pleat.__file__).parent / "py.typed").is_file()
+
+
+def test_mypy_finds_nothing(run_python: Run) -> None:
+    run_python("-m", "mypy", "--config-file", str(SOURCE / "pyproject.toml"), "--cache-dir",
+               "/dev/null", "--strict", str(SOURCE / "python/pleat"))  # fmt: skip
+
+
+def test_a_wheel_tag_ties_it_to_the_machine_not_to_the_python() -> None:
+    folder = next(Path(pleat.__file__).parents[1].glob("pleat-*.dist-info"))
+    tags = re.findall(r"^Tag: (.*)$", (folder / "WHEEL").read_text(), re.MULTILINE)
+    assert tags and all(tag.startswith("py3-none-linux_") for tag in tags)
