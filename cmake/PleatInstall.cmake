@@ -12,7 +12,9 @@ if(TARGET pleat_shared AND TARGET pleat_static AND TARGET pleat_sim)
         INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
     install(EXPORT pleat_targets NAMESPACE pleat:: FILE pleat-targets.cmake
         DESTINATION "${package_dir}")
-    install(FILES api/pleat.h api/pleat_pool.h api/pleat_snapshot.h api/adapters/pleat_torch.h vmm/base/pleat_types.h vmm/sim/pleat_sim.h
+    install(FILES api/pleat.h api/pleat_pool.h api/pleat_snapshot.h api/adapters/pleat_torch.h
+        api/adapters/pleat_frameworks.h api/adapters/pleat_cuda_mr.hpp
+        vmm/base/pleat_types.h vmm/sim/pleat_sim.h
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 
     configure_package_config_file(cmake/pleat-config.cmake.in

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "api/adapters/complain.h"
+#include "api/adapters/find.h"
 #include "api/default.h"
 #include "api/instance.h"
 #include "vmm/stream.h"
@@ -104,28 +105,10 @@ void pleat_torch_free(void *ptr, size_t bytes, int device, void *stream)
 
 /* ---- blocks ---- */
 
-/* The live block of any device that the address lies in. OK; EFOREIGN; EGONE; EFORKED. */
-static pleat_status find_block(pleat handle, const void *ptr, pleat_block_info *out)
-{
-    pleat_status st = PLEAT_EFOREIGN;
-    pl_use use = pl_use_enter(handle);
-    if (!use.instance) {
-        return pl_error_status();
-    }
-    for (int i = 0; i < use.instance->n_devices && ptr && st != PLEAT_OK; i++) {
-        pl_gpu *gpu = pl_use_find_gpu(use.instance, i);
-        if (gpu) {
-            st = gpu->ops->query(gpu->allocator, (pleat_devptr)(uintptr_t)ptr, out);
-        }
-    }
-    pl_use_leave(use);
-    return st;
-}
-
 void *pleat_torch_base_alloc(void *ptr, size_t *bytes)
 {
     pleat_block_info info;
-    bool is_found = find_block(pl_default_peek(), ptr, &info) == PLEAT_OK;
+    bool is_found = pl_find_block(pl_default_peek(), ptr, &info) == PLEAT_OK;
     if (bytes) {
         *bytes = is_found ? info.bytes : 0;
     }
@@ -136,7 +119,7 @@ void pleat_torch_record_stream(void *ptr, void *stream)
 {
     pleat_block_info info;
     pleat handle = pl_default_peek();
-    if (find_block(handle, ptr, &info) != PLEAT_OK) {
+    if (pl_find_block(handle, ptr, &info) != PLEAT_OK) {
         return;
     }
     if (pleat_block_record_stream(handle, info.device, info.base, stream) != PLEAT_OK) {

@@ -11,7 +11,9 @@ import sys
 
 from source import read, report
 
-PUBLIC_HEADERS = {"api/pleat.h": "PLEAT_API"}
+PUBLIC_HEADERS = dict.fromkeys(
+    ["api/pleat.h", "api/pleat_pool.h", "api/pleat_snapshot.h", "api/adapters/pleat_torch.h",
+     "api/adapters/pleat_frameworks.h"], "PLEAT_API")
 SIM_HEADERS = {"vmm/sim/pleat_sim.h": "PLEAT_SIM_API"}
 
 

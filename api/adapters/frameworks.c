@@ -1,0 +1,162 @@
+/* frameworks.c - hosts that name no stream, or no device: CuPy, Numba, ONNX Runtime, RMM.
+ *
+ * Each function finds out what its host leaves out and goes on as PyTorch's hooks do: the device by
+ * the current context or by the address, the stream by what the thread has said. Holds no lock. */
+#include "api/adapters/pleat_frameworks.h"
+
+#include <string.h>
+
+#include "api/adapters/complain.h"
+#include "api/adapters/find.h"
+#include "api/adapters/pleat_torch.h"
+#include "api/default.h"
+#include "api/instance.h"
+
+/* ---- what the host does not say ---- */
+
+static _Thread_local void *own_streams[PL_N_DEVICES]; /* owner */
+
+pleat_status pleat_set_current_stream(int device, void *stream)
+{
+    if ((unsigned)device >= PL_N_DEVICES) {
+        return pl_error_set(PLEAT_EDEVICE, 0, "there is no device %d: no instance has more than %d",
+                            device, PL_N_DEVICES);
+    }
+    own_streams[device] = stream;
+    return PLEAT_OK;
+}
+
+void *pleat_current_stream(int device)
+{
+    return (unsigned)device < PL_N_DEVICES ? own_streams[device] : NULL;
+}
+
+/* The default instance, made if need be; what pleat_default returns is the last error then. */
+static pl_use enter_default(void)
+{
+    pl_use use = pl_use_enter(pl_default_peek());
+    if (!use.instance && pl_error_status() == PLEAT_EGONE) {
+        pleat handle;
+        if (pleat_default(&handle) == PLEAT_OK) {
+            use = pl_use_enter(handle);
+        }
+    }
+    return use;
+}
+
+/* False, and the last error says why: there is no instance or the driver is gone. */
+static bool find_current_device(int *out)
+{
+    pl_use use = enter_default();
+    if (!use.instance) {
+        return false;
+    }
+    pleat_status st = pl_driver_current_device(use.instance->drv, out);
+    if (st != PLEAT_OK) {
+        pl_error_set(st, 0, "the driver does not tell which device is current");
+    }
+    pl_use_leave(use);
+    return st == PLEAT_OK;
+}
+
+/* Frees that nobody can ask about: a foreign pointer is complained of as pleat_torch_free does. */
+static bool find_device_of(const void *ptr, int *out)
+{
+    pleat_block_info info;
+    pleat_status st = pl_find_block(pl_default_peek(), ptr, &info);
+    if (st == PLEAT_OK) {
+        *out = info.device;
+    } else if (st == PLEAT_EFOREIGN) {
+        pl_error_set(st, 0, "%p is not a live block of any device", ptr);
+        pl_complain_once(PL_COMPLAINT_FOREIGN, "a free is ignored");
+    }
+    return st == PLEAT_OK;
+}
+
+static void free_anywhere(void *ptr, void *stream)
+{
+    int device;
+    if (ptr && find_device_of(ptr, &device)) {
+        pleat_torch_free(ptr, 0, device, stream);
+    }
+}
+
+/* ---- CuPy ---- */
+
+static void *cupy_stream(const void *stream_of, int device)
+{
+    pleat_cupy_stream_fn ask;
+    if (!stream_of) {
+        return pleat_current_stream(device);
+    }
+    memcpy(&ask, &stream_of, sizeof ask);
+    intptr_t stream = ask(device);
+    return stream > 0 ? (void *)stream : NULL;
+}
+
+void *pleat_cupy_malloc(void *stream_of, size_t bytes, int device)
+{
+    return bytes ? pleat_torch_malloc(bytes, device, cupy_stream(stream_of, device)) : NULL;
+}
+
+void pleat_cupy_free(void *stream_of, void *ptr, int device)
+{
+    if (ptr) {
+        pleat_torch_free(ptr, 0, device, cupy_stream(stream_of, device));
+    }
+}
+
+/* ---- Numba ---- */
+
+void *pleat_numba_malloc(size_t bytes)
+{
+    int device;
+    if (bytes == 0 || !find_current_device(&device)) {
+        return NULL;
+    }
+    return pleat_torch_malloc(bytes, device, pleat_current_stream(device));
+}
+
+void pleat_numba_free(void *ptr)
+{
+    int device;
+    if (ptr && find_device_of(ptr, &device)) {
+        pleat_torch_free(ptr, 0, device, pleat_current_stream(device));
+    }
+}
+
+/* ---- ONNX Runtime ---- */
+
+void *pleat_ort_alloc(size_t bytes)
+{
+    return pleat_rmm_alloc(bytes, NULL, NULL);
+}
+
+void pleat_ort_free(void *ptr)
+{
+    free_anywhere(ptr, NULL);
+}
+
+void pleat_ort_empty_cache(void)
+{
+    pleat_torch_reset();
+}
+
+/* ---- RMM ---- */
+
+void *pleat_rmm_alloc(size_t bytes, void *stream, void *arg)
+{
+    int device;
+    (void)arg;
+    if (bytes == 0 || !find_current_device(&device)) {
+        return NULL;
+    }
+    return pleat_torch_malloc(bytes, device, stream);
+}
+
+void pleat_rmm_dealloc(void *ptr, size_t bytes, void *stream, void *arg)
+{
+    (void)bytes;
+    (void)arg;
+    free_anywhere(ptr, stream);
+}
