@@ -20,6 +20,7 @@ import machine
 from cells import Setup
 from phases import PHASES
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 SKIP = 77               # what a test program returns that cannot run here
 PHASE_LIMIT_S = 480
 TAIL_LINES = 60         # of a cell's output, kept in the log
@@ -28,8 +29,9 @@ EXIT_INTERRUPTED = 130
 
 def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
-    parser.add_argument("--build", type=pathlib.Path, required=True, metavar="DIR",
-                        help="build folder, or what pack.sh made of one")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT, metavar="DIR",
+                        help="build folder, or what pack.sh made of one (default: the folder that "
+                             "this was carried in)")
     parser.add_argument("--out", type=pathlib.Path, required=True, metavar="DIR",
                         help="folder of the results; of an earlier run: go on there")
     parser.add_argument("--phases", default=",".join(PHASES), metavar="A,B",
@@ -64,7 +66,7 @@ def parse(arguments):
         parser.error(f"no such phase: {', '.join(unknown)}")
     options.phases = [name for name in PHASES if name in options.phases]
     if not (options.build / "pleat").exists():
-        parser.error(f"{options.build}: no build of pleat lies there")
+        parser.error(f"{options.build} holds no build of pleat: give --build DIR")
     return options
 
 

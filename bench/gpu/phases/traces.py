@@ -3,8 +3,8 @@ import pathlib
 
 from cells import Cell, last_object
 
-# A training run, one with experts, and one on two streams.
-TRACES = ("gpt2l_amp_var", "moe16_top2_var", "serve_two_streams")
+# A training run, one with experts, and a sharded one on two streams: half a million events each.
+TRACES = ("gpt2l_amp_var", "moe16_top2_var", "llama8b_fsdp16_var")
 TINY_TRACES = ("gpt2s_tiny",)
 ALLOCATORS = ("pleat", "torch-native", "torch-expandable", "cuda-async")
 MEMORIES = ("1.05x", "unlimited")

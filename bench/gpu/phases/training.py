@@ -4,19 +4,20 @@ import pathlib
 import allocators
 from cells import Cell, last_object
 
-TRAIN = pathlib.Path(__file__).resolve().parents[1] / "train.py"
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+TRAIN = ROOT / "bench" / "gpu" / "train.py"
 LIMIT_S = 58            # 8 cells, two rounds of four, in 8 minutes
 BATCH_LIMIT_S = 118     # 4 cells
 
 
 def environment_of(setup):
-    environment = {}
-    python = setup.build / "python"
-    if python.is_dir():
-        environment["PYTHONPATH"] = str(python)
+    """The carried package, or the source folder's, with the build's library."""
+    carried = setup.build / "python"
+    environment = {"PYTHONPATH": str(carried if carried.is_dir() else ROOT / "python"),
+                   "PLEAT_LIBRARY": str(setup.build / "libpleat.so.0")}
     if setup.is_simulated:
         environment |= {"LD_PRELOAD": str(setup.build / "libpleat_runtime.so"),
-                        "PLEAT_SIM": f"capacity:{setup.memory}"}
+                        "PLEAT_SIM": f"capacity:{setup.memory},compute:9.0"}
     return environment
 
 

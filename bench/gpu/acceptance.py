@@ -1,0 +1,141 @@
+"""What must hold of a run, line by line: PASS, or short and by how much, or not measured."""
+import dataclasses
+
+MIB = 1 << 20
+MODELS = ("gpt2", "lora", "moe")
+PYTORCH = ("native", "expandable", "async")
+LEAST_SPEED = 0.98              # of PyTorch's best configuration
+MOST_RESERVED = (1.03, 64 * MIB)    # times peak allocated, plus
+MOST_HIDDEN = 64 * MIB          # held by the device beyond what statistics and PyTorch's runs say
+MOST_LOSS_APART = 0.02
+NOT_MEASURED = "not measured"
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    what: str
+    found: str
+    bound: str
+    verdict: str                # "PASS", "short by ...", "not measured"
+
+    @property
+    def is_short(self):
+        return self.verdict not in ("PASS", NOT_MEASURED)
+
+
+def number(row, key):
+    return float(row[key]) if row.get(key) not in (None, "") else None
+
+
+def numbers(rows, key):
+    return [n for n in (number(row, key) for row in rows if row["status"] == "ok")
+            if n is not None]
+
+
+def mib(value):
+    return f"{value / MIB:,.0f} MiB"
+
+
+def of(rows, phase, allocator=None):
+    return [row for row in rows if row["phase"] == phase and
+            (allocator is None or row["allocator"] == allocator)]
+
+
+def suites(rows):
+    mine = of(rows, "suites")
+    bad = [row["cell"] for row in mine if row["status"] != "ok"]
+    if not mine:
+        return Line("unit suites on the driver", "", "all pass", NOT_MEASURED)
+    found = f"{len(mine) - len(bad)} of {len(mine)} pass"
+    return Line("unit suites on the driver", found, "all pass",
+                f"short by {', '.join(bad)}" if bad else "PASS")
+
+
+def completes(rows, model):
+    what = f"{model}: pleat completes every run"
+    mine = of(rows, model, "pleat")
+    if not mine:
+        return Line(what, "", "", NOT_MEASURED)
+    bad = [row for row in mine if row["status"] != "ok"]
+    found = f"{len(mine) - len(bad)} of {len(mine)}"
+    return Line(what, found, str(len(mine)),
+                f"short by {len(bad)}: {bad[0]['problem'] or bad[0]['status']}" if bad else "PASS")
+
+
+def speed(rows, model):
+    what = f"{model}: steps per second"
+    best = {name: max(numbers(of(rows, model, name), "steps_per_second"), default=None)
+            for name in (*PYTORCH, "pleat")}
+    theirs = {name: best[name] for name in PYTORCH if best[name]}
+    if not theirs or not best["pleat"]:
+        return Line(what, "", f">= {LEAST_SPEED} x PyTorch's best", NOT_MEASURED)
+    champion = max(theirs, key=theirs.get)
+    ratio = best["pleat"] / theirs[champion]
+    found = f"{best['pleat']:.3f} = {ratio:.4f} x {champion}'s {theirs[champion]:.3f}"
+    return Line(what, found, f">= {LEAST_SPEED} x PyTorch's best",
+                "PASS" if ratio >= LEAST_SPEED else f"short by {100 * (LEAST_SPEED - ratio):.2f} %")
+
+
+def reserved(rows, model):
+    what = f"{model}: peak reserved"
+    factor, slack = MOST_RESERVED
+    bound = f"<= {factor} x peak allocated + {mib(slack)}"
+    pairs = [(number(row, "peak_reserved_bytes"), number(row, "peak_allocated_bytes"))
+             for row in of(rows, model, "pleat") if row["status"] == "ok"]
+    pairs = [pair for pair in pairs if None not in pair]
+    if not pairs:
+        return Line(what, "", bound, NOT_MEASURED)
+    held, live = max(pairs, key=lambda pair: pair[0] - factor * pair[1])
+    over = held - factor * live - slack
+    return Line(what, f"{mib(held)} = {held / live:.4f} x {mib(live)}", bound,
+                "PASS" if over <= 0 else f"short by {mib(over)}")
+
+
+def hidden(rows, model):
+    """Statistics are the allocator's own word; the driver's view must not tell of more, beyond what
+    a context takes under PyTorch's allocators, too: kernels that were loaded meanwhile."""
+    def beyond(row):
+        told = number(row, "peak_reserved_bytes"), number(row, "driver_peak_bytes")
+        return None if None in told else max(told[1] - told[0], 0)
+
+    def most(names):
+        found = [beyond(row) for name in names for row in of(rows, model, name)
+                 if row["status"] == "ok"]
+        return max((n for n in found if n is not None), default=None)
+
+    what = f"{model}: held beyond what pleat says"
+    ours, theirs = most(["pleat"]), most(PYTORCH)
+    if ours is None or theirs is None:
+        return Line(what, "", "", NOT_MEASURED)
+    over = ours - theirs - MOST_HIDDEN
+    return Line(what, mib(ours), f"<= PyTorch's {mib(theirs)} + {mib(MOST_HIDDEN)}",
+                "PASS" if over <= 0 else f"short by {mib(over)}")
+
+
+def losses(rows, model):
+    what = f"{model}: last loss"
+    bound = f"within {100 * MOST_LOSS_APART:g} % of native's"
+    ours = numbers(of(rows, model, "pleat"), "loss_last")
+    theirs = numbers(of(rows, model, "native"), "loss_last")
+    if not ours or not theirs:
+        return Line(what, "", bound, NOT_MEASURED)
+    apart = max(abs(one / theirs[0] - 1) for one in ours)
+    return Line(what, f"{ours[0]:.4f}, native {theirs[0]:.4f}", bound,
+                "PASS" if apart <= MOST_LOSS_APART else f"short by {100 * apart:.2f} % apart")
+
+
+def largest_batch(rows):
+    what, bound = "largest batch before out-of-memory", ">= expandable's"
+    ours = max(numbers(of(rows, "batch", "pleat"), "largest_batch"), default=None)
+    theirs = max(numbers(of(rows, "batch", "expandable"), "largest_batch"), default=None)
+    if ours is None or theirs is None:
+        return Line(what, "", bound, NOT_MEASURED)
+    return Line(what, f"{ours:g}, expandable {theirs:g}", bound,
+                "PASS" if ours >= theirs else f"short by {theirs - ours:g} sequences")
+
+
+def check(rows):
+    lines = [suites(rows)]
+    for model in MODELS:
+        lines += [rule(rows, model) for rule in (completes, speed, reserved, hidden, losses)]
+    return [*lines, largest_batch(rows)]

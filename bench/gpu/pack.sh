@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Builds Release and puts what run.py needs into one folder that can be carried to another machine:
+# x86-64 or whatever this one is, with a C library no older than what is printed at the end.
+# Usage: pack.sh DIR [BUILD_DIR]     BUILD_DIR: build/pack unless given; an existing one is reused
+#
+# There: python3 DIR/bench/gpu/run.py --out RESULTS
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+pack=${1:?Usage: pack.sh DIR [BUILD_DIR]}
+build=${2:-$root/build/pack}
+readonly tests=(vmm_gpu_test vmm_pool_gpu_test)
+readonly libraries=(libpleat.so.0 libpleat_torch.so libpleat_sim.so libpleat_runtime.so)
+readonly traces=(gpt2s_tiny gpt2l_amp_var moe16_top2_var llama8b_fsdp16_var)
+
+build_all() {
+    [ -f "$build/build.ninja" ] ||
+        cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release --log-level=NOTICE
+    cmake --build "$build" -j "$(nproc)" --target pleat_command pleat_shared pleat_torch pleat_sim \
+        pleat_runtime "${tests[@]}"
+}
+
+# What the programs load beyond the C library: another machine may not have it.
+needed_libraries() {
+    ldd "$build/pleat" "$build/${tests[0]}" |
+        sed -nE 's/^.*=> (\/[^ ]*) .*$/\1/p' | sort -u |
+        grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so'
+}
+
+# The newest version of the C library's symbols that anything here asks for.
+newest_glibc() {
+    objdump -T "$pack"/pleat "$pack"/*_test "$pack"/*.so* "$pack"/needed/* |
+        grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -1
+}
+
+say_what_it_is() {
+    local commit
+    commit=$(git -C "$root" rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+    if [ -n "$(git -C "$root" status --porcelain -- api segments vmm 'bench/*.c' python 2>/dev/null)" ]
+    then
+        commit+=+changes
+    fi
+    printf '%s, Release, %s\n' "$commit" "$(cc --version | head -1)"
+}
+
+build_all
+rm -rf "$pack"
+mkdir -p "$pack"/{needed,traces,python,bench,tests/python}
+for name in pleat "${tests[@]}" "${libraries[@]}"; do
+    install -m 755 "$(readlink -f "$build/$name")" "$pack/$name"
+    strip --strip-unneeded "$pack/$name"
+done
+while read -r library; do
+    install -m 755 "$library" "$pack/needed/"
+done < <(needed_libraries)
+for name in "${traces[@]}"; do
+    cp "$root/bench/traces/$name.trace.gz" "$pack/traces/"
+done
+cp -R "$root/python/pleat" "$pack/python/"
+cp -R "$root/bench/gpu" "$pack/bench/"
+cp "$root/tests/python/load_library.py" "$pack/tests/python/"
+find "$pack" -name __pycache__ -prune -exec rm -rf {} +
+say_what_it_is >"$pack/BUILD"
+du -sh "$pack"
+tar -cz -C "$pack" . | wc -c | awk '{ printf "%.1f MiB as a compressed archive\n", $1 / 1048576 }'
+echo "needs a C library of $(newest_glibc) or newer"
