@@ -6,6 +6,15 @@
 /* One handle for all modules and functions. */
 static char anything;
 
+/* The vendor's libraries ask for tables of functions that are documented nowhere. They can do
+ * without, or refuse to work; without this answer the compiler of kernels would crash. */
+cu_result cuGetExportTable(const void **table, const void *id)
+{
+    (void)id;
+    *table = NULL;
+    return CU_NOT_FOUND;
+}
+
 cu_result cuCtxSetCurrent(cu_context ctx)
 {
     int count = 0;

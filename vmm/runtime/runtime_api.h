@@ -154,6 +154,7 @@ RT_EXPORT char __cudaInitModule(void **handle);
 
 /* The driver's entry points that the simulator has no part in; PyTorch's helper library for
  * kernels compiled at run time is linked with them. */
+RT_EXPORT cu_result cuGetExportTable(const void **table, const void *id);
 RT_EXPORT cu_result cuCtxSetCurrent(cu_context ctx);
 RT_EXPORT cu_result cuDevicePrimaryCtxGetState(cu_device dev, unsigned *flags, int *is_active);
 RT_EXPORT cu_result cuLaunchKernel(void *func, unsigned grid_x, unsigned grid_y, unsigned grid_z,
