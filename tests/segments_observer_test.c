@@ -209,7 +209,7 @@ START_TEST(a_block_of_one_stream_is_freed_at_once)
     ck_assert_uint_eq(said.told.blocks[0].bytes, 1000);
     ck_assert_ptr_eq(said.told.blocks[0].stream, cache.streams[1]);
     cache_work(1, p, 1000);
-    cache_put(p);
+    cache_put_on(p, 1);
     ck_assert_uint_eq(count(PL_ACTION_FREE_REQUESTED), 1);
     ck_assert_uint_eq(count(PL_ACTION_FREE_COMPLETED), 1);
     ck_assert_uint_eq(said.told.n_blocks, 0);
@@ -223,7 +223,8 @@ START_TEST(all_that_a_trim_gives_back_is_told)
     pl_allocator_options_init(&options);
     open_watched(ops_of(_i), "capacity:256M,depth:1", &options);
     for (unsigned i = 0; i < 8; i++) {
-        cache_put(cache_get((i + 1) * 3 * MIB, i % CACHE_N_STREAMS));
+        unsigned stream = i % CACHE_N_STREAMS;
+        cache_put_on(cache_get((i + 1) * 3 * MIB, stream), stream);
     }
     cache.sim.finish();
     cache_trim(0, true);
@@ -240,7 +241,7 @@ START_TEST(nothing_is_told_while_it_is_off)
     pl_allocator_options_init(&options);
     open_watched(ops_of(_i), "capacity:256M,depth:1", &options);
     said.observer.is_on = false;
-    cache_put(cache_get(3 * MIB, 1));
+    cache_put_on(cache_get(3 * MIB, 1), 1);
     cache_trim(0, true);
     for (unsigned i = 0; i < PL_N_ACTIONS; i++) {
         ck_assert_uint_eq(said.n_events[i], 0);
@@ -271,7 +272,7 @@ START_TEST(blocks_that_a_capture_holds_wait_for_its_release)
     ck_assert_uint_ge(count(PL_ACTION_ALLOC), 2);
     (void)!cache.a->ops->release_capture(cache.a, cache.streams[2]);
     cache.sim.finish();
-    cache_put(cache_get(MIB, 1));
+    cache_put_on(cache_get(MIB, 1), 1);
     cache_trim(0, true);
     compare(name);
     ck_assert_uint_eq(said.told.n_blocks, 0);
@@ -341,14 +342,13 @@ int main(void)
     Suite *suite = suite_create("observer");
     TCase *tcase = tcase_create("every allocator");
     int n = count_allocators();
-    int first = 1; /* "pleat", the first, has a test of its own */
-    tcase_add_loop_test(tcase, replayed_events_are_what_a_visit_shows, first, n);
-    tcase_add_loop_test(tcase, they_are_when_the_driver_and_host_memory_fail, first, n);
-    tcase_add_loop_test(tcase, a_block_of_one_stream_is_freed_at_once, first, n);
-    tcase_add_loop_test(tcase, all_that_a_trim_gives_back_is_told, first, n);
-    tcase_add_loop_test(tcase, nothing_is_told_while_it_is_off, first, n);
-    tcase_add_loop_test(tcase, blocks_that_a_capture_holds_wait_for_its_release, first, n);
-    tcase_add_loop_test(tcase, a_visit_beside_threads_shows_what_was_told_till_then, first, n);
+    tcase_add_loop_test(tcase, replayed_events_are_what_a_visit_shows, 0, n);
+    tcase_add_loop_test(tcase, they_are_when_the_driver_and_host_memory_fail, 0, n);
+    tcase_add_loop_test(tcase, a_block_of_one_stream_is_freed_at_once, 0, n);
+    tcase_add_loop_test(tcase, all_that_a_trim_gives_back_is_told, 0, n);
+    tcase_add_loop_test(tcase, nothing_is_told_while_it_is_off, 0, n);
+    tcase_add_loop_test(tcase, blocks_that_a_capture_holds_wait_for_its_release, 0, n);
+    tcase_add_loop_test(tcase, a_visit_beside_threads_shows_what_was_told_till_then, 0, n);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
