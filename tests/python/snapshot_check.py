@@ -1,0 +1,325 @@
+#!/usr/bin/env python3
+"""Is a snapshot what PyTorch's readers take, and do its state and its history agree?
+
+Usage: snapshot_check.py [--from-start] FILE...
+
+The rules are restated from the readers, not from the writer: torch/cuda/_memory_viz.py and
+MemoryViz.js. --from-start: the history begins with an empty device and lost nothing, so undone
+event by event it must end with one. Exit status: 0 = all are right."""
+import bisect
+import collections
+import json
+import pickle
+import pickletools
+import sys
+
+OPCODES = frozenset("""
+    PROTO FRAME STOP MARK NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT
+    SHORT_BINUNICODE BINUNICODE EMPTY_DICT DICT SETITEM SETITEMS EMPTY_LIST LIST APPEND APPENDS
+    EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 MEMOIZE BINPUT BINGET LONG_BINPUT LONG_BINGET
+""".split())
+MOST_ARGUMENTS = 2000  # of one SETITEMS or APPENDS: the viewer spreads them as call arguments
+
+TOP = {
+    "segments": list, "device_traces": list, "allocator_settings": dict,
+    "external_annotations": list, "host_segments": list, "host_traces": list,
+}
+SEGMENT = {
+    "device": int, "address": int, "total_size": int, "allocated_size": int, "active_size": int,
+    "requested_size": int, "stream": int, "segment_type": str, "segment_pool_id": tuple,
+    "is_expandable": bool, "frames": list, "blocks": list,
+}
+BLOCK = {"address": int, "size": int, "requested_size": int, "state": str, "frames": list}
+ENTRY = {
+    "action": str, "addr": int, "size": int, "stream": int, "time_us": int,
+    "compile_context": str, "user_metadata": str, "pool_id": tuple,
+}
+SETTINGS = {
+    "PYTORCH_CUDA_ALLOC_CONF": str, "max_split_size": int, "garbage_collection_threshold": float,
+    "expandable_segments": bool, "pinned_num_register_threads": int,
+    "release_lock_on_cudamalloc": bool, "pinned_use_cuda_host_register": bool,
+    "graph_capture_record_stream_reuse": bool, "max_round_threshold": int, "max_cached_size": int,
+    "roundup_power2_divisions": dict,
+}
+FRAME = {"name": str, "filename": str, "line": int}
+STATES = ("active_allocated", "active_pending_free", "inactive")
+BLOCK_ACTIONS = ("alloc", "free_requested", "free_completed")
+GROWTH = ("segment_alloc", "segment_map")
+LOSS = ("segment_free", "segment_unmap")
+
+
+class Wrong(Exception):
+    """A rule that a snapshot breaks."""
+
+
+def require(condition, text):
+    if not condition:
+        raise Wrong(text)
+
+
+# ---- the bytes ----
+
+def check_opcodes(data):
+    """Opcodes that the viewer knows, protocol 2, and batches that its calls can take."""
+    marks = []
+    n_items = 0
+    for opcode, argument, position in pickletools.genops(data):
+        name = opcode.name
+        require(name in OPCODES, f"byte {position}: the viewer does not know {name}")
+        if name == "PROTO":
+            require(argument == 2, f"protocol {argument}")
+        elif name == "MARK":
+            marks.append(n_items)
+            n_items = 0
+        elif name in ("SETITEMS", "APPENDS"):
+            require(n_items <= MOST_ARGUMENTS, f"byte {position}: a batch of {n_items} values")
+            n_items = marks.pop()
+        elif name == "TUPLE2":
+            n_items -= 1
+        elif name not in ("BINPUT", "LONG_BINPUT", "STOP"):
+            n_items += 1
+    require(not marks, "an open mark")
+
+
+def refuse_constant(text):
+    raise Wrong(f"JSON does not know {text}")
+
+
+def load(path):
+    """The dictionary; JSON's lists of two numbers stand for tuples."""
+    with open(path, "rb") as file:
+        data = file.read()
+    if not str(path).endswith(".json"):
+        check_opcodes(data)
+        return pickle.loads(data)
+    return with_tuples(json.loads(data.decode("utf-8"), parse_constant=refuse_constant))
+
+
+def with_tuples(snapshot):
+    for segment in snapshot["segments"]:
+        segment["segment_pool_id"] = tuple(segment["segment_pool_id"])
+    for entry in (entry for trace in snapshot["device_traces"] for entry in trace):
+        entry["pool_id"] = tuple(entry["pool_id"])
+    return snapshot
+
+
+# ---- the shape ----
+
+def check_fields(what, value, fields, optional=()):
+    require(isinstance(value, dict), f"{what} is no dictionary")
+    for name, kind in fields.items():
+        require(name in value, f"{what} has no '{name}'")
+        require(type(value[name]) is kind, f"'{name}' of {what} is {value[name]!r}")
+    unknown = value.keys() - fields.keys() - set(optional)
+    require(not unknown, f"{what} has {sorted(unknown)}")
+
+
+def check_pool(pool):
+    require(len(pool) == 2 and all(type(part) is int for part in pool), f"a pool is {pool!r}")
+
+
+def check_frames(frames):
+    for frame in frames:
+        check_fields("a frame", frame, FRAME)
+
+
+def check_shape(snapshot):
+    check_fields("the snapshot", snapshot, TOP)
+    check_fields("the settings", snapshot["allocator_settings"], SETTINGS,
+                 ("pleat_allocator", "pleat_version"))
+    for segment in snapshot["segments"]:
+        check_fields("a segment", segment, SEGMENT)
+        check_pool(segment["segment_pool_id"])
+        check_frames(segment["frames"])
+        require(segment["segment_type"] in ("small", "large"), segment["segment_type"])
+        require(segment["device"] < len(snapshot["device_traces"]), "a device without a trace")
+        for block in segment["blocks"]:
+            check_fields("a block", block, BLOCK)
+            check_frames(block["frames"])
+            require(block["state"] in STATES, f"a block is {block['state']}")
+    for trace in snapshot["device_traces"]:
+        for entry in trace:
+            check_entry(entry)
+
+
+def check_entry(entry):
+    fields = dict(ENTRY)
+    if entry.get("action") == "oom":
+        fields["device_free"] = fields.pop("addr")
+    check_fields("an entry", entry, fields, ("frames",))
+    check_pool(entry["pool_id"])
+    check_frames(entry.get("frames", []))
+    known = BLOCK_ACTIONS + GROWTH + LOSS + ("oom", "snapshot")
+    require(entry["action"] in known, f"an entry is {entry['action']}")
+
+
+# ---- the state ----
+
+def check_segments(segments):
+    """Blocks add up, and segments of one device are sorted and do not overlap."""
+    ends = collections.defaultdict(int)
+    for segment in segments:
+        at = segment["address"]
+        require(at >= ends[segment["device"]], f"the segment at {at:#x} is not behind the last")
+        sums = collections.Counter()
+        for block in segment["blocks"]:
+            require(block["address"] == at, f"the block at {block['address']:#x} is not at {at:#x}")
+            at += block["size"]
+            is_active = block["state"] != "inactive"
+            sums["total_size"] += block["size"]
+            sums["allocated_size"] += block["size"] * (block["state"] == "active_allocated")
+            sums["active_size"] += block["size"] * is_active
+            sums["requested_size"] += block["requested_size"]
+            require(0 < block["requested_size"] <= block["size"] if is_active else
+                    block["requested_size"] == 0 and not block["frames"], f"a block is {block}")
+        ends[segment["device"]] = at
+        for name in ("total_size", "allocated_size", "active_size", "requested_size"):
+            require(sums[name] == segment[name], f"{name} {segment[name]}: blocks {sums[name]}")
+        require(segment["total_size"] > 0, "an empty segment")
+
+
+class Ranges:
+    """Memory by stream: neighbours of one stream are one range, as in the viewer."""
+
+    def __init__(self):
+        self.starts = []
+        self.ranges = {}  # start -> (end, stream)
+
+    def find(self, address):
+        """The start of the range that the address lies in, or None."""
+        index = bisect.bisect_right(self.starts, address) - 1
+        if index < 0:
+            return None
+        start = self.starts[index]
+        return start if address < self.ranges[start][0] else None
+
+    def _drop(self, start):
+        del self.starts[bisect.bisect_left(self.starts, start)]
+        return self.ranges.pop(start)
+
+    def _put(self, start, end, stream):
+        bisect.insort(self.starts, start)
+        self.ranges[start] = (end, stream)
+
+    def add(self, start, end, stream):
+        index = bisect.bisect_left(self.starts, start)
+        before = self.starts[index - 1] if index > 0 else None
+        after = self.starts[index] if index < len(self.starts) else None
+        require(before is None or self.ranges[before][0] <= start, f"{start:#x} is there already")
+        require(after is None or after >= end, f"{after or 0:#x} is there already")
+        if before is not None and self.ranges[before] == (start, stream):
+            start = before
+            self._drop(before)
+        if after == end and self.ranges[after][1] == stream:
+            end = self._drop(after)[0]
+        self._put(start, end, stream)
+
+    def remove(self, start, end, stream):
+        at = self.find(start)
+        require(at is not None, f"no segment holds {start:#x}")
+        whole_end, of = self.ranges[at]
+        require(whole_end >= end, f"{start:#x} to {end:#x} is not inside one segment")
+        require(of == stream, f"the segment at {at:#x} is of stream {of}, not {stream}")
+        self._drop(at)
+        if at < start:
+            self._put(at, start, of)
+        if end < whole_end:
+            self._put(end, whole_end, of)
+
+
+class Replay:
+    """A device's state, led backwards through its history."""
+
+    def __init__(self, segments):
+        self.memory = Ranges()
+        self.starts = []  # of blocks
+        self.blocks = {}  # start -> (requested size, is pending)
+        for segment in segments:
+            self.memory.add(segment["address"], segment["address"] + segment["total_size"],
+                            segment["stream"])
+        for block in (block for segment in segments for block in segment["blocks"]):
+            if block["state"] != "inactive":
+                self.put_block(block["address"], block["requested_size"],
+                               block["state"] == "active_pending_free")
+
+    def put_block(self, address, size, is_pending):
+        start = self.memory.find(address)
+        require(start is not None and address + size <= self.memory.ranges[start][0],
+                f"the block at {address:#x} lies in no segment")
+        index = bisect.bisect_left(self.starts, address)
+        if index > 0:
+            before = self.starts[index - 1]
+            require(before + self.blocks[before][0] <= address, f"blocks overlap at {address:#x}")
+        require(index == len(self.starts) or self.starts[index] >= address + size,
+                f"blocks overlap at {address:#x}")
+        self.starts.insert(index, address)
+        self.blocks[address] = (size, is_pending)
+
+    def undo(self, entry):
+        action, size = entry["action"], entry["size"]
+        if action in ("oom", "snapshot"):
+            return
+        address = entry["addr"]
+        if action in GROWTH:
+            index = bisect.bisect_left(self.starts, address)
+            require(index == len(self.starts) or self.starts[index] >= address + size,
+                    "a block lived there before")
+            self.memory.remove(address, address + size, entry["stream"])
+        elif action in LOSS:
+            self.memory.add(address, address + size, entry["stream"])
+        elif action == "free_completed":
+            self.put_block(address, size, True)
+        else:
+            self.undo_block(action, address, size)
+
+    def undo_block(self, action, address, size):
+        require(address in self.blocks, f"{action} of {address:#x}: no such block")
+        known_size, is_pending = self.blocks[address]
+        require(known_size == size, f"{action} of {address:#x}: {size}, but it has {known_size}")
+        require(is_pending == (action == "free_requested"), f"{action} of {address:#x} comes twice")
+        if action == "free_requested":
+            self.blocks[address] = (size, False)
+        else:
+            del self.blocks[address]
+            del self.starts[bisect.bisect_left(self.starts, address)]
+
+
+def check_history(snapshot, is_from_start=False):
+    for device, trace in enumerate(snapshot["device_traces"]):
+        replay = Replay([s for s in snapshot["segments"] if s["device"] == device])
+        for index in reversed(range(len(trace))):
+            try:
+                replay.undo(trace[index])
+            except Wrong as wrong:
+                raise Wrong(f"device {device}, entry {index}, {trace[index]}: {wrong}") from wrong
+        if is_from_start and trace:
+            require(not replay.blocks, f"{len(replay.blocks)} blocks were never allocated")
+            require(not replay.memory.starts, "memory was there before the first entry")
+
+
+def check(path, is_from_start=False):
+    """Every rule; returns the dictionary."""
+    snapshot = load(path)
+    try:
+        check_shape(snapshot)
+        check_segments(snapshot["segments"])
+        check_history(snapshot, is_from_start)
+    except Wrong as wrong:
+        raise Wrong(f"{path}: {wrong}") from wrong
+    return snapshot
+
+
+def main():
+    paths = sys.argv[1:]
+    is_from_start = "--from-start" in paths
+    for path in (path for path in paths if path != "--from-start"):
+        try:
+            snapshot = check(path, is_from_start)
+        except Wrong as wrong:
+            sys.exit(str(wrong))
+        n_entries = sum(len(trace) for trace in snapshot["device_traces"])
+        print(f"{path}: {len(snapshot['segments'])} segments, {n_entries} entries, all right")
+
+
+if __name__ == "__main__":
+    main()
