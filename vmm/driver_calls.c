@@ -60,6 +60,7 @@
 #define OBJECT_mem_free_async ~, (uintptr_t)stream
 #define OBJECT_pool_create ~, (uintptr_t)OUT(pool)
 #define OBJECT_pool_destroy ~, (uintptr_t)pool
+#define OBJECT_pool_set_access ~, (uintptr_t)pool
 #define OBJECT_pool_trim ~, (uintptr_t)pool
 #define OBJECT_pool_alloc_async ~, (uintptr_t)stream
 #define OBJECT_memset_async ~, (uintptr_t)stream

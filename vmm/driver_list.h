@@ -21,6 +21,8 @@
       (int *value, int attribute, cu_device dev), (value, attribute, dev)) \
     X(device_total_mem, cuDeviceTotalMem_v2, REQUIRED, \
       (size_t *bytes, cu_device dev), (bytes, dev)) \
+    X(device_can_access, cuDeviceCanAccessPeer, OPTIONAL, \
+      (int *can, cu_device dev, cu_device peer), (can, dev, peer)) \
     X(primary_retain, cuDevicePrimaryCtxRetain, REQUIRED, \
       (cu_context *ctx, cu_device dev), (ctx, dev)) \
     X(primary_release, cuDevicePrimaryCtxRelease_v2, REQUIRED, (cu_device dev), (dev)) \
@@ -45,6 +47,8 @@
       (cu_mempool pool, int attribute, void *value), (pool, attribute, value)) \
     X(pool_get, cuMemPoolGetAttribute, OPTIONAL, \
       (cu_mempool pool, int attribute, void *value), (pool, attribute, value)) \
+    X(pool_set_access, cuMemPoolSetAccess, OPTIONAL, \
+      (cu_mempool pool, const cu_access_desc *desc, size_t count), (pool, desc, count)) \
     X(pool_trim, cuMemPoolTrimTo, OPTIONAL, \
       (cu_mempool pool, size_t keep_bytes), (pool, keep_bytes)) \
     X(pool_alloc_async, cuMemAllocFromPoolAsync, OPTIONAL, \

@@ -121,16 +121,30 @@ static bool read_va_bits(const char *value, sim_conf *conf)
     return true;
 }
 
+/* The place of a word among three; 3 if it is none of them. */
+static int find_word(const char *text, const char *const words[3])
+{
+    int i = 0;
+    while (i < 3 && strcmp(text, words[i]) != 0) {
+        i++;
+    }
+    return i;
+}
+
 static bool read_profile(const char *value, sim_conf *conf)
 {
-    static const char *const names[] = { "full", "no_vmm", "old_driver" };
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        if (strcmp(value, names[i]) == 0) {
-            conf->profile = (sim_profile)i;
-            return true;
-        }
-    }
-    return false;
+    static const char *const words[3] = { "full", "no_vmm", "old_driver" };
+    int i = find_word(value, words);
+    conf->profile = (sim_profile)i;
+    return i < 3;
+}
+
+static bool read_peers(const char *value, sim_conf *conf)
+{
+    static const char *const words[3] = { "all", "pairs", "none" };
+    int i = find_word(value, words);
+    conf->peers = (sim_peers)i;
+    return i < 3;
 }
 
 static bool read_log(const char *value, sim_conf *conf)
@@ -191,6 +205,7 @@ static const struct {
     { "depth", read_depth, "0 to 1048576" },
     { "costs", read_costs, "a100 or the name of a file" },
     { "profile", read_profile, "full, no_vmm or old_driver" },
+    { "peers", read_peers, "all, pairs or none" },
     { "va_bits", read_va_bits, "24 to 48, at most 47 with backing:memory" },
     { "log", read_log, "ring or full" },
     { "compute", read_compute, "a compute capability from 3.0 to 19.9" },

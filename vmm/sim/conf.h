@@ -14,6 +14,13 @@ typedef enum sim_profile {
     SIM_PROFILE_OLD_DRIVER /* CUDA 11.2: what came later answers NOT_FOUND */
 } sim_profile;
 
+/* Which devices can use the memory of which others. */
+typedef enum sim_peers {
+    SIM_PEERS_ALL,
+    SIM_PEERS_PAIRS, /* 0 and 1, 2 and 3... */
+    SIM_PEERS_NONE
+} sim_peers;
+
 typedef struct sim_conf {
     int n_devices;
     uint64_t capacity_bytes; /* of each device */
@@ -23,6 +30,7 @@ typedef struct sim_conf {
     uint64_t depth;
     unsigned va_bits;
     sim_profile profile;
+    sim_peers peers;
     bool is_log_full;
     bool is_fork_refused;
     bool is_free_waiting; /* cuMemFree synchronises the device first */

@@ -132,6 +132,22 @@ cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device dev)
     return sim_call_end(&call);
 }
 
+cu_result cuDeviceCanAccessPeer(int *can, cu_device dev, cu_device peer)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_device_can_access, (uint64_t)dev, (uint64_t)peer, 0, 0);
+    if (call.result == CU_SUCCESS && can == NULL) {
+        call.result = CU_INVALID_VALUE;
+    } else if (call.result == CU_SUCCESS &&
+               (sim_device_at(dev) == NULL || sim_device_at(peer) == NULL)) {
+        call.result = CU_INVALID_DEVICE;
+    } else if (call.result == CU_SUCCESS) {
+        *can = dev != peer && sim_device_reaches(dev, peer);
+        call.args[2] = (uint64_t)*can;
+    }
+    return sim_call_end(&call);
+}
+
 cu_result cuDevicePrimaryCtxRetain(cu_context *ctx, cu_device dev)
 {
     sim_call call;

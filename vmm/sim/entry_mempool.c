@@ -77,6 +77,18 @@ cu_result cuMemPoolGetAttribute(cu_mempool pool, int attribute, void *value)
     return sim_call_end(&call);
 }
 
+cu_result cuMemPoolSetAccess(cu_mempool pool, const cu_access_desc *desc, size_t count)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_pool_set_access, sim_arg(pool),
+                   desc == NULL || count == 0 ? 0 : (uint64_t)desc[0].flags, count, 0);
+    sim_mempool *it = sim_mempool_find(pool);
+    if (call.result == CU_SUCCESS) {
+        call.result = it == NULL ? CU_INVALID_VALUE : sim_mempool_set_access(it, desc, count);
+    }
+    return sim_call_end(&call);
+}
+
 cu_result cuMemPoolTrimTo(cu_mempool pool, size_t keep_bytes)
 {
     sim_call call;

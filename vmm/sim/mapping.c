@@ -223,8 +223,7 @@ cu_result sim_mapping_unmap(uint64_t ptr, uint64_t bytes)
     return CU_SUCCESS;
 }
 
-/* The bits that the descriptors change, and what they become. */
-static cu_result read_descriptors(const cu_access_desc *desc, size_t n, uint64_t *mask,
+cu_result sim_mapping_read_access(const cu_access_desc *desc, size_t n, uint64_t *mask,
                                   uint64_t *rights)
 {
     *mask = 0;
@@ -251,6 +250,28 @@ static cu_result read_descriptors(const cu_access_desc *desc, size_t n, uint64_t
     return CU_SUCCESS;
 }
 
+bool sim_mapping_is_reachable(uint64_t rights, int device)
+{
+    for (int from = 0; from < sim.conf.n_devices; from++) {
+        if ((rights & SIM_GRANULE_READ(from)) != 0 && !sim_device_reaches(from, device)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_run_reachable(uint64_t rights, uint64_t ptr, uint64_t bytes)
+{
+    for (uint64_t at = ptr; at < ptr + bytes;) {
+        const sim_mapping *mapping = sim_mapping_at(at);
+        if (!sim_mapping_is_reachable(rights, mapping->handle->device)) {
+            return false;
+        }
+        at += mapping->bytes;
+    }
+    return true;
+}
+
 cu_result sim_mapping_set_access(uint64_t ptr, uint64_t bytes, const cu_access_desc *desc, size_t n)
 {
     uint64_t mask;
@@ -258,9 +279,12 @@ cu_result sim_mapping_set_access(uint64_t ptr, uint64_t bytes, const cu_access_d
     if (desc == NULL || n == 0 || count_whole(ptr, bytes) == 0) {
         return CU_INVALID_VALUE;
     }
-    cu_result result = read_descriptors(desc, n, &mask, &rights);
+    cu_result result = sim_mapping_read_access(desc, n, &mask, &rights);
     if (result != CU_SUCCESS) {
         return result;
+    }
+    if (!is_run_reachable(rights, ptr, bytes)) {
+        return CU_INVALID_DEVICE;
     }
     uint64_t n_mappings = 0;
     for (uint64_t at = ptr; at < ptr + bytes; n_mappings++) {

@@ -62,6 +62,11 @@ cu_result sim_mapping_map(uint64_t ptr, uint64_t bytes, sim_handle *handle);
 cu_result sim_mapping_unmap(uint64_t ptr, uint64_t bytes);
 cu_result sim_mapping_set_access(uint64_t ptr, uint64_t bytes, const cu_access_desc *desc,
                                  size_t n);
+/* What access descriptors say: the rights they decide on, and what those become. */
+cu_result sim_mapping_read_access(const cu_access_desc *desc, size_t n, uint64_t *mask,
+                                  uint64_t *rights);
+/* Can every device that the rights are for reach the memory of that one? */
+bool sim_mapping_is_reachable(uint64_t rights, int device);
 sim_mapping *sim_mapping_at(uint64_t address);
 /* Map into a reservation that is known to be free there; NULL: the host refuses. */
 sim_mapping *sim_mapping_add(sim_reservation *reservation, uint64_t ptr, sim_handle *handle);

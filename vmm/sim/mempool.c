@@ -45,9 +45,10 @@ static void charge_release(uint64_t bytes)
 }
 
 /* Addresses and memory for a segment, or NULL. */
-static sim_mapping *map_segment(sim_mempool_segment *segment, int device, uint64_t bytes)
+static sim_mapping *map_segment(sim_mempool_segment *segment, const sim_mempool *pool,
+                                uint64_t bytes)
 {
-    sim_handle *handle = sim_mapping_has_room() ? sim_handle_take(device, bytes, true) : NULL;
+    sim_handle *handle = sim_mapping_has_room() ? sim_handle_take(pool->device, bytes, true) : NULL;
     if (handle == NULL) {
         return NULL;
     }
@@ -62,7 +63,7 @@ static sim_mapping *map_segment(sim_mempool_segment *segment, int device, uint64
     if (mapping == NULL) {
         goto undo_reserve;
     }
-    sim_mapping_grant(mapping, SIM_GRANULE_READ(device) | SIM_GRANULE_WRITE(device));
+    sim_mapping_grant(mapping, pool->rights);
     return mapping;
 
 undo_reserve:
@@ -96,7 +97,7 @@ static sim_piece *add_segment(sim_mempool *pool, uint64_t bytes)
     }
     uint64_t n_pages = ((bytes - 1) >> SIM_MEMPOOL_PAGE_SHIFT) + 1;
     sim_mempool_segment *segment = sim_new(sizeof(*segment) + n_pages * sizeof(segment->heads[0]));
-    segment->mapping = map_segment(segment, pool->device, bytes);
+    segment->mapping = map_segment(segment, pool, bytes);
     if (segment->mapping == NULL) {
         free(segment);
         return NULL;
@@ -174,6 +175,7 @@ static sim_mempool *make_pool(int device)
     sim_mempool *pool = sim_pool_take(&sim.mempools, &index);
     pool->index = index;
     pool->device = device;
+    pool->rights = SIM_GRANULE_READ(device) | SIM_GRANULE_WRITE(device);
     pool->follows_events = true;
     pool->is_opportunistic = true;
     pool->inserts_dependencies = true;
@@ -205,6 +207,32 @@ cu_result sim_mempool_create(const cu_mempool_props *props, cu_mempool *out)
     sim_mempool *pool = make_pool(props->location.id);
     pool->most_bytes = props->max_bytes;
     *out = sim_mempool_handle(pool);
+    return CU_SUCCESS;
+}
+
+/* The pool's own device always has access. */
+cu_result sim_mempool_set_access(sim_mempool *pool, const cu_access_desc *desc, size_t n)
+{
+    uint64_t mask;
+    uint64_t rights;
+    uint64_t own = SIM_GRANULE_READ(pool->device) | SIM_GRANULE_WRITE(pool->device);
+    if (desc == NULL || n == 0) {
+        return CU_INVALID_VALUE;
+    }
+    cu_result result = sim_mapping_read_access(desc, n, &mask, &rights);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    if ((mask & own) != 0 && (rights & own) != own) {
+        return CU_INVALID_VALUE;
+    }
+    if (!sim_mapping_is_reachable(rights, pool->device)) {
+        return CU_INVALID_DEVICE;
+    }
+    pool->rights = (pool->rights & ~mask) | rights;
+    for (sim_mempool_segment *it = pool->newest; it != NULL; it = it->older) {
+        sim_mapping_grant(it->mapping, pool->rights);
+    }
     return CU_SUCCESS;
 }
 

@@ -74,6 +74,7 @@ struct sim_mempool {
     bool follows_events;
     bool is_opportunistic;
     bool inserts_dependencies;
+    uint64_t rights;     /* SIM_GRANULE_READ and _WRITE bits of all its memory */
     uint64_t most_bytes; /* 0 = what the device has */
     uint64_t threshold_bytes;
     uint64_t reserved_bytes, reserved_high;
@@ -93,6 +94,7 @@ sim_mempool *sim_mempool_default(int device);     /* made at first use */
 cu_mempool sim_mempool_handle(const sim_mempool *pool);
 cu_result sim_mempool_set(sim_mempool *pool, int attribute, const void *value);
 cu_result sim_mempool_get(sim_mempool *pool, int attribute, void *value);
+cu_result sim_mempool_set_access(sim_mempool *pool, const cu_access_desc *desc, size_t n);
 /* Give back wholly settled segments, the newest first, and keep at least that much reserved. */
 void sim_mempool_trim(sim_mempool *pool, uint64_t keep_bytes);
 /* The host has synchronised with something: all frees that are over are observed, and pools give

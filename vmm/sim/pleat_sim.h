@@ -76,6 +76,9 @@ extern "C" {
  *             profile:old_driver   CUDA 11.2: later calls (cuStreamGetId, ...) answer NOT_FOUND,
  *                                  no POSIX file descriptors, no RDMA; pools have no maximum and
  *                                  do not tell what they hold
+ *             peers:all            every device can be given access to the others' memory (default)
+ *             peers:pairs          0 and 1 to each other's, 2 and 3, ...
+ *             peers:none           no device can
  *             va_bits:24..48       address space of 1 << va_bits bytes; default 48, 47 with memory
  *             log:ring or full     keep the last 4,096 calls (default) or all
  *             name:TEXT            the devices' name

@@ -124,4 +124,11 @@ static inline sim_device *sim_device_at(int ordinal)
     return ordinal >= 0 && ordinal < sim.conf.n_devices ? &sim.devices[ordinal] : NULL;
 }
 
+/* Can work on device `from` be given access to the memory of device `to`? Both exist. */
+static inline bool sim_device_reaches(int from, int to)
+{
+    return from == to || sim.conf.peers == SIM_PEERS_ALL ||
+           (sim.conf.peers == SIM_PEERS_PAIRS && from / 2 == to / 2);
+}
+
 #endif
