@@ -30,6 +30,7 @@ static const pl_key keys[] = {
     { "address_budget", PL_KEY_SIZE, FIELD(device.address_budget_bytes) },
     { "shareable", PL_KEY_BOOL, FIELD(device.handle_posix_fd) },
     { "rdma", PL_KEY_BOOL, FIELD(device.handle_rdma) },
+    { "peers", PL_KEY_BOOL, FIELD(device.peers) },
     { "time_calls", PL_KEY_BOOL, FIELD(time_calls) },
     { "history", PL_KEY_NUMBER, FIELD(history_entries), .most = PL_HISTORY_MOST_ENTRIES,
       .scale = 1 },

@@ -54,8 +54,8 @@ START_TEST(every_key_reaches_its_field)
     pl_config config = read_good(
         "driver:sim,sim:[devices:2,capacity:8G],allocator:torch-native,fallback:torch-native,"
         "limit:3G,growth:frugal,cross_stream:settled,wait_ms:5,chunk_granules:4,"
-        "address_budget:2T,shareable:True,rdma:True,time_calls:True,small_kib:64,token_refill:3,"
-        "token_cap:7,order_interval:9,keep_permille:11,max_split_size_mb:200,"
+        "address_budget:2T,shareable:True,rdma:True,peers:True,time_calls:True,small_kib:64,"
+        "token_refill:3,token_cap:7,order_interval:9,keep_permille:11,max_split_size_mb:200,"
         "max_non_split_rounding_mb:32,garbage_collection_threshold:0.25,"
         "roundup_power2_divisions:4,large_segment_size_mb:32,per_process_memory_fraction:0.75,"
         "expandable_small_page_mb:4,expandable_large_page_mb:64,bfc_allow_growth:False,"
@@ -75,6 +75,7 @@ START_TEST(every_key_reaches_its_field)
     ck_assert_uint_eq(config.device.address_budget_bytes, UINT64_C(2) << 40);
     ck_assert(config.device.handle_posix_fd);
     ck_assert(config.device.handle_rdma);
+    ck_assert(config.device.peers);
     ck_assert(config.time_calls);
     ck_assert_uint_eq(config.options.small_bytes, 64 << 10);
     ck_assert_uint_eq(config.options.token_refill, 3);

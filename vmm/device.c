@@ -86,8 +86,6 @@ static pleat_status choose_prop(pl_device *dev, const pl_device_options *options
 {
     dev->prop.type = CU_ALLOCATION_PINNED;
     dev->prop.location = (cu_mem_location){ .type = CU_LOCATION_DEVICE, .id = dev->ordinal };
-    dev->access.location = dev->prop.location;
-    dev->access.flags = CU_ACCESS_READ_WRITE;
     if (options->handle_posix_fd) {
         if (!has_attribute(dev->drv, dev->gpu, CU_ATTR_POSIX_FD_SUPPORTED)) {
             pl_driver_set_detail("device %d cannot export memory as a file descriptor",
@@ -102,6 +100,36 @@ static pleat_status choose_prop(pl_device *dev, const pl_device_options *options
             return PLEAT_EDEVICE;
         }
         dev->prop.flags.rdma_capable = 1;
+    }
+    return PLEAT_OK;
+}
+
+/* Who may use the mappings: the device itself and, with `peers`, all that can reach it. */
+static pleat_status choose_access(pl_device *dev, bool has_peers)
+{
+    int count = 0;
+    dev->access[0] = (cu_access_desc){ dev->prop.location, CU_ACCESS_READ_WRITE };
+    dev->n_access = 1;
+    if (!has_peers || !pl_driver_has(dev->drv, PL_CU_device_can_access)) {
+        return PLEAT_OK;
+    }
+    if (pl_cu_device_count(dev->drv, &count) != CU_SUCCESS) {
+        return PLEAT_EDRIVER;
+    }
+    for (int i = 0; i < count && dev->n_access < PL_MOST_ACCESS; i++) {
+        cu_device peer = 0;
+        int can = 0;
+        if (i == dev->ordinal) {
+            continue;
+        }
+        if (pl_cu_device_get(dev->drv, &peer, i) != CU_SUCCESS ||
+            pl_cu_device_can_access(dev->drv, &can, peer, dev->gpu) != CU_SUCCESS) {
+            return PLEAT_EDRIVER;
+        }
+        if (can != 0) {
+            cu_mem_location location = { .type = CU_LOCATION_DEVICE, .id = i };
+            dev->access[dev->n_access++] = (cu_access_desc){ location, CU_ACCESS_READ_WRITE };
+        }
     }
     return PLEAT_OK;
 }
@@ -139,6 +167,7 @@ static pleat_status read_properties(pl_device *dev, const pl_device_options *opt
     dev->address_budget_bytes = options->address_budget_bytes != 0 ? options->address_budget_bytes
                                                                    : DEFAULT_ADDRESS_BUDGET;
     pleat_status st = choose_prop(dev, options);
+    st = st == PLEAT_OK ? choose_access(dev, options->peers) : st;
     if (st != PLEAT_OK) {
         return st;
     }

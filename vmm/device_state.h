@@ -97,23 +97,27 @@ typedef struct pl_device_atomics {
     _Atomic uint64_t n_lost_events;                               /* could not be destroyed */
 } pl_device_atomics;
 
+/* Devices that may use a mapping; a driver knows at most 64 of them. */
+enum { PL_MOST_ACCESS = 64 };
+
 struct pl_device {
-    pl_driver *drv;                /* const */
-    cu_device gpu;                 /* const */
-    cu_context context;            /* const: the primary one, retained */
-    int ordinal;                   /* const */
-    bool has_vmm;                  /* const */
-    bool has_stream_ids;           /* const */
-    char name[128];                /* const */
-    size_t granule_bytes;          /* const */
-    size_t chunk_bytes;            /* const */
-    uint64_t total_bytes;          /* const */
-    uint64_t address_budget_bytes; /* const */
-    uint64_t serial;               /* const: no two devices of a process share one */
-    cu_mem_prop prop;              /* const: of all chunks */
-    cu_access_desc access;         /* const: of the owner */
-    pl_lock lock;                  /* rank 40 */
-    pl_host host;                  /* lock */
+    pl_driver *drv;                        /* const */
+    cu_device gpu;                         /* const */
+    cu_context context;                    /* const: the primary one, retained */
+    int ordinal;                           /* const */
+    bool has_vmm;                          /* const */
+    bool has_stream_ids;                   /* const */
+    char name[128];                        /* const */
+    size_t granule_bytes;                  /* const */
+    size_t chunk_bytes;                    /* const */
+    uint64_t total_bytes;                  /* const */
+    uint64_t address_budget_bytes;         /* const */
+    uint64_t serial;                       /* const: no two devices of a process share one */
+    cu_mem_prop prop;                      /* const: of all chunks */
+    cu_access_desc access[PL_MOST_ACCESS]; /* const: of mappings; the device's own comes first */
+    unsigned n_access;                     /* const */
+    pl_lock lock;                          /* rank 40 */
+    pl_host host;                          /* lock */
     pl_streams streams;
     pl_fences fences;
     pl_malloc_table mallocs;

@@ -37,7 +37,7 @@ pleat_status pl_mapping_map_sized(pl_device *dev, pleat_devptr at, const pl_chun
     cu_result result = map_each(dev, at, chunks, n, chunk_bytes, &n_mapped);
     size_t run_bytes = n_mapped * chunk_bytes;
     if (result == CU_SUCCESS) {
-        result = pl_cu_mem_set_access(dev->drv, at, run_bytes, &dev->access, 1);
+        result = pl_cu_mem_set_access(dev->drv, at, run_bytes, dev->access, dev->n_access);
     }
     if (result != CU_SUCCESS) {
         goto undo_map;

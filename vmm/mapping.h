@@ -5,7 +5,8 @@
 #include "vmm/chunk.h"
 #include "vmm/device.h"
 
-/** Map chunks one after another from `at`, and grant read and write to the run with one set-access.
+/** Map chunks one after another from `at`, and grant read and write to the run with one set-access:
+ *  to the device itself and, with the option `peers`, to every device that can reach it.
  *
  *  Units    `chunks` has n elements, each of chunk_bytes; [at, at + n * chunk_bytes) lies in one
  *           range, at a granule, and holds no mapping.

@@ -21,7 +21,7 @@ typedef struct alias_pair {
 static cu_result open_pair(pl_rig *rig, alias_pair *pair)
 {
     cu_mem_prop prop = rig->dev->prop;
-    cu_access_desc access = rig->dev->access;
+    cu_access_desc access = rig->dev->access[0];
     cu_result result = pl_cu_address_reserve(rig->drv, &pair->at, pair->bytes * 2, 0, 0, 0);
     if (result == CU_SUCCESS) {
         result = pl_cu_mem_create(rig->drv, &pair->handle, pair->bytes, &prop, 0);

@@ -133,7 +133,7 @@ static pleat_status time_map(pl_rig *rig, chunk_set *set, unsigned n, unsigned r
 
 static pleat_status time_access(pl_rig *rig, chunk_set *set, unsigned run, bool is_busy)
 {
-    cu_access_desc access = rig->dev->access;
+    cu_access_desc access = rig->dev->access[0];
     cu_result result = CU_SUCCESS;
     pleat_status st = pl_rig_begin(rig, is_busy);
     if (st != PLEAT_OK) {

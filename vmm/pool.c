@@ -172,6 +172,9 @@ static pleat_status make_handle(pl_device *dev, uint64_t keep_bytes, uint64_t *m
         return pl_driver_failure(result);
     }
     result = pl_cu_pool_set(dev->drv, handle, CU_POOL_RELEASE_THRESHOLD, &keep_bytes);
+    if (result == CU_SUCCESS && dev->n_access > 1) { /* its own device always has access */
+        result = pl_cu_pool_set_access(dev->drv, handle, dev->access + 1, dev->n_access - 1);
+    }
     if (result != CU_SUCCESS) {
         if (!destroy_handle(dev, handle)) {
             pl_count_add(&dev->n.n_undo_failures, 1);

@@ -40,7 +40,7 @@ static cu_result try_mapping(const probe *p, cu_devptr at, size_t bytes, cu_mem_
     if (result != CU_SUCCESS) {
         return result;
     }
-    result = pl_cu_mem_set_access(dev->drv, at, bytes, &dev->access, 1);
+    result = pl_cu_mem_set_access(dev->drv, at, bytes, dev->access, dev->n_access);
     if (result == CU_SUCCESS) {
         result = pl_cu_mem_unmap(dev->drv, at, bytes);
     }
