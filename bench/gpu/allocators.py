@@ -1,30 +1,33 @@
-"""The four allocators that PyTorch is run under, and what each says of itself."""
+"""What PyTorch's memory is managed by in each run, and what that says of itself."""
 import os
 
 SETTINGS = {
     "native": "",
     "expandable": "expandable_segments:True",
     "async": "backend:cudaMallocAsync",
-    "pleat": "",
 }
-NAMES = tuple(SETTINGS)
+PLEAT = {
+    "pleat": None,
+    "pleat-frugal": "growth:frugal",
+}
+NAMES = (*SETTINGS, *PLEAT)
 
 
 def choose(name):
     """Before anything uses CUDA. A user's own settings of PyTorch's allocator are put aside."""
     for variable in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         os.environ.pop(variable, None)
-    if SETTINGS[name]:
+    if name in PLEAT:
+        import pleat.torch
+        pleat.torch.install(PLEAT[name])
+    elif SETTINGS[name]:
         # PyTorch reads this name in every version, the newer name from 2.9 on only.
         os.environ["PYTORCH_CUDA_ALLOC_CONF"] = SETTINGS[name]
-    if name == "pleat":
-        import pleat.torch
-        pleat.torch.install()
 
 
 def statistics(name):
     """The keys of torch.cuda.memory_stats, by whoever manages the memory."""
-    if name == "pleat":
+    if name in PLEAT:
         import pleat.torch
         return pleat.torch.memory_stats()
     import torch
@@ -32,7 +35,7 @@ def statistics(name):
 
 
 def empty_cache(name):
-    if name == "pleat":
+    if name in PLEAT:
         import pleat.torch
         pleat.torch.empty_cache()
     else:

@@ -2,7 +2,7 @@
 
 The driver's view is what the device holds more than when the context had just been made: the
 allocator's memory, and what belongs to nobody's statistics, such as kernels loaded meanwhile. It is
-sampled, so it may miss a peak; but none of the four allocators gives memory back on its own."""
+sampled, so it may miss a peak; but none of the allocators gives memory back on its own."""
 import torch
 
 import allocators

@@ -72,7 +72,7 @@ def training(rows, model):
     heads = ("allocator", "round", "peak allocated GiB", "peak reserved GiB",
              "reserved / allocated", "driver's view GiB", "steps a second", "retries", "OOMs",
              "last loss", "status")
-    mine.sort(key=lambda row: (row["round"], (*acceptance.PYTORCH, "pleat").index(row["allocator"])))
+    mine.sort(key=lambda row: row["round"])
     return [f"## Training: {model}", "", *table(heads, [
         (row["allocator"], row["round"], gib(row, "peak_allocated_bytes"),
          gib(row, "peak_reserved_bytes"), ratio(row, "peak_reserved_bytes", "peak_allocated_bytes"),

@@ -85,10 +85,12 @@ def row_of(cell, ended):
     try:
         row |= cell.read(ended.output)
     except (ValueError, KeyError) as error:
-        row |= {"status": "failed", "problem": f"unreadable output: {error!r}"}
-    if ended.status != 0 and row["status"] == "failed":
+        row["status"] = "failed"
+        if ended.status == 0:
+            row["problem"] = f"unreadable output: {error!r}"
+    if ended.status != 0 and row["status"] == "failed" and "problem" not in row:
         how = f"signal {-ended.status}" if ended.status < 0 else f"exit status {ended.status}"
-        row["problem"] = f"{how}: {last_line(ended) or row.get('problem', '')}"
+        row["problem"] = f"{how}: {last_line(ended)}"
     return row
 
 

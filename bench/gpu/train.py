@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Train one model under one allocator and print what it took, as one JSON object on the last line.
 
-  train.py --model gpt2|lora|moe --allocator native|expandable|async|pleat
+  train.py --model gpt2|lora|moe --allocator native|expandable|async|pleat|pleat-frugal
   train.py --model gpt2 --allocator pleat --search-batch
 
 run.py starts it for each cell; it can be run by hand, also on the CPU (--device cpu), where there
@@ -9,6 +9,7 @@ are no figures of memory. bfloat16 autocast, AdamW, gradient clipping; weights, 
 from a seed and are the same under every allocator, so the losses must be, too."""
 import argparse
 import gc
+import importlib.util
 import json
 import sys
 import time
@@ -39,6 +40,9 @@ def parse():
 
 # PyTorch is imported only once the allocator has been chosen.
 options = parse()
+if importlib.util.find_spec("torch") is None:
+    print(json.dumps({"problem": "there is no PyTorch", "cannot_run": True}))
+    sys.exit(1)
 if options.device == "cuda":
     try:
         allocators.choose(options.allocator)

@@ -1,10 +1,12 @@
-"""Phase 1: what the driver's calls cost here, as the simulator's cost file."""
+"""Phase 1: what the driver's calls cost here, as the simulator's cost file; which PyTorch."""
 import json
 
 from cells import Cell, last_object
+from phases.pytorch import ROOT, environment_of, read as read_pytorch
 
 SECONDS = 60
 LIMIT_S = 150       # the command ends by itself; opening a device may take long
+TORCH_LIMIT_S = 180     # the first import on a machine reads gigabytes; later ones do not
 SHOWN = ("create (fresh)", "create (after release)", "map", "access", "unmap")
 
 
@@ -38,4 +40,6 @@ def cells(setup):
     if setup.is_simulated:      # on a real one the command names the file after the GPU
         command += ["--cost-file", setup.out / "simulated.cost"]
     return [Cell("probe", "costs", tuple(command), LIMIT_S,
-                 environment=setup.library_path(), read=reader(setup))]
+                 environment=setup.library_path(), read=reader(setup)),
+            Cell("probe", "torch", (setup.python, "-B", ROOT / "bench" / "gpu" / "describe.py"),
+                 TORCH_LIMIT_S, environment=environment_of(setup), read=read_pytorch)]

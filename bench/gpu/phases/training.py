@@ -2,30 +2,13 @@
 import pathlib
 
 import allocators
-from cells import Cell, last_object
+from cells import Cell
+from phases.pytorch import environment_of, read
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TRAIN = ROOT / "bench" / "gpu" / "train.py"
-LIMIT_S = 58            # 8 cells, two rounds of four, in 8 minutes
-BATCH_LIMIT_S = 118     # 4 cells
-
-
-def environment_of(setup):
-    """The carried package, or the source folder's, with the build's library."""
-    carried = setup.build / "python"
-    environment = {"PYTHONPATH": str(carried if carried.is_dir() else ROOT / "python"),
-                   "PLEAT_LIBRARY": str(setup.build / "libpleat.so.0")}
-    if setup.is_simulated:
-        environment |= {"LD_PRELOAD": str(setup.build / "libpleat_runtime.so"),
-                        "PLEAT_SIM": f"capacity:{setup.memory},compute:9.0"}
-    return environment
-
-
-def read(output):
-    figures = last_object(output)
-    if figures.get("problem"):
-        figures["status"] = "skipped" if figures.pop("cannot_run", False) else "failed"
-    return figures
+LIMIT_S = 47            # 10 cells, two rounds of five, in 8 minutes
+BATCH_LIMIT_S = 94      # 5 cells
 
 
 def command_of(setup, model, allocator, *more):

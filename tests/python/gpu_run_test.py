@@ -1,0 +1,270 @@
+# labels: python
+# timeout: 300
+"""bench/gpu/run.py without a GPU: its phases on the simulated driver and, under the real PyTorch,
+on the simulated runtime; that it goes on where it was stopped; that it tells bad from good."""
+import csv
+import io
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+ROOT = pathlib.Path(os.environ.get("PLEAT_SOURCE_DIR", pathlib.Path(__file__).parents[2]))
+BUILD = pathlib.Path(os.environ.get("PLEAT_BUILD_DIR", ROOT / "build"))
+GPU = ROOT / "bench" / "gpu"
+sys.path.insert(0, str(GPU))
+
+import acceptance               # noqa: E402
+import child                    # noqa: E402
+import ledger                   # noqa: E402
+import search                   # noqa: E402
+
+NOT_LONG = "[!v]*"              # all cells but vmm_gpu_test, which takes a minute
+MIB = 1 << 20
+
+
+def run(out, *more, build=BUILD):
+    return subprocess.run(
+        [sys.executable, "-B", GPU / "run.py", "--build", build, "--out", out, "--simulate",
+         "--scale", "tiny", "--rounds", "1", *more],
+        capture_output=True, text=True, timeout=280, check=False)
+
+
+def rows_of(out):
+    return ledger.read_rows(out / "gpu.csv")[1]
+
+
+def by_allocator(out, phase):
+    return {row["allocator"]: row for row in rows_of(out) if row["phase"] == phase}
+
+
+# ---- the phases that need no PyTorch -----------------------------------------------------------
+
+def test_probe_suites_and_traces_come_to_a_row_each(tmp_path):
+    ended = run(tmp_path, "--phases", "probe,suites,traces", "--cells", NOT_LONG)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    rows = rows_of(tmp_path)
+    assert [row["status"] for row in rows] == ["ok"] * len(rows)
+    assert [row["phase"] for row in rows] == ["probe"] * 2 + ["suites"] + ["traces"] * 8
+    assert "cuMemCreate call" in (tmp_path / "simulated.cost").read_text()
+    replayed = [row for row in rows if row["phase"] == "traces"]
+    assert {row["allocator"] for row in replayed} == {
+        "pleat", "torch-native", "torch-expandable", "cuda-async"}
+    for row in replayed:
+        assert int(row["peak_reserved_bytes"]) > 0 and int(row["hazards"]) == 0
+        assert (row["ooms"] == "0") == (row["detail"] == "")
+    assert ledger.read_rows(tmp_path / "gpu.csv")[0][0].startswith("gpu: SIMULATED")
+
+
+def program(path, text):
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def is_running(pid):
+    """Whoever inherits an orphan may leave it a zombie: that runs no more."""
+    try:
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
+def build_with_suite(folder, text):
+    """A build whose first suite is a script; the rest is as it should be."""
+    folder.mkdir()
+    for name in ("pleat", "libpleat.so.0", "libpleat_sim.so"):
+        (folder / name).symlink_to(BUILD / name)
+    program(folder / "vmm_gpu_test", text)
+    return folder
+
+
+def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path):
+    mark, out = tmp_path / "mark", tmp_path / "out"
+    build = build_with_suite(tmp_path / "build", f"echo $$ > {mark}; exec sleep 600")
+    plan = ("--phases", "probe,suites,traces", "--cells", "[cvlg]*")
+    started = subprocess.Popen(
+        [sys.executable, "-B", GPU / "run.py", "--build", build, "--out", out, "--simulate",
+         "--scale", "tiny", "--rounds", "1", *plan], stdout=subprocess.DEVNULL)
+    while not mark.exists() or not mark.read_text().strip():
+        assert started.poll() is None
+        time.sleep(0.01)
+    started.send_signal(signal.SIGTERM)
+    assert started.wait(30) == 130
+    assert not is_running(int(mark.read_text()))
+    assert [row["cell"] for row in rows_of(out)] == ["costs"]
+    path = out / "gpu.csv"
+    kept = path.read_bytes()
+    path.write_bytes(kept + b"suites,half a r")     # as a crash leaves it
+    program(build / "vmm_gpu_test", "exit 0")
+    assert run(out, *plan, build=build).returncode == 0
+    assert path.read_bytes().startswith(kept)
+    table = [line for line in path.read_text().splitlines(True) if not line.startswith("#")]
+    names = [(row["phase"], row["cell"]) for row in csv.DictReader(io.StringIO("".join(table)))]
+    assert len(names) == len(set(names)) == 11
+    whole = path.read_bytes()
+    assert run(out, *plan, build=build).returncode == 0 and path.read_bytes() == whole
+
+
+def test_cells_that_cannot_end_in_time_are_not_started(tmp_path):
+    ended = run(tmp_path, "--phases", "traces", "--limit-s", "10")
+    assert ended.returncode == 1 and "8 cells were left" in ended.stdout
+    assert rows_of(tmp_path) == []
+
+
+def test_a_failing_cell_is_recorded_and_the_rest_goes_on(tmp_path):
+    build = build_with_suite(
+        tmp_path / "build", "echo '83%: Checks: 6, Failures: 1, Errors: 0'; kill -SEGV $$")
+    out = tmp_path / "out"
+    ended = run(out, "--phases", "suites,traces", "--cells", "*t*", build=build)
+    assert ended.returncode == 1 and "1 failed" in ended.stdout
+    rows = rows_of(out)
+    assert [row["cell"] for row in rows if row["status"] != "ok"] == ["vmm_gpu_test"]
+    assert rows[0]["problem"].startswith("signal 11")
+    assert rows[0]["detail"] == "83%: Checks: 6, Failures: 1, Errors: 0"
+    assert len(rows) == 9
+    program(build / "vmm_gpu_test", "exit 77")
+    assert run(out, "--phases", "suites", "--cells", "v*", build=build).returncode == 1
+    assert run(out, "--phases", "suites", "--cells", "v*", "--retry", build=build).returncode == 0
+    assert rows_of(out)[0]["status"] == "skipped"
+
+
+def test_a_cell_that_does_not_end_is_stopped_with_all_that_it_started(tmp_path):
+    mark = tmp_path / "mark"
+    ended = child.run(["sh", "-c", f"(trap '' TERM; sleep 60; touch {mark}) & echo $!; wait"],
+                      {}, tmp_path, 0.5)
+    assert ended.was_stopped and ended.seconds < 20
+    assert not is_running(int(ended.output)) and not mark.exists()
+
+
+def test_rows_of_two_machines_never_share_a_file(tmp_path):
+    path = tmp_path / "gpu.csv"
+    table = ledger.Ledger(path, ["gpu: A", "build: 1"])
+    table.add({"phase": "probe", "cell": "costs", "status": "ok", "seconds": 1.0})
+    table.close()
+    kept = path.read_bytes()
+    with pytest.raises(ledger.OtherRun, match="gpu: A.*gpu: B"):
+        ledger.Ledger(path, ["gpu: B", "build: 1"])
+    assert path.read_bytes() == kept
+
+
+def test_the_plan_can_be_looked_at_without_running_it(tmp_path):
+    listed = run(tmp_path, "--list").stdout
+    assert listed.count("to run") == len(listed.splitlines()) > 30
+    shown = run(tmp_path, "--dry-run", "--phases", "batch").stdout
+    assert "--allocator pleat --scale tiny --search-batch" in shown
+    assert not (tmp_path / "gpu.csv").exists()
+
+
+# ---- what must hold ----------------------------------------------------------------------------
+
+def good_rows():
+    rows = [{"phase": "suites", "cell": "vmm_gpu_test", "status": "ok"}]
+    for model in acceptance.MODELS:
+        for allocator in (*acceptance.PYTORCH, "pleat"):
+            rows.append({"phase": model, "allocator": allocator, "status": "ok",
+                         "steps_per_second": "10", "peak_allocated_bytes": str(10000 * MIB),
+                         "peak_reserved_bytes": str(10300 * MIB), "loss_last": "5.0",
+                         "driver_peak_bytes": str(10400 * MIB)})
+    rows += [{"phase": "batch", "allocator": name, "status": "ok", "largest_batch": "90"}
+             for name in (*acceptance.PYTORCH, "pleat")]
+    whole = dict.fromkeys(ledger.COLUMNS, "")
+    return [{**whole, **row} for row in rows]
+
+
+def verdicts(rows):
+    return {line.what: line.verdict for line in acceptance.check(rows)}
+
+
+def test_good_rows_pass():
+    assert set(verdicts(good_rows()).values()) == {"PASS"}
+
+
+@pytest.mark.parametrize(("phase", "change", "what", "says"), [
+    ("gpt2", {"steps_per_second": "9.7"}, "gpt2: steps per second", "short by 1.00 %"),
+    ("lora", {"peak_reserved_bytes": str(10365 * MIB)}, "lora: peak reserved", "short by 1 MiB"),
+    ("moe", {"driver_peak_bytes": str(10465 * MIB)}, "moe: held beyond what pleat says",
+     "short by 1 MiB"),
+    ("moe", {"loss_last": "5.2"}, "moe: last loss", "short by 4.00 % apart"),
+    ("gpt2", {"status": "failed", "problem": "out of memory"},
+     "gpt2: pleat completes every run", "short by 1: out of memory"),
+    ("batch", {"largest_batch": "88"}, "largest batch before out-of-memory",
+     "short by 2 sequences"),
+])
+def test_what_falls_short_is_told_with_how_much(phase, change, what, says):
+    rows = good_rows()
+    for row in rows:
+        if row["phase"] == phase and row["allocator"] == "pleat":
+            row.update(change)
+    found = verdicts(rows)
+    assert found[what] == says
+    if change.get("status") != "failed":
+        assert [v for v in found.values() if v != "PASS"] == [says]
+
+
+def test_what_was_not_measured_is_not_said_to_pass():
+    assert set(verdicts([]).values()) == {acceptance.NOT_MEASURED}
+    without_time = [{**row, "steps_per_second": "", "loss_last": ""} for row in good_rows()]
+    found = verdicts(without_time)
+    assert found["gpt2: steps per second"] == acceptance.NOT_MEASURED
+    assert found["gpt2: peak reserved"] == "PASS"
+
+
+def test_a_report_that_falls_short_says_so_by_its_exit_status(tmp_path):
+    table = ledger.Ledger(tmp_path / "gpu.csv", ["gpu: A"])
+    for number, row in enumerate(good_rows()):
+        filled = {key: value for key, value in row.items() if value}
+        table.add({**filled, "cell": str(number), "seconds": 1.0,
+                   **({"largest_batch": "1"} if row["allocator"] == "pleat" else {})})
+    table.close()
+    ended = subprocess.run([sys.executable, "-B", GPU / "report.py", tmp_path / "gpu.csv"],
+                           capture_output=True, text=True, check=False)
+    assert ended.returncode == 1 and "short by 89 sequences" in ended.stdout
+
+
+@pytest.mark.parametrize("least_bad", [1, 2, 3, 32, 33, 95, 96, 97, 1000])
+def test_the_search_finds_the_last_batch_that_completes(least_bad):
+    good, bad, tries = search.largest(lambda batch: batch < least_bad, 32, 60)
+    assert (good, bad) == (least_bad - 1, least_bad) and tries <= 20
+
+
+# ---- the phases of PyTorch, on the simulated runtime -------------------------------------------
+
+@pytest.fixture
+def runtime():
+    if not (BUILD / "libpleat_runtime.so").exists():
+        pytest.skip("the simulated runtime is not built")
+
+
+@pytest.mark.usefixtures("runtime")
+def test_each_model_trains_under_each_allocator(tmp_path):
+    ended = run(tmp_path, "--phases", "gpt2", "--memory", "8G")
+    ended_rest = run(tmp_path, "--phases", "lora,moe", "--memory", "8G", "--cells", "pleat *")
+    assert ended.returncode == ended_rest.returncode == 0, ended.stdout + ended_rest.stdout
+    found = by_allocator(tmp_path, "gpt2")
+    assert list(found) == ["native", "expandable", "async", "pleat", "pleat-frugal"]
+    for row in [*found.values(), by_allocator(tmp_path, "lora")["pleat"],
+                by_allocator(tmp_path, "moe")["pleat"]]:
+        allocated, reserved = int(row["peak_allocated_bytes"]), int(row["peak_reserved_bytes"])
+        assert 0 < allocated <= reserved
+        assert int(row["driver_peak_bytes"]) == reserved, "the driver tells of other memory"
+        assert row["steps"] == "6" and row["ooms"] == "0"
+        assert row["steps_per_second"] == row["loss_last"] == "", "nothing was computed"
+        assert int(row["total_bytes"]) == 8 << 30
+    live = {name: int(row["peak_allocated_bytes"]) for name, row in found.items()}
+    assert max(live.values()) < 1.02 * min(live.values()), "they ran different things"
+
+
+@pytest.mark.usefixtures("runtime")
+def test_the_largest_batch_is_found_on_a_small_device(tmp_path):
+    ended = run(tmp_path, "--phases", "batch", "--memory", "256M", "--cells", "[ep]*")
+    assert ended.returncode == 0, ended.stdout + (tmp_path / "gpu.log").read_text()
+    found = {name: int(row["largest_batch"]) for name, row in by_allocator(
+        tmp_path, "batch").items()}
+    assert found["pleat"] >= found["expandable"] > 4
+    for row in rows_of(tmp_path):
+        assert int(row["ooms"]) > 0, "what did not fit was not counted"
