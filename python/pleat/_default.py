@@ -30,11 +30,23 @@ class Device(NamedTuple):
     """0 = none."""
 
 
+_made_from: str | None = None
+
+
 def instance() -> Instance:
     """The default instance; made by the first call."""
+    global _made_from
     found = Instance()
+    text = os.environ.get("PLEAT_CONF", "")
     check(library().pleat_default(ctypes.byref(found)))
+    if _made_from is None:
+        _made_from = text
     return found
+
+
+def made_from() -> str | None:
+    """PLEAT_CONF when this module first used the default instance; None if it has not."""
+    return _made_from
 
 
 def conf() -> str:
@@ -59,6 +71,7 @@ def memory_stats(device: int = 0) -> OrderedDict[str, int]:
     def see(_context: int | None, key: bytes, value: int) -> None:
         found[key.decode()] = value
 
+    instance()
     check(library().pleat_torch_stats(device, STATS_FN(see), None))
     return found
 

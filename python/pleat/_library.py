@@ -70,6 +70,17 @@ _PROTOTYPES: dict[str, tuple[object, list[object]]] = {
     "pleat_torch_reset": (None, []),
     "pleat_torch_stats": (_INT, [_INT, STATS_FN, _PTR]),
     "pleat_torch_reset_accumulated": (_INT, [_INT]),
+    "pleat_set_current_stream": (_INT, [_INT, _PTR]),
+    "pleat_current_stream": (_PTR, [_INT]),
+    "pleat_cupy_malloc": (_PTR, [_PTR, _SIZE, _INT]),
+    "pleat_cupy_free": (None, [_PTR, _PTR, _INT]),
+    "pleat_numba_malloc": (_PTR, [_SIZE]),
+    "pleat_numba_free": (None, [_PTR]),
+    "pleat_ort_alloc": (_PTR, [_SIZE]),
+    "pleat_ort_free": (None, [_PTR]),
+    "pleat_ort_empty_cache": (None, []),
+    "pleat_rmm_alloc": (_PTR, [_SIZE, _PTR, _PTR]),
+    "pleat_rmm_dealloc": (None, [_PTR, _SIZE, _PTR, _PTR]),
 }
 
 

@@ -6,6 +6,7 @@ import ctypes
 from typing import NamedTuple
 
 OK = 0
+EPENDING = 11
 ENOMEM_DEVICE = 13
 
 NAMES = (

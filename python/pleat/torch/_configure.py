@@ -13,6 +13,7 @@ import threading
 
 import torch
 
+from .. import _default
 from .._conf import join_conf, overlay
 from .._library import Instance, check, library
 from .._status import PleatError
@@ -53,6 +54,12 @@ def configure(text: str) -> None:
                 f"process cannot change to {text!r}"
             )
         entries = overlay(text, "")
+        before = _default.made_from()
+        if before is not None and overlay(before, "") != entries:
+            raise RuntimeError(
+                f"pleat's default instance was used before, with PLEAT_CONF={before!r}: it cannot "
+                f"change to {text!r}"
+            )
         if entries["driver"] == "sim":
             _refuse_simulator_under_gpu()
         _try_out(entries)

@@ -81,6 +81,7 @@ _REPLACEMENTS: dict[str, Callable[..., Any]] = {
     "_cuda_record_memory_history": _record_history,
     "_cuda_record_memory_history_legacy": _record_history_legacy,
     "_cuda_isHistoryEnabled": _snapshot.is_recording,
+    "_accelerator_isAllocatorInitialized": torch.cuda.is_initialized,
     "_accelerator_getDeviceStats": _stats,
     "_accelerator_resetPeakStats": _default.reset_peaks,
     "_accelerator_resetAccumulatedStats": _default.reset_accumulated,

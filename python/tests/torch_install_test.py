@@ -1,0 +1,251 @@
+# timeout: 300
+"""install() and the runner with the real torch, without a GPU: what happens before any CUDA call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import Run
+
+
+def test_the_driver_is_forced_to_cuda(run: Run) -> None:
+    done = run(
+        """
+        import os
+        import pleat.torch
+        pleat.torch.install("limit:2G")
+        print(os.environ["PLEAT_CONF"], pleat.torch.is_installed())
+        """,
+        PLEAT_CONF="growth:ample,driver:auto",
+    )
+    assert done.stdout.strip() == "growth:ample,driver:cuda,limit:2G True"
+
+
+def test_the_simulator_is_taken_only_if_it_is_written_down(run: Run) -> None:
+    done = run(
+        """
+        import os
+        import pleat.torch
+        pleat.torch.install()
+        print(os.environ["PLEAT_CONF"])
+        """,
+        PLEAT_CONF="driver:sim",
+    )
+    assert done.stdout.strip() == "driver:sim"
+
+
+def test_the_simulator_is_refused_where_torch_sees_a_gpu(run: Run) -> None:
+    done = run(
+        """
+        import pleat.torch, torch
+        torch.cuda.device_count = lambda: 1
+        pleat.torch.install("driver:sim")
+        """,
+        status=1,
+    )
+    assert "RuntimeError: driver:sim is configured, but torch sees a real GPU" in done.stderr
+
+
+def test_twice_is_once_and_another_configuration_is_an_error(run: Run) -> None:
+    done = run(
+        """
+        import pleat.torch
+        pleat.torch.install("limit:1G")
+        pleat.torch.install("limit:1G")
+        pleat.torch.install()
+        try:
+            pleat.torch.install("limit:2G")
+        except RuntimeError as error:
+            print(error)
+        """
+    )
+    assert "'limit:1G,driver:cuda'" in done.stdout
+    assert "limit:2G" in done.stdout
+
+
+def test_an_instance_that_was_made_before_keeps_its_driver(run: Run) -> None:
+    done = run(
+        "import pleat, pleat.torch\npleat.memory_stats(0)\npleat.torch.install('driver:cuda')",
+        status=1,
+        PLEAT_CONF="driver:sim",
+    )
+    assert "default instance was used before, with PLEAT_CONF='driver:sim'" in done.stderr
+
+
+def test_a_bad_configuration_is_said_at_once_and_changes_nothing(run: Run) -> None:
+    run(
+        """
+        import os
+        import pleat, pleat.torch, torch
+        before = torch._C._cuda_memoryStats
+        for conf, kind in (("growht:ample", pleat.PleatError), ("limit", ValueError)):
+            try:
+                pleat.torch.install(conf)
+            except kind as error:
+                assert "growht" in str(error) or "limit" in str(error)
+            else:
+                raise AssertionError(conf)
+        assert "PLEAT_CONF" not in os.environ
+        assert not pleat.torch.is_installed()
+        assert torch._C._cuda_memoryStats is before
+        pleat.torch.install()
+        """
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ("torch.cuda.is_initialized = lambda: True", "before the first use of CUDA"),
+        ("torch.__version__ = '2.0.1+cu118'", "torch 2.0.1+cu118 is too old"),
+        ("torch.version.cuda = None", "is built without CUDA"),
+        ("torch.version.hip = '6.0'", "is built for ROCm"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_its_reason(run: Run, change: str, text: str) -> None:
+    done = run(f"import pleat.torch, torch\n{change}\npleat.torch.install()", status=1)
+    assert "RuntimeError: " in done.stderr
+    assert text in done.stderr
+
+
+def test_this_torch_has_no_hook_that_is_not_set(run: Run) -> None:
+    run(
+        """
+        import torch
+        from pleat.torch import _install
+        there = {n for n in dir(torch._C._CUDAPluggableAllocator) if n.startswith("set_")}
+        assert there == set(_install.HOOKS), there ^ set(_install.HOOKS)
+        """
+    )
+
+
+def test_torchs_own_bindings_reach_the_pool_hooks(run: Run) -> None:
+    """The private pool's statistics appear: the id arrived as it was sent, pair by value."""
+    run(
+        """
+        import pleat, pleat.torch, torch
+        library = pleat.library()
+        pleat.torch.install("driver:sim")
+        before = library.pleat_torch_malloc(1 << 20, 0, None)
+        torch._C._cuda_beginAllocateToPool(0, (7, 41))
+        inside = library.pleat_torch_malloc(3 << 20, 0, None)
+        torch._C._cuda_endAllocateToPool(0, (7, 41))
+        outside = library.pleat_torch_malloc(3 << 20, 0, None)
+        stats = pleat.memory_stats(0)
+        assert stats["reserved_bytes_by_private_pools.7_41.all.current"] >= 3 << 20, stats
+        library.pleat_torch_free(inside, 3 << 20, 0, None)
+        again = library.pleat_torch_malloc(3 << 20, 0, None)
+        assert again != inside, "a pool's memory went to somebody else"
+        torch._C._cuda_releasePool(0, (7, 41))
+        library.pleat_torch_reset()
+        stats = pleat.memory_stats(0)
+        assert stats.get("reserved_bytes_by_private_pools.7_41.all.current", 0) == 0, stats
+        for at, size in ((before, 1), (outside, 3), (again, 3)):
+            library.pleat_torch_free(at, size << 20, 0, None)
+        library.pleat_torch_reset()
+        assert pleat.memory_stats(0)["reserved_bytes.all.current"] == 0
+        assert pleat.check_invariants() == 0
+        """
+    )
+
+
+def test_functions_answer_as_torchs_do_before_cuda_is_used(run: Run) -> None:
+    run(
+        """
+        import pleat.torch, torch
+        pleat.torch.install()
+        assert torch.cuda.memory_stats() == {} == pleat.torch.memory_stats()
+        assert torch.cuda.memory_allocated() == 0 == pleat.torch.memory_allocated()
+        assert pleat.torch.max_memory_reserved() == 0
+        torch.cuda.empty_cache()
+        pleat.torch.empty_cache()
+        """
+    )
+
+
+def test_unpatching_gives_torch_its_functions_back(run: Run) -> None:
+    run(
+        """
+        import pleat.torch, torch
+        names = [n for n in dir(torch._C) if "emory" in n or "istory" in n or "Stats" in n]
+        before = {n: getattr(torch._C, n) for n in names}
+        pleat.torch.install(patch=False)
+        assert all(getattr(torch._C, n) is f for n, f in before.items())
+        pleat.torch.patch()
+        pleat.torch.patch()
+        changed = {n for n, f in before.items() if getattr(torch._C, n) is not f}
+        assert {"_cuda_memoryStats", "_cuda_memorySnapshot"} <= changed
+        pleat.torch.unpatch()
+        assert all(getattr(torch._C, n) is f for n, f in before.items())
+        """
+    )
+
+
+def test_pools_and_install_exclude_each_other(run: Run) -> None:
+    done = run("import pleat.torch\npleat.torch.install()\npleat.torch.mem_pool()", status=1)
+    assert "use one or the other" in done.stderr
+
+
+def test_workers_may_be_forked_after_install(run: Run) -> None:
+    run(
+        """
+        import pleat.torch, torch
+        from torch.utils.data import DataLoader
+        pleat.torch.install()
+        loader = DataLoader(torch.arange(64.0), batch_size=8, num_workers=2)
+        assert sum(float(batch.sum()) for batch in loader) == 63 * 32
+        """
+    )
+
+
+SCRIPT = """
+import os, sys
+import torch
+import beside
+print(sys.argv[1:], __name__, os.path.basename(__file__), sys.path[0] == os.path.dirname(__file__))
+print(sys.modules["__main__"].__dict__ is globals(), beside.VALUE)
+import pleat.torch
+print(pleat.torch.is_installed())
+if "--fail" in sys.argv:
+    sys.exit(3)
+if "--raise" in sys.argv:
+    raise KeyError("the script's own")
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "beside.py").write_text("VALUE = 42\n")
+    (folder / "script.py").write_text(SCRIPT)
+    return folder / "script.py"
+
+
+def test_a_script_runs_as_python_runs_it(run_python: Run, script: Path) -> None:
+    done = run_python("-m", "pleat.torch", str(script), "--report", "-x", "file")
+    assert done.stdout.splitlines() == [
+        "['--report', '-x', 'file'] __main__ script.py True", "True 42", "True",
+    ]  # fmt: skip
+    assert done.stderr == ""
+
+
+def test_a_module_runs_as_python_runs_it(run_python: Run, script: Path) -> None:
+    (script.parent / "script.py").rename(script.parents[1] / "module.py")
+    (script.parent / "beside.py").rename(script.parents[1] / "beside.py")
+    done = run_python("-m", "pleat.torch", "-m", "module", "-m", "1")
+    assert done.stdout.splitlines()[0] == "['-m', '1'] __main__ module.py True"
+
+
+def test_the_exit_status_is_the_scripts(run_python: Run, script: Path) -> None:
+    run_python("-m", "pleat.torch", str(script), "--fail", status=3)
+    done = run_python("-m", "pleat.torch", "--report", str(script), "--raise", status=1)
+    assert "the script's own" in done.stderr
+    assert "pleat: CUDA was not used" in done.stderr
+
+
+def test_a_missing_script_and_a_bad_configuration_are_said(run_python: Run) -> None:
+    assert "nowhere.py" in run_python("-m", "pleat.torch", "nowhere.py", status=1).stderr
+    done = run_python("-m", "pleat.torch", "--conf", "growht:1", "nowhere.py", status=1)
+    assert "growht" in done.stderr
