@@ -169,16 +169,19 @@ static bool query_uses(pl_uses *uses)
     return uses->n == 0;
 }
 
-/* The other streams are done with b: it pends on its owner alone, or on nobody. */
+/* The other streams are done with b: it pends on its owner alone, or on nobody. While there is one
+ * lane only, all free memory is that lane's: settled blocks would not merge with the others. */
 static void leave_many(pl_space *space, pl_block *b)
 {
     const pl_lane *owner = space->lanes[b->lane - 1];
     bool is_over = b->tick <= owner->passed_tick;
+    bool is_settled = is_over && pl_space_has_many_lanes(space);
+    uint64_t tick = is_over ? b->tick : owner->next_tick;
 
     space->n_many_bytes -= b->bytes;
     pl_settle_drop_uses(space, b);
     pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
-    pl_run_free(space, b, is_over ? PL_LANE_SETTLED : b->lane, is_over ? 0 : owner->next_tick);
+    pl_run_free(space, b, is_settled ? PL_LANE_SETTLED : b->lane, is_settled ? 0 : tick);
 }
 
 /* Which uses are a graph's: a launch will touch the block long after its free. Lock dropped. */
