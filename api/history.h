@@ -109,8 +109,8 @@ static inline void pl_history_end_call(bool is_begun)
 /* `private_in` is told and visited from now on and means that pool. ENOMEM_HOST (also when 65,535
  * pools have names). Host memory is needed whether it records or not. */
 pleat_status pl_history_name_pool(pl_history *history, const void *private_in, pleat_pool_id id);
-/* It is released: the pointer may come again and mean another pool. Its index keeps the name as long
- * as there are others to give. */
+/* It is released: the pointer may come again and mean another pool. Its index keeps the name as
+ * long as there are others to give. */
 void pl_history_forget_pool(pl_history *history, const void *private_in);
 /* 0 for NULL and for what was never named. */
 unsigned pl_history_pool_index(pl_history *history, const void *private_in);

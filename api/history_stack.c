@@ -13,7 +13,7 @@
 #include "api/text.h"
 
 typedef struct own_stack {
-    int n;
+    size_t n;
     uint64_t hash;
     void *at[PL_HISTORY_DEPTH + 1]; /* [0] is pl_stack_begin's own */
 } own_stack;
@@ -28,16 +28,32 @@ void pl_stack_prepare(void)
     (void)backtrace(at, 1);
 }
 
-void pl_stack_begin(void)
+static uint64_t hash_of(void *const *at, size_t n)
 {
-    int n = backtrace(own.at, PL_HISTORY_DEPTH + 1) - 1;
     uint64_t hash = UINT64_C(0x9e3779b97f4a7c15);
-    for (int i = 1; i <= n; i++) {
-        hash = (hash ^ (uintptr_t)own.at[i]) * UINT64_C(0xff51afd7ed558ccd);
+    for (size_t i = 0; i < n; i++) {
+        hash = (hash ^ (uintptr_t)at[i]) * UINT64_C(0xff51afd7ed558ccd);
         hash ^= hash >> 32;
     }
-    own.hash = hash;
-    own.n = n > 0 ? n : 0;
+    return hash;
+}
+
+static void begin_with(size_t n)
+{
+    own.n = n;
+    own.hash = hash_of(own.at + 1, n);
+}
+
+void pl_stack_begin(void)
+{
+    int n = backtrace(own.at, PL_HISTORY_DEPTH + 1);
+    begin_with(n > 0 ? (size_t)n - 1 : 0);
+}
+
+void pl_stack_set(void *const *addresses, size_t n)
+{
+    memcpy(own.at + 1, addresses, n * sizeof *addresses);
+    begin_with(n);
 }
 
 void pl_stack_end(void)
@@ -47,20 +63,15 @@ void pl_stack_end(void)
 
 /* ---- storing ---- */
 
-static bool is_own(const uintptr_t *stack)
+/* Stored stacks begin with their number of frames, kept as if it were one. */
+static size_t depth_of(void *const *stack)
 {
-    return stack[0] == (uintptr_t)own.n &&
-           memcmp(stack + 1, own.at + 1, (size_t)own.n * sizeof *stack) == 0;
+    return (uintptr_t)stack[0];
 }
 
-static uint64_t hash_of(const uintptr_t *stack)
+static bool is_own(void *const *stack)
 {
-    uint64_t hash = UINT64_C(0x9e3779b97f4a7c15);
-    for (uintptr_t i = 1; i <= stack[0]; i++) {
-        hash = (hash ^ stack[i]) * UINT64_C(0xff51afd7ed558ccd);
-        hash ^= hash >> 32;
-    }
-    return hash;
+    return depth_of(stack) == own.n && memcmp(stack + 1, own.at + 1, own.n * sizeof *stack) == 0;
 }
 
 /* The slot that holds such a stack, or the empty one where it belongs. */
@@ -87,7 +98,8 @@ static bool grow_slots(pl_history_stacks *stacks, pl_host *host)
     }
     for (uint32_t i = 0; i < stacks->n_slots; i++) {
         if (stacks->slots[i] != 0) {
-            uint32_t at = (uint32_t)hash_of(stacks->words + stacks->slots[i] - 1) & (n_slots - 1);
+            void *const *stack = stacks->words + stacks->slots[i] - 1;
+            uint32_t at = (uint32_t)hash_of(stack + 1, depth_of(stack)) & (n_slots - 1);
             while (slots[at] != 0) {
                 at = (at + 1) & (n_slots - 1);
             }
@@ -107,9 +119,9 @@ static bool grow_words(pl_history_stacks *stacks, pl_host *host, uint32_t n_more
         return true;
     }
     uint32_t capacity = stacks->capacity_of_words > 0 ? stacks->capacity_of_words * 2 : FIRST_WORDS;
-    uintptr_t *words = capacity <= PL_HISTORY_STACK_WORDS
-                           ? pl_host_realloc(host, stacks->words, capacity * sizeof *words)
-                           : NULL;
+    void **words = capacity <= PL_HISTORY_STACK_WORDS
+                       ? pl_host_realloc(host, stacks->words, capacity * sizeof *words)
+                       : NULL;
     if (!words) {
         return false;
     }
@@ -130,9 +142,9 @@ uint32_t pl_stacks_name(pl_history_stacks *stacks, pl_host *host)
             return 0;
         }
         slot = find_slot(stacks);
-        uintptr_t *stack = stacks->words + stacks->n_words;
-        stack[0] = (uintptr_t)own.n;
-        memcpy(stack + 1, own.at + 1, (size_t)own.n * sizeof *stack);
+        void **stack = stacks->words + stacks->n_words;
+        stack[0] = (void *)(uintptr_t)own.n;
+        memcpy(stack + 1, own.at + 1, own.n * sizeof *stack);
         *slot = stacks->n_words + 1;
         stacks->n_words += n;
         stacks->n_stacks++;
@@ -165,7 +177,7 @@ size_t pl_stacks_get(const pl_history_stacks *stacks, uint32_t name, void *out[P
     if (name == 0 || offset >= stacks->n_words) {
         return 0;
     }
-    size_t n = stacks->words[offset];
+    size_t n = depth_of(stacks->words + offset);
     memcpy(out, stacks->words + offset + 1, n * sizeof *out);
     return n;
 }

@@ -17,7 +17,7 @@ enum {
 };
 
 typedef struct pl_history_stacks {
-    uintptr_t *words; /* [capacity_of_words] */
+    void **words; /* [capacity_of_words] */
     uint32_t n_words;
     uint32_t capacity_of_words; /* 0 or a power of two */
     uint32_t *slots;            /* [n_slots] */
@@ -29,6 +29,8 @@ typedef struct pl_history_stacks {
 /* The calling thread's stack for what it tells until pl_stack_end: taken outside all locks. */
 void pl_stack_begin(void);
 void pl_stack_end(void);
+/* Say what the stack is, at most PL_HISTORY_DEPTH addresses, innermost first: for tests. */
+void pl_stack_set(void *const *addresses, size_t n);
 /* The first stack that a process takes loads a library: do it now. */
 void pl_stack_prepare(void);
 

@@ -97,6 +97,12 @@ static pleat_status call_oom(pleat instance, int device)
     return pleat_set_oom_callback(instance, NULL, NULL);
 }
 
+static pleat_status call_history(pleat instance, int device)
+{
+    (void)device;
+    return pleat_history_record(instance, 16, 0);
+}
+
 const api_call api_calls[] = {
     { "pleat_block_alloc", call_alloc, true },
     { "pleat_block_free", call_free, true },
@@ -113,6 +119,7 @@ const api_call api_calls[] = {
     { "pleat_instance_conf", call_conf, false },
     { "pleat_set_pressure_callback", call_pressure, false },
     { "pleat_set_oom_callback", call_oom, false },
+    { "pleat_history_record", call_history, false },
     { "pleat_destroy", call_destroy, false },
 };
 
