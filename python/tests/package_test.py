@@ -133,7 +133,7 @@ def test_the_package_is_typed() -> None:
 
 def test_mypy_finds_nothing(run_python: Run) -> None:
     run_python("-m", "mypy", "--config-file", str(SOURCE / "pyproject.toml"), "--cache-dir",
-               "/dev/null", "--strict", str(SOURCE / "python/pleat"))  # fmt: skip
+               "/dev/null", str(SOURCE / "python/pleat"))  # fmt: skip
 
 
 def test_a_wheel_tag_ties_it_to_the_machine_not_to_the_python() -> None:
