@@ -1,0 +1,77 @@
+"""pleat under Numba: an External Memory Management plugin.
+
+    NUMBA_CUDA_MEMORY_MANAGER=pleat.numba python script.py
+
+or numba.cuda.set_memory_manager(pleat.numba.PleatMemoryManager) before the first use of CUDA. Only
+device memory comes from pleat; pinned and managed memory stays Numba's.
+
+Numba names no stream: memory belongs to pleat.streams.current_stream() of the thread, the legacy
+default stream at first. A program that works on other streams sets it (pleat.streams.use_stream),
+or synchronises before it drops arrays that those still use.
+"""
+
+from __future__ import annotations
+
+import importlib
+import weakref
+from typing import Any
+
+from cuda.bindings.driver import CUdeviceptr
+
+from ._default import memory_info, trim
+from ._library import library
+from ._shortage import shortage
+
+# By name: numba-cuda puts itself in the place of what numba has under it, which no checker sees.
+_cuda: Any = importlib.import_module("numba.cuda")
+
+
+class PleatMemoryManager(_cuda.HostOnlyCUDAMemoryManager):
+    """One for each of Numba's contexts, which are the primary contexts of the devices."""
+
+    def initialize(self) -> None:
+        """Bound what Numba may leave pending of pinned memory, as its own manager does."""
+        if self.deallocations.memory_capacity == 0:
+            self.deallocations.memory_capacity = self.get_memory_info().total
+
+    def memalloc(self, size: int) -> Any:
+        """Allocate on the current device.
+
+        Raises   MemoryError with pleat's sentence on what holds the memory; PleatError.
+        """
+        ptr = library().pleat_numba_malloc(size)
+        if not ptr and size:
+            self.deallocations.clear()
+            ptr = library().pleat_numba_malloc(size)
+        if not ptr and size:
+            raise shortage()
+        free = library().pleat_numba_free
+        return _cuda.MemoryPointer(
+            weakref.proxy(self.context), CUdeviceptr(ptr or 0), size, finalizer=lambda: free(ptr)
+        )
+
+    def get_memory_info(self) -> Any:
+        """(free, total) as the driver says: what pleat caches is not free."""
+        free, total = memory_info(self.context.device.id)
+        return _cuda.MemoryInfo(free=free, total=total)
+
+    def get_ipc_handle(self, memory: Any) -> Any:
+        """Raise: the driver exports no handles of memory that was mapped by hand."""
+        raise NotImplementedError(
+            "memory of pleat cannot be shared between processes: cuIpcGetMemHandle takes memory of "
+            "cuMemAlloc only. Copy into an array of a process without NUMBA_CUDA_MEMORY_MANAGER"
+        )
+
+    def reset(self) -> None:
+        """Drop what Numba holds of pinned memory, and give free device memory back. Arrays that
+        are still referenced keep theirs."""
+        super().reset()
+        trim(self.context.device.id)
+
+    @property
+    def interface_version(self) -> int:
+        """Of Numba's plugin interface."""
+        return 1
+
+
+_numba_memory_manager = PleatMemoryManager

@@ -1,0 +1,39 @@
+"""The stream that a thread uses, for frameworks that name none when they ask for memory.
+
+Numba's memory manager is not told a stream, nor is CuPy's where pleat cannot ask CuPy itself. Their
+memory belongs to the stream set here, one for each thread and device; at first, and again with 0,
+that is the legacy default stream.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from ._library import check, library
+
+
+def set_current_stream(stream: int, device: int = 0) -> None:
+    """Set the stream that the calling thread uses on a device.
+
+    Params   stream  a CUstream as an integer; 0 = the legacy default stream. Set another one
+                     before it is destroyed.
+    Raises   PleatError (PLEAT_EDEVICE: no instance has that many devices).
+    """
+    check(library().pleat_set_current_stream(device, stream or None))
+
+
+def current_stream(device: int = 0) -> int:
+    """The stream that the calling thread uses on a device; 0 = the legacy default stream."""
+    return library().pleat_current_stream(device) or 0
+
+
+@contextlib.contextmanager
+def use_stream(stream: int, device: int = 0) -> Iterator[None]:
+    """Set the calling thread's stream for a `with` block, and put the former one back."""
+    before = current_stream(device)
+    set_current_stream(stream, device)
+    try:
+        yield
+    finally:
+        set_current_stream(before, device)
