@@ -6,15 +6,19 @@ include(CMakePackageConfigHelpers)
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/pleat")
 
 if(TARGET pleat_shared AND TARGET pleat_static AND TARGET pleat_sim)
-    install(TARGETS pleat_shared pleat_static pleat_sim EXPORT pleat_targets
+    set(installed_targets pleat_shared pleat_static pleat_sim)
+    if(TARGET pleat_torch)
+        list(APPEND installed_targets pleat_torch)
+    endif()
+    install(TARGETS ${installed_targets} EXPORT pleat_targets
         LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
         ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
         INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
     install(EXPORT pleat_targets NAMESPACE pleat:: FILE pleat-targets.cmake
         DESTINATION "${package_dir}")
     install(FILES api/pleat.h api/pleat_pool.h api/pleat_snapshot.h api/adapters/pleat_torch.h
-        api/adapters/pleat_frameworks.h api/adapters/pleat_cuda_mr.hpp
-        vmm/base/pleat_types.h vmm/sim/pleat_sim.h
+        api/adapters/pleat_torch.hpp api/adapters/pleat_frameworks.h
+        api/adapters/pleat_cuda_mr.hpp vmm/base/pleat_types.h vmm/sim/pleat_sim.h
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 
     configure_package_config_file(cmake/pleat-config.cmake.in

@@ -3,7 +3,8 @@
 
 libpleat.so exports what the headers declare and nothing else, can be opened with dlopen late (no
 static TLS) and is never unloaded; libpleat.a defines no other global name; the simulator exports
-cu* and pleat_sim_* only."""
+cu* and pleat_sim_* only; libpleat_torch.so, where there is a C++ compiler, exports its hooks and no
+piece of a C++ template."""
 import pathlib
 import re
 import subprocess
@@ -14,6 +15,7 @@ from source import read, report
 PUBLIC_HEADERS = dict.fromkeys(
     ["api/pleat.h", "api/pleat_pool.h", "api/pleat_snapshot.h", "api/adapters/pleat_torch.h",
      "api/adapters/pleat_frameworks.h"], "PLEAT_API")
+TORCH_HEADERS = {"api/adapters/pleat_torch.hpp": "PLEAT_API"}
 SIM_HEADERS = {"vmm/sim/pleat_sim.h": "PLEAT_SIM_API"}
 
 
@@ -57,6 +59,12 @@ def check_pleat(build):
         yield from difference(static.name, global_names(static), wanted)
 
 
+def check_torch(build):
+    torch = build / "libpleat_torch.so"
+    if torch.exists():
+        yield from difference(torch.name, global_names(torch, "-D"), declared(TORCH_HEADERS))
+
+
 def check_sim(build):
     sim = build / "libpleat_sim.so"
     found = global_names(sim, "-D")
@@ -68,7 +76,7 @@ def check_sim(build):
 
 def main():
     build = pathlib.Path(sys.argv[1])
-    return report(list(check_pleat(build)) + list(check_sim(build)))
+    return report(list(check_pleat(build)) + list(check_torch(build)) + list(check_sim(build)))
 
 
 if __name__ == "__main__":
