@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
@@ -348,7 +349,26 @@ def test_an_unchanged_script_prints_right_numbers(run_python: Run, tmp_path: Pat
     assert report.startswith("pleat: device 0: peak reserved 0.0")
     assert "peak allocated 0.049 GiB" in report
     assert report.endswith(" 0 failures")
-    assert (tmp_path / "end.pickle").stat().st_size > 100
+    end = pickle.loads((tmp_path / "end.pickle").read_bytes())
+    sizes = [entry["size"] for entry in end["device_traces"][0] if entry["action"] == "alloc"]
+    assert sizes == [50 << 20, 10 << 20]
+
+
+def test_a_history_from_the_start_holds_the_first_tensor(run_cuda: Run) -> None:
+    run_cuda(
+        INSTALL
+        + """
+pleat.torch.install(history=100)
+first = empty(5 * MIB)
+entries = [e for e in pleat.torch.snapshot()["device_traces"][0] if e["action"] == "alloc"]
+assert [(e["addr"], e["size"]) for e in entries] == [(first.data_ptr(), 5 * MIB)]
+pleat.torch.record_memory_history(None)
+second = empty(5 * MIB)
+entries = [e for e in pleat.torch.snapshot()["device_traces"][0] if e["action"] == "alloc"]
+assert len(entries) == 1
+pleat.torch.install()
+"""
+    )
 
 
 POOL = """

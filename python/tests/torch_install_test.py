@@ -109,6 +109,20 @@ def test_what_cannot_work_is_refused_with_its_reason(run: Run, change: str, text
     assert text in done.stderr
 
 
+def test_a_package_without_the_shim_is_refused(run: Run, tmp_path: Path) -> None:
+    import shutil
+
+    import pleat
+
+    shutil.copy(pleat.library_path(), tmp_path / "libpleat.so")
+    done = run(
+        "import pleat.torch\npleat.torch.install()",
+        status=1,
+        PLEAT_LIBRARY=str(tmp_path / "libpleat.so"),
+    )
+    assert "libpleat_torch.so is missing" in done.stderr
+
+
 def test_this_torch_has_no_hook_that_is_not_set(run: Run) -> None:
     run(
         """

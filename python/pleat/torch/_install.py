@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import threading
-import warnings
 from typing import Any
 
 import torch
@@ -49,7 +48,8 @@ def install(conf: str | None = None, *, patch: bool = True, history: int = 0) ->
              history  entries to record for each device from the start, as
                       record_memory_history(max_entries=...) does later; 0 = none.
     Raises   RuntimeError: CUDA is initialised already, torch has no CUDA or is older than 2.1,
-             pleat is installed with another configuration, or the simulator would meet a real GPU.
+             pleat is installed with another configuration, the simulator would meet a real GPU, or
+             the package was built without a C++ compiler.
              ValueError, PleatError (PLEAT_ECONF): the configuration. FileNotFoundError: the
              library. After any of them torch is as before.
     Threads  any; call it once, before the first use of CUDA. Again with the same configuration it
@@ -74,8 +74,8 @@ def install(conf: str | None = None, *, patch: bool = True, history: int = 0) ->
                 "CUDA is initialised already: call pleat.torch.install() before the first use of "
                 "CUDA (the first .cuda(), .to('cuda') or torch.cuda call that needs a device)"
             )
-        configure(text)
         allocator = build_allocator()
+        configure(text)
         torch.cuda.memory.change_current_allocator(allocator)
         _allocator = allocator
         _installed = text
@@ -97,28 +97,26 @@ def check_torch() -> None:
 
 
 def build_allocator() -> Any:
-    """A CUDAPluggableAllocator over pleat with every hook that this torch calls."""
-    plain = library()
+    """A CUDAPluggableAllocator over pleat with every hook that this torch calls.
+
+    Raises  RuntimeError without the shim. torch takes NULL for an address, and a graph's memory
+            for everybody's where no pool hook is set: neither may happen silently.
+    """
     shim_path = beside(SHIM)
     if shim_path is None:
-        warnings.warn(
-            f"{SHIM} is missing (pleat was built without a C++ compiler): out of memory will not "
-            "raise torch.OutOfMemoryError, and CUDA graphs have no private pools",
-            RuntimeWarning,
-            stacklevel=3,
+        raise RuntimeError(
+            f"{SHIM} is missing, because pleat was built without a C++ compiler: install one and "
+            "then pleat again; mem_pool() works without it"
         )
-        allocate = "pleat_torch_malloc"
-    else:
-        allocate = "pleat_torch_malloc_or_throw"
-    shim = None if shim_path is None else ctypes.CDLL(shim_path)
+    plain = library()
+    shim = ctypes.CDLL(shim_path)
     # As torch's CUDAPluggableAllocator, whose constructor wants both symbols in one file.
     made: Any = torch._C._cuda_customAllocator(
-        address(plain if shim is None else shim, allocate), address(plain, "pleat_torch_free")
+        address(shim, "pleat_torch_malloc_or_throw"), address(plain, "pleat_torch_free")
     )
     for setter, (name, in_shim) in HOOKS.items():
-        holder = shim if in_shim else plain
-        if holder is not None and hasattr(made, setter):
-            getattr(made, setter)(address(holder, name))
+        if hasattr(made, setter):
+            getattr(made, setter)(address(shim if in_shim else plain, name))
     return torch.cuda.memory._CUDAAllocator(made)
 
 
