@@ -258,27 +258,12 @@ rt_error cudaProfilerStop(void)
 
 /* ---- entry points by name -------------------------------------------------------------------- */
 
-/* The driver's names carry a version where there are older ones; the last is meant. */
-static void *find_symbol(const char *name)
-{
-    static const char *const versions[] = { "_v3", "_v2", "" };
-    for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
-        char symbol[128];
-        snprintf(symbol, sizeof(symbol), "%s%s", name, versions[i]);
-        void *address = dlsym(RTLD_DEFAULT, symbol);
-        if (address != NULL) {
-            return address;
-        }
-    }
-    return NULL;
-}
-
 rt_error cudaGetDriverEntryPointByVersion(const char *name, void **out, unsigned version,
                                           unsigned long long flags, int *status)
 {
     (void)version;
     (void)flags;
-    *out = find_symbol(name);
+    *out = rt_find_symbol(name);
     if (status != NULL) {
         *status = *out != NULL ? RT_SYMBOL_FOUND : RT_SYMBOL_NOT_FOUND;
     }

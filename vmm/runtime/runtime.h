@@ -43,6 +43,9 @@ cu_result rt_finish_stream(cu_stream stream); /* unless it is capturing */
 /* ---- device ---- */
 int rt_attribute(int attribute, int device); /* what the driver does not say is made up here */
 
+/* ---- entry points ---- */
+void *rt_find_symbol(const char *name); /* the driver's, without a version; NULL if there is none */
+
 static inline cu_devptr rt_address(const void *ptr)
 {
     return (cu_devptr)(uintptr_t)ptr;

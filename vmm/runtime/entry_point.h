@@ -1,0 +1,21 @@
+/* entry_point.h - the driver's entry points by name, and those that Python's bindings of the driver
+ * (cuda.bindings, and Numba on them) use beyond PyTorch's. Shapes as in cuda.h of CUDA 13.0. */
+#ifndef PLEAT_RUNTIME_ENTRY_POINT_H
+#define PLEAT_RUNTIME_ENTRY_POINT_H
+
+#include "vmm/runtime/runtime_api.h"
+
+typedef struct rt_uuid {
+    unsigned char bytes[16];
+} rt_uuid;
+
+RT_EXPORT cu_result cuGetProcAddress_v2(const char *name, void **out, int version, uint64_t flags,
+                                        int *status);
+RT_EXPORT cu_result cuDeviceGetUuid_v2(rt_uuid *uuid, cu_device dev);
+RT_EXPORT cu_result cuCtxSynchronize(void);
+RT_EXPORT cu_result cuMemcpyHtoD_v2(cu_devptr to, const void *from, size_t bytes);
+RT_EXPORT cu_result cuMemcpyDtoH_v2(void *to, cu_devptr from, size_t bytes);
+RT_EXPORT cu_result cuMemcpyDtoD_v2(cu_devptr to, cu_devptr from, size_t bytes);
+RT_EXPORT cu_result cuMemsetD8_v2(cu_devptr to, unsigned char value, size_t n);
+
+#endif
