@@ -40,14 +40,21 @@ static void put_locked(pl_history *history, const pl_history_entry *entry)
     atomic_store_explicit(&history->n_told, n_told + 1, memory_order_release);
 }
 
-static unsigned pool_index_locked(const pl_history *history, const void *private_in)
+/* Its place among the live ones, or n_live_pools. */
+static unsigned find_live_locked(const pl_history *history, const void *private_in)
 {
-    for (unsigned i = history->n_pools; private_in && i > 0; i--) {
-        if (history->pools[i - 1].private_in == private_in) {
+    for (unsigned i = 0; i < history->n_live_pools; i++) {
+        if (history->pools[history->live_pools[i] - 1U].private_in == private_in) {
             return i;
         }
     }
-    return 0;
+    return history->n_live_pools;
+}
+
+static unsigned pool_index_locked(const pl_history *history, const void *private_in)
+{
+    unsigned at = private_in ? find_live_locked(history, private_in) : history->n_live_pools;
+    return at < history->n_live_pools ? history->live_pools[at] : 0;
 }
 
 static void tell(pl_history *history, unsigned action, const pl_event *event, void *handle)
@@ -102,6 +109,7 @@ void pl_history_fini(pl_history *history)
 {
     pl_host_free(&history->host, history->ring);
     pl_host_free(&history->host, history->pools);
+    pl_host_free(&history->host, history->live_pools);
     pl_stacks_fini(&history->stacks, &history->host);
     size_t held_bytes = pl_host_fini(&history->host);
     pl_assert(held_bytes == 0);
@@ -215,49 +223,52 @@ static bool grow_pools_locked(pl_history *history)
         return true;
     }
     unsigned capacity = history->capacity_of_pools > 0 ? history->capacity_of_pools * 2 : 16;
-    pl_history_pool *pools = NULL;
-    if (history->n_pools < UINT16_MAX && open_host_locked(history)) {
-        pools = pl_host_realloc(&history->host, history->pools, capacity * sizeof *pools);
-    }
-    if (!pools) {
+    if (history->n_pools == UINT16_MAX || !open_host_locked(history)) {
         return false;
     }
-    history->pools = pools;
-    history->capacity_of_pools = capacity;
-    return true;
+    pl_history_pool *pools = pl_host_realloc(&history->host, history->pools,
+                                             capacity * sizeof *pools);
+    history->pools = pools ? pools : history->pools;
+    uint16_t *live = pl_host_realloc(&history->host, history->live_pools, capacity * sizeof *live);
+    history->live_pools = live ? live : history->live_pools;
+    history->capacity_of_pools = pools && live ? capacity : history->capacity_of_pools;
+    return pools && live;
 }
 
-/* A place for one more name: that of a released pool only where no entry can name it any more, or
- * where indices are used up. */
-static pl_history_pool *find_room_locked(pl_history *history)
+/* The index for one more name, or 0: that of a released pool only where no entry can name it any
+ * more, or where indices are used up. */
+static unsigned find_room_locked(pl_history *history)
 {
     bool is_reused = !history->ring || history->n_pools == UINT16_MAX;
-    for (unsigned i = 0; is_reused && i < history->n_pools; i++) {
-        if (!history->pools[i].private_in) {
-            return &history->pools[i];
+    for (unsigned left = is_reused ? history->n_pools : 0; left > 0; left--) {
+        unsigned at = history->next_reused++ % history->n_pools;
+        if (!history->pools[at].private_in) {
+            return at + 1;
         }
     }
-    return grow_pools_locked(history) ? &history->pools[history->n_pools++] : NULL;
+    return grow_pools_locked(history) ? ++history->n_pools : 0;
 }
 
 static void forget_pool_locked(pl_history *history, const void *private_in)
 {
-    unsigned index = pool_index_locked(history, private_in);
-    if (index > 0) {
-        history->pools[index - 1].private_in = NULL;
+    unsigned at = find_live_locked(history, private_in);
+    if (at < history->n_live_pools) {
+        history->pools[history->live_pools[at] - 1U].private_in = NULL;
+        history->live_pools[at] = history->live_pools[--history->n_live_pools];
     }
 }
 
 pleat_status pl_history_name_pool(pl_history *history, const void *private_in, pleat_pool_id id)
 {
     pl_lock_acquire(&history->lock);
-    pl_history_pool *pool = find_room_locked(history);
-    if (pool) {
+    unsigned index = find_room_locked(history);
+    if (index > 0) {
         forget_pool_locked(history, private_in);
-        *pool = (pl_history_pool){ private_in, id };
+        history->pools[index - 1] = (pl_history_pool){ private_in, id };
+        history->live_pools[history->n_live_pools++] = (uint16_t)index;
     }
     pl_lock_release(&history->lock);
-    return pool ? PLEAT_OK : PLEAT_ENOMEM_HOST;
+    return index > 0 ? PLEAT_OK : PLEAT_ENOMEM_HOST;
 }
 
 void pl_history_forget_pool(pl_history *history, const void *private_in)

@@ -59,8 +59,11 @@ typedef struct pl_history {
     pl_history_ring *ring;      /* lock: NULL until something is to be recorded */
     pl_history_stacks stacks;   /* lock */
     pl_history_pool *pools;     /* lock: [n_pools], the names of indices 1, 2... */
+    uint16_t *live_pools;       /* lock: [n_live_pools], the indices that pointers mean */
     unsigned n_pools;           /* lock */
-    unsigned capacity_of_pools; /* lock */
+    unsigned n_live_pools;      /* lock */
+    unsigned capacity_of_pools; /* lock: of both */
+    unsigned next_reused;       /* lock: where to look for a released one next */
 } pl_history;
 
 /* ENOMEM_HOST (the system refuses a mutex). Records nothing yet. */
