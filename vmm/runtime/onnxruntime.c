@@ -1,0 +1,23 @@
+/* onnxruntime.c - what ONNX Runtime's CUDA provider calls beyond PyTorch: other names for the same
+ * things. PyTorch takes cuBLAS handles for those of its light sister, too. */
+#include "vmm/runtime/onnxruntime_api.h"
+
+rt_error cudaMallocHost(void **out, size_t bytes)
+{
+    return cudaHostAlloc(out, bytes, 0);
+}
+
+rt_error cudaStreamCreateWithFlags(cu_stream *stream, unsigned flags)
+{
+    return cudaStreamCreateWithPriority(stream, flags, 0);
+}
+
+int cublasLtCreate(void **handle)
+{
+    return cublasCreate_v2(handle);
+}
+
+int cublasLtDestroy(void *handle)
+{
+    return cublasDestroy_v2(handle);
+}
