@@ -1,0 +1,75 @@
+"""What the programs share that run under LD_PRELOAD=libpleat_runtime.so: the allocator that the
+parent names in ON_SIM_ALLOCATOR, and a look at the simulator behind it."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import tempfile
+
+import torch
+
+ALLOCATOR = os.environ["ON_SIM_ALLOCATOR"]
+FIELDS = (
+    "reservations handles mappings allocations streams events graphs contexts reserved_bytes "
+    "physical_bytes mapped_bytes peak_physical_bytes capacity_bytes unfinished_work hazards calls "
+    "lost_objects pools pool_bytes"
+).split()
+
+simulator = ctypes.CDLL(os.environ["PLEAT_SIM_LIBRARY"])
+
+
+class Counts(ctypes.Structure):
+    """pleat_sim_counts."""
+
+    _fields_ = [(name, ctypes.c_uint64) for name in FIELDS]
+
+
+def counts() -> Counts:
+    out = Counts()
+    assert simulator.pleat_sim_count(-1, ctypes.byref(out)) == 0
+    return out
+
+
+def physical_bytes() -> int:
+    return int(counts().physical_bytes)
+
+
+def n_calls(name: str) -> int:
+    simulator.pleat_sim_n_calls.restype = ctypes.c_uint64
+    return int(simulator.pleat_sim_n_calls(name.encode()))
+
+
+def call_log() -> list[dict[str, object]]:
+    with tempfile.NamedTemporaryFile("r") as file:
+        assert simulator.pleat_sim_write_log(file.name.encode()) == 0
+        return [json.loads(line) for line in file]
+
+
+def library() -> ctypes.CDLL:
+    return ctypes.CDLL(os.environ["PLEAT_LIBRARY"])
+
+
+def use_pleat() -> None:
+    """pleat's hooks in the place of PyTorch's cache, before the first use of the device."""
+    pluggable = torch.cuda.memory.CUDAPluggableAllocator(
+        os.environ["PLEAT_LIBRARY"], "pleat_torch_malloc", "pleat_torch_free"
+    )
+    hooks = pluggable.allocator()
+    for hook in ("init", "reset", "memory_fraction", "base_alloc", "record_stream"):
+        address = ctypes.cast(getattr(library(), f"pleat_torch_{hook}"), ctypes.c_void_p).value
+        getattr(hooks, f"set_{hook}_fn")(address)
+    torch.cuda.memory.change_current_allocator(pluggable)
+
+
+def give_back() -> None:
+    """All that PyTorch keeps: results on their way, the matrix library's workspaces, caches."""
+    torch.cuda.synchronize()
+    if ALLOCATOR != "pleat":
+        torch._C._cuda_clearCublasWorkspaces()
+    torch.cuda.empty_cache()
+
+
+if ALLOCATOR == "pleat":
+    use_pleat()
