@@ -3,6 +3,7 @@ import dataclasses
 
 MIB = 1 << 20
 MODELS = ("gpt2", "lora", "moe")
+BATCHES = ("batch", "batch_lora")
 PYTORCH = ("native", "expandable", "async")
 LEAST_SPEED = 0.98              # of PyTorch's best configuration
 MOST_RESERVED = (1.03, 64 * MIB)    # times peak allocated, plus
@@ -124,10 +125,10 @@ def losses(rows, model):
                 "PASS" if apart <= MOST_LOSS_APART else f"short by {100 * apart:.2f} % apart")
 
 
-def largest_batch(rows):
-    what, bound = "largest batch before out-of-memory", ">= expandable's"
-    ours = max(numbers(of(rows, "batch", "pleat"), "largest_batch"), default=None)
-    theirs = max(numbers(of(rows, "batch", "expandable"), "largest_batch"), default=None)
+def largest_batch(rows, phase):
+    what, bound = f"{phase}: largest before out-of-memory", ">= expandable's"
+    ours = max(numbers(of(rows, phase, "pleat"), "largest_batch"), default=None)
+    theirs = max(numbers(of(rows, phase, "expandable"), "largest_batch"), default=None)
     if ours is None or theirs is None:
         return Line(what, "", bound, NOT_MEASURED)
     return Line(what, f"{ours:g}, expandable {theirs:g}", bound,
@@ -138,4 +139,4 @@ def check(rows):
     lines = [suites(rows)]
     for model in MODELS:
         lines += [rule(rows, model) for rule in (completes, speed, reserved, hidden, losses)]
-    return [*lines, largest_batch(rows)]
+    return lines + [largest_batch(rows, phase) for phase in BATCHES]

@@ -3,6 +3,8 @@
 The driver's view is what the device holds more than when the context had just been made: the
 allocator's memory, and what belongs to nobody's statistics, such as kernels loaded meanwhile. It is
 sampled, so it may miss a peak; but none of the allocators gives memory back on its own."""
+import ctypes
+
 import torch
 
 import allocators
@@ -12,13 +14,18 @@ FIGURES = {
     "peak_reserved_bytes": "reserved_bytes.all.peak",
     "alloc_retries": "num_alloc_retries",
     "ooms": "num_ooms",
+    "host_syncs": "num_sync_all_streams",
 }
+DEVICE_OPERATIONS = ("num_device_alloc", "num_device_free")
 
 
 class Meter:
-    def __init__(self, device, allocator):
+    def __init__(self, device, allocator, simulator=None):
         self.has_gpu = device.type == "cuda"
         self.allocator = allocator
+        self.simulator = ctypes.CDLL(simulator) if simulator else None
+        if self.simulator:
+            self.simulator.pleat_sim_cost_us.restype = ctypes.c_double
         self.total = self.base = self.most = 0
         if self.has_gpu:
             torch.cuda.synchronize()        # makes the context
@@ -31,6 +38,10 @@ class Meter:
     def sample(self):
         if self.has_gpu:
             self.most = max(self.most, self.used())
+
+    def driver_us(self):
+        """Modelled time of all driver calls so far, on the simulator; else 0."""
+        return self.simulator.pleat_sim_cost_us() if self.simulator else 0.0
 
     def synchronize(self):
         if self.has_gpu:
@@ -45,5 +56,6 @@ class Meter:
             return {}
         told = allocators.statistics(self.allocator)
         return {name: told.get(key) for name, key in FIGURES.items()} | {
+            "device_ops": sum(told.get(key, 0) for key in DEVICE_OPERATIONS),
             "driver_base_bytes": self.base, "total_bytes": self.total,
             "driver_peak_bytes": max(self.most - self.base, 0)}

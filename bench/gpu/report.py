@@ -31,6 +31,11 @@ def decimal(row, key, places):
     return "" if value is None else f"{value:.{places}f}"
 
 
+def milliseconds(row):
+    value = acceptance.number(row, "driver_us")
+    return "" if value is None else f"{value / 1000:.1f}"
+
+
 def ratio(row, top, bottom):
     values = acceptance.number(row, top), acceptance.number(row, bottom)
     return f"{values[0] / values[1]:.3f}" if all(values) else ""
@@ -61,7 +66,7 @@ def traces(rows):
         (row["work"], row["memory"], row["allocator"], row["ooms"], gib(row, "peak_live_bytes"),
          gib(row, "peak_reserved_bytes"), ratio(row, "peak_reserved_bytes", "peak_live_bytes"),
          row["device_ops"], row["host_syncs"],
-         f"{float(row['driver_us']) / 1000:.1f}" if row["driver_us"] else "",
+         milliseconds(row),
          decimal(row, "ns_per_event", 0), said(row)) for row in mine])]
 
 
@@ -71,22 +76,24 @@ def training(rows, model):
         return []
     heads = ("allocator", "round", "peak allocated GiB", "peak reserved GiB",
              "reserved / allocated", "driver's view GiB", "steps a second", "retries", "OOMs",
-             "last loss", "status")
+             "device operations", "driver ms", "last loss", "status")
     mine.sort(key=lambda row: row["round"])
     return [f"## Training: {model}", "", *table(heads, [
         (row["allocator"], row["round"], gib(row, "peak_allocated_bytes"),
          gib(row, "peak_reserved_bytes"), ratio(row, "peak_reserved_bytes", "peak_allocated_bytes"),
          gib(row, "driver_peak_bytes"), decimal(row, "steps_per_second", 3), row["alloc_retries"],
-         row["ooms"], decimal(row, "loss_last", 4), said(row)) for row in mine])]
+         row["ooms"], row["device_ops"], milliseconds(row), decimal(row, "loss_last", 4), said(row))
+        for row in mine])]
 
 
 def batches(rows):
-    mine = [row for row in rows if row["phase"] == "batch"]
+    mine = [row for row in rows if row["phase"] in acceptance.BATCHES]
     if not mine:
         return []
     return ["## Largest batch before out-of-memory", "", *table(
-        ("allocator", "largest batch", "tries", "status"),
-        [(row["allocator"], row["largest_batch"], row["tries"], said(row)) for row in mine])]
+        ("model", "allocator", "largest batch", "retries", "host syncs", "tries", "status"),
+        [(row["work"], row["allocator"], row["largest_batch"], row["alloc_retries"],
+          row["host_syncs"], row["tries"], said(row)) for row in mine])]
 
 
 def checked(lines):

@@ -33,8 +33,9 @@ def parse():
     parser.add_argument("--search-batch", action="store_true",
                         help="find the largest batch instead")
     parser.add_argument("--limit-s", type=float, default=90, help="of the search")
-    parser.add_argument("--no-time", action="store_true",
-                        help="the device computes nothing: print neither speed nor losses")
+    parser.add_argument("--simulator", metavar="LIBRARY",
+                        help="the device is this simulator's and computes nothing: print no speed "
+                             "and no losses, but the modelled time of driver calls")
     return parser.parse_args()
 
 
@@ -93,17 +94,19 @@ def measure(run, meter, device, out):
     trainer = Trainer(run, batch, device, options.seed)
     out["steps"] = 0
     losses = []
-    begin = 0.0
+    begin = begin_us = 0.0
     for i, length in enumerate(drawn):
         if i == run.warm_up:
             meter.synchronize()
-            begin = time.monotonic()
+            begin, begin_us = time.monotonic(), meter.driver_us()
         losses.append(trainer.step(length))
         meter.sample()
         out["steps"] = i + 1
     meter.synchronize()
     seconds = time.monotonic() - begin
-    if not options.no_time:
+    if options.simulator:
+        out["driver_us"] = meter.driver_us() - begin_us
+    else:
         out["steps_per_second"] = n_steps / seconds
         out["tokens_per_second"] = batch * sum(drawn[run.warm_up:]) / seconds
         out["loss_first"] = mean_of(losses[:LOSSES])
@@ -153,7 +156,7 @@ def main():
     device = torch.device(options.device)
     torch.backends.cuda.enable_cudnn_sdp(False)     # flash attention on every machine
     run = RUNS[options.model, options.scale]
-    meter = Meter(device, options.allocator)
+    meter = Meter(device, options.allocator, options.simulator)
     out = {}
     try:
         (find_largest if options.search_batch else measure)(run, meter, device, out)

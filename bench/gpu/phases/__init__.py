@@ -9,4 +9,5 @@ PHASES = {
     "lora": training.lora_cells,
     "moe": training.moe_cells,
     "batch": training.batch_cells,
+    "batch_lora": training.lora_batch_cells,
 }

@@ -1,14 +1,14 @@
-"""Phase 2: the unit suites that speak to the real driver, and the library in a fresh Python."""
-import pathlib
+"""Phase 2: the unit suites that speak to the real driver, the library in a fresh Python, and
+whether PyTorch's bytes stay what they are."""
 import re
 
 from cells import Cell
+from phases.pytorch import ROOT, environment_of, read as read_pytorch
 
 # Every other suite asks for the simulated driver itself: its faults and hazards are what it tests.
 PROGRAMS = ("vmm_gpu_test", "vmm_pool_gpu_test")
 PROGRAMS_ON_SIMULATOR = ("vmm_gpu_test",)   # the other calls what the simulator does not export
-LIMIT_S = 140
-ROOT = pathlib.Path(__file__).resolve().parents[3]
+LIMIT_S = 120
 LOADER = ROOT / "tests" / "python" / "load_library.py"
 SUMMARY = re.compile(r"^\d+%: Checks: \d+, Failures: \d+, Errors: \d+$", re.MULTILINE)
 
@@ -36,4 +36,16 @@ def cells(setup):
     found.append(Cell("suites", "load_library",
                       (setup.python, "-B", LOADER, setup.build / "libpleat.so.0"), LIMIT_S,
                       environment={"PLEAT_CONF": f"driver:{setup.driver}"}, read=read_loader))
-    return found
+    return found + contents(setup)
+
+
+def contents(setup):
+    command = (setup.python, "-B", ROOT / "bench" / "gpu" / "contents.py", "--allocator", "pleat")
+    environment = environment_of(setup)
+    if not setup.is_simulated:
+        return [Cell("suites", name, (*command, *more), LIMIT_S, known={"allocator": "pleat"},
+                     environment=environment, read=read_pytorch)
+                for name, more in (("torch_contents", ()), ("torch_graph", ("--graph",)))]
+    environment["PLEAT_SIM"] = "capacity:1G,backing:memory,compute:9.0"
+    return [Cell("suites", "torch_contents", (*command, "--rounds", "600"), LIMIT_S,
+                 known={"allocator": "pleat"}, environment=environment, read=read_pytorch)]

@@ -15,7 +15,7 @@ def command_of(setup, model, allocator, *more):
     command = [setup.python, "-B", TRAIN, "--model", model, "--allocator", allocator,
                "--scale", setup.scale, *more]
     if setup.is_simulated:
-        command.append("--no-time")
+        command += ["--simulator", setup.build / "libpleat_sim.so"]
     return tuple(command)
 
 
@@ -43,14 +43,22 @@ def moe_cells(setup):
     return runs(setup, "moe", "moe")
 
 
-def batch_cells(setup):
+def searches(setup, phase, model):
     """One round: a largest batch does not depend on the machine's speed."""
     found = []
     for allocator in allocators.NAMES:
-        known = {"work": "gpt2", "allocator": allocator}
-        found.append(Cell("batch", allocator,
-                          command_of(setup, "gpt2", allocator, "--search-batch",
+        known = {"work": model, "allocator": allocator}
+        found.append(Cell(phase, allocator,
+                          command_of(setup, model, allocator, "--search-batch",
                                      "--limit-s", str(BATCH_LIMIT_S - 20)),
                           BATCH_LIMIT_S, known=known,
                           environment=environment_of(setup), read=read))
     return found
+
+
+def batch_cells(setup):
+    return searches(setup, "batch", "gpt2")
+
+
+def lora_batch_cells(setup):
+    return searches(setup, "batch_lora", "lora")
