@@ -87,6 +87,44 @@ __attribute__((cold, noinline)) static pleat_status refuse_unknown(pl_instance *
     return st == PLEAT_OK ? refuse_pointer(instance, device, ptr, PLEAT_EFOREIGN) : st;
 }
 
+/* ---- with stacks ---- */
+
+__attribute__((cold, noinline)) static pleat_status alloc_with_stack(pl_gpu *gpu, size_t bytes,
+                                                                     pl_stream *stream,
+                                                                     pleat_devptr *out)
+{
+    pl_stack_begin();
+    pleat_status st = gpu->ops->alloc(gpu->allocator, bytes, stream, out);
+    pl_stack_end();
+    return st;
+}
+
+static inline pleat_status alloc_from(pl_gpu *gpu, size_t bytes, pl_stream *stream,
+                                      pleat_devptr *out)
+{
+    if (pl_history_wants_stack(&gpu->history, PLEAT_HISTORY_FRAMES)) {
+        return alloc_with_stack(gpu, bytes, stream, out);
+    }
+    return gpu->ops->alloc(gpu->allocator, bytes, stream, out);
+}
+
+__attribute__((cold, noinline)) static pleat_status free_with_stack(pl_gpu *gpu, pleat_devptr ptr,
+                                                                    pl_stream *stream)
+{
+    pl_stack_begin();
+    pleat_status st = gpu->ops->free(gpu->allocator, ptr, stream);
+    pl_stack_end();
+    return st;
+}
+
+static inline pleat_status free_to(pl_gpu *gpu, pleat_devptr ptr, pl_stream *stream)
+{
+    if (pl_history_wants_stack(&gpu->history, PLEAT_HISTORY_FREE_FRAMES)) {
+        return free_with_stack(gpu, ptr, stream);
+    }
+    return gpu->ops->free(gpu->allocator, ptr, stream);
+}
+
 /* ---- memory is short ---- */
 
 static bool is_shortage(pleat_status st)
@@ -97,10 +135,15 @@ static bool is_shortage(pleat_status st)
 static void tell_shortage(pl_gpu *gpu, size_t bytes, pl_stream *stream)
 {
     uint64_t free_bytes = 0;
-    if (pl_observer_is_on(&gpu->history.observer)) {
-        (void)pl_device_free_bytes(gpu->dev, &free_bytes); /* stays 0 when nobody knows */
-        pl_history_tell_oom(&gpu->history, bytes, free_bytes, pl_stream_handle(stream));
+    if (!pl_observer_is_on(&gpu->history.observer)) {
+        return;
     }
+    (void)pl_device_free_bytes(gpu->dev, &free_bytes); /* stays 0 when nobody knows */
+    if (pl_history_wants_stack(&gpu->history, PLEAT_HISTORY_FRAMES)) {
+        pl_stack_begin();
+    }
+    pl_history_tell_oom(&gpu->history, bytes, free_bytes, pl_stream_handle(stream));
+    pl_stack_end();
 }
 
 static pleat_status report_shortage(pl_gpu *gpu, size_t bytes, pl_stream *stream, pleat_status st)
@@ -132,16 +175,14 @@ __attribute__((cold, noinline)) static pleat_status alloc_short(pl_gpu *gpu, siz
     enum { MAX_ROUNDS = 64 };
     pl_driver_clear_error_before(n_errors);
     for (unsigned i = 0; i < MAX_ROUNDS && is_shortage(st); i++) {
-        bool has_freed = pl_callback_pressure(gpu->instance, gpu->ordinal, bytes);
-        (void)pl_history_begin_call(&gpu->history, PLEAT_HISTORY_FRAMES); /* its own calls ended */
-        if (!has_freed) {
+        if (!pl_callback_pressure(gpu->instance, gpu->ordinal, bytes)) {
             break;
         }
         if (pl_use_is_forked(gpu->instance)) {
             return pl_error_set(PLEAT_EFORKED, 0, "a callback forked, and this is the child");
         }
         pl_driver_clear_error();
-        st = gpu->ops->alloc(gpu->allocator, bytes, stream, out);
+        st = alloc_from(gpu, bytes, stream, out);
     }
     if (st == PLEAT_OK) {
         return st;
@@ -187,13 +228,10 @@ pleat_status pleat_block_alloc(pleat handle, int device, size_t bytes, void *str
     pl_gpu *gpu = pl_use_gpu(use.instance, device);
     pleat_status st = gpu ? pl_stream_get(gpu->dev, stream, &on) : pl_error_status();
     if (is_likely(gpu && st == PLEAT_OK)) {
-        bool is_begun = pl_history_begin_call(&gpu->history, PLEAT_HISTORY_FRAMES);
-        st = gpu->ops->alloc(gpu->allocator, bytes, on, out);
+        st = alloc_from(gpu, bytes, on, out);
         if (!is_likely(st == PLEAT_OK)) {
             st = alloc_short(gpu, bytes, on, n_errors, st, out);
-            is_begun = true; /* perhaps meanwhile */
         }
-        pl_history_end_call(is_begun);
         debug_walk(gpu, st);
     } else if (gpu) {
         refuse_stream(gpu, stream, n_errors, st);
@@ -218,9 +256,7 @@ static inline __attribute__((always_inline)) pleat_status with_block(pleat handl
     pleat_status st = is_known ? pl_stream_get(gpu->dev, stream, &on)
                                : refuse_unknown(use.instance, device, ptr);
     if (is_likely(is_known && st == PLEAT_OK)) {
-        bool is_begun = is_free && pl_history_begin_call(&gpu->history, PLEAT_HISTORY_FREE_FRAMES);
-        st = (is_free ? gpu->ops->free : gpu->ops->record_stream)(gpu->allocator, ptr, on);
-        pl_history_end_call(is_begun);
+        st = is_free ? free_to(gpu, ptr, on) : gpu->ops->record_stream(gpu->allocator, ptr, on);
         if (!is_likely(st == PLEAT_OK)) {
             refuse_block(gpu, ptr, n_errors, st);
         }

@@ -86,25 +86,13 @@ void pl_history_drop(pl_history *history, pl_history_ring *ring);
 void pl_history_tell_oom(pl_history *history, uint64_t bytes, uint64_t device_free, void *stream);
 void pl_history_tell_snapshot(pl_history *history, uint64_t active_bytes);
 
-/* Before a call of the allocator, outside all locks: remember the calling thread's stack for what
- * is told on it until pl_history_end_call, if that is wanted. `flag`: PLEAT_HISTORY_FRAMES for what
+/* Should the calling thread's stack be taken before the allocator is called, outside all locks
+ * (pl_stack_begin, and pl_stack_end after the call)? `flag`: PLEAT_HISTORY_FRAMES for what
  * allocates, PLEAT_HISTORY_FREE_FRAMES for what frees. */
-static inline bool pl_history_begin_call(const pl_history *history, unsigned flag)
+static inline bool pl_history_wants_stack(const pl_history *history, unsigned flag)
 {
     unsigned flags = atomic_load_explicit(&history->flags, memory_order_relaxed);
-    if (__builtin_expect((flags & flag) != 0, 0)) {
-        pl_stack_begin();
-        return true;
-    }
-    return false;
-}
-
-/* `is_begun`: what pl_history_begin_call answered. */
-static inline void pl_history_end_call(bool is_begun)
-{
-    if (__builtin_expect(is_begun, 0)) {
-        pl_stack_end();
-    }
+    return __builtin_expect((flags & flag) != 0, 0);
 }
 
 /* ---- private pools: their names ---- */
