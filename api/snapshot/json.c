@@ -7,15 +7,19 @@
 
 enum { NUMBER_BYTES = 40 };
 
-static void json_byte_of_text(pl_writer *w, unsigned char byte)
+static bool is_plain(unsigned char byte)
+{
+    return byte >= 0x20 && byte < 0x7F && byte != '"' && byte != '\\';
+}
+
+/* A character of one byte that is not plain. */
+static void escape(pl_writer *w, unsigned char byte)
 {
     static const char hex[] = "0123456789abcdef";
     if (byte == '"' || byte == '\\') {
         pl_writer_put(w, (const char[]){ '\\', (char)byte }, 2);
-    } else if (byte < 0x20 || byte == 0x7F) {
-        pl_writer_put(w, (const char[]){ '\\', 'u', '0', '0', hex[byte >> 4], hex[byte & 15] }, 6);
     } else {
-        pl_writer_byte(w, byte);
+        pl_writer_put(w, (const char[]){ '\\', 'u', '0', '0', hex[byte >> 4], hex[byte & 15] }, 6);
     }
 }
 
@@ -24,12 +28,16 @@ static void json_text(pl_writer *w, const char *text, size_t n)
     const unsigned char *from = (const unsigned char *)text;
     pl_writer_byte(w, '"');
     for (size_t i = 0; i < n;) {
-        int is_valid;
-        size_t step = pl_utf8_next(from + i, n - i, &is_valid);
+        size_t end = i;
+        int is_valid = 1;
+        while (end < n && is_plain(from[end])) {
+            end++;
+        }
+        size_t step = end > i ? end - i : pl_utf8_next(from + i, n - i, &is_valid);
         if (!is_valid) {
             pl_writer_put(w, "\xEF\xBF\xBD", PL_UTF8_NONE_BYTES);
-        } else if (step == 1) {
-            json_byte_of_text(w, from[i]);
+        } else if (step == 1 && !is_plain(from[i])) {
+            escape(w, from[i]);
         } else {
             pl_writer_put(w, from + i, step);
         }
@@ -38,7 +46,6 @@ static void json_text(pl_writer *w, const char *text, size_t n)
     pl_writer_byte(w, '"');
 }
 
-/* Our own words need no escape. */
 static void json_word(pl_writer *w, const char *word)
 {
     json_text(w, word, strlen(word));
@@ -71,9 +78,9 @@ static void json_real(pl_writer *w, double value)
     bool is_real = false;
     snprintf(text, sizeof text, "%.17g", value);
     for (const char *at = text; *at; at++) {
-        bool is_plain = strchr("0123456789+-e", *at) != NULL;
-        is_real = is_real || !is_plain || *at == 'e';
-        if (is_plain) {
+        bool is_digit = strchr("0123456789+-e", *at) != NULL;
+        is_real = is_real || !is_digit || *at == 'e';
+        if (is_digit) {
             out[n++] = *at;
         } else if (n > 0 && out[n - 1] != '.') {
             out[n++] = '.';

@@ -158,23 +158,51 @@ static pl_snapshot_block *find_block(const pl_snapshot_state *state, pleat_devpt
     return is_found ? &state->blocks[first] : NULL;
 }
 
-/* Who asked for a block that lives stands with its last allocation. */
-static void add_frames(pl_snapshot_state *state)
+static void learn(pl_snapshot_block *block, const pl_history_entry *entry)
 {
+    switch (entry->action) {
+    case PL_ACTION_ALLOC:
+        block->frames = block->use != PL_SNAPSHOT_INACTIVE ? entry->frames : 0;
+        break;
+    case PL_ACTION_SEGMENT_ALLOC:
+    case PL_ACTION_SEGMENT_MAP:
+        block->segment_frames = entry->frames;
+        block->is_told_first = entry->action == PL_ACTION_SEGMENT_ALLOC;
+        break;
+    case PL_ACTION_SEGMENT_FREE:
+        block->is_told_first = false;
+        break;
+    default:
+        break;
+    }
+}
+
+static bool has_frames(const pl_snapshot_state *state)
+{
+    size_t i = 0;
+    while (i < state->n_entries && state->entries[i].frames == 0) {
+        i++;
+    }
+    return i < state->n_entries;
+}
+
+/* What the last entries say of blocks that are there: who asked for them, and where a segment of
+ * the driver's begins. Readers find that by its address, so that it is none with the one before,
+ * though an allocator that sees blocks only (cuda-async) shows blocks that touch as one. */
+static void learn_from_history(pl_snapshot_state *state)
+{
+    bool is_all = has_frames(state); /* else most entries need no look */
     for (size_t i = 0; i < state->n_entries; i++) {
         const pl_history_entry *entry = &state->entries[i];
-        bool is_block = entry->action == PL_ACTION_ALLOC;
         bool is_segment = entry->action == PL_ACTION_SEGMENT_ALLOC ||
-                          entry->action == PL_ACTION_SEGMENT_MAP;
-        if (entry->frames == 0 || (!is_block && !is_segment)) {
-            continue;
+                          entry->action == PL_ACTION_SEGMENT_FREE;
+        pl_snapshot_block *block = is_all || is_segment ? find_block(state, entry->base) : NULL;
+        if (block) {
+            learn(block, entry);
         }
-        pl_snapshot_block *block = find_block(state, entry->base);
-        if (block && is_block && block->use != PL_SNAPSHOT_INACTIVE) {
-            block->frames = entry->frames;
-        } else if (block && is_segment && block->is_first) {
-            block->segment_frames = entry->frames;
-        }
+    }
+    for (size_t i = 0; i < state->n_blocks; i++) {
+        state->blocks[i].is_first |= state->blocks[i].is_told_first;
     }
 }
 
@@ -193,7 +221,7 @@ static void finish(pl_snapshot_state *state)
     if (!is_sorted(state)) {
         qsort(state->blocks, state->n_blocks, sizeof *state->blocks, by_address);
     }
-    add_frames(state);
+    learn_from_history(state);
 }
 
 void pl_snapshot_forget(pl_host *host, pl_snapshot_state *state)

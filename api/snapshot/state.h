@@ -26,6 +26,7 @@ typedef struct pl_snapshot_block {
     uint16_t pool;            /* an index of pl_history_pool_id */
     uint8_t use;              /* pl_snapshot_use */
     bool is_first;            /* a segment begins here */
+    bool is_told_first;       /* and the history says so, too */
     bool is_small;            /* its segment is for small requests */
 } pl_snapshot_block;
 

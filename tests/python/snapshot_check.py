@@ -179,7 +179,8 @@ def check_segments(segments):
 
 
 class Ranges:
-    """Memory by stream: neighbours of one stream are one range, as in the viewer."""
+    """Memory by stream. As in the viewer, mapped neighbours of one stream are one range, and what
+    is allocated whole is freed whole."""
 
     def __init__(self):
         self.starts = []
@@ -201,23 +202,24 @@ class Ranges:
         bisect.insort(self.starts, start)
         self.ranges[start] = (end, stream)
 
-    def add(self, start, end, stream):
+    def add(self, start, end, stream, is_merged):
         index = bisect.bisect_left(self.starts, start)
         before = self.starts[index - 1] if index > 0 else None
         after = self.starts[index] if index < len(self.starts) else None
         require(before is None or self.ranges[before][0] <= start, f"{start:#x} is there already")
         require(after is None or after >= end, f"{after or 0:#x} is there already")
-        if before is not None and self.ranges[before] == (start, stream):
+        if is_merged and before is not None and self.ranges[before] == (start, stream):
             start = before
             self._drop(before)
-        if after == end and self.ranges[after][1] == stream:
+        if is_merged and after == end and self.ranges[after][1] == stream:
             end = self._drop(after)[0]
         self._put(start, end, stream)
 
-    def remove(self, start, end, stream):
+    def remove(self, start, end, stream, is_merged):
         at = self.find(start)
         require(at is not None, f"no segment holds {start:#x}")
         whole_end, of = self.ranges[at]
+        require(is_merged or (at, whole_end) == (start, end), f"{start:#x} is not a segment")
         require(whole_end >= end, f"{start:#x} to {end:#x} is not inside one segment")
         require(of == stream, f"the segment at {at:#x} is of stream {of}, not {stream}")
         self._drop(at)
@@ -236,7 +238,7 @@ class Replay:
         self.blocks = {}  # start -> (requested size, is pending)
         for segment in segments:
             self.memory.add(segment["address"], segment["address"] + segment["total_size"],
-                            segment["stream"])
+                            segment["stream"], segment["is_expandable"])
         for block in (block for segment in segments for block in segment["blocks"]):
             if block["state"] != "inactive":
                 self.put_block(block["address"], block["requested_size"],
@@ -264,9 +266,9 @@ class Replay:
             index = bisect.bisect_left(self.starts, address)
             require(index == len(self.starts) or self.starts[index] >= address + size,
                     "a block lived there before")
-            self.memory.remove(address, address + size, entry["stream"])
+            self.memory.remove(address, address + size, entry["stream"], action == "segment_map")
         elif action in LOSS:
-            self.memory.add(address, address + size, entry["stream"])
+            self.memory.add(address, address + size, entry["stream"], action == "segment_unmap")
         elif action == "free_completed":
             self.put_block(address, size, True)
         else:

@@ -87,17 +87,29 @@ def test_plots_carry_the_whole_snapshot(snapshot, tmp_path, kind):
     assert carried == pickle.loads(snapshot.read_bytes())
 
 
+def with_stand_in(folder):
+    """An environment in which flamegraph.pl keeps what it is given, as `given`."""
+    script = folder / "home" / ".cache" / "flamegraph.pl"
+    script.parent.mkdir(parents=True)
+    script.write_text(f"#!/bin/sh\ncat > '{folder}/given'\necho '<svg/>'\n")
+    script.chmod(0o755)
+    return dict(os.environ, HOME=str(folder / "home"))
+
+
 @pytest.mark.parametrize("kind", ["segments", "memory"])
 def test_flame_graphs_are_asked_for_every_byte(snapshot, tmp_path, kind):
     """Every line that goes to the script ends in bytes; together they are what is resident."""
-    script = tmp_path / "home" / ".cache" / "flamegraph.pl"
-    script.parent.mkdir(parents=True)
-    script.write_text(f"#!/bin/sh\ncat > {tmp_path}/given\necho '<svg/>'\n")
-    script.chmod(0o755)
     drawing = tmp_path / "drawing.svg"
-    viz(kind, snapshot, "-o", drawing, env=dict(os.environ, HOME=str(tmp_path / "home")))
+    viz(kind, snapshot, "-o", drawing, env=with_stand_in(tmp_path))
     assert drawing.read_text() == "<svg/>\n"
     given = sum(int(line.rsplit(" ", 1)[1]) for line in
                 (tmp_path / "given").read_text().splitlines())
     state = pickle.loads(snapshot.read_bytes())
     assert given == sum(segment["total_size"] for segment in state["segments"])
+
+
+def test_a_snapshot_compared_with_itself_shows_no_difference(snapshot, tmp_path):
+    drawing = tmp_path / "drawing.svg"
+    viz("compare", snapshot, snapshot, "-o", drawing, env=with_stand_in(tmp_path))
+    assert drawing.read_text() == "<svg/>\n"
+    assert (tmp_path / "given").read_text() == ""
