@@ -3,8 +3,9 @@
 """Snapshots of pleat and of the baselines in PyTorch's own tool: torch/cuda/_memory_viz.py, as the
 wheel has it, run as a program.
 
-segments, memory and compare draw with flamegraph.pl, which PyTorch downloads where it is absent: a
-stand-in that counts what it is given lies where it looks."""
+segments and memory draw with flamegraph.pl, which PyTorch downloads where it is absent: a stand-in
+that keeps what it is given lies where it looks. compare fails on every snapshot, PyTorch's too: it
+takes the dictionary for a list of segments."""
 import base64
 import collections
 import importlib.util
@@ -106,10 +107,3 @@ def test_flame_graphs_are_asked_for_every_byte(snapshot, tmp_path, kind):
                 (tmp_path / "given").read_text().splitlines())
     state = pickle.loads(snapshot.read_bytes())
     assert given == sum(segment["total_size"] for segment in state["segments"])
-
-
-def test_a_snapshot_compared_with_itself_shows_no_difference(snapshot, tmp_path):
-    drawing = tmp_path / "drawing.svg"
-    viz("compare", snapshot, snapshot, "-o", drawing, env=with_stand_in(tmp_path))
-    assert drawing.read_text() == "<svg/>\n"
-    assert (tmp_path / "given").read_text() == ""
