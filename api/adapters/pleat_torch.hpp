@@ -14,7 +14,8 @@ struct CUstream_st;
 
 extern "C" {
 
-/** pleat_torch_malloc, but throw instead of returning NULL: for change_current_allocator.
+/** Allocate as pleat_torch_malloc does, but throw instead of returning NULL: for PyTorch's
+ *  change_current_allocator.
  *
  *  Returns  the address; NULL for 0 bytes only.
  *  Failure  throws c10::OutOfMemoryError, in Python torch.OutOfMemoryError, when memory is what is

@@ -16,12 +16,12 @@ find_formatter() {
 }
 
 formatter=$(find_formatter)
-mapfile -t files < <(find api bench segments tests vmm -name '*.[ch]' | sort)
+mapfile -t files < <(find api bench segments tests vmm -name '*.[ch]' -o -name '*.[ch]pp' | sort)
 if [ "${1:-}" = --fix ]; then
     "$formatter" --style=file -i "${files[@]}"
 else
     differs=$("$formatter" --style=file --dry-run "${files[@]}" 2>&1 |
-        sed -n 's/^\([^: ]*\.[ch]\):[0-9]*:.*Wclang-format-violations.*/\1/p' | sort | uniq -c)
+        sed -n 's/^\([^: ]*\.[chp]*\):[0-9]*:.*Wclang-format-violations.*/\1/p' | sort | uniq -c)
     if [ -n "$differs" ]; then
         printf 'differences from clang-format 14 (./dev format mends them):\n%s\n' "$differs"
         exit 1

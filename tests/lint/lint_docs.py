@@ -5,7 +5,10 @@ import sys
 
 from source import read, report
 
-HEADERS = {"api/pleat.h": "PLEAT_API", "vmm/sim/pleat_sim.h": "PLEAT_SIM_API"}
+API_HEADERS = ["api/pleat.h", "api/pleat_pool.h", "api/pleat_snapshot.h",
+               "api/adapters/pleat_torch.h", "api/adapters/pleat_torch.hpp",
+               "api/adapters/pleat_frameworks.h"]
+HEADERS = dict.fromkeys(API_HEADERS, "PLEAT_API") | {"vmm/sim/pleat_sim.h": "PLEAT_SIM_API"}
 FIELDS = ["Units", "Shape", "Params", "Returns", "Failure", "Owner", "Threads", "Blocks", "Source"]
 
 
@@ -42,7 +45,7 @@ def check(path, marker):
             continue
         if not re.match(r"/\*\*\s*[A-Z]", doc):
             yield f"{where}: the docstring does not begin with a sentence"
-        if path == "api/pleat.h" and "pleat_status " in prototype.split("(")[0]:
+        if path in API_HEADERS and "pleat_status " in prototype.split("(")[0]:
             if not re.search(r"^ \*\s+Returns\s", doc, re.MULTILINE):
                 yield f"{where}: the docstring has no Returns"
         yield from check_fields(where, doc)

@@ -51,9 +51,9 @@ def is_product(path):
 
 
 def knows_cuda(path):
-    """Where CUDA's own names may stand."""
+    """Where CUDA's own names may stand. What is C++ speaks to frameworks in their own types."""
     text = path.as_posix()
-    return (text.startswith("vmm/driver") or is_product(path) or
+    return (text.startswith("vmm/driver") or is_product(path) or path.suffix in (".cpp", ".hpp") or
             bool(re.match(r"tests/(support/|consumer/consumer_)?(vmm|sim|runtime)[_.]", text)))
 
 

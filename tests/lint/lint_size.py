@@ -10,7 +10,7 @@ MAX_FUNCTION_LINES = 60
 MAX_COLUMNS = 100
 MAX_PUBLIC_FUNCTIONS = 25
 LEFT_OVER = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
-TEXT_SUFFIXES = {".c", ".h", ".py", ".sh", ".cmake", ".map", ".md", ".in"}
+TEXT_SUFFIXES = {".c", ".h", ".cpp", ".hpp", ".py", ".sh", ".cmake", ".map", ".md", ".in"}
 
 
 def check_c(path):
@@ -20,7 +20,7 @@ def check_c(path):
         yield f"{path}: {len(lines) - 1} lines, at most {MAX_FILE_LINES}"
     code = without_comments_and_strings(text)
     for first, n_lines, name, _ in functions(code):
-        if n_lines > MAX_FUNCTION_LINES:
+        if name and n_lines > MAX_FUNCTION_LINES:  # a C++ class has no name here
             yield f"{path}:{first}: {name}() has {n_lines} lines, at most {MAX_FUNCTION_LINES}"
     for number, line in enumerate(lines, 1):
         if len(line) > MAX_COLUMNS:

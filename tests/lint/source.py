@@ -7,10 +7,10 @@ FOLDERS = ("api", "bench", "segments", "tests", "vmm")
 
 
 def c_files():
-    """All C sources and headers, as paths relative to the root."""
+    """All C and C++ sources and headers, as paths relative to the root."""
     found = []
     for folder in FOLDERS:
-        for pattern in ("*.c", "*.h"):
+        for pattern in ("*.c", "*.h", "*.cpp", "*.hpp"):
             found += [p.relative_to(ROOT) for p in (ROOT / folder).rglob(pattern)]
     return sorted(found)
 
