@@ -75,111 +75,156 @@ static bool is_own(void *const *stack)
 }
 
 /* The slot that holds such a stack, or the empty one where it belongs. */
-static uint32_t *find_slot(const pl_history_stacks *stacks)
+static uint32_t *find_slot(const pl_stack_table *table)
 {
-    uint32_t mask = stacks->n_slots - 1;
+    uint32_t mask = table->n_slots - 1;
     uint32_t at = (uint32_t)own.hash & mask;
-    while (stacks->slots[at] != 0 && !is_own(stacks->words + stacks->slots[at] - 1)) {
+    while (table->slots[at] != 0 && !is_own(table->words + table->slots[at] - 1)) {
         at = (at + 1) & mask;
     }
-    return &stacks->slots[at];
+    return &table->slots[at];
 }
 
-static bool grow_slots(pl_history_stacks *stacks, pl_host *host)
+static bool grow_slots(pl_stack_table *table, pl_host *host)
 {
     enum { FIRST_SLOTS = 1024 };
-    if (stacks->n_slots > 0 && stacks->n_stacks < stacks->n_slots / 4 * 3) {
+    if (table->n_slots > 0 && table->n_stacks < table->n_slots / 4 * 3) {
         return true;
     }
-    uint32_t n_slots = stacks->n_slots > 0 ? stacks->n_slots * 2 : FIRST_SLOTS;
+    uint32_t n_slots = table->n_slots > 0 ? table->n_slots * 2 : FIRST_SLOTS;
     uint32_t *slots = pl_host_calloc(host, n_slots, sizeof *slots);
     if (!slots) {
         return false;
     }
-    for (uint32_t i = 0; i < stacks->n_slots; i++) {
-        if (stacks->slots[i] != 0) {
-            void *const *stack = stacks->words + stacks->slots[i] - 1;
+    for (uint32_t i = 0; i < table->n_slots; i++) {
+        if (table->slots[i] != 0) {
+            void *const *stack = table->words + table->slots[i] - 1;
             uint32_t at = (uint32_t)hash_of(stack + 1, depth_of(stack)) & (n_slots - 1);
             while (slots[at] != 0) {
                 at = (at + 1) & (n_slots - 1);
             }
-            slots[at] = stacks->slots[i];
+            slots[at] = table->slots[i];
         }
     }
-    pl_host_free(host, stacks->slots);
-    stacks->slots = slots;
-    stacks->n_slots = n_slots;
+    pl_host_free(host, table->slots);
+    table->slots = slots;
+    table->n_slots = n_slots;
     return true;
 }
 
-static bool grow_words(pl_history_stacks *stacks, pl_host *host, uint32_t n_more)
+static bool grow_words(pl_stack_table *table, pl_host *host, uint32_t n_more)
 {
     enum { FIRST_WORDS = 4096 };
-    if (n_more <= stacks->capacity_of_words - stacks->n_words) {
+    if (n_more <= table->capacity_of_words - table->n_words) {
         return true;
     }
-    uint32_t capacity = stacks->capacity_of_words > 0 ? stacks->capacity_of_words * 2 : FIRST_WORDS;
+    uint32_t capacity = table->capacity_of_words > 0 ? table->capacity_of_words * 2 : FIRST_WORDS;
     void **words = capacity <= PL_HISTORY_STACK_WORDS
-                       ? pl_host_realloc(host, stacks->words, capacity * sizeof *words)
+                       ? pl_host_realloc(host, table->words, capacity * sizeof *words)
                        : NULL;
     if (!words) {
         return false;
     }
-    stacks->words = words;
-    stacks->capacity_of_words = capacity;
+    table->words = words;
+    table->capacity_of_words = capacity;
     return true;
+}
+
+/* The own stack is not in it, and both arrays have room. */
+static uint32_t *add(pl_stack_table *table)
+{
+    uint32_t *slot = find_slot(table);
+    void **stack = table->words + table->n_words;
+    stack[0] = (void *)(uintptr_t)own.n;
+    memcpy(stack + 1, own.at + 1, own.n * sizeof *stack);
+    *slot = table->n_words + 1;
+    table->n_words += (uint32_t)own.n + 1;
+    table->n_stacks++;
+    return slot;
+}
+
+/* Empty it; its names begin with `first`. */
+static void empty(pl_stack_table *table, uint32_t first)
+{
+    table->first = first;
+    table->n_words = 0;
+    table->n_stacks = 0;
+    if (table->n_slots > 0) {
+        memset(table->slots, 0, table->n_slots * sizeof *table->slots);
+    }
+}
+
+/* The name of what comes after everything in the table in use. */
+static uint32_t next_name(const pl_history_stacks *stacks)
+{
+    const pl_stack_table *now = &stacks->now;
+    bool wraps = now->first > UINT32_MAX - 2 * PL_HISTORY_STACK_WORDS;
+    return now->first == 0 || wraps ? 1 : now->first + now->n_words;
+}
+
+static void swap(pl_history_stacks *stacks)
+{
+    pl_stack_table older = stacks->before;
+    uint32_t first = next_name(stacks);
+    stacks->before = stacks->now;
+    stacks->now = older;
+    empty(&stacks->now, first);
 }
 
 uint32_t pl_stacks_name(pl_history_stacks *stacks, pl_host *host)
 {
+    pl_stack_table *now = &stacks->now;
     uint32_t n = (uint32_t)own.n + 1;
-    if (own.n == 0 || (stacks->n_slots == 0 && !grow_slots(stacks, host))) {
+    if (own.n == 0) {
         return 0;
     }
-    uint32_t *slot = find_slot(stacks);
-    if (*slot == 0) {
-        if (!grow_words(stacks, host, n) || !grow_slots(stacks, host)) {
+    if (now->first == 0) {
+        now->first = 1;
+    }
+    uint32_t *slot = now->n_slots > 0 ? find_slot(now) : NULL;
+    if (!slot || *slot == 0) {
+        if (now->n_words + n > PL_HISTORY_STACK_WORDS) {
+            swap(stacks);
+        }
+        if (!grow_words(now, host, n) || !grow_slots(now, host)) {
             return 0;
         }
-        slot = find_slot(stacks);
-        void **stack = stacks->words + stacks->n_words;
-        stack[0] = (void *)(uintptr_t)own.n;
-        memcpy(stack + 1, own.at + 1, own.n * sizeof *stack);
-        *slot = stacks->n_words + 1;
-        stacks->n_words += n;
-        stacks->n_stacks++;
+        slot = add(now);
     }
-    stacks->first += stacks->first == 0;
-    return stacks->first + *slot - 1;
+    return now->first + *slot - 1;
 }
 
 void pl_stacks_clear(pl_history_stacks *stacks)
 {
-    bool wraps = stacks->first > UINT32_MAX - 2 * PL_HISTORY_STACK_WORDS;
-    stacks->first = wraps ? 1 : stacks->first + stacks->n_words;
-    stacks->n_words = 0;
-    stacks->n_stacks = 0;
-    if (stacks->n_slots > 0) {
-        memset(stacks->slots, 0, stacks->n_slots * sizeof *stacks->slots);
-    }
+    swap(stacks);
+    empty(&stacks->before, stacks->now.first);
+}
+
+static void release(pl_stack_table *table, pl_host *host)
+{
+    pl_host_free(host, table->words);
+    pl_host_free(host, table->slots);
+    *table = (pl_stack_table){ .n_words = 0 };
 }
 
 void pl_stacks_fini(pl_history_stacks *stacks, pl_host *host)
 {
-    pl_host_free(host, stacks->words);
-    pl_host_free(host, stacks->slots);
-    *stacks = (pl_history_stacks){ .n_words = 0 };
+    release(&stacks->now, host);
+    release(&stacks->before, host);
 }
 
 size_t pl_stacks_get(const pl_history_stacks *stacks, uint32_t name, void *out[PL_HISTORY_DEPTH])
 {
-    uint32_t offset = name - stacks->first; /* of a forgotten name: beyond all words */
-    if (name == 0 || offset >= stacks->n_words) {
-        return 0;
+    const pl_stack_table *tables[] = { &stacks->now, &stacks->before };
+    for (unsigned i = 0; i < 2 && name != 0; i++) {
+        uint32_t offset = name - tables[i]->first; /* of another's: beyond all words */
+        if (offset < tables[i]->n_words) {
+            size_t n = depth_of(tables[i]->words + offset);
+            memcpy(out, tables[i]->words + offset + 1, n * sizeof *out);
+            return n;
+        }
     }
-    size_t n = depth_of(stacks->words + offset);
-    memcpy(out, stacks->words + offset + 1, n * sizeof *out);
-    return n;
+    return 0;
 }
 
 /* ---- describing ---- */

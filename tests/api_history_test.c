@@ -354,39 +354,45 @@ START_TEST(forgotten_stacks_are_not_taken_for_others)
 }
 END_TEST
 
-START_TEST(many_stacks_stay_apart_and_within_their_bound)
+/* A stack that no other number makes. */
+static uint32_t name_made(pl_history_stacks *stacks, pl_host *host, uintptr_t number, void **made)
 {
+    for (uintptr_t k = 0; k < PL_HISTORY_DEPTH; k++) {
+        made[k] = (void *)(k + 1 + number);
+    }
+    pl_stack_set(made, PL_HISTORY_DEPTH);
+    uint32_t name = pl_stacks_name(stacks, host);
+    pl_stack_end();
+    return name;
+}
+
+START_TEST(the_newest_stacks_are_kept_within_a_bound)
+{
+    enum { N = 100000, N_NEWEST = 16000 };
+    static uint32_t names[N];
     pl_host host;
-    pl_history_stacks stacks = { .n_words = 0 };
-    uint32_t first = 0;
-    uint32_t n_named = 0;
-    size_t largest = 0;
+    pl_history_stacks stacks = { .now = { .n_words = 0 } };
+    size_t most_bytes = 0;
+    void *made[PL_HISTORY_DEPTH];
     void *stack[PL_HISTORY_DEPTH];
     ck_assert_int_eq(pl_host_init(&host), PLEAT_OK);
-    pl_stack_begin();
-    first = pl_stacks_name(&stacks, &host);
-    ck_assert_uint_ne(first, 0);
-    for (uintptr_t i = 0; i < 100000; i++) {
-        void *made[PL_HISTORY_DEPTH];
-        for (uintptr_t k = 0; k < PL_HISTORY_DEPTH; k++) {
-            made[k] = (void *)(k + 1 + i % 90000); /* the last ones come again */
-        }
-        pl_stack_set(made, PL_HISTORY_DEPTH);
-        uint32_t name = pl_stacks_name(&stacks, &host);
-        if (name != 0) {
-            ck_assert_uint_eq(pl_stacks_get(&stacks, name, stack), PL_HISTORY_DEPTH);
-            ck_assert_int_eq(memcmp(stack, made, sizeof made), 0);
-            n_named++;
-        }
-        largest = host.bytes > largest ? host.bytes : largest;
+    for (uintptr_t i = 0; i < N; i++) {
+        names[i] = name_made(&stacks, &host, i, made);
+        ck_assert_uint_gt(names[i], i > 0 ? names[i - 1] : 0);
+        ck_assert_uint_eq(name_made(&stacks, &host, i, made), names[i]);
+        uintptr_t old = i > N_NEWEST ? i - N_NEWEST : 0;
+        ck_assert_uint_eq(pl_stacks_get(&stacks, names[old], stack), PL_HISTORY_DEPTH);
+        ck_assert_ptr_eq(stack[0], (void *)(old + 1));
+        ck_assert_ptr_eq(stack[PL_HISTORY_DEPTH - 1], (void *)(old + PL_HISTORY_DEPTH));
+        most_bytes = host.bytes > most_bytes ? host.bytes : most_bytes;
     }
-    pl_stack_end();
-    ck_assert_uint_gt(n_named, 30000);
-    ck_assert_uint_lt(n_named, 100000); /* so the bound was met */
-    ck_assert_uint_le(largest, 17 * MIB);
-    ck_assert_uint_gt(pl_stacks_get(&stacks, first, stack), 0);
+    ck_assert_uint_eq(pl_stacks_get(&stacks, names[0], stack), 0);
+    ck_assert_uint_eq(pl_stacks_get(&stacks, names[N - 1] + 1000, stack), 0);
+    ck_assert_uint_gt(most_bytes, 15 * MIB);
+    ck_assert_uint_le(most_bytes, 17 * MIB);
     pl_stacks_clear(&stacks);
-    ck_assert_uint_eq(pl_stacks_get(&stacks, first, stack), 0);
+    ck_assert_uint_eq(pl_stacks_get(&stacks, names[N - 1], stack), 0);
+    ck_assert_uint_gt(name_made(&stacks, &host, 5, made), names[N - 1]);
     pl_stacks_fini(&stacks, &host);
     ck_assert_uint_eq(pl_host_fini(&host), 0);
 }
@@ -759,7 +765,7 @@ int main(void)
     TCase *stacks = add_case(suite, "stacks");
     tcase_add_test(stacks, equal_stacks_are_stored_once);
     tcase_add_test(stacks, forgotten_stacks_are_not_taken_for_others);
-    tcase_add_test(stacks, many_stacks_stay_apart_and_within_their_bound);
+    tcase_add_test(stacks, the_newest_stacks_are_kept_within_a_bound);
     tcase_add_test(stacks, addresses_without_a_name_are_described_all_the_same);
     tcase_add_test(stacks, a_request_that_a_callback_served_keeps_its_stack);
     TCase *switching = add_case(suite, "switching");
