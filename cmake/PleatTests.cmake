@@ -127,11 +127,13 @@ if(NOT PLEAT_SANITIZE AND TARGET pleat_shared AND TARGET pleat_sim)
         "${tests}/consumer/with_cmake.sh" "${prefix}" "${PROJECT_BINARY_DIR}/consumer/cmake")
     pleat_add_check(consumer_with_pkg_config install
         "${tests}/consumer/with_pkg_config.sh" "${prefix}" "${PROJECT_BINARY_DIR}/consumer/pkg")
+    pleat_add_check(consumer_with_cccl install "${tests}/consumer/with_cccl.sh"
+        "${prefix}" "${PROJECT_BINARY_DIR}" "${PROJECT_BINARY_DIR}/consumer/cccl")
     pleat_add_check(installed_command_runs install
         "${prefix}/${CMAKE_INSTALL_BINDIR}/pleat" probe --driver sim)
     set_tests_properties(install_tree PROPERTIES FIXTURES_SETUP installed)
     set_tests_properties(python_installed_library consumer_with_cmake consumer_with_pkg_config
-        installed_command_runs PROPERTIES FIXTURES_REQUIRED installed)
+        consumer_with_cccl installed_command_runs PROPERTIES FIXTURES_REQUIRED installed)
     set_tests_properties(python_built_library python_installed_library PROPERTIES
         ENVIRONMENT "PLEAT_CONF=driver:sim")
 endif()

@@ -50,7 +50,8 @@ class pleat_cuda_mr
         pleat_torch_free(ptr, bytes, device_, stream.get());
     }
 
-    /** Allocate for use on any stream: waits until earlier uses of the memory are over. */
+    /** Allocate for use on any stream: waits until earlier uses of the memory are over. The device
+     *  must be current. */
     void *allocate_sync(std::size_t bytes, std::size_t alignment = most_alignment)
     {
         void *ptr = allocate(legacy_stream(), bytes, alignment);
