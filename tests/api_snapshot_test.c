@@ -269,6 +269,25 @@ START_TEST(json_lists_every_device_and_every_block)
 }
 END_TEST
 
+START_TEST(a_ring_that_ran_over_is_told)
+{
+    compliance c = compliance_open(_i, "capacity:256M", "");
+    ck_assert_int_eq(write_snapshot(c.instance, PLEAT_SNAPSHOT_JSON), PLEAT_OK);
+    ck_assert_ptr_null(strstr(out, "trace_alloc"));
+    ck_assert_int_eq(pleat_history_record(c.instance, 8, 0), PLEAT_OK);
+    ck_assert_int_eq(write_snapshot(c.instance, PLEAT_SNAPSHOT_JSON), PLEAT_OK);
+    ck_assert_ptr_nonnull(strstr(out, "\"trace_alloc_max_entries\":8"));
+    ck_assert_ptr_nonnull(strstr(out, "\"trace_alloc_overflowed\":false"));
+    for (int i = 0; i < 4; i++) {
+        compliance_free(&c, compliance_alloc(&c, MIB, NULL), NULL);
+    }
+    ck_assert_int_eq(write_snapshot(c.instance, PLEAT_SNAPSHOT_JSON), PLEAT_OK);
+    ck_assert_ptr_nonnull(strstr(out, "\"trace_alloc_overflowed\":true"));
+    ck_assert_uint_eq(count_text("\"action\""), 8);
+    compliance_close(&c);
+}
+END_TEST
+
 START_TEST(an_output_that_refuses_ends_the_snapshot_and_harms_nothing)
 {
     enum { N = 300 };
@@ -540,6 +559,7 @@ int main(void)
         &what_waits_for_its_own_stream_only_is_inactive,
         &segments_carry_the_stream_that_their_memory_came_on,
         &json_lists_every_device_and_every_block,
+        &a_ring_that_ran_over_is_told,
         &an_output_that_refuses_ends_the_snapshot_and_harms_nothing,
         &without_host_memory_it_says_so_and_holds_nothing,
         &the_files_ending_chooses_its_format_and_a_dump_replaces_it,

@@ -20,7 +20,8 @@ typedef struct snapshot {
     pl_host host;
     pl_frames frames;
     pl_writer *w;
-    char *conf; /* the instance's, as one string */
+    char *conf;         /* the instance's, as one string */
+    size_t max_entries; /* of each history; 0 = it does not record now */
     unsigned n_states;
     pl_snapshot_state states[PL_N_DEVICES]; /* of the devices in use */
 } snapshot;
@@ -199,6 +200,19 @@ static void write_divisions(const snapshot *s, const unsigned divisions[MOST_DIV
     pl_write_end(s->w);
 }
 
+/* Readers warn where the oldest entries were overwritten. */
+static void write_ring(const snapshot *s)
+{
+    bool is_full = false;
+    for (unsigned i = 0; i < s->n_states; i++) {
+        is_full = is_full || s->states[i].n_entries >= s->max_entries;
+    }
+    if (s->max_entries > 0) {
+        write_number(s, "trace_alloc_max_entries", s->max_entries);
+        write_flag(s, "trace_alloc_overflowed", is_full);
+    }
+}
+
 /* PyTorch's keys. Those of its pinned host memory and of its compiler say what holds here: there is
  * none, nothing is kept of it. */
 static void write_settings(const snapshot *s)
@@ -219,6 +233,7 @@ static void write_settings(const snapshot *s)
     write_limit(s, "max_round_threshold", 0);
     write_limit(s, "max_cached_size", 0);
     write_divisions(s, options->roundup_divisions);
+    write_ring(s);
     pl_write_key(s->w, "pleat_allocator");
     pl_write_word(s->w, config->allocator->name);
     pl_write_key(s->w, "pleat_version");
@@ -284,6 +299,9 @@ static pleat_status copy_devices(snapshot *s)
 
 static pleat_status copy_all(snapshot *s)
 {
+    pl_lock_acquire(&s->instance->lock);
+    s->max_entries = s->instance->history_entries;
+    pl_lock_release(&s->instance->lock);
     s->w = pl_host_alloc(&s->host, sizeof *s->w);
     if (!s->w) {
         return PLEAT_ENOMEM_HOST;

@@ -126,7 +126,8 @@ def check_frames(frames):
 def check_shape(snapshot):
     check_fields("the snapshot", snapshot, TOP)
     check_fields("the settings", snapshot["allocator_settings"], SETTINGS,
-                 ("pleat_allocator", "pleat_version"))
+                 ("pleat_allocator", "pleat_version", "trace_alloc_max_entries",
+                  "trace_alloc_overflowed"))
     for segment in snapshot["segments"]:
         check_fields("a segment", segment, SEGMENT)
         check_pool(segment["segment_pool_id"])
