@@ -39,6 +39,8 @@ template <class Call> bool throws_bad_alloc(Call call)
 
 int main()
 {
+    expect(cudaSetDevice(0) == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess,
+           "device 0 works");
     pleat_cuda_mr resource{ 0 };
     cuda::stream_ref stream{ cudaStreamPerThread };
     expect(resource == pleat_cuda_mr{ 0 } && resource != pleat_cuda_mr{ 1 }, "it is its device");
