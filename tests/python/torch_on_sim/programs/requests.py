@@ -1,5 +1,5 @@
 """One sequence of requests, either of PyTorch or of pleat's C interface (argument 1: torch or
-pleat), and what the allocator asked the driver for, as lines.
+pleat). Prints where each block lies in its segment, and what the allocator asked the driver for.
 
 Arguments: who, streams, requests, seed. Frees are of any age; a part of what is freed was used on
 another stream before; the device is smaller than what the requests come to."""
@@ -80,6 +80,16 @@ def work(address: int, n: int, stream: torch.cuda.Stream) -> None:
     assert memset(address, 0, n, stream.cuda_stream) == 0
 
 
+def place(address: int) -> int:
+    """Where in the segment, or the chunk of a growing one, that address is."""
+    base, extent = ctypes.c_uint64(), ctypes.c_uint64()
+    found = child.simulator.cuMemGetAddressRange_v2(
+        ctypes.byref(base), ctypes.byref(extent), ctypes.c_uint64(address)
+    )
+    assert found == 0 and address - base.value < extent.value
+    return address - base.value
+
+
 def size() -> int:
     most = random.choice([1 << 12, MIB, 60 * MIB])
     return random.randrange(1, most)
@@ -96,11 +106,11 @@ def warm(who: "Torch | Pleat") -> int:
     return len(child.call_log())
 
 
-def play(who: "Torch | Pleat", n_streams: int, n_requests: int) -> int:
+def play(who: "Torch | Pleat", n_streams: int, n_requests: int) -> list[int | None]:
     streams = [torch.cuda.default_stream()]
     streams += [torch.cuda.Stream() for _ in range(n_streams - 1)]
     live: list[object] = []
-    n_refused = 0
+    places: list[int | None] = []
     for i in range(n_requests):
         if live and random.random() < 0.49:
             block = live.pop(random.randrange(len(live)))
@@ -113,9 +123,8 @@ def play(who: "Torch | Pleat", n_streams: int, n_requests: int) -> int:
         else:
             n, stream = size(), random.choice(streams)
             block = who.malloc(n, stream)
-            if block is None:
-                n_refused += 1
-            else:
+            places.append(None if block is None else place(who.address(block)))
+            if block is not None:
                 work(who.address(block), n, stream)
                 live.append(block)
             del block
@@ -125,14 +134,16 @@ def play(who: "Torch | Pleat", n_streams: int, n_requests: int) -> int:
     while live:
         who.free(live.pop())
     who.reset()
-    return n_refused
+    return places
 
 
 random.seed(int(sys.argv[4]))
 allocator = Torch() if sys.argv[1] == "torch" else Pleat()
 n_before = warm(allocator)
-refused = play(allocator, int(sys.argv[2]), int(sys.argv[3]))
-print("refused", refused)
+found = play(allocator, int(sys.argv[2]), int(sys.argv[3]))
+print("refused", found.count(None))
+for where in found:
+    print("at", where)
 for line in child.call_log()[n_before:]:
     if line["call"] in CALLS:
         print(line["call"], line.get(CALLS[str(line["call"])], ""), line["result"])
