@@ -4,6 +4,7 @@
 on the simulated runtime; that it goes on where it was stopped; that it tells bad from good."""
 import csv
 import io
+import math
 import os
 import pathlib
 import signal
@@ -19,6 +20,7 @@ GPU = ROOT / "bench" / "gpu"
 sys.path.insert(0, str(GPU))
 
 import acceptance               # noqa: E402
+import cells                    # noqa: E402
 import child                    # noqa: E402
 import ledger                   # noqa: E402
 import search                   # noqa: E402
@@ -111,8 +113,9 @@ def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path):
     assert run(out, *plan, build=build).returncode == 0 and path.read_bytes() == whole
 
 
-def test_cells_that_cannot_end_in_time_are_not_started(tmp_path):
-    ended = run(tmp_path, "--phases", "traces", "--limit-s", "10")
+@pytest.mark.parametrize("option", ["--limit-s", "--stop-after-s"])
+def test_cells_that_cannot_end_in_time_are_not_started(tmp_path, option):
+    ended = run(tmp_path, "--phases", "traces", option, "10")
     assert ended.returncode == 1 and "8 cells were left" in ended.stdout
     assert rows_of(tmp_path) == []
 
@@ -231,6 +234,26 @@ def test_a_report_that_falls_short_says_so_by_its_exit_status(tmp_path):
 def test_the_search_finds_the_last_batch_that_completes(least_bad):
     good, bad, tries = search.largest(lambda batch: batch < least_bad, 32, 60)
     assert (good, bad) == (least_bad - 1, least_bad) and tries <= 20
+
+
+# ---- training on the CPU: the figures are of no use, the losses are right -----------------------
+
+def trained(model):
+    ended = subprocess.run(
+        [sys.executable, "-B", GPU / "train.py", "--model", model, "--allocator", "native",
+         "--scale", "tiny", "--device", "cpu"], capture_output=True, text=True, check=True)
+    return cells.last_object(ended.stdout)
+
+
+@pytest.mark.parametrize("model", acceptance.MODELS)
+def test_a_model_that_knows_nothing_yet_guesses_evenly(model):
+    figures = trained(model)
+    assert figures["loss_first"] == pytest.approx(math.log(512), rel=0.02)
+    assert figures["steps"] == 6 and figures["steps_per_second"] > 0
+
+
+def test_equal_seeds_give_equal_losses():
+    assert trained("gpt2")["loss_last"] == trained("gpt2")["loss_last"]
 
 
 # ---- the phases of PyTorch, on the simulated runtime -------------------------------------------

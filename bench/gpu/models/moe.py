@@ -29,13 +29,14 @@ class Experts(nn.Module):
         self.experts = nn.ModuleList(Expert(width, hidden, device) for _ in range(n_experts))
 
     def choose(self, n_tokens):
-        """(tokens in the order of their experts, how many each expert has): on the host."""
-        n_experts = len(self.experts)
-        taste = torch.randn(n_experts) * SKEW
-        noise = -torch.empty(n_tokens, n_experts).exponential_().log()
-        chosen = (taste + noise).topk(CHOSEN, dim=1).indices.flatten()
-        order = chosen.argsort(stable=True)
-        return order // CHOSEN, torch.bincount(chosen, minlength=n_experts).tolist()
+        """(tokens in the order of their experts, how many each expert has): on the host. Each token
+        comes CHOSEN times; now and then both are of one expert, which adds up just as well."""
+        n_places = n_tokens * CHOSEN
+        shares = (torch.randn(len(self.experts)) * SKEW).softmax(dim=0)
+        ends = (shares.cumsum(dim=0) * n_places).round().long().tolist()
+        ends[-1] = n_places
+        counts = [end - begin for begin, end in zip([0, *ends], ends)]
+        return torch.randperm(n_places) // CHOSEN, counts
 
     def forward(self, x):
         flat = x.reshape(-1, x.shape[-1])
