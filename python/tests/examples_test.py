@@ -1,0 +1,67 @@
+# timeout: 600
+"""The programs of examples/: all are compiled, those that can run without a GPU are run."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import py_compile
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import BUILD, RUNTIME, SOURCE, Run, clean_environment
+
+EXAMPLES = SOURCE / "examples"
+PROGRAMS = sorted(EXAMPLES.glob("*.py"))
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.stem)
+def test_it_compiles_and_the_readme_lists_it(program: Path, tmp_path: Path) -> None:
+    py_compile.compile(str(program), cfile=str(tmp_path / "out.pyc"), doraise=True)
+    assert f"({program.name})" in (EXAMPLES / "README.md").read_text()
+
+
+def test_the_c_example_puts_a_block_together_out_of_holes(tmp_path: Path) -> None:
+    compiler = os.environ.get("CC") or shutil.which("cc") or "gcc"
+    includes = [f"-I{SOURCE / 'api'}", "-idirafter", str(SOURCE / "vmm" / "base")]
+    subprocess.run(
+        [compiler, "-std=c11", "-Wall", "-Wextra", "-Werror", *includes,
+         str(EXAMPLES / "blocks.c"), "-o", str(tmp_path / "blocks"),
+         str(BUILD / "libpleat.so"), f"-Wl,-rpath,{BUILD}"],
+        check=True,
+    )  # fmt: skip
+    done = subprocess.run(
+        [str(tmp_path / "blocks")],
+        env=clean_environment(PLEAT_CONF="driver:sim,sim:[capacity:1G]"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "Simulated GPU, 1024 MiB, allocator pleat" in done.stdout
+    assert "live 260 MiB" in done.stdout
+    assert " 0 granules moved" not in done.stdout
+
+
+def needs(package: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(not importlib.util.find_spec(package), reason=f"no {package}")
+
+
+@pytest.mark.skipif(not RUNTIME.exists(), reason="libpleat_runtime.so is not built")
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        pytest.param("numba_arrays.py", "came back unchanged: True", marks=needs("numba_cuda")),
+        pytest.param("pytorch_training.py", "reserved at most", marks=needs("torch")),
+    ],
+)
+def test_it_runs_on_the_simulated_device(run_python: Run, program: str, said: str) -> None:
+    done = run_python(
+        str(EXAMPLES / program),
+        LD_PRELOAD=str(RUNTIME),
+        PLEAT_SIM="capacity:1G,backing:memory",
+        PLEAT_CONF="driver:sim",
+        CUDA_PYTHON_DISABLE_MAJOR_VERSION_WARNING="1",
+    )
+    assert said in done.stdout
