@@ -22,7 +22,7 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
-enum { ENTRIES = 100000, MOST_BYTES = 1 << 22 };
+enum { ENTRIES = 100000, MOST_BYTES = 1 << 23 };
 
 static char out[MOST_BYTES + 1];
 static size_t n_out;
@@ -314,6 +314,29 @@ START_TEST(an_output_that_refuses_ends_the_snapshot_and_harms_nothing)
 }
 END_TEST
 
+static void write_when_out_of_memory(pleat instance, int device, size_t bytes, const char *text,
+                                     void *context)
+{
+    (void)text;
+    bool is_right = device == 0 && bytes == 300 * MIB;
+    *(int *)context += is_right && write_snapshot(instance, PLEAT_SNAPSHOT_JSON) == PLEAT_OK;
+}
+
+START_TEST(the_callback_for_out_of_memory_may_take_one)
+{
+    int n_written = 0;
+    pleat_devptr ptr;
+    compliance c = open_recording(_i, "capacity:256M");
+    ck_assert_int_eq(pleat_set_oom_callback(c.instance, write_when_out_of_memory, &n_written),
+                     PLEAT_OK);
+    ck_assert_int_eq(compliance_try(&c, 300 * MIB, NULL, &ptr), PLEAT_ENOMEM_DEVICE);
+    ck_assert_int_eq(n_written, 1);
+    ck_assert_uint_eq(count_text("\"action\":\"oom\",\"device_free\":"), 1);
+    ck_assert_ptr_nonnull(strstr(out, ",\"size\":314572800,\"stream\":0,"));
+    compliance_close(&c);
+}
+END_TEST
+
 START_TEST(without_host_memory_it_says_so_and_holds_nothing)
 {
     compliance c = open_recording(_i, "capacity:256M");
@@ -550,6 +573,46 @@ START_TEST(snapshots_taken_while_eight_threads_allocate_are_consistent)
 }
 END_TEST
 
+static void *record_anew_until_over(void *arg)
+{
+    crowd *all = arg;
+    for (unsigned i = 0; !atomic_load(&all->is_over); i++) {
+        unsigned flags = i % 2 ? PLEAT_HISTORY_FRAMES | PLEAT_HISTORY_FREE_FRAMES : 0;
+        flags |= i % 5 == 0 ? PLEAT_HISTORY_KEEP : 0;
+        size_t n_entries = i % 7 == 0 ? 0 : 1 + i % 900;
+        all->n_wrong += pleat_history_record(all->c->instance, n_entries, flags) != PLEAT_OK;
+        sched_yield();
+    }
+    return NULL;
+}
+
+START_TEST(recording_may_start_and_stop_while_snapshots_are_written)
+{
+    enum { THREADS = 3, SNAPSHOTS = 40, STEPS = 200 };
+    pthread_t threads[THREADS];
+    compliance c = compliance_open(_i, "capacity:8G,depth:32", "");
+    crowd all = { .c = &c };
+    for (int i = 0; i < THREADS; i++) {
+        ck_assert_int_eq(pthread_create(&threads[i], NULL,
+                                        i == 0 ? record_anew_until_over : allocate_until_over,
+                                        &all),
+                         0);
+    }
+    for (int i = 0; i < SNAPSHOTS; i++) {
+        atomic_fetch_add(&all.n_steps, STEPS);
+        pleat_snapshot_format format = i % 2 ? PLEAT_SNAPSHOT_JSON : PLEAT_SNAPSHOT_PICKLE;
+        all.n_wrong += write_snapshot(c.instance, format) != PLEAT_OK;
+        all.n_wrong += n_out < 100 || out[n_out - 1] != (i % 2 ? '\n' : '.');
+    }
+    atomic_store(&all.is_over, true);
+    for (int i = 0; i < THREADS; i++) {
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+    }
+    ck_assert_uint_eq(all.n_wrong, 0);
+    compliance_close(&c);
+}
+END_TEST
+
 int main(void)
 {
     static const TTest *const *const tests[] = {
@@ -561,12 +624,14 @@ int main(void)
         &json_lists_every_device_and_every_block,
         &a_ring_that_ran_over_is_told,
         &an_output_that_refuses_ends_the_snapshot_and_harms_nothing,
+        &the_callback_for_out_of_memory_may_take_one,
         &without_host_memory_it_says_so_and_holds_nothing,
         &the_files_ending_chooses_its_format_and_a_dump_replaces_it,
         &a_dump_that_fails_leaves_the_old_file_and_nothing_else,
         &a_path_that_cannot_be_written_is_named,
         &bad_arguments_are_refused,
         &snapshots_taken_while_eight_threads_allocate_are_consistent,
+        &recording_may_start_and_stop_while_snapshots_are_written,
     };
     return compliance_run("api_snapshot", tests, sizeof tests / sizeof tests[0]);
 }
