@@ -19,6 +19,7 @@ from typing import Any
 from cuda.bindings.driver import CUdeviceptr
 
 from ._default import memory_info, trim
+from ._driver import take_real_driver
 from ._library import library
 from ._shortage import shortage
 
@@ -31,6 +32,7 @@ class PleatMemoryManager(_cuda.HostOnlyCUDAMemoryManager):
 
     def initialize(self) -> None:
         """Bound what Numba may leave pending of pinned memory, as its own manager does."""
+        take_real_driver()
         if self.deallocations.memory_capacity == 0:
             self.deallocations.memory_capacity = self.get_memory_info().total
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import rmm.mr
 from rmm.pylibrmm.stream import Stream
 
+from ._driver import take_real_driver
 from ._library import library
 from ._shortage import shortage
 
@@ -37,6 +38,7 @@ def resource() -> rmm.mr.CallbackMemoryResource:
     Returns  what rmm.mr.set_current_device_resource and RMM's adaptors take. Allocations raise
              MemoryError where memory is short.
     """
+    take_real_driver()
     return rmm.mr.CallbackMemoryResource(_allocate, _deallocate)
 
 

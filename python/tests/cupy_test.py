@@ -45,5 +45,4 @@ def test_without_a_gpu_an_array_is_refused_by_cupy_itself(run: Run) -> None:
         else:
             assert pleat.memory_stats()["allocation.all.current"] == 1  # there is one, then
         """,
-        PLEAT_CONF="driver:auto",
     )

@@ -47,6 +47,17 @@ def test_the_options_are_callable_addresses(run: Run) -> None:
     )
 
 
+def test_the_simulator_is_not_taken_unasked(run: Run) -> None:
+    run(
+        """
+        import os, pleat.onnxruntime
+        pleat.onnxruntime.cuda_provider_options()
+        assert os.environ["PLEAT_CONF"] == "limit:0.5,driver:cuda"
+        """,
+        PLEAT_CONF="limit:0.5",
+    )
+
+
 # A model that adds its two inputs of 4 floats, as the protocol buffer that it is. Kernels compute
 # nothing here, so only who gave the memory can be seen.
 SESSION = """
