@@ -1,7 +1,8 @@
-/* area.h - the segments of one stream and size class: where requests of that stream look first.
+/* area.h - the segments of one pool, stream and size class: where requests of that stream look
+ * first.
  *
- * Not a wall: settled memory of any area serves any stream. For each lane there is an index of the
- * runs it may use here, index 0 holding the settled blocks. */
+ * Within a pool not a wall: settled memory of any area serves any stream. For each lane there is an
+ * index of the runs it may use here, index 0 holding the settled blocks. */
 #ifndef PLEAT_SEGMENTS_AREA_H
 #define PLEAT_SEGMENTS_AREA_H
 
@@ -12,8 +13,10 @@ typedef enum pl_class { PL_CLASS_SMALL, PL_CLASS_LARGE, PL_N_CLASSES } pl_class;
 typedef struct pl_area {
     pl_segment *segments; /* in order of creation */
     pl_segment *newest;
-    uint32_t lane;        /* const */
-    pl_class class;       /* const */
+    struct pl_private *pool; /* NULL = the default one */
+    struct pl_area *next;    /* in its private pool, or of those that were in one */
+    uint32_t lane;           /* const, but for areas that change their pool, as is the next */
+    pl_class class;
     uint32_t n_runs;      /* room of `runs` */
     pl_index **runs;      /* by lane; NULL = none yet */
     pl_block_queue holes; /* in no order */

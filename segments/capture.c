@@ -52,7 +52,7 @@ pleat_status pl_expandable_release_capture(pl_allocator *a, pl_stream *stream)
     }
     pl_lock_acquire(&space->lock);
     pl_settle_release_uses(space, stream);
-    st = pl_space_lane(space, stream, &lane);
+    st = pl_space_lane(space, stream, false, &lane);
     while (st == PLEAT_OK && lane->kept.first != NULL) {
         release_kept(space, lane);
     }

@@ -9,6 +9,7 @@
 
 #include "segments/capture.h"
 #include "segments/grow.h"
+#include "segments/private.h"
 #include "segments/run.h"
 #include "segments/settle.h"
 #include "segments/stale.h"
@@ -26,29 +27,62 @@ static pl_space *space_of(pl_allocator *a)
 
 /* ---- allocate -------------------------------------------------------------------------------- */
 
-/* The smallest run in the areas of `class`, the own one apart. */
-static pl_block *fit_elsewhere(pl_space *space, const pl_request *rq, pl_class class)
-{
-    pl_block *best = NULL;
-    size_t best_bytes = SIZE_MAX;
+/* The smallest run seen so far. */
+typedef struct fitting {
+    pl_block *best; /* NULL: none */
+    size_t bytes;
+} fitting;
 
-    for (uint32_t i = class; i < space->n_area_rooms; i += PL_N_CLASSES) {
-        pl_area *area = space->areas[i];
-        size_t run_bytes;
-        if (area == NULL || area == rq->area) {
-            continue;
-        }
-        pl_block *b = pl_run_best(area, rq->usable, rq->bytes, &run_bytes);
-        if (b != NULL && run_bytes < best_bytes) {
-            best = b;
-            best_bytes = run_bytes;
-        }
+static void try_area(const pl_area *area, const pl_request *rq, fitting *f)
+{
+    size_t run_bytes;
+
+    if (area == NULL || area == rq->area) {
+        return;
     }
-    /* What it frees there will pend on this lane in that area. */
-    if (best != NULL && pl_area_reach(&space->host, best->segment->area, rq->lane->number)) {
+    pl_block *b = pl_run_best(area, rq->usable, rq->bytes, &run_bytes);
+    if (b != NULL && (f->best == NULL || run_bytes < f->bytes)) {
+        *f = (fitting){ .best = b, .bytes = run_bytes };
+    }
+}
+
+/* What it frees there will pend on this lane in that area. */
+static pl_block *reach_fit(pl_space *space, const pl_request *rq, const fitting *f)
+{
+    if (f->best != NULL && pl_grow_reach(space, rq, f->best->segment->area) != PLEAT_OK) {
         return NULL;
     }
-    return best;
+    return f->best;
+}
+
+/* The smallest run in the pool's areas of `class`, the own one apart. */
+static pl_block *fit_elsewhere(pl_space *space, const pl_request *rq, pl_class class)
+{
+    fitting f = { 0 };
+
+    if (rq->pool == NULL) {
+        for (uint32_t i = class; i < space->n_area_rooms; i += PL_N_CLASSES) {
+            try_area(space->areas[i], rq, &f);
+        }
+        return reach_fit(space, rq, &f);
+    }
+    for (const pl_area *area = rq->pool->areas; area != NULL; area = area->next) {
+        if (area->class == class) {
+            try_area(area, rq, &f);
+        }
+    }
+    return reach_fit(space, rq, &f);
+}
+
+/* The smallest run in what private pools left behind. */
+static pl_block *fit_in_released(pl_space *space, const pl_request *rq)
+{
+    fitting f = { 0 };
+
+    for (const pl_area *area = space->released; area != NULL; area = area->next) {
+        try_area(area, rq, &f);
+    }
+    return reach_fit(space, rq, &f);
 }
 
 /* The blocks of the run that starts at b as one, until it holds `bytes`; the lane and tick of the
@@ -99,29 +133,47 @@ static pl_block *fit(pl_space *space, const pl_request *rq)
     size_t run_bytes;
     pl_block *b = pl_run_best(rq->area, rq->usable, rq->bytes, &run_bytes);
 
-    if (b == NULL && pl_space_has_many_lanes(space)) {
+    if (b == NULL && (rq->pool != NULL || pl_space_has_many_lanes(space))) {
         b = fit_elsewhere(space, rq, rq->area->class);
     }
     return b != NULL ? take_start(space, b, rq->bytes) : NULL;
 }
 
-/* When memory is short the size classes are no wall either. */
+/* When memory is short the size classes are no wall either, nor is who was there before. */
 static pl_block *fit_in_other_class(pl_space *space, const pl_request *rq)
 {
     pl_class other = rq->area->class == PL_CLASS_SMALL ? PL_CLASS_LARGE : PL_CLASS_SMALL;
     bool can_grow = pl_grow_can_create(space, rq) && !rq->is_out_of_va;
     pl_block *b = can_grow ? NULL : fit_elsewhere(space, rq, other);
 
+    if (b == NULL && !can_grow && rq->pool == NULL) {
+        b = fit_in_released(space, rq);
+    }
     return b != NULL ? take_start(space, b, rq->bytes) : NULL;
+}
+
+/* In a private pool a capture uses what it freed itself: that pends on a lane of its own. */
+static pleat_status prepare_private(pl_space *space, pl_stream *stream, pl_class class,
+                                    pl_request *rq)
+{
+    pleat_status st = PLEAT_OK;
+
+    if (rq->is_capturing) {
+        st = pl_space_lane(space, stream, true, &rq->lane);
+    }
+    rq->usable = rq->lane->number;
+    return st == PLEAT_OK ? pl_private_area(space, rq->pool, rq->lane, class, &rq->area) : st;
 }
 
 /* Host memory for what cannot fail later. */
 static pleat_status prepare(pl_space *space, pl_stream *stream, pl_request *rq)
 {
     pl_class class = rq->bytes < space->options.small_bytes ? PL_CLASS_SMALL : PL_CLASS_LARGE;
-    pleat_status st = pl_space_lane(space, stream, &rq->lane);
+    pleat_status st = pl_space_lane(space, stream, false, &rq->lane);
 
-    if (st == PLEAT_OK) {
+    if (st == PLEAT_OK && rq->pool != NULL) {
+        st = prepare_private(space, stream, class, rq);
+    } else if (st == PLEAT_OK) {
         rq->usable = rq->is_capturing ? PL_LANE_SETTLED : rq->lane->number;
         st = pl_space_area(space, rq->lane, class, &rq->area);
     }
@@ -197,11 +249,14 @@ static void account_free(pl_space *space, size_t bytes, size_t requested)
     pl_stats_sub(s->requested_bytes, pool, requested);
 }
 
-static pleat_status expandable_alloc(pl_allocator *a, size_t bytes, pl_stream *stream,
-                                     pleat_devptr *out)
+static __attribute__((noinline)) pleat_status alloc_from(pl_space *space, pl_private *pool,
+                                                         size_t bytes, pl_stream *stream,
+                                                         pleat_devptr *out)
 {
-    pl_space *space = space_of(a);
-    pl_request rq = { .bytes = (bytes + PL_BLOCK_QUANTUM - 1) & ~(size_t)(PL_BLOCK_QUANTUM - 1) };
+    pl_request rq = {
+        .pool = pool,
+        .bytes = (bytes + PL_BLOCK_QUANTUM - 1) & ~(size_t)(PL_BLOCK_QUANTUM - 1),
+    };
     pl_block *b = NULL;
     pleat_status st = pl_capture_is_active(space, stream, &rq.is_capturing);
 
@@ -221,7 +276,7 @@ static pleat_status expandable_alloc(pl_allocator *a, size_t bytes, pl_stream *s
     }
     b->requested = bytes;
     b->lane = rq.lane->number;
-    b->is_captured = rq.is_capturing;
+    b->is_captured = rq.is_capturing && pool == NULL;
     pl_ptrmap_insert(&space->live, b->base, b);
     account_alloc(space, b->bytes, bytes);
     pl_space_tell_block(space, PL_ACTION_ALLOC, b);
@@ -231,6 +286,18 @@ static pleat_status expandable_alloc(pl_allocator *a, size_t bytes, pl_stream *s
     }
     pl_lock_release(&space->lock);
     return PLEAT_OK;
+}
+
+static pleat_status expandable_alloc(pl_allocator *a, size_t bytes, pl_stream *stream,
+                                     pleat_devptr *out)
+{
+    return alloc_from(space_of(a), NULL, bytes, stream, out);
+}
+
+static pleat_status expandable_private_alloc(pl_allocator *a, pl_private *pool, size_t bytes,
+                                             pl_stream *stream, pleat_devptr *out)
+{
+    return alloc_from(space_of(a), pool, bytes, stream, out);
 }
 
 /* ---- free ------------------------------------------------------------------------------------ */
@@ -275,11 +342,14 @@ static pleat_status add_use(pl_space *space, pl_block *b, pl_stream *stream)
 /* `capturing`: the lane in whose capture this free is, or NULL. */
 static void free_block(pl_space *space, pl_block *b, pl_lane *capturing)
 {
-    pl_lane *lane = space->lanes[b->lane - 1];
-
     if (b->uses != NULL) {
         pl_settle_mark_captured(space, b);
     }
+    if (b->segment->is_private) {
+        pl_private_free(space, b, capturing != NULL);
+        return;
+    }
+    pl_lane *lane = space->lanes[b->lane - 1];
     if (capturing != NULL || b->is_captured) {
         pl_capture_keep(space, b, capturing != NULL ? capturing : lane);
         return;
@@ -311,9 +381,9 @@ static pleat_status expandable_free(pl_allocator *a, pleat_devptr ptr, pl_stream
     if (b == NULL) {
         st = not_live(space, ptr);
     } else if (is_capturing) {
-        st = pl_space_lane(space, stream, &capturing);
+        st = pl_space_lane(space, stream, false, &capturing);
     }
-    if (st == PLEAT_OK && pl_stream_index(stream) + 1 != b->lane) {
+    if (st == PLEAT_OK && space->lanes[b->lane - 1]->stream != stream) {
         st = add_use(space, b, stream);
     }
     if (st == PLEAT_OK) {
@@ -334,7 +404,7 @@ static pleat_status expandable_record_stream(pl_allocator *a, pleat_devptr ptr, 
     pl_lock_acquire(&space->lock);
     pl_block *b = pl_ptrmap_find(&space->live, ptr);
     pleat_status st = b == NULL ? not_live(space, ptr) : PLEAT_OK;
-    if (b != NULL && pl_stream_index(stream) + 1 != b->lane) {
+    if (b != NULL && space->lanes[b->lane - 1]->stream != stream) {
         st = add_use(space, b, stream);
     }
     pl_lock_release(&space->lock);
@@ -417,6 +487,11 @@ const pl_allocator_ops pl_expandable_ops = {
     .trim = pl_expandable_trim,
     .set_limit = pl_expandable_set_limit,
     .release_capture = pl_expandable_release_capture,
+    .private_open = pl_expandable_private_open,
+    .private_alloc = expandable_private_alloc,
+    .private_rest = pl_expandable_private_rest,
+    .private_release = pl_expandable_private_release,
+    .private_reserved = pl_expandable_private_reserved,
     .stats = expandable_stats,
     .reset_peaks = expandable_reset_peaks,
     .visit = expandable_visit,

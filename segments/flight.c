@@ -2,6 +2,7 @@
  * blocks in state FLIGHT: nobody else changes those or the links between them. */
 #include "segments/flight.h"
 
+#include "segments/private.h"
 #include "segments/run.h"
 #include "vmm/mapping.h"
 
@@ -75,13 +76,21 @@ pl_block *pl_flight_carve(pl_space *space, pl_block *b, pleat_devptr base, pleat
     return b;
 }
 
-/* What carving took from n_loose went nowhere else; freeing takes it from n_pinned. */
+/* What carving took from n_loose went nowhere else; freeing takes it from n_pinned. What is carved
+ * out of a private pool to be taken was loose: the pool had not used it yet. */
 void pl_flight_restore(pl_space *space, pl_block *b)
 {
     size_t n_loose = space->n_loose;
+    pl_segment *seg = b->segment;
+    pleat_devptr base = b->base;
+    pleat_devptr end = pl_block_end(b);
 
     put_back(space, b);
-    space->n_pinned += space->n_loose - n_loose;
+    if (seg->is_private) {
+        space->n_loose += pl_segment_loosen_whole(seg, base, end);
+    } else {
+        space->n_pinned += space->n_loose - n_loose;
+    }
 }
 
 /* Room on the idle stack for every chunk that this flight may leave behind. */
@@ -190,7 +199,8 @@ static size_t usable_granules(const pl_segment *seg, const pl_block *b, size_t g
         end = pl_block_end(b);
     }
     end = end < want ? end : want;
-    return end > low ? (size_t)((end - low) >> seg->granule_log2) : 0;
+    n = end > low ? (size_t)((end - low) >> seg->granule_log2) : 0;
+    return seg->is_private ? pl_segment_loose_run(seg, g, n) : n;
 }
 
 static void take_run(pl_space *space, pl_flight *f, pl_block *b, size_t g, size_t n)
@@ -319,6 +329,7 @@ static void install_chunks(pl_space *space, pl_segment *seg, const pl_block *b,
 {
     size_t g = pl_segment_granule(seg, b->base);
 
+    pl_private_count(seg, b->bytes, 0);
     for (size_t i = 0; i < granules_of(seg, b); i++) {
         seg->chunks[g + i] = chunks[i];
         uint32_t taken_at = seg->taken_at[g + i];
@@ -357,6 +368,7 @@ static void retire_victims(pl_space *space, pl_flight *f)
             seg->taken_at[g + i] = pl_budget_stamp(&space->budget);
         }
         space->n_taken += granules_of(seg, b);
+        pl_private_count(seg, 0, b->bytes);
         pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, b->base, b->bytes);
         b->state = PL_BLOCK_STALE;
         pl_queue_push(&space->stale, b);
@@ -446,7 +458,11 @@ void pl_flight_rollback(pl_space *space, pl_flight *f)
     restore_place(space, f);
     while (f->victims.first != NULL) {
         pl_block *b = f->victims.first;
-        pl_queue_remove(&f->victims, b);
+        if (b->segment->is_private) {
+            b = pop_victims(space, f); /* whole granules */
+        } else {
+            pl_queue_remove(&f->victims, b);
+        }
         pl_flight_restore(space, b);
     }
     for (size_t i = 0; i < f->n_idle; i++) {

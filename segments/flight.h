@@ -55,7 +55,7 @@ void pl_flight_rollback(pl_space *space, pl_flight *f);
 void pl_flight_make_hole(pl_space *space, pl_block *b);
 /* Cut [base, end) out of b, free or a hole, into a block in state FLIGHT. Needs two spares. */
 pl_block *pl_flight_carve(pl_space *space, pl_block *b, pleat_devptr base, pleat_devptr end);
-/* Undo it. */
+/* Undo it. In a private pool b is whole granules, all of them loose before. */
 void pl_flight_restore(pl_space *space, pl_block *b);
 
 #endif

@@ -1,22 +1,27 @@
 /* grow.c - growing: where from, and when to give up.
  *
  * THE PROMISE. C: chunks that the driver or the limit gives; L: granules with bytes of live blocks
- * and requests in flight; P: granules kept for captures; m: the least number of further granules
- * that the request pins over all places. With no other request in flight, "out of device memory"
- * is returned only if L + P + m > C.
+ * and requests in flight; P: granules kept for captures, and those without live bytes that other
+ * private pools have touched; m: the least number of further granules that the request pins over
+ * all places of its pool. With no other request in flight, "out of device memory" is returned only
+ * if L + P + m > C.
  *
  * Why. Let the request be refused with PLEAT_ENOMEM_DEVICE. Then in its last attempt nobody else
- * was in flight (shortage() waits for that first), no block pended on another stream (they were
- * all settled or ordered before), and the driver had refused to create beyond C since it began.
- * So every free block is one that the lane may use, and every granule held is idle, loose and
- * takeable, or counted in L + P. No run of any area, of either size class, holds the request: a
- * resident fit was looked for in all of them. pl_place_search was offered, in every area, the
+ * was in flight (shortage() waits for that first), no block pended on another stream (they were all
+ * settled or ordered before), and the driver had refused to create beyond C since it began. So
+ * every free block is one that the lane may use, and every granule held is idle, loose and
+ * takeable, or counted in L + P. No run of any area of the request's pool, of either size class,
+ * holds the request: a resident fit was looked for in all of them. (What private pools have left
+ * when they were released is the default pool's: private.h. A pool's own free granules are pinned,
+ * but a place over them pins no further ones.) pl_place_search was offered, in every such area, the
  * places that pin least; a new segment is opened whenever ceil(bytes / granule) would fit under C
  * but no gap is long enough. A place with L + P + its pins <= C would have been reserved, and its
  * n_new chunks exist: C - L - P - (loose granules in the place) counts just the idle, loose and
  * creatable ones outside it, and all of those are collected before any is found missing. Hence no
- * place had L + P + m <= C. Captures, cross_stream:settled and wait_ms can forbid the ordering or
- * waiting that the argument needs: then the verdict is PLEAT_EPENDING.
+ * place had L + P + m <= C. For a private pool's request on a stream that is being captured, which
+ * may not take, settled memory was unmapped instead (pl_trim_gather). Captures,
+ * cross_stream:settled and wait_ms can forbid the ordering or waiting that the argument needs: then
+ * the verdict is PLEAT_EPENDING.
  *
  * Guarded by the device lock, dropped around driver calls and waits; nothing is reserved then. */
 #include "segments/grow.h"
@@ -25,6 +30,7 @@
 
 #include "segments/flight.h"
 #include "segments/place.h"
+#include "segments/private.h"
 #include "segments/run.h"
 #include "segments/settle.h"
 #include "segments/stale.h"
@@ -112,6 +118,17 @@ static size_t least_granules(const pl_space *space, size_t bytes)
     return (bytes + space->granule_bytes - 1) >> space->granule_log2;
 }
 
+pleat_status pl_grow_reach(pl_space *space, const pl_request *rq, pl_area *area)
+{
+    uint32_t number = rq->lane->number;
+    pleat_status st = pl_area_reach(&space->host, area, number);
+
+    if (st == PLEAT_OK && rq->lane->is_capture) { /* where its blocks pend after the capture */
+        st = pl_area_reach(&space->host, area, pl_lane_plain(number));
+    }
+    return st;
+}
+
 bool pl_grow_can_create(const pl_space *space, const pl_request *rq)
 {
     return least_granules(space, rq->bytes) <= room_below(space, cap_of(space, rq)) + space->n_idle;
@@ -129,22 +146,19 @@ static pleat_status find_place(pl_space *space, const pl_request *rq, size_t cap
     if (n_new <= room_below(space, cap) + space->n_idle && (found || !rq->is_out_of_va)) {
         return PLEAT_OK;
     }
-    for (uint32_t i = 0; i < space->n_area_rooms; i++) {
+    pl_area_cursor cursor = { 0 };
+    for (pl_area *area; (area = pl_space_next_area(space, rq->pool, &cursor)) != NULL;) {
         pl_place other;
-        pl_area *area = space->areas[i];
-        if (area != NULL && area != rq->area &&
-            pl_place_search(area, lane, rq->bytes, pin_room, &other) && is_better(&other, out)) {
+        if (area != rq->area && pl_place_search(area, lane, rq->bytes, pin_room, &other) &&
+            is_better(&other, out)) {
             *out = other;
         }
     }
-    if (out->segment == NULL) {
-        return PLEAT_OK;
-    }
-    return pl_area_reach(&space->host, out->segment->area, rq->lane->number);
+    return out->segment != NULL ? pl_grow_reach(space, rq, out->segment->area) : PLEAT_OK;
 }
 
 /* A segment reserves as many addresses as the device has memory, and half more, since a stream's
- * blocks spread; small areas an eighth. */
+ * blocks spread; small areas an eighth; private pools less, as they are many. */
 static pleat_status open_segment(pl_space *space, const pl_request *rq)
 {
     size_t least = least_granules(space, rq->bytes);
@@ -152,6 +166,7 @@ static pleat_status open_segment(pl_space *space, const pl_request *rq)
     pl_range range;
 
     want = rq->area->class == PL_CLASS_SMALL ? want / 8 : want + want / 2;
+    want = rq->pool != NULL ? pl_private_want(space, rq->area) : want;
     want = want < LEAST_SEGMENT ? LEAST_SEGMENT : want;
     want = want < least ? least : want;
     space->n_flights++;
@@ -174,17 +189,23 @@ static pleat_status open_segment(pl_space *space, const pl_request *rq)
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
-/* Of the other lanes with pending memory the one with the most, those apart that this request
- * could not be ordered after. */
-static pl_lane *busiest_lane(const pl_space *space, const pl_request *rq)
+/* What pends on the lane and may help: a private request takes from the default pool too. */
+static size_t pending_bytes(const pl_lane *lane, bool is_private)
+{
+    return lane->pending_bytes + (is_private ? lane->apart_bytes : 0);
+}
+
+/* Of the other lanes with pending memory the one with the most, those apart that this request could
+ * not be ordered after. */
+static pl_lane *busiest_lane(const pl_space *space, const pl_request *rq, bool is_private)
 {
     pl_lane *best = NULL;
 
     for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
         pl_lane *lane = space->lanes[i];
-        if (lane != NULL && lane != rq->lane && lane->pending_bytes > 0 &&
+        if (lane != NULL && lane != rq->lane && pending_bytes(lane, is_private) > 0 &&
             lane->refused_event != rq->event &&
-            (best == NULL || lane->pending_bytes > best->pending_bytes)) {
+            (best == NULL || pending_bytes(lane, is_private) > pending_bytes(best, is_private))) {
             best = lane;
         }
     }
@@ -195,7 +216,7 @@ static pl_lane *busiest_lane(const pl_space *space, const pl_request *rq)
  * creating would leave the device with far more than was ever needed at once. */
 static bool may_order_early(pl_space *space, const pl_request *rq, size_t missing)
 {
-    const pl_lane *other = busiest_lane(space, rq);
+    const pl_lane *other = busiest_lane(space, rq, false);
     if (rq->n_ordered + 1 >= space->n_lanes || space->options.cross_stream != PL_CROSS_ORDER ||
         other == NULL || space->n_loose == 0) {
         return false;
@@ -249,7 +270,7 @@ static pl_step wait_for_flights(pl_space *space)
 static void name_pending(const pl_space *space, pl_request *rq)
 {
     rq->event = UINT64_MAX; /* whoever refused it counts too */
-    const pl_lane *other = busiest_lane(space, rq);
+    const pl_lane *other = busiest_lane(space, rq, rq->pool != NULL);
 
     if (other == NULL) {
         pl_driver_set_detail("it pends on several streams");
@@ -260,6 +281,23 @@ static void name_pending(const pl_space *space, pl_request *rq)
                          (unsigned long long)pl_stream_id(other->stream));
 }
 
+/* What pends on several streams and may help. */
+static size_t many_bytes(const pl_space *space, const pl_request *rq)
+{
+    return space->n_many_bytes + (rq->pool != NULL ? space->n_apart_bytes : 0);
+}
+
+/* Memory that is pinned, but in a private pool, perhaps the request's own. */
+static bool has_pending_apart(const pl_space *space, const pl_request *rq)
+{
+    bool any = false;
+
+    for (uint32_t i = 0; rq->pool != NULL && !any && i < space->n_lane_rooms; i++) {
+        any = space->lanes[i] != NULL && space->lanes[i]->apart_bytes > 0;
+    }
+    return any;
+}
+
 /* A place shares at most its two outer granules with live blocks: if even so it cannot fit beside
  * what is pinned, nothing that pends is worth waiting for. */
 static bool is_hopeless(const pl_space *space, const pl_request *rq)
@@ -268,24 +306,31 @@ static bool is_hopeless(const pl_space *space, const pl_request *rq)
                                                            : space->total_chunks;
     size_t whole = least_granules(space, rq->bytes);
 
-    return space->n_many_bytes == 0 && space->n_pinned + whole > cap + 2;
+    return many_bytes(space, rq) == 0 && space->n_pinned + whole > cap + 2 &&
+           !has_pending_apart(space, rq);
 }
 
 static bool has_pending(const pl_space *space, const pl_request *rq)
 {
-    bool any = space->n_many_bytes > 0;
+    bool any = many_bytes(space, rq) > 0;
 
     for (uint32_t i = 0; !any && i < space->n_lane_rooms; i++) {
         const pl_lane *lane = space->lanes[i];
-        any = lane != NULL && lane != rq->lane && lane->pending_bytes > 0;
+        any = lane != NULL && lane != rq->lane && pending_bytes(lane, rq->pool != NULL) > 0;
     }
     return any;
 }
 
+/* Of the blocks that pend on several streams: the private pools' if there are no others. */
+static bool is_many_private(const pl_space *space, const pl_request *rq)
+{
+    return rq->pool != NULL && space->n_many_bytes == 0;
+}
+
 static pleat_status order_pending(pl_space *space, pl_request *rq, pl_lane *other)
 {
-    return other != NULL ? pl_settle_order(space, rq->lane, other, SIZE_MAX)
-                         : pl_settle_order_many(space, rq->lane);
+    return other != NULL ? pl_settle_order(space, rq->lane, other, SIZE_MAX, rq->pool != NULL)
+                         : pl_settle_order_many(space, rq->lane, is_many_private(space, rq));
 }
 
 static uint64_t now_ms(void)
@@ -314,8 +359,9 @@ static pleat_status wait_pending(pl_space *space, pl_request *rq, pl_lane *other
 {
     bool any = false;
     uint32_t wait_ms = time_left(space, rq);
-    pleat_status st = other != NULL ? pl_settle_wait(space, other, wait_ms)
-                                    : pl_settle_wait_many(space, wait_ms, &any);
+    pleat_status st = other != NULL
+                          ? pl_settle_wait(space, other, wait_ms)
+                          : pl_settle_wait_many(space, is_many_private(space, rq), wait_ms, &any);
 
     st = any ? PLEAT_OK : st;
     rq->has_polled = rq->has_polled && st != PLEAT_OK;
@@ -327,14 +373,14 @@ static pleat_status wait_pending(pl_space *space, pl_request *rq, pl_lane *other
  * one is tried. */
 static pl_step use_pending(pl_space *space, pl_request *rq, pleat_status *st)
 {
-    pl_lane *other = busiest_lane(space, rq);
+    pl_lane *other = busiest_lane(space, rq, rq->pool != NULL);
     bool may_order = space->options.cross_stream == PL_CROSS_ORDER;
 
     if (!has_pending(space, rq) || is_hopeless(space, rq)) {
         return PL_STEP_DONE;
     }
     *st = PLEAT_EPENDING;
-    if (rq->is_capturing || (other == NULL && space->n_many_bytes == 0)) {
+    if (rq->is_capturing || (other == NULL && many_bytes(space, rq) == 0)) {
         return PL_STEP_DONE;
     }
     if (may_order) {
@@ -359,12 +405,31 @@ static bool is_withheld(const pl_space *space, const pl_request *rq)
 {
     bool any = space->n_loose > 0;
 
-    for (uint32_t i = 0; !any && i < space->n_area_rooms; i++) {
-        const pl_area *area = space->areas[i];
-        const pl_index *runs = area != NULL ? pl_area_runs(area, rq->lane->number) : NULL;
+    pl_area_cursor cursor = { 0 };
+    for (const pl_area *area; !any;) {
+        area = pl_space_next_area(space, rq->pool, &cursor);
+        if (area == NULL) {
+            break;
+        }
+        const pl_index *runs = pl_area_runs(area, pl_lane_plain(rq->lane->number));
         any = runs != NULL && runs->n_nodes > 0;
     }
     return any;
+}
+
+/* A private request that may not take has settled memory unmapped for it: at first what is settled
+ * already, then what a wait settles. */
+static bool gather(pl_space *space, pl_request *rq)
+{
+    uint32_t wait_ms = rq->n_gathered == 0 ? 0 : time_left(space, rq);
+
+    if (!rq->is_capturing || rq->pool == NULL || space->n_loose == 0 || rq->n_gathered == 2 ||
+        (rq->n_gathered == 1 && wait_ms == 0)) {
+        return false;
+    }
+    rq->n_gathered++;
+    pl_trim_gather(space, least_granules(space, rq->bytes) + 1, wait_ms);
+    return true;
 }
 
 /* No place can be had now. Everything that may change that is tried, once each. */
@@ -373,6 +438,9 @@ static pl_step shortage(pl_space *space, pl_request *rq, pleat_status verdict, p
     *st = verdict;
     if (space->n_flights > 0) {
         return wait_for_flights(space);
+    }
+    if (gather(space, rq)) {
+        return PL_STEP_AGAIN;
     }
     if (!rq->is_capturing && !rq->has_polled) {
         rq->has_polled = true;
@@ -479,7 +547,7 @@ pl_step pl_grow_step(pl_space *space, pl_request *rq, pl_block **out, pleat_stat
         return fits ? extend(space, rq, st) : shortage(space, rq, PLEAT_ENOMEM_DEVICE, st);
     }
     size_t allowed = slack(space, cap, f.place.n_pin);
-    f.n_extra = extra_of(space, &f.place, rq->bytes, allowed);
+    f.n_extra = rq->pool == NULL ? extra_of(space, &f.place, rq->bytes, allowed) : 0;
     *st = pl_flight_reserve(space, &f);
     if (*st != PLEAT_OK) {
         return PL_STEP_DONE;
@@ -492,8 +560,9 @@ pl_step pl_grow_step(pl_space *space, pl_request *rq, pl_block **out, pleat_stat
     pl_flight_rollback(space, &f);
     if (wants_order) {
         rq->n_ordered++;
-        pl_lane *other = busiest_lane(space, rq);
-        if (other != NULL && pl_settle_order(space, rq->lane, other, n_missing) != PLEAT_OK) {
+        pl_lane *other = busiest_lane(space, rq, false);
+        if (other != NULL &&
+            pl_settle_order(space, rq->lane, other, n_missing, false) != PLEAT_OK) {
             rq->n_ordered = space->n_lanes; /* no more of it */
         }
         pl_budget_ordered(&space->budget);

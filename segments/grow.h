@@ -9,8 +9,9 @@ typedef enum pl_ask { PL_ASK_NOT, PL_ASK_NOW, PL_ASK_DONE } pl_ask;
 typedef struct pl_request {
     pl_lane *lane;
     pl_area *area;
+    pl_private *pool;    /* NULL = the default one */
     uint32_t usable;     /* whose pending memory it may use: its lane's; a capture's nobody's, as
-                             a graph may be launched on any stream */
+                             a graph may be launched on any stream, but in a private pool its own */
     size_t bytes;        /* rounded */
     uint64_t event;      /* n_events when it began: its number */
     bool is_capturing;   /* no waits, queries, takes */
@@ -22,6 +23,7 @@ typedef struct pl_request {
     bool wants_tick;     /* it took pending memory: the stale mappings need a tick of its lane */
     uint64_t wait_until; /* milliseconds, monotonic: when the host's patience ends; 0 = not begun */
     bool has_made_way;   /* idle chunks were released for the driver's page tables */
+    unsigned n_gathered; /* how often memory was unmapped for it, since it may not take */
     pl_ask ask;          /* the driver, for memory it refused before the request began */
 } pl_request;
 
@@ -32,6 +34,9 @@ typedef enum pl_step {
 
 /* Could the request's bytes be covered by idle chunks and new ones? */
 bool pl_grow_can_create(const pl_space *space, const pl_request *rq);
+/* Have the indexes in `area` that the request's block needs when it is freed. PLEAT_OK or
+ * ENOMEM_HOST. */
+pleat_status pl_grow_reach(pl_space *space, const pl_request *rq, pl_area *area);
 /* One attempt. Called with the lock; may drop it. The caller holds nothing. */
 pl_step pl_grow_step(pl_space *space, pl_request *rq, pl_block **out, pleat_status *st);
 

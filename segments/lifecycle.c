@@ -1,5 +1,6 @@
 /* lifecycle.c - a space's beginning and end. */
 #include "segments/expandable.h"
+#include "segments/private.h"
 #include "segments/settle.h"
 #include "segments/space.h"
 #include "vmm/mapping.h"
@@ -206,6 +207,7 @@ static void free_metadata(pl_space *space)
             pl_area_destroy(&space->host, space->areas[i]);
         }
     }
+    pl_private_destroy_all(space);
     pl_host_free(&space->host, space->areas);
     pl_host_free(&space->host, space->segments);
     pl_host_free(&space->host, space->idle);

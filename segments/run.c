@@ -117,6 +117,16 @@ pl_block *pl_run_best(const pl_area *area, uint32_t lane, size_t bytes, size_t *
 
 /* ---- changes ----------------------------------------------------------------------------- */
 
+static pl_block_queue *pending_of(pl_lane *lane, const pl_block *b)
+{
+    return b->segment->is_private ? &lane->apart : &lane->pending;
+}
+
+static size_t *pending_bytes_of(pl_lane *lane, const pl_block *b)
+{
+    return b->segment->is_private ? &lane->apart_bytes : &lane->pending_bytes;
+}
+
 /* What comes back to the queue with an older tick than the last one's waits for that one. */
 static void queue(pl_space *space, pl_block *b)
 {
@@ -124,12 +134,13 @@ static void queue(pl_space *space, pl_block *b)
         return;
     }
     pl_lane *lane = space->lanes[b->lane - 1];
-    const pl_block *last = lane->pending.last;
+    pl_block_queue *pending = pending_of(lane, b);
+    const pl_block *last = pending->last;
     if (last != NULL && b->tick < last->tick) {
         b->tick = last->tick;
     }
-    pl_queue_push(&lane->pending, b);
-    lane->pending_bytes += b->bytes;
+    pl_queue_push(pending, b);
+    *pending_bytes_of(lane, b) += b->bytes;
 }
 
 static void unqueue(pl_space *space, pl_block *b)
@@ -138,8 +149,8 @@ static void unqueue(pl_space *space, pl_block *b)
         return;
     }
     pl_lane *lane = space->lanes[b->lane - 1];
-    pl_queue_remove(&lane->pending, b);
-    lane->pending_bytes -= b->bytes;
+    pl_queue_remove(pending_of(lane, b), b);
+    *pending_bytes_of(lane, b) -= b->bytes;
 }
 
 /* Alike: with one lane the tick is no matter, the later one covers both. */
@@ -178,9 +189,11 @@ pl_block *pl_run_free(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick
     if (may_merge(space, b, b->next)) {
         b = merge(space, b, b->next);
     }
-    size_t n = pl_segment_loosen(b->segment, b);
-    space->n_loose += n;
-    space->n_pinned -= n;
+    if (!b->segment->is_private) {
+        size_t n = pl_segment_loosen(b->segment, b);
+        space->n_loose += n;
+        space->n_pinned -= n;
+    }
     pl_run_refresh(b);
     return b;
 }
@@ -199,8 +212,8 @@ void pl_run_cut(pl_space *space, pl_block *b, size_t bytes)
     pl_block *rest = pl_segment_split(b->segment, &space->store, b, b->base + bytes);
     if (b->lane != PL_LANE_SETTLED && pl_space_has_many_lanes(space)) {
         pl_lane *lane = space->lanes[b->lane - 1];
-        lane->pending_bytes -= bytes;
-        pl_queue_replace(&lane->pending, b, rest);
+        *pending_bytes_of(lane, b) -= bytes;
+        pl_queue_replace(pending_of(lane, b), b, rest);
     }
     b->state = PL_BLOCK_LIVE; /* no run reaches across it any more */
     pl_run_refresh(rest);
@@ -221,6 +234,21 @@ pl_block *pl_run_move(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick
     pl_run_refresh_beside(b, b);
     pl_run_refresh(b);
     return b;
+}
+
+void pl_run_set_private(pl_space *space, pl_segment *seg, bool is_private)
+{
+    for (pl_block *b = seg->first; b != NULL; b = b->next) {
+        if (b->state == PL_BLOCK_FREE) {
+            unqueue(space, b);
+        }
+    }
+    seg->is_private = is_private;
+    for (pl_block *b = seg->first; b != NULL; b = b->next) {
+        if (b->state == PL_BLOCK_FREE) {
+            queue(space, b);
+        }
+    }
 }
 
 int pl_run_check(const pl_segment *seg)

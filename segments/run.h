@@ -28,8 +28,9 @@ pl_block *pl_run_first(pl_block *leader);
 pl_block *pl_run_best(const pl_area *area, uint32_t lane, size_t bytes, size_t *run_bytes);
 
 /* Make b, which is in no index and no queue, a free block of `lane` and `tick`: queues it, merges
- * it with its neighbours where they are alike, brings indexes and loose granules up to date.
- * Returns the block that it is part of now. */
+ * it with its neighbours where they are alike, brings indexes and loose granules up to date (in a
+ * private pool, where memory stays the pool's, granules do not become loose). Returns the block
+ * that it is part of now. */
 pl_block *pl_run_free(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick);
 /* b, free and larger than `bytes`, keeps its first bytes, in no index and no queue and still to be
  * given a state; the rest stays free in its stead. Needs one spare block. */
@@ -40,6 +41,9 @@ void pl_run_claim(pl_space *space, pl_block *b);
 void pl_run_refresh_beside(pl_block *first, pl_block *last);
 /* Give a free block another lane and tick (settling, ordering). Returns what it is part of now. */
 pl_block *pl_run_move(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick);
+/* The segment becomes a private pool's, or the default one's again: what is free in it is queued
+ * accordingly. */
+void pl_run_set_private(pl_space *space, pl_segment *seg, bool is_private);
 /* Every free block of the segment is indexed as it should be: 0, or 1. */
 int pl_run_check(const pl_segment *seg);
 

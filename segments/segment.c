@@ -216,6 +216,22 @@ size_t pl_segment_count_loose(const pl_segment *seg, pleat_devptr base, pleat_de
     return n;
 }
 
+static inline size_t loosen_granules(pl_segment *seg, size_t from, size_t to)
+{
+    size_t n = 0;
+
+    for (size_t i = from / WORD; i * WORD < to && from < to; i++) {
+        uint64_t fresh = word_mask(i, from, to) & ~seg->loose[i];
+        if (fresh == 0) {
+            continue;
+        }
+        seg->loose[i] |= fresh;
+        n += (size_t)__builtin_popcountll(fresh);
+    }
+    seg->n_loose += n;
+    return n;
+}
+
 size_t pl_segment_loosen(pl_segment *seg, const pl_block *b)
 {
     pleat_devptr low = pl_segment_floor(seg, b->base);
@@ -232,16 +248,21 @@ size_t pl_segment_loosen(pl_segment *seg, const pl_block *b)
         at = at->next;
     }
     size_t to = pl_segment_granule(seg, high) - (pl_block_end(at) < high);
+    return loosen_granules(seg, from, to);
+}
+
+size_t pl_segment_loosen_whole(pl_segment *seg, pleat_devptr base, pleat_devptr end)
+{
+    return loosen_granules(seg, pl_segment_granule(seg, base), pl_segment_granule(seg, end));
+}
+
+size_t pl_segment_loose_run(const pl_segment *seg, size_t from, size_t most)
+{
     size_t n = 0;
-    for (size_t i = from / WORD; i * WORD < to && from < to; i++) {
-        uint64_t fresh = word_mask(i, from, to) & ~seg->loose[i];
-        if (fresh == 0) {
-            continue;
-        }
-        seg->loose[i] |= fresh;
-        n += (size_t)__builtin_popcountll(fresh);
+
+    while (n < most && (seg->loose[(from + n) / WORD] & bit(from + n)) != 0) {
+        n++;
     }
-    seg->n_loose += n;
     return n;
 }
 
@@ -358,7 +379,7 @@ int pl_segment_check(const pl_segment *seg)
         if (is_backed != (seg->chunks[g] != 0)) {
             return 4;
         }
-        if (is_loose != is_free) {
+        if (is_loose != is_free && (is_loose || !seg->is_private)) {
             return 5;
         }
         n_loose += is_loose;

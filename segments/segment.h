@@ -20,7 +20,8 @@ struct pl_area;
  * I3  last[g] is the highest block that starts in granule g, `started` its bitmap
  * I4  a granule has a chunk if and only if blocks with memory cover it: all but holes, stale and
  *     poisoned ones, and holes in flight
- * I5  a granule is loose if and only if it has a chunk and only free blocks have bytes in it
+ * I5  a granule is loose if and only if it has a chunk and only free blocks have bytes in it; in a
+ *     private pool, only if: what its blocks have touched stays the pool's
  * I6  n_loose is the number of loose granules                                                */
 typedef struct pl_segment {
     struct pl_area *area;    /* const */
@@ -28,6 +29,7 @@ typedef struct pl_segment {
     pl_range range;          /* const: whole granules of what is reserved */
     pl_range reserved;       /* const: to be released */
     unsigned granule_log2;   /* const */
+    bool is_private;         /* its area is a private pool's */
     pl_block *first;
     size_t n_rooms;   /* granules the tables below have room for; grows */
     pl_chunk *chunks; /* by granule; 0 = none */
@@ -83,8 +85,12 @@ size_t pl_segment_pin(pl_segment *seg, pleat_devptr base, pleat_devptr end);
 /* b has just become free: granules it touches that only free blocks cover become loose; returns
  * how many. */
 size_t pl_segment_loosen(pl_segment *seg, const pl_block *b);
+/* Whole granules under free blocks only, none of them loose, become so. Returns how many. */
+size_t pl_segment_loosen_whole(pl_segment *seg, pleat_devptr base, pleat_devptr end);
 /* Loose granules that [base, end) touches. */
 size_t pl_segment_count_loose(const pl_segment *seg, pleat_devptr base, pleat_devptr end);
+/* Loose granules in a row from `from` on, at most `most`. */
+size_t pl_segment_loose_run(const pl_segment *seg, size_t from, size_t most);
 /* The first loose granule at or after `from`, or SIZE_MAX. */
 size_t pl_segment_next_loose(const pl_segment *seg, size_t from);
 

@@ -25,7 +25,8 @@ static bool has_unticked_frees(const pl_lane *lane)
     if (lane->n_ticks > 0) {
         newest = lane->ticks[(lane->first_tick + lane->n_ticks - 1) % PL_LANE_TICKS].number;
     }
-    return lane->pending.last != NULL && lane->pending.last->tick > newest;
+    return (lane->pending.last != NULL && lane->pending.last->tick > newest) ||
+           (lane->apart.last != NULL && lane->apart.last->tick > newest);
 }
 
 void pl_settle_tick(pl_space *space, pl_lane *lane)
@@ -63,6 +64,40 @@ static void pass(pl_space *space, pl_lane *lane, uint64_t number)
     while (lane->pending.first != NULL && lane->pending.first->tick <= number) {
         pl_run_move(space, lane->pending.first, PL_LANE_SETTLED, 0);
     }
+    while (lane->apart.first != NULL && lane->apart.first->tick <= number) {
+        pl_run_move(space, lane->apart.first, PL_LANE_SETTLED, 0);
+    }
+}
+
+static bool is_empty(const pl_lane *lane)
+{
+    return lane->pending.first == NULL && lane->apart.first == NULL;
+}
+
+static void rest_all(pl_space *space, pl_block_queue *queue, const pl_lane *plain)
+{
+    while (queue->first != NULL) {
+        pl_run_move(space, queue->first, plain->number, plain->next_tick);
+    }
+}
+
+bool pl_settle_rest(pl_space *space, pl_lane *lane)
+{
+    bool is_capturing = false;
+
+    if (is_empty(lane)) {
+        return false;
+    }
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_stream_is_still_capturing(lane->stream, &is_capturing);
+    pl_lock_acquire(&space->lock);
+    if (st == PLEAT_OK && is_capturing) {
+        return false;
+    }
+    const pl_lane *plain = space->lanes[pl_lane_plain(lane->number) - 1];
+    rest_all(space, &lane->pending, plain);
+    rest_all(space, &lane->apart, plain);
+    return true;
 }
 
 /* Take the oldest tick out of the ring; its fence is the caller's. */
@@ -110,12 +145,22 @@ bool pl_settle_is_over(const pl_space *space, const pl_block *b)
 
 /* ---- blocks that pend on several streams ------------------------------------------------- */
 
+static pl_block_queue *queue_of(pl_space *space, bool is_private)
+{
+    return is_private ? &space->apart : &space->many;
+}
+
+static size_t *bytes_of(pl_space *space, const pl_block *b)
+{
+    return b->segment->is_private ? &space->n_apart_bytes : &space->n_many_bytes;
+}
+
 /* While a thread asks the driver about such a block, it is in no queue: as with a request in
  * flight, whoever finds no memory waits until it is back. */
 static void pick_up(pl_space *space, pl_block *b)
 {
     if (b != NULL) {
-        pl_queue_remove(&space->many, b);
+        pl_queue_remove(queue_of(space, b->segment->is_private), b);
     }
     space->n_flights++;
     pl_lock_release(&space->lock);
@@ -142,12 +187,24 @@ void pl_settle_drop_uses(pl_space *space, pl_block *b)
     pl_host_free(&space->host, uses);
 }
 
-/* Record what is not recorded, query the rest. True when every use is over. Lock dropped. */
-static bool query_uses(pl_uses *uses)
+static bool is_still_captured(const pl_use *use)
+{
+    bool is_capturing = false;
+
+    return pl_stream_is_still_capturing(use->stream, &is_capturing) == PLEAT_OK && is_capturing;
+}
+
+/* Record what is not recorded, query the rest. True when every use is over. A private pool is told
+ * of the end of its graphs by its release alone: there a captured use lasts as long as the capture.
+ * Lock dropped. */
+static bool query_uses(pl_uses *uses, bool is_private)
 {
     for (uint32_t i = 0; i < uses->n;) {
         pl_use *use = &uses->use[i];
         bool passed = false;
+        if (use->is_captured && is_private) {
+            use->is_captured = is_still_captured(use);
+        }
         if (use->is_captured) {
             i++;
             continue;
@@ -169,18 +226,26 @@ static bool query_uses(pl_uses *uses)
     return uses->n == 0;
 }
 
+/* What a private pool left behind was freed long ago: nothing was requested in it. */
+static void tell_completed(const pl_space *space, const pl_block *b)
+{
+    if (b->requested > 0) {
+        pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
+    }
+}
+
 /* The other streams are done with b: it pends on its owner alone, or on nobody. While there is one
  * lane only, all free memory is that lane's: settled blocks would not merge with the others. */
 static void leave_many(pl_space *space, pl_block *b)
 {
     const pl_lane *owner = space->lanes[b->lane - 1];
-    bool is_over = b->tick <= owner->passed_tick;
-    bool is_settled = is_over && pl_space_has_many_lanes(space);
+    bool is_over = b->requested == 0 || b->tick <= owner->passed_tick; /* the owner's use, too */
+    bool is_settled = is_over && (b->requested == 0 || pl_space_has_many_lanes(space));
     uint64_t tick = is_over ? b->tick : owner->next_tick;
 
-    space->n_many_bytes -= b->bytes;
+    *bytes_of(space, b) -= b->bytes;
     pl_settle_drop_uses(space, b);
-    pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
+    tell_completed(space, b);
     pl_run_free(space, b, is_settled ? PL_LANE_SETTLED : b->lane, is_settled ? 0 : tick);
 }
 
@@ -197,29 +262,29 @@ static void mark_captured(const pl_space *space, pl_uses *uses)
 void pl_settle_mark_captured(pl_space *space, pl_block *b)
 {
     b->state = PL_BLOCK_MANY;
-    space->n_many_bytes += b->bytes;
+    *bytes_of(space, b) += b->bytes;
     pick_up(space, NULL);
     mark_captured(space, b->uses);
     put_down(space);
-    space->n_many_bytes -= b->bytes;
+    *bytes_of(space, b) -= b->bytes;
 }
 
 void pl_settle_free_many(pl_space *space, pl_block *b, pl_lane *owner)
 {
     b->state = PL_BLOCK_MANY;
     b->tick = owner->next_tick;
-    space->n_many_bytes += b->bytes;
+    *bytes_of(space, b) += b->bytes;
     pick_up(space, NULL);
-    (void)query_uses(b->uses);
+    (void)query_uses(b->uses, b->segment->is_private);
     put_down(space);
-    pl_queue_push(&space->many, b);
+    pl_queue_push(queue_of(space, b->segment->is_private), b);
 }
 
-static size_t count_many(const pl_space *space)
+static size_t count_many(const pl_block_queue *many)
 {
     size_t n = 0;
 
-    for (const pl_block *b = space->many.first; b != NULL; b = b->queue_next) {
+    for (const pl_block *b = many->first; b != NULL; b = b->queue_next) {
         n++;
     }
     return n;
@@ -227,24 +292,32 @@ static size_t count_many(const pl_space *space)
 
 /* At most so many blocks, the longest unasked first, in any order of events. Out of the queue, a
  * block is this thread's. */
-static bool poll_many(pl_space *space, size_t most)
+static bool poll_many(pl_space *space, bool is_private, size_t most)
 {
-    size_t n = count_many(space);
+    const pl_block_queue *many = queue_of(space, is_private);
+    size_t n = count_many(many);
     bool any = false;
 
-    for (n = n < most ? n : most; n > 0 && space->many.first != NULL; n--) {
-        pl_block *b = space->many.first;
+    for (n = n < most ? n : most; n > 0 && many->first != NULL; n--) {
+        pl_block *b = many->first;
         pick_up(space, b);
-        bool is_over = query_uses(b->uses);
+        bool is_over = query_uses(b->uses, is_private);
         put_down(space);
         if (is_over) {
             leave_many(space, b);
             any = true;
         } else {
-            pl_queue_push(&space->many, b);
+            pl_queue_push(queue_of(space, b->segment->is_private), b);
         }
     }
     return any;
+}
+
+bool pl_settle_poll_many(pl_space *space, size_t most)
+{
+    bool any = poll_many(space, false, most);
+
+    return poll_many(space, true, most) || any;
 }
 
 static void unmark(pl_uses *uses, const pl_stream *stream)
@@ -256,34 +329,45 @@ static void unmark(pl_uses *uses, const pl_stream *stream)
     }
 }
 
+static void unmark_all(const pl_block_queue *queue, const pl_stream *stream)
+{
+    for (pl_block *b = queue->first; b != NULL; b = b->queue_next) {
+        if (b->uses != NULL) {
+            unmark(b->uses, stream);
+        }
+    }
+}
+
 void pl_settle_release_uses(pl_space *space, const pl_stream *stream)
 {
     /* A block that some thread asks about now is in no queue, but comes back. */
     while (space->n_flights > 0) {
         pl_lock_wait(&space->lock, &space->landed);
     }
-    for (pl_block *b = space->many.first; b != NULL; b = b->queue_next) {
-        unmark(b->uses, stream);
-    }
+    unmark_all(&space->many, stream);
+    unmark_all(&space->apart, stream);
     for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
-        pl_block *b = space->lanes[i] != NULL ? space->lanes[i]->kept.first : NULL;
-        for (; b != NULL; b = b->queue_next) {
-            if (b->uses != NULL) {
-                unmark(b->uses, stream);
-            }
+        if (space->lanes[i] != NULL) {
+            unmark_all(&space->lanes[i]->kept, stream);
         }
     }
-    (void)poll_many(space, SIZE_MAX); /* once to record the fences, */
-    (void)poll_many(space, SIZE_MAX); /* once to see those that have passed already */
+    (void)pl_settle_poll_many(space, SIZE_MAX); /* once to record the fences, */
+    (void)pl_settle_poll_many(space, SIZE_MAX); /* once to see those that have passed already */
 }
 
 bool pl_settle_poll_all(pl_space *space, const pl_lane *user, size_t most_many)
 {
-    bool any = poll_many(space, most_many);
+    bool any = pl_settle_poll_many(space, most_many);
 
     for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
         pl_lane *lane = space->lanes[i];
-        if (lane == NULL) {
+        if (lane != NULL && lane->is_capture) {
+            any = pl_settle_rest(space, lane) || any;
+        }
+    }
+    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
+        pl_lane *lane = space->lanes[i];
+        if (lane == NULL || lane->is_capture) {
             continue;
         }
         any = pl_settle_poll(space, lane) || any;
@@ -319,15 +403,16 @@ static size_t whole_granules(const pl_block *b)
     return high > low ? (size_t)((high - low) >> seg->granule_log2) : 0;
 }
 
-/* Move blocks that pend on `other`'s ticks up to `upto` to `user`, those of at least `least` whole
- * granules, until n granules have come. Returns how many have. */
-static size_t adopt(pl_space *space, pl_lane *user, pl_lane *other, uint64_t upto, size_t least,
-                    size_t n)
+/* Move blocks of a queue that pend on another lane's ticks up to `upto` to `user`, those of at
+ * least `least` whole granules, until n granules have come.
+ * Returns how many have. */
+static size_t adopt(pl_space *space, pl_lane *user, const pl_block_queue *pending, uint64_t upto,
+                    size_t least, size_t n)
 {
     size_t n_adopted = 0;
     pl_block *next;
 
-    for (pl_block *b = other->pending.first; b != NULL && n_adopted < n; b = next) {
+    for (pl_block *b = pending->first; b != NULL && n_adopted < n; b = next) {
         size_t whole = whole_granules(b);
         next = b->queue_next; /* of another lane than b's new one: no merge touches it */
         bool is_wanted = b->tick <= upto && whole >= least;
@@ -342,11 +427,24 @@ static size_t adopt(pl_space *space, pl_lane *user, pl_lane *other, uint64_t upt
 /* Whole granules first; if they do not suffice, all: small pieces join large runs. */
 static bool adopt_enough(pl_space *space, pl_lane *user, pl_lane *other, uint64_t upto, size_t n)
 {
-    if (n != SIZE_MAX && adopt(space, user, other, upto, 1, n) >= n) {
+    if (n != SIZE_MAX && adopt(space, user, &other->pending, upto, 1, n) >= n) {
         return true;
     }
-    (void)adopt(space, user, other, upto, 0, SIZE_MAX);
+    (void)adopt(space, user, &other->pending, upto, 0, SIZE_MAX);
     return other->pending.first == NULL;
+}
+
+/* The same of private pools' blocks too, which serve requests of their pool only. */
+static bool adopt_any(pl_space *space, pl_lane *user, pl_lane *other, uint64_t upto, size_t n,
+                      bool is_private)
+{
+    bool is_done = adopt_enough(space, user, other, upto, n);
+
+    if (is_private) {
+        (void)adopt(space, user, &other->apart, upto, 0, SIZE_MAX);
+        is_done = is_done && other->apart.first == NULL;
+    }
+    return is_done;
 }
 
 static pleat_status reach_behind(pl_space *space, pl_lane *user, const pl_lane *other)
@@ -367,7 +465,8 @@ static pleat_status reach_behind(pl_space *space, pl_lane *user, const pl_lane *
     return PLEAT_OK;
 }
 
-pleat_status pl_settle_order(pl_space *space, pl_lane *user, pl_lane *other, size_t n_granules)
+pleat_status pl_settle_order(pl_space *space, pl_lane *user, pl_lane *other, size_t n_granules,
+                             bool is_private)
 {
     pleat_status st = reach_behind(space, user, other);
 
@@ -375,7 +474,7 @@ pleat_status pl_settle_order(pl_space *space, pl_lane *user, pl_lane *other, siz
         return st;
     }
     uint32_t i = other->number - 1;
-    if (adopt_enough(space, user, other, user->behind[i], n_granules)) {
+    if (adopt_any(space, user, other, user->behind[i], n_granules, is_private)) {
         return PLEAT_OK;
     }
     uint64_t covered = other->next_tick++; /* frees up to now; later ones are stamped higher */
@@ -387,7 +486,7 @@ pleat_status pl_settle_order(pl_space *space, pl_lane *user, pl_lane *other, siz
         return st;
     }
     user->behind[i] = covered > user->behind[i] ? covered : user->behind[i];
-    (void)adopt_enough(space, user, other, covered, n_granules);
+    (void)adopt_any(space, user, other, covered, n_granules, is_private);
     return PLEAT_OK;
 }
 
@@ -410,12 +509,13 @@ static pleat_status order_after_uses(const pl_lane *user, const pl_lane *owner, 
     return st;
 }
 
-pleat_status pl_settle_order_many(pl_space *space, pl_lane *user)
+pleat_status pl_settle_order_many(pl_space *space, pl_lane *user, bool is_private)
 {
+    const pl_block_queue *many = queue_of(space, is_private);
     pleat_status st = PLEAT_EPENDING;
 
-    for (size_t n = count_many(space); n > 0 && space->many.first != NULL; n--) {
-        pl_block *b = space->many.first;
+    for (size_t n = count_many(many); n > 0 && many->first != NULL; n--) {
+        pl_block *b = many->first;
         if (pl_area_reach(&space->host, b->segment->area, user->number) != PLEAT_OK) {
             return PLEAT_ENOMEM_HOST;
         }
@@ -423,13 +523,13 @@ pleat_status pl_settle_order_many(pl_space *space, pl_lane *user)
         pleat_status failed = order_after_uses(user, space->lanes[b->lane - 1], b->uses);
         put_down(space);
         if (failed == PLEAT_OK) {
-            space->n_many_bytes -= b->bytes;
+            *bytes_of(space, b) -= b->bytes;
             pl_settle_drop_uses(space, b);
-            pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
+            tell_completed(space, b);
             pl_run_free(space, b, user->number, user->next_tick);
             return PLEAT_OK;
         }
-        pl_queue_push(&space->many, b);
+        pl_queue_push(queue_of(space, b->segment->is_private), b);
         st = st == PLEAT_ESTREAM ? st : failed; /* that one can be waited for */
     }
     return st;
@@ -475,19 +575,20 @@ static pleat_status wait_for_stream(pl_stream *stream, uint32_t wait_ms, bool *i
 
 /* Waiting holds nothing: fences of its own stand for those of a block's uses, which any thread may
  * ask about meanwhile. One block in the queue after the other, until time is up. */
-pleat_status pl_settle_wait_many(pl_space *space, uint32_t wait_ms, bool *any)
+pleat_status pl_settle_wait_many(pl_space *space, bool is_private, uint32_t wait_ms, bool *any)
 {
+    pl_block_queue *many = queue_of(space, is_private);
     pleat_status st = PLEAT_OK;
 
-    *any = poll_many(space, SIZE_MAX);
-    size_t tries = WAIT_TRIES + WAIT_TRIES * count_many(space); /* a block may have many uses */
-    for (; tries > 0 && space->many.first != NULL; tries--) {
-        pl_block *b = space->many.first;
+    *any = poll_many(space, is_private, SIZE_MAX);
+    size_t tries = WAIT_TRIES + WAIT_TRIES * count_many(many); /* a block may have many uses */
+    for (; tries > 0 && many->first != NULL; tries--) {
+        pl_block *b = many->first;
         const pl_use *use = &b->uses->use[0];
         pl_stream *stream = use->stream;
         bool in_vain = use->is_captured;
-        pl_queue_remove(&space->many, b); /* the next one's turn comes even if this is in vain */
-        pl_queue_push(&space->many, b);
+        pl_queue_remove(many, b); /* the next one's turn comes even if this is in vain */
+        pl_queue_push(many, b);
         pl_lock_release(&space->lock);
         pleat_status failed = in_vain ? PLEAT_EPENDING : wait_for_stream(stream, wait_ms, &in_vain);
         pl_lock_acquire(&space->lock);
@@ -495,7 +596,7 @@ pleat_status pl_settle_wait_many(pl_space *space, uint32_t wait_ms, bool *any)
         if (failed != PLEAT_OK && !in_vain && wait_ms > 0) {
             break; /* that was the time there is */
         }
-        *any = poll_many(space, SIZE_MAX) || *any;
+        *any = poll_many(space, is_private, SIZE_MAX) || *any;
     }
-    return space->many.first == NULL ? PLEAT_OK : st;
+    return many->first == NULL ? PLEAT_OK : st;
 }

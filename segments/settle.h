@@ -17,23 +17,30 @@ bool pl_settle_poll(pl_space *space, pl_lane *lane);
 /* Poll every lane that has ticks, and at most `most_many` of the blocks that pend on several
  * streams; where a lane other than `user` has frees that no tick covers yet, record one. */
 bool pl_settle_poll_all(pl_space *space, const pl_lane *user, size_t most_many);
+/* The same of the blocks that pend on several streams alone. */
+bool pl_settle_poll_many(pl_space *space, size_t most);
+/* lane is a stream's second one: if its capture is over, its blocks pend on the first one from now
+ * on. Returns whether any does. */
+bool pl_settle_rest(pl_space *space, pl_lane *lane);
 /* Has the last use of a stale or free block passed? */
 bool pl_settle_is_over(const pl_space *space, const pl_block *b);
 
 /* Let `user` have memory that pends on `other`: make it wait on the GPU for what `other` has
  * submitted so far, unless it waits already for enough. Blocks with n_granules whole granules, or
  * all blocks if those have fewer, pend on `user` then; the rest stays with `other`, which can use
- * it without waiting. SIZE_MAX: all. Counts one stream_wait if there was one.
+ * it without waiting. SIZE_MAX: all. is_private: also what private pools freed. Counts one
+ * stream_wait if there was one.
  * Returns PLEAT_OK; ECAPTURE, ESTREAM, ENOMEM_HOST, EDRIVER: nothing has changed. */
-pleat_status pl_settle_order(pl_space *space, pl_lane *user, pl_lane *other, size_t n_granules);
-/* The same for one block that pends on several streams, the first that can be ordered after; also
- * EPENDING: there is none. */
-pleat_status pl_settle_order_many(pl_space *space, pl_lane *user);
+pleat_status pl_settle_order(pl_space *space, pl_lane *user, pl_lane *other, size_t n_granules,
+                             bool is_private);
+/* The same for one block that pends on several streams, the first that can be ordered after, of the
+ * default pool or of the private ones; also EPENDING: there is none. */
+pleat_status pl_settle_order_many(pl_space *space, pl_lane *user, bool is_private);
 /* Block the host until the lane's pending blocks are settled, at most wait_ms.
  * PLEAT_OK; EPENDING; EDRIVER. */
 pleat_status pl_settle_wait(pl_space *space, pl_lane *lane, uint32_t wait_ms);
 /* The same for the blocks that pend on several streams. *any: some of them do not any more. */
-pleat_status pl_settle_wait_many(pl_space *space, uint32_t wait_ms, bool *any);
+pleat_status pl_settle_wait_many(pl_space *space, bool is_private, uint32_t wait_ms, bool *any);
 
 /* b is being freed and is in nobody's hands but the caller's: note which of its uses are on streams
  * that are being captured. Those are not over before pl_settle_release_uses. */

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "segments/private.h"
 #include "segments/run.h"
 
 /* Grow an array of pointers so that index i fits; new entries are NULL. */
@@ -32,17 +33,18 @@ static void queue_all_pending(pl_space *space)
         for (pl_block *b = space->segments[i]->first; b != NULL; b = b->next) {
             if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED) {
                 pl_lane *lane = space->lanes[b->lane - 1];
+                bool is_apart = b->segment->is_private;
                 b->tick = lane->next_tick;
-                pl_queue_push(&lane->pending, b);
-                lane->pending_bytes += b->bytes;
+                pl_queue_push(is_apart ? &lane->apart : &lane->pending, b);
+                *(is_apart ? &lane->apart_bytes : &lane->pending_bytes) += b->bytes;
             }
         }
     }
 }
 
-pleat_status pl_space_lane(pl_space *space, pl_stream *stream, pl_lane **out)
+pleat_status pl_space_lane(pl_space *space, pl_stream *stream, bool is_capture, pl_lane **out)
 {
-    uint32_t i = pl_stream_index(stream);
+    uint32_t i = pl_lane_number(stream, is_capture) - 1;
 
     if (i < space->n_lane_rooms && space->lanes[i] != NULL) {
         *out = space->lanes[i];
@@ -58,6 +60,7 @@ pleat_status pl_space_lane(pl_space *space, pl_stream *stream, pl_lane **out)
     }
     lane->stream = stream;
     lane->number = i + 1;
+    lane->is_capture = is_capture;
     lane->next_tick = 1;
     space->lanes[i] = lane;
     space->n_lanes++;
@@ -89,6 +92,23 @@ pleat_status pl_space_area(pl_space *space, pl_lane *lane, pl_class class, pl_ar
     return PLEAT_OK;
 }
 
+pl_area *pl_space_next_area(const pl_space *space, const pl_private *pool, pl_area_cursor *cursor)
+{
+    while (pool == NULL && cursor->i < space->n_area_rooms) {
+        pl_area *area = space->areas[cursor->i++];
+        if (area != NULL) {
+            return area;
+        }
+    }
+    if (!cursor->is_listing) {
+        cursor->is_listing = true;
+        cursor->listed = pool != NULL ? pool->areas : space->released;
+    } else if (cursor->listed != NULL) {
+        cursor->listed = cursor->listed->next;
+    }
+    return cursor->listed;
+}
+
 pleat_status pl_space_add_segment(pl_space *space, pl_area *area, pl_range range)
 {
     pl_segment *seg;
@@ -101,6 +121,7 @@ pleat_status pl_space_add_segment(pl_space *space, pl_area *area, pl_range range
     if (st != PLEAT_OK) {
         return st;
     }
+    seg->is_private = area->pool != NULL;
     *(area->newest != NULL ? &area->newest->next : &area->segments) = seg;
     area->newest = seg;
     pl_queue_push(&area->holes, seg->first);
@@ -150,7 +171,7 @@ size_t pl_space_cap(const pl_space *space)
 void pl_space_say_block(const pl_space *space, pl_action action, const pl_block *b)
 {
     pl_tell(space->options.observer, action, b->base, b->requested,
-            space->lanes[b->lane - 1]->stream, NULL);
+            space->lanes[b->lane - 1]->stream, b->segment->area->pool);
 }
 
 void pl_space_say_run(const pl_space *space, pl_action action, const pl_segment *seg,
@@ -158,5 +179,5 @@ void pl_space_say_run(const pl_space *space, pl_action action, const pl_segment 
 {
     pl_stream *stream = space->lanes[seg->area->lane - 1]->stream;
 
-    pl_tell(space->options.observer, action, base, bytes, stream, NULL);
+    pl_tell(space->options.observer, action, base, bytes, stream, seg->area->pool);
 }

@@ -38,12 +38,14 @@ typedef struct pl_space {
 
     pl_block_store store;
     pl_ptrmap live;
-    pl_lane **lanes; /* by stream index; NULL = not seen */
+    pl_lane **lanes; /* by number - 1; NULL = not seen */
     uint32_t n_lane_rooms;
     uint32_t n_lanes; /* seen */
-    pl_area **areas;  /* by lane and class: see pl_space_area; NULL = none */
+    pl_area **areas;  /* the default pool's, by lane and class; NULL = none */
     uint32_t n_area_rooms;
-    pl_segment **segments; /* by address */
+    struct pl_private *pools; /* the private ones */
+    pl_area *released;        /* areas that were a private pool's, see private.h */
+    pl_segment **segments;    /* by address */
     uint32_t n_segments;
     uint32_t n_segment_rooms;
 
@@ -70,6 +72,8 @@ typedef struct pl_space {
     size_t n_stale;      /* blocks in it */
     pl_block_queue many; /* PL_BLOCK_MANY */
     size_t n_many_bytes;
+    pl_block_queue apart; /* the same of private pools' blocks */
+    size_t n_apart_bytes;
     size_t n_kept_bytes;
     size_t n_poisoned; /* granules out of service */
 
@@ -81,8 +85,22 @@ typedef struct pl_space {
 
 /* The lane of a stream, and its area of the class; made if new. PLEAT_OK or ENOMEM_HOST. When the
  * second lane appears every free block is queued on the first. */
-pleat_status pl_space_lane(pl_space *space, pl_stream *stream, pl_lane **out);
+pleat_status pl_space_lane(pl_space *space, pl_stream *stream, bool is_capture, pl_lane **out);
 pleat_status pl_space_area(pl_space *space, pl_lane *lane, pl_class class, pl_area **out);
+/* The areas of a pool (NULL = the default one) one by one: `cursor` is zeroed before the first.
+ * NULL: no more. */
+typedef struct pl_area_cursor {
+    uint32_t i;
+    pl_area *listed;
+    bool is_listing;
+} pl_area_cursor;
+pl_area *pl_space_next_area(const pl_space *space, const struct pl_private *pool,
+                            pl_area_cursor *cursor);
+/* The lane that counts outside captures. */
+static inline uint32_t pl_lane_plain(uint32_t number)
+{
+    return ((number - 1) & ~UINT32_C(1)) + 1;
+}
 static inline bool pl_space_has_many_lanes(const pl_space *space)
 {
     return space->n_lanes > 1;

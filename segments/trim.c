@@ -7,6 +7,7 @@
 
 #include "segments/expandable.h"
 #include "segments/flight.h"
+#include "segments/private.h"
 #include "segments/run.h"
 #include "segments/settle.h"
 #include "segments/stale.h"
@@ -28,26 +29,37 @@ static bool is_awaited(const pl_space *space, const pl_lane *lane)
     return is_awaited;
 }
 
-/* Know as much as can be known: with `wait`, everything freed so far is over afterwards. */
-static pleat_status quiesce(pl_space *space, bool wait)
+static void rest_lanes(pl_space *space)
+{
+    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
+        if (space->lanes[i] != NULL && space->lanes[i]->is_capture) {
+            (void)pl_settle_rest(space, space->lanes[i]);
+        }
+    }
+}
+
+/* Know as much as can be known: if it may wait for ever, everything freed so far is over
+ * afterwards. wait_ms is for each stream. */
+static pleat_status quiesce(pl_space *space, uint32_t wait_ms)
 {
     pleat_status st = PLEAT_OK;
 
+    rest_lanes(space);
     for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
         pl_lane *lane = space->lanes[i];
-        if (lane == NULL || !is_awaited(space, lane)) {
+        if (lane == NULL || lane->is_capture || !is_awaited(space, lane)) {
             continue;
         }
-        if (wait) {
-            pleat_status failed = pl_settle_wait(space, lane, UINT32_MAX);
+        if (wait_ms > 0) {
+            pleat_status failed = pl_settle_wait(space, lane, wait_ms);
             st = st == PLEAT_OK ? failed : st;
         } else {
             pl_settle_tick(space, lane);
         }
     }
-    if (wait && st == PLEAT_OK) {
+    if (wait_ms > 0 && st == PLEAT_OK) {
         bool any;
-        st = pl_settle_wait_many(space, UINT32_MAX, &any);
+        st = pl_settle_wait_many(space, false, wait_ms, &any);
     }
     (void)pl_settle_poll_all(space, NULL, SIZE_MAX);
     (void)pl_stale_reap(space);
@@ -105,6 +117,9 @@ static pl_block *next_quiet(pl_space *space, pl_segment *seg, size_t *g, size_t 
         pl_block *b = pl_segment_find(seg, pl_segment_address(seg, *g));
         size_t whole = (size_t)((pl_block_end(b) - pl_segment_address(seg, *g)) >>
                                 seg->granule_log2);
+        if (seg->is_private) { /* some of it may be the pool's */
+            whole = pl_segment_loose_run(seg, *g, whole);
+        }
         if (whole > 0 && pl_settle_is_over(space, b)) {
             *n = whole < *n ? whole : *n;
             return b;
@@ -113,12 +128,10 @@ static pl_block *next_quiet(pl_space *space, pl_segment *seg, size_t *g, size_t 
     return NULL;
 }
 
-/* Unmap granules [g, g + n) of b and release their chunks. */
-static pleat_status release_run(pl_space *space, pl_block *b, size_t g, size_t n,
-                                size_t *n_released)
+/* Unmap granules [g, g + n) of b; their chunks are the caller's. */
+static pleat_status unmap_run(pl_space *space, pl_block *b, size_t g, size_t n, pl_chunk *chunks)
 {
     pl_segment *seg = b->segment;
-    pl_chunk chunks[BATCH];
 
     b = pl_flight_carve(space, b, pl_segment_address(seg, g), pl_segment_address(seg, g + n));
     for (size_t i = 0; i < n; i++) {
@@ -134,18 +147,50 @@ static pleat_status release_run(pl_space *space, pl_block *b, size_t g, size_t n
     for (size_t i = 0; i < n; i++) {
         seg->chunks[g + i] = 0;
     }
+    pl_private_count(seg, 0, b->bytes);
     pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, b->base, b->bytes);
     pl_flight_make_hole(space, b);
-    return release(space, chunks, n, n_released);
+    return PLEAT_OK;
 }
 
-static pleat_status release_segment(pl_space *space, pl_segment *seg, size_t keep,
-                                    size_t *n_released)
+/* What is unmapped for: to be released until `keep` chunks are left, or to be idle. */
+typedef struct goal {
+    bool is_idle;
+    size_t keep;     /* is_idle: most idle chunks */
+    size_t n_so_far; /* released */
+} goal;
+
+static size_t missing(const pl_space *space, const goal *to)
+{
+    if (to->is_idle) {
+        return to->keep > space->n_idle ? to->keep - space->n_idle : 0;
+    }
+    return space->n_chunks > to->keep ? space->n_chunks - to->keep : 0;
+}
+
+static pleat_status empty_run(pl_space *space, pl_block *b, size_t g, size_t n, goal *to)
+{
+    pl_chunk chunks[BATCH];
+    pleat_status st = unmap_run(space, b, g, n, chunks);
+
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    if (!to->is_idle) {
+        return release(space, chunks, n, &to->n_so_far);
+    }
+    for (size_t i = 0; i < n; i++) {
+        space->idle[space->n_idle++] = chunks[i];
+    }
+    return PLEAT_OK;
+}
+
+static pleat_status empty_segment(pl_space *space, pl_segment *seg, goal *to)
 {
     size_t g = 0;
 
-    while (space->n_chunks > keep) {
-        size_t n = space->n_chunks - keep;
+    while (missing(space, to) > 0) {
+        size_t n = missing(space, to);
         n = n < BATCH ? n : BATCH;
         pleat_status st = pl_block_store_reserve(&space->store, 2);
         if (st != PLEAT_OK) {
@@ -155,7 +200,7 @@ static pleat_status release_segment(pl_space *space, pl_segment *seg, size_t kee
         if (b == NULL) {
             return PLEAT_OK;
         }
-        st = release_run(space, b, g, n, n_released);
+        st = empty_run(space, b, g, n, to);
         if (st != PLEAT_OK) {
             return st;
         }
@@ -172,22 +217,39 @@ pleat_status pl_trim_idle(pl_space *space)
 
 pleat_status pl_trim_to(pl_space *space, size_t keep_chunks, bool wait, size_t *n_released)
 {
+    goal to = { .keep = keep_chunks };
+
     *n_released = 0;
     if (space->n_chunks <= keep_chunks) {
         return PLEAT_OK;
     }
-    pleat_status st = quiesce(space, wait);
+    pleat_status st = quiesce(space, wait ? UINT32_MAX : 0);
     space->n_flights++; /* not before: nobody waits for who waits for the GPU */
-    pleat_status failed = release_idle(space, keep_chunks, n_released);
+    pleat_status failed = release_idle(space, keep_chunks, &to.n_so_far);
     st = st == PLEAT_OK ? failed : st;
     /* While a stale mapping stands, its chunk would not go even if it were released. */
     for (uint32_t i = 0; i < space->n_segments && space->n_stale == 0 && failed == PLEAT_OK; i++) {
-        failed = release_segment(space, space->segments[i], keep_chunks, n_released);
+        failed = empty_segment(space, space->segments[i], &to);
         st = st == PLEAT_OK ? failed : st;
     }
     space->n_flights--;
     pthread_cond_broadcast(&space->landed);
+    *n_released = to.n_so_far;
     return st;
+}
+
+void pl_trim_gather(pl_space *space, size_t n_chunks, uint32_t wait_ms)
+{
+    goal to = { .is_idle = true, .keep = n_chunks };
+    pleat_status st = PLEAT_OK;
+
+    (void)quiesce(space, wait_ms);
+    space->n_flights++;
+    for (uint32_t i = 0; i < space->n_segments && st == PLEAT_OK; i++) {
+        st = empty_segment(space, space->segments[i], &to);
+    }
+    space->n_flights--;
+    pthread_cond_broadcast(&space->landed);
 }
 
 pleat_status pl_expandable_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released)
@@ -219,7 +281,7 @@ static pleat_status check_live(pl_space *space, size_t limit)
         if (space->many.first == NULL) {
             return PLEAT_ENOMEM_DEVICE;
         }
-        pleat_status st = pl_settle_wait_many(space, UINT32_MAX, &any);
+        pleat_status st = pl_settle_wait_many(space, false, UINT32_MAX, &any);
         if (st != PLEAT_OK) {
             return st;
         }

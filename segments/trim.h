@@ -8,6 +8,10 @@
  * lock; drops it. *n_released is written in any case. PLEAT_OK; EDRIVER; EPENDING never. */
 pleat_status pl_trim_to(pl_space *space, size_t keep_chunks, bool wait, size_t *n_released);
 
+/* Unmap settled memory, lowest address first, until n_chunks are idle: for a request that may not
+ * take. Fences are waited for at most wait_ms each. Called with the lock; drops it. */
+void pl_trim_gather(pl_space *space, size_t n_chunks, uint32_t wait_ms);
+
 /* Release all idle chunks. Called with the lock; drops it. PLEAT_OK; EDRIVER. */
 pleat_status pl_trim_idle(pl_space *space);
 

@@ -1,9 +1,10 @@
 /* walk.c - the walkers of a space: see walk.h and the invariants in space.h, segment.h, run.h. */
 #include "segments/walk.h"
 
+#include "segments/private.h"
 #include "segments/run.h"
 
-enum { SEGMENT = 100, RUNS = 200, INDEX = 300, SPACE = 400, LIVE_MAP = 500 };
+enum { SEGMENT = 100, RUNS = 200, INDEX = 300, SPACE = 400, LIVE_MAP = 500, PRIVATE = 600 };
 
 typedef struct census {
     size_t n_live;
@@ -19,7 +20,7 @@ typedef struct census {
     size_t n_loose;
     size_t n_resident;
     size_t n_live_granules; /* under a byte of a live block or of a request in flight */
-    size_t n_kept_granules; /* under kept or poisoned bytes and no live one */
+    size_t n_kept_granules; /* under kept or poisoned bytes, or a private pool's, and no live one */
 } census;
 
 /* The last granule of a segment that was counted, so that neighbours in it count it once. */
@@ -31,7 +32,8 @@ typedef struct counted {
 static void count_granules(const pl_segment *seg, const pl_block *b, counted *last, census *c)
 {
     bool is_live = b->state == PL_BLOCK_LIVE || b->state == PL_BLOCK_FLIGHT;
-    bool is_kept = b->state == PL_BLOCK_KEPT || b->state == PL_BLOCK_POISON;
+    bool is_pools = seg->is_private && (b->state == PL_BLOCK_FREE || b->state == PL_BLOCK_MANY);
+    bool is_kept = b->state == PL_BLOCK_KEPT || b->state == PL_BLOCK_POISON || is_pools;
     size_t first = (size_t)((b->base - seg->range.base) >> seg->granule_log2);
     size_t end = (size_t)((pl_block_end(b) - 1 - seg->range.base) >> seg->granule_log2) + 1;
     if (!is_live && !is_kept) {
@@ -68,8 +70,8 @@ static void count_block(const pl_space *space, const pl_block *b, census *c)
         }
         return;
     case PL_BLOCK_MANY:
-        c->n_many++;
-        c->many_bytes += b->bytes;
+        c->n_many += b->requested > 0; /* else it was free before, in a pool that was released */
+        *(b->requested > 0 ? &c->many_bytes : &c->pending_bytes) += b->bytes;
         return;
     case PL_BLOCK_STALE:
         c->stale_bytes += b->bytes;
@@ -94,6 +96,7 @@ static void take_census(const pl_space *space, census *c)
             count_granules(seg, b, &last, c);
         }
         c->n_loose += seg->n_loose;
+        c->n_kept_granules -= seg->is_private ? seg->n_loose : 0; /* not the pool's yet */
         for (size_t g = 0; g < seg->n_rooms; g++) {
             c->n_resident += seg->chunks[g] != 0;
         }
@@ -114,43 +117,86 @@ static int check_segments(const pl_space *space)
     return 0;
 }
 
-static int check_indexes(const pl_space *space)
+static int check_area(const pl_area *area)
 {
-    for (uint32_t i = 0; i < space->n_area_rooms; i++) {
-        const pl_area *area = space->areas[i];
-        for (uint32_t lane = 0; area != NULL && lane < area->n_runs; lane++) {
-            int broken = area->runs[lane] != NULL ? pl_index_check(area->runs[lane]) : 0;
-            if (broken != 0) {
-                return INDEX + broken;
-            }
+    for (uint32_t lane = 0; lane < area->n_runs; lane++) {
+        int broken = area->runs[lane] != NULL ? pl_index_check(area->runs[lane]) : 0;
+        if (broken != 0) {
+            return INDEX + broken;
         }
-        for (const pl_block *b = area != NULL ? area->holes.first : NULL; b != NULL;
-             b = b->queue_next) {
-            if (b->state != PL_BLOCK_HOLE) {
-                return SPACE + 5;
-            }
+    }
+    for (const pl_block *b = area->holes.first; b != NULL; b = b->queue_next) {
+        if (b->state != PL_BLOCK_HOLE || b->segment->area != area) {
+            return SPACE + 5;
         }
     }
     return 0;
+}
+
+static int check_areas(const pl_space *space, const pl_private *pool)
+{
+    pl_area_cursor cursor = { 0 };
+    int broken = 0;
+
+    for (const pl_area *area; broken == 0;) {
+        area = pl_space_next_area(space, pool, &cursor);
+        if (area == NULL) {
+            break;
+        }
+        broken = area->pool == pool ? check_area(area) : PRIVATE + 1;
+    }
+    return broken;
+}
+
+static int check_indexes(const pl_space *space)
+{
+    int broken = check_areas(space, NULL);
+
+    for (const pl_private *pool = space->pools; pool != NULL && broken == 0; pool = pool->next) {
+        broken = check_areas(space, pool);
+    }
+    if (broken == 0 && pl_private_check(space) != 0) {
+        broken = PRIVATE + 1;
+    }
+    return broken;
+}
+
+static bool is_queue_sound(const pl_lane *lane, const pl_block_queue *queue, size_t queue_bytes,
+                           bool is_private)
+{
+    uint64_t tick = 0;
+
+    for (const pl_block *b = queue->first; b != NULL; b = b->queue_next) {
+        if (b->state != PL_BLOCK_FREE || b->lane != lane->number || b->tick < tick ||
+            b->segment->is_private != is_private || b->bytes > queue_bytes) {
+            return false;
+        }
+        tick = b->tick;
+        queue_bytes -= b->bytes;
+    }
+    return queue_bytes == 0;
+}
+
+static bool is_many_sound(const pl_block_queue *queue, bool is_private)
+{
+    for (const pl_block *b = queue->first; b != NULL; b = b->queue_next) {
+        if (b->state != PL_BLOCK_MANY || b->segment->is_private != is_private) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static int check_lanes(const pl_space *space)
 {
     for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
         const pl_lane *lane = space->lanes[i];
-        size_t bytes = 0;
-        for (const pl_block *b = lane != NULL ? lane->pending.first : NULL; b != NULL;
-             b = b->queue_next) {
-            if (b->state != PL_BLOCK_FREE || b->lane != lane->number) {
-                return SPACE + 5;
-            }
-            bytes += b->bytes;
-        }
-        if (lane != NULL && bytes != lane->pending_bytes) {
+        if (lane != NULL && (!is_queue_sound(lane, &lane->pending, lane->pending_bytes, false) ||
+                             !is_queue_sound(lane, &lane->apart, lane->apart_bytes, true))) {
             return SPACE + 5;
         }
     }
-    return 0;
+    return is_many_sound(&space->many, false) && is_many_sound(&space->apart, true) ? 0 : SPACE + 5;
 }
 
 static int check_live(const pl_space *space, const census *c)
@@ -301,7 +347,7 @@ static pl_piece_kind piece_kind(const pl_block *b)
 static pl_stream *piece_stream(const pl_space *space, const pl_block *b, pl_piece_kind kind)
 {
     bool has_stream = kind == PL_PIECE_LIVE || (kind == PL_PIECE_PENDING && b->lane != 0);
-    return has_stream ? pl_stream_at(space->dev, b->lane - 1) : NULL;
+    return has_stream ? space->lanes[b->lane - 1]->stream : NULL;
 }
 
 void pl_walk_visit(const pl_space *space, void (*see)(void *context, const pl_piece *piece),
@@ -324,6 +370,7 @@ void pl_walk_visit(const pl_space *space, void (*see)(void *context, const pl_pi
                 .awaited_bytes = is_awaited ? b->requested : 0,
                 .stream = piece_stream(space, b, kind),
                 .segment_stream = space->lanes[area->lane - 1]->stream,
+                .private_in = area->pool,
                 .kind = kind,
                 .is_first = is_first,
                 .is_small = area->class == PL_CLASS_SMALL,

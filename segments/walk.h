@@ -5,8 +5,8 @@
 #include "segments/space.h"
 
 /* 0, or the number of the first broken invariant: the structure's hundred plus its number (100
- * segment, 200 runs, 300 index, 400 space, 500 live map). Under the lock. I2 is skipped while
- * requests are in flight. */
+ * segment, 200 runs, 300 index, 400 space, 500 live map, 600 private pools). Under the lock. I2 is
+ * skipped while requests are in flight. */
 int pl_walk_space(const pl_space *space);
 void pl_walk_stats(pl_space *space, pleat_stats *out);
 /* As pl_allocator_ops.visit, under the lock. */

@@ -1,0 +1,64 @@
+/* private.h - private pools: memory that a CUDA graph may keep using.
+ *
+ * A pool is a set of areas. Requests for a pool find fits and places in its areas only, and no
+ * other request looks there. Everything else is shared: the lock, the limit, lanes and ticks, the
+ * budget, the chunks. What keeps a pool's memory its own is one rule:
+ *
+ *   In a private pool's segment a granule never becomes loose.
+ *
+ * Takes, trims and limits move loose granules only, so a granule that a block of the pool has ever
+ * touched stays where it is, pinned, until the pool is released.
+ *
+ * Captures. On a stream that is being captured a request uses what is settled, and what the same
+ * stream freed while it was captured: that is the stream's second lane (lane.h). No block of a pool
+ * is kept (capture.h): reuse within the pool is what the pool is for.
+ *
+ * Release. The areas become the default pool's: they are in space.released, where its requests look
+ * when memory is short, and takes find their loose granules as everywhere. Graphs may have been
+ * launched on any stream, so the free memory pends on all that are known and alive. A later pool is
+ * given such an area if nothing lives in it: so neither addresses nor areas add up, and memory that
+ * is still resident there serves again without a driver call. Its settled granules are loose, thus
+ * anybody's to take, until a block of the new pool touches them. */
+#ifndef PLEAT_SEGMENTS_PRIVATE_H
+#define PLEAT_SEGMENTS_PRIVATE_H
+
+#include "segments/space.h"
+
+/* I1  area->pool is the pool for each of its areas; is_private is set in all their segments and in
+ *     no others
+ * I2  no block in them is kept, and free blocks over loose granules are settled
+ * I3  reserved.current is the sum of their granules with a chunk                              */
+struct pl_private {
+    struct pl_private *next; /* in space.pools */
+    pl_area *areas;
+    pleat_stat reserved; /* bytes */
+};
+
+/* The pool's area of the lane's stream and class: its own, one that was released, or a new one.
+ * PLEAT_OK or ENOMEM_HOST. */
+pleat_status pl_private_area(pl_space *space, pl_private *pool, const pl_lane *lane, pl_class class,
+                             pl_area **out);
+/* Granules to reserve for one more segment of the area. */
+size_t pl_private_want(const pl_space *space, const pl_area *area);
+/* b, of a private pool, is being freed; `is_capturing`: on a stream that is being captured. */
+void pl_private_free(pl_space *space, pl_block *b, bool is_capturing);
+void pl_private_destroy_all(pl_space *space); /* with the areas that were released */
+/* 0, or 1: an invariant is broken. */
+int pl_private_check(const pl_space *space);
+
+/* Bytes of the segment became resident or holes. */
+static inline void pl_private_count(const pl_segment *seg, uint64_t in, uint64_t out)
+{
+    if (__builtin_expect(seg->is_private, false)) {
+        pl_stat_add(&seg->area->pool->reserved, in);
+        pl_stat_sub(&seg->area->pool->reserved, out);
+    }
+}
+
+pleat_status pl_expandable_private_open(pl_allocator *a, pl_private **out);
+void pl_expandable_private_rest(pl_allocator *a, pl_private *pool);
+void pl_expandable_private_release(pl_allocator *a, pl_private *pool);
+void pl_expandable_private_reserved(pl_allocator *a, pl_private *pool,
+                                    pleat_stat out[PLEAT_N_POOLS]);
+
+#endif
