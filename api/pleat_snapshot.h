@@ -19,7 +19,7 @@ enum {
 /** Record what happens from now on: allocations, frees, what is mapped and unmapped.
  *
  *  Units    entries, for each device: a ring, the oldest are overwritten. 0 = stop recording; what
- *           was recorded stays.
+ *           was recorded stays, but later snapshots show a state that it does not lead to.
  *  Params   flags  PLEAT_HISTORY_...
  *  Returns  PLEAT_OK; PLEAT_EINVAL (unknown flags, more than 2^28 entries); PLEAT_ENOMEM_HOST.
  *  Failure  as before.
