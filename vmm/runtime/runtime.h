@@ -32,6 +32,9 @@ rt_error rt_end(const char *call, int result);
 /** The same for something that is not simulated: always logged once per call's name. */
 rt_error rt_unsupported(const char *call);
 
+/** Remember that this process uses the device: it says at its end what that came to. */
+void rt_report_begin(void);
+
 /* ---- host memory that the device knows ---- */
 bool rt_host_is_pinned(const void *ptr);
 

@@ -28,6 +28,7 @@ static cu_result init_result; /* const after init_once */
 static void init(void)
 {
     init_result = cuInit(0);
+    rt_report_begin();
 }
 
 cu_result rt_init(void)

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# pleat-runtime - run a PyTorch program on a simulated GPU: its memory behaves as it would, its
+# kernels compute nothing.
+#
+#   pleat-runtime [OPTION...] PROGRAM [ARGUMENT...]        PROGRAM: python3 train.py, torchrun, ...
+#
+#   --memory SIZE        memory of each device, such as 80G or 139.8G; default 80G
+#   --compute M.N        compute capability; default 9.0 (PyTorch sizes its workspaces by it)
+#   --devices N          number of devices; default 1
+#   --allocator NAME     native, expandable or async: PyTorch's own three; default: what the
+#                        program or PYTORCH_CUDA_ALLOC_CONF says. For pleat run PROGRAM as
+#                        `python3 -m pleat.torch train.py`
+#   --contents           back device memory with host memory, so that copies keep their bytes;
+#                        else what comes from the device is zeros
+#   --sim KEY:VALUE,...  further keys of the simulator (pleat_sim.h)
+#   --report FILE        write what the run came to as JSON, instead of as text on stderr
+#   --quiet              say nothing at the end
+#
+# The exit status is the program's. docs/runtime.md says what is simulated and what is not.
+set -euo pipefail
+
+usage() {
+    sed -n '2,/^set /s/^# \{0,1\}//p' "$0" | sed '$d'
+}
+
+fail() {
+    printf 'pleat-runtime: %s\n' "$1" >&2
+    exit 2
+}
+
+# 139.8G as bytes: the simulator takes whole numbers.
+bytes_of() {
+    awk -v text="$1" 'BEGIN {
+        if (text !~ /^[0-9]+(\.[0-9]+)?[KMGT]?$/) exit 1
+        unit = index("KMGT", substr(text, length(text)))
+        printf "%.0f\n", text * 1024 ^ unit
+    }' || fail "--memory takes a size such as 80G, not $1"
+}
+
+find_runtime() {
+    local here name
+    here=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)
+    for name in "$here" "$here"/../lib "$here"/../lib/*; do
+        if [ -f "$name/libpleat_runtime.so" ]; then
+            (cd "$name" && printf '%s/libpleat_runtime.so\n' "$PWD")
+            return
+        fi
+    done
+    fail "there is no libpleat_runtime.so beside $here"
+}
+
+allocator_settings() {
+    case "$1" in
+    native) printf 'backend:native' ;;
+    expandable) printf 'expandable_segments:True' ;;
+    async) printf 'backend:cudaMallocAsync' ;;
+    *) fail "--allocator takes native, expandable or async, not $1" ;;
+    esac
+}
+
+memory=80G compute=9.0 devices=1 allocator='' contents='' more='' report=1
+while [ $# -gt 0 ]; do
+    case "$1" in
+    --memory | --compute | --devices | --allocator | --sim | --report)
+        [ $# -gt 1 ] || fail "$1 takes a value"
+        case "$1" in
+        --memory) memory=$2 ;;
+        --compute) compute=$2 ;;
+        --devices) devices=$2 ;;
+        --allocator) allocator=$2 ;;
+        --sim) more=,$2 ;;
+        --report) report=$2 ;;
+        esac
+        shift 2
+        ;;
+    --contents) contents=,backing:memory && shift ;;
+    --quiet) report=0 && shift ;;
+    --help | -h) usage && exit 0 ;;
+    --) shift && break ;;
+    -*) fail "there is no option $1; see --help" ;;
+    *) break ;;
+    esac
+done
+[ $# -gt 0 ] || fail "which program? See --help"
+
+memory=$(bytes_of "$memory")
+runtime=$(find_runtime)
+if [ -n "$allocator" ]; then
+    settings=$(allocator_settings "$allocator")
+    export PYTORCH_CUDA_ALLOC_CONF=$settings
+fi
+export PLEAT_SIM="capacity:$memory,compute:$compute,devices:$devices$contents$more"
+export PLEAT_RUNTIME_REPORT=$report
+export LD_PRELOAD="$runtime${LD_PRELOAD:+:$LD_PRELOAD}"
+exec "$@"
