@@ -89,23 +89,38 @@ __attribute__((cold, noinline)) static pleat_status refuse_unknown(pl_instance *
 
 /* ---- with stacks ---- */
 
-__attribute__((cold, noinline)) static pleat_status alloc_with_stack(pl_gpu *gpu, size_t bytes,
-                                                                     pl_stream *stream,
-                                                                     pleat_devptr *out)
+/* What is asked for, and where. */
+typedef struct pl_wish {
+    pl_gpu *gpu;
+    pl_private *in; /* NULL = the default pool */
+    size_t bytes;
+    pl_stream *stream;
+} pl_wish;
+
+static inline pleat_status ask(const pl_wish *w, pleat_devptr *out)
+{
+    const pl_allocator_ops *ops = w->gpu->ops;
+    if (__builtin_expect(w->in != NULL, 0)) {
+        return ops->private_alloc(w->gpu->allocator, w->in, w->bytes, w->stream, out);
+    }
+    return ops->alloc(w->gpu->allocator, w->bytes, w->stream, out);
+}
+
+__attribute__((cold, noinline)) static pleat_status ask_with_stack(const pl_wish *w,
+                                                                   pleat_devptr *out)
 {
     pl_stack_begin();
-    pleat_status st = gpu->ops->alloc(gpu->allocator, bytes, stream, out);
+    pleat_status st = ask(w, out);
     pl_stack_end();
     return st;
 }
 
-static inline pleat_status alloc_from(pl_gpu *gpu, size_t bytes, pl_stream *stream,
-                                      pleat_devptr *out)
+static inline pleat_status alloc_from(const pl_wish *w, pleat_devptr *out)
 {
-    if (pl_history_wants_stack(&gpu->history, PLEAT_HISTORY_FRAMES)) {
-        return alloc_with_stack(gpu, bytes, stream, out);
+    if (pl_history_wants_stack(&w->gpu->history, PLEAT_HISTORY_FRAMES)) {
+        return ask_with_stack(w, out);
     }
-    return gpu->ops->alloc(gpu->allocator, bytes, stream, out);
+    return ask(w, out);
 }
 
 __attribute__((cold, noinline)) static pleat_status free_with_stack(pl_gpu *gpu, pleat_devptr ptr,
@@ -146,20 +161,21 @@ static void tell_shortage(pl_gpu *gpu, size_t bytes, pl_stream *stream)
     pl_stack_end();
 }
 
-static pleat_status report_shortage(pl_gpu *gpu, size_t bytes, pl_stream *stream, pleat_status st)
+static pleat_status report_shortage(const pl_wish *w, pleat_status st)
 {
     char sentence[PL_ERROR_TEXT_BYTES];
+    pl_gpu *gpu = w->gpu;
     pl_driver_error driver = *pl_driver_last_error();
     pl_text text;
     pl_text_init(&text, sentence, sizeof sentence);
-    pleat_verdict verdict = pl_oom_explain(gpu, bytes, st, &text);
-    tell_shortage(gpu, bytes, stream);
-    pl_error_set_verdict(st, bytes, verdict, sentence, &driver);
+    pleat_verdict verdict = pl_oom_explain(gpu, w->bytes, st, &text);
+    tell_shortage(gpu, w->bytes, w->stream);
+    pl_error_set_verdict(st, w->bytes, verdict, sentence, &driver);
     if (st == PLEAT_ENOMEM_DEVICE) {
         pleat_error kept = *pleat_last_error();
         atomic_fetch_add(&gpu->n_ooms, 1);
         pl_error_copy_text(sentence, sizeof sentence);
-        pl_callback_oom(gpu->instance, gpu->ordinal, bytes, sentence);
+        pl_callback_oom(gpu->instance, gpu->ordinal, w->bytes, sentence);
         pl_error_restore(&kept, sentence); /* the callback's own failures are not the caller's */
     }
     return st;
@@ -167,31 +183,30 @@ static pleat_status report_shortage(pl_gpu *gpu, size_t bytes, pl_stream *stream
 
 /* The application is asked for memory as long as it frees some; a bound keeps one that always
  * claims to from holding the request for ever. */
-__attribute__((cold, noinline)) static pleat_status alloc_short(pl_gpu *gpu, size_t bytes,
-                                                                pl_stream *stream,
-                                                                uint64_t n_errors, pleat_status st,
-                                                                pleat_devptr *out)
+__attribute__((cold, noinline)) static pleat_status alloc_short(const pl_wish *w, uint64_t n_errors,
+                                                                pleat_status st, pleat_devptr *out)
 {
     enum { MAX_ROUNDS = 64 };
+    pl_instance *instance = w->gpu->instance;
     pl_driver_clear_error_before(n_errors);
     for (unsigned i = 0; i < MAX_ROUNDS && is_shortage(st); i++) {
-        if (!pl_callback_pressure(gpu->instance, gpu->ordinal, bytes)) {
+        if (!pl_callback_pressure(instance, w->gpu->ordinal, w->bytes)) {
             break;
         }
-        if (pl_use_is_forked(gpu->instance)) {
+        if (pl_use_is_forked(instance)) {
             return pl_error_set(PLEAT_EFORKED, 0, "a callback forked, and this is the child");
         }
         pl_driver_clear_error();
-        st = alloc_from(gpu, bytes, stream, out);
+        st = alloc_from(w, out);
     }
     if (st == PLEAT_OK) {
         return st;
     }
     if (is_shortage(st) || st == PLEAT_ENOSPACE_VA) {
-        return report_shortage(gpu, bytes, stream, st);
+        return report_shortage(w, st);
     }
-    return pl_error_set(st, bytes, "device %d: %llu bytes could not be allocated: %s", gpu->ordinal,
-                        (unsigned long long)bytes, pleat_status_text(st));
+    return pl_error_set(st, w->bytes, "device %d: %llu bytes could not be allocated: %s",
+                        w->gpu->ordinal, (unsigned long long)w->bytes, pleat_status_text(st));
 }
 
 /* ---- the calls ---- */
@@ -213,6 +228,39 @@ static void debug_walk(pl_gpu *gpu, pleat_status st)
     }
 }
 
+static inline pleat_status alloc_on(const pl_wish *w, uint64_t n_errors, pleat_devptr *out)
+{
+    pleat_status st = alloc_from(w, out);
+    return is_likely(st == PLEAT_OK) ? st : alloc_short(w, n_errors, st, out);
+}
+
+/* Somebody routes: the request may belong to a private pool. */
+__attribute__((cold, noinline)) static pleat_status alloc_by_route(pl_wish w, void *stream,
+                                                                   uint64_t n_errors,
+                                                                   pleat_devptr *out)
+{
+    pl_pools *pools = &w.gpu->pools;
+    pl_pool *pool = pl_pools_route(pools, stream);
+    if (!pool) {
+        return alloc_on(&w, n_errors, out);
+    }
+    w.in = pl_pool_private(pool);
+    pleat_status st = alloc_on(&w, n_errors, out);
+    if (st != PLEAT_EFORKED) { /* a child touches nothing of its parent's */
+        pl_pool_leave(pools, pool);
+    }
+    return st;
+}
+
+static inline pleat_status alloc_routed(const pl_wish *w, void *stream, uint64_t n_errors,
+                                        pleat_devptr *out)
+{
+    if (pl_pools_are_routed(&w->gpu->pools)) {
+        return alloc_by_route(*w, stream, n_errors, out);
+    }
+    return alloc_on(w, n_errors, out);
+}
+
 pleat_status pleat_block_alloc(pleat handle, int device, size_t bytes, void *stream,
                                pleat_devptr *out)
 {
@@ -228,10 +276,7 @@ pleat_status pleat_block_alloc(pleat handle, int device, size_t bytes, void *str
     pl_gpu *gpu = pl_use_gpu(use.instance, device);
     pleat_status st = gpu ? pl_stream_get(gpu->dev, stream, &on) : pl_error_status();
     if (is_likely(gpu && st == PLEAT_OK)) {
-        st = alloc_from(gpu, bytes, on, out);
-        if (!is_likely(st == PLEAT_OK)) {
-            st = alloc_short(gpu, bytes, on, n_errors, st, out);
-        }
+        st = alloc_routed(&(pl_wish){ gpu, NULL, bytes, on }, stream, n_errors, out);
         debug_walk(gpu, st);
     } else if (gpu) {
         refuse_stream(gpu, stream, n_errors, st);

@@ -72,17 +72,36 @@ static pleat_status refuse_open(int device, pleat_status st)
     return pl_error_set(st, 0, "device %d could not be opened: %s", device, pleat_status_text(st));
 }
 
+/* What is kept of the device beside its memory. */
+static pleat_status init_records(pl_gpu *gpu)
+{
+    pleat_status st = pl_history_init(&gpu->history);
+    if (st == PLEAT_OK) {
+        st = pl_pools_init(&gpu->pools, gpu);
+        if (st != PLEAT_OK) {
+            pl_history_fini(&gpu->history);
+        }
+    }
+    return st;
+}
+
+static void fini_records(pl_gpu *gpu)
+{
+    pl_pools_fini(&gpu->pools);
+    pl_history_fini(&gpu->history);
+}
+
 pleat_status pl_gpu_build(pl_instance *instance, int device, pl_gpu *gpu, size_t *n_leaked)
 {
     gpu->ordinal = device;
     gpu->instance = instance;
-    pleat_status st = pl_history_init(&gpu->history);
+    pleat_status st = init_records(gpu);
     if (st != PLEAT_OK) {
         return pl_error_set(st, 0, "the system refuses a mutex");
     }
     st = pl_device_open(instance->drv, device, &instance->config.device, &gpu->dev);
     if (st != PLEAT_OK) {
-        pl_history_fini(&gpu->history);
+        fini_records(gpu);
         return refuse_open(device, st);
     }
     st = choose_ops(&instance->config, gpu, n_leaked);
@@ -91,7 +110,7 @@ pleat_status pl_gpu_build(pl_instance *instance, int device, pl_gpu *gpu, size_t
     }
     if (st != PLEAT_OK) {
         *n_leaked += pl_device_close(gpu->dev);
-        pl_history_fini(&gpu->history);
+        fini_records(gpu);
         gpu->dev = NULL;
     }
     return st;
@@ -106,7 +125,7 @@ size_t pl_gpu_demolish(pl_gpu *gpu)
         (void)gpu->ops->destroy(gpu->allocator, true, &n_live, &n_leaked);
     }
     size_t n_held = pl_device_close(gpu->dev); /* counts what the allocator left behind, too */
-    pl_history_fini(&gpu->history);
+    fini_records(gpu);
     gpu->allocator = NULL;
     gpu->dev = NULL;
     return n_held > n_leaked ? n_held : n_leaked;

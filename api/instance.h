@@ -24,6 +24,7 @@
 #include "api/error.h"
 #include "api/history.h"
 #include "api/pleat.h"
+#include "api/pool.h"
 #include "vmm/base/lock.h"
 
 enum { PL_N_SLOTS = 64, PL_N_DEVICES = 64, PL_N_SHARDS = 16, PL_NOTE_BYTES = 160 };
@@ -42,6 +43,7 @@ typedef struct pl_gpu {
     _Atomic uint64_t limit_bytes; /* atomic: as last set; 0 = none */
     _Atomic uint64_t n_ooms;      /* atomic: requests that failed with ENOMEM_DEVICE */
     pl_history history;           /* told of all that the allocator does */
+    pl_pools pools;               /* private ones, and who is routed to them */
 } pl_gpu;
 
 struct pl_instance {

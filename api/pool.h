@@ -1,0 +1,54 @@
+/* pool.h - the private pools of one device: their names, their users, and who is routed to them.
+ *
+ * Memory is the allocator's (segments/private.h); here is only which request goes where. A request
+ * that is routed holds its pool until it is over, so a pool whose last user has gone lives on until
+ * nobody is in the middle of a request. Filters, `forget` and the allocator's calls that need the
+ * driver run without the lock; a route that has ended stays in the list while a filter of it runs.
+ *
+ *   I1  n_routes counts the routes that have not ended, the table's and each pool's
+ *   I2  a pool with users, routes or holds has its pl_private; one without any has none
+ *   I3  every route's pool has a user */
+#ifndef PLEAT_API_POOL_H
+#define PLEAT_API_POOL_H
+
+#include <stdatomic.h>
+
+#include "api/pleat.h"
+#include "segments/allocator.h"
+#include "vmm/base/host.h"
+#include "vmm/base/lock.h"
+
+struct pl_gpu;
+typedef struct pl_pool pl_pool;
+typedef struct pl_route pl_route;
+
+typedef struct pl_pools {
+    _Atomic unsigned n_routes; /* atomic: what every request looks at; written under the lock */
+    struct pl_gpu *gpu;        /* const */
+    pl_lock lock;              /* rank 10 */
+    pl_host host;              /* lock: opened by the first use */
+    bool has_host;             /* lock */
+    pl_pool *oldest;           /* lock: in order of first use, gone ones too */
+    pl_pool **end;             /* lock: where the next one is linked */
+    pl_pool *newest;           /* lock: the same the other way round, where names are looked up */
+    pl_route *routes;          /* lock: newest first */
+} pl_pools;
+
+/* ENOMEM_HOST (the system refuses a mutex). */
+pleat_status pl_pools_init(pl_pools *pools, struct pl_gpu *gpu);
+/* Before the allocator is destroyed: nobody routes any more, and nobody is in a request. */
+void pl_pools_fini(pl_pools *pools);
+
+static inline bool pl_pools_are_routed(const pl_pools *pools)
+{
+    return __builtin_expect(atomic_load_explicit(&pools->n_routes, memory_order_relaxed) != 0, 0);
+}
+
+/* The pool that a request on the stream goes to, held until pl_pool_leave; NULL = the default one.
+ * Calls filters. */
+pl_pool *pl_pools_route(pl_pools *pools, void *stream);
+void pl_pool_leave(pl_pools *pools, pl_pool *pool);
+/* Of a pool that is held. */
+pl_private *pl_pool_private(const pl_pool *pool);
+
+#endif
