@@ -137,7 +137,7 @@ void pl_pool_leave(pl_pools *pools, pl_pool *pool)
 
 /* ---- routes ---- */
 
-/* Of a route that has ended and is in no call: out of the list, to be forgotten without the lock. */
+/* Of a route that is over and in no call: out of the list, to be forgotten without the lock. */
 static pl_route *part_if_over(pl_pools *pools, pl_route *route)
 {
     pl_route **link = &pools->routes;
