@@ -47,6 +47,33 @@ static pl_area *recycle(pl_space *space)
     return NULL;
 }
 
+static void tell_memory(const pl_space *space, const pl_area *area, pl_action action)
+{
+    for (const pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
+        size_t n = 0;
+        for (size_t g = 0; g < seg->n_rooms; g += n + 1) {
+            for (n = 0; g + n < seg->n_rooms && seg->chunks[g + n] != 0;) {
+                n++;
+            }
+            if (n > 0) {
+                pl_space_tell_run(space, action, seg, pl_segment_address(seg, g),
+                                  (uint64_t)n << seg->granule_log2);
+            }
+        }
+    }
+}
+
+/* Its memory leaves the stream that it was of and comes to another: nothing is mapped for that, but
+ * who follows what is told would look for it where it was. */
+static void move_to_lane(pl_space *space, pl_area *area, uint32_t number)
+{
+    if (area->lane != number) {
+        tell_memory(space, area, PL_ACTION_SEGMENT_UNMAP);
+        area->lane = number;
+        tell_memory(space, area, PL_ACTION_SEGMENT_MAP);
+    }
+}
+
 /* What pends is the pool's from the start: others wait for the default pool's memory only. */
 static void pin_pending(pl_space *space, pl_segment *seg)
 {
@@ -94,7 +121,7 @@ pleat_status pl_private_area(pl_space *space, pl_private *pool, const pl_lane *l
         if (area == NULL) {
             return PLEAT_ENOMEM_HOST;
         }
-        area->lane = number;
+        move_to_lane(space, area, number);
         area->class = class;
         enter(space, pool, area);
     }

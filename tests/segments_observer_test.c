@@ -19,7 +19,13 @@ enum { SLOWER = 10 };
 enum { SLOWER = 1 };
 #endif
 
-enum { N_BLOCKS = 48, N_TURNS = 2500 / SLOWER, N_THREADS = 3, N_COMPARED = 500 / SLOWER };
+enum {
+    N_POOLS = 3,
+    N_BLOCKS = 48,
+    N_TURNS = 2500 / SLOWER,
+    N_THREADS = 3,
+    N_COMPARED = 500 / SLOWER
+};
 
 typedef struct owned {
     pleat_devptr ptr; /* 0 = none */
@@ -27,11 +33,13 @@ typedef struct owned {
 } owned;
 
 static replay said;
+static pl_private *pools[N_POOLS]; /* NULL = none; while one thread is at work */
 
 static void open_watched(const pl_allocator_ops *ops, const char *sim_conf,
                          pl_allocator_options *options)
 {
     replay_init(&said);
+    memset(pools, 0, sizeof pools);
     options->observer = &said.observer;
     cache_open(ops, sim_conf, options);
 }
@@ -90,10 +98,13 @@ static size_t request(random_source *r)
 
 static void take(owned *o, random_source *r)
 {
+    pl_private *pool = random_once_in(r, 2) ? pools[random_below(r, N_POOLS)] : NULL;
+    size_t bytes = request(r);
     o->stream = (unsigned)random_below(r, CACHE_N_STREAMS);
-    if (cache_try(request(r), o->stream, &o->ptr) != PLEAT_OK) {
-        o->ptr = 0;
-    }
+    pleat_status st = pool ? cache.a->ops->private_alloc(cache.a, pool, bytes,
+                                                         cache.streams[o->stream], &o->ptr)
+                           : cache_try(bytes, o->stream, &o->ptr);
+    o->ptr = st == PLEAT_OK ? o->ptr : 0;
 }
 
 /* Work on its stream, sometimes a use by another; freed by either. Refused when a fault says so. */
@@ -107,6 +118,25 @@ static void give_up(owned *o, random_source *r)
     pl_stream *on = random_once_in(r, 4) ? cache.streams[other] : cache.streams[o->stream];
     if (cache.a->ops->free(cache.a, o->ptr, on) == PLEAT_OK) {
         o->ptr = 0;
+    }
+}
+
+/* Open a private pool, end a capture's use of it, or release it. */
+static void change_pool(random_source *r)
+{
+    const pl_allocator_ops *ops = cache.a->ops;
+    pl_private **pool = &pools[random_below(r, N_POOLS)];
+    if (!ops->private_open) {
+        return;
+    }
+    if (!*pool) {
+        (void)!ops->private_open(cache.a, pool);
+    } else if (random_once_in(r, 3)) {
+        ops->private_rest(cache.a, *pool);
+    } else {
+        ops->private_release(cache.a, *pool);
+        replay_release(&said, *pool);
+        *pool = NULL;
     }
 }
 
@@ -132,6 +162,8 @@ static void turn(owned *own, random_source *r)
         change_limit(r);
     } else if (what == 2) {
         cache.sim.finish();
+    } else if (what < 5) {
+        change_pool(r);
     } else if (o->ptr) {
         give_up(o, r);
     } else {
@@ -179,6 +211,7 @@ START_TEST(replayed_events_are_what_a_visit_shows)
         play(ops_of(_i), seed, false);
         ck_assert_uint_gt(said.n_events[PL_ACTION_ALLOC], N_TURNS / 5);
         ck_assert_uint_gt(said.n_compared, N_TURNS / 8);
+        ck_assert_int_eq(said.n_private > 0, ops_of(_i)->private_open != NULL);
     }
 }
 END_TEST

@@ -181,7 +181,7 @@ static void give(replay *r, const pl_event *e)
         complain_of(r, e, "over a block that is not gone");
     } else {
         insert_block(r, block_above(s, e->base),
-                     (replay_block){ e->base, e->bytes, e->stream, true });
+                     (replay_block){ e->base, e->bytes, e->stream, e->private_in, true });
     }
 }
 
@@ -207,6 +207,7 @@ static void follow(pl_observer *observer, const pl_event *e)
         return;
     }
     r->n_events[e->action]++;
+    r->n_private += e->action == PL_ACTION_ALLOC && e->private_in != NULL;
     if (e->bytes == 0 || e->base == 0) {
         complain_of(r, e, "of nothing");
     }
@@ -243,6 +244,14 @@ void replay_init(replay *r)
     memset(r, 0, sizeof *r);
     r->observer.tell = follow;
     r->observer.is_on = true;
+}
+
+void replay_release(replay *r, const pl_private *pool)
+{
+    for (size_t i = 0; i < r->told.n_blocks; i++) {
+        replay_block *block = &r->told.blocks[i];
+        block->private_in = block->private_in == pool ? NULL : block->private_in;
+    }
 }
 
 /* ---- visits ---------------------------------------------------------------------------------- */
@@ -282,9 +291,10 @@ static void see(void *context, const pl_piece *piece)
     add_range(s, &range);
     if (piece->kind == PL_PIECE_LIVE) {
         s->blocks[s->n_blocks++] = (replay_block){ piece->base, piece->requested_bytes,
-                                                   piece->stream, true };
+                                                   piece->stream, piece->private_in, true };
     } else if (piece->awaited_bytes > 0) {
-        s->blocks[s->n_blocks++] = (replay_block){ piece->base, piece->awaited_bytes, NULL, false };
+        s->blocks[s->n_blocks++] = (replay_block){ piece->base, piece->awaited_bytes, NULL, NULL,
+                                                   false };
     }
 }
 
@@ -316,7 +326,7 @@ static void compare_blocks(replay *r, const replay_state *told, const replay_sta
         const replay_block *b = &seen->blocks[i];
         bool is_either = i < told->n_blocks && i < seen->n_blocks;
         if (!is_either || a->base != b->base || a->bytes != b->bytes || a->is_live != b->is_live ||
-            (b->is_live && a->stream != b->stream)) {
+            (b->is_live && (a->stream != b->stream || a->private_in != b->private_in))) {
             complain(r, "block %zu of %zu told, %zu seen: 0x%llx + %llu (%d), 0x%llx + %llu (%d)",
                      i, told->n_blocks, seen->n_blocks, (unsigned long long)a->base,
                      (unsigned long long)a->bytes, a->is_live, (unsigned long long)b->base,

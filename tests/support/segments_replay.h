@@ -25,7 +25,8 @@ typedef struct replay_block {
     pleat_devptr base;
     uint64_t bytes; /* as requested */
     pl_stream *stream;
-    bool is_live; /* else its free is requested, not completed */
+    const void *private_in; /* of a live one */
+    bool is_live;           /* else its free is requested, not completed */
 } replay_block;
 
 /* Both in the order of addresses. */
@@ -40,11 +41,14 @@ typedef struct replay {
     pl_observer observer; /* first */
     replay_state told;
     uint64_t n_events[PL_N_ACTIONS];
+    uint64_t n_private; /* blocks allocated from private pools */
     uint64_t n_compared;
     char why[256]; /* empty = all is well */
 } replay;
 
 void replay_init(replay *r); /* it is on */
+/* The private pool is gone: its blocks are nobody's. */
+void replay_release(replay *r, const pl_private *pool);
 /* `is_alone`: no other thread is at work, so that a visit which sees nothing tells something. */
 void replay_compare(replay *r, pl_allocator *a, bool is_alone);
 /* Fails the test if anything was wrong. */
