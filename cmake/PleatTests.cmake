@@ -77,6 +77,21 @@ foreach(source IN LISTS test_sources)
     pleat_add_test("${source}")
 endforeach()
 
+# A C++ program, like PyTorch. The fake libc10.so stands for PyTorch itself; it has a folder of its
+# own, so that only who names it finds it.
+if(TARGET pleat_torch)
+    add_library(torch_fake_c10 SHARED tests/torch_fake_c10.cpp)
+    target_link_libraries(torch_fake_c10 PRIVATE pleat_cxx_flags)
+    set_target_properties(torch_fake_c10 PROPERTIES OUTPUT_NAME c10
+        LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/fake")
+    add_executable(torch_shim_test tests/torch_shim_test.cpp)
+    target_link_libraries(torch_shim_test PRIVATE pleat_torch pleat_cxx_flags)
+    add_dependencies(torch_shim_test pleat_sim)
+    add_test(NAME torch_shim_test COMMAND torch_shim_test "$<TARGET_FILE:torch_fake_c10>")
+    set_tests_properties(torch_shim_test PROPERTIES LABELS unit TIMEOUT 120
+        ENVIRONMENT "${test_environment}")
+endif()
+
 # The ABI is compared with the vendor's header where there is one.
 find_path(pleat_cuda_include cuda.h
     HINTS "${PLEAT_CUDA_INCLUDE}" ENV CUDA_HOME ENV CUDA_PATH
@@ -86,6 +101,10 @@ if(TARGET vmm_abi_test AND pleat_cuda_include)
     message(STATUS "cuda.h: ${pleat_cuda_include}")
     target_include_directories(vmm_abi_test SYSTEM PRIVATE "${pleat_cuda_include}")
     target_compile_definitions(vmm_abi_test PRIVATE PLEAT_HAVE_CUDA_H=1)
+endif()
+if(TARGET vmm_runtime_abi_test AND EXISTS "${pleat_cuda_include}/cuda_runtime_api.h")
+    target_include_directories(vmm_runtime_abi_test SYSTEM PRIVATE "${pleat_cuda_include}")
+    target_compile_definitions(vmm_runtime_abi_test PRIVATE PLEAT_HAVE_CUDA_H=1)
 endif()
 
 # Checks of the source, and of what is built and installed. Not in sanitizers' builds: they check

@@ -18,9 +18,6 @@
 
 #include <dlfcn.h>
 
-/* Not in every build of libpleat.so. */
-extern "C" __attribute__((weak)) decltype(pleat_pool_begin) pleat_pool_begin;
-
 /* Of the C++ ABI; <cxxabi.h> declares them with types of each library's own. */
 extern "C" void *__cxa_allocate_exception(std::size_t bytes) noexcept;
 extern "C" void __cxa_free_exception(void *object) noexcept;
@@ -182,9 +179,6 @@ void pleat_torch_begin_pool(int device, std::pair<std::uint64_t, std::uint64_t> 
                             std::function<bool(CUstream_st *)> filter)
 {
     pleat instance;
-    if (&pleat_pool_begin == nullptr) {
-        throw std::runtime_error("pleat: this build has no private pools");
-    }
     pleat_status status = pleat_default(&instance);
     if (status == PLEAT_OK) {
         filter_fn *kept = filter ? new filter_fn(std::move(filter)) : nullptr;

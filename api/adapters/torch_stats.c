@@ -11,7 +11,7 @@
 #include "api/slot.h"
 #include "api/text.h"
 
-typedef enum { GROUP, SINGLE, SCALAR, NEVER, MAX_SPLIT } row_kind;
+typedef enum { GROUP, SINGLE, SCALAR, NEVER, MAX_SPLIT, PRIVATE } row_kind;
 
 typedef struct row {
     const char *name;
@@ -41,6 +41,7 @@ static const row rows[] = {
     ROW(SINGLE, oversize_segments),
     ROW(GROUP, requested_bytes),
     ROW(GROUP, reserved_bytes),
+    { "reserved_bytes_by_private_pools", PRIVATE, 0 },
     ROW(GROUP, segment),
 };
 
@@ -49,6 +50,8 @@ typedef struct teller {
     void *context;
     const pleat_stats *stats;
     int64_t max_split;
+    pleat instance;
+    int device;
 } teller;
 
 static void tell(const teller *to, const char *prefix, const char *middle, const char *last,
@@ -77,6 +80,77 @@ static void tell_group(const teller *to, const char *prefix, const pleat_stat gr
     tell_stat(to, prefix, ".small_pool", &group[PLEAT_POOL_SMALL]);
 }
 
+/* ---- private pools ---- */
+
+enum { N_BATCH = 16, NAME_BYTES = 48 };
+
+typedef struct pool_row {
+    char name[NAME_BYTES]; /* "<first>_<second>" */
+    pleat_stat reserved[PLEAT_N_POOLS];
+} pool_row;
+
+static void name_pool(char name[NAME_BYTES], pleat_pool_id id)
+{
+    pl_text text;
+    pl_text_init(&text, name, NAME_BYTES);
+    pl_text_add(&text, "%llu_%llu", (unsigned long long)id.first, (unsigned long long)id.second);
+}
+
+/* Into its place by name; of more than N_BATCH the last is left out. */
+static void insert_pool(pool_row *batch, size_t *n, const pool_row *pool)
+{
+    size_t at = *n;
+    while (at > 0 && strcmp(pool->name, batch[at - 1].name) < 0) {
+        at--;
+    }
+    if (at == N_BATCH) {
+        return;
+    }
+    *n += *n < N_BATCH ? 1 : 0;
+    memmove(batch + at + 1, batch + at, (*n - at - 1) * sizeof *batch);
+    batch[at] = *pool;
+}
+
+/* The first pools by name that come after `last`. Pools are numbered by first use and may be many,
+ * so they are read again for each batch rather than all kept. */
+static size_t gather_pools(const teller *to, const char *last, pool_row *batch)
+{
+    size_t n = 0;
+    pool_row pool;
+    pleat_pool_id id;
+    for (unsigned i = 0;
+         pleat_pool_stats(to->instance, to->device, i, &id, pool.reserved) == PLEAT_OK; i++) {
+        name_pool(pool.name, id);
+        if (strcmp(pool.name, last) > 0) {
+            insert_pool(batch, &n, &pool);
+        }
+    }
+    return n;
+}
+
+/* That there are no more pools is no failure: the last error stays as it was. */
+static void tell_pools(const teller *to, const char *name)
+{
+    char kept_text[PL_ERROR_TEXT_BYTES];
+    pleat_error kept = *pleat_last_error();
+    pool_row batch[N_BATCH];
+    char last[NAME_BYTES] = "";
+    size_t n;
+    pl_error_copy_text(kept_text, sizeof kept_text);
+    do {
+        n = gather_pools(to, last, batch);
+        for (size_t i = 0; i < n; i++) {
+            char prefix[2 * NAME_BYTES];
+            pl_text text;
+            pl_text_init(&text, prefix, sizeof prefix);
+            pl_text_add(&text, "%s.%s", name, batch[i].name);
+            tell_group(to, prefix, batch[i].reserved);
+            memcpy(last, batch[i].name, sizeof last);
+        }
+    } while (n == N_BATCH);
+    pl_error_restore(&kept, kept_text);
+}
+
 static void tell_row(const teller *to, const row *r)
 {
     const void *field = (const char *)to->stats + r->at;
@@ -95,6 +169,9 @@ static void tell_row(const teller *to, const row *r)
         break;
     case MAX_SPLIT:
         to->see(to->context, r->name, to->max_split);
+        break;
+    case PRIVATE:
+        tell_pools(to, r->name);
     }
 }
 
@@ -184,9 +261,12 @@ pleat_status pleat_torch_stats(int device,
         return st;
     }
     subtract(&stats, &before);
-    teller to = {
-        .see = see, .context = context, .stats = &stats, .max_split = max_split_of(handle)
-    };
+    teller to = { .see = see,
+                  .context = context,
+                  .stats = &stats,
+                  .max_split = max_split_of(handle),
+                  .instance = handle,
+                  .device = device };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         tell_row(&to, &rows[i]);
     }
