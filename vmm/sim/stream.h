@@ -36,6 +36,7 @@ typedef struct sim_task {
     sim_task_kind kind;
     uint64_t value; /* seed, byte, 64-bit value */
     void *host;
+    bool is_peer_s; /* touches memory of several devices, each with its own device's access */
     size_t n;
     const pleat_sim_access *accesses;
 } sim_task;

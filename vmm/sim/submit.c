@@ -3,6 +3,7 @@
 
 #include "vmm/sim/capture.h"
 #include "vmm/sim/hazard.h"
+#include "vmm/sim/memory.h"
 
 cu_result sim_submit_to(sim_stream *stream, const sim_task *task, bool is_counted)
 {
@@ -36,13 +37,12 @@ cu_result sim_submit(cu_stream handle, const sim_task *task, bool is_counted)
 }
 
 /* A driver refuses addresses that it does not know; the program is wrong all the same. */
-static cu_result check_address(const pleat_sim_access *access)
+static cu_result check_address(int device, const pleat_sim_access *access)
 {
-    sim_context *context;
     const pleat_sim_access *first;
     uint64_t any;
-    cu_result result = sim_context_current(&context);
-    if (result == CU_SUCCESS && !sim_hazard_is_usable(context->device, access, 1, &first, &any)) {
+    cu_result result = CU_SUCCESS;
+    if (!sim_hazard_is_usable(device, access, 1, &first, &any)) {
         sim_hazard_add(PLEAT_SIM_UNMAPPED_ACCESS, access->ptr, access->bytes,
                        "a memset, copy or stream write of bytes without mapping or access, or of "
                        "no live block");
@@ -51,13 +51,32 @@ static cu_result check_address(const pleat_sim_access *access)
     return result;
 }
 
+/* Whose memory it is; the current device's where nobody's is. */
+static int device_of(uint64_t ptr, int device)
+{
+    const sim_mapping *mapping = sim_mapping_at(ptr);
+    return mapping != NULL ? mapping->handle->device : device;
+}
+
 cu_result sim_submit_copy(cu_stream handle, uint64_t to, uint64_t from, uint64_t bytes)
 {
+    sim_context *context;
+    cu_result result = sim_context_current(&context);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
     const pleat_sim_access accesses[2] = { { to, bytes, true }, { from, bytes, false } };
-    sim_task task = { .kind = SIM_TASK_COPY, .n = 2, .accesses = accesses };
-    cu_result result = check_address(&accesses[0]);
+    int to_device = device_of(to, context->device);
+    int from_device = device_of(from, context->device);
+    sim_task task = {
+        .kind = SIM_TASK_COPY,
+        .is_peer_s = to_device != context->device || from_device != context->device,
+        .n = 2,
+        .accesses = accesses,
+    };
+    result = check_address(to_device, &accesses[0]);
     if (result == CU_SUCCESS) {
-        result = check_address(&accesses[1]);
+        result = check_address(from_device, &accesses[1]);
     }
     if (result != CU_SUCCESS || bytes == 0) {
         return result;
@@ -69,7 +88,11 @@ cu_result sim_submit_checked(cu_stream handle, sim_task_kind kind, uint64_t valu
                              const pleat_sim_access *access, bool is_counted)
 {
     sim_task task = { .kind = kind, .value = value, .host = host, .n = 1, .accesses = access };
-    cu_result result = check_address(access);
+    sim_context *context;
+    cu_result result = sim_context_current(&context);
+    if (result == CU_SUCCESS) {
+        result = check_address(context->device, access);
+    }
     if (result != CU_SUCCESS || access->bytes == 0) {
         return result;
     }

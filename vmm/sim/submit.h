@@ -11,7 +11,7 @@ cu_result sim_submit_to(sim_stream *stream, const sim_task *task, bool is_counte
 /* A driver's own operation on one piece of memory, which must be accessible at the call. */
 cu_result sim_submit_checked(cu_stream handle, sim_task_kind kind, uint64_t value, void *host,
                              const pleat_sim_access *access, bool is_counted);
-/* A copy within a device: two accesses, both checked as above. */
+/* A copy within a device or between two: each address is checked with its own device's access. */
 cu_result sim_submit_copy(cu_stream handle, uint64_t to, uint64_t from, uint64_t bytes);
 
 #endif

@@ -191,7 +191,11 @@ static void check_at_submission(const sim_stream *stream, const sim_task *task, 
         op->is_driver_s = true;
         return;
     }
-    if (!sim_hazard_is_usable(stream->context->device, task->accesses, task->n, &first, &any)) {
+    if (task->is_peer_s) {
+        op->is_driver_s = true; /* the driver goes through both devices */
+        any = 0;
+    } else if (!sim_hazard_is_usable(stream->context->device, task->accesses, task->n, &first,
+                                     &any)) {
         bool is_freed = (any & SIM_GRANULE_POOLED) != 0;
         sim_hazard_add(PLEAT_SIM_UNMAPPED_ACCESS, first->ptr, first->bytes,
                        "work on stream %llu touches bytes %s", (unsigned long long)stream->id,
