@@ -269,6 +269,36 @@ START_TEST(json_lists_every_device_and_every_block)
 }
 END_TEST
 
+START_TEST(what_lies_in_a_private_pool_names_it)
+{
+    const pleat_pool_id id = { 7, 9 };
+    compliance c = open_recording(_i, "capacity:256M");
+    pleat_status st = pleat_pool_begin(c.instance, 0, id, NULL, NULL, NULL);
+    if (st == PLEAT_ENOTSUP) {
+        compliance_close(&c);
+        return;
+    }
+    ck_assert_int_eq(st, PLEAT_OK);
+    pleat_devptr inside = compliance_alloc(&c, MIB, c.streams[0]);
+    ck_assert_int_eq(pleat_pool_end(c.instance, 0, id), PLEAT_OK);
+    pleat_devptr outside = compliance_alloc(&c, MIB, c.streams[0]);
+    ck_assert_int_eq(write_snapshot(c.instance, PLEAT_SNAPSHOT_JSON), PLEAT_OK);
+    ck_assert_uint_eq(count_text("\"segment_pool_id\":[7,9]"), 1);
+    ck_assert_uint_eq(count_text("\"segment_pool_id\":[0,0]"), 1);
+    ck_assert_uint_eq(count_text("\"pool_id\":[7,9]"), 2); /* mapped, allocated */
+    check_copy(&c);
+    compliance_free(&c, inside, c.streams[0]);
+    check_copy(&c);
+    ck_assert_int_eq(pleat_pool_release(c.instance, 0, id), PLEAT_OK);
+    check_copy(&c);
+    ck_assert_int_eq(write_snapshot(c.instance, PLEAT_SNAPSHOT_JSON), PLEAT_OK);
+    ck_assert_uint_eq(count_text("\"segment_pool_id\":[7,9]"), 0);
+    ck_assert_uint_eq(count_text("\"pool_id\":[7,9]"), 4); /* and freed: told before */
+    compliance_free(&c, outside, c.streams[0]);
+    compliance_close(&c);
+}
+END_TEST
+
 START_TEST(a_ring_that_ran_over_is_told)
 {
     compliance c = compliance_open(_i, "capacity:256M", "");
@@ -622,6 +652,7 @@ int main(void)
         &what_waits_for_its_own_stream_only_is_inactive,
         &segments_carry_the_stream_that_their_memory_came_on,
         &json_lists_every_device_and_every_block,
+        &what_lies_in_a_private_pool_names_it,
         &a_ring_that_ran_over_is_told,
         &an_output_that_refuses_ends_the_snapshot_and_harms_nothing,
         &the_callback_for_out_of_memory_may_take_one,

@@ -36,6 +36,10 @@ class Pleat(ctypes.Structure):
     _fields_ = [("slot", ctypes.c_uint32), ("generation", ctypes.c_uint32)]
 
 
+class PoolId(ctypes.Structure):
+    _fields_ = [("first", ctypes.c_uint64), ("second", ctypes.c_uint64)]
+
+
 class Access(ctypes.Structure):
     """pleat_sim_access."""
     _fields_ = [("ptr", ctypes.c_uint64), ("bytes", ctypes.c_uint64), ("is_write", ctypes.c_bool)]
@@ -58,6 +62,9 @@ def load(libpleat, libsim):
     pleat.pleat_history_record.argtypes = [instance, size, ctypes.c_uint]
     pleat.pleat_snapshot_write.argtypes = [instance, ctypes.c_int, WRITE, address]
     pleat.pleat_snapshot_dump.argtypes = [instance, ctypes.c_char_p]
+    pleat.pleat_pool_begin.argtypes = [instance, ctypes.c_int, PoolId, address, address, address]
+    pleat.pleat_pool_end.argtypes = [instance, ctypes.c_int, PoolId]
+    pleat.pleat_pool_release.argtypes = [instance, ctypes.c_int, PoolId]
     sim = ctypes.CDLL(libsim)
     sim.pleat_sim_work.argtypes = [address, ctypes.POINTER(Access), size]
     sim.cuStreamCreate.argtypes = [ctypes.POINTER(address), ctypes.c_uint]
@@ -92,6 +99,8 @@ class Load:
             self.streams.append(stream.value)
         self.live = []
         self.n_failed = 0
+        self.n_pools = 0
+        self.pool = None  # where requests go now
 
     def work(self, stream, ptr, n_bytes):
         access = Access(ptr, n_bytes, True)
@@ -118,11 +127,25 @@ class Load:
         ptr, _, stream = self.live.pop(self.random.randrange(len(self.live)))
         must(self.pleat.pleat_block_free(self.instance, 1, ptr, stream), "free")
 
+    def change_pool(self):
+        """Into a private pool, or out of it; then it is gone, whatever lives in it."""
+        if self.pool:
+            must(self.pleat.pleat_pool_end(self.instance, 1, self.pool), "end")
+            must(self.pleat.pleat_pool_release(self.instance, 1, self.pool), "release")
+            self.pool = None
+            return
+        pool = PoolId(self.n_pools + 1, 5)
+        if self.pleat.pleat_pool_begin(self.instance, 1, pool, None, None, None) == 0:
+            self.n_pools += 1
+            self.pool = pool
+
     def step(self):
         draw = self.random.random()
-        if not self.live or draw < 0.5:
+        if draw < 0.02:
+            self.change_pool()
+        elif not self.live or draw < 0.51:
             self.alloc()
-        elif draw < 0.6:
+        elif draw < 0.61:
             self.lend()
         elif draw < 0.995:
             self.free()
@@ -131,6 +154,8 @@ class Load:
             self.pleat.pleat_device_trim(self.instance, 1, 0, is_waiting, None)
 
     def end(self):
+        if self.pool:
+            self.change_pool()
         while self.live:
             self.free()
         self.sim.pleat_sim_finish()
@@ -178,6 +203,10 @@ def run_load(pleat, sim, allocator, folder, seen):
     for round_ in range(3):
         for _ in range(500):
             load_of.step()
+        if not load_of.pool:
+            load_of.change_pool()
+        for _ in range(5):
+            load_of.alloc()
         paths = [folder / f"{allocator}-{round_}.{ending}" for ending in ("pickle", "json")]
         for path in paths:
             must(pleat.pleat_snapshot_dump(load_of.instance, os.fsencode(path)), path)
@@ -188,7 +217,10 @@ def run_load(pleat, sim, allocator, folder, seen):
         check_frames(first)
         seen.update(entry["action"] for entry in first["device_traces"][1])
         seen.update(b["state"] for s in first["segments"] for b in s["blocks"])
+        seen["private"] += any(s["segment_pool_id"] != (0, 0) for s in first["segments"])
         seen["streams"] += len({s["stream"] for s in first["segments"]}) > 1
+    if load_of.n_pools and not seen["private"]:
+        raise snapshot_check.Wrong(f"{allocator}: no segment was of a private pool")
     must(not load_of.n_failed, f"{allocator}: no request failed")
     again = json.loads(collect(pleat, load_of.instance, JSON))
     if without_marks(snapshot_check.with_tuples(again)) != first:
@@ -227,7 +259,7 @@ def main():
                        "active_allocated"} - seen.keys()
             if missing or (allocator in OF_STREAMS and not seen["streams"]):
                 sys.exit(f"{allocator}: the load never led to {missing or 'two streams'}")
-            print(f"{allocator}: {sum(seen.values())} things seen: {sorted(seen)}")
+            print(f"{allocator}: {sum(seen.values())} things seen: {sorted(+seen)}")
 
 
 if __name__ == "__main__":
