@@ -147,8 +147,9 @@ static bool is_shortage(pleat_status st)
     return st == PLEAT_ENOMEM_DEVICE || st == PLEAT_EPENDING;
 }
 
-static void tell_shortage(pl_gpu *gpu, size_t bytes, pl_stream *stream)
+static void tell_shortage(const pl_wish *w)
 {
+    pl_gpu *gpu = w->gpu;
     uint64_t free_bytes = 0;
     if (!pl_observer_is_on(&gpu->history.observer)) {
         return;
@@ -157,7 +158,7 @@ static void tell_shortage(pl_gpu *gpu, size_t bytes, pl_stream *stream)
     if (pl_history_wants_stack(&gpu->history, PLEAT_HISTORY_FRAMES)) {
         pl_stack_begin();
     }
-    pl_history_tell_oom(&gpu->history, bytes, free_bytes, pl_stream_handle(stream));
+    pl_history_tell_oom(&gpu->history, w->bytes, free_bytes, pl_stream_handle(w->stream), w->in);
     pl_stack_end();
 }
 
@@ -169,7 +170,7 @@ static pleat_status report_shortage(const pl_wish *w, pleat_status st)
     pl_text text;
     pl_text_init(&text, sentence, sizeof sentence);
     pleat_verdict verdict = pl_oom_explain(gpu, w->bytes, st, &text);
-    tell_shortage(gpu, w->bytes, w->stream);
+    tell_shortage(w);
     pl_error_set_verdict(st, w->bytes, verdict, sentence, &driver);
     if (st == PLEAT_ENOMEM_DEVICE) {
         pleat_error kept = *pleat_last_error();

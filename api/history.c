@@ -81,10 +81,11 @@ static void tell_event(pl_observer *observer, const pl_event *event)
     tell((pl_history *)observer, event->action, event, handle);
 }
 
-void pl_history_tell_oom(pl_history *history, uint64_t bytes, uint64_t device_free, void *stream)
+void pl_history_tell_oom(pl_history *history, uint64_t bytes, uint64_t device_free, void *stream,
+                         const void *private_in)
 {
     if (pl_observer_is_on(&history->observer)) {
-        pl_event event = { .base = device_free, .bytes = bytes };
+        pl_event event = { .base = device_free, .bytes = bytes, .private_in = private_in };
         tell(history, PL_HISTORY_OOM, &event, stream);
     }
 }

@@ -83,7 +83,8 @@ void pl_history_commit(pl_history *history, pl_history_ring *ring, size_t max_en
 void pl_history_drop(pl_history *history, pl_history_ring *ring);
 
 /* What no allocator tells; nothing when it does not record. */
-void pl_history_tell_oom(pl_history *history, uint64_t bytes, uint64_t device_free, void *stream);
+void pl_history_tell_oom(pl_history *history, uint64_t bytes, uint64_t device_free, void *stream,
+                         const void *private_in);
 void pl_history_tell_snapshot(pl_history *history, uint64_t active_bytes);
 
 /* Should the calling thread's stack be taken before the allocator is called, outside all locks

@@ -2,7 +2,6 @@
 /* labels: unit fault stress */
 #include <check.h>
 #include <pthread.h>
-#include <search.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,36 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "api/instance.h"
-#include "tests/support/api_sim.h"
+#include "tests/support/api_history.h"
 
-enum { MIB = 1 << 20, MOST = 4096 };
-
-static pl_history *history_of(pleat handle, int device)
-{
-    pl_use use = pl_use_enter(handle);
-    ck_assert_ptr_nonnull(use.instance);
-    pl_gpu *gpu = pl_use_gpu(use.instance, device);
-    pl_use_leave(use);
-    ck_assert_ptr_nonnull(gpu);
-    return &gpu->history;
-}
-
-static pl_history_entry entries[MOST];
-
-/* Copy all; returns how many. */
-static size_t copy(pleat handle, int device)
-{
-    size_t n = pl_history_copy(history_of(handle, device), entries, MOST);
-    ck_assert_uint_le(n, MOST);
-    return n;
-}
-
-static void record(pleat handle, size_t max_entries, unsigned flags)
-{
-    pleat_status st = pleat_history_record(handle, max_entries, flags);
-    ck_assert_msg(st == PLEAT_OK, "%s", pleat_last_error()->text);
-}
+enum { MIB = 1 << 20 };
 
 static uint64_t now_us(void)
 {
@@ -48,50 +20,35 @@ static uint64_t now_us(void)
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
-static bool is_segment_gained(const pl_history_entry *entry)
-{
-    return entry->action == PL_ACTION_SEGMENT_ALLOC || entry->action == PL_ACTION_SEGMENT_MAP;
-}
-
-/* The entries of one action, in order; `n`-th, or NULL. */
-static const pl_history_entry *find(size_t n_entries, unsigned action, size_t n)
-{
-    for (size_t i = 0; i < n_entries; i++) {
-        if (entries[i].action == action && n-- == 0) {
-            return &entries[i];
-        }
-    }
-    return NULL;
-}
-
 /* ---- what is recorded ------------------------------------------------------------------------ */
 
 START_TEST(a_blocks_life_is_recorded_in_its_order)
 {
     pleat instance = api_make(_i, "capacity:256M", "");
     uint64_t before = now_us();
-    record(instance, 100, 0);
+    history_record(instance, 100, 0);
     void *stream = api_stream(instance, 0);
     pleat_devptr ptr = api_alloc(instance, 0, 1000, stream);
     api_free(instance, 0, ptr, stream);
     uint64_t after = now_us();
-    ck_assert_uint_eq(copy(instance, 0), 4);
-    ck_assert(is_segment_gained(&entries[0]));
-    ck_assert_uint_le(entries[0].base, ptr);
-    ck_assert_uint_ge(entries[0].base + entries[0].bytes, ptr + 1000);
+    ck_assert_uint_eq(history_copy(instance, 0), 4);
+    ck_assert(history_is_gain(&history_entries[0]));
+    ck_assert_uint_le(history_entries[0].base, ptr);
+    ck_assert_uint_ge(history_entries[0].base + history_entries[0].bytes, ptr + 1000);
     const unsigned actions[] = { PL_ACTION_ALLOC, PL_ACTION_FREE_REQUESTED,
                                  PL_ACTION_FREE_COMPLETED };
     for (unsigned i = 0; i < 3; i++) {
-        ck_assert_uint_eq(entries[i + 1].action, actions[i]);
-        ck_assert_uint_eq(entries[i + 1].base, ptr);
-        ck_assert_uint_eq(entries[i + 1].bytes, 1000);
-        ck_assert_ptr_eq(entries[i + 1].stream, stream);
+        ck_assert_uint_eq(history_entries[i + 1].action, actions[i]);
+        ck_assert_uint_eq(history_entries[i + 1].base, ptr);
+        ck_assert_uint_eq(history_entries[i + 1].bytes, 1000);
+        ck_assert_ptr_eq(history_entries[i + 1].stream, stream);
     }
     for (unsigned i = 0; i < 4; i++) {
-        ck_assert_uint_ge(entries[i].time_us, i > 0 ? entries[i - 1].time_us : before);
-        ck_assert_uint_le(entries[i].time_us, after);
-        ck_assert_uint_eq(entries[i].frames, 0);
-        ck_assert_uint_eq(entries[i].pool, 0);
+        ck_assert_uint_ge(history_entries[i].time_us,
+                          i > 0 ? history_entries[i - 1].time_us : before);
+        ck_assert_uint_le(history_entries[i].time_us, after);
+        ck_assert_uint_eq(history_entries[i].frames, 0);
+        ck_assert_uint_eq(history_entries[i].pool, 0);
     }
     ck_assert_uint_eq(pl_history_n_told(history_of(instance, 0)), 4);
     api_stream_end(instance, 0, stream);
@@ -102,26 +59,26 @@ END_TEST
 START_TEST(a_free_is_completed_when_other_streams_are_done)
 {
     pleat instance = api_make(_i, "capacity:256M,depth:1000", "");
-    record(instance, 100, 0);
+    history_record(instance, 100, 0);
     void *other = api_stream(instance, 0);
     pleat_devptr ptr = api_alloc(instance, 0, MIB, NULL);
     pleat_sim_access access = { .ptr = ptr, .bytes = MIB, .is_write = 1 };
     ck_assert_int_eq(sim.work(other, &access, 1), 0);
     ck_assert_int_eq(pleat_block_record_stream(instance, 0, ptr, other), PLEAT_OK);
     api_free(instance, 0, ptr, NULL);
-    size_t n = copy(instance, 0);
-    ck_assert_uint_eq(entries[n - 1].action, PL_ACTION_FREE_REQUESTED);
+    size_t n = history_copy(instance, 0);
+    ck_assert_uint_eq(history_entries[n - 1].action, PL_ACTION_FREE_REQUESTED);
     sim.finish();
     uint64_t released;
     ck_assert_int_eq(pleat_device_trim(instance, 0, 0, true, &released), PLEAT_OK);
     ck_assert_uint_eq(api_stats(instance, 0).resident_bytes, 0);
-    n = copy(instance, 0);
-    const pl_history_entry *completed = find(n, PL_ACTION_FREE_COMPLETED, 0);
+    n = history_copy(instance, 0);
+    const pl_history_entry *completed = history_find(n, PL_ACTION_FREE_COMPLETED, 0);
     ck_assert_ptr_nonnull(completed);
     ck_assert_uint_eq(completed->base, ptr);
     ck_assert_uint_eq(completed->bytes, MIB);
-    ck_assert(entries[n - 1].action == PL_ACTION_SEGMENT_FREE ||
-              entries[n - 1].action == PL_ACTION_SEGMENT_UNMAP);
+    ck_assert(history_entries[n - 1].action == PL_ACTION_SEGMENT_FREE ||
+              history_entries[n - 1].action == PL_ACTION_SEGMENT_UNMAP);
     api_stream_end(instance, 0, other);
     api_unmake(instance);
 }
@@ -130,7 +87,7 @@ END_TEST
 START_TEST(a_request_that_fails_leaves_an_entry_of_its_own)
 {
     pleat instance = api_make(_i, "capacity:64M", "");
-    record(instance, 100, 0);
+    history_record(instance, 100, 0);
     pleat_devptr ptr = api_alloc(instance, 0, 30 * MIB, NULL);
     pleat_devptr none;
     uint64_t free_bytes;
@@ -138,7 +95,7 @@ START_TEST(a_request_that_fails_leaves_an_entry_of_its_own)
     ck_assert_int_eq(pleat_block_alloc(instance, 0, 100 * MIB + 7, NULL, &none),
                      PLEAT_ENOMEM_DEVICE);
     ck_assert_int_eq(pleat_device_memory_info(instance, 0, &free_bytes, &total_bytes), PLEAT_OK);
-    const pl_history_entry *last = &entries[copy(instance, 0) - 1];
+    const pl_history_entry *last = &history_entries[history_copy(instance, 0) - 1];
     ck_assert_uint_eq(last->action, PL_HISTORY_OOM);
     ck_assert_uint_eq(last->bytes, 100 * MIB + 7);
     ck_assert_uint_eq(last->base, free_bytes);
@@ -152,13 +109,13 @@ START_TEST(a_snapshot_leaves_an_entry_of_its_own)
 {
     pleat instance = api_make(_i, "capacity:64M", "");
     pl_history_tell_snapshot(history_of(instance, 0), 1);
-    ck_assert_uint_eq(copy(instance, 0), 0);
-    record(instance, 100, 0);
+    ck_assert_uint_eq(history_copy(instance, 0), 0);
+    history_record(instance, 100, 0);
     pl_history_tell_snapshot(history_of(instance, 0), 12345);
-    ck_assert_uint_eq(copy(instance, 0), 1);
-    ck_assert_uint_eq(entries[0].action, PL_HISTORY_SNAPSHOT);
-    ck_assert_uint_eq(entries[0].base, 0);
-    ck_assert_uint_eq(entries[0].bytes, 12345);
+    ck_assert_uint_eq(history_copy(instance, 0), 1);
+    ck_assert_uint_eq(history_entries[0].action, PL_HISTORY_SNAPSHOT);
+    ck_assert_uint_eq(history_entries[0].base, 0);
+    ck_assert_uint_eq(history_entries[0].bytes, 12345);
     api_unmake(instance);
 }
 END_TEST
@@ -175,16 +132,16 @@ static void number(pleat instance, uint64_t first, uint64_t n)
 
 static void check_numbers(pleat instance, uint64_t first, size_t n)
 {
-    ck_assert_uint_eq(copy(instance, 0), n);
+    ck_assert_uint_eq(history_copy(instance, 0), n);
     for (size_t i = 0; i < n; i++) {
-        ck_assert_uint_eq(entries[i].bytes, first + i);
+        ck_assert_uint_eq(history_entries[i].bytes, first + i);
     }
 }
 
 START_TEST(the_oldest_entries_are_overwritten)
 {
     pleat instance = api_make(API_TORCH, "capacity:64M", "");
-    record(instance, 4, 0);
+    history_record(instance, 4, 0);
     number(instance, 1, 3);
     check_numbers(instance, 1, 3);
     number(instance, 4, 2);
@@ -192,11 +149,11 @@ START_TEST(the_oldest_entries_are_overwritten)
     number(instance, 6, 1001);
     check_numbers(instance, 1003, 4);
     ck_assert_uint_eq(pl_history_n_told(history_of(instance, 0)), 1006);
-    memset(entries, 0, sizeof entries);
-    ck_assert_uint_eq(pl_history_copy(history_of(instance, 0), entries, 3), 4);
-    ck_assert_uint_eq(entries[0].bytes, 1004);
-    ck_assert_uint_eq(entries[2].bytes, 1006);
-    ck_assert_uint_eq(entries[3].bytes, 0);
+    memset(history_entries, 0, sizeof history_entries);
+    ck_assert_uint_eq(pl_history_copy(history_of(instance, 0), history_entries, 3), 4);
+    ck_assert_uint_eq(history_entries[0].bytes, 1004);
+    ck_assert_uint_eq(history_entries[2].bytes, 1006);
+    ck_assert_uint_eq(history_entries[3].bytes, 0);
     ck_assert_uint_eq(pl_history_copy(history_of(instance, 0), NULL, 0), 4);
     api_unmake(instance);
 }
@@ -205,19 +162,19 @@ END_TEST
 START_TEST(recording_anew_empties_the_ring_unless_it_is_kept)
 {
     pleat instance = api_make(API_TORCH, "capacity:64M", "");
-    record(instance, 4, 0);
+    history_record(instance, 4, 0);
     number(instance, 1, 6);
-    record(instance, 4, PLEAT_HISTORY_KEEP);
+    history_record(instance, 4, PLEAT_HISTORY_KEEP);
     check_numbers(instance, 3, 4);
-    record(instance, 8, PLEAT_HISTORY_KEEP);
+    history_record(instance, 8, PLEAT_HISTORY_KEEP);
     check_numbers(instance, 3, 4);
     number(instance, 7, 5);
     check_numbers(instance, 4, 8);
-    record(instance, 3, PLEAT_HISTORY_KEEP);
+    history_record(instance, 3, PLEAT_HISTORY_KEEP);
     check_numbers(instance, 9, 3);
     number(instance, 12, 1);
     check_numbers(instance, 10, 3);
-    record(instance, 3, 0);
+    history_record(instance, 3, 0);
     check_numbers(instance, 0, 0);
     api_unmake(instance);
 }
@@ -226,13 +183,13 @@ END_TEST
 START_TEST(what_was_recorded_stays_when_recording_stops)
 {
     pleat instance = api_make(API_TORCH, "capacity:64M", "");
-    record(instance, 4, PLEAT_HISTORY_FRAMES);
+    history_record(instance, 4, PLEAT_HISTORY_FRAMES);
     number(instance, 1, 2);
-    record(instance, 0, 0);
+    history_record(instance, 0, 0);
     number(instance, 3, 1);
     api_free(instance, 0, api_alloc(instance, 0, MIB, NULL), NULL);
     check_numbers(instance, 1, 2);
-    record(instance, 4, PLEAT_HISTORY_KEEP);
+    history_record(instance, 4, PLEAT_HISTORY_KEEP);
     number(instance, 3, 1);
     check_numbers(instance, 1, 3);
     api_unmake(instance);
@@ -244,201 +201,11 @@ START_TEST(a_ring_and_its_stacks_count_as_metadata)
     pleat instance = api_make(API_TORCH, "capacity:64M", "");
     api_free(instance, 0, api_alloc(instance, 0, MIB, NULL), NULL);
     uint64_t before = api_stats(instance, 0).metadata_bytes;
-    record(instance, 10000, PLEAT_HISTORY_FRAMES);
+    history_record(instance, 10000, PLEAT_HISTORY_FRAMES);
     uint64_t with_ring = api_stats(instance, 0).metadata_bytes;
     ck_assert_uint_ge(with_ring, before + 10000 * sizeof(pl_history_entry));
     api_free(instance, 0, api_alloc(instance, 0, MIB, NULL), NULL);
     ck_assert_uint_gt(api_stats(instance, 0).metadata_bytes, with_ring);
-    api_unmake(instance);
-}
-END_TEST
-
-/* ---- stacks ---------------------------------------------------------------------------------- */
-
-/* A function of the C library, whose name every program knows, calls back: lfind. */
-static pleat called_instance;
-
-static int allocate_and_free(const void *key, const void *element)
-{
-    (void)key;
-    (void)element;
-    api_free(called_instance, 0, api_alloc(called_instance, 0, 4096, NULL), NULL);
-    return 1;
-}
-
-__attribute__((noinline)) static void call_by_name(pleat instance, size_t n_times)
-{
-    char list[16] = { 0 };
-    called_instance = instance;
-    ck_assert_ptr_null(lfind("", list, &n_times, 1, allocate_and_free));
-}
-
-static bool has_frame(pleat instance, uint32_t frames, const char *name)
-{
-    void *stack[PL_HISTORY_DEPTH];
-    size_t n = pl_history_stack(history_of(instance, 0), frames, stack);
-    for (size_t i = 0; i < n; i++) {
-        pl_frame frame;
-        pl_frame_describe(stack[i], &frame);
-        ck_assert_uint_gt(strlen(frame.name), 0);
-        ck_assert_uint_gt(strlen(frame.filename), 0);
-        if (strncmp(frame.name, name, strlen(name)) == 0) {
-            ck_assert_ptr_nonnull(strstr(frame.filename, "libc"));
-            return true;
-        }
-    }
-    return false;
-}
-
-START_TEST(stacks_of_allocations_name_who_asked)
-{
-    pleat instance = api_make(_i, "capacity:64M", "");
-    record(instance, 100, PLEAT_HISTORY_FRAMES);
-    call_by_name(instance, 1);
-    size_t n = copy(instance, 0);
-    const pl_history_entry *alloc = find(n, PL_ACTION_ALLOC, 0);
-    ck_assert(is_segment_gained(&entries[0]));
-    ck_assert_uint_eq(entries[0].frames, alloc->frames);
-    ck_assert(has_frame(instance, alloc->frames, "lfind+0x"));
-    ck_assert_uint_eq(find(n, PL_ACTION_FREE_REQUESTED, 0)->frames, 0);
-    api_unmake(instance);
-}
-END_TEST
-
-START_TEST(stacks_of_frees_are_kept_when_they_are_asked_for)
-{
-    pleat instance = api_make(_i, "capacity:64M", "");
-    record(instance, 100, PLEAT_HISTORY_FREE_FRAMES);
-    call_by_name(instance, 1);
-    size_t n = copy(instance, 0);
-    ck_assert_uint_eq(find(n, PL_ACTION_ALLOC, 0)->frames, 0);
-    ck_assert(has_frame(instance, find(n, PL_ACTION_FREE_REQUESTED, 0)->frames, "lfind+0x"));
-    api_unmake(instance);
-}
-END_TEST
-
-START_TEST(equal_stacks_are_stored_once)
-{
-    pleat instance = api_make(API_TORCH, "capacity:64M", "");
-    record(instance, MOST, PLEAT_HISTORY_FRAMES);
-    call_by_name(instance, 16);
-    uint64_t bytes = api_stats(instance, 0).metadata_bytes;
-    for (unsigned i = 0; i < 50; i++) {
-        call_by_name(instance, 16); /* twice: its stack is another than the first one's */
-    }
-    size_t n = copy(instance, 0);
-    ck_assert_uint_eq(find(n, PL_ACTION_ALLOC, 0)->frames, find(n, PL_ACTION_ALLOC, 15)->frames);
-    ck_assert_uint_ne(find(n, PL_ACTION_ALLOC, 15)->frames, find(n, PL_ACTION_ALLOC, 16)->frames);
-    ck_assert_uint_eq(find(n, PL_ACTION_ALLOC, 16)->frames, find(n, PL_ACTION_ALLOC, 815)->frames);
-    ck_assert_uint_eq(api_stats(instance, 0).metadata_bytes, bytes);
-    api_unmake(instance);
-}
-END_TEST
-
-START_TEST(forgotten_stacks_are_not_taken_for_others)
-{
-    void *stack[PL_HISTORY_DEPTH];
-    pleat instance = api_make(API_TORCH, "capacity:64M", "");
-    record(instance, 100, PLEAT_HISTORY_FRAMES);
-    call_by_name(instance, 1);
-    uint32_t old = find(copy(instance, 0), PL_ACTION_ALLOC, 0)->frames;
-    record(instance, 100, PLEAT_HISTORY_FRAMES | PLEAT_HISTORY_KEEP);
-    ck_assert(has_frame(instance, old, "lfind"));
-    record(instance, 100, PLEAT_HISTORY_FRAMES);
-    ck_assert_uint_eq(pl_history_stack(history_of(instance, 0), old, stack), 0);
-    call_by_name(instance, 1);
-    ck_assert_uint_ne(find(copy(instance, 0), PL_ACTION_ALLOC, 0)->frames, old);
-    ck_assert_uint_eq(pl_history_stack(history_of(instance, 0), old, stack), 0);
-    ck_assert_uint_eq(pl_history_stack(history_of(instance, 0), 0, stack), 0);
-    api_unmake(instance);
-}
-END_TEST
-
-/* A stack that no other number makes. */
-static uint32_t name_made(pl_history_stacks *stacks, pl_host *host, uintptr_t number, void **made)
-{
-    for (uintptr_t k = 0; k < PL_HISTORY_DEPTH; k++) {
-        made[k] = (void *)(k + 1 + number);
-    }
-    pl_stack_set(made, PL_HISTORY_DEPTH);
-    uint32_t name = pl_stacks_name(stacks, host);
-    pl_stack_end();
-    return name;
-}
-
-START_TEST(the_newest_stacks_are_kept_within_a_bound)
-{
-    enum { N = 100000, N_NEWEST = 16000 };
-    static uint32_t names[N];
-    pl_host host;
-    pl_history_stacks stacks = { .now = { .n_words = 0 } };
-    size_t most_bytes = 0;
-    void *made[PL_HISTORY_DEPTH];
-    void *stack[PL_HISTORY_DEPTH];
-    ck_assert_int_eq(pl_host_init(&host), PLEAT_OK);
-    for (uintptr_t i = 0; i < N; i++) {
-        names[i] = name_made(&stacks, &host, i, made);
-        ck_assert_uint_gt(names[i], i > 0 ? names[i - 1] : 0);
-        ck_assert_uint_eq(name_made(&stacks, &host, i, made), names[i]);
-        uintptr_t old = i > N_NEWEST ? i - N_NEWEST : 0;
-        ck_assert_uint_eq(pl_stacks_get(&stacks, names[old], stack), PL_HISTORY_DEPTH);
-        ck_assert_ptr_eq(stack[0], (void *)(old + 1));
-        ck_assert_ptr_eq(stack[PL_HISTORY_DEPTH - 1], (void *)(old + PL_HISTORY_DEPTH));
-        most_bytes = host.bytes > most_bytes ? host.bytes : most_bytes;
-    }
-    ck_assert_uint_eq(pl_stacks_get(&stacks, names[0], stack), 0);
-    ck_assert_uint_eq(pl_stacks_get(&stacks, names[N - 1] + 1000, stack), 0);
-    ck_assert_uint_gt(most_bytes, 15 * MIB);
-    ck_assert_uint_le(most_bytes, 17 * MIB);
-    pl_stacks_clear(&stacks);
-    ck_assert_uint_eq(pl_stacks_get(&stacks, names[N - 1], stack), 0);
-    ck_assert_uint_gt(name_made(&stacks, &host, 5, made), names[N - 1]);
-    pl_stacks_fini(&stacks, &host);
-    ck_assert_uint_eq(pl_host_fini(&host), 0);
-}
-END_TEST
-
-START_TEST(addresses_without_a_name_are_described_all_the_same)
-{
-    pl_frame frame;
-    pl_frame_describe((const void *)(uintptr_t)0x12345, &frame);
-    ck_assert_str_eq(frame.name, "0x12345");
-    ck_assert_str_eq(frame.filename, "??");
-    pl_frame_describe(NULL, &frame);
-    ck_assert_str_eq(frame.filename, "??");
-}
-END_TEST
-
-/* The callback frees, with a stack of its own; the request that is tried again keeps its own. */
-static pleat_devptr in_the_way;
-
-static bool free_something(pleat instance, int device, size_t bytes, void *context)
-{
-    (void)bytes;
-    (void)context;
-    if (in_the_way == 0) {
-        return false;
-    }
-    api_free(instance, device, in_the_way, NULL);
-    in_the_way = 0;
-    return true;
-}
-
-START_TEST(a_request_that_a_callback_served_keeps_its_stack)
-{
-    pleat instance = api_make(API_TORCH, "capacity:64M", "");
-    pleat_devptr none;
-    record(instance, 100, PLEAT_HISTORY_FRAMES | PLEAT_HISTORY_FREE_FRAMES);
-    ck_assert_int_eq(pleat_set_pressure_callback(instance, free_something, NULL), PLEAT_OK);
-    in_the_way = api_alloc(instance, 0, 40 * MIB, NULL);
-    pleat_devptr ptr = api_alloc(instance, 0, 40 * MIB, NULL);
-    ck_assert_int_eq(pleat_block_alloc(instance, 0, 50 * MIB, NULL, &none), PLEAT_ENOMEM_DEVICE);
-    size_t n = copy(instance, 0);
-    ck_assert_uint_ne(find(n, PL_ACTION_ALLOC, 1)->frames, 0);
-    ck_assert_uint_ne(find(n, PL_HISTORY_OOM, 0)->frames, 0);
-    record(instance, 100, 0);
-    api_free(instance, 0, ptr, NULL);
-    ck_assert_uint_eq(find(copy(instance, 0), PL_ACTION_FREE_REQUESTED, 0)->frames, 0);
     api_unmake(instance);
 }
 END_TEST
@@ -448,11 +215,11 @@ END_TEST
 START_TEST(the_configuration_records_from_the_first_use_on)
 {
     pleat instance = api_make(_i, "capacity:64M", "history:50,history_frames:all");
-    call_by_name(instance, 1);
-    size_t n = copy(instance, 0);
+    history_call_by_name(instance, 1);
+    size_t n = history_copy(instance, 0);
     ck_assert_uint_eq(n, 4);
-    ck_assert_uint_ne(find(n, PL_ACTION_ALLOC, 0)->frames, 0);
-    ck_assert_uint_ne(find(n, PL_ACTION_FREE_REQUESTED, 0)->frames, 0);
+    ck_assert_uint_ne(history_find(n, PL_ACTION_ALLOC, 0)->frames, 0);
+    ck_assert_uint_ne(history_find(n, PL_ACTION_FREE_REQUESTED, 0)->frames, 0);
     api_unmake(instance);
 }
 END_TEST
@@ -460,8 +227,8 @@ END_TEST
 START_TEST(nothing_is_recorded_unless_it_is_asked_for)
 {
     pleat instance = api_make(_i, "capacity:64M", "history_frames:all");
-    call_by_name(instance, 1);
-    ck_assert_uint_eq(copy(instance, 0), 0);
+    history_call_by_name(instance, 1);
+    ck_assert_uint_eq(history_copy(instance, 0), 0);
     api_unmake(instance);
 }
 END_TEST
@@ -493,14 +260,14 @@ START_TEST(devices_opened_later_record_too)
 {
     pleat instance = api_make(API_TORCH, "devices:3,capacity:64M", "");
     api_free(instance, 0, api_alloc(instance, 0, MIB, NULL), NULL);
-    record(instance, 10, 0);
+    history_record(instance, 10, 0);
     api_free(instance, 0, api_alloc(instance, 0, MIB, NULL), NULL);
     api_free(instance, 1, api_alloc(instance, 1, MIB, NULL), NULL);
-    ck_assert_uint_eq(copy(instance, 0), 3); /* the segment is older */
-    ck_assert_uint_eq(copy(instance, 1), 4);
-    record(instance, 0, 0);
+    ck_assert_uint_eq(history_copy(instance, 0), 3); /* the segment is older */
+    ck_assert_uint_eq(history_copy(instance, 1), 4);
+    history_record(instance, 0, 0);
     api_free(instance, 2, api_alloc(instance, 2, MIB, NULL), NULL);
-    ck_assert_uint_eq(copy(instance, 2), 0);
+    ck_assert_uint_eq(history_copy(instance, 2), 0);
     api_unmake(instance);
 }
 END_TEST
@@ -508,7 +275,7 @@ END_TEST
 START_TEST(bad_requests_are_refused_and_change_nothing)
 {
     pleat instance = api_make(API_TORCH, "capacity:64M", "");
-    record(instance, 4, 0);
+    history_record(instance, 4, 0);
     number(instance, 1, 2);
     ck_assert_int_eq(pleat_history_record(instance, 4, 8), PLEAT_EINVAL);
     api_expect(PLEAT_EINVAL, "flags", "0x8");
@@ -526,7 +293,7 @@ START_TEST(without_host_memory_everything_stays_as_it_was)
     pleat instance = api_make(API_TORCH, "devices:3,capacity:64M", "");
     api_free(instance, 0, api_alloc(instance, 0, MIB, NULL), NULL);
     api_free(instance, 1, api_alloc(instance, 1, MIB, NULL), NULL);
-    record(instance, 4, 0);
+    history_record(instance, 4, 0);
     number(instance, 1, 2);
     for (uint64_t k = 0;; k++) {
         pl_host_fail_at(k);
@@ -551,31 +318,8 @@ START_TEST(without_host_memory_everything_stays_as_it_was)
             api_free(instance, 2, ptr, NULL);
         }
     }
-    ck_assert_uint_ge(copy(instance, 2), 4);
+    ck_assert_uint_ge(history_copy(instance, 2), 4);
     api_unmake(instance);
-}
-END_TEST
-
-START_TEST(a_stack_without_host_memory_leaves_an_entry_without_frames)
-{
-    for (uint64_t k = 0; k < 8; k++) {
-        pleat instance = api_make(API_TORCH, "capacity:64M", "");
-        pleat_devptr first = api_alloc(instance, 0, 2 * MIB, NULL);
-        api_free(instance, 0, api_alloc(instance, 0, MIB, NULL), NULL);
-        record(instance, 100, PLEAT_HISTORY_FRAMES);
-        pl_host_fail_from(k);
-        pleat_devptr ptr = 0;
-        pleat_status st = pleat_block_alloc(instance, 0, 600, NULL, &ptr);
-        pl_host_fail_never();
-        size_t n = copy(instance, 0);
-        if (st == PLEAT_OK) {
-            ck_assert_uint_eq(entries[n - 1].action, PL_ACTION_ALLOC);
-            ck_assert_uint_eq(entries[n - 1].base, ptr);
-            api_free(instance, 0, ptr, NULL);
-        }
-        api_free(instance, 0, first, NULL);
-        api_unmake(instance);
-    }
 }
 END_TEST
 
@@ -594,7 +338,7 @@ START_TEST(a_forked_child_cannot_record)
     int status = 0;
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 42);
-    ck_assert_uint_eq(copy(instance, 0), 4);
+    ck_assert_uint_eq(history_copy(instance, 0), 4);
     api_unmake(instance);
 }
 END_TEST
@@ -701,11 +445,42 @@ START_TEST(pools_keep_their_names_when_their_pointers_come_again)
     ck_assert_uint_eq(pl_history_pool_index(history, &a), 0);
     ck_assert_int_eq(pl_history_name_pool(history, &a, second), PLEAT_OK);
     history->observer.tell(&history->observer, &event);
-    ck_assert_uint_eq(copy(instance, 0), 2);
-    ck_assert_uint_eq(pl_history_pool_id(history, entries[0].pool).second, 7);
-    ck_assert_uint_eq(pl_history_pool_id(history, entries[1].pool).first, 3);
+    ck_assert_uint_eq(history_copy(instance, 0), 2);
+    ck_assert_uint_eq(pl_history_pool_id(history, history_entries[0].pool).second, 7);
+    ck_assert_uint_eq(pl_history_pool_id(history, history_entries[1].pool).first, 3);
     ck_assert_uint_eq(pl_history_pool_id(history, 0).first, 0);
     ck_assert_uint_eq(pl_history_pool_id(history, 99).second, 0);
+    api_unmake(instance);
+}
+END_TEST
+
+START_TEST(entries_of_a_private_pool_name_it)
+{
+    pleat instance = api_make(API_PLEAT, "capacity:64M", "history:100");
+    pl_history *history = history_of(instance, 0);
+    pleat_pool_id id = { 5, 6 };
+    pleat_devptr none;
+    pleat_devptr outside = api_alloc(instance, 0, MIB, NULL);
+    ck_assert_int_eq(pleat_pool_begin(instance, 0, id, NULL, NULL, NULL), PLEAT_OK);
+    pleat_devptr ptr = api_alloc(instance, 0, 1000, NULL);
+    ck_assert_int_eq(pleat_block_alloc(instance, 0, 100 * MIB, NULL, &none), PLEAT_ENOMEM_DEVICE);
+    ck_assert_int_eq(pleat_pool_end(instance, 0, id), PLEAT_OK);
+    api_free(instance, 0, ptr, NULL);
+    size_t n = history_copy(instance, 0);
+    ck_assert_uint_eq(history_find(n, PL_ACTION_SEGMENT_MAP, 0)->pool, 0);
+    ck_assert_uint_eq(history_find(n, PL_ACTION_ALLOC, 0)->pool, 0);
+    const pl_history_entry *in_pool[] = { history_find(n, PL_ACTION_SEGMENT_MAP, 1),
+                                          history_find(n, PL_ACTION_ALLOC, 1),
+                                          history_find(n, PL_HISTORY_OOM, 0),
+                                          history_find(n, PL_ACTION_FREE_REQUESTED, 0),
+                                          history_find(n, PL_ACTION_FREE_COMPLETED, 0) };
+    ck_assert_int_eq(pleat_pool_release(instance, 0, id), PLEAT_OK);
+    for (size_t i = 0; i < sizeof in_pool / sizeof in_pool[0]; i++) {
+        ck_assert_ptr_nonnull(in_pool[i]);
+        ck_assert_uint_eq(pl_history_pool_id(history, in_pool[i]->pool).first, 5);
+        ck_assert_uint_eq(pl_history_pool_id(history, in_pool[i]->pool).second, 6);
+    }
+    api_free(instance, 0, outside, NULL);
     api_unmake(instance);
 }
 END_TEST
@@ -745,8 +520,6 @@ static void add_each_allocator(Suite *suite)
     tcase_add_loop_test(each, a_free_is_completed_when_other_streams_are_done, 0, n);
     tcase_add_loop_test(each, a_request_that_fails_leaves_an_entry_of_its_own, 0, n);
     tcase_add_loop_test(each, a_snapshot_leaves_an_entry_of_its_own, 0, n);
-    tcase_add_loop_test(each, stacks_of_allocations_name_who_asked, 0, n);
-    tcase_add_loop_test(each, stacks_of_frees_are_kept_when_they_are_asked_for, 0, n);
     tcase_add_loop_test(each, the_configuration_records_from_the_first_use_on, 0, n);
     tcase_add_loop_test(each, nothing_is_recorded_unless_it_is_asked_for, 0, n);
     tcase_add_loop_test(each, destroying_with_live_blocks_and_a_history_leaves_nothing, 0, n);
@@ -762,21 +535,15 @@ int main(void)
     tcase_add_test(ring, recording_anew_empties_the_ring_unless_it_is_kept);
     tcase_add_test(ring, what_was_recorded_stays_when_recording_stops);
     tcase_add_test(ring, a_ring_and_its_stacks_count_as_metadata);
-    TCase *stacks = add_case(suite, "stacks");
-    tcase_add_test(stacks, equal_stacks_are_stored_once);
-    tcase_add_test(stacks, forgotten_stacks_are_not_taken_for_others);
-    tcase_add_test(stacks, the_newest_stacks_are_kept_within_a_bound);
-    tcase_add_test(stacks, addresses_without_a_name_are_described_all_the_same);
-    tcase_add_test(stacks, a_request_that_a_callback_served_keeps_its_stack);
     TCase *switching = add_case(suite, "switching");
     tcase_add_test(switching, its_keys_are_strict_and_can_be_read_back);
     tcase_add_test(switching, devices_opened_later_record_too);
     tcase_add_test(switching, bad_requests_are_refused_and_change_nothing);
     tcase_add_test(switching, without_host_memory_everything_stays_as_it_was);
-    tcase_add_test(switching, a_stack_without_host_memory_leaves_an_entry_without_frames);
     tcase_add_test(switching, a_forked_child_cannot_record);
     TCase *pools = add_case(suite, "private pools");
     tcase_add_test(pools, pools_keep_their_names_when_their_pointers_come_again);
+    tcase_add_test(pools, entries_of_a_private_pool_name_it);
     tcase_add_test(pools, pools_come_and_go_without_end);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
