@@ -45,6 +45,7 @@ static void measure(pl_gpu *gpu, size_t bytes, pl_shortage *out)
         .foreign = has_free && total > held ? total - held : 0,
         .is_movable = is_movable,
     };
+    out->in_pools = pl_pools_held(&gpu->pools, &out->largest_pool);
 }
 
 pleat_verdict pl_oom_judge(const pl_shortage *s, pleat_status status)
@@ -115,6 +116,24 @@ static void say_fragmented(const pl_shortage *s, pl_text *text)
     }
 }
 
+/* Private pools hold it if there are any: what a capture keeps in the default pool is not told
+ * apart. */
+static void say_pinned(const pl_shortage *s, pl_text *text)
+{
+    if (s->in_pools == 0) {
+        say_amount(text, "captured graphs pin ", s->pinned);
+        pl_text_add(text, " of free memory; pleat_device_release_capture gives it back");
+        return;
+    }
+    say_amount(text, "", s->pinned);
+    say_amount(text, " of free memory are pinned: private pools hold ", s->in_pools);
+    pl_text_add(text,
+                ", (%llu, %llu) the most; they give it back when they are released, in PyTorch "
+                "with the last graph or MemPool that uses them",
+                (unsigned long long)s->largest_pool.first,
+                (unsigned long long)s->largest_pool.second);
+}
+
 static void say_hint(const pl_shortage *s, pleat_verdict verdict, pl_text *text)
 {
     switch (verdict) {
@@ -139,8 +158,7 @@ static void say_hint(const pl_shortage *s, pleat_verdict verdict, pl_text *text)
                           "cross_stream:order");
         break;
     case PLEAT_VERDICT_PINNED:
-        say_amount(text, "captured graphs pin ", s->pinned);
-        pl_text_add(text, " of free memory; pleat_device_release_capture gives it back");
+        say_pinned(s, text);
         break;
     case PLEAT_VERDICT_FRAGMENTED:
         say_fragmented(s, text);

@@ -18,9 +18,11 @@ typedef struct pl_shortage {
     uint64_t idle_free; /* free and settled */
     uint64_t pending;
     uint64_t idle;
-    uint64_t address; /* address space reserved */
-    uint64_t foreign; /* of the device, held by neither this instance nor nobody */
-    bool is_movable;  /* the allocator can gather its free bytes: all but the classic caches */
+    uint64_t address;           /* address space reserved */
+    uint64_t foreign;           /* of the device, held by neither this instance nor nobody */
+    uint64_t in_pools;          /* of resident: held by private pools */
+    pleat_pool_id largest_pool; /* the one with the most, if any has */
+    bool is_movable; /* the allocator can gather its free bytes: all but the classic caches */
 } pl_shortage;
 
 /* The verdict and its sentence with all the numbers. Calls the driver once; holds no lock. */

@@ -52,6 +52,25 @@ static void read_reserved(const pl_pools *pools, const pl_pool *pool, pleat_stat
     }
 }
 
+uint64_t pl_pools_held(pl_pools *pools, pleat_pool_id *largest)
+{
+    uint64_t held = 0;
+    uint64_t most = 0;
+    *largest = (pleat_pool_id){ 0, 0 };
+    pl_lock_acquire(&pools->lock);
+    for (const pl_pool *pool = pools->oldest; pool; pool = pool->next) {
+        pleat_stat now[PLEAT_N_POOLS];
+        read_reserved(pools, pool, now);
+        held += now[PLEAT_POOL_ALL].current;
+        if (now[PLEAT_POOL_ALL].current > most) {
+            most = now[PLEAT_POOL_ALL].current;
+            *largest = pool->id;
+        }
+    }
+    pl_lock_release(&pools->lock);
+    return held;
+}
+
 /* ---- coming and going ---- */
 
 static pl_pool *find_pool(const pl_pools *pools, pleat_pool_id id)
@@ -103,9 +122,11 @@ static pl_private *part_if_unused(pl_pools *pools, pl_pool *pool)
     if (pool->n_users > 0 || pool->n_holds > 0 || !in) {
         return NULL;
     }
-    read_reserved(pools, pool, pool->past);
+    pleat_stat now[PLEAT_N_POOLS];
+    read_reserved(pools, pool, now);
     for (unsigned i = 0; i < PLEAT_N_POOLS; i++) {
-        pool->past[i].freed += pool->past[i].current;
+        pool->past[i] = now[i];
+        pool->past[i].freed += now[i].current;
         pool->past[i].current = 0;
     }
     pool->in = NULL;

@@ -48,6 +48,8 @@ static inline bool pl_pools_are_routed(const pl_pools *pools)
  * Calls filters. */
 pl_pool *pl_pools_route(pl_pools *pools, void *stream);
 void pl_pool_leave(pl_pools *pools, pl_pool *pool);
+/* Bytes resident in all of them; *largest: the one with the most. */
+uint64_t pl_pools_held(pl_pools *pools, pleat_pool_id *largest);
 /* Of a pool that is held. */
 pl_private *pl_pool_private(const pl_pool *pool);
 

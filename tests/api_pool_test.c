@@ -1,0 +1,453 @@
+/* api_pool_test.c - private pools: names, users, routes, and whose memory it is. */
+/* labels: unit stress */
+/* timeout: 180 */
+#include <check.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "api/internal.h"
+#include "tests/support/api_sim.h"
+
+enum { MIB = 1 << 20, GRANULE = 2 << 20, N_THREADS = 4, N_ROUNDS = 150 };
+
+static const char patient[] = "capacity:64M,depth:1048576"; /* nothing ends unless waited for */
+static const pleat_pool_id first_id = { 0, 1 };
+static const pleat_pool_id second_id = { 7, 0 };
+
+static pleat instance;
+static void *streams[2];
+
+static void open_pleat(void)
+{
+    api_sim_load();
+    instance = api_make(API_PLEAT, patient, "");
+    streams[0] = api_stream(instance, 0);
+    streams[1] = api_stream(instance, 0);
+}
+
+static void close_pleat(void)
+{
+    api_check(instance);
+    sim.finish();
+    ck_assert_uint_eq(sim.hazards(NULL, 0), 0);
+    for (size_t i = 0; i < 2; i++) {
+        api_stream_end(instance, 0, streams[i]);
+    }
+    api_unmake(instance);
+}
+
+static void begin(pleat_pool_id id)
+{
+    pleat_status st = pleat_pool_begin(instance, 0, id, NULL, NULL, NULL);
+    ck_assert_msg(st == PLEAT_OK, "%s", pleat_last_error()->text);
+}
+
+static void end(pleat_pool_id id)
+{
+    pleat_status st = pleat_pool_end(instance, 0, id);
+    ck_assert_msg(st == PLEAT_OK, "%s", pleat_last_error()->text);
+}
+
+static void release(pleat_pool_id id)
+{
+    pleat_status st = pleat_pool_release(instance, 0, id);
+    ck_assert_msg(st == PLEAT_OK, "%s", pleat_last_error()->text);
+    api_check(instance);
+}
+
+static uint64_t reserved(unsigned index, pleat_pool_id want)
+{
+    pleat_pool_id id;
+    pleat_stat out[PLEAT_N_POOLS];
+    ck_assert_int_eq(pleat_pool_stats(instance, 0, index, &id, out), PLEAT_OK);
+    ck_assert_uint_eq(id.first, want.first);
+    ck_assert_uint_eq(id.second, want.second);
+    return out[PLEAT_POOL_ALL].current;
+}
+
+/* ---- routes ---------------------------------------------------------------------------------- */
+
+START_TEST(what_is_allocated_between_begin_and_end_is_the_pools)
+{
+    pleat_devptr before = api_alloc(instance, 0, GRANULE, streams[0]);
+    api_free(instance, 0, before, streams[0]);
+    begin(first_id);
+    pleat_devptr ptr = api_alloc(instance, 0, GRANULE, streams[0]);
+    ck_assert_uint_ne(ptr, before);
+    api_free(instance, 0, ptr, streams[0]);
+    ck_assert_uint_eq(api_alloc(instance, 0, GRANULE, streams[0]), ptr);
+    api_free(instance, 0, ptr, streams[0]);
+    end(first_id);
+    ck_assert_uint_eq(reserved(0, first_id), GRANULE);
+    pleat_devptr after = api_alloc(instance, 0, GRANULE, streams[0]);
+    ck_assert_uint_eq(after, before);
+    api_free(instance, 0, after, streams[0]);
+    release(first_id);
+    ck_assert_uint_eq(reserved(0, first_id), 0);
+}
+END_TEST
+
+/* ---- filters: what they are asked, and when they are forgotten ---- */
+
+typedef struct filter {
+    void *stream; /* the one that is accepted */
+    pthread_t thread;
+    bool is_for_thread;
+    _Atomic int n_asked;
+    _Atomic int n_forgotten;
+} filter;
+
+static bool accepts(void *stream, void *context)
+{
+    filter *f = context;
+    atomic_fetch_add(&f->n_asked, 1);
+    if (atomic_load(&f->n_forgotten) > 0) {
+        return false;
+    }
+    return f->is_for_thread ? pthread_equal(f->thread, pthread_self()) != 0 : stream == f->stream;
+}
+
+static void forget(void *context)
+{
+    filter *f = context;
+    atomic_fetch_add(&f->n_forgotten, 1);
+}
+
+START_TEST(a_filter_chooses_streams)
+{
+    filter f = { .stream = streams[1] };
+    ck_assert_int_eq(pleat_pool_begin(instance, 0, first_id, accepts, forget, &f), PLEAT_OK);
+    pleat_devptr one = api_alloc(instance, 0, GRANULE, streams[0]);
+    ck_assert_uint_eq(reserved(0, first_id), 0);
+    pleat_devptr two = api_alloc(instance, 0, GRANULE, streams[1]);
+    ck_assert_uint_eq(reserved(0, first_id), GRANULE);
+    ck_assert_int_eq(f.n_asked, 2);
+    ck_assert_int_eq(f.n_forgotten, 0);
+    end(first_id);
+    ck_assert_int_eq(f.n_forgotten, 1);
+    api_free(instance, 0, one, streams[0]);
+    api_free(instance, 0, two, streams[1]);
+    release(first_id);
+    ck_assert_int_eq(f.n_forgotten, 1);
+}
+END_TEST
+
+static void *alloc_elsewhere(void *arg)
+{
+    pleat_devptr *ptr = arg;
+    return pleat_block_alloc(instance, 0, GRANULE, NULL, ptr) == PLEAT_OK ? NULL : arg;
+}
+
+START_TEST(a_filter_chooses_threads)
+{
+    filter f = { .is_for_thread = true, .thread = pthread_self() };
+    pthread_t thread;
+    pleat_devptr theirs = 0;
+    void *wrong;
+    ck_assert_int_eq(pleat_pool_begin(instance, 0, first_id, accepts, forget, &f), PLEAT_OK);
+    ck_assert_int_eq(pthread_create(&thread, NULL, alloc_elsewhere, &theirs), 0);
+    ck_assert_int_eq(pthread_join(thread, &wrong), 0);
+    ck_assert_ptr_null(wrong);
+    ck_assert_uint_eq(reserved(0, first_id), 0);
+    pleat_devptr ours = api_alloc(instance, 0, GRANULE, NULL);
+    ck_assert_uint_eq(reserved(0, first_id), GRANULE);
+    end(first_id);
+    api_free(instance, 0, ours, NULL);
+    api_free(instance, 0, theirs, NULL);
+    release(first_id);
+}
+END_TEST
+
+START_TEST(of_nested_routes_the_newest_is_asked_first)
+{
+    begin(first_id);
+    begin(second_id);
+    pleat_devptr inner = api_alloc(instance, 0, GRANULE, streams[0]);
+    ck_assert_uint_eq(reserved(1, second_id), GRANULE);
+    ck_assert_uint_eq(reserved(0, first_id), 0);
+    end(second_id);
+    pleat_devptr outer = api_alloc(instance, 0, GRANULE, streams[0]);
+    ck_assert_uint_eq(reserved(0, first_id), GRANULE);
+    end(first_id);
+    api_free(instance, 0, inner, streams[0]);
+    api_free(instance, 0, outer, streams[0]);
+    release(first_id);
+    release(second_id);
+}
+END_TEST
+
+START_TEST(a_begin_that_fails_forgets_at_once)
+{
+    filter f = { .stream = NULL };
+    pleat_pool_id none = { 0, 0 };
+    ck_assert_int_eq(pleat_pool_begin(instance, 0, none, accepts, forget, &f), PLEAT_EINVAL);
+    ck_assert_int_eq(f.n_forgotten, 1);
+    ck_assert_int_eq(pleat_pool_begin(instance, 17, first_id, accepts, forget, &f), PLEAT_EDEVICE);
+    ck_assert_int_eq(f.n_forgotten, 2);
+    pleat gone = { instance.slot, instance.generation + 1 };
+    ck_assert_int_eq(pleat_pool_begin(gone, 0, first_id, accepts, forget, &f), PLEAT_EGONE);
+    ck_assert_int_eq(f.n_forgotten, 3);
+    api_free(instance, 0, api_alloc(instance, 0, GRANULE, NULL), NULL);
+    ck_assert_int_eq(f.n_asked, 0);
+}
+END_TEST
+
+/* ---- users ----------------------------------------------------------------------------------- */
+
+START_TEST(a_pool_stays_as_long_as_it_has_users)
+{
+    begin(first_id);
+    pleat_devptr ptr = api_alloc(instance, 0, GRANULE, streams[0]);
+    end(first_id);
+    begin(first_id); /* a second graph shares it */
+    api_free(instance, 0, ptr, streams[0]);
+    ck_assert_uint_eq(api_alloc(instance, 0, GRANULE, streams[0]), ptr);
+    end(first_id);
+    release(first_id);
+    ck_assert_uint_eq(reserved(0, first_id), GRANULE);
+    api_free(instance, 0, ptr, streams[0]);
+    release(first_id);
+    ck_assert_uint_eq(reserved(0, first_id), 0);
+}
+END_TEST
+
+START_TEST(what_does_not_fit_is_refused_and_named)
+{
+    ck_assert_int_eq(pleat_pool_end(instance, 0, first_id), PLEAT_EPOOL);
+    api_expect(PLEAT_EPOOL, "(0, 1)");
+    ck_assert_int_eq(pleat_pool_release(instance, 0, first_id), PLEAT_EPOOL);
+    api_expect(PLEAT_EPOOL, "(0, 1)");
+    begin(first_id);
+    ck_assert_int_eq(pleat_pool_release(instance, 0, first_id), PLEAT_EBUSY);
+    api_expect(PLEAT_EBUSY, "(0, 1)", "end");
+    end(first_id);
+    ck_assert_int_eq(pleat_pool_end(instance, 0, first_id), PLEAT_EPOOL);
+    release(first_id);
+    ck_assert_int_eq(pleat_pool_release(instance, 0, first_id), PLEAT_EPOOL);
+    ck_assert_int_eq(pleat_pool_end(instance, 99, first_id), PLEAT_EDEVICE);
+    ck_assert_int_eq(pleat_pool_release(instance, 99, first_id), PLEAT_EDEVICE);
+    pleat_pool_id id;
+    pleat_stat out[PLEAT_N_POOLS];
+    ck_assert_int_eq(pleat_pool_stats(instance, 0, 1, &id, out), PLEAT_EPOOL);
+    ck_assert_int_eq(pleat_pool_stats(instance, 99, 0, &id, out), PLEAT_EDEVICE);
+    ck_assert_int_eq(pleat_pool_stats(instance, 0, 0, NULL, out), PLEAT_EINVAL);
+}
+END_TEST
+
+START_TEST(a_pool_of_the_same_name_can_come_again)
+{
+    for (int i = 0; i < 3; i++) {
+        begin(first_id);
+        api_free(instance, 0, api_alloc(instance, 0, 3 * GRANULE, streams[0]), streams[0]);
+        end(first_id);
+        ck_assert_uint_eq(reserved(0, first_id), 3 * GRANULE);
+        release(first_id);
+    }
+    pleat_pool_id id;
+    pleat_stat out[PLEAT_N_POOLS];
+    ck_assert_int_eq(pleat_pool_stats(instance, 0, 0, &id, out), PLEAT_OK);
+    ck_assert_uint_eq(out[PLEAT_POOL_ALL].peak, 3 * GRANULE);
+    ck_assert_uint_eq(out[PLEAT_POOL_ALL].allocated, out[PLEAT_POOL_ALL].freed);
+}
+END_TEST
+
+/* ---- when memory is short -------------------------------------------------------------------- */
+
+START_TEST(a_full_device_names_the_pool_that_holds_it)
+{
+    pleat_devptr ptr;
+    begin(first_id);
+    api_free(instance, 0, api_alloc(instance, 0, 40 * MIB, streams[0]), streams[0]);
+    end(first_id);
+    ck_assert_int_eq(pleat_block_alloc(instance, 0, 40 * MIB, streams[0], &ptr),
+                     PLEAT_ENOMEM_DEVICE);
+    api_expect(PLEAT_ENOMEM_DEVICE, "private pools hold", "40", "(0, 1)");
+    ck_assert_int_eq(pleat_last_error()->verdict, PLEAT_VERDICT_PINNED);
+    uint64_t released = 1;
+    ck_assert_int_eq(pleat_device_trim(instance, 0, 0, true, &released), PLEAT_OK);
+    ck_assert_uint_eq(released, 0);
+    release(first_id);
+    api_free(instance, 0, api_alloc(instance, 0, 60 * MIB, streams[0]), streams[0]);
+}
+END_TEST
+
+START_TEST(a_pool_gets_what_the_default_pool_caches)
+{
+    api_free(instance, 0, api_alloc(instance, 0, 60 * MIB, streams[0]), streams[0]);
+    begin(first_id);
+    api_free(instance, 0, api_alloc(instance, 0, 50 * MIB, streams[1]), streams[1]);
+    end(first_id);
+    ck_assert_uint_eq(reserved(0, first_id), 50 * MIB);
+    release(first_id);
+}
+END_TEST
+
+START_TEST(a_live_block_outlives_its_pool)
+{
+    begin(first_id);
+    pleat_devptr ptr = api_alloc(instance, 0, GRANULE, streams[0]);
+    end(first_id);
+    release(first_id);
+    pleat_block_info info;
+    ck_assert_int_eq(pleat_block_query(instance, 0, ptr, &info), PLEAT_OK);
+    ck_assert_uint_eq(info.base, ptr);
+    api_free(instance, 0, ptr, streams[0]);
+}
+END_TEST
+
+START_TEST(an_instance_goes_with_its_pools_and_routes)
+{
+    filter f = { .stream = streams[0] };
+    pleat other;
+    ck_assert_int_eq(pleat_create("driver:sim,allocator:pleat", &other), PLEAT_OK);
+    ck_assert_int_eq(pleat_pool_begin(other, 0, first_id, accepts, forget, &f), PLEAT_OK);
+    pleat_devptr ptr = api_alloc(other, 0, GRANULE, NULL);
+    api_free(other, 0, ptr, NULL);
+    ck_assert_int_eq(pleat_destroy(other, 0), PLEAT_OK);
+    ck_assert_int_eq(f.n_forgotten, 1);
+}
+END_TEST
+
+/* ---- other allocators, fork ------------------------------------------------------------------ */
+
+START_TEST(classic_caches_have_no_private_pools)
+{
+    filter f = { .stream = NULL };
+    api_sim_load();
+    pleat classic = api_make(API_TORCH, patient, "");
+    ck_assert_int_eq(pleat_pool_begin(classic, 0, first_id, accepts, forget, &f), PLEAT_ENOTSUP);
+    api_expect(PLEAT_ENOTSUP, "torch-native", "allocator:pleat");
+    ck_assert_int_eq(f.n_forgotten, 1);
+    ck_assert_int_eq(pleat_pool_end(classic, 0, first_id), PLEAT_EPOOL);
+    api_unmake(classic);
+}
+END_TEST
+
+START_TEST(a_child_of_a_fork_is_refused)
+{
+    begin(first_id);
+    pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        bool is_refused = pleat_pool_begin(instance, 0, first_id, NULL, NULL, NULL) ==
+                              PLEAT_EFORKED &&
+                          pleat_pool_end(instance, 0, first_id) == PLEAT_EFORKED &&
+                          pleat_pool_release(instance, 0, first_id) == PLEAT_EFORKED;
+        _exit(is_refused ? 0 : 1);
+    }
+    int status = -1;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    end(first_id);
+    release(first_id);
+}
+END_TEST
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+static _Atomic int n_wrong;
+static _Atomic bool is_over;
+
+/* A thread with pools of its own, each for its requests only, one after the other. */
+static void *come_and_go(void *arg)
+{
+    pleat_pool_id id = { 9, (uint64_t)(uintptr_t)arg + 1 };
+    for (int i = 0; i < N_ROUNDS; i++) {
+        filter f = { .is_for_thread = true, .thread = pthread_self() };
+        pleat_devptr ptr[4];
+        bool is_good = pleat_pool_begin(instance, 0, id, accepts, forget, &f) == PLEAT_OK;
+        for (int j = 0; j < 4; j++) {
+            is_good = is_good && pleat_block_alloc(instance, 0, (size_t)(j + 1) * 300000, NULL,
+                                                   &ptr[j]) == PLEAT_OK;
+        }
+        for (int j = 0; is_good && j < 4; j++) {
+            is_good = pleat_block_free(instance, 0, ptr[j], NULL) == PLEAT_OK;
+        }
+        is_good = is_good && pleat_pool_end(instance, 0, id) == PLEAT_OK &&
+                  pleat_pool_release(instance, 0, id) == PLEAT_OK;
+        while (is_good && atomic_load(&f.n_forgotten) == 0) {
+            sched_yield(); /* another thread is in it */
+        }
+        atomic_fetch_add(&n_wrong, !is_good);
+    }
+    return NULL;
+}
+
+static void *disturb(void *arg)
+{
+    (void)arg;
+    while (!atomic_load(&is_over)) {
+        pleat_devptr ptr;
+        uint64_t released;
+        pleat_status st = pleat_block_alloc(instance, 0, 5 * MIB, NULL, &ptr);
+        if (st == PLEAT_OK) {
+            st = pleat_block_free(instance, 0, ptr, NULL);
+        }
+        atomic_fetch_add(&n_wrong, st != PLEAT_OK && st != PLEAT_ENOMEM_DEVICE);
+        st = pleat_device_trim(instance, 0, 8 * MIB, false, &released);
+        atomic_fetch_add(&n_wrong, st != PLEAT_OK);
+        pleat_pool_id id;
+        pleat_stat out[PLEAT_N_POOLS];
+        (void)!pleat_pool_stats(instance, 0, 0, &id, out);
+    }
+    return NULL;
+}
+
+START_TEST(many_threads_have_pools_at_once)
+{
+    pthread_t threads[N_THREADS];
+    pthread_t other;
+    ck_assert_int_eq(pthread_create(&other, NULL, disturb, NULL), 0);
+    for (uintptr_t i = 0; i < N_THREADS; i++) {
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, come_and_go, (void *)i), 0);
+    }
+    for (int i = 0; i < N_THREADS; i++) {
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+    }
+    atomic_store(&is_over, true);
+    ck_assert_int_eq(pthread_join(other, NULL), 0);
+    ck_assert_int_eq(atomic_load(&n_wrong), 0);
+    for (unsigned i = 0; i < N_THREADS; i++) {
+        pleat_pool_id id;
+        pleat_stat out[PLEAT_N_POOLS];
+        ck_assert_int_eq(pleat_pool_stats(instance, 0, i, &id, out), PLEAT_OK);
+        ck_assert_uint_eq(out[PLEAT_POOL_ALL].current, 0);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("api_pool");
+    TCase *routes = tcase_create("routes and users");
+    tcase_add_checked_fixture(routes, open_pleat, close_pleat);
+    tcase_add_test(routes, what_is_allocated_between_begin_and_end_is_the_pools);
+    tcase_add_test(routes, a_filter_chooses_streams);
+    tcase_add_test(routes, a_filter_chooses_threads);
+    tcase_add_test(routes, of_nested_routes_the_newest_is_asked_first);
+    tcase_add_test(routes, a_begin_that_fails_forgets_at_once);
+    tcase_add_test(routes, a_pool_stays_as_long_as_it_has_users);
+    tcase_add_test(routes, what_does_not_fit_is_refused_and_named);
+    tcase_add_test(routes, a_pool_of_the_same_name_can_come_again);
+    tcase_add_test(routes, a_full_device_names_the_pool_that_holds_it);
+    tcase_add_test(routes, a_pool_gets_what_the_default_pool_caches);
+    tcase_add_test(routes, a_live_block_outlives_its_pool);
+    tcase_add_test(routes, an_instance_goes_with_its_pools_and_routes);
+    tcase_add_test(routes, a_child_of_a_fork_is_refused);
+    tcase_add_test(routes, many_threads_have_pools_at_once);
+    suite_add_tcase(suite, routes);
+    TCase *others = tcase_create("other allocators");
+    tcase_add_test(others, classic_caches_have_no_private_pools);
+    suite_add_tcase(suite, others);
+
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
