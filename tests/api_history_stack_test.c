@@ -1,4 +1,4 @@
-/* api_history_stack_test.c - the stacks that a history keeps: taken, stored once, bounded, named. */
+/* api_history_stack_test.c - stacks of a history: taken, stored once, within a bound, named. */
 /* labels: unit fault */
 #include <check.h>
 #include <stdlib.h>
