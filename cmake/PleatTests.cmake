@@ -77,19 +77,26 @@ foreach(source IN LISTS test_sources)
     pleat_add_test("${source}")
 endforeach()
 
-# A C++ program, like PyTorch. The fake libc10.so stands for PyTorch itself; it has a folder of its
-# own, so that only who names it finds it.
+# A C++ program, like PyTorch. A fake libc10.so stands for PyTorch itself, once with std::string as
+# it is and once as wheels up to 2.6 have it; each has a folder of its own, so that only who names
+# it finds it.
+function(pleat_add_shim_test name std_string)
+    add_library(${name}_c10 SHARED tests/torch_fake_c10.cpp)
+    target_link_libraries(${name}_c10 PRIVATE pleat_cxx_flags)
+    target_compile_definitions(${name}_c10 PRIVATE _GLIBCXX_USE_CXX11_ABI=${std_string})
+    set_target_properties(${name}_c10 PROPERTIES OUTPUT_NAME c10
+        LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/fake/${name}")
+    add_test(NAME ${name} COMMAND torch_shim_test "$<TARGET_FILE:${name}_c10>")
+    set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 120
+        ENVIRONMENT "${test_environment}")
+endfunction()
+
 if(TARGET pleat_torch)
-    add_library(torch_fake_c10 SHARED tests/torch_fake_c10.cpp)
-    target_link_libraries(torch_fake_c10 PRIVATE pleat_cxx_flags)
-    set_target_properties(torch_fake_c10 PROPERTIES OUTPUT_NAME c10
-        LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/fake")
     add_executable(torch_shim_test tests/torch_shim_test.cpp)
     target_link_libraries(torch_shim_test PRIVATE pleat_torch pleat_cxx_flags)
     add_dependencies(torch_shim_test pleat_sim)
-    add_test(NAME torch_shim_test COMMAND torch_shim_test "$<TARGET_FILE:torch_fake_c10>")
-    set_tests_properties(torch_shim_test PROPERTIES LABELS unit TIMEOUT 120
-        ENVIRONMENT "${test_environment}")
+    pleat_add_shim_test(torch_shim_test 1)
+    pleat_add_shim_test(torch_shim_old_string_test 0)
 endif()
 
 # The ABI is compared with the vendor's header where there is one.

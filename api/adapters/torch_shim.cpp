@@ -23,6 +23,10 @@ extern "C" void *__cxa_allocate_exception(std::size_t bytes) noexcept;
 extern "C" void __cxa_free_exception(void *object) noexcept;
 extern "C" [[noreturn]] void __cxa_throw(void *object, void *type, void (*destroy)(void *));
 
+/* Of libstdc++, which has std::string in the form of before C++11 as well: make one, end it. */
+extern "C" void _ZNSsC1EPKcRKSaIcE(void *self, const char *text, const std::allocator<char> &from);
+extern "C" void _ZNSsD1Ev(void *self);
+
 namespace
 {
 
@@ -35,11 +39,28 @@ struct source_location {
     std::uint32_t line;
 };
 
+/* PyTorch's wheels up to 2.6 were built with it. */
+struct old_string {
+    explicit old_string(const char *text)
+    {
+        _ZNSsC1EPKcRKSaIcE(this, text, std::allocator<char>());
+    }
+    old_string(const old_string &) = delete;
+    old_string &operator=(const old_string &) = delete;
+    ~old_string()
+    {
+        _ZNSsD1Ev(this);
+    }
+    char *characters;
+};
+
 using construct_fn = void (*)(void *self, source_location where, std::string text);
+using construct_old_fn = void (*)(void *self, source_location where, old_string *text);
 using destroy_fn = void (*)(void *self);
 
 constexpr char constructor_name[] = "_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx1112basic_"
                                     "stringIcSt11char_traitsIcESaIcEEE";
+constexpr char old_constructor_name[] = "_ZN3c105ErrorC1ENS_14SourceLocationESs";
 constexpr char vtable_name[] = "_ZTVN3c1016OutOfMemoryErrorE";
 constexpr char type_name[] = "N3c1016OutOfMemoryErrorE";
 /* c10::Error has some 200 bytes; what is too much costs nothing. */
@@ -68,10 +89,26 @@ void *find_symbol(const char *name)
     return dlsym(RTLD_DEFAULT, name);
 }
 
+/* Objects with destructors are passed by address, also where they are passed by value. */
+void construct_error(void *constructor, bool is_old, void *object, const std::string &text)
+{
+    const source_location where = { __func__, __FILE__, __LINE__ };
+    if (is_old) {
+        old_string old(text.c_str());
+        reinterpret_cast<construct_old_fn>(constructor)(object, where, &old);
+    } else {
+        reinterpret_cast<construct_fn>(constructor)(object, where, text);
+    }
+}
+
 /* Returns only if PyTorch is not there or not as expected. */
 void throw_out_of_memory(const std::string &text)
 {
     void *constructor = find_symbol(constructor_name);
+    const bool is_old = constructor == nullptr;
+    if (is_old) {
+        constructor = find_symbol(old_constructor_name);
+    }
     void **vtable = static_cast<void **>(find_symbol(vtable_name));
     if (constructor == nullptr || vtable == nullptr) {
         return;
@@ -82,8 +119,7 @@ void throw_out_of_memory(const std::string &text)
     }
     void *object = __cxa_allocate_exception(exception_bytes);
     try {
-        const source_location where = { __func__, __FILE__, __LINE__ };
-        reinterpret_cast<construct_fn>(constructor)(object, where, text);
+        construct_error(constructor, is_old, object, text);
     } catch (...) {
         __cxa_free_exception(object);
         throw;
