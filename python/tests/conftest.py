@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Callable
+from typing import Any, Callable
 
 import pytest
 
 SOURCE = Path(os.environ.get("PLEAT_SOURCE_DIR", Path(__file__).parents[2]))
 BUILD = Path(os.environ.get("PLEAT_BUILD_DIR", SOURCE / "build"))
 RUNTIME = BUILD / "libpleat_runtime.so"
+SIMULATOR = "capacity:4G"
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -61,3 +64,78 @@ def run_python(tmp_path: Path) -> Run:
         return run_arguments(*arguments, cwd=tmp_path, status=status, **extra)
 
     return run_it  # type: ignore[return-value]
+
+
+class Zygote:
+    """zygote.py at work: what run() returns is as if a fresh python had imported torch."""
+
+    def __init__(self, **extra: str) -> None:
+        self.extra = extra
+        self.process: Any = subprocess.Popen(
+            [sys.executable, str(Path(__file__).parent / "zygote.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=clean_environment(**extra),
+            text=True,
+        )
+
+    def run(
+        self, code: str, cwd: Path, status: int | None = 0, **extra: str
+    ) -> subprocess.CompletedProcess[str]:
+        out, err = cwd / "stdout.txt", cwd / "stderr.txt"
+        for file in (out, err):
+            file.write_text("")
+        request = {
+            "code": textwrap.dedent(code),
+            "cwd": str(cwd),
+            "environment": clean_environment(**self.extra, **extra),
+            "stdout": str(out),
+            "stderr": str(err),
+        }
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        assert answer, "the zygote died"
+        done = subprocess.CompletedProcess(["zygote"], int(answer))
+        done.stdout, done.stderr = out.read_text(), err.read_text()
+        if status is not None and done.returncode != status:
+            pytest.fail(f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}")
+        return done
+
+    def end(self) -> None:
+        self.process.stdin.close()
+        self.process.wait()
+
+
+@pytest.fixture(scope="session")
+def torch_zygote() -> Iterator[Zygote]:
+    zygote = Zygote()
+    yield zygote
+    zygote.end()
+
+
+@pytest.fixture(scope="session")
+def cuda_zygote() -> Iterator[Zygote]:
+    zygote = Zygote(LD_PRELOAD=str(RUNTIME))
+    yield zygote
+    zygote.end()
+
+
+@pytest.fixture
+def run_torch(torch_zygote: Zygote, tmp_path: Path) -> Run:
+    """run_torch(CODE, status=0, VARIABLE=...): as run, with torch imported already."""
+
+    def run_code(code: str, status: int | None = 0, **extra: str) -> object:
+        return torch_zygote.run(code, tmp_path, status, **extra)
+
+    return run_code  # type: ignore[return-value]
+
+
+@pytest.fixture
+def run_cuda(cuda_zygote: Zygote, tmp_path: Path) -> Run:
+    """The same on the simulated CUDA runtime, one device of 4 GiB."""
+
+    def run_code(code: str, status: int | None = 0, **extra: str) -> object:
+        return cuda_zygote.run(code, tmp_path, status, **{"PLEAT_SIM": SIMULATOR, **extra})
+
+    return run_code  # type: ignore[return-value]

@@ -4,26 +4,14 @@
 from __future__ import annotations
 
 import pickle
+import textwrap
 from pathlib import Path
 
 import pytest
-from conftest import RUNTIME, Run, run_arguments
+from conftest import RUNTIME, SIMULATOR, Run, run_arguments
 from statistics_keys import expected_keys, without_private_pools
 
 pytestmark = pytest.mark.skipif(not RUNTIME.exists(), reason="libpleat_runtime.so is not built")
-
-SIMULATOR = "capacity:4G"
-
-
-@pytest.fixture
-def run_cuda(run: Run) -> Run:
-    """run(CODE) with the simulated runtime, one device of 4 GiB."""
-
-    def run_code(code: str, **extra: str) -> object:
-        return run(code, LD_PRELOAD=str(RUNTIME), **{"PLEAT_SIM": SIMULATOR, **extra})
-
-    return run_code  # type: ignore[return-value]
-
 
 INSTALL = """
 import gc, threading
@@ -35,8 +23,6 @@ def empty(n_bytes, **options):
 
 
 def installed(code: str) -> str:
-    import textwrap
-
     return INSTALL + "pleat.torch.install()\n" + textwrap.dedent(code)
 
 

@@ -9,8 +9,8 @@ import pytest
 from conftest import Run
 
 
-def test_the_driver_is_forced_to_cuda(run: Run) -> None:
-    done = run(
+def test_the_driver_is_forced_to_cuda(run_torch: Run) -> None:
+    done = run_torch(
         """
         import os
         import pleat.torch
@@ -22,8 +22,8 @@ def test_the_driver_is_forced_to_cuda(run: Run) -> None:
     assert done.stdout.strip() == "growth:ample,driver:cuda,limit:2G True"
 
 
-def test_the_simulator_is_taken_only_if_it_is_written_down(run: Run) -> None:
-    done = run(
+def test_the_simulator_is_taken_only_if_it_is_written_down(run_torch: Run) -> None:
+    done = run_torch(
         """
         import os
         import pleat.torch
@@ -35,8 +35,8 @@ def test_the_simulator_is_taken_only_if_it_is_written_down(run: Run) -> None:
     assert done.stdout.strip() == "driver:sim"
 
 
-def test_the_simulator_is_refused_where_torch_sees_a_gpu(run: Run) -> None:
-    done = run(
+def test_the_simulator_is_refused_where_torch_sees_a_gpu(run_torch: Run) -> None:
+    done = run_torch(
         """
         import pleat.torch, torch
         torch.cuda.device_count = lambda: 1
@@ -47,8 +47,8 @@ def test_the_simulator_is_refused_where_torch_sees_a_gpu(run: Run) -> None:
     assert "RuntimeError: driver:sim is configured, but torch sees a real GPU" in done.stderr
 
 
-def test_twice_is_once_and_another_configuration_is_an_error(run: Run) -> None:
-    done = run(
+def test_twice_is_once_and_another_configuration_is_an_error(run_torch: Run) -> None:
+    done = run_torch(
         """
         import pleat.torch
         pleat.torch.install("limit:1G")
@@ -64,8 +64,8 @@ def test_twice_is_once_and_another_configuration_is_an_error(run: Run) -> None:
     assert "limit:2G" in done.stdout
 
 
-def test_an_instance_that_was_made_before_keeps_its_driver(run: Run) -> None:
-    done = run(
+def test_an_instance_that_was_made_before_keeps_its_driver(run_torch: Run) -> None:
+    done = run_torch(
         "import pleat, pleat.torch\npleat.memory_stats(0)\npleat.torch.install('driver:cuda')",
         status=1,
         PLEAT_CONF="driver:sim",
@@ -73,8 +73,8 @@ def test_an_instance_that_was_made_before_keeps_its_driver(run: Run) -> None:
     assert "default instance was used before, with PLEAT_CONF='driver:sim'" in done.stderr
 
 
-def test_a_bad_configuration_is_said_at_once_and_changes_nothing(run: Run) -> None:
-    run(
+def test_a_bad_configuration_is_said_at_once_and_changes_nothing(run_torch: Run) -> None:
+    run_torch(
         """
         import os
         import pleat, pleat.torch, torch
@@ -103,19 +103,19 @@ def test_a_bad_configuration_is_said_at_once_and_changes_nothing(run: Run) -> No
         ("torch.version.hip = '6.0'", "is built for ROCm"),
     ],
 )
-def test_what_cannot_work_is_refused_with_its_reason(run: Run, change: str, text: str) -> None:
-    done = run(f"import pleat.torch, torch\n{change}\npleat.torch.install()", status=1)
+def test_what_cannot_work_is_refused_with_its_reason(run_torch: Run, change: str, text: str) -> None:
+    done = run_torch(f"import pleat.torch, torch\n{change}\npleat.torch.install()", status=1)
     assert "RuntimeError: " in done.stderr
     assert text in done.stderr
 
 
-def test_a_package_without_the_shim_is_refused(run: Run, tmp_path: Path) -> None:
+def test_a_package_without_the_shim_is_refused(run_torch: Run, tmp_path: Path) -> None:
     import shutil
 
     import pleat
 
     shutil.copy(pleat.library_path(), tmp_path / "libpleat.so")
-    done = run(
+    done = run_torch(
         "import pleat.torch\npleat.torch.install()",
         status=1,
         PLEAT_LIBRARY=str(tmp_path / "libpleat.so"),
@@ -123,8 +123,8 @@ def test_a_package_without_the_shim_is_refused(run: Run, tmp_path: Path) -> None
     assert "libpleat_torch.so is missing" in done.stderr
 
 
-def test_this_torch_has_no_hook_that_is_not_set(run: Run) -> None:
-    run(
+def test_this_torch_has_no_hook_that_is_not_set(run_torch: Run) -> None:
+    run_torch(
         """
         import torch
         from pleat.torch import _install
@@ -134,9 +134,9 @@ def test_this_torch_has_no_hook_that_is_not_set(run: Run) -> None:
     )
 
 
-def test_torchs_own_bindings_reach_the_pool_hooks(run: Run) -> None:
+def test_torchs_own_bindings_reach_the_pool_hooks(run_torch: Run) -> None:
     """The private pool's statistics appear: the id arrived as it was sent, pair by value."""
-    run(
+    run_torch(
         """
         import pleat, pleat.torch, torch
         library = pleat.library()
@@ -164,8 +164,8 @@ def test_torchs_own_bindings_reach_the_pool_hooks(run: Run) -> None:
     )
 
 
-def test_functions_answer_as_torchs_do_before_cuda_is_used(run: Run) -> None:
-    run(
+def test_functions_answer_as_torchs_do_before_cuda_is_used(run_torch: Run) -> None:
+    run_torch(
         """
         import pleat.torch, torch
         pleat.torch.install()
@@ -178,8 +178,8 @@ def test_functions_answer_as_torchs_do_before_cuda_is_used(run: Run) -> None:
     )
 
 
-def test_unpatching_gives_torch_its_functions_back(run: Run) -> None:
-    run(
+def test_unpatching_gives_torch_its_functions_back(run_torch: Run) -> None:
+    run_torch(
         """
         import pleat.torch, torch
         names = [n for n in dir(torch._C) if "emory" in n or "istory" in n or "Stats" in n]
@@ -196,13 +196,13 @@ def test_unpatching_gives_torch_its_functions_back(run: Run) -> None:
     )
 
 
-def test_pools_and_install_exclude_each_other(run: Run) -> None:
-    done = run("import pleat.torch\npleat.torch.install()\npleat.torch.mem_pool()", status=1)
+def test_pools_and_install_exclude_each_other(run_torch: Run) -> None:
+    done = run_torch("import pleat.torch\npleat.torch.install()\npleat.torch.mem_pool()", status=1)
     assert "use one or the other" in done.stderr
 
 
-def test_workers_may_be_forked_after_install(run: Run) -> None:
-    run(
+def test_workers_may_be_forked_after_install(run_torch: Run) -> None:
+    run_torch(
         """
         import pleat.torch, torch
         from torch.utils.data import DataLoader
