@@ -1,4 +1,4 @@
-/* sim_copy_test.c - copies between device addresses, what comes to the host, whose an address is. */
+/* sim_copy_test.c - copies between device addresses; what comes to the host; whose one is. */
 #include <string.h>
 
 #include "support/sim_world.h"

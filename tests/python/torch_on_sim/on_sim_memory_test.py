@@ -30,3 +30,8 @@ def test_graphs_and_pools_keep_their_memory(allocator: str) -> None:
 @every_allocator
 def test_contents_survive_copies(allocator: str) -> None:
     run("contents", allocator=allocator, sim="capacity:1G,backing:memory")
+
+
+@pytest.mark.parametrize("allocator", ["native", "expandable"])
+def test_devices_and_threads_are_apart(allocator: str) -> None:
+    run("devices", allocator=allocator, sim="devices:2,capacity:4G,backing:memory")

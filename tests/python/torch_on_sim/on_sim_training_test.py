@@ -43,3 +43,11 @@ def test_pleat_holds_no_more_than_pytorch_s_caches() -> None:
 def test_a_large_model_needs_no_memory_of_the_host() -> None:
     found = figures("native", "bf16", sim="capacity:141G,compute:9.0", size="medium")
     assert 10 << 30 < found["peak_allocated"] < 30 << 30
+
+
+def test_a_rank_of_eight_holds_an_eighth_of_the_weights() -> None:
+    weights = 8 * 2048 * 2048 * 4  # with AdamW's two averages three times that
+    one = int(run("sharded", "1", allocator="native", sim="capacity:4G"))
+    eight = int(run("sharded", "8", allocator="native", sim="capacity:4G"))
+    assert 3 * weights <= one < 3.3 * weights
+    assert 3 * weights / 8 <= eight < 3.3 * weights / 8 + (32 << 20)
