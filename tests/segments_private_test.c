@@ -501,6 +501,7 @@ enum { N_POOLS = 4, N_STREAMS = 3 };
 
 static struct model {
     bool has_faults;
+    unsigned first_stream; /* of N_STREAMS */
     pl_private *pools[N_POOLS];
     unsigned generation[N_POOLS];
     struct model_block {
@@ -534,6 +535,11 @@ static void arm(random_source *r)
     }
 }
 
+static unsigned any_stream(random_source *r)
+{
+    return model.first_stream + (unsigned)random_below(r, N_STREAMS - model.first_stream);
+}
+
 static void model_step(random_source *r)
 {
     struct model_block *b = &model.blocks[random_below(r, N_BLOCKS)];
@@ -557,7 +563,7 @@ static void model_step(random_source *r)
         arm(r);
         (void)a->ops->set_limit(a, random_once_in(r, 2) ? 0 : random_spread(r, 128 * MIB));
     } else if (b->ptr != 0 && random_once_in(r, 5)) {
-        unsigned other = (unsigned)random_below(r, N_STREAMS);
+        unsigned other = any_stream(r);
         pleat_work_after(other, b->stream, b->ptr, b->bytes);
         pleat_record(b->ptr, other);
         pleat_work_after(b->stream, other, b->ptr, b->bytes);
@@ -571,7 +577,7 @@ static void model_step(random_source *r)
         b->pool = pool;
         b->generation = pool < N_POOLS ? model.generation[pool] : 0;
         b->bytes = random_spread(r, 16 * MIB);
-        b->stream = (unsigned)random_below(r, N_STREAMS);
+        b->stream = any_stream(r);
         pl_stream *stream = pleat.streams[b->stream];
         arm(r);
         pleat_status st = pool < N_POOLS ? a->ops->private_alloc(a, model.pools[pool], b->bytes,
@@ -605,6 +611,104 @@ START_TEST(any_order_of_calls_keeps_pools_apart)
 }
 END_TEST
 
+/* ---- graphs at random ------------------------------------------------------------------------ */
+
+enum { CAPTURE = 3, LAUNCH = 4, N_GRAPHS = 6, N_GRAPH_BLOCKS = 24 };
+
+/* Graphs that share a pool: captured on one stream and launched on another, in any order; others
+ * use neither. */
+static struct graphs {
+    pl_private *pool; /* NULL = none */
+    bool is_capturing;
+    cu_graph_exec execs[N_GRAPHS];
+    size_t n;
+    pleat_devptr blocks[N_GRAPH_BLOCKS];
+    size_t bytes[N_GRAPH_BLOCKS];
+} graphs;
+
+static void step_in_capture(random_source *r)
+{
+    size_t i = random_below(r, N_GRAPH_BLOCKS);
+    pl_allocator *a = pleat.a;
+
+    if (graphs.blocks[i] != 0) {
+        pleat_work(CAPTURE, graphs.blocks[i], graphs.bytes[i]);
+        ck_assert_int_eq(a->ops->free(a, graphs.blocks[i], pleat.streams[CAPTURE]), PLEAT_OK);
+        graphs.blocks[i] = 0;
+    } else if (!random_once_in(r, 20)) {
+        size_t bytes = random_spread(r, 8 * MIB);
+        graphs.bytes[i] = bytes;
+        if (a->ops->private_alloc(a, graphs.pool, bytes, pleat.streams[CAPTURE],
+                                  &graphs.blocks[i]) != PLEAT_OK) {
+            graphs.blocks[i] = 0;
+        } else {
+            pleat_work(CAPTURE, graphs.blocks[i], bytes);
+        }
+    } else {
+        graphs.execs[graphs.n++] = end(CAPTURE);
+        graphs.is_capturing = false;
+        if (random_once_in(r, 2)) {
+            rest(graphs.pool);
+        }
+    }
+}
+
+static void release_graphs(void)
+{
+    while (graphs.n > 0) {
+        forget(graphs.execs[--graphs.n]);
+    }
+    release(graphs.pool);
+    graphs.pool = NULL;
+}
+
+static void step_between_captures(random_source *r)
+{
+    size_t i = random_below(r, N_GRAPH_BLOCKS);
+
+    if (graphs.pool == NULL) {
+        graphs.pool = open_pool();
+    } else if (random_once_in(r, 40) || graphs.n == N_GRAPHS) {
+        release_graphs();
+    } else if (random_once_in(r, 4)) {
+        begin(CAPTURE);
+        graphs.is_capturing = true;
+    } else if (graphs.blocks[i] != 0) { /* an output; its last use may be a launch */
+        pleat_record(graphs.blocks[i], LAUNCH);
+        pleat_put(graphs.blocks[i], CAPTURE);
+        graphs.blocks[i] = 0;
+    }
+}
+
+START_TEST(graphs_are_never_disturbed)
+{
+    random_source r = { 99 + (uint64_t)_i };
+
+    memset(&model, 0, sizeof(model));
+    for (int n = 0; n < N_STEPS; n++) {
+        if (graphs.is_capturing) {
+            step_in_capture(&r);
+        } else {
+            step_between_captures(&r);
+        }
+        if (graphs.n > 0 && random_once_in(&r, 3)) {
+            launch(graphs.execs[random_below(&r, graphs.n)], LAUNCH);
+        }
+        model.first_stream = 1;
+        model_step(&r);
+        pleat_assert_sound();
+        told_assert_agrees(pleat.a);
+    }
+    if (graphs.is_capturing) {
+        graphs.execs[graphs.n++] = end(CAPTURE);
+    }
+    if (graphs.pool != NULL) {
+        release_graphs();
+    }
+    ck_assert_uint_gt(told_count(PL_ACTION_SEGMENT_UNMAP), 0);
+}
+END_TEST
+
 static TCase *add_case(Suite *suite, const char *name, void (*open)(void))
 {
     TCase *tcase = tcase_create(name);
@@ -616,6 +720,11 @@ static TCase *add_case(Suite *suite, const char *name, void (*open)(void))
 static void open_shallow(void)
 {
     open_with("capacity:128M,depth:24", PL_CROSS_ORDER, 1000);
+}
+
+static void open_backed(void)
+{
+    open_with("capacity:128M,depth:24,backing:memory", PL_CROSS_ORDER, 1000);
 }
 
 int main(void)
@@ -648,6 +757,10 @@ int main(void)
     tcase_add_test(many, a_later_pool_pins_only_what_it_touches);
     TCase *random = add_case(suite, "at random", open_shallow);
     tcase_add_loop_test(random, any_order_of_calls_keeps_pools_apart, 0, 8);
+    tcase_add_loop_test(random, graphs_are_never_disturbed, 0, 6);
+    TCase *contents = add_case(suite, "at random, with contents", open_backed);
+    tcase_add_loop_test(contents, any_order_of_calls_keeps_pools_apart, 20, 22);
+    tcase_add_loop_test(contents, graphs_are_never_disturbed, 20, 22);
 
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -54,7 +54,9 @@ static size_t find(const told_set *set, pleat_devptr at)
 
 static void insert(told_set *set, size_t i, pleat_devptr base, uint64_t bytes)
 {
-    ck_assert_uint_lt(set->n, MOST);
+    if (set->n == MOST) {
+        ck_abort_msg("more than %d runs", MOST);
+    }
     memmove(set->run + i + 1, set->run + i, (set->n - i) * sizeof(*set->run));
     set->run[i] = (struct told_run){ base, bytes };
     set->n++;
@@ -191,29 +193,31 @@ static struct seen {
     told_set resident;
     told_set live;
     told_set freed;
+    bool overlaps;
 } seen;
 
 static void see(void *context, const pl_piece *piece)
 {
     (void)context;
     if (piece->kind != PL_PIECE_HOLE) {
-        ck_assert(map(&seen.resident, piece->base, piece->bytes));
+        seen.overlaps |= !map(&seen.resident, piece->base, piece->bytes);
     }
     if (piece->kind == PL_PIECE_LIVE) {
-        ck_assert(add(&seen.live, piece->base, piece->requested_bytes));
+        seen.overlaps |= !add(&seen.live, piece->base, piece->requested_bytes);
     }
     if (piece->awaited_bytes > 0) {
-        ck_assert(add(&seen.freed, piece->base, piece->awaited_bytes));
+        seen.overlaps |= !add(&seen.freed, piece->base, piece->awaited_bytes);
     }
 }
 
 static void assert_same(const char *what, const told_set *a, const told_set *b)
 {
     for (size_t i = 0; i < a->n && i < b->n; i++) {
-        ck_assert_msg(a->run[i].base == b->run[i].base && a->run[i].bytes == b->run[i].bytes,
-                      "%s: 0x%llx + %llu was told, 0x%llx + %llu is there", what,
-                      (unsigned long long)a->run[i].base, (unsigned long long)a->run[i].bytes,
-                      (unsigned long long)b->run[i].base, (unsigned long long)b->run[i].bytes);
+        if (a->run[i].base != b->run[i].base || a->run[i].bytes != b->run[i].bytes) {
+            ck_abort_msg("%s: 0x%llx + %llu was told, 0x%llx + %llu is there", what,
+                         (unsigned long long)a->run[i].base, (unsigned long long)a->run[i].bytes,
+                         (unsigned long long)b->run[i].base, (unsigned long long)b->run[i].bytes);
+        }
     }
     ck_assert_msg(a->n == b->n, "%s: %zu were told, %zu are there", what, a->n, b->n);
 }
@@ -223,7 +227,9 @@ void told_assert_agrees(pl_allocator *a)
     seen.resident.n = 0;
     seen.live.n = 0;
     seen.freed.n = 0;
-    a->ops->visit(a, see, NULL);
+    seen.overlaps = false;
+    a->ops->visit(a, see, NULL); /* asserts nothing for each piece: Check writes to a file then */
+    ck_assert(!seen.overlaps);
     ck_assert_msg(told.why[0] == '\0', "%s", told.why);
     assert_same("resident", &told.resident, &seen.resident);
     assert_same("live", &told.live, &seen.live);
