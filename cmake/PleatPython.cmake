@@ -14,4 +14,8 @@ if(SKBUILD)
     set_target_properties(${python_targets} PROPERTIES INSTALL_RPATH "$ORIGIN")
     install(TARGETS ${python_targets} LIBRARY DESTINATION pleat/_lib COMPONENT python)
     install(FILES LICENSE DESTINATION pleat COMPONENT python)
+    if(EXISTS "${PLEAT_JEMALLOC_DIR}/COPYING")
+        install(FILES "${PLEAT_JEMALLOC_DIR}/COPYING" DESTINATION pleat COMPONENT python
+            RENAME LICENSE.jemalloc)
+    endif()
 endif()

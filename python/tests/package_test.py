@@ -131,6 +131,12 @@ def test_the_package_is_typed() -> None:
     assert (Path(pleat.__file__).parent / "py.typed").is_file()
 
 
+def test_the_licences_of_all_that_is_inside_are_there() -> None:
+    folder = Path(pleat.__file__).parent
+    assert "pleat authors" in (folder / "LICENSE").read_text()
+    assert "jemalloc" in (folder / "LICENSE.jemalloc").read_text()
+
+
 def test_mypy_finds_nothing(run_python: Run) -> None:
     run_python("-m", "mypy", "--config-file", str(SOURCE / "pyproject.toml"), "--cache-dir",
                "/dev/null", str(SOURCE / "python/pleat"))  # fmt: skip
