@@ -323,6 +323,31 @@ static void leave(pl_space *space, pl_area *area, const streams *list)
     space->released = area;
 }
 
+/* Does some thread take memory that the pool has not used, or ask about a block of the pool? */
+static bool is_in_hand(const pl_space *space, const pl_block *b)
+{
+    bool is_queued = b->queue_prev != NULL || space->apart.first == b;
+
+    return b->state == PL_BLOCK_FLIGHT || (b->state == PL_BLOCK_MANY && !is_queued);
+}
+
+static bool is_in_flight(const pl_space *space, const pl_private *pool)
+{
+    if (space->n_flights == 0) {
+        return false;
+    }
+    for (const pl_area *area = pool->areas; area != NULL; area = area->next) {
+        for (const pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
+            for (const pl_block *b = seg->first; b != NULL; b = b->next) {
+                if (is_in_hand(space, b)) {
+                    return true;
+                }
+            }
+        }
+    }
+    return false;
+}
+
 static void unlink_pool(pl_space *space, const pl_private *pool)
 {
     pl_private **at = &space->pools;
@@ -339,7 +364,7 @@ void pl_expandable_private_release(pl_allocator *a, pl_private *pool)
 
     pl_lock_acquire(&space->lock);
     streams list = list_streams(space);
-    while (space->n_flights > 0) { /* takes in the pool's segments, blocks being asked about */
+    while (is_in_flight(space, pool)) {
         pl_lock_wait(&space->lock, &space->landed);
     }
     unlink_pool(space, pool);
