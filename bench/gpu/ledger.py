@@ -8,6 +8,7 @@ import csv
 import io
 import os
 
+NOT_COMPARED = "commit: "        # sources may have moved on while a build is measured
 FINISHED = ("ok", "failed", "stopped", "skipped")
 
 COLUMNS = (
@@ -34,6 +35,10 @@ def read_rows(path):
     for row in csv.DictReader(io.StringIO(table)):
         rows[row["phase"], row["cell"]] = row
     return notes, list(rows.values())
+
+
+def compared(notes):
+    return [note for note in notes if not note.startswith(NOT_COMPARED)]
 
 
 def text_of(value):
@@ -65,9 +70,9 @@ class Ledger:
         whole = whole[:whole.rfind(b"\n") + 1]
         os.truncate(self.path, len(whole))
         found, rows = read_rows(self.path)
-        if found != list(notes):
+        if compared(found) != compared(notes):
             differ = [f"{theirs!r} there, {ours!r} here"
-                      for theirs, ours in zip(found, notes) if theirs != ours]
+                      for theirs, ours in zip(compared(found), compared(notes)) if theirs != ours]
             raise OtherRun(f"{self.path} holds another run: {'; '.join(differ) or 'other notes'}; "
                            "give another --out")
         self.rows = {(row["phase"], row["cell"]): row for row in rows}

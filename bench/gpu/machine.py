@@ -1,7 +1,10 @@
 """What the figures are taken on: the notes at the head of the table."""
+import hashlib
 import pathlib
 import platform
 import subprocess
+
+import ledger
 
 
 def output_of(*command):
@@ -35,13 +38,21 @@ def torch_version(python):
     return asked or "none"
 
 
-def build_note(build):
-    """What the carried build says of itself; a build folder says nothing: then its commit."""
+def commit(build):
+    """What the carried build says of itself; a build folder says nothing: then its sources'."""
     try:
         return " ".join((build / "BUILD").read_text(encoding="utf-8").split())
     except OSError:
         root = str(pathlib.Path(__file__).resolve().parents[2])
         return output_of("git", "-C", root, "rev-parse", "--short=12", "HEAD") or "unknown"
+
+
+def fingerprint(build):
+    """Of what is measured: two commits may have built the same, one commit two things."""
+    digest = hashlib.sha256()
+    for name in ("pleat", "libpleat.so.0"):
+        digest.update((build / name).read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def notes(setup):
@@ -51,7 +62,8 @@ def notes(setup):
     return [f"gpu: {device}",
             f"machine: {processor()}, {platform.system()} {platform.release()}",
             f"python: {python_version(setup.python)}, torch {torch_version(setup.python)}",
-            f"build: {build_note(setup.build)}",
+            f"build: {fingerprint(setup.build)}",
+            f"{ledger.NOT_COMPARED}{commit(setup.build)}",
             f"scale: {setup.scale}"]
 
 
