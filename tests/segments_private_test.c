@@ -1,5 +1,5 @@
 /* segments_private_test.c - private pools: reused only within, kept until released. */
-/* labels: unit model */
+/* labels: unit fault model */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -413,6 +413,52 @@ START_TEST(released_memory_waits_for_the_last_launch)
 }
 END_TEST
 
+/* ---- faults ---------------------------------------------------------------------------------- */
+
+/* One pool's life, in which the k-th call for host memory fails, or all from it on. */
+static bool live_through(uint64_t k, bool is_lasting)
+{
+    pl_allocator *a = pleat.a;
+    pl_private *pool = NULL;
+    pleat_devptr ptr[3] = { 0 };
+    uint64_t before = pl_host_n_allocs();
+
+    (is_lasting ? pl_host_fail_from : pl_host_fail_at)(k);
+    pleat_status st = a->ops->private_open(a, &pool);
+    for (unsigned i = 0; st == PLEAT_OK && i < 3; i++) {
+        pl_stream *stream = pleat.streams[1 + i % 2];
+        st = a->ops->private_alloc(a, pool, (i + 1) * MIB, stream, &ptr[i]);
+        ck_assert(st == PLEAT_OK || st == PLEAT_ENOMEM_HOST);
+        ck_assert_int_eq(a->ops->check(a), 0);
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        if (ptr[i] != 0) { /* the same stream: needs no host memory */
+            ck_assert_int_eq(a->ops->free(a, ptr[i], pleat.streams[1 + i % 2]), PLEAT_OK);
+        }
+    }
+    if (pool != NULL) {
+        a->ops->private_release(a, pool);
+    }
+    bool is_hit = pl_host_n_allocs() - before > k;
+    pl_host_fail_never();
+    pleat_assert_sound();
+    told_assert_agrees(a);
+    return is_hit;
+}
+
+START_TEST(host_memory_that_fails_leaves_nothing_behind)
+{
+    uint64_t k = 0;
+    while (live_through(k, _i == 1)) {
+        k++;
+        ck_assert_uint_lt(k, 500);
+    }
+    ck_assert_uint_gt(k, 5);
+    pleat_trim(0, true);
+    ck_assert_uint_eq(pleat_counted().resident_bytes, 0);
+}
+END_TEST
+
 /* ---- many pools ------------------------------------------------------------------------------ */
 
 START_TEST(thousands_of_pools_leave_nothing_behind)
@@ -501,7 +547,9 @@ enum { N_POOLS = 4, N_STREAMS = 3 };
 
 static struct model {
     bool has_faults;
+    unsigned n_refused;
     unsigned first_stream; /* of N_STREAMS */
+    uint64_t limit;        /* 0 = none */
     pl_private *pools[N_POOLS];
     unsigned generation[N_POOLS];
     struct model_block {
@@ -535,6 +583,20 @@ static void arm(random_source *r)
     }
 }
 
+/* The promise of segments/grow.c, with the most that a place can pin. */
+static void assert_refused_rightly(pleat_status st, size_t bytes)
+{
+    uint64_t most = model.limit != 0 ? model.limit / GRANULE : N_GRANULES;
+    pleat_stats s;
+
+    if (st == PLEAT_ENOMEM_DEVICE && !model.has_faults) {
+        pleat.a->ops->stats(pleat.a, &s);
+        ck_assert_uint_gt(s.live_granules + s.pinned_granules + (bytes + GRANULE - 1) / GRANULE,
+                          most);
+        model.n_refused++;
+    }
+}
+
 static unsigned any_stream(random_source *r)
 {
     return model.first_stream + (unsigned)random_below(r, N_STREAMS - model.first_stream);
@@ -561,7 +623,10 @@ static void model_step(random_source *r)
         (void)a->ops->trim(a, random_spread(r, 128 * MIB), random_once_in(r, 2), &released);
     } else if (random_once_in(r, 60)) {
         arm(r);
-        (void)a->ops->set_limit(a, random_once_in(r, 2) ? 0 : random_spread(r, 128 * MIB));
+        size_t limit = random_once_in(r, 2) ? 0 : random_spread(r, 128 * MIB);
+        if (a->ops->set_limit(a, limit) == PLEAT_OK) {
+            model.limit = limit;
+        }
     } else if (b->ptr != 0 && random_once_in(r, 5)) {
         unsigned other = any_stream(r);
         pleat_work_after(other, b->stream, b->ptr, b->bytes);
@@ -585,6 +650,7 @@ static void model_step(random_source *r)
                                          : a->ops->alloc(a, b->bytes, stream, &b->ptr);
         pleat.sim.fail_never();
         if (st != PLEAT_OK) {
+            assert_refused_rightly(st, b->bytes);
             b->ptr = 0;
         } else {
             pleat_work(b->stream, b->ptr, b->bytes);
@@ -607,6 +673,7 @@ START_TEST(any_order_of_calls_keeps_pools_apart)
         pleat.a->ops->visit(pleat.a, model_seen, &is_wrong);
         ck_assert(!is_wrong);
     }
+    ck_assert(model.has_faults || model.n_refused > 0);
     pleat.has_failed_undo = pl_device_counted(pleat.dev).n_undo_failures > 0;
 }
 END_TEST
@@ -748,6 +815,8 @@ int main(void)
     tcase_add_test(captures, an_output_that_is_freed_later_goes_back_to_the_pool);
     tcase_add_test(captures, a_capture_grows_into_settled_memory_of_the_default_pool);
     tcase_add_test(captures, released_memory_waits_for_the_last_launch);
+    TCase *faults = add_case(suite, "faults", open_plain);
+    tcase_add_loop_test(faults, host_memory_that_fails_leaves_nothing_behind, 0, 2);
     TCase *impatient = add_case(suite, "no waiting", open_impatient);
     tcase_add_test(impatient, a_pools_pending_memory_is_not_waited_for_by_others);
     tcase_add_test(impatient, a_capture_is_told_when_what_it_needs_pends);
