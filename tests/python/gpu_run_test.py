@@ -244,7 +244,8 @@ def test_the_search_finds_the_last_batch_that_completes(least_bad):
 def trained(model, _turn=1):
     ended = subprocess.run(
         [sys.executable, "-B", GPU / "train.py", "--model", model, "--allocator", "native",
-         "--scale", "tiny", "--device", "cpu", "--steps", "2"], capture_output=True, text=True, check=True)
+         "--scale", "tiny", "--device", "cpu", "--steps", "2"],
+        capture_output=True, text=True, check=True)
     return cells.last_object(ended.stdout)
 
 
