@@ -1,4 +1,5 @@
-"""Every call of the CUDA runtime that PyTorch is linked with is simulated."""
+"""Every call of the CUDA runtime that PyTorch is linked with is simulated, and the preloaded object
+has no other names than those: it stands before all libraries of the program."""
 # labels: python torch
 
 import re
@@ -29,3 +30,12 @@ def test_nothing_that_pytorch_calls_is_missing(library: str) -> None:
     wanted = {name for name in wanted if OURS.fullmatch(name) and not NOT_OURS.fullmatch(name)}
     assert wanted
     assert wanted <= symbols(RUNTIME, "--defined-only")
+
+
+def test_nothing_else_is_exported() -> None:
+    of_cuda = re.compile(r"(__)?cuda[A-Z]\w*|cublas[A-Z]\w*|cu[A-Z]\w*")
+    others = {name for name in symbols(RUNTIME, "--defined-only") if not of_cuda.fullmatch(name)}
+    assert others == {
+        "_ZNK2at7Context16userEnabledCuDNNEv",
+        "_ZNK2at7Context19userEnabledCuDNNSDPEv",
+    }
