@@ -144,7 +144,8 @@ def test_torchs_own_bindings_reach_the_pool_hooks(run_torch: Run) -> None:
         before = library.pleat_torch_malloc(1 << 20, 0, None)
         torch._C._cuda_beginAllocateToPool(0, (7, 41))
         inside = library.pleat_torch_malloc(3 << 20, 0, None)
-        torch._C._cuda_endAllocateToPool(0, (7, 41))
+        older = getattr(torch._C, "_cuda_endAllocateCurrentStreamToPool", None)
+        getattr(torch._C, "_cuda_endAllocateToPool", older)(0, (7, 41))
         outside = library.pleat_torch_malloc(3 << 20, 0, None)
         stats = pleat.memory_stats(0)
         assert stats["reserved_bytes_by_private_pools.7_41.all.current"] >= 3 << 20, stats

@@ -15,8 +15,8 @@ from ._configure import configure, merged
 SHIM = "libpleat_torch.so"
 OLDEST_TORCH = (2, 1)
 
-# Setter of torch's C++ object: (function, whether it lies in the shim). A setter that this torch
-# does not have belongs to a hook that it does not call.
+# Setter of torch's C++ object: (function, whether it lies in the shim). A torch without one of them
+# calls the hook by another signature, or not at all: it is too old.
 HOOKS = {
     "set_init_fn": ("pleat_torch_init", False),
     "set_reset_fn": ("pleat_torch_reset", False),
@@ -94,6 +94,10 @@ def check_torch() -> None:
         raise RuntimeError(f"torch {version} is built for ROCm; pleat.torch needs CUDA")
     if torch.version.cuda is None or not hasattr(torch._C, "_cuda_customAllocator"):
         raise RuntimeError(f"torch {version} is built without CUDA")
+    made: Any = getattr(torch._C, "_CUDAPluggableAllocator")
+    missing = [name for name in HOOKS if not hasattr(made, name)]
+    if missing:
+        raise RuntimeError(f"torch {version} is too old: its allocators have no {missing[0]}")
 
 
 def build_allocator() -> Any:
@@ -115,8 +119,7 @@ def build_allocator() -> Any:
         address(shim, "pleat_torch_malloc_or_throw"), address(plain, "pleat_torch_free")
     )
     for setter, (name, in_shim) in HOOKS.items():
-        if hasattr(made, setter):
-            getattr(made, setter)(address(shim if in_shim else plain, name))
+        getattr(made, setter)(address(shim if in_shim else plain, name))
     return torch.cuda.memory._CUDAAllocator(made)
 
 
