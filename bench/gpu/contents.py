@@ -12,6 +12,7 @@ import random
 import sys
 
 import allocators
+import present
 
 SEED = 7
 ROUNDS = 3000
@@ -112,8 +113,10 @@ def launch(torch, keeper, rounds):
 
 def main():
     options = parse()
+    present.need_pytorch()
     allocators.choose(options.allocator)
     import torch
+    present.need_gpu(torch)
     keeper = Keeper(torch, SEED)
     said = ""
     try:

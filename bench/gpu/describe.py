@@ -1,22 +1,19 @@
 #!/usr/bin/env python3
 """Say which PyTorch runs here and whether it can use the GPU, as one JSON object."""
-import importlib.util
 import json
 import sys
 import time
+
+import present
 
 BEGIN = time.monotonic()
 
 
 def main():
-    if importlib.util.find_spec("torch") is None:
-        print(json.dumps({"problem": "there is no PyTorch", "cannot_run": True}))
-        return 1
+    present.need_pytorch()
     import torch
     imported = time.monotonic() - BEGIN
-    if not torch.cuda.is_available():
-        print(json.dumps({"problem": "PyTorch sees no GPU", "cannot_run": True}))
-        return 1
+    present.need_gpu(torch)
     free, total = torch.cuda.mem_get_info()
     x = torch.ones(256, 256, device="cuda", dtype=torch.bfloat16)
     (x @ x).sum()

@@ -9,12 +9,12 @@ are no figures of memory. bfloat16 autocast, AdamW, gradient clipping; weights, 
 from a seed and are the same under every allocator, so the losses must be, too."""
 import argparse
 import gc
-import importlib.util
 import json
 import sys
 import time
 
 import allocators
+import present
 
 SEED = 20
 LOSSES = 5              # the first and the last so many are averaged
@@ -41,9 +41,7 @@ def parse():
 
 # PyTorch is imported only once the allocator has been chosen.
 options = parse()
-if importlib.util.find_spec("torch") is None:
-    print(json.dumps({"problem": "there is no PyTorch", "cannot_run": True}))
-    sys.exit(1)
+present.need_pytorch()
 if options.device == "cuda":
     try:
         allocators.choose(options.allocator)
@@ -150,9 +148,8 @@ def find_largest(run, meter, device, out):
 
 
 def main():
-    if options.device == "cuda" and not torch.cuda.is_available():
-        print(json.dumps({"problem": "PyTorch sees no GPU", "cannot_run": True}))
-        return 1
+    if options.device == "cuda":
+        present.need_gpu(torch)
     device = torch.device(options.device)
     torch.backends.cuda.enable_cudnn_sdp(False)     # flash attention on every machine
     run = RUNS[options.model, options.scale]

@@ -25,6 +25,7 @@ import cells                    # noqa: E402
 import child                    # noqa: E402
 import ledger                   # noqa: E402
 import search                   # noqa: E402
+from phases import pytorch      # noqa: E402
 
 NOT_LONG = "[!v]*"              # all cells but vmm_gpu_test, which takes a minute
 PLAIN = "[cvlg]*"               # all cells that need no PyTorch
@@ -164,6 +165,17 @@ def test_the_plan_can_be_looked_at_without_running_it(tmp_path):
     shown = run(tmp_path, "--dry-run", "--phases", "batch").stdout
     assert "--allocator pleat --scale tiny --search-batch" in shown
     assert not (tmp_path / "gpu.csv").exists()
+
+
+@pytest.mark.parametrize(("flags", "why"), [
+    (["-S"], "there is no PyTorch"),            # none of the installed packages
+    ([], "PyTorch sees no GPU"),
+])
+def test_what_cannot_run_here_says_why(flags, why):
+    ended = subprocess.run(
+        [sys.executable, *flags, "-B", GPU / "describe.py"], capture_output=True, text=True,
+        check=False, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
+    assert pytorch.read(ended.stdout) == {"status": "skipped", "problem": why}
 
 
 # ---- what must hold ----------------------------------------------------------------------------
