@@ -8,6 +8,7 @@ import ctypes
 import os
 import random
 import sys
+from typing import Any, Protocol
 
 import child
 import torch
@@ -21,6 +22,16 @@ CALLS = {
     "cuMemMap": "bytes",
     "cuMemRelease": "",
 }
+
+
+class Who(Protocol):
+    """An allocator; what a block is, is its own affair."""
+
+    def malloc(self, n: int, stream: torch.cuda.Stream) -> Any: ...
+    def address(self, block: Any) -> int: ...
+    def record(self, block: Any, stream: torch.cuda.Stream) -> None: ...
+    def free(self, block: Any) -> None: ...
+    def reset(self) -> None: ...
 
 
 class Torch:
@@ -59,7 +70,7 @@ class Pleat:
 
     def malloc(self, n: int, stream: torch.cuda.Stream) -> tuple[int, int, int] | None:
         at = self.lib.pleat_torch_malloc(n, 0, stream.cuda_stream)
-        return (at, n, stream.cuda_stream) if at else None
+        return (int(at), n, int(stream.cuda_stream)) if at else None
 
     def address(self, block: tuple[int, int, int]) -> int:
         return block[0]
@@ -95,7 +106,7 @@ def size() -> int:
     return random.randrange(1, most)
 
 
-def warm(who: "Torch | Pleat") -> int:
+def warm(who: Who) -> int:
     """Let both find out what the device can do; how many calls that took."""
     torch.cuda.init()
     torch.cuda.synchronize()
@@ -106,10 +117,10 @@ def warm(who: "Torch | Pleat") -> int:
     return len(child.call_log())
 
 
-def play(who: "Torch | Pleat", n_streams: int, n_requests: int) -> list[int | None]:
+def play(who: Who, n_streams: int, n_requests: int) -> list[int | None]:
     streams = [torch.cuda.default_stream()]
     streams += [torch.cuda.Stream() for _ in range(n_streams - 1)]
-    live: list[object] = []
+    live: list[Any] = []
     places: list[int | None] = []
     for i in range(n_requests):
         if live and random.random() < 0.49:
@@ -138,7 +149,7 @@ def play(who: "Torch | Pleat", n_streams: int, n_requests: int) -> list[int | No
 
 
 random.seed(int(sys.argv[4]))
-allocator = Torch() if sys.argv[1] == "torch" else Pleat()
+allocator: Who = Torch() if sys.argv[1] == "torch" else Pleat()
 n_before = warm(allocator)
 found = play(allocator, int(sys.argv[2]), int(sys.argv[3]))
 print("refused", found.count(None))
