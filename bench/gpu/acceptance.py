@@ -120,7 +120,7 @@ def losses(rows, model):
     theirs = numbers(of(rows, model, "native"), "loss_last")
     if not ours or not theirs:
         return Line(what, "", bound, NOT_MEASURED)
-    apart = max(abs(one / theirs[0] - 1) for one in ours)
+    apart = max(abs(one - theirs[0]) for one in ours) / (abs(theirs[0]) or 1.0)
     return Line(what, f"{ours[0]:.4f}, native {theirs[0]:.4f}", bound,
                 "PASS" if apart <= MOST_LOSS_APART else f"short by {100 * apart:.2f} % apart")
 

@@ -208,6 +208,7 @@ def test_good_rows_pass():
     ("moe", {"driver_peak_bytes": str(10465 * MIB)}, "moe: held beyond what pleat says",
      "short by 1 MiB"),
     ("moe", {"loss_last": "5.2"}, "moe: last loss", "short by 4.00 % apart"),
+    ("moe", {"loss_last": "nan"}, "moe: last loss", "short by nan % apart"),
     ("gpt2", {"status": "failed", "problem": "out of memory"},
      "gpt2: pleat completes every run", "short by 1: out of memory"),
     ("batch", {"largest_batch": "88"}, "batch: largest before out-of-memory",
