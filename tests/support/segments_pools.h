@@ -1,0 +1,27 @@
+/* segments_pools.h - private pools and graphs of the pleat allocator on the simulator, for tests.
+ *
+ * On top of segments_sim.h: all that is told is compared with what is there. */
+#ifndef PLEAT_TESTS_SEGMENTS_POOLS_H
+#define PLEAT_TESTS_SEGMENTS_POOLS_H
+
+#include "tests/support/segments_sim.h"
+
+/* An allocator with an observer that replays what it is told (segments_told.h). */
+void pools_open_with(const char *sim, pl_cross_stream cross_stream, uint32_t wait_ms);
+void pools_close(void);
+
+/* What must succeed; every walker passes afterwards. */
+pl_private *pools_open_one(void);
+void pools_release(pl_private *pool);
+void pools_rest(pl_private *pool);
+pleat_devptr pools_get(pl_private *pool, size_t bytes, unsigned stream); /* and write to it */
+pleat_devptr pools_get_default(size_t bytes, unsigned stream);           /* the same without pool */
+pleat_status pools_refused(pl_private *pool, size_t bytes, unsigned stream); /* must fail */
+uint64_t pools_reserved(pl_private *pool);
+
+void pools_begin_capture(unsigned stream);
+cu_graph_exec pools_end_capture(unsigned stream);
+void pools_launch(cu_graph_exec exec, unsigned stream);
+void pools_forget(cu_graph_exec exec);
+
+#endif
