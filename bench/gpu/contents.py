@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Keep known bytes in many tensors under one allocator, and look whether they stay.
 
-  contents.py --allocator pleat             tensors come and go on two streams, lent from one to the other
-  contents.py --allocator pleat --graph     a CUDA graph is captured, and launched between them
+  contents.py --allocator pleat            tensors come and go on two streams, lent to each other
+  contents.py --allocator pleat --graph    a CUDA graph is captured, and launched between them
 
 Bytes go in and out by copies, so that the first works wherever copies do; the second needs a GPU
 that computes. Prints one JSON object; exit status 1 if a byte was wrong."""

@@ -11,6 +11,9 @@ import acceptance
 import ledger
 
 GIB = 1 << 30
+SIMULATED = """Real PyTorch, real allocators, a simulated device on which kernels compute nothing:
+figures of memory only. `driver ms` is modelled time, by the simulator's cost file; `async` is its
+model of the driver's pools. Nothing here was measured on a GPU."""
 
 
 def table(heads, rows):
@@ -103,7 +106,11 @@ def checked(lines):
 
 
 def page(notes, rows, lines):
-    parts = ["# Measured with bench/gpu/run.py", ""]
+    is_simulated = any(note.startswith("gpu: SIMULATED") for note in notes)
+    parts = ["# PyTorch on a simulated GPU" if is_simulated else "# Measured on a GPU", ""]
+    if is_simulated:
+        parts += [SIMULATED, ""]
+    parts += ["Written by bench/gpu/report.py from what bench/gpu/run.py took:", ""]
     parts += [f"* {note}" for note in notes] + [""]
     parts += checked(lines) + plain_cells(rows) + traces(rows)
     for model in acceptance.MODELS:

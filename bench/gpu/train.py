@@ -5,8 +5,8 @@
   train.py --model gpt2 --allocator pleat --search-batch
 
 run.py starts it for each cell; it can be run by hand, also on the CPU (--device cpu), where there
-are no figures of memory. bfloat16 autocast, AdamW, gradient clipping; weights, data and lengths come
-from a seed and are the same under every allocator, so the losses must be, too."""
+are no figures of memory. bfloat16 autocast, AdamW, gradient clipping; weights, data and lengths
+come from a seed and are the same under every allocator, so the losses must be, too."""
 import argparse
 import gc
 import json

@@ -19,7 +19,8 @@ def read_check(output):
 
 
 def read_loader(output):
-    return {"detail": output.splitlines()[-1] if output else ""}
+    said = output.splitlines()[-1] if output else ""
+    return {"detail": said.split(" through ")[0]}   # a path: of this machine only
 
 
 def cells(setup):
