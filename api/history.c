@@ -220,11 +220,14 @@ void pl_history_drop(pl_history *history, pl_history_ring *ring)
 
 static bool grow_pools_locked(pl_history *history)
 {
+    if (history->n_pools == UINT16_MAX) { /* the capacity may be one more */
+        return false;
+    }
     if (history->n_pools < history->capacity_of_pools) {
         return true;
     }
     unsigned capacity = history->capacity_of_pools > 0 ? history->capacity_of_pools * 2 : 16;
-    if (history->n_pools == UINT16_MAX || !open_host_locked(history)) {
+    if (!open_host_locked(history)) {
         return false;
     }
     pl_history_pool *pools = pl_host_realloc(&history->host, history->pools,

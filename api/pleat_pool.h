@@ -55,6 +55,10 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_pool_end(pleat instance, int device,
 /** Say that one user of the pool is gone. With the last one its free memory is everybody's, and
  *  that of its live blocks when they are freed.
  *
+ *  A graph that used the pool may still run on streams that this instance has been told of (by an
+ *  allocation, a free, a recorded use): their work so far is waited for before the memory goes on.
+ *  Launches on any other stream, or on one destroyed since, must be over before this call.
+ *
  *  Returns  PLEAT_OK; PLEAT_EDEVICE; PLEAT_EPOOL; PLEAT_EBUSY (the last user, but requests are
  *           still routed there).
  *  Failure  as before.

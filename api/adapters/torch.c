@@ -9,11 +9,12 @@
 
 #include <time.h>
 
+#include "api/adapters/capturing.h"
 #include "api/adapters/complain.h"
 #include "api/adapters/find.h"
+#include "api/adapters/torch_pool.h"
 #include "api/default.h"
 #include "api/instance.h"
-#include "vmm/stream.h"
 
 /* ---- malloc ---- */
 
@@ -148,20 +149,6 @@ void pleat_torch_init(int n_devices)
     pl_use_leave(use);
 }
 
-/* A stream that is out of reach cannot be asked; vmm itself refuses a wait that would harm its
- * capture. */
-static bool is_capturing(const pl_gpu *gpu)
-{
-    bool is_captured = false;
-    for (unsigned i = 0; i < pl_stream_count(gpu->dev) && !is_captured; i++) {
-        pl_stream *stream = pl_stream_at(gpu->dev, i);
-        if (pl_stream_is_still_capturing(stream, &is_captured) != PLEAT_OK) {
-            is_captured = false;
-        }
-    }
-    return is_captured;
-}
-
 void pleat_torch_reset(void)
 {
     pleat handle = pl_default_peek();
@@ -170,9 +157,10 @@ void pleat_torch_reset(void)
     if (!use.instance) {
         return;
     }
+    pl_torch_release_owed();
     for (int i = 0; i < use.instance->n_devices && may_wait; i++) {
         pl_gpu *gpu = pl_use_find_gpu(use.instance, i);
-        may_wait = !gpu || !is_capturing(gpu);
+        may_wait = !gpu || !pl_capturing_any(gpu);
     }
     for (int i = 0; i < use.instance->n_devices; i++) {
         pleat_status st = pleat_device_trim(handle, i, 0, may_wait, NULL);

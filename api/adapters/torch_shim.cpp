@@ -164,7 +164,8 @@ std::string capacity_text(int device)
 
 bool is_out_of_memory(pleat_status status)
 {
-    return status == PLEAT_ENOMEM_DEVICE || status == PLEAT_EPENDING || status == PLEAT_ENOSPACE_VA;
+    return status == PLEAT_ENOMEM_DEVICE || status == PLEAT_EPENDING ||
+           status == PLEAT_ENOSPACE_VA || status == PLEAT_ESIZE;
 }
 
 [[noreturn]] void throw_failure(std::size_t bytes, int device)
