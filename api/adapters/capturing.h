@@ -1,4 +1,4 @@
-/* capturing.h - what adapters do about captures of streams, for hosts whose hooks speak of pools. */
+/* capturing.h - captures of streams, for adapters to hosts whose hooks speak of pools only. */
 #ifndef PLEAT_ADAPTERS_CAPTURING_H
 #define PLEAT_ADAPTERS_CAPTURING_H
 
