@@ -41,7 +41,8 @@ enum {
     LEAST_SEGMENT = 64, /* granules */
     NEARLY_LOG2 = 4,
     EXTRA_LOG2 = 8,
-    GROWN_BACK_LOG2 = 4,
+    GROWN_BACK_LOG2 = 6,
+    GROWN_BACK_LEAST = 8, /* granules: 1/64 of a small device is none */
     FRUGAL_PERMILLE = 1050,
     BALANCED_PERMILLE = 1100
 };
@@ -82,6 +83,7 @@ static size_t slack(const pl_space *space, size_t cap, size_t n_pin)
     size_t target = peak + peak * space->options.keep_permille / 1000;
     if (space->options.growth == PL_GROWTH_BALANCED) {
         size_t most = peak >> GROWN_BACK_LOG2;
+        most = most > GROWN_BACK_LEAST ? most : GROWN_BACK_LEAST;
         target += space->n_grown_back < most ? space->n_grown_back : most;
     }
     return room_below(space, target < cap ? target : cap);
