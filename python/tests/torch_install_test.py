@@ -197,6 +197,25 @@ def test_unpatching_gives_torch_its_functions_back(run_torch: Run) -> None:
     )
 
 
+def test_torchs_numbers_are_not_hidden_without_install(run_torch: Run) -> None:
+    done = run_torch(
+        """
+        import pleat.torch, torch
+        before = torch._C._cuda_memoryStats
+        try:
+            pleat.torch.patch()
+        except RuntimeError as error:
+            print(error)
+        assert torch._C._cuda_memoryStats is before
+        pleat.torch.install(patch=False)
+        assert torch._C._cuda_memoryStats is before
+        pleat.torch.patch()
+        assert torch._C._cuda_memoryStats is not before
+        """
+    )
+    assert done.stdout.startswith("pleat is not installed")
+
+
 def test_pools_and_install_exclude_each_other(run_torch: Run) -> None:
     done = run_torch("import pleat.torch\npleat.torch.install()\npleat.torch.mem_pool()", status=1)
     assert "use one or the other" in done.stderr
@@ -244,6 +263,21 @@ def test_a_script_runs_as_python_runs_it(run_python: Run, script: Path) -> None:
         "['--report', '-x', 'file'] __main__ script.py True", "True 42", "True",
     ]  # fmt: skip
     assert done.stderr == ""
+
+
+def test_a_script_is_compiled_without_anybodys_future_features(
+    run_python: Run, tmp_path: Path
+) -> None:
+    script = tmp_path / "annotated.py"
+    script.write_text("def f(x: int): ...\nprint(f.__annotations__['x'] is int)\n")
+    assert run_python("-m", "pleat.torch", str(script)).stdout == "True\n"
+    script.write_text("from __future__ import annotations\n" + script.read_text())
+    assert run_python("-m", "pleat.torch", str(script)).stdout == "False\n"
+
+
+def test_the_help_says_that_spawned_children_are_on_their_own(run_python: Run) -> None:
+    text = " ".join(run_python("-m", "pleat.torch", "--help").stdout.split())
+    assert "torchrun -m pleat.torch" in text and "spawn" in text
 
 
 def test_a_module_runs_as_python_runs_it(run_python: Run, script: Path) -> None:

@@ -19,6 +19,9 @@ def read_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m pleat.torch",
         description="Run a script with pleat as PyTorch's CUDA allocator.",
+        epilog="It holds for the process and for what that forks. Children started by spawn "
+        "(torch.multiprocessing.spawn) are new processes with torch's own allocator: start workers "
+        "by torchrun -m pleat.torch SCRIPT, or call pleat.torch.install() in each.",
     )
     parser.add_argument("--conf", metavar="CONF", help="laid over PLEAT_CONF, key by key")
     parser.add_argument("--report", action="store_true", help="a line for each device at the end")
@@ -42,7 +45,8 @@ def run_script(path: str) -> None:
         runpy.run_path(path, run_name="__main__")  # a folder or archive, or it says what is missing
         return
     with io.open_code(os.path.abspath(path)) as file:
-        code = compile(file.read(), path, "exec")
+        # Its own future features only: those of this module are not the script's.
+        code = compile(file.read(), path, "exec", dont_inherit=True)
     module = types.ModuleType("__main__")
     module.__file__ = path
     module.__builtins__ = __builtins__  # type: ignore[attr-defined]

@@ -26,7 +26,12 @@ def _fraction(device: int) -> float:
     return _memory.get_per_process_memory_fraction(device)
 
 
-def _take_snapshot(selection: Any = None, *_unused: Any) -> dict[str, Any]:
+def _set_fraction(fraction: float, device: int) -> None:
+    """Not torch's hook, which has no way to refuse."""
+    _memory.set_per_process_memory_fraction(fraction, device)
+
+
+def _take_snapshot(selection: Any = None, *_unused: Any, **_unknown: Any) -> dict[str, Any]:
     """`selection` is None, or (pool id, pool id[, whether traces are wanted])."""
     found = _snapshot.snapshot()
     if not selection:
@@ -48,6 +53,7 @@ def _record_history(
     max_entries: int = 1_000_000,
     clear_history: bool = False,
     *_unused: Any,
+    **_unknown: Any,
 ) -> None:
     _snapshot.record_memory_history(
         enabled, context, stacks, min(max_entries, 1_000_000), clear_history
@@ -62,6 +68,7 @@ def _record_history_legacy(
     record_cpp: bool = False,
     clear_history: bool = False,
     *_unused: Any,
+    **_unknown: Any,
 ) -> None:
     _snapshot.record_memory_history(
         "all" if enabled else None,
@@ -77,6 +84,7 @@ _REPLACEMENTS: dict[str, Callable[..., Any]] = {
     "_cuda_resetPeakMemoryStats": _default.reset_peaks,
     "_cuda_resetAccumulatedMemoryStats": _default.reset_accumulated,
     "_cuda_getMemoryFraction": _fraction,
+    "_cuda_setMemoryFraction": _set_fraction,
     "_cuda_memorySnapshot": _take_snapshot,
     "_cuda_record_memory_history": _record_history,
     "_cuda_record_memory_history_legacy": _record_history_legacy,
@@ -91,9 +99,13 @@ _REPLACEMENTS: dict[str, Callable[..., Any]] = {
 def patch() -> None:
     """Let torch.cuda's memory functions tell pleat's numbers; install() does it unless told not to.
 
-    Only of use once pleat is installed: a native allocator would no longer be asked.
+    Raises   RuntimeError unless pleat is installed: torch's own allocator would no longer be asked.
     Threads  any, but while no other thread is in one of them. Twice is once.
     """
+    from ._install import is_installed  # which imports this module
+
+    if not is_installed():
+        raise RuntimeError("pleat is not installed: torch's own numbers would be hidden")
     for name, replacement in _REPLACEMENTS.items():
         if hasattr(torch._C, name) and name not in _originals:
             _originals[name] = getattr(torch._C, name)
