@@ -7,11 +7,13 @@ and initialises the driver.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 from collections import OrderedDict
 from typing import NamedTuple
 
+from ._driver import take_real_driver
 from ._library import STATS_FN, WRITE_FN, DeviceInfo, Instance, check, library
 
 
@@ -37,6 +39,9 @@ def instance() -> Instance:
     """The default instance; made by the first call."""
     global _made_from
     found = Instance()
+    if _made_from is None:
+        with contextlib.suppress(ValueError):  # libpleat says what is wrong with the text
+            take_real_driver()
     text = os.environ.get("PLEAT_CONF", "")
     check(library().pleat_default(ctypes.byref(found)))
     if _made_from is None:

@@ -121,6 +121,30 @@ def test_out_of_memory_is_torchs_error_and_the_device_stays_usable(run_cuda: Run
     assert "2.05 GiB" in text
 
 
+def test_absurd_sizes_are_out_of_memory_too(run_cuda: Run) -> None:
+    """The second number is that of torch's own test: a batch size may start anywhere."""
+    done = run_cuda(
+        installed(
+            """
+            for n_bytes in (2**61, 8_000_000_000 << 30, 800_000_000 << 30):
+                try:
+                    empty(n_bytes)
+                except torch.OutOfMemoryError as error:
+                    print(str(error).split(". ")[1])
+                else:
+                    raise AssertionError(n_bytes)
+            empty(MIB)
+            assert pleat.check_invariants() == 0
+            """
+        )
+    )
+    assert done.stdout.splitlines() == [
+        "Tried to allocate more than 1EB memory",
+        "Tried to allocate more than 1EB memory",
+        "Tried to allocate 800000000.00 GiB",
+    ]
+
+
 def test_freed_memory_of_any_shape_serves_one_big_request(run_cuda: Run) -> None:
     run_cuda(
         installed(
@@ -181,6 +205,27 @@ def test_a_fraction_limits_and_is_told(run_cuda: Run) -> None:
                 except kind:
                     continue
                 raise AssertionError(bad)
+            """
+        )
+    )
+
+
+def test_a_fraction_below_what_lives_is_refused_by_both_functions(run_cuda: Run) -> None:
+    run_cuda(
+        installed(
+            """
+            kept = empty(1000 * MIB)
+            for function in (
+                torch.cuda.set_per_process_memory_fraction,
+                pleat.torch.set_per_process_memory_fraction,
+            ):
+                try:
+                    function(0.125)
+                except pleat.PleatError as error:
+                    assert error.name == "PLEAT_ENOMEM_DEVICE", error
+                else:
+                    raise AssertionError("1000 MiB live in 512")
+                assert torch.cuda.get_per_process_memory_fraction() == 1.0
             """
         )
     )
@@ -283,6 +328,42 @@ def test_a_captured_graph_keeps_its_memory_to_itself(run_cuda: Run) -> None:
     )
 
 
+def test_a_graph_that_runs_where_nobody_looks_keeps_its_memory_until_it_is_done(
+    run_cuda: Run,
+) -> None:
+    """The stream of the replay allocates nothing, so that pleat never hears of it."""
+    run_cuda(
+        installed(
+            """
+            import ctypes
+            x = torch.zeros(256 * MIB, dtype=torch.uint8, device="cuda")
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                y = x + 1
+                z = y + 1
+            side = torch.cuda.Stream()
+            with torch.cuda.stream(side):
+                graph.replay()
+            del y, z, graph
+            kept = []
+            try:
+                while len(kept) < 1000:
+                    kept.append(torch.zeros(64 * MIB, dtype=torch.uint8, device="cuda"))
+            except torch.OutOfMemoryError:
+                pass
+            assert 60 <= len(kept) < 64, "the graph's memory serves, too"
+            torch.cuda.synchronize()
+            lines = [line.split() for line in open("/proc/self/maps")]
+            paths = {line[-1] for line in lines if line[-1].endswith("libpleat_sim.so")}
+            assert paths, "the runtime's, and one that configurations are tried out with"
+            for path in paths:
+                assert ctypes.CDLL(path).pleat_sim_hazards(None, ctypes.c_size_t(0)) == 0
+            assert pleat.check_invariants() == 0
+            """
+        )
+    )
+
+
 def test_snapshots_are_read_by_torchs_viewer(run_cuda: Run, tmp_path: Path) -> None:
     run_cuda(
         installed(
@@ -294,6 +375,7 @@ def test_snapshots_are_read_by_torchs_viewer(run_cuda: Run, tmp_path: Path) -> N
             assert pool == (0, 0)
             torch.cuda.memory._dump_snapshot("torchs.pickle")
             pleat.torch.dump_snapshot("ours.pickle")
+            assert torch._C._cuda_memorySnapshot(None, later_option=1)["segments"]
             torch.cuda.memory._record_memory_history(None)
             seen = pleat.torch.snapshot()
             live = [b for s in seen["segments"] for b in s["blocks"]
@@ -393,6 +475,21 @@ assert torch.cuda.memory_reserved() == native_bytes
 stats = pleat.memory_stats(0)
 assert stats["allocated_bytes.all.current"] == 0
 assert pleat.check_invariants() == 0
+"""
+    )
+
+
+def test_a_look_at_the_statistics_before_a_pool_takes_the_real_driver(run_cuda: Run) -> None:
+    run_cuda(
+        INSTALL
+        + """
+empty(3)
+assert pleat.torch.memory_allocated() == 0
+assert pleat.describe().driver == "cuda"
+pool = pleat.torch.mem_pool()
+with pleat.torch.use_mem_pool(pool):
+    x = empty(30 * MIB)
+assert pleat.torch.memory_allocated() == 30 * MIB
 """
     )
 
