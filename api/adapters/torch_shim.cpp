@@ -141,6 +141,9 @@ std::string size_text(std::uint64_t bytes)
     if (bytes <= 1024) {
         return std::to_string(bytes) + " bytes";
     }
+    if (bytes >= std::uint64_t{ 1 } << 60) {
+        return "more than 1EB memory";
+    }
     while (unit < 2 && value > 1024) {
         value /= 1024;
         unit++;
