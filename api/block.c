@@ -35,6 +35,11 @@ __attribute__((cold, noinline)) static pleat_status refuse_stream(const pl_gpu *
                                             : pleat_status_text(st));
 }
 
+static pleat_status refuse_child(void)
+{
+    return pl_error_set(PLEAT_EFORKED, 0, "a callback forked, and this is the child");
+}
+
 /* Where else in the instance the address lies, for the text only. */
 static void say_whereabouts(pl_instance *instance, int device, pleat_devptr ptr, pl_text *text)
 {
@@ -195,7 +200,7 @@ __attribute__((cold, noinline)) static pleat_status alloc_short(const pl_wish *w
             break;
         }
         if (pl_use_is_forked(instance)) {
-            return pl_error_set(PLEAT_EFORKED, 0, "a callback forked, and this is the child");
+            return refuse_child();
         }
         pl_driver_clear_error();
         st = alloc_from(w, out);
@@ -241,7 +246,10 @@ __attribute__((cold, noinline)) static pleat_status alloc_by_route(pl_wish w, vo
                                                                    pleat_devptr *out)
 {
     pl_pools *pools = &w.gpu->pools;
-    pl_pool *pool = pl_pools_route(pools, stream);
+    pl_pool *pool;
+    if (pl_pools_route(pools, stream, &pool) == PLEAT_EFORKED) {
+        return refuse_child();
+    }
     if (!pool) {
         return alloc_on(&w, n_errors, out);
     }

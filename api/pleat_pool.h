@@ -17,7 +17,7 @@ typedef struct pleat_pool_id {
 } pleat_pool_id;
 
 /** Does a request on `stream` go to the pool? Called on the thread that asks for memory, from any
- *  number at once; must not call pleat. */
+ *  number at once; must not call pleat, nor wait for what a caller of pleat_pool_end holds. */
 typedef bool (*pleat_route_fn)(void *stream, void *context);
 /** `context` is not used any more. */
 typedef void (*pleat_forget_fn)(void *context);
@@ -47,9 +47,12 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_pool_begin(pleat instance, int devic
 /** Route requests to the pool no more: undoes the last pleat_pool_begin of that pool by the calling
  *  thread; if it made none, the last one of any thread.
  *
+ *  On return its `route` runs in no thread and `forget` has been called, so what they use may go.
+ *  Only within a `route`, where nobody can wait, both may come later.
+ *
  *  Returns  PLEAT_OK; PLEAT_EDEVICE; PLEAT_EPOOL (nothing is routed to a pool of that name).
  *  Threads  any; requests that other threads are in the middle of may still go there.
- *  Blocks   never. */
+ *  Blocks   while its `route` runs in other threads; never on the GPU. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_pool_end(pleat instance, int device, pleat_pool_id id);
 
 /** Say that one user of the pool is gone. With the last one its free memory is everybody's, and

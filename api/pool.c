@@ -26,7 +26,10 @@ struct pl_route {
     pthread_t thread;       /* const: who began it */
     unsigned n_calls;       /* lock: of `accepts`, running now */
     bool has_ended;         /* lock */
+    bool is_left;           /* lock: its end did not wait, so the last call takes it out */
 };
+
+static _Thread_local unsigned n_filters_here; /* that this thread is inside of */
 
 /* ---- a pool's statistics ---- */
 
@@ -158,76 +161,88 @@ void pl_pool_leave(pl_pools *pools, pl_pool *pool)
 
 /* ---- routes ---- */
 
-/* Of a route that is over and in no call: out of the list, to be forgotten without the lock. */
-static pl_route *part_if_over(pl_pools *pools, pl_route *route)
+static void unlink_route(pl_pools *pools, const pl_route *route)
 {
     pl_route **link = &pools->routes;
-    if (!route->has_ended || route->n_calls > 0) {
-        return NULL;
-    }
     while (*link != route) {
         link = &(*link)->next;
     }
     *link = route->next;
-    return route;
 }
 
-static void forget_route(pl_pools *pools, pl_route *route)
+/* Without the lock; the list, linked by `next`, is nobody else's. */
+static void forget_routes(pl_pools *pools, pl_route *route)
 {
-    if (!route) {
+    while (route) {
+        pl_route *next = route->next;
+        pl_lock_assert_none();
+        if (route->forget) {
+            route->forget(route->context);
+        }
+        pl_lock_acquire(&pools->lock);
+        pl_host_free(&pools->host, route);
+        pl_lock_release(&pools->lock);
+        route = next;
+    }
+}
+
+/* The call of a filter is over. A route that was left goes to *over with its last call. */
+static void end_call(pl_pools *pools, pl_route *route, pl_route **over)
+{
+    route->n_calls--;
+    if (!route->has_ended || route->n_calls > 0) {
         return;
     }
-    pl_lock_assert_none();
-    if (route->forget) {
-        route->forget(route->context);
+    if (route->is_left) {
+        unlink_route(pools, route);
+        route->next = *over;
+        *over = route;
+    } else {
+        pthread_cond_broadcast(&pools->filtered);
     }
-    pl_lock_acquire(&pools->lock);
-    pl_host_free(&pools->host, route);
-    pl_lock_release(&pools->lock);
 }
 
-/* Ask without the lock. Returns with it, the route still in the list. */
-static bool asks_for_it(pl_pools *pools, pl_route *route, void *stream)
+/* Ask without the lock; the route stays in the list meanwhile. EFORKED: without the lock, in a
+ * child that may touch nothing. */
+static pleat_status ask_filter(pl_pools *pools, pl_route *route, void *stream, bool *is_wanted)
 {
-    if (route->has_ended || !route->accepts) {
-        return !route->has_ended;
-    }
     route->n_calls++;
     pl_lock_release(&pools->lock);
     pl_lock_assert_none();
-    bool is_wanted = route->accepts(stream, route->context);
+    n_filters_here++;
+    *is_wanted = route->accepts(stream, route->context);
+    n_filters_here--;
+    if (pl_use_is_forked(pools->gpu->instance)) {
+        return PLEAT_EFORKED;
+    }
     pl_lock_acquire(&pools->lock);
-    route->n_calls--;
-    return is_wanted && !route->has_ended;
+    *is_wanted = *is_wanted && !route->has_ended;
+    return PLEAT_OK;
 }
 
-pl_pool *pl_pools_route(pl_pools *pools, void *stream)
+pleat_status pl_pools_route(pl_pools *pools, void *stream, pl_pool **out)
 {
-    pl_pool *found = NULL;
+    pl_route *over = NULL;
+    *out = NULL;
     pl_lock_acquire(&pools->lock);
-    pl_route *route = pools->routes;
-    while (route && (!found || route->has_ended)) {
-        if (!found && asks_for_it(pools, route, stream)) {
-            found = route->pool;
-            found->n_holds++;
+    for (pl_route *route = pools->routes, *next; route && !*out; route = next) {
+        bool is_wanted = !route->has_ended;
+        bool is_asked = is_wanted && route->accepts;
+        if (is_asked && ask_filter(pools, route, stream, &is_wanted) != PLEAT_OK) {
+            return PLEAT_EFORKED;
         }
-        pl_route *next = route->next;
-        pl_route *over = part_if_over(pools, route);
-        if (over) { /* `next` may go while the lock is dropped: hold it as a call would */
-            if (next) {
-                next->n_calls++;
-            }
-            pl_lock_release(&pools->lock);
-            forget_route(pools, over);
-            pl_lock_acquire(&pools->lock);
-            if (next) {
-                next->n_calls--;
-            }
+        if (is_wanted) {
+            *out = route->pool;
+            route->pool->n_holds++;
         }
-        route = next;
+        next = route->next;
+        if (is_asked) {
+            end_call(pools, route, &over);
+        }
     }
     pl_lock_release(&pools->lock);
-    return found;
+    forget_routes(pools, over);
+    return PLEAT_OK;
 }
 
 /* The last one of the pool that this thread began; if there is none, of any thread. */
@@ -258,16 +273,20 @@ pleat_status pl_pools_init(pl_pools *pools, pl_gpu *gpu)
 {
     *pools = (pl_pools){ .gpu = gpu };
     pools->end = &pools->oldest;
-    return pl_lock_init(&pools->lock, PL_RANK_API) == 0 ? PLEAT_OK : PLEAT_ENOMEM_HOST;
+    if (pthread_cond_init(&pools->filtered, NULL) != 0) {
+        return PLEAT_ENOMEM_HOST;
+    }
+    if (pl_lock_init(&pools->lock, PL_RANK_API) != 0) {
+        pthread_cond_destroy(&pools->filtered);
+        return PLEAT_ENOMEM_HOST;
+    }
+    return PLEAT_OK;
 }
 
 void pl_pools_fini(pl_pools *pools)
 {
-    while (pools->routes) {
-        pl_route *route = pools->routes;
-        pools->routes = route->next;
-        forget_route(pools, route);
-    }
+    forget_routes(pools, pools->routes);
+    pools->routes = NULL;
     while (pools->oldest) {
         pl_pool *pool = pools->oldest;
         pools->oldest = pool->next;
@@ -277,6 +296,7 @@ void pl_pools_fini(pl_pools *pools)
         (void)pl_host_fini(&pools->host);
     }
     pl_lock_fini(&pools->lock);
+    pthread_cond_destroy(&pools->filtered);
 }
 
 static pleat_status open_host(pl_pools *pools)
@@ -372,6 +392,22 @@ static pleat_status refuse_pool(int device, pleat_pool_id id, pleat_status st, c
                         (unsigned long long)id.first, (unsigned long long)id.second, why);
 }
 
+/* Wait until no filter of the ended route runs, and take it out. Within a filter nobody can wait:
+ * then its last call takes it out, and it is NULL here. */
+static pl_route *part_route(pl_pools *pools, pl_route *route)
+{
+    if (route->n_calls > 0 && n_filters_here > 0) {
+        route->is_left = true;
+        return NULL;
+    }
+    while (route->n_calls > 0) {
+        pl_lock_wait(&pools->lock, &pools->filtered);
+    }
+    unlink_route(pools, route);
+    route->next = NULL;
+    return route;
+}
+
 /* A capture has ended before its route does, so frees that could not be timed then may be now. */
 static bool end_route(pl_pools *pools, pleat_pool_id id)
 {
@@ -385,10 +421,10 @@ static bool end_route(pl_pools *pools, pleat_pool_id id)
     route->has_ended = true;
     count_routes(pools, pool, -1);
     pool->n_holds++;
-    pl_route *over = part_if_over(pools, route);
+    pl_route *over = part_route(pools, route);
     pl_lock_release(&pools->lock);
 
-    forget_route(pools, over);
+    forget_routes(pools, over);
     pools->gpu->ops->private_rest(pools->gpu->allocator, pool->in);
     pl_pool_leave(pools, pool);
     return true;

@@ -3,7 +3,8 @@
  * Memory is the allocator's (segments/private.h); here is only which request goes where. A request
  * that is routed holds its pool until it is over, so a pool whose last user has gone lives on until
  * nobody is in the middle of a request. Filters, `forget` and the allocator's calls that need the
- * driver run without the lock; a route that has ended stays in the list while a filter of it runs.
+ * driver run without the lock; a route that has ended stays in the list while a filter of it runs,
+ * and who ends it waits for that, but for who is inside a filter.
  *
  *   I1  n_routes counts the routes that have not ended, the table's and each pool's
  *   I2  a pool with users, routes or holds has its pl_private; one without any has none
@@ -11,6 +12,7 @@
 #ifndef PLEAT_API_POOL_H
 #define PLEAT_API_POOL_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "api/pleat.h"
@@ -26,6 +28,7 @@ typedef struct pl_pools {
     _Atomic unsigned n_routes; /* atomic: what every request looks at; written under the lock */
     struct pl_gpu *gpu;        /* const */
     pl_lock lock;              /* rank 10 */
+    pthread_cond_t filtered;   /* the last call of a route that has ended is over */
     pl_host host;              /* lock: opened by the first use */
     bool has_host;             /* lock */
     pl_pool *oldest;           /* lock: in order of first use, gone ones too */
@@ -44,9 +47,10 @@ static inline bool pl_pools_are_routed(const pl_pools *pools)
     return __builtin_expect(atomic_load_explicit(&pools->n_routes, memory_order_relaxed) != 0, 0);
 }
 
-/* The pool that a request on the stream goes to, held until pl_pool_leave; NULL = the default one.
- * Calls filters. */
-pl_pool *pl_pools_route(pl_pools *pools, void *stream);
+/* *out: the pool that a request on the stream goes to, held until pl_pool_leave; NULL = the default
+ * one. Calls filters. PLEAT_OK, or EFORKED: a filter forked, and this is the child, which touches
+ * nothing of its parent's. */
+pleat_status pl_pools_route(pl_pools *pools, void *stream, pl_pool **out);
 void pl_pool_leave(pl_pools *pools, pl_pool *pool);
 /* Bytes resident in all of them; *largest: the one with the most. */
 uint64_t pl_pools_held(pl_pools *pools, pleat_pool_id *largest);

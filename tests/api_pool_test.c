@@ -163,6 +163,88 @@ START_TEST(a_filter_chooses_threads)
 }
 END_TEST
 
+/* One that runs until it is let go, and tells whether it still did. */
+typedef struct slow_filter {
+    _Atomic bool is_inside;
+    _Atomic bool is_let_go;
+    _Atomic bool is_over;
+    _Atomic bool is_forgotten;
+} slow_filter;
+
+static bool accept_slowly(void *stream, void *context)
+{
+    slow_filter *f = context;
+    (void)stream;
+    atomic_store(&f->is_inside, true);
+    while (!atomic_load(&f->is_let_go)) {
+        sched_yield();
+    }
+    atomic_store(&f->is_over, true);
+    return true;
+}
+
+static void forget_slow(void *context)
+{
+    slow_filter *f = context;
+    atomic_store(&f->is_forgotten, atomic_load(&f->is_over));
+}
+
+static void *let_go_soon(void *arg)
+{
+    slow_filter *f = arg;
+    usleep(20000); /* so that the end, which would not wait, comes first */
+    atomic_store(&f->is_let_go, true);
+    return NULL;
+}
+
+START_TEST(the_end_of_a_route_waits_for_its_filter)
+{
+    slow_filter f = { .is_inside = false };
+    pthread_t asker;
+    pthread_t helper;
+    pleat_devptr theirs = 0;
+    void *wrong;
+    ck_assert_int_eq(pleat_pool_begin(instance, 0, first_id, accept_slowly, forget_slow, &f),
+                     PLEAT_OK);
+    ck_assert_int_eq(pthread_create(&asker, NULL, alloc_elsewhere, &theirs), 0);
+    while (!atomic_load(&f.is_inside)) {
+        sched_yield();
+    }
+    ck_assert_int_eq(pthread_create(&helper, NULL, let_go_soon, &f), 0);
+    end(first_id);
+    ck_assert(atomic_load(&f.is_over));
+    ck_assert(atomic_load(&f.is_forgotten));
+    ck_assert_int_eq(pthread_join(helper, NULL), 0);
+    ck_assert_int_eq(pthread_join(asker, &wrong), 0);
+    ck_assert_ptr_null(wrong);
+    ck_assert_uint_eq(reserved(0, first_id), 0); /* it was not accepted any more */
+    api_free(instance, 0, theirs, NULL);
+    release(first_id);
+}
+END_TEST
+
+static bool end_and_accept(void *stream, void *context)
+{
+    filter *f = context;
+    (void)stream;
+    atomic_fetch_add(&f->n_asked, pleat_pool_end(instance, 0, first_id) == PLEAT_OK);
+    atomic_fetch_add(&f->n_asked, 100 * atomic_load(&f->n_forgotten));
+    return true;
+}
+
+START_TEST(a_filter_that_ends_its_route_does_not_wait_for_itself)
+{
+    filter f = { .stream = NULL };
+    ck_assert_int_eq(pleat_pool_begin(instance, 0, first_id, end_and_accept, forget, &f), PLEAT_OK);
+    pleat_devptr ptr = api_alloc(instance, 0, GRANULE, NULL);
+    ck_assert_int_eq(f.n_asked, 1);
+    ck_assert_int_eq(f.n_forgotten, 1);
+    ck_assert_uint_eq(reserved(0, first_id), 0);
+    api_free(instance, 0, ptr, NULL);
+    release(first_id);
+}
+END_TEST
+
 START_TEST(of_nested_routes_the_newest_is_asked_first)
 {
     begin(first_id);
@@ -348,6 +430,36 @@ START_TEST(a_child_of_a_fork_is_refused)
 }
 END_TEST
 
+static pid_t forked = -1;
+
+static bool fork_and_accept(void *stream, void *context)
+{
+    (void)stream;
+    (void)context;
+    forked = fork();
+    return true;
+}
+
+START_TEST(a_child_that_a_filter_forks_is_refused)
+{
+    pleat_devptr ptr;
+    ck_assert_int_eq(pleat_pool_begin(instance, 0, first_id, fork_and_accept, NULL, NULL),
+                     PLEAT_OK);
+    pleat_status st = pleat_block_alloc(instance, 0, GRANULE, NULL, &ptr);
+    if (forked == 0) {
+        _exit(st == PLEAT_EFORKED ? 0 : 1);
+    }
+    int status = -1;
+    ck_assert_int_gt(forked, 0);
+    ck_assert_int_eq(waitpid(forked, &status, 0), forked);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    ck_assert_int_eq(st, PLEAT_OK);
+    end(first_id);
+    api_free(instance, 0, ptr, NULL);
+    release(first_id);
+}
+END_TEST
+
 /* ---- threads --------------------------------------------------------------------------------- */
 
 static _Atomic int n_wrong;
@@ -370,9 +482,7 @@ static void *come_and_go(void *arg)
         }
         is_good = is_good && pleat_pool_end(instance, 0, id) == PLEAT_OK &&
                   pleat_pool_release(instance, 0, id) == PLEAT_OK;
-        while (is_good && atomic_load(&f.n_forgotten) == 0) {
-            sched_yield(); /* another thread is in it */
-        }
+        is_good = is_good && atomic_load(&f.n_forgotten) == 1;
         atomic_fetch_add(&n_wrong, !is_good);
     }
     return NULL;
@@ -429,6 +539,8 @@ int main(void)
     tcase_add_test(routes, what_is_allocated_between_begin_and_end_is_the_pools);
     tcase_add_test(routes, a_filter_chooses_streams);
     tcase_add_test(routes, a_filter_chooses_threads);
+    tcase_add_test(routes, the_end_of_a_route_waits_for_its_filter);
+    tcase_add_test(routes, a_filter_that_ends_its_route_does_not_wait_for_itself);
     tcase_add_test(routes, of_nested_routes_the_newest_is_asked_first);
     tcase_add_test(routes, a_begin_that_fails_forgets_at_once);
     tcase_add_test(routes, a_pool_stays_as_long_as_it_has_users);
@@ -439,6 +551,7 @@ int main(void)
     tcase_add_test(routes, a_live_block_outlives_its_pool);
     tcase_add_test(routes, an_instance_goes_with_its_pools_and_routes);
     tcase_add_test(routes, a_child_of_a_fork_is_refused);
+    tcase_add_test(routes, a_child_that_a_filter_forks_is_refused);
     tcase_add_test(routes, many_threads_have_pools_at_once);
     suite_add_tcase(suite, routes);
     TCase *others = tcase_create("other allocators");
