@@ -8,6 +8,8 @@ import time
 
 GRACE_S = 5
 PR_SET_PDEATHSIG = 1
+FOLDERS = ("LD_LIBRARY_PATH", "PYTHONPATH")     # libcuda.so.1 or PyTorch may be found by them only
+STRANGE = ("PLEAT_", "PYTORCH_", "CUDA_LAUNCH_BLOCKING")    # would measure something else
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,11 +39,22 @@ def stop(process):
             continue
 
 
+def laid_over(environment):
+    """What a cell runs in: this environment, without what would change an allocator's mind. The
+    folders that the cell names come before those that are there."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(STRANGE)}
+    if "libpleat_runtime.so" in kept.get("LD_PRELOAD", ""):
+        del kept["LD_PRELOAD"]
+    joined = {name: f"{environment[name]}:{kept[name]}" for name in FOLDERS
+              if environment.get(name) and kept.get(name)}
+    return {**kept, **environment, **joined}
+
+
 def run(command, environment, folder, limit_s):
     """Raises OSError where the command cannot be started."""
     begin = time.monotonic()
     process = subprocess.Popen(
-        [str(part) for part in command], cwd=folder, env={**os.environ, **environment},
+        [str(part) for part in command], cwd=folder, env=laid_over(environment),
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         errors="replace", start_new_session=True, preexec_fn=die_with_parent)
     was_stopped = False

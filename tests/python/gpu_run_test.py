@@ -2,6 +2,7 @@
 # timeout: 600
 """bench/gpu/run.py without a GPU: its phases on the simulated driver and, under the real PyTorch,
 on the simulated runtime; that it goes on where it was stopped; that it tells bad from good."""
+import contextlib
 import csv
 import functools
 import io
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 
 import pytest
 
@@ -23,6 +25,7 @@ sys.path.insert(0, str(GPU))
 import acceptance               # noqa: E402
 import cells                    # noqa: E402
 import child                    # noqa: E402
+import contents                 # noqa: E402
 import ledger                   # noqa: E402
 import search                   # noqa: E402
 from phases import pytorch      # noqa: E402
@@ -144,6 +147,46 @@ def test_a_cell_that_does_not_end_is_stopped_with_all_that_it_started(tmp_path):
                       {}, tmp_path, 0.5)
     assert ended.was_stopped and ended.seconds < 20
     assert not is_running(int(ended.output)) and not mark.exists()
+
+
+def test_cells_see_the_folders_that_are_there_and_no_settings_of_the_shell(tmp_path, monkeypatch):
+    """A driver or a PyTorch may be found by them only; a setting would measure something else."""
+    for name, value in (("LD_LIBRARY_PATH", "/there"), ("PYTHONPATH", "/there"),
+                        ("PLEAT_CONF", "driver:sim"), ("PYTORCH_NO_CUDA_MEMORY_CACHING", "1"),
+                        ("CUDA_LAUNCH_BLOCKING", "1"), ("LD_PRELOAD", "libpleat_runtime.so")):
+        monkeypatch.setenv(name, value)
+    seen = child.run(["env"], {"LD_LIBRARY_PATH": "/own", "PLEAT_LIBRARY": "/own"}, tmp_path, 60)
+    lines = set(seen.output.splitlines())
+    assert {"LD_LIBRARY_PATH=/own:/there", "PYTHONPATH=/there", "PLEAT_LIBRARY=/own"} <= lines
+    assert not {line.split("=")[0] for line in lines} & {
+        "PLEAT_CONF", "PYTORCH_NO_CUDA_MEMORY_CACHING", "CUDA_LAUNCH_BLOCKING", "LD_PRELOAD"}
+    monkeypatch.setenv("LD_LIBRARY_PATH", "")
+    seen = child.run(["env"], {"LD_LIBRARY_PATH": "/own"}, tmp_path, 60)
+    assert "LD_LIBRARY_PATH=/own" in seen.output.splitlines()
+
+
+def test_a_graph_is_computed_once_before_it_is_captured():
+    """The first launch of a kernel loads it, which a capture may forbid."""
+    said = []
+
+    class Value:
+        def __mul__(self, _other):
+            said.append("compute")
+            return self
+        __add__ = __mul__
+
+        def sum(self, **_options):
+            return self
+
+    @contextlib.contextmanager
+    def graph(_graph):
+        said.append("capture")
+        yield
+
+    cuda = types.SimpleNamespace(CUDAGraph=object, graph=graph,
+                                 synchronize=lambda: said.append("wait"))
+    contents.captured(types.SimpleNamespace(zeros=lambda *_, **__: Value(), cuda=cuda))
+    assert said == ["compute", "compute", "wait", "capture", "compute", "compute"]
 
 
 def test_rows_of_two_machines_never_share_a_file(tmp_path):

@@ -9,6 +9,7 @@ from phases.pytorch import ROOT, environment_of, read as read_pytorch
 PROGRAMS = ("vmm_gpu_test", "vmm_pool_gpu_test")
 PROGRAMS_ON_SIMULATOR = ("vmm_gpu_test",)   # the other calls what the simulator does not export
 LIMIT_S = 120
+PROGRAM_LIMIT_S = 240       # each of its tests is a process that makes a context, in a second or so
 LOADER = ROOT / "tests" / "python" / "load_library.py"
 SUMMARY = re.compile(r"^\d+%: Checks: \d+, Failures: \d+, Errors: \d+$", re.MULTILINE)
 
@@ -34,7 +35,7 @@ def cells(setup):
     else:
         environment |= setup.library_path()
     for name in PROGRAMS_ON_SIMULATOR if setup.is_simulated else PROGRAMS:
-        found.append(Cell("suites", name, (setup.build / name,), LIMIT_S,
+        found.append(Cell("suites", name, (setup.build / name,), PROGRAM_LIMIT_S,
                           environment=environment, read=read_check))
     found.append(Cell("suites", "load_library",
                       (setup.python, "-B", LOADER, setup.build / "libpleat.so.0"), LIMIT_S,
