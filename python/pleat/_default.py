@@ -2,7 +2,7 @@
 
 Every function raises PleatError with the library's own sentence. All may be called from any thread.
 Units are bytes. The first of them in a process makes the instance, out of PLEAT_CONF, which loads
-and initialises the driver.
+and initialises the driver: the real one, unless PLEAT_CONF names the simulator.
 """
 
 from __future__ import annotations
