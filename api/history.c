@@ -301,6 +301,17 @@ pleat_pool_id pl_history_pool_id(pl_history *history, unsigned index)
     return id;
 }
 
+size_t pl_history_pool_ids(pl_history *history, pleat_pool_id *out, size_t most)
+{
+    pl_lock_acquire(&history->lock);
+    size_t n_named = history->n_pools + (size_t)1;
+    for (size_t i = 0; i < n_named && i < most; i++) {
+        out[i] = i > 0 ? history->pools[i - 1].id : (pleat_pool_id){ 0, 0 };
+    }
+    pl_lock_release(&history->lock);
+    return n_named;
+}
+
 /* ---- reading ---- */
 
 size_t pl_history_copy(pl_history *history, pl_history_entry *out, size_t most)

@@ -108,6 +108,8 @@ void pl_history_forget_pool(pl_history *history, const void *private_in);
 unsigned pl_history_pool_index(pl_history *history, const void *private_in);
 /* {0, 0} for the default pool, index 0. */
 pleat_pool_id pl_history_pool_id(pl_history *history, unsigned index);
+/* Copy the names of the first `most` indices, from 0 on. Returns how many indices have names. */
+size_t pl_history_pool_ids(pl_history *history, pleat_pool_id *out, size_t most);
 
 /* ---- reading ---- */
 

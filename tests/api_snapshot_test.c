@@ -299,6 +299,50 @@ START_TEST(what_lies_in_a_private_pool_names_it)
 }
 END_TEST
 
+/* Names come and go while the snapshot is written. */
+static bool write_and_rename(void *context, const void *bytes, size_t n)
+{
+    const pleat *instance = context;
+    if (n_writes == 0 &&
+        (pleat_pool_release(*instance, 0, (pleat_pool_id){ 7, 9 }) != PLEAT_OK ||
+         pleat_pool_begin(*instance, 0, (pleat_pool_id){ 8, 8 }, NULL, NULL, NULL) != PLEAT_OK)) {
+        return false;
+    }
+    return write_out(NULL, bytes, n);
+}
+
+START_TEST(a_pool_that_goes_meanwhile_leaves_its_name_in_the_snapshot)
+{
+    enum { N_BLOCKS = 800 };
+    pleat_devptr ptrs[N_BLOCKS];
+    compliance c = compliance_open(_i, "capacity:1G", ""); /* no ring: names go at once */
+    pleat_status st = pleat_pool_begin(c.instance, 0, (pleat_pool_id){ 7, 9 }, NULL, NULL, NULL);
+    if (st == PLEAT_ENOTSUP) {
+        compliance_close(&c);
+        return;
+    }
+    ck_assert_int_eq(st, PLEAT_OK);
+    for (size_t i = 0; i < N_BLOCKS; i++) {
+        ptrs[i] = compliance_alloc(&c, MIB, c.streams[i % 2]);
+    }
+    ck_assert_int_eq(pleat_pool_end(c.instance, 0, (pleat_pool_id){ 7, 9 }), PLEAT_OK);
+    n_out = 0;
+    n_writes = 0;
+    ck_assert_int_eq(
+        pleat_snapshot_write(c.instance, PLEAT_SNAPSHOT_JSON, write_and_rename, &c.instance),
+        PLEAT_OK);
+    ck_assert_uint_gt(n_writes, 1);
+    ck_assert_uint_gt(count_text("\"segment_pool_id\":[7,9]"), 1);
+    ck_assert_uint_eq(count_text("[8,8]"), 0);
+    for (size_t i = 0; i < N_BLOCKS; i++) {
+        compliance_free(&c, ptrs[i], c.streams[i % 2]);
+    }
+    ck_assert_int_eq(pleat_pool_end(c.instance, 0, (pleat_pool_id){ 8, 8 }), PLEAT_OK);
+    ck_assert_int_eq(pleat_pool_release(c.instance, 0, (pleat_pool_id){ 8, 8 }), PLEAT_OK);
+    compliance_close(&c);
+}
+END_TEST
+
 START_TEST(a_ring_that_ran_over_is_told)
 {
     compliance c = compliance_open(_i, "capacity:256M", "");
@@ -653,6 +697,7 @@ int main(void)
         &segments_carry_the_stream_that_their_memory_came_on,
         &json_lists_every_device_and_every_block,
         &what_lies_in_a_private_pool_names_it,
+        &a_pool_that_goes_meanwhile_leaves_its_name_in_the_snapshot,
         &a_ring_that_ran_over_is_told,
         &an_output_that_refuses_ends_the_snapshot_and_harms_nothing,
         &the_callback_for_out_of_memory_may_take_one,

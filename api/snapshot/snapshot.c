@@ -28,12 +28,9 @@ typedef struct snapshot {
 
 /* ---- segments ---- */
 
-static void write_pool(const snapshot *s, pl_gpu *gpu, unsigned index)
+static void write_pool(const snapshot *s, const pl_snapshot_state *state, unsigned index)
 {
-    pleat_pool_id id = { 0, 0 };
-    if (index != 0) {
-        id = pl_history_pool_id(&gpu->history, index);
-    }
+    pleat_pool_id id = index < state->n_pools ? state->pools[index] : (pleat_pool_id){ 0, 0 };
     pl_write_pair(s->w, id.first, id.second);
 }
 
@@ -91,8 +88,10 @@ static void write_segment_sizes(const snapshot *s, const pl_snapshot_block *bloc
     write_number(s, "requested_size", requested);
 }
 
-static void write_segment(snapshot *s, pl_gpu *gpu, const pl_snapshot_block *blocks, size_t n)
+static void write_segment(snapshot *s, const pl_snapshot_state *state,
+                          const pl_snapshot_block *blocks, size_t n)
 {
+    pl_gpu *gpu = state->gpu;
     pl_write_dict(s->w);
     write_number(s, "device", (unsigned)gpu->ordinal);
     write_number(s, "address", blocks[0].base);
@@ -101,7 +100,7 @@ static void write_segment(snapshot *s, pl_gpu *gpu, const pl_snapshot_block *blo
     pl_write_key(s->w, "segment_type");
     pl_write_word(s->w, blocks[0].is_small ? "small" : "large");
     pl_write_key(s->w, "segment_pool_id");
-    write_pool(s, gpu, blocks[0].pool);
+    write_pool(s, state, blocks[0].pool);
     pl_write_key(s->w, "is_expandable");
     pl_write_bool(s->w, gpu->ops->needs_vmm);
     write_frames(s, gpu, blocks[0].segment_frames);
@@ -121,13 +120,13 @@ static void write_segments(snapshot *s, const pl_snapshot_state *state)
         while (end < state->n_blocks && !state->blocks[end].is_first) {
             end++;
         }
-        write_segment(s, state->gpu, state->blocks + first, end - first);
+        write_segment(s, state, state->blocks + first, end - first);
     }
 }
 
 /* ---- histories ---- */
 
-static void write_entry(snapshot *s, pl_gpu *gpu, const pl_history_entry *entry)
+static void write_entry(snapshot *s, const pl_snapshot_state *state, const pl_history_entry *entry)
 {
     static const char *const actions[PL_N_HISTORY_ACTIONS] = {
         [PL_ACTION_ALLOC] = "alloc",
@@ -152,9 +151,9 @@ static void write_entry(snapshot *s, pl_gpu *gpu, const pl_history_entry *entry)
     pl_write_key(s->w, "user_metadata");
     pl_write_word(s->w, "");
     pl_write_key(s->w, "pool_id");
-    write_pool(s, gpu, entry->pool);
+    write_pool(s, state, entry->pool);
     if (entry->frames != 0) {
-        write_frames(s, gpu, entry->frames);
+        write_frames(s, state->gpu, entry->frames);
     }
     pl_write_end(s->w);
 }
@@ -166,7 +165,7 @@ static void write_trace(snapshot *s, int device)
         const pl_snapshot_state *state = &s->states[i];
         bool is_it = state->gpu->ordinal == device;
         for (size_t k = 0; is_it && k < state->n_entries && !s->w->has_failed; k++) {
-            write_entry(s, state->gpu, &state->entries[k]);
+            write_entry(s, state, &state->entries[k]);
         }
     }
     pl_write_end(s->w);

@@ -30,7 +30,9 @@ typedef struct copier {
     size_t n_pieces; /* seen */
     size_t n_needed; /* blocks, those without a room too */
     size_t n_held;   /* entries in the ring */
-    bool is_apart;   /* the next piece begins a segment */
+    size_t n_pool_rooms;
+    size_t n_named; /* pools */
+    bool is_apart;  /* the next piece begins a segment */
     const pl_private *private_in;
     uint16_t pool; /* private_in's */
 } copier;
@@ -74,12 +76,21 @@ static void copy_block(copier *c, pl_snapshot_block block)
     }
 }
 
+/* What is not in pieces. The names come with them, since a pool that goes may leave its index to
+ * another. */
+static void copy_history(copier *c)
+{
+    pl_snapshot_state *out = c->out;
+    pl_history *history = &out->gpu->history;
+    c->n_held = pl_history_copy(history, out->entries, c->n_entry_rooms);
+    c->n_named = pl_history_pool_ids(history, out->pools, c->n_pool_rooms);
+}
+
 static void copy_piece(void *context, const pl_piece *piece)
 {
     copier *c = context;
     if (c->n_pieces++ == 0) {
-        pl_snapshot_state *out = c->out;
-        c->n_held = pl_history_copy(&out->gpu->history, out->entries, c->n_entry_rooms);
+        copy_history(c);
     }
     if (piece->kind == PL_PIECE_HOLE) {
         c->is_apart = true;
@@ -110,11 +121,13 @@ static bool copy_once(copier *c)
     gpu->ops->visit(gpu->allocator, copy_piece, c);
     bool is_sure = c->n_pieces > 0;
     if (!is_sure) {
-        c->n_held = pl_history_copy(&gpu->history, out->entries, c->n_entry_rooms);
+        copy_history(c);
         is_sure = n_told == pl_history_n_told(&gpu->history);
     }
     out->n_entries = c->n_held < c->n_entry_rooms ? c->n_held : c->n_entry_rooms;
-    return is_sure && c->n_needed <= c->n_block_rooms && c->n_held <= c->n_entry_rooms;
+    out->n_pools = c->n_named < c->n_pool_rooms ? c->n_named : c->n_pool_rooms;
+    return is_sure && c->n_needed <= c->n_block_rooms && c->n_held <= c->n_entry_rooms &&
+           c->n_named <= c->n_pool_rooms;
 }
 
 /* ---- room ---- */
@@ -228,7 +241,18 @@ void pl_snapshot_forget(pl_host *host, pl_snapshot_state *state)
 {
     pl_host_free(host, state->blocks);
     pl_host_free(host, state->entries);
+    pl_host_free(host, state->pools);
     *state = (pl_snapshot_state){ .gpu = NULL };
+}
+
+/* Room for what there was at the last look. False: no host memory. */
+static bool make_rooms(pl_host *host, copier *c)
+{
+    pl_snapshot_state *out = c->out;
+    out->blocks = make_room(host, c->n_block_rooms, sizeof *out->blocks);
+    out->entries = make_room(host, c->n_entry_rooms, sizeof *out->entries);
+    out->pools = make_room(host, c->n_pool_rooms, sizeof *out->pools);
+    return out->blocks && out->entries && out->pools;
 }
 
 pleat_status pl_snapshot_copy(pl_gpu *gpu, pl_host *host, pl_snapshot_state *out)
@@ -238,16 +262,16 @@ pleat_status pl_snapshot_copy(pl_gpu *gpu, pl_host *host, pl_snapshot_state *out
     gpu->ops->visit(gpu->allocator, count_piece, &c);
     pl_history_tell_snapshot(&gpu->history, c.active_bytes);
     size_t n_entries = pl_history_copy(&gpu->history, NULL, 0);
+    size_t n_pools = pl_history_pool_ids(&gpu->history, NULL, 0);
     size_t n_blocks = c.n_pieces;
     for (unsigned attempt = 0;; attempt++) {
         copier once = {
             .out = out,
             .n_block_rooms = with_slack(n_blocks, attempt),
             .n_entry_rooms = with_slack(n_entries, attempt),
+            .n_pool_rooms = with_slack(n_pools, attempt),
         };
-        out->blocks = make_room(host, once.n_block_rooms, sizeof *out->blocks);
-        out->entries = make_room(host, once.n_entry_rooms, sizeof *out->entries);
-        if (!out->blocks || !out->entries) {
+        if (!make_rooms(host, &once)) {
             pl_snapshot_forget(host, out);
             return PLEAT_ENOMEM_HOST;
         }
@@ -259,5 +283,6 @@ pleat_status pl_snapshot_copy(pl_gpu *gpu, pl_host *host, pl_snapshot_state *out
         out->gpu = gpu;
         n_blocks = once.n_needed;
         n_entries = once.n_held;
+        n_pools = once.n_named;
     }
 }

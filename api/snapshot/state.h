@@ -23,7 +23,7 @@ typedef struct pl_snapshot_block {
     void *stream;             /* its segment's: a handle; NULL = the default one, or none */
     uint32_t frames;          /* of its allocation, should that be in the history; else 0 */
     uint32_t segment_frames;  /* is_first: of what made the segment */
-    uint16_t pool;            /* an index of pl_history_pool_id */
+    uint16_t pool;            /* of the state's pools */
     uint8_t use;              /* pl_snapshot_use */
     bool is_first;            /* a segment begins here */
     bool is_told_first;       /* and the history says so, too */
@@ -36,6 +36,8 @@ typedef struct pl_snapshot_state {
     size_t n_blocks;
     pl_history_entry *entries; /* oldest first */
     size_t n_entries;
+    pleat_pool_id *pools; /* by the indices of blocks and entries */
+    size_t n_pools;
 } pl_snapshot_state;
 
 /* PLEAT_OK or ENOMEM_HOST. What is copied lies in `host` and is the caller's; pl_snapshot_forget
