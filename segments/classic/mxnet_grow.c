@@ -13,7 +13,7 @@
 
 /* A call that finds no memory while others are in the driver tries again when they are back, at
  * most this often. */
-enum { MOST_ROUNDS = 64 };
+enum { MOST_ROUNDS = 4096 };
 
 typedef struct request {
     pl_stream *stream;

@@ -8,7 +8,7 @@
 
 /* A call that finds no memory while others are in the driver tries again when they are back, at
  * most this often. */
-enum { MOST_ROUNDS = 64 };
+enum { MOST_ROUNDS = 4096 };
 
 /* What one request holds on its way: the piece to split off, should there be one, and n_changes as
  * it would be now if no other thread had made room since the last try. */
