@@ -194,7 +194,8 @@ static bool refresh(pl_space *space, pl_request *rq)
         return false;
     }
     rq->has_polled = true;
-    if (!pl_space_has_many_lanes(space) && space->n_stale == 0 && space->many.first == NULL) {
+    if (!pl_space_has_many_lanes(space) && space->n_stale == 0 && space->many.first == NULL &&
+        space->apart.first == NULL) {
         return false;
     }
     (void)pl_settle_poll_all(space, rq->lane, POLL_SOME);

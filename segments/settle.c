@@ -194,18 +194,23 @@ static bool is_still_captured(const pl_use *use)
     return pl_stream_is_still_capturing(use->stream, &is_capturing) == PLEAT_OK && is_capturing;
 }
 
-/* Record what is not recorded, query the rest. True when every use is over. A private pool is told
- * of the end of its graphs by its release alone: there a captured use lasts as long as the capture.
- * Lock dropped. */
+/* A private pool is told of the end of its graphs by its release alone: there a captured use lasts
+ * as long as the capture. Lock dropped. */
+static bool is_in_capture(pl_use *use, bool is_private)
+{
+    if (use->is_captured && is_private) {
+        use->is_captured = is_still_captured(use);
+    }
+    return use->is_captured;
+}
+
+/* Record what is not recorded, query the rest. True when every use is over. Lock dropped. */
 static bool query_uses(pl_uses *uses, bool is_private)
 {
     for (uint32_t i = 0; i < uses->n;) {
         pl_use *use = &uses->use[i];
         bool passed = false;
-        if (use->is_captured && is_private) {
-            use->is_captured = is_still_captured(use);
-        }
-        if (use->is_captured) {
+        if (is_in_capture(use, is_private)) {
             i++;
             continue;
         }
@@ -491,13 +496,14 @@ pleat_status pl_settle_order(pl_space *space, pl_lane *user, pl_lane *other, siz
 }
 
 /* Make `user` wait for every use, then for the owner. Lock dropped. */
-static pleat_status order_after_uses(const pl_lane *user, const pl_lane *owner, const pl_uses *uses)
+static pleat_status order_after_uses(const pl_lane *user, const pl_lane *owner, pl_uses *uses,
+                                     bool is_private)
 {
     pleat_status st = PLEAT_OK;
 
     for (uint32_t i = 0; i < uses->n && st == PLEAT_OK; i++) {
-        const pl_use *use = &uses->use[i];
-        if (use->is_captured) {
+        pl_use *use = &uses->use[i];
+        if (is_in_capture(use, is_private)) {
             return PLEAT_ECAPTURE;
         }
         st = use->fence != NULL ? pl_fence_order(user->stream, use->fence)
@@ -520,7 +526,8 @@ pleat_status pl_settle_order_many(pl_space *space, pl_lane *user, bool is_privat
             return PLEAT_ENOMEM_HOST;
         }
         pick_up(space, b);
-        pleat_status failed = order_after_uses(user, space->lanes[b->lane - 1], b->uses);
+        pleat_status failed = order_after_uses(user, space->lanes[b->lane - 1], b->uses,
+                                               is_private);
         put_down(space);
         if (failed == PLEAT_OK) {
             *bytes_of(space, b) -= b->bytes;

@@ -137,6 +137,18 @@ START_TEST(other_streams_of_the_pool_get_what_is_settled)
 }
 END_TEST
 
+START_TEST(what_another_stream_is_done_with_serves_before_the_pool_grows)
+{
+    pl_private *pool = pools_open_one();
+    pleat_devptr ptr = pools_get(pool, GRANULE, 1);
+    pleat_record(ptr, 2);
+    pleat_put(ptr, 1);
+    pleat.sim.finish();
+    ck_assert_uint_eq(pools_get(pool, GRANULE, 1), ptr);
+    pools_release(pool);
+}
+END_TEST
+
 /* What pends in a pool is no reason to call a default request's shortage pending. */
 START_TEST(a_pools_pending_memory_is_not_waited_for_by_others)
 {
@@ -278,6 +290,53 @@ START_TEST(a_capture_grows_into_settled_memory_of_the_default_pool)
     pools_launch(exec, 3);
     pools_forget(exec);
     pleat_put(keep, 3);
+    pools_release(pool);
+}
+END_TEST
+
+/* Blocks of the first stream that another uses in its capture, freed meanwhile. */
+static void free_captured(const pleat_devptr *ptr, unsigned n, unsigned user)
+{
+    for (unsigned i = 0; i < n; i++) {
+        pleat_record(ptr[i], user);
+        pleat_put(ptr[i], 1);
+    }
+}
+
+static void get_many(pl_private *pool, pleat_devptr *ptr, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++) {
+        ptr[i] = pools_get(pool, GRANULE, 1);
+    }
+}
+
+START_TEST(what_a_capture_used_comes_back_when_it_ends)
+{
+    pl_private *pool = pools_open_one();
+    pleat_devptr ptr[N_GRANULES];
+    get_many(pool, ptr, N_GRANULES);
+    pools_begin_capture(2);
+    free_captured(ptr, N_GRANULES, 2);
+    ck_assert_int_eq(pools_refused(pool, GRANULE, 1), PLEAT_EPENDING);
+    pools_forget(pools_end_capture(2));
+    pleat_put(pools_get(pool, (size_t)N_GRANULES * GRANULE, 1), 1);
+    pools_release(pool);
+}
+END_TEST
+
+/* One that goes on uses so many blocks that they are not all asked about at once. */
+START_TEST(a_capture_that_goes_on_does_not_hide_one_that_ended)
+{
+    pl_private *pool = pools_open_one();
+    pleat_devptr ptr[N_GRANULES];
+    get_many(pool, ptr, N_GRANULES);
+    pools_begin_capture(2);
+    pools_begin_capture(3);
+    free_captured(ptr, N_GRANULES - 4, 3);
+    free_captured(ptr + N_GRANULES - 4, 4, 2);
+    pools_forget(pools_end_capture(2));
+    ck_assert_uint_ge(pools_get(pool, GRANULE, 1), ptr[N_GRANULES - 4]);
+    pools_forget(pools_end_capture(3));
     pools_release(pool);
 }
 END_TEST
@@ -456,6 +515,7 @@ int main(void)
     tcase_add_test(whose, a_live_block_survives_its_pool);
     tcase_add_test(whose, frees_that_others_used_outlive_the_pool);
     tcase_add_test(whose, other_streams_of_the_pool_get_what_is_settled);
+    tcase_add_test(whose, what_another_stream_is_done_with_serves_before_the_pool_grows);
     tcase_add_test(whose, destruction_takes_open_pools_along);
     TCase *captures = add_case(suite, "captures", open_plain);
     tcase_add_test(captures, a_capture_reuses_what_it_freed_itself);
@@ -464,6 +524,8 @@ int main(void)
     tcase_add_test(captures, two_graphs_share_a_pool);
     tcase_add_test(captures, an_output_that_is_freed_later_goes_back_to_the_pool);
     tcase_add_test(captures, a_capture_grows_into_settled_memory_of_the_default_pool);
+    tcase_add_test(captures, what_a_capture_used_comes_back_when_it_ends);
+    tcase_add_test(captures, a_capture_that_goes_on_does_not_hide_one_that_ended);
     tcase_add_test(captures, released_memory_waits_for_the_last_launch);
     TCase *faults = add_case(suite, "faults", open_plain);
     tcase_add_loop_test(faults, host_memory_that_fails_leaves_nothing_behind, 0, 2);
