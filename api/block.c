@@ -2,6 +2,10 @@
  *
  * Each enters the instance, finds device and stream and calls the allocator; everything that says
  * why something failed lies in cold functions behind. Holds no lock. */
+#include "api/block.h"
+
+#include <time.h>
+
 #include "api/callback.h"
 #include "api/oom.h"
 #include "vmm/driver.h"
@@ -100,6 +104,7 @@ typedef struct pl_wish {
     pl_private *in; /* NULL = the default pool */
     size_t bytes;
     pl_stream *stream;
+    bool is_patient; /* what pends is asked for again */
 } pl_wish;
 
 static inline pleat_status ask(const pl_wish *w, pleat_devptr *out)
@@ -187,6 +192,31 @@ static pleat_status report_shortage(const pl_wish *w, pleat_status st)
     return st;
 }
 
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* The memory is there, but pends. The allocator has polled, ordered, and waited for wait_ms where
+ * it could; what is left pends behind captures or behind work that took longer. Nobody tells when
+ * a capture ends, and to wait for this thread's own would be for ever; but other threads go on. */
+static pleat_status alloc_pending(const pl_wish *w, pleat_devptr *out)
+{
+    enum { FIRST_NS = 500000, MOST_NS = 16000000 };
+    struct timespec pause = { .tv_nsec = FIRST_NS };
+    uint64_t until = now_ms() + w->gpu->instance->config.options.wait_ms;
+    pleat_status st = PLEAT_EPENDING;
+    while (st == PLEAT_EPENDING && now_ms() < until) {
+        nanosleep(&pause, NULL);
+        pause.tv_nsec = pause.tv_nsec * 2 < MOST_NS ? pause.tv_nsec * 2 : MOST_NS;
+        pl_driver_clear_error();
+        st = alloc_from(w, out);
+    }
+    return st;
+}
+
 /* The application is asked for memory as long as it frees some; a bound keeps one that always
  * claims to from holding the request for ever. */
 __attribute__((cold, noinline)) static pleat_status alloc_short(const pl_wish *w, uint64_t n_errors,
@@ -204,6 +234,9 @@ __attribute__((cold, noinline)) static pleat_status alloc_short(const pl_wish *w
         }
         pl_driver_clear_error();
         st = alloc_from(w, out);
+    }
+    if (st == PLEAT_EPENDING && w->is_patient) {
+        st = alloc_pending(w, out);
     }
     if (st == PLEAT_OK) {
         return st;
@@ -270,8 +303,10 @@ static inline pleat_status alloc_routed(const pl_wish *w, void *stream, uint64_t
     return alloc_on(w, n_errors, out);
 }
 
-pleat_status pleat_block_alloc(pleat handle, int device, size_t bytes, void *stream,
-                               pleat_devptr *out)
+static inline __attribute__((always_inline)) pleat_status alloc_block(pleat handle, int device,
+                                                                      size_t bytes, void *stream,
+                                                                      bool is_patient,
+                                                                      pleat_devptr *out)
 {
     pl_stream *on;
     uint64_t n_errors = count_errors();
@@ -285,13 +320,25 @@ pleat_status pleat_block_alloc(pleat handle, int device, size_t bytes, void *str
     pl_gpu *gpu = pl_use_gpu(use.instance, device);
     pleat_status st = gpu ? pl_stream_get(gpu->dev, stream, &on) : pl_error_status();
     if (is_likely(gpu && st == PLEAT_OK)) {
-        st = alloc_routed(&(pl_wish){ gpu, NULL, bytes, on }, stream, n_errors, out);
+        st = alloc_routed(&(pl_wish){ gpu, NULL, bytes, on, is_patient }, stream, n_errors, out);
         debug_walk(gpu, st);
     } else if (gpu) {
         refuse_stream(gpu, stream, n_errors, st);
     }
     pl_use_leave(use);
     return st;
+}
+
+pleat_status pleat_block_alloc(pleat handle, int device, size_t bytes, void *stream,
+                               pleat_devptr *out)
+{
+    return alloc_block(handle, device, bytes, stream, false, out);
+}
+
+pleat_status pl_block_alloc_patiently(pleat handle, int device, size_t bytes, void *stream,
+                                      pleat_devptr *out)
+{
+    return alloc_block(handle, device, bytes, stream, true, out);
 }
 
 /* Free or record a block that should exist: a device never used has none, and is not opened. */

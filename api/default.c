@@ -6,6 +6,7 @@
  * lock, since it calls the driver. */
 #include "api/default.h"
 
+#include "api/block.h"
 #include "api/slot.h"
 
 static _Atomic uint64_t default_word; /* atomic: generation << 32 | slot; 0 = none yet */
@@ -49,18 +50,32 @@ pleat pl_default_peek(void)
     return unpack(atomic_load_explicit(&default_word, memory_order_acquire));
 }
 
-void *pleat_malloc(size_t bytes, int device, void *stream)
+typedef pleat_status alloc_fn(pleat handle, int device, size_t bytes, void *stream,
+                              pleat_devptr *out);
+
+static inline __attribute__((always_inline)) void *malloc_by(alloc_fn *alloc, size_t bytes,
+                                                             int device, void *stream)
 {
     pleat_devptr ptr;
     pleat handle = pl_default_peek();
     if (handle.generation == 0 && make_default(&handle) != PLEAT_OK) {
         return NULL;
     }
-    pleat_status st = pleat_block_alloc(handle, device, bytes, stream, &ptr);
+    pleat_status st = alloc(handle, device, bytes, stream, &ptr);
     if (st == PLEAT_EGONE && make_default(&handle) == PLEAT_OK) {
-        st = pleat_block_alloc(handle, device, bytes, stream, &ptr);
+        st = alloc(handle, device, bytes, stream, &ptr);
     }
     return st == PLEAT_OK ? (void *)(uintptr_t)ptr : NULL;
+}
+
+void *pleat_malloc(size_t bytes, int device, void *stream)
+{
+    return malloc_by(pleat_block_alloc, bytes, device, stream);
+}
+
+void *pl_default_malloc_patiently(size_t bytes, int device, void *stream)
+{
+    return malloc_by(pl_block_alloc_patiently, bytes, device, stream);
 }
 
 void pleat_free(void *ptr, size_t bytes, int device, void *stream)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "api/adapters/pleat_torch.h"
+#include "api/instance.h"
 #include "api/internal.h"
 #include "tests/support/api_torch.h"
 #include "vmm/driver.h"
@@ -78,18 +79,36 @@ END_TEST
 
 typedef struct app {
     pleat instance;
-    void *captured; /* a stream whose capture ends with the second call; NULL = none */
-    int n_calls;
+    void *captured;
+    _Atomic bool is_capturing;
+    _Atomic int n_calls; /* of the pressure callback */
 } app;
 
-static bool end_capture_late(pleat instance, int device, size_t bytes, void *context)
+static bool count_call(pleat instance, int device, size_t bytes, void *context)
 {
     app *a = context;
+    (void)instance;
+    (void)device;
     (void)bytes;
-    if (++a->n_calls == 2 && a->captured) {
-        api_torch_end_capture(instance, device, a->captured);
-    }
+    atomic_fetch_add(&a->n_calls, 1);
     return false;
+}
+
+static size_t n_ooms_told(pleat instance)
+{
+    enum { MOST = 1000 };
+    static pl_history_entry entries[MOST];
+    pl_use use = pl_use_enter(instance);
+    ck_assert_ptr_nonnull(use.instance);
+    size_t n = pl_history_copy(&pl_use_find_gpu(use.instance, 0)->history, entries, MOST);
+    size_t n_ooms = 0;
+    pl_use_leave(use);
+    ck_assert_uint_gt(n, 0);
+    ck_assert_uint_lt(n, MOST);
+    for (size_t i = 0; i < n; i++) {
+        n_ooms += entries[i].action == PL_HISTORY_OOM;
+    }
+    return n_ooms;
 }
 
 /* 40 of 64 MiB pend on a stream that is being captured, so that they can be neither ordered nor
@@ -103,17 +122,38 @@ static void pend_behind_a_capture(pleat instance, void *stream)
     api_torch_begin_capture(instance, 0, stream);
 }
 
+/* Capture until the request has been made, and some more, so that it is made again in vain. */
+static void *capture_for_a_while(void *arg)
+{
+    app *a = arg;
+    pend_behind_a_capture(a->instance, a->captured);
+    atomic_store(&a->is_capturing, true);
+    while (atomic_load(&a->n_calls) == 0) {
+        usleep(1000);
+    }
+    usleep(20000);
+    api_torch_end_capture(a->instance, 0, a->captured);
+    return NULL;
+}
+
 START_TEST(memory_that_pends_behind_a_capture_is_found_once_the_capture_ends)
 {
     pleat instance = api_torch_make(API_PLEAT, "capacity:64M,depth:4096", "wait_ms:600000");
     app a = { .instance = instance, .captured = api_stream(instance, 0) };
     void *other = api_stream(instance, 0);
+    pthread_t helper;
+    ck_assert_int_eq(pleat_history_record(instance, 1000, 0), PLEAT_OK);
     pleat_torch_free(pleat_torch_malloc(MIB, 0, other), MIB, 0, other);
-    pend_behind_a_capture(instance, a.captured);
-    ck_assert_int_eq(pleat_set_pressure_callback(instance, end_capture_late, &a), PLEAT_OK);
+    ck_assert_int_eq(pleat_set_pressure_callback(instance, count_call, &a), PLEAT_OK);
+    ck_assert_int_eq(pthread_create(&helper, NULL, capture_for_a_while, &a), 0);
+    while (!atomic_load(&a.is_capturing)) {
+        usleep(1000);
+    }
     void *ptr = pleat_torch_malloc(40 * MIB, 0, other);
     ck_assert_msg(ptr != NULL, "%s", pleat_last_error()->text);
-    ck_assert_int_eq(a.n_calls, 2);
+    ck_assert_int_eq(pthread_join(helper, NULL), 0);
+    ck_assert_int_eq(a.n_calls, 1);
+    ck_assert_uint_eq(n_ooms_told(instance), 0);
     api_torch_work(instance, 0, other, ptr, 40 * MIB);
     pleat_torch_free(ptr, 40 * MIB, 0, other);
     api_stream_end(instance, 0, a.captured);
@@ -122,18 +162,22 @@ START_TEST(memory_that_pends_behind_a_capture_is_found_once_the_capture_ends)
 }
 END_TEST
 
-START_TEST(with_wait_ms_0_what_pends_is_asked_for_once)
+/* _i: wait_ms. */
+START_TEST(what_pends_is_refused_and_told_once)
 {
-    pleat instance = api_torch_make(API_PLEAT, "capacity:64M,depth:4096", "wait_ms:0");
+    pleat instance = api_torch_make(API_PLEAT, "capacity:64M,depth:4096",
+                                    _i == 0 ? "wait_ms:0" : "wait_ms:30");
     app a = { .instance = instance };
     void *captured = api_stream(instance, 0);
     void *other = api_stream(instance, 0);
+    ck_assert_int_eq(pleat_history_record(instance, 1000, 0), PLEAT_OK);
     pleat_torch_free(pleat_torch_malloc(MIB, 0, other), MIB, 0, other);
     pend_behind_a_capture(instance, captured);
-    ck_assert_int_eq(pleat_set_pressure_callback(instance, end_capture_late, &a), PLEAT_OK);
+    ck_assert_int_eq(pleat_set_pressure_callback(instance, count_call, &a), PLEAT_OK);
     ck_assert_ptr_null(pleat_torch_malloc(40 * MIB, 0, other));
     api_expect(PLEAT_EPENDING, "40.00 MiB");
     ck_assert_int_eq(a.n_calls, 1);
+    ck_assert_uint_eq(n_ooms_told(instance), 1);
     api_torch_end_capture(instance, 0, captured);
     api_stream_end(instance, 0, captured);
     api_stream_end(instance, 0, other);
@@ -596,7 +640,7 @@ int main(void)
     tcase_add_checked_fixture(rest, api_sim_load, NULL);
     tcase_add_test(rest, zero_bytes_are_null_and_no_error);
     tcase_add_test(rest, memory_that_pends_behind_a_capture_is_found_once_the_capture_ends);
-    tcase_add_test(rest, with_wait_ms_0_what_pends_is_asked_for_once);
+    tcase_add_loop_test(rest, what_pends_is_refused_and_told_once, 0, 2);
     tcase_add_test(rest, before_the_first_use_and_after_destroy_hooks_do_nothing);
     tcase_add_test(rest, init_makes_the_default_instance_and_opens_no_device);
     tcase_add_test(rest, init_tells_of_a_bad_configuration);

@@ -7,8 +7,6 @@
  * lock. */
 #include "api/adapters/pleat_torch.h"
 
-#include <time.h>
-
 #include "api/adapters/capturing.h"
 #include "api/adapters/complain.h"
 #include "api/adapters/find.h"
@@ -18,54 +16,15 @@
 
 /* ---- malloc ---- */
 
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
-static uint32_t default_wait_ms(void)
-{
-    pl_use use = pl_use_enter(pl_default_peek());
-    if (!use.instance) {
-        return 0;
-    }
-    uint32_t wait_ms = use.instance->config.options.wait_ms;
-    pl_use_leave(use);
-    return wait_ms;
-}
-
-/* The memory is there, but pends. The allocator has polled, ordered, and waited for wait_ms where
- * it could; what is left pends behind captures or behind work that took longer. Nobody tells when
- * a capture ends, and to wait for this thread's own would be for ever; but other threads go on, so
- * the request is made again until wait_ms have passed once more. Nothing else can be found: free
- * memory of private pools is baked into graphs, and that of other devices is no good here. A
- * request refused as out of memory is not made again: all that is free was counted. */
-__attribute__((cold, noinline)) static void *malloc_pending(size_t bytes, int device, void *stream)
-{
-    enum { FIRST_NS = 500000, MOST_NS = 16000000 };
-    struct timespec pause = { .tv_nsec = FIRST_NS };
-    uint64_t until = now_ms() + default_wait_ms();
-    void *ptr = NULL;
-    while (!ptr && pl_error_status() == PLEAT_EPENDING && now_ms() < until) {
-        nanosleep(&pause, NULL);
-        pause.tv_nsec = pause.tv_nsec * 2 < MOST_NS ? pause.tv_nsec * 2 : MOST_NS;
-        ptr = pleat_malloc(bytes, device, stream);
-    }
-    return ptr;
-}
-
+/* Null ends the program's work, so memory that pends is waited for longer than elsewhere. Beyond
+ * that nothing can be found: free memory of private pools is baked into graphs, and that of other
+ * devices is no good here. */
 void *pleat_torch_malloc(size_t bytes, int device, void *stream)
 {
     if (bytes == 0) {
         return NULL;
     }
-    void *ptr = pleat_malloc(bytes, device, stream);
-    if (__builtin_expect(!ptr, 0) && pl_error_status() == PLEAT_EPENDING) {
-        ptr = malloc_pending(bytes, device, stream);
-    }
-    return ptr;
+    return pl_default_malloc_patiently(bytes, device, stream);
 }
 
 /* ---- free ---- */
