@@ -6,7 +6,6 @@
  * driver call. Lanes live as long as the space, so a pointer to one outlasts the lock. */
 #include "segments/settle.h"
 
-#include "segments/capture.h"
 #include "segments/run.h"
 
 enum { WAIT_TRIES = 4 };
@@ -255,12 +254,10 @@ static void leave_many(pl_space *space, pl_block *b)
 }
 
 /* Which uses are a graph's: a launch will touch the block long after its free. Lock dropped. */
-static void mark_captured(const pl_space *space, pl_uses *uses)
+static void mark_captured(pl_uses *uses)
 {
     for (uint32_t i = 0; i < uses->n; i++) {
-        bool is_capturing = false;
-        pleat_status st = pl_capture_is_active(space, uses->use[i].stream, &is_capturing);
-        uses->use[i].is_captured = st == PLEAT_OK && is_capturing;
+        uses->use[i].is_captured = is_still_captured(&uses->use[i]);
     }
 }
 
@@ -269,7 +266,7 @@ void pl_settle_mark_captured(pl_space *space, pl_block *b)
     b->state = PL_BLOCK_MANY;
     *bytes_of(space, b) += b->bytes;
     pick_up(space, NULL);
-    mark_captured(space, b->uses);
+    mark_captured(b->uses);
     put_down(space);
     *bytes_of(space, b) -= b->bytes;
 }

@@ -310,6 +310,21 @@ START_TEST(what_only_a_captured_use_keeps_is_pending)
 }
 END_TEST
 
+/* Who has the handle now is another stream, and only that one is captured. */
+START_TEST(a_use_by_a_destroyed_stream_is_none_of_a_capture)
+{
+    cu_stream old = pleat.handles[2];
+    pleat_devptr ptr = get_and_use(100 * MIB, 1);
+    pleat_record(ptr, 2);
+    pleat_renew_stream(2);
+    ck_assert_ptr_eq(pleat.handles[2], old); /* or the test shows nothing */
+    begin(2);
+    pleat_put(ptr, 1);
+    end(2);
+    ck_assert_uint_eq(get_and_use(100 * MIB, 3), ptr);
+}
+END_TEST
+
 static void open_settled(void)
 {
     pl_allocator_options options;
@@ -435,6 +450,7 @@ int main(void)
     tcase_add_test(beside, blocks_that_others_used_are_had_beside_a_captured_use);
     tcase_add_test(beside, a_use_by_a_captured_stream_is_not_over_before_its_end);
     tcase_add_test(beside, what_only_a_captured_use_keeps_is_pending);
+    tcase_add_test(beside, a_use_by_a_destroyed_stream_is_none_of_a_capture);
     tcase_add_test(beside, a_trim_beside_a_capture_gives_back_what_it_can);
     tcase_add_test(beside, a_limit_that_needs_a_captured_streams_memory_is_refused);
     TCase *settled = add_case(suite, "beside, settled only", open_settled);
