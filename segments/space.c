@@ -42,14 +42,10 @@ static void queue_all_pending(pl_space *space)
     }
 }
 
-pleat_status pl_space_lane(pl_space *space, pl_stream *stream, bool is_capture, pl_lane **out)
+pleat_status pl_space_add_lane(pl_space *space, pl_stream *stream, bool is_capture, pl_lane **out)
 {
     uint32_t i = pl_lane_number(stream, is_capture) - 1;
 
-    if (i < space->n_lane_rooms && space->lanes[i] != NULL) {
-        *out = space->lanes[i];
-        return PLEAT_OK;
-    }
     pleat_status st = reach(&space->host, &space->lanes, &space->n_lane_rooms, i);
     if (st != PLEAT_OK) {
         return st;

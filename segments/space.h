@@ -85,7 +85,19 @@ typedef struct pl_space {
 
 /* The lane of a stream, and its area of the class; made if new. PLEAT_OK or ENOMEM_HOST. When the
  * second lane appears every free block is queued on the first. */
-pleat_status pl_space_lane(pl_space *space, pl_stream *stream, bool is_capture, pl_lane **out);
+pleat_status pl_space_add_lane(pl_space *space, pl_stream *stream, bool is_capture, pl_lane **out)
+    __attribute__((cold));
+static inline pleat_status pl_space_lane(pl_space *space, pl_stream *stream, bool is_capture,
+                                         pl_lane **out)
+{
+    uint32_t i = pl_lane_number(stream, is_capture) - 1;
+
+    if (__builtin_expect(i < space->n_lane_rooms && space->lanes[i] != NULL, true)) {
+        *out = space->lanes[i];
+        return PLEAT_OK;
+    }
+    return pl_space_add_lane(space, stream, is_capture, out);
+}
 pleat_status pl_space_area(pl_space *space, pl_lane *lane, pl_class class, pl_area **out);
 /* The areas of a pool (NULL = the default one) one by one: `cursor` is zeroed before the first.
  * NULL: no more. */
