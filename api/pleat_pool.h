@@ -70,10 +70,11 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_pool_end(pleat instance, int device,
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_pool_release(pleat instance, int device,
                                                          pleat_pool_id id);
 
-/** Tell of the private pools that the device has or had, one by one.
+/** Tell of the private pools that the device has or had, one by one. Of those that are gone the
+ *  last 256 are known; one that went earlier leaves its place, and those behind it move up.
  *
  *  Units    bytes resident in the pool, by PyTorch's pools.
- *  Params   index  0, 1, 2... in order of first use; pools that are gone keep their place.
+ *  Params   index  0, 1, 2... in order of first use, pools that are gone among them.
  *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_EDEVICE; PLEAT_EPOOL (there are not that many).
  *  Threads  any.
  *  Blocks   never; opens no device. */

@@ -9,6 +9,8 @@
 struct pl_pool {
     pl_pool *next;                  /* lock: younger */
     pl_pool *previous;              /* lock: older */
+    pl_pool *gone_next;             /* lock: gone later */
+    pl_pool *gone_previous;         /* lock: gone earlier */
     pleat_pool_id id;               /* const */
     pl_private *in;                 /* lock; const while the pool is held. NULL = it is gone */
     unsigned n_users;               /* lock: begun and not released */
@@ -55,6 +57,12 @@ static void read_reserved(const pl_pools *pools, const pl_pool *pool, pleat_stat
     }
 }
 
+static void read_figures(const pl_pools *pools, const pl_pool *pool, pl_pool_figures *out)
+{
+    out->id = pool->id;
+    read_reserved(pools, pool, out->reserved);
+}
+
 uint64_t pl_pools_held(pl_pools *pools, pleat_pool_id *largest)
 {
     uint64_t held = 0;
@@ -72,6 +80,39 @@ uint64_t pl_pools_held(pl_pools *pools, pleat_pool_id *largest)
     }
     pl_lock_release(&pools->lock);
     return held;
+}
+
+pleat_status pl_pools_read(pl_pools *pools, pl_pool_figures **out, size_t *n)
+{
+    unsigned n_told = 0;
+    pleat_status st = PLEAT_OK;
+    *n = 0;
+    *out = NULL;
+    pl_lock_acquire(&pools->lock);
+    if (pools->n_pools > 0) {
+        *out = pl_host_alloc(&pools->host, pools->n_pools * sizeof **out);
+        st = *out ? PLEAT_OK : PLEAT_ENOMEM_HOST;
+    }
+    for (pl_pool *pool = *out ? pools->gone_last : NULL; pool && n_told < PL_POOLS_GONE_TOLD;
+         pool = pool->gone_previous, n_told++) {
+        read_figures(pools, pool, &(*out)[(*n)++]);
+    }
+    for (pl_pool *pool = *out ? pools->newest : NULL; pool; pool = pool->previous) {
+        if (pool->in) {
+            read_figures(pools, pool, &(*out)[(*n)++]);
+        }
+    }
+    pl_lock_release(&pools->lock);
+    return st;
+}
+
+void pl_pools_drop(pl_pools *pools, pl_pool_figures *figures)
+{
+    if (figures) {
+        pl_lock_acquire(&pools->lock);
+        pl_host_free(&pools->host, figures);
+        pl_lock_release(&pools->lock);
+    }
 }
 
 /* ---- coming and going ---- */
@@ -93,10 +134,43 @@ static pl_pool *add_pool(pl_pools *pools, pleat_pool_id id)
     }
     pool->id = id;
     pool->previous = pools->newest;
+    *(pools->newest ? &pools->newest->next : &pools->oldest) = pool;
     pools->newest = pool;
-    *pools->end = pool;
-    pools->end = &pool->next;
+    pools->n_pools++;
     return pool;
+}
+
+static void forget_pool(pl_pools *pools, pl_pool *pool)
+{
+    *(pool->previous ? &pool->previous->next : &pools->oldest) = pool->next;
+    *(pool->next ? &pool->next->previous : &pools->newest) = pool->previous;
+    pools->n_pools--;
+    pl_host_free(&pools->host, pool);
+}
+
+static void unqueue_gone(pl_pools *pools, pl_pool *pool)
+{
+    pl_pool *earlier = pool->gone_previous;
+    pl_pool *later = pool->gone_next;
+    *(earlier ? &earlier->gone_next : &pools->gone_first) = later;
+    *(later ? &later->gone_previous : &pools->gone_last) = earlier;
+    pool->gone_next = NULL;
+    pool->gone_previous = NULL;
+    pools->n_gone--;
+}
+
+/* Its memory is not its own any more. */
+static void queue_gone(pl_pools *pools, pl_pool *pool)
+{
+    pool->in = NULL;
+    pool->gone_previous = pools->gone_last;
+    *(pools->gone_last ? &pools->gone_last->gone_next : &pools->gone_first) = pool;
+    pools->gone_last = pool;
+    if (++pools->n_gone > PL_POOLS_GONE) {
+        pl_pool *first = pools->gone_first;
+        unqueue_gone(pools, first);
+        forget_pool(pools, first);
+    }
 }
 
 /* Have its memory, and a name for it in histories. */
@@ -118,6 +192,22 @@ static pleat_status open_private(pl_pools *pools, pl_pool *pool)
     return st;
 }
 
+/* The pool of that name with its memory, made if need be. */
+static pleat_status open_pool(pl_pools *pools, pleat_pool_id id, pl_pool **out)
+{
+    pl_pool *known = find_pool(pools, id);
+    pl_pool *pool = known ? known : add_pool(pools, id);
+    bool was_gone = known && !known->in;
+    pleat_status st = pool ? open_private(pools, pool) : PLEAT_ENOMEM_HOST;
+    if (st == PLEAT_OK && was_gone) {
+        unqueue_gone(pools, pool);
+    } else if (st != PLEAT_OK && pool && !known) {
+        forget_pool(pools, pool);
+    }
+    *out = pool;
+    return st;
+}
+
 /* If nobody has to do with the pool any more, its memory, to be released without the lock. */
 static pl_private *part_if_unused(pl_pools *pools, pl_pool *pool)
 {
@@ -132,7 +222,7 @@ static pl_private *part_if_unused(pl_pools *pools, pl_pool *pool)
         pool->past[i].freed += now[i].current;
         pool->past[i].current = 0;
     }
-    pool->in = NULL;
+    queue_gone(pools, pool);
     pl_history_forget_pool(&pools->gpu->history, in);
     return in;
 }
@@ -272,7 +362,6 @@ static void count_routes(pl_pools *pools, pl_pool *pool, int n)
 pleat_status pl_pools_init(pl_pools *pools, pl_gpu *gpu)
 {
     *pools = (pl_pools){ .gpu = gpu };
-    pools->end = &pools->oldest;
     if (pthread_cond_init(&pools->filtered, NULL) != 0) {
         return PLEAT_ENOMEM_HOST;
     }
@@ -315,9 +404,8 @@ static pleat_status begin_locked(pl_pools *pools, pleat_pool_id id, const pl_rou
         return st;
     }
     pl_route *route = pl_host_calloc(&pools->host, 1, sizeof *route);
-    pl_pool *pool = find_pool(pools, id);
-    pool = pool || !route ? pool : add_pool(pools, id);
-    st = route && pool ? open_private(pools, pool) : PLEAT_ENOMEM_HOST;
+    pl_pool *pool = NULL;
+    st = route ? open_pool(pools, id, &pool) : PLEAT_ENOMEM_HOST;
     if (st != PLEAT_OK) {
         pl_host_free(&pools->host, route);
         return st;

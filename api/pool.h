@@ -8,7 +8,9 @@
  *
  *   I1  n_routes counts the routes that have not ended, the table's and each pool's
  *   I2  a pool with users, routes or holds has its pl_private; one without any has none
- *   I3  every route's pool has a user */
+ *   I3  every route's pool has a user
+ *   I4  pools that are gone are queued in the order of going, at most PL_POOLS_GONE of them: beyond
+ *       that the one that went first is forgotten, so that a program may have any number in turn */
 #ifndef PLEAT_API_POOL_H
 #define PLEAT_API_POOL_H
 
@@ -24,6 +26,11 @@ struct pl_gpu;
 typedef struct pl_pool pl_pool;
 typedef struct pl_route pl_route;
 
+enum {
+    PL_POOLS_GONE = 256,
+    PL_POOLS_GONE_TOLD = 16, /* of pl_pools_read */
+};
+
 typedef struct pl_pools {
     _Atomic unsigned n_routes; /* atomic: what every request looks at; written under the lock */
     struct pl_gpu *gpu;        /* const */
@@ -32,8 +39,11 @@ typedef struct pl_pools {
     pl_host host;              /* lock: opened by the first use */
     bool has_host;             /* lock */
     pl_pool *oldest;           /* lock: in order of first use, gone ones too */
-    pl_pool **end;             /* lock: where the next one is linked */
     pl_pool *newest;           /* lock: the same the other way round, where names are looked up */
+    pl_pool *gone_first;       /* lock: in order of going */
+    pl_pool *gone_last;        /* lock */
+    unsigned n_gone;           /* lock */
+    unsigned n_pools;          /* lock: gone ones too */
     pl_route *routes;          /* lock: newest first */
 } pl_pools;
 
@@ -54,6 +64,17 @@ pleat_status pl_pools_route(pl_pools *pools, void *stream, pl_pool **out);
 void pl_pool_leave(pl_pools *pools, pl_pool *pool);
 /* Bytes resident in all of them; *largest: the one with the most. */
 uint64_t pl_pools_held(pl_pools *pools, pleat_pool_id *largest);
+
+typedef struct pl_pool_figures {
+    pleat_pool_id id;
+    pleat_stat reserved[PLEAT_N_POOLS];
+} pl_pool_figures;
+
+/* Read all that exist and the PL_POOLS_GONE_TOLD that went last, in no order, at one moment. *out,
+ * NULL for none, goes back through pl_pools_drop. PLEAT_OK or ENOMEM_HOST. */
+pleat_status pl_pools_read(pl_pools *pools, pl_pool_figures **out, size_t *n);
+void pl_pools_drop(pl_pools *pools, pl_pool_figures *figures);
+
 /* Of a pool that is held. */
 pl_private *pl_pool_private(const pl_pool *pool);
 

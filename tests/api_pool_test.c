@@ -338,6 +338,35 @@ START_TEST(a_pool_of_the_same_name_can_come_again)
 }
 END_TEST
 
+START_TEST(of_many_pools_in_turn_the_last_256_are_known)
+{
+    enum { N_IN_TURN = 1000, N_KNOWN = 256 };
+    pleat_pool_id id;
+    pleat_stat out[PLEAT_N_POOLS];
+    begin(first_id);
+    pleat_devptr kept = api_alloc(instance, 0, GRANULE, streams[0]);
+    for (uint64_t i = 0; i < N_IN_TURN; i++) {
+        begin((pleat_pool_id){ 5, i });
+        end((pleat_pool_id){ 5, i });
+        release((pleat_pool_id){ 5, i });
+    }
+    ck_assert_uint_eq(reserved(0, first_id), GRANULE); /* the oldest, but it lives */
+    ck_assert_uint_eq(reserved(1, (pleat_pool_id){ 5, N_IN_TURN - N_KNOWN }), 0);
+    ck_assert_uint_eq(reserved(N_KNOWN, (pleat_pool_id){ 5, N_IN_TURN - 1 }), 0);
+    ck_assert_int_eq(pleat_pool_stats(instance, 0, N_KNOWN + 1, &id, out), PLEAT_EPOOL);
+    begin((pleat_pool_id){ 5, 800 }); /* comes again in its old place */
+    pleat_devptr ptr = api_alloc(instance, 0, GRANULE, streams[0]);
+    ck_assert_uint_eq(reserved(1 + 800 - (N_IN_TURN - N_KNOWN), (pleat_pool_id){ 5, 800 }),
+                      GRANULE);
+    api_free(instance, 0, ptr, streams[0]);
+    end((pleat_pool_id){ 5, 800 });
+    release((pleat_pool_id){ 5, 800 });
+    end(first_id);
+    api_free(instance, 0, kept, streams[0]);
+    release(first_id);
+}
+END_TEST
+
 /* ---- when memory is short -------------------------------------------------------------------- */
 
 START_TEST(a_full_device_names_the_pool_that_holds_it)
@@ -546,6 +575,7 @@ int main(void)
     tcase_add_test(routes, a_pool_stays_as_long_as_it_has_users);
     tcase_add_test(routes, what_does_not_fit_is_refused_and_named);
     tcase_add_test(routes, a_pool_of_the_same_name_can_come_again);
+    tcase_add_test(routes, of_many_pools_in_turn_the_last_256_are_known);
     tcase_add_test(routes, a_full_device_names_the_pool_that_holds_it);
     tcase_add_test(routes, a_pool_gets_what_the_default_pool_caches);
     tcase_add_test(routes, a_live_block_outlives_its_pool);

@@ -264,6 +264,47 @@ START_TEST(a_device_never_used_has_zeros_and_is_not_opened)
 }
 END_TEST
 
+static void come_and_go(pleat instance, uint64_t number)
+{
+    const pleat_pool_id id = { 3, number };
+    ck_assert_int_eq(pleat_pool_begin(instance, 0, id, NULL, NULL, NULL), PLEAT_OK);
+    pleat_torch_free(pleat_torch_malloc(MIB, 0, NULL), MIB, 0, NULL);
+    ck_assert_int_eq(pleat_pool_end(instance, 0, id), PLEAT_OK);
+    ck_assert_int_eq(pleat_pool_release(instance, 0, id), PLEAT_OK);
+}
+
+START_TEST(of_pools_the_present_and_the_last_16_gone_are_told)
+{
+    enum { N_GONE = 400, N_TOLD = 16, N_EACH = 12 };
+    static const pleat_pool_id present = { 2, 7 };
+    static told expected;
+    pleat instance = api_torch_make(API_PLEAT, "capacity:64M", "");
+    expect_keys(&expected);
+    ck_assert_int_eq(pleat_pool_begin(instance, 0, present, NULL, NULL, NULL), PLEAT_OK);
+    void *kept = pleat_torch_malloc(5 * MIB, 0, NULL);
+    ck_assert_int_eq(pleat_pool_end(instance, 0, present), PLEAT_OK);
+    add_group(&expected, "reserved_bytes_by_private_pools.2_7");
+    for (uint64_t i = 0; i < N_GONE; i++) {
+        come_and_go(instance, i);
+    }
+    for (unsigned i = N_GONE - N_TOLD; i < N_GONE; i++) {
+        char name[KEY_BYTES / 2];
+        snprintf(name, sizeof name, "reserved_bytes_by_private_pools.3_%u", i);
+        add_group(&expected, name);
+    }
+    sort_keys(&expected);
+    const told *t = tell(0);
+    check_keys(t, &expected);
+    ck_assert_uint_eq(t->n, N_KEYS + (1 + N_TOLD) * N_EACH);
+    ck_assert_int_ge(value_of(t, "reserved_bytes_by_private_pools.2_7.all.current"), 5 * MIB);
+    ck_assert_int_eq(value_of(t, "reserved_bytes_by_private_pools.3_399.all.current"), 0);
+    ck_assert_int_ge(value_of(t, "reserved_bytes_by_private_pools.3_399.all.peak"), MIB);
+    pleat_torch_free(kept, 5 * MIB, 0, NULL);
+    pleat_torch_release_pool(0, present);
+    api_unmake(instance);
+}
+END_TEST
+
 START_TEST(what_is_wrong_is_refused_and_nothing_is_told)
 {
     static told t;
@@ -292,6 +333,7 @@ int main(void)
     TCase *edges = tcase_create("edges");
     tcase_add_checked_fixture(edges, api_sim_load, NULL);
     tcase_add_test(edges, a_device_never_used_has_zeros_and_is_not_opened);
+    tcase_add_test(edges, of_pools_the_present_and_the_last_16_gone_are_told);
     tcase_add_test(edges, what_is_wrong_is_refused_and_nothing_is_told);
     suite_add_tcase(suite, edges);
     SRunner *runner = srunner_create(suite);

@@ -76,11 +76,13 @@ PLEAT_API void pleat_torch_release_pool(int device, pleat_pool_id id);
 
 /** Tell every statistic of a device under the key of torch.cuda.memory_stats: 123 of them, and 12
  *  for each private pool ("reserved_bytes_by_private_pools.<a>_<b>.all.current"), in the order in
- *  which Python sorts them.
+ *  which Python sorts them. Of pools that are gone PyTorch tells for ever; here the last 16 are
+ *  told.
  *
  *  Params   see  called for each; the key lives for the call. max_split_size is -1 if unlimited.
- *  Returns  PLEAT_OK; PLEAT_EINVAL (`see` is NULL); PLEAT_EDEVICE; what pleat_default returns.
- *           `see` is called on PLEAT_OK only.
+ *                Must not destroy the instance.
+ *  Returns  PLEAT_OK; PLEAT_EINVAL (`see` is NULL); PLEAT_EDEVICE; PLEAT_ENOMEM_HOST; what
+ *           pleat_default returns. `see` is called on PLEAT_OK only.
  *  Blocks   never; opens no device. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_torch_stats(
     int device, void (*see)(void *context, const char *key, int64_t value), void *context);

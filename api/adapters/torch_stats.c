@@ -6,6 +6,7 @@
  * Source: torch/csrc/cuda/Module.cpp (memoryStats). */
 #include "api/adapters/pleat_torch.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "api/slot.h"
@@ -50,8 +51,8 @@ typedef struct teller {
     void *context;
     const pleat_stats *stats;
     int64_t max_split;
-    pleat instance;
-    int device;
+    const pl_pool_figures *pools; /* [n_pools], by name */
+    size_t n_pools;
 } teller;
 
 static void tell(const teller *to, const char *prefix, const char *middle, const char *last,
@@ -82,12 +83,7 @@ static void tell_group(const teller *to, const char *prefix, const pleat_stat gr
 
 /* ---- private pools ---- */
 
-enum { N_BATCH = 16, NAME_BYTES = 48 };
-
-typedef struct pool_row {
-    char name[NAME_BYTES]; /* "<first>_<second>" */
-    pleat_stat reserved[PLEAT_N_POOLS];
-} pool_row;
+enum { NAME_BYTES = 48 };
 
 static void name_pool(char name[NAME_BYTES], pleat_pool_id id)
 {
@@ -96,59 +92,26 @@ static void name_pool(char name[NAME_BYTES], pleat_pool_id id)
     pl_text_add(&text, "%llu_%llu", (unsigned long long)id.first, (unsigned long long)id.second);
 }
 
-/* Into its place by name; of more than N_BATCH the last is left out. */
-static void insert_pool(pool_row *batch, size_t *n, const pool_row *pool)
+static int by_name(const void *a, const void *b)
 {
-    size_t at = *n;
-    while (at > 0 && strcmp(pool->name, batch[at - 1].name) < 0) {
-        at--;
-    }
-    if (at == N_BATCH) {
-        return;
-    }
-    *n += *n < N_BATCH ? 1 : 0;
-    memmove(batch + at + 1, batch + at, (*n - at - 1) * sizeof *batch);
-    batch[at] = *pool;
+    char first[NAME_BYTES];
+    char second[NAME_BYTES];
+    name_pool(first, ((const pl_pool_figures *)a)->id);
+    name_pool(second, ((const pl_pool_figures *)b)->id);
+    return strcmp(first, second);
 }
 
-/* The first pools by name that come after `last`. Pools are numbered by first use and may be many,
- * so they are read again for each batch rather than all kept. */
-static size_t gather_pools(const teller *to, const char *last, pool_row *batch)
-{
-    size_t n = 0;
-    pool_row pool;
-    pleat_pool_id id;
-    for (unsigned i = 0;
-         pleat_pool_stats(to->instance, to->device, i, &id, pool.reserved) == PLEAT_OK; i++) {
-        name_pool(pool.name, id);
-        if (strcmp(pool.name, last) > 0) {
-            insert_pool(batch, &n, &pool);
-        }
-    }
-    return n;
-}
-
-/* That there are no more pools is no failure: the last error stays as it was. */
 static void tell_pools(const teller *to, const char *name)
 {
-    char kept_text[PL_ERROR_TEXT_BYTES];
-    pleat_error kept = *pleat_last_error();
-    pool_row batch[N_BATCH];
-    char last[NAME_BYTES] = "";
-    size_t n;
-    pl_error_copy_text(kept_text, sizeof kept_text);
-    do {
-        n = gather_pools(to, last, batch);
-        for (size_t i = 0; i < n; i++) {
-            char prefix[2 * NAME_BYTES];
-            pl_text text;
-            pl_text_init(&text, prefix, sizeof prefix);
-            pl_text_add(&text, "%s.%s", name, batch[i].name);
-            tell_group(to, prefix, batch[i].reserved);
-            memcpy(last, batch[i].name, sizeof last);
-        }
-    } while (n == N_BATCH);
-    pl_error_restore(&kept, kept_text);
+    for (size_t i = 0; i < to->n_pools; i++) {
+        char of[NAME_BYTES];
+        char prefix[2 * NAME_BYTES];
+        pl_text text;
+        name_pool(of, to->pools[i].id);
+        pl_text_init(&text, prefix, sizeof prefix);
+        pl_text_add(&text, "%s.%s", name, of);
+        tell_group(to, prefix, to->pools[i].reserved);
+    }
 }
 
 static void tell_row(const teller *to, const row *r)
@@ -241,6 +204,34 @@ static int64_t max_split_of(pleat handle)
     return bytes > 0 ? bytes : -1;
 }
 
+/* With what the private pools hold. */
+static pleat_status tell_all(pleat handle, int device, teller to)
+{
+    pl_pool_figures *figures = NULL;
+    pl_use use = pl_use_enter(handle);
+    if (!use.instance) {
+        return pl_error_status();
+    }
+    pl_gpu *gpu = pl_use_find_gpu(use.instance, device);
+    pleat_status st = gpu ? pl_pools_read(&gpu->pools, &figures, &to.n_pools) : PLEAT_OK;
+    if (st == PLEAT_OK) {
+        if (to.n_pools > 0) {
+            qsort(figures, to.n_pools, sizeof *figures, by_name);
+        }
+        to.pools = figures;
+        for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+            tell_row(&to, &rows[i]);
+        }
+    } else {
+        pl_error_set(st, 0, "device %d: the private pools could not be listed", device);
+    }
+    if (gpu) {
+        pl_pools_drop(&gpu->pools, figures);
+    }
+    pl_use_leave(use);
+    return st;
+}
+
 pleat_status pleat_torch_stats(int device,
                                void (*see)(void *context, const char *key, int64_t value),
                                void *context)
@@ -261,14 +252,8 @@ pleat_status pleat_torch_stats(int device,
         return st;
     }
     subtract(&stats, &before);
-    teller to = { .see = see,
-                  .context = context,
-                  .stats = &stats,
-                  .max_split = max_split_of(handle),
-                  .instance = handle,
-                  .device = device };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        tell_row(&to, &rows[i]);
-    }
-    return PLEAT_OK;
+    return tell_all(
+        handle, device,
+        (teller){
+            .see = see, .context = context, .stats = &stats, .max_split = max_split_of(handle) });
 }
