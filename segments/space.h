@@ -83,10 +83,10 @@ typedef struct pl_space {
 
 /* ---- lanes and areas (space.c) ---- */
 
-/* The lane of a stream, and its area of the class; made if new. PLEAT_OK or ENOMEM_HOST. When the
- * second lane appears every free block is queued on the first. */
-pleat_status pl_space_add_lane(pl_space *space, pl_stream *stream, bool is_capture, pl_lane **out)
-    __attribute__((cold));
+/* When the second lane appears every free block is queued on the first. PLEAT_OK or ENOMEM_HOST. */
+pleat_status pl_space_add_lane(pl_space *space, pl_stream *stream, bool is_capture, pl_lane **out);
+
+/* The lane of a stream; made if new. PLEAT_OK or ENOMEM_HOST. */
 static inline pleat_status pl_space_lane(pl_space *space, pl_stream *stream, bool is_capture,
                                          pl_lane **out)
 {
@@ -98,6 +98,8 @@ static inline pleat_status pl_space_lane(pl_space *space, pl_stream *stream, boo
     }
     return pl_space_add_lane(space, stream, is_capture, out);
 }
+
+/* Its area of the class; likewise. */
 pleat_status pl_space_area(pl_space *space, pl_lane *lane, pl_class class, pl_area **out);
 /* The areas of a pool (NULL = the default one) one by one: `cursor` is zeroed before the first.
  * NULL: no more. */
