@@ -150,6 +150,7 @@ void pl_private_free(pl_space *space, pl_block *b, bool is_capturing)
 {
     pl_lane *lane = space->lanes[b->lane - 1];
 
+    b->segment->area->pool->n_frees++;
     if (!is_capturing && lane->is_capture) {
         b->lane = pl_lane_plain(b->lane);
         lane = space->lanes[b->lane - 1];
@@ -209,47 +210,58 @@ void pl_expandable_private_reserved(pl_allocator *a, pl_private *pool,
 
 /* ---- release --------------------------------------------------------------------------------- */
 
-/* The streams that graphs may have been launched on. */
-typedef struct streams {
-    pl_stream **all;
-    unsigned n;
-} streams;
+enum { RECORD_TRIES = 4 };
 
-/* Those that are alive; without host memory, none. Drops the lock. */
-static streams list_streams(pl_space *space)
+/* The streams that graphs may have been launched on: those that are alive, with a fence on each,
+ * but for the captured ones. Without host memory, none. Drops the lock. */
+static pl_uses *use_by_all(pl_space *space)
 {
     unsigned n = pl_stream_count(space->dev);
-    streams list = { .all = pl_host_alloc(&space->host, (n + 1) * sizeof(*list.all)) };
+    pl_uses *all = pl_host_alloc(&space->host, sizeof(*all) + n * sizeof(all->use[0]));
 
-    if (list.all == NULL) {
-        return list;
+    if (all == NULL) {
+        return NULL;
     }
+    all->n = 0;
+    all->room = n;
     pl_lock_release(&space->lock);
     for (unsigned i = 0; i < n; i++) {
         bool is_capturing;
-        pl_stream *stream = pl_stream_at(space->dev, i);
-        if (pl_stream_is_still_capturing(stream, &is_capturing) == PLEAT_OK) {
-            list.all[list.n++] = stream;
+        pl_use use = { .stream = pl_stream_at(space->dev, i) };
+        if (pl_stream_is_still_capturing(use.stream, &is_capturing) == PLEAT_OK) {
+            (void)!pl_fence_record(use.stream, &use.fence); /* if not now, then when polled */
+            all->use[all->n++] = use;
         }
     }
     pl_lock_acquire(&space->lock);
-    return list;
+    return all;
 }
 
-static pl_uses *use_by_all(pl_space *space, const streams *list)
+static void drop_fences(pl_uses *all)
+{
+    for (uint32_t i = 0; all != NULL && i < all->n; i++) {
+        pl_fence_return(all->use[i].fence);
+        all->use[i].fence = NULL;
+    }
+}
+
+static pl_uses *share(pl_space *space, const pl_uses *all)
 {
     pl_uses *uses = NULL;
 
-    if (list->n > 0) {
-        uses = pl_host_alloc(&space->host, sizeof(*uses) + list->n * sizeof(uses->use[0]));
+    if (all != NULL && all->n > 0) {
+        uses = pl_host_alloc(&space->host, sizeof(*uses) + all->n * sizeof(uses->use[0]));
     }
     if (uses == NULL) {
         return NULL;
     }
-    uses->n = list->n;
-    uses->room = list->n;
-    for (unsigned i = 0; i < list->n; i++) {
-        uses->use[i] = (pl_use){ .stream = list->all[i] };
+    uses->n = all->n;
+    uses->room = all->n;
+    for (uint32_t i = 0; i < all->n; i++) {
+        uses->use[i] = all->use[i];
+        if (uses->use[i].fence != NULL) {
+            pl_fence_share(uses->use[i].fence, 1);
+        }
     }
     return uses;
 }
@@ -264,7 +276,7 @@ static bool is_touched(const pl_block *b)
 }
 
 /* b and the touched blocks behind it, as one, pend on all streams. Returns the block. */
-static pl_block *hand_over(pl_space *space, pl_block *b, const streams *list)
+static pl_block *hand_over(pl_space *space, pl_block *b, const pl_uses *all)
 {
     pl_segment *seg = b->segment;
 
@@ -278,7 +290,7 @@ static pl_block *hand_over(pl_space *space, pl_block *b, const streams *list)
     pl_space_pin(space, n);
     const pl_lane *owner = space->lanes[seg->area->lane - 1];
     b->requested = 0; /* nobody's: its free was told long ago */
-    b->uses = use_by_all(space, list);
+    b->uses = share(space, all);
     if (b->uses == NULL) {
         return pl_run_free(space, b, owner->number, owner->next_tick);
     }
@@ -305,7 +317,7 @@ static void leave_block(pl_space *space, pl_block *b)
     }
 }
 
-static void leave(pl_space *space, pl_area *area, const streams *list)
+static void leave(pl_space *space, pl_area *area, const pl_uses *all)
 {
     for (pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
         pl_run_set_private(space, seg, false);
@@ -314,7 +326,7 @@ static void leave(pl_space *space, pl_area *area, const streams *list)
         }
         for (pl_block *b = seg->first; b != NULL; b = b->next) {
             if (is_touched(b)) {
-                b = hand_over(space, b, list);
+                b = hand_over(space, b, all);
             }
         }
     }
@@ -358,22 +370,43 @@ static void unlink_pool(pl_space *space, const pl_private *pool)
     *at = pool->next;
 }
 
+/* Nobody allocates from the pool any more, but its blocks are freed yet: a fence stands for those
+ * only that came before it. Where they do not stop coming, every block gets fences of its own. */
+static pl_uses *cover_frees(pl_space *space, const pl_private *pool)
+{
+    pl_uses *all = NULL;
+
+    for (unsigned i = 0; i < RECORD_TRIES; i++) {
+        uint64_t n_frees = pool->n_frees;
+        all = use_by_all(space);
+        while (is_in_flight(space, pool)) {
+            pl_lock_wait(&space->lock, &space->landed);
+        }
+        if (all == NULL || pool->n_frees == n_frees) {
+            return all;
+        }
+        drop_fences(all);
+        if (i + 1 < RECORD_TRIES) {
+            pl_host_free(&space->host, all);
+        }
+    }
+    return all;
+}
+
 void pl_expandable_private_release(pl_allocator *a, pl_private *pool)
 {
     pl_space *space = (pl_space *)a;
 
     pl_lock_acquire(&space->lock);
-    streams list = list_streams(space);
-    while (is_in_flight(space, pool)) {
-        pl_lock_wait(&space->lock, &space->landed);
-    }
+    pl_uses *all = cover_frees(space, pool);
     unlink_pool(space, pool);
     while (pool->areas != NULL) {
         pl_area *area = pool->areas;
         pool->areas = area->next;
-        leave(space, area, &list);
+        leave(space, area, all);
     }
-    pl_host_free(&space->host, list.all);
+    drop_fences(all);
+    pl_host_free(&space->host, all);
     pl_host_free(&space->host, pool);
     (void)pl_settle_poll_many(space, SIZE_MAX); /* once to record the fences, */
     (void)pl_settle_poll_many(space, SIZE_MAX); /* once to see those that have passed already */

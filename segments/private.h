@@ -15,10 +15,11 @@
  *
  * Release. The areas become the default pool's: they are in space.released, where its requests look
  * when memory is short, and takes find their loose granules as everywhere. Graphs may have been
- * launched on any stream, so the free memory pends on all that are known and alive. A later pool is
- * given such an area if nothing lives in it: so neither addresses nor areas add up, and memory that
- * is still resident there serves again without a driver call. Its settled granules are loose, thus
- * anybody's to take, until a block of the new pool touches them. */
+ * launched on any stream, so the free memory pends on all that are known and alive: on one fence
+ * each, which its blocks share. A later pool is given such an area if nothing lives in it: so
+ * neither addresses nor areas add up, and memory that is still resident there serves again without
+ * a driver call. Its settled granules are loose, thus anybody's to take, until a block of the new
+ * pool touches them. */
 #ifndef PLEAT_SEGMENTS_PRIVATE_H
 #define PLEAT_SEGMENTS_PRIVATE_H
 
@@ -32,6 +33,7 @@ struct pl_private {
     struct pl_private *next; /* in space.pools */
     pl_area *areas;
     pleat_stat reserved; /* bytes */
+    uint64_t n_frees;    /* of its blocks: a release sees whether its fences cover them all */
 };
 
 /* The pool's area of the lane's stream and class: its own, one that was released, or a new one.

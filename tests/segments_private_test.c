@@ -367,6 +367,42 @@ START_TEST(released_memory_waits_for_the_last_launch)
 }
 END_TEST
 
+/* However many pieces the free memory is in: they share the fences. */
+START_TEST(a_release_records_one_event_a_stream)
+{
+    pl_private *pool = pools_open_one();
+    pleat_devptr ptr[N_GRANULES];
+    get_many(pool, ptr, N_GRANULES);
+    for (unsigned i = 0; i < N_GRANULES; i += 2) {
+        pleat_put(ptr[i], 1);
+    }
+    uint64_t before = pleat_calls("cuEventRecord");
+    pleat.a->ops->private_release(pleat.a, pool);
+    ck_assert_uint_eq(pleat_calls("cuEventRecord") - before, PLEAT_N_STREAMS);
+    pleat_assert_sound();
+    (void)pools_get_default(GRANULE, 2);
+}
+END_TEST
+
+/* Of one that is captured the fence comes later, for each piece. */
+START_TEST(a_release_beside_a_capture_waits_for_its_stream_too)
+{
+    pl_private *pool = pools_open_one();
+    pleat_devptr ptr[4];
+    get_many(pool, ptr, 4);
+    pleat_put(ptr[0], 1);
+    pleat_put(ptr[2], 1);
+    pools_begin_capture(3);
+    pools_release(pool);
+    pleat.sim.finish();
+    uint64_t released = 0;
+    ck_assert_int_eq(pleat.a->ops->trim(pleat.a, 0, true, &released), PLEAT_EPENDING);
+    ck_assert_uint_eq(released, 0);
+    pools_forget(pools_end_capture(3));
+    ck_assert_uint_eq(pleat_trim(0, true), 2 * GRANULE);
+}
+END_TEST
+
 /* ---- faults ---------------------------------------------------------------------------------- */
 
 /* One pool's life, in which the k-th call for host memory fails, or all from it on. */
@@ -527,6 +563,8 @@ int main(void)
     tcase_add_test(captures, what_a_capture_used_comes_back_when_it_ends);
     tcase_add_test(captures, a_capture_that_goes_on_does_not_hide_one_that_ended);
     tcase_add_test(captures, released_memory_waits_for_the_last_launch);
+    tcase_add_test(captures, a_release_records_one_event_a_stream);
+    tcase_add_test(captures, a_release_beside_a_capture_waits_for_its_stream_too);
     TCase *faults = add_case(suite, "faults", open_plain);
     tcase_add_loop_test(faults, host_memory_that_fails_leaves_nothing_behind, 0, 2);
     TCase *impatient = add_case(suite, "no waiting", open_impatient);

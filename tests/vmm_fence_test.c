@@ -98,6 +98,24 @@ START_TEST(events_are_created_once_and_used_again)
 }
 END_TEST
 
+START_TEST(a_shared_fence_is_out_until_its_last_return)
+{
+    pl_fence *fence = fence_behind_work(0);
+    pl_fence_share(fence, 2);
+    pl_fence_return(fence);
+    pl_fence_return(fence);
+    pl_fence *other = fence_behind_work(1);
+    ck_assert_ptr_ne(other, fence);
+    ck_assert(!query(fence));
+    sim.finish();
+    ck_assert(query(fence));
+    pl_fence_return(fence);
+    ck_assert_ptr_eq(fence_behind_work(1), fence);
+    pl_fence_return(fence);
+    pl_fence_return(other);
+}
+END_TEST
+
 START_TEST(a_reused_fence_has_forgotten_its_past)
 {
     pl_fence *fence = fence_behind_work(0);
@@ -508,6 +526,7 @@ static Suite *fence_suite(void)
     tcase_add_test(pass, a_fence_passes_when_the_work_before_it_is_over);
     tcase_add_test(pass, a_passed_fence_is_not_asked_again);
     tcase_add_test(pass, events_are_created_once_and_used_again);
+    tcase_add_test(pass, a_shared_fence_is_out_until_its_last_return);
     tcase_add_test(pass, a_reused_fence_has_forgotten_its_past);
     tcase_add_test(pass, many_fences_are_asked_for_the_price_of_one_entry);
     tcase_add_test(pass, fences_work_with_any_context_current);

@@ -57,6 +57,7 @@ struct pl_fence {
     bool is_whole_device; /* owner: the stream could not be reached; passes by a synchronisation */
     _Atomic bool has_passed; /* atomic: a passed fence stays passed */
     _Atomic bool is_spoiled; /* atomic: its event failed and is not used again */
+    uint32_t n_shares;       /* lock: callers beyond the first, see pl_fence_share */
     struct pl_fence *next;   /* lock: in the free list */
 };
 

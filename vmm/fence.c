@@ -67,9 +67,26 @@ static void destroy_event(pl_device *dev, cu_event event)
     }
 }
 
+void pl_fence_share(pl_fence *fence, uint32_t n)
+{
+    pl_lock_acquire(&fence->dev->lock);
+    fence->n_shares += n;
+    pl_lock_release(&fence->dev->lock);
+}
+
+/* Does nobody else have it? */
+static bool is_last_return(pl_fence *fence)
+{
+    pl_lock_acquire(&fence->dev->lock);
+    bool is_last = fence->n_shares == 0;
+    fence->n_shares -= is_last ? 0 : 1;
+    pl_lock_release(&fence->dev->lock);
+    return is_last;
+}
+
 void pl_fence_return(pl_fence *fence)
 {
-    if (fence == NULL) {
+    if (fence == NULL || !is_last_return(fence)) {
         return;
     }
     pl_device *dev = fence->dev;

@@ -103,7 +103,11 @@ pl_stream *pl_fence_stream(const pl_fence *fence);
  *  Threads  any. */
 bool pl_fence_is_whole_device(const pl_fence *fence);
 
-/** Give the fence back, passed or not; its event goes to the pool. NULL is fine. */
+/** Give the fence to `n` more callers: each returns it, and all may query and order it at once. */
+void pl_fence_share(pl_fence *fence, uint32_t n);
+
+/** Give the fence back, passed or not; with its last share its event goes to the pool. NULL is
+ *  fine. */
 void pl_fence_return(pl_fence *fence);
 
 /** Block until all work submitted to the stream so far is over. Counts one host_sync.
