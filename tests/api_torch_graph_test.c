@@ -132,6 +132,32 @@ START_TEST(a_release_during_another_capture_is_made_after_it)
 }
 END_TEST
 
+START_TEST(a_release_waits_for_captures_on_other_devices_too)
+{
+    static const pleat_pool_id other = { 0, 2 };
+    pleat_pool_id id;
+    pleat_stat reserved[PLEAT_N_POOLS];
+    pleat instance = api_torch_make(API_PLEAT, "capacity:64M,devices:2", "");
+    for (int device = 0; device < 2; device++) {
+        pleat_torch_free(pleat_torch_malloc(BLOCK, device, NULL), BLOCK, device, NULL);
+    }
+    void *streams[2] = { api_stream(instance, 0), api_stream(instance, 0) };
+    void *there = api_stream(instance, 1);
+    launch_unseen(instance, streams[0], streams[1]);
+    ck_assert_int_eq(pleat_pool_begin(instance, 1, other, NULL, NULL, NULL), PLEAT_OK);
+    api_torch_begin_capture(instance, 1, there);
+    pleat_torch_release_pool(0, pool);
+    ck_assert_int_eq(pleat_pool_stats(instance, 0, 0, &id, reserved), PLEAT_OK);
+    ck_assert_uint_gt(reserved[PLEAT_POOL_ALL].current, 0);
+    api_torch_end_capture(instance, 1, there); /* nothing has broken it */
+    pleat_torch_end_pool(1, other);
+    ck_assert_int_eq(pleat_pool_stats(instance, 0, 0, &id, reserved), PLEAT_OK);
+    ck_assert_uint_eq(reserved[PLEAT_POOL_ALL].current, 0);
+    pleat_torch_release_pool(1, other);
+    api_unmake(instance);
+}
+END_TEST
+
 /* _i: whether the block is another stream's, which the captured one uses. */
 START_TEST(what_a_capture_frees_outside_of_its_pool_serves_again_after_it)
 {
@@ -165,6 +191,7 @@ int main(void)
     tcase_add_test(graphs, a_pools_memory_goes_on_only_when_its_last_launch_is_over);
     tcase_add_test(graphs, so_it_does_when_the_launching_stream_is_gone);
     tcase_add_test(graphs, a_release_during_another_capture_is_made_after_it);
+    tcase_add_test(graphs, a_release_waits_for_captures_on_other_devices_too);
     tcase_add_loop_test(graphs, what_a_capture_frees_outside_of_its_pool_serves_again_after_it, 0,
                         2);
     suite_add_tcase(suite, graphs);

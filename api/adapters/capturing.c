@@ -3,7 +3,7 @@
 
 #include "vmm/stream.h"
 
-bool pl_capturing_any(const pl_gpu *gpu)
+static bool is_capturing(const pl_gpu *gpu)
 {
     bool is_captured = false;
     for (unsigned i = 0; i < pl_stream_count(gpu->dev) && !is_captured; i++) {
@@ -13,6 +13,16 @@ bool pl_capturing_any(const pl_gpu *gpu)
         }
     }
     return is_captured;
+}
+
+bool pl_capturing_anywhere(pl_instance *instance)
+{
+    bool is_any = false;
+    for (int i = 0; i < instance->n_devices && !is_any; i++) {
+        const pl_gpu *gpu = pl_use_find_gpu(instance, i);
+        is_any = gpu && (pl_pools_are_routed(&gpu->pools) || is_capturing(gpu));
+    }
+    return is_any;
 }
 
 void pl_capturing_let_go(pl_gpu *gpu)

@@ -4,8 +4,10 @@
 
 #include "api/instance.h"
 
-/* Is any stream that the device knows being captured? One that is out of reach cannot be asked. */
-bool pl_capturing_any(const pl_gpu *gpu);
+/* Is anything being captured on any device, or routed to a private pool, as PyTorch does from before
+ * a capture to after it? To synchronise one device may break a capture on another. Only streams that
+ * the instance knows are asked, and of those none that is out of reach. */
+bool pl_capturing_anywhere(pl_instance *instance);
 /* Memory outside of private pools that ended captures have kept may be used again: PyTorch's graphs
  * hold their pools only. */
 void pl_capturing_let_go(pl_gpu *gpu);

@@ -112,15 +112,11 @@ void pleat_torch_reset(void)
 {
     pleat handle = pl_default_peek();
     pl_use use = pl_use_enter(handle);
-    bool may_wait = true;
     if (!use.instance) {
         return;
     }
     pl_torch_release_owed();
-    for (int i = 0; i < use.instance->n_devices && may_wait; i++) {
-        pl_gpu *gpu = pl_use_find_gpu(use.instance, i);
-        may_wait = !gpu || !pl_capturing_any(gpu);
-    }
+    bool may_wait = !pl_capturing_anywhere(use.instance);
     for (int i = 0; i < use.instance->n_devices; i++) {
         pleat_status st = pleat_device_trim(handle, i, 0, may_wait, NULL);
         if (st != PLEAT_OK && st != PLEAT_EPENDING) { /* what pends stays for the next time */

@@ -55,12 +55,6 @@ static bool take_owed(pl_owed *out)
     return is_any;
 }
 
-/* PyTorch captures only with a route to a pool. */
-static bool may_synchronize(const pl_gpu *gpu)
-{
-    return !pl_pools_are_routed(&gpu->pools) && !pl_capturing_any(gpu);
-}
-
 static void release_now(pleat handle, int device, pleat_pool_id id)
 {
     if (pleat_pool_release(handle, device, id) != PLEAT_OK) {
@@ -71,7 +65,7 @@ static void release_now(pleat handle, int device, pleat_pool_id id)
 /* Once nothing runs, the memory of graphs that are gone is everybody's. */
 static bool release_idle(pl_gpu *gpu, pleat handle, pleat_pool_id id)
 {
-    if (!may_synchronize(gpu) || pl_device_synchronize(gpu->dev) == PLEAT_ECAPTURE) {
+    if (pl_capturing_anywhere(gpu->instance) || pl_device_synchronize(gpu->dev) == PLEAT_ECAPTURE) {
         return false;
     }
     release_now(handle, gpu->ordinal, id);
