@@ -1,7 +1,9 @@
 """Runs one cell's command: for so long and no longer, leaving nothing behind."""
+import contextlib
 import ctypes
 import dataclasses
 import os
+import pathlib
 import signal
 import subprocess
 import time
@@ -26,17 +28,35 @@ def die_with_parent():
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def running_in(group):
+    """Process numbers of a group that still run. An orphan that nobody has fetched yet is a zombie:
+    it holds nothing, so it does not count."""
+    found = []
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            state, _, its_group = (folder / "stat").read_text().rsplit(")", 1)[1].split()[:3]
+        except OSError:     # it has ended since
+            continue
+        if int(its_group) == group and state not in "ZX":
+            found.append(int(folder.name))
+    return found
+
+
 def stop(process):
-    """End the child and what it started; politely first."""
+    """End the child and what it started; politely first. Returns once none of it runs: a process
+    that is still ending still holds its part of the GPU."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, sign)
         except ProcessLookupError:
             break
-        try:
-            process.wait(GRACE_S)
-        except subprocess.TimeoutExpired:
-            continue
+        deadline = time.monotonic() + GRACE_S
+        while running_in(process.pid) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if not running_in(process.pid):
+            break
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(GRACE_S)
 
 
 def laid_over(environment):
