@@ -25,7 +25,7 @@ pleat_status pl_mxnet_create(const pl_allocator_ops *ops, const pl_mxnet_policy 
     if (pl_lock_init(&m->lock, PL_RANK_DEVICE) != 0) {
         goto undo_alloc;
     }
-    if (pthread_cond_init(&m->changed, NULL) != 0) {
+    if (pl_waiter_init(&m->waiter, &m->lock, &m->stats.active[PLEAT_POOL_ALL].freed) != 0) {
         goto undo_lock;
     }
     m->base.ops = ops;
@@ -61,7 +61,7 @@ pleat_status pl_mxnet_destroy(pl_allocator *a, bool force, size_t *n_live, size_
     pl_ptrmap_fini(&m->blocks, &m->host);
     pl_ptrmap_fini(&m->lists, &m->host);
     pl_lock_release(&m->lock);
-    pthread_cond_destroy(&m->changed);
+    pl_waiter_fini(&m->waiter);
     pl_lock_fini(&m->lock);
     pl_host host = m->host;
     pl_host_free(&host, m);
@@ -198,7 +198,6 @@ static pleat_status free_live(pl_mxnet *m, pl_mxnet_block *block, pl_stream *str
     }
     pl_mxnet_end_active(m, block);
     pl_mxnet_put(m, block);
-    m->n_frees++;
     return PLEAT_OK;
 }
 
@@ -228,7 +227,6 @@ static void end_hold(pl_mxnet *m, uint64_t lane)
         pl_order_end(&m->order, &block->uses);
         pl_mxnet_end_active(m, block);
         pl_mxnet_put(m, block);
-        m->n_frees++;
     }
 }
 

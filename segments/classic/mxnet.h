@@ -38,6 +38,7 @@
 #include "segments/allocator.h"
 #include "segments/classic/doubt.h"
 #include "segments/classic/order.h"
+#include "segments/classic/waiter.h"
 #include "segments/ptrmap.h"
 #include "segments/stats.h"
 #include "segments/tree.h"
@@ -101,7 +102,7 @@ typedef struct pl_mxnet {
     pl_device *dev;                /* const */
     pl_allocator_options options;  /* const, but for limit_bytes and, at the end, observer */
     pl_lock lock;                  /* rank 20 */
-    pthread_cond_t changed;        /* n_changes has changed */
+    pl_waiter waiter;
     pl_host host;
     pl_order order;
     pl_tree by_address;
@@ -117,9 +118,6 @@ typedef struct pl_mxnet {
     uint64_t reserved_bytes;  /* MXNet's used_memory_ */
     uint64_t growing_bytes;   /* asked from the driver just now */
     uint64_t releasing_bytes; /* given to the driver just now; still in reserved_bytes */
-    unsigned n_out;           /* driver calls under way that may make room */
-    uint64_t n_changes;       /* how often one of them did */
-    uint64_t n_frees;         /* how often a user's free went to the cache */
     pleat_stats stats;
 } pl_mxnet;
 

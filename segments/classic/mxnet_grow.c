@@ -11,25 +11,16 @@
  * Source: PooledStorageManager::Alloc and ::ReleaseAll of MXNet. */
 #include "segments/classic/mxnet.h"
 
-/* A call that finds no memory while others are in the driver tries again when they are back, at
- * most this often. */
-enum { MOST_ROUNDS = 4096 };
-
 typedef struct request {
     pl_stream *stream;
     size_t class_bytes; /* rounded */
 } request;
 
-/* Host memory of a new block and, should it be the first of its class, of its list.
- *
- * `seen` is n_changes as it would be now if no other thread had made room since the last try;
- * `frees_seen` is n_frees when the last round began: what is cached since then may be just what is
- * missing. */
+/* Host memory of a new block and, should it be the first of its class, of its list. */
 typedef struct fresh {
     pl_mxnet_block *block;
     pl_mxnet_list *list;
-    uint64_t seen;
-    uint64_t frees_seen;
+    pl_turn turn;
 } fresh;
 
 static void fresh_fini(pl_mxnet *m, fresh *f)
@@ -45,6 +36,7 @@ static pleat_status fresh_init(pl_mxnet *m, fresh *f)
     *f = (fresh){
         .block = pl_host_alloc(&m->host, sizeof *f->block),
         .list = pl_host_alloc(&m->host, sizeof *f->list),
+        .turn = pl_waiter_begin(&m->waiter),
     };
     if (!f->block || !f->list || pl_ptrmap_reserve(&m->blocks, &m->host, n) != PLEAT_OK ||
         pl_ptrmap_reserve(&m->lists, &m->host, m->n_growing + 1) != PLEAT_OK) {
@@ -98,30 +90,22 @@ static pl_mxnet_block *commit_block(pl_mxnet *m, fresh *f, size_t class_bytes, p
     return block;
 }
 
-static void note_change(pl_mxnet *m)
-{
-    m->n_changes++;
-    pthread_cond_broadcast(&m->changed);
-}
-
 /* One try. A limit is a device of that size. */
 static pleat_status ask_driver(pl_mxnet *m, const request *r, fresh *f, pl_mxnet_block **out)
 {
     uint64_t limit = m->options.limit_bytes;
-    f->seen = m->n_changes;
+    pl_waiter_see(&m->waiter, &f->turn);
     if (limit != 0 && m->reserved_bytes + m->growing_bytes + r->class_bytes > limit) {
         return PLEAT_ENOMEM_DEVICE;
     }
     m->growing_bytes += r->class_bytes;
-    m->n_out++;
+    pl_waiter_leave(&m->waiter);
     pl_lock_release(&m->lock);
     pleat_devptr ptr = 0;
     pleat_status st = pl_device_malloc(m->dev, r->class_bytes, &ptr);
     pl_lock_acquire(&m->lock);
-    m->n_out--;
+    pl_waiter_return(&m->waiter, &f->turn);
     m->growing_bytes -= r->class_bytes;
-    note_change(m);
-    f->seen++;
     if (st == PLEAT_OK) {
         *out = commit_block(m, f, r->class_bytes, ptr);
     }
@@ -148,14 +132,13 @@ pleat_status pl_mxnet_release(pl_mxnet *m, pl_mxnet_block *block)
     take_out(m, block);
     m->releasing_bytes += bytes;
     m->n_away++;
-    m->n_out++;
+    pl_waiter_leave(&m->waiter);
     pl_lock_release(&m->lock);
     pleat_status st = pl_device_mfree(m->dev, block->ptr);
     pl_lock_acquire(&m->lock);
     m->releasing_bytes -= bytes;
     m->n_away--;
-    m->n_out--;
-    note_change(m);
+    pl_waiter_return(&m->waiter, NULL);
     if (st != PLEAT_OK) {
         take_in(m, block);
         return st;
@@ -275,7 +258,7 @@ pleat_status pl_mxnet_release_cached(pl_mxnet *m, uint64_t keep_bytes, uint32_t 
     departing d = { 0 };
     take_cached(m, &d, keep_bytes, false);
     m->stats.num_sync_all_streams += d.first && wait_ms != 0 ? 1 : 0;
-    m->n_out++;
+    pl_waiter_leave(&m->waiter);
     pleat_status first = wait_for_uses(m, d.open, wait_ms);
     if (!depart(m, &d, released, &first)) {
         pleat_status st = release_others(m, &d, keep_bytes, wait_ms, released);
@@ -286,8 +269,7 @@ pleat_status pl_mxnet_release_cached(pl_mxnet *m, uint64_t keep_bytes, uint32_t 
         d.stuck = block->next;
         pl_mxnet_put(m, block);
     }
-    m->n_out--;
-    note_change(m);
+    pl_waiter_return(&m->waiter, NULL);
     return first;
 }
 
@@ -371,7 +353,6 @@ static bool is_tried_again(const pl_mxnet *m, pleat_status st)
 
 static pleat_status new_block(pl_mxnet *m, const request *r, fresh *f, pl_mxnet_block **out)
 {
-    f->frees_seen = m->n_frees;
     if (!m->policy->is_pooled && m->n_cached == 0) {
         return ask_driver(m, r, f, out);
     }
@@ -396,28 +377,10 @@ static pleat_status new_block(pl_mxnet *m, const request *r, fresh *f, pl_mxnet_
     return ask_driver(m, r, f, out);
 }
 
-static bool has_changed(const pl_mxnet *m, const fresh *f)
-{
-    return m->n_changes != f->seen || m->n_frees != f->frees_seen;
-}
-
-/* Wait until other threads have changed something since the last try. False when nothing has
- * changed and no driver call is under way. */
-static bool wait_for_others(pl_mxnet *m, const fresh *f)
-{
-    while (!has_changed(m, f) && m->n_out != 0) {
-        pl_lock_wait(&m->lock, &m->changed);
-    }
-    return has_changed(m, f);
-}
-
 static pleat_status grow_with(pl_mxnet *m, const request *r, fresh *f, pl_mxnet_block **out)
 {
     pleat_status st = new_block(m, r, f, out);
-    for (int round = 1; st == PLEAT_ENOMEM_DEVICE && round < MOST_ROUNDS; round++) {
-        if (!wait_for_others(m, f)) {
-            break;
-        }
+    while (pl_waiter_may_try(&m->waiter, &f->turn, st)) {
         st = pl_mxnet_reuse(m, r->class_bytes, r->stream, out);
         if (st == PLEAT_OK && !*out) {
             st = new_block(m, r, f, out);

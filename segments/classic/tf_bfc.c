@@ -61,7 +61,7 @@ static pleat_status bfc_create(pl_device *dev, const pl_allocator_options *optio
     if (pl_lock_init(&b->lock, PL_RANK_DEVICE) != 0) {
         goto undo_alloc;
     }
-    if (pthread_cond_init(&b->changed, NULL) != 0) {
+    if (pl_waiter_init(&b->waiter, &b->lock, NULL) != 0) {
         goto undo_lock;
     }
     b->host = host;
@@ -91,7 +91,7 @@ static pleat_status bfc_destroy(pl_allocator *a, bool force, size_t *n_live, siz
     *n_leaked = pl_bfc_release_all(b);
     pl_ptrmap_fini(&b->live, &b->host);
     pl_lock_release(&b->lock);
-    pthread_cond_destroy(&b->changed);
+    pl_waiter_fini(&b->waiter);
     pl_lock_fini(&b->lock);
     pl_host host = b->host;
     pl_host_free(&host, b);

@@ -34,6 +34,7 @@
 #include "segments/allocator.h"
 #include "segments/classic/doubt.h"
 #include "segments/classic/order.h"
+#include "segments/classic/waiter.h"
 #include "segments/ptrmap.h"
 #include "segments/stats.h"
 #include "segments/tree.h"
@@ -95,7 +96,7 @@ typedef struct pl_bfc {
     pl_allocator_options options; /* const, but for limit_bytes */
     size_t most_waste_bytes;      /* const: max_internal_fragmentation_bytes */
     pl_lock lock;                 /* rank 20 */
-    pthread_cond_t changed;       /* n_changes has changed */
+    pl_waiter waiter;
     pl_host host;
     pl_order order;
     pl_tree free;    /* chunks by size and address */
@@ -109,8 +110,6 @@ typedef struct pl_bfc {
     uint64_t growing_bytes;   /* asked from the driver just now */
     uint64_t releasing_bytes; /* given to the driver just now; still in reserved_bytes */
     size_t n_growing;         /* calls that may insert into the map after the lock was dropped */
-    unsigned n_out;           /* driver calls under way that may make room */
-    uint64_t n_changes;       /* how often one of them did */
     pleat_stats stats;
 } pl_bfc;
 

@@ -11,23 +11,18 @@
  * Source: bfc_allocator.cc: AllocateRawInternal, Extend, DeallocateFreeRegions. */
 #include "segments/classic/tf_bfc.h"
 
-/* A call that finds no memory while others are in the driver tries again when they are back, at
- * most this often. */
-enum { MOST_ROUNDS = 4096 };
-
 typedef struct request {
     pl_stream *stream;
     size_t bytes;         /* as asked */
     size_t rounded_bytes; /* as a chunk */
 } request;
 
-/* Host memory of a region, its chunk, and the rest of a split one. And n_changes as it would be now
- * if no other thread had made room since the last try. */
+/* Host memory of a region, its chunk, and the rest of a split one. */
 typedef struct fresh {
     pl_bfc_region *region;
     pl_bfc_chunk *chunk;
     pl_bfc_chunk *spare;
-    uint64_t seen;
+    pl_turn turn;
 } fresh;
 
 static void fresh_fini(pl_bfc *b, fresh *f)
@@ -43,6 +38,7 @@ static pleat_status fresh_init(pl_bfc *b, fresh *f)
         .region = pl_host_alloc(&b->host, sizeof *f->region),
         .chunk = pl_host_alloc(&b->host, sizeof *f->chunk),
         .spare = pl_host_alloc(&b->host, sizeof *f->spare),
+        .turn = pl_waiter_begin(&b->waiter),
     };
     if (!f->region || !f->chunk || !f->spare ||
         pl_ptrmap_reserve(&b->live, &b->host, b->n_growing + 1) != PLEAT_OK) {
@@ -50,12 +46,6 @@ static pleat_status fresh_init(pl_bfc *b, fresh *f)
         return PLEAT_ENOMEM_HOST;
     }
     return PLEAT_OK;
-}
-
-static void note_change(pl_bfc *b)
-{
-    b->n_changes++;
-    pthread_cond_broadcast(&b->changed);
 }
 
 /* ---- extend ---------------------------------------------------------------------------------- */
@@ -85,15 +75,13 @@ static pl_bfc_chunk *commit_region(pl_bfc *b, fresh *f, pleat_devptr ptr, size_t
 static pleat_status ask_driver(pl_bfc *b, size_t bytes, fresh *f, pl_bfc_chunk **out)
 {
     b->growing_bytes += bytes;
-    b->n_out++;
+    pl_waiter_leave(&b->waiter);
     pl_lock_release(&b->lock);
     pleat_devptr ptr = 0;
     pleat_status st = pl_device_malloc(b->dev, bytes, &ptr);
     pl_lock_acquire(&b->lock);
-    b->n_out--;
+    pl_waiter_return(&b->waiter, &f->turn);
     b->growing_bytes -= bytes;
-    note_change(b);
-    f->seen++;
     if (st == PLEAT_OK) {
         *out = commit_region(b, f, ptr, bytes);
     }
@@ -117,7 +105,7 @@ static pleat_status extend(pl_bfc *b, const request *r, fresh *f, pl_bfc_chunk *
     uint64_t limit = memory_limit(b);
     uint64_t held = b->reserved_bytes + b->growing_bytes;
     uint64_t available = limit > held ? (limit - held) / PL_BFC_QUANTUM * PL_BFC_QUANTUM : 0;
-    f->seen = b->n_changes;
+    pl_waiter_see(&b->waiter, &f->turn);
     if (r->rounded_bytes > available) {
         return PLEAT_ENOMEM_DEVICE;
     }
@@ -290,7 +278,7 @@ pleat_status pl_bfc_release_free(pl_bfc *b, uint64_t keep_bytes, uint32_t wait_m
     departing d = { 0 };
     take_free(b, &d, keep_bytes, false);
     b->stats.num_sync_all_streams += d.first && wait_ms != 0 ? 1 : 0;
-    b->n_out++;
+    pl_waiter_leave(&b->waiter);
     pleat_status first = wait_for_uses(b, d.open, wait_ms);
     if (!depart(b, &d, released, &first)) {
         pleat_status st = release_others(b, &d, keep_bytes, wait_ms, released);
@@ -302,8 +290,7 @@ pleat_status pl_bfc_release_free(pl_bfc *b, uint64_t keep_bytes, uint32_t wait_m
         chunk->next_held = NULL;
         pl_bfc_put_back(b, chunk);
     }
-    b->n_out--;
-    note_change(b);
+    pl_waiter_return(&b->waiter, NULL);
     return first;
 }
 
@@ -361,7 +348,7 @@ static pleat_status collect(pl_bfc *b, const request *r, fresh *f, bool *done)
     }
     uint64_t released = 0;
     st = pl_bfc_release_free(b, 0, UINT32_MAX, &released);
-    f->seen++; /* that change was this call's own */
+    f->turn.seen++; /* that change was this call's own */
     *done = released != 0;
     return st;
 }
@@ -391,11 +378,10 @@ static pleat_status reuse(pl_bfc *b, const request *r, fresh *f, pl_bfc_chunk **
     }
     pl_bfc_take_out(b, chunk);
     uint64_t lanes = pl_order_unordered(&b->order, &chunk->uses, r->stream);
-    b->n_out++; /* others miss what is split off later: it may be most of the device */
+    /* Others miss what is split off later: it may be most of the device. */
+    pl_waiter_leave(&b->waiter);
     pleat_status st = pl_order_after(&b->order, lanes, r->stream);
-    b->n_out--;
-    note_change(b);
-    f->seen++; /* that change was this call's own */
+    pl_waiter_return(&b->waiter, &f->turn);
     if (st == PLEAT_OK) {
         *out = chunk; /* the lock is held until the rest is in its bin */
         return PLEAT_OK;
@@ -412,28 +398,15 @@ static pleat_status reuse(pl_bfc *b, const request *r, fresh *f, pl_bfc_chunk **
     return PLEAT_OK;
 }
 
-/* Wait until other threads' driver calls have changed something since the last try. False when
- * nothing has changed and nothing is under way. */
-static bool wait_for_others(pl_bfc *b, const fresh *f)
-{
-    while (b->n_changes == f->seen && b->n_out != 0) {
-        pl_lock_wait(&b->lock, &b->changed);
-    }
-    return b->n_changes != f->seen;
-}
-
 static pleat_status get_with(pl_bfc *b, const request *r, fresh *f, pl_bfc_chunk **out)
 {
-    pleat_status st = PLEAT_ENOMEM_DEVICE;
-    for (int round = 0; st == PLEAT_ENOMEM_DEVICE && round < MOST_ROUNDS; round++) {
-        if (round > 0 && !wait_for_others(b, f)) {
-            break;
-        }
+    pleat_status st;
+    do {
         st = reuse(b, r, f, out);
         if (st == PLEAT_OK && !*out) {
             st = grow(b, r, f, out);
         }
-    }
+    } while (pl_waiter_may_try(&b->waiter, &f->turn, st));
     b->stats.num_ooms += st == PLEAT_ENOMEM_DEVICE ? 1 : 0;
     return st;
 }

@@ -38,7 +38,7 @@ static pleat_status create(pl_device *dev, const pl_allocator_options *options,
     if (pl_lock_init(&t->lock, PL_RANK_DEVICE) != 0) {
         goto undo_alloc;
     }
-    if (pthread_cond_init(&t->changed, NULL) != 0) {
+    if (pl_waiter_init(&t->waiter, &t->lock, NULL) != 0) {
         goto undo_lock;
     }
     t->base.ops = ops;
@@ -98,7 +98,7 @@ static pleat_status torch_destroy(pl_allocator *a, bool force, size_t *n_live, s
     *n_leaked = t->source->release_all(t);
     pl_ptrmap_fini(&t->live, &t->host);
     pl_lock_release(&t->lock);
-    pthread_cond_destroy(&t->changed);
+    pl_waiter_fini(&t->waiter);
     pl_lock_fini(&t->lock);
     pl_host host = t->host;
     pl_host_free(&host, t);

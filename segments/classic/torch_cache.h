@@ -22,6 +22,7 @@
 #define PLEAT_SEGMENTS_CLASSIC_TORCH_CACHE_H
 
 #include "segments/allocator.h"
+#include "segments/classic/waiter.h"
 #include "segments/ptrmap.h"
 #include "segments/stats.h"
 #include "segments/tree.h"
@@ -155,7 +156,7 @@ struct pl_torch {
     uint64_t fraction_bytes;       /* const: limit by per_process_memory_fraction; 0 = none */
     pl_allocator_options options;  /* const, but for limit_bytes and, at the end, observer */
     pl_lock lock;                  /* rank 20 */
-    pthread_cond_t changed;        /* n_changes or is_polling has changed */
+    pl_waiter waiter;              /* woken at the end of is_polling, too */
     pl_host host;
     pl_torch_pool pools[PLEAT_N_POOLS]; /* [PLEAT_POOL_ALL] is unused */
     pl_tree segments;                   /* by address */
@@ -171,8 +172,6 @@ struct pl_torch {
     uint64_t releasing_bytes; /* given to the driver just now; still in reserved_bytes */
     uint64_t lost_bytes;      /* in reserved_bytes, under lost blocks */
     size_t n_growing;         /* calls that may insert into the map after the lock was dropped */
-    unsigned n_out;           /* driver calls under way that may make room */
-    uint64_t n_changes;       /* how often one of them did */
     bool is_polling;          /* somebody pops fences */
     pleat_stats stats;
 };
@@ -228,7 +227,6 @@ pleat_status pl_torch_grow(pl_torch *t, const pl_torch_request *r, pl_torch_bloc
  * reserved (release_cached_blocks). EDRIVER: some could not be given back and stays cached. */
 pleat_status pl_torch_release_cached(pl_torch *t, uint64_t keep_bytes, bool wait,
                                      uint64_t *released);
-void pl_torch_note_change(pl_torch *t); /* a driver call is over that may have made room */
 /* Wait for what still runs, as far as it can be waited for. */
 void pl_torch_wait_for_streams(pl_torch *t);
 

@@ -171,7 +171,7 @@ static pleat_status poll_all(pl_torch *t, bool wait)
         first = first == PLEAT_OK ? st : first;
     }
     t->is_polling = false;
-    pthread_cond_broadcast(&t->changed);
+    pthread_cond_broadcast(&t->waiter.changed);
     return first;
 }
 
@@ -188,7 +188,7 @@ pleat_status pl_torch_wait_uses(pl_torch *t)
 {
     pl_lock_assert(&t->lock);
     while (t->is_polling) {
-        pl_lock_wait(&t->lock, &t->changed);
+        pl_lock_wait(&t->lock, &t->waiter.changed);
     }
     return t->n_queued != 0 ? poll_all(t, true) : PLEAT_OK;
 }

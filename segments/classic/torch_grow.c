@@ -6,23 +6,11 @@
  * Source: c10/cuda/CUDACachingAllocator.cpp: malloc, alloc_block, release_cached_blocks. */
 #include "segments/classic/torch_cache.h"
 
-/* A call that finds no memory while others are in the driver tries again when they are back, at
- * most this often. */
-enum { MOST_ROUNDS = 4096 };
-
-/* What one request holds on its way: the piece to split off, should there be one, and n_changes as
- * it would be now if no other thread had made room since the last try. */
+/* What one request holds on its way: the piece to split off, should there be one. */
 typedef struct attempt {
     pl_torch_block *spare;
-    uint64_t seen;
+    pl_turn turn;
 } attempt;
-
-void pl_torch_note_change(pl_torch *t)
-{
-    pl_lock_assert(&t->lock);
-    t->n_changes++;
-    pthread_cond_broadcast(&t->changed);
-}
 
 pleat_status pl_torch_release_cached(pl_torch *t, uint64_t keep_bytes, bool wait,
                                      uint64_t *released)
@@ -42,15 +30,13 @@ static pleat_status try_grow(pl_torch *t, const pl_torch_request *r, attempt *a,
                              pl_torch_block **out)
 {
     uint64_t limit = pl_torch_limit(t);
-    a->seen = t->n_changes;
+    pl_waiter_see(&t->waiter, &a->turn);
     if (limit != 0 && t->reserved_bytes + t->growing_bytes + r->segment_bytes > limit) {
         return PLEAT_ENOMEM_DEVICE;
     }
-    t->n_out++;
+    pl_waiter_leave(&t->waiter);
     pleat_status st = t->source->grow(t, r, out);
-    t->n_out--;
-    pl_torch_note_change(t);
-    a->seen++;
+    pl_waiter_return(&t->waiter, &a->turn);
     return st;
 }
 
@@ -96,25 +82,12 @@ static pleat_status get_memory(pl_torch *t, const pl_torch_request *r, attempt *
     return st == PLEAT_ENOMEM_DEVICE ? retry(t, r, a, out) : st;
 }
 
-/* Wait until other threads' driver calls have changed something since the last try. False when
- * nothing has changed and nothing is under way. */
-static bool wait_for_others(pl_torch *t, const attempt *a)
-{
-    while (t->n_changes == a->seen && t->n_out != 0) {
-        pl_lock_wait(&t->lock, &t->changed);
-    }
-    return t->n_changes != a->seen;
-}
-
 static pleat_status grow_with(pl_torch *t, const pl_torch_request *r, attempt *a,
                               pl_torch_block **out)
 {
     pl_torch_block *block = NULL;
     pleat_status st = get_memory(t, r, a, &block);
-    for (int round = 1; st == PLEAT_ENOMEM_DEVICE && round < MOST_ROUNDS; round++) {
-        if (!wait_for_others(t, a)) {
-            break;
-        }
+    while (pl_waiter_may_try(&t->waiter, &a->turn, st)) {
         block = pl_torch_find_free(t, r);
         if (block) {
             pl_torch_take_out(t, block);
@@ -139,7 +112,10 @@ static pleat_status grow_with(pl_torch *t, const pl_torch_request *r, attempt *a
 pleat_status pl_torch_grow(pl_torch *t, const pl_torch_request *r, pl_torch_block **out)
 {
     pl_lock_assert(&t->lock);
-    attempt a = { .spare = pl_host_alloc(&t->host, sizeof *a.spare) };
+    attempt a = {
+        .spare = pl_host_alloc(&t->host, sizeof *a.spare),
+        .turn = pl_waiter_begin(&t->waiter),
+    };
     if (!a.spare) {
         return PLEAT_ENOMEM_HOST;
     }

@@ -123,7 +123,7 @@ static pleat_status depart(pl_torch *t, departing *d, uint64_t *released)
     }
     pleat_status first = PLEAT_OK;
     pl_stream *waited_for = NULL;
-    t->n_out++;
+    pl_waiter_leave(&t->waiter);
     while (d->first) {
         pl_torch_block *block = d->first;
         pl_lock_release(&t->lock);
@@ -146,8 +146,7 @@ static pleat_status depart(pl_torch *t, departing *d, uint64_t *released)
         }
     }
     d->last = NULL;
-    t->n_out--;
-    pl_torch_note_change(t);
+    pl_waiter_return(&t->waiter, NULL);
     return first;
 }
 

@@ -300,13 +300,12 @@ static pleat_status release_pool(pl_torch *t, pl_torch_pool *pool, uint64_t keep
 
 static pleat_status release(pl_torch *t, uint64_t keep_bytes, uint64_t *released)
 {
-    t->n_out++;
+    pl_waiter_leave(&t->waiter);
     offer_refused(t, &t->pools[PLEAT_POOL_LARGE], released);
     offer_refused(t, &t->pools[PLEAT_POOL_SMALL], released);
     pleat_status large = release_pool(t, &t->pools[PLEAT_POOL_LARGE], keep_bytes, released);
     pleat_status small = release_pool(t, &t->pools[PLEAT_POOL_SMALL], keep_bytes, released);
-    t->n_out--;
-    pl_torch_note_change(t);
+    pl_waiter_return(&t->waiter, NULL);
     return large != PLEAT_OK ? large : small;
 }
 

@@ -1,0 +1,53 @@
+/* waiter.h - requests that found no memory wait for what other threads do about it.
+ *
+ * A driver call that may make room drops the allocator's lock: between pl_waiter_leave and
+ * pl_waiter_return it is under way, and its return is a change. Whoever finds no memory tries again
+ * once there has been a change of others since its last try, and waits as long as one may come.
+ *
+ * Guarded by the lock of the allocator (rank 20), which only pl_waiter_may_try drops. */
+#ifndef PLEAT_SEGMENTS_CLASSIC_WAITER_H
+#define PLEAT_SEGMENTS_CLASSIC_WAITER_H
+
+#include "vmm/base/lock.h"
+#include "vmm/base/pleat_types.h"
+
+typedef struct pl_waiter {
+    pl_lock *lock;           /* const */
+    pthread_cond_t changed;  /* n_changes has changed */
+    unsigned n_out;          /* lock: driver calls under way that may make room */
+    uint64_t n_changes;      /* lock: how often one of them did */
+    const uint64_t *n_frees; /* const: lock: how often a block came back; NULL = not to be seen */
+} pl_waiter;
+
+/* What one request knows of the others. */
+typedef struct pl_turn {
+    uint64_t seen; /* n_changes as it would be now without those of others since the last try */
+    uint64_t frees_seen; /* *n_frees when the round began: what came since may be what is missing */
+    unsigned n_rounds;
+} pl_turn;
+
+/* 0, or -1 when the system refuses. */
+int pl_waiter_init(pl_waiter *waiter, pl_lock *lock, const uint64_t *n_frees);
+void pl_waiter_fini(pl_waiter *waiter);
+
+pl_turn pl_waiter_begin(const pl_waiter *waiter); /* the first round of a request */
+
+/* A try begins: it sees what others have changed so far. */
+static inline void pl_waiter_see(const pl_waiter *waiter, pl_turn *turn)
+{
+    turn->seen = waiter->n_changes;
+}
+
+static inline void pl_waiter_leave(pl_waiter *waiter)
+{
+    waiter->n_out++;
+}
+
+/* `turn` is the caller's, whose own change it is; NULL = it has none, or begins another try. */
+void pl_waiter_return(pl_waiter *waiter, pl_turn *turn);
+
+/* The request's round ended with `st`. Is another one worth while? Waits until others have changed
+ * something since; false as well when none of their calls is under way, or after too many. */
+bool pl_waiter_may_try(pl_waiter *waiter, pl_turn *turn, pleat_status st);
+
+#endif
