@@ -99,10 +99,18 @@ static pl_index_node *cut_leaf(pl_index_node *node)
     return leaf;
 }
 
+/* The slot is empty: if it is a bin's, so is the bin. */
+static void clear_bin(pl_index *index, pl_index_node *const *slot)
+{
+    size_t bin = ((uintptr_t)slot - (uintptr_t)index->bins) / sizeof(*slot);
+
+    if (bin < PL_INDEX_BINS) {
+        index->filled[bin / 64] &= ~(UINT64_C(1) << (bin % 64));
+    }
+}
+
 void pl_index_remove(pl_index *index, pl_index_node *node)
 {
-    unsigned bin = bin_of(units_of(node->bytes));
-
     pl_assert(index->n_nodes > 0);
     index->n_nodes--;
     if (node->ring_next != node) {
@@ -114,9 +122,10 @@ void pl_index_remove(pl_index *index, pl_index_node *node)
         }
         return;
     }
+    pl_index_node **slot = node->slot;
     replace(node, cut_leaf(node));
-    if (index->bins[bin] == NULL) {
-        index->filled[bin / 64] &= ~(UINT64_C(1) << (bin % 64));
+    if (*slot == NULL) {
+        clear_bin(index, slot);
     }
 }
 
