@@ -192,8 +192,10 @@ pl_block *pl_run_free(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick
     }
     if (!b->segment->is_private) {
         size_t n = pl_segment_loosen(b->segment, b);
-        space->n_loose += n;
-        space->n_pinned -= n;
+        if (n > 0) {
+            space->n_loose += n;
+            space->n_pinned -= n;
+        }
     }
     pl_run_refresh(b);
     return b;

@@ -169,28 +169,26 @@ pl_block *pl_segment_find(const pl_segment *seg, pleat_devptr at)
 
 /* ---- loose granules --------------------------------------------------------------------- */
 
-/* The bits [from, to) of word i, given that they overlap it. */
-static uint64_t word_mask(size_t i, size_t from, size_t to)
+/* The bits [from, last] of word i, given that they overlap it. */
+static uint64_t word_mask(size_t i, size_t from, size_t last)
 {
     uint64_t mask = UINT64_MAX;
 
-    if (from > i * WORD) {
-        mask &= UINT64_MAX << (from % WORD);
+    if (i == from / WORD) {
+        mask <<= from % WORD;
     }
-    if (to < (i + 1) * WORD) {
-        mask &= ~(UINT64_MAX << (to % WORD));
+    if (i == last / WORD) {
+        mask &= UINT64_MAX >> (WORD - 1 - last % WORD);
     }
     return mask;
 }
 
-size_t pl_segment_pin(pl_segment *seg, pleat_devptr base, pleat_devptr end)
+size_t pl_segment_pin_granules(pl_segment *seg, size_t from, size_t last)
 {
-    size_t from = pl_segment_granule(seg, base);
-    size_t to = pl_segment_granule(seg, end - 1) + 1;
     size_t n = 0;
 
-    for (size_t i = from / WORD; i * WORD < to; i++) {
-        uint64_t hit = seg->loose[i] & word_mask(i, from, to);
+    for (size_t i = from / WORD; i <= last / WORD; i++) {
+        uint64_t hit = seg->loose[i] & word_mask(i, from, last);
         if (hit == 0) {
             continue;
         }
@@ -204,24 +202,25 @@ size_t pl_segment_pin(pl_segment *seg, pleat_devptr base, pleat_devptr end)
 size_t pl_segment_count_loose(const pl_segment *seg, pleat_devptr base, pleat_devptr end)
 {
     size_t from = pl_segment_granule(seg, base);
-    size_t to = pl_segment_granule(seg, end - 1) + 1;
+    size_t last = pl_segment_granule(seg, end - 1);
     size_t n = 0;
 
-    if (to > seg->n_rooms) {
-        to = seg->n_rooms;
+    if (last >= seg->n_rooms) {
+        last = seg->n_rooms - 1;
     }
-    for (size_t i = from / WORD; i * WORD < to; i++) {
-        n += (size_t)__builtin_popcountll(seg->loose[i] & word_mask(i, from, to));
+    for (size_t i = from / WORD; i <= last / WORD; i++) {
+        n += (size_t)__builtin_popcountll(seg->loose[i] & word_mask(i, from, last));
     }
     return n;
 }
 
-static inline size_t loosen_granules(pl_segment *seg, size_t from, size_t to)
+/* [from, to), at least one. */
+static __attribute__((noinline)) size_t loosen_granules(pl_segment *seg, size_t from, size_t to)
 {
     size_t n = 0;
 
-    for (size_t i = from / WORD; i * WORD < to && from < to; i++) {
-        uint64_t fresh = word_mask(i, from, to) & ~seg->loose[i];
+    for (size_t i = from / WORD; i <= (to - 1) / WORD; i++) {
+        uint64_t fresh = word_mask(i, from, to - 1) & ~seg->loose[i];
         if (fresh == 0) {
             continue;
         }
@@ -232,28 +231,46 @@ static inline size_t loosen_granules(pl_segment *seg, size_t from, size_t to)
     return n;
 }
 
+/* Are there only free blocks from `low`, in the granule where b begins, to b? Blocks are merged,
+ * so the neighbours that share a granule are few. */
+static bool is_free_from(const pl_block *b, pleat_devptr low)
+{
+    while (b->base > low) {
+        b = b->prev;
+        if (b->state != PL_BLOCK_FREE) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_free_to(const pl_block *b, pleat_devptr high)
+{
+    while (pl_block_end(b) < high) {
+        b = b->next;
+        if (b->state != PL_BLOCK_FREE) {
+            return false;
+        }
+    }
+    return true;
+}
+
 size_t pl_segment_loosen(pl_segment *seg, const pl_block *b)
 {
     pleat_devptr low = pl_segment_floor(seg, b->base);
     pleat_devptr high = pl_segment_ceil(seg, pl_block_end(b));
-    const pl_block *at = b;
+    size_t from = pl_segment_granule(seg, low) + !is_free_from(b, low);
+    size_t to = pl_segment_granule(seg, high) - !is_free_to(b, high);
 
-    /* Blocks are merged, so the neighbours that share a granule are few. */
-    while (at->base > low && at->prev != NULL && at->prev->state == PL_BLOCK_FREE) {
-        at = at->prev;
-    }
-    size_t from = pl_segment_granule(seg, low) + (at->base > low);
-    at = b;
-    while (pl_block_end(at) < high && at->next != NULL && at->next->state == PL_BLOCK_FREE) {
-        at = at->next;
-    }
-    size_t to = pl_segment_granule(seg, high) - (pl_block_end(at) < high);
-    return loosen_granules(seg, from, to);
+    return from < to ? loosen_granules(seg, from, to) : 0;
 }
 
 size_t pl_segment_loosen_whole(pl_segment *seg, pleat_devptr base, pleat_devptr end)
 {
-    return loosen_granules(seg, pl_segment_granule(seg, base), pl_segment_granule(seg, end));
+    size_t from = pl_segment_granule(seg, base);
+    size_t to = pl_segment_granule(seg, end);
+
+    return from < to ? loosen_granules(seg, from, to) : 0;
 }
 
 size_t pl_segment_loose_run(const pl_segment *seg, size_t from, size_t most)

@@ -80,8 +80,19 @@ void pl_segment_absorb(pl_segment *seg, pl_block_store *store, pl_block *b, pl_b
 /* The block that covers `at`. */
 pl_block *pl_segment_find(const pl_segment *seg, pleat_devptr at);
 
-/* The granules that [base, end) touches are not loose any more; returns how many were. */
-size_t pl_segment_pin(pl_segment *seg, pleat_devptr base, pleat_devptr end);
+size_t pl_segment_pin_granules(pl_segment *seg, size_t from, size_t last);
+/* The granules that [base, end) touches are not loose any more; returns how many were. Most blocks
+ * are small, and others live in their granule. */
+static inline size_t pl_segment_pin(pl_segment *seg, pleat_devptr base, pleat_devptr end)
+{
+    size_t from = pl_segment_granule(seg, base);
+    size_t last = pl_segment_granule(seg, end - 1);
+
+    if (from == last && (seg->loose[from / 64] >> (from % 64) & 1) == 0) {
+        return 0;
+    }
+    return pl_segment_pin_granules(seg, from, last);
+}
 /* b has just become free: granules it touches that only free blocks cover become loose; returns
  * how many. */
 size_t pl_segment_loosen(pl_segment *seg, const pl_block *b);
