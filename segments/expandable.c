@@ -98,33 +98,38 @@ static void join_run(pl_space *space, pl_block *b, size_t bytes, uint32_t *lane,
     }
 }
 
-/* Cut the first `bytes` of the run that starts at b: a live block. Needs one spare. */
-static pl_block *take_start(pl_space *space, pl_block *b, size_t bytes)
+/* Take the first `bytes` of the run that starts at b, which has no more than that. */
+static void take_blocks(pl_space *space, pl_block *b, size_t bytes)
 {
-    pl_segment *seg = b->segment;
     uint32_t lane = b->lane;
     uint64_t tick = b->tick;
-
-    if (b->bytes > bytes) {
-        pl_run_cut(space, b, bytes);
-    } else {
-        pl_run_claim(space, b);
-        join_run(space, b, bytes, &lane, &tick);
-    }
     pl_block *rest = NULL;
+
+    pl_run_claim(space, b);
+    join_run(space, b, bytes, &lane, &tick);
     if (b->bytes > bytes) {
-        rest = pl_segment_split(seg, &space->store, b, b->base + bytes);
+        rest = pl_segment_split(b->segment, &space->store, b, b->base + bytes);
     }
     b->state = PL_BLOCK_LIVE;
-    size_t n = pl_segment_pin(seg, b->base, pl_block_end(b));
-    if (n > 0) {
-        space->n_loose -= n;
-        pl_space_pin(space, n);
-    }
     if (rest != NULL) {
         pl_run_free(space, rest, lane, tick);
     }
     pl_run_refresh_beside(b, b);
+}
+
+/* Cut the first `bytes` of the run that starts at b: a live block. Needs one spare. */
+static pl_block *take_start(pl_space *space, pl_block *b, size_t bytes)
+{
+    if (b->bytes > bytes) {
+        pl_run_cut(space, b, bytes);
+    } else {
+        take_blocks(space, b, bytes);
+    }
+    size_t n = pl_segment_pin(b->segment, b->base, pl_block_end(b));
+    if (n > 0) {
+        space->n_loose -= n;
+        pl_space_pin(space, n);
+    }
     return b;
 }
 

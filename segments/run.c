@@ -208,7 +208,8 @@ void pl_run_claim(pl_space *space, pl_block *b)
 }
 
 /* The rest cannot be merged: b's neighbour was not like b. Its granules are as loose as before, and
- * it pends as long: so it takes b's turn in the queue. */
+ * it pends as long: so it takes b's turn in the queue. A run of another lane reached across b only
+ * if b is settled: behind it refreshing the rest cares for that. */
 void pl_run_cut(pl_space *space, pl_block *b, size_t bytes)
 {
     pl_run_drop(b);
@@ -220,6 +221,9 @@ void pl_run_cut(pl_space *space, pl_block *b, size_t bytes)
     }
     b->state = PL_BLOCK_LIVE; /* no run reaches across it any more */
     pl_run_refresh(rest);
+    if (b->lane == PL_LANE_SETTLED && is_pending(b->prev)) {
+        refresh_run(b->prev, b->prev->lane);
+    }
 }
 
 pl_block *pl_run_move(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick)

@@ -32,8 +32,8 @@ pl_block *pl_run_best(const pl_area *area, uint32_t lane, size_t bytes, size_t *
  * private pool, where memory stays the pool's, granules do not become loose). Returns the block
  * that it is part of now. */
 pl_block *pl_run_free(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick);
-/* b, free and larger than `bytes`, keeps its first bytes, in no index and no queue and still to be
- * given a state; the rest stays free in its stead. Needs one spare block. */
+/* b, free, larger than `bytes` and the first of a run, keeps its first bytes as a live block; the
+ * rest stays free in its stead, and the runs beside it are refreshed. Needs one spare block. */
 void pl_run_cut(pl_space *space, pl_block *b, size_t bytes);
 /* Take a free block out of indexes and queues, to become something else; the runs beside it are
  * refreshed by pl_run_refresh_beside once it has. */
