@@ -168,13 +168,8 @@ static bool is_legacy(const void *handle)
     return handle == NULL || handle == CU_STREAM_LEGACY;
 }
 
-static pleat_status get_legacy(pl_device *dev, void *given, pl_stream **out)
+static pleat_status add_legacy(pl_device *dev, void *given, pl_stream **out)
 {
-    pl_stream *known = atomic_load_explicit(&dev->streams.legacy, memory_order_acquire);
-    if (known != NULL) {
-        *out = known;
-        return PLEAT_OK;
-    }
     pl_stream like = { .handle = CU_STREAM_LEGACY,
                        .given = given,
                        .id = dev->streams.legacy_id,
@@ -275,10 +270,12 @@ static pleat_status refuse_foreign(pl_device *dev, cu_stream handle)
     return PLEAT_OK;
 }
 
-pleat_status pl_stream_get(pl_device *dev, void *handle, pl_stream **out)
+/* A function of its own, so that pl_stream_get is a short one for the commonest stream. */
+static __attribute__((noinline)) pleat_status get_other(pl_device *dev, void *handle,
+                                                        pl_stream **out)
 {
     if (is_legacy(handle)) {
-        return get_legacy(dev, handle, out);
+        return add_legacy(dev, handle, out);
     }
     if (handle == CU_STREAM_PER_THREAD) {
         return get_per_thread(dev, out);
@@ -299,6 +296,16 @@ pleat_status pl_stream_get(pl_device *dev, void *handle, pl_stream **out)
     }
     pl_stream like = { .handle = handle, .given = handle, .id = id, .kind = PL_STREAM_ORDINARY };
     return add(dev, &like, out);
+}
+
+pleat_status pl_stream_get(pl_device *dev, void *handle, pl_stream **out)
+{
+    pl_stream *legacy = atomic_load_explicit(&dev->streams.legacy, memory_order_acquire);
+    if (!is_legacy(handle) || legacy == NULL) {
+        return get_other(dev, handle, out);
+    }
+    *out = legacy;
+    return PLEAT_OK;
 }
 
 unsigned pl_stream_index(const pl_stream *stream)
