@@ -345,8 +345,8 @@ static pleat_status add_use(pl_space *space, pl_block *b, pl_stream *stream)
     return PLEAT_OK;
 }
 
-/* `capturing`: the lane in whose capture this free is, or NULL. */
-static void free_block(pl_space *space, pl_block *b, pl_lane *capturing)
+/* Other streams use b yet, or a graph or a private pool has a claim to it. */
+static __attribute__((noinline)) void free_claimed(pl_space *space, pl_block *b, pl_lane *capturing)
 {
     if (b->uses != NULL) {
         pl_settle_mark_captured(space, b);
@@ -360,10 +360,18 @@ static void free_block(pl_space *space, pl_block *b, pl_lane *capturing)
         pl_capture_keep(space, b, capturing != NULL ? capturing : lane);
         return;
     }
-    if (b->uses != NULL) {
-        pl_settle_free_many(space, b, lane);
+    pl_settle_free_many(space, b, lane);
+}
+
+/* `capturing`: the lane in whose capture this free is, or NULL. */
+static void free_block(pl_space *space, pl_block *b, pl_lane *capturing)
+{
+    pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
+    if (b->uses != NULL || b->is_captured || capturing != NULL || b->segment->is_private) {
+        free_claimed(space, b, capturing);
         return;
     }
+    pl_lane *lane = space->lanes[b->lane - 1];
     pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
     pl_run_free(space, b, lane->number, lane->next_tick);
     if (pl_space_has_many_lanes(space) && ++lane->n_frees >= PL_FREES_PER_TICK) {
@@ -377,13 +385,14 @@ static pleat_status expandable_free(pl_allocator *a, pleat_devptr ptr, pl_stream
     pl_space *space = space_of(a);
     pl_lane *capturing = NULL;
     bool is_capturing;
+    size_t slot;
     pleat_status st = pl_capture_is_active(space, stream, &is_capturing);
 
     if (st != PLEAT_OK) {
         return st;
     }
     pl_lock_acquire(&space->lock);
-    pl_block *b = pl_ptrmap_find(&space->live, ptr);
+    pl_block *b = pl_ptrmap_find_at(&space->live, ptr, &slot);
     if (b == NULL) {
         st = not_live(space, ptr);
     } else if (is_capturing) {
@@ -394,9 +403,8 @@ static pleat_status expandable_free(pl_allocator *a, pleat_devptr ptr, pl_stream
     }
     if (st == PLEAT_OK) {
         space->budget.n_events++;
-        (void)pl_ptrmap_remove(&space->live, ptr);
+        pl_ptrmap_remove_at(&space->live, slot);
         account_free(space, b->bytes, b->requested);
-        pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
         free_block(space, b, capturing);
     }
     pl_lock_release(&space->lock);

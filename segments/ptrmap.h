@@ -67,33 +67,31 @@ static inline void pl_ptrmap_insert(pl_ptrmap *map, pleat_devptr key, void *valu
     map->count++;
 }
 
+/* The same as pl_ptrmap_find, and the slot where the value is. */
+static inline void *pl_ptrmap_find_at(const pl_ptrmap *map, pleat_devptr key, size_t *at)
+{
+    if (map->count == 0) {
+        return NULL;
+    }
+    size_t slot = pl_ptrmap_home(map, key);
+    while (map->slots[slot].key != key && map->slots[slot].key != 0) {
+        slot = (slot + 1) & map->mask;
+    }
+    *at = slot;
+    return map->slots[slot].value;
+}
+
 /* NULL when the key, any number, is not in the map. */
 static inline void *pl_ptrmap_find(const pl_ptrmap *map, pleat_devptr key)
 {
-    if (map->count == 0) {
-        return NULL;
-    }
-    size_t at = pl_ptrmap_home(map, key);
-    while (map->slots[at].key != key && map->slots[at].key != 0) {
-        at = (at + 1) & map->mask;
-    }
-    return map->slots[at].value;
+    size_t at;
+    return pl_ptrmap_find_at(map, key, &at);
 }
 
-/* Returns the value that was there, or NULL when the key was not. */
-static inline void *pl_ptrmap_remove(pl_ptrmap *map, pleat_devptr key)
+/* Empty the slot of a value that was found, since when the map has not changed. */
+static inline void pl_ptrmap_remove_at(pl_ptrmap *map, size_t hole)
 {
-    if (map->count == 0) {
-        return NULL;
-    }
-    size_t hole = pl_ptrmap_home(map, key);
-    while (map->slots[hole].key != key && map->slots[hole].key != 0) {
-        hole = (hole + 1) & map->mask;
-    }
-    void *value = map->slots[hole].value;
-    if (!value) {
-        return NULL;
-    }
+    pl_assert(map->slots[hole].value);
     /* An entry moves into the hole if its home does not lie between the hole and itself. */
     for (size_t at = (hole + 1) & map->mask; map->slots[at].key != 0; at = (at + 1) & map->mask) {
         size_t home = pl_ptrmap_home(map, map->slots[at].key);
@@ -104,6 +102,16 @@ static inline void *pl_ptrmap_remove(pl_ptrmap *map, pleat_devptr key)
     }
     map->slots[hole] = (pl_ptrmap_slot){ 0 };
     map->count--;
+}
+
+/* Returns the value that was there, or NULL when the key was not. */
+static inline void *pl_ptrmap_remove(pl_ptrmap *map, pleat_devptr key)
+{
+    size_t at;
+    void *value = pl_ptrmap_find_at(map, key, &at);
+    if (value) {
+        pl_ptrmap_remove_at(map, at);
+    }
     return value;
 }
 
