@@ -26,7 +26,7 @@ void pl_block_store_fini(pl_block_store *store)
     store->n_spare = 0;
 }
 
-pleat_status pl_block_store_reserve(pl_block_store *store, size_t n)
+pleat_status pl_block_store_grow(pl_block_store *store, size_t n)
 {
     while (store->n_spare < n) {
         pl_block_slab *slab = pl_host_alloc(store->host, sizeof(*slab));

@@ -103,8 +103,12 @@ typedef struct pl_block_store {
 
 void pl_block_store_init(pl_block_store *store, pl_host *host);
 void pl_block_store_fini(pl_block_store *store);
+pleat_status pl_block_store_grow(pl_block_store *store, size_t n);
 /* Have at least n spare blocks. PLEAT_OK or ENOMEM_HOST. */
-pleat_status pl_block_store_reserve(pl_block_store *store, size_t n);
+static inline pleat_status pl_block_store_reserve(pl_block_store *store, size_t n)
+{
+    return store->n_spare >= n ? PLEAT_OK : pl_block_store_grow(store, n);
+}
 /* Cannot fail after a reserve. The block is zeroed but for `node`. */
 pl_block *pl_block_store_get(pl_block_store *store);
 void pl_block_store_put(pl_block_store *store, pl_block *b);

@@ -170,7 +170,7 @@ static pleat_status prepare_private(pl_space *space, pl_stream *stream, pl_class
     return st == PLEAT_OK ? pl_private_area(space, rq->pool, rq->lane, class, &rq->area) : st;
 }
 
-/* Host memory for what cannot fail later. */
+/* Where the request looks. */
 static pleat_status prepare(pl_space *space, pl_stream *stream, pl_request *rq)
 {
     pl_class class = rq->bytes < space->options.small_bytes ? PL_CLASS_SMALL : PL_CLASS_LARGE;
@@ -181,12 +181,6 @@ static pleat_status prepare(pl_space *space, pl_stream *stream, pl_request *rq)
     } else if (st == PLEAT_OK) {
         rq->usable = rq->is_capturing ? PL_LANE_SETTLED : rq->lane->number;
         st = pl_space_area(space, rq->lane, class, &rq->area);
-    }
-    if (st == PLEAT_OK) {
-        st = pl_ptrmap_reserve(&space->live, &space->host, space->n_flights + 1);
-    }
-    if (st == PLEAT_OK) {
-        st = pl_block_store_reserve(&space->store, 2);
     }
     return st;
 }
@@ -208,6 +202,18 @@ static bool refresh(pl_space *space, pl_request *rq)
     return true;
 }
 
+/* Nothing resident fits where the request looks first. */
+static __attribute__((noinline)) pl_step look_further(pl_space *space, pl_request *rq,
+                                                      pl_block **out, pleat_status *st)
+{
+    if (refresh(space, rq)) {
+        return PL_STEP_AGAIN;
+    }
+    *out = fit_in_other_class(space, rq);
+    return *out != NULL ? PL_STEP_DONE : pl_grow_step(space, rq, out, st);
+}
+
+/* Host memory comes first, for what cannot fail later. */
 static pleat_status find(pl_space *space, pl_request *rq, pl_block **out)
 {
     for (;;) {
@@ -219,17 +225,7 @@ static pleat_status find(pl_space *space, pl_request *rq, pl_block **out)
             return st;
         }
         *out = fit(space, rq);
-        if (*out != NULL) {
-            return PLEAT_OK;
-        }
-        if (refresh(space, rq)) {
-            continue;
-        }
-        *out = fit_in_other_class(space, rq);
-        if (*out != NULL) {
-            return PLEAT_OK;
-        }
-        if (pl_grow_step(space, rq, out, &st) == PL_STEP_DONE) {
+        if (*out != NULL || look_further(space, rq, out, &st) == PL_STEP_DONE) {
             return st;
         }
     }

@@ -10,21 +10,21 @@ typedef struct pl_request {
     pl_lane *lane;
     pl_area *area;
     pl_private *pool;    /* NULL = the default one */
-    uint32_t usable;     /* whose pending memory it may use: its lane's; a capture's nobody's, as
-                             a graph may be launched on any stream, but in a private pool its own */
     size_t bytes;        /* rounded */
     uint64_t event;      /* n_events when it began: its number */
-    bool is_capturing;   /* no waits, queries, takes */
-    bool has_polled;     /* every fence was queried since the request began, or waited */
+    uint64_t wait_until; /* milliseconds, monotonic: when the host's patience ends; 0 = not begun */
+    uint32_t usable;     /* whose pending memory it may use: its lane's; a capture's nobody's, as
+                             a graph may be launched on any stream, but in a private pool its own */
     uint32_t n_refused;  /* lanes that it could not be ordered after, nor wait for */
     uint32_t n_ordered;  /* ordered waits so far that were made instead of creating */
-    bool is_out_of_va;   /* no more addresses can be reserved: any area will do */
     uint32_t n_cleared;  /* lanes whose stale addresses were waited for */
-    bool wants_tick;     /* it took pending memory: the stale mappings need a tick of its lane */
-    uint64_t wait_until; /* milliseconds, monotonic: when the host's patience ends; 0 = not begun */
-    bool has_made_way;   /* idle chunks were released for the driver's page tables */
     unsigned n_gathered; /* how often memory was unmapped for it, since it may not take */
     pl_ask ask;          /* the driver, for memory it refused before the request began */
+    bool is_capturing;   /* no waits, queries, takes */
+    bool has_polled;     /* every fence was queried since the request began, or waited */
+    bool is_out_of_va;   /* no more addresses can be reserved: any area will do */
+    bool wants_tick;     /* it took pending memory: the stale mappings need a tick of its lane */
+    bool has_made_way;   /* idle chunks were released for the driver's page tables */
 } pl_request;
 
 typedef enum pl_step {
