@@ -12,7 +12,8 @@
 #define MIB (1024 * KIB)
 #define GIB (1024 * MIB)
 
-enum { CACHE_N_STREAMS = 4, CACHE_OUT_OF_MEMORY = 2, CACHE_UNKNOWN = 999 }; /* CUresult */
+enum { CACHE_N_STREAMS = 4, CACHE_MOST_PIECES = 16 };
+enum { CACHE_OUT_OF_MEMORY = 2, CACHE_UNKNOWN = 999 }; /* CUresult */
 
 typedef struct cache_fixture {
     vmm_sim sim;
@@ -24,11 +25,16 @@ typedef struct cache_fixture {
 
 extern cache_fixture cache;
 
+pl_allocator_options cache_defaults(void);
 /* `options` NULL = the defaults. The device's context is current afterwards. */
 void cache_open(const pl_allocator_ops *ops, const char *sim_conf,
                 const pl_allocator_options *options);
 void cache_close(void); /* live blocks go too */
-/* Create one with `options`, which must be refused with ECONF and name `option`. */
+/* The same where even the undoing of driver calls failed: events may be lost, if that is told. */
+void cache_close_after_failed_undo(void);
+void cache_destroy_stream(unsigned i); /* whatever is pending on it */
+void cache_create_stream(unsigned i);  /* perhaps of the same handle */
+/* Create one with `options`, which must be refused with ECONF and name `option`; "" = any text. */
 void cache_refuses(const pl_allocator_ops *ops, const pl_allocator_options *options,
                    const char *option);
 
@@ -39,8 +45,16 @@ void cache_put_on(pleat_devptr ptr, unsigned stream);
 void cache_record(pleat_devptr ptr, unsigned stream);
 uint64_t cache_trim(uint64_t keep_bytes, bool wait); /* the bytes released */
 pleat_block_info cache_info(pleat_devptr ptr);
-pleat_stats cache_stats(void); /* asserts that the bytes add up */
+pleat_stats cache_stats(void); /* asserts that the bytes add up, as a visitor sees them */
+uint64_t cache_resident(void);
 void cache_assert_sound(void);
+
+typedef struct cache_sight {
+    size_t n;
+    pl_piece pieces[CACHE_MOST_PIECES];
+} cache_sight;
+
+cache_sight cache_seen(void); /* what a visitor sees */
 
 pleat_status cache_try(size_t bytes, unsigned stream, pleat_devptr *out);
 /* What must not succeed: the answer, and nothing of what users see has changed. */
@@ -50,8 +64,11 @@ void cache_assert_same(const pleat_stats *before);
 
 /* Declared work: a write. It does not finish before it is waited for, where the depth is large. */
 void cache_work(unsigned stream, pleat_devptr ptr, size_t bytes);
+/* What a program does before it uses on one stream what another has used. */
+bool cache_follow(unsigned later, unsigned earlier);
 void cache_begin_capture(unsigned stream);
 void cache_end_capture(unsigned stream);
-uint64_t cache_n_calls(void); /* of all entry points since the reset */
+void cache_release_capture(unsigned stream); /* its graph is gone */
+uint64_t cache_n_calls(void);                /* of all entry points since the reset */
 
 #endif

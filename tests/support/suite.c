@@ -1,0 +1,21 @@
+/* suite.c - see suite.h. */
+#include "tests/support/suite.h"
+
+#include <stdlib.h>
+
+TCase *suite_case(Suite *suite, const char *name, void (*open)(void), void (*close)(void))
+{
+    TCase *tcase = tcase_create(name);
+    tcase_add_checked_fixture(tcase, open, close);
+    suite_add_tcase(suite, tcase);
+    return tcase;
+}
+
+int suite_run(Suite *suite)
+{
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
