@@ -1,9 +1,9 @@
 /* segments_mxnet_stream_test.c - MXNet's pools and unpooled with several streams and captures. */
 /* labels: unit */
 #include <check.h>
-#include <stdlib.h>
 
 #include "tests/support/segments_cache.h"
+#include "tests/support/suite.h"
 
 static void open_naive(void)
 {
@@ -18,12 +18,6 @@ static void open_unpooled(void)
 static uint64_t host_syncs(void)
 {
     return cache_stats().host_syncs;
-}
-
-static void release_capture(unsigned stream)
-{
-    ck_assert_int_eq(cache.a->ops->release_capture(cache.a, cache.streams[stream]), PLEAT_OK);
-    cache_assert_sound();
 }
 
 /* ---- other streams --------------------------------------------------------------------------- */
@@ -126,13 +120,10 @@ START_TEST(a_stream_that_is_gone_is_waited_for_with_the_device)
     pleat_devptr ptr = cache_get(30 * MIB, 1);
     cache_work(1, ptr, 30 * MIB);
     cache_put(ptr);
-    ck_assert_int_eq(pl_cu_stream_destroy(cache.sim.drv, cache.handles[1]), CU_SUCCESS);
+    cache_destroy_stream(1);
     ck_assert_uint_eq(cache_get(30 * MIB, 2), ptr);
     cache_work(2, ptr, 30 * MIB);
     ck_assert_uint_eq(host_syncs(), 1);
-    ck_assert_int_eq(
-        pl_cu_stream_create(cache.sim.drv, &cache.handles[1], CU_STREAM_NON_BLOCKING_FLAG),
-        CU_SUCCESS);
 }
 END_TEST
 
@@ -193,29 +184,6 @@ END_TEST
 
 /* ---- captures -------------------------------------------------------------------------------- */
 
-START_TEST(a_use_by_a_captured_stream_is_held_until_the_capture_is_released)
-{
-    pleat_devptr ptr = cache_get(30 * MIB, 1);
-    cache_record(ptr, 2);
-    cache_begin_capture(2);
-    cache_put(ptr);
-    pleat_stats s = cache_stats();
-    ck_assert_uint_eq(s.pending_bytes, 30 * MIB);
-    ck_assert_uint_eq(s.active_bytes[PLEAT_POOL_ALL].current, 30 * MIB);
-    ck_assert_int_eq(cache.a->ops->release_capture(cache.a, cache.streams[2]), PLEAT_ECAPTURE);
-    ck_assert_int_eq(cache.a->ops->free(cache.a, ptr, NULL), PLEAT_EDOUBLEFREE);
-    cache_end_capture(2);
-    ck_assert_uint_ne(cache_get(30 * MIB, 1), ptr);
-    ck_assert_uint_eq(cache_trim(0, true), 0);
-    release_capture(3);
-    ck_assert_uint_eq(cache_stats().pending_bytes, 30 * MIB);
-    release_capture(2);
-    s = cache_stats();
-    ck_assert_uint_eq(s.active_bytes[PLEAT_POOL_ALL].current, 30 * MIB);
-    ck_assert_uint_eq(cache_get(30 * MIB, 1), ptr);
-}
-END_TEST
-
 START_TEST(what_a_graph_did_until_it_was_released_is_a_use)
 {
     pleat_devptr ptr = cache_get(30 * MIB, 1);
@@ -227,21 +195,10 @@ START_TEST(what_a_graph_did_until_it_was_released_is_a_use)
     cache_put(later);
     cache_get(MIB, 3);
     cache_work(2, ptr, 30 * MIB);
-    release_capture(2);
+    cache_release_capture(2);
     ck_assert_uint_eq(cache_get(30 * MIB, 1), ptr);
     cache_work(1, ptr, 30 * MIB);
     ck_assert_uint_eq(host_syncs(), 1);
-}
-END_TEST
-
-START_TEST(a_capturing_request_gives_nothing_back)
-{
-    cache_put(cache_get(900 * MIB, 2));
-    cache_begin_capture(1);
-    ck_assert_int_eq(cache_refused(950 * MIB, 1), PLEAT_ENOMEM_DEVICE);
-    ck_assert_uint_eq(cache_stats().num_device_free, 0);
-    cache_end_capture(1);
-    cache_get(950 * MIB, 1);
 }
 END_TEST
 
@@ -274,19 +231,6 @@ START_TEST(what_a_captured_stream_freed_does_not_reach_others_meanwhile)
 }
 END_TEST
 
-START_TEST(during_a_capture_nothing_of_it_goes_back_to_the_driver)
-{
-    cache_put(cache_get(900 * MIB, 1));
-    cache_begin_capture(1);
-    ck_assert_int_eq(cache_refused(950 * MIB, 1), PLEAT_ENOMEM_DEVICE);
-    ck_assert_int_eq(cache_refused(950 * MIB, 2), PLEAT_ENOMEM_DEVICE);
-    ck_assert_uint_eq(cache_stats().num_device_free, 0);
-    ck_assert_uint_eq(cache_trim(0, true), 0);
-    cache_end_capture(1);
-    cache_get(950 * MIB, 2);
-}
-END_TEST
-
 /* ---- unpooled -------------------------------------------------------------------------------- */
 
 START_TEST(unpooled_keeps_what_a_capture_uses_until_it_is_released)
@@ -300,8 +244,8 @@ START_TEST(unpooled_keeps_what_a_capture_uses_until_it_is_released)
     cache_end_capture(1);
     ck_assert_uint_eq(cache_trim(0, true), 0);
     ck_assert_uint_eq(cache_stats().pending_bytes, 50 * MIB);
-    release_capture(1);
-    ck_assert_uint_eq(cache_stats().resident_bytes, 0);
+    cache_release_capture(1);
+    ck_assert_uint_eq(cache_resident(), 0);
 }
 END_TEST
 
@@ -314,7 +258,7 @@ START_TEST(unpooled_keeps_what_the_legacy_stream_used_while_a_capture_forbids_to
     ck_assert_int_eq(pl_cu_stream_begin_capture(cache.sim.drv, blocking, CU_CAPTURE_MODE_RELAXED),
                      CU_SUCCESS);
     cache_put(ptr);
-    ck_assert_uint_eq(cache_stats().resident_bytes, 30 * MIB);
+    ck_assert_uint_eq(cache_resident(), 30 * MIB);
     ck_assert_int_eq(pl_cu_stream_end_capture(cache.sim.drv, blocking, &graph), CU_SUCCESS);
     ck_assert_int_eq(pl_cu_graph_destroy(cache.sim.drv, graph), CU_SUCCESS);
     ck_assert_uint_eq(cache_trim(0, true), 30 * MIB);
@@ -330,22 +274,15 @@ START_TEST(unpooled_waits_for_all_users_of_a_block)
     cache_work(3, ptr + 20 * MIB, 10 * MIB);
     cache_record(ptr, 2);
     cache_put_on(ptr, 3);
-    ck_assert_uint_eq(cache_stats().resident_bytes, 0);
+    ck_assert_uint_eq(cache_resident(), 0);
     ck_assert_uint_eq(host_syncs(), 3);
 }
 END_TEST
 
-static TCase *make_case(const char *name, void (*open)(void))
-{
-    TCase *tcase = tcase_create(name);
-    tcase_add_checked_fixture(tcase, open, cache_close);
-    return tcase;
-}
-
 int main(void)
 {
     Suite *suite = suite_create("segments_mxnet_stream");
-    TCase *streams = make_case("streams", open_naive);
+    TCase *streams = suite_case(suite, "streams", open_naive, cache_close);
     tcase_add_test(streams, another_stream_gets_a_block_after_a_wait_on_the_host);
     tcase_add_test(streams, one_wait_covers_all_that_was_freed_before_it);
     tcase_add_test(streams, work_that_is_over_is_not_waited_for);
@@ -357,26 +294,15 @@ int main(void)
     tcase_add_test(streams, a_free_that_fails_is_no_use);
     tcase_add_test(streams, a_wait_that_fails_leaves_the_block_where_it_was);
     tcase_add_test(streams, streams_beyond_the_63rd_are_safe_together);
-    suite_add_tcase(suite, streams);
-    TCase *captures = make_case("captures", open_naive);
-    tcase_add_test(captures, a_use_by_a_captured_stream_is_held_until_the_capture_is_released);
+    TCase *captures = suite_case(suite, "captures", open_naive, cache_close);
     tcase_add_test(captures, what_a_graph_did_until_it_was_released_is_a_use);
-    tcase_add_test(captures, a_capturing_request_gives_nothing_back);
     tcase_add_test(captures, a_capturing_request_passes_over_what_it_would_wait_for);
     tcase_add_test(captures, what_a_captured_stream_freed_does_not_reach_others_meanwhile);
-    tcase_add_test(captures, during_a_capture_nothing_of_it_goes_back_to_the_driver);
-    suite_add_tcase(suite, captures);
-    TCase *unpooled = make_case("unpooled", open_unpooled);
+    TCase *unpooled = suite_case(suite, "unpooled", open_unpooled, cache_close);
     tcase_add_test(unpooled, unpooled_keeps_what_a_capture_uses_until_it_is_released);
     tcase_add_test(
         unpooled,
         unpooled_keeps_what_the_legacy_stream_used_while_a_capture_forbids_to_wait_for_it);
     tcase_add_test(unpooled, unpooled_waits_for_all_users_of_a_block);
-    suite_add_tcase(suite, unpooled);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

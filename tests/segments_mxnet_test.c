@@ -1,10 +1,9 @@
 /* segments_mxnet_test.c - MXNet's pools: size classes, lists, reserve, retry, their versions. */
-/* labels: unit fault stress */
+/* labels: unit */
 #include <check.h>
-#include <stdlib.h>
 
 #include "tests/support/segments_cache.h"
-#include "tests/support/segments_cache_load.h"
+#include "tests/support/suite.h"
 
 static const pl_allocator_ops *const all_ops[] = {
     &pl_mxnet_naive_ops,
@@ -23,13 +22,6 @@ static void open_naive(void)
 static void open_round(void)
 {
     cache_open(&pl_mxnet_round_ops, "capacity:1T,depth:100000", NULL);
-}
-
-static pl_allocator_options defaults(void)
-{
-    pl_allocator_options options;
-    pl_allocator_options_init(&options);
-    return options;
 }
 
 /* ---- size classes ---------------------------------------------------------------------------- */
@@ -66,9 +58,9 @@ enum { N_VECTORS = sizeof vectors / sizeof vectors[0] };
 /* The driver is asked for just that many bytes, and the block occupies them. */
 static void check_class(size_t request, size_t class_bytes)
 {
-    uint64_t before = cache_stats().resident_bytes;
+    uint64_t before = cache_resident();
     pleat_devptr ptr = cache_get(request, 0);
-    ck_assert_uint_eq(cache_stats().resident_bytes - before, class_bytes);
+    ck_assert_uint_eq(cache_resident() - before, class_bytes);
     ck_assert_uint_eq(cache_info(ptr).bytes, class_bytes);
     ck_assert_uint_eq(cache_info(ptr).requested_bytes, request);
 }
@@ -95,7 +87,7 @@ END_TEST
 
 START_TEST(round_with_a_cutoff_of_20_rounds_as_mxnet_does)
 {
-    pl_allocator_options options = defaults();
+    pl_allocator_options options = cache_defaults();
     options.mxnet_cutoff = 20;
     cache_open(&pl_mxnet_round_ops, "capacity:1T", &options);
     for (size_t i = 0; i < N_VECTORS; i++) {
@@ -118,7 +110,7 @@ END_TEST
 
 START_TEST(a_page_need_neither_be_a_power_of_two_nor_divide_a_large_size)
 {
-    pl_allocator_options options = defaults();
+    pl_allocator_options options = cache_defaults();
     options.mxnet_page_bytes = 3000;
     options.mxnet_large_bytes = 100000;
     cache_open(&pl_mxnet_naive_ops, "capacity:1T", &options);
@@ -132,7 +124,7 @@ END_TEST
 
 START_TEST(a_large_size_of_1_turns_its_rounding_off)
 {
-    pl_allocator_options options = defaults();
+    pl_allocator_options options = cache_defaults();
     options.mxnet_large_bytes = 1;
     cache_open(&pl_mxnet_naive_ops, "capacity:1T", &options);
     check_class(5242881, 5246976);
@@ -183,7 +175,7 @@ END_TEST
 
 START_TEST(mxnets_own_test_of_its_round_pool_passes)
 {
-    pl_allocator_options options = defaults();
+    pl_allocator_options options = cache_defaults();
     options.mxnet_cutoff = 20;
     cache_open(&pl_mxnet_round_ops, "capacity:1T", &options);
     pleat_devptr small = cache_get(32, 0);
@@ -193,56 +185,6 @@ START_TEST(mxnets_own_test_of_its_round_pool_passes)
     ck_assert_uint_eq(cache_get(4095, 0), small);
     ck_assert_uint_eq(cache_get(3145728, 0), large);
     cache_close();
-}
-END_TEST
-
-START_TEST(zero_bytes_and_absurd_sizes_are_refused_at_once)
-{
-    pleat_devptr ptr = 7;
-    const pl_allocator_ops *ops = cache.a->ops;
-    ck_assert_int_eq(cache_try(0, 0, &ptr), PLEAT_EINVAL);
-    ck_assert_int_eq(ops->alloc(cache.a, 1, NULL, &ptr), PLEAT_EINVAL);
-    ck_assert_int_eq(cache_try(SIZE_MAX, 0, &ptr), PLEAT_ESIZE);
-    ck_assert_int_eq(cache_try((size_t)1 << 60, 0, &ptr), PLEAT_ENOMEM_DEVICE);
-    ck_assert_uint_eq(ptr, 7);
-    cache_assert_sound();
-}
-END_TEST
-
-START_TEST(a_hit_on_one_stream_calls_no_driver)
-{
-    for (unsigned stream = 0; stream < 2; stream++) {
-        pleat_devptr ptr = cache_get(30 * MIB, stream);
-        uint64_t n_calls = cache_n_calls();
-        for (int i = 0; i < 10; i++) {
-            cache_put_on(ptr, stream);
-            cache_record(cache_get(30 * MIB, stream), stream);
-        }
-        ck_assert_uint_eq(cache_n_calls(), n_calls);
-    }
-}
-END_TEST
-
-START_TEST(foreign_addresses_and_second_frees_are_told_apart_and_change_nothing)
-{
-    const pl_allocator_ops *ops = cache.a->ops;
-    pleat_block_info info;
-    pleat_devptr keep = cache_get(4 * MIB, 0);
-    pleat_devptr gone = cache_get(4 * MIB, 0);
-    cache_put(gone);
-    pleat_stats before = cache_stats();
-    ck_assert_int_eq(ops->free(cache.a, gone, NULL), PLEAT_EDOUBLEFREE);
-    ck_assert_int_eq(ops->free(cache.a, keep + 512, NULL), PLEAT_EFOREIGN);
-    ck_assert_int_eq(ops->free(cache.a, 0, NULL), PLEAT_EFOREIGN);
-    ck_assert_int_eq(ops->free(cache.a, UINT64_MAX, NULL), PLEAT_EFOREIGN);
-    ck_assert_int_eq(ops->record_stream(cache.a, gone, cache.streams[1]), PLEAT_EFOREIGN);
-    ck_assert_int_eq(ops->record_stream(cache.a, keep, NULL), PLEAT_EINVAL);
-    ck_assert_int_eq(ops->query(cache.a, gone, &info), PLEAT_EFOREIGN);
-    ck_assert_int_eq(ops->query(cache.a, keep + 4 * MIB, &info), PLEAT_EFOREIGN);
-    cache_assert_same(&before);
-    ck_assert_uint_eq(cache_info(keep + 4 * MIB - 1).base, keep);
-    cache_trim(0, true);
-    ck_assert_int_eq(ops->free(cache.a, gone, NULL), PLEAT_EFOREIGN);
 }
 END_TEST
 
@@ -279,7 +221,7 @@ END_TEST
 /* A device of 320 MiB, 32 of them cached, and a request; was the cache given back before it? */
 static bool gives_back(const pl_allocator_ops *ops, unsigned percent, size_t request)
 {
-    pl_allocator_options options = defaults();
+    pl_allocator_options options = cache_defaults();
     options.mxnet_reserve_percent = percent;
     cache_open(ops, "capacity:320M", &options);
     cache_put(cache_get(32 * MIB, 0));
@@ -421,7 +363,7 @@ END_TEST
 
 START_TEST(a_limit_is_a_device_of_that_size)
 {
-    pl_allocator_options options = defaults();
+    pl_allocator_options options = cache_defaults();
     options.limit_bytes = 200 * MIB;
     cache_open(&pl_mxnet_naive_ops, "capacity:1G", &options);
     cache_put(cache_get(40 * MIB, 0));
@@ -438,25 +380,6 @@ START_TEST(a_limit_is_a_device_of_that_size)
 }
 END_TEST
 
-START_TEST(the_cache_gives_way_to_a_new_limit_and_live_blocks_do_not)
-{
-    const pl_allocator_ops *ops = &pl_mxnet_naive_ops;
-    cache_open(ops, "capacity:1G", NULL);
-    cache_get(30 * MIB, 0);
-    cache_put(cache_get(40 * MIB, 0));
-    ck_assert_int_eq(ops->set_limit(cache.a, 69 * MIB), PLEAT_OK);
-    ck_assert_uint_eq(cache_stats().resident_bytes, 30 * MIB);
-    pleat_stats before = cache_stats();
-    ck_assert_int_eq(ops->set_limit(cache.a, 29 * MIB), PLEAT_ENOMEM_DEVICE);
-    cache_assert_same(&before);
-    cache_get(38 * MIB, 0);
-    ck_assert_int_eq(cache_refused(2 * MIB, 0), PLEAT_ENOMEM_DEVICE);
-    ck_assert_int_eq(ops->set_limit(cache.a, 0), PLEAT_OK);
-    cache_get(500 * MIB, 0);
-    cache_close();
-}
-END_TEST
-
 START_TEST(trim_keeps_what_it_is_told_to)
 {
     pleat_devptr p[3];
@@ -469,7 +392,7 @@ START_TEST(trim_keeps_what_it_is_told_to)
     ck_assert_uint_eq(cache_trim(30 * MIB, true), 0);
     ck_assert_uint_eq(cache_trim(29 * MIB, true), 10 * MIB);
     ck_assert_uint_eq(cache_trim(0, true), 20 * MIB);
-    ck_assert_uint_eq(cache_stats().resident_bytes, 0);
+    ck_assert_uint_eq(cache_resident(), 0);
 }
 END_TEST
 
@@ -486,39 +409,23 @@ START_TEST(trim_that_may_not_wait_leaves_what_is_in_use)
 }
 END_TEST
 
-START_TEST(destroy_refuses_while_blocks_live_and_tells_what_the_driver_keeps)
-{
-    size_t n_live = 0;
-    size_t n_leaked = 0;
-    cache_put(cache_get(MIB, 0));
-    cache_get(30 * MIB, 1);
-    ck_assert_int_eq(cache.a->ops->destroy(cache.a, false, &n_live, &n_leaked), PLEAT_EBUSY);
-    ck_assert_uint_eq(n_live, 1);
-    cache_assert_sound();
-    cache.sim.fail_from("cuMemFree", 0, CACHE_UNKNOWN);
-    ck_assert_int_eq(cache.a->ops->destroy(cache.a, true, &n_live, &n_leaked), PLEAT_OK);
-    ck_assert_uint_eq(n_leaked, 2);
-    ck_assert_uint_eq(vmm_sim_counted(&cache.sim).allocations, 2);
-}
-END_TEST
-
 START_TEST(bad_options_are_refused_by_name)
 {
     cache_open(&pl_mxnet_naive_ops, "capacity:1G", NULL);
-    pl_allocator_options o = defaults();
+    pl_allocator_options o = cache_defaults();
     o.mxnet_page_bytes = 31;
     cache_refuses(&pl_mxnet_naive_ops, &o, "mxnet_page_bytes");
     o.mxnet_page_bytes = 6144;
     cache_refuses(&pl_mxnet_round_ops, &o, "mxnet_page_bytes");
     cache_refuses(&pl_mxnet19_round_ops, &o, "mxnet_page_bytes");
-    o = defaults();
+    o = cache_defaults();
     o.mxnet_reserve_percent = 101;
     cache_refuses(&pl_mxnet_naive_ops, &o, "mxnet_reserve_percent");
     cache_refuses(&pl_mxnet_round_ops, &o, "mxnet_reserve_percent");
-    o = defaults();
+    o = cache_defaults();
     o.mxnet_large_bytes = 0;
     cache_refuses(&pl_mxnet19_naive_ops, &o, "mxnet_large_bytes");
-    o = defaults();
+    o = cache_defaults();
     o.mxnet_cutoff = 19;
     cache_refuses(&pl_mxnet_round_ops, &o, "mxnet_cutoff");
     o.mxnet_cutoff = 35;
@@ -530,52 +437,9 @@ START_TEST(bad_options_are_refused_by_name)
 }
 END_TEST
 
-/* ---- faults and load ------------------------------------------------------------------------- */
-
-START_TEST(any_driver_call_may_fail)
-{
-    const pl_allocator_ops *ops = all_ops[_i];
-    cache_load_driver_faults(ops, false, CACHE_UNKNOWN);
-    cache_load_driver_faults(ops, false, CACHE_OUT_OF_MEMORY);
-    cache_load_driver_faults(ops, true, CACHE_UNKNOWN);
-    cache_load_faults_of(ops, "cuMemGetInfo");
-    cache_load_faults_of(ops, "cuEventQuery");
-    cache_load_faults_of(ops, "cuStreamIsCapturing");
-}
-END_TEST
-
-START_TEST(any_host_allocation_may_fail)
-{
-    cache_load_host_faults(all_ops[_i], false);
-    cache_load_host_faults(all_ops[_i], true);
-    cache_load_failed_creation(all_ops[_i]);
-}
-END_TEST
-
-START_TEST(contents_survive_threads_and_streams)
-{
-    cache_load_contents(all_ops[_i]);
-}
-END_TEST
-
-START_TEST(random_blocks_are_disjoint_and_the_walkers_agree)
-{
-    cache_load_random(all_ops[_i], NULL);
-}
-END_TEST
-
-static TCase *make_case(const char *name, void (*open)(void))
-{
-    TCase *tcase = tcase_create(name);
-    if (open) {
-        tcase_add_checked_fixture(tcase, open, cache_close);
-    }
-    return tcase;
-}
-
 static void add_classes(Suite *suite)
 {
-    TCase *classes = make_case("classes", NULL);
+    TCase *classes = suite_case(suite, "classes", NULL, NULL);
     tcase_add_test(classes, naive_rounds_as_mxnet_does);
     tcase_add_test(classes, round_rounds_as_mxnet_does);
     tcase_add_test(classes, round_with_a_cutoff_of_20_rounds_as_mxnet_does);
@@ -585,22 +449,17 @@ static void add_classes(Suite *suite)
     tcase_add_test(classes, above_16_gib_round_goes_on_in_the_same_way);
     tcase_add_test(classes, mxnets_own_test_of_its_round_pool_passes);
     tcase_add_test(classes, bad_options_are_refused_by_name);
-    suite_add_tcase(suite, classes);
-    TCase *lists = make_case("lists", open_naive);
+    TCase *lists = suite_case(suite, "lists", open_naive, cache_close);
     tcase_add_test(lists, the_block_freed_last_is_used_first);
     tcase_add_test(lists, a_block_serves_its_own_class_only);
-    tcase_add_test(lists, zero_bytes_and_absurd_sizes_are_refused_at_once);
-    tcase_add_test(lists, a_hit_on_one_stream_calls_no_driver);
-    tcase_add_test(lists, foreign_addresses_and_second_frees_are_told_apart_and_change_nothing);
     tcase_add_test(lists, statistics_follow_pytorch_through_a_life);
     tcase_add_test(lists, trim_keeps_what_it_is_told_to);
     tcase_add_test(lists, trim_that_may_not_wait_leaves_what_is_in_use);
-    suite_add_tcase(suite, lists);
 }
 
 static void add_memory(Suite *suite)
 {
-    TCase *memory = make_case("memory", NULL);
+    TCase *memory = suite_case(suite, "memory", NULL, NULL);
     tcase_add_test(memory, the_cache_goes_when_less_than_the_reserve_would_stay_free);
     tcase_add_test(memory, with_nothing_to_stay_free_only_mxnet_2_gives_back_for_the_last_byte);
     tcase_add_test(memory, the_reserve_refuses_nothing);
@@ -610,12 +469,6 @@ static void add_memory(Suite *suite)
     tcase_add_test(memory, out_of_memory_leaves_everything_as_it_was);
     tcase_add_test(memory, memory_goes_back_only_after_the_work_on_it);
     tcase_add_test(memory, a_limit_is_a_device_of_that_size);
-    tcase_add_test(memory, the_cache_gives_way_to_a_new_limit_and_live_blocks_do_not);
-    suite_add_tcase(suite, memory);
-    TCase *leaks = tcase_create("leaks");
-    tcase_add_checked_fixture(leaks, open_naive, NULL);
-    tcase_add_test(leaks, destroy_refuses_while_blocks_live_and_tells_what_the_driver_keeps);
-    suite_add_tcase(suite, leaks);
 }
 
 int main(void)
@@ -623,16 +476,5 @@ int main(void)
     Suite *suite = suite_create("segments_mxnet");
     add_classes(suite);
     add_memory(suite);
-    TCase *load = make_case("load", NULL);
-    tcase_add_loop_test(load, any_driver_call_may_fail, 0, N_OPS);
-    tcase_add_loop_test(load, any_host_allocation_may_fail, 0, N_OPS);
-    tcase_add_loop_test(load, contents_survive_threads_and_streams, 0, N_OPS);
-    tcase_add_loop_test(load, random_blocks_are_disjoint_and_the_walkers_agree, 0, N_OPS);
-    suite_add_tcase(suite, load);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

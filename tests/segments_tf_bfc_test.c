@@ -1,24 +1,17 @@
-/* segments_tf_bfc_test.c - TensorFlow's BFC: fit, split, merge, regions, limits, streams. */
-/* labels: unit fault stress */
+/* segments_tf_bfc_test.c - TensorFlow's BFC: fit, split, merge, regions, streams. */
+/* labels: unit */
 #include <check.h>
 #include <stdlib.h>
 
 #include "tests/support/segments_cache.h"
-#include "tests/support/segments_cache_load.h"
+#include "tests/support/suite.h"
 
 static const pl_allocator_ops *const ops = &pl_tf_bfc_ops;
-
-static pl_allocator_options defaults(void)
-{
-    pl_allocator_options options;
-    pl_allocator_options_init(&options);
-    return options;
-}
 
 /* One region of 1 GiB, as TensorFlow's own tests have it. */
 static void open_pool(void)
 {
-    pl_allocator_options options = defaults();
+    pl_allocator_options options = cache_defaults();
     options.bfc_allow_growth = false;
     cache_open(ops, "capacity:1G,depth:100000", &options);
 }
@@ -31,11 +24,6 @@ static void open_growing(void)
 static void open_100_mib(void)
 {
     cache_open(ops, "capacity:100M,depth:100000", NULL);
-}
-
-static uint64_t resident(void)
-{
-    return cache_stats().resident_bytes;
 }
 
 static uint64_t n_regions(void)
@@ -152,12 +140,12 @@ END_TEST
 
 START_TEST(custom_memory_limit)
 {
-    pl_allocator_options options = defaults();
+    pl_allocator_options options = cache_defaults();
     options.limit_bytes = MIB;
     cache_open(ops, "capacity:1G", &options);
     cache_get(256, 0);
     ck_assert_int_eq(cache_refused(4 * MIB, 0), PLEAT_ENOMEM_DEVICE);
-    ck_assert_uint_eq(resident(), MIB);
+    ck_assert_uint_eq(cache_resident(), MIB);
     cache_close();
 }
 END_TEST
@@ -225,7 +213,7 @@ END_TEST
 
 START_TEST(what_may_stay_unused_can_be_a_fraction_of_the_limit)
 {
-    pl_allocator_options options = defaults();
+    pl_allocator_options options = cache_defaults();
     options.bfc_allow_growth = false;
     options.bfc_fragmentation_fraction = 0.125;
     options.limit_bytes = 512 * MIB;
@@ -278,7 +266,7 @@ START_TEST(regions_double_from_2_mib)
     static const uint64_t after[] = { 2, 6, 6, 14, 14, 14, 14, 30 };
     for (size_t i = 0; i < sizeof after / sizeof after[0]; i++) {
         cache_get(2 * MIB, 0);
-        ck_assert_uint_eq(resident(), after[i] * MIB);
+        ck_assert_uint_eq(cache_resident(), after[i] * MIB);
     }
 }
 END_TEST
@@ -286,19 +274,19 @@ END_TEST
 START_TEST(a_region_doubled_for_a_request_is_not_doubled_again)
 {
     cache_get(20 * MIB, 0);
-    ck_assert_uint_eq(resident(), 32 * MIB);
+    ck_assert_uint_eq(cache_resident(), 32 * MIB);
     ck_assert_uint_eq(in_use(), 32 * MIB);
     cache_get(20 * MIB, 0);
-    ck_assert_uint_eq(resident(), 64 * MIB);
+    ck_assert_uint_eq(cache_resident(), 64 * MIB);
     cache_get(20 * MIB, 0);
-    ck_assert_uint_eq(resident(), 128 * MIB);
+    ck_assert_uint_eq(cache_resident(), 128 * MIB);
 }
 END_TEST
 
 START_TEST(without_growth_there_is_one_region_of_the_whole_limit)
 {
     cache_get(1, 0);
-    ck_assert_uint_eq(resident(), GIB);
+    ck_assert_uint_eq(cache_resident(), GIB);
     cache_get(500 * MIB, 0);
     ck_assert_int_eq(cache_refused(525 * MIB, 0), PLEAT_ENOMEM_DEVICE);
     ck_assert_uint_eq(n_regions(), 1);
@@ -308,21 +296,21 @@ END_TEST
 START_TEST(the_last_region_is_what_is_left_of_the_memory)
 {
     cache_get(60 * MIB, 0);
-    ck_assert_uint_eq(resident(), 64 * MIB);
+    ck_assert_uint_eq(cache_resident(), 64 * MIB);
     cache_get(30 * MIB, 0);
-    ck_assert_uint_eq(resident(), 100 * MIB);
+    ck_assert_uint_eq(cache_resident(), 100 * MIB);
     ck_assert_uint_eq(cache.sim.n_calls("cuMemAlloc"), 2);
 }
 END_TEST
 
 START_TEST(a_refused_region_is_asked_for_a_tenth_smaller_until_it_is_there)
 {
-    pl_allocator_options options = defaults();
+    pl_allocator_options options = cache_defaults();
     options.limit_bytes = 100 * MIB;
     cache_open(ops, "capacity:50M", &options);
     cache_get(30 * MIB, 0);
     cache_get(10 * MIB, 0);
-    ck_assert_uint_eq(resident(), 32 * MIB + 17832960);
+    ck_assert_uint_eq(cache_resident(), 32 * MIB + 17832960);
     ck_assert_uint_eq(cache.sim.n_calls("cuMemAlloc"), 8);
     cache_close();
 }
@@ -370,7 +358,7 @@ START_TEST(one_live_block_keeps_its_region_and_no_region_goes_in_vain)
     cache_get(256, 0);
     cache_put(p);
     cache_put(cache_get(60 * MIB, 0));
-    ck_assert_uint_eq(resident(), 66 * MIB);
+    ck_assert_uint_eq(cache_resident(), 66 * MIB);
     ck_assert_int_eq(cache_refused(98 * MIB + 1, 0), PLEAT_ENOMEM_DEVICE);
     ck_assert_uint_eq(cache_stats().num_device_free, 0);
     cache_get(98 * MIB, 0);
@@ -380,7 +368,7 @@ END_TEST
 
 START_TEST(collection_can_be_turned_off)
 {
-    pl_allocator_options options = defaults();
+    pl_allocator_options options = cache_defaults();
     options.bfc_garbage_collection = false;
     cache_open(ops, "capacity:100M", &options);
     cache_put(cache_get(60 * MIB, 0));
@@ -391,67 +379,21 @@ START_TEST(collection_can_be_turned_off)
 }
 END_TEST
 
-/* ---- limit, trim, end ------------------------------------------------------------------------ */
-
-START_TEST(free_regions_give_way_to_a_new_limit_and_live_ones_do_not)
-{
-    cache_get(30 * MIB, 0);
-    cache_put(cache_get(60 * MIB, 0));
-    ck_assert_int_eq(ops->set_limit(cache.a, 40 * MIB), PLEAT_OK);
-    ck_assert_uint_eq(resident(), 32 * MIB);
-    pleat_stats before = cache_stats();
-    ck_assert_int_eq(ops->set_limit(cache.a, 31 * MIB), PLEAT_ENOMEM_DEVICE);
-    cache_assert_same(&before);
-    cache_get(8 * MIB, 0);
-    ck_assert_int_eq(cache_refused(256, 0), PLEAT_ENOMEM_DEVICE);
-    ck_assert_int_eq(ops->set_limit(cache.a, 0), PLEAT_OK);
-    cache_get(256, 0);
-}
-END_TEST
-
 START_TEST(trim_gives_back_wholly_free_regions_only)
 {
     pleat_devptr p[3] = { cache_get(2 * MIB, 0), cache_get(4 * MIB, 0), cache_get(256, 0) };
     cache_put(p[0]);
     cache_put(p[1]);
-    ck_assert_uint_eq(resident(), 14 * MIB);
+    ck_assert_uint_eq(cache_resident(), 14 * MIB);
     ck_assert_uint_eq(cache_trim(14 * MIB, true), 0);
     ck_assert_uint_eq(cache_trim(0, true), 6 * MIB);
-    ck_assert_uint_eq(resident(), 8 * MIB);
+    ck_assert_uint_eq(cache_resident(), 8 * MIB);
 }
 END_TEST
 
-START_TEST(destroy_refuses_while_blocks_live_and_tells_what_the_driver_keeps)
+START_TEST(fractions_outside_of_0_to_1_are_refused)
 {
-    size_t n_live = 0;
-    size_t n_leaked = 0;
-    cache_get(2 * MIB, 0);
-    cache_put(cache_get(30 * MIB, 1));
-    ck_assert_int_eq(ops->destroy(cache.a, false, &n_live, &n_leaked), PLEAT_EBUSY);
-    ck_assert_uint_eq(n_live, 1);
-    cache_assert_sound();
-    cache.sim.fail_from("cuMemFree", 0, CACHE_UNKNOWN);
-    ck_assert_int_eq(ops->destroy(cache.a, true, &n_live, &n_leaked), PLEAT_OK);
-    ck_assert_uint_eq(n_leaked, 2);
-    ck_assert_uint_eq(vmm_sim_counted(&cache.sim).allocations, 2);
-}
-END_TEST
-
-START_TEST(bad_sizes_addresses_and_options_are_refused)
-{
-    pleat_devptr ptr = 7;
-    pleat_devptr keep = cache_get(4096, 0);
-    pleat_devptr gone = cache_get(4096, 0);
-    cache_put(gone);
-    ck_assert_int_eq(cache_try(0, 0, &ptr), PLEAT_EINVAL);
-    ck_assert_int_eq(cache_try(SIZE_MAX, 0, &ptr), PLEAT_ESIZE);
-    ck_assert_uint_eq(ptr, 7);
-    ck_assert_int_eq(ops->free(cache.a, gone, NULL), PLEAT_EDOUBLEFREE);
-    ck_assert_int_eq(ops->free(cache.a, keep + 256, NULL), PLEAT_EFOREIGN);
-    ck_assert_int_eq(ops->free(cache.a, 0, NULL), PLEAT_EFOREIGN);
-    ck_assert_int_eq(ops->record_stream(cache.a, gone, cache.streams[1]), PLEAT_EFOREIGN);
-    ck_assert_uint_eq(cache_info(keep + 4095).base, keep);
-    pl_allocator_options options = defaults();
+    pl_allocator_options options = cache_defaults();
     options.bfc_fragmentation_fraction = 1;
     cache_refuses(ops, &options, "bfc_fragmentation_fraction");
     options.bfc_fragmentation_fraction = -0.1;
@@ -460,18 +402,6 @@ START_TEST(bad_sizes_addresses_and_options_are_refused)
 END_TEST
 
 /* ---- streams --------------------------------------------------------------------------------- */
-
-START_TEST(a_hit_on_one_stream_calls_no_driver)
-{
-    pleat_devptr ptr = cache_get(MIB, 1);
-    uint64_t n_calls = cache_n_calls();
-    for (int i = 0; i < 10; i++) {
-        cache_put_on(ptr, 1);
-        ck_assert_uint_eq(cache_get(MIB, 1), ptr);
-    }
-    ck_assert_uint_eq(cache_n_calls(), n_calls);
-}
-END_TEST
 
 START_TEST(another_stream_is_ordered_once_after_all_that_was_freed_before)
 {
@@ -570,13 +500,10 @@ START_TEST(a_stream_that_is_gone_is_waited_for_on_the_host)
     pleat_devptr ptr = cache_get(2 * MIB, 1);
     cache_work(1, ptr, 2 * MIB);
     cache_put(ptr);
-    ck_assert_int_eq(pl_cu_stream_destroy(cache.sim.drv, cache.handles[1]), CU_SUCCESS);
+    cache_destroy_stream(1);
     ck_assert_uint_eq(cache_get(2 * MIB, 2), ptr);
     cache_work(2, ptr, 2 * MIB);
     ck_assert_uint_eq(cache_stats().host_syncs, 1);
-    ck_assert_int_eq(
-        pl_cu_stream_create(cache.sim.drv, &cache.handles[1], CU_STREAM_NON_BLOCKING_FLAG),
-        CU_SUCCESS);
 }
 END_TEST
 
@@ -597,45 +524,6 @@ START_TEST(a_capturing_request_takes_the_best_chunk_that_needs_no_order)
 }
 END_TEST
 
-START_TEST(a_use_by_a_captured_stream_is_held_until_the_capture_is_released)
-{
-    pleat_devptr ptr = cache_get(2 * MIB, 1);
-    cache_record(ptr, 2);
-    cache_begin_capture(2);
-    cache_put(ptr);
-    ck_assert_uint_eq(cache_stats().pending_bytes, 2 * MIB);
-    ck_assert_int_eq(ops->release_capture(cache.a, cache.streams[2]), PLEAT_ECAPTURE);
-    cache_end_capture(2);
-    ck_assert_uint_ne(cache_get(2 * MIB, 1), ptr);
-    ck_assert_int_eq(ops->free(cache.a, ptr, NULL), PLEAT_EDOUBLEFREE);
-    ck_assert_int_eq(ops->release_capture(cache.a, cache.streams[2]), PLEAT_OK);
-    ck_assert_uint_eq(cache_get(2 * MIB, 1), ptr);
-}
-END_TEST
-
-START_TEST(during_a_capture_nothing_of_it_goes_back_to_the_driver)
-{
-    cache_put(cache_get(60 * MIB, 1));
-    cache_begin_capture(1);
-    ck_assert_int_eq(cache_refused(90 * MIB, 1), PLEAT_ENOMEM_DEVICE);
-    ck_assert_int_eq(cache_refused(90 * MIB, 2), PLEAT_ENOMEM_DEVICE);
-    ck_assert_uint_eq(cache_stats().num_device_free, 0);
-    cache_end_capture(1);
-    cache_get(90 * MIB, 2);
-}
-END_TEST
-
-START_TEST(a_capturing_request_gives_nothing_back)
-{
-    cache_put(cache_get(60 * MIB, 2));
-    cache_begin_capture(1);
-    ck_assert_int_eq(cache_refused(90 * MIB, 1), PLEAT_ENOMEM_DEVICE);
-    ck_assert_uint_eq(cache_stats().num_device_free, 0);
-    cache_end_capture(1);
-    cache_get(90 * MIB, 1);
-}
-END_TEST
-
 START_TEST(what_a_graph_did_until_it_was_released_is_a_use)
 {
     pleat_devptr ptr = cache_get(2 * MIB, 1);
@@ -647,57 +535,16 @@ START_TEST(what_a_graph_did_until_it_was_released_is_a_use)
     cache_put(later);
     ck_assert_uint_eq(cache_get(4 * MIB, 1), later);
     cache_work(2, ptr, 2 * MIB);
-    ck_assert_int_eq(ops->release_capture(cache.a, cache.streams[2]), PLEAT_OK);
+    cache_release_capture(2);
     ck_assert_uint_eq(cache_get(2 * MIB, 1), ptr);
     cache_work(1, ptr, 2 * MIB);
     ck_assert_uint_eq(cache_stats().stream_waits, 2);
 }
 END_TEST
 
-/* ---- load ------------------------------------------------------------------------------------ */
-
-START_TEST(any_driver_call_may_fail)
-{
-    cache_load_driver_faults(ops, false, CACHE_UNKNOWN);
-    cache_load_driver_faults(ops, false, CACHE_OUT_OF_MEMORY);
-    cache_load_driver_faults(ops, true, CACHE_UNKNOWN);
-    cache_load_faults_of(ops, "cuStreamIsCapturing");
-}
-END_TEST
-
-START_TEST(any_host_allocation_may_fail)
-{
-    cache_load_host_faults(ops, false);
-    cache_load_host_faults(ops, true);
-    cache_load_failed_creation(ops);
-}
-END_TEST
-
-START_TEST(contents_survive_threads_and_streams)
-{
-    cache_load_contents(ops);
-}
-END_TEST
-
-START_TEST(random_blocks_are_disjoint_and_the_walkers_agree)
-{
-    cache_load_random(ops, NULL);
-}
-END_TEST
-
-static TCase *make_case(Suite *suite, const char *name, void (*open)(void), void (*close)(void))
-{
-    TCase *tcase = tcase_create(name);
-    if (open) {
-        tcase_add_checked_fixture(tcase, open, close);
-    }
-    suite_add_tcase(suite, tcase);
-    return tcase;
-}
-
 static void add_pool(Suite *suite)
 {
-    TCase *pool = make_case(suite, "pool", open_pool, cache_close);
+    TCase *pool = suite_case(suite, "pool", open_pool, cache_close);
     tcase_add_test(pool, no_dups);
     tcase_add_test(pool, allocations_and_deallocations);
     tcase_add_test(pool, exercise_coalescing);
@@ -708,7 +555,7 @@ static void add_pool(Suite *suite)
     tcase_add_test(pool, the_smallest_chunk_that_fits_is_taken_and_of_equal_ones_the_lowest);
     tcase_add_test(pool, freed_neighbours_merge_on_both_sides);
     tcase_add_test(pool, without_growth_there_is_one_region_of_the_whole_limit);
-    TCase *options = make_case(suite, "options", NULL, NULL);
+    TCase *options = suite_case(suite, "options", NULL, NULL);
     tcase_add_test(options, custom_memory_limit);
     tcase_add_test(options, what_may_stay_unused_can_be_a_fraction_of_the_limit);
     tcase_add_test(options, a_refused_region_is_asked_for_a_tenth_smaller_until_it_is_there);
@@ -717,29 +564,23 @@ static void add_pool(Suite *suite)
 
 static void add_regions(Suite *suite)
 {
-    TCase *regions = make_case(suite, "regions", open_growing, cache_close);
+    TCase *regions = suite_case(suite, "regions", open_growing, cache_close);
     tcase_add_test(regions, extend_terminates_when_the_driver_always_refuses);
     tcase_add_test(regions, regions_double_from_2_mib);
     tcase_add_test(regions, a_region_doubled_for_a_request_is_not_doubled_again);
     tcase_add_test(regions, another_failure_than_for_memory_is_returned_at_once);
     tcase_add_test(regions, regions_do_not_merge);
-    tcase_add_test(regions, free_regions_give_way_to_a_new_limit_and_live_ones_do_not);
     tcase_add_test(regions, trim_gives_back_wholly_free_regions_only);
-    tcase_add_test(regions, bad_sizes_addresses_and_options_are_refused);
-    TCase *full = make_case(suite, "full", open_100_mib, cache_close);
+    tcase_add_test(regions, fractions_outside_of_0_to_1_are_refused);
+    TCase *full = suite_case(suite, "full", open_100_mib, cache_close);
     tcase_add_test(full, the_last_region_is_what_is_left_of_the_memory);
     tcase_add_test(full, wholly_free_regions_go_back_before_a_request_fails);
     tcase_add_test(full, one_live_block_keeps_its_region_and_no_region_goes_in_vain);
-    tcase_add_test(full, a_capturing_request_gives_nothing_back);
-    tcase_add_test(full, during_a_capture_nothing_of_it_goes_back_to_the_driver);
-    TCase *leaks = make_case(suite, "leaks", open_growing, NULL);
-    tcase_add_test(leaks, destroy_refuses_while_blocks_live_and_tells_what_the_driver_keeps);
 }
 
 static void add_streams(Suite *suite)
 {
-    TCase *streams = make_case(suite, "streams", open_growing, cache_close);
-    tcase_add_test(streams, a_hit_on_one_stream_calls_no_driver);
+    TCase *streams = suite_case(suite, "streams", open_growing, cache_close);
     tcase_add_test(streams, another_stream_is_ordered_once_after_all_that_was_freed_before);
     tcase_add_test(streams, a_merged_chunk_knows_the_users_of_all_its_parts);
     tcase_add_test(streams, the_rest_of_a_split_chunk_still_knows_its_users);
@@ -748,7 +589,6 @@ static void add_streams(Suite *suite)
     tcase_add_test(streams, a_stream_that_is_gone_is_waited_for_on_the_host);
     tcase_add_test(streams, a_capturing_request_takes_the_best_chunk_that_needs_no_order);
     tcase_add_test(streams, what_a_graph_did_until_it_was_released_is_a_use);
-    tcase_add_test(streams, a_use_by_a_captured_stream_is_held_until_the_capture_is_released);
 }
 
 int main(void)
@@ -757,15 +597,5 @@ int main(void)
     add_pool(suite);
     add_regions(suite);
     add_streams(suite);
-    TCase *load = make_case(suite, "load", NULL, NULL);
-    tcase_add_test(load, any_driver_call_may_fail);
-    tcase_add_test(load, any_host_allocation_may_fail);
-    tcase_add_test(load, contents_survive_threads_and_streams);
-    tcase_add_test(load, random_blocks_are_disjoint_and_the_walkers_agree);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

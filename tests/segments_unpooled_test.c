@@ -1,11 +1,10 @@
 /* segments_unpooled_test.c - one driver allocation for each block. With several streams and
  * captures: segments_mxnet_stream_test.c. */
-/* labels: unit fault stress */
+/* labels: unit */
 #include <check.h>
-#include <stdlib.h>
 
 #include "tests/support/segments_cache.h"
-#include "tests/support/segments_cache_load.h"
+#include "tests/support/suite.h"
 
 static void open_100_mib(void)
 {
@@ -18,10 +17,10 @@ START_TEST(a_block_is_as_large_as_asked_and_gone_when_freed)
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         pleat_devptr ptr = cache_get(sizes[i], 0);
         ck_assert_uint_eq(cache_info(ptr).bytes, sizes[i]);
-        ck_assert_uint_eq(cache_stats().resident_bytes, sizes[i]);
+        ck_assert_uint_eq(cache_resident(), sizes[i]);
         ck_assert_uint_eq(cache_stats().rounding_bytes, 0);
         cache_put(ptr);
-        ck_assert_uint_eq(cache_stats().resident_bytes, 0);
+        ck_assert_uint_eq(cache_resident(), 0);
         ck_assert_int_eq(cache.a->ops->free(cache.a, ptr, NULL), PLEAT_EFOREIGN);
     }
     ck_assert_uint_eq(cache_stats().ops_alloc, 4);
@@ -36,7 +35,7 @@ START_TEST(a_free_waits_for_the_work_on_the_block)
     cache_work(1, ptr, MIB);
     cache_put(ptr);
     ck_assert_uint_eq(cache_stats().host_syncs, 1);
-    ck_assert_uint_eq(cache_stats().resident_bytes, 0);
+    ck_assert_uint_eq(cache_resident(), 0);
 }
 END_TEST
 
@@ -82,60 +81,19 @@ START_TEST(a_block_that_the_driver_does_not_take_back_goes_later)
     ck_assert_uint_eq(cache_stats().free_bytes, 60 * MIB);
     ck_assert_int_eq(cache.a->ops->free(cache.a, ptr, NULL), PLEAT_EDOUBLEFREE);
     cache_get(90 * MIB, 0);
-    ck_assert_uint_eq(cache_stats().resident_bytes, 90 * MIB);
-}
-END_TEST
-
-START_TEST(any_driver_call_may_fail)
-{
-    cache_load_driver_faults(&pl_unpooled_ops, false, CACHE_UNKNOWN);
-    cache_load_driver_faults(&pl_unpooled_ops, true, CACHE_OUT_OF_MEMORY);
-    cache_load_faults_of(&pl_unpooled_ops, "cuStreamIsCapturing");
-    cache_load_faults_of(&pl_unpooled_ops, "cuEventQuery");
-}
-END_TEST
-
-START_TEST(any_host_allocation_may_fail)
-{
-    cache_load_host_faults(&pl_unpooled_ops, false);
-    cache_load_host_faults(&pl_unpooled_ops, true);
-}
-END_TEST
-
-START_TEST(contents_survive_threads_and_streams)
-{
-    cache_load_contents(&pl_unpooled_ops);
-}
-END_TEST
-
-START_TEST(random_blocks_are_disjoint_and_the_walkers_agree)
-{
-    cache_load_random(&pl_unpooled_ops, NULL);
+    ck_assert_uint_eq(cache_resident(), 90 * MIB);
 }
 END_TEST
 
 int main(void)
 {
     Suite *suite = suite_create("segments_unpooled");
-    TCase *blocks = tcase_create("blocks");
-    tcase_add_checked_fixture(blocks, open_100_mib, cache_close);
+    TCase *blocks = suite_case(suite, "blocks", open_100_mib, cache_close);
     tcase_add_test(blocks, a_block_is_as_large_as_asked_and_gone_when_freed);
     tcase_add_test(blocks, a_free_waits_for_the_work_on_the_block);
     tcase_add_test(blocks, a_refused_request_is_not_tried_again);
     tcase_add_test(blocks, sizes_that_were_freed_leave_nothing_behind);
     tcase_add_test(blocks, a_limit_is_kept);
     tcase_add_test(blocks, a_block_that_the_driver_does_not_take_back_goes_later);
-    suite_add_tcase(suite, blocks);
-    TCase *load = tcase_create("load");
-    tcase_add_test(load, any_driver_call_may_fail);
-    tcase_add_test(load, any_host_allocation_may_fail);
-    tcase_add_test(load, contents_survive_threads_and_streams);
-    tcase_add_test(load, random_blocks_are_disjoint_and_the_walkers_agree);
-    suite_add_tcase(suite, load);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

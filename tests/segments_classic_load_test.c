@@ -1,0 +1,119 @@
+/* segments_classic_load_test.c - what every classic cache survives, by loop index: failing calls,
+ * crowds, real contents, randomness. */
+/* labels: unit fault model stress */
+/* timeout: 240 */
+#include <check.h>
+#include <string.h>
+
+#include "tests/support/segments_cache_load.h"
+#include "tests/support/segments_faults.h"
+#include "tests/support/suite.h"
+
+static const pl_allocator_ops *const all_ops[] = {
+    &pl_torch_native_ops, &pl_torch_expandable_ops, &pl_mxnet_naive_ops,
+    &pl_mxnet_round_ops,  &pl_mxnet19_naive_ops,    &pl_mxnet19_round_ops,
+    &pl_tf_bfc_ops,       &pl_unpooled_ops,         &pl_cuda_async_ops,
+};
+
+enum { N_OPS = sizeof all_ops / sizeof all_ops[0] };
+
+/* Of torch-expandable, which alone has pages: small ones, so that it often maps and unmaps. */
+static pl_allocator_options pages(size_t small, size_t large)
+{
+    pl_allocator_options options = cache_defaults();
+    options.expandable_small_page_bytes = small;
+    options.expandable_large_page_bytes = large;
+    return options;
+}
+
+/* ---- failing calls --------------------------------------------------------------------------- */
+
+START_TEST(any_driver_call_may_fail)
+{
+    static const int codes[] = { CACHE_UNKNOWN, CACHE_OUT_OF_MEMORY };
+    pl_allocator_options options = pages(2 * MIB, 2 * MIB);
+    fault_scenario scenario = { .ops = all_ops[_i], .options = &options };
+    for (size_t i = 0; i < 2; i++) {
+        ck_assert_uint_gt(fault_driver(&scenario, NULL, false, codes[i]), 40);
+        ck_assert_uint_gt(fault_driver(&scenario, NULL, true, codes[i]), 40);
+    }
+}
+END_TEST
+
+static bool is_mxnet(const pl_allocator_ops *ops)
+{
+    return strncmp(ops->name, "mxnet", 5) == 0;
+}
+
+START_TEST(any_question_to_the_driver_may_fail)
+{
+    pl_allocator_options options = pages(2 * MIB, 2 * MIB);
+    fault_scenario scenario = { .ops = all_ops[_i], .options = &options };
+    for (int ever_after = 0; ever_after < 2; ever_after++) {
+        bool asks_for_events = scenario.ops != &pl_cuda_async_ops;
+        ck_assert_uint_gt(fault_driver(&scenario, "cuStreamIsCapturing", ever_after, CACHE_UNKNOWN),
+                          0);
+        ck_assert_int_eq(fault_driver(&scenario, "cuEventQuery", ever_after, CACHE_UNKNOWN) > 0,
+                         asks_for_events);
+        ck_assert_int_eq(fault_driver(&scenario, "cuMemGetInfo", ever_after, CACHE_UNKNOWN) > 0,
+                         is_mxnet(scenario.ops));
+    }
+}
+END_TEST
+
+START_TEST(any_host_allocation_may_fail)
+{
+    pl_allocator_options options = pages(2 * MIB, 2 * MIB);
+    fault_scenario scenario = { .ops = all_ops[_i], .options = &options };
+    uint64_t least = scenario.ops == &pl_cuda_async_ops ? 8 : 14;
+    ck_assert_uint_ge(fault_host(&scenario, false), least);
+    ck_assert_uint_ge(fault_host(&scenario, true), least);
+}
+END_TEST
+
+START_TEST(a_failed_creation_leaves_nothing)
+{
+    fault_creation(all_ops[_i]);
+}
+END_TEST
+
+/* ---- load ------------------------------------------------------------------------------------ */
+
+START_TEST(contents_survive_threads_and_streams)
+{
+    pl_allocator_options options = pages(64 * KIB, 256 * KIB);
+    pleat_stats s = cache_load_contents(all_ops[_i], &options);
+    if (all_ops[_i] == &pl_torch_expandable_ops) {
+        ck_assert_uint_gt(s.num_alloc_retries, 20);
+        ck_assert_uint_gt(s.ops_unmap, 20);
+    }
+}
+END_TEST
+
+START_TEST(threads_share_a_full_device)
+{
+    pl_allocator_options options = pages(2 * MIB, 2 * MIB);
+    cache_load_crowd(all_ops[_i], &options);
+}
+END_TEST
+
+START_TEST(random_blocks_are_disjoint_and_the_walkers_agree)
+{
+    cache_load_random(all_ops[_i], NULL);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("segments_classic_load");
+    TCase *faults = suite_case(suite, "faults", NULL, NULL);
+    tcase_add_loop_test(faults, any_driver_call_may_fail, 0, N_OPS);
+    tcase_add_loop_test(faults, any_question_to_the_driver_may_fail, 0, N_OPS);
+    tcase_add_loop_test(faults, any_host_allocation_may_fail, 0, N_OPS);
+    tcase_add_loop_test(faults, a_failed_creation_leaves_nothing, 0, N_OPS);
+    TCase *load = suite_case(suite, "load", NULL, NULL);
+    tcase_add_loop_test(load, contents_survive_threads_and_streams, 0, N_OPS);
+    tcase_add_loop_test(load, threads_share_a_full_device, 0, N_OPS);
+    tcase_add_loop_test(load, random_blocks_are_disjoint_and_the_walkers_agree, 0, N_OPS);
+    return suite_run(suite);
+}
