@@ -1,31 +1,19 @@
 /* segments_torch_native_test.c - which block a request gets, and what the statistics say of it. */
-/* labels: unit model */
+/* labels: unit */
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/segments_torch.h"
+#include "tests/support/segments_cache.h"
+#include "tests/support/suite.h"
 
 static void open_unlimited(void)
 {
-    torch_open("capacity:1T", NULL);
+    cache_open(&pl_torch_native_ops, "capacity:1T", NULL);
 }
 
 static uint64_t n_segments(void)
 {
-    return torch_stats().segment[PLEAT_POOL_ALL].current;
-}
-
-static uint64_t reserved(void)
-{
-    return torch_stats().reserved_bytes[PLEAT_POOL_ALL].current;
-}
-
-static void empty_cache(void)
-{
-    uint64_t released = 0;
-    ck_assert_int_eq(torch.a->ops->trim(torch.a, 0, true, &released), PLEAT_OK);
-    torch_assert_sound();
+    return cache_stats().segment[PLEAT_POOL_ALL].current;
 }
 
 /* ---- the vectors ----------------------------------------------------------------------------- */
@@ -37,19 +25,19 @@ typedef struct vector {
 /* Request into an empty cache; driver call; block handed out. The rest of the segment is free. */
 static void check_vector(const vector *v)
 {
-    empty_cache();
-    ck_assert_uint_eq(reserved(), 0);
-    uint64_t n_allocs = torch_stats().ops_alloc;
-    pleat_devptr ptr = torch_get(v->request, 0);
-    pleat_stats s = torch_stats();
+    cache_trim(0, true);
+    ck_assert_uint_eq(cache_resident(), 0);
+    uint64_t n_allocs = cache_stats().ops_alloc;
+    pleat_devptr ptr = cache_get(v->request, 0);
+    pleat_stats s = cache_stats();
     ck_assert_uint_eq(s.ops_alloc, n_allocs + 1);
     ck_assert_uint_eq(s.resident_bytes, v->segment);
-    ck_assert_uint_eq(torch_info(ptr).base, ptr);
-    ck_assert_uint_eq(torch_info(ptr).bytes, v->block);
-    ck_assert_uint_eq(torch_info(ptr).requested_bytes, v->request);
+    ck_assert_uint_eq(cache_info(ptr).base, ptr);
+    ck_assert_uint_eq(cache_info(ptr).bytes, v->block);
+    ck_assert_uint_eq(cache_info(ptr).requested_bytes, v->request);
     ck_assert_uint_eq(s.free_bytes, v->segment - v->block);
     ck_assert_uint_eq(s.inactive_split_bytes[PLEAT_POOL_ALL].current, v->segment - v->block);
-    torch_put(ptr);
+    cache_put(ptr);
 }
 
 START_TEST(every_vector_of_pytorch_holds)
@@ -80,36 +68,35 @@ END_TEST
 
 START_TEST(two_blocks_of_1_mib_share_a_segment_and_a_third_does_not)
 {
-    pleat_devptr first = torch_get(MIB, 0);
-    pleat_devptr second = torch_get(MIB, 0);
+    pleat_devptr first = cache_get(MIB, 0);
+    pleat_devptr second = cache_get(MIB, 0);
     ck_assert_uint_eq(second, first + MIB);
-    ck_assert_uint_eq(reserved(), 2 * MIB);
-    torch_get(MIB, 0);
-    ck_assert_uint_eq(reserved(), 4 * MIB);
+    ck_assert_uint_eq(cache_resident(), 2 * MIB);
+    cache_get(MIB, 0);
+    ck_assert_uint_eq(cache_resident(), 4 * MIB);
 }
 END_TEST
 
 START_TEST(two_blocks_below_10_mib_share_a_segment_and_a_third_does_not)
 {
-    torch_get(10 * MIB - 512, 0);
-    torch_get(10 * MIB - 512, 0);
+    cache_get(10 * MIB - 512, 0);
+    cache_get(10 * MIB - 512, 0);
     ck_assert_uint_eq(n_segments(), 1);
-    torch_get(10 * MIB - 512, 0);
+    cache_get(10 * MIB - 512, 0);
     ck_assert_uint_eq(n_segments(), 2);
-    ck_assert_uint_eq(reserved(), 40 * MIB);
+    ck_assert_uint_eq(cache_resident(), 40 * MIB);
 }
 END_TEST
 
 static void check_divisions(unsigned index, unsigned divisions, const vector *v)
 {
-    pl_allocator_options options;
-    pl_allocator_options_init(&options);
+    pl_allocator_options options = cache_defaults();
     for (unsigned i = 0; i < 16; i++) {
         options.roundup_divisions[i] = index == 16 || index == i ? divisions : 0;
     }
-    torch_open("capacity:1T", &options);
+    cache_open(&pl_torch_native_ops, "capacity:1T", &options);
     check_vector(v);
-    torch_close();
+    cache_close();
 }
 
 START_TEST(roundup_divisions_follow_the_size_of_the_request)
@@ -129,30 +116,30 @@ END_TEST
 
 START_TEST(the_smallest_block_that_fits_is_taken)
 {
-    pleat_devptr big = torch_get(40 * MIB, 0);
-    pleat_devptr middle = torch_get(30 * MIB, 0);
-    pleat_devptr small = torch_get(24 * MIB, 0);
-    torch_put(big);
-    torch_put(small);
-    torch_put(middle);
-    ck_assert_uint_eq(torch_get(26 * MIB, 0), middle);
-    ck_assert_uint_eq(torch_get(26 * MIB, 0), big);
-    ck_assert_uint_eq(torch_get(24 * MIB, 0), small);
+    pleat_devptr big = cache_get(40 * MIB, 0);
+    pleat_devptr middle = cache_get(30 * MIB, 0);
+    pleat_devptr small = cache_get(24 * MIB, 0);
+    cache_put(big);
+    cache_put(small);
+    cache_put(middle);
+    ck_assert_uint_eq(cache_get(26 * MIB, 0), middle);
+    ck_assert_uint_eq(cache_get(26 * MIB, 0), big);
+    ck_assert_uint_eq(cache_get(24 * MIB, 0), small);
     ck_assert_uint_eq(n_segments(), 3);
 }
 END_TEST
 
 START_TEST(of_equal_blocks_the_one_in_the_oldest_segment_is_taken)
 {
-    pleat_devptr first = torch_get(20 * MIB, 0);
-    pleat_devptr second = torch_get(20 * MIB, 0);
-    pleat_devptr third = torch_get(20 * MIB, 0);
-    torch_put(second);
-    torch_put(third);
-    torch_put(first);
-    ck_assert_uint_eq(torch_get(20 * MIB, 0), first);
-    ck_assert_uint_eq(torch_get(20 * MIB, 0), second);
-    ck_assert_uint_eq(torch_get(20 * MIB, 0), third);
+    pleat_devptr first = cache_get(20 * MIB, 0);
+    pleat_devptr second = cache_get(20 * MIB, 0);
+    pleat_devptr third = cache_get(20 * MIB, 0);
+    cache_put(second);
+    cache_put(third);
+    cache_put(first);
+    ck_assert_uint_eq(cache_get(20 * MIB, 0), first);
+    ck_assert_uint_eq(cache_get(20 * MIB, 0), second);
+    ck_assert_uint_eq(cache_get(20 * MIB, 0), third);
 }
 END_TEST
 
@@ -160,21 +147,21 @@ START_TEST(of_equal_blocks_in_one_segment_the_lowest_is_taken)
 {
     pleat_devptr p[4];
     for (size_t i = 0; i < 4; i++) {
-        p[i] = torch_get(512 * KIB, 0);
+        p[i] = cache_get(512 * KIB, 0);
     }
-    torch_put(p[2]);
-    torch_put(p[0]);
-    ck_assert_uint_eq(torch_get(512 * KIB, 0), p[0]);
-    ck_assert_uint_eq(torch_get(512 * KIB, 0), p[2]);
+    cache_put(p[2]);
+    cache_put(p[0]);
+    ck_assert_uint_eq(cache_get(512 * KIB, 0), p[0]);
+    ck_assert_uint_eq(cache_get(512 * KIB, 0), p[2]);
 }
 END_TEST
 
 START_TEST(small_and_large_requests_do_not_share_segments)
 {
-    pleat_devptr large = torch_get(2 * MIB, 0);
-    torch_put(large);
-    torch_get(MIB, 0);
-    pleat_stats s = torch_stats();
+    pleat_devptr large = cache_get(2 * MIB, 0);
+    cache_put(large);
+    cache_get(MIB, 0);
+    pleat_stats s = cache_stats();
     ck_assert_uint_eq(s.reserved_bytes[PLEAT_POOL_SMALL].current, 2 * MIB);
     ck_assert_uint_eq(s.reserved_bytes[PLEAT_POOL_LARGE].current, 20 * MIB);
 }
@@ -182,34 +169,34 @@ END_TEST
 
 START_TEST(a_block_serves_its_own_stream_only)
 {
-    pleat_devptr own = torch_get(30 * MIB, 1);
-    torch_put(own);
-    pleat_devptr other = torch_get(30 * MIB, 2);
+    pleat_devptr own = cache_get(30 * MIB, 1);
+    cache_put(own);
+    pleat_devptr other = cache_get(30 * MIB, 2);
     ck_assert_uint_ne(other, own);
     ck_assert_uint_eq(n_segments(), 2);
-    ck_assert_uint_eq(torch_get(30 * MIB, 1), own);
+    ck_assert_uint_eq(cache_get(30 * MIB, 1), own);
     ck_assert_uint_eq(n_segments(), 2);
 }
 END_TEST
 
 START_TEST(a_large_remainder_of_1_mib_is_not_split_off_and_one_more_quantum_is)
 {
-    torch_put(torch_get(20 * MIB, 0));
-    pleat_devptr whole = torch_get(19 * MIB, 0);
-    ck_assert_uint_eq(torch_info(whole).bytes, 20 * MIB);
-    torch_put(whole);
-    pleat_devptr part = torch_get(19 * MIB - 512, 0);
-    ck_assert_uint_eq(torch_info(part).bytes, 19 * MIB - 512);
+    cache_put(cache_get(20 * MIB, 0));
+    pleat_devptr whole = cache_get(19 * MIB, 0);
+    ck_assert_uint_eq(cache_info(whole).bytes, 20 * MIB);
+    cache_put(whole);
+    pleat_devptr part = cache_get(19 * MIB - 512, 0);
+    ck_assert_uint_eq(cache_info(part).bytes, 19 * MIB - 512);
 }
 END_TEST
 
 START_TEST(a_small_remainder_of_one_quantum_is_split_off)
 {
-    torch_get(MIB, 0);
-    torch_get(MIB - 512, 0);
-    ck_assert_uint_eq(torch_stats().inactive_split_bytes[PLEAT_POOL_SMALL].current, 512);
-    torch_get(1, 0);
-    ck_assert_uint_eq(torch_stats().inactive_split_bytes[PLEAT_POOL_SMALL].current, 0);
+    cache_get(MIB, 0);
+    cache_get(MIB - 512, 0);
+    ck_assert_uint_eq(cache_stats().inactive_split_bytes[PLEAT_POOL_SMALL].current, 512);
+    cache_get(1, 0);
+    ck_assert_uint_eq(cache_stats().inactive_split_bytes[PLEAT_POOL_SMALL].current, 0);
     ck_assert_uint_eq(n_segments(), 1);
 }
 END_TEST
@@ -218,16 +205,16 @@ START_TEST(freed_neighbours_merge_on_both_sides)
 {
     pleat_devptr p[3];
     for (size_t i = 0; i < 3; i++) {
-        p[i] = torch_get(4 * MIB, 0);
+        p[i] = cache_get(4 * MIB, 0);
     }
-    torch_put(p[0]);
-    torch_put(p[2]);
-    ck_assert_uint_eq(torch_stats().inactive_split[PLEAT_POOL_LARGE].current, 2);
-    ck_assert_uint_eq(torch_stats().inactive_split_bytes[PLEAT_POOL_LARGE].current, 16 * MIB);
-    torch_put(p[1]);
-    ck_assert_uint_eq(torch_stats().inactive_split[PLEAT_POOL_LARGE].current, 0);
-    ck_assert_uint_eq(torch_stats().inactive_split_bytes[PLEAT_POOL_LARGE].current, 0);
-    ck_assert_uint_eq(torch_get(20 * MIB, 0), p[0]);
+    cache_put(p[0]);
+    cache_put(p[2]);
+    ck_assert_uint_eq(cache_stats().inactive_split[PLEAT_POOL_LARGE].current, 2);
+    ck_assert_uint_eq(cache_stats().inactive_split_bytes[PLEAT_POOL_LARGE].current, 16 * MIB);
+    cache_put(p[1]);
+    ck_assert_uint_eq(cache_stats().inactive_split[PLEAT_POOL_LARGE].current, 0);
+    ck_assert_uint_eq(cache_stats().inactive_split_bytes[PLEAT_POOL_LARGE].current, 0);
+    ck_assert_uint_eq(cache_get(20 * MIB, 0), p[0]);
     ck_assert_uint_eq(n_segments(), 1);
 }
 END_TEST
@@ -236,46 +223,45 @@ END_TEST
 
 static void open_split_limit(void)
 {
-    pl_allocator_options options;
-    pl_allocator_options_init(&options);
+    pl_allocator_options options = cache_defaults();
     options.max_split_bytes = 40 * MIB;
-    torch_open("capacity:1T", &options);
+    cache_open(&pl_torch_native_ops, "capacity:1T", &options);
 }
 
 START_TEST(a_block_as_big_as_the_split_limit_is_neither_split_nor_used_for_less)
 {
-    torch_put(torch_get(40 * MIB, 0));
-    pleat_devptr less = torch_get(40 * MIB - 512, 0);
+    cache_put(cache_get(40 * MIB, 0));
+    pleat_devptr less = cache_get(40 * MIB - 512, 0);
     ck_assert_uint_eq(n_segments(), 2);
-    ck_assert_uint_eq(torch_info(less).bytes, 40 * MIB);
-    pleat_stats s = torch_stats();
+    ck_assert_uint_eq(cache_info(less).bytes, 40 * MIB);
+    pleat_stats s = cache_stats();
     ck_assert_uint_eq(s.oversize_segments.current, 2);
     ck_assert_uint_eq(s.oversize_allocations.current, 1);
-    torch_put(less);
-    ck_assert_uint_eq(torch_stats().oversize_allocations.current, 0);
-    empty_cache();
-    ck_assert_uint_eq(torch_stats().oversize_segments.current, 0);
-    ck_assert_uint_eq(torch_stats().oversize_segments.peak, 2);
+    cache_put(less);
+    ck_assert_uint_eq(cache_stats().oversize_allocations.current, 0);
+    cache_trim(0, true);
+    ck_assert_uint_eq(cache_stats().oversize_segments.current, 0);
+    ck_assert_uint_eq(cache_stats().oversize_segments.peak, 2);
 }
 END_TEST
 
 START_TEST(an_oversize_request_accepts_a_block_with_less_slack_than_the_rounding_limit)
 {
-    pleat_devptr block = torch_get(80 * MIB, 0);
-    torch_put(block);
-    pleat_devptr near = torch_get(60 * MIB + 512, 0);
+    pleat_devptr block = cache_get(80 * MIB, 0);
+    cache_put(block);
+    pleat_devptr near = cache_get(60 * MIB + 512, 0);
     ck_assert_uint_eq(near, block);
-    ck_assert_uint_eq(torch_info(near).bytes, 80 * MIB);
-    torch_put(near);
-    ck_assert_uint_ne(torch_get(60 * MIB, 0), block);
+    ck_assert_uint_eq(cache_info(near).bytes, 80 * MIB);
+    cache_put(near);
+    ck_assert_uint_ne(cache_get(60 * MIB, 0), block);
 }
 END_TEST
 
 START_TEST(below_the_split_limit_blocks_split_as_ever)
 {
-    torch_put(torch_get(38 * MIB, 0));
-    pleat_devptr part = torch_get(20 * MIB, 0);
-    ck_assert_uint_eq(torch_info(part).bytes, 20 * MIB);
+    cache_put(cache_get(38 * MIB, 0));
+    pleat_devptr part = cache_get(20 * MIB, 0);
+    ck_assert_uint_eq(cache_info(part).bytes, 20 * MIB);
     ck_assert_uint_eq(n_segments(), 1);
 }
 END_TEST
@@ -292,10 +278,10 @@ static void check_stat(const pleat_stat *s, uint64_t current, uint64_t peak, uin
 
 START_TEST(statistics_follow_pytorch_through_a_life)
 {
-    pleat_devptr small = torch_get(1000, 0);
-    pleat_devptr large = torch_get(3 * MIB + 1, 0);
-    torch_put(small);
-    pleat_stats s = torch_stats();
+    pleat_devptr small = cache_get(1000, 0);
+    pleat_devptr large = cache_get(3 * MIB + 1, 0);
+    cache_put(small);
+    pleat_stats s = cache_stats();
     check_stat(&s.allocation[PLEAT_POOL_ALL], 1, 2, 2);
     check_stat(&s.allocation[PLEAT_POOL_SMALL], 0, 1, 1);
     check_stat(&s.allocated_bytes[PLEAT_POOL_ALL], 3 * MIB + 512, 3 * MIB + 1536, 3 * MIB + 1536);
@@ -310,9 +296,9 @@ START_TEST(statistics_follow_pytorch_through_a_life)
     ck_assert_uint_eq(s.free_bytes, 22 * MIB - (3 * MIB + 512));
     ck_assert_uint_eq(s.pending_bytes, 0);
     ck_assert_uint_eq(s.num_device_alloc, 2);
-    torch_put(large);
-    empty_cache();
-    s = torch_stats();
+    cache_put(large);
+    cache_trim(0, true);
+    s = cache_stats();
     check_stat(&s.active[PLEAT_POOL_ALL], 0, 2, 2);
     check_stat(&s.active_bytes[PLEAT_POOL_ALL], 0, 3 * MIB + 1536, 3 * MIB + 1536);
     check_stat(&s.reserved_bytes[PLEAT_POOL_ALL], 0, 22 * MIB, 22 * MIB);
@@ -326,10 +312,10 @@ END_TEST
 
 START_TEST(resetting_peaks_sets_them_to_what_is_current)
 {
-    torch_put(torch_get(30 * MIB, 0));
-    torch_get(2 * MIB, 0);
-    torch.a->ops->reset_peaks(torch.a);
-    pleat_stats s = torch_stats();
+    cache_put(cache_get(30 * MIB, 0));
+    cache_get(2 * MIB, 0);
+    cache.a->ops->reset_peaks(cache.a);
+    pleat_stats s = cache_stats();
     ck_assert_uint_eq(s.allocated_bytes[PLEAT_POOL_ALL].peak, 2 * MIB);
     ck_assert_uint_eq(s.allocation[PLEAT_POOL_LARGE].peak, 1);
     ck_assert_uint_eq(s.reserved_bytes[PLEAT_POOL_ALL].peak, 30 * MIB);
@@ -341,107 +327,23 @@ END_TEST
 
 START_TEST(any_address_inside_a_live_block_finds_it)
 {
-    torch_get(4 * MIB, 2);
-    pleat_devptr ptr = torch_get(4 * MIB, 2);
+    cache_get(4 * MIB, 2);
+    pleat_devptr ptr = cache_get(4 * MIB, 2);
     pleat_devptr inside[] = { ptr, ptr + 1, ptr + 2 * MIB, ptr + 4 * MIB - 1 };
     for (size_t i = 0; i < 4; i++) {
-        pleat_block_info info = torch_info(inside[i]);
+        pleat_block_info info = cache_info(inside[i]);
         ck_assert_uint_eq(info.base, ptr);
         ck_assert_uint_eq(info.bytes, 4 * MIB);
-        ck_assert_uint_eq(info.stream_id, pl_stream_id(torch.streams[2]));
-        ck_assert_ptr_eq(info.stream, torch.handles[2]);
+        ck_assert_uint_eq(info.stream_id, pl_stream_id(cache.streams[2]));
+        ck_assert_ptr_eq(info.stream, cache.handles[2]);
         ck_assert_int_eq(info.device, 0);
     }
     pleat_block_info info;
-    ck_assert_int_eq(torch.a->ops->query(torch.a, ptr + 4 * MIB, &info), PLEAT_EFOREIGN);
-    ck_assert_int_eq(torch.a->ops->query(torch.a, 0, &info), PLEAT_EFOREIGN);
-    ck_assert_int_eq(torch.a->ops->query(torch.a, UINT64_MAX, &info), PLEAT_EFOREIGN);
-    torch_put(ptr);
-    ck_assert_int_eq(torch.a->ops->query(torch.a, ptr, &info), PLEAT_EFOREIGN);
-}
-END_TEST
-
-START_TEST(foreign_addresses_and_second_frees_are_told_apart_and_change_nothing)
-{
-    pleat_devptr keep = torch_get(4 * MIB, 0);
-    pleat_devptr gone = torch_get(4 * MIB, 0);
-    torch_put(gone);
-    pleat_stats before = torch_stats();
-    const pl_allocator_ops *ops = torch.a->ops;
-    ck_assert_int_eq(ops->free(torch.a, gone, NULL), PLEAT_EDOUBLEFREE);
-    ck_assert_int_eq(ops->free(torch.a, keep + 512, NULL), PLEAT_EFOREIGN);
-    ck_assert_int_eq(ops->free(torch.a, 0, NULL), PLEAT_EFOREIGN);
-    ck_assert_int_eq(ops->free(torch.a, 12345, NULL), PLEAT_EFOREIGN);
-    ck_assert_int_eq(ops->free(torch.a, UINT64_MAX, NULL), PLEAT_EFOREIGN);
-    ck_assert_int_eq(ops->record_stream(torch.a, gone, torch.streams[1]), PLEAT_EFOREIGN);
-    ck_assert_int_eq(ops->record_stream(torch.a, keep + 1, torch.streams[1]), PLEAT_EFOREIGN);
-    pleat_stats after = torch_stats();
-    ck_assert_mem_eq(&before, &after, sizeof(before));
-    torch_put(keep);
-    ck_assert_int_eq(ops->free(torch.a, keep, NULL), PLEAT_EDOUBLEFREE);
-    empty_cache();
-    ck_assert_int_eq(ops->free(torch.a, keep, NULL), PLEAT_EFOREIGN);
-}
-END_TEST
-
-START_TEST(absurd_sizes_are_refused_at_once)
-{
-    pleat_devptr ptr = 7;
-    const pl_allocator_ops *ops = torch.a->ops;
-    ck_assert_int_eq(ops->alloc(torch.a, 0, torch.streams[0], &ptr), PLEAT_EINVAL);
-    ck_assert_int_eq(ops->alloc(torch.a, 1, NULL, &ptr), PLEAT_EINVAL);
-    ck_assert_int_eq(ops->alloc(torch.a, ((size_t)1 << 60) + 1, torch.streams[0], &ptr),
-                     PLEAT_ESIZE);
-    ck_assert_int_eq(ops->alloc(torch.a, SIZE_MAX, torch.streams[0], &ptr), PLEAT_ESIZE);
-    ck_assert_int_eq(ops->alloc(torch.a, (size_t)1 << 60, torch.streams[0], &ptr),
-                     PLEAT_ENOMEM_DEVICE);
-    ck_assert_uint_eq(ptr, 7);
-    torch_assert_sound();
-}
-END_TEST
-
-/* ---- model ----------------------------------------------------------------------------------- */
-
-typedef struct piece {
-    pleat_devptr ptr;
-    size_t bytes;
-} piece;
-
-static void assert_disjoint(const piece *pieces, size_t n, pleat_devptr ptr, size_t bytes)
-{
-    for (size_t i = 0; i < n; i++) {
-        ck_assert(pieces[i].ptr == 0 || pieces[i].ptr + pieces[i].bytes <= ptr ||
-                  ptr + bytes <= pieces[i].ptr);
-    }
-}
-
-START_TEST(random_blocks_are_disjoint_and_the_walkers_agree)
-{
-    enum { N = 200, N_STEPS = 5000 };
-    static piece pieces[N];
-    memset(pieces, 0, sizeof(pieces));
-    uint64_t seed = 2026;
-    uint64_t live_bytes = 0;
-    for (size_t step = 0; step < N_STEPS; step++) {
-        seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
-        piece *p = &pieces[(seed >> 33) % N];
-        if (p->ptr) {
-            torch_put(p->ptr);
-            live_bytes -= p->bytes;
-            p->ptr = 0;
-            continue;
-        }
-        size_t request = 1 + (size_t)(seed >> 16) % ((size_t)1 << (10 + (seed >> 60)));
-        p->ptr = torch_get(request, (unsigned)(seed >> 50) % TORCH_N_STREAMS);
-        p->bytes = torch_info(p->ptr).bytes;
-        live_bytes += p->bytes;
-        ck_assert_uint_ge(p->bytes, request);
-        pleat_devptr ptr = p->ptr;
-        p->ptr = 0;
-        assert_disjoint(pieces, N, ptr, p->bytes);
-        p->ptr = ptr;
-        ck_assert_uint_eq(torch_stats().allocated_bytes[PLEAT_POOL_ALL].current, live_bytes);
-    }
+    ck_assert_int_eq(cache.a->ops->query(cache.a, ptr + 4 * MIB, &info), PLEAT_EFOREIGN);
+    ck_assert_int_eq(cache.a->ops->query(cache.a, 0, &info), PLEAT_EFOREIGN);
+    ck_assert_int_eq(cache.a->ops->query(cache.a, UINT64_MAX, &info), PLEAT_EFOREIGN);
+    cache_put(ptr);
+    ck_assert_int_eq(cache.a->ops->query(cache.a, ptr, &info), PLEAT_EFOREIGN);
 }
 END_TEST
 
@@ -480,18 +382,9 @@ START_TEST(defaults_are_those_of_the_design)
 }
 END_TEST
 
-static TCase *make_case(const char *name, void (*open)(void))
-{
-    TCase *tcase = tcase_create(name);
-    if (open) {
-        tcase_add_checked_fixture(tcase, open, torch_close);
-    }
-    return tcase;
-}
-
 static void add_choice(Suite *suite)
 {
-    TCase *choice = make_case("choice", open_unlimited);
+    TCase *choice = suite_case(suite, "choice", open_unlimited, cache_close);
     tcase_add_test(choice, the_smallest_block_that_fits_is_taken);
     tcase_add_test(choice, of_equal_blocks_the_one_in_the_oldest_segment_is_taken);
     tcase_add_test(choice, of_equal_blocks_in_one_segment_the_lowest_is_taken);
@@ -500,47 +393,32 @@ static void add_choice(Suite *suite)
     tcase_add_test(choice, a_large_remainder_of_1_mib_is_not_split_off_and_one_more_quantum_is);
     tcase_add_test(choice, a_small_remainder_of_one_quantum_is_split_off);
     tcase_add_test(choice, freed_neighbours_merge_on_both_sides);
-    tcase_add_test(choice, random_blocks_are_disjoint_and_the_walkers_agree);
-    suite_add_tcase(suite, choice);
 
-    TCase *limit = make_case("split limit", open_split_limit);
+    TCase *limit = suite_case(suite, "split limit", open_split_limit, cache_close);
     tcase_add_test(limit, a_block_as_big_as_the_split_limit_is_neither_split_nor_used_for_less);
     tcase_add_test(limit,
                    an_oversize_request_accepts_a_block_with_less_slack_than_the_rounding_limit);
     tcase_add_test(limit, below_the_split_limit_blocks_split_as_ever);
-    suite_add_tcase(suite, limit);
 }
 
 int main(void)
 {
     Suite *suite = suite_create("segments_torch_native");
-    TCase *vectors = make_case("vectors", open_unlimited);
+    TCase *vectors = suite_case(suite, "vectors", open_unlimited, cache_close);
     tcase_add_test(vectors, every_vector_of_pytorch_holds);
     tcase_add_test(vectors, two_blocks_of_1_mib_share_a_segment_and_a_third_does_not);
     tcase_add_test(vectors, two_blocks_below_10_mib_share_a_segment_and_a_third_does_not);
-    suite_add_tcase(suite, vectors);
-    TCase *divisions = make_case("divisions", NULL);
+    TCase *divisions = suite_case(suite, "divisions", NULL, NULL);
     tcase_add_test(divisions, roundup_divisions_follow_the_size_of_the_request);
-    suite_add_tcase(suite, divisions);
     add_choice(suite);
 
-    TCase *stats = make_case("statistics", open_unlimited);
+    TCase *stats = suite_case(suite, "statistics", open_unlimited, cache_close);
     tcase_add_test(stats, statistics_follow_pytorch_through_a_life);
     tcase_add_test(stats, resetting_peaks_sets_them_to_what_is_current);
-    suite_add_tcase(suite, stats);
-    TCase *addresses = make_case("addresses", open_unlimited);
+    TCase *addresses = suite_case(suite, "addresses", open_unlimited, cache_close);
     tcase_add_test(addresses, any_address_inside_a_live_block_finds_it);
-    tcase_add_test(addresses, foreign_addresses_and_second_frees_are_told_apart_and_change_nothing);
-    tcase_add_test(addresses, absurd_sizes_are_refused_at_once);
-    suite_add_tcase(suite, addresses);
-    TCase *registry = make_case("registry", NULL);
+    TCase *registry = suite_case(suite, "registry", NULL, NULL);
     tcase_add_test(registry, allocators_are_found_by_the_names_that_are_listed);
     tcase_add_test(registry, defaults_are_those_of_the_design);
-    suite_add_tcase(suite, registry);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }
