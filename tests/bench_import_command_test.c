@@ -11,6 +11,7 @@
 
 #include "tests/support/bench_child.h"
 #include "tests/support/bench_snapshot.h"
+#include "tests/support/suite.h"
 
 enum { MOST_BYTES = 1 << 16 };
 
@@ -73,16 +74,16 @@ static void write_file(const char *name, const void *content, size_t n)
     ck_assert_int_eq(fclose(file), 0);
 }
 
-static size_t read_file(const char *name, char *out, size_t n)
+static void expect_file(const char *name, const char *text)
 {
     char path[128];
+    char got[4096];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *file = fopen(path, "rb");
     ck_assert_msg(file != NULL, "%s", path);
-    size_t got = fread(out, 1, n - 1, file);
+    got[fread(got, 1, sizeof got - 1, file)] = '\0';
     fclose(file);
-    out[got] = '\0';
-    return got;
+    ck_assert_str_eq(got, text);
 }
 
 /* As "s.pickle" in the test's folder. */
@@ -96,7 +97,8 @@ static void write_snapshot(const snap_plan *plan)
 
 /* What PyTorch does without any setting: small requests from 2 MiB, those below 10 MiB from 20 MiB,
  * larger ones from their own size in multiples of 2 MiB. The block of 9 MiB fits into the second
- * segment. Then the cache is emptied: else the last request would find the 30 MiB. */
+ * segment. Then the cache is emptied: else the last request would find the 30 MiB. Tests may change
+ * it: each runs in a process of its own. */
 static snap_event native_events[] = {
     { "segment_alloc", 0x100000000, 2 * MIB, 0 },
     { "alloc", 0x100000000, 1000, 0 },
@@ -129,10 +131,8 @@ END_TEST
 
 START_TEST(another_size_is_told_with_its_place)
 {
-    snap_event events[sizeof native_events / sizeof native_events[0]];
-    memcpy(events, native_events, sizeof events);
-    events[4].size = 32 * MIB;
-    snap_plan plan = { .protocol = 4, .n_devices = 2, .events = { NULL, events } };
+    snap_plan plan = { .protocol = 4, .n_devices = 2, .events = { NULL, native_events } };
+    native_events[4].size = 32 * MIB;
     write_snapshot(&plan);
     run("verify @/s.pickle");
     expect(1, "device 1, torch-native: 3 of 4 segment allocations repeated", "");
@@ -150,15 +150,13 @@ END_TEST
 
 START_TEST(a_call_too_many_and_one_too_few_are_differences)
 {
-    snap_event events[sizeof native_events / sizeof native_events[0]];
-    memcpy(events, native_events, sizeof events);
-    events[12].action = "snapshot";
-    snap_plan plan = { .protocol = 4, .n_devices = 1, .events = { events } };
+    snap_plan plan = { .protocol = 4, .n_devices = 1, .events = { native_events } };
+    native_events[12].action = "snapshot";
     write_snapshot(&plan);
     run("verify @/s.pickle");
     expect(1, "at 3, recorded nothing more, made 18874368 bytes before event 6", "");
-    memcpy(events, native_events, sizeof events);
-    events[13].action = "snapshot";
+    native_events[12].action = "segment_alloc";
+    native_events[13].action = "snapshot";
     write_snapshot(&plan);
     run("verify @/s.pickle");
     expect(1, "at 3, recorded 18874368 bytes before event 6, made nothing more", "");
@@ -213,19 +211,28 @@ START_TEST(the_settings_of_the_recording_are_used)
 }
 END_TEST
 
+typedef struct failure {
+    const char *line;
+    int status;
+    const char *err;
+} failure;
+
+static const failure bad_verifies[] = {
+    { "verify @/x.trace", 2, "/x.trace: byte 0: not a pickle of protocol 2 to 5" },
+    { "verify @/none.pickle", 2, "/none.pickle: No such file or directory" },
+    { "verify", 2, "SNAPSHOT is missing" },
+    { "verify --driver cuda @/x.trace", 2, "--driver: verify runs on the simulator" },
+    { "verify --allocator pleat,torch-native @/x.trace", 2, "--allocator: one at a time" },
+};
+
+enum { N_BAD_VERIFIES = sizeof bad_verifies / sizeof bad_verifies[0] };
+
 START_TEST(bad_recordings_and_options_are_bad_usage)
 {
+    const failure *row = &bad_verifies[_i];
     write_file("x.trace", "a 1 1 0\n", 8);
-    run("verify @/x.trace");
-    expect(2, "", "/x.trace: byte 0: not a pickle of protocol 2 to 5");
-    run("verify @/none.pickle");
-    expect(2, "", "/none.pickle: No such file or directory");
-    run("verify");
-    expect(2, "", "SNAPSHOT is missing");
-    run("verify --driver cuda @/x.trace");
-    expect(2, "", "--driver: verify runs on the simulator");
-    run("verify --allocator pleat,torch-native @/x.trace");
-    expect(2, "", "--allocator: one at a time");
+    run(row->line);
+    expect(row->status, "", row->err);
 }
 END_TEST
 
@@ -234,40 +241,40 @@ static const char run_text[] = "i 0\na 0 1000000 0\na 1 2000000 1\na 2 20000000 
 static const char unmarked_text[] = "a 0 1000000 0\na 1 2000000 1\na 2 20000000 0\nf 1\n"
                                     "a 3 3000000 2\nf 2\na 4 1 1\n";
 
+static void write_run(void)
+{
+    write_file("a.trace", run_text, strlen(run_text));
+}
+
 START_TEST(a_run_comes_back_from_both_formats)
 {
-    char text[4096];
-    write_file("a.trace", run_text, strlen(run_text));
+    write_run();
     run("convert @/a.trace @/b.trace.gz");
     expect(0, "/b.trace.gz: 7 events\n", "");
     run("convert @/b.trace.gz @/c.trace");
     expect(0, "", "");
-    read_file("c.trace", text, sizeof text);
-    ck_assert_str_eq(text, run_text);
+    expect_file("c.trace", run_text);
     run("convert @/a.trace @/d.csv");
     run("convert @/d.csv @/e.csv.gz");
     run("convert @/e.csv.gz @/f.trace");
     expect(0, "", "");
-    read_file("f.trace", text, sizeof text);
-    ck_assert_str_eq(text, unmarked_text);
+    expect_file("f.trace", unmarked_text);
 }
 END_TEST
 
 START_TEST(a_log_has_the_form_of_rmm)
 {
-    char text[4096];
-    write_file("a.trace", run_text, strlen(run_text));
+    write_run();
     run("convert @/a.trace @/a.csv");
     expect(0, "", "");
-    read_file("a.csv", text, sizeof text);
-    ck_assert_str_eq(text, "Thread,Time,Action,Pointer,Size,Stream\n"
-                           "1,00:00:00.000000,allocate,0x100000000000,1000000,0\n"
-                           "1,00:00:00.000001,allocate,0x1000000f4400,2000000,0x1\n"
-                           "1,00:00:00.000002,allocate,0x1000002dca00,20000000,0\n"
-                           "1,00:00:00.000003,free,0x1000000f4400,2000000,0x1\n"
-                           "1,00:00:00.000004,allocate,0x1000015ef800,3000000,0x2\n"
-                           "1,00:00:00.000005,free,0x1000002dca00,20000000,0\n"
-                           "1,00:00:00.000006,allocate,0x1000018cc000,1,0x1\n");
+    expect_file("a.csv", "Thread,Time,Action,Pointer,Size,Stream\n"
+                         "1,00:00:00.000000,allocate,0x100000000000,1000000,0\n"
+                         "1,00:00:00.000001,allocate,0x1000000f4400,2000000,0x1\n"
+                         "1,00:00:00.000002,allocate,0x1000002dca00,20000000,0\n"
+                         "1,00:00:00.000003,free,0x1000000f4400,2000000,0x1\n"
+                         "1,00:00:00.000004,allocate,0x1000015ef800,3000000,0x2\n"
+                         "1,00:00:00.000005,free,0x1000002dca00,20000000,0\n"
+                         "1,00:00:00.000006,allocate,0x1000018cc000,1,0x1\n");
 }
 END_TEST
 
@@ -296,41 +303,41 @@ END_TEST
 
 START_TEST(what_is_there_is_kept_unless_forced)
 {
-    char text[4096];
-    write_file("a.trace", run_text, strlen(run_text));
+    write_run();
     write_file("b.trace", "old", 3);
     run("convert @/a.trace @/b.trace");
     expect(1, "", "/b.trace: is there already; --force replaces it");
-    read_file("b.trace", text, sizeof text);
-    ck_assert_str_eq(text, "old");
+    expect_file("b.trace", "old");
     run("convert --force @/a.trace @/b.trace");
     expect(0, "", "");
-    read_file("b.trace", text, sizeof text);
-    ck_assert_str_eq(text, run_text);
+    expect_file("b.trace", run_text);
     ck_assert_uint_eq(n_in_folder(), 2);
 }
 END_TEST
 
+/* d.trace is a folder. */
+static const failure bad_converts[] = {
+    { "convert --force @/a.trace @/d.trace", 1, "/d.trace: " },
+    { "convert @/a.trace @/none/b.trace", 1, "/none/b.trace: No such file or directory" },
+    { "convert @/a.trace @/b.txt", 2,
+      "/b.txt: the ending says the format: .trace, .trace.gz, .csv, .csv.gz" },
+    { "convert @/none.trace @/b.trace", 2, "/none.trace: No such file or directory" },
+    { "convert @/a.trace", 2, "OUT is missing" },
+    { "convert", 2, "WORK is missing" },
+    { "convert @/a.trace @/b.trace @/c.trace", 2, "one WORK and one OUT, not '" },
+};
+
+enum { N_BAD_CONVERTS = sizeof bad_converts / sizeof bad_converts[0] };
+
 START_TEST(a_failure_leaves_nothing_behind)
 {
+    const failure *row = &bad_converts[_i];
     char path[128];
-    write_file("a.trace", run_text, strlen(run_text));
     snprintf(path, sizeof path, "%s/d.trace", folder);
     ck_assert_int_eq(mkdir(path, 0700), 0);
-    run("convert --force @/a.trace @/d.trace");
-    expect(1, "", "/d.trace: ");
-    run("convert @/a.trace @/none/b.trace");
-    expect(1, "", "/none/b.trace: No such file or directory");
-    run("convert @/a.trace @/b.txt");
-    expect(2, "", "/b.txt: the ending says the format: .trace, .trace.gz, .csv, .csv.gz");
-    run("convert @/none.trace @/b.trace");
-    expect(2, "", "/none.trace: No such file or directory");
-    run("convert @/a.trace");
-    expect(2, "", "OUT is missing");
-    run("convert");
-    expect(2, "", "WORK is missing");
-    run("convert @/a.trace @/b.trace @/c.trace");
-    expect(2, "", "one WORK and one OUT, not '");
+    write_run();
+    run(row->line);
+    expect(row->status, "", row->err);
     ck_assert_uint_eq(n_in_folder(), 2);
 }
 END_TEST
@@ -368,30 +375,21 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("bench_import_command");
-    TCase *verify = tcase_create("verify");
-    tcase_add_checked_fixture(verify, set_up, tear_down);
+    TCase *verify = suite_case(suite, "verify", set_up, tear_down);
     tcase_add_test(verify, the_same_calls_in_order_and_size_are_a_success);
     tcase_add_test(verify, another_size_is_told_with_its_place);
     tcase_add_test(verify, a_call_too_many_and_one_too_few_are_differences);
     tcase_add_test(verify, mappings_are_compared_where_segments_are_expandable);
     tcase_add_test(verify, the_settings_of_the_recording_are_used);
-    tcase_add_test(verify, bad_recordings_and_options_are_bad_usage);
+    tcase_add_loop_test(verify, bad_recordings_and_options_are_bad_usage, 0, N_BAD_VERIFIES);
     tcase_add_test(verify, a_snapshot_is_replayed_like_any_work);
-    suite_add_tcase(suite, verify);
-    TCase *convert = tcase_create("convert");
-    tcase_add_checked_fixture(convert, set_up, tear_down);
+    TCase *convert = suite_case(suite, "convert", set_up, tear_down);
     tcase_add_test(convert, a_run_comes_back_from_both_formats);
     tcase_add_test(convert, a_log_has_the_form_of_rmm);
     tcase_add_test(convert, a_generated_run_can_be_written);
     tcase_add_test(convert, a_generator_with_parameters_is_no_file_of_that_name);
     tcase_add_test(convert, what_is_there_is_kept_unless_forced);
-    tcase_add_test(convert, a_failure_leaves_nothing_behind);
+    tcase_add_loop_test(convert, a_failure_leaves_nothing_behind, 0, N_BAD_CONVERTS);
     tcase_add_test(convert, an_interrupted_conversion_leaves_nothing_behind);
-    suite_add_tcase(suite, convert);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }
