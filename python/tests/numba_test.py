@@ -1,4 +1,3 @@
-# timeout: 300
 """The real Numba, its arrays on the simulated device, under pleat's memory manager."""
 
 from __future__ import annotations
@@ -153,6 +152,9 @@ assert pleat.memory_stats()["reserved_bytes.all.current"] == 0
 def test_arrays_of_several_threads_and_devices(run_numba: Run) -> None:
     run_numba(
         """
+for gpu in cuda.gpus:           # Numba starts CUDA at its first use, without a lock
+    with gpu:
+        pass
 wrong = []
 def work(number):
     with cuda.gpus[number % 2]:
