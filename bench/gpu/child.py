@@ -8,9 +8,11 @@ import signal
 import subprocess
 import time
 
-GRACE_S = 5
+GRACE_S = 5             # after SIGTERM
+END_S = 60              # after SIGKILL: taking back a whole GPU's memory is not done at once
 PR_SET_PDEATHSIG = 1
 FOLDERS = ("LD_LIBRARY_PATH", "PYTHONPATH")     # libcuda.so.1 or PyTorch may be found by them only
+INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM)
 STRANGE = ("PLEAT_", "PYTORCH_", "CUDA_LAUNCH_BLOCKING")    # would measure something else
 
 
@@ -23,9 +25,10 @@ class Ended:
     was_stopped: bool       # it ran past its limit
 
 
-def die_with_parent():
+def begin_child():
     """In the child: a run that is killed leaves no cell behind that holds the GPU."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTIONS)
 
 
 def running_in(group):
@@ -45,12 +48,12 @@ def running_in(group):
 def stop(process):
     """End the child and what it started; politely first. Returns once none of it runs: a process
     that is still ending still holds its part of the GPU."""
-    for sign in (signal.SIGTERM, signal.SIGKILL):
+    for sign, seconds in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, END_S)):
         try:
             os.killpg(process.pid, sign)
         except ProcessLookupError:
             break
-        deadline = time.monotonic() + GRACE_S
+        deadline = time.monotonic() + seconds
         while running_in(process.pid) and time.monotonic() < deadline:
             time.sleep(0.01)
         if not running_in(process.pid):
@@ -70,21 +73,32 @@ def laid_over(environment):
     return {**kept, **environment, **joined}
 
 
-def run(command, environment, folder, limit_s):
-    """Raises OSError where the command cannot be started."""
-    begin = time.monotonic()
-    process = subprocess.Popen(
+def start(command, environment, folder):
+    return subprocess.Popen(
         [str(part) for part in command], cwd=folder, env=laid_over(environment),
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        errors="replace", start_new_session=True, preexec_fn=die_with_parent)
+        errors="replace", start_new_session=True, preexec_fn=begin_child)
+
+
+def run(command, environment, folder, limit_s):
+    """For ever where limit_s is None. Raises OSError where the command cannot be started. An
+    interruption waits until there is a process that it can stop."""
+    begin = time.monotonic()
+    process = None
     was_stopped = False
+    signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTIONS)
     try:
+        process = start(command, environment, folder)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTIONS)
         output, errors = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
         was_stopped = True
         stop(process)
         output, errors = process.communicate()
     except BaseException:
-        stop(process)
+        if process:
+            stop(process)
         raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTIONS)
     return Ended(process.returncode, output, errors, time.monotonic() - begin, was_stopped)

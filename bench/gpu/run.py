@@ -38,9 +38,9 @@ def parse(arguments):
                         help="only these, of: %(default)s")
     parser.add_argument("--cells", default="*", metavar="PATTERN",
                         help="only cells whose name fits, such as 'pleat*'")
-    parser.add_argument("--limit-s", type=float, default=PHASE_LIMIT_S, metavar="N",
+    parser.add_argument("--limit-s", type=float, metavar="N",
                         help="most seconds of a phase: no cell is started whose own limit does "
-                             "not fit into what is left (default: %(default)s)")
+                             f"not fit into what is left (default: {PHASE_LIMIT_S})")
     parser.add_argument("--stop-after-s", type=float, metavar="N",
                         help="most seconds of this whole call, likewise")
     parser.add_argument("--python", default=sys.executable, metavar="PATH",
@@ -56,10 +56,13 @@ def parse(arguments):
     parser.add_argument("--dry-run", action="store_true",
                         help="print the commands that would be run")
     parser.add_argument("--simulate", action="store_true",
-                        help="on the simulated driver: memory figures only, no GPU needed")
+                        help="on the simulated driver: memory figures only, no GPU needed, and no "
+                             "limits but those given")
     parser.add_argument("--memory", default="141G", metavar="SIZE",
                         help="of the simulated device (default: %(default)s)")
     options = parser.parse_args(arguments)
+    if options.limit_s is None:
+        options.limit_s = float("inf") if options.simulate else PHASE_LIMIT_S
     options.phases = options.phases.split(",")
     unknown = [name for name in options.phases if name not in PHASES]
     if unknown:
@@ -108,7 +111,8 @@ def write_log(setup, cell, ended):
 
 def run_cell(setup, cell):
     try:
-        ended = child.run(cell.command, cell.environment, setup.out, cell.limit_s)
+        ended = child.run(cell.command, cell.environment, setup.out,
+                          None if setup.is_simulated else cell.limit_s)
     except OSError as error:
         ended = child.Ended(127, "", str(error), 0.0, False)
     write_log(setup, cell, ended)

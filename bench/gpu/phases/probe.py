@@ -5,6 +5,7 @@ from cells import Cell, last_object
 from phases.pytorch import ROOT, environment_of, read as read_pytorch
 
 SECONDS = 60
+SECONDS_SIMULATED = 3600    # the most there is: it takes one
 LIMIT_S = 150       # the command ends by itself; opening a device may take long
 TORCH_LIMIT_S = 180     # the first import on a machine reads gigabytes; later ones do not
 SHOWN = ("create (fresh)", "create (after release)", "map", "access", "unmap")
@@ -36,7 +37,7 @@ def reader(setup):
 
 def cells(setup):
     command = [setup.build / "pleat", "probe", "--driver", setup.driver, "--json",
-               "--seconds", SECONDS]
+               "--seconds", SECONDS_SIMULATED if setup.is_simulated else SECONDS]
     if setup.is_simulated:      # on a real one the command names the file after the GPU
         command += ["--cost-file", setup.out / "simulated.cost"]
     return [Cell("probe", "costs", tuple(command), LIMIT_S,
