@@ -1,6 +1,5 @@
 /* api_pool_test.c - private pools: names, users, routes, and whose memory it is. */
 /* labels: unit stress */
-/* timeout: 180 */
 #include <check.h>
 #include <pthread.h>
 #include <sched.h>
@@ -163,9 +162,10 @@ START_TEST(a_filter_chooses_threads)
 }
 END_TEST
 
-/* One that runs until it is let go, and tells whether it still did. */
+/* The first call runs until it is let go, and tells whether it still did; others refuse at once. */
 typedef struct slow_filter {
     _Atomic bool is_inside;
+    _Atomic bool is_asked_again;
     _Atomic bool is_let_go;
     _Atomic bool is_over;
     _Atomic bool is_forgotten;
@@ -175,7 +175,10 @@ static bool accept_slowly(void *stream, void *context)
 {
     slow_filter *f = context;
     (void)stream;
-    atomic_store(&f->is_inside, true);
+    if (atomic_exchange(&f->is_inside, true)) {
+        atomic_store(&f->is_asked_again, true);
+        return false;
+    }
     while (!atomic_load(&f->is_let_go)) {
         sched_yield();
     }
@@ -189,12 +192,19 @@ static void forget_slow(void *context)
     atomic_store(&f->is_forgotten, atomic_load(&f->is_over));
 }
 
-static void *let_go_soon(void *arg)
+/* The end has begun when the filter is not asked any more. */
+static void *let_go_once_ended(void *arg)
 {
     slow_filter *f = arg;
-    usleep(20000); /* so that the end, which would not wait, comes first */
+    pleat_devptr ptr = 0;
+    bool is_good;
+    do {
+        atomic_store(&f->is_asked_again, false);
+        is_good = alloc_elsewhere(&ptr) == NULL &&
+                  pleat_block_free(instance, 0, ptr, NULL) == PLEAT_OK;
+    } while (is_good && atomic_load(&f->is_asked_again));
     atomic_store(&f->is_let_go, true);
-    return NULL;
+    return is_good ? NULL : arg;
 }
 
 START_TEST(the_end_of_a_route_waits_for_its_filter)
@@ -210,11 +220,12 @@ START_TEST(the_end_of_a_route_waits_for_its_filter)
     while (!atomic_load(&f.is_inside)) {
         sched_yield();
     }
-    ck_assert_int_eq(pthread_create(&helper, NULL, let_go_soon, &f), 0);
+    ck_assert_int_eq(pthread_create(&helper, NULL, let_go_once_ended, &f), 0);
     end(first_id);
     ck_assert(atomic_load(&f.is_over));
     ck_assert(atomic_load(&f.is_forgotten));
-    ck_assert_int_eq(pthread_join(helper, NULL), 0);
+    ck_assert_int_eq(pthread_join(helper, &wrong), 0);
+    ck_assert_ptr_null(wrong);
     ck_assert_int_eq(pthread_join(asker, &wrong), 0);
     ck_assert_ptr_null(wrong);
     ck_assert_uint_eq(reserved(0, first_id), 0); /* it was not accepted any more */
