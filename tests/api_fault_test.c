@@ -6,7 +6,6 @@
  * itself works, and in the end the simulator is empty. Under "all from the k-th on" undoing fails,
  * too: nothing crashes, and destroy reports what could not be given back. */
 /* labels: unit fault */
-/* timeout: 300 */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 /* api_snapshot_test.c - snapshots of every allocator: that their state and history agree, what they
  * say of blocks, and what happens when they cannot be written. */
 /* labels: unit fault stress */
-/* timeout: 240 */
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>

@@ -1,6 +1,5 @@
 /* api_stress_test.c - many threads make, use and destroy instances at once. */
 /* labels: stress */
-/* timeout: 180 */
 #include <check.h>
 #include <pthread.h>
 #include <sched.h>

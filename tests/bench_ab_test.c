@@ -1,5 +1,4 @@
 /* bench_ab_test.c - `pleat ab`: what it writes, against `pleat replay`; and how it ends early. */
-/* timeout: 120 */
 #include <check.h>
 #include <jansson.h>
 #include <signal.h>

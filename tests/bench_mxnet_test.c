@@ -1,7 +1,6 @@
 /* bench_mxnet_test.c - MXNet's pools on three bundled traces, against an independent simulator of
  * them: the figures that were published, to their last digit. */
 /* labels: model figures */
-/* timeout: 240 */
 #include <check.h>
 #include <jansson.h>
 #include <math.h>

@@ -2,7 +2,6 @@
  *
  * A pattern on which no cache failed would not be the one that was published. */
 /* labels: unit model figures */
-/* timeout: 240 */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,6 @@
  *
  * The figures have the digits that were published; nothing else may differ. */
 /* labels: model figures */
-/* timeout: 300 */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>

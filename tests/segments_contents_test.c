@@ -8,7 +8,6 @@
  *
  * PLEAT_CONTENTS_OPS sets the number of operations. */
 /* labels: stress */
-/* timeout: 240 */
 #include <check.h>
 #include <stdatomic.h>
 #include <stdlib.h>

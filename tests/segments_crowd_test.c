@@ -4,7 +4,6 @@
  * else is calling, and calls again: that verdict is judged by the naive model, as in
  * segments_model_test.c. PLEAT_MODEL_SEEDS asks for more seeds, PLEAT_MODEL_SEED for one alone. */
 /* labels: model stress */
-/* timeout: 300 */
 #include <check.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -5,7 +5,6 @@
  * times that peak, where every refusal is judged by the naive model. PLEAT_MODEL_SEEDS asks for
  * more seeds, PLEAT_MODEL_SEED for one alone. */
 /* labels: model */
-/* timeout: 300 */
 #include <check.h>
 
 #include "tests/support/segments_draw.h"

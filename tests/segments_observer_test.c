@@ -2,7 +2,6 @@
  *
  * Every allocator, by loop index. PLEAT_OBSERVER_SEEDS sets the number of random sequences. */
 /* labels: model */
-/* timeout: 240 */
 #include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,6 +1,5 @@
 /* vmm_gpu_test.c - what vmm relies on, on a real GPU; skipped (77) where there is none. */
 /* labels: gpu */
-/* timeout: 300 */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>

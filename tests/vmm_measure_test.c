@@ -1,6 +1,5 @@
 /* vmm_measure_test.c - the measuring core on the simulator: rows, fitted costs, bounds, faults. */
 /* labels: unit fault */
-/* timeout: 240 */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 /* vmm_pool_gpu_test.c - the driver's own pool on a real GPU; skipped (77) where there is none. */
 /* labels: gpu */
-/* timeout: 300 */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>

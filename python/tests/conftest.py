@@ -38,7 +38,6 @@ def run_arguments(
         env=clean_environment(**extra),
         capture_output=True,
         text=True,
-        timeout=300,
         check=False,
     )
     if status is not None and done.returncode != status:

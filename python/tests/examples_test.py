@@ -1,4 +1,3 @@
-# timeout: 600
 """The programs of examples/: all are compiled, those that can run without a GPU are run."""
 
 from __future__ import annotations

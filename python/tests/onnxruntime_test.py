@@ -1,4 +1,3 @@
-# timeout: 300
 """The addresses that ONNX Runtime gets, called as it calls them; and, where its wheel and NVIDIA's
 libraries are installed, the real CUDA provider on the simulated runtime."""
 

@@ -1,4 +1,3 @@
-# timeout: 600
 """The real torch with CUDA tensors, on the simulated CUDA runtime, under pleat."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# timeout: 300
 """install() and the runner with the real torch, without a GPU: what happens before any CUDA call."""
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def check_browser(browser, text, folder):
     page.write_text(text.replace("</body>", MEASURE + "</body>"), encoding="utf-8")
     command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1240,2000",
                f"--user-data-dir={folder / 'profile'}", "--dump-dom", page.as_uri()]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
     found = re.search(r'<pre id="measured">(.*?)</pre>', result.stdout, re.DOTALL)
     assert found, f"the browser did not run the page:\n{result.stderr[-2000:]}"
     charts = json.loads(found.group(1))

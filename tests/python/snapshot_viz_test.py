@@ -1,5 +1,4 @@
 # labels: python
-# timeout: 300
 """Snapshots of pleat and of the baselines in PyTorch's own tool: torch/cuda/_memory_viz.py, as the
 wheel has it, run as a program.
 
@@ -31,7 +30,7 @@ pytestmark = pytest.mark.skipif(not torch, reason="no torch wheel")
 
 def run(line, **more):
     done = subprocess.run([str(part) for part in line], capture_output=True, text=True,
-                          timeout=120, check=False, **more)
+                          check=False, **more)
     assert done.returncode == 0, f"{line}: {done.stderr}"
     return done.stdout
 

@@ -46,7 +46,6 @@ def run(program: str, *arguments: str, allocator: str, sim: str = "", **extra: s
         env={**environment(allocator, sim), "PYTHONPATH": str(HERE), **extra},
         capture_output=True,
         text=True,
-        timeout=110,
         check=False,
     )
     if done.returncode != 0:

@@ -2,7 +2,6 @@
 place every block where it does, and ask the driver for the same, in the same order, with the same
 answers. Freeing waits for the device's work here, as it does in the runtime that PyTorch calls."""
 # labels: python torch
-# timeout: 400
 
 import pytest
 from on_sim import run

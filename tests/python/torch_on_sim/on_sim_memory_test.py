@@ -1,6 +1,5 @@
 """PyTorch's allocators, and pleat in their place, on the simulated device."""
 # labels: python torch
-# timeout: 300
 
 from on_sim import every_allocator, run
 

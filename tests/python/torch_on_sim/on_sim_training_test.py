@@ -1,6 +1,5 @@
 """Training steps from end to end, on the simulated device, under every allocator."""
 # labels: python torch
-# timeout: 300
 
 import json
 
