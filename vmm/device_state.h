@@ -156,13 +156,18 @@ static inline pleat_status pl_driver_failure(cu_result result)
     return st == PLEAT_ENOMEM_DEVICE || st == PLEAT_ENOVMM ? PLEAT_EDRIVER : st;
 }
 
+/* stream_table.c. NULL where there is none of that id; no lock needed. */
+pl_stream *pl_stream_find(const pl_device *dev, uint64_t id);
+/* Adds a stream like `like`, unless another thread was faster: PLEAT_OK; ENOMEM_HOST. */
+pleat_status pl_stream_add(pl_device *dev, const pl_stream *like, pl_stream **out);
+void pl_streams_fini(pl_device *dev);
+
 /* stream.c. Both inside a scope. Is the handle still that of `stream`, seen from this thread:
  * PLEAT_OK; ESTREAM; EDRIVER. May the stream be touched without harm to a capture: PLEAT_OK;
  * ECAPTURE; ESTREAM (gone, and the driver knows); EDRIVER. */
 pleat_status pl_stream_verify(const pl_stream *stream);
 pleat_status pl_stream_refuse_capture(const pl_stream *stream);
 pleat_status pl_streams_init(pl_device *dev); /* asks whether the driver has ids */
-void pl_streams_fini(pl_device *dev);
 
 /* fence.c. Destroys all events; returns the fences still out. */
 size_t pl_fences_fini(pl_device *dev);

@@ -1,18 +1,11 @@
-/* stream.c - who a stream is.
+/* stream.c - who a stream is, and what it is doing.
  *
- * Upholds: one pl_stream per stream of the driver, for the life of the device; its index never
- * changes. Known streams are found without a lock: by one identity call and a probe of the table,
- * which is replaced, never changed in place but for empty slots that fill up. A stale table costs a
- * second look under the lock. Additions are made under the device's lock; no driver call is.
- *
- * The legacy default stream needs no call. The per-thread default stream of a thread is kept in
- * that thread; its handle means another stream in every other one, so it can only be worked on
- * from its own. */
+ * Known streams are found without a lock, by one identity call. The legacy default stream needs no
+ * call. The per-thread default stream of a thread is kept in that thread; its handle means another
+ * stream in every other one, so it can only be worked on from its own. */
 #include "vmm/stream.h"
 
 #include "vmm/device_state.h"
-
-enum { FIRST_TABLE_SLOTS = 64 };
 
 /* The thread's own default stream, on the device it asked for last. */
 static _Thread_local struct {
@@ -32,135 +25,6 @@ static uint64_t own_thread(void)
     return thread_number;
 }
 
-/* ---- the table ------------------------------------------------------------------------------- */
-
-static size_t home_slot(const pl_stream_table *table, uint64_t id)
-{
-    return (size_t)(id * UINT64_C(0x9E3779B97F4A7C15) >> 32) & table->mask;
-}
-
-static pl_stream *find(const pl_device *dev, uint64_t id)
-{
-    const pl_stream_table *table = atomic_load_explicit(&dev->streams.table, memory_order_acquire);
-    if (table == NULL) {
-        return NULL;
-    }
-    for (size_t at = home_slot(table, id);; at = (at + 1) & table->mask) {
-        pl_stream *stream = atomic_load_explicit(&table->slots[at], memory_order_acquire);
-        if (stream == NULL || stream->id == id) {
-            return stream;
-        }
-    }
-}
-
-static void put(pl_stream_table *table, pl_stream *stream)
-{
-    size_t at = home_slot(table, stream->id);
-    while (atomic_load_explicit(&table->slots[at], memory_order_relaxed) != NULL) {
-        at = (at + 1) & table->mask;
-    }
-    atomic_store_explicit(&table->slots[at], stream, memory_order_release);
-}
-
-/* A table with room for one more stream than there are, or NULL. */
-static pl_stream_table *roomy_table_locked(pl_device *dev)
-{
-    pl_lock_assert(&dev->lock);
-    pl_stream_table *old = atomic_load_explicit(&dev->streams.table, memory_order_relaxed);
-    size_t n_streams = pl_stream_count(dev);
-    if (old != NULL && (n_streams + 1) * 2 <= old->mask + 1) {
-        return old;
-    }
-    size_t n_slots = old != NULL ? (old->mask + 1) * 2 : FIRST_TABLE_SLOTS;
-    pl_stream_table *grown = pl_host_calloc(&dev->host, 1,
-                                            sizeof(*grown) + n_slots * sizeof(grown->slots[0]));
-    if (grown == NULL) {
-        return NULL;
-    }
-    grown->older = old;
-    grown->mask = n_slots - 1;
-    for (size_t i = 0; old != NULL && i <= old->mask; i++) {
-        pl_stream *stream = atomic_load_explicit(&old->slots[i], memory_order_relaxed);
-        if (stream != NULL) {
-            put(grown, stream);
-        }
-    }
-    atomic_store_explicit(&dev->streams.table, grown, memory_order_release);
-    return grown;
-}
-
-/* ---- the objects ----------------------------------------------------------------------------- */
-
-/* Block and place of stream `index`: block b holds the 16 << b streams from 16 * (2^b - 1) on. */
-static unsigned block_of(unsigned index, unsigned *place)
-{
-    unsigned block = 31u - (unsigned)__builtin_clz(index / PL_STREAM_FIRST_BLOCK + 1u);
-    *place = index - PL_STREAM_FIRST_BLOCK * ((1u << block) - 1u);
-    return block;
-}
-
-/* The memory of the next stream, or NULL; it counts once n_streams says so. */
-static pl_stream *next_object_locked(pl_device *dev)
-{
-    pl_lock_assert(&dev->lock);
-    unsigned place;
-    unsigned block = block_of(pl_stream_count(dev), &place);
-    if (block >= PL_STREAM_BLOCKS) {
-        return NULL;
-    }
-    pl_stream **objects = &dev->streams.blocks[block];
-    if (*objects == NULL) {
-        size_t count = (size_t)PL_STREAM_FIRST_BLOCK << block;
-        *objects = pl_host_calloc(&dev->host, count, sizeof(**objects));
-    }
-    return *objects != NULL ? *objects + place : NULL;
-}
-
-static pl_stream *known_locked(pl_device *dev, const pl_stream *like)
-{
-    pl_lock_assert(&dev->lock);
-    if (like->kind == PL_STREAM_LEGACY) {
-        return atomic_load_explicit(&dev->streams.legacy, memory_order_relaxed);
-    }
-    return find(dev, like->id);
-}
-
-static pleat_status add_locked(pl_device *dev, const pl_stream *like, pl_stream **out)
-{
-    pl_lock_assert(&dev->lock);
-    pl_stream_table *table = roomy_table_locked(dev);
-    pl_stream *stream = next_object_locked(dev);
-    if (table == NULL || stream == NULL) {
-        return PLEAT_ENOMEM_HOST;
-    }
-    *stream = *like;
-    stream->dev = dev;
-    stream->index = pl_stream_count(dev);
-    if (like->kind == PL_STREAM_LEGACY) {
-        atomic_store_explicit(&dev->streams.legacy, stream, memory_order_release);
-    } else {
-        put(table, stream);
-    }
-    atomic_store_explicit(&dev->streams.n_streams, stream->index + 1, memory_order_release);
-    *out = stream;
-    return PLEAT_OK;
-}
-
-/* Adds a stream like `like`, unless another thread was faster. */
-static pleat_status add(pl_device *dev, const pl_stream *like, pl_stream **out)
-{
-    pleat_status st = PLEAT_OK;
-    pl_lock_acquire(&dev->lock);
-    pl_stream *known = known_locked(dev, like);
-    if (known != NULL) {
-        *out = known;
-    } else {
-        st = add_locked(dev, like, out);
-    }
-    pl_lock_release(&dev->lock);
-    return st;
-}
-
 /* ---- who is it ------------------------------------------------------------------------------- */
 
 static bool is_legacy(const void *handle)
@@ -174,7 +38,7 @@ static pleat_status add_legacy(pl_device *dev, void *given, pl_stream **out)
                        .given = given,
                        .id = dev->streams.legacy_id,
                        .kind = PL_STREAM_LEGACY };
-    return add(dev, &like, out);
+    return pl_stream_add(dev, &like, out);
 }
 
 /* Without ids a thread's stream is known by the thread: an odd number, unlike any handle. */
@@ -208,7 +72,7 @@ static pleat_status get_per_thread(pl_device *dev, pl_stream **out)
                        .kind = PL_STREAM_PER_THREAD };
     pleat_status st = ask_own_id(dev, &like.id);
     if (st == PLEAT_OK) {
-        st = add(dev, &like, out);
+        st = pl_stream_add(dev, &like, out);
     }
     if (st == PLEAT_OK) {
         own_stream.serial = dev->serial;
@@ -285,7 +149,7 @@ static __attribute__((noinline)) pleat_status get_other(pl_device *dev, void *ha
     if (st != PLEAT_OK) {
         return st;
     }
-    pl_stream *known = find(dev, id);
+    pl_stream *known = pl_stream_find(dev, id);
     if (known != NULL) {
         *out = known;
         return PLEAT_OK;
@@ -295,7 +159,7 @@ static __attribute__((noinline)) pleat_status get_other(pl_device *dev, void *ha
         return st;
     }
     pl_stream like = { .handle = handle, .given = handle, .id = id, .kind = PL_STREAM_ORDINARY };
-    return add(dev, &like, out);
+    return pl_stream_add(dev, &like, out);
 }
 
 pleat_status pl_stream_get(pl_device *dev, void *handle, pl_stream **out)
@@ -326,21 +190,6 @@ void *pl_stream_handle(const pl_stream *stream)
 bool pl_stream_is_legacy(const pl_stream *stream)
 {
     return stream->kind == PL_STREAM_LEGACY;
-}
-
-unsigned pl_stream_count(const pl_device *dev)
-{
-    return atomic_load_explicit(&dev->streams.n_streams, memory_order_acquire);
-}
-
-pl_stream *pl_stream_at(const pl_device *dev, unsigned index)
-{
-    if (index >= pl_stream_count(dev)) {
-        return NULL;
-    }
-    unsigned place;
-    unsigned block = block_of(index, &place);
-    return dev->streams.blocks[block] + place;
 }
 
 /* ---- what it is doing ------------------------------------------------------------------------ */
@@ -490,17 +339,4 @@ pleat_status pl_streams_init(pl_device *dev)
     dev->has_stream_ids = true;
     dev->streams.legacy_id = id;
     return PLEAT_OK;
-}
-
-void pl_streams_fini(pl_device *dev)
-{
-    pl_stream_table *table = atomic_load_explicit(&dev->streams.table, memory_order_relaxed);
-    while (table != NULL) {
-        pl_stream_table *older = table->older;
-        pl_host_free(&dev->host, table);
-        table = older;
-    }
-    for (unsigned block = 0; block < PL_STREAM_BLOCKS; block++) {
-        pl_host_free(&dev->host, dev->streams.blocks[block]);
-    }
 }
