@@ -39,13 +39,13 @@ def instance() -> Instance:
     """The default instance; made by the first call."""
     global _made_from
     found = Instance()
-    if _made_from is None:
+    text = _made_from
+    if text is None:
         with contextlib.suppress(ValueError):  # libpleat says what is wrong with the text
             take_real_driver()
-    text = os.environ.get("PLEAT_CONF", "")
+        text = os.environ.get("PLEAT_CONF", "")
     check(library().pleat_default(ctypes.byref(found)))
-    if _made_from is None:
-        _made_from = text
+    _made_from = text
     return found
 
 

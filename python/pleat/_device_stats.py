@@ -1,4 +1,4 @@
-"""pleat_stats of pleat.h: what a device's statistics tell beyond PyTorch's keys."""
+"""pleat_stats of pleat.h: a device's statistics as numbers, PyTorch's and pleat's own."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ import ctypes
 from ._default import instance
 from ._library import check, library
 
-# Fields of pleat_stats: 9 groups of 3 pools and 2 of 1, each of 4 numbers; then single numbers.
-_N_PYTORCH = (9 * 3 + 2) * 4
+# Fields of pleat_stats: groups of three pools, of which the first is all, and of one; then single
+# numbers, which torch.cuda.memory_stats does not tell.
+_GROUPS = (
+    "allocation", "segment", "active", "inactive_split", "allocated_bytes", "reserved_bytes",
+    "active_bytes", "inactive_split_bytes", "requested_bytes",
+)  # fmt: skip
+_WHOLES = ("oversize_allocations", "oversize_segments")
 _SINGLE = (
     "num_alloc_retries", "num_ooms", "num_sync_all_streams", "num_device_alloc",
     "num_device_free", "granule_bytes", "resident_bytes", "live_granules", "peak_live_granules",
@@ -19,11 +24,42 @@ _SINGLE = (
 )  # fmt: skip
 
 
+class Stat(ctypes.Structure):
+    """pleat_stat: PyTorch's counter."""
+
+    current: int
+    peak: int
+    allocated: int
+    freed: int
+    _fields_ = tuple(
+        (name, ctypes.c_uint64) for name in ("current", "peak", "allocated", "freed")
+    )
+
+
 class _Stats(ctypes.Structure):
     _fields_ = (
-        ("pytorch", ctypes.c_uint64 * _N_PYTORCH),
+        *((name, Stat * 3) for name in _GROUPS),
+        *((name, Stat) for name in _WHOLES),
         ("single", ctypes.c_uint64 * len(_SINGLE)),
     )
+
+
+def _read(device: int) -> _Stats:
+    stats = _Stats()
+    check(library().pleat_device_stats(instance(), device, ctypes.byref(stats)))
+    return stats
+
+
+def whole_stat(name: str, device: int = 0) -> Stat:
+    """Read one of PyTorch's counters, over all pools, without the cost of naming the others.
+
+    Params   name  of a group: "allocated_bytes" and the like.
+    Returns  what memory_stats has under name.all, but that `allocated` and `freed` go on after
+             reset_accumulated.
+    Raises, Threads  as device_stats.
+    """
+    found: Stat = getattr(_read(device), name)[0]
+    return found
 
 
 def device_stats(device: int = 0) -> dict[str, int]:
@@ -34,6 +70,4 @@ def device_stats(device: int = 0) -> dict[str, int]:
     Raises   PleatError (PLEAT_EDEVICE; what making the default instance may say).
     Threads  any; one consistent snapshot. Opens no device.
     """
-    stats = _Stats()
-    check(library().pleat_device_stats(instance(), device, ctypes.byref(stats)))
-    return dict(zip(_SINGLE, stats.single))
+    return dict(zip(_SINGLE, _read(device).single))

@@ -51,9 +51,15 @@ def test_device_stats_are_the_fields_of_the_header_in_their_order() -> None:
     struct = re.search(r"typedef struct pleat_stats \{(.*?)\n\} pleat_stats;", header, re.DOTALL)
     assert struct is not None
     singles = re.findall(r"^ +uint64_t (\w+);", struct.group(1), re.MULTILINE)
-    groups = re.findall(r"^ +pleat_stat (\w+)(\[\w+\])?;", struct.group(1), re.MULTILINE)
-    n_numbers = sum(12 if is_group else 4 for _, is_group in groups)
-    assert (tuple(singles), n_numbers) == (_device_stats._SINGLE, _device_stats._N_PYTORCH)
+    groups = re.findall(r"^ +pleat_stat (\w+)\[\w+\];", struct.group(1), re.MULTILINE)
+    wholes = re.findall(r"^ +pleat_stat (\w+);", struct.group(1), re.MULTILINE)
+    assert tuple(singles) == _device_stats._SINGLE
+    assert tuple(groups) == _device_stats._GROUPS
+    assert tuple(wholes) == _device_stats._WHOLES
+    stat = re.search(r"typedef struct pleat_stat \{(.*?)\n\} pleat_stat;", header, re.DOTALL)
+    assert stat is not None
+    counters = re.findall(r"^ +uint64_t (\w+);", stat.group(1), re.MULTILINE)
+    assert counters == [name for name, _ in _device_stats.Stat._fields_]
     history = (SOURCE / "api/pleat_snapshot.h").read_text()
     flags = dict(re.findall(r"PLEAT_(HISTORY_\w+) = (\d+)", history))
     assert flags == {name: str(getattr(_default, name)) for name in flags}

@@ -64,6 +64,42 @@ def test_tensors_are_counted_and_given_back(run_cuda: Run) -> None:
     )
 
 
+def test_a_number_asked_for_alone_is_that_of_the_statistics(run_cuda: Run) -> None:
+    run_cuda(
+        installed(
+            """
+            def compare():
+                stats = pleat.torch.memory_stats()
+                alone = {
+                    "allocated_bytes.all.current": pleat.torch.memory_allocated(),
+                    "allocated_bytes.all.peak": pleat.torch.max_memory_allocated(),
+                    "reserved_bytes.all.current": pleat.torch.memory_reserved(),
+                    "reserved_bytes.all.peak": pleat.torch.max_memory_reserved(),
+                }
+                assert alone == {key: stats[key] for key in alone}
+                return list(alone.values())
+            a = empty(1000)
+            b = empty(30 * MIB)
+            del b
+            torch.cuda.empty_cache()
+            live, most_live, held, most_held = compare()
+            assert (live, most_live) == (1024, 1024 + 30 * MIB)
+            assert 0 < held < 30 * MIB <= most_held
+            torch.cuda.reset_peak_memory_stats()
+            torch.cuda.reset_accumulated_memory_stats()
+            assert compare() == [live, live, held, held]
+            for ask in (pleat.torch.memory_stats, pleat.torch.memory_allocated):
+                try:
+                    ask(99)
+                except pleat.PleatError as error:
+                    assert error.name == "PLEAT_EDEVICE"
+                else:
+                    raise AssertionError
+            """
+        )
+    )
+
+
 def test_the_keys_are_those_of_torchs_own_allocator(run_cuda: Run) -> None:
     code = "import torch\ntorch.ones(8, device='cuda')\nprint(*torch.cuda.memory_stats(), sep='\\n')"
     native = run_cuda(code).stdout.split()

@@ -14,6 +14,7 @@ import torch
 from torch.cuda._utils import _get_device_index
 
 from .. import _default
+from .._device_stats import Stat, whole_stat
 from .._library import library
 
 DeviceLike = Union[torch.device, str, int, None]
@@ -72,24 +73,28 @@ def _stats_or_zeros(device: DeviceLike = None) -> OrderedDict[str, int]:
     return memory_stats(device)
 
 
+def _whole(name: str, device: DeviceLike) -> Stat:
+    return whole_stat(name, device_index(device)) if torch.cuda.is_initialized() else Stat()
+
+
 def memory_allocated(device: DeviceLike = None) -> int:
     """Bytes of live blocks now."""
-    return memory_stats(device).get("allocated_bytes.all.current", 0)
+    return _whole("allocated_bytes", device).current
 
 
 def max_memory_allocated(device: DeviceLike = None) -> int:
     """Most bytes of live blocks since the start or reset_peak_memory_stats."""
-    return memory_stats(device).get("allocated_bytes.all.peak", 0)
+    return _whole("allocated_bytes", device).peak
 
 
 def memory_reserved(device: DeviceLike = None) -> int:
     """Bytes of device memory that pleat holds now."""
-    return memory_stats(device).get("reserved_bytes.all.current", 0)
+    return _whole("reserved_bytes", device).current
 
 
 def max_memory_reserved(device: DeviceLike = None) -> int:
     """Most bytes of device memory held since the start or reset_peak_memory_stats."""
-    return memory_stats(device).get("reserved_bytes.all.peak", 0)
+    return _whole("reserved_bytes", device).peak
 
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
