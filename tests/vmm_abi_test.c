@@ -2,7 +2,6 @@
  *
  * All but two handles are compared when it is compiled, which happens where CMake finds cuda.h;
  * without it the test is skipped (exit 77). */
-#include <stddef.h>
 #include <stdio.h>
 
 #ifdef PLEAT_HAVE_CUDA_H
@@ -16,14 +15,8 @@ static const void *const vendor_per_thread = CU_STREAM_PER_THREAD;
 #undef CU_STREAM_LEGACY
 #undef CU_STREAM_PER_THREAD
 
+#include "tests/support/vmm_same.h"
 #include "vmm/driver_list.h"
-
-#define SAME_SIZE(ours, theirs) _Static_assert(sizeof(ours) == sizeof(theirs), #theirs)
-#define SAME_PLACE(ours, field, theirs, their_field)                                               \
-    _Static_assert(offsetof(ours, field) == offsetof(theirs, their_field) &&                       \
-                       sizeof(((ours *)0)->field) == sizeof(((theirs *)0)->their_field),           \
-                   #theirs "." #their_field)
-#define SAME_VALUE(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), #theirs)
 
 SAME_SIZE(cu_result, CUresult);
 SAME_SIZE(cu_device, CUdevice);

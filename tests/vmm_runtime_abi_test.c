@@ -10,16 +10,8 @@
 
 #if defined(PLEAT_HAVE_CUDA_H) && CUDART_VERSION >= 13000
 
-#include <stddef.h>
-
+#include "tests/support/vmm_same.h"
 #include "vmm/runtime/runtime_abi.h"
-
-#define SAME_SIZE(ours, theirs) _Static_assert(sizeof(ours) == sizeof(theirs), #theirs)
-#define SAME_PLACE(ours, field, theirs, their_field)                                               \
-    _Static_assert(offsetof(ours, field) == offsetof(theirs, their_field) &&                       \
-                       sizeof(((ours *)0)->field) == sizeof(((theirs *)0)->their_field),           \
-                   #theirs "." #their_field)
-#define SAME_VALUE(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), #theirs)
 
 typedef struct cudaDeviceProp their_prop;
 typedef struct cudaFuncAttributes their_func;
