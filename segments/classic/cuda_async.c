@@ -9,6 +9,8 @@
  * Segments and free stretches inside the pool cannot be seen from outside: there are no counts of
  * segments and of inactive splits, and visit shows blocks only.
  * Source: c10/cuda/CUDAMallocAsyncAllocator.cpp. */
+#include <string.h>
+
 #include "segments/classic/cuda_async.h"
 
 static pl_async *async_of(pl_allocator *a)
@@ -28,71 +30,6 @@ static bool is_before(const pl_tree_node *a, const pl_tree_node *b)
     return x->ptr < y->ptr;
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
-
-static pleat_status async_create(pl_device *dev, const pl_allocator_options *options,
-                                 pl_allocator **out)
-{
-    pl_host host;
-    uint64_t keep_bytes = options->async_release_threshold_bytes;
-    pleat_status st = pl_host_init(&host);
-    if (st != PLEAT_OK) {
-        return st;
-    }
-    pl_async *p = pl_host_calloc(&host, 1, sizeof *p);
-    if (!p) {
-        st = PLEAT_ENOMEM_HOST;
-        goto undo_host;
-    }
-    if (pl_lock_init(&p->lock, PL_RANK_DEVICE) != 0) {
-        st = PLEAT_ENOMEM_HOST;
-        goto undo_alloc;
-    }
-    st = pl_pool_create(dev, options->limit_bytes, keep_bytes ? keep_bytes : UINT64_MAX, &p->pool);
-    if (st != PLEAT_OK) {
-        goto undo_lock;
-    }
-    p->base.ops = &pl_cuda_async_ops;
-    p->dev = dev;
-    p->host = host;
-    p->observer = options->observer;
-    p->limit_bytes = options->limit_bytes;
-    pl_order_init(&p->order, dev, &p->lock);
-    pl_tree_init(&p->blocks, is_before);
-    *out = &p->base;
-    return PLEAT_OK;
-
-undo_lock:
-    pl_lock_fini(&p->lock);
-undo_alloc:
-    pl_host_free(&host, p);
-undo_host:
-    pl_host_fini(&host);
-    return st;
-}
-
-static pleat_status async_destroy(pl_allocator *a, bool force, size_t *n_live, size_t *n_leaked)
-{
-    pl_async *p = async_of(a);
-    *n_leaked = 0;
-    pl_lock_acquire(&p->lock);
-    *n_live = p->stats.allocation[PLEAT_POOL_ALL].current;
-    if (*n_live != 0 && !force) {
-        pl_lock_release(&p->lock);
-        return PLEAT_EBUSY;
-    }
-    pl_async_free_all(p);
-    pl_lock_release(&p->lock);
-    *n_leaked = pl_pool_destroy(p->pool);
-    pl_lock_fini(&p->lock);
-    pl_host host = p->host;
-    pl_host_free(&host, p);
-    size_t n_lost = pl_host_fini(&host);
-    pl_assert(n_lost == 0);
-    (void)n_lost;
-    return PLEAT_OK;
-}
-
 /* ---- allocation ------------------------------------------------------------------------------ */
 
 /* For a stream that is being captured: on the pool's own stream, which the host waits for, so that
@@ -110,7 +47,7 @@ static pleat_status allocate_apart(pl_async *p, size_t bytes, pleat_devptr *out)
     }
     st = pl_stream_synchronize(own);
     if (st != PLEAT_OK) {
-        pl_device_undo(p->dev, pl_pool_free(p->pool, ptr, bytes, own));
+        pl_device_undo(p->base.dev, pl_pool_free(p->pool, ptr, bytes, own));
         return st;
     }
     *out = ptr;
@@ -119,23 +56,25 @@ static pleat_status allocate_apart(pl_async *p, size_t bytes, pleat_devptr *out)
 
 static pleat_status allocate(pl_async *p, pl_async_block *block)
 {
-    pl_lock_release(&p->lock);
+    pl_lock_release(&p->base.lock);
     block->is_apart = false;
     pleat_status st = pl_pool_alloc(p->pool, block->bytes, block->stream, &block->ptr);
     if (st == PLEAT_ECAPTURE) {
         block->is_apart = true;
         st = allocate_apart(p, block->bytes, &block->ptr);
     }
-    pl_lock_acquire(&p->lock);
+    pl_lock_acquire(&p->base.lock);
     return st;
 }
 
 /* Would it fit, were all that is not live free again? */
 static bool may_fit(const pl_async *p, const pl_async_block *block)
 {
-    uint64_t total = pl_device_total_bytes(p->dev);
-    uint64_t most = p->limit_bytes != 0 && p->limit_bytes < total ? p->limit_bytes : total;
-    uint64_t live = p->stats.allocated_bytes[PLEAT_POOL_ALL].current;
+    uint64_t total = pl_device_total_bytes(p->base.dev);
+    uint64_t most = p->base.options.limit_bytes != 0 && p->base.options.limit_bytes < total
+                        ? p->base.options.limit_bytes
+                        : total;
+    uint64_t live = p->base.stats.allocated_bytes[PLEAT_POOL_ALL].current;
     return live < most && pl_async_rounded(block->bytes) <= most - live;
 }
 
@@ -145,15 +84,16 @@ static pleat_status allocate_again(pl_async *p, pl_async_block *block)
     uint64_t released = 0;
     pleat_status waited = pl_async_synchronize(p);
     if (waited == PLEAT_OK) {
-        p->stats.num_sync_all_streams++;
+        p->base.stats.num_sync_all_streams++;
     }
-    p->stats.num_alloc_retries++;
-    pl_lock_release(&p->lock);
+    p->base.stats.num_alloc_retries++;
+    pl_lock_release(&p->base.lock);
     (void)pl_pool_trim(p->pool, 0, &released);
-    pl_lock_acquire(&p->lock);
+    pl_lock_acquire(&p->base.lock);
     pl_async_note_reserved(p);
     pleat_status st = allocate(p, block);
-    bool is_idle = pl_pool_held_bytes(p->pool) <= p->stats.allocated_bytes[PLEAT_POOL_ALL].current;
+    bool is_idle = pl_pool_held_bytes(p->pool) <=
+                   p->base.stats.allocated_bytes[PLEAT_POOL_ALL].current;
     bool is_worth_waiting = waited == PLEAT_ECAPTURE && !is_idle && may_fit(p, block);
     return st == PLEAT_ENOMEM_DEVICE && is_worth_waiting ? PLEAT_EPENDING : st;
 }
@@ -163,45 +103,43 @@ static void commit(pl_async *p, pl_async_block *block)
     uint64_t rounded = pl_async_rounded(block->bytes);
     unsigned pool = pl_stats_pool(rounded);
     pl_tree_insert(&p->blocks, &block->node);
-    pl_stats_add(p->stats.allocation, pool, 1);
-    pl_stats_add(p->stats.allocated_bytes, pool, rounded);
-    pl_stats_add(p->stats.active, pool, 1);
-    pl_stats_add(p->stats.active_bytes, pool, rounded);
-    pl_stats_add(p->stats.requested_bytes, pool, block->bytes);
-    p->stats.rounding_bytes += rounded - block->bytes;
+    pl_stats_add(p->base.stats.allocation, pool, 1);
+    pl_stats_add(p->base.stats.allocated_bytes, pool, rounded);
+    pl_stats_add(p->base.stats.active, pool, 1);
+    pl_stats_add(p->base.stats.active_bytes, pool, rounded);
+    pl_stats_add(p->base.stats.requested_bytes, pool, block->bytes);
+    p->base.stats.rounding_bytes += rounded - block->bytes;
     pl_async_tell_segment(p, PL_ACTION_SEGMENT_ALLOC, block);
     pl_async_tell(p, PL_ACTION_ALLOC, block);
 }
 
 static pleat_status async_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, pleat_devptr *out)
 {
-    if (bytes == 0 || !stream) {
-        return PLEAT_EINVAL;
-    }
-    if (bytes > PL_ASYNC_MOST) {
-        return PLEAT_ESIZE;
+    pleat_status st = pl_cache_check_request(bytes, stream);
+    if (st != PLEAT_OK) {
+        return st;
     }
     pl_async *p = async_of(a);
-    pl_lock_acquire(&p->lock);
-    pl_async_block *block = pl_host_alloc(&p->host, sizeof *block);
+    pl_lock_acquire(&p->base.lock);
+    pl_async_block *block = pl_host_alloc(&p->base.host, sizeof *block);
     if (!block) {
-        pl_lock_release(&p->lock);
+        pl_lock_release(&p->base.lock);
         return PLEAT_ENOMEM_HOST;
     }
     *block = (pl_async_block){ .bytes = bytes, .stream = stream, .lanes = pl_order_lane(stream) };
-    pleat_status st = allocate(p, block);
+    st = allocate(p, block);
     if (st == PLEAT_ENOMEM_DEVICE) {
         st = allocate_again(p, block);
-        p->stats.num_ooms += st == PLEAT_ENOMEM_DEVICE;
+        p->base.stats.num_ooms += st == PLEAT_ENOMEM_DEVICE;
     }
     if (st == PLEAT_OK) {
         commit(p, block);
         *out = block->ptr;
     } else {
-        pl_host_free(&p->host, block);
+        pl_host_free(&p->base.host, block);
     }
     pl_async_note_reserved(p);
-    pl_lock_release(&p->lock);
+    pl_lock_release(&p->base.lock);
     return st;
 }
 
@@ -231,10 +169,10 @@ static pleat_status not_live(const pl_async *p, pleat_devptr ptr)
 static pleat_status async_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
 {
     pl_async *p = async_of(a);
-    pl_lock_acquire(&p->lock);
+    pl_lock_acquire(&p->base.lock);
     pl_async_block *block = find_live(p, ptr);
     pleat_status st = block ? pl_async_free(p, block, stream) : not_live(p, ptr);
-    pl_lock_release(&p->lock);
+    pl_lock_release(&p->base.lock);
     return st;
 }
 
@@ -244,32 +182,26 @@ static pleat_status async_record_stream(pl_allocator *a, pleat_devptr ptr, pl_st
         return PLEAT_EINVAL;
     }
     pl_async *p = async_of(a);
-    pl_lock_acquire(&p->lock);
+    pl_lock_acquire(&p->base.lock);
     pl_async_block *block = find_live(p, ptr);
     if (block) {
         block->lanes |= pl_order_lane(stream);
     }
-    pl_lock_release(&p->lock);
+    pl_lock_release(&p->base.lock);
     return block ? PLEAT_OK : PLEAT_EFOREIGN;
 }
 
 static pleat_status async_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out)
 {
     pl_async *p = async_of(a);
-    pl_lock_acquire(&p->lock);
+    pl_lock_acquire(&p->base.lock);
     const pl_async_block *block = block_around(p, ptr);
     bool is_live = block && !block->is_held;
     if (is_live) {
-        *out = (pleat_block_info){
-            .base = block->ptr,
-            .bytes = pl_async_rounded(block->bytes),
-            .requested_bytes = block->bytes,
-            .stream_id = pl_stream_id(block->stream),
-            .stream = pl_stream_handle(block->stream),
-            .device = pl_device_ordinal(p->dev),
-        };
+        *out = pl_cache_info(&p->base, block->ptr, pl_async_rounded(block->bytes), block->bytes,
+                             block->stream);
     }
-    pl_lock_release(&p->lock);
+    pl_lock_release(&p->base.lock);
     return is_live ? PLEAT_OK : PLEAT_EFOREIGN;
 }
 
@@ -278,28 +210,19 @@ static pleat_status async_query(pl_allocator *a, pleat_devptr ptr, pleat_block_i
 /* Lock held on entry and exit, dropped meanwhile. */
 static pleat_status trim_pool(pl_async *p, uint64_t keep_bytes, uint64_t *released)
 {
-    pl_lock_release(&p->lock);
+    pl_lock_release(&p->base.lock);
     pleat_status st = pl_pool_trim(p->pool, keep_bytes, released);
-    pl_lock_acquire(&p->lock);
+    pl_lock_acquire(&p->base.lock);
     pl_async_note_reserved(p);
     return st;
 }
 
 /* Beside a capture nobody waits: then only what was seen to be free goes. */
-static pleat_status async_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released)
+static pleat_status give_back(pl_cache *c, uint64_t keep_bytes, bool wait, uint64_t *released)
 {
-    pl_async *p = async_of(a);
-    uint64_t n = 0;
-    pl_lock_acquire(&p->lock);
+    pl_async *p = async_of(&c->base);
     pleat_status st = wait ? pl_async_synchronize(p) : PLEAT_OK;
-    if (st == PLEAT_OK || st == PLEAT_ECAPTURE) {
-        st = trim_pool(p, keep_bytes, &n);
-    }
-    pl_lock_release(&p->lock);
-    if (st == PLEAT_OK) {
-        *released = n;
-    }
-    return st;
+    return st == PLEAT_OK || st == PLEAT_ECAPTURE ? trim_pool(p, keep_bytes, released) : st;
 }
 
 static pleat_status async_set_limit(pl_allocator *a, uint64_t bytes)
@@ -307,77 +230,54 @@ static pleat_status async_set_limit(pl_allocator *a, uint64_t bytes)
     pl_async *p = async_of(a);
     uint64_t released = 0;
     pleat_status st = PLEAT_OK;
-    pl_lock_acquire(&p->lock);
+    pl_lock_acquire(&p->base.lock);
     if (bytes != 0 && pl_pool_held_bytes(p->pool) > bytes) {
-        st = pl_async_synchronize(p);
-        if (st == PLEAT_OK || st == PLEAT_ECAPTURE) {
-            st = trim_pool(p, bytes, &released);
-        }
+        st = give_back(&p->base, bytes, true, &released);
     }
-    pl_lock_release(&p->lock);
+    pl_lock_release(&p->base.lock);
     st = st == PLEAT_OK ? pl_pool_set_limit(p->pool, bytes) : st;
     if (st == PLEAT_OK) {
-        pl_lock_acquire(&p->lock);
-        p->limit_bytes = bytes;
-        pl_lock_release(&p->lock);
+        pl_lock_acquire(&p->base.lock);
+        p->base.options.limit_bytes = bytes;
+        pl_lock_release(&p->base.lock);
     }
     return st;
 }
 
-static pleat_status async_release_capture(pl_allocator *a, pl_stream *stream)
+static pleat_status end_capture(pl_cache *c, pl_stream *stream)
 {
-    if (!stream) {
-        return PLEAT_EINVAL;
-    }
-    pl_async *p = async_of(a);
-    bool is_captured = false;
-    pleat_status st = pl_stream_is_still_capturing(stream, &is_captured);
-    if (st == PLEAT_OK && is_captured) {
-        return PLEAT_ECAPTURE;
-    }
-    if (st != PLEAT_OK && st != PLEAT_ESTREAM) {
-        return st;
-    }
-    pl_lock_acquire(&p->lock);
-    st = pl_async_release(p, stream);
-    pl_lock_release(&p->lock);
-    return st;
+    return pl_async_release(async_of(&c->base), stream);
+}
+
+static size_t release_all(pl_cache *c)
+{
+    pl_async *p = async_of(&c->base);
+    pl_async_free_all(p);
+    pl_lock_release(&c->lock);
+    size_t n_refused = pl_pool_destroy(p->pool);
+    pl_lock_acquire(&c->lock);
+    return n_refused;
 }
 
 /* Where the driver does not tell, the pool is what was asked for: less than the rounded sizes. */
-static void async_stats(pl_allocator *a, pleat_stats *out)
+static void tell_stats(pl_cache *c, pleat_stats *out)
 {
-    pl_async *p = async_of(a);
-    pl_lock_acquire(&p->lock);
-    pl_async_note_reserved(p);
-    *out = p->stats;
-    uint64_t held = p->stats.reserved_bytes[PLEAT_POOL_ALL].current;
-    uint64_t active = p->stats.active_bytes[PLEAT_POOL_ALL].current;
+    pl_async_note_reserved(async_of(&c->base));
+    uint64_t held = c->stats.reserved_bytes[PLEAT_POOL_ALL].current;
+    uint64_t active = c->stats.active_bytes[PLEAT_POOL_ALL].current;
+    memcpy(out->reserved_bytes, c->stats.reserved_bytes, sizeof out->reserved_bytes);
     out->resident_bytes = held;
     out->free_bytes = held > active ? held - active : 0;
-    out->pending_bytes = active - p->stats.allocated_bytes[PLEAT_POOL_ALL].current;
-    out->metadata_bytes = p->host.bytes;
-    pl_stats_read_device(out, p->dev);
+    out->pending_bytes = active - c->stats.allocated_bytes[PLEAT_POOL_ALL].current;
     out->num_device_alloc = out->ops_alloc;
     out->num_device_free = out->ops_free;
-    pl_lock_release(&p->lock);
-}
-
-static void async_reset_peaks(pl_allocator *a)
-{
-    pl_async *p = async_of(a);
-    pl_lock_acquire(&p->lock);
-    pl_stats_reset_peaks(&p->stats);
-    pl_lock_release(&p->lock);
 }
 
 /* Blocks that touch are shown as one segment; what lies between others nobody can tell. */
-static void async_visit(pl_allocator *a, void (*see)(void *context, const pl_piece *piece),
-                        void *context)
+static void visit(pl_cache *c, void (*see)(void *context, const pl_piece *piece), void *context)
 {
-    pl_async *p = async_of(a);
+    const pl_async *p = async_of(&c->base);
     pleat_devptr end = 0;
-    pl_lock_acquire(&p->lock);
     for (pl_tree_node *node = pl_tree_first(&p->blocks); node; node = pl_tree_next(node)) {
         const pl_async_block *block = block_of(node);
         pl_piece piece = {
@@ -392,7 +292,6 @@ static void async_visit(pl_allocator *a, void (*see)(void *context, const pl_pie
         end = piece.base + piece.bytes;
         see(context, &piece);
     }
-    pl_lock_release(&p->lock);
 }
 
 /* ---- the walker ------------------------------------------------------------------------------ */
@@ -424,7 +323,7 @@ static bool count_blocks(const pl_async *p, tally *sum)
 
 static int check_stats(const pl_async *p, const tally *sum)
 {
-    const pleat_stats *s = &p->stats;
+    const pleat_stats *s = &p->base.stats;
     uint64_t live = sum->live_bytes + p->freeing_bytes;
     uint64_t rounding = live - sum->live_asked_bytes - p->freeing_asked_bytes;
     uint64_t n_active = sum->n_live + sum->n_held + p->n_freeing + p->n_moving;
@@ -439,12 +338,11 @@ static int check_stats(const pl_async *p, const tally *sum)
     return is_same ? 0 : 3;
 }
 
-static int async_check(pl_allocator *a)
+static int check(pl_cache *c)
 {
-    pl_async *p = async_of(a);
+    const pl_async *p = async_of(&c->base);
     tally sum = { 0 };
     size_t n_listed = 0;
-    pl_lock_acquire(&p->lock);
     int broken = pl_tree_check(&p->blocks) == 0 && count_blocks(p, &sum) ? 0 : 1;
     for (const pl_async_block *block = p->held; block; block = block->next) {
         n_listed += block->is_held;
@@ -452,25 +350,50 @@ static int async_check(pl_allocator *a)
     if (broken == 0 && (n_listed != sum.n_held || p->n_held != sum.n_held)) {
         broken = 2;
     }
-    broken = broken == 0 ? check_stats(p, &sum) : broken;
-    pl_lock_release(&p->lock);
-    return broken;
+    return broken == 0 ? check_stats(p, &sum) : broken;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static const pl_cache_kind kind = {
+    .release_all = release_all,
+    .release = give_back,
+    .end_capture = end_capture,
+    .tell_stats = tell_stats,
+    .visit = visit,
+    .check = check,
+};
+
+static pleat_status async_create(pl_device *dev, const pl_allocator_options *options,
+                                 pl_allocator **out)
+{
+    uint64_t keep_bytes = options->async_release_threshold_bytes;
+    pl_cache *c = NULL;
+    pleat_status st = pl_cache_create(sizeof(pl_async), &pl_cuda_async_ops, &kind, dev, options,
+                                      &c);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_async *p = async_of(&c->base);
+    st = pl_pool_create(dev, options->limit_bytes, keep_bytes ? keep_bytes : UINT64_MAX, &p->pool);
+    if (st != PLEAT_OK) {
+        pl_cache_fini(c);
+        return st;
+    }
+    pl_order_init(&p->order, dev, &c->lock);
+    pl_tree_init(&p->blocks, is_before);
+    *out = &c->base;
+    return PLEAT_OK;
 }
 
 const pl_allocator_ops pl_cuda_async_ops = {
     .name = "cuda-async",
     .needs_vmm = false,
     .create = async_create,
-    .destroy = async_destroy,
     .alloc = async_alloc,
     .free = async_free,
     .record_stream = async_record_stream,
     .query = async_query,
-    .trim = async_trim,
     .set_limit = async_set_limit,
-    .release_capture = async_release_capture,
-    .stats = async_stats,
-    .reset_peaks = async_reset_peaks,
-    .visit = async_visit,
-    .check = async_check,
+    PL_CACHE_OPS,
 };

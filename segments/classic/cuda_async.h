@@ -17,21 +17,17 @@
  * A request of a stream that is being captured is served outside of the graph: on the pool's own
  * stream, for which the host waits. PyTorch lets it become a node of the graph instead.
  *
- * All fields below are guarded by pl_async.lock unless they say otherwise.
+ * All fields below are guarded by the lock of its pl_cache unless they say otherwise.
  * Source: c10/cuda/CUDAMallocAsyncAllocator.cpp of PyTorch (2026). */
 #ifndef PLEAT_SEGMENTS_CLASSIC_CUDA_ASYNC_H
 #define PLEAT_SEGMENTS_CLASSIC_CUDA_ASYNC_H
 
-#include "segments/allocator.h"
+#include "segments/classic/cache.h"
 #include "segments/classic/order.h"
-#include "segments/stats.h"
 #include "segments/tree.h"
-#include "vmm/base/host.h"
-#include "vmm/base/lock.h"
 #include "vmm/pool.h"
 
-#define PL_ASYNC_ALIGN ((size_t)512)    /* what drivers round sizes up to */
-#define PL_ASYNC_MOST ((size_t)1 << 60) /* bytes of one request */
+#define PL_ASYNC_ALIGN ((size_t)512) /* what drivers round sizes up to */
 
 typedef struct pl_async_block {
     pl_tree_node node;           /* live or held: in pl_async.blocks */
@@ -50,20 +46,14 @@ typedef struct pl_async_block {
  * I3  the statistics of allocated, active and requested are those of the blocks, and of those that
  *     are on their way to the driver (n_freeing and so on) */
 typedef struct pl_async {
-    pl_allocator base;
-    pl_device *dev;        /* const */
-    pl_pool *pool;         /* const */
-    pl_observer *observer; /* const */
-    pl_lock lock;          /* rank 20 */
-    pl_host host;
+    pl_cache base; /* its reserved_bytes and so on are the pool's to know */
+    pl_pool *pool; /* const */
     pl_order order;
-    pl_tree blocks;       /* by address */
-    uint64_t limit_bytes; /* 0 = none */
+    pl_tree blocks; /* by address */
     pl_async_block *held;
     size_t n_held;
     uint64_t n_freeing, freeing_bytes, freeing_asked_bytes; /* live ones on their way */
     uint64_t n_moving, moving_bytes, moving_asked_bytes;    /* held ones on their way */
-    pleat_stats stats;
 } pl_async;
 
 static inline uint64_t pl_async_rounded(size_t bytes)
@@ -73,14 +63,15 @@ static inline uint64_t pl_async_rounded(size_t bytes)
 
 static inline void pl_async_tell(const pl_async *p, pl_action action, const pl_async_block *block)
 {
-    pl_tell(p->observer, action, block->ptr, block->bytes, block->stream, NULL);
+    pl_tell(p->base.options.observer, action, block->ptr, block->bytes, block->stream, NULL);
 }
 
 /* Where the pool's segments lie nobody can tell: each block is told as a segment of its own. */
 static inline void pl_async_tell_segment(const pl_async *p, pl_action action,
                                          const pl_async_block *block)
 {
-    pl_tell(p->observer, action, block->ptr, pl_async_rounded(block->bytes), NULL, NULL);
+    pl_tell(p->base.options.observer, action, block->ptr, pl_async_rounded(block->bytes), NULL,
+            NULL);
 }
 
 /* cuda_async_free.c. Lock held on entry and exit, dropped around driver calls. */

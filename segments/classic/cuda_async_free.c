@@ -16,13 +16,13 @@ typedef enum outcome {
 
 void pl_async_note_reserved(pl_async *p)
 {
-    pl_lock_assert(&p->lock);
+    pl_lock_assert(&p->base.lock);
     uint64_t now = pl_pool_held_bytes(p->pool);
-    uint64_t before = p->stats.reserved_bytes[PLEAT_POOL_ALL].current;
+    uint64_t before = p->base.stats.reserved_bytes[PLEAT_POOL_ALL].current;
     if (now > before) {
-        pl_stats_add(p->stats.reserved_bytes, PLEAT_POOL_LARGE, now - before);
+        pl_stats_add(p->base.stats.reserved_bytes, PLEAT_POOL_LARGE, now - before);
     } else {
-        pl_stats_sub(p->stats.reserved_bytes, PLEAT_POOL_LARGE, before - now);
+        pl_stats_sub(p->base.stats.reserved_bytes, PLEAT_POOL_LARGE, before - now);
     }
 }
 
@@ -65,9 +65,9 @@ static outcome free_behind_all(pl_async *p, const pl_async_block *block, pleat_s
     if (*st != PLEAT_OK) {
         return FAILED;
     }
-    unsigned n_streams = pl_stream_count(p->dev);
+    unsigned n_streams = pl_stream_count(p->base.dev);
     for (unsigned i = 0; became == GONE && i < n_streams; i++) {
-        pl_stream *stream = pl_stream_at(p->dev, i);
+        pl_stream *stream = pl_stream_at(p->base.dev, i);
         if (is_in(block->lanes, stream)) {
             became = gather_one(own, stream, st);
         }
@@ -102,9 +102,9 @@ static outcome try_free(pl_async *p, pl_async_block *block, pleat_status *st)
             return *st == PLEAT_OK ? LATER : FAILED;
         }
     }
-    pl_lock_release(&p->lock);
+    pl_lock_release(&p->base.lock);
     outcome became = is_plain ? free_in_order(p, block, st) : free_behind_all(p, block, st);
-    pl_lock_acquire(&p->lock);
+    pl_lock_acquire(&p->base.lock);
     if (*st == PLEAT_ECAPTURE && is_plain && !pl_stream_is_legacy(block->stream)) {
         block->captured =
             own_lane; /* not asked: the capture may be over by now, its graph is not */
@@ -118,18 +118,18 @@ static void end_live(pl_async *p, const pl_async_block *block)
 {
     uint64_t rounded = pl_async_rounded(block->bytes);
     unsigned pool = pl_stats_pool(rounded);
-    pl_stats_sub(p->stats.allocation, pool, 1);
-    pl_stats_sub(p->stats.allocated_bytes, pool, rounded);
-    p->stats.rounding_bytes -= rounded - block->bytes;
+    pl_stats_sub(p->base.stats.allocation, pool, 1);
+    pl_stats_sub(p->base.stats.allocated_bytes, pool, rounded);
+    p->base.stats.rounding_bytes -= rounded - block->bytes;
 }
 
 static void end_active(pl_async *p, const pl_async_block *block)
 {
     uint64_t rounded = pl_async_rounded(block->bytes);
     unsigned pool = pl_stats_pool(rounded);
-    pl_stats_sub(p->stats.active, pool, 1);
-    pl_stats_sub(p->stats.active_bytes, pool, rounded);
-    pl_stats_sub(p->stats.requested_bytes, pool, block->bytes);
+    pl_stats_sub(p->base.stats.active, pool, 1);
+    pl_stats_sub(p->base.stats.active_bytes, pool, rounded);
+    pl_stats_sub(p->base.stats.requested_bytes, pool, block->bytes);
 }
 
 /* From now on its address may be another's: told before the driver has it. What it does not take
@@ -159,7 +159,7 @@ static void hold(pl_async *p, pl_async_block *block)
 
 pleat_status pl_async_free(pl_async *p, pl_async_block *block, pl_stream *stream)
 {
-    pl_lock_assert(&p->lock);
+    pl_lock_assert(&p->base.lock);
     uint64_t rounded = pl_async_rounded(block->bytes);
     uint64_t lanes = block->lanes;
     pleat_status st = PLEAT_OK;
@@ -187,7 +187,7 @@ pleat_status pl_async_free(pl_async *p, pl_async_block *block, pl_stream *stream
     }
     end_active(p, block);
     pl_async_note_reserved(p);
-    pl_host_free(&p->host, block);
+    pl_host_free(&p->base.host, block);
     return PLEAT_OK;
 }
 
@@ -218,7 +218,7 @@ static void land(pl_async *p, pl_async_block *block, bool is_gone)
         return;
     }
     end_active(p, block);
-    pl_host_free(&p->host, block);
+    pl_host_free(&p->base.host, block);
 }
 
 /* Takes out what only that lane's captures hold. */
@@ -244,7 +244,7 @@ static pl_async_block *take_released(pl_async *p, uint64_t lane)
  * is tried once; what a new capture holds is held again. */
 pleat_status pl_async_release(pl_async *p, pl_stream *stream)
 {
-    pl_lock_assert(&p->lock);
+    pl_lock_assert(&p->base.lock);
     uint64_t lane = pl_order_lane(stream) & ~(UINT64_C(1) << PL_ORDER_CROWD);
     pl_async_block *released = take_released(p, lane);
     pleat_status first = PLEAT_OK;
@@ -265,7 +265,7 @@ pleat_status pl_async_release(pl_async *p, pl_stream *stream)
 
 static uint64_t all_lanes(const pl_async *p)
 {
-    unsigned n = pl_stream_count(p->dev);
+    unsigned n = pl_stream_count(p->base.dev);
     return n >= PL_ORDER_LANES ? UINT64_MAX : (UINT64_C(1) << n) - 1;
 }
 
@@ -273,12 +273,12 @@ static uint64_t all_lanes(const pl_async *p)
 static pleat_status free_on_own(pl_async *p, const pl_async_block *block)
 {
     pl_stream *own = NULL;
-    pl_lock_release(&p->lock);
+    pl_lock_release(&p->base.lock);
     pleat_status st = pl_pool_own_stream(p->pool, &own);
     if (st == PLEAT_OK) {
         st = pl_pool_free(p->pool, block->ptr, block->bytes, own);
     }
-    pl_lock_acquire(&p->lock);
+    pl_lock_acquire(&p->base.lock);
     return st;
 }
 
@@ -286,12 +286,12 @@ static pleat_status free_on_own(pl_async *p, const pl_async_block *block)
 static pleat_status wait_for_own(pl_async *p)
 {
     pl_stream *own = NULL;
-    pl_lock_release(&p->lock);
+    pl_lock_release(&p->base.lock);
     pleat_status st = pl_pool_own_stream(p->pool, &own);
     if (st == PLEAT_OK) {
         st = pl_stream_synchronize(own);
     }
-    pl_lock_acquire(&p->lock);
+    pl_lock_acquire(&p->base.lock);
     return st;
 }
 
@@ -314,7 +314,7 @@ static pleat_status free_waited_for(pl_async *p, pl_async_block *waited)
 
 pleat_status pl_async_synchronize(pl_async *p)
 {
-    pl_lock_assert(&p->lock);
+    pl_lock_assert(&p->base.lock);
     uint64_t captured = 0;
     pl_async_block *waited = NULL;
     pleat_status st = pl_order_captured(&p->order, all_lanes(p), &captured);
@@ -331,9 +331,9 @@ pleat_status pl_async_synchronize(pl_async *p)
         block->next = waited;
         waited = block;
     }
-    pl_lock_release(&p->lock);
-    st = pl_device_synchronize(p->dev);
-    pl_lock_acquire(&p->lock);
+    pl_lock_release(&p->base.lock);
+    st = pl_device_synchronize(p->base.dev);
+    pl_lock_acquire(&p->base.lock);
     while (st != PLEAT_OK && waited) {
         pl_async_block *block = waited;
         waited = block->next;
@@ -344,14 +344,14 @@ pleat_status pl_async_synchronize(pl_async *p)
 
 void pl_async_free_all(pl_async *p)
 {
-    pl_lock_assert(&p->lock);
+    pl_lock_assert(&p->base.lock);
     pl_order_wait_all(&p->order);
     for (pl_tree_node *node; (node = pl_tree_first(&p->blocks)) != NULL;) {
         pl_async_block *block = PL_TREE_ENTRY(node, pl_async_block, node);
         pl_tree_remove(&p->blocks, node);
-        pl_lock_release(&p->lock);
+        pl_lock_release(&p->base.lock);
         (void)pl_pool_free_now(p->pool, block->ptr, block->bytes); /* the pool counts what stays */
-        pl_lock_acquire(&p->lock);
-        pl_host_free(&p->host, block);
+        pl_lock_acquire(&p->base.lock);
+        pl_host_free(&p->base.host, block);
     }
 }

@@ -29,23 +29,17 @@
  * - cudaFree waits for the device. Before blocks go to the driver each stream that used one of them
  *   is waited for, which counts one host sync for each that has work left, not one a block.
  *
- * All fields below are guarded by pl_mxnet.lock unless they say otherwise.
+ * All fields below are guarded by the lock of its pl_cache unless they say otherwise.
  * Source: src/storage/pooled_storage_manager.h and storage_manager_helpers.h of MXNet, 1.6 to 2.0.
  */
 #ifndef PLEAT_SEGMENTS_CLASSIC_MXNET_H
 #define PLEAT_SEGMENTS_CLASSIC_MXNET_H
 
-#include "segments/allocator.h"
+#include "segments/classic/cache.h"
 #include "segments/classic/doubt.h"
 #include "segments/classic/order.h"
-#include "segments/classic/waiter.h"
 #include "segments/ptrmap.h"
-#include "segments/stats.h"
 #include "segments/tree.h"
-#include "vmm/base/host.h"
-#include "vmm/base/lock.h"
-
-#define PL_MXNET_MOST ((size_t)1 << 60) /* bytes of one request */
 
 typedef struct pl_mxnet_block pl_mxnet_block;
 typedef struct pl_mxnet_list pl_mxnet_list;
@@ -97,13 +91,8 @@ typedef struct pl_mxnet_policy {
  * I9  cached_bytes == bytes of the cached blocks; of these the doubtful list holds all that others
  *     than their stream used, but for some whose uses are known to be over */
 typedef struct pl_mxnet {
-    pl_allocator base;
+    pl_cache base;                 /* reserved_bytes: MXNet's used_memory_ */
     const pl_mxnet_policy *policy; /* const */
-    pl_device *dev;                /* const */
-    pl_allocator_options options;  /* const, but for limit_bytes and, at the end, observer */
-    pl_lock lock;                  /* rank 20 */
-    pl_waiter waiter;
-    pl_host host;
     pl_order order;
     pl_tree by_address;
     pl_ptrmap blocks; /* by address */
@@ -113,24 +102,21 @@ typedef struct pl_mxnet {
     size_t n_cached;
     uint64_t cached_bytes;
     pl_doubt *doubtful;
-    size_t n_away;            /* blocks on their way to the driver that may come back */
-    size_t n_growing;         /* calls that may insert into the maps after the lock was dropped */
-    uint64_t reserved_bytes;  /* MXNet's used_memory_ */
-    uint64_t growing_bytes;   /* asked from the driver just now */
-    uint64_t releasing_bytes; /* given to the driver just now; still in reserved_bytes */
-    pleat_stats stats;
+    size_t n_away;    /* blocks on their way to the driver that may come back */
+    size_t n_growing; /* calls that may insert into the maps after the lock was dropped */
 } pl_mxnet;
 
 /* What happened to a block of the user's, or to the driver's allocation that it is. Lock held. */
 static inline void pl_mxnet_tell(const pl_mxnet *m, pl_action action, const pl_mxnet_block *block)
 {
-    pl_tell(m->options.observer, action, block->ptr, block->requested_bytes, block->stream, NULL);
+    pl_tell(m->base.options.observer, action, block->ptr, block->requested_bytes, block->stream,
+            NULL);
 }
 
 static inline void pl_mxnet_tell_segment(const pl_mxnet *m, pl_action action,
                                          const pl_mxnet_block *block)
 {
-    pl_tell(m->options.observer, action, block->ptr, block->list->bytes, NULL, NULL);
+    pl_tell(m->base.options.observer, action, block->ptr, block->list->bytes, NULL, NULL);
 }
 
 /* mxnet_size.c: rounding, and what may be asked for. */
@@ -169,48 +155,44 @@ pleat_status pl_mxnet_release_cached(pl_mxnet *m, uint64_t keep_bytes, uint32_t 
 /* One taken block whose uses are over. Returns EDRIVER and it is taken still. */
 pleat_status pl_mxnet_release(pl_mxnet *m, pl_mxnet_block *block);
 /* At the very end: every block, live or not. Returns how many the driver refused. */
-size_t pl_mxnet_release_all(pl_mxnet *m);
+size_t pl_mxnet_release_all(pl_cache *c);
 
-/* mxnet_check.c. Lock held. */
-int pl_mxnet_check_all(pl_mxnet *m);          /* 0, or the number of the first broken rule */
-uint64_t pl_mxnet_pending_bytes(pl_mxnet *m); /* walks the doubtful blocks only */
-void pl_mxnet_visit(const pl_mxnet *m, void (*see)(void *context, const pl_piece *piece),
-                    void *context);
+/* mxnet_check.c: pl_cache_kind; the statistics walk the doubtful blocks only. */
+int pl_mxnet_check_all(pl_cache *c);
+void pl_mxnet_tell_stats(pl_cache *c, pleat_stats *out);
+void pl_mxnet_visit(pl_cache *c, void (*see)(void *context, const pl_piece *piece), void *context);
 
-/* mxnet.c: the interface but for creation and unpooled's own alloc, free and release_capture. */
-pleat_status pl_mxnet_create(const pl_allocator_ops *ops, const pl_mxnet_policy *policy,
-                             pl_device *dev, const pl_allocator_options *options,
-                             pl_allocator **out);
-pleat_status pl_mxnet_destroy(pl_allocator *a, bool force, size_t *n_live, size_t *n_leaked);
+/* mxnet.c: what all of them share, but for unpooled's own free and end of a capture. */
+pleat_status pl_mxnet_create(const pl_allocator_ops *ops, const pl_cache_kind *kind,
+                             const pl_mxnet_policy *policy, pl_device *dev,
+                             const pl_allocator_options *options, pl_allocator **out);
 /* Lock held: the live block at `ptr`, or NULL; and what to say then. */
 pl_mxnet_block *pl_mxnet_find_live(const pl_mxnet *m, pleat_devptr ptr);
 pleat_status pl_mxnet_not_live(const pl_mxnet *m, pleat_devptr ptr);
 pleat_status pl_mxnet_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, pleat_devptr *out);
 pleat_status pl_mxnet_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream *stream);
 pleat_status pl_mxnet_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out);
-pleat_status pl_mxnet_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released);
-pleat_status pl_mxnet_set_limit(pl_allocator *a, uint64_t bytes);
-pleat_status pl_mxnet_release_capture(pl_allocator *a, pl_stream *stream);
-void pl_mxnet_stats(pl_allocator *a, pleat_stats *out);
-void pl_mxnet_reset_peaks(pl_allocator *a);
-void pl_mxnet_see(pl_allocator *a, void (*see)(void *context, const pl_piece *piece),
-                  void *context);
-int pl_mxnet_walk(pl_allocator *a);
+/* pl_cache_kind. */
+pleat_status pl_mxnet_give_back(pl_cache *c, uint64_t keep_bytes, bool wait, uint64_t *released);
+pleat_status pl_mxnet_end_capture(pl_cache *c, pl_stream *stream);
 
 /* What every table of functions has in common. */
 /* clang-format off */
-#define PL_MXNET_COMMON_OPS                     \
-    .needs_vmm = false, \
-    .destroy = pl_mxnet_destroy, \
-    .alloc = pl_mxnet_alloc, \
+#define PL_MXNET_COMMON_OPS                  \
+    .needs_vmm = false,                      \
+    .alloc = pl_mxnet_alloc,                 \
     .record_stream = pl_mxnet_record_stream, \
-    .query = pl_mxnet_query, \
-    .trim = pl_mxnet_trim, \
-    .set_limit = pl_mxnet_set_limit, \
-    .stats = pl_mxnet_stats, \
-    .reset_peaks = pl_mxnet_reset_peaks, \
-    .visit = pl_mxnet_see, \
-    .check = pl_mxnet_walk
+    .query = pl_mxnet_query,                 \
+    .set_limit = pl_cache_set_limit,         \
+    PL_CACHE_OPS
+
+#define PL_MXNET_COMMON_KIND             \
+    .release_all = pl_mxnet_release_all, \
+    .release = pl_mxnet_give_back,       \
+    .tell_stats = pl_mxnet_tell_stats,   \
+    .visit = pl_mxnet_visit,             \
+    .check = pl_mxnet_check_all,         \
+    .limit_waits = true
 /* clang-format on */
 
 static inline pl_mxnet *pl_mxnet_of(pl_allocator *a)

@@ -21,10 +21,10 @@ static bool is_pending(const pl_mxnet *m, const pl_mxnet_block *block)
 }
 
 /* What is neither live nor cached is held, in some call's hands or on its way. */
-uint64_t pl_mxnet_pending_bytes(pl_mxnet *m)
+static uint64_t pending_bytes(pl_mxnet *m)
 {
-    uint64_t live_bytes = m->stats.allocated_bytes[PLEAT_POOL_ALL].current;
-    uint64_t bytes = m->reserved_bytes - live_bytes - m->cached_bytes;
+    uint64_t live_bytes = m->base.stats.allocated_bytes[PLEAT_POOL_ALL].current;
+    uint64_t bytes = m->base.reserved_bytes - live_bytes - m->cached_bytes;
     for (pl_doubt *doubt = m->doubtful; doubt;) {
         pl_mxnet_block *block = PL_DOUBT_ENTRY(doubt, pl_mxnet_block, doubt);
         doubt = doubt->next;
@@ -37,9 +37,17 @@ uint64_t pl_mxnet_pending_bytes(pl_mxnet *m)
     return bytes;
 }
 
+/* Nothing is split, so what is neither live nor pending is free. */
+void pl_mxnet_tell_stats(pl_cache *c, pleat_stats *out)
+{
+    out->pending_bytes = pending_bytes(pl_mxnet_of(&c->base));
+    out->free_bytes = c->reserved_bytes - out->pending_bytes -
+                      c->stats.allocated_bytes[PLEAT_POOL_ALL].current;
+}
+
 static uint64_t walk_pending_bytes(const pl_mxnet *m)
 {
-    uint64_t bytes = m->releasing_bytes;
+    uint64_t bytes = m->base.releasing_bytes;
     for (pl_tree_node *node = pl_tree_first(&m->by_address); node; node = pl_tree_next(node)) {
         const pl_mxnet_block *block = PL_TREE_ENTRY(node, pl_mxnet_block, node);
         bytes += is_pending(m, block) ? block->list->bytes : 0;
@@ -52,9 +60,9 @@ static bool is_allocated(const pl_mxnet_block *block)
     return block->state == PL_MXNET_LIVE || block->state == PL_MXNET_FREEING;
 }
 
-void pl_mxnet_visit(const pl_mxnet *m, void (*see)(void *context, const pl_piece *piece),
-                    void *context)
+void pl_mxnet_visit(pl_cache *c, void (*see)(void *context, const pl_piece *piece), void *context)
 {
+    const pl_mxnet *m = pl_mxnet_of(&c->base);
     for (pl_tree_node *node = pl_tree_first(&m->by_address); node; node = pl_tree_next(node)) {
         const pl_mxnet_block *block = PL_TREE_ENTRY(node, pl_mxnet_block, node);
         bool is_live = is_allocated(block);
@@ -180,17 +188,17 @@ static int check_totals(const pl_mxnet *m, tally sums[PLEAT_N_POOLS])
     if (all->n_blocks != m->blocks.count || all->n_live != m->n_live) {
         return 1;
     }
-    if (all->bytes + m->releasing_bytes != m->reserved_bytes ||
-        m->stats.reserved_bytes[PLEAT_POOL_ALL].current != m->reserved_bytes ||
-        m->stats.segment[PLEAT_POOL_ALL].current != all->n_blocks + m->n_away) {
+    if (all->bytes + m->base.releasing_bytes != m->base.reserved_bytes ||
+        m->base.stats.reserved_bytes[PLEAT_POOL_ALL].current != m->base.reserved_bytes ||
+        m->base.stats.segment[PLEAT_POOL_ALL].current != all->n_blocks + m->n_away) {
         return 5;
     }
     for (unsigned pool = 0; pool < PLEAT_N_POOLS; pool++) {
-        if (check_pool_stats(&m->stats, pool, &sums[pool]) != 0) {
+        if (check_pool_stats(&m->base.stats, pool, &sums[pool]) != 0) {
             return 6;
         }
     }
-    return m->stats.rounding_bytes == all->rounding_bytes ? 0 : 6;
+    return m->base.stats.rounding_bytes == all->rounding_bytes ? 0 : 6;
 }
 
 static int check_pending(pl_mxnet *m)
@@ -202,12 +210,13 @@ static int check_pending(pl_mxnet *m)
             bytes += list->bytes;
         }
     }
-    return bytes == m->cached_bytes && walk_pending_bytes(m) == pl_mxnet_pending_bytes(m) ? 0 : 9;
+    return bytes == m->cached_bytes && walk_pending_bytes(m) == pending_bytes(m) ? 0 : 9;
 }
 
-int pl_mxnet_check_all(pl_mxnet *m)
+int pl_mxnet_check_all(pl_cache *c)
 {
-    pl_lock_assert(&m->lock);
+    pl_lock_assert(&c->lock);
+    pl_mxnet *m = pl_mxnet_of(&c->base);
     if (pl_tree_check(&m->by_address) != 0 || pl_ptrmap_check(&m->blocks) != 0 ||
         pl_ptrmap_check(&m->lists) != 0) {
         return 8;

@@ -25,8 +25,8 @@ typedef struct fresh {
 
 static void fresh_fini(pl_mxnet *m, fresh *f)
 {
-    pl_host_free(&m->host, f->block);
-    pl_host_free(&m->host, f->list);
+    pl_host_free(&m->base.host, f->block);
+    pl_host_free(&m->base.host, f->list);
 }
 
 /* Room in the maps for this call, for the other ones that grow and for what may come back. */
@@ -34,12 +34,12 @@ static pleat_status fresh_init(pl_mxnet *m, fresh *f)
 {
     size_t n = m->n_growing + m->n_away + 1;
     *f = (fresh){
-        .block = pl_host_alloc(&m->host, sizeof *f->block),
-        .list = pl_host_alloc(&m->host, sizeof *f->list),
-        .turn = pl_waiter_begin(&m->waiter),
+        .block = pl_host_alloc(&m->base.host, sizeof *f->block),
+        .list = pl_host_alloc(&m->base.host, sizeof *f->list),
+        .turn = pl_waiter_begin(&m->base.waiter),
     };
-    if (!f->block || !f->list || pl_ptrmap_reserve(&m->blocks, &m->host, n) != PLEAT_OK ||
-        pl_ptrmap_reserve(&m->lists, &m->host, m->n_growing + 1) != PLEAT_OK) {
+    if (!f->block || !f->list || pl_ptrmap_reserve(&m->blocks, &m->base.host, n) != PLEAT_OK ||
+        pl_ptrmap_reserve(&m->lists, &m->base.host, m->n_growing + 1) != PLEAT_OK) {
         fresh_fini(m, f);
         return PLEAT_ENOMEM_HOST;
     }
@@ -83,29 +83,29 @@ static pl_mxnet_block *commit_block(pl_mxnet *m, fresh *f, size_t class_bytes, p
     };
     block->list->n_blocks++;
     take_in(m, block);
-    m->reserved_bytes += class_bytes;
-    pl_stats_add(m->stats.segment, block->list->pool, 1);
-    pl_stats_add(m->stats.reserved_bytes, block->list->pool, class_bytes);
-    m->stats.num_device_alloc++;
+    m->base.reserved_bytes += class_bytes;
+    pl_stats_add(m->base.stats.segment, block->list->pool, 1);
+    pl_stats_add(m->base.stats.reserved_bytes, block->list->pool, class_bytes);
+    m->base.stats.num_device_alloc++;
     return block;
 }
 
 /* One try. A limit is a device of that size. */
 static pleat_status ask_driver(pl_mxnet *m, const request *r, fresh *f, pl_mxnet_block **out)
 {
-    uint64_t limit = m->options.limit_bytes;
-    pl_waiter_see(&m->waiter, &f->turn);
-    if (limit != 0 && m->reserved_bytes + m->growing_bytes + r->class_bytes > limit) {
+    uint64_t limit = m->base.options.limit_bytes;
+    pl_waiter_see(&m->base.waiter, &f->turn);
+    if (limit != 0 && m->base.reserved_bytes + m->base.growing_bytes + r->class_bytes > limit) {
         return PLEAT_ENOMEM_DEVICE;
     }
-    m->growing_bytes += r->class_bytes;
-    pl_waiter_leave(&m->waiter);
-    pl_lock_release(&m->lock);
+    m->base.growing_bytes += r->class_bytes;
+    pl_waiter_leave(&m->base.waiter);
+    pl_lock_release(&m->base.lock);
     pleat_devptr ptr = 0;
-    pleat_status st = pl_device_malloc(m->dev, r->class_bytes, &ptr);
-    pl_lock_acquire(&m->lock);
-    pl_waiter_return(&m->waiter, &f->turn);
-    m->growing_bytes -= r->class_bytes;
+    pleat_status st = pl_device_malloc(m->base.dev, r->class_bytes, &ptr);
+    pl_lock_acquire(&m->base.lock);
+    pl_waiter_return(&m->base.waiter, &f->turn);
+    m->base.growing_bytes -= r->class_bytes;
     if (st == PLEAT_OK) {
         *out = commit_block(m, f, r->class_bytes, ptr);
     }
@@ -117,36 +117,36 @@ static pleat_status ask_driver(pl_mxnet *m, const request *r, fresh *f, pl_mxnet
 static void forget_block(pl_mxnet *m, pl_mxnet_block *block)
 {
     pl_mxnet_list *list = block->list;
-    pl_host_free(&m->host, block);
+    pl_host_free(&m->base.host, block);
     if (--list->n_blocks == 0) {
         pl_ptrmap_remove(&m->lists, list->bytes);
-        pl_host_free(&m->host, list);
+        pl_host_free(&m->base.host, list);
     }
 }
 
 pleat_status pl_mxnet_release(pl_mxnet *m, pl_mxnet_block *block)
 {
-    pl_lock_assert(&m->lock);
+    pl_lock_assert(&m->base.lock);
     pl_assert(block->state == PL_MXNET_TAKEN);
     size_t bytes = block->list->bytes;
     take_out(m, block);
-    m->releasing_bytes += bytes;
+    m->base.releasing_bytes += bytes;
     m->n_away++;
-    pl_waiter_leave(&m->waiter);
-    pl_lock_release(&m->lock);
-    pleat_status st = pl_device_mfree(m->dev, block->ptr);
-    pl_lock_acquire(&m->lock);
-    m->releasing_bytes -= bytes;
+    pl_waiter_leave(&m->base.waiter);
+    pl_lock_release(&m->base.lock);
+    pleat_status st = pl_device_mfree(m->base.dev, block->ptr);
+    pl_lock_acquire(&m->base.lock);
+    m->base.releasing_bytes -= bytes;
     m->n_away--;
-    pl_waiter_return(&m->waiter, NULL);
+    pl_waiter_return(&m->base.waiter, NULL);
     if (st != PLEAT_OK) {
         take_in(m, block);
         return st;
     }
-    m->reserved_bytes -= bytes;
-    pl_stats_sub(m->stats.segment, block->list->pool, 1);
-    pl_stats_sub(m->stats.reserved_bytes, block->list->pool, bytes);
-    m->stats.num_device_free++;
+    m->base.reserved_bytes -= bytes;
+    pl_stats_sub(m->base.stats.segment, block->list->pool, 1);
+    pl_stats_sub(m->base.stats.reserved_bytes, block->list->pool, bytes);
+    m->base.stats.num_device_free++;
     forget_block(m, block);
     return PLEAT_OK;
 }
@@ -162,7 +162,7 @@ typedef struct departing {
 
 static bool is_more_wanted(const pl_mxnet *m, const departing *d, uint64_t keep_bytes)
 {
-    return m->reserved_bytes - m->releasing_bytes - d->bytes > keep_bytes;
+    return m->base.reserved_bytes - m->base.releasing_bytes - d->bytes > keep_bytes;
 }
 
 static void take_cached(pl_mxnet *m, departing *d, uint64_t keep_bytes, bool only_idle)
@@ -254,11 +254,11 @@ static pleat_status release_others(pl_mxnet *m, departing *d, uint64_t keep_byte
 pleat_status pl_mxnet_release_cached(pl_mxnet *m, uint64_t keep_bytes, uint32_t wait_ms,
                                      uint64_t *released)
 {
-    pl_lock_assert(&m->lock);
+    pl_lock_assert(&m->base.lock);
     departing d = { 0 };
     take_cached(m, &d, keep_bytes, false);
-    m->stats.num_sync_all_streams += d.first && wait_ms != 0 ? 1 : 0;
-    pl_waiter_leave(&m->waiter);
+    m->base.stats.num_sync_all_streams += d.first && wait_ms != 0 ? 1 : 0;
+    pl_waiter_leave(&m->base.waiter);
     pleat_status first = wait_for_uses(m, d.open, wait_ms);
     if (!depart(m, &d, released, &first)) {
         pleat_status st = release_others(m, &d, keep_bytes, wait_ms, released);
@@ -269,13 +269,14 @@ pleat_status pl_mxnet_release_cached(pl_mxnet *m, uint64_t keep_bytes, uint32_t 
         d.stuck = block->next;
         pl_mxnet_put(m, block);
     }
-    pl_waiter_return(&m->waiter, NULL);
+    pl_waiter_return(&m->base.waiter, NULL);
     return first;
 }
 
-size_t pl_mxnet_release_all(pl_mxnet *m)
+size_t pl_mxnet_release_all(pl_cache *c)
 {
-    pl_lock_assert(&m->lock);
+    pl_lock_assert(&c->lock);
+    pl_mxnet *m = pl_mxnet_of(&c->base);
     size_t n_refused = 0;
     if (m->by_address.count != 0) {
         pl_order_wait_all(&m->order);
@@ -283,16 +284,18 @@ size_t pl_mxnet_release_all(pl_mxnet *m)
     for (pl_tree_node *node; (node = pl_tree_first(&m->by_address)) != NULL;) {
         pl_mxnet_block *block = PL_TREE_ENTRY(node, pl_mxnet_block, node);
         take_out(m, block);
-        pl_lock_release(&m->lock);
-        n_refused += pl_device_mfree(m->dev, block->ptr) != PLEAT_OK &&
-                     pl_device_mfree(m->dev, block->ptr) != PLEAT_OK; /* there is no later */
-        pl_lock_acquire(&m->lock);
-        pl_host_free(&m->host, block);
+        pl_lock_release(&m->base.lock);
+        n_refused += pl_device_mfree(m->base.dev, block->ptr) != PLEAT_OK &&
+                     pl_device_mfree(m->base.dev, block->ptr) != PLEAT_OK; /* there is no later */
+        pl_lock_acquire(&m->base.lock);
+        pl_host_free(&m->base.host, block);
     }
     size_t cursor = 0;
     for (pl_mxnet_list *list; (list = pl_ptrmap_next(&m->lists, &cursor)) != NULL;) {
-        pl_host_free(&m->host, list);
+        pl_host_free(&m->base.host, list);
     }
+    pl_ptrmap_fini(&m->blocks, &m->base.host);
+    pl_ptrmap_fini(&m->lists, &m->base.host);
     return n_refused;
 }
 
@@ -301,13 +304,13 @@ size_t pl_mxnet_release_all(pl_mxnet *m)
 /* Would the reserve stay free? A driver that does not tell fails MXNet 2 and means "no" to 1.x. */
 static pleat_status has_room(pl_mxnet *m, size_t class_bytes, bool *out)
 {
-    uint64_t limit = m->options.limit_bytes;
-    uint64_t held = m->reserved_bytes + m->growing_bytes;
-    uint64_t total = pl_device_total_bytes(m->dev);
+    uint64_t limit = m->base.options.limit_bytes;
+    uint64_t held = m->base.reserved_bytes + m->base.growing_bytes;
+    uint64_t total = pl_device_total_bytes(m->base.dev);
     uint64_t free_bytes = 0;
-    pl_lock_release(&m->lock);
-    pleat_status st = pl_device_free_bytes(m->dev, &free_bytes);
-    pl_lock_acquire(&m->lock);
+    pl_lock_release(&m->base.lock);
+    pleat_status st = pl_device_free_bytes(m->base.dev, &free_bytes);
+    pl_lock_acquire(&m->base.lock);
     if (st != PLEAT_OK && m->policy->is_v2) {
         return st;
     }
@@ -316,7 +319,7 @@ static pleat_status has_room(pl_mxnet *m, size_t class_bytes, bool *out)
         total = limit;
         free_bytes = left < free_bytes ? left : free_bytes;
     }
-    uint64_t reserve = total * m->options.mxnet_reserve_percent / 100;
+    uint64_t reserve = total * m->base.options.mxnet_reserve_percent / 100;
     if (m->policy->is_v2) {
         *out = free_bytes > class_bytes && reserve <= free_bytes - class_bytes;
     } else {
@@ -333,10 +336,10 @@ static pleat_status release_for(pl_mxnet *m, const request *r, bool *done)
         *done = true;
         return PLEAT_OK;
     }
-    pl_lock_release(&m->lock);
+    pl_lock_release(&m->base.lock);
     bool is_capturing = false;
     pleat_status st = pl_stream_is_capturing(r->stream, &is_capturing);
-    pl_lock_acquire(&m->lock);
+    pl_lock_acquire(&m->base.lock);
     if (st != PLEAT_OK || is_capturing) {
         return st;
     }
@@ -373,26 +376,26 @@ static pleat_status new_block(pl_mxnet *m, const request *r, fresh *f, pl_mxnet_
     if (released != PLEAT_OK || !is_released) {
         return released != PLEAT_OK ? released : st;
     }
-    m->stats.num_alloc_retries++;
+    m->base.stats.num_alloc_retries++;
     return ask_driver(m, r, f, out);
 }
 
 static pleat_status grow_with(pl_mxnet *m, const request *r, fresh *f, pl_mxnet_block **out)
 {
     pleat_status st = new_block(m, r, f, out);
-    while (pl_waiter_may_try(&m->waiter, &f->turn, st)) {
+    while (pl_waiter_may_try(&m->base.waiter, &f->turn, st)) {
         st = pl_mxnet_reuse(m, r->class_bytes, r->stream, out);
         if (st == PLEAT_OK && !*out) {
             st = new_block(m, r, f, out);
         }
     }
-    m->stats.num_ooms += st == PLEAT_ENOMEM_DEVICE ? 1 : 0;
+    m->base.stats.num_ooms += st == PLEAT_ENOMEM_DEVICE ? 1 : 0;
     return st;
 }
 
 pleat_status pl_mxnet_grow(pl_mxnet *m, size_t class_bytes, pl_stream *stream, pl_mxnet_block **out)
 {
-    pl_lock_assert(&m->lock);
+    pl_lock_assert(&m->base.lock);
     request r = { .stream = stream, .class_bytes = class_bytes };
     fresh f;
     pleat_status st = fresh_init(m, &f);

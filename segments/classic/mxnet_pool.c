@@ -18,7 +18,7 @@ void pl_mxnet_pool_init(pl_mxnet *m)
     pl_tree_init(&m->by_address, is_block_before);
     pl_ptrmap_init(&m->blocks);
     pl_ptrmap_init(&m->lists);
-    pl_order_init(&m->order, m->dev, &m->lock);
+    pl_order_init(&m->order, m->base.dev, &m->base.lock);
 }
 
 pl_mxnet_list *pl_mxnet_list_of(const pl_mxnet *m, size_t class_bytes)
@@ -28,7 +28,7 @@ pl_mxnet_list *pl_mxnet_list_of(const pl_mxnet *m, size_t class_bytes)
 
 void pl_mxnet_put(pl_mxnet *m, pl_mxnet_block *block)
 {
-    pl_lock_assert(&m->lock);
+    pl_lock_assert(&m->base.lock);
     pl_assert(block->state == PL_MXNET_TAKEN);
     block->state = PL_MXNET_CACHED;
     block->next = block->list->first;
@@ -42,7 +42,7 @@ void pl_mxnet_put(pl_mxnet *m, pl_mxnet_block *block)
 
 pl_mxnet_block *pl_mxnet_take(pl_mxnet *m, pl_mxnet_block **link)
 {
-    pl_lock_assert(&m->lock);
+    pl_lock_assert(&m->base.lock);
     pl_mxnet_block *block = *link;
     pl_assert(block->state == PL_MXNET_CACHED);
     block->state = PL_MXNET_TAKEN;
@@ -56,7 +56,7 @@ pl_mxnet_block *pl_mxnet_take(pl_mxnet *m, pl_mxnet_block **link)
 
 void pl_mxnet_hold(pl_mxnet *m, pl_mxnet_block *block, uint64_t lanes)
 {
-    pl_lock_assert(&m->lock);
+    pl_lock_assert(&m->base.lock);
     pl_assert(block->state == PL_MXNET_TAKEN && lanes != 0);
     block->state = PL_MXNET_HELD;
     block->held = lanes;
@@ -66,7 +66,7 @@ void pl_mxnet_hold(pl_mxnet *m, pl_mxnet_block *block, uint64_t lanes)
 
 void pl_mxnet_hand_out(pl_mxnet *m, pl_mxnet_block *block, pl_stream *stream, size_t bytes)
 {
-    pl_lock_assert(&m->lock);
+    pl_lock_assert(&m->base.lock);
     pl_assert(block->state == PL_MXNET_TAKEN);
     unsigned pool = block->list->pool;
     block->state = PL_MXNET_LIVE;
@@ -74,36 +74,36 @@ void pl_mxnet_hand_out(pl_mxnet *m, pl_mxnet_block *block, pl_stream *stream, si
     block->requested_bytes = bytes;
     block->uses = (pl_uses){ .lanes = pl_order_lane(stream) };
     m->n_live++;
-    pl_stats_add(m->stats.allocation, pool, 1);
-    pl_stats_add(m->stats.allocated_bytes, pool, block->list->bytes);
-    pl_stats_add(m->stats.active, pool, 1);
-    pl_stats_add(m->stats.active_bytes, pool, block->list->bytes);
-    pl_stats_add(m->stats.requested_bytes, pool, bytes);
-    m->stats.rounding_bytes += block->list->bytes - bytes;
+    pl_stats_add(m->base.stats.allocation, pool, 1);
+    pl_stats_add(m->base.stats.allocated_bytes, pool, block->list->bytes);
+    pl_stats_add(m->base.stats.active, pool, 1);
+    pl_stats_add(m->base.stats.active_bytes, pool, block->list->bytes);
+    pl_stats_add(m->base.stats.requested_bytes, pool, bytes);
+    m->base.stats.rounding_bytes += block->list->bytes - bytes;
     pl_mxnet_tell(m, PL_ACTION_ALLOC, block);
 }
 
 void pl_mxnet_end_live(pl_mxnet *m, pl_mxnet_block *block)
 {
-    pl_lock_assert(&m->lock);
+    pl_lock_assert(&m->base.lock);
     pl_assert(block->state == PL_MXNET_LIVE || block->state == PL_MXNET_FREEING);
     unsigned pool = block->list->pool;
     block->state = PL_MXNET_TAKEN;
     m->n_live--;
-    pl_stats_sub(m->stats.allocation, pool, 1);
-    pl_stats_sub(m->stats.allocated_bytes, pool, block->list->bytes);
-    m->stats.rounding_bytes -= block->list->bytes - block->requested_bytes;
+    pl_stats_sub(m->base.stats.allocation, pool, 1);
+    pl_stats_sub(m->base.stats.allocated_bytes, pool, block->list->bytes);
+    m->base.stats.rounding_bytes -= block->list->bytes - block->requested_bytes;
     pl_mxnet_tell(m, PL_ACTION_FREE_REQUESTED, block);
 }
 
 void pl_mxnet_end_active(pl_mxnet *m, pl_mxnet_block *block)
 {
-    pl_lock_assert(&m->lock);
+    pl_lock_assert(&m->base.lock);
     pl_assert(block->state == PL_MXNET_TAKEN);
     unsigned pool = block->list->pool;
-    pl_stats_sub(m->stats.active, pool, 1);
-    pl_stats_sub(m->stats.active_bytes, pool, block->list->bytes);
-    pl_stats_sub(m->stats.requested_bytes, pool, block->requested_bytes);
+    pl_stats_sub(m->base.stats.active, pool, 1);
+    pl_stats_sub(m->base.stats.active_bytes, pool, block->list->bytes);
+    pl_stats_sub(m->base.stats.requested_bytes, pool, block->requested_bytes);
     pl_mxnet_tell(m, PL_ACTION_FREE_COMPLETED, block);
 }
 
@@ -122,10 +122,10 @@ static pleat_status wait_for_newest(pl_mxnet *m, pl_mxnet_list *list, pl_stream 
                                     pl_mxnet_block **out)
 {
     pl_mxnet_block *block = pl_mxnet_take(m, &list->first);
-    pl_lock_release(&m->lock);
+    pl_lock_release(&m->base.lock);
     bool is_capturing = false;
     pleat_status st = pl_stream_is_capturing(stream, &is_capturing);
-    pl_lock_acquire(&m->lock);
+    pl_lock_acquire(&m->base.lock);
     if (st == PLEAT_OK && !is_capturing) {
         uint64_t lanes = pl_order_open(&m->order, &block->uses, stream);
         st = pl_order_wait(&m->order, lanes, UINT32_MAX);
@@ -145,7 +145,7 @@ static pleat_status wait_for_newest(pl_mxnet *m, pl_mxnet_list *list, pl_stream 
 pleat_status pl_mxnet_reuse(pl_mxnet *m, size_t class_bytes, pl_stream *stream,
                             pl_mxnet_block **out)
 {
-    pl_lock_assert(&m->lock);
+    pl_lock_assert(&m->base.lock);
     *out = NULL;
     pl_mxnet_list *list = pl_mxnet_list_of(m, class_bytes);
     pl_mxnet_block *block = list ? list->first : NULL;

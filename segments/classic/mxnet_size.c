@@ -55,7 +55,7 @@ static pleat_status check_common(const pl_allocator_options *o)
     if (o->mxnet_reserve_percent > MOST_RESERVE) {
         return refuse("mxnet_reserve_percent", o->mxnet_reserve_percent, "0 to 100");
     }
-    if (o->mxnet_page_bytes < LEAST_PAGE || o->mxnet_page_bytes > PL_MXNET_MOST) {
+    if (o->mxnet_page_bytes < LEAST_PAGE || o->mxnet_page_bytes > PL_CACHE_MOST) {
         return refuse("mxnet_page_bytes", o->mxnet_page_bytes, "at least 32");
     }
     return PLEAT_OK;
@@ -65,7 +65,7 @@ pleat_status pl_mxnet_check_naive(const pl_allocator_options *options)
 {
     pleat_status st = check_common(options);
     if (st == PLEAT_OK &&
-        (options->mxnet_large_bytes == 0 || options->mxnet_large_bytes > PL_MXNET_MOST)) {
+        (options->mxnet_large_bytes == 0 || options->mxnet_large_bytes > PL_CACHE_MOST)) {
         st = refuse("mxnet_large_bytes", options->mxnet_large_bytes,
                     "more than 0; 1 = no rounding of large sizes");
     }

@@ -11,11 +11,6 @@
 #include "segments/classic/tf_bfc.h"
 #include "vmm/driver.h"
 
-static pl_bfc *bfc_of(pl_allocator *a)
-{
-    return (pl_bfc *)(void *)a;
-}
-
 static pleat_status check_options(const pl_allocator_options *options)
 {
     double fraction = options->bfc_fragmentation_fraction;
@@ -28,77 +23,17 @@ static pleat_status check_options(const pl_allocator_options *options)
     return PLEAT_ECONF;
 }
 
-static void init(pl_bfc *b, pl_device *dev, const pl_allocator_options *options)
+static void init(pl_bfc *b)
 {
-    uint64_t limit = options->limit_bytes != 0 ? options->limit_bytes : pl_device_total_bytes(dev);
+    const pl_allocator_options *options = &b->base.options;
+    uint64_t total = pl_device_total_bytes(b->base.dev);
+    uint64_t limit = options->limit_bytes != 0 ? options->limit_bytes : total;
     double fraction = options->bfc_fragmentation_fraction;
-    size_t whole = limit < PL_BFC_MOST ? (size_t)limit : PL_BFC_MOST;
+    size_t whole = limit < PL_CACHE_MOST ? (size_t)limit : PL_CACHE_MOST;
     size_t first = whole < PL_BFC_FIRST_REGION ? whole : PL_BFC_FIRST_REGION;
-    b->base.ops = &pl_tf_bfc_ops;
-    b->dev = dev;
-    b->options = *options;
     b->region_bytes = pl_bfc_round(options->bfc_allow_growth ? first : whole);
     b->most_waste_bytes = fraction > 0 ? (size_t)(fraction * (double)whole) : PL_BFC_FRAGMENTATION;
     pl_bfc_chunks_init(b);
-}
-
-static pleat_status bfc_create(pl_device *dev, const pl_allocator_options *options,
-                               pl_allocator **out)
-{
-    pl_host host;
-    pleat_status st = check_options(options);
-    if (st != PLEAT_OK) {
-        return st;
-    }
-    st = pl_host_init(&host);
-    if (st != PLEAT_OK) {
-        return st;
-    }
-    pl_bfc *b = pl_host_calloc(&host, 1, sizeof *b);
-    if (!b) {
-        goto undo_host;
-    }
-    if (pl_lock_init(&b->lock, PL_RANK_DEVICE) != 0) {
-        goto undo_alloc;
-    }
-    if (pl_waiter_init(&b->waiter, &b->lock, NULL) != 0) {
-        goto undo_lock;
-    }
-    b->host = host;
-    init(b, dev, options);
-    *out = &b->base;
-    return PLEAT_OK;
-
-undo_lock:
-    pl_lock_fini(&b->lock);
-undo_alloc:
-    pl_host_free(&host, b);
-undo_host:
-    pl_host_fini(&host);
-    return PLEAT_ENOMEM_HOST;
-}
-
-static pleat_status bfc_destroy(pl_allocator *a, bool force, size_t *n_live, size_t *n_leaked)
-{
-    pl_bfc *b = bfc_of(a);
-    *n_leaked = 0;
-    pl_lock_acquire(&b->lock);
-    *n_live = b->live.count;
-    if (*n_live != 0 && !force) {
-        pl_lock_release(&b->lock);
-        return PLEAT_EBUSY;
-    }
-    *n_leaked = pl_bfc_release_all(b);
-    pl_ptrmap_fini(&b->live, &b->host);
-    pl_lock_release(&b->lock);
-    pl_waiter_fini(&b->waiter);
-    pl_lock_fini(&b->lock);
-    pl_host host = b->host;
-    pl_host_free(&host, b);
-    size_t n_lost = pl_host_fini(&host);
-    pl_assert(n_lost == 0);
-    (void)n_lost;
-    return PLEAT_OK;
 }
 
 /* The common case: the best fit needs no ordering. *out stays NULL if it is not that. */
@@ -110,13 +45,13 @@ static pleat_status reuse(pl_bfc *b, size_t bytes, pl_stream *stream, pl_bfc_chu
                    pl_order_unordered(&b->order, &chunk->uses, stream) != 0)) {
         return PLEAT_OK;
     }
-    pleat_status st = pl_ptrmap_reserve(&b->live, &b->host, b->n_growing + 1);
+    pleat_status st = pl_ptrmap_reserve(&b->live, &b->base.host, b->n_growing + 1);
     if (st != PLEAT_OK) {
         return st;
     }
     pl_bfc_chunk *spare = NULL;
     if (pl_bfc_should_split(b, chunk, rounded)) {
-        spare = pl_host_alloc(&b->host, sizeof *spare);
+        spare = pl_host_alloc(&b->base.host, sizeof *spare);
         if (!spare) {
             return PLEAT_ENOMEM_HOST;
         }
@@ -129,23 +64,21 @@ static pleat_status reuse(pl_bfc *b, size_t bytes, pl_stream *stream, pl_bfc_chu
 
 static pleat_status bfc_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, pleat_devptr *out)
 {
-    if (bytes == 0 || !stream) {
-        return PLEAT_EINVAL;
+    pleat_status st = pl_cache_check_request(bytes, stream);
+    if (st != PLEAT_OK) {
+        return st;
     }
-    if (bytes > PL_BFC_MOST) {
-        return PLEAT_ESIZE;
-    }
-    pl_bfc *b = bfc_of(a);
+    pl_bfc *b = pl_bfc_of(a);
     pl_bfc_chunk *chunk = NULL;
-    pl_lock_acquire(&b->lock);
-    pleat_status st = reuse(b, bytes, stream, &chunk);
+    pl_lock_acquire(&b->base.lock);
+    st = reuse(b, bytes, stream, &chunk);
     if (st == PLEAT_OK && !chunk) {
         st = pl_bfc_get(b, bytes, stream, &chunk);
     }
     if (st == PLEAT_OK) {
         *out = chunk->ptr;
     }
-    pl_lock_release(&b->lock);
+    pl_lock_release(&b->base.lock);
     return st;
 }
 
@@ -185,34 +118,28 @@ static pleat_status bfc_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stre
     if (!stream) {
         return PLEAT_EINVAL;
     }
-    pl_bfc *b = bfc_of(a);
-    pl_lock_acquire(&b->lock);
+    pl_bfc *b = pl_bfc_of(a);
+    pl_lock_acquire(&b->base.lock);
     pl_bfc_chunk *chunk = find_live(b, ptr);
     if (chunk) {
         chunk->uses.lanes |= pl_order_lane(stream);
     }
-    pl_lock_release(&b->lock);
+    pl_lock_release(&b->base.lock);
     return chunk ? PLEAT_OK : PLEAT_EFOREIGN;
 }
 
 static pleat_status bfc_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out)
 {
-    pl_bfc *b = bfc_of(a);
-    pl_lock_acquire(&b->lock);
+    pl_bfc *b = pl_bfc_of(a);
+    pl_lock_acquire(&b->base.lock);
     const pl_bfc_chunk *chunk = find_live(b, ptr);
     chunk = chunk ? chunk : chunk_around(b, ptr);
     pleat_status st = chunk && chunk->state == PL_BFC_LIVE ? PLEAT_OK : PLEAT_EFOREIGN;
     if (st == PLEAT_OK) {
-        *out = (pleat_block_info){
-            .base = chunk->ptr,
-            .bytes = chunk->bytes,
-            .requested_bytes = chunk->requested_bytes,
-            .stream_id = pl_stream_id(chunk->stream),
-            .stream = pl_stream_handle(chunk->stream),
-            .device = pl_device_ordinal(b->dev),
-        };
+        *out = pl_cache_info(&b->base, chunk->ptr, chunk->bytes, chunk->requested_bytes,
+                             chunk->stream);
     }
-    pl_lock_release(&b->lock);
+    pl_lock_release(&b->base.lock);
     return st;
 }
 
@@ -258,11 +185,11 @@ static pleat_status free_live(pl_bfc *b, pl_bfc_chunk *chunk, pl_stream *stream)
 
 static pleat_status bfc_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
 {
-    pl_bfc *b = bfc_of(a);
-    pl_lock_acquire(&b->lock);
+    pl_bfc *b = pl_bfc_of(a);
+    pl_lock_acquire(&b->base.lock);
     pl_bfc_chunk *chunk = find_live(b, ptr);
     pleat_status st = chunk ? free_live(b, chunk, stream) : not_live(b, ptr);
-    pl_lock_release(&b->lock);
+    pl_lock_release(&b->base.lock);
     return st;
 }
 
@@ -286,118 +213,53 @@ static void end_hold(pl_bfc *b, uint64_t lane)
     }
 }
 
-static pleat_status bfc_release_capture(pl_allocator *a, pl_stream *stream)
+static pleat_status end_capture(pl_cache *c, pl_stream *stream)
 {
-    if (!stream) {
-        return PLEAT_EINVAL;
-    }
-    bool is_capturing = false;
-    pleat_status st = pl_stream_is_still_capturing(stream, &is_capturing);
-    if (st == PLEAT_OK && is_capturing) {
-        return PLEAT_ECAPTURE;
-    }
-    if (st != PLEAT_OK && st != PLEAT_ESTREAM) {
-        return st;
-    }
-    pl_bfc *b = bfc_of(a);
-    pl_lock_acquire(&b->lock);
-    end_hold(b, pl_order_lane(stream) & ~(UINT64_C(1) << PL_ORDER_CROWD));
-    pl_lock_release(&b->lock);
+    end_hold(pl_bfc_of(&c->base), pl_order_lane(stream) & ~(UINT64_C(1) << PL_ORDER_CROWD));
     return PLEAT_OK;
 }
 
-/* ---- memory ---------------------------------------------------------------------------------- */
-
-static pleat_status bfc_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released)
+static pleat_status give_back(pl_cache *c, uint64_t keep_bytes, bool wait, uint64_t *released)
 {
-    pl_bfc *b = bfc_of(a);
-    uint64_t n = 0;
-    pl_lock_acquire(&b->lock);
-    pleat_status st = pl_bfc_release_free(b, keep_bytes, wait ? UINT32_MAX : 0, &n);
-    pl_lock_release(&b->lock);
-    if (st == PLEAT_OK) {
-        *released = n;
-    }
-    return st;
+    return pl_bfc_release_free(pl_bfc_of(&c->base), keep_bytes, wait ? UINT32_MAX : 0, released);
 }
 
-/* The limit is the memory limit from now on; what was derived from it at creation stays. */
-static pleat_status bfc_set_limit(pl_allocator *a, uint64_t bytes)
+/* ---- the table ------------------------------------------------------------------------------- */
+
+/* A new limit is the memory limit from now on; what was derived from it at creation stays. */
+static const pl_cache_kind kind = {
+    .release_all = pl_bfc_release_all,
+    .release = give_back,
+    .end_capture = end_capture,
+    .tell_stats = pl_bfc_tell_stats,
+    .visit = pl_bfc_visit,
+    .check = pl_bfc_check,
+    .limit_waits = true,
+};
+
+static pleat_status bfc_create(pl_device *dev, const pl_allocator_options *options,
+                               pl_allocator **out)
 {
-    pl_bfc *b = bfc_of(a);
-    uint64_t released = 0;
-    pleat_status st = PLEAT_OK;
-    pl_lock_acquire(&b->lock);
-    if (bytes != 0 && b->reserved_bytes > bytes) {
-        st = pl_bfc_release_free(b, bytes, UINT32_MAX, &released);
-    }
-    if (st == PLEAT_OK && bytes != 0 && b->reserved_bytes + b->growing_bytes > bytes) {
-        st = PLEAT_ENOMEM_DEVICE;
+    pl_cache *c = NULL;
+    pleat_status st = check_options(options);
+    if (st == PLEAT_OK) {
+        st = pl_cache_create(sizeof(pl_bfc), &pl_tf_bfc_ops, &kind, dev, options, &c);
     }
     if (st == PLEAT_OK) {
-        b->options.limit_bytes = bytes;
+        init(pl_bfc_of(&c->base));
+        *out = &c->base;
     }
-    pl_lock_release(&b->lock);
     return st;
-}
-
-/* ---- what is told ---------------------------------------------------------------------------- */
-
-/* Regions are not made of granules, so live_granules stays 0. */
-static void bfc_stats(pl_allocator *a, pleat_stats *out)
-{
-    pl_bfc *b = bfc_of(a);
-    pl_lock_acquire(&b->lock);
-    *out = b->stats;
-    out->resident_bytes = b->reserved_bytes;
-    out->pending_bytes = pl_bfc_pending_bytes(b);
-    out->free_bytes = b->reserved_bytes - out->pending_bytes -
-                      b->stats.allocated_bytes[PLEAT_POOL_ALL].current;
-    out->metadata_bytes = b->host.bytes;
-    pl_stats_read_device(out, b->dev);
-    pl_lock_release(&b->lock);
-}
-
-static void bfc_reset_peaks(pl_allocator *a)
-{
-    pl_bfc *b = bfc_of(a);
-    pl_lock_acquire(&b->lock);
-    pl_stats_reset_peaks(&b->stats);
-    pl_lock_release(&b->lock);
-}
-
-static void bfc_visit(pl_allocator *a, void (*see)(void *context, const pl_piece *piece),
-                      void *context)
-{
-    pl_bfc *b = bfc_of(a);
-    pl_lock_acquire(&b->lock);
-    pl_bfc_visit(b, see, context);
-    pl_lock_release(&b->lock);
-}
-
-static int bfc_check(pl_allocator *a)
-{
-    pl_bfc *b = bfc_of(a);
-    pl_lock_acquire(&b->lock);
-    int broken = pl_bfc_check(b);
-    pl_lock_release(&b->lock);
-    return broken;
 }
 
 const pl_allocator_ops pl_tf_bfc_ops = {
     .name = "tf-bfc",
     .needs_vmm = false,
     .create = bfc_create,
-    .destroy = bfc_destroy,
     .alloc = bfc_alloc,
     .free = bfc_free,
     .record_stream = bfc_record_stream,
     .query = bfc_query,
-    .trim = bfc_trim,
-    .set_limit = bfc_set_limit,
-    .release_capture = bfc_release_capture,
-    .stats = bfc_stats,
-    .reset_peaks = bfc_reset_peaks,
-    .visit = bfc_visit,
-    .check = bfc_check,
+    .set_limit = pl_cache_set_limit,
+    PL_CACHE_OPS,
 };

@@ -26,25 +26,20 @@
  *   itself had and freed goes where it always goes, to another stream once the capture is over,
  *   while the graph may still use it. Who launches it must keep it live.
  *
- * All fields below are guarded by pl_bfc.lock unless they say otherwise.
+ * All fields below are guarded by the lock of its pl_cache unless they say otherwise.
  * Source: xla/tsl/framework/bfc_allocator.cc of OpenXLA (00df9eef). */
 #ifndef PLEAT_SEGMENTS_CLASSIC_TF_BFC_H
 #define PLEAT_SEGMENTS_CLASSIC_TF_BFC_H
 
-#include "segments/allocator.h"
+#include "segments/classic/cache.h"
 #include "segments/classic/doubt.h"
 #include "segments/classic/order.h"
-#include "segments/classic/waiter.h"
 #include "segments/ptrmap.h"
-#include "segments/stats.h"
 #include "segments/tree.h"
-#include "vmm/base/host.h"
-#include "vmm/base/lock.h"
 
 #define PL_BFC_QUANTUM ((size_t)256)             /* kMinAllocationSize */
 #define PL_BFC_FIRST_REGION ((size_t)2 << 20)    /* with allow_growth */
 #define PL_BFC_FRAGMENTATION ((size_t)128 << 20) /* most a chunk may exceed its request by */
-#define PL_BFC_MOST ((size_t)1 << 60)            /* bytes of one request */
 
 typedef struct pl_bfc_chunk pl_bfc_chunk;
 typedef struct pl_bfc_region pl_bfc_region;
@@ -91,13 +86,8 @@ struct pl_bfc_chunk {
  * I9  free_bytes == bytes of the free chunks; of these the doubtful list holds all that several
  *     streams used, but for some of which but one's uses are known to be over */
 typedef struct pl_bfc {
-    pl_allocator base;
-    pl_device *dev;               /* const */
-    pl_allocator_options options; /* const, but for limit_bytes */
-    size_t most_waste_bytes;      /* const: max_internal_fragmentation_bytes */
-    pl_lock lock;                 /* rank 20 */
-    pl_waiter waiter;
-    pl_host host;
+    pl_cache base;           /* reserved_bytes: pool_bytes */
+    size_t most_waste_bytes; /* const: max_internal_fragmentation_bytes */
     pl_order order;
     pl_tree free;    /* chunks by size and address */
     pl_tree regions; /* by address */
@@ -105,24 +95,26 @@ typedef struct pl_bfc {
     pl_bfc_chunk *held;
     uint64_t free_bytes;
     pl_doubt *doubtful;
-    size_t region_bytes;      /* of the next region (curr_region_allocation_bytes_) */
-    uint64_t reserved_bytes;  /* pool_bytes */
-    uint64_t growing_bytes;   /* asked from the driver just now */
-    uint64_t releasing_bytes; /* given to the driver just now; still in reserved_bytes */
-    size_t n_growing;         /* calls that may insert into the map after the lock was dropped */
-    pleat_stats stats;
+    size_t region_bytes; /* of the next region (curr_region_allocation_bytes_) */
+    size_t n_growing;    /* calls that may insert into the map after the lock was dropped */
 } pl_bfc;
+
+static inline pl_bfc *pl_bfc_of(pl_allocator *a)
+{
+    return (pl_bfc *)(void *)a;
+}
 
 /* What happened to a block of the user's, or to a region. Lock held. */
 static inline void pl_bfc_tell(const pl_bfc *b, pl_action action, const pl_bfc_chunk *chunk)
 {
-    pl_tell(b->options.observer, action, chunk->ptr, chunk->requested_bytes, chunk->stream, NULL);
+    pl_tell(b->base.options.observer, action, chunk->ptr, chunk->requested_bytes, chunk->stream,
+            NULL);
 }
 
 static inline void pl_bfc_tell_region(const pl_bfc *b, pl_action action,
                                       const pl_bfc_region *region)
 {
-    pl_tell(b->options.observer, action, region->ptr, region->bytes, NULL, NULL);
+    pl_tell(b->base.options.observer, action, region->ptr, region->bytes, NULL, NULL);
 }
 
 static inline size_t pl_bfc_round(size_t bytes)
@@ -166,12 +158,11 @@ pleat_status pl_bfc_get(pl_bfc *b, size_t bytes, pl_stream *stream, pl_bfc_chunk
 pleat_status pl_bfc_release_free(pl_bfc *b, uint64_t keep_bytes, uint32_t wait_ms,
                                  uint64_t *released);
 /* At the very end: every region, live chunks or not. Returns how many the driver refused. */
-size_t pl_bfc_release_all(pl_bfc *b);
+size_t pl_bfc_release_all(pl_cache *c);
 
-/* tf_bfc_check.c. Lock held. */
-int pl_bfc_check(pl_bfc *b);              /* 0, or the number of the first broken rule */
-uint64_t pl_bfc_pending_bytes(pl_bfc *b); /* walks the doubtful chunks only */
-void pl_bfc_visit(const pl_bfc *b, void (*see)(void *context, const pl_piece *piece),
-                  void *context);
+/* tf_bfc_check.c: pl_cache_kind; the statistics walk the doubtful chunks only. */
+int pl_bfc_check(pl_cache *c);
+void pl_bfc_tell_stats(pl_cache *c, pleat_stats *out);
+void pl_bfc_visit(pl_cache *c, void (*see)(void *context, const pl_piece *piece), void *context);
 
 #endif

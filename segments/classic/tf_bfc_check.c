@@ -36,10 +36,10 @@ static bool is_pending(const pl_bfc *b, const pl_bfc_chunk *chunk)
 }
 
 /* What is neither live nor free is held, in some call's hands or on its way. */
-uint64_t pl_bfc_pending_bytes(pl_bfc *b)
+static uint64_t pending_bytes(pl_bfc *b)
 {
-    uint64_t live_bytes = b->stats.allocated_bytes[PLEAT_POOL_ALL].current;
-    uint64_t bytes = b->reserved_bytes - live_bytes - b->free_bytes;
+    uint64_t live_bytes = b->base.stats.allocated_bytes[PLEAT_POOL_ALL].current;
+    uint64_t bytes = b->base.reserved_bytes - live_bytes - b->free_bytes;
     for (pl_doubt *doubt = b->doubtful; doubt;) {
         pl_bfc_chunk *chunk = PL_DOUBT_ENTRY(doubt, pl_bfc_chunk, doubt);
         doubt = doubt->next;
@@ -52,9 +52,16 @@ uint64_t pl_bfc_pending_bytes(pl_bfc *b)
     return bytes;
 }
 
+void pl_bfc_tell_stats(pl_cache *c, pleat_stats *out)
+{
+    out->pending_bytes = pending_bytes(pl_bfc_of(&c->base));
+    out->free_bytes = c->reserved_bytes - out->pending_bytes -
+                      c->stats.allocated_bytes[PLEAT_POOL_ALL].current;
+}
+
 static uint64_t walk_pending_bytes(const pl_bfc *b)
 {
-    uint64_t bytes = b->releasing_bytes;
+    uint64_t bytes = b->base.releasing_bytes;
     for (pl_tree_node *node = pl_tree_first(&b->regions); node; node = pl_tree_next(node)) {
         for (const pl_bfc_chunk *chunk = region_of(node)->first; chunk; chunk = chunk->next) {
             bytes += is_pending(b, chunk) ? chunk->bytes : 0;
@@ -63,8 +70,9 @@ static uint64_t walk_pending_bytes(const pl_bfc *b)
     return bytes;
 }
 
-void pl_bfc_visit(const pl_bfc *b, void (*see)(void *context, const pl_piece *piece), void *context)
+void pl_bfc_visit(pl_cache *c, void (*see)(void *context, const pl_piece *piece), void *context)
 {
+    const pl_bfc *b = pl_bfc_of(&c->base);
     for (pl_tree_node *node = pl_tree_first(&b->regions); node; node = pl_tree_next(node)) {
         for (const pl_bfc_chunk *chunk = region_of(node)->first; chunk; chunk = chunk->next) {
             bool is_live = is_allocated(chunk);
@@ -201,17 +209,18 @@ static int check_totals(const pl_bfc *b, census *c)
     if (b->live.count != all->n_live) {
         return 4;
     }
-    if (c->region_bytes + b->releasing_bytes != b->reserved_bytes ||
-        b->stats.reserved_bytes[PLEAT_POOL_ALL].current != b->reserved_bytes ||
-        (b->releasing_bytes == 0 && b->stats.segment[PLEAT_POOL_ALL].current != c->n_regions)) {
+    if (c->region_bytes + b->base.releasing_bytes != b->base.reserved_bytes ||
+        b->base.stats.reserved_bytes[PLEAT_POOL_ALL].current != b->base.reserved_bytes ||
+        (b->base.releasing_bytes == 0 &&
+         b->base.stats.segment[PLEAT_POOL_ALL].current != c->n_regions)) {
         return 6;
     }
     for (unsigned pool = 0; pool < PLEAT_N_POOLS; pool++) {
-        if (check_pool_stats(&b->stats, pool, &c->pools[pool]) != 0) {
+        if (check_pool_stats(&b->base.stats, pool, &c->pools[pool]) != 0) {
             return 7;
         }
     }
-    return b->stats.rounding_bytes == all->rounding_bytes ? check_held(b, all->n_held) : 7;
+    return b->base.stats.rounding_bytes == all->rounding_bytes ? check_held(b, all->n_held) : 7;
 }
 
 static int check_pending(pl_bfc *b)
@@ -220,12 +229,13 @@ static int check_pending(pl_bfc *b)
     for (pl_tree_node *node = pl_tree_first(&b->free); node; node = pl_tree_next(node)) {
         bytes += PL_TREE_ENTRY(node, const pl_bfc_chunk, node)->bytes;
     }
-    return bytes == b->free_bytes && walk_pending_bytes(b) == pl_bfc_pending_bytes(b) ? 0 : 9;
+    return bytes == b->free_bytes && walk_pending_bytes(b) == pending_bytes(b) ? 0 : 9;
 }
 
-int pl_bfc_check(pl_bfc *b)
+int pl_bfc_check(pl_cache *cache)
 {
-    pl_lock_assert(&b->lock);
+    pl_lock_assert(&cache->lock);
+    pl_bfc *b = pl_bfc_of(&cache->base);
     if (pl_tree_check(&b->free) != 0 || pl_tree_check(&b->regions) != 0 ||
         pl_ptrmap_check(&b->live) != 0) {
         return 8;

@@ -24,7 +24,7 @@ void pl_bfc_chunks_init(pl_bfc *b)
     pl_tree_init(&b->free, is_chunk_before);
     pl_tree_init(&b->regions, is_region_before);
     pl_ptrmap_init(&b->live);
-    pl_order_init(&b->order, b->dev, &b->lock);
+    pl_order_init(&b->order, b->base.dev, &b->base.lock);
 }
 
 static pl_tree_node *first_fit_node(const pl_bfc *b, size_t rounded_bytes)
@@ -58,21 +58,21 @@ bool pl_bfc_should_split(const pl_bfc *b, const pl_bfc_chunk *chunk, size_t roun
 /* Whether a free chunk has neighbours does not change while it is free. */
 void pl_bfc_take_out(pl_bfc *b, pl_bfc_chunk *chunk)
 {
-    pl_lock_assert(&b->lock);
+    pl_lock_assert(&b->base.lock);
     pl_assert(chunk->state == PL_BFC_FREE);
     pl_tree_remove(&b->free, &chunk->node);
     pl_doubt_remove(&chunk->doubt);
     b->free_bytes -= chunk->bytes;
     chunk->state = PL_BFC_TAKEN;
     if (pl_bfc_is_split(chunk)) {
-        pl_stats_sub(b->stats.inactive_split, PLEAT_POOL_LARGE, 1);
-        pl_stats_sub(b->stats.inactive_split_bytes, PLEAT_POOL_LARGE, chunk->bytes);
+        pl_stats_sub(b->base.stats.inactive_split, PLEAT_POOL_LARGE, 1);
+        pl_stats_sub(b->base.stats.inactive_split_bytes, PLEAT_POOL_LARGE, chunk->bytes);
     }
 }
 
 void pl_bfc_put_back(pl_bfc *b, pl_bfc_chunk *chunk)
 {
-    pl_lock_assert(&b->lock);
+    pl_lock_assert(&b->base.lock);
     pl_assert(chunk->state == PL_BFC_TAKEN);
     chunk->state = PL_BFC_FREE;
     pl_tree_insert(&b->free, &chunk->node);
@@ -81,8 +81,8 @@ void pl_bfc_put_back(pl_bfc *b, pl_bfc_chunk *chunk)
         pl_doubt_add(&b->doubtful, &chunk->doubt);
     }
     if (pl_bfc_is_split(chunk)) {
-        pl_stats_add(b->stats.inactive_split, PLEAT_POOL_LARGE, 1);
-        pl_stats_add(b->stats.inactive_split_bytes, PLEAT_POOL_LARGE, chunk->bytes);
+        pl_stats_add(b->base.stats.inactive_split, PLEAT_POOL_LARGE, 1);
+        pl_stats_add(b->base.stats.inactive_split_bytes, PLEAT_POOL_LARGE, chunk->bytes);
     }
 }
 
@@ -96,7 +96,7 @@ static void merge(pl_bfc *b, pl_bfc_chunk *low, pl_bfc_chunk *high)
     if (low->next) {
         low->next->prev = low;
     }
-    pl_host_free(&b->host, high);
+    pl_host_free(&b->base.host, high);
 }
 
 void pl_bfc_recycle(pl_bfc *b, pl_bfc_chunk *chunk)
@@ -138,7 +138,7 @@ static void split(pl_bfc_chunk *chunk, pl_bfc_chunk *rest, size_t bytes)
 void pl_bfc_hand_out(pl_bfc *b, pl_bfc_chunk *chunk, pl_bfc_chunk *spare, size_t bytes,
                      pl_stream *stream)
 {
-    pl_lock_assert(&b->lock);
+    pl_lock_assert(&b->base.lock);
     pl_assert(chunk->state == PL_BFC_TAKEN);
     if (spare) {
         split(chunk, spare, pl_bfc_round(bytes));
@@ -150,35 +150,35 @@ void pl_bfc_hand_out(pl_bfc *b, pl_bfc_chunk *chunk, pl_bfc_chunk *spare, size_t
     chunk->requested_bytes = bytes;
     chunk->uses = (pl_uses){ .lanes = pl_order_lane(stream) };
     pl_ptrmap_insert(&b->live, chunk->ptr, chunk);
-    pl_stats_add(b->stats.allocation, pool, 1);
-    pl_stats_add(b->stats.allocated_bytes, pool, chunk->bytes);
-    pl_stats_add(b->stats.active, pool, 1);
-    pl_stats_add(b->stats.active_bytes, pool, chunk->bytes);
-    pl_stats_add(b->stats.requested_bytes, pool, bytes);
-    b->stats.rounding_bytes += chunk->bytes - bytes;
+    pl_stats_add(b->base.stats.allocation, pool, 1);
+    pl_stats_add(b->base.stats.allocated_bytes, pool, chunk->bytes);
+    pl_stats_add(b->base.stats.active, pool, 1);
+    pl_stats_add(b->base.stats.active_bytes, pool, chunk->bytes);
+    pl_stats_add(b->base.stats.requested_bytes, pool, bytes);
+    b->base.stats.rounding_bytes += chunk->bytes - bytes;
     pl_bfc_tell(b, PL_ACTION_ALLOC, chunk);
 }
 
 void pl_bfc_end_live(pl_bfc *b, pl_bfc_chunk *chunk)
 {
-    pl_lock_assert(&b->lock);
+    pl_lock_assert(&b->base.lock);
     pl_assert(chunk->state == PL_BFC_LIVE);
     unsigned pool = pl_stats_pool(chunk->bytes);
     pl_ptrmap_remove(&b->live, chunk->ptr);
     chunk->state = PL_BFC_TAKEN;
-    pl_stats_sub(b->stats.allocation, pool, 1);
-    pl_stats_sub(b->stats.allocated_bytes, pool, chunk->bytes);
-    b->stats.rounding_bytes -= chunk->bytes - chunk->requested_bytes;
+    pl_stats_sub(b->base.stats.allocation, pool, 1);
+    pl_stats_sub(b->base.stats.allocated_bytes, pool, chunk->bytes);
+    b->base.stats.rounding_bytes -= chunk->bytes - chunk->requested_bytes;
     pl_bfc_tell(b, PL_ACTION_FREE_REQUESTED, chunk);
 }
 
 void pl_bfc_end_active(pl_bfc *b, pl_bfc_chunk *chunk)
 {
-    pl_lock_assert(&b->lock);
+    pl_lock_assert(&b->base.lock);
     pl_assert(chunk->state == PL_BFC_TAKEN);
     unsigned pool = pl_stats_pool(chunk->bytes);
-    pl_stats_sub(b->stats.active, pool, 1);
-    pl_stats_sub(b->stats.active_bytes, pool, chunk->bytes);
-    pl_stats_sub(b->stats.requested_bytes, pool, chunk->requested_bytes);
+    pl_stats_sub(b->base.stats.active, pool, 1);
+    pl_stats_sub(b->base.stats.active_bytes, pool, chunk->bytes);
+    pl_stats_sub(b->base.stats.requested_bytes, pool, chunk->requested_bytes);
     pl_bfc_tell(b, PL_ACTION_FREE_COMPLETED, chunk);
 }

@@ -27,21 +27,21 @@ typedef struct fresh {
 
 static void fresh_fini(pl_bfc *b, fresh *f)
 {
-    pl_host_free(&b->host, f->region);
-    pl_host_free(&b->host, f->chunk);
-    pl_host_free(&b->host, f->spare);
+    pl_host_free(&b->base.host, f->region);
+    pl_host_free(&b->base.host, f->chunk);
+    pl_host_free(&b->base.host, f->spare);
 }
 
 static pleat_status fresh_init(pl_bfc *b, fresh *f)
 {
     *f = (fresh){
-        .region = pl_host_alloc(&b->host, sizeof *f->region),
-        .chunk = pl_host_alloc(&b->host, sizeof *f->chunk),
-        .spare = pl_host_alloc(&b->host, sizeof *f->spare),
-        .turn = pl_waiter_begin(&b->waiter),
+        .region = pl_host_alloc(&b->base.host, sizeof *f->region),
+        .chunk = pl_host_alloc(&b->base.host, sizeof *f->chunk),
+        .spare = pl_host_alloc(&b->base.host, sizeof *f->spare),
+        .turn = pl_waiter_begin(&b->base.waiter),
     };
     if (!f->region || !f->chunk || !f->spare ||
-        pl_ptrmap_reserve(&b->live, &b->host, b->n_growing + 1) != PLEAT_OK) {
+        pl_ptrmap_reserve(&b->live, &b->base.host, b->n_growing + 1) != PLEAT_OK) {
         fresh_fini(b, f);
         return PLEAT_ENOMEM_HOST;
     }
@@ -62,10 +62,10 @@ static pl_bfc_chunk *commit_region(pl_bfc *b, fresh *f, pleat_devptr ptr, size_t
         .state = PL_BFC_TAKEN,
     };
     pl_tree_insert(&b->regions, &f->region->node);
-    b->reserved_bytes += bytes;
-    pl_stats_add(b->stats.segment, PLEAT_POOL_LARGE, 1);
-    pl_stats_add(b->stats.reserved_bytes, PLEAT_POOL_LARGE, bytes);
-    b->stats.num_device_alloc++;
+    b->base.reserved_bytes += bytes;
+    pl_stats_add(b->base.stats.segment, PLEAT_POOL_LARGE, 1);
+    pl_stats_add(b->base.stats.reserved_bytes, PLEAT_POOL_LARGE, bytes);
+    b->base.stats.num_device_alloc++;
     pl_bfc_tell_region(b, PL_ACTION_SEGMENT_ALLOC, f->region);
     f->region = NULL;
     f->chunk = NULL;
@@ -74,14 +74,14 @@ static pl_bfc_chunk *commit_region(pl_bfc *b, fresh *f, pleat_devptr ptr, size_t
 
 static pleat_status ask_driver(pl_bfc *b, size_t bytes, fresh *f, pl_bfc_chunk **out)
 {
-    b->growing_bytes += bytes;
-    pl_waiter_leave(&b->waiter);
-    pl_lock_release(&b->lock);
+    b->base.growing_bytes += bytes;
+    pl_waiter_leave(&b->base.waiter);
+    pl_lock_release(&b->base.lock);
     pleat_devptr ptr = 0;
-    pleat_status st = pl_device_malloc(b->dev, bytes, &ptr);
-    pl_lock_acquire(&b->lock);
-    pl_waiter_return(&b->waiter, &f->turn);
-    b->growing_bytes -= bytes;
+    pleat_status st = pl_device_malloc(b->base.dev, bytes, &ptr);
+    pl_lock_acquire(&b->base.lock);
+    pl_waiter_return(&b->base.waiter, &f->turn);
+    b->base.growing_bytes -= bytes;
     if (st == PLEAT_OK) {
         *out = commit_region(b, f, ptr, bytes);
     }
@@ -97,15 +97,16 @@ static size_t back_off(size_t bytes)
 
 static uint64_t memory_limit(const pl_bfc *b)
 {
-    return b->options.limit_bytes != 0 ? b->options.limit_bytes : pl_device_total_bytes(b->dev);
+    return b->base.options.limit_bytes != 0 ? b->base.options.limit_bytes
+                                            : pl_device_total_bytes(b->base.dev);
 }
 
 static pleat_status extend(pl_bfc *b, const request *r, fresh *f, pl_bfc_chunk **out)
 {
     uint64_t limit = memory_limit(b);
-    uint64_t held = b->reserved_bytes + b->growing_bytes;
+    uint64_t held = b->base.reserved_bytes + b->base.growing_bytes;
     uint64_t available = limit > held ? (limit - held) / PL_BFC_QUANTUM * PL_BFC_QUANTUM : 0;
-    pl_waiter_see(&b->waiter, &f->turn);
+    pl_waiter_see(&b->base.waiter, &f->turn);
     if (r->rounded_bytes > available) {
         return PLEAT_ENOMEM_DEVICE;
     }
@@ -123,7 +124,7 @@ static pleat_status extend(pl_bfc *b, const request *r, fresh *f, pl_bfc_chunk *
         }
         st = ask_driver(b, bytes, f, out);
     }
-    if (st == PLEAT_OK && !is_raised && b->region_bytes < PL_BFC_MOST) {
+    if (st == PLEAT_OK && !is_raised && b->region_bytes < PL_CACHE_MOST) {
         b->region_bytes *= 2;
     }
     return st;
@@ -154,7 +155,7 @@ static pl_bfc_region *first_region(const pl_bfc *b)
 
 static bool is_more_wanted(const pl_bfc *b, const departing *d, uint64_t keep_bytes)
 {
-    return b->reserved_bytes - b->releasing_bytes - d->bytes > keep_bytes;
+    return b->base.reserved_bytes - b->base.releasing_bytes - d->bytes > keep_bytes;
 }
 
 static void take_free(pl_bfc *b, departing *d, uint64_t keep_bytes, bool only_idle)
@@ -203,12 +204,12 @@ static pleat_status wait_for_uses(pl_bfc *b, uint64_t open, uint32_t wait_ms)
 
 static void forget_region(pl_bfc *b, pl_bfc_chunk *chunk)
 {
-    b->reserved_bytes -= chunk->bytes;
-    pl_stats_sub(b->stats.segment, PLEAT_POOL_LARGE, 1);
-    pl_stats_sub(b->stats.reserved_bytes, PLEAT_POOL_LARGE, chunk->bytes);
-    b->stats.num_device_free++;
-    pl_host_free(&b->host, chunk->region);
-    pl_host_free(&b->host, chunk);
+    b->base.reserved_bytes -= chunk->bytes;
+    pl_stats_sub(b->base.stats.segment, PLEAT_POOL_LARGE, 1);
+    pl_stats_sub(b->base.stats.reserved_bytes, PLEAT_POOL_LARGE, chunk->bytes);
+    b->base.stats.num_device_free++;
+    pl_host_free(&b->base.host, chunk->region);
+    pl_host_free(&b->base.host, chunk);
 }
 
 /* One region, whose only chunk is taken. */
@@ -220,11 +221,11 @@ static pleat_status release(pl_bfc *b, pl_bfc_chunk *chunk)
     size_t bytes = chunk->bytes;
     pl_tree_remove(&b->regions, &chunk->region->node);
     pl_bfc_tell_region(b, PL_ACTION_SEGMENT_FREE, chunk->region);
-    b->releasing_bytes += bytes;
-    pl_lock_release(&b->lock);
-    pleat_status st = pl_device_mfree(b->dev, chunk->ptr);
-    pl_lock_acquire(&b->lock);
-    b->releasing_bytes -= bytes;
+    b->base.releasing_bytes += bytes;
+    pl_lock_release(&b->base.lock);
+    pleat_status st = pl_device_mfree(b->base.dev, chunk->ptr);
+    pl_lock_acquire(&b->base.lock);
+    b->base.releasing_bytes -= bytes;
     if (st == PLEAT_OK) {
         forget_region(b, chunk);
     } else {
@@ -274,11 +275,11 @@ static pleat_status release_others(pl_bfc *b, departing *d, uint64_t keep_bytes,
 pleat_status pl_bfc_release_free(pl_bfc *b, uint64_t keep_bytes, uint32_t wait_ms,
                                  uint64_t *released)
 {
-    pl_lock_assert(&b->lock);
+    pl_lock_assert(&b->base.lock);
     departing d = { 0 };
     take_free(b, &d, keep_bytes, false);
-    b->stats.num_sync_all_streams += d.first && wait_ms != 0 ? 1 : 0;
-    pl_waiter_leave(&b->waiter);
+    b->base.stats.num_sync_all_streams += d.first && wait_ms != 0 ? 1 : 0;
+    pl_waiter_leave(&b->base.waiter);
     pleat_status first = wait_for_uses(b, d.open, wait_ms);
     if (!depart(b, &d, released, &first)) {
         pleat_status st = release_others(b, &d, keep_bytes, wait_ms, released);
@@ -290,30 +291,32 @@ pleat_status pl_bfc_release_free(pl_bfc *b, uint64_t keep_bytes, uint32_t wait_m
         chunk->next_held = NULL;
         pl_bfc_put_back(b, chunk);
     }
-    pl_waiter_return(&b->waiter, NULL);
+    pl_waiter_return(&b->base.waiter, NULL);
     return first;
 }
 
-size_t pl_bfc_release_all(pl_bfc *b)
+size_t pl_bfc_release_all(pl_cache *c)
 {
-    pl_lock_assert(&b->lock);
+    pl_lock_assert(&c->lock);
+    pl_bfc *b = pl_bfc_of(&c->base);
     size_t n_refused = 0;
     if (b->regions.count != 0) {
         pl_order_wait_all(&b->order);
     }
     for (pl_bfc_region *region; (region = first_region(b)) != NULL;) {
         pl_tree_remove(&b->regions, &region->node);
-        pl_lock_release(&b->lock);
-        n_refused += pl_device_mfree(b->dev, region->ptr) != PLEAT_OK &&
-                     pl_device_mfree(b->dev, region->ptr) != PLEAT_OK; /* there is no later */
-        pl_lock_acquire(&b->lock);
+        pl_lock_release(&b->base.lock);
+        n_refused += pl_device_mfree(b->base.dev, region->ptr) != PLEAT_OK &&
+                     pl_device_mfree(b->base.dev, region->ptr) != PLEAT_OK; /* there is no later */
+        pl_lock_acquire(&b->base.lock);
         for (pl_bfc_chunk *chunk = region->first; chunk;) {
             pl_bfc_chunk *next = chunk->next;
-            pl_host_free(&b->host, chunk);
+            pl_host_free(&b->base.host, chunk);
             chunk = next;
         }
-        pl_host_free(&b->host, region);
+        pl_host_free(&b->base.host, region);
     }
+    pl_ptrmap_fini(&b->live, &b->base.host);
     return n_refused;
 }
 
@@ -332,17 +335,17 @@ static uint64_t wholly_free_bytes(const pl_bfc *b)
 static pleat_status collect(pl_bfc *b, const request *r, fresh *f, bool *done)
 {
     uint64_t limit = memory_limit(b);
-    uint64_t held = b->reserved_bytes + b->growing_bytes;
+    uint64_t held = b->base.reserved_bytes + b->base.growing_bytes;
     uint64_t free_bytes = wholly_free_bytes(b);
     *done = false;
-    if (!b->options.bfc_garbage_collection || free_bytes == 0 ||
+    if (!b->base.options.bfc_garbage_collection || free_bytes == 0 ||
         r->rounded_bytes + held > limit + free_bytes) {
         return PLEAT_OK;
     }
-    pl_lock_release(&b->lock);
+    pl_lock_release(&b->base.lock);
     bool is_capturing = false;
     pleat_status st = pl_stream_is_capturing(r->stream, &is_capturing);
-    pl_lock_acquire(&b->lock);
+    pl_lock_acquire(&b->base.lock);
     if (st != PLEAT_OK || is_capturing) {
         return st;
     }
@@ -364,7 +367,7 @@ static pleat_status grow(pl_bfc *b, const request *r, fresh *f, pl_bfc_chunk **o
     if (collected != PLEAT_OK || !is_collected) {
         return collected != PLEAT_OK ? collected : st;
     }
-    b->stats.num_alloc_retries++;
+    b->base.stats.num_alloc_retries++;
     return extend(b, r, f, out);
 }
 
@@ -379,9 +382,9 @@ static pleat_status reuse(pl_bfc *b, const request *r, fresh *f, pl_bfc_chunk **
     pl_bfc_take_out(b, chunk);
     uint64_t lanes = pl_order_unordered(&b->order, &chunk->uses, r->stream);
     /* Others miss what is split off later: it may be most of the device. */
-    pl_waiter_leave(&b->waiter);
+    pl_waiter_leave(&b->base.waiter);
     pleat_status st = pl_order_after(&b->order, lanes, r->stream);
-    pl_waiter_return(&b->waiter, &f->turn);
+    pl_waiter_return(&b->base.waiter, &f->turn);
     if (st == PLEAT_OK) {
         *out = chunk; /* the lock is held until the rest is in its bin */
         return PLEAT_OK;
@@ -406,14 +409,14 @@ static pleat_status get_with(pl_bfc *b, const request *r, fresh *f, pl_bfc_chunk
         if (st == PLEAT_OK && !*out) {
             st = grow(b, r, f, out);
         }
-    } while (pl_waiter_may_try(&b->waiter, &f->turn, st));
-    b->stats.num_ooms += st == PLEAT_ENOMEM_DEVICE ? 1 : 0;
+    } while (pl_waiter_may_try(&b->base.waiter, &f->turn, st));
+    b->base.stats.num_ooms += st == PLEAT_ENOMEM_DEVICE ? 1 : 0;
     return st;
 }
 
 pleat_status pl_bfc_get(pl_bfc *b, size_t bytes, pl_stream *stream, pl_bfc_chunk **out)
 {
-    pl_lock_assert(&b->lock);
+    pl_lock_assert(&b->base.lock);
     request r = { .stream = stream, .bytes = bytes, .rounded_bytes = pl_bfc_round(bytes) };
     fresh f;
     pl_bfc_chunk *chunk = NULL;

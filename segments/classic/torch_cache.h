@@ -16,18 +16,14 @@
  * reused like others, except that recorded uses by a capturing stream are held until
  * pl_allocator_ops.release_capture.
  *
- * All fields below are guarded by pl_torch.lock unless they say otherwise.
+ * All fields below are guarded by the lock of its pl_cache unless they say otherwise.
  * Source: c10/cuda/CUDACachingAllocator.cpp, c10/core/AllocatorConfig.h of PyTorch (2026). */
 #ifndef PLEAT_SEGMENTS_CLASSIC_TORCH_CACHE_H
 #define PLEAT_SEGMENTS_CLASSIC_TORCH_CACHE_H
 
-#include "segments/allocator.h"
-#include "segments/classic/waiter.h"
+#include "segments/classic/cache.h"
 #include "segments/ptrmap.h"
-#include "segments/stats.h"
 #include "segments/tree.h"
-#include "vmm/base/host.h"
-#include "vmm/base/lock.h"
 #include "vmm/chunk.h"
 
 #define PL_TORCH_MIN_BLOCK ((size_t)512)          /* kMinBlockSize */
@@ -36,7 +32,6 @@
 #define PL_TORCH_MIN_LARGE ((size_t)10 << 20)     /* kMinLargeAlloc */
 #define PL_TORCH_LARGE_SEGMENT ((size_t)20 << 20) /* large_segment_size, the default */
 #define PL_TORCH_ROUND_LARGE ((size_t)2 << 20)    /* kRoundLarge */
-#define PL_TORCH_MOST ((size_t)1 << 60)           /* bytes of one request */
 enum { PL_TORCH_N_DIVISIONS = 16 };
 
 typedef struct pl_torch pl_torch;
@@ -149,32 +144,28 @@ struct pl_torch_source {
  * I9  with pages: an unmapped block is whole pages without chunks, and under every other block but
  *     those on their way in each page has one */
 struct pl_torch {
-    pl_allocator base;
-    const pl_torch_source *source; /* const */
-    pl_device *dev;                /* const */
-    bool has_pages;                /* const: torch-expandable */
-    uint64_t fraction_bytes;       /* const: limit by per_process_memory_fraction; 0 = none */
-    pl_allocator_options options;  /* const, but for limit_bytes and, at the end, observer */
-    pl_lock lock;                  /* rank 20 */
-    pl_waiter waiter;              /* woken at the end of is_polling, too */
-    pl_host host;
+    pl_cache base; /* reserved_bytes: total_allocated_memory; the waiter: of is_polling, too */
+    const pl_torch_source *source;      /* const */
+    bool has_pages;                     /* const: torch-expandable */
+    uint64_t fraction_bytes;            /* const: limit by per_process_memory_fraction; 0 = none */
     pl_torch_pool pools[PLEAT_N_POOLS]; /* [PLEAT_POOL_ALL] is unused */
     pl_tree segments;                   /* by address */
     pl_ptrmap live;
     uint64_t next_counter;
     pl_torch_queue *queues; /* by stream index */
     unsigned n_queues;
-    pl_torch_use *held; /* uses by streams that were being captured when their block was freed */
-    size_t n_queued;    /* uses in queues */
-    size_t n_moving;    /* uses on their way from held to a queue */
-    uint64_t reserved_bytes;  /* total_allocated_memory */
-    uint64_t growing_bytes;   /* asked from the driver just now */
-    uint64_t releasing_bytes; /* given to the driver just now; still in reserved_bytes */
-    uint64_t lost_bytes;      /* in reserved_bytes, under lost blocks */
-    size_t n_growing;         /* calls that may insert into the map after the lock was dropped */
-    bool is_polling;          /* somebody pops fences */
-    pleat_stats stats;
+    pl_torch_use *held;  /* uses by streams that were being captured when their block was freed */
+    size_t n_queued;     /* uses in queues */
+    size_t n_moving;     /* uses on their way from held to a queue */
+    uint64_t lost_bytes; /* in reserved_bytes, under lost blocks */
+    size_t n_growing;    /* calls that may insert into the map after the lock was dropped */
+    bool is_polling;     /* somebody pops fences */
 };
+
+static inline pl_torch *pl_torch_of(pl_allocator *a)
+{
+    return (pl_torch *)(void *)a;
+}
 
 static inline bool pl_torch_is_split(const pl_torch_block *block)
 {
@@ -185,7 +176,7 @@ static inline bool pl_torch_is_split(const pl_torch_block *block)
 static inline void pl_torch_tell(const pl_torch *t, pl_action action, const pl_torch_block *block,
                                  size_t bytes)
 {
-    pl_tell(t->options.observer, action, block->ptr, bytes, block->stream, NULL);
+    pl_tell(t->base.options.observer, action, block->ptr, bytes, block->stream, NULL);
 }
 
 /* torch_pool.c: the free blocks. No driver calls; all with the lock held. */
@@ -218,7 +209,7 @@ uint64_t pl_torch_limit(const pl_torch *t); /* allowed_memory_maximum: the least
 /* Is garbage collection by age on? */
 static inline bool pl_torch_collects(const pl_torch *t)
 {
-    return t->options.garbage_collection_threshold > 0 && pl_torch_limit(t) != 0;
+    return t->base.options.garbage_collection_threshold > 0 && pl_torch_limit(t) != 0;
 }
 
 /* torch_grow.c: the steps of a request that nothing cached serves. Lock as in pl_torch_source. */
@@ -256,7 +247,6 @@ pleat_status pl_torch_wait_uses(pl_torch *t); /* synchronize_and_free_events, un
 pleat_status pl_torch_release_held(pl_torch *t, pl_stream *stream);
 void pl_torch_drop_uses(pl_torch *t); /* at the very end: forget all uses, waiting for nothing */
 
-/* torch_check.c */
-int pl_torch_check(pl_torch *t); /* lock held; 0, or the number of the first broken rule */
+int pl_torch_check(pl_cache *c); /* torch_check.c: pl_cache_kind */
 
 #endif

@@ -146,7 +146,7 @@ static int check_uses(const pl_torch *t, uint64_t n_pending)
 
 static int check_pool_stats(const pl_torch *t, unsigned pool, const tally *sum)
 {
-    const pleat_stats *s = &t->stats;
+    const pleat_stats *s = &t->base.stats;
     bool is_same = s->allocation[pool].current == sum->n_live &&
                    s->allocated_bytes[pool].current == sum->live_bytes &&
                    s->active[pool].current == sum->n_active &&
@@ -178,19 +178,19 @@ static void add_tally(tally *total, const tally *sum)
 /* What is held from the driver, and what the statistics say of it. */
 static int check_reserved(const pl_torch *t, const tally *all)
 {
-    uint64_t n_segments = t->stats.segment[PLEAT_POOL_ALL].current;
+    uint64_t n_segments = t->base.stats.segment[PLEAT_POOL_ALL].current;
     uint64_t bytes = all->mapped_bytes;
     for (unsigned pool = 0; pool < PLEAT_N_POOLS; pool++) {
         bytes += (uint64_t)t->pools[pool].refused.n * t->pools[pool].page_bytes;
     }
     if (!t->has_pages) {
-        bytes = all->segment_bytes + t->releasing_bytes;
-        if (t->releasing_bytes == 0 && n_segments != all->n_segments) {
+        bytes = all->segment_bytes + t->base.releasing_bytes;
+        if (t->base.releasing_bytes == 0 && n_segments != all->n_segments) {
             return 6;
         }
     }
-    bool is_same = bytes == t->reserved_bytes && all->lost_bytes == t->lost_bytes &&
-                   t->stats.reserved_bytes[PLEAT_POOL_ALL].current == t->reserved_bytes;
+    bool is_same = bytes == t->base.reserved_bytes && all->lost_bytes == t->lost_bytes &&
+                   t->base.stats.reserved_bytes[PLEAT_POOL_ALL].current == t->base.reserved_bytes;
     return is_same ? 0 : 6;
 }
 
@@ -215,7 +215,7 @@ static int check_totals(const pl_torch *t, tally sums[PLEAT_N_POOLS])
             return 7;
         }
     }
-    if (t->stats.rounding_bytes != all->rounding_bytes) {
+    if (t->base.stats.rounding_bytes != all->rounding_bytes) {
         return 7;
     }
     return check_uses(t, all->n_pending);
@@ -232,9 +232,10 @@ static bool are_trees_sound(const pl_torch *t)
     return pl_tree_check(&t->segments) == 0 && pl_ptrmap_check(&t->live) == 0;
 }
 
-int pl_torch_check(pl_torch *t)
+int pl_torch_check(pl_cache *c)
 {
-    pl_lock_assert(&t->lock);
+    pl_lock_assert(&c->lock);
+    pl_torch *t = pl_torch_of(&c->base);
     if (!are_trees_sound(t)) {
         return 8;
     }

@@ -18,7 +18,7 @@ static pleat_status reserve_queue(pl_torch *t, unsigned index)
         return PLEAT_OK;
     }
     unsigned n = index + 1;
-    pl_torch_queue *queues = pl_host_realloc(&t->host, t->queues, n * sizeof *queues);
+    pl_torch_queue *queues = pl_host_realloc(&t->base.host, t->queues, n * sizeof *queues);
     if (!queues) {
         return PLEAT_ENOMEM_HOST;
     }
@@ -32,7 +32,7 @@ static pleat_status reserve_queue(pl_torch *t, unsigned index)
 
 pleat_status pl_torch_add_use(pl_torch *t, pl_torch_block *block, pl_stream *stream, bool *added)
 {
-    pl_lock_assert(&t->lock);
+    pl_lock_assert(&t->base.lock);
     *added = false;
     if (stream == block->stream) {
         return PLEAT_OK;
@@ -46,7 +46,7 @@ pleat_status pl_torch_add_use(pl_torch *t, pl_torch_block *block, pl_stream *str
     if (st != PLEAT_OK) {
         return st;
     }
-    pl_torch_use *use = pl_host_alloc(&t->host, sizeof *use);
+    pl_torch_use *use = pl_host_alloc(&t->base.host, sizeof *use);
     if (!use) {
         return PLEAT_ENOMEM_HOST;
     }
@@ -58,10 +58,10 @@ pleat_status pl_torch_add_use(pl_torch *t, pl_torch_block *block, pl_stream *str
 
 void pl_torch_drop_newest_use(pl_torch *t, pl_torch_block *block)
 {
-    pl_lock_assert(&t->lock);
+    pl_lock_assert(&t->base.lock);
     pl_torch_use *use = block->uses;
     block->uses = use->next;
-    pl_host_free(&t->host, use);
+    pl_host_free(&t->base.host, use);
 }
 
 static void append(pl_torch *t, pl_torch_use *use)
@@ -96,11 +96,11 @@ static pleat_status record_fences(pl_torch_use *uses)
 
 pleat_status pl_torch_queue_uses(pl_torch *t, pl_torch_block *block)
 {
-    pl_lock_assert(&t->lock);
+    pl_lock_assert(&t->base.lock);
     pl_assert(block->state == PL_TORCH_FREEING);
-    pl_lock_release(&t->lock);
+    pl_lock_release(&t->base.lock);
     pleat_status st = record_fences(block->uses);
-    pl_lock_acquire(&t->lock);
+    pl_lock_acquire(&t->base.lock);
     if (st != PLEAT_OK) {
         return st;
     }
@@ -122,7 +122,7 @@ static void end_use(pl_torch *t, pl_torch_use *use)
 {
     pl_torch_block *block = use->block;
     pl_fence_return(use->fence);
-    pl_host_free(&t->host, use);
+    pl_host_free(&t->base.host, use);
     if (--block->n_pending == 0) {
         block->state = PL_TORCH_TAKEN;
         pl_torch_recycle(t, block);
@@ -146,14 +146,14 @@ static pleat_status poll_queue(pl_torch *t, unsigned index, bool wait)
 {
     while (t->queues[index].first) {
         pl_fence *fence = t->queues[index].first->fence;
-        pl_lock_release(&t->lock);
+        pl_lock_release(&t->base.lock);
         bool passed = false;
         pleat_status st = pl_fence_query(fence, &passed);
         if (st == PLEAT_OK && !passed && wait) {
             st = pl_fence_wait(fence, UINT32_MAX);
             passed = st == PLEAT_OK;
         }
-        pl_lock_acquire(&t->lock);
+        pl_lock_acquire(&t->base.lock);
         if (!passed) {
             return st;
         }
@@ -171,14 +171,14 @@ static pleat_status poll_all(pl_torch *t, bool wait)
         first = first == PLEAT_OK ? st : first;
     }
     t->is_polling = false;
-    pthread_cond_broadcast(&t->waiter.changed);
+    pthread_cond_broadcast(&t->base.waiter.changed);
     return first;
 }
 
 /* A query that fails is no reason to fail an allocation: the use stays where it is. */
 void pl_torch_poll(pl_torch *t)
 {
-    pl_lock_assert(&t->lock);
+    pl_lock_assert(&t->base.lock);
     if (t->n_queued != 0 && !t->is_polling) {
         (void)poll_all(t, false);
     }
@@ -186,9 +186,9 @@ void pl_torch_poll(pl_torch *t)
 
 pleat_status pl_torch_wait_uses(pl_torch *t)
 {
-    pl_lock_assert(&t->lock);
+    pl_lock_assert(&t->base.lock);
     while (t->is_polling) {
-        pl_lock_wait(&t->lock, &t->waiter.changed);
+        pl_lock_wait(&t->base.lock, &t->base.waiter.changed);
     }
     return t->n_queued != 0 ? poll_all(t, true) : PLEAT_OK;
 }
@@ -215,7 +215,7 @@ static pl_torch_use *take_held(pl_torch *t, const pl_stream *stream)
  * that get none stay held. */
 pleat_status pl_torch_release_held(pl_torch *t, pl_stream *stream)
 {
-    pl_lock_assert(&t->lock);
+    pl_lock_assert(&t->base.lock);
     pl_torch_use *taken = take_held(t, stream);
     pleat_status first = PLEAT_OK;
     while (taken) {
@@ -223,9 +223,9 @@ pleat_status pl_torch_release_held(pl_torch *t, pl_stream *stream)
         pleat_status st = PLEAT_EDRIVER;
         taken = use->next;
         if (first == PLEAT_OK) {
-            pl_lock_release(&t->lock);
+            pl_lock_release(&t->base.lock);
             st = pl_fence_record(stream, &use->fence);
-            pl_lock_acquire(&t->lock);
+            pl_lock_acquire(&t->base.lock);
             first = st;
         }
         t->n_moving--;
@@ -244,18 +244,18 @@ static void drop_list(pl_torch *t, pl_torch_use *use)
     while (use) {
         pl_torch_use *next = use->next;
         pl_fence_return(use->fence);
-        pl_host_free(&t->host, use);
+        pl_host_free(&t->base.host, use);
         use = next;
     }
 }
 
 void pl_torch_drop_uses(pl_torch *t)
 {
-    pl_lock_assert(&t->lock);
+    pl_lock_assert(&t->base.lock);
     for (unsigned i = 0; i < t->n_queues; i++) {
         drop_list(t, t->queues[i].first);
     }
-    pl_host_free(&t->host, t->queues);
+    pl_host_free(&t->base.host, t->queues);
     t->queues = NULL;
     t->n_queues = 0;
     t->n_queued = 0;

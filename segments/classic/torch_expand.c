@@ -83,7 +83,7 @@ static bool find_place(const pl_torch_request *r, place *out)
 /* Whole pages that span 9/8 of the device. */
 static size_t reserve_bytes(const pl_torch *t, const pl_torch_pool *pool)
 {
-    uint64_t total = pl_device_total_bytes(t->dev);
+    uint64_t total = pl_device_total_bytes(t->base.dev);
     uint64_t bytes = total + total / 8;
     return (size_t)((bytes + pool->page_bytes - 1) / pool->page_bytes) * pool->page_bytes;
 }
@@ -113,21 +113,21 @@ static pleat_status add_segment(pl_torch *t, const pl_torch_request *r)
     if (bytes < r->rounded_bytes) {
         return PLEAT_ENOMEM_DEVICE;
     }
-    pl_torch_segment *segment = pl_host_alloc(&t->host, sizeof *segment);
-    pl_torch_block *block = pl_host_alloc(&t->host, sizeof *block);
+    pl_torch_segment *segment = pl_host_alloc(&t->base.host, sizeof *segment);
+    pl_torch_block *block = pl_host_alloc(&t->base.host, sizeof *block);
     pleat_status st = PLEAT_ENOMEM_HOST;
     if (segment && block) {
-        pl_lock_release(&t->lock);
+        pl_lock_release(&t->base.lock);
         pl_range range;
-        st = pl_range_reserve(t->dev, bytes, bytes, &range);
-        pl_lock_acquire(&t->lock);
+        st = pl_range_reserve(t->base.dev, bytes, bytes, &range);
+        pl_lock_acquire(&t->base.lock);
         if (st == PLEAT_OK) {
             commit_segment(t, r, segment, block, &range);
             return PLEAT_OK;
         }
     }
-    pl_host_free(&t->host, segment);
-    pl_host_free(&t->host, block);
+    pl_host_free(&t->base.host, segment);
+    pl_host_free(&t->base.host, block);
     return st;
 }
 
@@ -147,7 +147,7 @@ static pleat_status reserve_pages(pl_torch *t, const place *p)
     size_t most = segment->bytes / p->page_bytes;
     size_t room = segment->n_pages * 2 < n ? n : segment->n_pages * 2;
     room = room < most ? room : most;
-    pl_chunk *pages = pl_host_realloc(&t->host, segment->pages, room * sizeof *pages);
+    pl_chunk *pages = pl_host_realloc(&t->base.host, segment->pages, room * sizeof *pages);
     if (!pages) {
         return PLEAT_ENOMEM_HOST;
     }
@@ -164,13 +164,13 @@ static pleat_status prepare(pl_torch *t, const pl_torch_request *r, place *p)
     if (st != PLEAT_OK) {
         return st;
     }
-    p->rest = pl_host_alloc(&t->host, sizeof *p->rest);
-    p->chunks = pl_host_alloc(&t->host, p->n_pages * sizeof *p->chunks);
+    p->rest = pl_host_alloc(&t->base.host, sizeof *p->rest);
+    p->chunks = pl_host_alloc(&t->base.host, p->n_pages * sizeof *p->chunks);
     st = p->rest && p->chunks ? pl_torch_promise_refused(t, r->pool, p->n_pages)
                               : PLEAT_ENOMEM_HOST;
     if (st != PLEAT_OK) {
-        pl_host_free(&t->host, p->rest);
-        pl_host_free(&t->host, p->chunks);
+        pl_host_free(&t->base.host, p->rest);
+        pl_host_free(&t->base.host, p->chunks);
     }
     return st;
 }
@@ -190,7 +190,7 @@ static void take_place(pl_torch *t, place *p)
         }
         block = next;
     }
-    t->growing_bytes += p->n_pages * p->page_bytes;
+    t->base.growing_bytes += p->n_pages * p->page_bytes;
 }
 
 /* Without the lock: chunks for one unmapped block, mapped; all or nothing. */
@@ -201,11 +201,11 @@ static pleat_status map_block(pl_torch *t, place *p, pl_torch_block *block)
     size_t n_created = 0;
     pleat_status st = PLEAT_OK;
     while (st == PLEAT_OK && n_created < n) {
-        st = pl_chunk_create_sized(t->dev, p->page_bytes, &chunks[n_created]);
+        st = pl_chunk_create_sized(t->base.dev, p->page_bytes, &chunks[n_created]);
         n_created += st == PLEAT_OK;
     }
     if (st == PLEAT_OK) {
-        st = pl_mapping_map_sized(t->dev, block->ptr, chunks, n, p->page_bytes);
+        st = pl_mapping_map_sized(t->base.dev, block->ptr, chunks, n, p->page_bytes);
     }
     if (st == PLEAT_OK) {
         p->n_mapped_pages += n;
@@ -236,13 +236,13 @@ static void commit_block(pl_torch *t, const place *p, pl_torch_block *block, siz
     size_t n = block->bytes / p->page_bytes;
     memcpy(&block->segment->pages[index], p->chunks + n_before, n * sizeof(pl_chunk));
     block->is_mapped = true;
-    t->reserved_bytes += block->bytes;
-    pl_stats_add(t->stats.reserved_bytes, block->pool->index, block->bytes);
+    t->base.reserved_bytes += block->bytes;
+    pl_stats_add(t->base.stats.reserved_bytes, block->pool->index, block->bytes);
     if (block == p->lost_at) {
         block->state = PL_TORCH_LOST;
         t->lost_bytes += block->bytes;
     } else {
-        t->stats.num_device_alloc++;
+        t->base.stats.num_device_alloc++;
         pl_torch_tell(t, PL_ACTION_SEGMENT_MAP, block, block->bytes);
     }
 }
@@ -259,7 +259,7 @@ static void commit_place(pl_torch *t, pl_torch_pool *pool, const place *p)
             n_committed += n;
         }
     }
-    t->growing_bytes -= p->n_pages * p->page_bytes;
+    t->base.growing_bytes -= p->n_pages * p->page_bytes;
     pl_torch_note_refused(t, pool, p->n_pages, p->chunks + p->n_mapped_pages, p->n_refused);
 }
 
@@ -290,7 +290,7 @@ static void part(pl_torch *t, const place *p)
 
 pleat_status pl_torch_pages_grow(pl_torch *t, const pl_torch_request *r, pl_torch_block **out)
 {
-    pl_lock_assert(&t->lock);
+    pl_lock_assert(&t->base.lock);
     place p;
     while (!find_place(r, &p)) {
         pleat_status st = add_segment(t, r);
@@ -303,16 +303,16 @@ pleat_status pl_torch_pages_grow(pl_torch *t, const pl_torch_request *r, pl_torc
         return st;
     }
     take_place(t, &p);
-    pl_lock_release(&t->lock);
+    pl_lock_release(&t->base.lock);
     st = map_place(t, &p);
-    pl_lock_acquire(&t->lock);
+    pl_lock_acquire(&t->base.lock);
     commit_place(t, r->pool, &p);
     if (st == PLEAT_OK) {
         *out = join(t, &p);
     } else {
         part(t, &p);
     }
-    pl_host_free(&t->host, p.rest);
-    pl_host_free(&t->host, p.chunks);
+    pl_host_free(&t->base.host, p.rest);
+    pl_host_free(&t->base.host, p.chunks);
     return st;
 }

@@ -15,10 +15,10 @@ typedef struct attempt {
 pleat_status pl_torch_release_cached(pl_torch *t, uint64_t keep_bytes, bool wait,
                                      uint64_t *released)
 {
-    pl_lock_assert(&t->lock);
+    pl_lock_assert(&t->base.lock);
     pleat_status st = PLEAT_OK;
     if (wait) {
-        t->stats.num_sync_all_streams++;
+        t->base.stats.num_sync_all_streams++;
         st = pl_torch_wait_uses(t);
     }
     pleat_status freed = t->source->release(t, keep_bytes, released);
@@ -30,13 +30,13 @@ static pleat_status try_grow(pl_torch *t, const pl_torch_request *r, attempt *a,
                              pl_torch_block **out)
 {
     uint64_t limit = pl_torch_limit(t);
-    pl_waiter_see(&t->waiter, &a->turn);
-    if (limit != 0 && t->reserved_bytes + t->growing_bytes + r->segment_bytes > limit) {
+    pl_waiter_see(&t->base.waiter, &a->turn);
+    if (limit != 0 && t->base.reserved_bytes + t->base.growing_bytes + r->segment_bytes > limit) {
         return PLEAT_ENOMEM_DEVICE;
     }
-    pl_waiter_leave(&t->waiter);
+    pl_waiter_leave(&t->base.waiter);
     pleat_status st = t->source->grow(t, r, out);
-    pl_waiter_return(&t->waiter, &a->turn);
+    pl_waiter_return(&t->base.waiter, &a->turn);
     return st;
 }
 
@@ -44,10 +44,10 @@ static pleat_status try_grow(pl_torch *t, const pl_torch_request *r, attempt *a,
  * is being captured. */
 static pleat_status retry(pl_torch *t, const pl_torch_request *r, attempt *a, pl_torch_block **out)
 {
-    pl_lock_release(&t->lock);
+    pl_lock_release(&t->base.lock);
     bool is_capturing = false;
     pleat_status st = pl_stream_is_capturing(r->stream, &is_capturing);
-    pl_lock_acquire(&t->lock);
+    pl_lock_acquire(&t->base.lock);
     if (st != PLEAT_OK || is_capturing) {
         return st != PLEAT_OK ? st : PLEAT_ENOMEM_DEVICE;
     }
@@ -56,7 +56,7 @@ static pleat_status retry(pl_torch *t, const pl_torch_request *r, attempt *a, pl
     if (st != PLEAT_OK) {
         return st;
     }
-    t->stats.num_alloc_retries++;
+    t->base.stats.num_alloc_retries++;
     return try_grow(t, r, a, out);
 }
 
@@ -73,8 +73,8 @@ static pleat_status get_memory(pl_torch *t, const pl_torch_request *r, attempt *
         return st;
     }
     bool enough = false;
-    st = t->options.max_split_bytes == SIZE_MAX ? PLEAT_OK
-                                                : t->source->release_oversize(t, r, &enough);
+    st = t->base.options.max_split_bytes == SIZE_MAX ? PLEAT_OK
+                                                     : t->source->release_oversize(t, r, &enough);
     if (st != PLEAT_OK) {
         return st;
     }
@@ -87,7 +87,7 @@ static pleat_status grow_with(pl_torch *t, const pl_torch_request *r, attempt *a
 {
     pl_torch_block *block = NULL;
     pleat_status st = get_memory(t, r, a, &block);
-    while (pl_waiter_may_try(&t->waiter, &a->turn, st)) {
+    while (pl_waiter_may_try(&t->base.waiter, &a->turn, st)) {
         block = pl_torch_find_free(t, r);
         if (block) {
             pl_torch_take_out(t, block);
@@ -97,7 +97,7 @@ static pleat_status grow_with(pl_torch *t, const pl_torch_request *r, attempt *a
         }
     }
     if (st != PLEAT_OK) {
-        t->stats.num_ooms += st == PLEAT_ENOMEM_DEVICE;
+        t->base.stats.num_ooms += st == PLEAT_ENOMEM_DEVICE;
         return st;
     }
     pl_torch_block *spare = NULL;
@@ -111,37 +111,37 @@ static pleat_status grow_with(pl_torch *t, const pl_torch_request *r, attempt *a
 
 pleat_status pl_torch_grow(pl_torch *t, const pl_torch_request *r, pl_torch_block **out)
 {
-    pl_lock_assert(&t->lock);
+    pl_lock_assert(&t->base.lock);
     attempt a = {
-        .spare = pl_host_alloc(&t->host, sizeof *a.spare),
-        .turn = pl_waiter_begin(&t->waiter),
+        .spare = pl_host_alloc(&t->base.host, sizeof *a.spare),
+        .turn = pl_waiter_begin(&t->base.waiter),
     };
     if (!a.spare) {
         return PLEAT_ENOMEM_HOST;
     }
     t->n_growing++;
-    pleat_status st = pl_ptrmap_reserve(&t->live, &t->host, t->n_growing);
+    pleat_status st = pl_ptrmap_reserve(&t->live, &t->base.host, t->n_growing);
     if (st == PLEAT_OK) {
         st = grow_with(t, r, &a, out);
     }
     t->n_growing--;
-    pl_host_free(&t->host, a.spare);
+    pl_host_free(&t->base.host, a.spare);
     return st;
 }
 
 /* A stream out of reach may have work pending as well: then the whole device is waited for. */
 void pl_torch_wait_for_streams(pl_torch *t)
 {
-    pl_lock_release(&t->lock);
+    pl_lock_release(&t->base.lock);
     bool is_over = true;
-    for (unsigned i = 0; i < pl_stream_count(t->dev); i++) {
-        pl_stream *stream = pl_stream_at(t->dev, i);
+    for (unsigned i = 0; i < pl_stream_count(t->base.dev); i++) {
+        pl_stream *stream = pl_stream_at(t->base.dev, i);
         is_over = (pl_stream_synchronize(stream) == PLEAT_OK ||
                    pl_stream_synchronize(stream) == PLEAT_OK) &&
                   is_over;
     }
     if (!is_over) {
-        (void)!pl_device_synchronize(t->dev);
+        (void)!pl_device_synchronize(t->base.dev);
     }
-    pl_lock_acquire(&t->lock);
+    pl_lock_acquire(&t->base.lock);
 }

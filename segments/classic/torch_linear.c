@@ -37,37 +37,37 @@ static void commit_segment(pl_torch *t, const pl_torch_request *r, pl_torch_segm
         .stream = r->stream,
     };
     pl_tree_insert(&t->segments, &segment->node);
-    t->reserved_bytes += block->bytes;
-    pl_stats_add(t->stats.segment, r->pool->index, 1);
-    pl_stats_add(t->stats.reserved_bytes, r->pool->index, block->bytes);
-    if (block->bytes >= t->options.max_split_bytes) {
-        pl_stat_add(&t->stats.oversize_segments, 1);
+    t->base.reserved_bytes += block->bytes;
+    pl_stats_add(t->base.stats.segment, r->pool->index, 1);
+    pl_stats_add(t->base.stats.reserved_bytes, r->pool->index, block->bytes);
+    if (block->bytes >= t->base.options.max_split_bytes) {
+        pl_stat_add(&t->base.stats.oversize_segments, 1);
     }
-    t->stats.num_device_alloc++;
+    t->base.stats.num_device_alloc++;
     pl_torch_tell(t, PL_ACTION_SEGMENT_ALLOC, block, block->bytes);
 }
 
 /* alloc_block: one segment, wholly one block. */
 static pleat_status grow(pl_torch *t, const pl_torch_request *r, pl_torch_block **out)
 {
-    pl_torch_segment *segment = pl_host_alloc(&t->host, sizeof *segment);
-    pl_torch_block *block = pl_host_alloc(&t->host, sizeof *block);
+    pl_torch_segment *segment = pl_host_alloc(&t->base.host, sizeof *segment);
+    pl_torch_block *block = pl_host_alloc(&t->base.host, sizeof *block);
     pleat_status st = PLEAT_ENOMEM_HOST;
     if (segment && block) {
-        t->growing_bytes += r->segment_bytes;
-        pl_lock_release(&t->lock);
+        t->base.growing_bytes += r->segment_bytes;
+        pl_lock_release(&t->base.lock);
         pleat_devptr ptr = 0;
-        st = pl_device_malloc(t->dev, r->segment_bytes, &ptr);
-        pl_lock_acquire(&t->lock);
-        t->growing_bytes -= r->segment_bytes;
+        st = pl_device_malloc(t->base.dev, r->segment_bytes, &ptr);
+        pl_lock_acquire(&t->base.lock);
+        t->base.growing_bytes -= r->segment_bytes;
         if (st == PLEAT_OK) {
             commit_segment(t, r, segment, block, ptr);
             *out = block;
             return PLEAT_OK;
         }
     }
-    pl_host_free(&t->host, segment);
-    pl_host_free(&t->host, block);
+    pl_host_free(&t->base.host, segment);
+    pl_host_free(&t->base.host, block);
     return st;
 }
 
@@ -76,7 +76,7 @@ static void take_along(pl_torch *t, departing *d, pl_torch_block *block)
     pl_torch_take_out(t, block);
     pl_tree_remove(&t->segments, &block->segment->node);
     pl_torch_tell(t, PL_ACTION_SEGMENT_FREE, block, block->bytes);
-    t->releasing_bytes += block->bytes;
+    t->base.releasing_bytes += block->bytes;
     if (d->last) {
         d->last->next = block;
     } else {
@@ -88,15 +88,15 @@ static void take_along(pl_torch *t, departing *d, pl_torch_block *block)
 static void forget_segment(pl_torch *t, pl_torch_block *block)
 {
     unsigned pool = block->pool->index;
-    t->reserved_bytes -= block->bytes;
-    pl_stats_sub(t->stats.segment, pool, 1);
-    pl_stats_sub(t->stats.reserved_bytes, pool, block->bytes);
-    if (block->bytes >= t->options.max_split_bytes) {
-        pl_stat_sub(&t->stats.oversize_segments, 1);
+    t->base.reserved_bytes -= block->bytes;
+    pl_stats_sub(t->base.stats.segment, pool, 1);
+    pl_stats_sub(t->base.stats.reserved_bytes, pool, block->bytes);
+    if (block->bytes >= t->base.options.max_split_bytes) {
+        pl_stat_sub(&t->base.stats.oversize_segments, 1);
     }
-    t->stats.num_device_free++;
-    pl_host_free(&t->host, block->segment);
-    pl_host_free(&t->host, block);
+    t->base.stats.num_device_free++;
+    pl_host_free(&t->base.host, block->segment);
+    pl_host_free(&t->base.host, block);
 }
 
 /* Without the lock. A stream out of reach is waited for with the whole device. */
@@ -105,14 +105,14 @@ static pleat_status give_back(pl_torch *t, const pl_torch_block *block, pl_strea
     if (block->stream != *waited_for) {
         pleat_status st = pl_stream_synchronize(block->stream);
         if (st == PLEAT_ESTREAM) {
-            st = pl_device_synchronize(t->dev);
+            st = pl_device_synchronize(t->base.dev);
         }
         if (st != PLEAT_OK) {
             return st;
         }
         *waited_for = block->stream;
     }
-    return pl_device_mfree(t->dev, block->ptr);
+    return pl_device_mfree(t->base.dev, block->ptr);
 }
 
 /* Give the departing segments to the driver; those that cannot go return to their pools. */
@@ -123,15 +123,15 @@ static pleat_status depart(pl_torch *t, departing *d, uint64_t *released)
     }
     pleat_status first = PLEAT_OK;
     pl_stream *waited_for = NULL;
-    pl_waiter_leave(&t->waiter);
+    pl_waiter_leave(&t->base.waiter);
     while (d->first) {
         pl_torch_block *block = d->first;
-        pl_lock_release(&t->lock);
+        pl_lock_release(&t->base.lock);
         pleat_status st = give_back(t, block, &waited_for);
-        pl_lock_acquire(&t->lock);
+        pl_lock_acquire(&t->base.lock);
         d->first = block->next;
         block->next = NULL;
-        t->releasing_bytes -= block->bytes;
+        t->base.releasing_bytes -= block->bytes;
         if (st == PLEAT_OK) {
             *released += block->bytes;
             forget_segment(t, block);
@@ -146,7 +146,7 @@ static pleat_status depart(pl_torch *t, departing *d, uint64_t *released)
         }
     }
     d->last = NULL;
-    pl_waiter_return(&t->waiter, NULL);
+    pl_waiter_return(&t->base.waiter, NULL);
     return first;
 }
 
@@ -155,7 +155,7 @@ static void take_unsplit(pl_torch *t, departing *d, pl_torch_pool *pool, uint64_
 {
     pl_tree_node *next = NULL;
     for (pl_tree_node *node = pl_tree_first(&pool->free); node; node = next) {
-        if (t->reserved_bytes - t->releasing_bytes <= keep_bytes) {
+        if (t->base.reserved_bytes - t->base.releasing_bytes <= keep_bytes) {
             return;
         }
         next = pl_tree_next(node);
@@ -191,7 +191,7 @@ static bool take_oversize(pl_torch *t, departing *d, const pl_torch_request *r, 
     pl_tree_node *node = above ? pl_tree_prev(above) : pl_tree_last(free);
     while (node && sum < want_bytes) {
         pl_torch_block *block = PL_TREE_ENTRY(node, pl_torch_block, node);
-        if (block->stream != r->stream || block->bytes < t->options.max_split_bytes) {
+        if (block->stream != r->stream || block->bytes < t->base.options.max_split_bytes) {
             break;
         }
         node = pl_tree_prev(node);
@@ -207,7 +207,7 @@ static bool take_oversize(pl_torch *t, departing *d, const pl_torch_request *r, 
 static pleat_status release_oversize(pl_torch *t, const pl_torch_request *r, bool *enough)
 {
     *enough = false;
-    size_t max_split = t->options.max_split_bytes;
+    size_t max_split = t->base.options.max_split_bytes;
     size_t want = r->rounded_bytes > max_split ? r->rounded_bytes : max_split;
     pl_torch_block key = { .stream_index = pl_stream_index(r->stream), .bytes = want };
     pl_tree_node *node = pl_tree_lower_bound(&r->pool->free, &key.node);
@@ -247,9 +247,9 @@ static uint64_t take_aged(pl_torch_pool *pool, pl_torch *t, departing *d, double
 /* garbage_collect_cached_blocks: by age, without waiting for anything. */
 static pleat_status collect_garbage(pl_torch *t)
 {
-    double allowed = t->options.garbage_collection_threshold * (double)pl_torch_limit(t);
+    double allowed = t->base.options.garbage_collection_threshold * (double)pl_torch_limit(t);
     uint64_t threshold = (uint64_t)allowed;
-    uint64_t reserved = t->reserved_bytes - t->releasing_bytes;
+    uint64_t reserved = t->base.reserved_bytes - t->base.releasing_bytes;
     if (reserved <= threshold) {
         return PLEAT_OK;
     }
@@ -275,7 +275,7 @@ static pleat_status collect_garbage(pl_torch *t)
 
 static size_t release_all(pl_torch *t)
 {
-    pl_lock_assert(&t->lock);
+    pl_lock_assert(&t->base.lock);
     size_t n_refused = 0;
     if (t->segments.count != 0) {
         pl_torch_wait_for_streams(t);
@@ -283,16 +283,16 @@ static size_t release_all(pl_torch *t)
     for (pl_tree_node *node; (node = pl_tree_first(&t->segments)) != NULL;) {
         pl_torch_segment *segment = PL_TREE_ENTRY(node, pl_torch_segment, node);
         pl_tree_remove(&t->segments, node);
-        pl_lock_release(&t->lock);
-        n_refused += pl_device_mfree(t->dev, segment->ptr) != PLEAT_OK &&
-                     pl_device_mfree(t->dev, segment->ptr) != PLEAT_OK; /* there is no later */
-        pl_lock_acquire(&t->lock);
+        pl_lock_release(&t->base.lock);
+        n_refused += pl_device_mfree(t->base.dev, segment->ptr) != PLEAT_OK &&
+                     pl_device_mfree(t->base.dev, segment->ptr) != PLEAT_OK; /* there is no later */
+        pl_lock_acquire(&t->base.lock);
         for (pl_torch_block *block = segment->first; block;) {
             pl_torch_block *next = block->next;
-            pl_host_free(&t->host, block);
+            pl_host_free(&t->base.host, block);
             block = next;
         }
-        pl_host_free(&t->host, segment);
+        pl_host_free(&t->base.host, segment);
     }
     return n_refused;
 }

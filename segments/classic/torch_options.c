@@ -38,7 +38,7 @@ pleat_status pl_torch_settle_options(pl_allocator_options *o)
         o->large_segment_bytes = PL_TORCH_LARGE_SEGMENT;
     }
     size_t large = o->large_segment_bytes;
-    if (large <= PL_TORCH_MIN_LARGE || large % PL_TORCH_MIN_BLOCK != 0 || large > PL_TORCH_MOST ||
+    if (large <= PL_TORCH_MIN_LARGE || large % PL_TORCH_MIN_BLOCK != 0 || large > PL_CACHE_MOST ||
         !is_0_or_at_least(o->max_split_bytes, large) ||
         !is_0_or_at_least(o->max_non_split_rounding_bytes, large) || !are_fractions_good(o) ||
         !are_divisions_good(o)) {
@@ -69,7 +69,7 @@ static pleat_status settle_page(const char *option, size_t *page, size_t usual, 
 {
     size_t bytes = *page != 0 ? *page : usual;
     size_t over = bytes % granule;
-    if ((over != 0 && bytes != usual) || bytes > PL_TORCH_MOST) {
+    if ((over != 0 && bytes != usual) || bytes > PL_CACHE_MOST) {
         return refuse_page(option, bytes, granule);
     }
     *page = over != 0 ? bytes + granule - over : bytes;
@@ -96,7 +96,7 @@ uint64_t pl_torch_fraction_bytes(const pl_allocator_options *o, uint64_t total_b
 
 uint64_t pl_torch_limit(const pl_torch *t)
 {
-    uint64_t limit = t->options.limit_bytes;
+    uint64_t limit = t->base.options.limit_bytes;
     uint64_t fraction = t->fraction_bytes;
     return limit != 0 && (fraction == 0 || limit < fraction) ? limit : fraction;
 }

@@ -71,7 +71,7 @@ static size_t round_size(const pl_torch *t, size_t bytes)
     unsigned log2 = log2_of(bytes);
     unsigned interval = log2 < 20 ? 0 : log2 - 20;
     interval = interval < PL_TORCH_N_DIVISIONS ? interval : PL_TORCH_N_DIVISIONS - 1;
-    size_t d = t->options.roundup_divisions[interval];
+    size_t d = t->base.options.roundup_divisions[interval];
     if (d <= 1 || bytes <= PL_TORCH_MIN_BLOCK * d) {
         return round_up(bytes, PL_TORCH_MIN_BLOCK);
     }
@@ -83,7 +83,7 @@ static size_t segment_size(const pl_torch *t, size_t rounded)
     if (rounded <= PL_TORCH_SMALL) {
         return PL_TORCH_SMALL_SEGMENT;
     }
-    return rounded < PL_TORCH_MIN_LARGE ? t->options.large_segment_bytes
+    return rounded < PL_TORCH_MIN_LARGE ? t->base.options.large_segment_bytes
                                         : round_up(rounded, PL_TORCH_ROUND_LARGE);
 }
 
@@ -122,7 +122,7 @@ static pl_torch_block *prefer_less_expandable(pl_torch_block *block)
 
 pl_torch_block *pl_torch_find_free(pl_torch *t, const pl_torch_request *r)
 {
-    pl_lock_assert(&t->lock);
+    pl_lock_assert(&t->base.lock);
     if (pl_torch_collects(t)) {
         r->pool->n_searches++;
     }
@@ -135,12 +135,12 @@ pl_torch_block *pl_torch_find_free(pl_torch *t, const pl_torch_request *r)
     if (t->has_pages) {
         block = prefer_less_expandable(block);
     }
-    size_t max_split = t->options.max_split_bytes;
+    size_t max_split = t->base.options.max_split_bytes;
     if (r->rounded_bytes < max_split) {
         return block->bytes < max_split ? block : NULL;
     }
     size_t slack = block->bytes - r->rounded_bytes;
-    return slack < t->options.max_non_split_rounding_bytes ? block : NULL;
+    return slack < t->base.options.max_non_split_rounding_bytes ? block : NULL;
 }
 
 bool pl_torch_should_split(const pl_torch *t, const pl_torch_block *block, size_t rounded_bytes)
@@ -149,7 +149,7 @@ bool pl_torch_should_split(const pl_torch *t, const pl_torch_block *block, size_
     if (block->pool->index == PLEAT_POOL_SMALL || t->has_pages) {
         return remaining >= PL_TORCH_MIN_BLOCK;
     }
-    return rounded_bytes < t->options.max_split_bytes && remaining > PL_TORCH_SMALL;
+    return rounded_bytes < t->base.options.max_split_bytes && remaining > PL_TORCH_SMALL;
 }
 
 static pl_tree *tree_of(const pl_torch_block *block)
@@ -159,7 +159,7 @@ static pl_tree *tree_of(const pl_torch_block *block)
 
 void pl_torch_take_out(pl_torch *t, pl_torch_block *block)
 {
-    pl_lock_assert(&t->lock);
+    pl_lock_assert(&t->base.lock);
     pl_assert(block->state == (block->is_mapped ? PL_TORCH_FREE : PL_TORCH_UNMAPPED));
     pl_tree_remove(tree_of(block), &block->node);
     block->state = PL_TORCH_TAKEN;
@@ -167,7 +167,7 @@ void pl_torch_take_out(pl_torch *t, pl_torch_block *block)
 
 void pl_torch_put_back(pl_torch *t, pl_torch_block *block)
 {
-    pl_lock_assert(&t->lock);
+    pl_lock_assert(&t->base.lock);
     pl_assert(block->state == PL_TORCH_TAKEN);
     block->state = block->is_mapped ? PL_TORCH_FREE : PL_TORCH_UNMAPPED;
     block->born = block->pool->n_searches;
@@ -203,23 +203,23 @@ void pl_torch_cut(pl_torch_block *block, pl_torch_block *low, size_t bytes)
 static void add_inactive_split(pl_torch *t, unsigned pool, size_t bytes)
 {
     if (!t->has_pages) {
-        pl_stats_add(t->stats.inactive_split, pool, 1);
-        pl_stats_add(t->stats.inactive_split_bytes, pool, bytes);
+        pl_stats_add(t->base.stats.inactive_split, pool, 1);
+        pl_stats_add(t->base.stats.inactive_split_bytes, pool, bytes);
     }
 }
 
 static void sub_inactive_split(pl_torch *t, unsigned pool, size_t bytes)
 {
     if (!t->has_pages) {
-        pl_stats_sub(t->stats.inactive_split, pool, 1);
-        pl_stats_sub(t->stats.inactive_split_bytes, pool, bytes);
+        pl_stats_sub(t->base.stats.inactive_split, pool, 1);
+        pl_stats_sub(t->base.stats.inactive_split_bytes, pool, bytes);
     }
 }
 
 pl_torch_block *pl_torch_hand_out(pl_torch *t, pl_torch_block *block, pl_torch_block *spare,
                                   const pl_torch_request *r)
 {
-    pl_lock_assert(&t->lock);
+    pl_lock_assert(&t->base.lock);
     unsigned pool = block->pool->index;
     bool was_split = pl_torch_is_split(block);
     if (block->state == PL_TORCH_FREE) {
@@ -231,7 +231,7 @@ pl_torch_block *pl_torch_hand_out(pl_torch *t, pl_torch_block *block, pl_torch_b
         if (!was_split) {
             add_inactive_split(t, pool, block->bytes);
         } else if (!t->has_pages) {
-            pl_stats_sub(t->stats.inactive_split_bytes, pool, spare->bytes);
+            pl_stats_sub(t->base.stats.inactive_split_bytes, pool, spare->bytes);
         }
         block = spare;
     } else if (was_split) {
@@ -240,14 +240,14 @@ pl_torch_block *pl_torch_hand_out(pl_torch *t, pl_torch_block *block, pl_torch_b
     block->state = PL_TORCH_LIVE;
     block->requested_bytes = r->bytes;
     pl_ptrmap_insert(&t->live, block->ptr, block);
-    pl_stats_add(t->stats.allocation, pool, 1);
-    pl_stats_add(t->stats.allocated_bytes, pool, block->bytes);
-    pl_stats_add(t->stats.active, pool, 1);
-    pl_stats_add(t->stats.active_bytes, pool, block->bytes);
-    pl_stats_add(t->stats.requested_bytes, pool, block->requested_bytes);
-    t->stats.rounding_bytes += block->bytes - block->requested_bytes;
-    if (block->bytes >= t->options.max_split_bytes) {
-        pl_stat_add(&t->stats.oversize_allocations, 1);
+    pl_stats_add(t->base.stats.allocation, pool, 1);
+    pl_stats_add(t->base.stats.allocated_bytes, pool, block->bytes);
+    pl_stats_add(t->base.stats.active, pool, 1);
+    pl_stats_add(t->base.stats.active_bytes, pool, block->bytes);
+    pl_stats_add(t->base.stats.requested_bytes, pool, block->requested_bytes);
+    t->base.stats.rounding_bytes += block->bytes - block->requested_bytes;
+    if (block->bytes >= t->base.options.max_split_bytes) {
+        pl_stat_add(&t->base.stats.oversize_allocations, 1);
     }
     pl_torch_tell(t, PL_ACTION_ALLOC, block, block->requested_bytes);
     return block;
@@ -271,7 +271,7 @@ static void absorb(pl_torch *t, pl_torch_block *block, pl_torch_block *neighbour
             block->next->prev = block;
         }
     }
-    pl_host_free(&t->host, neighbour);
+    pl_host_free(&t->base.host, neighbour);
 }
 
 /* Let `block` absorb a neighbour if that is of its kind; its statistics go with it. */
@@ -287,26 +287,26 @@ static void try_absorb(pl_torch *t, pl_torch_block *block, pl_torch_block *neigh
 
 void pl_torch_merge(pl_torch *t, pl_torch_block *block)
 {
-    pl_lock_assert(&t->lock);
+    pl_lock_assert(&t->base.lock);
     try_absorb(t, block, block->prev);
     try_absorb(t, block, block->next);
 }
 
 void pl_torch_absorb_next(pl_torch *t, pl_torch_block *block)
 {
-    pl_lock_assert(&t->lock);
+    pl_lock_assert(&t->base.lock);
     pl_assert(block->next->state == PL_TORCH_TAKEN && block->next->is_mapped == block->is_mapped);
     absorb(t, block, block->next);
 }
 
 void pl_torch_recycle(pl_torch *t, pl_torch_block *block)
 {
-    pl_lock_assert(&t->lock);
+    pl_lock_assert(&t->base.lock);
     pl_assert(block->state == PL_TORCH_TAKEN && !block->uses && block->n_pending == 0);
     unsigned pool = block->pool->index;
-    pl_stats_sub(t->stats.active, pool, 1);
-    pl_stats_sub(t->stats.active_bytes, pool, block->bytes);
-    pl_stats_sub(t->stats.requested_bytes, pool, block->requested_bytes);
+    pl_stats_sub(t->base.stats.active, pool, 1);
+    pl_stats_sub(t->base.stats.active_bytes, pool, block->bytes);
+    pl_stats_sub(t->base.stats.requested_bytes, pool, block->requested_bytes);
     pl_torch_tell(t, PL_ACTION_FREE_COMPLETED, block, block->requested_bytes);
     pl_torch_merge(t, block);
     pl_torch_put_back(t, block);

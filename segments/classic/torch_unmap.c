@@ -23,12 +23,12 @@
 
 pleat_status pl_torch_promise_refused(pl_torch *t, pl_torch_pool *pool, size_t n)
 {
-    pl_lock_assert(&t->lock);
+    pl_lock_assert(&t->base.lock);
     pl_torch_refused *refused = &pool->refused;
     size_t want = refused->n + refused->n_promised + n;
     if (want > refused->room) {
         size_t room = want < 2 * refused->room ? 2 * refused->room : want;
-        pl_chunk *chunks = pl_host_realloc(&t->host, refused->chunks, room * sizeof *chunks);
+        pl_chunk *chunks = pl_host_realloc(&t->base.host, refused->chunks, room * sizeof *chunks);
         if (!chunks) {
             return PLEAT_ENOMEM_HOST;
         }
@@ -42,16 +42,16 @@ pleat_status pl_torch_promise_refused(pl_torch *t, pl_torch_pool *pool, size_t n
 void pl_torch_note_refused(pl_torch *t, pl_torch_pool *pool, size_t n_promised,
                            const pl_chunk *chunks, size_t n)
 {
-    pl_lock_assert(&t->lock);
+    pl_lock_assert(&t->base.lock);
     pl_torch_refused *refused = &pool->refused;
     pl_assert(n <= n_promised && n_promised <= refused->n_promised);
     refused->n_promised -= n_promised;
     for (size_t i = 0; i < n; i++) {
         refused->chunks[refused->n++] = chunks[i];
     }
-    t->reserved_bytes += n * pool->page_bytes;
+    t->base.reserved_bytes += n * pool->page_bytes;
     if (n != 0) {
-        pl_stats_add(t->stats.reserved_bytes, pool->index, n * pool->page_bytes);
+        pl_stats_add(t->base.stats.reserved_bytes, pool->index, n * pool->page_bytes);
     }
 }
 
@@ -59,7 +59,7 @@ size_t pl_torch_release_chunks(pl_torch *t, pl_chunk *chunks, size_t n, size_t p
 {
     size_t n_refused = 0;
     for (size_t i = 0; i < n; i++) {
-        if (pl_chunk_release_sized(t->dev, chunks[i], page_bytes) != PLEAT_OK) {
+        if (pl_chunk_release_sized(t->base.dev, chunks[i], page_bytes) != PLEAT_OK) {
             chunks[n_refused++] = chunks[i];
         }
     }
@@ -72,11 +72,11 @@ static void offer_refused(pl_torch *t, pl_torch_pool *pool, uint64_t *released)
     for (size_t left = pool->refused.n; left > 0 && pool->refused.n > 0; left--) {
         pl_chunk chunk = pool->refused.chunks[--pool->refused.n];
         pool->refused.n_promised++;
-        t->reserved_bytes -= pool->page_bytes;
-        pl_stats_sub(t->stats.reserved_bytes, pool->index, pool->page_bytes);
-        pl_lock_release(&t->lock);
+        t->base.reserved_bytes -= pool->page_bytes;
+        pl_stats_sub(t->base.stats.reserved_bytes, pool->index, pool->page_bytes);
+        pl_lock_release(&t->base.lock);
         size_t n_refused = pl_torch_release_chunks(t, &chunk, 1, pool->page_bytes);
-        pl_lock_acquire(&t->lock);
+        pl_lock_acquire(&t->base.lock);
         pl_torch_note_refused(t, pool, 1, &chunk, n_refused);
         if (n_refused != 0) {
             return;
@@ -111,11 +111,11 @@ static bool find_pages(const pl_torch_block *block, size_t *before, size_t *afte
 static pleat_status take_pages(pl_torch *t, departures *d, pl_torch_block *block, size_t before,
                                size_t after)
 {
-    pl_torch_block *low = before != 0 ? pl_host_alloc(&t->host, sizeof *low) : NULL;
-    pl_torch_block *middle = after != 0 ? pl_host_alloc(&t->host, sizeof *middle) : NULL;
+    pl_torch_block *low = before != 0 ? pl_host_alloc(&t->base.host, sizeof *low) : NULL;
+    pl_torch_block *middle = after != 0 ? pl_host_alloc(&t->base.host, sizeof *middle) : NULL;
     if ((before != 0 && !low) || (after != 0 && !middle)) {
-        pl_host_free(&t->host, low);
-        pl_host_free(&t->host, middle);
+        pl_host_free(&t->base.host, low);
+        pl_host_free(&t->base.host, middle);
         return PLEAT_ENOMEM_HOST;
     }
     pl_torch_take_out(t, block);
@@ -129,7 +129,7 @@ static pleat_status take_pages(pl_torch *t, departures *d, pl_torch_block *block
     } else {
         middle = block;
     }
-    t->releasing_bytes += middle->bytes;
+    t->base.releasing_bytes += middle->bytes;
     if (d->last) {
         d->last->departing = middle;
     } else {
@@ -147,7 +147,7 @@ static pleat_status take_free(pl_torch *t, departures *d, pl_torch_pool *pool, u
         size_t after;
         next = pl_tree_next(node);
         pl_torch_block *block = PL_TREE_ENTRY(node, pl_torch_block, node);
-        if (t->reserved_bytes - t->releasing_bytes <= keep_bytes) {
+        if (t->base.reserved_bytes - t->base.releasing_bytes <= keep_bytes) {
             return PLEAT_OK;
         }
         bool is_taken = (pl_order_lane(block->stream) & d->refused) == 0 &&
@@ -165,21 +165,21 @@ static pleat_status wait_and_unmap(pl_torch *t, const pl_torch_block *block)
 {
     pleat_status st = pl_stream_synchronize(block->stream);
     if (st == PLEAT_ESTREAM) {
-        st = pl_device_synchronize(t->dev);
+        st = pl_device_synchronize(t->base.dev);
     }
-    return st == PLEAT_OK ? pl_mapping_unmap(t->dev, block->ptr, block->bytes) : st;
+    return st == PLEAT_OK ? pl_mapping_unmap(t->base.dev, block->ptr, block->bytes) : st;
 }
 
 /* Drops the lock. Unmapped with PLEAT_OK; *n_refused of the chunks stay, first in `chunks`. */
 static pleat_status give_back(pl_torch *t, const pl_torch_block *block, pl_chunk *chunks, size_t n,
                               size_t *n_refused)
 {
-    pl_lock_release(&t->lock);
+    pl_lock_release(&t->base.lock);
     pleat_status st = wait_and_unmap(t, block);
     if (st == PLEAT_OK) {
         *n_refused = pl_torch_release_chunks(t, chunks, n, block->pool->page_bytes);
     }
-    pl_lock_acquire(&t->lock);
+    pl_lock_acquire(&t->base.lock);
     return st;
 }
 
@@ -189,18 +189,18 @@ static pleat_status release_segment(pl_torch *t, pl_torch_block *block)
     pl_torch_segment *segment = block->segment;
     pl_torch_take_out(t, block);
     pl_tree_remove(&t->segments, &segment->node);
-    pl_lock_release(&t->lock);
+    pl_lock_release(&t->base.lock);
     pl_range range = { .base = segment->ptr, .bytes = segment->bytes };
-    pleat_status st = pl_range_release(t->dev, range);
-    pl_lock_acquire(&t->lock);
+    pleat_status st = pl_range_release(t->base.dev, range);
+    pl_lock_acquire(&t->base.lock);
     if (st != PLEAT_OK) {
         pl_tree_insert(&t->segments, &segment->node);
         pl_torch_put_back(t, block);
         return st;
     }
-    pl_host_free(&t->host, segment->pages);
-    pl_host_free(&t->host, segment);
-    pl_host_free(&t->host, block);
+    pl_host_free(&t->base.host, segment->pages);
+    pl_host_free(&t->base.host, segment);
+    pl_host_free(&t->base.host, block);
     return PLEAT_OK;
 }
 
@@ -210,9 +210,9 @@ static pleat_status commit_unmap(pl_torch *t, pl_torch_block *block)
     size_t page = block->pool->page_bytes;
     size_t index = (size_t)(block->ptr - block->segment->ptr) / page;
     memset(&block->segment->pages[index], 0, block->bytes / page * sizeof(pl_chunk));
-    t->reserved_bytes -= block->bytes;
-    pl_stats_sub(t->stats.reserved_bytes, block->pool->index, block->bytes);
-    t->stats.num_device_free++;
+    t->base.reserved_bytes -= block->bytes;
+    pl_stats_sub(t->base.stats.reserved_bytes, block->pool->index, block->bytes);
+    t->base.stats.num_device_free++;
     pl_torch_tell(t, PL_ACTION_SEGMENT_UNMAP, block, block->bytes);
     block->is_mapped = false;
     pl_torch_merge(t, block);
@@ -238,7 +238,7 @@ static pleat_status depart_with(pl_torch *t, pl_torch_block *block, pl_chunk *ch
     size_t n_refused = 0;
     memcpy(chunks, &block->segment->pages[index], n * sizeof *chunks);
     pleat_status st = give_back(t, block, chunks, n, &n_refused);
-    t->releasing_bytes -= bytes;
+    t->base.releasing_bytes -= bytes;
     if (st == PLEAT_OK) {
         st = commit_unmap(t, block);
         *released += bytes - n_refused * pool->page_bytes;
@@ -252,15 +252,15 @@ static pleat_status depart_with(pl_torch *t, pl_torch_block *block, pl_chunk *ch
 static pleat_status depart(pl_torch *t, pl_torch_block *block, uint64_t *released)
 {
     size_t n = block->bytes / block->pool->page_bytes;
-    pl_chunk *chunks = pl_host_alloc(&t->host, n * sizeof *chunks);
+    pl_chunk *chunks = pl_host_alloc(&t->base.host, n * sizeof *chunks);
     pleat_status st = chunks ? pl_torch_promise_refused(t, block->pool, n) : PLEAT_ENOMEM_HOST;
     if (st == PLEAT_OK) {
         st = depart_with(t, block, chunks, n, released);
     } else {
-        t->releasing_bytes -= block->bytes;
+        t->base.releasing_bytes -= block->bytes;
         st = stay(t, block, st);
     }
-    pl_host_free(&t->host, chunks);
+    pl_host_free(&t->base.host, chunks);
     return st;
 }
 
@@ -300,12 +300,12 @@ static pleat_status release_pool(pl_torch *t, pl_torch_pool *pool, uint64_t keep
 
 static pleat_status release(pl_torch *t, uint64_t keep_bytes, uint64_t *released)
 {
-    pl_waiter_leave(&t->waiter);
+    pl_waiter_leave(&t->base.waiter);
     offer_refused(t, &t->pools[PLEAT_POOL_LARGE], released);
     offer_refused(t, &t->pools[PLEAT_POOL_SMALL], released);
     pleat_status large = release_pool(t, &t->pools[PLEAT_POOL_LARGE], keep_bytes, released);
     pleat_status small = release_pool(t, &t->pools[PLEAT_POOL_SMALL], keep_bytes, released);
-    pl_waiter_return(&t->waiter, NULL);
+    pl_waiter_return(&t->base.waiter, NULL);
     return large != PLEAT_OK ? large : small;
 }
 
@@ -331,7 +331,7 @@ static void unmap_lost(pl_torch *t, const pl_torch_block *block)
 {
     size_t page = block->pool->page_bytes;
     for (size_t at = 0; at < block->bytes; at += page) {
-        (void)!pl_mapping_unmap(t->dev, block->ptr + at, page);
+        (void)!pl_mapping_unmap(t->base.dev, block->ptr + at, page);
     }
 }
 
@@ -347,8 +347,8 @@ static void unmap_all(pl_torch *t, const pl_torch_segment *segment)
                 last = last->next;
             }
             size_t bytes = (size_t)(last->ptr - block->ptr) + last->bytes;
-            if (pl_mapping_unmap(t->dev, block->ptr, bytes) != PLEAT_OK) {
-                (void)!pl_mapping_unmap(t->dev, block->ptr, bytes); /* there is no later */
+            if (pl_mapping_unmap(t->base.dev, block->ptr, bytes) != PLEAT_OK) {
+                (void)!pl_mapping_unmap(t->base.dev, block->ptr, bytes); /* there is no later */
             }
             block = last;
         }
@@ -359,30 +359,30 @@ static size_t release_whole_segment(pl_torch *t, pl_torch_segment *segment)
 {
     size_t page = segment->first->pool->page_bytes;
     size_t n_refused = 0;
-    pl_lock_release(&t->lock);
+    pl_lock_release(&t->base.lock);
     unmap_all(t, segment);
     for (size_t i = 0; i < segment->n_pages; i++) {
         n_refused += segment->pages[i] != 0 &&
-                     pl_chunk_release_sized(t->dev, segment->pages[i], page) != PLEAT_OK &&
-                     pl_chunk_release_sized(t->dev, segment->pages[i], page) != PLEAT_OK;
+                     pl_chunk_release_sized(t->base.dev, segment->pages[i], page) != PLEAT_OK &&
+                     pl_chunk_release_sized(t->base.dev, segment->pages[i], page) != PLEAT_OK;
     }
     pl_range range = { .base = segment->ptr, .bytes = segment->bytes };
-    n_refused += pl_range_release(t->dev, range) != PLEAT_OK &&
-                 pl_range_release(t->dev, range) != PLEAT_OK;
-    pl_lock_acquire(&t->lock);
+    n_refused += pl_range_release(t->base.dev, range) != PLEAT_OK &&
+                 pl_range_release(t->base.dev, range) != PLEAT_OK;
+    pl_lock_acquire(&t->base.lock);
     for (pl_torch_block *block = segment->first; block;) {
         pl_torch_block *next = block->next;
-        pl_host_free(&t->host, block);
+        pl_host_free(&t->base.host, block);
         block = next;
     }
-    pl_host_free(&t->host, segment->pages);
-    pl_host_free(&t->host, segment);
+    pl_host_free(&t->base.host, segment->pages);
+    pl_host_free(&t->base.host, segment);
     return n_refused;
 }
 
 static size_t release_all(pl_torch *t)
 {
-    pl_lock_assert(&t->lock);
+    pl_lock_assert(&t->base.lock);
     size_t n_refused = 0;
     if (t->segments.count != 0) {
         pl_torch_wait_for_streams(t);
@@ -393,13 +393,13 @@ static size_t release_all(pl_torch *t)
     }
     for (unsigned i = PLEAT_POOL_SMALL; i < PLEAT_N_POOLS; i++) {
         pl_torch_refused *refused = &t->pools[i].refused;
-        pl_lock_release(&t->lock);
+        pl_lock_release(&t->base.lock);
         refused->n = pl_torch_release_chunks(t, refused->chunks, refused->n,
                                              t->pools[i].page_bytes);
         n_refused += pl_torch_release_chunks(t, refused->chunks, refused->n,
                                              t->pools[i].page_bytes);
-        pl_lock_acquire(&t->lock);
-        pl_host_free(&t->host, refused->chunks);
+        pl_lock_acquire(&t->base.lock);
+        pl_host_free(&t->base.host, refused->chunks);
     }
     return n_refused;
 }

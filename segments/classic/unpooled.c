@@ -14,12 +14,6 @@
 
 static const pl_mxnet_policy policy = { pl_mxnet_round_not, true, false };
 
-static pleat_status unpooled_create(pl_device *dev, const pl_allocator_options *options,
-                                    pl_allocator **out)
-{
-    return pl_mxnet_create(&pl_unpooled_ops, &policy, dev, options, out);
-}
-
 /* Waits for all users. A legacy stream that cannot be waited for, since another stream's capture
  * would break, leaves the block in the lists. */
 static pleat_status wait_for_users(pl_mxnet *m, const pl_mxnet_block *block, uint64_t *captured)
@@ -65,31 +59,34 @@ static pleat_status free_live(pl_mxnet *m, pl_mxnet_block *block, pl_stream *str
 static pleat_status unpooled_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
 {
     pl_mxnet *m = pl_mxnet_of(a);
-    pl_lock_acquire(&m->lock);
+    pl_lock_acquire(&m->base.lock);
     pl_mxnet_block *block = pl_mxnet_find_live(m, ptr);
     pleat_status st = block ? free_live(m, block, stream) : pl_mxnet_not_live(m, ptr);
-    pl_lock_release(&m->lock);
+    pl_lock_release(&m->base.lock);
     return st;
 }
 
-static pleat_status unpooled_release_capture(pl_allocator *a, pl_stream *stream)
+static pleat_status end_capture(pl_cache *c, pl_stream *stream)
 {
-    pleat_status st = pl_mxnet_release_capture(a, stream);
-    if (st != PLEAT_OK) {
-        return st;
-    }
-    pl_mxnet *m = pl_mxnet_of(a);
     uint64_t released = 0;
-    pl_lock_acquire(&m->lock);
-    st = pl_mxnet_release_cached(m, 0, UINT32_MAX, &released);
-    pl_lock_release(&m->lock);
-    return st;
+    (void)pl_mxnet_end_capture(c, stream);
+    return pl_mxnet_give_back(c, 0, true, &released);
+}
+
+static const pl_cache_kind kind = {
+    .end_capture = end_capture,
+    PL_MXNET_COMMON_KIND,
+};
+
+static pleat_status unpooled_create(pl_device *dev, const pl_allocator_options *options,
+                                    pl_allocator **out)
+{
+    return pl_mxnet_create(&pl_unpooled_ops, &kind, &policy, dev, options, out);
 }
 
 const pl_allocator_ops pl_unpooled_ops = {
     .name = "unpooled",
     .create = unpooled_create,
     .free = unpooled_free,
-    .release_capture = unpooled_release_capture,
     PL_MXNET_COMMON_OPS,
 };

@@ -3,26 +3,15 @@
 
 enum { MOST_ROUNDS = 4096 };
 
-int pl_waiter_init(pl_waiter *waiter, pl_lock *lock, const uint64_t *n_frees)
+int pl_waiter_init(pl_waiter *waiter, pl_lock *lock)
 {
-    *waiter = (pl_waiter){ .lock = lock, .n_frees = n_frees };
+    *waiter = (pl_waiter){ .lock = lock };
     return pthread_cond_init(&waiter->changed, NULL) == 0 ? 0 : -1;
 }
 
 void pl_waiter_fini(pl_waiter *waiter)
 {
     (void)pthread_cond_destroy(&waiter->changed);
-}
-
-void pl_waiter_return(pl_waiter *waiter, pl_turn *turn)
-{
-    pl_lock_assert(waiter->lock);
-    waiter->n_out--;
-    waiter->n_changes++;
-    (void)pthread_cond_broadcast(&waiter->changed);
-    if (turn) {
-        turn->seen++;
-    }
 }
 
 static uint64_t frees(const pl_waiter *waiter)

@@ -26,8 +26,7 @@ typedef struct pl_turn {
     unsigned n_rounds;
 } pl_turn;
 
-/* 0, or -1 when the system refuses. */
-int pl_waiter_init(pl_waiter *waiter, pl_lock *lock, const uint64_t *n_frees);
+int pl_waiter_init(pl_waiter *waiter, pl_lock *lock); /* 0, or -1 when the system refuses */
 void pl_waiter_fini(pl_waiter *waiter);
 
 pl_turn pl_waiter_begin(const pl_waiter *waiter); /* the first round of a request */
@@ -44,7 +43,16 @@ static inline void pl_waiter_leave(pl_waiter *waiter)
 }
 
 /* `turn` is the caller's, whose own change it is; NULL = it has none, or begins another try. */
-void pl_waiter_return(pl_waiter *waiter, pl_turn *turn);
+static inline void pl_waiter_return(pl_waiter *waiter, pl_turn *turn)
+{
+    pl_lock_assert(waiter->lock);
+    waiter->n_out--;
+    waiter->n_changes++;
+    (void)pthread_cond_broadcast(&waiter->changed);
+    if (turn) {
+        turn->seen++;
+    }
+}
 
 /* The request's round ended with `st`. Is another one worth while? Waits until others have changed
  * something since; false as well when none of their calls is under way, or after too many. */

@@ -1,0 +1,182 @@
+/* cache.c - the life of a classic cache, and the calls in which they are alike. See cache.h.
+ *
+ * Takes the cache's lock (rank 20), which its own part of a call drops around driver calls. */
+#include "segments/classic/cache.h"
+
+static pl_cache *cache_of(pl_allocator *a)
+{
+    return (pl_cache *)(void *)a;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+pleat_status pl_cache_create(size_t bytes, const pl_allocator_ops *ops, const pl_cache_kind *kind,
+                             pl_device *dev, const pl_allocator_options *options, pl_cache **out)
+{
+    pl_host host;
+    pleat_status st = pl_host_init(&host);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_cache *c = pl_host_calloc(&host, 1, bytes);
+    if (!c) {
+        goto undo_host;
+    }
+    if (pl_lock_init(&c->lock, PL_RANK_DEVICE) != 0) {
+        goto undo_alloc;
+    }
+    if (pl_waiter_init(&c->waiter, &c->lock) != 0) {
+        goto undo_lock;
+    }
+    c->base.ops = ops;
+    c->kind = kind;
+    c->dev = dev;
+    c->options = *options;
+    c->host = host;
+    *out = c;
+    return PLEAT_OK;
+
+undo_lock:
+    pl_lock_fini(&c->lock);
+undo_alloc:
+    pl_host_free(&host, c);
+undo_host:
+    pl_host_fini(&host);
+    return PLEAT_ENOMEM_HOST;
+}
+
+void pl_cache_fini(pl_cache *c)
+{
+    pl_waiter_fini(&c->waiter);
+    pl_lock_fini(&c->lock);
+    pl_host host = c->host;
+    pl_host_free(&host, c);
+    size_t n_lost = pl_host_fini(&host);
+    pl_assert(n_lost == 0);
+    (void)n_lost;
+}
+
+pleat_status pl_cache_destroy(pl_allocator *a, bool force, size_t *n_live, size_t *n_leaked)
+{
+    pl_cache *c = cache_of(a);
+    *n_leaked = 0;
+    pl_lock_acquire(&c->lock);
+    *n_live = c->stats.allocation[PLEAT_POOL_ALL].current;
+    if (*n_live != 0 && !force) {
+        pl_lock_release(&c->lock);
+        return PLEAT_EBUSY;
+    }
+    c->options.observer = NULL;
+    *n_leaked = c->kind->release_all(c);
+    pl_lock_release(&c->lock);
+    pl_cache_fini(c);
+    return PLEAT_OK;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+pleat_status pl_cache_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released)
+{
+    pl_cache *c = cache_of(a);
+    uint64_t n = 0;
+    pl_lock_acquire(&c->lock);
+    pleat_status st = c->kind->release(c, keep_bytes, wait, &n);
+    pl_lock_release(&c->lock);
+    if (st == PLEAT_OK) {
+        *released = n;
+    }
+    return st;
+}
+
+pleat_status pl_cache_set_limit(pl_allocator *a, uint64_t bytes)
+{
+    pl_cache *c = cache_of(a);
+    uint64_t released = 0;
+    pleat_status st = PLEAT_OK;
+    pl_lock_acquire(&c->lock);
+    if (bytes != 0 && c->reserved_bytes > bytes) {
+        st = c->kind->release(c, bytes, c->kind->limit_waits, &released);
+    }
+    if (st == PLEAT_OK && bytes != 0 && c->reserved_bytes + c->growing_bytes > bytes) {
+        st = PLEAT_ENOMEM_DEVICE;
+    }
+    if (st == PLEAT_OK) {
+        c->options.limit_bytes = bytes;
+    }
+    pl_lock_release(&c->lock);
+    return st;
+}
+
+pleat_status pl_cache_release_capture(pl_allocator *a, pl_stream *stream)
+{
+    if (!stream) {
+        return PLEAT_EINVAL;
+    }
+    bool is_capturing = false;
+    pleat_status st = pl_stream_is_still_capturing(stream, &is_capturing);
+    if (st == PLEAT_OK && is_capturing) {
+        return PLEAT_ECAPTURE;
+    }
+    if (st != PLEAT_OK && st != PLEAT_ESTREAM) {
+        return st;
+    }
+    pl_cache *c = cache_of(a);
+    pl_lock_acquire(&c->lock);
+    st = c->kind->end_capture(c, stream);
+    pl_lock_release(&c->lock);
+    return st;
+}
+
+/* ---- what is told ---------------------------------------------------------------------------- */
+
+pleat_block_info pl_cache_info(const pl_cache *c, pleat_devptr base, size_t bytes,
+                               size_t requested_bytes, const pl_stream *stream)
+{
+    return (pleat_block_info){
+        .base = base,
+        .bytes = bytes,
+        .requested_bytes = requested_bytes,
+        .stream_id = pl_stream_id(stream),
+        .stream = pl_stream_handle(stream),
+        .device = pl_device_ordinal(c->dev),
+    };
+}
+
+/* Memory of these caches is not made of granules, so live_granules stays 0. */
+void pl_cache_stats(pl_allocator *a, pleat_stats *out)
+{
+    pl_cache *c = cache_of(a);
+    pl_lock_acquire(&c->lock);
+    *out = c->stats;
+    out->resident_bytes = c->reserved_bytes;
+    out->metadata_bytes = c->host.bytes;
+    pl_stats_read_device(out, c->dev);
+    c->kind->tell_stats(c, out);
+    pl_lock_release(&c->lock);
+}
+
+void pl_cache_reset_peaks(pl_allocator *a)
+{
+    pl_cache *c = cache_of(a);
+    pl_lock_acquire(&c->lock);
+    pl_stats_reset_peaks(&c->stats);
+    pl_lock_release(&c->lock);
+}
+
+void pl_cache_visit(pl_allocator *a, void (*see)(void *context, const pl_piece *piece),
+                    void *context)
+{
+    pl_cache *c = cache_of(a);
+    pl_lock_acquire(&c->lock);
+    c->kind->visit(c, see, context);
+    pl_lock_release(&c->lock);
+}
+
+int pl_cache_check(pl_allocator *a)
+{
+    pl_cache *c = cache_of(a);
+    pl_lock_acquire(&c->lock);
+    int broken = c->kind->check(c);
+    pl_lock_release(&c->lock);
+    return broken;
+}

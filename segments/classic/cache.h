@@ -1,0 +1,90 @@
+/* cache.h - what every classic cache is: an object of its own host memory under one lock, and the
+ * calls of the allocator interface that differ in no more than what is done under that lock.
+ *
+ * A cache embeds a pl_cache as its first member and names its own part of those calls in a
+ * pl_cache_kind; its table of functions takes the rest from PL_CACHE_OPS. */
+#ifndef PLEAT_SEGMENTS_CLASSIC_CACHE_H
+#define PLEAT_SEGMENTS_CLASSIC_CACHE_H
+
+#include "segments/allocator.h"
+#include "segments/classic/waiter.h"
+#include "segments/stats.h"
+#include "vmm/base/host.h"
+#include "vmm/base/lock.h"
+
+#define PL_CACHE_MOST ((size_t)1 << 60) /* bytes of one request */
+
+typedef struct pl_cache pl_cache;
+
+/* All are called with the lock held and return with it; those that call the driver drop it. */
+typedef struct pl_cache_kind {
+    /* At the very end, after *n_live has been told: give everything to the driver, live blocks or
+     * not, and all host memory back. Returns how many objects the driver refused. */
+    size_t (*release_all)(pl_cache *c);
+    /* Give back what is cached while more than keep_bytes are reserved (pl_allocator_ops.trim). */
+    pleat_status (*release)(pl_cache *c, uint64_t keep_bytes, bool wait, uint64_t *released);
+    /* What the stream's captures held may be used again. */
+    pleat_status (*end_capture)(pl_cache *c, pl_stream *stream);
+    void (*tell_stats)(pl_cache *c,
+                       pleat_stats *out); /* resident, pending and free bytes and more */
+    void (*visit)(pl_cache *c, void (*see)(void *context, const pl_piece *piece), void *context);
+    int (*check)(pl_cache *c); /* 0, or the number of the first broken rule */
+    bool limit_waits;          /* a new limit waits for uses before it is refused */
+} pl_cache_kind;
+
+struct pl_cache {
+    pl_allocator base;
+    const pl_cache_kind *kind;    /* const */
+    pl_device *dev;               /* const */
+    pl_allocator_options options; /* const, but for limit_bytes and, at the end, observer */
+    pl_lock lock;                 /* rank 20 */
+    pl_host host;                 /* lock */
+    pl_waiter waiter;             /* lock */
+    uint64_t reserved_bytes;      /* lock */
+    uint64_t growing_bytes;       /* lock: asked from the driver just now */
+    uint64_t releasing_bytes;     /* lock: given to it just now; still in reserved_bytes */
+    pleat_stats stats;            /* lock */
+};
+
+/* An object of `bytes`, zeroed but for its pl_cache. ENOMEM_HOST. */
+pleat_status pl_cache_create(size_t bytes, const pl_allocator_ops *ops, const pl_cache_kind *kind,
+                             pl_device *dev, const pl_allocator_options *options, pl_cache **out);
+/* The object and its host memory, which nothing else holds. */
+void pl_cache_fini(pl_cache *c);
+
+/* The part of an allocation that needs no cache: EINVAL, ESIZE. */
+static inline pleat_status pl_cache_check_request(size_t bytes, const pl_stream *stream)
+{
+    if (bytes - 1 < PL_CACHE_MOST && stream) {
+        return PLEAT_OK;
+    }
+    return bytes != 0 && stream ? PLEAT_ESIZE : PLEAT_EINVAL;
+}
+
+pleat_block_info pl_cache_info(const pl_cache *c, pleat_devptr base, size_t bytes,
+                               size_t requested_bytes, const pl_stream *stream);
+
+/* pl_allocator_ops, in full. */
+pleat_status pl_cache_destroy(pl_allocator *a, bool force, size_t *n_live, size_t *n_leaked);
+pleat_status pl_cache_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released);
+pleat_status pl_cache_set_limit(pl_allocator *a, uint64_t bytes);
+pleat_status pl_cache_release_capture(pl_allocator *a, pl_stream *stream);
+void pl_cache_stats(pl_allocator *a, pleat_stats *out);
+void pl_cache_reset_peaks(pl_allocator *a);
+void pl_cache_visit(pl_allocator *a, void (*see)(void *context, const pl_piece *piece),
+                    void *context);
+int pl_cache_check(pl_allocator *a);
+
+/* Without the limit, which a pool of the driver's keeps itself. */
+/* clang-format off */
+#define PL_CACHE_OPS                              \
+    .destroy = pl_cache_destroy,                  \
+    .trim = pl_cache_trim,                        \
+    .release_capture = pl_cache_release_capture,  \
+    .stats = pl_cache_stats,                      \
+    .reset_peaks = pl_cache_reset_peaks,          \
+    .visit = pl_cache_visit,                      \
+    .check = pl_cache_check
+/* clang-format on */
+
+#endif
