@@ -126,6 +126,21 @@ START_TEST(out_of_memory_of_the_driver_is_about_addresses_here)
 }
 END_TEST
 
+START_TEST(an_invalid_value_is_about_addresses_where_there_never_are_so_many)
+{
+    pl_device_options options = { .address_budget_bytes = UINT64_MAX };
+    pl_device *dev = vmm_sim_device(&sim, &options);
+    pl_range range;
+    sim.fail_from("cuMemAddressReserve", 0, CU_INVALID_VALUE);
+    ck_assert_int_eq(pl_range_reserve(dev, GIB << 20, GIB << 20, &range), PLEAT_ENOSPACE_VA);
+    ck_assert_uint_eq(sim.n_faults(), 1);
+    ck_assert_int_eq(pl_range_reserve(dev, 2 * MIB, 2 * MIB, &range), PLEAT_EDRIVER);
+    ck_assert_uint_eq(pl_device_counted(dev).address_bytes, 0);
+    sim.fail_never();
+    vmm_sim_close_device(dev);
+}
+END_TEST
+
 START_TEST(another_failure_is_not_tried_again_smaller)
 {
     pl_device *dev = vmm_sim_device(&sim, NULL);
@@ -182,6 +197,7 @@ static Suite *range_suite(void)
     tcase_add_test(refusal, a_refused_wish_is_halved_until_it_fits);
     tcase_add_test(refusal, only_a_refusal_of_the_least_is_out_of_address_space);
     tcase_add_test(refusal, out_of_memory_of_the_driver_is_about_addresses_here);
+    tcase_add_test(refusal, an_invalid_value_is_about_addresses_where_there_never_are_so_many);
     tcase_add_test(refusal, another_failure_is_not_tried_again_smaller);
     suite_add_tcase(suite, refusal);
     TCase *release = tcase_create("release");

@@ -2,11 +2,13 @@
  *
  * Upholds: address_bytes == the sum of the ranges held and of those being asked for, and never
  * exceeds the device's budget. A size is booked before the driver is asked and given back when it
- * refuses; no lock is needed. A refusal for lack of space, which drivers word as "out of memory",
- * is about addresses, not about memory. */
+ * refuses; no lock is needed. A refusal for lack of space, which drivers word as "out of memory" or,
+ * of a size that no address space holds, as an invalid value, is about addresses, not memory. */
 #include "vmm/range.h"
 
 #include "vmm/device_state.h"
+
+#define MOST_ADDRESSES ((size_t)1 << 47) /* a device shares them with the host's user space */
 
 /* Rounds up to granules; false when the result does not fit or is absurd. */
 static bool round_up(const pl_device *dev, size_t bytes, size_t *out)
@@ -78,7 +80,8 @@ pleat_status pl_range_reserve(pl_device *dev, size_t want_bytes, size_t least_by
         }
         pl_count_sub(&dev->n.address_bytes, booked);
         bool is_refusal = result == CU_OUT_OF_MEMORY ||
-                          (result == CU_INVALID_VALUE && booked > least);
+                          (result == CU_INVALID_VALUE &&
+                           (booked > least || booked >= MOST_ADDRESSES));
         if (!is_refusal) {
             return pl_driver_status(result);
         }
