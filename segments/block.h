@@ -36,17 +36,21 @@ typedef struct pl_uses {
     pl_use use[]; /* `room` of them */
 } pl_uses;
 
+/* Two lines of the cache: what is asked of a block's neighbours is in the second. */
 typedef struct pl_block {
-    pl_index_node node; /* first member: an index hands back nodes */
+    union {
+        pl_index_node node; /* free and indexed. First member: an index hands back nodes */
+        size_t requested;   /* live, many, kept: bytes asked for */
+    };
+    struct pl_block *queue_prev; /* the one list it is in: pending, holes, victims, many, kept */
+    struct pl_block *queue_next;
+
     pleat_devptr base;
     size_t bytes;
     struct pl_block *prev; /* neighbours in address, NULL at the segment's ends */
     struct pl_block *next;
     struct pl_segment *segment;
-    struct pl_block *queue_prev; /* the one list it is in: pending, holes, victims, many, kept */
-    struct pl_block *queue_next;
     uint64_t tick;    /* free or stale: the lane's tick that covers its last use */
-    size_t requested; /* live: bytes asked for */
     pl_uses *uses;    /* live or many; NULL = none */
     uint32_t lane;    /* free, flight, stale: whom it pends on. live, many: owner's index + 1 */
     uint8_t state;    /* pl_block_state */
