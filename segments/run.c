@@ -128,12 +128,14 @@ static size_t *pending_bytes_of(pl_lane *lane, const pl_block *b)
     return b->segment->is_private ? &lane->apart_bytes : &lane->pending_bytes;
 }
 
-/* What comes back to the queue with an older tick than the last one's waits for that one. */
-static void queue(pl_space *space, pl_block *b)
+static bool is_queued(const pl_space *space, const pl_block *b)
 {
-    if (b->lane == PL_LANE_SETTLED || !pl_space_has_many_lanes(space)) {
-        return;
-    }
+    return b->lane != PL_LANE_SETTLED && pl_space_has_many_lanes(space);
+}
+
+/* What comes back to the queue with an older tick than the last one's waits for that one. */
+static void push(pl_space *space, pl_block *b)
+{
     pl_lane *lane = space->lanes[b->lane - 1];
     pl_block_queue *pending = pending_of(lane, b);
     const pl_block *last = pending->last;
@@ -144,22 +146,29 @@ static void queue(pl_space *space, pl_block *b)
     *pending_bytes_of(lane, b) += b->bytes;
 }
 
-static void unqueue(pl_space *space, pl_block *b)
+static inline void queue(pl_space *space, pl_block *b)
 {
-    if (b->lane == PL_LANE_SETTLED || !pl_space_has_many_lanes(space)) {
-        return;
+    if (is_queued(space, b)) {
+        push(space, b);
     }
-    pl_lane *lane = space->lanes[b->lane - 1];
-    pl_queue_remove(pending_of(lane, b), b);
-    *pending_bytes_of(lane, b) -= b->bytes;
 }
 
-/* Alike: with one lane the tick is no matter, the later one covers both. */
-static bool may_merge(const pl_space *space, const pl_block *a, const pl_block *b)
+static inline void unqueue(pl_space *space, pl_block *b)
 {
-    return a != NULL && b != NULL && a->state == PL_BLOCK_FREE && b->state == PL_BLOCK_FREE &&
-           a->lane == b->lane &&
-           (a->lane == PL_LANE_SETTLED || a->tick == b->tick || !pl_space_has_many_lanes(space));
+    if (is_queued(space, b)) {
+        pl_lane *lane = space->lanes[b->lane - 1];
+        pl_queue_remove(pending_of(lane, b), b);
+        *pending_bytes_of(lane, b) -= b->bytes;
+    }
+}
+
+/* Is the neighbour like b, which is free? With one lane the tick is no matter, the later one covers
+ * both. */
+static inline bool may_merge(const pl_space *space, const pl_block *b, const pl_block *neighbour)
+{
+    return neighbour != NULL && neighbour->state == PL_BLOCK_FREE && neighbour->lane == b->lane &&
+           (b->lane == PL_LANE_SETTLED || neighbour->tick == b->tick ||
+            !pl_space_has_many_lanes(space));
 }
 
 /* Merge `high`, a free block in no index, into its lower neighbour or the reverse. */
@@ -184,7 +193,7 @@ pl_block *pl_run_free(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick
     b->tick = tick;
     b->is_indexed = false;
     queue(space, b);
-    if (may_merge(space, b->prev, b)) {
+    if (may_merge(space, b, b->prev)) {
         b = merge(space, b->prev, b);
     }
     if (may_merge(space, b, b->next)) {
@@ -214,7 +223,7 @@ void pl_run_cut(pl_space *space, pl_block *b, size_t bytes)
 {
     pl_run_drop(b);
     pl_block *rest = pl_segment_split(b->segment, &space->store, b, b->base + bytes);
-    if (b->lane != PL_LANE_SETTLED && pl_space_has_many_lanes(space)) {
+    if (is_queued(space, b)) {
         pl_lane *lane = space->lanes[b->lane - 1];
         *pending_bytes_of(lane, b) -= bytes;
         pl_queue_replace(pending_of(lane, b), b, rest);
@@ -232,7 +241,7 @@ pl_block *pl_run_move(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick
     b->lane = lane;
     b->tick = tick;
     queue(space, b);
-    if (may_merge(space, b->prev, b)) {
+    if (may_merge(space, b, b->prev)) {
         b = merge(space, b->prev, b);
     }
     if (may_merge(space, b, b->next)) {
