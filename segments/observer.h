@@ -53,8 +53,8 @@ typedef struct pl_observer {
 
 static inline bool pl_observer_is_on(const pl_observer *observer)
 {
-    return __builtin_expect(observer != NULL, 0) &&
-           atomic_load_explicit(&observer->is_on, memory_order_relaxed);
+    return observer != NULL &&
+           __builtin_expect(atomic_load_explicit(&observer->is_on, memory_order_relaxed), false);
 }
 
 /* `observer` may be NULL. */
