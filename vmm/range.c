@@ -2,8 +2,8 @@
  *
  * Upholds: address_bytes == the sum of the ranges held and of those being asked for, and never
  * exceeds the device's budget. A size is booked before the driver is asked and given back when it
- * refuses; no lock is needed. A refusal for lack of space, which drivers word as "out of memory" or,
- * of a size that no address space holds, as an invalid value, is about addresses, not memory. */
+ * refuses; no lock is needed. A refusal for lack of space, which drivers word as "out of memory",
+ * or as an invalid value where no address space is as large, is about addresses, not memory. */
 #include "vmm/range.h"
 
 #include "vmm/device_state.h"
