@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -83,9 +84,14 @@ void bench_child_start(bench_child *child, const char *line)
     split(copy, words);
     snprintf(child->out_path, sizeof child->out_path, "%s", bench_child_file("", "", 0));
     snprintf(child->err_path, sizeof child->err_path, "%s", bench_child_file("", "", 0));
+    pid_t parent = getpid();
     child->pid = fork();
     ck_assert_int_ge(child->pid, 0);
     if (child->pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves no command behind */
+        if (getppid() != parent) {
+            _exit(126);
+        }
         redirect(child->out_path, STDOUT_FILENO);
         redirect(child->err_path, STDERR_FILENO);
         signal(SIGINT, SIG_DFL);
