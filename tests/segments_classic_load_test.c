@@ -1,7 +1,6 @@
 /* segments_classic_load_test.c - what every classic cache survives, by loop index: failing calls,
  * crowds, real contents, randomness. */
 /* labels: unit fault model stress */
-/* timeout: 240 */
 #include <check.h>
 #include <string.h>
 

@@ -191,13 +191,27 @@ END_TEST
 /* ---- faults ---------------------------------------------------------------------------------- */
 
 /* Grow, split, make holes, map a place of two, use on another stream, retry on a full device. */
+/* clang-format off */
 static const fault_step holes[] = {
-    { FAULT_GET, 0, 0, 1000 },     { FAULT_GET, 1, 0, 20 * MIB }, { FAULT_GET, 2, 0, 7 * MIB },
-    { FAULT_GET, 3, 0, 11 * MIB }, { FAULT_PUT, 1, 0, 0 },        { FAULT_TRIM, 0, 0, 0 },
-    { FAULT_PUT, 2, 0, 0 },        { FAULT_GET, 1, 0, 25 * MIB }, { FAULT_GET, 4, 1, 38 * MIB },
-    { FAULT_PUT, 3, 2, 0 },        { FAULT_PUT, 4, 1, 0 },        { FAULT_GET, 5, 2, 60 * MIB },
-    { FAULT_PUT, 1, 0, 0 },        { FAULT_TRIM, 0, 0, 0 },
+    { FAULT_GET, 0, 0, 1000 },
+    { FAULT_GET, 1, 0, 19 * MIB },
+    { FAULT_GET, 2, 0, 8 * MIB },
+    { FAULT_GET, 3, 0, 11 * MIB },
+    { FAULT_PUT, 2, 0, 0 },
+    { FAULT_TRIM, 0, 0, 0 }, /* both ends of it stay */
+    { FAULT_GET, 2, 0, 8 * MIB },
+    { FAULT_PUT, 1, 0, 0 },
+    { FAULT_TRIM, 0, 0, 0 },
+    { FAULT_PUT, 2, 0, 0 },
+    { FAULT_GET, 1, 0, 25 * MIB },
+    { FAULT_GET, 4, 1, 38 * MIB },
+    { FAULT_PUT, 3, 2, 0 },
+    { FAULT_PUT, 4, 1, 0 },
+    { FAULT_GET, 5, 2, 60 * MIB },
+    { FAULT_PUT, 1, 0, 0 },
+    { FAULT_TRIM, 0, 0, 0 },
 };
+/* clang-format on */
 
 START_TEST(any_call_may_fail_where_there_are_holes)
 {

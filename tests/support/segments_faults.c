@@ -6,13 +6,24 @@
 #define CAPACITY (96 * MIB)
 
 /* Uses of one block on three streams, a free on a stream of its own, retries on a full device. */
+/* clang-format off */
 static const fault_step usual_steps[] = {
-    { FAULT_GET, 0, 0, 1000 },     { FAULT_GET, 1, 0, 4 * MIB },  { FAULT_GET, 2, 0, 4 * MIB },
-    { FAULT_RECORD, 1, 1, 0 },     { FAULT_RECORD, 1, 2, 0 },     { FAULT_PUT, 1, 0, 0 },
-    { FAULT_GET, 1, 3, 4 * MIB },  { FAULT_GET, 3, 1, 30 * MIB }, { FAULT_PUT, 3, 2, 0 },
-    { FAULT_GET, 4, 2, 48 * MIB }, { FAULT_PUT, 2, 0, 0 },        { FAULT_GET, 5, 0, 24 * MIB },
-    { FAULT_PUT, 4, 2, 0 },        { FAULT_TRIM, 0, 0, 0 },
+    { FAULT_GET, 0, 0, 1000 },
+    { FAULT_GET, 1, 0, 4 * MIB },
+    { FAULT_GET, 2, 0, 4 * MIB },
+    { FAULT_RECORD, 1, 1, 0 },
+    { FAULT_RECORD, 1, 2, 0 },
+    { FAULT_PUT, 1, 0, 0 },
+    { FAULT_GET, 1, 3, 4 * MIB },
+    { FAULT_GET, 3, 1, 30 * MIB },
+    { FAULT_PUT, 3, 2, 0 },
+    { FAULT_GET, 4, 2, 48 * MIB },
+    { FAULT_PUT, 2, 0, 0 },
+    { FAULT_GET, 5, 0, 24 * MIB },
+    { FAULT_PUT, 4, 2, 0 },
+    { FAULT_TRIM, 0, 0, 0 },
 };
+/* clang-format on */
 
 typedef struct run {
     pleat_devptr p[FAULT_N_SLOTS]; /* 0 = empty */
