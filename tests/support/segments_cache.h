@@ -1,8 +1,8 @@
 /* segments_cache.h - one classic cache on a simulated device, for tests.
  *
  * Globals: every test runs in a process of its own. cache_close asserts that every walker passes,
- * that nothing is left in the simulator and no hazard was seen, and, with assertions on, that no host
- * memory is left. */
+ * that nothing is left in the simulator and that no hazard was seen; with assertions on, also that
+ * no host memory is left. */
 #ifndef PLEAT_TESTS_SEGMENTS_CACHE_H
 #define PLEAT_TESTS_SEGMENTS_CACHE_H
 
