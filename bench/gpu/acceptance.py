@@ -9,6 +9,7 @@ LEAST_SPEED = 0.98              # of PyTorch's best configuration
 MOST_RESERVED = (1.03, 64 * MIB)    # times peak allocated, plus
 MOST_HIDDEN = 64 * MIB          # held by the device beyond what statistics and PyTorch's runs say
 MOST_LOSS_APART = 0.02
+BOUNDS = ("bound", "stopped")   # of a search: it got so far, for lack of time
 NOT_MEASURED = "not measured"
 
 
@@ -125,14 +126,35 @@ def losses(rows, model):
                 "PASS" if apart <= MOST_LOSS_APART else f"short by {100 * apart:.2f} % apart")
 
 
+def span(row):
+    """The least and the most that a search's largest batch can be; None where it says nothing."""
+    good, bad = number(row, "largest_batch"), number(row, "least_failed_batch")
+    if good is None or row["status"] not in ("ok", *BOUNDS):
+        return None
+    if row["status"] == "ok":
+        return good, good
+    return good, float("inf") if bad is None else bad - 1
+
+
+def in_words(least, most):
+    if least == most:
+        return f"{least:g}"
+    return f"at least {least:g}" + (f", at most {most:g}" if most != float("inf") else "")
+
+
 def largest_batch(rows, phase):
     what, bound = f"{phase}: largest before out-of-memory", ">= expandable's"
-    ours = max(numbers(of(rows, phase, "pleat"), "largest_batch"), default=None)
-    theirs = max(numbers(of(rows, phase, "expandable"), "largest_batch"), default=None)
-    if ours is None or theirs is None:
+    found = [span(row) for name in ("pleat", "expandable") for row in of(rows, phase, name)]
+    if len(found) != 2 or None in found:
         return Line(what, "", bound, NOT_MEASURED)
-    return Line(what, f"{ours:g}, expandable {theirs:g}", bound,
-                "PASS" if ours >= theirs else f"short by {theirs - ours:g} sequences")
+    ours, theirs = found
+    said = f"{in_words(*ours)}; expandable {in_words(*theirs)}"
+    if ours[0] >= theirs[1]:
+        return Line(what, said, bound, "PASS")
+    if ours[1] >= theirs[0]:
+        return Line(what, said, bound, NOT_MEASURED)
+    return Line(what, said, bound, f"short by {theirs[0] - ours[1]:g} sequences" +
+                ("" if ours[0] == ours[1] and theirs[0] == theirs[1] else " or more"))
 
 
 def check(rows):

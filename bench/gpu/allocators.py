@@ -9,8 +9,11 @@ SETTINGS = {
 PLEAT = {
     "pleat": None,
     "pleat-frugal": "growth:frugal",
+    "pleat-8m": "chunk_granules:4",     # where a driver is slow with many small handles
 }
 NAMES = (*SETTINGS, *PLEAT)
+COMPARED = (*SETTINGS, "pleat")         # what must hold is about these
+USUAL = (*COMPARED, "pleat-frugal")
 
 
 def choose(name):

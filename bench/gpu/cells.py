@@ -13,11 +13,13 @@ def no_figures(_output):
 class Cell:
     """`command` runs in the folder of results for at most `limit_s` seconds. `known` is what the
     row says of the cell before it has run; `read` makes the figures of what it printed, and may
-    add a "status" and a "problem"; it raises ValueError where the output holds no result."""
+    add a "status" and a "problem"; it raises ValueError where the output holds no result. The first
+    turn of all phases comes before the second of any."""
     phase: str
     name: str
     command: tuple
     limit_s: float
+    turn: int = 1
     known: dict = dataclasses.field(default_factory=dict)
     environment: dict = dataclasses.field(default_factory=dict)
     read: Callable[[str], dict] = no_figures
@@ -32,7 +34,8 @@ class Setup:
     is_simulated: bool
     memory: str                 # of the simulated device, such as 141G
     scale: str                  # full, small or tiny
-    rounds: int                 # how often each training run is repeated
+    rounds: int                 # how often each training run is made
+    allocators: tuple           # of the phases that train
     links: pathlib.Path         # a folder in which the simulator is called libcuda.so.1
 
     @property

@@ -9,13 +9,13 @@ import io
 import os
 
 NOT_COMPARED = "commit: "        # sources may have moved on while a build is measured
-FINISHED = ("ok", "failed", "stopped", "skipped")
+FINISHED = ("ok", "bound", "failed", "stopped", "skipped")
 
 COLUMNS = (
     "phase", "cell", "status", "seconds", "problem",
     "work", "allocator", "round", "memory", "detail",
     "steps", "steps_per_second", "tokens_per_second", "loss_first", "loss_last",
-    "largest_batch", "tries",
+    "largest_batch", "least_failed_batch", "tries",
     "peak_allocated_bytes", "peak_reserved_bytes", "driver_peak_bytes", "driver_base_bytes",
     "total_bytes", "alloc_retries", "ooms",
     "peak_live_bytes", "events", "device_ops", "host_syncs", "stream_waits", "driver_us",

@@ -46,7 +46,8 @@ def ratio(row, top, bottom):
 
 def said(row):
     """A cell's status, with its problem where it has one."""
-    return row["status"] + (f": {row['problem']}" if row["problem"] else "")
+    more = row["problem"] or row["detail"] if row["phase"] in acceptance.BATCHES else row["problem"]
+    return row["status"] + (f": {more}" if more else "")
 
 
 def plain_cells(rows):
@@ -93,10 +94,11 @@ def batches(rows):
     mine = [row for row in rows if row["phase"] in acceptance.BATCHES]
     if not mine:
         return []
-    return ["## Largest batch before out-of-memory", "", *table(
-        ("model", "allocator", "largest batch", "retries", "host syncs", "tries", "status"),
-        [(row["work"], row["allocator"], row["largest_batch"], row["alloc_retries"],
-          row["host_syncs"], row["tries"], said(row)) for row in mine])]
+    heads = ("model", "allocator", "completes", "does not", "retries", "host syncs", "tries",
+             "status")
+    return ["## Largest batch before out-of-memory", "", *table(heads, [
+        (row["work"], row["allocator"], row["largest_batch"], row.get("least_failed_batch") or "",
+         row["alloc_retries"], row["host_syncs"], row["tries"], said(row)) for row in mine])]
 
 
 def checked(lines):

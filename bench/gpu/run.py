@@ -5,6 +5,7 @@ It needs a GPU, a Python with PyTorch (for the phases that train) and a build of
 folder itself, or what pack.sh made of it on another machine. No network. README.md beside this
 file says what each phase does and what the columns mean."""
 import argparse
+import contextlib
 import fnmatch
 import os
 import pathlib
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import time
 
+import allocators
 import child
 import ledger
 import machine
@@ -50,8 +52,11 @@ def parse(arguments):
                              "the script out (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=2, metavar="N",
                         help="times each training run is made (default: %(default)s)")
+    parser.add_argument("--allocators", default=",".join(allocators.USUAL), metavar="A,B",
+                        help="of the phases that train; there are "
+                             f"{', '.join(allocators.NAMES)} (default: %(default)s)")
     parser.add_argument("--retry", action="store_true",
-                        help="run cells again that failed, were stopped or were skipped")
+                        help="run cells again that came to no full result")
     parser.add_argument("--list", action="store_true", help="list the cells and their state")
     parser.add_argument("--dry-run", action="store_true",
                         help="print the commands that would be run")
@@ -68,19 +73,29 @@ def parse(arguments):
     if unknown:
         parser.error(f"no such phase: {', '.join(unknown)}")
     options.phases = [name for name in PHASES if name in options.phases]
+    options.allocators = tuple(options.allocators.split(","))
+    unknown = [name for name in options.allocators if name not in allocators.NAMES]
+    if unknown:
+        parser.error(f"no such allocator: {', '.join(unknown)}")
     if not (options.build / "pleat").exists():
         parser.error(f"{options.build} holds no build of pleat: give --build DIR")
     return options
 
 
-def cells_of(setup, phase, options):
-    return [cell for cell in PHASES[phase](setup) if fnmatch.fnmatch(cell.name, options.cells)]
+def plan(setup, options):
+    """The cells of each phase's turn, in the order in which they run."""
+    phases = [[cell for cell in PHASES[phase](setup) if fnmatch.fnmatch(cell.name, options.cells)]
+              for phase in options.phases]
+    turns = sorted({cell.turn for cells in phases for cell in cells})
+    return [[cell for cell in cells if cell.turn == turn] for turn in turns for cells in phases]
 
 
 def row_of(cell, ended):
     """What came of a cell, as a row of the table."""
     row = {"phase": cell.phase, "cell": cell.name, **cell.known, "seconds": round(ended.seconds, 2)}
     if ended.was_stopped:
+        with contextlib.suppress(ValueError, KeyError):     # what it found until then
+            row |= cell.read(ended.output)
         return row | {"status": "stopped", "problem": f"ran past {cell.limit_s:g} s"}
     if ended.status == SKIP:
         return row | {"status": "skipped", "problem": last_line(ended) or "it cannot run here"}
@@ -144,15 +159,16 @@ def run_all(setup, options):
     print("\n".join(notes))
     left = 0
     try:
-        for phase in options.phases:
-            left += run_phase(setup, table, cells_of(setup, phase, options), options, stop_at)
+        for cells in plan(setup, options):
+            left += run_phase(setup, table, cells, options, stop_at)
     finally:
         table.close()
     if left:
         print(f"{left} cells were left: there was no time for them; run the same command again")
     bad = [row for row in table.rows.values()
-           if row["phase"] in options.phases and row["status"] in ("failed", "stopped")]
-    print(f"{len(table.rows)} cells in {table.path}; {len(bad)} failed or were stopped")
+           if row["phase"] in options.phases and row["status"] not in ("ok", "skipped")]
+    print(f"{len(table.rows)} cells in {table.path}; {len(bad)} failed, were stopped or "
+          "found only bounds")
     return 1 if bad or left else 0
 
 
@@ -161,8 +177,8 @@ def show(setup, options):
     path = setup.out / "gpu.csv"
     if path.exists():
         known = {(row["phase"], row["cell"]): row["status"] for row in ledger.read_rows(path)[1]}
-    for phase in options.phases:
-        for cell in cells_of(setup, phase, options):
+    for cells in plan(setup, options):
+        for cell in cells:
             print(f"{cell.phase:7} {cell.name:44} {known.get((cell.phase, cell.name), 'to run'):8}"
                   f" at most {cell.limit_s:g} s")
             if options.dry_run:
@@ -184,7 +200,7 @@ def main():
         setup = Setup(build=options.build.resolve(), out=options.out.resolve(),
                       python=options.python, is_simulated=options.simulate,
                       memory=options.memory, scale=options.scale, rounds=options.rounds,
-                      links=pathlib.Path(links))
+                      allocators=options.allocators, links=pathlib.Path(links))
         if options.list or options.dry_run:
             return show(setup, options)
         try:

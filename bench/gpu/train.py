@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Train one model under one allocator and print what it took, as one JSON object on the last line.
 
-  train.py --model gpt2|lora|moe --allocator native|expandable|async|pleat|pleat-frugal
+  train.py --model gpt2|lora|moe --allocator native|expandable|async|pleat|pleat-frugal|pleat-8m
   train.py --model gpt2 --allocator pleat --search-batch
 
 run.py starts it for each cell; it can be run by hand, also on the CPU (--device cpu), where there
@@ -16,9 +16,10 @@ import time
 import allocators
 import present
 
+BEGIN = time.monotonic()
 SEED = 20
 LOSSES = 5              # the first and the last so many are averaged
-TRY_STEPS = 8           # steps that a batch must get through
+TRY_STEPS = 4           # steps that a batch must get through; the last is the longest there is
 
 
 def parse():
@@ -32,7 +33,10 @@ def parse():
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--search-batch", action="store_true",
                         help="find the largest batch instead")
-    parser.add_argument("--limit-s", type=float, default=90, help="of the search")
+    parser.add_argument("--within", type=int, default=1, metavar="N",
+                        help="sequences between what completes and what does not, at most")
+    parser.add_argument("--limit-s", type=float, default=float("inf"),
+                        help="of the search, from the start of the process")
     parser.add_argument("--simulator", metavar="LIBRARY",
                         help="the device is this simulator's and computes nothing: print no speed "
                              "and no losses, but the modelled time of driver calls")
@@ -69,8 +73,10 @@ class Trainer:
         self.tokens = torch.Generator().manual_seed(seed)
 
     def step(self, length):
+        # As a loader that works ahead hands them over: nothing waits for the copy.
         tokens = torch.randint(self.run.vocabulary, (self.batch, length + 1),
-                               generator=self.tokens).to(self.device)
+                               generator=self.tokens, pin_memory=self.device.type == "cuda")
+        tokens = tokens.to(self.device, non_blocking=True)
         with torch.autocast(self.device.type, dtype=torch.bfloat16):
             loss = self.model(tokens)
         loss.backward()
@@ -111,8 +117,10 @@ def measure(run, meter, device, out):
         out["loss_last"] = mean_of(losses[-LOSSES:])
 
 
-def completes(run, meter, device, batch):
-    """Does a model, made for it, get through TRY_STEPS steps of that batch?"""
+def completes(run, meter, device, batch, out):
+    """Does a model, made for it, get through TRY_STEPS steps of that batch? Once another batch did,
+    whatever goes wrong is taken for lack of memory: libraries that find none for their kernels or
+    handles have many words for it. `out` then tells which."""
     trainer = None
     try:
         trainer = Trainer(run, batch, device, options.seed)
@@ -122,8 +130,12 @@ def completes(run, meter, device, batch):
         meter.synchronize()
         return True
     except RuntimeError as error:
+        said = f"batch {batch}: {(str(error).splitlines() or [repr(error)])[0][:300]}"
+        print(said)
         if not allocators.is_out_of_memory(error):
-            raise
+            if "largest_batch" not in out:
+                raise
+            out["detail"] = said
         return False
     finally:
         if trainer is not None:
@@ -132,19 +144,31 @@ def completes(run, meter, device, batch):
 
 
 def find_largest(run, meter, device, out):
+    """Each try leaves its figures on a line: where the process is stopped, the last one counts."""
     def gets_through(batch):
-        good = completes(run, meter, device, batch)
+        begin = time.monotonic()
+        good = completes(run, meter, device, batch, out)
         gc.collect()                        # an error holds on to the frames it passed
-        meter.synchronize()
+        meter.synchronize()                 # fails where more was wrong than lack of memory
         meter.empty()
-        print(f"batch {batch}: {'completes' if good else 'out of memory'}", flush=True)
+        print(f"batch {batch}: {'completes' if good else 'does not complete'}, "
+              f"{time.monotonic() - begin:.1f} s")
         return good
 
-    good, bad, out["tries"] = search.largest(gets_through, options.batch or run.batch,
-                                             options.limit_s)
-    out["largest_batch"] = good
-    if bad is None or bad - good > 1:
-        out["problem"] = f"time ran out: the largest batch is from {good} on, below {bad}"
+    def tell(found):
+        out["tries"] = found.tries
+        if found.good:
+            out["largest_batch"] = found.good
+        if found.bad is not None:
+            out["least_failed_batch"] = found.bad
+        print(json.dumps(out), flush=True)
+
+    found = search.largest(gets_through, options.batch or run.batch, options.within,
+                           BEGIN + options.limit_s, tell)
+    out["largest_batch"] = found.good
+    if not found.is_within(options.within):
+        out["status"] = "bound"
+        out["problem"] = "time ran out"
 
 
 def main():
@@ -165,7 +189,7 @@ def main():
     meter.sample()
     out |= meter.figures()
     print(json.dumps(out))
-    return 1 if "problem" in out else 0
+    return 1 if "problem" in out and out.get("status") != "bound" else 0
 
 
 if __name__ == "__main__":

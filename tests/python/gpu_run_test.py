@@ -4,7 +4,9 @@ on the simulated runtime; that it goes on where it was stopped; that it tells ba
 import contextlib
 import csv
 import functools
+import importlib
 import io
+import json
 import math
 import os
 import pathlib
@@ -26,6 +28,7 @@ import cells                    # noqa: E402
 import child                    # noqa: E402
 import contents                 # noqa: E402
 import ledger                   # noqa: E402
+import run as command           # noqa: E402
 import search                   # noqa: E402
 from phases import pytorch      # noqa: E402
 
@@ -166,6 +169,31 @@ def test_cells_see_the_folders_that_are_there_and_no_settings_of_the_shell(tmp_p
     assert "LD_LIBRARY_PATH=/own" in seen.output.splitlines()
 
 
+def test_a_cell_that_was_stopped_keeps_what_it_had_found():
+    cell = cells.Cell("batch", "pleat", ("true",), 9, known={"allocator": "pleat"},
+                      read=pytorch.read)
+    said = '{"tries": 1, "largest_batch": 32}\nbatch 64: completes, 2.0 s\n' \
+           '{"tries": 2, "largest_batch": 64}\nbatch 128: ou'
+    row = command.row_of(cell, child.Ended(-9, said, "", 9.0, True))
+    assert row == {"phase": "batch", "cell": "pleat", "allocator": "pleat", "seconds": 9.0,
+                   "status": "stopped", "problem": "ran past 9 s", "tries": 2,
+                   "largest_batch": 64}
+    assert "largest_batch" not in command.row_of(cell, child.Ended(-9, "", "", 9.0, True))
+
+
+def test_bytecode_is_kept_with_the_results_where_pytorch_has_none(tmp_path, monkeypatch):
+    setup = types.SimpleNamespace(python=sys.executable, out=tmp_path, build=BUILD,
+                                  is_simulated=False)
+    monkeypatch.setattr(pytorch, "is_compiled", lambda _python: False)
+    given = pytorch.environment_of(setup)
+    ended = child.run([sys.executable, "-c", "import calendar"],
+                      {**given, "PYTHONHASHSEED": "0"}, tmp_path, 60)
+    assert ended.status == 0 and list((tmp_path / "pycache").rglob("calendar*.pyc"))
+    monkeypatch.setattr(pytorch, "is_compiled", lambda _python: True)
+    given = pytorch.environment_of(setup)
+    assert given["PYTHONDONTWRITEBYTECODE"] == "1" and "PYTHONPYCACHEPREFIX" not in given
+
+
 def test_a_graph_is_computed_once_before_it_is_captured():
     """The first launch of a kernel loads it, which a capture may forbid."""
     said = []
@@ -205,6 +233,13 @@ def test_rows_of_two_machines_never_share_a_file(tmp_path):
 def test_the_plan_can_be_looked_at_without_running_it(tmp_path):
     listed = run(tmp_path, "--list").stdout
     assert listed.count("to run") == len(listed.splitlines()) > 30
+    first = [line.split()[0] for line in listed.splitlines()][:listed.splitlines().index(
+        next(line for line in listed.splitlines() if " 1.05x " in line))]
+    assert list(dict.fromkeys(first)) == ["probe", "suites", "traces", "gpt2", "lora", "moe",
+                                          "batch", "batch_lora"]
+    chosen = run(tmp_path, "--list", "--phases", "batch,moe", "--allocators", "pleat-8m,pleat")
+    assert [line.split()[:2] for line in chosen.stdout.splitlines()] == [
+        ["moe", "pleat"], ["batch", "pleat"], ["moe", "pleat-8m"], ["batch", "pleat-8m"]]
     shown = run(tmp_path, "--dry-run", "--phases", "batch").stdout
     assert "--allocator pleat --scale tiny --search-batch" in shown
     assert not (tmp_path / "gpu.csv").exists()
@@ -288,10 +323,117 @@ def test_a_report_that_falls_short_says_so_by_its_exit_status(tmp_path):
     assert ended.returncode == 1 and "short by 89 sequences" in ended.stdout
 
 
+@pytest.mark.parametrize(("pleat", "expandable", "verdict"), [
+    (("bound", "90", "96"), ("ok", "90", "91"), "PASS"),
+    (("stopped", "90", ""), ("ok", "90", "91"), "PASS"),
+    (("ok", "90", "91"), ("bound", "88", "91"), "PASS"),
+    (("ok", "90", "91"), ("bound", "88", "96"), acceptance.NOT_MEASURED),
+    (("ok", "90", "91"), ("stopped", "88", ""), acceptance.NOT_MEASURED),
+    (("bound", "80", "96"), ("ok", "90", "91"), acceptance.NOT_MEASURED),
+    (("bound", "80", "88"), ("ok", "90", "91"), "short by 3 sequences or more"),
+    (("failed", "90", "96"), ("ok", "90", "91"), acceptance.NOT_MEASURED),
+])
+def test_bounds_of_a_search_count_for_what_they_are(pleat, expandable, verdict):
+    rows = good_rows()
+    keys = ("status", "largest_batch", "least_failed_batch")
+    for row in rows:
+        if row["phase"] == "batch" and row["allocator"] in ("pleat", "expandable"):
+            row.update(zip(keys, pleat if row["allocator"] == "pleat" else expandable))
+    assert verdicts(rows)["batch: largest before out-of-memory"] == verdict
+
+
+# ---- the search --------------------------------------------------------------------------------
+
 @pytest.mark.parametrize("least_bad", [1, 2, 3, 32, 33, 95, 96, 97, 1000])
 def test_the_search_finds_the_last_batch_that_completes(least_bad):
-    good, bad, tries = search.largest(lambda batch: batch < least_bad, 32, 60)
-    assert (good, bad) == (least_bad - 1, least_bad) and tries <= 20
+    found = search.largest(lambda batch: batch < least_bad, 32)
+    assert (found.good, found.bad) == (least_bad - 1, least_bad) and found.tries <= 20
+
+
+@pytest.mark.parametrize(("least_bad", "good"), [(93, 92), (94, 92), (95, 94), (2, 1)])
+def test_a_coarser_search_ends_on_the_same_grid(least_bad, good):
+    found = search.largest(lambda batch: batch < least_bad, 32, gap=2)
+    assert found.good == good < found.bad <= good + 2
+
+
+@pytest.mark.parametrize(("least_bad", "known"), [
+    (1000, (32, None, 3)),              # after 8 + 16 + 32: 64 more would not end in time
+    (30, (24, 32, 4)),                  # after 8 + 16 + 32 + 24
+])
+def test_no_try_is_begun_that_would_not_end_in_time(monkeypatch, least_bad, known):
+    clock = [0]
+    told = []
+
+    def completes(batch):
+        clock[0] += batch
+        return batch < least_bad
+
+    monkeypatch.setattr(search, "time", types.SimpleNamespace(monotonic=lambda: clock[0]))
+    found = search.largest(completes, 8, end=100, tell=lambda found: told.append(found.tries))
+    assert (found.good, found.bad, found.tries) == known
+    assert told == list(range(1, found.tries + 1)) and not found.is_within(1)
+
+
+@pytest.fixture
+def train(monkeypatch):
+    """train.py, of which the trainers run out of memory above some batch, in words of theirs."""
+    monkeypatch.setattr(sys, "argv", ["train.py", "--model", "gpt2", "--allocator", "native",
+                                      "--scale", "tiny", "--device", "cpu"])
+    monkeypatch.delitem(sys.modules, "train", raising=False)
+    module = importlib.import_module("train")
+    yield module
+    del sys.modules["train"]
+
+
+def broken_above(most, words):
+    class Trainer:
+        def __init__(self, _run, batch, _device, _seed):
+            self.batch = batch
+            self.optimizer = types.SimpleNamespace(zero_grad=lambda set_to_none: None)
+
+        def step(self, _length):
+            if self.batch > most:
+                raise RuntimeError(words)
+    return Trainer
+
+
+ALLOC_FAILED = "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`\nmore"
+
+
+def find(train, most, words):
+    out = {}
+    train.Trainer = broken_above(most, words)
+    meter = types.SimpleNamespace(**dict.fromkeys(("sample", "synchronize", "empty"), lambda: None))
+    train.find_largest(train.RUNS["gpt2", "tiny"], meter, None, out)
+    return out
+
+
+def test_lack_of_memory_in_other_words_ends_a_try_and_not_the_search(train, capsys):
+    out = find(train, 9, ALLOC_FAILED)
+    first = ALLOC_FAILED.splitlines()[0]
+    assert out == {"tries": 6, "largest_batch": 9, "least_failed_batch": 10,
+                   "detail": f"batch 10: {first}"}
+    lines = capsys.readouterr().out.splitlines()
+    assert f"batch 16: {first}" in lines
+    assert [json.loads(line)["tries"] for line in lines if line[0] == "{"] == [1, 2, 3, 4, 5, 6]
+
+
+def test_what_fails_before_anything_has_worked_is_an_error(train):
+    with pytest.raises(RuntimeError, match="CUBLAS_STATUS_ALLOC_FAILED"):
+        find(train, 0, ALLOC_FAILED)
+    assert find(train, 0, "CUDA out of memory.")["largest_batch"] == 0
+
+
+def test_the_longest_step_is_among_those_of_a_try(train):
+    for (model, scale), run_of_it in train.RUNS.items():
+        drawn = train.lengths.drawn(run_of_it, train.TRY_STEPS, train.SEED)
+        assert drawn[-1] == max(drawn) == run_of_it.longest, (model, scale)
+
+
+def test_a_search_without_time_says_what_it_knows(train):
+    train.options.limit_s = -1
+    assert find(train, 9, ALLOC_FAILED) == {
+        "largest_batch": 0, "status": "bound", "problem": "time ran out"}
 
 
 # ---- training on the CPU: the figures are of no use, the losses are right -----------------------

@@ -42,5 +42,5 @@ def cells(setup):
         command += ["--cost-file", setup.out / "simulated.cost"]
     return [Cell("probe", "costs", tuple(command), LIMIT_S,
                  environment=setup.library_path(), read=reader(setup)),
-            Cell("probe", "torch", (setup.python, "-B", ROOT / "bench" / "gpu" / "describe.py"),
+            Cell("probe", "torch", (setup.python, ROOT / "bench" / "gpu" / "describe.py"),
                  TORCH_LIMIT_S, environment=environment_of(setup), read=read_pytorch)]

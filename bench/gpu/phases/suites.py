@@ -44,7 +44,7 @@ def cells(setup):
 
 
 def contents(setup):
-    command = (setup.python, "-B", ROOT / "bench" / "gpu" / "contents.py", "--allocator", "pleat")
+    command = (setup.python, ROOT / "bench" / "gpu" / "contents.py", "--allocator", "pleat")
     environment = environment_of(setup)
     if not setup.is_simulated:
         return [Cell("suites", name, (*command, *more), LIMIT_S, known={"allocator": "pleat"},
