@@ -266,18 +266,25 @@ START_TEST(a_dump_that_does_not_fit_is_cut_off_and_tells_its_size)
 }
 END_TEST
 
-START_TEST(identity_lookups_are_counted_but_not_kept)
+START_TEST(what_every_request_asks_is_counted_but_not_kept)
 {
     static char text[256 * 200];
     pl_device *dev = vmm_sim_device(&sim, NULL);
+    cu_stream stream = vmm_sim_stream(dev, false);
     unsigned long long id = 0;
+    int status = 0;
     ck_assert_int_eq(pl_device_enter(dev), PLEAT_OK);
     uint64_t before = pl_driver_n_calls(sim.drv, PL_CU_stream_id);
-    ck_assert_int_eq(pl_cu_stream_id(sim.drv, CU_STREAM_LEGACY, &id), CU_SUCCESS);
-    pl_device_leave(dev);
+    ck_assert_int_eq(pl_cu_stream_id(sim.drv, stream, &id), CU_SUCCESS);
     ck_assert_uint_eq(pl_driver_n_calls(sim.drv, PL_CU_stream_id), before + 1);
+    before = pl_driver_n_calls(sim.drv, PL_CU_stream_is_capturing);
+    ck_assert_int_eq(pl_cu_stream_is_capturing(sim.drv, stream, &status), CU_SUCCESS);
+    ck_assert_uint_eq(pl_driver_n_calls(sim.drv, PL_CU_stream_is_capturing), before + 1);
+    pl_device_leave(dev);
+    vmm_sim_destroy_stream(dev, stream);
     ck_assert_uint_lt(pl_driver_dump_calls(sim.drv, text, sizeof(text)), sizeof(text));
     ck_assert_ptr_null(strstr(text, "cuStreamGetId"));
+    ck_assert_ptr_null(strstr(text, "cuStreamIsCapturing"));
     ck_assert_ptr_nonnull(strstr(text, "cuDevicePrimaryCtxRetain"));
     vmm_sim_close_device(dev);
 }
@@ -382,7 +389,7 @@ static Suite *driver_suite(void)
     tcase_add_checked_fixture(ring, open_sim, close_sim);
     tcase_add_test(ring, the_ring_keeps_the_last_256_calls_in_order);
     tcase_add_test(ring, a_dump_that_does_not_fit_is_cut_off_and_tells_its_size);
-    tcase_add_test(ring, identity_lookups_are_counted_but_not_kept);
+    tcase_add_test(ring, what_every_request_asks_is_counted_but_not_kept);
     suite_add_tcase(suite, ring);
     TCase *errors = tcase_create("last error");
     tcase_add_checked_fixture(errors, open_sim, close_sim);

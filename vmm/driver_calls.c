@@ -1,8 +1,9 @@
 /* driver_calls.c - the counting wrappers of all entry points, and the ring of the last calls.
  *
  * A wrapper costs two relaxed atomic additions and a few stores beside the call itself. Lookups of
- * a stream's identity and of the current device, which come with every allocation, are counted but
- * kept out of the ring when they succeed: they would push everything else out of it.
+ * a stream's identity, of whether it is being captured and of the current device, which come with
+ * every allocation, are counted but kept out of the ring when they succeed: they would push
+ * everything else out of it.
  * No lock: counters and the ring are atomic; a slot that is overwritten while it is read is
  * recognised by its number and left out. */
 #include <inttypes.h>
@@ -120,6 +121,12 @@ static void ring_put(pl_driver *drv, const call_note *note)
     atomic_store_explicit(&slot->number, at + 1, memory_order_release);
 }
 
+static inline bool is_lookup(pl_entry entry)
+{
+    return entry == PL_CU_stream_id || entry == PL_CU_stream_is_capturing ||
+           entry == PL_CU_ctx_get_device;
+}
+
 static inline void call_end(pl_driver *drv, uint64_t begin_ns, const call_note *note)
 {
     atomic_fetch_add_explicit(&drv->n_calls[note->entry], 1, memory_order_relaxed);
@@ -130,8 +137,7 @@ static inline void call_end(pl_driver *drv, uint64_t begin_ns, const call_note *
     if (!is_good) {
         pl_driver_note_failure(note->entry, note->result, note->bytes);
     }
-    bool is_lookup = note->entry == PL_CU_stream_id || note->entry == PL_CU_ctx_get_device;
-    if (!is_lookup || !is_good) {
+    if (!is_lookup(note->entry) || !is_good) {
         ring_put(drv, note);
     }
 }
