@@ -78,6 +78,7 @@ static void *destroy_once(void *arg)
 {
     crowd *c = arg;
     while (!atomic_load(&c->is_started)) {
+        sched_yield();
     }
     pleat_status st = pleat_destroy(c->instance, 0);
     atomic_fetch_add(&c->n_ok, st == PLEAT_OK);
@@ -138,6 +139,7 @@ static void *use_first(void *arg)
 {
     crowd *c = arg;
     while (!atomic_load(&c->is_started)) {
+        sched_yield();
     }
     for (int i = 0; i < 20; i++) {
         pleat_devptr ptr;
@@ -167,6 +169,7 @@ static void *use_the_pair(void *arg)
 {
     crowd *c = arg;
     while (!atomic_load(&c->is_started)) {
+        sched_yield();
     }
     for (int i = 0; i < 50; i++) {
         void *block = pleat_malloc(2000, 0, NULL);

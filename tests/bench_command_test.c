@@ -255,7 +255,7 @@ END_TEST
 START_TEST(probe_says_that_the_gpu_is_simulated_and_writes_costs_that_it_reads)
 {
     const char *path = bench_child_file(".txt", "", 0);
-    run("probe --driver sim --json --cost-file @", path);
+    run("probe --driver sim --seconds 3600 --json --cost-file @", path);
     ck_assert_msg(child.status == 0, "%d: %s", child.status, child.err);
     const char *at = child.out;
     json_t *object = next_object(&at);
