@@ -145,7 +145,7 @@ def run_phase(setup, table, cells, options, stop_at):
         if time.monotonic() + cell.limit_s > end:
             left += 1
             continue
-        print(f"  {cell.phase:7} {cell.name:44}", end="", flush=True)
+        print(f"  {cell.phase:10} {cell.name:41}", end="", flush=True)
         row = run_cell(setup, cell)
         table.add(row)
         print(f" {row['status']:8} {row['seconds']:7.1f} s  {row.get('problem', '')}", flush=True)
@@ -179,7 +179,7 @@ def show(setup, options):
         known = {(row["phase"], row["cell"]): row["status"] for row in ledger.read_rows(path)[1]}
     for cells in plan(setup, options):
         for cell in cells:
-            print(f"{cell.phase:7} {cell.name:44} {known.get((cell.phase, cell.name), 'to run'):8}"
+            print(f"{cell.phase:10} {cell.name:41} {known.get((cell.phase, cell.name), 'to run'):8}"
                   f" at most {cell.limit_s:g} s")
             if options.dry_run:
                 given = [f"{key}={value}" for key, value in cell.environment.items()]
