@@ -25,7 +25,7 @@ pleat_status pl_cache_create(size_t bytes, const pl_allocator_ops *ops, const pl
     if (pl_lock_init(&c->lock, PL_RANK_DEVICE) != 0) {
         goto undo_alloc;
     }
-    if (pl_waiter_init(&c->waiter, &c->lock) != 0) {
+    if (pl_waiter_init(&c->waiter, &c->lock, &c->stats.allocation[PLEAT_POOL_ALL].freed) != 0) {
         goto undo_lock;
     }
     c->base.ops = ops;
@@ -75,6 +75,15 @@ pleat_status pl_cache_destroy(pl_allocator *a, bool force, size_t *n_live, size_
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
+bool pl_cache_may_try(pl_cache *c, pl_turn *turn, pleat_status st, uint64_t bytes)
+{
+    uint64_t total = pl_device_total_bytes(c->dev);
+    uint64_t limit = c->options.limit_bytes;
+    uint64_t most = limit != 0 && limit < total ? limit : total;
+    uint64_t live = c->stats.allocated_bytes[PLEAT_POOL_ALL].current;
+    return pl_waiter_may_try(&c->waiter, turn, st, live <= most && bytes <= most - live);
+}
+
 pleat_status pl_cache_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released)
 {
     pl_cache *c = cache_of(a);
@@ -122,7 +131,9 @@ pleat_status pl_cache_release_capture(pl_allocator *a, pl_stream *stream)
     }
     pl_cache *c = cache_of(a);
     pl_lock_acquire(&c->lock);
+    pl_waiter_leave(&c->waiter); /* what it held may be what another request is missing */
     st = c->kind->end_capture(c, stream);
+    pl_waiter_return(&c->waiter, NULL);
     pl_lock_release(&c->lock);
     return st;
 }

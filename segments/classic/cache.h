@@ -61,6 +61,9 @@ static inline pleat_status pl_cache_check_request(size_t bytes, const pl_stream 
     return bytes != 0 && stream ? PLEAT_ESIZE : PLEAT_EINVAL;
 }
 
+/* With lock: does another round serve a request for `bytes`, after one that ended with `st`? */
+bool pl_cache_may_try(pl_cache *c, pl_turn *turn, pleat_status st, uint64_t bytes);
+
 pleat_block_info pl_cache_info(const pl_cache *c, pleat_devptr base, size_t bytes,
                                size_t requested_bytes, const pl_stream *stream);
 

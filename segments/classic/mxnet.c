@@ -20,7 +20,6 @@ pleat_status pl_mxnet_create(const pl_allocator_ops *ops, const pl_cache_kind *k
     }
     pl_mxnet *m = pl_mxnet_of(&c->base);
     m->policy = policy;
-    c->waiter.n_frees = &c->stats.active[PLEAT_POOL_ALL].freed;
     pl_mxnet_pool_init(m);
     *out = &c->base;
     return PLEAT_OK;

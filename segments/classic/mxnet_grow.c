@@ -383,7 +383,7 @@ static pleat_status new_block(pl_mxnet *m, const request *r, fresh *f, pl_mxnet_
 static pleat_status grow_with(pl_mxnet *m, const request *r, fresh *f, pl_mxnet_block **out)
 {
     pleat_status st = new_block(m, r, f, out);
-    while (pl_waiter_may_try(&m->base.waiter, &f->turn, st)) {
+    while (pl_cache_may_try(&m->base, &f->turn, st, r->class_bytes)) {
         st = pl_mxnet_reuse(m, r->class_bytes, r->stream, out);
         if (st == PLEAT_OK && !*out) {
             st = new_block(m, r, f, out);

@@ -409,7 +409,7 @@ static pleat_status get_with(pl_bfc *b, const request *r, fresh *f, pl_bfc_chunk
         if (st == PLEAT_OK && !*out) {
             st = grow(b, r, f, out);
         }
-    } while (pl_waiter_may_try(&b->base.waiter, &f->turn, st));
+    } while (pl_cache_may_try(&b->base, &f->turn, st, r->rounded_bytes));
     b->base.stats.num_ooms += st == PLEAT_ENOMEM_DEVICE ? 1 : 0;
     return st;
 }

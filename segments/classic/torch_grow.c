@@ -87,7 +87,7 @@ static pleat_status grow_with(pl_torch *t, const pl_torch_request *r, attempt *a
 {
     pl_torch_block *block = NULL;
     pleat_status st = get_memory(t, r, a, &block);
-    while (pl_waiter_may_try(&t->base.waiter, &a->turn, st)) {
+    while (pl_cache_may_try(&t->base, &a->turn, st, r->rounded_bytes)) {
         block = pl_torch_find_free(t, r);
         if (block) {
             pl_torch_take_out(t, block);

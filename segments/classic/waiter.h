@@ -4,6 +4,9 @@
  * pl_waiter_return it is under way, and its return is a change. Whoever finds no memory tries again
  * once there has been a change of others since its last try, and waits as long as one may come.
  *
+ * What others free while a round is under way is a change as well: it may have been cached after
+ * everything cached was given back, and before the driver was asked again.
+ *
  * Guarded by the lock of the allocator (rank 20), which only pl_waiter_may_try drops. */
 #ifndef PLEAT_SEGMENTS_CLASSIC_WAITER_H
 #define PLEAT_SEGMENTS_CLASSIC_WAITER_H
@@ -16,7 +19,7 @@ typedef struct pl_waiter {
     pthread_cond_t changed;  /* n_changes has changed */
     unsigned n_out;          /* lock: driver calls under way that may make room */
     uint64_t n_changes;      /* lock: how often one of them did */
-    const uint64_t *n_frees; /* const: lock: how often a block came back; NULL = not to be seen */
+    const uint64_t *n_frees; /* const: lock: how often users freed a block */
 } pl_waiter;
 
 /* What one request knows of the others. */
@@ -26,7 +29,8 @@ typedef struct pl_turn {
     unsigned n_rounds;
 } pl_turn;
 
-int pl_waiter_init(pl_waiter *waiter, pl_lock *lock); /* 0, or -1 when the system refuses */
+/* 0, or -1 when the system refuses. */
+int pl_waiter_init(pl_waiter *waiter, pl_lock *lock, const uint64_t *n_frees);
 void pl_waiter_fini(pl_waiter *waiter);
 
 pl_turn pl_waiter_begin(const pl_waiter *waiter); /* the first round of a request */
@@ -55,7 +59,8 @@ static inline void pl_waiter_return(pl_waiter *waiter, pl_turn *turn)
 }
 
 /* The request's round ended with `st`. Is another one worth while? Waits until others have changed
- * something since; false as well when none of their calls is under way, or after too many. */
-bool pl_waiter_may_try(pl_waiter *waiter, pl_turn *turn, pleat_status st);
+ * something since; false as well when none of their calls is under way, or after too many. Frees
+ * count only if the request `may_fit`, were all given back that is not live. */
+bool pl_waiter_may_try(pl_waiter *waiter, pl_turn *turn, pleat_status st, bool may_fit);
 
 #endif
