@@ -245,7 +245,7 @@ static pl_async_block *take_released(pl_async *p, uint64_t lane)
 pleat_status pl_async_release(pl_async *p, pl_stream *stream)
 {
     pl_lock_assert(&p->base.lock);
-    uint64_t lane = pl_order_lane(stream) & ~(UINT64_C(1) << PL_ORDER_CROWD);
+    uint64_t lane = pl_order_own_lane(stream);
     pl_async_block *released = take_released(p, lane);
     pleat_status first = PLEAT_OK;
     while (released) {

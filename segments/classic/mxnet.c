@@ -177,7 +177,7 @@ static void end_hold(pl_mxnet *m, uint64_t lane)
 
 pleat_status pl_mxnet_end_capture(pl_cache *c, pl_stream *stream)
 {
-    end_hold(pl_mxnet_of(&c->base), pl_order_lane(stream) & ~(UINT64_C(1) << PL_ORDER_CROWD));
+    end_hold(pl_mxnet_of(&c->base), pl_order_own_lane(stream));
     return PLEAT_OK;
 }
 

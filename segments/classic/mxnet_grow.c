@@ -197,20 +197,6 @@ static uint64_t open_of_cached(const pl_mxnet *m)
     return open;
 }
 
-/* One lane after the other, so that one which cannot be waited for does not keep the rest. Returns
- * what is no reason of its own: neither a capture nor work that is not over yet. */
-static pleat_status wait_for_uses(pl_mxnet *m, uint64_t open, uint32_t wait_ms)
-{
-    pleat_status first = PLEAT_OK;
-    for (uint64_t left = open; left; left &= left - 1) {
-        pleat_status st = pl_order_wait(&m->order, left & (0 - left), wait_ms);
-        if (st != PLEAT_ECAPTURE && st != PLEAT_EPENDING && first == PLEAT_OK) {
-            first = st;
-        }
-    }
-    return first;
-}
-
 /* What departs goes to the driver, or is stuck. False: the latter, for one at least. */
 static bool depart(pl_mxnet *m, departing *d, uint64_t *released, pleat_status *first)
 {
@@ -244,7 +230,7 @@ static pleat_status release_others(pl_mxnet *m, departing *d, uint64_t keep_byte
     if (!is_more_wanted(m, d, keep_bytes)) {
         return PLEAT_OK;
     }
-    pleat_status first = wait_for_uses(m, open_of_cached(m) & ~d->open, wait_ms);
+    pleat_status first = pl_order_wait_each(&m->order, open_of_cached(m) & ~d->open, wait_ms);
     do {
         take_cached(m, d, keep_bytes, true);
     } while (!depart(m, d, released, &first));
@@ -259,7 +245,7 @@ pleat_status pl_mxnet_release_cached(pl_mxnet *m, uint64_t keep_bytes, uint32_t 
     take_cached(m, &d, keep_bytes, false);
     m->base.stats.num_sync_all_streams += d.first && wait_ms != 0 ? 1 : 0;
     pl_waiter_leave(&m->base.waiter);
-    pleat_status first = wait_for_uses(m, d.open, wait_ms);
+    pleat_status first = pl_order_wait_each(&m->order, d.open, wait_ms);
     if (!depart(m, &d, released, &first)) {
         pleat_status st = release_others(m, &d, keep_bytes, wait_ms, released);
         first = first == PLEAT_OK ? st : first;

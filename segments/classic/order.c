@@ -13,7 +13,7 @@ static unsigned first_lane(uint64_t lanes)
 
 uint64_t pl_order_open(const pl_order *order, const pl_uses *uses, const pl_stream *user)
 {
-    uint64_t own = user ? pl_order_lane(user) & ~(UINT64_C(1) << PL_ORDER_CROWD) : 0;
+    uint64_t own = user ? pl_order_own_lane(user) : 0;
     uint64_t open = 0;
     for (uint64_t left = uses->lanes & ~own; left; left &= left - 1) {
         if (order->passed[first_lane(left)] < uses->number) {
@@ -92,6 +92,18 @@ pleat_status pl_order_wait(pl_order *order, uint64_t lanes, uint32_t wait_ms)
             order->passed[lane] = covered;
         }
         first = first == PLEAT_OK ? st : first;
+    }
+    return first;
+}
+
+pleat_status pl_order_wait_each(pl_order *order, uint64_t lanes, uint32_t wait_ms)
+{
+    pleat_status first = PLEAT_OK;
+    for (uint64_t left = lanes; left; left &= left - 1) {
+        pleat_status st = pl_order_wait(order, left & (0 - left), wait_ms);
+        if (st != PLEAT_ECAPTURE && st != PLEAT_EPENDING && first == PLEAT_OK) {
+            first = st;
+        }
     }
     return first;
 }

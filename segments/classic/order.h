@@ -42,6 +42,12 @@ static inline uint64_t pl_order_lane(const pl_stream *stream)
     return UINT64_C(1) << (index < PL_ORDER_CROWD ? index : PL_ORDER_CROWD);
 }
 
+/* The stream's lane, but for one of the crowd, which has none to itself: 0. */
+static inline uint64_t pl_order_own_lane(const pl_stream *stream)
+{
+    return pl_order_lane(stream) & ~(UINT64_C(1) << PL_ORDER_CROWD);
+}
+
 /* The memory is being freed: its uses end with what was submitted so far. */
 static inline void pl_order_end(pl_order *order, pl_uses *uses)
 {
@@ -66,6 +72,10 @@ pl_uses pl_order_join(const pl_order *order, const pl_uses *a, const pl_uses *b)
  * PLEAT_OK; EPENDING; ECAPTURE (a stream is being captured); ENOMEM_HOST; EDRIVER: the first
  * failure; the other lanes were waited for all the same. Lock dropped meanwhile. */
 pleat_status pl_order_wait(pl_order *order, uint64_t lanes, uint32_t wait_ms);
+
+/* The same, one lane after the other, so that one which cannot be waited for does not keep the rest.
+ * Returns what is no reason of its own: neither ECAPTURE nor EPENDING. */
+pleat_status pl_order_wait_each(pl_order *order, uint64_t lanes, uint32_t wait_ms);
 
 /* Make `user` wait on the GPU for the lanes' uses so far; on the host for streams that are gone.
  * As above; the first failure ends it. */

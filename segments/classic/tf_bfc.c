@@ -215,7 +215,7 @@ static void end_hold(pl_bfc *b, uint64_t lane)
 
 static pleat_status end_capture(pl_cache *c, pl_stream *stream)
 {
-    end_hold(pl_bfc_of(&c->base), pl_order_lane(stream) & ~(UINT64_C(1) << PL_ORDER_CROWD));
+    end_hold(pl_bfc_of(&c->base), pl_order_own_lane(stream));
     return PLEAT_OK;
 }
 

@@ -188,20 +188,6 @@ static uint64_t open_of_free(const pl_bfc *b)
     return open;
 }
 
-/* One lane after the other, so that one which cannot be waited for does not keep the rest. Returns
- * what is no reason of its own: neither a capture nor work that is not over yet. */
-static pleat_status wait_for_uses(pl_bfc *b, uint64_t open, uint32_t wait_ms)
-{
-    pleat_status first = PLEAT_OK;
-    for (uint64_t left = open; left; left &= left - 1) {
-        pleat_status st = pl_order_wait(&b->order, left & (0 - left), wait_ms);
-        if (st != PLEAT_ECAPTURE && st != PLEAT_EPENDING && first == PLEAT_OK) {
-            first = st;
-        }
-    }
-    return first;
-}
-
 static void forget_region(pl_bfc *b, pl_bfc_chunk *chunk)
 {
     b->base.reserved_bytes -= chunk->bytes;
@@ -265,7 +251,7 @@ static pleat_status release_others(pl_bfc *b, departing *d, uint64_t keep_bytes,
     if (!is_more_wanted(b, d, keep_bytes)) {
         return PLEAT_OK;
     }
-    pleat_status first = wait_for_uses(b, open_of_free(b) & ~d->open, wait_ms);
+    pleat_status first = pl_order_wait_each(&b->order, open_of_free(b) & ~d->open, wait_ms);
     do {
         take_free(b, d, keep_bytes, true);
     } while (!depart(b, d, released, &first));
@@ -280,7 +266,7 @@ pleat_status pl_bfc_release_free(pl_bfc *b, uint64_t keep_bytes, uint32_t wait_m
     take_free(b, &d, keep_bytes, false);
     b->base.stats.num_sync_all_streams += d.first && wait_ms != 0 ? 1 : 0;
     pl_waiter_leave(&b->base.waiter);
-    pleat_status first = wait_for_uses(b, d.open, wait_ms);
+    pleat_status first = pl_order_wait_each(&b->order, d.open, wait_ms);
     if (!depart(b, &d, released, &first)) {
         pleat_status st = release_others(b, &d, keep_bytes, wait_ms, released);
         first = first == PLEAT_OK ? st : first;
