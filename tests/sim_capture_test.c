@@ -143,6 +143,8 @@ END_TEST
 START_TEST(unsafe_calls_break_a_global_capture)
 {
     cu_devptr block;
+    unsigned long long id;
+    cu_context context;
     cu_stream other = world_stream();
     ASSERT_BREAKS(cuMemAlloc_v2(&block, 512), CU_CAPTURE_UNSUPPORTED);
     ASSERT_BREAKS(cuMemFree_v2(0), CU_CAPTURE_UNSUPPORTED);
@@ -151,6 +153,8 @@ START_TEST(unsafe_calls_break_a_global_capture)
     ASSERT_BREAKS(cuStreamQuery(other), CU_CAPTURE_UNSUPPORTED);
     ASSERT_BREAKS(cuStreamSynchronize(other), CU_CAPTURE_UNSUPPORTED);
     ASSERT_BREAKS(cuStreamSynchronize(stream), CU_CAPTURE_UNSUPPORTED);
+    ASSERT_BREAKS(cuStreamGetId(other, &id), CU_CAPTURE_UNSUPPORTED);
+    ASSERT_BREAKS(cuStreamGetCtx(other, &context), CU_CAPTURE_UNSUPPORTED);
     ck_ok(cuStreamDestroy_v2(other));
 }
 END_TEST
@@ -158,11 +162,13 @@ END_TEST
 START_TEST(a_relaxed_thread_may_make_unsafe_calls)
 {
     cu_devptr block;
+    unsigned long long id;
     int mode = CU_CAPTURE_MODE_RELAXED;
     ck_ok(cuStreamBeginCapture_v2(stream, CU_CAPTURE_MODE_GLOBAL));
     ck_ok(cuThreadExchangeStreamCaptureMode(&mode));
     ck_assert_int_eq(mode, CU_CAPTURE_MODE_GLOBAL);
     ck_ok(cuEventQuery(event));
+    ck_ok(cuStreamGetId(CU_STREAM_PER_THREAD, &id));
     ck_ok(cuMemAlloc_v2(&block, 512));
     ck_ok(cuMemFree_v2(block));
     ck_ok(cuThreadExchangeStreamCaptureMode(&mode));
@@ -183,10 +189,14 @@ END_TEST
 
 START_TEST(relaxed_mode_does_not_allow_what_conflicts_with_the_capture_itself)
 {
+    unsigned long long id;
+    cu_context context;
     int mode = CU_CAPTURE_MODE_RELAXED;
     ck_ok(cuThreadExchangeStreamCaptureMode(&mode));
     ASSERT_BREAKS(cuStreamSynchronize(stream), CU_CAPTURE_UNSUPPORTED);
     ASSERT_BREAKS(cuStreamQuery(stream), CU_CAPTURE_UNSUPPORTED);
+    ASSERT_BREAKS(cuStreamGetId(stream, &id), CU_CAPTURE_UNSUPPORTED);
+    ASSERT_BREAKS(cuStreamGetCtx(stream, &context), CU_CAPTURE_UNSUPPORTED);
     ck_ok(cuStreamBeginCapture_v2(stream, CU_CAPTURE_MODE_RELAXED));
     ck_ok(cuEventRecord(event, stream));
     ck_assert_int_eq(cuEventQuery(event), CU_CAPTURED_EVENT);

@@ -1,6 +1,7 @@
 /* vmm_gpu_test.c - what vmm relies on, on a real GPU; skipped (77) where there is none. */
 /* labels: gpu */
 #include <check.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -126,6 +127,42 @@ START_TEST(streams_keep_their_identity_and_fences_pass)
 }
 END_TEST
 
+static void *get_in_another_thread(void *handle)
+{
+    pl_stream *stream = NULL;
+    return pl_stream_get(dev, handle, &stream) == PLEAT_OK ? stream : NULL;
+}
+
+/* Whoever asks who a captured stream is breaks its capture, on drivers that CCCL has met. */
+START_TEST(a_capture_survives_being_asked_who_its_stream_is)
+{
+    pl_stream *streams[3] = { NULL };
+    void *seen = NULL;
+    pthread_t thread;
+    cu_graph graph = NULL;
+    cu_stream handles[3] = { create_stream(), create_stream(), create_stream() };
+    ck_assert_int_eq(pl_device_enter(dev), PLEAT_OK);
+    for (int is_known = 0; is_known < 2; is_known++) {
+        ck_assert_int_eq(pl_cu_stream_begin_capture(drv, handles[0], CU_CAPTURE_MODE_GLOBAL),
+                         CU_SUCCESS);
+        ck_assert_int_eq(pl_stream_get(dev, handles[0], &streams[0]), PLEAT_OK);
+        ck_assert_int_eq(pl_stream_get(dev, handles[1], &streams[1]), PLEAT_OK);
+        ck_assert_int_eq(pthread_create(&thread, NULL, get_in_another_thread, handles[2]), 0);
+        ck_assert_int_eq(pthread_join(thread, &seen), 0);
+        ck_assert_ptr_nonnull(seen);
+        ck_assert_int_eq(pl_cu_stream_end_capture(drv, handles[0], &graph), CU_SUCCESS);
+        ck_assert_int_eq(pl_cu_graph_destroy(drv, graph), CU_SUCCESS);
+        ck_assert_int_eq(pl_stream_get(dev, handles[0], &streams[2]), PLEAT_OK);
+        ck_assert_ptr_eq(streams[2], streams[0]);
+        ck_assert_uint_eq(pl_stream_count(dev), 3);
+    }
+    pl_device_leave(dev);
+    for (int i = 0; i < 3; i++) {
+        destroy_stream(handles[i]);
+    }
+}
+END_TEST
+
 START_TEST(a_capture_elsewhere_is_not_harmed)
 {
     pl_stream *captured = NULL;
@@ -183,6 +220,7 @@ static Suite *gpu_suite(void)
     TCase *streams = tcase_create("streams");
     tcase_add_checked_fixture(streams, open_device, close_device);
     tcase_add_test(streams, streams_keep_their_identity_and_fences_pass);
+    tcase_add_test(streams, a_capture_survives_being_asked_who_its_stream_is);
     tcase_add_test(streams, a_capture_elsewhere_is_not_harmed);
     suite_add_tcase(suite, streams);
     TCase *measuring = tcase_create("measuring");

@@ -46,16 +46,21 @@ pleat_status pl_scope_begin(pl_device *dev, pl_scope *scope)
     return PLEAT_OK;
 }
 
-void pl_scope_end(pl_device *dev, const pl_scope *scope)
+void pl_scope_restore_mode(pl_device *dev, int mode)
 {
-    int mode = scope->mode;
+    int given = mode;
     if (mode != CU_CAPTURE_MODE_RELAXED &&
-        pl_cu_thread_capture_mode(dev->drv, &mode) != CU_SUCCESS) {
-        mode = scope->mode;
-        if (pl_cu_thread_capture_mode(dev->drv, &mode) != CU_SUCCESS) {
+        pl_cu_thread_capture_mode(dev->drv, &given) != CU_SUCCESS) {
+        given = mode;
+        if (pl_cu_thread_capture_mode(dev->drv, &given) != CU_SUCCESS) {
             pl_count_add(&dev->n.n_undo_failures, 1);
         }
     }
+}
+
+void pl_scope_end(pl_device *dev, const pl_scope *scope)
+{
+    pl_scope_restore_mode(dev, scope->mode);
     pl_device_leave(dev);
 }
 

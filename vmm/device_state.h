@@ -21,14 +21,18 @@ typedef enum pl_stream_kind {
     PL_STREAM_PER_THREAD
 } pl_stream_kind;
 
+/* The id of a stream that has only been seen while it was captured: drivers refuse to tell then. */
+#define PL_STREAM_UNNAMED UINT64_MAX
+
 struct pl_stream {
-    pl_device *dev;      /* const */
-    cu_stream handle;    /* const: what calls take */
-    void *given;         /* const: what the user gave */
-    uint64_t id;         /* const */
-    uint64_t thread;     /* const: of a per-thread stream: the thread's number */
-    unsigned index;      /* const */
-    pl_stream_kind kind; /* const */
+    pl_device *dev;       /* const */
+    cu_stream handle;     /* const: what calls take */
+    void *given;          /* const: what the user gave */
+    _Atomic uint64_t id;  /* atomic: named at most once, under the lock, then const */
+    _Atomic bool is_gone; /* atomic: the handle was seen not to be its own any more */
+    uint64_t thread;      /* const: of a per-thread stream: the thread's number */
+    unsigned index;       /* const */
+    pl_stream_kind kind;  /* const */
 };
 
 /* Open addressing by id, at most half full, never shrinks; readers take no lock. A grown copy
@@ -43,6 +47,7 @@ typedef struct pl_streams {
     _Atomic(pl_stream_table *) table;    /* atomic; written under the lock */
     _Atomic(pl_stream *) legacy;         /* atomic; written under the lock */
     _Atomic unsigned n_streams;          /* atomic; publishes `blocks` */
+    unsigned n_unnamed;                  /* lock */
     pl_stream *blocks[PL_STREAM_BLOCKS]; /* lock: block b holds 16 << b streams */
     uint64_t legacy_id;                  /* const */
 } pl_streams;
@@ -148,6 +153,7 @@ typedef struct pl_scope {
 
 pleat_status pl_scope_begin(pl_device *dev, pl_scope *scope); /* after a failure all is as before */
 void pl_scope_end(pl_device *dev, const pl_scope *scope);
+void pl_scope_restore_mode(pl_device *dev, int mode); /* what the thread had before relaxed mode */
 
 /* pl_driver_status of calls that ask for no device memory: never "out of" anything. */
 static inline pleat_status pl_driver_failure(cu_result result)
@@ -158,15 +164,17 @@ static inline pleat_status pl_driver_failure(cu_result result)
 
 /* stream_table.c. NULL where there is none of that id; no lock needed. */
 pl_stream *pl_stream_find(const pl_device *dev, uint64_t id);
-/* Adds a stream like `like`, unless another thread was faster: PLEAT_OK; ENOMEM_HOST. */
+/* The ordinary stream of that handle that was seen last, unless it is known to be gone; no lock
+ * needed. */
+pl_stream *pl_stream_newest(const pl_device *dev, cu_stream handle);
+/* Adds a stream like `like`, unless it is there: another thread was faster, or it was there without
+ * a name and has got one now. PLEAT_OK; ENOMEM_HOST. */
 pleat_status pl_stream_add(pl_device *dev, const pl_stream *like, pl_stream **out);
 void pl_streams_fini(pl_device *dev);
 
-/* stream.c. Both inside a scope. Is the handle still that of `stream`, seen from this thread:
- * PLEAT_OK; ESTREAM; EDRIVER. May the stream be touched without harm to a capture: PLEAT_OK;
- * ECAPTURE; ESTREAM (gone, and the driver knows); EDRIVER. */
-pleat_status pl_stream_verify(const pl_stream *stream);
-pleat_status pl_stream_refuse_capture(const pl_stream *stream);
+/* stream.c. Inside a scope: may the stream be worked on, seen from this thread and without harm to
+ * a capture? PLEAT_OK; ECAPTURE; ESTREAM (its handle is not its own any more); EDRIVER. */
+pleat_status pl_stream_ready(pl_stream *stream);
 pleat_status pl_streams_init(pl_device *dev); /* asks whether the driver has ids */
 
 /* fence.c. Destroys all events; returns the fences still out. */

@@ -124,10 +124,7 @@ size_t pl_fences_fini(pl_device *dev)
 static pleat_status record_inside(pl_stream *stream, pl_fence *fence)
 {
     pl_driver *drv = stream->dev->drv;
-    pleat_status st = pl_stream_verify(stream);
-    if (st == PLEAT_OK) {
-        st = pl_stream_refuse_capture(stream);
-    }
+    pleat_status st = pl_stream_ready(stream);
     if (st != PLEAT_OK) {
         return st;
     }
@@ -338,10 +335,7 @@ pleat_status pl_fence_wait(pl_fence *fence, uint32_t wait_ms)
 
 static pleat_status order_inside(pl_stream *later, const pl_fence *fence)
 {
-    pleat_status st = pl_stream_verify(later);
-    if (st == PLEAT_OK) {
-        st = pl_stream_refuse_capture(later);
-    }
+    pleat_status st = pl_stream_ready(later);
     if (st != PLEAT_OK) {
         return st;
     }

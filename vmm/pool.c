@@ -338,13 +338,6 @@ static terms read_terms(pl_pool *pool, uint64_t bytes)
     return t;
 }
 
-/* May the stream be worked on, without harm to a capture? Inside a scope. */
-static pleat_status refuse_stream(const pl_stream *stream)
-{
-    pleat_status st = pl_stream_verify(stream);
-    return st == PLEAT_OK ? pl_stream_refuse_capture(stream) : st;
-}
-
 static void count_live(pl_pool *pool, uint64_t bytes)
 {
     pl_lock_acquire(&pool->dev->lock);
@@ -393,7 +386,7 @@ static pleat_status alloc_inside(pl_pool *pool, size_t bytes, pl_stream *stream,
     pl_driver *drv = pool->dev->drv;
     terms before = read_terms(pool, bytes);
     cu_devptr ptr = 0;
-    pleat_status st = refuse_stream(stream);
+    pleat_status st = pl_stream_ready(stream);
     if (st != PLEAT_OK) {
         return st;
     }
@@ -439,7 +432,7 @@ pleat_status pl_pool_free(pl_pool *pool, pleat_devptr ptr, size_t bytes, pl_stre
     if (st != PLEAT_OK) {
         return st;
     }
-    st = refuse_stream(stream);
+    st = pl_stream_ready(stream);
     if (st == PLEAT_OK) {
         st = pl_driver_failure(free_in_order(pool, ptr, stream));
     }

@@ -1,11 +1,20 @@
 /* stream.c - who a stream is, and what it is doing.
  *
- * Known streams are found without a lock, by one identity call. The legacy default stream needs no
- * call. The per-thread default stream of a thread is kept in that thread; its handle means another
- * stream in every other one, so it can only be worked on from its own. */
+ * A stream has an id, which the driver tells in relaxed capture mode only while somebody captures,
+ * and of a stream that is captured itself not at all: asked, it refuses and breaks the capture
+ * (NVIDIA's CCCL guards against both). So its capture is asked for first, which harms nothing, and
+ * a captured stream is known by its handle: it is the one that was last seen under it. If it was
+ * never seen it is made without a name, and named when it is first seen at rest.
+ *
+ * Known streams are found without a lock. The legacy default stream needs no call. The per-thread
+ * default stream of a thread is known by the thread and kept in it; its handle means another stream
+ * in every other one, so it can only be worked on from its own. */
 #include "vmm/stream.h"
 
 #include "vmm/device_state.h"
+
+/* A thread's stream is known by the thread: numbers that no driver gives and no handle has. */
+#define OF_A_THREAD (UINT64_C(1) << 63)
 
 /* The thread's own default stream, on the device it asked for last. */
 static _Thread_local struct {
@@ -41,25 +50,6 @@ static pleat_status add_legacy(pl_device *dev, void *given, pl_stream **out)
     return pl_stream_add(dev, &like, out);
 }
 
-/* Without ids a thread's stream is known by the thread: an odd number, unlike any handle. */
-static pleat_status ask_own_id(pl_device *dev, uint64_t *id)
-{
-    if (!dev->has_stream_ids) {
-        *id = own_thread() * 2 + 1;
-        return PLEAT_OK;
-    }
-    pl_scope scope;
-    pleat_status st = pl_scope_begin(dev, &scope);
-    if (st != PLEAT_OK) {
-        return st;
-    }
-    unsigned long long answer = 0;
-    cu_result result = pl_cu_stream_id(dev->drv, CU_STREAM_PER_THREAD, &answer);
-    pl_scope_end(dev, &scope);
-    *id = answer;
-    return pl_driver_failure(result);
-}
-
 static pleat_status get_per_thread(pl_device *dev, pl_stream **out)
 {
     if (own_stream.serial == dev->serial) {
@@ -68,12 +58,10 @@ static pleat_status get_per_thread(pl_device *dev, pl_stream **out)
     }
     pl_stream like = { .handle = CU_STREAM_PER_THREAD,
                        .given = CU_STREAM_PER_THREAD,
+                       .id = OF_A_THREAD | own_thread(),
                        .thread = own_thread(),
                        .kind = PL_STREAM_PER_THREAD };
-    pleat_status st = ask_own_id(dev, &like.id);
-    if (st == PLEAT_OK) {
-        st = pl_stream_add(dev, &like, out);
-    }
+    pleat_status st = pl_stream_add(dev, &like, out);
     if (st == PLEAT_OK) {
         own_stream.serial = dev->serial;
         own_stream.stream = *out;
@@ -81,47 +69,66 @@ static pleat_status get_per_thread(pl_device *dev, pl_stream **out)
     return st;
 }
 
+/* What a handle says of its stream. */
+typedef struct answer {
+    bool is_captured;
+    uint64_t id; /* PL_STREAM_UNNAMED of one that is captured */
+} answer;
+
+/* In relaxed mode, since somebody else may be capturing in global mode. */
+static cu_result ask_id(pl_device *dev, cu_stream handle, uint64_t *id)
+{
+    unsigned long long told = 0;
+    int mode = CU_CAPTURE_MODE_RELAXED;
+    cu_result result = pl_cu_thread_capture_mode(dev->drv, &mode);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    result = pl_cu_stream_id(dev->drv, handle, &told);
+    pl_scope_restore_mode(dev, mode);
+    *id = told;
+    return result;
+}
+
+static cu_result ask(pl_device *dev, cu_stream handle, answer *out)
+{
+    int state = CU_CAPTURE_NONE;
+    cu_result result = pl_cu_stream_is_capturing(dev->drv, handle, &state);
+    *out = (answer){ .is_captured = state != CU_CAPTURE_NONE, .id = PL_STREAM_UNNAMED };
+    if (result != CU_SUCCESS || out->is_captured) {
+        return result;
+    }
+    if (!dev->has_stream_ids) {
+        out->id = (uintptr_t)handle;
+        return CU_SUCCESS;
+    }
+    return ask_id(dev, handle, &out->id);
+}
+
 /* For a thread without a current context. The refusal that led here is no failure. */
-static pleat_status ask_id_entered(pl_device *dev, cu_stream handle, unsigned long long *id)
+static pleat_status ask_entered(pl_device *dev, cu_stream handle, answer *out)
 {
     pl_driver_clear_error();
     pleat_status st = pl_device_enter(dev);
     if (st != PLEAT_OK) {
         return st;
     }
-    cu_result result = pl_cu_stream_id(dev->drv, handle, id);
+    cu_result result = ask(dev, handle, out);
     pl_device_leave(dev);
     return pl_driver_failure(result);
 }
 
-static pleat_status ask_id(pl_device *dev, cu_stream handle, uint64_t *id)
-{
-    if (!dev->has_stream_ids) {
-        *id = (uintptr_t)handle;
-        return PLEAT_OK;
-    }
-    unsigned long long answer = 0;
-    cu_result result = pl_cu_stream_id(dev->drv, handle, &answer);
-    pleat_status st = PLEAT_OK;
-    if (result == CU_INVALID_CONTEXT) {
-        st = ask_id_entered(dev, handle, &answer);
-    } else if (result != CU_SUCCESS) {
-        st = pl_driver_failure(result);
-    }
-    *id = answer;
-    return st;
-}
-
-/* At first sight only: is it a stream of the device's primary context? */
+/* When first seen at rest: is it a stream of the device's primary context? */
 static pleat_status refuse_foreign(pl_device *dev, cu_stream handle)
 {
     cu_context context = NULL;
-    pleat_status st = pl_device_enter(dev);
+    pl_scope scope;
+    pleat_status st = pl_scope_begin(dev, &scope);
     if (st != PLEAT_OK) {
         return st;
     }
     cu_result result = pl_cu_stream_ctx(dev->drv, handle, &context);
-    pl_device_leave(dev);
+    pl_scope_end(dev, &scope);
     if (result != CU_SUCCESS) {
         return pl_driver_failure(result);
     }
@@ -134,6 +141,28 @@ static pleat_status refuse_foreign(pl_device *dev, cu_stream handle)
     return PLEAT_OK;
 }
 
+static pleat_status get_ordinary(pl_device *dev, void *handle, pl_stream **out)
+{
+    answer is;
+    cu_result result = ask(dev, handle, &is);
+    pleat_status st = result == CU_INVALID_CONTEXT ? ask_entered(dev, handle, &is)
+                                                   : pl_driver_failure(result);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_stream *known = is.is_captured ? pl_stream_newest(dev, handle) : pl_stream_find(dev, is.id);
+    if (known != NULL) {
+        *out = known;
+        return PLEAT_OK;
+    }
+    st = is.is_captured ? PLEAT_OK : refuse_foreign(dev, handle);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_stream like = { .handle = handle, .given = handle, .id = is.id, .kind = PL_STREAM_ORDINARY };
+    return pl_stream_add(dev, &like, out);
+}
+
 /* A function of its own, so that pl_stream_get is a short one for the commonest stream. */
 static __attribute__((noinline)) pleat_status get_other(pl_device *dev, void *handle,
                                                         pl_stream **out)
@@ -144,22 +173,7 @@ static __attribute__((noinline)) pleat_status get_other(pl_device *dev, void *ha
     if (handle == CU_STREAM_PER_THREAD) {
         return get_per_thread(dev, out);
     }
-    uint64_t id;
-    pleat_status st = ask_id(dev, handle, &id);
-    if (st != PLEAT_OK) {
-        return st;
-    }
-    pl_stream *known = pl_stream_find(dev, id);
-    if (known != NULL) {
-        *out = known;
-        return PLEAT_OK;
-    }
-    st = refuse_foreign(dev, handle);
-    if (st != PLEAT_OK) {
-        return st;
-    }
-    pl_stream like = { .handle = handle, .given = handle, .id = id, .kind = PL_STREAM_ORDINARY };
-    return pl_stream_add(dev, &like, out);
+    return get_ordinary(dev, handle, out);
 }
 
 pleat_status pl_stream_get(pl_device *dev, void *handle, pl_stream **out)
@@ -179,7 +193,8 @@ unsigned pl_stream_index(const pl_stream *stream)
 
 uint64_t pl_stream_id(const pl_stream *stream)
 {
-    return stream->id;
+    uint64_t id = atomic_load_explicit(&stream->id, memory_order_relaxed);
+    return id != PL_STREAM_UNNAMED ? id : (uintptr_t)stream->handle;
 }
 
 void *pl_stream_handle(const pl_stream *stream)
@@ -200,33 +215,48 @@ static bool is_of_no_stream(cu_result result)
     return result == CU_INVALID_HANDLE || result == CU_CONTEXT_IS_DESTROYED;
 }
 
-static pleat_status out_of_reach(const pl_stream *stream)
+static pleat_status out_of_reach(pl_stream *stream)
 {
+    if (stream->kind == PL_STREAM_ORDINARY && stream->dev->has_stream_ids) {
+        atomic_store_explicit(&stream->is_gone, true, memory_order_relaxed);
+    }
     pl_driver_set_detail("stream %llu is gone, or another thread's default stream",
-                         (unsigned long long)stream->id);
+                         (unsigned long long)pl_stream_id(stream));
     return PLEAT_ESTREAM;
 }
 
-pleat_status pl_stream_verify(const pl_stream *stream)
+static bool is_elsewhere(const pl_stream *stream)
 {
-    const pl_device *dev = stream->dev;
-    bool is_own = true;
-    if (stream->kind == PL_STREAM_PER_THREAD) {
-        is_own = stream->thread == own_thread();
-    } else if (stream->kind == PL_STREAM_ORDINARY && dev->has_stream_ids) {
-        unsigned long long id = 0;
-        cu_result result = pl_cu_stream_id(dev->drv, stream->handle, &id);
-        is_own = result == CU_SUCCESS && id == stream->id;
-        if (result != CU_SUCCESS && !is_of_no_stream(result)) {
-            return pl_driver_failure(result);
+    return stream->kind == PL_STREAM_PER_THREAD && stream->thread != own_thread();
+}
+
+/* Is the handle still its own? Of a stream at rest, inside a scope. */
+static pleat_status verify(pl_stream *stream)
+{
+    pl_device *dev = stream->dev;
+    if (stream->kind != PL_STREAM_ORDINARY || !dev->has_stream_ids) {
+        return PLEAT_OK;
+    }
+    unsigned long long id = 0;
+    pl_stream *own = NULL;
+    cu_result result = pl_cu_stream_id(dev->drv, stream->handle, &id);
+    if (result != CU_SUCCESS) {
+        return is_of_no_stream(result) ? out_of_reach(stream) : pl_driver_failure(result);
+    }
+    own = pl_stream_find(dev, id);
+    if (own == NULL && atomic_load(&stream->id) == PL_STREAM_UNNAMED) {
+        pl_stream like = { .handle = stream->handle, .given = stream->given, .id = id };
+        pleat_status st = pl_stream_add(dev, &like, &own);
+        if (st != PLEAT_OK) {
+            return st;
         }
     }
-    return is_own ? PLEAT_OK : out_of_reach(stream);
+    return own == stream ? PLEAT_OK : out_of_reach(stream);
 }
 
 /* A legacy stream is never captured itself, but touching it while another stream of the context
  * is would harm that capture: the driver says so. */
-pleat_status pl_stream_refuse_capture(const pl_stream *stream)
+static pleat_status refuse_capture(pl_stream *stream)
 {
     int state = CU_CAPTURE_NONE;
     cu_result result = pl_cu_stream_is_capturing(stream->dev->drv, stream->handle, &state);
@@ -239,19 +269,33 @@ pleat_status pl_stream_refuse_capture(const pl_stream *stream)
     return state == CU_CAPTURE_NONE ? PLEAT_OK : PLEAT_ECAPTURE;
 }
 
+/* The capture comes first. A captured stream is verified only by being the last of its handle. */
+pleat_status pl_stream_ready(pl_stream *stream)
+{
+    if (is_elsewhere(stream)) {
+        return out_of_reach(stream);
+    }
+    pleat_status st = refuse_capture(stream);
+    if (st == PLEAT_ECAPTURE && stream->kind == PL_STREAM_ORDINARY &&
+        pl_stream_newest(stream->dev, stream->handle) != stream) {
+        return out_of_reach(stream);
+    }
+    return st == PLEAT_OK ? verify(stream) : st;
+}
+
 /* Asks inside the device's context. */
 static pleat_status refuse_capture_entered(pl_stream *stream)
 {
     pl_driver_clear_error();
     pleat_status st = pl_device_enter(stream->dev);
     if (st == PLEAT_OK) {
-        st = pl_stream_refuse_capture(stream);
+        st = refuse_capture(stream);
         pl_device_leave(stream->dev);
     }
     return st;
 }
 
-/* The answer from that of pl_stream_refuse_capture. */
+/* The answer from that of refuse_capture. */
 static pleat_status tell_capture(pleat_status st, bool *out)
 {
     if (st != PLEAT_OK && st != PLEAT_ECAPTURE) {
@@ -265,10 +309,9 @@ pleat_status pl_stream_is_capturing(pl_stream *stream, bool *out)
 {
     pleat_status st = PLEAT_OK;
     if (stream->kind == PL_STREAM_PER_THREAD) {
-        st = pl_stream_verify(stream);
-        st = st == PLEAT_OK ? refuse_capture_entered(stream) : st;
+        st = is_elsewhere(stream) ? out_of_reach(stream) : refuse_capture_entered(stream);
     } else if (stream->kind == PL_STREAM_ORDINARY) {
-        st = pl_stream_refuse_capture(stream);
+        st = refuse_capture(stream);
         if (st == PLEAT_EDRIVER && pl_driver_last_error()->result == CU_INVALID_CONTEXT) {
             st = refuse_capture_entered(stream);
         }
@@ -287,8 +330,7 @@ pleat_status pl_stream_is_still_capturing(pl_stream *stream, bool *out)
     if (st != PLEAT_OK) {
         return st;
     }
-    st = pl_stream_verify(stream);
-    st = st == PLEAT_OK ? pl_stream_refuse_capture(stream) : st;
+    st = pl_stream_ready(stream);
     pl_scope_end(stream->dev, &scope);
     return tell_capture(st, out);
 }
@@ -301,10 +343,7 @@ pleat_status pl_stream_synchronize(pl_stream *stream)
     if (st != PLEAT_OK) {
         return st;
     }
-    st = pl_stream_verify(stream);
-    if (st == PLEAT_OK) {
-        st = pl_stream_refuse_capture(stream);
-    }
+    st = pl_stream_ready(stream);
     if (st == PLEAT_OK) {
         pl_count_add(&dev->n.host_syncs, 1);
         st = pl_driver_failure(pl_cu_stream_synchronize(dev->drv, stream->handle));
@@ -324,12 +363,13 @@ pleat_status pl_streams_init(pl_device *dev)
         return PLEAT_OK;
     }
     unsigned long long id = 0;
-    pleat_status st = pl_device_enter(dev);
+    pl_scope scope;
+    pleat_status st = pl_scope_begin(dev, &scope);
     if (st != PLEAT_OK) {
         return st;
     }
     cu_result result = pl_cu_stream_id(dev->drv, CU_STREAM_LEGACY, &id);
-    pl_device_leave(dev);
+    pl_scope_end(dev, &scope);
     if (result == CU_NOT_FOUND || result == CU_NOT_SUPPORTED) {
         return PLEAT_OK;
     }

@@ -1,9 +1,15 @@
 /* stream.h - who a stream is, fences on it, and whether it is being captured.
  *
  * A stream is known by its id, since destroyed handles are recycled with work pending; where the
- * driver has no ids by handle, and the per-thread default stream by handle and thread. pl_stream
- * objects live until the device is closed. All functions may be called from any thread, whatever
- * context is current in it, and take the vmm lock (rank 40) themselves.
+ * driver has no ids by handle, and the per-thread default stream by its thread. While a stream is
+ * captured drivers do not tell its id: it is the one last seen under its handle, if none was a new
+ * one, which gets its id when it is next seen at rest. So a handle that is recycled unseen and then
+ * captured counts as the stream before, until it is seen at rest. pl_stream objects live until the
+ * device is closed. All functions may be called from any thread, whatever context is current in it,
+ * and take the vmm lock (rank 40) themselves.
+ *
+ * Drivers promise nothing for the handle of a stream that was destroyed. Where they answer that it
+ * is none, as many do and the simulator does, what follows holds; others may crash.
  *
  * A stream is out of reach when its handle is not its own any more (the stream was destroyed, the
  * handle perhaps recycled), or when it is the per-thread default stream of another thread. Such a
@@ -24,16 +30,17 @@ typedef struct pl_fence pl_fence; /* a pooled event, recorded once */
  *
  *  Params   handle a stream handle of the driver; NULL or 1 = the legacy default stream, 2 = the
  *           calling thread's default stream.
- *  Returns  PLEAT_OK; ESTREAM (of another context); ENOMEM_HOST; EDRIVER (not a stream).
- *  Failure  as before.
+ *  Returns  PLEAT_OK; ESTREAM (of another context; not found out while it is captured);
+ *           ENOMEM_HOST; EDRIVER (not a stream).
+ *  Failure  as before; a capture is not disturbed, whoever's it is.
  *  Owner    the device.
  *  Threads  any; without a lock when the stream is known.
- *  Blocks   on one identity call, and none for 0, 1 and 2 once known; a few at first sight, or when
- *           no context is current. */
+ *  Blocks   on four short calls (one while it is captured), and none for 0, 1 and 2 once known; a
+ *           few more at first sight, or when no context is current. */
 pleat_status pl_stream_get(pl_device *dev, void *handle, pl_stream **out);
 
 unsigned pl_stream_index(const pl_stream *stream); /* 0, 1, 2... in order of first sight */
-uint64_t pl_stream_id(const pl_stream *stream);
+uint64_t pl_stream_id(const pl_stream *stream);    /* the handle, while it has no id */
 void *pl_stream_handle(const pl_stream *stream);   /* as first given */
 bool pl_stream_is_legacy(const pl_stream *stream); /* the default stream of all threads */
 unsigned pl_stream_count(const pl_device *dev);

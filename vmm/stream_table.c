@@ -10,6 +10,11 @@ enum { FIRST_TABLE_SLOTS = 64 };
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
+static uint64_t id_of(const pl_stream *stream)
+{
+    return atomic_load_explicit(&stream->id, memory_order_relaxed);
+}
+
 static size_t home_slot(const pl_stream_table *table, uint64_t id)
 {
     return (size_t)(id * UINT64_C(0x9E3779B97F4A7C15) >> 32) & table->mask;
@@ -23,7 +28,7 @@ pl_stream *pl_stream_find(const pl_device *dev, uint64_t id)
     }
     for (size_t at = home_slot(table, id);; at = (at + 1) & table->mask) {
         pl_stream *stream = atomic_load_explicit(&table->slots[at], memory_order_acquire);
-        if (stream == NULL || stream->id == id) {
+        if (stream == NULL || id_of(stream) == id) {
             return stream;
         }
     }
@@ -31,7 +36,7 @@ pl_stream *pl_stream_find(const pl_device *dev, uint64_t id)
 
 static void put(pl_stream_table *table, pl_stream *stream)
 {
-    size_t at = home_slot(table, stream->id);
+    size_t at = home_slot(table, id_of(stream));
     while (atomic_load_explicit(&table->slots[at], memory_order_relaxed) != NULL) {
         at = (at + 1) & table->mask;
     }
@@ -92,13 +97,33 @@ static pl_stream *next_object_locked(pl_device *dev)
     return *objects != NULL ? *objects + place : NULL;
 }
 
+/* The room for its slot was made when it was added. */
+static void name_locked(pl_device *dev, pl_stream *stream, uint64_t id)
+{
+    pl_lock_assert(&dev->lock);
+    dev->streams.n_unnamed--;
+    atomic_store_explicit(&stream->id, id, memory_order_relaxed);
+    put(atomic_load_explicit(&dev->streams.table, memory_order_relaxed), stream);
+}
+
 static pl_stream *known_locked(pl_device *dev, const pl_stream *like)
 {
     pl_lock_assert(&dev->lock);
     if (like->kind == PL_STREAM_LEGACY) {
         return atomic_load_explicit(&dev->streams.legacy, memory_order_relaxed);
     }
-    return pl_stream_find(dev, like->id);
+    if (id_of(like) == PL_STREAM_UNNAMED) {
+        return pl_stream_newest(dev, like->handle);
+    }
+    pl_stream *known = pl_stream_find(dev, id_of(like));
+    if (known == NULL && like->kind == PL_STREAM_ORDINARY && dev->streams.n_unnamed > 0) {
+        known = pl_stream_newest(dev, like->handle);
+        known = known != NULL && id_of(known) == PL_STREAM_UNNAMED ? known : NULL;
+        if (known != NULL) {
+            name_locked(dev, known, id_of(like));
+        }
+    }
+    return known;
 }
 
 static pleat_status add_locked(pl_device *dev, const pl_stream *like, pl_stream **out)
@@ -114,6 +139,8 @@ static pleat_status add_locked(pl_device *dev, const pl_stream *like, pl_stream 
     stream->index = pl_stream_count(dev);
     if (like->kind == PL_STREAM_LEGACY) {
         atomic_store_explicit(&dev->streams.legacy, stream, memory_order_release);
+    } else if (id_of(like) == PL_STREAM_UNNAMED) {
+        dev->streams.n_unnamed++;
     } else {
         put(table, stream);
     }
@@ -149,6 +176,17 @@ pl_stream *pl_stream_at(const pl_device *dev, unsigned index)
     unsigned place;
     unsigned block = block_of(index, &place);
     return dev->streams.blocks[block] + place;
+}
+
+pl_stream *pl_stream_newest(const pl_device *dev, cu_stream handle)
+{
+    for (unsigned i = pl_stream_count(dev); i > 0; i--) {
+        pl_stream *stream = pl_stream_at(dev, i - 1);
+        if (stream->kind == PL_STREAM_ORDINARY && stream->handle == handle) {
+            return atomic_load_explicit(&stream->is_gone, memory_order_relaxed) ? NULL : stream;
+        }
+    }
+    return NULL;
 }
 
 void pl_streams_fini(pl_device *dev)

@@ -34,7 +34,8 @@ PLEAT_API void *pleat_torch_malloc(size_t bytes, int device, void *stream);
 /** Free; NULL is fine. What is no block, or not any more, is complained of and ignored.
  *
  *  Units    bytes: as allocated; not looked at, the block knows its size.
- *  Params   stream  that of the allocation, as PyTorch keeps it; it may be destroyed by now.
+ *  Params   stream  that of the allocation, as PyTorch keeps it. If it was destroyed since,
+ *           all is well with drivers that say so; others may crash (vmm/stream.h).
  *  Blocks   as pleat_block_free. */
 PLEAT_API void pleat_torch_free(void *ptr, size_t bytes, int device, void *stream);
 

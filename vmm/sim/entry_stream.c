@@ -39,13 +39,21 @@ cu_result cuStreamDestroy_v2(cu_stream stream)
     return sim_call_end(&call);
 }
 
+/* Not while it is captured: CUDA's documentation is silent, but NVIDIA's CCCL keeps clear of
+ * asking who a captured stream is. */
+static cu_result find_at_rest(cu_stream handle, sim_stream **stream)
+{
+    cu_result result = sim_stream_find(handle, stream);
+    return result == CU_SUCCESS ? sim_capture_forbid(*stream) : result;
+}
+
 cu_result cuStreamGetId(cu_stream stream, unsigned long long *id)
 {
     sim_call call;
     sim_stream *it;
     sim_call_begin(&call, SIM_CU_stream_id, sim_arg(stream), 0, 0, 0);
     if (call.result == CU_SUCCESS) {
-        call.result = id == NULL ? CU_INVALID_VALUE : sim_stream_find(stream, &it);
+        call.result = id == NULL ? CU_INVALID_VALUE : find_at_rest(stream, &it);
     }
     if (call.result == CU_SUCCESS) {
         *id = it->id;
@@ -60,7 +68,7 @@ cu_result cuStreamGetCtx(cu_stream stream, cu_context *ctx)
     sim_stream *it;
     sim_call_begin(&call, SIM_CU_stream_ctx, sim_arg(stream), 0, 0, 0);
     if (call.result == CU_SUCCESS) {
-        call.result = ctx == NULL ? CU_INVALID_VALUE : sim_stream_find(stream, &it);
+        call.result = ctx == NULL ? CU_INVALID_VALUE : find_at_rest(stream, &it);
     }
     if (call.result == CU_SUCCESS) {
         *ctx = sim_context_handle(it->context);
