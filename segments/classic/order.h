@@ -73,8 +73,8 @@ pl_uses pl_order_join(const pl_order *order, const pl_uses *a, const pl_uses *b)
  * failure; the other lanes were waited for all the same. Lock dropped meanwhile. */
 pleat_status pl_order_wait(pl_order *order, uint64_t lanes, uint32_t wait_ms);
 
-/* The same, one lane after the other, so that one which cannot be waited for does not keep the rest.
- * Returns what is no reason of its own: neither ECAPTURE nor EPENDING. */
+/* The same, one lane after the other, so that one which cannot be waited for does not keep the
+ * rest. Returns what is no reason of its own: neither ECAPTURE nor EPENDING. */
 pleat_status pl_order_wait_each(pl_order *order, uint64_t lanes, uint32_t wait_ms);
 
 /* Make `user` wait on the GPU for the lanes' uses so far; on the host for streams that are gone.
