@@ -273,6 +273,7 @@ START_TEST(what_every_request_asks_is_counted_but_not_kept)
     cu_stream stream = vmm_sim_stream(dev, false);
     unsigned long long id = 0;
     int status = 0;
+    int mode = CU_CAPTURE_MODE_GLOBAL;
     ck_assert_int_eq(pl_device_enter(dev), PLEAT_OK);
     uint64_t before = pl_driver_n_calls(sim.drv, PL_CU_stream_id);
     ck_assert_int_eq(pl_cu_stream_id(sim.drv, stream, &id), CU_SUCCESS);
@@ -280,11 +281,15 @@ START_TEST(what_every_request_asks_is_counted_but_not_kept)
     before = pl_driver_n_calls(sim.drv, PL_CU_stream_is_capturing);
     ck_assert_int_eq(pl_cu_stream_is_capturing(sim.drv, stream, &status), CU_SUCCESS);
     ck_assert_uint_eq(pl_driver_n_calls(sim.drv, PL_CU_stream_is_capturing), before + 1);
+    before = pl_driver_n_calls(sim.drv, PL_CU_thread_capture_mode);
+    ck_assert_int_eq(pl_cu_thread_capture_mode(sim.drv, &mode), CU_SUCCESS);
+    ck_assert_uint_eq(pl_driver_n_calls(sim.drv, PL_CU_thread_capture_mode), before + 1);
     pl_device_leave(dev);
     vmm_sim_destroy_stream(dev, stream);
     ck_assert_uint_lt(pl_driver_dump_calls(sim.drv, text, sizeof(text)), sizeof(text));
     ck_assert_ptr_null(strstr(text, "cuStreamGetId"));
     ck_assert_ptr_null(strstr(text, "cuStreamIsCapturing"));
+    ck_assert_ptr_null(strstr(text, "cuThreadExchangeStreamCaptureMode"));
     ck_assert_ptr_nonnull(strstr(text, "cuDevicePrimaryCtxRetain"));
     vmm_sim_close_device(dev);
 }

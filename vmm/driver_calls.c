@@ -1,8 +1,8 @@
 /* driver_calls.c - the counting wrappers of all entry points, and the ring of the last calls.
  *
- * A wrapper costs two relaxed atomic additions and a few stores beside the call itself. Lookups of
- * a stream's identity, of whether it is being captured and of the current device, which come with
- * every allocation, are counted but kept out of the ring when they succeed: they would push
+ * A wrapper costs two relaxed atomic additions and a few stores beside the call itself. What comes
+ * with every allocation (a stream's identity and the capture mode to ask it in, whether it is being
+ * captured, the current device) is counted but kept out of the ring when it succeeds: it would push
  * everything else out of it.
  * No lock: counters and the ring are atomic; a slot that is overwritten while it is read is
  * recognised by its number and left out. */
@@ -124,7 +124,7 @@ static void ring_put(pl_driver *drv, const call_note *note)
 static inline bool is_lookup(pl_entry entry)
 {
     return entry == PL_CU_stream_id || entry == PL_CU_stream_is_capturing ||
-           entry == PL_CU_ctx_get_device;
+           entry == PL_CU_ctx_get_device || entry == PL_CU_thread_capture_mode;
 }
 
 static inline void call_end(pl_driver *drv, uint64_t begin_ns, const call_note *note)
