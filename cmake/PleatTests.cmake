@@ -176,7 +176,8 @@ function(pleat_add_python_test source)
     set(environment "PLEAT_BUILD_DIR=${PROJECT_BINARY_DIR}" "PLEAT_SOURCE_DIR=${PROJECT_SOURCE_DIR}"
         "PYTHONDONTWRITEBYTECODE=1")
     add_test(NAME ${name} COMMAND "${PROJECT_SOURCE_DIR}/cmake/venv.sh" run
-        -m pytest -q -rs -p no:cacheprovider "${source}")
+        -m pytest -q -rs -p no:cacheprovider --basetemp "${PROJECT_BINARY_DIR}/pytest-${name}"
+        "${source}")
     pleat_test_note(labels "${source}" labels python)
     pleat_test_note(needs "${source}" needs "")
     separate_arguments(labels)
