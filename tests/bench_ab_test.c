@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "bench/ab/workers.h"
@@ -416,6 +417,7 @@ static void wait_for_rows(unsigned n)
         if (n_rows > n) {
             return;
         }
+        ck_assert_int_eq(waitpid(child.pid, NULL, WNOHANG), 0);
         usleep(1000);
     }
 }
