@@ -63,6 +63,7 @@ pl_block *pl_flight_carve(pl_space *space, pl_block *b, pleat_devptr base, pleat
         high = pl_segment_split(seg, &space->store, b, end);
     }
     b->state = PL_BLOCK_FLIGHT;
+    b->requested = 0; /* not POISONED; an index node may have been there, or nothing yet */
     if (b->was != PL_BLOCK_HOLE) {
         space->n_loose -= pl_segment_pin(seg, b->base, pl_block_end(b));
     }
