@@ -230,28 +230,37 @@ static bool is_elsewhere(const pl_stream *stream)
     return stream->kind == PL_STREAM_PER_THREAD && stream->thread != own_thread();
 }
 
+/* Another thread may be naming it, too; whoever is first, both find the same stream. */
+static pleat_status name(pl_stream *stream, uint64_t id)
+{
+    pl_stream like = {
+        .handle = stream->handle, .given = stream->given, .id = id, .kind = PL_STREAM_ORDINARY
+    };
+    pl_stream *own = NULL;
+    pleat_status st = pl_stream_add(stream->dev, &like, &own);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    return own == stream ? PLEAT_OK : out_of_reach(stream);
+}
+
 /* Is the handle still its own? Of a stream at rest, inside a scope. */
 static pleat_status verify(pl_stream *stream)
 {
-    pl_device *dev = stream->dev;
+    const pl_device *dev = stream->dev;
     if (stream->kind != PL_STREAM_ORDINARY || !dev->has_stream_ids) {
         return PLEAT_OK;
     }
     unsigned long long id = 0;
-    pl_stream *own = NULL;
     cu_result result = pl_cu_stream_id(dev->drv, stream->handle, &id);
     if (result != CU_SUCCESS) {
         return is_of_no_stream(result) ? out_of_reach(stream) : pl_driver_failure(result);
     }
-    own = pl_stream_find(dev, id);
-    if (own == NULL && atomic_load(&stream->id) == PL_STREAM_UNNAMED) {
-        pl_stream like = { .handle = stream->handle, .given = stream->given, .id = id };
-        pleat_status st = pl_stream_add(dev, &like, &own);
-        if (st != PLEAT_OK) {
-            return st;
-        }
+    uint64_t own_id = atomic_load_explicit(&stream->id, memory_order_relaxed);
+    if (own_id == PL_STREAM_UNNAMED) {
+        return name(stream, id);
     }
-    return own == stream ? PLEAT_OK : out_of_reach(stream);
+    return own_id == id ? PLEAT_OK : out_of_reach(stream);
 }
 
 /* A legacy stream is never captured itself, but touching it while another stream of the context
