@@ -478,6 +478,49 @@ START_TEST(no_host_memory_while_a_stream_gets_its_name_loses_nothing)
 }
 END_TEST
 
+/* Records a fence on every stream; how many stood for the whole device is the answer. */
+static void *record_on_all(void *barrier)
+{
+    size_t n_whole = 0;
+    for (unsigned i = 0; i < N_STREAMS; i++) {
+        pl_fence *fence = NULL;
+        pthread_barrier_wait(barrier);
+        if (pl_fence_record(pl_stream_at(dev, i), &fence) == PLEAT_OK) {
+            n_whole += pl_fence_is_whole_device(fence);
+            pl_fence_return(fence);
+        }
+    }
+    return (void *)(uintptr_t)n_whole;
+}
+
+START_TEST(threads_that_name_a_stream_together_all_find_it_alive)
+{
+    cu_stream handles[N_STREAMS];
+    pthread_t threads[N_THREADS];
+    pthread_barrier_t barrier;
+    for (unsigned i = 0; i < N_STREAMS; i++) {
+        handles[i] = vmm_sim_stream(dev, false);
+        begin_capture(handles[i], CU_CAPTURE_MODE_GLOBAL);
+        get(handles[i]);
+        end_capture(handles[i]);
+    }
+    ck_assert_int_eq(pthread_barrier_init(&barrier, NULL, N_THREADS), 0);
+    for (int i = 0; i < N_THREADS; i++) {
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, record_on_all, &barrier), 0);
+    }
+    for (int i = 0; i < N_THREADS; i++) {
+        void *n_whole = NULL;
+        ck_assert_int_eq(pthread_join(threads[i], &n_whole), 0);
+        ck_assert_uint_eq((uintptr_t)n_whole, 0);
+    }
+    pthread_barrier_destroy(&barrier);
+    ck_assert_uint_eq(pl_stream_count(dev), N_STREAMS);
+    for (unsigned i = 0; i < N_STREAMS; i++) {
+        vmm_sim_destroy_stream(dev, handles[i]);
+    }
+}
+END_TEST
+
 static void *get_and_free_elsewhere(void *argument)
 {
     pl_stream *stream = NULL;
@@ -599,6 +642,7 @@ static Suite *stream_suite(void)
     tcase_add_test(captures, a_foreign_stream_first_seen_in_a_capture_is_refused_at_rest);
     tcase_add_test(captures, a_capture_on_a_handle_recycled_unseen_is_its_last_streams);
     tcase_add_test(captures, no_host_memory_while_a_stream_gets_its_name_loses_nothing);
+    tcase_add_test(captures, threads_that_name_a_stream_together_all_find_it_alive);
     tcase_add_test(captures, a_global_capture_is_not_harmed_by_other_streams_and_threads);
     tcase_add_test(captures, a_captured_stream_is_not_synchronised);
     tcase_add_test(captures, memory_can_be_had_while_another_stream_is_captured);
