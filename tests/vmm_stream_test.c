@@ -2,6 +2,8 @@
 /* labels: unit stress */
 #include <check.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "tests/support/vmm_sim.h"
@@ -427,11 +429,16 @@ START_TEST(a_foreign_stream_first_seen_in_a_capture_is_refused_at_rest)
 {
     pl_device *other = NULL;
     pl_stream *stream = NULL;
+    pl_fence *fence = NULL;
     ck_assert_int_eq(pl_device_open(sim.drv, 1, NULL, &other), PLEAT_OK);
     cu_stream handle = vmm_sim_stream(other, false);
     begin_capture(handle, CU_CAPTURE_MODE_GLOBAL);
-    get(handle);
+    pl_stream *unnamed = get(handle);
     end_capture(handle);
+    ck_assert_int_eq(pl_stream_get(dev, handle, &stream), PLEAT_ESTREAM);
+    ck_assert_int_eq(pl_fence_record(unnamed, &fence), PLEAT_OK);
+    ck_assert(pl_fence_is_whole_device(fence));
+    pl_fence_return(fence);
     ck_assert_int_eq(pl_stream_get(dev, handle, &stream), PLEAT_ESTREAM);
     vmm_sim_destroy_stream(other, handle);
     vmm_sim_close_device(other);
@@ -478,46 +485,86 @@ START_TEST(no_host_memory_while_a_stream_gets_its_name_loses_nothing)
 }
 END_TEST
 
-/* Records a fence on every stream; how many stood for the whole device is the answer. */
-static void *record_on_all(void *barrier)
+/* One thread finds a stream at rest while another records on it: the driver tells both its id. */
+enum { N_MEETINGS = 4000 };
+
+static struct {
+    _Atomic unsigned n_begun;
+    _Atomic unsigned n_done;
+    cu_stream handle;
+} meeting;
+
+static void wait_until(const _Atomic unsigned *counter, unsigned count)
 {
-    size_t n_whole = 0;
-    for (unsigned i = 0; i < N_STREAMS; i++) {
-        pl_fence *fence = NULL;
-        pthread_barrier_wait(barrier);
-        if (pl_fence_record(pl_stream_at(dev, i), &fence) == PLEAT_OK) {
-            n_whole += pl_fence_is_whole_device(fence);
-            pl_fence_return(fence);
-        }
+    while (atomic_load(counter) < count) {
+        sched_yield();
     }
-    return (void *)(uintptr_t)n_whole;
 }
 
-START_TEST(threads_that_name_a_stream_together_all_find_it_alive)
+static void *get_at_meetings(void *unused)
 {
-    cu_stream handles[N_STREAMS];
-    pthread_t threads[N_THREADS];
-    pthread_barrier_t barrier;
-    for (unsigned i = 0; i < N_STREAMS; i++) {
-        handles[i] = vmm_sim_stream(dev, false);
-        begin_capture(handles[i], CU_CAPTURE_MODE_GLOBAL);
-        get(handles[i]);
-        end_capture(handles[i]);
+    pl_stream *stream = unused;
+    for (unsigned i = 1; i <= N_MEETINGS; i++) {
+        wait_until(&meeting.n_begun, i);
+        (void)!pl_stream_get(dev, meeting.handle, &stream);
+        atomic_store(&meeting.n_done, i);
     }
-    ck_assert_int_eq(pthread_barrier_init(&barrier, NULL, N_THREADS), 0);
-    for (int i = 0; i < N_THREADS; i++) {
-        ck_assert_int_eq(pthread_create(&threads[i], NULL, record_on_all, &barrier), 0);
+    return NULL;
+}
+
+static pl_stream *get_in_a_capture(cu_stream handle)
+{
+    begin_capture(handle, CU_CAPTURE_MODE_GLOBAL);
+    pl_stream *stream = get(handle);
+    end_capture(handle);
+    return stream;
+}
+
+START_TEST(threads_that_name_a_stream_together_both_find_it_alive)
+{
+    static cu_stream handles[N_MEETINGS];
+    pthread_t thread;
+    unsigned n_gone = 0;
+    ck_assert_int_eq(pthread_create(&thread, NULL, get_at_meetings, NULL), 0);
+    for (unsigned i = 0; i < N_MEETINGS; i++) {
+        pl_fence *fence = NULL;
+        meeting.handle = handles[i] = vmm_sim_stream(dev, false);
+        pl_stream *stream = get_in_a_capture(handles[i]);
+        atomic_store(&meeting.n_begun, i + 1);
+        ck_assert_int_eq(pl_fence_record(stream, &fence), PLEAT_OK);
+        n_gone += pl_fence_is_whole_device(fence);
+        pl_fence_return(fence);
+        wait_until(&meeting.n_done, i + 1);
+        n_gone += get_in_a_capture(handles[i]) != stream;
     }
-    for (int i = 0; i < N_THREADS; i++) {
-        void *n_whole = NULL;
-        ck_assert_int_eq(pthread_join(threads[i], &n_whole), 0);
-        ck_assert_uint_eq((uintptr_t)n_whole, 0);
-    }
-    pthread_barrier_destroy(&barrier);
-    ck_assert_uint_eq(pl_stream_count(dev), N_STREAMS);
-    for (unsigned i = 0; i < N_STREAMS; i++) {
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_uint_eq(n_gone, 0);
+    ck_assert_uint_eq(pl_stream_count(dev), N_MEETINGS);
+    for (unsigned i = 0; i < N_MEETINGS; i++) {
         vmm_sim_destroy_stream(dev, handles[i]);
     }
+}
+END_TEST
+
+START_TEST(a_destroyed_context_of_the_thread_says_nothing_of_a_stream)
+{
+    pl_device *other = NULL;
+    cu_context context = NULL;
+    bool is_capturing = true;
+    cu_stream handle = vmm_sim_stream(dev, false);
+    pl_stream *stream = get(handle);
+    ck_assert_int_eq(pl_device_open(sim.drv, 1, NULL, &other), PLEAT_OK);
+    ck_assert_int_eq(pl_device_enter(other), PLEAT_OK);
+    ck_assert_int_eq(pl_cu_ctx_get_current(sim.drv, &context), CU_SUCCESS);
+    pl_device_leave(other);
+    ck_assert_int_eq(pl_cu_ctx_push(sim.drv, context), CU_SUCCESS);
+    vmm_sim_close_device(other);
+    ck_assert_int_eq(pl_stream_is_capturing(stream, &is_capturing), PLEAT_OK);
+    ck_assert(!is_capturing);
+    ck_assert_ptr_eq(get(handle), stream);
+    ck_assert_int_eq(pl_cu_ctx_pop(sim.drv, &context), CU_SUCCESS);
+    ck_assert_ptr_eq(get_in_a_capture(handle), stream);
+    vmm_sim_destroy_stream(dev, handle);
 }
 END_TEST
 
@@ -642,7 +689,8 @@ static Suite *stream_suite(void)
     tcase_add_test(captures, a_foreign_stream_first_seen_in_a_capture_is_refused_at_rest);
     tcase_add_test(captures, a_capture_on_a_handle_recycled_unseen_is_its_last_streams);
     tcase_add_test(captures, no_host_memory_while_a_stream_gets_its_name_loses_nothing);
-    tcase_add_test(captures, threads_that_name_a_stream_together_all_find_it_alive);
+    tcase_add_test(captures, threads_that_name_a_stream_together_both_find_it_alive);
+    tcase_add_test(captures, a_destroyed_context_of_the_thread_says_nothing_of_a_stream);
     tcase_add_test(captures, a_global_capture_is_not_harmed_by_other_streams_and_threads);
     tcase_add_test(captures, a_captured_stream_is_not_synchronised);
     tcase_add_test(captures, memory_can_be_had_while_another_stream_is_captured);

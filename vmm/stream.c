@@ -105,6 +105,12 @@ static cu_result ask(pl_device *dev, cu_stream handle, answer *out)
     return ask_id(dev, handle, &out->id);
 }
 
+/* What may be said of the thread's current context instead of the stream. */
+static bool is_of_the_thread(cu_result result)
+{
+    return result == CU_INVALID_CONTEXT || result == CU_CONTEXT_IS_DESTROYED;
+}
+
 /* For a thread without a current context. The refusal that led here is no failure. */
 static pleat_status ask_entered(pl_device *dev, cu_stream handle, answer *out)
 {
@@ -118,17 +124,11 @@ static pleat_status ask_entered(pl_device *dev, cu_stream handle, answer *out)
     return pl_driver_failure(result);
 }
 
-/* When first seen at rest: is it a stream of the device's primary context? */
-static pleat_status refuse_foreign(pl_device *dev, cu_stream handle)
+/* When first seen at rest: is it a stream of the device's primary context? Inside a scope. */
+static pleat_status refuse_foreign(const pl_device *dev, cu_stream handle)
 {
     cu_context context = NULL;
-    pl_scope scope;
-    pleat_status st = pl_scope_begin(dev, &scope);
-    if (st != PLEAT_OK) {
-        return st;
-    }
     cu_result result = pl_cu_stream_ctx(dev->drv, handle, &context);
-    pl_scope_end(dev, &scope);
     if (result != CU_SUCCESS) {
         return pl_driver_failure(result);
     }
@@ -141,21 +141,42 @@ static pleat_status refuse_foreign(pl_device *dev, cu_stream handle)
     return PLEAT_OK;
 }
 
+static pleat_status refuse_foreign_in_scope(pl_device *dev, cu_stream handle)
+{
+    pl_scope scope;
+    pleat_status st = pl_scope_begin(dev, &scope);
+    if (st == PLEAT_OK) {
+        st = refuse_foreign(dev, handle);
+        pl_scope_end(dev, &scope);
+    }
+    return st;
+}
+
+/* Ids are never used again: who is found by its own is alive, whatever was thought of it. */
+static pl_stream *find_alive(const pl_device *dev, uint64_t id)
+{
+    pl_stream *known = pl_stream_find(dev, id);
+    if (known != NULL && atomic_load_explicit(&known->is_gone, memory_order_relaxed)) {
+        atomic_store_explicit(&known->is_gone, false, memory_order_relaxed);
+    }
+    return known;
+}
+
 static pleat_status get_ordinary(pl_device *dev, void *handle, pl_stream **out)
 {
     answer is;
     cu_result result = ask(dev, handle, &is);
-    pleat_status st = result == CU_INVALID_CONTEXT ? ask_entered(dev, handle, &is)
-                                                   : pl_driver_failure(result);
+    pleat_status st = is_of_the_thread(result) ? ask_entered(dev, handle, &is)
+                                               : pl_driver_failure(result);
     if (st != PLEAT_OK) {
         return st;
     }
-    pl_stream *known = is.is_captured ? pl_stream_newest(dev, handle) : pl_stream_find(dev, is.id);
+    pl_stream *known = is.is_captured ? pl_stream_newest(dev, handle) : find_alive(dev, is.id);
     if (known != NULL) {
         *out = known;
         return PLEAT_OK;
     }
-    st = is.is_captured ? PLEAT_OK : refuse_foreign(dev, handle);
+    st = is.is_captured ? PLEAT_OK : refuse_foreign_in_scope(dev, handle);
     if (st != PLEAT_OK) {
         return st;
     }
@@ -237,9 +258,10 @@ static pleat_status name(pl_stream *stream, uint64_t id)
         .handle = stream->handle, .given = stream->given, .id = id, .kind = PL_STREAM_ORDINARY
     };
     pl_stream *own = NULL;
-    pleat_status st = pl_stream_add(stream->dev, &like, &own);
+    pleat_status st = refuse_foreign(stream->dev, stream->handle);
+    st = st == PLEAT_OK ? pl_stream_add(stream->dev, &like, &own) : st;
     if (st != PLEAT_OK) {
-        return st;
+        return st == PLEAT_ESTREAM ? out_of_reach(stream) : st;
     }
     return own == stream ? PLEAT_OK : out_of_reach(stream);
 }
@@ -316,16 +338,23 @@ static pleat_status tell_capture(pleat_status st, bool *out)
 
 pleat_status pl_stream_is_capturing(pl_stream *stream, bool *out)
 {
-    pleat_status st = PLEAT_OK;
-    if (stream->kind == PL_STREAM_PER_THREAD) {
-        st = is_elsewhere(stream) ? out_of_reach(stream) : refuse_capture_entered(stream);
-    } else if (stream->kind == PL_STREAM_ORDINARY) {
-        st = refuse_capture(stream);
-        if (st == PLEAT_EDRIVER && pl_driver_last_error()->result == CU_INVALID_CONTEXT) {
-            st = refuse_capture_entered(stream);
-        }
+    if (stream->kind == PL_STREAM_LEGACY) {
+        *out = false;
+        return PLEAT_OK;
     }
-    return tell_capture(st, out);
+    if (is_elsewhere(stream)) {
+        return out_of_reach(stream);
+    }
+    int state = CU_CAPTURE_NONE;
+    cu_result result = CU_INVALID_CONTEXT;
+    if (stream->kind == PL_STREAM_ORDINARY) {
+        result = pl_cu_stream_is_capturing(stream->dev->drv, stream->handle, &state);
+        *out = state != CU_CAPTURE_NONE;
+    }
+    if (result == CU_SUCCESS || !is_of_the_thread(result)) {
+        return is_of_no_stream(result) ? out_of_reach(stream) : pl_driver_failure(result);
+    }
+    return tell_capture(refuse_capture_entered(stream), out);
 }
 
 pleat_status pl_stream_is_still_capturing(pl_stream *stream, bool *out)
