@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 
+#include "segments/classic/waiter.h"
 #include "tests/support/segments_cache.h"
 #include "tests/support/suite.h"
 #include "vmm/device_state.h"
@@ -75,10 +76,44 @@ START_TEST(what_is_cached_after_the_cache_went_is_given_back_as_well)
 }
 END_TEST
 
+/* Frees of others come with every round, calls of theirs with every second one. */
+START_TEST(only_a_few_rounds_are_for_what_others_free)
+{
+    pl_lock lock;
+    pl_waiter waiter;
+    uint64_t n_frees = 0;
+    unsigned n_rounds[2] = { 0 };
+    ck_assert_int_eq(pl_lock_init(&lock, PL_RANK_DEVICE), 0);
+    ck_assert_int_eq(pl_waiter_init(&waiter, &lock, &n_frees), 0);
+    pl_lock_acquire(&lock);
+    for (int has_calls = 0; has_calls < 2; has_calls++) {
+        pl_turn turn = pl_waiter_begin(&waiter);
+        do {
+            n_frees++;
+            if (has_calls && n_rounds[has_calls] % 2 == 0 && n_rounds[has_calls] < 100) {
+                pl_waiter_leave(&waiter);
+                pl_waiter_return(&waiter, NULL);
+            } else {
+                pl_waiter_see(&waiter, &turn);
+            }
+            n_rounds[has_calls]++;
+        } while (pl_waiter_may_try(&waiter, &turn, PLEAT_ENOMEM_DEVICE, true));
+    }
+    pl_lock_release(&lock);
+    ck_assert_uint_ge(n_rounds[0], 2);
+    ck_assert_uint_lt(n_rounds[0], 20);
+    ck_assert_uint_gt(n_rounds[1], n_rounds[0]);
+    ck_assert_uint_lt(n_rounds[1], 120);
+    pl_waiter_fini(&waiter);
+    pl_lock_fini(&lock);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("segments_waiter");
     TCase *crowd = suite_case(suite, "crowd", NULL, NULL);
     tcase_add_loop_test(crowd, what_is_cached_after_the_cache_went_is_given_back_as_well, 0, N_OPS);
+    tcase_add_test(crowd, only_a_few_rounds_are_for_what_others_free);
     return suite_run(suite);
 }

@@ -1,7 +1,9 @@
 /* waiter.c - another try after others have changed something. See waiter.h. */
 #include "segments/classic/waiter.h"
 
-enum { MOST_ROUNDS = 4096 };
+/* Frees are many where other threads are busy, and few of them are what is missing: one more round
+ * is what closes the window, some are for good measure. */
+enum { MOST_ROUNDS = 4096, MOST_ROUNDS_FOR_FREES = 8 };
 
 int pl_waiter_init(pl_waiter *waiter, pl_lock *lock, const uint64_t *n_frees)
 {
@@ -20,9 +22,9 @@ pl_turn pl_waiter_begin(const pl_waiter *waiter)
     return (pl_turn){ .seen = waiter->n_changes, .frees_seen = *waiter->n_frees };
 }
 
-static bool has_changed(const pl_waiter *waiter, const pl_turn *turn, bool may_fit)
+static bool has_freed(const pl_waiter *waiter, const pl_turn *turn)
 {
-    return waiter->n_changes != turn->seen || (may_fit && *waiter->n_frees != turn->frees_seen);
+    return turn->n_rounds_for_frees < MOST_ROUNDS_FOR_FREES && *waiter->n_frees != turn->frees_seen;
 }
 
 bool pl_waiter_may_try(pl_waiter *waiter, pl_turn *turn, pleat_status st, bool may_fit)
@@ -31,10 +33,12 @@ bool pl_waiter_may_try(pl_waiter *waiter, pl_turn *turn, pleat_status st, bool m
     if (st != PLEAT_ENOMEM_DEVICE || ++turn->n_rounds == MOST_ROUNDS) {
         return false;
     }
-    while (!has_changed(waiter, turn, may_fit) && waiter->n_out != 0) {
+    while (waiter->n_changes == turn->seen && !(may_fit && has_freed(waiter, turn)) &&
+           waiter->n_out != 0) {
         pl_lock_wait(waiter->lock, &waiter->changed);
     }
-    bool is_worth = has_changed(waiter, turn, may_fit);
+    bool is_for_frees = waiter->n_changes == turn->seen && may_fit && has_freed(waiter, turn);
+    turn->n_rounds_for_frees += is_for_frees;
     turn->frees_seen = *waiter->n_frees;
-    return is_worth;
+    return is_for_frees || waiter->n_changes != turn->seen;
 }

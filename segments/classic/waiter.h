@@ -5,7 +5,8 @@
  * once there has been a change of others since its last try, and waits as long as one may come.
  *
  * What others free while a round is under way is a change as well: it may have been cached after
- * everything cached was given back, and before the driver was asked again.
+ * everything cached was given back, and before the driver was asked again. A few times only: a
+ * request that cannot be served would else give everything back once for each free of others.
  *
  * Guarded by the lock of the allocator (rank 20), which only pl_waiter_may_try drops. */
 #ifndef PLEAT_SEGMENTS_CLASSIC_WAITER_H
@@ -27,6 +28,7 @@ typedef struct pl_turn {
     uint64_t seen; /* n_changes as it would be now without those of others since the last try */
     uint64_t frees_seen; /* *n_frees when the round began: what came since may be what is missing */
     unsigned n_rounds;
+    unsigned n_rounds_for_frees; /* rounds after which nothing else had changed */
 } pl_turn;
 
 /* 0, or -1 when the system refuses. */
