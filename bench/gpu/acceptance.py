@@ -142,13 +142,21 @@ def in_words(least, most):
     return f"at least {least:g}" + (f", at most {most:g}" if most != float("inf") else "")
 
 
+def resolution(rows, phase):
+    """Both look on the same grid, which may be coarser than one sequence."""
+    gaps = [number(row, "least_failed_batch") - number(row, "largest_batch")
+            for name in ("pleat", "expandable") for row in of(rows, phase, name)
+            if row["status"] == "ok" and number(row, "least_failed_batch") is not None]
+    return f"; to within {max(gaps):g}" if gaps and max(gaps) > 1 else ""
+
+
 def largest_batch(rows, phase):
     what, bound = f"{phase}: largest before out-of-memory", ">= expandable's"
     found = [span(row) for name in ("pleat", "expandable") for row in of(rows, phase, name)]
     if len(found) != 2 or None in found:
         return Line(what, "", bound, NOT_MEASURED)
     ours, theirs = found
-    said = f"{in_words(*ours)}; expandable {in_words(*theirs)}"
+    said = f"{in_words(*ours)}; expandable {in_words(*theirs)}{resolution(rows, phase)}"
     if ours[0] >= theirs[1]:
         return Line(what, said, bound, "PASS")
     if ours[1] >= theirs[0]:

@@ -37,6 +37,10 @@ def read_rows(path):
     return notes, list(rows.values())
 
 
+def header_of(text):
+    return next((line for line in text.splitlines() if not line.startswith("#")), "")
+
+
 def compared(notes):
     return [note for note in notes if not note.startswith(NOT_COMPARED)]
 
@@ -70,6 +74,8 @@ class Ledger:
         whole = whole[:whole.rfind(b"\n") + 1]
         os.truncate(self.path, len(whole))
         found, rows = read_rows(self.path)
+        if header_of(whole.decode()) != ",".join(COLUMNS):
+            raise OtherRun(f"{self.path} has other columns: give another --out")
         if compared(found) != compared(notes):
             differ = [f"{theirs!r} there, {ours!r} here"
                       for theirs, ours in zip(compared(found), compared(notes)) if theirs != ours]

@@ -230,6 +230,16 @@ def test_rows_of_two_machines_never_share_a_file(tmp_path):
     ledger.Ledger(path, ["gpu: A", "build: 1", "commit: later"]).close()
 
 
+def test_a_file_with_other_columns_is_not_gone_on_with(tmp_path):
+    path = tmp_path / "gpu.csv"
+    ledger.Ledger(path, ["gpu: A"]).close()
+    kept = path.read_text().replace(",least_failed_batch", "")
+    path.write_text(kept)
+    with pytest.raises(ledger.OtherRun, match="other columns"):
+        ledger.Ledger(path, ["gpu: A"])
+    assert path.read_text() == kept
+
+
 def test_the_plan_can_be_looked_at_without_running_it(tmp_path):
     listed = run(tmp_path, "--list").stdout
     assert listed.count("to run") == len(listed.splitlines()) > 30
@@ -278,6 +288,13 @@ def verdicts(rows):
 
 def test_good_rows_pass():
     assert set(verdicts(good_rows()).values()) == {"PASS"}
+
+
+def test_a_largest_batch_says_how_finely_was_looked():
+    rows = [{**row, "least_failed_batch": "92" if row["phase"] == "batch_lora" else "91"}
+            if row["largest_batch"] else row for row in good_rows()]
+    said = {line.what.split(":")[0]: line.found for line in acceptance.check(rows)}
+    assert said["batch_lora"].endswith("; to within 2") and "within" not in said["batch"]
 
 
 @pytest.mark.parametrize(("phase", "change", "what", "says"), [
