@@ -1,9 +1,11 @@
 /* vmm_lock_test.c - ranked locks exclude, wait, and in debug builds name a wrong order. */
 /* labels: unit stress */
 #include <check.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "vmm/base/lock.h"
 
@@ -105,6 +107,123 @@ START_TEST(rising_ranks_may_be_released_in_any_order)
 }
 END_TEST
 
+/* ---- how much is done in one hold ---------------------------------------------------------- */
+
+static const size_t counts = PLEAT_DEBUG_LEVEL >= 1; /* a release build counts nothing */
+
+START_TEST(what_is_touched_counts_from_one_acquisition_to_its_release)
+{
+    pl_lock_reset_touched();
+    pl_lock_acquire(&shared.lock);
+    pl_lock_touch(3);
+    pl_lock_touch(4);
+    ck_assert_uint_eq(pl_lock_touched(), 7 * counts);
+    pl_lock_release(&shared.lock);
+    pl_lock_acquire(&shared.lock);
+    ck_assert_uint_eq(pl_lock_touched(), 0);
+    pl_lock_touch(5);
+    pl_lock_release(&shared.lock);
+    ck_assert_uint_eq(pl_lock_most_touched(), 7 * counts);
+    pl_lock_reset_touched();
+    ck_assert_uint_eq(pl_lock_most_touched(), 0);
+}
+END_TEST
+
+START_TEST(locks_of_other_ranks_neither_end_nor_begin_the_count)
+{
+    pl_lock inner;
+    ck_assert_int_eq(pl_lock_init(&inner, PL_RANK_VMM), 0);
+    pl_lock_reset_touched();
+    pl_lock_acquire(&shared.lock);
+    pl_lock_touch(3);
+    pl_lock_acquire(&inner);
+    pl_lock_touch(4);
+    pl_lock_release(&inner);
+    ck_assert_uint_eq(pl_lock_most_touched(), 0);
+    ck_assert_uint_eq(pl_lock_touched(), 7 * counts);
+    pl_lock_release(&shared.lock);
+    ck_assert_uint_eq(pl_lock_most_touched(), 7 * counts);
+    pl_lock_fini(&inner);
+}
+END_TEST
+
+static void *touch_and_wait(void *unused)
+{
+    (void)unused;
+    pl_lock_acquire(&shared.lock);
+    pl_lock_touch(10);
+    while (!shared.is_open) {
+        pl_lock_wait(&shared.lock, &shared.changed);
+        shared.value = (long)pl_lock_touched();
+    }
+    pl_lock_touch(2);
+    pl_lock_release(&shared.lock);
+    return NULL;
+}
+
+START_TEST(a_wait_begins_a_new_hold)
+{
+    pthread_t thread;
+    pl_lock_reset_touched();
+    shared.value = -1;
+    ck_assert_int_eq(pthread_create(&thread, NULL, touch_and_wait, NULL), 0);
+    while (counts > 0 && pl_lock_most_touched() == 0) {
+        sched_yield();
+    }
+    pl_lock_acquire(&shared.lock);
+    shared.is_open = true;
+    pthread_cond_broadcast(&shared.changed);
+    pl_lock_release(&shared.lock);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_int_le(shared.value, 0); /* -1: the thread came too late to wait */
+    ck_assert_uint_eq(pl_lock_most_touched(), 10 * counts);
+}
+END_TEST
+
+static void hold_for(pl_lock *lock, long ns)
+{
+    struct timespec pause = { .tv_nsec = ns };
+    pl_lock_acquire(lock);
+    nanosleep(&pause, NULL);
+    pl_lock_release(lock);
+}
+
+START_TEST(the_longest_hold_of_a_device_lock_is_timed_while_that_is_on)
+{
+    enum { NS = 2000000 };
+    pl_lock leaf;
+    ck_assert_int_eq(pl_lock_init(&leaf, PL_RANK_HISTORY), 0);
+    hold_for(&shared.lock, NS);
+    ck_assert_uint_eq(pl_lock_longest_ns(), 0);
+    pl_lock_time_holds(true);
+    hold_for(&leaf, NS);
+    ck_assert_uint_eq(pl_lock_longest_ns(), 0);
+    hold_for(&shared.lock, NS);
+    hold_for(&shared.lock, 1);
+    ck_assert_uint_ge(pl_lock_longest_ns(), NS);
+    ck_assert_uint_eq(pl_lock_longest_ns(), 0);
+    pl_lock_time_holds(false);
+    hold_for(&shared.lock, NS);
+    ck_assert_uint_eq(pl_lock_longest_ns(), 0);
+    pl_lock_fini(&leaf);
+}
+END_TEST
+
+START_TEST(a_hold_that_outlasts_the_timing_is_not_mistaken_for_a_later_one)
+{
+    pl_lock_time_holds(true);
+    pl_lock_acquire(&shared.lock);
+    pl_lock_time_holds(false);
+    pl_lock_release(&shared.lock);
+    (void)pl_lock_longest_ns();
+    pl_lock_acquire(&shared.lock);
+    pl_lock_time_holds(true);
+    pl_lock_release(&shared.lock); /* began untimed */
+    ck_assert_uint_eq(pl_lock_longest_ns(), 0);
+    pl_lock_time_holds(false);
+}
+END_TEST
+
 #if PLEAT_DEBUG_LEVEL >= 1
 
 START_TEST(a_falling_rank_breaks_an_assertion)
@@ -160,6 +279,14 @@ int main(void)
     tcase_add_test(tcase, a_waiting_thread_gives_the_lock_up_and_holds_it_again_afterwards);
     tcase_add_test(tcase, rising_ranks_may_be_released_in_any_order);
     suite_add_tcase(suite, tcase);
+    TCase *hold = tcase_create("one hold");
+    tcase_add_checked_fixture(hold, open_counter, close_counter);
+    tcase_add_test(hold, what_is_touched_counts_from_one_acquisition_to_its_release);
+    tcase_add_test(hold, locks_of_other_ranks_neither_end_nor_begin_the_count);
+    tcase_add_test(hold, a_wait_begins_a_new_hold);
+    tcase_add_test(hold, the_longest_hold_of_a_device_lock_is_timed_while_that_is_on);
+    tcase_add_test(hold, a_hold_that_outlasts_the_timing_is_not_mistaken_for_a_later_one);
+    suite_add_tcase(suite, hold);
 #if PLEAT_DEBUG_LEVEL >= 1
     add_broken_assertions(suite);
 #endif

@@ -1,9 +1,18 @@
 /* lock.c - mutexes with a rank.
  *
  * A debug build keeps, per thread, the ranks held in the order of acquisition; each acquisition
- * must be of a higher rank than the last, so no cycle of waiting threads can form. A release build
- * is pthread's mutex and nothing else. May not call: anything but pthread and pl_assert. */
+ * must be of a higher rank than the last, so no cycle of waiting threads can form; and what was
+ * touched in each hold of a device lock. A release build is pthread's mutex and nothing else, but
+ * for holds that are timed on demand. May not call: anything but pthread, the clock and pl_assert.
+ */
 #include "vmm/base/lock.h"
+
+#include <stdatomic.h>
+#include <time.h>
+
+/* ---- ranks, and what is touched -------------------------------------------------------------- */
+
+static _Atomic size_t most_touched; /* atomic */
 
 #if PLEAT_DEBUG_LEVEL >= 1
 
@@ -11,6 +20,15 @@ enum { MAX_HELD = 8 };
 
 static _Thread_local pl_rank held[MAX_HELD];
 static _Thread_local int n_held;
+_Thread_local size_t pl_lock_n_touched;
+
+static void note_touched(void)
+{
+    size_t most = atomic_load_explicit(&most_touched, memory_order_relaxed);
+    while (pl_lock_n_touched > most &&
+           !atomic_compare_exchange_weak(&most_touched, &most, pl_lock_n_touched)) {
+    }
+}
 
 static void note_before(const pl_lock *lock)
 {
@@ -23,12 +41,18 @@ static void note_acquired(pl_lock *lock)
     lock->owner = pthread_self();
     lock->is_held = 1;
     held[n_held++] = lock->rank;
+    if (lock->rank == PL_RANK_DEVICE) {
+        pl_lock_n_touched = 0;
+    }
 }
 
 /* Locks may be released in any order; the others keep theirs. */
 static void note_released(pl_lock *lock)
 {
     pl_lock_assert(lock);
+    if (lock->rank == PL_RANK_DEVICE) {
+        note_touched();
+    }
     int at = n_held - 1;
     while (at >= 0 && held[at] != lock->rank) {
         at--;
@@ -57,6 +81,11 @@ void pl_lock_assert_below(pl_rank rank)
 void pl_lock_assert_none(void)
 {
     pl_assert(n_held == 0);
+}
+
+size_t pl_lock_touched(void)
+{
+    return pl_lock_n_touched;
 }
 
 #else
@@ -90,12 +119,96 @@ void pl_lock_assert_none(void)
 {
 }
 
+size_t pl_lock_touched(void)
+{
+    return 0;
+}
+
 #endif
+
+size_t pl_lock_most_touched(void)
+{
+    return atomic_load(&most_touched);
+}
+
+void pl_lock_reset_touched(void)
+{
+    atomic_store(&most_touched, 0);
+}
+
+/* ---- how long it is held --------------------------------------------------------------------- */
+
+static _Atomic uint64_t longest_ns; /* atomic */
+
+static uint64_t clock_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static void begin_hold(pl_lock *lock)
+{
+    if (lock->rank == PL_RANK_DEVICE) {
+        lock->held_ns = clock_ns();
+    }
+}
+
+/* Returns whether the hold was timed. */
+static bool end_hold(pl_lock *lock)
+{
+    if (lock->held_ns == 0) {
+        return false;
+    }
+    uint64_t ns = clock_ns() - lock->held_ns;
+    uint64_t longest = atomic_load(&longest_ns);
+    while (ns > longest && !atomic_compare_exchange_weak(&longest_ns, &longest, ns)) {
+    }
+    lock->held_ns = 0;
+    return true;
+}
+
+static int lock_timed(pthread_mutex_t *mutex)
+{
+    int rc = pthread_mutex_lock(mutex);
+    begin_hold((pl_lock *)mutex);
+    return rc;
+}
+
+static int unlock_timed(pthread_mutex_t *mutex)
+{
+    (void)end_hold((pl_lock *)mutex);
+    return pthread_mutex_unlock(mutex);
+}
+
+/* Called through pointers, as the linker would have it anyway: no branch is paid for. */
+typedef int (*mutex_call)(pthread_mutex_t *mutex);
+
+static _Atomic mutex_call lock_mutex = pthread_mutex_lock;     /* atomic */
+static _Atomic mutex_call unlock_mutex = pthread_mutex_unlock; /* atomic */
+
+void pl_lock_time_holds(bool is_on)
+{
+    if (is_on) { /* for good: a hold may outlast the timing, and its beginning must not stay */
+        atomic_store(&unlock_mutex, unlock_timed);
+    }
+    atomic_store(&lock_mutex, is_on ? lock_timed : pthread_mutex_lock);
+    atomic_store(&longest_ns, 0);
+}
+
+uint64_t pl_lock_longest_ns(void)
+{
+    return atomic_exchange(&longest_ns, 0);
+}
+
+/* ---- the lock -------------------------------------------------------------------------------- */
 
 int pl_lock_init(pl_lock *lock, pl_rank rank)
 {
     lock->rank = rank;
     lock->is_held = 0;
+    lock->held_ns = 0;
     return pthread_mutex_init(&lock->mutex, NULL) == 0 ? 0 : -1;
 }
 
@@ -110,7 +223,7 @@ void pl_lock_fini(pl_lock *lock)
 void pl_lock_acquire(pl_lock *lock)
 {
     note_before(lock);
-    int rc = pthread_mutex_lock(&lock->mutex);
+    int rc = atomic_load_explicit(&lock_mutex, memory_order_acquire)(&lock->mutex);
     pl_assert(rc == 0);
     (void)rc;
     note_acquired(lock);
@@ -119,7 +232,7 @@ void pl_lock_acquire(pl_lock *lock)
 void pl_lock_release(pl_lock *lock)
 {
     note_released(lock);
-    int rc = pthread_mutex_unlock(&lock->mutex);
+    int rc = atomic_load_explicit(&unlock_mutex, memory_order_acquire)(&lock->mutex);
     pl_assert(rc == 0);
     (void)rc;
 }
@@ -127,9 +240,13 @@ void pl_lock_release(pl_lock *lock)
 void pl_lock_wait(pl_lock *lock, pthread_cond_t *cond)
 {
     note_released(lock);
+    bool is_timed = end_hold(lock);
     int rc = pthread_cond_wait(cond, &lock->mutex);
     pl_assert(rc == 0);
     (void)rc;
+    if (is_timed) {
+        begin_hold(lock);
+    }
     note_before(lock);
     note_acquired(lock);
 }

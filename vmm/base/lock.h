@@ -1,9 +1,12 @@
 /* lock.h - mutexes with a rank. Debug builds (level >= 1) assert per thread that ranks strictly
- * increase, and that pl_lock_assert's caller holds the lock. */
+ * increase, and that pl_lock_assert's caller holds the lock; and they count what is touched in one
+ * hold of a device lock, since nobody else gets at the device meanwhile. */
 #ifndef PLEAT_BASE_LOCK_H
 #define PLEAT_BASE_LOCK_H
 
 #include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "vmm/base/assert.h"
@@ -19,10 +22,11 @@ typedef enum pl_rank {
 } pl_rank;
 
 typedef struct pl_lock {
-    pthread_mutex_t mutex;
-    pl_rank rank;    /* const */
-    pthread_t owner; /* lock; debug builds only */
-    int is_held;     /* lock; debug builds only */
+    pthread_mutex_t mutex; /* first member */
+    pl_rank rank;          /* const */
+    int is_held;           /* lock; debug builds only */
+    pthread_t owner;       /* lock; debug builds only */
+    uint64_t held_ns;      /* lock: since when; 0 = this hold is not timed */
 } pl_lock;
 
 int pl_lock_init(pl_lock *lock, pl_rank rank); /* 0, or -1 when the system refuses */
@@ -33,5 +37,36 @@ void pl_lock_wait(pl_lock *lock, pthread_cond_t *cond); /* as pthread_cond_wait 
 void pl_lock_assert(const pl_lock *lock);               /* the caller holds it */
 void pl_lock_assert_below(pl_rank rank); /* the thread holds no lock of that rank or above */
 void pl_lock_assert_none(void); /* the thread holds no pleat lock: before driver calls, callbacks */
+
+/* ---- how much is done in one hold of a device lock ------------------------------------------- */
+
+/* Nobody may touch more blocks, granules and lanes than this in one hold. */
+enum { PL_LOCK_MOST_TOUCHED = 4096 };
+
+#if PLEAT_DEBUG_LEVEL >= 1
+
+/* The thread's count since it acquired the device lock it holds, or came back to it from a wait. */
+extern _Thread_local size_t pl_lock_n_touched;
+
+#endif
+
+/* Count n blocks, granules or lanes that the caller looks at. Nothing in a release build. */
+static inline void pl_lock_touch(size_t n)
+{
+#if PLEAT_DEBUG_LEVEL >= 1
+    pl_lock_n_touched += n;
+#else
+    (void)n;
+#endif
+}
+
+size_t pl_lock_touched(void);      /* in this hold so far; 0 in a release build */
+size_t pl_lock_most_touched(void); /* in any hold that ended, of any thread; likewise */
+void pl_lock_reset_touched(void);  /* forget the most */
+
+/* Have holds of device locks timed that begin from now on, or no longer, and forget the longest. In
+ * all builds; while it is off it costs nothing. */
+void pl_lock_time_holds(bool is_on);
+uint64_t pl_lock_longest_ns(void); /* of the timed holds that ended since this was last asked */
 
 #endif
