@@ -275,6 +275,7 @@ START_TEST(a_wait_on_a_captured_event_joins_the_capture)
     ck_ok(cuStreamGetCaptureInfo_v2(other, &status, &other_id, NULL, NULL, NULL));
     ck_assert_int_eq(status, CU_CAPTURE_ACTIVE);
     ck_assert_uint_eq(id, other_id);
+    ck_assert_uint_gt(id, 0);
     world_write(other, at, 512);
     world_order(other, stream);
     world_write(stream, at, 512);
@@ -286,6 +287,27 @@ START_TEST(a_wait_on_a_captured_event_joins_the_capture)
     ck_assert_uint_eq(world_unfinished(), 3);
     ck_ok(cuGraphExecDestroy(exec));
     ck_ok(cuStreamDestroy_v2(other));
+}
+END_TEST
+
+START_TEST(an_invalid_capture_tells_its_status_only)
+{
+    int status;
+    unsigned long long id;
+    unsigned long long next_id;
+    cu_graph graph;
+    ck_ok(cuStreamBeginCapture_v2(stream, CU_CAPTURE_MODE_GLOBAL));
+    ck_ok(cuStreamGetCaptureInfo_v2(stream, &status, &id, &graph, NULL, NULL));
+    ck_assert_ptr_nonnull(graph);
+    ck_assert_int_eq(cuEventQuery(event), CU_CAPTURE_UNSUPPORTED);
+    ck_ok(cuStreamGetCaptureInfo_v2(stream, &status, &next_id, &graph, NULL, NULL));
+    ck_assert_int_eq(status, CU_CAPTURE_STATUS_INVALIDATED);
+    ck_assert_ptr_null(graph);
+    assert_capture_ends_with(stream, CU_CAPTURE_INVALIDATED);
+    ck_ok(cuStreamBeginCapture_v2(stream, CU_CAPTURE_MODE_GLOBAL));
+    ck_ok(cuStreamGetCaptureInfo_v2(stream, &status, &next_id, NULL, NULL, NULL));
+    ck_assert_uint_ne(id, next_id);
+    assert_capture_ends_with(stream, CU_SUCCESS);
 }
 END_TEST
 
@@ -476,6 +498,7 @@ static Suite *make_suite(void)
     TCase *branches = tcase_create("branches");
     tcase_add_checked_fixture(branches, begin, end);
     tcase_add_test(branches, a_wait_on_a_captured_event_joins_the_capture);
+    tcase_add_test(branches, an_invalid_capture_tells_its_status_only);
     tcase_add_test(branches, branches_of_a_capture_race_like_streams);
     tcase_add_test(branches, unjoined_work_is_refused_at_the_end);
     tcase_add_test(branches, a_capture_depends_on_nothing_outside_it);

@@ -100,9 +100,33 @@ START_TEST(errors_name_the_key)
     assert_refused("fork:maybe", "fork");
     assert_refused("free:never", "free");
     assert_refused("costs:/nowhere/at/all.cost", "costs");
+    assert_refused("without:cuStreamGetIdentity", "without");
+    assert_refused("without:[cuStreamGetId;]", "without");
+    assert_refused("without:pleat_sim_work", "without");
     assert_refused("depth:1,depth:2", "depth");
     assert_refused("depth:1,", "");
     assert_refused(",", "");
+}
+END_TEST
+
+START_TEST(entry_points_can_be_taken_away)
+{
+    unsigned long long id;
+    cu_event event;
+    world_begin("without:[cuStreamGetId;cuCtxRecordEvent]");
+    event = world_event();
+    ck_assert_int_eq(cuStreamGetId(NULL, &id), CU_NOT_FOUND);
+    ck_assert_int_eq(cuCtxRecordEvent(NULL, event), CU_NOT_FOUND);
+    ck_ok(cuEventQuery(event));
+    ck_ok(cuEventDestroy_v2(event));
+    world_end();
+    world_begin("without:cuMemAlloc_v2,capacity:1G");
+    cu_devptr at;
+    ck_assert_int_eq(cuMemAlloc_v2(&at, 512), CU_NOT_FOUND);
+    world_end();
+    world_begin("capacity:1G");
+    ck_ok(cuStreamGetId(NULL, &id));
+    world_end();
 }
 END_TEST
 
@@ -182,6 +206,7 @@ static Suite *make_suite(void)
     tcase_add_test(keys, without_a_key_there_is_one_device_of_16_gib);
     tcase_add_test(keys, every_key_has_its_effect);
     tcase_add_test(keys, sizes_take_binary_suffixes);
+    tcase_add_test(keys, entry_points_can_be_taken_away);
     suite_add_tcase(suite, keys);
     TCase *errors = tcase_create("errors");
     tcase_add_test(errors, errors_name_the_key);

@@ -145,6 +145,7 @@ START_TEST(an_old_driver_has_vmm_but_not_what_came_later)
     ck_assert_int_eq(cuDeviceGetAttribute(&fd, CU_ATTR_FABRIC_SUPPORTED, 0), CU_INVALID_VALUE);
     ck_assert_int_eq(cuStreamGetId(NULL, &id), CU_NOT_FOUND);
     ck_assert_int_eq(cuStreamWriteValue64_v2(NULL, 0, 0, 0), CU_NOT_FOUND);
+    ck_ok(cuStreamGetCaptureInfo_v2(NULL, &fd, &id, NULL, NULL, NULL));
     prop.handle_types = CU_HANDLE_POSIX_FD;
     ck_assert_int_eq(cuMemCreate(&handle, GRANULE, &prop, 0), CU_NOT_SUPPORTED);
     cu_devptr at = world_map(1);

@@ -15,6 +15,10 @@ static const void *const vendor_per_thread = CU_STREAM_PER_THREAD;
 #undef CU_STREAM_LEGACY
 #undef CU_STREAM_PER_THREAD
 
+#if CUDA_VERSION < 12050
+CUresult cuCtxRecordEvent(CUcontext ctx, CUevent event);
+#endif
+
 #include "tests/support/vmm_same.h"
 #include "vmm/driver_list.h"
 
@@ -28,6 +32,8 @@ SAME_SIZE(cu_event, CUevent);
 SAME_SIZE(cu_graph, CUgraph);
 SAME_SIZE(cu_graph_exec, CUgraphExec);
 SAME_SIZE(cu_graph_node, CUgraphNode);
+SAME_SIZE(cu_user_object, CUuserObject);
+SAME_SIZE(cu_host_fn, CUhostFn);
 SAME_SIZE(int, CUdevice_attribute);
 SAME_SIZE(int, CUmemAllocationGranularity_flags);
 SAME_SIZE(int, CUmemAllocationHandleType);
@@ -139,6 +145,9 @@ SAME_VALUE(CU_POOL_RESERVED_CURRENT, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
 SAME_VALUE(CU_POOL_RESERVED_HIGH, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH);
 SAME_VALUE(CU_POOL_USED_CURRENT, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
 SAME_VALUE(CU_POOL_USED_HIGH, CU_MEMPOOL_ATTR_USED_MEM_HIGH);
+
+SAME_VALUE(CU_OBJECT_UNSYNCED, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+SAME_VALUE(CU_OBJECT_MOVE, CU_GRAPH_USER_OBJECT_MOVE);
 
 SAME_VALUE(CU_CAPTURE_NONE, CU_STREAM_CAPTURE_STATUS_NONE);
 SAME_VALUE(CU_CAPTURE_ACTIVE, CU_STREAM_CAPTURE_STATUS_ACTIVE);

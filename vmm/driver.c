@@ -142,15 +142,11 @@ static pleat_status configure_sim(pl_driver *drv, const char *conf)
     return PLEAT_OK;
 }
 
-/* The one entry point outside of the list, and what the simulator has for it. */
+/* The one entry point outside of the list. */
 static void resolve_synchronize(pl_driver *drv)
 {
     void *address = pl_driver_symbol(drv, "cuCtxSynchronize");
     memcpy(&drv->ctx_synchronize, &address, sizeof(address));
-    if (drv->kind == PL_DRIVER_SIM) {
-        address = pl_driver_symbol(drv, "pleat_sim_finish");
-        memcpy(&drv->sim_finish, &address, sizeof(address));
-    }
 }
 
 static pleat_status load(pl_driver *drv, pl_driver_kind kind, const char *sim_conf)

@@ -88,8 +88,8 @@ PL_DRIVER_LIST(PL_DECLARE_WRAPPER)
 #undef PL_DECLARE_WRAPPER
 
 /** Block until all work of the current context is over, that of destroyed streams too. Apart from
- *  the list, since it takes no argument: neither counted nor in the ring. A simulator without that
- *  call finishes everything. CU_NOT_FOUND where there is neither. */
+ *  the list, since it takes no argument: neither counted nor in the ring. Refused, and captures
+ *  invalidated, while a stream of the context is being captured, whoever captures it. */
 cu_result pl_cu_ctx_synchronize(pl_driver *drv);
 bool pl_driver_can_synchronize(const pl_driver *drv);
 

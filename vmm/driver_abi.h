@@ -21,6 +21,8 @@ typedef struct cu_graph_st *cu_graph;
 typedef struct cu_graph_exec_st *cu_graph_exec;
 typedef struct cu_graph_node_st *cu_graph_node;
 typedef struct cu_mempool_st *cu_mempool;
+typedef struct cu_user_object_st *cu_user_object;
+typedef void (*cu_host_fn)(void *user_data);
 
 enum {
     CU_SUCCESS = 0,
@@ -98,6 +100,10 @@ enum { CU_POINTER_MEMORY_TYPE = 2, CU_POINTER_DEVICE_ORDINAL = 9, CU_MEMORY_OF_D
 
 enum { CU_CAPTURE_NONE = 0, CU_CAPTURE_ACTIVE = 1, CU_CAPTURE_STATUS_INVALIDATED = 2 };
 enum { CU_CAPTURE_MODE_GLOBAL = 0, CU_CAPTURE_MODE_THREAD_LOCAL = 1, CU_CAPTURE_MODE_RELAXED = 2 };
+
+/* User objects: the one flag of their creation, which it must have; and of a graph's retaining, the
+ * flag that gives it the caller's references instead of new ones. */
+enum { CU_OBJECT_UNSYNCED = 1, CU_OBJECT_MOVE = 1 };
 
 /* Attributes of pools: the first three are int, the others 64 bits wide. */
 enum {

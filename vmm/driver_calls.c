@@ -77,6 +77,12 @@
 #define OBJECT_stream_is_capturing ~, (uintptr_t)stream
 #define OBJECT_stream_begin_capture ~, (uintptr_t)stream
 #define OBJECT_stream_end_capture ~, (uintptr_t)stream
+#define OBJECT_ctx_record_event ~, (uintptr_t)event
+#define OBJECT_user_object_create ~, (uintptr_t)OUT(object)
+#define OBJECT_user_object_retain ~, (uintptr_t)object
+#define OBJECT_user_object_release ~, (uintptr_t)object
+#define OBJECT_graph_retain_user_object ~, (uintptr_t)object
+#define OBJECT_graph_release_user_object ~, (uintptr_t)object
 #define OBJECT_event_create ~, (uintptr_t)OUT(event)
 #define OBJECT_event_record ~, (uintptr_t)event
 #define OBJECT_event_query ~, (uintptr_t)event
@@ -170,30 +176,26 @@ PL_DRIVER_LIST(DEFINE_WRAPPER)
 
 bool pl_driver_can_synchronize(const pl_driver *drv)
 {
-    return drv->ctx_synchronize != NULL || drv->sim_finish != NULL;
+    return drv->ctx_synchronize != NULL;
 }
 
 cu_result pl_cu_ctx_synchronize(pl_driver *drv)
 {
-    if (drv->ctx_synchronize != NULL) {
-        uint64_t begin_ns = call_begin(drv);
-        cu_result result = drv->ctx_synchronize();
-        if (begin_ns != 0) {
-            atomic_fetch_add_explicit(&drv->call_ns, now_ns() - begin_ns, memory_order_relaxed);
-        }
-        if (result != CU_SUCCESS) {
-            pl_driver_note_failure(PL_N_ENTRIES, result, 0);
-            pl_driver_set_detail("cuCtxSynchronize");
-        }
-        return result;
+    if (drv->ctx_synchronize == NULL) {
+        pl_driver_note_failure(PL_N_ENTRIES, CU_NOT_FOUND, 0);
+        pl_driver_set_detail("the driver has no cuCtxSynchronize");
+        return CU_NOT_FOUND;
     }
-    if (drv->sim_finish != NULL) {
-        drv->sim_finish();
-        return CU_SUCCESS;
+    uint64_t begin_ns = call_begin(drv);
+    cu_result result = drv->ctx_synchronize();
+    if (begin_ns != 0) {
+        atomic_fetch_add_explicit(&drv->call_ns, now_ns() - begin_ns, memory_order_relaxed);
     }
-    pl_driver_note_failure(PL_N_ENTRIES, CU_NOT_FOUND, 0);
-    pl_driver_set_detail("the driver has no cuCtxSynchronize");
-    return CU_NOT_FOUND;
+    if (result != CU_SUCCESS) {
+        pl_driver_note_failure(PL_N_ENTRIES, result, 0);
+        pl_driver_set_detail("cuCtxSynchronize");
+    }
+    return result;
 }
 
 /* ---- what was counted ------------------------------------------------------------------------ */

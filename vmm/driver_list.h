@@ -30,6 +30,8 @@
     X(ctx_pop, cuCtxPopCurrent_v2, REQUIRED, (cu_context *ctx), (ctx)) \
     X(ctx_get_current, cuCtxGetCurrent, REQUIRED, (cu_context *ctx), (ctx)) \
     X(ctx_get_device, cuCtxGetDevice, REQUIRED, (cu_device *dev), (dev)) \
+    X(ctx_record_event, cuCtxRecordEvent, OPTIONAL, \
+      (cu_context ctx, cu_event event), (ctx, event)) \
     X(mem_get_info, cuMemGetInfo_v2, REQUIRED, \
       (size_t *free_bytes, size_t *total_bytes), (free_bytes, total_bytes)) \
     X(mem_alloc, cuMemAlloc_v2, REQUIRED, (cu_devptr *ptr, size_t bytes), (ptr, bytes)) \
@@ -134,6 +136,18 @@
     X(graph_launch, cuGraphLaunch, OPTIONAL, \
       (cu_graph_exec exec, cu_stream stream), (exec, stream)) \
     X(graph_exec_destroy, cuGraphExecDestroy, OPTIONAL, (cu_graph_exec exec), (exec)) \
+    X(user_object_create, cuUserObjectCreate, OPTIONAL, \
+      (cu_user_object *object, void *ptr, cu_host_fn destroy, unsigned n, unsigned flags), \
+      (object, ptr, destroy, n, flags)) \
+    X(user_object_retain, cuUserObjectRetain, OPTIONAL, \
+      (cu_user_object object, unsigned n), (object, n)) \
+    X(user_object_release, cuUserObjectRelease, OPTIONAL, \
+      (cu_user_object object, unsigned n), (object, n)) \
+    X(graph_retain_user_object, cuGraphRetainUserObject, OPTIONAL, \
+      (cu_graph graph, cu_user_object object, unsigned n, unsigned flags), \
+      (graph, object, n, flags)) \
+    X(graph_release_user_object, cuGraphReleaseUserObject, OPTIONAL, \
+      (cu_graph graph, cu_user_object object, unsigned n), (graph, object, n)) \
     X(error_name, cuGetErrorName, REQUIRED, (cu_result error, const char **name), (error, name)) \
     X(error_string, cuGetErrorString, REQUIRED, \
       (cu_result error, const char **text), (error, text))

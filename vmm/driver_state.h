@@ -30,7 +30,6 @@ struct pl_driver {
     pl_driver_kind kind;                    /* const */
     void *object;                           /* const: of dlopen */
     cu_result (*ctx_synchronize)(void);     /* const: may be NULL */
-    void (*sim_finish)(void);               /* const: may be NULL */
     pl_host host;                           /* const after open */
     _Atomic bool is_timed;                  /* atomic */
     _Atomic uint64_t call_ns;               /* atomic */

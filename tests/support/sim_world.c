@@ -53,6 +53,7 @@ static void assert_empty(void)
     ck_assert_uint_eq(counts.streams, 0);
     ck_assert_uint_eq(counts.events, 0);
     ck_assert_uint_eq(counts.graphs, 0);
+    ck_assert_uint_eq(counts.user_objects, 0);
     ck_assert_uint_eq(counts.contexts, 0);
     ck_assert_uint_eq(counts.unfinished_work, 0);
     ck_assert_uint_eq(counts.lost_objects, 0);

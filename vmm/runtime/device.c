@@ -203,10 +203,7 @@ rt_error cudaDeviceSynchronize(void)
 {
     cu_result result = rt_enter();
     if (result == CU_SUCCESS) {
-        result = cuStreamSynchronize(NULL);
-    }
-    if (result == CU_SUCCESS) {
-        pleat_sim_finish();
+        result = cuCtxSynchronize();
     }
     return rt_end(__func__, result);
 }

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "vmm/runtime/runtime.h"
-#include "vmm/sim/pleat_sim.h"
 
 /* The driver's names carry a version where there are older ones; the last is meant. */
 void *rt_find_symbol(const char *name)
@@ -47,15 +46,6 @@ cu_result cuDeviceGetUuid_v2(rt_uuid *uuid, cu_device dev)
     }
     if (result == CU_SUCCESS) {
         *uuid = (rt_uuid){ .bytes = { 'p', 'l', 'e', 'a', 't', (unsigned char)dev } };
-    }
-    return result;
-}
-
-cu_result cuCtxSynchronize(void)
-{
-    cu_result result = cuStreamSynchronize(NULL);
-    if (result == CU_SUCCESS) {
-        pleat_sim_finish();
     }
     return result;
 }

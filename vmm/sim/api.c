@@ -192,6 +192,7 @@ int pleat_sim_count(int device, pleat_sim_counts *out)
     counts.streams = sim.n_streams;
     counts.events = sim.n_events;
     counts.graphs = sim.n_graphs;
+    counts.user_objects = sim.n_user_objects;
     counts.unfinished_work = count_unfinished(device);
     counts.hazards = sim_hazard_count();
     counts.calls = sim.n_cu_calls;

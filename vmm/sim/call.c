@@ -4,10 +4,15 @@
 #include "vmm/sim/capture.h"
 #include "vmm/sim/cost.h"
 #include "vmm/sim/fault.h"
+#include "vmm/sim/hazard.h"
 #include "vmm/sim/log.h"
+#include "vmm/sim/user_object.h"
 
-static cu_result check_profile(unsigned rules)
+static cu_result check_profile(sim_entry entry, unsigned rules)
 {
+    if (entry < SIM_N_CU_ENTRIES && sim.conf.lacks[entry]) {
+        return CU_NOT_FOUND;
+    }
     if ((rules & SIM_RULE_VMM) != 0 && sim.conf.profile == SIM_PROFILE_NO_VMM) {
         return CU_NOT_SUPPORTED;
     }
@@ -17,10 +22,10 @@ static cu_result check_profile(unsigned rules)
     return CU_SUCCESS;
 }
 
-static cu_result check_rules(unsigned rules)
+static cu_result check_rules(sim_entry entry, unsigned rules)
 {
     sim_context *context;
-    cu_result result = check_profile(rules);
+    cu_result result = check_profile(entry, rules);
     if (result == CU_SUCCESS && (rules & SIM_RULE_CONTEXT) != 0) {
         result = sim_context_current(&context);
     }
@@ -42,6 +47,12 @@ static cu_result admit(sim_entry entry)
     if (!is_early && (!sim.is_initialized || sim.is_forked)) {
         return CU_NOT_INITIALIZED;
     }
+    if (!is_early && sim_user_object_is_running()) {
+        sim_hazard_add(PLEAT_SIM_CALL_IN_DESTRUCTOR, 0, 0,
+                       "%s in the destructor of a user object, which may call no driver",
+                       sim_entry_symbol(entry));
+        return CU_NOT_PERMITTED;
+    }
     sim.cost_us += sim_costs[entry].call;
     if (sim_fault_is_armed && entry < SIM_N_CU_ENTRIES) {
         cu_result code = sim_fault_strike(entry, (rules & SIM_RULE_FALLIBLE) != 0);
@@ -49,7 +60,7 @@ static cu_result admit(sim_entry entry)
             return code;
         }
     }
-    return check_rules(rules);
+    return check_rules(entry, rules);
 }
 
 void sim_call_begin(sim_call *call, sim_entry entry, uint64_t arg0, uint64_t arg1, uint64_t arg2,
@@ -69,6 +80,8 @@ void sim_call_begin(sim_call *call, sim_entry entry, uint64_t arg0, uint64_t arg
 cu_result sim_call_end(const sim_call *call)
 {
     sim_log_add(call);
+    sim_due *due = sim_user_object_take_due();
     sim_state_unlock();
+    sim_user_object_run(due);
     return call->result;
 }

@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 
+#include "vmm/sim/graph.h"
 #include "vmm/sim/hazard.h"
 
 typedef struct capture_node {
@@ -23,25 +24,23 @@ struct sim_capture {
     unsigned thread;
     sim_stream *origin;
     bool is_invalidated;
-    sim_program *program;
+    sim_graph *graph;
     capture_node *nodes;
 };
-
-void sim_program_unref(sim_program *program)
-{
-    if (program == NULL || --program->refs > 0) {
-        return;
-    }
-    for (size_t i = 0; i < program->n; i++) {
-        free(program->tasks[i]);
-    }
-    free(program->tasks);
-    free(program);
-}
 
 uint64_t sim_capture_id(const sim_capture *capture)
 {
     return capture->id;
+}
+
+cu_graph sim_capture_graph(const sim_capture *capture)
+{
+    return sim_graph_handle(capture->graph);
+}
+
+bool sim_capture_is_invalidated(const sim_capture *capture)
+{
+    return capture->is_invalidated;
 }
 
 int sim_capture_status(const sim_stream *stream)
@@ -84,18 +83,18 @@ cu_result sim_capture_begin(sim_stream *stream, int mode)
     capture->mode = mode;
     capture->thread = sim_thread_self()->number;
     capture->origin = stream;
-    capture->program = sim_new(sizeof(*capture->program));
-    capture->program->refs = 1;
+    capture->graph = sim_graph_begin(capture);
     capture->next = sim.captures;
     sim.captures = capture;
     enter_capture(stream, capture);
     return CU_SUCCESS;
 }
 
-/* All streams leave; the program goes to the caller. */
-static sim_program *close_capture(sim_capture *capture)
+/* All streams leave; the graph goes to the caller. */
+static sim_graph *close_capture(sim_capture *capture)
 {
-    sim_program *program = capture->program;
+    sim_graph *graph = capture->graph;
+    graph->capture = NULL;
     for (uint32_t slot = 0; slot < sim.streams.n_seen; slot++) {
         if (sim_stream_at(slot)->capture == capture) {
             exit_capture(sim_stream_at(slot));
@@ -108,7 +107,7 @@ static sim_program *close_capture(sim_capture *capture)
     *link = capture->next;
     free(capture->nodes);
     free(capture);
-    return program;
+    return graph;
 }
 
 /* Did all work of the streams that joined come back to the origin? */
@@ -125,7 +124,7 @@ static bool is_joined(const sim_capture *capture)
     return true;
 }
 
-cu_result sim_capture_end(sim_stream *stream, sim_program **program)
+cu_result sim_capture_end(sim_stream *stream, cu_graph *graph)
 {
     sim_capture *capture = stream->capture;
     if (capture == NULL) {
@@ -144,11 +143,11 @@ cu_result sim_capture_end(sim_stream *stream, sim_program **program)
     } else if (!is_joined(capture)) {
         result = CU_CAPTURE_UNJOINED;
     }
-    sim_program *made = close_capture(capture);
+    sim_graph *made = close_capture(capture);
     if (result == CU_SUCCESS) {
-        *program = made;
+        *graph = sim_graph_come_out(made);
     } else {
-        sim_program_unref(made);
+        sim_graph_destroy(made);
     }
     return result;
 }
@@ -158,7 +157,7 @@ void sim_capture_leave(sim_stream *stream)
     sim_capture *capture = stream->capture;
     capture->is_invalidated = true;
     if (capture->origin == stream) {
-        sim_program_unref(close_capture(capture));
+        sim_graph_destroy(close_capture(capture));
     } else {
         exit_capture(stream);
     }
@@ -167,7 +166,7 @@ void sim_capture_leave(sim_stream *stream)
 void sim_capture_fini(void)
 {
     while (sim.captures != NULL) {
-        sim_program_unref(close_capture(sim.captures));
+        sim_graph_destroy(close_capture(sim.captures));
     }
 }
 
@@ -216,6 +215,19 @@ cu_result sim_capture_forbid(sim_stream *stream)
     return CU_CAPTURE_UNSUPPORTED;
 }
 
+cu_result sim_capture_forbid_context(const sim_context *context)
+{
+    cu_result result = CU_SUCCESS;
+    for (uint32_t slot = 0; sim.captures != NULL && slot < sim.streams.n_seen; slot++) {
+        sim_stream *stream = sim_stream_at(slot);
+        if (stream->capture != NULL && stream->context == context) {
+            stream->capture->is_invalidated = true;
+            result = CU_CAPTURE_UNSUPPORTED;
+        }
+    }
+    return result;
+}
+
 static sim_capture *find_capture(uint64_t id)
 {
     sim_capture *it = sim.captures;
@@ -237,7 +249,7 @@ void sim_capture_invalidate_id(uint64_t id)
 static void check_branches(const sim_stream *stream, const sim_task *task)
 {
     const sim_capture *capture = stream->capture;
-    for (size_t i = 0; i < capture->program->n; i++) {
+    for (size_t i = 0; i < capture->graph->program->n; i++) {
         const capture_node *other = &capture->nodes[i];
         if (other->slot == stream->slot ||
             other->position <= sim_clock_get(stream->capture_deps, other->slot)) {
@@ -257,7 +269,7 @@ static void check_branches(const sim_stream *stream, const sim_task *task)
 void sim_capture_add(sim_stream *stream, const sim_task *task)
 {
     sim_capture *capture = stream->capture;
-    sim_program *program = capture->program;
+    sim_program *program = capture->graph->program;
     check_branches(stream, task);
     if (program->n == program->room) {
         program->room = program->room == 0 ? 64 : 2 * program->room;

@@ -5,18 +5,13 @@
 #include "vmm/sim/event.h"
 #include "vmm/sim/stream.h"
 
-/* The work of a graph in an order that respects its dependencies; shared by graph and execs. */
-typedef struct sim_program {
-    uint32_t refs;
-    size_t n;
-    size_t room;
-    sim_task **tasks;
-} sim_program;
-
 cu_result sim_capture_begin(sim_stream *stream, int mode);
-/* Ends the capture unless the stream or thread is wrong. *program is set on CU_SUCCESS only. */
-cu_result sim_capture_end(sim_stream *stream, sim_program **program);
+/* Ends the capture unless the stream or thread is wrong. *graph is set on CU_SUCCESS only; else the
+ * graph is destroyed, and what it holds with it. */
+cu_result sim_capture_end(sim_stream *stream, cu_graph *graph);
 uint64_t sim_capture_id(const sim_capture *capture);
+cu_graph sim_capture_graph(const sim_capture *capture);
+bool sim_capture_is_invalidated(const sim_capture *capture);
 int sim_capture_status(const sim_stream *stream); /* CU_CAPTURE_* */
 /* The stream is destroyed: its capture is invalid, or over if it began there. */
 void sim_capture_leave(sim_stream *stream);
@@ -29,12 +24,12 @@ cu_result sim_capture_unsafe_call(void);
 cu_result sim_capture_check_use(sim_stream *stream);
 /* A call that no capturing stream allows: invalidates. CU_SUCCESS when it is not capturing. */
 cu_result sim_capture_forbid(sim_stream *stream);
+/* A call that no stream of the context allows while it is captured: invalidates all those. */
+cu_result sim_capture_forbid_context(const sim_context *context);
 void sim_capture_invalidate_id(uint64_t id);
 
 void sim_capture_add(sim_stream *stream, const sim_task *task);
 /* A wait in which stream or event belong to a capture. */
 cu_result sim_capture_wait(sim_stream *stream, const sim_event *event);
-
-void sim_program_unref(sim_program *program);
 
 #endif

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "vmm/sim/entry.h"
+
 typedef bool (*key_reader)(const char *value, sim_conf *conf);
 
 /* An unsigned decimal number within [least, most], and nothing behind it. */
@@ -193,6 +195,35 @@ static bool read_costs(const char *value, sim_conf *conf)
     return read_text(value, conf->costs, sizeof(conf->costs));
 }
 
+/* Splits a list, in brackets or not, at semicolons: returns the next word, NULL after the last. */
+static char *next_word(char **rest)
+{
+    char *word = *rest;
+    size_t length = word == NULL ? 0 : strlen(word);
+    if (length >= 2 && word[0] == '[' && word[length - 1] == ']') {
+        word[length - 1] = '\0';
+        (*rest)++;
+    }
+    return strsep(rest, ";");
+}
+
+static bool read_without(const char *value, sim_conf *conf)
+{
+    char *copy = strdup(value);
+    char *rest = copy;
+    char *word;
+    bool is_good = copy != NULL;
+    while (is_good && (word = next_word(&rest)) != NULL) {
+        sim_entry entry = sim_entry_find(word);
+        is_good = entry < SIM_N_CU_ENTRIES;
+        if (is_good) {
+            conf->lacks[entry] = true;
+        }
+    }
+    free(copy);
+    return is_good;
+}
+
 static const struct {
     const char *key;
     key_reader read;
@@ -212,6 +243,7 @@ static const struct {
     { "name", read_name, "1 to 95 characters" },
     { "fork", read_fork, "refuse or allow" },
     { "free", read_free, "hazard or wait" },
+    { "without", read_without, "names of entry points, [cuStreamGetId;cuGraphLaunch]" },
 };
 
 enum { N_KEYS = sizeof(keys) / sizeof(keys[0]) };

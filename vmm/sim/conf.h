@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SIM_MAX_DEVICES = 16 };
+enum { SIM_MAX_DEVICES = 16, SIM_CONF_ENTRIES = 128 };
 
 typedef enum sim_profile {
     SIM_PROFILE_FULL,
@@ -36,6 +36,7 @@ typedef struct sim_conf {
     bool is_free_waiting; /* cuMemFree synchronises the device first */
     int compute_major;
     int compute_minor;
+    bool lacks[SIM_CONF_ENTRIES]; /* by sim_entry: answers NOT_FOUND */
     char name[96];
     char costs[256]; /* a file, or the name of a built-in model */
 } sim_conf;

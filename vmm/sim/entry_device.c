@@ -2,9 +2,12 @@
 #include <string.h>
 
 #include "vmm/sim/call.h"
+#include "vmm/sim/capture.h"
 #include "vmm/sim/context.h"
+#include "vmm/sim/mempool.h"
+#include "vmm/sim/stream.h"
 
-enum { VERSION_FULL = 12040, VERSION_OLD = 11020, ATTRIBUTE_LAST_OLD = 119 };
+enum { VERSION_FULL = 12050, VERSION_OLD = 11020, ATTRIBUTE_LAST_OLD = 119 };
 
 cu_result cuInit(unsigned flags)
 {
@@ -219,6 +222,37 @@ cu_result cuCtxGetDevice(cu_device *dev)
             *dev = context->device;
             call.args[0] = (uint64_t)*dev;
         }
+    }
+    return sim_call_end(&call);
+}
+
+/* Unsafe, and more: whatever the threads' modes are, it would wait for captured streams. The
+ * evidence is thin: the reference is silent, but cuCtxRecordEvent, which looks at the same streams,
+ * is refused and invalidates all captures that conflict, and captures were reported broken by
+ * another thread's synchronisation of the device. */
+static cu_result synchronize(void)
+{
+    sim_context *context;
+    cu_result result = sim_context_current(&context);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    result = sim_capture_unsafe_call();
+    cu_result of_context = sim_capture_forbid_context(context);
+    result = result == CU_SUCCESS ? of_context : result;
+    if (result == CU_SUCCESS) {
+        sim_work_finish_context(context);
+        sim_mempool_synchronized();
+    }
+    return result;
+}
+
+cu_result cuCtxSynchronize(void)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_ctx_synchronize, 0, 0, 0, 0);
+    if (call.result == CU_SUCCESS) {
+        call.result = synchronize();
     }
     return sim_call_end(&call);
 }

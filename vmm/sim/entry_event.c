@@ -1,7 +1,7 @@
-/* entry_event.c - exported calls: events and graphs. */
+/* entry_event.c - exported calls: events. */
 #include "vmm/sim/call.h"
+#include "vmm/sim/context.h"
 #include "vmm/sim/event.h"
-#include "vmm/sim/graph.h"
 #include "vmm/sim/mempool.h"
 
 cu_result cuEventCreate(cu_event *event, unsigned flags)
@@ -36,6 +36,24 @@ cu_result cuEventRecord(cu_event event, cu_stream stream)
     return sim_call_end(&call);
 }
 
+/* A current context is asked for as for the other calls of events, though the reference does not
+ * say that this one needs it. */
+cu_result cuCtxRecordEvent(cu_context ctx, cu_event event)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_ctx_record_event, sim_arg(ctx), sim_arg(event), 0, 0);
+    sim_context *context = sim_context_find(ctx);
+    sim_event *point = sim_event_find(event);
+    if (call.result == CU_SUCCESS && context == NULL) {
+        call.result = CU_INVALID_CONTEXT;
+    } else if (call.result == CU_SUCCESS && point == NULL) {
+        call.result = CU_INVALID_HANDLE;
+    } else if (call.result == CU_SUCCESS) {
+        call.result = sim_event_record_context(point, context);
+    }
+    return sim_call_end(&call);
+}
+
 cu_result cuEventQuery(cu_event event)
 {
     sim_call call;
@@ -58,8 +76,10 @@ cu_result cuEventSynchronize(cu_event event)
     if (call.result == CU_SUCCESS) {
         call.result = point == NULL ? CU_INVALID_HANDLE : sim_event_check(point);
     }
-    if (call.result == CU_SUCCESS && point->is_recorded) {
+    if (call.result == CU_SUCCESS && !sim_event_has_passed(point)) {
         sim_work_finish_until(sim_stream_at(point->slot), point->position, point->deps);
+    }
+    if (call.result == CU_SUCCESS && point->is_recorded) {
         sim_mempool_synchronized();
     }
     return sim_call_end(&call);
@@ -104,71 +124,6 @@ cu_result cuEventDestroy_v2(cu_event event)
         call.result = CU_INVALID_HANDLE;
     } else if (call.result == CU_SUCCESS) {
         sim_event_destroy(point);
-    }
-    return sim_call_end(&call);
-}
-
-cu_result cuGraphDestroy(cu_graph graph)
-{
-    sim_call call;
-    sim_call_begin(&call, SIM_CU_graph_destroy, sim_arg(graph), 0, 0, 0);
-    sim_graph *it = sim_graph_find(sim_arg(graph), false);
-    if (call.result == CU_SUCCESS && it == NULL) {
-        call.result = CU_INVALID_VALUE;
-    } else if (call.result == CU_SUCCESS) {
-        sim_graph_destroy(it);
-    }
-    return sim_call_end(&call);
-}
-
-cu_result cuGraphInstantiateWithFlags(cu_graph_exec *exec, cu_graph graph, unsigned long long flags)
-{
-    sim_call call;
-    sim_call_begin(&call, SIM_CU_graph_instantiate, 0, sim_arg(graph), flags, 0);
-    sim_graph *it = sim_graph_find(sim_arg(graph), false);
-    if (call.result == CU_SUCCESS && (exec == NULL || it == NULL)) {
-        call.result = CU_INVALID_VALUE;
-    } else if (call.result == CU_SUCCESS) {
-        it->program->refs++;
-        *exec = (cu_graph_exec)(uintptr_t)sim_graph_make(it->program, true);
-        call.args[0] = sim_arg(*exec);
-    }
-    return sim_call_end(&call);
-}
-
-static cu_result launch(cu_graph_exec exec, cu_stream handle)
-{
-    sim_stream *stream;
-    const sim_graph *graph = sim_graph_find(sim_arg(exec), true);
-    cu_result result = graph == NULL ? CU_INVALID_VALUE : sim_stream_find(handle, &stream);
-    if (result == CU_SUCCESS) {
-        result = sim_capture_check_use(stream);
-    }
-    if (result == CU_SUCCESS) {
-        result = sim_capture_forbid(stream); /* no graphs within graphs */
-    }
-    return result == CU_SUCCESS ? sim_graph_launch(graph, stream) : result;
-}
-
-cu_result cuGraphLaunch(cu_graph_exec exec, cu_stream stream)
-{
-    sim_call call;
-    sim_call_begin(&call, SIM_CU_graph_launch, sim_arg(exec), sim_arg(stream), 0, 0);
-    if (call.result == CU_SUCCESS) {
-        call.result = launch(exec, stream);
-    }
-    return sim_call_end(&call);
-}
-
-cu_result cuGraphExecDestroy(cu_graph_exec exec)
-{
-    sim_call call;
-    sim_call_begin(&call, SIM_CU_graph_exec_destroy, sim_arg(exec), 0, 0, 0);
-    sim_graph *it = sim_graph_find(sim_arg(exec), true);
-    if (call.result == CU_SUCCESS && it == NULL) {
-        call.result = CU_INVALID_VALUE;
-    } else if (call.result == CU_SUCCESS) {
-        sim_graph_destroy(it);
     }
     return sim_call_end(&call);
 }

@@ -2,7 +2,6 @@
 #include "vmm/sim/call.h"
 #include "vmm/sim/capture.h"
 #include "vmm/sim/context.h"
-#include "vmm/sim/graph.h"
 #include "vmm/sim/mempool.h"
 
 cu_result cuStreamCreate(cu_stream *stream, unsigned flags)
@@ -140,7 +139,7 @@ cu_result cuStreamWaitEvent(cu_stream stream, cu_event event, unsigned flags)
 
 /* The legacy stream has no status of its own while blocking streams are captured; asking does not
  * harm those. */
-static cu_result capture_status(cu_stream handle, int *status, uint64_t *id)
+static cu_result capture_status(cu_stream handle, int *status, const sim_capture **capture)
 {
     sim_stream *stream;
     cu_result result = sim_stream_find(handle, &stream);
@@ -151,17 +150,17 @@ static cu_result capture_status(cu_stream handle, int *status, uint64_t *id)
         return CU_CAPTURE_IMPLICIT;
     }
     *status = sim_capture_status(stream);
-    *id = stream->capture == NULL ? 0 : sim_capture_id(stream->capture);
+    *capture = stream->capture;
     return CU_SUCCESS;
 }
 
 cu_result cuStreamIsCapturing(cu_stream stream, int *status)
 {
     sim_call call;
-    uint64_t id;
+    const sim_capture *capture;
     sim_call_begin(&call, SIM_CU_stream_is_capturing, sim_arg(stream), 0, 0, 0);
     if (call.result == CU_SUCCESS) {
-        call.result = status == NULL ? CU_INVALID_VALUE : capture_status(stream, status, &id);
+        call.result = status == NULL ? CU_INVALID_VALUE : capture_status(stream, status, &capture);
     }
     if (call.result == CU_SUCCESS) {
         call.args[1] = (uint64_t)*status;
@@ -169,31 +168,33 @@ cu_result cuStreamIsCapturing(cu_stream stream, int *status)
     return sim_call_end(&call);
 }
 
-/* The graph under construction is not shown: graph and dependencies are answered as none. */
+/* Dependencies are answered as none. Of an invalid capture there is nothing but the status to be
+ * had, as the reference says. */
 cu_result cuStreamGetCaptureInfo_v2(cu_stream stream, int *status, unsigned long long *id,
                                     cu_graph *graph, const cu_graph_node **deps, size_t *n_deps)
 {
     sim_call call;
-    uint64_t capture_id = 0;
+    const sim_capture *capture = NULL;
     sim_call_begin(&call, SIM_CU_stream_capture_info, sim_arg(stream), 0, 0, 0);
     if (call.result == CU_SUCCESS) {
-        call.result = status == NULL ? CU_INVALID_VALUE
-                                     : capture_status(stream, status, &capture_id);
+        call.result = status == NULL ? CU_INVALID_VALUE : capture_status(stream, status, &capture);
     }
-    if (call.result == CU_SUCCESS) {
-        call.args[1] = (uint64_t)*status;
-        call.args[2] = capture_id;
+    if (call.result != CU_SUCCESS) {
+        return sim_call_end(&call);
     }
-    if (call.result == CU_SUCCESS && id != NULL) {
-        *id = capture_id;
+    bool is_active = *status == CU_CAPTURE_ACTIVE;
+    call.args[1] = (uint64_t)*status;
+    call.args[2] = is_active ? sim_capture_id(capture) : 0;
+    if (id != NULL) {
+        *id = call.args[2];
     }
-    if (call.result == CU_SUCCESS && graph != NULL) {
-        *graph = NULL;
+    if (graph != NULL) {
+        *graph = is_active ? sim_capture_graph(capture) : NULL;
     }
-    if (call.result == CU_SUCCESS && deps != NULL) {
+    if (deps != NULL) {
         *deps = NULL;
     }
-    if (call.result == CU_SUCCESS && n_deps != NULL) {
+    if (n_deps != NULL) {
         *n_deps = 0;
     }
     return sim_call_end(&call);
@@ -217,17 +218,15 @@ cu_result cuStreamEndCapture(cu_stream stream, cu_graph *graph)
 {
     sim_call call;
     sim_stream *it;
-    sim_program *program = NULL;
     sim_call_begin(&call, SIM_CU_stream_end_capture, sim_arg(stream), 0, 0, 0);
     if (call.result == CU_SUCCESS) {
         call.result = graph == NULL ? CU_INVALID_VALUE : sim_stream_find(stream, &it);
     }
     if (call.result == CU_SUCCESS) {
-        call.result = sim_capture_end(it, &program);
         *graph = NULL;
+        call.result = sim_capture_end(it, graph);
     }
     if (call.result == CU_SUCCESS) {
-        *graph = (cu_graph)(uintptr_t)sim_graph_make(program, false);
         call.args[1] = sim_arg(*graph);
     }
     return sim_call_end(&call);

@@ -89,6 +89,33 @@ cu_result sim_event_record(sim_event *event, sim_stream *stream)
     return CU_SUCCESS;
 }
 
+/* Streams that were destroyed count until their work is over. Where nothing is unfinished the event
+ * stands for position 0, which has always passed. */
+cu_result sim_event_record_context(sim_event *event, sim_context *context)
+{
+    if (event->context != context) {
+        return CU_INVALID_HANDLE;
+    }
+    cu_result result = sim_capture_forbid_context(context);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    sim_clock_unref(event->deps);
+    event->deps = NULL;
+    event->is_recorded = true;
+    event->capture_id = 0;
+    event->slot = 0;
+    event->position = 0;
+    event->stamp = sim.devices[context->device].n_submitted;
+    for (uint32_t slot = 0; slot < sim.streams.n_seen; slot++) {
+        sim_stream *stream = sim_stream_at(slot);
+        if (stream->context == context) {
+            sim_stream_gather(stream, &event->deps);
+        }
+    }
+    return CU_SUCCESS;
+}
+
 cu_result sim_event_wait(sim_stream *stream, sim_event *event)
 {
     cu_result result = sim_capture_check_use(stream);
@@ -101,7 +128,8 @@ cu_result sim_event_wait(sim_stream *stream, sim_event *event)
     if (sim_event_has_passed(event)) {
         return CU_SUCCESS;
     }
-    if (event->slot != stream->slot && sim_stream_at(event->slot)->finished < event->position) {
+    if (event->position > 0 && event->slot != stream->slot &&
+        sim_stream_at(event->slot)->finished < event->position) {
         sim_clock_raise(&stream->deps, event->slot, event->position);
     }
     sim_clock_join(&stream->deps, event->deps);
@@ -122,6 +150,8 @@ bool sim_event_has_passed(sim_event *event)
     if (!event->is_recorded) {
         return true;
     }
-    return sim_stream_at(event->slot)->finished >= event->position &&
-           sim_stream_passed(&event->deps);
+    if (event->position > 0 && sim_stream_at(event->slot)->finished < event->position) {
+        return false;
+    }
+    return sim_stream_passed(&event->deps);
 }

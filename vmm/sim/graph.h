@@ -1,20 +1,45 @@
-/* graph.h - captured graphs and their executable forms: both share the captured program. */
+/* graph.h - captured graphs and their executable forms: both share the captured program.
+ *
+ * A graph exists from the beginning of its capture, so that it can be given user objects; it is
+ * counted, destroyed and instantiated only once it has come out. */
 #ifndef PLEAT_SIM_GRAPH_H
 #define PLEAT_SIM_GRAPH_H
 
 #include "vmm/sim/capture.h"
+#include "vmm/sim/user_object.h"
+
+/* The work of a graph in an order that respects its dependencies; shared by graph and execs. */
+typedef struct sim_program {
+    uint32_t refs;
+    size_t n;
+    size_t room;
+    sim_task **tasks;
+} sim_program;
 
 typedef struct sim_graph {
     uint32_t index;
     bool is_live;
     bool is_exec;
+    bool is_out;                /* of its capture: counted */
+    const sim_capture *capture; /* in progress, or NULL */
     sim_program *program;
+    sim_holds *holds; /* NULL: none */
 } sim_graph;
 
-/* Takes over the program's reference. Returns the handle, as the number behind it. */
-uint64_t sim_graph_make(sim_program *program, bool is_exec);
-sim_graph *sim_graph_find(uint64_t handle, bool is_exec);
-void sim_graph_destroy(sim_graph *graph);
+/* An empty graph that `capture` fills. The capture lets go of it when it is over; then it comes out
+ * or is destroyed. */
+sim_graph *sim_graph_begin(const sim_capture *capture);
+cu_graph sim_graph_come_out(sim_graph *graph);
+cu_graph sim_graph_handle(const sim_graph *graph);
+
+/* NULL: no such graph. The first finds none that is being captured, the second those too, unless
+ * their capture is invalid. */
+sim_graph *sim_graph_find(cu_graph handle);
+sim_graph *sim_graph_find_growing(cu_graph handle);
+sim_graph *sim_graph_find_exec(cu_graph_exec handle);
+
+cu_graph_exec sim_graph_instantiate(const sim_graph *graph);
+void sim_graph_destroy(sim_graph *graph); /* or an executable one */
 cu_result sim_graph_launch(const sim_graph *exec, sim_stream *stream);
 void sim_graph_fini(void);
 

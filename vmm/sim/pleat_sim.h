@@ -12,6 +12,12 @@
  *
  * Hazards are what a correct program never does; the simulator records them and goes on.
  *
+ * User objects (cuUserObjectCreate). Graphs hold references from the capture on (the handle comes
+ * from cuStreamGetCaptureInfo_v2), executable graphs their own, launches in flight too. The call
+ * that lets the last one go runs the destructor before it returns, outside of every lock: where a
+ * launch was the last holder, whichever call finishes that. A capture that ends without a graph
+ * gives up what its graph held. A reset forgets objects without calling anybody.
+ *
  * Pools (cuMemPoolCreate, cuMemAllocFromPoolAsync; cuMemAllocAsync takes from the device's default
  * pool) are a model, since what drivers do is documented in parts only:
  *   - A pool takes memory from the device in segments: the block's size rounded up to 32 MiB, or to
@@ -70,12 +76,14 @@ extern "C" {
  *             backing:memory       host pages behind every mapping; at most 16,000 mappings
  *             depth:0..1048576     see Time above; default 256
  *             costs:a100 or FILE   the cost clock's model; default a100. See costs/a100.cost
- *             profile:full         CUDA 12.4 (default)
+ *             profile:full         CUDA 12.5 (default)
  *             profile:no_vmm       attributes 102 and 115 are 0, calls of VMM and of pools answer
  *                                  NOT_SUPPORTED
  *             profile:old_driver   CUDA 11.2: later calls (cuStreamGetId, ...) answer NOT_FOUND,
- *                                  no POSIX file descriptors, no RDMA; pools have no maximum and
- *                                  do not tell what they hold
+ *                                  but user objects and cuStreamGetCaptureInfo_v2 of 11.3 are
+ *                                  there; no POSIX file descriptors, no RDMA; pools have no
+ *                                  maximum and do not tell what they hold
+ *             without:[NAME;NAME]  these entry points answer NOT_FOUND, in any profile
  *             peers:all            every device can be given access to the others' memory (default)
  *             peers:pairs          0 and 1 to each other's, 2 and 3, ...
  *             peers:none           no device can
@@ -169,6 +177,7 @@ typedef struct pleat_sim_counts {
     uint64_t lost_objects; /* went down with their context instead of being destroyed */
     uint64_t pools;        /* of cuMemPoolCreate, not yet destroyed */
     uint64_t pool_bytes;   /* physical bytes that pools hold, default ones and destroyed ones too */
+    uint64_t user_objects; /* whose destructor has not been called */
 } pleat_sim_counts;
 
 /** Tell what the simulator holds.
@@ -203,7 +212,8 @@ typedef enum pleat_sim_hazard_kind {
     PLEAT_SIM_UNMAPPED_ACCESS, /* work touches bytes that are not mapped or without access */
     PLEAT_SIM_UNMAP_IN_USE,    /* unmap, release or free under unfinished work */
     PLEAT_SIM_RACE,            /* two streams, same physical bytes, unordered, one of them writes */
-    PLEAT_SIM_CONTENTS         /* memory mode: verify found other bytes */
+    PLEAT_SIM_CONTENTS,        /* memory mode: verify found other bytes */
+    PLEAT_SIM_CALL_IN_DESTRUCTOR /* of a user object; the call is refused: NOT_PERMITTED */
 } pleat_sim_hazard_kind;
 
 typedef struct pleat_sim_hazard {

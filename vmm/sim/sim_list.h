@@ -1,5 +1,6 @@
 /* sim_list.h - every entry point of the simulated driver: those that pleat calls itself, and what
- * only programs that run on the simulator need (vmm/runtime/ does). Form: driver_list.h. */
+ * only programs that run on the simulator need (vmm/runtime/ does), or has no argument, which does
+ * not fit pleat's wrappers. Form: driver_list.h. */
 #ifndef PLEAT_SIM_LIST_H
 #define PLEAT_SIM_LIST_H
 
@@ -7,6 +8,7 @@
 
 /* clang-format off */
 #define SIM_FURTHER_LIST(X) \
+    X(ctx_synchronize, cuCtxSynchronize, OPTIONAL, (void), ()) \
     X(memcpy_dtod_async, cuMemcpyDtoDAsync_v2, OPTIONAL, \
       (cu_devptr to, cu_devptr from, size_t bytes, cu_stream stream), (to, from, bytes, stream)) \
     X(pointer_attribute, cuPointerGetAttribute, OPTIONAL, \

@@ -19,11 +19,11 @@
 #include "vmm/sim/memory.h"
 #include "vmm/sim/mempool.h"
 #include "vmm/sim/stream.h"
+#include "vmm/sim/user_object.h"
 
 sim_state sim = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-_Static_assert((size_t)SIM_N_ENTRIES <= sizeof(sim.n_calls) / sizeof(sim.n_calls[0]),
-               "one counter for each entry point");
+_Static_assert((int)SIM_N_ENTRIES <= (int)SIM_CONF_ENTRIES, "one place for each entry point");
 
 static char error_text[SIM_ERROR_BYTES]; /* lock */
 
@@ -60,6 +60,7 @@ static void free_everything(void)
     sim_graph_fini();
     sim_event_fini();
     sim_stream_fini();
+    sim_user_object_fini();
     for (uint32_t i = 0; i < sim.handles.n_seen; i++) {
         sim_handle *handle = sim_pool_at(&sim.handles, i);
         sim_handle_drop_token(handle);
@@ -103,6 +104,7 @@ void sim_state_reset(const sim_conf *conf)
     sim_pool_init(&sim.streams, sizeof(sim_stream));
     sim_pool_init(&sim.events, sizeof(sim_event));
     sim_pool_init(&sim.graphs, sizeof(sim_graph));
+    sim_pool_init(&sim.user_objects, sizeof(sim_user_object));
     sim_pool_init(&sim.mempools, sizeof(sim_mempool));
     for (int i = 0; i < conf->n_devices; i++) {
         sim.devices[i].context.device = i;

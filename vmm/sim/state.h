@@ -57,7 +57,7 @@ typedef struct sim_state {
     sim_space space;
     uint64_t access_epoch; /* grows whenever addresses lose mapping or access */
 
-    uint64_t n_calls[96]; /* by sim_entry */
+    uint64_t n_calls[SIM_CONF_ENTRIES]; /* by sim_entry */
     uint64_t n_cu_calls;
     uint64_t call_number; /* of the call in progress, as in the log */
     double cost_us;
@@ -67,6 +67,7 @@ typedef struct sim_state {
     sim_pool streams; /* the index is the stream's slot */
     sim_pool events;
     sim_pool graphs;
+    sim_pool user_objects;
     sim_pool mempools; /* indexes are not used twice, so that a destroyed pool's handle is known */
 
     sim_stream **active; /* streams with unfinished work, in no order */
@@ -76,6 +77,7 @@ typedef struct sim_state {
     uint64_t n_streams; /* created and not destroyed */
     uint64_t n_events;
     uint64_t n_graphs;
+    uint64_t n_user_objects;
     uint64_t n_lost;       /* objects that went down with their context */
     sim_capture *captures; /* list of captures in progress */
     uint64_t next_stream_id;

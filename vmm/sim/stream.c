@@ -153,7 +153,7 @@ void sim_stream_fini(void)
         for (uint64_t p = stream->finished + 1; p <= stream->submitted; p++) {
             sim_op *op = sim_stream_op(stream, p);
             sim_clock_unref(op->deps);
-            free(op->task);
+            sim_task_free(op->task);
         }
         sim_clock_unref(stream->deps);
         sim_clock_unref(stream->capture_deps);
@@ -181,14 +181,13 @@ bool sim_stream_passed(sim_clock **clock)
     return true;
 }
 
-/* Everything submitted to `earlier` so far comes before the next command of `later`. */
-static void order_after(sim_stream *later, sim_stream *earlier)
+void sim_stream_gather(sim_stream *stream, sim_clock **clock)
 {
-    if (!sim_stream_is_idle(earlier)) {
-        sim_clock_raise(&later->deps, earlier->slot, earlier->submitted);
+    if (!sim_stream_is_idle(stream)) {
+        sim_clock_raise(clock, stream->slot, stream->submitted);
     }
-    if (!sim_stream_passed(&earlier->deps)) {
-        sim_clock_join(&later->deps, earlier->deps);
+    if (!sim_stream_passed(&stream->deps)) {
+        sim_clock_join(clock, stream->deps);
     }
 }
 
@@ -200,14 +199,14 @@ void sim_stream_join_default(sim_stream *stream)
     }
     if (!stream->is_legacy) {
         if (context->legacy != NULL) {
-            order_after(stream, context->legacy);
+            sim_stream_gather(context->legacy, &stream->deps);
         }
         return;
     }
     for (uint32_t slot = 0; slot < sim.streams.n_seen; slot++) {
         sim_stream *other = sim_stream_at(slot);
         if (other != stream && other->is_blocking && other->context == context) {
-            order_after(stream, other);
+            sim_stream_gather(other, &stream->deps);
         }
     }
 }

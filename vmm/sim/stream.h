@@ -29,12 +29,14 @@ typedef enum sim_task_kind {
     SIM_TASK_FREE,        /* cuMemFreeAsync of what cuMemAlloc gave at address `value` */
     SIM_TASK_POOL_ALLOC,  /* the driver's own: a block of a pool begins */
     SIM_TASK_POOL_RETIRE, /* the driver's own: a block of pool number `value` ends */
+    SIM_TASK_LAUNCH_END,  /* the driver's own: a launch is over, which held user objects */
 } sim_task_kind;
 
 /* What is to be done; the access list belongs to whoever made it. */
 typedef struct sim_task {
     sim_task_kind kind;
-    uint64_t value; /* seed, byte, 64-bit value */
+    uint64_t value;          /* seed, byte, 64-bit value */
+    struct sim_holds *holds; /* of SIM_TASK_LAUNCH_END */
     void *host;
     bool is_peer_s; /* touches memory of several devices, each with its own device's access */
     size_t n;
@@ -109,6 +111,8 @@ void sim_stream_fini(void);
 void sim_stream_settle(sim_stream *stream);
 /* Add what the legacy default stream's rule puts before the next command of `stream`. */
 void sim_stream_join_default(sim_stream *stream);
+/* Raise the clock to all that was submitted to `stream`, and to what that stream waits for. */
+void sim_stream_gather(sim_stream *stream, sim_clock **clock);
 /* Has everything that the clock names finished? Forgets what has. */
 bool sim_stream_passed(sim_clock **clock);
 
@@ -117,6 +121,7 @@ void sim_work_submit(sim_stream *stream, const sim_task *task, bool is_counted);
 /* Finish all that the position and the clock need, in an order that respects dependencies. */
 void sim_work_finish_until(sim_stream *stream, uint64_t position, const sim_clock *clock);
 void sim_work_finish_all(void);
+void sim_work_finish_context(const sim_context *context);
 /* As if n operations had been submitted to the device. */
 void sim_work_advance(sim_device *device, uint64_t n);
 void sim_work_init(sim_device *device);
@@ -125,5 +130,6 @@ void sim_work_init(sim_device *device);
 sim_task *sim_task_copy(const sim_task *task);
 /* Do at its end what a task does to contents; its addresses are known to be accessible. */
 void sim_task_run(const sim_task *task);
+void sim_task_free(sim_task *task); /* NULL is fine */
 
 #endif

@@ -1,4 +1,5 @@
 /* task.c - what work does to memory, and when: at its end, in memory mode. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "vmm/sim/backing.h"
@@ -6,6 +7,7 @@
 #include "vmm/sim/memory.h"
 #include "vmm/sim/mempool.h"
 #include "vmm/sim/stream.h"
+#include "vmm/sim/user_object.h"
 
 sim_task *sim_task_copy(const sim_task *task)
 {
@@ -16,6 +18,14 @@ sim_task *sim_task_copy(const sim_task *task)
         copy->accesses = memcpy(copy + 1, task->accesses, bytes);
     }
     return copy;
+}
+
+void sim_task_free(sim_task *task)
+{
+    if (task != NULL && task->kind == SIM_TASK_LAUNCH_END) {
+        sim_holds_unref(task->holds);
+    }
+    free(task);
 }
 
 static void verify(const pleat_sim_access *access, uint64_t seed)
@@ -48,7 +58,8 @@ void sim_task_run(const sim_task *task)
         sim_mempool_retire((uint32_t)task->value);
         return;
     }
-    if (!sim.conf.has_memory || task->kind == SIM_TASK_WORK) {
+    bool is_empty = task->kind == SIM_TASK_WORK || task->kind == SIM_TASK_LAUNCH_END;
+    if (!sim.conf.has_memory || is_empty) {
         return;
     }
     const pleat_sim_access *access = &task->accesses[0];
@@ -79,6 +90,7 @@ void sim_task_run(const sim_task *task)
     case SIM_TASK_FREE:
     case SIM_TASK_POOL_ALLOC:
     case SIM_TASK_POOL_RETIRE:
+    case SIM_TASK_LAUNCH_END:
         break;
     }
 }

@@ -106,7 +106,7 @@ static void finish_front(sim_stream *stream)
         if (is_accessible) {
             sim_task_run(task);
         }
-        free(task);
+        sim_task_free(task);
     }
     if (sim_stream_is_idle(stream)) {
         set_blocked(stream, false);
@@ -187,7 +187,8 @@ static void check_at_submission(const sim_stream *stream, const sim_task *task, 
 {
     const pleat_sim_access *first;
     uint64_t any;
-    if (task->kind == SIM_TASK_POOL_ALLOC || task->kind == SIM_TASK_POOL_RETIRE) {
+    if (task->kind == SIM_TASK_POOL_ALLOC || task->kind == SIM_TASK_POOL_RETIRE ||
+        task->kind == SIM_TASK_LAUNCH_END) {
         op->is_driver_s = true;
         return;
     }
@@ -217,7 +218,7 @@ static bool has_effect(const sim_task *task)
         return task->n > 1;
     }
     return task->n > 1 || task->kind == SIM_TASK_FREE || task->kind == SIM_TASK_POOL_RETIRE ||
-           sim.conf.has_memory;
+           task->kind == SIM_TASK_LAUNCH_END || sim.conf.has_memory;
 }
 
 void sim_work_submit(sim_stream *stream, const sim_task *task, bool is_counted)
@@ -323,14 +324,29 @@ void sim_work_finish_until(sim_stream *stream, uint64_t position, const sim_cloc
     }
 }
 
-void sim_work_finish_all(void)
+/* NULL: of all contexts. */
+static void finish_those_of(const sim_context *context)
 {
+    bool is_needed = false;
     for (uint32_t i = 0; i < sim.n_active; i++) {
-        (void)need(sim.active[i]->slot, sim.active[i]->submitted);
+        const sim_stream *stream = sim.active[i];
+        if (context == NULL || stream->context == context) {
+            is_needed |= need(stream->slot, stream->submitted);
+        }
     }
-    if (sim.n_active > 0) {
+    if (is_needed) {
         finish_needed();
     }
+}
+
+void sim_work_finish_all(void)
+{
+    finish_those_of(NULL);
+}
+
+void sim_work_finish_context(const sim_context *context)
+{
+    finish_those_of(context);
 }
 
 void sim_work_advance(sim_device *device, uint64_t n)

@@ -1,0 +1,53 @@
+/* user_object.h - what graphs keep alive: objects with a destructor, and who holds them.
+ *
+ * U1  n_refs == n_own + the references in all holds, those of launches in flight among them
+ * U2  an object is live if and only if n_refs > 0 */
+#ifndef PLEAT_SIM_USER_OBJECT_H
+#define PLEAT_SIM_USER_OBJECT_H
+
+#include "vmm/sim/state.h"
+
+typedef struct sim_user_object {
+    uint32_t index;
+    bool is_live;
+    void *ptr;
+    cu_host_fn destroy;
+    uint64_t n_refs;
+    uint64_t n_own; /* of these, the program's */
+} sim_user_object;
+
+typedef struct sim_hold {
+    sim_user_object *object;
+    uint64_t n;
+} sim_hold;
+
+/* The references of a graph; or of an executable graph, shared with its launches in flight. */
+typedef struct sim_holds {
+    uint32_t refs;
+    uint32_t n;
+    sim_hold *items;
+} sim_holds;
+
+/* CU_SUCCESS or INVALID_VALUE, as the vendor's reference says; strict where it speaks of undefined
+ * behaviour: nobody releases or moves references that he does not own. */
+cu_result sim_user_object_create(cu_user_object *out, void *ptr, cu_host_fn destroy, unsigned n,
+                                 unsigned flags);
+cu_result sim_user_object_retain(cu_user_object handle, unsigned n);
+cu_result sim_user_object_release(cu_user_object handle, unsigned n);
+cu_result sim_holds_retain(sim_holds **holds, cu_user_object handle, unsigned n, unsigned flags);
+cu_result sim_holds_release(sim_holds *holds, cu_user_object handle, unsigned n);
+
+/* As many references again; NULL for none. */
+sim_holds *sim_holds_clone(const sim_holds *holds);
+sim_holds *sim_holds_ref(sim_holds *holds);
+void sim_holds_unref(sim_holds *holds); /* NULL is fine */
+
+/* Objects without references, whose destructors wait for the end of the call: taken with the lock
+ * held, run without it. */
+typedef struct sim_due sim_due;
+sim_due *sim_user_object_take_due(void);
+void sim_user_object_run(sim_due *due);
+bool sim_user_object_is_running(void); /* is this thread in a destructor? */
+void sim_user_object_fini(void);       /* no destructor runs */
+
+#endif
