@@ -154,13 +154,16 @@ pleat_status pleat_device_release_capture(pleat handle, int device, void *stream
 {
     pl_use use;
     pl_stream *known;
+    pleat_status st = PLEAT_OK;
     pl_gpu *gpu = begin_open(handle, device, &use);
     if (!gpu) {
         return pl_error_status();
     }
-    pleat_status st = pl_stream_get(gpu->dev, stream, &known);
-    if (st == PLEAT_OK) {
-        st = gpu->ops->release_capture(gpu->allocator, known);
+    if (gpu->ops->release_capture_of) {
+        st = gpu->ops->release_capture_of(gpu->allocator, stream);
+    } else {
+        st = pl_stream_get(gpu->dev, stream, &known);
+        st = st == PLEAT_OK ? gpu->ops->release_capture(gpu->allocator, known) : st;
     }
     if (st != PLEAT_OK) {
         pl_error_set(st, 0,

@@ -100,6 +100,15 @@ typedef struct pl_allocator_ops {
     /* Blocks freed while `stream` was captured may be used again: the graph is gone, and perhaps
      * the stream. */
     pleat_status (*release_capture)(pl_allocator *a, pl_stream *stream);
+    /* The same by the handle of a stream that took part, which may be gone; NULL where it must be
+     * known yet. Of several captures with it the oldest is meant. */
+    pleat_status (*release_capture_of)(pl_allocator *a, void *handle);
+    /* Captures that are over keep no memory but that of private pools from now on; NULL where they
+     * never do. */
+    void (*let_captures_go)(pl_allocator *a);
+    /* The stream is about to be destroyed, or has been: what was freed on it so far is fenced now,
+     * while it can be. NULL where streams are kept. */
+    void (*retire_stream)(pl_allocator *a, pl_stream *stream);
     /* Private pools; all five are NULL where the allocator has none. What is allocated from one is
      * reused only within it, also by a stream that is being captured (in its own stream's order),
      * and none of its memory is taken, unmapped or given back before it is released. Its blocks are

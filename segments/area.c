@@ -3,16 +3,16 @@
 
 #include <string.h>
 
-pl_area *pl_area_create(pl_host *host, uint32_t lane, pl_class class)
+pl_area *pl_area_create(pl_host *host, pl_stream *stream, pl_class class)
 {
     pl_area *area = pl_host_calloc(host, 1, sizeof(*area));
 
     if (area == NULL) {
         return NULL;
     }
-    area->lane = lane;
+    area->stream = stream;
     area->class = class;
-    if (pl_area_reach(host, area, lane) != PLEAT_OK) {
+    if (pl_area_reach(host, area, PL_LANE_SETTLED) != PLEAT_OK) {
         pl_area_destroy(host, area);
         return NULL;
     }

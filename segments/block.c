@@ -62,7 +62,7 @@ pl_block *pl_block_store_get(pl_block_store *store)
     b->tick = 0;
     b->was = PL_BLOCK_LIVE;
     b->is_indexed = false;
-    b->is_captured = false;
+    b->is_apart = false;
 #if PLEAT_DEBUG_LEVEL >= 1
     b->requested = SIZE_MAX; /* what nobody wrote yet shows, should it be read */
 #endif

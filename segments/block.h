@@ -11,23 +11,25 @@ struct pl_segment;
 
 typedef enum pl_block_state {
     PL_BLOCK_LIVE,   /* a user's, or one being freed until its fences are recorded */
-    PL_BLOCK_MANY,   /* freed, but streams other than its owner's may still use it */
+    PL_BLOCK_MANY,   /* freed, but streams other than its owner's, or a graph, may still use it */
     PL_BLOCK_FREE,   /* resident, settled or pending: see `lane` */
     PL_BLOCK_HOLE,   /* not resident; whole granules */
     PL_BLOCK_FLIGHT, /* reserved by a request in flight: in no index, merges with nothing */
     PL_BLOCK_STALE,  /* whole granules whose chunk was taken; still mapped, not resident */
-    PL_BLOCK_KEPT,   /* freed during a capture, or a capture's memory: see capture.h */
+    PL_BLOCK_KEPT,   /* freed, but allocated or freed in a capture whose graph may live */
     PL_BLOCK_POISON, /* an undo failed here: out of service until destroyed */
 } pl_block_state;
 
-/* Whom a free block pends on: nobody, or the stream with index lane - 1. */
-enum { PL_LANE_SETTLED = 0 };
+/* Whom a free block pends on: nobody, or the lane with that number. In a use 0 is the context. */
+enum { PL_LANE_SETTLED = 0, PL_LANE_CONTEXT = 0 };
 
-/* A stream other than the owner that uses a live block; the fence behind its last use later. */
+/* What a block, once it is freed, has to wait for beside its owner: a stream that used it, the whole
+ * context, or a capture. See many.h. */
 typedef struct pl_use {
-    pl_stream *stream;
-    pl_fence *fence;  /* NULL until recorded */
-    bool is_captured; /* in a graph: not over until that is released, see capture.h */
+    uint64_t tick;              /* freed: the stamp that this lane, or the context, must pass */
+    struct pl_capture *capture; /* whose graph has it, or NULL; the others do not count before */
+    uint32_t lane;              /* PL_LANE_CONTEXT: all streams */
+    bool is_kept;               /* the block was allocated or freed in the capture itself */
 } pl_use;
 
 typedef struct pl_uses {
@@ -50,13 +52,13 @@ typedef struct pl_block {
     struct pl_block *prev; /* neighbours in address, NULL at the segment's ends */
     struct pl_block *next;
     struct pl_segment *segment;
-    uint64_t tick;    /* free or stale: the lane's tick that covers its last use */
-    pl_uses *uses;    /* live or many; NULL = none */
-    uint32_t lane;    /* free, flight, stale: whom it pends on. live, many: owner's index + 1 */
-    uint8_t state;    /* pl_block_state */
-    uint8_t was;      /* flight: the state to go back to */
-    bool is_indexed;  /* it is the leader of a run of its lane: see run.h */
-    bool is_captured; /* live: allocated while its stream was captured */
+    uint64_t tick;   /* free, stale, many, kept: the owner's stamp of its last use */
+    pl_uses *uses;   /* live, many or kept; NULL = none */
+    uint32_t lane;   /* free, flight, stale: whom it pends on. live, many, kept: its owner */
+    uint8_t state;   /* pl_block_state */
+    uint8_t was;     /* flight: the state to go back to */
+    bool is_indexed; /* it is the leader of a run of its lane: see run.h */
+    bool is_apart;   /* pending, many, kept: it became so in a private pool */
 } pl_block;
 
 /* A list of blocks through queue_prev and queue_next. */

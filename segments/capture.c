@@ -1,61 +1,375 @@
 /* capture.c - see capture.h. Guarded by the device lock. */
 #include "segments/capture.h"
 
-#include "segments/expandable.h"
-#include "segments/run.h"
+#include "segments/many.h"
 #include "segments/settle.h"
 
-pleat_status pl_capture_is_active(const pl_space *space, pl_stream *stream, bool *out)
+enum { LOOK_AT = 1024, RELEASE_SOME = 256 };
+
+/* ---- the captures there are ------------------------------------------------------------------ */
+
+static pl_capture **head_of(pl_space *space, uint64_t id)
 {
-    (void)space;
-    *out = false;
-    return pl_stream_handle(stream) == NULL ? PLEAT_OK : pl_stream_is_capturing(stream, out);
+    return &space->captures[id % PL_CAPTURE_HEADS];
 }
 
-void pl_capture_keep(pl_space *space, pl_block *b, pl_lane *capturing)
+static pl_capture *find(pl_space *space, uint64_t id)
 {
-    b->state = PL_BLOCK_KEPT;
-    pl_queue_push(&capturing->kept, b);
-    space->n_kept_bytes += b->bytes;
+    pl_capture *capture = id != 0 ? *head_of(space, id) : NULL;
+
+    while (capture != NULL && capture->id != id) {
+        capture = capture->next;
+    }
+    return capture;
 }
 
-/* The graph of `lane` is gone. A block that another graph allocated is kept for that one yet. */
-static void release_kept(pl_space *space, pl_lane *lane)
+static void end(pl_space *space, pl_capture *capture)
 {
-    pl_block *b = lane->kept.first;
-    pl_lane *owner = space->lanes[b->lane - 1];
+    space->n_capturing -= capture->has_ended ? 0 : 1;
+    capture->has_ended = true;
+}
 
-    pl_queue_remove(&lane->kept, b);
-    if (b->is_captured && owner != lane) {
-        pl_queue_push(&owner->kept, b);
+void pl_capture_drop(pl_space *space, pl_capture *capture)
+{
+    if (--capture->n_refs > 0) {
         return;
     }
-    space->n_kept_bytes -= b->bytes;
-    b->is_captured = false;
-    if (b->uses != NULL) {
-        pl_settle_free_many(space, b, owner);
-    } else {
-        pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
-        pl_run_free(space, b, owner->number, owner->next_tick);
+    pl_capture **at = head_of(space, capture->id);
+    while (*at != capture) {
+        at = &(*at)->next;
+    }
+    *at = capture->next;
+    end(space, capture);
+    space->n_captures--;
+    pl_graph_watch_end(capture->watch);
+    pl_host_free(&space->host, capture);
+}
+
+static pl_capture *create(pl_space *space, uint64_t id, pl_graph_watch *watch)
+{
+    pl_capture *capture = pl_host_calloc(&space->host, 1, sizeof(*capture));
+
+    if (capture == NULL) {
+        return NULL;
+    }
+    capture->id = id;
+    capture->number = ++space->next_capture;
+    capture->watch = watch;
+    capture->next = *head_of(space, id);
+    *head_of(space, id) = capture;
+    space->n_captures++;
+    space->n_capturing++;
+    return capture;
+}
+
+/* Where the driver cannot tell of its end, its owner will. */
+static pl_graph_watch *watch_graph(pl_space *space, void *graph)
+{
+    pl_graph_watch *watch = NULL;
+
+    if (graph == NULL) {
+        return NULL;
+    }
+    pl_lock_release(&space->lock);
+    (void)!pl_graph_watch_begin(space->dev, graph, &watch);
+    pl_lock_acquire(&space->lock);
+    return watch;
+}
+
+/* Two streams of one capture may be seen for the first time at once. */
+static pleat_status find_or_create(pl_space *space, const pl_capture_info *info, pl_capture **out)
+{
+    *out = find(space, info->id);
+    if (*out != NULL) {
+        return PLEAT_OK;
+    }
+    pl_graph_watch *watch = watch_graph(space, info->graph);
+    *out = find(space, info->id);
+    if (*out == NULL) {
+        *out = create(space, info->id, watch);
+        watch = *out != NULL ? NULL : watch;
+    }
+    pl_graph_watch_end(watch);
+    return *out != NULL ? PLEAT_OK : PLEAT_ENOMEM_HOST;
+}
+
+/* ---- what a stream is seen doing ------------------------------------------------------------- */
+
+static void leave(pl_space *space, pl_lane *lane)
+{
+    pl_capture *capture = lane->capture;
+
+    if (capture == NULL) {
+        return;
+    }
+    lane->capture = NULL;
+    end(space, capture);
+    (void)pl_many_pass_capture(space, capture, RELEASE_SOME);
+    pl_capture_drop(space, capture);
+}
+
+static void take_part(pl_capture *capture, void *handle)
+{
+    for (unsigned i = 0; i < capture->n_streams; i++) {
+        if (capture->streams[i] == handle) {
+            return;
+        }
+    }
+    if (capture->n_streams < PL_CAPTURE_STREAMS) {
+        capture->streams[capture->n_streams++] = handle;
     }
 }
 
-pleat_status pl_expandable_release_capture(pl_allocator *a, pl_stream *stream)
+static pleat_status enter(pl_space *space, pl_lane *lane, const pl_capture_info *info)
+{
+    pl_capture *capture;
+
+    lane->n_refs++; /* the lock is dropped */
+    leave(space, lane);
+    pleat_status st = find_or_create(space, info, &capture);
+    lane->n_refs--;
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_capture_hold(capture);
+    if (lane->capture != NULL) {
+        pl_capture_drop(space, lane->capture);
+    }
+    lane->capture = capture;
+    take_part(capture, pl_stream_handle(lane->stream));
+    return PLEAT_OK;
+}
+
+pleat_status pl_capture_see(pl_space *space, pl_lane *lane, const pl_capture_info *info,
+                            pl_private *pool)
+{
+    if (__builtin_expect(!info->is_capturing, true)) {
+        if (__builtin_expect(lane->capture != NULL, false)) {
+            leave(space, lane);
+        }
+        return PLEAT_OK;
+    }
+    bool is_known = lane->capture != NULL && !lane->capture->has_ended &&
+                    lane->capture->id == info->id;
+    pleat_status st = is_known ? PLEAT_OK : enter(space, lane, info);
+    if (st == PLEAT_OK && pool != NULL) {
+        lane->capture->pool = pool;
+    }
+    return st;
+}
+
+bool pl_capture_is_lasting(const pl_space *space, const pl_lane *lane)
+{
+    uint32_t plain = pl_lane_plain(lane->number);
+    const pl_capture *capture = pl_space_lane_at(space, plain)->capture;
+
+    return capture != NULL && !capture->has_ended;
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+/* What waits for it may go on, some now. True: not all has yet. */
+static bool release(pl_space *space, pl_capture *capture, uint64_t over_tick)
+{
+    if (!capture->is_released) {
+        capture->is_released = true;
+        capture->over_tick = over_tick;
+    }
+    end(space, capture);
+    pl_capture_hold(capture);
+    (void)pl_many_pass_capture(space, capture, RELEASE_SOME);
+    bool has_more = capture->waiting.first != NULL;
+    pl_capture_drop(space, capture);
+    return has_more;
+}
+
+static bool is_gone(const pl_capture *capture)
+{
+    return capture->watch != NULL && pl_graph_watch_is_gone(capture->watch);
+}
+
+static pl_capture *find_gone(pl_capture *capture, size_t *n_looks)
+{
+    for (; capture != NULL; capture = capture->next) {
+        ++*n_looks;
+        if (is_gone(capture) && (!capture->is_released || capture->waiting.first != NULL)) {
+            return capture;
+        }
+    }
+    return NULL;
+}
+
+/* From the head again after each: what a release lets go may drop other captures. */
+bool pl_capture_look(pl_space *space)
+{
+    uint64_t n_gone = pl_graph_watch_n_gone();
+    size_t n_looks = 0;
+    bool any = false;
+
+    if (n_gone == space->n_graphs_gone) {
+        return false;
+    }
+    for (unsigned i = 0; i < PL_CAPTURE_HEADS && space->n_captures > 0; i++) {
+        pl_capture *gone = find_gone(space->captures[i], &n_looks);
+        for (; gone != NULL; gone = find_gone(space->captures[i], &n_looks)) {
+            any = true;
+            if (release(space, gone, 0)) { /* its launches are over, too */
+                return true;               /* there is more of it */
+            }
+        }
+        if (n_looks > LOOK_AT) {
+            n_looks = 0;
+            pl_space_breathe(space);
+        }
+    }
+    space->n_graphs_gone = n_gone;
+    return any;
+}
+
+void pl_capture_end_of_pool(pl_space *space, const pl_private *pool)
+{
+    for (unsigned i = 0; i < PL_CAPTURE_HEADS; i++) {
+        pl_capture *next;
+        for (pl_capture *c = space->captures[i]; c != NULL; c = next) {
+            next = c->next;
+            if (c->pool == pool) {
+                c->pool = NULL;
+                end(space, c);
+                (void)pl_many_pass_capture(space, c, SIZE_MAX);
+            }
+        }
+    }
+}
+
+void pl_capture_free_all(pl_space *space)
+{
+    for (unsigned i = 0; i < PL_CAPTURE_HEADS; i++) {
+        while (space->captures[i] != NULL) {
+            pl_capture *capture = space->captures[i];
+            space->captures[i] = capture->next;
+            pl_graph_watch_end(capture->watch);
+            pl_host_free(&space->host, capture);
+        }
+    }
+}
+
+/* ---- what its owner says --------------------------------------------------------------------- */
+
+static bool took_part(const pl_capture *capture, const void *handle)
+{
+    for (unsigned i = 0; i < capture->n_streams; i++) {
+        if (capture->streams[i] == handle) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The oldest that is not released. */
+static pl_capture *find_of_stream(pl_space *space, const void *handle)
+{
+    pl_capture *oldest = NULL;
+
+    for (unsigned i = 0; i < PL_CAPTURE_HEADS; i++) {
+        for (pl_capture *c = space->captures[i]; c != NULL; c = c->next) {
+            if (!c->is_released && took_part(c, handle) &&
+                (oldest == NULL || c->number < oldest->number)) {
+                oldest = c;
+            }
+        }
+    }
+    return oldest;
+}
+
+/* Is that capture still under way? A stream that answers is asked; one that does not, or is in
+ * another capture, or in none, has ended it. Drops the lock. */
+static bool is_under_way(pl_space *space, const pl_capture *capture, void *handle)
+{
+    pl_capture_info info = { .is_capturing = false };
+    pl_stream *stream = NULL;
+    uint64_t id = capture->id;
+
+    pl_lock_release(&space->lock);
+    bool is_known = pl_stream_get(space->dev, handle, &stream) == PLEAT_OK &&
+                    pl_stream_capture(stream, &info) == PLEAT_OK;
+    pl_lock_acquire(&space->lock);
+    return is_known && info.is_capturing && info.id == id;
+}
+
+/* Launches may be under way on any stream: what is over is what a tick of the context covers. */
+static void release_launched(pl_space *space, pl_capture *capture)
+{
+    uint64_t over_tick = space->clock;
+
+    space->context.next_tick = ++space->clock;
+    pl_capture_hold(capture);
+    capture->is_released = true;
+    capture->over_tick = over_tick;
+    end(space, capture);
+    (void)pl_settle_context(space);
+    (void)pl_settle_poll(space, 0);
+    while (capture->waiting.first != NULL) {
+        (void)release(space, capture, over_tick);
+        pl_space_breathe(space);
+    }
+    pl_capture_drop(space, capture);
+}
+
+/* While the driver watches the graph it is not taken at its owner's word: what a living graph may
+ * launch is not given away. */
+static pleat_status release_of_stream(pl_space *space, void *handle)
+{
+    while (pl_capture_look(space)) {
+        pl_space_breathe(space);
+    }
+    pl_capture *capture = find_of_stream(space, handle);
+    if (capture == NULL) {
+        return PLEAT_OK;
+    }
+    pl_capture_hold(capture);
+    pleat_status st = PLEAT_OK;
+    if (!capture->has_ended && is_under_way(space, capture, handle)) {
+        st = PLEAT_ECAPTURE;
+    } else if (!capture->is_released) {
+        end(space, capture);
+        (void)pl_many_pass_capture(space, capture, RELEASE_SOME);
+        if (capture->watch == NULL) {
+            release_launched(space, capture);
+        }
+    }
+    pl_capture_drop(space, capture);
+    return st;
+}
+
+pleat_status pl_expandable_release_capture_of(pl_allocator *a, void *handle)
 {
     pl_space *space = (pl_space *)a;
-    pl_lane *lane;
-    bool is_capturing;
-    pleat_status st = pl_capture_is_active(space, stream, &is_capturing);
 
-    if (st != PLEAT_OK || is_capturing) {
-        return st != PLEAT_OK ? st : PLEAT_ECAPTURE;
-    }
     pl_lock_acquire(&space->lock);
-    pl_settle_release_uses(space, stream);
-    st = pl_space_lane(space, stream, false, &lane);
-    while (st == PLEAT_OK && lane->kept.first != NULL) {
-        release_kept(space, lane);
-    }
+    pleat_status st = release_of_stream(space, handle);
+    (void)pl_settle_some(space, PL_SETTLE_SOME);
     pl_lock_release(&space->lock);
     return st;
+}
+
+static pl_capture *find_ended(pl_capture *capture)
+{
+    while (capture != NULL && (!capture->has_ended || capture->waiting.first == NULL)) {
+        capture = capture->next;
+    }
+    return capture;
+}
+
+void pl_expandable_let_captures_go(pl_allocator *a)
+{
+    pl_space *space = (pl_space *)a;
+
+    pl_lock_acquire(&space->lock);
+    for (unsigned i = 0; i < PL_CAPTURE_HEADS; i++) {
+        for (pl_capture *c; (c = find_ended(space->captures[i])) != NULL;) {
+            (void)release(space, c, 0);
+            pl_space_breathe(space);
+        }
+    }
+    pl_lock_release(&space->lock);
 }

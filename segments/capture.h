@@ -1,18 +1,70 @@
 /* capture.h - memory that a stream capture has seen.
  *
- * A graph bakes addresses in. A block allocated or freed while its stream is captured is kept after
- * its free (PL_BLOCK_KEPT: pinned, used by nobody, never taken) until the graph's owner says that
- * the graph is gone. So is one with a recorded use on another stream that is being captured when
- * the block is freed: it pends on that use (pl_use.is_captured). */
+ * A graph bakes addresses in. What was allocated, freed or recorded as used while its stream was
+ * captured belongs to that capture, whichever streams were forked into it: after its free it is used
+ * by nobody, and never taken, until the graph is gone. That the driver tells, where it can
+ * (vmm/graph_watch.h): when the graph, all executables made of it and every launch are over. Else
+ * the owner of the graph says so, by the handle of a stream that took part: of several captures on
+ * one stream the oldest is meant. Launches may be under way then, on any stream: a tick of the
+ * context covers them.
+ *
+ * Private pools' memory is not kept for a capture: there only the capture itself has to be over.
+ *
+ * What a stream is doing is asked in calls that name it; in between it is what it was seen doing
+ * last. */
 #ifndef PLEAT_SEGMENTS_CAPTURE_H
 #define PLEAT_SEGMENTS_CAPTURE_H
 
 #include "segments/space.h"
+#include "vmm/graph_watch.h"
 
-/* Is the stream being captured? The legacy default stream cannot be, and costs no driver call.
- * Called without the lock. */
-pleat_status pl_capture_is_active(const pl_space *space, pl_stream *stream, bool *out);
-/* Keep a block that is being freed for the capture of that lane's stream. */
-void pl_capture_keep(pl_space *space, pl_block *b, pl_lane *capturing);
+enum { PL_CAPTURE_STREAMS = 8 };
+
+/* I1  n_refs counts the lanes that see it and the uses that name it; without any it is gone
+ * I2  `waiting` holds blocks whose last use names it                                        */
+typedef struct pl_capture {
+    struct pl_capture *next;             /* in space.captures */
+    uint64_t id;                         /* const: the driver's; 0 = it does not tell */
+    uint64_t number;                     /* const: in order of first sight */
+    pl_graph_watch *watch;               /* const; NULL = the driver does not tell */
+    struct pl_private *pool;             /* of a request in it; NULL = none */
+    bool has_ended;                      /* a stream of it was seen at rest, or its end was told */
+    bool is_released;                    /* its graph is gone */
+    uint64_t over_tick;                  /* released: its launches are over when the context passes */
+    void *streams[PL_CAPTURE_STREAMS];   /* the handles of those that took part, the first ones */
+    unsigned n_streams;
+    uint32_t n_refs;
+    pl_block_queue waiting;
+} pl_capture;
+
+/* A call that names the lane's stream has asked what it is doing: lane->capture says it from now
+ * on. `pool`: the request's. May drop the lock when the capture is new. PLEAT_OK or ENOMEM_HOST. */
+pleat_status pl_capture_see(pl_space *space, pl_lane *lane, const pl_capture_info *info,
+                            struct pl_private *pool);
+
+static inline void pl_capture_hold(pl_capture *capture)
+{
+    capture->n_refs++;
+}
+void pl_capture_drop(pl_space *space, pl_capture *capture);
+/* May what waits for it go on? */
+static inline bool pl_capture_is_over(const pl_capture *capture, bool is_apart)
+{
+    return is_apart ? capture->has_ended : capture->is_released;
+}
+/* lane is a stream's second one: is its stream in a capture that is not known to have ended? */
+bool pl_capture_is_lasting(const pl_space *space, const pl_lane *lane);
+
+/* Which graphs has the driver said to be gone since the last look? Bounded; true: something was
+ * released. */
+bool pl_capture_look(pl_space *space);
+/* The captures of the pool's requests have ended. */
+void pl_capture_end_of_pool(pl_space *space, const struct pl_private *pool);
+void pl_capture_free_all(pl_space *space); /* with the space */
+
+/* The graph captured with that stream's handle is gone, says its owner. PLEAT_OK; ECAPTURE. */
+pleat_status pl_expandable_release_capture_of(pl_allocator *a, void *handle);
+/* No capture that has ended keeps memory of the default pool any more. */
+void pl_expandable_let_captures_go(pl_allocator *a);
 
 #endif

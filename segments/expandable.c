@@ -9,16 +9,13 @@
 
 #include "segments/capture.h"
 #include "segments/grow.h"
+#include "segments/many.h"
 #include "segments/private.h"
 #include "segments/run.h"
 #include "segments/settle.h"
 #include "segments/stale.h"
 #include "segments/trim.h"
 #include "segments/walk.h"
-
-/* Blocks that pend on several streams and are asked about before growing: some; before failing,
- * all. */
-enum { POLL_SOME = 32 };
 
 static pl_space *space_of(pl_allocator *a)
 {
@@ -33,56 +30,59 @@ typedef struct fitting {
     size_t bytes;
 } fitting;
 
-static void try_area(const pl_area *area, const pl_request *rq, fitting *f)
+static void try_area(const pl_space *space, const pl_area *area, const pl_request *rq, fitting *f)
 {
     size_t run_bytes;
+    uint32_t lane = rq->pool != NULL ? rq->usable : PL_LANE_SETTLED;
 
-    if (area == NULL || area == rq->area) {
+    if (area == rq->area) {
         return;
     }
-    pl_block *b = pl_run_best(area, rq->usable, rq->bytes, &run_bytes);
+    pl_block *b = pl_run_best(space, area, lane, rq->bytes, &run_bytes);
     if (b != NULL && (f->best == NULL || run_bytes < f->bytes)) {
         *f = (fitting){ .best = b, .bytes = run_bytes };
     }
 }
 
-/* What it frees there will pend on this lane in that area. */
-static pl_block *reach_fit(pl_space *space, const pl_request *rq, const fitting *f)
-{
-    if (f->best != NULL && pl_grow_reach(space, rq, f->best->segment->area) != PLEAT_OK) {
-        return NULL;
-    }
-    return f->best;
-}
-
-/* The smallest run in the pool's areas of `class`, the own one apart. */
+/* The smallest run in the pool's areas of `class`, the own one apart. What pends on the lane in the
+ * default pool was looked at with the own area, but not that of the other class. */
 static pl_block *fit_elsewhere(pl_space *space, const pl_request *rq, pl_class class)
 {
     fitting f = { 0 };
 
     if (rq->pool == NULL) {
-        for (uint32_t i = class; i < space->n_area_rooms; i += PL_N_CLASSES) {
-            try_area(space->areas[i], rq, &f);
+        for (unsigned i = 0; i < space->n_areas[class]; i++) {
+            try_area(space, space->areas[class][i], rq, &f);
         }
-        return reach_fit(space, rq, &f);
+        size_t run_bytes;
+        pl_block *own = class != rq->area->class && space->n_areas[class] > 0
+                            ? pl_run_best(space, space->areas[class][0], rq->usable, rq->bytes,
+                                          &run_bytes)
+                            : NULL;
+        return own != NULL && (f.best == NULL || run_bytes < f.bytes) ? own : f.best;
     }
     for (const pl_area *area = rq->pool->areas; area != NULL; area = area->next) {
         if (area->class == class) {
-            try_area(area, rq, &f);
+            try_area(space, area, rq, &f);
         }
     }
-    return reach_fit(space, rq, &f);
+    bool is_reached = f.best == NULL ||
+                      pl_grow_reach(space, rq, f.best->segment->area) == PLEAT_OK;
+    return is_reached ? f.best : NULL;
 }
 
-/* The smallest run in what private pools left behind. */
+enum { RELEASED_LOOKS = 64 };
+
+/* The smallest run in what private pools left behind, as far as is looked. */
 static pl_block *fit_in_released(pl_space *space, const pl_request *rq)
 {
     fitting f = { 0 };
+    unsigned n = RELEASED_LOOKS;
 
-    for (const pl_area *area = space->released; area != NULL; area = area->next) {
-        try_area(area, rq, &f);
+    for (const pl_area *area = space->released; area != NULL && n > 0; area = area->next, n--) {
+        try_area(space, area, rq, &f);
     }
-    return reach_fit(space, rq, &f);
+    return f.best;
 }
 
 /* The blocks of the run that starts at b as one, until it holds `bytes`; the lane and tick of the
@@ -114,7 +114,7 @@ static void take_blocks(pl_space *space, pl_block *b, size_t bytes)
     if (rest != NULL) {
         pl_run_free(space, rest, lane, tick);
     }
-    pl_run_refresh_beside(b, b);
+    pl_run_refresh_beside(space, b, b);
 }
 
 /* Cut the first `bytes` of the run that starts at b: a live block. Needs one spare. */
@@ -136,9 +136,9 @@ static pl_block *take_start(pl_space *space, pl_block *b, size_t bytes)
 static pl_block *fit(pl_space *space, const pl_request *rq)
 {
     size_t run_bytes;
-    pl_block *b = pl_run_best(rq->area, rq->usable, rq->bytes, &run_bytes);
+    pl_block *b = pl_run_best(space, rq->area, rq->usable, rq->bytes, &run_bytes);
 
-    if (b == NULL && (rq->pool != NULL || pl_space_has_many_lanes(space))) {
+    if (b == NULL) {
         b = fit_elsewhere(space, rq, rq->area->class);
     }
     return b != NULL ? take_start(space, b, rq->bytes) : NULL;
@@ -171,35 +171,44 @@ static pleat_status prepare_private(pl_space *space, pl_stream *stream, pl_class
 }
 
 /* Where the request looks. */
-static pleat_status prepare(pl_space *space, pl_stream *stream, pl_request *rq)
+static pleat_status prepare(pl_space *space, pl_lane *plain, pl_request *rq)
 {
     pl_class class = rq->bytes < space->options.small_bytes ? PL_CLASS_SMALL : PL_CLASS_LARGE;
-    pleat_status st = pl_space_lane(space, stream, false, &rq->lane);
 
-    if (st == PLEAT_OK && rq->pool != NULL) {
-        st = prepare_private(space, stream, class, rq);
-    } else if (st == PLEAT_OK) {
-        rq->usable = rq->is_capturing ? PL_LANE_SETTLED : rq->lane->number;
-        st = pl_space_area(space, rq->lane, class, &rq->area);
+    rq->lane = plain;
+    if (rq->pool != NULL) {
+        return prepare_private(space, plain->stream, class, rq);
     }
-    return st;
+    rq->usable = rq->is_capturing ? PL_LANE_SETTLED : plain->number;
+    return pl_space_area(space, plain, class, &rq->area);
 }
 
-/* Before growing, once: learn what has settled, and unmap what was taken. True: the lock was
- * dropped, so look again, and reserve again: others have used what was reserved. */
+/* Before growing: learn what has settled, once, and unmap what was taken; then settle what is over,
+ * some at a time. True: look again, and reserve again: others have used what was reserved. */
 static bool refresh(pl_space *space, pl_request *rq)
 {
-    if (rq->has_polled || rq->is_capturing) {
+    if (rq->is_capturing) {
         return false;
     }
+    bool is_first = !rq->has_polled;
     rq->has_polled = true;
-    if (!pl_space_has_many_lanes(space) && space->n_stale == 0 && space->many.first == NULL &&
-        space->apart.first == NULL) {
-        return false;
+    if (is_first && (pl_space_has_many_lanes(space) || space->ticking.n > 0 ||
+                     space->n_stale > 0 || space->n_captures > 0 || space->draining != NULL)) {
+        (void)pl_settle_poll(space, PL_SETTLE_QUERIES);
+        pl_settle_want_ticks(space, rq->lane);
+        pl_settle_context_if_due(space);
+        (void)pl_stale_reap(space);
+        (void)pl_capture_look(space);
+        (void)pl_private_drain(space);
+        (void)pl_settle_some(space, PL_SETTLE_SOME);
+        return true;
     }
-    (void)pl_settle_poll_all(space, rq->lane, POLL_SOME);
-    (void)pl_stale_reap(space);
-    return true;
+    bool is_more = pl_settle_some(space, PL_SETTLE_SOME) > 0 || pl_capture_look(space) ||
+                   pl_private_drain(space);
+    if (is_more) {
+        pl_space_breathe(space);
+    }
+    return is_more;
 }
 
 /* Nothing resident fits where the request looks first. */
@@ -251,6 +260,85 @@ static void account_free(pl_space *space, size_t bytes, size_t requested)
     pl_stats_sub(s->requested_bytes, pool, requested);
 }
 
+/* What the stream, which the call names, is doing. The legacy default stream cannot be captured, and
+ * costs no driver call. */
+static pleat_status ask_capture(pl_stream *stream, pl_capture_info *out)
+{
+    *out = (pl_capture_info){ .is_capturing = false };
+    return pl_stream_is_legacy(stream) ? PLEAT_OK : pl_stream_capture(stream, out);
+}
+
+/* The block was allocated, but cannot be kept for its capture. */
+static void take_back(pl_space *space, pl_block *b)
+{
+    pl_lane *lane = pl_space_lane_at(space, b->lane);
+
+    pl_ptrmap_remove(&space->live, b->base);
+    account_free(space, b->bytes, b->requested);
+    pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
+    pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
+    lane->n_live--;
+    b->segment->area->n_used--;
+    pl_run_free(space, b, lane->number, pl_lane_stamp(space, lane));
+}
+
+/* A capture keeps what is allocated in it, but from a pool. */
+static pleat_status keep_for_capture(pl_space *space, pl_block *b, const pl_request *rq)
+{
+    if (!rq->is_capturing || rq->pool != NULL) {
+        return PLEAT_OK;
+    }
+    return pl_many_add_use(space, b, rq->lane, rq->lane->capture, true);
+}
+
+static void commit(pl_space *space, pl_block *b, const pl_request *rq, size_t requested)
+{
+    b->requested = requested;
+    b->lane = rq->lane->number;
+    rq->lane->n_live++;
+    b->segment->area->n_used++;
+    pl_ptrmap_insert(&space->live, b->base, b);
+    account_alloc(space, b->bytes, requested);
+    pl_space_tell_block(space, PL_ACTION_ALLOC, b);
+}
+
+/* The request's own stream was named: now is the time for ticks that others wish for. */
+static pleat_status alloc_locked(pl_space *space, pl_stream *stream, pl_request *rq,
+                                 const pl_capture_info *info, size_t requested, pleat_devptr *out)
+{
+    pl_block *b = NULL;
+    pl_lane *plain;
+
+    rq->event = ++space->budget.n_events;
+    pleat_status st = pl_space_lane(space, stream, false, &plain);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    plain->n_refs++;
+    st = pl_capture_see(space, plain, info, rq->pool);
+    st = st == PLEAT_OK ? prepare(space, plain, rq) : st;
+    if (st == PLEAT_OK) {
+        rq->lane->n_refs++;
+        st = find(space, rq, &b);
+        rq->lane->n_refs--;
+    }
+    if (st == PLEAT_OK) {
+        commit(space, b, rq, requested);
+        *out = b->base;
+        st = keep_for_capture(space, b, rq);
+        if (st != PLEAT_OK) {
+            take_back(space, b);
+        }
+    }
+    if (rq->wants_tick) {
+        pl_settle_tick(space, plain);
+    } else {
+        pl_settle_named(space, plain);
+    }
+    plain->n_refs--;
+    return st;
+}
+
 static __attribute__((noinline)) pleat_status alloc_from(pl_space *space, pl_private *pool,
                                                          size_t bytes, pl_stream *stream,
                                                          pleat_devptr *out)
@@ -259,35 +347,18 @@ static __attribute__((noinline)) pleat_status alloc_from(pl_space *space, pl_pri
         .pool = pool,
         .bytes = (bytes + PL_BLOCK_QUANTUM - 1) & ~(size_t)(PL_BLOCK_QUANTUM - 1),
     };
-    pl_block *b = NULL;
-    pleat_status st = pl_capture_is_active(space, stream, &rq.is_capturing);
+    pl_capture_info info;
+    pleat_status st = ask_capture(stream, &info);
 
     if (st != PLEAT_OK) {
         return st;
     }
+    rq.is_capturing = info.is_capturing;
     pl_lock_acquire(&space->lock);
-    rq.event = ++space->budget.n_events;
-    st = prepare(space, stream, &rq);
-    if (st == PLEAT_OK) {
-        st = find(space, &rq, &b);
-    }
-    if (st != PLEAT_OK) {
-        space->stats.num_ooms += st == PLEAT_ENOMEM_DEVICE;
-        pl_lock_release(&space->lock);
-        return st;
-    }
-    b->requested = bytes;
-    b->lane = rq.lane->number;
-    b->is_captured = rq.is_capturing && pool == NULL;
-    pl_ptrmap_insert(&space->live, b->base, b);
-    account_alloc(space, b->bytes, bytes);
-    pl_space_tell_block(space, PL_ACTION_ALLOC, b);
-    *out = b->base;
-    if (rq.wants_tick) {
-        pl_settle_tick(space, rq.lane);
-    }
+    st = alloc_locked(space, stream, &rq, &info, bytes, out);
+    space->stats.num_ooms += st == PLEAT_ENOMEM_DEVICE;
     pl_lock_release(&space->lock);
-    return PLEAT_OK;
+    return st;
 }
 
 static pleat_status expandable_alloc(pl_allocator *a, size_t bytes, pl_stream *stream,
@@ -304,7 +375,7 @@ static pleat_status expandable_private_alloc(pl_allocator *a, pl_private *pool, 
 
 /* ---- free ------------------------------------------------------------------------------------ */
 
-/* The live block of `ptr`, or why there is none. */
+/* Why there is no live block of `ptr`. */
 static pleat_status not_live(pl_space *space, pleat_devptr ptr)
 {
     pl_segment *seg = pl_space_segment_at(space, ptr);
@@ -317,91 +388,88 @@ static pleat_status not_live(pl_space *space, pleat_devptr ptr)
     return is_inside ? PLEAT_EFOREIGN : PLEAT_EDOUBLEFREE;
 }
 
-/* Another stream uses b too. Needs no more than host memory. */
-static pleat_status add_use(pl_space *space, pl_block *b, pl_stream *stream)
+/* `plain`: the lane of the stream that the free named. What a capture's second lane owned pends on
+ * the first one once the capture is over. */
+static void free_plainly(pl_space *space, pl_block *b, pl_lane *plain, bool is_capturing)
 {
-    pl_uses *uses = b->uses;
+    pl_lane *lane = pl_space_lane_at(space, b->lane);
+    size_t bytes = b->bytes;
 
-    for (uint32_t i = 0; uses != NULL && i < uses->n; i++) {
-        if (uses->use[i].stream == stream) {
-            return PLEAT_OK;
-        }
+    pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
+    b->segment->area->n_used--;
+    if (__builtin_expect(lane->is_capture && !is_capturing, false)) {
+        lane = plain;
     }
-    if (uses == NULL || uses->n == uses->room) {
-        uint32_t room = uses == NULL ? 2 : uses->room * 2;
-        uses = pl_host_realloc(&space->host, b->uses, sizeof(*uses) + room * sizeof(pl_use));
-        if (uses == NULL) {
-            return PLEAT_ENOMEM_HOST;
-        }
-        uses->n = b->uses == NULL ? 0 : uses->n;
-        uses->room = room;
-        b->uses = uses;
+    pl_run_free(space, b, lane->number, pl_lane_stamp(space, lane));
+    if (!is_capturing) {
+        pl_settle_freed(space, lane, bytes);
     }
-    uses->use[uses->n++] = (pl_use){ .stream = stream };
-    return PLEAT_OK;
 }
 
-/* Other streams use b yet, or a graph or a private pool has a claim to it. */
-static __attribute__((noinline)) void free_claimed(pl_space *space, pl_block *b, pl_lane *capturing)
-{
-    if (b->uses != NULL) {
-        pl_settle_mark_captured(space, b);
-    }
-    if (b->segment->is_private) {
-        pl_private_free(space, b, capturing != NULL);
-        return;
-    }
-    pl_lane *lane = space->lanes[b->lane - 1];
-    if (capturing != NULL || b->is_captured) {
-        pl_capture_keep(space, b, capturing != NULL ? capturing : lane);
-        return;
-    }
-    pl_settle_free_many(space, b, lane);
-}
-
-/* `capturing`: the lane in whose capture this free is, or NULL. */
-static void free_block(pl_space *space, pl_block *b, pl_lane *capturing)
+static void free_block(pl_space *space, pl_block *b, pl_lane *plain, bool is_capturing)
 {
     pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
-    if (b->uses != NULL || b->is_captured || capturing != NULL || b->segment->is_private) {
-        free_claimed(space, b, capturing);
+    pl_space_lane_at(space, b->lane)->n_live--;
+    if (__builtin_expect(b->uses != NULL, false)) {
+        pl_many_free(space, b);
+        pl_settle_named(space, plain);
         return;
     }
-    pl_lane *lane = space->lanes[b->lane - 1];
-    pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
-    pl_run_free(space, b, lane->number, lane->next_tick);
-    if (pl_space_has_many_lanes(space) && ++lane->n_frees >= PL_FREES_PER_TICK) {
-        pl_settle_tick(space, lane);
-        (void)pl_settle_poll(space, lane);
+    free_plainly(space, b, plain, is_capturing);
+}
+
+/* A free on another stream than the block's own is a use there; in a capture it is the graph's. */
+static pleat_status note_free(pl_space *space, pl_block *b, pl_lane *plain, bool is_capturing)
+{
+    bool is_foreign = pl_lane_plain(b->lane) != plain->number;
+    bool is_kept = is_capturing && !b->segment->is_private;
+
+    if (!is_foreign && !is_kept) {
+        return PLEAT_OK;
     }
+    return pl_many_add_use(space, b, plain, is_capturing ? plain->capture : NULL, is_kept);
+}
+
+/* What names a stream and a block: the lane of the stream and what it is doing, then the block. */
+static pleat_status find_named(pl_space *space, pleat_devptr ptr, pl_stream *stream,
+                               const pl_capture_info *info, pl_lane **plain, pl_block **b)
+{
+    *b = pl_ptrmap_find(&space->live, ptr);
+    if (*b == NULL) {
+        return not_live(space, ptr);
+    }
+    pleat_status st = pl_space_lane(space, stream, false, plain);
+    if (st == PLEAT_OK) {
+        (*plain)->n_refs++;
+        st = pl_capture_see(space, *plain, info, NULL);
+        (*plain)->n_refs--;
+    }
+    if (st == PLEAT_OK && info->is_capturing) { /* the lock may have been dropped */
+        *b = pl_ptrmap_find(&space->live, ptr);
+        st = *b == NULL ? not_live(space, ptr) : PLEAT_OK;
+    }
+    return st;
 }
 
 static pleat_status expandable_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
 {
     pl_space *space = space_of(a);
-    pl_lane *capturing = NULL;
-    bool is_capturing;
-    size_t slot;
-    pleat_status st = pl_capture_is_active(space, stream, &is_capturing);
+    pl_capture_info info;
+    pl_lane *plain;
+    pl_block *b;
+    pleat_status st = ask_capture(stream, &info);
 
     if (st != PLEAT_OK) {
         return st;
     }
     pl_lock_acquire(&space->lock);
-    pl_block *b = pl_ptrmap_find_at(&space->live, ptr, &slot);
-    if (b == NULL) {
-        st = not_live(space, ptr);
-    } else if (is_capturing) {
-        st = pl_space_lane(space, stream, false, &capturing);
-    }
-    if (st == PLEAT_OK && space->lanes[b->lane - 1]->stream != stream) {
-        st = add_use(space, b, stream);
-    }
+    st = find_named(space, ptr, stream, &info, &plain, &b);
+    st = st == PLEAT_OK ? note_free(space, b, plain, info.is_capturing) : st;
     if (st == PLEAT_OK) {
         space->budget.n_events++;
-        pl_ptrmap_remove_at(&space->live, slot);
+        pl_ptrmap_remove(&space->live, ptr);
         account_free(space, b->bytes, b->requested);
-        free_block(space, b, capturing);
+        free_block(space, b, plain, info.is_capturing);
     }
     pl_lock_release(&space->lock);
     return st;
@@ -410,15 +478,50 @@ static pleat_status expandable_free(pl_allocator *a, pleat_devptr ptr, pl_stream
 static pleat_status expandable_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
 {
     pl_space *space = space_of(a);
+    pl_capture_info info;
+    pl_lane *plain;
+    pl_block *b;
+    pleat_status st = ask_capture(stream, &info);
 
+    if (st != PLEAT_OK) {
+        return st;
+    }
     pl_lock_acquire(&space->lock);
-    pl_block *b = pl_ptrmap_find(&space->live, ptr);
-    pleat_status st = b == NULL ? not_live(space, ptr) : PLEAT_OK;
-    if (b != NULL && space->lanes[b->lane - 1]->stream != stream) {
-        st = add_use(space, b, stream);
+    st = find_named(space, ptr, stream, &info, &plain, &b);
+    if (st == PLEAT_OK) {
+        bool is_foreign = pl_lane_plain(b->lane) != plain->number;
+        if (is_foreign) {
+            st = pl_many_add_use(space, b, plain, info.is_capturing ? plain->capture : NULL, false);
+        }
+        pl_settle_named(space, plain);
     }
     pl_lock_release(&space->lock);
     return st;
+}
+
+/* The owner of the stream is about to destroy it. */
+static void expandable_retire_stream(pl_allocator *a, pl_stream *stream)
+{
+    pl_space *space = space_of(a);
+    bool is_known = false;
+
+    pl_lock_acquire(&space->lock);
+    for (int is_capture = 0; is_capture < 2; is_capture++) {
+        uint32_t i = pl_lane_number(stream, is_capture != 0) - 1;
+        pl_lane *lane = i < space->n_lane_rooms ? space->lanes[i] : NULL;
+        if (lane != NULL) {
+            is_known = true;
+            lane->n_refs++;
+            pl_settle_close(space, lane);
+            lane->n_refs--;
+        }
+    }
+    pl_stream_retire(stream);
+    if (!is_known) {
+        pl_stream_release(stream);
+    }
+    pl_space_look_for_gone(space, 1);
+    pl_lock_release(&space->lock);
 }
 
 static pleat_status expandable_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out)
@@ -430,7 +533,7 @@ static pleat_status expandable_query(pl_allocator *a, pleat_devptr ptr, pleat_bl
     pl_segment *seg = pl_space_segment_at(space, ptr);
     const pl_block *b = seg != NULL ? pl_segment_find(seg, ptr) : NULL;
     if (b != NULL && b->state == PL_BLOCK_LIVE && pl_ptrmap_find(&space->live, b->base) == b) {
-        pl_stream *owner = space->lanes[b->lane - 1]->stream;
+        pl_stream *owner = pl_space_lane_at(space, b->lane)->stream;
         *out = (pleat_block_info){
             .base = b->base,
             .bytes = b->bytes,
@@ -443,6 +546,11 @@ static pleat_status expandable_query(pl_allocator *a, pleat_devptr ptr, pleat_bl
     }
     pl_lock_release(&space->lock);
     return st;
+}
+
+static pleat_status expandable_release_capture(pl_allocator *a, pl_stream *stream)
+{
+    return pl_expandable_release_capture_of(a, pl_stream_handle(stream));
 }
 
 static int expandable_check(pl_allocator *a)
@@ -496,7 +604,10 @@ const pl_allocator_ops pl_expandable_ops = {
     .query = expandable_query,
     .trim = pl_expandable_trim,
     .set_limit = pl_expandable_set_limit,
-    .release_capture = pl_expandable_release_capture,
+    .release_capture = expandable_release_capture,
+    .release_capture_of = pl_expandable_release_capture_of,
+    .let_captures_go = pl_expandable_let_captures_go,
+    .retire_stream = expandable_retire_stream,
     .private_open = pl_expandable_private_open,
     .private_alloc = expandable_private_alloc,
     .private_rest = pl_expandable_private_rest,

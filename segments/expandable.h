@@ -12,7 +12,5 @@ pleat_status pl_expandable_destroy(pl_allocator *a, bool force, size_t *n_live, 
 pleat_status pl_expandable_trim(pl_allocator *a, uint64_t keep_bytes, bool wait,
                                 uint64_t *released);
 pleat_status pl_expandable_set_limit(pl_allocator *a, uint64_t bytes);
-/* capture.c */
-pleat_status pl_expandable_release_capture(pl_allocator *a, pl_stream *stream);
 
 #endif

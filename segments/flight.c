@@ -39,7 +39,7 @@ static void put_back(pl_space *space, pl_block *b)
         return;
     }
     bool is_over = b->lane != PL_LANE_SETTLED && pl_space_has_many_lanes(space) &&
-                   b->tick <= space->lanes[b->lane - 1]->passed_tick; /* no later poll would see */
+                   pl_lane_has_passed(space, pl_space_lane_at(space, b->lane), b->tick);
     pl_run_free(space, b, is_over ? PL_LANE_SETTLED : b->lane, is_over ? 0 : b->tick);
 }
 
@@ -73,7 +73,7 @@ pl_block *pl_flight_carve(pl_space *space, pl_block *b, pleat_devptr base, pleat
     if (high != NULL) {
         put_back(space, high);
     }
-    pl_run_refresh_beside(b, b);
+    pl_run_refresh_beside(space, b, b);
     return b;
 }
 
@@ -165,7 +165,7 @@ pleat_status pl_flight_reserve(pl_space *space, pl_flight *f)
         b = b->next;
     }
     space->n_pinned += f->place.n_pin + f->n_extra;
-    space->n_flights++;
+    pl_space_take_off(space, &f->flying);
     return PLEAT_OK;
 }
 
@@ -296,7 +296,6 @@ pleat_status pl_flight_fly(pl_space *space, pl_flight *f)
     pleat_status st = create_missing(space, f);
     size_t n_used = 0;
 
-    f->has_flown = true;
     if (st != PLEAT_OK) {
         return st;
     }
@@ -331,6 +330,7 @@ static void install_chunks(pl_space *space, pl_segment *seg, const pl_block *b,
     size_t g = pl_segment_granule(seg, b->base);
 
     pl_private_count(seg, b->bytes, 0);
+    seg->n_resident += granules_of(seg, b);
     for (size_t i = 0; i < granules_of(seg, b); i++) {
         seg->chunks[g + i] = chunks[i];
         uint32_t taken_at = seg->taken_at[g + i];
@@ -370,15 +370,18 @@ static void retire_victims(pl_space *space, pl_flight *f)
         }
         space->n_taken += granules_of(seg, b);
         pl_private_count(seg, 0, b->bytes);
+        seg->n_resident -= granules_of(seg, b);
         pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, b->base, b->bytes);
         b->state = PL_BLOCK_STALE;
+        if (b->lane != PL_LANE_SETTLED) {
+            pl_space_lane_at(space, b->lane)->n_refs++;
+        }
         pl_queue_push(&space->stale, b);
         space->n_stale++;
     }
 }
 
-/* Who waits for a landing is woken by one that changed something, or by the last. */
-static void end_flight(pl_space *space, pl_flight *f, bool has_flown)
+static void end_flight(pl_space *space, pl_flight *f)
 {
     pl_host_free(&space->host, f->chunks);
     f->chunks = NULL;
@@ -387,10 +390,7 @@ static void end_flight(pl_space *space, pl_flight *f, bool has_flown)
     if (space->n_chunks > space->peak_chunks) {
         space->peak_chunks = space->n_chunks;
     }
-    space->n_flights--;
-    if (has_flown || space->n_flights == 0) {
-        pthread_cond_broadcast(&space->landed);
-    }
+    pl_space_land(space, &f->flying);
 }
 
 pl_block *pl_flight_commit(pl_space *space, pl_flight *f)
@@ -421,11 +421,11 @@ pl_block *pl_flight_commit(pl_space *space, pl_flight *f)
         bool is_capture = f->usable == PL_LANE_SETTLED; /* whose next block may use it too */
         bool is_settled = f->is_quiet && (is_capture || pl_space_has_many_lanes(space));
         pl_run_free(space, tail, is_settled ? PL_LANE_SETTLED : f->lane->number,
-                    is_settled ? 0 : f->lane->next_tick);
+                    is_settled ? 0 : pl_lane_stamp(space, f->lane));
     }
-    pl_run_refresh_beside(b, b);
+    pl_run_refresh_beside(space, b, b);
     pl_space_pin(space, 0); /* a peak counts once it is granted */
-    end_flight(space, f, true);
+    end_flight(space, f);
     return b;
 }
 
@@ -472,5 +472,5 @@ void pl_flight_rollback(pl_space *space, pl_flight *f)
     for (size_t i = 0; i < f->n_created; i++) {
         space->idle[space->n_idle++] = f->chunks[f->n_have + i];
     }
-    end_flight(space, f, f->has_flown);
+    end_flight(space, f);
 }

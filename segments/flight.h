@@ -27,8 +27,8 @@ typedef struct pl_flight {
     size_t n_created;
     pl_block_queue victims; /* blocks whose chunks are taken, state FLIGHT */
     size_t n_runs_taken;
-    bool has_flown; /* the driver was called */
-    bool is_quiet;  /* no chunk in it was under pending memory */
+    bool is_quiet; /* no chunk in it was under pending memory */
+    pl_flying flying;
 } pl_flight;
 
 /* Cut the place out. Needs the lane, bytes, place and n_extra. PLEAT_OK or ENOMEM_HOST (nothing

@@ -28,7 +28,9 @@
 
 #include <time.h>
 
+#include "segments/capture.h"
 #include "segments/flight.h"
+#include "segments/handover.h"
 #include "segments/place.h"
 #include "segments/private.h"
 #include "segments/run.h"
@@ -123,7 +125,7 @@ static size_t least_granules(const pl_space *space, size_t bytes)
 pleat_status pl_grow_reach(pl_space *space, const pl_request *rq, pl_area *area)
 {
     uint32_t number = rq->lane->number;
-    pleat_status st = pl_area_reach(&space->host, area, number);
+    pleat_status st = rq->pool != NULL ? pl_area_reach(&space->host, area, number) : PLEAT_OK;
 
     if (st == PLEAT_OK && rq->lane->is_capture) { /* where its blocks pend after the capture */
         st = pl_area_reach(&space->host, area, pl_lane_plain(number));
@@ -165,13 +167,14 @@ static pleat_status open_segment(pl_space *space, const pl_request *rq)
 {
     size_t least = least_granules(space, rq->bytes);
     size_t want = space->total_chunks;
+    pl_flying flying;
     pl_range range;
 
     want = rq->area->class == PL_CLASS_SMALL ? want / 8 : want + want / 2;
     want = rq->pool != NULL ? pl_private_want(space, rq->area) : want;
     want = want < LEAST_SEGMENT ? LEAST_SEGMENT : want;
     want = want < least ? least : want;
-    space->n_flights++;
+    pl_space_take_off(space, &flying);
     pl_lock_release(&space->lock);
     pleat_status st = pl_range_reserve(space->dev, want << space->granule_log2,
                                        least << space->granule_log2, &range);
@@ -184,8 +187,7 @@ static pleat_status open_segment(pl_space *space, const pl_request *rq)
             pl_lock_acquire(&space->lock);
         }
     }
-    space->n_flights--;
-    pthread_cond_broadcast(&space->landed);
+    pl_space_land(space, &flying);
     return st;
 }
 
@@ -197,20 +199,22 @@ static size_t pending_bytes(const pl_lane *lane, bool is_private)
     return lane->pending_bytes + (is_private ? lane->apart_bytes : 0);
 }
 
-/* Of the other lanes with pending memory the one with the most, those apart that this request could
- * not be ordered after. */
+/* Of the other lanes with pending memory that a tick covers the one with the most, those apart that
+ * this request has tried already; of very many lanes, among those looked at. */
 static pl_lane *busiest_lane(const pl_space *space, const pl_request *rq, bool is_private)
 {
     pl_lane *best = NULL;
+    size_t n_looks = PL_SETTLE_LANES;
 
-    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
-        pl_lane *lane = space->lanes[i];
-        if (lane != NULL && lane != rq->lane && pending_bytes(lane, is_private) > 0 &&
-            lane->refused_event != rq->event &&
+    for (pl_lane *lane = space->busy.first; lane != NULL && n_looks > 0; lane = lane->busy.next) {
+        n_looks--;
+        if (lane != rq->lane && !lane->is_capture && lane->tried_event != rq->event &&
+            pl_handover_is_possible(space, lane, is_private) &&
             (best == NULL || pending_bytes(lane, is_private) > pending_bytes(best, is_private))) {
             best = lane;
         }
     }
+    pl_lock_touch(PL_SETTLE_LANES - n_looks);
     return best;
 }
 
@@ -262,25 +266,50 @@ static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_
 
 /* ---- when nothing is left -------------------------------------------------------------------- */
 
-static pl_step wait_for_flights(pl_space *space)
+enum { MOST_LANDINGS = 8 };
+
+/* What others have in their hands may be what is missing. Where they keep taking off, what they hold
+ * counts as held. */
+static bool wait_for_flights(pl_space *space, pl_request *rq)
 {
-    pl_lock_wait(&space->lock, &space->landed);
-    return PL_STEP_AGAIN;
+    if (space->n_flights == 0 || rq->n_landings == MOST_LANDINGS) {
+        return false;
+    }
+    rq->n_landings++;
+    pl_space_wait_for_flights(space);
+    return true;
+}
+
+/* Of all that pends on another lane, on whichever. */
+static const pl_lane *find_pending(const pl_space *space, const pl_request *rq)
+{
+    const pl_lane *best = NULL;
+    size_t n_looks = PL_SETTLE_LANES;
+
+    for (const pl_lane *lane = space->busy.first; lane != NULL && n_looks > 0;
+         lane = lane->busy.next, n_looks--) {
+        size_t bytes = pending_bytes(lane, rq->pool != NULL);
+        if (lane != rq->lane && bytes > 0 &&
+            (best == NULL || bytes > pending_bytes(best, rq->pool != NULL))) {
+            best = lane;
+        }
+    }
+    return best;
 }
 
 /* Whoever reads the error learns whom the memory waits for. */
-static void name_pending(const pl_space *space, pl_request *rq)
+static void name_pending(const pl_space *space, const pl_request *rq)
 {
-    rq->event = UINT64_MAX; /* whoever refused it counts too */
-    const pl_lane *other = busiest_lane(space, rq, rq->pool != NULL);
+    const pl_lane *other = find_pending(space, rq);
 
     if (other == NULL) {
-        pl_driver_set_detail("it pends on several streams");
+        pl_driver_set_detail("it pends on several streams, or on a graph that may run");
         return;
     }
-    pl_driver_set_detail("most of it pends on the stream %p (id %llu)",
+    pl_driver_set_detail("most of it pends on the stream %p (id %llu)%s",
                          pl_stream_handle(other->stream),
-                         (unsigned long long)pl_stream_id(other->stream));
+                         (unsigned long long)pl_stream_id(other->stream),
+                         other->is_gone ? ", which is gone" : "");
 }
 
 /* What pends on several streams and may help. */
@@ -289,13 +318,16 @@ static size_t many_bytes(const pl_space *space, const pl_request *rq)
     return space->n_many_bytes + (rq->pool != NULL ? space->n_apart_bytes : 0);
 }
 
-/* Memory that is pinned, but in a private pool, perhaps the request's own. */
+/* Memory that is pinned, but in a private pool, perhaps the request's own, or in one that drains. */
 static bool has_pending_apart(const pl_space *space, const pl_request *rq)
 {
-    bool any = false;
+    bool any = space->draining != NULL || space->opening != NULL;
+    size_t n_looks = PL_SETTLE_LANES;
 
-    for (uint32_t i = 0; rq->pool != NULL && !any && i < space->n_lane_rooms; i++) {
-        any = space->lanes[i] != NULL && space->lanes[i]->apart_bytes > 0;
+    for (const pl_lane *lane = space->busy.first;
+         rq->pool != NULL && !any && lane != NULL && n_looks > 0;
+         lane = lane->busy.next, n_looks--) {
+        any = lane->apart_bytes > 0;
     }
     return any;
 }
@@ -308,31 +340,15 @@ static bool is_hopeless(const pl_space *space, const pl_request *rq)
                                                            : space->total_chunks;
     size_t whole = least_granules(space, rq->bytes);
 
-    return many_bytes(space, rq) == 0 && space->n_pinned + whole > cap + 2 &&
-           !has_pending_apart(space, rq);
+    return whole > cap || (many_bytes(space, rq) == 0 && space->n_pinned + whole > cap + 2 &&
+                           !has_pending_apart(space, rq));
 }
 
+/* Anything that a wait, or an order, might let the request have. */
 static bool has_pending(const pl_space *space, const pl_request *rq)
 {
-    bool any = many_bytes(space, rq) > 0;
-
-    for (uint32_t i = 0; !any && i < space->n_lane_rooms; i++) {
-        const pl_lane *lane = space->lanes[i];
-        any = lane != NULL && lane != rq->lane && pending_bytes(lane, rq->pool != NULL) > 0;
-    }
-    return any;
-}
-
-/* Of the blocks that pend on several streams: the private pools' if there are no others. */
-static bool is_many_private(const pl_space *space, const pl_request *rq)
-{
-    return rq->pool != NULL && space->n_many_bytes == 0;
-}
-
-static pleat_status order_pending(pl_space *space, pl_request *rq, pl_lane *other)
-{
-    return other != NULL ? pl_settle_order(space, rq->lane, other, SIZE_MAX, rq->pool != NULL)
-                         : pl_settle_order_many(space, rq->lane, is_many_private(space, rq));
+    return many_bytes(space, rq) > 0 || find_pending(space, rq) != NULL ||
+           has_pending_apart(space, rq) || space->context.many.first != NULL;
 }
 
 static uint64_t now_ms(void)
@@ -354,51 +370,97 @@ static uint32_t time_left(const pl_space *space, pl_request *rq)
     return rq->wait_until > now ? (uint32_t)(rq->wait_until - now) : 0;
 }
 
-/* With wait_ms 0 it only looks: there may be nothing to wait for any more. Other fences may have
- * passed meanwhile, those of stale mappings above all: what they cover would be there for the same
- * call made again, so everything is polled once more. */
-static pleat_status wait_pending(pl_space *space, pl_request *rq, pl_lane *other)
+/* After the next lane that has something for it. A lane that yields nothing is not tried again. */
+static bool order_next(pl_space *space, pl_request *rq)
 {
-    bool any = false;
-    uint32_t wait_ms = time_left(space, rq);
-    pleat_status st = other != NULL
-                          ? pl_settle_wait(space, other, wait_ms)
-                          : pl_settle_wait_many(space, is_many_private(space, rq), wait_ms, &any);
+    bool is_private = rq->pool != NULL;
+    pl_lane *other = NULL;
 
-    st = any ? PLEAT_OK : st;
-    rq->has_polled = rq->has_polled && st != PLEAT_OK;
-    return st;
+    if (rq->has_ordered || space->options.cross_stream != PL_CROSS_ORDER) {
+        return false;
+    }
+    while ((other = busiest_lane(space, rq, is_private)) != NULL) {
+        size_t n_moved = 0;
+        pleat_status st = pl_handover(space, rq->lane, other, SIZE_MAX, is_private, &n_moved);
+        if (n_moved > 0) {
+            return true;
+        }
+        other->tried_event = rq->event;
+        if (st != PLEAT_OK && st != PLEAT_ESTREAM) {
+            break;
+        }
+    }
+    rq->has_ordered = true;
+    return false;
 }
 
-/* Other streams' memory: order, or wait on the host, as the options allow. A stream that was
- * destroyed cannot be ordered after, only waited for; one that is captured neither: then the next
- * one is tried. */
+/* Until the next lane's newest tick has passed; of each lane once. */
+static bool wait_next(pl_space *space, pl_request *rq, pleat_status *st)
+{
+    bool any = false;
+
+    for (size_t n = space->ticking.n; n > 0 && !any; n--) {
+        pl_lane *lane = space->ticking.first;
+        if (lane == NULL) {
+            break;
+        }
+        pl_lane_ring_remove_ticking(&space->ticking, lane);
+        pl_lane_ring_push_ticking(&space->ticking, lane);
+        if (lane->tried_event == UINT64_MAX - rq->event || !lane->busy.is_linked) {
+            continue;
+        }
+        lane->tried_event = UINT64_MAX - rq->event;
+        pleat_status failed = pl_settle_wait(space, lane, time_left(space, rq));
+        *st = failed == PLEAT_OK ? *st : failed;
+        any = pl_settle_some(space, PL_SETTLE_SOME) > 0;
+    }
+    return any;
+}
+
+/* For what no tick of a stream covers, and cannot any more. */
+static bool wait_for_all(pl_space *space, pl_request *rq, pleat_status *st)
+{
+    if (rq->has_waited_all) {
+        return false;
+    }
+    rq->has_waited_all = true;
+    pleat_status failed = pl_settle_wait_context(space, time_left(space, rq));
+    *st = failed == PLEAT_OK ? *st : failed;
+    return true;
+}
+
+/* The host waits, as the last step before failing: with wait_ms 0 it only looks. Each step is taken
+ * once, and what it has settled is looked at before the next one. */
+static bool wait_pending(pl_space *space, pl_request *rq, pleat_status *st)
+{
+    if (!rq->has_waited && wait_next(space, rq, st)) {
+        return true;
+    }
+    rq->has_waited = true;
+    if (!wait_for_all(space, rq, st)) {
+        return false;
+    }
+    rq->has_polled_all = false;
+    return true;
+}
+
+/* Other streams' memory: order, or wait on the host, as the options allow. */
 static pl_step use_pending(pl_space *space, pl_request *rq, pleat_status *st)
 {
-    pl_lane *other = busiest_lane(space, rq, rq->pool != NULL);
-    bool may_order = space->options.cross_stream == PL_CROSS_ORDER;
-
     if (!has_pending(space, rq) || is_hopeless(space, rq)) {
         return PL_STEP_DONE;
     }
     *st = PLEAT_EPENDING;
-    if (rq->is_capturing || (other == NULL && many_bytes(space, rq) == 0)) {
+    if (rq->is_capturing) {
         return PL_STEP_DONE;
     }
-    if (may_order) {
-        *st = order_pending(space, rq, other);
-    }
-    if (!may_order || *st == PLEAT_ESTREAM) {
-        *st = wait_pending(space, rq, other);
-    }
-    bool is_refused = *st == PLEAT_ECAPTURE ||
-                      (*st == PLEAT_EPENDING && space->options.wait_ms == 0);
-    *st = *st == PLEAT_ECAPTURE ? PLEAT_EPENDING : *st;
-    if (is_refused && other != NULL && ++rq->n_refused < space->n_lanes) {
-        other->refused_event = rq->event;
+    pleat_status failed = PLEAT_EPENDING;
+    if (order_next(space, rq) || wait_pending(space, rq, &failed)) {
         return PL_STEP_AGAIN;
     }
-    return *st == PLEAT_OK ? PL_STEP_AGAIN : PL_STEP_DONE;
+    bool is_patience = failed == PLEAT_ECAPTURE || failed == PLEAT_EPENDING;
+    *st = is_patience ? PLEAT_EPENDING : failed;
+    return PL_STEP_DONE;
 }
 
 /* Free memory that a capture may not use: what it would have to take, and what pends on its own
@@ -413,8 +475,7 @@ static bool is_withheld(const pl_space *space, const pl_request *rq)
         if (area == NULL) {
             break;
         }
-        const pl_index *runs = pl_area_runs(area, pl_lane_plain(rq->lane->number));
-        any = runs != NULL && runs->n_nodes > 0;
+        any = pl_run_has_pending(space, area, pl_lane_plain(rq->lane->number));
     }
     return any;
 }
@@ -434,20 +495,31 @@ static bool gather(pl_space *space, pl_request *rq)
     return true;
 }
 
-/* No place can be had now. Everything that may change that is tried, once each. */
+/* Ask every stream's fences, and settle all that is over. */
+static bool poll_all(pl_space *space, pl_request *rq)
+{
+    if (rq->is_capturing || rq->has_polled_all) {
+        return false;
+    }
+    rq->has_polled_all = true;
+    (void)pl_settle_poll(space, SIZE_MAX);
+    pl_settle_want_ticks(space, rq->lane);
+    while (pl_capture_look(space) || pl_private_drain(space) || pl_settle_all(space)) {
+        pl_space_breathe(space);
+    }
+    (void)pl_stale_reap(space);
+    return true;
+}
+
+/* No place can be had now. Everything that may change that is tried, each a bounded number of times:
+ * so a request ends whatever others do. */
 static pl_step shortage(pl_space *space, pl_request *rq, pleat_status verdict, pleat_status *st)
 {
     *st = verdict;
-    if (space->n_flights > 0) {
-        return wait_for_flights(space);
+    if (least_granules(space, rq->bytes) > space->total_chunks) {
+        return PL_STEP_DONE;
     }
-    if (gather(space, rq)) {
-        return PL_STEP_AGAIN;
-    }
-    if (!rq->is_capturing && !rq->has_polled) {
-        rq->has_polled = true;
-        (void)pl_settle_poll_all(space, rq->lane, SIZE_MAX);
-        (void)pl_stale_reap(space);
+    if (wait_for_flights(space, rq) || gather(space, rq) || poll_all(space, rq)) {
         return PL_STEP_AGAIN;
     }
     if (use_pending(space, rq, st) == PL_STEP_AGAIN) {
@@ -487,16 +559,17 @@ static pl_step extend(pl_space *space, pl_request *rq, pleat_status *st)
     if (shortage(space, rq, PLEAT_ENOSPACE_VA, st) == PL_STEP_AGAIN) {
         return PL_STEP_AGAIN;
     }
-    const pl_block *stale = space->stale.first;
-    if (*st != PLEAT_ENOSPACE_VA || rq->is_capturing || stale == NULL ||
-        rq->n_cleared >= space->n_lanes) {
+    if (*st != PLEAT_ENOSPACE_VA || rq->is_capturing || space->n_stale == 0 || rq->n_cleared > 0) {
         return PL_STEP_DONE;
     }
     rq->n_cleared++;
-    pl_lane *lane = stale->lane == PL_LANE_SETTLED ? rq->lane : space->lanes[stale->lane - 1];
-    *st = pl_settle_wait(space, lane, time_left(space, rq));
-    rq->has_polled = false; /* unmaps them */
-    return *st == PLEAT_OK ? PL_STEP_AGAIN : PL_STEP_DONE;
+    if (rq->lane->stream != NULL) {
+        pl_settle_tick(space, rq->lane); /* its own takes may be what stands there */
+        (void)!pl_settle_wait(space, rq->lane, time_left(space, rq));
+    }
+    (void)!pl_settle_wait_context(space, time_left(space, rq));
+    (void)pl_stale_reap(space);
+    return PL_STEP_AGAIN;
 }
 
 /* ---- one attempt ----------------------------------------------------------------------------- */
@@ -562,9 +635,11 @@ pl_step pl_grow_step(pl_space *space, pl_request *rq, pl_block **out, pleat_stat
     pl_flight_rollback(space, &f);
     if (wants_order) {
         rq->n_ordered++;
+        size_t n_moved = 0;
         pl_lane *other = busiest_lane(space, rq, false);
-        if (other != NULL &&
-            pl_settle_order(space, rq->lane, other, n_missing, false) != PLEAT_OK) {
+        if (other == NULL ||
+            pl_handover(space, rq->lane, other, n_missing, false, &n_moved) != PLEAT_OK ||
+            n_moved == 0) {
             rq->n_ordered = space->n_lanes; /* no more of it */
         }
         pl_budget_ordered(&space->budget);

@@ -15,13 +15,17 @@ typedef struct pl_request {
     uint64_t wait_until; /* milliseconds, monotonic: when the host's patience ends; 0 = not begun */
     uint32_t usable;     /* whose pending memory it may use: its lane's; a capture's nobody's, as
                              a graph may be launched on any stream, but in a private pool its own */
-    uint32_t n_refused;  /* lanes that it could not be ordered after, nor wait for */
     uint32_t n_ordered;  /* ordered waits so far that were made instead of creating */
-    uint32_t n_cleared;  /* lanes whose stale addresses were waited for */
+    unsigned n_landings; /* how often it waited for those in flight */
+    unsigned n_cleared;  /* how often it waited for stale addresses */
     unsigned n_gathered; /* how often memory was unmapped for it, since it may not take */
     pl_ask ask;          /* the driver, for memory it refused before the request began */
     bool is_capturing;   /* no waits, queries, takes */
-    bool has_polled;     /* every fence was queried since the request began, or waited */
+    bool has_polled;     /* fences were queried since the request began, or waited */
+    bool has_polled_all; /* every fence was, and all that is over was settled */
+    bool has_ordered;    /* it went after every lane that it could be ordered after, */
+    bool has_waited;     /* waited for every tick there was, */
+    bool has_waited_all; /* and for the whole context */
     bool is_out_of_va;   /* no more addresses can be reserved: any area will do */
     bool wants_tick;     /* it took pending memory: the stale mappings need a tick of its lane */
     bool has_made_way;   /* idle chunks were released for the driver's page tables */

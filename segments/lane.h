@@ -5,13 +5,15 @@
  * launched. No tick is recorded for that lane: when the capture is over its blocks go to the first
  * one (pl_settle_rest).
  *
- * A free block pends on its lane's tick: a fence recorded now and then. Frees are stamped with
- * next_tick; recording that tick closes it, and once it has passed on the GPU every block with a
- * tick up to it is settled. While the device has one stream only, nothing is queued and no tick is
- * recorded, except to time the unmapping of stale blocks. */
+ * A free block pends on its lane's tick: a fence recorded now and then, and only in calls that name
+ * the stream: at any other time it may be destroyed, and drivers promise nothing for its handle.
+ * Frees are stamped; the stamps of all lanes come from one clock. A tick covers its lane's stamps up
+ * to its number, a tick of the context (settle.h) those of every lane. Once it has passed on the GPU
+ * what it covers is over, and settled by and by. */
 #ifndef PLEAT_SEGMENTS_LANE_H
 #define PLEAT_SEGMENTS_LANE_H
 
+#include "segments/area.h"
 #include "segments/block.h"
 
 typedef struct pl_tick {
@@ -19,38 +21,107 @@ typedef struct pl_tick {
     pl_fence *fence;
 } pl_tick;
 
-enum { PL_LANE_TICKS = 64 }; /* in flight at once; more are not recorded, later ones cover them */
+enum {
+    PL_LANE_TICKS = 64, /* in flight at once; then the newest two become one */
+    PL_LANE_BEHIND = 8,
+    PL_LANE_YOUNG = 256, /* frees in its life: until then it may be one that comes and goes */
+};
 
-/* I1  passed_tick < next_tick, and the ticks in the ring have rising numbers between them
- * I2  with several lanes, a free block is in its lane's queue if and only if it pends on it: in
- *     `apart` if it is a private pool's, else in `pending`
- * I3  pending_bytes is the sum of that queue's blocks (0 while there is one lane), apart_bytes of
- *     the other's                                                                           */
+/* "This lane waits on the GPU for that one's ticks up to this number." */
+typedef struct pl_behind {
+    uint32_t lane;
+    uint64_t number;
+} pl_behind;
+
+typedef struct pl_lane_link {
+    struct pl_lane *prev;
+    struct pl_lane *next;
+    bool is_linked;
+} pl_lane_link;
+
+/* I1  passed_tick < next_tick; the ticks in the ring have rising numbers between them; the last
+ *     one's, or passed_tick without any, is recorded_tick
+ * I2  a free block is in its lane's queue if and only if it pends on it: in `apart` if it is
+ *     is_apart, else in `pending`; ticks do not fall along a queue
+ * I3  pending_bytes is the sum of that queue's blocks, apart_bytes of the other's
+ * I4  blocks in `many` have a last use that waits for this lane, with rising ticks
+ * I5  n_live counts the live blocks with its number; n_refs everything else that has it but free
+ *     blocks: uses, stale, many and kept blocks, requests in the middle
+ * I6  it is linked as busy if a queue of it is not empty, as ticking if it has ticks           */
 typedef struct pl_lane {
-    pl_stream *stream;    /* const */
-    uint32_t number;      /* const: as in pl_block.lane, see pl_lane_number */
-    bool is_capture;      /* const: the stream's second lane */
-    uint64_t next_tick;   /* stamps the frees from now on */
-    uint64_t passed_tick; /* this tick and all before it are over */
+    pl_stream *stream;          /* const */
+    uint32_t number;            /* const: as in pl_block.lane, see pl_lane_number */
+    bool is_capture;            /* const: the stream's second lane */
+    bool is_gone;               /* its stream is: no tick will be recorded any more */
+    bool is_closed;             /* and its last one covers all it ever did */
+    bool is_labelling;          /* an area is told to be its stream's, so the stream stays */
+    bool wants_tick;            /* somebody waits for a tick: the next call that names it records */
+    bool is_recording;          /* some thread records a tick now */
+    bool is_polled;             /* some thread queries the oldest tick now */
+    struct pl_capture *capture; /* that its stream was last seen in; NULL = last seen at rest */
+    uint64_t next_tick;         /* stamps the frees from now on, but see pl_lane_stamp */
+    uint64_t passed_tick;       /* this tick and all before it are over */
+    uint64_t recorded_tick;
     pl_tick ticks[PL_LANE_TICKS];
     unsigned first_tick; /* ring: oldest recorded tick not known to have passed */
     unsigned n_ticks;
-    unsigned n_frees;       /* since the last tick */
-    bool is_recording;      /* some thread records a tick now */
-    bool is_polled;         /* some thread queries the oldest tick now */
+    unsigned n_frees;     /* since the last tick */
+    unsigned n_lifetime;  /* frees so far, at most PL_LANE_YOUNG */
+    size_t unticked_bytes; /* freed since the last tick */
+    size_t n_live;
+    size_t n_refs;
     pl_block_queue pending; /* in order of freeing, tick never falls */
     size_t pending_bytes;
     pl_block_queue apart; /* the same of private pools' blocks */
     size_t apart_bytes;
-    uint64_t refused_event; /* the request, by n_events, that could last not be ordered after it */
-    uint64_t *behind;       /* by lane number - 1: it waits on the GPU for that one's tick */
-    uint32_t n_behind;      /* room of `behind` */
-    pl_block_queue kept;    /* PL_BLOCK_KEPT: freed during, or from, a capture */
+    pl_block_queue many;         /* PL_BLOCK_MANY: wait for this lane now, as for one of several */
+    pl_index runs[PL_N_CLASSES]; /* of its pending blocks in the default pool, see run.h */
+    pl_area *areas[PL_N_CLASSES]; /* where its requests look first; NULL = none yet */
+    uint64_t tried_event;         /* the request, by n_events, that has tried it last */
+    pl_behind behind[PL_LANE_BEHIND]; /* by lane number */
+    pl_lane_link busy;
+    pl_lane_link ticking;
+    size_t n_seen_live; /* the walker's recount of n_live and n_refs */
+    size_t n_seen_refs;
 } pl_lane;
+
+/* Lanes one after the other; who looks at one moves it to the end, so that a bounded look sees all
+ * by and by. */
+typedef struct pl_lane_ring {
+    pl_lane *first;
+    pl_lane *last;
+    size_t n;
+} pl_lane_ring;
 
 static inline uint32_t pl_lane_number(const pl_stream *stream, bool is_capture)
 {
     return 2 * pl_stream_index(stream) + 1 + is_capture;
 }
+
+#define PL_DEFINE_LANE_RING(name)                                                                  \
+    static inline void pl_lane_ring_push_##name(pl_lane_ring *ring, pl_lane *lane)                 \
+    {                                                                                              \
+        if (lane->name.is_linked) {                                                                \
+            return;                                                                                \
+        }                                                                                          \
+        lane->name = (pl_lane_link){ ring->last, NULL, true };                                     \
+        *(ring->last != NULL ? &ring->last->name.next : &ring->first) = lane;                      \
+        ring->last = lane;                                                                         \
+        ring->n++;                                                                                 \
+    }                                                                                              \
+    static inline void pl_lane_ring_remove_##name(pl_lane_ring *ring, pl_lane *lane)               \
+    {                                                                                              \
+        pl_lane_link link = lane->name;                                                            \
+        if (!link.is_linked) {                                                                     \
+            return;                                                                                \
+        }                                                                                          \
+        *(link.prev != NULL ? &link.prev->name.next : &ring->first) = link.next;                   \
+        *(link.next != NULL ? &link.next->name.prev : &ring->last) = link.prev;                    \
+        lane->name = (pl_lane_link){ NULL, NULL, false };                                          \
+        ring->n--;                                                                                 \
+    }
+PL_DEFINE_LANE_RING(busy)
+PL_DEFINE_LANE_RING(ticking)
+#undef PL_DEFINE_LANE_RING
 
 #endif

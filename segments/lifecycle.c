@@ -1,4 +1,5 @@
 /* lifecycle.c - a space's beginning and end. */
+#include "segments/capture.h"
 #include "segments/expandable.h"
 #include "segments/private.h"
 #include "segments/settle.h"
@@ -23,6 +24,7 @@ static void init_sizes(pl_space *space, pl_device *dev, const pl_allocator_optio
                               ? SIZE_MAX
                               : (size_t)(options->limit_bytes >> space->granule_log2);
     space->full_at = SIZE_MAX;
+    space->clock = 1;
     pl_budget_init(&space->budget, options->token_refill, options->token_cap,
                    options->order_interval);
 }
@@ -80,22 +82,35 @@ undo_host:
 
 /* ---- destroy --------------------------------------------------------------------------------- */
 
-/* Nothing may run on memory that is unmapped: wait for every stream that is known, once. What fails
- * on the way is no reason not to wait: a fence needs host memory, synchronising does not. */
-static void wait_for_streams(pl_space *space)
+/* Wait for what every lane has recorded: what can be waited for beside a capture. */
+static void wait_for_ticks(pl_space *space)
 {
-    for (unsigned i = 0; i < pl_stream_count(space->dev); i++) {
-        pl_fence *fence;
-        pl_stream *stream = pl_stream_at(space->dev, i);
-        pleat_status st = pl_fence_record(stream, &fence);
-        if (st == PLEAT_OK) {
-            st = pl_fence_wait(fence, UINT32_MAX);
-            pl_fence_return(fence);
-        }
-        if (st != PLEAT_OK && pl_stream_synchronize(stream) != PLEAT_OK) {
-            (void)!pl_stream_synchronize(stream);
+    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
+        if (space->lanes[i] != NULL) {
+            (void)!pl_settle_wait(space, space->lanes[i], UINT32_MAX);
         }
     }
+}
+
+/* Nothing may run on memory that is unmapped: one wait for the whole context, streams that are gone
+ * included. A capture would be broken by it, so then the ticks there are must do; what the driver
+ * refuses is tried once more. */
+static void wait_for_streams(pl_space *space)
+{
+    bool is_waited = false;
+
+    pl_lock_acquire(&space->lock);
+    (void)pl_capture_look(space);
+    if (!pl_settle_is_capturing(space)) {
+        pl_lock_release(&space->lock);
+        is_waited = pl_device_synchronize(space->dev) == PLEAT_OK ||
+                    pl_device_synchronize(space->dev) == PLEAT_OK;
+        pl_lock_acquire(&space->lock);
+    }
+    if (!is_waited) {
+        wait_for_ticks(space);
+    }
+    pl_lock_release(&space->lock);
 }
 
 /* Granule by granule, since only some of a poisoned block may be mapped. */
@@ -181,19 +196,17 @@ static void free_lanes(pl_space *space)
             pl_fence_return(lane->ticks[lane->first_tick].fence);
             lane->first_tick = (lane->first_tick + 1) % PL_LANE_TICKS;
         }
-        if (lane != NULL) {
-            pl_host_free(&space->host, lane->behind);
-        }
         pl_host_free(&space->host, lane);
     }
     pl_host_free(&space->host, space->lanes);
+    pl_fence_return(space->context.tick.fence);
 }
 
 static void free_uses(pl_space *space)
 {
     for (uint32_t i = 0; i < space->n_segments; i++) {
         for (pl_block *b = space->segments[i]->first; b != NULL; b = b->next) {
-            pl_settle_drop_uses(space, b);
+            pl_host_free(&space->host, b->uses);
         }
     }
 }
@@ -202,13 +215,13 @@ static void free_metadata(pl_space *space)
 {
     free_uses(space);
     free_lanes(space);
-    for (uint32_t i = 0; i < space->n_area_rooms; i++) {
-        if (space->areas[i] != NULL) {
-            pl_area_destroy(&space->host, space->areas[i]);
+    pl_capture_free_all(space);
+    for (int class = 0; class < PL_N_CLASSES; class++) {
+        for (unsigned i = 0; i < space->n_areas[class]; i++) {
+            pl_area_destroy(&space->host, space->areas[class][i]);
         }
     }
     pl_private_destroy_all(space);
-    pl_host_free(&space->host, space->areas);
     pl_host_free(&space->host, space->segments);
     pl_host_free(&space->host, space->idle);
     pl_ptrmap_fini(&space->live, &space->host);

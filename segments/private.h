@@ -13,13 +13,15 @@
  * stream freed while it was captured: that is the stream's second lane (lane.h). No block of a pool
  * is kept (capture.h): reuse within the pool is what the pool is for.
  *
- * Release. The areas become the default pool's: they are in space.released, where its requests look
- * when memory is short, and takes find their loose granules as everywhere. Graphs may have been
- * launched on any stream, so the free memory pends on all that are known and alive: on one fence
- * each, which its blocks share. A later pool is given such an area if nothing lives in it: so
- * neither addresses nor areas add up, and memory that is still resident there serves again without
- * a driver call. Its settled granules are loose, thus anybody's to take, until a block of the new
- * pool touches them. */
+ * Release. Graphs may have been launched on any stream, known or not, and may run yet: so the pool
+ * drains until a tick of the context, recorded at its release or as soon as no capture is known of,
+ * has passed. Until then it is as it was, but for its name. Then its areas become the default
+ * pool's: they are in space.released, where its requests look when memory is short, and their
+ * segments open: granules under free blocks become loose, some at a time, and takes find them as
+ * everywhere. A later pool is given such an area if nothing lives or pends in it: so neither
+ * addresses nor areas add up, and memory that is still resident there serves again without a driver
+ * call. Its settled granules are loose, thus anybody's to take, until a block of the new pool touches
+ * them. */
 #ifndef PLEAT_SEGMENTS_PRIVATE_H
 #define PLEAT_SEGMENTS_PRIVATE_H
 
@@ -30,10 +32,10 @@
  * I2  no block in them is kept, and free blocks over loose granules are settled
  * I3  reserved.current is the sum of their granules with a chunk                              */
 struct pl_private {
-    struct pl_private *next; /* in space.pools */
+    struct pl_private *next; /* in space.pools or space.draining */
     pl_area *areas;
     pleat_stat reserved; /* bytes */
-    uint64_t n_frees;    /* of its blocks: a release sees whether its fences cover them all */
+    uint64_t over_tick;  /* draining: over when the context passes it */
 };
 
 /* The pool's area of the lane's stream and class: its own, one that was released, or a new one.
@@ -42,8 +44,9 @@ pleat_status pl_private_area(pl_space *space, pl_private *pool, const pl_lane *l
                              pl_area **out);
 /* Granules to reserve for one more segment of the area. */
 size_t pl_private_want(const pl_space *space, const pl_area *area);
-/* b, of a private pool, is being freed; `is_capturing`: on a stream that is being captured. */
-void pl_private_free(pl_space *space, pl_block *b, bool is_capturing);
+/* Let pools that have drained become the default pool's, and open their segments: a bounded step.
+ * Returns whether anything changed. */
+bool pl_private_drain(pl_space *space);
 void pl_private_destroy_all(pl_space *space); /* with the areas that were released */
 /* 0, or 1: an invariant is broken. */
 int pl_private_check(const pl_space *space);

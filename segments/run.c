@@ -1,60 +1,70 @@
 /* run.c - see run.h. Guarded by the device lock. Never fails, never calls the driver. */
 #include "segments/run.h"
 
-typedef struct run {
-    pl_block *leader; /* first block that pends on the lane; NULL = all settled */
-    size_t bytes;
-} run;
-
-/* It exists: pl_area_reach came before the block. */
-static pl_index *index_of(const pl_block *b)
+/* Where a block that leads a run, or is settled, is indexed. For private pools it exists:
+ * pl_area_reach came before the block. */
+static pl_index *index_of(const pl_space *space, const pl_block *b)
 {
-    return b->segment->area->runs[b->lane];
+    pl_area *area = b->segment->area;
+
+    if (b->lane == PL_LANE_SETTLED || b->is_apart) {
+        return area->runs[b->lane];
+    }
+    return &pl_space_lane_at(space, b->lane)->runs[area->class];
 }
 
-void pl_run_drop(pl_block *b)
+void pl_run_drop(pl_space *space, pl_block *b)
 {
     if (b->is_indexed) {
-        pl_index_remove(index_of(b), &b->node);
+        pl_index_remove(index_of(space, b), &b->node);
         b->is_indexed = false;
     }
 }
 
-static void enter(pl_block *b, size_t bytes)
+static void enter(pl_space *space, pl_block *b, size_t bytes)
 {
     if (b->is_indexed) {
         if (b->node.bytes == bytes) {
             return;
         }
-        pl_run_drop(b);
+        pl_run_drop(space, b);
     }
-    pl_index_insert(index_of(b), &b->node, bytes);
+    pl_index_insert(index_of(space, b), &b->node, bytes);
     b->is_indexed = true;
 }
 
-/* The run of `lane` that b, which it may use, is part of; only its leader stays indexed. */
-static void refresh_run(pl_block *b, uint32_t lane)
-{
-    run r = { 0 };
-    pl_block *at = b;
+typedef struct run {
+    pl_block *first;
+    pl_block *leader; /* first block that pends on the lane; NULL = all settled */
+    size_t bytes;
+    size_t n_pieces;
+} run;
 
-    while (at->prev != NULL && pl_run_may_use(at->prev, lane)) {
-        at = at->prev;
+/* The run of `lane` that b, which it may use, is part of; only its leader stays indexed. */
+static run refresh_run(pl_space *space, pl_block *b, uint32_t lane)
+{
+    run r = { .first = b };
+
+    while (r.first->prev != NULL && pl_run_may_use(r.first->prev, lane)) {
+        r.first = r.first->prev;
     }
-    for (; at != NULL && pl_run_may_use(at, lane); at = at->next) {
+    for (pl_block *at = r.first; at != NULL && pl_run_may_use(at, lane); at = at->next) {
         r.bytes += at->bytes;
+        r.n_pieces++;
         if (at->lane != lane) {
             continue;
         }
         if (r.leader == NULL) {
             r.leader = at;
         } else {
-            pl_run_drop(at);
+            pl_run_drop(space, at);
         }
     }
     if (r.leader != NULL) {
-        enter(r.leader, r.bytes);
+        enter(space, r.leader, r.bytes);
     }
+    pl_lock_touch(2 * r.n_pieces);
+    return r;
 }
 
 static bool is_pending(const pl_block *b)
@@ -62,28 +72,28 @@ static bool is_pending(const pl_block *b)
     return b != NULL && b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED;
 }
 
-void pl_run_refresh(pl_block *b)
+void pl_run_refresh(pl_space *space, pl_block *b)
 {
     if (b->lane != PL_LANE_SETTLED) {
-        refresh_run(b, b->lane);
+        (void)refresh_run(space, b, b->lane);
         return;
     }
-    enter(b, b->bytes);
+    enter(space, b, b->bytes);
     if (is_pending(b->prev)) {
-        refresh_run(b->prev, b->prev->lane);
+        (void)refresh_run(space, b->prev, b->prev->lane);
     }
     if (is_pending(b->next)) {
-        refresh_run(b->next, b->next->lane);
+        (void)refresh_run(space, b->next, b->next->lane);
     }
 }
 
-void pl_run_refresh_beside(pl_block *first, pl_block *last)
+void pl_run_refresh_beside(pl_space *space, pl_block *first, pl_block *last)
 {
     if (first->prev != NULL && first->prev->state == PL_BLOCK_FREE) {
-        pl_run_refresh(first->prev);
+        pl_run_refresh(space, first->prev);
     }
     if (last->next != NULL && last->next->state == PL_BLOCK_FREE) {
-        pl_run_refresh(last->next);
+        pl_run_refresh(space, last->next);
     }
 }
 
@@ -97,13 +107,30 @@ pl_block *pl_run_first(pl_block *leader)
     return leader;
 }
 
-pl_block *pl_run_best(const pl_area *area, uint32_t lane, size_t bytes, size_t *run_bytes)
+static const pl_index *pending_index(const pl_space *space, const pl_area *area, uint32_t lane)
 {
-    const pl_index *own = pl_area_runs(area, lane);
+    if (lane == PL_LANE_SETTLED) {
+        return NULL;
+    }
+    return area->pool != NULL ? pl_area_runs(area, lane)
+                              : &pl_space_lane_at(space, lane)->runs[area->class];
+}
+
+bool pl_run_has_pending(const pl_space *space, const pl_area *area, uint32_t lane)
+{
+    const pl_index *pending = pending_index(space, area, lane);
+
+    return pending != NULL && pending->n_nodes > 0;
+}
+
+pl_block *pl_run_best(const pl_space *space, const pl_area *area, uint32_t lane, size_t bytes,
+                      size_t *run_bytes)
+{
+    const pl_index *own = pending_index(space, area, lane);
     const pl_index *settled = pl_area_runs(area, PL_LANE_SETTLED);
     pl_index_node *best = own != NULL && own->n_nodes > 0 ? pl_index_best(own, bytes) : NULL;
 
-    if (settled->n_nodes > 0 && lane != PL_LANE_SETTLED) {
+    if (settled->n_nodes > 0) {
         pl_index_node *other = pl_index_best(settled, bytes);
         if (other != NULL && (best == NULL || other->bytes < best->bytes)) {
             best = other;
@@ -116,27 +143,26 @@ pl_block *pl_run_best(const pl_area *area, uint32_t lane, size_t bytes, size_t *
     return pl_run_first((pl_block *)best);
 }
 
-/* ---- changes ----------------------------------------------------------------------------- */
+/* ---- queues ---------------------------------------------------------------------------------- */
 
 static pl_block_queue *pending_of(pl_lane *lane, const pl_block *b)
 {
-    return b->segment->is_private ? &lane->apart : &lane->pending;
+    return b->is_apart ? &lane->apart : &lane->pending;
 }
 
 static size_t *pending_bytes_of(pl_lane *lane, const pl_block *b)
 {
-    return b->segment->is_private ? &lane->apart_bytes : &lane->pending_bytes;
-}
-
-static bool is_queued(const pl_space *space, const pl_block *b)
-{
-    return b->lane != PL_LANE_SETTLED && pl_space_has_many_lanes(space);
+    return b->is_apart ? &lane->apart_bytes : &lane->pending_bytes;
 }
 
 /* What comes back to the queue with an older tick than the last one's waits for that one. */
-static void push(pl_space *space, pl_block *b)
+static inline void queue(pl_space *space, pl_block *b)
 {
-    pl_lane *lane = space->lanes[b->lane - 1];
+    if (b->lane == PL_LANE_SETTLED) {
+        return;
+    }
+    pl_lane *lane = pl_space_lane_at(space, b->lane);
+    b->is_apart = b->segment->is_private;
     pl_block_queue *pending = pending_of(lane, b);
     const pl_block *last = pending->last;
     if (last != NULL && b->tick < last->tick) {
@@ -144,61 +170,168 @@ static void push(pl_space *space, pl_block *b)
     }
     pl_queue_push(pending, b);
     *pending_bytes_of(lane, b) += b->bytes;
-}
-
-static inline void queue(pl_space *space, pl_block *b)
-{
-    if (is_queued(space, b)) {
-        push(space, b);
+    if (last == NULL) {
+        pl_space_note_busy(space, lane);
     }
 }
 
 static inline void unqueue(pl_space *space, pl_block *b)
 {
-    if (is_queued(space, b)) {
-        pl_lane *lane = space->lanes[b->lane - 1];
-        pl_queue_remove(pending_of(lane, b), b);
-        *pending_bytes_of(lane, b) -= b->bytes;
+    if (b->lane == PL_LANE_SETTLED) {
+        return;
+    }
+    pl_lane *lane = pl_space_lane_at(space, b->lane);
+    pl_block_queue *pending = pending_of(lane, b);
+    pl_queue_remove(pending, b);
+    *pending_bytes_of(lane, b) -= b->bytes;
+    if (pending->first == NULL) {
+        pl_space_note_busy(space, lane);
     }
 }
 
-/* Is the neighbour like b, which is free? With one lane the tick is no matter, the later one covers
- * both. */
-static inline bool may_merge(const pl_space *space, const pl_block *b, const pl_block *neighbour)
+/* ---- merging --------------------------------------------------------------------------------- */
+
+/* Is the neighbour like b, which is free? */
+static inline bool may_merge(const pl_block *b, const pl_block *neighbour)
 {
     return neighbour != NULL && neighbour->state == PL_BLOCK_FREE && neighbour->lane == b->lane &&
-           (b->lane == PL_LANE_SETTLED || neighbour->tick == b->tick ||
-            !pl_space_has_many_lanes(space));
+           (b->lane == PL_LANE_SETTLED ||
+            (neighbour->tick == b->tick && neighbour->is_apart == b->is_apart));
 }
 
-/* Merge `high`, a free block in no index, into its lower neighbour or the reverse. */
+/* `high` becomes part of `low`, its lower neighbour. Both are free; if they are not alike, the one
+ * that looks busier counts: pending before settled, the later tick before the earlier. */
 static pl_block *merge(pl_space *space, pl_block *low, pl_block *high)
 {
-    pl_run_drop(low);
-    pl_run_drop(high);
-    unqueue(space, low);
-    unqueue(space, high);
-    if (high->tick > low->tick) {
-        low->tick = high->tick;
+    bool is_low_busier = high->lane == PL_LANE_SETTLED ||
+                         (low->lane != PL_LANE_SETTLED && low->tick > high->tick);
+
+    pl_run_drop(space, low);
+    pl_run_drop(space, high);
+    if (is_low_busier || low->lane != PL_LANE_SETTLED) {
+        unqueue(space, is_low_busier ? high : low);
+    }
+    if (low->lane != PL_LANE_SETTLED || high->lane != PL_LANE_SETTLED) {
+        pl_lane *lane = pl_space_lane_at(space, is_low_busier ? low->lane : high->lane);
+        pl_block *busier = is_low_busier ? low : high;
+        *pending_bytes_of(lane, busier) += is_low_busier ? high->bytes : low->bytes;
+        if (!is_low_busier) {
+            pl_queue_replace(pending_of(lane, high), high, low);
+            low->lane = high->lane;
+            low->tick = high->tick;
+            low->is_apart = high->is_apart;
+        }
     }
     pl_segment_absorb(low->segment, &space->store, low, high);
-    queue(space, low);
     return low;
 }
 
-pl_block *pl_run_free(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick)
+static pl_block *merge_alike(pl_space *space, pl_block *b)
+{
+    if (may_merge(b, b->prev)) {
+        b = merge(space, b->prev, b);
+    }
+    if (may_merge(b, b->next)) {
+        b = merge(space, b, b->next);
+    }
+    return b;
+}
+
+/* ---- runs of too many pieces ----------------------------------------------------------------- */
+
+enum { N_COSTS = 64 };
+
+/* What merging b with its upper neighbour makes look busier, by its logarithm. */
+static unsigned cost_log2(const pl_block *b)
+{
+    const pl_block *next = b->next;
+    const pl_block *quieter = next;
+
+    if (b->lane == PL_LANE_SETTLED || (next->lane != PL_LANE_SETTLED && b->tick < next->tick)) {
+        quieter = b;
+    }
+    return 63u - (unsigned)__builtin_clzll(quieter->bytes);
+}
+
+/* Pending pieces of two queues stay two. */
+static bool may_shorten(const pl_block *b, const pl_block *next)
+{
+    return b->lane == PL_LANE_SETTLED || next->lane == PL_LANE_SETTLED ||
+           b->is_apart == next->is_apart;
+}
+
+/* Up to which cost all pairs are to be merged, so that half of the pieces that a run may have are
+ * left. */
+static unsigned choose_cost(const run *r, uint32_t lane)
+{
+    size_t n_pairs[N_COSTS] = { 0 };
+    size_t n = r->n_pieces;
+    unsigned cost = 0;
+
+    for (const pl_block *b = r->first; b->next != NULL && pl_run_may_use(b->next, lane);
+         b = b->next) {
+        n_pairs[cost_log2(b)] += may_shorten(b, b->next);
+    }
+    while (cost < N_COSTS - 1 && n > PL_RUN_PIECES / 2 + n_pairs[cost]) {
+        n -= n_pairs[cost++];
+    }
+    return cost;
+}
+
+static void shorten(pl_space *space, const run *r, uint32_t lane)
+{
+    unsigned most = choose_cost(r, lane);
+    pl_block *b = r->first;
+
+    while (b->next != NULL && pl_run_may_use(b->next, lane)) {
+        bool is_worth_it = may_shorten(b, b->next) && cost_log2(b) <= most;
+        b = is_worth_it ? merge(space, b, b->next) : b->next;
+    }
+    pl_lock_touch(2 * r->n_pieces);
+    run now = refresh_run(space, b, lane);
+    pl_run_refresh_beside(space, now.first, b); /* a settled end was of others' runs, too */
+}
+
+/* b has changed: the runs around it, and no longer than they may be. */
+static void bring_up(pl_space *space, pl_block *b)
+{
+    uint32_t lanes[2] = { 0, 0 };
+    pl_block *pieces[2] = { NULL, NULL };
+
+    if (b->lane != PL_LANE_SETTLED) {
+        pieces[0] = b;
+    } else {
+        enter(space, b, b->bytes);
+        pieces[0] = is_pending(b->prev) ? b->prev : NULL;
+        pieces[1] = is_pending(b->next) ? b->next : NULL;
+    }
+    for (int i = 0; i < 2; i++) {
+        lanes[i] = pieces[i] != NULL ? pieces[i]->lane : PL_LANE_SETTLED;
+    }
+    if (lanes[0] == lanes[1]) {
+        lanes[1] = PL_LANE_SETTLED; /* they are of one run */
+    }
+    for (int i = 0; i < 2; i++) {
+        if (lanes[i] == PL_LANE_SETTLED) {
+            continue;
+        }
+        run r = refresh_run(space, pieces[i], lanes[i]);
+        if (r.n_pieces > PL_RUN_PIECES) { /* the other piece is of another lane: it stays */
+            shorten(space, &r, lanes[i]);
+        }
+    }
+}
+
+/* ---- changes --------------------------------------------------------------------------------- */
+
+void pl_run_free(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick)
 {
     b->state = PL_BLOCK_FREE;
     b->lane = lane;
     b->tick = tick;
     b->is_indexed = false;
     queue(space, b);
-    if (may_merge(space, b, b->prev)) {
-        b = merge(space, b->prev, b);
-    }
-    if (may_merge(space, b, b->next)) {
-        b = merge(space, b, b->next);
-    }
+    b = merge_alike(space, b);
     if (!b->segment->is_private) {
         size_t n = pl_segment_loosen(b->segment, b);
         if (n > 0) {
@@ -206,13 +339,12 @@ pl_block *pl_run_free(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick
             space->n_pinned -= n;
         }
     }
-    pl_run_refresh(b);
-    return b;
+    bring_up(space, b);
 }
 
 void pl_run_claim(pl_space *space, pl_block *b)
 {
-    pl_run_drop(b);
+    pl_run_drop(space, b);
     unqueue(space, b);
 }
 
@@ -221,50 +353,29 @@ void pl_run_claim(pl_space *space, pl_block *b)
  * if b is settled: behind it refreshing the rest cares for that. */
 void pl_run_cut(pl_space *space, pl_block *b, size_t bytes)
 {
-    pl_run_drop(b);
+    pl_run_drop(space, b);
     pl_block *rest = pl_segment_split(b->segment, &space->store, b, b->base + bytes);
-    if (is_queued(space, b)) {
-        pl_lane *lane = space->lanes[b->lane - 1];
+    if (b->lane != PL_LANE_SETTLED) {
+        pl_lane *lane = pl_space_lane_at(space, b->lane);
         *pending_bytes_of(lane, b) -= bytes;
         pl_queue_replace(pending_of(lane, b), b, rest);
     }
     b->state = PL_BLOCK_LIVE; /* no run reaches across it any more */
-    pl_run_refresh(rest);
+    pl_run_refresh(space, rest);
     if (b->lane == PL_LANE_SETTLED && is_pending(b->prev)) {
-        refresh_run(b->prev, b->prev->lane);
+        (void)refresh_run(space, b->prev, b->prev->lane);
     }
 }
 
-pl_block *pl_run_move(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick)
+void pl_run_move(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick)
 {
     pl_run_claim(space, b);
     b->lane = lane;
     b->tick = tick;
     queue(space, b);
-    if (may_merge(space, b, b->prev)) {
-        b = merge(space, b->prev, b);
-    }
-    if (may_merge(space, b, b->next)) {
-        b = merge(space, b, b->next);
-    }
-    pl_run_refresh_beside(b, b);
-    pl_run_refresh(b);
-    return b;
-}
-
-void pl_run_set_private(pl_space *space, pl_segment *seg, bool is_private)
-{
-    for (pl_block *b = seg->first; b != NULL; b = b->next) {
-        if (b->state == PL_BLOCK_FREE) {
-            unqueue(space, b);
-        }
-    }
-    seg->is_private = is_private;
-    for (pl_block *b = seg->first; b != NULL; b = b->next) {
-        if (b->state == PL_BLOCK_FREE) {
-            queue(space, b);
-        }
-    }
+    b = merge_alike(space, b);
+    pl_run_refresh_beside(space, b, b);
+    bring_up(space, b);
 }
 
 int pl_run_check(const pl_segment *seg)

@@ -22,7 +22,7 @@ struct pl_area;
  *     poisoned ones, and holes in flight
  * I5  a granule is loose if and only if it has a chunk and only free blocks have bytes in it; in a
  *     private pool, only if: what its blocks have touched stays the pool's
- * I6  n_loose is the number of loose granules                                                */
+ * I6  n_loose is the number of loose granules, n_resident that of those with a chunk         */
 typedef struct pl_segment {
     struct pl_area *area;    /* const */
     struct pl_segment *next; /* in its area, in order of creation */
@@ -30,6 +30,9 @@ typedef struct pl_segment {
     pl_range reserved;       /* const: to be released */
     unsigned granule_log2;   /* const */
     bool is_private;         /* its area is a private pool's */
+    bool is_opening;         /* it was, and its granules become loose by and by: see private.h */
+    pleat_devptr opened;     /* is_opening: up to here they have */
+    struct pl_segment *next_opening;
     pl_block *first;
     size_t n_rooms;   /* granules the tables below have room for; grows */
     pl_chunk *chunks; /* by granule; 0 = none */
@@ -38,6 +41,7 @@ typedef struct pl_segment {
     uint64_t *loose;
     uint32_t *taken_at; /* when its chunk was last taken, see budget.h; 0 = never */
     size_t n_loose;
+    size_t n_resident; /* granules with a chunk */
 } pl_segment;
 
 /* Tables for no granule yet; the whole range is one hole made of a spare block of `store`. */

@@ -1,606 +1,545 @@
-/* settle.c - ticks and fences: see settle.h and lane.h.
+/* settle.c - ticks and their fences: see settle.h and lane.h.
  *
  * The rule it upholds: memory that one stream freed reaches another only after a fence behind the
- * free has passed (settled), or after the other was made to wait for such a fence (ordered). The
+ * free has passed (settled), or after the other was made to wait for such a fence (handover.h). The
  * host waits in pl_settle_wait* only. Guarded by the device lock, which is dropped around every
- * driver call. Lanes live as long as the space, so a pointer to one outlasts the lock. */
+ * driver call; a lane that is worked on meanwhile is referred to, so that it stays. */
 #include "segments/settle.h"
 
+#include "segments/capture.h"
+#include "segments/many.h"
 #include "segments/run.h"
 
-enum { WAIT_TRIES = 4 };
+/* ---- recording ------------------------------------------------------------------------------- */
 
-static pl_tick *oldest_tick(pl_lane *lane)
+static bool is_legacy(const pl_lane *lane)
 {
-    return &lane->ticks[lane->first_tick];
+    return lane->stream != NULL && pl_stream_is_legacy(lane->stream);
 }
 
-/* Will no recorded tick tell when the last free is settled? Its own may never have been recorded,
- * or its fence failed. */
-static bool has_unticked_frees(const pl_lane *lane)
+static const pl_tick *newest_tick(const pl_lane *lane)
 {
-    uint64_t newest = lane->passed_tick;
+    return &lane->ticks[(lane->first_tick + lane->n_ticks - 1) % PL_LANE_TICKS];
+}
 
-    if (lane->n_ticks > 0) {
-        newest = lane->ticks[(lane->first_tick + lane->n_ticks - 1) % PL_LANE_TICKS].number;
+/* When the ring is full the newest tick gives way: the new one covers its frees, a little later. */
+static void push_tick(pl_space *space, pl_lane *lane, pl_tick tick)
+{
+    if (lane->n_ticks == PL_LANE_TICKS) {
+        pl_fence_return(newest_tick(lane)->fence);
+        lane->n_ticks--;
     }
-    return (lane->pending.last != NULL && lane->pending.last->tick > newest) ||
-           (lane->apart.last != NULL && lane->apart.last->tick > newest);
+    lane->ticks[(lane->first_tick + lane->n_ticks) % PL_LANE_TICKS] = tick;
+    lane->n_ticks++;
+    lane->recorded_tick = tick.number;
+    pl_lane_ring_push_ticking(&space->ticking, lane);
+}
+
+/* A fence of the whole device, as of a stream out of reach, would never be seen to pass. */
+static void keep_tick(pl_space *space, pl_lane *lane, pl_tick tick)
+{
+    if (pl_fence_is_whole_device(tick.fence)) {
+        pl_fence_return(tick.fence);
+        return;
+    }
+    push_tick(space, lane, tick);
 }
 
 void pl_settle_tick(pl_space *space, pl_lane *lane)
 {
-    pl_fence *fence;
+    pl_tick tick;
 
     pl_lock_assert(&space->lock);
     lane->n_frees = 0;
-    if (lane->is_recording || lane->n_ticks == PL_LANE_TICKS) {
+    lane->unticked_bytes = 0;
+    lane->wants_tick = false;
+    if (lane->is_recording || lane->is_gone || lane->is_capture || lane->capture != NULL) {
+        lane->wants_tick = !lane->is_gone && !lane->is_capture;
         return;
     }
-    uint64_t number = lane->next_tick++;
+    tick.number = pl_lane_stamp(space, lane);
+    lane->next_tick = ++space->clock;
     lane->is_recording = true;
+    lane->n_refs++;
     pl_lock_release(&space->lock);
-    pleat_status st = pl_fence_record(lane->stream, &fence);
+    pleat_status st = pl_fence_record(lane->stream, &tick.fence);
     pl_lock_acquire(&space->lock);
+    lane->n_refs--;
     lane->is_recording = false;
-    if (st == PLEAT_OK && pl_fence_is_whole_device(fence)) {
-        pl_fence_return(fence); /* no query would see it pass, and later ticks queue behind it */
-    } else if (st == PLEAT_OK) {
-        lane->ticks[(lane->first_tick + lane->n_ticks) % PL_LANE_TICKS] = (pl_tick){
-            .number = number, .fence = fence
-        };
-        lane->n_ticks++;
+    if (st == PLEAT_OK) {
+        keep_tick(space, lane, tick);
     }
 }
 
-/* The tick has passed: everything up to it is settled. */
-static void pass(pl_space *space, pl_lane *lane, uint64_t number)
+void pl_settle_close(pl_space *space, pl_lane *lane)
 {
-    if (number <= lane->passed_tick) {
-        return; /* a wait was faster */
-    }
-    lane->passed_tick = number;
-    while (lane->pending.first != NULL && lane->pending.first->tick <= number) {
-        pl_run_move(space, lane->pending.first, PL_LANE_SETTLED, 0);
-    }
-    while (lane->apart.first != NULL && lane->apart.first->tick <= number) {
-        pl_run_move(space, lane->apart.first, PL_LANE_SETTLED, 0);
+    uint64_t number = pl_lane_stamp(space, lane);
+
+    pl_settle_tick(space, lane);
+    lane->is_closed = lane->recorded_tick >= number;
+    pl_space_lose_lane(space, lane);
+}
+
+void pl_settle_named(pl_space *space, pl_lane *lane)
+{
+    if (__builtin_expect(lane->wants_tick, false)) {
+        pl_settle_tick(space, lane);
     }
 }
 
-static bool is_empty(const pl_lane *lane)
+/* Near the limit another stream will soon want what was freed here, and can be ordered only after a
+ * tick. */
+static bool is_tight(const pl_space *space)
 {
-    return lane->pending.first == NULL && lane->apart.first == NULL;
+    size_t cap = pl_space_cap(space);
+
+    return space->n_chunks + space->n_creating + (cap >> 4) >= cap;
 }
 
-static void rest_all(pl_space *space, pl_block_queue *queue, const pl_lane *plain)
+/* A stream that comes and goes may be destroyed after this free, and then nothing can be put behind
+ * it any more: so while a lane is young, it gets a tick when nothing lives on it. */
+static bool is_time_for_tick(const pl_space *space, const pl_lane *lane, size_t bytes)
 {
-    while (queue->first != NULL) {
-        pl_run_move(space, queue->first, plain->number, plain->next_tick);
+    bool is_young = lane->n_lifetime < PL_LANE_YOUNG;
+
+    if (lane->wants_tick || (is_young && lane->n_live == 0 && !is_legacy(lane))) {
+        return true;
     }
-}
-
-bool pl_settle_rest(pl_space *space, pl_lane *lane)
-{
-    bool is_capturing = false;
-
-    if (is_empty(lane)) {
+    if (!pl_space_has_many_lanes(space)) {
         return false;
     }
-    pl_lock_release(&space->lock);
-    pleat_status st = pl_stream_is_still_capturing(lane->stream, &is_capturing);
-    pl_lock_acquire(&space->lock);
-    if (st == PLEAT_OK && is_capturing) {
-        return false;
-    }
-    const pl_lane *plain = space->lanes[pl_lane_plain(lane->number) - 1];
-    rest_all(space, &lane->pending, plain);
-    rest_all(space, &lane->apart, plain);
-    return true;
+    return lane->n_frees >= PL_FREES_PER_TICK ||
+           (bytes >= space->granule_bytes && (is_young || is_tight(space))) ||
+           lane->unticked_bytes >> space->granule_log2 > space->total_chunks >> 6;
 }
+
+void pl_settle_freed(pl_space *space, pl_lane *lane, size_t bytes)
+{
+    lane->n_frees++;
+    lane->unticked_bytes += bytes;
+    if (is_time_for_tick(space, lane, bytes)) {
+        bool is_due = lane->n_frees >= PL_FREES_PER_TICK;
+        pl_settle_tick(space, lane);
+        if (is_due) {
+            (void)pl_settle_poll_lane(space, lane);
+            (void)pl_settle_lane(space, lane, PL_SETTLE_SOME);
+        }
+    }
+    lane->n_lifetime += lane->n_lifetime < PL_LANE_YOUNG;
+}
+
+/* ---- polling --------------------------------------------------------------------------------- */
 
 /* Take the oldest tick out of the ring; its fence is the caller's. */
-static pl_tick pop_tick(pl_lane *lane)
+static pl_tick pop_tick(pl_space *space, pl_lane *lane)
 {
-    pl_tick tick = *oldest_tick(lane);
+    pl_tick tick = lane->ticks[lane->first_tick];
 
     lane->first_tick = (lane->first_tick + 1) % PL_LANE_TICKS;
     lane->n_ticks--;
+    if (lane->n_ticks == 0) {
+        pl_lane_ring_remove_ticking(&space->ticking, lane);
+    }
     return tick;
 }
 
-bool pl_settle_poll(pl_space *space, pl_lane *lane)
+static void pass(pl_lane *lane, uint64_t number)
+{
+    lane->passed_tick = number > lane->passed_tick ? number : lane->passed_tick;
+    lane->recorded_tick = number > lane->recorded_tick ? number : lane->recorded_tick;
+}
+
+/* A few lanes' oldest ticks, asked about at the price of entering once. */
+typedef struct questions {
+    pl_lane *lanes[PL_SETTLE_QUERIES + 1]; /* NULL: the context's */
+    pl_fence *fences[PL_SETTLE_QUERIES + 1];
+    bool passed[PL_SETTLE_QUERIES + 1];
+    size_t n;
+} questions;
+
+static void ask_about(questions *q, pl_lane *lane)
+{
+    lane->is_polled = true; /* nobody else pops it meanwhile */
+    lane->n_refs++;
+    q->lanes[q->n] = lane;
+    q->fences[q->n++] = lane->ticks[lane->first_tick].fence;
+}
+
+/* From the front of the ring, the lane goes to its end. */
+static void choose_lanes(pl_space *space, questions *q, size_t n)
+{
+    size_t n_looks = space->ticking.n < PL_SETTLE_LANES ? space->ticking.n : PL_SETTLE_LANES;
+
+    pl_lock_touch(n_looks);
+    for (; n_looks > 0 && q->n < n; n_looks--) {
+        pl_lane *lane = space->ticking.first;
+        pl_lane_ring_remove_ticking(&space->ticking, lane);
+        pl_lane_ring_push_ticking(&space->ticking, lane);
+        if (!lane->is_polled) {
+            ask_about(q, lane);
+        }
+    }
+}
+
+static void choose_context(pl_space *space, questions *q)
+{
+    if (space->context.tick.fence != NULL && !space->context.is_busy) {
+        space->context.is_busy = true;
+        q->lanes[q->n] = NULL;
+        q->fences[q->n++] = space->context.tick.fence;
+    }
+}
+
+static void end_context_tick(pl_space *space, bool has_passed)
+{
+    pl_context *context = &space->context;
+
+    if (has_passed && context->tick.number > context->passed_tick) {
+        context->passed_tick = context->tick.number;
+    }
+    pl_fence_return(context->tick.fence);
+    context->tick.fence = NULL;
+}
+
+static void take_answer(pl_space *space, const questions *q, size_t i)
+{
+    pl_lane *lane = q->lanes[i];
+    bool is_spoiled = pl_fence_is_spoiled(q->fences[i]); /* it never passes */
+
+    if (lane == NULL) {
+        space->context.is_busy = false;
+        if (q->passed[i] || is_spoiled) {
+            end_context_tick(space, q->passed[i]);
+        }
+        return;
+    }
+    lane->is_polled = false;
+    lane->n_refs--;
+    if (!q->passed[i] && !is_spoiled) {
+        return;
+    }
+    pl_tick tick = pop_tick(space, lane);
+    pl_fence_return(tick.fence);
+    if (q->passed[i]) {
+        pass(lane, tick.number);
+    } else { /* what only it covered needs another one */
+        lane->recorded_tick = lane->n_ticks > 0 ? newest_tick(lane)->number : lane->passed_tick;
+        lane->wants_tick = !lane->is_gone;
+    }
+}
+
+/* Returns whether anything passed. Drops the lock. */
+static bool ask(pl_space *space, questions *q)
 {
     bool any = false;
 
-    while (lane->n_ticks > 0 && !lane->is_polled) {
-        bool passed = false;
-        pl_fence *fence = oldest_tick(lane)->fence;
-        lane->is_polled = true; /* nobody else pops it meanwhile */
-        pl_lock_release(&space->lock);
-        pleat_status st = pl_fence_query(fence, &passed);
-        if (st != PLEAT_OK || passed) {
-            pl_fence_return(fence); /* one that fails never passes */
-        }
-        pl_lock_acquire(&space->lock);
-        lane->is_polled = false;
-        if (st != PLEAT_OK) {
-            (void)pop_tick(lane);
+    if (q->n == 0) {
+        return false;
+    }
+    pl_lock_release(&space->lock);
+    (void)!pl_fence_query_many(q->fences, q->n, q->passed); /* each fence knows of its failure */
+    pl_lock_acquire(&space->lock);
+    for (size_t i = 0; i < q->n; i++) {
+        any = any || q->passed[i];
+        take_answer(space, q, i);
+    }
+    return any;
+}
+
+bool pl_settle_poll_lane(pl_space *space, pl_lane *lane)
+{
+    bool any = false;
+
+    for (unsigned n = PL_LANE_TICKS; n > 0 && lane->n_ticks > 0 && !lane->is_polled; n--) {
+        questions q = { .n = 0 };
+        ask_about(&q, lane);
+        if (!ask(space, &q)) {
             break;
         }
-        if (!passed) {
-            break;
-        }
-        pass(space, lane, pop_tick(lane).number);
         any = true;
     }
     return any;
 }
 
-bool pl_settle_is_over(const pl_space *space, const pl_block *b)
+/* A round asks each lane once; those that passed may have passed the next tick, too. */
+bool pl_settle_poll(pl_space *space, size_t n)
 {
-    return b->lane == PL_LANE_SETTLED || b->tick <= space->lanes[b->lane - 1]->passed_tick;
-}
-
-/* ---- blocks that pend on several streams ------------------------------------------------- */
-
-static pl_block_queue *queue_of(pl_space *space, bool is_private)
-{
-    return is_private ? &space->apart : &space->many;
-}
-
-static size_t *bytes_of(pl_space *space, const pl_block *b)
-{
-    return b->segment->is_private ? &space->n_apart_bytes : &space->n_many_bytes;
-}
-
-/* While a thread asks the driver about such a block, it is in no queue: as with a request in
- * flight, whoever finds no memory waits until it is back. */
-static void pick_up(pl_space *space, pl_block *b)
-{
-    if (b != NULL) {
-        pl_queue_remove(queue_of(space, b->segment->is_private), b);
-    }
-    space->n_flights++;
-    pl_lock_release(&space->lock);
-}
-
-static void put_down(pl_space *space)
-{
-    pl_lock_acquire(&space->lock);
-    space->n_flights--;
-    pthread_cond_broadcast(&space->landed);
-}
-
-void pl_settle_drop_uses(pl_space *space, pl_block *b)
-{
-    pl_uses *uses = b->uses;
-
-    if (uses == NULL) {
-        return;
-    }
-    for (uint32_t i = 0; i < uses->n; i++) {
-        pl_fence_return(uses->use[i].fence);
-    }
-    b->uses = NULL;
-    pl_host_free(&space->host, uses);
-}
-
-static bool is_still_captured(const pl_use *use)
-{
-    bool is_capturing = false;
-
-    return pl_stream_is_still_capturing(use->stream, &is_capturing) == PLEAT_OK && is_capturing;
-}
-
-/* A private pool is told of the end of its graphs by its release alone: there a captured use lasts
- * as long as the capture. Lock dropped. */
-static bool is_in_capture(pl_use *use, bool is_private)
-{
-    if (use->is_captured && is_private) {
-        use->is_captured = is_still_captured(use);
-    }
-    return use->is_captured;
-}
-
-/* Record what is not recorded, query the rest. True when every use is over. Lock dropped. */
-static bool query_uses(pl_uses *uses, bool is_private)
-{
-    for (uint32_t i = 0; i < uses->n;) {
-        pl_use *use = &uses->use[i];
-        bool passed = false;
-        if (is_in_capture(use, is_private)) {
-            i++;
-            continue;
-        }
-        if (use->fence == NULL) {
-            (void)!pl_fence_record(use->stream, &use->fence); /* if not now, then next time */
-        } else if (pl_fence_query(use->fence, &passed) != PLEAT_OK) {
-            pl_fence_return(use->fence); /* it never passes: another is recorded */
-            use->fence = NULL;
-            passed = false;
-        }
-        if (!passed) {
-            i++;
-            continue;
-        }
-        pl_fence_return(use->fence);
-        *use = uses->use[--uses->n];
-    }
-    return uses->n == 0;
-}
-
-/* What a private pool left behind was freed long ago: nothing was requested in it. */
-static void tell_completed(const pl_space *space, const pl_block *b)
-{
-    if (b->requested > 0) {
-        pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
-    }
-}
-
-/* The other streams are done with b: it pends on its owner alone, or on nobody. While there is one
- * lane only, all free memory is that lane's: settled blocks would not merge with the others. */
-static void leave_many(pl_space *space, pl_block *b)
-{
-    const pl_lane *owner = space->lanes[b->lane - 1];
-    bool is_over = b->requested == 0 || b->tick <= owner->passed_tick; /* the owner's use, too */
-    bool is_settled = is_over && (b->requested == 0 || pl_space_has_many_lanes(space));
-    uint64_t tick = is_over ? b->tick : owner->next_tick;
-
-    *bytes_of(space, b) -= b->bytes;
-    pl_settle_drop_uses(space, b);
-    tell_completed(space, b);
-    pl_run_free(space, b, is_settled ? PL_LANE_SETTLED : b->lane, is_settled ? 0 : tick);
-}
-
-/* Which uses are a graph's: a launch will touch the block long after its free. Lock dropped. */
-static void mark_captured(pl_uses *uses)
-{
-    for (uint32_t i = 0; i < uses->n; i++) {
-        uses->use[i].is_captured = is_still_captured(&uses->use[i]);
-    }
-}
-
-void pl_settle_mark_captured(pl_space *space, pl_block *b)
-{
-    b->state = PL_BLOCK_MANY;
-    *bytes_of(space, b) += b->bytes;
-    pick_up(space, NULL);
-    mark_captured(b->uses);
-    put_down(space);
-    *bytes_of(space, b) -= b->bytes;
-}
-
-void pl_settle_free_many(pl_space *space, pl_block *b, pl_lane *owner)
-{
-    b->state = PL_BLOCK_MANY;
-    b->tick = owner->next_tick;
-    *bytes_of(space, b) += b->bytes;
-    pick_up(space, NULL);
-    (void)query_uses(b->uses, b->segment->is_private);
-    put_down(space);
-    pl_queue_push(queue_of(space, b->segment->is_private), b);
-}
-
-static size_t count_many(const pl_block_queue *many)
-{
-    size_t n = 0;
-
-    for (const pl_block *b = many->first; b != NULL; b = b->queue_next) {
-        n++;
-    }
-    return n;
-}
-
-/* At most so many blocks, the longest unasked first, in any order of events. Out of the queue, a
- * block is this thread's. */
-static bool poll_many(pl_space *space, bool is_private, size_t most)
-{
-    const pl_block_queue *many = queue_of(space, is_private);
-    size_t n = count_many(many);
     bool any = false;
 
-    for (n = n < most ? n : most; n > 0 && many->first != NULL; n--) {
-        pl_block *b = many->first;
-        pick_up(space, b);
-        bool is_over = query_uses(b->uses, is_private);
-        put_down(space);
-        if (is_over) {
-            leave_many(space, b);
-            any = true;
-        } else {
-            pl_queue_push(queue_of(space, b->segment->is_private), b);
+    for (unsigned rounds = PL_LANE_TICKS; rounds > 0; rounds--) {
+        size_t n_left = space->ticking.n < n ? space->ticking.n : n;
+        bool passed = false;
+        do {
+            questions q = { .n = 0 };
+            choose_lanes(space, &q, n_left < PL_SETTLE_QUERIES ? n_left : PL_SETTLE_QUERIES);
+            choose_context(space, &q);
+            n_left -= q.n < n_left ? q.n : n_left;
+            passed = ask(space, &q) || passed;
+            n_left = q.n > 0 ? n_left : 0;
+        } while (n_left > 0);
+        any = any || passed;
+        if (!passed) {
+            break;
         }
     }
     return any;
 }
 
-bool pl_settle_poll_many(pl_space *space, size_t most)
-{
-    bool any = poll_many(space, false, most);
+/* ---- settling -------------------------------------------------------------------------------- */
 
-    return poll_many(space, true, most) || any;
+bool pl_settle_is_over(const pl_space *space, const pl_block *b)
+{
+    return b->lane == PL_LANE_SETTLED ||
+           pl_lane_has_passed(space, pl_space_lane_at(space, b->lane), b->tick);
 }
 
-static void unmark(pl_uses *uses, const pl_stream *stream)
+static size_t settle_queue(pl_space *space, const pl_lane *lane, const pl_block_queue *queue,
+                           size_t n)
 {
-    for (uint32_t i = 0; i < uses->n; i++) {
-        if (uses->use[i].stream == stream) {
-            uses->use[i].is_captured = false;
-        }
+    size_t n_settled = 0;
+
+    while (n_settled < n && queue->first != NULL &&
+           pl_lane_has_passed(space, lane, queue->first->tick)) {
+        pl_run_move(space, queue->first, PL_LANE_SETTLED, 0);
+        n_settled++;
     }
+    pl_lock_touch(n_settled);
+    return n_settled;
 }
 
-static void unmark_all(const pl_block_queue *queue, const pl_stream *stream)
+size_t pl_settle_lane(pl_space *space, pl_lane *lane, size_t n)
 {
-    for (pl_block *b = queue->first; b != NULL; b = b->queue_next) {
-        if (b->uses != NULL) {
-            unmark(b->uses, stream);
-        }
-    }
+    size_t n_settled = pl_many_pass(space, lane, n);
+
+    n_settled += settle_queue(space, lane, &lane->pending, n - n_settled);
+    return n_settled + settle_queue(space, lane, &lane->apart, n - n_settled);
 }
 
-void pl_settle_release_uses(pl_space *space, const pl_stream *stream)
+size_t pl_settle_some(pl_space *space, size_t n)
 {
-    /* A block that some thread asks about now is in no queue, but comes back. */
-    while (space->n_flights > 0) {
-        pl_lock_wait(&space->lock, &space->landed);
+    size_t n_looks = space->busy.n < PL_SETTLE_LANES ? space->busy.n : PL_SETTLE_LANES;
+    size_t n_settled = pl_many_pass_context(space, n);
+
+    pl_lock_touch(n_looks);
+    for (; n_looks > 0 && n_settled < n && space->busy.first != NULL; n_looks--) {
+        pl_lane *lane = space->busy.first;
+        pl_lane_ring_remove_busy(&space->busy, lane);
+        pl_lane_ring_push_busy(&space->busy, lane);
+        n_settled += pl_settle_lane(space, lane, n - n_settled);
+        pl_space_note_busy(space, lane);
     }
-    unmark_all(&space->many, stream);
-    unmark_all(&space->apart, stream);
-    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
-        if (space->lanes[i] != NULL) {
-            unmark_all(&space->lanes[i]->kept, stream);
-        }
-    }
-    (void)pl_settle_poll_many(space, SIZE_MAX); /* once to record the fences, */
-    (void)pl_settle_poll_many(space, SIZE_MAX); /* once to see those that have passed already */
+    return n_settled;
 }
 
-bool pl_settle_poll_all(pl_space *space, const pl_lane *user, size_t most_many)
+bool pl_settle_all(pl_space *space)
 {
-    bool any = pl_settle_poll_many(space, most_many);
+    bool any = false;
 
-    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
-        pl_lane *lane = space->lanes[i];
-        if (lane != NULL && lane->is_capture) {
-            any = pl_settle_rest(space, lane) || any;
-        }
+    /* As often as there are lanes to look at; what settles in between is worth another look. */
+    for (size_t n = space->busy.n / PL_SETTLE_LANES + 1; n > 0;) {
+        bool is_some = pl_settle_some(space, PL_SETTLE_SOME) > 0;
+        any = any || is_some;
+        n -= is_some ? 0 : 1;
+        pl_space_breathe(space);
     }
-    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
-        pl_lane *lane = space->lanes[i];
-        if (lane == NULL || lane->is_capture) {
+    return any;
+}
+
+size_t pl_settle_rest(pl_space *space, pl_lane *lane, size_t n)
+{
+    const pl_lane *plain = pl_space_lane_at(space, pl_lane_plain(lane->number));
+    size_t n_moved = 0;
+
+    for (; n_moved < n && lane->apart.first != NULL; n_moved++) {
+        pl_run_move(space, lane->apart.first, plain->number, pl_lane_stamp(space, plain));
+    }
+    pl_lock_touch(n_moved);
+    return n_moved;
+}
+
+/* ---- what no tick covers --------------------------------------------------------------------- */
+
+static bool is_uncovered(const pl_space *space, const pl_lane *lane, const pl_block *last)
+{
+    return last != NULL && last->tick > lane->recorded_tick &&
+           !pl_lane_has_passed(space, lane, last->tick);
+}
+
+bool pl_settle_has_uncovered(const pl_space *space, const pl_lane *lane)
+{
+    return is_uncovered(space, lane, lane->pending.last) ||
+           is_uncovered(space, lane, lane->apart.last) ||
+           pl_many_is_uncovered(space, lane);
+}
+
+/* The legacy stream is never destroyed: it may be asked at any time. */
+void pl_settle_want_ticks(pl_space *space, const pl_lane *user)
+{
+    size_t n_looks = space->busy.n < PL_SETTLE_LANES ? space->busy.n : PL_SETTLE_LANES;
+    pl_lane *legacy = NULL;
+
+    pl_lock_touch(n_looks);
+    for (pl_lane *lane = space->busy.first; n_looks > 0; n_looks--, lane = lane->busy.next) {
+        if (lane == user || lane->is_gone || lane->is_capture ||
+            !pl_settle_has_uncovered(space, lane)) {
             continue;
         }
-        any = pl_settle_poll(space, lane) || any;
-        if (lane != user && has_unticked_frees(lane)) {
-            pl_settle_tick(space, lane);
-        }
+        lane->wants_tick = true;
+        legacy = is_legacy(lane) ? lane : legacy;
     }
-    return any;
+    if (legacy != NULL) {
+        pl_settle_tick(space, legacy);
+    }
 }
 
-/* ---- ordering ---------------------------------------------------------------------------- */
+/* ---- the context ----------------------------------------------------------------------------- */
 
-/* Put a fence behind all that `other` has submitted and make `user` wait for it. Lock dropped. */
-static pleat_status order_after(pl_stream *user, pl_stream *other)
+bool pl_settle_is_capturing(const pl_space *space)
 {
-    pl_fence *fence;
-    pleat_status st = pl_fence_record(other, &fence);
+    return space->n_capturing > 0;
+}
 
-    if (st != PLEAT_OK) {
-        return st;
+static uint64_t begin_context_tick(pl_space *space)
+{
+    pl_context *context = &space->context;
+    uint64_t number = space->clock;
+
+    context->next_tick = ++space->clock;
+    context->is_busy = true;
+    context->is_wanted = false;
+    context->gone_bytes = 0;
+    context->event = space->budget.n_events;
+    return number;
+}
+
+pleat_status pl_settle_context(pl_space *space)
+{
+    pl_context *context = &space->context;
+    pl_fence *fence;
+
+    if (context->is_busy || context->tick.fence != NULL) {
+        return PLEAT_EPENDING;
     }
-    st = pl_fence_order(user, fence);
-    pl_fence_return(fence);
+    if (context->is_unsupported) {
+        return PLEAT_ENOTSUP;
+    }
+    if (pl_settle_is_capturing(space)) {
+        return PLEAT_ECAPTURE;
+    }
+    uint64_t number = begin_context_tick(space);
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_fence_record_context(space->dev, &fence);
+    pl_lock_acquire(&space->lock);
+    context->is_busy = false;
+    context->is_unsupported = st == PLEAT_ENOTSUP;
+    context->is_wanted = st != PLEAT_OK;
+    if (st == PLEAT_OK) {
+        context->tick = (pl_tick){ .number = number, .fence = fence };
+    }
     return st;
 }
 
-static size_t whole_granules(const pl_block *b)
-{
-    const pl_segment *seg = b->segment;
-    pleat_devptr low = pl_segment_ceil(seg, b->base);
-    pleat_devptr high = pl_segment_floor(seg, pl_block_end(b));
+/* Rarely, since it makes the driver look at every stream. */
+enum { CONTEXT_EVENTS = 1024, CONTEXT_SHARE_LOG2 = 6 };
 
-    return high > low ? (size_t)((high - low) >> seg->granule_log2) : 0;
+void pl_settle_context_if_due(pl_space *space)
+{
+    const pl_context *context = &space->context;
+    size_t share = (space->n_chunks << space->granule_log2) >> CONTEXT_SHARE_LOG2;
+
+    if (context->is_wanted && context->gone_bytes > share &&
+        space->budget.n_events - context->event >= CONTEXT_EVENTS) {
+        (void)pl_settle_context(space);
+    }
 }
 
-/* Move blocks of a queue that pend on another lane's ticks up to `upto` to `user`, those of at
- * least `least` whole granules, until n granules have come.
- * Returns how many have. */
-static size_t adopt(pl_space *space, pl_lane *user, const pl_block_queue *pending, uint64_t upto,
-                    size_t least, size_t n)
+/* For drivers without the event. */
+static pleat_status synchronize(pl_space *space)
 {
-    size_t n_adopted = 0;
-    pl_block *next;
+    uint64_t number = begin_context_tick(space);
 
-    for (pl_block *b = pending->first; b != NULL && n_adopted < n; b = next) {
-        size_t whole = whole_granules(b);
-        next = b->queue_next; /* of another lane than b's new one: no merge touches it */
-        bool is_wanted = b->tick <= upto && whole >= least;
-        if (is_wanted && pl_area_reach(&space->host, b->segment->area, user->number) == PLEAT_OK) {
-            pl_run_move(space, b, user->number, user->next_tick);
-            n_adopted += whole;
-        }
-    }
-    return n_adopted;
-}
-
-/* Whole granules first; if they do not suffice, all: small pieces join large runs. */
-static bool adopt_enough(pl_space *space, pl_lane *user, pl_lane *other, uint64_t upto, size_t n)
-{
-    if (n != SIZE_MAX && adopt(space, user, &other->pending, upto, 1, n) >= n) {
-        return true;
-    }
-    (void)adopt(space, user, &other->pending, upto, 0, SIZE_MAX);
-    return other->pending.first == NULL;
-}
-
-/* The same of private pools' blocks too, which serve requests of their pool only. */
-static bool adopt_any(pl_space *space, pl_lane *user, pl_lane *other, uint64_t upto, size_t n,
-                      bool is_private)
-{
-    bool is_done = adopt_enough(space, user, other, upto, n);
-
-    if (is_private) {
-        (void)adopt(space, user, &other->apart, upto, 0, SIZE_MAX);
-        is_done = is_done && other->apart.first == NULL;
-    }
-    return is_done;
-}
-
-static pleat_status reach_behind(pl_space *space, pl_lane *user, const pl_lane *other)
-{
-    if (other->number <= user->n_behind) {
-        return PLEAT_OK;
-    }
-    uint32_t n = space->n_lane_rooms;
-    uint64_t *grown = pl_host_realloc(&space->host, user->behind, n * sizeof(*grown));
-    if (grown == NULL) {
-        return PLEAT_ENOMEM_HOST;
-    }
-    for (uint32_t i = user->n_behind; i < n; i++) {
-        grown[i] = 0;
-    }
-    user->behind = grown;
-    user->n_behind = n;
-    return PLEAT_OK;
-}
-
-pleat_status pl_settle_order(pl_space *space, pl_lane *user, pl_lane *other, size_t n_granules,
-                             bool is_private)
-{
-    pleat_status st = reach_behind(space, user, other);
-
-    if (st != PLEAT_OK) {
-        return st;
-    }
-    uint32_t i = other->number - 1;
-    if (adopt_any(space, user, other, user->behind[i], n_granules, is_private)) {
-        return PLEAT_OK;
-    }
-    uint64_t covered = other->next_tick++; /* frees up to now; later ones are stamped higher */
-    other->n_frees = 0;
     pl_lock_release(&space->lock);
-    st = order_after(user->stream, other->stream);
+    pleat_status st = pl_device_synchronize(space->dev);
     pl_lock_acquire(&space->lock);
-    if (st != PLEAT_OK) {
-        return st;
+    space->context.is_busy = false;
+    if (st == PLEAT_OK && number > space->context.passed_tick) {
+        space->context.passed_tick = number;
     }
-    user->behind[i] = covered > user->behind[i] ? covered : user->behind[i];
-    (void)adopt_any(space, user, other, covered, n_granules, is_private);
-    return PLEAT_OK;
+    return st;
 }
 
-/* Make `user` wait for every use, then for the owner. Lock dropped. */
-static pleat_status order_after_uses(const pl_lane *user, const pl_lane *owner, pl_uses *uses,
-                                     bool is_private)
+/* Until the tick that is recorded has passed. Some thread may have it in its hands: then that one
+ * is waited for by sharing its fence. */
+static pleat_status wait_for_context_tick(pl_space *space, uint32_t wait_ms)
 {
+    pl_context *context = &space->context;
+    pl_tick tick = context->tick;
+
+    if (tick.fence == NULL) {
+        return PLEAT_OK;
+    }
+    pl_fence_share(tick.fence, 1);
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_fence_wait(tick.fence, wait_ms);
+    pl_fence_return(tick.fence);
+    pl_lock_acquire(&space->lock);
+    if (st == PLEAT_OK && tick.number > context->passed_tick) {
+        context->passed_tick = tick.number;
+    }
+    if (context->tick.fence == tick.fence && context->tick.number == tick.number &&
+        !context->is_busy && st != PLEAT_EPENDING) {
+        end_context_tick(space, st == PLEAT_OK);
+    }
+    return st;
+}
+
+/* A tick that is under way covers less than what was freed by now: so at most two are waited for,
+ * that one and one of its own. */
+pleat_status pl_settle_wait_context(pl_space *space, uint32_t wait_ms)
+{
+    uint64_t upto = space->clock;
     pleat_status st = PLEAT_OK;
 
-    for (uint32_t i = 0; i < uses->n && st == PLEAT_OK; i++) {
-        pl_use *use = &uses->use[i];
-        if (is_in_capture(use, is_private)) {
-            return PLEAT_ECAPTURE;
+    for (int n = 0; n < 3 && st == PLEAT_OK && space->context.passed_tick < upto; n++) {
+        st = wait_for_context_tick(space, wait_ms);
+        if (st != PLEAT_OK || space->context.passed_tick >= upto) {
+            break;
         }
-        st = use->fence != NULL ? pl_fence_order(user->stream, use->fence)
-                                : order_after(user->stream, use->stream);
+        st = pl_settle_context(space);
+        if (st == PLEAT_ENOTSUP && wait_ms > 0) {
+            st = pl_settle_is_capturing(space) ? PLEAT_ECAPTURE : synchronize(space);
+            break;
+        }
+        if (st == PLEAT_OK) {
+            st = wait_for_context_tick(space, wait_ms);
+        }
+        if (st == PLEAT_EPENDING && space->context.is_busy) {
+            st = PLEAT_OK; /* another thread records or asks just now */
+            pl_space_breathe(space);
+        }
     }
-    if (st == PLEAT_OK && owner != user) {
-        st = order_after(user->stream, owner->stream);
-    }
-    return st;
+    st = st == PLEAT_ENOTSUP ? PLEAT_EPENDING : st;
+    return st == PLEAT_OK && space->context.passed_tick < upto ? PLEAT_EPENDING : st;
 }
 
-pleat_status pl_settle_order_many(pl_space *space, pl_lane *user, bool is_private)
-{
-    const pl_block_queue *many = queue_of(space, is_private);
-    pleat_status st = PLEAT_EPENDING;
-
-    for (size_t n = count_many(many); n > 0 && many->first != NULL; n--) {
-        pl_block *b = many->first;
-        if (pl_area_reach(&space->host, b->segment->area, user->number) != PLEAT_OK) {
-            return PLEAT_ENOMEM_HOST;
-        }
-        pick_up(space, b);
-        pleat_status failed = order_after_uses(user, space->lanes[b->lane - 1], b->uses,
-                                               is_private);
-        put_down(space);
-        if (failed == PLEAT_OK) {
-            *bytes_of(space, b) -= b->bytes;
-            pl_settle_drop_uses(space, b);
-            tell_completed(space, b);
-            pl_run_free(space, b, user->number, user->next_tick);
-            return PLEAT_OK;
-        }
-        pl_queue_push(queue_of(space, b->segment->is_private), b);
-        st = st == PLEAT_ESTREAM ? st : failed; /* that one can be waited for */
-    }
-    return st;
-}
-
-/* ---- the host waits ---------------------------------------------------------------------- */
+/* ---- the host waits for one lane ------------------------------------------------------------- */
 
 pleat_status pl_settle_wait(pl_space *space, pl_lane *lane, uint32_t wait_ms)
 {
-    pl_fence *fence;
-    uint64_t covered = lane->next_tick++;
-
-    lane->n_frees = 0;
+    if (lane->n_ticks == 0) {
+        return PLEAT_OK;
+    }
+    pl_tick tick = *newest_tick(lane);
+    lane->n_refs++;
+    pl_fence_share(tick.fence, 1);
     pl_lock_release(&space->lock);
-    pleat_status st = pl_fence_record(lane->stream, &fence);
-    if (st == PLEAT_OK) {
-        st = pl_fence_wait(fence, wait_ms);
-        pl_fence_return(fence);
-    }
+    pleat_status st = pl_fence_wait(tick.fence, wait_ms);
+    pl_fence_return(tick.fence);
     pl_lock_acquire(&space->lock);
-    if (st != PLEAT_OK) {
-        return st;
+    lane->n_refs--;
+    if (st == PLEAT_OK) {
+        pass(lane, tick.number);
+        (void)pl_settle_poll_lane(space, lane); /* the older ones have passed too: pop them */
     }
-    (void)pl_settle_poll(space, lane); /* the older ticks have passed too: pop them in order */
-    pass(space, lane, covered);
-    return PLEAT_OK;
-}
-
-/* Wait for what the stream has submitted so far. Lock dropped. *in_vain: it could not be asked. */
-static pleat_status wait_for_stream(pl_stream *stream, uint32_t wait_ms, bool *in_vain)
-{
-    pl_fence *fence;
-    pleat_status st = pl_fence_record(stream, &fence);
-
-    *in_vain = st != PLEAT_OK;
-    if (*in_vain) {
-        return PLEAT_EPENDING;
-    }
-    st = pl_fence_wait(fence, wait_ms);
-    pl_fence_return(fence);
     return st;
-}
-
-/* Waiting holds nothing: fences of its own stand for those of a block's uses, which any thread may
- * ask about meanwhile. One block in the queue after the other, until time is up. */
-pleat_status pl_settle_wait_many(pl_space *space, bool is_private, uint32_t wait_ms, bool *any)
-{
-    pl_block_queue *many = queue_of(space, is_private);
-    pleat_status st = PLEAT_OK;
-
-    *any = poll_many(space, is_private, SIZE_MAX);
-    size_t tries = WAIT_TRIES + WAIT_TRIES * count_many(many); /* a block may have many uses */
-    for (; tries > 0 && many->first != NULL; tries--) {
-        pl_block *b = many->first;
-        const pl_use *use = &b->uses->use[0];
-        pl_stream *stream = use->stream;
-        bool in_vain = use->is_captured;
-        pl_queue_remove(many, b); /* the next one's turn comes even if this is in vain */
-        pl_queue_push(many, b);
-        pl_lock_release(&space->lock);
-        pleat_status failed = in_vain ? PLEAT_EPENDING : wait_for_stream(stream, wait_ms, &in_vain);
-        pl_lock_acquire(&space->lock);
-        st = failed != PLEAT_OK ? failed : st;
-        if (failed != PLEAT_OK && !in_vain && wait_ms > 0) {
-            break; /* that was the time there is */
-        }
-        *any = poll_many(space, is_private, SIZE_MAX) || *any;
-    }
-    return many->first == NULL ? PLEAT_OK : st;
 }

@@ -1,4 +1,13 @@
-/* settle.h - when memory that was freed is quiet: ticks, polling, ordered waits.
+/* settle.h - when memory that was freed is quiet: ticks, polling, settling.
+ *
+ * Nothing is asked of a stream but in calls that name it: whoever wants a tick of another stream
+ * leaves the wish in its lane, and the next call that names the stream records it. What can name no
+ * stream any more waits for a tick of the whole context: one event behind all work of all streams.
+ * That would break a capture, so it is recorded only while none is known of; where drivers have no
+ * such event the host synchronises instead.
+ *
+ * What a passed tick covers is over. It is settled by and by, a bounded number of blocks in one
+ * hold of the lock.
  *
  * Every function here is called with the space's lock held and may drop it while it talks to the
  * driver; state seen before the call may be stale after it. */
@@ -7,50 +16,59 @@
 
 #include "segments/space.h"
 
-enum { PL_FREES_PER_TICK = 32 };
+enum {
+    PL_FREES_PER_TICK = 32,
+    PL_SETTLE_SOME = 256,   /* blocks settled in one hold */
+    PL_SETTLE_LANES = 64,   /* lanes looked at in one hold */
+    PL_SETTLE_QUERIES = 32, /* fences queried before growing */
+};
 
-/* Record a tick on the lane's stream: it will tell when the frees so far are settled. A tick that
- * cannot be recorded (too many in flight, host memory, the driver) is left to a later one. */
+/* The caller named the lane's stream and did nothing that a tick should cover: record one if
+ * somebody waits for it. */
+void pl_settle_named(pl_space *space, pl_lane *lane);
+/* Bytes were freed on the lane, in a call that named its stream: record a tick if it is time to, or
+ * if there may be no later call. */
+void pl_settle_freed(pl_space *space, pl_lane *lane, size_t bytes);
+/* Record a tick, in a call that names the stream. One that cannot be recorded (host memory, the
+ * driver, a capture) is left to a later one. */
 void pl_settle_tick(pl_space *space, pl_lane *lane);
-/* Query the lane's oldest ticks and settle what they cover. Returns whether anything passed. */
-bool pl_settle_poll(pl_space *space, pl_lane *lane);
-/* Poll every lane that has ticks, and at most `most_many` of the blocks that pend on several
- * streams; where a lane other than `user` has frees that no tick covers yet, record one. */
-bool pl_settle_poll_all(pl_space *space, const pl_lane *user, size_t most_many);
-/* The same of the blocks that pend on several streams alone. */
-bool pl_settle_poll_many(pl_space *space, size_t most);
-/* lane is a stream's second one: if its capture is over, its blocks pend on the first one from now
- * on. Returns whether any does. */
-bool pl_settle_rest(pl_space *space, pl_lane *lane);
+/* A fence behind all that the stream did: its owner is about to destroy it. */
+void pl_settle_close(pl_space *space, pl_lane *lane);
+
+/* Query the oldest ticks of at most n lanes, the longest unasked first, and the context's. Returns
+ * whether anything passed. */
+bool pl_settle_poll(pl_space *space, size_t n);
+/* The same of one lane. */
+bool pl_settle_poll_lane(pl_space *space, pl_lane *lane);
+/* Leave the wish for a tick wherever frees are covered by none, `user` apart. */
+void pl_settle_want_ticks(pl_space *space, const pl_lane *user);
+/* Settle at most n blocks that are over, wherever they are among the lanes it looks at. Returns how
+ * many. */
+size_t pl_settle_some(pl_space *space, size_t n);
+size_t pl_settle_lane(pl_space *space, pl_lane *lane, size_t n);
+/* All of it: looks at every lane, dropping the lock now and then. */
+bool pl_settle_all(pl_space *space);
 /* Has the last use of a stale or free block passed? */
 bool pl_settle_is_over(const pl_space *space, const pl_block *b);
 
-/* Let `user` have memory that pends on `other`: make it wait on the GPU for what `other` has
- * submitted so far, unless it waits already for enough. Blocks with n_granules whole granules, or
- * all blocks if those have fewer, pend on `user` then; the rest stays with `other`, which can use
- * it without waiting. SIZE_MAX: all. is_private: also what private pools freed. Counts one
- * stream_wait if there was one.
- * Returns PLEAT_OK; ECAPTURE, ESTREAM, ENOMEM_HOST, EDRIVER: nothing has changed. */
-pleat_status pl_settle_order(pl_space *space, pl_lane *user, pl_lane *other, size_t n_granules,
-                             bool is_private);
-/* The same for one block that pends on several streams, the first that can be ordered after, of the
- * default pool or of the private ones; also EPENDING: there is none. */
-pleat_status pl_settle_order_many(pl_space *space, pl_lane *user, bool is_private);
-/* Block the host until the lane's pending blocks are settled, at most wait_ms.
- * PLEAT_OK; EPENDING; EDRIVER. */
+/* Is a capture known of that would be broken by a fence of the context? */
+bool pl_settle_is_capturing(const pl_space *space);
+/* Record a tick of the context, unless one is under way. PLEAT_OK; EPENDING (one is, or some thread
+ * is about to); ECAPTURE; ENOTSUP; ENOMEM_HOST; EDRIVER. */
+pleat_status pl_settle_context(pl_space *space);
+/* Before growing: the same if lanes that are gone have left enough to be worth it. */
+void pl_settle_context_if_due(pl_space *space);
+/* Block the host until everything freed before the call is over, at most wait_ms; 0 only looks.
+ * PLEAT_OK; EPENDING; ECAPTURE; ENOMEM_HOST; EDRIVER. */
+pleat_status pl_settle_wait_context(pl_space *space, uint32_t wait_ms);
+/* Block the host until the lane's newest tick has passed, at most wait_ms. PLEAT_OK (also when it
+ * has none); EPENDING; EDRIVER. */
 pleat_status pl_settle_wait(pl_space *space, pl_lane *lane, uint32_t wait_ms);
-/* The same for the blocks that pend on several streams. *any: some of them do not any more. */
-pleat_status pl_settle_wait_many(pl_space *space, bool is_private, uint32_t wait_ms, bool *any);
+/* Is anything freed on the lane covered by no tick, and not over? */
+bool pl_settle_has_uncovered(const pl_space *space, const pl_lane *lane);
 
-/* b is being freed and is in nobody's hands but the caller's: note which of its uses are on streams
- * that are being captured. Those are not over before pl_settle_release_uses. */
-void pl_settle_mark_captured(pl_space *space, pl_block *b);
-/* The graph of that stream is gone: its uses end like others. Waits for flights. */
-void pl_settle_release_uses(pl_space *space, const pl_stream *stream);
-/* b is live with uses and is being freed by lane `owner`: record a fence on every use's stream (one
- * that cannot be recorded now is tried again when polled) and make it a free block that pends on
- * several streams. */
-void pl_settle_free_many(pl_space *space, pl_block *b, pl_lane *owner);
-void pl_settle_drop_uses(pl_space *space, pl_block *b); /* returns fences, frees the list */
+/* lane is a stream's second one, whose capture is over: its blocks pend on the first one from now
+ * on, at most n of them. Returns how many. */
+size_t pl_settle_rest(pl_space *space, pl_lane *lane, size_t n);
 
 #endif

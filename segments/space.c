@@ -1,10 +1,11 @@
 /* space.c - lanes, areas and segments of one device. Guarded by the device lock. */
 #include "segments/space.h"
 
+#include <sched.h>
 #include <string.h>
 
+#include "segments/capture.h"
 #include "segments/private.h"
-#include "segments/run.h"
 
 /* Grow an array of pointers so that index i fits; new entries are NULL. */
 static pleat_status reach(pl_host *host, void *array, uint32_t *n_rooms, uint32_t i)
@@ -26,26 +27,15 @@ static pleat_status reach(pl_host *host, void *array, uint32_t *n_rooms, uint32_
     return PLEAT_OK;
 }
 
-/* A second stream has come: from now on it matters when the first one's frees are settled. */
-static void queue_all_pending(pl_space *space)
-{
-    for (uint32_t i = 0; i < space->n_segments; i++) {
-        for (pl_block *b = space->segments[i]->first; b != NULL; b = b->next) {
-            if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED) {
-                pl_lane *lane = space->lanes[b->lane - 1];
-                bool is_apart = b->segment->is_private;
-                b->tick = lane->next_tick;
-                pl_queue_push(is_apart ? &lane->apart : &lane->pending, b);
-                *(is_apart ? &lane->apart_bytes : &lane->pending_bytes) += b->bytes;
-            }
-        }
-    }
-}
+/* ---- lanes ----------------------------------------------------------------------------------- */
+
+enum { LOOK_AT = 16 };
 
 pleat_status pl_space_add_lane(pl_space *space, pl_stream *stream, bool is_capture, pl_lane **out)
 {
     uint32_t i = pl_lane_number(stream, is_capture) - 1;
 
+    pl_space_look_for_gone(space, LOOK_AT);
     pleat_status st = reach(&space->host, &space->lanes, &space->n_lane_rooms, i);
     if (st != PLEAT_OK) {
         return st;
@@ -57,44 +47,140 @@ pleat_status pl_space_add_lane(pl_space *space, pl_stream *stream, bool is_captu
     lane->stream = stream;
     lane->number = i + 1;
     lane->is_capture = is_capture;
-    lane->next_tick = 1;
+    lane->next_tick = space->clock;
     space->lanes[i] = lane;
     space->n_lanes++;
-    if (space->n_lanes == 2) {
-        queue_all_pending(space);
-    }
     *out = lane;
     return PLEAT_OK;
 }
 
+/* Its frees that no tick covers: only a tick of the context can. */
+static size_t uncovered_bytes(const pl_lane *lane)
+{
+    const pl_block *last = lane->pending.last != NULL ? lane->pending.last : lane->apart.last;
+    bool is_covered = last == NULL || last->tick <= lane->recorded_tick;
+
+    return is_covered ? 0 : lane->pending_bytes + lane->apart_bytes;
+}
+
+void pl_space_lose_lane(pl_space *space, pl_lane *lane)
+{
+    if (lane->is_gone) {
+        return;
+    }
+    lane->is_gone = true;
+    lane->wants_tick = false;
+    space->context.gone_bytes += uncovered_bytes(lane);
+    if (uncovered_bytes(lane) > 0 || lane->many.first != NULL) {
+        space->context.is_wanted = true;
+    }
+}
+
+static bool is_at_rest(const pl_lane *lane)
+{
+    return lane->n_live == 0 && lane->n_refs == 0 && !lane->busy.is_linked &&
+           !lane->is_recording && !lane->is_polled;
+}
+
+static void return_ticks(pl_space *space, pl_lane *lane)
+{
+    for (; lane->n_ticks > 0; lane->n_ticks--) {
+        pl_fence_return(lane->ticks[lane->first_tick].fence);
+        lane->first_tick = (lane->first_tick + 1) % PL_LANE_TICKS;
+    }
+    pl_lane_ring_remove_ticking(&space->ticking, lane);
+}
+
+/* Nobody knows the lane any more. The stream goes with the second of its lanes. */
+static void give_up(pl_space *space, pl_lane *lane)
+{
+    uint32_t other = pl_lane_plain(lane->number) + !lane->is_capture;
+    pl_stream *stream = lane->stream;
+    bool is_labelling = lane->is_labelling;
+
+    return_ticks(space, lane);
+    for (int class = 0; class < PL_N_CLASSES; class++) {
+        if (lane->areas[class] != NULL) {
+            lane->areas[class]->n_lanes--;
+        }
+    }
+    if (lane->capture != NULL) {
+        pl_capture_drop(space, lane->capture);
+    }
+    space->lanes[lane->number - 1] = NULL;
+    space->n_lanes--;
+    pl_host_free(&space->host, lane);
+    bool has_other = other <= space->n_lane_rooms && space->lanes[other - 1] != NULL;
+    if (has_other) {
+        space->lanes[other - 1]->is_labelling |= is_labelling;
+    } else if (!is_labelling) {
+        pl_stream_release(stream);
+    }
+}
+
+void pl_space_look_for_gone(pl_space *space, unsigned n)
+{
+    n = n < space->n_lane_rooms ? n : space->n_lane_rooms;
+    pl_lock_touch(n);
+    for (; n > 0; n--) {
+        space->looked_at = space->looked_at + 1 < space->n_lane_rooms ? space->looked_at + 1 : 0;
+        pl_lane *lane = space->lanes[space->looked_at];
+        if (lane == NULL || !pl_stream_is_gone(lane->stream)) {
+            continue;
+        }
+        pl_space_lose_lane(space, lane);
+        if (is_at_rest(lane)) {
+            give_up(space, lane);
+        }
+    }
+}
+
+/* ---- areas ----------------------------------------------------------------------------------- */
+
+/* One that a stream which is gone has left; else a new one; else the one with the fewest streams. */
+static pl_area *choose_area(pl_space *space, pl_lane *lane, pl_class class)
+{
+    pl_area **areas = space->areas[class];
+    pl_area *fewest = NULL;
+
+    for (unsigned i = 0; i < space->n_areas[class]; i++) {
+        if (fewest == NULL || areas[i]->n_lanes < fewest->n_lanes) {
+            fewest = areas[i];
+        }
+    }
+    if (fewest != NULL && (fewest->n_lanes == 0 || space->n_areas[class] == PL_MOST_AREAS)) {
+        return fewest;
+    }
+    pl_area *area = pl_area_create(&space->host, lane->stream, class);
+    if (area != NULL) {
+        areas[space->n_areas[class]++] = area;
+        lane->is_labelling = true;
+    }
+    return area;
+}
+
 pleat_status pl_space_area(pl_space *space, pl_lane *lane, pl_class class, pl_area **out)
 {
-    uint32_t i = (lane->number - 1) * PL_N_CLASSES + class;
-
-    if (i < space->n_area_rooms && space->areas[i] != NULL) {
-        *out = space->areas[i];
-        return PLEAT_OK;
+    if (__builtin_expect(lane->areas[class] == NULL, false)) {
+        pl_area *area = choose_area(space, lane, class);
+        if (area == NULL) {
+            return PLEAT_ENOMEM_HOST;
+        }
+        area->n_lanes++;
+        lane->areas[class] = area;
     }
-    pleat_status st = reach(&space->host, &space->areas, &space->n_area_rooms, i);
-    if (st != PLEAT_OK) {
-        return st;
-    }
-    pl_area *area = pl_area_create(&space->host, lane->number, class);
-    if (area == NULL) {
-        return PLEAT_ENOMEM_HOST;
-    }
-    space->areas[i] = area;
-    *out = area;
+    *out = lane->areas[class];
     return PLEAT_OK;
 }
 
 pl_area *pl_space_next_area(const pl_space *space, const pl_private *pool, pl_area_cursor *cursor)
 {
-    while (pool == NULL && cursor->i < space->n_area_rooms) {
-        pl_area *area = space->areas[cursor->i++];
-        if (area != NULL) {
-            return area;
+    while (pool == NULL && cursor->class < PL_N_CLASSES) {
+        if (cursor->i < space->n_areas[cursor->class]) {
+            return space->areas[cursor->class][cursor->i++];
         }
+        cursor->class ++;
+        cursor->i = 0;
     }
     if (!cursor->is_listing) {
         cursor->is_listing = true;
@@ -167,13 +253,49 @@ size_t pl_space_cap(const pl_space *space)
 void pl_space_say_block(const pl_space *space, pl_action action, const pl_block *b)
 {
     pl_tell(space->options.observer, action, b->base, b->requested,
-            space->lanes[b->lane - 1]->stream, b->segment->area->pool);
+            pl_space_lane_at(space, b->lane)->stream, b->segment->area->pool);
 }
 
 void pl_space_say_run(const pl_space *space, pl_action action, const pl_segment *seg,
                       pleat_devptr base, uint64_t bytes)
 {
-    pl_stream *stream = space->lanes[seg->area->lane - 1]->stream;
+    pl_tell(space->options.observer, action, base, bytes, seg->area->stream, seg->area->pool);
+}
 
-    pl_tell(space->options.observer, action, base, bytes, stream, seg->area->pool);
+/* ---- flights --------------------------------------------------------------------------------- */
+
+void pl_space_take_off(pl_space *space, pl_flying *flying)
+{
+    *flying = (pl_flying){ .prev = space->last_flying, .number = ++space->n_taken_off };
+    *(space->last_flying != NULL ? &space->last_flying->next : &space->first_flying) = flying;
+    space->last_flying = flying;
+    space->n_flights++;
+}
+
+void pl_space_land(pl_space *space, pl_flying *flying)
+{
+    *(flying->prev != NULL ? &flying->prev->next : &space->first_flying) = flying->next;
+    *(flying->next != NULL ? &flying->next->prev : &space->last_flying) = flying->prev;
+    space->n_flights--;
+    if (space->n_waiting > 0) {
+        pthread_cond_broadcast(&space->landed);
+    }
+}
+
+void pl_space_wait_for_flights(pl_space *space)
+{
+    uint64_t last = space->n_taken_off;
+
+    space->n_waiting++;
+    while (space->first_flying != NULL && space->first_flying->number <= last) {
+        pl_lock_wait(&space->lock, &space->landed);
+    }
+    space->n_waiting--;
+}
+
+void pl_space_breathe(pl_space *space)
+{
+    pl_lock_release(&space->lock);
+    (void)sched_yield();
+    pl_lock_acquire(&space->lock);
 }

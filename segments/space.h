@@ -18,20 +18,46 @@
 
 enum { PL_BLOCK_QUANTUM = 512 };
 
+/* What a thread has in its hands while the lock is dropped: in no index and no queue. Who finds
+ * nothing waits until those that were there when it came have landed. */
+typedef struct pl_flying {
+    struct pl_flying *prev;
+    struct pl_flying *next;
+    uint64_t number; /* in order of taking off */
+} pl_flying;
+
+/* A tick of the whole context: it covers every lane's stamps up to its number. At most one is
+ * recorded and not yet over. */
+typedef struct pl_context {
+    uint64_t next_tick; /* stamps are no lower than this */
+    uint64_t passed_tick;
+    pl_tick tick;         /* fence NULL = none */
+    bool is_busy;         /* some thread records, queries or waits for it now */
+    bool is_unsupported;  /* the driver has no such event */
+    bool is_wanted;       /* gone lanes have frees that only it can cover */
+    uint64_t event;       /* n_events when it was recorded last */
+    size_t gone_bytes;    /* freed on lanes that are gone, covered by no tick, since then */
+    pl_block_queue many;  /* PL_BLOCK_MANY that wait for it now */
+} pl_context;
+
+enum { PL_CAPTURE_HEADS = 256 };
+
 /* I1  the live map holds exactly the live blocks, by base
  * I2  n_chunks + n_creating == n_idle + n_loose + n_pinned, when nothing is in flight
  * I3  n_loose is the sum over the segments; n_pinned counts the granules with a chunk that are not
  *     loose; peak_pinned >= n_pinned
  * I4  every free block is indexed as run.h says
  * I5  queues hold what their names say; stale blocks are in `stale`, holes in their area's
- * I6  n_chunks x chunk_bytes <= the limit, if one is set
- * I7  the statistics of live blocks equal a recount                                           */
+ * I6  n_chunks x chunk_bytes <= the limit, if one is set and no limit is being set
+ * I7  the statistics of live blocks equal a recount
+ * I8  what refers to a lane is counted in it (lane.h, I5)                                     */
 typedef struct pl_space {
     pl_allocator base; /* first member */
     pl_device *dev;    /* const */
     pl_host host;
     pl_lock lock;          /* rank 20 */
     pthread_cond_t landed; /* a flight has landed */
+    unsigned n_waiting;    /* for that */
     pl_allocator_options options;
     size_t granule_bytes;  /* const: bytes of a chunk */
     unsigned granule_log2; /* const */
@@ -40,18 +66,33 @@ typedef struct pl_space {
     pl_ptrmap live;
     pl_lane **lanes; /* by number - 1; NULL = not seen */
     uint32_t n_lane_rooms;
-    uint32_t n_lanes; /* seen */
-    pl_area **areas;  /* the default pool's, by lane and class; NULL = none */
-    uint32_t n_area_rooms;
-    struct pl_private *pools; /* the private ones */
-    pl_area *released;        /* areas that were a private pool's, see private.h */
-    pl_segment **segments;    /* by address */
+    uint32_t n_lanes;      /* there now */
+    uint32_t looked_at;    /* room: where the search for lanes that are gone goes on */
+    pl_lane_ring busy;     /* with something that pends */
+    pl_lane_ring ticking;  /* with recorded ticks */
+    uint64_t clock;        /* of stamps */
+    pl_context context;
+    pl_area *areas[PL_N_CLASSES][PL_MOST_AREAS]; /* the default pool's; NULL = none yet */
+    unsigned n_areas[PL_N_CLASSES];
+    struct pl_private *pools;    /* the private ones */
+    struct pl_private *draining; /* released, but graphs may run yet: see private.h; oldest first */
+    struct pl_private *last_draining;
+    pl_area *released; /* areas that were a private pool's, see private.h */
+    pl_area *last_released;
+    pl_segment **segments;       /* by address */
     uint32_t n_segments;
     uint32_t n_segment_rooms;
+    pl_segment *opening; /* first of those that are */
+    struct pl_capture *captures[PL_CAPTURE_HEADS]; /* by id: see capture.h */
+    size_t n_captures;
+    size_t n_capturing;      /* not known to have ended */
+    uint64_t next_capture;   /* number */
+    uint64_t n_graphs_gone;  /* when their captures were last looked through */
 
     pl_chunk *idle; /* mapped nowhere; room for every chunk there is */
     size_t n_idle;
     size_t n_idle_rooms;
+
     size_t n_chunks;   /* held from the driver: mapped, idle or in flight */
     size_t n_creating; /* being created */
     size_t n_pinned;   /* granules with bytes of live, kept or flying blocks */
@@ -63,17 +104,18 @@ typedef struct pl_space {
     size_t full_at;      /* the driver refused to go beyond so many chunks; SIZE_MAX = never */
     uint64_t full_event; /* when it did */
     size_t limit_chunks; /* SIZE_MAX = no limit set */
+    unsigned n_limiting; /* calls that set one now: what is held may exceed it yet */
     size_t total_chunks; /* const: what the device has in all */
-    unsigned n_flights;  /* requests between reservation and commit, and blocks of `many` that
-                             a thread holds while it asks the driver */
+    pl_flying *first_flying;
+    pl_flying *last_flying;
+    unsigned n_flights; /* of these */
+    uint64_t n_taken_off;
 
     pl_budget budget;
     pl_block_queue stale;
-    size_t n_stale;      /* blocks in it */
-    pl_block_queue many; /* PL_BLOCK_MANY */
-    size_t n_many_bytes;
-    pl_block_queue apart; /* the same of private pools' blocks */
-    size_t n_apart_bytes;
+    size_t n_stale;       /* blocks in it */
+    size_t n_many_bytes;  /* PL_BLOCK_MANY */
+    size_t n_apart_bytes; /* the same of private pools' blocks */
     size_t n_kept_bytes;
     size_t n_poisoned; /* granules out of service */
 
@@ -83,8 +125,12 @@ typedef struct pl_space {
 
 /* ---- lanes and areas (space.c) ---- */
 
-/* When the second lane appears every free block is queued on the first. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_space_add_lane(pl_space *space, pl_stream *stream, bool is_capture, pl_lane **out);
+
+static inline pl_lane *pl_space_lane_at(const pl_space *space, uint32_t number)
+{
+    return space->lanes[number - 1];
+}
 
 /* The lane of a stream; made if new. PLEAT_OK or ENOMEM_HOST. */
 static inline pleat_status pl_space_lane(pl_space *space, pl_stream *stream, bool is_capture,
@@ -99,12 +145,19 @@ static inline pleat_status pl_space_lane(pl_space *space, pl_stream *stream, boo
     return pl_space_add_lane(space, stream, is_capture, out);
 }
 
-/* Its area of the class; likewise. */
+/* Look at a few lanes: which streams are gone, and which of these lanes nothing refers to any more.
+ * Those are given up, and their streams. */
+void pl_space_look_for_gone(pl_space *space, unsigned n);
+/* The stream is gone, the lane will see no more ticks. */
+void pl_space_lose_lane(pl_space *space, pl_lane *lane);
+
+/* Its area of the class in the default pool; likewise. */
 pleat_status pl_space_area(pl_space *space, pl_lane *lane, pl_class class, pl_area **out);
 /* The areas of a pool (NULL = the default one) one by one: `cursor` is zeroed before the first.
  * NULL: no more. */
 typedef struct pl_area_cursor {
-    uint32_t i;
+    unsigned i;
+    unsigned class;
     pl_area *listed;
     bool is_listing;
 } pl_area_cursor;
@@ -118,6 +171,33 @@ static inline uint32_t pl_lane_plain(uint32_t number)
 static inline bool pl_space_has_many_lanes(const pl_space *space)
 {
     return space->n_lanes > 1;
+}
+/* What a free on the lane is stamped with now. */
+static inline uint64_t pl_lane_stamp(const pl_space *space, const pl_lane *lane)
+{
+    if (__builtin_expect(lane->is_closed, false)) {
+        return lane->recorded_tick;
+    }
+    return lane->next_tick > space->context.next_tick ? lane->next_tick : space->context.next_tick;
+}
+/* Has the lane, or the whole context, passed that stamp? */
+static inline bool pl_lane_has_passed(const pl_space *space, const pl_lane *lane, uint64_t tick)
+{
+    return tick <= lane->passed_tick || tick <= space->context.passed_tick;
+}
+/* A queue of the lane has changed. */
+static inline void pl_space_note_busy(pl_space *space, pl_lane *lane)
+{
+    bool is_busy = lane->pending.first != NULL || lane->apart.first != NULL ||
+                   lane->many.first != NULL;
+
+    if (is_busy != lane->busy.is_linked) {
+        if (is_busy) {
+            pl_lane_ring_push_busy(&space->busy, lane);
+        } else {
+            pl_lane_ring_remove_busy(&space->busy, lane);
+        }
+    }
 }
 pleat_status pl_space_add_segment(pl_space *space, pl_area *area, pl_range range);
 /* The segment that covers `at`, or NULL. */
@@ -134,6 +214,15 @@ static inline void pl_space_pin(pl_space *space, size_t n_granules)
         space->peak_shown = space->n_pinned;
     }
 }
+
+/* ---- flights ---- */
+
+void pl_space_take_off(pl_space *space, pl_flying *flying);
+void pl_space_land(pl_space *space, pl_flying *flying);
+/* Wait until those that fly now have landed; holding nothing. Others may have taken off since. */
+void pl_space_wait_for_flights(pl_space *space);
+/* Let others have the lock for a moment. */
+void pl_space_breathe(pl_space *space);
 
 /* ---- telling (observer.h); what nobody wants to know costs one branch ---- */
 

@@ -5,25 +5,21 @@
 #include "segments/settle.h"
 #include "vmm/mapping.h"
 
+enum { LOOK_AT = 1024 }; /* in one hold of the lock */
+
 static bool is_ripe(const pl_space *space, const pl_block *b)
 {
     return b != NULL && b->state == PL_BLOCK_STALE && pl_settle_is_over(space, b);
-}
-
-static pl_block *next_ripe(const pl_space *space)
-{
-    for (pl_block *b = space->stale.first; b != NULL; b = b->queue_next) {
-        if (is_ripe(space, b)) {
-            return b;
-        }
-    }
-    return NULL;
 }
 
 static void unqueue(pl_space *space, pl_block *b)
 {
     pl_queue_remove(&space->stale, b);
     space->n_stale--;
+    if (b->lane != PL_LANE_SETTLED) {
+        pl_space_lane_at(space, b->lane)->n_refs--;
+        b->lane = PL_LANE_SETTLED;
+    }
 }
 
 /* b and its ripe neighbours as one block in flight. */
@@ -42,21 +38,43 @@ static pl_block *gather(pl_space *space, pl_block *b)
     return b;
 }
 
+/* Unmap b, which is in flight. */
+static bool unmap(pl_space *space, pl_block *b)
+{
+    pl_flying flying;
+
+    pl_space_take_off(space, &flying);
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_mapping_unmap(space->dev, b->base, b->bytes);
+    pl_lock_acquire(&space->lock);
+    if (st == PLEAT_OK) {
+        pl_flight_make_hole(space, b);
+    } else {
+        space->n_poisoned += b->bytes >> space->granule_log2;
+        b->state = PL_BLOCK_POISON;
+    }
+    pl_space_land(space, &flying);
+    return st == PLEAT_OK;
+}
+
+/* Each that is there now is looked at once; one that is not ripe goes to the end. */
 size_t pl_stale_reap(pl_space *space)
 {
     size_t n = 0;
+    size_t n_looks = space->n_stale;
 
-    for (pl_block *b = next_ripe(space); b != NULL; b = next_ripe(space)) {
-        b = gather(space, b);
-        pl_lock_release(&space->lock);
-        pleat_status st = pl_mapping_unmap(space->dev, b->base, b->bytes);
-        pl_lock_acquire(&space->lock);
-        if (st == PLEAT_OK) {
-            pl_flight_make_hole(space, b);
-            n++;
-        } else {
-            space->n_poisoned += b->bytes >> space->granule_log2;
-            b->state = PL_BLOCK_POISON;
+    for (size_t n_held = 0; n_looks > 0 && space->stale.first != NULL; n_looks--) {
+        pl_block *b = space->stale.first;
+        if (is_ripe(space, b)) {
+            n += unmap(space, gather(space, b));
+            n_held = 0;
+            continue;
+        }
+        pl_queue_remove(&space->stale, b);
+        pl_queue_push(&space->stale, b);
+        if (++n_held == LOOK_AT) {
+            n_held = 0;
+            pl_space_breathe(space);
         }
     }
     return n;

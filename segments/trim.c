@@ -5,6 +5,7 @@
  * dropped around every driver call; what is being released is in flight meanwhile. */
 #include "segments/trim.h"
 
+#include "segments/capture.h"
 #include "segments/expandable.h"
 #include "segments/flight.h"
 #include "segments/private.h"
@@ -15,53 +16,58 @@
 
 enum { BATCH = 64, SHRINK_TRIES = 64 };
 
-/* Has the lane freed anything whose last use is not known to be over? */
-static bool is_awaited(const pl_space *space, const pl_lane *lane)
-{
-    bool is_awaited = !pl_space_has_many_lanes(space) || lane->pending.first != NULL;
+enum { FEW_LANES = 4 };
 
-    for (const pl_block *b = space->many.first; b != NULL && !is_awaited; b = b->queue_next) {
-        is_awaited = b->lane == lane->number;
+static bool has_uncovered(const pl_space *space)
+{
+    bool any = space->context.many.first != NULL || space->draining != NULL;
+
+    for (const pl_lane *lane = space->busy.first; lane != NULL && !any; lane = lane->busy.next) {
+        any = !lane->is_capture && pl_settle_has_uncovered(space, lane);
     }
-    for (const pl_block *b = space->stale.first; b != NULL && !is_awaited; b = b->queue_next) {
-        is_awaited = b->lane == lane->number;
+    for (const pl_block *b = space->stale.first; b != NULL && !any; b = b->queue_next) {
+        any = b->lane != PL_LANE_SETTLED &&
+              b->tick > pl_space_lane_at(space, b->lane)->recorded_tick;
     }
-    return is_awaited;
+    return any;
 }
 
-static void rest_lanes(pl_space *space)
+static pleat_status wait_for_lanes(pl_space *space, uint32_t wait_ms)
 {
-    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
-        if (space->lanes[i] != NULL && space->lanes[i]->is_capture) {
-            (void)pl_settle_rest(space, space->lanes[i]);
-        }
+    pleat_status st = PLEAT_OK;
+
+    for (size_t n = space->ticking.n; n > 0 && space->ticking.first != NULL; n--) {
+        pl_lane *lane = space->ticking.first;
+        pl_lane_ring_remove_ticking(&space->ticking, lane);
+        pl_lane_ring_push_ticking(&space->ticking, lane);
+        pleat_status failed = pl_settle_wait(space, lane, wait_ms);
+        st = st == PLEAT_OK ? failed : st;
     }
+    return st;
 }
 
 /* Know as much as can be known: if it may wait for ever, everything freed so far is over
- * afterwards. wait_ms is for each stream. */
+ * afterwards. A few streams are waited for one by one, and nothing else is; where there are many, or
+ * where something is covered by no tick, the whole context, once. */
 static pleat_status quiesce(pl_space *space, uint32_t wait_ms)
 {
     pleat_status st = PLEAT_OK;
 
-    rest_lanes(space);
-    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
-        pl_lane *lane = space->lanes[i];
-        if (lane == NULL || lane->is_capture || !is_awaited(space, lane)) {
-            continue;
-        }
-        if (wait_ms > 0) {
-            pleat_status failed = pl_settle_wait(space, lane, wait_ms);
+    (void)pl_settle_poll(space, SIZE_MAX);
+    pl_settle_want_ticks(space, NULL);
+    if (wait_ms > 0 && space->ticking.n <= FEW_LANES) {
+        st = wait_for_lanes(space, wait_ms);
+    }
+    if (has_uncovered(space) || (wait_ms > 0 && space->ticking.n > 0)) {
+        pleat_status failed = pl_settle_wait_context(space, wait_ms);
+        if (failed != PLEAT_OK && wait_ms > 0) {
+            st = wait_for_lanes(space, wait_ms);
             st = st == PLEAT_OK ? failed : st;
-        } else {
-            pl_settle_tick(space, lane);
         }
     }
-    if (wait_ms > 0 && st == PLEAT_OK) {
-        bool any;
-        st = pl_settle_wait_many(space, false, wait_ms, &any);
+    while (pl_capture_look(space) || pl_private_drain(space) || pl_settle_all(space)) {
+        pl_space_breathe(space);
     }
-    (void)pl_settle_poll_all(space, NULL, SIZE_MAX);
     (void)pl_stale_reap(space);
     return st == PLEAT_ECAPTURE ? PLEAT_EPENDING : st;
 }
@@ -148,6 +154,7 @@ static pleat_status unmap_run(pl_space *space, pl_block *b, size_t g, size_t n, 
         seg->chunks[g + i] = 0;
     }
     pl_private_count(seg, 0, b->bytes);
+    seg->n_resident -= n;
     pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, b->base, b->bytes);
     pl_flight_make_hole(space, b);
     return PLEAT_OK;
@@ -215,7 +222,7 @@ pleat_status pl_trim_idle(pl_space *space)
     return release_idle(space, 0, &n_released);
 }
 
-pleat_status pl_trim_to(pl_space *space, size_t keep_chunks, bool wait, size_t *n_released)
+pleat_status pl_trim_to(pl_space *space, size_t keep_chunks, uint32_t wait_ms, size_t *n_released)
 {
     goal to = { .keep = keep_chunks };
 
@@ -223,8 +230,9 @@ pleat_status pl_trim_to(pl_space *space, size_t keep_chunks, bool wait, size_t *
     if (space->n_chunks <= keep_chunks) {
         return PLEAT_OK;
     }
-    pleat_status st = quiesce(space, wait ? UINT32_MAX : 0);
-    space->n_flights++; /* not before: nobody waits for who waits for the GPU */
+    pleat_status st = quiesce(space, wait_ms);
+    pl_flying flying;
+    pl_space_take_off(space, &flying); /* not before: nobody waits for who waits for the GPU */
     pleat_status failed = release_idle(space, keep_chunks, &to.n_so_far);
     st = st == PLEAT_OK ? failed : st;
     /* While a stale mapping stands, its chunk would not go even if it were released. */
@@ -232,8 +240,7 @@ pleat_status pl_trim_to(pl_space *space, size_t keep_chunks, bool wait, size_t *
         failed = empty_segment(space, space->segments[i], &to);
         st = st == PLEAT_OK ? failed : st;
     }
-    space->n_flights--;
-    pthread_cond_broadcast(&space->landed);
+    pl_space_land(space, &flying);
     *n_released = to.n_so_far;
     return st;
 }
@@ -244,12 +251,12 @@ void pl_trim_gather(pl_space *space, size_t n_chunks, uint32_t wait_ms)
     pleat_status st = PLEAT_OK;
 
     (void)quiesce(space, wait_ms);
-    space->n_flights++;
+    pl_flying flying;
+    pl_space_take_off(space, &flying);
     for (uint32_t i = 0; i < space->n_segments && st == PLEAT_OK; i++) {
         st = empty_segment(space, space->segments[i], &to);
     }
-    space->n_flights--;
-    pthread_cond_broadcast(&space->landed);
+    pl_space_land(space, &flying);
 }
 
 pleat_status pl_expandable_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released)
@@ -258,8 +265,8 @@ pleat_status pl_expandable_trim(pl_allocator *a, uint64_t keep_bytes, bool wait,
     size_t n_released;
 
     pl_lock_acquire(&space->lock);
-    pleat_status st = pl_trim_to(space, (size_t)(keep_bytes >> space->granule_log2), wait,
-                                 &n_released);
+    pleat_status st = pl_trim_to(space, (size_t)(keep_bytes >> space->granule_log2),
+                                 wait ? UINT32_MAX : 0, &n_released);
     pl_lock_release(&space->lock);
     if (st == PLEAT_OK) {
         *released = (uint64_t)n_released << space->granule_log2;
@@ -267,26 +274,30 @@ pleat_status pl_expandable_trim(pl_allocator *a, uint64_t keep_bytes, bool wait,
     return st;
 }
 
+enum { LIVE_TRIES = 8 };
+
 /* Are more granules live than the limit has? What pends on several streams is not, it is only not
  * back yet. */
 static pleat_status check_live(pl_space *space, size_t limit)
 {
-    bool any;
+    pleat_status st = PLEAT_OK;
 
-    while (space->n_pinned > limit) {
-        if (space->n_flights > 0) {
-            pl_lock_wait(&space->lock, &space->landed);
-            continue;
-        }
-        if (space->many.first == NULL) {
+    for (unsigned tries = 0; space->n_pinned > limit; tries++) {
+        bool is_pending = space->n_many_bytes > 0 || space->draining != NULL ||
+                          space->opening != NULL;
+        if (tries == LIVE_TRIES || (space->n_flights == 0 && !is_pending)) {
             return PLEAT_ENOMEM_DEVICE;
         }
-        pleat_status st = pl_settle_wait_many(space, false, UINT32_MAX, &any);
+        if (space->n_flights > 0) {
+            pl_space_wait_for_flights(space);
+            continue;
+        }
+        st = quiesce(space, space->options.wait_ms);
         if (st != PLEAT_OK) {
             return st;
         }
     }
-    return PLEAT_OK;
+    return st;
 }
 
 /* The limit stands already, so nobody creates beyond it; but what others had in flight lands, and
@@ -300,9 +311,9 @@ static pleat_status shrink(pl_space *space, size_t limit)
         if (space->n_chunks + space->n_creating <= limit) {
             return PLEAT_OK;
         }
-        st = pl_trim_to(space, limit, true, &n_released);
+        st = pl_trim_to(space, limit, space->options.wait_ms, &n_released);
         if (st == PLEAT_OK && space->n_flights > 0) {
-            pl_lock_wait(&space->lock, &space->landed);
+            pl_space_wait_for_flights(space);
         }
         if (st == PLEAT_OK && space->n_chunks > limit) {
             st = check_live(space, limit);
@@ -317,16 +328,24 @@ pleat_status pl_expandable_set_limit(pl_allocator *a, uint64_t bytes)
     size_t limit = bytes == 0 ? SIZE_MAX : (size_t)(bytes >> space->granule_log2);
 
     pl_lock_acquire(&space->lock);
+    while (space->n_limiting > 0) { /* one at a time: each leaves the limit as it was, or its own */
+        space->n_waiting++;
+        pl_lock_wait(&space->lock, &space->landed);
+        space->n_waiting--;
+    }
     pleat_status st = check_live(space, limit);
     if (st == PLEAT_OK) {
         size_t limit_before = space->limit_chunks;
+        space->n_limiting++;
         space->limit_chunks = limit;
         st = shrink(space, limit);
         if (st == PLEAT_OK) {
             space->options.limit_bytes = bytes;
-        } else if (space->limit_chunks == limit) { /* else another call has set its own */
+        } else {
             space->limit_chunks = limit_before;
         }
+        space->n_limiting--;
+        pthread_cond_broadcast(&space->landed);
     }
     pl_lock_release(&space->lock);
     return st;

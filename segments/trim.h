@@ -4,9 +4,10 @@
 
 #include "segments/space.h"
 
-/* Release free chunks, lowest address first, until at most keep_chunks are held. Called with the
- * lock; drops it. *n_released is written in any case. PLEAT_OK; EDRIVER; EPENDING never. */
-pleat_status pl_trim_to(pl_space *space, size_t keep_chunks, bool wait, size_t *n_released);
+/* Release free chunks, lowest address first, until at most keep_chunks are held. What pends is
+ * waited for at most wait_ms. Called with the lock; drops it. *n_released is written in any case.
+ * PLEAT_OK; EPENDING; EDRIVER. */
+pleat_status pl_trim_to(pl_space *space, size_t keep_chunks, uint32_t wait_ms, size_t *n_released);
 
 /* Unmap settled memory, lowest address first, until n_chunks are idle: for a request that may not
  * take. Fences are waited for at most wait_ms each. Called with the lock; drops it. */

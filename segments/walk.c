@@ -70,8 +70,8 @@ static void count_block(const pl_space *space, const pl_block *b, census *c)
         }
         return;
     case PL_BLOCK_MANY:
-        c->n_many += b->requested > 0; /* else it was free before, in a pool that was released */
-        *(b->requested > 0 ? &c->many_bytes : &c->pending_bytes) += b->bytes;
+        c->n_many++;
+        c->many_bytes += b->bytes;
         return;
     case PL_BLOCK_STALE:
         c->stale_bytes += b->bytes;
@@ -162,13 +162,13 @@ static int check_indexes(const pl_space *space)
 }
 
 static bool is_queue_sound(const pl_lane *lane, const pl_block_queue *queue, size_t queue_bytes,
-                           bool is_private)
+                           bool is_apart)
 {
     uint64_t tick = 0;
 
     for (const pl_block *b = queue->first; b != NULL; b = b->queue_next) {
         if (b->state != PL_BLOCK_FREE || b->lane != lane->number || b->tick < tick ||
-            b->segment->is_private != is_private || b->bytes > queue_bytes) {
+            b->is_apart != is_apart || b->bytes > queue_bytes) {
             return false;
         }
         tick = b->tick;
@@ -177,26 +177,89 @@ static bool is_queue_sound(const pl_lane *lane, const pl_block_queue *queue, siz
     return queue_bytes == 0;
 }
 
-static bool is_many_sound(const pl_block_queue *queue, bool is_private)
+static bool is_many_sound(const pl_lane *lane)
 {
-    for (const pl_block *b = queue->first; b != NULL; b = b->queue_next) {
-        if (b->state != PL_BLOCK_MANY || b->segment->is_private != is_private) {
+    uint64_t tick = 0;
+
+    for (const pl_block *b = lane->many.first; b != NULL; b = b->queue_next) {
+        const pl_use *use = b->uses != NULL && b->uses->n > 0 ? &b->uses->use[b->uses->n - 1] : NULL;
+        if (b->state != PL_BLOCK_MANY || use == NULL || use->lane != lane->number ||
+            use->tick < tick) {
+            return false;
+        }
+        tick = use->tick;
+    }
+    return true;
+}
+
+static bool is_lane_sound(const pl_lane *lane)
+{
+    bool is_busy = lane->pending.first != NULL || lane->apart.first != NULL ||
+                   lane->many.first != NULL;
+
+    for (int class = 0; class < PL_N_CLASSES; class++) {
+        if (pl_index_check(&lane->runs[class]) != 0) {
             return false;
         }
     }
-    return true;
+    return is_busy == lane->busy.is_linked && (lane->n_ticks > 0) == lane->ticking.is_linked &&
+           is_queue_sound(lane, &lane->pending, lane->pending_bytes, false) &&
+           is_queue_sound(lane, &lane->apart, lane->apart_bytes, true) && is_many_sound(lane);
 }
 
 static int check_lanes(const pl_space *space)
 {
     for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
-        const pl_lane *lane = space->lanes[i];
-        if (lane != NULL && (!is_queue_sound(lane, &lane->pending, lane->pending_bytes, false) ||
-                             !is_queue_sound(lane, &lane->apart, lane->apart_bytes, true))) {
+        if (space->lanes[i] != NULL && !is_lane_sound(space->lanes[i])) {
             return SPACE + 5;
         }
     }
-    return is_many_sound(&space->many, false) && is_many_sound(&space->apart, true) ? 0 : SPACE + 5;
+    return 0;
+}
+
+static void see_references(const pl_space *space, const pl_block *b)
+{
+    bool is_waiting = b->state == PL_BLOCK_MANY || b->state == PL_BLOCK_KEPT;
+
+    if (b->state == PL_BLOCK_LIVE) {
+        pl_space_lane_at(space, b->lane)->n_seen_live++;
+    }
+    if (is_waiting || (b->state == PL_BLOCK_STALE && b->lane != PL_LANE_SETTLED)) {
+        pl_space_lane_at(space, b->lane)->n_seen_refs++;
+    }
+    for (uint32_t i = 0; (is_waiting || b->state == PL_BLOCK_LIVE) && b->uses != NULL; i++) {
+        if (i == b->uses->n) {
+            return;
+        }
+        if (b->uses->use[i].lane != PL_LANE_CONTEXT) {
+            pl_space_lane_at(space, b->uses->use[i].lane)->n_seen_refs++;
+        }
+    }
+}
+
+/* What refers to a lane, from ground truth: it is given up when nothing does. Areas and requests in
+ * the middle refer to it, too. */
+static int check_references(const pl_space *space)
+{
+    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
+        if (space->lanes[i] != NULL) {
+            space->lanes[i]->n_seen_live = 0;
+            space->lanes[i]->n_seen_refs = 0;
+        }
+    }
+    for (uint32_t i = 0; i < space->n_segments; i++) {
+        for (const pl_block *b = space->segments[i]->first; b != NULL; b = b->next) {
+            see_references(space, b);
+        }
+    }
+    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
+        const pl_lane *lane = space->lanes[i];
+        if (lane != NULL &&
+            (lane->n_live != lane->n_seen_live || lane->n_refs < lane->n_seen_refs)) {
+            return SPACE + 8;
+        }
+    }
+    return 0;
 }
 
 static int check_live(const pl_space *space, const census *c)
@@ -234,7 +297,8 @@ static int check_totals(const pl_space *space, const census *c)
         space->n_chunks != space->n_idle + c->n_resident || space->n_creating != 0) {
         return SPACE + 2;
     }
-    return space->n_chunks <= space->limit_chunks ? 0 : SPACE + 6;
+    bool is_within = space->n_limiting > 0 || space->n_chunks <= space->limit_chunks;
+    return is_within ? 0 : SPACE + 6;
 }
 
 int pl_walk_space(const pl_space *space)
@@ -254,6 +318,9 @@ int pl_walk_space(const pl_space *space)
     take_census(space, &c);
     if (broken == 0) {
         broken = check_live(space, &c);
+    }
+    if (broken == 0) {
+        broken = check_references(space);
     }
     return broken != 0 ? broken : check_totals(space, &c);
 }
@@ -347,7 +414,7 @@ static pl_piece_kind piece_kind(const pl_block *b)
 static pl_stream *piece_stream(const pl_space *space, const pl_block *b, pl_piece_kind kind)
 {
     bool has_stream = kind == PL_PIECE_LIVE || (kind == PL_PIECE_PENDING && b->lane != 0);
-    return has_stream ? space->lanes[b->lane - 1]->stream : NULL;
+    return has_stream ? pl_space_lane_at(space, b->lane)->stream : NULL;
 }
 
 void pl_walk_visit(const pl_space *space, void (*see)(void *context, const pl_piece *piece),
@@ -369,7 +436,7 @@ void pl_walk_visit(const pl_space *space, void (*see)(void *context, const pl_pi
                 .requested_bytes = kind == PL_PIECE_LIVE ? b->requested : 0,
                 .awaited_bytes = is_awaited ? b->requested : 0,
                 .stream = piece_stream(space, b, kind),
-                .segment_stream = space->lanes[area->lane - 1]->stream,
+                .segment_stream = area->stream,
                 .private_in = area->pool,
                 .kind = kind,
                 .is_first = is_first,

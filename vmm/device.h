@@ -20,7 +20,8 @@ typedef struct pl_device_options {
     uint64_t address_budget_bytes; /* most address space to reserve; 0 = 32 TiB */
     bool handle_posix_fd;          /* create exportable chunks */
     bool handle_rdma;              /* GPUDirect RDMA capable chunks */
-    bool peers; /* mappings are open to every device that can reach this one, too */
+    bool trusts_handles; /* a handle once seen is its stream, unasked: its owner retires streams */
+    bool peers;          /* mappings are open to every device that can reach this one, too */
 } pl_device_options;
 
 /** Open GPU `ordinal`: retain the primary context, ask granularity, total memory, capabilities.

@@ -10,6 +10,7 @@
 #include "vmm/device.h"
 #include "vmm/driver.h"
 #include "vmm/stream.h"
+#include "vmm/thread_life.h"
 
 enum { PL_STREAM_BLOCKS = 24, PL_STREAM_FIRST_BLOCK = 16, PL_FENCES_PER_SLAB = 32 };
 
@@ -21,33 +22,47 @@ typedef enum pl_stream_kind {
     PL_STREAM_PER_THREAD
 } pl_stream_kind;
 
+/* By what a stream is found. By its handle the ordinary one that was seen last under it. */
+enum { PL_STREAM_BY_ID, PL_STREAM_BY_HANDLE, PL_STREAM_N_KEYS };
+
 /* The id of a stream that has only been seen while it was captured: drivers refuse to tell then. */
 #define PL_STREAM_UNNAMED UINT64_MAX
 
+/* An object is used again for another stream once its own was released; its memory stays one of
+ * streams, so that who looks at a stale one finds another stream, not garbage. "Const" is meant
+ * for one stream's time. */
 struct pl_stream {
-    pl_device *dev;       /* const */
-    cu_stream handle;     /* const: what calls take */
-    void *given;          /* const: what the user gave */
-    _Atomic uint64_t id;  /* atomic: named at most once, under the lock, then const */
-    _Atomic bool is_gone; /* atomic: the handle was seen not to be its own any more */
-    uint64_t thread;      /* const: of a per-thread stream: the thread's number */
-    unsigned index;       /* const */
-    pl_stream_kind kind;  /* const */
+    pl_device *dev;            /* const */
+    _Atomic(cu_stream) handle; /* const, read by probes of other streams: what calls take */
+    void *given;               /* const: what the user gave */
+    _Atomic uint64_t id;       /* atomic: named at most once, under the lock, then const */
+    _Atomic bool is_gone;      /* atomic: the handle was seen or said not to be its own any more */
+    pl_thread_life *thread;    /* const: of a per-thread stream: its thread's */
+    unsigned index;            /* const */
+    pl_stream_kind kind;       /* const */
+    bool is_listed_by[PL_STREAM_N_KEYS]; /* lock */
+    bool is_free;                        /* lock: of no stream now */
+    struct pl_stream *next_free;         /* lock */
 };
 
-/* Open addressing by id, at most half full, never shrinks; readers take no lock. A grown copy
- * replaces it, the older ones live until the device is closed. */
+/* Open addressing, at most half full; readers take no lock. A stream that leaves its slot leaves a
+ * grave there; too many of them and the table is filled anew, in place: who reads meanwhile may
+ * miss a stream and looks again under the lock. A grown copy replaces a table, the older ones live
+ * until the device is closed. */
 typedef struct pl_stream_table {
     struct pl_stream_table *older; /* const */
     size_t mask;                   /* const */
+    size_t n_used;                 /* lock: slots with a stream or a grave */
+    size_t n_listed;               /* lock */
     _Atomic(pl_stream *) slots[];  /* atomic; written under the lock */
 } pl_stream_table;
 
 typedef struct pl_streams {
-    _Atomic(pl_stream_table *) table;    /* atomic; written under the lock */
-    _Atomic(pl_stream *) legacy;         /* atomic; written under the lock */
-    _Atomic unsigned n_streams;          /* atomic; publishes `blocks` */
+    _Atomic(pl_stream_table *) tables[PL_STREAM_N_KEYS]; /* atomic; written under the lock */
+    _Atomic(pl_stream *) legacy;                         /* atomic; written under the lock */
+    _Atomic unsigned n_streams;          /* atomic; publishes `blocks`: the most there were at once */
     unsigned n_unnamed;                  /* lock */
+    pl_stream *free;                     /* lock */
     pl_stream *blocks[PL_STREAM_BLOCKS]; /* lock: block b holds 16 << b streams */
     uint64_t legacy_id;                  /* const */
 } pl_streams;
@@ -113,6 +128,7 @@ struct pl_device {
     int ordinal;                           /* const */
     bool has_vmm;                          /* const */
     bool has_stream_ids;                   /* const */
+    bool trusts_handles;                   /* const: a known handle is its stream, unasked */
     char name[128];                        /* const */
     size_t granule_bytes;                  /* const */
     size_t chunk_bytes;                    /* const */
@@ -168,8 +184,10 @@ pl_stream *pl_stream_find(const pl_device *dev, uint64_t id);
  * needed. */
 pl_stream *pl_stream_newest(const pl_device *dev, cu_stream handle);
 /* Adds a stream like `like`, unless it is there: another thread was faster, or it was there without
- * a name and has got one now. PLEAT_OK; ENOMEM_HOST. */
+ * a name and has got one now. Who had the handle before is gone. PLEAT_OK; ENOMEM_HOST. */
 pleat_status pl_stream_add(pl_device *dev, const pl_stream *like, pl_stream **out);
+/* It is gone: nobody finds it any more. */
+void pl_stream_forget(pl_stream *stream);
 void pl_streams_fini(pl_device *dev);
 
 /* stream.c. Inside a scope: may the stream be worked on, seen from this thread and without harm to

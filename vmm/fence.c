@@ -121,20 +121,27 @@ size_t pl_fences_fini(pl_device *dev)
 
 /* ---- record ---------------------------------------------------------------------------------- */
 
+static pleat_status have_event(pl_fence *fence)
+{
+    cu_event event = NULL;
+    if (fence->event != NULL) {
+        return PLEAT_OK;
+    }
+    cu_result result = pl_cu_event_create(fence->dev->drv, &event, CU_EVENT_DISABLE_TIMING_FLAG);
+    if (result != CU_SUCCESS) {
+        return pl_driver_failure(result);
+    }
+    fence->event = event;
+    return PLEAT_OK;
+}
+
 static pleat_status record_inside(pl_stream *stream, pl_fence *fence)
 {
     pl_driver *drv = stream->dev->drv;
     pleat_status st = pl_stream_ready(stream);
+    st = st == PLEAT_OK ? have_event(fence) : st;
     if (st != PLEAT_OK) {
         return st;
-    }
-    if (fence->event == NULL) {
-        cu_event event = NULL;
-        cu_result result = pl_cu_event_create(drv, &event, CU_EVENT_DISABLE_TIMING_FLAG);
-        if (result != CU_SUCCESS) {
-            return pl_driver_failure(result);
-        }
-        fence->event = event;
     }
     cu_result result = pl_cu_event_record(drv, fence->event, stream->handle);
     if (result != CU_SUCCESS) {
@@ -180,6 +187,52 @@ pleat_status pl_fence_record(pl_stream *stream, pl_fence **out)
     }
     *out = fence;
     return PLEAT_OK;
+}
+
+static pleat_status record_context_inside(pl_device *dev, pl_fence *fence)
+{
+    pleat_status st = have_event(fence);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    cu_result result = pl_cu_ctx_record_event(dev->drv, dev->context, fence->event);
+    if (result == CU_NOT_FOUND || result == CU_NOT_SUPPORTED) {
+        return PLEAT_ENOTSUP;
+    }
+    if (result != CU_SUCCESS) {
+        atomic_store_explicit(&fence->is_spoiled, true, memory_order_relaxed);
+        return pl_driver_failure(result);
+    }
+    fence->stream = NULL;
+    return PLEAT_OK;
+}
+
+pleat_status pl_fence_record_context(pl_device *dev, pl_fence **out)
+{
+    pl_scope scope;
+    if (!pl_driver_has(dev->drv, PL_CU_ctx_record_event)) {
+        return PLEAT_ENOTSUP;
+    }
+    pl_fence *fence = take_fence(dev);
+    if (fence == NULL) {
+        return PLEAT_ENOMEM_HOST;
+    }
+    pleat_status st = pl_scope_begin(dev, &scope);
+    if (st == PLEAT_OK) {
+        st = record_context_inside(dev, fence);
+        pl_scope_end(dev, &scope);
+    }
+    if (st != PLEAT_OK) {
+        pl_fence_return(fence);
+        return st;
+    }
+    *out = fence;
+    return PLEAT_OK;
+}
+
+bool pl_fence_is_spoiled(const pl_fence *fence)
+{
+    return atomic_load_explicit(&fence->is_spoiled, memory_order_relaxed);
 }
 
 pl_stream *pl_fence_stream(const pl_fence *fence)

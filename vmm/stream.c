@@ -22,18 +22,6 @@ static _Thread_local struct {
     pl_stream *stream;
 } own_stream;
 
-static _Atomic uint64_t next_thread = 1;
-static _Thread_local uint64_t thread_number;
-
-/* Numbers of threads are not used again, unlike pthread_self(). */
-static uint64_t own_thread(void)
-{
-    if (thread_number == 0) {
-        thread_number = atomic_fetch_add_explicit(&next_thread, 1, memory_order_relaxed);
-    }
-    return thread_number;
-}
-
 /* ---- who is it ------------------------------------------------------------------------------- */
 
 static bool is_legacy(const void *handle)
@@ -56,10 +44,14 @@ static pleat_status get_per_thread(pl_device *dev, pl_stream **out)
         *out = own_stream.stream;
         return PLEAT_OK;
     }
+    pl_thread_life *life = pl_thread_life_own();
+    if (life == NULL) {
+        return PLEAT_ENOMEM_HOST;
+    }
     pl_stream like = { .handle = CU_STREAM_PER_THREAD,
                        .given = CU_STREAM_PER_THREAD,
-                       .id = OF_A_THREAD | own_thread(),
-                       .thread = own_thread(),
+                       .id = OF_A_THREAD | pl_thread_life_number(life),
+                       .thread = life,
                        .kind = PL_STREAM_PER_THREAD };
     pleat_status st = pl_stream_add(dev, &like, out);
     if (st == PLEAT_OK) {
@@ -164,6 +156,11 @@ static pl_stream *find_alive(const pl_device *dev, uint64_t id)
 
 static pleat_status get_ordinary(pl_device *dev, void *handle, pl_stream **out)
 {
+    pl_stream *trusted = dev->trusts_handles ? pl_stream_newest(dev, handle) : NULL;
+    if (trusted != NULL) {
+        *out = trusted;
+        return PLEAT_OK;
+    }
     answer is;
     cu_result result = ask(dev, handle, &is);
     pleat_status st = is_of_the_thread(result) ? ask_entered(dev, handle, &is)
@@ -223,6 +220,17 @@ void *pl_stream_handle(const pl_stream *stream)
     return stream->given;
 }
 
+void pl_stream_retire(pl_stream *stream)
+{
+    if (stream->kind == PL_STREAM_LEGACY) {
+        return;
+    }
+    if (own_stream.stream == stream) {
+        own_stream.serial = 0;
+    }
+    pl_stream_forget(stream);
+}
+
 bool pl_stream_is_legacy(const pl_stream *stream)
 {
     return stream->kind == PL_STREAM_LEGACY;
@@ -248,7 +256,7 @@ static pleat_status out_of_reach(pl_stream *stream)
 
 static bool is_elsewhere(const pl_stream *stream)
 {
-    return stream->kind == PL_STREAM_PER_THREAD && stream->thread != own_thread();
+    return stream->kind == PL_STREAM_PER_THREAD && stream->thread != pl_thread_life_own();
 }
 
 /* Another thread may be naming it, too; whoever is first, both find the same stream. */
@@ -355,6 +363,42 @@ pleat_status pl_stream_is_capturing(pl_stream *stream, bool *out)
         return is_of_no_stream(result) ? out_of_reach(stream) : pl_driver_failure(result);
     }
     return tell_capture(refuse_capture_entered(stream), out);
+}
+
+static bool has_capture_info(const pl_stream *stream)
+{
+    return stream->kind == PL_STREAM_ORDINARY &&
+           pl_driver_has(stream->dev->drv, PL_CU_stream_capture_info);
+}
+
+pleat_status pl_stream_capture(pl_stream *stream, pl_capture_info *out)
+{
+    *out = (pl_capture_info){ .is_capturing = false };
+    if (!has_capture_info(stream)) {
+        return pl_stream_is_capturing(stream, &out->is_capturing);
+    }
+    int state = CU_CAPTURE_NONE;
+    unsigned long long id = 0;
+    cu_graph graph = NULL;
+    cu_result result = pl_cu_stream_capture_info(stream->dev->drv, stream->handle, &state, &id,
+                                                 &graph, NULL, NULL);
+    if (is_of_the_thread(result)) {
+        pl_driver_clear_error();
+        pleat_status st = pl_device_enter(stream->dev);
+        if (st != PLEAT_OK) {
+            return st;
+        }
+        result = pl_cu_stream_capture_info(stream->dev->drv, stream->handle, &state, &id, &graph,
+                                           NULL, NULL);
+        pl_device_leave(stream->dev);
+    }
+    if (result != CU_SUCCESS) {
+        return is_of_no_stream(result) ? out_of_reach(stream) : pl_driver_failure(result);
+    }
+    if (state != CU_CAPTURE_NONE) {
+        *out = (pl_capture_info){ true, id, state == CU_CAPTURE_ACTIVE ? graph : NULL };
+    }
+    return PLEAT_OK;
 }
 
 pleat_status pl_stream_is_still_capturing(pl_stream *stream, bool *out)

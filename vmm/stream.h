@@ -4,8 +4,8 @@
  * driver has no ids by handle, and the per-thread default stream by its thread. While a stream is
  * captured drivers do not tell its id: it is the one last seen under its handle, if none was a new
  * one, which gets its id when it is next seen at rest. So a handle that is recycled unseen and then
- * captured counts as the stream before, until it is seen at rest. pl_stream objects live until the
- * device is closed. All functions may be called from any thread, whatever context is current in it,
+ * captured counts as the stream before, until it is seen at rest. pl_stream objects live until they
+ * are released, or the device is closed. All functions may be called from any thread, whatever context is current in it,
  * and take the vmm lock (rank 40) themselves.
  *
  * Drivers promise nothing for the handle of a stream that was destroyed. Where they answer that it
@@ -24,6 +24,7 @@
 
 #include "vmm/device.h"
 
+/* segments knows no CUDA: handles are void * there. */
 typedef struct pl_fence pl_fence; /* a pooled event, recorded once */
 
 /** Find or make the stream of `handle`.
@@ -54,6 +55,35 @@ pl_stream *pl_stream_at(const pl_device *dev, unsigned index); /* NULL beyond th
  *           no context is current. */
 pleat_status pl_stream_is_capturing(pl_stream *stream, bool *out);
 
+/* A capture sequence, as a stream that takes part in it sees it. */
+typedef struct pl_capture_info {
+    bool is_capturing;
+    uint64_t id; /* the same for all streams that were forked into the capture; 0 = not told */
+    void *graph; /* what is being made, for pl_graph_watch_begin; NULL = not told, or invalidated */
+} pl_capture_info;
+
+/** Is it being captured right now, and in which capture? As pl_stream_is_capturing; where the
+ *  driver does not tell, id and graph are 0.
+ *
+ *  Params   stream: its handle is known to be its own, as pl_stream_get has just found.
+ *  Returns  PLEAT_OK; ESTREAM (destroyed, or the per-thread stream of another thread); EDRIVER.
+ *  Blocks   on one driver call; none for the legacy stream; a few for a per-thread one, or when
+ *           no context is current. */
+pleat_status pl_stream_capture(pl_stream *stream, pl_capture_info *out);
+
+/** Is it known to be gone: was its handle seen to be another stream's, was it retired, has its
+ *  thread ended? Asks nobody. */
+bool pl_stream_is_gone(const pl_stream *stream);
+
+/** Its owner is about to destroy it, or has: nobody finds it any more, and who comes with its
+ *  handle is another stream. Makes no driver call; the legacy stream stays. */
+void pl_stream_retire(pl_stream *stream);
+
+/** Give up a stream that is gone: the object is used again for another one. Makes no driver call.
+ *
+ *  Owner    the caller is the last who holds it. */
+void pl_stream_release(pl_stream *stream);
+
 /** The same of any stream: one that is gone does not answer for who has its handle now.
  *
  *  Returns  PLEAT_OK; ESTREAM (out of reach); EDRIVER.
@@ -68,6 +98,21 @@ pleat_status pl_stream_is_still_capturing(pl_stream *stream, bool *out);
  *  Failure  as before; a capture is not disturbed.
  *  Owner    the caller, until pl_fence_return. */
 pleat_status pl_fence_record(pl_stream *stream, pl_fence **out);
+
+/** Record a point behind all work of the device's context: that of every stream, destroyed ones
+ *  too. Never blocks on the GPU. It can be queried and waited for, and is no stream's.
+ *
+ *  A capture that is under way on any stream of the context would be broken by it: the caller knows
+ *  of none.
+ *
+ *  Returns  PLEAT_OK; ENOTSUP (the driver is older than CUDA 12.5); ENOMEM_HOST; ECAPTURE (there
+ *           was one); EDRIVER.
+ *  Failure  as before.
+ *  Owner    the caller, until pl_fence_return. */
+pleat_status pl_fence_record_context(pl_device *dev, pl_fence **out);
+
+/** Did its event fail? Then it will not pass: return it. */
+bool pl_fence_is_spoiled(const pl_fence *fence);
 
 /** Has it passed? One query in relaxed capture mode, none when that is known. Never blocks on the
  *  GPU. A fence of a stream that was destroyed passes when its event says so.

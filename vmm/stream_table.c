@@ -1,73 +1,140 @@
-/* stream_table.c - the streams that a device has seen.
+/* stream_table.c - the streams that a device knows.
  *
- * Upholds: one pl_stream per stream of the driver, for the life of the device; its index never
- * changes. Known streams are found without a lock: by a probe of the table, which is replaced,
- * never changed in place but for empty slots that fill up. A stale table costs a second look under
- * the lock. Additions are made under the device's lock; nothing here makes a driver call. */
+ * Upholds: one pl_stream per stream of the driver, from its first sight until it is released; its
+ * index does not change meanwhile. Known streams are found without a lock, by a probe of a table;
+ * a stale one costs a second look under the lock. Everything is written under the device's lock;
+ * nothing here makes a driver call. */
 #include "vmm/device_state.h"
 
 enum { FIRST_TABLE_SLOTS = 64 };
 
-/* ---- the table ------------------------------------------------------------------------------- */
+/* ---- the tables ------------------------------------------------------------------------------ */
+
+/* What stands in the slot of a stream that has left. */
+static pl_stream grave;
 
 static uint64_t id_of(const pl_stream *stream)
 {
     return atomic_load_explicit(&stream->id, memory_order_relaxed);
 }
 
-static size_t home_slot(const pl_stream_table *table, uint64_t id)
+static uint64_t key_of(const pl_stream *stream, int by)
 {
-    return (size_t)(id * UINT64_C(0x9E3779B97F4A7C15) >> 32) & table->mask;
+    return by == PL_STREAM_BY_ID
+               ? id_of(stream)
+               : (uintptr_t)atomic_load_explicit(&stream->handle, memory_order_relaxed);
+}
+
+static size_t home_slot(const pl_stream_table *table, uint64_t key)
+{
+    return (size_t)(key * UINT64_C(0x9E3779B97F4A7C15) >> 32) & table->mask;
+}
+
+/* At most once round: the table may be filled anew meanwhile. */
+static pl_stream *look_up(const pl_device *dev, int by, uint64_t key)
+{
+    const pl_stream_table *table = atomic_load_explicit(&dev->streams.tables[by],
+                                                        memory_order_acquire);
+    size_t at = table != NULL ? home_slot(table, key) : 0;
+    for (size_t n = table != NULL ? table->mask + 1 : 0; n > 0; n--) {
+        pl_stream *stream = atomic_load_explicit(&table->slots[at], memory_order_acquire);
+        if (stream == NULL) {
+            return NULL;
+        }
+        if (stream != &grave && key_of(stream, by) == key) {
+            return stream;
+        }
+        at = (at + 1) & table->mask;
+    }
+    return NULL;
 }
 
 pl_stream *pl_stream_find(const pl_device *dev, uint64_t id)
 {
-    const pl_stream_table *table = atomic_load_explicit(&dev->streams.table, memory_order_acquire);
-    if (table == NULL) {
-        return NULL;
-    }
-    for (size_t at = home_slot(table, id);; at = (at + 1) & table->mask) {
-        pl_stream *stream = atomic_load_explicit(&table->slots[at], memory_order_acquire);
-        if (stream == NULL || id_of(stream) == id) {
-            return stream;
-        }
-    }
+    return look_up(dev, PL_STREAM_BY_ID, id);
 }
 
-static void put(pl_stream_table *table, pl_stream *stream)
+pl_stream *pl_stream_newest(const pl_device *dev, cu_stream handle)
 {
-    size_t at = home_slot(table, id_of(stream));
+    pl_stream *stream = look_up(dev, PL_STREAM_BY_HANDLE, (uintptr_t)handle);
+    bool is_gone = stream != NULL && atomic_load_explicit(&stream->is_gone, memory_order_relaxed);
+    return is_gone ? NULL : stream;
+}
+
+static void put(pl_stream_table *table, pl_stream *stream, int by)
+{
+    size_t at = home_slot(table, key_of(stream, by));
     while (atomic_load_explicit(&table->slots[at], memory_order_relaxed) != NULL) {
         at = (at + 1) & table->mask;
     }
     atomic_store_explicit(&table->slots[at], stream, memory_order_release);
+    stream->is_listed_by[by] = true;
+    table->n_used++;
+    table->n_listed++;
 }
 
-/* A table with room for one more stream than there are, or NULL. */
-static pl_stream_table *roomy_table_locked(pl_device *dev)
+static void fill_locked(pl_device *dev, pl_stream_table *table, int by)
 {
     pl_lock_assert(&dev->lock);
-    pl_stream_table *old = atomic_load_explicit(&dev->streams.table, memory_order_relaxed);
-    size_t n_streams = pl_stream_count(dev);
-    if (old != NULL && (n_streams + 1) * 2 <= old->mask + 1) {
-        return old;
+    table->n_used = 0;
+    table->n_listed = 0;
+    for (unsigned i = 0; i < pl_stream_count(dev); i++) {
+        pl_stream *stream = pl_stream_at(dev, i);
+        if (stream->is_listed_by[by]) {
+            put(table, stream, by);
+        }
+    }
+}
+
+/* Room for one more stream: graves are cleared away, or a larger table takes over. */
+static pleat_status reserve_locked(pl_device *dev, int by)
+{
+    pl_lock_assert(&dev->lock);
+    pl_stream_table *old = atomic_load_explicit(&dev->streams.tables[by], memory_order_relaxed);
+    if (old != NULL && (old->n_used + 1) * 2 <= old->mask + 1) {
+        return PLEAT_OK;
+    }
+    if (old != NULL && (old->n_listed + 1) * 4 <= old->mask + 1) {
+        for (size_t i = 0; i <= old->mask; i++) {
+            atomic_store_explicit(&old->slots[i], NULL, memory_order_relaxed);
+        }
+        fill_locked(dev, old, by);
+        return PLEAT_OK;
     }
     size_t n_slots = old != NULL ? (old->mask + 1) * 2 : FIRST_TABLE_SLOTS;
     pl_stream_table *grown = pl_host_calloc(&dev->host, 1,
                                             sizeof(*grown) + n_slots * sizeof(grown->slots[0]));
     if (grown == NULL) {
-        return NULL;
+        return PLEAT_ENOMEM_HOST;
     }
     grown->older = old;
     grown->mask = n_slots - 1;
-    for (size_t i = 0; old != NULL && i <= old->mask; i++) {
-        pl_stream *stream = atomic_load_explicit(&old->slots[i], memory_order_relaxed);
-        if (stream != NULL) {
-            put(grown, stream);
-        }
+    fill_locked(dev, grown, by);
+    atomic_store_explicit(&dev->streams.tables[by], grown, memory_order_release);
+    return PLEAT_OK;
+}
+
+/* After reserve_locked. */
+static void list_locked(pl_device *dev, pl_stream *stream, int by)
+{
+    pl_lock_assert(&dev->lock);
+    put(atomic_load_explicit(&dev->streams.tables[by], memory_order_relaxed), stream, by);
+}
+
+static void unlist_locked(pl_device *dev, pl_stream *stream, int by)
+{
+    pl_lock_assert(&dev->lock);
+    if (!stream->is_listed_by[by]) {
+        return;
     }
-    atomic_store_explicit(&dev->streams.table, grown, memory_order_release);
-    return grown;
+    pl_stream_table *table = atomic_load_explicit(&dev->streams.tables[by], memory_order_relaxed);
+    size_t at = home_slot(table, key_of(stream, by));
+    while (atomic_load_explicit(&table->slots[at], memory_order_relaxed) != stream) {
+        at = (at + 1) & table->mask;
+    }
+    atomic_store_explicit(&table->slots[at], &grave, memory_order_release);
+    stream->is_listed_by[by] = false;
+    table->n_listed--;
 }
 
 /* ---- the objects ----------------------------------------------------------------------------- */
@@ -80,12 +147,17 @@ static unsigned block_of(unsigned index, unsigned *place)
     return block;
 }
 
-/* The memory of the next stream, or NULL; it counts once n_streams says so. */
-static pl_stream *next_object_locked(pl_device *dev)
+/* The memory of the next stream, or NULL; a new one counts once n_streams says so. */
+static pl_stream *next_object_locked(pl_device *dev, unsigned *index)
 {
     pl_lock_assert(&dev->lock);
+    if (dev->streams.free != NULL) {
+        *index = dev->streams.free->index;
+        return dev->streams.free;
+    }
     unsigned place;
-    unsigned block = block_of(pl_stream_count(dev), &place);
+    *index = pl_stream_count(dev);
+    unsigned block = block_of(*index, &place);
     if (block >= PL_STREAM_BLOCKS) {
         return NULL;
     }
@@ -97,70 +169,156 @@ static pl_stream *next_object_locked(pl_device *dev)
     return *objects != NULL ? *objects + place : NULL;
 }
 
-/* The room for its slot was made when it was added. */
-static void name_locked(pl_device *dev, pl_stream *stream, uint64_t id)
+static void write_locked(pl_device *dev, pl_stream *stream, const pl_stream *like, unsigned index)
 {
     pl_lock_assert(&dev->lock);
-    dev->streams.n_unnamed--;
-    atomic_store_explicit(&stream->id, id, memory_order_relaxed);
-    put(atomic_load_explicit(&dev->streams.table, memory_order_relaxed), stream);
+    if (stream == dev->streams.free) {
+        dev->streams.free = stream->next_free;
+    }
+    stream->dev = dev;
+    atomic_store_explicit(&stream->handle,
+                          atomic_load_explicit(&like->handle, memory_order_relaxed),
+                          memory_order_relaxed);
+    stream->given = like->given;
+    atomic_store_explicit(&stream->id, id_of(like), memory_order_relaxed);
+    atomic_store_explicit(&stream->is_gone, false, memory_order_relaxed);
+    stream->thread = like->thread;
+    stream->index = index;
+    stream->kind = like->kind;
+    stream->is_free = false;
+    stream->next_free = NULL;
+    if (stream->thread != NULL) {
+        pl_thread_life_hold(stream->thread);
+    }
 }
 
-static pl_stream *known_locked(pl_device *dev, const pl_stream *like)
+/* The room for its slot was made when it was added. */
+static pleat_status name_locked(pl_device *dev, pl_stream *stream, uint64_t id)
 {
     pl_lock_assert(&dev->lock);
+    pleat_status st = reserve_locked(dev, PL_STREAM_BY_ID);
+    if (st == PLEAT_OK) {
+        dev->streams.n_unnamed--;
+        atomic_store_explicit(&stream->id, id, memory_order_relaxed);
+        list_locked(dev, stream, PL_STREAM_BY_ID);
+    }
+    return st;
+}
+
+/* *out: it is there, perhaps without a name until now; NULL: it is not. PLEAT_OK; ENOMEM_HOST. */
+static pleat_status known_locked(pl_device *dev, const pl_stream *like, pl_stream **out)
+{
+    pl_lock_assert(&dev->lock);
+    *out = NULL;
     if (like->kind == PL_STREAM_LEGACY) {
-        return atomic_load_explicit(&dev->streams.legacy, memory_order_relaxed);
+        *out = atomic_load_explicit(&dev->streams.legacy, memory_order_relaxed);
+        return PLEAT_OK;
     }
     if (id_of(like) == PL_STREAM_UNNAMED) {
-        return pl_stream_newest(dev, like->handle);
+        *out = pl_stream_newest(dev, like->handle);
+        return PLEAT_OK;
     }
-    pl_stream *known = pl_stream_find(dev, id_of(like));
-    if (known == NULL && like->kind == PL_STREAM_ORDINARY && dev->streams.n_unnamed > 0) {
-        known = pl_stream_newest(dev, like->handle);
-        known = known != NULL && id_of(known) == PL_STREAM_UNNAMED ? known : NULL;
-        if (known != NULL) {
-            name_locked(dev, known, id_of(like));
-        }
+    *out = pl_stream_find(dev, id_of(like));
+    if (*out != NULL || like->kind != PL_STREAM_ORDINARY || dev->streams.n_unnamed == 0) {
+        return PLEAT_OK;
     }
-    return known;
+    pl_stream *newest = pl_stream_newest(dev, like->handle);
+    if (newest == NULL || id_of(newest) != PL_STREAM_UNNAMED) {
+        return PLEAT_OK;
+    }
+    *out = newest;
+    return name_locked(dev, newest, id_of(like));
+}
+
+/* Who had the handle of `stream` until now is gone: nobody else can have it. */
+static void succeed_locked(pl_device *dev, pl_stream *stream)
+{
+    pl_lock_assert(&dev->lock);
+    pl_stream *before = look_up(dev, PL_STREAM_BY_HANDLE, key_of(stream, PL_STREAM_BY_HANDLE));
+    if (before != NULL) {
+        atomic_store_explicit(&before->is_gone, true, memory_order_relaxed);
+        unlist_locked(dev, before, PL_STREAM_BY_HANDLE);
+    }
+    list_locked(dev, stream, PL_STREAM_BY_HANDLE);
 }
 
 static pleat_status add_locked(pl_device *dev, const pl_stream *like, pl_stream **out)
 {
     pl_lock_assert(&dev->lock);
-    pl_stream_table *table = roomy_table_locked(dev);
-    pl_stream *stream = next_object_locked(dev);
-    if (table == NULL || stream == NULL) {
+    unsigned index;
+    pl_stream *stream = next_object_locked(dev, &index);
+    if (stream == NULL || reserve_locked(dev, PL_STREAM_BY_ID) != PLEAT_OK ||
+        reserve_locked(dev, PL_STREAM_BY_HANDLE) != PLEAT_OK) {
         return PLEAT_ENOMEM_HOST;
     }
-    *stream = *like;
-    stream->dev = dev;
-    stream->index = pl_stream_count(dev);
+    write_locked(dev, stream, like, index);
+    if (index == pl_stream_count(dev)) {
+        atomic_store_explicit(&dev->streams.n_streams, index + 1, memory_order_release);
+    }
     if (like->kind == PL_STREAM_LEGACY) {
         atomic_store_explicit(&dev->streams.legacy, stream, memory_order_release);
     } else if (id_of(like) == PL_STREAM_UNNAMED) {
         dev->streams.n_unnamed++;
     } else {
-        put(table, stream);
+        list_locked(dev, stream, PL_STREAM_BY_ID);
     }
-    atomic_store_explicit(&dev->streams.n_streams, stream->index + 1, memory_order_release);
+    if (like->kind == PL_STREAM_ORDINARY) {
+        succeed_locked(dev, stream);
+    }
     *out = stream;
     return PLEAT_OK;
 }
 
 pleat_status pl_stream_add(pl_device *dev, const pl_stream *like, pl_stream **out)
 {
-    pleat_status st = PLEAT_OK;
+    pl_stream *known;
     pl_lock_acquire(&dev->lock);
-    pl_stream *known = known_locked(dev, like);
-    if (known != NULL) {
-        *out = known;
-    } else {
-        st = add_locked(dev, like, out);
+    pleat_status st = known_locked(dev, like, &known);
+    if (st == PLEAT_OK && known == NULL) {
+        st = add_locked(dev, like, &known);
     }
     pl_lock_release(&dev->lock);
+    if (st == PLEAT_OK) {
+        *out = known;
+    }
     return st;
+}
+
+static void unlist_all_locked(pl_device *dev, pl_stream *stream)
+{
+    pl_lock_assert(&dev->lock);
+    for (int by = 0; by < PL_STREAM_N_KEYS; by++) {
+        unlist_locked(dev, stream, by);
+    }
+}
+
+void pl_stream_forget(pl_stream *stream)
+{
+    pl_device *dev = stream->dev;
+    pl_lock_acquire(&dev->lock);
+    atomic_store_explicit(&stream->is_gone, true, memory_order_relaxed);
+    unlist_all_locked(dev, stream);
+    pl_lock_release(&dev->lock);
+}
+
+void pl_stream_release(pl_stream *stream)
+{
+    pl_device *dev = stream->dev;
+    pl_lock_acquire(&dev->lock);
+    unlist_all_locked(dev, stream);
+    dev->streams.n_unnamed -= id_of(stream) == PL_STREAM_UNNAMED;
+    pl_thread_life_drop(stream->thread);
+    stream->thread = NULL;
+    stream->is_free = true;
+    stream->next_free = dev->streams.free;
+    dev->streams.free = stream;
+    pl_lock_release(&dev->lock);
+}
+
+bool pl_stream_is_gone(const pl_stream *stream)
+{
+    return atomic_load_explicit(&stream->is_gone, memory_order_relaxed) ||
+           (stream->thread != NULL && pl_thread_life_is_over(stream->thread));
 }
 
 unsigned pl_stream_count(const pl_device *dev)
@@ -178,24 +336,19 @@ pl_stream *pl_stream_at(const pl_device *dev, unsigned index)
     return dev->streams.blocks[block] + place;
 }
 
-pl_stream *pl_stream_newest(const pl_device *dev, cu_stream handle)
-{
-    for (unsigned i = pl_stream_count(dev); i > 0; i--) {
-        pl_stream *stream = pl_stream_at(dev, i - 1);
-        if (stream->kind == PL_STREAM_ORDINARY && stream->handle == handle) {
-            return atomic_load_explicit(&stream->is_gone, memory_order_relaxed) ? NULL : stream;
-        }
-    }
-    return NULL;
-}
-
 void pl_streams_fini(pl_device *dev)
 {
-    pl_stream_table *table = atomic_load_explicit(&dev->streams.table, memory_order_relaxed);
-    while (table != NULL) {
-        pl_stream_table *older = table->older;
-        pl_host_free(&dev->host, table);
-        table = older;
+    for (unsigned i = 0; i < pl_stream_count(dev); i++) {
+        pl_thread_life_drop(pl_stream_at(dev, i)->thread);
+    }
+    for (int by = 0; by < PL_STREAM_N_KEYS; by++) {
+        pl_stream_table *table = atomic_load_explicit(&dev->streams.tables[by],
+                                                      memory_order_relaxed);
+        while (table != NULL) {
+            pl_stream_table *older = table->older;
+            pl_host_free(&dev->host, table);
+            table = older;
+        }
     }
     for (unsigned block = 0; block < PL_STREAM_BLOCKS; block++) {
         pl_host_free(&dev->host, dev->streams.blocks[block]);

@@ -1,0 +1,41 @@
+/* lasting.c - see lasting.h. A lock of its own (rank 90, a leaf) guards a host of its own. */
+#include "vmm/base/lasting.h"
+
+#include <pthread.h>
+
+#include "vmm/base/host.h"
+#include "vmm/base/lock.h"
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct {
+    bool is_ready; /* const after `once` */
+    pl_lock lock;
+    bool has_host; /* lock */
+    pl_host host;  /* lock */
+} lasting;
+
+/* A thread of the parent's may have been in the middle of an allocation. */
+static void begin_child(void)
+{
+    lasting.has_host = false;
+    (void)pl_lock_init(&lasting.lock, PL_RANK_STATS);
+}
+
+static void get_ready(void)
+{
+    lasting.is_ready = pl_lock_init(&lasting.lock, PL_RANK_STATS) == 0 &&
+                       pthread_atfork(NULL, NULL, begin_child) == 0;
+}
+
+void *pl_lasting_alloc(size_t bytes)
+{
+    (void)pthread_once(&once, get_ready);
+    if (!lasting.is_ready) {
+        return NULL;
+    }
+    pl_lock_acquire(&lasting.lock);
+    lasting.has_host = lasting.has_host || pl_host_init(&lasting.host) == PLEAT_OK;
+    void *p = lasting.has_host ? pl_host_calloc(&lasting.host, 1, bytes) : NULL;
+    pl_lock_release(&lasting.lock);
+    return p;
+}

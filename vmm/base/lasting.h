@@ -1,0 +1,11 @@
+/* lasting.h - host memory for as long as the process lives: records that outlive their instance,
+ * because a thread or the driver still holds them. Whoever takes some uses it again and again. */
+#ifndef PLEAT_BASE_LASTING_H
+#define PLEAT_BASE_LASTING_H
+
+#include <stddef.h>
+
+/* Zeroed; NULL when out of memory. Any thread, also in a forked child. Never given back. */
+void *pl_lasting_alloc(size_t bytes);
+
+#endif
