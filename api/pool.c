@@ -395,6 +395,15 @@ static pleat_status open_host(pl_pools *pools)
     return st;
 }
 
+/* A route is how captures announce themselves. */
+static void expect_captures(const pl_pools *pools, bool is_expected)
+{
+    const pl_gpu *gpu = pools->gpu;
+    if (gpu->ops->expect_captures) {
+        gpu->ops->expect_captures(gpu->allocator, is_expected);
+    }
+}
+
 /* ---- begin ---- */
 
 static pleat_status begin_locked(pl_pools *pools, pleat_pool_id id, const pl_route *made_as)
@@ -436,9 +445,13 @@ static pleat_status begin(pleat handle, int device, pleat_pool_id id, const pl_r
                           "allocator:pleat has",
                           device, gpu->ops->name);
     } else if (gpu) {
+        expect_captures(&gpu->pools, true);
         pl_lock_acquire(&gpu->pools.lock);
         st = begin_locked(&gpu->pools, id, made_as);
         pl_lock_release(&gpu->pools.lock);
+        if (st != PLEAT_OK) {
+            expect_captures(&gpu->pools, false);
+        }
         if (st != PLEAT_OK) {
             pl_error_set(st, 0, "device %d: the private pool (%llu, %llu) could not be made: %s",
                          device, (unsigned long long)id.first, (unsigned long long)id.second,
@@ -514,6 +527,7 @@ static bool end_route(pl_pools *pools, pleat_pool_id id)
 
     forget_routes(pools, over);
     pools->gpu->ops->private_rest(pools->gpu->allocator, pool->in);
+    expect_captures(pools, false);
     pl_pool_leave(pools, pool);
     return true;
 }

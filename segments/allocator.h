@@ -106,6 +106,9 @@ typedef struct pl_allocator_ops {
     /* Captures that are over keep no memory but that of private pools from now on; NULL where they
      * never do. */
     void (*let_captures_go)(pl_allocator *a);
+    /* From now on captures may begin, or no more: calls pair. While they may, nothing is done that
+     * would break one. NULL where nothing is. */
+    void (*expect_captures)(pl_allocator *a, bool is_expected);
     /* The stream is about to be destroyed, or has been: what was freed on it so far is fenced now,
      * while it can be. NULL where streams are kept. */
     void (*retire_stream)(pl_allocator *a, pl_stream *stream);

@@ -30,6 +30,7 @@ typedef struct pl_use {
     struct pl_capture *capture; /* whose graph has it, or NULL; the others do not count before */
     uint32_t lane;              /* PL_LANE_CONTEXT: all streams */
     bool is_kept;               /* the block was allocated or freed in the capture itself */
+    bool is_birth;              /* it was allocated there */
 } pl_use;
 
 typedef struct pl_uses {

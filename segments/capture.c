@@ -2,6 +2,7 @@
 #include "segments/capture.h"
 
 #include "segments/many.h"
+#include "segments/private.h"
 #include "segments/settle.h"
 
 enum { LOOK_AT = 1024, RELEASE_SOME = 256 };
@@ -23,6 +24,12 @@ static pl_capture *find(pl_space *space, uint64_t id)
     return capture;
 }
 
+static void own_up(pl_space *space, pl_capture *capture)
+{
+    space->n_disowned -= capture->is_disowned ? 1 : 0;
+    capture->is_disowned = false;
+}
+
 static void end(pl_space *space, pl_capture *capture)
 {
     space->n_capturing -= capture->has_ended ? 0 : 1;
@@ -40,6 +47,7 @@ void pl_capture_drop(pl_space *space, pl_capture *capture)
     }
     *at = capture->next;
     end(space, capture);
+    own_up(space, capture);
     space->n_captures--;
     pl_graph_watch_end(capture->watch);
     pl_host_free(&space->host, capture);
@@ -140,6 +148,32 @@ static pleat_status enter(pl_space *space, pl_lane *lane, const pl_capture_info 
     return PLEAT_OK;
 }
 
+/* While the driver watches its graph, the pool need not wait for the whole context. */
+static void use_pool(pl_capture *capture, pl_private *pool)
+{
+    if (capture->pool == pool) {
+        return;
+    }
+    if (capture->pool != NULL || capture->watch == NULL) {
+        pool->is_unwatched = true;
+        return;
+    }
+    capture->pool = pool;
+    pl_capture_hold(capture);
+    pool->n_graphs++;
+    pool->has_graphs = true;
+}
+
+/* Its graph is gone, or the pool is. */
+static void leave_pool(pl_space *space, pl_capture *capture)
+{
+    if (capture->pool != NULL) {
+        capture->pool->n_graphs--;
+        capture->pool = NULL;
+        pl_capture_drop(space, capture);
+    }
+}
+
 pleat_status pl_capture_see(pl_space *space, pl_lane *lane, const pl_capture_info *info,
                             pl_private *pool)
 {
@@ -153,7 +187,7 @@ pleat_status pl_capture_see(pl_space *space, pl_lane *lane, const pl_capture_inf
                     lane->capture->id == info->id;
     pleat_status st = is_known ? PLEAT_OK : enter(space, lane, info);
     if (st == PLEAT_OK && pool != NULL) {
-        lane->capture->pool = pool;
+        use_pool(lane->capture, pool);
     }
     return st;
 }
@@ -168,6 +202,11 @@ bool pl_capture_is_lasting(const pl_space *space, const pl_lane *lane)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
+static bool is_gone(const pl_capture *capture)
+{
+    return capture->watch != NULL && pl_graph_watch_is_gone(capture->watch);
+}
+
 /* What waits for it may go on, some now. True: not all has yet. */
 static bool release(pl_space *space, pl_capture *capture, uint64_t over_tick)
 {
@@ -176,23 +215,23 @@ static bool release(pl_space *space, pl_capture *capture, uint64_t over_tick)
         capture->over_tick = over_tick;
     }
     end(space, capture);
+    own_up(space, capture);
     pl_capture_hold(capture);
+    if (is_gone(capture)) {
+        leave_pool(space, capture);
+    }
     (void)pl_many_pass_capture(space, capture, RELEASE_SOME);
     bool has_more = capture->waiting.first != NULL;
     pl_capture_drop(space, capture);
     return has_more;
 }
 
-static bool is_gone(const pl_capture *capture)
-{
-    return capture->watch != NULL && pl_graph_watch_is_gone(capture->watch);
-}
-
 static pl_capture *find_gone(pl_capture *capture, size_t *n_looks)
 {
     for (; capture != NULL; capture = capture->next) {
         ++*n_looks;
-        if (is_gone(capture) && (!capture->is_released || capture->waiting.first != NULL)) {
+        if (is_gone(capture) && (!capture->is_released || capture->waiting.first != NULL ||
+                                 capture->pool != NULL)) {
             return capture;
         }
     }
@@ -232,10 +271,22 @@ void pl_capture_end_of_pool(pl_space *space, const pl_private *pool)
         pl_capture *next;
         for (pl_capture *c = space->captures[i]; c != NULL; c = next) {
             next = c->next;
-            if (c->pool == pool) {
-                c->pool = NULL;
+            if (c->pool == pool && !c->has_ended) {
                 end(space, c);
                 (void)pl_many_pass_capture(space, c, SIZE_MAX);
+            }
+        }
+    }
+}
+
+void pl_capture_forget_pool(pl_space *space, const pl_private *pool)
+{
+    for (unsigned i = 0; i < PL_CAPTURE_HEADS && pool->n_graphs > 0; i++) {
+        pl_capture *next;
+        for (pl_capture *c = space->captures[i]; c != NULL; c = next) {
+            next = c->next;
+            if (c->pool == pool) {
+                leave_pool(space, c);
             }
         }
     }
@@ -272,7 +323,7 @@ static pl_capture *find_of_stream(pl_space *space, const void *handle)
 
     for (unsigned i = 0; i < PL_CAPTURE_HEADS; i++) {
         for (pl_capture *c = space->captures[i]; c != NULL; c = c->next) {
-            if (!c->is_released && took_part(c, handle) &&
+            if (!c->is_released && !c->is_disowned && took_part(c, handle) &&
                 (oldest == NULL || c->number < oldest->number)) {
                 oldest = c;
             }
@@ -335,6 +386,9 @@ static pleat_status release_of_stream(pl_space *space, void *handle)
         (void)pl_many_pass_capture(space, capture, RELEASE_SOME);
         if (capture->watch == NULL) {
             release_launched(space, capture);
+        } else if (!capture->is_disowned) {
+            capture->is_disowned = true;
+            space->n_disowned++;
         }
     }
     pl_capture_drop(space, capture);

@@ -20,16 +20,18 @@
 
 enum { PL_CAPTURE_STREAMS = 8 };
 
-/* I1  n_refs counts the lanes that see it and the uses that name it; without any it is gone
+/* I1  n_refs counts the lanes that see it, the uses that name it and, if it has one, its pool;
+ *     without any it is gone
  * I2  `waiting` holds blocks whose last use names it                                        */
 typedef struct pl_capture {
     struct pl_capture *next;             /* in space.captures */
     uint64_t id;                         /* const: the driver's; 0 = it does not tell */
     uint64_t number;                     /* const: in order of first sight */
     pl_graph_watch *watch;               /* const; NULL = the driver does not tell */
-    struct pl_private *pool;             /* of a request in it; NULL = none */
+    struct pl_private *pool;             /* the first that its requests went to; NULL = none */
     bool has_ended;                      /* a stream of it was seen at rest, or its end was told */
     bool is_released;                    /* its graph is gone */
+    bool is_disowned;                    /* so its owner says; the driver has not said it yet */
     uint64_t over_tick;                  /* released: its launches are over when the context passes */
     void *streams[PL_CAPTURE_STREAMS];   /* the handles of those that took part, the first ones */
     unsigned n_streams;
@@ -60,6 +62,8 @@ bool pl_capture_is_lasting(const pl_space *space, const pl_lane *lane);
 bool pl_capture_look(pl_space *space);
 /* The captures of the pool's requests have ended. */
 void pl_capture_end_of_pool(pl_space *space, const struct pl_private *pool);
+/* The pool is no more. */
+void pl_capture_forget_pool(pl_space *space, const struct pl_private *pool);
 void pl_capture_free_all(pl_space *space); /* with the space */
 
 /* The graph captured with that stream's handle is gone, says its owner. PLEAT_OK; ECAPTURE. */

@@ -187,10 +187,7 @@ static pleat_status prepare(pl_space *space, pl_lane *plain, pl_request *rq)
  * some at a time. True: look again, and reserve again: others have used what was reserved. */
 static bool refresh(pl_space *space, pl_request *rq)
 {
-    if (rq->is_capturing) {
-        return false;
-    }
-    bool is_first = !rq->has_polled;
+    bool is_first = !rq->has_polled && !rq->is_capturing; /* a capture asks and unmaps nothing */
     rq->has_polled = true;
     if (is_first && (pl_space_has_many_lanes(space) || space->ticking.n > 0 ||
                      space->n_stale > 0 || space->n_captures > 0 || space->draining != NULL)) {
@@ -198,8 +195,6 @@ static bool refresh(pl_space *space, pl_request *rq)
         pl_settle_want_ticks(space, rq->lane);
         pl_settle_context_if_due(space);
         (void)pl_stale_reap(space);
-        (void)pl_capture_look(space);
-        (void)pl_private_drain(space);
         (void)pl_settle_some(space, PL_SETTLE_SOME);
         return true;
     }
@@ -288,7 +283,11 @@ static pleat_status keep_for_capture(pl_space *space, pl_block *b, const pl_requ
     if (!rq->is_capturing || rq->pool != NULL) {
         return PLEAT_OK;
     }
-    return pl_many_add_use(space, b, rq->lane, rq->lane->capture, true);
+    pleat_status st = pl_many_add_use(space, b, rq->lane, rq->lane->capture, true);
+    if (st == PLEAT_OK) {
+        b->uses->use[0].is_birth = true;
+    }
+    return st;
 }
 
 static void commit(pl_space *space, pl_block *b, const pl_request *rq, size_t requested)
@@ -411,7 +410,7 @@ static void free_block(pl_space *space, pl_block *b, pl_lane *plain, bool is_cap
     pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
     pl_space_lane_at(space, b->lane)->n_live--;
     if (__builtin_expect(b->uses != NULL, false)) {
-        pl_many_free(space, b);
+        pl_many_free(space, b, is_capturing ? plain->capture : NULL);
         pl_settle_named(space, plain);
         return;
     }
@@ -553,6 +552,21 @@ static pleat_status expandable_release_capture(pl_allocator *a, pl_stream *strea
     return pl_expandable_release_capture_of(a, pl_stream_handle(stream));
 }
 
+/* A capture may begin, or has ended: what would break one is over before it does. */
+static void expandable_expect_captures(pl_allocator *a, bool is_expected)
+{
+    pl_space *space = space_of(a);
+
+    pl_lock_acquire(&space->lock);
+    space->n_expected = is_expected ? space->n_expected + 1 : space->n_expected - 1;
+    while (is_expected && space->context.is_recording) {
+        space->n_waiting++;
+        pl_lock_wait(&space->lock, &space->landed);
+        space->n_waiting--;
+    }
+    pl_lock_release(&space->lock);
+}
+
 static int expandable_check(pl_allocator *a)
 {
     pl_space *space = space_of(a);
@@ -608,6 +622,7 @@ const pl_allocator_ops pl_expandable_ops = {
     .release_capture_of = pl_expandable_release_capture_of,
     .let_captures_go = pl_expandable_let_captures_go,
     .retire_stream = expandable_retire_stream,
+    .expect_captures = expandable_expect_captures,
     .private_open = pl_expandable_private_open,
     .private_alloc = expandable_private_alloc,
     .private_rest = pl_expandable_private_rest,

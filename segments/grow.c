@@ -341,14 +341,14 @@ static bool is_hopeless(const pl_space *space, const pl_request *rq)
     size_t whole = least_granules(space, rq->bytes);
 
     return whole > cap || (many_bytes(space, rq) == 0 && space->n_pinned + whole > cap + 2 &&
-                           !has_pending_apart(space, rq));
+                           !has_pending_apart(space, rq) && space->n_disowned == 0);
 }
 
 /* Anything that a wait, or an order, might let the request have. */
 static bool has_pending(const pl_space *space, const pl_request *rq)
 {
     return many_bytes(space, rq) > 0 || find_pending(space, rq) != NULL ||
-           has_pending_apart(space, rq) || space->context.many.first != NULL;
+           has_pending_apart(space, rq) || space->n_disowned > 0;
 }
 
 static uint64_t now_ms(void)
@@ -383,6 +383,7 @@ static bool order_next(pl_space *space, pl_request *rq)
         size_t n_moved = 0;
         pleat_status st = pl_handover(space, rq->lane, other, SIZE_MAX, is_private, &n_moved);
         if (n_moved > 0) {
+            rq->wants_tick = true; /* what it adopted and leaves must be orderable in its turn */
             return true;
         }
         other->tried_event = rq->event;
@@ -584,7 +585,7 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
     if (*st == PLEAT_OK) {
         bool has_taken = f->n_runs_taken > 0;
         pl_budget_spend(&space->budget, has_taken ? f->n_runs_taken + 1 : 0);
-        rq->wants_tick = has_taken && !f->is_quiet;
+        rq->wants_tick = rq->wants_tick || (has_taken && !f->is_quiet);
         *out = pl_flight_commit(space, f);
         return PL_STEP_DONE;
     }
@@ -642,6 +643,7 @@ pl_step pl_grow_step(pl_space *space, pl_request *rq, pl_block **out, pleat_stat
             n_moved == 0) {
             rq->n_ordered = space->n_lanes; /* no more of it */
         }
+        rq->wants_tick = rq->wants_tick || n_moved > 0;
         pl_budget_ordered(&space->budget);
         return PL_STEP_AGAIN;
     }

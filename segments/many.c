@@ -229,12 +229,23 @@ static void begin_use(pl_space *space, const pl_block *b, pl_use *use)
     }
 }
 
-void pl_many_free(pl_space *space, pl_block *b)
+/* What came and went in one capture was used in its graph only, never by the stream itself. */
+static bool is_of_one_graph(const pl_block *b, const pl_capture *in)
+{
+    for (uint32_t i = 0; i < b->uses->n; i++) {
+        if (b->uses->use[i].is_birth && b->uses->use[i].capture == in) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void pl_many_free(pl_space *space, pl_block *b, const pl_capture *in)
 {
     pl_lane *owner = pl_space_lane_at(space, b->lane);
 
     b->is_apart = b->segment->is_private;
-    b->tick = pl_lane_stamp(space, owner);
+    b->tick = in != NULL && is_of_one_graph(b, in) ? 0 : pl_lane_stamp(space, owner);
     owner->n_refs++;
     for (uint32_t i = 0; i < b->uses->n; i++) {
         begin_use(space, b, &b->uses->use[i]);

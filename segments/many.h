@@ -16,8 +16,9 @@
  * memory. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_many_add_use(pl_space *space, pl_block *b, pl_lane *lane,
                              struct pl_capture *capture, bool is_kept);
-/* b has uses and is being freed; it is in nobody's live map any more. */
-void pl_many_free(pl_space *space, pl_block *b);
+/* b has uses and is being freed; it is in nobody's live map any more. `in`: the capture that the
+ * free is in, or NULL. */
+void pl_many_free(pl_space *space, pl_block *b, const struct pl_capture *in);
 void pl_many_drop_uses(pl_space *space, pl_block *b);
 
 /* The lane has passed something: at most n blocks go on to what they wait for next. How many did. */

@@ -215,6 +215,13 @@ static void open_area(pl_space *space, pl_area *area)
     }
 }
 
+static void push_draining(pl_space *space, pl_private *pool)
+{
+    pool->next = NULL;
+    *(space->draining != NULL ? &space->last_draining->next : &space->draining) = pool;
+    space->last_draining = pool;
+}
+
 static void loosen(pl_space *space, pl_segment *seg, const pl_block *b)
 {
     size_t n = pl_segment_loosen(seg, b);
@@ -241,18 +248,38 @@ static void open_some(pl_space *space, pl_segment *seg, size_t n)
     }
 }
 
+static bool is_drained(const pl_space *space, const pl_private *pool)
+{
+    return pool->over_tick <= space->context.passed_tick ||
+           (pool->has_graphs && pool->n_graphs == 0 && !pool->is_unwatched);
+}
+
+/* The oldest, and if it is not drained yet, a few more: those go to the end. */
+static pl_private *next_drained(pl_space *space)
+{
+    for (unsigned n = RECYCLE_LOOKS; n > 0 && space->draining != NULL; n--) {
+        pl_private *pool = space->draining;
+        space->draining = pool->next;
+        if (is_drained(space, pool)) {
+            return pool;
+        }
+        push_draining(space, pool);
+    }
+    return NULL;
+}
+
 bool pl_private_drain(pl_space *space)
 {
-    pl_private *pool = space->draining;
+    pl_private *pool = next_drained(space);
     bool any = false;
 
-    if (pool != NULL && pool->over_tick <= space->context.passed_tick) {
+    if (pool != NULL) {
+        pl_capture_forget_pool(space, pool);
         while (pool->areas != NULL) {
             pl_area *area = pool->areas;
             pool->areas = area->next;
             open_area(space, area);
         }
-        space->draining = pool->next;
         pl_host_free(&space->host, pool);
         any = true;
     }
@@ -273,13 +300,17 @@ static void unlink_pool(pl_space *space, const pl_private *pool)
     *at = pool->next;
 }
 
+/* It waits for a tick of the context only if it must. */
 static void start_draining(pl_space *space, pl_private *pool)
 {
-    pool->next = NULL;
-    *(space->draining != NULL ? &space->last_draining->next : &space->draining) = pool;
-    space->last_draining = pool;
+    push_draining(space, pool);
     pool->over_tick = space->clock;
     space->context.next_tick = ++space->clock;
+    if (!pool->has_graphs || pool->is_unwatched) {
+        space->context.is_wanted = true;
+        space->context.gone_bytes += pool->reserved.current;
+        (void)pl_settle_context(space);
+    }
 }
 
 /* A pool that was never used has no graphs. */
@@ -294,8 +325,8 @@ void pl_expandable_private_release(pl_allocator *a, pl_private *pool)
         pl_host_free(&space->host, pool);
     } else {
         start_draining(space, pool);
-        (void)pl_settle_context(space);
         (void)pl_settle_poll(space, 1);
+        (void)pl_capture_look(space);
         while (pl_private_drain(space)) {
             pl_space_breathe(space);
         }

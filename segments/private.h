@@ -14,8 +14,9 @@
  * is kept (capture.h): reuse within the pool is what the pool is for.
  *
  * Release. Graphs may have been launched on any stream, known or not, and may run yet: so the pool
- * drains until a tick of the context, recorded at its release or as soon as no capture is known of,
- * has passed. Until then it is as it was, but for its name. Then its areas become the default
+ * drains until the driver has said that all graphs captured in it are gone (vmm/graph_watch.h), or
+ * else until a tick of the context has passed: the pools whose graphs nobody watches have one
+ * recorded, if no capture is known of. Until then it is as it was, but for its name. Then its areas become the default
  * pool's: they are in space.released, where its requests look when memory is short, and their
  * segments open: granules under free blocks become loose, some at a time, and takes find them as
  * everywhere. A later pool is given such an area if nothing lives or pends in it: so neither
@@ -35,7 +36,10 @@ struct pl_private {
     struct pl_private *next; /* in space.pools or space.draining */
     pl_area *areas;
     pleat_stat reserved; /* bytes */
-    uint64_t over_tick;  /* draining: over when the context passes it */
+    uint64_t over_tick;  /* draining: over when the context passes it, */
+    size_t n_graphs;     /* or when all graphs are gone that the driver watches for it, */
+    bool has_graphs;     /* if there was any */
+    bool is_unwatched;   /* and none that it does not */
 };
 
 /* The pool's area of the lane's stream and class: its own, one that was released, or a new one.

@@ -109,7 +109,9 @@ static bool is_time_for_tick(const pl_space *space, const pl_lane *lane, size_t 
         return false;
     }
     return lane->n_frees >= PL_FREES_PER_TICK ||
-           (bytes >= space->granule_bytes && (is_young || is_tight(space))) ||
+           (bytes >= space->granule_bytes && is_young) ||
+           ((bytes >= space->granule_bytes || lane->n_frees >= PL_FREES_WHEN_TIGHT) &&
+            is_tight(space)) ||
            lane->unticked_bytes >> space->granule_log2 > space->total_chunks >> 6;
 }
 
@@ -396,7 +398,7 @@ void pl_settle_want_ticks(pl_space *space, const pl_lane *user)
 
 bool pl_settle_is_capturing(const pl_space *space)
 {
-    return space->n_capturing > 0;
+    return space->n_capturing > 0 || space->n_expected > 0;
 }
 
 static uint64_t begin_context_tick(pl_space *space)
@@ -406,10 +408,20 @@ static uint64_t begin_context_tick(pl_space *space)
 
     context->next_tick = ++space->clock;
     context->is_busy = true;
+    context->is_recording = true;
     context->is_wanted = false;
     context->gone_bytes = 0;
     context->event = space->budget.n_events;
     return number;
+}
+
+static void end_recording(pl_space *space)
+{
+    space->context.is_busy = false;
+    space->context.is_recording = false;
+    if (space->n_waiting > 0) {
+        pthread_cond_broadcast(&space->landed);
+    }
 }
 
 pleat_status pl_settle_context(pl_space *space)
@@ -430,7 +442,7 @@ pleat_status pl_settle_context(pl_space *space)
     pl_lock_release(&space->lock);
     pleat_status st = pl_fence_record_context(space->dev, &fence);
     pl_lock_acquire(&space->lock);
-    context->is_busy = false;
+    end_recording(space);
     context->is_unsupported = st == PLEAT_ENOTSUP;
     context->is_wanted = st != PLEAT_OK;
     if (st == PLEAT_OK) {
@@ -461,7 +473,7 @@ static pleat_status synchronize(pl_space *space)
     pl_lock_release(&space->lock);
     pleat_status st = pl_device_synchronize(space->dev);
     pl_lock_acquire(&space->lock);
-    space->context.is_busy = false;
+    end_recording(space);
     if (st == PLEAT_OK && number > space->context.passed_tick) {
         space->context.passed_tick = number;
     }

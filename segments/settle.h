@@ -18,6 +18,7 @@
 
 enum {
     PL_FREES_PER_TICK = 32,
+    PL_FREES_WHEN_TIGHT = 4,
     PL_SETTLE_SOME = 256,   /* blocks settled in one hold */
     PL_SETTLE_LANES = 64,   /* lanes looked at in one hold */
     PL_SETTLE_QUERIES = 32, /* fences queried before growing */

@@ -32,7 +32,8 @@ typedef struct pl_context {
     uint64_t next_tick; /* stamps are no lower than this */
     uint64_t passed_tick;
     pl_tick tick;         /* fence NULL = none */
-    bool is_busy;         /* some thread records, queries or waits for it now */
+    bool is_busy;         /* some thread records or queries it now */
+    bool is_recording;    /* or is about to: no capture may begin */
     bool is_unsupported;  /* the driver has no such event */
     bool is_wanted;       /* gone lanes have frees that only it can cover */
     uint64_t event;       /* n_events when it was recorded last */
@@ -86,6 +87,8 @@ typedef struct pl_space {
     struct pl_capture *captures[PL_CAPTURE_HEADS]; /* by id: see capture.h */
     size_t n_captures;
     size_t n_capturing;      /* not known to have ended */
+    size_t n_expected;       /* calls that say that one may begin */
+    size_t n_disowned;       /* whose owner said that their graph is gone; it may run yet */
     uint64_t next_capture;   /* number */
     uint64_t n_graphs_gone;  /* when their captures were last looked through */
 

@@ -20,7 +20,8 @@ enum { FEW_LANES = 4 };
 
 static bool has_uncovered(const pl_space *space)
 {
-    bool any = space->context.many.first != NULL || space->draining != NULL;
+    bool any = space->context.many.first != NULL || space->draining != NULL ||
+               space->n_disowned > 0;
 
     for (const pl_lane *lane = space->busy.first; lane != NULL && !any; lane = lane->busy.next) {
         any = !lane->is_capture && pl_settle_has_uncovered(space, lane);
