@@ -5,6 +5,7 @@
 
 #include "vmm/sim/call.h"
 #include "vmm/sim/cost.h"
+#include "vmm/sim/delay.h"
 #include "vmm/sim/fault.h"
 #include "vmm/sim/hazard.h"
 #include "vmm/sim/log.h"
@@ -116,15 +117,20 @@ void pleat_sim_advance(int device, uint64_t n)
     (void)sim_call_end(&call);
 }
 
+/* A test that lost its fault or its delay would pass for nothing: it is said aloud, too. */
+static void refuse(const char *what, const char *name, const char *why)
+{
+    snprintf(sim_error_text(), SIM_ERROR_BYTES, "simulator: no %s set: \"%s\" %s", what,
+             name == NULL ? "any" : name, why);
+    fprintf(stderr, "%s\n", sim_error_text());
+}
+
 static void add_fault(const char *name, uint64_t k, int code, bool is_from)
 {
     sim_state_lock();
     sim_entry entry = name == NULL ? SIM_N_ENTRIES : sim_entry_find(name);
     if ((name != NULL && entry >= SIM_N_CU_ENTRIES) || !sim_fault_add(entry, k, is_from, code)) {
-        snprintf(sim_error_text(), SIM_ERROR_BYTES,
-                 "simulator: no fault set: \"%s\" is no entry point, or there are too many faults",
-                 name == NULL ? "any" : name);
-        fprintf(stderr, "%s\n", sim_error_text());
+        refuse("fault", name, "is no entry point, or there are too many faults");
     }
     sim_state_unlock();
 }
@@ -144,6 +150,29 @@ void pleat_sim_fail_never(void)
     sim_state_lock();
     sim_fault_clear();
     sim_state_unlock();
+}
+
+static void set_delay(const char *name, unsigned us, sim_delay_when when)
+{
+    sim_state_lock();
+    sim_entry entry = name == NULL ? SIM_N_ENTRIES : sim_entry_find(name);
+    if ((name != NULL && entry == SIM_N_ENTRIES) ||
+        (us > SIM_DELAY_MOST && us != PLEAT_SIM_YIELD)) {
+        refuse("delay", name, "is no entry point, or that is more than 10 seconds");
+    } else {
+        sim_delay_set(entry, when, us == PLEAT_SIM_YIELD ? SIM_DELAY_YIELD : us);
+    }
+    sim_state_unlock();
+}
+
+void pleat_sim_delay(const char *call, unsigned us)
+{
+    set_delay(call, us, SIM_DELAY_BEFORE);
+}
+
+void pleat_sim_delay_after(const char *call, unsigned us)
+{
+    set_delay(call, us, SIM_DELAY_AFTER);
 }
 
 uint64_t pleat_sim_n_faults(void)

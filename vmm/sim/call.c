@@ -3,6 +3,7 @@
 
 #include "vmm/sim/capture.h"
 #include "vmm/sim/cost.h"
+#include "vmm/sim/delay.h"
 #include "vmm/sim/fault.h"
 #include "vmm/sim/hazard.h"
 #include "vmm/sim/log.h"
@@ -66,7 +67,9 @@ static cu_result admit(sim_entry entry)
 void sim_call_begin(sim_call *call, sim_entry entry, uint64_t arg0, uint64_t arg1, uint64_t arg2,
                     uint64_t arg3)
 {
+    sim_delay_take(entry, SIM_DELAY_BEFORE);
     sim_state_lock();
+    sim.entry = (int)entry;
     call->entry = entry;
     call->cost_us = sim.cost_us;
     call->args[0] = arg0;
@@ -83,5 +86,6 @@ cu_result sim_call_end(const sim_call *call)
     sim_due *due = sim_user_object_take_due();
     sim_state_unlock();
     sim_user_object_run(due);
+    sim_delay_take(call->entry, SIM_DELAY_AFTER);
     return call->result;
 }

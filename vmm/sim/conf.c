@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "vmm/sim/entry.h"
+#include "vmm/sim/delay.h"
 
 typedef bool (*key_reader)(const char *value, sim_conf *conf);
 
@@ -207,21 +207,77 @@ static char *next_word(char **rest)
     return strsep(rest, ";");
 }
 
-static bool read_without(const char *value, sim_conf *conf)
+typedef bool (*word_reader)(char *word, sim_conf *conf);
+
+static bool read_list(const char *value, word_reader read, sim_conf *conf)
 {
     char *copy = strdup(value);
     char *rest = copy;
     char *word;
     bool is_good = copy != NULL;
     while (is_good && (word = next_word(&rest)) != NULL) {
-        sim_entry entry = sim_entry_find(word);
-        is_good = entry < SIM_N_CU_ENTRIES;
-        if (is_good) {
-            conf->lacks[entry] = true;
-        }
+        is_good = read(word, conf);
     }
     free(copy);
     return is_good;
+}
+
+static bool read_lack(char *word, sim_conf *conf)
+{
+    sim_entry entry = sim_entry_find(word);
+    if (entry >= SIM_N_CU_ENTRIES) {
+        return false;
+    }
+    conf->lacks[entry] = true;
+    return true;
+}
+
+static bool read_without(const char *value, sim_conf *conf)
+{
+    return read_list(value, read_lack, conf);
+}
+
+/* `NAME=MICROSECONDS` or `NAME=yield`. */
+static bool read_delay_of(char *word, unsigned *delay_us)
+{
+    char *number = strchr(word, '=');
+    uint64_t us = SIM_DELAY_YIELD;
+    if (number == NULL) {
+        return false;
+    }
+    *number++ = '\0';
+    sim_entry entry = sim_entry_find(word);
+    if (entry == SIM_N_ENTRIES ||
+        (strcmp(number, "yield") != 0 && !read_number(number, 0, SIM_DELAY_MOST, &us))) {
+        return false;
+    }
+    delay_us[entry] = (unsigned)us;
+    return true;
+}
+
+static bool read_delay_before(char *word, sim_conf *conf)
+{
+    return read_delay_of(word, conf->delay_us[SIM_DELAY_BEFORE]);
+}
+
+static bool read_delay_after(char *word, sim_conf *conf)
+{
+    return read_delay_of(word, conf->delay_us[SIM_DELAY_AFTER]);
+}
+
+static bool read_delay(const char *value, sim_conf *conf)
+{
+    return read_list(value, read_delay_before, conf);
+}
+
+static bool read_late_delay(const char *value, sim_conf *conf)
+{
+    return read_list(value, read_delay_after, conf);
+}
+
+static bool read_dead_handles(const char *value, sim_conf *conf)
+{
+    return read_choice(value, "error", "hazard", &conf->has_dead_hazards);
 }
 
 static const struct {
@@ -244,6 +300,9 @@ static const struct {
     { "fork", read_fork, "refuse or allow" },
     { "free", read_free, "hazard or wait" },
     { "without", read_without, "names of entry points, [cuStreamGetId;cuGraphLaunch]" },
+    { "dead_handles", read_dead_handles, "error or hazard" },
+    { "delay", read_delay, "entry points and microseconds, [cuMemMap=300;cuEventRecord=yield]" },
+    { "delay_after", read_late_delay, "the same as for delay" },
 };
 
 enum { N_KEYS = sizeof(keys) / sizeof(keys[0]) };
@@ -346,5 +405,5 @@ bool sim_conf_parse(const char *text, sim_conf *out, char *error, size_t n_error
 
 const char *sim_conf_environment(void)
 {
-    return getenv("PLEAT_SIM");
+    return secure_getenv("PLEAT_SIM");
 }

@@ -36,7 +36,9 @@ typedef struct sim_conf {
     bool is_free_waiting; /* cuMemFree synchronises the device first */
     int compute_major;
     int compute_minor;
-    bool lacks[SIM_CONF_ENTRIES]; /* by sim_entry: answers NOT_FOUND */
+    bool has_dead_hazards;                  /* a destroyed handle in a call is a hazard */
+    bool lacks[SIM_CONF_ENTRIES];           /* by sim_entry: answers NOT_FOUND */
+    unsigned delay_us[2][SIM_CONF_ENTRIES]; /* by sim_delay_when and sim_entry */
     char name[96];
     char costs[256]; /* a file, or the name of a built-in model */
 } sim_conf;

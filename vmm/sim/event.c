@@ -5,9 +5,12 @@
 #include "vmm/sim/event.h"
 
 #include "vmm/sim/capture.h"
+#include "vmm/sim/hazard.h"
 
 #define HANDLE_BASE UINT64_C(0x520000000000)
 enum { HANDLE_STEP = 64 };
+
+static sim_quarantine dead_events; /* lock; with dead_handles:hazard */
 
 cu_result sim_event_create(sim_context *context, unsigned flags, cu_event *out)
 {
@@ -30,7 +33,11 @@ sim_event *sim_event_find(cu_event handle)
         return NULL;
     }
     sim_event *event = sim_pool_at(&sim.events, (uint32_t)(value / HANDLE_STEP));
-    return event->is_live ? event : NULL;
+    if (!event->is_live) {
+        sim_hazard_check_dead("event", (uint64_t)(uintptr_t)handle, event->died_in_call);
+        return NULL;
+    }
+    return event;
 }
 
 void sim_event_destroy(sim_event *event)
@@ -38,8 +45,12 @@ void sim_event_destroy(sim_event *event)
     sim_clock_unref(event->deps);
     event->deps = NULL;
     event->is_live = false;
+    event->died_in_call = sim.call_number;
     sim.n_events--;
-    sim_pool_give(&sim.events, event->index);
+    uint32_t index = event->index;
+    if (!sim.conf.has_dead_hazards || sim_quarantine_swap(&dead_events, &index)) {
+        sim_pool_give(&sim.events, index);
+    }
 }
 
 void sim_event_drop_context(const sim_context *context)
@@ -60,6 +71,7 @@ void sim_event_fini(void)
         sim_clock_unref(event->deps);
     }
     sim_pool_fini(&sim.events);
+    sim_quarantine_fini(&dead_events);
 }
 
 cu_result sim_event_record(sim_event *event, sim_stream *stream)

@@ -15,6 +15,7 @@ typedef struct sim_event {
     sim_clock *deps;
     uint64_t stamp;      /* the device's submissions when it was recorded */
     uint64_t capture_id; /* 0: not recorded in a capture */
+    uint64_t died_in_call;
 } sim_event;
 
 cu_result sim_event_create(sim_context *context, unsigned flags, cu_event *out);

@@ -11,6 +11,9 @@ uint64_t sim_hazard_count(void);
 size_t sim_hazard_copy(pleat_sim_hazard *out, size_t n);
 void sim_hazard_reset(void);
 
+/* The call in progress names a handle of a `kind` that was destroyed. */
+void sim_hazard_check_dead(const char *kind, uint64_t handle, uint64_t died_in_call);
+
 /* May `device` do all that to these addresses? On return *first is the first access it may not do,
  * and *any holds the entries of all granules or-ed together. */
 bool sim_hazard_is_accessible(int device, const pleat_sim_access *accesses, size_t n,

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "vmm/sim/entry.h"
 #include "vmm/sim/hazard.h"
 
 enum { MAX_KEPT = 1024 };
@@ -27,6 +28,15 @@ void sim_hazard_add(pleat_sim_hazard_kind kind, uint64_t ptr, uint64_t bytes, co
     va_start(args, format);
     vsnprintf(kept[i].text, sizeof(kept[i].text), format, args);
     va_end(args);
+}
+
+void sim_hazard_check_dead(const char *kind, uint64_t handle, uint64_t died_in_call)
+{
+    if (sim.conf.has_dead_hazards) {
+        sim_hazard_add(PLEAT_SIM_DEAD_HANDLE, handle, 0, "%s of %s 0x%llx, destroyed in call %llu",
+                       sim_entry_symbol((sim_entry)sim.entry), kind, (unsigned long long)handle,
+                       (unsigned long long)died_in_call);
+    }
 }
 
 uint64_t sim_hazard_count(void)

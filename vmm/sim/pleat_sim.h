@@ -83,6 +83,12 @@ extern "C" {
  *                                  but user objects and cuStreamGetCaptureInfo_v2 of 11.3 are
  *                                  there; no POSIX file descriptors, no RDMA; pools have no
  *                                  maximum and do not tell what they hold
+ *             dead_handles:error   the handle of a destroyed stream or event is refused, and the
+ *                                  next one created gets it (default)
+ *             dead_handles:hazard  it is refused and recorded as a hazard, in whichever call; it
+ *                                  is recycled once 4,096 later ones were destroyed
+ *             delay:[NAME=US;...]  see pleat_sim_delay; US may be the word yield
+ *             delay_after:[...]    see pleat_sim_delay_after
  *             without:[NAME;NAME]  these entry points answer NOT_FOUND, in any profile
  *             peers:all            every device can be given access to the others' memory (default)
  *             peers:pairs          0 and 1 to each other's, 2 and 3, ...
@@ -97,7 +103,8 @@ extern "C" {
  *  Returns  0, or -1: a key or a value is unknown; pleat_sim_error names it.
  *  Failure  everything is as before.
  *  Threads  any; but no other thread may be using what is reset. cuInit stays valid.
- *  Source   Without a reset before cuInit, the environment variable PLEAT_SIM holds `conf`. */
+ *  Source   Without a reset before cuInit, the environment variable PLEAT_SIM holds `conf`; not in
+ *           a setuid program. */
 PLEAT_SIM_API int pleat_sim_reset(const char *conf);
 
 /** Say what was wrong with the last configuration, cost file, fault or mapping that was refused.
@@ -160,6 +167,22 @@ PLEAT_SIM_API void pleat_sim_fail_from(const char *call, uint64_t k, int code);
 /** Forget all faults that have not struck yet. */
 PLEAT_SIM_API void pleat_sim_fail_never(void);
 
+/** What stands for a delay that only gives way to other threads. */
+#define PLEAT_SIM_YIELD 0xffffffffU
+
+/** Let every such call sleep before it takes effect, so that races show without luck.
+ *
+ *  Units    `us`: microseconds of real time, at most 10 seconds; 0 = none any more; PLEAT_SIM_YIELD
+ *           = sched_yield. The cost clock does not notice.
+ *  Params   call: an entry point's name, one of this header's that stands in the log
+ *           (pleat_sim_work), or NULL for all of the driver's.
+ *  Failure  an unknown name sets pleat_sim_error and is said on stderr.
+ *  Threads  any; the calling thread sleeps, outside every lock of the simulator. */
+PLEAT_SIM_API void pleat_sim_delay(const char *call, unsigned us);
+
+/** Let every such call sleep after it took effect, before it returns; see pleat_sim_delay. */
+PLEAT_SIM_API void pleat_sim_delay_after(const char *call, unsigned us);
+
 /** Count the calls that a fault has answered since the reset. */
 PLEAT_SIM_API uint64_t pleat_sim_n_faults(void);
 
@@ -213,7 +236,8 @@ typedef enum pleat_sim_hazard_kind {
     PLEAT_SIM_UNMAP_IN_USE,    /* unmap, release or free under unfinished work */
     PLEAT_SIM_RACE,            /* two streams, same physical bytes, unordered, one of them writes */
     PLEAT_SIM_CONTENTS,        /* memory mode: verify found other bytes */
-    PLEAT_SIM_CALL_IN_DESTRUCTOR /* of a user object; the call is refused: NOT_PERMITTED */
+    PLEAT_SIM_CALL_IN_DESTRUCTOR, /* of a user object; the call is refused: NOT_PERMITTED */
+    PLEAT_SIM_DEAD_HANDLE /* dead_handles:hazard: of a destroyed stream or event; ptr is it */
 } pleat_sim_hazard_kind;
 
 typedef struct pleat_sim_hazard {

@@ -71,3 +71,21 @@ void sim_pool_give(sim_pool *pool, uint32_t index)
 {
     pool->free_indexes[pool->n_free++] = index;
 }
+
+bool sim_quarantine_swap(sim_quarantine *quarantine, uint32_t *number)
+{
+    if (quarantine->ring == NULL) {
+        quarantine->ring = sim_new(SIM_QUARANTINE * sizeof(quarantine->ring[0]));
+    }
+    uint32_t *place = &quarantine->ring[quarantine->n_seen++ % SIM_QUARANTINE];
+    uint32_t out = *place;
+    *place = *number;
+    *number = out;
+    return quarantine->n_seen > SIM_QUARANTINE;
+}
+
+void sim_quarantine_fini(sim_quarantine *quarantine)
+{
+    free(quarantine->ring);
+    memset(quarantine, 0, sizeof(*quarantine));
+}

@@ -2,6 +2,7 @@
 #ifndef PLEAT_SIM_POOL_H
 #define PLEAT_SIM_POOL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +29,18 @@ static inline void *sim_pool_at(const sim_pool *pool, uint32_t index)
     uint32_t in_slab = index & ((1U << SIM_POOL_SLAB_SHIFT) - 1);
     return pool->slabs[index >> SIM_POOL_SLAB_SHIFT] + in_slab * pool->object_bytes;
 }
+
+/* Numbers that are not to be used again soon: each waits for SIM_QUARANTINE later ones. */
+enum { SIM_QUARANTINE = 4096 };
+
+typedef struct sim_quarantine {
+    uint32_t *ring;
+    uint64_t n_seen;
+} sim_quarantine;
+
+/* Puts *number in; true, and *number is another one, when that one has waited long enough. */
+bool sim_quarantine_swap(sim_quarantine *quarantine, uint32_t *number);
+void sim_quarantine_fini(sim_quarantine *quarantine);
 
 /* Host memory that is always there: the process ends with a message when the host has none.
  * sim_new zeroes; sim_grow is realloc. */

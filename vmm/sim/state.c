@@ -11,6 +11,7 @@
 #include "vmm/sim/backing.h"
 #include "vmm/sim/capture.h"
 #include "vmm/sim/cost.h"
+#include "vmm/sim/delay.h"
 #include "vmm/sim/event.h"
 #include "vmm/sim/fault.h"
 #include "vmm/sim/graph.h"
@@ -98,6 +99,10 @@ void sim_state_reset(const sim_conf *conf)
     forget_everything();
     sim.conf = *conf;
     sim.is_configured = true;
+    for (int i = 0; i < SIM_N_ENTRIES; i++) {
+        sim_delay_set((sim_entry)i, SIM_DELAY_BEFORE, conf->delay_us[SIM_DELAY_BEFORE][i]);
+        sim_delay_set((sim_entry)i, SIM_DELAY_AFTER, conf->delay_us[SIM_DELAY_AFTER][i]);
+    }
     sim_space_init(&sim.space, conf);
     sim_pool_init(&sim.handles, sizeof(sim_handle));
     sim_pool_init(&sim.mappings, sizeof(sim_mapping));

@@ -60,6 +60,7 @@ typedef struct sim_state {
     uint64_t n_calls[SIM_CONF_ENTRIES]; /* by sim_entry */
     uint64_t n_cu_calls;
     uint64_t call_number; /* of the call in progress, as in the log */
+    int entry;            /* its sim_entry */
     double cost_us;
 
     sim_pool handles;

@@ -1,6 +1,7 @@
 /* stream.c - handles, ids, default streams, and who waits for whom by default.
  *
- * A handle is recycled at once, last destroyed first, work pending or not; an id never. The stream
+ * A handle is recycled at once, last destroyed first, work pending or not, but with
+ * dead_handles:hazard, where it stays dead for long; an id never. The stream
  * object lives on in its slot until its work is done (S4, stream.h).
  * The legacy default stream waits for all earlier work of its context's blocking streams, and
  * their later work waits for it. */
@@ -10,6 +11,7 @@
 #include <string.h>
 
 #include "vmm/sim/capture.h"
+#include "vmm/sim/hazard.h"
 
 /* Handles look like pointers but are none: a base, and a step for each number. */
 #define HANDLE_BASE UINT64_C(0x510000000000)
@@ -17,9 +19,11 @@ enum { HANDLE_STEP = 256 };
 
 static struct {
     uint32_t *slots; /* by handle number; UINT32_MAX: free */
+    uint64_t *died;  /* by handle number: in which call */
     uint32_t n;
     uint32_t *free_numbers;
     uint32_t n_free;
+    sim_quarantine dead; /* with dead_handles:hazard */
 } handles;
 
 static uint32_t take_number(void)
@@ -29,8 +33,18 @@ static uint32_t take_number(void)
     }
     uint32_t n = handles.n + 1;
     handles.slots = sim_grow(handles.slots, n * sizeof(handles.slots[0]));
+    handles.died = sim_grow(handles.died, n * sizeof(handles.died[0]));
     handles.free_numbers = sim_grow(handles.free_numbers, n * sizeof(handles.free_numbers[0]));
     return handles.n++;
+}
+
+static void free_number(uint32_t number)
+{
+    handles.slots[number] = UINT32_MAX;
+    handles.died[number] = sim.call_number;
+    if (!sim.conf.has_dead_hazards || sim_quarantine_swap(&handles.dead, &number)) {
+        handles.free_numbers[handles.n_free++] = number;
+    }
 }
 
 static uint32_t number_of(cu_stream handle)
@@ -89,7 +103,11 @@ cu_result sim_stream_find(cu_stream handle, sim_stream **out)
         return result;
     }
     uint32_t number = number_of(handle);
-    if (number == UINT32_MAX || handles.slots[number] == UINT32_MAX) {
+    if (number == UINT32_MAX) {
+        return CU_INVALID_HANDLE;
+    }
+    if (handles.slots[number] == UINT32_MAX) {
+        sim_hazard_check_dead("stream", (uint64_t)(uintptr_t)handle, handles.died[number]);
         return CU_INVALID_HANDLE;
     }
     *out = sim_stream_at(handles.slots[number]);
@@ -126,8 +144,7 @@ void sim_stream_destroy(sim_stream *stream)
         sim_capture_leave(stream);
     }
     if (number != UINT32_MAX) {
-        handles.slots[number] = UINT32_MAX;
-        handles.free_numbers[handles.n_free++] = number;
+        free_number(number);
         sim.n_streams--;
     }
     stream->is_live = false;
@@ -161,7 +178,9 @@ void sim_stream_fini(void)
     }
     sim_pool_fini(&sim.streams);
     free(handles.slots);
+    free(handles.died);
     free(handles.free_numbers);
+    sim_quarantine_fini(&handles.dead);
     memset(&handles, 0, sizeof(handles));
 }
 
