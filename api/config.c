@@ -141,7 +141,7 @@ static pleat_status read_string(const char *source, const char *conf, pl_config 
 
 static const char *variable(const char *name)
 {
-    return getenv(name);
+    return secure_getenv(name);
 }
 
 static pleat_status read_strings(const char *conf, pl_config *config)

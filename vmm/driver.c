@@ -110,7 +110,7 @@ static bool path_beside(char *out, size_t n)
 
 static void *open_sim_object(void)
 {
-    const char *given = getenv("PLEAT_SIM_LIBRARY");
+    const char *given = secure_getenv("PLEAT_SIM_LIBRARY");
     if (given != NULL && given[0] != '\0') {
         return open_object(given);
     }

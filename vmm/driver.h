@@ -26,8 +26,9 @@ typedef enum pl_driver_kind { PL_DRIVER_AUTO, PL_DRIVER_CUDA, PL_DRIVER_SIM } pl
 
 /** Open libcuda.so.1 (CUDA), the simulator (SIM), or CUDA if it has a device, else SIM (AUTO).
  *
- *  The simulator is the file that the environment variable PLEAT_SIM_LIBRARY names, or
- *  libpleat_sim.so beside the object that holds this code, or the one that the loader finds.
+ *  The simulator is the file that the environment variable PLEAT_SIM_LIBRARY names (not in a setuid
+ *  program, where the environment is not ours), or libpleat_sim.so beside the object that holds
+ *  this code, or the one that the loader finds.
  *
  *  Params   sim_conf the simulator's configuration string: it is reset to that; NULL leaves it as
  *           it is, initialised from PLEAT_SIM if it was never configured. Without meaning for CUDA.

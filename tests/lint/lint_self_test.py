@@ -11,6 +11,7 @@ from source import functions, without_comments_and_strings
 
 SEGMENT = pathlib.Path("segments/sample.c")
 DRIVER = pathlib.Path("vmm/driver.c")
+SIM = pathlib.Path("vmm/sim/conf.c")
 
 
 def calls(path, text):
@@ -42,9 +43,15 @@ class Layers(unittest.TestCase):
     def test_a_banned_call_is_found_outside_its_home(self):
         self.assertEqual(len(calls(SEGMENT, "p = malloc(1);\n")), 1)
         self.assertEqual(len(calls(SEGMENT, 'x = getenv("A");\n')), 1)
-        self.assertEqual(calls(DRIVER, 'x = getenv("A");\n'), [])
+        self.assertEqual(len(calls(SEGMENT, 'x = secure_getenv("A");\n')), 1)
+        self.assertEqual(calls(DRIVER, 'x = secure_getenv("A");\n'), [])
         self.assertEqual(calls(SEGMENT, "a->ops->free(a, p);\nops.free(p);\n"), [])
         self.assertEqual(calls(SEGMENT, "snprintf(t, 9, x); block_free(p);\n"), [])
+
+    def test_the_environment_is_read_securely_even_at_home(self):
+        self.assertEqual(len(calls(DRIVER, 'x = getenv("A");\n')), 1)
+        self.assertEqual(len(calls(SIM, 'x = getenv("A");\n')), 1)
+        self.assertEqual(calls(SIM, 'x = secure_getenv("A"); p = malloc(1);\n'), [])
 
     def test_a_function_that_calls_itself_is_found(self):
         body = "static int depth(int n)\n{\n    return n ? depth(n - 1) : 0;\n}\n"

@@ -75,7 +75,7 @@ static void write_json(FILE *file)
 
 __attribute__((destructor)) static void report(void)
 {
-    const char *to = getenv("PLEAT_RUNTIME_REPORT");
+    const char *to = secure_getenv("PLEAT_RUNTIME_REPORT");
     if (owner == 0 || owner != getpid() || to == NULL || to[0] == '\0' || strcmp(to, "0") == 0) {
         return;
     }

@@ -97,7 +97,7 @@ int rt_device(void)
 
 static bool is_logging(void)
 {
-    const char *text = getenv("PLEAT_RUNTIME_LOG");
+    const char *text = secure_getenv("PLEAT_RUNTIME_LOG");
     return text != NULL && text[0] != '\0' && strcmp(text, "0") != 0;
 }
 

@@ -109,8 +109,10 @@ void sim_backing_fill(uint64_t at, uint64_t bytes, uint64_t seed)
         uint64_t word = pattern_word(start, i);
         memcpy(p + 8 * i, &word, 8);
     }
-    uint64_t last = pattern_word(start, i);
-    memcpy(p + 8 * i, &last, bytes % 8);
+    if (bytes % 8 != 0) { /* without bytes p may be NULL */
+        uint64_t last = pattern_word(start, i);
+        memcpy(p + 8 * i, &last, bytes % 8);
+    }
 }
 
 uint64_t sim_backing_verify(uint64_t at, uint64_t bytes, uint64_t seed)
