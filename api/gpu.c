@@ -4,6 +4,7 @@
  * wait for the outcome and, after a failure, try themselves: a reason that has passed (no memory
  * just then) must not stick. May call segments and vmm. */
 #include "api/instance.h"
+#include "api/oom.h"
 #include "api/text.h"
 #include "vmm/base/assert.h"
 #include "vmm/driver.h"
@@ -19,7 +20,9 @@ pleat_status pl_use_check_device(const pl_instance *instance, int device)
 
 /* ---- building ---- */
 
-/* Which allocator the device gets: the configured one if the device can do what it needs. */
+/* Which allocator the device gets: the configured one if the device can do what it needs. A device
+ * that is full just now refutes nothing: the request itself will be told why it fails, and succeed
+ * once there is memory. */
 static pleat_status choose_ops(const pl_config *config, pl_gpu *gpu, size_t *n_leaked)
 {
     char why[PL_NOTE_BYTES] = "";
@@ -33,6 +36,10 @@ static pleat_status choose_ops(const pl_config *config, pl_gpu *gpu, size_t *n_l
         return st;
     }
     *n_leaked += pl_device_counted(gpu->dev).n_undo_failures;
+    if (st == PLEAT_ENOMEM_DEVICE || st == PLEAT_ENOSPACE_VA) {
+        pl_driver_clear_error();
+        return PLEAT_OK;
+    }
     if (st == PLEAT_ENOVMM && config->fallback) {
         pl_text note;
         pl_text_init(&note, gpu->note, sizeof gpu->note);
@@ -64,6 +71,9 @@ static pleat_status make_allocator(const pl_config *config, pl_gpu *gpu)
 
 static pleat_status refuse_open(int device, pleat_status st)
 {
+    if (st == PLEAT_ENOMEM_DEVICE) {
+        return pl_oom_refuse_context(device);
+    }
     if (st == PLEAT_EDEVICE ||
         st == PLEAT_EINVAL) { /* it exists: the configuration asks too much */
         return pl_error_set(st, 0, "device %d cannot be used as configured: %s", device,

@@ -183,3 +183,16 @@ pleat_verdict pl_oom_explain(pl_gpu *gpu, size_t bytes, pleat_status status, pl_
     say_hint(&shortage, verdict, text);
     return verdict;
 }
+
+pleat_status pl_oom_refuse_context(int device)
+{
+    char sentence[PL_ERROR_TEXT_BYTES];
+    pl_driver_error driver = *pl_driver_last_error();
+    pl_text text;
+    pl_text_init(&text, sentence, sizeof sentence);
+    pl_text_add(&text,
+                "%s: device %d cannot be opened: others (processes, libraries, instances) leave no "
+                "memory for the driver's own context",
+                pleat_status_text(PLEAT_ENOMEM_DEVICE), device);
+    return pl_error_set_verdict(PLEAT_ENOMEM_DEVICE, 0, PLEAT_VERDICT_FOREIGN, sentence, &driver);
+}

@@ -28,6 +28,10 @@ typedef struct pl_shortage {
 /* The verdict and its sentence with all the numbers. Calls the driver once; holds no lock. */
 pleat_verdict pl_oom_explain(pl_gpu *gpu, size_t bytes, pleat_status status, pl_text *text);
 
+/* Set the error for a device on which not even the driver's context finds memory: nothing can be
+ * measured there, but whoever holds it is not this instance. Returns ENOMEM_DEVICE. */
+pleat_status pl_oom_refuse_context(int device);
+
 /* The verdict alone, from numbers; status is ENOMEM_DEVICE, EPENDING or ENOSPACE_VA. */
 pleat_verdict pl_oom_judge(const pl_shortage *shortage, pleat_status status);
 

@@ -126,6 +126,39 @@ START_TEST(foreign_when_others_hold_the_difference)
 }
 END_TEST
 
+START_TEST(foreign_when_the_device_is_full_at_its_first_use)
+{
+    pleat other = api_make(API_TORCH, "capacity:64M", "");
+    pleat_devptr held = api_alloc(other, 0, 64 * MIB, NULL);
+    pleat instance = api_make(_i, "capacity:64M", "fallback:unpooled");
+    check_verdict(instance, MIB, NULL, PLEAT_ENOMEM_DEVICE, PLEAT_VERDICT_FOREIGN);
+    api_expect(PLEAT_ENOMEM_DEVICE, "held by others 64.00 MiB", "without them");
+    pleat_device_info info;
+    ck_assert_int_eq(pleat_device_describe(instance, 0, &info), PLEAT_OK);
+    ck_assert_str_eq(info.note, "");
+    api_free(other, 0, held, NULL);
+    ck_assert_int_eq(pleat_destroy(other, 0), PLEAT_OK);
+    api_free(instance, 0, api_alloc(instance, 0, MIB, NULL), NULL);
+    api_unmake(instance);
+}
+END_TEST
+
+START_TEST(foreign_when_not_even_the_driver_s_context_fits)
+{
+    pleat instance = api_make(_i, "capacity:64M", "");
+    pleat_devptr ptr = 77;
+    sim.fail_from("cuDevicePrimaryCtxRetain", 0, 2);
+    ck_assert_int_eq(pleat_block_alloc(instance, 0, MIB, NULL, &ptr), PLEAT_ENOMEM_DEVICE);
+    ck_assert_int_eq(pleat_last_error()->verdict, PLEAT_VERDICT_FOREIGN);
+    ck_assert_int_eq(pleat_last_error()->driver_result, 2);
+    api_expect(PLEAT_ENOMEM_DEVICE, "the driver's own context", "cuDevicePrimaryCtxRetain");
+    ck_assert_uint_eq(ptr, 77);
+    sim.fail_never();
+    api_free(instance, 0, api_alloc(instance, 0, MIB, NULL), NULL);
+    api_unmake(instance);
+}
+END_TEST
+
 START_TEST(fragmented_when_a_classic_cache_has_the_bytes_in_pieces)
 {
     pleat instance = api_make(API_TORCH, "capacity:64M", "");
@@ -235,6 +268,10 @@ int main(void)
     tcase_add_loop_test(scenes, limit_when_the_device_would_have_room, 0, N_API_ALLOCATORS);
     tcase_add_loop_test(scenes, limit_when_pytorchs_fraction_of_the_device_is_used_up, 0, 2);
     tcase_add_loop_test(scenes, foreign_when_others_hold_the_difference, 0, N_API_ALLOCATORS);
+    tcase_add_loop_test(scenes, foreign_when_the_device_is_full_at_its_first_use, 0,
+                        N_API_ALLOCATORS);
+    tcase_add_loop_test(scenes, foreign_when_not_even_the_driver_s_context_fits, 0,
+                        N_API_ALLOCATORS);
     tcase_add_test(scenes, fragmented_when_a_classic_cache_has_the_bytes_in_pieces);
     tcase_add_test(scenes, pleat_serves_what_fragments_the_classic_cache);
     tcase_add_test(scenes, address_space_when_the_budget_is_spent);

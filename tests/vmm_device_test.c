@@ -269,6 +269,34 @@ START_TEST(the_probe_names_the_call_that_fails_and_leaves_nothing)
 }
 END_TEST
 
+START_TEST(a_probe_without_room_refutes_nothing)
+{
+    static const char *const calls[] = { "cuMemCreate", "cuMemMap", "cuMemSetAccess" };
+    pl_device *dev = vmm_sim_device(&sim, NULL);
+    char why[200] = "";
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        sim.fail_at(calls[i], 0, CU_OUT_OF_MEMORY);
+        ck_assert_int_eq(pl_device_probe(dev, why, sizeof(why)), PLEAT_ENOMEM_DEVICE);
+        ck_assert_msg(strstr(why, calls[i]) != NULL, "%s: %s", calls[i], why);
+        vmm_sim_assert_empty(&sim);
+    }
+    sim.fail_at("cuMemAddressReserve", 0, CU_OUT_OF_MEMORY);
+    ck_assert_int_eq(pl_device_probe(dev, why, sizeof(why)), PLEAT_ENOSPACE_VA);
+    vmm_sim_assert_empty(&sim);
+    vmm_sim_close_device(dev);
+}
+END_TEST
+
+START_TEST(an_open_without_memory_for_a_context_says_so)
+{
+    pl_device *dev = NULL;
+    sim.fail_at("cuDevicePrimaryCtxRetain", 0, CU_OUT_OF_MEMORY);
+    ck_assert_int_eq(pl_device_open(sim.drv, 0, NULL, &dev), PLEAT_ENOMEM_DEVICE);
+    ck_assert_ptr_null(dev);
+    ck_assert_uint_eq(vmm_sim_counted(&sim).contexts, 0);
+}
+END_TEST
+
 START_TEST(without_vmm_a_device_opens_and_the_probe_gives_one_reason)
 {
     pl_device *dev = vmm_sim_device(&sim, NULL);
@@ -431,6 +459,7 @@ static Suite *device_suite(void)
     tcase_add_test(opening, exportable_chunks_carry_their_handle_type);
     tcase_add_test(opening, close_reports_every_object_that_callers_still_hold);
     tcase_add_test(opening, an_open_that_fails_at_any_call_leaves_nothing);
+    tcase_add_test(opening, an_open_without_memory_for_a_context_says_so);
     tcase_add_test(opening, an_open_without_host_memory_leaves_nothing);
     suite_add_tcase(suite, opening);
     TCase *context = tcase_create("context");
@@ -444,6 +473,7 @@ static Suite *device_suite(void)
     tcase_add_checked_fixture(probe, open_default, close_sim);
     tcase_add_test(probe, the_probe_says_that_it_works_and_leaves_nothing);
     tcase_add_test(probe, the_probe_names_the_call_that_fails_and_leaves_nothing);
+    tcase_add_test(probe, a_probe_without_room_refutes_nothing);
     suite_add_tcase(suite, probe);
     TCase *no_vmm = tcase_create("without vmm");
     tcase_add_checked_fixture(no_vmm, open_no_vmm, close_sim);

@@ -236,8 +236,9 @@ pleat_status pl_device_open(pl_driver *drv, int ordinal, const pl_device_options
     if (st != PLEAT_OK) {
         goto undo_new;
     }
-    if (pl_cu_primary_retain(drv, &dev->context, gpu) != CU_SUCCESS) {
-        st = PLEAT_EDRIVER;
+    cu_result retained = pl_cu_primary_retain(drv, &dev->context, gpu);
+    if (retained != CU_SUCCESS) {
+        st = retained == CU_OUT_OF_MEMORY ? PLEAT_ENOMEM_DEVICE : PLEAT_EDRIVER;
         goto undo_new;
     }
     st = pl_streams_init(dev);

@@ -29,7 +29,7 @@ typedef struct pl_device_options {
  *  Params   options NULL = all defaults.
  *  Returns  PLEAT_OK, also without VMM (see pl_device_has_vmm); EDEVICE (no such GPU, or it cannot
  *           create the memory that the options ask for); EINVAL (absurd chunk_granules);
- *           ENOMEM_HOST; EDRIVER.
+ *           ENOMEM_HOST; ENOMEM_DEVICE (not even the context fits); EDRIVER.
  *  Failure  nothing is left behind.
  *  Owner    the caller, until pl_device_close; `drv` must live as long.
  *  Blocks   on the driver; the first context of a process takes long. */
@@ -62,7 +62,8 @@ pleat_status pl_device_free_bytes(pl_device *dev, uint64_t *out);
  *  each, without a look at any version.
  *
  *  Params   why [out] one clear reason when it does not work, else empty; n bytes.
- *  Returns  PLEAT_OK = works; ENOVMM; EDRIVER.
+ *  Returns  PLEAT_OK = works; ENOVMM; EDRIVER; ENOMEM_DEVICE or ENOSPACE_VA: there was no room for
+ *           one granule, which tells nothing.
  *  Failure  nothing is left behind. Nothing of it shows in the counts but failed undo steps.
  *  Blocks   on the driver. */
 pleat_status pl_device_probe(pl_device *dev, char *why, size_t n);

@@ -24,6 +24,9 @@ static pleat_status explain(const probe *p, cu_result result)
     } else {
         snprintf(p->why, p->why_bytes, "%s answers %s", pl_entry_symbol(error->entry), error->text);
     }
+    if (result == CU_OUT_OF_MEMORY) { /* says nothing about what works */
+        return error->entry == PL_CU_address_reserve ? PLEAT_ENOSPACE_VA : PLEAT_ENOMEM_DEVICE;
+    }
     return is_refused ? PLEAT_ENOVMM : PLEAT_EDRIVER;
 }
 
