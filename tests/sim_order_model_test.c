@@ -16,6 +16,7 @@ enum {
     MAX_OPS = 512,
     N_STEPS = 900,
     N_SEEDS = 60,
+    MAX_GONE = 512,
     UNIT = 256
 };
 
@@ -38,7 +39,17 @@ static model_op ops[MAX_OPS];
 static size_t n_ops;
 static size_t n_submitted[2];
 static op_set stream_sets[N_STREAMS];
+static size_t last_ops[N_STREAMS]; /* 1 + its last operation; 0: none */
 static op_set event_sets[N_EVENTS];
+
+/* Destroyed streams: what they wait for counts until their last operation is over. */
+static struct {
+    op_set set;
+    size_t last_op; /* 1 + that */
+    int device;
+} gone[MAX_GONE];
+static size_t n_gone;
+
 static cu_stream streams[N_STREAMS];
 static cu_event events[N_EVENTS];
 static cu_context contexts[2];
@@ -153,6 +164,7 @@ static void submit(int stream, cu_devptr at, bool is_counted)
     n_submitted[op->device] += is_counted;
     stream_sets[stream].has[n_ops] = true;
     n_ops++;
+    last_ops[stream] = n_ops;
     let_time_pass();
     cu_devptr ptr = at + draw(2) * GRANULE + op->first * UNIT; /* either of two aliases */
     if (is_counted) {
@@ -168,7 +180,42 @@ static void recreate(int stream)
     if (!is_blocking(stream)) {
         ck_ok(cuStreamDestroy_v2(streams[stream]));
         streams[stream] = world_stream();
+        if (last_ops[stream] > 0 && n_gone < MAX_GONE) {
+            gone[n_gone].set = stream_sets[stream];
+            gone[n_gone].last_op = last_ops[stream];
+            gone[n_gone++].device = device_of(stream);
+        }
+        last_ops[stream] = 0;
         memset(&stream_sets[stream], 0, sizeof(stream_sets[stream]));
+    }
+}
+
+/* All that the context has to do. */
+static void collect_context(op_set *set, int device)
+{
+    memset(set, 0, sizeof(*set));
+    for (int i = 0; i < N_STREAMS; i++) {
+        if (device_of(i) == device) {
+            join(set, &stream_sets[i]);
+        }
+    }
+    for (size_t i = 0; i < n_gone; i++) {
+        if (gone[i].device == device && !ops[gone[i].last_op - 1].is_finished) {
+            join(set, &gone[i].set);
+        }
+    }
+}
+
+static void step_context(int event, int device)
+{
+    op_set set;
+    collect_context(&set, device);
+    if (event % 2 == device) {
+        event_sets[event] = set;
+        ck_ok(cuCtxRecordEvent(contexts[device], events[event]));
+    } else if (draw(8) == 0) {
+        finish_set(&set);
+        ck_ok(cuCtxSynchronize());
     }
 }
 
@@ -178,7 +225,7 @@ static void step(cu_devptr at)
     int event = (int)draw(N_EVENTS);
     int device = device_of(stream);
     ck_ok(cuCtxPushCurrent_v2(contexts[device]));
-    switch (draw(16)) {
+    switch (draw(17)) {
     case 0:
     case 1:
         if (event % 2 == device) {
@@ -213,6 +260,9 @@ static void step(cu_devptr at)
         break;
     case 8:
         submit(stream, at, false);
+        break;
+    case 9:
+        step_context(event, device);
         break;
     default:
         submit(stream, at, true);
@@ -298,6 +348,8 @@ static void run_once(uint64_t number)
     depth = depths[number % 5];
     n_ops = 0;
     n_races = 0;
+    n_gone = 0;
+    memset(last_ops, 0, sizeof(last_ops));
     memset(n_submitted, 0, sizeof(n_submitted));
     memset(stream_sets, 0, sizeof(stream_sets));
     memset(event_sets, 0, sizeof(event_sets));

@@ -241,7 +241,10 @@ static cu_result synchronize(void)
     cu_result of_context = sim_capture_forbid_context(context);
     result = result == CU_SUCCESS ? of_context : result;
     if (result == CU_SUCCESS) {
-        sim_work_finish_context(context);
+        sim_clock *clock = NULL;
+        sim_stream_gather_context(context, &clock);
+        sim_work_finish_clock(clock);
+        sim_clock_unref(clock);
         sim_mempool_synchronized();
     }
     return result;

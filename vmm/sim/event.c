@@ -119,12 +119,7 @@ cu_result sim_event_record_context(sim_event *event, sim_context *context)
     event->slot = 0;
     event->position = 0;
     event->stamp = sim.devices[context->device].n_submitted;
-    for (uint32_t slot = 0; slot < sim.streams.n_seen; slot++) {
-        sim_stream *stream = sim_stream_at(slot);
-        if (stream->context == context) {
-            sim_stream_gather(stream, &event->deps);
-        }
-    }
+    sim_stream_gather_context(context, &event->deps);
     return CU_SUCCESS;
 }
 

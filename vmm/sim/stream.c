@@ -210,6 +210,16 @@ void sim_stream_gather(sim_stream *stream, sim_clock **clock)
     }
 }
 
+void sim_stream_gather_context(const sim_context *context, sim_clock **clock)
+{
+    for (uint32_t slot = 0; slot < sim.streams.n_seen; slot++) {
+        sim_stream *stream = sim_stream_at(slot);
+        if (stream->context == context) {
+            sim_stream_gather(stream, clock);
+        }
+    }
+}
+
 void sim_stream_join_default(sim_stream *stream)
 {
     sim_context *context = stream->context;

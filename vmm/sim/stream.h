@@ -113,6 +113,8 @@ void sim_stream_settle(sim_stream *stream);
 void sim_stream_join_default(sim_stream *stream);
 /* Raise the clock to all that was submitted to `stream`, and to what that stream waits for. */
 void sim_stream_gather(sim_stream *stream, sim_clock **clock);
+/* The same for all streams of a context, those that were destroyed with work pending too. */
+void sim_stream_gather_context(const sim_context *context, sim_clock **clock);
 /* Has everything that the clock names finished? Forgets what has. */
 bool sim_stream_passed(sim_clock **clock);
 
@@ -121,7 +123,7 @@ void sim_work_submit(sim_stream *stream, const sim_task *task, bool is_counted);
 /* Finish all that the position and the clock need, in an order that respects dependencies. */
 void sim_work_finish_until(sim_stream *stream, uint64_t position, const sim_clock *clock);
 void sim_work_finish_all(void);
-void sim_work_finish_context(const sim_context *context);
+void sim_work_finish_clock(const sim_clock *clock);
 /* As if n operations had been submitted to the device. */
 void sim_work_advance(sim_device *device, uint64_t n);
 void sim_work_init(sim_device *device);

@@ -324,29 +324,21 @@ void sim_work_finish_until(sim_stream *stream, uint64_t position, const sim_cloc
     }
 }
 
-/* NULL: of all contexts. */
-static void finish_those_of(const sim_context *context)
+void sim_work_finish_clock(const sim_clock *clock)
 {
-    bool is_needed = false;
-    for (uint32_t i = 0; i < sim.n_active; i++) {
-        const sim_stream *stream = sim.active[i];
-        if (context == NULL || stream->context == context) {
-            is_needed |= need(stream->slot, stream->submitted);
-        }
-    }
-    if (is_needed) {
+    if (need_clock(clock)) {
         finish_needed();
     }
 }
 
 void sim_work_finish_all(void)
 {
-    finish_those_of(NULL);
-}
-
-void sim_work_finish_context(const sim_context *context)
-{
-    finish_those_of(context);
+    for (uint32_t i = 0; i < sim.n_active; i++) {
+        (void)need(sim.active[i]->slot, sim.active[i]->submitted);
+    }
+    if (sim.n_active > 0) {
+        finish_needed();
+    }
 }
 
 void sim_work_advance(sim_device *device, uint64_t n)
