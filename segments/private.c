@@ -2,15 +2,16 @@
 #include "segments/private.h"
 
 #include "segments/capture.h"
+#include "segments/run.h"
 #include "segments/settle.h"
 
 enum { LEAST_SEGMENT = 64, SHARE_LOG2 = 6, QUIET_LOOKS = 256, RECYCLE_LOOKS = 8, OPEN_SOME = 1024 };
 
 /* ---- areas ----------------------------------------------------------------------------------- */
 
-/* Does nothing live there, pend there, and is nothing on its way? One of very many pieces is left to
- * the default pool. */
-static bool is_quiet(const pl_area *area)
+/* Does nothing live there, and is nothing on its way? One of very many pieces is left to the default
+ * pool. What pends needs an index in the area then. */
+static bool is_quiet(pl_space *space, pl_area *area)
 {
     size_t n_looks = QUIET_LOOKS;
 
@@ -20,7 +21,8 @@ static bool is_quiet(const pl_area *area)
     for (const pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
         for (const pl_block *b = seg->first; b != NULL; b = b->next) {
             bool is_pending = b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED;
-            if (b->state == PL_BLOCK_FLIGHT || is_pending || n_looks-- == 0 || seg->is_opening) {
+            if (b->state == PL_BLOCK_FLIGHT || n_looks-- == 0 || seg->is_opening ||
+                (is_pending && pl_area_reach(&space->host, area, b->lane) != PLEAT_OK)) {
                 return false;
             }
         }
@@ -52,7 +54,7 @@ static pl_area *recycle(pl_space *space)
     for (unsigned n = RECYCLE_LOOKS; n > 0 && space->released != NULL; n--) {
         pl_area *area = space->released;
         space->released = area->next;
-        if (is_quiet(area)) {
+        if (is_quiet(space, area)) {
             return area;
         }
         push_released(space, area);
@@ -91,6 +93,20 @@ static void move_to_stream(pl_space *space, pl_area *area, pl_stream *stream)
     }
 }
 
+/* What pends is the pool's from the start: others wait for the default pool's memory only. */
+static void make_private(pl_space *space, pl_segment *seg)
+{
+    seg->is_private = true;
+    for (pl_block *b = seg->first; b != NULL; b = b->next) {
+        if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED) {
+            size_t n = pl_segment_pin(seg, b->base, pl_block_end(b));
+            space->n_loose -= n;
+            pl_space_pin(space, n);
+            pl_run_requeue(space, b);
+        }
+    }
+}
+
 static void enter(pl_space *space, pl_private *pool, pl_area *area, const pl_lane *lane)
 {
     area->lane = pl_lane_plain(lane->number);
@@ -99,7 +115,7 @@ static void enter(pl_space *space, pl_private *pool, pl_area *area, const pl_lan
     area->next = pool->areas;
     pool->areas = area;
     for (pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
-        seg->is_private = true;
+        make_private(space, seg);
     }
     pl_stat_add(&pool->reserved, resident_bytes(area));
 }

@@ -378,6 +378,13 @@ void pl_run_move(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick)
     bring_up(space, b);
 }
 
+void pl_run_requeue(pl_space *space, pl_block *b)
+{
+    pl_run_claim(space, b);
+    queue(space, b);
+    pl_run_refresh(space, b);
+}
+
 int pl_run_check(const pl_segment *seg)
 {
     for (const pl_block *b = seg->first; b != NULL; b = b->next) {
