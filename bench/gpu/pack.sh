@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds Release and puts what run.py needs into one folder that can be carried to another machine:
 # x86-64 or whatever this one is, with a C library no older than what is printed at the end.
-# Usage: pack.sh DIR [BUILD_DIR]     BUILD_DIR: build/pack unless given; an existing one is reused
+# Usage: pack.sh DIR [BUILD_DIR]     DIR: new, empty, or an earlier pack, which is replaced
+#                                    BUILD_DIR: build/pack unless given; an existing one is reused
 #
 # There: python3 DIR/bench/gpu/run.py --out RESULTS
 set -euo pipefail
@@ -9,9 +10,23 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 pack=${1:?Usage: pack.sh DIR [BUILD_DIR]}
 build=${2:-$root/build/pack}
+readonly marker=.pleat-gpu-pack     # stands in a folder that this made, which it may make anew
 readonly tests=(vmm_gpu_test vmm_pool_gpu_test)
 readonly libraries=(libpleat.so.0 libpleat_torch.so libpleat_sim.so libpleat_runtime.so)
 readonly traces=(gpt2s_tiny gpt2l_amp_var moe16_top2_var llama8b_fsdp16_var)
+
+# A folder is emptied only if it is one of ours: a slip in DIR must not cost anybody's files.
+refuse_what_is_not_ours() {
+    if [ -e "$pack" ] && [ ! -d "$pack" ]; then
+        echo "pack.sh: $pack is no folder: give a new one" >&2
+        exit 2
+    fi
+    if [ -d "$pack" ] && [ ! -f "$pack/$marker" ] && [ -n "$(ls -A "$pack")" ]; then
+        echo "pack.sh: $pack holds files that pack.sh did not put there (it has no $marker):" \
+            "give a new or an empty folder, or remove it yourself" >&2
+        exit 2
+    fi
+}
 
 build_all() {
     [ -f "$build/build.ninja" ] ||
@@ -43,8 +58,12 @@ say_what_it_is() {
     printf '%s, Release, %s\n' "$commit" "$(cc --version | head -1)"
 }
 
+refuse_what_is_not_ours
 build_all
-rm -rf "$pack"
+refuse_what_is_not_ours # once more: building takes a while
+mkdir -p "$pack"
+find "$pack/" -mindepth 1 -maxdepth 1 ! -name "$marker" -exec rm -rf {} +
+touch "$pack/$marker"
 mkdir -p "$pack"/{needed,traces,python,bench,tests/python}
 for name in pleat "${tests[@]}" "${libraries[@]}"; do
     install -m 755 "$(readlink -f "$build/$name")" "$pack/$name"
