@@ -11,7 +11,8 @@ def no_figures(_output):
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """`command` runs in the folder of results for at most `limit_s` seconds. `known` is what the
+    """`command` runs in the folder of results for at most `limit_s` seconds, on the GPU that plans
+    are made for about `about_s`. `known` is what the
     row says of the cell before it has run; `read` makes the figures of what it printed, and may
     add a "status" and a "problem"; it raises ValueError where the output holds no result. The first
     turn of all phases comes before the second of any."""
@@ -19,6 +20,7 @@ class Cell:
     name: str
     command: tuple
     limit_s: float
+    about_s: float = 0.0
     turn: int = 1
     known: dict = dataclasses.field(default_factory=dict)
     environment: dict = dataclasses.field(default_factory=dict)

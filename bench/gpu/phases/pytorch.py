@@ -40,6 +40,13 @@ def environment_of(setup):
     return environment
 
 
+def plain_environment(setup):
+    """Of a program that asks for libcuda.so.1 itself."""
+    if not setup.is_simulated:
+        return {}
+    return {"LD_LIBRARY_PATH": str(setup.links), "PLEAT_SIM": f"capacity:{setup.memory}"}
+
+
 def read(output):
     figures = last_object(output)
     if figures.get("problem") and "status" not in figures:

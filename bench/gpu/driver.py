@@ -1,0 +1,237 @@
+"""The driver's calls that the small programs here make themselves, through ctypes: no compiler and
+no PyTorch needed. Under run.py --simulate libcuda.so.1 is the simulator, or its runtime."""
+import contextlib
+import ctypes
+import time
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_ubyte
+from ctypes import c_ushort, c_void_p
+
+import present
+
+OUT_OF_MEMORY = 2
+NOT_READY = 600
+VMM_SUPPORTED = 102         # attribute of a device
+NON_BLOCKING = 1            # flag of a stream
+DISABLE_TIMING = 2          # flag of an event
+GLOBAL, THREAD_LOCAL, RELAXED = 0, 1, 2     # modes of a capture
+READ_WRITE = 3
+THREADS = 256               # of a block
+
+
+class Location(ctypes.Structure):
+    _fields_ = (("type", c_int), ("id", c_int))
+
+
+class Flags(ctypes.Structure):
+    _fields_ = (("compression", c_ubyte), ("rdma", c_ubyte), ("usage", c_ushort),
+                ("reserved", c_ubyte * 4))
+
+
+class Properties(ctypes.Structure):
+    """CUmemAllocationProp."""
+    _fields_ = (("type", c_int), ("handle_types", c_int), ("location", Location),
+                ("win32", c_void_p), ("flags", Flags))
+
+
+class Access(ctypes.Structure):
+    """CUmemAccessDesc."""
+    _fields_ = (("location", Location), ("flags", c_int))
+
+
+DESTRUCTOR = ctypes.CFUNCTYPE(None, c_void_p)
+ADDRESS = c_uint64
+HANDLE = c_uint64
+OUT = c_void_p              # an address of whatever is written
+STREAM = EVENT = CONTEXT = GRAPH = c_void_p
+
+# ctypes takes a Python integer for an int unless it is told: addresses would be cut in half.
+PARAMETERS = {
+    "cuInit": (c_uint,),
+    "cuDriverGetVersion": (OUT,),
+    "cuDeviceGet": (OUT, c_int),
+    "cuDeviceGetAttribute": (OUT, c_int, c_int),
+    "cuDevicePrimaryCtxRetain": (OUT, c_int),
+    "cuCtxPushCurrent_v2": (CONTEXT,),
+    "cuCtxSynchronize": (),
+    "cuCtxRecordEvent": (CONTEXT, EVENT),
+    "cuMemGetInfo_v2": (OUT, OUT),
+    "cuMemAlloc_v2": (OUT, c_size_t),
+    "cuMemFree_v2": (ADDRESS,),
+    "cuMemGetAllocationGranularity": (OUT, POINTER(Properties), c_int),
+    "cuMemAddressReserve": (OUT, c_size_t, c_size_t, ADDRESS, c_uint64),
+    "cuMemAddressFree": (ADDRESS, c_size_t),
+    "cuMemCreate": (OUT, c_size_t, POINTER(Properties), c_uint64),
+    "cuMemRelease": (HANDLE,),
+    "cuMemMap": (ADDRESS, c_size_t, c_size_t, HANDLE, c_uint64),
+    "cuMemSetAccess": (ADDRESS, c_size_t, POINTER(Access), c_size_t),
+    "cuMemUnmap": (ADDRESS, c_size_t),
+    "cuMemsetD8Async": (ADDRESS, c_ubyte, c_size_t, STREAM),
+    "cuMemcpyHtoDAsync_v2": (ADDRESS, c_void_p, c_size_t, STREAM),
+    "cuMemcpyDtoHAsync_v2": (c_void_p, ADDRESS, c_size_t, STREAM),
+    "cuStreamCreate": (OUT, c_uint),
+    "cuStreamDestroy_v2": (STREAM,),
+    "cuStreamQuery": (STREAM,),
+    "cuStreamGetId": (STREAM, OUT),
+    "cuStreamIsCapturing": (STREAM, OUT),
+    "cuStreamSynchronize": (STREAM,),
+    "cuStreamWaitEvent": (STREAM, EVENT, c_uint),
+    "cuStreamBeginCapture_v2": (STREAM, c_int),
+    "cuStreamEndCapture": (STREAM, OUT),
+    "cuStreamGetCaptureInfo_v2": (STREAM, OUT, OUT, OUT, OUT, OUT),
+    "cuStreamGetCaptureInfo_v3": (STREAM, OUT, OUT, OUT, OUT, OUT, OUT),
+    "cuThreadExchangeStreamCaptureMode": (OUT,),
+    "cuEventCreate": (OUT, c_uint),
+    "cuEventRecord": (EVENT, STREAM),
+    "cuEventQuery": (EVENT,),
+    "cuEventDestroy_v2": (EVENT,),
+    "cuGraphInstantiateWithFlags": (OUT, GRAPH, c_uint64),
+    "cuGraphLaunch": (c_void_p, STREAM),
+    "cuGraphDestroy": (GRAPH,),
+    "cuGraphExecDestroy": (c_void_p,),
+    "cuUserObjectCreate": (OUT, c_void_p, DESTRUCTOR, c_uint, c_uint),
+    "cuGraphRetainUserObject": (GRAPH, c_void_p, c_uint, c_uint),
+    "cuModuleLoadData": (OUT, c_char_p),
+    "cuModuleGetFunction": (OUT, c_void_p, c_char_p),
+    "cuLaunchKernel": (c_void_p, *(c_uint,) * 7, STREAM, POINTER(c_void_p), c_void_p),
+    "cuGetErrorName": (c_int, OUT),
+}
+
+
+class DriverError(RuntimeError):
+    def __init__(self, symbol, result, name):
+        super().__init__(f"{symbol}: {name}")
+        self.result = result
+
+
+class Driver:
+    """libcuda.so.1, with the primary context of its first device current on this thread."""
+
+    def __init__(self):
+        try:
+            self.library = ctypes.CDLL("libcuda.so.1")
+        except OSError:
+            present.leave("there is no libcuda.so.1")
+        self.is_simulated = hasattr(self.library, "pleat_sim_reset")
+        self.functions = {}
+        for symbol, parameters in PARAMETERS.items():
+            with contextlib.suppress(AttributeError):   # an older driver, or the simulator
+                function = getattr(self.library, symbol)
+                function.argtypes = parameters
+                function.restype = c_int
+                self.functions[symbol] = function
+        try:
+            self.call("cuInit", 0)
+            self.device = self.get("cuDeviceGet", c_int, 0)
+            self.context = self.get("cuDevicePrimaryCtxRetain", c_void_p, self.device)
+        except DriverError as error:
+            present.leave(f"there is no GPU ({error})")
+        self.enter()
+
+    def enter(self):
+        """Every thread that calls the driver does this first."""
+        self.call("cuCtxPushCurrent_v2", self.context)
+
+    def need(self, *symbols):
+        """Leave, with the reason, where the driver lacks one of them."""
+        for symbol in symbols:
+            if symbol not in self.functions:
+                present.leave(f"the {'simulated ' if self.is_simulated else ''}driver has no "
+                              f"{symbol}")
+
+    def need_kernels(self):
+        if self.is_simulated:
+            present.leave("kernels compute nothing on a simulated device")
+        self.need("cuModuleLoadData", "cuLaunchKernel")
+
+    def name_of(self, result):
+        text = c_char_p()
+        if self.functions["cuGetErrorName"](result, byref(text)) != 0 or not text.value:
+            return str(result)
+        return f"{text.value.decode().removeprefix('CUDA_ERROR_')} ({result})"
+
+    def result(self, symbol, *arguments):
+        return self.functions[symbol](*arguments)
+
+    def call(self, symbol, *arguments):
+        result = self.functions[symbol](*arguments)
+        if result != 0:
+            raise DriverError(symbol, result, self.name_of(result))
+
+    def get(self, symbol, kind, *arguments):
+        """What a call writes through its first parameter."""
+        value = kind()
+        self.call(symbol, byref(value), *arguments)
+        return value.value
+
+    def timed(self, symbol, *arguments):
+        """(nanoseconds, result): with what ctypes adds, see nothing_ns."""
+        function = self.functions[symbol]
+        begin = time.perf_counter_ns()
+        result = function(*arguments)
+        return time.perf_counter_ns() - begin, result
+
+    def nothing_ns(self, rounds=1000):
+        """What a call costs that does nothing: the floor of every time measured here."""
+        version = c_int()
+        return median([self.timed("cuDriverGetVersion", byref(version))[0]
+                       for _ in range(rounds)])
+
+    # ---- memory ----
+
+    def has_vmm(self):
+        return self.get("cuDeviceGetAttribute", c_int, VMM_SUPPORTED, self.device) != 0
+
+    def properties(self):
+        """Pinned memory of the device."""
+        return Properties(type=1, location=Location(1, self.device))
+
+    def access(self):
+        return Access(Location(1, self.device), READ_WRITE)
+
+    def memory(self):
+        """(free, total) bytes."""
+        free, total = c_size_t(), c_size_t()
+        self.call("cuMemGetInfo_v2", byref(free), byref(total))
+        return free.value, total.value
+
+    def read(self, at, kind, stream):
+        """A value of the device's memory, once the stream has got there."""
+        value = kind()
+        self.call("cuMemcpyDtoHAsync_v2", byref(value), at, ctypes.sizeof(value), stream)
+        self.call("cuStreamSynchronize", stream)
+        return value
+
+    # ---- streams and kernels ----
+
+    def stream(self):
+        return self.get("cuStreamCreate", c_void_p, NON_BLOCKING)
+
+    def event(self):
+        return self.get("cuEventCreate", c_void_p, DISABLE_TIMING)
+
+    def load(self, source):
+        """The kernels of a PTX text, by name, once they are asked for."""
+        module = self.get("cuModuleLoadData", c_void_p, source.encode())
+        return lambda name: self.get("cuModuleGetFunction", c_void_p, module, name.encode())
+
+    def launch(self, function, stream, blocks, *arguments, threads=THREADS):
+        """The arguments are ctypes values, in the kernel's order."""
+        self.call("cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, 0, stream,
+                  packed(arguments), None)
+
+
+def packed(arguments):
+    """What a launch takes: the addresses of the arguments, which must outlive the array."""
+    array = (c_void_p * len(arguments))(*(ctypes.addressof(one) for one in arguments))
+    array.kept = arguments
+    return array
+
+
+def median(values):
+    return quantile(values, 0.5)
+
+
+def quantile(values, share):
+    """By the nearest rank; None of nothing."""
+    ordered = sorted(values)
+    return ordered[min(int(share * len(ordered)), len(ordered) - 1)] if ordered else None
