@@ -2,13 +2,17 @@
 
 A row is written, and flushed, as its cell ends; a half-written last line, left by a crash, is cut
 off before anything is added. Where a cell has several rows the last one counts. The lines before
-the header begin with '#' and say on what the figures were taken; rows of two machines or two
-builds are never put into one file."""
+the header begin with '#' and say on what the figures were taken; rows of two GPUs, two drivers or
+two builds are never put into one file. Where another machine of the kind goes on, a line between
+the rows says so."""
 import csv
 import io
 import os
 
-NOT_COMPARED = "commit: "        # sources may have moved on while a build is measured
+# Sources may have moved on while a build is measured; of machines only the GPU and its driver
+# count: those of one kind differ in the kernel's release and the like.
+COMMIT, MACHINE = "commit: ", "machine: "
+NOT_COMPARED = (COMMIT, MACHINE)
 FINISHED = ("ok", "bound", "failed", "stopped", "skipped")
 
 COLUMNS = (
@@ -18,7 +22,8 @@ COLUMNS = (
     "largest_batch", "least_failed_batch", "tries",
     "peak_allocated_bytes", "peak_reserved_bytes", "driver_peak_bytes", "driver_base_bytes",
     "total_bytes", "alloc_retries", "ooms",
-    "peak_live_bytes", "events", "device_ops", "host_syncs", "stream_waits", "driver_us",
+    "peak_live_bytes", "events", "device_ops", "n_taken_granules", "ops_unmap",
+    "host_syncs", "stream_waits", "driver_us",
     "ns_per_event", "hazards")
 
 
@@ -82,6 +87,9 @@ class Ledger:
             raise OtherRun(f"{self.path} holds another run: {'; '.join(differ) or 'other notes'}; "
                            "give another --out")
         self.rows = {(row["phase"], row["cell"]): row for row in rows}
+        moved = [note for note in notes if note.startswith(MACHINE) and note not in found]
+        with open(self.path, "a", encoding="utf-8", newline="") as file:
+            file.writelines(f"# {note}\n" for note in moved)
 
     def status_of(self, cell):
         """Of FINISHED, or None: it has not run to its end."""

@@ -27,9 +27,13 @@ def processor():
 
 
 def gpu():
+    """(name and driver, memory): two of a kind may differ in some bytes of the latter."""
     listed = output_of("nvidia-smi", "--query-gpu=name,driver_version,memory.total",
                        "--format=csv,noheader").splitlines()
-    return ", ".join(listed[0].split(", ")) if listed else "unknown (no nvidia-smi)"
+    if not listed:
+        return "unknown (no nvidia-smi)", ""
+    name, driver, memory = listed[0].split(", ")
+    return f"{name}, driver {driver}", f", {memory}"
 
 
 def torch_version(python):
@@ -57,13 +61,13 @@ def fingerprint(build):
 
 def notes(setup):
     """Lines without their '# '. Equal for two runs whose rows may stand in one file."""
-    device = f"SIMULATED, {setup.memory}: memory figures only, no time" if setup.is_simulated \
-        else gpu()
+    device, memory = gpu() if not setup.is_simulated else (
+        f"SIMULATED, {setup.memory}: memory figures only, no time", "")
     return [f"gpu: {device}",
-            f"machine: {processor()}, {platform.system()} {platform.release()}",
+            f"{ledger.MACHINE}{processor()}, {platform.system()} {platform.release()}{memory}",
             f"python: {python_version(setup.python)}, torch {torch_version(setup.python)}",
             f"build: {fingerprint(setup.build)}",
-            f"{ledger.NOT_COMPARED}{commit(setup.build)}",
+            f"{ledger.COMMIT}{commit(setup.build)}",
             f"scale: {setup.scale}"]
 
 

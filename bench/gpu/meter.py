@@ -2,7 +2,8 @@
 
 The driver's view is what the device holds more than when the context had just been made: the
 allocator's memory, and what belongs to nobody's statistics, such as kernels loaded meanwhile. It is
-sampled, so it may miss a peak; but none of the allocators gives memory back on its own."""
+sampled, so it may miss a peak; but none of the allocators gives memory back on its own. A sample
+can take some milliseconds (cuMemGetInfo of some drivers): none is taken while a clock runs."""
 import ctypes
 
 import torch
@@ -17,6 +18,7 @@ FIGURES = {
     "host_syncs": "num_sync_all_streams",
 }
 DEVICE_OPERATIONS = ("num_device_alloc", "num_device_free")
+OWN_FIGURES = ("n_taken_granules", "ops_unmap")     # that PyTorch's statistics have no word for
 
 
 class Meter:
@@ -40,8 +42,11 @@ class Meter:
             self.most = max(self.most, self.used())
 
     def driver_us(self):
-        """Modelled time of all driver calls so far, on the simulator; else 0."""
-        return self.simulator.pleat_sim_cost_us() if self.simulator else 0.0
+        """Time of all driver calls so far: modelled, on the simulator; else of pleat's, or None."""
+        if self.simulator:
+            return self.simulator.pleat_sim_cost_us()
+        told = allocators.own_statistics(self.allocator) if self.has_gpu else {}
+        return told["driver_ns"] / 1000 if told else None
 
     def synchronize(self):
         if self.has_gpu:
@@ -55,7 +60,9 @@ class Meter:
         if not self.has_gpu:
             return {}
         told = allocators.statistics(self.allocator)
-        return {name: told.get(key) for name, key in FIGURES.items()} | {
+        own = allocators.own_statistics(self.allocator)
+        named = {name: told.get(key) for name, key in FIGURES.items()}
+        return named | {key: own.get(key) for key in OWN_FIGURES} | {
             "device_ops": sum(told.get(key, 0) for key in DEVICE_OPERATIONS),
             "driver_base_bytes": self.base, "total_bytes": self.total,
             "driver_peak_bytes": max(self.most - self.base, 0)}

@@ -80,13 +80,14 @@ def training(rows, model):
         return []
     heads = ("allocator", "round", "peak allocated GiB", "peak reserved GiB",
              "reserved / allocated", "driver's view GiB", "steps a second", "retries", "OOMs",
-             "device operations", "driver ms", "last loss", "status")
+             "device operations", "granules taken", "unmaps", "driver ms", "last loss", "status")
     mine.sort(key=lambda row: row["round"])
     return [f"## Training: {model}", "", *table(heads, [
         (row["allocator"], row["round"], gib(row, "peak_allocated_bytes"),
          gib(row, "peak_reserved_bytes"), ratio(row, "peak_reserved_bytes", "peak_allocated_bytes"),
          gib(row, "driver_peak_bytes"), decimal(row, "steps_per_second", 3), row["alloc_retries"],
-         row["ooms"], row["device_ops"], milliseconds(row), decimal(row, "loss_last", 4), said(row))
+         row["ooms"], row["device_ops"], row.get("n_taken_granules", ""),
+         row.get("ops_unmap", ""), milliseconds(row), decimal(row, "loss_last", 4), said(row))
         for row in mine])]
 
 

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Train one model under one allocator and print what it took, as one JSON object on the last line.
 
-  train.py --model gpt2|lora|moe --allocator native|expandable|async|pleat|pleat-frugal|pleat-8m
+  train.py --model gpt2|lora|moe --allocator native|expandable|async|pleat|pleat-...
   train.py --model gpt2 --allocator pleat --search-batch
 
 run.py starts it for each cell; it can be run by hand, also on the CPU (--device cpu), where there
 are no figures of memory. bfloat16 autocast, AdamW, gradient clipping; weights, data and lengths
 come from a seed and are the same under every allocator, so the losses must be, too."""
 import argparse
+import dataclasses
 import gc
 import json
 import sys
@@ -98,29 +99,38 @@ def measure(run, meter, device, out):
     trainer = Trainer(run, batch, device, options.seed)
     out["steps"] = 0
     losses = []
-    begin = begin_us = 0.0
+    begin, begin_us = 0.0, None
     for i, length in enumerate(drawn):
         if i == run.warm_up:
             meter.synchronize()
-            begin, begin_us = time.monotonic(), meter.driver_us()
+            begin_us, begin = meter.driver_us(), time.monotonic()
         losses.append(trainer.step(length))
-        meter.sample()
+        if i < run.warm_up or options.simulator:
+            meter.sample()
         out["steps"] = i + 1
     meter.synchronize()
     seconds = time.monotonic() - begin
-    if options.simulator:
+    meter.sample()
+    if begin_us is not None:
         out["driver_us"] = meter.driver_us() - begin_us
-    else:
+    if not options.simulator:
         out["steps_per_second"] = n_steps / seconds
         out["tokens_per_second"] = batch * sum(drawn[run.warm_up:]) / seconds
         out["loss_first"] = mean_of(losses[:LOSSES])
         out["loss_last"] = mean_of(losses[-LOSSES:])
 
 
-def completes(run, meter, device, batch, out):
-    """Does a model, made for it, get through TRY_STEPS steps of that batch? Once another batch did,
-    whatever goes wrong is taken for lack of memory: libraries that find none for their kernels or
-    handles have many words for it. `out` then tells which."""
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    said: str
+    is_out_of_memory: bool
+    is_own: bool            # of the allocator, not of a library that found no memory for itself
+
+
+def failure_of(run, meter, device, batch, has_completed):
+    """None where a model, made for it, gets through TRY_STEPS steps of that batch. Once another
+    batch did, whatever goes wrong is taken for lack of memory: libraries that find none for their
+    kernels or handles have many words for it."""
     trainer = None
     try:
         trainer = Trainer(run, batch, device, options.seed)
@@ -128,15 +138,14 @@ def completes(run, meter, device, batch, out):
             trainer.step(length)
             meter.sample()
         meter.synchronize()
-        return True
+        return None
     except RuntimeError as error:
         said = f"batch {batch}: {(str(error).splitlines() or [repr(error)])[0][:300]}"
         print(said)
-        if not allocators.is_out_of_memory(error):
-            if "largest_batch" not in out:
-                raise
-            out["detail"] = said
-        return False
+        is_out_of_memory = allocators.is_out_of_memory(error)
+        if not is_out_of_memory and not has_completed:
+            raise
+        return Failure(said, is_out_of_memory, isinstance(error, torch.OutOfMemoryError))
     finally:
         if trainer is not None:
             trainer.optimizer.zero_grad(set_to_none=True)
@@ -144,16 +153,30 @@ def completes(run, meter, device, batch, out):
 
 
 def find_largest(run, meter, device, out):
-    """Each try leaves its figures on a line: where the process is stopped, the last one counts."""
-    def gets_through(batch):
-        begin = time.monotonic()
-        good = completes(run, meter, device, batch, out)
+    """Each try leaves its figures on a line: where the process is stopped, the last one counts.
+    Where the allocator keeps memory between tries, a library may have found none for that reason
+    only: then the batch gets a try with nothing kept."""
+    keeps = allocators.keeps_between_tries(options.allocator)
+
+    def attempt(batch):
+        failure = failure_of(run, meter, device, batch, "largest_batch" in out)
         gc.collect()                        # an error holds on to the frames it passed
         meter.synchronize()                 # fails where more was wrong than lack of memory
-        meter.empty()
-        print(f"batch {batch}: {'completes' if good else 'does not complete'}, "
+        if not keeps:
+            meter.empty()
+        return failure
+
+    def gets_through(batch):
+        begin = time.monotonic()
+        failure = attempt(batch)
+        if failure and keeps and not failure.is_own and out.get("tries"):
+            meter.empty()
+            failure = attempt(batch)
+        if failure and not failure.is_out_of_memory:
+            out["detail"] = failure.said
+        print(f"batch {batch}: {'does not complete' if failure else 'completes'}, "
               f"{time.monotonic() - begin:.1f} s")
-        return good
+        return failure is None
 
     def tell(found):
         out["tries"] = found.tries

@@ -230,6 +230,21 @@ def test_rows_of_two_machines_never_share_a_file(tmp_path):
     ledger.Ledger(path, ["gpu: A", "build: 1", "commit: later"]).close()
 
 
+def test_another_machine_of_the_kind_goes_on_and_is_told(tmp_path):
+    """Kernel releases differ between machines of one kind."""
+    path = tmp_path / "gpu.csv"
+    notes = ["gpu: A", "machine: X, Linux 6.1"]
+    for again, expected in ((notes, 1), (["gpu: A", "machine: X, Linux 6.2"], 2),
+                            (["gpu: A", "machine: X, Linux 6.2"], 2)):
+        table = ledger.Ledger(path, again)
+        table.add({"phase": "probe", "cell": "torch", "status": "ok", "seconds": 1.0})
+        table.close()
+        found, rows = ledger.read_rows(path)
+        assert len([note for note in found if note.startswith("machine: ")]) == expected
+        assert len(rows) == 1 and rows[0]["status"] == "ok"
+    assert found == [*notes, "machine: X, Linux 6.2"]
+
+
 def test_a_file_with_other_columns_is_not_gone_on_with(tmp_path):
     path = tmp_path / "gpu.csv"
     ledger.Ledger(path, ["gpu: A"]).close()
@@ -439,6 +454,53 @@ def test_what_fails_before_anything_has_worked_is_an_error(train):
     with pytest.raises(RuntimeError, match="CUBLAS_STATUS_ALLOC_FAILED"):
         find(train, 0, ALLOC_FAILED)
     assert find(train, 0, "CUDA out of memory.")["largest_batch"] == 0
+
+
+def test_what_a_library_lacked_gets_a_try_with_nothing_kept(train):
+    """The allocator has kept the memory of an earlier try, which the library would have needed."""
+    kept = []
+
+    class Trainer(broken_above(9, "")):
+        def step(self, _length):
+            if any(batch != self.batch for batch in kept):
+                raise RuntimeError(ALLOC_FAILED)
+            if self.batch > 9:
+                raise train.torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 MiB")
+            kept.append(self.batch)
+
+    meter = types.SimpleNamespace(sample=lambda: None, synchronize=lambda: None, empty=kept.clear)
+    train.options.allocator = "pleat"
+    train.Trainer, out = Trainer, {}
+    train.find_largest(train.RUNS["gpt2", "tiny"], meter, None, out)
+    assert out == {"tries": 6, "largest_batch": 9, "least_failed_batch": 10}
+
+
+@pytest.mark.parametrize(("allocator", "times"), [("pleat", 0), ("expandable", 0), ("native", 6)])
+def test_memory_is_kept_between_tries_where_chunks_can_be_moved(train, allocator, times):
+    emptied = []
+    train.Trainer = broken_above(9, "")
+    train.Trainer.step = lambda self, _length: None if self.batch <= 9 else (_ for _ in ()).throw(
+        train.torch.OutOfMemoryError("CUDA out of memory"))
+    meter = types.SimpleNamespace(sample=lambda: None, synchronize=lambda: None,
+                                  empty=lambda: emptied.append(1))
+    train.options.allocator = allocator
+    out = {}
+    train.find_largest(train.RUNS["gpt2", "tiny"], meter, None, out)
+    assert out["largest_batch"] == 9 and out["tries"] == 6 and len(emptied) == times
+
+
+def test_nothing_is_sampled_while_the_clock_runs(train):
+    said = []
+    train.Trainer = lambda *_: types.SimpleNamespace(
+        step=lambda _length: said.append("step") or types.SimpleNamespace(item=lambda: 0.0))
+    meter = types.SimpleNamespace(synchronize=lambda: said.append("wait"), driver_us=lambda: None,
+                                  sample=lambda: said.append("sample"))
+    run_of_it, out = train.RUNS["gpt2", "tiny"], {}
+    train.measure(run_of_it, meter, None, out)
+    begin = said.index("wait")
+    assert said[:begin] == ["step", "sample"] * run_of_it.warm_up
+    assert said[begin:] == ["wait", *["step"] * run_of_it.steps, "wait", "sample"]
+    assert "driver_us" not in out and out["steps_per_second"] > 0
 
 
 def test_the_longest_step_is_among_those_of_a_try(train):
