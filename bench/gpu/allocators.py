@@ -14,7 +14,6 @@ PLEAT = {
 }
 NAMES = (*SETTINGS, *PLEAT)
 COMPARED = (*SETTINGS, "pleat")         # what must hold is about these
-USUAL = (*COMPARED, "pleat-frugal")
 FIRST = ("native", "expandable", "pleat", "pleat-8m", "pleat-32m")  # what is wanted soonest
 KEEPING = ("expandable", *PLEAT)        # made of chunks that fit any later request
 

@@ -11,6 +11,7 @@ import acceptance
 import ledger
 
 GIB = 1 << 30
+PLAIN = ("handles", "stalls", "probe", "takes", "captures", "suites", "costs")
 SIMULATED = """Real PyTorch, real allocators, a simulated device on which kernels compute nothing:
 figures of memory only. `driver ms` is modelled time, by the simulator's cost file; `async` is its
 model of the driver's pools. Nothing here was measured on a GPU."""
@@ -51,10 +52,10 @@ def said(row):
 
 
 def plain_cells(rows):
-    mine = [row for row in rows if row["phase"] in ("probe", "suites")]
+    mine = [row for row in rows if row["phase"] in PLAIN]
     if not mine:
         return []
-    return ["## Probe and unit suites", "",
+    return ["## The driver, and unit suites on it", "",
             *table(("cell", "status", "what it said"),
                    [(f"{row['phase']}: {row['cell']}", said(row), row["detail"]) for row in mine])]
 

@@ -10,6 +10,7 @@ import fnmatch
 import os
 import pathlib
 import shlex
+import shutil
 import signal
 import sys
 import tempfile
@@ -25,6 +26,7 @@ from phases import PHASES
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SKIP = 77               # what a test program returns that cannot run here
 PHASE_LIMIT_S = 480
+MIRRORED = ("gpu.csv", "gpu.log", "*.json", "*.cost")
 TAIL_LINES = 60         # of a cell's output, kept in the log
 EXIT_INTERRUPTED = 130
 
@@ -34,7 +36,7 @@ def parse(arguments):
     parser.add_argument("--build", type=pathlib.Path, default=ROOT, metavar="DIR",
                         help="build folder, or what pack.sh made of one (default: the folder that "
                              "this was carried in)")
-    parser.add_argument("--out", type=pathlib.Path, required=True, metavar="DIR",
+    parser.add_argument("--out", type=pathlib.Path, metavar="DIR",
                         help="folder of the results; of an earlier run: go on there")
     parser.add_argument("--phases", default=",".join(PHASES), metavar="A,B",
                         help="only these, of: %(default)s")
@@ -45,6 +47,10 @@ def parse(arguments):
                              f"not fit into what is left (default: {PHASE_LIMIT_S})")
     parser.add_argument("--stop-after-s", type=float, metavar="N",
                         help="most seconds of this whole call, likewise")
+    parser.add_argument("--mirror", type=pathlib.Path, metavar="DIR",
+                        help="folder that gets a copy of the table, the log and the driver's "
+                             "figures after every row: for a machine that may be taken away; "
+                             "where --out is new, what is there is gone on with")
     parser.add_argument("--python", default=sys.executable, metavar="PATH",
                         help="interpreter with PyTorch (default: the one that runs this)")
     parser.add_argument("--scale", choices=("full", "small", "tiny"), default="full",
@@ -52,12 +58,14 @@ def parse(arguments):
                              "the script out (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=2, metavar="N",
                         help="times each training run is made (default: %(default)s)")
-    parser.add_argument("--allocators", default=",".join(allocators.USUAL), metavar="A,B",
+    parser.add_argument("--allocators", default=",".join(allocators.NAMES), metavar="A,B",
                         help="of the phases that train; there are "
                              f"{', '.join(allocators.NAMES)} (default: %(default)s)")
     parser.add_argument("--retry", action="store_true",
                         help="run cells again that came to no full result")
     parser.add_argument("--list", action="store_true", help="list the cells and their state")
+    parser.add_argument("--plan", action="store_true",
+                        help="print how long each phase is expected to take, as a table")
     parser.add_argument("--dry-run", action="store_true",
                         help="print the commands that would be run")
     parser.add_argument("--simulate", action="store_true",
@@ -77,6 +85,8 @@ def parse(arguments):
     unknown = [name for name in options.allocators if name not in allocators.NAMES]
     if unknown:
         parser.error(f"no such allocator: {', '.join(unknown)}")
+    if options.out is None and not options.plan:
+        parser.error("give a folder for the results: --out DIR")
     if not (options.build / "pleat").exists():
         parser.error(f"{options.build} holds no build of pleat: give --build DIR")
     return options
@@ -134,6 +144,28 @@ def run_cell(setup, cell):
     return row_of(cell, ended)
 
 
+def mirror(setup, folder):
+    """What would be missed if this machine were gone now. A copy takes its place at once, and one
+    that fails stops nothing: the next row brings another."""
+    if folder is None:
+        return
+    for path in sorted(path for pattern in MIRRORED for path in setup.out.glob(pattern)):
+        half = folder / f".{path.name}.half"
+        try:
+            shutil.copyfile(path, half)
+            os.replace(half, folder / path.name)
+        except OSError as error:
+            print(f"  not mirrored: {error}", flush=True)
+
+
+def begin_from(setup, folder):
+    """A new folder of results goes on from what was mirrored, rather than overwrite it."""
+    if folder is None or (setup.out / "gpu.csv").exists() or not (folder / "gpu.csv").exists():
+        return
+    for path in sorted(path for pattern in MIRRORED for path in folder.glob(pattern)):
+        shutil.copyfile(path, setup.out / path.name)
+
+
 def run_phase(setup, table, cells, options, stop_at):
     """How many cells were left for another time."""
     end = min(time.monotonic() + options.limit_s, stop_at)
@@ -148,15 +180,18 @@ def run_phase(setup, table, cells, options, stop_at):
         print(f"  {cell.phase:10} {cell.name:41}", end="", flush=True)
         row = run_cell(setup, cell)
         table.add(row)
+        mirror(setup, options.mirror)
         print(f" {row['status']:8} {row['seconds']:7.1f} s  {row.get('problem', '')}", flush=True)
     return left
 
 
 def run_all(setup, options):
     notes = machine.notes(setup)
+    begin_from(setup, options.mirror)
     table = ledger.Ledger(setup.out / "gpu.csv", notes)
     stop_at = time.monotonic() + options.stop_after_s if options.stop_after_s else float("inf")
     print("\n".join(notes))
+    mirror(setup, options.mirror)
     left = 0
     try:
         for cells in plan(setup, options):
@@ -187,6 +222,22 @@ def show(setup, options):
     return 0
 
 
+def show_plan(setup, options):
+    """In the order in which it runs; what has run already counts, too."""
+    lines = ["| turn | phase | cells | seconds | at most |", "|---:|---|---:|---:|---:|"]
+    turns = {}
+    for cells in filter(None, plan(setup, options)):
+        about_s, limit_s = (sum(getattr(cell, key) for cell in cells)
+                            for key in ("about_s", "limit_s"))
+        lines.append(f"| {cells[0].turn} | `{cells[0].phase}` | {len(cells)} | {about_s:,.0f} | "
+                     f"{min(limit_s, options.limit_s):,.0f} |")
+        turns[cells[0].turn] = turns.get(cells[0].turn, 0) + about_s
+    for turn, about_s in turns.items():
+        lines.append(f"| {turn} | together | | {about_s:,.0f} = {about_s / 60:.1f} minutes | |")
+    print("\n".join(lines))
+    return 0
+
+
 def interrupt(_signal, _frame):
     raise KeyboardInterrupt
 
@@ -194,13 +245,16 @@ def interrupt(_signal, _frame):
 def main():
     options = parse(sys.argv[1:])
     signal.signal(signal.SIGTERM, interrupt)
-    options.out.mkdir(parents=True, exist_ok=True)
+    for folder in filter(None, (options.out, options.mirror)):
+        folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="pleat-gpu-") as links:
         os.symlink(options.build.resolve() / "libpleat_sim.so", f"{links}/libcuda.so.1")
-        setup = Setup(build=options.build.resolve(), out=options.out.resolve(),
+        setup = Setup(build=options.build.resolve(), out=(options.out or pathlib.Path()).resolve(),
                       python=options.python, is_simulated=options.simulate,
                       memory=options.memory, scale=options.scale, rounds=options.rounds,
                       allocators=options.allocators, links=pathlib.Path(links))
+        if options.plan:
+            return show_plan(setup, options)
         if options.list or options.dry_run:
             return show(setup, options)
         try:

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -30,9 +31,10 @@ import contents                 # noqa: E402
 import ledger                   # noqa: E402
 import run as command           # noqa: E402
 import search                   # noqa: E402
-from phases import pytorch      # noqa: E402
+from phases import pytorch, suites  # noqa: E402
 
-PLAIN = "[cvlg]*"               # all cells that need no PyTorch
+PLAIN = "[2vlg]*"               # of these phases, all cells that need no PyTorch
+PLAIN_PHASES = ("--phases", "handles,suites,traces", "--cells", PLAIN)
 MIB = 1 << 20
 
 
@@ -54,11 +56,12 @@ def by_allocator(out, phase):
 # ---- the phases that need no PyTorch -----------------------------------------------------------
 
 def test_probe_suites_and_traces_come_to_a_row_each(tmp_path):
-    ended = run(tmp_path, "--phases", "probe,suites,traces")
+    ended = run(tmp_path, "--phases", "probe,suites,traces,costs")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     rows = rows_of(tmp_path)
     assert [row["status"] for row in rows] == ["ok"] * len(rows)
-    assert [row["phase"] for row in rows] == ["probe"] * 2 + ["suites"] * 3 + ["traces"] * 8
+    assert [row["phase"] for row in rows] == [
+        "probe", *["suites"] * 3, *["traces"] * 4, "costs", *["traces"] * 4]
     assert "cuMemCreate call" in (tmp_path / "simulated.cost").read_text()
     replayed = [row for row in rows if row["phase"] == "traces"]
     assert {row["allocator"] for row in replayed} == {
@@ -95,28 +98,28 @@ def build_with_suite(folder, text):
 def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path):
     mark, out = tmp_path / "mark", tmp_path / "out"
     build = build_with_suite(tmp_path / "build", f"echo $$ > {mark}; exec sleep 600")
-    plan = ("--phases", "probe,suites,traces", "--cells", PLAIN)
     started = subprocess.Popen(
         [sys.executable, "-B", GPU / "run.py", "--build", build, "--out", out, "--simulate",
-         "--scale", "tiny", "--rounds", "1", *plan], stdout=subprocess.DEVNULL)
+         "--scale", "tiny", "--rounds", "1", *PLAIN_PHASES],
+        stdout=subprocess.DEVNULL)
     while not mark.exists() or not mark.read_text().strip():
         assert started.poll() is None
         time.sleep(0.01)
     started.send_signal(signal.SIGTERM)
     assert started.wait() == 130
     assert not is_running(int(mark.read_text()))
-    assert [row["cell"] for row in rows_of(out)] == ["costs"]
+    assert [row["cell"] for row in rows_of(out)] == ["2 MiB"]
     path = out / "gpu.csv"
     kept = path.read_bytes()
     path.write_bytes(kept + b"suites,half a r")     # as a crash leaves it
     program(build / "vmm_gpu_test", "exit 0")
-    assert run(out, *plan, build=build).returncode == 0
+    assert run(out, *PLAIN_PHASES, build=build).returncode == 0
     assert path.read_bytes().startswith(kept)
     table = [line for line in path.read_text().splitlines(True) if not line.startswith("#")]
     names = [(row["phase"], row["cell"]) for row in csv.DictReader(io.StringIO("".join(table)))]
     assert len(names) == len(set(names)) == 11
     whole = path.read_bytes()
-    assert run(out, *plan, build=build).returncode == 0 and path.read_bytes() == whole
+    assert run(out, *PLAIN_PHASES, build=build).returncode == 0 and path.read_bytes() == whole
 
 
 @pytest.mark.parametrize("option", ["--limit-s", "--stop-after-s"])
@@ -133,7 +136,7 @@ def test_a_failing_cell_is_recorded_and_the_rest_goes_on(tmp_path):
     ended = run(out, "--phases", "suites,traces", "--cells", "[vg]*", build=build)
     assert ended.returncode == 1 and "1 failed" in ended.stdout
     rows = rows_of(out)
-    assert [row["cell"] for row in rows if row["status"] != "ok"] == ["vmm_gpu_test"]
+    assert [row["cell"] for row in rows if row["status"] != "ok"] == ["vmm_gpu_test memory"]
     assert rows[0]["problem"].startswith("signal 11")
     assert rows[0]["detail"] == "83%: Checks: 6, Failures: 1, Errors: 0"
     assert len(rows) == 9
@@ -228,6 +231,7 @@ def test_rows_of_two_machines_never_share_a_file(tmp_path):
         ledger.Ledger(path, ["gpu: B", "build: 1"])
     assert path.read_bytes() == kept
     ledger.Ledger(path, ["gpu: A", "build: 1", "commit: later"]).close()
+    assert path.read_bytes() == kept
 
 
 def test_another_machine_of_the_kind_goes_on_and_is_told(tmp_path):
@@ -258,16 +262,83 @@ def test_a_file_with_other_columns_is_not_gone_on_with(tmp_path):
 def test_the_plan_can_be_looked_at_without_running_it(tmp_path):
     listed = run(tmp_path, "--list").stdout
     assert listed.count("to run") == len(listed.splitlines()) > 30
-    first = [line.split()[0] for line in listed.splitlines()][:listed.splitlines().index(
-        next(line for line in listed.splitlines() if " 1.05x " in line))]
-    assert list(dict.fromkeys(first)) == ["probe", "suites", "traces", "gpt2", "lora", "moe",
-                                          "batch", "batch_lora"]
+    phases = [line.split()[0] for line in listed.splitlines()]
+    first = phases[:phases.index("moe") - 2]        # before the second turn's lora and gpt2
+    assert list(dict.fromkeys(first)) == ["handles", "stalls", "probe", "takes", "captures",
+                                          "lora", "gpt2", "suites", "traces", "costs"]
     chosen = run(tmp_path, "--list", "--phases", "batch,moe", "--allocators", "pleat-8m,pleat")
     assert [line.split()[:2] for line in chosen.stdout.splitlines()] == [
         ["moe", "pleat"], ["batch", "pleat"], ["moe", "pleat-8m"], ["batch", "pleat-8m"]]
     shown = run(tmp_path, "--dry-run", "--phases", "batch").stdout
     assert "--allocator pleat --scale tiny --search-batch" in shown
     assert not (tmp_path / "gpu.csv").exists()
+
+
+def order_of(tmp_path, phase, *more):
+    """The allocators of a phase, round by round, in the order in which they run."""
+    listed = run(tmp_path, "--list", "--phases", phase, "--rounds", "2", *more).stdout
+    rounds = {}
+    for line in listed.splitlines():
+        allocator, number = line.split()[1:3]
+        rounds.setdefault(number, []).append(allocator)
+    return [rounds[number] for number in sorted(rounds)]
+
+
+def test_no_allocator_always_runs_after_the_same_others(tmp_path):
+    same = ("--allocators", "native,expandable,pleat,pleat-8m")
+    forwards = ["native", "expandable", "pleat", "pleat-8m"]
+    assert order_of(tmp_path, "lora", *same) == [forwards, forwards[::-1]]
+    assert order_of(tmp_path, "gpt2", *same) == [forwards[::-1], forwards]
+
+
+def test_larger_chunks_are_tried_in_the_first_turn(tmp_path):
+    listed = run(tmp_path, "--list", "--phases", "lora,gpt2").stdout.splitlines()
+    first = [line.split()[1] for line in listed[:10]]
+    assert sorted(first) == sorted(2 * ["native", "expandable", "pleat", "pleat-8m", "pleat-32m"])
+
+
+def test_the_readme_has_the_plan_as_the_tool_prints_it():
+    ended = subprocess.run(
+        [sys.executable, "-B", GPU / "run.py", "--build", BUILD, "--plan"],
+        capture_output=True, text=True, check=True)
+    assert ended.stdout.count("together") == 4
+    assert ended.stdout in (GPU / "README.md").read_text()
+
+
+def test_every_row_is_mirrored_at_once(tmp_path):
+    mark, out, mirror = tmp_path / "mark", tmp_path / "out", tmp_path / "back"
+    build = build_with_suite(
+        tmp_path / "build", f"cp {mirror}/gpu.csv {mark} && ls {mirror} >> {mark}")
+    ended = run(out, "--mirror", mirror, "--phases", "handles,suites,costs", "--cells",
+                "[2vc]*", build=build)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    seen = mark.read_text()
+    assert "handles,2 MiB,ok" in seen and "driver.json" in seen
+    assert {path.name for path in mirror.iterdir()} == {
+        "gpu.csv", "gpu.log", "driver.json", "probe.json", "simulated.cost"}
+    assert (mirror / "gpu.csv").read_bytes() == (out / "gpu.csv").read_bytes()
+
+
+def test_a_new_folder_begins_with_what_was_mirrored(tmp_path):
+    mirror, plan = tmp_path / "back", ("--phases", "handles", "--cells", "2*")
+    assert run(tmp_path / "first", "--mirror", mirror, *plan).returncode == 0
+    kept = (mirror / "gpu.csv").read_bytes()
+    ended = run(tmp_path / "second", "--mirror", mirror, *plan)
+    assert ended.returncode == 0 and " ok " not in ended.stdout, "it ran again"
+    assert (tmp_path / "second" / "gpu.csv").read_bytes() == kept
+    assert (mirror / "gpu.csv").read_bytes() == kept
+
+
+def test_a_mirror_that_fails_stops_nothing(tmp_path, capsys):
+    (tmp_path / "gpu.csv").write_text("a row")
+    command.mirror(types.SimpleNamespace(out=tmp_path), tmp_path / "gone")
+    assert "not mirrored" in capsys.readouterr().out
+
+
+def test_each_case_of_the_gpu_suites_is_a_cell():
+    for program, cases in suites.CASES.items():
+        source = (ROOT / "tests" / f"{program}.c").read_text()
+        assert re.findall(r'tcase_create\("(\w+)"\)', source) == list(cases)
 
 
 @pytest.mark.parametrize(("flags", "why"), [
@@ -284,7 +355,7 @@ def test_what_cannot_run_here_says_why(flags, why):
 # ---- what must hold ----------------------------------------------------------------------------
 
 def good_rows():
-    rows = [{"phase": "suites", "cell": "vmm_gpu_test", "status": "ok"}]
+    rows = [{"phase": phase, "cell": phase, "status": "ok"} for phase in ("suites", "takes")]
     for model in acceptance.MODELS:
         for allocator in (*acceptance.PYTORCH, "pleat"):
             rows.append({"phase": model, "allocator": allocator, "status": "ok",
@@ -551,7 +622,8 @@ def test_each_model_trains_under_each_allocator(tmp_path):
     ended_rest = run(tmp_path, "--phases", "lora,moe", "--memory", "8G", "--cells", "pleat *")
     assert ended.returncode == ended_rest.returncode == 0, ended.stdout + ended_rest.stdout
     found = by_allocator(tmp_path, "gpt2")
-    assert list(found) == ["native", "expandable", "async", "pleat", "pleat-frugal"]
+    assert set(found) == {"native", "expandable", "async", "pleat", "pleat-8m", "pleat-32m",
+                          "pleat-frugal"}
     for row in [*found.values(), by_allocator(tmp_path, "lora")["pleat"],
                 by_allocator(tmp_path, "moe")["pleat"]]:
         allocated, reserved = int(row["peak_allocated_bytes"]), int(row["peak_reserved_bytes"])
@@ -560,13 +632,16 @@ def test_each_model_trains_under_each_allocator(tmp_path):
         assert row["steps"] == "6" and row["ooms"] == "0"
         assert row["steps_per_second"] == row["loss_last"] == "", "nothing was computed"
         assert int(row["total_bytes"]) == 8 << 30
+    for name, row in found.items():
+        assert bool(row["ops_unmap"]) == bool(row["n_taken_granules"]) == ("pleat" in name)
     live = {name: int(row["peak_allocated_bytes"]) for name, row in found.items()}
     assert max(live.values()) < 1.02 * min(live.values()), "they ran different things"
 
 
 @pytest.mark.usefixtures("runtime")
 def test_the_largest_batch_is_found_on_a_small_device(tmp_path):
-    ended = run(tmp_path, "--phases", "batch", "--memory", "128M", "--cells", "[ep]*")
+    ended = run(tmp_path, "--phases", "batch", "--memory", "128M", "--allocators",
+                "expandable,pleat")
     assert ended.returncode == 0, ended.stdout + (tmp_path / "gpu.log").read_text()
     found = {name: int(row["largest_batch"]) for name, row in by_allocator(
         tmp_path, "batch").items()}

@@ -1,4 +1,4 @@
-"""Phase 1: what the driver's calls cost here, as the simulator's cost file; which PyTorch."""
+"""Which PyTorch is here; what the driver's calls cost, as the simulator's cost file."""
 import json
 
 from cells import Cell, last_object
@@ -36,11 +36,14 @@ def reader(setup):
 
 
 def cells(setup):
+    return [Cell("probe", "torch", (setup.python, ROOT / "bench" / "gpu" / "describe.py"),
+                 TORCH_LIMIT_S, about_s=12, environment=environment_of(setup), read=read_pytorch)]
+
+
+def cost_cells(setup):
     command = [setup.build / "pleat", "probe", "--driver", setup.driver, "--json",
                "--seconds", SECONDS_SIMULATED if setup.is_simulated else SECONDS]
     if setup.is_simulated:      # on a real one the command names the file after the GPU
         command += ["--cost-file", setup.out / "simulated.cost"]
-    return [Cell("probe", "costs", tuple(command), LIMIT_S,
-                 environment=setup.library_path(), read=reader(setup)),
-            Cell("probe", "torch", (setup.python, ROOT / "bench" / "gpu" / "describe.py"),
-                 TORCH_LIMIT_S, environment=environment_of(setup), read=read_pytorch)]
+    return [Cell("costs", "costs", tuple(command), LIMIT_S, about_s=SECONDS,
+                 environment=setup.library_path(), read=reader(setup))]

@@ -1,4 +1,4 @@
-"""Phase 2: the unit suites that speak to the real driver, the library in a fresh Python, and
+"""The unit suites that speak to the real driver, the library in a fresh Python, and
 whether PyTorch's bytes stay what they are."""
 import re
 
@@ -6,10 +6,13 @@ from cells import Cell
 from phases.pytorch import ROOT, environment_of, read as read_pytorch
 
 # Every other suite asks for the simulated driver itself: its faults and hazards are what it tests.
-PROGRAMS = ("vmm_gpu_test", "vmm_pool_gpu_test")
-PROGRAMS_ON_SIMULATOR = ("vmm_gpu_test",)   # the other calls what the simulator does not export
+# A case is a cell: what crashes or breaks the context takes no other case along. Seconds of each.
+CASES = {
+    "vmm_gpu_test": {"memory": 4, "streams": 4, "measuring": 30},
+    "vmm_pool_gpu_test": {"gpu": 8},
+}
+CASES_ON_SIMULATOR = {"vmm_gpu_test": {"memory": 1}}    # what it exports, without measuring
 LIMIT_S = 120
-PROGRAM_LIMIT_S = 240       # each of its tests is a process that makes a context, in a second or so
 LOADER = ROOT / "tests" / "python" / "load_library.py"
 SUMMARY = re.compile(r"^\d+%: Checks: \d+, Failures: \d+, Errors: \d+$", re.MULTILINE)
 
@@ -30,16 +33,18 @@ def cells(setup):
     if setup.is_simulated:
         # The suites ask for libcuda.so.1; here that is the simulator, with contents that are kept.
         # Measuring what calls cost would take a minute and depend on the host.
-        environment |= {**setup.library_path(setup.links), "PLEAT_SIM": "backing:memory",
-                        "CK_RUN_CASE": "memory"}
+        environment |= {**setup.library_path(setup.links), "PLEAT_SIM": "backing:memory"}
     else:
         environment |= setup.library_path()
-    for name in PROGRAMS_ON_SIMULATOR if setup.is_simulated else PROGRAMS:
-        found.append(Cell("suites", name, (setup.build / name,), PROGRAM_LIMIT_S,
-                          environment=environment, read=read_check))
+    programs = CASES_ON_SIMULATOR if setup.is_simulated else CASES
+    for name, seconds in programs.items():
+        found += [Cell("suites", f"{name} {case}", (setup.build / name,), LIMIT_S, about_s=about_s,
+                       environment={**environment, "CK_RUN_CASE": case}, read=read_check)
+                  for case, about_s in seconds.items()]
     found.append(Cell("suites", "load_library",
                       (setup.python, "-B", LOADER, setup.build / "libpleat.so.0"), LIMIT_S,
-                      environment={"PLEAT_CONF": f"driver:{setup.driver}"}, read=read_loader))
+                      about_s=3, environment={"PLEAT_CONF": f"driver:{setup.driver}"},
+                      read=read_loader))
     return found + contents(setup)
 
 
@@ -47,9 +52,11 @@ def contents(setup):
     command = (setup.python, ROOT / "bench" / "gpu" / "contents.py", "--allocator", "pleat")
     environment = environment_of(setup)
     if not setup.is_simulated:
-        return [Cell("suites", name, (*command, *more), LIMIT_S, known={"allocator": "pleat"},
-                     environment=environment, read=read_pytorch)
+        return [Cell("suites", name, (*command, *more), LIMIT_S, about_s=12,
+                     known={"allocator": "pleat"}, environment=environment,
+                     read=read_pytorch)
                 for name, more in (("torch_contents", ()), ("torch_graph", ("--graph",)))]
     environment["PLEAT_SIM"] = "capacity:1G,backing:memory,compute:9.0"
     return [Cell("suites", "torch_contents", (*command, "--rounds", "600"), LIMIT_S,
-                 known={"allocator": "pleat"}, environment=environment, read=read_pytorch)]
+                 about_s=12, known={"allocator": "pleat"}, environment=environment,
+                 read=read_pytorch)]

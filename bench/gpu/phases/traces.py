@@ -1,4 +1,4 @@
-"""Phase 3: three bundled traces through every kind of cache, on the real driver."""
+"""Three bundled traces through every kind of cache, on the real driver."""
 import pathlib
 
 from cells import Cell, last_object
@@ -7,8 +7,9 @@ from cells import Cell, last_object
 TRACES = ("gpt2l_amp_var", "moe16_top2_var", "llama8b_fsdp16_var")
 TINY_TRACES = ("gpt2s_tiny",)
 ALLOCATORS = ("pleat", "torch-native", "torch-expandable", "cuda-async")
-MEMORIES = ("unlimited", "1.05x")   # a turn each
 LIMIT_S = 20        # 12 cells a turn
+ABOUT_S = 6
+TURNS = {"unlimited": 1, "1.05x": 3}
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 KEYS = ("peak_live_bytes", "events", "alloc_retries", "host_syncs", "stream_waits", "driver_us",
         "ns_per_event", "hazards", "peak_reserved_bytes")
@@ -39,12 +40,12 @@ def cells(setup):
     environment = {**setup.library_path(), "PLEAT_TRACES": str(folder)}
     found = []
     for trace in TINY_TRACES if setup.scale == "tiny" else TRACES:
-        for turn, memory in enumerate(MEMORIES, 1):
+        for memory, turn in TURNS.items():
             for allocator in ALLOCATORS:
                 command = (setup.build / "pleat", "replay", trace, "--json", "--driver",
                            setup.driver, "--allocator", allocator, "--memory", memory)
                 known = {"work": trace, "allocator": allocator, "memory": memory}
                 found.append(Cell("traces", f"{trace} {memory} {allocator}", command, LIMIT_S,
-                                  turn=turn, known=known, environment=environment,
+                                  about_s=ABOUT_S, turn=turn, known=known, environment=environment,
                                   read=read_simulated if setup.is_simulated else read))
     return found

@@ -1,4 +1,4 @@
-"""Phases 4 to 7: PyTorch trains a model of each kind under each allocator; the largest batch."""
+"""PyTorch trains a model of each kind under each allocator; the largest batch."""
 import pathlib
 
 import allocators
@@ -7,8 +7,12 @@ from phases.pytorch import environment_of, read
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TRAIN = ROOT / "bench" / "gpu" / "train.py"
-LIMIT_S = 60            # at most five cells a turn
+ORDER = ("lora", "gpt2", "moe")
+SOONEST = ("lora", "gpt2")
+LIMIT_S = 60
+ABOUT_S = 32            # PyTorch in 5 s, half of the matrix products' speed of an H200
 BATCH_LIMIT_S = 105     # four
+BATCH_ABOUT_S = {"gpt2": 40, "lora": 65}
 SPARE_S = 10            # of it: until a process that holds the whole GPU is gone
 WITHIN = {"gpt2": 1, "lora": 2}     # how closely a largest batch is looked for
 
@@ -21,20 +25,26 @@ def command_of(setup, model, allocator, *more):
     return tuple(command)
 
 
-def first_turn(allocator):
-    """Those that must be compared come first."""
-    return 1 if allocator in allocators.COMPARED else 2
+def first_turn(phase, allocator):
+    """What is wanted soonest: two models under those that designs turn on. Then whatever must be
+    compared, then the rest."""
+    if phase in SOONEST and allocator in allocators.FIRST:
+        return 1
+    return 2 if allocator in allocators.COMPARED else 3
 
 
 def runs(setup, phase, model):
-    """All allocators once, then all again: a drift of the machine's speed meets each of them."""
+    """All allocators once, then all again in the opposite order, and the next phase the other way
+    round: neither a drift of the machine's speed nor who ran before is always the same one's."""
     found = []
     for turn in range(1, setup.rounds + 1):
-        for allocator in setup.allocators:
+        is_backwards = (ORDER.index(phase) + turn) % 2 == 0
+        for allocator in setup.allocators[::-1] if is_backwards else setup.allocators:
             known = {"work": model, "allocator": allocator, "round": turn}
+            first = first_turn(phase, allocator)
             found.append(Cell(phase, f"{allocator} {turn}",
-                              command_of(setup, model, allocator), LIMIT_S,
-                              turn=first_turn(allocator) + turn - 1, known=known,
+                              command_of(setup, model, allocator), LIMIT_S, about_s=ABOUT_S,
+                              turn=first if turn == 1 else max(first, 2) + turn - 1, known=known,
                               environment=environment_of(setup), read=read))
     return found
 
@@ -60,7 +70,8 @@ def searches(setup, phase, model):
         found.append(Cell(phase, allocator,
                           command_of(setup, model, allocator, "--search-batch",
                                      "--within", str(WITHIN[model]), "--limit-s", limit),
-                          BATCH_LIMIT_S, turn=first_turn(allocator), known=known,
+                          BATCH_LIMIT_S, about_s=BATCH_ABOUT_S[model],
+                          turn=first_turn(phase, allocator), known=known,
                           environment=environment_of(setup), read=read))
     return found
 
