@@ -191,12 +191,14 @@ static inline void unqueue(pl_space *space, pl_block *b)
 
 /* ---- merging --------------------------------------------------------------------------------- */
 
-/* Is the neighbour like b, which is free? */
-static inline bool may_merge(const pl_block *b, const pl_block *neighbour)
+/* Is the neighbour like b, which is free? With one lane the tick is no matter, the later one covers
+ * both. */
+static inline bool may_merge(const pl_space *space, const pl_block *b, const pl_block *neighbour)
 {
     return neighbour != NULL && neighbour->state == PL_BLOCK_FREE && neighbour->lane == b->lane &&
            (b->lane == PL_LANE_SETTLED ||
-            (neighbour->tick == b->tick && neighbour->is_apart == b->is_apart));
+            ((neighbour->tick == b->tick || !pl_space_has_many_lanes(space)) &&
+             neighbour->is_apart == b->is_apart));
 }
 
 /* `high` becomes part of `low`, its lower neighbour. Both are free; if they are not alike, the one
@@ -228,10 +230,10 @@ static pl_block *merge(pl_space *space, pl_block *low, pl_block *high)
 
 static pl_block *merge_alike(pl_space *space, pl_block *b)
 {
-    if (may_merge(b, b->prev)) {
+    if (may_merge(space, b, b->prev)) {
         b = merge(space, b->prev, b);
     }
-    if (may_merge(b, b->next)) {
+    if (may_merge(space, b, b->next)) {
         b = merge(space, b, b->next);
     }
     return b;

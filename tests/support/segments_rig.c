@@ -4,6 +4,7 @@
 #include <check.h>
 #include <string.h>
 
+#include "segments/many.h"
 #include "segments/run.h"
 
 enum { MOST_CHARACTERS = 4096 };
@@ -20,6 +21,7 @@ static void add_lane(uint32_t number)
     ck_assert_ptr_nonnull(lane);
     lane->number = number;
     lane->next_tick = 1;
+    lane->recorded_tick = UINT64_MAX - 1; /* whatever is freed is covered */
     rig.lanes[number - 1] = lane;
     rig.n_lanes++;
     for (int kind = 0; kind < PL_N_CLASSES; kind++) {
@@ -45,12 +47,7 @@ void rig_open(void)
     for (uint32_t number = 1; number <= RIG_LANES; number++) {
         add_lane(number);
     }
-    for (uint32_t number = 1; number <= RIG_LANES; number++) {
-        for (uint32_t i = 0; i < rig.n_area_rooms; i++) {
-            pl_area *area = rig.areas[i];
-            ck_assert(area == NULL || pl_area_reach(&rig.host, area, number) == PLEAT_OK);
-        }
-    }
+    rig.clock = 1;
     next_base = RIG_BASE;
     next_chunk = 1;
 }
@@ -58,16 +55,15 @@ void rig_open(void)
 void rig_close(void)
 {
     pl_host_fail_never();
-    for (uint32_t i = 0; i < rig.n_area_rooms; i++) {
-        if (rig.areas[i] != NULL) {
-            pl_area_destroy(&rig.host, rig.areas[i]);
+    for (int kind = 0; kind < PL_N_CLASSES; kind++) {
+        for (unsigned i = 0; i < rig.n_areas[kind]; i++) {
+            pl_area_destroy(&rig.host, rig.areas[kind][i]);
         }
     }
     for (uint32_t i = 0; i < rig.n_lane_rooms; i++) {
         pl_host_free(&rig.host, rig.lanes[i]);
     }
     pl_host_free(&rig.host, rig.lanes);
-    pl_host_free(&rig.host, rig.areas);
     pl_host_free(&rig.host, rig.segments);
     pl_ptrmap_fini(&rig.live, &rig.host);
     pl_block_store_fini(&rig.store);
@@ -76,7 +72,7 @@ void rig_close(void)
 
 pl_area *rig_area(uint32_t lane, pl_class class)
 {
-    return rig.areas[(lane - 1) * PL_N_CLASSES + class];
+    return rig.lanes[lane - 1]->areas[class];
 }
 
 /* ---- drawing --------------------------------------------------------------------------------- */
@@ -95,6 +91,7 @@ static void make_live(pl_block *b, char letter)
 {
     b->state = PL_BLOCK_LIVE;
     b->lane = 1;
+    rig.lanes[0]->n_live++;
     b->requested = (size_t)letter;
     ck_assert_int_eq(pl_ptrmap_reserve(&rig.live, &rig.host, 1), PLEAT_OK);
     pl_ptrmap_insert(&rig.live, b->base, b);
@@ -102,6 +99,15 @@ static void make_live(pl_block *b, char letter)
     pl_stats_add(rig.stats.allocation, pool, 1);
     pl_stats_add(rig.stats.allocated_bytes, pool, b->bytes);
     pl_stats_add(rig.stats.requested_bytes, pool, b->requested);
+}
+
+/* Lane 1 owns it, lane 2 uses it, too. */
+static void make_many(pl_block *b)
+{
+    b->state = PL_BLOCK_LIVE;
+    b->lane = 1;
+    ck_assert_int_eq(pl_many_add_use(&rig, b, rig.lanes[1], NULL, false), PLEAT_OK);
+    pl_many_free(&rig, b, NULL);
 }
 
 static void make_other(pl_block *b, char letter)
@@ -112,13 +118,12 @@ static void make_other(pl_block *b, char letter)
         pl_queue_push(&b->segment->area->holes, b);
         return;
     case 'm':
-        b->state = PL_BLOCK_MANY;
-        b->lane = 1;
-        pl_queue_push(&rig.many, b);
-        rig.n_many_bytes += b->bytes;
+        make_many(b);
         return;
     case 'k':
         b->state = PL_BLOCK_KEPT;
+        b->lane = 1;
+        rig.lanes[0]->n_refs++;
         return;
     case 's':
         b->state = PL_BLOCK_STALE;
@@ -188,7 +193,8 @@ static void free_drawn(pl_segment *seg, const char *letters)
     for (pl_block *b = seg->first; b != NULL; b = b->next) {
         size_t unit = (size_t)(b->base - seg->range.base) / RIG_UNIT;
         if (is_free(letters[unit])) {
-            b = pl_run_free(&rig, b, b->lane, b->tick);
+            pl_run_free(&rig, b, b->lane, b->tick);
+            b = pl_segment_find(seg, rig_at(seg, unit));
         }
     }
 }
