@@ -101,6 +101,7 @@ pl_block *pl_segment_split(pl_segment *seg, pl_block_store *store, pl_block *b, 
     size_t granule = pl_segment_granule(seg, at);
 
     pl_assert(b->base < at && at < pl_block_end(b) && granule < seg->n_rooms);
+    seg->n_reshaped++;
     high->base = at;
     high->bytes = (size_t)(pl_block_end(b) - at);
     high->segment = seg;
@@ -128,6 +129,7 @@ void pl_segment_absorb(pl_segment *seg, pl_block_store *store, pl_block *b, pl_b
     size_t granule = pl_segment_granule(seg, next->base);
 
     pl_assert(b->next == next && pl_block_end(b) == next->base);
+    seg->n_reshaped++;
     if (seg->last[granule] == next) {
         bool starts_here = pl_segment_granule(seg, b->base) == granule;
         seg->last[granule] = starts_here ? b : NULL;
@@ -166,6 +168,30 @@ pl_block *pl_segment_find(const pl_segment *seg, pleat_devptr at)
         }
         word &= ~(UINT64_C(1) << top);
     }
+}
+
+/* A hole covers the whole granule where it starts, so it is the last block that starts there. */
+bool pl_segment_next_hole(const pl_segment *seg, size_t *granule, size_t *budget, pl_block **out)
+{
+    for (; *granule < seg->n_rooms; --*budget) {
+        uint64_t word = seg->started[*granule / WORD] & (UINT64_MAX << (*granule % WORD));
+        if (*budget == 0) {
+            return false;
+        }
+        if (word == 0) {
+            *granule = (*granule / WORD + 1) * WORD;
+            continue;
+        }
+        pl_block *b = seg->last[*granule / WORD * WORD + (size_t)__builtin_ctzll(word)];
+        *granule = *granule / WORD * WORD + (size_t)__builtin_ctzll(word) + 1;
+        if (b->state == PL_BLOCK_HOLE) {
+            --*budget;
+            *out = b;
+            return true;
+        }
+    }
+    *out = NULL;
+    return true;
 }
 
 /* ---- loose granules --------------------------------------------------------------------- */

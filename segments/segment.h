@@ -42,6 +42,8 @@ typedef struct pl_segment {
     uint32_t *taken_at; /* when its chunk was last taken, see budget.h; 0 = never */
     size_t n_loose;
     size_t n_resident; /* granules with a chunk */
+    uint64_t
+        n_reshaped; /* blocks split and absorbed so far: pointers to blocks outlast no change */
 } pl_segment;
 
 /* Tables for no granule yet; the whole range is one hole made of a spare block of `store`. */
@@ -83,6 +85,9 @@ pl_block *pl_segment_split(pl_segment *seg, pl_block_store *store, pl_block *b, 
 void pl_segment_absorb(pl_segment *seg, pl_block_store *store, pl_block *b, pl_block *next);
 /* The block that covers `at`. */
 pl_block *pl_segment_find(const pl_segment *seg, pleat_devptr at);
+/* The first hole that starts at or after the granule, NULL if none does; what is looked at is taken
+ * from the budget. Returns false when that is spent. The next call goes on from the granule. */
+bool pl_segment_next_hole(const pl_segment *seg, size_t *granule, size_t *budget, pl_block **out);
 
 size_t pl_segment_pin_granules(pl_segment *seg, size_t from, size_t last);
 /* The granules that [base, end) touches are not loose any more; returns how many were. Most blocks
