@@ -1,20 +1,51 @@
-/* ptrmap.c - the map's slow paths: growing, giving back, checking. See ptrmap.h. */
+/* ptrmap.c - the map's slow paths: growing, giving back, walking, checking. See ptrmap.h.
+ *
+ * The old table is emptied from its highest slot down. Beyond the slot that is next all are empty,
+ * so an entry leaves without others being shifted; but for the highest slots, whose chains may go
+ * on in the lowest ones. */
 #include "segments/ptrmap.h"
 
-enum { LEAST_LOG2 = 6, MOST_LOG2 = 48 };
+enum { LEAST_LOG2 = 6, MOST_LOG2 = 48, MOVES = 16 };
 
 static size_t room_of(size_t n_slots)
 {
     return n_slots / 2 + n_slots / 8;
 }
 
+static size_t slots_of(const pl_ptrmap_table *table)
+{
+    return table->slots ? table->mask + 1 : 0;
+}
+
 void pl_ptrmap_fini(pl_ptrmap *map, pl_host *host)
 {
-    pl_host_free(host, map->slots);
+    pl_host_free(host, map->now.slots);
+    pl_host_free(host, map->old.slots);
     *map = (pl_ptrmap){ 0 };
 }
 
-pleat_status pl_ptrmap_grow(pl_ptrmap *map, pl_host *host, size_t n_more)
+/* ---- growing --------------------------------------------------------------------------------- */
+
+/* Move what is in the next `n` old slots. */
+static void move_some(pl_ptrmap *map, pl_host *host, size_t n)
+{
+    for (; n > 0 && map->n_unmoved > 0; n--) {
+        pl_ptrmap_slot entry = map->old.slots[map->n_unmoved - 1];
+        if (entry.key == 0) {
+            map->n_unmoved--;
+            continue;
+        }
+        pl_ptrmap_clear(&map->old, map->n_unmoved - 1);
+        pl_ptrmap_put(&map->now, entry);
+    }
+    if (map->n_unmoved == 0) {
+        pl_host_free(host, map->old.slots);
+        map->old = (pl_ptrmap_table){ 0 };
+        map->quick = map->most;
+    }
+}
+
+static pleat_status grow(pl_ptrmap *map, pl_host *host, size_t n_more)
 {
     size_t most = (size_t)1 << MOST_LOG2;
     if (n_more > most || map->count + n_more > room_of(most)) {
@@ -29,54 +60,107 @@ pleat_status pl_ptrmap_grow(pl_ptrmap *map, pl_host *host, size_t n_more)
     if (!slots) {
         return PLEAT_ENOMEM_HOST;
     }
-    pl_ptrmap bigger = {
-        .slots = slots, .mask = n_slots - 1, .most = room_of(n_slots), .shift = 64 - log2
-    };
-    for (size_t i = 0; map->slots && i <= map->mask; i++) {
-        if (map->slots[i].key != 0) {
-            pl_ptrmap_insert(&bigger, map->slots[i].key, map->slots[i].value);
-        }
-    }
-    pl_host_free(host, map->slots);
-    *map = bigger;
+    move_some(map, host, SIZE_MAX); /* no more than were inserted since; mostly none */
+    map->old = map->now;
+    map->n_unmoved = slots_of(&map->old);
+    map->now = (pl_ptrmap_table){ .slots = slots, .mask = n_slots - 1, .shift = 64 - log2 };
+    map->most = room_of(n_slots);
+    map->quick = 0;
     return PLEAT_OK;
 }
 
-/* I3 and the first part of I4 for one key: the way from its home finds it, and finds it here. */
-static bool is_found_at(const pl_ptrmap *map, size_t at)
+pleat_status pl_ptrmap_make_room(pl_ptrmap *map, pl_host *host, size_t n_more)
 {
-    for (size_t i = pl_ptrmap_home(map, map->slots[at].key);; i = (i + 1) & map->mask) {
-        if (i == at) {
-            return true;
-        }
-        if (map->slots[i].key == 0 || map->slots[i].key == map->slots[at].key) {
-            return false;
+    if (n_more > map->most - map->count) {
+        pleat_status st = grow(map, host, n_more);
+        if (st != PLEAT_OK) {
+            return st;
         }
     }
+    move_some(map, host, MOVES);
+    return PLEAT_OK;
+}
+
+void *pl_ptrmap_find_old(const pl_ptrmap *map, pleat_devptr key, size_t *at)
+{
+    size_t slot = pl_ptrmap_seek(&map->old, key);
+    *at = slot | PL_PTRMAP_OLD;
+    return map->old.slots[slot].value;
+}
+
+void pl_ptrmap_remove_old(pl_ptrmap *map, size_t at)
+{
+    pl_assert(map->old.slots[at & ~PL_PTRMAP_OLD].value);
+    pl_ptrmap_clear(&map->old, at & ~PL_PTRMAP_OLD);
+    map->count--;
+}
+
+/* ---- walking --------------------------------------------------------------------------------- */
+
+void *pl_ptrmap_next(const pl_ptrmap *map, size_t *cursor)
+{
+    size_t n_now = slots_of(&map->now);
+    while (*cursor < n_now + map->n_unmoved) {
+        size_t at = (*cursor)++;
+        void *value = at < n_now ? map->now.slots[at].value : map->old.slots[at - n_now].value;
+        if (value) {
+            return value;
+        }
+    }
+    return NULL;
+}
+
+/* ---- the walker ------------------------------------------------------------------------------ */
+
+/* I3 and I4 for one table; counts its keys. */
+static int check_table(const pl_ptrmap_table *table, size_t *n_taken)
+{
+    for (size_t i = 0; i < slots_of(table); i++) {
+        const pl_ptrmap_slot *slot = &table->slots[i];
+        if ((slot->key == 0) != (slot->value == NULL)) {
+            return 4;
+        }
+        if (slot->key == 0) {
+            continue;
+        }
+        ++*n_taken;
+        if (pl_ptrmap_seek(table, slot->key) != i) {
+            return 3;
+        }
+    }
+    return 0;
+}
+
+/* I4 and I5 between the tables. */
+static int check_old(const pl_ptrmap *map)
+{
+    size_t n_slots = slots_of(&map->old);
+    if (map->n_unmoved > n_slots || (n_slots > 0) != (map->n_unmoved > 0) ||
+        map->quick != (n_slots > 0 ? 0 : map->most)) {
+        return 5;
+    }
+    for (size_t i = 0; i < n_slots; i++) {
+        pleat_devptr key = map->old.slots[i].key;
+        if (i >= map->n_unmoved && key != 0) {
+            return 5;
+        }
+        if (key != 0 && map->now.slots[pl_ptrmap_seek(&map->now, key)].key == key) {
+            return 4;
+        }
+    }
+    return 0;
 }
 
 int pl_ptrmap_check(const pl_ptrmap *map)
 {
-    if (!map->slots) {
-        return map->count == 0 && map->most == 0 ? 0 : 1;
-    }
-    size_t n_slots = map->mask + 1;
-    if (n_slots < 64 || (n_slots & map->mask) != 0 || map->count > map->most ||
-        map->most > room_of(n_slots)) {
+    size_t n_slots = slots_of(&map->now);
+    if (map->count > map->most || map->most != room_of(n_slots) ||
+        (n_slots > 0 && (n_slots < 64 || (n_slots & map->now.mask) != 0))) {
         return 1;
     }
     size_t n_taken = 0;
-    for (size_t i = 0; i < n_slots; i++) {
-        if ((map->slots[i].key == 0) != (map->slots[i].value == NULL)) {
-            return 4;
-        }
-        if (map->slots[i].key == 0) {
-            continue;
-        }
-        n_taken++;
-        if (!is_found_at(map, i)) {
-            return 3;
-        }
-    }
-    return n_taken == map->count ? 0 : 2;
+    int broken = check_table(&map->now, &n_taken);
+    broken = broken != 0 ? broken : check_table(&map->old, &n_taken);
+    broken = broken != 0 ? broken : check_old(map);
+    return broken != 0 ? broken : n_taken == map->count ? 0 : 2;
 }

@@ -4,9 +4,17 @@
  * address is hashed as a multiple of 512, the allocators' quantum, by Fibonacci hashing; a removal
  * shifts later entries back, so there are no tombstones and a look-up costs the same for ever.
  * All memory is asked for in pl_ptrmap_reserve, the fallible step; insertion into reserved room
- * cannot fail. The owner's lock guards the map. Source: Knuth, TAOCP 3, 6.4, algorithms L and R. */
+ * cannot fail.
+ *
+ * A map that grows has two tables for a while: what is inserted goes into the larger one, each
+ * reservation moves what is in a few slots of the smaller one, and whoever finds nothing in the one
+ * looks into the other. So no call moves a million entries while it holds the lock.
+ *
+ * The owner's lock guards the map. Source: Knuth, TAOCP 3, 6.4, algorithms L and R. */
 #ifndef PLEAT_SEGMENTS_PTRMAP_H
 #define PLEAT_SEGMENTS_PTRMAP_H
+
+#include <stdbool.h>
 
 #include "vmm/base/assert.h"
 #include "vmm/base/host.h"
@@ -17,17 +25,29 @@ typedef struct pl_ptrmap_slot {
     void *value;      /* NULL in empty slots */
 } pl_ptrmap_slot;
 
-/* I1  n_slots is 0 or a power of two >= 64, and count <= most <= n_slots * 5 / 8
- * I2  count == the number of slots whose key is not 0
+typedef struct pl_ptrmap_table {
+    pl_ptrmap_slot *slots; /* NULL = none; a power of two >= 64 of them */
+    size_t mask;           /* their number less one; 0 while there are none */
+    unsigned shift;        /* 64 - log2 of their number */
+} pl_ptrmap_table;
+
+/* I1  count <= most, which is 5/8 of the slots of `now`
+ * I2  count == the number of slots of both tables whose key is not 0
  * I3  every slot from a key's home to where it lies is taken
- * I4  no key twice, no empty slot with a value, no key with a NULL value */
+ * I4  no key twice, no empty slot with a value, no key with a NULL value
+ * I5  the slots of `old` from n_unmoved on are empty; there is an old table if and only if
+ *     n_unmoved is not 0, and then `quick` is 0, else it is `most` */
 typedef struct pl_ptrmap {
-    pl_ptrmap_slot *slots; /* NULL while n_slots is 0 */
-    size_t mask;           /* n_slots - 1; 0 while there are none */
+    pl_ptrmap_table now;
     size_t count;
-    size_t most;    /* keys the slots have room for */
-    unsigned shift; /* 64 - log2(n_slots) */
+    size_t most;  /* keys that `now` has room for */
+    size_t quick; /* up to so many keys a reservation has nothing to do */
+    pl_ptrmap_table old;
+    size_t n_unmoved;
 } pl_ptrmap;
+
+/* Of a slot's number: it is one of the old table. */
+#define PL_PTRMAP_OLD ((size_t)1 << 63)
 
 /* Zeroed memory is an empty map too. */
 static inline void pl_ptrmap_init(pl_ptrmap *map)
@@ -37,33 +57,67 @@ static inline void pl_ptrmap_init(pl_ptrmap *map)
 
 void pl_ptrmap_fini(pl_ptrmap *map, pl_host *host);
 
-pleat_status pl_ptrmap_grow(pl_ptrmap *map, pl_host *host, size_t n_more);
+pleat_status pl_ptrmap_make_room(pl_ptrmap *map, pl_host *host, size_t n_more);
+void *pl_ptrmap_find_old(const pl_ptrmap *map, pleat_devptr key, size_t *at);
+void pl_ptrmap_remove_old(pl_ptrmap *map, size_t at);
 
 /* Make room for `n_more` keys beyond those that are in. The room is not kept for anyone: whoever
  * drops the lock between this and the insertion counts the insertions of others in.
  * Returns PLEAT_OK; ENOMEM_HOST, and the map is as before. */
 static inline pleat_status pl_ptrmap_reserve(pl_ptrmap *map, pl_host *host, size_t n_more)
 {
-    if (n_more <= map->most - map->count) {
+    size_t n = map->count + n_more;
+    if (n >= n_more && n <= map->quick) {
         return PLEAT_OK;
     }
-    return pl_ptrmap_grow(map, host, n_more);
+    return pl_ptrmap_make_room(map, host, n_more);
 }
 
-static inline size_t pl_ptrmap_home(const pl_ptrmap *map, pleat_devptr key)
+static inline size_t pl_ptrmap_home(const pl_ptrmap_table *table, pleat_devptr key)
 {
-    return (size_t)(((key >> 9) * UINT64_C(0x9E3779B97F4A7C15)) >> map->shift);
+    return (size_t)(((key >> 9) * UINT64_C(0x9E3779B97F4A7C15)) >> table->shift);
+}
+
+/* Into a table with an empty slot. */
+static inline void pl_ptrmap_put(pl_ptrmap_table *table, pl_ptrmap_slot entry)
+{
+    size_t at = pl_ptrmap_home(table, entry.key);
+    while (table->slots[at].key != 0) {
+        at = (at + 1) & table->mask;
+    }
+    table->slots[at] = entry;
+}
+
+/* The slot with the key, or the empty one where the way to it ends. */
+static inline size_t pl_ptrmap_seek(const pl_ptrmap_table *table, pleat_devptr key)
+{
+    size_t at = pl_ptrmap_home(table, key);
+    while (table->slots[at].key != key && table->slots[at].key != 0) {
+        at = (at + 1) & table->mask;
+    }
+    return at;
+}
+
+/* Empty a taken slot. */
+static inline void pl_ptrmap_clear(pl_ptrmap_table *table, size_t hole)
+{
+    pl_ptrmap_slot *slots = table->slots;
+    /* An entry moves into the hole if its home does not lie between the hole and itself. */
+    for (size_t at = (hole + 1) & table->mask; slots[at].key != 0; at = (at + 1) & table->mask) {
+        size_t home = pl_ptrmap_home(table, slots[at].key);
+        if (((at - home) & table->mask) >= ((at - hole) & table->mask)) {
+            slots[hole] = slots[at];
+            hole = at;
+        }
+    }
+    slots[hole] = (pl_ptrmap_slot){ 0 };
 }
 
 /* The key must be neither 0 nor in the map, the value not NULL, and there must be room. */
 static inline void pl_ptrmap_insert(pl_ptrmap *map, pleat_devptr key, void *value)
 {
     pl_assert(key != 0 && value && map->count < map->most);
-    size_t at = pl_ptrmap_home(map, key);
-    while (map->slots[at].key != 0) {
-        at = (at + 1) & map->mask;
-    }
-    map->slots[at] = (pl_ptrmap_slot){ .key = key, .value = value };
+    pl_ptrmap_put(&map->now, (pl_ptrmap_slot){ .key = key, .value = value });
     map->count++;
 }
 
@@ -73,12 +127,15 @@ static inline void *pl_ptrmap_find_at(const pl_ptrmap *map, pleat_devptr key, si
     if (map->count == 0) {
         return NULL;
     }
-    size_t slot = pl_ptrmap_home(map, key);
-    while (map->slots[slot].key != key && map->slots[slot].key != 0) {
-        slot = (slot + 1) & map->mask;
+    const pl_ptrmap_slot *slots = map->now.slots;
+    size_t slot = pl_ptrmap_home(&map->now, key);
+    for (; slots[slot].key != key; slot = (slot + 1) & map->now.mask) {
+        if (slots[slot].key == 0) {
+            return map->n_unmoved > 0 ? pl_ptrmap_find_old(map, key, at) : NULL;
+        }
     }
     *at = slot;
-    return map->slots[slot].value;
+    return slots[slot].value;
 }
 
 /* NULL when the key, any number, is not in the map. */
@@ -89,18 +146,14 @@ static inline void *pl_ptrmap_find(const pl_ptrmap *map, pleat_devptr key)
 }
 
 /* Empty the slot of a value that was found, since when the map has not changed. */
-static inline void pl_ptrmap_remove_at(pl_ptrmap *map, size_t hole)
+static inline void pl_ptrmap_remove_at(pl_ptrmap *map, size_t at)
 {
-    pl_assert(map->slots[hole].value);
-    /* An entry moves into the hole if its home does not lie between the hole and itself. */
-    for (size_t at = (hole + 1) & map->mask; map->slots[at].key != 0; at = (at + 1) & map->mask) {
-        size_t home = pl_ptrmap_home(map, map->slots[at].key);
-        if (((at - home) & map->mask) >= ((at - hole) & map->mask)) {
-            map->slots[hole] = map->slots[at];
-            hole = at;
-        }
+    if (__builtin_expect((at & PL_PTRMAP_OLD) != 0, false)) {
+        pl_ptrmap_remove_old(map, at);
+        return;
     }
-    map->slots[hole] = (pl_ptrmap_slot){ 0 };
+    pl_assert(map->now.slots[at].value);
+    pl_ptrmap_clear(&map->now, at);
     map->count--;
 }
 
@@ -117,17 +170,7 @@ static inline void *pl_ptrmap_remove(pl_ptrmap *map, pleat_devptr key)
 
 /* Walk over all values in no order: `*cursor` starts at 0; NULL at the end. The map must not change
  * meanwhile. */
-static inline void *pl_ptrmap_next(const pl_ptrmap *map, size_t *cursor)
-{
-    size_t n_slots = map->slots ? map->mask + 1 : 0;
-    while (*cursor < n_slots) {
-        void *value = map->slots[(*cursor)++].value;
-        if (value) {
-            return value;
-        }
-    }
-    return NULL;
-}
+void *pl_ptrmap_next(const pl_ptrmap *map, size_t *cursor);
 
 int pl_ptrmap_check(const pl_ptrmap *map); /* 0, or the number of the first broken rule */
 

@@ -163,6 +163,151 @@ START_TEST(random_operations_agree_with_a_table)
 }
 END_TEST
 
+/* ---- growing by and by --------------------------------------------------------------------- */
+
+enum { N_FULL = 1024 * 5 / 8, MOST_MOVED = 16 };
+
+/* Fill 1,024 slots to the last key they have room for, and insert one more. */
+static void begin_growth(char *objects)
+{
+    for (size_t i = 0; i <= N_FULL; i++) {
+        insert(address(i), &objects[i]);
+    }
+    ck_assert_uint_eq(map.now.mask, 2047);
+    ck_assert_uint_ge(map.n_unmoved, 1024 - MOST_MOVED);
+    ck_assert_int_eq(pl_ptrmap_check(&map), 0);
+}
+
+static size_t count_old(void)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < map.n_unmoved; i++) {
+        n += map.old.slots[i].value != NULL;
+    }
+    return n;
+}
+
+START_TEST(no_reservation_moves_more_than_a_few_entries)
+{
+    static char objects[2 * N_FULL];
+    begin_growth(objects);
+    size_t n_steps = 0;
+    for (size_t i = N_FULL + 1; map.n_unmoved > 0; i++, n_steps++) {
+        size_t n_old = count_old();
+        insert(address(i), &objects[i]);
+        ck_assert_uint_le(n_old - count_old(), MOST_MOVED);
+        ck_assert_int_eq(pl_ptrmap_check(&map), 0);
+        for (size_t k = 0; k <= i; k++) {
+            ck_assert_ptr_eq(pl_ptrmap_find(&map, address(k)), &objects[k]);
+        }
+        ck_assert_ptr_null(pl_ptrmap_find(&map, address(i + 1)));
+    }
+    ck_assert_uint_gt(n_steps, 40);
+    ck_assert_uint_lt(n_steps, N_FULL / 4); /* long before the next growth */
+    ck_assert_ptr_null(map.old.slots);
+}
+END_TEST
+
+START_TEST(keys_of_either_table_are_removed_and_walked)
+{
+    static char objects[N_FULL + 1];
+    static int n_met[N_FULL + 1];
+    memset(n_met, 0, sizeof n_met);
+    begin_growth(objects);
+    for (size_t i = 0; i <= N_FULL; i += 3) {
+        ck_assert_ptr_eq(pl_ptrmap_remove(&map, address(i)), &objects[i]);
+        ck_assert_ptr_null(pl_ptrmap_remove(&map, address(i)));
+        ck_assert_int_eq(pl_ptrmap_check(&map), 0);
+    }
+    ck_assert_uint_gt(map.n_unmoved, 0);
+    size_t cursor = 0;
+    for (char *object; (object = pl_ptrmap_next(&map, &cursor)) != NULL;) {
+        n_met[object - objects]++;
+    }
+    for (size_t i = 0; i <= N_FULL; i++) {
+        ck_assert_int_eq(n_met[i], i % 3 != 0);
+    }
+}
+END_TEST
+
+START_TEST(a_growth_that_overtakes_another_keeps_every_key)
+{
+    static char objects[N_FULL + 1];
+    begin_growth(objects);
+    ck_assert_int_eq(pl_ptrmap_reserve(&map, &host, 100000), PLEAT_OK);
+    ck_assert_int_eq(pl_ptrmap_check(&map), 0);
+    ck_assert_uint_eq(map.old.mask, 2047);
+    for (size_t i = 0; i <= N_FULL; i++) {
+        ck_assert_ptr_eq(pl_ptrmap_find(&map, address(i)), &objects[i]);
+    }
+}
+END_TEST
+
+START_TEST(a_refused_growth_leaves_both_tables_as_they_were)
+{
+    static char objects[N_FULL + 1];
+    begin_growth(objects);
+    size_t n_unmoved = map.n_unmoved;
+    pl_host_fail_from(0);
+    ck_assert_int_eq(pl_ptrmap_reserve(&map, &host, 100000), PLEAT_ENOMEM_HOST);
+    pl_host_fail_never();
+    ck_assert_uint_eq(map.n_unmoved, n_unmoved);
+    ck_assert_int_eq(pl_ptrmap_check(&map), 0);
+}
+END_TEST
+
+/* Mostly insertions, so that the map grows from nothing again and again. */
+START_TEST(random_operations_on_a_growing_map_agree_with_a_table)
+{
+    enum { N = 12000, ROUNDS = 6 };
+    static char objects[N];
+    static bool is_in[N];
+    uint64_t seed = 54321;
+    for (int round = 0; round < ROUNDS; round++) {
+        close_map();
+        open_map();
+        memset(is_in, 0, sizeof is_in);
+        for (size_t step = 0; step < 3 * N; step++) {
+            seed = seed * UINT64_C(6364136223846793005) + 1;
+            size_t i = (size_t)(seed >> 40) % N;
+            pleat_devptr key = address(i % 3 == 0 ? i : i << 9);
+            ck_assert_ptr_eq(pl_ptrmap_find(&map, key), is_in[i] ? &objects[i] : NULL);
+            bool wants_out = is_in[i] && (seed >> 33) % 4 == 0;
+            if (wants_out) {
+                ck_assert_ptr_eq(pl_ptrmap_remove(&map, key), &objects[i]);
+                is_in[i] = false;
+            } else if (!is_in[i]) {
+                insert(key, &objects[i]);
+                is_in[i] = true;
+            }
+            if (step % 97 == 0) {
+                ck_assert_int_eq(pl_ptrmap_check(&map), 0);
+            }
+        }
+    }
+}
+END_TEST
+
+START_TEST(the_walker_names_what_is_broken_while_a_map_grows)
+{
+    static char objects[N_FULL + 1];
+    begin_growth(objects);
+    map.quick = map.most;
+    ck_assert_int_eq(pl_ptrmap_check(&map), 5);
+    map.quick = 0;
+    size_t n_unmoved = map.n_unmoved;
+    map.n_unmoved = 1;
+    ck_assert_int_eq(pl_ptrmap_check(&map), 5);
+    map.n_unmoved = n_unmoved;
+    size_t at = 0;
+    while (map.old.slots[at].key == 0) {
+        at++;
+    }
+    pl_ptrmap_insert(&map, map.old.slots[at].key, objects);
+    ck_assert_int_eq(pl_ptrmap_check(&map), 4);
+}
+END_TEST
+
 START_TEST(the_walker_names_what_is_broken)
 {
     int object;
@@ -170,13 +315,13 @@ START_TEST(the_walker_names_what_is_broken)
     map.count++;
     ck_assert_int_eq(pl_ptrmap_check(&map), 2);
     map.count--;
-    size_t at = pl_ptrmap_home(&map, address(1));
-    map.slots[(at + 2) & map.mask] = map.slots[at];
-    map.slots[at] = (pl_ptrmap_slot){ .key = 0 };
+    size_t at = pl_ptrmap_home(&map.now, address(1));
+    map.now.slots[(at + 2) & map.now.mask] = map.now.slots[at];
+    map.now.slots[at] = (pl_ptrmap_slot){ .key = 0 };
     ck_assert_int_eq(pl_ptrmap_check(&map), 3);
-    map.slots[(at + 2) & map.mask].value = NULL;
+    map.now.slots[(at + 2) & map.now.mask].value = NULL;
     ck_assert_int_eq(pl_ptrmap_check(&map), 4);
-    map.most = map.mask + 1;
+    map.most = map.now.mask + 1;
     ck_assert_int_eq(pl_ptrmap_check(&map), 1);
 }
 END_TEST
@@ -196,6 +341,15 @@ int main(void)
     tcase_add_test(tcase, random_operations_agree_with_a_table);
     tcase_add_test(tcase, the_walker_names_what_is_broken);
     suite_add_tcase(suite, tcase);
+    TCase *growth = tcase_create("growing by and by");
+    tcase_add_checked_fixture(growth, open_map, close_map);
+    tcase_add_test(growth, no_reservation_moves_more_than_a_few_entries);
+    tcase_add_test(growth, keys_of_either_table_are_removed_and_walked);
+    tcase_add_test(growth, a_growth_that_overtakes_another_keeps_every_key);
+    tcase_add_test(growth, a_refused_growth_leaves_both_tables_as_they_were);
+    tcase_add_test(growth, random_operations_on_a_growing_map_agree_with_a_table);
+    tcase_add_test(growth, the_walker_names_what_is_broken_while_a_map_grows);
+    suite_add_tcase(suite, growth);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
     int n_failed = srunner_ntests_failed(runner);
