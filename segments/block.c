@@ -11,6 +11,8 @@ typedef struct pl_block_slab {
     char room[SLAB_BYTES - sizeof(struct pl_block_slab *)];
 } pl_block_slab;
 
+enum { SLAB_BLOCKS = (SLAB_BYTES - LINE_BYTES) / sizeof(pl_block) };
+
 _Static_assert(sizeof(pl_block) == 2 * LINE_BYTES, "a block fills two lines");
 
 void pl_block_store_init(pl_block_store *store, pl_host *host)
@@ -25,8 +27,7 @@ void pl_block_store_fini(pl_block_store *store)
         store->slabs = slab->next;
         pl_host_free(store->host, slab);
     }
-    store->spare = NULL;
-    store->n_spare = 0;
+    pl_block_store_init(store, store->host);
 }
 
 pleat_status pl_block_store_grow(pl_block_store *store, size_t n)
@@ -36,24 +37,38 @@ pleat_status pl_block_store_grow(pl_block_store *store, size_t n)
         if (slab == NULL) {
             return PLEAT_ENOMEM_HOST;
         }
-        slab->next = store->slabs;
-        store->slabs = slab;
-        uintptr_t end = (uintptr_t)slab + sizeof(*slab);
-        uintptr_t at = ((uintptr_t)slab->room + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
-        for (; at + sizeof(pl_block) <= end; at += sizeof(pl_block)) {
-            pl_block_store_put(store, (pl_block *)at);
+        slab->next = NULL;
+        *(store->newest != NULL ? &store->newest->next : &store->slabs) = slab;
+        store->newest = slab;
+        if (store->carved == NULL) {
+            store->carved = slab;
         }
+        store->n_spare += SLAB_BLOCKS;
     }
     return PLEAT_OK;
+}
+
+static __attribute__((noinline)) pl_block *carve(pl_block_store *store)
+{
+    if (store->n_carved == SLAB_BLOCKS) {
+        store->carved = store->carved->next;
+        store->n_carved = 0;
+    }
+    uintptr_t base = (uintptr_t)store->carved->room + LINE_BYTES - 1;
+    return (pl_block *)(base / LINE_BYTES * LINE_BYTES) + store->n_carved++;
 }
 
 pl_block *pl_block_store_get(pl_block_store *store)
 {
     pl_block *b = store->spare;
 
-    pl_assert(b != NULL);
-    store->spare = b->next;
+    pl_assert(store->n_spare > 0);
     store->n_spare--;
+    if (b != NULL) {
+        store->spare = b->next;
+    } else {
+        b = carve(store);
+    }
     b->next = NULL;
     b->prev = NULL;
     b->queue_prev = NULL;

@@ -100,12 +100,16 @@ static inline void pl_queue_replace(pl_block_queue *queue, pl_block *b, pl_block
     b->queue_next = NULL;
 }
 
-/* The store: blocks come in slabs and are used again; nothing is given back before fini. */
+/* The store: blocks are carved from slabs one by one, as a slab at once would be 64 KiB of memory
+ * that nobody has touched yet, and are used again; nothing is given back before fini. */
 typedef struct pl_block_store {
     pl_host *host;   /* const */
-    pl_block *spare; /* through `next` */
-    size_t n_spare;
+    pl_block *spare; /* used before, through `next` */
+    size_t n_spare;  /* with those that are not carved yet */
     struct pl_block_slab *slabs;
+    struct pl_block_slab *newest;
+    struct pl_block_slab *carved; /* the slab that is being carved: those behind it are whole */
+    size_t n_carved;              /* blocks of it */
 } pl_block_store;
 
 void pl_block_store_init(pl_block_store *store, pl_host *host);

@@ -80,6 +80,30 @@ START_TEST(a_block_comes_back_clean)
 }
 END_TEST
 
+/* Blocks of a fresh slab are had and given back in turns: each is one of its own, and what was used
+ * is preferred to what nobody has touched. */
+START_TEST(blocks_are_carved_only_when_none_is_spare)
+{
+    static pl_block *got[N];
+    size_t n_had = 0;
+    for (size_t i = 0; i < N; i++) {
+        ck_assert_int_eq(pl_block_store_reserve(&store, 3), PLEAT_OK);
+        pl_block *used = pl_block_store_get(&store);
+        got[n_had] = pl_block_store_get(&store);
+        got[n_had]->base = n_had;
+        n_had++;
+        pl_block_store_put(&store, used);
+        ck_assert_ptr_eq(pl_block_store_get(&store), used);
+        pl_block_store_put(&store, used);
+    }
+    for (size_t i = 0; i < n_had; i++) {
+        ck_assert_uint_eq(got[i]->base, i);
+        ck_assert_uint_eq((uintptr_t)got[i] % 64, 0);
+    }
+    ck_assert_uint_lt(store.n_spare, 3 + 65536 / sizeof(pl_block));
+}
+END_TEST
+
 START_TEST(without_host_memory_nothing_changes)
 {
     ck_assert_int_eq(pl_block_store_reserve(&store, 3), PLEAT_OK);
@@ -176,6 +200,7 @@ int main(void)
     tcase_add_test(stores, reserved_blocks_are_had_without_asking_for_memory);
     tcase_add_test(stores, reserving_what_is_spare_takes_no_memory);
     tcase_add_test(stores, a_block_comes_back_clean);
+    tcase_add_test(stores, blocks_are_carved_only_when_none_is_spare);
     tcase_add_test(stores, without_host_memory_nothing_changes);
     suite_add_tcase(suite, stores);
     TCase *queues = tcase_create("queue");
