@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "vmm/base/assert.h"
+#include "vmm/base/lock.h"
 
 enum { WORD = 64, FIRST_ROOMS = 512 };
 
@@ -14,19 +15,74 @@ static uint64_t bit(size_t granule)
     return UINT64_C(1) << (granule % WORD);
 }
 
+/* ---- bitmaps of granules, and of their words --------------------------------------------- */
+
+/* Both scan at most a word, and what of `any` tells the 64 granules of a bit apart: 2^20 granules
+ * are 256 of those. */
+
+/* The first bit at or after `from` of n_words words, or SIZE_MAX. */
+static size_t next_bit(const uint64_t *words, const uint64_t *any, size_t n_words, size_t from)
+{
+    size_t i = from / WORD;
+    uint64_t word = words[i] & (UINT64_MAX << (from % WORD));
+
+    pl_lock_touch(1);
+    if (word == 0) {
+        size_t n_any = (n_words + WORD - 1) / WORD;
+        size_t k = (i + 1) / WORD;
+        uint64_t filled = k < n_any ? any[k] & (UINT64_MAX << ((i + 1) % WORD)) : 0;
+        for (; filled == 0; filled = any[k]) {
+            if (++k >= n_any) {
+                return SIZE_MAX;
+            }
+            pl_lock_touch(1);
+        }
+        i = k * WORD + (size_t)__builtin_ctzll(filled);
+        word = words[i];
+    }
+    return i * WORD + (size_t)__builtin_ctzll(word);
+}
+
+static size_t highest(uint64_t word)
+{
+    return (size_t)(WORD - 1) - (size_t)__builtin_clzll(word);
+}
+
+/* The last bit at or before `from`; there is one. */
+static size_t last_bit(const uint64_t *words, const uint64_t *any, size_t from)
+{
+    size_t i = from / WORD;
+    uint64_t word = words[i] & (UINT64_MAX >> (WORD - 1 - from % WORD));
+
+    if (word == 0) {
+        size_t k = i / WORD;
+        uint64_t filled = any[k] & (bit(i) - 1);
+        for (; filled == 0; filled = any[--k]) {
+            pl_lock_touch(1);
+        }
+        i = k * WORD + highest(filled);
+        word = words[i];
+    }
+    return i * WORD + highest(word);
+}
+
 /* ---- tables ---------------------------------------------------------------------------- */
 
-/* Grow one table from n_old to n_new elements, the new ones zero. */
+/* Grow one table from n_old to n_new elements, the new ones zero. Pages that are zero come from the
+ * system as they are first used: clearing what is new would have it all at once. */
 static bool table_grow(pl_host *host, void *table, size_t n_old, size_t n_new, size_t size)
 {
     void *old;
+    void *grown = pl_host_calloc(host, n_new, size);
 
-    memcpy(&old, table, sizeof(old));
-    char *grown = pl_host_realloc(host, old, n_new * size);
     if (grown == NULL) {
         return false;
     }
-    memset(grown + n_old * size, 0, (n_new - n_old) * size);
+    memcpy(&old, table, sizeof(old));
+    if (n_old > 0) {
+        memcpy(grown, old, n_old * size);
+    }
+    pl_host_free(host, old);
     memcpy(table, &grown, sizeof(grown));
     return true;
 }
@@ -39,18 +95,45 @@ pleat_status pl_segment_reach(pl_host *host, pl_segment *seg, pleat_devptr end)
     if (n <= old) {
         return PLEAT_OK;
     }
+    size_t most = (seg->range.bytes >> seg->granule_log2) + 2;
     n = (n < 2 * old ? 2 * old : n) + FIRST_ROOMS;
-    n = (n + WORD - 1) / WORD * WORD;
+    n = ((n < most ? n : most) + WORD - 1) / WORD * WORD;
+    size_t old_any = (old / WORD + WORD - 1) / WORD;
+    size_t n_any = (n / WORD + WORD - 1) / WORD;
     /* Each table may grow alone: n_rooms moves only when all have. */
     if (!table_grow(host, &seg->chunks, old, n, sizeof(*seg->chunks)) ||
         !table_grow(host, &seg->last, old, n, sizeof(pl_block *)) ||
         !table_grow(host, &seg->started, old / WORD, n / WORD, sizeof(*seg->started)) ||
+        !table_grow(host, &seg->started_any, old_any, n_any, sizeof(*seg->started_any)) ||
         !table_grow(host, &seg->loose, old / WORD, n / WORD, sizeof(*seg->loose)) ||
+        !table_grow(host, &seg->loose_any, old_any, n_any, sizeof(*seg->loose_any)) ||
         !table_grow(host, &seg->taken_at, old, n, sizeof(*seg->taken_at))) {
         return PLEAT_ENOMEM_HOST;
     }
     seg->n_rooms = n;
     return PLEAT_OK;
+}
+
+/* b is the highest block that starts in the granule. */
+static inline void start_in(pl_segment *seg, size_t granule, pl_block *b)
+{
+    if (seg->last[granule] == NULL) {
+        seg->started[granule / WORD] |= bit(granule);
+        seg->started_any[granule / WORD / WORD] |= bit(granule / WORD);
+    }
+    seg->last[granule] = b;
+}
+
+/* No block starts there any more. */
+static void clear_start(pl_segment *seg, size_t granule)
+{
+    size_t i = granule / WORD;
+
+    seg->last[granule] = NULL;
+    seg->started[i] &= ~bit(granule);
+    if (seg->started[i] == 0) {
+        seg->started_any[i / WORD] &= ~bit(i);
+    }
 }
 
 pleat_status pl_segment_create(pl_host *host, pl_block_store *store, struct pl_area *area,
@@ -77,8 +160,7 @@ pleat_status pl_segment_create(pl_host *host, pl_block_store *store, struct pl_a
     hole->state = PL_BLOCK_HOLE;
     hole->lane = PL_LANE_SETTLED;
     seg->first = hole;
-    seg->last[0] = hole;
-    seg->started[0] |= 1;
+    start_in(seg, 0, hole);
     *out = seg;
     return PLEAT_OK;
 }
@@ -88,7 +170,9 @@ void pl_segment_destroy(pl_host *host, pl_segment *seg)
     pl_host_free(host, seg->chunks);
     pl_host_free(host, seg->last);
     pl_host_free(host, seg->started);
+    pl_host_free(host, seg->started_any);
     pl_host_free(host, seg->loose);
+    pl_host_free(host, seg->loose_any);
     pl_host_free(host, seg->taken_at);
     pl_host_free(host, seg);
 }
@@ -118,8 +202,7 @@ pl_block *pl_segment_split(pl_segment *seg, pl_block_store *store, pl_block *b, 
     }
     b->next = high;
     if (seg->last[granule] == NULL || seg->last[granule]->base < at) {
-        seg->last[granule] = high;
-        seg->started[granule / WORD] |= bit(granule);
+        start_in(seg, granule, high);
     }
     return high;
 }
@@ -131,10 +214,10 @@ void pl_segment_absorb(pl_segment *seg, pl_block_store *store, pl_block *b, pl_b
     pl_assert(b->next == next && pl_block_end(b) == next->base);
     seg->n_reshaped++;
     if (seg->last[granule] == next) {
-        bool starts_here = pl_segment_granule(seg, b->base) == granule;
-        seg->last[granule] = starts_here ? b : NULL;
-        if (!starts_here) {
-            seg->started[granule / WORD] &= ~bit(granule);
+        if (pl_segment_granule(seg, b->base) == granule) {
+            seg->last[granule] = b;
+        } else {
+            clear_start(seg, granule);
         }
     }
     b->bytes += next->bytes;
@@ -145,6 +228,13 @@ void pl_segment_absorb(pl_segment *seg, pl_block_store *store, pl_block *b, pl_b
     pl_block_store_put(store, next);
 }
 
+/* The first block that starts in the granule; its base is not below `at`'s granule. */
+static pl_block *first_in(const pl_segment *seg, size_t granule)
+{
+    return granule == 0 ? seg->first
+                        : seg->last[last_bit(seg->started, seg->started_any, granule - 1)]->next;
+}
+
 pl_block *pl_segment_find(const pl_segment *seg, pleat_devptr at)
 {
     size_t granule = pl_segment_granule(seg, at);
@@ -152,22 +242,21 @@ pl_block *pl_segment_find(const pl_segment *seg, pleat_devptr at)
     if (granule >= seg->n_rooms) {
         granule = seg->n_rooms - 1; /* only the last hole reaches beyond the tables */
     }
-    uint64_t word = seg->started[granule / WORD] & (UINT64_MAX >> (WORD - 1 - granule % WORD));
-    size_t i = granule / WORD;
-    for (;;) {
-        while (word == 0) {
-            word = seg->started[--i]; /* granule 0 always starts a block */
-        }
-        unsigned top = (unsigned)(WORD - 1) - (unsigned)__builtin_clzll(word);
-        pl_block *b = seg->last[i * WORD + top];
-        while (b->base > at) {
-            b = b->prev;
-        }
-        if (at < pl_block_end(b)) {
-            return b;
-        }
-        word &= ~(UINT64_C(1) << top);
+    pl_block *b = seg->last[last_bit(seg->started, seg->started_any, granule)];
+    if (b->base <= at) {
+        return b;
     }
+    pleat_devptr low = pl_segment_floor(seg, at);
+    if (at - low < b->base - at) {
+        for (b = first_in(seg, granule); b->base <= at && pl_block_end(b) <= at; b = b->next) {
+            pl_lock_touch(1);
+        }
+        return b->base <= at ? b : b->prev; /* which may come from below the granule */
+    }
+    for (; b->base > at; b = b->prev) {
+        pl_lock_touch(1);
+    }
+    return b;
 }
 
 /* A hole covers the whole granule where it starts, so it is the last block that starts there. */
@@ -220,6 +309,9 @@ size_t pl_segment_pin_granules(pl_segment *seg, size_t from, size_t last)
             continue;
         }
         seg->loose[i] &= ~hit;
+        if (seg->loose[i] == 0) {
+            seg->loose_any[i / WORD] &= ~bit(i);
+        }
         n += (size_t)__builtin_popcountll(hit);
     }
     seg->n_loose -= n;
@@ -252,42 +344,60 @@ static __attribute__((noinline)) size_t loosen_granules(pl_segment *seg, size_t 
             continue;
         }
         seg->loose[i] |= fresh;
+        seg->loose_any[i / WORD] |= bit(i);
         n += (size_t)__builtin_popcountll(fresh);
     }
     seg->n_loose += n;
     return n;
 }
 
-/* Are there only free blocks from `low`, in the granule where b begins, to b? Blocks are merged,
- * so the neighbours that share a granule are few. */
-static bool is_free_from(const pl_block *b, pleat_devptr low)
+/* Are there only free blocks between b and the two ends of the granules that it touches? Where both
+ * ends are in one granule either answer will do if it is no; so both ways are gone at once, and the
+ * nearest block that is not free ends it. */
+static void look_around(const pl_block *b, pleat_devptr low, pleat_devptr high, bool is_one,
+                        bool *is_free_below, bool *is_free_above)
 {
-    while (b->base > low) {
-        b = b->prev;
-        if (b->state != PL_BLOCK_FREE) {
-            return false;
-        }
-    }
-    return true;
-}
+    const pl_block *below = b;
+    const pl_block *above = b;
 
-static bool is_free_to(const pl_block *b, pleat_devptr high)
-{
-    while (pl_block_end(b) < high) {
-        b = b->next;
-        if (b->state != PL_BLOCK_FREE) {
-            return false;
+    *is_free_below = true;
+    *is_free_above = true;
+    for (;;) {
+        bool is_down = *is_free_below && below->base > low;
+        bool is_up = *is_free_above && pl_block_end(above) < high;
+        if (!is_down && !is_up) {
+            return;
+        }
+        pl_lock_touch((size_t)is_down + (size_t)is_up);
+        if (is_down) {
+            below = below->prev;
+            *is_free_below = below->state == PL_BLOCK_FREE;
+        }
+        if (is_up) {
+            above = above->next;
+            *is_free_above = above->state == PL_BLOCK_FREE;
+        }
+        if (is_one && !(*is_free_below && *is_free_above)) {
+            return;
         }
     }
-    return true;
 }
 
 size_t pl_segment_loosen(pl_segment *seg, const pl_block *b)
 {
     pleat_devptr low = pl_segment_floor(seg, b->base);
     pleat_devptr high = pl_segment_ceil(seg, pl_block_end(b));
-    size_t from = pl_segment_granule(seg, low) + !is_free_from(b, low);
-    size_t to = pl_segment_granule(seg, high) - !is_free_to(b, high);
+    bool is_one = high - low == pl_segment_granule_bytes(seg);
+    bool is_free_below;
+    bool is_free_above;
+
+    if (is_one && ((b->base > low && b->prev->state != PL_BLOCK_FREE) ||
+                   (pl_block_end(b) < high && b->next->state != PL_BLOCK_FREE))) {
+        return 0; /* mostly */
+    }
+    look_around(b, low, high, is_one, &is_free_below, &is_free_above);
+    size_t from = pl_segment_granule(seg, low) + !is_free_below;
+    size_t to = pl_segment_granule(seg, high) - !is_free_above;
 
     return from < to ? loosen_granules(seg, from, to) : 0;
 }
@@ -304,29 +414,22 @@ size_t pl_segment_loose_run(const pl_segment *seg, size_t from, size_t most)
 {
     size_t n = 0;
 
-    while (n < most && (seg->loose[(from + n) / WORD] & bit(from + n)) != 0) {
-        n++;
+    while (n < most) {
+        size_t at = from + n;
+        uint64_t taken = ~(seg->loose[at / WORD] >> (at % WORD)); /* what is shifted in is taken */
+        size_t more = taken == 0 ? WORD : (size_t)__builtin_ctzll(taken);
+        n += more;
+        if (more < WORD - at % WORD) {
+            break;
+        }
     }
-    return n;
+    return n < most ? n : most;
 }
 
 size_t pl_segment_next_loose(const pl_segment *seg, size_t from)
 {
-    size_t n_words = seg->n_rooms / WORD;
-
-    if (from >= seg->n_rooms) {
-        return SIZE_MAX;
-    }
-    size_t i = from / WORD;
-    uint64_t word = seg->loose[i] & (UINT64_MAX << (from % WORD));
-    while (word == 0) {
-        i++;
-        if (i == n_words) {
-            return SIZE_MAX;
-        }
-        word = seg->loose[i];
-    }
-    return i * WORD + (size_t)__builtin_ctzll(word);
+    return from < seg->n_rooms ? next_bit(seg->loose, seg->loose_any, seg->n_rooms / WORD, from)
+                               : SIZE_MAX;
 }
 
 /* ---- the walker ------------------------------------------------------------------------- */
@@ -343,6 +446,16 @@ static bool is_granular(const pl_segment *seg, const pl_block *b)
            pl_segment_floor(seg, pl_block_end(b)) == pl_block_end(b);
 }
 
+static bool tells_words(const uint64_t *words, const uint64_t *any, size_t n_words)
+{
+    for (size_t i = 0; i < n_words; i++) {
+        if ((words[i] != 0) != ((any[i / WORD] & bit(i)) != 0)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* The tables know of exactly n granules in which blocks start. */
 static bool knows_starts(const pl_segment *seg, size_t n)
 {
@@ -353,7 +466,7 @@ static bool knows_starts(const pl_segment *seg, size_t n)
         }
         n -= is_started;
     }
-    return n == 0;
+    return n == 0 && tells_words(seg->started, seg->started_any, seg->n_rooms / WORD);
 }
 
 static int check_list(const pl_segment *seg)
@@ -428,5 +541,6 @@ int pl_segment_check(const pl_segment *seg)
         }
         n_loose += is_loose;
     }
-    return n_loose == seg->n_loose ? 0 : 6;
+    bool is_told = tells_words(seg->loose, seg->loose_any, seg->n_rooms / WORD);
+    return n_loose == seg->n_loose && is_told ? 0 : 6;
 }

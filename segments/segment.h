@@ -17,12 +17,14 @@ struct pl_area;
 
 /* I1  the blocks cover the range without gap or overlap, in address order
  * I2  holes, stale and poisoned blocks start and end on granules and neighbouring holes are merged
- * I3  last[g] is the highest block that starts in granule g, `started` its bitmap
+ * I3  last[g] is the highest block that starts in granule g, `started` its bitmap, `started_any` a
+ *     bitmap of that one's words
  * I4  a granule has a chunk if and only if blocks with memory cover it: all but holes, stale and
  *     poisoned ones, and holes in flight
  * I5  a granule is loose if and only if it has a chunk and only free blocks have bytes in it; in a
  *     private pool, only if: what its blocks have touched stays the pool's
- * I6  n_loose is the number of loose granules, n_resident that of those with a chunk         */
+ * I6  n_loose is the number of loose granules, `loose_any` tells the words of `loose`; n_resident
+ *     is the number of those with a chunk                                                    */
 typedef struct pl_segment {
     struct pl_area *area;    /* const */
     struct pl_segment *next; /* in its area, in order of creation */
@@ -38,8 +40,10 @@ typedef struct pl_segment {
     pl_chunk *chunks; /* by granule; 0 = none */
     pl_block **last;
     uint64_t *started;
+    uint64_t *started_any; /* its words that are not 0, a bit each */
     uint64_t *loose;
-    uint32_t *taken_at; /* when its chunk was last taken, see budget.h; 0 = never */
+    uint64_t *loose_any; /* likewise */
+    uint32_t *taken_at;  /* when its chunk was last taken, see budget.h; 0 = never */
     size_t n_loose;
     size_t n_resident; /* granules with a chunk */
     uint64_t
@@ -83,7 +87,8 @@ static inline pleat_devptr pl_segment_ceil(const pl_segment *seg, pleat_devptr a
 pl_block *pl_segment_split(pl_segment *seg, pl_block_store *store, pl_block *b, pleat_devptr at);
 /* Append `next`, b's upper neighbour, to b, and give its struct back. */
 void pl_segment_absorb(pl_segment *seg, pl_block_store *store, pl_block *b, pl_block *next);
-/* The block that covers `at`. */
+/* The block that covers `at`. It walks over the blocks that start in the granule of `at`, from the
+ * nearer end: over half of them at most. */
 pl_block *pl_segment_find(const pl_segment *seg, pleat_devptr at);
 /* The first hole that starts at or after the granule, NULL if none does; what is looked at is taken
  * from the budget. Returns false when that is spent. The next call goes on from the granule. */

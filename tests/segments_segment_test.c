@@ -225,7 +225,7 @@ START_TEST(tables_that_cannot_all_grow_leave_the_segment_as_it_was)
         ck_assert_uint_eq(seg->n_rooms, n_rooms);
         ck_assert_int_eq(pl_segment_check(seg), 0);
     }
-    ck_assert_uint_eq(k, 5); /* five tables */
+    ck_assert_uint_eq(k, 7); /* seven tables */
     ck_assert_uint_ge(seg->n_rooms, FAR);
     ck_assert_int_eq(pl_segment_check(seg), 0);
 }
@@ -249,6 +249,111 @@ START_TEST(a_segment_that_cannot_be_made_leaves_nothing_behind)
     }
     ck_assert_ptr_eq(area->segments, rig.segments[0]);
     ck_assert_int_eq(pl_walk_space(&rig), 0);
+}
+END_TEST
+
+/* ---- sparse tables --------------------------------------------------------------------------- */
+
+static pl_segment *open_far(void)
+{
+    pl_segment *seg = open_hole();
+    pleat_devptr end = seg->range.base + seg->range.bytes;
+    ck_assert_int_eq(pl_segment_reach(&rig.host, seg, end), PLEAT_OK);
+    return seg;
+}
+
+/* Few starts in 100,000 granules: words and words of words without any lie between them. */
+START_TEST(blocks_that_start_far_apart_are_found_as_by_walking)
+{
+    enum { STEPS = 3000, UNITS_PER = RIG_GRANULE / RIG_UNIT };
+    pl_segment *seg = open_far();
+    for (int step = 0; step < STEPS; step++) {
+        size_t unit = random_below((size_t)FAR * UNITS_PER);
+        pl_block *b = pl_segment_find(seg, rig_at(seg, unit));
+        ck_assert_ptr_eq(b, walk_to(seg, unit));
+        bool is_full = random_below(40) < (size_t)(step / 100);
+        if (!is_full && b->base < rig_at(seg, unit)) {
+            split(seg, b, unit);
+        } else if (b->next != NULL) {
+            absorb(seg, b);
+        }
+    }
+    while (seg->first->next != NULL) {
+        absorb(seg, seg->first);
+    }
+    ck_assert_int_eq(pl_segment_check(seg), 0);
+}
+END_TEST
+
+/* A crowded granule is walked from its nearer end. */
+START_TEST(a_find_walks_over_half_a_granule_at_most)
+{
+    enum { PIECES = 4096, LOG2 = 21 };
+    pl_segment *seg;
+    pl_range range = { .base = RIG_BASE, .bytes = (size_t)4 << LOG2 };
+    ck_assert_int_eq(pl_block_store_reserve(&rig.store, PIECES + 2), PLEAT_OK);
+    ck_assert_int_eq(pl_segment_create(&rig.host, &rig.store, NULL, range, LOG2, &seg), PLEAT_OK);
+    pl_block *b = seg->first;
+    for (size_t i = 0; i < PIECES; i++) {
+        pleat_devptr at = range.base + ((pleat_devptr)1 << LOG2) + i * RIG_UNIT;
+        b = pl_segment_split(seg, &rig.store, b, at);
+    }
+    for (size_t i = 0; i < PIECES; i += 7) {
+        pleat_devptr at = range.base + ((pleat_devptr)1 << LOG2) + i * RIG_UNIT;
+        size_t n = pl_lock_touched();
+        ck_assert_uint_eq(pl_segment_find(seg, at + 5)->base, at);
+        ck_assert_uint_le(pl_lock_touched() - n, PIECES / 2 + 1);
+    }
+    pl_segment_destroy(&rig.host, seg);
+}
+END_TEST
+
+static bool is_loose_at(const pl_segment *seg, size_t g)
+{
+    return (seg->loose[g / 64] >> (g % 64) & 1) != 0;
+}
+
+static size_t next_loose_by_walking(const pl_segment *seg, size_t from)
+{
+    while (from < seg->n_rooms && !is_loose_at(seg, from)) {
+        from++;
+    }
+    return from < seg->n_rooms ? from : SIZE_MAX;
+}
+
+static size_t loose_run_by_walking(const pl_segment *seg, size_t from, size_t most)
+{
+    size_t n = 0;
+    while (n < most && is_loose_at(seg, from + n)) {
+        n++;
+    }
+    return n;
+}
+
+START_TEST(few_loose_granules_of_many_are_found_by_few_words)
+{
+    enum { STEPS = 2000 };
+    pl_segment *seg = open_far();
+    ck_assert_uint_eq(pl_segment_next_loose(seg, 0), SIZE_MAX);
+    for (int step = 0; step < STEPS; step++) {
+        size_t from = random_below(FAR - 400);
+        size_t to = from + 1 + (random_below(3) > 0 ? 0 : random_below(300));
+        pleat_devptr base = pl_segment_address(seg, from);
+        if (random_below(2) > 0) {
+            (void)pl_segment_loosen_whole(seg, base, pl_segment_address(seg, to));
+        } else {
+            (void)pl_segment_pin(seg, base, pl_segment_address(seg, to + random_below(99)));
+        }
+        size_t at = random_below(2) > 0 ? random_below(FAR - 400) : from;
+        size_t n_touched = pl_lock_touched();
+        size_t next = pl_segment_next_loose(seg, at);
+        ck_assert_uint_le(pl_lock_touched() - n_touched, 2 + FAR / 64 / 64);
+        ck_assert_uint_eq(next, next_loose_by_walking(seg, at));
+        size_t most = random_below(400);
+        ck_assert_uint_eq(pl_segment_loose_run(seg, at, most), loose_run_by_walking(seg, at, most));
+    }
+    (void)pl_segment_pin(seg, seg->range.base, seg->range.base + seg->range.bytes);
+    ck_assert_int_eq(pl_segment_check(seg), 0);
 }
 END_TEST
 
@@ -456,6 +561,20 @@ START_TEST(a_start_that_only_the_bitmap_knows_breaks_rule_three)
 }
 END_TEST
 
+START_TEST(a_word_of_starts_that_is_not_told_breaks_rule_three)
+{
+    specimen->started_any[0] ^= 1;
+    assert_broken(3);
+}
+END_TEST
+
+START_TEST(a_word_of_loose_granules_that_is_not_told_breaks_rule_six)
+{
+    specimen->loose_any[0] ^= 1;
+    assert_broken(6);
+}
+END_TEST
+
 START_TEST(a_chunk_under_a_hole_breaks_rule_four)
 {
     specimen->chunks[5] = 4711;
@@ -520,6 +639,8 @@ static TCase *walker_case(void)
     tcase_add_test(walker, a_table_that_knows_another_block_breaks_rule_three);
     tcase_add_test(walker, a_start_that_the_bitmap_misses_breaks_rule_three);
     tcase_add_test(walker, a_start_that_only_the_bitmap_knows_breaks_rule_three);
+    tcase_add_test(walker, a_word_of_starts_that_is_not_told_breaks_rule_three);
+    tcase_add_test(walker, a_word_of_loose_granules_that_is_not_told_breaks_rule_six);
     tcase_add_test(walker, a_chunk_under_a_hole_breaks_rule_four);
     tcase_add_test(walker, a_chunk_under_a_stale_block_breaks_rule_four);
     tcase_add_test(walker, a_live_block_without_a_chunk_breaks_rule_four);
@@ -549,6 +670,11 @@ int main(void)
     tcase_add_test(tables, tables_that_cannot_all_grow_leave_the_segment_as_it_was);
     tcase_add_test(tables, a_segment_that_cannot_be_made_leaves_nothing_behind);
     suite_add_tcase(suite, tables);
+    TCase *sparse = make_case("sparse tables", open_rig);
+    tcase_add_test(sparse, blocks_that_start_far_apart_are_found_as_by_walking);
+    tcase_add_test(sparse, a_find_walks_over_half_a_granule_at_most);
+    tcase_add_test(sparse, few_loose_granules_of_many_are_found_by_few_words);
+    suite_add_tcase(suite, sparse);
     TCase *loose = make_case("loose", open_rig);
     tcase_add_test(loose, a_granule_is_loose_when_only_free_blocks_have_bytes_in_it);
     tcase_add_test(loose, pinning_counts_the_loose_granules_it_touches);
