@@ -1,5 +1,6 @@
 /* main.c - the `pleat` command: picks the sub-command. */
 #include <argp.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,6 +22,7 @@ static const struct {
     { "convert", NULL, bench_command_convert, "write a run as a trace or as a log of RMM" },
     { "verify", NULL, bench_command_verify, "compare recordings with the rebuilt allocators" },
     { "bench", "resident", bench_command_resident, "cost of a free and an allocation" },
+    { "bench", "tail", bench_command_tail, "the longest calls, and holds of the lock" },
     { "probe", NULL, bench_command_probe, "measure what the driver's calls cost" },
 };
 
@@ -49,6 +51,19 @@ static int run_command(int i, int argc, char **argv)
     return commands[i].run(argc - n_words, argv + n_words);
 }
 
+/* The first word is one of several commands, and the second is none of theirs. */
+static int refuse_second(const char *word, const char *second)
+{
+    fprintf(stderr, "pleat: %s: '%s' is not known; there is:", word, second);
+    for (int i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(word, commands[i].name) == 0) {
+            fprintf(stderr, " %s %s", word, commands[i].what);
+        }
+    }
+    fputc('\n', stderr);
+    return BENCH_EXIT_USAGE;
+}
+
 int main(int argc, char **argv)
 {
     argp_err_exit_status = BENCH_EXIT_USAGE;
@@ -65,16 +80,18 @@ int main(int argc, char **argv)
         printf("pleat %s\n", pleat_version());
         return BENCH_EXIT_OK;
     }
+    bool has_word = false;
     for (int i = 0; i < N_COMMANDS; i++) {
-        if (strcmp(word, commands[i].name) != 0) {
+        bool is_word = strcmp(word, commands[i].name) == 0;
+        if (!is_word ||
+            (commands[i].what && (argc < 3 || strcmp(argv[2], commands[i].what) != 0))) {
+            has_word = has_word || is_word;
             continue;
         }
-        if (commands[i].what && (argc < 3 || strcmp(argv[2], commands[i].what) != 0)) {
-            fprintf(stderr, "pleat: %s: '%s' is not known; there is: %s %s\n", word,
-                    argc < 3 ? "" : argv[2], word, commands[i].what);
-            return BENCH_EXIT_USAGE;
-        }
         return run_command(i, argc, argv);
+    }
+    if (has_word) {
+        return refuse_second(word, argc < 3 ? "" : argv[2]);
     }
     fprintf(stderr, "pleat: '%s' is not a command\n", word);
     print_usage(stderr);

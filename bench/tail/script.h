@@ -1,0 +1,58 @@
+/* script.h - what `pleat bench tail` has done: calls of an allocator, and what goes on around them.
+ *
+ * A script is a list of steps over numbered blocks and streams, the same for every allocator. It is
+ * a work's events, or a pattern: one that makes many blocks, pieces, granules, uses or streams
+ * stand behind a single call. */
+#ifndef PLEAT_BENCH_TAIL_SCRIPT_H
+#define PLEAT_BENCH_TAIL_SCRIPT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bench/failure.h"
+#include "bench/text.h"
+
+typedef enum bench_step_kind {
+    BENCH_STEP_ALLOC,
+    BENCH_STEP_FREE,
+    BENCH_STEP_USE, /* record that `stream` uses the block */
+    BENCH_STEP_STATISTICS,
+    BENCH_STEP_RELEASE, /* of the private pool */
+    BENCH_N_MEASURED,
+    BENCH_STEP_WORK = BENCH_N_MEASURED, /* on the GPU: `stream` writes the block */
+    BENCH_STEP_FINISH,                  /* wait for all work */
+    BENCH_STEP_POOL_BEGIN,
+    BENCH_STEP_POOL_END,
+} bench_step_kind;
+
+typedef struct bench_step {
+    uint64_t bytes; /* of an allocation */
+    uint32_t block;
+    uint32_t stream;
+    bench_step_kind kind;
+} bench_step;
+
+typedef struct bench_script {
+    char name[BENCH_NAME_BYTES];
+    bench_step *steps;
+    size_t n_steps;
+    size_t capacity;
+    uint32_t n_blocks;
+    uint32_t n_streams;
+    uint64_t memory_bytes; /* of the device; 0 = unlimited */
+    unsigned depth;        /* 0 = as the setup has it */
+    bool is_short;         /* host memory did not suffice for a step */
+} bench_script;
+
+enum { BENCH_TAIL_LEAST_BLOCKS = 64, BENCH_TAIL_MOST_BLOCKS = 1 << 21 };
+
+/* The n-th pattern's name; NULL at the end. docs/benchmarks.md says what each is. */
+const char *bench_script_pattern(unsigned index);
+
+/* The pattern of that name with about `n_blocks` blocks, or else the work that `spec` names. False
+ * and a message when there is none, or out of host memory. */
+bool bench_script_open(const char *spec, unsigned n_blocks, bench_script *out,
+                       bench_failure *failure);
+void bench_script_close(bench_script *script); /* a zeroed one is fine */
+
+#endif
