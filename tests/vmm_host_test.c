@@ -6,6 +6,10 @@
 
 #include "vmm/base/host.h"
 
+#ifndef PLEAT_HOST_SYSTEM
+#include <jemalloc/jemalloc.h>
+#endif
+
 static pl_host host;
 
 static void open_host(void)
@@ -236,6 +240,20 @@ START_TEST(requests_are_counted_whether_they_succeed_or_not)
 }
 END_TEST
 
+#ifndef PLEAT_HOST_SYSTEM
+
+/* Else what is freed in 8 MiB or more goes back to the system at once: milliseconds. */
+START_TEST(no_size_goes_back_to_the_system_at_once)
+{
+    size_t threshold = 1;
+    size_t n = sizeof threshold;
+    ck_assert_int_eq(je_mallctl("opt.oversize_threshold", &threshold, &n, NULL, 0), 0);
+    ck_assert_uint_eq(threshold, 0);
+}
+END_TEST
+
+#endif
+
 static TCase *make_case(const char *name)
 {
     TCase *tcase = tcase_create(name);
@@ -258,6 +276,9 @@ int main(void)
     tcase_add_test(accounting, fini_reports_the_bytes_still_held);
     tcase_add_test(accounting, hosts_come_and_go_without_using_up_arenas);
     tcase_add_test(accounting, a_second_fini_does_nothing);
+#ifndef PLEAT_HOST_SYSTEM
+    tcase_add_test(accounting, no_size_goes_back_to_the_system_at_once);
+#endif
     suite_add_tcase(suite, accounting);
 
     TCase *faults = make_case("faults");

@@ -126,6 +126,10 @@ static void source_free(const pl_host *host, void *p, size_t usable)
 
 #else
 
+/* What is freed goes back to the system by and by: from 8 MiB on it would at once, a millisecond
+ * for 8 MiB, under the lock of whoever frees. Read by jemalloc as it starts. */
+const char *je_malloc_conf = "oversize_threshold:0";
+
 static int source_flags(const pl_host *host)
 {
     return (int)(MALLOCX_ARENA(host->arena) | MALLOCX_TCACHE(host->tcache));
