@@ -5,6 +5,8 @@
  * on in the lowest ones. */
 #include "segments/ptrmap.h"
 
+#include "vmm/base/lock.h"
+
 enum { LEAST_LOG2 = 6, MOST_LOG2 = 48, MOVES = 16 };
 
 static size_t room_of(size_t n_slots)
@@ -30,6 +32,7 @@ void pl_ptrmap_fini(pl_ptrmap *map, pl_host *host)
 static void move_some(pl_ptrmap *map, pl_host *host, size_t n)
 {
     for (; n > 0 && map->n_unmoved > 0; n--) {
+        pl_lock_touch(1);
         pl_ptrmap_slot entry = map->old.slots[map->n_unmoved - 1];
         if (entry.key == 0) {
             map->n_unmoved--;
