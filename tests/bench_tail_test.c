@@ -30,6 +30,7 @@ static void tear_down(void)
 
 static void open_script(const char *spec)
 {
+    bench_script_close(&script);
     ck_assert_msg(bench_script_open(spec, N_BLOCKS, &script, &failure), "%s", failure.text);
 }
 
