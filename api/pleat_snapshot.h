@@ -47,9 +47,12 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_snapshot_write(pleat instance,
                                                            pleat_snapshot_format format,
                                                            pleat_write_fn write, void *context);
 
-/** The same into a file, which is replaced only once all is written.
+/** The same into a file, which is replaced only once all is written: by one beside it that is then
+ *  renamed. A file that is there keeps its mode, and its owner and group where the system lets the
+ *  caller set them; other hard links keep the old content. A new one gets 0666 less the umask.
  *
- *  Params   path  ends in .json: JSON; else a pickle.
+ *  Params   path  ends in .json: JSON; else a pickle. A symbolic link stays; what it leads to is
+ *           replaced, or made if it is missing. A pipe or a device is written to.
  *  Returns  as pleat_snapshot_write; PLEAT_EWRITE names the path and the system's reason.
  *  Failure  the file is as before.
  *  Threads  any.

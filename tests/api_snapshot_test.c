@@ -534,6 +534,31 @@ START_TEST(a_dump_that_fails_leaves_the_old_file_and_nothing_else)
 }
 END_TEST
 
+START_TEST(a_dump_keeps_the_mode_of_a_file_and_the_links_to_it)
+{
+    struct stat known;
+    compliance c = compliance_open(_i, "capacity:64M", "");
+    make_folder();
+    ck_assert_int_eq(close(open(in_folder("s.pickle"), O_WRONLY | O_CREAT, 0600)), 0);
+    ck_assert_int_eq(symlink("s.pickle", in_folder("link")), 0);
+    ck_assert_int_eq(pleat_snapshot_dump(c.instance, in_folder("link")), PLEAT_OK);
+    ck_assert_int_eq(lstat(in_folder("link"), &known), 0);
+    ck_assert(S_ISLNK(known.st_mode));
+    ck_assert_int_eq(stat(in_folder("s.pickle"), &known), 0);
+    ck_assert_uint_eq(known.st_mode, S_IFREG | 0600);
+    ck_assert_uint_gt(read_file(in_folder("s.pickle")), 100);
+    ck_assert_uint_eq(n_files(), 2);
+    ck_assert_int_eq(unlink(in_folder("link")), 0);
+    ck_assert_int_eq(symlink("/no/such/folder/s.pickle", in_folder("link")), 0);
+    ck_assert_int_eq(pleat_snapshot_dump(c.instance, in_folder("link")), PLEAT_EWRITE);
+    ck_assert_ptr_nonnull(strstr(pleat_last_error()->text, "leads to /no/such/folder/s.pickle: "));
+    ck_assert_int_eq(unlink(in_folder("link")), 0);
+    ck_assert_int_eq(unlink(in_folder("s.pickle")), 0);
+    ck_assert_int_eq(rmdir(folder), 0);
+    compliance_close(&c);
+}
+END_TEST
+
 START_TEST(a_path_that_cannot_be_written_is_named)
 {
     char longest[5000];
@@ -703,6 +728,7 @@ int main(void)
         &without_host_memory_it_says_so_and_holds_nothing,
         &the_files_ending_chooses_its_format_and_a_dump_replaces_it,
         &a_dump_that_fails_leaves_the_old_file_and_nothing_else,
+        &a_dump_keeps_the_mode_of_a_file_and_the_links_to_it,
         &a_path_that_cannot_be_written_is_named,
         &bad_arguments_are_refused,
         &snapshots_taken_while_eight_threads_allocate_are_consistent,
