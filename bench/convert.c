@@ -5,9 +5,10 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
+
+#include "api/replace.h"
 
 #define FIRST_POINTER UINT64_C(0x100000000000)
 #define MICROSECONDS UINT64_C(1000000)
@@ -33,14 +34,13 @@ typedef struct writer {
     uint64_t n_events;
 } writer;
 
-/* The temporary file, for the handler of signals; empty when there is none. One conversion at a
- * time. */
-static char temporary[4096];
+/* What is being written, for the handler of signals. One conversion at a time. */
+static pl_replace output;
 
 static void on_signal(int number)
 {
-    if (temporary[0]) {
-        unlink(temporary);
+    if (output.written[0]) {
+        unlink(output.written);
     }
     _exit(128 + number);
 }
@@ -154,20 +154,16 @@ static bool write_events(writer *w)
     return ok;
 }
 
-/* Opens and fills the temporary file. */
+/* Opens and fills it. */
 static bool write_file(writer *w, bool is_gzip)
 {
-    int descriptor = mkstemp(temporary);
-    if (descriptor < 0) {
-        temporary[0] = '\0';
-        return bench_fail(w->failure, "%s: %s", w->path, strerror(errno));
+    int error = pl_replace_open(&output, w->path);
+    if (error) {
+        return bench_fail(w->failure, "%s: %s", w->path, strerror(error));
     }
-    mode_t mask = umask(0);
-    umask(mask);
-    fchmod(descriptor, 0666 & ~mask);
-    w->file = gzdopen(descriptor, is_gzip ? "wb" : "wbT");
+    w->file = gzdopen(output.descriptor, is_gzip ? "wb" : "wbT");
     if (!w->file) {
-        close(descriptor);
+        close(output.descriptor);
         return bench_fail(w->failure, "%s: out of host memory", w->path);
     }
     gzbuffer(w->file, 128u << 10);
@@ -176,19 +172,17 @@ static bool write_file(writer *w, bool is_gzip)
     return ok && (closed == Z_OK || bench_fail(w->failure, "%s: %s", w->path, strerror(errno)));
 }
 
-/* The temporary file becomes `path`; without `replaces` only if nothing is there. */
+/* What was written becomes `path`; without `replaces` only if nothing is there. */
 static bool put_in_place(const char *path, bool replaces, bench_failure *failure)
 {
-    if (!replaces && link(temporary, path) == 0) {
+    if (!replaces && link(output.written, path) == 0) {
         return true;
     }
-    bool can_rename = replaces || (errno != EEXIST && access(path, F_OK) != 0);
-    if (can_rename && rename(temporary, path) == 0) {
-        temporary[0] = '\0';
-        return true;
+    if (!replaces && (errno == EEXIST || access(path, F_OK) == 0)) {
+        return bench_fail(failure, "%s: is there already; --force replaces it", path);
     }
-    return bench_fail(failure, "%s: %s", path,
-                      can_rename ? strerror(errno) : "is there already; --force replaces it");
+    int error = pl_replace_end(&output, true);
+    return error == 0 || bench_fail(failure, "%s: %s", path, strerror(error));
 }
 
 static void watch_signals(const struct sigaction *action, struct sigaction *before)
@@ -220,19 +214,11 @@ bool bench_convert(const bench_work *work, const char *path, bool replaces,
     if (!w.names) {
         return bench_fail(failure, "out of host memory");
     }
-    bool ok = true;
-    if ((size_t)snprintf(temporary, sizeof temporary, "%s.XXXXXX", path) >= sizeof temporary) {
-        temporary[0] = '\0';
-        ok = bench_fail(failure, "%.96s...: too long a path", path);
-    }
     struct sigaction before[3];
     const struct sigaction action = { .sa_handler = on_signal };
     watch_signals(&action, before);
-    ok = ok && write_file(&w, is_gzip) && put_in_place(path, replaces, failure);
-    if (temporary[0]) {
-        unlink(temporary);
-        temporary[0] = '\0';
-    }
+    bool ok = write_file(&w, is_gzip) && put_in_place(path, replaces, failure);
+    (void)pl_replace_end(&output, false);
     watch_signals(NULL, before);
     free(w.names);
     return ok;

@@ -500,10 +500,14 @@ END_TEST
 
 START_TEST(files_of_ours_are_replaced)
 {
+    struct stat known;
     run_well("--allocator pleat --no-report --memory unlimited,2x " CHURN);
+    ck_assert_int_eq(chmod(path_of("results.jsonl"), 0600), 0);
     run_well("--allocator pleat --no-report --memory unlimited " CHURN);
     read_lines("results.jsonl");
     ck_assert_uint_eq(n_lines, 1);
+    ck_assert_int_eq(stat(path_of("results.jsonl"), &known), 0);
+    ck_assert_uint_eq(known.st_mode, S_IFREG | 0600);
 }
 END_TEST
 

@@ -315,6 +315,30 @@ START_TEST(what_is_there_is_kept_unless_forced)
 }
 END_TEST
 
+START_TEST(what_is_forced_keeps_its_mode_and_the_links_to_it)
+{
+    char path[128];
+    char link[128];
+    struct stat known;
+    write_run();
+    write_file("b.trace", "old", 3);
+    snprintf(path, sizeof path, "%s/b.trace", folder);
+    snprintf(link, sizeof link, "%s/link.trace", folder);
+    ck_assert_int_eq(chmod(path, 0600), 0);
+    ck_assert_int_eq(symlink("b.trace", link), 0);
+    run("convert @/a.trace @/link.trace");
+    expect(1, "", "/link.trace: is there already; --force replaces it");
+    run("convert --force @/a.trace @/link.trace");
+    expect(0, "", "");
+    ck_assert_int_eq(lstat(link, &known), 0);
+    ck_assert(S_ISLNK(known.st_mode));
+    ck_assert_int_eq(lstat(path, &known), 0);
+    ck_assert_uint_eq(known.st_mode, S_IFREG | 0600);
+    expect_file("b.trace", run_text);
+    ck_assert_uint_eq(n_in_folder(), 3);
+}
+END_TEST
+
 /* d.trace is a folder. */
 static const failure bad_converts[] = {
     { "convert --force @/a.trace @/d.trace", 1, "/d.trace: " },
@@ -389,6 +413,7 @@ int main(void)
     tcase_add_test(convert, a_generated_run_can_be_written);
     tcase_add_test(convert, a_generator_with_parameters_is_no_file_of_that_name);
     tcase_add_test(convert, what_is_there_is_kept_unless_forced);
+    tcase_add_test(convert, what_is_forced_keeps_its_mode_and_the_links_to_it);
     tcase_add_loop_test(convert, a_failure_leaves_nothing_behind, 0, N_BAD_CONVERTS);
     tcase_add_test(convert, an_interrupted_conversion_leaves_nothing_behind);
     return suite_run(suite);

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "api/replace.h"
 #include "bench/ab/rows.h"
 
 enum { HEAD_BYTES = 4096 };
@@ -153,23 +154,22 @@ static bool write_again(const bench_study *study, int which, bool is_interrupted
 static bool replace(const bench_study *study, int which, bool is_interrupted)
 {
     char path[4096];
-    char beside[sizeof path + 16];
+    pl_replace output;
     path_of(study, files[which].name, path, sizeof path);
-    snprintf(beside, sizeof beside, "%s.XXXXXX", path);
-    int descriptor = mkstemp(beside);
-    FILE *file = descriptor < 0 ? NULL : fdopen(descriptor, "w");
-    if (!file) {
+    int error = pl_replace_open(&output, path);
+    if (error) {
+        errno = error;
         return false;
     }
-    mode_t mask = umask(0);
-    umask(mask);
-    bool ok = fchmod(descriptor, 0666 & ~mask) == 0 &&
-              write_again(study, which, is_interrupted, file);
-    ok = fclose(file) == 0 && ok && rename(beside, path) == 0;
-    if (!ok) {
-        unlink(beside);
+    FILE *file = fdopen(output.descriptor, "w");
+    if (!file) {
+        close(output.descriptor);
     }
-    return ok;
+    bool ok = file && write_again(study, which, is_interrupted, file);
+    ok = file && fclose(file) == 0 && ok;
+    error = pl_replace_end(&output, ok);
+    errno = error ? error : errno;
+    return ok && !error;
 }
 
 bool bench_study_finish(bench_study *study, bool is_interrupted, bench_failure *failure)

@@ -8,6 +8,7 @@ nothing else. Exit status: 0; 1 when a library is missing or the folder holds no
 import datetime
 import os
 import pathlib
+import shutil
 import sys
 
 DISTRIBUTION_PYTHON = "/usr/bin/python3"
@@ -84,6 +85,16 @@ def render(study):
         drawn=datetime.datetime.now().strftime("%Y-%m-%d %H:%M"))
 
 
+def put_in_place(path, text):
+    """A reader never sees half a page. A page that is there keeps its mode and the links to it."""
+    page = path.resolve()
+    unfinished = page.with_name(page.name + ".part")
+    unfinished.write_text(text, encoding="utf-8")
+    if page.exists():
+        shutil.copymode(page, unfinished)
+    unfinished.replace(page)
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
@@ -91,10 +102,7 @@ def main():
     study = data.read_study(folder)
     if not study.cells:
         sys.exit(f"{folder}: no results.jsonl with results in it")
-    # A reader never sees half a page.
-    unfinished = folder / "report.html.part"
-    unfinished.write_text(render(study), encoding="utf-8")
-    unfinished.replace(folder / "report.html")
+    put_in_place(folder / "report.html", render(study))
 
 
 if __name__ == "__main__":
