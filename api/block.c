@@ -8,6 +8,7 @@
 
 #include "api/callback.h"
 #include "api/oom.h"
+#include "vmm/base/cancel.h"
 #include "vmm/driver.h"
 #include "vmm/stream.h"
 
@@ -205,12 +206,12 @@ static uint64_t now_ms(void)
 static pleat_status alloc_pending(const pl_wish *w, pleat_devptr *out)
 {
     enum { FIRST_NS = 500000, MOST_NS = 16000000 };
-    struct timespec pause = { .tv_nsec = FIRST_NS };
+    long pause_ns = FIRST_NS;
     uint64_t until = now_ms() + w->gpu->instance->config.options.wait_ms;
     pleat_status st = PLEAT_EPENDING;
     while (st == PLEAT_EPENDING && now_ms() < until) {
-        nanosleep(&pause, NULL);
-        pause.tv_nsec = pause.tv_nsec * 2 < MOST_NS ? pause.tv_nsec * 2 : MOST_NS;
+        pl_sleep_ns(pause_ns);
+        pause_ns = pause_ns * 2 < MOST_NS ? pause_ns * 2 : MOST_NS;
         pl_driver_clear_error();
         st = alloc_from(w, out);
     }
@@ -258,6 +259,23 @@ static inline uint64_t count_errors(void)
 static inline bool is_likely(bool condition)
 {
     return __builtin_expect(condition, 1);
+}
+
+/* What may be a cancellation point further down turns cancellation off itself. But a stream that
+ * the driver is asked about would pay for several pairs, so there one spans the whole call; the
+ * default streams (handles 0, 1 and 2) are known without a question and pay nothing. */
+enum { NO_CANCEL = -1, N_DEFAULT_STREAMS = 3 };
+
+static inline int cancel_off(const void *stream)
+{
+    return (uintptr_t)stream < N_DEFAULT_STREAMS ? NO_CANCEL : pl_cancel_off();
+}
+
+static inline void cancel_restore(int cancel)
+{
+    if (cancel != NO_CANCEL) {
+        pl_cancel_restore(cancel);
+    }
 }
 
 static void debug_walk(pl_gpu *gpu, pleat_status st)
@@ -317,6 +335,7 @@ static inline __attribute__((always_inline)) pleat_status alloc_block(pleat hand
     if (!use.instance) {
         return pl_error_status();
     }
+    int cancel = cancel_off(stream);
     pl_gpu *gpu = pl_use_gpu(use.instance, device);
     pleat_status st = gpu ? pl_stream_get(gpu->dev, stream, &on) : pl_error_status();
     if (is_likely(gpu && st == PLEAT_OK)) {
@@ -326,6 +345,7 @@ static inline __attribute__((always_inline)) pleat_status alloc_block(pleat hand
         refuse_stream(gpu, stream, n_errors, st);
     }
     pl_use_leave(use);
+    cancel_restore(cancel);
     return st;
 }
 
@@ -352,6 +372,7 @@ static inline __attribute__((always_inline)) pleat_status with_block(pleat handl
     if (!use.instance) {
         return pl_error_status();
     }
+    int cancel = cancel_off(stream);
     pl_gpu *gpu = pl_use_find_gpu(use.instance, device);
     bool is_known = gpu && ptr != 0;
     pleat_status st = is_known ? pl_stream_get(gpu->dev, stream, &on)
@@ -366,6 +387,7 @@ static inline __attribute__((always_inline)) pleat_status with_block(pleat handl
         refuse_stream(gpu, stream, n_errors, st);
     }
     pl_use_leave(use);
+    cancel_restore(cancel);
     return st;
 }
 

@@ -5,14 +5,19 @@
  * thread destroys it meanwhile. Requests that a callback makes never run callbacks. */
 #include "api/callback.h"
 
-static void begin(const pl_instance *instance)
+#include "vmm/base/cancel.h"
+
+/* Returns what `end` takes. */
+static int begin(const pl_instance *instance)
 {
     pl_lock_assert_none();
     pl_thread_self = (pl_thread){ .is_in_callback = true, .callback_of = instance->handle };
+    return pl_cancel_off();
 }
 
-static void end(void)
+static void end(int cancel)
 {
+    pl_cancel_restore(cancel);
     pl_thread_self = (pl_thread){ .is_in_callback = false };
 }
 
@@ -28,9 +33,9 @@ bool pl_callback_pressure(pl_instance *instance, int device, size_t bytes)
     if (!fn) {
         return false;
     }
-    begin(instance);
+    int cancel = begin(instance);
     bool has_freed = fn(instance->handle, device, bytes, context);
-    end();
+    end(cancel);
     return has_freed;
 }
 
@@ -44,9 +49,9 @@ void pl_callback_oom(pl_instance *instance, int device, size_t bytes, const char
     void *context = instance->oom_context;
     pl_lock_release(&instance->lock);
     if (fn) {
-        begin(instance);
+        int cancel = begin(instance);
         fn(instance->handle, device, bytes, text, context);
-        end();
+        end(cancel);
     }
 }
 

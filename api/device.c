@@ -2,6 +2,7 @@
  *
  * A device that was never used is opened only by what needs the driver (memory_info, set_limit,
  * describe, release_capture): asking for statistics must not make a context of 300 MiB. */
+#include <pthread.h>
 #include <string.h>
 
 #include "api/instance.h"
@@ -51,6 +52,9 @@ pleat_status pleat_device_trim(pleat handle, int device, uint64_t keep_bytes, bo
     pl_use use;
     pl_gpu *gpu;
     uint64_t bytes = 0;
+    if (wait) {
+        pthread_testcancel(); /* a thread that only ever waits here can still be cancelled */
+    }
     pleat_status st = begin_found(handle, device, &use, &gpu);
     if (st != PLEAT_OK) {
         return st;

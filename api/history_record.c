@@ -3,6 +3,7 @@
  * What was asked last is kept in the instance, for devices that are opened later. Guarded by the
  * instance's lock, under which rings are made and put in place: never while a driver works. */
 #include "api/instance.h"
+#include "vmm/base/cancel.h"
 
 static pleat_status refuse_record(size_t max_entries, unsigned flags, unsigned known)
 {
@@ -50,7 +51,9 @@ pleat_status pleat_history_record(pleat handle, size_t max_entries, unsigned fla
     if (!use.instance) {
         return pl_error_status();
     }
+    int cancel = pl_cancel_off(); /* the first stack of a process loads the unwinder */
     pl_stack_prepare();
+    pl_cancel_restore(cancel);
     pl_lock_acquire(&use.instance->lock);
     pleat_status st = record_locked(use.instance, max_entries, flags);
     pl_lock_release(&use.instance->lock);

@@ -9,6 +9,7 @@
 #include "api/internal.h"
 #include "api/slot.h"
 #include "api/text.h"
+#include "vmm/base/cancel.h"
 #include "vmm/driver.h"
 
 /* ---- making ---- */
@@ -146,9 +147,11 @@ pleat_status pleat_create(const char *conf, pleat *out)
     if (st != PLEAT_OK) {
         return st;
     }
+    int cancel = pl_cancel_off(); /* the loader and the driver's own beginnings read files */
     pl_api_claim(&pl_api_state.is_creating);
     st = create_alone(&config, out);
     pl_api_unclaim(&pl_api_state.is_creating);
+    pl_cancel_restore(cancel);
     return st;
 }
 

@@ -11,7 +11,16 @@
  * and of those that take a device, where its number does not exist, PLEAT_EDEVICE. The first use of
  * a device opens it, so calls that open may also return PLEAT_ENOVMM (the device cannot do what the
  * configured allocator needs, and no fallback is configured), PLEAT_ENOMEM_HOST,
- * PLEAT_ENOMEM_DEVICE and PLEAT_EDRIVER. No lock of pleat is held while a callback runs. */
+ * PLEAT_ENOMEM_DEVICE and PLEAT_EDRIVER. No lock of pleat is held while a callback runs.
+ *
+ * Signals: nothing here is async-signal-safe, pleat_last_error included. A handler that calls pleat
+ * while the call that it interrupted holds a lock waits for its own thread, for ever. Let it set a
+ * flag or write to an eventfd, and call pleat from a thread that waits for that, or for the signal
+ * itself (sigwait). A handler that does not call pleat may interrupt any call.
+ *
+ * Cancellation: a thread that is cancelled inside a call, a callback included, finishes the call
+ * and ends at its next cancellation point. No call is one, but for pleat_device_trim with `wait`,
+ * before it does anything. A thread whose cancellation is asynchronous may not call pleat. */
 #ifndef PLEAT_H
 #define PLEAT_H
 
@@ -214,7 +223,7 @@ PLEAT_API void pleat_free(void *ptr, size_t bytes, int device, void *stream);
  *  Returns  PLEAT_OK; PLEAT_EDEVICE; PLEAT_EPENDING; PLEAT_ENOMEM_HOST; PLEAT_EDRIVER;
  *           PLEAT_EPOISONED.
  *  Failure  live blocks are as before; some memory may have been given back.
- *  Threads  any.
+ *  Threads  any. With `wait` a cancellation point, before anything is done.
  *  Blocks   on unmap and release; on the GPU only if `wait`. Opens no device. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_trim(pleat instance, int device,
                                                         uint64_t keep_bytes, bool wait,

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "api/instance.h"
+#include "vmm/base/cancel.h"
 
 struct pl_pool {
     pl_pool *next;                  /* lock: younger */
@@ -260,15 +261,22 @@ static void unlink_route(pl_pools *pools, const pl_route *route)
     *link = route->next;
 }
 
+static void forget_context(const pl_route *route)
+{
+    if (route->forget) {
+        int cancel = pl_cancel_off();
+        route->forget(route->context);
+        pl_cancel_restore(cancel);
+    }
+}
+
 /* Without the lock; the list, linked by `next`, is nobody else's. */
 static void forget_routes(pl_pools *pools, pl_route *route)
 {
     while (route) {
         pl_route *next = route->next;
         pl_lock_assert_none();
-        if (route->forget) {
-            route->forget(route->context);
-        }
+        forget_context(route);
         pl_lock_acquire(&pools->lock);
         pl_host_free(&pools->host, route);
         pl_lock_release(&pools->lock);
@@ -299,9 +307,11 @@ static pleat_status ask_filter(pl_pools *pools, pl_route *route, void *stream, b
     route->n_calls++;
     pl_lock_release(&pools->lock);
     pl_lock_assert_none();
+    int cancel = pl_cancel_off();
     n_filters_here++;
     *is_wanted = route->accepts(stream, route->context);
     n_filters_here--;
+    pl_cancel_restore(cancel);
     if (pl_use_is_forked(pools->gpu->instance)) {
         return PLEAT_EFORKED;
     }
@@ -469,8 +479,8 @@ pleat_status pleat_pool_begin(pleat handle, int device, pleat_pool_id id, pleat_
         .accepts = route, .forget = forget, .context = context, .thread = pthread_self()
     };
     pleat_status st = begin(handle, device, id, &made_as);
-    if (st != PLEAT_OK && forget) {
-        forget(context);
+    if (st != PLEAT_OK) {
+        forget_context(&made_as);
     }
     return st;
 }

@@ -6,7 +6,8 @@
 #include "api/slot.h"
 
 #include <sched.h>
-#include <time.h>
+
+#include "vmm/base/cancel.h"
 
 pl_slot pl_slots[PL_N_SLOTS];
 _Atomic uint64_t pl_live[PL_N_SLOTS];
@@ -225,7 +226,7 @@ void pl_slot_give_back(pl_slot *slot)
 static void wait_for_users(const pl_slot *slot)
 {
     enum { N_YIELDS = 100, FIRST_NS = 20000, MOST_NS = 1000000 };
-    struct timespec pause = { .tv_nsec = FIRST_NS };
+    long pause_ns = FIRST_NS;
     unsigned n_looks = 0;
     for (unsigned i = 0; i < PL_N_SHARDS; i++) {
         while (atomic_load(&pl_users[index_of(slot)][i].n_users) != 0) {
@@ -233,8 +234,8 @@ static void wait_for_users(const pl_slot *slot)
                 sched_yield();
                 continue;
             }
-            nanosleep(&pause, NULL);
-            pause.tv_nsec = pause.tv_nsec * 2 < MOST_NS ? pause.tv_nsec * 2 : MOST_NS;
+            pl_sleep_ns(pause_ns);
+            pause_ns = pause_ns * 2 < MOST_NS ? pause_ns * 2 : MOST_NS;
         }
     }
 }

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "vmm/base/lock.h"
 
@@ -88,6 +89,47 @@ START_TEST(a_waiting_thread_gives_the_lock_up_and_holds_it_again_afterwards)
         ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
     }
     ck_assert_int_eq(shared.value, N_THREADS);
+}
+END_TEST
+
+static void *wait_though_cancelled(void *unused)
+{
+    (void)wait_until_open(unused);
+    pthread_testcancel(); /* now it may end: it holds nothing */
+    return NULL;
+}
+
+static void *wait_with_a_cancellation_pending(void *unused)
+{
+    pthread_cancel(pthread_self());
+    return wait_though_cancelled(unused);
+}
+
+static void open_for_all(void)
+{
+    pl_lock_acquire(&shared.lock);
+    shared.is_open = true;
+    pthread_cond_broadcast(&shared.changed);
+    pl_lock_release(&shared.lock);
+}
+
+START_TEST(a_wait_is_no_cancellation_point)
+{
+    pthread_t threads[2];
+    ck_assert_int_eq(pthread_create(&threads[0], NULL, wait_with_a_cancellation_pending, NULL), 0);
+    ck_assert_int_eq(pthread_create(&threads[1], NULL, wait_though_cancelled, NULL), 0);
+    usleep(10000); /* it waits by now, or else is cancelled before it does */
+    ck_assert_int_eq(pthread_cancel(threads[1]), 0);
+    usleep(10000);
+    open_for_all();
+    for (int i = 0; i < 2; i++) {
+        void *result;
+        ck_assert_int_eq(pthread_join(threads[i], &result), 0);
+        ck_assert_ptr_eq(result, PTHREAD_CANCELED);
+    }
+    pl_lock_acquire(&shared.lock);
+    ck_assert_int_eq(shared.value, 2);
+    pl_lock_release(&shared.lock);
 }
 END_TEST
 
@@ -277,6 +319,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, open_counter, close_counter);
     tcase_add_test(tcase, threads_that_hold_the_lock_exclude_each_other);
     tcase_add_test(tcase, a_waiting_thread_gives_the_lock_up_and_holds_it_again_afterwards);
+    tcase_add_test(tcase, a_wait_is_no_cancellation_point);
     tcase_add_test(tcase, rising_ranks_may_be_released_in_any_order);
     suite_add_tcase(suite, tcase);
     TCase *hold = tcase_create("one hold");

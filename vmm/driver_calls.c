@@ -3,7 +3,8 @@
  * A wrapper costs two relaxed atomic additions and a few stores beside the call itself. What comes
  * with every allocation (a stream's identity and the capture mode to ask it in, whether it is being
  * captured, the current device) is counted but kept out of the ring when it succeeds: it would push
- * everything else out of it.
+ * everything else out of it. Such look-ups neither wait nor do any input or output, so they alone
+ * are made with cancellation as it is (vmm/base/cancel.h).
  * No lock: counters and the ring are atomic; a slot that is overwritten while it is read is
  * recognised by its number and left out. */
 #include <inttypes.h>
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "vmm/base/cancel.h"
 #include "vmm/base/lock.h"
 #include "vmm/driver_state.h"
 
@@ -163,7 +165,11 @@ static cu_result answer_missing(pl_entry entry)
             return answer_missing(PL_CU_##field);                                                  \
         }                                                                                          \
         uint64_t begin_ns = call_begin(drv);                                                       \
+        int cancel = is_lookup(PL_CU_##field) ? 0 : pl_cancel_off();                               \
         cu_result result = drv->table.field args;                                                  \
+        if (!is_lookup(PL_CU_##field)) {                                                           \
+            pl_cancel_restore(cancel);                                                             \
+        }                                                                                          \
         call_note note = { .entry = PL_CU_##field, .result = result };                             \
         note.ptr = PICK(PTR_##field);                                                              \
         note.bytes = PICK(BYTES_##field);                                                          \
@@ -187,7 +193,9 @@ cu_result pl_cu_ctx_synchronize(pl_driver *drv)
         return CU_NOT_FOUND;
     }
     uint64_t begin_ns = call_begin(drv);
+    int cancel = pl_cancel_off();
     cu_result result = drv->ctx_synchronize();
+    pl_cancel_restore(cancel);
     if (begin_ns != 0) {
         atomic_fetch_add_explicit(&drv->call_ns, now_ns() - begin_ns, memory_order_relaxed);
     }

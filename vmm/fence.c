@@ -13,6 +13,7 @@
  * to its caller, but may be queried from several threads at once: that it has passed is final. */
 #include <time.h>
 
+#include "vmm/base/cancel.h"
 #include "vmm/device_state.h"
 
 enum { FIRST_PAUSE_NS = 10000, MOST_PAUSE_NS = 1000000 };
@@ -353,8 +354,7 @@ static pleat_status poll_until(pl_fence *fence, uint64_t deadline_ns)
     long pause_ns = FIRST_PAUSE_NS;
     bool passed = false;
     while (now_ns() < deadline_ns) {
-        struct timespec pause = { .tv_nsec = pause_ns };
-        nanosleep(&pause, NULL);
+        pl_sleep_ns(pause_ns);
         pause_ns = pause_ns * 2 < MOST_PAUSE_NS ? pause_ns * 2 : MOST_PAUSE_NS;
         pleat_status st = pl_fence_query(fence, &passed);
         if (st != PLEAT_OK || passed) {

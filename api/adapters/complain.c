@@ -4,6 +4,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "vmm/base/cancel.h"
+
 static _Atomic unsigned said; /* atomic: one bit for each kind */
 
 bool pl_complain_is_over(void)
@@ -18,6 +20,8 @@ void pl_complain_once(pl_complaint kind, const char *what)
 {
     unsigned bit = 1U << kind;
     if (!pl_complain_is_over() && (atomic_fetch_or(&said, bit) & bit) == 0) {
+        int cancel = pl_cancel_off();
         fprintf(stderr, "pleat: %s: %s\n", what, pleat_last_error()->text);
+        pl_cancel_restore(cancel);
     }
 }

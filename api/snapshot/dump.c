@@ -5,6 +5,7 @@
 
 #include "api/replace.h"
 #include "api/snapshot/snapshot.h"
+#include "vmm/base/cancel.h"
 
 typedef struct sink {
     const char *path;
@@ -34,8 +35,10 @@ pleat_status pleat_snapshot_write(pleat handle, pleat_snapshot_format format, pl
     if (!use.instance) {
         return pl_error_status();
     }
+    int cancel = pl_cancel_off();
     pleat_status st = report(pl_snapshot_write(use.instance, format, write, context));
     pl_use_leave(use);
+    pl_cancel_restore(cancel);
     return st;
 }
 
@@ -110,7 +113,9 @@ pleat_status pleat_snapshot_dump(pleat handle, const char *path)
     if (!use.instance) {
         return pl_error_status();
     }
+    int cancel = pl_cancel_off();
     pleat_status st = dump(use.instance, path);
     pl_use_leave(use);
+    pl_cancel_restore(cancel);
     return st;
 }

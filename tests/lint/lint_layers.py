@@ -17,14 +17,19 @@ PRINTING = {"printf", "fprintf", "vprintf", "vfprintf", "dprintf", "puts", "fput
 ENDING = {"abort", "exit", "_exit", "quick_exit"}
 ENVIRONMENT = {"getenv", "secure_getenv", "setenv", "putenv"}
 UNBOUNDED = {"strcpy", "strcat", "sprintf", "vsprintf", "gets", "stpcpy"}
+# Cancellation points: a thread that is cancelled must not end inside a call (vmm/base/cancel.h).
+WAITING = {"nanosleep", "clock_nanosleep", "usleep", "sleep", "pthread_cond_wait",
+           "pthread_cond_timedwait"}
 HOMES = {
+    "vmm/base/cancel.h": WAITING,
+    "vmm/base/lock.c": WAITING,
     "vmm/base/host.c": MALLOC_FAMILY,
     "vmm/base/assert.c": ENDING | PRINTING,
     "vmm/driver.c": {"secure_getenv"},
     "api/config.c": {"secure_getenv"},
     "api/adapters/complain.c": PRINTING,
 }
-BANNED = MALLOC_FAMILY | PRINTING | ENDING | ENVIRONMENT | UNBOUNDED
+BANNED = MALLOC_FAMILY | PRINTING | ENDING | ENVIRONMENT | UNBOUNDED | WAITING
 
 # CUDA's own names: cuMemCreate, CUresult, cudaMalloc. The library's own declarations of that ABI
 # (cu_result, CU_SUCCESS) may be used in vmm, which knows CUDA, but not above.

@@ -45,6 +45,7 @@ class Layers(unittest.TestCase):
         self.assertEqual(len(calls(SEGMENT, 'x = getenv("A");\n')), 1)
         self.assertEqual(len(calls(SEGMENT, 'x = secure_getenv("A");\n')), 1)
         self.assertEqual(calls(DRIVER, 'x = secure_getenv("A");\n'), [])
+        self.assertEqual(len(calls(SEGMENT, "pthread_cond_wait(&c, &m);\n")), 1)
         self.assertEqual(calls(SEGMENT, "a->ops->free(a, p);\nops.free(p);\n"), [])
         self.assertEqual(calls(SEGMENT, "snprintf(t, 9, x); block_free(p);\n"), [])
 

@@ -10,6 +10,8 @@
 #include <stdatomic.h>
 #include <time.h>
 
+#include "vmm/base/cancel.h"
+
 /* ---- ranks, and what is touched -------------------------------------------------------------- */
 
 static _Atomic size_t most_touched; /* atomic */
@@ -241,9 +243,11 @@ void pl_lock_wait(pl_lock *lock, pthread_cond_t *cond)
 {
     note_released(lock);
     bool is_timed = end_hold(lock);
+    int cancel = pl_cancel_off(); /* who is cancelled in a wait would die holding the lock */
     int rc = pthread_cond_wait(cond, &lock->mutex);
     pl_assert(rc == 0);
     (void)rc;
+    pl_cancel_restore(cancel);
     if (is_timed) {
         begin_hold(lock);
     }

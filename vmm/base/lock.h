@@ -33,9 +33,10 @@ int pl_lock_init(pl_lock *lock, pl_rank rank); /* 0, or -1 when the system refus
 void pl_lock_fini(pl_lock *lock);
 void pl_lock_acquire(pl_lock *lock);
 void pl_lock_release(pl_lock *lock);
-void pl_lock_wait(pl_lock *lock, pthread_cond_t *cond); /* as pthread_cond_wait */
-void pl_lock_assert(const pl_lock *lock);               /* the caller holds it */
-void pl_lock_assert_below(pl_rank rank); /* the thread holds no lock of that rank or above */
+/* As pthread_cond_wait, but no cancellation point. */
+void pl_lock_wait(pl_lock *lock, pthread_cond_t *cond);
+void pl_lock_assert(const pl_lock *lock); /* the caller holds it */
+void pl_lock_assert_below(pl_rank rank);  /* the thread holds no lock of that rank or above */
 void pl_lock_assert_none(void); /* the thread holds no pleat lock: before driver calls, callbacks */
 
 /* ---- how much is done in one hold of a device lock ------------------------------------------- */

