@@ -36,9 +36,10 @@ static bool spawn_and_wait(char *const *argv, bench_failure *failure)
     if (posix_spawn_file_actions_init(&actions) != 0) {
         return bench_fail(failure, "out of host memory");
     }
-    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", 1 /* O_WRONLY */, 0);
     pid_t child;
-    int error = posix_spawnp(&child, argv[0], &actions, NULL, argv, environ);
+    int error = posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null",
+                                                 1 /* O_WRONLY */, 0);
+    error = error ? error : posix_spawnp(&child, argv[0], &actions, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     if (error) {
         return bench_fail(failure, "%s: %s", argv[0], strerror(error));

@@ -58,7 +58,9 @@ int bench_command_convert(int argc, char **argv)
     bench_failure failure;
     bench_format format;
     bool is_gzip;
-    argp_parse(&convert_argp, argc, argv, 0, NULL, &c);
+    if (!bench_parse(&convert_argp, argc, argv, &c)) {
+        return BENCH_EXIT_USAGE;
+    }
     bench_work work;
     if (!bench_format_find(c.out, &format, &is_gzip, &failure) ||
         !bench_work_open(c.work, &work, &failure)) {

@@ -214,7 +214,9 @@ int bench_command_demo(int argc, char **argv)
 {
     demo_command c = { .csv = NULL };
     bench_options_init(&c.options);
-    argp_parse(&demo_argp, argc, argv, 0, NULL, &c);
+    if (!bench_parse(&demo_argp, argc, argv, &c)) {
+        return BENCH_EXIT_USAGE;
+    }
     bench_demo *demo = bench_demo_run(&c.options, &c.failure);
     if (!demo) {
         fprintf(stderr, "pleat: %s\n", c.failure.text);

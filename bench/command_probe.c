@@ -182,10 +182,13 @@ int bench_command_probe(int argc, char **argv)
         return BENCH_EXIT_FAILED;
     }
     bench_options_init(&c->options);
-    argp_parse(&probe_argp, argc, argv, 0, NULL, c);
+    int status = BENCH_EXIT_USAGE;
+    if (!bench_parse(&probe_argp, argc, argv, c)) {
+        free(c);
+        return status;
+    }
     bench_progress_init(&c->progress);
     read_kernel(&c->probe);
-    int status = BENCH_EXIT_USAGE;
     if (bench_setup_init(&c->setup, &c->options, &c->failure)) {
         status = run(c);
     } else {

@@ -227,10 +227,9 @@ static int run_command(int argc, char **argv, bool is_fit)
     batch b = { .is_fit = is_fit };
     bench_options_init(&b.options);
     replay_input input = { .options = &b.options, .dump = &b.dump };
-    if (is_fit) {
-        argp_parse(&fit_argp, argc, argv, 0, NULL, &b.options);
-    } else {
-        argp_parse(&replay_argp, argc, argv, 0, NULL, &input);
+    if (!(is_fit ? bench_parse(&fit_argp, argc, argv, &b.options)
+                 : bench_parse(&replay_argp, argc, argv, &input))) {
+        return BENCH_EXIT_USAGE;
     }
     int status = run_all(&b);
     unload_works(&b);

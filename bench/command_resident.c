@@ -184,7 +184,9 @@ int bench_command_resident(int argc, char **argv)
     c.options.n_allocators = 2;
     c.options.driver = PL_DRIVER_SIM;
     c.options.has_driver = true;
-    argp_parse(&resident_argp, argc, argv, 0, NULL, &c);
+    if (!bench_parse(&resident_argp, argc, argv, &c)) {
+        return BENCH_EXIT_USAGE;
+    }
     if (!bench_setup_init(&c.setup, &c.options, &c.failure)) {
         fprintf(stderr, "pleat: %s\n", c.failure.text);
         return BENCH_EXIT_USAGE;

@@ -250,7 +250,9 @@ int bench_command_verify(int argc, char **argv)
 {
     verify_command c = { .allocator = NULL };
     bench_options_init(&c.options);
-    argp_parse(&verify_argp, argc, argv, 0, NULL, &c);
+    if (!bench_parse(&verify_argp, argc, argv, &c)) {
+        return BENCH_EXIT_USAGE;
+    }
     int status = BENCH_EXIT_OK;
     for (unsigned i = 0; i < c.options.n_works; i++) {
         int one = run_one(&c, c.options.works[i]);

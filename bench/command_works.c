@@ -203,7 +203,9 @@ static bool describe(const char *spec, bool json)
 int bench_command_works(int argc, char **argv)
 {
     works_command c = { .json = false };
-    argp_parse(&works_argp, argc, argv, 0, NULL, &c);
+    if (!bench_parse(&works_argp, argc, argv, &c)) {
+        return BENCH_EXIT_USAGE;
+    }
     if (c.n_specs == 0) {
         list_traces(c.json);
         list_kind(true, c.json);

@@ -23,6 +23,15 @@ void bench_options_init(bench_options *options)
     };
 }
 
+bool bench_parse(const struct argp *argp, int argc, char **argv, void *input)
+{
+    error_t error = argp_parse(argp, argc, argv, 0, NULL, input);
+    if (error) {
+        fprintf(stderr, "pleat: the command line cannot be read: %s\n", strerror(error));
+    }
+    return error == 0;
+}
+
 unsigned bench_number(struct argp_state *state, const char *option, const char *text,
                       unsigned least, unsigned most)
 {

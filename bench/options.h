@@ -40,6 +40,10 @@ extern const struct argp bench_common_argp;
 /* The same for the options of commands that take no WORK: driver, conf, sim, json. */
 extern const struct argp bench_driver_argp;
 
+/* argp_parse; false and a message on standard error where it cannot: the command ends with
+ * BENCH_EXIT_USAGE. Bad usage ends the process itself. */
+bool bench_parse(const struct argp *argp, int argc, char **argv, void *input);
+
 /* For parsers: a decimal number in [least, most], or argp_error naming `option`. */
 unsigned bench_number(struct argp_state *state, const char *option, const char *text,
                       unsigned least, unsigned most);

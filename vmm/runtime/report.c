@@ -89,5 +89,8 @@ __attribute__((destructor)) static void report(void)
         return;
     }
     write_json(file);
-    fclose(file);
+    bool is_whole = ferror(file) == 0;
+    if (fclose(file) != 0 || !is_whole) {
+        fprintf(stderr, "pleat_runtime: %s cannot be written\n", to);
+    }
 }
