@@ -224,6 +224,28 @@ START_TEST(a_bad_cost_file_is_refused_with_its_line)
 }
 END_TEST
 
+START_TEST(a_cost_file_that_is_not_read_to_its_end_is_refused)
+{
+    enum { MOST = 1 << 20 };
+    char conf[128];
+    snprintf(conf, sizeof(conf), "costs:%s", path);
+    for (int i = 0; i < 2; i++) {
+        FILE *file = fopen(path, "w");
+        ck_assert_ptr_nonnull(file);
+        for (int n = 0; n < MOST + i; n++) {
+            fputc(n % 64 == 63 ? '\n' : '#', file);
+        }
+        fclose(file);
+        if (i == 0) {
+            world_end();
+            world_begin(conf);
+        }
+    }
+    ck_assert_int_eq(pleat_sim_reset(conf), -1);
+    ck_assert_msg(strstr(pleat_sim_error(), "larger than 1 MiB") != NULL, "%s", pleat_sim_error());
+}
+END_TEST
+
 START_TEST(the_built_in_model_is_the_shipped_file)
 {
     FILE *file = fopen(PLEAT_SOURCE_DIR "/vmm/sim/costs/a100.cost", "r");
@@ -253,6 +275,7 @@ static Suite *make_suite(void)
     tcase_add_test(cost, the_default_clock_gives_the_published_a100_figures);
     tcase_add_test(cost, the_clock_counts_runs_handles_granules_and_bytes);
     tcase_add_test(cost, a_bad_cost_file_is_refused_with_its_line);
+    tcase_add_test(cost, a_cost_file_that_is_not_read_to_its_end_is_refused);
     tcase_add_test(cost, the_built_in_model_is_the_shipped_file);
     suite_add_tcase(suite, cost);
     return suite;

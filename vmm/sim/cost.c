@@ -78,8 +78,8 @@ static bool read_text(char *text, const char *name, char *error, size_t n_error)
     return true;
 }
 
-/* A whole small file as text, or NULL. */
-static char *read_file(const char *name)
+/* A whole small file as text, or NULL; *is_large if there is more of it. */
+static char *read_file(const char *name, bool *is_large)
 {
     enum { MOST = 1 << 20 };
     FILE *file = fopen(name, "r");
@@ -89,7 +89,8 @@ static char *read_file(const char *name)
     char *text = sim_new(MOST + 1);
     size_t n = fread(text, 1, MOST, file);
     text[n] = '\0';
-    if (ferror(file)) {
+    *is_large = n == MOST && fgetc(file) != EOF;
+    if (ferror(file) || *is_large) {
         free(text);
         text = NULL;
     }
@@ -100,7 +101,12 @@ static char *read_file(const char *name)
 bool sim_cost_load(const char *name, char *error, size_t n_error)
 {
     const char *builtin = sim_cost_builtin(name);
-    char *text = builtin == NULL ? read_file(name) : strdup(builtin);
+    bool is_large = false;
+    char *text = builtin == NULL ? read_file(name, &is_large) : strdup(builtin);
+    if (is_large) {
+        snprintf(error, n_error, "simulator: costs %s: the file is larger than 1 MiB", name);
+        return false;
+    }
     if (text == NULL) {
         snprintf(error, n_error,
                  "simulator: bad value \"%s\" for key \"costs\": no built-in model and no file",
