@@ -50,7 +50,7 @@ static bench_dump replay(const char *allocator, uint64_t memory_bytes, bench_dum
 static bench_snapshot read_back(void)
 {
     bench_snapshot snapshot;
-    ck_assert_msg(bench_snapshot_read(path, BENCH_ANY_DEVICE, &snapshot, &failure), "%s",
+    ck_assert_msg(bench_snapshot_read(path, NULL, BENCH_ANY_DEVICE, &snapshot, &failure), "%s",
                   failure.text);
     return snapshot;
 }
@@ -147,7 +147,7 @@ START_TEST(without_a_failure_none_is_written)
 {
     bench_dump dump = replay("pleat", 0, BENCH_DUMP_FAILURE);
     ck_assert_ptr_null(dump.taken);
-    ck_assert(!bench_snapshot_read(path, BENCH_ANY_DEVICE, &(bench_snapshot){ 0 }, &failure));
+    ck_assert(!bench_snapshot_read(path, NULL, BENCH_ANY_DEVICE, &(bench_snapshot){ 0 }, &failure));
 }
 END_TEST
 

@@ -16,7 +16,7 @@ static bench_failure failure;
 static bool read_bytes(const void *bytes, size_t n)
 {
     const char *path = bench_child_file(".pickle", bytes, n);
-    bool ok = bench_pickle_read(path, wanted, &pickle, &failure);
+    bool ok = bench_pickle_read(path, NULL, wanted, &pickle, &failure);
     unlink(path);
     return ok;
 }
@@ -265,7 +265,7 @@ START_TEST(host_memory_is_bounded_by_the_bytes)
     }
     memcpy(body, "\x80\x04](", 4);
     ck_assert(!read_bytes(body, N));
-    expect(": the pickle takes more than 32 times its bytes of host memory");
+    expect(": the pickle takes more than ");
     free(body);
 }
 END_TEST

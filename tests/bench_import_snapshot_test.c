@@ -227,7 +227,7 @@ START_TEST(what_the_device_was_asked_for_stands_beside_the_events)
     bench_snapshot snapshot;
     bench_recording recording;
     bench_tape_fini(&tape);
-    ck_assert_msg(bench_snapshot_read(path, BENCH_ANY_DEVICE, &snapshot, &failure), "%s",
+    ck_assert_msg(bench_snapshot_read(path, NULL, BENCH_ANY_DEVICE, &snapshot, &failure), "%s",
                   failure.text);
     ck_assert_str_eq(snapshot.conf, "max_split_size_mb:128");
     ck_assert(!snapshot.is_expandable && !snapshot.has_mappings);

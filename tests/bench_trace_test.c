@@ -232,7 +232,8 @@ START_TEST(no_ids_can_be_chosen_that_meet_in_one_place)
     ck_assert_uint_eq(golden * inverse, 1);
     bench_ids ids;
     bench_ids other;
-    ck_assert(bench_ids_init(&ids) && bench_ids_init(&other));
+    bench_host host = { .most_bytes = 0 };
+    ck_assert(bench_ids_init(&ids, &host, false) && bench_ids_init(&other, &host, false));
     ck_assert_uint_ne(ids.seed, other.seed);
     for (uint64_t i = 1; i <= 4096; i++) {
         ck_assert_ptr_nonnull(bench_ids_get(&ids, i * inverse));

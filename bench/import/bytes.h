@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "bench/failure.h"
+#include "bench/work/inflate.h"
 
 /* Decompressed. Offsets into it fit into 32 bits. */
 #define BENCH_MOST_BYTES ((size_t)4294967295u)
@@ -14,9 +14,11 @@ typedef struct bench_bytes {
     size_t n;
 } bench_bytes;
 
-/* False and a message when the file cannot be read, is damaged, cut short or larger than
- * BENCH_MOST_BYTES once decompressed. Takes at most twice that size of host memory. */
-bool bench_bytes_read(const char *path, bench_bytes *out, bench_failure *failure);
+/* False and a message when the file cannot be read, is damaged, cut short, larger than
+ * BENCH_MOST_BYTES or than `limits` (NULL: the usual ones) once decompressed. Takes at most twice
+ * that size of host memory. */
+bool bench_bytes_read(const char *path, const bench_limits *limits, bench_bytes *out,
+                      bench_failure *failure);
 void bench_bytes_free(bench_bytes *bytes);
 
 /* The first bytes, at most `n` of them; *got is how many there are. False and a message when the

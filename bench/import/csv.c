@@ -98,11 +98,11 @@ static bool find_columns(const bench_csv *csv, const char *const *names, unsigne
     return true;
 }
 
-bool bench_csv_open(const char *path, const char *const *names, unsigned *places, bench_csv *out,
-                    bench_failure *failure)
+bool bench_csv_open(const char *path, const bench_limits *limits, const char *const *names,
+                    unsigned *places, bench_csv *out, bench_failure *failure)
 {
     *out = (bench_csv){ .path = path, .failure = failure };
-    out->lines = bench_lines_open(path, failure);
+    out->lines = bench_lines_open(path, limits, failure);
     if (!out->lines) {
         return false;
     }

@@ -24,8 +24,8 @@ typedef struct bench_csv {
 
 /* Open and read the column names; places[i] is where names[i] stands (names end with a NULL; upper
  * and lower case are the same). False and a message: no file, no such column. */
-bool bench_csv_open(const char *path, const char *const *names, unsigned *places, bench_csv *out,
-                    bench_failure *failure);
+bool bench_csv_open(const char *path, const bench_limits *limits, const char *const *names,
+                    unsigned *places, bench_csv *out, bench_failure *failure);
 void bench_csv_close(bench_csv *csv);
 
 /* 1: there is a line (blank ones are passed over); 0: no more; -1 and a message: it has too few or

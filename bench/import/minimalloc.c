@@ -1,7 +1,7 @@
 /* minimalloc.c - static allocation problems: intervals become events in the order of time. */
 #include "bench/import/minimalloc.h"
 
-#include <stdlib.h>
+#include <stdlib.h> /* qsort */
 
 #include "bench/import/csv.h"
 #include "bench/work/ids.h"
@@ -34,7 +34,7 @@ typedef struct reader {
 
 static bool out_of_memory(const reader *r)
 {
-    return bench_csv_fail(&r->csv, "out of host memory");
+    return bench_csv_fail(&r->csv, "%s", bench_host_problem(&r->tape->host));
 }
 
 static bool make_room(reader *r)
@@ -46,9 +46,12 @@ static bool make_room(reader *r)
         return bench_csv_fail(&r->csv, "too many buffers");
     }
     uint32_t capacity = r->capacity ? 2 * r->capacity : 256;
-    buffer *buffers = realloc(r->buffers, capacity * sizeof *buffers);
+    bench_host *host = &r->tape->host;
+    buffer *buffers = bench_host_resize(host, r->buffers, r->capacity * sizeof *buffers,
+                                        capacity * sizeof *buffers);
     r->buffers = buffers ? buffers : r->buffers;
-    moment *moments = realloc(r->moments, 2 * (size_t)capacity * sizeof *moments);
+    moment *moments = bench_host_resize(host, r->moments, 2 * (size_t)r->capacity * sizeof *moments,
+                                        2 * (size_t)capacity * sizeof *moments);
     r->moments = moments ? moments : r->moments;
     if (!buffers || !moments) {
         return out_of_memory(r);
@@ -152,20 +155,20 @@ static bool read_all(reader *r)
     return r->n > 0 ? write_moments(r) : bench_csv_fail(&r->csv, "no buffer");
 }
 
-bool bench_minimalloc_read(const char *path, uint64_t scale, bench_tape *tape,
-                           bench_failure *failure)
+bool bench_minimalloc_read(const char *path, const bench_limits *limits, uint64_t scale,
+                           bench_tape *tape, bench_failure *failure)
 {
     static const char *const names[] = {
         [ID] = "id", [LOWER] = "lower", [UPPER] = "upper", [SIZE] = "size", NULL
     };
     reader r = { .scale = scale, .tape = tape };
-    if (!bench_csv_open(path, names, r.places, &r.csv, failure)) {
+    if (!bench_csv_open(path, limits, names, r.places, &r.csv, failure)) {
         return false;
     }
-    bool ok = bench_ids_init(&r.ids) ? read_all(&r) : out_of_memory(&r);
+    bool ok = bench_ids_init(&r.ids, &tape->host, false) ? read_all(&r) : out_of_memory(&r);
     bench_ids_fini(&r.ids);
-    free(r.buffers);
-    free(r.moments);
+    bench_host_free(&tape->host, r.buffers, r.capacity * sizeof *r.buffers);
+    bench_host_free(&tape->host, r.moments, 2 * (size_t)r.capacity * sizeof *r.moments);
     bench_csv_close(&r.csv);
     return ok;
 }

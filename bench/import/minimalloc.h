@@ -6,14 +6,14 @@
 #ifndef PLEAT_BENCH_MINIMALLOC_H
 #define PLEAT_BENCH_MINIMALLOC_H
 
-#include "bench/failure.h"
+#include "bench/work/inflate.h"
 #include "bench/work/tape.h"
 
 /* The unit of sizes that makes the problems' optimum, 1,048,576 units, a gibibyte. */
 #define BENCH_MINIMALLOC_SCALE 1024u
 
 /* Sizes are multiplied by `scale`. False and a message with file and line. */
-bool bench_minimalloc_read(const char *path, uint64_t scale, bench_tape *tape,
-                           bench_failure *failure);
+bool bench_minimalloc_read(const char *path, const bench_limits *limits, uint64_t scale,
+                           bench_tape *tape, bench_failure *failure);
 
 #endif

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "bench/import/pickle_opcode.h"
+#include "bench/size.h"
 
 enum { MOST_MARKS = 64, LONGEST_TEXT = (1 << 24) - 1, PIECE_BYTES = 256 << 10 };
 
@@ -19,7 +20,7 @@ enum { MOST_ON_STACK = 1 << 20 };
  * bytes. A few MiB of gzip may be GiB of opcodes, so there is a limit for any file, too. */
 #define MOST_HOST_BYTES ((uint64_t)8 << 30)
 
-static uint64_t most_host_bytes(size_t n_bytes)
+static uint64_t usual_host_bytes(size_t n_bytes)
 {
     uint64_t most = ((uint64_t)16 << 20) + 32 * (uint64_t)n_bytes;
     return most < MOST_HOST_BYTES ? most : MOST_HOST_BYTES;
@@ -58,6 +59,7 @@ typedef struct machine {
     unsigned n_marks;
     piece *pieces;
     uint64_t host_bytes; /* of all the above */
+    uint64_t most_host_bytes;
 } machine;
 
 static __attribute__((format(printf, 2, 3))) bool complain(machine *m, const char *format, ...)
@@ -81,8 +83,12 @@ static bool out_of_memory(machine *m)
 static bool count_memory(machine *m, uint64_t bytes)
 {
     m->host_bytes += bytes;
-    return m->host_bytes <= most_host_bytes(m->n) ||
-           complain(m, "the pickle takes more than 32 times its bytes of host memory, or 8 GiB");
+    char most[32];
+    return m->host_bytes <= m->most_host_bytes ||
+           complain(m,
+                    "the pickle takes more than %s of host memory (usual are at most 32 times its "
+                    "bytes, and 8 GiB); memory=SIZE behind the name allows more",
+                    bench_size_format(m->most_host_bytes, most, sizeof most));
 }
 
 /* Never freed alone. NULL and a message when there is none. */
@@ -609,15 +615,21 @@ static void free_pieces(piece *pieces)
     }
 }
 
-bool bench_pickle_read(const char *path, const char *const *wanted, bench_pickle *out,
-                       bench_failure *failure)
+bool bench_pickle_read(const char *path, const bench_limits *limits, const char *const *wanted,
+                       bench_pickle *out, bench_failure *failure)
 {
     bench_bytes bytes;
-    if (!bench_bytes_read(path, &bytes, failure)) {
+    if (!bench_bytes_read(path, limits, &bytes, failure)) {
         return false;
     }
     machine m = {
-        .path = path, .wanted = wanted, .failure = failure, .data = bytes.data, .n = bytes.n
+        .path = path,
+        .wanted = wanted,
+        .failure = failure,
+        .data = bytes.data,
+        .n = bytes.n,
+        .most_host_bytes = limits && limits->host_bytes ? limits->host_bytes
+                                                        : usual_host_bytes(bytes.n),
     };
     bool ok = run(&m);
     if (ok) {

@@ -4,11 +4,11 @@
  * dictionaries are written with. Everything that could name or call code (GLOBAL, REDUCE, BUILD,
  * INST, OBJ, NEWOBJ, persistent ids, EXT*) is refused by name, and so is all the rest.
  *
- * Host memory beside the file itself stays below 16 MiB and 32 times its bytes, and below 8 GiB:
- * a reference to something in the memo is 16 bytes, never a copy; a string is a view into the
- * file; of a dictionary only the keys that the caller wants are kept, each once; of a tuple nothing
- * is. What needs more than that is refused. At most 64 marks may be open and 2^20 values be on the
- * stack.
+ * Host memory beside the file itself stays below 16 MiB and 32 times its bytes, and below 8 GiB: a
+ * reference to something in the memo is 16 bytes, never a copy; a string is a view into the file;
+ * of a dictionary only the keys that the caller wants are kept, each once; of a tuple nothing is.
+ * What needs more than that is refused, unless `limits` allow more. At most 64 marks may be open
+ * and 2^20 values be on the stack.
  *
  * Offsets are those of the decompressed bytes. */
 #ifndef PLEAT_BENCH_PICKLE_H
@@ -61,9 +61,10 @@ typedef struct bench_pickle {
     struct bench_pickle_piece *pieces;
 } bench_pickle;
 
-/* `wanted` are the keys to keep, with NULL at the end. False and a message with file and offset. */
-bool bench_pickle_read(const char *path, const char *const *wanted, bench_pickle *out,
-                       bench_failure *failure);
+/* `limits` may be NULL. `wanted` are the keys to keep, with NULL at the end. False and a message
+ * with file and offset. */
+bool bench_pickle_read(const char *path, const bench_limits *limits, const char *const *wanted,
+                       bench_pickle *out, bench_failure *failure);
 void bench_pickle_free(bench_pickle *pickle);
 
 /* The value of a dictionary's key, or NULL; NULL too when `value` is no dictionary. */

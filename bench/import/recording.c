@@ -155,7 +155,7 @@ static bool write_all(writer *w)
     const bench_snapshot *s = w->snapshot;
     w->before = calloc(s->n_entries + s->n_live + 1, sizeof(const bench_snapshot_entry *));
     w->recording.calls = calloc(s->n_entries + 1, sizeof *w->recording.calls);
-    if (!w->before || !w->recording.calls || !bench_ids_init(&w->ids)) {
+    if (!w->before || !w->recording.calls || !bench_ids_init(&w->ids, &w->tape->host, false)) {
         return bench_fail(w->failure, "%s: out of host memory", w->path);
     }
     if (!find_before(w)) {

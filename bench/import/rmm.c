@@ -21,6 +21,11 @@ static bool complain(const reader *r)
     return bench_csv_fail(&r->csv, "%s", r->tape->problem);
 }
 
+static bool out_of_memory(const reader *r)
+{
+    return bench_csv_fail(&r->csv, "%s", bench_host_problem(&r->tape->host));
+}
+
 static bool find_stream(reader *r, uint32_t *out)
 {
     uint64_t stream = 0;
@@ -39,13 +44,16 @@ static bool read_allocate(reader *r, uint64_t pointer, uint64_t bytes)
     }
     bench_id *id = bench_ids_get(&r->ids, pointer);
     if (!id) {
-        return bench_csv_fail(&r->csv, "out of host memory");
+        return out_of_memory(r);
     }
     if (id->is_live) {
         return bench_csv_fail(&r->csv, "0x%llx is allocated twice", (unsigned long long)pointer);
     }
-    id->is_live = bench_tape_alloc(r->tape, bytes, stream, &id->slot);
-    return id->is_live || complain(r);
+    if (!bench_tape_alloc(r->tape, bytes, stream, &id->slot)) {
+        return complain(r);
+    }
+    bench_ids_begin(&r->ids, id);
+    return true;
 }
 
 /* What no device could have given is nothing to try. */
@@ -67,13 +75,13 @@ static bool read_free(reader *r, uint64_t pointer)
 {
     bench_id *id = bench_ids_get(&r->ids, pointer);
     if (!id) {
-        return bench_csv_fail(&r->csv, "out of host memory");
+        return out_of_memory(r);
     }
     if (!id->is_live) {
         return bench_csv_fail(&r->csv, "0x%llx is freed, but not live",
                               (unsigned long long)pointer);
     }
-    id->is_live = false;
+    bench_ids_end(&r->ids, id);
     return bench_tape_free(r->tape, id->slot) || complain(r);
 }
 
@@ -116,16 +124,17 @@ static bool read_all(reader *r)
     return more == 0 && (r->tape->n_slots > 0 || bench_csv_fail(&r->csv, "no allocation"));
 }
 
-bool bench_rmm_read(const char *path, bool tries_failures, bench_tape *tape, bench_failure *failure)
+bool bench_rmm_read(const char *path, const bench_limits *limits, bool tries_failures,
+                    bench_tape *tape, bench_failure *failure)
 {
     static const char *const names[] = {
         [ACTION] = "Action", [POINTER] = "Pointer", [SIZE] = "Size", [STREAM] = "Stream", NULL
     };
     reader r = { .tries_failures = tries_failures, .tape = tape };
-    if (!bench_csv_open(path, names, r.places, &r.csv, failure)) {
+    if (!bench_csv_open(path, limits, names, r.places, &r.csv, failure)) {
         return false;
     }
-    bool ok = bench_ids_init(&r.ids) ? read_all(&r) : bench_csv_fail(&r.csv, "out of host memory");
+    bool ok = bench_ids_init(&r.ids, &tape->host, true) ? read_all(&r) : out_of_memory(&r);
     bench_ids_fini(&r.ids);
     bench_csv_close(&r.csv);
     return ok;

@@ -7,12 +7,12 @@
 #ifndef PLEAT_BENCH_RMM_H
 #define PLEAT_BENCH_RMM_H
 
-#include "bench/failure.h"
+#include "bench/work/inflate.h"
 #include "bench/work/tape.h"
 
 /* `tries_failures`: a request that failed is an allocation that is freed at once; else it is left
  * out. False and a message with file and line. */
-bool bench_rmm_read(const char *path, bool tries_failures, bench_tape *tape,
-                    bench_failure *failure);
+bool bench_rmm_read(const char *path, const bench_limits *limits, bool tries_failures,
+                    bench_tape *tape, bench_failure *failure);
 
 #endif

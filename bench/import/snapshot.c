@@ -342,10 +342,11 @@ static bool read_all(reader *r)
     return trace && read_entries(r, trace) && read_segments(r) && read_settings(r);
 }
 
-bool bench_snapshot_read(const char *path, int device, bench_snapshot *out, bench_failure *failure)
+bool bench_snapshot_read(const char *path, const bench_limits *limits, int device,
+                         bench_snapshot *out, bench_failure *failure)
 {
     bench_pickle pickle;
-    if (!bench_pickle_read(path, wanted, &pickle, failure)) {
+    if (!bench_pickle_read(path, limits, wanted, &pickle, failure)) {
         return false;
     }
     bench_snapshot snapshot = { .device = device };

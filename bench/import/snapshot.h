@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "bench/failure.h"
+#include "bench/work/inflate.h"
 
 typedef enum bench_snapshot_action {
     BENCH_SNAPSHOT_ALLOC,
@@ -45,9 +45,10 @@ typedef struct bench_snapshot {
     char conf[BENCH_SNAPSHOT_CONF_BYTES]; /* PYTORCH_CUDA_ALLOC_CONF of that run, or "" */
 } bench_snapshot;
 
-/* `device`: an index, or BENCH_ANY_DEVICE for the first that has events. False and a message with
- * file and offset. */
-bool bench_snapshot_read(const char *path, int device, bench_snapshot *out, bench_failure *failure);
+/* `limits` may be NULL. `device`: an index, or BENCH_ANY_DEVICE for the first that has events.
+ * False and a message with file and offset. */
+bool bench_snapshot_read(const char *path, const bench_limits *limits, int device,
+                         bench_snapshot *out, bench_failure *failure);
 void bench_snapshot_free(bench_snapshot *snapshot);
 
 #endif

@@ -13,6 +13,7 @@
 #include "bench/import/minimalloc.h"
 #include "bench/import/recording.h"
 #include "bench/import/rmm.h"
+#include "bench/size.h"
 #include "bench/work/generator.h"
 #include "bench/work/trace.h"
 
@@ -20,7 +21,7 @@ enum { LONGEST_PATH = 4096, PEEK_BYTES = 1024 };
 
 typedef enum file_kind { FILE_TRACE, FILE_SNAPSHOT, FILE_RMM, FILE_MINIMALLOC } file_kind;
 
-/* Which keys a kind of file has. */
+/* The keys that only some kinds of files have. */
 static const struct {
     const char *key;
     unsigned kinds; /* 1 << file_kind */
@@ -102,6 +103,12 @@ static bool set_option(const char *key, const char *value, bench_file_options *o
         out->given[KEY_SCALE] = keys[KEY_SCALE].key;
         return true;
     }
+    if (strcmp(key, "inflate") == 0) {
+        return bench_size_parse(value, &out->limits.inflated_bytes);
+    }
+    if (strcmp(key, "memory") == 0) {
+        return bench_size_parse(value, &out->limits.host_bytes);
+    }
     bool drops = strcmp(value, "drop") == 0;
     if (strcmp(key, keys[KEY_FAILURES].key) == 0 && (drops || strcmp(value, "try") == 0)) {
         out->drops_failures = drops;
@@ -131,7 +138,8 @@ bool bench_file_split(const char *found, char *path, size_t n, bench_file_option
         if (!equals || !set_option(item, equals + 1, out)) {
             return bench_fail(failure,
                               "%s: '%.*s' is not an option of a file; there are: device=N, "
-                              "scale=N (1 to 2^40), failures=try or drop",
+                              "scale=N (1 to 2^40), failures=try or drop, inflate=SIZE, "
+                              "memory=SIZE",
                               path, n_item < 64 ? (int)n_item : 64, at);
         }
         at += n_item;
@@ -204,7 +212,7 @@ static bool read_snapshot(const char *path, const bench_file_options *options, b
                           bench_failure *failure)
 {
     bench_snapshot snapshot;
-    if (!bench_snapshot_read(path, options->device, &snapshot, failure)) {
+    if (!bench_snapshot_read(path, &options->limits, options->device, &snapshot, failure)) {
         return false;
     }
     bool ok = bench_recording_write(path, &snapshot, !options->drops_failures, tape, NULL, failure);
@@ -222,15 +230,17 @@ bool bench_file_read(const char *found, bench_tape *tape, bench_failure *failure
         !check_options(path, kind, &options, failure)) {
         return false;
     }
+    tape->host.most_bytes = options.limits.host_bytes ? options.limits.host_bytes
+                                                      : BENCH_MOST_HOST_BYTES;
     switch (kind) {
     case FILE_SNAPSHOT:
         return read_snapshot(path, &options, tape, failure);
     case FILE_RMM:
-        return bench_rmm_read(path, !options.drops_failures, tape, failure);
+        return bench_rmm_read(path, &options.limits, !options.drops_failures, tape, failure);
     case FILE_MINIMALLOC:
-        return bench_minimalloc_read(path, options.scale, tape, failure);
+        return bench_minimalloc_read(path, &options.limits, options.scale, tape, failure);
     case FILE_TRACE:
         break;
     }
-    return bench_trace_read(path, tape, failure);
+    return bench_trace_read(path, &options.limits, tape, failure);
 }

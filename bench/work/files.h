@@ -6,14 +6,15 @@
 #ifndef PLEAT_BENCH_FILES_H
 #define PLEAT_BENCH_FILES_H
 
-#include "bench/failure.h"
+#include "bench/work/inflate.h"
 #include "bench/work/tape.h"
 
 typedef struct bench_file_options {
     int device;           /* device=N: of a snapshot; default: the first with events (-1) */
     uint64_t scale;       /* scale=N: bytes a unit of minimalloc's sizes; default 1,024 */
     bool drops_failures;  /* failures=try|drop: of a snapshot or RMM's log; default: try */
-    const char *given[3]; /* the keys that were given, for messages; NULL = none */
+    bench_limits limits;  /* inflate=SIZE, memory=SIZE; default: the usual ones */
+    const char *given[3]; /* the keys that some kinds have not, for messages; NULL = not given */
 } bench_file_options;
 
 /* The file that a work names: the path itself, or a bundled trace by its bare name; with the

@@ -1,7 +1,7 @@
 /* ids.c - which slot the id of a live block has. */
 #include "bench/work/ids.h"
 
-#include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 
 #include "bench/clock.h"
@@ -9,19 +9,36 @@
 
 #define FIRST_BITS 12u
 
-bool bench_ids_init(bench_ids *ids)
+static size_t bytes_of(unsigned bits)
 {
-    *ids = (bench_ids){ .bits = FIRST_BITS };
+    return sizeof(bench_id) << bits;
+}
+
+/* An empty table, or NULL. */
+static bench_id *make(bench_ids *ids, unsigned bits)
+{
+    bench_id *entries = bench_host_resize(ids->host, NULL, 0, bytes_of(bits));
+    if (entries) {
+        memset(entries, 0, bytes_of(bits));
+    }
+    return entries;
+}
+
+bool bench_ids_init(bench_ids *ids, bench_host *host, bool forgets)
+{
+    *ids = (bench_ids){ .host = host, .bits = FIRST_BITS, .forgets = forgets };
     if (getrandom(&ids->seed, sizeof ids->seed, GRND_NONBLOCK) != (ssize_t)sizeof ids->seed) {
         ids->seed = bench_now_ns();
     }
-    ids->entries = calloc((size_t)1 << ids->bits, sizeof *ids->entries);
+    ids->entries = make(ids, ids->bits);
     return ids->entries != NULL;
 }
 
 void bench_ids_fini(bench_ids *ids)
 {
-    free(ids->entries);
+    if (ids->entries) {
+        bench_host_free(ids->host, ids->entries, bytes_of(ids->bits));
+    }
 }
 
 static size_t first_place(const bench_ids *ids, unsigned bits, uint64_t id)
@@ -41,21 +58,27 @@ static bench_id *find(const bench_ids *ids, bench_id *entries, unsigned bits, ui
     return &entries[i];
 }
 
-static bool grow(bench_ids *ids)
+/* Into a table twice as large; or, if fewer than half of them live and others may be forgotten,
+ * into one of this size. */
+static bool make_room(bench_ids *ids)
 {
-    unsigned bits = ids->bits + 1;
-    bench_id *entries = calloc((size_t)1 << bits, sizeof *entries);
+    bool drops = ids->forgets && ids->n_live < ids->n_entries / 2;
+    unsigned bits = ids->bits + !drops;
+    bench_id *entries = make(ids, bits);
     if (!entries) {
         return false;
     }
     for (size_t i = 0; i < (size_t)1 << ids->bits; i++) {
-        if (ids->entries[i].is_used) {
-            *find(ids, entries, bits, ids->entries[i].id) = ids->entries[i];
+        const bench_id *entry = &ids->entries[i];
+        if (entry->is_used && (entry->is_live || !drops)) {
+            *find(ids, entries, bits, entry->id) = *entry;
         }
     }
-    free(ids->entries);
+    bench_host_free(ids->host, ids->entries, bytes_of(ids->bits));
     ids->entries = entries;
     ids->bits = bits;
+    ids->n_entries = drops ? ids->n_live : ids->n_entries;
+    ids->has_forgotten = ids->has_forgotten || drops;
     return true;
 }
 
@@ -66,7 +89,7 @@ bench_id *bench_ids_get(bench_ids *ids, uint64_t id)
         return entry;
     }
     if (ids->n_entries >= ((size_t)1 << ids->bits) / 2) {
-        if (!grow(ids)) {
+        if (!make_room(ids)) {
             return NULL;
         }
         entry = find(ids, ids->entries, ids->bits, id);
@@ -74,4 +97,16 @@ bench_id *bench_ids_get(bench_ids *ids, uint64_t id)
     *entry = (bench_id){ .id = id, .is_used = true };
     ids->n_entries++;
     return entry;
+}
+
+void bench_ids_begin(bench_ids *ids, bench_id *entry)
+{
+    entry->is_live = true;
+    ids->n_live++;
+}
+
+void bench_ids_end(bench_ids *ids, bench_id *entry)
+{
+    entry->is_live = false;
+    ids->n_live--;
 }

@@ -1,20 +1,17 @@
 /* lines.c - the lines of a text file, gzip or plain.
  *
- * zlib hands out decompressed bytes into one buffer; a line is a view into it. What is left of an
+ * Decompressed bytes come into one buffer; a line is a view into it. What is left of an
  * unfinished line moves to the front before the buffer is filled again. */
 #include "bench/work/lines.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <zlib.h>
 
 #define BUFFER_BYTES (256u << 10)
 #define LONGEST_LINE (64u << 10)
 
 struct bench_lines {
-    gzFile file;
+    bench_inflate file;
     const char *path; /* the caller's */
     uint64_t number;
     char *begin; /* unread bytes */
@@ -23,26 +20,17 @@ struct bench_lines {
     char buffer[BUFFER_BYTES];
 };
 
-bench_lines *bench_lines_open(const char *path, bench_failure *failure)
+bench_lines *bench_lines_open(const char *path, const bench_limits *limits, bench_failure *failure)
 {
-    struct stat st;
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
-        bench_fail(failure, "%s: is a directory", path);
-        return NULL;
-    }
     bench_lines *lines = malloc(sizeof *lines);
     if (!lines) {
         bench_fail(failure, "%s: out of host memory", path);
         return NULL;
     }
-    errno = 0;
-    lines->file = gzopen(path, "rb");
-    if (!lines->file) {
-        bench_fail(failure, "%s: %s", path, errno ? strerror(errno) : "out of host memory");
+    if (!bench_inflate_open(&lines->file, path, limits, failure)) {
         free(lines);
         return NULL;
     }
-    gzbuffer(lines->file, 128u << 10);
     lines->path = path;
     lines->number = 0;
     lines->begin = lines->end = lines->buffer;
@@ -52,7 +40,7 @@ bench_lines *bench_lines_open(const char *path, bench_failure *failure)
 
 void bench_lines_close(bench_lines *lines)
 {
-    gzclose_r(lines->file);
+    bench_inflate_close(&lines->file);
     free(lines);
 }
 
@@ -61,44 +49,22 @@ uint64_t bench_lines_number(const bench_lines *lines)
     return lines->number;
 }
 
-/* Says what zlib found; the damage lies in or after the line that would come next. */
-static int damaged(bench_lines *lines, bench_failure *failure)
-{
-    int error;
-    const char *text = gzerror(lines->file, &error);
-    const char *reason = strrchr(text, ':'); /* zlib puts the path in front */
-    reason = reason ? reason + 2 : text;
-    unsigned long long at = (unsigned long long)lines->number + 1;
-    if (error == Z_BUF_ERROR) {
-        bench_fail(failure, "%s:%llu: the gzip data ends too early", lines->path, at);
-    } else if (error == Z_ERRNO) {
-        bench_fail(failure, "%s:%llu: %s", lines->path, at, strerror(errno));
-    } else {
-        bench_fail(failure, "%s:%llu: the gzip data is damaged (%s)", lines->path, at, reason);
-    }
-    return -1;
-}
-
-/* Fetch more bytes behind the unfinished line. 1, or -1 with a message. */
+/* Fetch more bytes behind the unfinished line. 1, or -1 with a message: what is wrong lies in or
+ * after the line that would come next. */
 static int fill(bench_lines *lines, bench_failure *failure)
 {
     size_t kept = (size_t)(lines->end - lines->begin);
     memmove(lines->buffer, lines->begin, kept);
     lines->begin = lines->buffer;
     lines->end = lines->buffer + kept;
-    int n = gzread(lines->file, lines->end, (unsigned)(BUFFER_BYTES - kept));
+    int n = bench_inflate_read(&lines->file, lines->end, (unsigned)(BUFFER_BYTES - kept));
     if (n < 0) {
-        return damaged(lines, failure);
+        bench_fail(failure, "%s:%llu: %s", lines->path, (unsigned long long)lines->number + 1,
+                   lines->file.problem);
+        return -1;
     }
     lines->end += n;
-    if (n == 0) {
-        int error;
-        gzerror(lines->file, &error);
-        if (error != Z_OK && error != Z_STREAM_END) {
-            return damaged(lines, failure);
-        }
-        lines->at_end = true;
-    }
+    lines->at_end = n == 0;
     return 1;
 }
 

@@ -2,19 +2,17 @@
 #ifndef PLEAT_BENCH_LINES_H
 #define PLEAT_BENCH_LINES_H
 
-#include <stdint.h>
-
-#include "bench/failure.h"
+#include "bench/work/inflate.h"
 
 typedef struct bench_lines bench_lines;
 
-/* NULL and a message when the file cannot be read. */
-bench_lines *bench_lines_open(const char *path, bench_failure *failure);
+/* NULL and a message when the file cannot be read. `limits` may be NULL. */
+bench_lines *bench_lines_open(const char *path, const bench_limits *limits, bench_failure *failure);
 void bench_lines_close(bench_lines *lines);
 
 /* 1: [*begin, *end) is the next line without its newline, valid until the next call. 0: no more.
- * -1: the file is damaged or cut short, or a line is absurdly long; the message names file and
- * line. */
+ * -1: the file is damaged, cut short or too large, or a line is absurdly long; the message names
+ * file and line. */
 int bench_lines_next(bench_lines *lines, const char **begin, const char **end,
                      bench_failure *failure);
 uint64_t bench_lines_number(const bench_lines *lines); /* of the last line, from 1 */

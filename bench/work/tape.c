@@ -20,6 +20,23 @@ void bench_tape_fini(bench_tape *tape)
     bench_tape_init(tape);
 }
 
+void bench_tape_settle(bench_tape *tape)
+{
+    bench_host *host = &tape->host;
+    bench_host_free(host, tape->slots, tape->slot_capacity * sizeof *tape->slots);
+    bench_host_free(host, tape->free_slots, tape->slot_capacity * sizeof *tape->free_slots);
+    tape->slots = NULL;
+    tape->free_slots = NULL;
+    tape->slot_capacity = 0;
+    size_t n = tape->n_entries ? tape->n_entries : 1;
+    bench_event *entries = bench_host_resize(host, tape->entries, tape->capacity * sizeof *entries,
+                                             n * sizeof *entries);
+    if (entries) {
+        tape->entries = entries;
+        tape->capacity = n;
+    }
+}
+
 void bench_tape_rewind(bench_tape *tape)
 {
     tape->n_entries = 0;
@@ -37,9 +54,10 @@ static bool make_room(bench_tape *tape)
         return true;
     }
     size_t capacity = tape->capacity ? 2 * tape->capacity : 1024;
-    bench_event *entries = realloc(tape->entries, capacity * sizeof *entries);
+    bench_event *entries = bench_host_resize(
+        &tape->host, tape->entries, tape->capacity * sizeof *entries, capacity * sizeof *entries);
     if (!entries) {
-        return complain(tape, "out of host memory");
+        return complain(tape, bench_host_problem(&tape->host));
     }
     tape->entries = entries;
     tape->capacity = capacity;
@@ -56,12 +74,16 @@ static bool make_slot_room(bench_tape *tape)
         return complain(tape, "too many blocks live at once");
     }
     uint32_t capacity = tape->slot_capacity ? 2 * tape->slot_capacity : 1024;
-    uint64_t *slots = realloc(tape->slots, capacity * sizeof *slots);
+    bench_host *host = &tape->host;
+    uint64_t *slots = bench_host_resize(host, tape->slots, tape->slot_capacity * sizeof *slots,
+                                        capacity * sizeof *slots);
     tape->slots = slots ? slots : tape->slots;
-    uint32_t *free_slots = realloc(tape->free_slots, capacity * sizeof *free_slots);
+    uint32_t *free_slots = bench_host_resize(host, tape->free_slots,
+                                             tape->slot_capacity * sizeof *free_slots,
+                                             capacity * sizeof *free_slots);
     tape->free_slots = free_slots ? free_slots : tape->free_slots;
     if (!slots || !free_slots) {
-        return complain(tape, "out of host memory");
+        return complain(tape, bench_host_problem(host));
     }
     tape->slot_capacity = capacity;
     return true;

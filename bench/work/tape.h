@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "bench/work/host.h"
+
 /* An allocation, a free (bytes == 0) or a mark (slot == BENCH_MARK, bytes its number): an
  * iteration begins. Streams are numbered from 0. */
 typedef struct bench_event {
@@ -37,11 +39,14 @@ typedef struct bench_tape {
     uint32_t n_slots; /* most live blocks at once */
     uint32_t slot_capacity;
     uint32_t n_streams;
-    const char *problem; /* static; why the last call failed */
+    bench_host host;     /* of the arrays here, and of who reads a file into them */
+    const char *problem; /* static or host's; why the last call failed */
 } bench_tape;
 
 void bench_tape_init(bench_tape *tape);
 void bench_tape_fini(bench_tape *tape);
+/* All is written: give back what only the writing needed, and the room for more. */
+void bench_tape_settle(bench_tape *tape);
 /* Forget the entries written so far; what lives stays. */
 void bench_tape_rewind(bench_tape *tape);
 

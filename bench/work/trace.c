@@ -35,6 +35,11 @@ static __attribute__((format(printf, 2, 3))) bool complain(reader *r, const char
                       text);
 }
 
+static bool out_of_memory(reader *r)
+{
+    return complain(r, "%s", bench_host_problem(&r->tape->host));
+}
+
 /* The line as it may be shown: short, and without what a terminal would obey. */
 static const char *show(const char *begin, const char *end, char *out, size_t n)
 {
@@ -113,7 +118,7 @@ static bool read_alloc(reader *r)
     }
     bench_id *entry = bench_ids_get(&r->ids, id);
     if (!entry) {
-        return complain(r, "out of host memory");
+        return out_of_memory(r);
     }
     if (entry->is_live) {
         return complain(r, "id %llu is allocated twice", (unsigned long long)id);
@@ -121,7 +126,7 @@ static bool read_alloc(reader *r)
     if (!bench_tape_alloc(r->tape, bytes, stream, &entry->slot)) {
         return complain(r, "%s", r->tape->problem);
     }
-    entry->is_live = true;
+    bench_ids_begin(&r->ids, entry);
     return true;
 }
 
@@ -134,14 +139,17 @@ static bool read_free(reader *r)
     size_t n_before = r->ids.n_entries;
     bench_id *entry = bench_ids_get(&r->ids, id);
     if (!entry) {
-        return complain(r, "out of host memory");
+        return out_of_memory(r);
     }
     if (!entry->is_live) {
+        bool is_known = r->ids.n_entries <= n_before;
         return complain(r,
-                        r->ids.n_entries > n_before ? "unknown id %llu" : "id %llu is freed twice",
+                        is_known               ? "id %llu is freed twice"
+                        : r->ids.has_forgotten ? "id %llu is freed, but not live"
+                                               : "unknown id %llu",
                         (unsigned long long)id);
     }
-    entry->is_live = false;
+    bench_ids_end(&r->ids, entry);
     return bench_tape_free(r->tape, entry->slot) || complain(r, "%s", r->tape->problem);
 }
 
@@ -190,14 +198,15 @@ static bool read_all(reader *r)
     return r->tape->n_slots > 0 || complain(r, "the trace holds no allocation");
 }
 
-bool bench_trace_read(const char *path, bench_tape *tape, bench_failure *failure)
+bool bench_trace_read(const char *path, const bench_limits *limits, bench_tape *tape,
+                      bench_failure *failure)
 {
     reader r = { .path = path, .failure = failure, .tape = tape };
-    r.lines = bench_lines_open(path, failure);
+    r.lines = bench_lines_open(path, limits, failure);
     if (!r.lines) {
         return false;
     }
-    bool ok = bench_ids_init(&r.ids) ? read_all(&r) : complain(&r, "out of host memory");
+    bool ok = bench_ids_init(&r.ids, &tape->host, true) ? read_all(&r) : out_of_memory(&r);
     bench_ids_fini(&r.ids);
     bench_lines_close(r.lines);
     return ok;

@@ -5,12 +5,13 @@
 #ifndef PLEAT_BENCH_TRACE_H
 #define PLEAT_BENCH_TRACE_H
 
-#include "bench/failure.h"
+#include "bench/work/inflate.h"
 #include "bench/work/tape.h"
 
 /* Reads and checks the whole trace. False and a message with file and line when a line is not of
  * the format, an id is unknown or allocated twice, a size is 0 or absurd, the file is damaged or
- * holds no allocation. */
-bool bench_trace_read(const char *path, bench_tape *tape, bench_failure *failure);
+ * too large, or holds no allocation. `limits` may be NULL. */
+bool bench_trace_read(const char *path, const bench_limits *limits, bench_tape *tape,
+                      bench_failure *failure);
 
 #endif

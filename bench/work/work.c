@@ -42,6 +42,7 @@ static bool open_file(const char *path, bench_work *work, bench_failure *failure
         return false;
     }
     take_counts(work, &work->tape);
+    bench_tape_settle(&work->tape);
     return true;
 }
 

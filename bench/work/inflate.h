@@ -1,0 +1,37 @@
+/* inflate.h - the bytes of a file, gzip or plain, one after another.
+ *
+ * A gzip file may decompress to 16 MiB and 64 times its size, but not to more than 4 GiB: recorded
+ * runs are 4 to 22 times as large as their files, a file made for the purpose up to 1,032 times. */
+#ifndef PLEAT_BENCH_INFLATE_H
+#define PLEAT_BENCH_INFLATE_H
+
+#include <stdint.h>
+#include <zlib.h>
+
+#include "bench/failure.h"
+
+enum { BENCH_INFLATE_RATIO = 64 };
+#define BENCH_INFLATE_BASE (UINT64_C(16) << 20)
+#define BENCH_INFLATE_MOST (UINT64_C(4) << 30)
+
+/* What reading a file may take; 0 = the usual limits. */
+typedef struct bench_limits {
+    uint64_t inflated_bytes; /* inflate=SIZE: what it may decompress to */
+    uint64_t host_bytes;     /* memory=SIZE: what may be held of it */
+} bench_limits;
+
+typedef struct bench_inflate {
+    gzFile file;
+    uint64_t n_bytes;    /* read so far */
+    uint64_t most_bytes; /* if it is gzip */
+    char problem[160];
+} bench_inflate;
+
+/* `limits` may be NULL. False and a message when the file cannot be opened. */
+bool bench_inflate_open(bench_inflate *inflate, const char *path, const bench_limits *limits,
+                        bench_failure *failure);
+void bench_inflate_close(bench_inflate *inflate);
+/* At most n bytes, 0 at the end only. -1: `problem` says what is wrong with the next ones. */
+int bench_inflate_read(bench_inflate *inflate, void *out, unsigned n);
+
+#endif
