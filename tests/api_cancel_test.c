@@ -38,17 +38,12 @@ static const pl_driver_table cancellable = {
 #undef CANCELLABLE
 };
 
-/* Look-ups only read the driver's memory (vmm/driver_calls.c). */
 static void make_cancellable(pleat instance)
 {
     pl_driver *drv = pleat_internal_driver(instance);
     ck_assert_ptr_nonnull(drv);
     real = drv->table;
     drv->table = cancellable;
-    drv->table.stream_id = real.stream_id;
-    drv->table.stream_is_capturing = real.stream_is_capturing;
-    drv->table.thread_capture_mode = real.thread_capture_mode;
-    drv->table.ctx_get_device = real.ctx_get_device;
 }
 
 /* ---- one thread, cancelled ---- */

@@ -3,8 +3,8 @@
  * A wrapper costs two relaxed atomic additions and a few stores beside the call itself. What comes
  * with every allocation (a stream's identity and the capture mode to ask it in, whether it is being
  * captured, the current device) is counted but kept out of the ring when it succeeds: it would push
- * everything else out of it. Such look-ups neither wait nor do any input or output, so they alone
- * are made with cancellation as it is (vmm/base/cancel.h).
+ * everything else out of it. No call is a cancellation point, whatever the driver does inside
+ * (vmm/base/cancel.h).
  * No lock: counters and the ring are atomic; a slot that is overwritten while it is read is
  * recognised by its number and left out. */
 #include <inttypes.h>
@@ -165,11 +165,9 @@ static cu_result answer_missing(pl_entry entry)
             return answer_missing(PL_CU_##field);                                                  \
         }                                                                                          \
         uint64_t begin_ns = call_begin(drv);                                                       \
-        int cancel = is_lookup(PL_CU_##field) ? 0 : pl_cancel_off();                               \
+        int cancel = pl_cancel_off();                                                              \
         cu_result result = drv->table.field args;                                                  \
-        if (!is_lookup(PL_CU_##field)) {                                                           \
-            pl_cancel_restore(cancel);                                                             \
-        }                                                                                          \
+        pl_cancel_restore(cancel);                                                                 \
         call_note note = { .entry = PL_CU_##field, .result = result };                             \
         note.ptr = PICK(PTR_##field);                                                              \
         note.bytes = PICK(BYTES_##field);                                                          \
