@@ -23,7 +23,7 @@ typedef struct pl_area {
     pl_stream *stream;       /* the one it is told to serve first; const, but for a private one's */
     pl_class class;          /* likewise */
     unsigned n_lanes;        /* whose requests look here first */
-    uint32_t lane;           /* a private pool's: of its stream, the plain one */
+    uint32_t lane;           /* a private pool's, or one released: of its stream, the plain one */
     uint32_t n_runs;         /* room of `runs` */
     pl_index **runs;         /* by lane; NULL = none yet; beyond 0 in private pools only */
     pl_block_queue holes;    /* in no order */

@@ -309,6 +309,8 @@ static pleat_status alloc_locked(pl_space *space, pl_stream *stream, pl_request 
     pl_lane *plain;
 
     rq->event = ++space->budget.n_events;
+    rq->turn = ++space->n_turns;
+    rq->wait_turn = ++space->n_turns;
     pleat_status st = pl_space_lane(space, stream, false, &plain);
     if (st != PLEAT_OK) {
         return st;
@@ -421,7 +423,7 @@ static void free_block(pl_space *space, pl_block *b, pl_lane *plain, bool is_cap
 static pleat_status note_free(pl_space *space, pl_block *b, pl_lane *plain, bool is_capturing)
 {
     bool is_foreign = pl_lane_plain(b->lane) != plain->number;
-    bool is_kept = is_capturing && !b->segment->is_private;
+    bool is_kept = is_capturing && pl_private_told(b->segment->area) == NULL;
 
     if (!is_foreign && !is_kept) {
         return PLEAT_OK;

@@ -208,7 +208,7 @@ static pl_lane *busiest_lane(const pl_space *space, const pl_request *rq, bool i
 
     for (pl_lane *lane = space->busy.first; lane != NULL && n_looks > 0; lane = lane->busy.next) {
         n_looks--;
-        if (lane != rq->lane && !lane->is_capture && lane->tried_event != rq->event &&
+        if (lane != rq->lane && !lane->is_capture && lane->tried_turn != rq->turn &&
             pl_handover_is_possible(space, lane, is_private) &&
             (best == NULL || pending_bytes(lane, is_private) > pending_bytes(best, is_private))) {
             best = lane;
@@ -266,7 +266,7 @@ static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_
 
 /* ---- when nothing is left -------------------------------------------------------------------- */
 
-enum { MOST_LANDINGS = 8 };
+enum { MOST_LANDINGS = 8, MOST_WAITS = 8 };
 
 /* What others have in their hands may be what is missing. Where they keep taking off, what they hold
  * counts as held. */
@@ -370,6 +370,14 @@ static uint32_t time_left(const pl_space *space, pl_request *rq)
     return rq->wait_until > now ? (uint32_t)(rq->wait_until - now) : 0;
 }
 
+static void begin_turn(pl_space *space, pl_request *rq)
+{
+    rq->turn = ++space->n_turns;
+    rq->wait_turn = ++space->n_turns;
+    rq->has_ordered = false;
+    rq->has_waited = false;
+}
+
 /* After the next lane that has something for it. A lane that yields nothing is not tried again. */
 static bool order_next(pl_space *space, pl_request *rq)
 {
@@ -386,7 +394,7 @@ static bool order_next(pl_space *space, pl_request *rq)
             rq->wants_tick = true; /* what it adopted and leaves must be orderable in its turn */
             return true;
         }
-        other->tried_event = rq->event;
+        other->tried_turn = rq->turn;
         if (st != PLEAT_OK && st != PLEAT_ESTREAM) {
             break;
         }
@@ -407,10 +415,10 @@ static bool wait_next(pl_space *space, pl_request *rq, pleat_status *st)
         }
         pl_lane_ring_remove_ticking(&space->ticking, lane);
         pl_lane_ring_push_ticking(&space->ticking, lane);
-        if (lane->tried_event == UINT64_MAX - rq->event || !lane->busy.is_linked) {
+        if (lane->tried_turn == rq->wait_turn || !lane->busy.is_linked) {
             continue;
         }
-        lane->tried_event = UINT64_MAX - rq->event;
+        lane->tried_turn = rq->wait_turn;
         pleat_status failed = pl_settle_wait(space, lane, time_left(space, rq));
         *st = failed == PLEAT_OK ? *st : failed;
         any = pl_settle_some(space, PL_SETTLE_SOME) > 0;
@@ -421,12 +429,16 @@ static bool wait_next(pl_space *space, pl_request *rq, pleat_status *st)
 /* For what no tick of a stream covers, and cannot any more. */
 static bool wait_for_all(pl_space *space, pl_request *rq, pleat_status *st)
 {
-    if (rq->has_waited_all) {
+    if (rq->n_waited_all == MOST_WAITS || (rq->n_waited_all > 0 && time_left(space, rq) == 0)) {
         return false;
     }
-    rq->has_waited_all = true;
+    rq->n_waited_all++;
     pleat_status failed = pl_settle_wait_context(space, time_left(space, rq));
-    *st = failed == PLEAT_OK ? *st : failed;
+    if (failed != PLEAT_OK) {
+        *st = failed;
+        rq->n_waited_all = MOST_WAITS;
+    }
+    begin_turn(space, rq); /* all others have gone on meanwhile */
     return true;
 }
 
@@ -455,6 +467,7 @@ static pl_step use_pending(pl_space *space, pl_request *rq, pleat_status *st)
     if (rq->is_capturing) {
         return PL_STEP_DONE;
     }
+    space->short_event = space->budget.n_events;
     pleat_status failed = PLEAT_EPENDING;
     if (order_next(space, rq) || wait_pending(space, rq, &failed)) {
         return PL_STEP_AGAIN;

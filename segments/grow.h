@@ -23,9 +23,11 @@ typedef struct pl_request {
     bool is_capturing;   /* no waits, queries, takes */
     bool has_polled;     /* fences were queried since the request began, or waited */
     bool has_polled_all; /* every fence was, and all that is over was settled */
-    bool has_ordered;    /* it went after every lane that it could be ordered after, */
-    bool has_waited;     /* waited for every tick there was, */
-    bool has_waited_all; /* and for the whole context */
+    uint64_t turn;       /* of going after all lanes that it can be ordered after, */
+    uint64_t wait_turn;  /* and of waiting for all of them */
+    bool has_ordered;
+    bool has_waited;
+    unsigned n_waited_all; /* how often it waited for the whole context */
     bool is_out_of_va;   /* no more addresses can be reserved: any area will do */
     bool wants_tick;     /* it took pending memory: the stale mappings need a tick of its lane */
     bool has_made_way;   /* idle chunks were released for the driver's page tables */

@@ -77,7 +77,7 @@ typedef struct pl_lane {
     pl_block_queue many;         /* PL_BLOCK_MANY: wait for this lane now, as for one of several */
     pl_index runs[PL_N_CLASSES]; /* of its pending blocks in the default pool, see run.h */
     pl_area *areas[PL_N_CLASSES]; /* where its requests look first; NULL = none yet */
-    uint64_t tried_event;         /* the request, by n_events, that has tried it last */
+    uint64_t tried_turn; /* of a request that has ordered after it, or waited for it, last */
     pl_behind behind[PL_LANE_BEHIND]; /* by lane number */
     pl_lane_link busy;
     pl_lane_link ticking;

@@ -3,6 +3,7 @@
 
 #include "segments/capture.h"
 #include "segments/handover.h"
+#include "segments/private.h"
 #include "segments/run.h"
 #include "segments/settle.h"
 
@@ -244,7 +245,7 @@ void pl_many_free(pl_space *space, pl_block *b, const pl_capture *in)
 {
     pl_lane *owner = pl_space_lane_at(space, b->lane);
 
-    b->is_apart = b->segment->is_private;
+    b->is_apart = pl_private_told(b->segment->area) != NULL;
     b->tick = in != NULL && is_of_one_graph(b, in) ? 0 : pl_lane_stamp(space, owner);
     owner->n_refs++;
     for (uint32_t i = 0; i < b->uses->n; i++) {

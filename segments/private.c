@@ -109,6 +109,9 @@ static void make_private(pl_space *space, pl_segment *seg)
 
 static void enter(pl_space *space, pl_private *pool, pl_area *area, const pl_lane *lane)
 {
+    if (area->lane != 0) {
+        pl_space_lane_at(space, area->lane)->n_refs--;
+    }
     area->lane = pl_lane_plain(lane->number);
     pl_space_lane_at(space, area->lane)->n_refs++;
     area->pool = pool;
@@ -144,8 +147,8 @@ pleat_status pl_private_area(pl_space *space, pl_private *pool, const pl_lane *l
             return PLEAT_ENOMEM_HOST;
         }
         move_to_stream(space, area, lane->stream);
-        area->class = class;
         enter(space, pool, area, lane);
+        area->class = class; /* not before: what pended there was indexed by it */
     }
     *out = area;
     return reach(space, area, lane);
@@ -218,17 +221,8 @@ static void open_area(pl_space *space, pl_area *area)
         seg->next_opening = space->opening;
         space->opening = seg;
     }
-    pl_lane *lane = pl_space_lane_at(space, area->lane);
-    const pl_area *first = space->areas[PL_CLASS_LARGE][0];
-    lane->n_refs--;
-    area->lane = 0;
-    area->pool = NULL;
+    area->pool = NULL; /* it stays its lane's, which is told to be its stream's, until it is recycled */
     push_released(space, area);
-    if (first != NULL) { /* whose stream is never given up */
-        move_to_stream(space, area, first->stream);
-    } else {
-        lane->is_labelling = true;
-    }
 }
 
 static void push_draining(pl_space *space, pl_private *pool)
@@ -249,12 +243,15 @@ static void loosen(pl_space *space, pl_segment *seg, const pl_block *b)
 static void open_some(pl_space *space, pl_segment *seg, size_t n)
 {
     pleat_devptr end = seg->range.base + seg->range.bytes;
-    const pl_block *b = pl_segment_find(seg, seg->opened);
+    pl_block *b = pl_segment_find(seg, seg->opened);
 
     pl_lock_touch(n);
     for (; b != NULL && n > 0; b = b->next, n--) {
         if (b->state == PL_BLOCK_FREE) {
             loosen(space, seg, b);
+        }
+        if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED && b->is_apart) {
+            pl_run_requeue(space, b);
         }
     }
     seg->opened = b != NULL ? b->base : end;
@@ -320,6 +317,7 @@ static void unlink_pool(pl_space *space, const pl_private *pool)
 static void start_draining(pl_space *space, pl_private *pool)
 {
     push_draining(space, pool);
+    pool->is_draining = true;
     pool->over_tick = space->clock;
     space->context.next_tick = ++space->clock;
     if (!pool->has_graphs || pool->is_unwatched) {
@@ -378,10 +376,10 @@ void pl_private_destroy_all(pl_space *space)
     destroy_pools(space, space->draining);
 }
 
-static bool has_stray_block(const pl_segment *seg)
+static bool has_stray_block(const pl_segment *seg, bool is_draining)
 {
     for (const pl_block *b = seg->first; b != NULL; b = b->next) {
-        if (b->state == PL_BLOCK_KEPT) {
+        if (b->state == PL_BLOCK_KEPT && !is_draining) {
             return true;
         }
         if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED &&
@@ -399,7 +397,7 @@ static int check_pool(const pl_space *space, const pl_private *pool)
     for (const pl_area *area = pool->areas; area != NULL; area = area->next) {
         bytes += resident_bytes(area);
         for (const pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
-            if (area->pool != pool || !seg->is_private || has_stray_block(seg)) {
+            if (area->pool != pool || !seg->is_private || has_stray_block(seg, pool->is_draining)) {
                 return 1;
             }
         }

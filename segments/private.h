@@ -30,7 +30,7 @@
 
 /* I1  area->pool is the pool for each of its areas; is_private is set in all their segments and in
  *     no others
- * I2  no block in them is kept, and free blocks over loose granules are settled
+ * I2  no block in them is kept, unless it drains, and free blocks over loose granules are settled
  * I3  reserved.current is the sum of their granules with a chunk                              */
 struct pl_private {
     struct pl_private *next; /* in space.pools or space.draining */
@@ -40,6 +40,7 @@ struct pl_private {
     size_t n_graphs;     /* or when all graphs are gone that the driver watches for it, */
     bool has_graphs;     /* if there was any */
     bool is_unwatched;   /* and none that it does not */
+    bool is_draining;    /* for others it is the default pool's already */
 };
 
 /* The pool's area of the lane's stream and class: its own, one that was released, or a new one.
@@ -54,6 +55,12 @@ bool pl_private_drain(pl_space *space);
 void pl_private_destroy_all(pl_space *space); /* with the areas that were released */
 /* 0, or 1: an invariant is broken. */
 int pl_private_check(const pl_space *space);
+
+/* In which pool its memory is told to be. */
+static inline const pl_private *pl_private_told(const pl_area *area)
+{
+    return area->pool != NULL && !area->pool->is_draining ? area->pool : NULL;
+}
 
 /* Bytes of the segment became resident or holes. */
 static inline void pl_private_count(const pl_segment *seg, uint64_t in, uint64_t out)

@@ -536,7 +536,7 @@ int pl_segment_check(const pl_segment *seg)
         if (is_backed != (seg->chunks[g] != 0)) {
             return 4;
         }
-        if (is_loose != is_free && (is_loose || !seg->is_private)) {
+        if (is_loose != is_free && (is_loose || !(seg->is_private || seg->is_opening))) {
             return 5;
         }
         n_loose += is_loose;

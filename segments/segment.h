@@ -22,7 +22,7 @@ struct pl_area;
  * I4  a granule has a chunk if and only if blocks with memory cover it: all but holes, stale and
  *     poisoned ones, and holes in flight
  * I5  a granule is loose if and only if it has a chunk and only free blocks have bytes in it; in a
- *     private pool, only if: what its blocks have touched stays the pool's
+ *     private pool, and while it opens after that, only if: what its blocks have touched stays
  * I6  n_loose is the number of loose granules, `loose_any` tells the words of `loose`; n_resident
  *     is the number of those with a chunk                                                    */
 typedef struct pl_segment {

@@ -87,6 +87,8 @@ void pl_settle_named(pl_space *space, pl_lane *lane)
     }
 }
 
+enum { SHORT_EVENTS = 4096 };
+
 /* Near the limit another stream will soon want what was freed here, and can be ordered only after a
  * tick. */
 static bool is_tight(const pl_space *space)
@@ -96,13 +98,23 @@ static bool is_tight(const pl_space *space)
     return space->n_chunks + space->n_creating + (cap >> 4) >= cap;
 }
 
+/* A request was short of what other streams had freed, not long ago: the next one finds all of it
+ * covered. */
+static bool is_short(const pl_space *space)
+{
+    return space->short_event != 0 && space->budget.n_events - space->short_event < SHORT_EVENTS;
+}
+
 /* A stream that comes and goes may be destroyed after this free, and then nothing can be put behind
  * it any more: so while a lane is young, it gets a tick when nothing lives on it. */
 static bool is_time_for_tick(const pl_space *space, const pl_lane *lane, size_t bytes)
 {
     bool is_young = lane->n_lifetime < PL_LANE_YOUNG;
 
-    if (lane->wants_tick || (is_young && lane->n_live == 0 && !is_legacy(lane))) {
+    if (lane->wants_tick || (is_short(space) && pl_space_has_many_lanes(space))) {
+        return true;
+    }
+    if (is_young && lane->n_live == 0 && !is_legacy(lane)) {
         return true;
     }
     if (!pl_space_has_many_lanes(space)) {
@@ -311,6 +323,9 @@ static size_t settle_queue(pl_space *space, const pl_lane *lane, const pl_block_
 
 size_t pl_settle_lane(pl_space *space, pl_lane *lane, size_t n)
 {
+    if (lane->is_capture) {
+        return pl_capture_is_lasting(space, lane) ? 0 : pl_settle_rest(space, lane, n);
+    }
     size_t n_settled = pl_many_pass(space, lane, n);
 
     n_settled += settle_queue(space, lane, &lane->pending, n - n_settled);
@@ -333,15 +348,20 @@ size_t pl_settle_some(pl_space *space, size_t n)
     return n_settled;
 }
 
+enum { MOST_SETTLED = 1 << 22 };
+
 bool pl_settle_all(pl_space *space)
 {
     bool any = false;
 
-    /* As often as there are lanes to look at; what settles in between is worth another look. */
-    for (size_t n = space->busy.n / PL_SETTLE_LANES + 1; n > 0;) {
-        bool is_some = pl_settle_some(space, PL_SETTLE_SOME) > 0;
-        any = any || is_some;
-        n -= is_some ? 0 : 1;
+    /* As often as there are lanes to look at; what settles in between is worth another look, but
+     * others may go on for ever. */
+    size_t n_blocks = MOST_SETTLED;
+    for (size_t n = space->busy.n / PL_SETTLE_LANES + 1; n > 0 && n_blocks > 0;) {
+        size_t n_settled = pl_settle_some(space, PL_SETTLE_SOME);
+        any = any || n_settled > 0;
+        n -= n_settled > 0 ? 0 : 1;
+        n_blocks -= n_settled < n_blocks ? n_settled : n_blocks;
         pl_space_breathe(space);
     }
     return any;
@@ -354,6 +374,9 @@ size_t pl_settle_rest(pl_space *space, pl_lane *lane, size_t n)
 
     for (; n_moved < n && lane->apart.first != NULL; n_moved++) {
         pl_run_move(space, lane->apart.first, plain->number, pl_lane_stamp(space, plain));
+    }
+    for (; n_moved < n && lane->pending.first != NULL; n_moved++) { /* of pools released since */
+        pl_run_move(space, lane->pending.first, plain->number, pl_lane_stamp(space, plain));
     }
     pl_lock_touch(n_moved);
     return n_moved;
@@ -436,6 +459,12 @@ pleat_status pl_settle_context(pl_space *space)
         return PLEAT_ENOTSUP;
     }
     if (pl_settle_is_capturing(space)) {
+        (void)pl_capture_look(space); /* one whose graph is gone has ended */
+    }
+    if (context->is_busy || context->tick.fence != NULL) {
+        return PLEAT_EPENDING; /* the lock was dropped */
+    }
+    if (pl_settle_is_capturing(space)) {
         return PLEAT_ECAPTURE;
     }
     uint64_t number = begin_context_tick(space);
@@ -505,33 +534,46 @@ static pleat_status wait_for_context_tick(pl_space *space, uint32_t wait_ms)
     return st;
 }
 
-/* A tick that is under way covers less than what was freed by now: so at most two are waited for,
- * that one and one of its own. */
+/* A tick that covers what was freed by now. A thread that records one, or asks about one, is waited
+ * for: a few calls of the driver. */
+static pleat_status have_context_tick(pl_space *space, uint32_t wait_ms)
+{
+    while (space->context.is_busy) {
+        pl_space_breathe(space);
+    }
+    if (pl_settle_is_capturing(space)) {
+        (void)pl_capture_look(space);
+    }
+    pleat_status st = pl_settle_context(space);
+    if (st == PLEAT_ENOTSUP && wait_ms > 0) {
+        return pl_settle_is_capturing(space) ? PLEAT_ECAPTURE : synchronize(space);
+    }
+    return st == PLEAT_ENOTSUP ? PLEAT_EPENDING : st;
+}
+
+/* One that is under way covers less than what was freed by now: so that one is waited for, and one
+ * that comes after it, whoever records that. */
+enum { MOST_CONTEXT_WAITS = 4 };
+
 pleat_status pl_settle_wait_context(pl_space *space, uint32_t wait_ms)
 {
     uint64_t upto = space->clock;
     pleat_status st = PLEAT_OK;
 
-    for (int n = 0; n < 3 && st == PLEAT_OK && space->context.passed_tick < upto; n++) {
+    for (int n = 0; n < MOST_CONTEXT_WAITS && st == PLEAT_OK; n++) {
         st = wait_for_context_tick(space, wait_ms);
         if (st != PLEAT_OK || space->context.passed_tick >= upto) {
-            break;
+            return st;
         }
-        st = pl_settle_context(space);
-        if (st == PLEAT_ENOTSUP && wait_ms > 0) {
-            st = pl_settle_is_capturing(space) ? PLEAT_ECAPTURE : synchronize(space);
-            break;
+        st = have_context_tick(space, wait_ms);
+        if (st == PLEAT_EPENDING && space->context.tick.fence != NULL) {
+            st = PLEAT_OK; /* another thread was faster */
         }
-        if (st == PLEAT_OK) {
-            st = wait_for_context_tick(space, wait_ms);
-        }
-        if (st == PLEAT_EPENDING && space->context.is_busy) {
-            st = PLEAT_OK; /* another thread records or asks just now */
-            pl_space_breathe(space);
+        if (st == PLEAT_OK && space->context.passed_tick >= upto) {
+            return st;
         }
     }
-    st = st == PLEAT_ENOTSUP ? PLEAT_EPENDING : st;
-    return st == PLEAT_OK && space->context.passed_tick < upto ? PLEAT_EPENDING : st;
+    return st == PLEAT_OK ? PLEAT_EPENDING : st;
 }
 
 /* ---- the host waits for one lane ------------------------------------------------------------- */

@@ -72,6 +72,8 @@ typedef struct pl_space {
     pl_lane_ring busy;     /* with something that pends */
     pl_lane_ring ticking;  /* with recorded ticks */
     uint64_t clock;        /* of stamps */
+    uint64_t n_turns;      /* see pl_lane.tried_turn */
+    uint64_t short_event;  /* n_events when a request was last short of pending memory; 0 = never */
     pl_context context;
     pl_area *areas[PL_N_CLASSES][PL_MOST_AREAS]; /* the default pool's; NULL = none yet */
     unsigned n_areas[PL_N_CLASSES];

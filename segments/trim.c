@@ -287,7 +287,7 @@ static pleat_status check_live(pl_space *space, size_t limit)
         bool is_pending = space->n_many_bytes > 0 || space->draining != NULL ||
                           space->opening != NULL;
         if (tries == LIVE_TRIES || (space->n_flights == 0 && !is_pending)) {
-            return PLEAT_ENOMEM_DEVICE;
+            return is_pending ? PLEAT_EPENDING : PLEAT_ENOMEM_DEVICE;
         }
         if (space->n_flights > 0) {
             pl_space_wait_for_flights(space);

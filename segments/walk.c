@@ -437,7 +437,7 @@ void pl_walk_visit(const pl_space *space, void (*see)(void *context, const pl_pi
                 .awaited_bytes = is_awaited ? b->requested : 0,
                 .stream = piece_stream(space, b, kind),
                 .segment_stream = area->stream,
-                .private_in = area->pool,
+                .private_in = pl_private_told(area),
                 .kind = kind,
                 .is_first = is_first,
                 .is_small = area->class == PL_CLASS_SMALL,

@@ -263,9 +263,8 @@ static pleat_status judge_pending(player *p, size_t bytes, unsigned stream, plea
     if (p->captured != 0) {
         return PLEAT_EPENDING;
     }
-    bool may_order = p->conf.options.cross_stream == PL_CROSS_ORDER;
-    bool may_be_stale = p->conf.address_bytes > 0; /* the only other places */
-    if ((may_order && !may_be_stale) || p->conf.options.wait_ms != 0) {
+    /* Who may not wait has what no tick covers when its stream is named again. */
+    if (p->conf.options.wait_ms != 0) {
         blame(p, "%zu bytes on stream %u: pending, and waiting is allowed", bytes, stream);
         return PLEAT_EPENDING;
     }
@@ -502,7 +501,8 @@ void play_limit(player *p, uint64_t bytes)
     if (st == PLEAT_OK) {
         p->limit_bytes = bytes;
     }
-    if (st != (fits ? PLEAT_OK : PLEAT_ENOMEM_DEVICE)) {
+    bool is_impatient = p->conf.options.wait_ms == 0 && st == PLEAT_EPENDING;
+    if (st != (fits ? PLEAT_OK : PLEAT_ENOMEM_DEVICE) && !is_impatient) {
         blame(p, "limit of %llu with %zu granules live or kept: status %d",
               (unsigned long long)bytes, n_live, (int)st);
     }
@@ -532,6 +532,7 @@ void play_begin_capture(player *p, unsigned stream, bool is_relaxed)
     if (p->captured != 0 || stream == 0 || !begin(p)) {
         return;
     }
+    p->a->ops->expect_captures(p->a, true); /* what pleat has not seen begin it cannot spare */
     if (pl_device_enter(p->dev) != PLEAT_OK ||
         pl_cu_stream_begin_capture(p->sim.drv, p->handles[stream], mode) != CU_SUCCESS) {
         blame(p, "beginning a capture");
@@ -553,6 +554,7 @@ void play_end_capture(player *p)
         blame(p, "a capture was broken");
     }
     pl_device_leave(p->dev);
+    p->a->ops->expect_captures(p->a, false);
     p->captured = 0;
 }
 

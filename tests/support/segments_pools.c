@@ -79,8 +79,10 @@ uint64_t pools_reserved(pl_private *pool)
     return out[PLEAT_POOL_ALL].current;
 }
 
+/* Announced, as pleat_pool_begin does. */
 void pools_begin_capture(unsigned stream)
 {
+    pleat.a->ops->expect_captures(pleat.a, true);
     ck_assert_int_eq(
         pl_cu_stream_begin_capture(pleat.sim.drv, pleat.handles[stream], CU_CAPTURE_MODE_GLOBAL),
         CU_SUCCESS);
@@ -92,6 +94,7 @@ cu_graph_exec pools_end_capture(unsigned stream)
     cu_graph_exec exec = NULL;
     ck_assert_int_eq(pl_cu_stream_end_capture(pleat.sim.drv, pleat.handles[stream], &graph),
                      CU_SUCCESS);
+    pleat.a->ops->expect_captures(pleat.a, false);
     ck_assert_ptr_nonnull(graph);
     ck_assert_int_eq(pl_cu_graph_instantiate(pleat.sim.drv, &exec, graph, 0), CU_SUCCESS);
     ck_assert_int_eq(pl_cu_graph_destroy(pleat.sim.drv, graph), CU_SUCCESS);

@@ -55,6 +55,11 @@ void rig_open(void)
 void rig_close(void)
 {
     pl_host_fail_never();
+    for (uint32_t i = 0; i < rig.n_segments; i++) {
+        for (pl_block *b = rig.segments[i]->first; b != NULL; b = b->next) {
+            pl_host_free(&rig.host, b->uses);
+        }
+    }
     for (int kind = 0; kind < PL_N_CLASSES; kind++) {
         for (unsigned i = 0; i < rig.n_areas[kind]; i++) {
             pl_area_destroy(&rig.host, rig.areas[kind][i]);
