@@ -13,6 +13,8 @@
 static const char *const driver_words[] = { "auto", "cuda", "sim", NULL };
 static const char *const growth_words[] = { "balanced", "frugal", "ample", NULL };
 static const char *const cross_words[] = { "order", "settled", NULL };
+static const char *const capture_words[] = { "ask", "told", NULL };
+static const char *const identity_words[] = { "id", "handle", NULL };
 static const char *const frames_words[] = { "none", "alloc", "all", NULL };
 
 /* clang-format off */
@@ -25,6 +27,8 @@ static const pl_key keys[] = {
     { "growth", PL_KEY_WORD, FIELD(options.growth), .words = growth_words },
     { "cross_stream", PL_KEY_WORD, FIELD(options.cross_stream), .words = cross_words },
     { "wait_ms", PL_KEY_NUMBER, FIELD(options.wait_ms), .most = 86400000, .scale = 1 },
+    { "capture", PL_KEY_WORD, FIELD(options.capture), .words = capture_words },
+    { "stream_identity", PL_KEY_WORD, FIELD(device.stream_identity), .words = identity_words },
     { "chunk_granules", PL_KEY_NUMBER, FIELD(device.chunk_granules), .least = 1, .most = 65536,
       .scale = 1 },
     { "address_budget", PL_KEY_SIZE, FIELD(device.address_budget_bytes) },

@@ -180,6 +180,34 @@ pleat_status pleat_device_release_capture(pleat handle, int device, void *stream
     return st;
 }
 
+pleat_status pleat_stream_retire(pleat handle, int device, void *stream)
+{
+    pl_use use;
+    pl_gpu *gpu;
+    pl_stream *known;
+    pleat_status st = begin_found(handle, device, &use, &gpu);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    if (gpu && gpu->ops->retire_stream) {
+        st = pl_stream_get(gpu->dev, stream, &known);
+        if (st == PLEAT_OK && !pl_stream_is_legacy(known)) {
+            gpu->ops->retire_stream(gpu->allocator, known);
+        }
+    }
+    if (st != PLEAT_OK) {
+        pl_error_set(st, 0, "device %d: the stream %p cannot be retired: %s", device, stream,
+                     st == PLEAT_EDRIVER ? "the driver does not know it; retire it before it is "
+                                           "destroyed"
+                                         : pleat_status_text(st));
+    }
+    if (gpu) {
+        pl_gpu_debug_walk(gpu);
+    }
+    pl_use_leave(use);
+    return st;
+}
+
 pleat_status pleat_device_describe(pleat handle, int device, pleat_device_info *out)
 {
     pl_use use;

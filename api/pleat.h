@@ -276,15 +276,35 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_stats(pleat instance, int dev
  *  Blocks   never; opens no device. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_reset_peaks(pleat instance, int device);
 
-/** Say that the graph captured on `stream` is gone: what was freed meanwhile may be used again.
+/** Say that the graph captured on `stream` is gone: what it kept may be used again once its launches
+ *  are over, wherever they were made. Kept is what was allocated, freed or recorded as used during
+ *  the capture, but in private pools.
  *
- *  Returns  PLEAT_OK; PLEAT_ESTREAM; PLEAT_ECAPTURE (it is still being captured); PLEAT_EDRIVER;
- *           what opening the device returns.
+ *  Drivers since CUDA 11.3 tell when a graph, its executables and their launches are gone: then this
+ *  is not needed, and while the graph lives it releases nothing. With older ones the oldest capture
+ *  on that stream is meant, so graphs go in the order in which they were captured.
+ *
+ *  Params   stream  any stream that took part; it may have been destroyed since.
+ *  Returns  PLEAT_OK; PLEAT_ECAPTURE (it is still being captured); what opening the device returns;
+ *           of the classic caches also PLEAT_ESTREAM and PLEAT_EDRIVER.
  *  Failure  nothing was released.
  *  Threads  any.
  *  Blocks   never. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_release_capture(pleat instance, int device,
                                                                    void *stream);
+
+/** Say that a stream is about to be destroyed: what was freed on it so far is fenced now, while it
+ *  can be, and pleat touches the handle no more. Who creates and destroys streams should say so:
+ *  else what was freed last on a stream may wait for a point behind all work of the device.
+ *
+ *  Params   stream  alive; nothing is submitted to it any more. The default streams stay.
+ *  Returns  PLEAT_OK; PLEAT_ESTREAM; PLEAT_EDEVICE; PLEAT_EDRIVER (not a stream). A device never
+ *           used is not opened.
+ *  Failure  as before.
+ *  Owner    the stream stays the caller's. Its live blocks may be freed on any other stream.
+ *  Threads  any; no other call names the stream meanwhile.
+ *  Blocks   never on the GPU; records an event. */
+PLEAT_API PLEAT_MUST_USE pleat_status pleat_stream_retire(pleat instance, int device, void *stream);
 
 /** Run every walker of every device in use: recompute all invariants from ground truth.
  *

@@ -17,6 +17,7 @@ typedef struct pl_private pl_private; /* a private pool of one allocator */
 
 typedef enum pl_growth { PL_GROWTH_BALANCED, PL_GROWTH_FRUGAL, PL_GROWTH_AMPLE } pl_growth;
 typedef enum pl_cross_stream { PL_CROSS_ORDER, PL_CROSS_SETTLED } pl_cross_stream;
+typedef enum pl_capture_ask { PL_CAPTURE_ASK, PL_CAPTURE_TOLD } pl_capture_ask;
 
 /* Options of all allocators; each reads what concerns it. Sizes in bytes; 0 = unlimited. */
 typedef struct pl_allocator_options {
@@ -24,6 +25,7 @@ typedef struct pl_allocator_options {
     pl_growth growth;
     pl_cross_stream cross_stream;
     uint32_t wait_ms;      /* longest host wait before failing; 0 = never */
+    pl_capture_ask capture; /* told: streams are captured only while that is expected */
     unsigned token_refill; /* device operations per 1,000 events */
     unsigned token_cap;
     unsigned order_interval; /* events per budgeted ordered wait */

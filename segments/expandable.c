@@ -257,10 +257,12 @@ static void account_free(pl_space *space, size_t bytes, size_t requested)
 
 /* What the stream, which the call names, is doing. The legacy default stream cannot be captured, and
  * costs no driver call. */
-static pleat_status ask_capture(pl_stream *stream, pl_capture_info *out)
+static pleat_status ask_capture(const pl_space *space, pl_stream *stream, pl_capture_info *out)
 {
+    bool is_told = space->options.capture == PL_CAPTURE_TOLD && atomic_load(&space->n_expected) == 0;
+
     *out = (pl_capture_info){ .is_capturing = false };
-    return pl_stream_is_legacy(stream) ? PLEAT_OK : pl_stream_capture(stream, out);
+    return is_told || pl_stream_is_legacy(stream) ? PLEAT_OK : pl_stream_capture(stream, out);
 }
 
 /* The block was allocated, but cannot be kept for its capture. */
@@ -349,7 +351,7 @@ static __attribute__((noinline)) pleat_status alloc_from(pl_space *space, pl_pri
         .bytes = (bytes + PL_BLOCK_QUANTUM - 1) & ~(size_t)(PL_BLOCK_QUANTUM - 1),
     };
     pl_capture_info info;
-    pleat_status st = ask_capture(stream, &info);
+    pleat_status st = ask_capture(space, stream, &info);
 
     if (st != PLEAT_OK) {
         return st;
@@ -458,7 +460,7 @@ static pleat_status expandable_free(pl_allocator *a, pleat_devptr ptr, pl_stream
     pl_capture_info info;
     pl_lane *plain;
     pl_block *b;
-    pleat_status st = ask_capture(stream, &info);
+    pleat_status st = ask_capture(space, stream, &info);
 
     if (st != PLEAT_OK) {
         return st;
@@ -482,7 +484,7 @@ static pleat_status expandable_record_stream(pl_allocator *a, pleat_devptr ptr, 
     pl_capture_info info;
     pl_lane *plain;
     pl_block *b;
-    pleat_status st = ask_capture(stream, &info);
+    pleat_status st = ask_capture(space, stream, &info);
 
     if (st != PLEAT_OK) {
         return st;
@@ -560,7 +562,7 @@ static void expandable_expect_captures(pl_allocator *a, bool is_expected)
     pl_space *space = space_of(a);
 
     pl_lock_acquire(&space->lock);
-    space->n_expected = is_expected ? space->n_expected + 1 : space->n_expected - 1;
+    atomic_fetch_add(&space->n_expected, is_expected ? 1 : SIZE_MAX);
     while (is_expected && space->context.is_recording) {
         space->n_waiting++;
         pl_lock_wait(&space->lock, &space->landed);

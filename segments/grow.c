@@ -231,8 +231,9 @@ static bool may_order_early(pl_space *space, const pl_request *rq, size_t missin
     size_t tolerated = is_frugal ? FRUGAL_PERMILLE : BALANCED_PERMILLE;
     size_t held = space->n_chunks + space->n_creating + missing;
     bool is_too_much = held * 1000 > space->peak_pinned * tolerated;
+    bool is_free = pl_stream_is_gone(other->stream); /* nobody submits to it any more */
     return (is_too_much &&
-            (is_frugal || rq->n_ordered > 0 || pl_budget_is_rested(&space->budget))) ||
+            (is_frugal || is_free || rq->n_ordered > 0 || pl_budget_is_rested(&space->budget))) ||
            pl_budget_may_order(&space->budget);
 }
 

@@ -6,6 +6,8 @@
 #ifndef PLEAT_SEGMENTS_SPACE_H
 #define PLEAT_SEGMENTS_SPACE_H
 
+#include <stdatomic.h>
+
 #include "segments/allocator.h"
 #include "segments/area.h"
 #include "segments/block.h"
@@ -89,7 +91,7 @@ typedef struct pl_space {
     struct pl_capture *captures[PL_CAPTURE_HEADS]; /* by id: see capture.h */
     size_t n_captures;
     size_t n_capturing;      /* not known to have ended */
-    size_t n_expected;       /* calls that say that one may begin */
+    _Atomic size_t n_expected; /* atomic, written under the lock: calls that say that one may begin */
     size_t n_disowned;       /* whose owner said that their graph is gone; it may run yet */
     uint64_t next_capture;   /* number */
     uint64_t n_graphs_gone;  /* when their captures were last looked through */

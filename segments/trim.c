@@ -54,8 +54,8 @@ static pleat_status quiesce(pl_space *space, uint32_t wait_ms)
 {
     pleat_status st = PLEAT_OK;
 
+    pl_settle_want_ticks(space, NULL); /* the legacy stream gets its own at once: ask about it, too */
     (void)pl_settle_poll(space, SIZE_MAX);
-    pl_settle_want_ticks(space, NULL);
     if (wait_ms > 0 && space->ticking.n <= FEW_LANES) {
         st = wait_for_lanes(space, wait_ms);
     }

@@ -36,15 +36,16 @@ END_TEST
 
 START_TEST(a_hit_on_a_created_stream_asks_only_for_its_capture)
 {
+    pleat_get(MIB, 1); /* else what is freed last leaves a tick while the stream is young */
     pleat_devptr ptr = pleat_get(5 * MIB, 1);
     pleat_put(ptr, 1);
     uint64_t before = all_calls();
-    uint64_t asked = pleat_calls("cuStreamIsCapturing");
+    uint64_t asked = pleat_calls("cuStreamGetCaptureInfo");
     for (int i = 0; i < 100; i++) {
         ck_assert_uint_eq(pleat_get(5 * MIB, 1), ptr);
         pleat_put(ptr, 1);
     }
-    ck_assert_uint_eq(pleat_calls("cuStreamIsCapturing") - asked, 200);
+    ck_assert_uint_eq(pleat_calls("cuStreamGetCaptureInfo") - asked, 200);
     ck_assert_uint_eq(all_calls() - before, 200);
 }
 END_TEST

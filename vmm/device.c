@@ -169,7 +169,7 @@ static pleat_status read_properties(pl_device *dev, const pl_device_options *opt
     }
     dev->name[sizeof(dev->name) - 1] = '\0';
     dev->total_bytes = total_bytes;
-    dev->trusts_handles = options->trusts_handles;
+    dev->trusts_handles = options->stream_identity == PL_STREAM_IS_HANDLE;
     dev->address_budget_bytes = options->address_budget_bytes != 0 ? options->address_budget_bytes
                                                                    : DEFAULT_ADDRESS_BUDGET;
     pleat_status st = choose_prop(dev, options);
