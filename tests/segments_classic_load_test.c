@@ -2,6 +2,9 @@
  * crowds, real contents, randomness. */
 /* labels: unit fault model stress */
 #include <check.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "tests/support/segments_cache_load.h"
@@ -96,6 +99,64 @@ START_TEST(threads_share_a_full_device)
 }
 END_TEST
 
+enum { LIMITS_SET = 50, GROWING_BYTES = 24 << 20 };
+
+static _Atomic unsigned n_grown;
+static atomic_bool is_over;
+
+/* Grows and gives back, over and over. */
+static void *grow_and_trim(void *context)
+{
+    pl_allocator *a = context;
+    while (!is_over) {
+        pleat_devptr ptr;
+        uint64_t released;
+        if (a->ops->alloc(a, GROWING_BYTES, cache.streams[0], &ptr) == PLEAT_OK) {
+            (void)!a->ops->free(a, ptr, NULL);
+        }
+        (void)!a->ops->trim(a, 0, true, &released);
+        n_grown++;
+        sched_yield();
+    }
+    return NULL;
+}
+
+static void wait_for_rounds(unsigned n)
+{
+    unsigned first = n_grown;
+    while (n_grown - first < n) {
+        sched_yield();
+    }
+}
+
+/* Wherever the request is when the limit is set: it lands before, or not at all. */
+START_TEST(a_limit_holds_against_a_request_under_way)
+{
+    pthread_t thread;
+    unsigned n_set = 0;
+    cache_open(all_ops[_i], "capacity:256M", NULL);
+    ck_assert_int_eq(pthread_create(&thread, NULL, grow_and_trim, cache.a), 0);
+    for (unsigned i = 0; n_set < LIMITS_SET; i++) { /* refused while a block is live */
+        uint64_t peak = 0;
+        bool is_set = cache.a->ops->set_limit(cache.a, MIB) == PLEAT_OK;
+        if (is_set) {
+            pleat_stats s;
+            cache.a->ops->reset_peaks(cache.a);
+            wait_for_rounds(2);
+            cache.a->ops->stats(cache.a, &s);
+            peak = s.reserved_bytes[PLEAT_POOL_ALL].peak;
+            n_set++;
+        }
+        ck_assert_int_eq(cache.a->ops->set_limit(cache.a, 0), PLEAT_OK);
+        ck_assert_msg(peak <= MIB, "round %u: %llu bytes", i, (unsigned long long)peak);
+        wait_for_rounds(i % 2);
+    }
+    is_over = true;
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    cache_close();
+}
+END_TEST
+
 START_TEST(random_blocks_are_disjoint_and_the_walkers_agree)
 {
     cache_load_random(all_ops[_i], NULL);
@@ -113,6 +174,7 @@ int main(void)
     TCase *load = suite_case(suite, "load", NULL, NULL);
     tcase_add_loop_test(load, contents_survive_threads_and_streams, 0, N_OPS);
     tcase_add_loop_test(load, threads_share_a_full_device, 0, N_OPS);
+    tcase_add_loop_test(load, a_limit_holds_against_a_request_under_way, 0, N_OPS);
     tcase_add_loop_test(load, random_blocks_are_disjoint_and_the_walkers_agree, 0, N_OPS);
     return suite_run(suite);
 }

@@ -399,9 +399,12 @@ static pleat_status alloc_inside(pl_pool *pool, size_t bytes, pl_stream *stream,
     }
     count_live(pool, bytes);
     observe(pool);
-    uint64_t held_bytes = pl_pool_held_bytes(pool);
-    if (before.limit_bytes != 0 && held_bytes > before.limit_bytes &&
-        held_bytes > before.held_bytes) {
+    terms after = read_terms(pool, 0);
+    bool is_new_limit = after.limit_bytes != before.limit_bytes; /* set meanwhile */
+    if (after.limit_bytes != 0 && after.held_bytes > after.limit_bytes &&
+        (is_new_limit || after.held_bytes > before.held_bytes)) {
+        before.held_bytes = before.held_bytes < after.limit_bytes ? before.held_bytes
+                                                                  : after.limit_bytes;
         undo_alloc(pool, ptr, bytes, stream, &before);
         return PLEAT_ENOMEM_DEVICE;
     }

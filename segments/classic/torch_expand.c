@@ -288,6 +288,14 @@ static void part(pl_torch *t, const place *p)
     }
 }
 
+/* Once more: the lock was dropped for addresses, and the limit may have been set meanwhile. */
+static bool exceeds_limit(const pl_torch *t, const pl_torch_request *r)
+{
+    uint64_t limit = pl_torch_limit(t);
+    uint64_t held = t->base.reserved_bytes + t->base.growing_bytes;
+    return limit != 0 && held + r->segment_bytes > limit;
+}
+
 pleat_status pl_torch_pages_grow(pl_torch *t, const pl_torch_request *r, pl_torch_block **out)
 {
     pl_lock_assert(&t->base.lock);
@@ -298,7 +306,7 @@ pleat_status pl_torch_pages_grow(pl_torch *t, const pl_torch_request *r, pl_torc
             return st;
         }
     }
-    pleat_status st = prepare(t, r, &p);
+    pleat_status st = exceeds_limit(t, r) ? PLEAT_ENOMEM_DEVICE : prepare(t, r, &p);
     if (st != PLEAT_OK) {
         return st;
     }
