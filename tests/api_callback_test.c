@@ -1,5 +1,8 @@
 /* api_callback_test.c - the application is asked for memory, outside every lock. */
 #include <check.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -231,6 +234,67 @@ START_TEST(a_callback_may_take_memory_from_another_instance)
 }
 END_TEST
 
+static atomic_bool is_inside;
+static atomic_bool may_leave;
+static atomic_bool has_left;
+
+static bool hold(pleat instance, int device, size_t bytes, void *context)
+{
+    (void)instance;
+    (void)device;
+    (void)bytes;
+    (void)context;
+    is_inside = true;
+    while (!may_leave) {
+        sched_yield();
+    }
+    has_left = true;
+    return false;
+}
+
+static void *ask_for_too_much(void *context)
+{
+    const pleat *instance = context;
+    pleat_devptr ptr;
+    (void)!pleat_block_alloc(*instance, 0, 65 * MIB, NULL, &ptr);
+    return NULL;
+}
+
+/* Whether it came back before the call under way did. */
+static void *destroy(void *context)
+{
+    const pleat *instance = context;
+    pleat_status st = pleat_destroy(*instance, 0);
+    return st == PLEAT_OK && has_left ? NULL : context;
+}
+
+START_TEST(destroy_waits_for_a_call_that_is_within_a_callback)
+{
+    enum { LONG_ENOUGH = 2000 };
+    pthread_t threads[2];
+    void *is_early = NULL;
+    int broken;
+    pleat instance = api_make(_i, "capacity:64M", "");
+    ck_assert_int_eq(pleat_set_pressure_callback(instance, hold, NULL), PLEAT_OK);
+    ck_assert_int_eq(pthread_create(&threads[0], NULL, ask_for_too_much, &instance), 0);
+    while (!is_inside) {
+        sched_yield();
+    }
+    ck_assert_int_eq(pthread_create(&threads[1], NULL, destroy, &instance), 0);
+    while (pleat_check(instance, &broken) != PLEAT_EGONE) {
+        sched_yield();
+    }
+    for (int i = 0; i < LONG_ENOUGH; i++) { /* for who does not wait to come back */
+        sched_yield();
+    }
+    may_leave = true;
+    ck_assert_int_eq(pthread_join(threads[0], NULL), 0);
+    ck_assert_int_eq(pthread_join(threads[1], &is_early), 0);
+    ck_assert_ptr_null(is_early);
+    api_sim_check_empty();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("api_callback");
@@ -247,6 +311,8 @@ int main(void)
     tcase_add_loop_test(each, requests_of_a_callback_do_not_call_it_and_leave_the_outer_error, 0,
                         N_API_ALLOCATORS);
     tcase_add_loop_test(each, a_callback_may_call_everything_but_destroy, 0, N_API_ALLOCATORS);
+    tcase_add_loop_test(each, destroy_waits_for_a_call_that_is_within_a_callback, 0,
+                        N_API_ALLOCATORS);
     tcase_add_loop_test(each, a_callback_may_take_memory_from_another_instance, 0,
                         N_API_ALLOCATORS);
     suite_add_tcase(suite, each);

@@ -144,6 +144,15 @@ START_TEST(a_stamp_tells_its_age_to_sixteen_events)
 }
 END_TEST
 
+START_TEST(a_stamp_tells_its_age_when_the_counter_has_wrapped)
+{
+    budget.n_events = (UINT64_C(1) << 35) - 160;
+    uint32_t stamp = pl_budget_stamp(&budget);
+    budget.n_events += 1600;
+    ck_assert_uint_eq(pl_budget_since(&budget, stamp), 1600);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("segments_budget");
@@ -167,6 +176,7 @@ int main(void)
     tcase_add_checked_fixture(stamps, open_budget, NULL);
     tcase_add_test(stamps, a_stamp_is_never_zero);
     tcase_add_test(stamps, a_stamp_tells_its_age_to_sixteen_events);
+    tcase_add_test(stamps, a_stamp_tells_its_age_when_the_counter_has_wrapped);
     suite_add_tcase(suite, stamps);
 
     SRunner *runner = srunner_create(suite);

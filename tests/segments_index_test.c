@@ -156,6 +156,20 @@ START_TEST(nodes_of_one_size_leave_in_any_order)
 }
 END_TEST
 
+START_TEST(of_one_size_the_oldest_leaves_first_and_the_trees_own_last)
+{
+    enum { N = 5 };
+    for (size_t i = 0; i < N; i++) {
+        insert(i, 40);
+    }
+    for (size_t i = 0; i < N; i++) {
+        size_t expected = (i + 1) % N;
+        ck_assert_ptr_eq(pl_index_best(&list, 40 * PL_INDEX_UNIT), &nodes[expected]);
+        drop(expected);
+    }
+}
+END_TEST
+
 START_TEST(a_ring_takes_its_place_in_the_tree_along)
 {
     insert(0, 1024); /* the root of its bin's tree */
@@ -324,6 +338,7 @@ int main(void)
     suite_add_tcase(suite, find);
     TCase *rings = make_case("rings");
     tcase_add_test(rings, nodes_of_one_size_leave_in_any_order);
+    tcase_add_test(rings, of_one_size_the_oldest_leaves_first_and_the_trees_own_last);
     tcase_add_test(rings, a_ring_takes_its_place_in_the_tree_along);
     suite_add_tcase(suite, rings);
     TCase *model = make_case("against a list");

@@ -109,6 +109,19 @@ START_TEST(cumemunmap_waits_for_nothing_and_is_a_hazard_under_unfinished_work)
 }
 END_TEST
 
+START_TEST(work_under_several_unmaps_is_one_hazard)
+{
+    world_write(a, at, 2 * GRANULE);
+    ck_ok(cuMemUnmap(at, GRANULE));
+    ck_ok(cuMemUnmap(at + GRANULE, GRANULE));
+    ck_assert_uint_eq(world_hazards(), 1);
+    ck_ok(cuMemAddressFree(at, 2 * GRANULE));
+    pleat_sim_finish();
+    at = world_map(2);
+    end_with(PLEAT_SIM_UNMAP_IN_USE, 1);
+}
+END_TEST
+
 START_TEST(unmapping_beside_unfinished_work_or_after_it_is_fine)
 {
     cu_devptr other = world_map(1);
@@ -394,6 +407,7 @@ static Suite *make_suite(void)
     TCase *unmap = tcase_create("unmap");
     tcase_add_checked_fixture(unmap, begin, end);
     tcase_add_test(unmap, cumemunmap_waits_for_nothing_and_is_a_hazard_under_unfinished_work);
+    tcase_add_test(unmap, work_under_several_unmaps_is_one_hazard);
     tcase_add_test(unmap, unmapping_beside_unfinished_work_or_after_it_is_fine);
     tcase_add_test(unmap, unmapping_one_alias_asks_for_that_alias_alone);
     tcase_add_test(unmap, cumemfree_under_unfinished_work_is_a_hazard);

@@ -101,6 +101,19 @@ START_TEST(a_refused_wish_is_halved_until_it_fits)
 }
 END_TEST
 
+START_TEST(half_of_an_odd_wish_is_whole_granules)
+{
+    pl_device *dev = vmm_sim_device(&sim, NULL);
+    pl_range range;
+    sim.fail_at("cuMemAddressReserve", 0, CU_OUT_OF_MEMORY);
+    ck_assert_int_eq(pl_range_reserve(dev, 14 * MIB, 2 * MIB, &range), PLEAT_OK);
+    ck_assert_uint_eq(range.bytes, 6 * MIB); /* 3 of 7 granules */
+    ck_assert_uint_eq(sim.n_calls("cuMemAddressReserve"), 2);
+    ck_assert_int_eq(pl_range_release(dev, range), PLEAT_OK);
+    vmm_sim_close_device(dev);
+}
+END_TEST
+
 START_TEST(only_a_refusal_of_the_least_is_out_of_address_space)
 {
     pl_device *dev = vmm_sim_device(&sim, NULL);
@@ -195,6 +208,7 @@ static Suite *range_suite(void)
     TCase *refusal = tcase_create("refusal");
     tcase_add_checked_fixture(refusal, open_narrow, close_sim);
     tcase_add_test(refusal, a_refused_wish_is_halved_until_it_fits);
+    tcase_add_test(refusal, half_of_an_odd_wish_is_whole_granules);
     tcase_add_test(refusal, only_a_refusal_of_the_least_is_out_of_address_space);
     tcase_add_test(refusal, out_of_memory_of_the_driver_is_about_addresses_here);
     tcase_add_test(refusal, an_invalid_value_is_about_addresses_where_there_never_are_so_many);
