@@ -99,7 +99,7 @@ START_TEST(threads_share_a_full_device)
 }
 END_TEST
 
-enum { LIMITS_SET = 50, GROWING_BYTES = 24 << 20 };
+enum { LIMITS_SET = 20, GROWING_BYTES = 24 << 20 };
 
 static _Atomic unsigned n_grown;
 static atomic_bool is_over;
@@ -116,7 +116,6 @@ static void *grow_and_trim(void *context)
         }
         (void)!a->ops->trim(a, 0, true, &released);
         n_grown++;
-        sched_yield();
     }
     return NULL;
 }
@@ -129,12 +128,15 @@ static void wait_for_rounds(unsigned n)
     }
 }
 
-/* Wherever the request is when the limit is set: it lands before, or not at all. */
+/* Wherever the request is when the limit is set: it lands before, or not at all. (cuda-async notes
+ * a moment later what the driver's pool holds, so that peaks tell nothing of this.) */
 START_TEST(a_limit_holds_against_a_request_under_way)
 {
     pthread_t thread;
     unsigned n_set = 0;
-    cache_open(all_ops[_i], "capacity:256M", NULL);
+    ck_assert_ptr_ne(all_ops[_i], &pl_cuda_async_ops);
+    pl_allocator_options options = pages(64 * KIB, 64 * KIB); /* hundreds of calls a request */
+    cache_open(all_ops[_i], "capacity:256M,granularity:64K", &options);
     ck_assert_int_eq(pthread_create(&thread, NULL, grow_and_trim, cache.a), 0);
     for (unsigned i = 0; n_set < LIMITS_SET; i++) { /* refused while a block is live */
         uint64_t peak = 0;
@@ -174,7 +176,7 @@ int main(void)
     TCase *load = suite_case(suite, "load", NULL, NULL);
     tcase_add_loop_test(load, contents_survive_threads_and_streams, 0, N_OPS);
     tcase_add_loop_test(load, threads_share_a_full_device, 0, N_OPS);
-    tcase_add_loop_test(load, a_limit_holds_against_a_request_under_way, 0, N_OPS);
+    tcase_add_loop_test(load, a_limit_holds_against_a_request_under_way, 0, N_OPS - 1);
     tcase_add_loop_test(load, random_blocks_are_disjoint_and_the_walkers_agree, 0, N_OPS);
     return suite_run(suite);
 }

@@ -88,6 +88,21 @@ START_TEST(reserved_room_takes_that_many_without_asking_for_memory)
 }
 END_TEST
 
+START_TEST(however_full_it_gets_three_of_eight_slots_are_empty)
+{
+    enum { N = 5000 };
+    int object;
+    for (size_t i = 0; i < N; i++) {
+        insert(address(i), &object);
+        ck_assert_uint_le(8 * map.count, 5 * (map.mask + 1));
+        ck_assert_uint_le(map.count, map.most);
+    }
+    for (size_t i = 0; i < N; i++) {
+        ck_assert_ptr_eq(pl_ptrmap_remove(&map, address(i)), &object);
+    }
+}
+END_TEST
+
 START_TEST(a_refused_reservation_leaves_the_map_as_it_was)
 {
     static char objects[64];
@@ -335,6 +350,7 @@ int main(void)
     tcase_add_test(tcase, what_was_inserted_is_found_until_it_is_removed);
     tcase_add_test(tcase, foreign_numbers_are_not_found_even_near_a_key);
     tcase_add_test(tcase, reserved_room_takes_that_many_without_asking_for_memory);
+    tcase_add_test(tcase, however_full_it_gets_three_of_eight_slots_are_empty);
     tcase_add_test(tcase, a_refused_reservation_leaves_the_map_as_it_was);
     tcase_add_test(tcase, an_absurd_reservation_is_refused);
     tcase_add_test(tcase, the_walk_meets_every_value_once);
