@@ -7,7 +7,8 @@ pkg_check_modules(CHECK REQUIRED IMPORTED_TARGET check)
 
 # Of any test, in seconds: it ends what hangs and judges nothing. The slowest one takes 100 on two
 # idle cores (a model under the thread sanitizer), the slowest Python test 60.
-set(test_limit 1800)
+set(PLEAT_TEST_LIMIT 1800 CACHE STRING "Seconds after which a test is ended")
+set(test_limit ${PLEAT_TEST_LIMIT})
 
 # tests/support/PREFIX_*.c go to the tests of that prefix and of the layers above; the rest to all.
 foreach(prefix IN ITEMS sim vmm segments api bench)
@@ -128,6 +129,7 @@ if(NOT PLEAT_SANITIZE)
     foreach(check IN ITEMS lint_layers lint_size lint_docs lint_self_test)
         pleat_add_check(${check} lint Python3::Interpreter -B "${tests}/lint/${check}.py")
     endforeach()
+    pleat_add_check(mutations lint Python3::Interpreter -B "${tests}/mutate/mutate.py" --check)
     pleat_add_check(format_check lint "${tests}/lint/format_check.sh")
 endif()
 

@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+"""Puts known mistakes into a copy of the tree, one after another, and says which no test notices.
+
+  mutate.py [NAME...]     these mutations, or all of mutations.txt
+  mutate.py --check       only whether every old text is found exactly once (ctest `mutations`)
+  mutate.py --list        the names
+
+The copy lies in build/mutate/tree, what is built of it in build/mutate/build; both are kept, so
+that a second run builds little. For each mutation the suites that it names are built and run first,
+then all quick ones (labels unit, model and fault, but for stress, figures, gpu and python), up to
+the first that fails. The unmutated tree must pass first. Exit status 1: a mutation survived or did
+not build."""
+import argparse
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LIST = ROOT / "tests" / "mutate" / "mutations.txt"
+TREE = ROOT / "build" / "mutate" / "tree"
+BUILD = ROOT / "build" / "mutate" / "build"
+CONFIGURE = ("-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=-O1",
+             "-DCMAKE_CXX_FLAGS_DEBUG=-O1", "-DPLEAT_DEBUG_LEVEL=1", "-DPLEAT_WERROR=OFF",
+             "-DPLEAT_TEST_LIMIT=300")
+QUICK, SLOW = {"unit", "model", "fault"}, {"stress", "figures", "gpu", "python", "lint", "install"}
+
+
+class Mutation:
+    """One entry of the list: `old` becomes `new` in `file`; `suites` are likely to notice."""
+
+    def __init__(self, name, line):
+        self.name, self.line = name, line
+        self.file, self.why, self.suites = "", "", []
+        self.old, self.new = [], []
+
+    def where(self):
+        return f"{LIST.relative_to(ROOT)}:{self.line}: {self.name}"
+
+    def mutated(self, text):
+        """The text with the mistake in it; ValueError unless the old text is there exactly once."""
+        old, new = "\n".join(self.old), "\n".join(self.new)
+        n = text.count(old)
+        if n != 1:
+            raise ValueError(f"{self.where()}: its old text is found {n} times in {self.file}")
+        return text.replace(old, new)
+
+
+def read_field(mutation, line, number):
+    key, separator, value = line.partition(": ")
+    if separator and key == "suites":
+        mutation.suites = value.split()
+    elif separator and key in ("file", "why"):
+        setattr(mutation, key, value)
+    else:
+        raise ValueError(f"mutations.txt:{number}: neither file, why, suites nor a - or + line")
+
+
+def read_list(text):
+    """The entries of a list in the form that mutations.txt describes; ValueError names its line."""
+    found = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.startswith("== "):
+            found.append(Mutation(line[3:].strip(), number))
+        elif found and line[:1] == "-":
+            found[-1].old.append(line[1:])
+        elif found and line[:1] == "+":
+            found[-1].new.append(line[1:])
+        elif line.strip() and not line.startswith("#"):
+            if not found:
+                raise ValueError(f"mutations.txt:{number}: before the first entry")
+            read_field(found[-1], line, number)
+    names = set()
+    for mutation in found:
+        if not (mutation.file and mutation.why and mutation.suites and mutation.old):
+            raise ValueError(f"{mutation.where()}: file, why, suites or - lines are missing")
+        if mutation.old == mutation.new or mutation.name in names:
+            raise ValueError(f"{mutation.where()}: changes nothing, or has the name of another one")
+        names.add(mutation.name)
+    return found
+
+
+def check(mutations):
+    problems = []
+    for mutation in mutations:
+        path = ROOT / mutation.file
+        missing = [s for s in mutation.suites if not list((ROOT / "tests").glob(s + ".c*"))]
+        problems += [f"{mutation.where()}: there is no suite {suite}" for suite in missing]
+        try:
+            mutation.mutated(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            problems.append(str(error))
+    print("\n".join(problems) or f"{len(mutations)} mutations, each found once")
+    return 1 if problems else 0
+
+
+# ---- the copy --------------------------------------------------------------------------------
+
+def copy_tree():
+    """What git would commit, with its times, so that nothing is built twice."""
+    names = subprocess.run(["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=ROOT,
+                           check=True, capture_output=True, text=True).stdout.split("\0")
+    wanted = {name for name in names if name and (ROOT / name).is_file()}
+    for path in [p for p in TREE.rglob("*") if p.is_file()] if TREE.exists() else []:
+        if path.relative_to(TREE).as_posix() not in wanted:
+            path.unlink()
+    for name in wanted:
+        source, target = ROOT / name, TREE / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.exists() or source.read_bytes() != target.read_bytes():
+            shutil.copy2(source, target)
+            os.utime(target)  # newer than what was built of the file before
+
+
+def run(command, **more):
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, errors="replace",
+                          check=False, **more)
+
+
+def build(targets):
+    done = run(["cmake", "--build", str(BUILD), "--target", *targets])
+    return done.returncode == 0, done.stdout + done.stderr
+
+
+def quick_suites():
+    """The names of the quick suites that are built from C."""
+    shown = run(["ctest", "--test-dir", str(BUILD), "--show-only=json-v1"])
+    names = []
+    for test in json.loads(shown.stdout)["tests"]:
+        values = [p["value"] for p in test["properties"] if p["name"] == "LABELS"]
+        labels = set(values[0]) if values else set()
+        if labels & QUICK and not labels & SLOW and (TREE / "tests" / f"{test['name']}.c").exists():
+            names.append(test["name"])
+    return names
+
+
+def run_suites(names):
+    """The name of the first suite that fails and how, or None and ""."""
+    done = run(["ctest", "--test-dir", str(BUILD), "-j", str(os.cpu_count()), "--stop-on-failure",
+                "-R", "^(" + "|".join(names) + ")$"])
+    failed, how = None, ""
+    for line in done.stdout.split("\n"):
+        match = re.search(r"Test +#\d+: (\S+) \.*(.*?) +[\d.]+ sec", line)
+        is_bad = match and "Passed" not in match.group(2) and "Skipped" not in match.group(2)
+        if is_bad and not failed:
+            failed, how = match.group(1), match.group(2).strip("* ")
+    if done.returncode != 0 and not failed:
+        raise RuntimeError(done.stdout + done.stderr)
+    return failed, how
+
+
+# ---- one mutation ----------------------------------------------------------------------------
+
+class Runner:
+    """Runs mutations; knows which suites pass without any."""
+
+    def __init__(self):
+        self.passing = set()
+        self.quick = quick_suites()
+
+    @staticmethod
+    def targets(suites):
+        """Some suites run the command and more that no link tells."""
+        return ["all"] if any(s.startswith("bench_") for s in suites) else suites
+
+    def prepare(self, suites):
+        """Build and run the suites unmutated, those that have not been yet."""
+        fresh = [s for s in suites if s not in self.passing]
+        if not fresh:
+            return
+        is_built, output = build(self.targets(fresh))
+        if not is_built:
+            sys.exit(output + "\nthe unmutated tree does not build")
+        failed, how = run_suites(fresh)
+        if failed:
+            sys.exit(f"{failed} fails without any mutation: {how}")
+        self.passing.update(fresh)
+
+    def judge(self, suites):
+        """The verdict of some suites on the tree as it is, or "" if they notice nothing."""
+        is_built, output = build(self.targets(suites))
+        if not is_built:
+            print(output[-2000:])
+            return "does not build"
+        failed, how = run_suites(suites)
+        if not failed:
+            return ""
+        return f"timed out in {failed}" if "Timeout" in how else f"killed by {failed}"
+
+    def run(self, mutation):
+        path = TREE / mutation.file
+        good = path.read_text(encoding="utf-8")
+        bad = mutation.mutated(good)
+        rest = [s for s in self.quick if s not in mutation.suites]
+        self.prepare(mutation.suites)
+        try:
+            path.write_text(bad, encoding="utf-8")
+            verdict = self.judge(mutation.suites)
+        finally:
+            path.write_text(good, encoding="utf-8")
+        if verdict:
+            return verdict
+        self.prepare(rest)
+        try:
+            path.write_text(bad, encoding="utf-8")
+            return self.judge(rest) or "SURVIVED"
+        finally:
+            path.write_text(good, encoding="utf-8")
+
+
+def run_all(mutations):
+    print("copying and building", flush=True)
+    copy_tree()
+    configured = run(["cmake", "-S", str(TREE), "-B", str(BUILD), *CONFIGURE])
+    if configured.returncode != 0:
+        sys.exit(configured.stdout + configured.stderr)
+    runner = Runner()
+    bad = []
+    width = max(len(m.name) for m in mutations)
+    for mutation in mutations:
+        begin = time.monotonic()
+        verdict = runner.run(mutation)
+        print(f"{mutation.name:{width}}  {verdict}  ({time.monotonic() - begin:.0f} s)", flush=True)
+        if verdict in ("SURVIVED", "does not build"):
+            bad.append(mutation)
+            print(f"  {mutation.file}: {mutation.why}", flush=True)
+    print(f"{len(mutations)} mutations, {len(bad)} not noticed")
+    return 1 if bad else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--list", action="store_true")
+    options = parser.parse_args()
+    mutations = read_list(LIST.read_text(encoding="utf-8"))
+    known = {m.name: m for m in mutations}
+    unknown = [name for name in options.names if name not in known]
+    if unknown:
+        sys.exit(f"no such mutation: {', '.join(unknown)} (--list tells them)")
+    chosen = [known[name] for name in options.names] or mutations
+    if options.list:
+        print("\n".join(m.name for m in chosen))
+        return 0
+    return check(chosen) if options.check else check(chosen) or run_all(chosen)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except ValueError as wrong:
+        sys.exit(str(wrong))
