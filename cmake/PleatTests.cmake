@@ -37,18 +37,6 @@ set(test_environment "CK_DEFAULT_TIMEOUT=0"
     "UBSAN_OPTIONS=print_stacktrace=1"
     "TSAN_OPTIONS=halt_on_error=1:die_after_fork=0:history_size=4:allocator_may_return_null=1")
 
-# Reads `KEY: VALUE` out of a comment (a line of its own in Python) in the first lines of a test.
-function(pleat_test_note out source key default)
-    file(STRINGS "${source}" lines LIMIT_COUNT 30 REGEX "(/\\*|^#) ${key}: [^*]*")
-    set(value "${default}")
-    if(lines)
-        list(GET lines 0 line)
-        string(REGEX REPLACE ".*(/\\*|^#) ${key}: ([^*]*).*" "\\2" value "${line}")
-        string(STRIP "${value}" value)
-    endif()
-    set(${out} "${value}" PARENT_SCOPE)
-endfunction()
-
 function(pleat_add_test source)
     get_filename_component(name "${source}" NAME_WE)
     string(REGEX REPLACE "_.*" "" prefix "${name}")

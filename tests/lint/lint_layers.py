@@ -59,7 +59,7 @@ def knows_cuda(path):
     """Where CUDA's own names may stand. What is C++ speaks to frameworks in their own types."""
     text = path.as_posix()
     return (text.startswith("vmm/driver") or is_product(path) or path.suffix in (".cpp", ".hpp") or
-            bool(re.match(r"tests/(support/|consumer/consumer_)?(vmm|sim|runtime)[_.]", text)))
+            bool(re.match(r"tests/(support/|fuzz/|consumer/consumer_)?(vmm|sim|runtime)[_.]", text)))
 
 
 def resolve(name):

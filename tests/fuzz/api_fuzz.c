@@ -1,0 +1,306 @@
+/* api_fuzz.c - any bytes as a program on the public interface: pleat.h and pleat_pool.h.
+ *
+ * Five bytes configure simulator and instance; then each operation is a byte that says which, and
+ * two of arguments: slots of blocks and streams, sizes, modes. What a correct program may not do is
+ * left out (fuzz_world.h), so that whatever goes wrong is pleat's: a hazard, an invariant that does
+ * not hold, a refusal that nothing explains, something left behind. */
+#include <stdio.h>
+
+#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/fuzz_graph.h"
+
+enum { HEADER_BYTES = 5, OPERATION_BYTES = 3, MOST_OPERATIONS = 400 };
+
+typedef struct operation {
+    uint8_t code;
+    uint8_t a;
+    uint8_t b;
+} operation;
+
+static unsigned stream_of(uint8_t byte)
+{
+    return byte % FUZZ_STREAMS;
+}
+
+static unsigned block_of(uint8_t byte)
+{
+    return byte % FUZZ_BLOCKS;
+}
+
+/* ---- the configuration ----------------------------------------------------------------------- */
+
+static void open_world(const uint8_t header[HEADER_BYTES])
+{
+    static const char *const allocators[] = {
+        "pleat",       "pleat",        "pleat",    "pleat",
+        "pleat",       "pleat",        "pleat",    "pleat",
+        "pleat",       "torch-native", "tf-bfc",   "cuda-async",
+        "mxnet-naive", "mxnet-round",  "unpooled", "torch-expandable",
+    };
+    static const char *const growths[] = { "balanced", "frugal", "ample" };
+    static const unsigned waits[] = { 0, 0, 1, 1000 };
+    static const unsigned depths[] = { 0, 1, 3, 8, 30, 200, 1000, 100000 };
+    const char *allocator = allocators[header[0] & 15];
+    bool is_pleat = (header[0] & 15) < 9;
+    bool has_memory = is_pleat && (header[0] & 48) == 16; /* small, since it is filled */
+    unsigned granule_kib = !is_pleat || (header[0] & 32) != 0 ? 2048 : has_memory ? 16 : 64;
+    unsigned n_granules = is_pleat ? 2 + header[1] % 62 : 24 + header[1] % 40;
+    unsigned chunk_granules = (header[0] & 64) != 0 ? 2 : 1;
+    char sim_conf[160];
+    char conf[320];
+    snprintf(sim_conf, sizeof sim_conf, "capacity:%uK,granularity:%uK,depth:%u,backing:%s",
+             n_granules * granule_kib, granule_kib, depths[header[2] & 7],
+             has_memory ? "memory" : "none");
+    snprintf(conf, sizeof conf,
+             "allocator:%s,chunk_granules:%u,growth:%s,cross_stream:%s,wait_ms:%u,small_kib:%u,"
+             "history:%u,token_cap:%u,order_interval:%u%s",
+             allocator, chunk_granules, growths[(header[2] >> 3) % 3],
+             (header[2] & 64) != 0 ? "settled" : "order", waits[header[3] & 3],
+             (header[3] & 4) != 0 ? 16 : 128, (header[3] & 8) != 0 ? 16 : 0,
+             (header[3] & 16) != 0 ? 2 : 200, (header[3] & 32) != 0 ? 1 : 50000,
+             (header[3] & 64) != 0 ? ",address_budget:16M" : "");
+    fuzz_world_open(sim_conf, conf, is_pleat);
+    fuzz_graph_open();
+    fuzz_create_stream(1, false);
+    fuzz_create_stream(2, (header[4] & 2) != 0);
+}
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+/* Of all kinds: below and at the borders of quanta, granules and classes. */
+static size_t size_of(uint8_t byte)
+{
+    static const size_t sizes[] = {
+        1,       512,     513,     4096,    60000,         65536,   65537,         100000,
+        131072,  200000,  262144,  524288,  (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 2 << 20,
+        3 << 20, 4 << 20, 6 << 20, 8 << 20,
+    };
+    enum { N = sizeof sizes / sizeof sizes[0] };
+    if (byte == 255) {
+        return 0;
+    }
+    if (byte == 254) {
+        return ((size_t)1 << 60) + 1;
+    }
+    return byte < 160 ? sizes[byte % N] : (size_t)(byte - 159) * 17321;
+}
+
+static void alloc(operation op)
+{
+    unsigned index = block_of((uint8_t)(op.b >> 3));
+    unsigned slot = stream_of(op.b & 7);
+    for (unsigned i = 0; i < FUZZ_BLOCKS && world.blocks[index].ptr != 0; i++) {
+        index = (index + 1) % FUZZ_BLOCKS;
+    }
+    if (fuzz_alloc_routed(index, size_of(op.a), slot)) {
+        (void)fuzz_use(index, slot, true);
+    }
+}
+
+static void free_block(operation op)
+{
+    unsigned index = block_of(op.a);
+    unsigned slot = (op.b & 8) != 0 ? stream_of(op.b & 7) : world.blocks[index].owner;
+    if ((op.b & 16) != 0) {
+        (void)fuzz_use(index, world.blocks[index].last, false);
+    }
+    fuzz_free(index, slot);
+}
+
+static void trim(operation op)
+{
+    uint64_t released = 0;
+    uint32_t allowed = FUZZ_BIT(PLEAT_OK) | FUZZ_BIT(PLEAT_EPENDING) |
+                       (world.is_pleat ? 0 : FUZZ_BIT(PLEAT_EDRIVER) | FUZZ_BIT(PLEAT_ECAPTURE));
+    fuzz_begin_call();
+    pleat_status st = pleat_device_trim(world.instance, 0, (uint64_t)op.a << 17, (op.b & 1) != 0,
+                                        &released);
+    fuzz_end_call("trim", st, allowed);
+}
+
+static void set_limit(operation op)
+{
+    uint32_t allowed = FUZZ_BIT(PLEAT_OK) | FUZZ_BIT(PLEAT_EPENDING) |
+                       FUZZ_BIT(PLEAT_ENOMEM_DEVICE) |
+                       (world.is_pleat ? 0 : FUZZ_BIT(PLEAT_EDRIVER) | FUZZ_BIT(PLEAT_ECAPTURE));
+    fuzz_begin_call();
+    pleat_status st = pleat_device_set_limit(world.instance, 0, (uint64_t)op.a << 17);
+    fuzz_end_call("set_limit", st, allowed);
+}
+
+static void check(void)
+{
+    int broken = -1;
+    pleat_stats stats;
+    pleat_status st = pleat_check(world.instance, &broken);
+    fuzz_end_call("check", st, FUZZ_BIT(PLEAT_OK));
+    fuzz_check(broken == 0, "invariant %d is broken", broken);
+    st = pleat_device_stats(world.instance, 0, &stats);
+    fuzz_end_call("stats", st, FUZZ_BIT(PLEAT_OK));
+}
+
+/* The next call of pleat fails somewhere. */
+static void arm_fault(operation op)
+{
+    static const char *const calls[] = {
+        NULL,
+        NULL,
+        "cuMemCreate",
+        "cuMemMap",
+        "cuMemSetAccess",
+        "cuMemUnmap",
+        "cuMemRelease",
+        "cuMemAddressReserve",
+        "cuMemAddressFree",
+        "cuEventCreate",
+        "cuEventRecord",
+        "cuEventQuery",
+        "cuEventSynchronize",
+        "cuStreamWaitEvent",
+        "cuStreamIsCapturing",
+        "cuStreamGetId",
+        "cuStreamSynchronize",
+        "cuCtxPushCurrent",
+        "cuMemAlloc",
+        "cuMemFree",
+        "cuMemAllocFromPoolAsync",
+        "cuMemFreeAsync",
+        "cuThreadExchangeStreamCaptureMode",
+    };
+    static const int codes[] = { 2, 2, 999, 1 };
+    world.fault = (fuzz_fault){
+        .is_armed = true,
+        .is_for_good = (op.b & 4) != 0,
+        .call = calls[op.a % (sizeof calls / sizeof calls[0])],
+        .k = op.b >> 3,
+        .code = codes[op.b & 3],
+    };
+}
+
+static void change_streams(operation op)
+{
+    unsigned slot = stream_of(op.a);
+    if (world.streams[slot].is_live) {
+        fuzz_end_stream(slot);
+    } else {
+        fuzz_create_stream(slot, (op.b & 1) != 0);
+    }
+}
+
+static void capture(operation op)
+{
+    if (!world.is_capturing) {
+        fuzz_begin_capture(stream_of(op.a), op.b % 3);
+    } else if ((op.b & 1) != 0) {
+        fuzz_fork(stream_of(op.a));
+    } else {
+        fuzz_end_capture();
+    }
+}
+
+static void advance_time(operation op)
+{
+    if (op.a == 255) {
+        world.sim_finish();
+    } else {
+        world.sim_advance(-1, op.a);
+    }
+    fuzz_end_call("time", PLEAT_OK, FUZZ_BIT(PLEAT_OK));
+}
+
+static void use_pool(operation op)
+{
+    unsigned pool = op.a % FUZZ_POOLS;
+    switch (op.b % 3) {
+    case 0:
+        fuzz_begin_pool(pool, (op.b & 128) != 0, stream_of(op.b >> 2 & 7));
+        break;
+    case 1:
+        fuzz_end_pool(pool);
+        break;
+    default:
+        fuzz_release_pool(pool);
+        break;
+    }
+}
+
+static void look(operation op)
+{
+    if ((op.b & 3) == 0) {
+        fuzz_free_badly(block_of(op.a));
+    } else if ((op.b & 3) == 1) {
+        check();
+    } else {
+        fuzz_query(block_of(op.a));
+    }
+}
+
+static void run_operation(operation op)
+{
+    switch (op.code % 24) {
+    case 0:
+        trim(op);
+        break;
+    case 1:
+        set_limit(op);
+        break;
+    case 2:
+        arm_fault(op);
+        break;
+    case 3:
+        change_streams(op);
+        break;
+    case 4:
+        advance_time(op);
+        break;
+    case 5:
+    case 6:
+        capture(op);
+        break;
+    case 7:
+        fuzz_launch(op.a % FUZZ_GRAPHS, stream_of(op.b));
+        break;
+    case 8:
+        fuzz_destroy_graph(op.a % FUZZ_GRAPHS);
+        break;
+    case 9:
+        fuzz_release_capture(stream_of(op.a));
+        break;
+    case 10:
+    case 11:
+        use_pool(op);
+        break;
+    case 12:
+        look(op);
+        break;
+    case 13:
+    case 14:
+    case 15:
+        (void)fuzz_use(block_of(op.a), stream_of(op.b & 7), (op.b & 8) != 0);
+        break;
+    case 16:
+    case 17:
+    case 18:
+        free_block(op);
+        break;
+    default:
+        alloc(op);
+        break;
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    if (n < HEADER_BYTES) {
+        return 0;
+    }
+    open_world(data);
+    size_t n_operations = (n - HEADER_BYTES) / OPERATION_BYTES;
+    for (size_t i = 0; i < n_operations && i < MOST_OPERATIONS; i++) {
+        const uint8_t *at = data + HEADER_BYTES + i * OPERATION_BYTES;
+        run_operation((operation){ .code = at[0], .a = at[1], .b = at[2] });
+    }
+    fuzz_graph_close();
+    fuzz_world_close((data[4] & 1) != 0);
+    return 0;
+}
