@@ -56,11 +56,15 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_pool_begin(pleat instance, int devic
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_pool_end(pleat instance, int device, pleat_pool_id id);
 
 /** Say that one user of the pool is gone. With the last one its free memory is everybody's, and
- *  that of its live blocks when they are freed.
+ *  that of its live blocks when they are freed; but no launch of a graph that used the pool can see
+ *  that, on whichever stream it was made, known to this instance or not.
  *
- *  A graph that used the pool may still run on streams that this instance has been told of (by an
- *  allocation, a free, a recorded use): their work so far is waited for before the memory goes on.
- *  Launches on any other stream, or on one destroyed since, must be over before this call.
+ *  For its launches are waited for, not here but before the memory goes on: until the driver says
+ *  that the pool's graphs are gone, their executables and their launches with them (since CUDA
+ *  11.3), or until a point behind all work of the device, recorded after this call, has passed.
+ *  That point would break a capture, so it is recorded when none is known of. Until then
+ *  pleat_pool_stats says that the pool is gone and its memory counts as the default pool's, but
+ *  serves nobody.
  *
  *  Returns  PLEAT_OK; PLEAT_EDEVICE; PLEAT_EPOOL; PLEAT_EBUSY (the last user, but requests are
  *           still routed there).

@@ -24,9 +24,9 @@ typedef struct pl_allocator_options {
     uint64_t limit_bytes; /* most resident bytes; 0 = none set */
     pl_growth growth;
     pl_cross_stream cross_stream;
-    uint32_t wait_ms;      /* longest host wait before failing; 0 = never */
+    uint32_t wait_ms;       /* longest host wait before failing; 0 = never */
     pl_capture_ask capture; /* told: streams are captured only while that is expected */
-    unsigned token_refill; /* device operations per 1,000 events */
+    unsigned token_refill;  /* device operations per 1,000 events */
     unsigned token_cap;
     unsigned order_interval; /* events per budgeted ordered wait */
     unsigned keep_permille;  /* slack over the peak of live granules */

@@ -23,8 +23,8 @@ typedef enum pl_block_state {
 /* Whom a free block pends on: nobody, or the lane with that number. In a use 0 is the context. */
 enum { PL_LANE_SETTLED = 0, PL_LANE_CONTEXT = 0 };
 
-/* What a block, once it is freed, has to wait for beside its owner: a stream that used it, the whole
- * context, or a capture. See many.h. */
+/* What a block, once it is freed, has to wait for beside its owner: a stream that used it, the
+ * whole context, or a capture. See many.h. */
 typedef struct pl_use {
     uint64_t tick;              /* freed: the stamp that this lane, or the context, must pass */
     struct pl_capture *capture; /* whose graph has it, or NULL; the others do not count before */

@@ -230,8 +230,8 @@ static pl_capture *find_gone(pl_capture *capture, size_t *n_looks)
 {
     for (; capture != NULL; capture = capture->next) {
         ++*n_looks;
-        if (is_gone(capture) && (!capture->is_released || capture->waiting.first != NULL ||
-                                 capture->pool != NULL)) {
+        if (is_gone(capture) &&
+            (!capture->is_released || capture->waiting.first != NULL || capture->pool != NULL)) {
             return capture;
         }
     }

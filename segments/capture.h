@@ -1,8 +1,8 @@
 /* capture.h - memory that a stream capture has seen.
  *
  * A graph bakes addresses in. What was allocated, freed or recorded as used while its stream was
- * captured belongs to that capture, whichever streams were forked into it: after its free it is used
- * by nobody, and never taken, until the graph is gone. That the driver tells, where it can
+ * captured belongs to that capture, whichever streams were forked into it: after its free it is
+ * used by nobody, and never taken, until the graph is gone. That the driver tells, where it can
  * (vmm/graph_watch.h): when the graph, all executables made of it and every launch are over. Else
  * the owner of the graph says so, by the handle of a stream that took part: of several captures on
  * one stream the oldest is meant. Launches may be under way then, on any stream: a tick of the
@@ -24,16 +24,16 @@ enum { PL_CAPTURE_STREAMS = 8 };
  *     without any it is gone
  * I2  `waiting` holds blocks whose last use names it                                        */
 typedef struct pl_capture {
-    struct pl_capture *next;             /* in space.captures */
-    uint64_t id;                         /* const: the driver's; 0 = it does not tell */
-    uint64_t number;                     /* const: in order of first sight */
-    pl_graph_watch *watch;               /* const; NULL = the driver does not tell */
-    struct pl_private *pool;             /* the first that its requests went to; NULL = none */
-    bool has_ended;                      /* a stream of it was seen at rest, or its end was told */
-    bool is_released;                    /* its graph is gone */
-    bool is_disowned;                    /* so its owner says; the driver has not said it yet */
-    uint64_t over_tick;                  /* released: its launches are over when the context passes */
-    void *streams[PL_CAPTURE_STREAMS];   /* the handles of those that took part, the first ones */
+    struct pl_capture *next;           /* in space.captures */
+    uint64_t id;                       /* const: the driver's; 0 = it does not tell */
+    uint64_t number;                   /* const: in order of first sight */
+    pl_graph_watch *watch;             /* const; NULL = the driver does not tell */
+    struct pl_private *pool;           /* the first that its requests went to; NULL = none */
+    bool has_ended;                    /* a stream of it was seen at rest, or its end was told */
+    bool is_released;                  /* its graph is gone */
+    bool is_disowned;                  /* so its owner says; the driver has not said it yet */
+    uint64_t over_tick;                /* released: its launches are over when the context passes */
+    void *streams[PL_CAPTURE_STREAMS]; /* the handles of those that took part, the first ones */
     unsigned n_streams;
     uint32_t n_refs;
     pl_block_queue waiting;

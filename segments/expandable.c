@@ -66,8 +66,7 @@ static pl_block *fit_elsewhere(pl_space *space, const pl_request *rq, pl_class c
             try_area(space, area, rq, &f);
         }
     }
-    bool is_reached = f.best == NULL ||
-                      pl_grow_reach(space, rq, f.best->segment->area) == PLEAT_OK;
+    bool is_reached = f.best == NULL || pl_grow_reach(space, rq, f.best->segment->area) == PLEAT_OK;
     return is_reached ? f.best : NULL;
 }
 
@@ -189,8 +188,8 @@ static bool refresh(pl_space *space, pl_request *rq)
 {
     bool is_first = !rq->has_polled && !rq->is_capturing; /* a capture asks and unmaps nothing */
     rq->has_polled = true;
-    if (is_first && (pl_space_has_many_lanes(space) || space->ticking.n > 0 ||
-                     space->n_stale > 0 || space->n_captures > 0 || space->draining != NULL)) {
+    if (is_first && (pl_space_has_many_lanes(space) || space->ticking.n > 0 || space->n_stale > 0 ||
+                     space->n_captures > 0 || space->draining != NULL)) {
         (void)pl_settle_poll(space, PL_SETTLE_QUERIES);
         pl_settle_want_ticks(space, rq->lane);
         pl_settle_context_if_due(space);
@@ -255,11 +254,12 @@ static void account_free(pl_space *space, size_t bytes, size_t requested)
     pl_stats_sub(s->requested_bytes, pool, requested);
 }
 
-/* What the stream, which the call names, is doing. The legacy default stream cannot be captured, and
- * costs no driver call. */
+/* What the stream, which the call names, is doing. The legacy default stream cannot be captured,
+ * and costs no driver call. */
 static pleat_status ask_capture(const pl_space *space, pl_stream *stream, pl_capture_info *out)
 {
-    bool is_told = space->options.capture == PL_CAPTURE_TOLD && atomic_load(&space->n_expected) == 0;
+    bool is_told = space->options.capture == PL_CAPTURE_TOLD &&
+                   atomic_load(&space->n_expected) == 0;
 
     *out = (pl_capture_info){ .is_capturing = false };
     return is_told || pl_stream_is_legacy(stream) ? PLEAT_OK : pl_stream_capture(stream, out);
@@ -414,8 +414,11 @@ static void free_block(pl_space *space, pl_block *b, pl_lane *plain, bool is_cap
     pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
     pl_space_lane_at(space, b->lane)->n_live--;
     if (__builtin_expect(b->uses != NULL, false)) {
+        size_t bytes = b->bytes;
         pl_many_free(space, b, is_capturing ? plain->capture : NULL);
-        pl_settle_named(space, plain);
+        if (!is_capturing) {
+            pl_settle_freed(space, plain, bytes); /* what it waits for may be its owner in the end */
+        }
         return;
     }
     free_plainly(space, b, plain, is_capturing);

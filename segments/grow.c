@@ -269,8 +269,8 @@ static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_
 
 enum { MOST_LANDINGS = 8, MOST_WAITS = 8 };
 
-/* What others have in their hands may be what is missing. Where they keep taking off, what they hold
- * counts as held. */
+/* What others have in their hands may be what is missing. Where they keep taking off, what they
+ * hold counts as held. */
 static bool wait_for_flights(pl_space *space, pl_request *rq)
 {
     if (space->n_flights == 0 || rq->n_landings == MOST_LANDINGS) {
@@ -307,10 +307,9 @@ static void name_pending(const pl_space *space, const pl_request *rq)
         pl_driver_set_detail("it pends on several streams, or on a graph that may run");
         return;
     }
-    pl_driver_set_detail("most of it pends on the stream %p (id %llu)%s",
-                         pl_stream_handle(other->stream),
-                         (unsigned long long)pl_stream_id(other->stream),
-                         other->is_gone ? ", which is gone" : "");
+    pl_driver_set_detail(
+        "most of it pends on the stream %p (id %llu)%s", pl_stream_handle(other->stream),
+        (unsigned long long)pl_stream_id(other->stream), other->is_gone ? ", which is gone" : "");
 }
 
 /* What pends on several streams and may help. */
@@ -319,7 +318,8 @@ static size_t many_bytes(const pl_space *space, const pl_request *rq)
     return space->n_many_bytes + (rq->pool != NULL ? space->n_apart_bytes : 0);
 }
 
-/* Memory that is pinned, but in a private pool, perhaps the request's own, or in one that drains. */
+/* Memory that is pinned, but in a private pool, perhaps the request's own, or in one that drains.
+ * */
 static bool has_pending_apart(const pl_space *space, const pl_request *rq)
 {
     bool any = space->draining != NULL || space->opening != NULL;
@@ -526,8 +526,8 @@ static bool poll_all(pl_space *space, pl_request *rq)
     return true;
 }
 
-/* No place can be had now. Everything that may change that is tried, each a bounded number of times:
- * so a request ends whatever others do. */
+/* No place can be had now. Everything that may change that is tried, each a bounded number of
+ * times: so a request ends whatever others do. */
 static pl_step shortage(pl_space *space, pl_request *rq, pleat_status verdict, pleat_status *st)
 {
     *st = verdict;

@@ -108,6 +108,25 @@ static pleat_status order(pl_space *space, pl_lane *user, pl_lane *other)
     return st;
 }
 
+enum { MOST_ORDERS = 8 };
+
+/* What waits for `other` waits for more than it: order after the others, too, that have a tick. */
+static size_t order_the_rest(pl_space *space, pl_lane *user, pl_lane *other, bool is_private)
+{
+    size_t n_moved = 0;
+
+    other->n_refs++;
+    for (unsigned n = 0; n < MOST_ORDERS && n_moved == 0; n++) {
+        pl_lane *lane = pl_many_missing(space, user, other, is_private);
+        if (lane == NULL || order(space, user, lane) != PLEAT_OK) {
+            break;
+        }
+        n_moved = pl_many_adopt(space, user, is_private);
+    }
+    other->n_refs--;
+    return n_moved;
+}
+
 pleat_status pl_handover(pl_space *space, pl_lane *user, pl_lane *other, size_t n_granules,
                          bool is_private, size_t *n_moved)
 {
@@ -126,6 +145,9 @@ pleat_status pl_handover(pl_space *space, pl_lane *user, pl_lane *other, size_t 
             (void)adopt_enough(space, user, other, behind, n_granules, is_private, &h);
             h.n_blocks += pl_many_adopt(space, user, is_private);
         }
+    }
+    if (st == PLEAT_OK && h.n_blocks == 0) {
+        h.n_blocks = order_the_rest(space, user, other, is_private);
     }
     *n_moved = h.n_blocks;
     return st;

@@ -21,10 +21,10 @@ static inline uint64_t pl_handover_behind(const pl_lane *user, uint32_t lane)
 /* Does anything pend on the lane that a tick covers? is_private: private pools' memory counts, too.
  */
 bool pl_handover_is_possible(const pl_space *space, const pl_lane *lane, bool is_private);
-/* Let `user` have memory that pends on `other`. Blocks with n_granules whole granules, or all blocks
- * if those have fewer, pend on `user` then; the rest stays with `other`, which can use it without
- * waiting. SIZE_MAX: all that is covered. Counts one stream_wait if there was one. *n_moved: blocks
- * that have come, so that no caller goes on for nothing.
+/* Let `user` have memory that pends on `other`. Blocks with n_granules whole granules, or all
+ * blocks if those have fewer, pend on `user` then; the rest stays with `other`, which can use it
+ * without waiting. SIZE_MAX: all that is covered. Counts one stream_wait if there was one.
+ * *n_moved: blocks that have come, so that no caller goes on for nothing.
  * Returns PLEAT_OK; ECAPTURE, ESTREAM (`user`), ENOMEM_HOST, EDRIVER: nothing has changed. */
 pleat_status pl_handover(pl_space *space, pl_lane *user, pl_lane *other, size_t n_granules,
                          bool is_private, size_t *n_moved);

@@ -7,9 +7,9 @@
  *
  * A free block pends on its lane's tick: a fence recorded now and then, and only in calls that name
  * the stream: at any other time it may be destroyed, and drivers promise nothing for its handle.
- * Frees are stamped; the stamps of all lanes come from one clock. A tick covers its lane's stamps up
- * to its number, a tick of the context (settle.h) those of every lane. Once it has passed on the GPU
- * what it covers is over, and settled by and by. */
+ * Frees are stamped; the stamps of all lanes come from one clock. A tick covers its lane's stamps
+ * up to its number, a tick of the context (settle.h) those of every lane. Once it has passed on
+ * the GPU what it covers is over, and settled by and by. */
 #ifndef PLEAT_SEGMENTS_LANE_H
 #define PLEAT_SEGMENTS_LANE_H
 
@@ -65,8 +65,8 @@ typedef struct pl_lane {
     pl_tick ticks[PL_LANE_TICKS];
     unsigned first_tick; /* ring: oldest recorded tick not known to have passed */
     unsigned n_ticks;
-    unsigned n_frees;     /* since the last tick */
-    unsigned n_lifetime;  /* frees so far, at most PL_LANE_YOUNG */
+    unsigned n_frees;      /* since the last tick */
+    unsigned n_lifetime;   /* frees so far, at most PL_LANE_YOUNG */
     size_t unticked_bytes; /* freed since the last tick */
     size_t n_live;
     size_t n_refs;
@@ -74,8 +74,8 @@ typedef struct pl_lane {
     size_t pending_bytes;
     pl_block_queue apart; /* the same of private pools' blocks */
     size_t apart_bytes;
-    pl_block_queue many;         /* PL_BLOCK_MANY: wait for this lane now, as for one of several */
-    pl_index runs[PL_N_CLASSES]; /* of its pending blocks in the default pool, see run.h */
+    pl_block_queue many;          /* PL_BLOCK_MANY: wait for this lane now, as for one of several */
+    pl_index runs[PL_N_CLASSES];  /* of its pending blocks in the default pool, see run.h */
     pl_area *areas[PL_N_CLASSES]; /* where its requests look first; NULL = none yet */
     uint64_t tried_turn; /* of a request that has ordered after it, or waited for it, last */
     pl_behind behind[PL_LANE_BEHIND]; /* by lane number */

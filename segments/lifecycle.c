@@ -216,7 +216,7 @@ static void free_metadata(pl_space *space)
     free_uses(space);
     free_lanes(space);
     pl_capture_free_all(space);
-    for (int class = 0; class < PL_N_CLASSES; class++) {
+    for (int class = 0; class < PL_N_CLASSES; class ++) {
         for (unsigned i = 0; i < space->n_areas[class]; i++) {
             pl_area_destroy(&space->host, space->areas[class][i]);
         }

@@ -68,9 +68,9 @@ pleat_status pl_many_add_use(pl_space *space, pl_block *b, pl_lane *lane, pl_cap
     if (st != PLEAT_OK) {
         return st;
     }
-    b->uses->use[b->uses->n++] = (pl_use){
-        .capture = capture, .lane = lane->number, .is_kept = is_kept
-    };
+    b->uses->use[b->uses->n++] = (pl_use){ .capture = capture,
+                                           .lane = lane->number,
+                                           .is_kept = is_kept };
     lane->n_refs++;
     if (capture != NULL) {
         pl_capture_hold(capture);
@@ -288,8 +288,8 @@ size_t pl_many_pass_context(pl_space *space, size_t n)
     return n_passed;
 }
 
-/* Private pools' blocks wait for the end of the capture only, others for the end of the graph. Those
- * that cannot go on yet are behind the others in the queue afterwards. */
+/* Private pools' blocks wait for the end of the capture only, others for the end of the graph.
+ * Those that cannot go on yet are behind the others in the queue afterwards. */
 size_t pl_many_pass_capture(pl_space *space, pl_capture *capture, size_t n)
 {
     const pl_block *first_left = NULL;
@@ -378,4 +378,52 @@ size_t pl_many_adopt(pl_space *space, pl_lane *user, bool is_private)
     }
     pl_lock_touch(MOST_LOOKS - n_looks + PL_SETTLE_LANES - n_lanes);
     return n_adopted;
+}
+
+/* May `user` have what the lane did up to `tick` without another order? *missing is the lane if an
+ * order would do. */
+static bool is_behind(const pl_space *space, const pl_lane *user, uint32_t number, uint64_t tick,
+                      pl_lane **missing)
+{
+    pl_lane *lane = pl_space_lane_at(space, number);
+
+    if (lane == user || tick <= pl_handover_behind(user, number) ||
+        pl_lane_has_passed(space, lane, tick)) {
+        return true;
+    }
+    *missing = lane;
+    return tick <= lane->recorded_tick;
+}
+
+/* One that an order after the lane would bring nearer; NULL also if orders alone cannot do. */
+static pl_lane *missing_of(const pl_space *space, const pl_lane *user, const pl_block *b)
+{
+    pl_lane *missing = NULL;
+
+    for (uint32_t i = 0; i < b->uses->n; i++) {
+        const pl_use *use = &b->uses->use[i];
+        bool is_context = use->lane == PL_LANE_CONTEXT;
+        if (use->capture != NULL || (is_context && !is_met(space, use)) ||
+            (!is_context && !is_behind(space, user, use->lane, use->tick, &missing))) {
+            return NULL;
+        }
+    }
+    return is_behind(space, user, b->lane, b->tick, &missing) ? missing : NULL;
+}
+
+pl_lane *pl_many_missing(const pl_space *space, const pl_lane *user, const pl_lane *other,
+                         bool is_private)
+{
+    pl_lane *missing = NULL;
+    size_t n_looks = MOST_LOOKS;
+
+    for (const pl_block *b = other->many.first; b != NULL && missing == NULL && n_looks > 0;
+         b = b->queue_next) {
+        n_looks--;
+        if (is_private || !b->is_apart) {
+            missing = missing_of(space, user, b);
+        }
+    }
+    pl_lock_touch(MOST_LOOKS - n_looks);
+    return missing;
 }

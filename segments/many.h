@@ -2,9 +2,10 @@
  *
  * A live block collects its uses: other streams that it was recorded for, captures that allocated,
  * freed or recorded it. When it is freed each use becomes a demand: a lane, or the context, must
- * pass a stamp; a capture's graph must be gone first. The block waits for one of them at a time, the
- * last in its list, in the queue of that lane, of the context or of that capture. So a tick that
- * passes costs a step for each block that waited for it, and nothing is asked about the others.
+ * pass a stamp; a capture's graph must be gone first. The block waits for one of them at a time,
+ * the last in its list, in the queue of that lane, of the context or of that capture. So a tick
+ * that passes costs a step for each block that waited for it, and nothing is asked about the
+ * others.
  *
  * Guarded by the device lock; no function drops it. */
 #ifndef PLEAT_SEGMENTS_MANY_H
@@ -21,7 +22,8 @@ pleat_status pl_many_add_use(pl_space *space, pl_block *b, pl_lane *lane,
 void pl_many_free(pl_space *space, pl_block *b, const struct pl_capture *in);
 void pl_many_drop_uses(pl_space *space, pl_block *b);
 
-/* The lane has passed something: at most n blocks go on to what they wait for next. How many did. */
+/* The lane has passed something: at most n blocks go on to what they wait for next. How many did.
+ * */
 size_t pl_many_pass(pl_space *space, pl_lane *lane, size_t n);
 size_t pl_many_pass_context(pl_space *space, size_t n);
 /* The capture is over: the same of those that waited for it. */
@@ -31,5 +33,9 @@ bool pl_many_is_uncovered(const pl_space *space, const pl_lane *lane);
 /* `user` waits on the GPU for some lanes: blocks all of whose demands that meets are its pending
  * memory now. Looks at a bounded number. is_private: also private pools'. Returns how many. */
 size_t pl_many_adopt(pl_space *space, pl_lane *user, bool is_private);
+/* A lane that `user` does not wait for yet, but must, with ticks that are recorded, to have one of
+ * the blocks that wait for `other`; NULL = none. Looks at a bounded number. */
+pl_lane *pl_many_missing(const pl_space *space, const pl_lane *user, const pl_lane *other,
+                         bool is_private);
 
 #endif

@@ -9,8 +9,8 @@ enum { LEAST_SEGMENT = 64, SHARE_LOG2 = 6, QUIET_LOOKS = 256, RECYCLE_LOOKS = 8,
 
 /* ---- areas ----------------------------------------------------------------------------------- */
 
-/* Does nothing live there, and is nothing on its way? One of very many pieces is left to the default
- * pool. What pends needs an index in the area then. */
+/* Does nothing live there, and is nothing on its way? One of very many pieces is left to the
+ * default pool. What pends needs an index in the area then. */
 static bool is_quiet(pl_space *space, pl_area *area)
 {
     size_t n_looks = QUIET_LOOKS;
@@ -221,7 +221,8 @@ static void open_area(pl_space *space, pl_area *area)
         seg->next_opening = space->opening;
         space->opening = seg;
     }
-    area->pool = NULL; /* it stays its lane's, which is told to be its stream's, until it is recycled */
+    area->pool =
+        NULL; /* it stays its lane's, which is told to be its stream's, until it is recycled */
     push_released(space, area);
 }
 

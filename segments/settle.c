@@ -120,8 +120,7 @@ static bool is_time_for_tick(const pl_space *space, const pl_lane *lane, size_t 
     if (!pl_space_has_many_lanes(space)) {
         return false;
     }
-    return lane->n_frees >= PL_FREES_PER_TICK ||
-           (bytes >= space->granule_bytes && is_young) ||
+    return lane->n_frees >= PL_FREES_PER_TICK || (bytes >= space->granule_bytes && is_young) ||
            ((bytes >= space->granule_bytes || lane->n_frees >= PL_FREES_WHEN_TIGHT) &&
             is_tight(space)) ||
            lane->unticked_bytes >> space->granule_log2 > space->total_chunks >> 6;
@@ -393,8 +392,7 @@ static bool is_uncovered(const pl_space *space, const pl_lane *lane, const pl_bl
 bool pl_settle_has_uncovered(const pl_space *space, const pl_lane *lane)
 {
     return is_uncovered(space, lane, lane->pending.last) ||
-           is_uncovered(space, lane, lane->apart.last) ||
-           pl_many_is_uncovered(space, lane);
+           is_uncovered(space, lane, lane->apart.last) || pl_many_is_uncovered(space, lane);
 }
 
 /* The legacy stream is never destroyed: it may be asked at any time. */

@@ -78,8 +78,8 @@ void pl_space_lose_lane(pl_space *space, pl_lane *lane)
 
 static bool is_at_rest(const pl_lane *lane)
 {
-    return lane->n_live == 0 && lane->n_refs == 0 && !lane->busy.is_linked &&
-           !lane->is_recording && !lane->is_polled;
+    return lane->n_live == 0 && lane->n_refs == 0 && !lane->busy.is_linked && !lane->is_recording &&
+           !lane->is_polled;
 }
 
 static void return_ticks(pl_space *space, pl_lane *lane)
@@ -99,7 +99,7 @@ static void give_up(pl_space *space, pl_lane *lane)
     bool is_labelling = lane->is_labelling;
 
     return_ticks(space, lane);
-    for (int class = 0; class < PL_N_CLASSES; class++) {
+    for (int class = 0; class < PL_N_CLASSES; class ++) {
         if (lane->areas[class] != NULL) {
             lane->areas[class]->n_lanes--;
         }
@@ -137,7 +137,8 @@ void pl_space_look_for_gone(pl_space *space, unsigned n)
 
 /* ---- areas ----------------------------------------------------------------------------------- */
 
-/* One that a stream which is gone has left; else a new one; else the one with the fewest streams. */
+/* One that a stream which is gone has left; else a new one; else the one with the fewest streams.
+ * */
 static pl_area *choose_area(pl_space *space, pl_lane *lane, pl_class class)
 {
     pl_area **areas = space->areas[class];

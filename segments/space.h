@@ -33,14 +33,14 @@ typedef struct pl_flying {
 typedef struct pl_context {
     uint64_t next_tick; /* stamps are no lower than this */
     uint64_t passed_tick;
-    pl_tick tick;         /* fence NULL = none */
-    bool is_busy;         /* some thread records or queries it now */
-    bool is_recording;    /* or is about to: no capture may begin */
-    bool is_unsupported;  /* the driver has no such event */
-    bool is_wanted;       /* gone lanes have frees that only it can cover */
-    uint64_t event;       /* n_events when it was recorded last */
-    size_t gone_bytes;    /* freed on lanes that are gone, covered by no tick, since then */
-    pl_block_queue many;  /* PL_BLOCK_MANY that wait for it now */
+    pl_tick tick;        /* fence NULL = none */
+    bool is_busy;        /* some thread records or queries it now */
+    bool is_recording;   /* or is about to: no capture may begin */
+    bool is_unsupported; /* the driver has no such event */
+    bool is_wanted;      /* gone lanes have frees that only it can cover */
+    uint64_t event;      /* n_events when it was recorded last */
+    size_t gone_bytes;   /* freed on lanes that are gone, covered by no tick, since then */
+    pl_block_queue many; /* PL_BLOCK_MANY that wait for it now */
 } pl_context;
 
 enum { PL_CAPTURE_HEADS = 256 };
@@ -69,13 +69,13 @@ typedef struct pl_space {
     pl_ptrmap live;
     pl_lane **lanes; /* by number - 1; NULL = not seen */
     uint32_t n_lane_rooms;
-    uint32_t n_lanes;      /* there now */
-    uint32_t looked_at;    /* room: where the search for lanes that are gone goes on */
-    pl_lane_ring busy;     /* with something that pends */
-    pl_lane_ring ticking;  /* with recorded ticks */
-    uint64_t clock;        /* of stamps */
-    uint64_t n_turns;      /* see pl_lane.tried_turn */
-    uint64_t short_event;  /* n_events when a request was last short of pending memory; 0 = never */
+    uint32_t n_lanes;     /* there now */
+    uint32_t looked_at;   /* room: where the search for lanes that are gone goes on */
+    pl_lane_ring busy;    /* with something that pends */
+    pl_lane_ring ticking; /* with recorded ticks */
+    uint64_t clock;       /* of stamps */
+    uint64_t n_turns;     /* see pl_lane.tried_turn */
+    uint64_t short_event; /* n_events when a request was last short of pending memory; 0 = never */
     pl_context context;
     pl_area *areas[PL_N_CLASSES][PL_MOST_AREAS]; /* the default pool's; NULL = none yet */
     unsigned n_areas[PL_N_CLASSES];
@@ -84,17 +84,18 @@ typedef struct pl_space {
     struct pl_private *last_draining;
     pl_area *released; /* areas that were a private pool's, see private.h */
     pl_area *last_released;
-    pl_segment **segments;       /* by address */
+    pl_segment **segments; /* by address */
     uint32_t n_segments;
     uint32_t n_segment_rooms;
-    pl_segment *opening; /* first of those that are */
+    pl_segment *opening;                           /* first of those that are */
     struct pl_capture *captures[PL_CAPTURE_HEADS]; /* by id: see capture.h */
     size_t n_captures;
-    size_t n_capturing;      /* not known to have ended */
-    _Atomic size_t n_expected; /* atomic, written under the lock: calls that say that one may begin */
-    size_t n_disowned;       /* whose owner said that their graph is gone; it may run yet */
-    uint64_t next_capture;   /* number */
-    uint64_t n_graphs_gone;  /* when their captures were last looked through */
+    size_t n_capturing; /* not known to have ended */
+    _Atomic size_t
+        n_expected;         /* atomic, written under the lock: calls that say that one may begin */
+    size_t n_disowned;      /* whose owner said that their graph is gone; it may run yet */
+    uint64_t next_capture;  /* number */
+    uint64_t n_graphs_gone; /* when their captures were last looked through */
 
     pl_chunk *idle; /* mapped nowhere; room for every chunk there is */
     size_t n_idle;

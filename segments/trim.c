@@ -48,13 +48,17 @@ static pleat_status wait_for_lanes(pl_space *space, uint32_t wait_ms)
 }
 
 /* Know as much as can be known: if it may wait for ever, everything freed so far is over
- * afterwards. A few streams are waited for one by one, and nothing else is; where there are many, or
- * where something is covered by no tick, the whole context, once. */
+ * afterwards. A few streams are waited for one by one, and nothing else is; where there are many,
+ * or where something is covered by no tick, the whole context, once. */
 static pleat_status quiesce(pl_space *space, uint32_t wait_ms)
 {
     pleat_status st = PLEAT_OK;
 
-    pl_settle_want_ticks(space, NULL); /* the legacy stream gets its own at once: ask about it, too */
+    while (pl_capture_look(space)) { /* what graphs have left is waited for, too */
+        pl_space_breathe(space);
+    }
+    pl_settle_want_ticks(space,
+                         NULL); /* the legacy stream gets its own at once: ask about it, too */
     (void)pl_settle_poll(space, SIZE_MAX);
     if (wait_ms > 0 && space->ticking.n <= FEW_LANES) {
         st = wait_for_lanes(space, wait_ms);

@@ -182,7 +182,8 @@ static bool is_many_sound(const pl_lane *lane)
     uint64_t tick = 0;
 
     for (const pl_block *b = lane->many.first; b != NULL; b = b->queue_next) {
-        const pl_use *use = b->uses != NULL && b->uses->n > 0 ? &b->uses->use[b->uses->n - 1] : NULL;
+        const pl_use *use = b->uses != NULL && b->uses->n > 0 ? &b->uses->use[b->uses->n - 1]
+                                                              : NULL;
         if (b->state != PL_BLOCK_MANY || use == NULL || use->lane != lane->number ||
             use->tick < tick) {
             return false;
@@ -197,7 +198,7 @@ static bool is_lane_sound(const pl_lane *lane)
     bool is_busy = lane->pending.first != NULL || lane->apart.first != NULL ||
                    lane->many.first != NULL;
 
-    for (int class = 0; class < PL_N_CLASSES; class++) {
+    for (int class = 0; class < PL_N_CLASSES; class ++) {
         if (pl_index_check(&lane->runs[class]) != 0) {
             return false;
         }

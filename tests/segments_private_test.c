@@ -20,6 +20,12 @@ static void open_impatient(void)
     pools_open_with(SIM, PL_CROSS_SETTLED, 0);
 }
 
+/* A call that names the stream, and does nothing else. */
+static void name(unsigned stream)
+{
+    pleat_put(pleat_get(512, stream), stream);
+}
+
 /* ---- whose memory it is ---------------------------------------------------------------------- */
 
 START_TEST(a_pools_free_block_serves_the_pool_again_and_nobody_else)
@@ -143,8 +149,10 @@ START_TEST(what_another_stream_is_done_with_serves_before_the_pool_grows)
     pleat_devptr ptr = pools_get(pool, GRANULE, 1);
     pleat_record(ptr, 2);
     pleat_put(ptr, 1);
+    name(2); /* whose tick the free wishes for */
     pleat.sim.finish();
     ck_assert_uint_eq(pools_get(pool, GRANULE, 1), ptr);
+    ck_assert_uint_eq(pools_reserved(pool), GRANULE);
     pools_release(pool);
 }
 END_TEST
@@ -216,8 +224,10 @@ START_TEST(another_stream_of_the_capture_does_not_get_it)
     ck_assert_int_eq(pl_cu_stream_wait_event(drv, pleat.handles[1], join, 0), CU_SUCCESS);
     cu_graph_exec exec = pools_end_capture(1);
     pools_rest(pool);
+    ck_assert_uint_eq(told_count(PL_ACTION_FREE_COMPLETED), 1);
+    name(1); /* at rest: it has used what the other one freed */
     pools_rest(pool);
-    ck_assert_uint_eq(told_count(PL_ACTION_FREE_COMPLETED), 2);
+    ck_assert_uint_eq(told_count(PL_ACTION_FREE_COMPLETED), 3);
     pools_launch(exec, 3);
     pools_forget(exec);
     ck_assert_int_eq(pl_cu_event_destroy(drv, fork), CU_SUCCESS);
@@ -241,6 +251,7 @@ START_TEST(a_capture_does_not_use_what_pends_from_before)
 }
 END_TEST
 
+/* _i: their streams are named in between, or all memory is trimmed, as PyTorch does. */
 START_TEST(two_graphs_share_a_pool)
 {
     pl_private *pool = pools_open_one();
@@ -249,6 +260,12 @@ START_TEST(two_graphs_share_a_pool)
     pleat_put(ptr, 1);
     cu_graph_exec one = pools_end_capture(1);
     pools_rest(pool);
+    if (_i == 0) {
+        name(1);
+        pools_rest(pool);
+    } else {
+        (void)pleat_trim(0, true);
+    }
     pools_begin_capture(2);
     ck_assert_uint_eq(pools_get(pool, 4 * GRANULE, 2), ptr);
     pleat_put(ptr, 2);
@@ -328,14 +345,17 @@ END_TEST
 START_TEST(a_capture_that_goes_on_does_not_hide_one_that_ended)
 {
     pl_private *pool = pools_open_one();
-    pleat_devptr ptr[N_GRANULES];
-    get_many(pool, ptr, N_GRANULES);
+    pleat_devptr ptr[N_GRANULES - 1];
+    pleat_devptr other = pleat_get(512, 2);
+    get_many(pool, ptr, N_GRANULES - 1);
     pools_begin_capture(2);
     pools_begin_capture(3);
-    free_captured(ptr, N_GRANULES - 4, 3);
-    free_captured(ptr + N_GRANULES - 4, 4, 2);
+    free_captured(ptr, N_GRANULES - 5, 3);
+    free_captured(ptr + N_GRANULES - 5, 4, 2);
     pools_forget(pools_end_capture(2));
-    ck_assert_uint_ge(pools_get(pool, GRANULE, 1), ptr[N_GRANULES - 4]);
+    ck_assert_int_eq(pools_refused(pool, GRANULE, 1), PLEAT_EPENDING); /* stream 2 says nothing */
+    pleat_record(other, 2);
+    ck_assert_uint_ge(pools_get(pool, GRANULE, 1), ptr[N_GRANULES - 5]);
     pools_forget(pools_end_capture(3));
     pools_release(pool);
 }
@@ -367,8 +387,8 @@ START_TEST(released_memory_waits_for_the_last_launch)
 }
 END_TEST
 
-/* However many pieces the free memory is in: they share the fences. */
-START_TEST(a_release_records_one_event_a_stream)
+/* However many pieces the free memory is in, and whatever used it. */
+START_TEST(a_release_records_one_event_of_the_context)
 {
     pl_private *pool = pools_open_one();
     pleat_devptr ptr[N_GRANULES];
@@ -377,15 +397,37 @@ START_TEST(a_release_records_one_event_a_stream)
         pleat_put(ptr[i], 1);
     }
     uint64_t before = pleat_calls("cuEventRecord");
+    uint64_t n_of_context = pleat_calls("cuCtxRecordEvent");
     pleat.a->ops->private_release(pleat.a, pool);
-    ck_assert_uint_eq(pleat_calls("cuEventRecord") - before, PLEAT_N_STREAMS);
+    ck_assert_uint_eq(pleat_calls("cuEventRecord"), before);
+    ck_assert_uint_eq(pleat_calls("cuCtxRecordEvent"), n_of_context + 1);
     pleat_assert_sound();
     (void)pools_get_default(GRANULE, 2);
 }
 END_TEST
 
-/* Of one that is captured the fence comes later, for each piece. */
-START_TEST(a_release_beside_a_capture_waits_for_its_stream_too)
+/* The driver will tell when they are gone; until then nobody has the memory. */
+START_TEST(a_release_of_a_pool_whose_graphs_are_watched_records_nothing)
+{
+    pl_private *pool = pools_open_one();
+    pools_begin_capture(1);
+    pleat_devptr ptr = pools_get(pool, (size_t)60 * GRANULE, 1);
+    pleat_put(ptr, 1);
+    cu_graph_exec exec = pools_end_capture(1);
+    uint64_t before = pleat_calls("cuEventRecord") + pleat_calls("cuCtxRecordEvent");
+    pools_release(pool);
+    ck_assert_uint_eq(pleat_calls("cuEventRecord") + pleat_calls("cuCtxRecordEvent"), before);
+    pools_launch(exec, 3);
+    pleat_devptr beside = pools_get_default((size_t)4 * GRANULE, 2);
+    ck_assert_uint_eq(pleat_trim(0, false), 0);
+    pleat_put(beside, 2);
+    pools_forget(exec);
+    (void)pools_get_default((size_t)60 * GRANULE, 2);
+}
+END_TEST
+
+/* Its event would break the capture: it comes later. */
+START_TEST(a_release_beside_a_capture_waits_for_its_end)
 {
     pl_private *pool = pools_open_one();
     pleat_devptr ptr[4];
@@ -557,14 +599,15 @@ int main(void)
     tcase_add_test(captures, a_capture_reuses_what_it_freed_itself);
     tcase_add_test(captures, another_stream_of_the_capture_does_not_get_it);
     tcase_add_test(captures, a_capture_does_not_use_what_pends_from_before);
-    tcase_add_test(captures, two_graphs_share_a_pool);
+    tcase_add_loop_test(captures, two_graphs_share_a_pool, 0, 2);
     tcase_add_test(captures, an_output_that_is_freed_later_goes_back_to_the_pool);
     tcase_add_test(captures, a_capture_grows_into_settled_memory_of_the_default_pool);
     tcase_add_test(captures, what_a_capture_used_comes_back_when_it_ends);
     tcase_add_test(captures, a_capture_that_goes_on_does_not_hide_one_that_ended);
     tcase_add_test(captures, released_memory_waits_for_the_last_launch);
-    tcase_add_test(captures, a_release_records_one_event_a_stream);
-    tcase_add_test(captures, a_release_beside_a_capture_waits_for_its_stream_too);
+    tcase_add_test(captures, a_release_records_one_event_of_the_context);
+    tcase_add_test(captures, a_release_of_a_pool_whose_graphs_are_watched_records_nothing);
+    tcase_add_test(captures, a_release_beside_a_capture_waits_for_its_end);
     TCase *faults = add_case(suite, "faults", open_plain);
     tcase_add_loop_test(faults, host_memory_that_fails_leaves_nothing_behind, 0, 2);
     TCase *impatient = add_case(suite, "no waiting", open_impatient);

@@ -7,6 +7,7 @@
 #include "tests/support/segments_sim.h"
 
 enum { GRANULE = 2 << 20, N_GRANULES = 64, FREES_PER_TICK = 32 };
+enum { YOUNG_FREES = 256, FREES_WHEN_TIGHT = 4, SHORT_EVENTS = 4096 };
 
 #define SIM "capacity:128M,depth:1048576" /* work ends only when it is waited for */
 
@@ -17,13 +18,18 @@ static void open_plain(void)
     pleat_open(SIM, NULL);
 }
 
-static void open_with(pl_cross_stream cross_stream, uint32_t wait_ms)
+static void open_with_sim(const char *sim, pl_cross_stream cross_stream, uint32_t wait_ms)
 {
     pl_allocator_options options;
     pl_allocator_options_init(&options);
     options.cross_stream = cross_stream;
     options.wait_ms = wait_ms;
-    pleat_open(SIM, &options);
+    pleat_open(sim, &options);
+}
+
+static void open_with(pl_cross_stream cross_stream, uint32_t wait_ms)
+{
+    open_with_sim(SIM, cross_stream, wait_ms);
 }
 
 static void open_settled(void)
@@ -34,6 +40,12 @@ static void open_settled(void)
 static void open_settled_waiting(void)
 {
     open_with(PL_CROSS_SETTLED, 1000);
+}
+
+/* Only the streams' own ticks are left. */
+static void open_settled_without_context(void)
+{
+    open_with_sim(SIM ",without:[cuCtxRecordEvent]", PL_CROSS_SETTLED, 0);
 }
 
 static void open_impatient(void)
@@ -68,26 +80,142 @@ static pleat_devptr get_and_use(size_t bytes, unsigned stream)
     return ptr;
 }
 
+/* A call that names the stream and changes nothing; `own`: a live block of it. */
+static void name(unsigned stream, pleat_devptr own)
+{
+    pleat_record(own, stream);
+    pleat_assert_sound();
+}
+
+static uint64_t n_recorded(void)
+{
+    return pleat_calls("cuEventRecord");
+}
+
 /* ---- settling ------------------------------------------------------------------------------ */
 
-START_TEST(one_stream_needs_no_events)
+START_TEST(one_stream_needs_no_events_while_something_of_it_lives)
+{
+    pleat_get(MIB, 1);
+    for (int i = 0; i < 200; i++) {
+        pleat_put(get_and_use(MIB, 1), 1);
+    }
+    ck_assert_uint_eq(pleat_calls("cuEventCreate") + n_recorded(), 0);
+}
+END_TEST
+
+START_TEST(the_legacy_stream_alone_needs_no_events)
 {
     for (int i = 0; i < 200; i++) {
-        pleat_devptr ptr = get_and_use(MIB, 1);
-        pleat_put(ptr, 1);
+        pleat_put(get_and_use(MIB, 0), 0);
     }
-    ck_assert_uint_eq(pleat_calls("cuEventCreate") + pleat_calls("cuEventRecord"), 0);
+    ck_assert_uint_eq(pleat_calls("cuEventCreate") + n_recorded(), 0);
+}
+END_TEST
+
+START_TEST(the_last_free_of_a_young_stream_leaves_a_tick)
+{
+    for (uint64_t i = 1; i <= YOUNG_FREES + 50; i++) {
+        pleat_put(get_and_use(MIB, 1), 1);
+        ck_assert_uint_eq(n_recorded(), i < YOUNG_FREES ? i : YOUNG_FREES);
+    }
 }
 END_TEST
 
 START_TEST(with_two_streams_a_tick_is_recorded_every_32_frees)
 {
     pleat_get(GRANULE, 2);
+    pleat_get(MIB, 1);
     for (int i = 0; i < 3 * FREES_PER_TICK; i++) {
-        pleat_put(get_and_use(MIB, 1), 1);
-        ck_assert_uint_eq(pleat_calls("cuEventRecord"), (uint64_t)(i + 1) / FREES_PER_TICK);
+        pleat_put(get_and_use(64 * KIB, 1), 1);
+        ck_assert_uint_eq(n_recorded(), (uint64_t)(i + 1) / FREES_PER_TICK);
     }
     ck_assert_uint_eq(pleat_counted().host_syncs, 0);
+}
+END_TEST
+
+START_TEST(or_as_soon_as_a_64th_of_the_device_is_exceeded)
+{
+    pleat_get(GRANULE, 2);
+    pleat_get(MIB, 1);
+    for (int i = 0; i < FREES_PER_TICK; i++) {
+        pleat_put(get_and_use(MIB, 1), 1);
+        ck_assert_uint_eq(n_recorded(), (uint64_t)(i + 1) / 4);
+    }
+}
+END_TEST
+
+START_TEST(or_for_each_granule_while_the_stream_is_young)
+{
+    pleat_get(GRANULE, 2);
+    pleat_get(MIB, 1);
+    for (uint64_t i = 1; i <= YOUNG_FREES + 1; i++) {
+        pleat_put(get_and_use(GRANULE, 1), 1);
+        ck_assert_uint_eq(n_recorded(), i < YOUNG_FREES ? i : YOUNG_FREES);
+    }
+}
+END_TEST
+
+START_TEST(or_every_4_frees_when_the_device_is_nearly_full)
+{
+    pleat_get(122 * MIB, 1);
+    pleat_get(512, 2);
+    for (size_t i = 0; i < 3 * FREES_WHEN_TIGHT; i++) {
+        ptrs[i] = get_and_use(4 * KIB, 1);
+    }
+    for (size_t i = 0; i < 3 * FREES_WHEN_TIGHT; i++) {
+        pleat_put(ptrs[i], 1);
+        ck_assert_uint_eq(n_recorded(), (i + 1) / FREES_WHEN_TIGHT);
+    }
+}
+END_TEST
+
+START_TEST(after_a_shortage_a_tick_is_recorded_with_every_free)
+{
+    fill();
+    pleat_put(ptrs[40], 1);
+    pleat_devptr first = get_and_use(MIB, 1);
+    pleat_devptr second = get_and_use(MIB, 1);
+    uint64_t before = n_recorded();
+    pleat_put(first, 1);
+    ck_assert_uint_eq(n_recorded(), before);
+    free_scattered(0, 10);
+    ck_assert_int_eq(pleat_refused(11 * (size_t)GRANULE, 3), PLEAT_EPENDING);
+    before = n_recorded();
+    for (uint64_t i = 0; i < SHORT_EVENTS / 2; i++) {
+        ck_assert_uint_eq(n_recorded(), before + i);
+        pleat_put(second, 1);
+        second = pleat_get(MIB, 1);
+    }
+    before = n_recorded(); /* it is forgotten by now */
+    pleat_put(second, 1);
+    ck_assert_uint_eq(n_recorded(), before);
+}
+END_TEST
+
+START_TEST(a_tick_that_is_wanted_is_recorded_by_the_next_call_that_names_the_stream)
+{
+    pleat_devptr kept = get_and_use(MIB, 1);
+    pleat_devptr ptr = get_and_use(100 * MIB, 1);
+    pleat_put(ptr, 1);
+    ck_assert_int_eq(pleat_refused(100 * MIB, 2), PLEAT_EPENDING);
+    ck_assert_uint_eq(n_recorded(), 0);
+    name(1, kept);
+    name(1, kept);
+    ck_assert_uint_eq(n_recorded(), 1);
+    ck_assert_uint_eq(get_and_use(100 * MIB, 2), ptr);
+    ck_assert_uint_eq(pleat_counted().stream_waits, 1);
+    ck_assert_uint_eq(pleat_counted().host_syncs, 0);
+}
+END_TEST
+
+START_TEST(without_a_wish_naming_a_stream_records_nothing)
+{
+    pleat_devptr kept = get_and_use(MIB, 1);
+    pleat_put(get_and_use(100 * MIB, 1), 1);
+    name(1, kept);
+    get_and_use(60 * MIB, 1);
+    ck_assert_uint_eq(n_recorded(), 0);
 }
 END_TEST
 
@@ -229,11 +357,15 @@ START_TEST(a_granule_under_two_streams_pieces_is_had_behind_both)
     pleat_devptr other = get_and_use(MIB, 1); /* they fill the granule */
     ck_assert_uint_eq(other, half + MIB);
     pleat_put(half, 1);
-    pleat_record(other, 3);
-    pleat_work_after(3, 1, other, MIB);
+    pleat_record(other, 2);
+    pleat_work_after(2, 1, other, MIB);
     pleat_put(other, 1);
-    get_and_use(GRANULE, 4);
-    ck_assert_uint_ge(pleat_counted().stream_waits, 2);
+    ck_assert_int_eq(pleat_refused(GRANULE, 4), PLEAT_EPENDING); /* no tick covers them */
+    name(1, ptrs[1]);
+    ck_assert_int_eq(pleat_refused(GRANULE, 4), PLEAT_EPENDING); /* nor the one on stream 2 */
+    name(2, ptrs[N_GRANULES - 1]);
+    ck_assert_uint_eq(get_and_use(GRANULE, 4), half);
+    ck_assert_uint_eq(pleat_counted().stream_waits, 2);
     ck_assert_uint_eq(pleat_counted().host_syncs, 0);
 }
 END_TEST
@@ -344,14 +476,16 @@ END_TEST
 START_TEST(a_tick_whose_event_fails_is_replaced)
 {
     fill();
-    free_scattered(0, 10);
-    ck_assert_int_eq(pleat_refused(10 * (size_t)GRANULE, 3), PLEAT_EPENDING);
+    pleat_put(ptrs[0], 1);
+    ck_assert_int_eq(pleat_refused(GRANULE, 3), PLEAT_EPENDING);
     pleat.sim.fail_at("cuEventQuery", 0, CU_UNKNOWN);
-    ck_assert_int_eq(pleat_refused(10 * (size_t)GRANULE, 3), PLEAT_EPENDING);
+    ck_assert_int_eq(pleat_refused(GRANULE, 3), PLEAT_EPENDING);
     ck_assert_uint_eq(pleat.sim.n_faults(), 1);
     pleat.sim.finish();
-    get_and_use(10 * (size_t)GRANULE, 3);
-    ck_assert_uint_eq(pleat_counted().host_syncs, 0);
+    ck_assert_int_eq(pleat_refused(GRANULE, 3), PLEAT_EPENDING); /* nobody knows */
+    name(1, ptrs[1]);
+    get_and_use(GRANULE, 3);
+    ck_assert_uint_eq(pleat_counted().stream_waits + pleat_counted().host_syncs, 0);
 }
 END_TEST
 
@@ -361,10 +495,15 @@ START_TEST(a_use_whose_event_fails_gets_another)
     pleat_record(ptrs[3], 4);
     pleat_work_after(4, 1, ptrs[3], GRANULE);
     pleat_put(ptrs[3], 1);
-    pleat.sim.fail_at("cuEventQuery", 0, CU_UNKNOWN);
+    ck_assert_int_eq(pleat_refused(GRANULE, 4), PLEAT_EPENDING); /* it names the stream */
+    pleat.sim.fail_from("cuEventQuery", 0, CU_UNKNOWN);
     ck_assert_int_eq(pleat_refused(GRANULE, 3), PLEAT_EPENDING);
-    ck_assert_uint_eq(pleat.sim.n_faults(), 1);
+    ck_assert_uint_eq(pleat.sim.n_faults(), 2); /* its owner's, too */
+    pleat.sim.fail_never();
     pleat.sim.finish();
+    name(1, ptrs[1]);
+    ck_assert_int_eq(pleat_refused(GRANULE, 3), PLEAT_EPENDING); /* nobody knows */
+    ck_assert_int_eq(pleat_refused(GRANULE, 4), PLEAT_EPENDING);
     get_and_use(GRANULE, 3);
     ck_assert_uint_eq(pleat_counted().host_syncs, 0);
 }
@@ -375,6 +514,9 @@ START_TEST(when_the_others_are_over_a_block_still_pends_on_its_owner)
     fill();
     pleat_record(ptrs[3], 4); /* where nothing runs */
     pleat_put(ptrs[3], 1);
+    ck_assert_int_eq(pleat_refused(GRANULE, 3), PLEAT_EPENDING);
+    ck_assert_uint_eq(pleat_counted().active[PLEAT_POOL_ALL].current, N_GRANULES);
+    ck_assert_int_eq(pleat_refused(GRANULE, 4), PLEAT_EPENDING); /* it names the stream */
     ck_assert_int_eq(pleat_refused(GRANULE, 3), PLEAT_EPENDING);
     ck_assert_uint_eq(pleat_counted().active[PLEAT_POOL_ALL].current, N_GRANULES - 1);
     ck_assert_uint_eq(pleat_counted().pending_bytes, GRANULE);
@@ -407,33 +549,70 @@ END_TEST
 
 /* ---- recorded uses ------------------------------------------------------------------------- */
 
+/* A small live block of each stream, to name it by. */
+static pleat_devptr bells[PLEAT_N_STREAMS];
+
+static void open_with_bells(void)
+{
+    open_plain();
+    for (unsigned i = 1; i < PLEAT_N_STREAMS; i++) {
+        bells[i] = pleat_get(512, i);
+    }
+}
+
+static void open_impatient_with_bells(void)
+{
+    open_impatient();
+    for (unsigned i = 1; i < 3; i++) {
+        bells[i] = pleat_get(512, i);
+    }
+}
+
 START_TEST(a_recorded_block_comes_back_only_after_its_use)
 {
     pleat_devptr ptr = get_and_use(30 * MIB, 1);
     pleat_record(ptr, 2);
     pleat_work_after(2, 1, ptr, 30 * MIB);
+    uint64_t pending = pleat_counted().pending_bytes;
     pleat_put(ptr, 1);
     pleat_stats s = pleat_counted();
-    ck_assert_uint_eq(s.pending_bytes, 30 * MIB);
-    ck_assert_uint_eq(s.allocation[PLEAT_POOL_ALL].current, 0);
-    ck_assert_uint_eq(s.active_bytes[PLEAT_POOL_ALL].current, 30 * MIB);
-    ck_assert_uint_eq(s.active[PLEAT_POOL_ALL].current, 1);
+    ck_assert_uint_eq(s.pending_bytes, pending + 30 * MIB);
+    ck_assert_uint_eq(s.allocation[PLEAT_POOL_ALL].current, 4);
+    ck_assert_uint_eq(s.active_bytes[PLEAT_POOL_ALL].current, 30 * MIB + 4 * 512);
+    ck_assert_uint_eq(s.active[PLEAT_POOL_ALL].current, 5);
+    name(2, bells[2]);
     ck_assert_uint_ne(get_and_use(30 * MIB, 1), ptr);
     pleat.sim.finish();
     ck_assert_uint_eq(get_and_use(30 * MIB, 1), ptr);
     s = pleat_counted();
-    ck_assert_uint_eq(s.active[PLEAT_POOL_ALL].current, 2);
+    ck_assert_uint_eq(s.active[PLEAT_POOL_ALL].current, 6);
     ck_assert_uint_eq(s.stream_waits + s.host_syncs, 0);
+}
+END_TEST
+
+START_TEST(nothing_is_asked_of_a_recorded_stream_until_it_is_named)
+{
+    pleat_devptr ptr = get_and_use(MIB, 1);
+    pleat_record(ptr, 2);
+    uint64_t before = n_recorded();
+    pleat_put(ptr, 1);
+    ck_assert_uint_ne(get_and_use(MIB, 1), ptr);
+    get_and_use(30 * MIB, 1); /* it grows */
+    ck_assert_uint_eq(n_recorded(), before);
+    name(2, bells[2]);
+    name(2, bells[2]);
+    ck_assert_uint_eq(n_recorded(), before + 1);
 }
 END_TEST
 
 START_TEST(a_use_on_the_owners_stream_needs_no_event)
 {
+    pleat_get(MIB, 1);
     pleat_devptr ptr = get_and_use(30 * MIB, 1);
     pleat_record(ptr, 1);
     pleat_put(ptr, 1);
     ck_assert_uint_eq(get_and_use(30 * MIB, 1), ptr);
-    ck_assert_uint_eq(pleat_calls("cuEventRecord"), 0);
+    ck_assert_uint_eq(n_recorded(), 0);
 }
 END_TEST
 
@@ -445,7 +624,12 @@ START_TEST(a_stream_recorded_twice_is_one_use)
     pleat_record(ptr, 2);
     pleat_record(ptr, 4);
     pleat_put(ptr, 1);
-    ck_assert_uint_eq(pleat_calls("cuEventRecord"), 3);
+    uint64_t before = n_recorded();
+    for (unsigned i = 0; i < 6; i++) {
+        name(2 + i % 3, bells[2 + i % 3]);
+    }
+    ck_assert_uint_eq(n_recorded(), before + 3);
+    ck_assert_uint_eq(get_and_use(30 * MIB, 1), ptr); /* nothing runs there */
 }
 END_TEST
 
@@ -456,8 +640,11 @@ START_TEST(all_recorded_uses_must_be_over)
     pleat_record(ptr, 3);
     pleat_work_after(3, 1, ptr, 30 * MIB);
     pleat_put(ptr, 1);
+    name(2, bells[2]);
+    name(3, bells[3]);
     get_and_use(2 * MIB, 1);
     ck_assert_uint_eq(pleat_counted().pending_bytes, 30 * MIB);
+    ck_assert_uint_ne(get_and_use(30 * MIB, 1), ptr);
     pleat.sim.finish();
     ck_assert_uint_eq(get_and_use(30 * MIB, 1), ptr);
 }
@@ -467,12 +654,26 @@ START_TEST(freeing_on_another_stream_is_a_use_there)
 {
     pleat_devptr ptr = pleat_get(30 * MIB, 1);
     pleat_work(2, ptr, 30 * MIB);
+    uint64_t pending = pleat_counted().pending_bytes;
     pleat_put(ptr, 2);
-    ck_assert_uint_eq(pleat_counted().pending_bytes, 30 * MIB);
+    ck_assert_uint_eq(pleat_counted().pending_bytes, pending + 30 * MIB);
     ck_assert_uint_ne(get_and_use(30 * MIB, 1), ptr);
     ck_assert_uint_ne(get_and_use(30 * MIB, 2), ptr);
     pleat.sim.finish();
-    ck_assert_uint_eq(get_and_use(30 * MIB, 2), ptr);
+    ck_assert_uint_eq(get_and_use(30 * MIB, 1), ptr); /* the free has named stream 2 */
+}
+END_TEST
+
+START_TEST(a_block_freed_on_another_stream_pends_on_its_owner_until_that_is_named)
+{
+    pleat_devptr ptr = pleat_get(30 * MIB, 1);
+    pleat_put(ptr, 2);
+    ck_assert_uint_ne(get_and_use(30 * MIB, 3), ptr);
+    ck_assert_uint_eq(pleat_counted().pending_bytes, 30 * MIB);
+    ck_assert_uint_ne(get_and_use(30 * MIB, 3), ptr); /* it leaves the wish */
+    name(1, bells[1]);
+    ck_assert_uint_eq(get_and_use(30 * MIB, 3), ptr);
+    ck_assert_uint_eq(pleat_counted().stream_waits + pleat_counted().host_syncs, 0);
 }
 END_TEST
 
@@ -493,7 +694,9 @@ START_TEST(a_recorded_block_is_had_behind_all_its_streams)
     pleat_record(ptr, 2);
     pleat_work_after(2, 1, ptr, 60 * MIB);
     pleat_work(1, ptr + 60 * MIB, 60 * MIB);
-    pleat_put(ptr, 1);
+    pleat_put(ptr, 1); /* a tick on its own stream, which the call names */
+    ck_assert_int_eq(pleat_refused(120 * MIB, 3), PLEAT_EPENDING);
+    name(2, bells[2]);
     ck_assert_uint_eq(get_and_use(120 * MIB, 3), ptr);
     pleat_stats s = pleat_counted();
     ck_assert_uint_eq(s.stream_waits, 2);
@@ -514,13 +717,27 @@ END_TEST
 
 /* ---- streams that are gone ----------------------------------------------------------------- */
 
-START_TEST(a_destroyed_streams_memory_is_waited_for)
+START_TEST(a_destroyed_streams_memory_is_had_behind_its_tick)
 {
     pleat_devptr ptr = get_and_use(100 * MIB, 1);
     pleat_put(ptr, 1);
     pleat_renew_stream(1);
     ck_assert_uint_eq(get_and_use(100 * MIB, 2), ptr);
-    ck_assert_uint_ge(pleat_counted().host_syncs, 1);
+    ck_assert_uint_eq(pleat_counted().stream_waits, 1);
+    ck_assert_uint_eq(pleat_counted().host_syncs, 0);
+}
+END_TEST
+
+START_TEST(a_destroyed_streams_memory_without_a_tick_is_waited_for)
+{
+    get_and_use(MIB, 1);
+    pleat_devptr ptr = get_and_use(100 * MIB, 1);
+    pleat_put(ptr, 1);
+    pleat_renew_stream(1);
+    ck_assert_uint_eq(get_and_use(100 * MIB, 2), ptr);
+    ck_assert_uint_eq(n_recorded(), 0);
+    ck_assert_uint_eq(pleat_counted().stream_waits, 0);
+    ck_assert_uint_eq(pleat_counted().host_syncs, 1);
 }
 END_TEST
 
@@ -531,19 +748,17 @@ START_TEST(a_recycled_handle_is_another_stream)
     pleat_put(ptr, 1);
     pleat_renew_stream(1);
     ck_assert_ptr_eq(pleat.handles[1], old); /* or the test shows nothing */
-    get_and_use(20 * MIB, 1);                /* fits beside it */
-    ck_assert_uint_eq(pleat_counted().pending_bytes, 100 * MIB);
-    get_and_use(100 * MIB, 1);
+    ck_assert_uint_eq(get_and_use(100 * MIB, 1), ptr);
+    ck_assert_uint_eq(pleat_counted().stream_waits, 1);
     pleat.sim.finish();
     pleat_assert_sound();
 }
 END_TEST
 
-START_TEST(who_may_not_wait_leaves_a_destroyed_streams_memory_pending)
+START_TEST(who_may_not_wait_leaves_a_destroyed_streams_unticked_memory_pending)
 {
-    pleat_devptr ptr = get_and_use(100 * MIB, 1);
-    get_and_use(2 * MIB, 2);
-    pleat_put(ptr, 1);
+    get_and_use(MIB, 1);
+    pleat_put(get_and_use(100 * MIB, 1), 1);
     pleat_renew_stream(1);
     ck_assert_int_eq(pleat_refused(100 * MIB, 2), PLEAT_EPENDING);
     ck_assert_uint_eq(pleat_counted().host_syncs, 0);
@@ -572,23 +787,30 @@ START_TEST(a_use_on_a_destroyed_stream_is_waited_for)
     pleat_work_after(2, 1, ptr, 100 * MIB);
     pleat_renew_stream(2);
     pleat_put(ptr, 1);
-    get_and_use(100 * MIB, 3);
-    pleat_assert_sound();
+    ck_assert_uint_eq(get_and_use(100 * MIB, 3), ptr);
+    ck_assert_uint_ge(pleat_counted().host_syncs, 1);
 }
 END_TEST
 
 /* ---- anything ------------------------------------------------------------------------------ */
 
+#define TIGHT "capacity:64M,depth:40"
+
 static void open_tight(void)
 {
-    pleat_open("capacity:64M,depth:40", NULL);
+    pleat_open(TIGHT, NULL);
 }
 
-START_TEST(random_work_on_four_streams_meets_no_hazard)
+static void open_tight_impatient(void)
+{
+    open_with_sim(TIGHT, PL_CROSS_ORDER, 0);
+}
+
+/* Returns how many requests were refused. */
+static unsigned work_at_random(uint64_t seed, bool may_pend)
 {
     static pleat_devptr own[60];
     static size_t sizes[60];
-    uint64_t seed = 99 + (uint64_t)_i;
     unsigned n_refused = 0;
     for (int step = 0; step < 6000; step++) {
         seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
@@ -608,7 +830,8 @@ START_TEST(random_work_on_four_streams_meets_no_hazard)
             sizes[i] = 1 + (size_t)(seed >> 20) % (i % 3 == 0 ? 5 * MIB : 300 * KIB);
             pl_stream *on = pleat.streams[stream];
             pleat_status st = pleat.a->ops->alloc(pleat.a, sizes[i], on, &own[i]);
-            ck_assert(st == PLEAT_OK || st == PLEAT_ENOMEM_DEVICE);
+            ck_assert(st == PLEAT_OK || st == PLEAT_ENOMEM_DEVICE ||
+                      (may_pend && st == PLEAT_EPENDING));
             n_refused += st != PLEAT_OK;
             if (st == PLEAT_OK) {
                 pleat_work(stream, own[i], sizes[i]);
@@ -618,6 +841,23 @@ START_TEST(random_work_on_four_streams_meets_no_hazard)
             pleat_assert_sound();
         }
     }
+    return n_refused;
+}
+
+START_TEST(random_work_on_four_streams_meets_no_hazard)
+{
+    unsigned n_refused = work_at_random(99 + (uint64_t)_i, false);
+    pleat_stats s = pleat_counted();
+    ck_assert_uint_gt(n_refused, 0);
+    ck_assert_uint_gt(s.n_taken_granules, 0);
+    ck_assert_uint_gt(s.stream_waits, 0);
+    ck_assert_uint_le(s.host_syncs, 16); /* rather than fail, and for nothing else */
+}
+END_TEST
+
+START_TEST(and_who_may_not_wait_never_does)
+{
+    unsigned n_refused = work_at_random(99 + (uint64_t)_i, true);
     pleat_stats s = pleat_counted();
     ck_assert_uint_gt(n_refused, 0);
     ck_assert_uint_gt(s.n_taken_granules, 0);
@@ -637,8 +877,14 @@ static TCase *add_case(Suite *suite, const char *name, void (*open)(void))
 static void add_takes(Suite *suite)
 {
     TCase *settling = add_case(suite, "settling", open_plain);
-    tcase_add_test(settling, one_stream_needs_no_events);
+    tcase_add_test(settling, one_stream_needs_no_events_while_something_of_it_lives);
+    tcase_add_test(settling, the_legacy_stream_alone_needs_no_events);
+    tcase_add_test(settling, the_last_free_of_a_young_stream_leaves_a_tick);
     tcase_add_test(settling, with_two_streams_a_tick_is_recorded_every_32_frees);
+    tcase_add_test(settling, or_as_soon_as_a_64th_of_the_device_is_exceeded);
+    tcase_add_test(settling, or_for_each_granule_while_the_stream_is_young);
+    tcase_add_test(settling, or_every_4_frees_when_the_device_is_nearly_full);
+    tcase_add_test(settling, without_a_wish_naming_a_stream_records_nothing);
     tcase_add_test(settling, own_pending_memory_is_used_at_once);
     tcase_add_test(settling, settled_memory_serves_any_stream_as_it_lies);
     tcase_add_test(settling, unfinished_work_keeps_memory_pending);
@@ -649,7 +895,6 @@ static void add_takes(Suite *suite)
     tcase_add_test(takes, memory_goes_from_stream_to_stream_to_stream);
     tcase_add_test(takes, several_streams_memory_is_had_behind_a_wait_for_each);
     tcase_add_test(takes, a_request_that_fits_nowhere_orders_nothing);
-    tcase_add_test(takes, a_granule_under_two_streams_pieces_is_had_behind_both);
     TCase *stale = add_case(suite, "stale", open_plain);
     tcase_add_test(stale, a_stale_mapping_is_unmapped_only_after_its_last_use);
     tcase_add_test(stale, stale_mappings_go_on_their_own_once_they_are_over);
@@ -661,14 +906,33 @@ static void add_policies(Suite *suite)
 {
     TCase *settled = add_case(suite, "settled only", open_settled);
     tcase_add_test(settled, where_ordering_is_forbidden_pending_memory_is_pending);
+    tcase_add_test(settled, after_a_shortage_a_tick_is_recorded_with_every_free);
     tcase_add_test(settled, what_can_never_fit_is_no_matter_of_waiting);
     tcase_add_test(settled, frees_before_and_after_a_tick_settle_alike);
-    tcase_add_test(settled, a_tick_whose_event_fails_is_replaced);
-    tcase_add_test(settled, a_use_whose_event_fails_gets_another);
     tcase_add_test(settled, when_the_others_are_over_a_block_still_pends_on_its_owner);
+    TCase *events = add_case(suite, "settled only, no context", open_settled_without_context);
+    tcase_add_test(events, a_tick_whose_event_fails_is_replaced);
+    tcase_add_test(events, a_use_whose_event_fails_gets_another);
     TCase *waiting = add_case(suite, "settled, waiting", open_settled_waiting);
     tcase_add_test(waiting, where_waiting_is_allowed_the_host_waits_before_it_fails);
     tcase_add_test(waiting, the_host_waits_for_recorded_uses_too);
+}
+
+static void add_uses(Suite *suite)
+{
+    TCase *uses = add_case(suite, "recorded uses", open_with_bells);
+    tcase_add_test(uses, a_recorded_block_comes_back_only_after_its_use);
+    tcase_add_test(uses, nothing_is_asked_of_a_recorded_stream_until_it_is_named);
+    tcase_add_test(uses, a_stream_recorded_twice_is_one_use);
+    tcase_add_test(uses, all_recorded_uses_must_be_over);
+    tcase_add_test(uses, freeing_on_another_stream_is_a_use_there);
+    tcase_add_test(uses, a_block_freed_on_another_stream_pends_on_its_owner_until_that_is_named);
+    tcase_add_test(uses, a_second_free_of_a_pending_block_is_named);
+    tcase_add_test(uses, live_and_pending_uses_go_with_the_allocator);
+    TCase *own = add_case(suite, "recorded uses, one stream", open_plain);
+    tcase_add_test(own, a_use_on_the_owners_stream_needs_no_event);
+    TCase *impatient = add_case(suite, "recorded uses, no waiting", open_impatient_with_bells);
+    tcase_add_test(impatient, a_recorded_block_is_had_behind_all_its_streams);
 }
 
 int main(void)
@@ -676,24 +940,22 @@ int main(void)
     Suite *suite = suite_create("segments_take");
     add_takes(suite);
     add_policies(suite);
-    TCase *uses = add_case(suite, "recorded uses", open_plain);
-    tcase_add_test(uses, a_recorded_block_comes_back_only_after_its_use);
-    tcase_add_test(uses, a_use_on_the_owners_stream_needs_no_event);
-    tcase_add_test(uses, a_stream_recorded_twice_is_one_use);
-    tcase_add_test(uses, all_recorded_uses_must_be_over);
-    tcase_add_test(uses, freeing_on_another_stream_is_a_use_there);
-    tcase_add_test(uses, a_second_free_of_a_pending_block_is_named);
-    tcase_add_test(uses, a_recorded_block_is_had_behind_all_its_streams);
-    tcase_add_test(uses, live_and_pending_uses_go_with_the_allocator);
+    add_uses(suite);
     TCase *gone = add_case(suite, "streams that are gone", open_plain);
-    tcase_add_test(gone, a_destroyed_streams_memory_is_waited_for);
+    tcase_add_test(gone, a_destroyed_streams_memory_is_had_behind_its_tick);
+    tcase_add_test(gone, a_destroyed_streams_memory_without_a_tick_is_waited_for);
     tcase_add_test(gone, a_recycled_handle_is_another_stream);
     tcase_add_test(gone, a_tick_from_before_its_destruction_settles_a_streams_memory);
     tcase_add_test(gone, a_use_on_a_destroyed_stream_is_waited_for);
-    TCase *impatient = add_case(suite, "streams that are gone, no waiting", open_impatient);
-    tcase_add_test(impatient, who_may_not_wait_leaves_a_destroyed_streams_memory_pending);
+    TCase *impatient = add_case(suite, "no waiting", open_impatient);
+    tcase_add_test(impatient, who_may_not_wait_leaves_a_destroyed_streams_unticked_memory_pending);
+    tcase_add_test(impatient, a_granule_under_two_streams_pieces_is_had_behind_both);
+    tcase_add_test(impatient,
+                   a_tick_that_is_wanted_is_recorded_by_the_next_call_that_names_the_stream);
     TCase *any = add_case(suite, "anything", open_tight);
     tcase_add_loop_test(any, random_work_on_four_streams_meets_no_hazard, 0, 4);
+    TCase *any_impatient = add_case(suite, "anything, no waiting", open_tight_impatient);
+    tcase_add_loop_test(any_impatient, and_who_may_not_wait_never_does, 0, 4);
 
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -16,14 +16,15 @@ typedef struct pl_device pl_device;
 typedef struct pl_stream pl_stream;
 
 /* By what a known stream is told from another one: by the driver's id, which costs calls, or by its
- * handle, for whose sake its owner says when it destroys a stream (pl_stream_retire) or keeps it. */
+ * handle, for whose sake its owner says when it destroys a stream (pl_stream_retire) or keeps it.
+ * */
 typedef enum pl_stream_identity { PL_STREAM_IS_ID, PL_STREAM_IS_HANDLE } pl_stream_identity;
 
 typedef struct pl_device_options {
-    unsigned chunk_granules;       /* granules a chunk; 0 = 1 */
-    uint64_t address_budget_bytes; /* most address space to reserve; 0 = 32 TiB */
-    bool handle_posix_fd;          /* create exportable chunks */
-    bool handle_rdma;              /* GPUDirect RDMA capable chunks */
+    unsigned chunk_granules;            /* granules a chunk; 0 = 1 */
+    uint64_t address_budget_bytes;      /* most address space to reserve; 0 = 32 TiB */
+    bool handle_posix_fd;               /* create exportable chunks */
+    bool handle_rdma;                   /* GPUDirect RDMA capable chunks */
     pl_stream_identity stream_identity; /* handle: one once seen is its stream, unasked */
     bool peers; /* mappings are open to every device that can reach this one, too */
 } pl_device_options;

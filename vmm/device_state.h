@@ -60,9 +60,9 @@ typedef struct pl_stream_table {
 typedef struct pl_streams {
     _Atomic(pl_stream_table *) tables[PL_STREAM_N_KEYS]; /* atomic; written under the lock */
     _Atomic(pl_stream *) legacy;                         /* atomic; written under the lock */
-    _Atomic unsigned n_streams;          /* atomic; publishes `blocks`: the most there were at once */
-    unsigned n_unnamed;                  /* lock */
-    pl_stream *free;                     /* lock */
+    _Atomic unsigned n_streams; /* atomic; publishes `blocks`: the most there were at once */
+    unsigned n_unnamed;         /* lock */
+    pl_stream *free;            /* lock */
     pl_stream *blocks[PL_STREAM_BLOCKS]; /* lock: block b holds 16 << b streams */
     uint64_t legacy_id;                  /* const */
 } pl_streams;

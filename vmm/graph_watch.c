@@ -12,7 +12,7 @@
 enum { GONE = 1, ENDED = 2 };
 
 struct pl_graph_watch {
-    _Atomic int state;                    /* atomic */
+    _Atomic int state;                     /* atomic */
     _Atomic(struct pl_graph_watch *) next; /* atomic: in the list of those to be used again */
 };
 

@@ -5,8 +5,8 @@
  * captured drivers do not tell its id: it is the one last seen under its handle, if none was a new
  * one, which gets its id when it is next seen at rest. So a handle that is recycled unseen and then
  * captured counts as the stream before, until it is seen at rest. pl_stream objects live until they
- * are released, or the device is closed. All functions may be called from any thread, whatever context is current in it,
- * and take the vmm lock (rank 40) themselves.
+ * are released, or the device is closed. All functions may be called from any thread, whatever
+ * context is current in it, and take the vmm lock (rank 40) themselves.
  *
  * Drivers promise nothing for the handle of a stream that was destroyed. Where they answer that it
  * is none, as many do and the simulator does, what follows holds; others may crash.

@@ -86,15 +86,17 @@ static void fill_locked(pl_device *dev, pl_stream_table *table, int by)
     }
 }
 
-/* Room for one more stream: graves are cleared away, or a larger table takes over. */
+/* Room for one more stream, and for the names that others will get, which cannot fail: graves are
+ * cleared away, or a larger table takes over. */
 static pleat_status reserve_locked(pl_device *dev, int by)
 {
     pl_lock_assert(&dev->lock);
     pl_stream_table *old = atomic_load_explicit(&dev->streams.tables[by], memory_order_relaxed);
-    if (old != NULL && (old->n_used + 1) * 2 <= old->mask + 1) {
+    size_t n_more = 1 + (by == PL_STREAM_BY_ID ? dev->streams.n_unnamed : 0);
+    if (old != NULL && (old->n_used + n_more) * 2 <= old->mask + 1) {
         return PLEAT_OK;
     }
-    if (old != NULL && (old->n_listed + 1) * 4 <= old->mask + 1) {
+    if (old != NULL && (old->n_listed + n_more) * 4 <= old->mask + 1) {
         for (size_t i = 0; i <= old->mask; i++) {
             atomic_store_explicit(&old->slots[i], NULL, memory_order_relaxed);
         }
@@ -193,41 +195,34 @@ static void write_locked(pl_device *dev, pl_stream *stream, const pl_stream *lik
 }
 
 /* The room for its slot was made when it was added. */
-static pleat_status name_locked(pl_device *dev, pl_stream *stream, uint64_t id)
+static void name_locked(pl_device *dev, pl_stream *stream, uint64_t id)
 {
     pl_lock_assert(&dev->lock);
-    pleat_status st = reserve_locked(dev, PL_STREAM_BY_ID);
-    if (st == PLEAT_OK) {
-        dev->streams.n_unnamed--;
-        atomic_store_explicit(&stream->id, id, memory_order_relaxed);
-        list_locked(dev, stream, PL_STREAM_BY_ID);
-    }
-    return st;
+    dev->streams.n_unnamed--;
+    atomic_store_explicit(&stream->id, id, memory_order_relaxed);
+    list_locked(dev, stream, PL_STREAM_BY_ID);
 }
 
-/* *out: it is there, perhaps without a name until now; NULL: it is not. PLEAT_OK; ENOMEM_HOST. */
-static pleat_status known_locked(pl_device *dev, const pl_stream *like, pl_stream **out)
+/* The one that is there, perhaps without a name until now, or NULL. */
+static pl_stream *known_locked(pl_device *dev, const pl_stream *like)
 {
     pl_lock_assert(&dev->lock);
-    *out = NULL;
     if (like->kind == PL_STREAM_LEGACY) {
-        *out = atomic_load_explicit(&dev->streams.legacy, memory_order_relaxed);
-        return PLEAT_OK;
+        return atomic_load_explicit(&dev->streams.legacy, memory_order_relaxed);
     }
     if (id_of(like) == PL_STREAM_UNNAMED) {
-        *out = pl_stream_newest(dev, like->handle);
-        return PLEAT_OK;
+        return pl_stream_newest(dev, like->handle);
     }
-    *out = pl_stream_find(dev, id_of(like));
-    if (*out != NULL || like->kind != PL_STREAM_ORDINARY || dev->streams.n_unnamed == 0) {
-        return PLEAT_OK;
+    pl_stream *known = pl_stream_find(dev, id_of(like));
+    if (known != NULL || like->kind != PL_STREAM_ORDINARY || dev->streams.n_unnamed == 0) {
+        return known;
     }
     pl_stream *newest = pl_stream_newest(dev, like->handle);
     if (newest == NULL || id_of(newest) != PL_STREAM_UNNAMED) {
-        return PLEAT_OK;
+        return NULL;
     }
-    *out = newest;
-    return name_locked(dev, newest, id_of(like));
+    name_locked(dev, newest, id_of(like));
+    return newest;
 }
 
 /* Who had the handle of `stream` until now is gone: nobody else can have it. */
@@ -271,10 +266,10 @@ static pleat_status add_locked(pl_device *dev, const pl_stream *like, pl_stream 
 
 pleat_status pl_stream_add(pl_device *dev, const pl_stream *like, pl_stream **out)
 {
-    pl_stream *known;
+    pleat_status st = PLEAT_OK;
     pl_lock_acquire(&dev->lock);
-    pleat_status st = known_locked(dev, like, &known);
-    if (st == PLEAT_OK && known == NULL) {
+    pl_stream *known = known_locked(dev, like);
+    if (known == NULL) {
         st = add_locked(dev, like, &known);
     }
     pl_lock_release(&dev->lock);

@@ -21,7 +21,7 @@ static struct {
     bool is_ready;     /* const after `once`: lock and key are there */
     pthread_key_t key; /* const after `once` */
     pl_lock lock;
-    pl_thread_life *free; /* lock */
+    pl_thread_life *free;       /* lock */
     _Atomic uint64_t n_threads; /* atomic */
 } all;
 

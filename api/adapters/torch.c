@@ -7,10 +7,8 @@
  * lock. */
 #include "api/adapters/pleat_torch.h"
 
-#include "api/adapters/capturing.h"
 #include "api/adapters/complain.h"
 #include "api/adapters/find.h"
-#include "api/adapters/torch_pool.h"
 #include "api/default.h"
 #include "api/instance.h"
 
@@ -108,6 +106,18 @@ void pleat_torch_init(int n_devices)
     pl_use_leave(use);
 }
 
+/* PyTorch routes from before a capture to after it. To wait for one device may break a capture on
+ * another. */
+static bool is_routed_anywhere(pl_instance *instance)
+{
+    bool is_any = false;
+    for (int i = 0; i < instance->n_devices && !is_any; i++) {
+        const pl_gpu *gpu = pl_use_find_gpu(instance, i);
+        is_any = gpu && pl_pools_are_routed(&gpu->pools);
+    }
+    return is_any;
+}
+
 void pleat_torch_reset(void)
 {
     pleat handle = pl_default_peek();
@@ -115,8 +125,7 @@ void pleat_torch_reset(void)
     if (!use.instance) {
         return;
     }
-    pl_torch_release_owed();
-    bool may_wait = !pl_capturing_anywhere(use.instance);
+    bool may_wait = !is_routed_anywhere(use.instance);
     for (int i = 0; i < use.instance->n_devices; i++) {
         pleat_status st = pleat_device_trim(handle, i, 0, may_wait, NULL);
         if (st != PLEAT_OK && st != PLEAT_EPENDING) { /* what pends stays for the next time */

@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     bench_tape tape;
     bench_failure failure = { .text = "" };
     bench_tape_init(&tape);
-    if (bench_minimalloc_read(fuzz_file(data, n), scale, &tape, &failure)) {
+    if (bench_minimalloc_read(fuzz_file(data, n), NULL, scale, &tape, &failure)) {
         fuzz_check_tape(&tape);
         fuzz_check(tape.live_bytes == 0, "%llu bytes stay live",
                    (unsigned long long)tape.live_bytes);

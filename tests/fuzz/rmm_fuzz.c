@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         bench_tape tape;
         bench_failure failure = { .text = "" };
         bench_tape_init(&tape);
-        is_read[tries] = bench_rmm_read(fuzz_file(data, n), tries == 1, &tape, &failure);
+        is_read[tries] = bench_rmm_read(fuzz_file(data, n), NULL, tries == 1, &tape, &failure);
         n_events[tries] = tape.n_events;
         if (!is_read[tries]) {
             fuzz_check_message(failure.text);

@@ -9,7 +9,7 @@ static void read_device(const char *path, int device, bool tries_failures)
 {
     bench_snapshot snapshot;
     bench_failure failure = { .text = "" };
-    if (!bench_snapshot_read(path, device, &snapshot, &failure)) {
+    if (!bench_snapshot_read(path, NULL, device, &snapshot, &failure)) {
         fuzz_check_message(failure.text);
         return;
     }
