@@ -53,7 +53,8 @@ typedef struct pl_block {
     struct pl_block *prev; /* neighbours in address, NULL at the segment's ends */
     struct pl_block *next;
     struct pl_segment *segment;
-    uint64_t tick;   /* free, stale, many, kept: the owner's stamp of its last use */
+    uint64_t tick;   /* free, stale, many, kept: the owner's stamp of its last use; live, of a
+                      * second lane: the number of the capture that it was born in */
     pl_uses *uses;   /* live, many or kept; NULL = none */
     uint32_t lane;   /* free, flight, stale: whom it pends on. live, many, kept: its owner */
     uint8_t state;   /* pl_block_state */

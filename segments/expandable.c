@@ -292,10 +292,21 @@ static pleat_status keep_for_capture(pl_space *space, pl_block *b, const pl_requ
     return st;
 }
 
+/* In which the second lane's stream is; 0 = not known. */
+static uint64_t capture_of(const pl_space *space, const pl_lane *lane)
+{
+    const pl_capture *capture = pl_space_lane_at(space, pl_lane_plain(lane->number))->capture;
+
+    return capture != NULL ? capture->number : 0;
+}
+
 static void commit(pl_space *space, pl_block *b, const pl_request *rq, size_t requested)
 {
     b->requested = requested;
     b->lane = rq->lane->number;
+    if (__builtin_expect(rq->lane->is_capture, false)) {
+        b->tick = capture_of(space, rq->lane);
+    }
     rq->lane->n_live++;
     b->segment->area->n_used++;
     pl_ptrmap_insert(&space->live, b->base, b);
@@ -400,8 +411,9 @@ static void free_plainly(pl_space *space, pl_block *b, pl_lane *plain, bool is_c
 
     pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
     b->segment->area->n_used--;
-    if (__builtin_expect(lane->is_capture && !is_capturing, false)) {
-        lane = plain;
+    if (__builtin_expect(lane->is_capture, false)) {
+        lane->is_mixed = lane->is_mixed || (is_capturing && b->tick != capture_of(space, lane));
+        lane = is_capturing ? lane : plain;
     }
     pl_run_free(space, b, lane->number, pl_lane_stamp(space, lane));
     if (!is_capturing) {
@@ -417,7 +429,7 @@ static void free_block(pl_space *space, pl_block *b, pl_lane *plain, bool is_cap
         size_t bytes = b->bytes;
         pl_many_free(space, b, is_capturing ? plain->capture : NULL);
         if (!is_capturing) {
-            pl_settle_freed(space, plain, bytes); /* what it waits for may be its owner in the end */
+            pl_settle_freed(space, plain, bytes); /* in the end it pends on its owner */
         }
         return;
     }

@@ -2,8 +2,8 @@
  *
  * A stream has a second lane for what private pools' blocks do while it is being captured: they are
  * used again in the capture's order, but what was freed before it may pend yet when the graph is
- * launched. No tick is recorded for that lane: when the capture is over its blocks go to the first
- * one (pl_settle_rest).
+ * launched. No tick is recorded for that lane: when the capture is over its blocks are settled, or
+ * go to the first one if the stream itself may have used any (pl_settle_rest).
  *
  * A free block pends on its lane's tick: a fence recorded now and then, and only in calls that name
  * the stream: at any other time it may be destroyed, and drivers promise nothing for its handle.
@@ -52,6 +52,7 @@ typedef struct pl_lane {
     pl_stream *stream;          /* const */
     uint32_t number;            /* const: as in pl_block.lane, see pl_lane_number */
     bool is_capture;            /* const: the stream's second lane */
+    bool is_mixed;              /* a second one: not all there came and went in one capture */
     bool is_gone;               /* its stream is: no tick will be recorded any more */
     bool is_closed;             /* and its last one covers all it ever did */
     bool is_labelling;          /* an area is told to be its stream's, so the stream stays */

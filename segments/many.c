@@ -188,6 +188,7 @@ static void leave(pl_space *space, pl_block *b)
         lane = pl_space_lane_at(space, pl_lane_plain(lane->number));
         tick = pl_lane_stamp(space, lane);
     }
+    lane->is_mixed = lane->is_capture;
     bool is_over = !lane->is_capture && pl_lane_has_passed(space, lane, tick);
     bool is_settled = is_over && pl_space_has_many_lanes(space);
     pl_run_free(space, b, is_settled ? PL_LANE_SETTLED : lane->number, is_settled ? 0 : tick);

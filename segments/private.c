@@ -340,8 +340,9 @@ void pl_expandable_private_release(pl_allocator *a, pl_private *pool)
         pl_host_free(&space->host, pool);
     } else {
         start_draining(space, pool);
-        (void)pl_settle_poll(space, 1);
+        (void)pl_settle_poll(space, PL_SETTLE_QUERIES);
         (void)pl_capture_look(space);
+        (void)pl_settle_some(space, PL_SETTLE_SOME); /* before a later pool is given its areas */
         while (pl_private_drain(space)) {
             pl_space_breathe(space);
         }

@@ -366,17 +366,22 @@ bool pl_settle_all(pl_space *space)
     return any;
 }
 
+/* What came and went in one capture was used by its graph only: that uses it after it has been
+ * launched, which is the pool's matter. */
 size_t pl_settle_rest(pl_space *space, pl_lane *lane, size_t n)
 {
     const pl_lane *plain = pl_space_lane_at(space, pl_lane_plain(lane->number));
+    uint32_t number = lane->is_mixed ? plain->number : PL_LANE_SETTLED;
+    uint64_t tick = lane->is_mixed ? pl_lane_stamp(space, plain) : 0;
     size_t n_moved = 0;
 
     for (; n_moved < n && lane->apart.first != NULL; n_moved++) {
-        pl_run_move(space, lane->apart.first, plain->number, pl_lane_stamp(space, plain));
+        pl_run_move(space, lane->apart.first, number, tick);
     }
     for (; n_moved < n && lane->pending.first != NULL; n_moved++) { /* of pools released since */
-        pl_run_move(space, lane->pending.first, plain->number, pl_lane_stamp(space, plain));
+        pl_run_move(space, lane->pending.first, number, tick);
     }
+    lane->is_mixed = lane->is_mixed && (lane->apart.first != NULL || lane->pending.first != NULL);
     pl_lock_touch(n_moved);
     return n_moved;
 }

@@ -57,9 +57,8 @@ static pleat_status quiesce(pl_space *space, uint32_t wait_ms)
     while (pl_capture_look(space)) { /* what graphs have left is waited for, too */
         pl_space_breathe(space);
     }
-    pl_settle_want_ticks(space,
-                         NULL); /* the legacy stream gets its own at once: ask about it, too */
-    (void)pl_settle_poll(space, SIZE_MAX);
+    pl_settle_want_ticks(space, NULL);
+    (void)pl_settle_poll(space, SIZE_MAX); /* the legacy stream's, too, just recorded */
     if (wait_ms > 0 && space->ticking.n <= FEW_LANES) {
         st = wait_for_lanes(space, wait_ms);
     }

@@ -132,6 +132,29 @@ START_TEST(a_lower_limit_waits_for_recorded_uses)
 }
 END_TEST
 
+static void open_impatient(void)
+{
+    pl_allocator_options options;
+    pl_allocator_options_init(&options);
+    options.wait_ms = 0;
+    pleat_open(SIM, &options);
+}
+
+START_TEST(where_waiting_is_forbidden_a_lower_limit_waits_for_nothing)
+{
+    pleat_get(GRANULE, 2);
+    pleat_put(get_and_use(10 * MIB, 1), 1);
+    ck_assert_int_eq(set_limit(2 * MIB), PLEAT_EPENDING);
+    ck_assert_uint_eq(resident(), 12 * MIB);
+    ck_assert_uint_eq(pleat_counted().host_syncs, 0);
+    pleat_get(20 * MIB, 2); /* there is no limit yet */
+    pleat.sim.finish();
+    ck_assert_int_eq(set_limit(22 * MIB), PLEAT_OK);
+    ck_assert_uint_eq(resident(), 22 * MIB);
+    ck_assert_uint_eq(pleat_counted().host_syncs, 0);
+}
+END_TEST
+
 /* ---- trim ---------------------------------------------------------------------------------- */
 
 START_TEST(a_trim_gives_back_the_lowest_and_no_more_than_asked)
@@ -174,6 +197,19 @@ START_TEST(a_trim_that_may_not_wait_leaves_what_runs)
     pleat_put(get_and_use(10 * MIB, 1), 1);
     ck_assert_uint_eq(pleat_trim(0, false), 0);
     ck_assert_uint_eq(pleat_counted().host_syncs, 0);
+    pleat.sim.finish();
+    ck_assert_uint_eq(pleat_trim(0, false), 10 * MIB);
+    ck_assert_uint_eq(pleat_counted().host_syncs, 0);
+}
+END_TEST
+
+START_TEST(what_has_finished_is_given_back_without_waiting_or_a_tick)
+{
+    unsigned stream = (unsigned)_i; /* the legacy one, or another */
+    pleat_get(512, stream);         /* while it lives no tick is due */
+    pleat_put(get_and_use(10 * MIB, stream), stream);
+    ck_assert_uint_eq(pleat_calls("cuEventRecord"), 0);
+    ck_assert_uint_eq(pleat_trim(0, false), 0);
     pleat.sim.finish();
     ck_assert_uint_eq(pleat_trim(0, false), 10 * MIB);
     ck_assert_uint_eq(pleat_counted().host_syncs, 0);
@@ -517,10 +553,13 @@ int main(void)
     tcase_add_test(limit, a_lower_limit_gives_back_just_what_is_over);
     tcase_add_test(limit, a_lower_limit_waits_for_what_pends);
     tcase_add_test(limit, a_lower_limit_waits_for_recorded_uses);
+    TCase *impatient = add_case(suite, "limit, no waiting", open_impatient);
+    tcase_add_test(impatient, where_waiting_is_forbidden_a_lower_limit_waits_for_nothing);
     TCase *trim = add_case(suite, "trim", open_plain);
     tcase_add_test(trim, a_trim_gives_back_the_lowest_and_no_more_than_asked);
     tcase_add_test(trim, granules_that_live_blocks_share_stay);
     tcase_add_test(trim, a_trim_that_may_not_wait_leaves_what_runs);
+    tcase_add_loop_test(trim, what_has_finished_is_given_back_without_waiting_or_a_tick, 0, 2);
     tcase_add_test(trim, a_trim_of_one_stream_waits_too);
     tcase_add_test(trim, a_trim_waits_only_for_streams_that_freed_something);
     tcase_add_test(trim, a_run_is_unmapped_by_one_call);

@@ -1,0 +1,232 @@
+/* api_stream_churn_test.c - streams that come and go by the ten thousand: nothing adds up, nothing
+ * waits, and no call is made with the handle of a stream that is gone. */
+/* labels: unit stress */
+#include <check.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "tests/support/api_sim.h"
+
+/* A build that walks everything after each call sees fewer. */
+#if PLEAT_DEBUG_LEVEL >= 2
+enum { MANY = 500, MOST_ALIVE = 50, FIRST = 100 };
+#else
+enum { MANY = 10000, MOST_ALIVE = 1000, FIRST = 1000 };
+#endif
+enum { MIB = 1 << 20, N_SMALL = 40 };
+
+typedef struct guest {
+    void *stream;
+    pleat_devptr block;
+    size_t bytes;
+} guest;
+
+static guest guests[MOST_ALIVE];
+
+static struct scene {
+    pleat handle;
+    uint64_t random;
+    uint64_t live_bytes;
+    uint64_t most_live_bytes;
+    bool retires;
+    unsigned n_small; /* small blocks that a stream allocates and frees */
+} scene;
+
+static size_t random_below(size_t n)
+{
+    scene.random = scene.random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (size_t)(scene.random >> 33) % n;
+}
+
+static void work(void *stream, pleat_devptr ptr, size_t bytes)
+{
+    pleat_sim_access access = { .ptr = ptr, .bytes = bytes, .is_write = true };
+    ck_assert_int_eq(sim.work(stream, &access, 1), 0);
+}
+
+static void leave(guest *g)
+{
+    api_free(scene.handle, 0, g->block, g->stream);
+    scene.live_bytes -= g->bytes;
+    if (scene.retires) {
+        ck_assert_int_eq(pleat_stream_retire(scene.handle, 0, g->stream), PLEAT_OK);
+    }
+    api_stream_end(scene.handle, 0, g->stream);
+    g->stream = NULL;
+}
+
+static void come(guest *g)
+{
+    g->stream = api_stream(scene.handle, 0);
+    for (unsigned i = 0; i < scene.n_small; i++) {
+        pleat_devptr small = api_alloc(scene.handle, 0, 3000, g->stream);
+        work(g->stream, small, 3000);
+        api_free(scene.handle, 0, small, g->stream);
+    }
+    g->bytes = (1 + random_below(2000)) * 1024;
+    g->block = api_alloc(scene.handle, 0, g->bytes, g->stream);
+    work(g->stream, g->block, g->bytes);
+    scene.live_bytes += g->bytes;
+    if (scene.live_bytes > scene.most_live_bytes) {
+        scene.most_live_bytes = scene.live_bytes;
+    }
+}
+
+static void churn(size_t n, size_t n_alive)
+{
+    for (size_t i = 0; i < n; i++) {
+        guest *g = &guests[i % n_alive];
+        if (g->stream) {
+            leave(g);
+        }
+        come(g);
+    }
+}
+
+static void end(size_t n_alive)
+{
+    for (size_t i = 0; i < n_alive; i++) {
+        leave(&guests[i]);
+    }
+    api_unmake(scene.handle);
+}
+
+static void begin(const char *sim_conf, bool retires, unsigned n_small)
+{
+    scene = (struct scene){ .handle = api_make(API_PLEAT, sim_conf, ""),
+                            .random = 4711,
+                            .retires = retires,
+                            .n_small = n_small };
+}
+
+/* After a first thousand streams and as many as there are at once, nothing grows any more. */
+static void play(const char *sim_conf, size_t n, size_t n_alive, bool retires, unsigned n_small)
+{
+    begin(sim_conf, retires, n_small);
+    churn(FIRST + 2 * n_alive, n_alive);
+    uint64_t metadata_bytes = api_stats(scene.handle, 0).metadata_bytes;
+    churn(n, n_alive);
+    pleat_stats s = api_stats(scene.handle, 0);
+    ck_assert_uint_le(s.metadata_bytes, metadata_bytes + metadata_bytes / 4);
+    ck_assert_uint_le(s.resident_bytes, scene.most_live_bytes * 11 / 10 + 24 * MIB);
+    ck_assert_uint_eq(s.host_syncs, 0);
+    api_check(scene.handle);
+    end(n_alive);
+}
+
+START_TEST(streams_in_turn_leave_nothing_behind)
+{
+    play("capacity:16G,depth:16", MANY, 1, false, 1);
+}
+END_TEST
+
+START_TEST(a_thousand_streams_at_once_leave_nothing_behind)
+{
+    play("capacity:16G,depth:16", MANY, MOST_ALIVE, false, 1);
+}
+END_TEST
+
+START_TEST(streams_that_free_much_leave_nothing_behind)
+{
+    play("capacity:16G,depth:16", MANY / 4, MOST_ALIVE / 10, false, N_SMALL);
+}
+END_TEST
+
+START_TEST(retired_streams_leave_nothing_behind)
+{
+    play("capacity:16G,depth:16", MANY, MOST_ALIVE / 10, true, 1);
+}
+END_TEST
+
+/* api_unmake finds the hazard that a call with a dead handle is. */
+START_TEST(no_call_is_made_with_a_dead_handle)
+{
+    begin("capacity:16G,depth:16,dead_handles:hazard", _i == 1, N_SMALL);
+    churn(MANY / 4, MOST_ALIVE / 10);
+    ck_assert_int_eq(pleat_device_trim(scene.handle, 0, 0, true, NULL), PLEAT_OK);
+    end(MOST_ALIVE / 10);
+}
+END_TEST
+
+static void *one_request(void *arg)
+{
+    void *own = (void *)2; /* the thread's default stream */
+    (void)arg;
+    pleat_devptr block = api_alloc(scene.handle, 0, 64 * MIB, own);
+    api_free(scene.handle, 0, block, own);
+    return NULL;
+}
+
+START_TEST(threads_that_end_take_their_default_streams_along)
+{
+    uint64_t metadata_bytes = 0;
+    begin("capacity:16G", false, 0);
+    for (int i = 0; i < 400; i++) {
+        pthread_t thread;
+        ck_assert_int_eq(pthread_create(&thread, NULL, one_request, NULL), 0);
+        ck_assert_int_eq(pthread_join(thread, NULL), 0);
+        metadata_bytes = i == 100 ? api_stats(scene.handle, 0).metadata_bytes : metadata_bytes;
+    }
+    pleat_stats s = api_stats(scene.handle, 0);
+    ck_assert_uint_le(s.metadata_bytes, metadata_bytes + metadata_bytes / 4);
+    ck_assert_uint_le(s.resident_bytes, 66 * MIB);
+    ck_assert_uint_eq(s.host_syncs, 0);
+    api_unmake(scene.handle);
+}
+END_TEST
+
+START_TEST(a_retired_streams_blocks_are_freed_on_others)
+{
+    begin("capacity:64M,depth:1048576", false, 0);
+    void *gone = api_stream(scene.handle, 0);
+    void *other = api_stream(scene.handle, 0);
+    pleat_devptr block = api_alloc(scene.handle, 0, 40 * MIB, gone);
+    work(gone, block, 40 * MIB);
+    ck_assert_int_eq(pleat_stream_retire(scene.handle, 0, gone), PLEAT_OK);
+    api_stream_end(scene.handle, 0, gone);
+    api_free(scene.handle, 0, block, other);
+    pleat_devptr next = api_alloc(scene.handle, 0, 40 * MIB, other); /* behind both */
+    work(other, next, 40 * MIB);
+    api_free(scene.handle, 0, next, other);
+    api_stream_end(scene.handle, 0, other);
+    api_unmake(scene.handle);
+}
+END_TEST
+
+START_TEST(what_is_no_stream_cannot_be_retired)
+{
+    begin("capacity:64M", false, 0);
+    api_free(scene.handle, 0, api_alloc(scene.handle, 0, MIB, NULL), NULL);
+    ck_assert_int_eq(pleat_stream_retire(scene.handle, 0, (void *)0x4711000), PLEAT_EDRIVER);
+    api_expect(PLEAT_EDRIVER, "0x4711000", "retire it before it is destroyed");
+    ck_assert_int_eq(pleat_stream_retire(scene.handle, 9, NULL), PLEAT_EDEVICE);
+    ck_assert_int_eq(pleat_stream_retire(scene.handle, 0, NULL), PLEAT_OK); /* it stays */
+    api_free(scene.handle, 0, api_alloc(scene.handle, 0, MIB, NULL), NULL);
+    api_unmake(scene.handle);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("api_stream_churn");
+    TCase *churning = tcase_create("churn");
+    tcase_add_checked_fixture(churning, api_sim_load, NULL);
+    tcase_add_test(churning, streams_in_turn_leave_nothing_behind);
+    tcase_add_test(churning, a_thousand_streams_at_once_leave_nothing_behind);
+    tcase_add_test(churning, streams_that_free_much_leave_nothing_behind);
+    tcase_add_test(churning, retired_streams_leave_nothing_behind);
+    tcase_add_loop_test(churning, no_call_is_made_with_a_dead_handle, 0, 2);
+    tcase_add_test(churning, threads_that_end_take_their_default_streams_along);
+    suite_add_tcase(suite, churning);
+    TCase *retiring = tcase_create("retire");
+    tcase_add_checked_fixture(retiring, api_sim_load, NULL);
+    tcase_add_test(retiring, a_retired_streams_blocks_are_freed_on_others);
+    tcase_add_test(retiring, what_is_no_stream_cannot_be_retired);
+    suite_add_tcase(suite, retiring);
+
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
