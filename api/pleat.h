@@ -277,8 +277,8 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_stats(pleat instance, int dev
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_reset_peaks(pleat instance, int device);
 
 /** Say that the graph captured on `stream` is gone: what it kept may be used again once its
- *  launches are over, wherever they were made. Kept is what was allocated, freed or recorded as used during
- *  the capture, but in private pools.
+ *  launches are over, wherever they were made. Kept is what was allocated, freed or recorded as
+ *  used during the capture, but in private pools.
  *
  *  Drivers since CUDA 11.3 tell when a graph, its executables and their launches are gone: then
  *  this is not needed, and while the graph lives it releases nothing. With older ones the oldest

@@ -68,8 +68,8 @@ pleat_status pl_settle_wait(pl_space *space, pl_lane *lane, uint32_t wait_ms);
 /* Is anything freed on the lane covered by no tick, and not over? */
 bool pl_settle_has_uncovered(const pl_space *space, const pl_lane *lane);
 
-/* lane is a stream's second one, whose capture is over: at most n of its blocks are settled, or pend
- * on the first one from now on. Returns how many. */
+/* lane is a stream's second one, whose capture is over: at most n of its blocks are settled, or
+ * pend on the first one from now on. Returns how many. */
 size_t pl_settle_rest(pl_space *space, pl_lane *lane, size_t n);
 
 #endif

@@ -80,6 +80,7 @@ END_TEST
 typedef struct app {
     pleat instance;
     void *captured;
+    void *other;
     _Atomic bool is_capturing;
     _Atomic int n_calls; /* of the pressure callback */
 } app;
@@ -112,21 +113,23 @@ static size_t n_ooms_told(pleat instance)
 }
 
 /* 40 of 64 MiB pend on a stream that is being captured, so that they can be neither ordered nor
- * waited for. */
-static void pend_behind_a_capture(pleat instance, void *stream)
+ * waited for: it has used them, and its next call, which would have fenced that, is in the capture. */
+static void pend_behind_a_capture(pleat instance, void *owner, void *captured)
 {
-    void *ptr = pleat_torch_malloc(40 * MIB, 0, stream);
+    void *ptr = pleat_torch_malloc(40 * MIB, 0, owner);
     ck_assert_ptr_nonnull(ptr);
-    api_torch_work(instance, 0, stream, ptr, 40 * MIB);
-    pleat_torch_free(ptr, 40 * MIB, 0, stream);
-    api_torch_begin_capture(instance, 0, stream);
+    api_torch_work(instance, 0, captured, ptr, 40 * MIB);
+    pleat_torch_record_stream(ptr, captured);
+    pleat_torch_free(ptr, 40 * MIB, 0, owner);
+    api_torch_begin_capture(instance, 0, captured);
+    pleat_torch_free(pleat_torch_malloc(MIB, 0, captured), MIB, 0, captured);
 }
 
 /* Capture until the request has been made, and some more, so that it is made again in vain. */
 static void *capture_for_a_while(void *arg)
 {
     app *a = arg;
-    pend_behind_a_capture(a->instance, a->captured);
+    pend_behind_a_capture(a->instance, a->other, a->captured);
     atomic_store(&a->is_capturing, true);
     while (atomic_load(&a->n_calls) == 0) {
         usleep(1000);
@@ -139,8 +142,8 @@ static void *capture_for_a_while(void *arg)
 START_TEST(memory_that_pends_behind_a_capture_is_found_once_the_capture_ends)
 {
     pleat instance = api_torch_make(API_PLEAT, "capacity:64M,depth:4096", "wait_ms:600000");
-    app a = { .instance = instance, .captured = api_stream(instance, 0) };
     void *other = api_stream(instance, 0);
+    app a = { .instance = instance, .captured = api_stream(instance, 0), .other = other };
     pthread_t helper;
     ck_assert_int_eq(pleat_history_record(instance, 1000, 0), PLEAT_OK);
     pleat_torch_free(pleat_torch_malloc(MIB, 0, other), MIB, 0, other);
@@ -172,7 +175,7 @@ START_TEST(what_pends_is_refused_and_told_once)
     void *other = api_stream(instance, 0);
     ck_assert_int_eq(pleat_history_record(instance, 1000, 0), PLEAT_OK);
     pleat_torch_free(pleat_torch_malloc(MIB, 0, other), MIB, 0, other);
-    pend_behind_a_capture(instance, captured);
+    pend_behind_a_capture(instance, other, captured);
     ck_assert_int_eq(pleat_set_pressure_callback(instance, count_call, &a), PLEAT_OK);
     ck_assert_ptr_null(pleat_torch_malloc(40 * MIB, 0, other));
     api_expect(PLEAT_EPENDING, "40.00 MiB");

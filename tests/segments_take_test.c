@@ -1,4 +1,4 @@
-/* segments_take_test.c - several streams: settling, takes, stale mappings, recorded uses. */
+/* segments_take_test.c - several streams: takes, stale mappings, recorded uses. */
 /* labels: unit model */
 #include <check.h>
 #include <stdlib.h>
@@ -91,177 +91,6 @@ static uint64_t n_recorded(void)
 {
     return pleat_calls("cuEventRecord");
 }
-
-/* ---- settling ------------------------------------------------------------------------------ */
-
-START_TEST(one_stream_needs_no_events_while_something_of_it_lives)
-{
-    pleat_get(MIB, 1);
-    for (int i = 0; i < 200; i++) {
-        pleat_put(get_and_use(MIB, 1), 1);
-    }
-    ck_assert_uint_eq(pleat_calls("cuEventCreate") + n_recorded(), 0);
-}
-END_TEST
-
-START_TEST(the_legacy_stream_alone_needs_no_events)
-{
-    for (int i = 0; i < 200; i++) {
-        pleat_put(get_and_use(MIB, 0), 0);
-    }
-    ck_assert_uint_eq(pleat_calls("cuEventCreate") + n_recorded(), 0);
-}
-END_TEST
-
-START_TEST(the_last_free_of_a_young_stream_leaves_a_tick)
-{
-    for (uint64_t i = 1; i <= YOUNG_FREES + 50; i++) {
-        pleat_put(get_and_use(MIB, 1), 1);
-        ck_assert_uint_eq(n_recorded(), i < YOUNG_FREES ? i : YOUNG_FREES);
-    }
-}
-END_TEST
-
-START_TEST(with_two_streams_a_tick_is_recorded_every_32_frees)
-{
-    pleat_get(GRANULE, 2);
-    pleat_get(MIB, 1);
-    for (int i = 0; i < 3 * FREES_PER_TICK; i++) {
-        pleat_put(get_and_use(64 * KIB, 1), 1);
-        ck_assert_uint_eq(n_recorded(), (uint64_t)(i + 1) / FREES_PER_TICK);
-    }
-    ck_assert_uint_eq(pleat_counted().host_syncs, 0);
-}
-END_TEST
-
-START_TEST(or_as_soon_as_a_64th_of_the_device_is_exceeded)
-{
-    pleat_get(GRANULE, 2);
-    pleat_get(MIB, 1);
-    for (int i = 0; i < FREES_PER_TICK; i++) {
-        pleat_put(get_and_use(MIB, 1), 1);
-        ck_assert_uint_eq(n_recorded(), (uint64_t)(i + 1) / 4);
-    }
-}
-END_TEST
-
-START_TEST(or_for_each_granule_while_the_stream_is_young)
-{
-    pleat_get(GRANULE, 2);
-    pleat_get(MIB, 1);
-    for (uint64_t i = 1; i <= YOUNG_FREES + 1; i++) {
-        pleat_put(get_and_use(GRANULE, 1), 1);
-        ck_assert_uint_eq(n_recorded(), i < YOUNG_FREES ? i : YOUNG_FREES);
-    }
-}
-END_TEST
-
-START_TEST(or_every_4_frees_when_the_device_is_nearly_full)
-{
-    pleat_get(122 * MIB, 1);
-    pleat_get(512, 2);
-    for (size_t i = 0; i < 3 * FREES_WHEN_TIGHT; i++) {
-        ptrs[i] = get_and_use(4 * KIB, 1);
-    }
-    for (size_t i = 0; i < 3 * FREES_WHEN_TIGHT; i++) {
-        pleat_put(ptrs[i], 1);
-        ck_assert_uint_eq(n_recorded(), (i + 1) / FREES_WHEN_TIGHT);
-    }
-}
-END_TEST
-
-START_TEST(after_a_shortage_a_tick_is_recorded_with_every_free)
-{
-    fill();
-    pleat_put(ptrs[40], 1);
-    pleat_devptr first = get_and_use(MIB, 1);
-    pleat_devptr second = get_and_use(MIB, 1);
-    uint64_t before = n_recorded();
-    pleat_put(first, 1);
-    ck_assert_uint_eq(n_recorded(), before);
-    free_scattered(0, 10);
-    ck_assert_int_eq(pleat_refused(11 * (size_t)GRANULE, 3), PLEAT_EPENDING);
-    before = n_recorded();
-    for (uint64_t i = 0; i < SHORT_EVENTS / 2; i++) {
-        ck_assert_uint_eq(n_recorded(), before + i);
-        pleat_put(second, 1);
-        second = pleat_get(MIB, 1);
-    }
-    before = n_recorded(); /* it is forgotten by now */
-    pleat_put(second, 1);
-    ck_assert_uint_eq(n_recorded(), before);
-}
-END_TEST
-
-START_TEST(a_tick_that_is_wanted_is_recorded_by_the_next_call_that_names_the_stream)
-{
-    pleat_devptr kept = get_and_use(MIB, 1);
-    pleat_devptr ptr = get_and_use(100 * MIB, 1);
-    pleat_put(ptr, 1);
-    ck_assert_int_eq(pleat_refused(100 * MIB, 2), PLEAT_EPENDING);
-    ck_assert_uint_eq(n_recorded(), 0);
-    name(1, kept);
-    name(1, kept);
-    ck_assert_uint_eq(n_recorded(), 1);
-    ck_assert_uint_eq(get_and_use(100 * MIB, 2), ptr);
-    ck_assert_uint_eq(pleat_counted().stream_waits, 1);
-    ck_assert_uint_eq(pleat_counted().host_syncs, 0);
-}
-END_TEST
-
-START_TEST(without_a_wish_naming_a_stream_records_nothing)
-{
-    pleat_devptr kept = get_and_use(MIB, 1);
-    pleat_put(get_and_use(100 * MIB, 1), 1);
-    name(1, kept);
-    get_and_use(60 * MIB, 1);
-    ck_assert_uint_eq(n_recorded(), 0);
-}
-END_TEST
-
-START_TEST(own_pending_memory_is_used_at_once)
-{
-    pleat_get(GRANULE, 2);
-    pleat_devptr ptr = get_and_use(20 * MIB, 1);
-    pleat_put(ptr, 1);
-    ck_assert_uint_eq(pleat_counted().pending_bytes, 20 * MIB);
-    ck_assert_uint_eq(get_and_use(20 * MIB, 1), ptr);
-    ck_assert_uint_eq(pleat_counted().stream_waits, 0);
-}
-END_TEST
-
-START_TEST(settled_memory_serves_any_stream_as_it_lies)
-{
-    fill();
-    pleat_devptr low = ptrs[0];
-    for (size_t i = 0; i < FREES_PER_TICK; i++) {
-        pleat_put(ptrs[i], 1);
-    }
-    pleat.sim.finish();
-    uint64_t mapped = pleat_calls("cuMemMap");
-    ck_assert_uint_eq(get_and_use(FREES_PER_TICK * (size_t)GRANULE, 3), low);
-    pleat_stats s = pleat_counted();
-    ck_assert_uint_eq(pleat_calls("cuMemMap"), mapped);
-    ck_assert_uint_eq(s.stream_waits + s.host_syncs + s.n_taken_granules, 0);
-}
-END_TEST
-
-START_TEST(unfinished_work_keeps_memory_pending)
-{
-    pleat_devptr other = get_and_use(GRANULE, 2);
-    for (int i = 0; i < FREES_PER_TICK; i++) {
-        pleat_put(get_and_use(GRANULE, 1), 1);
-    }
-    ck_assert_uint_eq(pleat_counted().free_bytes, 0);
-    ck_assert_uint_eq(pleat_counted().pending_bytes, GRANULE);
-    pleat.sim.finish();
-    pleat_put(other, 2);
-    get_and_use(30 * MIB, 2); /* it asks whether anything has settled */
-    pleat_stats s = pleat_counted();
-    ck_assert_uint_eq(s.pending_bytes, 0);
-    ck_assert_uint_eq(s.stream_waits + s.host_syncs, 0);
-}
-END_TEST
 
 /* ---- takes --------------------------------------------------------------------------------- */
 
@@ -876,18 +705,6 @@ static TCase *add_case(Suite *suite, const char *name, void (*open)(void))
 
 static void add_takes(Suite *suite)
 {
-    TCase *settling = add_case(suite, "settling", open_plain);
-    tcase_add_test(settling, one_stream_needs_no_events_while_something_of_it_lives);
-    tcase_add_test(settling, the_legacy_stream_alone_needs_no_events);
-    tcase_add_test(settling, the_last_free_of_a_young_stream_leaves_a_tick);
-    tcase_add_test(settling, with_two_streams_a_tick_is_recorded_every_32_frees);
-    tcase_add_test(settling, or_as_soon_as_a_64th_of_the_device_is_exceeded);
-    tcase_add_test(settling, or_for_each_granule_while_the_stream_is_young);
-    tcase_add_test(settling, or_every_4_frees_when_the_device_is_nearly_full);
-    tcase_add_test(settling, without_a_wish_naming_a_stream_records_nothing);
-    tcase_add_test(settling, own_pending_memory_is_used_at_once);
-    tcase_add_test(settling, settled_memory_serves_any_stream_as_it_lies);
-    tcase_add_test(settling, unfinished_work_keeps_memory_pending);
     TCase *takes = add_case(suite, "takes", open_plain);
     tcase_add_test(takes, settled_memory_is_taken_without_waiting);
     tcase_add_test(takes, pending_memory_is_taken_behind_one_stream_wait);
@@ -906,7 +723,6 @@ static void add_policies(Suite *suite)
 {
     TCase *settled = add_case(suite, "settled only", open_settled);
     tcase_add_test(settled, where_ordering_is_forbidden_pending_memory_is_pending);
-    tcase_add_test(settled, after_a_shortage_a_tick_is_recorded_with_every_free);
     tcase_add_test(settled, what_can_never_fit_is_no_matter_of_waiting);
     tcase_add_test(settled, frees_before_and_after_a_tick_settle_alike);
     tcase_add_test(settled, when_the_others_are_over_a_block_still_pends_on_its_owner);
@@ -950,8 +766,6 @@ int main(void)
     TCase *impatient = add_case(suite, "no waiting", open_impatient);
     tcase_add_test(impatient, who_may_not_wait_leaves_a_destroyed_streams_unticked_memory_pending);
     tcase_add_test(impatient, a_granule_under_two_streams_pieces_is_had_behind_both);
-    tcase_add_test(impatient,
-                   a_tick_that_is_wanted_is_recorded_by_the_next_call_that_names_the_stream);
     TCase *any = add_case(suite, "anything", open_tight);
     tcase_add_loop_test(any, random_work_on_four_streams_meets_no_hazard, 0, 4);
     TCase *any_impatient = add_case(suite, "anything, no waiting", open_tight_impatient);
