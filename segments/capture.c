@@ -148,7 +148,8 @@ static pleat_status enter(pl_space *space, pl_lane *lane, const pl_capture_info 
     return PLEAT_OK;
 }
 
-/* While the driver watches its graph, the pool need not wait for the whole context. */
+/* While the driver watches its graph, the pool need not wait for the whole context. The pool's end
+ * is the capture's in any case. */
 static void use_pool(pl_capture *capture, pl_private *pool)
 {
     if (capture->pool == pool) {
@@ -156,12 +157,13 @@ static void use_pool(pl_capture *capture, pl_private *pool)
     }
     if (capture->pool != NULL || capture->watch == NULL) {
         pool->is_unwatched = true;
+    }
+    if (capture->pool != NULL) {
         return;
     }
     capture->pool = pool;
     pl_capture_hold(capture);
     pool->n_graphs++;
-    pool->has_graphs = true;
 }
 
 /* Its graph is gone, or the pool is. */
@@ -265,16 +267,23 @@ bool pl_capture_look(pl_space *space)
     return any;
 }
 
+static pl_capture *find_of_pool(pl_capture *capture, const pl_private *pool, bool has_ended)
+{
+    while (capture != NULL && (capture->pool != pool || (capture->has_ended && !has_ended))) {
+        capture = capture->next;
+    }
+    return capture;
+}
+
+/* From the head again after each: what goes on may drop other captures. */
 void pl_capture_end_of_pool(pl_space *space, const pl_private *pool)
 {
     for (unsigned i = 0; i < PL_CAPTURE_HEADS; i++) {
-        pl_capture *next;
-        for (pl_capture *c = space->captures[i]; c != NULL; c = next) {
-            next = c->next;
-            if (c->pool == pool && !c->has_ended) {
-                end(space, c);
-                (void)pl_many_pass_capture(space, c, SIZE_MAX);
-            }
+        for (pl_capture *c; (c = find_of_pool(space->captures[i], pool, false)) != NULL;) {
+            pl_capture_hold(c);
+            end(space, c);
+            (void)pl_many_pass_capture(space, c, SIZE_MAX);
+            pl_capture_drop(space, c);
         }
     }
 }
@@ -282,12 +291,8 @@ void pl_capture_end_of_pool(pl_space *space, const pl_private *pool)
 void pl_capture_forget_pool(pl_space *space, const pl_private *pool)
 {
     for (unsigned i = 0; i < PL_CAPTURE_HEADS && pool->n_graphs > 0; i++) {
-        pl_capture *next;
-        for (pl_capture *c = space->captures[i]; c != NULL; c = next) {
-            next = c->next;
-            if (c->pool == pool) {
-                leave_pool(space, c);
-            }
+        for (pl_capture *c; (c = find_of_pool(space->captures[i], pool, true)) != NULL;) {
+            leave_pool(space, c);
         }
     }
 }
@@ -357,7 +362,9 @@ static void release_launched(pl_space *space, pl_capture *capture)
     capture->is_released = true;
     capture->over_tick = over_tick;
     end(space, capture);
-    (void)pl_settle_context(space);
+    if (pl_settle_context(space) != PLEAT_OK) {
+        space->context.is_wanted = true;
+    }
     (void)pl_settle_poll(space, 0);
     while (capture->waiting.first != NULL) {
         (void)release(space, capture, over_tick);

@@ -519,9 +519,7 @@ static bool poll_all(pl_space *space, pl_request *rq)
     rq->has_polled_all = true;
     (void)pl_settle_poll(space, SIZE_MAX);
     pl_settle_want_ticks(space, rq->lane);
-    while (pl_capture_look(space) || pl_private_drain(space) || pl_settle_all(space)) {
-        pl_space_breathe(space);
-    }
+    pl_settle_everything(space);
     (void)pl_stale_reap(space);
     return true;
 }

@@ -265,7 +265,7 @@ static void open_some(pl_space *space, pl_segment *seg, size_t n)
 static bool is_drained(const pl_space *space, const pl_private *pool)
 {
     return pool->over_tick <= space->context.passed_tick ||
-           (pool->has_graphs && pool->n_graphs == 0 && !pool->is_unwatched);
+           (pool->n_graphs == 0 && !pool->is_unwatched);
 }
 
 /* The oldest, and if it is not drained yet, a few more: those go to the end. */
@@ -321,7 +321,7 @@ static void start_draining(pl_space *space, pl_private *pool)
     pool->is_draining = true;
     pool->over_tick = space->clock;
     space->context.next_tick = ++space->clock;
-    if (!pool->has_graphs || pool->is_unwatched) {
+    if (pool->is_unwatched) {
         space->context.is_wanted = true;
         space->context.gone_bytes += pool->reserved.current;
         (void)pl_settle_context(space);

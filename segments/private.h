@@ -38,8 +38,7 @@ struct pl_private {
     pleat_stat reserved; /* bytes */
     uint64_t over_tick;  /* draining: over when the context passes it, */
     size_t n_graphs;     /* or when all graphs are gone that the driver watches for it, */
-    bool has_graphs;     /* if there was any */
-    bool is_unwatched;   /* and none that it does not */
+    bool is_unwatched;   /* if there was none that it does not watch */
     bool is_draining;    /* for others it is the default pool's already */
 };
 

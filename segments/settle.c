@@ -8,6 +8,7 @@
 
 #include "segments/capture.h"
 #include "segments/many.h"
+#include "segments/private.h"
 #include "segments/run.h"
 
 /* ---- recording ------------------------------------------------------------------------------- */
@@ -368,6 +369,22 @@ bool pl_settle_all(pl_space *space)
 
 /* What came and went in one capture was used by its graph only: that uses it after it has been
  * launched, which is the pool's matter. */
+enum { MOST_ROUNDS = 64 };
+
+void pl_settle_everything(pl_space *space)
+{
+    bool is_more = true;
+
+    for (unsigned n = MOST_ROUNDS; n > 0 && is_more; n--) {
+        is_more = pl_capture_look(space);
+        is_more = pl_private_drain(space) || is_more;
+        is_more = pl_settle_all(space) || is_more;
+    }
+    while (space->opening != NULL && pl_private_drain(space)) { /* as long as there is of it */
+        pl_space_breathe(space);
+    }
+}
+
 size_t pl_settle_rest(pl_space *space, pl_lane *lane, size_t n)
 {
     const pl_lane *plain = pl_space_lane_at(space, pl_lane_plain(lane->number));

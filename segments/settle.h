@@ -49,6 +49,9 @@ size_t pl_settle_some(pl_space *space, size_t n);
 size_t pl_settle_lane(pl_space *space, pl_lane *lane, size_t n);
 /* All of it: looks at every lane, dropping the lock now and then. */
 bool pl_settle_all(pl_space *space);
+/* The same, with what graphs and released pools have left. Bounded, whatever others go on freeing.
+ * */
+void pl_settle_everything(pl_space *space);
 /* Has the last use of a stale or free block passed? */
 bool pl_settle_is_over(const pl_space *space, const pl_block *b);
 

@@ -69,9 +69,7 @@ static pleat_status quiesce(pl_space *space, uint32_t wait_ms)
             st = st == PLEAT_OK ? failed : st;
         }
     }
-    while (pl_capture_look(space) || pl_private_drain(space) || pl_settle_all(space)) {
-        pl_space_breathe(space);
-    }
+    pl_settle_everything(space);
     (void)pl_stale_reap(space);
     return st == PLEAT_ECAPTURE ? PLEAT_EPENDING : st;
 }

@@ -404,8 +404,18 @@ START_TEST(threads_cancelled_at_random_leave_the_instance_whole)
 }
 END_TEST
 
+/* AddressSanitizer of gcc 12 takes the unwound stack of a cancelled thread for an underflow. */
+#if defined(__SANITIZE_ADDRESS__)
+enum { IS_SKIPPED = 1 };
+#else
+enum { IS_SKIPPED = 0 };
+#endif
+
 int main(void)
 {
+    if (IS_SKIPPED) {
+        return 77;
+    }
     Suite *suite = suite_create("api_cancel");
     TCase *one = suite_case(suite, "one thread", api_sim_load, NULL);
     tcase_add_loop_test(one, every_call_returns_though_a_cancellation_pends, 0, N_API_ALLOCATORS);

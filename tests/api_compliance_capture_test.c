@@ -168,11 +168,12 @@ START_TEST(a_request_that_would_have_to_wait_fails_rather_than_break_the_capture
 }
 END_TEST
 
-START_TEST(a_capture_is_not_released_while_it_lasts)
+START_TEST(a_capture_that_allocated_is_not_released_while_it_lasts)
 {
     compliance c = compliance_open(_i, patient, "");
     compliance_free(&c, compliance_alloc(&c, MIB, c.streams[0]), c.streams[0]);
     begin_capture(&c, c.streams[0]);
+    compliance_free(&c, compliance_alloc(&c, MIB, c.streams[0]), c.streams[0]);
     ck_assert_int_eq(pleat_device_release_capture(c.instance, 0, c.streams[0]), PLEAT_ECAPTURE);
     drop_graph(&c, end_capture(&c, c.streams[0]));
     release_capture(&c, c.streams[0]);
@@ -210,7 +211,7 @@ int main(void)
         &what_a_captured_stream_uses_is_withheld_even_when_memory_is_short,
         &what_a_captured_stream_freed_is_withheld_or_goes_where_it_always_goes,
         &a_request_that_would_have_to_wait_fails_rather_than_break_the_capture,
-        &a_capture_is_not_released_while_it_lasts,
+        &a_capture_that_allocated_is_not_released_while_it_lasts,
         &trimming_beside_a_capture_leaves_it_whole,
     };
     return compliance_run("api_compliance_capture", tests, sizeof tests / sizeof tests[0]);

@@ -22,6 +22,12 @@ static void check_comes_back(compliance *c, pleat_devptr ptr, size_t bytes, void
     compliance_free(c, b, stream);
 }
 
+/* Who waits for what a stream did learns of its end from a later call that names it. */
+static void name(compliance *c, void *stream)
+{
+    compliance_free(c, compliance_alloc(c, 512, stream), stream);
+}
+
 /* The next block, used at once, is `old` only if the host waited for all work on that, or the
  * stream is ordered after it: else the simulator sees a race. */
 static pleat_devptr reuse(compliance *c, pleat_devptr old, size_t bytes, void *stream)
@@ -45,6 +51,7 @@ START_TEST(a_block_used_elsewhere_is_not_reused_before_that_use_is_over)
     compliance_record(&c, ptr, c.streams[1]);
     compliance_free(&c, ptr, c.streams[0]);
     pleat_devptr next = reuse(&c, ptr, 4 * MIB, c.streams[0]);
+    name(&c, c.streams[1]);
     compliance_finish(&c);
     compliance_free(&c, next, c.streams[0]);
     check_comes_back(&c, ptr, 4 * MIB, c.streams[0]);

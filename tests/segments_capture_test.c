@@ -230,6 +230,17 @@ START_TEST(blocks_born_in_a_capture_are_kept_when_they_are_freed_later)
 }
 END_TEST
 
+/* Nothing covers its last use before the capture yet. */
+START_TEST(a_trim_waits_for_what_a_graph_has_left)
+{
+    pleat_devptr ptr = get_and_use(20 * MIB, 1);
+    begin(1);
+    pleat_put(ptr, 1);
+    forget(end_with_graph(1), 1);
+    ck_assert_uint_eq(pleat_trim(0, true), 20 * MIB);
+}
+END_TEST
+
 /* The owner's word is noted, and taken when the driver says the same. */
 START_TEST(a_release_does_not_give_away_what_a_living_graph_uses)
 {
@@ -728,6 +739,7 @@ static void add_kept_tests(TCase *kept)
 {
     tcase_add_test(kept, blocks_freed_during_a_capture_are_kept_until_its_graph_is_gone);
     tcase_add_test(kept, blocks_born_in_a_capture_are_kept_when_they_are_freed_later);
+    tcase_add_test(kept, a_trim_waits_for_what_a_graph_has_left);
     tcase_add_test(kept, of_two_graphs_of_a_stream_the_first_that_goes_frees_only_its_memory);
     tcase_add_test(kept, a_forked_streams_memory_goes_with_the_graph_of_its_origin);
     tcase_add_test(kept, a_capture_outlives_its_stream);
