@@ -161,6 +161,7 @@ static pleat_status load(pl_driver *drv, pl_driver_kind kind, const char *sim_co
     }
     pleat_status st = resolve(drv, is_sim ? SIM_OBJECT : CUDA_OBJECT);
     resolve_synchronize(drv);
+    drv->is_simulator = pl_driver_symbol(drv, "pleat_sim_reset") != NULL;
     if (st == PLEAT_OK && is_sim) {
         st = configure_sim(drv, sim_conf);
     }
@@ -232,6 +233,11 @@ void pl_driver_close(pl_driver *drv)
     pl_host host = drv->host;
     pl_host_free(&host, drv);
     pl_host_fini(&host);
+}
+
+bool pl_driver_is_simulator(const pl_driver *drv)
+{
+    return drv->is_simulator;
 }
 
 pl_driver_kind pl_driver_kind_of(const pl_driver *drv)

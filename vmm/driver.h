@@ -42,6 +42,9 @@ pleat_status pl_driver_open(pl_driver_kind kind, const char *sim_conf, pl_driver
 void pl_driver_close(pl_driver *drv);
 
 pl_driver_kind pl_driver_kind_of(const pl_driver *drv); /* CUDA or SIM */
+
+/** Is it the simulator, though it was opened as the system's driver (libcuda.so.1)? */
+bool pl_driver_is_simulator(const pl_driver *drv);
 bool pl_driver_has(const pl_driver *drv, pl_entry entry);
 uint64_t pl_driver_n_calls(const pl_driver *drv, pl_entry entry);
 uint64_t pl_driver_call_ns(const pl_driver *drv); /* time in calls; 0 unless timing is on */

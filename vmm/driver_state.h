@@ -28,6 +28,7 @@ typedef struct pl_ring_slot {
 struct pl_driver {
     pl_driver_table table;                  /* const */
     pl_driver_kind kind;                    /* const */
+    bool is_simulator;                      /* const: whatever it was opened as */
     void *object;                           /* const: of dlopen */
     cu_result (*ctx_synchronize)(void);     /* const: may be NULL */
     pl_host host;                           /* const after open */

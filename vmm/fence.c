@@ -380,7 +380,7 @@ pleat_status pl_fence_wait(pl_fence *fence, uint32_t wait_ms)
     }
     pl_count_add(&dev->n.host_syncs, 1);
     /* The simulator's time stands still while it is only asked, so there a wait synchronises. */
-    if (wait_ms == UINT32_MAX || pl_driver_kind_of(dev->drv) == PL_DRIVER_SIM) {
+    if (wait_ms == UINT32_MAX || pl_driver_is_simulator(dev->drv)) {
         return synchronize(fence);
     }
     return poll_until(fence, now_ns() + (uint64_t)wait_ms * 1000000u);

@@ -233,8 +233,7 @@ def test_what_handles_cost_is_told_by_how_many_are_alive():
 
 
 @pytest.mark.parametrize(("program", "arguments"), [
-    ("stalls.py", ()), ("event_costs.py", ()), ("captures.py", ("synchronize",)),
-    ("captures.py", ("record",)), ("captures.py", ("user_object",))])
+    ("stalls.py", ()), ("event_costs.py", ()), ("captures.py", ("user_object",))])
 def test_what_the_simulator_cannot_answer_is_skipped_in_one_line(simulated, program, arguments):
     found = said(program, simulated, *arguments)
     assert found.pop("cannot_run") is True and list(found) == ["problem"]

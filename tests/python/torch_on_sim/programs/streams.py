@@ -48,6 +48,7 @@ def what_another_stream_uses_waits_for_it() -> None:
     y = block()
     assert y.data_ptr() != at, "the other stream's work is not over"
     torch.cuda.synchronize()
+    y.record_stream(side)  # pleat looks at a stream's work when a call names the stream
     z = block()
     assert z.data_ptr() == at, "now it is"
 
