@@ -129,7 +129,10 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_default(pleat *out);
  *  Failure  but for PLEAT_EPOISONED the instance is as before.
  *  Owner    copies of the handle stay safe to use: they answer PLEAT_EGONE.
  *  Threads  any; calls that other threads make meanwhile answer PLEAT_EGONE.
- *  Blocks   until calls in progress have returned, then on the last uses of all memory. */
+ *  Blocks   until calls in progress have returned, then on the last uses of all memory: by fences
+ *           where there are some for it, else on all work of the context. That breaks a capture
+ *           which is under way there, and memory whose last use cannot be waited for then stays
+ *           with the driver (PLEAT_EPOISONED). */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_destroy(pleat instance, unsigned flags);
 
 /** Read the whole configuration of an instance back, in a form that pleat_create accepts.
@@ -285,8 +288,9 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_reset_peaks(pleat instance, i
  *  capture on that stream is meant, so graphs go in the order in which they were captured.
  *
  *  Params   stream  any stream that took part; it may have been destroyed since.
- *  Returns  PLEAT_OK; PLEAT_ECAPTURE (it is still being captured); what opening the device returns;
- *           of the classic caches also PLEAT_ESTREAM and PLEAT_EDRIVER.
+ *  Returns  PLEAT_OK; PLEAT_ECAPTURE (it is still being captured); PLEAT_EDRIVER (the driver did not
+ *           say whether it is); what opening the device returns; of the classic caches also
+ *           PLEAT_ESTREAM.
  *  Failure  nothing was released.
  *  Threads  any.
  *  Blocks   never. */

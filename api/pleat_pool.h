@@ -50,6 +50,9 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_pool_begin(pleat instance, int devic
  *  On return its `route` runs in no thread and `forget` has been called, so what they use may go.
  *  Only within a `route`, where nobody can wait, both may come later.
  *
+ *  The last one of a pool tells that the captures in which it was used have ended. One that goes on
+ *  may be broken by a later call that is short of memory.
+ *
  *  Returns  PLEAT_OK; PLEAT_EDEVICE; PLEAT_EPOOL (nothing is routed to a pool of that name).
  *  Threads  any; requests that other threads are in the middle of may still go there.
  *  Blocks   while its `route` runs in other threads; never on the GPU. */

@@ -519,7 +519,8 @@ static pl_route *part_route(pl_pools *pools, pl_route *route)
     return route;
 }
 
-/* A capture has ended before its route does, so frees that could not be timed then may be now. */
+/* Captures have ended before the last route to their pool does, so frees that could not be timed then
+ * may be now. */
 static bool end_route(pl_pools *pools, pleat_pool_id id)
 {
     pl_lock_acquire(&pools->lock);
@@ -531,12 +532,15 @@ static bool end_route(pl_pools *pools, pleat_pool_id id)
     }
     route->has_ended = true;
     count_routes(pools, pool, -1);
+    bool is_last = pool->n_routes == 0;
     pool->n_holds++;
     pl_route *over = part_route(pools, route);
     pl_lock_release(&pools->lock);
 
     forget_routes(pools, over);
-    pools->gpu->ops->private_rest(pools->gpu->allocator, pool->in);
+    if (is_last) {
+        pools->gpu->ops->private_rest(pools->gpu->allocator, pool->in);
+    }
     expect_captures(pools, false);
     pl_pool_leave(pools, pool);
     return true;

@@ -337,19 +337,20 @@ static pl_capture *find_of_stream(pl_space *space, const void *handle)
     return oldest;
 }
 
-/* Is that capture still under way? A stream that answers is asked; one that does not, or is in
- * another capture, or in none, has ended it. Drops the lock. */
-static bool is_under_way(pl_space *space, const pl_capture *capture, void *handle)
+/* PLEAT_ECAPTURE: that capture is still under way. PLEAT_OK: it is over, as the stream is at rest, in
+ * another capture, or gone. Else why the driver did not answer. Drops the lock. */
+static pleat_status ask_whether_over(pl_space *space, const pl_capture *capture, void *handle)
 {
     pl_capture_info info = { .is_capturing = false };
     pl_stream *stream = NULL;
     uint64_t id = capture->id;
 
     pl_lock_release(&space->lock);
-    bool is_known = pl_stream_get(space->dev, handle, &stream) == PLEAT_OK &&
-                    pl_stream_capture(stream, &info) == PLEAT_OK;
+    pleat_status st = pl_stream_get(space->dev, handle, &stream);
+    st = st == PLEAT_OK ? pl_stream_capture(stream, &info) : st;
+    st = pl_stream_is_none(st) ? PLEAT_OK : st;
     pl_lock_acquire(&space->lock);
-    return is_known && info.is_capturing && info.id == id;
+    return st == PLEAT_OK && info.is_capturing && info.id == id ? PLEAT_ECAPTURE : st;
 }
 
 /* Launches may be under way on any stream: what is over is what a tick of the context covers. */
@@ -362,9 +363,7 @@ static void release_launched(pl_space *space, pl_capture *capture)
     capture->is_released = true;
     capture->over_tick = over_tick;
     end(space, capture);
-    if (pl_settle_context(space) != PLEAT_OK) {
-        space->context.is_wanted = true;
-    }
+    pl_settle_want_context(space);
     (void)pl_settle_poll(space, 0);
     while (capture->waiting.first != NULL) {
         (void)release(space, capture, over_tick);
@@ -385,10 +384,8 @@ static pleat_status release_of_stream(pl_space *space, void *handle)
         return PLEAT_OK;
     }
     pl_capture_hold(capture);
-    pleat_status st = PLEAT_OK;
-    if (!capture->has_ended && is_under_way(space, capture, handle)) {
-        st = PLEAT_ECAPTURE;
-    } else if (!capture->is_released) {
+    pleat_status st = capture->has_ended ? PLEAT_OK : ask_whether_over(space, capture, handle);
+    if (st == PLEAT_OK && !capture->is_released) {
         end(space, capture);
         (void)pl_many_pass_capture(space, capture, RELEASE_SOME);
         if (capture->watch == NULL) {

@@ -92,25 +92,55 @@ static void wait_for_ticks(pl_space *space)
     }
 }
 
-/* Nothing may run on memory that is unmapped: one wait for the whole context, streams that are gone
- * included. A capture would be broken by it, so then the ticks there are must do; what the driver
- * refuses is tried once more. */
-static void wait_for_streams(pl_space *space)
+/* Of live blocks, and of those that others or a graph may use, nobody knows. */
+static bool is_block_over(const pl_space *space, const pl_block *b)
 {
-    bool is_waited = false;
+    switch (b->state) {
+    case PL_BLOCK_FREE:
+    case PL_BLOCK_STALE:
+        return pl_settle_is_over(space, b);
+    case PL_BLOCK_HOLE:
+    case PL_BLOCK_POISON:
+        return true;
+    default:
+        return false;
+    }
+}
 
+/* What is settled in a pool may still be its graphs'. */
+static bool is_segment_over(const pl_space *space, const pl_segment *seg)
+{
+    if (seg->is_private) {
+        return false;
+    }
+    for (const pl_block *b = seg->first; b != NULL; b = b->next) {
+        if (!is_block_over(space, b)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_all_over(const pl_space *space)
+{
+    for (uint32_t i = 0; i < space->n_segments; i++) {
+        if (!is_segment_over(space, space->segments[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Nothing may run on memory that is unmapped. Ticks are waited for beside any capture. For what they
+ * do not cover the whole context is, streams that are gone included: a capture breaks by that, but
+ * whether those that were seen have ended is not always known. Returns whether all is over. */
+static bool wait_for_streams(pl_space *space)
+{
     pl_lock_acquire(&space->lock);
-    (void)pl_capture_look(space);
-    if (!pl_settle_is_capturing(space)) {
-        pl_lock_release(&space->lock);
-        is_waited = pl_device_synchronize(space->dev) == PLEAT_OK ||
-                    pl_device_synchronize(space->dev) == PLEAT_OK;
-        pl_lock_acquire(&space->lock);
-    }
-    if (!is_waited) {
-        wait_for_ticks(space);
-    }
+    wait_for_ticks(space);
     pl_lock_release(&space->lock);
+    return is_all_over(space) || pl_device_synchronize(space->dev) == PLEAT_OK ||
+           pl_device_synchronize(space->dev) == PLEAT_OK;
 }
 
 /* Granule by granule, since only some of a poisoned block may be mapped. */
@@ -168,22 +198,45 @@ static void release_chunk(pl_space *space, pl_chunk chunk, size_t *n_leaked)
     }
 }
 
-static void release_memory(pl_space *space, size_t *n_leaked)
+static void release_segment(pl_space *space, const pl_segment *seg, size_t *n_leaked)
+{
+    for (size_t g = 0; g < seg->n_rooms; g++) {
+        release_chunk(space, seg->chunks[g], n_leaked);
+    }
+    if (pl_range_release(space->dev, seg->reserved) != PLEAT_OK &&
+        pl_range_release(space->dev, seg->reserved) != PLEAT_OK) {
+        (*n_leaked)++;
+    }
+}
+
+/* Of what may still be in use nothing is touched: it stays with the driver. */
+static void leave_segment(const pl_segment *seg, size_t *n_leaked)
+{
+    for (size_t g = 0; g < seg->n_rooms; g++) {
+        *n_leaked += seg->chunks[g] != 0;
+    }
+    (*n_leaked)++;
+}
+
+/* All is unmapped before a chunk goes: one that was taken may be mapped in two segments. */
+static void release_memory(pl_space *space, bool is_over, size_t *n_leaked)
 {
     for (uint32_t i = 0; i < space->n_segments; i++) {
-        unmap_segment(space, space->segments[i], n_leaked);
+        pl_segment *seg = space->segments[i];
+        seg->is_left = !is_over && !is_segment_over(space, seg);
+        if (!seg->is_left) {
+            unmap_segment(space, seg, n_leaked);
+        }
     }
     for (size_t i = 0; i < space->n_idle; i++) {
         release_chunk(space, space->idle[i], n_leaked);
     }
     for (uint32_t i = 0; i < space->n_segments; i++) {
-        pl_segment *seg = space->segments[i];
-        for (size_t g = 0; g < seg->n_rooms; g++) {
-            release_chunk(space, seg->chunks[g], n_leaked);
-        }
-        if (pl_range_release(space->dev, seg->reserved) != PLEAT_OK &&
-            pl_range_release(space->dev, seg->reserved) != PLEAT_OK) {
-            (*n_leaked)++;
+        const pl_segment *seg = space->segments[i];
+        if (seg->is_left) {
+            leave_segment(seg, n_leaked);
+        } else {
+            release_segment(space, seg, n_leaked);
         }
     }
 }
@@ -239,10 +292,8 @@ pleat_status pl_expandable_destroy(pl_allocator *a, bool force, size_t *n_live, 
     if (*n_live > 0 && !force) {
         return PLEAT_EBUSY;
     }
-    if (space->n_segments > 0) {
-        wait_for_streams(space);
-    }
-    release_memory(space, n_leaked);
+    bool is_over = space->n_segments == 0 || wait_for_streams(space);
+    release_memory(space, is_over, n_leaked);
     free_metadata(space);
     (void)pthread_cond_destroy(&space->landed);
     pl_lock_fini(&space->lock);

@@ -140,11 +140,11 @@ static void want_tick(pl_space *space, pl_lane *lane, size_t bytes)
     }
 }
 
-static void demand(pl_space *space, const pl_block *b, pl_use *use)
+static void want_tick_for(pl_space *space, const pl_block *b, const pl_use *use)
 {
-    pl_lane *lane = pl_space_lane_at(space, use->lane);
-    use->tick = pl_lane_stamp(space, lane);
-    if (use->tick > lane->recorded_tick) {
+    pl_lane *lane = use->lane == PL_LANE_CONTEXT ? NULL : pl_space_lane_at(space, use->lane);
+
+    if (lane != NULL && use->tick > lane->recorded_tick) {
         want_tick(space, lane, b->bytes);
     }
 }
@@ -157,20 +157,23 @@ static bool is_met(const pl_space *space, const pl_use *use)
     return pl_lane_has_passed(space, pl_space_lane_at(space, use->lane), use->tick);
 }
 
-/* The graph is gone: what it did last is covered by a tick of the context. In a private pool, where
- * the pool itself outlives its graphs, only the capture is over: the stream's own use begins. */
+/* The graph is gone, or its owner said so: then what it did last is covered by a tick of the context
+ * only. What the stream itself did with the block, outside of the capture, is left. In a private
+ * pool, where the pool itself outlives its graphs, only the capture is over: the stream's own use
+ * begins. */
 static void end_captured_use(pl_space *space, const pl_block *b, pl_use *use)
 {
     pl_capture *capture = use->capture;
 
     use->capture = NULL;
     if (b->is_apart) {
-        demand(space, b, use);
-    } else {
+        use->tick = pl_lane_stamp(space, pl_space_lane_at(space, use->lane));
+    } else if (capture->over_tick > 0) {
         pl_space_lane_at(space, use->lane)->n_refs--;
         use->lane = PL_LANE_CONTEXT;
-        use->tick = capture->over_tick;
+        use->tick = use->tick > capture->over_tick ? use->tick : capture->over_tick;
     }
+    want_tick_for(space, b, use);
     pl_capture_drop(space, capture);
 }
 
@@ -217,21 +220,33 @@ static void go_on(pl_space *space, pl_block *b)
     leave(space, b);
 }
 
+/* Has the stream itself had the block, outside of the capture that the use is of? The owner has: that
+ * is what the block pends on it for. Others have if the capture ended while the block was live. */
+static bool is_streams_own(const pl_block *b, const pl_lane *lane, const pl_use *use)
+{
+    bool is_owner = pl_lane_plain(b->lane) == lane->number;
+    bool is_going_on = use->capture != NULL && lane->capture == use->capture &&
+                       !use->capture->has_ended;
+
+    return !is_owner && !is_going_on;
+}
+
 /* A stream that is being captured when the block is freed has it in its graph, perhaps. */
 static void begin_use(pl_space *space, const pl_block *b, pl_use *use)
 {
     pl_lane *lane = pl_space_lane_at(space, use->lane);
 
+    use->tick = is_streams_own(b, lane, use) ? pl_lane_stamp(space, lane) : 0;
     if (use->capture == NULL && lane->capture != NULL && !lane->capture->has_ended) {
         use->capture = lane->capture;
         pl_capture_hold(use->capture);
     }
     if (use->capture == NULL) {
-        demand(space, b, use);
+        want_tick_for(space, b, use);
     }
 }
 
-/* What came and went in one capture was used in its graph only, never by the stream itself. */
+/* What came and went in one capture was used in its graph only, never by the streams themselves. */
 static bool is_of_one_graph(const pl_block *b, const pl_capture *in)
 {
     for (uint32_t i = 0; i < b->uses->n; i++) {

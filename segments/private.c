@@ -322,9 +322,8 @@ static void start_draining(pl_space *space, pl_private *pool)
     pool->over_tick = space->clock;
     space->context.next_tick = ++space->clock;
     if (pool->is_unwatched) {
-        space->context.is_wanted = true;
         space->context.gone_bytes += pool->reserved.current;
-        (void)pl_settle_context(space);
+        pl_settle_want_context(space);
     }
 }
 

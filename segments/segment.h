@@ -33,6 +33,7 @@ typedef struct pl_segment {
     unsigned granule_log2;   /* const */
     bool is_private;         /* its area is a private pool's */
     bool is_opening;         /* it was, and its granules become loose by and by: see private.h */
+    bool is_left;            /* at destruction: work may run on it, so it stays mapped */
     pleat_devptr opened;     /* is_opening: up to here they have */
     struct pl_segment *next_opening;
     pl_block *first;

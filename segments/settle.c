@@ -467,6 +467,11 @@ static void end_recording(pl_space *space)
     }
 }
 
+/* Unless somebody waits, it is recorded rarely, since it makes the driver look at every stream. A
+ * refusal shows that there are captures nobody tells of: after each, twice as rarely. */
+static const uint64_t CONTEXT_EVENTS = 1024;
+enum { CONTEXT_SHARE_LOG2 = 6, MOST_REFUSED = 20 };
+
 pleat_status pl_settle_context(pl_space *space)
 {
     pl_context *context = &space->context;
@@ -487,21 +492,30 @@ pleat_status pl_settle_context(pl_space *space)
     if (pl_settle_is_capturing(space)) {
         return PLEAT_ECAPTURE;
     }
+    size_t gone_bytes = context->gone_bytes;
     uint64_t number = begin_context_tick(space);
     pl_lock_release(&space->lock);
     pleat_status st = pl_fence_record_context(space->dev, &fence);
     pl_lock_acquire(&space->lock);
     end_recording(space);
+    context->gone_bytes += st == PLEAT_OK ? 0 : gone_bytes;
     context->is_unsupported = st == PLEAT_ENOTSUP;
     context->is_wanted = st != PLEAT_OK;
+    context->n_refused += st == PLEAT_ECAPTURE && context->n_refused < MOST_REFUSED;
     if (st == PLEAT_OK) {
+        context->n_refused = 0;
         context->tick = (pl_tick){ .number = number, .fence = fence };
     }
     return st;
 }
 
-/* Rarely, since it makes the driver look at every stream. */
-enum { CONTEXT_EVENTS = 1024, CONTEXT_SHARE_LOG2 = 6 };
+void pl_settle_want_context(pl_space *space)
+{
+    space->context.is_wanted = true;
+    if (space->context.n_refused == 0) {
+        (void)pl_settle_context(space);
+    }
+}
 
 void pl_settle_context_if_due(pl_space *space)
 {
@@ -509,7 +523,7 @@ void pl_settle_context_if_due(pl_space *space)
     size_t share = (space->n_chunks << space->granule_log2) >> CONTEXT_SHARE_LOG2;
 
     if (context->is_wanted && context->gone_bytes > share &&
-        space->budget.n_events - context->event >= CONTEXT_EVENTS) {
+        space->budget.n_events - context->event >= CONTEXT_EVENTS << context->n_refused) {
         (void)pl_settle_context(space);
     }
 }

@@ -60,6 +60,9 @@ bool pl_settle_is_capturing(const pl_space *space);
 /* Record a tick of the context, unless one is under way. PLEAT_OK; EPENDING (one is, or some thread
  * is about to); ECAPTURE; ENOTSUP; ENOMEM_HOST; EDRIVER. */
 pleat_status pl_settle_context(pl_space *space);
+/* Something waits for one that no request needs yet: the same, unless the last one met a capture
+ * that nobody had told of. Then it is left to whoever has to wait. */
+void pl_settle_want_context(pl_space *space);
 /* Before growing: the same if lanes that are gone have left enough to be worth it. */
 void pl_settle_context_if_due(pl_space *space);
 /* Block the host until everything freed before the call is over, at most wait_ms; 0 only looks.

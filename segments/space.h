@@ -37,7 +37,8 @@ typedef struct pl_context {
     bool is_busy;        /* some thread records or queries it now */
     bool is_recording;   /* or is about to: no capture may begin */
     bool is_unsupported; /* the driver has no such event */
-    bool is_wanted;      /* gone lanes have frees that only it can cover */
+    bool is_wanted;      /* something waits that only it can cover */
+    unsigned n_refused;  /* in a row, by captures nobody told of */
     uint64_t event;      /* n_events when it was recorded last */
     size_t gone_bytes;   /* freed on lanes that are gone, covered by no tick, since then */
     pl_block_queue many; /* PL_BLOCK_MANY that wait for it now */

@@ -600,6 +600,42 @@ START_TEST(a_use_by_a_captured_stream_is_not_over_before_its_end)
 }
 END_TEST
 
+/* A use is recorded once, wherever the program is then. */
+START_TEST(a_use_recorded_in_a_capture_is_one_of_the_stream_too)
+{
+    pleat_devptr ptr = get_and_use(20 * MIB, 1);
+    pleat.sim.finish();
+    begin(2);
+    pleat_record(ptr, 2);
+    cu_graph graph = end_with_graph(2);
+    name(2);
+    pleat_work(2, ptr, 20 * MIB);
+    pleat_put(ptr, 1);
+    forget(graph, 2);
+    ck_assert_uint_ne(get_and_use(20 * MIB, 1), ptr);
+    name(2);
+    pleat.sim.finish();
+    pleat_put(get_and_use(100 * MIB, 1), 1);
+    ck_assert_uint_eq(pleat_counted().pending_bytes, 100 * MIB);
+}
+END_TEST
+
+START_TEST(a_use_before_a_capture_is_not_over_with_its_graph)
+{
+    pleat_devptr ptr = get_and_use(20 * MIB, 1);
+    pleat.sim.finish();
+    pleat_record(ptr, 2);
+    pleat_work(2, ptr, 20 * MIB);
+    begin(2);
+    name(2);
+    pleat_put(ptr, 1);
+    forget(end_with_graph(2), 2);
+    ck_assert_uint_ne(get_and_use(20 * MIB, 1), ptr); /* nothing covers it yet */
+    name(2);
+    get_and_use(100 * MIB, 1); /* part of it lay there */
+}
+END_TEST
+
 START_TEST(what_only_a_captured_use_keeps_is_pending)
 {
     pleat_devptr ptr = get_and_use(100 * MIB, 1);
@@ -748,6 +784,8 @@ static void add_kept_tests(TCase *kept)
     tcase_add_loop_test(kept, a_block_of_one_graph_that_is_freed_in_another_is_kept_for_both, 0, 2);
     tcase_add_test(kept, kept_memory_is_never_taken);
     tcase_add_test(kept, a_kept_block_that_others_use_waits_for_them_too);
+    tcase_add_test(kept, a_use_recorded_in_a_capture_is_one_of_the_stream_too);
+    tcase_add_test(kept, a_use_before_a_capture_is_not_over_with_its_graph);
 }
 
 int main(void)

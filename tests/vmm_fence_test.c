@@ -284,6 +284,33 @@ START_TEST(the_legacy_stream_takes_no_fence_while_that_would_break_a_capture)
 }
 END_TEST
 
+START_TEST(a_fence_of_the_context_is_behind_every_stream)
+{
+    pl_fence *fence = NULL;
+    vmm_sim_submit(&sim, dev, handles[0]);
+    vmm_sim_submit(&sim, dev, handles[1]);
+    ck_assert_int_eq(pl_fence_record_context(dev, &fence), PLEAT_OK);
+    ck_assert_int_eq(pl_stream_synchronize(streams[0]), PLEAT_OK);
+    ck_assert(!query(fence));
+    ck_assert_int_eq(pl_stream_synchronize(streams[1]), PLEAT_OK);
+    ck_assert(query(fence));
+    pl_fence_return(fence);
+}
+END_TEST
+
+/* The legacy stream is told of it, so nobody needs to have named the captured one. */
+START_TEST(a_fence_of_the_context_leaves_the_capture_of_a_blocking_stream_alone)
+{
+    pl_fence *fence = NULL;
+    begin_capture(0);
+    ck_assert_int_eq(pl_fence_record_context(dev, &fence), PLEAT_ECAPTURE);
+    ck_assert_uint_eq(sim.n_calls("cuCtxRecordEvent"), 0);
+    end_capture(0);
+    ck_assert_int_eq(pl_fence_record_context(dev, &fence), PLEAT_OK);
+    pl_fence_return(fence);
+}
+END_TEST
+
 START_TEST(fences_of_other_streams_go_on_during_a_global_capture)
 {
     pl_fence *fence = fence_behind_work(1);
@@ -542,6 +569,8 @@ static Suite *fence_suite(void)
     tcase_add_checked_fixture(captures, open_all, close_all);
     tcase_add_test(captures, a_captured_stream_takes_no_fence_and_no_order);
     tcase_add_test(captures, the_legacy_stream_takes_no_fence_while_that_would_break_a_capture);
+    tcase_add_test(captures, a_fence_of_the_context_is_behind_every_stream);
+    tcase_add_test(captures, a_fence_of_the_context_leaves_the_capture_of_a_blocking_stream_alone);
     tcase_add_test(captures, fences_of_other_streams_go_on_during_a_global_capture);
     suite_add_tcase(suite, captures);
     TCase *reach = tcase_create("out of reach");

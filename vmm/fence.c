@@ -190,9 +190,18 @@ pleat_status pl_fence_record(pl_stream *stream, pl_fence **out)
     return PLEAT_OK;
 }
 
+/* The one question about streams nobody named that harms none of them: of captures of blocking
+ * streams the legacy stream is told, and they go on. Of others nothing can be learnt. */
+static pleat_status refuse_blocking_capture(const pl_device *dev)
+{
+    int state = CU_CAPTURE_NONE;
+    return pl_driver_failure(pl_cu_stream_is_capturing(dev->drv, CU_STREAM_LEGACY, &state));
+}
+
 static pleat_status record_context_inside(pl_device *dev, pl_fence *fence)
 {
     pleat_status st = have_event(fence);
+    st = st == PLEAT_OK ? refuse_blocking_capture(dev) : st;
     if (st != PLEAT_OK) {
         return st;
     }

@@ -244,6 +244,12 @@ static bool is_of_no_stream(cu_result result)
     return result == CU_INVALID_HANDLE || result == CU_CONTEXT_IS_DESTROYED;
 }
 
+bool pl_stream_is_none(pleat_status st)
+{
+    return st == PLEAT_ESTREAM ||
+           (st == PLEAT_EDRIVER && is_of_no_stream(pl_driver_last_error()->result));
+}
+
 static pleat_status out_of_reach(pl_stream *stream)
 {
     if (stream->kind == PL_STREAM_ORDINARY && stream->dev->has_stream_ids) {

@@ -40,6 +40,10 @@ typedef struct pl_fence pl_fence; /* a pooled event, recorded once */
  *           few more at first sight, or when no context is current. */
 pleat_status pl_stream_get(pl_device *dev, void *handle, pl_stream **out);
 
+/** Does `st`, an answer of pl_stream_get or pl_stream_capture, the calling thread's last one, say that
+ *  the handle is no stream of the device (any more)? Otherwise it says nothing of the stream. */
+bool pl_stream_is_none(pleat_status st);
+
 unsigned pl_stream_index(const pl_stream *stream); /* 0, 1, 2... in order of first sight */
 uint64_t pl_stream_id(const pl_stream *stream);    /* the handle, while it has no id */
 void *pl_stream_handle(const pl_stream *stream);   /* as first given */
@@ -102,11 +106,11 @@ pleat_status pl_fence_record(pl_stream *stream, pl_fence **out);
 /** Record a point behind all work of the device's context: that of every stream, destroyed ones
  *  too. Never blocks on the GPU. It can be queried and waited for, and is no stream's.
  *
- *  A capture that is under way on any stream of the context would be broken by it: the caller knows
- *  of none.
+ *  The driver lets it break every capture under way in the context. One of a blocking stream is
+ *  found by asking first, and left alone; that there is none of other streams is the caller's word.
  *
  *  Returns  PLEAT_OK; ENOTSUP (the driver is older than CUDA 12.5); ENOMEM_HOST; ECAPTURE (there
- *           was one); EDRIVER.
+ *           is one, or was); EDRIVER.
  *  Failure  as before.
  *  Owner    the caller, until pl_fence_return. */
 pleat_status pl_fence_record_context(pl_device *dev, pl_fence **out);

@@ -111,7 +111,7 @@ static void trim(operation op)
 {
     uint64_t released = 0;
     uint32_t allowed = FUZZ_BIT(PLEAT_OK) | FUZZ_BIT(PLEAT_EPENDING) |
-                       (world.is_pleat ? 0 : FUZZ_BIT(PLEAT_EDRIVER) | FUZZ_BIT(PLEAT_ECAPTURE));
+                       (world.is_pleat ? 0 : FUZZ_BIT(PLEAT_EDRIVER));
     fuzz_begin_call();
     pleat_status st = pleat_device_trim(world.instance, 0, (uint64_t)op.a << 17, (op.b & 1) != 0,
                                         &released);
@@ -122,7 +122,7 @@ static void set_limit(operation op)
 {
     uint32_t allowed = FUZZ_BIT(PLEAT_OK) | FUZZ_BIT(PLEAT_EPENDING) |
                        FUZZ_BIT(PLEAT_ENOMEM_DEVICE) |
-                       (world.is_pleat ? 0 : FUZZ_BIT(PLEAT_EDRIVER) | FUZZ_BIT(PLEAT_ECAPTURE));
+                       (world.is_pleat ? 0 : FUZZ_BIT(PLEAT_EDRIVER));
     fuzz_begin_call();
     pleat_status st = pleat_device_set_limit(world.instance, 0, (uint64_t)op.a << 17);
     fuzz_end_call("set_limit", st, allowed);

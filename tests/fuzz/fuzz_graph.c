@@ -121,6 +121,9 @@ void fuzz_end_pool(unsigned number)
 {
     unsigned at = last_route(number);
     bool is_there = at < all.n_routes;
+    if (is_there && world.is_capturing && (all.captured_domains >> all.pools[number].domain & 1)) {
+        return; /* the captures of a pool end before it does */
+    }
     fuzz_begin_call();
     pleat_status st = pleat_pool_end(world.instance, 0, name_of(number));
     fuzz_end_call("pool_end", st, FUZZ_BIT(is_there ? PLEAT_OK : PLEAT_EPOOL));
@@ -165,22 +168,33 @@ bool fuzz_alloc_routed(unsigned index, size_t bytes, unsigned slot)
 {
     const fuzz_stream *s = &world.streams[slot];
     int domain = domain_of(s->handle);
-    if (!fuzz_alloc(index, bytes, slot, domain)) {
-        all.may_break = all.may_break || world.has_struck;
-        return false;
-    }
+    bool is_had = fuzz_alloc(index, bytes, slot, domain);
+    all.may_break = all.may_break || (!is_had && world.has_struck);
     if (s->is_member && domain != FUZZ_NO_DOMAIN) {
-        all.captured_domains |= 1u << domain;
+        all.captured_domains |= 1u << domain; /* also by a request that was refused */
     } else if (s->is_member) {
         all.is_plain = true;
     }
-    return true;
+    return is_had;
 }
 
+static unsigned free_block(void)
+{
+    unsigned index = 0;
+    while (index < FUZZ_BLOCKS && world.blocks[index].ptr != 0) {
+        index++;
+    }
+    return index;
+}
+
+/* pleat is to know of a capture before others call it: of a blocking stream's the driver tells it, of
+ * others a call that names the stream, granted or not. The classic caches synchronise the device when
+ * memory is short, as the originals do, and so break any capture. */
 void fuzz_begin_capture(unsigned slot, int mode)
 {
     fuzz_stream *s = &world.streams[slot];
-    if (slot == 0 || !s->is_live || world.is_capturing) {
+    unsigned index = free_block();
+    if (slot == 0 || !s->is_live || world.is_capturing || !world.is_pleat || index == FUZZ_BLOCKS) {
         return;
     }
     fuzz_say("capture of stream %u begins, mode %d", slot, mode);
@@ -191,6 +205,10 @@ void fuzz_begin_capture(unsigned slot, int mode)
     all.captured_domains = 0;
     all.is_plain = false;
     all.may_break = false;
+    if (!s->is_blocking) {
+        world.fault.is_armed = false;
+        (void)fuzz_alloc_routed(index, 512, slot);
+    }
 }
 
 void fuzz_fork(unsigned slot)
@@ -209,7 +227,8 @@ void fuzz_fork(unsigned slot)
     s->is_member = true;
 }
 
-/* The graph has the addresses of what was allocated in its capture. */
+/* The graph has the addresses of what was allocated in its capture. What the capture ordered orders
+ * its launches alone: the block is as good as new, on the stream that asked for it. */
 static void settle_blocks(unsigned bits)
 {
     for (unsigned i = 0; i < FUZZ_BLOCKS; i++) {
@@ -218,6 +237,7 @@ static void settle_blocks(unsigned bits)
             b->is_captured = false;
             b->seed = 0;
             b->graphs = bits;
+            b->last = b->owner;
         }
     }
 }
