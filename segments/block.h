@@ -19,6 +19,7 @@ typedef enum pl_block_state {
     PL_BLOCK_KEPT,   /* freed, but allocated or freed in a capture whose graph may live */
     PL_BLOCK_POISON, /* an undo failed here: out of service until destroyed */
 } pl_block_state;
+enum { PL_N_BLOCK_STATES = PL_BLOCK_POISON + 1 };
 
 /* Whom a free block pends on: nobody, or the lane with that number. In a use 0 is the context. */
 enum { PL_LANE_SETTLED = 0, PL_LANE_CONTEXT = 0 };
@@ -101,6 +102,14 @@ static inline void pl_queue_replace(pl_block_queue *queue, pl_block *b, pl_block
     b->queue_next = NULL;
 }
 
+/* What there is in all segments, so that statistics look at no block. Kept by segment.h. */
+typedef struct pl_tally {
+    size_t n_blocks[PL_N_BLOCK_STATES];
+    size_t bytes[PL_N_BLOCK_STATES];
+    size_t n_live_granules; /* under a byte of a live block */
+    size_t n_many_granules; /* under PL_BLOCK_MANY of no private pool, and no live or kept byte */
+} pl_tally;
+
 /* The store: blocks are carved from slabs one by one, as a slab at once would be 64 KiB of memory
  * that nobody has touched yet, and are used again; nothing is given back before fini. */
 typedef struct pl_block_store {
@@ -111,6 +120,7 @@ typedef struct pl_block_store {
     struct pl_block_slab *newest;
     struct pl_block_slab *carved; /* the slab that is being carved: those behind it are whole */
     size_t n_carved;              /* blocks of it */
+    pl_tally tally;               /* of those that are in segments */
 } pl_block_store;
 
 void pl_block_store_init(pl_block_store *store, pl_host *host);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "segments/capture.h"
+#include "segments/figures.h"
 #include "segments/grow.h"
 #include "segments/many.h"
 #include "segments/private.h"
@@ -109,7 +110,7 @@ static void take_blocks(pl_space *space, pl_block *b, size_t bytes)
     if (b->bytes > bytes) {
         rest = pl_segment_split(b->segment, &space->store, b, b->base + bytes);
     }
-    b->state = PL_BLOCK_LIVE;
+    pl_segment_become(b->segment, &space->store, b, PL_BLOCK_LIVE);
     if (rest != NULL) {
         pl_run_free(space, rest, lane, tick);
     }
@@ -601,7 +602,7 @@ static void expandable_stats(pl_allocator *a, pleat_stats *out)
     pl_space *space = space_of(a);
 
     pl_lock_acquire(&space->lock);
-    pl_walk_stats(space, out);
+    pl_figures_read(space, out);
     pl_lock_release(&space->lock);
 }
 

@@ -18,7 +18,7 @@ void pl_flight_make_hole(pl_space *space, pl_block *b)
     pl_segment *seg = b->segment;
     pl_block_queue *holes = &seg->area->holes;
 
-    b->state = PL_BLOCK_HOLE;
+    pl_segment_become(seg, &space->store, b, PL_BLOCK_HOLE);
     b->lane = PL_LANE_SETTLED;
     b->tick = 0;
     if (b->next != NULL && b->next->state == PL_BLOCK_HOLE) {
@@ -62,7 +62,7 @@ pl_block *pl_flight_carve(pl_space *space, pl_block *b, pleat_devptr base, pleat
     if (pl_block_end(b) > end) {
         high = pl_segment_split(seg, &space->store, b, end);
     }
-    b->state = PL_BLOCK_FLIGHT;
+    pl_segment_become(seg, &space->store, b, PL_BLOCK_FLIGHT);
     b->requested = 0; /* not POISONED; an index node may have been there, or nothing yet */
     if (b->was != PL_BLOCK_HOLE) {
         space->n_loose -= pl_segment_pin(seg, b->base, pl_block_end(b));
@@ -165,6 +165,7 @@ pleat_status pl_flight_reserve(pl_space *space, pl_flight *f)
         b = b->next;
     }
     space->n_pinned += f->place.n_pin + f->n_extra;
+    space->n_flying += f->place.n_pin + f->n_extra;
     pl_space_take_off(space, &f->flying);
     return PLEAT_OK;
 }
@@ -372,7 +373,7 @@ static void retire_victims(pl_space *space, pl_flight *f)
         pl_private_count(seg, 0, b->bytes);
         seg->n_resident -= granules_of(seg, b);
         pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, b->base, b->bytes);
-        b->state = PL_BLOCK_STALE;
+        pl_segment_become(seg, &space->store, b, PL_BLOCK_STALE);
         if (b->lane != PL_LANE_SETTLED) {
             pl_space_lane_at(space, b->lane)->n_refs++;
         }
@@ -386,6 +387,7 @@ static void end_flight(pl_space *space, pl_flight *f)
     pl_host_free(&space->host, f->chunks);
     f->chunks = NULL;
     space->n_creating -= f->n_create;
+    space->n_flying -= f->place.n_pin + f->n_extra;
     space->n_chunks += f->n_created;
     if (space->n_chunks > space->peak_chunks) {
         space->peak_chunks = space->n_chunks;
@@ -415,7 +417,7 @@ pl_block *pl_flight_commit(pl_space *space, pl_flight *f)
         f->last = b->next == f->last ? b : f->last;
         pl_segment_absorb(seg, &space->store, b, b->next);
     }
-    b->state = PL_BLOCK_LIVE;
+    pl_segment_become(seg, &space->store, b, PL_BLOCK_LIVE);
     if (pl_block_end(b) > f->place.at + f->bytes) {
         pl_block *tail = pl_segment_split(seg, &space->store, b, f->place.at + f->bytes);
         bool is_capture = f->usable == PL_LANE_SETTLED; /* whose next block may use it too */
@@ -441,7 +443,7 @@ static void restore_place(pl_space *space, pl_flight *f)
         }
         if (b->requested == POISONED) {
             b->requested = 0;
-            b->state = PL_BLOCK_POISON;
+            pl_segment_become(b->segment, &space->store, b, PL_BLOCK_POISON);
             space->n_poisoned += granules_of(f->place.segment, b);
         } else {
             put_back(space, b);

@@ -108,7 +108,8 @@ static void wait_in_line(pl_space *space, pl_block *b)
     if (use->capture == NULL && queue->last != NULL && use->tick < last_use(queue->last)->tick) {
         use->tick = last_use(queue->last)->tick;
     }
-    b->state = use->capture != NULL && use->is_kept ? PL_BLOCK_KEPT : PL_BLOCK_MANY;
+    bool is_kept = use->capture != NULL && use->is_kept;
+    pl_segment_become(b->segment, &space->store, b, is_kept ? PL_BLOCK_KEPT : PL_BLOCK_MANY);
     pl_queue_push(queue, b);
     *bytes_of(space, b) += b->bytes;
     if (use->capture == NULL && use->lane != PL_LANE_CONTEXT) {

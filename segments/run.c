@@ -150,9 +150,16 @@ static pl_block_queue *pending_of(pl_lane *lane, const pl_block *b)
     return b->is_apart ? &lane->apart : &lane->pending;
 }
 
-static size_t *pending_bytes_of(pl_lane *lane, const pl_block *b)
+static void add_pending(pl_space *space, pl_lane *lane, const pl_block *b, size_t bytes)
 {
-    return b->is_apart ? &lane->apart_bytes : &lane->pending_bytes;
+    *(b->is_apart ? &lane->apart_bytes : &lane->pending_bytes) += bytes;
+    space->n_pending_bytes += bytes;
+}
+
+static void subtract_pending(pl_space *space, pl_lane *lane, const pl_block *b, size_t bytes)
+{
+    *(b->is_apart ? &lane->apart_bytes : &lane->pending_bytes) -= bytes;
+    space->n_pending_bytes -= bytes;
 }
 
 /* What comes back to the queue with an older tick than the last one's waits for that one. */
@@ -169,7 +176,7 @@ static inline void queue(pl_space *space, pl_block *b)
         b->tick = last->tick;
     }
     pl_queue_push(pending, b);
-    *pending_bytes_of(lane, b) += b->bytes;
+    add_pending(space, lane, b, b->bytes);
     if (last == NULL) {
         pl_space_note_busy(space, lane);
     }
@@ -183,7 +190,7 @@ static inline void unqueue(pl_space *space, pl_block *b)
     pl_lane *lane = pl_space_lane_at(space, b->lane);
     pl_block_queue *pending = pending_of(lane, b);
     pl_queue_remove(pending, b);
-    *pending_bytes_of(lane, b) -= b->bytes;
+    subtract_pending(space, lane, b, b->bytes);
     if (pending->first == NULL) {
         pl_space_note_busy(space, lane);
     }
@@ -216,7 +223,7 @@ static pl_block *merge(pl_space *space, pl_block *low, pl_block *high)
     if (low->lane != PL_LANE_SETTLED || high->lane != PL_LANE_SETTLED) {
         pl_lane *lane = pl_space_lane_at(space, is_low_busier ? low->lane : high->lane);
         pl_block *busier = is_low_busier ? low : high;
-        *pending_bytes_of(lane, busier) += is_low_busier ? high->bytes : low->bytes;
+        add_pending(space, lane, busier, is_low_busier ? high->bytes : low->bytes);
         if (!is_low_busier) {
             pl_queue_replace(pending_of(lane, high), high, low);
             low->lane = high->lane;
@@ -328,7 +335,7 @@ static void bring_up(pl_space *space, pl_block *b)
 
 void pl_run_free(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick)
 {
-    b->state = PL_BLOCK_FREE;
+    pl_segment_become(b->segment, &space->store, b, PL_BLOCK_FREE);
     b->lane = lane;
     b->tick = tick;
     b->is_indexed = false;
@@ -359,10 +366,10 @@ void pl_run_cut(pl_space *space, pl_block *b, size_t bytes)
     pl_block *rest = pl_segment_split(b->segment, &space->store, b, b->base + bytes);
     if (b->lane != PL_LANE_SETTLED) {
         pl_lane *lane = pl_space_lane_at(space, b->lane);
-        *pending_bytes_of(lane, b) -= bytes;
+        subtract_pending(space, lane, b, bytes);
         pl_queue_replace(pending_of(lane, b), b, rest);
     }
-    b->state = PL_BLOCK_LIVE; /* no run reaches across it any more */
+    pl_segment_become(b->segment, &space->store, b, PL_BLOCK_LIVE); /* no run reaches across it any more */
     pl_run_refresh(space, rest);
     if (b->lane == PL_LANE_SETTLED && is_pending(b->prev)) {
         (void)refresh_run(space, b->prev, b->prev->lane);

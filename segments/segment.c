@@ -107,12 +107,94 @@ pleat_status pl_segment_reach(pl_host *host, pl_segment *seg, pleat_devptr end)
         !table_grow(host, &seg->started_any, old_any, n_any, sizeof(*seg->started_any)) ||
         !table_grow(host, &seg->loose, old / WORD, n / WORD, sizeof(*seg->loose)) ||
         !table_grow(host, &seg->loose_any, old_any, n_any, sizeof(*seg->loose_any)) ||
+        !table_grow(host, &seg->users, old, n, sizeof(*seg->users)) ||
         !table_grow(host, &seg->taken_at, old, n, sizeof(*seg->taken_at))) {
         return PLEAT_ENOMEM_HOST;
     }
     seg->n_rooms = n;
     return PLEAT_OK;
 }
+
+/* ---- the tally ------------------------------------------------------------------------- */
+
+static uint32_t *users_like(pl_users *users, const pl_block *b)
+{
+    switch (b->state) {
+    case PL_BLOCK_LIVE:
+        return &users->n_live;
+    case PL_BLOCK_KEPT:
+        return &users->n_kept;
+    default:
+        return &users->n_many;
+    }
+}
+
+static bool has_many_only(const pl_users *users)
+{
+    return users->n_many > 0 && users->n_live == 0 && users->n_kept == 0;
+}
+
+static void count_user(pl_tally *tally, pl_users *users, const pl_block *b, uint32_t n)
+{
+    tally->n_live_granules -= users->n_live > 0;
+    tally->n_many_granules -= has_many_only(users);
+    *users_like(users, b) += n;
+    tally->n_live_granules += users->n_live > 0;
+    tally->n_many_granules += has_many_only(users);
+}
+
+/* Between its first and its last granule there is nothing but b: those need no table. */
+static void count_granules(pl_segment *seg, pl_tally *tally, const pl_block *b, bool is_new)
+{
+    size_t first = pl_segment_granule(seg, b->base);
+    size_t last = pl_segment_granule(seg, pl_block_end(b) - 1);
+    uint32_t n = is_new ? 1 : UINT32_MAX; /* minus one */
+
+    count_user(tally, &seg->users[first], b, n);
+    if (last == first) {
+        return;
+    }
+    count_user(tally, &seg->users[last], b, n);
+    size_t n_within = is_new ? last - first - 1 : first + 1 - last;
+    if (b->state == PL_BLOCK_LIVE) {
+        tally->n_live_granules += n_within;
+    } else if (b->state == PL_BLOCK_MANY) {
+        tally->n_many_granules += n_within;
+    }
+}
+
+static bool is_user(const pl_block *b)
+{
+    return b->state == PL_BLOCK_LIVE || b->state == PL_BLOCK_KEPT ||
+           (b->state == PL_BLOCK_MANY && !b->is_apart);
+}
+
+static void count(pl_segment *seg, pl_tally *tally, const pl_block *b)
+{
+    tally->n_blocks[b->state]++;
+    tally->bytes[b->state] += b->bytes;
+    if (is_user(b)) {
+        count_granules(seg, tally, b, true);
+    }
+}
+
+static void uncount(pl_segment *seg, pl_tally *tally, const pl_block *b)
+{
+    tally->n_blocks[b->state]--;
+    tally->bytes[b->state] -= b->bytes;
+    if (is_user(b)) {
+        count_granules(seg, tally, b, false);
+    }
+}
+
+void pl_segment_become(pl_segment *seg, pl_block_store *store, pl_block *b, pl_block_state state)
+{
+    uncount(seg, &store->tally, b);
+    b->state = (uint8_t)state;
+    count(seg, &store->tally, b);
+}
+
+/* ---- beginning and end ------------------------------------------------------------------ */
 
 /* b is the highest block that starts in the granule. */
 static inline void start_in(pl_segment *seg, size_t granule, pl_block *b)
@@ -161,6 +243,7 @@ pleat_status pl_segment_create(pl_host *host, pl_block_store *store, struct pl_a
     hole->lane = PL_LANE_SETTLED;
     seg->first = hole;
     start_in(seg, 0, hole);
+    count(seg, &store->tally, hole);
     *out = seg;
     return PLEAT_OK;
 }
@@ -173,6 +256,7 @@ void pl_segment_destroy(pl_host *host, pl_segment *seg)
     pl_host_free(host, seg->started_any);
     pl_host_free(host, seg->loose);
     pl_host_free(host, seg->loose_any);
+    pl_host_free(host, seg->users);
     pl_host_free(host, seg->taken_at);
     pl_host_free(host, seg);
 }
@@ -186,6 +270,7 @@ pl_block *pl_segment_split(pl_segment *seg, pl_block_store *store, pl_block *b, 
 
     pl_assert(b->base < at && at < pl_block_end(b) && granule < seg->n_rooms);
     seg->n_reshaped++;
+    uncount(seg, &store->tally, b);
     high->base = at;
     high->bytes = (size_t)(pl_block_end(b) - at);
     high->segment = seg;
@@ -204,6 +289,8 @@ pl_block *pl_segment_split(pl_segment *seg, pl_block_store *store, pl_block *b, 
     if (seg->last[granule] == NULL || seg->last[granule]->base < at) {
         start_in(seg, granule, high);
     }
+    count(seg, &store->tally, b);
+    count(seg, &store->tally, high);
     return high;
 }
 
@@ -213,6 +300,8 @@ void pl_segment_absorb(pl_segment *seg, pl_block_store *store, pl_block *b, pl_b
 
     pl_assert(b->next == next && pl_block_end(b) == next->base);
     seg->n_reshaped++;
+    uncount(seg, &store->tally, b);
+    uncount(seg, &store->tally, next);
     if (seg->last[granule] == next) {
         if (pl_segment_granule(seg, b->base) == granule) {
             seg->last[granule] = b;
@@ -225,6 +314,7 @@ void pl_segment_absorb(pl_segment *seg, pl_block_store *store, pl_block *b, pl_b
     if (next->next != NULL) {
         next->next->prev = b;
     }
+    count(seg, &store->tally, b);
     pl_block_store_put(store, next);
 }
 

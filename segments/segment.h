@@ -25,6 +25,13 @@ struct pl_area;
  *     private pool, and while it opens after that, only if: what its blocks have touched stays
  * I6  n_loose is the number of loose granules, `loose_any` tells the words of `loose`; n_resident
  *     is the number of those with a chunk                                                    */
+/* Blocks that begin or end in a granule. */
+typedef struct pl_users {
+    uint32_t n_live;
+    uint32_t n_kept;
+    uint32_t n_many; /* but private pools' */
+} pl_users;
+
 typedef struct pl_segment {
     struct pl_area *area;    /* const */
     struct pl_segment *next; /* in its area, in order of creation */
@@ -44,6 +51,7 @@ typedef struct pl_segment {
     uint64_t *started_any; /* its words that are not 0, a bit each */
     uint64_t *loose;
     uint64_t *loose_any; /* likewise */
+    pl_users *users;     /* by granule */
     uint32_t *taken_at;  /* when its chunk was last taken, see budget.h; 0 = never */
     size_t n_loose;
     size_t n_resident; /* granules with a chunk */
@@ -83,6 +91,8 @@ static inline pleat_devptr pl_segment_ceil(const pl_segment *seg, pleat_devptr a
     return pl_segment_floor(seg, at + pl_segment_granule_bytes(seg) - 1);
 }
 
+/* b's state from now on. The caller cares for indexes and queues. */
+void pl_segment_become(pl_segment *seg, pl_block_store *store, pl_block *b, pl_block_state state);
 /* Cut b at `at`: b keeps the low part, the new block (same state, lane, tick) the high part. The
  * caller cares for indexes and queues. Needs one spare block. */
 pl_block *pl_segment_split(pl_segment *seg, pl_block_store *store, pl_block *b, pleat_devptr at);

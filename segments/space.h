@@ -53,7 +53,7 @@ enum { PL_CAPTURE_HEADS = 256 };
  * I4  every free block is indexed as run.h says
  * I5  queues hold what their names say; stale blocks are in `stale`, holes in their area's
  * I6  n_chunks x chunk_bytes <= the limit, if one is set and no limit is being set
- * I7  the statistics of live blocks equal a recount
+ * I7  the statistics of live blocks and the tally of all blocks equal a recount
  * I8  what refers to a lane is counted in it (lane.h, I5)                                     */
 typedef struct pl_space {
     pl_allocator base; /* first member */
@@ -105,6 +105,7 @@ typedef struct pl_space {
     size_t n_chunks;   /* held from the driver: mapped, idle or in flight */
     size_t n_creating; /* being created */
     size_t n_pinned;   /* granules with bytes of live, kept or flying blocks */
+    size_t n_flying;   /* of these, by requests in flight alone */
     size_t n_loose;
     size_t peak_pinned;
     size_t peak_shown; /* the same since statistics' peaks were reset */
@@ -122,8 +123,9 @@ typedef struct pl_space {
 
     pl_budget budget;
     pl_block_queue stale;
-    size_t n_stale;       /* blocks in it */
-    size_t n_many_bytes;  /* PL_BLOCK_MANY */
+    size_t n_stale;         /* blocks in it */
+    size_t n_pending_bytes; /* of all lanes */
+    size_t n_many_bytes;    /* PL_BLOCK_MANY */
     size_t n_apart_bytes; /* the same of private pools' blocks */
     size_t n_kept_bytes;
     size_t n_poisoned; /* granules out of service */

@@ -34,7 +34,7 @@ static pl_block *gather(pl_space *space, pl_block *b)
         pl_segment_absorb(b->segment, &space->store, b, b->next);
     }
     b->was = PL_BLOCK_STALE;
-    b->state = PL_BLOCK_FLIGHT;
+    pl_segment_become(b->segment, &space->store, b, PL_BLOCK_FLIGHT);
     return b;
 }
 
@@ -51,7 +51,7 @@ static bool unmap(pl_space *space, pl_block *b)
         pl_flight_make_hole(space, b);
     } else {
         space->n_poisoned += b->bytes >> space->granule_log2;
-        b->state = PL_BLOCK_POISON;
+        pl_segment_become(b->segment, &space->store, b, PL_BLOCK_POISON);
     }
     pl_space_land(space, &flying);
     return st == PLEAT_OK;

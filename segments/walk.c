@@ -1,6 +1,8 @@
 /* walk.c - the walkers of a space: see walk.h and the invariants in space.h, segment.h, run.h. */
 #include "segments/walk.h"
 
+#include <string.h>
+
 #include "segments/private.h"
 #include "segments/run.h"
 
@@ -10,79 +12,69 @@ typedef struct census {
     size_t n_live;
     size_t live_bytes;
     size_t requested_bytes;
-    size_t n_free;
-    size_t free_bytes;
     size_t pending_bytes;
-    size_t n_many;
-    size_t many_bytes;
-    size_t stale_bytes;
     size_t n_stale;
     size_t n_loose;
     size_t n_resident;
-    size_t n_live_granules; /* under a byte of a live block or of a request in flight */
-    size_t n_kept_granules; /* under kept or poisoned bytes, or a private pool's, and no live one */
+    pl_tally tally;
 } census;
 
 /* The last granule of a segment that was counted, so that neighbours in it count it once. */
 typedef struct counted {
     size_t end; /* behind it; 0 = none yet */
-    bool is_kept;
+    pl_block_state as;
 } counted;
+
+static size_t *granules_like(pl_tally *tally, pl_block_state state, size_t *others)
+{
+    return state == PL_BLOCK_LIVE   ? &tally->n_live_granules
+           : state == PL_BLOCK_MANY ? &tally->n_many_granules
+                                    : others;
+}
+
+/* Live wins over kept, kept over many. */
+static bool is_over(pl_block_state a, pl_block_state b)
+{
+    return a == PL_BLOCK_LIVE ? b != PL_BLOCK_LIVE : a == PL_BLOCK_KEPT && b == PL_BLOCK_MANY;
+}
 
 static void count_granules(const pl_segment *seg, const pl_block *b, counted *last, census *c)
 {
-    bool is_live = b->state == PL_BLOCK_LIVE || b->state == PL_BLOCK_FLIGHT;
-    bool is_pools = seg->is_private && (b->state == PL_BLOCK_FREE || b->state == PL_BLOCK_MANY);
-    bool is_kept = b->state == PL_BLOCK_KEPT || b->state == PL_BLOCK_POISON || is_pools;
-    size_t first = (size_t)((b->base - seg->range.base) >> seg->granule_log2);
-    size_t end = (size_t)((pl_block_end(b) - 1 - seg->range.base) >> seg->granule_log2) + 1;
-    if (!is_live && !is_kept) {
+    pl_block_state state = (pl_block_state)b->state;
+    bool is_many = state == PL_BLOCK_MANY && !b->is_apart;
+    size_t first = pl_segment_granule(seg, b->base);
+    size_t end = pl_segment_granule(seg, pl_block_end(b) - 1) + 1;
+    size_t kept = 0;
+    if (!is_many && state != PL_BLOCK_LIVE && state != PL_BLOCK_KEPT) {
         return;
     }
-    if (first < last->end) { /* shared with the one before: live wins */
-        if (is_live && last->is_kept) {
-            c->n_kept_granules--;
-            c->n_live_granules++;
-            last->is_kept = false;
+    if (first < last->end) { /* shared with the one before */
+        if (is_over(state, last->as)) {
+            --*granules_like(&c->tally, last->as, &kept);
+            ++*granules_like(&c->tally, state, &kept);
+            last->as = state;
         }
         first++;
     }
     if (first < end) {
-        *(is_live ? &c->n_live_granules : &c->n_kept_granules) += end - first;
-        *last = (counted){ .end = end, .is_kept = is_kept };
+        *granules_like(&c->tally, state, &kept) += end - first;
+        *last = (counted){ .end = end, .as = state };
     }
 }
 
-static void count_block(const pl_space *space, const pl_block *b, census *c)
+static void count_block(const pl_block *b, census *c)
 {
-    switch ((pl_block_state)b->state) {
-    case PL_BLOCK_LIVE:
+    c->tally.n_blocks[b->state]++;
+    c->tally.bytes[b->state] += b->bytes;
+    if (b->state == PL_BLOCK_LIVE) {
         c->n_live++;
         c->live_bytes += b->bytes;
         c->requested_bytes += b->requested;
-        return;
-    case PL_BLOCK_FREE:
-        c->n_free++;
-        if (b->lane == PL_LANE_SETTLED || !pl_space_has_many_lanes(space)) {
-            c->free_bytes += b->bytes;
-        } else {
-            c->pending_bytes += b->bytes;
-        }
-        return;
-    case PL_BLOCK_MANY:
-        c->n_many++;
-        c->many_bytes += b->bytes;
-        return;
-    case PL_BLOCK_STALE:
-        c->stale_bytes += b->bytes;
-        c->n_stale++;
-        return;
-    case PL_BLOCK_HOLE:
-    case PL_BLOCK_KEPT:
-    case PL_BLOCK_FLIGHT:
-    case PL_BLOCK_POISON:
-        return;
     }
+    if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED) {
+        c->pending_bytes += b->bytes;
+    }
+    c->n_stale += b->state == PL_BLOCK_STALE;
 }
 
 static void take_census(const pl_space *space, census *c)
@@ -92,11 +84,10 @@ static void take_census(const pl_space *space, census *c)
         const pl_segment *seg = space->segments[i];
         counted last = { 0 };
         for (const pl_block *b = seg->first; b != NULL; b = b->next) {
-            count_block(space, b, c);
+            count_block(b, c);
             count_granules(seg, b, &last, c);
         }
         c->n_loose += seg->n_loose;
-        c->n_kept_granules -= seg->is_private ? seg->n_loose : 0; /* not the pool's yet */
         for (size_t g = 0; g < seg->n_rooms; g++) {
             c->n_resident += seg->chunks[g] != 0;
         }
@@ -279,7 +270,8 @@ static int check_live(const pl_space *space, const census *c)
     bool is_exact = s->allocation[PLEAT_POOL_ALL].current == c->n_live &&
                     s->allocated_bytes[PLEAT_POOL_ALL].current == c->live_bytes &&
                     s->requested_bytes[PLEAT_POOL_ALL].current == c->requested_bytes;
-    return is_exact ? 0 : SPACE + 7;
+    bool is_tallied = memcmp(&space->store.tally, &c->tally, sizeof(c->tally)) == 0;
+    return is_exact && is_tallied ? 0 : SPACE + 7;
 }
 
 static int check_totals(const pl_space *space, const census *c)
@@ -288,11 +280,15 @@ static int check_totals(const pl_space *space, const census *c)
     if (c->n_loose != space->n_loose || !is_peak) {
         return SPACE + 3;
     }
-    if (c->n_stale != space->n_stale) {
+    if (c->n_stale != space->n_stale || c->pending_bytes != space->n_pending_bytes) {
         return SPACE + 5;
     }
     if (space->n_flights > 0) {
         return 0;
+    }
+    if (space->n_flying != 0 || 
+        space->n_pinned < c->tally.n_live_granules + c->tally.n_many_granules) {
+        return SPACE + 3;
     }
     if (space->n_chunks != space->n_idle + space->n_loose + space->n_pinned ||
         space->n_chunks != space->n_idle + c->n_resident || space->n_creating != 0) {
@@ -326,70 +322,7 @@ int pl_walk_space(const pl_space *space)
     return broken != 0 ? broken : check_totals(space, &c);
 }
 
-/* ---- statistics ------------------------------------------------------------------------------ */
-
-/* Blocks that pend on several streams are active and of no pool's rounding any more: large. */
-static void add_many(pleat_stat *group, size_t n)
-{
-    group->current += n;
-    group->freed -= n;
-    group->peak = group->peak > group->current ? group->peak : group->current;
-}
-
-static void fill_groups(const pl_space *space, const census *c, pleat_stats *out)
-{
-    size_t resident = space->n_chunks << space->granule_log2;
-    size_t inactive = c->free_bytes + c->pending_bytes;
-    static const int pools[] = { PLEAT_POOL_ALL, PLEAT_POOL_LARGE };
-
-    for (int pool = 0; pool < PLEAT_N_POOLS; pool++) {
-        out->active[pool] = out->allocation[pool];
-        out->active_bytes[pool] = out->allocated_bytes[pool];
-    }
-    for (size_t i = 0; i < sizeof pools / sizeof pools[0]; i++) {
-        int pool = pools[i];
-        add_many(&out->active[pool], c->n_many);
-        add_many(&out->active_bytes[pool], c->many_bytes);
-        out->inactive_split[pool] = (pleat_stat){ .current = c->n_free, .peak = c->n_free };
-        out->inactive_split_bytes[pool] = (pleat_stat){ .current = inactive, .peak = inactive };
-        out->reserved_bytes[pool] = (pleat_stat){
-            .current = resident,
-            .peak = (uint64_t)space->peak_chunks << space->granule_log2,
-            .allocated = out->bytes_created,
-            .freed = out->bytes_created - resident,
-        };
-        out->segment[pool] = (pleat_stat){
-            /* they are never given up before the end */
-            .current = space->n_segments,
-            .peak = space->n_segments,
-            .allocated = space->n_segments,
-        };
-    }
-}
-
-void pl_walk_stats(pl_space *space, pleat_stats *out)
-{
-    census c;
-
-    take_census(space, &c);
-    *out = space->stats;
-    pl_stats_read_device(out, space->dev);
-    out->num_device_alloc = out->ops_map; /* as PyTorch counts with expandable segments */
-    out->num_device_free = out->ops_unmap;
-    fill_groups(space, &c, out);
-    out->granule_bytes = space->granule_bytes;
-    out->resident_bytes = (uint64_t)space->n_chunks << space->granule_log2;
-    out->pinned_granules = c.n_kept_granules;
-    out->live_granules = c.n_live_granules;
-    out->peak_live_granules = space->peak_shown;
-    out->free_bytes = c.free_bytes;
-    out->pending_bytes = c.pending_bytes + c.many_bytes;
-    out->idle_bytes = (uint64_t)space->n_idle << space->granule_log2;
-    out->rounding_bytes = c.live_bytes - c.requested_bytes;
-    out->stale_bytes = c.stale_bytes;
-    out->metadata_bytes = space->host.bytes;
-    out->n_taken_granules = space->n_taken;
-}
+/* ---- for snapshots -------------------------------------------------------------------------- */
 
 static pl_piece_kind piece_kind(const pl_block *b)
 {

@@ -1,4 +1,4 @@
-/* walk.h - what can be learnt only by walking over every block: the invariants, and statistics. */
+/* walk.h - what can be learnt only by walking over every block: the invariants, and every piece. */
 #ifndef PLEAT_SEGMENTS_WALK_H
 #define PLEAT_SEGMENTS_WALK_H
 
@@ -8,7 +8,6 @@
  * segment, 200 runs, 300 index, 400 space, 500 live map, 600 private pools). Under the lock. I2 is
  * skipped while requests are in flight. */
 int pl_walk_space(const pl_space *space);
-void pl_walk_stats(pl_space *space, pleat_stats *out);
 /* As pl_allocator_ops.visit, under the lock. */
 void pl_walk_visit(const pl_space *space, void (*see)(void *context, const pl_piece *piece),
                    void *context);

@@ -298,9 +298,9 @@ START_TEST(a_place_that_is_taken_meanwhile_is_not_confirmed)
     ck_assert_uint_eq(scan.best.at, rig_at(seg, 2));
     pl_block *b = rig_block(seg, 2);
     pl_run_drop(&rig, b);
-    b->state = PL_BLOCK_LIVE;
+    pl_segment_become(b->segment, &rig.store, b, PL_BLOCK_LIVE);
     ck_assert(!pl_place_confirm(&scan, &scan.best));
-    b->state = PL_BLOCK_FREE;
+    pl_segment_become(b->segment, &rig.store, b, PL_BLOCK_FREE);
     pl_run_refresh(&rig, b);
     ck_assert(pl_place_confirm(&scan, &scan.best));
     scan.pin_room = 0;

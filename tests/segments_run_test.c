@@ -197,7 +197,7 @@ START_TEST(a_claimed_block_leaves_its_run_in_two)
     pl_segment *seg = rig_draw("1100|2:2BB|1111|0011");
     pl_block *b = rig_block(seg, 2);
     pl_run_claim(&rig, b);
-    b->state = PL_BLOCK_FLIGHT;
+    pl_segment_become(b->segment, &rig.store, b, PL_BLOCK_FLIGHT);
     b->was = PL_BLOCK_FREE;
     pl_run_refresh_beside(&rig, b, b);
     rig_assert(seg, "11ff|2:2BB|1111|0011");

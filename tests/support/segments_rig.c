@@ -94,7 +94,7 @@ static bool is_free(char c)
 
 static void make_live(pl_block *b, char letter)
 {
-    b->state = PL_BLOCK_LIVE;
+    pl_segment_become(b->segment, &rig.store, b, PL_BLOCK_LIVE);
     b->lane = 1;
     rig.lanes[0]->n_live++;
     b->requested = (size_t)letter;
@@ -109,7 +109,7 @@ static void make_live(pl_block *b, char letter)
 /* Lane 1 owns it, lane 2 uses it, too. */
 static void make_many(pl_block *b)
 {
-    b->state = PL_BLOCK_LIVE;
+    pl_segment_become(b->segment, &rig.store, b, PL_BLOCK_LIVE);
     b->lane = 1;
     ck_assert_int_eq(pl_many_add_use(&rig, b, rig.lanes[1], NULL, false), PLEAT_OK);
     pl_many_free(&rig, b, NULL);
@@ -119,28 +119,28 @@ static void make_other(pl_block *b, char letter)
 {
     switch (letter) {
     case '.':
-        b->state = PL_BLOCK_HOLE;
+        pl_segment_become(b->segment, &rig.store, b, PL_BLOCK_HOLE);
         pl_queue_push(&b->segment->area->holes, b);
         return;
     case 'm':
         make_many(b);
         return;
     case 'k':
-        b->state = PL_BLOCK_KEPT;
+        pl_segment_become(b->segment, &rig.store, b, PL_BLOCK_KEPT);
         b->lane = 1;
         rig.lanes[0]->n_refs++;
         return;
     case 's':
-        b->state = PL_BLOCK_STALE;
+        pl_segment_become(b->segment, &rig.store, b, PL_BLOCK_STALE);
         pl_queue_push(&rig.stale, b);
         rig.n_stale++;
         return;
     case 'p':
-        b->state = PL_BLOCK_POISON;
+        pl_segment_become(b->segment, &rig.store, b, PL_BLOCK_POISON);
         return;
     case 'f':
     case 'h':
-        b->state = PL_BLOCK_FLIGHT;
+        pl_segment_become(b->segment, &rig.store, b, PL_BLOCK_FLIGHT);
         b->was = letter == 'f' ? PL_BLOCK_FREE : PL_BLOCK_HOLE;
         return;
     default:
@@ -154,7 +154,7 @@ static void make_block(pl_block *b, char letter)
     if (is_live(letter)) {
         make_live(b, letter);
     } else if (is_free(letter)) {
-        b->state = PL_BLOCK_LIVE;
+        pl_segment_become(b->segment, &rig.store, b, PL_BLOCK_LIVE);
         b->lane = (uint32_t)(letter - '0');
         b->tick = b->lane != PL_LANE_SETTLED ? rig.lanes[b->lane - 1]->next_tick : 0;
     } else {

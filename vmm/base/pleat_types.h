@@ -85,7 +85,7 @@ typedef struct pleat_stats {
     uint64_t resident_bytes;
     uint64_t live_granules; /* L: granules that hold a byte of a live block or of a request */
     uint64_t peak_live_granules;
-    uint64_t pinned_granules; /* P: captured, exported or poisoned, without live bytes */
+    uint64_t pinned_granules; /* P: in use (by graphs, pools, other streams) without live bytes */
     uint64_t free_bytes;      /* settled, under no live block */
     uint64_t pending_bytes;   /* free, last use not known to be over */
     uint64_t idle_bytes;      /* mapped nowhere */
