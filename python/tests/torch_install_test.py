@@ -18,7 +18,7 @@ def test_the_driver_is_forced_to_cuda(run_torch: Run) -> None:
         """,
         PLEAT_CONF="growth:ample,driver:auto",
     )
-    assert done.stdout.strip() == "growth:ample,driver:cuda,limit:2G True"
+    assert done.stdout.strip() == "stream_identity:handle,capture:told,growth:ample,driver:cuda,limit:2G True"
 
 
 def test_the_simulator_is_taken_only_if_it_is_written_down(run_torch: Run) -> None:
@@ -31,7 +31,20 @@ def test_the_simulator_is_taken_only_if_it_is_written_down(run_torch: Run) -> No
         """,
         PLEAT_CONF="driver:sim",
     )
-    assert done.stdout.strip() == "driver:sim"
+    assert done.stdout.strip() == "stream_identity:handle,capture:told,driver:sim"
+
+
+def test_what_torch_tells_is_asked_for_if_it_is_written_down(run_torch: Run) -> None:
+    done = run_torch(
+        """
+        import os
+        import pleat.torch
+        pleat.torch.install("capture:ask")
+        print(os.environ["PLEAT_CONF"])
+        """,
+        PLEAT_CONF="driver:sim,stream_identity:id",
+    )
+    assert done.stdout.strip() == "stream_identity:id,capture:ask,driver:sim"
 
 
 def test_the_simulator_is_refused_where_torch_sees_a_gpu(run_torch: Run) -> None:
@@ -59,7 +72,7 @@ def test_twice_is_once_and_another_configuration_is_an_error(run_torch: Run) -> 
             print(error)
         """
     )
-    assert "'limit:1G,driver:cuda'" in done.stdout
+    assert "limit:1G,driver:cuda'" in done.stdout
     assert "limit:2G" in done.stdout
 
 

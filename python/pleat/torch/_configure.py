@@ -20,13 +20,19 @@ from .._status import PleatError
 
 VARIABLE = "PLEAT_CONF"
 
+# What torch does by itself when pleat is its allocator: it keeps the streams it makes, and routes to
+# a private pool whatever it captures. Then pleat need not ask the driver at each request.
+TOLD_BY_TORCH = {"stream_identity": "handle", "capture": "told"}
+
 _lock = threading.RLock()
 _configured: str | None = None
 
 
-def merged(conf: str | None, history: int = 0) -> str:
+def merged(conf: str | None, history: int = 0, *, is_told: bool = False) -> str:
     """PLEAT_CONF with `conf` laid over it, key by key, and a driver that is said.
 
+    Params   is_told  torch tells pleat of its streams and captures (TOLD_BY_TORCH), unless the
+                      configuration says otherwise.
     Raises  ValueError for a text that is not key:value,...
     """
     entries = overlay(os.environ.get(VARIABLE, ""), conf or "")
@@ -34,6 +40,8 @@ def merged(conf: str | None, history: int = 0) -> str:
         entries["driver"] = "cuda"
     if history > 0:
         entries["history"] = str(history)
+    if is_told:
+        entries = {**TOLD_BY_TORCH, **entries}
     return join_conf(entries)
 
 
@@ -55,7 +63,10 @@ def configure(text: str) -> None:
             )
         entries = overlay(text, "")
         before = _default.made_from()
-        if before is not None and overlay(before, "") != entries:
+        if before is not None and {**TOLD_BY_TORCH, **overlay(before, "")} != {
+            **TOLD_BY_TORCH,
+            **entries,
+        }:
             raise RuntimeError(
                 f"pleat's default instance was used before, with PLEAT_CONF={before!r}: it cannot "
                 f"change to {text!r}"

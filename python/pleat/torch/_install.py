@@ -42,7 +42,10 @@ def install(conf: str | None = None, *, patch: bool = True, history: int = 0) ->
     """Make pleat the allocator of all CUDA tensors of this process.
 
     Params   conf     `key:value,...`, laid over PLEAT_CONF key by key. The driver is cuda unless
-                      one of them says driver:sim.
+                      one of them says driver:sim. torch tells pleat of its streams and captures,
+                      so stream_identity is handle and capture is told unless they are written
+                      down: `stream_identity:id` for streams of other libraries (ExternalStream)
+                      that are destroyed and made anew.
              patch    let torch.cuda.memory_stats and everything made of it (memory_allocated,
                       memory_summary, memory._snapshot, ...) tell pleat's numbers: see patch().
              history  entries to record for each device from the start, as
@@ -57,7 +60,7 @@ def install(conf: str | None = None, *, patch: bool = True, history: int = 0) ->
     Blocks   never; touches no GPU, so a later fork (DataLoader workers) stays possible.
     """
     global _installed, _allocator
-    text = merged(conf, history)
+    text = merged(conf, history, is_told=True)
     with _lock:
         if _installed == text:
             if patch:
