@@ -189,6 +189,22 @@ START_TEST(a_captured_stream_is_served_outside_of_its_graph)
 }
 END_TEST
 
+/* The graph has its address, wherever the free comes. */
+START_TEST(what_a_capture_allocated_is_held_until_its_release)
+{
+    cache_begin_capture(1);
+    pleat_devptr early = cache_get(MIB, 1);
+    pleat_devptr late = cache_get(MIB, 1);
+    cache_end_capture(1);
+    cache_put_on(early, 1);
+    ck_assert_uint_eq(cache_stats().pending_bytes, MIB);
+    cache_release_capture(1);
+    ck_assert_uint_eq(cache_stats().pending_bytes, 0);
+    cache_put_on(late, 1);
+    ck_assert_uint_eq(cache_stats().pending_bytes, 0);
+}
+END_TEST
+
 START_TEST(a_release_that_cannot_ask_leaves_the_captured_what_it_holds)
 {
     pleat_devptr ptr = cache_get(MIB, 2);
@@ -355,6 +371,7 @@ static void add_plain(Suite *suite)
     tcase_add_test(plain, a_free_on_another_stream_waits_for_both);
     tcase_add_test(plain, a_block_of_a_destroyed_stream_waits_for_the_next_synchronisation);
     tcase_add_test(plain, a_captured_stream_is_served_outside_of_its_graph);
+    tcase_add_test(plain, what_a_capture_allocated_is_held_until_its_release);
     tcase_add_test(plain, what_two_captures_hold_waits_for_both);
     tcase_add_test(plain, a_release_that_cannot_ask_leaves_the_captured_what_it_holds);
     tcase_add_test(plain, what_a_capture_frees_is_held_without_asking_twice);

@@ -249,6 +249,21 @@ START_TEST(unpooled_keeps_what_a_capture_uses_until_it_is_released)
 }
 END_TEST
 
+START_TEST(unpooled_keeps_what_a_capture_allocated_until_it_is_released)
+{
+    cache_begin_capture(1);
+    pleat_devptr early = cache_get(MIB, 1);
+    pleat_devptr late = cache_get(MIB, 1);
+    cache_end_capture(1);
+    cache_put(early);
+    ck_assert_uint_eq(cache_stats().resident_bytes, 2 * MIB);
+    cache_release_capture(1);
+    ck_assert_uint_eq(cache_stats().resident_bytes, MIB);
+    cache_put(late);
+    ck_assert_uint_eq(cache_stats().resident_bytes, 0);
+}
+END_TEST
+
 START_TEST(unpooled_keeps_what_the_legacy_stream_used_while_a_capture_forbids_to_wait_for_it)
 {
     cu_stream blocking = vmm_sim_stream(cache.dev, true);
@@ -300,6 +315,7 @@ int main(void)
     tcase_add_test(captures, what_a_captured_stream_freed_does_not_reach_others_meanwhile);
     TCase *unpooled = suite_case(suite, "unpooled", open_unpooled, cache_close);
     tcase_add_test(unpooled, unpooled_keeps_what_a_capture_uses_until_it_is_released);
+    tcase_add_test(unpooled, unpooled_keeps_what_a_capture_allocated_until_it_is_released);
     tcase_add_test(
         unpooled,
         unpooled_keeps_what_the_legacy_stream_used_while_a_capture_forbids_to_wait_for_it);

@@ -64,6 +64,9 @@ static pleat_status allocate(pl_async *p, pl_async_block *block)
         st = allocate_apart(p, block->bytes, &block->ptr);
     }
     pl_lock_acquire(&p->base.lock);
+    if (block->is_apart) {
+        block->birth = pl_order_birth(&p->order, block->stream);
+    }
     return st;
 }
 

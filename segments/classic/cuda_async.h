@@ -8,8 +8,8 @@
  * allocator knows its blocks and orders their frees. A block that several streams used is freed on
  * a stream of the pool's own, behind all of them, so that none waits for another.
  *
- * A block is held when one of its streams is being captured as it is freed (the graph will use its
- * memory: until pl_allocator_ops.release_capture), or cannot be reached (a destroyed one, another
+ * A block is held when it was allocated in a capture, or one of its streams is being captured as it
+ * is freed (the graph will use its memory: until pl_allocator_ops.release_capture), or cannot be reached (a destroyed one, another
  * thread's default stream, the legacy stream beside a capture: until the host has waited for the
  * whole device, before the next failure, in a trim or at the end).
  * A limit that is set later is kept in the driver's steps of 32 MiB (vmm/pool.h): a request may be
@@ -39,6 +39,7 @@ typedef struct pl_async_block {
     uint64_t captured; /* held: lanes whose captures hold it; 0 = until the host has waited */
     bool is_held;
     bool is_apart; /* from the pool's own stream, since its own was being captured */
+    pl_birth birth;
 } pl_async_block;
 
 /* I1  blocks of the tree do not overlap; it keeps its own rules

@@ -95,7 +95,10 @@ static outcome try_free(pl_async *p, pl_async_block *block, pleat_status *st)
     uint64_t own_lane = pl_order_lane(block->stream);
     bool is_plain = block->lanes == own_lane && !block->is_apart &&
                     pl_stream_index(block->stream) < PL_ORDER_CROWD;
-    block->captured = 0;
+    block->captured = pl_order_born_in(&p->order, block->birth);
+    if (block->captured != 0) {
+        return LATER;
+    }
     if (!is_plain) {
         *st = pl_order_captured(&p->order, block->lanes, &block->captured);
         if (*st != PLEAT_OK || block->captured != 0) {
@@ -240,12 +243,11 @@ static pl_async_block *take_released(pl_async *p, uint64_t lane)
     return released;
 }
 
-/* A lane that several streams share is not released: another one's capture may hold it. Each block
- * is tried once; what a new capture holds is held again. */
+/* Each block is tried once; what a new capture holds is held again. */
 pleat_status pl_async_release(pl_async *p, pl_stream *stream)
 {
     pl_lock_assert(&p->base.lock);
-    uint64_t lane = pl_order_own_lane(stream);
+    uint64_t lane = pl_order_release(&p->order, stream);
     pl_async_block *released = take_released(p, lane);
     pleat_status first = PLEAT_OK;
     while (released) {

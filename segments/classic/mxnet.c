@@ -177,7 +177,8 @@ static void end_hold(pl_mxnet *m, uint64_t lane)
 
 pleat_status pl_mxnet_end_capture(pl_cache *c, pl_stream *stream)
 {
-    end_hold(pl_mxnet_of(&c->base), pl_order_own_lane(stream));
+    pl_mxnet *m = pl_mxnet_of(&c->base);
+    end_hold(m, pl_order_release(&m->order, stream));
     return PLEAT_OK;
 }
 
@@ -236,6 +237,7 @@ static pleat_status create_round_19(pl_device *dev, const pl_allocator_options *
 const pl_allocator_ops pl_mxnet_naive_ops = {
     .name = "mxnet-naive",
     .create = create_naive,
+    .alloc = pl_mxnet_alloc,
     .free = mxnet_free,
     PL_MXNET_COMMON_OPS,
 };
@@ -243,6 +245,7 @@ const pl_allocator_ops pl_mxnet_naive_ops = {
 const pl_allocator_ops pl_mxnet_round_ops = {
     .name = "mxnet-round",
     .create = create_round,
+    .alloc = pl_mxnet_alloc,
     .free = mxnet_free,
     PL_MXNET_COMMON_OPS,
 };
@@ -250,6 +253,7 @@ const pl_allocator_ops pl_mxnet_round_ops = {
 const pl_allocator_ops pl_mxnet19_naive_ops = {
     .name = "mxnet19-naive",
     .create = create_naive_19,
+    .alloc = pl_mxnet_alloc,
     .free = mxnet_free,
     PL_MXNET_COMMON_OPS,
 };
@@ -257,6 +261,7 @@ const pl_allocator_ops pl_mxnet19_naive_ops = {
 const pl_allocator_ops pl_mxnet19_round_ops = {
     .name = "mxnet19-round",
     .create = create_round_19,
+    .alloc = pl_mxnet_alloc,
     .free = mxnet_free,
     PL_MXNET_COMMON_OPS,
 };

@@ -63,6 +63,7 @@ struct pl_mxnet_block {
     pl_stream *stream; /* who had it last */
     pl_uses uses;      /* of a live block: the lanes so far */
     uint64_t held;     /* lanes whose captures hold it */
+    pl_birth birth;    /* of unpooled alone */
     pl_doubt doubt;    /* in pl_mxnet.doubtful */
 };
 
@@ -180,7 +181,6 @@ pleat_status pl_mxnet_end_capture(pl_cache *c, pl_stream *stream);
 /* clang-format off */
 #define PL_MXNET_COMMON_OPS                  \
     .needs_vmm = false,                      \
-    .alloc = pl_mxnet_alloc,                 \
     .record_stream = pl_mxnet_record_stream, \
     .query = pl_mxnet_query,                 \
     .set_limit = pl_cache_set_limit,         \

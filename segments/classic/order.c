@@ -48,6 +48,27 @@ pl_uses pl_order_join(const pl_order *order, const pl_uses *a, const pl_uses *b)
     };
 }
 
+pl_birth pl_order_birth(const pl_order *order, const pl_stream *stream)
+{
+    uint64_t lane = pl_order_lane(stream);
+    return (pl_birth){ .lane = lane, .release = order->n_releases[first_lane(lane)] };
+}
+
+uint64_t pl_order_born_in(const pl_order *order, pl_birth birth)
+{
+    bool is_held = birth.lane != 0 && order->n_releases[first_lane(birth.lane)] == birth.release;
+    return is_held ? birth.lane : 0;
+}
+
+uint64_t pl_order_release(pl_order *order, const pl_stream *stream)
+{
+    uint64_t lane = pl_order_own_lane(stream);
+    if (lane != 0) {
+        order->n_releases[first_lane(lane)]++;
+    }
+    return lane;
+}
+
 /* What is done to the streams of a lane, without the lock. */
 typedef pleat_status (*visit_stream)(pl_stream *stream, void *context);
 

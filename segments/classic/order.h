@@ -32,7 +32,14 @@ typedef struct pl_order {
     uint64_t passed[PL_ORDER_LANES]; /* lock: a lane's uses up to this number are over */
     /* lock: [later][earlier]: the lane waits on the GPU for the other's uses up to this number */
     uint64_t ordered[PL_ORDER_LANES][PL_ORDER_LANES];
+    uint64_t n_releases[PL_ORDER_LANES]; /* lock: of what the lane's captures held */
 } pl_order;
+
+/* What was allocated in a capture is its graph's, whenever it is freed, until that is released. */
+typedef struct pl_birth {
+    uint64_t lane;    /* 0 = in no capture */
+    uint64_t release; /* n_releases then */
+} pl_birth;
 
 void pl_order_init(pl_order *order, pl_device *dev, pl_lock *lock);
 
@@ -83,6 +90,14 @@ pleat_status pl_order_after(pl_order *order, uint64_t lanes, pl_stream *user);
 
 /* Wait for everything that is running on the device's streams, as far as that can be done. */
 void pl_order_wait_all(pl_order *order);
+
+/* Of memory that the stream, which is being captured, asks for now. */
+pl_birth pl_order_birth(const pl_order *order, const pl_stream *stream);
+/* The lane whose capture has it still, or 0. */
+uint64_t pl_order_born_in(const pl_order *order, pl_birth birth);
+/* The stream's graphs are gone. A lane of several streams is not released: another one's may be
+ * there. Returns the lane, or 0. */
+uint64_t pl_order_release(pl_order *order, const pl_stream *stream);
 
 /* Which of the lanes are being captured right now. A stream that cannot be asked, since it was
  * destroyed or is another thread's own, is not. Lock dropped meanwhile.

@@ -3,8 +3,8 @@
  * Sizes are not rounded, nothing is cached, and a request that the driver refuses is not tried
  * again. As cudaFree does, a free waits on the host for the work of the streams that used the
  * block, so unlike every other allocator's it blocks on the GPU; each wait is a host sync. A block
- * that is freed while one of its streams is being captured is kept: the graph will use it. It goes
- * to the driver with pl_allocator_ops.release_capture.
+ * that was allocated in a capture, or is freed while one of its streams is being captured, is kept:
+ * the graph will use it. It goes to the driver with pl_allocator_ops.release_capture.
  *
  * Built on mxnet.h, where the invariants are; what it cannot give to the driver yet it keeps in the
  * lists, which no request looks into. Takes the allocator's lock (rank 20), which is dropped around
@@ -14,11 +14,27 @@
 
 static const pl_mxnet_policy policy = { pl_mxnet_round_not, true, false };
 
+static pleat_status unpooled_alloc(pl_allocator *a, size_t bytes, pl_stream *stream,
+                                   pleat_devptr *out)
+{
+    pl_mxnet *m = pl_mxnet_of(a);
+    bool is_capturing = false;
+    pleat_status st = stream ? pl_stream_is_capturing(stream, &is_capturing) : PLEAT_OK;
+    st = st == PLEAT_OK ? pl_mxnet_alloc(a, bytes, stream, out) : st;
+    if (st == PLEAT_OK && is_capturing) {
+        pl_lock_acquire(&m->base.lock);
+        pl_mxnet_find_live(m, *out)->birth = pl_order_birth(&m->order, stream);
+        pl_lock_release(&m->base.lock);
+    }
+    return st;
+}
+
 /* Waits for all users. A legacy stream that cannot be waited for, since another stream's capture
  * would break, leaves the block in the lists. */
 static pleat_status wait_for_users(pl_mxnet *m, const pl_mxnet_block *block, uint64_t *captured)
 {
     pleat_status st = pl_order_captured(&m->order, block->uses.lanes, captured);
+    *captured |= pl_order_born_in(&m->order, block->birth);
     if (st != PLEAT_OK || *captured != 0) {
         return st;
     }
@@ -87,6 +103,7 @@ static pleat_status unpooled_create(pl_device *dev, const pl_allocator_options *
 const pl_allocator_ops pl_unpooled_ops = {
     .name = "unpooled",
     .create = unpooled_create,
+    .alloc = unpooled_alloc,
     .free = unpooled_free,
     PL_MXNET_COMMON_OPS,
 };
