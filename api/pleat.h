@@ -288,8 +288,8 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_reset_peaks(pleat instance, i
  *  capture on that stream is meant, so graphs go in the order in which they were captured.
  *
  *  Params   stream  any stream that took part; it may have been destroyed since.
- *  Returns  PLEAT_OK; PLEAT_ECAPTURE (it is still being captured); PLEAT_EDRIVER (the driver did not
- *           say whether it is); what opening the device returns; of the classic caches also
+ *  Returns  PLEAT_OK; PLEAT_ECAPTURE (it is still being captured); PLEAT_EDRIVER (the driver did
+ *           not say whether it is); what opening the device returns; of the classic caches also
  *           PLEAT_ESTREAM.
  *  Failure  nothing was released.
  *  Threads  any.

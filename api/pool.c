@@ -519,8 +519,8 @@ static pl_route *part_route(pl_pools *pools, pl_route *route)
     return route;
 }
 
-/* Captures have ended before the last route to their pool does, so frees that could not be timed then
- * may be now. */
+/* Captures have ended before the last route to their pool does, so frees that could not be timed
+ * then may be now. */
 static bool end_route(pl_pools *pools, pleat_pool_id id)
 {
     pl_lock_acquire(&pools->lock);

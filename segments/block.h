@@ -104,9 +104,9 @@ static inline void pl_queue_replace(pl_block_queue *queue, pl_block *b, pl_block
 
 /* What there is in all segments, so that statistics look at no block. Kept by segment.h. */
 typedef struct pl_tally {
-    size_t n_blocks[PL_N_BLOCK_STATES];
-    size_t bytes[PL_N_BLOCK_STATES];
-    size_t n_live_granules; /* under a byte of a live block */
+    size_t n_blocks[PL_N_BLOCK_STATES]; /* but live ones */
+    size_t bytes[PL_N_BLOCK_STATES];    /* likewise */
+    size_t n_live_granules;             /* under a byte of a live block */
     size_t n_many_granules; /* under PL_BLOCK_MANY of no private pool, and no live or kept byte */
 } pl_tally;
 

@@ -337,8 +337,8 @@ static pl_capture *find_of_stream(pl_space *space, const void *handle)
     return oldest;
 }
 
-/* PLEAT_ECAPTURE: that capture is still under way. PLEAT_OK: it is over, as the stream is at rest, in
- * another capture, or gone. Else why the driver did not answer. Drops the lock. */
+/* PLEAT_ECAPTURE: that capture is still under way. PLEAT_OK: it is over, as the stream is at rest,
+ * in another capture, or gone. Else why the driver did not answer. Drops the lock. */
 static pleat_status ask_whether_over(pl_space *space, const pl_capture *capture, void *handle)
 {
     pl_capture_info info = { .is_capturing = false };

@@ -1,4 +1,5 @@
-/* figures.h - the statistics of a space, from what is counted as it changes: no block is looked at. */
+/* figures.h - the statistics of a space, from what is counted as it changes: no block is looked
+ * at. */
 #ifndef PLEAT_SEGMENTS_FIGURES_H
 #define PLEAT_SEGMENTS_FIGURES_H
 

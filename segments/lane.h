@@ -46,7 +46,8 @@ typedef struct pl_lane_link {
  * I3  pending_bytes is the sum of that queue's blocks, apart_bytes of the other's
  * I4  blocks in `many` have a last use that waits for this lane, with rising ticks
  * I5  n_live counts the live blocks with its number; n_refs everything else that has it but free
- *     blocks: uses, stale, many and kept blocks, requests in the middle
+ *     blocks: uses, stale, many and kept blocks, requests in the middle, and the stream's second
+ *     lane, whose blocks may go over to it
  * I6  it is linked as busy if a queue of it is not empty, as ticking if it has ticks           */
 typedef struct pl_lane {
     pl_stream *stream;          /* const */

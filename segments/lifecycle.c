@@ -131,9 +131,9 @@ static bool is_all_over(const pl_space *space)
     return true;
 }
 
-/* Nothing may run on memory that is unmapped. Ticks are waited for beside any capture. For what they
- * do not cover the whole context is, streams that are gone included: a capture breaks by that, but
- * whether those that were seen have ended is not always known. Returns whether all is over. */
+/* Nothing may run on memory that is unmapped. Ticks are waited for beside any capture. For what
+ * they do not cover the whole context is, streams that are gone included: a capture breaks by that,
+ * but whether those that were seen have ended is not always known. Returns whether all is over. */
 static bool wait_for_streams(pl_space *space)
 {
     pl_lock_acquire(&space->lock);

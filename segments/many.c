@@ -158,10 +158,10 @@ static bool is_met(const pl_space *space, const pl_use *use)
     return pl_lane_has_passed(space, pl_space_lane_at(space, use->lane), use->tick);
 }
 
-/* The graph is gone, or its owner said so: then what it did last is covered by a tick of the context
- * only. What the stream itself did with the block, outside of the capture, is left. In a private
- * pool, where the pool itself outlives its graphs, only the capture is over: the stream's own use
- * begins. */
+/* The graph is gone, or its owner said so: then what it did last is covered by a tick of the
+ * context only. What the stream itself did with the block, outside of the capture, is left. In a
+ * private pool, where the pool itself outlives its graphs, only the capture is over: the stream's
+ * own use begins. */
 static void end_captured_use(pl_space *space, const pl_block *b, pl_use *use)
 {
     pl_capture *capture = use->capture;
@@ -221,8 +221,9 @@ static void go_on(pl_space *space, pl_block *b)
     leave(space, b);
 }
 
-/* Has the stream itself had the block, outside of the capture that the use is of? The owner has: that
- * is what the block pends on it for. Others have if the capture ended while the block was live. */
+/* Has the stream itself had the block, outside of the capture that the use is of? The owner has:
+ * that is what the block pends on it for. Others have if the capture ended while the block was
+ * live. */
 static bool is_streams_own(const pl_block *b, const pl_lane *lane, const pl_use *use)
 {
     bool is_owner = pl_lane_plain(b->lane) == lane->number;

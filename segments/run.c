@@ -369,7 +369,7 @@ void pl_run_cut(pl_space *space, pl_block *b, size_t bytes)
         subtract_pending(space, lane, b, bytes);
         pl_queue_replace(pending_of(lane, b), b, rest);
     }
-    pl_segment_become(b->segment, &space->store, b, PL_BLOCK_LIVE); /* no run reaches across it any more */
+    pl_segment_become(b->segment, &space->store, b, PL_BLOCK_LIVE); /* no run reaches across it */
     pl_run_refresh(space, rest);
     if (b->lane == PL_LANE_SETTLED && is_pending(b->prev)) {
         (void)refresh_run(space, b->prev, b->prev->lane);

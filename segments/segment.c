@@ -117,81 +117,116 @@ pleat_status pl_segment_reach(pl_host *host, pl_segment *seg, pleat_devptr end)
 
 /* ---- the tally ------------------------------------------------------------------------- */
 
-static uint32_t *users_like(pl_users *users, const pl_block *b)
-{
-    switch (b->state) {
-    case PL_BLOCK_LIVE:
-        return &users->n_live;
-    case PL_BLOCK_KEPT:
-        return &users->n_kept;
-    default:
-        return &users->n_many;
-    }
-}
-
 static bool has_many_only(const pl_users *users)
 {
     return users->n_many > 0 && users->n_live == 0 && users->n_kept == 0;
 }
 
-static void count_user(pl_tally *tally, pl_users *users, const pl_block *b, uint32_t n)
+/* The granule's first live block has come, or its last one is going. */
+static __attribute__((noinline)) void turn_live(pl_tally *tally, const pl_users *users, bool comes)
 {
-    tally->n_live_granules -= users->n_live > 0;
-    tally->n_many_granules -= has_many_only(users);
-    *users_like(users, b) += n;
-    tally->n_live_granules += users->n_live > 0;
-    tally->n_many_granules += has_many_only(users);
+    size_t n = comes ? 1 : SIZE_MAX; /* minus one */
+
+    tally->n_live_granules += n;
+    tally->n_many_granules -= users->n_many > 0 && users->n_kept == 0 ? n : 0;
+}
+
+static inline void begin_live(pl_tally *tally, pl_users *users)
+{
+    if (users->n_live++ == 0) {
+        turn_live(tally, users, true);
+    }
+}
+
+static inline void end_live(pl_tally *tally, pl_users *users)
+{
+    if (--users->n_live == 0) {
+        turn_live(tally, users, false);
+    }
 }
 
 /* Between its first and its last granule there is nothing but b: those need no table. */
-static void count_granules(pl_segment *seg, pl_tally *tally, const pl_block *b, bool is_new)
+static inline void count_live(pl_segment *seg, pl_tally *tally, const pl_block *b, bool comes)
 {
+    void (*change)(pl_tally *, pl_users *) = comes ? begin_live : end_live;
     size_t first = pl_segment_granule(seg, b->base);
     size_t last = pl_segment_granule(seg, pl_block_end(b) - 1);
-    uint32_t n = is_new ? 1 : UINT32_MAX; /* minus one */
 
-    count_user(tally, &seg->users[first], b, n);
-    if (last == first) {
-        return;
-    }
-    count_user(tally, &seg->users[last], b, n);
-    size_t n_within = is_new ? last - first - 1 : first + 1 - last;
-    if (b->state == PL_BLOCK_LIVE) {
-        tally->n_live_granules += n_within;
-    } else if (b->state == PL_BLOCK_MANY) {
-        tally->n_many_granules += n_within;
+    change(tally, &seg->users[first]);
+    if (last > first) {
+        change(tally, &seg->users[last]);
+        tally->n_live_granules += comes ? last - first - 1 : first + 1 - last;
     }
 }
 
-static bool is_user(const pl_block *b)
+/* The same of a kept one, or one that many use: n = 1 more, or UINT32_MAX = one less. */
+static void count_waiting_in(pl_tally *tally, pl_users *users, bool is_kept, uint32_t n)
 {
-    return b->state == PL_BLOCK_LIVE || b->state == PL_BLOCK_KEPT ||
-           (b->state == PL_BLOCK_MANY && !b->is_apart);
+    tally->n_many_granules -= has_many_only(users);
+    *(is_kept ? &users->n_kept : &users->n_many) += n;
+    tally->n_many_granules += has_many_only(users);
 }
 
-static void count(pl_segment *seg, pl_tally *tally, const pl_block *b)
+static void count_waiting(pl_segment *seg, pl_tally *tally, const pl_block *b, uint32_t n)
 {
-    tally->n_blocks[b->state]++;
-    tally->bytes[b->state] += b->bytes;
-    if (is_user(b)) {
-        count_granules(seg, tally, b, true);
+    bool is_kept = b->state == PL_BLOCK_KEPT;
+    size_t first = pl_segment_granule(seg, b->base);
+    size_t last = pl_segment_granule(seg, pl_block_end(b) - 1);
+
+    count_waiting_in(tally, &seg->users[first], is_kept, n);
+    if (last > first) {
+        count_waiting_in(tally, &seg->users[last], is_kept, n);
+        size_t n_within = n == 1 ? last - first - 1 : first + 1 - last;
+        tally->n_many_granules += is_kept ? 0 : n_within;
     }
 }
 
-static void uncount(pl_segment *seg, pl_tally *tally, const pl_block *b)
+static inline bool is_waiting(const pl_block *b)
 {
-    tally->n_blocks[b->state]--;
-    tally->bytes[b->state] -= b->bytes;
-    if (is_user(b)) {
-        count_granules(seg, tally, b, false);
+    return b->state == PL_BLOCK_KEPT || (b->state == PL_BLOCK_MANY && !b->is_apart);
+}
+
+static __attribute__((noinline)) void leave_waiting(pl_segment *seg, pl_tally *tally,
+                                                    const pl_block *b)
+{
+    if (is_waiting(b)) {
+        count_waiting(seg, tally, b, UINT32_MAX);
     }
 }
 
+static __attribute__((noinline)) void enter_waiting(pl_segment *seg, pl_tally *tally,
+                                                    const pl_block *b)
+{
+    if (is_waiting(b)) {
+        count_waiting(seg, tally, b, 1);
+    }
+}
+
+/* Between live and free, mostly. Of live blocks the statistics know number and bytes. */
 void pl_segment_become(pl_segment *seg, pl_block_store *store, pl_block *b, pl_block_state state)
 {
-    uncount(seg, &store->tally, b);
+    pl_tally *tally = &store->tally;
+    pl_block_state was = (pl_block_state)b->state;
+
+    if (was == PL_BLOCK_LIVE) {
+        count_live(seg, tally, b, false);
+    } else {
+        tally->n_blocks[was]--;
+        tally->bytes[was] -= b->bytes;
+        if (was != PL_BLOCK_FREE) {
+            leave_waiting(seg, tally, b);
+        }
+    }
     b->state = (uint8_t)state;
-    count(seg, &store->tally, b);
+    if (state == PL_BLOCK_LIVE) {
+        count_live(seg, tally, b, true);
+        return;
+    }
+    tally->n_blocks[state]++;
+    tally->bytes[state] += b->bytes;
+    if (state != PL_BLOCK_FREE) {
+        enter_waiting(seg, tally, b);
+    }
 }
 
 /* ---- beginning and end ------------------------------------------------------------------ */
@@ -243,7 +278,8 @@ pleat_status pl_segment_create(pl_host *host, pl_block_store *store, struct pl_a
     hole->lane = PL_LANE_SETTLED;
     seg->first = hole;
     start_in(seg, 0, hole);
-    count(seg, &store->tally, hole);
+    store->tally.n_blocks[PL_BLOCK_HOLE]++;
+    store->tally.bytes[PL_BLOCK_HOLE] += hole->bytes;
     *out = seg;
     return PLEAT_OK;
 }
@@ -270,7 +306,13 @@ pl_block *pl_segment_split(pl_segment *seg, pl_block_store *store, pl_block *b, 
 
     pl_assert(b->base < at && at < pl_block_end(b) && granule < seg->n_rooms);
     seg->n_reshaped++;
-    uncount(seg, &store->tally, b);
+    bool is_live = b->state == PL_BLOCK_LIVE;
+    pl_assert(!is_waiting(b));
+    if (__builtin_expect(is_live, false)) {
+        count_live(seg, &store->tally, b, false);
+    } else {
+        store->tally.n_blocks[b->state]++;
+    }
     high->base = at;
     high->bytes = (size_t)(pl_block_end(b) - at);
     high->segment = seg;
@@ -289,8 +331,10 @@ pl_block *pl_segment_split(pl_segment *seg, pl_block_store *store, pl_block *b, 
     if (seg->last[granule] == NULL || seg->last[granule]->base < at) {
         start_in(seg, granule, high);
     }
-    count(seg, &store->tally, b);
-    count(seg, &store->tally, high);
+    if (__builtin_expect(is_live, false)) {
+        count_live(seg, &store->tally, b, true);
+        count_live(seg, &store->tally, high, true);
+    }
     return high;
 }
 
@@ -299,9 +343,15 @@ void pl_segment_absorb(pl_segment *seg, pl_block_store *store, pl_block *b, pl_b
     size_t granule = pl_segment_granule(seg, next->base);
 
     pl_assert(b->next == next && pl_block_end(b) == next->base);
+    bool is_live = b->state == PL_BLOCK_LIVE;
+    pl_assert(b->state == next->state && !is_waiting(b));
     seg->n_reshaped++;
-    uncount(seg, &store->tally, b);
-    uncount(seg, &store->tally, next);
+    if (__builtin_expect(is_live, false)) {
+        count_live(seg, &store->tally, b, false);
+        count_live(seg, &store->tally, next, false);
+    } else {
+        store->tally.n_blocks[b->state]--;
+    }
     if (seg->last[granule] == next) {
         if (pl_segment_granule(seg, b->base) == granule) {
             seg->last[granule] = b;
@@ -314,7 +364,9 @@ void pl_segment_absorb(pl_segment *seg, pl_block_store *store, pl_block *b, pl_b
     if (next->next != NULL) {
         next->next->prev = b;
     }
-    count(seg, &store->tally, b);
+    if (__builtin_expect(is_live, false)) {
+        count_live(seg, &store->tally, b, true);
+    }
     pl_block_store_put(store, next);
 }
 

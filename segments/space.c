@@ -50,6 +50,9 @@ pleat_status pl_space_add_lane(pl_space *space, pl_stream *stream, bool is_captu
     lane->next_tick = space->clock;
     space->lanes[i] = lane;
     space->n_lanes++;
+    if (is_capture) {
+        pl_space_lane_at(space, pl_lane_plain(lane->number))->n_refs++;
+    }
     *out = lane;
     return PLEAT_OK;
 }
@@ -109,6 +112,9 @@ static void give_up(pl_space *space, pl_lane *lane)
     }
     space->lanes[lane->number - 1] = NULL;
     space->n_lanes--;
+    if (lane->is_capture) {
+        space->lanes[other - 1]->n_refs--;
+    }
     pl_host_free(&space->host, lane);
     bool has_other = other <= space->n_lane_rooms && space->lanes[other - 1] != NULL;
     if (has_other) {

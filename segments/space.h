@@ -126,7 +126,7 @@ typedef struct pl_space {
     size_t n_stale;         /* blocks in it */
     size_t n_pending_bytes; /* of all lanes */
     size_t n_many_bytes;    /* PL_BLOCK_MANY */
-    size_t n_apart_bytes; /* the same of private pools' blocks */
+    size_t n_apart_bytes;   /* the same of private pools' blocks */
     size_t n_kept_bytes;
     size_t n_poisoned; /* granules out of service */
 

@@ -64,13 +64,14 @@ static void count_granules(const pl_segment *seg, const pl_block *b, counted *la
 
 static void count_block(const pl_block *b, census *c)
 {
-    c->tally.n_blocks[b->state]++;
-    c->tally.bytes[b->state] += b->bytes;
     if (b->state == PL_BLOCK_LIVE) {
         c->n_live++;
         c->live_bytes += b->bytes;
         c->requested_bytes += b->requested;
+        return;
     }
+    c->tally.n_blocks[b->state]++;
+    c->tally.bytes[b->state] += b->bytes;
     if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED) {
         c->pending_bytes += b->bytes;
     }
@@ -239,6 +240,11 @@ static int check_references(const pl_space *space)
             space->lanes[i]->n_seen_refs = 0;
         }
     }
+    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
+        if (space->lanes[i] != NULL && space->lanes[i]->is_capture) {
+            pl_space_lane_at(space, pl_lane_plain(i + 1))->n_seen_refs++;
+        }
+    }
     for (uint32_t i = 0; i < space->n_segments; i++) {
         for (const pl_block *b = space->segments[i]->first; b != NULL; b = b->next) {
             see_references(space, b);
@@ -286,7 +292,7 @@ static int check_totals(const pl_space *space, const census *c)
     if (space->n_flights > 0) {
         return 0;
     }
-    if (space->n_flying != 0 || 
+    if (space->n_flying != 0 ||
         space->n_pinned < c->tally.n_live_granules + c->tally.n_many_granules) {
         return SPACE + 3;
     }

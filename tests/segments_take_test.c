@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tests/support/segments_sim.h"
+#include "tests/support/suite.h"
 
 enum { GRANULE = 2 << 20, N_GRANULES = 64, FREES_PER_TICK = 32 };
 enum { YOUNG_FREES = 256, FREES_WHEN_TIGHT = 4, SHORT_EVENTS = 4096 };
@@ -18,18 +19,9 @@ static void open_plain(void)
     pleat_open(SIM, NULL);
 }
 
-static void open_with_sim(const char *sim, pl_cross_stream cross_stream, uint32_t wait_ms)
-{
-    pl_allocator_options options;
-    pl_allocator_options_init(&options);
-    options.cross_stream = cross_stream;
-    options.wait_ms = wait_ms;
-    pleat_open(sim, &options);
-}
-
 static void open_with(pl_cross_stream cross_stream, uint32_t wait_ms)
 {
-    open_with_sim(SIM, cross_stream, wait_ms);
+    pleat_open_with(SIM, cross_stream, wait_ms);
 }
 
 static void open_settled(void)
@@ -45,7 +37,7 @@ static void open_settled_waiting(void)
 /* Only the streams' own ticks are left. */
 static void open_settled_without_context(void)
 {
-    open_with_sim(SIM ",without:[cuCtxRecordEvent]", PL_CROSS_SETTLED, 0);
+    pleat_open_with(SIM ",without:[cuCtxRecordEvent]", PL_CROSS_SETTLED, 0);
 }
 
 static void open_impatient(void)
@@ -71,15 +63,6 @@ static void free_scattered(size_t first, size_t n)
     }
 }
 
-/* What a program does with its block at once. */
-static pleat_devptr get_and_use(size_t bytes, unsigned stream)
-{
-    pleat_devptr ptr = pleat_get(bytes, stream);
-    pleat_work(stream, ptr, bytes);
-    pleat_assert_sound();
-    return ptr;
-}
-
 /* A call that names the stream and changes nothing; `own`: a live block of it. */
 static void name(unsigned stream, pleat_devptr own)
 {
@@ -100,7 +83,7 @@ START_TEST(settled_memory_is_taken_without_waiting)
     free_scattered(0, FREES_PER_TICK - 1);
     pleat_put(ptrs[61], 1);
     pleat.sim.finish();
-    get_and_use(20 * (size_t)GRANULE, 3);
+    pleat_get_and_use(20 * (size_t)GRANULE, 3);
     pleat_stats s = pleat_counted();
     ck_assert_uint_eq(s.n_taken_granules, 20);
     ck_assert_uint_eq(s.stream_waits + s.host_syncs, 0);
@@ -113,7 +96,7 @@ START_TEST(pending_memory_is_taken_behind_one_stream_wait)
 {
     fill();
     free_scattered(0, 10);
-    get_and_use(10 * (size_t)GRANULE, 3);
+    pleat_get_and_use(10 * (size_t)GRANULE, 3);
     pleat_stats s = pleat_counted();
     ck_assert_uint_eq(s.n_taken_granules, 10);
     ck_assert_uint_eq(s.stream_waits, 1);
@@ -126,12 +109,12 @@ START_TEST(what_is_waited_for_already_needs_no_second_wait)
 {
     fill();
     free_scattered(0, 20);
-    get_and_use(10 * (size_t)GRANULE, 3);
-    get_and_use(10 * (size_t)GRANULE, 3);
+    pleat_get_and_use(10 * (size_t)GRANULE, 3);
+    pleat_get_and_use(10 * (size_t)GRANULE, 3);
     ck_assert_uint_eq(pleat_counted().stream_waits, 1);
     ck_assert_uint_eq(pleat_counted().n_taken_granules, 20);
     free_scattered(40, 5); /* but later frees do */
-    get_and_use(5 * (size_t)GRANULE, 3);
+    pleat_get_and_use(5 * (size_t)GRANULE, 3);
     ck_assert_uint_eq(pleat_counted().stream_waits, 2);
 }
 END_TEST
@@ -145,7 +128,7 @@ START_TEST(memory_goes_from_stream_to_stream_to_stream)
         } else {
             pleat_put(ptrs[0], stream - 1);
         }
-        ptrs[0] = get_and_use(20 * (size_t)GRANULE, stream);
+        ptrs[0] = pleat_get_and_use(20 * (size_t)GRANULE, stream);
         ck_assert_uint_eq(pleat_counted().stream_waits, stream - 1);
     }
     pleat.sim.finish();
@@ -156,12 +139,12 @@ END_TEST
 START_TEST(several_streams_memory_is_had_behind_a_wait_for_each)
 {
     for (size_t i = 0; i < N_GRANULES; i++) {
-        ptrs[i] = get_and_use(GRANULE, 1 + (unsigned)i % 3);
+        ptrs[i] = pleat_get_and_use(GRANULE, 1 + (unsigned)i % 3);
     }
     for (size_t i = 0; i < 30; i++) {
         pleat_put(ptrs[i], 1 + (unsigned)i % 3);
     }
-    get_and_use(30 * (size_t)GRANULE, 4);
+    pleat_get_and_use(30 * (size_t)GRANULE, 4);
     pleat_stats s = pleat_counted();
     ck_assert_uint_eq(s.stream_waits, 3);
     ck_assert_uint_eq(s.host_syncs, 0);
@@ -182,8 +165,8 @@ START_TEST(a_granule_under_two_streams_pieces_is_had_behind_both)
 {
     fill();
     pleat_put(ptrs[0], 1);
-    pleat_devptr half = get_and_use(MIB, 1);
-    pleat_devptr other = get_and_use(MIB, 1); /* they fill the granule */
+    pleat_devptr half = pleat_get_and_use(MIB, 1);
+    pleat_devptr other = pleat_get_and_use(MIB, 1); /* they fill the granule */
     ck_assert_uint_eq(other, half + MIB);
     pleat_put(half, 1);
     pleat_record(other, 2);
@@ -193,7 +176,7 @@ START_TEST(a_granule_under_two_streams_pieces_is_had_behind_both)
     name(1, ptrs[1]);
     ck_assert_int_eq(pleat_refused(GRANULE, 4), PLEAT_EPENDING); /* nor the one on stream 2 */
     name(2, ptrs[N_GRANULES - 1]);
-    ck_assert_uint_eq(get_and_use(GRANULE, 4), half);
+    ck_assert_uint_eq(pleat_get_and_use(GRANULE, 4), half);
     ck_assert_uint_eq(pleat_counted().stream_waits, 2);
     ck_assert_uint_eq(pleat_counted().host_syncs, 0);
 }
@@ -205,7 +188,7 @@ START_TEST(a_stale_mapping_is_unmapped_only_after_its_last_use)
 {
     fill();
     free_scattered(0, 10);
-    get_and_use(10 * (size_t)GRANULE, 3);
+    pleat_get_and_use(10 * (size_t)GRANULE, 3);
     pleat_stats s = pleat_counted();
     ck_assert_uint_eq(s.stale_bytes, 10 * (uint64_t)GRANULE);
     pleat_trim(0, false);
@@ -221,10 +204,10 @@ START_TEST(stale_mappings_go_on_their_own_once_they_are_over)
 {
     fill();
     free_scattered(0, 20);
-    get_and_use(20 * (size_t)GRANULE, 3);
+    pleat_get_and_use(20 * (size_t)GRANULE, 3);
     pleat.sim.finish();
     pleat_put(ptrs[41], 1);
-    get_and_use(GRANULE, 3); /* a request that has to look around */
+    pleat_get_and_use(GRANULE, 3); /* a request that has to look around */
     ck_assert_uint_eq(pleat_counted().stale_bytes % (20 * (uint64_t)GRANULE), 0);
     ck_assert_uint_ge(pleat_calls("cuMemUnmap"), 20);
 }
@@ -237,7 +220,7 @@ START_TEST(neighbouring_stale_mappings_are_unmapped_by_one_call)
         pleat_put(ptrs[i], 1);
         pleat_put(ptrs[20 + i], 1);
     }
-    get_and_use(20 * (size_t)GRANULE, 3); /* neither run of ten holds it */
+    pleat_get_and_use(20 * (size_t)GRANULE, 3); /* neither run of ten holds it */
     ck_assert_uint_eq(pleat_counted().n_taken_granules, 20);
     pleat_trim(0, true);
     ck_assert_uint_eq(pleat_calls("cuMemUnmap"), 2);
@@ -249,14 +232,14 @@ START_TEST(a_stale_address_is_no_place_until_it_is_a_hole)
 {
     fill();
     free_scattered(0, 20);
-    pleat_devptr large = get_and_use(20 * (size_t)GRANULE, 3);
+    pleat_devptr large = pleat_get_and_use(20 * (size_t)GRANULE, 3);
     pleat_put(large, 3);
-    pleat_devptr small = get_and_use(GRANULE, 1);
+    pleat_devptr small = pleat_get_and_use(GRANULE, 1);
     for (size_t i = 0; i < 40; i += 2) {
         ck_assert_uint_ne(small, ptrs[i]);
     }
     pleat_trim(0, true);
-    ck_assert_uint_eq(get_and_use(GRANULE, 1), ptrs[0]);
+    ck_assert_uint_eq(pleat_get_and_use(GRANULE, 1), ptrs[0]);
 }
 END_TEST
 
@@ -273,7 +256,7 @@ START_TEST(where_ordering_is_forbidden_pending_memory_is_pending)
     ck_assert_uint_eq(s.num_ooms, 0);
     ck_assert_ptr_nonnull(strstr(pl_driver_last_error()->detail, "pends on the stream"));
     pleat.sim.finish();
-    get_and_use(10 * (size_t)GRANULE, 3);
+    pleat_get_and_use(10 * (size_t)GRANULE, 3);
     s = pleat_counted();
     ck_assert_uint_eq(s.stream_waits + s.host_syncs, 0);
 }
@@ -294,10 +277,10 @@ START_TEST(frees_before_and_after_a_tick_settle_alike)
     ck_assert_int_eq(pleat_refused(20 * (size_t)GRANULE, 3), PLEAT_ENOMEM_DEVICE); /* ticks */
     ck_assert_int_eq(pleat_refused(10 * (size_t)GRANULE, 3), PLEAT_EPENDING);
     free_scattered(20, 10);
-    get_and_use(MIB, 1); /* part of the first ones comes back to the queue */
+    pleat_get_and_use(MIB, 1); /* part of the first ones comes back to the queue */
     ck_assert_int_eq(pleat_refused(15 * (size_t)GRANULE, 3), PLEAT_EPENDING);
     pleat.sim.finish();
-    get_and_use(19 * (size_t)GRANULE, 3);
+    pleat_get_and_use(19 * (size_t)GRANULE, 3);
     ck_assert_uint_eq(pleat_counted().stream_waits + pleat_counted().host_syncs, 0);
 }
 END_TEST
@@ -313,7 +296,7 @@ START_TEST(a_tick_whose_event_fails_is_replaced)
     pleat.sim.finish();
     ck_assert_int_eq(pleat_refused(GRANULE, 3), PLEAT_EPENDING); /* nobody knows */
     name(1, ptrs[1]);
-    get_and_use(GRANULE, 3);
+    pleat_get_and_use(GRANULE, 3);
     ck_assert_uint_eq(pleat_counted().stream_waits + pleat_counted().host_syncs, 0);
 }
 END_TEST
@@ -333,7 +316,7 @@ START_TEST(a_use_whose_event_fails_gets_another)
     name(1, ptrs[1]);
     ck_assert_int_eq(pleat_refused(GRANULE, 3), PLEAT_EPENDING); /* nobody knows */
     ck_assert_int_eq(pleat_refused(GRANULE, 4), PLEAT_EPENDING);
-    get_and_use(GRANULE, 3);
+    pleat_get_and_use(GRANULE, 3);
     ck_assert_uint_eq(pleat_counted().host_syncs, 0);
 }
 END_TEST
@@ -349,7 +332,7 @@ START_TEST(when_the_others_are_over_a_block_still_pends_on_its_owner)
     ck_assert_int_eq(pleat_refused(GRANULE, 3), PLEAT_EPENDING);
     ck_assert_uint_eq(pleat_counted().active[PLEAT_POOL_ALL].current, N_GRANULES - 1);
     ck_assert_uint_eq(pleat_counted().pending_bytes, GRANULE);
-    ck_assert_uint_eq(get_and_use(GRANULE, 1), ptrs[3]);
+    ck_assert_uint_eq(pleat_get_and_use(GRANULE, 1), ptrs[3]);
 }
 END_TEST
 
@@ -357,7 +340,7 @@ START_TEST(where_waiting_is_allowed_the_host_waits_before_it_fails)
 {
     fill();
     free_scattered(0, 10);
-    get_and_use(10 * (size_t)GRANULE, 3);
+    pleat_get_and_use(10 * (size_t)GRANULE, 3);
     pleat_stats s = pleat_counted();
     ck_assert_uint_eq(s.stream_waits, 0);
     ck_assert_uint_eq(s.host_syncs, 1);
@@ -370,7 +353,7 @@ START_TEST(the_host_waits_for_recorded_uses_too)
     pleat_work_after(4, 1, ptrs[5], GRANULE);
     pleat_record(ptrs[5], 4);
     pleat_put(ptrs[5], 1);
-    get_and_use(GRANULE, 3);
+    pleat_get_and_use(GRANULE, 3);
     ck_assert_uint_eq(pleat_counted().stream_waits, 0);
     ck_assert_uint_ge(pleat_counted().host_syncs, 1);
 }
@@ -399,7 +382,7 @@ static void open_impatient_with_bells(void)
 
 START_TEST(a_recorded_block_comes_back_only_after_its_use)
 {
-    pleat_devptr ptr = get_and_use(30 * MIB, 1);
+    pleat_devptr ptr = pleat_get_and_use(30 * MIB, 1);
     pleat_record(ptr, 2);
     pleat_work_after(2, 1, ptr, 30 * MIB);
     uint64_t pending = pleat_counted().pending_bytes;
@@ -410,9 +393,9 @@ START_TEST(a_recorded_block_comes_back_only_after_its_use)
     ck_assert_uint_eq(s.active_bytes[PLEAT_POOL_ALL].current, 30 * MIB + 4 * 512);
     ck_assert_uint_eq(s.active[PLEAT_POOL_ALL].current, 5);
     name(2, bells[2]);
-    ck_assert_uint_ne(get_and_use(30 * MIB, 1), ptr);
+    ck_assert_uint_ne(pleat_get_and_use(30 * MIB, 1), ptr);
     pleat.sim.finish();
-    ck_assert_uint_eq(get_and_use(30 * MIB, 1), ptr);
+    ck_assert_uint_eq(pleat_get_and_use(30 * MIB, 1), ptr);
     s = pleat_counted();
     ck_assert_uint_eq(s.active[PLEAT_POOL_ALL].current, 6);
     ck_assert_uint_eq(s.stream_waits + s.host_syncs, 0);
@@ -421,12 +404,12 @@ END_TEST
 
 START_TEST(nothing_is_asked_of_a_recorded_stream_until_it_is_named)
 {
-    pleat_devptr ptr = get_and_use(MIB, 1);
+    pleat_devptr ptr = pleat_get_and_use(MIB, 1);
     pleat_record(ptr, 2);
     uint64_t before = n_recorded();
     pleat_put(ptr, 1);
-    ck_assert_uint_ne(get_and_use(MIB, 1), ptr);
-    get_and_use(30 * MIB, 1); /* it grows */
+    ck_assert_uint_ne(pleat_get_and_use(MIB, 1), ptr);
+    pleat_get_and_use(30 * MIB, 1); /* it grows */
     ck_assert_uint_eq(n_recorded(), before);
     name(2, bells[2]);
     name(2, bells[2]);
@@ -437,17 +420,17 @@ END_TEST
 START_TEST(a_use_on_the_owners_stream_needs_no_event)
 {
     pleat_get(MIB, 1);
-    pleat_devptr ptr = get_and_use(30 * MIB, 1);
+    pleat_devptr ptr = pleat_get_and_use(30 * MIB, 1);
     pleat_record(ptr, 1);
     pleat_put(ptr, 1);
-    ck_assert_uint_eq(get_and_use(30 * MIB, 1), ptr);
+    ck_assert_uint_eq(pleat_get_and_use(30 * MIB, 1), ptr);
     ck_assert_uint_eq(n_recorded(), 0);
 }
 END_TEST
 
 START_TEST(a_stream_recorded_twice_is_one_use)
 {
-    pleat_devptr ptr = get_and_use(30 * MIB, 1);
+    pleat_devptr ptr = pleat_get_and_use(30 * MIB, 1);
     pleat_record(ptr, 2);
     pleat_record(ptr, 3);
     pleat_record(ptr, 2);
@@ -458,24 +441,24 @@ START_TEST(a_stream_recorded_twice_is_one_use)
         name(2 + i % 3, bells[2 + i % 3]);
     }
     ck_assert_uint_eq(n_recorded(), before + 3);
-    ck_assert_uint_eq(get_and_use(30 * MIB, 1), ptr); /* nothing runs there */
+    ck_assert_uint_eq(pleat_get_and_use(30 * MIB, 1), ptr); /* nothing runs there */
 }
 END_TEST
 
 START_TEST(all_recorded_uses_must_be_over)
 {
-    pleat_devptr ptr = get_and_use(30 * MIB, 1);
+    pleat_devptr ptr = pleat_get_and_use(30 * MIB, 1);
     pleat_record(ptr, 2);
     pleat_record(ptr, 3);
     pleat_work_after(3, 1, ptr, 30 * MIB);
     pleat_put(ptr, 1);
     name(2, bells[2]);
     name(3, bells[3]);
-    get_and_use(2 * MIB, 1);
+    pleat_get_and_use(2 * MIB, 1);
     ck_assert_uint_eq(pleat_counted().pending_bytes, 30 * MIB);
-    ck_assert_uint_ne(get_and_use(30 * MIB, 1), ptr);
+    ck_assert_uint_ne(pleat_get_and_use(30 * MIB, 1), ptr);
     pleat.sim.finish();
-    ck_assert_uint_eq(get_and_use(30 * MIB, 1), ptr);
+    ck_assert_uint_eq(pleat_get_and_use(30 * MIB, 1), ptr);
 }
 END_TEST
 
@@ -486,10 +469,10 @@ START_TEST(freeing_on_another_stream_is_a_use_there)
     uint64_t pending = pleat_counted().pending_bytes;
     pleat_put(ptr, 2);
     ck_assert_uint_eq(pleat_counted().pending_bytes, pending + 30 * MIB);
-    ck_assert_uint_ne(get_and_use(30 * MIB, 1), ptr);
-    ck_assert_uint_ne(get_and_use(30 * MIB, 2), ptr);
+    ck_assert_uint_ne(pleat_get_and_use(30 * MIB, 1), ptr);
+    ck_assert_uint_ne(pleat_get_and_use(30 * MIB, 2), ptr);
     pleat.sim.finish();
-    ck_assert_uint_eq(get_and_use(30 * MIB, 1), ptr); /* the free has named stream 2 */
+    ck_assert_uint_eq(pleat_get_and_use(30 * MIB, 1), ptr); /* the free has named stream 2 */
 }
 END_TEST
 
@@ -497,11 +480,11 @@ START_TEST(a_block_freed_on_another_stream_pends_on_its_owner_until_that_is_name
 {
     pleat_devptr ptr = pleat_get(30 * MIB, 1);
     pleat_put(ptr, 2);
-    ck_assert_uint_ne(get_and_use(30 * MIB, 3), ptr);
+    ck_assert_uint_ne(pleat_get_and_use(30 * MIB, 3), ptr);
     ck_assert_uint_eq(pleat_counted().pending_bytes, 30 * MIB);
-    ck_assert_uint_ne(get_and_use(30 * MIB, 3), ptr); /* it leaves the wish */
+    ck_assert_uint_ne(pleat_get_and_use(30 * MIB, 3), ptr); /* it leaves the wish */
     name(1, bells[1]);
-    ck_assert_uint_eq(get_and_use(30 * MIB, 3), ptr);
+    ck_assert_uint_eq(pleat_get_and_use(30 * MIB, 3), ptr);
     ck_assert_uint_eq(pleat_counted().stream_waits + pleat_counted().host_syncs, 0);
 }
 END_TEST
@@ -519,14 +502,14 @@ END_TEST
 
 START_TEST(a_recorded_block_is_had_behind_all_its_streams)
 {
-    pleat_devptr ptr = get_and_use(120 * MIB, 1);
+    pleat_devptr ptr = pleat_get_and_use(120 * MIB, 1);
     pleat_record(ptr, 2);
     pleat_work_after(2, 1, ptr, 60 * MIB);
     pleat_work(1, ptr + 60 * MIB, 60 * MIB);
     pleat_put(ptr, 1); /* a tick on its own stream, which the call names */
     ck_assert_int_eq(pleat_refused(120 * MIB, 3), PLEAT_EPENDING);
     name(2, bells[2]);
-    ck_assert_uint_eq(get_and_use(120 * MIB, 3), ptr);
+    ck_assert_uint_eq(pleat_get_and_use(120 * MIB, 3), ptr);
     pleat_stats s = pleat_counted();
     ck_assert_uint_eq(s.stream_waits, 2);
     ck_assert_uint_eq(s.host_syncs, 0);
@@ -535,9 +518,9 @@ END_TEST
 
 START_TEST(live_and_pending_uses_go_with_the_allocator)
 {
-    pleat_devptr ptr = get_and_use(30 * MIB, 1);
+    pleat_devptr ptr = pleat_get_and_use(30 * MIB, 1);
     pleat_record(ptr, 2);
-    ptr = get_and_use(20 * MIB, 1);
+    ptr = pleat_get_and_use(20 * MIB, 1);
     pleat_record(ptr, 3);
     pleat_work_after(3, 1, ptr, 20 * MIB);
     pleat_put(ptr, 1);
@@ -548,10 +531,10 @@ END_TEST
 
 START_TEST(a_destroyed_streams_memory_is_had_behind_its_tick)
 {
-    pleat_devptr ptr = get_and_use(100 * MIB, 1);
+    pleat_devptr ptr = pleat_get_and_use(100 * MIB, 1);
     pleat_put(ptr, 1);
     pleat_renew_stream(1);
-    ck_assert_uint_eq(get_and_use(100 * MIB, 2), ptr);
+    ck_assert_uint_eq(pleat_get_and_use(100 * MIB, 2), ptr);
     ck_assert_uint_eq(pleat_counted().stream_waits, 1);
     ck_assert_uint_eq(pleat_counted().host_syncs, 0);
 }
@@ -559,11 +542,11 @@ END_TEST
 
 START_TEST(a_destroyed_streams_memory_without_a_tick_is_waited_for)
 {
-    get_and_use(MIB, 1);
-    pleat_devptr ptr = get_and_use(100 * MIB, 1);
+    pleat_get_and_use(MIB, 1);
+    pleat_devptr ptr = pleat_get_and_use(100 * MIB, 1);
     pleat_put(ptr, 1);
     pleat_renew_stream(1);
-    ck_assert_uint_eq(get_and_use(100 * MIB, 2), ptr);
+    ck_assert_uint_eq(pleat_get_and_use(100 * MIB, 2), ptr);
     ck_assert_uint_eq(n_recorded(), 0);
     ck_assert_uint_eq(pleat_counted().stream_waits, 0);
     ck_assert_uint_eq(pleat_counted().host_syncs, 1);
@@ -573,11 +556,11 @@ END_TEST
 START_TEST(a_recycled_handle_is_another_stream)
 {
     cu_stream old = pleat.handles[1];
-    pleat_devptr ptr = get_and_use(100 * MIB, 1);
+    pleat_devptr ptr = pleat_get_and_use(100 * MIB, 1);
     pleat_put(ptr, 1);
     pleat_renew_stream(1);
     ck_assert_ptr_eq(pleat.handles[1], old); /* or the test shows nothing */
-    ck_assert_uint_eq(get_and_use(100 * MIB, 1), ptr);
+    ck_assert_uint_eq(pleat_get_and_use(100 * MIB, 1), ptr);
     ck_assert_uint_eq(pleat_counted().stream_waits, 1);
     pleat.sim.finish();
     pleat_assert_sound();
@@ -586,37 +569,37 @@ END_TEST
 
 START_TEST(who_may_not_wait_leaves_a_destroyed_streams_unticked_memory_pending)
 {
-    get_and_use(MIB, 1);
-    pleat_put(get_and_use(100 * MIB, 1), 1);
+    pleat_get_and_use(MIB, 1);
+    pleat_put(pleat_get_and_use(100 * MIB, 1), 1);
     pleat_renew_stream(1);
     ck_assert_int_eq(pleat_refused(100 * MIB, 2), PLEAT_EPENDING);
     ck_assert_uint_eq(pleat_counted().host_syncs, 0);
     ck_assert_uint_eq(pleat_trim(0, true), 100 * MIB);
-    get_and_use(100 * MIB, 2);
+    pleat_get_and_use(100 * MIB, 2);
 }
 END_TEST
 
 START_TEST(a_tick_from_before_its_destruction_settles_a_streams_memory)
 {
-    get_and_use(2 * MIB, 2);
+    pleat_get_and_use(2 * MIB, 2);
     for (int i = 0; i < FREES_PER_TICK; i++) {
-        pleat_put(get_and_use(100 * MIB, 1), 1);
+        pleat_put(pleat_get_and_use(100 * MIB, 1), 1);
     }
     pleat_renew_stream(1);
     pleat.sim.finish();
-    get_and_use(100 * MIB, 2);
+    pleat_get_and_use(100 * MIB, 2);
     ck_assert_uint_eq(pleat_counted().stream_waits + pleat_counted().host_syncs, 0);
 }
 END_TEST
 
 START_TEST(a_use_on_a_destroyed_stream_is_waited_for)
 {
-    pleat_devptr ptr = get_and_use(100 * MIB, 1);
+    pleat_devptr ptr = pleat_get_and_use(100 * MIB, 1);
     pleat_record(ptr, 2);
     pleat_work_after(2, 1, ptr, 100 * MIB);
     pleat_renew_stream(2);
     pleat_put(ptr, 1);
-    ck_assert_uint_eq(get_and_use(100 * MIB, 3), ptr);
+    ck_assert_uint_eq(pleat_get_and_use(100 * MIB, 3), ptr);
     ck_assert_uint_ge(pleat_counted().host_syncs, 1);
 }
 END_TEST
@@ -632,7 +615,7 @@ static void open_tight(void)
 
 static void open_tight_impatient(void)
 {
-    open_with_sim(TIGHT, PL_CROSS_ORDER, 0);
+    pleat_open_with(TIGHT, PL_CROSS_ORDER, 0);
 }
 
 /* Returns how many requests were refused. */
@@ -695,24 +678,16 @@ START_TEST(and_who_may_not_wait_never_does)
 }
 END_TEST
 
-static TCase *add_case(Suite *suite, const char *name, void (*open)(void))
-{
-    TCase *tcase = tcase_create(name);
-    tcase_add_checked_fixture(tcase, open, pleat_close);
-    suite_add_tcase(suite, tcase);
-    return tcase;
-}
-
 static void add_takes(Suite *suite)
 {
-    TCase *takes = add_case(suite, "takes", open_plain);
+    TCase *takes = suite_case(suite, "takes", open_plain, pleat_close);
     tcase_add_test(takes, settled_memory_is_taken_without_waiting);
     tcase_add_test(takes, pending_memory_is_taken_behind_one_stream_wait);
     tcase_add_test(takes, what_is_waited_for_already_needs_no_second_wait);
     tcase_add_test(takes, memory_goes_from_stream_to_stream_to_stream);
     tcase_add_test(takes, several_streams_memory_is_had_behind_a_wait_for_each);
     tcase_add_test(takes, a_request_that_fits_nowhere_orders_nothing);
-    TCase *stale = add_case(suite, "stale", open_plain);
+    TCase *stale = suite_case(suite, "stale", open_plain, pleat_close);
     tcase_add_test(stale, a_stale_mapping_is_unmapped_only_after_its_last_use);
     tcase_add_test(stale, stale_mappings_go_on_their_own_once_they_are_over);
     tcase_add_test(stale, neighbouring_stale_mappings_are_unmapped_by_one_call);
@@ -721,22 +696,23 @@ static void add_takes(Suite *suite)
 
 static void add_policies(Suite *suite)
 {
-    TCase *settled = add_case(suite, "settled only", open_settled);
+    TCase *settled = suite_case(suite, "settled only", open_settled, pleat_close);
     tcase_add_test(settled, where_ordering_is_forbidden_pending_memory_is_pending);
     tcase_add_test(settled, what_can_never_fit_is_no_matter_of_waiting);
     tcase_add_test(settled, frees_before_and_after_a_tick_settle_alike);
     tcase_add_test(settled, when_the_others_are_over_a_block_still_pends_on_its_owner);
-    TCase *events = add_case(suite, "settled only, no context", open_settled_without_context);
+    TCase *events = suite_case(suite, "settled only, no context", open_settled_without_context,
+                               pleat_close);
     tcase_add_test(events, a_tick_whose_event_fails_is_replaced);
     tcase_add_test(events, a_use_whose_event_fails_gets_another);
-    TCase *waiting = add_case(suite, "settled, waiting", open_settled_waiting);
+    TCase *waiting = suite_case(suite, "settled, waiting", open_settled_waiting, pleat_close);
     tcase_add_test(waiting, where_waiting_is_allowed_the_host_waits_before_it_fails);
     tcase_add_test(waiting, the_host_waits_for_recorded_uses_too);
 }
 
 static void add_uses(Suite *suite)
 {
-    TCase *uses = add_case(suite, "recorded uses", open_with_bells);
+    TCase *uses = suite_case(suite, "recorded uses", open_with_bells, pleat_close);
     tcase_add_test(uses, a_recorded_block_comes_back_only_after_its_use);
     tcase_add_test(uses, nothing_is_asked_of_a_recorded_stream_until_it_is_named);
     tcase_add_test(uses, a_stream_recorded_twice_is_one_use);
@@ -745,9 +721,10 @@ static void add_uses(Suite *suite)
     tcase_add_test(uses, a_block_freed_on_another_stream_pends_on_its_owner_until_that_is_named);
     tcase_add_test(uses, a_second_free_of_a_pending_block_is_named);
     tcase_add_test(uses, live_and_pending_uses_go_with_the_allocator);
-    TCase *own = add_case(suite, "recorded uses, one stream", open_plain);
+    TCase *own = suite_case(suite, "recorded uses, one stream", open_plain, pleat_close);
     tcase_add_test(own, a_use_on_the_owners_stream_needs_no_event);
-    TCase *impatient = add_case(suite, "recorded uses, no waiting", open_impatient_with_bells);
+    TCase *impatient = suite_case(suite, "recorded uses, no waiting", open_impatient_with_bells,
+                                  pleat_close);
     tcase_add_test(impatient, a_recorded_block_is_had_behind_all_its_streams);
 }
 
@@ -757,23 +734,20 @@ int main(void)
     add_takes(suite);
     add_policies(suite);
     add_uses(suite);
-    TCase *gone = add_case(suite, "streams that are gone", open_plain);
+    TCase *gone = suite_case(suite, "streams that are gone", open_plain, pleat_close);
     tcase_add_test(gone, a_destroyed_streams_memory_is_had_behind_its_tick);
     tcase_add_test(gone, a_destroyed_streams_memory_without_a_tick_is_waited_for);
     tcase_add_test(gone, a_recycled_handle_is_another_stream);
     tcase_add_test(gone, a_tick_from_before_its_destruction_settles_a_streams_memory);
     tcase_add_test(gone, a_use_on_a_destroyed_stream_is_waited_for);
-    TCase *impatient = add_case(suite, "no waiting", open_impatient);
+    TCase *impatient = suite_case(suite, "no waiting", open_impatient, pleat_close);
     tcase_add_test(impatient, who_may_not_wait_leaves_a_destroyed_streams_unticked_memory_pending);
     tcase_add_test(impatient, a_granule_under_two_streams_pieces_is_had_behind_both);
-    TCase *any = add_case(suite, "anything", open_tight);
+    TCase *any = suite_case(suite, "anything", open_tight, pleat_close);
     tcase_add_loop_test(any, random_work_on_four_streams_meets_no_hazard, 0, 4);
-    TCase *any_impatient = add_case(suite, "anything, no waiting", open_tight_impatient);
+    TCase *any_impatient = suite_case(suite, "anything, no waiting", open_tight_impatient,
+                                      pleat_close);
     tcase_add_loop_test(any_impatient, and_who_may_not_wait_never_does, 0, 4);
 
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

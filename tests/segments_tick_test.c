@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "tests/support/segments_sim.h"
+#include "tests/support/suite.h"
 
 enum { GRANULE = 2 << 20, N_GRANULES = 64, FREES_PER_TICK = 32 };
 enum { YOUNG_FREES = 256, FREES_WHEN_TIGHT = 4, SHORT_EVENTS = 4096 };
@@ -17,23 +18,14 @@ static void open_plain(void)
     pleat_open(SIM, NULL);
 }
 
-static void open_with_sim(const char *sim, pl_cross_stream cross_stream, uint32_t wait_ms)
-{
-    pl_allocator_options options;
-    pl_allocator_options_init(&options);
-    options.cross_stream = cross_stream;
-    options.wait_ms = wait_ms;
-    pleat_open(sim, &options);
-}
-
 static void open_settled(void)
 {
-    open_with_sim(SIM, PL_CROSS_SETTLED, 0);
+    pleat_open_with(SIM, PL_CROSS_SETTLED, 0);
 }
 
 static void open_impatient(void)
 {
-    open_with_sim(SIM, PL_CROSS_ORDER, 0);
+    pleat_open_with(SIM, PL_CROSS_ORDER, 0);
 }
 
 /* The device full of single granules, all in use: the last of stream 2, the rest of stream 1. */
@@ -54,15 +46,6 @@ static void free_scattered(size_t first, size_t n)
     }
 }
 
-/* What a program does with its block at once. */
-static pleat_devptr get_and_use(size_t bytes, unsigned stream)
-{
-    pleat_devptr ptr = pleat_get(bytes, stream);
-    pleat_work(stream, ptr, bytes);
-    pleat_assert_sound();
-    return ptr;
-}
-
 /* A call that names the stream and changes nothing; `own`: a live block of it. */
 static void name(unsigned stream, pleat_devptr own)
 {
@@ -81,7 +64,7 @@ START_TEST(one_stream_needs_no_events_while_something_of_it_lives)
 {
     pleat_get(MIB, 1);
     for (int i = 0; i < 200; i++) {
-        pleat_put(get_and_use(MIB, 1), 1);
+        pleat_put(pleat_get_and_use(MIB, 1), 1);
     }
     ck_assert_uint_eq(pleat_calls("cuEventCreate") + n_recorded(), 0);
 }
@@ -90,7 +73,7 @@ END_TEST
 START_TEST(the_legacy_stream_alone_needs_no_events)
 {
     for (int i = 0; i < 200; i++) {
-        pleat_put(get_and_use(MIB, 0), 0);
+        pleat_put(pleat_get_and_use(MIB, 0), 0);
     }
     ck_assert_uint_eq(pleat_calls("cuEventCreate") + n_recorded(), 0);
 }
@@ -99,7 +82,7 @@ END_TEST
 START_TEST(the_last_free_of_a_young_stream_leaves_a_tick)
 {
     for (uint64_t i = 1; i <= YOUNG_FREES + 50; i++) {
-        pleat_put(get_and_use(MIB, 1), 1);
+        pleat_put(pleat_get_and_use(MIB, 1), 1);
         ck_assert_uint_eq(n_recorded(), i < YOUNG_FREES ? i : YOUNG_FREES);
     }
 }
@@ -110,7 +93,7 @@ START_TEST(with_two_streams_a_tick_is_recorded_every_32_frees)
     pleat_get(GRANULE, 2);
     pleat_get(MIB, 1);
     for (int i = 0; i < 3 * FREES_PER_TICK; i++) {
-        pleat_put(get_and_use(64 * KIB, 1), 1);
+        pleat_put(pleat_get_and_use(64 * KIB, 1), 1);
         ck_assert_uint_eq(n_recorded(), (uint64_t)(i + 1) / FREES_PER_TICK);
     }
     ck_assert_uint_eq(pleat_counted().host_syncs, 0);
@@ -122,7 +105,7 @@ START_TEST(or_as_soon_as_a_64th_of_the_device_is_exceeded)
     pleat_get(GRANULE, 2);
     pleat_get(MIB, 1);
     for (int i = 0; i < FREES_PER_TICK; i++) {
-        pleat_put(get_and_use(MIB, 1), 1);
+        pleat_put(pleat_get_and_use(MIB, 1), 1);
         ck_assert_uint_eq(n_recorded(), (uint64_t)(i + 1) / 4);
     }
 }
@@ -133,7 +116,7 @@ START_TEST(or_for_each_granule_while_the_stream_is_young)
     pleat_get(GRANULE, 2);
     pleat_get(MIB, 1);
     for (uint64_t i = 1; i <= YOUNG_FREES + 1; i++) {
-        pleat_put(get_and_use(GRANULE, 1), 1);
+        pleat_put(pleat_get_and_use(GRANULE, 1), 1);
         ck_assert_uint_eq(n_recorded(), i < YOUNG_FREES ? i : YOUNG_FREES);
     }
 }
@@ -144,7 +127,7 @@ START_TEST(or_every_4_frees_when_the_device_is_nearly_full)
     pleat_get(122 * MIB, 1);
     pleat_get(512, 2);
     for (size_t i = 0; i < 3 * FREES_WHEN_TIGHT; i++) {
-        ptrs[i] = get_and_use(4 * KIB, 1);
+        ptrs[i] = pleat_get_and_use(4 * KIB, 1);
     }
     for (size_t i = 0; i < 3 * FREES_WHEN_TIGHT; i++) {
         pleat_put(ptrs[i], 1);
@@ -157,8 +140,8 @@ START_TEST(after_a_shortage_a_tick_is_recorded_with_every_free)
 {
     fill();
     pleat_put(ptrs[40], 1);
-    pleat_devptr first = get_and_use(MIB, 1);
-    pleat_devptr second = get_and_use(MIB, 1);
+    pleat_devptr first = pleat_get_and_use(MIB, 1);
+    pleat_devptr second = pleat_get_and_use(MIB, 1);
     uint64_t before = n_recorded();
     pleat_put(first, 1);
     ck_assert_uint_eq(n_recorded(), before);
@@ -178,15 +161,15 @@ END_TEST
 
 START_TEST(a_tick_that_is_wanted_is_recorded_by_the_next_call_that_names_the_stream)
 {
-    pleat_devptr kept = get_and_use(MIB, 1);
-    pleat_devptr ptr = get_and_use(100 * MIB, 1);
+    pleat_devptr kept = pleat_get_and_use(MIB, 1);
+    pleat_devptr ptr = pleat_get_and_use(100 * MIB, 1);
     pleat_put(ptr, 1);
     ck_assert_int_eq(pleat_refused(100 * MIB, 2), PLEAT_EPENDING);
     ck_assert_uint_eq(n_recorded(), 0);
     name(1, kept);
     name(1, kept);
     ck_assert_uint_eq(n_recorded(), 1);
-    ck_assert_uint_eq(get_and_use(100 * MIB, 2), ptr);
+    ck_assert_uint_eq(pleat_get_and_use(100 * MIB, 2), ptr);
     ck_assert_uint_eq(pleat_counted().stream_waits, 1);
     ck_assert_uint_eq(pleat_counted().host_syncs, 0);
 }
@@ -194,10 +177,10 @@ END_TEST
 
 START_TEST(without_a_wish_naming_a_stream_records_nothing)
 {
-    pleat_devptr kept = get_and_use(MIB, 1);
-    pleat_put(get_and_use(100 * MIB, 1), 1);
+    pleat_devptr kept = pleat_get_and_use(MIB, 1);
+    pleat_put(pleat_get_and_use(100 * MIB, 1), 1);
     name(1, kept);
-    get_and_use(60 * MIB, 1);
+    pleat_get_and_use(60 * MIB, 1);
     ck_assert_uint_eq(n_recorded(), 0);
 }
 END_TEST
@@ -205,10 +188,10 @@ END_TEST
 START_TEST(own_pending_memory_is_used_at_once)
 {
     pleat_get(GRANULE, 2);
-    pleat_devptr ptr = get_and_use(20 * MIB, 1);
+    pleat_devptr ptr = pleat_get_and_use(20 * MIB, 1);
     pleat_put(ptr, 1);
     ck_assert_uint_eq(pleat_counted().pending_bytes, 20 * MIB);
-    ck_assert_uint_eq(get_and_use(20 * MIB, 1), ptr);
+    ck_assert_uint_eq(pleat_get_and_use(20 * MIB, 1), ptr);
     ck_assert_uint_eq(pleat_counted().stream_waits, 0);
 }
 END_TEST
@@ -222,7 +205,7 @@ START_TEST(settled_memory_serves_any_stream_as_it_lies)
     }
     pleat.sim.finish();
     uint64_t mapped = pleat_calls("cuMemMap");
-    ck_assert_uint_eq(get_and_use(FREES_PER_TICK * (size_t)GRANULE, 3), low);
+    ck_assert_uint_eq(pleat_get_and_use(FREES_PER_TICK * (size_t)GRANULE, 3), low);
     pleat_stats s = pleat_counted();
     ck_assert_uint_eq(pleat_calls("cuMemMap"), mapped);
     ck_assert_uint_eq(s.stream_waits + s.host_syncs + s.n_taken_granules, 0);
@@ -231,33 +214,25 @@ END_TEST
 
 START_TEST(unfinished_work_keeps_memory_pending)
 {
-    pleat_devptr other = get_and_use(GRANULE, 2);
+    pleat_devptr other = pleat_get_and_use(GRANULE, 2);
     for (int i = 0; i < FREES_PER_TICK; i++) {
-        pleat_put(get_and_use(GRANULE, 1), 1);
+        pleat_put(pleat_get_and_use(GRANULE, 1), 1);
     }
     ck_assert_uint_eq(pleat_counted().free_bytes, 0);
     ck_assert_uint_eq(pleat_counted().pending_bytes, GRANULE);
     pleat.sim.finish();
     pleat_put(other, 2);
-    get_and_use(30 * MIB, 2); /* it asks whether anything has settled */
+    pleat_get_and_use(30 * MIB, 2); /* it asks whether anything has settled */
     pleat_stats s = pleat_counted();
     ck_assert_uint_eq(s.pending_bytes, 0);
     ck_assert_uint_eq(s.stream_waits + s.host_syncs, 0);
 }
 END_TEST
 
-static TCase *add_case(Suite *suite, const char *name_of_it, void (*open)(void))
-{
-    TCase *tcase = tcase_create(name_of_it);
-    tcase_add_checked_fixture(tcase, open, pleat_close);
-    suite_add_tcase(suite, tcase);
-    return tcase;
-}
-
 int main(void)
 {
     Suite *suite = suite_create("segments_tick");
-    TCase *settling = add_case(suite, "settling", open_plain);
+    TCase *settling = suite_case(suite, "settling", open_plain, pleat_close);
     tcase_add_test(settling, one_stream_needs_no_events_while_something_of_it_lives);
     tcase_add_test(settling, the_legacy_stream_alone_needs_no_events);
     tcase_add_test(settling, the_last_free_of_a_young_stream_leaves_a_tick);
@@ -269,15 +244,11 @@ int main(void)
     tcase_add_test(settling, own_pending_memory_is_used_at_once);
     tcase_add_test(settling, settled_memory_serves_any_stream_as_it_lies);
     tcase_add_test(settling, unfinished_work_keeps_memory_pending);
-    TCase *settled = add_case(suite, "settled only", open_settled);
+    TCase *settled = suite_case(suite, "settled only", open_settled, pleat_close);
     tcase_add_test(settled, after_a_shortage_a_tick_is_recorded_with_every_free);
-    TCase *impatient = add_case(suite, "no waiting", open_impatient);
+    TCase *impatient = suite_case(suite, "no waiting", open_impatient, pleat_close);
     tcase_add_test(impatient,
                    a_tick_that_is_wanted_is_recorded_by_the_next_call_that_names_the_stream);
 
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

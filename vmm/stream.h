@@ -40,8 +40,9 @@ typedef struct pl_fence pl_fence; /* a pooled event, recorded once */
  *           few more at first sight, or when no context is current. */
 pleat_status pl_stream_get(pl_device *dev, void *handle, pl_stream **out);
 
-/** Does `st`, an answer of pl_stream_get or pl_stream_capture, the calling thread's last one, say that
- *  the handle is no stream of the device (any more)? Otherwise it says nothing of the stream. */
+/** Does `st`, an answer of pl_stream_get or pl_stream_capture, the calling thread's last one, say
+ *  that the handle is no stream of the device (any more)? Otherwise it says nothing of the stream.
+ */
 bool pl_stream_is_none(pleat_status st);
 
 unsigned pl_stream_index(const pl_stream *stream); /* 0, 1, 2... in order of first sight */

@@ -9,9 +9,10 @@
  * a stream of the pool's own, behind all of them, so that none waits for another.
  *
  * A block is held when it was allocated in a capture, or one of its streams is being captured as it
- * is freed (the graph will use its memory: until pl_allocator_ops.release_capture), or cannot be reached (a destroyed one, another
- * thread's default stream, the legacy stream beside a capture: until the host has waited for the
- * whole device, before the next failure, in a trim or at the end).
+ * is freed (the graph will use its memory: until pl_allocator_ops.release_capture), or cannot be
+ * reached (a destroyed one, another thread's default stream, the legacy stream beside a capture:
+ * until the host has waited for the whole device, before the next failure, in a trim or at the
+ * end).
  * A limit that is set later is kept in the driver's steps of 32 MiB (vmm/pool.h): a request may be
  * refused that a limit at creation would allow.
  * A request of a stream that is being captured is served outside of the graph: on the pool's own

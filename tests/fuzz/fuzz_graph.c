@@ -187,9 +187,9 @@ static unsigned free_block(void)
     return index;
 }
 
-/* pleat is to know of a capture before others call it: of a blocking stream's the driver tells it, of
- * others a call that names the stream, granted or not. The classic caches synchronise the device when
- * memory is short, as the originals do, and so break any capture. */
+/* pleat is to know of a capture before others call it: of a blocking stream's the driver tells it,
+ * of others a call that names the stream, granted or not. The classic caches synchronise the device
+ * when memory is short, as the originals do, and so break any capture. */
 void fuzz_begin_capture(unsigned slot, int mode)
 {
     fuzz_stream *s = &world.streams[slot];

@@ -39,6 +39,15 @@ void pleat_open(const char *sim_conf, const pl_allocator_options *options)
     pleat_open_device(sim_conf, NULL, options);
 }
 
+void pleat_open_with(const char *sim_conf, pl_cross_stream cross_stream, uint32_t wait_ms)
+{
+    pl_allocator_options options;
+    pl_allocator_options_init(&options);
+    options.cross_stream = cross_stream;
+    options.wait_ms = wait_ms;
+    pleat_open(sim_conf, &options);
+}
+
 void pleat_close(void)
 {
     size_t n_live = 0;
@@ -154,6 +163,14 @@ void pleat_work(unsigned stream, pleat_devptr ptr, size_t bytes)
 {
     pleat_sim_access access = { .ptr = ptr, .bytes = bytes, .is_write = true };
     ck_assert_int_eq(pleat.sim.work(pleat.handles[stream], &access, 1), CU_SUCCESS);
+}
+
+pleat_devptr pleat_get_and_use(size_t bytes, unsigned stream)
+{
+    pleat_devptr ptr = pleat_get(bytes, stream);
+    pleat_work(stream, ptr, bytes);
+    pleat_assert_sound();
+    return ptr;
 }
 
 void pleat_work_after(unsigned stream, unsigned before, pleat_devptr ptr, size_t bytes)

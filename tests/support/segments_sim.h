@@ -30,6 +30,8 @@ extern pleat_fixture pleat;
 void pleat_open(const char *sim_conf, const pl_allocator_options *options);
 void pleat_open_device(const char *sim_conf, const pl_device_options *device_options,
                        const pl_allocator_options *options);
+/* The same with these options, the others as ever. */
+void pleat_open_with(const char *sim_conf, pl_cross_stream cross_stream, uint32_t wait_ms);
 void pleat_close(void); /* live blocks go too */
 /* Destroy stream i, whatever is pending on it, and make another, perhaps of the same handle. */
 void pleat_renew_stream(unsigned i);
@@ -49,6 +51,8 @@ void pleat_assert_sound(void);
 /* Declared work: a write to [ptr, ptr + bytes). It does not finish before it is waited for, where
  * the depth is large. */
 void pleat_work(unsigned stream, pleat_devptr ptr, size_t bytes);
+/* A block, and what a program does with it at once. */
+pleat_devptr pleat_get_and_use(size_t bytes, unsigned stream);
 /* The same, after what stream `before` has submitted: a program orders its own uses. */
 void pleat_work_after(unsigned stream, unsigned before, pleat_devptr ptr, size_t bytes);
 uint64_t pleat_calls(const char *symbol); /* of an entry point since the reset */
