@@ -192,7 +192,7 @@ static bool refresh(pl_space *space, pl_request *rq)
     if (is_first && (pl_space_has_many_lanes(space) || space->ticking.n > 0 || space->n_stale > 0 ||
                      space->n_captures > 0 || space->draining != NULL)) {
         (void)pl_settle_poll(space, PL_SETTLE_QUERIES);
-        pl_settle_want_ticks(space, rq->lane);
+        pl_settle_want_ticks(space, rq->lane, PL_SETTLE_LANES);
         pl_settle_context_if_due(space);
         (void)pl_stale_reap(space);
         (void)pl_settle_some(space, PL_SETTLE_SOME);

@@ -518,7 +518,7 @@ static bool poll_all(pl_space *space, pl_request *rq)
     }
     rq->has_polled_all = true;
     (void)pl_settle_poll(space, SIZE_MAX);
-    pl_settle_want_ticks(space, rq->lane);
+    pl_settle_want_ticks(space, rq->lane, PL_SETTLE_LANES);
     pl_settle_everything(space);
     (void)pl_stale_reap(space);
     return true;

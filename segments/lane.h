@@ -43,7 +43,7 @@ typedef struct pl_lane_link {
  *     one's, or passed_tick without any, is recorded_tick
  * I2  a free block is in its lane's queue if and only if it pends on it: in `apart` if it is
  *     is_apart, else in `pending`; ticks do not fall along a queue
- * I3  pending_bytes is the sum of that queue's blocks, apart_bytes of the other's
+ * I3  pending_bytes is the sum of that queue's blocks, apart_bytes and many_bytes of the others'
  * I4  blocks in `many` have a last use that waits for this lane, with rising ticks
  * I5  n_live counts the live blocks with its number; n_refs everything else that has it but free
  *     blocks: uses, stale, many and kept blocks, requests in the middle, and the stream's second
@@ -58,6 +58,7 @@ typedef struct pl_lane {
     bool is_closed;             /* and its last one covers all it ever did */
     bool is_labelling;          /* an area is told to be its stream's, so the stream stays */
     bool wants_tick;            /* somebody waits for a tick: the next call that names it records */
+    bool is_silent;             /* no call has named it for a while since: it may be gone */
     bool is_recording;          /* some thread records a tick now */
     bool is_polled;             /* some thread queries the oldest tick now */
     struct pl_capture *capture; /* that its stream was last seen in; NULL = last seen at rest */
@@ -69,6 +70,7 @@ typedef struct pl_lane {
     unsigned n_ticks;
     unsigned n_frees;      /* since the last tick */
     unsigned n_lifetime;   /* frees so far, at most PL_LANE_YOUNG */
+    uint64_t wish_event;   /* wants_tick: n_events then */
     size_t unticked_bytes; /* freed since the last tick */
     size_t n_live;
     size_t n_refs;
@@ -77,6 +79,7 @@ typedef struct pl_lane {
     pl_block_queue apart; /* the same of private pools' blocks */
     size_t apart_bytes;
     pl_block_queue many;          /* PL_BLOCK_MANY: wait for this lane now, as for one of several */
+    size_t many_bytes;            /* of them */
     pl_index runs[PL_N_CLASSES];  /* of its pending blocks in the default pool, see run.h */
     pl_area *areas[PL_N_CLASSES]; /* where its requests look first; NULL = none yet */
     uint64_t tried_turn; /* of a request that has ordered after it, or waited for it, last */

@@ -113,7 +113,9 @@ static void wait_in_line(pl_space *space, pl_block *b)
     pl_queue_push(queue, b);
     *bytes_of(space, b) += b->bytes;
     if (use->capture == NULL && use->lane != PL_LANE_CONTEXT) {
-        pl_space_note_busy(space, pl_space_lane_at(space, use->lane));
+        pl_lane *lane = pl_space_lane_at(space, use->lane);
+        lane->many_bytes += b->bytes;
+        pl_space_note_busy(space, lane);
     }
 }
 
@@ -124,29 +126,20 @@ static void leave_line(pl_space *space, pl_block *b)
     pl_queue_remove(queue_of(space, b), b);
     *bytes_of(space, b) -= b->bytes;
     if (use->capture == NULL && use->lane != PL_LANE_CONTEXT) {
-        pl_space_note_busy(space, pl_space_lane_at(space, use->lane));
+        pl_lane *lane = pl_space_lane_at(space, use->lane);
+        lane->many_bytes -= b->bytes;
+        pl_space_note_busy(space, lane);
     }
 }
 
 /* ---- from one demand to the next ------------------------------------------------------------- */
-
-/* Who waits for a stamp that nothing covers yet leaves the wish for a tick. */
-static void want_tick(pl_space *space, pl_lane *lane, size_t bytes)
-{
-    if (lane->is_gone) {
-        space->context.is_wanted = true;
-        space->context.gone_bytes += bytes;
-    } else {
-        lane->wants_tick = true;
-    }
-}
 
 static void want_tick_for(pl_space *space, const pl_block *b, const pl_use *use)
 {
     pl_lane *lane = use->lane == PL_LANE_CONTEXT ? NULL : pl_space_lane_at(space, use->lane);
 
     if (lane != NULL && use->tick > lane->recorded_tick) {
-        want_tick(space, lane, b->bytes);
+        pl_settle_wish(space, lane, b->bytes);
     }
 }
 
@@ -195,6 +188,9 @@ static void leave(pl_space *space, pl_block *b)
     lane->is_mixed = lane->is_capture;
     bool is_over = !lane->is_capture && pl_lane_has_passed(space, lane, tick);
     bool is_settled = is_over && pl_space_has_many_lanes(space);
+    if (!is_over && !lane->is_capture && tick > lane->recorded_tick) {
+        pl_settle_wish(space, lane, b->bytes);
+    }
     pl_run_free(space, b, is_settled ? PL_LANE_SETTLED : lane->number, is_settled ? 0 : tick);
 }
 

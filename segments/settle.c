@@ -54,6 +54,7 @@ void pl_settle_tick(pl_space *space, pl_lane *lane)
     lane->n_frees = 0;
     lane->unticked_bytes = 0;
     lane->wants_tick = false;
+    lane->is_silent = false;
     if (lane->is_recording || lane->is_gone || lane->is_capture || lane->capture != NULL) {
         lane->wants_tick = !lane->is_gone && !lane->is_capture;
         return;
@@ -127,10 +128,24 @@ static bool is_time_for_tick(const pl_space *space, const pl_lane *lane, size_t 
            lane->unticked_bytes >> space->granule_log2 > space->total_chunks >> 6;
 }
 
+/* Whom nobody names any more is noticed before memory is short of what pends there. */
+enum { FREES_PER_LOOK = 8, LANES_PER_LOOK = 4 };
+
+static void look_around(pl_space *space, pl_lane *lane)
+{
+    lane->n_refs++;
+    pl_settle_want_ticks(space, lane, LANES_PER_LOOK);
+    pl_settle_context_if_due(space);
+    lane->n_refs--;
+}
+
 void pl_settle_freed(pl_space *space, pl_lane *lane, size_t bytes)
 {
     lane->n_frees++;
     lane->unticked_bytes += bytes;
+    if (lane->n_frees % FREES_PER_LOOK == 1 && pl_space_has_many_lanes(space)) {
+        look_around(space, lane);
+    }
     if (is_time_for_tick(space, lane, bytes)) {
         bool is_due = lane->n_frees >= PL_FREES_PER_TICK;
         pl_settle_tick(space, lane);
@@ -417,19 +432,62 @@ bool pl_settle_has_uncovered(const pl_space *space, const pl_lane *lane)
            is_uncovered(space, lane, lane->apart.last) || pl_many_is_uncovered(space, lane);
 }
 
-/* The legacy stream is never destroyed: it may be asked at any time. */
-void pl_settle_want_ticks(pl_space *space, const pl_lane *user)
+void pl_settle_leave_to_context(pl_space *space, pl_lane *lane)
 {
-    size_t n_looks = space->busy.n < PL_SETTLE_LANES ? space->busy.n : PL_SETTLE_LANES;
+    size_t bytes = 0;
+
+    if (is_uncovered(space, lane, lane->pending.last)) {
+        bytes += lane->pending_bytes;
+    }
+    if (is_uncovered(space, lane, lane->apart.last)) {
+        bytes += lane->apart_bytes;
+    }
+    if (pl_many_is_uncovered(space, lane)) {
+        bytes += lane->many_bytes;
+    }
+    space->context.gone_bytes += bytes;
+    space->context.is_wanted = space->context.is_wanted || bytes > 0;
+}
+
+void pl_settle_wish(pl_space *space, pl_lane *lane, size_t bytes)
+{
+    if (lane->is_gone || lane->is_silent) {
+        space->context.is_wanted = true;
+        space->context.gone_bytes += bytes;
+    } else if (!lane->wants_tick) {
+        lane->wants_tick = true;
+        lane->wish_event = space->budget.n_events;
+    }
+}
+
+/* A wish that is not answered for so long may never be: drivers do not tell when a stream goes. */
+enum { WISH_EVENTS = 8 };
+
+static void look_for_answer(pl_space *space, pl_lane *lane)
+{
+    pl_settle_wish(space, lane, 0);
+    if (!lane->is_silent && space->budget.n_events - lane->wish_event > WISH_EVENTS) {
+        lane->is_silent = true;
+        pl_settle_leave_to_context(space, lane);
+    }
+}
+
+/* The legacy stream is never destroyed: it may be asked at any time. */
+void pl_settle_want_ticks(pl_space *space, const pl_lane *user, size_t n)
+{
+    size_t n_looks = space->busy.n < n ? space->busy.n : n;
     pl_lane *legacy = NULL;
 
     pl_lock_touch(n_looks);
-    for (pl_lane *lane = space->busy.first; n_looks > 0; n_looks--, lane = lane->busy.next) {
+    for (; n_looks > 0; n_looks--) {
+        pl_lane *lane = space->busy.first;
+        pl_lane_ring_remove_busy(&space->busy, lane); /* to its end: the next look sees others */
+        pl_lane_ring_push_busy(&space->busy, lane);
         if (lane == user || lane->is_gone || lane->is_capture ||
             !pl_settle_has_uncovered(space, lane)) {
             continue;
         }
-        lane->wants_tick = true;
+        look_for_answer(space, lane);
         legacy = is_legacy(lane) ? lane : legacy;
     }
     if (legacy != NULL) {
@@ -470,7 +528,7 @@ static void end_recording(pl_space *space)
 /* Unless somebody waits, it is recorded rarely, since it makes the driver look at every stream. A
  * refusal shows that there are captures nobody tells of: after each, twice as rarely. */
 static const uint64_t CONTEXT_EVENTS = 1024;
-enum { CONTEXT_SHARE_LOG2 = 6, MOST_REFUSED = 20 };
+enum { CONTEXT_SHARE_LOG2 = 6, URGENT_SHARE_LOG2 = 3, MOST_REFUSED = 20 };
 
 pleat_status pl_settle_context(pl_space *space)
 {
@@ -520,10 +578,13 @@ void pl_settle_want_context(pl_space *space)
 void pl_settle_context_if_due(pl_space *space)
 {
     const pl_context *context = &space->context;
-    size_t share = (space->n_chunks << space->granule_log2) >> CONTEXT_SHARE_LOG2;
+    size_t held = space->n_chunks << space->granule_log2;
+    uint64_t n_events = space->budget.n_events - context->event;
+    bool is_time = n_events >= CONTEXT_EVENTS << context->n_refused;
+    bool is_urgent = context->gone_bytes > held >> URGENT_SHARE_LOG2 && context->n_refused == 0;
 
-    if (context->is_wanted && context->gone_bytes > share &&
-        space->budget.n_events - context->event >= CONTEXT_EVENTS << context->n_refused) {
+    if (context->is_wanted && context->gone_bytes > held >> CONTEXT_SHARE_LOG2 &&
+        (is_time || is_urgent)) {
         (void)pl_settle_context(space);
     }
 }

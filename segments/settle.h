@@ -41,8 +41,13 @@ void pl_settle_close(pl_space *space, pl_lane *lane);
 bool pl_settle_poll(pl_space *space, size_t n);
 /* The same of one lane. */
 bool pl_settle_poll_lane(pl_space *space, pl_lane *lane);
-/* Leave the wish for a tick wherever frees are covered by none, `user` apart. */
-void pl_settle_want_ticks(pl_space *space, const pl_lane *user);
+/* So many bytes wait for a tick of the lane: leave the wish for one. */
+void pl_settle_wish(pl_space *space, pl_lane *lane, size_t bytes);
+/* Nothing will cover what pends on the lane but a tick of the context. */
+void pl_settle_leave_to_context(pl_space *space, pl_lane *lane);
+/* Leave the wish for a tick where frees are covered by none, among the n lanes that nobody looked at
+ * for longest, `user` apart. */
+void pl_settle_want_ticks(pl_space *space, const pl_lane *user, size_t n);
 /* Settle at most n blocks that are over, wherever they are among the lanes it looks at. Returns how
  * many. */
 size_t pl_settle_some(pl_space *space, size_t n);
@@ -63,7 +68,8 @@ pleat_status pl_settle_context(pl_space *space);
 /* Something waits for one that no request needs yet: the same, unless the last one met a capture
  * that nobody had told of. Then it is left to whoever has to wait. */
 void pl_settle_want_context(pl_space *space);
-/* Before growing: the same if lanes that are gone have left enough to be worth it. */
+/* The same if lanes that are gone, or that no call names any more, have left enough to be worth
+ * it. */
 void pl_settle_context_if_due(pl_space *space);
 /* Block the host until everything freed before the call is over, at most wait_ms; 0 only looks.
  * PLEAT_OK; EPENDING; ECAPTURE; ENOMEM_HOST; EDRIVER. */

@@ -6,6 +6,7 @@
 
 #include "segments/capture.h"
 #include "segments/private.h"
+#include "segments/settle.h"
 
 /* Grow an array of pointers so that index i fits; new entries are NULL. */
 static pleat_status reach(pl_host *host, void *array, uint32_t *n_rooms, uint32_t i)
@@ -57,15 +58,6 @@ pleat_status pl_space_add_lane(pl_space *space, pl_stream *stream, bool is_captu
     return PLEAT_OK;
 }
 
-/* Its frees that no tick covers: only a tick of the context can. */
-static size_t uncovered_bytes(const pl_lane *lane)
-{
-    const pl_block *last = lane->pending.last != NULL ? lane->pending.last : lane->apart.last;
-    bool is_covered = last == NULL || last->tick <= lane->recorded_tick;
-
-    return is_covered ? 0 : lane->pending_bytes + lane->apart_bytes;
-}
-
 void pl_space_lose_lane(pl_space *space, pl_lane *lane)
 {
     if (lane->is_gone) {
@@ -73,9 +65,8 @@ void pl_space_lose_lane(pl_space *space, pl_lane *lane)
     }
     lane->is_gone = true;
     lane->wants_tick = false;
-    space->context.gone_bytes += uncovered_bytes(lane);
-    if (uncovered_bytes(lane) > 0 || lane->many.first != NULL) {
-        space->context.is_wanted = true;
+    if (!lane->is_silent) {
+        pl_settle_leave_to_context(space, lane);
     }
 }
 

@@ -40,7 +40,7 @@ typedef struct pl_context {
     bool is_wanted;      /* something waits that only it can cover */
     unsigned n_refused;  /* in a row, by captures nobody told of */
     uint64_t event;      /* n_events when it was recorded last */
-    size_t gone_bytes;   /* freed on lanes that are gone, covered by no tick, since then */
+    size_t gone_bytes;   /* since then: of lanes that are gone or silent, covered by no tick */
     pl_block_queue many; /* PL_BLOCK_MANY that wait for it now */
 } pl_context;
 

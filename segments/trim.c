@@ -57,7 +57,7 @@ static pleat_status quiesce(pl_space *space, uint32_t wait_ms)
     while (pl_capture_look(space)) { /* what graphs have left is waited for, too */
         pl_space_breathe(space);
     }
-    pl_settle_want_ticks(space, NULL);
+    pl_settle_want_ticks(space, NULL, PL_SETTLE_LANES);
     (void)pl_settle_poll(space, SIZE_MAX); /* the legacy stream's, too, just recorded */
     if (wait_ms > 0 && space->ticking.n <= FEW_LANES) {
         st = wait_for_lanes(space, wait_ms);

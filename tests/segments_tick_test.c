@@ -18,6 +18,11 @@ static void open_plain(void)
     pleat_open(SIM, NULL);
 }
 
+static void open_in_depth(void)
+{
+    pleat_open("capacity:4G,depth:4", NULL);
+}
+
 static void open_settled(void)
 {
     pleat_open_with(SIM, PL_CROSS_SETTLED, 0);
@@ -229,6 +234,41 @@ START_TEST(unfinished_work_keeps_memory_pending)
 }
 END_TEST
 
+/* ---- who is not named any more ------------------------------------------------------------- */
+
+/* A stream may be gone without anybody's word: its memory is freed on another one, which used it. */
+START_TEST(what_pends_on_streams_that_died_comes_back)
+{
+    enum { N = 400, BYTES = 8 * MIB, MOST = 60 };
+    pleat_get(512, 1);
+    for (int i = 0; i < N; i++) {
+        pleat_devptr ptr = pleat_get(BYTES, 2);
+        pleat_work(2, ptr, BYTES);
+        pleat_work_after(1, 2, ptr, BYTES);
+        pleat_renew_stream(2);
+        pleat_put(ptr, 1);
+    }
+    ck_assert_uint_le(pleat_counted().reserved_bytes[PLEAT_POOL_ALL].peak, MOST * BYTES);
+    ck_assert_uint_eq(pleat_counted().host_syncs, 0);
+}
+END_TEST
+
+START_TEST(uses_by_streams_that_died_are_over_by_and_by)
+{
+    enum { N = 400, BYTES = 8 * MIB, MOST = 60 };
+    pleat_get(512, 1);
+    for (int i = 0; i < N; i++) {
+        pleat_devptr ptr = pleat_get_and_use(BYTES, 1);
+        pleat_record(ptr, 2);
+        pleat_work_after(2, 1, ptr, BYTES);
+        pleat_renew_stream(2);
+        pleat_put(ptr, 1);
+    }
+    ck_assert_uint_le(pleat_counted().reserved_bytes[PLEAT_POOL_ALL].peak, MOST * BYTES);
+    ck_assert_uint_eq(pleat_counted().host_syncs, 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("segments_tick");
@@ -249,6 +289,8 @@ int main(void)
     TCase *impatient = suite_case(suite, "no waiting", open_impatient, pleat_close);
     tcase_add_test(impatient,
                    a_tick_that_is_wanted_is_recorded_by_the_next_call_that_names_the_stream);
-
+    TCase *silent = suite_case(suite, "silent", open_in_depth, pleat_close);
+    tcase_add_test(silent, what_pends_on_streams_that_died_comes_back);
+    tcase_add_test(silent, uses_by_streams_that_died_are_over_by_and_by);
     return suite_run(suite);
 }
