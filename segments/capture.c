@@ -267,12 +267,30 @@ bool pl_capture_look(pl_space *space)
     return any;
 }
 
+enum { MOST_LOOKS = 64, MOST_VAIN = 16 };
+
+void pl_capture_look_well(pl_space *space)
+{
+    for (unsigned n = MOST_LOOKS; n > 0 && pl_capture_look(space); n--) {
+        pl_space_breathe(space);
+    }
+}
+
 static pl_capture *find_of_pool(pl_capture *capture, const pl_private *pool, bool has_ended)
 {
     while (capture != NULL && (capture->pool != pool || (capture->has_ended && !has_ended))) {
         capture = capture->next;
     }
     return capture;
+}
+
+/* Some at a time: what waits for the graph, not for the end, is passed over. */
+static void pass_on(pl_space *space, pl_capture *capture)
+{
+    for (unsigned n_vain = 0; capture->waiting.first != NULL && n_vain < MOST_VAIN;) {
+        n_vain = pl_many_pass_capture(space, capture, RELEASE_SOME) > 0 ? 0 : n_vain + 1;
+        pl_space_breathe(space);
+    }
 }
 
 /* From the head again after each: what goes on may drop other captures. */
@@ -282,7 +300,7 @@ void pl_capture_end_of_pool(pl_space *space, const pl_private *pool)
         for (pl_capture *c; (c = find_of_pool(space->captures[i], pool, false)) != NULL;) {
             pl_capture_hold(c);
             end(space, c);
-            (void)pl_many_pass_capture(space, c, SIZE_MAX);
+            pass_on(space, c);
             pl_capture_drop(space, c);
         }
     }
@@ -376,9 +394,7 @@ static void release_launched(pl_space *space, pl_capture *capture)
  * launch is not given away. */
 static pleat_status release_of_stream(pl_space *space, void *handle)
 {
-    while (pl_capture_look(space)) {
-        pl_space_breathe(space);
-    }
+    pl_capture_look_well(space);
     pl_capture *capture = find_of_stream(space, handle);
     if (capture == NULL) {
         return PLEAT_OK;

@@ -60,6 +60,8 @@ bool pl_capture_is_lasting(const pl_space *space, const pl_lane *lane);
 /* Which graphs has the driver said to be gone since the last look? Bounded; true: something was
  * released. */
 bool pl_capture_look(pl_space *space);
+/* The same, again and again, but not for ever: others may go on destroying graphs. */
+void pl_capture_look_well(pl_space *space);
 /* The captures of the pool's requests have ended. */
 void pl_capture_end_of_pool(pl_space *space, const struct pl_private *pool);
 /* The pool is no more. */

@@ -183,6 +183,8 @@ static pleat_status prepare(pl_space *space, pl_lane *plain, pl_request *rq)
     return pl_space_area(space, plain, class, &rq->area);
 }
 
+enum { MOST_REFRESHES = 256 };
+
 /* Before growing: learn what has settled, once, and unmap what was taken; then settle what is over,
  * some at a time. True: look again, and reserve again: others have used what was reserved. */
 static bool refresh(pl_space *space, pl_request *rq)
@@ -198,6 +200,10 @@ static bool refresh(pl_space *space, pl_request *rq)
         (void)pl_settle_some(space, PL_SETTLE_SOME);
         return true;
     }
+    if (rq->n_refreshed == MOST_REFRESHES) { /* others may go on freeing for ever */
+        return false;
+    }
+    rq->n_refreshed++;
     bool is_more = pl_settle_some(space, PL_SETTLE_SOME) > 0 || pl_capture_look(space) ||
                    pl_private_drain(space);
     if (is_more) {

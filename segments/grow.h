@@ -18,13 +18,14 @@ typedef struct pl_request {
     uint32_t n_ordered;  /* ordered waits so far that were made instead of creating */
     unsigned n_landings; /* how often it waited for those in flight */
     unsigned n_cleared;  /* how often it waited for stale addresses */
-    unsigned n_gathered; /* how often memory was unmapped for it, since it may not take */
-    pl_ask ask;          /* the driver, for memory it refused before the request began */
-    bool is_capturing;   /* no waits, queries, takes */
-    bool has_polled;     /* fences were queried since the request began, or waited */
-    bool has_polled_all; /* every fence was, and all that is over was settled */
-    uint64_t turn;       /* of going after all lanes that it can be ordered after, */
-    uint64_t wait_turn;  /* and of waiting for all of them */
+    unsigned n_refreshed; /* how often it was looked at what is over */
+    unsigned n_gathered;  /* how often memory was unmapped for it, since it may not take */
+    pl_ask ask;           /* the driver, for memory it refused before the request began */
+    bool is_capturing;    /* no waits, queries, takes */
+    bool has_polled;      /* fences were queried since the request began, or waited */
+    bool has_polled_all;  /* every fence was, and all that is over was settled */
+    uint64_t turn;        /* of going after all lanes that it can be ordered after, */
+    uint64_t wait_turn;   /* and of waiting for all of them */
     bool has_ordered;
     bool has_waited;
     unsigned n_waited_all; /* how often it waited for the whole context */

@@ -272,9 +272,11 @@ void pl_many_free(pl_space *space, pl_block *b, const pl_capture *in)
 
 size_t pl_many_pass(pl_space *space, pl_lane *lane, size_t n)
 {
+    uint64_t since = space->n_pieces;
     size_t n_passed = 0;
 
-    for (; n_passed < n && lane->many.first != NULL; n_passed++) {
+    for (; n_passed < n && lane->many.first != NULL && !pl_space_is_tired(space, since);
+         n_passed++) {
         pl_block *b = lane->many.first;
         if (!is_met(space, last_use(b))) {
             break;
@@ -288,9 +290,11 @@ size_t pl_many_pass(pl_space *space, pl_lane *lane, size_t n)
 
 size_t pl_many_pass_context(pl_space *space, size_t n)
 {
+    uint64_t since = space->n_pieces;
     size_t n_passed = 0;
 
-    for (; n_passed < n && space->context.many.first != NULL; n_passed++) {
+    for (; n_passed < n && space->context.many.first != NULL && !pl_space_is_tired(space, since);
+         n_passed++) {
         pl_block *b = space->context.many.first;
         if (!is_met(space, last_use(b))) {
             break;
@@ -307,9 +311,12 @@ size_t pl_many_pass_context(pl_space *space, size_t n)
 size_t pl_many_pass_capture(pl_space *space, pl_capture *capture, size_t n)
 {
     const pl_block *first_left = NULL;
+    uint64_t since = space->n_pieces;
     size_t n_passed = 0;
 
-    for (size_t n_looks = n; n_looks > 0 && capture->waiting.first != first_left; n_looks--) {
+    for (size_t n_looks = n;
+         n_looks > 0 && capture->waiting.first != first_left && !pl_space_is_tired(space, since);
+         n_looks--) {
         pl_block *b = capture->waiting.first;
         if (pl_capture_is_over(capture, b->is_apart)) {
             leave_line(space, b);

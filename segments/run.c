@@ -64,6 +64,7 @@ static run refresh_run(pl_space *space, pl_block *b, uint32_t lane)
         enter(space, r.leader, r.bytes);
     }
     pl_lock_touch(2 * r.n_pieces);
+    space->n_pieces += r.n_pieces;
     return r;
 }
 

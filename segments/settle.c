@@ -325,9 +325,10 @@ bool pl_settle_is_over(const pl_space *space, const pl_block *b)
 static size_t settle_queue(pl_space *space, const pl_lane *lane, const pl_block_queue *queue,
                            size_t n)
 {
+    uint64_t since = space->n_pieces;
     size_t n_settled = 0;
 
-    while (n_settled < n && queue->first != NULL &&
+    while (n_settled < n && queue->first != NULL && !pl_space_is_tired(space, since) &&
            pl_lane_has_passed(space, lane, queue->first->tick)) {
         pl_run_move(space, queue->first, PL_LANE_SETTLED, 0);
         n_settled++;
@@ -350,10 +351,13 @@ size_t pl_settle_lane(pl_space *space, pl_lane *lane, size_t n)
 size_t pl_settle_some(pl_space *space, size_t n)
 {
     size_t n_looks = space->busy.n < PL_SETTLE_LANES ? space->busy.n : PL_SETTLE_LANES;
+    uint64_t since = space->n_pieces;
     size_t n_settled = pl_many_pass_context(space, n);
 
     pl_lock_touch(n_looks);
-    for (; n_looks > 0 && n_settled < n && space->busy.first != NULL; n_looks--) {
+    for (; n_looks > 0 && n_settled < n && space->busy.first != NULL &&
+           !pl_space_is_tired(space, since);
+         n_looks--) {
         pl_lane *lane = space->busy.first;
         pl_lane_ring_remove_busy(&space->busy, lane);
         pl_lane_ring_push_busy(&space->busy, lane);
@@ -405,13 +409,16 @@ size_t pl_settle_rest(pl_space *space, pl_lane *lane, size_t n)
     const pl_lane *plain = pl_space_lane_at(space, pl_lane_plain(lane->number));
     uint32_t number = lane->is_mixed ? plain->number : PL_LANE_SETTLED;
     uint64_t tick = lane->is_mixed ? pl_lane_stamp(space, plain) : 0;
+    uint64_t since = space->n_pieces;
     size_t n_moved = 0;
 
-    for (; n_moved < n && lane->apart.first != NULL; n_moved++) {
-        pl_run_move(space, lane->apart.first, number, tick);
-    }
-    for (; n_moved < n && lane->pending.first != NULL; n_moved++) { /* of pools released since */
-        pl_run_move(space, lane->pending.first, number, tick);
+    for (; n_moved < n && !pl_space_is_tired(space, since); n_moved++) {
+        pl_block *b = lane->apart.first;
+        b = b != NULL ? b : lane->pending.first; /* of pools released since */
+        if (b == NULL) {
+            break;
+        }
+        pl_run_move(space, b, number, tick);
     }
     lane->is_mixed = lane->is_mixed && (lane->apart.first != NULL || lane->pending.first != NULL);
     pl_lock_touch(n_moved);

@@ -129,6 +129,7 @@ typedef struct pl_space {
     size_t n_apart_bytes;   /* the same of private pools' blocks */
     size_t n_kept_bytes;
     size_t n_poisoned; /* granules out of service */
+    uint64_t n_pieces; /* of runs, looked at so far: settling counts by them */
 
     pleat_stats stats;
     uint64_t n_taken;
@@ -195,6 +196,12 @@ static inline uint64_t pl_lane_stamp(const pl_space *space, const pl_lane *lane)
 static inline bool pl_lane_has_passed(const pl_space *space, const pl_lane *lane, uint64_t tick)
 {
     return tick <= lane->passed_tick || tick <= space->context.passed_tick;
+}
+/* Has this hold brought enough runs up to date since n_pieces was `since`? */
+enum { PL_PIECES_A_HOLD = 1024 };
+static inline bool pl_space_is_tired(const pl_space *space, uint64_t since)
+{
+    return space->n_pieces - since > PL_PIECES_A_HOLD;
 }
 /* A queue of the lane has changed. */
 static inline void pl_space_note_busy(pl_space *space, pl_lane *lane)

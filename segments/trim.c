@@ -14,7 +14,7 @@
 #include "segments/stale.h"
 #include "vmm/mapping.h"
 
-enum { BATCH = 64, SHRINK_TRIES = 64 };
+enum { BATCH = 64, SHRINK_TRIES = 64, LOOK_AT = 256 };
 
 enum { FEW_LANES = 4 };
 
@@ -47,18 +47,12 @@ static pleat_status wait_for_lanes(pl_space *space, uint32_t wait_ms)
     return st;
 }
 
-/* Know as much as can be known: if it may wait for ever, everything freed so far is over
- * afterwards. A few streams are waited for one by one, and nothing else is; where there are many,
- * or where something is covered by no tick, the whole context, once. */
-static pleat_status quiesce(pl_space *space, uint32_t wait_ms)
+/* A few streams are waited for one by one, and nothing else is; where there are many, or where
+ * something is covered by no tick, the whole context, once. */
+static pleat_status wait_for_all(pl_space *space, uint32_t wait_ms)
 {
     pleat_status st = PLEAT_OK;
 
-    while (pl_capture_look(space)) { /* what graphs have left is waited for, too */
-        pl_space_breathe(space);
-    }
-    pl_settle_want_ticks(space, NULL, PL_SETTLE_LANES);
-    (void)pl_settle_poll(space, SIZE_MAX); /* the legacy stream's, too, just recorded */
     if (wait_ms > 0 && space->ticking.n <= FEW_LANES) {
         st = wait_for_lanes(space, wait_ms);
     }
@@ -70,6 +64,27 @@ static pleat_status quiesce(pl_space *space, uint32_t wait_ms)
         }
     }
     pl_settle_everything(space);
+    return st;
+}
+
+/* What is over for one stream may wait for the next: so a wait shows what else to wait for. */
+enum { MOST_WAITS = 4 };
+
+/* Know as much as can be known: if it may wait for ever, everything freed so far is over
+ * afterwards, or it is EPENDING. */
+static pleat_status quiesce(pl_space *space, uint32_t wait_ms)
+{
+    pl_capture_look_well(space); /* what graphs have left is waited for, too */
+    pl_settle_want_ticks(space, NULL, PL_SETTLE_LANES);
+    (void)pl_settle_poll(space, SIZE_MAX); /* the legacy stream's, too, just recorded */
+    pl_settle_everything(space);
+    pleat_status st = wait_for_all(space, wait_ms);
+    for (unsigned n = 1; n < MOST_WAITS && st == PLEAT_OK && wait_ms > 0; n++) {
+        if (!has_uncovered(space) && space->ticking.n == 0) {
+            break;
+        }
+        st = wait_for_all(space, wait_ms);
+    }
     (void)pl_stale_reap(space);
     return st == PLEAT_ECAPTURE ? PLEAT_EPENDING : st;
 }
@@ -116,12 +131,21 @@ static pleat_status release_idle(pl_space *space, size_t keep, size_t *n_release
     return st;
 }
 
+/* The first granule behind b, or behind g if it ends there. */
+static size_t behind(const pl_segment *seg, const pl_block *b, size_t g)
+{
+    size_t end = pl_segment_granule(seg, pl_block_end(b));
+
+    return end > g ? end : g + 1;
+}
+
 /* The first loose granules of the segment, from *g on, whose free block is over: at most n, all in
- * that one block. NULL: none. */
+ * that one block. NULL: none. May drop the lock on its way there. */
 static pl_block *next_quiet(pl_space *space, pl_segment *seg, size_t *g, size_t *n)
 {
-    for (*g = pl_segment_next_loose(seg, *g); *g != SIZE_MAX;
-         *g = pl_segment_next_loose(seg, *g + 1)) {
+    size_t n_looks = 0;
+
+    for (*g = pl_segment_next_loose(seg, *g); *g != SIZE_MAX;) {
         pl_block *b = pl_segment_find(seg, pl_segment_address(seg, *g));
         size_t whole = (size_t)((pl_block_end(b) - pl_segment_address(seg, *g)) >>
                                 seg->granule_log2);
@@ -131,6 +155,10 @@ static pl_block *next_quiet(pl_space *space, pl_segment *seg, size_t *g, size_t 
         if (whole > 0 && pl_settle_is_over(space, b)) {
             *n = whole < *n ? whole : *n;
             return b;
+        }
+        *g = pl_segment_next_loose(seg, behind(seg, b, *g));
+        if (++n_looks % LOOK_AT == 0) {
+            pl_space_breathe(space);
         }
     }
     return NULL;
@@ -201,15 +229,12 @@ static pleat_status empty_segment(pl_space *space, pl_segment *seg, goal *to)
     while (missing(space, to) > 0) {
         size_t n = missing(space, to);
         n = n < BATCH ? n : BATCH;
-        pleat_status st = pl_block_store_reserve(&space->store, 2);
-        if (st != PLEAT_OK) {
-            return st;
-        }
         pl_block *b = next_quiet(space, seg, &g, &n);
         if (b == NULL) {
             return PLEAT_OK;
         }
-        st = empty_run(space, b, g, n, to);
+        pleat_status st = pl_block_store_reserve(&space->store, 2);
+        st = st == PLEAT_OK ? empty_run(space, b, g, n, to) : st;
         if (st != PLEAT_OK) {
             return st;
         }
