@@ -103,6 +103,29 @@ static pleat_status find_or_create(pl_space *space, const pl_capture_info *info,
 
 /* ---- what a stream is seen doing ------------------------------------------------------------- */
 
+/* Its graph is gone, or the pool is. */
+static void leave_pool(pl_space *space, pl_capture *capture)
+{
+    if (capture->pool != NULL) {
+        capture->pool->n_graphs--;
+        capture->pool = NULL;
+        pl_capture_drop(space, capture);
+    }
+}
+
+/* Its end lets go on what waited for no more than that; of a broken one nothing else will come. */
+static void see_end(pl_space *space, pl_capture *capture)
+{
+    end(space, capture);
+    if (capture->is_broken && !capture->is_released) {
+        capture->is_released = true;
+        capture->over_tick = 0;
+        own_up(space, capture);
+        leave_pool(space, capture);
+    }
+    (void)pl_many_pass_capture(space, capture, RELEASE_SOME);
+}
+
 static void leave(pl_space *space, pl_lane *lane)
 {
     pl_capture *capture = lane->capture;
@@ -111,8 +134,22 @@ static void leave(pl_space *space, pl_lane *lane)
         return;
     }
     lane->capture = NULL;
-    end(space, capture);
-    (void)pl_many_pass_capture(space, capture, RELEASE_SOME);
+    capture->n_lanes--;
+    see_end(space, capture);
+    pl_capture_drop(space, capture);
+}
+
+void pl_capture_lose_lane(pl_space *space, pl_lane *lane)
+{
+    pl_capture *capture = lane->capture;
+
+    if (capture == NULL) {
+        return;
+    }
+    lane->capture = NULL;
+    if (--capture->n_lanes == 0) {
+        see_end(space, capture);
+    }
     pl_capture_drop(space, capture);
 }
 
@@ -141,9 +178,11 @@ static pleat_status enter(pl_space *space, pl_lane *lane, const pl_capture_info 
     }
     pl_capture_hold(capture);
     if (lane->capture != NULL) {
+        lane->capture->n_lanes--;
         pl_capture_drop(space, lane->capture);
     }
     lane->capture = capture;
+    capture->n_lanes++;
     take_part(capture, pl_stream_handle(lane->stream));
     return PLEAT_OK;
 }
@@ -166,16 +205,6 @@ static void use_pool(pl_capture *capture, pl_private *pool)
     pool->n_graphs++;
 }
 
-/* Its graph is gone, or the pool is. */
-static void leave_pool(pl_space *space, pl_capture *capture)
-{
-    if (capture->pool != NULL) {
-        capture->pool->n_graphs--;
-        capture->pool = NULL;
-        pl_capture_drop(space, capture);
-    }
-}
-
 pleat_status pl_capture_see(pl_space *space, pl_lane *lane, const pl_capture_info *info,
                             pl_private *pool)
 {
@@ -188,6 +217,10 @@ pleat_status pl_capture_see(pl_space *space, pl_lane *lane, const pl_capture_inf
     bool is_known = lane->capture != NULL && !lane->capture->has_ended &&
                     lane->capture->id == info->id;
     pleat_status st = is_known ? PLEAT_OK : enter(space, lane, info);
+    if (st == PLEAT_OK && info->is_broken) {
+        lane->capture->is_broken = true;
+        see_end(space, lane->capture); /* whenever the program ends it */
+    }
     if (st == PLEAT_OK && pool != NULL) {
         use_pool(lane->capture, pool);
     }

@@ -24,12 +24,15 @@ enum { PL_CAPTURE_STREAMS = 8 };
  *     without any it is gone
  * I2  `waiting` holds blocks whose last use names it                                        */
 typedef struct pl_capture {
-    struct pl_capture *next;           /* in space.captures */
-    uint64_t id;                       /* const: the driver's; 0 = it does not tell */
-    uint64_t number;                   /* const: in order of first sight */
-    pl_graph_watch *watch;             /* const; NULL = the driver does not tell */
-    struct pl_private *pool;           /* the first that its requests went to; NULL = none */
-    bool has_ended;                    /* a stream of it was seen at rest, or its end was told */
+    struct pl_capture *next; /* in space.captures */
+    uint64_t id;             /* const: the driver's; 0 = it does not tell */
+    uint64_t number;         /* const: in order of first sight */
+    pl_graph_watch *watch;   /* const; NULL = the driver does not tell */
+    struct pl_private *pool; /* the first that its requests went to; NULL = none */
+    bool has_ended; /* a stream of it was seen at rest, its end was told, or all it was seen in went
+                     */
+    bool is_broken; /* no graph comes of it */
+    unsigned n_lanes;                  /* that see it now */
     bool is_released;                  /* its graph is gone */
     bool is_disowned;                  /* so its owner says; the driver has not said it yet */
     uint64_t over_tick;                /* released: its launches are over when the context passes */
@@ -49,6 +52,8 @@ static inline void pl_capture_hold(pl_capture *capture)
     capture->n_refs++;
 }
 void pl_capture_drop(pl_space *space, pl_capture *capture);
+/* The lane's stream is gone: if it was the last one that the capture was seen in, that has ended. */
+void pl_capture_lose_lane(pl_space *space, pl_lane *lane);
 /* May what waits for it go on? */
 static inline bool pl_capture_is_over(const pl_capture *capture, bool is_apart)
 {

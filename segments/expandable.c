@@ -524,13 +524,31 @@ static pleat_status expandable_record_stream(pl_allocator *a, pleat_devptr ptr, 
     return st;
 }
 
+/* What is retired may just have ended its capture, which nobody else can be asked about. */
+static void see_retired(pl_space *space, pl_stream *stream, const pl_capture_info *info)
+{
+    uint32_t i = pl_lane_number(stream, false) - 1;
+    pl_lane *lane = i < space->n_lane_rooms ? space->lanes[i] : NULL;
+
+    if (lane != NULL) {
+        lane->n_refs++;
+        (void)pl_capture_see(space, lane, info, NULL);
+        lane->n_refs--;
+    }
+}
+
 /* The owner of the stream is about to destroy it. */
 static void expandable_retire_stream(pl_allocator *a, pl_stream *stream)
 {
     pl_space *space = space_of(a);
+    pl_capture_info info;
     bool is_known = false;
+    bool is_seen = ask_capture(space, stream, &info) == PLEAT_OK;
 
     pl_lock_acquire(&space->lock);
+    if (is_seen) {
+        see_retired(space, stream, &info);
+    }
     for (int is_capture = 0; is_capture < 2; is_capture++) {
         uint32_t i = pl_lane_number(stream, is_capture != 0) - 1;
         pl_lane *lane = i < space->n_lane_rooms ? space->lanes[i] : NULL;

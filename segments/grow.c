@@ -422,7 +422,7 @@ static bool wait_next(pl_space *space, pl_request *rq, pleat_status *st)
         lane->tried_turn = rq->wait_turn;
         pleat_status failed = pl_settle_wait(space, lane, time_left(space, rq));
         *st = failed == PLEAT_OK ? *st : failed;
-        any = pl_settle_some(space, PL_SETTLE_SOME) > 0;
+        any = pl_settle_all(space);
     }
     return any;
 }

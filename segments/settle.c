@@ -532,9 +532,11 @@ static void end_recording(pl_space *space)
     }
 }
 
-/* Unless somebody waits, it is recorded rarely, since it makes the driver look at every stream. A
- * refusal shows that there are captures nobody tells of: after each, twice as rarely. */
+/* Unless somebody waits, it is recorded rarely, since it makes the driver look at every stream; more
+ * rarely where captures are made, of which one may have begun that no call has named yet. A refusal
+ * shows that there are some that nobody tells of: after each, twice as rarely. */
 static const uint64_t CONTEXT_EVENTS = 1024;
+static const uint64_t WARY_EVENTS = 16384;
 enum { CONTEXT_SHARE_LOG2 = 6, URGENT_SHARE_LOG2 = 3, MOST_REFUSED = 20 };
 
 pleat_status pl_settle_context(pl_space *space)
@@ -587,8 +589,9 @@ void pl_settle_context_if_due(pl_space *space)
     const pl_context *context = &space->context;
     size_t held = space->n_chunks << space->granule_log2;
     uint64_t n_events = space->budget.n_events - context->event;
-    bool is_time = n_events >= CONTEXT_EVENTS << context->n_refused;
-    bool is_urgent = context->gone_bytes > held >> URGENT_SHARE_LOG2 && context->n_refused == 0;
+    bool is_wary = context->n_refused > 0 || space->next_capture > 0;
+    bool is_time = n_events >= (is_wary ? WARY_EVENTS : CONTEXT_EVENTS) << context->n_refused;
+    bool is_urgent = context->gone_bytes > held >> URGENT_SHARE_LOG2 && !is_wary;
 
     if (context->is_wanted && context->gone_bytes > held >> CONTEXT_SHARE_LOG2 &&
         (is_time || is_urgent)) {

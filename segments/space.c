@@ -65,6 +65,7 @@ void pl_space_lose_lane(pl_space *space, pl_lane *lane)
     }
     lane->is_gone = true;
     lane->wants_tick = false;
+    pl_capture_lose_lane(space, lane);
     if (!lane->is_silent) {
         pl_settle_leave_to_context(space, lane);
     }
@@ -98,9 +99,7 @@ static void give_up(pl_space *space, pl_lane *lane)
             lane->areas[class]->n_lanes--;
         }
     }
-    if (lane->capture != NULL) {
-        pl_capture_drop(space, lane->capture);
-    }
+    pl_capture_lose_lane(space, lane);
     space->lanes[lane->number - 1] = NULL;
     space->n_lanes--;
     if (lane->is_capture) {

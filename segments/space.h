@@ -198,7 +198,7 @@ static inline bool pl_lane_has_passed(const pl_space *space, const pl_lane *lane
     return tick <= lane->passed_tick || tick <= space->context.passed_tick;
 }
 /* Has this hold brought enough runs up to date since n_pieces was `since`? */
-enum { PL_PIECES_A_HOLD = 1024 };
+enum { PL_PIECES_A_HOLD = 384 };
 static inline bool pl_space_is_tired(const pl_space *space, uint64_t since)
 {
     return space->n_pieces - since > PL_PIECES_A_HOLD;

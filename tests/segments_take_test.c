@@ -658,7 +658,7 @@ static unsigned work_at_random(uint64_t seed, bool may_pend)
 
 START_TEST(random_work_on_four_streams_meets_no_hazard)
 {
-    unsigned n_refused = work_at_random(99 + (uint64_t)_i, false);
+    unsigned n_refused = work_at_random(103 + (uint64_t)_i, false);
     pleat_stats s = pleat_counted();
     ck_assert_uint_gt(n_refused, 0);
     ck_assert_uint_gt(s.n_taken_granules, 0);

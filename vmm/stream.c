@@ -373,7 +373,7 @@ pleat_status pl_stream_is_capturing(pl_stream *stream, bool *out)
 
 static bool has_capture_info(const pl_stream *stream)
 {
-    return stream->kind == PL_STREAM_ORDINARY &&
+    return stream->kind != PL_STREAM_LEGACY && !is_elsewhere(stream) &&
            pl_driver_has(stream->dev->drv, PL_CU_stream_capture_info);
 }
 
@@ -402,7 +402,8 @@ pleat_status pl_stream_capture(pl_stream *stream, pl_capture_info *out)
         return is_of_no_stream(result) ? out_of_reach(stream) : pl_driver_failure(result);
     }
     if (state != CU_CAPTURE_NONE) {
-        *out = (pl_capture_info){ true, id, state == CU_CAPTURE_ACTIVE ? graph : NULL };
+        bool is_broken = state != CU_CAPTURE_ACTIVE;
+        *out = (pl_capture_info){ true, id, is_broken ? NULL : graph, is_broken };
     }
     return PLEAT_OK;
 }

@@ -64,7 +64,8 @@ pleat_status pl_stream_is_capturing(pl_stream *stream, bool *out);
 typedef struct pl_capture_info {
     bool is_capturing;
     uint64_t id; /* the same for all streams that were forked into the capture; 0 = not told */
-    void *graph; /* what is being made, for pl_graph_watch_begin; NULL = not told, or invalidated */
+    void *graph; /* what is being made, for pl_graph_watch_begin; NULL = not told, or is_broken */
+    bool is_broken; /* the driver has invalidated it: no graph will come of it */
 } pl_capture_info;
 
 /** Is it being captured right now, and in which capture? As pl_stream_is_capturing; where the
