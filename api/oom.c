@@ -121,8 +121,9 @@ static void say_fragmented(const pl_shortage *s, pl_text *text)
 static void say_pinned(const pl_shortage *s, pl_text *text)
 {
     if (s->in_pools == 0) {
-        say_amount(text, "captured graphs pin ", s->pinned);
-        pl_text_add(text, " of free memory; pleat_device_release_capture gives it back");
+        say_amount(text, "captured graphs keep ", s->pinned);
+        pl_text_add(text, " of free memory; it comes back when they and their executables are "
+                          "destroyed (before CUDA 11.3: with pleat_device_release_capture)");
         return;
     }
     say_amount(text, "", s->pinned);
@@ -152,6 +153,10 @@ static void say_hint(const pl_shortage *s, pleat_verdict verdict, pl_text *text)
         pl_text_add(text, " of the device; without them the request would fit");
         break;
     case PLEAT_VERDICT_PENDING:
+        if (s->pending == 0 && s->pinned > 0) {
+            say_pinned(s, text);
+            break;
+        }
         say_amount(text, "", s->pending);
         pl_text_add(text, " are free, but their last use on the GPU is not over and waiting or "
                           "ordering is not allowed; synchronise, or raise wait_ms, or set "

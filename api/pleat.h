@@ -287,6 +287,10 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_reset_peaks(pleat instance, i
  *  this is not needed, and while the graph lives it releases nothing. With older ones the oldest
  *  capture on that stream is meant, so graphs go in the order in which they were captured.
  *
+ *  That is allocator:pleat. cuda-async and unpooled keep it until this call, and give it back at
+ *  once then, so the graph is gone before; the other classic caches keep only what was recorded on
+ *  the captured stream, as the originals do.
+ *
  *  Params   stream  any stream that took part; it may have been destroyed since.
  *  Returns  PLEAT_OK; PLEAT_ECAPTURE (it is still being captured); PLEAT_EDRIVER (the driver did
  *           not say whether it is); what opening the device returns; of the classic caches also

@@ -60,7 +60,8 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_pool_end(pleat instance, int device,
 
 /** Say that one user of the pool is gone. With the last one its free memory is everybody's, and
  *  that of its live blocks when they are freed; but no launch of a graph that used the pool can see
- *  that, on whichever stream it was made, known to this instance or not.
+ *  that, on whichever stream it was made, known to this instance or not. After this call such a
+ *  graph is not launched any more.
  *
  *  For its launches are waited for, not here but before the memory goes on: until the driver says
  *  that the pool's graphs are gone, their executables and their launches with them (since CUDA

@@ -52,7 +52,7 @@ static inline void pl_capture_hold(pl_capture *capture)
     capture->n_refs++;
 }
 void pl_capture_drop(pl_space *space, pl_capture *capture);
-/* The lane's stream is gone: if it was the last one that the capture was seen in, that has ended. */
+/* The lane's stream is gone: if the capture was seen in no other one, that has ended. */
 void pl_capture_lose_lane(pl_space *space, pl_lane *lane);
 /* May what waits for it go on? */
 static inline bool pl_capture_is_over(const pl_capture *capture, bool is_apart)

@@ -45,8 +45,8 @@ bool pl_settle_poll_lane(pl_space *space, pl_lane *lane);
 void pl_settle_wish(pl_space *space, pl_lane *lane, size_t bytes);
 /* Nothing will cover what pends on the lane but a tick of the context. */
 void pl_settle_leave_to_context(pl_space *space, pl_lane *lane);
-/* Leave the wish for a tick where frees are covered by none, among the n lanes that nobody looked at
- * for longest, `user` apart. */
+/* Leave the wish for a tick where frees are covered by none, among the n lanes that nobody looked
+ * at for longest, `user` apart. */
 void pl_settle_want_ticks(pl_space *space, const pl_lane *user, size_t n);
 /* Settle at most n blocks that are over, wherever they are among the lanes it looks at. Returns how
  * many. */

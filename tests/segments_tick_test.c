@@ -236,7 +236,7 @@ END_TEST
 
 /* ---- who is not named any more ------------------------------------------------------------- */
 
-/* A stream may be gone without anybody's word: its memory is freed on another one, which used it. */
+/* A stream may be gone without anybody's word: its memory is freed on another one that used it. */
 START_TEST(what_pends_on_streams_that_died_comes_back)
 {
     enum { N = 400, BYTES = 8 * MIB, MOST = 60 };
