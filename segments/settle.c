@@ -640,10 +640,14 @@ static pleat_status wait_for_context_tick(pl_space *space, uint32_t wait_ms)
 }
 
 /* A tick that covers what was freed by now. A thread that records one, or asks about one, is waited
- * for: a few calls of the driver. */
+ * for: a few calls of the driver. Where there is no such event it synchronises: who may not wait
+ * for the GPU does not wait for that thread either. */
 static pleat_status have_context_tick(pl_space *space, uint32_t wait_ms)
 {
     while (space->context.is_busy) {
+        if (space->context.is_unsupported && wait_ms == 0) {
+            return PLEAT_EPENDING;
+        }
         pl_space_breathe(space);
     }
     if (pl_settle_is_capturing(space)) {
