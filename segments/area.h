@@ -2,7 +2,8 @@
  *
  * Within a pool not a wall: settled memory of any area serves any stream. In the default pool there
  * are at most PL_MOST_AREAS of a class: further streams share them, and a stream that is gone
- * leaves its place to the next. In a private pool each stream has its own.
+ * leaves its place to the next. In a private pool each stream has its own, or that of one that is
+ * gone.
  *
  * An area's index 0 holds its settled blocks. What pends is in the index of its lane (lane.h); in a
  * private pool's area, where no other pool looks, in an index of the area for that lane. */

@@ -107,13 +107,33 @@ static void make_private(pl_space *space, pl_segment *seg)
     }
 }
 
-static void enter(pl_space *space, pl_private *pool, pl_area *area, const pl_lane *lane)
+static void give_to(pl_space *space, pl_area *area, const pl_lane *lane)
 {
     if (area->lane != 0) {
         pl_space_lane_at(space, area->lane)->n_refs--;
     }
     area->lane = pl_lane_plain(lane->number);
     pl_space_lane_at(space, area->lane)->n_refs++;
+    move_to_stream(space, area, lane->stream);
+}
+
+/* A stream that is gone leaves its area to the next one: else a pool that outlives many streams
+ * would have one for each. NULL: none has. */
+static pl_area *inherit(pl_space *space, const pl_private *pool, const pl_lane *lane,
+                        pl_class class)
+{
+    for (pl_area *area = pool->areas; area != NULL; area = area->next) {
+        if (area->class == class && pl_space_lane_at(space, area->lane)->is_gone) {
+            give_to(space, area, lane);
+            return area;
+        }
+    }
+    return NULL;
+}
+
+static void enter(pl_space *space, pl_private *pool, pl_area *area, const pl_lane *lane)
+{
+    give_to(space, area, lane);
     area->pool = pool;
     area->next = pool->areas;
     pool->areas = area;
@@ -141,12 +161,14 @@ pleat_status pl_private_area(pl_space *space, pl_private *pool, const pl_lane *l
         area = area->next;
     }
     if (area == NULL) {
+        area = inherit(space, pool, lane, class);
+    }
+    if (area == NULL) {
         area = recycle(space);
         area = area != NULL ? area : pl_area_create(&space->host, lane->stream, class);
         if (area == NULL) {
             return PLEAT_ENOMEM_HOST;
         }
-        move_to_stream(space, area, lane->stream);
         enter(space, pool, area, lane);
         area->class = class; /* not before: what pended there was indexed by it */
     }
