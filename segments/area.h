@@ -1,9 +1,8 @@
 /* area.h - the segments of one pool and size class where requests of a stream look first.
  *
- * Within a pool not a wall: settled memory of any area serves any stream. In the default pool there
- * are at most PL_MOST_AREAS of a class: further streams share them, and a stream that is gone
- * leaves its place to the next. In a private pool each stream has its own, or that of one that is
- * gone.
+ * Within a pool not a wall: settled memory of any area serves any stream. In a pool there are at
+ * most PL_MOST_AREAS of a class: further streams share them, and a stream that is gone leaves its
+ * place to the next.
  *
  * An area's index 0 holds its settled blocks. What pends is in the index of its lane (lane.h); in a
  * private pool's area, where no other pool looks, in an index of the area for that lane. */

@@ -151,15 +151,30 @@ static pleat_status reach(pl_space *space, pl_area *area, const pl_lane *lane)
     return st == PLEAT_OK ? pl_area_reach(&space->host, area, lane->number) : st;
 }
 
+/* The lane's own area, or one that it shares since there are enough; NULL: neither. */
+static pl_area *find_area(const pl_private *pool, const pl_lane *lane, pl_class class)
+{
+    uint32_t number = pl_lane_plain(lane->number);
+    pl_area *shared = NULL;
+    unsigned n = 0;
+
+    for (pl_area *area = pool->areas; area != NULL; area = area->next) {
+        if (area->class != class) {
+            continue;
+        }
+        if (area->lane == number) {
+            return area;
+        }
+        shared = n++ == number / 2 % PL_MOST_AREAS ? area : shared;
+    }
+    return n >= PL_MOST_AREAS ? shared : NULL;
+}
+
 pleat_status pl_private_area(pl_space *space, pl_private *pool, const pl_lane *lane, pl_class class,
                              pl_area **out)
 {
-    uint32_t number = pl_lane_plain(lane->number);
-    pl_area *area = pool->areas;
+    pl_area *area = find_area(pool, lane, class);
 
-    while (area != NULL && (area->lane != number || area->class != class)) {
-        area = area->next;
-    }
     if (area == NULL) {
         area = inherit(space, pool, lane, class);
     }

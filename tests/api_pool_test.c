@@ -292,6 +292,36 @@ END_TEST
 
 /* ---- users ----------------------------------------------------------------------------------- */
 
+/* Each of them had an area of its own, and each request looked at all of them. */
+START_TEST(a_pool_of_many_streams_shares_its_areas)
+{
+    enum { N_STREAMS = 60, N_BLOCKS = 2, MOST_SEGMENTS = 32 };
+    api_sim_load();
+    pleat crowded = api_make(API_PLEAT, "capacity:1G,depth:4", "");
+    void *many[N_STREAMS];
+    pleat_devptr blocks[N_STREAMS][N_BLOCKS];
+    ck_assert_int_eq(pleat_pool_begin(crowded, 0, first_id, NULL, NULL, NULL), PLEAT_OK);
+    for (int round = 0; round < 3; round++) {
+        for (size_t i = 0; i < N_STREAMS; i++) {
+            many[i] = round == 0 ? api_stream(crowded, 0) : many[i];
+            blocks[i][0] = api_alloc(crowded, 0, 4096, many[i]);
+            blocks[i][1] = api_alloc(crowded, 0, MIB, many[i]);
+        }
+        ck_assert_uint_le(api_stats(crowded, 0).segment[PLEAT_POOL_ALL].current, MOST_SEGMENTS);
+        for (size_t i = 0; i < N_STREAMS * N_BLOCKS; i++) {
+            api_free(crowded, 0, blocks[i / N_BLOCKS][i % N_BLOCKS], many[i / N_BLOCKS]);
+        }
+        api_check(crowded);
+    }
+    ck_assert_int_eq(pleat_pool_end(crowded, 0, first_id), PLEAT_OK);
+    ck_assert_int_eq(pleat_pool_release(crowded, 0, first_id), PLEAT_OK);
+    for (size_t i = 0; i < N_STREAMS; i++) {
+        api_stream_end(crowded, 0, many[i]);
+    }
+    api_unmake(crowded);
+}
+END_TEST
+
 START_TEST(a_pool_stays_as_long_as_it_has_users)
 {
     begin(first_id);
@@ -597,6 +627,7 @@ int main(void)
     suite_add_tcase(suite, routes);
     TCase *others = tcase_create("other allocators");
     tcase_add_test(others, classic_caches_have_no_private_pools);
+    tcase_add_test(others, a_pool_of_many_streams_shares_its_areas);
     suite_add_tcase(suite, others);
 
     SRunner *runner = srunner_create(suite);
