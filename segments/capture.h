@@ -24,14 +24,13 @@ enum { PL_CAPTURE_STREAMS = 8 };
  *     without any it is gone
  * I2  `waiting` holds blocks whose last use names it                                        */
 typedef struct pl_capture {
-    struct pl_capture *next; /* in space.captures */
-    uint64_t id;             /* const: the driver's; 0 = it does not tell */
-    uint64_t number;         /* const: in order of first sight */
-    pl_graph_watch *watch;   /* const; NULL = the driver does not tell */
-    struct pl_private *pool; /* the first that its requests went to; NULL = none */
-    bool has_ended; /* a stream of it was seen at rest, its end was told, or all it was seen in went
-                     */
-    bool is_broken; /* no graph comes of it */
+    struct pl_capture *next;           /* in space.captures */
+    uint64_t id;                       /* const: the driver's; 0 = it does not tell */
+    uint64_t number;                   /* const: in order of first sight */
+    pl_graph_watch *watch;             /* const; NULL = the driver does not tell */
+    struct pl_private *pool;           /* the first that its requests went to; NULL = none */
+    bool has_ended;                    /* as far as was seen or told */
+    bool is_broken;                    /* no graph comes of it */
     unsigned n_lanes;                  /* that see it now */
     bool is_released;                  /* its graph is gone */
     bool is_disowned;                  /* so its owner says; the driver has not said it yet */
