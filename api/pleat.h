@@ -311,7 +311,7 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_release_capture(pleat instanc
  *  Failure  as before.
  *  Owner    the stream stays the caller's. Its live blocks may be freed on any other stream.
  *  Threads  any; no other call names the stream meanwhile.
- *  Blocks   never on the GPU; records an event. */
+ *  Blocks   never on the GPU; asks whether it is being captured, and records an event. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_stream_retire(pleat instance, int device, void *stream);
 
 /** Run every walker of every device in use: recompute all invariants from ground truth.

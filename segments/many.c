@@ -270,14 +270,13 @@ void pl_many_free(pl_space *space, pl_block *b, const pl_capture *in)
 
 /* ---- passing --------------------------------------------------------------------------------- */
 
-size_t pl_many_pass(pl_space *space, pl_lane *lane, size_t n)
+static size_t pass_queue(pl_space *space, const pl_block_queue *queue, size_t n)
 {
     uint64_t since = space->n_pieces;
     size_t n_passed = 0;
 
-    for (; n_passed < n && lane->many.first != NULL && !pl_space_is_tired(space, since);
-         n_passed++) {
-        pl_block *b = lane->many.first;
+    for (; n_passed < n && queue->first != NULL && !pl_space_is_tired(space, since); n_passed++) {
+        pl_block *b = queue->first;
         if (!is_met(space, last_use(b))) {
             break;
         }
@@ -288,22 +287,14 @@ size_t pl_many_pass(pl_space *space, pl_lane *lane, size_t n)
     return n_passed;
 }
 
+size_t pl_many_pass(pl_space *space, pl_lane *lane, size_t n)
+{
+    return pass_queue(space, &lane->many, n);
+}
+
 size_t pl_many_pass_context(pl_space *space, size_t n)
 {
-    uint64_t since = space->n_pieces;
-    size_t n_passed = 0;
-
-    for (; n_passed < n && space->context.many.first != NULL && !pl_space_is_tired(space, since);
-         n_passed++) {
-        pl_block *b = space->context.many.first;
-        if (!is_met(space, last_use(b))) {
-            break;
-        }
-        leave_line(space, b);
-        go_on(space, b);
-    }
-    pl_lock_touch(n_passed);
-    return n_passed;
+    return pass_queue(space, &space->context.many, n);
 }
 
 /* Private pools' blocks wait for the end of the capture only, others for the end of the graph.

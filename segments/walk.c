@@ -172,6 +172,7 @@ static bool is_queue_sound(const pl_lane *lane, const pl_block_queue *queue, siz
 static bool is_many_sound(const pl_lane *lane)
 {
     uint64_t tick = 0;
+    size_t bytes = 0;
 
     for (const pl_block *b = lane->many.first; b != NULL; b = b->queue_next) {
         const pl_use *use = b->uses != NULL && b->uses->n > 0 ? &b->uses->use[b->uses->n - 1]
@@ -181,8 +182,9 @@ static bool is_many_sound(const pl_lane *lane)
             return false;
         }
         tick = use->tick;
+        bytes += b->bytes;
     }
-    return true;
+    return bytes == lane->many_bytes;
 }
 
 static bool is_lane_sound(const pl_lane *lane)

@@ -80,7 +80,8 @@ typedef struct pleat_stats {
     uint64_t num_device_free;
 
     /* Resident bytes by what holds them. live + free + pending + idle == resident, but for the
-     * bytes of a request in flight. */
+     * bytes of a request in flight and of what graphs keep outside of private pools: that is in
+     * pinned_granules alone. */
     uint64_t granule_bytes;
     uint64_t resident_bytes;
     uint64_t live_granules; /* L: granules that hold a byte of a live block or of a request */
