@@ -180,6 +180,25 @@ pleat_status pleat_device_release_capture(pleat handle, int device, void *stream
     return st;
 }
 
+static void retire_known(pl_gpu *gpu, pl_stream *known)
+{
+    if (known && gpu->ops->retire_stream && !pl_stream_is_legacy(known)) {
+        gpu->ops->retire_stream(gpu->allocator, known);
+        pl_gpu_debug_walk(gpu);
+    }
+}
+
+/* Devices whose peer it is may have seen it, too. */
+static void retire_elsewhere(pl_instance *instance, int device, void *stream)
+{
+    for (int i = 0; i < instance->n_devices; i++) {
+        pl_gpu *gpu = i != device ? pl_use_find_gpu(instance, i) : NULL;
+        if (gpu) {
+            retire_known(gpu, pl_stream_known(gpu->dev, stream));
+        }
+    }
+}
+
 pleat_status pleat_stream_retire(pleat handle, int device, void *stream)
 {
     pl_use use;
@@ -191,18 +210,16 @@ pleat_status pleat_stream_retire(pleat handle, int device, void *stream)
     }
     if (gpu && gpu->ops->retire_stream) {
         st = pl_stream_get(gpu->dev, stream, &known);
-        if (st == PLEAT_OK && !pl_stream_is_legacy(known)) {
-            gpu->ops->retire_stream(gpu->allocator, known);
+        if (st == PLEAT_OK) {
+            retire_known(gpu, known);
         }
     }
+    retire_elsewhere(use.instance, device, stream);
     if (st != PLEAT_OK) {
         pl_error_set(st, 0, "device %d: the stream %p cannot be retired: %s", device, stream,
                      st == PLEAT_EDRIVER ? "the driver does not know it; retire it before it is "
                                            "destroyed"
                                          : pleat_status_text(st));
-    }
-    if (gpu) {
-        pl_gpu_debug_walk(gpu);
     }
     pl_use_leave(use);
     return st;

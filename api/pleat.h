@@ -180,7 +180,8 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_block_free(pleat instance, int devic
 /** Say that a block is used on a further stream: after its free it waits for that use, too.
  *
  *  Params   ptr     the block's address as pleat_block_alloc gave it.
- *           stream  the further stream; the block's own changes nothing.
+ *           stream  the further stream; the block's own changes nothing. With peers:True also one
+ *                   of another device that reaches the block, but for its default streams.
  *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_EFOREIGN; PLEAT_EDOUBLEFREE; PLEAT_EDEVICE;
  *           PLEAT_ESTREAM; PLEAT_ENOMEM_HOST; PLEAT_EDRIVER.
  *  Failure  the block is as before.
@@ -305,7 +306,8 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_release_capture(pleat instanc
  *  can be, and pleat touches the handle no more. Who creates and destroys streams should say so:
  *  else what was freed last on a stream may wait for a point behind all work of the device.
  *
- *  Params   stream  alive; nothing is submitted to it any more. The default streams stay.
+ *  Params   stream  alive; nothing is submitted to it any more. The default streams stay. Devices
+ *                   whose blocks it used as a peer's learn of it, too.
  *  Returns  PLEAT_OK; PLEAT_ESTREAM; PLEAT_EDEVICE; PLEAT_EDRIVER (not a stream). A device never
  *           used is not opened.
  *  Failure  as before.

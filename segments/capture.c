@@ -32,7 +32,10 @@ static void own_up(pl_space *space, pl_capture *capture)
 
 static void end(pl_space *space, pl_capture *capture)
 {
-    space->n_capturing -= capture->has_ended ? 0 : 1;
+    if (!capture->has_ended) {
+        space->n_capturing--;
+        pl_device_note_capture(space->dev, false);
+    }
     capture->has_ended = true;
 }
 
@@ -67,6 +70,7 @@ static pl_capture *create(pl_space *space, uint64_t id, pl_graph_watch *watch)
     *head_of(space, id) = capture;
     space->n_captures++;
     space->n_capturing++;
+    pl_device_note_capture(space->dev, true);
     return capture;
 }
 
@@ -354,6 +358,7 @@ void pl_capture_free_all(pl_space *space)
         while (space->captures[i] != NULL) {
             pl_capture *capture = space->captures[i];
             space->captures[i] = capture->next;
+            end(space, capture);
             pl_graph_watch_end(capture->watch);
             pl_host_free(&space->host, capture);
         }

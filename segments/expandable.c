@@ -603,6 +603,7 @@ static void expandable_expect_captures(pl_allocator *a, bool is_expected)
 
     pl_lock_acquire(&space->lock);
     atomic_fetch_add(&space->n_expected, is_expected ? 1 : SIZE_MAX);
+    pl_device_note_capture(space->dev, is_expected);
     while (is_expected && space->context.is_recording) {
         space->n_waiting++;
         pl_lock_wait(&space->lock, &space->landed);

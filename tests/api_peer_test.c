@@ -82,6 +82,152 @@ START_TEST(every_live_byte_is_reachable_however_often_its_memory_moved)
 }
 END_TEST
 
+/* ---- their streams --------------------------------------------------------------------------- */
+
+/* Work on a stream of device 1. */
+static void work(void *stream, pleat_devptr ptr, size_t bytes)
+{
+    pleat_sim_access access = { .ptr = ptr, .bytes = bytes, .is_write = true };
+    ck_assert_int_eq(sim.work(stream, &access, 1), 0);
+}
+
+/* Opens device 1 as well, so that its streams can be made. */
+static pleat make_pair(const char *sim_conf, const char *more)
+{
+    pleat_device_info info;
+    pleat instance = api_make(API_PLEAT, sim_conf, more);
+    ck_assert_int_eq(pleat_device_describe(instance, 1, &info), PLEAT_OK);
+    return instance;
+}
+
+START_TEST(without_peers_another_devices_stream_is_refused)
+{
+    pleat instance = make_pair("capacity:64M,devices:2", "");
+    void *there = api_stream(instance, 1);
+    pleat_devptr ptr = api_alloc(instance, 0, 5 * MIB, NULL);
+    ck_assert_int_eq(pleat_block_record_stream(instance, 0, ptr, there), PLEAT_ESTREAM);
+    api_expect(PLEAT_ESTREAM, "device 0", "peers:True");
+    ck_assert_int_eq(pleat_block_free(instance, 0, ptr, there), PLEAT_ESTREAM);
+    api_free(instance, 0, ptr, NULL);
+    api_stream_end(instance, 1, there);
+    api_unmake(instance);
+}
+END_TEST
+
+/* How the peer's stream comes to the block, and what it does afterwards. */
+enum { BY_RECORD, BY_FREE, BY_ALLOC, N_WAYS, STAYS = 0, RETIRES, DIES, N_ENDS };
+
+static pleat_devptr use_there(pleat instance, void *here, void *there, int way)
+{
+    pleat_devptr ptr = api_alloc(instance, 0, 5 * MIB, way == BY_ALLOC ? there : here);
+    api_stream_order(instance, 0, here, there);
+    work(there, ptr, 5 * MIB);
+    if (way == BY_RECORD) {
+        ck_assert_int_eq(pleat_block_record_stream(instance, 0, ptr, there), PLEAT_OK);
+    }
+    api_free(instance, 0, ptr, way == BY_RECORD ? here : there);
+    return ptr;
+}
+
+static void end_there(pleat instance, void *there, int how)
+{
+    if (how == RETIRES) { /* of its own device: the others learn of it */
+        ck_assert_int_eq(pleat_stream_retire(instance, 1, there), PLEAT_OK);
+    }
+    if (how != STAYS) {
+        api_stream_end(instance, 1, there);
+    }
+}
+
+/* The memory is used again only behind the peer's work: the simulator would see the race. */
+START_TEST(memory_waits_for_a_peers_stream)
+{
+    int way = _i / N_ENDS;
+    int how = _i % N_ENDS;
+    pleat instance = make_pair("capacity:64M,devices:2,depth:1000,dead_handles:hazard",
+                               "peers:True");
+    void *here = api_stream(instance, 0);
+    void *there = api_stream(instance, 1);
+    pleat_devptr ptr = use_there(instance, here, there, way);
+    end_there(instance, there, how);
+    pleat_devptr next = api_alloc(instance, 0, 5 * MIB, here);
+    ck_assert(next != ptr || api_stats(instance, 0).stream_waits > 0);
+    work(here, next, 5 * MIB);
+    api_free(instance, 0, next, here);
+    ck_assert_int_eq(pleat_device_trim(instance, 0, 0, true, NULL), PLEAT_OK);
+    pleat_stats s = api_stats(instance, 0);
+    ck_assert_uint_eq(s.pending_bytes, 0);
+    ck_assert_uint_eq(s.resident_bytes, 0);
+    if (how == STAYS) {
+        api_stream_end(instance, 1, there);
+    }
+    api_stream_end(instance, 0, here);
+    sim.finish();
+    api_unmake(instance);
+}
+END_TEST
+
+enum { N_STREAMS = 8 };
+
+typedef struct shared_block {
+    pleat_devptr ptr;
+    void *owner;
+    size_t stream; /* index */
+} shared_block;
+
+/* Streams of three devices share one device's blocks, which fill it; they come and go unsaid. */
+START_TEST(streams_of_three_devices_may_share_and_die)
+{
+    void *streams[N_STREAMS] = { NULL };
+    shared_block held[N_SLOTS] = { 0 };
+    unsigned seed = 77 + (unsigned)_i;
+    pleat_device_info info;
+    pleat instance = make_pair("capacity:96M,devices:3,depth:8,dead_handles:hazard", "peers:True");
+    ck_assert_int_eq(pleat_device_describe(instance, 2, &info), PLEAT_OK);
+    for (int i = 0; i < 4 * N_ROUNDS; i++) {
+        seed = seed * 1664525U + 1013904223U;
+        size_t s = (seed >> 4) % N_STREAMS;
+        size_t at = (seed >> 8) % N_SLOTS;
+        if (streams[s] != NULL && (seed >> 24) % 16 == 0) {
+            api_stream_end(instance, (int)(s % 3), streams[s]);
+            streams[s] = NULL;
+        }
+        streams[s] = streams[s] != NULL ? streams[s] : api_stream(instance, (int)(s % 3));
+        shared_block *b = &held[at];
+        if (b->ptr != 0) {
+            if (i % 3 != 0 && streams[b->stream] == b->owner) {
+                api_stream_order(instance, (int)(b->stream % 3), b->owner, streams[s]);
+                work(streams[s], b->ptr, MIB / 2);
+            }
+            api_free(instance, 0, b->ptr, streams[s]);
+            b->ptr = 0;
+        } else if (pleat_block_alloc(instance, 0, ((seed >> 16) % 9 + 1) * 700000, streams[s],
+                                     &b->ptr) == PLEAT_OK) {
+            b->owner = streams[s];
+            b->stream = s;
+            work(streams[s], b->ptr, MIB / 2);
+        }
+        if (i % 200 == 0) {
+            api_check(instance);
+        }
+    }
+    for (size_t i = 0; i < N_SLOTS; i++) {
+        if (held[i].ptr != 0) {
+            api_free(instance, 0, held[i].ptr, NULL);
+        }
+    }
+    ck_assert_int_eq(pleat_device_trim(instance, 0, 0, true, NULL), PLEAT_OK);
+    ck_assert_uint_eq(api_stats(instance, 0).pending_bytes, 0);
+    for (size_t s = 0; s < N_STREAMS; s++) {
+        if (streams[s] != NULL) {
+            api_stream_end(instance, (int)(s % 3), streams[s]);
+        }
+    }
+    sim.finish();
+    api_unmake(instance);
+}
+END_TEST
+
 START_TEST(the_configuration_tells_of_peers)
 {
     char text[4096];
@@ -120,6 +266,12 @@ int main(void)
     tcase_add_loop_test(mapped, every_live_byte_is_reachable_however_often_its_memory_moved,
                         API_PLEAT, N_API_ALLOCATORS);
     suite_add_tcase(suite, mapped);
+    TCase *streams = tcase_create("their streams");
+    tcase_add_checked_fixture(streams, api_sim_load, NULL);
+    tcase_add_test(streams, without_peers_another_devices_stream_is_refused);
+    tcase_add_loop_test(streams, memory_waits_for_a_peers_stream, 0, N_WAYS * N_ENDS);
+    tcase_add_loop_test(streams, streams_of_three_devices_may_share_and_die, 0, 4);
+    suite_add_tcase(suite, streams);
     TCase *keys = tcase_create("the key");
     tcase_add_checked_fixture(keys, api_sim_load, NULL);
     tcase_add_test(keys, the_configuration_tells_of_peers);

@@ -217,6 +217,221 @@ START_TEST(a_pool_that_cannot_be_opened_to_peers_is_not_made)
 }
 END_TEST
 
+/* ---- streams of peers ------------------------------------------------------------------------ */
+
+static pl_device *peer;
+static cu_stream handle;
+
+/* A device and another one that it may be reached from, with a stream of the latter. */
+static void open_pair(const char *conf, const pl_device_options *options)
+{
+    vmm_sim_open(&sim, conf);
+    dev = vmm_sim_device(&sim, options);
+    ck_assert_int_eq(pl_device_open(sim.drv, 1, NULL, &peer), PLEAT_OK);
+    handle = vmm_sim_stream(peer, false);
+}
+
+static void close_pair(void)
+{
+    sim.fail_never();
+    if (handle != NULL) {
+        vmm_sim_destroy_stream(peer, handle);
+    }
+    vmm_sim_close_device(dev);
+    vmm_sim_close_device(peer);
+    sim.finish();
+    vmm_sim_close(&sim);
+}
+
+/* A capture on a stream of the peer. */
+static void begin_capture(cu_stream stream)
+{
+    ck_assert_int_eq(pl_device_enter(peer), PLEAT_OK);
+    ck_assert_int_eq(pl_cu_stream_begin_capture(sim.drv, stream, CU_CAPTURE_MODE_GLOBAL),
+                     CU_SUCCESS);
+    pl_device_leave(peer);
+}
+
+static void end_capture(cu_stream stream)
+{
+    cu_graph graph = NULL;
+    ck_assert_int_eq(pl_device_enter(peer), PLEAT_OK);
+    ck_assert_int_eq(pl_cu_stream_end_capture(sim.drv, stream, &graph), CU_SUCCESS);
+    ck_assert_int_eq(pl_cu_graph_destroy(sim.drv, graph), CU_SUCCESS);
+    pl_device_leave(peer);
+}
+
+static bool has_passed(pl_fence *fence)
+{
+    bool passed = false;
+    ck_assert_int_eq(pl_fence_query(fence, &passed), PLEAT_OK);
+    return passed;
+}
+
+START_TEST(only_streams_of_who_may_use_the_mappings_are_known)
+{
+    static const struct {
+        const char *conf;
+        bool has_peers;
+        pleat_status expected;
+    } cases[] = {
+        { "devices:2,capacity:64M", true, PLEAT_OK },
+        { "devices:2,capacity:64M", false, PLEAT_ESTREAM },
+        { "devices:2,capacity:64M,peers:none", true, PLEAT_ESTREAM },
+    };
+    pl_stream *stream = NULL;
+    pl_device_options options = { .peers = cases[_i].has_peers };
+    open_pair(cases[_i].conf, &options);
+    ck_assert_int_eq(pl_stream_get(dev, handle, &stream), cases[_i].expected);
+    ck_assert(cases[_i].expected != PLEAT_OK || pl_stream_known(dev, handle) == stream);
+    ck_assert_ptr_null(pl_stream_known(dev, NULL));
+    close_pair();
+}
+END_TEST
+
+START_TEST(its_fence_is_behind_its_work_and_orders_other_streams)
+{
+    pl_stream *stream = NULL;
+    pl_stream *legacy = NULL;
+    pl_fence *fence = NULL;
+    open_pair("devices:2,capacity:64M", &with_peers);
+    ck_assert_int_eq(pl_stream_get(dev, handle, &stream), PLEAT_OK);
+    ck_assert_int_eq(pl_stream_get(dev, NULL, &legacy), PLEAT_OK);
+    for (int i = 0; i < 3; i++) { /* its event does not come back as one of the device's own */
+        vmm_sim_submit(&sim, peer, handle);
+        ck_assert_int_eq(pl_fence_record(stream, &fence), PLEAT_OK);
+        ck_assert(!has_passed(fence));
+        ck_assert_int_eq(pl_fence_order(legacy, fence), PLEAT_OK);
+        ck_assert_int_eq(pl_fence_wait(fence, UINT32_MAX), PLEAT_OK);
+        pl_fence_return(fence);
+        ck_assert_int_eq(pl_fence_record(legacy, &fence), PLEAT_OK);
+        ck_assert_int_eq(pl_fence_order(stream, fence), PLEAT_OK);
+        pl_fence_return(fence);
+    }
+    ck_assert_uint_eq(pl_device_counted(dev).stream_waits, 6);
+    close_pair();
+}
+END_TEST
+
+START_TEST(a_fence_of_the_context_is_behind_peers_streams_that_are_gone)
+{
+    pl_stream *stream = NULL;
+    pl_fence *fence = NULL;
+    open_pair("devices:2,capacity:64M", &with_peers);
+    ck_assert_int_eq(pl_stream_get(dev, handle, &stream), PLEAT_OK);
+    vmm_sim_submit(&sim, peer, handle);
+    vmm_sim_destroy_stream(peer, handle);
+    handle = NULL;
+    ck_assert_int_eq(pl_fence_record_context(dev, &fence), PLEAT_OK);
+    ck_assert(!has_passed(fence));
+    ck_assert_int_eq(pl_fence_wait(fence, UINT32_MAX), PLEAT_OK);
+    ck_assert(has_passed(fence));
+    pl_fence_return(fence);
+    close_pair();
+}
+END_TEST
+
+START_TEST(synchronising_waits_for_peers_too)
+{
+    pl_stream *stream = NULL;
+    pl_fence *fence = NULL;
+    open_pair("devices:2,capacity:64M", &with_peers);
+    ck_assert_int_eq(pl_stream_get(dev, handle, &stream), PLEAT_OK);
+    vmm_sim_submit(&sim, peer, handle);
+    ck_assert_int_eq(pl_fence_record(stream, &fence), PLEAT_OK);
+    ck_assert_int_eq(pl_device_synchronize(dev), PLEAT_OK);
+    ck_assert(has_passed(fence));
+    pl_fence_return(fence);
+    close_pair();
+}
+END_TEST
+
+/* One that somebody told of, and one of a blocking stream, which the driver tells of. */
+START_TEST(a_peers_capture_is_left_alone)
+{
+    pl_stream *stream = NULL;
+    pl_fence *fence = NULL;
+    bool is_told = _i == 0;
+    open_pair("devices:2,capacity:64M", &with_peers);
+    ck_assert_int_eq(pl_stream_get(dev, handle, &stream), PLEAT_OK);
+    cu_stream captured = vmm_sim_stream(peer, !is_told);
+    begin_capture(captured);
+    if (is_told) {
+        pl_device_note_capture(peer, true);
+        ck_assert_int_eq(pl_device_synchronize(dev), PLEAT_ECAPTURE);
+    }
+    ck_assert_int_eq(pl_fence_record_context(dev, &fence), PLEAT_ECAPTURE);
+    end_capture(captured);
+    if (is_told) {
+        pl_device_note_capture(peer, false);
+    }
+    ck_assert_int_eq(pl_fence_record_context(dev, &fence), PLEAT_OK);
+    pl_fence_return(fence);
+    vmm_sim_destroy_stream(peer, captured);
+    close_pair();
+}
+END_TEST
+
+/* While it is captured nobody can tell whose it is. */
+START_TEST(one_first_seen_in_a_capture_is_known_once_it_rests)
+{
+    pl_stream *stream = NULL;
+    pl_stream *again = NULL;
+    pl_fence *fence = NULL;
+    open_pair("devices:2,capacity:64M", &with_peers);
+    begin_capture(handle);
+    ck_assert_int_eq(pl_stream_get(dev, handle, &stream), PLEAT_OK);
+    end_capture(handle);
+    vmm_sim_submit(&sim, peer, handle);
+    if (_i == 0) {
+        ck_assert_int_eq(pl_stream_get(dev, handle, &again), PLEAT_OK);
+        ck_assert_ptr_eq(again, stream);
+    }
+    ck_assert_int_eq(pl_fence_record(stream, &fence), PLEAT_OK);
+    ck_assert(!has_passed(fence));
+    ck_assert_int_eq(pl_fence_wait(fence, UINT32_MAX), PLEAT_OK);
+    pl_fence_return(fence);
+    close_pair();
+}
+END_TEST
+
+/* What must succeed once nothing fails any more. */
+static pleat_status use_peer(void)
+{
+    pl_stream *stream = NULL;
+    pl_fence *fence = NULL;
+    pleat_status st = pl_stream_get(dev, handle, &stream);
+    st = st == PLEAT_OK ? pl_fence_record(stream, &fence) : st;
+    if (st == PLEAT_OK) {
+        pl_fence_return(fence);
+        st = pl_fence_record_context(dev, &fence);
+    }
+    if (st == PLEAT_OK) {
+        st = pl_fence_wait(fence, UINT32_MAX);
+        pl_fence_return(fence);
+    }
+    return st == PLEAT_OK ? pl_device_synchronize(dev) : st;
+}
+
+START_TEST(whatever_call_fails_nothing_is_left_behind)
+{
+    static const char *const calls[] = {
+        "cuStreamGetCtx", "cuCtxGetDevice", "cuDeviceGet",      "cuDevicePrimaryCtxRetain",
+        "cuEventCreate",  "cuEventRecord",  "cuCtxRecordEvent", "cuEventSynchronize",
+    };
+    for (uint64_t k = 0; k < 2; k++) {
+        open_pair("devices:2,capacity:64M", &with_peers);
+        vmm_sim_submit(&sim, peer, handle);
+        sim.fail_at(calls[_i], k, CU_UNKNOWN);
+        (void)!use_peer();
+        sim.fail_never();
+        ck_assert_int_eq(use_peer(), PLEAT_OK);
+        ck_assert_uint_eq(pl_device_counted(dev).n_undo_failures, 0);
+        close_pair();
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("peer");
@@ -233,6 +448,15 @@ int main(void)
     tcase_add_loop_test(pools, a_pool_is_opened_to_every_device_that_can_reach, 0, 3);
     tcase_add_test(pools, a_pool_that_cannot_be_opened_to_peers_is_not_made);
     suite_add_tcase(suite, pools);
+    TCase *streams = tcase_create("streams of peers");
+    tcase_add_loop_test(streams, only_streams_of_who_may_use_the_mappings_are_known, 0, 3);
+    tcase_add_test(streams, its_fence_is_behind_its_work_and_orders_other_streams);
+    tcase_add_test(streams, a_fence_of_the_context_is_behind_peers_streams_that_are_gone);
+    tcase_add_test(streams, synchronising_waits_for_peers_too);
+    tcase_add_loop_test(streams, a_peers_capture_is_left_alone, 0, 2);
+    tcase_add_loop_test(streams, one_first_seen_in_a_capture_is_known_once_it_rests, 0, 2);
+    tcase_add_loop_test(streams, whatever_call_fails_nothing_is_left_behind, 0, 8);
+    suite_add_tcase(suite, streams);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
     int n_failed = srunner_ntests_failed(runner);

@@ -15,9 +15,14 @@ static _Atomic uint64_t next_serial = 1;
 
 /* ---- context --------------------------------------------------------------------------------- */
 
+static pleat_status enter(pl_device *dev, cu_context context)
+{
+    return pl_driver_failure(pl_cu_ctx_push(dev->drv, context));
+}
+
 pleat_status pl_device_enter(pl_device *dev)
 {
-    return pl_driver_failure(pl_cu_ctx_push(dev->drv, dev->context));
+    return enter(dev, dev->context);
 }
 
 /* A refused pop is tried once more: it would leave a foreign context current in the caller. */
@@ -32,7 +37,12 @@ void pl_device_leave(pl_device *dev)
 
 pleat_status pl_scope_begin(pl_device *dev, pl_scope *scope)
 {
-    pleat_status st = pl_device_enter(dev);
+    return pl_scope_begin_in(dev, dev->context, scope);
+}
+
+pleat_status pl_scope_begin_in(pl_device *dev, cu_context context, pl_scope *scope)
+{
+    pleat_status st = enter(dev, context);
     if (st != PLEAT_OK) {
         return st;
     }
@@ -180,12 +190,6 @@ static pleat_status read_properties(pl_device *dev, const pl_device_options *opt
     return ask_granule(dev, options->chunk_granules != 0 ? options->chunk_granules : 1);
 }
 
-static bool release_context(pl_driver *drv, cu_device gpu)
-{
-    return pl_cu_primary_release(drv, gpu) == CU_SUCCESS ||
-           pl_cu_primary_release(drv, gpu) == CU_SUCCESS;
-}
-
 static pleat_status new_device(pl_device **out)
 {
     pl_host host;
@@ -236,20 +240,19 @@ pleat_status pl_device_open(pl_driver *drv, int ordinal, const pl_device_options
     if (st != PLEAT_OK) {
         goto undo_new;
     }
-    cu_result retained = pl_cu_primary_retain(drv, &dev->context, gpu);
-    if (retained != CU_SUCCESS) {
-        st = retained == CU_OUT_OF_MEMORY ? PLEAT_ENOMEM_DEVICE : PLEAT_EDRIVER;
+    st = pl_contexts_init(dev);
+    if (st != PLEAT_OK) {
         goto undo_new;
     }
     st = pl_streams_init(dev);
     if (st != PLEAT_OK) {
-        goto undo_retain;
+        goto undo_contexts;
     }
     *out = dev;
     return PLEAT_OK;
 
-undo_retain:
-    if (!release_context(drv, gpu)) {
+undo_contexts:
+    if (pl_contexts_fini(dev) > 0) {
         pl_driver_note_lost(drv);
     }
 undo_new:
@@ -269,9 +272,7 @@ size_t pl_device_close(pl_device *dev)
     n_held += pl_count_get(&dev->n.n_chunks) + pl_count_get(&dev->n.n_ranges);
     n_held += pl_count_get(&dev->n.n_pools) + pl_count_get(&dev->n.n_lost_events);
     n_held += pl_count_get(&dev->n.n_mapped_bytes) / dev->chunk_bytes;
-    if (!release_context(dev->drv, dev->gpu)) {
-        n_held++;
-    }
+    n_held += pl_contexts_fini(dev);
     delete_device(dev);
     return n_held;
 }

@@ -95,8 +95,15 @@ pleat_status pl_device_mfree(pl_device *dev, pleat_devptr ptr);
 pleat_status pl_device_enter(pl_device *dev);
 void pl_device_leave(pl_device *dev);
 
-/** Block until all work of the device's context is over, that of destroyed streams too. Counts one
- *  host_sync. It would break a capture that is under way in the context.
+/** Tell that a capture in the device's context is under way, or about to be, and when it no longer
+ *  is: those whose peer the device is leave its context alone meanwhile.
+ *
+ *  Threads  any; each beginning has one end. */
+void pl_device_note_capture(const pl_device *dev, bool is_beginning);
+
+/** Block until all work of the device's context is over, that of destroyed streams too, and of the
+ *  peers' contexts whose streams it knows. Counts one host_sync. It would break a capture that is
+ *  under way in the device's context.
  *
  *  Returns  PLEAT_OK; ECAPTURE; EDRIVER.
  *  Blocks   on the GPU. */

@@ -32,14 +32,15 @@ enum { PL_STREAM_BY_ID, PL_STREAM_BY_HANDLE, PL_STREAM_N_KEYS };
  * streams, so that who looks at a stale one finds another stream, not garbage. "Const" is meant
  * for one stream's time. */
 struct pl_stream {
-    pl_device *dev;            /* const */
-    _Atomic(cu_stream) handle; /* const, read by probes of other streams: what calls take */
-    void *given;               /* const: what the user gave */
-    _Atomic uint64_t id;       /* atomic: named at most once, under the lock, then const */
-    _Atomic bool is_gone;      /* atomic: the handle was seen or said not to be its own any more */
-    pl_thread_life *thread;    /* const: of a per-thread stream: its thread's */
-    unsigned index;            /* const */
-    pl_stream_kind kind;       /* const */
+    pl_device *dev;              /* const */
+    _Atomic(cu_context) context; /* atomic: the device's or a peer's; const once it is named */
+    _Atomic(cu_stream) handle;   /* const, read by probes of other streams: what calls take */
+    void *given;                 /* const: what the user gave */
+    _Atomic uint64_t id;         /* atomic: named at most once, under the lock, then const */
+    _Atomic bool is_gone;   /* atomic: the handle was seen or said not to be its own any more */
+    pl_thread_life *thread; /* const: of a per-thread stream: its thread's */
+    unsigned index;         /* const */
+    pl_stream_kind kind;    /* const */
     bool is_listed_by[PL_STREAM_N_KEYS]; /* lock */
     bool is_free;                        /* lock: of no stream now */
     struct pl_stream *next_free;         /* lock */
@@ -71,8 +72,10 @@ typedef struct pl_streams {
 
 struct pl_fence {
     pl_device *dev;       /* const */
-    pl_stream *stream;    /* owner: where it was recorded */
+    pl_stream *stream;    /* owner: where it was recorded; NULL = all streams */
     cu_event event;       /* owner: NULL until first recorded */
+    cu_context context;   /* owner: the event's */
+    pl_fence *also;       /* owner: of all streams: the same of the next peer's */
     uint64_t epoch;       /* owner: of a whole-device fence: the last synchronisation begun */
     bool is_whole_device; /* owner: the stream could not be reached; passes by a synchronisation */
     _Atomic bool has_passed; /* atomic: a passed fence stays passed */
@@ -121,10 +124,20 @@ typedef struct pl_device_atomics {
 /* Devices that may use a mapping; a driver knows at most 64 of them. */
 enum { PL_MOST_ACCESS = 64 };
 
+/* ---- contexts (context.c) -------------------------------------------------------------------- */
+
+/* The primary contexts whose streams are known here: the device's own comes first, then those of
+ * peers, each since the first sight of one of its streams. Retained until the device is closed. */
+typedef struct pl_contexts {
+    cu_context list[PL_MOST_ACCESS]; /* lock; const once n tells of it */
+    cu_device gpus[PL_MOST_ACCESS];  /* likewise */
+    _Atomic unsigned n;              /* atomic; publishes `list` */
+} pl_contexts;
+
 struct pl_device {
     pl_driver *drv;                        /* const */
     cu_device gpu;                         /* const */
-    cu_context context;                    /* const: the primary one, retained */
+    cu_context context;                    /* const: contexts.list[0] */
     int ordinal;                           /* const */
     bool has_vmm;                          /* const */
     bool has_stream_ids;                   /* const */
@@ -140,6 +153,7 @@ struct pl_device {
     unsigned n_access;                     /* const */
     pl_lock lock;                          /* rank 40 */
     pl_host host;                          /* lock */
+    pl_contexts contexts;
     pl_streams streams;
     pl_fences fences;
     pl_malloc_table mallocs;
@@ -168,6 +182,8 @@ typedef struct pl_scope {
 } pl_scope;
 
 pleat_status pl_scope_begin(pl_device *dev, pl_scope *scope); /* after a failure all is as before */
+/* The same with a peer's context. */
+pleat_status pl_scope_begin_in(pl_device *dev, cu_context context, pl_scope *scope);
 void pl_scope_end(pl_device *dev, const pl_scope *scope);
 void pl_scope_restore_mode(pl_device *dev, int mode); /* what the thread had before relaxed mode */
 
@@ -177,6 +193,20 @@ static inline pleat_status pl_driver_failure(cu_result result)
     pleat_status st = pl_driver_status(result);
     return st == PLEAT_ENOMEM_DEVICE || st == PLEAT_ENOVMM ? PLEAT_EDRIVER : st;
 }
+
+/* context.c */
+pleat_status pl_contexts_init(pl_device *dev); /* retains the device's own */
+/* Those that could not be released. */
+size_t pl_contexts_fini(pl_device *dev);
+static inline unsigned pl_context_count(const pl_device *dev)
+{
+    return atomic_load_explicit(&dev->contexts.n, memory_order_acquire);
+}
+/* Inside a scope: is it the device's own, or that of a peer to which mappings are open? Then it is
+ * one of the device's contexts from now on. PLEAT_OK; ESTREAM; EDRIVER. */
+pleat_status pl_context_admit(pl_device *dev, cu_context context);
+/* Is a capture known of in context i, by whichever instance (pl_device_note_capture)? */
+bool pl_context_is_capturing(const pl_device *dev, unsigned i);
 
 /* stream_table.c. NULL where there is none of that id; no lock needed. */
 pl_stream *pl_stream_find(const pl_device *dev, uint64_t id);
@@ -193,6 +223,11 @@ void pl_streams_fini(pl_device *dev);
 /* stream.c. Inside a scope: may the stream be worked on, seen from this thread and without harm to
  * a capture? PLEAT_OK; ECAPTURE; ESTREAM (its handle is not its own any more); EDRIVER. */
 pleat_status pl_stream_ready(pl_stream *stream);
+/* Of one that was only seen captured: the device's own, until it is named. */
+static inline cu_context pl_stream_context(const pl_stream *stream)
+{
+    return atomic_load_explicit(&stream->context, memory_order_relaxed);
+}
 pleat_status pl_streams_init(pl_device *dev); /* asks whether the driver has ids */
 
 /* fence.c. Destroys all events; returns the fences still out. */

@@ -85,24 +85,36 @@ static bool is_last_return(pl_fence *fence)
     return is_last;
 }
 
-void pl_fence_return(pl_fence *fence)
+/* The pool has events of the device's own context: peers' fences are few. */
+static void put_back(pl_fence *fence)
 {
-    if (fence == NULL || !is_last_return(fence)) {
-        return;
-    }
     pl_device *dev = fence->dev;
-    if (atomic_load_explicit(&fence->is_spoiled, memory_order_relaxed)) {
+    if (atomic_load_explicit(&fence->is_spoiled, memory_order_relaxed) ||
+        fence->context != dev->context) {
         destroy_event(dev, fence->event);
         fence->event = NULL;
     }
     atomic_store_explicit(&fence->is_spoiled, false, memory_order_relaxed);
     atomic_store_explicit(&fence->has_passed, false, memory_order_relaxed);
     fence->is_whole_device = false;
+    fence->also = NULL;
     pl_lock_acquire(&dev->lock);
     fence->next = dev->fences.free;
     dev->fences.free = fence;
     dev->fences.n_out--;
     pl_lock_release(&dev->lock);
+}
+
+void pl_fence_return(pl_fence *fence)
+{
+    if (fence == NULL || !is_last_return(fence)) {
+        return;
+    }
+    while (fence != NULL) {
+        pl_fence *also = fence->also;
+        put_back(fence);
+        fence = also;
+    }
 }
 
 size_t pl_fences_fini(pl_device *dev)
@@ -122,35 +134,60 @@ size_t pl_fences_fini(pl_device *dev)
 
 /* ---- record ---------------------------------------------------------------------------------- */
 
-static pleat_status have_event(pl_fence *fence)
+/* Of the current context, which is `context`; a pooled one is of the device's own. */
+static pleat_status have_event(pl_fence *fence, cu_context context)
 {
     cu_event event = NULL;
-    if (fence->event != NULL) {
+    if (fence->event != NULL && fence->context == context) {
         return PLEAT_OK;
     }
+    destroy_event(fence->dev, fence->event);
+    fence->event = NULL;
     cu_result result = pl_cu_event_create(fence->dev->drv, &event, CU_EVENT_DISABLE_TIMING_FLAG);
     if (result != CU_SUCCESS) {
         return pl_driver_failure(result);
     }
     fence->event = event;
+    fence->context = context;
     return PLEAT_OK;
 }
 
-static pleat_status record_inside(pl_stream *stream, pl_fence *fence)
+/* An event is recorded on streams of its own context only. */
+static pleat_status record_event(pl_stream *stream, pl_fence *fence, cu_context context)
 {
-    pl_driver *drv = stream->dev->drv;
-    pleat_status st = pl_stream_ready(stream);
-    st = st == PLEAT_OK ? have_event(fence) : st;
+    pleat_status st = have_event(fence, context);
     if (st != PLEAT_OK) {
         return st;
     }
-    cu_result result = pl_cu_event_record(drv, fence->event, stream->handle);
+    cu_result result = pl_cu_event_record(stream->dev->drv, fence->event, stream->handle);
     if (result != CU_SUCCESS) {
         atomic_store_explicit(&fence->is_spoiled, true, memory_order_relaxed);
         return pl_driver_failure(result);
     }
     fence->stream = stream;
     return PLEAT_OK;
+}
+
+static pleat_status record_in_peer(pl_stream *stream, pl_fence *fence, cu_context context)
+{
+    pl_scope scope;
+    pleat_status st = pl_scope_begin_in(stream->dev, context, &scope);
+    if (st == PLEAT_OK) {
+        st = record_event(stream, fence, context);
+        pl_scope_end(stream->dev, &scope);
+    }
+    return st;
+}
+
+static pleat_status record_inside(pl_stream *stream, pl_fence *fence)
+{
+    pleat_status st = pl_stream_ready(stream);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    cu_context context = pl_stream_context(stream); /* after it may have been named */
+    return context == stream->dev->context ? record_event(stream, fence, context)
+                                           : record_in_peer(stream, fence, context);
 }
 
 static void make_whole_device(pl_stream *stream, pl_fence *fence)
@@ -198,14 +235,14 @@ static pleat_status refuse_blocking_capture(const pl_device *dev)
     return pl_driver_failure(pl_cu_stream_is_capturing(dev->drv, CU_STREAM_LEGACY, &state));
 }
 
-static pleat_status record_context_inside(pl_device *dev, pl_fence *fence)
+static pleat_status record_context_inside(pl_device *dev, pl_fence *fence, cu_context context)
 {
-    pleat_status st = have_event(fence);
+    pleat_status st = have_event(fence, context);
     st = st == PLEAT_OK ? refuse_blocking_capture(dev) : st;
     if (st != PLEAT_OK) {
         return st;
     }
-    cu_result result = pl_cu_ctx_record_event(dev->drv, dev->context, fence->event);
+    cu_result result = pl_cu_ctx_record_event(dev->drv, context, fence->event);
     if (result == CU_NOT_FOUND || result == CU_NOT_SUPPORTED) {
         return PLEAT_ENOTSUP;
     }
@@ -217,19 +254,24 @@ static pleat_status record_context_inside(pl_device *dev, pl_fence *fence)
     return PLEAT_OK;
 }
 
-pleat_status pl_fence_record_context(pl_device *dev, pl_fence **out)
+/* Of the device's own context the caller knows the captures. */
+static pleat_status refuse_peers_capture(const pl_device *dev, unsigned i)
+{
+    return i > 0 && pl_context_is_capturing(dev, i) ? PLEAT_ECAPTURE : PLEAT_OK;
+}
+
+static pleat_status record_one_context(pl_device *dev, unsigned i, pl_fence **out)
 {
     pl_scope scope;
-    if (!pl_driver_has(dev->drv, PL_CU_ctx_record_event)) {
-        return PLEAT_ENOTSUP;
-    }
+    cu_context context = dev->contexts.list[i];
     pl_fence *fence = take_fence(dev);
     if (fence == NULL) {
         return PLEAT_ENOMEM_HOST;
     }
-    pleat_status st = pl_scope_begin(dev, &scope);
+    pleat_status st = refuse_peers_capture(dev, i);
+    st = st == PLEAT_OK ? pl_scope_begin_in(dev, context, &scope) : st;
     if (st == PLEAT_OK) {
-        st = record_context_inside(dev, fence);
+        st = record_context_inside(dev, fence, context);
         pl_scope_end(dev, &scope);
     }
     if (st != PLEAT_OK) {
@@ -240,9 +282,34 @@ pleat_status pl_fence_record_context(pl_device *dev, pl_fence **out)
     return PLEAT_OK;
 }
 
+/* Peers first: of them fewer captures are known. */
+pleat_status pl_fence_record_context(pl_device *dev, pl_fence **out)
+{
+    pl_fence *all = NULL;
+    if (!pl_driver_has(dev->drv, PL_CU_ctx_record_event)) {
+        return PLEAT_ENOTSUP;
+    }
+    for (unsigned n = pl_context_count(dev); n > 0; n--) {
+        pl_fence *fence;
+        pleat_status st = record_one_context(dev, n - 1, &fence);
+        if (st != PLEAT_OK) {
+            pl_fence_return(all);
+            return st;
+        }
+        fence->also = all;
+        all = fence;
+    }
+    *out = all;
+    return PLEAT_OK;
+}
+
 bool pl_fence_is_spoiled(const pl_fence *fence)
 {
-    return atomic_load_explicit(&fence->is_spoiled, memory_order_relaxed);
+    bool is_spoiled = false;
+    for (; fence != NULL; fence = fence->also) {
+        is_spoiled |= atomic_load_explicit(&fence->is_spoiled, memory_order_relaxed);
+    }
+    return is_spoiled;
 }
 
 pl_stream *pl_fence_stream(const pl_fence *fence)
@@ -253,7 +320,7 @@ pl_stream *pl_fence_stream(const pl_fence *fence)
 /* ---- query ----------------------------------------------------------------------------------- */
 
 /* Without a call: what is known. */
-static bool has_passed(const pl_fence *fence)
+static bool has_one_passed(const pl_fence *fence)
 {
     if (fence->is_whole_device) {
         return atomic_load(&fence->dev->fences.last_sync_done) > fence->epoch;
@@ -261,9 +328,18 @@ static bool has_passed(const pl_fence *fence)
     return atomic_load_explicit(&fence->has_passed, memory_order_acquire);
 }
 
-static pleat_status query_inside(pl_fence *fence, bool *passed)
+static bool has_passed(const pl_fence *fence)
 {
-    *passed = has_passed(fence);
+    bool passed = true;
+    for (; fence != NULL && passed; fence = fence->also) {
+        passed = has_one_passed(fence);
+    }
+    return passed;
+}
+
+static pleat_status query_one(pl_fence *fence, bool *passed)
+{
+    *passed = has_one_passed(fence);
     if (*passed || fence->is_whole_device) {
         return PLEAT_OK;
     }
@@ -278,6 +354,16 @@ static pleat_status query_inside(pl_fence *fence, bool *passed)
     }
     atomic_store_explicit(&fence->is_spoiled, true, memory_order_relaxed);
     return pl_driver_failure(result);
+}
+
+static pleat_status query_inside(pl_fence *fence, bool *passed)
+{
+    pleat_status st = PLEAT_OK;
+    *passed = true;
+    for (; fence != NULL && *passed; fence = fence->also) {
+        st = query_one(fence, passed);
+    }
+    return st;
 }
 
 pleat_status pl_fence_query_many(pl_fence *const *fences, size_t n, bool *passed)
@@ -323,25 +409,35 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-pleat_status pl_device_synchronize(pl_device *dev)
+static pleat_status synchronize_context(pl_device *dev, unsigned i)
 {
     pl_scope scope;
-    pleat_status st = pl_scope_begin(dev, &scope);
+    pleat_status st = refuse_peers_capture(dev, i);
+    st = st == PLEAT_OK ? pl_scope_begin_in(dev, dev->contexts.list[i], &scope) : st;
     if (st != PLEAT_OK) {
         return st;
     }
-    pl_count_add(&dev->n.host_syncs, 1);
-    uint64_t number = atomic_fetch_add(&dev->fences.n_syncs_begun, 1) + 1;
     cu_result result = pl_cu_ctx_synchronize(dev->drv);
     pl_scope_end(dev, &scope);
-    uint64_t done = atomic_load(&dev->fences.last_sync_done);
-    while (result == CU_SUCCESS && done < number &&
-           !atomic_compare_exchange_weak(&dev->fences.last_sync_done, &done, number)) {
-    }
     return pl_driver_failure(result);
 }
 
-static pleat_status synchronize(pl_fence *fence)
+pleat_status pl_device_synchronize(pl_device *dev)
+{
+    pl_count_add(&dev->n.host_syncs, 1);
+    uint64_t number = atomic_fetch_add(&dev->fences.n_syncs_begun, 1) + 1;
+    pleat_status st = PLEAT_OK;
+    for (unsigned n = pl_context_count(dev); n > 0 && st == PLEAT_OK; n--) {
+        st = synchronize_context(dev, n - 1);
+    }
+    uint64_t done = atomic_load(&dev->fences.last_sync_done);
+    while (st == PLEAT_OK && done < number &&
+           !atomic_compare_exchange_weak(&dev->fences.last_sync_done, &done, number)) {
+    }
+    return st;
+}
+
+static pleat_status synchronize_one(pl_fence *fence)
 {
     pl_scope scope;
     pleat_status st = pl_scope_begin(fence->dev, &scope);
@@ -356,6 +452,15 @@ static pleat_status synchronize(pl_fence *fence)
     }
     atomic_store_explicit(&fence->has_passed, true, memory_order_release);
     return PLEAT_OK;
+}
+
+static pleat_status synchronize(pl_fence *fence)
+{
+    pleat_status st = PLEAT_OK;
+    for (; fence != NULL && st == PLEAT_OK; fence = fence->also) {
+        st = synchronize_one(fence);
+    }
+    return st;
 }
 
 static pleat_status poll_until(pl_fence *fence, uint64_t deadline_ns)

@@ -11,6 +11,8 @@
  * in every other one, so it can only be worked on from its own. */
 #include "vmm/stream.h"
 
+#include <string.h>
+
 #include "vmm/device_state.h"
 
 /* A thread's stream is known by the thread: numbers that no driver gives and no handle has. */
@@ -31,7 +33,8 @@ static bool is_legacy(const void *handle)
 
 static pleat_status add_legacy(pl_device *dev, void *given, pl_stream **out)
 {
-    pl_stream like = { .handle = CU_STREAM_LEGACY,
+    pl_stream like = { .context = dev->context,
+                       .handle = CU_STREAM_LEGACY,
                        .given = given,
                        .id = dev->streams.legacy_id,
                        .kind = PL_STREAM_LEGACY };
@@ -48,7 +51,8 @@ static pleat_status get_per_thread(pl_device *dev, pl_stream **out)
     if (life == NULL) {
         return PLEAT_ENOMEM_HOST;
     }
-    pl_stream like = { .handle = CU_STREAM_PER_THREAD,
+    pl_stream like = { .context = dev->context,
+                       .handle = CU_STREAM_PER_THREAD,
                        .given = CU_STREAM_PER_THREAD,
                        .id = OF_A_THREAD | pl_thread_life_number(life),
                        .thread = life,
@@ -116,29 +120,30 @@ static pleat_status ask_entered(pl_device *dev, cu_stream handle, answer *out)
     return pl_driver_failure(result);
 }
 
-/* When first seen at rest: is it a stream of the device's primary context? Inside a scope. */
-static pleat_status refuse_foreign(const pl_device *dev, cu_stream handle)
+/* When first seen at rest: whose stream is it? Inside a scope. */
+static pleat_status find_context(pl_device *dev, cu_stream handle, cu_context *out)
 {
-    cu_context context = NULL;
-    cu_result result = pl_cu_stream_ctx(dev->drv, handle, &context);
+    cu_result result = pl_cu_stream_ctx(dev->drv, handle, out);
     if (result != CU_SUCCESS) {
         return pl_driver_failure(result);
     }
-    if (context != dev->context) {
+    pleat_status st = pl_context_admit(dev, *out);
+    if (st == PLEAT_ESTREAM) {
         pl_driver_clear_error();
-        pl_driver_set_detail("stream %p is not of device %d's primary context", (void *)handle,
-                             dev->ordinal);
-        return PLEAT_ESTREAM;
+        pl_driver_set_detail(
+            "stream %p is not of the primary context of device %d, nor of a peer's "
+            "that its memory is open to (peers:True)",
+            (void *)handle, dev->ordinal);
     }
-    return PLEAT_OK;
+    return st;
 }
 
-static pleat_status refuse_foreign_in_scope(pl_device *dev, cu_stream handle)
+static pleat_status find_context_in_scope(pl_device *dev, cu_stream handle, cu_context *out)
 {
     pl_scope scope;
     pleat_status st = pl_scope_begin(dev, &scope);
     if (st == PLEAT_OK) {
-        st = refuse_foreign(dev, handle);
+        st = find_context(dev, handle, out);
         pl_scope_end(dev, &scope);
     }
     return st;
@@ -173,11 +178,16 @@ static pleat_status get_ordinary(pl_device *dev, void *handle, pl_stream **out)
         *out = known;
         return PLEAT_OK;
     }
-    st = is.is_captured ? PLEAT_OK : refuse_foreign_in_scope(dev, handle);
+    cu_context context = dev->context; /* of one that is captured, until it is named */
+    st = is.is_captured ? PLEAT_OK : find_context_in_scope(dev, handle, &context);
     if (st != PLEAT_OK) {
         return st;
     }
-    pl_stream like = { .handle = handle, .given = handle, .id = is.id, .kind = PL_STREAM_ORDINARY };
+    pl_stream like = { .context = context,
+                       .handle = handle,
+                       .given = handle,
+                       .id = is.id,
+                       .kind = PL_STREAM_ORDINARY };
     return pl_stream_add(dev, &like, out);
 }
 
@@ -202,6 +212,14 @@ pleat_status pl_stream_get(pl_device *dev, void *handle, pl_stream **out)
     }
     *out = legacy;
     return PLEAT_OK;
+}
+
+pl_stream *pl_stream_known(const pl_device *dev, const void *handle)
+{
+    bool is_default = is_legacy(handle) || handle == CU_STREAM_PER_THREAD;
+    cu_stream key;
+    memcpy(&key, &handle, sizeof(key));
+    return is_default ? NULL : pl_stream_newest(dev, key);
 }
 
 unsigned pl_stream_index(const pl_stream *stream)
@@ -272,7 +290,9 @@ static pleat_status name(pl_stream *stream, uint64_t id)
         .handle = stream->handle, .given = stream->given, .id = id, .kind = PL_STREAM_ORDINARY
     };
     pl_stream *own = NULL;
-    pleat_status st = refuse_foreign(stream->dev, stream->handle);
+    cu_context context = NULL;
+    pleat_status st = find_context(stream->dev, stream->handle, &context);
+    atomic_store_explicit(&like.context, context, memory_order_relaxed);
     st = st == PLEAT_OK ? pl_stream_add(stream->dev, &like, &own) : st;
     if (st != PLEAT_OK) {
         return st == PLEAT_ESTREAM ? out_of_reach(stream) : st;

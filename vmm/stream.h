@@ -8,6 +8,9 @@
  * are released, or the device is closed. All functions may be called from any thread, whatever
  * context is current in it, and take the vmm lock (rank 40) themselves.
  *
+ * With peers a stream of a device that may use the mappings is a stream here, too, by its handle;
+ * the default streams are always the device's own.
+ *
  * Drivers promise nothing for the handle of a stream that was destroyed. Where they answer that it
  * is none, as many do and the simulator does, what follows holds; others may crash.
  *
@@ -31,8 +34,9 @@ typedef struct pl_fence pl_fence; /* a pooled event, recorded once */
  *
  *  Params   handle a stream handle of the driver; NULL or 1 = the legacy default stream, 2 = the
  *           calling thread's default stream.
- *  Returns  PLEAT_OK; ESTREAM (of another context; not found out while it is captured);
- *           ENOMEM_HOST; EDRIVER (not a stream).
+ *  Returns  PLEAT_OK; ESTREAM (of another context than the primary ones of the device and, if it
+ *           was opened with peers, of those that may use its mappings; not found out while it is
+ *           captured); ENOMEM_HOST; EDRIVER (not a stream).
  *  Failure  as before; a capture is not disturbed, whoever's it is.
  *  Owner    the device.
  *  Threads  any; without a lock when the stream is known.
@@ -44,6 +48,9 @@ pleat_status pl_stream_get(pl_device *dev, void *handle, pl_stream **out);
  *  that the handle is no stream of the device (any more)? Otherwise it says nothing of the stream.
  */
 bool pl_stream_is_none(pleat_status st);
+
+/** The ordinary stream that was last seen under `handle`, or NULL. Makes no driver call. */
+pl_stream *pl_stream_known(const pl_device *dev, const void *handle);
 
 unsigned pl_stream_index(const pl_stream *stream); /* 0, 1, 2... in order of first sight */
 uint64_t pl_stream_id(const pl_stream *stream);    /* the handle, while it has no id */
@@ -105,11 +112,13 @@ pleat_status pl_stream_is_still_capturing(pl_stream *stream, bool *out);
  *  Owner    the caller, until pl_fence_return. */
 pleat_status pl_fence_record(pl_stream *stream, pl_fence **out);
 
-/** Record a point behind all work of the device's context: that of every stream, destroyed ones
- *  too. Never blocks on the GPU. It can be queried and waited for, and is no stream's.
+/** Record a point behind all work of the device's context, and of those of peers whose streams it
+ *  knows: that of every stream, destroyed ones too. Never blocks on the GPU. It can be queried and
+ *  waited for, and is no stream's.
  *
  *  The driver lets it break every capture under way in the context. One of a blocking stream is
- *  found by asking first, and left alone; that there is none of other streams is the caller's word.
+ *  found by asking first, and left alone; that there is none of other streams is the caller's word,
+ *  of peers what is noted (pl_device_note_capture).
  *
  *  Returns  PLEAT_OK; ENOTSUP (the driver is older than CUDA 12.5); ENOMEM_HOST; ECAPTURE (there
  *           is one, or was); EDRIVER.

@@ -178,6 +178,7 @@ static void write_locked(pl_device *dev, pl_stream *stream, const pl_stream *lik
         dev->streams.free = stream->next_free;
     }
     stream->dev = dev;
+    atomic_store_explicit(&stream->context, pl_stream_context(like), memory_order_relaxed);
     atomic_store_explicit(&stream->handle,
                           atomic_load_explicit(&like->handle, memory_order_relaxed),
                           memory_order_relaxed);
@@ -195,11 +196,12 @@ static void write_locked(pl_device *dev, pl_stream *stream, const pl_stream *lik
 }
 
 /* The room for its slot was made when it was added. */
-static void name_locked(pl_device *dev, pl_stream *stream, uint64_t id)
+static void name_locked(pl_device *dev, pl_stream *stream, const pl_stream *like)
 {
     pl_lock_assert(&dev->lock);
     dev->streams.n_unnamed--;
-    atomic_store_explicit(&stream->id, id, memory_order_relaxed);
+    atomic_store_explicit(&stream->context, pl_stream_context(like), memory_order_relaxed);
+    atomic_store_explicit(&stream->id, id_of(like), memory_order_relaxed);
     list_locked(dev, stream, PL_STREAM_BY_ID);
 }
 
@@ -221,7 +223,7 @@ static pl_stream *known_locked(pl_device *dev, const pl_stream *like)
     if (newest == NULL || id_of(newest) != PL_STREAM_UNNAMED) {
         return NULL;
     }
-    name_locked(dev, newest, id_of(like));
+    name_locked(dev, newest, like);
     return newest;
 }
 

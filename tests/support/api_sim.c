@@ -130,6 +130,20 @@ void api_stream_end(pleat instance, int device, void *stream)
     ck_assert_int_eq(result, 0);
 }
 
+void api_stream_order(pleat instance, int device, void *earlier, void *later)
+{
+    cu_event event = NULL;
+    pl_device *dev = pleat_internal_device(instance, device);
+    ck_assert_ptr_nonnull(dev);
+    pl_driver *drv = pl_device_driver(dev);
+    ck_assert_int_eq(pl_device_enter(dev), PLEAT_OK);
+    ck_assert_int_eq(pl_cu_event_create(drv, &event, CU_EVENT_DISABLE_TIMING_FLAG), 0);
+    ck_assert_int_eq(pl_cu_event_record(drv, event, earlier), 0);
+    ck_assert_int_eq(pl_cu_stream_wait_event(drv, later, event, 0), 0);
+    ck_assert_int_eq(pl_cu_event_destroy(drv, event), 0);
+    pl_device_leave(dev);
+}
+
 void api_expect_error(pleat_status status, const char *const *parts)
 {
     const pleat_error *error = pleat_last_error();

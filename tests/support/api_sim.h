@@ -41,6 +41,8 @@ pleat_stats api_stats(pleat instance, int device);
 void api_check(pleat instance);               /* every walker passes */
 void *api_stream(pleat instance, int device); /* a new stream of the device's context */
 void api_stream_end(pleat instance, int device, void *stream);
+/* `later`, of any device, waits for what `earlier`, of `device`, has been given. */
+void api_stream_order(pleat instance, int device, void *earlier, void *later);
 
 /* The last error is of this status and its text has every one of `parts`, up to a NULL. */
 void api_expect_error(pleat_status status, const char *const *parts);

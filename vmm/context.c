@@ -1,0 +1,136 @@
+/* context.c - the primary contexts whose streams a device knows: its own, and those of its peers.
+ *
+ * A peer's context is retained when the first of its streams is seen, which is when it is there
+ * anyway: a device that is only listed as a peer costs nothing. It stays until the device is
+ * closed, since work of its streams may be on the device's memory after the streams themselves are
+ * gone. */
+#include "vmm/device_state.h"
+
+static bool release(pl_driver *drv, cu_device gpu)
+{
+    return pl_cu_primary_release(drv, gpu) == CU_SUCCESS ||
+           pl_cu_primary_release(drv, gpu) == CU_SUCCESS;
+}
+
+static void publish(pl_device *dev, cu_context context, cu_device gpu)
+{
+    unsigned n = pl_context_count(dev);
+    dev->contexts.list[n] = context;
+    dev->contexts.gpus[n] = gpu;
+    atomic_store_explicit(&dev->contexts.n, n + 1, memory_order_release);
+}
+
+/* ---- captures -------------------------------------------------------------------------------- */
+
+/* Known to be under way, or about to be, in each device's context, of all instances: contexts are
+ * the process's. */
+static _Atomic size_t n_captures[PL_MOST_ACCESS];
+
+void pl_device_note_capture(const pl_device *dev, bool is_beginning)
+{
+    if (dev->gpu >= 0 && dev->gpu < PL_MOST_ACCESS) {
+        atomic_fetch_add(&n_captures[dev->gpu], is_beginning ? 1 : SIZE_MAX);
+    }
+}
+
+bool pl_context_is_capturing(const pl_device *dev, unsigned i)
+{
+    cu_device gpu = dev->contexts.gpus[i];
+    return gpu >= 0 && gpu < PL_MOST_ACCESS && atomic_load(&n_captures[gpu]) > 0;
+}
+
+/* ---- with the device ------------------------------------------------------------------------- */
+
+pleat_status pl_contexts_init(pl_device *dev)
+{
+    cu_result result = pl_cu_primary_retain(dev->drv, &dev->context, dev->gpu);
+    if (result != CU_SUCCESS) {
+        return result == CU_OUT_OF_MEMORY ? PLEAT_ENOMEM_DEVICE : PLEAT_EDRIVER;
+    }
+    publish(dev, dev->context, dev->gpu);
+    return PLEAT_OK;
+}
+
+size_t pl_contexts_fini(pl_device *dev)
+{
+    size_t n_failed = 0;
+    for (unsigned n = pl_context_count(dev); n > 0; n--) {
+        n_failed += !release(dev->drv, dev->contexts.gpus[n - 1]);
+    }
+    return n_failed;
+}
+
+/* ---- who comes later ------------------------------------------------------------------------- */
+
+static bool is_known(const pl_device *dev, cu_context context)
+{
+    for (unsigned i = 0; i < pl_context_count(dev); i++) {
+        if (dev->contexts.list[i] == context) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whose is it? */
+static pleat_status find_gpu(pl_device *dev, cu_context context, cu_device *out)
+{
+    pl_scope scope;
+    pleat_status st = pl_scope_begin_in(dev, context, &scope);
+    if (st == PLEAT_OK) {
+        st = pl_driver_failure(pl_cu_ctx_get_device(dev->drv, out));
+        pl_scope_end(dev, &scope);
+    }
+    return st;
+}
+
+/* Are mappings open to that device? */
+static pleat_status refuse_stranger(pl_device *dev, cu_device gpu)
+{
+    for (unsigned i = 1; i < dev->n_access; i++) {
+        cu_device peer;
+        cu_result result = pl_cu_device_get(dev->drv, &peer, dev->access[i].location.id);
+        if (result != CU_SUCCESS) {
+            return pl_driver_failure(result);
+        }
+        if (peer == gpu) {
+            return PLEAT_OK;
+        }
+    }
+    return PLEAT_ESTREAM;
+}
+
+/* Another thread may have been faster, or the context is not the peer's primary one: then what was
+ * retained is too much. */
+static pleat_status add(pl_device *dev, cu_context context, cu_device gpu)
+{
+    cu_context primary = NULL;
+    cu_result result = pl_cu_primary_retain(dev->drv, &primary, gpu);
+    if (result != CU_SUCCESS) {
+        return pl_driver_failure(result);
+    }
+    pl_lock_acquire(&dev->lock);
+    bool is_new = primary == context && !is_known(dev, context);
+    if (is_new) {
+        publish(dev, context, gpu);
+    }
+    pl_lock_release(&dev->lock);
+    if (!is_new && !release(dev->drv, gpu)) {
+        pl_count_add(&dev->n.n_undo_failures, 1);
+    }
+    return primary == context ? PLEAT_OK : PLEAT_ESTREAM;
+}
+
+pleat_status pl_context_admit(pl_device *dev, cu_context context)
+{
+    cu_device gpu = 0;
+    if (is_known(dev, context)) {
+        return PLEAT_OK;
+    }
+    if (dev->n_access == 1) {
+        return PLEAT_ESTREAM;
+    }
+    pleat_status st = find_gpu(dev, context, &gpu);
+    st = st == PLEAT_OK ? refuse_stranger(dev, gpu) : st;
+    return st == PLEAT_OK ? add(dev, context, gpu) : st;
+}
