@@ -30,6 +30,7 @@ static void measure(pl_gpu *gpu, size_t bytes, pl_shortage *out)
     uint64_t held = stats.resident_bytes + free_bytes;
     *out = (pl_shortage){
         .request = granule > 0 ? (bytes + granule - 1) / granule * granule : bytes,
+        .chunk = granule,
         .total = total,
         .free = free_bytes,
         .has_free = has_free,
@@ -135,13 +136,24 @@ static void say_pinned(const pl_shortage *s, pl_text *text)
                 (unsigned long long)s->largest_pool.second);
 }
 
+static void say_full(const pl_shortage *s, pl_text *text)
+{
+    if (s->chunk > s->total) {
+        say_amount(text, "a chunk has ", s->chunk);
+        say_amount(text, ", which is more than the ", s->total);
+        pl_text_add(text, " of the device; lower chunk_granules");
+        return;
+    }
+    say_amount(text, "truly full: live memory and the request need ",
+               s->live + s->request - s->total);
+    pl_text_add(text, " more than the device has; only less live memory helps");
+}
+
 static void say_hint(const pl_shortage *s, pleat_verdict verdict, pl_text *text)
 {
     switch (verdict) {
     case PLEAT_VERDICT_FULL:
-        say_amount(text, "truly full: live memory and the request need ",
-                   s->live + s->request - s->total);
-        pl_text_add(text, " more than the device has; only less live memory helps");
+        say_full(s, text);
         break;
     case PLEAT_VERDICT_LIMIT:
         say_amount(text, "the limit is reached: live memory and the request need ",

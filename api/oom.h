@@ -8,6 +8,7 @@
 /* The numbers behind a refusal, all in bytes. Taken just after it: other threads may have moved. */
 typedef struct pl_shortage {
     uint64_t request;  /* as asked */
+    uint64_t chunk;    /* least that is created; 0 = of any size */
     uint64_t total;    /* of the device */
     uint64_t free;     /* what the driver calls free */
     bool has_free;     /* the driver answered */

@@ -51,9 +51,18 @@ static int run_command(int i, int argc, char **argv)
     return commands[i].run(argc - n_words, argv + n_words);
 }
 
+static bool is_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-?") == 0 || strcmp(word, "help") == 0;
+}
+
 /* The first word is one of several commands, and the second is none of theirs. */
 static int refuse_second(const char *word, const char *second)
 {
+    if (is_help(second)) {
+        print_usage(stdout);
+        return BENCH_EXIT_OK;
+    }
     fprintf(stderr, "pleat: %s: '%s' is not known; there is:", word, second);
     for (int i = 0; i < N_COMMANDS; i++) {
         if (strcmp(word, commands[i].name) == 0) {
@@ -72,7 +81,7 @@ int main(int argc, char **argv)
         return BENCH_EXIT_USAGE;
     }
     const char *word = argv[1];
-    if (strcmp(word, "--help") == 0 || strcmp(word, "-?") == 0 || strcmp(word, "help") == 0) {
+    if (is_help(word)) {
         print_usage(stdout);
         return BENCH_EXIT_OK;
     }

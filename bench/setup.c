@@ -136,6 +136,10 @@ static bool look_at_gpu(bench_setup *setup, bench_failure *failure)
 bool bench_setup_init(bench_setup *setup, const bench_options *options, bench_failure *failure)
 {
     *setup = (bench_setup){ .depth = options->depth };
+    if (options->conf != NULL && has_key(options->conf, "allocator", strlen("allocator"))) {
+        return bench_fail(failure, "--conf: allocator: runs are made with those that --allocator "
+                                   "names");
+    }
     if (pl_config_read(options->conf, &setup->config) != PLEAT_OK) {
         return say_last_error("configuration", failure);
     }

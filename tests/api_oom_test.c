@@ -255,6 +255,16 @@ START_TEST(pinned_when_a_captured_graph_holds_the_difference)
 }
 END_TEST
 
+START_TEST(a_chunk_larger_than_the_device_is_named)
+{
+    pleat_devptr ptr;
+    pleat instance = api_make(API_PLEAT, "capacity:64M", "chunk_granules:64");
+    ck_assert_int_eq(pleat_block_alloc(instance, 0, 1000, NULL, &ptr), PLEAT_ENOMEM_DEVICE);
+    api_expect(PLEAT_ENOMEM_DEVICE, "a chunk has 128.00 MiB", "chunk_granules");
+    api_unmake(instance);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("api_oom");
@@ -277,6 +287,7 @@ int main(void)
     tcase_add_test(scenes, address_space_when_the_budget_is_spent);
     tcase_add_test(scenes, pending_when_waiting_and_ordering_are_forbidden);
     tcase_add_test(scenes, pinned_when_a_captured_graph_holds_the_difference);
+    tcase_add_test(scenes, a_chunk_larger_than_the_device_is_named);
     suite_add_tcase(suite, scenes);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

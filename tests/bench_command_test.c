@@ -194,6 +194,7 @@ START_TEST(bad_usage_makes_the_status_2_and_names_the_culprit)
         { "replay --depth many @", "'many'" },
         { "fit --memory 1G @", "--memory" },
         { "replay --driver sim --conf growth:fast @", "growth" },
+        { "replay --driver sim --conf allocator:mxnet-naive @", "--allocator" },
         { "replay --driver sim --sim colour:red @", "colour" },
         { "replay --driver sim --sim capacity:1G @", "--memory" },
         { "replay no_such_trace", "no_such_trace: no such file" },
@@ -314,8 +315,8 @@ END_TEST
 START_TEST(help_and_version_succeed)
 {
     static const char *const good[] = {
-        "--help",       "--version",   "replay --help",        "fit --help",
-        "probe --help", "demo --help", "bench resident --help"
+        "--help",       "--version",   "replay --help",         "fit --help",
+        "probe --help", "demo --help", "bench resident --help", "bench --help"
     };
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         bench_child_run(&child, good[i]);
