@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "bench/import/snapshot.h"
-#include "bench/replay.h"
+#include "bench/run/replay.h"
 #include "tests/support/bench_child.h"
 
 static bench_setup setup;

@@ -7,9 +7,9 @@
 
 #include "bench/generate/generators.h"
 #include "bench/generate/lengths.h"
-#include "bench/replay.h"
-#include "bench/setup.h"
-#include "bench/survey.h"
+#include "bench/run/replay.h"
+#include "bench/run/setup.h"
+#include "bench/run/survey.h"
 #include "bench/work/work.h"
 
 static bench_failure failure;

@@ -8,8 +8,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "bench/base/random.h"
 #include "bench/import/recording.h"
-#include "bench/random.h"
 #include "bench/work/files.h"
 #include "tests/support/bench_snapshot.h"
 

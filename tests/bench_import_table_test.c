@@ -5,7 +5,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "bench/random.h"
+#include "bench/base/random.h"
 #include "bench/work/files.h"
 #include "tests/support/bench_child.h"
 

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/commands.h"
-#include "bench/options.h"
+#include "bench/command/commands.h"
+#include "bench/command/options.h"
 #include "tests/support/suite.h"
 
 /* In the place of glibc's, without host memory. */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "bench/patterns/patterns.h"
-#include "bench/replay.h"
+#include "bench/run/replay.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/progress.h"
-#include "bench/size.h"
+#include "bench/base/progress.h"
+#include "bench/base/size.h"
 
 #define KIB UINT64_C(1024)
 

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/replay.h"
+#include "bench/run/replay.h"
 #include "tests/support/bench_child.h"
 
 #define MIB (UINT64_C(1) << 20)

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bench/size.h"
+#include "bench/base/size.h"
 #include "bench/work/work.h"
 #include "tests/support/api_sim.h"
 

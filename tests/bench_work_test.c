@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "bench/random.h"
-#include "bench/replay.h"
+#include "bench/base/random.h"
+#include "bench/run/replay.h"
 #include "bench/work/work.h"
 #include "tests/support/bench_child.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/clock.h"
+#include "bench/base/clock.h"
 
 enum { MOST_REPEATS = 1000, EXPECTED_FIT_RUNS = 12 };
 

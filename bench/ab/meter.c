@@ -4,8 +4,8 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#include "bench/clock.h"
-#include "bench/progress.h"
+#include "bench/base/clock.h"
+#include "bench/base/progress.h"
 
 #define SECOND_NS UINT64_C(1000000000)
 #define LINE_NS (30 * SECOND_NS) /* where there is no terminal */

@@ -2,7 +2,7 @@
 #ifndef PLEAT_BENCH_PLAN_H
 #define PLEAT_BENCH_PLAN_H
 
-#include "bench/fit.h"
+#include "bench/run/fit.h"
 
 enum { BENCH_MOST_MEMORIES = 16 };
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/folder.h"
+#include "bench/base/folder.h"
 
 #define PYTHON "python3"
 

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/clock.h"
+#include "bench/base/clock.h"
 
 #define TICK_NS 100000000
 #define SAME_SIGNAL_NS UINT64_C(300000000)

@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-#include "bench/setup.h"
+#include "bench/run/setup.h"
 
 enum { BENCH_MOST_WORKERS = 64 };
 

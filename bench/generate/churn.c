@@ -4,8 +4,8 @@
  * reverse order of their allocation, as the activations of a backward pass are. */
 #include <stdlib.h>
 
+#include "bench/base/random.h"
 #include "bench/generate/generators.h"
-#include "bench/random.h"
 
 enum { P_ALLOCATIONS, P_LEAST, P_MOST, P_KEEP, P_STAY, P_STREAMS };
 

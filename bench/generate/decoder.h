@@ -3,9 +3,9 @@
 #ifndef PLEAT_BENCH_DECODER_H
 #define PLEAT_BENCH_DECODER_H
 
-#include "bench/failure.h"
+#include "bench/base/failure.h"
+#include "bench/base/random.h"
 #include "bench/generate/ops.h"
-#include "bench/random.h"
 
 typedef enum decoder_family {
     DECODER_LLAMA, /* RMSNorm, rotary positions, no biases */

@@ -6,7 +6,7 @@
 #ifndef PLEAT_BENCH_LENGTHS_H
 #define PLEAT_BENCH_LENGTHS_H
 
-#include "bench/random.h"
+#include "bench/base/random.h"
 
 typedef struct bench_lengths {
     double median;

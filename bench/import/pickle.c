@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/base/size.h"
 #include "bench/import/pickle_opcode.h"
-#include "bench/size.h"
 
 enum { MOST_MARKS = 64, LONGEST_TEXT = (1 << 24) - 1, PIECE_BYTES = 256 << 10 };
 

@@ -16,8 +16,8 @@
  * Source: github.com/rapidsai/rmm/issues/1245. */
 #include <stdlib.h>
 
+#include "bench/base/random.h"
 #include "bench/patterns/patterns.h"
-#include "bench/random.h"
 
 #define LEAST_ROWS 1000000u
 #define MOST_ROWS 12000000u

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/random.h"
+#include "bench/base/random.h"
 #include "bench/work/work.h"
 
 #define MIB (UINT64_C(1) << 20)

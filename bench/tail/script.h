@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "bench/failure.h"
-#include "bench/text.h"
+#include "bench/base/failure.h"
+#include "bench/base/text.h"
 
 typedef enum bench_step_kind {
     BENCH_STEP_ALLOC,

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "api/internal.h"
-#include "bench/clock.h"
+#include "bench/base/clock.h"
 #include "vmm/base/lock.h"
 #include "vmm/work.h"
 

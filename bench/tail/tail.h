@@ -8,8 +8,8 @@
 #ifndef PLEAT_BENCH_TAIL_TAIL_H
 #define PLEAT_BENCH_TAIL_TAIL_H
 
-#include "bench/progress.h"
-#include "bench/setup.h"
+#include "bench/base/progress.h"
+#include "bench/run/setup.h"
 #include "bench/tail/script.h"
 
 enum { BENCH_TAIL_MOST_ROUNDS = 100 };

@@ -7,13 +7,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "bench/folder.h"
+#include "bench/base/folder.h"
+#include "bench/base/size.h"
 #include "bench/import/bytes.h"
 #include "bench/import/csv.h"
 #include "bench/import/minimalloc.h"
 #include "bench/import/recording.h"
 #include "bench/import/rmm.h"
-#include "bench/size.h"
 #include "bench/work/generator.h"
 #include "bench/work/trace.h"
 

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/base/size.h"
 #include "bench/generate/generators.h"
 #include "bench/patterns/patterns.h"
-#include "bench/size.h"
 
 enum { MOST_ITERATIONS = 1000000000 };
 

@@ -5,7 +5,7 @@
 #ifndef PLEAT_BENCH_GENERATOR_H
 #define PLEAT_BENCH_GENERATOR_H
 
-#include "bench/failure.h"
+#include "bench/base/failure.h"
 #include "bench/work/tape.h"
 
 /* A number, or one of `words` (then the value is its index). Sizes may be written 4K, 2MiB... */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bench/size.h"
+#include "bench/base/size.h"
 
 void *bench_host_resize(bench_host *host, void *array, size_t before, size_t bytes)
 {

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "bench/clock.h"
-#include "bench/random.h"
+#include "bench/base/clock.h"
+#include "bench/base/random.h"
 
 #define FIRST_BITS 12u
 

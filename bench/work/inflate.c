@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "bench/size.h"
+#include "bench/base/size.h"
 
 static uint64_t usual_limit(uint64_t file_bytes)
 {

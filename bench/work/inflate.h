@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <zlib.h>
 
-#include "bench/failure.h"
+#include "bench/base/failure.h"
 
 enum { BENCH_INFLATE_RATIO = 64 };
 #define BENCH_INFLATE_BASE (UINT64_C(16) << 20)

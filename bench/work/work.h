@@ -10,8 +10,8 @@
 #ifndef PLEAT_BENCH_WORK_H
 #define PLEAT_BENCH_WORK_H
 
-#include "bench/failure.h"
-#include "bench/text.h"
+#include "bench/base/failure.h"
+#include "bench/base/text.h"
 #include "bench/work/generator.h"
 #include "bench/work/tape.h"
 

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "bench/failure.h"
+#include "bench/base/failure.h"
 #include "bench/work/tape.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);

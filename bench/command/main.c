@@ -1,0 +1,108 @@
+/* main.c - the `pleat` command: picks the sub-command. */
+#include <argp.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "api/pleat.h"
+#include "bench/command/commands.h"
+#include "bench/command/options.h"
+
+static const struct {
+    const char *name;
+    const char *what; /* second word, or NULL */
+    int (*run)(int argc, char **argv);
+    const char *doc;
+} commands[] = {
+    { "demo", NULL, bench_command_demo, "compare pleat with PyTorch's classic cache on real runs" },
+    { "ab", NULL, bench_command_ab, "compare allocators on runs, with a report" },
+    { "replay", NULL, bench_command_replay, "replay recorded runs through allocators" },
+    { "fit", NULL, bench_command_fit, "find the least device memory in which runs complete" },
+    { "works", NULL, bench_command_works, "list what can be replayed, or describe runs" },
+    { "convert", NULL, bench_command_convert, "write a run as a trace or as a log of RMM" },
+    { "verify", NULL, bench_command_verify, "compare recordings with the rebuilt allocators" },
+    { "bench", "resident", bench_command_resident, "cost of a free and an allocation" },
+    { "bench", "tail", bench_command_tail, "the longest calls, and holds of the lock" },
+    { "probe", NULL, bench_command_probe, "measure what the driver's calls cost" },
+};
+
+enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
+
+static void print_usage(FILE *out)
+{
+    fprintf(out, "Usage: pleat COMMAND [OPTION...]\n\n");
+    for (int i = 0; i < N_COMMANDS; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "%s%s%s", commands[i].name, commands[i].what ? " " : "",
+                 commands[i].what ? commands[i].what : "");
+        fprintf(out, "  %-16s %s\n", name, commands[i].doc);
+    }
+    fprintf(out, "\n  pleat COMMAND --help says more; pleat --version names the version.\n");
+}
+
+/* Runs command i on what follows its words; argv[0] becomes "pleat NAME". */
+static int run_command(int i, int argc, char **argv)
+{
+    int n_words = commands[i].what ? 2 : 1;
+    char name[32];
+    snprintf(name, sizeof name, "pleat %s%s%s", commands[i].name, commands[i].what ? " " : "",
+             commands[i].what ? commands[i].what : "");
+    argv[n_words] = name;
+    return commands[i].run(argc - n_words, argv + n_words);
+}
+
+static bool is_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-?") == 0 || strcmp(word, "help") == 0;
+}
+
+/* The first word is one of several commands, and the second is none of theirs. */
+static int refuse_second(const char *word, const char *second)
+{
+    if (is_help(second)) {
+        print_usage(stdout);
+        return BENCH_EXIT_OK;
+    }
+    fprintf(stderr, "pleat: %s: '%s' is not known; there is:", word, second);
+    for (int i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(word, commands[i].name) == 0) {
+            fprintf(stderr, " %s %s", word, commands[i].what);
+        }
+    }
+    fputc('\n', stderr);
+    return BENCH_EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    argp_err_exit_status = BENCH_EXIT_USAGE;
+    if (argc < 2) {
+        print_usage(stderr);
+        return BENCH_EXIT_USAGE;
+    }
+    const char *word = argv[1];
+    if (is_help(word)) {
+        print_usage(stdout);
+        return BENCH_EXIT_OK;
+    }
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+        printf("pleat %s\n", pleat_version());
+        return BENCH_EXIT_OK;
+    }
+    bool has_word = false;
+    for (int i = 0; i < N_COMMANDS; i++) {
+        bool is_word = strcmp(word, commands[i].name) == 0;
+        if (!is_word ||
+            (commands[i].what && (argc < 3 || strcmp(argv[2], commands[i].what) != 0))) {
+            has_word = has_word || is_word;
+            continue;
+        }
+        return run_command(i, argc, argv);
+    }
+    if (has_word) {
+        return refuse_second(word, argc < 3 ? "" : argv[2]);
+    }
+    fprintf(stderr, "pleat: '%s' is not a command\n", word);
+    print_usage(stderr);
+    return BENCH_EXIT_USAGE;
+}

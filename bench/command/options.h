@@ -1,0 +1,53 @@
+/* options.h - what `pleat replay`, `pleat fit` and `pleat ab` share on the command line. */
+#ifndef PLEAT_BENCH_OPTIONS_H
+#define PLEAT_BENCH_OPTIONS_H
+
+#include <argp.h>
+#include <stdbool.h>
+
+#include "bench/base/size.h"
+#include "vmm/driver.h"
+
+enum {
+    BENCH_EXIT_OK = 0,
+    BENCH_EXIT_FAILED = 1, /* an allocation failed, a hazard was seen, a device cannot do it */
+    BENCH_EXIT_USAGE = 2,  /* bad input or usage */
+    BENCH_EXIT_INTERRUPTED = 130
+};
+
+enum { BENCH_MAX_ALLOCATORS = 16, BENCH_MAX_LOOPS = 1000, BENCH_MAX_DEPTH = 1 << 20 };
+
+typedef struct bench_options {
+    const char *allocators[BENCH_MAX_ALLOCATORS]; /* the registry's own strings */
+    unsigned n_allocators;
+    bool has_driver; /* --driver was given */
+    pl_driver_kind driver;
+    bench_memory memory;
+    unsigned depth;
+    unsigned loops;
+    const char *conf; /* "" */
+    const char *sim;  /* "" */
+    bool json;
+    char **works;
+    unsigned n_works;
+} bench_options;
+
+void bench_options_init(bench_options *options);
+
+/* A child parser whose input is a bench_options: allocator, driver, depth, loops, conf, sim and
+ * json; and WORK. */
+extern const struct argp bench_common_argp;
+/* The same for the options of commands that take no WORK: driver, conf, sim, json. */
+extern const struct argp bench_driver_argp;
+
+/* argp_parse; false and a message on standard error where it cannot: the command ends with
+ * BENCH_EXIT_USAGE. Bad usage ends the process itself. */
+bool bench_parse(const struct argp *argp, int argc, char **argv, void *input);
+
+/* For parsers: a decimal number in [least, most], or argp_error naming `option`. */
+unsigned bench_number(struct argp_state *state, const char *option, const char *text,
+                      unsigned least, unsigned most);
+/* For parsers: --allocator's list into `options`, or argp_error. */
+void bench_parse_allocators(struct argp_state *state, const char *list, bench_options *options);
+
+#endif

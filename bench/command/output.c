@@ -1,0 +1,153 @@
+/* output.c - records as JSON lines and as tables. */
+#include "bench/command/output.h"
+
+static json_t *integer(uint64_t value)
+{
+    return json_integer((json_int_t)value);
+}
+
+static json_t *ops_object(const bench_record *r)
+{
+    json_t *ops = json_object();
+    json_object_set_new(ops, "map", integer(r->ops_map));
+    json_object_set_new(ops, "unmap", integer(r->ops_unmap));
+    json_object_set_new(ops, "alloc", integer(r->ops_alloc));
+    json_object_set_new(ops, "free", integer(r->ops_free));
+    return ops;
+}
+
+static json_t *calls_object(const bench_record *r)
+{
+    json_t *calls = json_object();
+    for (int i = 0; i < PL_N_ENTRIES; i++) {
+        json_object_set_new(calls, pl_entry_symbol((pl_entry)i), integer(r->calls[i]));
+    }
+    return calls;
+}
+
+static json_t *loops_array(const bench_record *r)
+{
+    json_t *loops = json_array();
+    for (unsigned i = 0; i < r->n_loops; i++) {
+        json_array_append_new(loops, integer(r->loop_ops[i]));
+    }
+    return loops;
+}
+
+void bench_output_set_fit(json_t *object, const bench_record *r)
+{
+    bool is_found = r && r->least_memory_bytes > 0;
+    json_object_set_new(object, "least_memory_bytes",
+                        is_found ? integer(r->least_memory_bytes) : json_null());
+    json_object_set_new(object, "ratio", is_found ? json_real(r->ratio) : json_null());
+}
+
+json_t *bench_output_object(const bench_record *r)
+{
+    json_t *object = json_object();
+    json_object_set_new(object, "trace", json_string(r->trace));
+    json_object_set_new(object, "allocator", json_string(r->allocator));
+    json_object_set_new(object, "driver", json_string(r->driver));
+    json_object_set_new(object, "memory_bytes", integer(r->memory_bytes));
+    json_object_set_new(object, "peak_live_bytes", integer(r->peak_live_bytes));
+    json_object_set_new(object, "peak_reserved_bytes", integer(r->peak_reserved_bytes));
+    json_object_set_new(object, "oom_count", integer(r->oom_count));
+    json_object_set_new(object, "events", integer(r->n_events));
+    json_object_set_new(object, "device_ops", ops_object(r));
+    json_object_set_new(object, "calls", calls_object(r));
+    json_object_set_new(object, "bytes_created", integer(r->bytes_created));
+    json_object_set_new(object, "bytes_mapped", integer(r->bytes_mapped));
+    json_object_set_new(object, "alloc_retries", integer(r->retries));
+    json_object_set_new(object, "host_syncs", integer(r->host_syncs));
+    json_object_set_new(object, "stream_waits", integer(r->stream_waits));
+    json_object_set_new(object, "hazards", integer(r->hazards));
+    json_object_set_new(object, "driver_us", json_real(r->driver_us));
+    json_object_set_new(object, "ns_per_event", json_real(r->ns_per_event));
+    json_object_set_new(object, "loop_device_ops", loops_array(r));
+    if (r->is_fit) {
+        bench_output_set_fit(object, r);
+    }
+    return object;
+}
+
+bool bench_output_line(json_t *object, FILE *file)
+{
+    int failed = json_dumpf(object, file, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    json_decref(object);
+    return !failed && putc('\n', file) != EOF && fflush(file) == 0;
+}
+
+bool bench_output_json(const bench_record *r)
+{
+    return bench_output_line(bench_output_object(r), stdout);
+}
+
+double bench_output_ratio(const bench_record *r)
+{
+    return (double)r->peak_reserved_bytes / (double)r->peak_live_bytes;
+}
+
+double bench_output_per_1000(const bench_record *r)
+{
+    return r->n_events ? 1000.0 * (double)bench_record_ops(r) / (double)r->n_events : 0.0;
+}
+
+void bench_output_heading(bool is_fit)
+{
+    if (is_fit) {
+        printf("%-*s %-13s %12s %14s %7s %9s %7s %6s\n", BENCH_OUTPUT_NAME, "trace", "allocator",
+               "peak live", "least memory", "ratio", "ops", "waits", "syncs");
+    } else {
+        printf("%-*s %-13s %12s %12s %12s %7s %8s %9s %8s %7s %6s %7s %8s\n", BENCH_OUTPUT_NAME,
+               "trace", "allocator", "memory", "peak live", "resident", "ratio", "failures", "ops",
+               "ops/1000", "waits", "syncs", "hazards", "ns/event");
+    }
+}
+
+/* A blank after it, in the tables' first column. */
+static void print_name(const char *name)
+{
+    char shown[4 * BENCH_OUTPUT_NAME + 1];
+    bench_text_cut(name, BENCH_OUTPUT_NAME, shown, sizeof shown);
+    printf("%s%*s", shown, (int)(BENCH_OUTPUT_NAME + 1 - bench_text_columns(shown)), "");
+}
+
+static void fit_row(const bench_record *r)
+{
+    char live[32];
+    char least[32] = "none";
+    if (r->least_memory_bytes) {
+        bench_size_format(r->least_memory_bytes, least, sizeof least);
+    }
+    print_name(r->trace);
+    printf("%-13s %12s %14s %7.4f %9llu %7llu %6llu\n", r->allocator,
+           bench_size_format(r->peak_live_bytes, live, sizeof live), least, r->ratio,
+           (unsigned long long)bench_record_ops(r), (unsigned long long)r->stream_waits,
+           (unsigned long long)r->host_syncs);
+}
+
+static void replay_row(const bench_record *r)
+{
+    char memory[32];
+    char live[32];
+    char resident[32];
+    print_name(r->trace);
+    printf("%-13s %12s %12s %12s %7.4f %8llu %9llu %8.3f %7llu %6llu %7llu %8.1f\n", r->allocator,
+           bench_size_format(r->memory_bytes, memory, sizeof memory),
+           bench_size_format(r->peak_live_bytes, live, sizeof live),
+           bench_size_format(r->peak_reserved_bytes, resident, sizeof resident),
+           bench_output_ratio(r), (unsigned long long)r->oom_count,
+           (unsigned long long)bench_record_ops(r), bench_output_per_1000(r),
+           (unsigned long long)r->stream_waits, (unsigned long long)r->host_syncs,
+           (unsigned long long)r->hazards, r->ns_per_event);
+}
+
+void bench_output_row(const bench_record *r)
+{
+    if (r->is_fit) {
+        fit_row(r);
+    } else {
+        replay_row(r);
+    }
+    fflush(stdout);
+}

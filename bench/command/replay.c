@@ -1,0 +1,247 @@
+/* replay.c - `pleat replay` and `pleat fit`: every work under every allocator. */
+#include <stdlib.h>
+
+#include "bench/command/commands.h"
+#include "bench/command/output.h"
+#include "bench/run/fit.h"
+
+enum { KEY_MEMORY = 0x200, KEY_SNAPSHOT, KEY_SNAPSHOT_AT };
+
+typedef struct replay_input {
+    bench_options *options;
+    bench_dump *dump; /* path NULL = none */
+} replay_input;
+
+/* One file holds the snapshot of one replay. */
+static void check_snapshot(struct argp_state *state, const replay_input *input)
+{
+    const bench_dump *dump = input->dump;
+    if (!dump->path && dump->at != BENCH_DUMP_NATURAL) {
+        argp_error(state, "--snapshot-at says when, --snapshot FILE where to: both are needed");
+    }
+    if (dump->path && (input->options->n_works != 1 || input->options->n_allocators != 1)) {
+        argp_error(state, "--snapshot takes one WORK and one --allocator, not %u and %u",
+                   input->options->n_works, input->options->n_allocators);
+    }
+}
+
+static error_t parse_replay(int key, char *arg, struct argp_state *state)
+{
+    replay_input *input = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = input->options;
+        return 0;
+    case KEY_MEMORY:
+        if (!bench_memory_parse(arg, &input->options->memory)) {
+            argp_error(state,
+                       "--memory: '%s' is not a size (512M, 1.5GiB), a ratio (1.02x) or unlimited",
+                       arg);
+        }
+        return 0;
+    case KEY_SNAPSHOT:
+        input->dump->path = arg;
+        return 0;
+    case KEY_SNAPSHOT_AT:
+        if (!bench_dump_parse(arg, &input->dump->at)) {
+            argp_error(state, "--snapshot-at: '%s' is not peak, end or failure", arg);
+        }
+        return 0;
+    case ARGP_KEY_SUCCESS:
+        check_snapshot(state, input);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static error_t parse_fit(int key, char *arg, struct argp_state *state)
+{
+    (void)arg;
+    if (key == ARGP_KEY_INIT) {
+        state->child_inputs[0] = state->input;
+        return 0;
+    }
+    return ARGP_ERR_UNKNOWN;
+}
+
+static const struct argp_option replay_options[] = {
+    { .name = "memory",
+      .key = KEY_MEMORY,
+      .arg = "SIZE|RATIOx|unlimited",
+      .doc = "Memory of the device (simulator) or limit of the allocator (CUDA); a ratio is a "
+             "multiple of the work's peak live bytes (default: unlimited)" },
+    { .name = "snapshot",
+      .key = KEY_SNAPSHOT,
+      .arg = "FILE",
+      .doc = "Record what happens and write a snapshot as PyTorch's, for its viewer: a pickle, or "
+             "JSON if FILE ends in .json. One WORK and one --allocator" },
+    { .name = "snapshot-at",
+      .key = KEY_SNAPSHOT_AT,
+      .arg = "peak|end|failure",
+      .doc = "When: at the peak of live bytes, at the end, or at the first failed allocation "
+             "(default: at that if one fails, else at the peak)" },
+    { 0 },
+};
+
+static const struct argp_child children[] = { { .argp = &bench_common_argp }, { 0 } };
+
+static const struct argp replay_argp = {
+    .options = replay_options,
+    .parser = parse_replay,
+    .children = children,
+    .args_doc = "WORK...",
+    .doc =
+        "Replay runs through allocators.\vWORK is a file, the name of a bundled trace, a published "
+        "pattern or a generated run; `pleat works` lists them. Exit status: 0; 1 if an allocation "
+        "failed or "
+        "a hazard was seen; 2 for bad input or usage.",
+};
+
+static const struct argp fit_argp = {
+    .parser = parse_fit,
+    .children = children,
+    .args_doc = "WORK...",
+    .doc = "Find the least device memory in which runs complete.\vWORK is a file, the name of a "
+           "bundled trace, a published pattern or a generated run; `pleat works` lists them. Exit "
+           "status: 0; 1 if a run "
+           "does not even complete in unlimited memory; 2 for bad input or usage.",
+};
+
+typedef struct batch {
+    bool is_fit;
+    bench_options options;
+    bench_setup setup;
+    bench_progress progress;
+    bench_dump dump;   /* replay only; path NULL = none */
+    bench_work *works; /* as many as options.n_works */
+    bench_failure failure;
+} batch;
+
+/* All of them before the first run: a typing error in the last shows at once. */
+static bool load_works(batch *b)
+{
+    b->works = calloc(b->options.n_works, sizeof *b->works);
+    if (!b->works) {
+        fputs("pleat: out of host memory\n", stderr);
+        return false;
+    }
+    bool ok = true;
+    for (unsigned i = 0; i < b->options.n_works; i++) {
+        if (!bench_work_open(b->options.works[i], &b->works[i], &b->failure)) {
+            fprintf(stderr, "pleat: %s\n", b->failure.text);
+            ok = false;
+        }
+    }
+    return ok;
+}
+
+static void unload_works(batch *b)
+{
+    for (unsigned i = 0; b->works && i < b->options.n_works; i++) {
+        bench_work_close(&b->works[i]);
+    }
+    free(b->works);
+}
+
+static bool measure(batch *b, const bench_work *work, const char *allocator, bench_record *record)
+{
+    bench_replay_options options = {
+        .setup = &b->setup,
+        .allocator = allocator,
+        .loops = b->options.loops,
+        .dump = b->dump.path ? &b->dump : NULL,
+        .progress = &b->progress,
+    };
+    if (b->is_fit) {
+        return bench_fit(work, &options, record, &b->failure);
+    }
+    if (b->options.memory.kind != BENCH_MEMORY_UNLIMITED) {
+        options.memory_bytes = bench_memory_bytes(&b->options.memory, work->peak_live_bytes,
+                                                  b->setup.granule_bytes);
+    }
+    bench_progress_label(&b->progress, work->n_events * b->options.loops, "%s: %s", allocator,
+                         work->name);
+    return bench_replay(work, &options, record, &b->failure);
+}
+
+/* The exit status of one run. */
+static int run_one(batch *b, const bench_work *work, const char *allocator)
+{
+    bench_record record;
+    bool ok = measure(b, work, allocator, &record);
+    bench_progress_clear(&b->progress);
+    if (!ok) {
+        fprintf(stderr, "pleat: %s\n", b->failure.text);
+        return BENCH_EXIT_FAILED;
+    }
+    if (record.oom_count) {
+        fprintf(stderr, "pleat: %s, %s: %llu allocations failed; the first: %s\n", record.trace,
+                record.allocator, (unsigned long long)record.oom_count, record.first_failure);
+    }
+    if (b->dump.path && b->dump.taken) {
+        fprintf(stderr, "pleat: %s: a snapshot %s\n", b->dump.path, b->dump.taken);
+    } else if (b->dump.path) {
+        fprintf(stderr, "pleat: %s: not written: no allocation failed\n", b->dump.path);
+    }
+    if (!b->options.json) {
+        bench_output_row(&record);
+    } else if (!bench_output_json(&record)) {
+        fputs("pleat: cannot write to standard output\n", stderr);
+        return BENCH_EXIT_FAILED;
+    }
+    bool is_found = !b->is_fit || record.least_memory_bytes;
+    return bench_record_is_clean(&record) && is_found ? BENCH_EXIT_OK : BENCH_EXIT_FAILED;
+}
+
+static int run_all(batch *b)
+{
+    if (!load_works(b)) {
+        return BENCH_EXIT_USAGE;
+    }
+    if (!bench_setup_init(&b->setup, &b->options, &b->failure)) {
+        fprintf(stderr, "pleat: %s\n", b->failure.text);
+        return BENCH_EXIT_USAGE;
+    }
+    bench_progress_init(&b->progress);
+    if (!b->options.json) {
+        char banner[192];
+        printf("%s\n", bench_setup_banner(&b->setup, banner, sizeof banner));
+        bench_output_heading(b->is_fit);
+    }
+    int status = BENCH_EXIT_OK;
+    for (unsigned i = 0; i < b->options.n_works; i++) {
+        if (!b->options.json && bench_text_columns(b->works[i].name) > BENCH_OUTPUT_NAME) {
+            printf("%s\n", b->works[i].name); /* the rows below cut it */
+        }
+        for (unsigned k = 0; k < b->options.n_allocators; k++) {
+            int one = run_one(b, &b->works[i], b->options.allocators[k]);
+            status = one != BENCH_EXIT_OK ? one : status;
+        }
+    }
+    return status;
+}
+
+static int run_command(int argc, char **argv, bool is_fit)
+{
+    batch b = { .is_fit = is_fit };
+    bench_options_init(&b.options);
+    replay_input input = { .options = &b.options, .dump = &b.dump };
+    if (!(is_fit ? bench_parse(&fit_argp, argc, argv, &b.options)
+                 : bench_parse(&replay_argp, argc, argv, &input))) {
+        return BENCH_EXIT_USAGE;
+    }
+    int status = run_all(&b);
+    unload_works(&b);
+    return status;
+}
+
+int bench_command_replay(int argc, char **argv)
+{
+    return run_command(argc, argv, false);
+}
+
+int bench_command_fit(int argc, char **argv)
+{
+    return run_command(argc, argv, true);
+}

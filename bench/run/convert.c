@@ -1,0 +1,225 @@
+/* convert.c - write any work to a file, whole or not at all. */
+#include "bench/run/convert.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "api/replace.h"
+
+#define FIRST_POINTER UINT64_C(0x100000000000)
+#define MICROSECONDS UINT64_C(1000000)
+#define PROGRESS_EVENTS 65536u /* a power of two */
+
+/* What a live block is called in the file. */
+typedef struct name {
+    uint64_t id; /* its number, or its pointer */
+    uint64_t bytes;
+    uint32_t stream;
+} name;
+
+typedef struct writer {
+    const bench_work *work;
+    bench_format format;
+    bench_progress *progress;
+    bench_failure *failure;
+    const char *path;
+    gzFile file;
+    name *names; /* by slot */
+    uint64_t n_allocated;
+    uint64_t next_pointer;
+    uint64_t n_events;
+} writer;
+
+/* What is being written, for the handler of signals. One conversion at a time. */
+static pl_replace output;
+
+static void on_signal(int number)
+{
+    if (output.written[0]) {
+        unlink(output.written);
+    }
+    _exit(128 + number);
+}
+
+static bool ends_with(const char *text, size_t n, const char *ending)
+{
+    size_t cut = strlen(ending);
+    return n > cut && memcmp(text + n - cut, ending, cut) == 0;
+}
+
+bool bench_format_find(const char *path, bench_format *format, bool *is_gzip,
+                       bench_failure *failure)
+{
+    size_t n = strlen(path);
+    *is_gzip = ends_with(path, n, ".gz");
+    n -= *is_gzip ? 3 : 0;
+    if (ends_with(path, n, ".trace")) {
+        *format = BENCH_FORMAT_TRACE;
+        return true;
+    }
+    if (ends_with(path, n, ".csv")) {
+        *format = BENCH_FORMAT_RMM;
+        return true;
+    }
+    return bench_fail(failure, "%s: the ending says the format: .trace, .trace.gz, .csv, .csv.gz",
+                      path);
+}
+
+static bool complain(const writer *w)
+{
+    int error;
+    const char *text = gzerror(w->file, &error);
+    return bench_fail(w->failure, "%s: %s", w->path, error == Z_ERRNO ? strerror(errno) : text);
+}
+
+static bool write_trace(writer *w, const bench_event *event)
+{
+    name *block = &w->names[event->slot];
+    int n;
+    if (event->bytes == 0) {
+        n = gzprintf(w->file, "f %llu\n", (unsigned long long)block->id);
+    } else {
+        block->id = w->n_allocated++;
+        n = gzprintf(w->file, "a %llu %llu %lu\n", (unsigned long long)block->id,
+                     (unsigned long long)event->bytes, (unsigned long)event->stream);
+    }
+    return n > 0 || complain(w);
+}
+
+static bool write_rmm(writer *w, const bench_event *event)
+{
+    name *block = &w->names[event->slot];
+    if (event->bytes) {
+        uint64_t rounded = (event->bytes + BENCH_BLOCK_UNIT - 1) / BENCH_BLOCK_UNIT;
+        if (UINT64_MAX - w->next_pointer < rounded * BENCH_BLOCK_UNIT) {
+            return bench_fail(w->failure, "%s: more than 2^64 bytes were allocated", w->path);
+        }
+        *block = (name){ .id = w->next_pointer, .bytes = event->bytes, .stream = event->stream };
+        w->next_pointer += rounded * BENCH_BLOCK_UNIT;
+    }
+    uint64_t seconds = w->n_events / MICROSECONDS;
+    return gzprintf(w->file, "1,%02u:%02u:%02u.%06u,%s,0x%llx,%llu,%s%lx\n",
+                    (unsigned)(seconds / 3600 % 24), (unsigned)(seconds / 60 % 60),
+                    (unsigned)(seconds % 60), (unsigned)(w->n_events % MICROSECONDS),
+                    event->bytes ? "allocate" : "free", (unsigned long long)block->id,
+                    (unsigned long long)block->bytes, block->stream ? "0x" : "",
+                    (unsigned long)block->stream) > 0 ||
+           complain(w);
+}
+
+static bool write_mark(writer *w, const bench_event *event)
+{
+    return w->format == BENCH_FORMAT_RMM ||
+           gzprintf(w->file, "i %llu\n", (unsigned long long)event->bytes) > 0 || complain(w);
+}
+
+static bool write_event(writer *w, const bench_event *event)
+{
+    if (event->slot == BENCH_MARK) {
+        return write_mark(w, event);
+    }
+    if (!(w->format == BENCH_FORMAT_RMM ? write_rmm(w, event) : write_trace(w, event))) {
+        return false;
+    }
+    if (w->n_events++ % PROGRESS_EVENTS == 0 && w->progress) {
+        bench_progress_step(w->progress, (double)w->n_events / (double)w->work->n_events);
+    }
+    return true;
+}
+
+static bool write_events(writer *w)
+{
+    static const char header[] = "Thread,Time,Action,Pointer,Size,Stream\n";
+    if (w->format == BENCH_FORMAT_RMM && gzputs(w->file, header) < 0) {
+        return complain(w);
+    }
+    bench_cursor cursor;
+    if (!bench_cursor_open(w->work, &cursor, w->failure)) {
+        return false;
+    }
+    const bench_event *entries;
+    size_t n = 0;
+    bool ok = true;
+    while (ok && (n = bench_cursor_next(&cursor, &entries, w->failure)) != 0) {
+        ok = n != SIZE_MAX;
+        for (size_t i = 0; ok && i < n; i++) {
+            ok = write_event(w, &entries[i]);
+        }
+    }
+    bench_cursor_close(&cursor);
+    return ok;
+}
+
+/* Opens and fills it. */
+static bool write_file(writer *w, bool is_gzip)
+{
+    int error = pl_replace_open(&output, w->path);
+    if (error) {
+        return bench_fail(w->failure, "%s: %s", w->path, strerror(error));
+    }
+    w->file = gzdopen(output.descriptor, is_gzip ? "wb" : "wbT");
+    if (!w->file) {
+        close(output.descriptor);
+        return bench_fail(w->failure, "%s: out of host memory", w->path);
+    }
+    gzbuffer(w->file, 128u << 10);
+    bool ok = write_events(w);
+    int closed = gzclose_w(w->file);
+    return ok && (closed == Z_OK || bench_fail(w->failure, "%s: %s", w->path, strerror(errno)));
+}
+
+/* What was written becomes `path`; without `replaces` only if nothing is there. */
+static bool put_in_place(const char *path, bool replaces, bench_failure *failure)
+{
+    if (!replaces && link(output.written, path) == 0) {
+        return true;
+    }
+    if (!replaces && (errno == EEXIST || access(path, F_OK) == 0)) {
+        return bench_fail(failure, "%s: is there already; --force replaces it", path);
+    }
+    int error = pl_replace_end(&output, true);
+    return error == 0 || bench_fail(failure, "%s: %s", path, strerror(error));
+}
+
+static void watch_signals(const struct sigaction *action, struct sigaction *before)
+{
+    static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        sigaction(numbers[i], action ? action : &before[i], action ? &before[i] : NULL);
+    }
+}
+
+bool bench_convert(const bench_work *work, const char *path, bool replaces,
+                   bench_progress *progress, bench_failure *failure)
+{
+    bool is_gzip;
+    writer w = {
+        .work = work,
+        .progress = progress,
+        .failure = failure,
+        .path = path,
+        .next_pointer = FIRST_POINTER,
+    };
+    if (!bench_format_find(path, &w.format, &is_gzip, failure)) {
+        return false;
+    }
+    if (!replaces && access(path, F_OK) == 0) {
+        return bench_fail(failure, "%s: is there already; --force replaces it", path);
+    }
+    w.names = calloc(work->n_slots, sizeof *w.names);
+    if (!w.names) {
+        return bench_fail(failure, "out of host memory");
+    }
+    struct sigaction before[3];
+    const struct sigaction action = { .sa_handler = on_signal };
+    watch_signals(&action, before);
+    bool ok = write_file(&w, is_gzip) && put_in_place(path, replaces, failure);
+    (void)pl_replace_end(&output, false);
+    watch_signals(NULL, before);
+    free(w.names);
+    return ok;
+}

@@ -1,0 +1,40 @@
+/* demo.h - the bundled traces under pleat and torch-native: what `pleat demo` measures. */
+#ifndef PLEAT_BENCH_DEMO_H
+#define PLEAT_BENCH_DEMO_H
+
+#include "bench/run/fit.h"
+
+enum { BENCH_DEMO_MOST_TRACES = 64, BENCH_DEMO_N_ALLOCATORS = 2 };
+
+/* The device of the second replay, as a multiple of the peak live bytes. */
+#define BENCH_DEMO_TIGHT 1.02
+
+extern const char *const bench_demo_allocators[BENCH_DEMO_N_ALLOCATORS];
+
+/* One trace under one allocator. */
+typedef struct bench_demo_job {
+    char path[1024];
+    const char *allocator;
+    double seconds;
+    bool is_done;
+    bool is_failed;
+    bench_failure failure;
+    bench_record unlimited;
+    bench_record tight;
+    bench_record fit;
+} bench_demo_job;
+
+typedef struct bench_demo {
+    bench_setup setup;
+    unsigned n_jobs;
+    unsigned n_done;
+    bench_demo_job jobs[BENCH_DEMO_MOST_TRACES * BENCH_DEMO_N_ALLOCATORS];
+} bench_demo;
+
+/* Runs everything in child processes (two where the GPU is simulated and there are two processors;
+ * one on a real GPU) and tells on stderr how far it is. The result is shared with the children;
+ * give it back with bench_demo_free. NULL and a message when it could not even begin. */
+bench_demo *bench_demo_run(const bench_options *options, bench_failure *failure);
+void bench_demo_free(bench_demo *demo);
+
+#endif

@@ -1,0 +1,432 @@
+/* replay.c - run a work through an allocator and measure.
+ *
+ * ns_per_event is the time of allocator calls only. Each call is timed by itself with the
+ * processor's counter; what reading the counter costs is subtracted, and so is the time inside
+ * driver calls (measured by the driver table): on the simulator that time is the simulator's own.
+ * Decoding, declared work and modelled time are outside of the timed calls. */
+#include "bench/run/replay.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/internal.h"
+#include "bench/base/clock.h"
+#include "vmm/work.h"
+
+#define PROGRESS_EVENTS 16384u /* a power of two */
+
+typedef struct slot {
+    pleat_devptr ptr; /* 0 = not live: never allocated, failed or freed */
+    uint64_t bytes;
+    uint64_t born; /* number of the allocation */
+    uint32_t stream;
+} slot;
+
+typedef struct replay {
+    const bench_work *source;
+    const bench_replay_options *options;
+    bench_record *record;
+    bench_failure *failure;
+    pleat instance;
+    pl_driver *drv;
+    pl_device *dev;
+    pl_work work;
+    void **streams;
+    uint32_t n_streams; /* created so far */
+    slot *slots;
+    slot **order; /* scratch: what lives at the end of a loop */
+    uint64_t n_born;
+    uint64_t ticks; /* in allocator calls */
+    uint64_t n_timed;
+    uint64_t live_bytes;   /* in blocks of 512 */
+    double start_us;       /* what had been measured when the loops began: driver time, */
+    uint64_t driver_ns;    /* what its calls took, */
+    uint64_t driver_calls; /* and how many there were */
+    bool is_stopped;
+    bench_recorder recorder; /* used if a timeline is asked for */
+} replay;
+
+static const char *last_error(void)
+{
+    const pleat_error *error = pleat_last_error();
+    return error->text && error->text[0] ? error->text : pleat_status_text(error->status);
+}
+
+static bool touch(replay *r, const slot *s)
+{
+    if (pl_work_touch(&r->work, r->streams[s->stream], s->ptr, s->bytes) == PLEAT_OK) {
+        return true;
+    }
+    return bench_fail(r->failure, "%s, %s: work on a live block failed: %s", r->source->name,
+                      r->options->allocator, pl_driver_last_error()->text);
+}
+
+static bool take_dump(replay *r, bench_dump_at moment)
+{
+    return !r->options->dump || bench_dump_take(r->options->dump, r->instance, moment, r->failure);
+}
+
+static bool note_failed_allocation(replay *r, uint64_t bytes)
+{
+    bench_record *record = r->record;
+    bool is_first = record->oom_count++ == 0;
+    if (is_first) {
+        snprintf(record->first_failure, sizeof record->first_failure, "%s", last_error());
+    }
+    if (r->options->timeline) {
+        r->recorder.bucket.failures++;
+        if (is_first) {
+            bench_recorder_picture(&r->recorder, r->live_bytes, pl_device_resident_bytes(r->dev),
+                                   bytes);
+        }
+    }
+    r->is_stopped = r->options->stop_at_failure;
+    return take_dump(r, BENCH_DUMP_FAILURE);
+}
+
+static bool do_alloc(replay *r, const bench_event *event)
+{
+    void *stream = r->streams[event->stream];
+    pleat_devptr ptr;
+    uint64_t begin = bench_ticks();
+    pleat_status st = pleat_block_alloc(r->instance, 0, event->bytes, stream, &ptr);
+    r->ticks += bench_ticks() - begin;
+    r->n_timed++;
+    if (st != PLEAT_OK) {
+        return note_failed_allocation(r, event->bytes);
+    }
+    r->live_bytes += bench_round_up(event->bytes, BENCH_BLOCK_UNIT);
+    slot *s = &r->slots[event->slot];
+    *s = (slot){ .ptr = ptr, .bytes = event->bytes, .born = r->n_born++, .stream = event->stream };
+    bool is_peak = r->live_bytes >= r->source->peak_live_bytes;
+    return touch(r, s) && (!is_peak || take_dump(r, BENCH_DUMP_PEAK));
+}
+
+static bool do_free(replay *r, slot *s)
+{
+    if (!touch(r, s)) {
+        return false;
+    }
+    uint64_t begin = bench_ticks();
+    pleat_status st = pleat_block_free(r->instance, 0, s->ptr, r->streams[s->stream]);
+    r->ticks += bench_ticks() - begin;
+    r->n_timed++;
+    s->ptr = 0;
+    r->live_bytes -= bench_round_up(s->bytes, BENCH_BLOCK_UNIT);
+    return st == PLEAT_OK || bench_fail(r->failure, "%s, %s: the free of a live block failed: %s",
+                                        r->source->name, r->options->allocator, last_error());
+}
+
+static int by_birth(const void *a, const void *b)
+{
+    const slot *x = *(slot *const *)a;
+    const slot *y = *(slot *const *)b;
+    return (x->born > y->born) - (x->born < y->born);
+}
+
+static bool free_what_lives(replay *r)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < r->source->n_slots; i++) {
+        if (r->slots[i].ptr) {
+            r->order[n++] = &r->slots[i];
+        }
+    }
+    qsort(r->order, n, sizeof *r->order, by_birth);
+    for (size_t i = 0; i < n; i++) {
+        if (!do_free(r, r->order[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void tell_progress(const replay *r, unsigned loop, uint64_t event)
+{
+    if (r->options->progress) {
+        double done = (double)event / (double)r->source->n_events;
+        bench_progress_step(r->options->progress, (loop + done) / r->options->loops);
+    }
+}
+
+static uint64_t n_ops(const replay *r)
+{
+    pl_device_counts counts = pl_device_counted(r->dev);
+    return counts.ops_map + counts.ops_unmap + counts.ops_alloc + counts.ops_free;
+}
+
+/* Modelled on the simulator, measured on a real GPU. */
+static double driver_us(const replay *r)
+{
+    return r->work.is_simulated ? pl_work_cost_us(&r->work)
+                                : (double)pl_driver_call_ns(r->drv) / 1e3;
+}
+
+static uint64_t n_driver_calls(const replay *r)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < PL_N_ENTRIES; i++) {
+        sum += pl_driver_n_calls(r->drv, (pl_entry)i);
+    }
+    return sum;
+}
+
+/* Of all allocator calls, without the driver's. The driver table reads the clock twice a call;
+ * about one read of the two is not in its time. */
+static double host_ns(const replay *r)
+{
+    const bench_clock *clock = bench_clock_calibrated();
+    double ticks = (double)r->ticks - (double)r->n_timed * clock->pair_ticks;
+    double driver_ns = (double)(pl_driver_call_ns(r->drv) - r->driver_ns);
+    double clock_ns = (double)(n_driver_calls(r) - r->driver_calls) * clock->read_ns;
+    return ticks * clock->ns_per_tick - driver_ns - clock_ns;
+}
+
+static bench_reading read_meters(const replay *r)
+{
+    return (bench_reading){ .ops = n_ops(r),
+                            .syncs = pl_device_counted(r->dev).host_syncs,
+                            .host_ns = host_ns(r),
+                            .driver_us = driver_us(r) - r->start_us };
+}
+
+static void record_event(replay *r)
+{
+    uint64_t resident_bytes = pl_device_resident_bytes(r->dev);
+    if (bench_recorder_is_worse(&r->recorder, resident_bytes)) {
+        bench_recorder_picture(&r->recorder, r->live_bytes, resident_bytes, 0);
+    }
+    if (bench_recorder_event(&r->recorder, r->live_bytes, resident_bytes)) {
+        bench_reading now = read_meters(r);
+        bench_recorder_close(&r->recorder, &now);
+    }
+}
+
+/* *n_done counts allocations and frees of the loop, across pieces. */
+static bool run_piece(replay *r, const bench_event *entries, size_t n, unsigned loop,
+                      uint64_t *n_done)
+{
+    for (size_t i = 0; i < n && !r->is_stopped; i++) {
+        const bench_event *event = &entries[i];
+        if (event->slot == BENCH_MARK) {
+            if (r->options->timeline) {
+                bench_recorder_iteration(&r->recorder);
+            }
+            continue;
+        }
+        if ((*n_done)++ % PROGRESS_EVENTS == 0) {
+            tell_progress(r, loop, *n_done);
+        }
+        slot *s = &r->slots[event->slot];
+        if (event->bytes ? !do_alloc(r, event) : s->ptr && !do_free(r, s)) {
+            return false;
+        }
+        if (r->options->timeline) {
+            record_event(r);
+        }
+    }
+    return true;
+}
+
+static bool run_loop(replay *r, unsigned loop)
+{
+    bench_cursor cursor;
+    if (!bench_cursor_open(r->source, &cursor, r->failure)) {
+        return false;
+    }
+    const bench_event *entries;
+    uint64_t n_done = 0;
+    bool ok = true;
+    while (ok && !r->is_stopped) {
+        size_t n = bench_cursor_next(&cursor, &entries, r->failure);
+        if (n == 0) {
+            break;
+        }
+        ok = n != SIZE_MAX && run_piece(r, entries, n, loop, &n_done);
+    }
+    bench_cursor_close(&cursor);
+    bool is_last = loop + 1 == r->options->loops;
+    ok = ok && (!is_last || take_dump(r, BENCH_DUMP_END));
+    return ok && (r->is_stopped || free_what_lives(r));
+}
+
+static bool run_loops(replay *r)
+{
+    uint64_t before = n_ops(r);
+    for (unsigned i = 0; i < r->options->loops && !r->is_stopped; i++) {
+        if (!run_loop(r, i)) {
+            return false;
+        }
+        uint64_t after = n_ops(r);
+        r->record->loop_ops[i] = after - before;
+        r->record->n_loops = i + 1;
+        before = after;
+    }
+    return true;
+}
+
+/* What was measured, before destruction adds to it. */
+static bool collect(replay *r)
+{
+    pleat_stats stats;
+    if (pleat_device_stats(r->instance, 0, &stats) != PLEAT_OK) {
+        return bench_fail(r->failure, "%s: no statistics: %s", r->options->allocator, last_error());
+    }
+    bench_record *record = r->record;
+    record->peak_reserved_bytes = stats.reserved_bytes[PLEAT_POOL_ALL].peak;
+    record->n_events = r->source->n_events * record->n_loops;
+    record->ops_map = stats.ops_map;
+    record->ops_unmap = stats.ops_unmap;
+    record->ops_alloc = stats.ops_alloc;
+    record->ops_free = stats.ops_free;
+    record->bytes_created = stats.bytes_created;
+    record->bytes_mapped = stats.bytes_mapped;
+    record->host_syncs = stats.host_syncs;
+    record->retries = stats.num_alloc_retries;
+    record->stream_waits = stats.stream_waits;
+    for (int i = 0; i < PL_N_ENTRIES; i++) {
+        record->calls[i] = pl_driver_n_calls(r->drv, (pl_entry)i);
+    }
+    record->driver_us = driver_us(r) - r->start_us;
+    return true;
+}
+
+/* The instance goes while the work of the last events is still unfinished: a destruction that does
+ * not wait for it is a hazard. */
+static bool destroy_instance(replay *r, bool ok)
+{
+    pleat_status st = pleat_destroy(r->instance, r->is_stopped || !ok ? PLEAT_DESTROY_FORCE : 0);
+    if (st != PLEAT_OK && ok) {
+        ok = bench_fail(r->failure, "%s: destruction failed: %s", r->options->allocator,
+                        last_error());
+    }
+    for (uint32_t i = 0; i < r->n_streams; i++) {
+        pleat_status finished = pl_work_finish(&r->work, r->streams[i]);
+        if (finished != PLEAT_OK && ok) {
+            ok = bench_fail(r->failure, "%s: the work on the GPU failed: %s", r->options->allocator,
+                            pl_driver_last_error()->text);
+        }
+    }
+    r->record->hazards = pl_work_n_hazards(&r->work);
+    uint64_t left = pl_work_n_objects(&r->work);
+    if (left && ok) {
+        ok = bench_fail(r->failure, "%s: destruction left %llu driver objects",
+                        r->options->allocator, (unsigned long long)left);
+    }
+    return ok;
+}
+
+static bool create_streams(replay *r)
+{
+    for (; r->n_streams < r->source->n_streams; r->n_streams++) {
+        if (pl_work_stream_create(&r->work, &r->streams[r->n_streams]) != PLEAT_OK) {
+            return bench_fail(r->failure, "cannot create a stream: %s",
+                              pl_driver_last_error()->text);
+        }
+    }
+    return true;
+}
+
+static void start_recorder(replay *r)
+{
+    uint64_t n_events = r->source->n_events * r->options->loops;
+    bench_recorder_init(&r->recorder, r->options->timeline, n_events, r->source->peak_live_bytes);
+    r->recorder.allocator = pleat_internal_allocator(r->instance, 0);
+    r->recorder.streams = r->streams;
+    r->recorder.n_streams = r->n_streams;
+}
+
+/* Loops, and what was measured in them. */
+static bool run_and_measure(replay *r)
+{
+    r->driver_ns = pl_driver_call_ns(r->drv);
+    r->driver_calls = n_driver_calls(r);
+    r->start_us = driver_us(r);
+    if (r->options->timeline) {
+        start_recorder(r);
+    }
+    bool ok = run_loops(r);
+    if (ok) {
+        double ns = host_ns(r);
+        r->record->ns_per_event = r->n_timed && ns > 0.0 ? ns / (double)r->n_timed : 0.0;
+        ok = collect(r);
+    }
+    if (r->options->timeline) {
+        bench_reading now = read_meters(r);
+        bench_recorder_finish(&r->recorder, &now);
+        bench_recorder_fini(&r->recorder);
+    }
+    return ok;
+}
+
+static bool run_with_work(replay *r)
+{
+    bench_dump *dump = r->options->dump;
+    uint64_t n_events = r->source->n_events * r->options->loops;
+    bool ok = create_streams(r) &&
+              (!dump || bench_dump_start(dump, r->instance, n_events, r->failure)) &&
+              run_and_measure(r);
+    ok = destroy_instance(r, ok);
+    for (uint32_t i = 0; i < r->n_streams; i++) {
+        if (pl_work_stream_destroy(&r->work, r->streams[i]) != PLEAT_OK && ok) {
+            ok = bench_fail(r->failure, "cannot destroy a stream: %s",
+                            pl_driver_last_error()->text);
+        }
+    }
+    return ok;
+}
+
+static bool run_with_instance(replay *r)
+{
+    r->drv = pleat_internal_driver(r->instance);
+    r->dev = r->drv ? pleat_internal_device(r->instance, 0) : NULL;
+    bool ok = r->dev || bench_fail(r->failure, "device 0: %s", last_error());
+    if (ok && pl_work_open(&r->work, pl_driver_kind_of(r->drv), 0) != PLEAT_OK) {
+        ok = bench_fail(r->failure, "device 0: %s %s", pl_driver_last_error()->text,
+                        pl_driver_last_error()->detail);
+    }
+    if (!ok) {
+        pleat_status st = pleat_destroy(r->instance, PLEAT_DESTROY_FORCE);
+        (void)st; /* the first failure is the one to tell */
+        return false;
+    }
+    ok = run_with_work(r);
+    pl_work_close(&r->work);
+    return ok;
+}
+
+static void start_record(const bench_work *work, const bench_replay_options *options,
+                         bench_record *out)
+{
+    const bench_setup *setup = options->setup;
+    uint64_t unlimited = bench_setup_is_sim(setup) ? BENCH_UNLIMITED_BYTES : setup->total_bytes;
+    memset(out, 0, sizeof *out);
+    snprintf(out->trace, sizeof out->trace, "%s", work->name);
+    snprintf(out->allocator, sizeof out->allocator, "%s", options->allocator);
+    snprintf(out->driver, sizeof out->driver, "%s", bench_setup_driver(setup));
+    out->memory_bytes = options->memory_bytes ? options->memory_bytes : unlimited;
+    out->peak_live_bytes = work->peak_live_bytes;
+}
+
+bool bench_replay(const bench_work *work, const bench_replay_options *options, bench_record *out,
+                  bench_failure *failure)
+{
+    start_record(work, options, out);
+    replay r = { .source = work, .options = options, .record = out, .failure = failure };
+    r.streams = calloc(work->n_streams, sizeof *r.streams);
+    r.slots = calloc(work->n_slots, sizeof *r.slots);
+    r.order = calloc(work->n_slots, sizeof *r.order);
+    bool ok = r.streams && r.slots && r.order;
+    if (!ok) {
+        bench_fail(failure, "out of host memory");
+    } else {
+        bench_clock_calibrated();
+        ok = bench_setup_create(options->setup, options->allocator, options->memory_bytes,
+                                &r.instance, failure) &&
+             run_with_instance(&r);
+    }
+    free(r.streams);
+    free(r.slots);
+    free(r.order);
+    return ok;
+}

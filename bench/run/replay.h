@@ -1,0 +1,70 @@
+/* replay.h - run a work through an allocator and measure.
+ *
+ * Every replay has a fresh instance (on the simulator: fresh devices), goes through the public
+ * interface, and submits declared work on the block's stream at each allocation and just before
+ * each free. A failed allocation is counted, its later free is skipped, and the replay goes on.
+ * What still lives at the end of a loop is freed, in order of allocation, so that all loops are
+ * alike. */
+#ifndef PLEAT_BENCH_REPLAY_H
+#define PLEAT_BENCH_REPLAY_H
+
+#include "bench/base/progress.h"
+#include "bench/run/dump.h"
+#include "bench/run/setup.h"
+#include "bench/run/timeline.h"
+#include "bench/work/work.h"
+
+/* Plain memory without pointers into the heap: workers pass records between processes. */
+typedef struct bench_record {
+    char trace[BENCH_NAME_BYTES];
+    char allocator[32];
+    char driver[8];
+    uint64_t memory_bytes;
+    uint64_t peak_live_bytes;
+    uint64_t peak_reserved_bytes;
+    uint64_t oom_count;
+    uint64_t n_events; /* a and f lines, of all loops */
+    uint64_t ops_map, ops_unmap, ops_alloc, ops_free;
+    uint64_t calls[PL_N_ENTRIES];
+    uint64_t bytes_created, bytes_mapped;
+    uint64_t host_syncs, stream_waits, hazards, retries;
+    double driver_us;
+    double ns_per_event;
+    unsigned n_loops;
+    uint64_t loop_ops[BENCH_MAX_LOOPS];
+    char first_failure[320]; /* why the first allocation failed, or empty */
+
+    /* fit only; 0 elsewhere, and when nothing completed */
+    bool is_fit;
+    uint64_t least_memory_bytes;
+    double ratio;
+} bench_record;
+
+typedef struct bench_replay_options {
+    const bench_setup *setup;
+    const char *allocator;
+    uint64_t memory_bytes; /* 0 = unlimited */
+    unsigned loops;
+    bool stop_at_failure;     /* at the first failed allocation: only success matters */
+    bench_timeline *timeline; /* NULL = none; not with stop_at_failure */
+    bench_dump *dump;         /* a snapshot; NULL = none. Recording costs time: see ns_per_event */
+    bench_progress *progress;
+} bench_replay_options;
+
+/* False and a message when the replay itself could not be done or the allocator broke its word:
+ * a free that fails, driver objects left after destruction. */
+bool bench_replay(const bench_work *work, const bench_replay_options *options, bench_record *out,
+                  bench_failure *failure);
+
+static inline uint64_t bench_record_ops(const bench_record *r)
+{
+    return r->ops_map + r->ops_unmap + r->ops_alloc + r->ops_free;
+}
+
+/* Nothing failed and no hazard was seen. */
+static inline bool bench_record_is_clean(const bench_record *r)
+{
+    return r->oom_count == 0 && r->hazards == 0;
+}
+
+#endif

@@ -1,0 +1,57 @@
+/* resident.h - the cost of a free and an allocation in memory that is resident already.
+ *
+ * Blocks are allocated, and every second one, in the order of addresses, is freed again: N + N/8
+ * gaps held apart by as many walls. N/8 movable blocks then live in the gaps and leave about N free
+ * blocks. A pair frees one of the movable ones, drawn at random, and allocates a size drawn from
+ * the same mix. The walls never move, so the number of free blocks stays what it is for any number
+ * of pairs, and every allocator gets the same requests.
+ *
+ *   | gap | wall | gap | wall | gap | wall | ...            | spare: 64 of the largest |
+ *   |xx   |######|     |######|xxxxx|######|    x = movable, # = wall
+ *
+ * Sizes, in units of 512 bytes, are those of deep learning: 60 % from 1 to 64, 30 % from 64 to
+ * 4,160, 10 % from 4,096 to 69,632; uniform within each. The spare makes sure that the largest
+ * request always finds room: the measured part makes no driver call, and that is checked. */
+#ifndef PLEAT_BENCH_RESIDENT_H
+#define PLEAT_BENCH_RESIDENT_H
+
+#include "bench/run/setup.h"
+
+enum { BENCH_RESIDENT_ROUNDS = 20, BENCH_RESIDENT_MOST_BLOCKS = 1 << 20 };
+
+typedef struct bench_resident_options {
+    const bench_setup *setup;
+    const char *allocator;
+    unsigned n_blocks; /* gaps */
+    unsigned n_pairs;  /* of each round */
+    unsigned n_rounds;
+    uint64_t seed;
+} bench_resident_options;
+
+typedef struct bench_resident_result {
+    double ns_per_pair;    /* of the fastest round */
+    uint64_t n_free_start; /* free blocks between live ones, before and after the rounds */
+    uint64_t n_free_end;
+    uint64_t n_live;
+    uint64_t live_bytes_start;
+    uint64_t live_bytes_end;
+    uint64_t n_driver_calls; /* during the rounds */
+} bench_resident_result;
+
+/* False and a message when a request failed. */
+bool bench_resident(const bench_resident_options *options, bench_resident_result *out,
+                    bench_failure *failure);
+
+/* The function that holds the measured pairs and nothing else: what callgrind counts. */
+#define BENCH_RESIDENT_SYMBOL "bench_resident_pairs"
+
+/* One free and one allocation. */
+typedef struct bench_pair {
+    uint64_t bytes;
+    uint32_t index; /* of the movable block */
+} bench_pair;
+
+pleat_status bench_resident_pairs(pleat instance, pleat_devptr *blocks, const bench_pair *pairs,
+                                  unsigned n_pairs);
+
+#endif

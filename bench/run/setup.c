@@ -1,0 +1,195 @@
+/* setup.c - which driver and configuration the runs of a command use.
+ *
+ * The simulator's configuration has three sources, each on top of the one before: PLEAT_SIM, the
+ * key `sim` of PLEAT_CONF and --conf, and --sim. Capacity and depth are the command's own options,
+ * so there is one place for each. */
+#include "bench/run/setup.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "segments/allocator.h"
+
+#define CONF_BYTES 4096
+
+/* One `key:value` at *at; moves *at behind it. A comma in brackets does not end it. */
+static const char *next_item(const char **at, size_t *n_item, size_t *n_key)
+{
+    const char *begin = *at + strspn(*at, ", ");
+    if (*begin == '\0') {
+        return NULL;
+    }
+    const char *end = begin;
+    for (int nesting = 0; *end != '\0' && !(*end == ',' && nesting == 0); end++) {
+        nesting += (*end == '[') - (*end == ']');
+    }
+    *n_item = (size_t)(end - begin);
+    *n_key = strcspn(begin, ":,");
+    *at = end;
+    return begin;
+}
+
+static bool has_key(const char *conf, const char *key, size_t n)
+{
+    size_t n_item;
+    size_t n_key;
+    for (const char *item; (item = next_item(&conf, &n_item, &n_key)) != NULL;) {
+        if (n_key == n && memcmp(item, key, n) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Append the items of `conf` whose keys are not in `later`. */
+static bool append_items(char *out, size_t n, const char *conf, const char *later)
+{
+    size_t n_item;
+    size_t n_key;
+    for (const char *item; (item = next_item(&conf, &n_item, &n_key)) != NULL;) {
+        if (has_key(later, item, n_key)) {
+            continue;
+        }
+        size_t used = strlen(out);
+        if (used + n_item + 2 > n) {
+            return false;
+        }
+        snprintf(out + used, n - used, "%s%.*s", used ? "," : "", (int)n_item, item);
+    }
+    return true;
+}
+
+static bool merge_sim(bench_setup *setup, const char *given, bench_failure *failure)
+{
+    if (has_key(given, "capacity", 8)) {
+        return bench_fail(failure, "--sim: capacity is set with --memory");
+    }
+    if (has_key(given, "depth", 5)) {
+        return bench_fail(failure, "--sim: depth is set with --depth");
+    }
+    const char *environment = getenv("PLEAT_SIM");
+    char below[PL_SIM_CONF_BYTES] = "";
+    setup->sim[0] = '\0';
+    if (!append_items(below, sizeof below, environment ? environment : "",
+                      setup->config.sim_conf) ||
+        !append_items(below, sizeof below, setup->config.sim_conf, "") ||
+        !append_items(setup->sim, sizeof setup->sim, below, given) ||
+        !append_items(setup->sim, sizeof setup->sim, given, "")) {
+        return bench_fail(failure, "--sim: more than %d characters in all", PL_SIM_CONF_BYTES);
+    }
+    char own[PL_SIM_CONF_BYTES] = "";
+    append_items(own, sizeof own, setup->sim, "capacity,depth");
+    memcpy(setup->sim, own, sizeof own);
+    return true;
+}
+
+static bool say_last_error(const char *what, bench_failure *failure)
+{
+    const pleat_error *error = pleat_last_error();
+    return bench_fail(failure, "%s: %s", what,
+                      error->text && error->text[0] ? error->text
+                                                    : pleat_status_text(error->status));
+}
+
+static bool write_sim_conf(const bench_setup *setup, uint64_t capacity_bytes,
+                           char out[PL_SIM_CONF_BYTES], bench_failure *failure)
+{
+    int n = snprintf(out, PL_SIM_CONF_BYTES, "capacity:%llu,depth:%u%s%s",
+                     (unsigned long long)capacity_bytes, setup->depth, setup->sim[0] ? "," : "",
+                     setup->sim);
+    return (size_t)n < PL_SIM_CONF_BYTES || bench_fail(failure, "--sim: it is too long");
+}
+
+static bool say_driver_error(const char *what, pleat_status st, bench_failure *failure)
+{
+    const pl_driver_error *error = pl_driver_last_error();
+    return bench_fail(failure, "%s: %s%s%s", what, pleat_status_text(st),
+                      error->detail[0] ? ": " : "", error->detail);
+}
+
+static bool look_at_gpu(bench_setup *setup, bench_failure *failure)
+{
+    char sim_conf[PL_SIM_CONF_BYTES];
+    if (!write_sim_conf(setup, BENCH_UNLIMITED_BYTES, sim_conf, failure)) {
+        return false;
+    }
+    pl_driver *drv;
+    pleat_status st = pl_driver_open(setup->config.driver, sim_conf, &drv);
+    if (st != PLEAT_OK) {
+        return say_driver_error(st == PLEAT_ECONF ? "--sim" : "cannot start", st, failure);
+    }
+    pl_device *dev;
+    st = pl_device_open(drv, 0, &setup->config.device, &dev);
+    if (st == PLEAT_OK) {
+        setup->config.driver = pl_driver_kind_of(drv);
+        snprintf(setup->gpu, sizeof setup->gpu, "%s", pl_device_name(dev));
+        setup->granule_bytes = pl_device_granule_bytes(dev);
+        setup->total_bytes = pl_device_total_bytes(dev);
+        pl_device_close(dev);
+    } else {
+        say_driver_error("device 0", st, failure);
+    }
+    pl_driver_close(drv);
+    return st == PLEAT_OK;
+}
+
+bool bench_setup_init(bench_setup *setup, const bench_options *options, bench_failure *failure)
+{
+    *setup = (bench_setup){ .depth = options->depth };
+    if (options->conf != NULL && has_key(options->conf, "allocator", strlen("allocator"))) {
+        return bench_fail(failure, "--conf: allocator: runs are made with those that --allocator "
+                                   "names");
+    }
+    if (pl_config_read(options->conf, &setup->config) != PLEAT_OK) {
+        return say_last_error("configuration", failure);
+    }
+    if (options->has_driver) {
+        setup->config.driver = options->driver;
+    }
+    setup->is_chosen = setup->config.driver != PL_DRIVER_AUTO;
+    setup->config.time_calls = true;
+    return merge_sim(setup, options->sim, failure) && look_at_gpu(setup, failure);
+}
+
+bool bench_setup_is_sim(const bench_setup *setup)
+{
+    return setup->config.driver == PL_DRIVER_SIM;
+}
+
+const char *bench_setup_driver(const bench_setup *setup)
+{
+    return bench_setup_is_sim(setup) ? "sim" : "cuda";
+}
+
+const char *bench_setup_banner(const bench_setup *setup, char *out, size_t n)
+{
+    if (!bench_setup_is_sim(setup)) {
+        snprintf(out, n, "GPU: %s", setup->gpu);
+    } else {
+        snprintf(out, n, "SIMULATED GPU (%s)",
+                 setup->is_chosen ? "as asked for" : "no CUDA driver found");
+    }
+    return out;
+}
+
+bool bench_setup_create(const bench_setup *setup, const char *allocator, uint64_t memory_bytes,
+                        pleat *out, bench_failure *failure)
+{
+    pl_config config = setup->config;
+    config.allocator = pl_allocator_find(allocator);
+    config.fallback = NULL; /* no allocator's figures under another's name */
+    if (!bench_setup_is_sim(setup) && memory_bytes) {
+        config.limit_bytes = memory_bytes;
+        config.limit_parts = 0;
+    }
+    uint64_t capacity_bytes = memory_bytes ? memory_bytes : BENCH_UNLIMITED_BYTES;
+    if (!write_sim_conf(setup, capacity_bytes, config.sim_conf, failure)) {
+        return false;
+    }
+    config.has_sim_conf = true;
+    char conf[CONF_BYTES];
+    if (pl_config_write(&config, conf, sizeof conf) > sizeof conf) {
+        return bench_fail(failure, "the configuration is too long");
+    }
+    return pleat_create(conf, out) == PLEAT_OK || say_last_error("cannot start", failure);
+}

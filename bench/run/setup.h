@@ -1,0 +1,35 @@
+/* setup.h - which driver and configuration the runs of a command use. */
+#ifndef PLEAT_BENCH_SETUP_H
+#define PLEAT_BENCH_SETUP_H
+
+#include "api/config.h"
+#include "api/pleat.h"
+#include "bench/base/failure.h"
+#include "bench/command/options.h"
+
+typedef struct bench_setup {
+    pl_config config;            /* the user's, with the driver decided */
+    char sim[PL_SIM_CONF_BYTES]; /* the simulator's configuration without capacity and depth */
+    unsigned depth;
+    bool is_chosen; /* the user asked for this driver */
+    char gpu[128];
+    uint64_t granule_bytes;
+    uint64_t total_bytes;
+} bench_setup;
+
+/* Reads PLEAT_CONF, --conf, PLEAT_SIM and --sim, opens the driver once and looks at its GPU. False
+ * and a message when any of it is bad. */
+bool bench_setup_init(bench_setup *setup, const bench_options *options, bench_failure *failure);
+
+/* "sim" or "cuda". */
+const char *bench_setup_driver(const bench_setup *setup);
+bool bench_setup_is_sim(const bench_setup *setup);
+/* The line that says what runs here: "SIMULATED GPU (no CUDA driver found)" or the GPU's name. */
+const char *bench_setup_banner(const bench_setup *setup, char *out, size_t n);
+
+/* A fresh instance: on the simulator fresh devices of `memory_bytes`, on CUDA that limit; 0 = as
+ * unlimited as it gets. */
+bool bench_setup_create(const bench_setup *setup, const char *allocator, uint64_t memory_bytes,
+                        pleat *out, bench_failure *failure);
+
+#endif
