@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/command/options.h"
 #include "bench/generate/generators.h"
 #include "bench/generate/lengths.h"
 #include "bench/run/replay.h"
@@ -185,9 +186,9 @@ START_TEST(every_generator_replays_without_failure_or_hazard)
     bench_setup setup;
     bench_work work;
     bench_options_init(&options);
-    options.has_driver = true;
-    options.driver = PL_DRIVER_SIM;
-    ck_assert_msg(bench_setup_init(&setup, &options, &failure), "%s", failure.text);
+    options.target.has_driver = true;
+    options.target.driver = PL_DRIVER_SIM;
+    ck_assert_msg(bench_setup_init(&setup, &options.target, &failure), "%s", failure.text);
     open_work(small[_i], &work);
     for (size_t i = 0; i < sizeof allocators / sizeof allocators[0]; i++) {
         bench_record record;

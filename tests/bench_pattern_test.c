@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/base/size.h"
+#include "bench/command/options.h"
 #include "bench/patterns/patterns.h"
 #include "bench/run/replay.h"
 
@@ -21,10 +23,10 @@ static void set_up_with(const char *conf)
 {
     bench_options options;
     bench_options_init(&options);
-    options.has_driver = true;
-    options.driver = PL_DRIVER_SIM;
-    options.conf = conf;
-    ck_assert_msg(bench_setup_init(&setup, &options, &failure), "%s", failure.text);
+    options.target.has_driver = true;
+    options.target.driver = PL_DRIVER_SIM;
+    options.target.conf = conf;
+    ck_assert_msg(bench_setup_init(&setup, &options.target, &failure), "%s", failure.text);
     ck_assert_uint_eq(setup.granule_bytes, 2 * MIB);
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bench/command/options.h"
 #include "bench/run/fit.h"
 #include "tests/support/bench_child.h"
 
@@ -18,9 +19,9 @@ static void set_up(void)
 {
     bench_options options;
     bench_options_init(&options);
-    options.has_driver = true;
-    options.driver = PL_DRIVER_SIM;
-    ck_assert_msg(bench_setup_init(&setup, &options, &failure), "%s", failure.text);
+    options.target.has_driver = true;
+    options.target.driver = PL_DRIVER_SIM;
+    ck_assert_msg(bench_setup_init(&setup, &options.target, &failure), "%s", failure.text);
     ck_assert(bench_setup_is_sim(&setup));
     ck_assert_uint_eq(setup.granule_bytes, 2 * MIB);
 }
@@ -167,12 +168,12 @@ static bool init_with(const char *conf, const char *sim)
 {
     bench_options options;
     bench_options_init(&options);
-    options.has_driver = true;
-    options.driver = PL_DRIVER_SIM;
-    options.conf = conf;
-    options.sim = sim;
+    options.target.has_driver = true;
+    options.target.driver = PL_DRIVER_SIM;
+    options.target.conf = conf;
+    options.target.sim = sim;
     bench_setup other;
-    return bench_setup_init(&other, &options, &failure);
+    return bench_setup_init(&other, &options.target, &failure);
 }
 
 START_TEST(bad_configurations_are_refused_with_their_key)
@@ -201,14 +202,14 @@ START_TEST(sources_of_the_simulators_configuration_lie_on_top_of_each_other)
     ck_assert_int_eq(setenv("PLEAT_CONF", "sim:[name:second]", 1), 0);
     bench_options options;
     bench_options_init(&options);
-    options.has_driver = true;
-    options.driver = PL_DRIVER_SIM;
-    ck_assert_msg(bench_setup_init(&setup, &options, &failure), "%s", failure.text);
+    options.target.has_driver = true;
+    options.target.driver = PL_DRIVER_SIM;
+    ck_assert_msg(bench_setup_init(&setup, &options.target, &failure), "%s", failure.text);
     ck_assert_str_eq(setup.gpu, "second");
     ck_assert_uint_eq(setup.granule_bytes, MIB);
     ck_assert_uint_eq(setup.total_bytes, UINT64_C(1) << 40);
-    options.sim = "name:third";
-    ck_assert_msg(bench_setup_init(&setup, &options, &failure), "%s", failure.text);
+    options.target.sim = "name:third";
+    ck_assert_msg(bench_setup_init(&setup, &options.target, &failure), "%s", failure.text);
     ck_assert_str_eq(setup.gpu, "third");
 }
 END_TEST

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bench/command/options.h"
 #include "bench/tail/tail.h"
 #include "tests/support/bench_child.h"
 
@@ -18,9 +19,9 @@ static void set_up(void)
 {
     bench_options options;
     bench_options_init(&options);
-    options.has_driver = true;
-    options.driver = PL_DRIVER_SIM;
-    ck_assert_msg(bench_setup_init(&setup, &options, &failure), "%s", failure.text);
+    options.target.has_driver = true;
+    options.target.driver = PL_DRIVER_SIM;
+    ck_assert_msg(bench_setup_init(&setup, &options.target, &failure), "%s", failure.text);
 }
 
 static void tear_down(void)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "bench/base/random.h"
+#include "bench/command/options.h"
 #include "bench/run/replay.h"
 #include "bench/work/work.h"
 #include "tests/support/bench_child.h"
@@ -619,9 +620,9 @@ static void replay(const char *allocator, unsigned loops, bench_record *record)
     bench_options defaults;
     bench_setup setup;
     bench_options_init(&defaults);
-    defaults.has_driver = true;
-    defaults.driver = PL_DRIVER_SIM;
-    ck_assert_msg(bench_setup_init(&setup, &defaults, &failure), "%s", failure.text);
+    defaults.target.has_driver = true;
+    defaults.target.driver = PL_DRIVER_SIM;
+    ck_assert_msg(bench_setup_init(&setup, &defaults.target, &failure), "%s", failure.text);
     bench_replay_options options = { .setup = &setup, .allocator = allocator, .loops = loops };
     ck_assert_msg(bench_replay(&work, &options, record, &failure), "%s", failure.text);
     ck_assert_uint_eq(record->oom_count, 0);

@@ -151,7 +151,7 @@ bool bench_ab_plan_init(bench_ab_plan *plan, const bench_ab_options *options)
     }
     tell_works_apart(plan);
     bench_failure failure;
-    if (!bench_workers_setup(&options->common, &plan->setup, &failure)) {
+    if (!bench_workers_setup(&options->common.target, &plan->setup, &failure)) {
         fprintf(stderr, "pleat: %s\n", failure.text);
         return false;
     }

@@ -2,6 +2,8 @@
 #ifndef PLEAT_BENCH_PLAN_H
 #define PLEAT_BENCH_PLAN_H
 
+#include "bench/base/size.h"
+#include "bench/command/options.h"
 #include "bench/run/fit.h"
 
 enum { BENCH_MOST_MEMORIES = 16 };

@@ -3,7 +3,7 @@
 #define PLEAT_BENCH_ROWS_H
 
 #include "bench/ab/plan.h"
-#include "bench/command/output.h"
+#include "bench/run/output.h"
 
 /* False when the file cannot take it. */
 bool bench_rows_heading(FILE *file);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "bench/command/output.h"
+#include "bench/run/output.h"
 
 /* Columns, with the blank before: 16 + 36 + 3 x 13 + 8 = 99. */
 enum {

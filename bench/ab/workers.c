@@ -212,7 +212,7 @@ void bench_shared_destroy(void *shared, size_t bytes)
 }
 
 typedef struct scout {
-    const bench_options *options;
+    const bench_target *target;
     bench_setup setup;
     bool is_ready;
     bench_failure failure;
@@ -223,7 +223,7 @@ static void look(void *context, unsigned job, unsigned slot_index)
     (void)job;
     (void)slot_index;
     scout *s = context;
-    s->is_ready = bench_setup_init(&s->setup, s->options, &s->failure);
+    s->is_ready = bench_setup_init(&s->setup, s->target, &s->failure);
 }
 
 static void looked(void *context, unsigned job, unsigned slot_index, const char *why)
@@ -236,13 +236,13 @@ static void looked(void *context, unsigned job, unsigned slot_index, const char 
     }
 }
 
-bool bench_workers_setup(const bench_options *options, bench_setup *setup, bench_failure *failure)
+bool bench_workers_setup(const bench_target *target, bench_setup *setup, bench_failure *failure)
 {
     scout *s = bench_shared_create(sizeof *s, failure);
     if (!s) {
         return false;
     }
-    s->options = options;
+    s->target = target;
     bench_fail(&s->failure, "interrupted");
     bench_workers workers = {
         .n_jobs = 1, .n_at_once = 1, .body = look, .ended = looked, .context = s

@@ -38,7 +38,7 @@ void *bench_shared_create(size_t bytes, bench_failure *failure);
 void bench_shared_destroy(void *shared, size_t bytes);
 
 /* bench_setup_init in a process of its own. False and a message as it, or "interrupted". */
-bool bench_workers_setup(const bench_options *options, bench_setup *setup, bench_failure *failure);
+bool bench_workers_setup(const bench_target *target, bench_setup *setup, bench_failure *failure);
 
 /* How many jobs at once use this machine best: two on the simulator where there are two processors,
  * one on a real GPU. */

@@ -5,9 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/base/size.h"
 #include "bench/command/commands.h"
-#include "bench/command/output.h"
+#include "bench/command/options.h"
 #include "bench/run/demo.h"
+#include "bench/run/output.h"
 
 enum { KEY_CSV = 0x400 };
 
@@ -217,7 +219,7 @@ int bench_command_demo(int argc, char **argv)
     if (!bench_parse(&demo_argp, argc, argv, &c)) {
         return BENCH_EXIT_USAGE;
     }
-    bench_demo *demo = bench_demo_run(&c.options, &c.failure);
+    bench_demo *demo = bench_demo_run(&c.options.target, &c.failure);
     if (!demo) {
         fprintf(stderr, "pleat: %s\n", c.failure.text);
         return BENCH_EXIT_USAGE;

@@ -14,12 +14,9 @@ void bench_options_init(bench_options *options)
     *options = (bench_options){
         .allocators = { "pleat" },
         .n_allocators = 1,
-        .driver = PL_DRIVER_AUTO,
+        .target = { .driver = PL_DRIVER_AUTO, .depth = 256, .conf = "", .sim = "" },
         .memory = { .kind = BENCH_MEMORY_UNLIMITED },
-        .depth = 256,
         .loops = 1,
-        .conf = "",
-        .sim = "",
     };
 }
 
@@ -109,8 +106,8 @@ static void parse_driver(struct argp_state *state, const char *word, bench_optio
                   { "cuda", PL_DRIVER_CUDA } };
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         if (strcmp(word, kinds[i].word) == 0) {
-            options->driver = kinds[i].kind;
-            options->has_driver = true;
+            options->target.driver = kinds[i].kind;
+            options->target.has_driver = true;
             return;
         }
     }
@@ -125,10 +122,10 @@ static error_t parse_driver_options(int key, char *arg, struct argp_state *state
         parse_driver(state, arg, options);
         return 0;
     case KEY_CONF:
-        options->conf = arg;
+        options->target.conf = arg;
         return 0;
     case KEY_SIM:
-        options->sim = arg;
+        options->target.sim = arg;
         return 0;
     case KEY_JSON:
         options->json = true;
@@ -149,7 +146,7 @@ static error_t parse_common_options(int key, char *arg, struct argp_state *state
         bench_parse_allocators(state, arg, options);
         return 0;
     case KEY_DEPTH:
-        options->depth = bench_number(state, "--depth", arg, 0, BENCH_MAX_DEPTH);
+        options->target.depth = bench_number(state, "--depth", arg, 0, BENCH_MAX_DEPTH);
         return 0;
     case KEY_LOOPS:
         options->loops = bench_number(state, "--loops", arg, 1, BENCH_MAX_LOOPS);

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "bench/base/size.h"
-#include "vmm/driver.h"
+#include "bench/run/replay.h"
 
 enum {
     BENCH_EXIT_OK = 0,
@@ -15,18 +15,14 @@ enum {
     BENCH_EXIT_INTERRUPTED = 130
 };
 
-enum { BENCH_MAX_ALLOCATORS = 16, BENCH_MAX_LOOPS = 1000, BENCH_MAX_DEPTH = 1 << 20 };
+enum { BENCH_MAX_ALLOCATORS = 16, BENCH_MAX_DEPTH = 1 << 20 };
 
 typedef struct bench_options {
     const char *allocators[BENCH_MAX_ALLOCATORS]; /* the registry's own strings */
     unsigned n_allocators;
-    bool has_driver; /* --driver was given */
-    pl_driver_kind driver;
+    bench_target target;
     bench_memory memory;
-    unsigned depth;
     unsigned loops;
-    const char *conf; /* "" */
-    const char *sim;  /* "" */
     bool json;
     char **works;
     unsigned n_works;

@@ -6,6 +6,7 @@
 
 #include "bench/base/progress.h"
 #include "bench/command/commands.h"
+#include "bench/command/options.h"
 #include "bench/command/probe_report.h"
 #include "bench/run/setup.h"
 
@@ -189,7 +190,7 @@ int bench_command_probe(int argc, char **argv)
     }
     bench_progress_init(&c->progress);
     read_kernel(&c->probe);
-    if (bench_setup_init(&c->setup, &c->options, &c->failure)) {
+    if (bench_setup_init(&c->setup, &c->options.target, &c->failure)) {
         status = run(c);
     } else {
         fprintf(stderr, "pleat: %s\n", c->failure.text);

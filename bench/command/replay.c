@@ -1,9 +1,11 @@
 /* replay.c - `pleat replay` and `pleat fit`: every work under every allocator. */
 #include <stdlib.h>
 
+#include "bench/base/size.h"
 #include "bench/command/commands.h"
-#include "bench/command/output.h"
+#include "bench/command/options.h"
 #include "bench/run/fit.h"
+#include "bench/run/output.h"
 
 enum { KEY_MEMORY = 0x200, KEY_SNAPSHOT, KEY_SNAPSHOT_AT };
 
@@ -199,7 +201,7 @@ static int run_all(batch *b)
     if (!load_works(b)) {
         return BENCH_EXIT_USAGE;
     }
-    if (!bench_setup_init(&b->setup, &b->options, &b->failure)) {
+    if (!bench_setup_init(&b->setup, &b->options.target, &b->failure)) {
         fprintf(stderr, "pleat: %s\n", b->failure.text);
         return BENCH_EXIT_USAGE;
     }

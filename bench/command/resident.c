@@ -4,6 +4,7 @@
 
 #include "bench/base/progress.h"
 #include "bench/command/commands.h"
+#include "bench/command/options.h"
 #include "bench/run/callgrind.h"
 #include "bench/run/resident.h"
 
@@ -88,10 +89,15 @@ static double count_instructions(resident_command *c, const char *allocator)
     snprintf(blocks, sizeof blocks, "%u", c->n_blocks);
     snprintf(pairs, sizeof pairs, "%d", CALLGRIND_PAIRS);
     snprintf(seed, sizeof seed, "%u", c->seed);
-    const char *arguments[] = { "bench", "resident",      "--blocks",    blocks,    "--pairs",
-                                pairs,   "--seed",        seed,          "--conf",  c->options.conf,
-                                "--sim", c->options.sim,  "--allocator", allocator, "--driver",
-                                "sim",   "--no-callgrind" };
+    const char *arguments[] = { "bench",         "resident",
+                                "--blocks",      blocks,
+                                "--pairs",       pairs,
+                                "--seed",        seed,
+                                "--conf",        c->options.target.conf,
+                                "--sim",         c->options.target.sim,
+                                "--allocator",   allocator,
+                                "--driver",      "sim",
+                                "--no-callgrind" };
     uint64_t instructions;
     bench_progress_label(&c->progress, 0, "%s: counting instructions", allocator);
     bench_progress_step(&c->progress, 0.5);
@@ -182,12 +188,12 @@ int bench_command_resident(int argc, char **argv)
     bench_options_init(&c.options);
     c.options.allocators[1] = "torch-native";
     c.options.n_allocators = 2;
-    c.options.driver = PL_DRIVER_SIM;
-    c.options.has_driver = true;
+    c.options.target.driver = PL_DRIVER_SIM;
+    c.options.target.has_driver = true;
     if (!bench_parse(&resident_argp, argc, argv, &c)) {
         return BENCH_EXIT_USAGE;
     }
-    if (!bench_setup_init(&c.setup, &c.options, &c.failure)) {
+    if (!bench_setup_init(&c.setup, &c.options.target, &c.failure)) {
         fprintf(stderr, "pleat: %s\n", c.failure.text);
         return BENCH_EXIT_USAGE;
     }

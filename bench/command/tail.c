@@ -2,7 +2,8 @@
 #include <stdlib.h>
 
 #include "bench/command/commands.h"
-#include "bench/command/output.h"
+#include "bench/command/options.h"
+#include "bench/run/output.h"
 #include "bench/tail/tail.h"
 
 enum { KEY_TAIL_BLOCKS = 0x400, KEY_ROUNDS, KEY_TAIL_ALLOCATOR };
@@ -171,10 +172,10 @@ int bench_command_tail(int argc, char **argv)
     bench_options_init(&c.options);
     c.options.allocators[1] = "torch-native";
     c.options.n_allocators = 2;
-    c.options.driver = PL_DRIVER_SIM;
-    c.options.has_driver = true;
+    c.options.target.driver = PL_DRIVER_SIM;
+    c.options.target.has_driver = true;
     argp_parse(&tail_argp, argc, argv, 0, NULL, &c);
-    if (!bench_setup_init(&c.setup, &c.options, &c.failure)) {
+    if (!bench_setup_init(&c.setup, &c.options.target, &c.failure)) {
         fprintf(stderr, "pleat: %s\n", c.failure.text);
         return BENCH_EXIT_USAGE;
     }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "bench/command/commands.h"
+#include "bench/command/options.h"
 #include "bench/run/verify.h"
 #include "bench/work/files.h"
 #include "segments/allocator.h"
@@ -47,11 +48,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         argp_error(state, "SNAPSHOT is missing: a file of torch.cuda.memory._dump_snapshot");
         return 0;
     case ARGP_KEY_END:
-        if (c->options.has_driver && c->options.driver == PL_DRIVER_CUDA) {
+        if (c->options.target.has_driver && c->options.target.driver == PL_DRIVER_CUDA) {
             argp_error(state, "--driver: verify runs on the simulator");
         }
-        c->options.has_driver = true;
-        c->options.driver = PL_DRIVER_SIM;
+        c->options.target.has_driver = true;
+        c->options.target.driver = PL_DRIVER_SIM;
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -142,11 +143,12 @@ static bool set_up(verify_command *c, subject *s)
     char conf[CONF_BYTES];
     char sim[PL_SIM_CONF_BYTES];
     take_settings(s->snapshot.conf, conf, sizeof conf);
-    snprintf(sim, sizeof sim, "%s%slog:full", c->options.sim, c->options.sim[0] ? "," : "");
+    snprintf(sim, sizeof sim, "%s%slog:full", c->options.target.sim,
+             c->options.target.sim[0] ? "," : "");
     bench_options options = c->options;
-    options.conf = options.conf[0] ? options.conf : conf;
-    options.sim = sim;
-    return bench_setup_init(&s->setup, &options, &c->failure);
+    options.target.conf = options.target.conf[0] ? options.target.conf : conf;
+    options.target.sim = sim;
+    return bench_setup_init(&s->setup, &options.target, &c->failure);
 }
 
 static bool print_json(const char *name, const bench_verify_result *r)

@@ -5,8 +5,8 @@
 
 #include "bench/command/commands.h"
 #include "bench/command/options.h"
-#include "bench/command/output.h"
 #include "bench/patterns/patterns.h"
+#include "bench/run/output.h"
 #include "bench/run/survey.h"
 #include "bench/work/files.h"
 

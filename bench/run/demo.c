@@ -3,6 +3,7 @@
  * A first one finds out what driver there is; then each job has one of its own. Everything that
  * they write lies in memory shared with the parent. */
 #include "bench/run/demo.h"
+#include "bench/base/size.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -121,9 +122,9 @@ static void tell(void *context, unsigned i, unsigned slot, const char *why)
             job->allocator, job->seconds);
 }
 
-static bool run(bench_demo *demo, const bench_options *options, bench_failure *failure)
+static bool run(bench_demo *demo, const bench_target *target, bench_failure *failure)
 {
-    if (!bench_workers_setup(options, &demo->setup, failure)) {
+    if (!bench_workers_setup(target, &demo->setup, failure)) {
         return false;
     }
     char banner[192];
@@ -142,10 +143,10 @@ static bool run(bench_demo *demo, const bench_options *options, bench_failure *f
     return end == BENCH_WORKERS_DONE;
 }
 
-bench_demo *bench_demo_run(const bench_options *options, bench_failure *failure)
+bench_demo *bench_demo_run(const bench_target *target, bench_failure *failure)
 {
     bench_demo *demo = bench_shared_create(sizeof *demo, failure);
-    if (demo && (!find_jobs(demo, failure) || !run(demo, options, failure))) {
+    if (demo && (!find_jobs(demo, failure) || !run(demo, target, failure))) {
         bench_demo_free(demo);
         return NULL;
     }

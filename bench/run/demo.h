@@ -34,7 +34,7 @@ typedef struct bench_demo {
 /* Runs everything in child processes (two where the GPU is simulated and there are two processors;
  * one on a real GPU) and tells on stderr how far it is. The result is shared with the children;
  * give it back with bench_demo_free. NULL and a message when it could not even begin. */
-bench_demo *bench_demo_run(const bench_options *options, bench_failure *failure);
+bench_demo *bench_demo_run(const bench_target *target, bench_failure *failure);
 void bench_demo_free(bench_demo *demo);
 
 #endif

@@ -1,5 +1,6 @@
 /* fit.c - the least device memory in which a trace completes. */
 #include "bench/run/fit.h"
+#include "bench/base/size.h"
 
 #include <string.h>
 

@@ -5,6 +5,7 @@
  * driver calls (measured by the driver table): on the simulator that time is the simulator's own.
  * Decoding, declared work and modelled time are outside of the timed calls. */
 #include "bench/run/replay.h"
+#include "bench/base/size.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -14,6 +14,8 @@
 #include "bench/run/timeline.h"
 #include "bench/work/work.h"
 
+enum { BENCH_MAX_LOOPS = 1000 };
+
 /* Plain memory without pointers into the heap: workers pass records between processes. */
 typedef struct bench_record {
     char trace[BENCH_NAME_BYTES];

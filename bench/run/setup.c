@@ -4,6 +4,7 @@
  * key `sim` of PLEAT_CONF and --conf, and --sim. Capacity and depth are the command's own options,
  * so there is one place for each. */
 #include "bench/run/setup.h"
+#include "bench/base/size.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -133,22 +134,22 @@ static bool look_at_gpu(bench_setup *setup, bench_failure *failure)
     return st == PLEAT_OK;
 }
 
-bool bench_setup_init(bench_setup *setup, const bench_options *options, bench_failure *failure)
+bool bench_setup_init(bench_setup *setup, const bench_target *target, bench_failure *failure)
 {
-    *setup = (bench_setup){ .depth = options->depth };
-    if (options->conf != NULL && has_key(options->conf, "allocator", strlen("allocator"))) {
+    *setup = (bench_setup){ .depth = target->depth };
+    if (target->conf != NULL && has_key(target->conf, "allocator", strlen("allocator"))) {
         return bench_fail(failure, "--conf: allocator: runs are made with those that --allocator "
                                    "names");
     }
-    if (pl_config_read(options->conf, &setup->config) != PLEAT_OK) {
+    if (pl_config_read(target->conf, &setup->config) != PLEAT_OK) {
         return say_last_error("configuration", failure);
     }
-    if (options->has_driver) {
-        setup->config.driver = options->driver;
+    if (target->has_driver) {
+        setup->config.driver = target->driver;
     }
     setup->is_chosen = setup->config.driver != PL_DRIVER_AUTO;
     setup->config.time_calls = true;
-    return merge_sim(setup, options->sim, failure) && look_at_gpu(setup, failure);
+    return merge_sim(setup, target->sim, failure) && look_at_gpu(setup, failure);
 }
 
 bool bench_setup_is_sim(const bench_setup *setup)

@@ -5,7 +5,15 @@
 #include "api/config.h"
 #include "api/pleat.h"
 #include "bench/base/failure.h"
-#include "bench/command/options.h"
+
+/* Where its user wants the runs. */
+typedef struct bench_target {
+    bool has_driver; /* --driver was given */
+    pl_driver_kind driver;
+    unsigned depth;
+    const char *conf; /* "" */
+    const char *sim;  /* "" */
+} bench_target;
 
 typedef struct bench_setup {
     pl_config config;            /* the user's, with the driver decided */
@@ -19,7 +27,7 @@ typedef struct bench_setup {
 
 /* Reads PLEAT_CONF, --conf, PLEAT_SIM and --sim, opens the driver once and looks at its GPU. False
  * and a message when any of it is bad. */
-bool bench_setup_init(bench_setup *setup, const bench_options *options, bench_failure *failure);
+bool bench_setup_init(bench_setup *setup, const bench_target *target, bench_failure *failure);
 
 /* "sim" or "cuda". */
 const char *bench_setup_driver(const bench_setup *setup);

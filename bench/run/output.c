@@ -1,5 +1,6 @@
 /* output.c - records as JSON lines and as tables. */
-#include "bench/command/output.h"
+#include "bench/run/output.h"
+#include "bench/base/size.h"
 
 static json_t *integer(uint64_t value)
 {
