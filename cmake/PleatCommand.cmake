@@ -5,7 +5,7 @@ find_package(ZLIB REQUIRED)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 
 pleat_add_layer(pl_bench bench/*/*.c)
-pleat_link_layer(pl_bench pl_api ZLIB::ZLIB PkgConfig::JANSSON m)
+pleat_link_layer(pl_bench pl_measure pl_api ZLIB::ZLIB PkgConfig::JANSSON m)
 
 if(EXISTS "${PROJECT_SOURCE_DIR}/bench/command/main.c")
     add_executable(pleat_command bench/command/main.c)

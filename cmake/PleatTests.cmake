@@ -26,11 +26,12 @@ else()
 endif()
 
 set(links_sim support_sim support_common pl_sim m)
-set(links_vmm support_vmm support_common pl_vmm m)
+set(links_vmm support_vmm support_common pl_measure pl_vmm m)
 set(links_segments support_segments support_vmm support_common pl_segments pl_vmm m)
-set(links_api support_api support_segments support_vmm support_common pl_api pl_segments pl_vmm m)
+set(links_api support_api support_segments support_vmm support_common
+    pl_api pl_segments pl_measure pl_vmm m)
 set(links_bench support_bench support_api support_segments support_vmm support_common
-    pl_bench pl_api pl_segments pl_vmm m)
+    pl_bench pl_api pl_segments pl_measure pl_vmm m)
 
 set(test_environment "CK_DEFAULT_TIMEOUT=0"
     "ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:allocator_may_return_null=1"

@@ -8,7 +8,7 @@
 #include "vmm/chunk.h"
 #include "vmm/driver.h"
 #include "vmm/mapping.h"
-#include "vmm/measure.h"
+#include "vmm/measure/measure.h"
 #include "vmm/range.h"
 #include "vmm/stream.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "tests/support/vmm_sim.h"
-#include "vmm/measure.h"
+#include "vmm/measure/measure.h"
 
 #define MIB ((size_t)1 << 20)
 

@@ -12,7 +12,7 @@
 
 #include "api/internal.h"
 #include "bench/base/clock.h"
-#include "vmm/work.h"
+#include "vmm/measure/work.h"
 
 #define PROGRESS_EVENTS 16384u /* a power of two */
 

@@ -9,7 +9,7 @@
 
 #include "api/internal.h"
 #include "bench/run/verify_log.h"
-#include "vmm/work.h"
+#include "vmm/measure/work.h"
 
 typedef struct slot {
     pleat_devptr ptr;

@@ -6,7 +6,7 @@
 #include "api/internal.h"
 #include "bench/base/clock.h"
 #include "vmm/base/lock.h"
-#include "vmm/work.h"
+#include "vmm/measure/work.h"
 
 #define PROGRESS_STEPS 16384u /* a power of two */
 

@@ -10,7 +10,7 @@
 
 #include "api/pleat.h"
 #include "pleat_sim.h"
-#include "vmm/work.h"
+#include "vmm/measure/work.h"
 
 /* clang-format off */
 typedef enum compliance_trait {

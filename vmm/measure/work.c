@@ -1,5 +1,5 @@
 /* work.c - work on the GPU for replays. One thread; no lock; no policy. */
-#include "vmm/work.h"
+#include "vmm/measure/work.h"
 
 #include "vmm/sim/pleat_sim.h"
 

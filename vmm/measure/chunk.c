@@ -1,10 +1,10 @@
-/* measure_chunk.c - what chunks of each size cost: create, map, set access, unmap, release, and the
+/* chunk.c - what chunks of each size cost: create, map, set access, unmap, release, and the
  * address space for them.
  *
  * Fresh memory is what the process has not had before: chunks of all sizes are created and held
  * together, then released; what is created later comes after a release. A set tracks what it holds,
  * so that one function gives all of it back, wherever the measuring stopped. */
-#include "vmm/measure_rig.h"
+#include "vmm/measure/rig.h"
 
 enum { BUSY_CHUNKS = 64, RESERVES = 16, N_RUNS = 5 };
 

@@ -1,12 +1,12 @@
 /* measure.c - the plan of a measurement: what is measured, in which order, within which bounds.
  *
  * One thread, inside a scope of the device; the rig lives on a host memory domain of its own. */
-#include "vmm/measure.h"
+#include "vmm/measure/measure.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "vmm/measure_rig.h"
+#include "vmm/measure/rig.h"
 
 enum { DEFAULT_SECONDS = 60 };
 #define DEFAULT_MOST_BYTES (UINT64_C(16) << 30)

@@ -1,5 +1,5 @@
-/* measure_event.c - what whole allocations, and events, cost. */
-#include "vmm/measure_rig.h"
+/* event.c - what whole allocations, and events, cost. */
+#include "vmm/measure/rig.h"
 
 enum { MOST_MALLOCS = 16, EVENT_CALLS = 128 };
 

@@ -1,4 +1,4 @@
-/* measure_rig.h - the inside of the measuring core, for vmm/measure*.c only: a clock, a series of
+/* rig.h - the inside of the measuring core, for vmm/measure*.c only: a clock, a series of
  * timed calls, and the work that runs beside them.
  *
  * A series: pl_rig_begin, then for each call pl_rig_start, the call, pl_rig_stop; then pl_rig_end,
@@ -8,7 +8,7 @@
 #define PLEAT_VMM_MEASURE_RIG_H
 
 #include "vmm/device_state.h"
-#include "vmm/measure.h"
+#include "vmm/measure/measure.h"
 
 enum { PL_RIG_WINDOW_BYTES = 64 << 10 };
 

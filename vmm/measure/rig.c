@@ -1,9 +1,9 @@
-/* measure_rig.c - timing of calls, one series at a time, idle or beside running work.
+/* rig.c - timing of calls, one series at a time, idle or beside running work.
  *
  * The work beside a busy series is a row of memsets between two timed events, long enough for tens
  * of calls. What a series delays it by is its length less the length that it has undisturbed, which
  * was measured before; what is below one in a hundred of that is noise and counts as nothing. */
-#include "vmm/measure_rig.h"
+#include "vmm/measure/rig.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
-/* measure_alias.c - the litmus test of takes: one chunk mapped at two addresses.
+/* alias.c - the litmus test of takes: one chunk mapped at two addresses.
  *
  * A take writes through the new address what the old one may have cached. Per round, one stream
  * writes all of the chunk through the old address; a second stream, ordered behind it by an event,
  * writes the first half through the new address and reads across the middle there; the first
  * stream, ordered behind that, reads the same through the old address. Each must see the second
  * stream's bytes before the middle and the first stream's behind it. */
-#include "vmm/measure_rig.h"
+#include "vmm/measure/rig.h"
 
 enum { ROUNDS = 64 };
 
