@@ -20,9 +20,9 @@
 
 #include <stdatomic.h>
 
-#include "api/config.h"
+#include "api/config/config.h"
 #include "api/error.h"
-#include "api/history.h"
+#include "api/history/history.h"
 #include "api/pleat.h"
 #include "api/pool.h"
 #include "vmm/base/lock.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/config.h"
+#include "api/config/config.h"
 #include "api/pleat.h"
 
 static void clear_environment(void)

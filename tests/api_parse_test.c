@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/parse.h"
+#include "api/config/parse.h"
 #include "api/text.h"
 
 static pl_span span(const char *text)

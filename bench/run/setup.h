@@ -2,7 +2,7 @@
 #ifndef PLEAT_BENCH_SETUP_H
 #define PLEAT_BENCH_SETUP_H
 
-#include "api/config.h"
+#include "api/config/config.h"
 #include "api/pleat.h"
 #include "bench/base/failure.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/config.h"
+#include "api/config/config.h"
 #include "api/pleat.h"
 #include "tests/fuzz/fuzz.h"
 

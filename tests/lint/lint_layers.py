@@ -26,7 +26,7 @@ HOMES = {
     "vmm/base/host.c": MALLOC_FAMILY,
     "vmm/base/assert.c": ENDING | PRINTING,
     "vmm/driver.c": {"secure_getenv"},
-    "api/config.c": {"secure_getenv"},
+    "api/config/config.c": {"secure_getenv"},
     "api/adapters/complain.c": PRINTING,
 }
 BANNED = MALLOC_FAMILY | PRINTING | ENDING | ENVIRONMENT | UNBOUNDED | WAITING

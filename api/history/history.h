@@ -18,7 +18,7 @@
 
 #include <stdatomic.h>
 
-#include "api/history_stack.h"
+#include "api/history/stack.h"
 #include "api/pleat.h"
 #include "segments/observer.h"
 #include "vmm/base/host.h"

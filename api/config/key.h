@@ -1,9 +1,9 @@
-/* config_key.h - the configuration's keys: one table drives reading, writing and error texts. */
+/* key.h - the configuration's keys: one table drives reading, writing and error texts. */
 #ifndef PLEAT_API_CONFIG_KEY_H
 #define PLEAT_API_CONFIG_KEY_H
 
-#include "api/config.h"
-#include "api/parse.h"
+#include "api/config/config.h"
+#include "api/config/parse.h"
 #include "api/text.h"
 
 typedef enum pl_key_kind {

@@ -5,7 +5,7 @@
  *
  * A ring is made before it is needed and put in its place in one step; what it replaces is given
  * back under the lock, since the host memory belongs to it. */
-#include "api/history.h"
+#include "api/history/history.h"
 
 #include <string.h>
 #include <time.h>

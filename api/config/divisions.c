@@ -1,5 +1,5 @@
-/* config_divisions.c - PyTorch's list of roundings. No lock, no memory. */
-#include "api/config_divisions.h"
+/* divisions.c - PyTorch's list of roundings. No lock, no memory. */
+#include "api/config/divisions.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* config_mxnet.h - what MXNet's own environment variables say about its pools.
+/* mxnet.h - what MXNet's own environment variables say about its pools.
  *
  * Each key mxnet_gpu_... is also read from the variable of that name in upper case, in both
  * spellings of the page size; PLEAT_CONF and the string given to pleat_create lie above it. They
@@ -7,7 +7,7 @@
 #ifndef PLEAT_API_CONFIG_MXNET_H
 #define PLEAT_API_CONFIG_MXNET_H
 
-#include "api/config.h"
+#include "api/config/config.h"
 
 /* The environment; the file that owns it hands it in. */
 typedef const char *(*pl_variable_fn)(const char *name);

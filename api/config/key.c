@@ -1,11 +1,11 @@
-/* config_key.c - the table of keys, and reading a value into its field. No lock, no memory. */
-#include "api/config_key.h"
+/* key.c - the table of keys, and reading a value into its field. No lock, no memory. */
+#include "api/config/key.h"
 
 #include <string.h>
 
-#include "api/config_divisions.h"
-#include "api/config_mxnet.h"
-#include "api/history.h"
+#include "api/config/divisions.h"
+#include "api/config/mxnet.h"
+#include "api/history/history.h"
 
 #define FIELD(member)                                                                              \
     .offset = offsetof(pl_config, member), .bytes = sizeof(((pl_config *)0)->member)

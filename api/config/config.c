@@ -1,12 +1,12 @@
 /* config.c - strict reader of the configuration; the library's only look into the environment for
  * it. The keys: config_key.c. No lock, no memory. */
-#include "api/config.h"
+#include "api/config/config.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/config_key.h"
-#include "api/config_mxnet.h"
+#include "api/config/key.h"
+#include "api/config/mxnet.h"
 #include "api/error.h"
 
 enum { NAMES_BYTES = 1536 }; /* of all keys */

@@ -1,4 +1,4 @@
-/* history_stack.h - stacks of return addresses: each stored once, named by a number.
+/* stack.h - stacks of return addresses: each stored once, named by a number.
  *
  *   words   | n | innermost ... outermost | n | ... |        a stack's offset + first is its name
  *   slots   a hash table of offsets + 1, 0 = empty; at most three quarters are used

@@ -1,5 +1,5 @@
 /* parse.c - strict readers of numbers, sizes and fractions. Integers throughout. */
-#include "api/parse.h"
+#include "api/config/parse.h"
 
 #include <string.h>
 

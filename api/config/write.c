@@ -1,9 +1,9 @@
-/* config_write.c - values of keys as text: what is allowed, and what is set. */
+/* write.c - values of keys as text: what is allowed, and what is set. */
 #include <string.h>
 
-#include "api/config_divisions.h"
-#include "api/config_key.h"
-#include "api/config_mxnet.h"
+#include "api/config/divisions.h"
+#include "api/config/key.h"
+#include "api/config/mxnet.h"
 #include "api/error.h"
 
 enum { ECHO_BYTES = 64, ALLOWED_BYTES = 512 };

@@ -1,4 +1,4 @@
-/* config_divisions.h - PyTorch's list of roundings, [256:1,512:2,1024:4,>:8], read and written.
+/* divisions.h - PyTorch's list of roundings, [256:1,512:2,1024:4,>:8], read and written.
  *
  * A number before a colon is a size in MiB, a power of two; its entry holds for requests from that
  * size up to twice that size. The number after it divides each power of two, 0 and 1 do not. The
@@ -7,7 +7,7 @@
 #ifndef PLEAT_API_CONFIG_DIVISIONS_H
 #define PLEAT_API_CONFIG_DIVISIONS_H
 
-#include "api/parse.h"
+#include "api/config/parse.h"
 #include "api/text.h"
 
 enum { PL_N_DIVISIONS = 16 }; /* of 1 MiB to 32 GiB */

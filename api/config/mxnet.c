@@ -1,10 +1,10 @@
-/* config_mxnet.c - MXNet's environment variables. No lock, no memory.
+/* mxnet.c - MXNet's environment variables. No lock, no memory.
  * Source: MXNet 2, src/storage/storage.cc; docs/.../env_var.md for the second spellings. */
-#include "api/config_mxnet.h"
+#include "api/config/mxnet.h"
 
 #include <string.h>
 
-#include "api/config_key.h"
+#include "api/config/key.h"
 #include "api/error.h"
 
 static const char key_prefix[] = "mxnet_";

@@ -1,15 +1,15 @@
-/* history_stack.c - taking, storing and describing stacks.
+/* stack.c - taking, storing and describing stacks.
  *
  * Taking one walks the unwind tables, which may lock the loader: never under a lock of pleat.
  * Storing one may grow two arrays and is done under the lock of a history; without host memory the
  * entry has no stack. */
-#include "api/history_stack.h"
+#include "api/history/stack.h"
 
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <string.h>
 
-#include "api/history.h"
+#include "api/history/history.h"
 #include "api/text.h"
 
 typedef struct own_stack {

@@ -1,4 +1,4 @@
-/* history_record.c - switching the recording of an instance's devices on and off.
+/* record.c - switching the recording of an instance's devices on and off.
  *
  * What was asked last is kept in the instance, for devices that are opened later. Guarded by the
  * instance's lock, under which rings are made and put in place: never while a driver works. */
