@@ -395,6 +395,26 @@ START_TEST(one_first_seen_in_a_capture_is_known_once_it_rests)
 }
 END_TEST
 
+/* Nor need it ever rest: its work counts all the same. */
+START_TEST(the_work_of_one_that_is_only_seen_captured_is_waited_for)
+{
+    pl_stream *stream = NULL;
+    pl_fence *fence = NULL;
+    open_pair("devices:3,capacity:64M", &with_peers); /* the third has no context */
+    begin_capture(handle);
+    ck_assert_int_eq(pl_stream_get(dev, handle, &stream), PLEAT_OK);
+    ck_assert_uint_eq(vmm_sim_counted(&sim).contexts, 2);
+    end_capture(handle);
+    vmm_sim_submit(&sim, peer, handle);
+    ck_assert_int_eq(pl_fence_record_context(dev, &fence), PLEAT_OK);
+    ck_assert(!has_passed(fence));
+    ck_assert_int_eq(pl_device_synchronize(dev), PLEAT_OK);
+    ck_assert(has_passed(fence));
+    pl_fence_return(fence);
+    close_pair();
+}
+END_TEST
+
 /* What must succeed once nothing fails any more. */
 static pleat_status use_peer(void)
 {
@@ -455,6 +475,7 @@ int main(void)
     tcase_add_test(streams, synchronising_waits_for_peers_too);
     tcase_add_loop_test(streams, a_peers_capture_is_left_alone, 0, 2);
     tcase_add_loop_test(streams, one_first_seen_in_a_capture_is_known_once_it_rests, 0, 2);
+    tcase_add_test(streams, the_work_of_one_that_is_only_seen_captured_is_waited_for);
     tcase_add_loop_test(streams, whatever_call_fails_nothing_is_left_behind, 0, 8);
     suite_add_tcase(suite, streams);
     SRunner *runner = srunner_create(suite);

@@ -100,15 +100,10 @@ static pleat_status refuse_stranger(pl_device *dev, cu_device gpu)
     return PLEAT_ESTREAM;
 }
 
-/* Another thread may have been faster, or the context is not the peer's primary one: then what was
- * retained is too much. */
-static pleat_status add(pl_device *dev, cu_context context, cu_device gpu)
+/* `primary` was retained. Another thread may have been faster, or the context is not the primary
+ * one: then that is too much. */
+static pleat_status keep(pl_device *dev, cu_context primary, cu_device gpu, cu_context context)
 {
-    cu_context primary = NULL;
-    cu_result result = pl_cu_primary_retain(dev->drv, &primary, gpu);
-    if (result != CU_SUCCESS) {
-        return pl_driver_failure(result);
-    }
     pl_lock_acquire(&dev->lock);
     bool is_new = primary == context && !is_known(dev, context);
     if (is_new) {
@@ -119,6 +114,53 @@ static pleat_status add(pl_device *dev, cu_context context, cu_device gpu)
         pl_count_add(&dev->n.n_undo_failures, 1);
     }
     return primary == context ? PLEAT_OK : PLEAT_ESTREAM;
+}
+
+static pleat_status add(pl_device *dev, cu_context context, cu_device gpu)
+{
+    cu_context primary = NULL;
+    cu_result result = pl_cu_primary_retain(dev->drv, &primary, gpu);
+    return result == CU_SUCCESS ? keep(dev, primary, gpu, context) : pl_driver_failure(result);
+}
+
+/* A driver that does not tell, which is older than virtual memory management, has none. */
+static bool is_active(const pl_device *dev, cu_device gpu)
+{
+    unsigned flags = 0;
+    int active = 0;
+    return pl_driver_has(dev->drv, PL_CU_primary_state) &&
+           pl_cu_primary_state(dev->drv, gpu, &flags, &active) == CU_SUCCESS && active != 0;
+}
+
+static bool is_known_gpu(const pl_device *dev, cu_device gpu)
+{
+    for (unsigned i = 0; i < pl_context_count(dev); i++) {
+        if (dev->contexts.gpus[i] == gpu) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static pleat_status add_active(pl_device *dev, int ordinal)
+{
+    cu_device gpu = 0;
+    cu_context primary = NULL;
+    cu_result result = pl_cu_device_get(dev->drv, &gpu, ordinal);
+    if (result != CU_SUCCESS || is_known_gpu(dev, gpu) || !is_active(dev, gpu)) {
+        return pl_driver_failure(result);
+    }
+    result = pl_cu_primary_retain(dev->drv, &primary, gpu);
+    return result == CU_SUCCESS ? keep(dev, primary, gpu, primary) : pl_driver_failure(result);
+}
+
+pleat_status pl_context_admit_active(pl_device *dev)
+{
+    pleat_status st = PLEAT_OK;
+    for (unsigned i = 1; i < dev->n_access && st == PLEAT_OK; i++) {
+        st = add_active(dev, dev->access[i].location.id);
+    }
+    return st;
 }
 
 pleat_status pl_context_admit(pl_device *dev, cu_context context)

@@ -205,6 +205,8 @@ static inline unsigned pl_context_count(const pl_device *dev)
 /* Inside a scope: is it the device's own, or that of a peer to which mappings are open? Then it is
  * one of the device's contexts from now on. PLEAT_OK; ESTREAM; EDRIVER. */
 pleat_status pl_context_admit(pl_device *dev, cu_context context);
+/* The same of all peers whose context is there: a stream may be any of theirs. */
+pleat_status pl_context_admit_active(pl_device *dev);
 /* Is a capture known of in context i, by whichever instance (pl_device_note_capture)? */
 bool pl_context_is_capturing(const pl_device *dev, unsigned i);
 

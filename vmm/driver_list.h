@@ -26,6 +26,8 @@
     X(primary_retain, cuDevicePrimaryCtxRetain, REQUIRED, \
       (cu_context *ctx, cu_device dev), (ctx, dev)) \
     X(primary_release, cuDevicePrimaryCtxRelease_v2, REQUIRED, (cu_device dev), (dev)) \
+    X(primary_state, cuDevicePrimaryCtxGetState, OPTIONAL, \
+      (cu_device dev, unsigned *flags, int *is_active), (dev, flags, is_active)) \
     X(ctx_push, cuCtxPushCurrent_v2, REQUIRED, (cu_context ctx), (ctx)) \
     X(ctx_pop, cuCtxPopCurrent_v2, REQUIRED, (cu_context *ctx), (ctx)) \
     X(ctx_get_current, cuCtxGetCurrent, REQUIRED, (cu_context *ctx), (ctx)) \

@@ -179,7 +179,8 @@ static pleat_status get_ordinary(pl_device *dev, void *handle, pl_stream **out)
         return PLEAT_OK;
     }
     cu_context context = dev->context; /* of one that is captured, until it is named */
-    st = is.is_captured ? PLEAT_OK : find_context_in_scope(dev, handle, &context);
+    st = is.is_captured ? pl_context_admit_active(dev)
+                        : find_context_in_scope(dev, handle, &context);
     if (st != PLEAT_OK) {
         return st;
     }

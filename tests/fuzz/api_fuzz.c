@@ -59,7 +59,7 @@ static void open_world(const uint8_t header[HEADER_BYTES])
              (header[3] & 4) != 0 ? 16 : 128, (header[3] & 8) != 0 ? 16 : 0,
              (header[3] & 16) != 0 ? 2 : 200, (header[3] & 32) != 0 ? 1 : 50000,
              (header[3] & 64) != 0 ? ",address_budget:16M" : "");
-    fuzz_world_open(sim_conf, conf, is_pleat);
+    fuzz_world_open(sim_conf, conf, is_pleat, is_pleat && (header[4] & 4) != 0);
     fuzz_graph_open();
     fuzz_create_stream(1, false);
     fuzz_create_stream(2, (header[4] & 2) != 0);

@@ -214,13 +214,12 @@ void fuzz_begin_capture(unsigned slot, int mode)
 void fuzz_fork(unsigned slot)
 {
     fuzz_stream *s = &world.streams[slot];
-    cu_event event = NULL;
     if (slot == 0 || !s->is_live || s->is_member || !world.is_capturing) {
         return;
     }
     fuzz_say("stream %u joins the capture", slot);
     cu_stream origin = world.streams[world.origin].handle;
-    fuzz_must(pl_cu_event_create(world.drv, &event, CU_EVENT_DISABLE_TIMING_FLAG), "event");
+    cu_event event = fuzz_event_of(world.origin);
     fuzz_must(pl_cu_event_record(world.drv, event, origin), "record");
     fuzz_must(pl_cu_stream_wait_event(world.drv, s->handle, event, 0), "fork");
     fuzz_must(pl_cu_event_destroy(world.drv, event), "end of an event");

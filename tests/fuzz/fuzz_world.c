@@ -83,9 +83,29 @@ bool fuzz_can_submit(unsigned slot)
     return true;
 }
 
-bool fuzz_order(unsigned later, unsigned earlier)
+/* Calls that make something of the slot's device stand between these two. */
+static void enter(bool is_peers)
+{
+    fuzz_must(pl_cu_ctx_push(world.drv, world.contexts[is_peers]), "context");
+}
+
+static void leave(void)
+{
+    cu_context popped;
+    fuzz_must(pl_cu_ctx_pop(world.drv, &popped), "context");
+}
+
+cu_event fuzz_event_of(unsigned slot)
 {
     cu_event event = NULL;
+    enter(world.streams[slot].is_peers);
+    fuzz_must(pl_cu_event_create(world.drv, &event, CU_EVENT_DISABLE_TIMING_FLAG), "event");
+    leave();
+    return event;
+}
+
+bool fuzz_order(unsigned later, unsigned earlier)
+{
     if (!fuzz_can_submit(later) || !fuzz_can_submit(earlier) ||
         world.streams[later].is_member != world.streams[earlier].is_member) {
         return false;
@@ -94,7 +114,7 @@ bool fuzz_order(unsigned later, unsigned earlier)
         return true;
     }
     fuzz_say("stream %u waits for stream %u", later, earlier);
-    fuzz_must(pl_cu_event_create(world.drv, &event, CU_EVENT_DISABLE_TIMING_FLAG), "event");
+    cu_event event = fuzz_event_of(earlier);
     fuzz_must(pl_cu_event_record(world.drv, event, world.streams[earlier].handle), "record");
     fuzz_must(pl_cu_stream_wait_event(world.drv, world.streams[later].handle, event, 0), "wait");
     fuzz_must(pl_cu_event_destroy(world.drv, event), "end of an event");
@@ -110,10 +130,15 @@ void fuzz_create_stream(unsigned slot, bool is_blocking)
     }
     fuzz_say("stream %u begins, %s", slot, is_blocking ? "blocking" : "non-blocking");
     unsigned flags = is_blocking ? CU_STREAM_DEFAULT_FLAG : CU_STREAM_NON_BLOCKING_FLAG;
+    bool is_peers = world.contexts[1] != NULL && slot % 2 == 1;
+    enter(is_peers);
     fuzz_must(pl_cu_stream_create(world.drv, &handle, flags), "stream");
-    *s = (fuzz_stream){
-        .handle = handle, .life = s->life + 1, .is_live = true, .is_blocking = is_blocking
-    };
+    leave();
+    *s = (fuzz_stream){ .handle = handle,
+                        .life = s->life + 1,
+                        .is_live = true,
+                        .is_blocking = is_blocking,
+                        .is_peers = is_peers };
 }
 
 /* What the stream used last was used last by the legacy one, from now on. */
@@ -210,6 +235,7 @@ static void submit(fuzz_block *b, unsigned slot, bool is_write)
     fuzz_say("block %zu: %s on stream %u", (size_t)(b - world.blocks), is_write ? "write" : "read",
              slot);
     pleat_sim_access access = { .ptr = b->ptr, .bytes = b->bytes };
+    enter(world.streams[slot].is_peers);
     if (is_write) {
         b->seed = ++world.last_seed;
         fuzz_must(world.sim_fill(handle, b->ptr, b->bytes, b->seed), "fill");
@@ -218,6 +244,7 @@ static void submit(fuzz_block *b, unsigned slot, bool is_write)
     } else {
         fuzz_must(world.sim_work(handle, &access, 1), "work");
     }
+    leave();
     check_hazards(is_write ? "fill" : "read");
 }
 
@@ -317,10 +344,11 @@ static void load(const char *name, void *field)
     memcpy(field, &address, sizeof address);
 }
 
-void fuzz_world_open(const char *sim_conf, const char *conf, bool is_pleat)
+void fuzz_world_open(const char *sim_conf, const char *conf, bool is_pleat, bool has_peer)
 {
     char text[512];
-    snprintf(text, sizeof text, "driver:sim,sim:[%s],%s", sim_conf, conf);
+    snprintf(text, sizeof text, "driver:sim,sim:[%s%s],%s%s", sim_conf,
+             has_peer ? ",devices:2" : "", conf, has_peer ? ",peers:True" : "");
     world = (fuzz_world){ .is_pleat = is_pleat };
     fuzz_say("%s", text);
     pleat_status st = pleat_create(text, &world.instance);
@@ -329,8 +357,10 @@ void fuzz_world_open(const char *sim_conf, const char *conf, bool is_pleat)
 #define FUZZ_SIM_LOAD(name) load("pleat_sim_" #name, &world.sim_##name);
     FUZZ_SIM_LIST(FUZZ_SIM_LOAD)
 #undef FUZZ_SIM_LOAD
-    fuzz_must(pl_cu_primary_retain(world.drv, &world.context, 0), "context");
-    fuzz_must(pl_cu_ctx_push(world.drv, world.context), "context");
+    for (int i = 0; i < (has_peer ? 2 : 1); i++) {
+        fuzz_must(pl_cu_primary_retain(world.drv, &world.contexts[i], i), "context");
+    }
+    enter(false);
     world.streams[0].is_live = true;
 }
 
@@ -394,8 +424,10 @@ void fuzz_world_close(bool is_forced)
             fuzz_must(pl_cu_stream_destroy(world.drv, world.streams[i].handle), "end of a stream");
         }
     }
-    fuzz_must(pl_cu_ctx_pop(world.drv, &world.context), "context");
-    fuzz_must(pl_cu_primary_release(world.drv, 0), "context");
+    leave();
+    for (int i = 0; i < 2 && world.contexts[i] != NULL; i++) {
+        fuzz_must(pl_cu_primary_release(world.drv, i), "context");
+    }
     if (st != PLEAT_EPOISONED) {
         check_empty();
     }

@@ -29,6 +29,7 @@ typedef struct fuzz_stream {
     bool is_blocking;
     bool is_member; /* of the capture that is under way */
     bool is_told;   /* pleat knows of it */
+    bool is_peers;  /* of the second device */
 } fuzz_stream;
 
 typedef struct fuzz_block {
@@ -61,7 +62,7 @@ typedef struct fuzz_fault {
 
 typedef struct fuzz_world {
     pl_driver *drv;
-    struct cu_ctx_st *context;
+    struct cu_ctx_st *contexts[2]; /* the second: of a peer, or NULL */
 #define FUZZ_SIM_FIELD(name) __typeof__(pleat_sim_##name) *sim_##name;
     FUZZ_SIM_LIST(FUZZ_SIM_FIELD)
 #undef FUZZ_SIM_FIELD
@@ -82,8 +83,9 @@ typedef struct fuzz_world {
 
 extern fuzz_world world;
 
-/* A fresh simulator and an instance on it. */
-void fuzz_world_open(const char *sim_conf, const char *conf, bool is_pleat);
+/* A fresh simulator and an instance on it. With a peer, whose memory nobody uses, streams in odd
+ * slots are the peer's. */
+void fuzz_world_open(const char *sim_conf, const char *conf, bool is_pleat, bool has_peer);
 /* Everything that is live goes, the instance too; nothing may be left. */
 void fuzz_world_close(bool is_forced);
 
@@ -96,6 +98,8 @@ void fuzz_end_call(const char *what, pleat_status st, uint32_t allowed);
 /* A call of the driver's own, which the program is sure of. */
 void fuzz_must(int result, const char *what);
 
+/* Make an event for what is recorded on that stream. */
+struct cu_event_st *fuzz_event_of(unsigned slot);
 /* `later` comes after what `earlier` has so far. False where no program may ask for that. */
 bool fuzz_order(unsigned later, unsigned earlier);
 bool fuzz_can_submit(unsigned slot);

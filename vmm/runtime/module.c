@@ -33,20 +33,6 @@ cu_result cuCtxSetCurrent(cu_context ctx)
     return ctx == NULL ? result : CU_INVALID_CONTEXT;
 }
 
-cu_result cuDevicePrimaryCtxGetState(cu_device dev, unsigned *flags, int *is_active)
-{
-    pleat_sim_counts counts;
-    cu_result result = rt_init();
-    if (result == CU_SUCCESS && pleat_sim_count(dev, &counts) != 0) {
-        result = CU_INVALID_DEVICE;
-    }
-    if (result == CU_SUCCESS) {
-        *flags = 0;
-        *is_active = counts.contexts > 0;
-    }
-    return result;
-}
-
 static cu_result launch(cu_stream stream)
 {
     cu_result result = rt_enter();

@@ -156,7 +156,6 @@ RT_EXPORT char __cudaInitModule(void **handle);
  * kernels compiled at run time is linked with them. */
 RT_EXPORT cu_result cuGetExportTable(const void **table, const void *id);
 RT_EXPORT cu_result cuCtxSetCurrent(cu_context ctx);
-RT_EXPORT cu_result cuDevicePrimaryCtxGetState(cu_device dev, unsigned *flags, int *is_active);
 RT_EXPORT cu_result cuLaunchKernel(void *func, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                                    unsigned block_x, unsigned block_y, unsigned block_z,
                                    unsigned shared_bytes, cu_stream stream, void **args,

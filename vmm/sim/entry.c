@@ -32,6 +32,7 @@ static const entry_rule rules[SIM_N_ENTRIES] = {
     [SIM_CU_device_can_access] = { 0, "device peer can" },
     [SIM_CU_primary_retain] = { FALLIBLE, "device context" },
     [SIM_CU_primary_release] = { FALLIBLE, "device" },
+    [SIM_CU_primary_state] = { FALLIBLE, "device active" },
     [SIM_CU_ctx_push] = { FALLIBLE, "context" },
     [SIM_CU_ctx_pop] = { 0, "context" },
     [SIM_CU_ctx_get_current] = { 0, "context" },

@@ -164,6 +164,23 @@ cu_result cuDevicePrimaryCtxRetain(cu_context *ctx, cu_device dev)
     return sim_call_end(&call);
 }
 
+cu_result cuDevicePrimaryCtxGetState(cu_device dev, unsigned *flags, int *is_active)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_primary_state, (uint64_t)dev, 0, 0, 0);
+    const sim_device *device = sim_device_at(dev);
+    if (call.result == CU_SUCCESS && (flags == NULL || is_active == NULL)) {
+        call.result = CU_INVALID_VALUE;
+    } else if (call.result == CU_SUCCESS && device == NULL) {
+        call.result = CU_INVALID_DEVICE;
+    } else if (call.result == CU_SUCCESS) {
+        *flags = 0;
+        *is_active = device->context.n_retained > 0;
+        call.args[1] = (uint64_t)*is_active;
+    }
+    return sim_call_end(&call);
+}
+
 cu_result cuDevicePrimaryCtxRelease_v2(cu_device dev)
 {
     sim_call call;
