@@ -94,38 +94,15 @@ void pl_flight_restore(pl_space *space, pl_block *b)
     }
 }
 
-/* Room on the idle stack for every chunk that this flight may leave behind. */
-static pleat_status reserve_idle(pl_space *space, size_t n_more)
-{
-    size_t n = space->n_chunks + space->n_creating + n_more;
-
-    if (n <= space->n_idle_rooms) {
-        return PLEAT_OK;
-    }
-    n += n / 2 + 64;
-    pl_chunk *grown = pl_host_realloc(&space->host, space->idle, n * sizeof(*grown));
-    if (grown == NULL) {
-        return PLEAT_ENOMEM_HOST;
-    }
-    space->idle = grown;
-    space->n_idle_rooms = n;
-    return PLEAT_OK;
-}
-
 /* ---- the place ----------------------------------------------------------------------------- */
 
 static pleat_status prepare(pl_space *space, pl_flight *f)
 {
     pleat_devptr end = f->place.at + f->bytes + f->n_extra * space->granule_bytes;
-    pleat_status st = pl_segment_reach(&space->host, f->place.segment,
-                                       pl_segment_ceil(f->place.segment, end));
+    pleat_status st = pl_block_store_reserve(&space->store, 5);
+
+    pl_segment_reach(&space->host, f->place.segment, pl_segment_ceil(f->place.segment, end));
     f->need = f->place.n_new + f->n_extra;
-    if (st == PLEAT_OK) {
-        st = pl_block_store_reserve(&space->store, 5);
-    }
-    if (st == PLEAT_OK) {
-        st = reserve_idle(space, f->need);
-    }
     if (st != PLEAT_OK) {
         return st;
     }
@@ -469,10 +446,10 @@ void pl_flight_rollback(pl_space *space, pl_flight *f)
         pl_flight_restore(space, b);
     }
     for (size_t i = 0; i < f->n_idle; i++) {
-        space->idle[space->n_idle++] = f->chunks[i]; /* idle ones were collected first */
+        pl_space_push_idle(space, f->chunks[i]); /* idle ones were collected first */
     }
     for (size_t i = 0; i < f->n_created; i++) {
-        space->idle[space->n_idle++] = f->chunks[f->n_have + i];
+        pl_space_push_idle(space, f->chunks[f->n_have + i]);
     }
     end_flight(space, f);
 }

@@ -44,8 +44,10 @@ typedef struct pl_segment {
     pleat_devptr opened;     /* is_opening: up to here they have */
     struct pl_segment *next_opening;
     pl_block *first;
-    size_t n_rooms;   /* granules the tables below have room for; grows */
-    pl_chunk *chunks; /* by granule; 0 = none */
+    void *tables;        /* const: those below, for the whole range; pages come as they are used */
+    size_t tables_bytes; /* const */
+    size_t n_rooms;      /* granules of them that are used so far: what lies behind is zero */
+    pl_chunk *chunks;    /* by granule; 0 = none */
     pl_block **last;
     uint64_t *started;
     uint64_t *started_any; /* its words that are not 0, a bit each */
@@ -59,12 +61,12 @@ typedef struct pl_segment {
         n_reshaped; /* blocks split and absorbed so far: pointers to blocks outlast no change */
 } pl_segment;
 
-/* Tables for no granule yet; the whole range is one hole made of a spare block of `store`. */
+/* The whole range is one hole made of a spare block of `store`. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_segment_create(pl_host *host, pl_block_store *store, struct pl_area *area,
                                pl_range range, unsigned granule_log2, pl_segment **out);
 void pl_segment_destroy(pl_host *host, pl_segment *seg); /* not the range, not the blocks */
-/* Have tables up to `end`, and one granule more. PLEAT_OK or ENOMEM_HOST. */
-pleat_status pl_segment_reach(pl_host *host, pl_segment *seg, pleat_devptr end);
+/* Use the tables up to `end`, and one granule more. */
+void pl_segment_reach(pl_host *host, pl_segment *seg, pleat_devptr end);
 
 static inline size_t pl_segment_granule_bytes(const pl_segment *seg)
 {

@@ -98,9 +98,8 @@ typedef struct pl_space {
     uint64_t next_capture;  /* number */
     uint64_t n_graphs_gone; /* when their captures were last looked through */
 
-    pl_chunk *idle; /* mapped nowhere; room for every chunk there is */
+    pl_chunk *idle; /* mapped nowhere; room for every chunk that the device can have */
     size_t n_idle;
-    size_t n_idle_rooms;
 
     size_t n_chunks;   /* held from the driver: mapped, idle or in flight */
     size_t n_creating; /* being created */
@@ -239,6 +238,12 @@ void pl_space_take_off(pl_space *space, pl_flying *flying);
 void pl_space_land(pl_space *space, pl_flying *flying);
 /* Wait until those that fly now have landed; holding nothing. Others may have taken off since. */
 void pl_space_wait_for_flights(pl_space *space);
+/* The chunk is mapped nowhere any more, or not yet. */
+static inline void pl_space_push_idle(pl_space *space, pl_chunk chunk)
+{
+    pl_assert(space->n_idle < space->total_chunks);
+    space->idle[space->n_idle++] = chunk;
+}
 /* Let others have the lock for a moment. */
 void pl_space_breathe(pl_space *space);
 

@@ -106,7 +106,7 @@ static pleat_status release(pl_space *space, const pl_chunk *chunks, size_t n, s
     }
     pl_lock_acquire(&space->lock);
     for (size_t i = 0; i < n_refused; i++) {
-        space->idle[space->n_idle++] = refused[i];
+        pl_space_push_idle(space, refused[i]);
     }
     space->n_chunks -= n - n_refused;
     space->full_at = SIZE_MAX;
@@ -217,7 +217,7 @@ static pleat_status empty_run(pl_space *space, pl_block *b, size_t g, size_t n, 
         return release(space, chunks, n, &to->n_so_far);
     }
     for (size_t i = 0; i < n; i++) {
-        space->idle[space->n_idle++] = chunks[i];
+        pl_space_push_idle(space, chunks[i]);
     }
     return PLEAT_OK;
 }
