@@ -380,14 +380,28 @@ static pl_block *first_in(const pl_segment *seg, size_t granule)
                         : seg->last[last_bit(seg->started, seg->started_any, granule - 1)]->next;
 }
 
-pl_block *pl_segment_find(const pl_segment *seg, pleat_devptr at)
+/* The last block that starts in the granule of `at`, or before. */
+static pl_block *last_before(const pl_segment *seg, size_t granule)
 {
-    size_t granule = pl_segment_granule(seg, at);
-
     if (granule >= seg->n_rooms) {
         granule = seg->n_rooms - 1; /* only the last hole reaches beyond the tables */
     }
-    pl_block *b = seg->last[last_bit(seg->started, seg->started_any, granule)];
+    return seg->last[last_bit(seg->started, seg->started_any, granule)];
+}
+
+/* It covers the whole granule, so no other block starts there. */
+pl_block *pl_segment_hole_at(const pl_segment *seg, pleat_devptr at)
+{
+    pl_block *b = last_before(seg, pl_segment_granule(seg, at));
+
+    return b->state == PL_BLOCK_HOLE && b->base <= at && at < pl_block_end(b) ? b : NULL;
+}
+
+pl_block *pl_segment_find(const pl_segment *seg, pleat_devptr at)
+{
+    size_t granule = pl_segment_granule(seg, at);
+    pl_block *b = last_before(seg, granule);
+
     if (b->base <= at) {
         return b;
     }
@@ -448,6 +462,7 @@ size_t pl_segment_pin_granules(pl_segment *seg, size_t from, size_t last)
 {
     size_t n = 0;
 
+    pl_lock_touch(last / WORD - from / WORD);
     for (size_t i = from / WORD; i <= last / WORD; i++) {
         uint64_t hit = seg->loose[i] & word_mask(i, from, last);
         if (hit == 0) {
@@ -472,6 +487,7 @@ size_t pl_segment_count_loose(const pl_segment *seg, pleat_devptr base, pleat_de
     if (last >= seg->n_rooms) {
         last = seg->n_rooms - 1;
     }
+    pl_lock_touch(last / WORD > from / WORD ? last / WORD - from / WORD : 0);
     for (size_t i = from / WORD; i <= last / WORD; i++) {
         n += (size_t)__builtin_popcountll(seg->loose[i] & word_mask(i, from, last));
     }
@@ -483,6 +499,7 @@ static __attribute__((noinline)) size_t loosen_granules(pl_segment *seg, size_t 
 {
     size_t n = 0;
 
+    pl_lock_touch((to - 1) / WORD - from / WORD);
     for (size_t i = from / WORD; i <= (to - 1) / WORD; i++) {
         uint64_t fresh = word_mask(i, from, to - 1) & ~seg->loose[i];
         if (fresh == 0) {
@@ -568,6 +585,7 @@ size_t pl_segment_loose_run(const pl_segment *seg, size_t from, size_t most)
             break;
         }
     }
+    pl_lock_touch(n / WORD);
     return n < most ? n : most;
 }
 
@@ -582,7 +600,7 @@ size_t pl_segment_next_loose(const pl_segment *seg, size_t from)
 static bool has_memory(const pl_block *b)
 {
     return b->state == PL_BLOCK_LIVE || b->state == PL_BLOCK_MANY || b->state == PL_BLOCK_FREE ||
-           b->state == PL_BLOCK_KEPT || (b->state == PL_BLOCK_FLIGHT && b->was == PL_BLOCK_FREE);
+           b->state == PL_BLOCK_KEPT;
 }
 
 static bool is_granular(const pl_segment *seg, const pl_block *b)
@@ -647,13 +665,15 @@ static int check_list(const pl_segment *seg)
 
 /* One granule from ground truth: `b` covers its first byte. Returns the block at its end. */
 static const pl_block *survey(const pl_segment *seg, size_t granule, const pl_block *b,
-                              bool *is_backed, bool *is_free)
+                              bool *is_backed, bool *is_free, bool *is_flying)
 {
     pleat_devptr end = pl_segment_address(seg, granule + 1);
 
     *is_backed = true;
     *is_free = true;
+    *is_flying = false;
     for (;;) {
+        *is_flying = *is_flying || b->state == PL_BLOCK_FLIGHT;
         *is_backed = *is_backed && has_memory(b);
         *is_free = *is_free && b->state == PL_BLOCK_FREE;
         if (pl_block_end(b) >= end) {
@@ -676,9 +696,10 @@ int pl_segment_check(const pl_segment *seg)
     for (size_t g = 0; g < seg->n_rooms && g < n_granules; g++) {
         bool is_backed;
         bool is_free;
+        bool is_flying;
         bool is_loose = (seg->loose[g / WORD] & bit(g)) != 0;
-        b = survey(seg, g, b, &is_backed, &is_free);
-        if (is_backed != (seg->chunks[g] != 0)) {
+        b = survey(seg, g, b, &is_backed, &is_free, &is_flying);
+        if (!is_flying && is_backed != (seg->chunks[g] != 0)) {
             return 4;
         }
         if (is_loose != is_free && (is_loose || !(seg->is_private || seg->is_opening))) {

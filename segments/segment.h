@@ -20,7 +20,7 @@ struct pl_area;
  * I3  last[g] is the highest block that starts in granule g, `started` its bitmap, `started_any` a
  *     bitmap of that one's words
  * I4  a granule has a chunk if and only if blocks with memory cover it: all but holes, stale and
- *     poisoned ones, and holes in flight
+ *     poisoned ones; where a block is in flight, the flight alone knows
  * I5  a granule is loose if and only if it has a chunk and only free blocks have bytes in it; in a
  *     private pool, and while it opens after that, only if: what its blocks have touched stays
  * I6  n_loose is the number of loose granules, `loose_any` tells the words of `loose`; n_resident
@@ -103,6 +103,8 @@ void pl_segment_absorb(pl_segment *seg, pl_block_store *store, pl_block *b, pl_b
 /* The block that covers `at`. It walks over the blocks that start in the granule of `at`, from the
  * nearer end: over half of them at most. */
 pl_block *pl_segment_find(const pl_segment *seg, pleat_devptr at);
+/* The hole that covers `at`, or NULL: no walk. */
+pl_block *pl_segment_hole_at(const pl_segment *seg, pleat_devptr at);
 /* The first hole that starts at or after the granule, NULL if none does; what is looked at is taken
  * from the budget. Returns false when that is spent. The next call goes on from the granule. */
 bool pl_segment_next_hole(const pl_segment *seg, size_t *granule, size_t *budget, pl_block **out);

@@ -247,6 +247,47 @@ static inline void pl_space_push_idle(pl_space *space, pl_chunk chunk)
 /* Let others have the lock for a moment. */
 void pl_space_breathe(pl_space *space);
 
+/* ---- work that is too long for one hold of the lock ---- */
+
+/* What is in its hands meanwhile is in flight; whatever else it has seen, others may have changed
+ * when it has breathed. */
+typedef struct pl_pace {
+    uint64_t since; /* n_pieces when this hold began */
+    uint64_t alone; /* what pl_pace_is_alone compares */
+    bool is_unbroken;
+    bool has_breathed;
+} pl_pace;
+
+static inline uint64_t pl_pace_turn(const pl_space *space)
+{
+    return space->budget.n_events + space->n_taken_off;
+}
+
+/* is_unbroken: it never breathes, however long it takes. */
+static inline void pl_pace_begin(const pl_space *space, pl_pace *pace, bool is_unbroken)
+{
+    *pace = (pl_pace){ .since = space->n_pieces,
+                       .alone = pl_pace_turn(space),
+                       .is_unbroken = is_unbroken };
+}
+
+/* Was nothing taken since it began that nobody else holds? Then it might as well have been one
+ * hold: what others gave back meanwhile came after it. */
+static inline bool pl_pace_is_alone(const pl_space *space, const pl_pace *pace)
+{
+    return !pace->has_breathed || pace->alone == pl_pace_turn(space);
+}
+
+/* n more have been looked at, and counted. May drop the lock. */
+void pl_pace_count(pl_space *space, pl_pace *pace, size_t n);
+
+/* The same, of what nobody has counted yet. */
+static inline void pl_pace_step(pl_space *space, pl_pace *pace, size_t n)
+{
+    pl_lock_touch(n);
+    pl_pace_count(space, pace, n);
+}
+
 /* ---- telling (observer.h); what nobody wants to know costs one branch ---- */
 
 void pl_space_say_block(const pl_space *space, pl_action action, const pl_block *b)

@@ -1,7 +1,8 @@
 /* host.c - host memory for metadata: accounting, the private jemalloc, injected faults.
  *
  * Upholds: host->bytes == the sum of the usable sizes of what the host handed out and has not got
- * back, and of what is used of its reservations. Guarded by the caller's lock of that domain; the fault state is atomic and process-wide.
+ * back, and of what is used of its reservations. Guarded by the caller's lock of that domain; the
+ * fault state is atomic and process-wide.
  * The one home of malloc, calloc, realloc and free in api, segments and vmm.
  *
  * An arena without an explicit tcache would leak through jemalloc's automatic per-thread cache, so

@@ -36,8 +36,9 @@ void *pl_host_calloc(pl_host *host, size_t count, size_t size);
 void *pl_host_realloc(pl_host *host, void *p, size_t bytes);
 void pl_host_free(pl_host *host, void *p); /* NULL is fine */
 
-/* Zeroed memory for a table as large as it may ever be: the system gives its pages as they are first
- * touched, so it never has to be moved, and making it costs the same for any size. NULL as above. */
+/* Zeroed memory for a table as large as it may ever be: the system gives its pages as they are
+ * first touched, so it never has to be moved, and making it costs the same for any size. NULL as
+ * above. */
 void *pl_host_reserve(pl_host *host, size_t bytes);
 /* So many more bytes of reservations are in use. */
 void pl_host_use(pl_host *host, size_t bytes);
