@@ -44,7 +44,7 @@ typedef struct pl_context {
     pl_block_queue many; /* PL_BLOCK_MANY that wait for it now */
 } pl_context;
 
-enum { PL_CAPTURE_HEADS = 256 };
+enum { PL_CAPTURE_HEADS = 1024 };
 
 /* I1  the live map holds exactly the live blocks, by base
  * I2  n_chunks + n_creating == n_idle + n_loose + n_pinned, when nothing is in flight
@@ -90,13 +90,17 @@ typedef struct pl_space {
     uint32_t n_segment_rooms;
     pl_segment *opening;                           /* first of those that are */
     struct pl_capture *captures[PL_CAPTURE_HEADS]; /* by id: see capture.h */
+    struct pl_capture *first_capture;              /* of all */
+    struct pl_capture *under_way;                  /* not known to have ended */
+    struct pl_capture *looked_up; /* who is looked at next: is its graph gone? NULL = all were */
+    struct pl_participant *participants[PL_CAPTURE_HEADS]; /* by handle */
     size_t n_captures;
     size_t n_capturing; /* not known to have ended */
     _Atomic size_t
         n_expected;         /* atomic, written under the lock: calls that say that one may begin */
     size_t n_disowned;      /* whose owner said that their graph is gone; it may run yet */
     uint64_t next_capture;  /* number */
-    uint64_t n_graphs_gone; /* when their captures were last looked through */
+    uint64_t n_graphs_gone; /* when the look through the captures began */
 
     pl_chunk *idle; /* mapped nowhere; room for every chunk that the device can have */
     size_t n_idle;
