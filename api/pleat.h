@@ -320,7 +320,7 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_stream_retire(pleat instance, int de
  *
  *  Params   broken [out] 0, or the number of the first broken invariant.
  *  Returns  PLEAT_OK, whatever was found; PLEAT_EINVAL.
- *  Threads  any; takes each allocator's lock for the time of its walk.
+ *  Threads  any; holds each allocator's lock throughout its walk: for looking, not for every step.
  *  Blocks   never on the GPU. Cost grows with the number of blocks. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_check(pleat instance, int *broken);
 

@@ -37,11 +37,13 @@ typedef enum pleat_snapshot_format {
 typedef bool (*pleat_write_fn)(void *context, const void *bytes, size_t n);
 
 /** Write the state of all devices in use, and their histories, as PyTorch's snapshot dictionary.
- *  Each device's state and history are of one instant.
+ *  Where the history holds entries, each device's state and history are of one instant. Else blocks
+ *  are copied some thousand at a time: they do not overlap, and each is as it was at its moment.
  *
  *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_ENOMEM_HOST; PLEAT_EWRITE (`write` refused).
  *  Failure  some of the output may have been written.
- *  Threads  any; the allocator's lock is held while its state is copied, not during `write`.
+ *  Threads  any; the allocator's lock is held while its state is copied (all of it, if it has to
+ *           agree with a history), not during `write`.
  *  Blocks   never on the GPU; opens no device. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_snapshot_write(pleat instance,
                                                            pleat_snapshot_format format,

@@ -133,6 +133,12 @@ typedef struct pl_allocator_ops {
      * The lock is held: `see` calls no allocator and does not block. */
     void (*visit)(pl_allocator *a, void (*see)(void *context, const pl_piece *piece),
                   void *context);
+    /* The same for some pieces, in a hold of their own: those from the address on, 0 at first,
+     * which becomes that of the next. Each is as it is then; one that reaches across the seam, as
+     * others changed it since, is left out, and the next begins a segment. False: there are no
+     * more. NULL: the allocator is only visited at once. */
+    bool (*visit_some)(pl_allocator *a, pleat_devptr *from,
+                       void (*see)(void *context, const pl_piece *piece), void *context);
     /* Every walker; 0, or the number of the first broken invariant. */
     int (*check)(pl_allocator *a);
 } pl_allocator_ops;

@@ -66,7 +66,10 @@ uint32_t pl_budget_stamp(const pl_budget *budget)
 
 uint64_t pl_budget_since(const pl_budget *budget, uint32_t stamp)
 {
-    uint32_t now = pl_budget_stamp(budget);
+    return pl_budget_between(stamp, pl_budget_stamp(budget));
+}
 
-    return (uint64_t)((now - stamp) & UINT32_C(0x7FFFFFFF)) << STAMP_LOG2;
+uint64_t pl_budget_between(uint32_t stamp, uint32_t later)
+{
+    return (uint64_t)((later - stamp) & UINT32_C(0x7FFFFFFF)) << STAMP_LOG2;
 }

@@ -5,7 +5,85 @@
 #include "segments/private.h"
 #include "segments/settle.h"
 
-enum { LOOK_AT = 1024, RELEASE_SOME = 256 };
+enum { LOOK_SOME = 512, RELEASE_SOME = 256 };
+
+/* ---- lists ----------------------------------------------------------------------------------- */
+
+static void push(pl_capture **first, pl_capture *capture, pl_capture_list list)
+{
+    capture->links[list] = (pl_capture_link){ NULL, *first };
+    if (*first != NULL) {
+        (*first)->links[list].prev = capture;
+    }
+    *first = capture;
+}
+
+static void pull(pl_capture **first, pl_capture *capture, pl_capture_list list)
+{
+    pl_capture_link link = capture->links[list];
+
+    *(link.prev != NULL ? &link.prev->links[list].next : first) = link.next;
+    if (link.next != NULL) {
+        link.next->links[list].prev = link.prev;
+    }
+}
+
+static pl_participant **participants_like(pl_space *space, const void *handle)
+{
+    return &space->participants[((uintptr_t)handle >> 4) * UINT64_C(0x9E3779B97F4A7C15) >> 32 &
+                                (PL_CAPTURE_HEADS - 1)];
+}
+
+/* Where it is, or would be. */
+static pl_participant **find_participant(pl_space *space, const void *handle)
+{
+    pl_participant **at = participants_like(space, handle);
+
+    for (; *at != NULL && (*at)->handle != handle; at = &(*at)->next) {
+        pl_lock_touch(1);
+    }
+    return at;
+}
+
+/* Newest last: mostly it is. */
+static void add_part(pl_participant *participant, pl_part *part)
+{
+    pl_part *older = participant->newest;
+
+    while (older != NULL && older->capture->number > part->capture->number) {
+        pl_lock_touch(1);
+        older = older->older;
+    }
+    part->participant = participant;
+    part->older = older;
+    part->newer = older != NULL ? older->newer : participant->oldest;
+    *(older != NULL ? &older->newer : &participant->oldest) = part;
+    *(part->newer != NULL ? &part->newer->older : &participant->newest) = part;
+}
+
+static void remove_part(pl_space *space, pl_part *part)
+{
+    pl_participant *participant = part->participant;
+
+    *(part->older != NULL ? &part->older->newer : &participant->oldest) = part->newer;
+    *(part->newer != NULL ? &part->newer->older : &participant->newest) = part->older;
+    pl_host_free(&space->host, part);
+    if (participant->oldest == NULL) {
+        *find_participant(space, participant->handle) = participant->next;
+        pl_host_free(&space->host, participant);
+    }
+}
+
+/* Its owner has said, or need not say any more, that it is gone. */
+static void forget_parts(pl_space *space, pl_capture *capture)
+{
+    while (capture->parts != NULL) {
+        pl_part *part = capture->parts;
+        capture->parts = part->next;
+        remove_part(space, part);
+        pl_lock_touch(1);
+    }
+}
 
 /* ---- the captures there are ------------------------------------------------------------------ */
 
@@ -19,6 +97,7 @@ static pl_capture *find(pl_space *space, uint64_t id)
     pl_capture *capture = id != 0 ? *head_of(space, id) : NULL;
 
     while (capture != NULL && capture->id != id) {
+        pl_lock_touch(1);
         capture = capture->next;
     }
     return capture;
@@ -33,10 +112,11 @@ static void own_up(pl_space *space, pl_capture *capture)
 static void end(pl_space *space, pl_capture *capture)
 {
     if (!capture->has_ended) {
+        capture->has_ended = true;
         space->n_capturing--;
+        pull(&space->under_way, capture, PL_CAPTURES_UNDER_WAY);
         pl_device_note_capture(space->dev, false);
     }
-    capture->has_ended = true;
 }
 
 void pl_capture_drop(pl_space *space, pl_capture *capture)
@@ -46,10 +126,16 @@ void pl_capture_drop(pl_space *space, pl_capture *capture)
     }
     pl_capture **at = head_of(space, capture->id);
     while (*at != capture) {
+        pl_lock_touch(1);
         at = &(*at)->next;
     }
     *at = capture->next;
+    if (space->looked_up == capture) {
+        space->looked_up = capture->links[PL_CAPTURES_ALL].next;
+    }
+    pull(&space->first_capture, capture, PL_CAPTURES_ALL);
     end(space, capture);
+    forget_parts(space, capture);
     own_up(space, capture);
     space->n_captures--;
     pl_graph_watch_end(capture->watch);
@@ -68,6 +154,8 @@ static pl_capture *create(pl_space *space, uint64_t id, pl_graph_watch *watch)
     capture->watch = watch;
     capture->next = *head_of(space, id);
     *head_of(space, id) = capture;
+    push(&space->first_capture, capture, PL_CAPTURES_ALL);
+    push(&space->under_way, capture, PL_CAPTURES_UNDER_WAY);
     space->n_captures++;
     space->n_capturing++;
     pl_device_note_capture(space->dev, true);
@@ -111,6 +199,7 @@ static pleat_status find_or_create(pl_space *space, const pl_capture_info *info,
 static void leave_pool(pl_space *space, pl_capture *capture)
 {
     if (capture->pool != NULL) {
+        pull(&capture->pool->graphs, capture, PL_CAPTURES_OF_POOL);
         capture->pool->n_graphs--;
         capture->pool = NULL;
         pl_capture_drop(space, capture);
@@ -125,6 +214,7 @@ static void see_end(pl_space *space, pl_capture *capture)
         capture->is_released = true;
         capture->over_tick = 0;
         own_up(space, capture);
+        forget_parts(space, capture);
         leave_pool(space, capture);
     }
     (void)pl_many_pass_capture(space, capture, RELEASE_SOME);
@@ -157,16 +247,49 @@ void pl_capture_lose_lane(pl_space *space, pl_lane *lane)
     pl_capture_drop(space, capture);
 }
 
-static void take_part(pl_capture *capture, void *handle)
+static bool took_part(const pl_capture *capture, const void *handle)
 {
-    for (unsigned i = 0; i < capture->n_streams; i++) {
-        if (capture->streams[i] == handle) {
-            return;
+    const pl_part *part = capture->parts;
+
+    while (part != NULL && part->participant->handle != handle) {
+        pl_lock_touch(1);
+        part = part->next;
+    }
+    return part != NULL;
+}
+
+static pleat_status find_or_add_participant(pl_space *space, void *handle, pl_participant **out)
+{
+    pl_participant **at = find_participant(space, handle);
+
+    if (*at == NULL) {
+        *at = pl_host_calloc(&space->host, 1, sizeof(**at));
+        if (*at == NULL) {
+            return PLEAT_ENOMEM_HOST;
         }
+        (*at)->handle = handle;
     }
-    if (capture->n_streams < PL_CAPTURE_STREAMS) {
-        capture->streams[capture->n_streams++] = handle;
+    *out = *at;
+    return PLEAT_OK;
+}
+
+static pleat_status take_part(pl_space *space, pl_capture *capture, void *handle)
+{
+    pl_participant *participant;
+
+    if (capture->is_released || capture->is_disowned || took_part(capture, handle)) {
+        return PLEAT_OK;
     }
+    pl_part *part = pl_host_calloc(&space->host, 1, sizeof(*part));
+    if (part == NULL || find_or_add_participant(space, handle, &participant) != PLEAT_OK) {
+        pl_host_free(&space->host, part);
+        return PLEAT_ENOMEM_HOST;
+    }
+    part->capture = capture;
+    part->next = capture->parts;
+    capture->parts = part;
+    add_part(participant, part);
+    return PLEAT_OK;
 }
 
 static pleat_status enter(pl_space *space, pl_lane *lane, const pl_capture_info *info)
@@ -181,13 +304,17 @@ static pleat_status enter(pl_space *space, pl_lane *lane, const pl_capture_info 
         return st;
     }
     pl_capture_hold(capture);
+    st = take_part(space, capture, pl_stream_handle(lane->stream));
+    if (st != PLEAT_OK) {
+        pl_capture_drop(space, capture);
+        return st;
+    }
     if (lane->capture != NULL) {
         lane->capture->n_lanes--;
         pl_capture_drop(space, lane->capture);
     }
     lane->capture = capture;
     capture->n_lanes++;
-    take_part(capture, pl_stream_handle(lane->stream));
     return PLEAT_OK;
 }
 
@@ -205,6 +332,7 @@ static void use_pool(pl_capture *capture, pl_private *pool)
         return;
     }
     capture->pool = pool;
+    push(&pool->graphs, capture, PL_CAPTURES_OF_POOL);
     pl_capture_hold(capture);
     pool->n_graphs++;
 }
@@ -255,6 +383,7 @@ static bool release(pl_space *space, pl_capture *capture, uint64_t over_tick)
     }
     end(space, capture);
     own_up(space, capture);
+    forget_parts(space, capture);
     pl_capture_hold(capture);
     if (is_gone(capture)) {
         leave_pool(space, capture);
@@ -265,42 +394,43 @@ static bool release(pl_space *space, pl_capture *capture, uint64_t over_tick)
     return has_more;
 }
 
-static pl_capture *find_gone(pl_capture *capture, size_t *n_looks)
+static bool has_something_to_release(const pl_capture *capture)
 {
-    for (; capture != NULL; capture = capture->next) {
-        ++*n_looks;
-        if (is_gone(capture) &&
-            (!capture->is_released || capture->waiting.first != NULL || capture->pool != NULL)) {
-            return capture;
-        }
-    }
-    return NULL;
+    return is_gone(capture) &&
+           (!capture->is_released || capture->waiting.first != NULL || capture->pool != NULL);
 }
 
-/* From the head again after each: what a release lets go may drop other captures. */
+/* What a release lets go may drop other captures, the next one too: pl_capture_drop cares for
+ * looked_up. */
 bool pl_capture_look(pl_space *space)
 {
-    uint64_t n_gone = pl_graph_watch_n_gone();
-    size_t n_looks = 0;
+    uint64_t since = space->n_pieces;
+    size_t n = LOOK_SOME;
     bool any = false;
 
-    if (n_gone == space->n_graphs_gone) {
-        return false;
-    }
-    for (unsigned i = 0; i < PL_CAPTURE_HEADS && space->n_captures > 0; i++) {
-        pl_capture *gone = find_gone(space->captures[i], &n_looks);
-        for (; gone != NULL; gone = find_gone(space->captures[i], &n_looks)) {
-            any = true;
-            if (release(space, gone, 0)) { /* its launches are over, too */
-                return true;               /* there is more of it */
-            }
+    if (space->looked_up == NULL) {
+        uint64_t n_gone = pl_graph_watch_n_gone();
+        if (n_gone == space->n_graphs_gone) {
+            return false;
         }
-        if (n_looks > LOOK_AT) {
-            n_looks = 0;
-            pl_space_breathe(space);
-        }
+        space->n_graphs_gone = n_gone;
+        space->looked_up = space->first_capture;
     }
-    space->n_graphs_gone = n_gone;
+    for (; n > 0 && space->looked_up != NULL && !pl_space_is_tired(space, since); n--) {
+        pl_capture *capture = space->looked_up;
+        pl_lock_touch(1);
+        space->looked_up = capture->links[PL_CAPTURES_ALL].next;
+        if (!has_something_to_release(capture)) {
+            continue;
+        }
+        any = true;
+        pl_capture_hold(capture);
+        if (release(space, capture, 0)) { /* its launches are over, too */
+            space->looked_up = capture;   /* there is more of it */
+            n = 1;
+        }
+        pl_capture_drop(space, capture);
+    }
     return any;
 }
 
@@ -308,17 +438,12 @@ enum { MOST_LOOKS = 64, MOST_VAIN = 16 };
 
 void pl_capture_look_well(pl_space *space)
 {
-    for (unsigned n = MOST_LOOKS; n > 0 && pl_capture_look(space); n--) {
+    for (size_t n = MOST_LOOKS + space->n_captures; n > 0; n--) {
+        if (!pl_capture_look(space) && space->looked_up == NULL) {
+            return;
+        }
         pl_space_breathe(space);
     }
-}
-
-static pl_capture *find_of_pool(pl_capture *capture, const pl_private *pool, bool has_ended)
-{
-    while (capture != NULL && (capture->pool != pool || (capture->has_ended && !has_ended))) {
-        capture = capture->next;
-    }
-    return capture;
 }
 
 /* Some at a time: what waits for the graph, not for the end, is passed over. */
@@ -330,67 +455,71 @@ static void pass_on(pl_space *space, pl_capture *capture)
     }
 }
 
-/* From the head again after each: what goes on may drop other captures. */
-void pl_capture_end_of_pool(pl_space *space, const pl_private *pool)
+void pl_capture_end_gone(pl_space *space)
 {
-    for (unsigned i = 0; i < PL_CAPTURE_HEADS; i++) {
-        for (pl_capture *c; (c = find_of_pool(space->captures[i], pool, false)) != NULL;) {
-            pl_capture_hold(c);
+    for (pl_capture *c = space->under_way; c != NULL;) {
+        pl_capture *next = c->links[PL_CAPTURES_UNDER_WAY].next;
+        pl_lock_touch(1);
+        if (is_gone(c)) {
             end(space, c);
-            pass_on(space, c);
-            pl_capture_drop(space, c);
         }
+        c = next;
     }
 }
 
-void pl_capture_forget_pool(pl_space *space, const pl_private *pool)
+static pl_capture *find_under_way(const pl_space *space, const pl_private *pool)
 {
-    for (unsigned i = 0; i < PL_CAPTURE_HEADS && pool->n_graphs > 0; i++) {
-        for (pl_capture *c; (c = find_of_pool(space->captures[i], pool, true)) != NULL;) {
-            leave_pool(space, c);
-        }
+    pl_capture *capture = space->under_way;
+
+    while (capture != NULL && capture->pool != pool) {
+        pl_lock_touch(1);
+        capture = capture->links[PL_CAPTURES_UNDER_WAY].next;
     }
+    return capture;
+}
+
+/* From the head again after each: the lock was dropped. */
+void pl_capture_end_of_pool(pl_space *space, const pl_private *pool)
+{
+    for (pl_capture *c; (c = find_under_way(space, pool)) != NULL;) {
+        pl_capture_hold(c);
+        end(space, c);
+        pass_on(space, c);
+        pl_capture_drop(space, c);
+    }
+}
+
+bool pl_capture_forget_pool(pl_space *space, const pl_private *pool)
+{
+    size_t n = RELEASE_SOME;
+
+    for (; n > 0 && pool->graphs != NULL; n--) {
+        leave_pool(space, pool->graphs);
+    }
+    pl_lock_touch(RELEASE_SOME - n);
+    return pool->graphs == NULL;
 }
 
 void pl_capture_free_all(pl_space *space)
 {
-    for (unsigned i = 0; i < PL_CAPTURE_HEADS; i++) {
-        while (space->captures[i] != NULL) {
-            pl_capture *capture = space->captures[i];
-            space->captures[i] = capture->next;
-            end(space, capture);
-            pl_graph_watch_end(capture->watch);
-            pl_host_free(&space->host, capture);
-        }
+    while (space->first_capture != NULL) {
+        pl_capture *capture = space->first_capture;
+        end(space, capture);
+        space->first_capture = capture->links[PL_CAPTURES_ALL].next;
+        forget_parts(space, capture);
+        pl_graph_watch_end(capture->watch);
+        pl_host_free(&space->host, capture);
     }
 }
 
 /* ---- what its owner says --------------------------------------------------------------------- */
 
-static bool took_part(const pl_capture *capture, const void *handle)
-{
-    for (unsigned i = 0; i < capture->n_streams; i++) {
-        if (capture->streams[i] == handle) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* The oldest that is not released. */
 static pl_capture *find_of_stream(pl_space *space, const void *handle)
 {
-    pl_capture *oldest = NULL;
+    const pl_participant *participant = *find_participant(space, handle);
 
-    for (unsigned i = 0; i < PL_CAPTURE_HEADS; i++) {
-        for (pl_capture *c = space->captures[i]; c != NULL; c = c->next) {
-            if (!c->is_released && !c->is_disowned && took_part(c, handle) &&
-                (oldest == NULL || c->number < oldest->number)) {
-                oldest = c;
-            }
-        }
-    }
-    return oldest;
+    return participant != NULL ? participant->oldest->capture : NULL;
 }
 
 /* PLEAT_ECAPTURE: that capture is still under way. PLEAT_OK: it is over, as the stream is at rest,
@@ -419,6 +548,7 @@ static void release_launched(pl_space *space, pl_capture *capture)
     capture->is_released = true;
     capture->over_tick = over_tick;
     end(space, capture);
+    forget_parts(space, capture);
     pl_settle_want_context(space);
     (void)pl_settle_poll(space, 0);
     while (capture->waiting.first != NULL) {
@@ -447,6 +577,7 @@ static pleat_status release_of_stream(pl_space *space, void *handle)
         } else if (!capture->is_disowned) {
             capture->is_disowned = true;
             space->n_disowned++;
+            forget_parts(space, capture);
         }
     }
     pl_capture_drop(space, capture);
@@ -464,24 +595,26 @@ pleat_status pl_expandable_release_capture_of(pl_allocator *a, void *handle)
     return st;
 }
 
-static pl_capture *find_ended(pl_capture *capture)
-{
-    while (capture != NULL && (!capture->has_ended || capture->waiting.first == NULL)) {
-        capture = capture->next;
-    }
-    return capture;
-}
-
+/* Held while the lock is dropped, it stays in the list. */
 void pl_expandable_let_captures_go(pl_allocator *a)
 {
     pl_space *space = (pl_space *)a;
+    size_t n_looks = 0;
 
     pl_lock_acquire(&space->lock);
-    for (unsigned i = 0; i < PL_CAPTURE_HEADS; i++) {
-        for (pl_capture *c; (c = find_ended(space->captures[i])) != NULL;) {
+    for (pl_capture *c = space->first_capture; c != NULL;) {
+        pl_capture_hold(c);
+        while (c->has_ended && c->waiting.first != NULL) {
             (void)release(space, c, 0);
             pl_space_breathe(space);
         }
+        pl_lock_touch(1);
+        if (++n_looks % LOOK_SOME == 0) {
+            pl_space_breathe(space);
+        }
+        pl_capture *next = c->links[PL_CAPTURES_ALL].next;
+        pl_capture_drop(space, c);
+        c = next;
     }
     pl_lock_release(&space->lock);
 }

@@ -18,25 +18,56 @@
 #include "segments/space.h"
 #include "vmm/graph_watch.h"
 
-enum { PL_CAPTURE_STREAMS = 8 };
+/* There may be very many, one for each graph that lives. So they are found by lists: by id, those
+ * under way (a stream is seen in each of them, so they are few), those of a pool, and by handle
+ * those whose owner may say that they are gone. */
+typedef enum pl_capture_list {
+    PL_CAPTURES_ALL,
+    PL_CAPTURES_UNDER_WAY,
+    PL_CAPTURES_OF_POOL,
+    PL_N_CAPTURE_LISTS
+} pl_capture_list;
+
+typedef struct pl_capture_link {
+    struct pl_capture *prev;
+    struct pl_capture *next;
+} pl_capture_link;
+
+/* That a stream took part in a capture. */
+typedef struct pl_part {
+    struct pl_capture *capture;
+    struct pl_participant *participant;
+    struct pl_part *next;  /* of the capture */
+    struct pl_part *older; /* of the participant, by the captures' numbers */
+    struct pl_part *newer;
+} pl_part;
+
+/* A handle with such captures that are neither released nor disowned. */
+typedef struct pl_participant {
+    void *handle; /* const */
+    struct pl_participant *next;
+    pl_part *oldest;
+    pl_part *newest;
+} pl_participant;
 
 /* I1  n_refs counts the lanes that see it, the uses that name it and, if it has one, its pool;
  *     without any it is gone
- * I2  `waiting` holds blocks whose last use names it                                        */
+ * I2  `waiting` holds blocks whose last use names it
+ * I3  it is in the lists that its state says                                                */
 typedef struct pl_capture {
-    struct pl_capture *next;           /* in space.captures */
-    uint64_t id;                       /* const: the driver's; 0 = it does not tell */
-    uint64_t number;                   /* const: in order of first sight */
-    pl_graph_watch *watch;             /* const; NULL = the driver does not tell */
-    struct pl_private *pool;           /* the first that its requests went to; NULL = none */
-    bool has_ended;                    /* as far as was seen or told */
-    bool is_broken;                    /* no graph comes of it */
-    unsigned n_lanes;                  /* that see it now */
-    bool is_released;                  /* its graph is gone */
-    bool is_disowned;                  /* so its owner says; the driver has not said it yet */
-    uint64_t over_tick;                /* released: its launches are over when the context passes */
-    void *streams[PL_CAPTURE_STREAMS]; /* the handles of those that took part, the first ones */
-    unsigned n_streams;
+    struct pl_capture *next; /* in space.captures */
+    pl_capture_link links[PL_N_CAPTURE_LISTS];
+    uint64_t id;             /* const: the driver's; 0 = it does not tell */
+    uint64_t number;         /* const: in order of first sight */
+    pl_graph_watch *watch;   /* const; NULL = the driver does not tell */
+    struct pl_private *pool; /* the first that its requests went to; NULL = none */
+    bool has_ended;          /* as far as was seen or told */
+    bool is_broken;          /* no graph comes of it */
+    unsigned n_lanes;        /* that see it now */
+    bool is_released;        /* its graph is gone */
+    bool is_disowned;        /* so its owner says; the driver has not said it yet */
+    uint64_t over_tick;      /* released: its launches are over when the context passes */
+    pl_part *parts;          /* its streams', as long as its owner may say that it is gone */
     uint32_t n_refs;
     pl_block_queue waiting;
 } pl_capture;
@@ -61,15 +92,18 @@ static inline bool pl_capture_is_over(const pl_capture *capture, bool is_apart)
 /* lane is a stream's second one: is its stream in a capture that is not known to have ended? */
 bool pl_capture_is_lasting(const pl_space *space, const pl_lane *lane);
 
-/* Which graphs has the driver said to be gone since the last look? Bounded; true: something was
- * released. */
+/* Which graphs has the driver said to be gone? Some captures are looked at, the next ones the next
+ * time. True: something was released. */
 bool pl_capture_look(pl_space *space);
-/* The same, again and again, but not for ever: others may go on destroying graphs. */
+/* The same of all captures, letting the lock go in between, but not for ever: others may go on
+ * destroying graphs. */
 void pl_capture_look_well(pl_space *space);
+/* One under way whose graph is gone has ended. What waits for it is left to the next look. */
+void pl_capture_end_gone(pl_space *space);
 /* The captures of the pool's requests have ended. */
 void pl_capture_end_of_pool(pl_space *space, const struct pl_private *pool);
-/* The pool is no more. */
-void pl_capture_forget_pool(pl_space *space, const struct pl_private *pool);
+/* The pool is no more. Some at a time; true: no capture knows it any more. */
+bool pl_capture_forget_pool(pl_space *space, const struct pl_private *pool);
 void pl_capture_free_all(pl_space *space); /* with the space */
 
 /* The graph captured with that stream's handle is gone, says its owner. PLEAT_OK; ECAPTURE. */

@@ -641,6 +641,17 @@ static void expandable_visit(pl_allocator *a, void (*see)(void *context, const p
     pl_lock_release(&space->lock);
 }
 
+static bool expandable_visit_some(pl_allocator *a, pleat_devptr *from,
+                                  void (*see)(void *context, const pl_piece *piece), void *context)
+{
+    pl_space *space = space_of(a);
+
+    pl_lock_acquire(&space->lock);
+    bool is_more = pl_walk_visit_some(space, from, see, context);
+    pl_lock_release(&space->lock);
+    return is_more;
+}
+
 static void expandable_reset_peaks(pl_allocator *a)
 {
     pl_space *space = space_of(a);
@@ -676,5 +687,6 @@ const pl_allocator_ops pl_expandable_ops = {
     .stats = expandable_stats,
     .reset_peaks = expandable_reset_peaks,
     .visit = expandable_visit,
+    .visit_some = expandable_visit_some,
     .check = expandable_check,
 };

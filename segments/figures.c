@@ -93,5 +93,5 @@ void pl_figures_read(const pl_space *space, pleat_stats *out)
     out->rounding_bytes = out->allocated_bytes[PLEAT_POOL_ALL].current -
                           out->requested_bytes[PLEAT_POOL_ALL].current;
     out->stale_bytes = space->store.tally.bytes[PL_BLOCK_STALE];
-    out->metadata_bytes = space->host.bytes;
+    out->metadata_bytes = space->host.bytes + space->n_chunks * sizeof(pl_chunk); /* their room */
 }

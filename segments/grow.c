@@ -94,13 +94,10 @@ static size_t slack(const pl_space *space, size_t cap, size_t n_pin)
 /* Growth at the edge of a segment is rounded up to 1/256 of what is held. */
 static size_t extra_of(const pl_space *space, const pl_place *place, size_t bytes, size_t allowed)
 {
-    const pl_block *b = place->first;
+    const pl_block *b = pl_segment_hole_at(place->segment, place->at + bytes - 1);
     size_t extra = space->n_chunks >> EXTRA_LOG2;
 
-    while (pl_block_end(b) < place->at + bytes) {
-        b = b->next;
-    }
-    if (b->next != NULL || b->state != PL_BLOCK_HOLE || allowed < place->n_new) {
+    if (b == NULL || b->next != NULL || allowed < place->n_new) {
         return 0;
     }
     allowed -= place->n_new;
@@ -139,12 +136,14 @@ bool pl_grow_can_create(const pl_space *space, const pl_request *rq)
 }
 
 /* In the own area; when creation cannot cover that, in any. out->segment is NULL if there is
- * none, or if more addresses for the own area should be had first. PLEAT_OK or ENOMEM_HOST. */
-static pleat_status find_place(pl_space *space, const pl_request *rq, size_t cap, pl_place *out)
+ * none, or if more addresses for the own area should be had first. May drop the lock, and what was
+ * found before that is confirmed when it is reserved. PLEAT_OK or ENOMEM_HOST. */
+static pleat_status find_place(pl_space *space, const pl_request *rq, pl_pace *pace, size_t cap,
+                               pl_place *out)
 {
     uint32_t lane = rq->usable;
     size_t pin_room = cap > space->n_pinned ? cap - space->n_pinned : 0;
-    bool found = pl_place_search(rq->area, lane, rq->bytes, pin_room, out);
+    bool found = pl_place_search(space, pace, rq->area, lane, rq->bytes, pin_room, out);
     size_t n_new = found ? out->n_new : least_granules(space, rq->bytes);
 
     if (n_new <= room_below(space, cap) + space->n_idle && (found || !rq->is_out_of_va)) {
@@ -153,7 +152,8 @@ static pleat_status find_place(pl_space *space, const pl_request *rq, size_t cap
     pl_area_cursor cursor = { 0 };
     for (pl_area *area; (area = pl_space_next_area(space, rq->pool, &cursor)) != NULL;) {
         pl_place other;
-        if (area != rq->area && pl_place_search(area, lane, rq->bytes, pin_room, &other) &&
+        if (area != rq->area &&
+            pl_place_search(space, pace, area, lane, rq->bytes, pin_room, &other) &&
             is_better(&other, out)) {
             *out = other;
         }
@@ -238,15 +238,17 @@ static bool may_order_early(pl_space *space, const pl_request *rq, size_t missin
 }
 
 /* Collect the flight's chunks: idle, slack, takes while tokens last, (an ordered wait), new ones,
- * takes whatever the tokens say. Sets *wants_order instead of going on when that is next. */
-static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_t cap,
-                            size_t allowed, bool *wants_order)
+ * takes whatever the tokens say. Sets *wants_order instead of going on when that is next. The lock
+ * may be dropped on the way: a limit that was set meanwhile counts. */
+static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_t allowed,
+                            bool *wants_order)
 {
     pleat_status st = PLEAT_OK;
 
     *wants_order = false;
     pl_flight_add_idle(space, f);
-    pl_flight_add_created(space, f, allowed);
+    size_t room = room_below(space, cap_of(space, rq));
+    pl_flight_add_created(space, f, allowed < room ? allowed : room);
     if (!rq->is_capturing && pl_flight_missing(f) > 0) {
         uint64_t tokens = pl_budget_tokens(&space->budget);
         st = pl_flight_add_taken(space, f, tokens > 1 ? tokens - 1 : 0);
@@ -257,7 +259,7 @@ static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_
         }
     }
     if (st == PLEAT_OK) {
-        pl_flight_add_created(space, f, room_below(space, cap));
+        pl_flight_add_created(space, f, room_below(space, cap_of(space, rq)));
     }
     if (st == PLEAT_OK && pl_flight_missing(f) > 0 && !rq->is_capturing) {
         st = pl_flight_add_taken(space, f, SIZE_MAX);
@@ -591,6 +593,7 @@ static pl_step extend(pl_space *space, pl_request *rq, pleat_status *st)
 static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **out,
                       pleat_status *st)
 {
+    f->stamp = pl_budget_stamp(&space->budget);
     pl_lock_release(&space->lock);
     *st = pl_flight_fly(space, f);
     pl_lock_acquire(&space->lock);
@@ -601,7 +604,7 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
         *out = pl_flight_commit(space, f);
         return PL_STEP_DONE;
     }
-    bool is_mapping = f->n_created == f->n_create;
+    bool is_mapping = pl_flight_n_created(f) == f->n_create;
     pl_flight_rollback(space, f);
     if (*st != PLEAT_ENOMEM_DEVICE) {
         return PL_STEP_DONE;
@@ -620,44 +623,81 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
     return PL_STEP_AGAIN;
 }
 
-pl_step pl_grow_step(pl_space *space, pl_request *rq, pl_block **out, pleat_status *st)
+/* Instead of creating: after another lane, for as much as is missing. */
+static pl_step order_early(pl_space *space, pl_request *rq, size_t n_missing)
 {
-    pl_flight f = { .lane = rq->lane, .usable = rq->usable, .bytes = rq->bytes };
-    size_t cap = cap_of(space, rq);
-    bool wants_order = false;
+    size_t n_moved = 0;
+    pl_lane *other = busiest_lane(space, rq, false);
 
-    *st = find_place(space, rq, cap, &f.place);
-    if (*st != PLEAT_OK) {
-        return PL_STEP_DONE;
+    rq->n_ordered++;
+    if (other == NULL ||
+        pl_handover(space, rq->lane, other, n_missing, false, &n_moved) != PLEAT_OK ||
+        n_moved == 0) {
+        rq->n_ordered = space->n_lanes; /* no more of it */
     }
-    if (f.place.segment == NULL) {
-        bool fits = space->n_pinned + least_granules(space, rq->bytes) <= cap;
-        return fits ? extend(space, rq, st) : shortage(space, rq, PLEAT_ENOMEM_DEVICE, st);
-    }
-    size_t allowed = slack(space, cap, f.place.n_pin);
-    f.n_extra = rq->pool == NULL ? extra_of(space, &f.place, rq->bytes, allowed) : 0;
-    *st = pl_flight_reserve(space, &f);
-    if (*st != PLEAT_OK) {
-        return PL_STEP_DONE;
-    }
-    *st = collect(space, rq, &f, cap, allowed, &wants_order);
-    if (*st == PLEAT_OK && !wants_order && pl_flight_missing(&f) == 0) {
-        return launch(space, rq, &f, out, st);
-    }
-    size_t n_missing = pl_flight_missing(&f);
-    pl_flight_rollback(space, &f);
-    if (wants_order) {
-        rq->n_ordered++;
-        size_t n_moved = 0;
-        pl_lane *other = busiest_lane(space, rq, false);
-        if (other == NULL ||
-            pl_handover(space, rq->lane, other, n_missing, false, &n_moved) != PLEAT_OK ||
-            n_moved == 0) {
-            rq->n_ordered = space->n_lanes; /* no more of it */
-        }
-        rq->wants_tick = rq->wants_tick || n_moved > 0;
-        pl_budget_ordered(&space->budget);
+    rq->wants_tick = rq->wants_tick || n_moved > 0;
+    pl_budget_ordered(&space->budget);
+    return PL_STEP_AGAIN;
+}
+
+/* What was not to be had while the lock was dropped now and then, others may have had for a moment
+ * only: that is no verdict. After some attempts the next is made in one hold. */
+enum { MOST_FOILED = 8 };
+
+static pl_step fail(pl_space *space, pl_request *rq, const pl_pace *pace, pleat_status *st)
+{
+    if (!pl_pace_is_alone(space, pace)) {
+        rq->n_foiled++;
         return PL_STEP_AGAIN;
     }
-    return *st != PLEAT_OK ? PL_STEP_DONE : shortage(space, rq, PLEAT_ENOMEM_DEVICE, st);
+    return shortage(space, rq, PLEAT_ENOMEM_DEVICE, st);
+}
+
+/* There is a place. */
+static pl_step use_place(pl_space *space, pl_request *rq, pl_flight *f, size_t cap, pl_block **out,
+                         pleat_status *st)
+{
+    bool wants_order = false;
+    size_t allowed = slack(space, cap, f->place.n_pin);
+
+    if (f->pace->has_breathed) {
+        f->place.first = pl_segment_find(f->place.segment, f->place.at);
+    }
+    f->n_extra = rq->pool == NULL ? extra_of(space, &f->place, rq->bytes, allowed) : 0;
+    *st = pl_flight_reserve(space, f);
+    if (*st == PLEAT_EPENDING) {
+        rq->n_foiled++;
+        return PL_STEP_AGAIN;
+    }
+    if (*st != PLEAT_OK) {
+        return PL_STEP_DONE;
+    }
+    *st = collect(space, rq, f, allowed, &wants_order);
+    size_t n_missing = pl_flight_missing(f);
+    if (*st == PLEAT_OK && !wants_order && n_missing == 0) {
+        return launch(space, rq, f, out, st);
+    }
+    pl_flight_rollback(space, f);
+    if (wants_order) {
+        return order_early(space, rq, n_missing);
+    }
+    return *st != PLEAT_OK ? PL_STEP_DONE : fail(space, rq, f->pace, st);
+}
+
+pl_step pl_grow_step(pl_space *space, pl_request *rq, pl_block **out, pleat_status *st)
+{
+    pl_pace pace;
+    pl_flight f = { .lane = rq->lane, .usable = rq->usable, .bytes = rq->bytes, .pace = &pace };
+    size_t cap = cap_of(space, rq);
+
+    pl_pace_begin(space, &pace, rq->n_foiled >= MOST_FOILED);
+    *st = find_place(space, rq, &pace, cap, &f.place);
+    if (*st != PLEAT_OK) {
+        return PL_STEP_DONE;
+    }
+    if (f.place.segment != NULL) {
+        return use_place(space, rq, &f, cap, out, st);
+    }
+    bool fits = space->n_pinned + least_granules(space, rq->bytes) <= cap;
+    return fits ? extend(space, rq, st) : fail(space, rq, &pace, st);
 }

@@ -19,6 +19,7 @@ typedef struct pl_request {
     unsigned n_landings; /* how often it waited for those in flight */
     unsigned n_cleared;  /* how often it waited for stale addresses */
     unsigned n_refreshed; /* how often it was looked at what is over */
+    unsigned n_foiled;    /* how often others took, while it breathed, what it was to have */
     unsigned n_gathered;  /* how often memory was unmapped for it, since it may not take */
     pl_ask ask;           /* the driver, for memory it refused before the request began */
     bool is_capturing;    /* no waits, queries, takes */

@@ -29,6 +29,12 @@ static void init_sizes(pl_space *space, pl_device *dev, const pl_allocator_optio
                    options->order_interval);
 }
 
+/* A driver gives no more chunks than the device has. */
+static size_t idle_bytes(const pl_space *space)
+{
+    return (space->total_chunks + 1) * sizeof(pl_chunk);
+}
+
 static pleat_status init_locks(pl_space *space)
 {
     if (pl_lock_init(&space->lock, PL_RANK_DEVICE) != 0) {
@@ -65,14 +71,22 @@ pleat_status pl_expandable_create(pl_device *dev, const pl_allocator_options *op
     if (st != PLEAT_OK) {
         goto undo_space;
     }
+    init_sizes(space, dev, options);
+    space->idle = pl_host_reserve(&host, idle_bytes(space));
+    if (space->idle == NULL) {
+        st = PLEAT_ENOMEM_HOST;
+        goto undo_locks;
+    }
     space->base.ops = &pl_expandable_ops;
     space->host = host;
-    init_sizes(space, dev, options);
     pl_block_store_init(&space->store, &space->host);
     pl_ptrmap_init(&space->live);
     *out = &space->base;
     return PLEAT_OK;
 
+undo_locks:
+    (void)pthread_cond_destroy(&space->landed);
+    pl_lock_fini(&space->lock);
 undo_space:
     pl_host_free(&host, space);
 undo_host:
@@ -276,7 +290,7 @@ static void free_metadata(pl_space *space)
     }
     pl_private_destroy_all(space);
     pl_host_free(&space->host, space->segments);
-    pl_host_free(&space->host, space->idle);
+    pl_host_unreserve(&space->host, space->idle, idle_bytes(space), 0);
     pl_ptrmap_fini(&space->live, &space->host);
     pl_block_store_fini(&space->store);
 }

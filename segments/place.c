@@ -382,16 +382,21 @@ bool pl_place_confirm(const pl_place_scan *scan, pl_place *place)
     return place->n_pin <= scan->pin_room;
 }
 
-bool pl_place_search(pl_area *area, uint32_t lane, size_t bytes, size_t pin_room, pl_place *out)
+bool pl_place_search(pl_space *space, pl_pace *pace, pl_area *area, uint32_t lane, size_t bytes,
+                     size_t pin_room, pl_place *out)
 {
     pl_place_scan scan;
 
     pl_place_begin(&scan, lane, bytes, pin_room);
-    if (!pl_place_try(&scan, area) && scan.best.segment == NULL) {
+    bool is_over = pl_place_try(&scan, area);
+    pl_pace_count(space, pace, PL_PLACE_BUDGET - scan.budget);
+    if (!is_over && scan.best.segment == NULL) {
         pl_place_begin(&scan, lane, bytes, pin_room);
         while (!pl_place_go_on(&scan, area)) {
+            pl_pace_count(space, pace, PL_PLACE_BUDGET - scan.budget);
             scan.budget = PL_PLACE_BUDGET;
         }
+        pl_pace_count(space, pace, PL_PLACE_BUDGET - scan.budget);
     }
     if (scan.best.segment == NULL) {
         return false;

@@ -65,7 +65,9 @@ bool pl_place_confirm(const pl_place_scan *scan, pl_place *place);
  * needs the fewest new ones; of equal ones the lowest that starts with a gap or with a free block
  * behind a hole. Only gaps with holes are looked at: a gap without is a run, and the index finds
  * those. With the budget spent it is content with what it has found; while that is nothing it goes
- * on, however long it takes. Returns false if there is none. */
-bool pl_place_search(pl_area *area, uint32_t lane, size_t bytes, size_t pin_room, pl_place *out);
+ * on, in further holds of the lock as `pace` has it. Then `first` may be stale, and the place may
+ * be none any more. Returns false if there is none. */
+bool pl_place_search(pl_space *space, pl_pace *pace, pl_area *area, uint32_t lane, size_t bytes,
+                     size_t pin_room, pl_place *out);
 
 #endif

@@ -324,8 +324,13 @@ bool pl_private_drain(pl_space *space)
     pl_private *pool = next_drained(space);
     bool any = false;
 
+    if (pool != NULL && !pl_capture_forget_pool(space, pool)) {
+        pool->next = space->draining; /* there is more of it */
+        space->last_draining = space->draining != NULL ? space->last_draining : pool;
+        space->draining = pool;
+        return true;
+    }
     if (pool != NULL) {
-        pl_capture_forget_pool(space, pool);
         while (pool->areas != NULL) {
             pl_area *area = pool->areas;
             pool->areas = area->next;
@@ -364,7 +369,6 @@ static void start_draining(pl_space *space, pl_private *pool)
     }
 }
 
-/* A pool that was never used has no graphs. */
 void pl_expandable_private_release(pl_allocator *a, pl_private *pool)
 {
     pl_space *space = (pl_space *)a;
@@ -372,7 +376,7 @@ void pl_expandable_private_release(pl_allocator *a, pl_private *pool)
     pl_lock_acquire(&space->lock);
     unlink_pool(space, pool);
     pl_capture_end_of_pool(space, pool);
-    if (pool->areas == NULL) {
+    if (pool->areas == NULL && pool->graphs == NULL) {
         pl_host_free(&space->host, pool);
     } else {
         start_draining(space, pool);

@@ -35,11 +35,12 @@
 struct pl_private {
     struct pl_private *next; /* in space.pools or space.draining */
     pl_area *areas;
-    pleat_stat reserved; /* bytes */
-    uint64_t over_tick;  /* draining: over when the context passes it, */
-    size_t n_graphs;     /* or when all graphs are gone that the driver watches for it, */
-    bool is_unwatched;   /* if there was none that it does not watch */
-    bool is_draining;    /* for others it is the default pool's already */
+    pleat_stat reserved;       /* bytes */
+    uint64_t over_tick;        /* draining: over when the context passes it, */
+    struct pl_capture *graphs; /* captures of its requests whose graphs may live */
+    size_t n_graphs;           /* or when all graphs are gone that the driver watches for it, */
+    bool is_unwatched;         /* if there was none that it does not watch */
+    bool is_draining;          /* for others it is the default pool's already */
 };
 
 /* The pool's area of the lane's stream and class: its own, one that was released, or a new one.

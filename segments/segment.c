@@ -3,12 +3,10 @@
  * Upholds I1..I6 of segment.h. Guarded by the device lock. Never calls the driver. */
 #include "segments/segment.h"
 
-#include <string.h>
-
 #include "vmm/base/assert.h"
 #include "vmm/base/lock.h"
 
-enum { WORD = 64, FIRST_ROOMS = 512 };
+enum { WORD = 64 };
 
 static uint64_t bit(size_t granule)
 {
@@ -68,51 +66,63 @@ static size_t last_bit(const uint64_t *words, const uint64_t *any, size_t from)
 
 /* ---- tables ---------------------------------------------------------------------------- */
 
-/* Grow one table from n_old to n_new elements, the new ones zero. Pages that are zero come from the
- * system as they are first used: clearing what is new would have it all at once. */
-static bool table_grow(pl_host *host, void *table, size_t n_old, size_t n_new, size_t size)
+/* Granules of the range, and one behind its end, in whole words. */
+static size_t most_rooms(const pl_segment *seg)
 {
-    void *old;
-    void *grown = pl_host_calloc(host, n_new, size);
-
-    if (grown == NULL) {
-        return false;
-    }
-    memcpy(&old, table, sizeof(old));
-    if (n_old > 0) {
-        memcpy(grown, old, n_old * size);
-    }
-    pl_host_free(host, old);
-    memcpy(table, &grown, sizeof(grown));
-    return true;
+    return ((seg->range.bytes >> seg->granule_log2) + 2 + WORD - 1) / WORD * WORD;
 }
 
-pleat_status pl_segment_reach(pl_host *host, pl_segment *seg, pleat_devptr end)
+/* What n granules take in all tables. */
+static size_t tables_bytes(size_t n)
 {
-    size_t n = pl_segment_granule(seg, end) + 2; /* the hole behind `end` starts there */
-    size_t old = seg->n_rooms;
+    size_t n_words = n / WORD;
+    size_t n_any = (n_words + WORD - 1) / WORD;
 
-    if (n <= old) {
-        return PLEAT_OK;
-    }
-    size_t most = (seg->range.bytes >> seg->granule_log2) + 2;
-    n = (n < 2 * old ? 2 * old : n) + FIRST_ROOMS;
-    n = ((n < most ? n : most) + WORD - 1) / WORD * WORD;
-    size_t old_any = (old / WORD + WORD - 1) / WORD;
-    size_t n_any = (n / WORD + WORD - 1) / WORD;
-    /* Each table may grow alone: n_rooms moves only when all have. */
-    if (!table_grow(host, &seg->chunks, old, n, sizeof(*seg->chunks)) ||
-        !table_grow(host, &seg->last, old, n, sizeof(pl_block *)) ||
-        !table_grow(host, &seg->started, old / WORD, n / WORD, sizeof(*seg->started)) ||
-        !table_grow(host, &seg->started_any, old_any, n_any, sizeof(*seg->started_any)) ||
-        !table_grow(host, &seg->loose, old / WORD, n / WORD, sizeof(*seg->loose)) ||
-        !table_grow(host, &seg->loose_any, old_any, n_any, sizeof(*seg->loose_any)) ||
-        !table_grow(host, &seg->users, old, n, sizeof(*seg->users)) ||
-        !table_grow(host, &seg->taken_at, old, n, sizeof(*seg->taken_at))) {
+    return n * (sizeof(pl_chunk) + sizeof(pl_block *) + sizeof(pl_users) + sizeof(uint32_t)) +
+           2 * (n_words + n_any) * sizeof(uint64_t);
+}
+
+/* One after the other, those of the largest elements first. */
+static void lay_tables(pl_segment *seg, size_t n)
+{
+    size_t n_words = n / WORD;
+    size_t n_any = (n_words + WORD - 1) / WORD;
+
+    seg->chunks = seg->tables;
+    seg->last = (pl_block **)(seg->chunks + n);
+    seg->started = (uint64_t *)(seg->last + n);
+    seg->started_any = seg->started + n_words;
+    seg->loose = seg->started_any + n_any;
+    seg->loose_any = seg->loose + n_words;
+    seg->users = (pl_users *)(seg->loose_any + n_any);
+    seg->taken_at = (uint32_t *)(seg->users + n);
+}
+
+static pleat_status make_tables(pl_host *host, pl_segment *seg)
+{
+    size_t n = most_rooms(seg);
+
+    seg->tables_bytes = tables_bytes(n);
+    seg->tables = pl_host_reserve(host, seg->tables_bytes);
+    if (seg->tables == NULL) {
         return PLEAT_ENOMEM_HOST;
     }
-    seg->n_rooms = n;
+    lay_tables(seg, n);
     return PLEAT_OK;
+}
+
+void pl_segment_reach(pl_host *host, pl_segment *seg, pleat_devptr end)
+{
+    size_t n = pl_segment_granule(seg, end) + 2; /* the hole behind `end` starts there */
+    size_t most = most_rooms(seg);
+
+    if (n <= seg->n_rooms) {
+        return;
+    }
+    n = (n + WORD - 1) / WORD * WORD;
+    n = n < most ? n : most;
+    pl_host_use(host, tables_bytes(n) - tables_bytes(seg->n_rooms));
+    seg->n_rooms = n;
 }
 
 /* ---- the tally ------------------------------------------------------------------------- */
@@ -265,11 +275,11 @@ pleat_status pl_segment_create(pl_host *host, pl_block_store *store, struct pl_a
     seg->range = range;
     seg->range.bytes = range.bytes >> granule_log2 << granule_log2;
     seg->granule_log2 = granule_log2;
-    if (pl_segment_reach(host, seg, range.base) != PLEAT_OK ||
-        pl_block_store_reserve(store, 1) != PLEAT_OK) {
+    if (make_tables(host, seg) != PLEAT_OK || pl_block_store_reserve(store, 1) != PLEAT_OK) {
         pl_segment_destroy(host, seg);
         return PLEAT_ENOMEM_HOST;
     }
+    pl_segment_reach(host, seg, range.base);
     pl_block *hole = pl_block_store_get(store);
     hole->base = range.base;
     hole->bytes = seg->range.bytes;
@@ -286,14 +296,7 @@ pleat_status pl_segment_create(pl_host *host, pl_block_store *store, struct pl_a
 
 void pl_segment_destroy(pl_host *host, pl_segment *seg)
 {
-    pl_host_free(host, seg->chunks);
-    pl_host_free(host, seg->last);
-    pl_host_free(host, seg->started);
-    pl_host_free(host, seg->started_any);
-    pl_host_free(host, seg->loose);
-    pl_host_free(host, seg->loose_any);
-    pl_host_free(host, seg->users);
-    pl_host_free(host, seg->taken_at);
+    pl_host_unreserve(host, seg->tables, seg->tables_bytes, tables_bytes(seg->n_rooms));
     pl_host_free(host, seg);
 }
 
@@ -377,14 +380,28 @@ static pl_block *first_in(const pl_segment *seg, size_t granule)
                         : seg->last[last_bit(seg->started, seg->started_any, granule - 1)]->next;
 }
 
-pl_block *pl_segment_find(const pl_segment *seg, pleat_devptr at)
+/* The last block that starts in the granule of `at`, or before. */
+static pl_block *last_before(const pl_segment *seg, size_t granule)
 {
-    size_t granule = pl_segment_granule(seg, at);
-
     if (granule >= seg->n_rooms) {
         granule = seg->n_rooms - 1; /* only the last hole reaches beyond the tables */
     }
-    pl_block *b = seg->last[last_bit(seg->started, seg->started_any, granule)];
+    return seg->last[last_bit(seg->started, seg->started_any, granule)];
+}
+
+/* It covers the whole granule, so no other block starts there. */
+pl_block *pl_segment_hole_at(const pl_segment *seg, pleat_devptr at)
+{
+    pl_block *b = last_before(seg, pl_segment_granule(seg, at));
+
+    return b->state == PL_BLOCK_HOLE && b->base <= at && at < pl_block_end(b) ? b : NULL;
+}
+
+pl_block *pl_segment_find(const pl_segment *seg, pleat_devptr at)
+{
+    size_t granule = pl_segment_granule(seg, at);
+    pl_block *b = last_before(seg, granule);
+
     if (b->base <= at) {
         return b;
     }
@@ -445,6 +462,7 @@ size_t pl_segment_pin_granules(pl_segment *seg, size_t from, size_t last)
 {
     size_t n = 0;
 
+    pl_lock_touch(last / WORD - from / WORD);
     for (size_t i = from / WORD; i <= last / WORD; i++) {
         uint64_t hit = seg->loose[i] & word_mask(i, from, last);
         if (hit == 0) {
@@ -469,6 +487,7 @@ size_t pl_segment_count_loose(const pl_segment *seg, pleat_devptr base, pleat_de
     if (last >= seg->n_rooms) {
         last = seg->n_rooms - 1;
     }
+    pl_lock_touch(last / WORD > from / WORD ? last / WORD - from / WORD : 0);
     for (size_t i = from / WORD; i <= last / WORD; i++) {
         n += (size_t)__builtin_popcountll(seg->loose[i] & word_mask(i, from, last));
     }
@@ -480,6 +499,7 @@ static __attribute__((noinline)) size_t loosen_granules(pl_segment *seg, size_t 
 {
     size_t n = 0;
 
+    pl_lock_touch((to - 1) / WORD - from / WORD);
     for (size_t i = from / WORD; i <= (to - 1) / WORD; i++) {
         uint64_t fresh = word_mask(i, from, to - 1) & ~seg->loose[i];
         if (fresh == 0) {
@@ -565,6 +585,7 @@ size_t pl_segment_loose_run(const pl_segment *seg, size_t from, size_t most)
             break;
         }
     }
+    pl_lock_touch(n / WORD);
     return n < most ? n : most;
 }
 
@@ -579,7 +600,7 @@ size_t pl_segment_next_loose(const pl_segment *seg, size_t from)
 static bool has_memory(const pl_block *b)
 {
     return b->state == PL_BLOCK_LIVE || b->state == PL_BLOCK_MANY || b->state == PL_BLOCK_FREE ||
-           b->state == PL_BLOCK_KEPT || (b->state == PL_BLOCK_FLIGHT && b->was == PL_BLOCK_FREE);
+           b->state == PL_BLOCK_KEPT;
 }
 
 static bool is_granular(const pl_segment *seg, const pl_block *b)
@@ -644,13 +665,15 @@ static int check_list(const pl_segment *seg)
 
 /* One granule from ground truth: `b` covers its first byte. Returns the block at its end. */
 static const pl_block *survey(const pl_segment *seg, size_t granule, const pl_block *b,
-                              bool *is_backed, bool *is_free)
+                              bool *is_backed, bool *is_free, bool *is_flying)
 {
     pleat_devptr end = pl_segment_address(seg, granule + 1);
 
     *is_backed = true;
     *is_free = true;
+    *is_flying = false;
     for (;;) {
+        *is_flying = *is_flying || b->state == PL_BLOCK_FLIGHT;
         *is_backed = *is_backed && has_memory(b);
         *is_free = *is_free && b->state == PL_BLOCK_FREE;
         if (pl_block_end(b) >= end) {
@@ -673,9 +696,10 @@ int pl_segment_check(const pl_segment *seg)
     for (size_t g = 0; g < seg->n_rooms && g < n_granules; g++) {
         bool is_backed;
         bool is_free;
+        bool is_flying;
         bool is_loose = (seg->loose[g / WORD] & bit(g)) != 0;
-        b = survey(seg, g, b, &is_backed, &is_free);
-        if (is_backed != (seg->chunks[g] != 0)) {
+        b = survey(seg, g, b, &is_backed, &is_free, &is_flying);
+        if (!is_flying && is_backed != (seg->chunks[g] != 0)) {
             return 4;
         }
         if (is_loose != is_free && (is_loose || !(seg->is_private || seg->is_opening))) {

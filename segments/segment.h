@@ -20,7 +20,7 @@ struct pl_area;
  * I3  last[g] is the highest block that starts in granule g, `started` its bitmap, `started_any` a
  *     bitmap of that one's words
  * I4  a granule has a chunk if and only if blocks with memory cover it: all but holes, stale and
- *     poisoned ones, and holes in flight
+ *     poisoned ones; where a block is in flight, the flight alone knows
  * I5  a granule is loose if and only if it has a chunk and only free blocks have bytes in it; in a
  *     private pool, and while it opens after that, only if: what its blocks have touched stays
  * I6  n_loose is the number of loose granules, `loose_any` tells the words of `loose`; n_resident
@@ -44,8 +44,10 @@ typedef struct pl_segment {
     pleat_devptr opened;     /* is_opening: up to here they have */
     struct pl_segment *next_opening;
     pl_block *first;
-    size_t n_rooms;   /* granules the tables below have room for; grows */
-    pl_chunk *chunks; /* by granule; 0 = none */
+    void *tables;        /* const: those below, for the whole range; pages come as they are used */
+    size_t tables_bytes; /* const */
+    size_t n_rooms;      /* granules of them that are used so far: what lies behind is zero */
+    pl_chunk *chunks;    /* by granule; 0 = none */
     pl_block **last;
     uint64_t *started;
     uint64_t *started_any; /* its words that are not 0, a bit each */
@@ -59,12 +61,12 @@ typedef struct pl_segment {
         n_reshaped; /* blocks split and absorbed so far: pointers to blocks outlast no change */
 } pl_segment;
 
-/* Tables for no granule yet; the whole range is one hole made of a spare block of `store`. */
+/* The whole range is one hole made of a spare block of `store`. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_segment_create(pl_host *host, pl_block_store *store, struct pl_area *area,
                                pl_range range, unsigned granule_log2, pl_segment **out);
 void pl_segment_destroy(pl_host *host, pl_segment *seg); /* not the range, not the blocks */
-/* Have tables up to `end`, and one granule more. PLEAT_OK or ENOMEM_HOST. */
-pleat_status pl_segment_reach(pl_host *host, pl_segment *seg, pleat_devptr end);
+/* Use the tables up to `end`, and one granule more. */
+void pl_segment_reach(pl_host *host, pl_segment *seg, pleat_devptr end);
 
 static inline size_t pl_segment_granule_bytes(const pl_segment *seg)
 {
@@ -101,6 +103,8 @@ void pl_segment_absorb(pl_segment *seg, pl_block_store *store, pl_block *b, pl_b
 /* The block that covers `at`. It walks over the blocks that start in the granule of `at`, from the
  * nearer end: over half of them at most. */
 pl_block *pl_segment_find(const pl_segment *seg, pleat_devptr at);
+/* The hole that covers `at`, or NULL: no walk. */
+pl_block *pl_segment_hole_at(const pl_segment *seg, pleat_devptr at);
 /* The first hole that starts at or after the granule, NULL if none does; what is looked at is taken
  * from the budget. Returns false when that is spent. The next call goes on from the granule. */
 bool pl_segment_next_hole(const pl_segment *seg, size_t *granule, size_t *budget, pl_block **out);

@@ -394,6 +394,7 @@ void pl_settle_everything(pl_space *space)
 {
     bool is_more = true;
 
+    pl_capture_look_well(space);
     for (unsigned n = MOST_ROUNDS; n > 0 && is_more; n--) {
         is_more = pl_capture_look(space);
         is_more = pl_private_drain(space) || is_more;
@@ -551,10 +552,7 @@ pleat_status pl_settle_context(pl_space *space)
         return PLEAT_ENOTSUP;
     }
     if (pl_settle_is_capturing(space)) {
-        (void)pl_capture_look(space); /* one whose graph is gone has ended */
-    }
-    if (context->is_busy || context->tick.fence != NULL) {
-        return PLEAT_EPENDING; /* the lock was dropped */
+        pl_capture_end_gone(space);
     }
     if (pl_settle_is_capturing(space)) {
         return PLEAT_ECAPTURE;
@@ -651,7 +649,7 @@ static pleat_status have_context_tick(pl_space *space, uint32_t wait_ms)
         pl_space_breathe(space);
     }
     if (pl_settle_is_capturing(space)) {
-        (void)pl_capture_look(space);
+        pl_capture_end_gone(space);
     }
     pleat_status st = pl_settle_context(space);
     if (st == PLEAT_ENOTSUP && wait_ms > 0) {

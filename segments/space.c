@@ -183,7 +183,8 @@ pl_area *pl_space_next_area(const pl_space *space, const pl_private *pool, pl_ar
         cursor->is_listing = true;
         cursor->listed = pool != NULL ? pool->areas : space->released;
     } else if (cursor->listed != NULL) {
-        cursor->listed = cursor->listed->next;
+        bool is_listed = cursor->listed->pool == pool; /* or recycled while the lock was dropped */
+        cursor->listed = is_listed ? cursor->listed->next : NULL;
     }
     return cursor->listed;
 }
@@ -296,4 +297,14 @@ void pl_space_breathe(pl_space *space)
     pl_lock_release(&space->lock);
     (void)sched_yield();
     pl_lock_acquire(&space->lock);
+}
+
+void pl_pace_count(pl_space *space, pl_pace *pace, size_t n)
+{
+    space->n_pieces += n;
+    if (!pace->is_unbroken && pl_space_is_tired(space, pace->since)) {
+        pl_space_breathe(space);
+        pace->has_breathed = true;
+        pace->since = space->n_pieces;
+    }
 }

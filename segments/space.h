@@ -44,7 +44,7 @@ typedef struct pl_context {
     pl_block_queue many; /* PL_BLOCK_MANY that wait for it now */
 } pl_context;
 
-enum { PL_CAPTURE_HEADS = 256 };
+enum { PL_CAPTURE_HEADS = 1024 };
 
 /* I1  the live map holds exactly the live blocks, by base
  * I2  n_chunks + n_creating == n_idle + n_loose + n_pinned, when nothing is in flight
@@ -90,17 +90,20 @@ typedef struct pl_space {
     uint32_t n_segment_rooms;
     pl_segment *opening;                           /* first of those that are */
     struct pl_capture *captures[PL_CAPTURE_HEADS]; /* by id: see capture.h */
+    struct pl_capture *first_capture;              /* of all */
+    struct pl_capture *under_way;                  /* not known to have ended */
+    struct pl_capture *looked_up; /* who is looked at next: is its graph gone? NULL = all were */
+    struct pl_participant *participants[PL_CAPTURE_HEADS]; /* by handle */
     size_t n_captures;
     size_t n_capturing; /* not known to have ended */
     _Atomic size_t
         n_expected;         /* atomic, written under the lock: calls that say that one may begin */
     size_t n_disowned;      /* whose owner said that their graph is gone; it may run yet */
     uint64_t next_capture;  /* number */
-    uint64_t n_graphs_gone; /* when their captures were last looked through */
+    uint64_t n_graphs_gone; /* when the look through the captures began */
 
-    pl_chunk *idle; /* mapped nowhere; room for every chunk there is */
+    pl_chunk *idle; /* mapped nowhere; room for every chunk that the device can have */
     size_t n_idle;
-    size_t n_idle_rooms;
 
     size_t n_chunks;   /* held from the driver: mapped, idle or in flight */
     size_t n_creating; /* being created */
@@ -239,8 +242,55 @@ void pl_space_take_off(pl_space *space, pl_flying *flying);
 void pl_space_land(pl_space *space, pl_flying *flying);
 /* Wait until those that fly now have landed; holding nothing. Others may have taken off since. */
 void pl_space_wait_for_flights(pl_space *space);
+/* The chunk is mapped nowhere any more, or not yet. */
+static inline void pl_space_push_idle(pl_space *space, pl_chunk chunk)
+{
+    pl_assert(space->n_idle < space->total_chunks);
+    space->idle[space->n_idle++] = chunk;
+}
 /* Let others have the lock for a moment. */
 void pl_space_breathe(pl_space *space);
+
+/* ---- work that is too long for one hold of the lock ---- */
+
+/* What is in its hands meanwhile is in flight; whatever else it has seen, others may have changed
+ * when it has breathed. */
+typedef struct pl_pace {
+    uint64_t since; /* n_pieces when this hold began */
+    uint64_t alone; /* what pl_pace_is_alone compares */
+    bool is_unbroken;
+    bool has_breathed;
+} pl_pace;
+
+static inline uint64_t pl_pace_turn(const pl_space *space)
+{
+    return space->budget.n_events + space->n_taken_off;
+}
+
+/* is_unbroken: it never breathes, however long it takes. */
+static inline void pl_pace_begin(const pl_space *space, pl_pace *pace, bool is_unbroken)
+{
+    *pace = (pl_pace){ .since = space->n_pieces,
+                       .alone = pl_pace_turn(space),
+                       .is_unbroken = is_unbroken };
+}
+
+/* Was nothing taken since it began that nobody else holds? Then it might as well have been one
+ * hold: what others gave back meanwhile came after it. */
+static inline bool pl_pace_is_alone(const pl_space *space, const pl_pace *pace)
+{
+    return !pace->has_breathed || pace->alone == pl_pace_turn(space);
+}
+
+/* n more have been looked at, and counted. May drop the lock. */
+void pl_pace_count(pl_space *space, pl_pace *pace, size_t n);
+
+/* The same, of what nobody has counted yet. */
+static inline void pl_pace_step(pl_space *space, pl_pace *pace, size_t n)
+{
+    pl_lock_touch(n);
+    pl_pace_count(space, pace, n);
+}
 
 /* ---- telling (observer.h); what nobody wants to know costs one branch ---- */
 

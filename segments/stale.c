@@ -5,7 +5,7 @@
 #include "segments/settle.h"
 #include "vmm/mapping.h"
 
-enum { LOOK_AT = 1024 }; /* in one hold of the lock */
+enum { LOOK_AT = 256, GATHER_SOME = 256 }; /* in one hold of the lock */
 
 static bool is_ripe(const pl_space *space, const pl_block *b)
 {
@@ -22,17 +22,21 @@ static void unqueue(pl_space *space, pl_block *b)
     }
 }
 
-/* b and its ripe neighbours as one block in flight. */
+/* b and its ripe neighbours as one block in flight; of very many, some. */
 static pl_block *gather(pl_space *space, pl_block *b)
 {
-    while (is_ripe(space, b->prev)) {
+    size_t n_below = GATHER_SOME;
+    size_t n_above = 2 * GATHER_SOME;
+
+    for (; n_below > 0 && is_ripe(space, b->prev); n_below--) {
         b = b->prev;
     }
     unqueue(space, b);
-    while (is_ripe(space, b->next)) {
+    for (; n_above > 0 && is_ripe(space, b->next); n_above--) {
         unqueue(space, b->next);
         pl_segment_absorb(b->segment, &space->store, b, b->next);
     }
+    pl_lock_touch(3 * GATHER_SOME - n_below - n_above);
     b->was = PL_BLOCK_STALE;
     pl_segment_become(b->segment, &space->store, b, PL_BLOCK_FLIGHT);
     return b;
@@ -70,6 +74,7 @@ size_t pl_stale_reap(pl_space *space)
             n_held = 0;
             continue;
         }
+        pl_lock_touch(1);
         pl_queue_remove(&space->stale, b);
         pl_queue_push(&space->stale, b);
         if (++n_held == LOOK_AT) {

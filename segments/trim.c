@@ -18,19 +18,34 @@ enum { BATCH = 64, SHRINK_TRIES = 64, LOOK_AT = 256 };
 
 enum { FEW_LANES = 4 };
 
-static bool has_uncovered(const pl_space *space)
+/* All that are there now are looked at once, and go to the end; the lock may be dropped. */
+static bool has_uncovered_stale(pl_space *space)
+{
+    pl_pace pace;
+    bool any = false;
+
+    pl_pace_begin(space, &pace, false);
+    for (size_t n = space->n_stale; n > 0 && space->stale.first != NULL && !any; n--) {
+        pl_block *b = space->stale.first;
+        pl_queue_remove(&space->stale, b);
+        pl_queue_push(&space->stale, b);
+        any = b->lane != PL_LANE_SETTLED &&
+              b->tick > pl_space_lane_at(space, b->lane)->recorded_tick;
+        pl_pace_step(space, &pace, 1);
+    }
+    return any;
+}
+
+static bool has_uncovered(pl_space *space)
 {
     bool any = space->context.many.first != NULL || space->draining != NULL ||
                space->n_disowned > 0;
 
     for (const pl_lane *lane = space->busy.first; lane != NULL && !any; lane = lane->busy.next) {
         any = !lane->is_capture && pl_settle_has_uncovered(space, lane);
+        pl_lock_touch(1);
     }
-    for (const pl_block *b = space->stale.first; b != NULL && !any; b = b->queue_next) {
-        any = b->lane != PL_LANE_SETTLED &&
-              b->tick > pl_space_lane_at(space, b->lane)->recorded_tick;
-    }
-    return any;
+    return any || has_uncovered_stale(space);
 }
 
 static pleat_status wait_for_lanes(pl_space *space, uint32_t wait_ms)
@@ -106,7 +121,7 @@ static pleat_status release(pl_space *space, const pl_chunk *chunks, size_t n, s
     }
     pl_lock_acquire(&space->lock);
     for (size_t i = 0; i < n_refused; i++) {
-        space->idle[space->n_idle++] = refused[i];
+        pl_space_push_idle(space, refused[i]);
     }
     space->n_chunks -= n - n_refused;
     space->full_at = SIZE_MAX;
@@ -217,7 +232,7 @@ static pleat_status empty_run(pl_space *space, pl_block *b, size_t g, size_t n, 
         return release(space, chunks, n, &to->n_so_far);
     }
     for (size_t i = 0; i < n; i++) {
-        space->idle[space->n_idle++] = chunks[i];
+        pl_space_push_idle(space, chunks[i]);
     }
     return PLEAT_OK;
 }

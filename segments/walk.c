@@ -89,7 +89,7 @@ static void take_census(const pl_space *space, census *c)
             count_granules(seg, b, &last, c);
         }
         c->n_loose += seg->n_loose;
-        for (size_t g = 0; g < seg->n_rooms; g++) {
+        for (size_t g = 0; g < seg->n_rooms && space->n_flights == 0; g++) {
             c->n_resident += seg->chunks[g] != 0;
         }
     }
@@ -359,33 +359,74 @@ static pl_stream *piece_stream(const pl_space *space, const pl_block *b, pl_piec
     return has_stream ? pl_space_lane_at(space, b->lane)->stream : NULL;
 }
 
-void pl_walk_visit(const pl_space *space, void (*see)(void *context, const pl_piece *piece),
-                   void *context)
+typedef void (*see_piece)(void *context, const pl_piece *piece);
+
+/* What follows the last memory of a segment is of no interest: it is most of it. */
+static void show(const pl_space *space, const pl_block *b, bool is_first, see_piece see,
+                 void *context)
+{
+    const pl_area *area = b->segment->area;
+    pl_piece_kind kind = piece_kind(b);
+    bool is_awaited = b->state == PL_BLOCK_MANY || b->state == PL_BLOCK_KEPT;
+
+    if (kind == PL_PIECE_HOLE && b->next == NULL) {
+        return;
+    }
+    pl_piece piece = {
+        .base = b->base,
+        .bytes = b->bytes,
+        .requested_bytes = kind == PL_PIECE_LIVE ? b->requested : 0,
+        .awaited_bytes = is_awaited ? b->requested : 0,
+        .stream = piece_stream(space, b, kind),
+        .segment_stream = area->stream,
+        .private_in = pl_private_told(area),
+        .kind = kind,
+        .is_first = is_first,
+        .is_small = area->class == PL_CLASS_SMALL,
+    };
+    see(context, &piece);
+}
+
+void pl_walk_visit(const pl_space *space, see_piece see, void *context)
 {
     for (uint32_t i = 0; i < space->n_segments; i++) {
-        const pl_area *area = space->segments[i]->area;
-        bool is_first = true;
-        /* What follows the last memory of a segment is of no interest: it is most of it. */
-        for (const pl_block *b = space->segments[i]->first; b; b = b->next) {
-            pl_piece_kind kind = piece_kind(b);
-            if (kind == PL_PIECE_HOLE && !b->next) {
-                continue;
-            }
-            bool is_awaited = b->state == PL_BLOCK_MANY || b->state == PL_BLOCK_KEPT;
-            pl_piece piece = {
-                .base = b->base,
-                .bytes = b->bytes,
-                .requested_bytes = kind == PL_PIECE_LIVE ? b->requested : 0,
-                .awaited_bytes = is_awaited ? b->requested : 0,
-                .stream = piece_stream(space, b, kind),
-                .segment_stream = area->stream,
-                .private_in = pl_private_told(area),
-                .kind = kind,
-                .is_first = is_first,
-                .is_small = area->class == PL_CLASS_SMALL,
-            };
-            is_first = false;
-            see(context, &piece);
+        const pl_block *first = space->segments[i]->first;
+        for (const pl_block *b = first; b != NULL; b = b->next) {
+            show(space, b, b == first, see, context);
         }
     }
+}
+
+enum { VISIT_SOME = 1024 };
+
+/* The pieces of a segment from the address on, at most *n. */
+static void visit_from(const pl_space *space, const pl_segment *seg, pleat_devptr *from, size_t *n,
+                       see_piece see, void *context)
+{
+    const pl_block *b = *from > seg->range.base ? pl_segment_find(seg, *from) : seg->first;
+    bool is_first = b->base != *from;
+
+    if (b->base < *from) {
+        *from = pl_block_end(b);
+        b = b->next;
+    }
+    for (; b != NULL && *n > 0; b = b->next, --*n) {
+        show(space, b, is_first || b == seg->first, see, context);
+        is_first = false;
+        *from = pl_block_end(b);
+    }
+}
+
+bool pl_walk_visit_some(const pl_space *space, pleat_devptr *from, see_piece see, void *context)
+{
+    size_t n = VISIT_SOME;
+
+    for (uint32_t i = 0; i < space->n_segments && n > 0; i++) {
+        const pl_segment *seg = space->segments[i];
+        if (seg->range.base + seg->range.bytes > *from) {
+            visit_from(space, seg, from, &n, see, context);
+        }
+    }
+    pl_lock_touch(VISIT_SOME - n);
+    return n == 0;
 }

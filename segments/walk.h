@@ -11,5 +11,8 @@ int pl_walk_space(const pl_space *space);
 /* As pl_allocator_ops.visit, under the lock. */
 void pl_walk_visit(const pl_space *space, void (*see)(void *context, const pl_piece *piece),
                    void *context);
+/* As pl_allocator_ops.visit_some, under the lock. */
+bool pl_walk_visit_some(const pl_space *space, pleat_devptr *from,
+                        void (*see)(void *context, const pl_piece *piece), void *context);
 
 #endif

@@ -182,6 +182,61 @@ START_TEST(a_private_pool_of_many_pieces_opens_by_and_by)
 }
 END_TEST
 
+typedef struct seen {
+    size_t n;
+    pleat_devptr end; /* of the last piece */
+    uint64_t live_bytes;
+    bool is_ordered;
+} seen;
+
+static void see(void *context, const pl_piece *piece)
+{
+    seen *s = context;
+    s->is_ordered = s->is_ordered && piece->base >= s->end;
+    s->end = piece->base + piece->bytes;
+    s->live_bytes += piece->kind == PL_PIECE_LIVE ? piece->bytes : 0;
+    s->n++;
+}
+
+START_TEST(pieces_are_visited_by_and_by)
+{
+    seen all = { .is_ordered = true };
+    seen some = { .is_ordered = true };
+    pleat_devptr from = 0;
+    size_t n_visits = 1;
+    get_all(0);
+    pleat.a->ops->visit(pleat.a, see, &all);
+    for (; pleat.a->ops->visit_some(pleat.a, &from, see, &some); n_visits++) {
+    }
+    ck_assert_uint_gt(n_visits, N / 2048);
+    ck_assert_uint_eq(some.n, all.n);
+    ck_assert_uint_eq(some.live_bytes, all.live_bytes);
+    ck_assert(some.is_ordered);
+    assert_bounded();
+}
+END_TEST
+
+/* Between two holds what was seen is freed, and one block allocated across the seam. */
+START_TEST(pieces_that_change_between_visits_do_not_overlap)
+{
+    seen s = { .is_ordered = true };
+    pleat_devptr from = 0;
+    get_all(4 * KIB);
+    ck_assert(pleat.a->ops->visit_some(pleat.a, &from, see, &s));
+    size_t n_seen = s.n;
+    for (size_t i = 0; i < N / 2; i++) {
+        put(blocks[i], BUSY);
+    }
+    pleat.sim.finish();
+    (void)get(20 * MIB, BUSY);
+    while (pleat.a->ops->visit_some(pleat.a, &from, see, &s)) {
+    }
+    ck_assert(s.is_ordered);
+    ck_assert_uint_ge(s.n, n_seen + N / 2);
+    assert_bounded();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("segments_bounds");
@@ -193,6 +248,8 @@ int main(void)
     tcase_add_test(tcase, uses_on_another_stream_pass_by_and_by);
     tcase_add_test(tcase, a_gap_of_alternating_granules);
     tcase_add_test(tcase, a_private_pool_of_many_pieces_opens_by_and_by);
+    tcase_add_test(tcase, pieces_are_visited_by_and_by);
+    tcase_add_test(tcase, pieces_that_change_between_visits_do_not_overlap);
     suite_add_tcase(suite, tcase);
 
     SRunner *runner = srunner_create(suite);

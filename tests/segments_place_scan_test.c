@@ -13,6 +13,7 @@
 enum { NO_LIMIT = 1 << 20, LANE = 1, GRANULE_UNITS = RIG_GRANULE / RIG_UNIT };
 
 static uint64_t seed;
+static pl_pace pace = { .is_unbroken = true };
 
 static void open_rig(void)
 {
@@ -145,7 +146,8 @@ static void compare(const char *letters)
     size_t pin_room = random_below(3) > 0 ? NO_LIMIT : random_below(12);
     pl_place least = naive_search(lane, bytes, pin_room);
     pl_place place = { 0 };
-    bool found = pl_place_search(rig_area(LANE, PL_CLASS_LARGE), lane, bytes, pin_room, &place);
+    bool found = pl_place_search(&rig, &pace, rig_area(LANE, PL_CLASS_LARGE), lane, bytes, pin_room,
+                                 &place);
     ck_assert(found == (place.segment != NULL));
     assert_same(&place, &least, letters);
     pl_place_scan scan;
@@ -256,10 +258,10 @@ START_TEST(with_nothing_found_the_search_goes_on_beyond_its_budget)
     pl_place place;
     pl_area *area = rig_area(LANE, PL_CLASS_LARGE);
     for (int i = 0; i < 3; i++) {
-        ck_assert(pl_place_search(area, LANE, 5 * RIG_UNIT, NO_LIMIT, &place));
+        ck_assert(pl_place_search(&rig, &pace, area, LANE, 5 * RIG_UNIT, NO_LIMIT, &place));
         ck_assert_ptr_eq(place.segment, seg);
     }
-    ck_assert(!pl_place_search(area, LANE, 13 * RIG_UNIT, NO_LIMIT, &place));
+    ck_assert(!pl_place_search(&rig, &pace, area, LANE, 13 * RIG_UNIT, NO_LIMIT, &place));
 }
 END_TEST
 
@@ -282,7 +284,8 @@ START_TEST(in_one_hold_no_more_is_touched_than_was_granted)
     pl_place place;
     draw_alternating(1400, "00AA");
     size_t n = pl_lock_touched();
-    (void)pl_place_search(rig_area(LANE, PL_CLASS_LARGE), LANE, RIG_UNIT, NO_LIMIT, &place);
+    (void)pl_place_search(&rig, &pace, rig_area(LANE, PL_CLASS_LARGE), LANE, RIG_UNIT, NO_LIMIT,
+                          &place);
     ck_assert_uint_eq(pl_lock_touched() - n, PLEAT_DEBUG_LEVEL >= 1 ? PL_PLACE_BUDGET : 0);
 }
 END_TEST

@@ -18,6 +18,8 @@ static void open_rig(void)
     seed = 20260120;
 }
 
+static pl_pace pace = { .is_unbroken = true };
+
 static size_t random_below(size_t n)
 {
     seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
@@ -28,7 +30,8 @@ static size_t random_below(size_t n)
 static bool search(uint32_t lane, size_t units, size_t pin_room, pl_place *place)
 {
     memset(place, 0, sizeof(*place));
-    if (!pl_place_search(rig_area(1, PL_CLASS_LARGE), lane, units * RIG_UNIT, pin_room, place)) {
+    if (!pl_place_search(&rig, &pace, rig_area(1, PL_CLASS_LARGE), lane, units * RIG_UNIT, pin_room,
+                         place)) {
         return false;
     }
     ck_assert_ptr_eq(place->first, pl_segment_find(place->segment, place->at));

@@ -60,6 +60,35 @@ START_TEST(large_blocks_are_counted_too)
 }
 END_TEST
 
+START_TEST(of_a_reservation_only_what_is_used_counts)
+{
+    size_t bytes = (size_t)1 << 40;
+    char *p = pl_host_reserve(&host, bytes);
+    ck_assert_ptr_nonnull(p);
+    ck_assert_uint_eq(host.bytes, 0);
+    ck_assert_int_eq(p[bytes - 1], 0);
+    p[bytes - 1] = 1;
+    pl_host_use(&host, 4096);
+    ck_assert_uint_eq(host.bytes, 4096);
+    pl_host_unreserve(&host, p, bytes, 4096);
+    pl_host_unreserve(&host, NULL, bytes, 4096);
+    ck_assert_uint_eq(host.bytes, 0);
+}
+END_TEST
+
+START_TEST(a_reservation_can_fail_and_one_that_is_left_is_reported)
+{
+    pl_host_fail_at(0);
+    ck_assert_ptr_null(pl_host_reserve(&host, 4096));
+    ck_assert_ptr_null(pl_host_reserve(&host, SIZE_MAX / 2));
+    char *p = pl_host_reserve(&host, 4096);
+    pl_host copy = host;
+    ck_assert_ptr_nonnull(p);
+    pl_host_unreserve(&host, p, 4096, 0);
+    ck_assert_uint_eq(copy.n_reserved, host.n_reserved + 1);
+}
+END_TEST
+
 START_TEST(calloc_gives_zeroes_where_old_bytes_lay)
 {
     char *p = pl_host_alloc(&host, 4096);
@@ -267,6 +296,8 @@ int main(void)
     TCase *accounting = make_case("accounting");
     tcase_add_test(accounting, the_counter_covers_what_was_asked_and_returns_to_zero);
     tcase_add_test(accounting, large_blocks_are_counted_too);
+    tcase_add_test(accounting, of_a_reservation_only_what_is_used_counts);
+    tcase_add_test(accounting, a_reservation_can_fail_and_one_that_is_left_is_reported);
     tcase_add_test(accounting, calloc_gives_zeroes_where_old_bytes_lay);
     tcase_add_test(accounting, calloc_refuses_a_product_that_overflows);
     tcase_add_test(accounting, an_absurd_size_is_refused_and_counts_nothing);

@@ -1,7 +1,9 @@
-/* state.c - copying a device's state. Takes the allocator's lock (rank 20) through `visit`, twice:
- * once to count, once to copy; inside of it the history's (rank 80). */
+/* state.c - copying a device's state. Takes the allocator's lock (rank 20) to count and to copy:
+ * some pieces at a time where the allocator can and no history has to agree with them, else all in
+ * one hold, through `visit`; inside of it the history's (rank 80). */
 #include "api/snapshot/state.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +23,19 @@ static void count_piece(void *context, const pl_piece *piece)
     }
 }
 
+static void visit_by_and_by(pl_gpu *gpu, void (*see)(void *context, const pl_piece *piece),
+                            void *context)
+{
+    pleat_devptr from = 0;
+    if (gpu->ops->visit_some == NULL) {
+        gpu->ops->visit(gpu->allocator, see, context);
+        return;
+    }
+    while (gpu->ops->visit_some(gpu->allocator, &from, see, context)) {
+        (void)sched_yield();
+    }
+}
+
 /* ---- copying, under the allocator's lock ---- */
 
 typedef struct copier {
@@ -31,8 +46,9 @@ typedef struct copier {
     size_t n_needed; /* blocks, those without a room too */
     size_t n_held;   /* entries in the ring */
     size_t n_pool_rooms;
-    size_t n_named; /* pools */
-    bool is_apart;  /* the next piece begins a segment */
+    size_t n_named;  /* pools */
+    bool is_apart;   /* the next piece begins a segment */
+    bool is_at_once; /* in one hold: the history has to agree with it */
     const pl_private *private_in;
     uint16_t pool; /* private_in's */
 } copier;
@@ -118,9 +134,14 @@ static bool copy_once(copier *c)
     pl_gpu *gpu = out->gpu;
     uint64_t n_told = pl_history_n_told(&gpu->history);
     out->n_blocks = 0;
-    gpu->ops->visit(gpu->allocator, copy_piece, c);
-    bool is_sure = c->n_pieces > 0;
-    if (!is_sure) {
+    if (c->is_at_once) {
+        gpu->ops->visit(gpu->allocator, copy_piece, c);
+    } else {
+        visit_by_and_by(gpu, copy_piece, c);
+        copy_history(c); /* pools may have come meanwhile */
+    }
+    bool is_sure = c->is_at_once ? c->n_pieces > 0 : c->n_held == 0;
+    if (!is_sure && c->is_at_once) {
         copy_history(c);
         is_sure = n_told == pl_history_n_told(&gpu->history);
     }
@@ -259,7 +280,7 @@ pleat_status pl_snapshot_copy(pl_gpu *gpu, pl_host *host, pl_snapshot_state *out
 {
     census c = { 0 };
     *out = (pl_snapshot_state){ .gpu = gpu };
-    gpu->ops->visit(gpu->allocator, count_piece, &c);
+    visit_by_and_by(gpu, count_piece, &c);
     pl_history_tell_snapshot(&gpu->history, c.active_bytes);
     size_t n_entries = pl_history_copy(&gpu->history, NULL, 0);
     size_t n_pools = pl_history_pool_ids(&gpu->history, NULL, 0);
@@ -270,6 +291,7 @@ pleat_status pl_snapshot_copy(pl_gpu *gpu, pl_host *host, pl_snapshot_state *out
             .n_block_rooms = with_slack(n_blocks, attempt),
             .n_entry_rooms = with_slack(n_entries, attempt),
             .n_pool_rooms = with_slack(n_pools, attempt),
+            .is_at_once = n_entries > 0 || gpu->ops->visit_some == NULL,
         };
         if (!make_rooms(host, &once)) {
             pl_snapshot_forget(host, out);

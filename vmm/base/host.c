@@ -1,7 +1,8 @@
 /* host.c - host memory for metadata: accounting, the private jemalloc, injected faults.
  *
  * Upholds: host->bytes == the sum of the usable sizes of what the host handed out and has not got
- * back. Guarded by the caller's lock of that domain; the fault state is atomic and process-wide.
+ * back, and of what is used of its reservations. Guarded by the caller's lock of that domain; the
+ * fault state is atomic and process-wide.
  * The one home of malloc, calloc, realloc and free in api, segments and vmm.
  *
  * An arena without an explicit tcache would leak through jemalloc's automatic per-thread cache, so
@@ -11,6 +12,7 @@
 
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #ifdef PLEAT_HOST_SYSTEM
 #include <malloc.h>
@@ -202,7 +204,7 @@ pleat_status pl_host_init(pl_host *host)
 
 size_t pl_host_fini(pl_host *host)
 {
-    size_t held_bytes = host->bytes;
+    size_t held_bytes = host->bytes + host->n_reserved;
     if (host->is_open) {
         source_close(host);
     }
@@ -262,4 +264,36 @@ void pl_host_free(pl_host *host, void *p)
     size_t usable = source_usable(p);
     host->bytes -= usable;
     source_free(host, p, usable);
+}
+
+/* ---- reservations ---------------------------------------------------------------------------- */
+
+/* No allocator's: those would clear, under the lock of whoever asks, what was used before. */
+void *pl_host_reserve(pl_host *host, size_t bytes)
+{
+    if (refuses()) {
+        return NULL;
+    }
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+    if (p == MAP_FAILED) {
+        return NULL;
+    }
+    host->n_reserved++;
+    return p;
+}
+
+void pl_host_use(pl_host *host, size_t bytes)
+{
+    host->bytes += bytes;
+}
+
+void pl_host_unreserve(pl_host *host, void *p, size_t bytes, size_t used_bytes)
+{
+    if (p == NULL) {
+        return;
+    }
+    (void)munmap(p, bytes);
+    host->n_reserved--;
+    host->bytes -= used_bytes;
 }

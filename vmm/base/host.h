@@ -3,8 +3,8 @@
  * A pl_host is one accounting domain (an instance, or one device of it) with a jemalloc arena and
  * one explicit tcache of its own; the caller guards it with the lock of that domain. In builds with
  * PLEAT_HOST_SYSTEM (sanitizers) the memory comes from the system's malloc instead.
- * host->bytes counts usable sizes; pl_host_fini() returns what is left of it, so that its caller
- * can assert or report.
+ * host->bytes counts usable sizes, and of reservations what is used; pl_host_fini() returns what is
+ * left of it, so that its caller can assert or report.
  *
  * Faults: pl_host_fail_at(k) makes the k-th allocation from now (0 = the next) of the whole process
  * fail (opening a host is one too), pl_host_fail_from(k) every one from the k-th on;
@@ -17,14 +17,16 @@
 #include "vmm/base/pleat_types.h"
 
 typedef struct pl_host {
-    size_t bytes;    /* lock: usable bytes handed out */
+    size_t bytes; /* lock: usable bytes handed out */
+    size_t n_reserved;
     unsigned arena;  /* const */
     unsigned tcache; /* const */
     bool is_open;    /* lock */
 } pl_host;
 
 pleat_status pl_host_init(pl_host *host);
-/* Destroys tcache and arena. Returns the bytes that were still held (0 = nothing leaked). */
+/* Destroys tcache and arena. Returns the bytes that were still held, a reservation counting for one
+ * at least (0 = nothing leaked). */
 size_t pl_host_fini(pl_host *host);
 
 /* NULL when out of memory (or by an injected fault). zeroed = pl_host_calloc. bytes > 0. */
@@ -33,6 +35,14 @@ void *pl_host_calloc(pl_host *host, size_t count, size_t size);
 /* Grows or shrinks; NULL leaves `p` as it was. p may be NULL. */
 void *pl_host_realloc(pl_host *host, void *p, size_t bytes);
 void pl_host_free(pl_host *host, void *p); /* NULL is fine */
+
+/* Zeroed memory for a table as large as it may ever be: the system gives its pages as they are
+ * first touched, so it never has to be moved, and making it costs the same for any size. NULL as
+ * above. */
+void *pl_host_reserve(pl_host *host, size_t bytes);
+/* So many more bytes of reservations are in use. */
+void pl_host_use(pl_host *host, size_t bytes);
+void pl_host_unreserve(pl_host *host, void *p, size_t bytes, size_t used_bytes); /* NULL is fine */
 
 void pl_host_fail_at(uint64_t k);
 void pl_host_fail_from(uint64_t k);

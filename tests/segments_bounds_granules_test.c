@@ -1,0 +1,274 @@
+/* segments_bounds_granules_test.c - how much one hold of the device lock touches where a request is
+ * of very many granules, or its place of very many pieces: counted as in segments_bounds_test.c. */
+/* labels: unit */
+#include <check.h>
+#include <sched.h>
+#include <stdlib.h>
+
+#include "tests/support/segments_sim.h"
+#include "vmm/base/lock.h"
+
+enum { OWN = 1, OTHER = 2, N_GRANULES = 20000 };
+
+#define GRANULE (2 * MIB)
+
+static pleat_devptr blocks[N_GRANULES];
+
+static void open_device(void)
+{
+    pleat_open("capacity:96G,depth:1048576", NULL);
+}
+
+/* Exactly N_GRANULES fit. */
+static void open_full(void)
+{
+    pleat_open("capacity:40000M,depth:1048576", NULL);
+}
+
+/* Without a walk over everything, unlike pleat_get. */
+static pleat_status try_get(size_t bytes, unsigned stream, pleat_devptr *out)
+{
+    return pleat.a->ops->alloc(pleat.a, bytes, pleat.streams[stream], out);
+}
+
+static pleat_devptr get(size_t bytes, unsigned stream)
+{
+    pleat_devptr ptr = 0;
+    ck_assert_int_eq(try_get(bytes, stream, &ptr), PLEAT_OK);
+    return ptr;
+}
+
+static void put(pleat_devptr ptr, unsigned stream)
+{
+    ck_assert_int_eq(pleat.a->ops->free(pleat.a, ptr, pleat.streams[stream]), PLEAT_OK);
+}
+
+static void assert_bounded(void)
+{
+    ck_assert_uint_le(pl_lock_most_touched(), PL_LOCK_MOST_TOUCHED);
+    pleat_assert_sound();
+}
+
+/* Live granules, one each. */
+static void get_granules(void)
+{
+    for (size_t i = 0; i < N_GRANULES; i++) {
+        blocks[i] = get(GRANULE, OWN);
+    }
+}
+
+static void put_every_second(size_t first)
+{
+    for (size_t i = first; i < N_GRANULES; i += 2) {
+        put(blocks[i], OWN);
+    }
+    pleat.sim.finish();
+}
+
+START_TEST(a_block_of_80_gib_comes_and_goes)
+{
+    pl_lock_reset_touched();
+    put(get(80 * GIB, OWN), OWN);
+    pleat.sim.finish();
+    put(get(70 * GIB, OTHER), OTHER);
+    put(get(40 * GIB, OTHER), OTHER);
+    pleat.sim.finish();
+    ck_assert_uint_gt(pleat_trim(20 * GIB, true), 0);
+    put(get(80 * GIB, OWN), OWN);
+    (void)pleat_trim(0, true);
+    ck_assert_uint_eq(pleat_counted().resident_bytes, 0);
+    assert_bounded();
+}
+END_TEST
+
+START_TEST(very_many_chunks_go_idle_and_are_used_again)
+{
+    pleat_devptr ptr;
+    pl_lock_reset_touched();
+    pleat.sim.fail_at("cuMemSetAccess", 0, CU_INVALID_VALUE);
+    ck_assert_int_ne(try_get(80 * GIB, OWN, &ptr), PLEAT_OK);
+    ck_assert_uint_eq(pleat_counted().idle_bytes, 80 * GIB);
+    put(get(60 * GIB, OWN), OWN);
+    assert_bounded();
+}
+END_TEST
+
+/* A hole, a free granule, a hole...: one place of them all. */
+START_TEST(a_place_of_very_many_pieces)
+{
+    get_granules();
+    put_every_second(0);
+    (void)pleat_trim(N_GRANULES / 2 * GRANULE, true);
+    put_every_second(1);
+    pl_lock_reset_touched();
+    pleat_devptr ptr = get(N_GRANULES * GRANULE, OWN);
+    ck_assert_uint_eq(ptr, blocks[0]);
+    assert_bounded();
+}
+END_TEST
+
+/* The driver refuses at the end. */
+START_TEST(a_place_of_very_many_pieces_is_given_back)
+{
+    pleat_devptr ptr;
+    get_granules();
+    put_every_second(0);
+    (void)pleat_trim(N_GRANULES / 2 * GRANULE, true);
+    put_every_second(1);
+    pl_lock_reset_touched();
+    pleat.sim.fail_at("cuMemSetAccess", N_GRANULES / 2 - 1, CU_INVALID_VALUE);
+    ck_assert_int_ne(try_get(N_GRANULES * GRANULE, OWN, &ptr), PLEAT_OK);
+    ck_assert_uint_eq(pleat_counted().allocated_bytes[PLEAT_POOL_ALL].current, 0);
+    assert_bounded();
+}
+END_TEST
+
+/* Every second granule's chunk is under a place elsewhere afterwards. */
+START_TEST(chunks_are_taken_from_very_many_pieces)
+{
+    get_granules();
+    put_every_second(0);
+    pl_lock_reset_touched();
+    pleat_devptr ptr = get(N_GRANULES / 2 * GRANULE, OWN);
+    ck_assert_uint_eq(pleat_counted().n_taken_granules, N_GRANULES / 2);
+    put(ptr, OWN);
+    put_every_second(1);
+    (void)get(N_GRANULES / 2 * GRANULE, OTHER); /* unmaps what was taken */
+    assert_bounded();
+}
+END_TEST
+
+/* All of them are looked at, and given back. */
+START_TEST(very_many_pieces_that_pend_elsewhere_are_passed_over)
+{
+    pleat_close();
+    pleat_open_with("capacity:40000M,depth:1048576", PL_CROSS_SETTLED, 0);
+    pleat_devptr ptr;
+    get_granules();
+    put_every_second(0);
+    pleat_work(OWN, blocks[1], GRANULE);
+    for (size_t i = 1; i < N_GRANULES; i += 2) {
+        put(blocks[i], OWN);
+    }
+    pl_lock_reset_touched();
+    ck_assert_int_eq(try_get((N_GRANULES / 2 + 1) * GRANULE, OTHER, &ptr), PLEAT_EPENDING);
+    ck_assert_uint_eq(pleat_counted().n_taken_granules, 0);
+    assert_bounded();
+}
+END_TEST
+
+/* Holes of one granule between live ones, in two streams' areas: none is long enough. */
+START_TEST(very_many_gaps_are_searched_in_vain)
+{
+    get_granules();
+    put_every_second(0);
+    (void)pleat_trim(N_GRANULES / 2 * GRANULE, true);
+    pl_lock_reset_touched();
+    (void)get(GRANULE + 512, OWN);
+    (void)get(2 * GRANULE, OTHER);
+    pleat_devptr ptr;
+    ck_assert_int_eq(try_get(N_GRANULES / 2 * GRANULE, OTHER, &ptr), PLEAT_ENOMEM_DEVICE);
+    assert_bounded();
+}
+END_TEST
+
+/* ---- others meanwhile ------------------------------------------------------------------------ */
+
+static size_t n_breaths;      /* since somebody else is there */
+static bool has_others;       /* who take a granule, and give it back two breaths later, */
+static size_t others_for;     /* so many breaths long */
+static pleat_devptr borrowed; /* what they have now; 0 = nothing */
+
+/* Instead of the system's: what lets others have the lock calls it, holding nothing. */
+int sched_yield(void)
+{
+    if (!has_others || n_breaths >= others_for) {
+        return 0;
+    }
+    has_others = false;
+    if (n_breaths % 3 == 0) {
+        borrowed = get(GRANULE, OWN);
+    } else if (n_breaths % 3 == 2) {
+        put(borrowed, OWN);
+        borrowed = 0;
+    }
+    n_breaths++;
+    has_others = true;
+    return 0;
+}
+
+static void have_others(size_t n)
+{
+    has_others = true;
+    others_for = n;
+}
+
+/* They take the next free piece that a search in holds of the lock would come to. */
+START_TEST(what_others_have_for_a_moment_is_not_missing)
+{
+    get_granules();
+    put_every_second(0);
+    pl_lock_reset_touched();
+    have_others(99);
+    (void)get(N_GRANULES / 2 * GRANULE, OWN);
+    ck_assert_uint_eq(n_breaths, 99);
+    assert_bounded();
+}
+END_TEST
+
+/* However long they go on: then one hold makes an end of it. */
+START_TEST(others_that_go_on_foil_no_request_for_ever)
+{
+    get_granules();
+    put_every_second(0);
+    have_others(SIZE_MAX - SIZE_MAX % 3);
+    (void)get((N_GRANULES / 2 - 1) * GRANULE, OWN);
+    ck_assert_uint_gt(n_breaths, 500);
+    has_others = false;
+    pleat_assert_sound();
+}
+END_TEST
+
+/* They stand in the middle of the place, which is given back and searched for anew. */
+START_TEST(others_in_the_place_are_noticed)
+{
+    get_granules();
+    put_every_second(0);
+    (void)pleat_trim(N_GRANULES / 2 * GRANULE, true);
+    put_every_second(1);
+    pl_lock_reset_touched();
+    have_others(1);
+    pleat_devptr ptr = get(N_GRANULES * GRANULE, OWN);
+    ck_assert_uint_ne(borrowed, 0);
+    ck_assert(borrowed < ptr || borrowed >= ptr + N_GRANULES * GRANULE);
+    put(borrowed, OWN);
+    assert_bounded();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("segments_bounds_granules");
+    TCase *large = tcase_create("large");
+    tcase_add_checked_fixture(large, open_device, pleat_close);
+    tcase_add_test(large, a_block_of_80_gib_comes_and_goes);
+    tcase_add_test(large, very_many_chunks_go_idle_and_are_used_again);
+    tcase_add_test(large, a_place_of_very_many_pieces);
+    tcase_add_test(large, a_place_of_very_many_pieces_is_given_back);
+    tcase_add_test(large, others_in_the_place_are_noticed);
+    suite_add_tcase(suite, large);
+    TCase *full = tcase_create("full");
+    tcase_add_checked_fixture(full, open_full, pleat_close);
+    tcase_add_test(full, chunks_are_taken_from_very_many_pieces);
+    tcase_add_test(full, very_many_pieces_that_pend_elsewhere_are_passed_over);
+    tcase_add_test(full, very_many_gaps_are_searched_in_vain);
+    tcase_add_test(full, what_others_have_for_a_moment_is_not_missing);
+    tcase_add_test(full, others_that_go_on_foil_no_request_for_ever);
+    suite_add_tcase(suite, full);
+
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
