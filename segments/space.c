@@ -84,6 +84,7 @@ static void return_ticks(pl_space *space, pl_lane *lane)
         lane->first_tick = (lane->first_tick + 1) % PL_LANE_TICKS;
     }
     pl_lane_ring_remove_ticking(&space->ticking, lane);
+    pl_lane_ring_remove_ripe(&space->ripe, lane);
 }
 
 /* Nobody knows the lane any more. The stream goes with the second of its lanes. */

@@ -74,6 +74,7 @@ typedef struct pl_space {
     uint32_t looked_at;   /* room: where the search for lanes that are gone goes on */
     pl_lane_ring busy;    /* with something that pends */
     pl_lane_ring ticking; /* with recorded ticks */
+    pl_lane_ring ripe;    /* of which one has passed: something may be worth settling */
     uint64_t clock;       /* of stamps */
     uint64_t n_turns;     /* see pl_lane.tried_turn */
     uint64_t short_event; /* n_events when a request was last short of pending memory; 0 = never */
