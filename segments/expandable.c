@@ -133,11 +133,33 @@ static pl_block *take_start(pl_space *space, pl_block *b, size_t bytes)
     return b;
 }
 
+/* Of streams that come and go in a crowd, which shares its areas, none comes back to its own: what
+ * fits best in all of them wastes least. */
+static bool is_of_a_crowd(const pl_space *space, const pl_request *rq)
+{
+    return rq->lane->n_lifetime < PL_LANE_YOUNG && rq->pool == NULL &&
+           space->n_areas[rq->area->class] == PL_MOST_AREAS;
+}
+
+static pl_block *fit_in_crowd(const pl_space *space, const pl_request *rq, pl_block *own,
+                              size_t own_bytes)
+{
+    fitting f = { .best = own, .bytes = own_bytes };
+
+    for (unsigned i = 0; i < space->n_areas[rq->area->class]; i++) {
+        try_area(space, space->areas[rq->area->class][i], rq, &f);
+    }
+    return f.best;
+}
+
 static pl_block *fit(pl_space *space, const pl_request *rq)
 {
     size_t run_bytes;
     pl_block *b = pl_run_best(space, rq->area, rq->usable, rq->bytes, &run_bytes);
 
+    if (b != NULL && is_of_a_crowd(space, rq)) {
+        b = fit_in_crowd(space, rq, b, run_bytes);
+    }
     if (b == NULL) {
         b = fit_elsewhere(space, rq, rq->area->class);
     }
