@@ -167,7 +167,10 @@ pleat_status pleat_device_release_capture(pleat handle, int device, void *stream
         st = gpu->ops->release_capture_of(gpu->allocator, stream);
     } else {
         st = pl_stream_get(gpu->dev, stream, &known);
-        st = st == PLEAT_OK ? gpu->ops->release_capture(gpu->allocator, known) : st;
+        if (st == PLEAT_OK) {
+            st = gpu->ops->release_capture(gpu->allocator, known);
+            pl_stream_put(known);
+        }
     }
     if (st != PLEAT_OK) {
         pl_error_set(st, 0,

@@ -157,7 +157,7 @@ static pl_stream *find_alive(const pl_device *dev, uint64_t id)
 static pleat_status get_ordinary(pl_device *dev, void *handle, pl_stream **out)
 {
     pl_stream *trusted = dev->trusts_handles ? pl_stream_newest(dev, handle) : NULL;
-    if (trusted != NULL) {
+    if (trusted != NULL && pl_stream_hold(trusted, PL_STREAM_BY_HANDLE, (uintptr_t)handle)) {
         *out = trusted;
         return PLEAT_OK;
     }
@@ -169,7 +169,8 @@ static pleat_status get_ordinary(pl_device *dev, void *handle, pl_stream **out)
         return st;
     }
     pl_stream *known = is.is_captured ? pl_stream_newest(dev, handle) : find_alive(dev, is.id);
-    if (known != NULL) {
+    int by = is.is_captured ? PL_STREAM_BY_HANDLE : PL_STREAM_BY_ID;
+    if (known != NULL && pl_stream_hold(known, by, is.is_captured ? (uintptr_t)handle : is.id)) {
         *out = known;
         return PLEAT_OK;
     }
@@ -277,6 +278,7 @@ static pleat_status name(pl_stream *stream, uint64_t id)
     if (st != PLEAT_OK) {
         return st == PLEAT_ESTREAM ? out_of_reach(stream) : st;
     }
+    pl_stream_put(own);
     return own == stream ? PLEAT_OK : out_of_reach(stream);
 }
 
