@@ -48,8 +48,7 @@ typedef struct pl_lane_link {
  * I5  n_live counts the live blocks with its number; n_refs everything else that has it but free
  *     blocks: uses, stale, many and kept blocks, requests in the middle, and the stream's second
  *     lane, whose blocks may go over to it
- * I6  it is linked as busy if a queue of it is not empty, as ticking if it has ticks
- * I7  if a tick of its own has passed that covers the first of a queue, it is linked as ripe   */
+ * I6  it is linked as busy if a queue of it is not empty, as ticking if it has ticks           */
 typedef struct pl_lane {
     pl_stream *stream;          /* const */
     uint32_t number;            /* const: as in pl_block.lane, see pl_lane_number */
@@ -87,8 +86,11 @@ typedef struct pl_lane {
     pl_behind behind[PL_LANE_BEHIND]; /* by lane number */
     pl_lane_link busy;
     pl_lane_link ticking;
-    pl_lane_link ripe;
-    size_t n_seen_live; /* the walker's recount of n_live and n_refs */
+    pl_lane_link ripe; /* a tick has passed since it was settled last */
+    uint64_t
+        seen_next_tick; /* next_tick and n_frees when it was last looked at in a crowd: both as */
+    unsigned seen_n_frees; /* before mean that nothing was freed since */
+    size_t n_seen_live;    /* the walker's recount of n_live and n_refs */
     size_t n_seen_refs;
 } pl_lane;
 

@@ -129,13 +129,17 @@ static bool is_time_for_tick(const pl_space *space, const pl_lane *lane, size_t 
 }
 
 /* Whom nobody names any more is noticed before memory is short of what pends there. */
-enum { FREES_PER_LOOK = 8, LANES_PER_LOOK = 4 };
+enum { FREES_PER_LOOK = 8, LANES_PER_LOOK = 4, LOOKS_PER_POLL = 8 };
 
 static void look_around(pl_space *space, pl_lane *lane)
 {
     lane->n_refs++;
     pl_settle_want_ticks(space, lane, LANES_PER_LOOK);
     pl_settle_context_if_due(space);
+    if (pl_space_is_crowded(space) && ++space->crowd.n_looks % LOOKS_PER_POLL == 0) {
+        (void)pl_settle_poll(space, LANES_PER_LOOK * LOOKS_PER_POLL);
+        (void)pl_settle_some(space, PL_SETTLE_SOME); /* a lane may leave if nothing pends there */
+    }
     lane->n_refs--;
 }
 
@@ -628,8 +632,10 @@ void pl_settle_context_if_due(pl_space *space)
     bool is_time = n_events >= (is_wary ? WARY_EVENTS : CONTEXT_EVENTS) << context->n_refused;
     bool is_urgent = context->gone_bytes > held >> URGENT_SHARE_LOG2 && !is_wary;
 
-    if (context->is_wanted && context->gone_bytes > held >> CONTEXT_SHARE_LOG2 &&
-        (is_time || is_urgent)) {
+    bool is_worth_it = context->gone_bytes > held >> CONTEXT_SHARE_LOG2 ||
+                       pl_space_is_crowded(space); /* nobody's lane stays for a few bytes */
+
+    if (context->is_wanted && is_worth_it && (is_time || is_urgent)) {
         (void)pl_settle_context(space);
     }
 }
