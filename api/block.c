@@ -278,6 +278,13 @@ static inline void cancel_restore(int cancel)
     }
 }
 
+static inline void put_stream(pl_stream *on, const void *stream)
+{
+    if ((uintptr_t)stream >= N_DEFAULT_STREAMS) {
+        pl_stream_put(on);
+    }
+}
+
 static void debug_walk(pl_gpu *gpu, pleat_status st)
 {
     if (st != PLEAT_EFORKED) {
@@ -340,6 +347,7 @@ static inline __attribute__((always_inline)) pleat_status alloc_block(pleat hand
     pleat_status st = gpu ? pl_stream_get(gpu->dev, stream, &on) : pl_error_status();
     if (is_likely(gpu && st == PLEAT_OK)) {
         st = alloc_routed(&(pl_wish){ gpu, NULL, bytes, on, is_patient }, stream, n_errors, out);
+        put_stream(on, stream);
         debug_walk(gpu, st);
     } else if (gpu) {
         refuse_stream(gpu, stream, n_errors, st);
@@ -382,6 +390,7 @@ static inline __attribute__((always_inline)) pleat_status with_block(pleat handl
         if (!is_likely(st == PLEAT_OK)) {
             refuse_block(gpu, ptr, n_errors, st);
         }
+        put_stream(on, stream);
         debug_walk(gpu, st);
     } else if (is_known) {
         refuse_stream(gpu, stream, n_errors, st);

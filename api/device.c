@@ -167,7 +167,10 @@ pleat_status pleat_device_release_capture(pleat handle, int device, void *stream
         st = gpu->ops->release_capture_of(gpu->allocator, stream);
     } else {
         st = pl_stream_get(gpu->dev, stream, &known);
-        st = st == PLEAT_OK ? gpu->ops->release_capture(gpu->allocator, known) : st;
+        if (st == PLEAT_OK) {
+            st = gpu->ops->release_capture(gpu->allocator, known);
+            pl_stream_put(known);
+        }
     }
     if (st != PLEAT_OK) {
         pl_error_set(st, 0,
@@ -180,11 +183,14 @@ pleat_status pleat_device_release_capture(pleat handle, int device, void *stream
     return st;
 }
 
+/* The stream is held, and not any more afterwards. */
 static void retire_known(pl_gpu *gpu, pl_stream *known)
 {
-    if (known && gpu->ops->retire_stream && !pl_stream_is_legacy(known)) {
+    if (gpu->ops->retire_stream && !pl_stream_is_legacy(known)) {
         gpu->ops->retire_stream(gpu->allocator, known);
         pl_gpu_debug_walk(gpu);
+    } else {
+        pl_stream_put(known);
     }
 }
 
@@ -193,8 +199,9 @@ static void retire_elsewhere(pl_instance *instance, int device, void *stream)
 {
     for (int i = 0; i < instance->n_devices; i++) {
         pl_gpu *gpu = i != device ? pl_use_find_gpu(instance, i) : NULL;
-        if (gpu) {
-            retire_known(gpu, pl_stream_known(gpu->dev, stream));
+        pl_stream *known = gpu ? pl_stream_known(gpu->dev, stream) : NULL;
+        if (known) {
+            retire_known(gpu, known);
         }
     }
 }

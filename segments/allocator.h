@@ -112,7 +112,7 @@ typedef struct pl_allocator_ops {
      * would break one. NULL where nothing is. */
     void (*expect_captures)(pl_allocator *a, bool is_expected);
     /* The stream is about to be destroyed, or has been: what was freed on it so far is fenced now,
-     * while it can be. NULL where streams are kept. */
+     * while it can be; and it is let go of (pl_stream_put). NULL where streams are kept. */
     void (*retire_stream)(pl_allocator *a, pl_stream *stream);
     /* Private pools; all five are NULL where the allocator has none. What is allocated from one is
      * reused only within it, also by a stream that is being captured (in its own stream's order),

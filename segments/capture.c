@@ -532,7 +532,10 @@ static pleat_status ask_whether_over(pl_space *space, const pl_capture *capture,
 
     pl_lock_release(&space->lock);
     pleat_status st = pl_stream_get(space->dev, handle, &stream);
-    st = st == PLEAT_OK ? pl_stream_capture(stream, &info) : st;
+    if (st == PLEAT_OK) {
+        st = pl_stream_capture(stream, &info);
+        pl_stream_put(stream);
+    }
     st = pl_stream_is_none(st) ? PLEAT_OK : st;
     pl_lock_acquire(&space->lock);
     return st == PLEAT_OK && info.is_capturing && info.id == id ? PLEAT_ECAPTURE : st;

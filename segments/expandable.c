@@ -133,11 +133,33 @@ static pl_block *take_start(pl_space *space, pl_block *b, size_t bytes)
     return b;
 }
 
+/* Of streams that come and go in a crowd, which shares its areas, none comes back to its own: what
+ * fits best in all of them wastes least. */
+static bool is_of_a_crowd(const pl_space *space, const pl_request *rq)
+{
+    return rq->lane->n_lifetime < PL_LANE_YOUNG && rq->pool == NULL &&
+           space->n_areas[rq->area->class] == PL_MOST_AREAS;
+}
+
+static __attribute__((noinline)) pl_block *fit_in_crowd(const pl_space *space, const pl_request *rq,
+                                                        pl_block *own, size_t own_bytes)
+{
+    fitting f = { .best = own, .bytes = own_bytes };
+
+    for (unsigned i = 0; i < space->n_areas[rq->area->class]; i++) {
+        try_area(space, space->areas[rq->area->class][i], rq, &f);
+    }
+    return f.best;
+}
+
 static pl_block *fit(pl_space *space, const pl_request *rq)
 {
     size_t run_bytes;
     pl_block *b = pl_run_best(space, rq->area, rq->usable, rq->bytes, &run_bytes);
 
+    if (__builtin_expect(b != NULL && is_of_a_crowd(space, rq), false)) {
+        b = fit_in_crowd(space, rq, b, run_bytes);
+    }
     if (b == NULL) {
         b = fit_elsewhere(space, rq, rq->area->class);
     }
@@ -537,7 +559,8 @@ static void see_retired(pl_space *space, pl_stream *stream, const pl_capture_inf
     }
 }
 
-/* The owner of the stream is about to destroy it. */
+/* The owner of the stream is about to destroy it. Under the lock nobody but the caller lets it
+ * leave: so it may be let go of before it is released. */
 static void expandable_retire_stream(pl_allocator *a, pl_stream *stream)
 {
     pl_space *space = space_of(a);
@@ -560,6 +583,7 @@ static void expandable_retire_stream(pl_allocator *a, pl_stream *stream)
         }
     }
     pl_stream_retire(stream);
+    pl_stream_put(stream);
     if (!is_known) {
         pl_stream_release(stream);
     }

@@ -218,6 +218,16 @@ static pl_lane *busiest_lane(const pl_space *space, const pl_request *rq, bool i
     return best;
 }
 
+/* Would creating leave the device with far more than was ever needed at once? */
+static bool is_too_much(const pl_space *space, size_t missing)
+{
+    bool is_frugal = space->options.growth == PL_GROWTH_FRUGAL;
+    size_t tolerated = is_frugal ? FRUGAL_PERMILLE : BALANCED_PERMILLE;
+    size_t held = space->n_chunks + space->n_creating + missing;
+
+    return held * 1000 > space->peak_pinned * tolerated;
+}
+
 /* Instead of creating, make the lane wait for another's pending memory? Rarely; but always where
  * creating would leave the device with far more than was ever needed at once. */
 static bool may_order_early(pl_space *space, const pl_request *rq, size_t missing)
@@ -228,18 +238,23 @@ static bool may_order_early(pl_space *space, const pl_request *rq, size_t missin
         return false;
     }
     bool is_frugal = space->options.growth == PL_GROWTH_FRUGAL;
-    size_t tolerated = is_frugal ? FRUGAL_PERMILLE : BALANCED_PERMILLE;
-    size_t held = space->n_chunks + space->n_creating + missing;
-    bool is_too_much = held * 1000 > space->peak_pinned * tolerated;
     bool is_free = pl_stream_is_gone(other->stream); /* nobody submits to it any more */
-    return (is_too_much &&
+    return (is_too_much(space, missing) &&
             (is_frugal || is_free || rq->n_ordered > 0 || pl_budget_is_rested(&space->budget))) ||
            pl_budget_may_order(&space->budget);
 }
 
-/* Collect the flight's chunks: idle, slack, takes while tokens last, (an ordered wait), new ones,
- * takes whatever the tokens say. Sets *wants_order instead of going on when that is next. The lock
- * may be dropped on the way: a limit that was set meanwhile counts. */
+/* Streams leave loose granules here and there, and those that come and go leave more than tokens
+ * are earned for: rather all are taken than that the device grows by a multiple. */
+static bool takes_all(const pl_space *space, const pl_flight *f)
+{
+    return pl_space_has_many_lanes(space) && space->options.growth != PL_GROWTH_AMPLE &&
+           is_too_much(space, pl_flight_missing(f));
+}
+
+/* Collect the flight's chunks: idle, slack, takes while tokens last or creating would be too much,
+ * (an ordered wait), new ones, takes whatever the tokens say. Sets *wants_order instead of going on
+ * when that is next. The lock may be dropped on the way: a limit that was set meanwhile counts. */
 static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_t allowed,
                             bool *wants_order)
 {
@@ -251,7 +266,8 @@ static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_
     pl_flight_add_created(space, f, allowed < room ? allowed : room);
     if (!rq->is_capturing && pl_flight_missing(f) > 0) {
         uint64_t tokens = pl_budget_tokens(&space->budget);
-        st = pl_flight_add_taken(space, f, tokens > 1 ? tokens - 1 : 0);
+        size_t n_runs = tokens > 1 ? tokens - 1 : 0;
+        st = pl_flight_add_taken(space, f, takes_all(space, f) ? SIZE_MAX : n_runs);
         if (st == PLEAT_OK && pl_flight_missing(f) > 0 &&
             may_order_early(space, rq, pl_flight_missing(f))) {
             *wants_order = true;

@@ -86,7 +86,11 @@ typedef struct pl_lane {
     pl_behind behind[PL_LANE_BEHIND]; /* by lane number */
     pl_lane_link busy;
     pl_lane_link ticking;
-    size_t n_seen_live; /* the walker's recount of n_live and n_refs */
+    pl_lane_link ripe; /* a tick has passed since it was settled last */
+    uint64_t
+        seen_next_tick; /* next_tick and n_frees when it was last looked at in a crowd: both as */
+    unsigned seen_n_frees; /* before mean that nothing was freed since */
+    size_t n_seen_live;    /* the walker's recount of n_live and n_refs */
     size_t n_seen_refs;
 } pl_lane;
 
@@ -127,6 +131,7 @@ static inline uint32_t pl_lane_number(const pl_stream *stream, bool is_capture)
     }
 PL_DEFINE_LANE_RING(busy)
 PL_DEFINE_LANE_RING(ticking)
+PL_DEFINE_LANE_RING(ripe)
 #undef PL_DEFINE_LANE_RING
 
 #endif

@@ -323,6 +323,11 @@ size_t pl_many_pass_capture(pl_space *space, pl_capture *capture, size_t n)
     return n_passed;
 }
 
+bool pl_many_is_first_over(const pl_space *space, const pl_lane *lane)
+{
+    return lane->many.first != NULL && is_met(space, last_use(lane->many.first));
+}
+
 bool pl_many_is_uncovered(const pl_space *space, const pl_lane *lane)
 {
     const pl_block *last = lane->many.last;

@@ -28,6 +28,8 @@ size_t pl_many_pass(pl_space *space, pl_lane *lane, size_t n);
 size_t pl_many_pass_context(pl_space *space, size_t n);
 /* The capture is over: the same of those that waited for it. */
 size_t pl_many_pass_capture(pl_space *space, struct pl_capture *capture, size_t n);
+/* Has what the first block waits for there passed? */
+bool pl_many_is_first_over(const pl_space *space, const pl_lane *lane);
 /* Does a block wait for a stamp of the lane that no tick covers? */
 bool pl_many_is_uncovered(const pl_space *space, const pl_lane *lane);
 /* `user` waits on the GPU for some lanes: blocks all of whose demands that meets are its pending

@@ -129,13 +129,17 @@ static bool is_time_for_tick(const pl_space *space, const pl_lane *lane, size_t 
 }
 
 /* Whom nobody names any more is noticed before memory is short of what pends there. */
-enum { FREES_PER_LOOK = 8, LANES_PER_LOOK = 4 };
+enum { FREES_PER_LOOK = 8, LANES_PER_LOOK = 4, LOOKS_PER_POLL = 8 };
 
 static void look_around(pl_space *space, pl_lane *lane)
 {
     lane->n_refs++;
     pl_settle_want_ticks(space, lane, LANES_PER_LOOK);
     pl_settle_context_if_due(space);
+    if (pl_space_is_crowded(space) && ++space->crowd.n_looks % LOOKS_PER_POLL == 0) {
+        (void)pl_settle_poll(space, LANES_PER_LOOK * LOOKS_PER_POLL);
+        (void)pl_settle_some(space, PL_SETTLE_SOME); /* a lane may leave if nothing pends there */
+    }
     lane->n_refs--;
 }
 
@@ -172,8 +176,11 @@ static pl_tick pop_tick(pl_space *space, pl_lane *lane)
     return tick;
 }
 
-static void pass(pl_lane *lane, uint64_t number)
+static void pass(pl_space *space, pl_lane *lane, uint64_t number)
 {
+    if (lane->busy.is_linked) {
+        pl_lane_ring_push_ripe(&space->ripe, lane);
+    }
     lane->passed_tick = number > lane->passed_tick ? number : lane->passed_tick;
     lane->recorded_tick = number > lane->recorded_tick ? number : lane->recorded_tick;
 }
@@ -250,7 +257,7 @@ static void take_answer(pl_space *space, const questions *q, size_t i)
     pl_tick tick = pop_tick(space, lane);
     pl_fence_return(tick.fence);
     if (q->passed[i]) {
-        pass(lane, tick.number);
+        pass(space, lane, tick.number);
     } else { /* what only it covered needs another one */
         lane->recorded_tick = lane->n_ticks > 0 ? newest_tick(lane)->number : lane->passed_tick;
         lane->wants_tick = !lane->is_gone;
@@ -322,6 +329,18 @@ bool pl_settle_is_over(const pl_space *space, const pl_block *b)
            pl_lane_has_passed(space, pl_space_lane_at(space, b->lane), b->tick);
 }
 
+static bool is_first_over(const pl_space *space, const pl_lane *lane, const pl_block_queue *queue)
+{
+    return queue->first != NULL && pl_lane_has_passed(space, lane, queue->first->tick);
+}
+
+static bool has_first_over(const pl_space *space, const pl_lane *lane)
+{
+    return !lane->is_capture &&
+           (is_first_over(space, lane, &lane->pending) ||
+            is_first_over(space, lane, &lane->apart) || pl_many_is_first_over(space, lane));
+}
+
 static size_t settle_queue(pl_space *space, const pl_lane *lane, const pl_block_queue *queue,
                            size_t n)
 {
@@ -348,12 +367,32 @@ size_t pl_settle_lane(pl_space *space, pl_lane *lane, size_t n)
     return n_settled + settle_queue(space, lane, &lane->apart, n - n_settled);
 }
 
+/* Of very many lanes with something that pends most may have nothing that is over: those whose own
+ * ticks have passed come first. */
+static size_t settle_ripe(pl_space *space, size_t n, uint64_t since)
+{
+    size_t n_looks = space->ripe.n < PL_SETTLE_LANES ? space->ripe.n : PL_SETTLE_LANES;
+    size_t n_settled = 0;
+
+    pl_lock_touch(n_looks);
+    for (; n_looks > 0 && n_settled < n && !pl_space_is_tired(space, since); n_looks--) {
+        pl_lane *lane = space->ripe.first;
+        pl_lane_ring_remove_ripe(&space->ripe, lane);
+        n_settled += pl_settle_lane(space, lane, n - n_settled);
+        if (has_first_over(space, lane)) {
+            pl_lane_ring_push_ripe(&space->ripe, lane);
+        }
+    }
+    return n_settled;
+}
+
 size_t pl_settle_some(pl_space *space, size_t n)
 {
     size_t n_looks = space->busy.n < PL_SETTLE_LANES ? space->busy.n : PL_SETTLE_LANES;
     uint64_t since = space->n_pieces;
     size_t n_settled = pl_many_pass_context(space, n);
 
+    n_settled += settle_ripe(space, n - n_settled, since);
     pl_lock_touch(n_looks);
     for (; n_looks > 0 && n_settled < n && space->busy.first != NULL &&
            !pl_space_is_tired(space, since);
@@ -591,8 +630,10 @@ void pl_settle_context_if_due(pl_space *space)
     bool is_time = n_events >= (is_wary ? WARY_EVENTS : CONTEXT_EVENTS) << context->n_refused;
     bool is_urgent = context->gone_bytes > held >> URGENT_SHARE_LOG2 && !is_wary;
 
-    if (context->is_wanted && context->gone_bytes > held >> CONTEXT_SHARE_LOG2 &&
-        (is_time || is_urgent)) {
+    bool is_worth_it = context->gone_bytes > held >> CONTEXT_SHARE_LOG2 ||
+                       pl_space_is_crowded(space); /* nobody's lane stays for a few bytes */
+
+    if (context->is_wanted && is_worth_it && (is_time || is_urgent)) {
         (void)pl_settle_context(space);
     }
 }
@@ -699,7 +740,7 @@ pleat_status pl_settle_wait(pl_space *space, pl_lane *lane, uint32_t wait_ms)
     pl_lock_acquire(&space->lock);
     lane->n_refs--;
     if (st == PLEAT_OK) {
-        pass(lane, tick.number);
+        pass(space, lane, tick.number);
         (void)pl_settle_poll_lane(space, lane); /* the older ones have passed too: pop them */
     }
     return st;

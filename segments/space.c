@@ -32,11 +32,36 @@ static pleat_status reach(pl_host *host, void *array, uint32_t *n_rooms, uint32_
 
 enum { LOOK_AT = 16 };
 
+/* If streams have to leave that come back, there is room for twice as many. */
+static void welcome(pl_crowd *crowd, const pl_stream *stream)
+{
+    uint64_t id = pl_stream_id(stream);
+
+    if (crowd->left[id % PL_CROWD_IDS] == id) {
+        crowd->left[id % PL_CROWD_IDS] = 0;
+        crowd->n_left = 0;
+        crowd->most_lanes *= crowd->most_lanes < PL_CROWD_MOST ? 2 : 1;
+    }
+}
+
+/* And for fewer again if none has for long. */
+enum { CROWD_PATIENCE = 16 };
+
+static void see_off(pl_crowd *crowd, uint64_t id)
+{
+    crowd->left[id % PL_CROWD_IDS] = id;
+    if (++crowd->n_left / CROWD_PATIENCE >= crowd->most_lanes) {
+        crowd->n_left = 0;
+        crowd->most_lanes /= crowd->most_lanes > PL_CROWD_LEAST ? 2 : 1;
+    }
+}
+
 pleat_status pl_space_add_lane(pl_space *space, pl_stream *stream, bool is_capture, pl_lane **out)
 {
     uint32_t i = pl_lane_number(stream, is_capture) - 1;
 
     pl_space_look_for_gone(space, LOOK_AT);
+    welcome(&space->crowd, stream);
     pleat_status st = reach(&space->host, &space->lanes, &space->n_lane_rooms, i);
     if (st != PLEAT_OK) {
         return st;
@@ -84,15 +109,19 @@ static void return_ticks(pl_space *space, pl_lane *lane)
         lane->first_tick = (lane->first_tick + 1) % PL_LANE_TICKS;
     }
     pl_lane_ring_remove_ticking(&space->ticking, lane);
+    pl_lane_ring_remove_ripe(&space->ripe, lane);
 }
 
-/* Nobody knows the lane any more. The stream goes with the second of its lanes. */
-static void give_up(pl_space *space, pl_lane *lane)
+/* The stream's other lane, or NULL. */
+static pl_lane *other_of(const pl_space *space, const pl_lane *lane)
 {
     uint32_t other = pl_lane_plain(lane->number) + !lane->is_capture;
-    pl_stream *stream = lane->stream;
-    bool is_labelling = lane->is_labelling;
 
+    return other <= space->n_lane_rooms ? space->lanes[other - 1] : NULL;
+}
+
+static void give_up(pl_space *space, pl_lane *lane)
+{
     return_ticks(space, lane);
     for (int class = 0; class < PL_N_CLASSES; class ++) {
         if (lane->areas[class] != NULL) {
@@ -103,14 +132,51 @@ static void give_up(pl_space *space, pl_lane *lane)
     space->lanes[lane->number - 1] = NULL;
     space->n_lanes--;
     if (lane->is_capture) {
-        space->lanes[other - 1]->n_refs--;
+        other_of(space, lane)->n_refs--;
     }
     pl_host_free(&space->host, lane);
-    bool has_other = other <= space->n_lane_rooms && space->lanes[other - 1] != NULL;
-    if (has_other) {
-        space->lanes[other - 1]->is_labelling |= is_labelling;
+}
+
+/* Nobody knows the lane any more. The stream goes with the second of its lanes. */
+static void give_up_gone(pl_space *space, pl_lane *lane)
+{
+    pl_lane *other = other_of(space, lane);
+    pl_stream *stream = lane->stream;
+    bool is_labelling = lane->is_labelling;
+
+    give_up(space, lane);
+    if (other != NULL) {
+        other->is_labelling |= is_labelling;
     } else if (!is_labelling) {
         pl_stream_release(stream);
+    }
+}
+
+/* Has it been quiet since the last look? */
+static bool is_quiet(pl_lane *lane)
+{
+    bool is_same = lane->seen_next_tick == lane->next_tick && lane->seen_n_frees == lane->n_frees;
+
+    lane->seen_next_tick = lane->next_tick;
+    lane->seen_n_frees = lane->n_frees;
+    return is_same;
+}
+
+/* Nothing refers to the lane, but its stream may be named again, and is a new one then. What is
+ * known of a capture, and the stream that an area is told to be of, is not given up so. */
+static void let_leave(pl_space *space, pl_lane *lane)
+{
+    const pl_lane *plain = pl_space_lane_at(space, pl_lane_plain(lane->number));
+    uint64_t id = pl_stream_id(lane->stream); /* the object may be another stream's at once */
+
+    if (!is_quiet(lane) || plain->capture != NULL || lane->is_labelling) {
+        return;
+    }
+    if (lane->is_capture) {
+        give_up(space, lane); /* the other one is there */
+    } else if (pl_stream_try_release(lane->stream)) {
+        see_off(&space->crowd, id);
+        give_up(space, lane);
     }
 }
 
@@ -121,12 +187,17 @@ void pl_space_look_for_gone(pl_space *space, unsigned n)
     for (; n > 0; n--) {
         space->looked_at = space->looked_at + 1 < space->n_lane_rooms ? space->looked_at + 1 : 0;
         pl_lane *lane = space->lanes[space->looked_at];
-        if (lane == NULL || !pl_stream_is_gone(lane->stream)) {
+        if (lane == NULL) {
             continue;
         }
-        pl_space_lose_lane(space, lane);
-        if (is_at_rest(lane)) {
-            give_up(space, lane);
+        bool is_gone = pl_stream_is_gone(lane->stream);
+        if (is_gone) {
+            pl_space_lose_lane(space, lane);
+        }
+        if (is_at_rest(lane) && is_gone) {
+            give_up_gone(space, lane);
+        } else if (is_at_rest(lane) && pl_space_is_crowded(space)) {
+            let_leave(space, lane);
         }
     }
 }

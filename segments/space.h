@@ -44,6 +44,22 @@ typedef struct pl_context {
     pl_block_queue many; /* PL_BLOCK_MANY that wait for it now */
 } pl_context;
 
+/* How many lanes there may be before those that nothing refers to are given up, whether or not
+ * their streams are gone: drivers do not tell, and handles may never come again. A stream that
+ * comes back all the same had better kept its lane. Where everything is walked after each call
+ * there are few streams: a crowd is small, so that its ways are walked too. */
+enum {
+    PL_CROWD_LEAST = PLEAT_DEBUG_LEVEL >= 2 ? 64 : 1024,
+    PL_CROWD_MOST = 1 << 16,
+    PL_CROWD_IDS = 256
+};
+typedef struct pl_crowd {
+    uint32_t most_lanes;         /* without anybody's leaving: from LEAST to MOST */
+    uint32_t n_left;             /* since a stream came back, or most_lanes fell */
+    unsigned n_looks;            /* by frees, while there were more */
+    uint64_t left[PL_CROWD_IDS]; /* ids of the last that had to leave, by their low bits */
+} pl_crowd;
+
 enum { PL_CAPTURE_HEADS = 1024 };
 
 /* I1  the live map holds exactly the live blocks, by base
@@ -70,10 +86,12 @@ typedef struct pl_space {
     pl_ptrmap live;
     pl_lane **lanes; /* by number - 1; NULL = not seen */
     uint32_t n_lane_rooms;
-    uint32_t n_lanes;     /* there now */
-    uint32_t looked_at;   /* room: where the search for lanes that are gone goes on */
+    uint32_t n_lanes;   /* there now */
+    uint32_t looked_at; /* room: where the search for lanes that are gone goes on */
+    pl_crowd crowd;
     pl_lane_ring busy;    /* with something that pends */
     pl_lane_ring ticking; /* with recorded ticks */
+    pl_lane_ring ripe;    /* of which a tick has passed: there may be something to settle */
     uint64_t clock;       /* of stamps */
     uint64_t n_turns;     /* see pl_lane.tried_turn */
     uint64_t short_event; /* n_events when a request was last short of pending memory; 0 = never */
@@ -161,7 +179,7 @@ static inline pleat_status pl_space_lane(pl_space *space, pl_stream *stream, boo
 }
 
 /* Look at a few lanes: which streams are gone, and which of these lanes nothing refers to any more.
- * Those are given up, and their streams. */
+ * Those are given up, and their streams; in a crowd of lanes also others that nothing refers to. */
 void pl_space_look_for_gone(pl_space *space, unsigned n);
 /* The stream is gone, the lane will see no more ticks. */
 void pl_space_lose_lane(pl_space *space, pl_lane *lane);
@@ -186,6 +204,10 @@ static inline uint32_t pl_lane_plain(uint32_t number)
 static inline bool pl_space_has_many_lanes(const pl_space *space)
 {
     return space->n_lanes > 1;
+}
+static inline bool pl_space_is_crowded(const pl_space *space)
+{
+    return space->n_lanes > space->crowd.most_lanes;
 }
 /* What a free on the lane is stamped with now. */
 static inline uint64_t pl_lane_stamp(const pl_space *space, const pl_lane *lane)

@@ -283,7 +283,13 @@ START_TEST(only_streams_of_who_may_use_the_mappings_are_known)
     pl_device_options options = { .peers = cases[_i].has_peers };
     open_pair(cases[_i].conf, &options);
     ck_assert_int_eq(pl_stream_get(dev, handle, &stream), cases[_i].expected);
-    ck_assert(cases[_i].expected != PLEAT_OK || pl_stream_known(dev, handle) == stream);
+    if (stream != NULL) {
+        ck_assert_ptr_eq(pl_stream_known(dev, handle), stream);
+        pl_stream_put(stream);
+        pl_stream_put(stream);
+        ck_assert(pl_stream_try_release(stream));
+        ck_assert_ptr_null(pl_stream_known(dev, handle));
+    }
     ck_assert_ptr_null(pl_stream_known(dev, NULL));
     close_pair();
 }

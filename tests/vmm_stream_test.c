@@ -296,6 +296,91 @@ START_TEST(threads_that_meet_the_same_streams_agree_on_them)
 }
 END_TEST
 
+/* ---- giving up ------------------------------------------------------------------------------- */
+
+START_TEST(a_stream_that_nobody_holds_can_be_given_up_alive)
+{
+    cu_stream handle = vmm_sim_stream(dev, false);
+    cu_stream other = vmm_sim_stream(dev, false);
+    pl_stream *stream = get(handle);
+    ck_assert_ptr_eq(get(handle), stream);
+    pl_stream_put(stream);
+    ck_assert(!pl_stream_try_release(stream)); /* held once more */
+    pl_stream_put(stream);
+    uint64_t id = pl_stream_id(stream);
+    ck_assert(pl_stream_try_release(stream));
+    ck_assert_ptr_eq(get(other), stream); /* the object is another stream's */
+    ck_assert_ptr_ne(get(handle), stream);
+    ck_assert_uint_eq(pl_stream_id(get(handle)), id);
+    ck_assert_uint_eq(pl_stream_count(dev), 2);
+    vmm_sim_destroy_stream(dev, handle);
+    vmm_sim_destroy_stream(dev, other);
+}
+END_TEST
+
+START_TEST(default_streams_are_not_given_up_alive)
+{
+    for (uintptr_t i = 0; i <= 2; i++) {
+        pl_stream *stream = get((void *)i);
+        pl_stream_put(stream);
+        ck_assert(!pl_stream_try_release(stream));
+        ck_assert_ptr_eq(get((void *)i), stream);
+    }
+}
+END_TEST
+
+enum { N_NAMED = 2000 };
+
+static struct {
+    cu_stream handles[2];
+    uint64_t ids[2];
+    unsigned n_wrong;
+    _Atomic bool is_over;
+} naming;
+
+/* While it is held it is the stream of the handle, and stays it. */
+static void *name_in_turn(void *unused)
+{
+    for (unsigned i = 0; i < N_NAMED; i++) {
+        pl_stream *stream = NULL;
+        cu_stream handle = naming.handles[i % 2];
+        if (pl_stream_get(dev, handle, &stream) != PLEAT_OK || pl_stream_handle(stream) != handle ||
+            pl_stream_id(stream) != naming.ids[i % 2]) {
+            naming.n_wrong++;
+            break;
+        }
+        pl_stream_put(stream);
+    }
+    atomic_store(&naming.is_over, true);
+    return unused;
+}
+
+START_TEST(a_stream_that_is_named_while_it_is_given_up_is_held_or_new)
+{
+    pthread_t thread;
+    for (unsigned i = 0; i < 2; i++) {
+        naming.handles[i] = vmm_sim_stream(dev, false);
+        pl_stream *stream = get(naming.handles[i]);
+        naming.ids[i] = pl_stream_id(stream);
+        pl_stream_put(stream);
+    }
+    ck_assert_int_eq(pthread_create(&thread, NULL, name_in_turn, NULL), 0);
+    while (!atomic_load(&naming.is_over)) {
+        for (unsigned i = 0; i < 2; i++) { /* as the only one who gives up: found ones are alive */
+            pl_stream *stream = get(naming.handles[i]);
+            pl_stream_put(stream);
+            (void)!pl_stream_try_release(stream);
+        }
+    }
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_uint_eq(naming.n_wrong, 0);
+    ck_assert_uint_le(pl_stream_count(dev), 3); /* with one between two lives */
+    for (unsigned i = 0; i < 2; i++) {
+        vmm_sim_destroy_stream(dev, naming.handles[i]);
+    }
+}
+END_TEST
+
 /* ---- a driver without ids -------------------------------------------------------------------- */
 
 START_TEST(without_ids_a_stream_is_its_handle)
@@ -674,6 +759,12 @@ static Suite *stream_suite(void)
     tcase_add_test(threads, a_new_device_does_not_inherit_an_old_ones_per_thread_stream);
     tcase_add_test(threads, threads_that_meet_the_same_streams_agree_on_them);
     suite_add_tcase(suite, threads);
+    TCase *leaving = tcase_create("leaving");
+    tcase_add_checked_fixture(leaving, open_new, close_all);
+    tcase_add_test(leaving, a_stream_that_nobody_holds_can_be_given_up_alive);
+    tcase_add_test(leaving, default_streams_are_not_given_up_alive);
+    tcase_add_test(leaving, a_stream_that_is_named_while_it_is_given_up_is_held_or_new);
+    suite_add_tcase(suite, leaving);
     TCase *old = tcase_create("without ids");
     tcase_add_checked_fixture(old, open_old, close_all);
     tcase_add_test(old, without_ids_a_stream_is_its_handle);

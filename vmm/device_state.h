@@ -37,10 +37,12 @@ struct pl_stream {
     _Atomic(cu_stream) handle;   /* const, read by probes of other streams: what calls take */
     void *given;                 /* const: what the user gave */
     _Atomic uint64_t id;         /* atomic: named at most once, under the lock, then const */
-    _Atomic bool is_gone;   /* atomic: the handle was seen or said not to be its own any more */
-    pl_thread_life *thread; /* const: of a per-thread stream: its thread's */
-    unsigned index;         /* const */
-    pl_stream_kind kind;    /* const */
+    _Atomic bool is_gone;       /* atomic: the handle was seen or said not to be its own any more */
+    pl_thread_life *thread;     /* const: of a per-thread stream: its thread's */
+    unsigned index;             /* const */
+    pl_stream_kind kind;        /* const */
+    _Atomic unsigned n_holders; /* atomic: of an ordinary one: see pl_stream_put */
+    _Atomic bool is_leaving;    /* atomic, written under the lock: nobody may begin to hold it */
     bool is_listed_by[PL_STREAM_N_KEYS]; /* lock */
     bool is_free;                        /* lock: of no stream now */
     struct pl_stream *next_free;         /* lock */
@@ -215,8 +217,28 @@ pl_stream *pl_stream_find(const pl_device *dev, uint64_t id);
 /* The ordinary stream of that handle that was seen last, unless it is known to be gone; no lock
  * needed. */
 pl_stream *pl_stream_newest(const pl_device *dev, cu_stream handle);
+static inline uint64_t pl_stream_key(const pl_stream *stream, int by)
+{
+    return by == PL_STREAM_BY_ID
+               ? atomic_load_explicit(&stream->id, memory_order_relaxed)
+               : (uintptr_t)atomic_load_explicit(&stream->handle, memory_order_relaxed);
+}
+
+/* Hold the ordinary stream that was found by `key`, without a lock. False: it is being given up, or
+ * is another stream's by now. The key is read last: an object that is another's had left before. */
+static inline bool pl_stream_hold(pl_stream *stream, int by, uint64_t key)
+{
+    atomic_fetch_add(&stream->n_holders, 1);
+    if (!atomic_load(&stream->is_leaving) && pl_stream_key(stream, by) == key) {
+        return true;
+    }
+    atomic_fetch_sub(&stream->n_holders, 1);
+    return false;
+}
+
 /* Adds a stream like `like`, unless it is there: another thread was faster, or it was there without
- * a name and has got one now. Who had the handle before is gone. PLEAT_OK; ENOMEM_HOST. */
+ * a name and has got one now. Who had the handle before is gone. The caller holds it. PLEAT_OK;
+ * ENOMEM_HOST. */
 pleat_status pl_stream_add(pl_device *dev, const pl_stream *like, pl_stream **out);
 /* It is gone: nobody finds it any more. */
 void pl_stream_forget(pl_stream *stream);

@@ -162,7 +162,7 @@ static pl_stream *find_alive(const pl_device *dev, uint64_t id)
 static pleat_status get_ordinary(pl_device *dev, void *handle, pl_stream **out)
 {
     pl_stream *trusted = dev->trusts_handles ? pl_stream_newest(dev, handle) : NULL;
-    if (trusted != NULL) {
+    if (trusted != NULL && pl_stream_hold(trusted, PL_STREAM_BY_HANDLE, (uintptr_t)handle)) {
         *out = trusted;
         return PLEAT_OK;
     }
@@ -174,7 +174,8 @@ static pleat_status get_ordinary(pl_device *dev, void *handle, pl_stream **out)
         return st;
     }
     pl_stream *known = is.is_captured ? pl_stream_newest(dev, handle) : find_alive(dev, is.id);
-    if (known != NULL) {
+    int by = is.is_captured ? PL_STREAM_BY_HANDLE : PL_STREAM_BY_ID;
+    if (known != NULL && pl_stream_hold(known, by, is.is_captured ? (uintptr_t)handle : is.id)) {
         *out = known;
         return PLEAT_OK;
     }
@@ -220,7 +221,9 @@ pl_stream *pl_stream_known(const pl_device *dev, const void *handle)
     bool is_default = is_legacy(handle) || handle == CU_STREAM_PER_THREAD;
     cu_stream key;
     memcpy(&key, &handle, sizeof(key));
-    return is_default ? NULL : pl_stream_newest(dev, key);
+    pl_stream *known = is_default ? NULL : pl_stream_newest(dev, key);
+    bool is_held = known != NULL && pl_stream_hold(known, PL_STREAM_BY_HANDLE, (uintptr_t)handle);
+    return is_held ? known : NULL;
 }
 
 unsigned pl_stream_index(const pl_stream *stream)
@@ -298,6 +301,7 @@ static pleat_status name(pl_stream *stream, uint64_t id)
     if (st != PLEAT_OK) {
         return st == PLEAT_ESTREAM ? out_of_reach(stream) : st;
     }
+    pl_stream_put(own);
     return own == stream ? PLEAT_OK : out_of_reach(stream);
 }
 

@@ -30,7 +30,7 @@
 /* segments knows no CUDA: handles are void * there. */
 typedef struct pl_fence pl_fence; /* a pooled event, recorded once */
 
-/** Find or make the stream of `handle`.
+/** Find or make the stream of `handle`. It is held until pl_stream_put.
  *
  *  Params   handle a stream handle of the driver; NULL or 1 = the legacy default stream, 2 = the
  *           calling thread's default stream.
@@ -44,12 +44,19 @@ typedef struct pl_fence pl_fence; /* a pooled event, recorded once */
  *           few more at first sight, or when no context is current. */
 pleat_status pl_stream_get(pl_device *dev, void *handle, pl_stream **out);
 
+/** Let go of a stream that pl_stream_get has found: it may be given up from now on if nobody refers
+ *  to it (pl_stream_try_release). Who never does keeps it until it is gone.
+ *
+ *  Threads  any; takes no lock. */
+void pl_stream_put(pl_stream *stream);
+
 /** Does `st`, an answer of pl_stream_get or pl_stream_capture, the calling thread's last one, say
  *  that the handle is no stream of the device (any more)? Otherwise it says nothing of the stream.
  */
 bool pl_stream_is_none(pleat_status st);
 
-/** The ordinary stream that was last seen under `handle`, or NULL. Makes no driver call. */
+/** The ordinary stream that was last seen under `handle`, held until pl_stream_put, or NULL. Makes no
+ *  driver call. */
 pl_stream *pl_stream_known(const pl_device *dev, const void *handle);
 
 unsigned pl_stream_index(const pl_stream *stream); /* 0, 1, 2... in order of first sight */
@@ -97,7 +104,15 @@ void pl_stream_retire(pl_stream *stream);
  *  Owner    the caller is the last who holds it. */
 void pl_stream_release(pl_stream *stream);
 
-/** The same of any stream: one that is gone does not answer for who has its handle now.
+/** Give up one that may be alive: when it is next seen it is a new one. Makes no driver call.
+ *
+ *  Returns  false: nothing has changed; somebody holds it, it is a default stream, or one that was
+ *           seen in captures only.
+ *  Owner    the caller, but for those who hold it, is the last who refers to it. */
+bool pl_stream_try_release(pl_stream *stream);
+
+/** Is it being captured right now, whichever stream it is? One that is gone does not answer for who
+ *  has its handle now.
  *
  *  Returns  PLEAT_OK; ESTREAM (out of reach); EDRIVER.
  *  Blocks   on a few driver calls; none for the legacy stream. */

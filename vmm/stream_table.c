@@ -2,7 +2,9 @@
  *
  * Upholds: one pl_stream per stream of the driver, from its first sight until it is released; its
  * index does not change meanwhile. Known streams are found without a lock, by a probe of a table;
- * a stale one costs a second look under the lock. Everything is written under the device's lock;
+ * a stale one costs a second look under the lock. Who has found one counts itself in and then sees
+ * whether the object is leaving, and who gives one up says that it is and then sees whether anybody
+ * has: so one of the two gives way. Everything is written under the device's lock;
  * nothing here makes a driver call. */
 #include "vmm/device_state.h"
 
@@ -16,13 +18,6 @@ static pl_stream grave;
 static uint64_t id_of(const pl_stream *stream)
 {
     return atomic_load_explicit(&stream->id, memory_order_relaxed);
-}
-
-static uint64_t key_of(const pl_stream *stream, int by)
-{
-    return by == PL_STREAM_BY_ID
-               ? id_of(stream)
-               : (uintptr_t)atomic_load_explicit(&stream->handle, memory_order_relaxed);
 }
 
 static size_t home_slot(const pl_stream_table *table, uint64_t key)
@@ -41,7 +36,7 @@ static pl_stream *look_up(const pl_device *dev, int by, uint64_t key)
         if (stream == NULL) {
             return NULL;
         }
-        if (stream != &grave && key_of(stream, by) == key) {
+        if (stream != &grave && pl_stream_key(stream, by) == key) {
             return stream;
         }
         at = (at + 1) & table->mask;
@@ -61,9 +56,16 @@ pl_stream *pl_stream_newest(const pl_device *dev, cu_stream handle)
     return is_gone ? NULL : stream;
 }
 
+void pl_stream_put(pl_stream *stream)
+{
+    if (stream->kind == PL_STREAM_ORDINARY) {
+        atomic_fetch_sub(&stream->n_holders, 1);
+    }
+}
+
 static void put(pl_stream_table *table, pl_stream *stream, int by)
 {
-    size_t at = home_slot(table, key_of(stream, by));
+    size_t at = home_slot(table, pl_stream_key(stream, by));
     while (atomic_load_explicit(&table->slots[at], memory_order_relaxed) != NULL) {
         at = (at + 1) & table->mask;
     }
@@ -130,7 +132,7 @@ static void unlist_locked(pl_device *dev, pl_stream *stream, int by)
         return;
     }
     pl_stream_table *table = atomic_load_explicit(&dev->streams.tables[by], memory_order_relaxed);
-    size_t at = home_slot(table, key_of(stream, by));
+    size_t at = home_slot(table, pl_stream_key(stream, by));
     while (atomic_load_explicit(&table->slots[at], memory_order_relaxed) != stream) {
         at = (at + 1) & table->mask;
     }
@@ -190,6 +192,7 @@ static void write_locked(pl_device *dev, pl_stream *stream, const pl_stream *lik
     stream->kind = like->kind;
     stream->is_free = false;
     stream->next_free = NULL;
+    atomic_store(&stream->is_leaving, false); /* after handle and id: see pl_stream_hold */
     if (stream->thread != NULL) {
         pl_thread_life_hold(stream->thread);
     }
@@ -231,7 +234,8 @@ static pl_stream *known_locked(pl_device *dev, const pl_stream *like)
 static void succeed_locked(pl_device *dev, pl_stream *stream)
 {
     pl_lock_assert(&dev->lock);
-    pl_stream *before = look_up(dev, PL_STREAM_BY_HANDLE, key_of(stream, PL_STREAM_BY_HANDLE));
+    pl_stream *before = look_up(dev, PL_STREAM_BY_HANDLE,
+                                pl_stream_key(stream, PL_STREAM_BY_HANDLE));
     if (before != NULL) {
         atomic_store_explicit(&before->is_gone, true, memory_order_relaxed);
         unlist_locked(dev, before, PL_STREAM_BY_HANDLE);
@@ -274,6 +278,9 @@ pleat_status pl_stream_add(pl_device *dev, const pl_stream *like, pl_stream **ou
     if (known == NULL) {
         st = add_locked(dev, like, &known);
     }
+    if (st == PLEAT_OK && like->kind == PL_STREAM_ORDINARY) {
+        atomic_fetch_add(&known->n_holders, 1);
+    }
     pl_lock_release(&dev->lock);
     if (st == PLEAT_OK) {
         *out = known;
@@ -298,10 +305,10 @@ void pl_stream_forget(pl_stream *stream)
     pl_lock_release(&dev->lock);
 }
 
-void pl_stream_release(pl_stream *stream)
+static void release_locked(pl_device *dev, pl_stream *stream)
 {
-    pl_device *dev = stream->dev;
-    pl_lock_acquire(&dev->lock);
+    pl_lock_assert(&dev->lock);
+    atomic_store(&stream->is_leaving, true);
     unlist_all_locked(dev, stream);
     dev->streams.n_unnamed -= id_of(stream) == PL_STREAM_UNNAMED;
     pl_thread_life_drop(stream->thread);
@@ -309,7 +316,30 @@ void pl_stream_release(pl_stream *stream)
     stream->is_free = true;
     stream->next_free = dev->streams.free;
     dev->streams.free = stream;
+}
+
+void pl_stream_release(pl_stream *stream)
+{
+    pl_device *dev = stream->dev;
+    pl_lock_acquire(&dev->lock);
+    release_locked(dev, stream);
     pl_lock_release(&dev->lock);
+}
+
+bool pl_stream_try_release(pl_stream *stream)
+{
+    pl_device *dev = stream->dev;
+    pl_lock_acquire(&dev->lock);
+    bool is_known = stream->kind == PL_STREAM_ORDINARY && id_of(stream) != PL_STREAM_UNNAMED;
+    atomic_store(&stream->is_leaving, true);
+    bool is_last = is_known && atomic_load(&stream->n_holders) == 0;
+    if (is_last) {
+        release_locked(dev, stream);
+    } else {
+        atomic_store(&stream->is_leaving, false);
+    }
+    pl_lock_release(&dev->lock);
+    return is_last;
 }
 
 bool pl_stream_is_gone(const pl_stream *stream)

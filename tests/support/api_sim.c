@@ -27,6 +27,7 @@ void api_sim_load(void)
     load(drv, "pleat_sim_reset", &sim.reset);
     load(drv, "pleat_sim_work", &sim.work);
     load(drv, "pleat_sim_finish", &sim.finish);
+    load(drv, "pleat_sim_n_calls", &sim.n_calls);
     load(drv, "pleat_sim_fail_at", &sim.fail_at);
     load(drv, "pleat_sim_fail_from", &sim.fail_from);
     load(drv, "pleat_sim_fail_never", &sim.fail_never);

@@ -20,6 +20,7 @@ typedef struct api_sim {
     uint64_t (*n_faults)(void);
     int (*count)(int device, pleat_sim_counts *out);
     size_t (*hazards)(pleat_sim_hazard *out, size_t n);
+    uint64_t (*n_calls)(const char *call);
 } api_sim;
 extern api_sim sim;
 
