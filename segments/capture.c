@@ -70,28 +70,41 @@ static pl_capture *create(pl_space *space, uint64_t id, pl_graph_watch *watch)
     return capture;
 }
 
-/* Where the driver cannot tell of its end, its owner will. */
-static pl_graph_watch *watch_graph(pl_space *space, void *graph)
+/* A capture that broke since its stream was asked has no graph to watch: whoever did not notice
+ * would keep its memory for a graph that never comes. A broken one has no id any more. */
+static bool has_broken(pl_stream *stream)
+{
+    pl_capture_info now;
+
+    return pl_stream_capture(stream, &now) == PLEAT_OK && now.is_broken;
+}
+
+/* Where the driver cannot tell of its end, its owner will. Drops the lock. */
+static pl_graph_watch *watch_graph(pl_space *space, pl_stream *stream, pl_capture_info *info)
 {
     pl_graph_watch *watch = NULL;
 
-    if (graph == NULL) {
+    if (info->graph == NULL) {
         return NULL;
     }
     pl_lock_release(&space->lock);
-    (void)!pl_graph_watch_begin(space->dev, graph, &watch);
+    pleat_status st = pl_graph_watch_begin(space->dev, info->graph, &watch);
+    if (st != PLEAT_OK && st != PLEAT_ENOTSUP) {
+        info->is_broken = has_broken(stream);
+    }
     pl_lock_acquire(&space->lock);
     return watch;
 }
 
 /* Two streams of one capture may be seen for the first time at once. */
-static pleat_status find_or_create(pl_space *space, const pl_capture_info *info, pl_capture **out)
+static pleat_status find_or_create(pl_space *space, pl_stream *stream, pl_capture_info *info,
+                                   pl_capture **out)
 {
     *out = find(space, info->id);
     if (*out != NULL) {
         return PLEAT_OK;
     }
-    pl_graph_watch *watch = watch_graph(space, info->graph);
+    pl_graph_watch *watch = watch_graph(space, stream, info);
     *out = find(space, info->id);
     if (*out == NULL) {
         *out = create(space, info->id, watch);
@@ -165,13 +178,13 @@ static void take_part(pl_capture *capture, void *handle)
     }
 }
 
-static pleat_status enter(pl_space *space, pl_lane *lane, const pl_capture_info *info)
+static pleat_status enter(pl_space *space, pl_lane *lane, pl_capture_info *info)
 {
     pl_capture *capture;
 
     lane->n_refs++; /* the lock is dropped */
     leave(space, lane);
-    pleat_status st = find_or_create(space, info, &capture);
+    pleat_status st = find_or_create(space, lane->stream, info, &capture);
     lane->n_refs--;
     if (st != PLEAT_OK) {
         return st;
@@ -214,10 +227,11 @@ pleat_status pl_capture_see(pl_space *space, pl_lane *lane, const pl_capture_inf
         }
         return PLEAT_OK;
     }
+    pl_capture_info now = *info;
     bool is_known = lane->capture != NULL && !lane->capture->has_ended &&
                     lane->capture->id == info->id;
-    pleat_status st = is_known ? PLEAT_OK : enter(space, lane, info);
-    if (st == PLEAT_OK && info->is_broken) {
+    pleat_status st = is_known ? PLEAT_OK : enter(space, lane, &now);
+    if (st == PLEAT_OK && now.is_broken) {
         lane->capture->is_broken = true;
         see_end(space, lane->capture); /* whenever the program ends it */
     }
