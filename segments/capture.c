@@ -1,6 +1,7 @@
 /* capture.c - see capture.h. Guarded by the device lock. */
 #include "segments/capture.h"
 
+#include "segments/capturers.h"
 #include "segments/many.h"
 #include "segments/private.h"
 #include "segments/settle.h"
@@ -228,6 +229,7 @@ pleat_status pl_capture_see(pl_space *space, pl_lane *lane, const pl_capture_inf
         return PLEAT_OK;
     }
     pl_capture_info now = *info;
+    pl_capturers_note(space);
     bool is_known = lane->capture != NULL && !lane->capture->has_ended &&
                     lane->capture->id == info->id;
     pleat_status st = is_known ? PLEAT_OK : enter(space, lane, &now);

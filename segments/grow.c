@@ -434,7 +434,7 @@ static bool wait_for_all(pl_space *space, pl_request *rq, pleat_status *st)
         return false;
     }
     rq->n_waited_all++;
-    pleat_status failed = pl_settle_wait_context(space, time_left(space, rq));
+    pleat_status failed = pl_settle_wait_context(space, PL_CARE_LAST, time_left(space, rq));
     if (failed != PLEAT_OK) {
         *st = failed;
         rq->n_waited_all = MOST_WAITS;
@@ -580,7 +580,7 @@ static pl_step extend(pl_space *space, pl_request *rq, pleat_status *st)
         pl_settle_tick(space, rq->lane); /* its own takes may be what stands there */
         (void)!pl_settle_wait(space, rq->lane, time_left(space, rq));
     }
-    (void)!pl_settle_wait_context(space, time_left(space, rq));
+    (void)!pl_settle_wait_context(space, PL_CARE_LAST, time_left(space, rq));
     (void)pl_stale_reap(space);
     return PL_STEP_AGAIN;
 }
