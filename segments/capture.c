@@ -5,6 +5,7 @@
 #include "segments/many.h"
 #include "segments/private.h"
 #include "segments/settle.h"
+#include "vmm/driver.h"
 
 enum { LOOK_AT = 1024, RELEASE_SOME = 256 };
 
@@ -249,6 +250,34 @@ bool pl_capture_is_lasting(const pl_space *space, const pl_lane *lane)
     const pl_capture *capture = pl_space_lane_at(space, plain)->capture;
 
     return capture != NULL && !capture->has_ended;
+}
+
+static const pl_capture *find_lasting(const pl_space *space)
+{
+    for (unsigned i = 0; i < PL_CAPTURE_HEADS && space->n_capturing > 0; i++) {
+        for (const pl_capture *c = space->captures[i]; c != NULL; c = c->next) {
+            if (!c->has_ended && c->n_streams > 0) {
+                return c;
+            }
+        }
+    }
+    return NULL;
+}
+
+bool pl_capture_name_lasting(const pl_space *space)
+{
+    const pl_capture *capture = find_lasting(space);
+
+    if (capture != NULL) {
+        pl_driver_set_detail("it waits for all work of the device, and for that a capture on the "
+                             "stream %p has to end: if it has, name that stream in a call, or "
+                             "retire it before it is destroyed, or destroy the graph",
+                             capture->streams[0]);
+    } else if (space->n_expected > 0) {
+        pl_driver_set_detail("it waits for all work of the device, and for that no private pool "
+                             "may be routed: see pleat_pool_end");
+    }
+    return capture != NULL || space->n_expected > 0;
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */

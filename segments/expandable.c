@@ -609,6 +609,9 @@ static void expandable_expect_captures(pl_allocator *a, bool is_expected)
     pl_space *space = space_of(a);
 
     pl_lock_acquire(&space->lock);
+    if (is_expected) {
+        pl_capturers_note(space); /* what it begins without a pool is not told */
+    }
     atomic_fetch_add(&space->n_expected, is_expected ? 1 : SIZE_MAX);
     while (is_expected && space->context.is_recording) {
         space->n_waiting++;

@@ -303,6 +303,9 @@ static void name_pending(const pl_space *space, const pl_request *rq)
 {
     const pl_lane *other = find_pending(space, rq);
 
+    if (rq->is_forbidden && pl_capture_name_lasting(space)) {
+        return;
+    }
     if (other == NULL) {
         pl_driver_set_detail("it pends on several streams, or on a graph that may run");
         return;
@@ -438,6 +441,7 @@ static bool wait_for_all(pl_space *space, pl_request *rq, pleat_status *st)
     if (failed != PLEAT_OK) {
         *st = failed;
         rq->n_waited_all = MOST_WAITS;
+        rq->is_forbidden = failed == PLEAT_ECAPTURE;
     }
     begin_turn(space, rq); /* all others have gone on meanwhile */
     return true;

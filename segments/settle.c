@@ -534,8 +534,8 @@ static void end_recording(pl_space *space)
 }
 
 /* Unless somebody waits, it is recorded rarely, since it makes the driver look at every stream; and
- * more rarely where captures are made, of which one may have begun that no call has named yet. A
- * refusal shows that there are some that nobody tells of: after each, twice as rarely. */
+ * more rarely where captures were made, but not known by whom, so that it cannot choose its moment.
+ * A refusal shows that there are some that nobody tells of: after each, twice as rarely. */
 static const uint64_t CONTEXT_EVENTS = 1024;
 static const uint64_t WARY_EVENTS = 16384;
 enum { CONTEXT_SHARE_LOG2 = 6, URGENT_SHARE_LOG2 = 3, MOST_REFUSED = 20 };

@@ -3,8 +3,9 @@
  * Nothing is asked of a stream but in calls that name it: whoever wants a tick of another stream
  * leaves the wish in its lane, and the next call that names the stream records it. What can name no
  * stream any more waits for a tick of the whole context: one event behind all work of all streams.
- * That would break a capture, so it is recorded only while none is known of; where drivers have no
- * such event the host synchronises instead.
+ * That would break a capture, so it is recorded only while none is known of, at a moment when none
+ * can just have begun (capturers.h); where drivers have no such event the host synchronises
+ * instead.
  *
  * What a passed tick covers is over. It is settled by and by, a bounded number of blocks in one
  * hold of the lock.

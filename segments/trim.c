@@ -88,7 +88,11 @@ static pleat_status quiesce(pl_space *space, uint32_t wait_ms)
         st = wait_for_all(space, wait_ms);
     }
     (void)pl_stale_reap(space);
-    return st == PLEAT_ECAPTURE ? PLEAT_EPENDING : st;
+    if (st != PLEAT_ECAPTURE) {
+        return st;
+    }
+    (void)pl_capture_name_lasting(space);
+    return PLEAT_EPENDING;
 }
 
 /* Release n chunks without the lock; those that the driver refuses to take stay ours, idle. */

@@ -4,7 +4,9 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "segments/space.h"
 #include "tests/support/segments_captures.h"
@@ -208,6 +210,36 @@ START_TEST(who_made_captures_and_rests_is_not_waited_for_for_long)
 }
 END_TEST
 
+/* ---- captures of whose end nobody tells --------------------------------------------------------
+ */
+
+static void assert_named(const void *handle)
+{
+    char name[32];
+    const char *detail = pl_driver_last_error()->detail;
+    (void)snprintf(name, sizeof name, "the stream %p", handle);
+    ck_assert_msg(strstr(detail, name) != NULL, "%s", detail);
+    ck_assert_msg(strstr(detail, "destroy the graph") != NULL, "cut off: %s", detail);
+}
+
+START_TEST(who_is_refused_for_a_capture_that_may_last_learns_whose_it_is)
+{
+    leave_memory();
+    captures_begin(1);
+    pleat_get(512, 1);
+    cu_graph graph = captures_end_with_graph(1);
+    ck_assert_int_eq(pleat_refused(120 * MIB, 3), PLEAT_EPENDING);
+    assert_named(pleat.handles[1]);
+    pl_driver_clear_error();
+    uint64_t released;
+    ck_assert_int_eq(pleat.a->ops->trim(pleat.a, 0, true, &released), PLEAT_EPENDING);
+    assert_named(pleat.handles[1]);
+    captures_name_stream(1);
+    pleat_get(120 * MIB, 3);
+    captures_destroy(graph);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("segments_capture_window");
@@ -218,5 +250,7 @@ int main(void)
     tcase_add_test(unnamed, a_trim_waits_until_a_capture_that_has_just_begun_is_over);
     tcase_add_test(unnamed, a_request_waits_until_a_capture_that_has_just_begun_is_over);
     tcase_add_test(unnamed, who_made_captures_and_rests_is_not_waited_for_for_long);
+    TCase *lasting = suite_case(suite, "may last", open_plain, pleat_close);
+    tcase_add_test(lasting, who_is_refused_for_a_capture_that_may_last_learns_whose_it_is);
     return suite_run(suite);
 }
