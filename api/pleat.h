@@ -228,7 +228,11 @@ PLEAT_API void pleat_free(void *ptr, size_t bytes, int device, void *stream);
  *           PLEAT_EPOISONED.
  *  Failure  live blocks are as before; some memory may have been given back.
  *  Threads  any. With `wait` a cancellation point, before anything is done.
- *  Blocks   on unmap and release; on the GPU only if `wait`. Opens no device. */
+ *  Blocks   on unmap and release; on the GPU only if `wait`. Beside threads that make captures it
+ *           waits for a moment in which none of them can just have begun one: 2 ms, with `wait` up
+ *           to 400 ms, and then it goes on, as a synchronisation of the device would. While a
+ *           capture is known of it does not wait for all work: PLEAT_EPENDING, and the text says
+ *           which. Opens no device. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_trim(pleat instance, int device,
                                                         uint64_t keep_bytes, bool wait,
                                                         uint64_t *released);

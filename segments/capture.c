@@ -1,9 +1,11 @@
 /* capture.c - see capture.h. Guarded by the device lock. */
 #include "segments/capture.h"
 
+#include "segments/capturers.h"
 #include "segments/many.h"
 #include "segments/private.h"
 #include "segments/settle.h"
+#include "vmm/driver.h"
 
 enum { LOOK_SOME = 512, RELEASE_SOME = 256 };
 
@@ -162,28 +164,41 @@ static pl_capture *create(pl_space *space, uint64_t id, pl_graph_watch *watch)
     return capture;
 }
 
-/* Where the driver cannot tell of its end, its owner will. */
-static pl_graph_watch *watch_graph(pl_space *space, void *graph)
+/* A capture that broke since its stream was asked has no graph to watch: whoever did not notice
+ * would keep its memory for a graph that never comes. A broken one has no id any more. */
+static bool has_broken(pl_stream *stream)
+{
+    pl_capture_info now;
+
+    return pl_stream_capture(stream, &now) == PLEAT_OK && now.is_broken;
+}
+
+/* Where the driver cannot tell of its end, its owner will. Drops the lock. */
+static pl_graph_watch *watch_graph(pl_space *space, pl_stream *stream, pl_capture_info *info)
 {
     pl_graph_watch *watch = NULL;
 
-    if (graph == NULL) {
+    if (info->graph == NULL) {
         return NULL;
     }
     pl_lock_release(&space->lock);
-    (void)!pl_graph_watch_begin(space->dev, graph, &watch);
+    pleat_status st = pl_graph_watch_begin(space->dev, info->graph, &watch);
+    if (st != PLEAT_OK && st != PLEAT_ENOTSUP) {
+        info->is_broken = has_broken(stream);
+    }
     pl_lock_acquire(&space->lock);
     return watch;
 }
 
 /* Two streams of one capture may be seen for the first time at once. */
-static pleat_status find_or_create(pl_space *space, const pl_capture_info *info, pl_capture **out)
+static pleat_status find_or_create(pl_space *space, pl_stream *stream, pl_capture_info *info,
+                                   pl_capture **out)
 {
     *out = find(space, info->id);
     if (*out != NULL) {
         return PLEAT_OK;
     }
-    pl_graph_watch *watch = watch_graph(space, info->graph);
+    pl_graph_watch *watch = watch_graph(space, stream, info);
     *out = find(space, info->id);
     if (*out == NULL) {
         *out = create(space, info->id, watch);
@@ -292,13 +307,13 @@ static pleat_status take_part(pl_space *space, pl_capture *capture, void *handle
     return PLEAT_OK;
 }
 
-static pleat_status enter(pl_space *space, pl_lane *lane, const pl_capture_info *info)
+static pleat_status enter(pl_space *space, pl_lane *lane, pl_capture_info *info)
 {
     pl_capture *capture;
 
     lane->n_refs++; /* the lock is dropped */
     leave(space, lane);
-    pleat_status st = find_or_create(space, info, &capture);
+    pleat_status st = find_or_create(space, lane->stream, info, &capture);
     lane->n_refs--;
     if (st != PLEAT_OK) {
         return st;
@@ -346,10 +361,12 @@ pleat_status pl_capture_see(pl_space *space, pl_lane *lane, const pl_capture_inf
         }
         return PLEAT_OK;
     }
+    pl_capture_info now = *info;
+    pl_capturers_note(space);
     bool is_known = lane->capture != NULL && !lane->capture->has_ended &&
                     lane->capture->id == info->id;
-    pleat_status st = is_known ? PLEAT_OK : enter(space, lane, info);
-    if (st == PLEAT_OK && info->is_broken) {
+    pleat_status st = is_known ? PLEAT_OK : enter(space, lane, &now);
+    if (st == PLEAT_OK && now.is_broken) {
         lane->capture->is_broken = true;
         see_end(space, lane->capture); /* whenever the program ends it */
     }
@@ -365,6 +382,22 @@ bool pl_capture_is_lasting(const pl_space *space, const pl_lane *lane)
     const pl_capture *capture = pl_space_lane_at(space, plain)->capture;
 
     return capture != NULL && !capture->has_ended;
+}
+
+bool pl_capture_name_lasting(const pl_space *space)
+{
+    const pl_capture *capture = space->under_way;
+
+    if (capture != NULL && capture->parts != NULL) {
+        pl_driver_set_detail("it waits for all work of the device, and for that a capture on the "
+                             "stream %p has to end: if it has, name that stream in a call, or "
+                             "retire it before it is destroyed, or destroy the graph",
+                             capture->parts->participant->handle);
+    } else if (space->n_expected > 0) {
+        pl_driver_set_detail("it waits for all work of the device, and for that no private pool "
+                             "may be routed: see pleat_pool_end");
+    }
+    return capture != NULL || space->n_expected > 0;
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */

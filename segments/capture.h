@@ -92,6 +92,10 @@ static inline bool pl_capture_is_over(const pl_capture *capture, bool is_apart)
 /* lane is a stream's second one: is its stream in a capture that is not known to have ended? */
 bool pl_capture_is_lasting(const pl_space *space, const pl_lane *lane);
 
+/* Whoever reads the error learns which capture forbids a tick of the context, and what to do about
+ * it: it may have ended long ago. False: none does that is known. */
+bool pl_capture_name_lasting(const pl_space *space);
+
 /* Which graphs has the driver said to be gone? Some captures are looked at, the next ones the next
  * time. True: something was released. */
 bool pl_capture_look(pl_space *space);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "segments/capture.h"
+#include "segments/capturers.h"
 #include "segments/figures.h"
 #include "segments/grow.h"
 #include "segments/many.h"
@@ -398,8 +399,10 @@ static __attribute__((noinline)) pleat_status alloc_from(pl_space *space, pl_pri
     }
     rq.is_capturing = info.is_capturing;
     pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, info.is_capturing);
     st = alloc_locked(space, stream, &rq, &info, bytes, out);
     space->stats.num_ooms += st == PLEAT_ENOMEM_DEVICE;
+    pl_capturers_leave(space, is_inside);
     pl_lock_release(&space->lock);
     return st;
 }
@@ -510,6 +513,7 @@ static pleat_status expandable_free(pl_allocator *a, pleat_devptr ptr, pl_stream
         return st;
     }
     pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, info.is_capturing);
     st = find_named(space, ptr, stream, &info, &plain, &b);
     st = st == PLEAT_OK ? note_free(space, b, plain, info.is_capturing) : st;
     if (st == PLEAT_OK) {
@@ -518,6 +522,7 @@ static pleat_status expandable_free(pl_allocator *a, pleat_devptr ptr, pl_stream
         account_free(space, b->bytes, b->requested);
         free_block(space, b, plain, info.is_capturing);
     }
+    pl_capturers_leave(space, is_inside);
     pl_lock_release(&space->lock);
     return st;
 }
@@ -534,6 +539,7 @@ static pleat_status expandable_record_stream(pl_allocator *a, pleat_devptr ptr, 
         return st;
     }
     pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, info.is_capturing);
     st = find_named(space, ptr, stream, &info, &plain, &b);
     if (st == PLEAT_OK) {
         bool is_foreign = pl_lane_plain(b->lane) != plain->number;
@@ -542,6 +548,7 @@ static pleat_status expandable_record_stream(pl_allocator *a, pleat_devptr ptr, 
         }
         pl_settle_named(space, plain);
     }
+    pl_capturers_leave(space, is_inside);
     pl_lock_release(&space->lock);
     return st;
 }
@@ -626,6 +633,9 @@ static void expandable_expect_captures(pl_allocator *a, bool is_expected)
     pl_space *space = space_of(a);
 
     pl_lock_acquire(&space->lock);
+    if (is_expected) {
+        pl_capturers_note(space); /* what it begins without a pool is not told */
+    }
     atomic_fetch_add(&space->n_expected, is_expected ? 1 : SIZE_MAX);
     pl_device_note_capture(space->dev, is_expected);
     while (is_expected && space->context.is_recording) {

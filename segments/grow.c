@@ -321,6 +321,9 @@ static void name_pending(const pl_space *space, const pl_request *rq)
 {
     const pl_lane *other = find_pending(space, rq);
 
+    if (rq->is_forbidden && pl_capture_name_lasting(space)) {
+        return;
+    }
     if (other == NULL) {
         pl_driver_set_detail("it pends on several streams, or on a graph that may run");
         return;
@@ -452,10 +455,11 @@ static bool wait_for_all(pl_space *space, pl_request *rq, pleat_status *st)
         return false;
     }
     rq->n_waited_all++;
-    pleat_status failed = pl_settle_wait_context(space, time_left(space, rq));
+    pleat_status failed = pl_settle_wait_context(space, PL_CARE_LAST, time_left(space, rq));
     if (failed != PLEAT_OK) {
         *st = failed;
         rq->n_waited_all = MOST_WAITS;
+        rq->is_forbidden = failed == PLEAT_ECAPTURE;
     }
     begin_turn(space, rq); /* all others have gone on meanwhile */
     return true;
@@ -598,7 +602,7 @@ static pl_step extend(pl_space *space, pl_request *rq, pleat_status *st)
         pl_settle_tick(space, rq->lane); /* its own takes may be what stands there */
         (void)!pl_settle_wait(space, rq->lane, time_left(space, rq));
     }
-    (void)!pl_settle_wait_context(space, time_left(space, rq));
+    (void)!pl_settle_wait_context(space, PL_CARE_LAST, time_left(space, rq));
     (void)pl_stale_reap(space);
     return PL_STEP_AGAIN;
 }

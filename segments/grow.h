@@ -30,6 +30,7 @@ typedef struct pl_request {
     bool has_ordered;
     bool has_waited;
     unsigned n_waited_all; /* how often it waited for the whole context */
+    bool is_forbidden;     /* or did not, since a capture may last */
     bool is_out_of_va;     /* no more addresses can be reserved: any area will do */
     bool wants_tick;       /* it took pending memory: the stale mappings need a tick of its lane */
     bool has_made_way;     /* idle chunks were released for the driver's page tables */

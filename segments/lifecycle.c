@@ -1,5 +1,6 @@
 /* lifecycle.c - a space's beginning and end. */
 #include "segments/capture.h"
+#include "segments/capturers.h"
 #include "segments/expandable.h"
 #include "segments/private.h"
 #include "segments/settle.h"
@@ -284,6 +285,7 @@ static void free_metadata(pl_space *space)
     free_uses(space);
     free_lanes(space);
     pl_capture_free_all(space);
+    pl_capturers_forget_all(space);
     for (int class = 0; class < PL_N_CLASSES; class ++) {
         for (unsigned i = 0; i < space->n_areas[class]; i++) {
             pl_area_destroy(&space->host, space->areas[class][i]);

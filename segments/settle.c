@@ -7,6 +7,7 @@
 #include "segments/settle.h"
 
 #include "segments/capture.h"
+#include "segments/capturers.h"
 #include "segments/many.h"
 #include "segments/private.h"
 #include "segments/run.h"
@@ -573,13 +574,36 @@ static void end_recording(pl_space *space)
 }
 
 /* Unless somebody waits, it is recorded rarely, since it makes the driver look at every stream; and
- * more rarely where captures are made, of which one may have begun that no call has named yet. A
- * refusal shows that there are some that nobody tells of: after each, twice as rarely. */
+ * more rarely where captures were made, but not known by whom, so that it cannot choose its moment.
+ * A refusal shows that there are some that nobody tells of: after each, twice as rarely. */
 static const uint64_t CONTEXT_EVENTS = 1024;
 static const uint64_t WARY_EVENTS = 16384;
 enum { CONTEXT_SHARE_LOG2 = 6, URGENT_SHARE_LOG2 = 3, MOST_REFUSED = 20 };
 
-pleat_status pl_settle_context(pl_space *space)
+/* Of one tick; and how often one is put off for longer. */
+enum { SOON_MS = 2, MOST_PATIENCE_MS = 400, MOST_MISSED = 6 };
+
+/* A moment in which it breaks no capture, as far as can be known. What nobody waits for is put off
+ * when there is none, each time for twice as long. */
+static bool find_moment(pl_space *space, pl_care care, uint32_t patience_ms)
+{
+    pl_context *context = &space->context;
+
+    patience_ms = patience_ms < MOST_PATIENCE_MS ? patience_ms : MOST_PATIENCE_MS;
+    context->is_busy = true;
+    bool is_found = pl_capturers_gather(space, care == PL_CARE_NOW ? 0 : patience_ms) ||
+                    (care == PL_CARE_LAST && !pl_settle_is_capturing(space));
+    if (is_found) {
+        context->n_missed = 0;
+        return true;
+    }
+    end_recording(space);
+    context->event = space->budget.n_events;
+    context->n_missed += context->n_missed < MOST_MISSED;
+    return false;
+}
+
+pleat_status pl_settle_context(pl_space *space, pl_care care, uint32_t patience_ms)
 {
     pl_context *context = &space->context;
     pl_fence *fence;
@@ -593,7 +617,7 @@ pleat_status pl_settle_context(pl_space *space)
     if (pl_settle_is_capturing(space)) {
         pl_capture_end_gone(space);
     }
-    if (pl_settle_is_capturing(space)) {
+    if (pl_settle_is_capturing(space) || !find_moment(space, care, patience_ms)) {
         return PLEAT_ECAPTURE;
     }
     size_t gone_bytes = context->gone_bytes;
@@ -617,7 +641,7 @@ void pl_settle_want_context(pl_space *space)
 {
     space->context.is_wanted = true;
     if (space->context.n_refused == 0) {
-        (void)pl_settle_context(space);
+        (void)pl_settle_context(space, PL_CARE_NOW, 0);
     }
 }
 
@@ -626,23 +650,28 @@ void pl_settle_context_if_due(pl_space *space)
     const pl_context *context = &space->context;
     size_t held = space->n_chunks << space->granule_log2;
     uint64_t n_events = space->budget.n_events - context->event;
-    bool is_wary = context->n_refused > 0 || space->next_capture > 0;
-    bool is_time = n_events >= (is_wary ? WARY_EVENTS : CONTEXT_EVENTS) << context->n_refused;
-    bool is_urgent = context->gone_bytes > held >> URGENT_SHARE_LOG2 && !is_wary;
+    bool is_guarded = space->n_capturers > 0; /* it chooses its moment */
+    bool is_wary = context->n_refused > 0 || (space->next_capture > 0 && !is_guarded);
+    uint64_t n_least = (is_wary ? WARY_EVENTS : CONTEXT_EVENTS)
+                       << (context->n_refused + context->n_missed);
+    bool is_time = n_events >= n_least;
+    bool is_urgent = context->gone_bytes > held >> URGENT_SHARE_LOG2 && !is_wary && !is_guarded;
 
     bool is_worth_it = context->gone_bytes > held >> CONTEXT_SHARE_LOG2 ||
                        pl_space_is_crowded(space); /* nobody's lane stays for a few bytes */
 
     if (context->is_wanted && is_worth_it && (is_time || is_urgent)) {
-        (void)pl_settle_context(space);
+        (void)pl_settle_context(space, PL_CARE_SOON, SOON_MS);
     }
 }
 
 /* For drivers without the event. */
-static pleat_status synchronize(pl_space *space)
+static pleat_status synchronize(pl_space *space, pl_care care, uint32_t patience_ms)
 {
+    if (pl_settle_is_capturing(space) || !find_moment(space, care, patience_ms)) {
+        return PLEAT_ECAPTURE;
+    }
     uint64_t number = begin_context_tick(space);
-
     pl_lock_release(&space->lock);
     pleat_status st = pl_device_synchronize(space->dev);
     pl_lock_acquire(&space->lock);
@@ -681,20 +710,21 @@ static pleat_status wait_for_context_tick(pl_space *space, uint32_t wait_ms)
 /* A tick that covers what was freed by now. A thread that records one, or asks about one, is waited
  * for: a few calls of the driver. Where there is no such event it synchronises: who may not wait
  * for the GPU does not wait for that thread either. */
-static pleat_status have_context_tick(pl_space *space, uint32_t wait_ms)
+static pleat_status have_context_tick(pl_space *space, pl_care care, uint32_t wait_ms)
 {
     while (space->context.is_busy) {
-        if (space->context.is_unsupported && wait_ms == 0) {
+        if ((space->context.is_unsupported || space->context.is_gathering) && wait_ms == 0) {
             return PLEAT_EPENDING;
         }
-        pl_space_breathe(space);
+        pl_capturers_pause(space);
     }
     if (pl_settle_is_capturing(space)) {
         pl_capture_end_gone(space);
     }
-    pleat_status st = pl_settle_context(space);
+    uint32_t patience_ms = wait_ms > SOON_MS ? wait_ms : SOON_MS;
+    pleat_status st = pl_settle_context(space, care, patience_ms);
     if (st == PLEAT_ENOTSUP && wait_ms > 0) {
-        return pl_settle_is_capturing(space) ? PLEAT_ECAPTURE : synchronize(space);
+        return synchronize(space, care, patience_ms);
     }
     return st == PLEAT_ENOTSUP ? PLEAT_EPENDING : st;
 }
@@ -703,7 +733,7 @@ static pleat_status have_context_tick(pl_space *space, uint32_t wait_ms)
  * that comes after it, whoever records that. */
 enum { MOST_CONTEXT_WAITS = 4 };
 
-pleat_status pl_settle_wait_context(pl_space *space, uint32_t wait_ms)
+pleat_status pl_settle_wait_context(pl_space *space, pl_care care, uint32_t wait_ms)
 {
     uint64_t upto = space->clock;
     pleat_status st = PLEAT_OK;
@@ -713,7 +743,7 @@ pleat_status pl_settle_wait_context(pl_space *space, uint32_t wait_ms)
         if (st != PLEAT_OK || space->context.passed_tick >= upto) {
             return st;
         }
-        st = have_context_tick(space, wait_ms);
+        st = have_context_tick(space, care, wait_ms);
         if (st == PLEAT_EPENDING && space->context.tick.fence != NULL) {
             st = PLEAT_OK; /* another thread was faster */
         }

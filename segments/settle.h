@@ -3,8 +3,9 @@
  * Nothing is asked of a stream but in calls that name it: whoever wants a tick of another stream
  * leaves the wish in its lane, and the next call that names the stream records it. What can name no
  * stream any more waits for a tick of the whole context: one event behind all work of all streams.
- * That would break a capture, so it is recorded only while none is known of; where drivers have no
- * such event the host synchronises instead.
+ * That would break a capture, so it is recorded only while none is known of, at a moment when none
+ * can just have begun (capturers.h); where drivers have no such event the host synchronises
+ * instead.
  *
  * What a passed tick covers is over. It is settled by and by, a bounded number of blocks in one
  * hold of the lock.
@@ -62,9 +63,17 @@ bool pl_settle_is_over(const pl_space *space, const pl_block *b);
 
 /* Is a capture known of that would be broken by a fence of the context? */
 bool pl_settle_is_capturing(const pl_space *space);
-/* Record a tick of the context, unless one is under way. PLEAT_OK; EPENDING (one is, or some thread
- * is about to); ECAPTURE; ENOTSUP; ENOMEM_HOST; EDRIVER. */
-pleat_status pl_settle_context(pl_space *space);
+/* How well a tick of the context chooses its moment (capturers.h). */
+typedef enum pl_care {
+    PL_CARE_NOW,  /* now, or not at all */
+    PL_CARE_SOON, /* within milliseconds, or not at all */
+    PL_CARE_LAST, /* the last remedy: a better moment is waited for, then it is recorded anyway,
+                     but never beside a capture that is known */
+} pl_care;
+/* Record a tick of the context, unless one is under way; waits for other threads at most
+ * patience_ms. PLEAT_OK; EPENDING (one is, or some thread is about to); ECAPTURE (one is known, or
+ * may have begun); ENOTSUP; ENOMEM_HOST; EDRIVER. */
+pleat_status pl_settle_context(pl_space *space, pl_care care, uint32_t patience_ms);
 /* Something waits for one that no request needs yet: the same, unless the last one met a capture
  * that nobody had told of. Then it is left to whoever has to wait. */
 void pl_settle_want_context(pl_space *space);
@@ -73,7 +82,7 @@ void pl_settle_want_context(pl_space *space);
 void pl_settle_context_if_due(pl_space *space);
 /* Block the host until everything freed before the call is over, at most wait_ms; 0 only looks.
  * PLEAT_OK; EPENDING; ECAPTURE; ENOMEM_HOST; EDRIVER. */
-pleat_status pl_settle_wait_context(pl_space *space, uint32_t wait_ms);
+pleat_status pl_settle_wait_context(pl_space *space, pl_care care, uint32_t wait_ms);
 /* Block the host until the lane's newest tick has passed, at most wait_ms. PLEAT_OK (also when it
  * has none); EPENDING; EDRIVER. */
 pleat_status pl_settle_wait(pl_space *space, pl_lane *lane, uint32_t wait_ms);

@@ -35,10 +35,13 @@ typedef struct pl_context {
     uint64_t passed_tick;
     pl_tick tick;        /* fence NULL = none */
     bool is_busy;        /* some thread records or queries it now */
+    bool is_gathering;   /* or waits for the moment to record it: see capturers.h, */
+    bool is_holding;     /* and keeps those who make captures in their calls meanwhile */
     bool is_recording;   /* or is about to: no capture may begin */
     bool is_unsupported; /* the driver has no such event */
     bool is_wanted;      /* something waits that only it can cover */
     unsigned n_refused;  /* in a row, by captures nobody told of */
+    unsigned n_missed;   /* in a row, for want of a good moment */
     uint64_t event;      /* n_events when it was recorded last */
     size_t gone_bytes;   /* since then: of lanes that are gone or silent, covered by no tick */
     pl_block_queue many; /* PL_BLOCK_MANY that wait for it now */
@@ -60,7 +63,15 @@ typedef struct pl_crowd {
     uint64_t left[PL_CROWD_IDS]; /* ids of the last that had to leave, by their low bits */
 } pl_crowd;
 
-enum { PL_CAPTURE_HEADS = 1024 };
+enum { PL_CAPTURE_HEADS = 1024, PL_MOST_CAPTURERS = 32 };
+
+/* A thread that makes captures: see capturers.h. */
+typedef struct pl_capturer {
+    struct pl_thread_life *life; /* held */
+    bool is_inside;              /* a call that found its stream at rest */
+    uint64_t seen_ms;            /* when it was seen capturing last */
+    uint64_t missed_ms;          /* since when it is known to be outside; 0 = not known */
+} pl_capturer;
 
 /* I1  the live map holds exactly the live blocks, by base
  * I2  n_chunks + n_creating == n_idle + n_loose + n_pinned, when nothing is in flight
@@ -119,6 +130,8 @@ typedef struct pl_space {
     size_t n_disowned;      /* whose owner said that their graph is gone; it may run yet */
     uint64_t next_capture;  /* number */
     uint64_t n_graphs_gone; /* when the look through the captures began */
+    pl_capturer capturers[PL_MOST_CAPTURERS];
+    unsigned n_capturers;
 
     pl_chunk *idle; /* mapped nowhere; room for every chunk that the device can have */
     size_t n_idle;

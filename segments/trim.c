@@ -6,6 +6,7 @@
 #include "segments/trim.h"
 
 #include "segments/capture.h"
+#include "segments/capturers.h"
 #include "segments/expandable.h"
 #include "segments/flight.h"
 #include "segments/private.h"
@@ -72,7 +73,8 @@ static pleat_status wait_for_all(pl_space *space, uint32_t wait_ms)
         st = wait_for_lanes(space, wait_ms);
     }
     if (has_uncovered(space) || (wait_ms > 0 && space->ticking.n > 0)) {
-        pleat_status failed = pl_settle_wait_context(space, wait_ms);
+        pl_care care = wait_ms > 0 ? PL_CARE_LAST : PL_CARE_SOON; /* who looks can look again */
+        pleat_status failed = pl_settle_wait_context(space, care, wait_ms);
         if (failed != PLEAT_OK && wait_ms > 0) {
             st = wait_for_lanes(space, wait_ms);
             st = st == PLEAT_OK ? failed : st;
@@ -101,7 +103,11 @@ static pleat_status quiesce(pl_space *space, uint32_t wait_ms)
         st = wait_for_all(space, wait_ms);
     }
     (void)pl_stale_reap(space);
-    return st == PLEAT_ECAPTURE ? PLEAT_EPENDING : st;
+    if (st != PLEAT_ECAPTURE) {
+        return st;
+    }
+    (void)pl_capture_name_lasting(space);
+    return PLEAT_EPENDING;
 }
 
 /* Release n chunks without the lock; those that the driver refuses to take stay ours, idle. */
@@ -307,8 +313,10 @@ pleat_status pl_expandable_trim(pl_allocator *a, uint64_t keep_bytes, bool wait,
     size_t n_released;
 
     pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, false);
     pleat_status st = pl_trim_to(space, (size_t)(keep_bytes >> space->granule_log2),
                                  wait ? UINT32_MAX : 0, &n_released);
+    pl_capturers_leave(space, is_inside);
     pl_lock_release(&space->lock);
     if (st == PLEAT_OK) {
         *released = (uint64_t)n_released << space->granule_log2;
@@ -370,6 +378,7 @@ pleat_status pl_expandable_set_limit(pl_allocator *a, uint64_t bytes)
     size_t limit = bytes == 0 ? SIZE_MAX : (size_t)(bytes >> space->granule_log2);
 
     pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, false);
     while (space->n_limiting > 0) { /* one at a time: each leaves the limit as it was, or its own */
         space->n_waiting++;
         pl_lock_wait(&space->lock, &space->landed);
@@ -389,6 +398,7 @@ pleat_status pl_expandable_set_limit(pl_allocator *a, uint64_t bytes)
         space->n_limiting--;
         pthread_cond_broadcast(&space->landed);
     }
+    pl_capturers_leave(space, is_inside);
     pl_lock_release(&space->lock);
     return st;
 }

@@ -73,7 +73,7 @@ typedef struct pl_driver_error {
     pl_entry entry;   /* PL_N_ENTRIES: none */
     uint64_t bytes;   /* size argument, 0 where the call has none */
     const char *text; /* static: name of the result */
-    char detail[160]; /* loader's or pleat's own words, may be empty */
+    char detail[256]; /* loader's or pleat's own words, may be empty */
     uint64_t number;  /* of pl_driver_n_errors when it was noted; 0 = none noted */
 } pl_driver_error;
 const pl_driver_error *pl_driver_last_error(void);
