@@ -55,8 +55,8 @@ void pl_stream_put(pl_stream *stream);
  */
 bool pl_stream_is_none(pleat_status st);
 
-/** The ordinary stream that was last seen under `handle`, held until pl_stream_put, or NULL. Makes no
- *  driver call. */
+/** The ordinary stream that was last seen under `handle`, or NULL. It is held until pl_stream_put.
+ *  Makes no driver call. */
 pl_stream *pl_stream_known(const pl_device *dev, const void *handle);
 
 unsigned pl_stream_index(const pl_stream *stream); /* 0, 1, 2... in order of first sight */
