@@ -3,7 +3,7 @@
 #define PLEAT_API_INTERNAL_H
 
 #include "api/pleat.h"
-#include "segments/allocator.h"
+#include "segments/base/allocator.h"
 #include "vmm/device.h"
 #include "vmm/driver.h"
 

@@ -1,6 +1,6 @@
 /* pool.h - the private pools of one device: their names, their users, and who is routed to them.
  *
- * Memory is the allocator's (segments/private.h); here is only which request goes where. A request
+ * Memory is the allocator's (segments/pleat/private.h); here is only which request goes where. A request
  * that is routed holds its pool until it is over, so a pool whose last user has gone lives on until
  * nobody is in the middle of a request. Filters, `forget` and the allocator's calls that need the
  * driver run without the lock; a route that has ended stays in the list while a filter of it runs,
@@ -18,7 +18,7 @@
 #include <stdatomic.h>
 
 #include "api/pleat.h"
-#include "segments/allocator.h"
+#include "segments/base/allocator.h"
 #include "vmm/base/host.h"
 #include "vmm/base/lock.h"
 

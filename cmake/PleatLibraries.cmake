@@ -4,7 +4,7 @@ pleat_add_layer(pl_sim vmm/sim/*.c vmm/sim/*/*.c)
 pleat_add_layer(pl_vmm vmm/*.c vmm/base/*.c)
 # What bench and tests know of the driver beside the library: what its calls cost, and work for it.
 pleat_add_layer(pl_measure vmm/measure/*.c)
-pleat_add_layer(pl_segments segments/*.c segments/classic/*.c)
+pleat_add_layer(pl_segments segments/*/*.c)
 pleat_add_layer(pl_api api/*.c api/*/*.c)
 pleat_link_layer(pl_sim m)
 pleat_link_layer(pl_vmm pleat_jemalloc)

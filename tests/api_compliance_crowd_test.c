@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "segments/allocator.h"
+#include "segments/base/allocator.h"
 #include "tests/support/api_compliance.h"
 
 #define MIB ((size_t)1 << 20)

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "segments/block.h"
+#include "segments/pleat/block.h"
 
 enum { N = 1500 };
 

@@ -3,7 +3,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "segments/budget.h"
+#include "segments/pleat/budget.h"
 
 static pl_budget budget;
 

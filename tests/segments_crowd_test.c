@@ -1,4 +1,4 @@
-/* segments_crowd_test.c - the promise of segments/grow.c with several threads at once.
+/* segments_crowd_test.c - the promise of segments/pleat/grow.c with several threads at once.
  *
  * Every thread plays a sequence of its own on one allocator. Whoever is refused waits until nobody
  * else is calling, and calls again: that verdict is judged by the naive model, as in

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "segments/index.h"
+#include "segments/base/index.h"
 
 enum { N_NODES = 600 };
 

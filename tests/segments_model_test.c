@@ -1,4 +1,4 @@
-/* segments_model_test.c - the promise of segments/grow.c, attacked.
+/* segments_model_test.c - the promise of segments/pleat/grow.c, attacked.
  *
  * Each seed draws a device, options and a sequence. The sequence is played twice: with ample
  * memory, where nothing may be refused and its peak of live bytes is learnt, and with 1.0 to 1.1

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "segments/place.h"
-#include "segments/run.h"
+#include "segments/pleat/place.h"
+#include "segments/pleat/run.h"
 #include "tests/support/segments_rig.h"
 
 enum { NO_LIMIT = 1 << 20, LANE = 1, GRANULE_UNITS = RIG_GRANULE / RIG_UNIT };

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "segments/place.h"
-#include "segments/walk.h"
+#include "segments/pleat/place.h"
+#include "segments/pleat/walk.h"
 #include "tests/support/segments_rig.h"
 
 enum { UNITS_PER_GRANULE = RIG_GRANULE / RIG_UNIT, NO_LIMIT = 1 << 20 };

@@ -52,7 +52,7 @@ static void arm(random_source *r)
     }
 }
 
-/* The promise of segments/grow.c, with the most that a place can pin. */
+/* The promise of segments/pleat/grow.c, with the most that a place can pin. */
 static void assert_refused_rightly(pleat_status st, size_t bytes)
 {
     uint64_t most = model.limit != 0 ? model.limit / GRANULE : N_GRANULES;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "segments/ptrmap.h"
+#include "segments/base/ptrmap.h"
 
 static pl_host host;
 static pl_ptrmap map;

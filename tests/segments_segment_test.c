@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "segments/run.h"
-#include "segments/walk.h"
+#include "segments/pleat/run.h"
+#include "segments/pleat/walk.h"
 #include "tests/support/segments_rig.h"
 
 static uint64_t seed;

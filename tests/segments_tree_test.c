@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "segments/tree.h"
+#include "segments/base/tree.h"
 
 enum { N = 512 };
 

@@ -2,7 +2,7 @@
  *
  * That of beginning one takes a std::function by value: torch_shim.cpp. A pool is released when its
  * last graph is gone, but the graph may run yet, and something else may be being captured: nothing
- * is waited for here, the pool drains by itself (segments/private.h). Holds no lock. */
+ * is waited for here, the pool drains by itself (segments/pleat/private.h). Holds no lock. */
 #include "api/adapters/complain.h"
 #include "api/adapters/pleat_torch.h"
 #include "api/default.h"

@@ -10,7 +10,7 @@
 #ifndef PLEAT_API_CONFIG_H
 #define PLEAT_API_CONFIG_H
 
-#include "segments/allocator.h"
+#include "segments/base/allocator.h"
 #include "vmm/device.h"
 #include "vmm/driver.h"
 

@@ -20,7 +20,7 @@
 
 #include "api/history/stack.h"
 #include "api/pleat.h"
-#include "segments/observer.h"
+#include "segments/base/observer.h"
 #include "vmm/base/host.h"
 #include "vmm/base/lock.h"
 

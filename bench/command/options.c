@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "segments/allocator.h"
+#include "segments/base/allocator.h"
 
 enum { KEY_DRIVER = 0x100, KEY_CONF, KEY_SIM, KEY_JSON, KEY_ALLOCATOR, KEY_DEPTH, KEY_LOOPS };
 

@@ -6,7 +6,7 @@
 #include "bench/command/options.h"
 #include "bench/run/verify.h"
 #include "bench/work/files.h"
-#include "segments/allocator.h"
+#include "segments/base/allocator.h"
 
 enum { KEY_ALLOCATOR = 0x200, CONF_BYTES = BENCH_SNAPSHOT_CONF_BYTES + 64 };
 

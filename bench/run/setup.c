@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "segments/allocator.h"
+#include "segments/base/allocator.h"
 
 #define CONF_BYTES 4096
 

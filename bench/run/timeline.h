@@ -8,7 +8,7 @@
 #define PLEAT_BENCH_TIMELINE_H
 
 #include "bench/work/tape.h"
-#include "segments/allocator.h"
+#include "segments/base/allocator.h"
 
 enum { BENCH_MOST_BUCKETS = 600, BENCH_MOST_PIECES = 20000 };
 

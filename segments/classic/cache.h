@@ -6,9 +6,9 @@
 #ifndef PLEAT_SEGMENTS_CLASSIC_CACHE_H
 #define PLEAT_SEGMENTS_CLASSIC_CACHE_H
 
-#include "segments/allocator.h"
+#include "segments/base/allocator.h"
+#include "segments/base/stats.h"
 #include "segments/classic/waiter.h"
-#include "segments/stats.h"
 #include "vmm/base/host.h"
 #include "vmm/base/lock.h"
 

@@ -23,9 +23,9 @@
 #ifndef PLEAT_SEGMENTS_CLASSIC_CUDA_ASYNC_H
 #define PLEAT_SEGMENTS_CLASSIC_CUDA_ASYNC_H
 
+#include "segments/base/tree.h"
 #include "segments/classic/cache.h"
 #include "segments/classic/order.h"
-#include "segments/tree.h"
 #include "vmm/pool.h"
 
 #define PL_ASYNC_ALIGN ((size_t)512) /* what drivers round sizes up to */

@@ -35,11 +35,11 @@
 #ifndef PLEAT_SEGMENTS_CLASSIC_MXNET_H
 #define PLEAT_SEGMENTS_CLASSIC_MXNET_H
 
+#include "segments/base/ptrmap.h"
+#include "segments/base/tree.h"
 #include "segments/classic/cache.h"
 #include "segments/classic/doubt.h"
 #include "segments/classic/order.h"
-#include "segments/ptrmap.h"
-#include "segments/tree.h"
 
 typedef struct pl_mxnet_block pl_mxnet_block;
 typedef struct pl_mxnet_list pl_mxnet_list;

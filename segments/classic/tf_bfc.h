@@ -31,11 +31,11 @@
 #ifndef PLEAT_SEGMENTS_CLASSIC_TF_BFC_H
 #define PLEAT_SEGMENTS_CLASSIC_TF_BFC_H
 
+#include "segments/base/ptrmap.h"
+#include "segments/base/tree.h"
 #include "segments/classic/cache.h"
 #include "segments/classic/doubt.h"
 #include "segments/classic/order.h"
-#include "segments/ptrmap.h"
-#include "segments/tree.h"
 
 #define PL_BFC_QUANTUM ((size_t)256)             /* kMinAllocationSize */
 #define PL_BFC_FIRST_REGION ((size_t)2 << 20)    /* with allow_growth */

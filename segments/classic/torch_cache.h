@@ -21,9 +21,9 @@
 #ifndef PLEAT_SEGMENTS_CLASSIC_TORCH_CACHE_H
 #define PLEAT_SEGMENTS_CLASSIC_TORCH_CACHE_H
 
+#include "segments/base/ptrmap.h"
+#include "segments/base/tree.h"
 #include "segments/classic/cache.h"
-#include "segments/ptrmap.h"
-#include "segments/tree.h"
 #include "vmm/chunk.h"
 
 #define PL_TORCH_MIN_BLOCK ((size_t)512)          /* kMinBlockSize */

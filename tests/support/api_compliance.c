@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "segments/allocator.h"
+#include "segments/base/allocator.h"
 
 enum {
     CACHES = COMPLIANCE_CACHES,

@@ -6,7 +6,7 @@
 #ifndef PLEAT_TESTS_SEGMENTS_CACHE_H
 #define PLEAT_TESTS_SEGMENTS_CACHE_H
 
-#include "segments/allocator.h"
+#include "segments/base/allocator.h"
 #include "tests/support/vmm_sim.h"
 
 #define KIB ((size_t)1024)

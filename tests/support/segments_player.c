@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "segments/space.h"
+#include "segments/pleat/space.h"
 
 /* Some of the refusals on small granules are judged by every start that there is. */
 enum { EXHAUSTIVE_EVERY = 32, EXHAUSTIVE_GRANULE = 64 << 10 };

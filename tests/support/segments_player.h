@@ -2,7 +2,7 @@
  *
  * Each block is written on its stream when it is made and read there before it is freed, so that
  * the simulator sees every hazard. A refusal of pleat's is judged by the promise of
- * segments/grow.c: the model tries every place and the same call is made again. Whatever is wrong
+ * segments/pleat/grow.c: the model tries every place and the same call is made again. Whatever is wrong
  * is kept in `why` (the first time) and everything after it is skipped; player_assert_good fails
  * the test with it.
  *
@@ -11,7 +11,7 @@
 #ifndef PLEAT_TESTS_SEGMENTS_PLAYER_H
 #define PLEAT_TESTS_SEGMENTS_PLAYER_H
 
-#include "segments/allocator.h"
+#include "segments/base/allocator.h"
 #include "tests/support/segments_gate.h"
 #include "tests/support/segments_model.h"
 #include "tests/support/vmm_sim.h"

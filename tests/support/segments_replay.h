@@ -9,7 +9,7 @@
 #ifndef PLEAT_TESTS_SEGMENTS_REPLAY_H
 #define PLEAT_TESTS_SEGMENTS_REPLAY_H
 
-#include "segments/allocator.h"
+#include "segments/base/allocator.h"
 
 enum { REPLAY_MOST = 4096 };
 

@@ -4,8 +4,8 @@
 #include <check.h>
 #include <string.h>
 
-#include "segments/many.h"
-#include "segments/run.h"
+#include "segments/pleat/many.h"
+#include "segments/pleat/run.h"
 
 enum { MOST_CHARACTERS = 4096 };
 

@@ -2,7 +2,7 @@
 #ifndef PLEAT_TESTS_SEGMENTS_TOLD_H
 #define PLEAT_TESTS_SEGMENTS_TOLD_H
 
-#include "segments/allocator.h"
+#include "segments/base/allocator.h"
 
 /* Forget everything; the observer to give to a new allocator. */
 pl_observer *told_open(void);

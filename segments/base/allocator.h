@@ -1,0 +1,165 @@
+/* allocator.h - the interface that every allocator implements: pleat itself and the classic caches.
+ *
+ * One pl_allocator manages one device. Addresses are numbers. All functions may be called from any
+ * thread; an allocator guards itself (rank 20) and holds no lock across driver calls or callbacks.
+ * Failures leave the state as before the call: live blocks, statistics of allocated and active
+ * bytes, limits; what is resident may differ. */
+#ifndef PLEAT_SEGMENTS_ALLOCATOR_H
+#define PLEAT_SEGMENTS_ALLOCATOR_H
+
+#include "segments/base/observer.h"
+#include "vmm/base/pleat_types.h"
+#include "vmm/device.h"
+#include "vmm/stream.h"
+
+typedef struct pl_allocator pl_allocator;
+typedef struct pl_private pl_private; /* a private pool of one allocator */
+
+typedef enum pl_growth { PL_GROWTH_BALANCED, PL_GROWTH_FRUGAL, PL_GROWTH_AMPLE } pl_growth;
+typedef enum pl_cross_stream { PL_CROSS_ORDER, PL_CROSS_SETTLED } pl_cross_stream;
+typedef enum pl_capture_ask { PL_CAPTURE_ASK, PL_CAPTURE_TOLD } pl_capture_ask;
+
+/* Options of all allocators; each reads what concerns it. Sizes in bytes; 0 = unlimited. */
+typedef struct pl_allocator_options {
+    uint64_t limit_bytes; /* most resident bytes; 0 = none set */
+    pl_growth growth;
+    pl_cross_stream cross_stream;
+    uint32_t wait_ms;       /* longest host wait before failing; 0 = never */
+    pl_capture_ask capture; /* told: streams are captured only while that is expected */
+    unsigned token_refill;  /* device operations per 1,000 events */
+    unsigned token_cap;
+    unsigned order_interval; /* events per budgeted ordered wait */
+    unsigned keep_permille;  /* slack over the peak of live granules */
+    size_t small_bytes;      /* requests below go to the small area */
+    /* torch-*, in PyTorch's meaning; 0 = PyTorch's default. */
+    size_t max_split_bytes;              /* blocks this big are not split; >= 20 MiB */
+    size_t max_non_split_rounding_bytes; /* slack accepted for such a block; >= 20 MiB */
+    double garbage_collection_threshold; /* of the limit, in [0, 1); 0 = off */
+    unsigned roundup_divisions[16];      /* by log2(bytes) - 20, clamped; powers of two or 0 */
+    size_t large_segment_bytes;          /* of requests from 1 to 10 MiB; more than 10 MiB */
+    double per_process_memory_fraction;  /* of the device, in (0, 1]: a further limit; 0 = 1 */
+    /* torch-expandable: what it maps at a time; multiples of the granule. */
+    size_t expandable_small_page_bytes; /* 0 = 2 MiB */
+    size_t expandable_large_page_bytes; /* 0 = large_segment_bytes */
+    /* mxnet-*, in MXNet's meaning. */
+    unsigned mxnet_reserve_percent; /* of the device, kept free by giving back what is cached */
+    size_t mxnet_page_bytes;        /* naive: any >= 32; round: a power of two */
+    size_t mxnet_large_bytes;       /* naive: larger requests are multiples of it */
+    unsigned mxnet_cutoff;          /* round: log2 where powers of two end, in [20, 34] */
+    /* tf-bfc, in TensorFlow's meaning. */
+    bool bfc_allow_growth;             /* regions of 2, 4, 8... MiB, not one of all memory */
+    bool bfc_garbage_collection;       /* give back wholly free regions before failing */
+    double bfc_fragmentation_fraction; /* of the memory limit, in [0, 1); 0 = 128 MiB */
+    /* cuda-async */
+    uint64_t async_release_threshold_bytes; /* the pool keeps as much; 0 = all */
+    pl_observer *observer;                  /* told of all that happens; NULL = nobody */
+} pl_allocator_options;
+
+void pl_allocator_options_init(pl_allocator_options *options); /* the defaults */
+
+/* What a stretch of an allocator's addresses holds. */
+typedef enum pl_piece_kind {
+    PL_PIECE_LIVE,
+    PL_PIECE_PENDING, /* freed, but of no use yet to every stream that may ask */
+    PL_PIECE_FREE,    /* resident, for any request of its stream */
+    PL_PIECE_HOLE,    /* addresses without memory, between others of one segment */
+} pl_piece_kind;
+
+typedef struct pl_piece {
+    pleat_devptr base;
+    uint64_t bytes;
+    uint64_t requested_bytes;     /* live only, else 0 */
+    uint64_t awaited_bytes;       /* pending, FREE_COMPLETED yet to be told: as requested; else 0 */
+    pl_stream *stream;            /* the owner's, or whom it pends on; NULL = nobody's */
+    pl_stream *segment_stream;    /* the stream that its segment serves first; NULL = none */
+    const pl_private *private_in; /* NULL = the default pool */
+    pl_piece_kind kind;
+    bool is_first; /* a segment begins here */
+    bool is_small; /* its segment is for small requests only */
+} pl_piece;
+
+typedef struct pl_allocator_ops {
+    const char *name; /* "pleat", "torch-native", ... */
+    bool needs_vmm;
+    pleat_status (*create)(pl_device *dev, const pl_allocator_options *options, pl_allocator **out);
+    /* Waits for fences. EBUSY and *n_live when blocks live and !force. After PLEAT_OK or with force
+     * the object is gone; *n_leaked = driver objects that could not be given back. */
+    pleat_status (*destroy)(pl_allocator *a, bool force, size_t *n_live, size_t *n_leaked);
+    /* bytes in [1, 2^60]. ENOMEM_DEVICE, EPENDING, ENOSPACE_VA, ENOMEM_HOST, EDRIVER, ... */
+    pleat_status (*alloc)(pl_allocator *a, size_t bytes, pl_stream *stream, pleat_devptr *out);
+    /* `stream`: where the caller frees; another than the owner counts as a recorded use.
+     * EFOREIGN, EDOUBLEFREE (where it can tell). Never blocks on the GPU; unpooled's does. */
+    pleat_status (*free)(pl_allocator *a, pleat_devptr ptr, pl_stream *stream);
+    pleat_status (*record_stream)(pl_allocator *a, pleat_devptr ptr, pl_stream *stream);
+    /* Any address inside a live block. EFOREIGN. */
+    pleat_status (*query)(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out);
+    /* Give memory back to the driver until at most keep_bytes are resident or nothing free is left.
+     * Waits for fences only if `wait`. */
+    pleat_status (*trim)(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released);
+    /* 0 = none. Gives back what is free and over; ENOMEM_DEVICE if live granules exceed it (then
+     * the limit is as before). */
+    pleat_status (*set_limit)(pl_allocator *a, uint64_t bytes);
+    /* Blocks freed while `stream` was captured may be used again: the graph is gone, and perhaps
+     * the stream. */
+    pleat_status (*release_capture)(pl_allocator *a, pl_stream *stream);
+    /* The same by the handle of a stream that took part, which may be gone; NULL where it must be
+     * known yet. Of several captures with it the oldest is meant. */
+    pleat_status (*release_capture_of)(pl_allocator *a, void *handle);
+    /* Captures that are over keep no memory but that of private pools from now on; NULL where they
+     * never do. */
+    void (*let_captures_go)(pl_allocator *a);
+    /* From now on captures may begin, or no more: calls pair. While they may, nothing is done that
+     * would break one. NULL where nothing is. */
+    void (*expect_captures)(pl_allocator *a, bool is_expected);
+    /* The stream is about to be destroyed, or has been: what was freed on it so far is fenced now,
+     * while it can be; and it is let go of (pl_stream_put). NULL where streams are kept. */
+    void (*retire_stream)(pl_allocator *a, pl_stream *stream);
+    /* Private pools; all five are NULL where the allocator has none. What is allocated from one is
+     * reused only within it, also by a stream that is being captured (in its own stream's order),
+     * and none of its memory is taken, unmapped or given back before it is released. Its blocks are
+     * freed, recorded and queried like any others. */
+    pleat_status (*private_open)(pl_allocator *a, pl_private **out); /* ENOMEM_HOST */
+    pleat_status (*private_alloc)(pl_allocator *a, pl_private *pool, size_t bytes,
+                                  pl_stream *stream, pleat_devptr *out);
+    /* A capture that used the pool is over: frees that could not be timed during it may be now. */
+    void (*private_rest)(pl_allocator *a, pl_private *pool);
+    /* The pool is gone, the pointer with it: its free memory is everybody's, that of its live
+     * blocks when they are freed. */
+    void (*private_release)(pl_allocator *a, pl_private *pool);
+    void (*private_reserved)(pl_allocator *a, pl_private *pool, pleat_stat out[PLEAT_N_POOLS]);
+    void (*stats)(pl_allocator *a, pleat_stats *out);
+    void (*reset_peaks)(pl_allocator *a);
+    /* Call `see` for every piece: segment by segment, in address order, without gaps inside one.
+     * The lock is held: `see` calls no allocator and does not block. */
+    void (*visit)(pl_allocator *a, void (*see)(void *context, const pl_piece *piece),
+                  void *context);
+    /* The same for some pieces, in a hold of their own: those from the address on, 0 at first,
+     * which becomes that of the next. Each is as it is then; one that reaches across the seam, as
+     * others changed it since, is left out, and the next begins a segment. False: there are no
+     * more. NULL: the allocator is only visited at once. */
+    bool (*visit_some)(pl_allocator *a, pleat_devptr *from,
+                       void (*see)(void *context, const pl_piece *piece), void *context);
+    /* Every walker; 0, or the number of the first broken invariant. */
+    int (*check)(pl_allocator *a);
+} pl_allocator_ops;
+
+struct pl_allocator {
+    const pl_allocator_ops *ops; /* const; each allocator embeds this as its first member */
+};
+
+/* The allocator of that name, or NULL. Names of all: pl_allocator_name(0..), NULL at the end. */
+const pl_allocator_ops *pl_allocator_find(const char *name);
+const char *pl_allocator_name(unsigned index);
+
+extern const pl_allocator_ops pl_expandable_ops;       /* "pleat" */
+extern const pl_allocator_ops pl_torch_native_ops;     /* "torch-native" */
+extern const pl_allocator_ops pl_torch_expandable_ops; /* "torch-expandable" */
+extern const pl_allocator_ops pl_mxnet_naive_ops;      /* "mxnet-naive": as in MXNet 2 */
+extern const pl_allocator_ops pl_mxnet_round_ops;      /* "mxnet-round": as in MXNet 2 */
+extern const pl_allocator_ops pl_mxnet19_naive_ops;    /* "mxnet19-naive": as in 1.6 to 1.9 */
+extern const pl_allocator_ops pl_mxnet19_round_ops;    /* "mxnet19-round": as in 1.6 to 1.9 */
+extern const pl_allocator_ops pl_unpooled_ops;         /* "unpooled" */
+extern const pl_allocator_ops pl_tf_bfc_ops;           /* "tf-bfc" */
+extern const pl_allocator_ops pl_cuda_async_ops;       /* "cuda-async" */
+
+#endif

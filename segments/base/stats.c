@@ -1,0 +1,49 @@
+/* stats.c - resetting peaks, and what the vmm layer has counted. See stats.h. */
+#include "segments/base/stats.h"
+
+#include "vmm/driver.h"
+
+static void reset_group(pleat_stat group[PLEAT_N_POOLS])
+{
+    for (unsigned i = 0; i < PLEAT_N_POOLS; i++) {
+        group[i].peak = group[i].current;
+    }
+}
+
+void pl_stats_reset_peaks(pleat_stats *stats)
+{
+    reset_group(stats->allocation);
+    reset_group(stats->segment);
+    reset_group(stats->active);
+    reset_group(stats->inactive_split);
+    reset_group(stats->allocated_bytes);
+    reset_group(stats->reserved_bytes);
+    reset_group(stats->active_bytes);
+    reset_group(stats->inactive_split_bytes);
+    reset_group(stats->requested_bytes);
+    stats->oversize_allocations.peak = stats->oversize_allocations.current;
+    stats->oversize_segments.peak = stats->oversize_segments.current;
+    stats->peak_live_granules = stats->live_granules;
+}
+
+void pl_stats_read_device(pleat_stats *stats, const pl_device *dev)
+{
+    pl_device_counts counts = pl_device_counted(dev);
+    stats->granule_bytes = pl_device_granule_bytes(dev);
+    stats->address_bytes = counts.address_bytes;
+    stats->ops_map = counts.ops_map;
+    stats->ops_unmap = counts.ops_unmap;
+    stats->ops_alloc = counts.ops_alloc;
+    stats->ops_free = counts.ops_free;
+    stats->bytes_created = counts.bytes_created;
+    stats->bytes_mapped = counts.bytes_mapped;
+    stats->host_syncs = counts.host_syncs;
+    stats->stream_waits = counts.stream_waits;
+    stats->n_undo_failures = counts.n_undo_failures;
+    const pl_driver *drv = pl_device_driver(dev);
+    stats->n_driver_calls = 0;
+    for (unsigned i = 0; i < PL_N_ENTRIES; i++) {
+        stats->n_driver_calls += pl_driver_n_calls(drv, (pl_entry)i);
+    }
+    stats->driver_ns = pl_driver_call_ns(drv);
+}

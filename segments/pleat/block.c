@@ -1,0 +1,92 @@
+/* block.c - the store of blocks. Guarded by the device lock of its owner. */
+#include "segments/pleat/block.h"
+
+#include "vmm/base/assert.h"
+
+enum { LINE_BYTES = 64, SLAB_BYTES = 65536 };
+
+/* A size that jemalloc gives without loss. Blocks begin with a line of the cache. */
+typedef struct pl_block_slab {
+    struct pl_block_slab *next;
+    char room[SLAB_BYTES - sizeof(struct pl_block_slab *)];
+} pl_block_slab;
+
+enum { SLAB_BLOCKS = (SLAB_BYTES - LINE_BYTES) / sizeof(pl_block) };
+
+_Static_assert(sizeof(pl_block) == 2 * LINE_BYTES, "a block fills two lines");
+
+void pl_block_store_init(pl_block_store *store, pl_host *host)
+{
+    *store = (pl_block_store){ .host = host };
+}
+
+void pl_block_store_fini(pl_block_store *store)
+{
+    while (store->slabs != NULL) {
+        pl_block_slab *slab = store->slabs;
+        store->slabs = slab->next;
+        pl_host_free(store->host, slab);
+    }
+    pl_block_store_init(store, store->host);
+}
+
+pleat_status pl_block_store_grow(pl_block_store *store, size_t n)
+{
+    while (store->n_spare < n) {
+        pl_block_slab *slab = pl_host_alloc(store->host, sizeof(*slab));
+        if (slab == NULL) {
+            return PLEAT_ENOMEM_HOST;
+        }
+        slab->next = NULL;
+        *(store->newest != NULL ? &store->newest->next : &store->slabs) = slab;
+        store->newest = slab;
+        if (store->carved == NULL) {
+            store->carved = slab;
+        }
+        store->n_spare += SLAB_BLOCKS;
+    }
+    return PLEAT_OK;
+}
+
+static __attribute__((noinline)) pl_block *carve(pl_block_store *store)
+{
+    if (store->n_carved == SLAB_BLOCKS) {
+        store->carved = store->carved->next;
+        store->n_carved = 0;
+    }
+    uintptr_t base = (uintptr_t)store->carved->room + LINE_BYTES - 1;
+    return (pl_block *)(base / LINE_BYTES * LINE_BYTES) + store->n_carved++;
+}
+
+pl_block *pl_block_store_get(pl_block_store *store)
+{
+    pl_block *b = store->spare;
+
+    pl_assert(store->n_spare > 0);
+    store->n_spare--;
+    if (b != NULL) {
+        store->spare = b->next;
+    } else {
+        b = carve(store);
+    }
+    b->next = NULL;
+    b->prev = NULL;
+    b->queue_prev = NULL;
+    b->queue_next = NULL;
+    b->uses = NULL;
+    b->tick = 0;
+    b->was = PL_BLOCK_LIVE;
+    b->is_indexed = false;
+    b->is_apart = false;
+#if PLEAT_DEBUG_LEVEL >= 1
+    b->requested = SIZE_MAX; /* what nobody wrote yet shows, should it be read */
+#endif
+    return b;
+}
+
+void pl_block_store_put(pl_block_store *store, pl_block *b)
+{
+    b->next = store->spare;
+    store->spare = b;
+    store->n_spare++;
+}

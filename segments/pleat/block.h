@@ -1,0 +1,138 @@
+/* block.h - pieces of a segment, and the store they come from. */
+#ifndef PLEAT_SEGMENTS_BLOCK_H
+#define PLEAT_SEGMENTS_BLOCK_H
+
+#include "segments/base/index.h"
+#include "vmm/base/host.h"
+#include "vmm/base/pleat_types.h"
+#include "vmm/stream.h"
+
+struct pl_segment;
+
+typedef enum pl_block_state {
+    PL_BLOCK_LIVE,   /* a user's, or one being freed until its fences are recorded */
+    PL_BLOCK_MANY,   /* freed, but streams other than its owner's, or a graph, may still use it */
+    PL_BLOCK_FREE,   /* resident, settled or pending: see `lane` */
+    PL_BLOCK_HOLE,   /* not resident; whole granules */
+    PL_BLOCK_FLIGHT, /* reserved by a request in flight: in no index, merges with nothing */
+    PL_BLOCK_STALE,  /* whole granules whose chunk was taken; still mapped, not resident */
+    PL_BLOCK_KEPT,   /* freed, but allocated or freed in a capture whose graph may live */
+    PL_BLOCK_POISON, /* an undo failed here: out of service until destroyed */
+} pl_block_state;
+enum { PL_N_BLOCK_STATES = PL_BLOCK_POISON + 1 };
+
+/* Whom a free block pends on: nobody, or the lane with that number. In a use 0 is the context. */
+enum { PL_LANE_SETTLED = 0, PL_LANE_CONTEXT = 0 };
+
+/* What a block, once it is freed, has to wait for beside its owner: a stream that used it, the
+ * whole context, or a capture. See many.h. */
+typedef struct pl_use {
+    uint64_t tick;              /* freed: the stamp that this lane, or the context, must pass */
+    struct pl_capture *capture; /* whose graph has it, or NULL; the others do not count before */
+    uint32_t lane;              /* PL_LANE_CONTEXT: all streams */
+    bool is_kept;               /* the block was allocated or freed in the capture itself */
+    bool is_birth;              /* it was allocated there */
+} pl_use;
+
+typedef struct pl_uses {
+    uint32_t n;
+    uint32_t room;
+    pl_use use[]; /* `room` of them */
+} pl_uses;
+
+/* Two lines of the cache: what is asked of a block's neighbours is in the second. */
+typedef struct pl_block {
+    union {
+        pl_index_node node; /* free and indexed. First member: an index hands back nodes */
+        size_t requested;   /* live, many, kept: bytes asked for */
+    };
+    struct pl_block *queue_prev; /* the one list it is in: pending, holes, victims, many, kept */
+    struct pl_block *queue_next;
+
+    pleat_devptr base;
+    size_t bytes;
+    struct pl_block *prev; /* neighbours in address, NULL at the segment's ends */
+    struct pl_block *next;
+    struct pl_segment *segment;
+    uint64_t tick;   /* free, stale, many, kept: the owner's stamp of its last use; live, of a
+                      * second lane: the number of the capture that it was born in */
+    pl_uses *uses;   /* live, many or kept; NULL = none */
+    uint32_t lane;   /* free, flight, stale: whom it pends on. live, many, kept: its owner */
+    uint8_t state;   /* pl_block_state */
+    uint8_t was;     /* flight: the state to go back to */
+    bool is_indexed; /* it is the leader of a run of its lane: see run.h */
+    bool is_apart;   /* pending, many, kept: it became so in a private pool */
+} pl_block;
+
+/* A list of blocks through queue_prev and queue_next. */
+typedef struct pl_block_queue {
+    pl_block *first;
+    pl_block *last;
+} pl_block_queue;
+
+static inline pleat_devptr pl_block_end(const pl_block *b)
+{
+    return b->base + b->bytes;
+}
+
+static inline void pl_queue_push(pl_block_queue *queue, pl_block *b)
+{
+    b->queue_prev = queue->last;
+    b->queue_next = NULL;
+    *(queue->last != NULL ? &queue->last->queue_next : &queue->first) = b;
+    queue->last = b;
+}
+
+static inline void pl_queue_remove(pl_block_queue *queue, pl_block *b)
+{
+    *(b->queue_prev != NULL ? &b->queue_prev->queue_next : &queue->first) = b->queue_next;
+    *(b->queue_next != NULL ? &b->queue_next->queue_prev : &queue->last) = b->queue_prev;
+    b->queue_prev = NULL;
+    b->queue_next = NULL;
+}
+
+/* `heir`, in no queue, stands where b stood. */
+static inline void pl_queue_replace(pl_block_queue *queue, pl_block *b, pl_block *heir)
+{
+    heir->queue_prev = b->queue_prev;
+    heir->queue_next = b->queue_next;
+    *(heir->queue_prev != NULL ? &heir->queue_prev->queue_next : &queue->first) = heir;
+    *(heir->queue_next != NULL ? &heir->queue_next->queue_prev : &queue->last) = heir;
+    b->queue_prev = NULL;
+    b->queue_next = NULL;
+}
+
+/* What there is in all segments, so that statistics look at no block. Kept by segment.h. */
+typedef struct pl_tally {
+    size_t n_blocks[PL_N_BLOCK_STATES]; /* but live ones */
+    size_t bytes[PL_N_BLOCK_STATES];    /* likewise */
+    size_t n_live_granules;             /* under a byte of a live block */
+    size_t n_many_granules; /* under PL_BLOCK_MANY of no private pool, and no live or kept byte */
+} pl_tally;
+
+/* The store: blocks are carved from slabs one by one, as a slab at once would be 64 KiB of memory
+ * that nobody has touched yet, and are used again; nothing is given back before fini. */
+typedef struct pl_block_store {
+    pl_host *host;   /* const */
+    pl_block *spare; /* used before, through `next` */
+    size_t n_spare;  /* with those that are not carved yet */
+    struct pl_block_slab *slabs;
+    struct pl_block_slab *newest;
+    struct pl_block_slab *carved; /* the slab that is being carved: those behind it are whole */
+    size_t n_carved;              /* blocks of it */
+    pl_tally tally;               /* of those that are in segments */
+} pl_block_store;
+
+void pl_block_store_init(pl_block_store *store, pl_host *host);
+void pl_block_store_fini(pl_block_store *store);
+pleat_status pl_block_store_grow(pl_block_store *store, size_t n);
+/* Have at least n spare blocks. PLEAT_OK or ENOMEM_HOST. */
+static inline pleat_status pl_block_store_reserve(pl_block_store *store, size_t n)
+{
+    return store->n_spare >= n ? PLEAT_OK : pl_block_store_grow(store, n);
+}
+/* Cannot fail after a reserve. The block is zeroed but for `node`. */
+pl_block *pl_block_store_get(pl_block_store *store);
+void pl_block_store_put(pl_block_store *store, pl_block *b);
+
+#endif

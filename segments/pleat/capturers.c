@@ -1,0 +1,196 @@
+/* capturers.c - see capturers.h. Guarded by the device lock; a thread that is held waits on
+ * space.landed, which is signalled when a hold or a recording ends. */
+#include "segments/pleat/capturers.h"
+
+#include <time.h>
+
+#include "segments/pleat/settle.h"
+#include "vmm/base/cancel.h"
+#include "vmm/thread_life.h"
+
+enum {
+    QUIET_MS = 200,     /* outside of calls for so long: not in the middle of beginning a capture */
+    FORGET_MS = 10000,  /* no capture seen for so long: it makes none any more */
+    PAUSE_NS = 50000,   /* between two looks at who has come */
+    LOOKS_A_HOLD = 40,  /* nobody is kept for longer than that at a time; the first ones */
+    SHORT_LOOKS = 20,   /* come without a pause */
+    PAUSES_BETWEEN = 4, /* holds */
+};
+
+/* Of any instance: who never captured looks no further. */
+static _Thread_local bool is_capturer;
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* ---- who they are ---------------------------------------------------------------------------- */
+
+static pl_capturer *find_own(pl_space *space)
+{
+    const pl_thread_life *own = is_capturer ? pl_thread_life_own() : NULL;
+
+    for (unsigned i = 0; own != NULL && i < space->n_capturers; i++) {
+        if (space->capturers[i].life == own) {
+            return &space->capturers[i];
+        }
+    }
+    return NULL;
+}
+
+static void forget(pl_space *space, pl_capturer *capturer)
+{
+    pl_thread_life_drop(capturer->life);
+    *capturer = space->capturers[--space->n_capturers];
+}
+
+/* The one that was seen capturing the longest ago. */
+static pl_capturer *find_oldest(pl_space *space)
+{
+    pl_capturer *oldest = &space->capturers[0];
+
+    for (unsigned i = 1; i < space->n_capturers; i++) {
+        oldest = space->capturers[i].seen_ms < oldest->seen_ms ? &space->capturers[i] : oldest;
+    }
+    return oldest;
+}
+
+void pl_capturers_note(pl_space *space)
+{
+    pl_thread_life *life = pl_thread_life_own();
+
+    is_capturer = life != NULL;
+    pl_capturer *own = find_own(space);
+    if (own == NULL && life != NULL) {
+        if (space->n_capturers == PL_MOST_CAPTURERS) {
+            forget(space, find_oldest(space));
+        }
+        pl_thread_life_hold(life);
+        own = &space->capturers[space->n_capturers++];
+        *own = (pl_capturer){ .life = life };
+    }
+    if (own != NULL) {
+        own->seen_ms = now_ms();
+        own->missed_ms = 0;
+    }
+}
+
+void pl_capturers_forget_all(pl_space *space)
+{
+    while (space->n_capturers > 0) {
+        forget(space, &space->capturers[0]);
+    }
+}
+
+/* ---- where they are -------------------------------------------------------------------------- */
+
+bool pl_capturers_come_in(pl_space *space)
+{
+    pl_capturer *own = find_own(space);
+
+    if (own == NULL) {
+        return false;
+    }
+    own->is_inside = true;
+    own->missed_ms = 0;
+    return true;
+}
+
+void pl_capturers_go_out(pl_space *space)
+{
+    while (space->context.is_holding || space->context.is_recording) {
+        space->n_waiting++;
+        pl_lock_wait(&space->lock, &space->landed);
+        space->n_waiting--;
+    }
+    pl_capturer *own = find_own(space); /* not before: it may have moved */
+    if (own != NULL) {
+        own->is_inside = false;
+    }
+}
+
+/* ---- the moment ------------------------------------------------------------------------------ */
+
+static bool is_past(const pl_capturer *capturer, uint64_t now)
+{
+    return pl_thread_life_is_over(capturer->life) || now - capturer->seen_ms > FORGET_MS;
+}
+
+/* It may be beginning a capture just now. Since when it is outside is known from the first time
+ * that it was missed. */
+static bool is_in_the_way(pl_capturer *capturer, uint64_t now)
+{
+    if (capturer->is_inside) {
+        return false;
+    }
+    capturer->missed_ms = capturer->missed_ms == 0 ? now : capturer->missed_ms;
+    return now - capturer->missed_ms < QUIET_MS;
+}
+
+/* The caller's own captures are its own affair: it is here. */
+static bool is_clear(pl_space *space)
+{
+    const pl_capturer *own = find_own(space);
+    uint64_t now = space->n_capturers > 0 ? now_ms() : 0;
+    bool is_any = pl_settle_is_capturing(space);
+
+    for (unsigned i = space->n_capturers; i > 0; i--) {
+        pl_capturer *capturer = &space->capturers[i - 1];
+        if (capturer == own) {
+            continue;
+        }
+        if (!capturer->is_inside && is_past(capturer, now)) {
+            forget(space, capturer);
+            own = find_own(space);
+        } else {
+            is_any = is_in_the_way(capturer, now) || is_any;
+        }
+    }
+    return !is_any;
+}
+
+void pl_capturers_pause(pl_space *space)
+{
+    pl_lock_release(&space->lock);
+    pl_sleep_ns(PAUSE_NS);
+    pl_lock_acquire(&space->lock);
+}
+
+/* Who is inside stays for a moment, so that the others come, too. */
+static bool hold(pl_space *space)
+{
+    bool is_now = is_clear(space);
+
+    space->context.is_holding = true;
+    for (unsigned n = 0; n < LOOKS_A_HOLD && !is_now; n++) {
+        (n < SHORT_LOOKS ? pl_space_breathe : pl_capturers_pause)(space);
+        is_now = is_clear(space);
+    }
+    space->context.is_holding = false;
+    if (!is_now && space->n_waiting > 0) {
+        pthread_cond_broadcast(&space->landed);
+    }
+    return is_now;
+}
+
+bool pl_capturers_gather(pl_space *space, uint32_t patience_ms)
+{
+    bool is_now = is_clear(space);
+
+    if (is_now || patience_ms == 0) {
+        return is_now;
+    }
+    uint64_t end = now_ms() + patience_ms;
+    space->context.is_gathering = true;
+    for (is_now = hold(space); !is_now && now_ms() < end; is_now = hold(space)) {
+        for (unsigned n = PAUSES_BETWEEN; n > 0; n--) {
+            pl_capturers_pause(space);
+        }
+    }
+    space->context.is_gathering = false;
+    return is_now;
+}

@@ -1,0 +1,726 @@
+/* expandable.c - the pleat allocator: allocate, free, and what users may ask of one device.
+ *
+ * alloc: the best resident fit of the stream's own area, then of the other areas; else it grows
+ * (grow.c). free: the block becomes free memory that pends on its stream (run.c); no driver call
+ * but a tick now and then. Guarded by the space's lock, rank 20. */
+#include "segments/pleat/expandable.h"
+
+#include <string.h>
+
+#include "segments/pleat/capture.h"
+#include "segments/pleat/capturers.h"
+#include "segments/pleat/figures.h"
+#include "segments/pleat/grow.h"
+#include "segments/pleat/many.h"
+#include "segments/pleat/private.h"
+#include "segments/pleat/run.h"
+#include "segments/pleat/settle.h"
+#include "segments/pleat/stale.h"
+#include "segments/pleat/trim.h"
+#include "segments/pleat/walk.h"
+
+static pl_space *space_of(pl_allocator *a)
+{
+    return (pl_space *)a; /* base is its first member */
+}
+
+/* ---- allocate -------------------------------------------------------------------------------- */
+
+/* The smallest run seen so far. */
+typedef struct fitting {
+    pl_block *best; /* NULL: none */
+    size_t bytes;
+} fitting;
+
+static void try_area(const pl_space *space, const pl_area *area, const pl_request *rq, fitting *f)
+{
+    size_t run_bytes;
+    uint32_t lane = rq->pool != NULL ? rq->usable : PL_LANE_SETTLED;
+
+    if (area == rq->area) {
+        return;
+    }
+    pl_block *b = pl_run_best(space, area, lane, rq->bytes, &run_bytes);
+    if (b != NULL && (f->best == NULL || run_bytes < f->bytes)) {
+        *f = (fitting){ .best = b, .bytes = run_bytes };
+    }
+}
+
+/* The smallest run in the pool's areas of `class`, the own one apart. What pends on the lane in the
+ * default pool was looked at with the own area, but not that of the other class. */
+static pl_block *fit_elsewhere(pl_space *space, const pl_request *rq, pl_class class)
+{
+    fitting f = { 0 };
+
+    if (rq->pool == NULL) {
+        for (unsigned i = 0; i < space->n_areas[class]; i++) {
+            try_area(space, space->areas[class][i], rq, &f);
+        }
+        size_t run_bytes;
+        pl_block *own = class != rq->area->class && space->n_areas[class] > 0
+                            ? pl_run_best(space, space->areas[class][0], rq->usable, rq->bytes,
+                                          &run_bytes)
+                            : NULL;
+        return own != NULL && (f.best == NULL || run_bytes < f.bytes) ? own : f.best;
+    }
+    for (const pl_area *area = rq->pool->areas; area != NULL; area = area->next) {
+        if (area->class == class) {
+            try_area(space, area, rq, &f);
+        }
+    }
+    bool is_reached = f.best == NULL || pl_grow_reach(space, rq, f.best->segment->area) == PLEAT_OK;
+    return is_reached ? f.best : NULL;
+}
+
+enum { RELEASED_LOOKS = 64 };
+
+/* The smallest run in what private pools left behind, as far as is looked. */
+static pl_block *fit_in_released(pl_space *space, const pl_request *rq)
+{
+    fitting f = { 0 };
+    unsigned n = RELEASED_LOOKS;
+
+    for (const pl_area *area = space->released; area != NULL && n > 0; area = area->next, n--) {
+        try_area(space, area, rq, &f);
+    }
+    return f.best;
+}
+
+/* The blocks of the run that starts at b as one, until it holds `bytes`; the lane and tick of the
+ * last one stand for the rest. */
+static void join_run(pl_space *space, pl_block *b, size_t bytes, uint32_t *lane, uint64_t *tick)
+{
+    while (b->bytes < bytes) {
+        pl_block *next = b->next;
+        *lane = next->lane;
+        *tick = next->tick;
+        pl_run_claim(space, next);
+        pl_segment_absorb(b->segment, &space->store, b, next);
+    }
+}
+
+/* Take the first `bytes` of the run that starts at b, which has no more than that. */
+static void take_blocks(pl_space *space, pl_block *b, size_t bytes)
+{
+    uint32_t lane = b->lane;
+    uint64_t tick = b->tick;
+    pl_block *rest = NULL;
+
+    pl_run_claim(space, b);
+    join_run(space, b, bytes, &lane, &tick);
+    if (b->bytes > bytes) {
+        rest = pl_segment_split(b->segment, &space->store, b, b->base + bytes);
+    }
+    pl_segment_become(b->segment, &space->store, b, PL_BLOCK_LIVE);
+    if (rest != NULL) {
+        pl_run_free(space, rest, lane, tick);
+    }
+    pl_run_refresh_beside(space, b, b);
+}
+
+/* Cut the first `bytes` of the run that starts at b: a live block. Needs one spare. */
+static pl_block *take_start(pl_space *space, pl_block *b, size_t bytes)
+{
+    if (b->bytes > bytes) {
+        pl_run_cut(space, b, bytes);
+    } else {
+        take_blocks(space, b, bytes);
+    }
+    size_t n = pl_segment_pin(b->segment, b->base, pl_block_end(b));
+    if (n > 0) {
+        space->n_loose -= n;
+        pl_space_pin(space, n);
+    }
+    return b;
+}
+
+/* Of streams that come and go in a crowd, which shares its areas, none comes back to its own: what
+ * fits best in all of them wastes least. */
+static bool is_of_a_crowd(const pl_space *space, const pl_request *rq)
+{
+    return rq->lane->n_lifetime < PL_LANE_YOUNG && rq->pool == NULL &&
+           space->n_areas[rq->area->class] == PL_MOST_AREAS;
+}
+
+static __attribute__((noinline)) pl_block *fit_in_crowd(const pl_space *space, const pl_request *rq,
+                                                        pl_block *own, size_t own_bytes)
+{
+    fitting f = { .best = own, .bytes = own_bytes };
+
+    for (unsigned i = 0; i < space->n_areas[rq->area->class]; i++) {
+        try_area(space, space->areas[rq->area->class][i], rq, &f);
+    }
+    return f.best;
+}
+
+static pl_block *fit(pl_space *space, const pl_request *rq)
+{
+    size_t run_bytes;
+    pl_block *b = pl_run_best(space, rq->area, rq->usable, rq->bytes, &run_bytes);
+
+    if (__builtin_expect(b != NULL && is_of_a_crowd(space, rq), false)) {
+        b = fit_in_crowd(space, rq, b, run_bytes);
+    }
+    if (b == NULL) {
+        b = fit_elsewhere(space, rq, rq->area->class);
+    }
+    return b != NULL ? take_start(space, b, rq->bytes) : NULL;
+}
+
+/* When memory is short the size classes are no wall either, nor is who was there before. */
+static pl_block *fit_in_other_class(pl_space *space, const pl_request *rq)
+{
+    pl_class other = rq->area->class == PL_CLASS_SMALL ? PL_CLASS_LARGE : PL_CLASS_SMALL;
+    bool can_grow = pl_grow_can_create(space, rq) && !rq->is_out_of_va;
+    pl_block *b = can_grow ? NULL : fit_elsewhere(space, rq, other);
+
+    if (b == NULL && !can_grow && rq->pool == NULL) {
+        b = fit_in_released(space, rq);
+    }
+    return b != NULL ? take_start(space, b, rq->bytes) : NULL;
+}
+
+/* In a private pool a capture uses what it freed itself: that pends on a lane of its own. */
+static pleat_status prepare_private(pl_space *space, pl_stream *stream, pl_class class,
+                                    pl_request *rq)
+{
+    pleat_status st = PLEAT_OK;
+
+    if (rq->is_capturing) {
+        st = pl_space_lane(space, stream, true, &rq->lane);
+    }
+    rq->usable = rq->lane->number;
+    return st == PLEAT_OK ? pl_private_area(space, rq->pool, rq->lane, class, &rq->area) : st;
+}
+
+/* Where the request looks. */
+static pleat_status prepare(pl_space *space, pl_lane *plain, pl_request *rq)
+{
+    pl_class class = rq->bytes < space->options.small_bytes ? PL_CLASS_SMALL : PL_CLASS_LARGE;
+
+    rq->lane = plain;
+    if (rq->pool != NULL) {
+        return prepare_private(space, plain->stream, class, rq);
+    }
+    rq->usable = rq->is_capturing ? PL_LANE_SETTLED : plain->number;
+    return pl_space_area(space, plain, class, &rq->area);
+}
+
+enum { MOST_REFRESHES = 256 };
+
+/* Before growing: learn what has settled, once, and unmap what was taken; then settle what is over,
+ * some at a time. True: look again, and reserve again: others have used what was reserved. */
+static bool refresh(pl_space *space, pl_request *rq)
+{
+    bool is_first = !rq->has_polled && !rq->is_capturing; /* a capture asks and unmaps nothing */
+    rq->has_polled = true;
+    if (is_first && (pl_space_has_many_lanes(space) || space->ticking.n > 0 || space->n_stale > 0 ||
+                     space->n_captures > 0 || space->draining != NULL)) {
+        (void)pl_settle_poll(space, PL_SETTLE_QUERIES);
+        pl_settle_want_ticks(space, rq->lane, PL_SETTLE_LANES);
+        pl_settle_context_if_due(space);
+        (void)pl_stale_reap(space);
+        (void)pl_settle_some(space, PL_SETTLE_SOME);
+        return true;
+    }
+    if (rq->n_refreshed == MOST_REFRESHES) { /* others may go on freeing for ever */
+        return false;
+    }
+    rq->n_refreshed++;
+    bool is_more = pl_settle_some(space, PL_SETTLE_SOME) > 0 || pl_capture_look(space) ||
+                   pl_private_drain(space);
+    if (is_more) {
+        pl_space_breathe(space);
+    }
+    return is_more;
+}
+
+/* Nothing resident fits where the request looks first. */
+static __attribute__((noinline)) pl_step look_further(pl_space *space, pl_request *rq,
+                                                      pl_block **out, pleat_status *st)
+{
+    if (refresh(space, rq)) {
+        return PL_STEP_AGAIN;
+    }
+    *out = fit_in_other_class(space, rq);
+    return *out != NULL ? PL_STEP_DONE : pl_grow_step(space, rq, out, st);
+}
+
+/* Host memory comes first, for what cannot fail later. */
+static pleat_status find(pl_space *space, pl_request *rq, pl_block **out)
+{
+    for (;;) {
+        pleat_status st = pl_ptrmap_reserve(&space->live, &space->host, space->n_flights + 1);
+        if (st == PLEAT_OK) {
+            st = pl_block_store_reserve(&space->store, 2);
+        }
+        if (st != PLEAT_OK) {
+            return st;
+        }
+        *out = fit(space, rq);
+        if (*out != NULL || look_further(space, rq, out, &st) == PL_STEP_DONE) {
+            return st;
+        }
+    }
+}
+
+static void account_alloc(pl_space *space, size_t bytes, size_t requested)
+{
+    unsigned pool = pl_stats_pool(bytes);
+    pleat_stats *s = &space->stats;
+
+    pl_stats_add(s->allocation, pool, 1);
+    pl_stats_add(s->allocated_bytes, pool, bytes);
+    pl_stats_add(s->requested_bytes, pool, requested);
+}
+
+static void account_free(pl_space *space, size_t bytes, size_t requested)
+{
+    unsigned pool = pl_stats_pool(bytes);
+    pleat_stats *s = &space->stats;
+
+    pl_stats_sub(s->allocation, pool, 1);
+    pl_stats_sub(s->allocated_bytes, pool, bytes);
+    pl_stats_sub(s->requested_bytes, pool, requested);
+}
+
+/* What the stream, which the call names, is doing. The legacy default stream cannot be captured,
+ * and costs no driver call. */
+static pleat_status ask_capture(const pl_space *space, pl_stream *stream, pl_capture_info *out)
+{
+    bool is_told = space->options.capture == PL_CAPTURE_TOLD &&
+                   atomic_load(&space->n_expected) == 0;
+
+    *out = (pl_capture_info){ .is_capturing = false };
+    return is_told || pl_stream_is_legacy(stream) ? PLEAT_OK : pl_stream_capture(stream, out);
+}
+
+/* The block was allocated, but cannot be kept for its capture. */
+static void take_back(pl_space *space, pl_block *b)
+{
+    pl_lane *lane = pl_space_lane_at(space, b->lane);
+
+    pl_ptrmap_remove(&space->live, b->base);
+    account_free(space, b->bytes, b->requested);
+    pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
+    pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
+    lane->n_live--;
+    b->segment->area->n_used--;
+    pl_run_free(space, b, lane->number, pl_lane_stamp(space, lane));
+}
+
+/* A capture keeps what is allocated in it, but from a pool. */
+static pleat_status keep_for_capture(pl_space *space, pl_block *b, const pl_request *rq)
+{
+    if (!rq->is_capturing || rq->pool != NULL) {
+        return PLEAT_OK;
+    }
+    pleat_status st = pl_many_add_use(space, b, rq->lane, rq->lane->capture, true);
+    if (st == PLEAT_OK) {
+        b->uses->use[0].is_birth = true;
+    }
+    return st;
+}
+
+/* In which the second lane's stream is; 0 = not known. */
+static uint64_t capture_of(const pl_space *space, const pl_lane *lane)
+{
+    const pl_capture *capture = pl_space_lane_at(space, pl_lane_plain(lane->number))->capture;
+
+    return capture != NULL ? capture->number : 0;
+}
+
+static void commit(pl_space *space, pl_block *b, const pl_request *rq, size_t requested)
+{
+    b->requested = requested;
+    b->lane = rq->lane->number;
+    if (__builtin_expect(rq->lane->is_capture, false)) {
+        b->tick = capture_of(space, rq->lane);
+    }
+    rq->lane->n_live++;
+    b->segment->area->n_used++;
+    pl_ptrmap_insert(&space->live, b->base, b);
+    account_alloc(space, b->bytes, requested);
+    pl_space_tell_block(space, PL_ACTION_ALLOC, b);
+}
+
+/* The request's own stream was named: now is the time for ticks that others wish for. */
+static pleat_status alloc_locked(pl_space *space, pl_stream *stream, pl_request *rq,
+                                 const pl_capture_info *info, size_t requested, pleat_devptr *out)
+{
+    pl_block *b = NULL;
+    pl_lane *plain;
+
+    rq->event = ++space->budget.n_events;
+    rq->turn = ++space->n_turns;
+    rq->wait_turn = ++space->n_turns;
+    pleat_status st = pl_space_lane(space, stream, false, &plain);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    plain->n_refs++;
+    st = pl_capture_see(space, plain, info, rq->pool);
+    st = st == PLEAT_OK ? prepare(space, plain, rq) : st;
+    if (st == PLEAT_OK) {
+        rq->lane->n_refs++;
+        st = find(space, rq, &b);
+        rq->lane->n_refs--;
+    }
+    if (st == PLEAT_OK) {
+        commit(space, b, rq, requested);
+        *out = b->base;
+        st = keep_for_capture(space, b, rq);
+        if (st != PLEAT_OK) {
+            take_back(space, b);
+        }
+    }
+    if (rq->wants_tick) {
+        pl_settle_tick(space, plain);
+    } else {
+        pl_settle_named(space, plain);
+    }
+    plain->n_refs--;
+    return st;
+}
+
+static __attribute__((noinline)) pleat_status alloc_from(pl_space *space, pl_private *pool,
+                                                         size_t bytes, pl_stream *stream,
+                                                         pleat_devptr *out)
+{
+    pl_request rq = {
+        .pool = pool,
+        .bytes = (bytes + PL_BLOCK_QUANTUM - 1) & ~(size_t)(PL_BLOCK_QUANTUM - 1),
+    };
+    pl_capture_info info;
+    pleat_status st = ask_capture(space, stream, &info);
+
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    rq.is_capturing = info.is_capturing;
+    pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, info.is_capturing);
+    st = alloc_locked(space, stream, &rq, &info, bytes, out);
+    space->stats.num_ooms += st == PLEAT_ENOMEM_DEVICE;
+    pl_capturers_leave(space, is_inside);
+    pl_lock_release(&space->lock);
+    return st;
+}
+
+static pleat_status expandable_alloc(pl_allocator *a, size_t bytes, pl_stream *stream,
+                                     pleat_devptr *out)
+{
+    return alloc_from(space_of(a), NULL, bytes, stream, out);
+}
+
+static pleat_status expandable_private_alloc(pl_allocator *a, pl_private *pool, size_t bytes,
+                                             pl_stream *stream, pleat_devptr *out)
+{
+    return alloc_from(space_of(a), pool, bytes, stream, out);
+}
+
+/* ---- free ------------------------------------------------------------------------------------ */
+
+/* Why there is no live block of `ptr`. */
+static pleat_status not_live(pl_space *space, pleat_devptr ptr)
+{
+    pl_segment *seg = pl_space_segment_at(space, ptr);
+
+    if (seg == NULL) {
+        return PLEAT_EFOREIGN;
+    }
+    const pl_block *b = pl_segment_find(seg, ptr);
+    bool is_inside = b->state == PL_BLOCK_LIVE || b->state == PL_BLOCK_FLIGHT;
+    return is_inside ? PLEAT_EFOREIGN : PLEAT_EDOUBLEFREE;
+}
+
+/* `plain`: the lane of the stream that the free named. What a capture's second lane owned pends on
+ * the first one once the capture is over. */
+static void free_plainly(pl_space *space, pl_block *b, pl_lane *plain, bool is_capturing)
+{
+    pl_lane *lane = pl_space_lane_at(space, b->lane);
+    size_t bytes = b->bytes;
+
+    pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
+    b->segment->area->n_used--;
+    if (__builtin_expect(lane->is_capture, false)) {
+        lane->is_mixed = lane->is_mixed || (is_capturing && b->tick != capture_of(space, lane));
+        lane = is_capturing ? lane : plain;
+    }
+    pl_run_free(space, b, lane->number, pl_lane_stamp(space, lane));
+    if (!is_capturing) {
+        pl_settle_freed(space, lane, bytes);
+    }
+}
+
+static void free_block(pl_space *space, pl_block *b, pl_lane *plain, bool is_capturing)
+{
+    pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
+    pl_space_lane_at(space, b->lane)->n_live--;
+    if (__builtin_expect(b->uses != NULL, false)) {
+        size_t bytes = b->bytes;
+        pl_many_free(space, b, is_capturing ? plain->capture : NULL);
+        if (!is_capturing) {
+            pl_settle_freed(space, plain, bytes); /* in the end it pends on its owner */
+        }
+        return;
+    }
+    free_plainly(space, b, plain, is_capturing);
+}
+
+/* A free on another stream than the block's own is a use there; in a capture it is the graph's. */
+static pleat_status note_free(pl_space *space, pl_block *b, pl_lane *plain, bool is_capturing)
+{
+    bool is_foreign = pl_lane_plain(b->lane) != plain->number;
+    bool is_kept = is_capturing && pl_private_told(b->segment->area) == NULL;
+
+    if (!is_foreign && !is_kept) {
+        return PLEAT_OK;
+    }
+    return pl_many_add_use(space, b, plain, is_capturing ? plain->capture : NULL, is_kept);
+}
+
+/* What names a stream and a block: the lane of the stream and what it is doing, then the block. */
+static pleat_status find_named(pl_space *space, pleat_devptr ptr, pl_stream *stream,
+                               const pl_capture_info *info, pl_lane **plain, pl_block **b)
+{
+    *b = pl_ptrmap_find(&space->live, ptr);
+    if (*b == NULL) {
+        return not_live(space, ptr);
+    }
+    pleat_status st = pl_space_lane(space, stream, false, plain);
+    if (st == PLEAT_OK) {
+        (*plain)->n_refs++;
+        st = pl_capture_see(space, *plain, info, NULL);
+        (*plain)->n_refs--;
+    }
+    if (st == PLEAT_OK && info->is_capturing) { /* the lock may have been dropped */
+        *b = pl_ptrmap_find(&space->live, ptr);
+        st = *b == NULL ? not_live(space, ptr) : PLEAT_OK;
+    }
+    return st;
+}
+
+static pleat_status expandable_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+{
+    pl_space *space = space_of(a);
+    pl_capture_info info;
+    pl_lane *plain;
+    pl_block *b;
+    pleat_status st = ask_capture(space, stream, &info);
+
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, info.is_capturing);
+    st = find_named(space, ptr, stream, &info, &plain, &b);
+    st = st == PLEAT_OK ? note_free(space, b, plain, info.is_capturing) : st;
+    if (st == PLEAT_OK) {
+        space->budget.n_events++;
+        pl_ptrmap_remove(&space->live, ptr);
+        account_free(space, b->bytes, b->requested);
+        free_block(space, b, plain, info.is_capturing);
+    }
+    pl_capturers_leave(space, is_inside);
+    pl_lock_release(&space->lock);
+    return st;
+}
+
+static pleat_status expandable_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+{
+    pl_space *space = space_of(a);
+    pl_capture_info info;
+    pl_lane *plain;
+    pl_block *b;
+    pleat_status st = ask_capture(space, stream, &info);
+
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, info.is_capturing);
+    st = find_named(space, ptr, stream, &info, &plain, &b);
+    if (st == PLEAT_OK) {
+        bool is_foreign = pl_lane_plain(b->lane) != plain->number;
+        if (is_foreign) {
+            st = pl_many_add_use(space, b, plain, info.is_capturing ? plain->capture : NULL, false);
+        }
+        pl_settle_named(space, plain);
+    }
+    pl_capturers_leave(space, is_inside);
+    pl_lock_release(&space->lock);
+    return st;
+}
+
+/* What is retired may just have ended its capture, which nobody else can be asked about. */
+static void see_retired(pl_space *space, pl_stream *stream, const pl_capture_info *info)
+{
+    uint32_t i = pl_lane_number(stream, false) - 1;
+    pl_lane *lane = i < space->n_lane_rooms ? space->lanes[i] : NULL;
+
+    if (lane != NULL) {
+        lane->n_refs++;
+        (void)pl_capture_see(space, lane, info, NULL);
+        lane->n_refs--;
+    }
+}
+
+/* The owner of the stream is about to destroy it. Under the lock nobody but the caller lets it
+ * leave: so it may be let go of before it is released. */
+static void expandable_retire_stream(pl_allocator *a, pl_stream *stream)
+{
+    pl_space *space = space_of(a);
+    pl_capture_info info;
+    bool is_known = false;
+    bool is_seen = ask_capture(space, stream, &info) == PLEAT_OK;
+
+    pl_lock_acquire(&space->lock);
+    if (is_seen) {
+        see_retired(space, stream, &info);
+    }
+    for (int is_capture = 0; is_capture < 2; is_capture++) {
+        uint32_t i = pl_lane_number(stream, is_capture != 0) - 1;
+        pl_lane *lane = i < space->n_lane_rooms ? space->lanes[i] : NULL;
+        if (lane != NULL) {
+            is_known = true;
+            lane->n_refs++;
+            pl_settle_close(space, lane);
+            lane->n_refs--;
+        }
+    }
+    pl_stream_retire(stream);
+    pl_stream_put(stream);
+    if (!is_known) {
+        pl_stream_release(stream);
+    }
+    pl_space_look_for_gone(space, 1);
+    pl_lock_release(&space->lock);
+}
+
+static pleat_status expandable_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out)
+{
+    pl_space *space = space_of(a);
+    pleat_status st = PLEAT_EFOREIGN;
+
+    pl_lock_acquire(&space->lock);
+    pl_segment *seg = pl_space_segment_at(space, ptr);
+    const pl_block *b = seg != NULL ? pl_segment_find(seg, ptr) : NULL;
+    if (b != NULL && b->state == PL_BLOCK_LIVE && pl_ptrmap_find(&space->live, b->base) == b) {
+        pl_stream *owner = pl_space_lane_at(space, b->lane)->stream;
+        *out = (pleat_block_info){
+            .base = b->base,
+            .bytes = b->bytes,
+            .requested_bytes = b->requested,
+            .stream_id = pl_stream_id(owner),
+            .stream = pl_stream_handle(owner),
+            .device = pl_device_ordinal(space->dev),
+        };
+        st = PLEAT_OK;
+    }
+    pl_lock_release(&space->lock);
+    return st;
+}
+
+static pleat_status expandable_release_capture(pl_allocator *a, pl_stream *stream)
+{
+    return pl_expandable_release_capture_of(a, pl_stream_handle(stream));
+}
+
+/* A capture may begin, or has ended: what would break one is over before it does. */
+static void expandable_expect_captures(pl_allocator *a, bool is_expected)
+{
+    pl_space *space = space_of(a);
+
+    pl_lock_acquire(&space->lock);
+    if (is_expected) {
+        pl_capturers_note(space); /* what it begins without a pool is not told */
+    }
+    atomic_fetch_add(&space->n_expected, is_expected ? 1 : SIZE_MAX);
+    pl_device_note_capture(space->dev, is_expected);
+    while (is_expected && space->context.is_recording) {
+        space->n_waiting++;
+        pl_lock_wait(&space->lock, &space->landed);
+        space->n_waiting--;
+    }
+    pl_lock_release(&space->lock);
+}
+
+static int expandable_check(pl_allocator *a)
+{
+    pl_space *space = space_of(a);
+
+    pl_lock_acquire(&space->lock);
+    int broken = pl_walk_space(space);
+    pl_lock_release(&space->lock);
+    return broken;
+}
+
+static void expandable_stats(pl_allocator *a, pleat_stats *out)
+{
+    pl_space *space = space_of(a);
+
+    pl_lock_acquire(&space->lock);
+    pl_figures_read(space, out);
+    pl_lock_release(&space->lock);
+}
+
+static void expandable_visit(pl_allocator *a, void (*see)(void *context, const pl_piece *piece),
+                             void *context)
+{
+    pl_space *space = space_of(a);
+
+    pl_lock_acquire(&space->lock);
+    pl_walk_visit(space, see, context);
+    pl_lock_release(&space->lock);
+}
+
+static bool expandable_visit_some(pl_allocator *a, pleat_devptr *from,
+                                  void (*see)(void *context, const pl_piece *piece), void *context)
+{
+    pl_space *space = space_of(a);
+
+    pl_lock_acquire(&space->lock);
+    bool is_more = pl_walk_visit_some(space, from, see, context);
+    pl_lock_release(&space->lock);
+    return is_more;
+}
+
+static void expandable_reset_peaks(pl_allocator *a)
+{
+    pl_space *space = space_of(a);
+
+    pl_lock_acquire(&space->lock);
+    pl_stats_reset_peaks(&space->stats);
+    space->peak_chunks = space->n_chunks;
+    space->peak_shown = space->n_pinned;
+    pl_lock_release(&space->lock);
+}
+
+const pl_allocator_ops pl_expandable_ops = {
+    .name = "pleat",
+    .needs_vmm = true,
+    .create = pl_expandable_create,
+    .destroy = pl_expandable_destroy,
+    .alloc = expandable_alloc,
+    .free = expandable_free,
+    .record_stream = expandable_record_stream,
+    .query = expandable_query,
+    .trim = pl_expandable_trim,
+    .set_limit = pl_expandable_set_limit,
+    .release_capture = expandable_release_capture,
+    .release_capture_of = pl_expandable_release_capture_of,
+    .let_captures_go = pl_expandable_let_captures_go,
+    .retire_stream = expandable_retire_stream,
+    .expect_captures = expandable_expect_captures,
+    .private_open = pl_expandable_private_open,
+    .private_alloc = expandable_private_alloc,
+    .private_rest = pl_expandable_private_rest,
+    .private_release = pl_expandable_private_release,
+    .private_reserved = pl_expandable_private_reserved,
+    .stats = expandable_stats,
+    .reset_peaks = expandable_reset_peaks,
+    .visit = expandable_visit,
+    .visit_some = expandable_visit_some,
+    .check = expandable_check,
+};

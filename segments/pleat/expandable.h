@@ -1,0 +1,16 @@
+/* expandable.h - the pleat allocator's parts that stand in files of their own. */
+#ifndef PLEAT_SEGMENTS_EXPANDABLE_H
+#define PLEAT_SEGMENTS_EXPANDABLE_H
+
+#include "segments/base/allocator.h"
+
+/* lifecycle.c */
+pleat_status pl_expandable_create(pl_device *dev, const pl_allocator_options *options,
+                                  pl_allocator **out);
+pleat_status pl_expandable_destroy(pl_allocator *a, bool force, size_t *n_live, size_t *n_leaked);
+/* trim.c */
+pleat_status pl_expandable_trim(pl_allocator *a, uint64_t keep_bytes, bool wait,
+                                uint64_t *released);
+pleat_status pl_expandable_set_limit(pl_allocator *a, uint64_t bytes);
+
+#endif

@@ -1,0 +1,97 @@
+/* figures.c - see figures.h. */
+#include "segments/pleat/figures.h"
+
+/* What of the tally the statistics show. */
+typedef struct freed {
+    size_t n_free;
+    size_t free_bytes;    /* any stream may use them at once */
+    size_t pending_bytes; /* one stream may */
+    size_t n_many;
+    size_t many_bytes; /* none may yet */
+} freed;
+
+/* With one stream what pends on it is as good as settled. */
+static freed read_freed(const pl_space *space)
+{
+    const pl_tally *tally = &space->store.tally;
+    size_t pending = pl_space_has_many_lanes(space) ? space->n_pending_bytes : 0;
+
+    return (freed){
+        .n_free = tally->n_blocks[PL_BLOCK_FREE],
+        .free_bytes = tally->bytes[PL_BLOCK_FREE] - pending,
+        .pending_bytes = pending,
+        .n_many = tally->n_blocks[PL_BLOCK_MANY],
+        .many_bytes = tally->bytes[PL_BLOCK_MANY],
+    };
+}
+
+/* Blocks that pend on several streams are active and of no pool's rounding any more: large. */
+static void add_many(pleat_stat *group, size_t n)
+{
+    group->current += n;
+    group->freed -= n;
+    group->peak = group->peak > group->current ? group->peak : group->current;
+}
+
+static void fill_groups(const pl_space *space, const freed *f, pleat_stats *out)
+{
+    size_t resident = space->n_chunks << space->granule_log2;
+    size_t inactive = f->free_bytes + f->pending_bytes;
+    static const int pools[] = { PLEAT_POOL_ALL, PLEAT_POOL_LARGE };
+
+    for (int pool = 0; pool < PLEAT_N_POOLS; pool++) {
+        out->active[pool] = out->allocation[pool];
+        out->active_bytes[pool] = out->allocated_bytes[pool];
+    }
+    for (size_t i = 0; i < sizeof pools / sizeof pools[0]; i++) {
+        int pool = pools[i];
+        add_many(&out->active[pool], f->n_many);
+        add_many(&out->active_bytes[pool], f->many_bytes);
+        out->inactive_split[pool] = (pleat_stat){ .current = f->n_free, .peak = f->n_free };
+        out->inactive_split_bytes[pool] = (pleat_stat){ .current = inactive, .peak = inactive };
+        out->reserved_bytes[pool] = (pleat_stat){
+            .current = resident,
+            .peak = (uint64_t)space->peak_chunks << space->granule_log2,
+            .allocated = out->bytes_created,
+            .freed = out->bytes_created - resident,
+        };
+        out->segment[pool] = (pleat_stat){
+            /* they are never given up before the end */
+            .current = space->n_segments,
+            .peak = space->n_segments,
+            .allocated = space->n_segments,
+        };
+    }
+}
+
+/* Of the granules that hold memory in use those that hold live bytes, or soon will, are live; what
+ * waits for other streams pends, and the rest is pinned. */
+static void fill_granules(const pl_space *space, pleat_stats *out)
+{
+    out->granule_bytes = space->granule_bytes;
+    out->resident_bytes = (uint64_t)space->n_chunks << space->granule_log2;
+    out->idle_bytes = (uint64_t)space->n_idle << space->granule_log2;
+    out->live_granules = space->store.tally.n_live_granules + space->n_flying;
+    out->peak_live_granules = space->peak_shown;
+    out->pinned_granules = space->n_pinned - out->live_granules -
+                           space->store.tally.n_many_granules;
+    out->n_taken_granules = space->n_taken;
+}
+
+void pl_figures_read(const pl_space *space, pleat_stats *out)
+{
+    freed f = read_freed(space);
+
+    *out = space->stats;
+    pl_stats_read_device(out, space->dev);
+    out->num_device_alloc = out->ops_map; /* as PyTorch counts with expandable segments */
+    out->num_device_free = out->ops_unmap;
+    fill_groups(space, &f, out);
+    fill_granules(space, out);
+    out->free_bytes = f.free_bytes;
+    out->pending_bytes = f.pending_bytes + f.many_bytes;
+    out->rounding_bytes = out->allocated_bytes[PLEAT_POOL_ALL].current -
+                          out->requested_bytes[PLEAT_POOL_ALL].current;
+    out->stale_bytes = space->store.tally.bytes[PL_BLOCK_STALE];
+    out->metadata_bytes = space->host.bytes + space->n_chunks * sizeof(pl_chunk); /* their room */
+}

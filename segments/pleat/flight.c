@@ -1,0 +1,592 @@
+/* flight.c - see flight.h. The lock is held everywhere but in pl_flight_fly, which touches only
+ * blocks in state FLIGHT, and what segments know of their granules: nobody else changes those, or
+ * the links between them. */
+#include "segments/pleat/flight.h"
+
+#include "segments/pleat/private.h"
+#include "segments/pleat/run.h"
+#include "vmm/mapping.h"
+
+static size_t granules_of(const pl_segment *seg, const pl_block *b)
+{
+    return b->bytes >> seg->granule_log2;
+}
+
+/* ---- cutting out and putting back --------------------------------------------------------- */
+
+void pl_flight_make_hole(pl_space *space, pl_block *b)
+{
+    pl_segment *seg = b->segment;
+    pl_block_queue *holes = &seg->area->holes;
+
+    pl_segment_become(seg, &space->store, b, PL_BLOCK_HOLE);
+    b->lane = PL_LANE_SETTLED;
+    b->tick = 0;
+    if (b->next != NULL && b->next->state == PL_BLOCK_HOLE) {
+        pl_queue_remove(holes, b->next);
+        pl_segment_absorb(seg, &space->store, b, b->next);
+    }
+    if (b->prev != NULL && b->prev->state == PL_BLOCK_HOLE) {
+        pl_segment_absorb(seg, &space->store, b->prev, b); /* prev stays queued */
+        return;
+    }
+    pl_queue_push(holes, b);
+}
+
+static void put_back(pl_space *space, pl_block *b)
+{
+    if (b->was == PL_BLOCK_HOLE) {
+        pl_flight_make_hole(space, b);
+        return;
+    }
+    bool is_over = b->lane != PL_LANE_SETTLED && pl_space_has_many_lanes(space) &&
+                   pl_lane_has_passed(space, pl_space_lane_at(space, b->lane), b->tick);
+    pl_run_free(space, b, is_over ? PL_LANE_SETTLED : b->lane, is_over ? 0 : b->tick);
+}
+
+pl_block *pl_flight_carve(pl_space *space, pl_block *b, pleat_devptr base, pleat_devptr end)
+{
+    pl_segment *seg = b->segment;
+    pl_block *low = NULL;
+    pl_block *high = NULL;
+
+    b->was = b->state;
+    if (b->state == PL_BLOCK_HOLE) {
+        pl_queue_remove(&seg->area->holes, b);
+    } else {
+        pl_run_claim(space, b);
+    }
+    if (b->base < base) {
+        low = b;
+        b = pl_segment_split(seg, &space->store, b, base);
+    }
+    if (pl_block_end(b) > end) {
+        high = pl_segment_split(seg, &space->store, b, end);
+    }
+    pl_segment_become(seg, &space->store, b, PL_BLOCK_FLIGHT);
+    b->requested = 0; /* not POISONED; an index node may have been there, or nothing yet */
+    if (b->was != PL_BLOCK_HOLE) {
+        space->n_loose -= pl_segment_pin(seg, b->base, pl_block_end(b));
+    }
+    if (low != NULL) {
+        put_back(space, low);
+    }
+    if (high != NULL) {
+        put_back(space, high);
+    }
+    pl_run_refresh_beside(space, b, b);
+    return b;
+}
+
+/* What carving took from n_loose went nowhere else; freeing takes it from n_pinned. What is carved
+ * out of a private pool to be taken was loose: the pool had not used it yet. */
+void pl_flight_restore(pl_space *space, pl_block *b)
+{
+    size_t n_loose = space->n_loose;
+    pl_segment *seg = b->segment;
+    pleat_devptr base = b->base;
+    pleat_devptr end = pl_block_end(b);
+
+    put_back(space, b);
+    if (seg->is_private) {
+        space->n_loose += pl_segment_loosen_whole(seg, base, end);
+    } else {
+        space->n_pinned += space->n_loose - n_loose;
+    }
+}
+
+/* ---- the place ----------------------------------------------------------------------------- */
+
+/* Host memory that cannot fail later. The lock was dropped since the request had its own. */
+static pleat_status prepare(pl_space *space, pl_flight *f)
+{
+    pl_segment *seg = f->place.segment;
+    pleat_devptr end = f->place.at + f->bytes + f->n_extra * space->granule_bytes;
+    pleat_status st = pl_block_store_reserve(&space->store, 5);
+
+    if (st == PLEAT_OK) {
+        st = pl_ptrmap_reserve(&space->live, &space->host, space->n_flights + 1);
+    }
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_segment_reach(&space->host, seg, pl_segment_ceil(seg, end));
+    f->spare = pl_block_store_get(&space->store);
+    return PLEAT_OK;
+}
+
+/* The block at `at` is the next of the place, if others have left it in the gap. */
+static bool is_still_there(const pl_flight *f, const pl_block *b, pleat_devptr at)
+{
+    if (b->state == PL_BLOCK_HOLE) {
+        return pl_segment_floor(f->place.segment, at) == at;
+    }
+    return pl_run_may_use(b, f->usable);
+}
+
+static void carve_next(pl_space *space, pl_flight *f, pl_block *b, pleat_devptr at)
+{
+    pl_segment *seg = f->place.segment;
+    pleat_devptr end = f->place.at + f->bytes;
+    bool is_hole = b->state == PL_BLOCK_HOLE;
+
+    if (is_hole) {
+        end = pl_segment_ceil(seg, end) + f->n_extra * space->granule_bytes;
+    }
+    end = pl_block_end(b) < end ? pl_block_end(b) : end;
+    size_t n_pin = is_hole ? (size_t)((end - at) >> seg->granule_log2)
+                           : pl_segment_count_loose(seg, at, end);
+    b = pl_flight_carve(space, b, at, end);
+    f->first = f->first != NULL ? f->first : b;
+    f->last = b;
+    f->need += is_hole ? n_pin : 0;
+    f->n_pin += n_pin;
+    space->n_pinned += n_pin;
+    space->n_flying += n_pin;
+}
+
+pleat_status pl_flight_reserve(pl_space *space, pl_flight *f)
+{
+    pleat_devptr end = f->place.at + f->bytes;
+    pleat_devptr at = f->place.at;
+    pleat_status st = prepare(space, f);
+
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    f->is_quiet = true;
+    pl_space_take_off(space, &f->flying);
+    f->pace->alone++; /* that was this one */
+    for (pl_block *b = f->place.first; at < end; b = f->last->next) {
+        st = is_still_there(f, b, at) ? pl_block_store_reserve(&space->store, 2) : PLEAT_EPENDING;
+        pl_assert(st != PLEAT_EPENDING || f->pace->has_breathed);
+        if (st != PLEAT_OK) {
+            pl_flight_rollback(space, f);
+            return st;
+        }
+        carve_next(space, f, b, at);
+        at = pl_block_end(f->last);
+        pl_pace_step(space, f->pace, 1);
+    }
+    f->filling = (pl_slots){ f->first, pl_segment_granule(f->place.segment, f->first->base) };
+    return PLEAT_OK;
+}
+
+/* ---- chunks -------------------------------------------------------------------------------- */
+
+/* There is one more. */
+static size_t next_slot(const pl_segment *seg, pl_slots *at)
+{
+    while (at->block->was != PL_BLOCK_HOLE ||
+           at->granule == pl_segment_granule(seg, pl_block_end(at->block))) {
+        at->block = at->block->next;
+        at->granule = pl_segment_granule(seg, at->block->base);
+    }
+    return at->granule++;
+}
+
+static void fill(pl_flight *f, pl_chunk chunk)
+{
+    pl_segment *seg = f->place.segment;
+
+    seg->chunks[next_slot(seg, &f->filling)] = chunk;
+    f->n_filled++;
+}
+
+void pl_flight_add_idle(pl_space *space, pl_flight *f)
+{
+    while (space->n_idle > 0 && pl_flight_missing(f) > 0) {
+        fill(f, space->idle[--space->n_idle]);
+        f->n_have++;
+        f->n_idle++;
+        pl_pace_step(space, f->pace, 1);
+    }
+}
+
+void pl_flight_add_created(pl_space *space, pl_flight *f, size_t most)
+{
+    size_t n = pl_flight_missing(f);
+
+    n = n < most ? n : most;
+    f->n_create += n;
+    space->n_creating += n;
+}
+
+/* A run of whole granules that the lane may use, at most n of them, from granule g on. */
+static size_t usable_granules(const pl_segment *seg, const pl_block *b, size_t g, size_t n,
+                              uint32_t lane)
+{
+    pleat_devptr low = pl_segment_address(seg, g);
+    pleat_devptr want = pl_segment_address(seg, g + n);
+    pleat_devptr end = low;
+
+    for (; b != NULL && end < want && pl_run_may_use(b, lane); b = b->next) {
+        pl_lock_touch(1);
+        end = pl_block_end(b);
+    }
+    end = end < want ? end : want;
+    n = end > low ? (size_t)((end - low) >> seg->granule_log2) : 0;
+    return seg->is_private ? pl_segment_loose_run(seg, g, n) : n;
+}
+
+static void take_run(pl_space *space, pl_flight *f, pl_block *b, size_t g, size_t n)
+{
+    pl_segment *seg = b->segment;
+    pleat_devptr at = pl_segment_address(seg, g);
+    pleat_devptr end = pl_segment_address(seg, g + n);
+
+    f->n_have += n;
+    for (;;) {
+        pleat_devptr stop = pl_block_end(b) < end ? pl_block_end(b) : end;
+        b = pl_flight_carve(space, b, at, stop);
+        f->is_quiet = f->is_quiet && b->lane == PL_LANE_SETTLED;
+        pl_queue_push(&f->victims, b);
+        if (stop == end) {
+            break;
+        }
+        at = stop;
+        b = b->next;
+    }
+    f->n_runs_taken++;
+}
+
+static pleat_status take_in_segment(pl_space *space, pl_flight *f, pl_segment *seg, size_t *n_runs)
+{
+    size_t g = pl_segment_next_loose(seg, 0);
+
+    while (g != SIZE_MAX && *n_runs > 0 && pl_flight_missing(f) > 0) {
+        pleat_status st = pl_block_store_reserve(&space->store, 4);
+        if (st != PLEAT_OK) {
+            return st;
+        }
+        pl_block *b = pl_segment_find(seg, pl_segment_address(seg, g));
+        size_t n = usable_granules(seg, b, g, pl_flight_missing(f), f->usable);
+        if (n > 0) {
+            take_run(space, f, b, g, n);
+            (*n_runs)--;
+        }
+        pl_pace_step(space, f->pace, 1);
+        g = pl_segment_next_loose(seg, g + (n > 0 ? n : 1));
+    }
+    return PLEAT_OK;
+}
+
+pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f, size_t n_runs)
+{
+    for (uint32_t i = 0; i < space->n_segments; i++) {
+        pl_segment *seg = space->segments[i];
+        if (seg->n_loose == 0) {
+            continue;
+        }
+        pleat_status st = take_in_segment(space, f, seg, &n_runs);
+        if (st != PLEAT_OK) {
+            return st;
+        }
+    }
+    return PLEAT_OK;
+}
+
+/* ---- the driver ---------------------------------------------------------------------------- */
+
+static pleat_status create_missing(pl_space *space, pl_flight *f)
+{
+    while (f->n_filled < f->n_have + f->n_create) {
+        pl_chunk chunk;
+        pleat_status st = pl_chunk_create(space->dev, &chunk);
+        if (st != PLEAT_OK) {
+            return st;
+        }
+        fill(f, chunk);
+    }
+    return PLEAT_OK;
+}
+
+/* The granules from which chunks were taken: from victim b on, which begins with one. Several
+ * blocks may have been in a granule. Returns the victim behind them. */
+static const pl_block *taken_granules(const pl_block *b, size_t *from, size_t *to)
+{
+    const pl_segment *seg = b->segment;
+    const pl_block *last = b;
+
+    while (last->queue_next != NULL && last->queue_next->base == pl_block_end(last) &&
+           last->queue_next->segment == seg) {
+        last = last->queue_next;
+    }
+    *from = pl_segment_granule(seg, b->base);
+    *to = pl_segment_granule(seg, pl_block_end(last));
+    return last->queue_next;
+}
+
+/* The taken chunks into the place's granules, too. */
+static void fill_taken(pl_flight *f)
+{
+    const pl_block *b = f->victims.first;
+
+    while (b != NULL) {
+        const pl_segment *seg = b->segment;
+        size_t g;
+        size_t to;
+        for (b = taken_granules(b, &g, &to); g < to; g++) {
+            fill(f, seg->chunks[g]);
+        }
+    }
+}
+
+/* They are mapped there: not here any more. */
+static void empty_taken(const pl_flight *f)
+{
+    const pl_block *b = f->victims.first;
+
+    while (b != NULL) {
+        const pl_segment *seg = b->segment;
+        size_t g;
+        size_t to;
+        for (b = taken_granules(b, &g, &to); g < to; g++) {
+            seg->chunks[g] = 0;
+            seg->taken_at[g] = f->stamp;
+        }
+    }
+}
+
+/* The window in which a taken granule that is mapped again counts as "came back": long enough for
+ * two iterations of a large training step. */
+enum { PL_RETURN_EVENTS = 1 << 17 };
+
+static void count_grown_back(pl_flight *f, const pl_block *b)
+{
+    const pl_segment *seg = b->segment;
+    size_t g = pl_segment_granule(seg, b->base);
+
+    for (size_t n = granules_of(seg, b); n > 0; n--, g++) {
+        uint32_t taken_at = seg->taken_at[g];
+        f->n_grown_back += taken_at != 0 &&
+                           pl_budget_between(taken_at, f->stamp) < PL_RETURN_EVENTS;
+        seg->taken_at[g] = 0;
+    }
+}
+
+/* Left in `requested`, which nobody reads of a block in flight, by pl_flight_fly for the rollback:
+ * the walkers read `was`, under the lock that is not held here. */
+static const size_t POISONED = SIZE_MAX;
+
+/* Unmap the holes of the place below `stop`; what cannot be unmapped is poisoned. */
+static void unmap_below(pl_space *space, pl_flight *f, const pl_block *stop)
+{
+    for (pl_block *b = f->first; b != stop; b = b->next) {
+        if (b->was == PL_BLOCK_HOLE &&
+            pl_mapping_unmap(space->dev, b->base, b->bytes) != PLEAT_OK) {
+            b->requested = POISONED;
+        }
+    }
+}
+
+static pleat_status map_holes(pl_space *space, pl_flight *f)
+{
+    const pl_segment *seg = f->place.segment;
+
+    for (pl_block *b = f->first;; b = b->next) {
+        if (b->was == PL_BLOCK_HOLE) {
+            size_t g = pl_segment_granule(seg, b->base);
+            pleat_status st = pl_mapping_map(space->dev, b->base, seg->chunks + g,
+                                             granules_of(seg, b));
+            if (st != PLEAT_OK) {
+                unmap_below(space, f, b);
+                b->requested = st == PLEAT_EPOISONED ? POISONED : b->requested;
+                return st;
+            }
+        }
+        if (b == f->last) {
+            return PLEAT_OK;
+        }
+    }
+}
+
+pleat_status pl_flight_fly(pl_space *space, pl_flight *f)
+{
+    fill_taken(f);
+    pleat_status st = create_missing(space, f);
+    st = st == PLEAT_OK ? map_holes(space, f) : st;
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    for (pl_block *b = f->first;; b = b->next) {
+        if (b->was == PL_BLOCK_HOLE) {
+            count_grown_back(f, b);
+        }
+        if (b == f->last) {
+            break;
+        }
+    }
+    empty_taken(f);
+    return PLEAT_OK;
+}
+
+/* ---- commit and rollback ------------------------------------------------------------------- */
+
+/* The first victim and those that follow it in address, as one: a granule may have been under
+ * several free blocks, all settled or of the flight's lane. */
+static pl_block *pop_victims(pl_space *space, pl_flight *f)
+{
+    pl_block *b = f->victims.first;
+
+    pl_queue_remove(&f->victims, b);
+    while (f->victims.first != NULL && f->victims.first == b->next) {
+        pl_block *next = b->next;
+        pl_queue_remove(&f->victims, next);
+        b->lane = next->lane != PL_LANE_SETTLED ? next->lane : b->lane;
+        b->tick = next->tick > b->tick ? next->tick : b->tick;
+        pl_segment_absorb(b->segment, &space->store, b, next);
+        pl_lock_touch(1);
+    }
+    return b;
+}
+
+static void retire_victims(pl_space *space, pl_flight *f)
+{
+    while (f->victims.first != NULL) {
+        pl_block *b = pop_victims(space, f);
+        pl_segment *seg = b->segment;
+        space->n_taken += granules_of(seg, b);
+        pl_private_count(seg, 0, b->bytes);
+        seg->n_resident -= granules_of(seg, b);
+        pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, b->base, b->bytes);
+        pl_segment_become(seg, &space->store, b, PL_BLOCK_STALE);
+        if (b->lane != PL_LANE_SETTLED) {
+            pl_space_lane_at(space, b->lane)->n_refs++;
+        }
+        pl_queue_push(&space->stale, b);
+        space->n_stale++;
+        pl_pace_step(space, f->pace, 1);
+    }
+}
+
+static void end_flight(pl_space *space, pl_flight *f)
+{
+    space->n_creating -= f->n_create;
+    space->n_flying -= f->n_pin;
+    space->n_chunks += pl_flight_n_created(f);
+    if (space->n_chunks > space->peak_chunks) {
+        space->peak_chunks = space->n_chunks;
+    }
+    pl_space_land(space, &f->flying);
+}
+
+/* What was a hole is resident: from now on the block is in flight as a free one would be. */
+static void install(pl_space *space, pl_segment *seg, pl_block *b)
+{
+    if (b->was != PL_BLOCK_HOLE) {
+        return;
+    }
+    b->was = PL_BLOCK_FREE;
+    pl_private_count(seg, b->bytes, 0);
+    seg->n_resident += granules_of(seg, b);
+    pl_space_tell_run(space, PL_ACTION_SEGMENT_MAP, seg, b->base, b->bytes);
+}
+
+/* The place as one block. */
+static pl_block *join_place(pl_space *space, pl_flight *f)
+{
+    pl_segment *seg = f->place.segment;
+    pl_block *b = f->first;
+
+    install(space, seg, b);
+    while (b != f->last) {
+        pl_block *next = b->next;
+        install(space, seg, next);
+        f->last = next == f->last ? b : f->last;
+        pl_segment_absorb(seg, &space->store, b, next);
+        pl_pace_step(space, f->pace, 1);
+    }
+    return b;
+}
+
+pl_block *pl_flight_commit(pl_space *space, pl_flight *f)
+{
+    pl_segment *seg = f->place.segment;
+
+    retire_victims(space, f);
+    space->n_grown_back += f->n_grown_back;
+    pl_block *b = join_place(space, f);
+    pl_block_store_put(&space->store, f->spare);
+    pl_segment_become(seg, &space->store, b, PL_BLOCK_LIVE);
+    if (pl_block_end(b) > f->place.at + f->bytes) {
+        pl_block *tail = pl_segment_split(seg, &space->store, b, f->place.at + f->bytes);
+        bool is_capture = f->usable == PL_LANE_SETTLED; /* whose next block may use it too */
+        bool is_settled = f->is_quiet && (is_capture || pl_space_has_many_lanes(space));
+        pl_run_free(space, tail, is_settled ? PL_LANE_SETTLED : f->lane->number,
+                    is_settled ? 0 : pl_lane_stamp(space, f->lane));
+    }
+    pl_run_refresh_beside(space, b, b);
+    pl_space_pin(space, 0); /* a peak counts once it is granted */
+    end_flight(space, f);
+    return b;
+}
+
+/* Those that were idle or were created are idle again; the taken ones never left their granules. */
+static void give_chunks_back(pl_space *space, pl_flight *f)
+{
+    pl_segment *seg = f->place.segment;
+    pl_slots at = { f->first, pl_segment_granule(seg, f->place.at) };
+
+    for (size_t i = 0; i < f->n_filled; i++) {
+        pl_chunk *chunk = &seg->chunks[next_slot(seg, &at)];
+        if (i < f->n_idle || i >= f->n_have) {
+            pl_space_push_idle(space, *chunk);
+        }
+        *chunk = 0;
+        pl_pace_step(space, f->pace, 1);
+    }
+}
+
+/* The place's blocks go back one by one, from the last, so that merging does not eat the next. */
+static void restore_place(pl_space *space, pl_flight *f)
+{
+    pl_block *b = f->last;
+
+    while (b != NULL) {
+        pl_block *prev = b == f->first ? NULL : b->prev;
+        if (b->was != PL_BLOCK_FREE) {
+            space->n_pinned -= granules_of(f->place.segment, b);
+        }
+        if (b->requested == POISONED) {
+            b->requested = 0;
+            pl_segment_become(b->segment, &space->store, b, PL_BLOCK_POISON);
+            space->n_poisoned += granules_of(f->place.segment, b);
+        } else {
+            put_back(space, b);
+        }
+        pl_pace_step(space, f->pace, 1);
+        b = prev;
+    }
+}
+
+/* All of a granule's blocks in one hold: until the last is back nobody counts the granule. */
+static void restore_victims(pl_space *space, pl_flight *f)
+{
+    while (f->victims.first != NULL) {
+        pl_block *b = f->victims.first;
+        if (b->segment->is_private) {
+            b = pop_victims(space, f); /* whole granules */
+        } else {
+            pl_queue_remove(&f->victims, b);
+        }
+        pleat_devptr end = pl_block_end(b);
+        pl_flight_restore(space, b);
+        pl_lock_touch(1);
+        if (f->victims.first == NULL || f->victims.first->base != end) {
+            pl_pace_count(space, f->pace, 1);
+        }
+    }
+}
+
+void pl_flight_rollback(pl_space *space, pl_flight *f)
+{
+    pl_block_store_put(&space->store, f->spare);
+    give_chunks_back(space, f);
+    restore_place(space, f);
+    restore_victims(space, f);
+    end_flight(space, f);
+    if (space->n_flights == 0) {
+        pl_space_pin(space, 0); /* others may live in granules that only the flight had pinned */
+    }
+}

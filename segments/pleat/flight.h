@@ -1,0 +1,80 @@
+/* flight.h - a request that grows: what it has reserved, the driver calls, commit or rollback.
+ *
+ * Phase one, under the lock: the place is cut out of holes and free blocks, chunks are collected
+ * (idle ones, ones to create, ones taken from under free blocks): all of it in state FLIGHT, in no
+ * index, all or nothing. Phase two, without the lock: create, map. Phase three, under the lock:
+ * commit, which cannot fail, or put everything back. A taken chunk is mapped at its new place while
+ * its old mapping still stands, so giving it back is only a matter of bookkeeping.
+ *
+ * A place may be of very many blocks, or granules. What is under the lock costs a step for a block,
+ * or an idle chunk, never for a granule, and breathes after some steps (pl_pace): what the flight
+ * has in its hands by then nobody else touches. What belongs to its granules alone, their chunks
+ * and when those were taken, is written without the lock. */
+#ifndef PLEAT_SEGMENTS_FLIGHT_H
+#define PLEAT_SEGMENTS_FLIGHT_H
+
+#include "segments/pleat/place.h"
+
+/* The granules of the place's holes, one after the other: where its chunks go. */
+typedef struct pl_slots {
+    pl_block *block;
+    size_t granule;
+} pl_slots;
+
+typedef struct pl_flight {
+    pl_lane *lane;
+    uint32_t usable; /* lane whose pending memory it may use */
+    size_t bytes;
+    pl_place place;
+    size_t n_extra; /* granules mapped beyond the place, for the next requests */
+    pl_pace *pace;
+    pl_block *first; /* the place's blocks, neighbours, state FLIGHT */
+    pl_block *last;
+    pl_block *spare;        /* kept for commit */
+    size_t need;            /* granules of the place's holes, n_extra included */
+    size_t n_pin;           /* granules that it has pinned */
+    size_t n_have;          /* chunks for them: idle and taken */
+    size_t n_idle;          /* of these, idle */
+    size_t n_create;        /* to be created */
+    size_t n_filled;        /* chunks in their granules: idle, taken, then created ones */
+    pl_slots filling;       /* behind those */
+    pl_block_queue victims; /* blocks whose chunks are taken, state FLIGHT */
+    size_t n_runs_taken;
+    uint32_t stamp;      /* of its start, see budget.h */
+    size_t n_grown_back; /* granules of it that were taken not long ago */
+    bool is_quiet;       /* no chunk in it was under pending memory */
+    pl_flying flying;
+} pl_flight;
+
+/* Cut the place out. Needs the lane, bytes, place, n_extra and pace. PLEAT_OK; ENOMEM_HOST, or
+ * EPENDING: others took some of it when it breathed (nothing has changed). */
+pleat_status pl_flight_reserve(pl_space *space, pl_flight *f);
+static inline size_t pl_flight_missing(const pl_flight *f)
+{
+    return f->need - f->n_have - f->n_create;
+}
+void pl_flight_add_idle(pl_space *space, pl_flight *f);
+void pl_flight_add_created(pl_space *space, pl_flight *f, size_t most);
+/* Take chunks under free blocks that the lane may use, lowest address first, at most n_runs runs.
+ * PLEAT_OK (also when too few were found) or ENOMEM_HOST. */
+pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f, size_t n_runs);
+
+/* Without the lock: create and map. On failure nothing is mapped, but for blocks whose unmapping
+ * failed too: the rollback poisons those. */
+pleat_status pl_flight_fly(pl_space *space, pl_flight *f);
+static inline size_t pl_flight_n_created(const pl_flight *f)
+{
+    return f->n_filled > f->n_have ? f->n_filled - f->n_have : 0;
+}
+/* The live block, not yet in the map of live blocks. */
+pl_block *pl_flight_commit(pl_space *space, pl_flight *f);
+void pl_flight_rollback(pl_space *space, pl_flight *f);
+
+/* b, whole granules in no queue, is not resident any more: a hole. */
+void pl_flight_make_hole(pl_space *space, pl_block *b);
+/* Cut [base, end) out of b, free or a hole, into a block in state FLIGHT. Needs two spares. */
+pl_block *pl_flight_carve(pl_space *space, pl_block *b, pleat_devptr base, pleat_devptr end);
+/* Undo it. In a private pool b is whole granules, all of them loose before. */
+void pl_flight_restore(pl_space *space, pl_block *b);
+
+#endif

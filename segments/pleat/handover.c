@@ -1,0 +1,154 @@
+/* handover.c - see handover.h. */
+#include "segments/pleat/handover.h"
+
+#include "segments/pleat/many.h"
+#include "segments/pleat/run.h"
+#include "segments/pleat/settle.h"
+
+enum { MOST_MOVED = 1024 }; /* blocks looked at in one hold */
+
+static bool is_covered(const pl_space *space, const pl_lane *lane, const pl_block *first)
+{
+    return first != NULL &&
+           (first->tick <= lane->recorded_tick || pl_lane_has_passed(space, lane, first->tick));
+}
+
+bool pl_handover_is_possible(const pl_space *space, const pl_lane *lane, bool is_private)
+{
+    return is_covered(space, lane, lane->pending.first) ||
+           (is_private && is_covered(space, lane, lane->apart.first)) ||
+           (lane->many.first != NULL && lane->recorded_tick > lane->passed_tick);
+}
+
+static size_t whole_granules(const pl_block *b)
+{
+    const pl_segment *seg = b->segment;
+    pleat_devptr low = pl_segment_ceil(seg, b->base);
+    pleat_devptr high = pl_segment_floor(seg, pl_block_end(b));
+
+    return high > low ? (size_t)((high - low) >> seg->granule_log2) : 0;
+}
+
+/* What has come, and how much may be looked at yet. */
+typedef struct haul {
+    size_t n_blocks;
+    size_t n_granules;
+    size_t n_looks;
+} haul;
+
+/* Move blocks of a queue that pend on another lane's ticks up to `upto` to `user`, those of at
+ * least `least` whole granules, until n granules have come. */
+static void adopt(pl_space *space, pl_lane *user, const pl_block_queue *pending, uint64_t upto,
+                  size_t least, size_t n, haul *h)
+{
+    pl_block *next;
+
+    for (pl_block *b = pending->first; b != NULL && b->tick <= upto && h->n_looks > 0; b = next) {
+        size_t whole = whole_granules(b);
+        next = b->queue_next; /* of another lane than b's new one: no merge touches it */
+        h->n_looks--;
+        if (whole < least) {
+            continue;
+        }
+        if (b->is_apart &&
+            pl_area_reach(&space->host, b->segment->area, user->number) != PLEAT_OK) {
+            continue;
+        }
+        pl_run_move(space, b, user->number, pl_lane_stamp(space, user));
+        h->n_blocks++;
+        h->n_granules += whole;
+        if (h->n_granules >= n) {
+            return;
+        }
+    }
+}
+
+/* Whole granules first; if they do not suffice, all: small pieces join large runs. Private pools'
+ * blocks serve requests of their pool only. */
+static bool adopt_enough(pl_space *space, pl_lane *user, pl_lane *other, uint64_t upto, size_t n,
+                         bool is_private, haul *h)
+{
+    h->n_looks = MOST_MOVED;
+    if (n != SIZE_MAX) {
+        adopt(space, user, &other->pending, upto, 1, n, h);
+    }
+    if (h->n_granules < n) {
+        h->n_looks = MOST_MOVED;
+        adopt(space, user, &other->pending, upto, 0, SIZE_MAX, h);
+    }
+    if (is_private) {
+        adopt(space, user, &other->apart, upto, 0, SIZE_MAX, h);
+    }
+    pl_lock_touch(2 * (size_t)MOST_MOVED - h->n_looks);
+    return n != SIZE_MAX && h->n_granules >= n;
+}
+
+/* The newest tick of `other`; its fence is shared for the call. */
+static pl_tick share_newest(const pl_lane *other)
+{
+    pl_tick tick = other->ticks[(other->first_tick + other->n_ticks - 1) % PL_LANE_TICKS];
+
+    pl_fence_share(tick.fence, 1);
+    return tick;
+}
+
+static pleat_status order(pl_space *space, pl_lane *user, pl_lane *other)
+{
+    pl_tick tick = share_newest(other);
+
+    other->n_refs++;
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_fence_order(user->stream, tick.fence);
+    pl_fence_return(tick.fence);
+    pl_lock_acquire(&space->lock);
+    other->n_refs--;
+    if (st == PLEAT_OK) {
+        user->behind[other->number % PL_LANE_BEHIND] = (pl_behind){ other->number, tick.number };
+    }
+    return st;
+}
+
+enum { MOST_ORDERS = 8 };
+
+/* What waits for `other` waits for more than it: order after the others, too, that have a tick. */
+static size_t order_the_rest(pl_space *space, pl_lane *user, pl_lane *other, bool is_private)
+{
+    size_t n_moved = 0;
+
+    other->n_refs++;
+    for (unsigned n = 0; n < MOST_ORDERS && n_moved == 0; n++) {
+        pl_lane *lane = pl_many_missing(space, user, other, is_private);
+        if (lane == NULL || order(space, user, lane) != PLEAT_OK) {
+            break;
+        }
+        n_moved = pl_many_adopt(space, user, is_private);
+    }
+    other->n_refs--;
+    return n_moved;
+}
+
+pleat_status pl_handover(pl_space *space, pl_lane *user, pl_lane *other, size_t n_granules,
+                         bool is_private, size_t *n_moved)
+{
+    uint64_t behind = pl_handover_behind(user, other->number);
+    uint64_t passed = space->context.passed_tick > other->passed_tick ? space->context.passed_tick
+                                                                      : other->passed_tick;
+    haul h = { 0 };
+
+    behind = behind > passed ? behind : passed;
+    bool is_enough = adopt_enough(space, user, other, behind, n_granules, is_private, &h);
+    pleat_status st = PLEAT_OK;
+    if (!is_enough && other->n_ticks > 0 && other->recorded_tick > behind) {
+        st = order(space, user, other);
+        if (st == PLEAT_OK) {
+            behind = pl_handover_behind(user, other->number);
+            (void)adopt_enough(space, user, other, behind, n_granules, is_private, &h);
+            h.n_blocks += pl_many_adopt(space, user, is_private);
+        }
+    }
+    if (st == PLEAT_OK && h.n_blocks == 0) {
+        h.n_blocks = order_the_rest(space, user, other, is_private);
+    }
+    *n_moved = h.n_blocks;
+    return st;
+}

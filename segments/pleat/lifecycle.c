@@ -1,0 +1,323 @@
+/* lifecycle.c - a space's beginning and end. */
+#include "segments/pleat/capture.h"
+#include "segments/pleat/capturers.h"
+#include "segments/pleat/expandable.h"
+#include "segments/pleat/private.h"
+#include "segments/pleat/settle.h"
+#include "segments/pleat/space.h"
+#include "vmm/mapping.h"
+
+/* ---- create ---------------------------------------------------------------------------------- */
+
+static bool is_power_of_two(size_t n)
+{
+    return n != 0 && (n & (n - 1)) == 0;
+}
+
+static void init_sizes(pl_space *space, pl_device *dev, const pl_allocator_options *options)
+{
+    space->dev = dev;
+    space->options = *options;
+    space->granule_bytes = pl_device_chunk_bytes(dev);
+    space->granule_log2 = (unsigned)__builtin_ctzll(space->granule_bytes);
+    space->total_chunks = (size_t)(pl_device_total_bytes(dev) >> space->granule_log2);
+    space->crowd.most_lanes = PL_CROWD_LEAST;
+    space->limit_chunks = options->limit_bytes == 0
+                              ? SIZE_MAX
+                              : (size_t)(options->limit_bytes >> space->granule_log2);
+    space->full_at = SIZE_MAX;
+    space->clock = 1;
+    pl_budget_init(&space->budget, options->token_refill, options->token_cap,
+                   options->order_interval);
+}
+
+/* A driver gives no more chunks than the device has. */
+static size_t idle_bytes(const pl_space *space)
+{
+    return (space->total_chunks + 1) * sizeof(pl_chunk);
+}
+
+static pleat_status init_locks(pl_space *space)
+{
+    if (pl_lock_init(&space->lock, PL_RANK_DEVICE) != 0) {
+        return PLEAT_ENOMEM_HOST;
+    }
+    if (pthread_cond_init(&space->landed, NULL) != 0) {
+        pl_lock_fini(&space->lock);
+        return PLEAT_ENOMEM_HOST;
+    }
+    return PLEAT_OK;
+}
+
+pleat_status pl_expandable_create(pl_device *dev, const pl_allocator_options *options,
+                                  pl_allocator **out)
+{
+    pl_host host;
+
+    if (!pl_device_has_vmm(dev)) {
+        return PLEAT_ENOVMM;
+    }
+    if (!is_power_of_two(pl_device_chunk_bytes(dev))) {
+        return PLEAT_EINVAL;
+    }
+    pleat_status st = pl_host_init(&host);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_space *space = pl_host_calloc(&host, 1, sizeof(*space));
+    if (space == NULL) {
+        st = PLEAT_ENOMEM_HOST;
+        goto undo_host;
+    }
+    st = init_locks(space);
+    if (st != PLEAT_OK) {
+        goto undo_space;
+    }
+    init_sizes(space, dev, options);
+    space->idle = pl_host_reserve(&host, idle_bytes(space));
+    if (space->idle == NULL) {
+        st = PLEAT_ENOMEM_HOST;
+        goto undo_locks;
+    }
+    space->base.ops = &pl_expandable_ops;
+    space->host = host;
+    pl_block_store_init(&space->store, &space->host);
+    pl_ptrmap_init(&space->live);
+    *out = &space->base;
+    return PLEAT_OK;
+
+undo_locks:
+    (void)pthread_cond_destroy(&space->landed);
+    pl_lock_fini(&space->lock);
+undo_space:
+    pl_host_free(&host, space);
+undo_host:
+    (void)pl_host_fini(&host);
+    return st;
+}
+
+/* ---- destroy --------------------------------------------------------------------------------- */
+
+/* Wait for what every lane has recorded: what can be waited for beside a capture. */
+static void wait_for_ticks(pl_space *space)
+{
+    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
+        if (space->lanes[i] != NULL) {
+            (void)!pl_settle_wait(space, space->lanes[i], UINT32_MAX);
+        }
+    }
+}
+
+/* Of live blocks, and of those that others or a graph may use, nobody knows. */
+static bool is_block_over(const pl_space *space, const pl_block *b)
+{
+    switch (b->state) {
+    case PL_BLOCK_FREE:
+    case PL_BLOCK_STALE:
+        return pl_settle_is_over(space, b);
+    case PL_BLOCK_HOLE:
+    case PL_BLOCK_POISON:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* What is settled in a pool may still be its graphs'. */
+static bool is_segment_over(const pl_space *space, const pl_segment *seg)
+{
+    if (seg->is_private) {
+        return false;
+    }
+    for (const pl_block *b = seg->first; b != NULL; b = b->next) {
+        if (!is_block_over(space, b)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_all_over(const pl_space *space)
+{
+    for (uint32_t i = 0; i < space->n_segments; i++) {
+        if (!is_segment_over(space, space->segments[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Nothing may run on memory that is unmapped. Ticks are waited for beside any capture. For what
+ * they do not cover the whole context is, streams that are gone included: a capture breaks by that,
+ * but whether those that were seen have ended is not always known. Returns whether all is over. */
+static bool wait_for_streams(pl_space *space)
+{
+    pl_lock_acquire(&space->lock);
+    wait_for_ticks(space);
+    pl_lock_release(&space->lock);
+    return is_all_over(space) || pl_device_synchronize(space->dev) == PLEAT_OK ||
+           pl_device_synchronize(space->dev) == PLEAT_OK;
+}
+
+/* Granule by granule, since only some of a poisoned block may be mapped. */
+static void unmap_poisoned(pl_space *space, const pl_block *b)
+{
+    for (size_t at = 0; at < b->bytes; at += space->granule_bytes) {
+        (void)!pl_mapping_unmap(space->dev, b->base + at, space->granule_bytes);
+    }
+}
+
+static bool is_mapped(const pl_block *b)
+{
+    return b->state != PL_BLOCK_HOLE && b->state != PL_BLOCK_POISON;
+}
+
+/* Destruction tries twice what the driver refuses: there will be no later time to do it. */
+
+/* Unmap the longest mapped run that starts at b; returns the block behind it. */
+static const pl_block *unmap_run(pl_space *space, const pl_block *b, size_t *n_leaked)
+{
+    const pl_block *first = b;
+
+    while (b->next != NULL && is_mapped(b->next)) {
+        b = b->next;
+    }
+    size_t bytes = (size_t)(pl_block_end(b) - first->base);
+    if (pl_mapping_unmap(space->dev, first->base, bytes) != PLEAT_OK &&
+        pl_mapping_unmap(space->dev, first->base, bytes) != PLEAT_OK) {
+        *n_leaked += bytes >> space->granule_log2;
+    }
+    return b->next;
+}
+
+static void unmap_segment(pl_space *space, const pl_segment *seg, size_t *n_leaked)
+{
+    const pl_block *b = seg->first;
+
+    while (b != NULL) {
+        if (is_mapped(b)) {
+            b = unmap_run(space, b, n_leaked);
+            continue;
+        }
+        if (b->state == PL_BLOCK_POISON) {
+            unmap_poisoned(space, b);
+        }
+        b = b->next;
+    }
+}
+
+static void release_chunk(pl_space *space, pl_chunk chunk, size_t *n_leaked)
+{
+    if (chunk != 0 && pl_chunk_release(space->dev, chunk) != PLEAT_OK &&
+        pl_chunk_release(space->dev, chunk) != PLEAT_OK) {
+        (*n_leaked)++;
+    }
+}
+
+static void release_segment(pl_space *space, const pl_segment *seg, size_t *n_leaked)
+{
+    for (size_t g = 0; g < seg->n_rooms; g++) {
+        release_chunk(space, seg->chunks[g], n_leaked);
+    }
+    if (pl_range_release(space->dev, seg->reserved) != PLEAT_OK &&
+        pl_range_release(space->dev, seg->reserved) != PLEAT_OK) {
+        (*n_leaked)++;
+    }
+}
+
+/* Of what may still be in use nothing is touched: it stays with the driver. */
+static void leave_segment(const pl_segment *seg, size_t *n_leaked)
+{
+    for (size_t g = 0; g < seg->n_rooms; g++) {
+        *n_leaked += seg->chunks[g] != 0;
+    }
+    (*n_leaked)++;
+}
+
+/* All is unmapped before a chunk goes: one that was taken may be mapped in two segments. */
+static void release_memory(pl_space *space, bool is_over, size_t *n_leaked)
+{
+    for (uint32_t i = 0; i < space->n_segments; i++) {
+        pl_segment *seg = space->segments[i];
+        seg->is_left = !is_over && !is_segment_over(space, seg);
+        if (!seg->is_left) {
+            unmap_segment(space, seg, n_leaked);
+        }
+    }
+    for (size_t i = 0; i < space->n_idle; i++) {
+        release_chunk(space, space->idle[i], n_leaked);
+    }
+    for (uint32_t i = 0; i < space->n_segments; i++) {
+        const pl_segment *seg = space->segments[i];
+        if (seg->is_left) {
+            leave_segment(seg, n_leaked);
+        } else {
+            release_segment(space, seg, n_leaked);
+        }
+    }
+}
+
+static void free_lanes(pl_space *space)
+{
+    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
+        pl_lane *lane = space->lanes[i];
+        for (; lane != NULL && lane->n_ticks > 0; lane->n_ticks--) {
+            pl_fence_return(lane->ticks[lane->first_tick].fence);
+            lane->first_tick = (lane->first_tick + 1) % PL_LANE_TICKS;
+        }
+        pl_host_free(&space->host, lane);
+    }
+    pl_host_free(&space->host, space->lanes);
+    pl_fence_return(space->context.tick.fence);
+}
+
+static void free_uses(pl_space *space)
+{
+    for (uint32_t i = 0; i < space->n_segments; i++) {
+        for (pl_block *b = space->segments[i]->first; b != NULL; b = b->next) {
+            pl_host_free(&space->host, b->uses);
+        }
+    }
+}
+
+static void free_metadata(pl_space *space)
+{
+    free_uses(space);
+    free_lanes(space);
+    pl_capture_free_all(space);
+    pl_capturers_forget_all(space);
+    for (int class = 0; class < PL_N_CLASSES; class ++) {
+        for (unsigned i = 0; i < space->n_areas[class]; i++) {
+            pl_area_destroy(&space->host, space->areas[class][i]);
+        }
+    }
+    pl_private_destroy_all(space);
+    pl_host_free(&space->host, space->segments);
+    pl_host_unreserve(&space->host, space->idle, idle_bytes(space), 0);
+    pl_ptrmap_fini(&space->live, &space->host);
+    pl_block_store_fini(&space->store);
+}
+
+pleat_status pl_expandable_destroy(pl_allocator *a, bool force, size_t *n_live, size_t *n_leaked)
+{
+    pl_space *space = (pl_space *)a;
+
+    pl_lock_acquire(&space->lock);
+    *n_live = space->live.count;
+    *n_leaked = 0;
+    pl_lock_release(&space->lock);
+    if (*n_live > 0 && !force) {
+        return PLEAT_EBUSY;
+    }
+    bool is_over = space->n_segments == 0 || wait_for_streams(space);
+    release_memory(space, is_over, n_leaked);
+    free_metadata(space);
+    (void)pthread_cond_destroy(&space->landed);
+    pl_lock_fini(&space->lock);
+    pl_host host = space->host;
+    pl_host_free(&host, space);
+    size_t left = pl_host_fini(&host);
+    pl_assert(left == 0);
+    (void)left;
+    return PLEAT_OK;
+}

@@ -1,0 +1,469 @@
+/* private.c - see private.h. Guarded by the device lock. */
+#include "segments/pleat/private.h"
+
+#include "segments/pleat/capture.h"
+#include "segments/pleat/run.h"
+#include "segments/pleat/settle.h"
+
+enum { LEAST_SEGMENT = 64, SHARE_LOG2 = 6, QUIET_LOOKS = 256, RECYCLE_LOOKS = 8, OPEN_SOME = 1024 };
+
+/* ---- areas ----------------------------------------------------------------------------------- */
+
+/* Does nothing live there, and is nothing on its way? One of very many pieces is left to the
+ * default pool. What pends needs an index in the area then. */
+static bool is_quiet(pl_space *space, pl_area *area)
+{
+    size_t n_looks = QUIET_LOOKS;
+
+    if (area->n_used > 0) {
+        return false;
+    }
+    for (const pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
+        for (const pl_block *b = seg->first; b != NULL; b = b->next) {
+            bool is_pending = b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED;
+            if (b->state == PL_BLOCK_FLIGHT || n_looks-- == 0 || seg->is_opening ||
+                (is_pending && pl_area_reach(&space->host, area, b->lane) != PLEAT_OK)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+static size_t resident_bytes(const pl_area *area)
+{
+    size_t n = 0;
+
+    for (const pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
+        n += seg->n_resident << seg->granule_log2;
+    }
+    return n;
+}
+
+static void push_released(pl_space *space, pl_area *area)
+{
+    area->next = NULL;
+    *(space->released != NULL ? &space->last_released->next : &space->released) = area;
+    space->last_released = area;
+}
+
+/* Take an area out of the released ones; NULL if something lives in each that is looked at. Those
+ * go to the end of the list. */
+static pl_area *recycle(pl_space *space)
+{
+    for (unsigned n = RECYCLE_LOOKS; n > 0 && space->released != NULL; n--) {
+        pl_area *area = space->released;
+        space->released = area->next;
+        if (is_quiet(space, area)) {
+            return area;
+        }
+        push_released(space, area);
+    }
+    return NULL;
+}
+
+static void tell_memory(const pl_space *space, const pl_area *area, pl_action action)
+{
+    for (const pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
+        size_t n = 0;
+        for (size_t g = 0; g < seg->n_rooms; g += n + 1) {
+            for (n = 0; g + n < seg->n_rooms && seg->chunks[g + n] != 0;) {
+                n++;
+            }
+            if (n > 0) {
+                pl_space_tell_run(space, action, seg, pl_segment_address(seg, g),
+                                  (uint64_t)n << seg->granule_log2);
+            }
+        }
+    }
+}
+
+/* Its memory leaves the stream that it was of and comes to another: nothing is mapped for that, but
+ * who follows what is told would look for it where it was. */
+static void move_to_stream(pl_space *space, pl_area *area, pl_stream *stream)
+{
+    bool is_told = pl_observer_is_on(space->options.observer) && area->stream != stream;
+
+    if (is_told) {
+        tell_memory(space, area, PL_ACTION_SEGMENT_UNMAP);
+    }
+    area->stream = stream;
+    if (is_told) {
+        tell_memory(space, area, PL_ACTION_SEGMENT_MAP);
+    }
+}
+
+/* What pends is the pool's from the start: others wait for the default pool's memory only. */
+static void make_private(pl_space *space, pl_segment *seg)
+{
+    seg->is_private = true;
+    for (pl_block *b = seg->first; b != NULL; b = b->next) {
+        if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED) {
+            size_t n = pl_segment_pin(seg, b->base, pl_block_end(b));
+            space->n_loose -= n;
+            pl_space_pin(space, n);
+            pl_run_requeue(space, b);
+        }
+    }
+}
+
+static void give_to(pl_space *space, pl_area *area, const pl_lane *lane)
+{
+    if (area->lane != 0) {
+        pl_space_lane_at(space, area->lane)->n_refs--;
+    }
+    area->lane = pl_lane_plain(lane->number);
+    pl_space_lane_at(space, area->lane)->n_refs++;
+    move_to_stream(space, area, lane->stream);
+}
+
+/* A stream that is gone leaves its area to the next one: else a pool that outlives many streams
+ * would have one for each. NULL: none has. */
+static pl_area *inherit(pl_space *space, const pl_private *pool, const pl_lane *lane,
+                        pl_class class)
+{
+    for (pl_area *area = pool->areas; area != NULL; area = area->next) {
+        if (area->class == class && pl_space_lane_at(space, area->lane)->is_gone) {
+            give_to(space, area, lane);
+            return area;
+        }
+    }
+    return NULL;
+}
+
+static void enter(pl_space *space, pl_private *pool, pl_area *area, const pl_lane *lane)
+{
+    give_to(space, area, lane);
+    area->pool = pool;
+    area->next = pool->areas;
+    pool->areas = area;
+    for (pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
+        make_private(space, seg);
+    }
+    pl_stat_add(&pool->reserved, resident_bytes(area));
+}
+
+/* Requests of a capture use both lanes' indexes. */
+static pleat_status reach(pl_space *space, pl_area *area, const pl_lane *lane)
+{
+    pleat_status st = pl_area_reach(&space->host, area, pl_lane_plain(lane->number));
+
+    return st == PLEAT_OK ? pl_area_reach(&space->host, area, lane->number) : st;
+}
+
+/* The lane's own area, or one that it shares since there are enough; NULL: neither. */
+static pl_area *find_area(const pl_private *pool, const pl_lane *lane, pl_class class)
+{
+    uint32_t number = pl_lane_plain(lane->number);
+    pl_area *shared = NULL;
+    unsigned n = 0;
+
+    for (pl_area *area = pool->areas; area != NULL; area = area->next) {
+        if (area->class != class) {
+            continue;
+        }
+        if (area->lane == number) {
+            return area;
+        }
+        shared = n++ == number / 2 % PL_MOST_AREAS ? area : shared;
+    }
+    return n >= PL_MOST_AREAS ? shared : NULL;
+}
+
+pleat_status pl_private_area(pl_space *space, pl_private *pool, const pl_lane *lane, pl_class class,
+                             pl_area **out)
+{
+    pl_area *area = find_area(pool, lane, class);
+
+    if (area == NULL) {
+        area = inherit(space, pool, lane, class);
+    }
+    if (area == NULL) {
+        area = recycle(space);
+        area = area != NULL ? area : pl_area_create(&space->host, lane->stream, class);
+        if (area == NULL) {
+            return PLEAT_ENOMEM_HOST;
+        }
+        enter(space, pool, area, lane);
+        area->class = class; /* not before: what pended there was indexed by it */
+    }
+    *out = area;
+    return reach(space, area, lane);
+}
+
+/* Pools may come by the thousand: they begin small and double what they have. */
+size_t pl_private_want(const pl_space *space, const pl_area *area)
+{
+    size_t want = space->total_chunks >> SHARE_LOG2;
+    size_t have = 0;
+
+    for (const pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
+        have += seg->range.bytes >> space->granule_log2;
+    }
+    want = want < LEAST_SEGMENT ? LEAST_SEGMENT : want;
+    return want < have ? have : want;
+}
+
+/* ---- open and rest --------------------------------------------------------------------------- */
+
+pleat_status pl_expandable_private_open(pl_allocator *a, pl_private **out)
+{
+    pl_space *space = (pl_space *)a;
+
+    pl_lock_acquire(&space->lock);
+    pl_private *pool = pl_host_calloc(&space->host, 1, sizeof(*pool));
+    if (pool != NULL) {
+        pool->next = space->pools;
+        space->pools = pool;
+        *out = pool;
+    }
+    pl_lock_release(&space->lock);
+    return pool != NULL ? PLEAT_OK : PLEAT_ENOMEM_HOST;
+}
+
+/* Frees that could not be timed during the capture are timed when their streams are named next. */
+void pl_expandable_private_rest(pl_allocator *a, pl_private *pool)
+{
+    pl_space *space = (pl_space *)a;
+
+    pl_lock_acquire(&space->lock);
+    pl_capture_end_of_pool(space, pool);
+    (void)pl_settle_poll(space, PL_SETTLE_QUERIES);
+    (void)pl_settle_some(space, PL_SETTLE_SOME);
+    pl_lock_release(&space->lock);
+}
+
+void pl_expandable_private_reserved(pl_allocator *a, pl_private *pool,
+                                    pleat_stat out[PLEAT_N_POOLS])
+{
+    pl_space *space = (pl_space *)a;
+
+    pl_lock_acquire(&space->lock);
+    out[PLEAT_POOL_ALL] = pool->reserved;
+    out[PLEAT_POOL_LARGE] = pool->reserved;
+    out[PLEAT_POOL_SMALL] = (pleat_stat){ 0 };
+    pl_lock_release(&space->lock);
+}
+
+/* ---- release --------------------------------------------------------------------------------- */
+
+/* What is free there pends no longer on the pool's graphs. Its blocks' granules become loose by and
+ * by; what is freed from now on does at once. */
+static void open_area(pl_space *space, pl_area *area)
+{
+    for (pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
+        seg->is_private = false;
+        seg->is_opening = true;
+        seg->opened = seg->range.base;
+        seg->next_opening = space->opening;
+        space->opening = seg;
+    }
+    area->pool =
+        NULL; /* it stays its lane's, which is told to be its stream's, until it is recycled */
+    push_released(space, area);
+}
+
+static void push_draining(pl_space *space, pl_private *pool)
+{
+    pool->next = NULL;
+    *(space->draining != NULL ? &space->last_draining->next : &space->draining) = pool;
+    space->last_draining = pool;
+}
+
+static void loosen(pl_space *space, pl_segment *seg, const pl_block *b)
+{
+    size_t n = pl_segment_loosen(seg, b);
+
+    space->n_loose += n;
+    space->n_pinned -= n;
+}
+
+static void open_some(pl_space *space, pl_segment *seg, size_t n)
+{
+    pleat_devptr end = seg->range.base + seg->range.bytes;
+    pl_block *b = pl_segment_find(seg, seg->opened);
+
+    pl_lock_touch(n);
+    for (; b != NULL && n > 0; b = b->next, n--) {
+        if (b->state == PL_BLOCK_FREE) {
+            loosen(space, seg, b);
+        }
+        if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED && b->is_apart) {
+            pl_run_requeue(space, b);
+        }
+    }
+    seg->opened = b != NULL ? b->base : end;
+    if (b == NULL) {
+        seg->is_opening = false;
+        space->opening = seg->next_opening;
+    }
+}
+
+static bool is_drained(const pl_space *space, const pl_private *pool)
+{
+    return pool->over_tick <= space->context.passed_tick ||
+           (pool->n_graphs == 0 && !pool->is_unwatched);
+}
+
+/* The oldest, and if it is not drained yet, a few more: those go to the end. */
+static pl_private *next_drained(pl_space *space)
+{
+    for (unsigned n = RECYCLE_LOOKS; n > 0 && space->draining != NULL; n--) {
+        pl_private *pool = space->draining;
+        space->draining = pool->next;
+        if (is_drained(space, pool)) {
+            return pool;
+        }
+        push_draining(space, pool);
+    }
+    return NULL;
+}
+
+bool pl_private_drain(pl_space *space)
+{
+    pl_private *pool = next_drained(space);
+    bool any = false;
+
+    if (pool != NULL && !pl_capture_forget_pool(space, pool)) {
+        pool->next = space->draining; /* there is more of it */
+        space->last_draining = space->draining != NULL ? space->last_draining : pool;
+        space->draining = pool;
+        return true;
+    }
+    if (pool != NULL) {
+        while (pool->areas != NULL) {
+            pl_area *area = pool->areas;
+            pool->areas = area->next;
+            open_area(space, area);
+        }
+        pl_host_free(&space->host, pool);
+        any = true;
+    }
+    if (space->opening != NULL) {
+        open_some(space, space->opening, OPEN_SOME);
+        any = true;
+    }
+    return any;
+}
+
+static void unlink_pool(pl_space *space, const pl_private *pool)
+{
+    pl_private **at = &space->pools;
+
+    while (*at != pool) {
+        at = &(*at)->next;
+    }
+    *at = pool->next;
+}
+
+/* It waits for a tick of the context only if it must. */
+static void start_draining(pl_space *space, pl_private *pool)
+{
+    push_draining(space, pool);
+    pool->is_draining = true;
+    pool->over_tick = space->clock;
+    space->context.next_tick = ++space->clock;
+    if (pool->is_unwatched) {
+        space->context.gone_bytes += pool->reserved.current;
+        pl_settle_want_context(space);
+    }
+}
+
+void pl_expandable_private_release(pl_allocator *a, pl_private *pool)
+{
+    pl_space *space = (pl_space *)a;
+
+    pl_lock_acquire(&space->lock);
+    unlink_pool(space, pool);
+    pl_capture_end_of_pool(space, pool);
+    if (pool->areas == NULL && pool->graphs == NULL) {
+        pl_host_free(&space->host, pool);
+    } else {
+        start_draining(space, pool);
+        (void)pl_settle_poll(space, PL_SETTLE_QUERIES);
+        (void)pl_capture_look(space);
+        (void)pl_settle_some(space, PL_SETTLE_SOME); /* before a later pool is given its areas */
+        while (pl_private_drain(space)) {
+            pl_space_breathe(space);
+        }
+    }
+    pl_lock_release(&space->lock);
+}
+
+/* ---- the end, and the walker ----------------------------------------------------------------- */
+
+static void destroy_areas(pl_space *space, pl_area *area)
+{
+    while (area != NULL) {
+        pl_area *next = area->next;
+        pl_area_destroy(&space->host, area);
+        area = next;
+    }
+}
+
+static void destroy_pools(pl_space *space, pl_private *pool)
+{
+    while (pool != NULL) {
+        pl_private *next = pool->next;
+        destroy_areas(space, pool->areas);
+        pl_host_free(&space->host, pool);
+        pool = next;
+    }
+}
+
+void pl_private_destroy_all(pl_space *space)
+{
+    destroy_areas(space, space->released);
+    destroy_pools(space, space->pools);
+    destroy_pools(space, space->draining);
+}
+
+static bool has_stray_block(const pl_segment *seg, bool is_draining)
+{
+    for (const pl_block *b = seg->first; b != NULL; b = b->next) {
+        if (b->state == PL_BLOCK_KEPT && !is_draining) {
+            return true;
+        }
+        if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED &&
+            pl_segment_count_loose(seg, b->base, pl_block_end(b)) > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int check_pool(const pl_space *space, const pl_private *pool)
+{
+    size_t bytes = 0;
+
+    for (const pl_area *area = pool->areas; area != NULL; area = area->next) {
+        bytes += resident_bytes(area);
+        for (const pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
+            if (area->pool != pool || !seg->is_private || has_stray_block(seg, pool->is_draining)) {
+                return 1;
+            }
+        }
+    }
+    return space->n_flights == 0 && bytes != pool->reserved.current;
+}
+
+int pl_private_check(const pl_space *space)
+{
+    for (const pl_private *pool = space->pools; pool != NULL; pool = pool->next) {
+        if (check_pool(space, pool) != 0) {
+            return 1;
+        }
+    }
+    for (const pl_private *pool = space->draining; pool != NULL; pool = pool->next) {
+        if (check_pool(space, pool) != 0) {
+            return 1;
+        }
+    }
+    for (uint32_t i = 0; i < space->n_segments; i++) {
+        const pl_segment *seg = space->segments[i];
+        if (seg->is_private != (seg->area->pool != NULL)) {
+            return 1;
+        }
+    }
+    return 0;
+}

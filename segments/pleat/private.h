@@ -1,0 +1,80 @@
+/* private.h - private pools: memory that a CUDA graph may keep using.
+ *
+ * A pool is a set of areas. Requests for a pool find fits and places in its areas only, and no
+ * other request looks there. Everything else is shared: the lock, the limit, lanes and ticks, the
+ * budget, the chunks. What keeps a pool's memory its own is one rule:
+ *
+ *   In a private pool's segment a granule never becomes loose.
+ *
+ * Takes, trims and limits move loose granules only, so a granule that a block of the pool has ever
+ * touched stays where it is, pinned, until the pool is released.
+ *
+ * Captures. On a stream that is being captured a request uses what is settled, and what the same
+ * stream freed while it was captured: that is the stream's second lane (lane.h). No block of a pool
+ * is kept (capture.h): reuse within the pool is what the pool is for.
+ *
+ * Release. Graphs may have been launched on any stream, known or not, and may run yet: so the pool
+ * drains until the driver has said that all graphs captured in it are gone (vmm/graph_watch.h), or
+ * else until a tick of the context has passed: the pools whose graphs nobody watches have one
+ * recorded, if no capture is known of. Until then it is as it was, but for its name. Then its
+ * areas become the default pool's: they are in space.released, where its requests look when memory
+ * is short, and their segments open: granules under free blocks become loose, some at a time, and
+ * takes find them as everywhere. A later pool is given such an area if nothing lives or pends in
+ * it: so neither addresses nor areas add up, and memory that is still resident there serves again
+ * without a driver call. Its settled granules are loose, thus anybody's to take, until a block of
+ * the new pool touches them. */
+#ifndef PLEAT_SEGMENTS_PRIVATE_H
+#define PLEAT_SEGMENTS_PRIVATE_H
+
+#include "segments/pleat/space.h"
+
+/* I1  area->pool is the pool for each of its areas; is_private is set in all their segments and in
+ *     no others
+ * I2  no block in them is kept, unless it drains, and free blocks over loose granules are settled
+ * I3  reserved.current is the sum of their granules with a chunk                              */
+struct pl_private {
+    struct pl_private *next; /* in space.pools or space.draining */
+    pl_area *areas;
+    pleat_stat reserved;       /* bytes */
+    uint64_t over_tick;        /* draining: over when the context passes it, */
+    struct pl_capture *graphs; /* captures of its requests whose graphs may live */
+    size_t n_graphs;           /* or when all graphs are gone that the driver watches for it, */
+    bool is_unwatched;         /* if there was none that it does not watch */
+    bool is_draining;          /* for others it is the default pool's already */
+};
+
+/* The pool's area of the lane's stream and class: its own, one that was released, or a new one.
+ * PLEAT_OK or ENOMEM_HOST. */
+pleat_status pl_private_area(pl_space *space, pl_private *pool, const pl_lane *lane, pl_class class,
+                             pl_area **out);
+/* Granules to reserve for one more segment of the area. */
+size_t pl_private_want(const pl_space *space, const pl_area *area);
+/* Let pools that have drained become the default pool's, and open their segments: a bounded step.
+ * Returns whether anything changed. */
+bool pl_private_drain(pl_space *space);
+void pl_private_destroy_all(pl_space *space); /* with the areas that were released */
+/* 0, or 1: an invariant is broken. */
+int pl_private_check(const pl_space *space);
+
+/* In which pool its memory is told to be. */
+static inline const pl_private *pl_private_told(const pl_area *area)
+{
+    return area->pool != NULL && !area->pool->is_draining ? area->pool : NULL;
+}
+
+/* Bytes of the segment became resident or holes. */
+static inline void pl_private_count(const pl_segment *seg, uint64_t in, uint64_t out)
+{
+    if (__builtin_expect(seg->is_private, false)) {
+        pl_stat_add(&seg->area->pool->reserved, in);
+        pl_stat_sub(&seg->area->pool->reserved, out);
+    }
+}
+
+pleat_status pl_expandable_private_open(pl_allocator *a, pl_private **out);
+void pl_expandable_private_rest(pl_allocator *a, pl_private *pool);
+void pl_expandable_private_release(pl_allocator *a, pl_private *pool);
+void pl_expandable_private_reserved(pl_allocator *a, pl_private *pool,
+                                    pleat_stat out[PLEAT_N_POOLS]);
+
+#endif

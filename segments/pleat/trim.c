@@ -1,0 +1,404 @@
+/* trim.c - releasing what is free and quiet; and the limit.
+ *
+ * Only what is needed goes: idle chunks first, then settled runs from the lowest address. A chunk
+ * is released only when it is mapped nowhere, so stale mappings are unmapped first. The lock is
+ * dropped around every driver call; what is being released is in flight meanwhile. */
+#include "segments/pleat/trim.h"
+
+#include "segments/pleat/capture.h"
+#include "segments/pleat/capturers.h"
+#include "segments/pleat/expandable.h"
+#include "segments/pleat/flight.h"
+#include "segments/pleat/private.h"
+#include "segments/pleat/run.h"
+#include "segments/pleat/settle.h"
+#include "segments/pleat/stale.h"
+#include "vmm/mapping.h"
+
+enum { BATCH = 64, SHRINK_TRIES = 64, LOOK_AT = 256 };
+
+enum { FEW_LANES = 4 };
+
+/* All that are there now are looked at once, and go to the end; the lock may be dropped. */
+static bool has_uncovered_stale(pl_space *space)
+{
+    pl_pace pace;
+    bool any = false;
+
+    pl_pace_begin(space, &pace, false);
+    for (size_t n = space->n_stale; n > 0 && space->stale.first != NULL && !any; n--) {
+        pl_block *b = space->stale.first;
+        pl_queue_remove(&space->stale, b);
+        pl_queue_push(&space->stale, b);
+        any = b->lane != PL_LANE_SETTLED &&
+              b->tick > pl_space_lane_at(space, b->lane)->recorded_tick;
+        pl_pace_step(space, &pace, 1);
+    }
+    return any;
+}
+
+static bool has_uncovered(pl_space *space)
+{
+    bool any = space->context.many.first != NULL || space->draining != NULL ||
+               space->n_disowned > 0;
+
+    for (const pl_lane *lane = space->busy.first; lane != NULL && !any; lane = lane->busy.next) {
+        any = !lane->is_capture && pl_settle_has_uncovered(space, lane);
+        pl_lock_touch(1);
+    }
+    return any || has_uncovered_stale(space);
+}
+
+static pleat_status wait_for_lanes(pl_space *space, uint32_t wait_ms)
+{
+    pleat_status st = PLEAT_OK;
+
+    for (size_t n = space->ticking.n; n > 0 && space->ticking.first != NULL; n--) {
+        pl_lane *lane = space->ticking.first;
+        pl_lane_ring_remove_ticking(&space->ticking, lane);
+        pl_lane_ring_push_ticking(&space->ticking, lane);
+        pleat_status failed = pl_settle_wait(space, lane, wait_ms);
+        st = st == PLEAT_OK ? failed : st;
+    }
+    return st;
+}
+
+/* A few streams are waited for one by one, and nothing else is; where there are many, or where
+ * something is covered by no tick, the whole context, once. */
+static pleat_status wait_for_all(pl_space *space, uint32_t wait_ms)
+{
+    pleat_status st = PLEAT_OK;
+
+    if (wait_ms > 0 && space->ticking.n <= FEW_LANES) {
+        st = wait_for_lanes(space, wait_ms);
+    }
+    if (has_uncovered(space) || (wait_ms > 0 && space->ticking.n > 0)) {
+        pl_care care = wait_ms > 0 ? PL_CARE_LAST : PL_CARE_SOON; /* who looks can look again */
+        pleat_status failed = pl_settle_wait_context(space, care, wait_ms);
+        if (failed != PLEAT_OK && wait_ms > 0) {
+            st = wait_for_lanes(space, wait_ms);
+            st = st == PLEAT_OK ? failed : st;
+        }
+    }
+    pl_settle_everything(space);
+    return st;
+}
+
+/* What is over for one stream may wait for the next: so a wait shows what else to wait for. */
+enum { MOST_WAITS = 4 };
+
+/* Know as much as can be known: if it may wait for ever, everything freed so far is over
+ * afterwards, or it is EPENDING. */
+static pleat_status quiesce(pl_space *space, uint32_t wait_ms)
+{
+    pl_capture_look_well(space); /* what graphs have left is waited for, too */
+    pl_settle_want_ticks(space, NULL, PL_SETTLE_LANES);
+    (void)pl_settle_poll(space, SIZE_MAX); /* the legacy stream's, too, just recorded */
+    pl_settle_everything(space);
+    pleat_status st = wait_for_all(space, wait_ms);
+    for (unsigned n = 1; n < MOST_WAITS && st == PLEAT_OK && wait_ms > 0; n++) {
+        if (!has_uncovered(space) && space->ticking.n == 0) {
+            break;
+        }
+        st = wait_for_all(space, wait_ms);
+    }
+    (void)pl_stale_reap(space);
+    if (st != PLEAT_ECAPTURE) {
+        return st;
+    }
+    (void)pl_capture_name_lasting(space);
+    return PLEAT_EPENDING;
+}
+
+/* Release n chunks without the lock; those that the driver refuses to take stay ours, idle. */
+static pleat_status release(pl_space *space, const pl_chunk *chunks, size_t n, size_t *n_released)
+{
+    pl_chunk refused[BATCH];
+    size_t n_refused = 0;
+    pleat_status st = PLEAT_OK;
+
+    pl_lock_release(&space->lock);
+    for (size_t i = 0; i < n; i++) {
+        pleat_status failed = pl_chunk_release(space->dev, chunks[i]);
+        if (failed != PLEAT_OK) {
+            refused[n_refused++] = chunks[i];
+            st = failed;
+        }
+    }
+    pl_lock_acquire(&space->lock);
+    for (size_t i = 0; i < n_refused; i++) {
+        pl_space_push_idle(space, refused[i]);
+    }
+    space->n_chunks -= n - n_refused;
+    space->full_at = SIZE_MAX;
+    *n_released += n - n_refused;
+    return st;
+}
+
+static pleat_status release_idle(pl_space *space, size_t keep, size_t *n_released)
+{
+    pleat_status st = PLEAT_OK;
+
+    while (st == PLEAT_OK && space->n_idle > 0 && space->n_chunks > keep) {
+        pl_chunk chunks[BATCH];
+        size_t n = space->n_chunks - keep;
+        n = n < space->n_idle ? n : space->n_idle;
+        n = n < BATCH ? n : BATCH;
+        for (size_t i = 0; i < n; i++) {
+            chunks[i] = space->idle[--space->n_idle];
+        }
+        st = release(space, chunks, n, n_released);
+    }
+    return st;
+}
+
+/* The first granule behind b, or behind g if it ends there. */
+static size_t behind(const pl_segment *seg, const pl_block *b, size_t g)
+{
+    size_t end = pl_segment_granule(seg, pl_block_end(b));
+
+    return end > g ? end : g + 1;
+}
+
+/* The first loose granules of the segment, from *g on, whose free block is over: at most n, all in
+ * that one block. NULL: none. May drop the lock on its way there. */
+static pl_block *next_quiet(pl_space *space, pl_segment *seg, size_t *g, size_t *n)
+{
+    size_t n_looks = 0;
+
+    for (*g = pl_segment_next_loose(seg, *g); *g != SIZE_MAX;) {
+        pl_block *b = pl_segment_find(seg, pl_segment_address(seg, *g));
+        size_t whole = (size_t)((pl_block_end(b) - pl_segment_address(seg, *g)) >>
+                                seg->granule_log2);
+        if (seg->is_private) { /* some of it may be the pool's */
+            whole = pl_segment_loose_run(seg, *g, whole);
+        }
+        if (whole > 0 && pl_settle_is_over(space, b)) {
+            *n = whole < *n ? whole : *n;
+            return b;
+        }
+        *g = pl_segment_next_loose(seg, behind(seg, b, *g));
+        if (++n_looks % LOOK_AT == 0) {
+            pl_space_breathe(space);
+        }
+    }
+    return NULL;
+}
+
+/* Unmap granules [g, g + n) of b; their chunks are the caller's. */
+static pleat_status unmap_run(pl_space *space, pl_block *b, size_t g, size_t n, pl_chunk *chunks)
+{
+    pl_segment *seg = b->segment;
+
+    b = pl_flight_carve(space, b, pl_segment_address(seg, g), pl_segment_address(seg, g + n));
+    for (size_t i = 0; i < n; i++) {
+        chunks[i] = seg->chunks[g + i];
+    }
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_mapping_unmap(space->dev, b->base, b->bytes);
+    pl_lock_acquire(&space->lock);
+    if (st != PLEAT_OK) {
+        pl_flight_restore(space, b); /* still mapped, still ours */
+        return st;
+    }
+    for (size_t i = 0; i < n; i++) {
+        seg->chunks[g + i] = 0;
+    }
+    pl_private_count(seg, 0, b->bytes);
+    seg->n_resident -= n;
+    pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, b->base, b->bytes);
+    pl_flight_make_hole(space, b);
+    return PLEAT_OK;
+}
+
+/* What is unmapped for: to be released until `keep` chunks are left, or to be idle. */
+typedef struct goal {
+    bool is_idle;
+    size_t keep;     /* is_idle: most idle chunks */
+    size_t n_so_far; /* released */
+} goal;
+
+static size_t missing(const pl_space *space, const goal *to)
+{
+    if (to->is_idle) {
+        return to->keep > space->n_idle ? to->keep - space->n_idle : 0;
+    }
+    return space->n_chunks > to->keep ? space->n_chunks - to->keep : 0;
+}
+
+static pleat_status empty_run(pl_space *space, pl_block *b, size_t g, size_t n, goal *to)
+{
+    pl_chunk chunks[BATCH];
+    pleat_status st = unmap_run(space, b, g, n, chunks);
+
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    if (!to->is_idle) {
+        return release(space, chunks, n, &to->n_so_far);
+    }
+    for (size_t i = 0; i < n; i++) {
+        pl_space_push_idle(space, chunks[i]);
+    }
+    return PLEAT_OK;
+}
+
+static pleat_status empty_segment(pl_space *space, pl_segment *seg, goal *to)
+{
+    size_t g = 0;
+
+    while (missing(space, to) > 0) {
+        size_t n = missing(space, to);
+        n = n < BATCH ? n : BATCH;
+        pl_block *b = next_quiet(space, seg, &g, &n);
+        if (b == NULL) {
+            return PLEAT_OK;
+        }
+        pleat_status st = pl_block_store_reserve(&space->store, 2);
+        st = st == PLEAT_OK ? empty_run(space, b, g, n, to) : st;
+        if (st != PLEAT_OK) {
+            return st;
+        }
+    }
+    return PLEAT_OK;
+}
+
+pleat_status pl_trim_idle(pl_space *space)
+{
+    size_t n_released = 0;
+
+    return release_idle(space, 0, &n_released);
+}
+
+pleat_status pl_trim_to(pl_space *space, size_t keep_chunks, uint32_t wait_ms, size_t *n_released)
+{
+    goal to = { .keep = keep_chunks };
+
+    *n_released = 0;
+    if (space->n_chunks <= keep_chunks) {
+        return PLEAT_OK;
+    }
+    pleat_status st = quiesce(space, wait_ms);
+    pl_flying flying;
+    pl_space_take_off(space, &flying); /* not before: nobody waits for who waits for the GPU */
+    pleat_status failed = release_idle(space, keep_chunks, &to.n_so_far);
+    st = st == PLEAT_OK ? failed : st;
+    /* While a stale mapping stands, its chunk would not go even if it were released. */
+    for (uint32_t i = 0; i < space->n_segments && space->n_stale == 0 && failed == PLEAT_OK; i++) {
+        failed = empty_segment(space, space->segments[i], &to);
+        st = st == PLEAT_OK ? failed : st;
+    }
+    pl_space_land(space, &flying);
+    *n_released = to.n_so_far;
+    return st;
+}
+
+void pl_trim_gather(pl_space *space, size_t n_chunks, uint32_t wait_ms)
+{
+    goal to = { .is_idle = true, .keep = n_chunks };
+    pleat_status st = PLEAT_OK;
+
+    (void)quiesce(space, wait_ms);
+    pl_flying flying;
+    pl_space_take_off(space, &flying);
+    for (uint32_t i = 0; i < space->n_segments && st == PLEAT_OK; i++) {
+        st = empty_segment(space, space->segments[i], &to);
+    }
+    pl_space_land(space, &flying);
+}
+
+pleat_status pl_expandable_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released)
+{
+    pl_space *space = (pl_space *)a;
+    size_t n_released;
+
+    pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, false);
+    pleat_status st = pl_trim_to(space, (size_t)(keep_bytes >> space->granule_log2),
+                                 wait ? UINT32_MAX : 0, &n_released);
+    pl_capturers_leave(space, is_inside);
+    pl_lock_release(&space->lock);
+    if (st == PLEAT_OK) {
+        *released = (uint64_t)n_released << space->granule_log2;
+    }
+    return st;
+}
+
+enum { LIVE_TRIES = 8 };
+
+/* Are more granules live than the limit has? What pends on several streams is not, it is only not
+ * back yet. */
+static pleat_status check_live(pl_space *space, size_t limit)
+{
+    pleat_status st = PLEAT_OK;
+
+    for (unsigned tries = 0; space->n_pinned > limit; tries++) {
+        bool is_pending = space->n_many_bytes > 0 || space->draining != NULL ||
+                          space->opening != NULL;
+        if (tries == LIVE_TRIES || (space->n_flights == 0 && !is_pending)) {
+            return is_pending ? PLEAT_EPENDING : PLEAT_ENOMEM_DEVICE;
+        }
+        if (space->n_flights > 0) {
+            pl_space_wait_for_flights(space);
+            continue;
+        }
+        st = quiesce(space, space->options.wait_ms);
+        if (st != PLEAT_OK) {
+            return st;
+        }
+    }
+    return st;
+}
+
+/* The limit stands already, so nobody creates beyond it; but what others had in flight lands, and
+ * what was loose may be used while the lock is dropped: so until what is held agrees. */
+static pleat_status shrink(pl_space *space, size_t limit)
+{
+    pleat_status st = PLEAT_OK;
+
+    for (unsigned tries = 0; st == PLEAT_OK && tries < SHRINK_TRIES; tries++) {
+        size_t n_released;
+        if (space->n_chunks + space->n_creating <= limit) {
+            return PLEAT_OK;
+        }
+        st = pl_trim_to(space, limit, space->options.wait_ms, &n_released);
+        if (st == PLEAT_OK && space->n_flights > 0) {
+            pl_space_wait_for_flights(space);
+        }
+        if (st == PLEAT_OK && space->n_chunks > limit) {
+            st = check_live(space, limit);
+        }
+    }
+    return st != PLEAT_OK || space->n_chunks <= limit ? st : PLEAT_EPENDING;
+}
+
+pleat_status pl_expandable_set_limit(pl_allocator *a, uint64_t bytes)
+{
+    pl_space *space = (pl_space *)a;
+    size_t limit = bytes == 0 ? SIZE_MAX : (size_t)(bytes >> space->granule_log2);
+
+    pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, false);
+    while (space->n_limiting > 0) { /* one at a time: each leaves the limit as it was, or its own */
+        space->n_waiting++;
+        pl_lock_wait(&space->lock, &space->landed);
+        space->n_waiting--;
+    }
+    pleat_status st = check_live(space, limit);
+    if (st == PLEAT_OK) {
+        size_t limit_before = space->limit_chunks;
+        space->n_limiting++;
+        space->limit_chunks = limit;
+        st = shrink(space, limit);
+        if (st == PLEAT_OK) {
+            space->options.limit_bytes = bytes;
+        } else {
+            space->limit_chunks = limit_before;
+        }
+        space->n_limiting--;
+        pthread_cond_broadcast(&space->landed);
+    }
+    pl_capturers_leave(space, is_inside);
+    pl_lock_release(&space->lock);
+    return st;
+}
