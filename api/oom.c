@@ -24,7 +24,7 @@ static void measure(pl_gpu *gpu, size_t bytes, pl_shortage *out)
     uint64_t free_bytes = 0;
     gpu->ops->stats(gpu->allocator, &stats);
     bool has_free = pl_device_free_bytes(gpu->dev, &free_bytes) == PLEAT_OK;
-    bool is_movable = gpu->ops == &pl_expandable_ops; /* PyTorch's pages are not moved */
+    bool is_movable = gpu->ops == &pl_pleat_ops; /* PyTorch's pages are not moved */
     uint64_t granule = is_movable ? stats.granule_bytes : 0;
     uint64_t total = pl_device_total_bytes(gpu->dev);
     uint64_t held = stats.resident_bytes + free_bytes;

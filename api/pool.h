@@ -1,8 +1,8 @@
 /* pool.h - the private pools of one device: their names, their users, and who is routed to them.
  *
- * Memory is the allocator's (segments/pleat/private.h); here is only which request goes where. A request
- * that is routed holds its pool until it is over, so a pool whose last user has gone lives on until
- * nobody is in the middle of a request. Filters, `forget` and the allocator's calls that need the
+ * Memory is the allocator's (segments/pleat/private.h); here is only which request goes where. A
+ * request that is routed holds its pool until it is over, so a pool whose last user has gone lives
+ * on until nobody is in the middle of a request. Filters, `forget` and the allocator's calls that need the
  * driver run without the lock; a route that has ended stays in the list while a filter of it runs,
  * and who ends it waits for that, but for who is inside a filter.
  *

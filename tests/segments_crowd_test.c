@@ -34,7 +34,7 @@ static uint64_t play_together(const drawn *d, unsigned n_threads, uint64_t seed,
     player p;
     member members[MOST_THREADS];
     random_source r = { .state = ~seed };
-    player_open(&p, &pl_expandable_ops, &d->conf);
+    player_open(&p, &pl_pleat_ops, &d->conf);
     for (unsigned i = 0; i < n_threads; i++) {
         members[i] = (member){ .p = &p,
                                .sequence = &sequences[random_below(&r, n_sequences)],

@@ -16,7 +16,7 @@ static uint64_t play(const sequence *s, const drawn *d, uint64_t seed, totals *t
 {
     player p;
     random_source r = { .state = ~seed };
-    player_open(&p, &pl_expandable_ops, &d->conf);
+    player_open(&p, &pl_pleat_ops, &d->conf);
     s->play(&p, &r, &d->shape);
     player_assert_good(&p, s->name, seed);
     uint64_t peak_bytes = p.model.peak_bytes;

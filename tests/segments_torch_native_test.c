@@ -357,7 +357,7 @@ START_TEST(allocators_are_found_by_the_names_that_are_listed)
     }
     ck_assert_uint_ge(n, 2);
     ck_assert_ptr_eq(pl_allocator_find("torch-native"), &pl_torch_native_ops);
-    ck_assert_ptr_eq(pl_allocator_find("pleat"), &pl_expandable_ops);
+    ck_assert_ptr_eq(pl_allocator_find("pleat"), &pl_pleat_ops);
     ck_assert_ptr_null(pl_allocator_find("torch"));
     ck_assert_ptr_null(pl_allocator_find(""));
     ck_assert_ptr_null(pl_allocator_name(n + 1));

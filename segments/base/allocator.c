@@ -4,7 +4,7 @@
 #include <string.h>
 
 static const pl_allocator_ops *const allocators[] = {
-    &pl_expandable_ops,  &pl_torch_native_ops,  &pl_torch_expandable_ops, &pl_mxnet_naive_ops,
+    &pl_pleat_ops,       &pl_torch_native_ops,  &pl_torch_expandable_ops, &pl_mxnet_naive_ops,
     &pl_mxnet_round_ops, &pl_mxnet19_naive_ops, &pl_mxnet19_round_ops,    &pl_unpooled_ops,
     &pl_tf_bfc_ops,      &pl_cuda_async_ops,
 };

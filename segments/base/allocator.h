@@ -151,7 +151,7 @@ struct pl_allocator {
 const pl_allocator_ops *pl_allocator_find(const char *name);
 const char *pl_allocator_name(unsigned index);
 
-extern const pl_allocator_ops pl_expandable_ops;       /* "pleat" */
+extern const pl_allocator_ops pl_pleat_ops;            /* "pleat" */
 extern const pl_allocator_ops pl_torch_native_ops;     /* "torch-native" */
 extern const pl_allocator_ops pl_torch_expandable_ops; /* "torch-expandable" */
 extern const pl_allocator_ops pl_mxnet_naive_ops;      /* "mxnet-naive": as in MXNet 2 */

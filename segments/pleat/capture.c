@@ -620,7 +620,7 @@ static pleat_status release_of_stream(pl_space *space, void *handle)
     return st;
 }
 
-pleat_status pl_expandable_release_capture_of(pl_allocator *a, void *handle)
+pleat_status pl_pleat_release_capture_of(pl_allocator *a, void *handle)
 {
     pl_space *space = (pl_space *)a;
 
@@ -632,7 +632,7 @@ pleat_status pl_expandable_release_capture_of(pl_allocator *a, void *handle)
 }
 
 /* Held while the lock is dropped, it stays in the list. */
-void pl_expandable_let_captures_go(pl_allocator *a)
+void pl_pleat_let_captures_go(pl_allocator *a)
 {
     pl_space *space = (pl_space *)a;
     size_t n_looks = 0;

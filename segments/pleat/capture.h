@@ -111,8 +111,8 @@ bool pl_capture_forget_pool(pl_space *space, const struct pl_private *pool);
 void pl_capture_free_all(pl_space *space); /* with the space */
 
 /* The graph captured with that stream's handle is gone, says its owner. PLEAT_OK; ECAPTURE. */
-pleat_status pl_expandable_release_capture_of(pl_allocator *a, void *handle);
+pleat_status pl_pleat_release_capture_of(pl_allocator *a, void *handle);
 /* No capture that has ended keeps memory of the default pool any more. */
-void pl_expandable_let_captures_go(pl_allocator *a);
+void pl_pleat_let_captures_go(pl_allocator *a);
 
 #endif

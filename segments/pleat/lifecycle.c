@@ -1,7 +1,7 @@
 /* lifecycle.c - a space's beginning and end. */
 #include "segments/pleat/capture.h"
 #include "segments/pleat/capturers.h"
-#include "segments/pleat/expandable.h"
+#include "segments/pleat/ops.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/settle.h"
 #include "segments/pleat/space.h"
@@ -49,8 +49,8 @@ static pleat_status init_locks(pl_space *space)
     return PLEAT_OK;
 }
 
-pleat_status pl_expandable_create(pl_device *dev, const pl_allocator_options *options,
-                                  pl_allocator **out)
+pleat_status pl_pleat_create(pl_device *dev, const pl_allocator_options *options,
+                             pl_allocator **out)
 {
     pl_host host;
 
@@ -79,7 +79,7 @@ pleat_status pl_expandable_create(pl_device *dev, const pl_allocator_options *op
         st = PLEAT_ENOMEM_HOST;
         goto undo_locks;
     }
-    space->base.ops = &pl_expandable_ops;
+    space->base.ops = &pl_pleat_ops;
     space->host = host;
     pl_block_store_init(&space->store, &space->host);
     pl_ptrmap_init(&space->live);
@@ -298,7 +298,7 @@ static void free_metadata(pl_space *space)
     pl_block_store_fini(&space->store);
 }
 
-pleat_status pl_expandable_destroy(pl_allocator *a, bool force, size_t *n_live, size_t *n_leaked)
+pleat_status pl_pleat_destroy(pl_allocator *a, bool force, size_t *n_live, size_t *n_leaked)
 {
     pl_space *space = (pl_space *)a;
 

@@ -206,7 +206,7 @@ size_t pl_private_want(const pl_space *space, const pl_area *area)
 
 /* ---- open and rest --------------------------------------------------------------------------- */
 
-pleat_status pl_expandable_private_open(pl_allocator *a, pl_private **out)
+pleat_status pl_pleat_private_open(pl_allocator *a, pl_private **out)
 {
     pl_space *space = (pl_space *)a;
 
@@ -222,7 +222,7 @@ pleat_status pl_expandable_private_open(pl_allocator *a, pl_private **out)
 }
 
 /* Frees that could not be timed during the capture are timed when their streams are named next. */
-void pl_expandable_private_rest(pl_allocator *a, pl_private *pool)
+void pl_pleat_private_rest(pl_allocator *a, pl_private *pool)
 {
     pl_space *space = (pl_space *)a;
 
@@ -233,8 +233,7 @@ void pl_expandable_private_rest(pl_allocator *a, pl_private *pool)
     pl_lock_release(&space->lock);
 }
 
-void pl_expandable_private_reserved(pl_allocator *a, pl_private *pool,
-                                    pleat_stat out[PLEAT_N_POOLS])
+void pl_pleat_private_reserved(pl_allocator *a, pl_private *pool, pleat_stat out[PLEAT_N_POOLS])
 {
     pl_space *space = (pl_space *)a;
 
@@ -369,7 +368,7 @@ static void start_draining(pl_space *space, pl_private *pool)
     }
 }
 
-void pl_expandable_private_release(pl_allocator *a, pl_private *pool)
+void pl_pleat_private_release(pl_allocator *a, pl_private *pool)
 {
     pl_space *space = (pl_space *)a;
 

@@ -71,10 +71,9 @@ static inline void pl_private_count(const pl_segment *seg, uint64_t in, uint64_t
     }
 }
 
-pleat_status pl_expandable_private_open(pl_allocator *a, pl_private **out);
-void pl_expandable_private_rest(pl_allocator *a, pl_private *pool);
-void pl_expandable_private_release(pl_allocator *a, pl_private *pool);
-void pl_expandable_private_reserved(pl_allocator *a, pl_private *pool,
-                                    pleat_stat out[PLEAT_N_POOLS]);
+pleat_status pl_pleat_private_open(pl_allocator *a, pl_private **out);
+void pl_pleat_private_rest(pl_allocator *a, pl_private *pool);
+void pl_pleat_private_release(pl_allocator *a, pl_private *pool);
+void pl_pleat_private_reserved(pl_allocator *a, pl_private *pool, pleat_stat out[PLEAT_N_POOLS]);
 
 #endif

@@ -7,8 +7,8 @@
 
 #include "segments/pleat/capture.h"
 #include "segments/pleat/capturers.h"
-#include "segments/pleat/expandable.h"
 #include "segments/pleat/flight.h"
+#include "segments/pleat/ops.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/run.h"
 #include "segments/pleat/settle.h"
@@ -307,7 +307,7 @@ void pl_trim_gather(pl_space *space, size_t n_chunks, uint32_t wait_ms)
     pl_space_land(space, &flying);
 }
 
-pleat_status pl_expandable_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released)
+pleat_status pl_pleat_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released)
 {
     pl_space *space = (pl_space *)a;
     size_t n_released;
@@ -372,7 +372,7 @@ static pleat_status shrink(pl_space *space, size_t limit)
     return st != PLEAT_OK || space->n_chunks <= limit ? st : PLEAT_EPENDING;
 }
 
-pleat_status pl_expandable_set_limit(pl_allocator *a, uint64_t bytes)
+pleat_status pl_pleat_set_limit(pl_allocator *a, uint64_t bytes)
 {
     pl_space *space = (pl_space *)a;
     size_t limit = bytes == 0 ? SIZE_MAX : (size_t)(bytes >> space->granule_log2);

@@ -2,9 +2,9 @@
  *
  * Each block is written on its stream when it is made and read there before it is freed, so that
  * the simulator sees every hazard. A refusal of pleat's is judged by the promise of
- * segments/pleat/grow.c: the model tries every place and the same call is made again. Whatever is wrong
- * is kept in `why` (the first time) and everything after it is skipped; player_assert_good fails
- * the test with it.
+ * segments/pleat/grow.c: the model tries every place and the same call is made again. Whatever is
+ * wrong is kept in `why` (the first time) and everything after it is skipped; player_assert_good
+ * fails the test with it.
  *
  * With threads the model is guarded by the gate, and a refusal is judged alone: whoever was refused
  * waits until no other call is under way, and calls again. */

@@ -31,7 +31,7 @@ void pleat_open_device(const char *sim_conf, const pl_device_options *device_opt
         make_stream(i);
     }
     options = options != NULL ? options : &defaults;
-    ck_assert_int_eq(pl_expandable_ops.create(pleat.dev, options, &pleat.a), PLEAT_OK);
+    ck_assert_int_eq(pl_pleat_ops.create(pleat.dev, options, &pleat.a), PLEAT_OK);
 }
 
 void pleat_open(const char *sim_conf, const pl_allocator_options *options)

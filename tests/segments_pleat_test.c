@@ -1,4 +1,4 @@
-/* segments_expandable_test.c - the pleat allocator on one stream: hits, growth, errors, figures. */
+/* segments_pleat_test.c - the pleat allocator on one stream: hits, growth, errors, figures. */
 /* labels: unit fault */
 #include <check.h>
 #include <stdlib.h>
@@ -406,7 +406,7 @@ static pleat_status create_again(pl_allocator **out)
 {
     pl_allocator_options options;
     pl_allocator_options_init(&options);
-    return pl_expandable_ops.create(pleat.dev, &options, out);
+    return pl_pleat_ops.create(pleat.dev, &options, out);
 }
 
 START_TEST(creation_that_lacks_host_memory_leaves_nothing)
@@ -480,7 +480,7 @@ static void close_without_vmm(void)
 START_TEST(without_vmm_there_is_no_pleat)
 {
     pl_allocator *a = NULL;
-    ck_assert(pl_expandable_ops.needs_vmm);
+    ck_assert(pl_pleat_ops.needs_vmm);
     ck_assert_int_eq(create_again(&a), PLEAT_ENOVMM);
     ck_assert_ptr_null(a);
 }
@@ -536,7 +536,7 @@ static void add_life(Suite *suite)
 
 int main(void)
 {
-    Suite *suite = suite_create("segments_expandable");
+    Suite *suite = suite_create("segments_pleat");
     TCase *hits = make_case("hits");
     tcase_add_test(hits, a_hit_makes_no_driver_call);
     tcase_add_test(hits, a_hit_on_a_created_stream_asks_only_for_its_capture);

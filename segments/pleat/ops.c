@@ -1,9 +1,9 @@
-/* expandable.c - the pleat allocator: allocate, free, and what users may ask of one device.
+/* ops.c - the pleat allocator: allocate, free, and what users may ask of one device.
  *
  * alloc: the best resident fit of the stream's own area, then of the other areas; else it grows
  * (grow.c). free: the block becomes free memory that pends on its stream (run.c); no driver call
  * but a tick now and then. Guarded by the space's lock, rank 20. */
-#include "segments/pleat/expandable.h"
+#include "segments/pleat/ops.h"
 
 #include <string.h>
 
@@ -407,14 +407,13 @@ static __attribute__((noinline)) pleat_status alloc_from(pl_space *space, pl_pri
     return st;
 }
 
-static pleat_status expandable_alloc(pl_allocator *a, size_t bytes, pl_stream *stream,
-                                     pleat_devptr *out)
+static pleat_status op_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, pleat_devptr *out)
 {
     return alloc_from(space_of(a), NULL, bytes, stream, out);
 }
 
-static pleat_status expandable_private_alloc(pl_allocator *a, pl_private *pool, size_t bytes,
-                                             pl_stream *stream, pleat_devptr *out)
+static pleat_status op_private_alloc(pl_allocator *a, pl_private *pool, size_t bytes,
+                                     pl_stream *stream, pleat_devptr *out)
 {
     return alloc_from(space_of(a), pool, bytes, stream, out);
 }
@@ -501,7 +500,7 @@ static pleat_status find_named(pl_space *space, pleat_devptr ptr, pl_stream *str
     return st;
 }
 
-static pleat_status expandable_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+static pleat_status op_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
 {
     pl_space *space = space_of(a);
     pl_capture_info info;
@@ -527,7 +526,7 @@ static pleat_status expandable_free(pl_allocator *a, pleat_devptr ptr, pl_stream
     return st;
 }
 
-static pleat_status expandable_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+static pleat_status op_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
 {
     pl_space *space = space_of(a);
     pl_capture_info info;
@@ -568,7 +567,7 @@ static void see_retired(pl_space *space, pl_stream *stream, const pl_capture_inf
 
 /* The owner of the stream is about to destroy it. Under the lock nobody but the caller lets it
  * leave: so it may be let go of before it is released. */
-static void expandable_retire_stream(pl_allocator *a, pl_stream *stream)
+static void op_retire_stream(pl_allocator *a, pl_stream *stream)
 {
     pl_space *space = space_of(a);
     pl_capture_info info;
@@ -598,7 +597,7 @@ static void expandable_retire_stream(pl_allocator *a, pl_stream *stream)
     pl_lock_release(&space->lock);
 }
 
-static pleat_status expandable_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out)
+static pleat_status op_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out)
 {
     pl_space *space = space_of(a);
     pleat_status st = PLEAT_EFOREIGN;
@@ -622,13 +621,13 @@ static pleat_status expandable_query(pl_allocator *a, pleat_devptr ptr, pleat_bl
     return st;
 }
 
-static pleat_status expandable_release_capture(pl_allocator *a, pl_stream *stream)
+static pleat_status op_release_capture(pl_allocator *a, pl_stream *stream)
 {
-    return pl_expandable_release_capture_of(a, pl_stream_handle(stream));
+    return pl_pleat_release_capture_of(a, pl_stream_handle(stream));
 }
 
 /* A capture may begin, or has ended: what would break one is over before it does. */
-static void expandable_expect_captures(pl_allocator *a, bool is_expected)
+static void op_expect_captures(pl_allocator *a, bool is_expected)
 {
     pl_space *space = space_of(a);
 
@@ -646,7 +645,7 @@ static void expandable_expect_captures(pl_allocator *a, bool is_expected)
     pl_lock_release(&space->lock);
 }
 
-static int expandable_check(pl_allocator *a)
+static int op_check(pl_allocator *a)
 {
     pl_space *space = space_of(a);
 
@@ -656,7 +655,7 @@ static int expandable_check(pl_allocator *a)
     return broken;
 }
 
-static void expandable_stats(pl_allocator *a, pleat_stats *out)
+static void op_stats(pl_allocator *a, pleat_stats *out)
 {
     pl_space *space = space_of(a);
 
@@ -665,8 +664,8 @@ static void expandable_stats(pl_allocator *a, pleat_stats *out)
     pl_lock_release(&space->lock);
 }
 
-static void expandable_visit(pl_allocator *a, void (*see)(void *context, const pl_piece *piece),
-                             void *context)
+static void op_visit(pl_allocator *a, void (*see)(void *context, const pl_piece *piece),
+                     void *context)
 {
     pl_space *space = space_of(a);
 
@@ -675,8 +674,8 @@ static void expandable_visit(pl_allocator *a, void (*see)(void *context, const p
     pl_lock_release(&space->lock);
 }
 
-static bool expandable_visit_some(pl_allocator *a, pleat_devptr *from,
-                                  void (*see)(void *context, const pl_piece *piece), void *context)
+static bool op_visit_some(pl_allocator *a, pleat_devptr *from,
+                          void (*see)(void *context, const pl_piece *piece), void *context)
 {
     pl_space *space = space_of(a);
 
@@ -686,7 +685,7 @@ static bool expandable_visit_some(pl_allocator *a, pleat_devptr *from,
     return is_more;
 }
 
-static void expandable_reset_peaks(pl_allocator *a)
+static void op_reset_peaks(pl_allocator *a)
 {
     pl_space *space = space_of(a);
 
@@ -697,30 +696,30 @@ static void expandable_reset_peaks(pl_allocator *a)
     pl_lock_release(&space->lock);
 }
 
-const pl_allocator_ops pl_expandable_ops = {
+const pl_allocator_ops pl_pleat_ops = {
     .name = "pleat",
     .needs_vmm = true,
-    .create = pl_expandable_create,
-    .destroy = pl_expandable_destroy,
-    .alloc = expandable_alloc,
-    .free = expandable_free,
-    .record_stream = expandable_record_stream,
-    .query = expandable_query,
-    .trim = pl_expandable_trim,
-    .set_limit = pl_expandable_set_limit,
-    .release_capture = expandable_release_capture,
-    .release_capture_of = pl_expandable_release_capture_of,
-    .let_captures_go = pl_expandable_let_captures_go,
-    .retire_stream = expandable_retire_stream,
-    .expect_captures = expandable_expect_captures,
-    .private_open = pl_expandable_private_open,
-    .private_alloc = expandable_private_alloc,
-    .private_rest = pl_expandable_private_rest,
-    .private_release = pl_expandable_private_release,
-    .private_reserved = pl_expandable_private_reserved,
-    .stats = expandable_stats,
-    .reset_peaks = expandable_reset_peaks,
-    .visit = expandable_visit,
-    .visit_some = expandable_visit_some,
-    .check = expandable_check,
+    .create = pl_pleat_create,
+    .destroy = pl_pleat_destroy,
+    .alloc = op_alloc,
+    .free = op_free,
+    .record_stream = op_record_stream,
+    .query = op_query,
+    .trim = pl_pleat_trim,
+    .set_limit = pl_pleat_set_limit,
+    .release_capture = op_release_capture,
+    .release_capture_of = pl_pleat_release_capture_of,
+    .let_captures_go = pl_pleat_let_captures_go,
+    .retire_stream = op_retire_stream,
+    .expect_captures = op_expect_captures,
+    .private_open = pl_pleat_private_open,
+    .private_alloc = op_private_alloc,
+    .private_rest = pl_pleat_private_rest,
+    .private_release = pl_pleat_private_release,
+    .private_reserved = pl_pleat_private_reserved,
+    .stats = op_stats,
+    .reset_peaks = op_reset_peaks,
+    .visit = op_visit,
+    .visit_some = op_visit_some,
+    .check = op_check,
 };

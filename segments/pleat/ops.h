@@ -1,0 +1,15 @@
+/* ops.h - the pleat allocator's parts that stand in files of their own. */
+#ifndef PLEAT_SEGMENTS_OPS_H
+#define PLEAT_SEGMENTS_OPS_H
+
+#include "segments/base/allocator.h"
+
+/* lifecycle.c */
+pleat_status pl_pleat_create(pl_device *dev, const pl_allocator_options *options,
+                             pl_allocator **out);
+pleat_status pl_pleat_destroy(pl_allocator *a, bool force, size_t *n_live, size_t *n_leaked);
+/* trim.c */
+pleat_status pl_pleat_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released);
+pleat_status pl_pleat_set_limit(pl_allocator *a, uint64_t bytes);
+
+#endif
