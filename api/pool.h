@@ -2,9 +2,9 @@
  *
  * Memory is the allocator's (segments/pleat/private.h); here is only which request goes where. A
  * request that is routed holds its pool until it is over, so a pool whose last user has gone lives
- * on until nobody is in the middle of a request. Filters, `forget` and the allocator's calls that need the
- * driver run without the lock; a route that has ended stays in the list while a filter of it runs,
- * and who ends it waits for that, but for who is inside a filter.
+ * on until nobody is in the middle of a request. Filters, `forget` and the allocator's calls that
+ * need the driver run without the lock. A route that has ended stays in the list while one of its
+ * filters runs; pleat_pool_end waits for running filters, unless it is called from one.
  *
  *   I1  n_routes counts the routes that have not ended, the table's and each pool's
  *   I2  a pool with users, routes or holds has its pl_private; one without any has none
