@@ -29,6 +29,7 @@
 #include <time.h>
 
 #include "segments/pleat/capture.h"
+#include "segments/pleat/context.h"
 #include "segments/pleat/flight.h"
 #include "segments/pleat/handover.h"
 #include "segments/pleat/place.h"
@@ -36,6 +37,7 @@
 #include "segments/pleat/run.h"
 #include "segments/pleat/settle.h"
 #include "segments/pleat/stale.h"
+#include "segments/pleat/tick.h"
 #include "segments/pleat/trim.h"
 #include "vmm/driver.h"
 
@@ -204,7 +206,7 @@ static size_t pending_bytes(const pl_lane *lane, bool is_private)
 static pl_lane *busiest_lane(const pl_space *space, const pl_request *rq, bool is_private)
 {
     pl_lane *best = NULL;
-    size_t n_looks = PL_SETTLE_LANES;
+    size_t n_looks = PL_LANE_LOOKS;
 
     for (pl_lane *lane = space->busy.first; lane != NULL && n_looks > 0; lane = lane->busy.next) {
         n_looks--;
@@ -214,7 +216,7 @@ static pl_lane *busiest_lane(const pl_space *space, const pl_request *rq, bool i
             best = lane;
         }
     }
-    pl_lock_touch(PL_SETTLE_LANES - n_looks);
+    pl_lock_touch(PL_LANE_LOOKS - n_looks);
     return best;
 }
 
@@ -303,7 +305,7 @@ static bool wait_for_flights(pl_space *space, pl_request *rq)
 static const pl_lane *find_pending(const pl_space *space, const pl_request *rq)
 {
     const pl_lane *best = NULL;
-    size_t n_looks = PL_SETTLE_LANES;
+    size_t n_looks = PL_LANE_LOOKS;
 
     for (const pl_lane *lane = space->busy.first; lane != NULL && n_looks > 0;
          lane = lane->busy.next, n_looks--) {
@@ -344,7 +346,7 @@ static size_t many_bytes(const pl_space *space, const pl_request *rq)
 static bool has_pending_apart(const pl_space *space, const pl_request *rq)
 {
     bool any = space->draining != NULL || space->opening != NULL;
-    size_t n_looks = PL_SETTLE_LANES;
+    size_t n_looks = PL_LANE_LOOKS;
 
     for (const pl_lane *lane = space->busy.first;
          rq->pool != NULL && !any && lane != NULL && n_looks > 0;
@@ -441,7 +443,7 @@ static bool wait_next(pl_space *space, pl_request *rq, pleat_status *st)
             continue;
         }
         lane->tried_turn = rq->wait_turn;
-        pleat_status failed = pl_settle_wait(space, lane, time_left(space, rq));
+        pleat_status failed = pl_tick_wait(space, lane, time_left(space, rq));
         *st = failed == PLEAT_OK ? *st : failed;
         any = pl_settle_all(space);
     }
@@ -455,7 +457,7 @@ static bool wait_for_all(pl_space *space, pl_request *rq, pleat_status *st)
         return false;
     }
     rq->n_waited_all++;
-    pleat_status failed = pl_settle_wait_context(space, PL_CARE_LAST, time_left(space, rq));
+    pleat_status failed = pl_context_tick_wait(space, PL_CARE_LAST, time_left(space, rq));
     if (failed != PLEAT_OK) {
         *st = failed;
         rq->n_waited_all = MOST_WAITS;
@@ -539,8 +541,8 @@ static bool poll_all(pl_space *space, pl_request *rq)
         return false;
     }
     rq->has_polled_all = true;
-    (void)pl_settle_poll(space, SIZE_MAX);
-    pl_settle_want_ticks(space, rq->lane, PL_SETTLE_LANES);
+    (void)pl_tick_poll(space, SIZE_MAX);
+    pl_settle_want_ticks(space, rq->lane, PL_LANE_LOOKS);
     pl_settle_everything(space);
     (void)pl_stale_reap(space);
     return true;
@@ -599,10 +601,10 @@ static pl_step extend(pl_space *space, pl_request *rq, pleat_status *st)
     }
     rq->n_cleared++;
     if (rq->lane->stream != NULL) {
-        pl_settle_tick(space, rq->lane); /* its own takes may be what stands there */
-        (void)!pl_settle_wait(space, rq->lane, time_left(space, rq));
+        pl_tick_record(space, rq->lane); /* its own takes may be what stands there */
+        (void)!pl_tick_wait(space, rq->lane, time_left(space, rq));
     }
-    (void)!pl_settle_wait_context(space, PL_CARE_LAST, time_left(space, rq));
+    (void)!pl_context_tick_wait(space, PL_CARE_LAST, time_left(space, rq));
     (void)pl_stale_reap(space);
     return PL_STEP_AGAIN;
 }

@@ -3,7 +3,6 @@
 
 #include "segments/pleat/many.h"
 #include "segments/pleat/run.h"
-#include "segments/pleat/settle.h"
 
 enum { MOST_MOVED = 1024 }; /* blocks looked at in one hold */
 
