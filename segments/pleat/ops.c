@@ -214,8 +214,9 @@ enum { MOST_REFRESHES = 256 };
  * some at a time. True: look again, and reserve again: others have used what was reserved. */
 static bool refresh(pl_space *space, pl_request *rq)
 {
-    bool is_first = !rq->has_polled && !rq->is_capturing; /* a capture asks and unmaps nothing */
-    rq->has_polled = true;
+    /* A capture asks and unmaps nothing. */
+    bool is_first = !rq->tried.has_polled && !rq->is_capturing;
+    rq->tried.has_polled = true;
     if (is_first && (pl_space_has_many_lanes(space) || space->ticking.n > 0 || space->n_stale > 0 ||
                      space->n_captures > 0 || space->draining != NULL)) {
         (void)pl_tick_poll(space, PL_TICK_QUERIES);
@@ -225,10 +226,10 @@ static bool refresh(pl_space *space, pl_request *rq)
         (void)pl_settle_some(space, PL_SETTLE_SOME);
         return true;
     }
-    if (rq->n_refreshed == MOST_REFRESHES) { /* others may go on freeing for ever */
+    if (rq->tried.n_refreshed == MOST_REFRESHES) { /* others may go on freeing for ever */
         return false;
     }
-    rq->n_refreshed++;
+    rq->tried.n_refreshed++;
     bool is_more = pl_settle_some(space, PL_SETTLE_SOME) > 0 || pl_capture_look(space) ||
                    pl_private_drain(space);
     if (is_more) {
@@ -354,8 +355,8 @@ static pleat_status alloc_locked(pl_space *space, pl_stream *stream, pl_request 
     pl_lane *plain;
 
     rq->event = ++space->budget.n_events;
-    rq->turn = ++space->n_turns;
-    rq->wait_turn = ++space->n_turns;
+    rq->tried.turn = ++space->n_turns;
+    rq->tried.wait_turn = ++space->n_turns;
     pleat_status st = pl_space_lane(space, stream, false, &plain);
     if (st != PLEAT_OK) {
         return st;
