@@ -2,9 +2,11 @@
 #include "segments/pleat/capture.h"
 
 #include "segments/pleat/capturers.h"
+#include "segments/pleat/context.h"
 #include "segments/pleat/many.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/settle.h"
+#include "segments/pleat/tick.h"
 #include "vmm/driver.h"
 
 enum { LOOK_SOME = 512, RELEASE_SOME = 256 };
@@ -585,8 +587,8 @@ static void release_launched(pl_space *space, pl_capture *capture)
     capture->over_tick = over_tick;
     end(space, capture);
     forget_parts(space, capture);
-    pl_settle_want_context(space);
-    (void)pl_settle_poll(space, 0);
+    pl_context_tick_want(space);
+    (void)pl_tick_poll(space, 0);
     while (capture->waiting.first != NULL) {
         (void)release(space, capture, over_tick);
         pl_space_breathe(space);

@@ -4,7 +4,7 @@
 
 #include <time.h>
 
-#include "segments/pleat/settle.h"
+#include "segments/pleat/context.h"
 #include "vmm/base/cancel.h"
 #include "vmm/thread_life.h"
 
@@ -136,7 +136,7 @@ static bool is_clear(pl_space *space)
 {
     const pl_capturer *own = find_own(space);
     uint64_t now = space->n_capturers > 0 ? now_ms() : 0;
-    bool is_any = pl_settle_is_capturing(space);
+    bool is_any = pl_context_tick_is_barred(space);
 
     for (unsigned i = space->n_capturers; i > 0; i--) {
         pl_capturer *capturer = &space->capturers[i - 1];

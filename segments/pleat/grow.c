@@ -7,7 +7,7 @@
  * if L + P + m > C.
  *
  * Why. Let the request be refused with PLEAT_ENOMEM_DEVICE. Then in its last attempt nobody else
- * was in flight (shortage() waits for that first), no block pended on another stream (they were all
+ * was in flight (shortage.c waits for that first), no block pended on another stream (they were all
  * settled or ordered before), and the driver had refused to create beyond C since it began. So
  * every free block is one that the lane may use, and every granule held is idle, loose and
  * takeable, or counted in L + P. No run of any area of the request's pool, of either size class,
@@ -23,21 +23,24 @@
  * cross_stream:settled and wait_ms can forbid the ordering or waiting that the argument needs: then
  * the verdict is PLEAT_EPENDING.
  *
+ * Why it ends. Each attempt but the last has changed something (PL_STEP_AGAIN), and each kind of
+ * change is bounded. Counted for the request (pl_tried), whatever others do, are the remedies of
+ * a shortage (but for those that go from lane to lane: shortage.c), looks at what is over
+ * (ops.c), orders made instead of creating (fewer than there are lanes), attempts that others
+ * foiled (then one is made in a single hold of the lock, where none can) and making way for page
+ * tables (once). What is not counted uses something up: a new segment addresses, until there are
+ * none; a refusal by the driver lowers full_at to what is held, so that it is asked again only
+ * for what was given back since, or after very many events.
+ *
  * Guarded by the device lock, dropped around driver calls and waits; nothing is reserved then. */
 #include "segments/pleat/grow.h"
 
-#include <time.h>
-
-#include "segments/pleat/capture.h"
 #include "segments/pleat/flight.h"
 #include "segments/pleat/handover.h"
 #include "segments/pleat/place.h"
 #include "segments/pleat/private.h"
-#include "segments/pleat/run.h"
-#include "segments/pleat/settle.h"
-#include "segments/pleat/stale.h"
+#include "segments/pleat/shortage.h"
 #include "segments/pleat/trim.h"
-#include "vmm/driver.h"
 
 enum {
     LEAST_SEGMENT = 64, /* granules */
@@ -55,7 +58,7 @@ static size_t cap_of(const pl_space *space, const pl_request *rq)
 {
     size_t cap = pl_space_cap(space);
 
-    if (rq->ask == PL_ASK_NOW) { /* once more before a refusal */
+    if (rq->tried.ask == PL_ASK_NOW) { /* once more before a refusal */
         cap = space->limit_chunks < space->total_chunks ? space->limit_chunks : space->total_chunks;
     }
     return cap;
@@ -114,11 +117,6 @@ static bool is_better(const pl_place *a, const pl_place *b)
     return b->segment == NULL || a->n_new < b->n_new || (a->n_new == b->n_new && a->at < b->at);
 }
 
-static size_t least_granules(const pl_space *space, size_t bytes)
-{
-    return (bytes + space->granule_bytes - 1) >> space->granule_log2;
-}
-
 pleat_status pl_grow_reach(pl_space *space, const pl_request *rq, pl_area *area)
 {
     uint32_t number = rq->lane->number;
@@ -132,7 +130,7 @@ pleat_status pl_grow_reach(pl_space *space, const pl_request *rq, pl_area *area)
 
 bool pl_grow_can_create(const pl_space *space, const pl_request *rq)
 {
-    return least_granules(space, rq->bytes) <= room_below(space, cap_of(space, rq)) + space->n_idle;
+    return pl_request_granules(space, rq) <= room_below(space, cap_of(space, rq)) + space->n_idle;
 }
 
 /* In the own area; when creation cannot cover that, in any. out->segment is NULL if there is
@@ -144,7 +142,7 @@ static pleat_status find_place(pl_space *space, const pl_request *rq, pl_pace *p
     uint32_t lane = rq->usable;
     size_t pin_room = cap > space->n_pinned ? cap - space->n_pinned : 0;
     bool found = pl_place_search(space, pace, rq->area, lane, rq->bytes, pin_room, out);
-    size_t n_new = found ? out->n_new : least_granules(space, rq->bytes);
+    size_t n_new = found ? out->n_new : pl_request_granules(space, rq);
 
     if (n_new <= room_below(space, cap) + space->n_idle && (found || !rq->is_out_of_va)) {
         return PLEAT_OK;
@@ -165,7 +163,7 @@ static pleat_status find_place(pl_space *space, const pl_request *rq, pl_pace *p
  * blocks spread; small areas an eighth; private pools less, as they are many. */
 static pleat_status open_segment(pl_space *space, const pl_request *rq)
 {
-    size_t least = least_granules(space, rq->bytes);
+    size_t least = pl_request_granules(space, rq);
     size_t want = space->total_chunks;
     pl_flying flying;
     pl_range range;
@@ -193,31 +191,6 @@ static pleat_status open_segment(pl_space *space, const pl_request *rq)
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
-/* What pends on the lane and may help: a private request takes from the default pool too. */
-static size_t pending_bytes(const pl_lane *lane, bool is_private)
-{
-    return lane->pending_bytes + (is_private ? lane->apart_bytes : 0);
-}
-
-/* Of the other lanes with pending memory that a tick covers the one with the most, those apart that
- * this request has tried already; of very many lanes, among those looked at. */
-static pl_lane *busiest_lane(const pl_space *space, const pl_request *rq, bool is_private)
-{
-    pl_lane *best = NULL;
-    size_t n_looks = PL_SETTLE_LANES;
-
-    for (pl_lane *lane = space->busy.first; lane != NULL && n_looks > 0; lane = lane->busy.next) {
-        n_looks--;
-        if (lane != rq->lane && !lane->is_capture && lane->tried_turn != rq->turn &&
-            pl_handover_is_possible(space, lane, is_private) &&
-            (best == NULL || pending_bytes(lane, is_private) > pending_bytes(best, is_private))) {
-            best = lane;
-        }
-    }
-    pl_lock_touch(PL_SETTLE_LANES - n_looks);
-    return best;
-}
-
 /* Would creating leave the device with far more than was ever needed at once? */
 static bool is_too_much(const pl_space *space, size_t missing)
 {
@@ -232,15 +205,15 @@ static bool is_too_much(const pl_space *space, size_t missing)
  * creating would leave the device with far more than was ever needed at once. */
 static bool may_order_early(pl_space *space, const pl_request *rq, size_t missing)
 {
-    const pl_lane *other = busiest_lane(space, rq, false);
-    if (rq->n_ordered + 1 >= space->n_lanes || space->options.cross_stream != PL_CROSS_ORDER ||
-        other == NULL || space->n_loose == 0) {
+    const pl_lane *other = pl_handover_richest(space, rq->lane, rq->tried.turn, false);
+    if (rq->tried.n_ordered + 1 >= space->n_lanes ||
+        space->options.cross_stream != PL_CROSS_ORDER || other == NULL || space->n_loose == 0) {
         return false;
     }
     bool is_frugal = space->options.growth == PL_GROWTH_FRUGAL;
     bool is_free = pl_stream_is_gone(other->stream); /* nobody submits to it any more */
-    return (is_too_much(space, missing) &&
-            (is_frugal || is_free || rq->n_ordered > 0 || pl_budget_is_rested(&space->budget))) ||
+    return (is_too_much(space, missing) && (is_frugal || is_free || rq->tried.n_ordered > 0 ||
+                                            pl_budget_is_rested(&space->budget))) ||
            pl_budget_may_order(&space->budget);
 }
 
@@ -283,299 +256,6 @@ static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_
     return st;
 }
 
-/* ---- when nothing is left -------------------------------------------------------------------- */
-
-enum { MOST_LANDINGS = 8, MOST_WAITS = 8 };
-
-/* What others have in their hands may be what is missing. Where they keep taking off, what they
- * hold counts as held. */
-static bool wait_for_flights(pl_space *space, pl_request *rq)
-{
-    if (space->n_flights == 0 || rq->n_landings == MOST_LANDINGS) {
-        return false;
-    }
-    rq->n_landings++;
-    pl_space_wait_for_flights(space);
-    return true;
-}
-
-/* Of all that pends on another lane, on whichever. */
-static const pl_lane *find_pending(const pl_space *space, const pl_request *rq)
-{
-    const pl_lane *best = NULL;
-    size_t n_looks = PL_SETTLE_LANES;
-
-    for (const pl_lane *lane = space->busy.first; lane != NULL && n_looks > 0;
-         lane = lane->busy.next, n_looks--) {
-        size_t bytes = pending_bytes(lane, rq->pool != NULL);
-        if (lane != rq->lane && bytes > 0 &&
-            (best == NULL || bytes > pending_bytes(best, rq->pool != NULL))) {
-            best = lane;
-        }
-    }
-    return best;
-}
-
-/* Whoever reads the error learns whom the memory waits for. */
-static void name_pending(const pl_space *space, const pl_request *rq)
-{
-    const pl_lane *other = find_pending(space, rq);
-
-    if (rq->is_forbidden && pl_capture_name_lasting(space)) {
-        return;
-    }
-    if (other == NULL) {
-        pl_driver_set_detail("it pends on several streams, or on a graph that may run");
-        return;
-    }
-    pl_driver_set_detail(
-        "most of it pends on the stream %p (id %llu)%s", pl_stream_handle(other->stream),
-        (unsigned long long)pl_stream_id(other->stream), other->is_gone ? ", which is gone" : "");
-}
-
-/* What pends on several streams and may help. */
-static size_t many_bytes(const pl_space *space, const pl_request *rq)
-{
-    return space->n_many_bytes + (rq->pool != NULL ? space->n_apart_bytes : 0);
-}
-
-/* Memory that is pinned, but in a private pool, perhaps the request's own, or in one that drains.
- * */
-static bool has_pending_apart(const pl_space *space, const pl_request *rq)
-{
-    bool any = space->draining != NULL || space->opening != NULL;
-    size_t n_looks = PL_SETTLE_LANES;
-
-    for (const pl_lane *lane = space->busy.first;
-         rq->pool != NULL && !any && lane != NULL && n_looks > 0;
-         lane = lane->busy.next, n_looks--) {
-        any = lane->apart_bytes > 0;
-    }
-    return any;
-}
-
-/* A place shares at most its two outer granules with live blocks: if even so it cannot fit beside
- * what is pinned, nothing that pends is worth waiting for. */
-static bool is_hopeless(const pl_space *space, const pl_request *rq)
-{
-    size_t cap = space->limit_chunks < space->total_chunks ? space->limit_chunks
-                                                           : space->total_chunks;
-    size_t whole = least_granules(space, rq->bytes);
-
-    return whole > cap || (many_bytes(space, rq) == 0 && space->n_pinned + whole > cap + 2 &&
-                           !has_pending_apart(space, rq) && space->n_disowned == 0);
-}
-
-/* Anything that a wait, or an order, might let the request have. */
-static bool has_pending(const pl_space *space, const pl_request *rq)
-{
-    return many_bytes(space, rq) > 0 || find_pending(space, rq) != NULL ||
-           has_pending_apart(space, rq) || space->n_disowned > 0;
-}
-
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
-/* What is left of wait_ms, which bounds all waits of a request together. */
-static uint32_t time_left(const pl_space *space, pl_request *rq)
-{
-    uint64_t now = now_ms();
-
-    if (rq->wait_until == 0) {
-        rq->wait_until = now + space->options.wait_ms;
-    }
-    return rq->wait_until > now ? (uint32_t)(rq->wait_until - now) : 0;
-}
-
-static void begin_turn(pl_space *space, pl_request *rq)
-{
-    rq->turn = ++space->n_turns;
-    rq->wait_turn = ++space->n_turns;
-    rq->has_ordered = false;
-    rq->has_waited = false;
-}
-
-/* After the next lane that has something for it. A lane that yields nothing is not tried again. */
-static bool order_next(pl_space *space, pl_request *rq)
-{
-    bool is_private = rq->pool != NULL;
-    pl_lane *other = NULL;
-
-    if (rq->has_ordered || space->options.cross_stream != PL_CROSS_ORDER) {
-        return false;
-    }
-    while ((other = busiest_lane(space, rq, is_private)) != NULL) {
-        size_t n_moved = 0;
-        pleat_status st = pl_handover(space, rq->lane, other, SIZE_MAX, is_private, &n_moved);
-        if (n_moved > 0) {
-            rq->wants_tick = true; /* what it adopted and leaves must be orderable in its turn */
-            return true;
-        }
-        other->tried_turn = rq->turn;
-        if (st != PLEAT_OK && st != PLEAT_ESTREAM) {
-            break;
-        }
-    }
-    rq->has_ordered = true;
-    return false;
-}
-
-/* Until the next lane's newest tick has passed; of each lane once. */
-static bool wait_next(pl_space *space, pl_request *rq, pleat_status *st)
-{
-    bool any = false;
-
-    for (size_t n = space->ticking.n; n > 0 && !any; n--) {
-        pl_lane *lane = space->ticking.first;
-        if (lane == NULL) {
-            break;
-        }
-        pl_lane_ring_remove_ticking(&space->ticking, lane);
-        pl_lane_ring_push_ticking(&space->ticking, lane);
-        if (lane->tried_turn == rq->wait_turn || !lane->busy.is_linked) {
-            continue;
-        }
-        lane->tried_turn = rq->wait_turn;
-        pleat_status failed = pl_settle_wait(space, lane, time_left(space, rq));
-        *st = failed == PLEAT_OK ? *st : failed;
-        any = pl_settle_all(space);
-    }
-    return any;
-}
-
-/* For what no tick of a stream covers, and cannot any more. */
-static bool wait_for_all(pl_space *space, pl_request *rq, pleat_status *st)
-{
-    if (rq->n_waited_all == MOST_WAITS || (rq->n_waited_all > 0 && time_left(space, rq) == 0)) {
-        return false;
-    }
-    rq->n_waited_all++;
-    pleat_status failed = pl_settle_wait_context(space, PL_CARE_LAST, time_left(space, rq));
-    if (failed != PLEAT_OK) {
-        *st = failed;
-        rq->n_waited_all = MOST_WAITS;
-        rq->is_forbidden = failed == PLEAT_ECAPTURE;
-    }
-    begin_turn(space, rq); /* all others have gone on meanwhile */
-    return true;
-}
-
-/* The host waits, as the last step before failing: with wait_ms 0 it only looks. Each step is taken
- * once, and what it has settled is looked at before the next one. */
-static bool wait_pending(pl_space *space, pl_request *rq, pleat_status *st)
-{
-    if (!rq->has_waited && wait_next(space, rq, st)) {
-        return true;
-    }
-    rq->has_waited = true;
-    if (!wait_for_all(space, rq, st)) {
-        return false;
-    }
-    rq->has_polled_all = false;
-    return true;
-}
-
-/* Other streams' memory: order, or wait on the host, as the options allow. */
-static pl_step use_pending(pl_space *space, pl_request *rq, pleat_status *st)
-{
-    if (!has_pending(space, rq) || is_hopeless(space, rq)) {
-        return PL_STEP_DONE;
-    }
-    *st = PLEAT_EPENDING;
-    if (rq->is_capturing) {
-        return PL_STEP_DONE;
-    }
-    space->short_event = space->budget.n_events;
-    pleat_status failed = PLEAT_EPENDING;
-    if (order_next(space, rq) || wait_pending(space, rq, &failed)) {
-        return PL_STEP_AGAIN;
-    }
-    bool is_patience = failed == PLEAT_ECAPTURE || failed == PLEAT_EPENDING;
-    *st = is_patience ? PLEAT_EPENDING : failed;
-    return PL_STEP_DONE;
-}
-
-/* Free memory that a capture may not use: what it would have to take, and what pends on its own
- * stream, also in granules that live blocks share. */
-static bool is_withheld(const pl_space *space, const pl_request *rq)
-{
-    bool any = space->n_loose > 0;
-
-    pl_area_cursor cursor = { 0 };
-    for (const pl_area *area; !any;) {
-        area = pl_space_next_area(space, rq->pool, &cursor);
-        if (area == NULL) {
-            break;
-        }
-        any = pl_run_has_pending(space, area, pl_lane_plain(rq->lane->number));
-    }
-    return any;
-}
-
-/* A private request that may not take has settled memory unmapped for it: at first what is settled
- * already, then what a wait settles. */
-static bool gather(pl_space *space, pl_request *rq)
-{
-    uint32_t wait_ms = rq->n_gathered == 0 ? 0 : time_left(space, rq);
-
-    if (!rq->is_capturing || rq->pool == NULL || space->n_loose == 0 || rq->n_gathered == 2 ||
-        (rq->n_gathered == 1 && wait_ms == 0)) {
-        return false;
-    }
-    rq->n_gathered++;
-    pl_trim_gather(space, least_granules(space, rq->bytes) + 1, wait_ms);
-    return true;
-}
-
-/* Ask every stream's fences, and settle all that is over. */
-static bool poll_all(pl_space *space, pl_request *rq)
-{
-    if (rq->is_capturing || rq->has_polled_all) {
-        return false;
-    }
-    rq->has_polled_all = true;
-    (void)pl_settle_poll(space, SIZE_MAX);
-    pl_settle_want_ticks(space, rq->lane, PL_SETTLE_LANES);
-    pl_settle_everything(space);
-    (void)pl_stale_reap(space);
-    return true;
-}
-
-/* No place can be had now. Everything that may change that is tried, each a bounded number of
- * times: so a request ends whatever others do. */
-static pl_step shortage(pl_space *space, pl_request *rq, pleat_status verdict, pleat_status *st)
-{
-    *st = verdict;
-    if (least_granules(space, rq->bytes) > space->total_chunks) {
-        return PL_STEP_DONE;
-    }
-    if (wait_for_flights(space, rq) || gather(space, rq) || poll_all(space, rq)) {
-        return PL_STEP_AGAIN;
-    }
-    if (use_pending(space, rq, st) == PL_STEP_AGAIN) {
-        return PL_STEP_AGAIN;
-    }
-    if (*st == PLEAT_EPENDING) {
-        name_pending(space, rq);
-    }
-    if (*st != verdict) {
-        return PL_STEP_DONE;
-    }
-    if (rq->ask == PL_ASK_NOT && space->full_at < space->total_chunks) {
-        rq->ask = PL_ASK_NOW;
-        return PL_STEP_AGAIN;
-    }
-    if (rq->is_capturing && is_withheld(space, rq) && !is_hopeless(space, rq)) {
-        *st = PLEAT_EPENDING; /* without the capture it might have been taken or waited for */
-    }
-    return PL_STEP_DONE;
-}
-
 /* No gap is long enough: more addresses are reserved. Where there are none, memory that pends on
  * other streams may stand in a gap, and stale addresses may. */
 static pl_step extend(pl_space *space, pl_request *rq, pleat_status *st)
@@ -591,20 +271,7 @@ static pl_step extend(pl_space *space, pl_request *rq, pleat_status *st)
         rq->is_out_of_va = true;
         return PL_STEP_AGAIN;
     }
-    if (shortage(space, rq, PLEAT_ENOSPACE_VA, st) == PL_STEP_AGAIN) {
-        return PL_STEP_AGAIN;
-    }
-    if (*st != PLEAT_ENOSPACE_VA || rq->is_capturing || space->n_stale == 0 || rq->n_cleared > 0) {
-        return PL_STEP_DONE;
-    }
-    rq->n_cleared++;
-    if (rq->lane->stream != NULL) {
-        pl_settle_tick(space, rq->lane); /* its own takes may be what stands there */
-        (void)!pl_settle_wait(space, rq->lane, time_left(space, rq));
-    }
-    (void)!pl_settle_wait_context(space, PL_CARE_LAST, time_left(space, rq));
-    (void)pl_stale_reap(space);
-    return PL_STEP_AGAIN;
+    return pl_shortage_relieve(space, rq, PLEAT_ENOSPACE_VA, st);
 }
 
 /* ---- one attempt ----------------------------------------------------------------------------- */
@@ -629,15 +296,15 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
     if (*st != PLEAT_ENOMEM_DEVICE) {
         return PL_STEP_DONE;
     }
-    if (is_mapping && rq->has_made_way) {
+    if (is_mapping && rq->tried.has_made_way) {
         *st = PLEAT_EDRIVER;
         return PL_STEP_DONE;
     }
     if (is_mapping) { /* page tables need memory too: leave some */
-        rq->has_made_way = true;
+        rq->tried.has_made_way = true;
         (void)pl_trim_idle(space);
     }
-    rq->ask = PL_ASK_DONE;
+    rq->tried.ask = PL_ASK_DONE;
     space->full_at = space->n_chunks;
     space->full_event = space->budget.n_events;
     return PL_STEP_AGAIN;
@@ -647,13 +314,13 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
 static pl_step order_early(pl_space *space, pl_request *rq, size_t n_missing)
 {
     size_t n_moved = 0;
-    pl_lane *other = busiest_lane(space, rq, false);
+    pl_lane *other = pl_handover_richest(space, rq->lane, rq->tried.turn, false);
 
-    rq->n_ordered++;
+    rq->tried.n_ordered++;
     if (other == NULL ||
         pl_handover(space, rq->lane, other, n_missing, false, &n_moved) != PLEAT_OK ||
         n_moved == 0) {
-        rq->n_ordered = space->n_lanes; /* no more of it */
+        rq->tried.n_ordered = space->n_lanes; /* no more of it */
     }
     rq->wants_tick = rq->wants_tick || n_moved > 0;
     pl_budget_ordered(&space->budget);
@@ -667,10 +334,10 @@ enum { MOST_FOILED = 8 };
 static pl_step fail(pl_space *space, pl_request *rq, const pl_pace *pace, pleat_status *st)
 {
     if (!pl_pace_is_alone(space, pace)) {
-        rq->n_foiled++;
+        rq->tried.n_foiled++;
         return PL_STEP_AGAIN;
     }
-    return shortage(space, rq, PLEAT_ENOMEM_DEVICE, st);
+    return pl_shortage_relieve(space, rq, PLEAT_ENOMEM_DEVICE, st);
 }
 
 /* There is a place. */
@@ -686,7 +353,7 @@ static pl_step use_place(pl_space *space, pl_request *rq, pl_flight *f, size_t c
     f->n_extra = rq->pool == NULL ? extra_of(space, &f->place, rq->bytes, allowed) : 0;
     *st = pl_flight_reserve(space, f);
     if (*st == PLEAT_EPENDING) {
-        rq->n_foiled++;
+        rq->tried.n_foiled++;
         return PL_STEP_AGAIN;
     }
     if (*st != PLEAT_OK) {
@@ -710,7 +377,7 @@ pl_step pl_grow_step(pl_space *space, pl_request *rq, pl_block **out, pleat_stat
     pl_flight f = { .lane = rq->lane, .usable = rq->usable, .bytes = rq->bytes, .pace = &pace };
     size_t cap = cap_of(space, rq);
 
-    pl_pace_begin(space, &pace, rq->n_foiled >= MOST_FOILED);
+    pl_pace_begin(space, &pace, rq->tried.n_foiled >= MOST_FOILED);
     *st = find_place(space, rq, &pace, cap, &f.place);
     if (*st != PLEAT_OK) {
         return PL_STEP_DONE;
@@ -718,6 +385,6 @@ pl_step pl_grow_step(pl_space *space, pl_request *rq, pl_block **out, pleat_stat
     if (f.place.segment != NULL) {
         return use_place(space, rq, &f, cap, out, st);
     }
-    bool fits = space->n_pinned + least_granules(space, rq->bytes) <= cap;
+    bool fits = space->n_pinned + pl_request_granules(space, rq) <= cap;
     return fits ? extend(space, rq, st) : fail(space, rq, &pace, st);
 }

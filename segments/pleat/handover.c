@@ -3,7 +3,6 @@
 
 #include "segments/pleat/many.h"
 #include "segments/pleat/run.h"
-#include "segments/pleat/settle.h"
 
 enum { MOST_MOVED = 1024 }; /* blocks looked at in one hold */
 
@@ -18,6 +17,25 @@ bool pl_handover_is_possible(const pl_space *space, const pl_lane *lane, bool is
     return is_covered(space, lane, lane->pending.first) ||
            (is_private && is_covered(space, lane, lane->apart.first)) ||
            (lane->many.first != NULL && lane->recorded_tick > lane->passed_tick);
+}
+
+pl_lane *pl_handover_richest(const pl_space *space, const pl_lane *user, uint64_t turn,
+                             bool is_private)
+{
+    pl_lane *best = NULL;
+    size_t n_looks = PL_LANE_LOOKS;
+
+    for (pl_lane *lane = space->busy.first; lane != NULL && n_looks > 0; lane = lane->busy.next) {
+        n_looks--;
+        if (lane != user && !lane->is_capture && lane->tried_turn != turn &&
+            pl_handover_is_possible(space, lane, is_private) &&
+            (best == NULL || pl_handover_pending_bytes(lane, is_private) >
+                                 pl_handover_pending_bytes(best, is_private))) {
+            best = lane;
+        }
+    }
+    pl_lock_touch(PL_LANE_LOOKS - n_looks);
+    return best;
 }
 
 static size_t whole_granules(const pl_block *b)

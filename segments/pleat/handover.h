@@ -19,9 +19,18 @@ static inline uint64_t pl_handover_behind(const pl_lane *user, uint32_t lane)
     return behind->lane == lane ? behind->number : 0;
 }
 
+/* What pends on the lane and may help: a private request takes from the default pool too. */
+static inline size_t pl_handover_pending_bytes(const pl_lane *lane, bool is_private)
+{
+    return lane->pending_bytes + (is_private ? lane->apart_bytes : 0);
+}
 /* Does anything pend on the lane that a tick covers? is_private: private pools' memory counts, too.
  */
 bool pl_handover_is_possible(const pl_space *space, const pl_lane *lane, bool is_private);
+/* Of the other lanes with pending memory that a tick covers the one with the most, those apart that
+ * were tried in this turn already; of very many lanes, among those looked at. NULL: none. */
+pl_lane *pl_handover_richest(const pl_space *space, const pl_lane *user, uint64_t turn,
+                             bool is_private);
 /* Let `user` have memory that pends on `other`. Blocks with n_granules whole granules, or all
  * blocks if those have fewer, pend on `user` then; the rest stays with `other`, which can use it
  * without waiting. SIZE_MAX: all that is covered. Counts a stream_wait for each order.

@@ -8,7 +8,7 @@
  * A free block pends on its lane's tick: a fence recorded now and then, and only in calls that name
  * the stream: at any other time it may be destroyed, and drivers promise nothing for its handle.
  * Frees are stamped; the stamps of all lanes come from one clock. A tick covers its lane's stamps
- * up to its number, a tick of the context (settle.h) those of every lane. Once it has passed on
+ * up to its number, a tick of the context (context.h) those of every lane. Once it has passed on
  * the GPU what it covers is over, and settled by and by. */
 #ifndef PLEAT_SEGMENTS_LANE_H
 #define PLEAT_SEGMENTS_LANE_H
@@ -25,6 +25,7 @@ enum {
     PL_LANE_TICKS = 64, /* in flight at once; then the newest two become one */
     PL_LANE_BEHIND = 8,
     PL_LANE_YOUNG = 256, /* frees in its life: until then it may be one that comes and goes */
+    PL_LANE_LOOKS = 64,  /* lanes looked at in one hold of the lock */
 };
 
 /* "This lane waits on the GPU for that one's ticks up to this number." */

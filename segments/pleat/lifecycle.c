@@ -5,6 +5,7 @@
 #include "segments/pleat/private.h"
 #include "segments/pleat/settle.h"
 #include "segments/pleat/space.h"
+#include "segments/pleat/tick.h"
 #include "vmm/mapping.h"
 
 /* ---- create ---------------------------------------------------------------------------------- */
@@ -103,7 +104,7 @@ static void wait_for_ticks(pl_space *space)
 {
     for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
         if (space->lanes[i] != NULL) {
-            (void)!pl_settle_wait(space, space->lanes[i], UINT32_MAX);
+            (void)!pl_tick_wait(space, space->lanes[i], UINT32_MAX);
         }
     }
 }

@@ -5,7 +5,7 @@
 #include "segments/pleat/handover.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/run.h"
-#include "segments/pleat/settle.h"
+#include "segments/pleat/tick.h"
 
 /* ---- uses ------------------------------------------------------------------------------------ */
 
@@ -139,7 +139,7 @@ static void want_tick_for(pl_space *space, const pl_block *b, const pl_use *use)
     pl_lane *lane = use->lane == PL_LANE_CONTEXT ? NULL : pl_space_lane_at(space, use->lane);
 
     if (lane != NULL && use->tick > lane->recorded_tick) {
-        pl_settle_wish(space, lane, b->bytes);
+        pl_tick_wish(space, lane, b->bytes);
     }
 }
 
@@ -189,7 +189,7 @@ static void leave(pl_space *space, pl_block *b)
     bool is_over = !lane->is_capture && pl_lane_has_passed(space, lane, tick);
     bool is_settled = is_over && pl_space_has_many_lanes(space);
     if (!is_over && !lane->is_capture && tick > lane->recorded_tick) {
-        pl_settle_wish(space, lane, b->bytes);
+        pl_tick_wish(space, lane, b->bytes);
     }
     pl_run_free(space, b, is_settled ? PL_LANE_SETTLED : lane->number, is_settled ? 0 : tick);
 }
@@ -375,7 +375,7 @@ static bool is_reached(pl_space *space, const pl_lane *user, const pl_block *b)
 size_t pl_many_adopt(pl_space *space, pl_lane *user, bool is_private)
 {
     size_t n_looks = MOST_LOOKS;
-    size_t n_lanes = PL_SETTLE_LANES;
+    size_t n_lanes = PL_LANE_LOOKS;
     size_t n_adopted = 0;
     pl_lane *next_lane;
 
@@ -393,7 +393,7 @@ size_t pl_many_adopt(pl_space *space, pl_lane *user, bool is_private)
             }
         }
     }
-    pl_lock_touch(MOST_LOOKS - n_looks + PL_SETTLE_LANES - n_lanes);
+    pl_lock_touch(MOST_LOOKS - n_looks + PL_LANE_LOOKS - n_lanes);
     return n_adopted;
 }
 

@@ -9,6 +9,7 @@
 
 #include "segments/pleat/capture.h"
 #include "segments/pleat/capturers.h"
+#include "segments/pleat/context.h"
 #include "segments/pleat/figures.h"
 #include "segments/pleat/grow.h"
 #include "segments/pleat/many.h"
@@ -16,6 +17,7 @@
 #include "segments/pleat/run.h"
 #include "segments/pleat/settle.h"
 #include "segments/pleat/stale.h"
+#include "segments/pleat/tick.h"
 #include "segments/pleat/trim.h"
 #include "segments/pleat/walk.h"
 
@@ -212,21 +214,22 @@ enum { MOST_REFRESHES = 256 };
  * some at a time. True: look again, and reserve again: others have used what was reserved. */
 static bool refresh(pl_space *space, pl_request *rq)
 {
-    bool is_first = !rq->has_polled && !rq->is_capturing; /* a capture asks and unmaps nothing */
-    rq->has_polled = true;
+    /* A capture asks and unmaps nothing. */
+    bool is_first = !rq->tried.has_polled && !rq->is_capturing;
+    rq->tried.has_polled = true;
     if (is_first && (pl_space_has_many_lanes(space) || space->ticking.n > 0 || space->n_stale > 0 ||
                      space->n_captures > 0 || space->draining != NULL)) {
-        (void)pl_settle_poll(space, PL_SETTLE_QUERIES);
-        pl_settle_want_ticks(space, rq->lane, PL_SETTLE_LANES);
-        pl_settle_context_if_due(space);
+        (void)pl_tick_poll(space, PL_TICK_QUERIES);
+        pl_settle_want_ticks(space, rq->lane, PL_LANE_LOOKS);
+        pl_context_tick_record_if_due(space);
         (void)pl_stale_reap(space);
         (void)pl_settle_some(space, PL_SETTLE_SOME);
         return true;
     }
-    if (rq->n_refreshed == MOST_REFRESHES) { /* others may go on freeing for ever */
+    if (rq->tried.n_refreshed == MOST_REFRESHES) { /* others may go on freeing for ever */
         return false;
     }
-    rq->n_refreshed++;
+    rq->tried.n_refreshed++;
     bool is_more = pl_settle_some(space, PL_SETTLE_SOME) > 0 || pl_capture_look(space) ||
                    pl_private_drain(space);
     if (is_more) {
@@ -352,8 +355,8 @@ static pleat_status alloc_locked(pl_space *space, pl_stream *stream, pl_request 
     pl_lane *plain;
 
     rq->event = ++space->budget.n_events;
-    rq->turn = ++space->n_turns;
-    rq->wait_turn = ++space->n_turns;
+    rq->tried.turn = ++space->n_turns;
+    rq->tried.wait_turn = ++space->n_turns;
     pleat_status st = pl_space_lane(space, stream, false, &plain);
     if (st != PLEAT_OK) {
         return st;
@@ -375,9 +378,9 @@ static pleat_status alloc_locked(pl_space *space, pl_stream *stream, pl_request 
         }
     }
     if (rq->wants_tick) {
-        pl_settle_tick(space, plain);
+        pl_tick_record(space, plain);
     } else {
-        pl_settle_named(space, plain);
+        pl_tick_record_if_wanted(space, plain);
     }
     plain->n_refs--;
     return st;
@@ -545,7 +548,7 @@ static pleat_status op_record_stream(pl_allocator *a, pleat_devptr ptr, pl_strea
         if (is_foreign) {
             st = pl_many_add_use(space, b, plain, info.is_capturing ? plain->capture : NULL, false);
         }
-        pl_settle_named(space, plain);
+        pl_tick_record_if_wanted(space, plain);
     }
     pl_capturers_leave(space, is_inside);
     pl_lock_release(&space->lock);
@@ -584,7 +587,7 @@ static void op_retire_stream(pl_allocator *a, pl_stream *stream)
         if (lane != NULL) {
             is_known = true;
             lane->n_refs++;
-            pl_settle_close(space, lane);
+            pl_tick_record_last(space, lane);
             lane->n_refs--;
         }
     }

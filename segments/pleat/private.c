@@ -2,8 +2,10 @@
 #include "segments/pleat/private.h"
 
 #include "segments/pleat/capture.h"
+#include "segments/pleat/context.h"
 #include "segments/pleat/run.h"
 #include "segments/pleat/settle.h"
+#include "segments/pleat/tick.h"
 
 enum { LEAST_SEGMENT = 64, SHARE_LOG2 = 6, QUIET_LOOKS = 256, RECYCLE_LOOKS = 8, OPEN_SOME = 1024 };
 
@@ -228,7 +230,7 @@ void pl_pleat_private_rest(pl_allocator *a, pl_private *pool)
 
     pl_lock_acquire(&space->lock);
     pl_capture_end_of_pool(space, pool);
-    (void)pl_settle_poll(space, PL_SETTLE_QUERIES);
+    (void)pl_tick_poll(space, PL_TICK_QUERIES);
     (void)pl_settle_some(space, PL_SETTLE_SOME);
     pl_lock_release(&space->lock);
 }
@@ -364,7 +366,7 @@ static void start_draining(pl_space *space, pl_private *pool)
     space->context.next_tick = ++space->clock;
     if (pool->is_unwatched) {
         space->context.gone_bytes += pool->reserved.current;
-        pl_settle_want_context(space);
+        pl_context_tick_want(space);
     }
 }
 
@@ -379,7 +381,7 @@ void pl_pleat_private_release(pl_allocator *a, pl_private *pool)
         pl_host_free(&space->host, pool);
     } else {
         start_draining(space, pool);
-        (void)pl_settle_poll(space, PL_SETTLE_QUERIES);
+        (void)pl_tick_poll(space, PL_TICK_QUERIES);
         (void)pl_capture_look(space);
         (void)pl_settle_some(space, PL_SETTLE_SOME); /* before a later pool is given its areas */
         while (pl_private_drain(space)) {

@@ -7,12 +7,14 @@
 
 #include "segments/pleat/capture.h"
 #include "segments/pleat/capturers.h"
+#include "segments/pleat/context.h"
 #include "segments/pleat/flight.h"
 #include "segments/pleat/ops.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/run.h"
 #include "segments/pleat/settle.h"
 #include "segments/pleat/stale.h"
+#include "segments/pleat/tick.h"
 #include "vmm/mapping.h"
 
 enum { BATCH = 64, SHRINK_TRIES = 64, LOOK_AT = 256 };
@@ -57,7 +59,7 @@ static pleat_status wait_for_lanes(pl_space *space, uint32_t wait_ms)
         pl_lane *lane = space->ticking.first;
         pl_lane_ring_remove_ticking(&space->ticking, lane);
         pl_lane_ring_push_ticking(&space->ticking, lane);
-        pleat_status failed = pl_settle_wait(space, lane, wait_ms);
+        pleat_status failed = pl_tick_wait(space, lane, wait_ms);
         st = st == PLEAT_OK ? failed : st;
     }
     return st;
@@ -74,7 +76,7 @@ static pleat_status wait_for_all(pl_space *space, uint32_t wait_ms)
     }
     if (has_uncovered(space) || (wait_ms > 0 && space->ticking.n > 0)) {
         pl_care care = wait_ms > 0 ? PL_CARE_LAST : PL_CARE_SOON; /* who looks can look again */
-        pleat_status failed = pl_settle_wait_context(space, care, wait_ms);
+        pleat_status failed = pl_context_tick_wait(space, care, wait_ms);
         if (failed != PLEAT_OK && wait_ms > 0) {
             st = wait_for_lanes(space, wait_ms);
             st = st == PLEAT_OK ? failed : st;
@@ -92,8 +94,8 @@ enum { MOST_WAITS = 4 };
 static pleat_status quiesce(pl_space *space, uint32_t wait_ms)
 {
     pl_capture_look_well(space); /* what graphs have left is waited for, too */
-    pl_settle_want_ticks(space, NULL, PL_SETTLE_LANES);
-    (void)pl_settle_poll(space, SIZE_MAX); /* the legacy stream's, too, just recorded */
+    pl_settle_want_ticks(space, NULL, PL_LANE_LOOKS);
+    (void)pl_tick_poll(space, SIZE_MAX); /* the legacy stream's, too, just recorded */
     pl_settle_everything(space);
     pleat_status st = wait_for_all(space, wait_ms);
     for (unsigned n = 1; n < MOST_WAITS && st == PLEAT_OK && wait_ms > 0; n++) {

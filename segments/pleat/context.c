@@ -1,0 +1,239 @@
+/* context.c - the tick of the whole context: see context.h.
+ *
+ * The rule it upholds: it is recorded beside no capture that is known, and rarely where it may meet
+ * one that is not. The host waits for other streams here and in pl_tick_wait only. Guarded by the
+ * device lock, which is dropped around every driver call; whoever drops it has set is_busy, or
+ * shares the fence. */
+#include "segments/pleat/context.h"
+
+#include "segments/pleat/capture.h"
+#include "segments/pleat/capturers.h"
+
+/* ---- when one may be recorded ---------------------------------------------------------------- */
+
+bool pl_context_tick_is_barred(const pl_space *space)
+{
+    return space->n_capturing > 0 || space->n_expected > 0;
+}
+
+static void end_recording(pl_space *space)
+{
+    space->context.is_busy = false;
+    space->context.is_recording = false;
+    if (space->n_waiting > 0) {
+        pthread_cond_broadcast(&space->landed);
+    }
+}
+
+/* Of one tick; and how often one is put off for longer. */
+enum { SOON_MS = 2, MOST_PATIENCE_MS = 400, MOST_MISSED = 6 };
+
+/* A moment in which it breaks no capture, as far as can be known. What nobody waits for is put off
+ * when there is none, each time for twice as long. */
+static bool find_moment(pl_space *space, pl_care care, uint32_t patience_ms)
+{
+    pl_context *context = &space->context;
+
+    patience_ms = patience_ms < MOST_PATIENCE_MS ? patience_ms : MOST_PATIENCE_MS;
+    context->is_busy = true;
+    bool is_found = pl_capturers_gather(space, care == PL_CARE_NOW ? 0 : patience_ms) ||
+                    (care == PL_CARE_LAST && !pl_context_tick_is_barred(space));
+    if (is_found) {
+        context->n_missed = 0;
+        return true;
+    }
+    end_recording(space);
+    context->event = space->budget.n_events;
+    context->n_missed += context->n_missed < MOST_MISSED;
+    return false;
+}
+
+/* ---- recording ------------------------------------------------------------------------------- */
+
+static uint64_t begin_context_tick(pl_space *space)
+{
+    pl_context *context = &space->context;
+    uint64_t number = space->clock;
+
+    context->next_tick = ++space->clock;
+    context->is_busy = true;
+    context->is_recording = true;
+    context->is_wanted = false;
+    context->gone_bytes = 0;
+    context->event = space->budget.n_events;
+    return number;
+}
+
+/* Refusals in a row that are counted: each doubles what is waited for before the next try. */
+enum { MOST_REFUSED = 20 };
+
+pleat_status pl_context_tick_record(pl_space *space, pl_care care, uint32_t patience_ms)
+{
+    pl_context *context = &space->context;
+    pl_fence *fence;
+
+    if (context->is_busy || context->tick.fence != NULL) {
+        return PLEAT_EPENDING;
+    }
+    if (context->is_unsupported) {
+        return PLEAT_ENOTSUP;
+    }
+    if (pl_context_tick_is_barred(space)) {
+        pl_capture_end_gone(space);
+    }
+    if (pl_context_tick_is_barred(space) || !find_moment(space, care, patience_ms)) {
+        return PLEAT_ECAPTURE;
+    }
+    size_t gone_bytes = context->gone_bytes;
+    uint64_t number = begin_context_tick(space);
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_fence_record_context(space->dev, &fence);
+    pl_lock_acquire(&space->lock);
+    end_recording(space);
+    context->gone_bytes += st == PLEAT_OK ? 0 : gone_bytes;
+    context->is_unsupported = st == PLEAT_ENOTSUP;
+    context->is_wanted = st != PLEAT_OK;
+    context->n_refused += st == PLEAT_ECAPTURE && context->n_refused < MOST_REFUSED;
+    if (st == PLEAT_OK) {
+        context->n_refused = 0;
+        context->tick = (pl_tick){ .number = number, .fence = fence };
+    }
+    return st;
+}
+
+void pl_context_tick_want(pl_space *space)
+{
+    space->context.is_wanted = true;
+    if (space->context.n_refused == 0) {
+        (void)pl_context_tick_record(space, PL_CARE_NOW, 0);
+    }
+}
+
+/* Unless somebody waits, it is recorded rarely, since it makes the driver look at every stream; and
+ * more rarely where captures were made, but not known by whom, so that it cannot choose its moment.
+ * A refusal shows that there are some that nobody tells of: after each, twice as rarely. */
+static const uint64_t CONTEXT_EVENTS = 1024;
+static const uint64_t WARY_EVENTS = 16384;
+enum { CONTEXT_SHARE_LOG2 = 6, URGENT_SHARE_LOG2 = 3 };
+
+void pl_context_tick_record_if_due(pl_space *space)
+{
+    const pl_context *context = &space->context;
+    size_t held = space->n_chunks << space->granule_log2;
+    uint64_t n_events = space->budget.n_events - context->event;
+    bool is_guarded = space->n_capturers > 0; /* it chooses its moment */
+    bool is_wary = context->n_refused > 0 || (space->next_capture > 0 && !is_guarded);
+    uint64_t n_least = (is_wary ? WARY_EVENTS : CONTEXT_EVENTS)
+                       << (context->n_refused + context->n_missed);
+    bool is_time = n_events >= n_least;
+    bool is_urgent = context->gone_bytes > held >> URGENT_SHARE_LOG2 && !is_wary && !is_guarded;
+
+    bool is_worth_it = context->gone_bytes > held >> CONTEXT_SHARE_LOG2 ||
+                       pl_space_is_crowded(space); /* nobody's lane stays for a few bytes */
+
+    if (context->is_wanted && is_worth_it && (is_time || is_urgent)) {
+        (void)pl_context_tick_record(space, PL_CARE_SOON, SOON_MS);
+    }
+}
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+void pl_context_tick_end(pl_space *space, bool has_passed)
+{
+    pl_context *context = &space->context;
+
+    if (has_passed && context->tick.number > context->passed_tick) {
+        context->passed_tick = context->tick.number;
+    }
+    pl_fence_return(context->tick.fence);
+    context->tick.fence = NULL;
+}
+
+/* For drivers without the event. */
+static pleat_status synchronize(pl_space *space, pl_care care, uint32_t patience_ms)
+{
+    if (pl_context_tick_is_barred(space) || !find_moment(space, care, patience_ms)) {
+        return PLEAT_ECAPTURE;
+    }
+    uint64_t number = begin_context_tick(space);
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_device_synchronize(space->dev);
+    pl_lock_acquire(&space->lock);
+    end_recording(space);
+    if (st == PLEAT_OK && number > space->context.passed_tick) {
+        space->context.passed_tick = number;
+    }
+    return st;
+}
+
+/* Until the tick that is recorded has passed. Some thread may have it in its hands: then that one
+ * is waited for by sharing its fence. */
+static pleat_status wait_for_context_tick(pl_space *space, uint32_t wait_ms)
+{
+    pl_context *context = &space->context;
+    pl_tick tick = context->tick;
+
+    if (tick.fence == NULL) {
+        return PLEAT_OK;
+    }
+    pl_fence_share(tick.fence, 1);
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_fence_wait(tick.fence, wait_ms);
+    pl_fence_return(tick.fence);
+    pl_lock_acquire(&space->lock);
+    if (st == PLEAT_OK && tick.number > context->passed_tick) {
+        context->passed_tick = tick.number;
+    }
+    if (context->tick.fence == tick.fence && context->tick.number == tick.number &&
+        !context->is_busy && st != PLEAT_EPENDING) {
+        pl_context_tick_end(space, st == PLEAT_OK);
+    }
+    return st;
+}
+
+/* A tick that covers what was freed by now. A thread that records one, or asks about one, is waited
+ * for: a few calls of the driver. Where there is no such event it synchronises: who may not wait
+ * for the GPU does not wait for that thread either. */
+static pleat_status have_context_tick(pl_space *space, pl_care care, uint32_t wait_ms)
+{
+    while (space->context.is_busy) {
+        if ((space->context.is_unsupported || space->context.is_gathering) && wait_ms == 0) {
+            return PLEAT_EPENDING;
+        }
+        pl_capturers_pause(space);
+    }
+    if (pl_context_tick_is_barred(space)) {
+        pl_capture_end_gone(space);
+    }
+    uint32_t patience_ms = wait_ms > SOON_MS ? wait_ms : SOON_MS;
+    pleat_status st = pl_context_tick_record(space, care, patience_ms);
+    if (st == PLEAT_ENOTSUP && wait_ms > 0) {
+        return synchronize(space, care, patience_ms);
+    }
+    return st == PLEAT_ENOTSUP ? PLEAT_EPENDING : st;
+}
+
+/* One that is under way covers less than what was freed by now: so that one is waited for, and one
+ * that comes after it, whoever records that. */
+enum { MOST_CONTEXT_WAITS = 4 };
+
+pleat_status pl_context_tick_wait(pl_space *space, pl_care care, uint32_t wait_ms)
+{
+    uint64_t upto = space->clock;
+    pleat_status st = PLEAT_OK;
+
+    for (int n = 0; n < MOST_CONTEXT_WAITS && st == PLEAT_OK; n++) {
+        st = wait_for_context_tick(space, wait_ms);
+        if (st != PLEAT_OK || space->context.passed_tick >= upto) {
+            return st;
+        }
+        st = have_context_tick(space, care, wait_ms);
+        if (st == PLEAT_EPENDING && space->context.tick.fence != NULL) {
+            st = PLEAT_OK; /* another thread was faster */
+        }
+        if (st == PLEAT_OK && space->context.passed_tick >= upto) {
+            return st;
+        }
+    }
+    return st == PLEAT_OK ? PLEAT_EPENDING : st;
+}

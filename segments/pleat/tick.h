@@ -1,0 +1,36 @@
+/* tick.h - fences that tell when what a lane's stream did is over: recorded, wished for, polled.
+ *
+ * Nothing is asked of a stream but in calls that name it: whoever wants a tick of another stream
+ * leaves the wish in its lane, and the next call that names the stream records it. What can name no
+ * stream any more waits for a tick of the whole context (context.h).
+ *
+ * Every function here is called with the space's lock held and may drop it while it talks to the
+ * driver; state seen before the call may be stale after it. */
+#ifndef PLEAT_SEGMENTS_TICK_H
+#define PLEAT_SEGMENTS_TICK_H
+
+#include "segments/pleat/space.h"
+
+enum { PL_TICK_QUERIES = 32 }; /* fences queried before growing */
+
+/* Record a tick, in a call that names the stream. One that cannot be recorded (host memory, the
+ * driver, a capture) is left to a later one. */
+void pl_tick_record(pl_space *space, pl_lane *lane);
+/* The caller named the lane's stream and did nothing that a tick should cover: record one if
+ * somebody waits for it. */
+void pl_tick_record_if_wanted(pl_space *space, pl_lane *lane);
+/* A fence behind all that the stream did: its owner is about to destroy it. */
+void pl_tick_record_last(pl_space *space, pl_lane *lane);
+/* So many bytes wait for a tick of the lane: leave the wish for one. */
+void pl_tick_wish(pl_space *space, pl_lane *lane, size_t bytes);
+
+/* Query the oldest ticks of at most n lanes, the longest unasked first, and the context's. Returns
+ * whether anything passed. */
+bool pl_tick_poll(pl_space *space, size_t n);
+/* The same of one lane. */
+bool pl_tick_poll_lane(pl_space *space, pl_lane *lane);
+/* Block the host until the lane's newest tick has passed, at most wait_ms. PLEAT_OK (also when it
+ * has none); EPENDING; EDRIVER. */
+pleat_status pl_tick_wait(pl_space *space, pl_lane *lane, uint32_t wait_ms);
+
+#endif
