@@ -109,6 +109,7 @@ pl_block *pl_segment_hole_at(const pl_segment *seg, pleat_devptr at);
  * from the budget. Returns false when that is spent. The next call goes on from the granule. */
 bool pl_segment_next_hole(const pl_segment *seg, size_t *granule, size_t *budget, pl_block **out);
 
+/* loose.c */
 size_t pl_segment_pin_granules(pl_segment *seg, size_t from, size_t last);
 /* The granules that [base, end) touches are not loose any more; returns how many were. Most blocks
  * are small, and others live in their granule. */
@@ -134,7 +135,7 @@ size_t pl_segment_loose_run(const pl_segment *seg, size_t from, size_t most);
 /* The first loose granule at or after `from`, or SIZE_MAX. */
 size_t pl_segment_next_loose(const pl_segment *seg, size_t from);
 
-/* 0, or the number of the first broken invariant. */
+/* segment_check.c: 0, or the number of the first broken invariant. */
 int pl_segment_check(const pl_segment *seg);
 
 #endif
