@@ -93,6 +93,11 @@ static inline pleat_devptr pl_segment_ceil(const pl_segment *seg, pleat_devptr a
     return pl_segment_floor(seg, at + pl_segment_granule_bytes(seg) - 1);
 }
 
+static inline size_t pl_segment_granules_of(const pl_segment *seg, const pl_block *b)
+{
+    return b->bytes >> seg->granule_log2;
+}
+
 /* b's state from now on. The caller cares for indexes and queues. */
 void pl_segment_become(pl_segment *seg, pl_block_store *store, pl_block *b, pl_block_state state);
 /* Cut b at `at`: b keeps the low part, the new block (same state, lane, tick) the high part. The
