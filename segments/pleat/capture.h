@@ -96,6 +96,8 @@ bool pl_capture_is_lasting(const pl_space *space, const pl_lane *lane);
  * it: it may have ended long ago. False: none does that is known. */
 bool pl_capture_name_lasting(const pl_space *space);
 
+/* ---- capture_end.c --------------------------------------------------------------------------- */
+
 /* Which graphs has the driver said to be gone? Some captures are looked at, the next ones the next
  * time. True: something was released. */
 bool pl_capture_look(pl_space *space);

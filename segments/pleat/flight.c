@@ -1,99 +1,9 @@
-/* flight.c - see flight.h. The lock is held everywhere but in pl_flight_fly, which touches only
- * blocks in state FLIGHT, and what segments know of their granules: nobody else changes those, or
- * the links between them. */
+/* flight.c - see flight.h: what it does under the lock, before and after it flies. */
 #include "segments/pleat/flight.h"
 
+#include "segments/pleat/carve.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/run.h"
-#include "vmm/mapping.h"
-
-static size_t granules_of(const pl_segment *seg, const pl_block *b)
-{
-    return b->bytes >> seg->granule_log2;
-}
-
-/* ---- cutting out and putting back --------------------------------------------------------- */
-
-void pl_flight_make_hole(pl_space *space, pl_block *b)
-{
-    pl_segment *seg = b->segment;
-    pl_block_queue *holes = &seg->area->holes;
-
-    pl_segment_become(seg, &space->store, b, PL_BLOCK_HOLE);
-    b->lane = PL_LANE_SETTLED;
-    b->tick = 0;
-    if (b->next != NULL && b->next->state == PL_BLOCK_HOLE) {
-        pl_queue_remove(holes, b->next);
-        pl_segment_absorb(seg, &space->store, b, b->next);
-    }
-    if (b->prev != NULL && b->prev->state == PL_BLOCK_HOLE) {
-        pl_segment_absorb(seg, &space->store, b->prev, b); /* prev stays queued */
-        return;
-    }
-    pl_queue_push(holes, b);
-}
-
-static void put_back(pl_space *space, pl_block *b)
-{
-    if (b->was == PL_BLOCK_HOLE) {
-        pl_flight_make_hole(space, b);
-        return;
-    }
-    bool is_over = b->lane != PL_LANE_SETTLED && pl_space_has_many_lanes(space) &&
-                   pl_lane_has_passed(space, pl_space_lane_at(space, b->lane), b->tick);
-    pl_run_free(space, b, is_over ? PL_LANE_SETTLED : b->lane, is_over ? 0 : b->tick);
-}
-
-pl_block *pl_flight_carve(pl_space *space, pl_block *b, pleat_devptr base, pleat_devptr end)
-{
-    pl_segment *seg = b->segment;
-    pl_block *low = NULL;
-    pl_block *high = NULL;
-
-    b->was = b->state;
-    if (b->state == PL_BLOCK_HOLE) {
-        pl_queue_remove(&seg->area->holes, b);
-    } else {
-        pl_run_claim(space, b);
-    }
-    if (b->base < base) {
-        low = b;
-        b = pl_segment_split(seg, &space->store, b, base);
-    }
-    if (pl_block_end(b) > end) {
-        high = pl_segment_split(seg, &space->store, b, end);
-    }
-    pl_segment_become(seg, &space->store, b, PL_BLOCK_FLIGHT);
-    b->requested = 0; /* not POISONED; an index node may have been there, or nothing yet */
-    if (b->was != PL_BLOCK_HOLE) {
-        space->n_loose -= pl_segment_pin(seg, b->base, pl_block_end(b));
-    }
-    if (low != NULL) {
-        put_back(space, low);
-    }
-    if (high != NULL) {
-        put_back(space, high);
-    }
-    pl_run_refresh_beside(space, b, b);
-    return b;
-}
-
-/* What carving took from n_loose went nowhere else; freeing takes it from n_pinned. What is carved
- * out of a private pool to be taken was loose: the pool had not used it yet. */
-void pl_flight_restore(pl_space *space, pl_block *b)
-{
-    size_t n_loose = space->n_loose;
-    pl_segment *seg = b->segment;
-    pleat_devptr base = b->base;
-    pleat_devptr end = pl_block_end(b);
-
-    put_back(space, b);
-    if (seg->is_private) {
-        space->n_loose += pl_segment_loosen_whole(seg, base, end);
-    } else {
-        space->n_pinned += space->n_loose - n_loose;
-    }
-}
 
 /* ---- the place ----------------------------------------------------------------------------- */
 
@@ -136,7 +46,7 @@ static void carve_next(pl_space *space, pl_flight *f, pl_block *b, pleat_devptr 
     end = pl_block_end(b) < end ? pl_block_end(b) : end;
     size_t n_pin = is_hole ? (size_t)((end - at) >> seg->granule_log2)
                            : pl_segment_count_loose(seg, at, end);
-    b = pl_flight_carve(space, b, at, end);
+    b = pl_carve_out(space, b, at, end);
     f->first = f->first != NULL ? f->first : b;
     f->last = b;
     f->need += is_hole ? n_pin : 0;
@@ -185,7 +95,7 @@ static size_t next_slot(const pl_segment *seg, pl_slots *at)
     return at->granule++;
 }
 
-static void fill(pl_flight *f, pl_chunk chunk)
+void pl_flight_fill(pl_flight *f, pl_chunk chunk)
 {
     pl_segment *seg = f->place.segment;
 
@@ -196,7 +106,7 @@ static void fill(pl_flight *f, pl_chunk chunk)
 void pl_flight_add_idle(pl_space *space, pl_flight *f)
 {
     while (space->n_idle > 0 && pl_flight_missing(f) > 0) {
-        fill(f, space->idle[--space->n_idle]);
+        pl_flight_fill(f, space->idle[--space->n_idle]);
         f->n_have++;
         f->n_idle++;
         pl_pace_step(space, f->pace, 1);
@@ -238,7 +148,7 @@ static void take_run(pl_space *space, pl_flight *f, pl_block *b, size_t g, size_
     f->n_have += n;
     for (;;) {
         pleat_devptr stop = pl_block_end(b) < end ? pl_block_end(b) : end;
-        b = pl_flight_carve(space, b, at, stop);
+        b = pl_carve_out(space, b, at, stop);
         f->is_quiet = f->is_quiet && b->lane == PL_LANE_SETTLED;
         pl_queue_push(&f->victims, b);
         if (stop == end) {
@@ -286,141 +196,6 @@ pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f, size_t n_runs)
     return PLEAT_OK;
 }
 
-/* ---- the driver ---------------------------------------------------------------------------- */
-
-static pleat_status create_missing(pl_space *space, pl_flight *f)
-{
-    while (f->n_filled < f->n_have + f->n_create) {
-        pl_chunk chunk;
-        pleat_status st = pl_chunk_create(space->dev, &chunk);
-        if (st != PLEAT_OK) {
-            return st;
-        }
-        fill(f, chunk);
-    }
-    return PLEAT_OK;
-}
-
-/* The granules from which chunks were taken: from victim b on, which begins with one. Several
- * blocks may have been in a granule. Returns the victim behind them. */
-static const pl_block *taken_granules(const pl_block *b, size_t *from, size_t *to)
-{
-    const pl_segment *seg = b->segment;
-    const pl_block *last = b;
-
-    while (last->queue_next != NULL && last->queue_next->base == pl_block_end(last) &&
-           last->queue_next->segment == seg) {
-        last = last->queue_next;
-    }
-    *from = pl_segment_granule(seg, b->base);
-    *to = pl_segment_granule(seg, pl_block_end(last));
-    return last->queue_next;
-}
-
-/* The taken chunks into the place's granules, too. */
-static void fill_taken(pl_flight *f)
-{
-    const pl_block *b = f->victims.first;
-
-    while (b != NULL) {
-        const pl_segment *seg = b->segment;
-        size_t g;
-        size_t to;
-        for (b = taken_granules(b, &g, &to); g < to; g++) {
-            fill(f, seg->chunks[g]);
-        }
-    }
-}
-
-/* They are mapped there: not here any more. */
-static void empty_taken(const pl_flight *f)
-{
-    const pl_block *b = f->victims.first;
-
-    while (b != NULL) {
-        const pl_segment *seg = b->segment;
-        size_t g;
-        size_t to;
-        for (b = taken_granules(b, &g, &to); g < to; g++) {
-            seg->chunks[g] = 0;
-            seg->taken_at[g] = f->stamp;
-        }
-    }
-}
-
-/* The window in which a taken granule that is mapped again counts as "came back": long enough for
- * two iterations of a large training step. */
-enum { PL_RETURN_EVENTS = 1 << 17 };
-
-static void count_grown_back(pl_flight *f, const pl_block *b)
-{
-    const pl_segment *seg = b->segment;
-    size_t g = pl_segment_granule(seg, b->base);
-
-    for (size_t n = granules_of(seg, b); n > 0; n--, g++) {
-        uint32_t taken_at = seg->taken_at[g];
-        f->n_grown_back += taken_at != 0 &&
-                           pl_budget_between(taken_at, f->stamp) < PL_RETURN_EVENTS;
-        seg->taken_at[g] = 0;
-    }
-}
-
-/* Left in `requested`, which nobody reads of a block in flight, by pl_flight_fly for the rollback:
- * the walkers read `was`, under the lock that is not held here. */
-static const size_t POISONED = SIZE_MAX;
-
-/* Unmap the holes of the place below `stop`; what cannot be unmapped is poisoned. */
-static void unmap_below(pl_space *space, pl_flight *f, const pl_block *stop)
-{
-    for (pl_block *b = f->first; b != stop; b = b->next) {
-        if (b->was == PL_BLOCK_HOLE &&
-            pl_mapping_unmap(space->dev, b->base, b->bytes) != PLEAT_OK) {
-            b->requested = POISONED;
-        }
-    }
-}
-
-static pleat_status map_holes(pl_space *space, pl_flight *f)
-{
-    const pl_segment *seg = f->place.segment;
-
-    for (pl_block *b = f->first;; b = b->next) {
-        if (b->was == PL_BLOCK_HOLE) {
-            size_t g = pl_segment_granule(seg, b->base);
-            pleat_status st = pl_mapping_map(space->dev, b->base, seg->chunks + g,
-                                             granules_of(seg, b));
-            if (st != PLEAT_OK) {
-                unmap_below(space, f, b);
-                b->requested = st == PLEAT_EPOISONED ? POISONED : b->requested;
-                return st;
-            }
-        }
-        if (b == f->last) {
-            return PLEAT_OK;
-        }
-    }
-}
-
-pleat_status pl_flight_fly(pl_space *space, pl_flight *f)
-{
-    fill_taken(f);
-    pleat_status st = create_missing(space, f);
-    st = st == PLEAT_OK ? map_holes(space, f) : st;
-    if (st != PLEAT_OK) {
-        return st;
-    }
-    for (pl_block *b = f->first;; b = b->next) {
-        if (b->was == PL_BLOCK_HOLE) {
-            count_grown_back(f, b);
-        }
-        if (b == f->last) {
-            break;
-        }
-    }
-    empty_taken(f);
-    return PLEAT_OK;
-}
-
 /* ---- commit and rollback ------------------------------------------------------------------- */
 
 /* The first victim and those that follow it in address, as one: a granule may have been under
@@ -446,9 +221,9 @@ static void retire_victims(pl_space *space, pl_flight *f)
     while (f->victims.first != NULL) {
         pl_block *b = pop_victims(space, f);
         pl_segment *seg = b->segment;
-        space->n_taken += granules_of(seg, b);
+        space->n_taken += pl_segment_granules_of(seg, b);
         pl_private_count(seg, 0, b->bytes);
-        seg->n_resident -= granules_of(seg, b);
+        seg->n_resident -= pl_segment_granules_of(seg, b);
         pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, b->base, b->bytes);
         pl_segment_become(seg, &space->store, b, PL_BLOCK_STALE);
         if (b->lane != PL_LANE_SETTLED) {
@@ -479,7 +254,7 @@ static void install(pl_space *space, pl_segment *seg, pl_block *b)
     }
     b->was = PL_BLOCK_FREE;
     pl_private_count(seg, b->bytes, 0);
-    seg->n_resident += granules_of(seg, b);
+    seg->n_resident += pl_segment_granules_of(seg, b);
     pl_space_tell_run(space, PL_ACTION_SEGMENT_MAP, seg, b->base, b->bytes);
 }
 
@@ -546,14 +321,14 @@ static void restore_place(pl_space *space, pl_flight *f)
     while (b != NULL) {
         pl_block *prev = b == f->first ? NULL : b->prev;
         if (b->was != PL_BLOCK_FREE) {
-            space->n_pinned -= granules_of(f->place.segment, b);
+            space->n_pinned -= pl_segment_granules_of(f->place.segment, b);
         }
-        if (b->requested == POISONED) {
+        if (b->requested == PL_FLIGHT_POISONED) {
             b->requested = 0;
             pl_segment_become(b->segment, &space->store, b, PL_BLOCK_POISON);
-            space->n_poisoned += granules_of(f->place.segment, b);
+            space->n_poisoned += pl_segment_granules_of(f->place.segment, b);
         } else {
-            put_back(space, b);
+            pl_carve_put_back(space, b);
         }
         pl_pace_step(space, f->pace, 1);
         b = prev;
@@ -571,7 +346,7 @@ static void restore_victims(pl_space *space, pl_flight *f)
             pl_queue_remove(&f->victims, b);
         }
         pleat_devptr end = pl_block_end(b);
-        pl_flight_restore(space, b);
+        pl_carve_restore(space, b);
         pl_lock_touch(1);
         if (f->victims.first == NULL || f->victims.first->base != end) {
             pl_pace_count(space, f->pace, 1);

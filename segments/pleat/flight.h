@@ -59,8 +59,14 @@ void pl_flight_add_created(pl_space *space, pl_flight *f, size_t most);
  * PLEAT_OK (also when too few were found) or ENOMEM_HOST. */
 pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f, size_t n_runs);
 
-/* Without the lock: create and map. On failure nothing is mapped, but for blocks whose unmapping
- * failed too: the rollback poisons those. */
+/* The next of the place's granules that has none gets the chunk; there is one more. */
+void pl_flight_fill(pl_flight *f, pl_chunk chunk);
+
+/* Left in `requested`, which nobody reads of a block in flight, by pl_flight_fly for the rollback
+ * (carving leaves 0): the walkers read `was`, under the lock that is not held there. */
+#define PL_FLIGHT_POISONED SIZE_MAX
+/* flight_fly.c, without the lock: create and map. On failure nothing is mapped, but for blocks
+ * whose unmapping failed too: the rollback poisons those. */
 pleat_status pl_flight_fly(pl_space *space, pl_flight *f);
 static inline size_t pl_flight_n_created(const pl_flight *f)
 {
@@ -69,12 +75,5 @@ static inline size_t pl_flight_n_created(const pl_flight *f)
 /* The live block, not yet in the map of live blocks. */
 pl_block *pl_flight_commit(pl_space *space, pl_flight *f);
 void pl_flight_rollback(pl_space *space, pl_flight *f);
-
-/* b, whole granules in no queue, is not resident any more: a hole. */
-void pl_flight_make_hole(pl_space *space, pl_block *b);
-/* Cut [base, end) out of b, free or a hole, into a block in state FLIGHT. Needs two spares. */
-pl_block *pl_flight_carve(pl_space *space, pl_block *b, pleat_devptr base, pleat_devptr end);
-/* Undo it. In a private pool b is whole granules, all of them loose before. */
-void pl_flight_restore(pl_space *space, pl_block *b);
 
 #endif

@@ -1,82 +1,25 @@
-/* segment.c - which pieces of a range are live, free or holes, and what backs them.
+/* segment.c - which pieces of a range are live, free or holes, and the tables of its granules.
  *
- * Upholds I1..I6 of segment.h. Guarded by the device lock. Never calls the driver. */
+ * Upholds I1..I3 of segment.h. Guarded by the device lock. Never calls the driver. */
 #include "segments/pleat/segment.h"
 
+#include "segments/pleat/granule.h"
 #include "vmm/base/assert.h"
 #include "vmm/base/lock.h"
-
-enum { WORD = 64 };
-
-static uint64_t bit(size_t granule)
-{
-    return UINT64_C(1) << (granule % WORD);
-}
-
-/* ---- bitmaps of granules, and of their words --------------------------------------------- */
-
-/* Both scan at most a word, and what of `any` tells the 64 granules of a bit apart: 2^20 granules
- * are 256 of those. */
-
-/* The first bit at or after `from` of n_words words, or SIZE_MAX. */
-static size_t next_bit(const uint64_t *words, const uint64_t *any, size_t n_words, size_t from)
-{
-    size_t i = from / WORD;
-    uint64_t word = words[i] & (UINT64_MAX << (from % WORD));
-
-    pl_lock_touch(1);
-    if (word == 0) {
-        size_t n_any = (n_words + WORD - 1) / WORD;
-        size_t k = (i + 1) / WORD;
-        uint64_t filled = k < n_any ? any[k] & (UINT64_MAX << ((i + 1) % WORD)) : 0;
-        for (; filled == 0; filled = any[k]) {
-            if (++k >= n_any) {
-                return SIZE_MAX;
-            }
-            pl_lock_touch(1);
-        }
-        i = k * WORD + (size_t)__builtin_ctzll(filled);
-        word = words[i];
-    }
-    return i * WORD + (size_t)__builtin_ctzll(word);
-}
-
-static size_t highest(uint64_t word)
-{
-    return (size_t)(WORD - 1) - (size_t)__builtin_clzll(word);
-}
-
-/* The last bit at or before `from`; there is one. */
-static size_t last_bit(const uint64_t *words, const uint64_t *any, size_t from)
-{
-    size_t i = from / WORD;
-    uint64_t word = words[i] & (UINT64_MAX >> (WORD - 1 - from % WORD));
-
-    if (word == 0) {
-        size_t k = i / WORD;
-        uint64_t filled = any[k] & (bit(i) - 1);
-        for (; filled == 0; filled = any[--k]) {
-            pl_lock_touch(1);
-        }
-        i = k * WORD + highest(filled);
-        word = words[i];
-    }
-    return i * WORD + highest(word);
-}
 
 /* ---- tables ---------------------------------------------------------------------------- */
 
 /* Granules of the range, and one behind its end, in whole words. */
 static size_t most_rooms(const pl_segment *seg)
 {
-    return ((seg->range.bytes >> seg->granule_log2) + 2 + WORD - 1) / WORD * WORD;
+    return ((seg->range.bytes >> seg->granule_log2) + 2 + PL_WORD - 1) / PL_WORD * PL_WORD;
 }
 
 /* What n granules take in all tables. */
 static size_t tables_bytes(size_t n)
 {
-    size_t n_words = n / WORD;
-    size_t n_any = (n_words + WORD - 1) / WORD;
+    size_t n_words = n / PL_WORD;
+    size_t n_any = (n_words + PL_WORD - 1) / PL_WORD;
 
     return n * (sizeof(pl_chunk) + sizeof(pl_block *) + sizeof(pl_users) + sizeof(uint32_t)) +
            2 * (n_words + n_any) * sizeof(uint64_t);
@@ -85,8 +28,8 @@ static size_t tables_bytes(size_t n)
 /* One after the other, those of the largest elements first. */
 static void lay_tables(pl_segment *seg, size_t n)
 {
-    size_t n_words = n / WORD;
-    size_t n_any = (n_words + WORD - 1) / WORD;
+    size_t n_words = n / PL_WORD;
+    size_t n_any = (n_words + PL_WORD - 1) / PL_WORD;
 
     seg->chunks = seg->tables;
     seg->last = (pl_block **)(seg->chunks + n);
@@ -119,7 +62,7 @@ void pl_segment_reach(pl_host *host, pl_segment *seg, pleat_devptr end)
     if (n <= seg->n_rooms) {
         return;
     }
-    n = (n + WORD - 1) / WORD * WORD;
+    n = (n + PL_WORD - 1) / PL_WORD * PL_WORD;
     n = n < most ? n : most;
     pl_host_use(host, tables_bytes(n) - tables_bytes(seg->n_rooms));
     seg->n_rooms = n;
@@ -245,8 +188,8 @@ void pl_segment_become(pl_segment *seg, pl_block_store *store, pl_block *b, pl_b
 static inline void start_in(pl_segment *seg, size_t granule, pl_block *b)
 {
     if (seg->last[granule] == NULL) {
-        seg->started[granule / WORD] |= bit(granule);
-        seg->started_any[granule / WORD / WORD] |= bit(granule / WORD);
+        seg->started[granule / PL_WORD] |= pl_granule_bit(granule);
+        seg->started_any[granule / PL_WORD / PL_WORD] |= pl_granule_bit(granule / PL_WORD);
     }
     seg->last[granule] = b;
 }
@@ -254,12 +197,12 @@ static inline void start_in(pl_segment *seg, size_t granule, pl_block *b)
 /* No block starts there any more. */
 static void clear_start(pl_segment *seg, size_t granule)
 {
-    size_t i = granule / WORD;
+    size_t i = granule / PL_WORD;
 
     seg->last[granule] = NULL;
-    seg->started[i] &= ~bit(granule);
+    seg->started[i] &= ~pl_granule_bit(granule);
     if (seg->started[i] == 0) {
-        seg->started_any[i / WORD] &= ~bit(i);
+        seg->started_any[i / PL_WORD] &= ~pl_granule_bit(i);
     }
 }
 
@@ -376,8 +319,9 @@ void pl_segment_absorb(pl_segment *seg, pl_block_store *store, pl_block *b, pl_b
 /* The first block that starts in the granule; its base is not below `at`'s granule. */
 static pl_block *first_in(const pl_segment *seg, size_t granule)
 {
-    return granule == 0 ? seg->first
-                        : seg->last[last_bit(seg->started, seg->started_any, granule - 1)]->next;
+    return granule == 0
+               ? seg->first
+               : seg->last[pl_granule_last(seg->started, seg->started_any, granule - 1)]->next;
 }
 
 /* The last block that starts in the granule of `at`, or before. */
@@ -386,7 +330,7 @@ static pl_block *last_before(const pl_segment *seg, size_t granule)
     if (granule >= seg->n_rooms) {
         granule = seg->n_rooms - 1; /* only the last hole reaches beyond the tables */
     }
-    return seg->last[last_bit(seg->started, seg->started_any, granule)];
+    return seg->last[pl_granule_last(seg->started, seg->started_any, granule)];
 }
 
 /* It covers the whole granule, so no other block starts there. */
@@ -422,16 +366,16 @@ pl_block *pl_segment_find(const pl_segment *seg, pleat_devptr at)
 bool pl_segment_next_hole(const pl_segment *seg, size_t *granule, size_t *budget, pl_block **out)
 {
     for (; *granule < seg->n_rooms; --*budget) {
-        uint64_t word = seg->started[*granule / WORD] & (UINT64_MAX << (*granule % WORD));
+        uint64_t word = seg->started[*granule / PL_WORD] & (UINT64_MAX << (*granule % PL_WORD));
         if (*budget == 0) {
             return false;
         }
         if (word == 0) {
-            *granule = (*granule / WORD + 1) * WORD;
+            *granule = (*granule / PL_WORD + 1) * PL_WORD;
             continue;
         }
-        pl_block *b = seg->last[*granule / WORD * WORD + (size_t)__builtin_ctzll(word)];
-        *granule = *granule / WORD * WORD + (size_t)__builtin_ctzll(word) + 1;
+        pl_block *b = seg->last[*granule / PL_WORD * PL_WORD + (size_t)__builtin_ctzll(word)];
+        *granule = *granule / PL_WORD * PL_WORD + (size_t)__builtin_ctzll(word) + 1;
         if (b->state == PL_BLOCK_HOLE) {
             --*budget;
             *out = b;
@@ -440,273 +384,4 @@ bool pl_segment_next_hole(const pl_segment *seg, size_t *granule, size_t *budget
     }
     *out = NULL;
     return true;
-}
-
-/* ---- loose granules --------------------------------------------------------------------- */
-
-/* The bits [from, last] of word i, given that they overlap it. */
-static uint64_t word_mask(size_t i, size_t from, size_t last)
-{
-    uint64_t mask = UINT64_MAX;
-
-    if (i == from / WORD) {
-        mask <<= from % WORD;
-    }
-    if (i == last / WORD) {
-        mask &= UINT64_MAX >> (WORD - 1 - last % WORD);
-    }
-    return mask;
-}
-
-size_t pl_segment_pin_granules(pl_segment *seg, size_t from, size_t last)
-{
-    size_t n = 0;
-
-    pl_lock_touch(last / WORD - from / WORD);
-    for (size_t i = from / WORD; i <= last / WORD; i++) {
-        uint64_t hit = seg->loose[i] & word_mask(i, from, last);
-        if (hit == 0) {
-            continue;
-        }
-        seg->loose[i] &= ~hit;
-        if (seg->loose[i] == 0) {
-            seg->loose_any[i / WORD] &= ~bit(i);
-        }
-        n += (size_t)__builtin_popcountll(hit);
-    }
-    seg->n_loose -= n;
-    return n;
-}
-
-size_t pl_segment_count_loose(const pl_segment *seg, pleat_devptr base, pleat_devptr end)
-{
-    size_t from = pl_segment_granule(seg, base);
-    size_t last = pl_segment_granule(seg, end - 1);
-    size_t n = 0;
-
-    if (last >= seg->n_rooms) {
-        last = seg->n_rooms - 1;
-    }
-    pl_lock_touch(last / WORD > from / WORD ? last / WORD - from / WORD : 0);
-    for (size_t i = from / WORD; i <= last / WORD; i++) {
-        n += (size_t)__builtin_popcountll(seg->loose[i] & word_mask(i, from, last));
-    }
-    return n;
-}
-
-/* [from, to), at least one. */
-static __attribute__((noinline)) size_t loosen_granules(pl_segment *seg, size_t from, size_t to)
-{
-    size_t n = 0;
-
-    pl_lock_touch((to - 1) / WORD - from / WORD);
-    for (size_t i = from / WORD; i <= (to - 1) / WORD; i++) {
-        uint64_t fresh = word_mask(i, from, to - 1) & ~seg->loose[i];
-        if (fresh == 0) {
-            continue;
-        }
-        seg->loose[i] |= fresh;
-        seg->loose_any[i / WORD] |= bit(i);
-        n += (size_t)__builtin_popcountll(fresh);
-    }
-    seg->n_loose += n;
-    return n;
-}
-
-/* Are there only free blocks between b and the two ends of the granules that it touches? Where both
- * ends are in one granule either answer will do if it is no; so both ways are gone at once, and the
- * nearest block that is not free ends it. */
-static void look_around(const pl_block *b, pleat_devptr low, pleat_devptr high, bool is_one,
-                        bool *is_free_below, bool *is_free_above)
-{
-    const pl_block *below = b;
-    const pl_block *above = b;
-
-    *is_free_below = true;
-    *is_free_above = true;
-    for (;;) {
-        bool is_down = *is_free_below && below->base > low;
-        bool is_up = *is_free_above && pl_block_end(above) < high;
-        if (!is_down && !is_up) {
-            return;
-        }
-        pl_lock_touch((size_t)is_down + (size_t)is_up);
-        if (is_down) {
-            below = below->prev;
-            *is_free_below = below->state == PL_BLOCK_FREE;
-        }
-        if (is_up) {
-            above = above->next;
-            *is_free_above = above->state == PL_BLOCK_FREE;
-        }
-        if (is_one && !(*is_free_below && *is_free_above)) {
-            return;
-        }
-    }
-}
-
-size_t pl_segment_loosen(pl_segment *seg, const pl_block *b)
-{
-    pleat_devptr low = pl_segment_floor(seg, b->base);
-    pleat_devptr high = pl_segment_ceil(seg, pl_block_end(b));
-    bool is_one = high - low == pl_segment_granule_bytes(seg);
-    bool is_free_below;
-    bool is_free_above;
-
-    if (is_one && ((b->base > low && b->prev->state != PL_BLOCK_FREE) ||
-                   (pl_block_end(b) < high && b->next->state != PL_BLOCK_FREE))) {
-        return 0; /* mostly */
-    }
-    look_around(b, low, high, is_one, &is_free_below, &is_free_above);
-    size_t from = pl_segment_granule(seg, low) + !is_free_below;
-    size_t to = pl_segment_granule(seg, high) - !is_free_above;
-
-    return from < to ? loosen_granules(seg, from, to) : 0;
-}
-
-size_t pl_segment_loosen_whole(pl_segment *seg, pleat_devptr base, pleat_devptr end)
-{
-    size_t from = pl_segment_granule(seg, base);
-    size_t to = pl_segment_granule(seg, end);
-
-    return from < to ? loosen_granules(seg, from, to) : 0;
-}
-
-size_t pl_segment_loose_run(const pl_segment *seg, size_t from, size_t most)
-{
-    size_t n = 0;
-
-    while (n < most) {
-        size_t at = from + n;
-        uint64_t taken = ~(seg->loose[at / WORD] >> (at % WORD)); /* what is shifted in is taken */
-        size_t more = taken == 0 ? WORD : (size_t)__builtin_ctzll(taken);
-        n += more;
-        if (more < WORD - at % WORD) {
-            break;
-        }
-    }
-    pl_lock_touch(n / WORD);
-    return n < most ? n : most;
-}
-
-size_t pl_segment_next_loose(const pl_segment *seg, size_t from)
-{
-    return from < seg->n_rooms ? next_bit(seg->loose, seg->loose_any, seg->n_rooms / WORD, from)
-                               : SIZE_MAX;
-}
-
-/* ---- the walker ------------------------------------------------------------------------- */
-
-static bool has_memory(const pl_block *b)
-{
-    return b->state == PL_BLOCK_LIVE || b->state == PL_BLOCK_MANY || b->state == PL_BLOCK_FREE ||
-           b->state == PL_BLOCK_KEPT;
-}
-
-static bool is_granular(const pl_segment *seg, const pl_block *b)
-{
-    return pl_segment_floor(seg, b->base) == b->base &&
-           pl_segment_floor(seg, pl_block_end(b)) == pl_block_end(b);
-}
-
-static bool tells_words(const uint64_t *words, const uint64_t *any, size_t n_words)
-{
-    for (size_t i = 0; i < n_words; i++) {
-        if ((words[i] != 0) != ((any[i / WORD] & bit(i)) != 0)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* The tables know of exactly n granules in which blocks start. */
-static bool knows_starts(const pl_segment *seg, size_t n)
-{
-    for (size_t g = 0; g < seg->n_rooms; g++) {
-        bool is_started = (seg->started[g / WORD] & bit(g)) != 0;
-        if (is_started != (seg->last[g] != NULL)) {
-            return false;
-        }
-        n -= is_started;
-    }
-    return n == 0 && tells_words(seg->started, seg->started_any, seg->n_rooms / WORD);
-}
-
-static int check_list(const pl_segment *seg)
-{
-    pleat_devptr at = seg->range.base;
-    const pl_block *prev = NULL;
-    size_t n_started = 0;
-
-    for (const pl_block *b = seg->first; b != NULL; prev = b, b = b->next) {
-        if (b->base != at || b->bytes == 0 || b->prev != prev || b->segment != seg) {
-            return 1;
-        }
-        bool is_whole = b->state == PL_BLOCK_HOLE || b->state == PL_BLOCK_STALE ||
-                        b->state == PL_BLOCK_POISON;
-        bool is_twin = prev != NULL && b->state == PL_BLOCK_HOLE && prev->state == PL_BLOCK_HOLE;
-        if ((is_whole && !is_granular(seg, b)) || is_twin) {
-            return 2;
-        }
-        size_t granule = pl_segment_granule(seg, b->base);
-        bool is_last = b->next == NULL || pl_segment_granule(seg, b->next->base) != granule;
-        if (granule >= seg->n_rooms || (is_last && seg->last[granule] != b) ||
-            !(seg->started[granule / WORD] & bit(granule))) {
-            return 3;
-        }
-        n_started += is_last;
-        at = pl_block_end(b);
-    }
-    if (at != seg->range.base + seg->range.bytes) {
-        return 1;
-    }
-    return knows_starts(seg, n_started) ? 0 : 3;
-}
-
-/* One granule from ground truth: `b` covers its first byte. Returns the block at its end. */
-static const pl_block *survey(const pl_segment *seg, size_t granule, const pl_block *b,
-                              bool *is_backed, bool *is_free, bool *is_flying)
-{
-    pleat_devptr end = pl_segment_address(seg, granule + 1);
-
-    *is_backed = true;
-    *is_free = true;
-    *is_flying = false;
-    for (;;) {
-        *is_flying = *is_flying || b->state == PL_BLOCK_FLIGHT;
-        *is_backed = *is_backed && has_memory(b);
-        *is_free = *is_free && b->state == PL_BLOCK_FREE;
-        if (pl_block_end(b) >= end) {
-            return pl_block_end(b) > end ? b : b->next;
-        }
-        b = b->next;
-    }
-}
-
-int pl_segment_check(const pl_segment *seg)
-{
-    int broken = check_list(seg);
-    size_t n_loose = 0;
-    size_t n_granules = pl_segment_granule(seg, seg->range.base + seg->range.bytes);
-    const pl_block *b = seg->first;
-
-    if (broken != 0) {
-        return broken;
-    }
-    for (size_t g = 0; g < seg->n_rooms && g < n_granules; g++) {
-        bool is_backed;
-        bool is_free;
-        bool is_flying;
-        bool is_loose = (seg->loose[g / WORD] & bit(g)) != 0;
-        b = survey(seg, g, b, &is_backed, &is_free, &is_flying);
-        if (!is_flying && is_backed != (seg->chunks[g] != 0)) {
-            return 4;
-        }
-        if (is_loose != is_free && (is_loose || !(seg->is_private || seg->is_opening))) {
-            return 5;
-        }
-        n_loose += is_loose;
-    }
-    bool is_told = tells_words(seg->loose, seg->loose_any, seg->n_rooms / WORD);
-    return n_loose == seg->n_loose && is_told ? 0 : 6;
 }

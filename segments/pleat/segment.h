@@ -93,6 +93,11 @@ static inline pleat_devptr pl_segment_ceil(const pl_segment *seg, pleat_devptr a
     return pl_segment_floor(seg, at + pl_segment_granule_bytes(seg) - 1);
 }
 
+static inline size_t pl_segment_granules_of(const pl_segment *seg, const pl_block *b)
+{
+    return b->bytes >> seg->granule_log2;
+}
+
 /* b's state from now on. The caller cares for indexes and queues. */
 void pl_segment_become(pl_segment *seg, pl_block_store *store, pl_block *b, pl_block_state state);
 /* Cut b at `at`: b keeps the low part, the new block (same state, lane, tick) the high part. The
@@ -109,6 +114,7 @@ pl_block *pl_segment_hole_at(const pl_segment *seg, pleat_devptr at);
  * from the budget. Returns false when that is spent. The next call goes on from the granule. */
 bool pl_segment_next_hole(const pl_segment *seg, size_t *granule, size_t *budget, pl_block **out);
 
+/* loose.c */
 size_t pl_segment_pin_granules(pl_segment *seg, size_t from, size_t last);
 /* The granules that [base, end) touches are not loose any more; returns how many were. Most blocks
  * are small, and others live in their granule. */
@@ -134,7 +140,7 @@ size_t pl_segment_loose_run(const pl_segment *seg, size_t from, size_t most);
 /* The first loose granule at or after `from`, or SIZE_MAX. */
 size_t pl_segment_next_loose(const pl_segment *seg, size_t from);
 
-/* 0, or the number of the first broken invariant. */
+/* segment_check.c: 0, or the number of the first broken invariant. */
 int pl_segment_check(const pl_segment *seg);
 
 #endif

@@ -1,7 +1,7 @@
 /* stale.c - see stale.h. */
 #include "segments/pleat/stale.h"
 
-#include "segments/pleat/flight.h"
+#include "segments/pleat/carve.h"
 #include "segments/pleat/settle.h"
 #include "vmm/mapping.h"
 
@@ -52,7 +52,7 @@ static bool unmap(pl_space *space, pl_block *b)
     pleat_status st = pl_mapping_unmap(space->dev, b->base, b->bytes);
     pl_lock_acquire(&space->lock);
     if (st == PLEAT_OK) {
-        pl_flight_make_hole(space, b);
+        pl_carve_make_hole(space, b);
     } else {
         space->n_poisoned += b->bytes >> space->granule_log2;
         pl_segment_become(b->segment, &space->store, b, PL_BLOCK_POISON);

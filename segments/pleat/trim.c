@@ -7,8 +7,8 @@
 
 #include "segments/pleat/capture.h"
 #include "segments/pleat/capturers.h"
+#include "segments/pleat/carve.h"
 #include "segments/pleat/context.h"
-#include "segments/pleat/flight.h"
 #include "segments/pleat/ops.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/run.h"
@@ -192,7 +192,7 @@ static pleat_status unmap_run(pl_space *space, pl_block *b, size_t g, size_t n, 
 {
     pl_segment *seg = b->segment;
 
-    b = pl_flight_carve(space, b, pl_segment_address(seg, g), pl_segment_address(seg, g + n));
+    b = pl_carve_out(space, b, pl_segment_address(seg, g), pl_segment_address(seg, g + n));
     for (size_t i = 0; i < n; i++) {
         chunks[i] = seg->chunks[g + i];
     }
@@ -200,7 +200,7 @@ static pleat_status unmap_run(pl_space *space, pl_block *b, size_t g, size_t n, 
     pleat_status st = pl_mapping_unmap(space->dev, b->base, b->bytes);
     pl_lock_acquire(&space->lock);
     if (st != PLEAT_OK) {
-        pl_flight_restore(space, b); /* still mapped, still ours */
+        pl_carve_restore(space, b); /* still mapped, still ours */
         return st;
     }
     for (size_t i = 0; i < n; i++) {
@@ -209,7 +209,7 @@ static pleat_status unmap_run(pl_space *space, pl_block *b, size_t g, size_t n, 
     pl_private_count(seg, 0, b->bytes);
     seg->n_resident -= n;
     pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, b->base, b->bytes);
-    pl_flight_make_hole(space, b);
+    pl_carve_make_hole(space, b);
     return PLEAT_OK;
 }
 

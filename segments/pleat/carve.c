@@ -1,0 +1,85 @@
+/* carve.c - see carve.h. Guarded by the space's lock. */
+#include "segments/pleat/carve.h"
+
+#include "segments/pleat/run.h"
+
+void pl_carve_make_hole(pl_space *space, pl_block *b)
+{
+    pl_segment *seg = b->segment;
+    pl_block_queue *holes = &seg->area->holes;
+
+    pl_segment_become(seg, &space->store, b, PL_BLOCK_HOLE);
+    b->lane = PL_LANE_SETTLED;
+    b->tick = 0;
+    if (b->next != NULL && b->next->state == PL_BLOCK_HOLE) {
+        pl_queue_remove(holes, b->next);
+        pl_segment_absorb(seg, &space->store, b, b->next);
+    }
+    if (b->prev != NULL && b->prev->state == PL_BLOCK_HOLE) {
+        pl_segment_absorb(seg, &space->store, b->prev, b); /* prev stays queued */
+        return;
+    }
+    pl_queue_push(holes, b);
+}
+
+void pl_carve_put_back(pl_space *space, pl_block *b)
+{
+    if (b->was == PL_BLOCK_HOLE) {
+        pl_carve_make_hole(space, b);
+        return;
+    }
+    bool is_over = b->lane != PL_LANE_SETTLED && pl_space_has_many_lanes(space) &&
+                   pl_lane_has_passed(space, pl_space_lane_at(space, b->lane), b->tick);
+    pl_run_free(space, b, is_over ? PL_LANE_SETTLED : b->lane, is_over ? 0 : b->tick);
+}
+
+pl_block *pl_carve_out(pl_space *space, pl_block *b, pleat_devptr base, pleat_devptr end)
+{
+    pl_segment *seg = b->segment;
+    pl_block *low = NULL;
+    pl_block *high = NULL;
+
+    b->was = b->state;
+    if (b->state == PL_BLOCK_HOLE) {
+        pl_queue_remove(&seg->area->holes, b);
+    } else {
+        pl_run_claim(space, b);
+    }
+    if (b->base < base) {
+        low = b;
+        b = pl_segment_split(seg, &space->store, b, base);
+    }
+    if (pl_block_end(b) > end) {
+        high = pl_segment_split(seg, &space->store, b, end);
+    }
+    pl_segment_become(seg, &space->store, b, PL_BLOCK_FLIGHT);
+    b->requested = 0; /* an index node may have been there, or nothing yet */
+    if (b->was != PL_BLOCK_HOLE) {
+        space->n_loose -= pl_segment_pin(seg, b->base, pl_block_end(b));
+    }
+    if (low != NULL) {
+        pl_carve_put_back(space, low);
+    }
+    if (high != NULL) {
+        pl_carve_put_back(space, high);
+    }
+    pl_run_refresh_beside(space, b, b);
+    return b;
+}
+
+/* What carving took from n_loose went nowhere else; freeing takes it from n_pinned. What is carved
+ * out of a private pool to be taken was loose: the pool had not used it yet. */
+void pl_carve_restore(pl_space *space, pl_block *b)
+{
+    size_t n_loose = space->n_loose;
+    pl_segment *seg = b->segment;
+    pleat_devptr base = b->base;
+    pleat_devptr end = pl_block_end(b);
+
+    pl_carve_put_back(space, b);
+    if (seg->is_private) {
+        space->n_loose += pl_segment_loosen_whole(seg, base, end);
+    } else {
+        space->n_pinned += space->n_loose - n_loose;
+    }
+}

@@ -1,0 +1,68 @@
+/* granule.h - bitmaps of a segment's granules.
+ *
+ * With each goes a bitmap of its words, `any`, which tells those that are not 0. A search scans at
+ * most a word, and what of `any` tells the 64 granules of a bit apart: 2^20 granules are 256 of
+ * those. */
+#ifndef PLEAT_SEGMENTS_GRANULE_H
+#define PLEAT_SEGMENTS_GRANULE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "vmm/base/lock.h"
+
+enum { PL_WORD = 64 }; /* granules that one word tells of */
+
+static inline uint64_t pl_granule_bit(size_t granule)
+{
+    return UINT64_C(1) << (granule % PL_WORD);
+}
+
+/* The first bit at or after `from` of n_words words, or SIZE_MAX. */
+static inline size_t pl_granule_next(const uint64_t *words, const uint64_t *any, size_t n_words,
+                                     size_t from)
+{
+    size_t i = from / PL_WORD;
+    uint64_t word = words[i] & (UINT64_MAX << (from % PL_WORD));
+
+    pl_lock_touch(1);
+    if (word == 0) {
+        size_t n_any = (n_words + PL_WORD - 1) / PL_WORD;
+        size_t k = (i + 1) / PL_WORD;
+        uint64_t filled = k < n_any ? any[k] & (UINT64_MAX << ((i + 1) % PL_WORD)) : 0;
+        for (; filled == 0; filled = any[k]) {
+            if (++k >= n_any) {
+                return SIZE_MAX;
+            }
+            pl_lock_touch(1);
+        }
+        i = k * PL_WORD + (size_t)__builtin_ctzll(filled);
+        word = words[i];
+    }
+    return i * PL_WORD + (size_t)__builtin_ctzll(word);
+}
+
+static inline size_t pl_granule_highest(uint64_t word)
+{
+    return (size_t)(PL_WORD - 1) - (size_t)__builtin_clzll(word);
+}
+
+/* The last bit at or before `from`; there is one. */
+static inline size_t pl_granule_last(const uint64_t *words, const uint64_t *any, size_t from)
+{
+    size_t i = from / PL_WORD;
+    uint64_t word = words[i] & (UINT64_MAX >> (PL_WORD - 1 - from % PL_WORD));
+
+    if (word == 0) {
+        size_t k = i / PL_WORD;
+        uint64_t filled = any[k] & (pl_granule_bit(i) - 1);
+        for (; filled == 0; filled = any[--k]) {
+            pl_lock_touch(1);
+        }
+        i = k * PL_WORD + pl_granule_highest(filled);
+        word = words[i];
+    }
+    return i * PL_WORD + pl_granule_highest(word);
+}
+
+#endif

@@ -1,0 +1,160 @@
+/* loose.c - which granules of a segment are loose: those whose chunks can be taken.
+ *
+ * Upholds I5 and I6 of segment.h. Guarded by the device lock. Never calls the driver. */
+#include "segments/pleat/segment.h"
+
+#include "segments/pleat/granule.h"
+#include "vmm/base/lock.h"
+
+/* The bits [from, last] of word i, given that they overlap it. */
+static uint64_t word_mask(size_t i, size_t from, size_t last)
+{
+    uint64_t mask = UINT64_MAX;
+
+    if (i == from / PL_WORD) {
+        mask <<= from % PL_WORD;
+    }
+    if (i == last / PL_WORD) {
+        mask &= UINT64_MAX >> (PL_WORD - 1 - last % PL_WORD);
+    }
+    return mask;
+}
+
+size_t pl_segment_pin_granules(pl_segment *seg, size_t from, size_t last)
+{
+    size_t n = 0;
+
+    pl_lock_touch(last / PL_WORD - from / PL_WORD);
+    for (size_t i = from / PL_WORD; i <= last / PL_WORD; i++) {
+        uint64_t hit = seg->loose[i] & word_mask(i, from, last);
+        if (hit == 0) {
+            continue;
+        }
+        seg->loose[i] &= ~hit;
+        if (seg->loose[i] == 0) {
+            seg->loose_any[i / PL_WORD] &= ~pl_granule_bit(i);
+        }
+        n += (size_t)__builtin_popcountll(hit);
+    }
+    seg->n_loose -= n;
+    return n;
+}
+
+size_t pl_segment_count_loose(const pl_segment *seg, pleat_devptr base, pleat_devptr end)
+{
+    size_t from = pl_segment_granule(seg, base);
+    size_t last = pl_segment_granule(seg, end - 1);
+    size_t n = 0;
+
+    if (last >= seg->n_rooms) {
+        last = seg->n_rooms - 1;
+    }
+    pl_lock_touch(last / PL_WORD > from / PL_WORD ? last / PL_WORD - from / PL_WORD : 0);
+    for (size_t i = from / PL_WORD; i <= last / PL_WORD; i++) {
+        n += (size_t)__builtin_popcountll(seg->loose[i] & word_mask(i, from, last));
+    }
+    return n;
+}
+
+/* [from, to), at least one. */
+static __attribute__((noinline)) size_t loosen_granules(pl_segment *seg, size_t from, size_t to)
+{
+    size_t n = 0;
+
+    pl_lock_touch((to - 1) / PL_WORD - from / PL_WORD);
+    for (size_t i = from / PL_WORD; i <= (to - 1) / PL_WORD; i++) {
+        uint64_t fresh = word_mask(i, from, to - 1) & ~seg->loose[i];
+        if (fresh == 0) {
+            continue;
+        }
+        seg->loose[i] |= fresh;
+        seg->loose_any[i / PL_WORD] |= pl_granule_bit(i);
+        n += (size_t)__builtin_popcountll(fresh);
+    }
+    seg->n_loose += n;
+    return n;
+}
+
+/* Are there only free blocks between b and the two ends of the granules that it touches? Where both
+ * ends are in one granule either answer will do if it is no; so both ways are gone at once, and the
+ * nearest block that is not free ends it. */
+static void look_around(const pl_block *b, pleat_devptr low, pleat_devptr high, bool is_one,
+                        bool *is_free_below, bool *is_free_above)
+{
+    const pl_block *below = b;
+    const pl_block *above = b;
+
+    *is_free_below = true;
+    *is_free_above = true;
+    for (;;) {
+        bool is_down = *is_free_below && below->base > low;
+        bool is_up = *is_free_above && pl_block_end(above) < high;
+        if (!is_down && !is_up) {
+            return;
+        }
+        pl_lock_touch((size_t)is_down + (size_t)is_up);
+        if (is_down) {
+            below = below->prev;
+            *is_free_below = below->state == PL_BLOCK_FREE;
+        }
+        if (is_up) {
+            above = above->next;
+            *is_free_above = above->state == PL_BLOCK_FREE;
+        }
+        if (is_one && !(*is_free_below && *is_free_above)) {
+            return;
+        }
+    }
+}
+
+size_t pl_segment_loosen(pl_segment *seg, const pl_block *b)
+{
+    pleat_devptr low = pl_segment_floor(seg, b->base);
+    pleat_devptr high = pl_segment_ceil(seg, pl_block_end(b));
+    bool is_one = high - low == pl_segment_granule_bytes(seg);
+    bool is_free_below;
+    bool is_free_above;
+
+    if (is_one && ((b->base > low && b->prev->state != PL_BLOCK_FREE) ||
+                   (pl_block_end(b) < high && b->next->state != PL_BLOCK_FREE))) {
+        return 0; /* mostly */
+    }
+    look_around(b, low, high, is_one, &is_free_below, &is_free_above);
+    size_t from = pl_segment_granule(seg, low) + !is_free_below;
+    size_t to = pl_segment_granule(seg, high) - !is_free_above;
+
+    return from < to ? loosen_granules(seg, from, to) : 0;
+}
+
+size_t pl_segment_loosen_whole(pl_segment *seg, pleat_devptr base, pleat_devptr end)
+{
+    size_t from = pl_segment_granule(seg, base);
+    size_t to = pl_segment_granule(seg, end);
+
+    return from < to ? loosen_granules(seg, from, to) : 0;
+}
+
+size_t pl_segment_loose_run(const pl_segment *seg, size_t from, size_t most)
+{
+    size_t n = 0;
+
+    while (n < most) {
+        size_t at = from + n;
+        uint64_t taken = ~(seg->loose[at / PL_WORD] >>
+                           (at % PL_WORD)); /* what is shifted in is taken */
+        size_t more = taken == 0 ? PL_WORD : (size_t)__builtin_ctzll(taken);
+        n += more;
+        if (more < PL_WORD - at % PL_WORD) {
+            break;
+        }
+    }
+    pl_lock_touch(n / PL_WORD);
+    return n < most ? n : most;
+}
+
+size_t pl_segment_next_loose(const pl_segment *seg, size_t from)
+{
+    return from < seg->n_rooms
+               ? pl_granule_next(seg->loose, seg->loose_any, seg->n_rooms / PL_WORD, from)
+               : SIZE_MAX;
+}
