@@ -1,16 +1,16 @@
-/* pool.c - the driver's own pool: one with the driver's maximum, or one whose limit is kept here.
+/* async_pool.c - the driver's own pool: with a maximum of the driver's, or a limit kept here.
  *
  * A maximum cannot be changed later: a limit that rises above it gets a second driver pool without
  * one, and the first serves no allocation any more, only frees. Guarded by the device's lock, which
  * is not held across a driver call. What is held is read after the fact, so readings carry numbers:
  * one that was begun before another that is noted already says nothing new. */
-#include "vmm/pool.h"
+#include "vmm/async_pool.h"
 
 #include "vmm/device_state.h"
 
 enum { N_HANDLES = 2 };
 
-struct pl_pool {
+struct pl_async_pool {
     pl_device *dev;                /* const */
     bool has_counts;               /* const: the driver tells what it holds */
     uint64_t keep_bytes;           /* const */
@@ -28,7 +28,8 @@ struct pl_pool {
 
 /* ---- what it holds --------------------------------------------------------------------------- */
 
-static bool read_attribute(const pl_pool *pool, cu_mempool handle, int attribute, uint64_t *sum)
+static bool read_attribute(const pl_async_pool *pool, cu_mempool handle, int attribute,
+                           uint64_t *sum)
 {
     uint64_t value = 0;
     if (pl_cu_pool_get(pool->dev->drv, handle, attribute, &value) != CU_SUCCESS) {
@@ -38,11 +39,11 @@ static bool read_attribute(const pl_pool *pool, cu_mempool handle, int attribute
     return true;
 }
 
-static void note_held_locked(pl_pool *pool, uint64_t held_bytes)
+static void note_held_locked(pl_async_pool *pool, uint64_t held_bytes)
 {
     pl_lock_assert(&pool->dev->lock);
     pl_device_atomics *n = &pool->dev->n;
-    uint64_t before = pl_pool_held_bytes(pool);
+    uint64_t before = pl_async_pool_held_bytes(pool);
     if (held_bytes > before) {
         pl_count_add(&n->ops_alloc, 1);
         pl_count_add(&n->bytes_created, held_bytes - before);
@@ -56,7 +57,7 @@ static void note_held_locked(pl_pool *pool, uint64_t held_bytes)
 }
 
 /* Copies the handles; returns how many. */
-static unsigned copy_handles_locked(const pl_pool *pool, cu_mempool handles[N_HANDLES])
+static unsigned copy_handles_locked(const pl_async_pool *pool, cu_mempool handles[N_HANDLES])
 {
     pl_lock_assert(&pool->dev->lock);
     for (unsigned i = 0; i < pool->n_handles; i++) {
@@ -65,7 +66,7 @@ static unsigned copy_handles_locked(const pl_pool *pool, cu_mempool handles[N_HA
     return pool->n_handles;
 }
 
-static unsigned copy_handles(pl_pool *pool, cu_mempool handles[N_HANDLES])
+static unsigned copy_handles(pl_async_pool *pool, cu_mempool handles[N_HANDLES])
 {
     pl_lock_acquire(&pool->dev->lock);
     unsigned n_handles = copy_handles_locked(pool, handles);
@@ -74,7 +75,7 @@ static unsigned copy_handles(pl_pool *pool, cu_mempool handles[N_HANDLES])
 }
 
 /* Inside a scope. A reading that fails changes nothing. */
-static void observe(pl_pool *pool)
+static void observe(pl_async_pool *pool)
 {
     cu_mempool handles[N_HANDLES];
     uint64_t held_bytes = 0;
@@ -96,15 +97,15 @@ static void observe(pl_pool *pool)
     pl_lock_release(&pool->dev->lock);
 }
 
-uint64_t pl_pool_held_bytes(const pl_pool *pool)
+uint64_t pl_async_pool_held_bytes(const pl_async_pool *pool)
 {
     return atomic_load_explicit(&pool->held_bytes, memory_order_relaxed);
 }
 
-pleat_status pl_pool_read(pl_pool *pool, pl_pool_usage *out)
+pleat_status pl_async_pool_read(pl_async_pool *pool, pl_async_pool_usage *out)
 {
     pl_scope scope;
-    pl_pool_usage usage = { .reserved_bytes = 0 };
+    pl_async_pool_usage usage = { .reserved_bytes = 0 };
     pleat_status st = pl_scope_begin(pool->dev, &scope);
     if (st != PLEAT_OK) {
         return st;
@@ -187,29 +188,29 @@ static pleat_status make_handle(pl_device *dev, uint64_t keep_bytes, uint64_t *m
     return PLEAT_OK;
 }
 
-static pl_pool *new_pool(pl_device *dev)
+static pl_async_pool *new_pool(pl_device *dev)
 {
     pl_lock_acquire(&dev->lock);
-    pl_pool *pool = pl_host_calloc(&dev->host, 1, sizeof(*pool));
+    pl_async_pool *pool = pl_host_calloc(&dev->host, 1, sizeof(*pool));
     pl_lock_release(&dev->lock);
     return pool;
 }
 
-static void delete_pool(pl_device *dev, pl_pool *pool)
+static void delete_pool(pl_device *dev, pl_async_pool *pool)
 {
     pl_lock_acquire(&dev->lock);
     pl_host_free(&dev->host, pool);
     pl_lock_release(&dev->lock);
 }
 
-pleat_status pl_pool_create(pl_device *dev, uint64_t limit_bytes, uint64_t keep_bytes,
-                            pl_pool **out)
+pleat_status pl_async_pool_create(pl_device *dev, uint64_t limit_bytes, uint64_t keep_bytes,
+                                  pl_async_pool **out)
 {
     pleat_status st = refuse_device(dev);
     if (st != PLEAT_OK) {
         return st;
     }
-    pl_pool *pool = new_pool(dev);
+    pl_async_pool *pool = new_pool(dev);
     if (pool == NULL) {
         return PLEAT_ENOMEM_HOST;
     }
@@ -244,7 +245,7 @@ undo_new:
 }
 
 /* Inside a scope. Returns what could not be given back. */
-static size_t destroy_objects(pl_pool *pool)
+static size_t destroy_objects(pl_async_pool *pool)
 {
     pl_device *dev = pool->dev;
     size_t n_left = 0;
@@ -259,7 +260,7 @@ static size_t destroy_objects(pl_pool *pool)
     return n_left;
 }
 
-size_t pl_pool_destroy(pl_pool *pool)
+size_t pl_async_pool_destroy(pl_async_pool *pool)
 {
     if (pool == NULL) {
         return 0;
@@ -280,7 +281,7 @@ size_t pl_pool_destroy(pl_pool *pool)
     return n_left;
 }
 
-pleat_status pl_pool_own_stream(pl_pool *pool, pl_stream **out)
+pleat_status pl_async_pool_own_stream(pl_async_pool *pool, pl_stream **out)
 {
     pl_device *dev = pool->dev;
     pl_lock_acquire(&dev->lock);
@@ -326,19 +327,19 @@ typedef struct terms {
     bool is_over; /* the limit has no room for it, whatever is free */
 } terms;
 
-static terms read_terms(pl_pool *pool, uint64_t bytes)
+static terms read_terms(pl_async_pool *pool, uint64_t bytes)
 {
     pl_lock_acquire(&pool->dev->lock);
     terms t = { .handle = pool->handles[pool->n_handles - 1],
                 .limit_bytes = pool->limit_bytes,
-                .held_bytes = pl_pool_held_bytes(pool) };
+                .held_bytes = pl_async_pool_held_bytes(pool) };
     t.is_over = t.limit_bytes != 0 &&
                 (bytes > t.limit_bytes || pool->live_bytes > t.limit_bytes - bytes);
     pl_lock_release(&pool->dev->lock);
     return t;
 }
 
-static void count_live(pl_pool *pool, uint64_t bytes)
+static void count_live(pl_async_pool *pool, uint64_t bytes)
 {
     pl_lock_acquire(&pool->dev->lock);
     pool->live_bytes += bytes;
@@ -346,7 +347,7 @@ static void count_live(pl_pool *pool, uint64_t bytes)
     pl_lock_release(&pool->dev->lock);
 }
 
-static void count_freed(pl_pool *pool, uint64_t bytes)
+static void count_freed(pl_async_pool *pool, uint64_t bytes)
 {
     pl_lock_acquire(&pool->dev->lock);
     pool->live_bytes -= bytes;
@@ -355,7 +356,7 @@ static void count_freed(pl_pool *pool, uint64_t bytes)
 }
 
 /* In order, and once more if it is refused. */
-static cu_result free_in_order(const pl_pool *pool, pleat_devptr ptr, const pl_stream *stream)
+static cu_result free_in_order(const pl_async_pool *pool, pleat_devptr ptr, const pl_stream *stream)
 {
     cu_result result = pl_cu_mem_free_async(pool->dev->drv, ptr, stream->handle);
     return result == CU_SUCCESS ? result
@@ -364,7 +365,7 @@ static cu_result free_in_order(const pl_pool *pool, pleat_devptr ptr, const pl_s
 
 /* Undo an allocation for which the pool grew above its limit, and the growth. What the driver does
  * not take back counts as live until the end. */
-static void undo_alloc(pl_pool *pool, pleat_devptr ptr, size_t bytes, const pl_stream *stream,
+static void undo_alloc(pl_async_pool *pool, pleat_devptr ptr, size_t bytes, const pl_stream *stream,
                        const terms *before)
 {
     pl_device *dev = pool->dev;
@@ -381,7 +382,8 @@ static void undo_alloc(pl_pool *pool, pleat_devptr ptr, size_t bytes, const pl_s
 }
 
 /* Inside a scope. */
-static pleat_status alloc_inside(pl_pool *pool, size_t bytes, pl_stream *stream, pleat_devptr *out)
+static pleat_status alloc_inside(pl_async_pool *pool, size_t bytes, pl_stream *stream,
+                                 pleat_devptr *out)
 {
     pl_driver *drv = pool->dev->drv;
     terms before = read_terms(pool, bytes);
@@ -412,7 +414,8 @@ static pleat_status alloc_inside(pl_pool *pool, size_t bytes, pl_stream *stream,
     return PLEAT_OK;
 }
 
-pleat_status pl_pool_alloc(pl_pool *pool, size_t bytes, pl_stream *stream, pleat_devptr *out)
+pleat_status pl_async_pool_alloc(pl_async_pool *pool, size_t bytes, pl_stream *stream,
+                                 pleat_devptr *out)
 {
     pl_scope scope;
     if (bytes == 0) {
@@ -427,7 +430,8 @@ pleat_status pl_pool_alloc(pl_pool *pool, size_t bytes, pl_stream *stream, pleat
     return st;
 }
 
-pleat_status pl_pool_free(pl_pool *pool, pleat_devptr ptr, size_t bytes, pl_stream *stream)
+pleat_status pl_async_pool_free(pl_async_pool *pool, pleat_devptr ptr, size_t bytes,
+                                pl_stream *stream)
 {
     pl_device *dev = pool->dev;
     pl_scope scope;
@@ -449,7 +453,7 @@ pleat_status pl_pool_free(pl_pool *pool, pleat_devptr ptr, size_t bytes, pl_stre
     return st;
 }
 
-pleat_status pl_pool_free_now(pl_pool *pool, pleat_devptr ptr, size_t bytes)
+pleat_status pl_async_pool_free_now(pl_async_pool *pool, pleat_devptr ptr, size_t bytes)
 {
     pl_device *dev = pool->dev;
     pl_scope scope;
@@ -472,7 +476,7 @@ pleat_status pl_pool_free_now(pl_pool *pool, pleat_devptr ptr, size_t bytes)
 /* ---- giving back ----------------------------------------------------------------------------- */
 
 /* One call for each of the driver's pools; inside a scope. */
-static cu_result trim_to(pl_pool *pool, uint64_t keep_bytes)
+static cu_result trim_to(pl_async_pool *pool, uint64_t keep_bytes)
 {
     cu_result result = CU_SUCCESS;
     cu_mempool handles[N_HANDLES];
@@ -487,7 +491,7 @@ static cu_result trim_to(pl_pool *pool, uint64_t keep_bytes)
 
 /* The driver keeps at least what it is told, so a second and a third call may be needed to get
  * below. */
-static cu_result trim_inside(pl_pool *pool, uint64_t keep_bytes)
+static cu_result trim_inside(pl_async_pool *pool, uint64_t keep_bytes)
 {
     enum { STEP_BYTES = 32 << 20 };
     uint64_t lower = keep_bytes > STEP_BYTES ? keep_bytes - STEP_BYTES : 0;
@@ -495,7 +499,7 @@ static cu_result trim_inside(pl_pool *pool, uint64_t keep_bytes)
     cu_result result = CU_SUCCESS;
     observe(pool);
     for (size_t i = 0; result == CU_SUCCESS && i < sizeof(steps) / sizeof(steps[0]); i++) {
-        if (pool->has_counts && pl_pool_held_bytes(pool) <= keep_bytes) {
+        if (pool->has_counts && pl_async_pool_held_bytes(pool) <= keep_bytes) {
             break;
         }
         result = trim_to(pool, steps[i]);
@@ -503,17 +507,17 @@ static cu_result trim_inside(pl_pool *pool, uint64_t keep_bytes)
     return result;
 }
 
-pleat_status pl_pool_trim(pl_pool *pool, uint64_t keep_bytes, uint64_t *released)
+pleat_status pl_async_pool_trim(pl_async_pool *pool, uint64_t keep_bytes, uint64_t *released)
 {
     pl_scope scope;
     pleat_status st = pl_scope_begin(pool->dev, &scope);
     if (st != PLEAT_OK) {
         return st;
     }
-    uint64_t before = pl_pool_held_bytes(pool);
+    uint64_t before = pl_async_pool_held_bytes(pool);
     st = pl_driver_failure(trim_inside(pool, keep_bytes));
     pl_scope_end(pool->dev, &scope);
-    uint64_t after = pl_pool_held_bytes(pool);
+    uint64_t after = pl_async_pool_held_bytes(pool);
     if (st == PLEAT_OK) {
         *released = before > after ? before - after : 0;
     }
@@ -522,7 +526,7 @@ pleat_status pl_pool_trim(pl_pool *pool, uint64_t keep_bytes, uint64_t *released
 
 /* It serves no allocation any more: what it holds goes, now or when its frees are over. If that is
  * refused, a trim does it. */
-static void retire(pl_pool *pool, cu_mempool handle)
+static void retire(pl_async_pool *pool, cu_mempool handle)
 {
     uint64_t keep_bytes = 0;
     pl_driver *drv = pool->dev->drv;
@@ -532,7 +536,7 @@ static void retire(pl_pool *pool, cu_mempool handle)
 }
 
 /* A further pool of the driver, without a maximum. */
-static pleat_status add_unbounded(pl_pool *pool)
+static pleat_status add_unbounded(pl_async_pool *pool)
 {
     pl_device *dev = pool->dev;
     pl_scope scope;
@@ -564,7 +568,7 @@ static pleat_status add_unbounded(pl_pool *pool)
     return st;
 }
 
-pleat_status pl_pool_set_limit(pl_pool *pool, uint64_t limit_bytes)
+pleat_status pl_async_pool_set_limit(pl_async_pool *pool, uint64_t limit_bytes)
 {
     pl_device *dev = pool->dev;
     pl_lock_acquire(&dev->lock);
@@ -576,7 +580,7 @@ pleat_status pl_pool_set_limit(pl_pool *pool, uint64_t limit_bytes)
         return st;
     }
     pl_lock_acquire(&dev->lock);
-    if (limit_bytes != 0 && pl_pool_held_bytes(pool) > limit_bytes) {
+    if (limit_bytes != 0 && pl_async_pool_held_bytes(pool) > limit_bytes) {
         st = PLEAT_ENOMEM_DEVICE;
     } else {
         pool->limit_bytes = limit_bytes;
