@@ -4,9 +4,8 @@
  * in the fence and the driver is asked no more. An event that fails a call is spoiled. A fence of
  * the whole device is compared with the synchronisations that are over; only one that began after
  * it was made counts. No lock is held. */
-#include <time.h>
-
 #include "vmm/base/cancel.h"
+#include "vmm/base/clock.h"
 #include "vmm/device_state.h"
 
 enum { FIRST_PAUSE_NS = 10000, MOST_PAUSE_NS = 1000000 };
@@ -96,13 +95,6 @@ pleat_status pl_fence_query(pl_fence *fence, bool *passed)
 
 /* ---- wait and order -------------------------------------------------------------------------- */
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static pleat_status synchronize_context(pl_device *dev, unsigned i)
 {
     pl_scope scope;
@@ -161,7 +153,7 @@ static pleat_status poll_until(pl_fence *fence, uint64_t deadline_ns)
 {
     long pause_ns = FIRST_PAUSE_NS;
     bool passed = false;
-    while (now_ns() < deadline_ns) {
+    while (pl_clock_ns() < deadline_ns) {
         pl_sleep_ns(pause_ns);
         pause_ns = pause_ns * 2 < MOST_PAUSE_NS ? pause_ns * 2 : MOST_PAUSE_NS;
         pleat_status st = pl_fence_query(fence, &passed);
@@ -191,7 +183,7 @@ pleat_status pl_fence_wait(pl_fence *fence, uint32_t wait_ms)
     if (wait_ms == UINT32_MAX || pl_driver_is_simulator(dev->drv)) {
         return synchronize(fence);
     }
-    return poll_until(fence, now_ns() + (uint64_t)wait_ms * 1000000u);
+    return poll_until(fence, pl_clock_ns() + (uint64_t)wait_ms * 1000000u);
 }
 
 static pleat_status order_inside(pl_stream *later, const pl_fence *fence)
