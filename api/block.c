@@ -4,11 +4,10 @@
  * why something failed lies in cold functions behind. Holds no lock. */
 #include "api/block.h"
 
-#include <time.h>
-
 #include "api/callback.h"
 #include "api/oom.h"
 #include "vmm/base/cancel.h"
+#include "vmm/base/clock.h"
 #include "vmm/driver.h"
 #include "vmm/stream.h"
 
@@ -193,13 +192,6 @@ static pleat_status report_shortage(const pl_wish *w, pleat_status st)
     return st;
 }
 
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 /* The memory is there, but pends. The allocator has polled, ordered, and waited for wait_ms where
  * it could; what is left pends behind captures or behind work that took longer. Nobody tells when
  * a capture ends, and to wait for this thread's own would be for ever; but other threads go on. */
@@ -207,9 +199,9 @@ static pleat_status alloc_pending(const pl_wish *w, pleat_devptr *out)
 {
     enum { FIRST_NS = 500000, MOST_NS = 16000000 };
     long pause_ns = FIRST_NS;
-    uint64_t until = now_ms() + w->gpu->instance->config.options.wait_ms;
+    uint64_t until = pl_clock_ms() + w->gpu->instance->config.options.wait_ms;
     pleat_status st = PLEAT_EPENDING;
-    while (st == PLEAT_EPENDING && now_ms() < until) {
+    while (st == PLEAT_EPENDING && pl_clock_ms() < until) {
         pl_sleep_ns(pause_ns);
         pause_ns = pause_ns * 2 < MOST_NS ? pause_ns * 2 : MOST_NS;
         pl_driver_clear_error();

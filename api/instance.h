@@ -24,7 +24,7 @@
 #include "api/error.h"
 #include "api/history/history.h"
 #include "api/pleat.h"
-#include "api/pool.h"
+#include "api/pool/pool.h"
 #include "vmm/base/lock.h"
 
 enum { PL_N_SLOTS = 64, PL_N_DEVICES = 64, PL_N_SHARDS = 16, PL_NOTE_BYTES = 160 };

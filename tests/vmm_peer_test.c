@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "tests/support/vmm_sim.h"
+#include "vmm/async_pool.h"
 #include "vmm/chunk.h"
 #include "vmm/mapping.h"
-#include "vmm/pool.h"
 #include "vmm/range.h"
 
 #define MIB ((size_t)1 << 20)
@@ -186,31 +186,31 @@ START_TEST(a_pool_is_opened_to_every_device_that_can_reach)
         { "devices:4,capacity:64M,peers:pairs", 2, 1 },
         { "devices:4,capacity:64M,peers:none", 1, 0 },
     };
-    pl_pool *pool;
+    pl_async_pool *pool;
     pl_stream *stream;
     pleat_devptr ptr;
     open_with(cases[_i].conf, &with_peers);
-    ck_assert_int_eq(pl_pool_create(dev, 0, UINT64_MAX, &pool), PLEAT_OK);
+    ck_assert_int_eq(pl_async_pool_create(dev, 0, UINT64_MAX, &pool), PLEAT_OK);
     ck_assert_int_eq(pl_stream_get(dev, NULL, &stream), PLEAT_OK);
-    ck_assert_int_eq(pl_pool_alloc(pool, MIB, stream, &ptr), PLEAT_OK);
+    ck_assert_int_eq(pl_async_pool_alloc(pool, MIB, stream, &ptr), PLEAT_OK);
     ck_assert_uint_eq(sim.n_calls("cuMemPoolSetAccess"), cases[_i].n_calls);
     ck_assert_int_eq(pl_stream_synchronize(stream), PLEAT_OK);
     for (int i = 0; i < cases[_i].n_reaching; i++) {
         touch_from(i, ptr);
     }
-    ck_assert_int_eq(pl_pool_free(pool, ptr, MIB, stream), PLEAT_OK);
+    ck_assert_int_eq(pl_async_pool_free(pool, ptr, MIB, stream), PLEAT_OK);
     sim.finish();
-    ck_assert_uint_eq(pl_pool_destroy(pool), 0);
+    ck_assert_uint_eq(pl_async_pool_destroy(pool), 0);
     close_all();
 }
 END_TEST
 
 START_TEST(a_pool_that_cannot_be_opened_to_peers_is_not_made)
 {
-    pl_pool *pool = NULL;
+    pl_async_pool *pool = NULL;
     open_with("devices:4,capacity:64M", &with_peers);
     sim.fail_at("cuMemPoolSetAccess", 0, CU_UNKNOWN);
-    ck_assert_int_eq(pl_pool_create(dev, 0, UINT64_MAX, &pool), PLEAT_EDRIVER);
+    ck_assert_int_eq(pl_async_pool_create(dev, 0, UINT64_MAX, &pool), PLEAT_EDRIVER);
     ck_assert_ptr_null(pool);
     ck_assert_uint_eq(sim.n_calls("cuMemPoolDestroy"), 1);
     close_all();

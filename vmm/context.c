@@ -39,6 +39,11 @@ bool pl_context_is_capturing(const pl_device *dev, unsigned i)
     return gpu >= 0 && gpu < PL_MOST_ACCESS && atomic_load(&n_captures[gpu]) > 0;
 }
 
+pleat_status pl_context_refuse_capture(const pl_device *dev, unsigned i)
+{
+    return i > 0 && pl_context_is_capturing(dev, i) ? PLEAT_ECAPTURE : PLEAT_OK;
+}
+
 /* ---- with the device ------------------------------------------------------------------------- */
 
 pleat_status pl_contexts_init(pl_device *dev)

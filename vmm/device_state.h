@@ -70,7 +70,7 @@ typedef struct pl_streams {
     uint64_t legacy_id;                  /* const */
 } pl_streams;
 
-/* ---- fences (fence.c) ------------------------------------------------------------------------ */
+/* ---- fences (fence.c, fence_pool.c, fence_wait.c) -------------------------------------------- */
 
 struct pl_fence {
     pl_device *dev;       /* const */
@@ -211,6 +211,8 @@ pleat_status pl_context_admit(pl_device *dev, cu_context context);
 pleat_status pl_context_admit_active(pl_device *dev);
 /* Is a capture known of in context i, by whichever instance (pl_device_note_capture)? */
 bool pl_context_is_capturing(const pl_device *dev, unsigned i);
+/* PLEAT_OK; ECAPTURE: there is one in a peer's. Of the device's own the caller knows them. */
+pleat_status pl_context_refuse_capture(const pl_device *dev, unsigned i);
 
 /* stream_table.c. NULL where there is none of that id; no lock needed. */
 pl_stream *pl_stream_find(const pl_device *dev, uint64_t id);
@@ -254,7 +256,11 @@ static inline cu_context pl_stream_context(const pl_stream *stream)
 }
 pleat_status pl_streams_init(pl_device *dev); /* asks whether the driver has ids */
 
-/* fence.c. Destroys all events; returns the fences still out. */
+/* fence_pool.c. NULL: the host has no memory. */
+pl_fence *pl_fence_take(pl_device *dev);
+/* Tried even where the scope cannot be had: most drivers do not need it for this. NULL is fine. */
+void pl_fence_destroy_event(pl_device *dev, cu_event event);
+/* Destroys all events; returns the fences still out. */
 size_t pl_fences_fini(pl_device *dev);
 
 #endif

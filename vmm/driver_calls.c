@@ -10,9 +10,9 @@
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "vmm/base/cancel.h"
+#include "vmm/base/clock.h"
 #include "vmm/base/lock.h"
 #include "vmm/driver_state.h"
 
@@ -101,19 +101,12 @@ typedef struct call_note {
 
 /* ---- around each call ------------------------------------------------------------------------ */
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static inline uint64_t call_begin(const pl_driver *drv)
 {
 #if PLEAT_DEBUG_LEVEL >= 1
     pl_lock_assert_below(PL_RANK_VMM);
 #endif
-    return atomic_load_explicit(&drv->is_timed, memory_order_relaxed) ? now_ns() : 0;
+    return atomic_load_explicit(&drv->is_timed, memory_order_relaxed) ? pl_clock_ns() : 0;
 }
 
 static void ring_put(pl_driver *drv, const call_note *note)
@@ -139,7 +132,7 @@ static inline void call_end(pl_driver *drv, uint64_t begin_ns, const call_note *
 {
     atomic_fetch_add_explicit(&drv->n_calls[note->entry], 1, memory_order_relaxed);
     if (begin_ns != 0) {
-        atomic_fetch_add_explicit(&drv->call_ns, now_ns() - begin_ns, memory_order_relaxed);
+        atomic_fetch_add_explicit(&drv->call_ns, pl_clock_ns() - begin_ns, memory_order_relaxed);
     }
     bool is_good = note->result == CU_SUCCESS || note->result == CU_NOT_READY;
     if (!is_good) {
@@ -195,7 +188,7 @@ cu_result pl_cu_ctx_synchronize(pl_driver *drv)
     cu_result result = drv->ctx_synchronize();
     pl_cancel_restore(cancel);
     if (begin_ns != 0) {
-        atomic_fetch_add_explicit(&drv->call_ns, now_ns() - begin_ns, memory_order_relaxed);
+        atomic_fetch_add_explicit(&drv->call_ns, pl_clock_ns() - begin_ns, memory_order_relaxed);
     }
     if (result != CU_SUCCESS) {
         pl_driver_note_failure(PL_N_ENTRIES, result, 0);

@@ -1,138 +1,16 @@
 /* fence.c - points on a stream's timeline: pooled events, each recorded once per use.
  *
- * Events are created without timing and go back to a free list; an event that ever failed is
- * destroyed instead. Event calls run inside a scope: primary context current, thread in relaxed
- * capture mode, since a query from any thread would break a global-mode capture elsewhere.
- * A stream that is being captured is refused before an event touches it.
+ * Events are created without timing. Event calls run inside a scope: primary context current,
+ * thread in relaxed capture mode, since a query from any thread would break a global-mode capture
+ * elsewhere. A stream that is being captured is refused before an event touches it.
  *
  * A stream that cannot be reached any more (destroyed, or another thread's default stream) may
  * still have work pending, and no event can be put behind it. Its fence is one of the whole device:
  * it passes with any synchronisation of the device that began after it was made.
  *
- * Guarded by the device's lock, which is not held across a driver call; a fence that is out belongs
- * to its caller, but may be queried from several threads at once: that it has passed is final. */
-#include <time.h>
-
-#include "vmm/base/cancel.h"
+ * Here is how one is recorded; fence_pool.c has them, fence_wait.c asks and waits. A fence that is
+ * out belongs to its caller; no lock is held across a driver call. */
 #include "vmm/device_state.h"
-
-enum { FIRST_PAUSE_NS = 10000, MOST_PAUSE_NS = 1000000 };
-
-/* ---- the pool -------------------------------------------------------------------------------- */
-
-static bool add_slab_locked(pl_device *dev)
-{
-    pl_lock_assert(&dev->lock);
-    pl_fence_slab *slab = pl_host_calloc(&dev->host, 1, sizeof(*slab));
-    if (slab == NULL) {
-        return false;
-    }
-    slab->next = dev->fences.slabs;
-    dev->fences.slabs = slab;
-    for (size_t i = 0; i < PL_FENCES_PER_SLAB; i++) {
-        slab->fences[i].dev = dev;
-        slab->fences[i].next = dev->fences.free;
-        dev->fences.free = &slab->fences[i];
-    }
-    return true;
-}
-
-static pl_fence *take_fence(pl_device *dev)
-{
-    pl_fence *fence = NULL;
-    pl_lock_acquire(&dev->lock);
-    if (dev->fences.free != NULL || add_slab_locked(dev)) {
-        fence = dev->fences.free;
-        dev->fences.free = fence->next;
-        dev->fences.n_out++;
-    }
-    pl_lock_release(&dev->lock);
-    return fence;
-}
-
-/* Tried even where the scope cannot be had: most drivers do not need it for this. */
-static void destroy_event(pl_device *dev, cu_event event)
-{
-    if (event == NULL) {
-        return;
-    }
-    pl_scope scope;
-    bool is_inside = pl_scope_begin(dev, &scope) == PLEAT_OK;
-    if (pl_cu_event_destroy(dev->drv, event) != CU_SUCCESS &&
-        pl_cu_event_destroy(dev->drv, event) != CU_SUCCESS) {
-        pl_count_add(&dev->n.n_lost_events, 1);
-        pl_count_add(&dev->n.n_undo_failures, 1);
-    }
-    if (is_inside) {
-        pl_scope_end(dev, &scope);
-    }
-}
-
-void pl_fence_share(pl_fence *fence, uint32_t n)
-{
-    pl_lock_acquire(&fence->dev->lock);
-    fence->n_shares += n;
-    pl_lock_release(&fence->dev->lock);
-}
-
-/* Does nobody else have it? */
-static bool is_last_return(pl_fence *fence)
-{
-    pl_lock_acquire(&fence->dev->lock);
-    bool is_last = fence->n_shares == 0;
-    fence->n_shares -= is_last ? 0 : 1;
-    pl_lock_release(&fence->dev->lock);
-    return is_last;
-}
-
-/* The pool has events of the device's own context: peers' fences are few. */
-static void put_back(pl_fence *fence)
-{
-    pl_device *dev = fence->dev;
-    if (atomic_load_explicit(&fence->is_spoiled, memory_order_relaxed) ||
-        fence->context != dev->context) {
-        destroy_event(dev, fence->event);
-        fence->event = NULL;
-    }
-    atomic_store_explicit(&fence->is_spoiled, false, memory_order_relaxed);
-    atomic_store_explicit(&fence->has_passed, false, memory_order_relaxed);
-    fence->is_whole_device = false;
-    fence->also = NULL;
-    pl_lock_acquire(&dev->lock);
-    fence->next = dev->fences.free;
-    dev->fences.free = fence;
-    dev->fences.n_out--;
-    pl_lock_release(&dev->lock);
-}
-
-void pl_fence_return(pl_fence *fence)
-{
-    if (fence == NULL || !is_last_return(fence)) {
-        return;
-    }
-    while (fence != NULL) {
-        pl_fence *also = fence->also;
-        put_back(fence);
-        fence = also;
-    }
-}
-
-size_t pl_fences_fini(pl_device *dev)
-{
-    size_t n_out = dev->fences.n_out;
-    pl_fence_slab *slab = dev->fences.slabs;
-    while (slab != NULL) {
-        for (size_t i = 0; i < PL_FENCES_PER_SLAB; i++) {
-            destroy_event(dev, slab->fences[i].event);
-        }
-        pl_fence_slab *next = slab->next;
-        pl_host_free(&dev->host, slab);
-        slab = next;
-    }
-    return n_out;
-}
-
-/* ---- record ---------------------------------------------------------------------------------- */
 
 /* Of the current context, which is `context`; a pooled one is of the device's own. */
 static pleat_status have_event(pl_fence *fence, cu_context context)
@@ -141,7 +19,7 @@ static pleat_status have_event(pl_fence *fence, cu_context context)
     if (fence->event != NULL && fence->context == context) {
         return PLEAT_OK;
     }
-    destroy_event(fence->dev, fence->event);
+    pl_fence_destroy_event(fence->dev, fence->event);
     fence->event = NULL;
     cu_result result = pl_cu_event_create(fence->dev->drv, &event, CU_EVENT_DISABLE_TIMING_FLAG);
     if (result != CU_SUCCESS) {
@@ -205,7 +83,7 @@ bool pl_fence_is_whole_device(const pl_fence *fence)
 pleat_status pl_fence_record(pl_stream *stream, pl_fence **out)
 {
     pl_device *dev = stream->dev;
-    pl_fence *fence = take_fence(dev);
+    pl_fence *fence = pl_fence_take(dev);
     if (fence == NULL) {
         return PLEAT_ENOMEM_HOST;
     }
@@ -254,21 +132,15 @@ static pleat_status record_context_inside(pl_device *dev, pl_fence *fence, cu_co
     return PLEAT_OK;
 }
 
-/* Of the device's own context the caller knows the captures. */
-static pleat_status refuse_peers_capture(const pl_device *dev, unsigned i)
-{
-    return i > 0 && pl_context_is_capturing(dev, i) ? PLEAT_ECAPTURE : PLEAT_OK;
-}
-
 static pleat_status record_one_context(pl_device *dev, unsigned i, pl_fence **out)
 {
     pl_scope scope;
     cu_context context = dev->contexts.list[i];
-    pl_fence *fence = take_fence(dev);
+    pl_fence *fence = pl_fence_take(dev);
     if (fence == NULL) {
         return PLEAT_ENOMEM_HOST;
     }
-    pleat_status st = refuse_peers_capture(dev, i);
+    pleat_status st = pl_context_refuse_capture(dev, i);
     st = st == PLEAT_OK ? pl_scope_begin_in(dev, context, &scope) : st;
     if (st == PLEAT_OK) {
         st = record_context_inside(dev, fence, context);
@@ -315,219 +187,4 @@ bool pl_fence_is_spoiled(const pl_fence *fence)
 pl_stream *pl_fence_stream(const pl_fence *fence)
 {
     return fence->stream;
-}
-
-/* ---- query ----------------------------------------------------------------------------------- */
-
-/* Without a call: what is known. */
-static bool has_one_passed(const pl_fence *fence)
-{
-    if (fence->is_whole_device) {
-        return atomic_load(&fence->dev->fences.last_sync_done) > fence->epoch;
-    }
-    return atomic_load_explicit(&fence->has_passed, memory_order_acquire);
-}
-
-static bool has_passed(const pl_fence *fence)
-{
-    bool passed = true;
-    for (; fence != NULL && passed; fence = fence->also) {
-        passed = has_one_passed(fence);
-    }
-    return passed;
-}
-
-static pleat_status query_one(pl_fence *fence, bool *passed)
-{
-    *passed = has_one_passed(fence);
-    if (*passed || fence->is_whole_device) {
-        return PLEAT_OK;
-    }
-    cu_result result = pl_cu_event_query(fence->dev->drv, fence->event);
-    *passed = result == CU_SUCCESS;
-    if (result == CU_SUCCESS) {
-        atomic_store_explicit(&fence->has_passed, true, memory_order_release);
-        return PLEAT_OK;
-    }
-    if (result == CU_NOT_READY) {
-        return PLEAT_OK;
-    }
-    atomic_store_explicit(&fence->is_spoiled, true, memory_order_relaxed);
-    return pl_driver_failure(result);
-}
-
-static pleat_status query_inside(pl_fence *fence, bool *passed)
-{
-    pleat_status st = PLEAT_OK;
-    *passed = true;
-    for (; fence != NULL && *passed; fence = fence->also) {
-        st = query_one(fence, passed);
-    }
-    return st;
-}
-
-pleat_status pl_fence_query_many(pl_fence *const *fences, size_t n, bool *passed)
-{
-    size_t n_known = 0;
-    for (size_t i = 0; i < n; i++) {
-        passed[i] = has_passed(fences[i]);
-        n_known += passed[i] || fences[i]->is_whole_device ? 1 : 0;
-    }
-    if (n_known == n) {
-        return PLEAT_OK;
-    }
-    pl_device *dev = fences[0]->dev;
-    pl_scope scope;
-    pleat_status first = pl_scope_begin(dev, &scope);
-    if (first != PLEAT_OK) {
-        return first;
-    }
-    for (size_t i = 0; i < n; i++) {
-        pleat_status st = query_inside(fences[i], &passed[i]);
-        first = first == PLEAT_OK ? st : first;
-    }
-    pl_scope_end(dev, &scope);
-    return first;
-}
-
-pleat_status pl_fence_query(pl_fence *fence, bool *passed)
-{
-    bool answer = false;
-    pleat_status st = pl_fence_query_many(&fence, 1, &answer);
-    if (st == PLEAT_OK) {
-        *passed = answer;
-    }
-    return st;
-}
-
-/* ---- wait and order -------------------------------------------------------------------------- */
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static pleat_status synchronize_context(pl_device *dev, unsigned i)
-{
-    pl_scope scope;
-    pleat_status st = refuse_peers_capture(dev, i);
-    st = st == PLEAT_OK ? pl_scope_begin_in(dev, dev->contexts.list[i], &scope) : st;
-    if (st != PLEAT_OK) {
-        return st;
-    }
-    cu_result result = pl_cu_ctx_synchronize(dev->drv);
-    pl_scope_end(dev, &scope);
-    return pl_driver_failure(result);
-}
-
-pleat_status pl_device_synchronize(pl_device *dev)
-{
-    pl_count_add(&dev->n.host_syncs, 1);
-    uint64_t number = atomic_fetch_add(&dev->fences.n_syncs_begun, 1) + 1;
-    pleat_status st = PLEAT_OK;
-    for (unsigned n = pl_context_count(dev); n > 0 && st == PLEAT_OK; n--) {
-        st = synchronize_context(dev, n - 1);
-    }
-    uint64_t done = atomic_load(&dev->fences.last_sync_done);
-    while (st == PLEAT_OK && done < number &&
-           !atomic_compare_exchange_weak(&dev->fences.last_sync_done, &done, number)) {
-    }
-    return st;
-}
-
-static pleat_status synchronize_one(pl_fence *fence)
-{
-    pl_scope scope;
-    pleat_status st = pl_scope_begin(fence->dev, &scope);
-    if (st != PLEAT_OK) {
-        return st;
-    }
-    cu_result result = pl_cu_event_synchronize(fence->dev->drv, fence->event);
-    pl_scope_end(fence->dev, &scope);
-    if (result != CU_SUCCESS) {
-        atomic_store_explicit(&fence->is_spoiled, true, memory_order_relaxed);
-        return pl_driver_failure(result);
-    }
-    atomic_store_explicit(&fence->has_passed, true, memory_order_release);
-    return PLEAT_OK;
-}
-
-static pleat_status synchronize(pl_fence *fence)
-{
-    pleat_status st = PLEAT_OK;
-    for (; fence != NULL && st == PLEAT_OK; fence = fence->also) {
-        st = synchronize_one(fence);
-    }
-    return st;
-}
-
-static pleat_status poll_until(pl_fence *fence, uint64_t deadline_ns)
-{
-    long pause_ns = FIRST_PAUSE_NS;
-    bool passed = false;
-    while (now_ns() < deadline_ns) {
-        pl_sleep_ns(pause_ns);
-        pause_ns = pause_ns * 2 < MOST_PAUSE_NS ? pause_ns * 2 : MOST_PAUSE_NS;
-        pleat_status st = pl_fence_query(fence, &passed);
-        if (st != PLEAT_OK || passed) {
-            return st;
-        }
-    }
-    return PLEAT_EPENDING;
-}
-
-pleat_status pl_fence_wait(pl_fence *fence, uint32_t wait_ms)
-{
-    bool passed = false;
-    pleat_status st = pl_fence_query(fence, &passed);
-    if (st != PLEAT_OK || passed) {
-        return st;
-    }
-    if (wait_ms == 0) {
-        return PLEAT_EPENDING;
-    }
-    pl_device *dev = fence->dev;
-    if (fence->is_whole_device) {
-        return pl_device_synchronize(dev);
-    }
-    pl_count_add(&dev->n.host_syncs, 1);
-    /* The simulator's time stands still while it is only asked, so there a wait synchronises. */
-    if (wait_ms == UINT32_MAX || pl_driver_is_simulator(dev->drv)) {
-        return synchronize(fence);
-    }
-    return poll_until(fence, now_ns() + (uint64_t)wait_ms * 1000000u);
-}
-
-static pleat_status order_inside(pl_stream *later, const pl_fence *fence)
-{
-    pleat_status st = pl_stream_ready(later);
-    if (st != PLEAT_OK) {
-        return st;
-    }
-    pl_driver *drv = later->dev->drv;
-    return pl_driver_failure(pl_cu_stream_wait_event(drv, later->handle, fence->event, 0));
-}
-
-pleat_status pl_fence_order(pl_stream *later, pl_fence *fence)
-{
-    if (later == fence->stream || has_passed(fence)) {
-        return PLEAT_OK;
-    }
-    if (fence->is_whole_device) {
-        return PLEAT_ESTREAM;
-    }
-    pl_device *dev = later->dev;
-    pl_scope scope;
-    pleat_status st = pl_scope_begin(dev, &scope);
-    if (st != PLEAT_OK) {
-        return st;
-    }
-    st = order_inside(later, fence);
-    pl_scope_end(dev, &scope);
-    if (st == PLEAT_OK) {
-        pl_count_add(&dev->n.stream_waits, 1);
-    }
-    return st;
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/base/clock.h"
+#include "vmm/base/clock.h"
 
 enum { MOST_REPEATS = 1000, EXPECTED_FIT_RUNS = 12 };
 
@@ -76,11 +76,11 @@ static bool run_all(const bench_ab_cell *cell, const bench_replay_options *optio
     unsigned n_runs = times->n;
     for (times->n = 0; times->n < n_runs; times->n++) {
         bench_record *record = times->n ? &again : &result->record;
-        uint64_t begin = bench_now_ns();
+        uint64_t begin = pl_clock_ns();
         if (!run_once(cell, &of_run, record, &slot->failure)) {
             return false;
         }
-        times->seconds[times->n] = (double)(bench_now_ns() - begin) / 1e9;
+        times->seconds[times->n] = (double)(pl_clock_ns() - begin) / 1e9;
         times->ns_per_event[times->n] = record->ns_per_event;
         times->driver_us[times->n] = record->driver_us;
         bool is_equal = are_counts_equal(record, &result->record);

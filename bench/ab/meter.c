@@ -4,8 +4,8 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#include "bench/base/clock.h"
 #include "bench/base/progress.h"
+#include "vmm/base/clock.h"
 
 #define SECOND_NS UINT64_C(1000000000)
 #define LINE_NS (30 * SECOND_NS) /* where there is no terminal */
@@ -18,7 +18,7 @@ void bench_meter_start(bench_meter *meter, const bench_ab_plan *plan, const benc
         .slots = slots,
         .n_slots = n_slots,
         .is_terminal = isatty(STDERR_FILENO) == 1,
-        .begin_ns = bench_now_ns(),
+        .begin_ns = pl_clock_ns(),
     };
     meter->last_ns = meter->begin_ns;
     for (unsigned i = 0; i < plan->n_cells; i++) {
@@ -62,7 +62,7 @@ static void show(const bench_meter *meter, double done, uint64_t now)
 /* A line each tenth, but not each of a run of seconds. */
 void bench_meter_tick(bench_meter *meter)
 {
-    uint64_t now = bench_now_ns();
+    uint64_t now = pl_clock_ns();
     double done = weight_done(meter);
     unsigned tenth = (unsigned)(10.0 * done / meter->weight_total);
     bool is_due = now - meter->last_ns >= LINE_NS ||

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/base/clock.h"
+#include "vmm/base/clock.h"
 
 #define TICK_NS 100000000
 #define SAME_SIGNAL_NS UINT64_C(300000000)
@@ -114,7 +114,7 @@ static bool reap(run *r)
 
 static void interrupt(run *r)
 {
-    r->interrupted_ns = bench_now_ns();
+    r->interrupted_ns = pl_clock_ns();
     r->is_interrupted = true;
     for (unsigned i = 0; i < r->w->n_at_once; i++) {
         if (r->slots[i].child != 0) {
@@ -140,14 +140,14 @@ static void wait_a_little(run *r)
     }
     if (!r->is_interrupted) {
         interrupt(r);
-    } else if (bench_now_ns() - r->interrupted_ns > SAME_SIGNAL_NS) {
+    } else if (pl_clock_ns() - r->interrupted_ns > SAME_SIGNAL_NS) {
         end_now(r, taken);
     }
 }
 
 static void tick(run *r)
 {
-    uint64_t now = bench_now_ns();
+    uint64_t now = pl_clock_ns();
     if (r->w->tick && now - r->last_tick_ns >= TICK_NS) {
         r->last_tick_ns = now;
         r->w->tick(r->w->context);

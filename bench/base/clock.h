@@ -7,21 +7,15 @@
 #define PLEAT_BENCH_CLOCK_H
 
 #include <stdint.h>
-#include <time.h>
 
-static inline uint64_t bench_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
+#include "vmm/base/clock.h"
 
 static inline uint64_t bench_ticks(void)
 {
 #if defined(__x86_64__)
     return __builtin_ia32_rdtsc();
 #else
-    return bench_now_ns();
+    return pl_clock_ns();
 #endif
 }
 

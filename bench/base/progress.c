@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/base/clock.h"
 #include "bench/base/text.h"
+#include "vmm/base/clock.h"
 
 enum { LABEL_COLUMNS = 40, LINE_BYTES = 256 };
 
@@ -29,7 +29,7 @@ void bench_progress_label(bench_progress *progress, uint64_t n_events, const cha
     bench_text_clean(text, strlen(text), clean, sizeof clean);
     bench_text_cut(clean, LABEL_COLUMNS, progress->label, sizeof progress->label);
     progress->n_events = n_events;
-    progress->begin_ns = bench_now_ns();
+    progress->begin_ns = pl_clock_ns();
     progress->last_ns = 0;
 }
 
@@ -66,7 +66,7 @@ void bench_progress_step(bench_progress *progress, double fraction)
     if (!progress->is_terminal) {
         return;
     }
-    uint64_t now = bench_now_ns();
+    uint64_t now = pl_clock_ns();
     if (now - progress->last_ns < INTERVAL_NS) {
         return;
     }

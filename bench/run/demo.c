@@ -13,8 +13,8 @@
 #include <sys/stat.h>
 
 #include "bench/ab/workers.h"
-#include "bench/base/clock.h"
 #include "bench/work/files.h"
+#include "vmm/base/clock.h"
 
 const char *const bench_demo_allocators[BENCH_DEMO_N_ALLOCATORS] = { "pleat", "torch-native" };
 
@@ -101,9 +101,9 @@ static void work(void *context, unsigned i, unsigned slot)
     (void)slot;
     bench_demo *demo = context;
     bench_demo_job *job = &demo->jobs[i];
-    uint64_t begin = bench_now_ns();
+    uint64_t begin = pl_clock_ns();
     job->is_failed = !run_job(demo, job);
-    job->seconds = (double)(bench_now_ns() - begin) / 1e9;
+    job->seconds = (double)(pl_clock_ns() - begin) / 1e9;
     job->is_done = true;
 }
 

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "bench/base/clock.h"
 #include "bench/base/random.h"
+#include "vmm/base/clock.h"
 
 #define FIRST_BITS 12u
 
@@ -28,7 +28,7 @@ bool bench_ids_init(bench_ids *ids, bench_host *host, bool forgets)
 {
     *ids = (bench_ids){ .host = host, .bits = FIRST_BITS, .forgets = forgets };
     if (getrandom(&ids->seed, sizeof ids->seed, GRND_NONBLOCK) != (ssize_t)sizeof ids->seed) {
-        ids->seed = bench_now_ns();
+        ids->seed = pl_clock_ns();
     }
     ids->entries = make(ids, ids->bits);
     return ids->entries != NULL;

@@ -5,7 +5,7 @@
  * wait_ms does not apply to that. Takes the allocator's lock (rank 20), which is dropped around
  * driver calls.
  *
- * The statistics are PyTorch's: reserved is what the pool holds, as last asked (vmm/pool.h).
+ * The statistics are PyTorch's: reserved is what the pool holds, as last asked (vmm/async_pool.h).
  * Segments and free stretches inside the pool cannot be seen from outside: there are no counts of
  * segments and of inactive splits, and visit shows blocks only.
  * Source: c10/cuda/CUDAMallocAsyncAllocator.cpp. */
@@ -38,16 +38,16 @@ static pleat_status allocate_apart(pl_async *p, size_t bytes, pleat_devptr *out)
 {
     pl_stream *own = NULL;
     pleat_devptr ptr = 0;
-    pleat_status st = pl_pool_own_stream(p->pool, &own);
+    pleat_status st = pl_async_pool_own_stream(p->pool, &own);
     if (st == PLEAT_OK) {
-        st = pl_pool_alloc(p->pool, bytes, own, &ptr);
+        st = pl_async_pool_alloc(p->pool, bytes, own, &ptr);
     }
     if (st != PLEAT_OK) {
         return st;
     }
     st = pl_stream_synchronize(own);
     if (st != PLEAT_OK) {
-        pl_device_undo(p->base.dev, pl_pool_free(p->pool, ptr, bytes, own));
+        pl_device_undo(p->base.dev, pl_async_pool_free(p->pool, ptr, bytes, own));
         return st;
     }
     *out = ptr;
@@ -58,7 +58,7 @@ static pleat_status allocate(pl_async *p, pl_async_block *block)
 {
     pl_lock_release(&p->base.lock);
     block->is_apart = false;
-    pleat_status st = pl_pool_alloc(p->pool, block->bytes, block->stream, &block->ptr);
+    pleat_status st = pl_async_pool_alloc(p->pool, block->bytes, block->stream, &block->ptr);
     if (st == PLEAT_ECAPTURE) {
         block->is_apart = true;
         st = allocate_apart(p, block->bytes, &block->ptr);
@@ -91,11 +91,11 @@ static pleat_status allocate_again(pl_async *p, pl_async_block *block)
     }
     p->base.stats.num_alloc_retries++;
     pl_lock_release(&p->base.lock);
-    (void)pl_pool_trim(p->pool, 0, &released);
+    (void)pl_async_pool_trim(p->pool, 0, &released);
     pl_lock_acquire(&p->base.lock);
     pl_async_note_reserved(p);
     pleat_status st = allocate(p, block);
-    bool is_idle = pl_pool_held_bytes(p->pool) <=
+    bool is_idle = pl_async_pool_held_bytes(p->pool) <=
                    p->base.stats.allocated_bytes[PLEAT_POOL_ALL].current;
     bool is_worth_waiting = waited == PLEAT_ECAPTURE && !is_idle && may_fit(p, block);
     return st == PLEAT_ENOMEM_DEVICE && is_worth_waiting ? PLEAT_EPENDING : st;
@@ -214,7 +214,7 @@ static pleat_status async_query(pl_allocator *a, pleat_devptr ptr, pleat_block_i
 static pleat_status trim_pool(pl_async *p, uint64_t keep_bytes, uint64_t *released)
 {
     pl_lock_release(&p->base.lock);
-    pleat_status st = pl_pool_trim(p->pool, keep_bytes, released);
+    pleat_status st = pl_async_pool_trim(p->pool, keep_bytes, released);
     pl_lock_acquire(&p->base.lock);
     pl_async_note_reserved(p);
     return st;
@@ -234,11 +234,11 @@ static pleat_status async_set_limit(pl_allocator *a, uint64_t bytes)
     uint64_t released = 0;
     pleat_status st = PLEAT_OK;
     pl_lock_acquire(&p->base.lock);
-    if (bytes != 0 && pl_pool_held_bytes(p->pool) > bytes) {
+    if (bytes != 0 && pl_async_pool_held_bytes(p->pool) > bytes) {
         st = give_back(&p->base, bytes, true, &released);
     }
     pl_lock_release(&p->base.lock);
-    st = st == PLEAT_OK ? pl_pool_set_limit(p->pool, bytes) : st;
+    st = st == PLEAT_OK ? pl_async_pool_set_limit(p->pool, bytes) : st;
     if (st == PLEAT_OK) {
         pl_lock_acquire(&p->base.lock);
         p->base.options.limit_bytes = bytes;
@@ -257,7 +257,7 @@ static size_t release_all(pl_cache *c)
     pl_async *p = async_of(&c->base);
     pl_async_free_all(p);
     pl_lock_release(&c->lock);
-    size_t n_refused = pl_pool_destroy(p->pool);
+    size_t n_refused = pl_async_pool_destroy(p->pool);
     pl_lock_acquire(&c->lock);
     return n_refused;
 }
@@ -378,7 +378,8 @@ static pleat_status async_create(pl_device *dev, const pl_allocator_options *opt
         return st;
     }
     pl_async *p = async_of(&c->base);
-    st = pl_pool_create(dev, options->limit_bytes, keep_bytes ? keep_bytes : UINT64_MAX, &p->pool);
+    st = pl_async_pool_create(dev, options->limit_bytes, keep_bytes ? keep_bytes : UINT64_MAX,
+                              &p->pool);
     if (st != PLEAT_OK) {
         pl_cache_fini(c);
         return st;

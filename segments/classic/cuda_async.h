@@ -13,8 +13,8 @@
  * reached (a destroyed one, another thread's default stream, the legacy stream beside a capture:
  * until the host has waited for the whole device, before the next failure, in a trim or at the
  * end).
- * A limit that is set later is kept in the driver's steps of 32 MiB (vmm/pool.h): a request may be
- * refused that a limit at creation would allow.
+ * A limit that is set later is kept in the driver's steps of 32 MiB (vmm/async_pool.h): a request
+ * may be refused that a limit at creation would allow.
  * A request of a stream that is being captured is served outside of the graph: on the pool's own
  * stream, for which the host waits. PyTorch lets it become a node of the graph instead.
  *
@@ -26,7 +26,7 @@
 #include "segments/base/tree.h"
 #include "segments/classic/cache.h"
 #include "segments/classic/order.h"
-#include "vmm/pool.h"
+#include "vmm/async_pool.h"
 
 #define PL_ASYNC_ALIGN ((size_t)512) /* what drivers round sizes up to */
 
@@ -48,8 +48,8 @@ typedef struct pl_async_block {
  * I3  the statistics of allocated, active and requested are those of the blocks, and of those that
  *     are on their way to the driver (n_freeing and so on) */
 typedef struct pl_async {
-    pl_cache base; /* its reserved_bytes and so on are the pool's to know */
-    pl_pool *pool; /* const */
+    pl_cache base;       /* its reserved_bytes and so on are the pool's to know */
+    pl_async_pool *pool; /* const */
     pl_order order;
     pl_tree blocks; /* by address */
     pl_async_block *held;

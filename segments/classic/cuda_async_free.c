@@ -17,7 +17,7 @@ typedef enum outcome {
 void pl_async_note_reserved(pl_async *p)
 {
     pl_lock_assert(&p->base.lock);
-    uint64_t now = pl_pool_held_bytes(p->pool);
+    uint64_t now = pl_async_pool_held_bytes(p->pool);
     uint64_t before = p->base.stats.reserved_bytes[PLEAT_POOL_ALL].current;
     if (now > before) {
         pl_stats_add(p->base.stats.reserved_bytes, PLEAT_POOL_LARGE, now - before);
@@ -61,7 +61,7 @@ static outcome free_behind_all(pl_async *p, const pl_async_block *block, pleat_s
 {
     pl_stream *own = NULL;
     outcome became = GONE;
-    *st = pl_pool_own_stream(p->pool, &own);
+    *st = pl_async_pool_own_stream(p->pool, &own);
     if (*st != PLEAT_OK) {
         return FAILED;
     }
@@ -73,7 +73,7 @@ static outcome free_behind_all(pl_async *p, const pl_async_block *block, pleat_s
         }
     }
     if (became == GONE) {
-        *st = pl_pool_free(p->pool, block->ptr, block->bytes, own);
+        *st = pl_async_pool_free(p->pool, block->ptr, block->bytes, own);
         became = *st == PLEAT_OK ? GONE : FAILED;
     }
     return became;
@@ -82,7 +82,7 @@ static outcome free_behind_all(pl_async *p, const pl_async_block *block, pleat_s
 /* The same for a block that only its own stream used. */
 static outcome free_in_order(pl_async *p, const pl_async_block *block, pleat_status *st)
 {
-    *st = pl_pool_free(p->pool, block->ptr, block->bytes, block->stream);
+    *st = pl_async_pool_free(p->pool, block->ptr, block->bytes, block->stream);
     if (*st == PLEAT_ECAPTURE || *st == PLEAT_ESTREAM) {
         return LATER;
     }
@@ -276,9 +276,9 @@ static pleat_status free_on_own(pl_async *p, const pl_async_block *block)
 {
     pl_stream *own = NULL;
     pl_lock_release(&p->base.lock);
-    pleat_status st = pl_pool_own_stream(p->pool, &own);
+    pleat_status st = pl_async_pool_own_stream(p->pool, &own);
     if (st == PLEAT_OK) {
-        st = pl_pool_free(p->pool, block->ptr, block->bytes, own);
+        st = pl_async_pool_free(p->pool, block->ptr, block->bytes, own);
     }
     pl_lock_acquire(&p->base.lock);
     return st;
@@ -289,7 +289,7 @@ static pleat_status wait_for_own(pl_async *p)
 {
     pl_stream *own = NULL;
     pl_lock_release(&p->base.lock);
-    pleat_status st = pl_pool_own_stream(p->pool, &own);
+    pleat_status st = pl_async_pool_own_stream(p->pool, &own);
     if (st == PLEAT_OK) {
         st = pl_stream_synchronize(own);
     }
@@ -352,7 +352,8 @@ void pl_async_free_all(pl_async *p)
         pl_async_block *block = PL_TREE_ENTRY(node, pl_async_block, node);
         pl_tree_remove(&p->blocks, node);
         pl_lock_release(&p->base.lock);
-        (void)pl_pool_free_now(p->pool, block->ptr, block->bytes); /* the pool counts what stays */
+        /* The pool counts what stays. */
+        (void)pl_async_pool_free_now(p->pool, block->ptr, block->bytes);
         pl_lock_acquire(&p->base.lock);
         pl_host_free(&p->base.host, block);
     }

@@ -2,10 +2,9 @@
  * space.landed, which is signalled when a hold or a recording ends. */
 #include "segments/pleat/capturers.h"
 
-#include <time.h>
-
 #include "segments/pleat/context.h"
 #include "vmm/base/cancel.h"
+#include "vmm/base/clock.h"
 #include "vmm/thread_life.h"
 
 enum {
@@ -19,14 +18,6 @@ enum {
 
 /* Of any instance: who never captured looks no further. */
 static _Thread_local bool is_capturer;
-
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 /* ---- who they are ---------------------------------------------------------------------------- */
 
@@ -74,7 +65,7 @@ void pl_capturers_note(pl_space *space)
         *own = (pl_capturer){ .life = life };
     }
     if (own != NULL) {
-        own->seen_ms = now_ms();
+        own->seen_ms = pl_clock_ms();
         own->missed_ms = 0;
     }
 }
@@ -135,7 +126,7 @@ static bool is_in_the_way(pl_capturer *capturer, uint64_t now)
 static bool is_clear(pl_space *space)
 {
     const pl_capturer *own = find_own(space);
-    uint64_t now = space->n_capturers > 0 ? now_ms() : 0;
+    uint64_t now = space->n_capturers > 0 ? pl_clock_ms() : 0;
     bool is_any = pl_context_tick_is_barred(space);
 
     for (unsigned i = space->n_capturers; i > 0; i--) {
@@ -184,9 +175,9 @@ bool pl_capturers_gather(pl_space *space, uint32_t patience_ms)
     if (is_now || patience_ms == 0) {
         return is_now;
     }
-    uint64_t end = now_ms() + patience_ms;
+    uint64_t end = pl_clock_ms() + patience_ms;
     space->context.is_gathering = true;
-    for (is_now = hold(space); !is_now && now_ms() < end; is_now = hold(space)) {
+    for (is_now = hold(space); !is_now && pl_clock_ms() < end; is_now = hold(space)) {
         for (unsigned n = PAUSES_BETWEEN; n > 0; n--) {
             pl_capturers_pause(space);
         }

@@ -16,8 +16,6 @@
  * Guarded by the device lock, dropped around driver calls and waits; nothing is reserved then. */
 #include "segments/pleat/shortage.h"
 
-#include <time.h>
-
 #include "segments/pleat/capture.h"
 #include "segments/pleat/context.h"
 #include "segments/pleat/handover.h"
@@ -26,6 +24,7 @@
 #include "segments/pleat/stale.h"
 #include "segments/pleat/tick.h"
 #include "segments/pleat/trim.h"
+#include "vmm/base/clock.h"
 #include "vmm/driver.h"
 
 enum { MOST_LANDINGS = 8, MOST_GATHERED = 2, MOST_WAITS = 8 };
@@ -91,18 +90,10 @@ static bool has_pending(const pl_space *space, const pl_request *rq)
 
 /* ---- patience -------------------------------------------------------------------------------- */
 
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 /* What is left of wait_ms, which bounds all waits of a request together. */
 static uint32_t time_left(const pl_space *space, pl_request *rq)
 {
-    uint64_t now = now_ms();
+    uint64_t now = pl_clock_ms();
 
     if (rq->wait_until == 0) {
         rq->wait_until = now + space->options.wait_ms;

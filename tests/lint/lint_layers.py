@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
-"""Layers: an include goes down only; CUDA's names and the banned calls stay in their homes."""
+"""Layers: an include goes down only, and neither includes nor Python's imports go in a ring; CUDA's
+names and the banned calls stay in their homes."""
 import re
 import sys
 
+from cycles import import_rings, rings
 from source import ROOT, c_files, functions, includes, read, report, without_comments_and_strings
 
 RANK = {"vmm": 1, "segments": 2, "api": 3, "bench": 4, "tests": 5}
 INCLUDE_FOLDERS = ("", "api", "vmm/base", "vmm/sim")
 LIBRARY = ("api", "segments", "vmm")
+# A part of the public header, which includes it: whoever includes a part has the whole.
+PARTS_OF_PLEAT_H = ("api/pleat_pool.h", "api/pleat_snapshot.h")
 RUNTIME_MAY_INCLUDE = ("vmm/driver_abi.h", "vmm/sim/sim_list.h", "vmm/sim/pleat_sim.h")
 
 MALLOC_FAMILY = {"malloc", "calloc", "realloc", "free", "strdup", "strndup", "asprintf",
@@ -89,6 +93,18 @@ def check_includes(path, text):
             yield f"{where}: the simulated runtime is a product of its own; it may not use {name}"
 
 
+def included(path, text):
+    """The project's files that a file needs."""
+    if path.as_posix() in PARTS_OF_PLEAT_H:
+        return set()
+    return {resolve(name) for _, name in includes(text)} - {None}
+
+
+def include_rings(texts):
+    """`texts`: path -> text of each file."""
+    return rings({path: included(path, text) for path, text in texts.items()})
+
+
 def check_names(path, code):
     for number, line in enumerate(code.split("\n"), 1):
         if not knows_cuda(path):
@@ -119,9 +135,10 @@ def check_recursion(path, code):
 
 
 def main():
-    problems = []
-    for path in c_files():
-        text = read(path)
+    texts = {path: read(path) for path in c_files()}
+    problems = [f"{', '.join(path.as_posix() for path in ring)}: each needs all of these"
+                for ring in include_rings(texts) + import_rings()]
+    for path, text in texts.items():
         code = without_comments_and_strings(text)
         problems += check_includes(path, text)
         problems += check_names(path, code)

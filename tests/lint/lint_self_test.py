@@ -4,6 +4,7 @@ import pathlib
 import sys
 import unittest
 
+import cycles
 import lint_docs
 import lint_layers
 import lint_size
@@ -59,6 +60,35 @@ class Layers(unittest.TestCase):
         self.assertEqual(len(list(lint_layers.check_recursion(SEGMENT, body))), 1)
         member = "static int depth(int n)\n{\n    return ops->depth(n);\n}\n"
         self.assertEqual(list(lint_layers.check_recursion(SEGMENT, member)), [])
+
+
+class Rings(unittest.TestCase):
+    def test_a_ring_is_found_and_what_leads_to_it_is_no_part_of_it(self):
+        self.assertEqual(cycles.rings({"a": ["b"], "b": ["c"], "c": ["b", "d"]}), [("b", "c")])
+        self.assertEqual(cycles.rings({"a": ["a"]}), [("a",)])
+        self.assertEqual(cycles.rings({"a": ["b", "c"], "b": ["c"], "c": []}), [])
+
+    def test_headers_that_include_each_other_are_found(self):
+        block, oom = pathlib.Path("api/block.h"), pathlib.Path("api/oom.h")
+        texts = {block: '#include "api/oom.h"\n', oom: '#include "api/block.h"\n'}
+        self.assertEqual(lint_layers.include_rings(texts), [(block, oom)])
+        texts[oom] = "#include <stdio.h>\n"
+        self.assertEqual(lint_layers.include_rings(texts), [])
+
+    def test_an_import_counts_when_it_runs_as_the_module_is_loaded(self):
+        def needs(text):
+            path = pathlib.Path("python/pleat/torch/_patch.py")
+            return [module.as_posix() for module in cycles.imports(path, text)]
+
+        install, package = "python/pleat/torch/_install.py", "python/pleat/torch/__init__.py"
+        self.assertEqual(needs("from . import _install\n"), [install])
+        self.assertEqual(needs("from ._install import install\n"), [install])
+        self.assertEqual(needs("import pleat.torch._install\n"), [install])
+        self.assertEqual(needs("try:\n    from . import install\nexcept OSError:\n    pass\n"),
+                         [package])
+        self.assertEqual(needs("from .. import _conf\nimport os\n"), ["python/pleat/_conf.py"])
+        self.assertEqual(needs("import _install\n"), [])
+        self.assertEqual(needs("def late():\n    from . import _install\n"), [])
 
 
 class Sizes(unittest.TestCase):

@@ -8,9 +8,9 @@
 #include "vmm/base/lock.h"
 
 #include <stdatomic.h>
-#include <time.h>
 
 #include "vmm/base/cancel.h"
+#include "vmm/base/clock.h"
 
 /* ---- ranks, and what is touched -------------------------------------------------------------- */
 
@@ -142,18 +142,10 @@ void pl_lock_reset_touched(void)
 
 static _Atomic uint64_t longest_ns; /* atomic */
 
-static uint64_t clock_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
-
 static void begin_hold(pl_lock *lock)
 {
     if (lock->rank == PL_RANK_DEVICE) {
-        lock->held_ns = clock_ns();
+        lock->held_ns = pl_clock_ns();
     }
 }
 
@@ -163,7 +155,7 @@ static bool end_hold(pl_lock *lock)
     if (lock->held_ns == 0) {
         return false;
     }
-    uint64_t ns = clock_ns() - lock->held_ns;
+    uint64_t ns = pl_clock_ns() - lock->held_ns;
     uint64_t longest = atomic_load(&longest_ns);
     while (ns > longest && !atomic_compare_exchange_weak(&longest_ns, &longest, ns)) {
     }

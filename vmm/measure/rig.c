@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "vmm/base/clock.h"
 
 enum {
     LOAD_MOST_BYTES = 1 << 30,
@@ -24,9 +25,7 @@ enum {
 
 static double wall_s(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+    return (double)pl_clock_ns() * 1e-9;
 }
 
 static double now_us(const pl_rig *rig)

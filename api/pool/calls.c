@@ -1,0 +1,113 @@
+/* calls.c - the public calls of pleat_pool.h: who may ask what, and in which words it is refused.
+ * Holds no lock. */
+#include "api/pool/state.h"
+
+static pleat_status begin(pleat handle, int device, pleat_pool_id id, const pl_route *made_as)
+{
+    if (id.first == 0 && id.second == 0) {
+        return pl_error_set(PLEAT_EINVAL, 0, "a private pool cannot be called (0, 0)");
+    }
+    pl_use use = pl_use_enter(handle);
+    if (!use.instance) {
+        return pl_error_status();
+    }
+    pl_gpu *gpu = pl_use_gpu(use.instance, device);
+    pleat_status st = gpu ? PLEAT_OK : pl_error_status();
+    if (gpu && !gpu->ops->private_open) {
+        st = pl_error_set(PLEAT_ENOTSUP, 0,
+                          "device %d: %s has no private pools, which graphs need; "
+                          "allocator:pleat has",
+                          device, gpu->ops->name);
+    } else if (gpu) {
+        st = pl_pools_begin_route(&gpu->pools, id, made_as);
+        if (st != PLEAT_OK) {
+            pl_error_set(st, 0, "device %d: the private pool (%llu, %llu) could not be made: %s",
+                         device, (unsigned long long)id.first, (unsigned long long)id.second,
+                         pleat_status_text(st));
+        }
+    }
+    pl_use_leave(use);
+    return st;
+}
+
+pleat_status pleat_pool_begin(pleat handle, int device, pleat_pool_id id, pleat_route_fn route,
+                              pleat_forget_fn forget, void *context)
+{
+    pl_route made_as = {
+        .accepts = route, .forget = forget, .context = context, .thread = pthread_self()
+    };
+    pleat_status st = begin(handle, device, id, &made_as);
+    if (st != PLEAT_OK) {
+        pl_route_forget_context(&made_as);
+    }
+    return st;
+}
+
+/* The device if it exists; NULL and PLEAT_OK if it was never used. */
+static pleat_status find_gpu(pl_use use, int device, pl_gpu **out)
+{
+    if (!use.instance) {
+        return pl_error_status();
+    }
+    *out = pl_use_find_gpu(use.instance, device);
+    return *out ? PLEAT_OK : pl_use_check_device(use.instance, device);
+}
+
+static pleat_status refuse_pool(int device, pleat_pool_id id, pleat_status st, const char *why)
+{
+    return pl_error_set(st, 0, "device %d, private pool (%llu, %llu): %s", device,
+                        (unsigned long long)id.first, (unsigned long long)id.second, why);
+}
+
+pleat_status pleat_pool_end(pleat handle, int device, pleat_pool_id id)
+{
+    pl_gpu *gpu = NULL;
+    pl_use use = pl_use_enter(handle);
+    pleat_status st = find_gpu(use, device, &gpu);
+    if (st == PLEAT_OK && (!gpu || !pl_pools_end_route(&gpu->pools, id))) {
+        st = refuse_pool(device, id, PLEAT_EPOOL, "nothing is routed there, so nothing can end");
+    }
+    if (use.instance) {
+        pl_use_leave(use);
+    }
+    return st;
+}
+
+pleat_status pleat_pool_release(pleat handle, int device, pleat_pool_id id)
+{
+    pl_gpu *gpu = NULL;
+    pl_use use = pl_use_enter(handle);
+    pleat_status st = find_gpu(use, device, &gpu);
+    if (st == PLEAT_OK) {
+        st = gpu ? pl_pools_release(&gpu->pools, id) : PLEAT_EPOOL;
+        if (st != PLEAT_OK) {
+            refuse_pool(device, id, st,
+                        st == PLEAT_EBUSY
+                            ? "its last user cannot go while requests are routed there: end first"
+                            : "it was released as often as it was begun, or never begun");
+        }
+    }
+    if (use.instance) {
+        pl_use_leave(use);
+    }
+    return st;
+}
+
+pleat_status pleat_pool_stats(pleat handle, int device, unsigned index, pleat_pool_id *id,
+                              pleat_stat reserved_bytes[PLEAT_N_POOLS])
+{
+    pl_gpu *gpu = NULL;
+    if (!id || !reserved_bytes) {
+        return pl_error_set(PLEAT_EINVAL, 0, "pleat_pool_stats: an out-parameter is NULL");
+    }
+    pl_use use = pl_use_enter(handle);
+    pleat_status st = find_gpu(use, device, &gpu);
+    if (st == PLEAT_OK && (!gpu || !pl_pools_read_one(&gpu->pools, index, id, reserved_bytes))) {
+        st = pl_error_set(PLEAT_EPOOL, 0, "device %d has had no more than %u private pools", device,
+                          index);
+    }
+    if (use.instance) {
+        pl_use_leave(use);
+    }
+    return st;
+}

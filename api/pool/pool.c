@@ -1,0 +1,203 @@
+/* pool.c - the table of private pools: how they come, and go when nobody has to do with them.
+ *
+ * Upholds I2 and I4. Holds the table's lock (rank 10), under which only the allocator's private
+ * pools are opened and read, and histories learn names; memory is released without it. */
+#include "api/pool/state.h"
+
+/* ---- by name ---- */
+
+pl_pool *pl_pools_find(const pl_pools *pools, pleat_pool_id id)
+{
+    pl_pool *pool = pools->newest;
+    while (pool && (pool->id.first != id.first || pool->id.second != id.second)) {
+        pool = pool->previous;
+    }
+    return pool;
+}
+
+static pl_pool *add_pool(pl_pools *pools, pleat_pool_id id)
+{
+    pl_pool *pool = pl_host_calloc(&pools->host, 1, sizeof *pool);
+    if (!pool) {
+        return NULL;
+    }
+    pool->id = id;
+    pool->previous = pools->newest;
+    *(pools->newest ? &pools->newest->next : &pools->oldest) = pool;
+    pools->newest = pool;
+    pools->n_pools++;
+    return pool;
+}
+
+static void forget_pool(pl_pools *pools, pl_pool *pool)
+{
+    *(pool->previous ? &pool->previous->next : &pools->oldest) = pool->next;
+    *(pool->next ? &pool->next->previous : &pools->newest) = pool->previous;
+    pools->n_pools--;
+    pl_host_free(&pools->host, pool);
+}
+
+/* ---- coming and going ---- */
+
+static void unqueue_gone(pl_pools *pools, pl_pool *pool)
+{
+    pl_pool *earlier = pool->gone_previous;
+    pl_pool *later = pool->gone_next;
+    *(earlier ? &earlier->gone_next : &pools->gone_first) = later;
+    *(later ? &later->gone_previous : &pools->gone_last) = earlier;
+    pool->gone_next = NULL;
+    pool->gone_previous = NULL;
+    pools->n_gone--;
+}
+
+/* Its memory is not its own any more. */
+static void queue_gone(pl_pools *pools, pl_pool *pool)
+{
+    pool->in = NULL;
+    pool->gone_previous = pools->gone_last;
+    *(pools->gone_last ? &pools->gone_last->gone_next : &pools->gone_first) = pool;
+    pools->gone_last = pool;
+    if (++pools->n_gone > PL_POOLS_GONE) {
+        pl_pool *first = pools->gone_first;
+        unqueue_gone(pools, first);
+        forget_pool(pools, first);
+    }
+}
+
+/* Have its memory, and a name for it in histories. */
+static pleat_status open_private(pl_pools *pools, pl_pool *pool)
+{
+    pl_gpu *gpu = pools->gpu;
+    if (pool->in) {
+        return PLEAT_OK;
+    }
+    pleat_status st = gpu->ops->private_open(gpu->allocator, &pool->in);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    st = pl_history_name_pool(&gpu->history, pool->in, pool->id);
+    if (st != PLEAT_OK) {
+        gpu->ops->private_release(gpu->allocator, pool->in);
+        pool->in = NULL;
+    }
+    return st;
+}
+
+pleat_status pl_pools_open(pl_pools *pools, pleat_pool_id id, pl_pool **out)
+{
+    pl_pool *known = pl_pools_find(pools, id);
+    pl_pool *pool = known ? known : add_pool(pools, id);
+    bool was_gone = known && !known->in;
+    pleat_status st = pool ? open_private(pools, pool) : PLEAT_ENOMEM_HOST;
+    if (st == PLEAT_OK && was_gone) {
+        unqueue_gone(pools, pool);
+    } else if (st != PLEAT_OK && pool && !known) {
+        forget_pool(pools, pool);
+    }
+    *out = pool;
+    return st;
+}
+
+/* If nobody has to do with the pool any more, its memory, to be released without the lock. */
+static pl_private *part_if_unused(pl_pools *pools, pl_pool *pool)
+{
+    pl_private *in = pool->in;
+    if (pool->n_users > 0 || pool->n_holds > 0 || !in) {
+        return NULL;
+    }
+    pleat_stat now[PLEAT_N_POOLS];
+    pl_pool_read_reserved(pools, pool, now);
+    for (unsigned i = 0; i < PLEAT_N_POOLS; i++) {
+        pool->past[i] = now[i];
+        pool->past[i].freed += now[i].current;
+        pool->past[i].current = 0;
+    }
+    queue_gone(pools, pool);
+    pl_history_forget_pool(&pools->gpu->history, in);
+    return in;
+}
+
+static void release_private(pl_pools *pools, pl_private *in)
+{
+    if (in) {
+        pl_lock_assert_none();
+        pools->gpu->ops->private_release(pools->gpu->allocator, in);
+    }
+}
+
+pl_private *pl_pool_private(const pl_pool *pool)
+{
+    return pool->in;
+}
+
+void pl_pool_leave(pl_pools *pools, pl_pool *pool)
+{
+    pl_lock_acquire(&pools->lock);
+    pool->n_holds--;
+    pl_private *in = part_if_unused(pools, pool);
+    pl_lock_release(&pools->lock);
+    release_private(pools, in);
+}
+
+/* PLEAT_OK, or why not; *in: what is to be released without the lock. */
+static pleat_status release_locked(pl_pools *pools, pleat_pool_id id, pl_private **in)
+{
+    pl_pool *pool = pl_pools_find(pools, id);
+    if (!pool || pool->n_users == 0) {
+        return PLEAT_EPOOL;
+    }
+    if (pool->n_users == 1 && pool->n_routes > 0) {
+        return PLEAT_EBUSY;
+    }
+    pool->n_users--;
+    *in = part_if_unused(pools, pool);
+    return PLEAT_OK;
+}
+
+pleat_status pl_pools_release(pl_pools *pools, pleat_pool_id id)
+{
+    pl_private *in = NULL;
+    pl_lock_acquire(&pools->lock);
+    pleat_status st = release_locked(pools, id, &in);
+    pl_lock_release(&pools->lock);
+    release_private(pools, in);
+    return st;
+}
+
+/* ---- the table ---- */
+
+pleat_status pl_pools_init(pl_pools *pools, pl_gpu *gpu)
+{
+    *pools = (pl_pools){ .gpu = gpu };
+    if (pthread_cond_init(&pools->filtered, NULL) != 0) {
+        return PLEAT_ENOMEM_HOST;
+    }
+    if (pl_lock_init(&pools->lock, PL_RANK_API) != 0) {
+        pthread_cond_destroy(&pools->filtered);
+        return PLEAT_ENOMEM_HOST;
+    }
+    return PLEAT_OK;
+}
+
+void pl_pools_fini(pl_pools *pools)
+{
+    pl_pools_forget_routes(pools, pools->routes);
+    pools->routes = NULL;
+    while (pools->oldest) {
+        pl_pool *pool = pools->oldest;
+        pools->oldest = pool->next;
+        pl_host_free(&pools->host, pool);
+    }
+    if (pools->has_host) {
+        (void)pl_host_fini(&pools->host);
+    }
+    pl_lock_fini(&pools->lock);
+    pthread_cond_destroy(&pools->filtered);
+}
+
+pleat_status pl_pools_open_host(pl_pools *pools)
+{
+    pleat_status st = pools->has_host ? PLEAT_OK : pl_host_init(&pools->host);
+    pools->has_host = st == PLEAT_OK;
+    return st;
+}

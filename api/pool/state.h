@@ -1,0 +1,64 @@
+/* state.h - the inside of the pools' table, for the files of this folder only.
+ *
+ * Rules I1..I4 are pool.h's. The table's lock (rank 10) guards all that is marked so. */
+#ifndef PLEAT_API_POOL_STATE_H
+#define PLEAT_API_POOL_STATE_H
+
+#include <pthread.h>
+
+#include "api/instance.h"
+#include "api/pool/pool.h"
+
+struct pl_pool {
+    pl_pool *next;                  /* lock: younger */
+    pl_pool *previous;              /* lock: older */
+    pl_pool *gone_next;             /* lock: gone later */
+    pl_pool *gone_previous;         /* lock: gone earlier */
+    pleat_pool_id id;               /* const */
+    pl_private *in;                 /* lock; const while the pool is held. NULL = it is gone */
+    unsigned n_users;               /* lock: begun and not released */
+    unsigned n_routes;              /* lock */
+    unsigned n_holds;               /* lock: requests in the middle */
+    pleat_stat past[PLEAT_N_POOLS]; /* lock: what it held before it was gone last; current is 0 */
+};
+
+struct pl_route {
+    pl_route *next;         /* lock: begun earlier */
+    pl_pool *pool;          /* const */
+    pleat_route_fn accepts; /* const; NULL = everything */
+    pleat_forget_fn forget; /* const */
+    void *context;          /* const */
+    pthread_t thread;       /* const: who began it */
+    unsigned n_calls;       /* lock: of `accepts`, running now */
+    bool has_ended;         /* lock */
+    bool is_left;           /* lock: its end did not wait, so the last call takes it out */
+};
+
+/* pool.c, under the lock. NULL where there is none of that name. */
+pl_pool *pl_pools_find(const pl_pools *pools, pleat_pool_id id);
+/* The pool of that name with its memory, made if need be. PLEAT_OK; ENOMEM_HOST; what the
+ * allocator answers. */
+pleat_status pl_pools_open(pl_pools *pools, pleat_pool_id id, pl_pool **out);
+/* What pools and routes are made of, opened by the first use. PLEAT_OK; ENOMEM_HOST. */
+pleat_status pl_pools_open_host(pl_pools *pools);
+
+/* pool.c, without the lock. One user goes. PLEAT_OK; EPOOL; EBUSY. */
+pleat_status pl_pools_release(pl_pools *pools, pleat_pool_id id);
+
+/* route.c, without the lock. A route like `made_as` to the pool of that name, made if need be. */
+pleat_status pl_pools_begin_route(pl_pools *pools, pleat_pool_id id, const pl_route *made_as);
+/* False: nothing is routed to a pool of that name. */
+bool pl_pools_end_route(pl_pools *pools, pleat_pool_id id);
+/* The list, linked by `next`, is nobody else's. */
+void pl_pools_forget_routes(pl_pools *pools, pl_route *route);
+void pl_route_forget_context(const pl_route *route);
+
+/* stats.c, under the lock. What the pool holds and has held, before and since it was made anew. */
+void pl_pool_read_reserved(const pl_pools *pools, const pl_pool *pool,
+                           pleat_stat out[PLEAT_N_POOLS]);
+
+/* stats.c, without the lock. The pool that was used as number `index`; false: there is none. */
+bool pl_pools_read_one(pl_pools *pools, unsigned index, pleat_pool_id *id,
+                       pleat_stat reserved[PLEAT_N_POOLS]);
+
+#endif

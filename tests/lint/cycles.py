@@ -1,0 +1,72 @@
+"""Rings: files that include each other, modules that import each other, in one step or in many."""
+import ast
+import pathlib
+
+from source import FOLDERS, ROOT, all_files, read
+
+PYTHON_FOLDERS = FOLDERS + ("examples", "python")
+PACKAGES = pathlib.Path("python")
+
+
+def reached_from(name, needs):
+    reached = set()
+    ahead = list(needs[name])
+    while ahead:
+        other = ahead.pop()
+        if other not in reached:
+            reached.add(other)
+            ahead += needs.get(other, ())
+    return reached
+
+
+def rings(needs):
+    """The sets of names that all need each other, each sorted. `needs`: name -> names."""
+    reached = {name: reached_from(name, needs) for name in needs}
+    found = set()
+    for name, others in reached.items():
+        if name in others:
+            found.add(tuple(sorted(other for other in others if name in reached.get(other, ()))))
+    return sorted(found)
+
+
+def _run_when_loaded(node):
+    """The import statements but for those in functions, which run later."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.Import, ast.ImportFrom)):
+            yield child
+        elif not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield from _run_when_loaded(child)
+
+
+def _module(base, name):
+    """The project's module of that dotted name, "" the package in `base` itself; None: not ours."""
+    path = base.joinpath(*name.split(".")) if name else base
+    for candidate in (path.parent / f"{path.name}.py", path / "__init__.py"):
+        if (ROOT / candidate).is_file():
+            return candidate
+    return None
+
+
+def _beside(path):
+    """Where a program finds its own modules; those of a package are named by it."""
+    return [] if (ROOT / path.parent / "__init__.py").is_file() else [path.parent]
+
+
+def imports(path, text):
+    """The project's modules that a module needs to be loaded. A package that is only passed on the
+    way to a module does not count: it need not have come to its end."""
+    for statement in _run_when_loaded(ast.parse(text)):
+        level = getattr(statement, "level", 0)
+        bases = [path.parents[level - 1]] if level else [PACKAGES, *_beside(path)]
+        outer = getattr(statement, "module", None) or ""
+        for alias in statement.names:
+            names = [f"{outer}.{alias.name}".lstrip(".")]
+            names += [outer] if isinstance(statement, ast.ImportFrom) else []
+            found = [_module(base, name) for name in names for base in bases]
+            yield from [module for module in found if module][:1]
+
+
+def import_rings():
+    modules = [path for path in all_files()
+               if path.suffix == ".py" and path.parts[0] in PYTHON_FOLDERS]
+    return rings({path: set(imports(path, read(path))) for path in modules})
