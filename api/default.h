@@ -8,7 +8,7 @@
  * there is none. For those who have nothing to do then; takes no lock. */
 pleat pl_default_peek(void);
 
-/* As pleat_malloc, but for memory that pends: as pl_block_alloc_patiently. */
+/* As pleat_malloc, except for memory that pends: as pl_block_alloc_patiently. */
 void *pl_default_malloc_patiently(size_t bytes, int device, void *stream);
 
 #endif

@@ -169,7 +169,7 @@ pleat_status pl_gpu_build(pl_instance *instance, int device, pl_gpu *gpu, size_t
 /* Take it apart, live blocks and all. Returns the objects that could not be given back. */
 size_t pl_gpu_demolish(pl_gpu *gpu);
 /* Let a device that has just been opened record as the others do; under the instance's lock.
- * ENOMEM_HOST. (history_record.c) */
+ * ENOMEM_HOST. (history/record.c) */
 pleat_status pl_history_follow(pl_gpu *gpu);
 /* Walk the allocator's invariants if this build asks for it (debug level 2). */
 void pl_gpu_debug_walk(pl_gpu *gpu);

@@ -19,7 +19,7 @@
  * itself (sigwait). A handler that does not call pleat may interrupt any call.
  *
  * Cancellation: a thread that is cancelled inside a call, a callback included, finishes the call
- * and ends at its next cancellation point. No call is one, but for pleat_device_trim with `wait`,
+ * and ends at its next cancellation point. No call is one, except pleat_device_trim with `wait`,
  * before it does anything. A thread whose cancellation is asynchronous may not call pleat. */
 #ifndef PLEAT_H
 #define PLEAT_H
@@ -126,7 +126,7 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_default(pleat *out);
  *  Returns  PLEAT_OK; PLEAT_EGONE; PLEAT_EFORKED; PLEAT_EBUSY (blocks live, the text says how many;
  *           or called from within a callback); PLEAT_EINVAL (unknown flags); PLEAT_EPOISONED (it is
  *           destroyed, but the driver took back less than everything: the text says how much).
- *  Failure  but for PLEAT_EPOISONED the instance is as before.
+ *  Failure  except for PLEAT_EPOISONED the instance is as before.
  *  Owner    copies of the handle stay safe to use: they answer PLEAT_EGONE.
  *  Threads  any; calls that other threads make meanwhile answer PLEAT_EGONE.
  *  Blocks   until calls in progress have returned, then on the last uses of all memory: by fences
@@ -157,8 +157,8 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_instance_conf(pleat instance, char *
  *           may differ.
  *  Owner    the caller, until pleat_block_free or a forced pleat_destroy.
  *  Threads  any; the allocator's lock (rank 20) is not held across driver calls or callbacks.
- *  Blocks   never on the GPU, but for the last step before failing, at most `wait_ms`; the classic
- *           caches wait where theirs do, without a limit. Growth calls create, map and
+ *  Blocks   never on the GPU, except in the last step before failing, at most `wait_ms`; the
+ *           classic caches wait where theirs do, without a limit. Growth calls create, map and
  *           set-access. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_block_alloc(pleat instance, int device, size_t bytes,
                                                         void *stream, pleat_devptr *out);
@@ -173,7 +173,7 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_block_alloc(pleat instance, int devi
  *           PLEAT_EDRIVER.
  *  Failure  the block, if it is one, is as live as before.
  *  Threads  any.
- *  Blocks   never on the GPU, but for unpooled; records an event now and then. */
+ *  Blocks   never on the GPU, except in unpooled; records an event now and then. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_block_free(pleat instance, int device, pleat_devptr ptr,
                                                        void *stream);
 
@@ -181,7 +181,7 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_block_free(pleat instance, int devic
  *
  *  Params   ptr     the block's address as pleat_block_alloc gave it.
  *           stream  the further stream; the block's own changes nothing. With peers:True also one
- *                   of another device that reaches the block, but for its default streams.
+ *                   of another device that reaches the block, except for its default streams.
  *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_EFOREIGN; PLEAT_EDOUBLEFREE; PLEAT_EDEVICE;
  *           PLEAT_ESTREAM; PLEAT_ENOMEM_HOST; PLEAT_EDRIVER.
  *  Failure  the block is as before.

@@ -46,7 +46,7 @@ static void after_fork_in_child(void)
     pl_lock_release(&pl_api_state.lock);
 }
 
-/* None of these three can fail on Linux with default attributes, but for atfork when host memory
+/* None of these three can fail on Linux with default attributes, except atfork when host memory
  * is out; then a forked child is not recognised, and nothing else is lost. */
 static void prepare(void)
 {

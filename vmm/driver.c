@@ -6,7 +6,7 @@
  *
  * The simulator is looked for at PLEAT_SIM_LIBRARY if that is set; else beside the object that
  * holds this code (libpleat.so, the command or a test); else by the loader's own search. A
- * pl_driver is written before it is given out and constant from then on, but for its atomic
+ * pl_driver is written before it is given out and constant from then on, except for its atomic
  * counters. */
 #include <dlfcn.h>
 #include <limits.h>

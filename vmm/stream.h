@@ -108,7 +108,7 @@ void pl_stream_release(pl_stream *stream);
  *
  *  Returns  false: nothing has changed; somebody holds it, it is a default stream, or one that was
  *           seen in captures only.
- *  Owner    the caller, but for those who hold it, is the last who refers to it. */
+ *  Owner    the caller, except those who hold it, is the last who refers to it. */
 bool pl_stream_try_release(pl_stream *stream);
 
 /** Is it being captured right now, whichever stream it is? One that is gone does not answer for who

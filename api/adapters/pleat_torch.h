@@ -89,7 +89,7 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_torch_stats(
     int device, void (*see)(void *context, const char *key, int64_t value), void *context);
 
 /** Count from zero again: torch.cuda.reset_accumulated_memory_stats. Sets every "allocated" and
- *  "freed" and every counter that pleat_torch_stats tells, but for those of private pools;
+ *  "freed" and every counter that pleat_torch_stats tells, except for those of private pools;
  *  pleat_device_stats goes on as before.
  *
  *  Returns  PLEAT_OK; PLEAT_EDEVICE; what pleat_default returns.

@@ -33,7 +33,7 @@ typedef struct pl_config {
     bool time_calls;
     uint64_t history_entries; /* of each device's history; 0 = it does not record */
     pl_history_frames history_frames;
-    pl_allocator_options options; /* but for limit_bytes, which depends on the device */
+    pl_allocator_options options; /* except limit_bytes, which depends on the device */
     pl_device_options device;
 } pl_config;
 

@@ -13,9 +13,9 @@ typedef enum pl_key_kind {
     PL_KEY_BOOL,      /* True or False */
     PL_KEY_PART,      /* a fraction below 1, or 0 */
     PL_KEY_SHARE,     /* a fraction above 0, or 1 */
-    PL_KEY_DIVISIONS, /* a power of two up to `most`, 0, or a list: config_divisions.h */
+    PL_KEY_DIVISIONS, /* a power of two up to `most`, 0, or a list: divisions.h */
     PL_KEY_LIMIT,     /* fraction, size or none */
-    PL_KEY_ALLOCATOR, /* any allocator, or mxnet: config_mxnet.h */
+    PL_KEY_ALLOCATOR, /* any allocator, or mxnet: mxnet.h */
     PL_KEY_FALLBACK,  /* an allocator that needs no VMM, or none */
     PL_KEY_SIM,       /* the simulator's configuration in brackets */
 } pl_key_kind;

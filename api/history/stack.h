@@ -5,7 +5,7 @@
  *
  * There are two tables. When the one in use is full, the other, which holds what is older, is
  * emptied and used next: so the newest stacks are always there. Names are not used again, so that
- * an older one names nothing. Guarded by the lock of the history that they belong to, but for the
+ * an older one names nothing. Guarded by the lock of the history that they belong to, except the
  * calling thread's own stack, which is the thread's. */
 #ifndef PLEAT_API_HISTORY_STACK_H
 #define PLEAT_API_HISTORY_STACK_H

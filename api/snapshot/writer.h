@@ -1,6 +1,6 @@
 /* writer.h - write a tree of dictionaries, lists and plain values, event by event.
  *
- * Two formats: a pickle (pickle.c) and JSON (json.c). Nothing is kept of what was written but for
+ * Two formats: a pickle (pickle.c) and JSON (json.c). Nothing is kept of what was written except
  * one buffer, so that a snapshot of any size streams through it. JSON is written here and not by a
  * library of its own: a linked allocator should bring no further library along, and a few dozen
  * lines that only write need no tree in memory. The tests read both with Python's own readers.

@@ -189,7 +189,7 @@ static bench_map_piece heap_take(heap *h, double carried[PL_PIECE_HOLE + 1])
     return h->piece;
 }
 
-/* Heaps of at least `bytes` but for the last of each segment; how many. Writes them if asked to. */
+/* Heaps of at least `bytes` except the last of each segment; how many. Writes them if asked to. */
 static size_t join_small(bench_map_piece *pieces, size_t n, uint64_t bytes, bool over_segments,
                          bool is_written)
 {

@@ -1,8 +1,8 @@
 /* ptrmap.c - the map's slow paths: growing, giving back, walking, checking. See ptrmap.h.
  *
  * The old table is emptied from its highest slot down. Beyond the slot that is next all are empty,
- * so an entry leaves without others being shifted; but for the highest slots, whose chains may go
- * on in the lowest ones. */
+ * so an entry leaves without others being shifted; except for the highest slots, whose chains may
+ * go on in the lowest ones. */
 #include "segments/base/ptrmap.h"
 
 #include "vmm/base/lock.h"

@@ -36,7 +36,7 @@ struct pl_cache {
     pl_allocator base;
     const pl_cache_kind *kind;    /* const */
     pl_device *dev;               /* const */
-    pl_allocator_options options; /* const, but for limit_bytes and, at the end, observer */
+    pl_allocator_options options; /* const, except limit_bytes and, at the end, observer */
     pl_lock lock;                 /* rank 20 */
     pl_host host;                 /* lock */
     pl_waiter waiter;             /* lock */
@@ -46,7 +46,7 @@ struct pl_cache {
     pleat_stats stats;            /* lock */
 };
 
-/* An object of `bytes`, zeroed but for its pl_cache. ENOMEM_HOST. */
+/* An object of `bytes`, zeroed except for its pl_cache. ENOMEM_HOST. */
 pleat_status pl_cache_create(size_t bytes, const pl_allocator_ops *ops, const pl_cache_kind *kind,
                              pl_device *dev, const pl_allocator_options *options, pl_cache **out);
 /* The object and its host memory, which nothing else holds. */

@@ -90,7 +90,7 @@ typedef struct pl_mxnet_policy {
  * I7  lists have the size that they are found by, and blocks; n_blocks counts these
  * I8  tree and maps keep their own rules
  * I9  cached_bytes == bytes of the cached blocks; of these the doubtful list holds all that others
- *     than their stream used, but for some whose uses are known to be over */
+ *     than their stream used, except for some whose uses are known to be over */
 typedef struct pl_mxnet {
     pl_cache base;                 /* reserved_bytes: MXNet's used_memory_ */
     const pl_mxnet_policy *policy; /* const */
@@ -163,7 +163,7 @@ int pl_mxnet_check_all(pl_cache *c);
 void pl_mxnet_tell_stats(pl_cache *c, pleat_stats *out);
 void pl_mxnet_visit(pl_cache *c, void (*see)(void *context, const pl_piece *piece), void *context);
 
-/* mxnet.c: what all of them share, but for unpooled's own free and end of a capture. */
+/* mxnet.c: what all of them share, except for unpooled's own free and end of a capture. */
 pleat_status pl_mxnet_create(const pl_allocator_ops *ops, const pl_cache_kind *kind,
                              const pl_mxnet_policy *policy, pl_device *dev,
                              const pl_allocator_options *options, pl_allocator **out);

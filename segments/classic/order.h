@@ -49,7 +49,7 @@ static inline uint64_t pl_order_lane(const pl_stream *stream)
     return UINT64_C(1) << (index < PL_ORDER_CROWD ? index : PL_ORDER_CROWD);
 }
 
-/* The stream's lane, but for one of the crowd, which has none to itself: 0. */
+/* The stream's lane, except for one of the crowd, which has none to itself: 0. */
 static inline uint64_t pl_order_own_lane(const pl_stream *stream)
 {
     return pl_order_lane(stream) & ~(UINT64_C(1) << PL_ORDER_CROWD);

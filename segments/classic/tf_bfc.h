@@ -84,7 +84,7 @@ struct pl_bfc_chunk {
  * I7  the statistics of allocated, active, inactive split and requested agree with the chunks
  * I8  trees and map keep their own rules
  * I9  free_bytes == bytes of the free chunks; of these the doubtful list holds all that several
- *     streams used, but for some of which but one's uses are known to be over */
+ *     streams used, except for some of which but one's uses are known to be over */
 typedef struct pl_bfc {
     pl_cache base;           /* reserved_bytes: pool_bytes */
     size_t most_waste_bytes; /* const: max_internal_fragmentation_bytes */

@@ -63,7 +63,7 @@ static bool measure(const pl_torch_request *r, pl_torch_block *block, place *out
     return true;
 }
 
-/* find_expandable_block, but for the new segment. */
+/* find_expandable_block, except for the new segment. */
 static bool find_place(const pl_torch_request *r, place *out)
 {
     pl_torch_block key = { .stream_index = pl_stream_index(r->stream) };
@@ -247,7 +247,7 @@ static void commit_block(pl_torch *t, const place *p, pl_torch_block *block, siz
     }
 }
 
-/* Note what is mapped. The blocks stay taken, but for a lost one. */
+/* Note what is mapped. The blocks stay taken, except a lost one. */
 static void commit_place(pl_torch *t, pl_torch_pool *pool, const place *p)
 {
     size_t n_committed = 0;

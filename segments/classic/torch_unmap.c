@@ -335,7 +335,7 @@ static void unmap_lost(pl_torch *t, const pl_torch_block *block)
     }
 }
 
-/* Unmap the runs of pages that `segment` knows, but for lost blocks, which may part them. */
+/* Unmap the runs of pages that `segment` knows, except lost blocks, which may part them. */
 static void unmap_all(pl_torch *t, const pl_torch_segment *segment)
 {
     for (const pl_torch_block *block = segment->first; block; block = block->next) {

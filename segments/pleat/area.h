@@ -20,7 +20,7 @@ typedef struct pl_area {
     pl_segment *newest;
     struct pl_private *pool; /* NULL = the default one */
     struct pl_area *next;    /* in its private pool, or of those that were in one */
-    pl_stream *stream;       /* the one it is told to serve first; const, but for a private one's */
+    pl_stream *stream;       /* the one it is told to serve first; const, except a private one's */
     pl_class class;          /* likewise */
     unsigned n_lanes;        /* whose requests look here first */
     uint32_t lane;           /* a private pool's, or one released: of its stream, the plain one */

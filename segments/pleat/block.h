@@ -131,7 +131,7 @@ static inline pleat_status pl_block_store_reserve(pl_block_store *store, size_t 
 {
     return store->n_spare >= n ? PLEAT_OK : pl_block_store_grow(store, n);
 }
-/* Cannot fail after a reserve. The block is zeroed but for `node`. */
+/* Cannot fail after a reserve. The block is zeroed except for `node`. */
 pl_block *pl_block_store_get(pl_block_store *store);
 void pl_block_store_put(pl_block_store *store, pl_block *b);
 

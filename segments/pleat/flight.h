@@ -65,7 +65,7 @@ void pl_flight_fill(pl_flight *f, pl_chunk chunk);
 /* Left in `requested`, which nobody reads of a block in flight, by pl_flight_fly for the rollback
  * (carving leaves 0): the walkers read `was`, under the lock that is not held there. */
 #define PL_FLIGHT_POISONED SIZE_MAX
-/* flight_fly.c, without the lock: create and map. On failure nothing is mapped, but for blocks
+/* flight_fly.c, without the lock: create and map. On failure nothing is mapped, except blocks
  * whose unmapping failed too: the rollback poisons those. */
 pleat_status pl_flight_fly(pl_space *space, pl_flight *f);
 static inline size_t pl_flight_n_created(const pl_flight *f)

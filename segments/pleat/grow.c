@@ -25,7 +25,7 @@
  *
  * Why it ends. Each attempt but the last has changed something (PL_STEP_AGAIN), and each kind of
  * change is bounded. Counted for the request (pl_tried), whatever others do, are the remedies of
- * a shortage (but for those that go from lane to lane: shortage.c), looks at what is over
+ * a shortage (except those that go from lane to lane: shortage.c), looks at what is over
  * (ops.c), orders made instead of creating (fewer than there are lanes), attempts that others
  * foiled (then one is made in a single hold of the lock, where none can) and making way for page
  * tables (once). What is not counted uses something up: a new segment addresses, until there are

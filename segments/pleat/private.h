@@ -16,7 +16,7 @@
  * Release. Graphs may have been launched on any stream, known or not, and may run yet: so the pool
  * drains until the driver has said that all graphs captured in it are gone (vmm/graph_watch.h), or
  * else until a tick of the context has passed: the pools whose graphs nobody watches have one
- * recorded, if no capture is known of. Until then it is as it was, but for its name. Then its
+ * recorded, if no capture is known of. Until then it is as it was, except for its name. Then its
  * areas become the default pool's: they are in space.released, where its requests look when memory
  * is short, and their segments open: granules under free blocks become loose, some at a time, and
  * takes find them as everywhere. A later pool is given such an area if nothing lives or pends in

@@ -144,7 +144,7 @@ typedef struct pl_space {
     size_t peak_pinned;
     size_t peak_shown; /* the same since statistics' peaks were reset */
     size_t peak_chunks;
-    size_t n_grown_back; /* balanced: granules taken that came back soon, see supply.c */
+    size_t n_grown_back; /* balanced: granules taken that came back soon, see grow.c */
     size_t full_at;      /* the driver refused to go beyond so many chunks; SIZE_MAX = never */
     uint64_t full_event; /* when it did */
     size_t limit_chunks; /* SIZE_MAX = no limit set */

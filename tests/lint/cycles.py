@@ -30,7 +30,7 @@ def rings(needs):
 
 
 def _run_when_loaded(node):
-    """The import statements but for those in functions, which run later."""
+    """The import statements except those in functions, which run later."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.Import, ast.ImportFrom)):
             yield child

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Public docstrings: each public function has one, with its fields in the fixed order."""
+"""Documents: each public function has a docstring with its fields in the fixed order, files that
+comments name exist, and prose is wrapped."""
 import re
 import sys
 
-from source import read, report
+from source import all_files, c_files, read, report
 
 API_HEADERS = ["api/pleat.h", "api/pleat_pool.h", "api/pleat_snapshot.h",
                "api/adapters/pleat_torch.h", "api/adapters/pleat_torch.hpp",
@@ -51,8 +52,43 @@ def check(path, marker):
         yield from check_fields(where, doc)
 
 
+# Files of other projects that comments name as sources, and names that stand for many files.
+FOREIGN = re.compile(
+    r"(c10|torch|src|Lib|cuda|csrc)/|(cuda|cxxabi|cuda_runtime_api|cuda_execution_provider_info|"
+    r"logging_resource_adaptor|storage_manager_helpers)\.h|(FOLDER|FUZZED|_test)")
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+FILE = re.compile(r"(?<![\w./-])([\w/]+\.(?:c|h|hpp|cpp|py|sh|cmake|md|txt))\b(?!\.)")
+
+
+def check_named_files(path, text, known):
+    """Files that comments name: by the end of a path."""
+    for comment in COMMENT.finditer(text):
+        for match in FILE.finditer(comment.group(0)):
+            name = match.group(1)
+            if FOREIGN.match(name) or any(f"/{file}".endswith(f"/{name}") for file in known):
+                continue
+            line = text.count("\n", 0, comment.start() + match.start()) + 1
+            yield f"{path}:{line}: there is no {name}"
+
+
+def check_prose(path, text):
+    """No prose beyond column 100; tables, headings and code have the width that they need."""
+    is_code = False
+    for number, line in enumerate(text.split("\n"), 1):
+        is_code ^= line.lstrip().startswith("```")
+        is_free = is_code or line.startswith(("|", "#", "    ", "![")) or " " not in line.strip()
+        if len(line) > 100 and not is_free:
+            yield f"{path}:{number}: {len(line)} columns, at most 100"
+
+
 def main():
     problems = []
+    known = [path.as_posix() for path in all_files()]
+    for path in c_files():
+        problems += check_named_files(path.as_posix(), read(path), known)
+    for path in all_files():
+        if path.suffix == ".md" and path.parts[:2] != ("bench", "results"):
+            problems += check_prose(path.as_posix(), read(path))
     for path, marker in HEADERS.items():
         problems += check(path, marker)
     return report(problems)

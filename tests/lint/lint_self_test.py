@@ -98,6 +98,21 @@ class Sizes(unittest.TestCase):
         self.assertEqual(found, [("a", 5), ("c", 2)])
 
 
+class Documents(unittest.TestCase):
+    def test_a_comment_that_names_no_file_is_found(self):
+        known = ["segments/pleat/run.h"]
+        named = "/* see run.h and pleat/run.h, from torch/csrc/x.cpp */\n"
+        self.assertEqual(list(lint_docs.check_named_files(SEGMENT, named, known)), [])
+        lost = "int f(void); // see ran.h\n"
+        self.assertEqual(len(list(lint_docs.check_named_files(SEGMENT, lost, known))), 1)
+
+    def test_long_prose_is_found_but_no_long_table_or_code(self):
+        long = "word " * 30
+        self.assertEqual(len(list(lint_docs.check_prose("a.md", long))), 1)
+        free = f"| {long}|\n    {long}\n```\n{long}\n```\n"
+        self.assertEqual(list(lint_docs.check_prose("a.md", free)), [])
+
+
 class Docstrings(unittest.TestCase):
     def test_fields_out_of_order_are_found(self):
         wrong = "/** Do.\n *\n *  Returns  PLEAT_OK.\n *  Params   a  that. */"

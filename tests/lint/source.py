@@ -65,7 +65,7 @@ def read(path):
 
 
 def all_files():
-    """Every file of the project, but for what is built or belongs to git."""
+    """Every file of the project, except what is built or belongs to git."""
     found = []
     for top in ROOT.iterdir():
         if top.is_file():

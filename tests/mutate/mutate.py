@@ -7,7 +7,7 @@
 
 The copy lies in build/mutate/tree, what is built of it in build/mutate/build; both are kept, so
 that a second run builds little. For each mutation the suites that it names are built and run first,
-then all quick ones (labels unit, model and fault, but for stress, figures, gpu and python), up to
+then all quick ones (labels unit, model and fault, except stress, figures, gpu and python), up to
 the first that fails. The unmutated tree must pass first. Exit status 1: a mutation survived or did
 not build."""
 import argparse

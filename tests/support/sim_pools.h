@@ -1,6 +1,7 @@
 /* sim_pools.h - a simulator with one pool and two non-blocking streams, for the tests of pools.
  *
- * The pool keeps all it has (threshold UINT64_MAX). Time stands still but for synchronisations. */
+ * The pool keeps all it has (threshold UINT64_MAX). Time stands still except for synchronisations.
+ */
 #ifndef PLEAT_TESTS_SIM_POOLS_H
 #define PLEAT_TESTS_SIM_POOLS_H
 

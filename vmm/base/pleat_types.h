@@ -79,7 +79,7 @@ typedef struct pleat_stats {
     uint64_t num_device_alloc;
     uint64_t num_device_free;
 
-    /* Resident bytes by what holds them. live + free + pending + idle == resident, but for the
+    /* Resident bytes by what holds them. live + free + pending + idle == resident, except for the
      * bytes of a request in flight and of what graphs keep outside of private pools: that is in
      * pinned_granules alone. */
     uint64_t granule_bytes;

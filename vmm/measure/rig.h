@@ -67,14 +67,14 @@ void pl_rig_abandon(pl_rig *rig);
 pleat_status pl_rig_load_create(pl_rig *rig);
 void pl_rig_load_destroy(pl_rig *rig);
 
-/* measure_chunk.c: chunks of all sizes, without and with work beside. */
+/* chunk.c: chunks of all sizes, without and with work beside. */
 pleat_status pl_measure_chunks(pl_rig *rig);
-/* measure_event.c: whole allocations; events. */
+/* event.c: whole allocations; events. */
 pleat_status pl_measure_mallocs(pl_rig *rig);
 pleat_status pl_measure_events(pl_rig *rig);
-/* measure_alias.c: is a chunk's content the same through both its addresses? */
+/* alias.c: is a chunk's content the same through both its addresses? */
 pleat_status pl_measure_aliases(pl_rig *rig);
-/* measure_fit.c: fills report->costs from the rows. */
+/* fit.c: fills report->costs from the rows. */
 void pl_measure_fit(pl_measure_report *report);
 
 enum { PL_MEASURE_N_SIZES = 6 };
