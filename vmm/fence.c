@@ -140,11 +140,14 @@ static pleat_status record_one_context(pl_device *dev, unsigned i, pl_fence **ou
     if (fence == NULL) {
         return PLEAT_ENOMEM_HOST;
     }
-    pleat_status st = pl_context_refuse_capture(dev, i);
-    st = st == PLEAT_OK ? pl_scope_begin_in(dev, context, &scope) : st;
+    pleat_status st = pl_context_begin_record(dev, i);
     if (st == PLEAT_OK) {
-        st = record_context_inside(dev, fence, context);
-        pl_scope_end(dev, &scope);
+        st = pl_scope_begin_in(dev, context, &scope);
+        if (st == PLEAT_OK) {
+            st = record_context_inside(dev, fence, context);
+            pl_scope_end(dev, &scope);
+        }
+        pl_context_end_record(dev, i);
     }
     if (st != PLEAT_OK) {
         pl_fence_return(fence);

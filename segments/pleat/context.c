@@ -8,6 +8,7 @@
 
 #include "segments/pleat/capture.h"
 #include "segments/pleat/capturers.h"
+#include "vmm/base/clock.h"
 
 /* ---- when one may be recorded ---------------------------------------------------------------- */
 
@@ -16,13 +17,18 @@ bool pl_context_tick_is_barred(const pl_space *space)
     return space->n_capturing > 0 || space->n_expected > 0;
 }
 
+static void wake_waiters(pl_space *space)
+{
+    if (space->n_waiting > 0) {
+        pthread_cond_broadcast(&space->landed);
+    }
+}
+
 static void end_recording(pl_space *space)
 {
     space->context.is_busy = false;
     space->context.is_recording = false;
-    if (space->n_waiting > 0) {
-        pthread_cond_broadcast(&space->landed);
-    }
+    wake_waiters(space);
 }
 
 /* Of one tick; and how often one is put off for longer. */
@@ -114,7 +120,7 @@ void pl_context_tick_want(pl_space *space)
  * A refusal shows that there are some that nobody tells of: after each, twice as rarely. */
 static const uint64_t CONTEXT_EVENTS = 1024;
 static const uint64_t WARY_EVENTS = 16384;
-enum { CONTEXT_SHARE_LOG2 = 6, URGENT_SHARE_LOG2 = 3 };
+enum { CONTEXT_SHARE_LOG2 = 6, URGENT_SHARE_LOG2 = 3, LATE_LOG2 = 6 };
 
 void pl_context_tick_record_if_due(pl_space *space)
 {
@@ -128,8 +134,9 @@ void pl_context_tick_record_if_due(pl_space *space)
     bool is_time = n_events >= n_least;
     bool is_urgent = context->gone_bytes > held >> URGENT_SHARE_LOG2 && !is_wary && !is_guarded;
 
+    /* Nobody's lane stays for a few bytes in a crowd, and nothing pends for ever. */
     bool is_worth_it = context->gone_bytes > held >> CONTEXT_SHARE_LOG2 ||
-                       pl_space_is_crowded(space); /* nobody's lane stays for a few bytes */
+                       pl_space_is_crowded(space) || n_events >= n_least << LATE_LOG2;
 
     if (context->is_wanted && is_worth_it && (is_time || is_urgent)) {
         (void)pl_context_tick_record(space, PL_CARE_SOON, SOON_MS);
@@ -156,9 +163,12 @@ static pleat_status synchronize(pl_space *space, pl_care care, uint32_t patience
         return PLEAT_ECAPTURE;
     }
     uint64_t number = begin_context_tick(space);
+    space->context.is_synchronizing = true;
+    wake_waiters(space);
     pl_lock_release(&space->lock);
     pleat_status st = pl_device_synchronize(space->dev);
     pl_lock_acquire(&space->lock);
+    space->context.is_synchronizing = false;
     end_recording(space);
     if (st == PLEAT_OK && number > space->context.passed_tick) {
         space->context.passed_tick = number;
@@ -191,13 +201,50 @@ static pleat_status wait_for_context_tick(pl_space *space, uint32_t wait_ms)
     return st;
 }
 
+/* Of one call, however many ticks it waits for. */
+typedef struct waiting {
+    uint64_t upto;    /* stamp that has to be passed */
+    uint32_t wait_ms; /* in all; UINT32_MAX: for ever */
+    uint64_t began_ms;
+} waiting;
+
+static uint32_t time_left(const waiting *w)
+{
+    uint64_t gone_ms = w->wait_ms == 0 || w->wait_ms == UINT32_MAX ? 0
+                                                                   : pl_clock_ms() - w->began_ms;
+
+    return gone_ms < w->wait_ms ? w->wait_ms - (uint32_t)gone_ms : 0;
+}
+
+/* For a good moment, which a tick of somebody else's may have had meanwhile. */
+static uint32_t patience_left(const waiting *w)
+{
+    uint32_t most_ms = time_left(w) < MOST_PATIENCE_MS ? time_left(w) : MOST_PATIENCE_MS;
+    uint64_t gone_ms = pl_clock_ms() - w->began_ms;
+    uint32_t left_ms = gone_ms < most_ms ? most_ms - (uint32_t)gone_ms : 0;
+
+    return left_ms > SOON_MS ? left_ms : SOON_MS;
+}
+
+static bool is_covered(const pl_space *space, uint64_t upto)
+{
+    const pl_context *context = &space->context;
+
+    return context->passed_tick >= upto ||
+           (context->tick.fence != NULL && context->tick.number >= upto);
+}
+
 /* A tick that covers what was freed by now. A thread that records one, or asks about one, is waited
  * for: a few calls of the driver. Where there is no such event it synchronises: who may not wait
  * for the GPU does not wait for that thread either. */
-static pleat_status have_context_tick(pl_space *space, pl_care care, uint32_t wait_ms)
+static pleat_status have_context_tick(pl_space *space, pl_care care, const waiting *w)
 {
     while (space->context.is_busy) {
-        if ((space->context.is_unsupported || space->context.is_gathering) && wait_ms == 0) {
+        bool is_long = space->context.is_unsupported || space->context.is_gathering;
+        if (is_covered(space, w->upto)) {
+            return PLEAT_OK;
+        }
+        if (is_long && time_left(w) == 0) {
             return PLEAT_EPENDING;
         }
         pl_capturers_pause(space);
@@ -205,10 +252,9 @@ static pleat_status have_context_tick(pl_space *space, pl_care care, uint32_t wa
     if (pl_context_tick_is_barred(space)) {
         pl_capture_end_gone(space);
     }
-    uint32_t patience_ms = wait_ms > SOON_MS ? wait_ms : SOON_MS;
-    pleat_status st = pl_context_tick_record(space, care, patience_ms);
-    if (st == PLEAT_ENOTSUP && wait_ms > 0) {
-        return synchronize(space, care, patience_ms);
+    pleat_status st = pl_context_tick_record(space, care, patience_left(w));
+    if (st == PLEAT_ENOTSUP && time_left(w) > 0) {
+        return synchronize(space, care, patience_left(w));
     }
     return st == PLEAT_ENOTSUP ? PLEAT_EPENDING : st;
 }
@@ -219,19 +265,19 @@ enum { MOST_CONTEXT_WAITS = 4 };
 
 pleat_status pl_context_tick_wait(pl_space *space, pl_care care, uint32_t wait_ms)
 {
-    uint64_t upto = space->clock;
+    waiting w = { .upto = space->clock, .wait_ms = wait_ms, .began_ms = pl_clock_ms() };
     pleat_status st = PLEAT_OK;
 
     for (int n = 0; n < MOST_CONTEXT_WAITS && st == PLEAT_OK; n++) {
-        st = wait_for_context_tick(space, wait_ms);
-        if (st != PLEAT_OK || space->context.passed_tick >= upto) {
+        st = wait_for_context_tick(space, time_left(&w));
+        if (st != PLEAT_OK || space->context.passed_tick >= w.upto) {
             return st;
         }
-        st = have_context_tick(space, care, wait_ms);
+        st = have_context_tick(space, care, &w);
         if (st == PLEAT_EPENDING && space->context.tick.fence != NULL) {
             st = PLEAT_OK; /* another thread was faster */
         }
-        if (st == PLEAT_OK && space->context.passed_tick >= upto) {
+        if (st == PLEAT_OK && space->context.passed_tick >= w.upto) {
             return st;
         }
     }

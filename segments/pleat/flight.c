@@ -185,6 +185,7 @@ pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f, size_t n_runs)
 {
     for (uint32_t i = 0; i < space->n_segments; i++) {
         pl_segment *seg = space->segments[i];
+        pl_pace_step(space, f->pace, 1);
         if (seg->n_loose == 0) {
             continue;
         }

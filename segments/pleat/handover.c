@@ -4,7 +4,7 @@
 #include "segments/pleat/many.h"
 #include "segments/pleat/run.h"
 
-enum { MOST_MOVED = 1024 }; /* blocks looked at in one hold */
+enum { MOST_MOVED = 512 }; /* blocks looked at in one hold */
 
 static bool is_covered(const pl_space *space, const pl_lane *lane, const pl_block *first)
 {

@@ -78,11 +78,12 @@ static __attribute__((noinline)) size_t loosen_granules(pl_segment *seg, size_t 
 /* Are there only free blocks between b and the two ends of the granules that it touches? Where both
  * ends are in one granule either answer will do if it is no; so both ways are gone at once, and the
  * nearest block that is not free ends it. */
-static void look_around(const pl_block *b, pleat_devptr low, pleat_devptr high, bool is_one,
-                        bool *is_free_below, bool *is_free_above)
+static size_t look_around(const pl_block *b, pleat_devptr low, pleat_devptr high, bool is_one,
+                          bool *is_free_below, bool *is_free_above)
 {
     const pl_block *below = b;
     const pl_block *above = b;
+    size_t n_looks = 0;
 
     *is_free_below = true;
     *is_free_above = true;
@@ -90,9 +91,9 @@ static void look_around(const pl_block *b, pleat_devptr low, pleat_devptr high, 
         bool is_down = *is_free_below && below->base > low;
         bool is_up = *is_free_above && pl_block_end(above) < high;
         if (!is_down && !is_up) {
-            return;
+            return n_looks;
         }
-        pl_lock_touch((size_t)is_down + (size_t)is_up);
+        n_looks += (size_t)is_down + (size_t)is_up;
         if (is_down) {
             below = below->prev;
             *is_free_below = below->state == PL_BLOCK_FREE;
@@ -102,15 +103,16 @@ static void look_around(const pl_block *b, pleat_devptr low, pleat_devptr high, 
             *is_free_above = above->state == PL_BLOCK_FREE;
         }
         if (is_one && !(*is_free_below && *is_free_above)) {
-            return;
+            return n_looks;
         }
     }
 }
 
-size_t pl_segment_loosen(pl_segment *seg, const pl_block *b)
+size_t pl_segment_loosen(pl_segment *seg, const pl_block *b, pleat_devptr base, pleat_devptr end,
+                         size_t *n_looks)
 {
-    pleat_devptr low = pl_segment_floor(seg, b->base);
-    pleat_devptr high = pl_segment_ceil(seg, pl_block_end(b));
+    pleat_devptr low = pl_segment_floor(seg, base);
+    pleat_devptr high = pl_segment_ceil(seg, end);
     bool is_one = high - low == pl_segment_granule_bytes(seg);
     bool is_free_below;
     bool is_free_above;
@@ -119,7 +121,8 @@ size_t pl_segment_loosen(pl_segment *seg, const pl_block *b)
                    (pl_block_end(b) < high && b->next->state != PL_BLOCK_FREE))) {
         return 0; /* mostly */
     }
-    look_around(b, low, high, is_one, &is_free_below, &is_free_above);
+    *n_looks = look_around(b, low, high, is_one, &is_free_below, &is_free_above);
+    pl_lock_touch(*n_looks);
     size_t from = pl_segment_granule(seg, low) + !is_free_below;
     size_t to = pl_segment_granule(seg, high) - !is_free_above;
 

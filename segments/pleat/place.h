@@ -8,7 +8,7 @@
 #include "segments/pleat/space.h"
 
 /* Blocks and granules that a search may touch in one hold of the lock, which has other work too. */
-enum { PL_PLACE_BUDGET = PL_LOCK_MOST_TOUCHED / 4 * 3 };
+enum { PL_PLACE_BUDGET = PL_LOCK_MOST_TOUCHED / 8 * 5 };
 
 /* A place: [at, at + bytes) lies in free blocks that the lane may use and in holes. */
 typedef struct pl_place {

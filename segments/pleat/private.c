@@ -273,7 +273,8 @@ static void push_draining(pl_space *space, pl_private *pool)
 
 static void loosen(pl_space *space, pl_segment *seg, const pl_block *b)
 {
-    size_t n = pl_segment_loosen(seg, b);
+    size_t n_looks = 0;
+    size_t n = pl_segment_loosen(seg, b, b->base, pl_block_end(b), &n_looks);
 
     space->n_loose += n;
     space->n_pinned -= n;

@@ -334,6 +334,9 @@ static void bring_up(pl_space *space, pl_block *b)
 
 /* ---- changes --------------------------------------------------------------------------------- */
 
+/* A look at a block in its granule against bringing a piece of a run up to date. */
+enum { LOOKS_A_PIECE = 8 };
+
 void pl_run_free(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick)
 {
     pl_segment_become(b->segment, &space->store, b, PL_BLOCK_FREE);
@@ -341,9 +344,13 @@ void pl_run_free(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick)
     b->tick = tick;
     b->is_indexed = false;
     queue(space, b);
+    pleat_devptr base = b->base;
+    pleat_devptr end = pl_block_end(b);
     b = merge_alike(space, b);
     if (!b->segment->is_private) {
-        size_t n = pl_segment_loosen(b->segment, b);
+        size_t n_looks = 0;
+        size_t n = pl_segment_loosen(b->segment, b, base, end, &n_looks);
+        space->n_pieces += n_looks / LOOKS_A_PIECE;
         if (n > 0) {
             space->n_loose += n;
             space->n_pinned -= n;

@@ -128,9 +128,11 @@ static inline size_t pl_segment_pin(pl_segment *seg, pleat_devptr base, pleat_de
     }
     return pl_segment_pin_granules(seg, from, last);
 }
-/* b has just become free: granules it touches that only free blocks cover become loose; returns
- * how many. */
-size_t pl_segment_loosen(pl_segment *seg, const pl_block *b);
+/* [base, end) of b has just become free: granules it touches that only free blocks cover become
+ * loose; returns how many. What b was merged with is as loose as it was. *n_looks: set to the
+ * blocks looked at in the first and last granule, if any. */
+size_t pl_segment_loosen(pl_segment *seg, const pl_block *b, pleat_devptr base, pleat_devptr end,
+                         size_t *n_looks);
 /* Whole granules under free blocks only, none of them loose, become so. Returns how many. */
 size_t pl_segment_loosen_whole(pl_segment *seg, pleat_devptr base, pleat_devptr end);
 /* Loose granules that [base, end) touches. */

@@ -33,9 +33,8 @@ static bool has_first_over(const pl_space *space, const pl_lane *lane)
 }
 
 static size_t settle_queue(pl_space *space, const pl_lane *lane, const pl_block_queue *queue,
-                           size_t n)
+                           size_t n, uint64_t since)
 {
-    uint64_t since = space->n_pieces;
     size_t n_settled = 0;
 
     while (n_settled < n && queue->first != NULL && !pl_space_is_tired(space, since) &&
@@ -47,15 +46,21 @@ static size_t settle_queue(pl_space *space, const pl_lane *lane, const pl_block_
     return n_settled;
 }
 
-size_t pl_settle_lane(pl_space *space, pl_lane *lane, size_t n)
+/* All that is done in one hold counts together: from the runs that it began with. */
+static size_t settle_lane(pl_space *space, pl_lane *lane, size_t n, uint64_t since)
 {
     if (lane->is_capture) {
         return pl_capture_is_lasting(space, lane) ? 0 : pl_settle_rest(space, lane, n);
     }
-    size_t n_settled = pl_many_pass(space, lane, n);
+    size_t n_settled = pl_space_is_tired(space, since) ? 0 : pl_many_pass(space, lane, n);
 
-    n_settled += settle_queue(space, lane, &lane->pending, n - n_settled);
-    return n_settled + settle_queue(space, lane, &lane->apart, n - n_settled);
+    n_settled += settle_queue(space, lane, &lane->pending, n - n_settled, since);
+    return n_settled + settle_queue(space, lane, &lane->apart, n - n_settled, since);
+}
+
+size_t pl_settle_lane(pl_space *space, pl_lane *lane, size_t n)
+{
+    return settle_lane(space, lane, n, space->n_pieces);
 }
 
 /* Of very many lanes with something that pends most may have nothing that is over: those whose own
@@ -69,7 +74,7 @@ static size_t settle_ripe(pl_space *space, size_t n, uint64_t since)
     for (; n_looks > 0 && n_settled < n && !pl_space_is_tired(space, since); n_looks--) {
         pl_lane *lane = space->ripe.first;
         pl_lane_ring_remove_ripe(&space->ripe, lane);
-        n_settled += pl_settle_lane(space, lane, n - n_settled);
+        n_settled += settle_lane(space, lane, n - n_settled, since);
         if (has_first_over(space, lane)) {
             pl_lane_ring_push_ripe(&space->ripe, lane);
         }
@@ -91,7 +96,7 @@ size_t pl_settle_some(pl_space *space, size_t n)
         pl_lane *lane = space->busy.first;
         pl_lane_ring_remove_busy(&space->busy, lane);
         pl_lane_ring_push_busy(&space->busy, lane);
-        n_settled += pl_settle_lane(space, lane, n - n_settled);
+        n_settled += settle_lane(space, lane, n - n_settled, since);
         pl_space_note_busy(space, lane);
     }
     return n_settled;

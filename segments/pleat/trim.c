@@ -286,9 +286,12 @@ pleat_status pl_trim_to(pl_space *space, size_t keep_chunks, uint32_t wait_ms, s
     pleat_status failed = release_idle(space, keep_chunks, &to.n_so_far);
     st = st == PLEAT_OK ? failed : st;
     /* While a stale mapping stands, its chunk would not go even if it were released. */
+    pl_pace pace;
+    pl_pace_begin(space, &pace, false);
     for (uint32_t i = 0; i < space->n_segments && space->n_stale == 0 && failed == PLEAT_OK; i++) {
         failed = empty_segment(space, space->segments[i], &to);
         st = st == PLEAT_OK ? failed : st;
+        pl_pace_step(space, &pace, 1); /* segments only come: one may be seen twice */
     }
     pl_space_land(space, &flying);
     *n_released = to.n_so_far;
@@ -303,8 +306,11 @@ void pl_trim_gather(pl_space *space, size_t n_chunks, uint32_t wait_ms)
     (void)quiesce(space, wait_ms);
     pl_flying flying;
     pl_space_take_off(space, &flying);
+    pl_pace pace;
+    pl_pace_begin(space, &pace, false);
     for (uint32_t i = 0; i < space->n_segments && st == PLEAT_OK; i++) {
         st = empty_segment(space, space->segments[i], &to);
+        pl_pace_step(space, &pace, 1);
     }
     pl_space_land(space, &flying);
 }

@@ -128,9 +128,10 @@ static void source_free(const pl_host *host, void *p, size_t usable)
 
 #else
 
-/* What is freed goes back to the system by and by: from 8 MiB on it would at once, a millisecond
- * for 8 MiB, under the lock of whoever frees. Read by jemalloc as it starts. */
-const char *je_malloc_conf = "oversize_threshold:0";
+/* What is freed is used again, and goes back to the system with its domain: in between it would do
+ * so under the lock of whoever frees, milliseconds at a time, from 8 MiB on at once. Read by
+ * jemalloc as it starts. */
+const char *je_malloc_conf = "oversize_threshold:0,dirty_decay_ms:-1,muzzy_decay_ms:-1";
 
 static int source_flags(const pl_host *host)
 {
