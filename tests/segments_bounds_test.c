@@ -237,6 +237,22 @@ START_TEST(pieces_that_change_between_visits_do_not_overlap)
 }
 END_TEST
 
+/* A free loosens what it touches itself, not all of the free run that it joins. */
+START_TEST(frees_that_join_a_long_free_run)
+{
+    enum { N_LARGE = 4000 };
+    for (size_t i = 0; i < N_LARGE; i++) {
+        blocks[i] = get(2 * MIB, BUSY);
+    }
+    pl_lock_reset_touched();
+    for (size_t i = 0; i < N_LARGE; i++) {
+        put(blocks[i], BUSY);
+    }
+    ck_assert_uint_le(pl_lock_most_touched(), 16);
+    pleat_assert_sound();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("segments_bounds");
@@ -250,6 +266,7 @@ int main(void)
     tcase_add_test(tcase, a_private_pool_of_many_pieces_opens_by_and_by);
     tcase_add_test(tcase, pieces_are_visited_by_and_by);
     tcase_add_test(tcase, pieces_that_change_between_visits_do_not_overlap);
+    tcase_add_test(tcase, frees_that_join_a_long_free_run);
     suite_add_tcase(suite, tcase);
 
     SRunner *runner = srunner_create(suite);
