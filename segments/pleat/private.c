@@ -208,6 +208,23 @@ size_t pl_private_want(const pl_space *space, const pl_area *area)
 
 /* ---- open and rest --------------------------------------------------------------------------- */
 
+static void link_pool(pl_space *space, pl_private *pool)
+{
+    pool->next = space->pools;
+    if (pool->next != NULL) {
+        pool->next->prev = pool;
+    }
+    space->pools = pool;
+}
+
+static void unlink_pool(pl_space *space, const pl_private *pool)
+{
+    *(pool->prev != NULL ? &pool->prev->next : &space->pools) = pool->next;
+    if (pool->next != NULL) {
+        pool->next->prev = pool->prev;
+    }
+}
+
 pleat_status pl_pleat_private_open(pl_allocator *a, pl_private **out)
 {
     pl_space *space = (pl_space *)a;
@@ -215,8 +232,7 @@ pleat_status pl_pleat_private_open(pl_allocator *a, pl_private **out)
     pl_lock_acquire(&space->lock);
     pl_private *pool = pl_host_calloc(&space->host, 1, sizeof(*pool));
     if (pool != NULL) {
-        pool->next = space->pools;
-        space->pools = pool;
+        link_pool(space, pool);
         *out = pool;
     }
     pl_lock_release(&space->lock);
@@ -347,16 +363,6 @@ bool pl_private_drain(pl_space *space)
     return any;
 }
 
-static void unlink_pool(pl_space *space, const pl_private *pool)
-{
-    pl_private **at = &space->pools;
-
-    while (*at != pool) {
-        at = &(*at)->next;
-    }
-    *at = pool->next;
-}
-
 /* It waits for a tick of the context only if it must. */
 static void start_draining(pl_space *space, pl_private *pool)
 {
@@ -451,7 +457,8 @@ static int check_pool(const pl_space *space, const pl_private *pool)
 int pl_private_check(const pl_space *space)
 {
     for (const pl_private *pool = space->pools; pool != NULL; pool = pool->next) {
-        if (check_pool(space, pool) != 0) {
+        bool is_linked = pool->prev != NULL ? pool->prev->next == pool : space->pools == pool;
+        if (!is_linked || check_pool(space, pool) != 0) {
             return 1;
         }
     }
