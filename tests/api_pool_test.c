@@ -472,6 +472,29 @@ START_TEST(statistics_are_read_one_after_the_other_beside_very_many)
 }
 END_TEST
 
+/* A 64th of the device's size for each would be 64 of them. */
+START_TEST(many_pools_share_few_addresses)
+{
+    enum { N_SHARING = 300 };
+    api_sim_load();
+    pleat large = api_make(API_PLEAT, "capacity:64G", "address_budget:64G");
+    void *stream = api_stream(large, 0);
+    static pleat_devptr ptrs[N_SHARING];
+    for (uint64_t i = 0; i < N_SHARING; i++) {
+        pleat_pool_id id = { 3, i };
+        ck_assert_int_eq(pleat_pool_begin(large, 0, id, NULL, NULL, NULL), PLEAT_OK);
+        ptrs[i] = api_alloc(large, 0, 3000, stream);
+        ck_assert_int_eq(pleat_pool_end(large, 0, id), PLEAT_OK);
+    }
+    for (uint64_t i = 0; i < N_SHARING; i++) {
+        api_free(large, 0, ptrs[i], stream);
+    }
+    sim.finish();
+    api_stream_end(large, 0, stream);
+    api_unmake(large);
+}
+END_TEST
+
 /* ---- when memory is short -------------------------------------------------------------------- */
 
 START_TEST(a_full_device_names_the_pool_that_holds_it)
@@ -694,6 +717,7 @@ int main(void)
     TCase *others = tcase_create("other allocators");
     tcase_add_test(others, classic_caches_have_no_private_pools);
     tcase_add_test(others, a_pool_of_many_streams_shares_its_areas);
+    tcase_add_test(others, many_pools_share_few_addresses);
     suite_add_tcase(suite, others);
 
     SRunner *runner = srunner_create(suite);

@@ -7,7 +7,8 @@
 #include "segments/pleat/settle.h"
 #include "segments/pleat/tick.h"
 
-enum { LEAST_SEGMENT = 64, SHARE_LOG2 = 6, QUIET_LOOKS = 256, RECYCLE_LOOKS = 8, OPEN_SOME = 1024 };
+enum { LEAST_SEGMENT = 64, SHARE_LOG2 = 6, LEFT_LOG2 = 14 };
+enum { QUIET_LOOKS = 256, RECYCLE_LOOKS = 8, OPEN_SOME = 1024 };
 
 /* ---- areas ----------------------------------------------------------------------------------- */
 
@@ -193,15 +194,18 @@ pleat_status pl_private_area(pl_space *space, pl_private *pool, const pl_lane *l
     return reach(space, area, lane);
 }
 
-/* Pools may come by the thousand: they begin small and double what they have. */
+/* Pools may come by the ten thousand: they begin small, smaller the fewer addresses are left, and
+ * double what they have. */
 size_t pl_private_want(const pl_space *space, const pl_area *area)
 {
     size_t want = space->total_chunks >> SHARE_LOG2;
+    size_t left = (size_t)(pl_range_left_bytes(space->dev) >> space->granule_log2) >> LEFT_LOG2;
     size_t have = 0;
 
     for (const pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
         have += seg->range.bytes >> space->granule_log2;
     }
+    want = want < left ? want : left;
     want = want < LEAST_SEGMENT ? LEAST_SEGMENT : want;
     return want < have ? have : want;
 }
