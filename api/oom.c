@@ -182,7 +182,9 @@ static void say_hint(const pl_shortage *s, pleat_verdict verdict, pl_text *text)
         break;
     case PLEAT_VERDICT_ADDRESS_SPACE:
         say_amount(text, "address space, not memory, is exhausted: ", s->address);
-        pl_text_add(text, " reserved; raise address_budget, or use fewer streams and instances");
+        pl_text_add(
+            text,
+            " reserved; raise address_budget, or use fewer streams, private pools and instances");
         break;
     case PLEAT_VERDICT_NONE:
         break;

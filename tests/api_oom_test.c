@@ -207,6 +207,51 @@ START_TEST(address_space_when_the_budget_is_spent)
 }
 END_TEST
 
+/* A block in the pool that is routed to, and one more that pends; 0: there are no addresses. */
+static pleat_devptr settle_in_pool(pleat instance, void *stream)
+{
+    pleat_devptr ptr = 0;
+    if (pleat_block_alloc(instance, 0, 3000, stream, &ptr) != PLEAT_OK) {
+        ck_assert_int_eq(pleat_last_error()->verdict, PLEAT_VERDICT_ADDRESS_SPACE);
+        api_expect(PLEAT_ENOSPACE_VA, "address space, not memory", "address_budget");
+        return 0;
+    }
+    pleat_devptr gone = api_alloc(instance, 0, 3000, stream);
+    pleat_sim_access access = { .ptr = gone, .bytes = 3000, .is_write = true };
+    ck_assert_int_eq(sim.work(stream, &access, 1), 0);
+    api_free(instance, 0, gone, stream);
+    return ptr;
+}
+
+/* Pools' granules have rests that pend on both streams: of no use to another pool. */
+START_TEST(address_space_when_pools_have_it_all)
+{
+    enum { MOST = 16 };
+    pleat instance = api_make(API_PLEAT, "capacity:256M,depth:1048576", "address_budget:512M");
+    void *streams[2] = { api_stream(instance, 0), api_stream(instance, 0) };
+    pleat_devptr ptrs[MOST];
+    unsigned n = 0;
+    for (bool is_left = true; is_left && n < MOST;) {
+        pleat_pool_id id = { 1, n / 2 };
+        ck_assert_int_eq(pleat_pool_begin(instance, 0, id, NULL, NULL, NULL), PLEAT_OK);
+        ptrs[n] = settle_in_pool(instance, streams[n % 2]);
+        is_left = ptrs[n] != 0;
+        n += is_left;
+        ck_assert_int_eq(pleat_pool_end(instance, 0, id), PLEAT_OK);
+    }
+    ck_assert_uint_gt(n, 2);
+    ck_assert_uint_lt(n, MOST);
+    api_check(instance);
+    for (unsigned i = 0; i < n; i++) {
+        api_free(instance, 0, ptrs[i], streams[i % 2]);
+    }
+    sim.finish();
+    api_stream_end(instance, 0, streams[0]);
+    api_stream_end(instance, 0, streams[1]);
+    api_unmake(instance);
+}
+END_TEST
+
 START_TEST(pending_when_waiting_and_ordering_are_forbidden)
 {
     pleat instance = api_make(API_PLEAT, "capacity:64M", "cross_stream:settled,wait_ms:0");
@@ -285,6 +330,7 @@ int main(void)
     tcase_add_test(scenes, fragmented_when_a_classic_cache_has_the_bytes_in_pieces);
     tcase_add_test(scenes, pleat_serves_what_fragments_the_classic_cache);
     tcase_add_test(scenes, address_space_when_the_budget_is_spent);
+    tcase_add_test(scenes, address_space_when_pools_have_it_all);
     tcase_add_test(scenes, pending_when_waiting_and_ordering_are_forbidden);
     tcase_add_test(scenes, pinned_when_a_captured_graph_holds_the_difference);
     tcase_add_test(scenes, a_chunk_larger_than_the_device_is_named);

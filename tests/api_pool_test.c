@@ -408,6 +408,93 @@ START_TEST(of_many_pools_in_turn_the_last_256_are_known)
 }
 END_TEST
 
+/* Level 0 counts nothing; the walkers of level 2 would take minutes. */
+enum { N_BESIDE = PLEAT_DEBUG_LEVEL >= 2 ? 3000 : 20000, MOST_BESIDE = 64 };
+
+/* How much looking up a name touches. */
+static size_t touched_by_a_look(pleat_pool_id id)
+{
+    size_t before = pl_lock_touched();
+    ck_assert_int_eq(pleat_pool_end(instance, 0, id), PLEAT_EPOOL);
+    return pl_lock_touched() - before;
+}
+
+START_TEST(names_are_found_beside_very_many)
+{
+    for (uint64_t i = 0; i < N_BESIDE; i++) {
+        begin((pleat_pool_id){ i + 1, 7 });
+        end((pleat_pool_id){ i + 1, 7 });
+    }
+    for (uint64_t i = 1; i <= N_BESIDE + 1; i += N_BESIDE / 8) {
+        ck_assert_uint_le(touched_by_a_look((pleat_pool_id){ i, 7 }), MOST_BESIDE);
+        ck_assert_uint_le(touched_by_a_look((pleat_pool_id){ 7, i }), MOST_BESIDE);
+    }
+    for (uint64_t i = 0; i < N_BESIDE; i++) {
+        pleat_pool_id id = { i + 1, 7 };
+        ck_assert_int_eq(pleat_pool_release(instance, 0, id), PLEAT_OK);
+    }
+}
+END_TEST
+
+/* Some before it in the order of first use are forgotten meanwhile, and some behind it. */
+START_TEST(statistics_are_read_one_after_the_other_beside_very_many)
+{
+    enum { N_READ = 1000, N_GONE = 300, N_KNOWN = 256 };
+    pleat_pool_id id;
+    pleat_stat out[PLEAT_N_POOLS];
+    for (uint64_t i = 0; i < N_READ; i++) {
+        begin((pleat_pool_id){ 5, i });
+        end((pleat_pool_id){ 5, i });
+    }
+    ck_assert_int_eq(pleat_pool_stats(instance, 0, N_READ / 2, &id, out), PLEAT_OK);
+    for (uint64_t i = 0; i < N_GONE; i += 2) {
+        release((pleat_pool_id){ 5, i });
+        release((pleat_pool_id){ 5, N_READ - 1 - i });
+    }
+    unsigned n_forgotten = (N_GONE - N_KNOWN) / 2;
+    ck_assert_uint_eq(reserved(N_READ / 2 - n_forgotten, (pleat_pool_id){ 5, N_READ / 2 }), 0);
+    for (unsigned i = 0; i < N_READ - 2 * n_forgotten; i++) {
+        size_t before = pl_lock_touched();
+        ck_assert_int_eq(pleat_pool_stats(instance, 0, i, &id, out), PLEAT_OK);
+        size_t after = pl_lock_touched(); /* from nought again where the device was asked */
+        ck_assert_uint_le(after > before ? after - before : 0, MOST_BESIDE);
+    }
+    ck_assert_int_eq(pleat_pool_stats(instance, 0, N_READ - 2 * n_forgotten, &id, out),
+                     PLEAT_EPOOL);
+    for (uint64_t i = 1; i < N_READ; i += 2) {
+        if (i < N_READ - N_GONE) {
+            release((pleat_pool_id){ 5, i });
+        }
+    }
+    for (uint64_t i = N_GONE; i < N_READ; i += 2) {
+        release((pleat_pool_id){ 5, i });
+    }
+}
+END_TEST
+
+/* A 64th of the device's size for each would be 64 of them. */
+START_TEST(many_pools_share_few_addresses)
+{
+    enum { N_SHARING = 300 };
+    api_sim_load();
+    pleat large = api_make(API_PLEAT, "capacity:64G", "address_budget:64G");
+    void *stream = api_stream(large, 0);
+    static pleat_devptr ptrs[N_SHARING];
+    for (uint64_t i = 0; i < N_SHARING; i++) {
+        pleat_pool_id id = { 3, i };
+        ck_assert_int_eq(pleat_pool_begin(large, 0, id, NULL, NULL, NULL), PLEAT_OK);
+        ptrs[i] = api_alloc(large, 0, 3000, stream);
+        ck_assert_int_eq(pleat_pool_end(large, 0, id), PLEAT_OK);
+    }
+    for (uint64_t i = 0; i < N_SHARING; i++) {
+        api_free(large, 0, ptrs[i], stream);
+    }
+    sim.finish();
+    api_stream_end(large, 0, stream);
+    api_unmake(large);
+}
+END_TEST
+
 /* ---- when memory is short -------------------------------------------------------------------- */
 
 START_TEST(a_full_device_names_the_pool_that_holds_it)
@@ -617,6 +704,8 @@ int main(void)
     tcase_add_test(routes, what_does_not_fit_is_refused_and_named);
     tcase_add_test(routes, a_pool_of_the_same_name_can_come_again);
     tcase_add_test(routes, of_many_pools_in_turn_the_last_256_are_known);
+    tcase_add_test(routes, names_are_found_beside_very_many);
+    tcase_add_test(routes, statistics_are_read_one_after_the_other_beside_very_many);
     tcase_add_test(routes, a_full_device_names_the_pool_that_holds_it);
     tcase_add_test(routes, a_pool_gets_what_the_default_pool_caches);
     tcase_add_test(routes, a_live_block_outlives_its_pool);
@@ -628,6 +717,7 @@ int main(void)
     TCase *others = tcase_create("other allocators");
     tcase_add_test(others, classic_caches_have_no_private_pools);
     tcase_add_test(others, a_pool_of_many_streams_shares_its_areas);
+    tcase_add_test(others, many_pools_share_few_addresses);
     suite_add_tcase(suite, others);
 
     SRunner *runner = srunner_create(suite);

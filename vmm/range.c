@@ -18,6 +18,12 @@ static bool round_up(const pl_device *dev, size_t bytes, size_t *out)
     return !__builtin_mul_overflow(n != 0 ? n : 1, granule, out);
 }
 
+uint64_t pl_range_left_bytes(const pl_device *dev)
+{
+    uint64_t held = atomic_load_explicit(&dev->n.address_bytes, memory_order_relaxed);
+    return dev->address_budget_bytes > held ? dev->address_budget_bytes - held : 0;
+}
+
 /* Books `most_bytes`, or what is left of the budget if that is less, but at least `least_bytes`;
  * returns what was booked, 0 when not even the least is left. */
 static size_t book(pl_device *dev, size_t most_bytes, size_t least_bytes)

@@ -28,4 +28,10 @@ pleat_status pl_range_reserve(pl_device *dev, size_t want_bytes, size_t least_by
  *  Blocks   on the driver. */
 pleat_status pl_range_release(pl_device *dev, pl_range range);
 
+/** Tell how much of the budget is left, for whoever reserves more than it needs now.
+ *
+ *  Returns  bytes; others may reserve them meanwhile, or the driver may refuse them.
+ *  Threads  any. */
+uint64_t pl_range_left_bytes(const pl_device *dev);
+
 #endif

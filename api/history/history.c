@@ -40,21 +40,15 @@ static void put_locked(pl_history *history, const pl_history_entry *entry)
     atomic_store_explicit(&history->n_told, n_told + 1, memory_order_release);
 }
 
-/* Its place among the live ones, or n_live_pools. */
-static unsigned find_live_locked(const pl_history *history, const void *private_in)
+/* A pool's name in the map is its index, as an address. */
+static pleat_devptr key_of(const void *private_in)
 {
-    for (unsigned i = 0; i < history->n_live_pools; i++) {
-        if (history->pools[history->live_pools[i] - 1U].private_in == private_in) {
-            return i;
-        }
-    }
-    return history->n_live_pools;
+    return (pleat_devptr)(uintptr_t)private_in;
 }
 
 static unsigned pool_index_locked(const pl_history *history, const void *private_in)
 {
-    unsigned at = private_in ? find_live_locked(history, private_in) : history->n_live_pools;
-    return at < history->n_live_pools ? history->live_pools[at] : 0;
+    return (unsigned)(uintptr_t)pl_ptrmap_find(&history->live_pools, key_of(private_in));
 }
 
 static void tell(pl_history *history, unsigned action, const pl_event *event, void *handle)
@@ -110,7 +104,7 @@ void pl_history_fini(pl_history *history)
 {
     pl_host_free(&history->host, history->ring);
     pl_host_free(&history->host, history->pools);
-    pl_host_free(&history->host, history->live_pools);
+    pl_ptrmap_fini(&history->live_pools, &history->host);
     pl_stacks_fini(&history->stacks, &history->host);
     size_t held_bytes = pl_host_fini(&history->host);
     pl_assert(held_bytes == 0);
@@ -227,50 +221,61 @@ static bool grow_pools_locked(pl_history *history)
         return true;
     }
     unsigned capacity = history->capacity_of_pools > 0 ? history->capacity_of_pools * 2 : 16;
-    if (!open_host_locked(history)) {
-        return false;
-    }
     pl_history_pool *pools = pl_host_realloc(&history->host, history->pools,
                                              capacity * sizeof *pools);
     history->pools = pools ? pools : history->pools;
-    uint16_t *live = pl_host_realloc(&history->host, history->live_pools, capacity * sizeof *live);
-    history->live_pools = live ? live : history->live_pools;
-    history->capacity_of_pools = pools && live ? capacity : history->capacity_of_pools;
-    return pools && live;
+    history->capacity_of_pools = pools ? capacity : history->capacity_of_pools;
+    return pools != NULL;
 }
 
-/* The index for one more name, or 0: that of a released pool only where no entry can name it any
- * more, or where indices are used up. */
-static unsigned find_room_locked(pl_history *history)
+/* The index for one more name, or 0: that of the pool released first only where no entry can name
+ * it any more, or where indices are used up. */
+static unsigned take_index_locked(pl_history *history)
 {
+    unsigned index = history->released_first;
     bool is_reused = !history->ring || history->n_pools == UINT16_MAX;
-    for (unsigned left = is_reused ? history->n_pools : 0; left > 0; left--) {
-        unsigned at = history->next_reused++ % history->n_pools;
-        if (!history->pools[at].private_in) {
-            return at + 1;
-        }
+    if (is_reused && index > 0) {
+        history->released_first = history->pools[index - 1].next_released;
+        return index;
     }
     return grow_pools_locked(history) ? ++history->n_pools : 0;
 }
 
 static void forget_pool_locked(pl_history *history, const void *private_in)
 {
-    unsigned at = find_live_locked(history, private_in);
-    if (at < history->n_live_pools) {
-        history->pools[history->live_pools[at] - 1U].private_in = NULL;
-        history->live_pools[at] = history->live_pools[--history->n_live_pools];
+    unsigned index = pool_index_locked(history, private_in);
+    if (index == 0) {
+        return;
     }
+    (void)pl_ptrmap_remove(&history->live_pools, key_of(private_in));
+    history->pools[index - 1].next_released = 0;
+    if (history->released_first > 0) {
+        history->pools[history->released_last - 1].next_released = (uint16_t)index;
+    } else {
+        history->released_first = index;
+    }
+    history->released_last = index;
+}
+
+static unsigned name_pool_locked(pl_history *history, const void *private_in, pleat_pool_id id)
+{
+    if (!open_host_locked(history) ||
+        pl_ptrmap_reserve(&history->live_pools, &history->host, 1) != PLEAT_OK) {
+        return 0;
+    }
+    unsigned index = take_index_locked(history);
+    if (index > 0) {
+        forget_pool_locked(history, private_in);
+        history->pools[index - 1] = (pl_history_pool){ .id = id };
+        pl_ptrmap_insert(&history->live_pools, key_of(private_in), (void *)(uintptr_t)index);
+    }
+    return index;
 }
 
 pleat_status pl_history_name_pool(pl_history *history, const void *private_in, pleat_pool_id id)
 {
     pl_lock_acquire(&history->lock);
-    unsigned index = find_room_locked(history);
-    if (index > 0) {
-        forget_pool_locked(history, private_in);
-        history->pools[index - 1] = (pl_history_pool){ private_in, id };
-        history->live_pools[history->n_live_pools++] = (uint16_t)index;
-    }
+    unsigned index = name_pool_locked(history, private_in, id);
     pl_lock_release(&history->lock);
     return index > 0 ? PLEAT_OK : PLEAT_ENOMEM_HOST;
 }

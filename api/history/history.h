@@ -21,6 +21,7 @@
 #include "api/history/stack.h"
 #include "api/pleat.h"
 #include "segments/base/observer.h"
+#include "segments/base/ptrmap.h"
 #include "vmm/base/host.h"
 #include "vmm/base/lock.h"
 
@@ -46,8 +47,8 @@ typedef struct pl_history_entry {
 typedef struct pl_history_ring pl_history_ring;
 
 typedef struct pl_history_pool {
-    const void *private_in; /* NULL: released */
     pleat_pool_id id;
+    uint16_t next_released; /* the index of the one that was released next; 0 = none */
 } pl_history_pool;
 
 typedef struct pl_history {
@@ -59,11 +60,11 @@ typedef struct pl_history {
     pl_history_ring *ring;      /* lock: NULL until something is to be recorded */
     pl_history_stacks stacks;   /* lock */
     pl_history_pool *pools;     /* lock: [n_pools], the names of indices 1, 2... */
-    uint16_t *live_pools;       /* lock: [n_live_pools], the indices that pointers mean */
+    pl_ptrmap live_pools;       /* lock: which name a pointer means */
     unsigned n_pools;           /* lock */
-    unsigned n_live_pools;      /* lock */
-    unsigned capacity_of_pools; /* lock: of both */
-    unsigned next_reused;       /* lock: where to look for a released one next */
+    unsigned capacity_of_pools; /* lock */
+    unsigned released_first;    /* lock: indices, in the order of release; 0 = none */
+    unsigned released_last;     /* lock */
 } pl_history;
 
 /* ENOMEM_HOST (the system refuses a mutex). Records nothing yet. */

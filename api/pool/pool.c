@@ -1,27 +1,60 @@
 /* pool.c - the table of private pools: how they come, and go when nobody has to do with them.
  *
- * Upholds I2 and I4. Holds the table's lock (rank 10), under which only the allocator's private
+ * Upholds I2, I4 and I5. Holds the table's lock (rank 10), under which only the allocator's private
  * pools are opened and read, and histories learn names; memory is released without it. */
 #include "api/pool/state.h"
 
 /* ---- by name ---- */
 
+/* Frameworks count upwards in one half of the name, or in both. */
+static pl_pool **head_of(const pl_pools *pools, pleat_pool_id id)
+{
+    uint64_t mixed = (id.first * UINT64_C(0x9E3779B97F4A7C15) ^ id.second) *
+                     UINT64_C(0xD6E8FEB86659FD93);
+    return &pools->heads[(mixed >> 32) & (PL_POOLS_HEADS - 1)];
+}
+
 pl_pool *pl_pools_find(const pl_pools *pools, pleat_pool_id id)
 {
-    pl_pool *pool = pools->newest;
+    pl_pool *pool = pools->heads ? *head_of(pools, id) : NULL;
     while (pool && (pool->id.first != id.first || pool->id.second != id.second)) {
-        pool = pool->previous;
+        pl_lock_touch(1);
+        pool = pool->head_next;
     }
     return pool;
 }
 
+static void enter_head(pl_pools *pools, pl_pool *pool)
+{
+    pl_pool **head = head_of(pools, pool->id);
+    pool->head_next = *head;
+    if (*head) {
+        (*head)->head_previous = pool;
+    }
+    *head = pool;
+}
+
+static void leave_head(pl_pools *pools, const pl_pool *pool)
+{
+    *(pool->head_previous ? &pool->head_previous->head_next
+                          : head_of(pools, pool->id)) = pool->head_next;
+    if (pool->head_next) {
+        pool->head_next->head_previous = pool->head_previous;
+    }
+}
+
 static pl_pool *add_pool(pl_pools *pools, pleat_pool_id id)
 {
-    pl_pool *pool = pl_host_calloc(&pools->host, 1, sizeof *pool);
+    if (!pools->heads) {
+        pools->heads = pl_host_calloc(&pools->host, PL_POOLS_HEADS, sizeof *pools->heads);
+    }
+    pl_pool *pool = pools->heads ? pl_host_calloc(&pools->host, 1, sizeof *pool) : NULL;
     if (!pool) {
         return NULL;
     }
     pool->id = id;
+    pool->number = pools->n_numbers++;
+    enter_head(pools, pool);
     pool->previous = pools->newest;
     *(pools->newest ? &pools->newest->next : &pools->oldest) = pool;
     pools->newest = pool;
@@ -29,11 +62,23 @@ static pl_pool *add_pool(pl_pools *pools, pleat_pool_id id)
     return pool;
 }
 
+/* It is out of the order of first use already. */
+static void forget_seen(pl_pools *pools, const pl_pool *pool)
+{
+    if (pools->seen == pool) {
+        pools->seen = pool->next;
+    } else if (pools->seen && pools->seen->number > pool->number) {
+        pools->seen_index--;
+    }
+}
+
 static void forget_pool(pl_pools *pools, pl_pool *pool)
 {
     *(pool->previous ? &pool->previous->next : &pools->oldest) = pool->next;
     *(pool->next ? &pool->next->previous : &pools->newest) = pool->previous;
     pools->n_pools--;
+    leave_head(pools, pool);
+    forget_seen(pools, pool);
     pl_host_free(&pools->host, pool);
 }
 
@@ -188,6 +233,7 @@ void pl_pools_fini(pl_pools *pools)
         pools->oldest = pool->next;
         pl_host_free(&pools->host, pool);
     }
+    pl_host_free(&pools->host, pools->heads);
     if (pools->has_host) {
         (void)pl_host_fini(&pools->host);
     }

@@ -9,7 +9,8 @@
  *   I1  n_routes counts the routes that have not ended, the table's and each pool's
  *   I2  a pool with users, routes or holds has its pl_private; one without any has none
  *   I3  every route's pool has a user
- *   I4  pools that are gone are queued in the order of going, at most PL_POOLS_GONE of them: beyond
+ *   I4  every pool is in the list of its name's head, and the one that was read last is `seen`
+ *   I5  pools that are gone are queued in the order of going, at most PL_POOLS_GONE of them: beyond
  *       that the one that went first is forgotten, so that a program may have any number in turn */
 #ifndef PLEAT_API_POOL_H
 #define PLEAT_API_POOL_H
@@ -29,6 +30,7 @@ typedef struct pl_route pl_route;
 enum {
     PL_POOLS_GONE = 256,
     PL_POOLS_GONE_TOLD = 16, /* of pl_pools_read */
+    PL_POOLS_HEADS = 1024,   /* a power of two */
 };
 
 typedef struct pl_pools {
@@ -39,11 +41,15 @@ typedef struct pl_pools {
     pl_host host;              /* lock: opened by the first use */
     bool has_host;             /* lock */
     pl_pool *oldest;           /* lock: in order of first use, gone ones too */
-    pl_pool *newest;           /* lock: the same the other way round, where names are looked up */
+    pl_pool *newest;           /* lock: the same the other way round */
+    pl_pool **heads;           /* lock: [PL_POOLS_HEADS], by name; NULL before the first pool */
+    pl_pool *seen;             /* lock: whose statistics were read last; NULL = nobody's */
+    unsigned seen_index;       /* lock: its place in the order of first use */
     pl_pool *gone_first;       /* lock: in order of going */
     pl_pool *gone_last;        /* lock */
     unsigned n_gone;           /* lock */
     unsigned n_pools;          /* lock: gone ones too */
+    uint64_t n_numbers;        /* lock: pools there ever were */
     pl_route *routes;          /* lock: newest first */
 } pl_pools;
 

@@ -1,6 +1,6 @@
 /* state.h - the inside of the pools' table, for the files of this folder only.
  *
- * Rules I1..I4 are pool.h's. The table's lock (rank 10) guards all that is marked so. */
+ * Rules I1..I5 are pool.h's. The table's lock (rank 10) guards all that is marked so. */
 #ifndef PLEAT_API_POOL_STATE_H
 #define PLEAT_API_POOL_STATE_H
 
@@ -14,6 +14,9 @@ struct pl_pool {
     pl_pool *previous;              /* lock: older */
     pl_pool *gone_next;             /* lock: gone later */
     pl_pool *gone_previous;         /* lock: gone earlier */
+    pl_pool *head_next;             /* lock: of the same head, younger first */
+    pl_pool *head_previous;         /* lock */
+    uint64_t number;                /* const: in order of first use */
     pleat_pool_id id;               /* const */
     pl_private *in;                 /* lock; const while the pool is held. NULL = it is gone */
     unsigned n_users;               /* lock: begun and not released */

@@ -83,15 +83,36 @@ void pl_pools_drop(pl_pools *pools, pl_pool_figures *figures)
     }
 }
 
+/* From the first one, the last one, or the one that was read last: who asks about one after the
+ * other is not kept waiting. */
+static pl_pool *find_at(const pl_pools *pools, unsigned index)
+{
+    unsigned at = 0;
+    pl_pool *pool = pools->oldest;
+    if (pools->seen && index >= pools->seen_index / 2) {
+        at = pools->seen_index;
+        pool = pools->seen;
+    }
+    if (index >= at && pools->n_pools - 1 - index < index - at) {
+        at = pools->n_pools - 1;
+        pool = pools->newest;
+    }
+    while (at != index) {
+        pl_lock_touch(1);
+        pool = at < index ? pool->next : pool->previous;
+        at = at < index ? at + 1 : at - 1;
+    }
+    return pool;
+}
+
 bool pl_pools_read_one(pl_pools *pools, unsigned index, pleat_pool_id *id,
                        pleat_stat reserved[PLEAT_N_POOLS])
 {
     pl_lock_acquire(&pools->lock);
-    const pl_pool *pool = pools->oldest;
-    for (; pool && index > 0; index--) {
-        pool = pool->next;
-    }
+    pl_pool *pool = index < pools->n_pools ? find_at(pools, index) : NULL;
     if (pool) {
+        pools->seen = pool;
+        pools->seen_index = index;
         *id = pool->id;
         pl_pool_read_reserved(pools, pool, reserved);
     }

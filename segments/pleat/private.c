@@ -7,7 +7,8 @@
 #include "segments/pleat/settle.h"
 #include "segments/pleat/tick.h"
 
-enum { LEAST_SEGMENT = 64, SHARE_LOG2 = 6, QUIET_LOOKS = 256, RECYCLE_LOOKS = 8, OPEN_SOME = 1024 };
+enum { LEAST_SEGMENT = 64, SHARE_LOG2 = 6, LEFT_LOG2 = 14 };
+enum { QUIET_LOOKS = 256, RECYCLE_LOOKS = 8, OPEN_SOME = 1024 };
 
 /* ---- areas ----------------------------------------------------------------------------------- */
 
@@ -193,20 +194,40 @@ pleat_status pl_private_area(pl_space *space, pl_private *pool, const pl_lane *l
     return reach(space, area, lane);
 }
 
-/* Pools may come by the thousand: they begin small and double what they have. */
+/* Pools may come by the ten thousand: they begin small, smaller the fewer addresses are left, and
+ * double what they have. */
 size_t pl_private_want(const pl_space *space, const pl_area *area)
 {
     size_t want = space->total_chunks >> SHARE_LOG2;
+    size_t left = (size_t)(pl_range_left_bytes(space->dev) >> space->granule_log2) >> LEFT_LOG2;
     size_t have = 0;
 
     for (const pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
         have += seg->range.bytes >> space->granule_log2;
     }
+    want = want < left ? want : left;
     want = want < LEAST_SEGMENT ? LEAST_SEGMENT : want;
     return want < have ? have : want;
 }
 
 /* ---- open and rest --------------------------------------------------------------------------- */
+
+static void link_pool(pl_space *space, pl_private *pool)
+{
+    pool->next = space->pools;
+    if (pool->next != NULL) {
+        pool->next->prev = pool;
+    }
+    space->pools = pool;
+}
+
+static void unlink_pool(pl_space *space, const pl_private *pool)
+{
+    *(pool->prev != NULL ? &pool->prev->next : &space->pools) = pool->next;
+    if (pool->next != NULL) {
+        pool->next->prev = pool->prev;
+    }
+}
 
 pleat_status pl_pleat_private_open(pl_allocator *a, pl_private **out)
 {
@@ -215,8 +236,7 @@ pleat_status pl_pleat_private_open(pl_allocator *a, pl_private **out)
     pl_lock_acquire(&space->lock);
     pl_private *pool = pl_host_calloc(&space->host, 1, sizeof(*pool));
     if (pool != NULL) {
-        pool->next = space->pools;
-        space->pools = pool;
+        link_pool(space, pool);
         *out = pool;
     }
     pl_lock_release(&space->lock);
@@ -348,16 +368,6 @@ bool pl_private_drain(pl_space *space)
     return any;
 }
 
-static void unlink_pool(pl_space *space, const pl_private *pool)
-{
-    pl_private **at = &space->pools;
-
-    while (*at != pool) {
-        at = &(*at)->next;
-    }
-    *at = pool->next;
-}
-
 /* It waits for a tick of the context only if it must. */
 static void start_draining(pl_space *space, pl_private *pool)
 {
@@ -452,7 +462,8 @@ static int check_pool(const pl_space *space, const pl_private *pool)
 int pl_private_check(const pl_space *space)
 {
     for (const pl_private *pool = space->pools; pool != NULL; pool = pool->next) {
-        if (check_pool(space, pool) != 0) {
+        bool is_linked = pool->prev != NULL ? pool->prev->next == pool : space->pools == pool;
+        if (!is_linked || check_pool(space, pool) != 0) {
             return 1;
         }
     }

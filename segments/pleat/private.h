@@ -34,6 +34,7 @@
  * I3  reserved.current is the sum of their granules with a chunk                              */
 struct pl_private {
     struct pl_private *next; /* in space.pools or space.draining */
+    struct pl_private *prev; /* in space.pools */
     pl_area *areas;
     pleat_stat reserved;       /* bytes */
     uint64_t over_tick;        /* draining: over when the context passes it, */

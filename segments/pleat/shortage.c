@@ -31,18 +31,40 @@ enum { MOST_LANDINGS = 8, MOST_GATHERED = 2, MOST_WAITS = 8 };
 
 /* ---- what pends ------------------------------------------------------------------------------ */
 
+static bool pends_in_pool(const pl_space *space, const pl_private *pool, const pl_lane *lane)
+{
+    pl_area_cursor cursor = { 0 };
+
+    for (const pl_area *area; (area = pl_space_next_area(space, pool, &cursor)) != NULL;) {
+        pl_lock_touch(1);
+        if (pl_run_has_pending(space, area, lane->number)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What pends on the lane and may help: of private pools' memory the own pool's only. */
+static size_t bytes_on(const pl_space *space, const pl_request *rq, const pl_lane *lane)
+{
+    bool is_own = rq->pool != NULL && lane->apart_bytes > 0 && pends_in_pool(space, rq->pool, lane);
+
+    return lane->pending_bytes + (is_own ? lane->apart_bytes : 0);
+}
+
 /* Of all that pends on another lane, on whichever. */
 static const pl_lane *find_pending(const pl_space *space, const pl_request *rq)
 {
     const pl_lane *best = NULL;
+    size_t best_bytes = 0;
     size_t n_looks = PL_LANE_LOOKS;
 
     for (const pl_lane *lane = space->busy.first; lane != NULL && n_looks > 0;
          lane = lane->busy.next, n_looks--) {
-        size_t bytes = pl_handover_pending_bytes(lane, rq->pool != NULL);
-        if (lane != rq->lane && bytes > 0 &&
-            (best == NULL || bytes > pl_handover_pending_bytes(best, rq->pool != NULL))) {
+        size_t bytes = lane != rq->lane ? bytes_on(space, rq, lane) : 0;
+        if (bytes > best_bytes) {
             best = lane;
+            best_bytes = bytes;
         }
     }
     return best;
@@ -54,8 +76,9 @@ static size_t many_bytes(const pl_space *space, const pl_request *rq)
     return space->n_many_bytes + (rq->pool != NULL ? space->n_apart_bytes : 0);
 }
 
-/* Memory that is pinned, but in a private pool, perhaps the request's own, or in one that drains.
- * */
+/* Memory that is pinned, but in the request's own private pool, or in one that drains. What pends
+ * on the lane whose memory it may use would have been found; what other pools have on any lane is
+ * theirs, also the rests of their granules. */
 static bool has_pending_apart(const pl_space *space, const pl_request *rq)
 {
     bool any = space->draining != NULL || space->opening != NULL;
@@ -64,7 +87,8 @@ static bool has_pending_apart(const pl_space *space, const pl_request *rq)
     for (const pl_lane *lane = space->busy.first;
          rq->pool != NULL && !any && lane != NULL && n_looks > 0;
          lane = lane->busy.next, n_looks--) {
-        any = lane->apart_bytes > 0;
+        any = lane->number != rq->usable && lane->apart_bytes > 0 &&
+              pends_in_pool(space, rq->pool, lane);
     }
     return any;
 }
@@ -86,6 +110,15 @@ static bool has_pending(const pl_space *space, const pl_request *rq)
 {
     return many_bytes(space, rq) > 0 || find_pending(space, rq) != NULL ||
            has_pending_apart(space, rq) || space->n_disowned > 0;
+}
+
+/* The same of addresses: a private request finds them in its own pool only. */
+static bool has_pending_for(const pl_space *space, const pl_request *rq, pleat_status verdict)
+{
+    if (verdict != PLEAT_ENOSPACE_VA || rq->pool == NULL) {
+        return has_pending(space, rq);
+    }
+    return space->n_apart_bytes > 0 || has_pending_apart(space, rq);
 }
 
 /* ---- patience -------------------------------------------------------------------------------- */
@@ -356,7 +389,7 @@ static void name_pending(const pl_space *space, const pl_request *rq)
 /* Other streams' memory: order, or wait on the host, as the options allow. */
 static pl_step use_pending(trial *t, pleat_status *st)
 {
-    if (!has_pending(t->space, t->rq) || is_hopeless(t->space, t->rq)) {
+    if (!has_pending_for(t->space, t->rq, t->verdict) || is_hopeless(t->space, t->rq)) {
         return PL_STEP_DONE;
     }
     *st = PLEAT_EPENDING;
@@ -373,9 +406,9 @@ static pl_step use_pending(trial *t, pleat_status *st)
 
 /* Free memory that a capture may not use: what it would have to take, and what pends on its own
  * stream, also in granules that live blocks share. */
-static bool is_withheld(const pl_space *space, const pl_request *rq)
+static bool is_withheld(const pl_space *space, const pl_request *rq, pleat_status verdict)
 {
-    bool any = space->n_loose > 0;
+    bool any = space->n_loose > 0 && (rq->pool == NULL || verdict != PLEAT_ENOSPACE_VA);
 
     pl_area_cursor cursor = { 0 };
     for (const pl_area *area; !any;) {
@@ -408,7 +441,7 @@ pl_step pl_shortage_relieve(pl_space *space, pl_request *rq, pleat_status verdic
     if (try_remedies(&t, STAGE_LAST)) {
         return PL_STEP_AGAIN;
     }
-    if (rq->is_capturing && is_withheld(space, rq) && !is_hopeless(space, rq)) {
+    if (rq->is_capturing && is_withheld(space, rq, verdict) && !is_hopeless(space, rq)) {
         *st = PLEAT_EPENDING; /* without the capture it might have been taken or waited for */
     }
     return PL_STEP_DONE;
