@@ -228,8 +228,8 @@ START_TEST(streams_of_three_devices_may_share_and_die)
 }
 END_TEST
 
-/* Device 1 told of captures that never end: what device 0 waits for on it ends all the same, and the
- * next instance is not barred by it. */
+/* Device 1 told of captures that never end: what device 0 waits for on it ends all the same, and
+ * the next instance is not barred by it. */
 START_TEST(a_pool_that_was_never_ended_bars_nobody_after_its_instance)
 {
     pleat_pool_id id = { 7, 0 };
