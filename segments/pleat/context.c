@@ -253,7 +253,7 @@ static pleat_status have_context_tick(pl_space *space, pl_care care, const waiti
         pl_capture_end_gone(space);
     }
     pleat_status st = pl_context_tick_record(space, care, patience_left(w));
-    if (st == PLEAT_ENOTSUP && time_left(w) > 0) {
+    if (st == PLEAT_ENOTSUP && w->wait_ms > 0) {
         return synchronize(space, care, patience_left(w));
     }
     return st == PLEAT_ENOTSUP ? PLEAT_EPENDING : st;
@@ -269,7 +269,8 @@ pleat_status pl_context_tick_wait(pl_space *space, pl_care care, uint32_t wait_m
     pleat_status st = PLEAT_OK;
 
     for (int n = 0; n < MOST_CONTEXT_WAITS && st == PLEAT_OK; n++) {
-        st = wait_for_context_tick(space, time_left(&w));
+        uint32_t left_ms = time_left(&w); /* who may wait at all does so for each tick a little */
+        st = wait_for_context_tick(space, left_ms > 0 || wait_ms == 0 ? left_ms : 1);
         if (st != PLEAT_OK || space->context.passed_tick >= w.upto) {
             return st;
         }
