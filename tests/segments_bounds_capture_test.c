@@ -146,6 +146,89 @@ START_TEST(owners_say_one_after_the_other_that_very_many_are_gone)
 }
 END_TEST
 
+static void record(pleat_devptr ptr, unsigned stream)
+{
+    ck_assert_int_eq(pleat.a->ops->record_stream(pleat.a, ptr, pleat.streams[stream]), PLEAT_OK);
+}
+
+START_TEST(very_many_graphs_of_several_blocks_go)
+{
+    enum { N_BLOCKS = 4 };
+    pleat_devptr blocks[N_BLOCKS];
+    put(get(NULL, 512, OTHER), OTHER);
+    for (size_t i = 0; i < N_GRAPHS; i++) {
+        captures_begin(OWN);
+        for (size_t k = 0; k < N_BLOCKS; k++) {
+            blocks[k] = get(NULL, 512 << k, OWN);
+        }
+        for (size_t k = 0; k < N_BLOCKS; k++) {
+            put(blocks[k], OWN);
+        }
+        graphs[i] = captures_end_with_graph(OWN);
+    }
+    destroy_from(0);
+    pl_lock_reset_touched();
+    (void)get(NULL, 20 * MIB, OTHER);
+    (void)pleat_trim(0, true);
+    ck_assert_uint_eq(kept_bytes(), 0);
+    assert_bounded();
+}
+END_TEST
+
+/* A static input: in all graphs, twice, and used by another stream before the last one. */
+static pleat_devptr capture_input(void)
+{
+    pleat_devptr input = get(NULL, 4 * KIB, OTHER);
+    put(get(NULL, 512, OWN), OWN);
+    pl_lock_reset_touched();
+    for (size_t i = 0; i < N_GRAPHS; i++) {
+        captures_begin(OWN);
+        record(input, OWN);
+        record(input, OWN);
+        graphs[i] = captures_end_with_graph(OWN);
+        if (i + 2 == N_GRAPHS) {
+            record(input, OWN);
+        }
+    }
+    return input;
+}
+
+START_TEST(an_input_of_very_many_graphs_is_freed_before_they_go)
+{
+    pleat_devptr input = capture_input();
+    put(input, OTHER);
+    pleat_assert_sound();
+    for (size_t i = N_GRAPHS - 1; i > 0; i--) {
+        captures_destroy(graphs[i]);
+    }
+    (void)pleat_trim(0, true);
+    ck_assert_uint_eq(resident_bytes(), 2 * MIB); /* the first graph may run */
+    captures_destroy(graphs[0]);
+    (void)pleat_trim(0, true);
+    ck_assert_uint_eq(resident_bytes(), 0);
+    assert_bounded();
+}
+END_TEST
+
+START_TEST(an_input_of_very_many_graphs_is_freed_after_they_went)
+{
+    pleat_devptr input = capture_input();
+    destroy_from(0);
+    pleat_work(OWN, input, 4 * KIB);
+    put(input, OTHER);
+    ck_assert_uint_ne(get(NULL, 4 * KIB, OTHER), input);
+    (void)get(NULL, 2 * MIB, OWN); /* some pass */
+    assert_bounded();
+    pleat.sim.finish();
+    for (int i = 0; i < N_GRAPHS / 256 + 4; i++) {
+        put(get(NULL, 2 * MIB, OTHER), OTHER);
+    }
+    (void)pleat_trim(0, true);
+    ck_assert_uint_eq(pleat_counted().pending_bytes, 0);
+    assert_bounded();
+}
+END_TEST
+
 START_TEST(all_captures_let_go_by_and_by)
 {
     capture_graphs(NULL);
@@ -165,6 +248,9 @@ int main(void)
     tcase_add_test(told, a_graph_that_goes_is_found_among_very_many);
     tcase_add_test(told, a_pool_of_very_many_graphs_rests_and_goes);
     tcase_add_test(told, all_captures_let_go_by_and_by);
+    tcase_add_test(told, very_many_graphs_of_several_blocks_go);
+    tcase_add_test(told, an_input_of_very_many_graphs_is_freed_before_they_go);
+    tcase_add_test(told, an_input_of_very_many_graphs_is_freed_after_they_went);
     suite_add_tcase(suite, told);
     TCase *untold = tcase_create("untold");
     tcase_add_checked_fixture(untold, open_untold, pleat_close);

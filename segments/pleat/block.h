@@ -31,13 +31,18 @@ typedef struct pl_use {
     struct pl_capture *capture; /* whose graph has it, or NULL; the others do not count before */
     uint32_t lane;              /* PL_LANE_CONTEXT: all streams */
     bool is_kept;               /* the block was allocated or freed in the capture itself */
-    bool is_birth;              /* it was allocated there */
 } pl_use;
 
+/* Where there are many, those without a capture come first: see many.h. */
 typedef struct pl_uses {
     uint32_t n;
     uint32_t room;
-    pl_use use[]; /* `room` of them */
+    uint32_t n_plain;               /* those without a capture, if sorted */
+    uint32_t n_late;                /* freed: those below, from n_plain on, are not begun yet */
+    uint64_t freed_at;              /* the clock then: what a lane did before has no later stamp */
+    bool is_sorted;                 /* by that */
+    const struct pl_capture *birth; /* live: that it was allocated in, which a use holds */
+    pl_use use[];                   /* `room` of them */
 } pl_uses;
 
 /* Two lines of the cache: what is asked of a block's neighbours is in the second. */
@@ -89,6 +94,14 @@ static inline void pl_queue_remove(pl_block_queue *queue, pl_block *b)
     *(b->queue_next != NULL ? &b->queue_next->queue_prev : &queue->last) = b->queue_prev;
     b->queue_prev = NULL;
     b->queue_next = NULL;
+}
+
+static inline void pl_queue_push_first(pl_block_queue *queue, pl_block *b)
+{
+    b->queue_prev = NULL;
+    b->queue_next = queue->first;
+    *(queue->first != NULL ? &queue->first->queue_prev : &queue->last) = b;
+    queue->first = b;
 }
 
 /* `heir`, in no queue, stands where b stood. */

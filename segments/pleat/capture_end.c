@@ -85,6 +85,9 @@ static bool has_something_to_release(const pl_capture *capture)
            (!capture->is_released || capture->waiting.first != NULL || capture->pool != NULL);
 }
 
+/* As much as so many looks, where a few blocks wait for it. */
+enum { RELEASE_COST = 7 };
+
 /* What a release lets go may drop other captures, the next one too: pl_capture_drop cares for
  * looked_up. */
 bool pl_capture_look(pl_space *space)
@@ -114,6 +117,7 @@ bool pl_capture_look(pl_space *space)
             space->looked_up = capture;   /* there is more of it */
             n = 1;
         }
+        n = n > RELEASE_COST ? n - RELEASE_COST : 1;
         pl_capture_drop(space, capture);
     }
     return any;

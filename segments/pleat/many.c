@@ -7,6 +7,15 @@
 #include "segments/pleat/run.h"
 #include "segments/pleat/tick.h"
 
+/* Where everything is walked after each call blocks have few uses: a few are many, so that their
+ * ways are walked too. */
+enum {
+    USES_MIXED = PLEAT_DEBUG_LEVEL >= 2 ? 4 : 64,   /* unsorted */
+    USES_PASSED = PLEAT_DEBUG_LEVEL >= 2 ? 4 : 256, /* before the block is parked */
+    USES_SEARCHED = 256, /* of captures, the newest: a stream each of one capture, mostly */
+    USES_A_HOLD = 1024,  /* that pass, of all blocks */
+};
+
 /* ---- uses ------------------------------------------------------------------------------------ */
 
 static pl_use *last_use(const pl_block *b)
@@ -30,6 +39,7 @@ void pl_many_drop_uses(pl_space *space, pl_block *b)
 
     for (uint32_t i = 0; uses != NULL && i < uses->n; i++) {
         drop_use(space, &uses->use[i]);
+        pl_lock_touch(1);
     }
     b->uses = NULL;
     pl_host_free(&space->host, uses);
@@ -48,29 +58,79 @@ static pleat_status reserve(pl_space *space, pl_block *b)
     if (uses == NULL) {
         return PLEAT_ENOMEM_HOST;
     }
-    uses->n = b->uses == NULL ? 0 : uses->n;
+    if (b->uses == NULL) {
+        *uses = (pl_uses){ 0 };
+    }
     uses->room = room;
     b->uses = uses;
     return PLEAT_OK;
 }
 
+/* From the newest one: mostly it is. */
+static pl_use *search(pl_use *use, size_t n, const pl_lane *lane, const pl_capture *capture)
+{
+    for (; n > 0; n--) {
+        pl_lock_touch(1);
+        if (use[n - 1].lane == lane->number && use[n - 1].capture == capture) {
+            return &use[n - 1];
+        }
+    }
+    return NULL;
+}
+
+static pl_use *find_use(pl_uses *uses, const pl_lane *lane, const pl_capture *capture)
+{
+    size_t n_captured = uses->n - uses->n_plain;
+
+    if (!uses->is_sorted) {
+        return search(uses->use, uses->n, lane, capture);
+    }
+    if (capture == NULL) {
+        return search(uses->use, uses->n_plain, lane, NULL);
+    }
+    n_captured = n_captured < USES_SEARCHED ? n_captured : USES_SEARCHED;
+    return search(&uses->use[uses->n - n_captured], n_captured, lane, capture);
+}
+
+/* The use at i, which has no capture, goes to the others without one. */
+static void move_forward(pl_uses *uses, uint32_t i)
+{
+    pl_use plain = uses->use[i];
+
+    uses->use[i] = uses->use[uses->n_plain];
+    uses->use[uses->n_plain++] = plain;
+}
+
+static void add(pl_uses *uses, pl_use use)
+{
+    uses->use[uses->n++] = use;
+    if (!uses->is_sorted && uses->n > USES_MIXED) {
+        uses->is_sorted = true;
+        for (uint32_t i = 0; i < uses->n; i++) {
+            if (uses->use[i].capture == NULL) {
+                move_forward(uses, i);
+            }
+        }
+        pl_lock_touch(uses->n);
+    } else if (uses->is_sorted && use.capture == NULL) {
+        move_forward(uses, uses->n - 1);
+    }
+}
+
 pleat_status pl_many_add_use(pl_space *space, pl_block *b, pl_lane *lane, pl_capture *capture,
                              bool is_kept)
 {
-    for (uint32_t i = 0; b->uses != NULL && i < b->uses->n; i++) {
-        pl_use *use = &b->uses->use[i];
-        if (use->lane == lane->number && use->capture == capture) {
-            use->is_kept = use->is_kept || is_kept;
-            return PLEAT_OK;
-        }
+    pl_use *use = b->uses != NULL ? find_use(b->uses, lane, capture) : NULL;
+
+    if (use != NULL) {
+        use->is_kept = use->is_kept || is_kept;
+        return PLEAT_OK;
     }
     pleat_status st = reserve(space, b);
     if (st != PLEAT_OK) {
         return st;
     }
-    b->uses->use[b->uses->n++] = (pl_use){ .capture = capture,
-                                           .lane = lane->number,
-                                           .is_kept = is_kept };
+    add(b->uses, (pl_use){ .capture = capture, .lane = lane->number, .is_kept = is_kept });
     lane->n_refs++;
     if (capture != NULL) {
         pl_capture_hold(capture);
@@ -194,29 +254,6 @@ static void leave(pl_space *space, pl_block *b)
     pl_run_free(space, b, is_settled ? PL_LANE_SETTLED : lane->number, is_settled ? 0 : tick);
 }
 
-static void go_on(pl_space *space, pl_block *b)
-{
-    while (b->uses->n > 0) {
-        pl_use *use = last_use(b);
-        bool is_captured = use->capture != NULL;
-        if (is_captured && !pl_capture_is_over(use->capture, b->is_apart)) {
-            wait_in_line(space, b);
-            return;
-        }
-        if (is_captured) {
-            end_captured_use(space, b, use);
-            continue;
-        }
-        if (!is_met(space, use)) {
-            wait_in_line(space, b);
-            return;
-        }
-        drop_use(space, use);
-        b->uses->n--;
-    }
-    leave(space, b);
-}
-
 /* Has the stream itself had the block, outside of the capture that the use is of? The owner has:
  * that is what the block pends on it for. Others have if the capture ended while the block was
  * live. */
@@ -244,28 +281,69 @@ static void begin_use(pl_space *space, const pl_block *b, pl_use *use)
     }
 }
 
-/* What came and went in one capture was used in its graph only, never by the streams themselves. */
-static bool is_of_one_graph(const pl_block *b, const pl_capture *in)
+/* It goes on in another hold: the demand is met, and there is room since one was dropped. */
+static void park(pl_space *space, pl_block *b)
 {
-    for (uint32_t i = 0; i < b->uses->n; i++) {
-        if (b->uses->use[i].is_birth && b->uses->use[i].capture == in) {
-            return true;
+    b->uses->use[b->uses->n++] = (pl_use){ .lane = PL_LANE_CONTEXT };
+    pl_segment_become(b->segment, &space->store, b, PL_BLOCK_MANY);
+    pl_queue_push_first(&space->context.many, b);
+    *bytes_of(space, b) += b->bytes;
+}
+
+/* Returns how many of its demands were looked at. */
+static size_t go_on(pl_space *space, pl_block *b)
+{
+    size_t n_seen = 0;
+
+    for (; b->uses->n > 0; n_seen++) {
+        pl_use *use = last_use(b);
+        pl_lock_touch(1);
+        if (n_seen >= USES_PASSED && b->uses->n < b->uses->room) {
+            park(space, b);
+            return n_seen;
         }
+        if (b->uses->n == b->uses->n_late && b->uses->n > b->uses->n_plain) {
+            b->uses->n_late--;
+            begin_use(space, b, use);
+            use->tick = use->tick < b->uses->freed_at ? use->tick : b->uses->freed_at;
+        }
+        bool is_captured = use->capture != NULL;
+        if (is_captured && !pl_capture_is_over(use->capture, b->is_apart)) {
+            wait_in_line(space, b);
+            return n_seen + 1;
+        }
+        if (is_captured) {
+            end_captured_use(space, b, use);
+            continue;
+        }
+        if (!is_met(space, use)) {
+            wait_in_line(space, b);
+            return n_seen + 1;
+        }
+        drop_use(space, use);
+        b->uses->n--;
     }
-    return false;
+    leave(space, b);
+    return n_seen;
 }
 
 void pl_many_free(pl_space *space, pl_block *b, const pl_capture *in)
 {
     pl_lane *owner = pl_space_lane_at(space, b->lane);
+    pl_uses *uses = b->uses;
+    uint32_t n_begun = uses->is_sorted ? uses->n_plain : uses->n;
 
     b->is_apart = pl_private_told(b->segment->area) != NULL;
-    b->tick = in != NULL && is_of_one_graph(b, in) ? 0 : pl_lane_stamp(space, owner);
+    /* What came and went in one capture was used in its graph only, never by the streams. */
+    b->tick = in != NULL && uses->birth == in ? 0 : pl_lane_stamp(space, owner);
     owner->n_refs++;
-    for (uint32_t i = 0; i < b->uses->n; i++) {
-        begin_use(space, b, &b->uses->use[i]);
+    for (uint32_t i = 0; i < n_begun; i++) {
+        pl_lock_touch(1);
+        begin_use(space, b, &uses->use[i]);
     }
-    go_on(space, b);
+    uses->n_late = uses->is_sorted ? uses->n : 0;
+    uses->freed_at = space->clock;
+    (void)go_on(space, b);
 }
 
 /* ---- passing --------------------------------------------------------------------------------- */
@@ -274,14 +352,17 @@ static size_t pass_queue(pl_space *space, const pl_block_queue *queue, size_t n)
 {
     uint64_t since = space->n_pieces;
     size_t n_passed = 0;
+    size_t n_uses = 0;
 
-    for (; n_passed < n && queue->first != NULL && !pl_space_is_tired(space, since); n_passed++) {
+    for (; n_passed < n && n_uses < USES_A_HOLD && queue->first != NULL &&
+           !pl_space_is_tired(space, since);
+         n_passed++) {
         pl_block *b = queue->first;
         if (!is_met(space, last_use(b))) {
             break;
         }
         leave_line(space, b);
-        go_on(space, b);
+        n_uses += go_on(space, b);
     }
     pl_lock_touch(n_passed);
     return n_passed;
@@ -304,14 +385,16 @@ size_t pl_many_pass_capture(pl_space *space, pl_capture *capture, size_t n)
     const pl_block *first_left = NULL;
     uint64_t since = space->n_pieces;
     size_t n_passed = 0;
+    size_t n_uses = 0;
 
     for (size_t n_looks = n;
-         n_looks > 0 && capture->waiting.first != first_left && !pl_space_is_tired(space, since);
+         n_looks > 0 && n_uses < USES_A_HOLD && capture->waiting.first != first_left &&
+         !pl_space_is_tired(space, since);
          n_looks--) {
         pl_block *b = capture->waiting.first;
         if (pl_capture_is_over(capture, b->is_apart)) {
             leave_line(space, b);
-            go_on(space, b);
+            n_uses += go_on(space, b);
             n_passed++;
             continue;
         }
@@ -338,10 +421,19 @@ bool pl_many_is_uncovered(const pl_space *space, const pl_lane *lane)
 
 /* ---- ordering -------------------------------------------------------------------------------- */
 
-static bool is_met_for(const pl_space *space, const pl_lane *user, const pl_block *b)
+/* At a block, or at one of its uses: how many are left. */
+static void count_look(size_t *n_looks)
+{
+    pl_lock_touch(1);
+    *n_looks -= *n_looks > 0 ? 1 : 0;
+}
+
+static bool is_met_for(const pl_space *space, const pl_lane *user, const pl_block *b,
+                       size_t *n_looks)
 {
     for (uint32_t i = 0; i < b->uses->n; i++) {
         const pl_use *use = &b->uses->use[i];
+        count_look(n_looks);
         bool is_behind = use->lane != PL_LANE_CONTEXT &&
                          (use->lane == user->number ||
                           use->tick <= pl_handover_behind(user, use->lane));
@@ -385,15 +477,15 @@ size_t pl_many_adopt(pl_space *space, pl_lane *user, bool is_private)
         pl_block *next;
         for (pl_block *b = lane->many.first; b != NULL && n_looks > 0; b = next) {
             next = b->queue_next;
-            n_looks--;
-            if ((is_private || !b->is_apart) && is_met_for(space, user, b) &&
+            count_look(&n_looks);
+            if ((is_private || !b->is_apart) && is_met_for(space, user, b, &n_looks) &&
                 is_reached(space, user, b)) {
                 adopt(space, user, b);
                 n_adopted++;
             }
         }
     }
-    pl_lock_touch(MOST_LOOKS - n_looks + PL_LANE_LOOKS - n_lanes);
+    pl_lock_touch(PL_LANE_LOOKS - n_lanes);
     return n_adopted;
 }
 
@@ -413,12 +505,14 @@ static bool is_behind(const pl_space *space, const pl_lane *user, uint32_t numbe
 }
 
 /* One that an order after the lane would bring nearer; NULL also if orders alone cannot do. */
-static pl_lane *missing_of(const pl_space *space, const pl_lane *user, const pl_block *b)
+static pl_lane *missing_of(const pl_space *space, const pl_lane *user, const pl_block *b,
+                           size_t *n_looks)
 {
     pl_lane *missing = NULL;
 
     for (uint32_t i = 0; i < b->uses->n; i++) {
         const pl_use *use = &b->uses->use[i];
+        count_look(n_looks);
         bool is_context = use->lane == PL_LANE_CONTEXT;
         if (use->capture != NULL || (is_context && !is_met(space, use)) ||
             (!is_context && !is_behind(space, user, use->lane, use->tick, &missing))) {
@@ -436,11 +530,10 @@ pl_lane *pl_many_missing(const pl_space *space, const pl_lane *user, const pl_la
 
     for (const pl_block *b = other->many.first; b != NULL && missing == NULL && n_looks > 0;
          b = b->queue_next) {
-        n_looks--;
+        count_look(&n_looks);
         if (is_private || !b->is_apart) {
-            missing = missing_of(space, user, b);
+            missing = missing_of(space, user, b, &n_looks);
         }
     }
-    pl_lock_touch(MOST_LOOKS - n_looks);
     return missing;
 }

@@ -7,6 +7,13 @@
  * that passes costs a step for each block that waited for it, and nothing is asked about the
  * others.
  *
+ * A block that lives long may be recorded in very many captures. Of its uses the newest are looked
+ * at, as a call mostly names what was named last: so one of a capture may be there twice, rarely.
+ * Those of captures come behind the others then, and begin when the block comes to wait for them:
+ * the capture is known anyhow, and no lane's stamp was later than the clock at the free (a tick
+ * that was recorded before has a lower number). In one hold only some pass; then the block is
+ * parked, first in the queue of the context, with a demand that is met.
+ *
  * Guarded by the device lock; no function drops it. */
 #ifndef PLEAT_SEGMENTS_MANY_H
 #define PLEAT_SEGMENTS_MANY_H

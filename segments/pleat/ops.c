@@ -77,7 +77,7 @@ static pleat_status keep_for_capture(pl_space *space, pl_block *b, const pl_requ
     }
     pleat_status st = pl_many_add_use(space, b, rq->lane, rq->lane->capture, true);
     if (st == PLEAT_OK) {
-        b->uses->use[0].is_birth = true;
+        b->uses->birth = rq->lane->capture;
     }
     return st;
 }
