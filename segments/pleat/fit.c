@@ -236,11 +236,7 @@ static __attribute__((noinline)) pl_step look_further(pl_space *space, pl_reques
         return PL_STEP_AGAIN;
     }
     *out = fit_in_other_class(space, rq);
-    pl_step step = *out != NULL ? PL_STEP_DONE : pl_grow_step(space, rq, out, st);
-    if (step == PL_STEP_AGAIN) {
-        pl_space_breathe(space); /* the next attempt has a hold of its own */
-    }
-    return step;
+    return *out != NULL ? PL_STEP_DONE : pl_grow_step(space, rq, out, st);
 }
 
 /* Host memory comes first, for what cannot fail later. */
