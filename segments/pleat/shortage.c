@@ -295,8 +295,8 @@ static bool ask_driver(trial *t)
 
 static bool may_clear_stale(const trial *t)
 {
-    return t->verdict == PLEAT_ENOSPACE_VA && !t->rq->is_capturing && t->space->n_stale > 0 &&
-           !t->rq->tried.has_cleared;
+    return !t->rq->is_capturing && t->space->n_stale > 0 && !t->rq->tried.has_cleared &&
+           !is_hopeless(t->space, t->rq);
 }
 
 static bool clear_stale(trial *t)
@@ -351,8 +351,9 @@ static const remedy REMEDIES[] = {
     /* The driver refused memory before the request began; others may have left since. Once: the
      * next refusal is the request's own. */
     { STAGE_LAST, may_ask_driver, ask_driver },
-    /* Stale addresses may stand in the gap that is missing. Once: what is stale now is unmapped
-     * then, but others may go on taking for ever. */
+    /* Stale addresses may stand in the gap that is missing, or in one that needs a granule less
+     * than others do. Once: what is stale now is unmapped then, but others may go on taking for
+     * ever. */
     { STAGE_LAST, may_clear_stale, clear_stale },
 };
 

@@ -220,41 +220,53 @@ static uint64_t stale_bytes(player *p)
     return s.stale_bytes;
 }
 
+/* Stale addresses are waited for by whoever may wait. */
+static bool waits_for_stale(const player *p)
+{
+    return p->captured == 0 && p->conf.options.wait_ms != 0;
+}
+
+/* Refused, and only addresses with a stale mapping would have served it: it must be served once
+ * they are clear. */
+static pleat_status judge_stale(player *p, size_t bytes, unsigned stream, pleat_devptr *out)
+{
+    uint64_t released;
+    p->counts.n_stale++;
+    if (p->a->ops->trim(p->a, 0, true, &released) != PLEAT_OK || stale_bytes(p) != 0) {
+        blame(p, "trimming leaves %llu stale bytes", (unsigned long long)stale_bytes(p));
+        return PLEAT_ENOMEM_DEVICE;
+    }
+    pleat_status st = try_alloc(p, bytes, stream, out);
+    if (st != PLEAT_OK) {
+        blame(p, "%zu bytes on stream %u refused with nothing stale: %d", bytes, stream, (int)st);
+    }
+    return st;
+}
+
 /* "Out of device memory" was said, and nobody else is calling. It must be true, and be said again.
- * Addresses with a stale mapping are no place: where only they would have served the request, it
- * must be served once they are clear. */
+ * For who may not wait, addresses with a stale mapping are no place until it is over by itself. */
 static pleat_status judge_full(player *p, size_t bytes, unsigned stream, pleat_devptr *out)
 {
     size_t most = player_most_granules(p);
     bool is_exhaustive = p->counts.n_refused % EXHAUSTIVE_EVERY == 1 &&
                          p->conf.granule_bytes <= EXHAUSTIVE_GRANULE;
     p->model.step = is_exhaustive ? MODEL_QUANTUM : p->conf.granule_bytes;
-    size_t needed = needed_granules(p, bytes, PLACES_ALL);
+    size_t needed = needed_granules(p, bytes, waits_for_stale(p) ? PLACES_UNSTALE : PLACES_ALL);
     if (needed <= most) {
         blame(p, "%zu bytes on stream %u refused, %u captured: L + P + m = %zu, C = %zu", bytes,
               stream, p->captured, needed, most);
         return PLEAT_ENOMEM_DEVICE;
     }
+    bool lacks_stale = stale_bytes(p) > 0 && needed_granules(p, bytes, PLACES_UNSTALE) <= most;
     pleat_status st = try_alloc(p, bytes, stream, out);
+    if (st == PLEAT_OK && lacks_stale) {
+        return st;
+    }
     if (st != PLEAT_ENOMEM_DEVICE) {
         blame(p, "%zu bytes on stream %u refused, called again: %d", bytes, stream, (int)st);
         return st;
     }
-    if (p->captured != 0 || stale_bytes(p) == 0 ||
-        needed_granules(p, bytes, PLACES_UNSTALE) > most) {
-        return st;
-    }
-    uint64_t released;
-    p->counts.n_stale++;
-    if (p->a->ops->trim(p->a, 0, true, &released) != PLEAT_OK || stale_bytes(p) != 0) {
-        blame(p, "trimming leaves %llu stale bytes", (unsigned long long)stale_bytes(p));
-        return st;
-    }
-    st = try_alloc(p, bytes, stream, out);
-    if (st != PLEAT_OK) {
-        blame(p, "%zu bytes on stream %u refused with nothing stale: %d", bytes, stream, (int)st);
-    }
-    return st;
+    return lacks_stale && p->captured == 0 ? judge_stale(p, bytes, stream, out) : st;
 }
 
 /* "Pending" was said. It must be allowed, and not be said when everything is over. */
