@@ -100,9 +100,15 @@ bool pl_capturers_come_in(pl_space *space)
     return true;
 }
 
+/* Where the host synchronises nobody is kept: the work it waits for may wait for this thread. */
+static bool is_kept_inside(const pl_context *context)
+{
+    return context->is_holding || (context->is_recording && !context->is_synchronizing);
+}
+
 void pl_capturers_go_out(pl_space *space)
 {
-    while (space->context.is_holding || space->context.is_recording) {
+    while (is_kept_inside(&space->context)) {
         space->n_waiting++;
         pl_lock_wait(&space->lock, &space->landed);
         space->n_waiting--;

@@ -644,6 +644,9 @@ static void expandable_expect_captures(pl_allocator *a, bool is_expected)
         space->n_waiting--;
     }
     pl_lock_release(&space->lock);
+    if (is_expected) {
+        pl_device_wait_for_recorders(space->dev);
+    }
 }
 
 static int expandable_check(pl_allocator *a)

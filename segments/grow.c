@@ -218,14 +218,14 @@ static pl_lane *busiest_lane(const pl_space *space, const pl_request *rq, bool i
     return best;
 }
 
-/* Would creating leave the device with far more than was ever needed at once? */
-static bool is_too_much(const pl_space *space, size_t missing)
+/* Would creating leave the device with far more granules than are needed at once? */
+static bool is_too_much(const pl_space *space, size_t missing, size_t n_needed)
 {
     bool is_frugal = space->options.growth == PL_GROWTH_FRUGAL;
     size_t tolerated = is_frugal ? FRUGAL_PERMILLE : BALANCED_PERMILLE;
     size_t held = space->n_chunks + space->n_creating + missing;
 
-    return held * 1000 > space->peak_pinned * tolerated;
+    return held * 1000 > n_needed * tolerated;
 }
 
 /* Instead of creating, make the lane wait for another's pending memory? Rarely; but always where
@@ -239,17 +239,22 @@ static bool may_order_early(pl_space *space, const pl_request *rq, size_t missin
     }
     bool is_frugal = space->options.growth == PL_GROWTH_FRUGAL;
     bool is_free = pl_stream_is_gone(other->stream); /* nobody submits to it any more */
-    return (is_too_much(space, missing) &&
+    return (is_too_much(space, missing, space->peak_pinned) &&
             (is_frugal || is_free || rq->n_ordered > 0 || pl_budget_is_rested(&space->budget))) ||
            pl_budget_may_order(&space->budget);
 }
 
 /* Streams leave loose granules here and there, and those that come and go leave more than tokens
- * are earned for: rather all are taken than that the device grows by a multiple. */
-static bool takes_all(const pl_space *space, const pl_flight *f)
+ * are earned for: rather all are taken than that the device grows by a multiple. For streams that
+ * stay, what was taken and came back soon is needed, too: else those that keep to their shapes
+ * would take from each other for ever. */
+static bool takes_all(const pl_space *space, const pl_request *rq, const pl_flight *f)
 {
+    bool is_young = rq->lane->n_lifetime < PL_LANE_YOUNG;
+    size_t n_needed = space->peak_pinned + (is_young ? 0 : space->n_grown_back);
+
     return pl_space_has_many_lanes(space) && space->options.growth != PL_GROWTH_AMPLE &&
-           is_too_much(space, pl_flight_missing(f));
+           is_too_much(space, pl_flight_missing(f), n_needed);
 }
 
 /* Collect the flight's chunks: idle, slack, takes while tokens last or creating would be too much,
@@ -267,7 +272,7 @@ static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_
     if (!rq->is_capturing && pl_flight_missing(f) > 0) {
         uint64_t tokens = pl_budget_tokens(&space->budget);
         size_t n_runs = tokens > 1 ? tokens - 1 : 0;
-        st = pl_flight_add_taken(space, f, takes_all(space, f) ? SIZE_MAX : n_runs);
+        st = pl_flight_add_taken(space, f, takes_all(space, rq, f) ? SIZE_MAX : n_runs);
         if (st == PLEAT_OK && pl_flight_missing(f) > 0 &&
             may_order_early(space, rq, pl_flight_missing(f))) {
             *wants_order = true;

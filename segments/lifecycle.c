@@ -155,8 +155,8 @@ static bool wait_for_streams(pl_space *space)
     pl_lock_acquire(&space->lock);
     wait_for_ticks(space);
     pl_lock_release(&space->lock);
-    return is_all_over(space) || pl_device_synchronize(space->dev) == PLEAT_OK ||
-           pl_device_synchronize(space->dev) == PLEAT_OK;
+    return is_all_over(space) || pl_device_drain(space->dev) == PLEAT_OK ||
+           pl_device_drain(space->dev) == PLEAT_OK;
 }
 
 /* Granule by granule, since only some of a poisoned block may be mapped. */
@@ -280,8 +280,17 @@ static void free_uses(pl_space *space)
     }
 }
 
+/* Pools that were begun and not ended told of captures. */
+static void forget_expected(pl_space *space)
+{
+    for (size_t n = atomic_load(&space->n_expected); n > 0; n--) {
+        pl_device_note_capture(space->dev, false);
+    }
+}
+
 static void free_metadata(pl_space *space)
 {
+    forget_expected(space);
     free_uses(space);
     free_lanes(space);
     pl_capture_free_all(space);

@@ -564,13 +564,18 @@ static uint64_t begin_context_tick(pl_space *space)
     return number;
 }
 
+static void wake_waiters(pl_space *space)
+{
+    if (space->n_waiting > 0) {
+        pthread_cond_broadcast(&space->landed);
+    }
+}
+
 static void end_recording(pl_space *space)
 {
     space->context.is_busy = false;
     space->context.is_recording = false;
-    if (space->n_waiting > 0) {
-        pthread_cond_broadcast(&space->landed);
-    }
+    wake_waiters(space);
 }
 
 /* Unless somebody waits, it is recorded rarely, since it makes the driver look at every stream; and
@@ -672,9 +677,12 @@ static pleat_status synchronize(pl_space *space, pl_care care, uint32_t patience
         return PLEAT_ECAPTURE;
     }
     uint64_t number = begin_context_tick(space);
+    space->context.is_synchronizing = true;
+    wake_waiters(space);
     pl_lock_release(&space->lock);
     pleat_status st = pl_device_synchronize(space->dev);
     pl_lock_acquire(&space->lock);
+    space->context.is_synchronizing = false;
     end_recording(space);
     if (st == PLEAT_OK && number > space->context.passed_tick) {
         space->context.passed_tick = number;

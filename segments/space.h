@@ -33,18 +33,19 @@ typedef struct pl_flying {
 typedef struct pl_context {
     uint64_t next_tick; /* stamps are no lower than this */
     uint64_t passed_tick;
-    pl_tick tick;        /* fence NULL = none */
-    bool is_busy;        /* some thread records or queries it now */
-    bool is_gathering;   /* or waits for the moment to record it: see capturers.h, */
-    bool is_holding;     /* and keeps those who make captures in their calls meanwhile */
-    bool is_recording;   /* or is about to: no capture may begin */
-    bool is_unsupported; /* the driver has no such event */
-    bool is_wanted;      /* something waits that only it can cover */
-    unsigned n_refused;  /* in a row, by captures nobody told of */
-    unsigned n_missed;   /* in a row, for want of a good moment */
-    uint64_t event;      /* n_events when it was recorded last */
-    size_t gone_bytes;   /* since then: of lanes that are gone or silent, covered by no tick */
-    pl_block_queue many; /* PL_BLOCK_MANY that wait for it now */
+    pl_tick tick;          /* fence NULL = none */
+    bool is_busy;          /* some thread records or queries it now */
+    bool is_gathering;     /* or waits for the moment to record it: see capturers.h, */
+    bool is_holding;       /* and keeps those who make captures in their calls meanwhile */
+    bool is_recording;     /* or is about to: no capture may begin */
+    bool is_synchronizing; /* is_recording: by a synchronisation, which may take long */
+    bool is_unsupported;   /* the driver has no such event */
+    bool is_wanted;        /* something waits that only it can cover */
+    unsigned n_refused;    /* in a row, by captures nobody told of */
+    unsigned n_missed;     /* in a row, for want of a good moment */
+    uint64_t event;        /* n_events when it was recorded last */
+    size_t gone_bytes;     /* since then: of lanes that are gone or silent, covered by no tick */
+    pl_block_queue many;   /* PL_BLOCK_MANY that wait for it now */
 } pl_context;
 
 /* How many lanes there may be before those that nothing refers to are given up, whether or not

@@ -228,6 +228,33 @@ START_TEST(streams_of_three_devices_may_share_and_die)
 }
 END_TEST
 
+/* Device 1 told of captures that never end: what device 0 waits for on it ends all the same, and
+ * the next instance is not barred by it. */
+START_TEST(a_pool_that_was_never_ended_bars_nobody_after_its_instance)
+{
+    pleat_pool_id id = { 7, 0 };
+    pleat instance = make_pair("capacity:64M,devices:2,depth:1000", "peers:True");
+    void *here = api_stream(instance, 0);
+    void *there = api_stream(instance, 1);
+    (void)use_there(instance, here, there, BY_RECORD);
+    ck_assert_int_eq(pleat_pool_begin(instance, 1, id, NULL, NULL, NULL), PLEAT_OK);
+    api_stream_end(instance, 0, here);
+    api_stream_end(instance, 1, there);
+    ck_assert_int_eq(pleat_destroy(instance, PLEAT_DESTROY_FORCE), PLEAT_OK);
+    sim.finish();
+    api_sim_check_empty();
+    instance = make_pair("capacity:64M,devices:2,depth:1000", "peers:True");
+    here = api_stream(instance, 0);
+    there = api_stream(instance, 1);
+    (void)use_there(instance, here, there, BY_RECORD);
+    api_stream_end(instance, 1, there);
+    ck_assert_int_eq(pleat_device_trim(instance, 0, 0, true, NULL), PLEAT_OK);
+    ck_assert_uint_eq(api_stats(instance, 0).pending_bytes, 0);
+    api_stream_end(instance, 0, here);
+    api_unmake(instance);
+}
+END_TEST
+
 START_TEST(the_configuration_tells_of_peers)
 {
     char text[4096];
@@ -270,6 +297,7 @@ int main(void)
     tcase_add_checked_fixture(streams, api_sim_load, NULL);
     tcase_add_test(streams, without_peers_another_devices_stream_is_refused);
     tcase_add_loop_test(streams, memory_waits_for_a_peers_stream, 0, N_WAYS * N_ENDS);
+    tcase_add_test(streams, a_pool_that_was_never_ended_bars_nobody_after_its_instance);
     tcase_add_loop_test(streams, streams_of_three_devices_may_share_and_die, 0, 4);
     suite_add_tcase(suite, streams);
     TCase *keys = tcase_create("the key");

@@ -2,11 +2,15 @@
  */
 /* labels: unit fault */
 #include <check.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/support/vmm_sim.h"
 #include "vmm/chunk.h"
+#include "vmm/device_state.h"
 #include "vmm/mapping.h"
 #include "vmm/pool.h"
 #include "vmm/range.h"
@@ -378,6 +382,58 @@ START_TEST(a_peers_capture_is_left_alone)
 }
 END_TEST
 
+static void *wait_for_recorders(void *is_over)
+{
+    pl_device_wait_for_recorders(peer);
+    atomic_store((atomic_bool *)is_over, true);
+    return NULL;
+}
+
+/* Whoever tells first is seen; whoever records first is waited for. */
+START_TEST(who_tells_of_a_capture_and_who_records_see_each_other)
+{
+    pl_stream *stream = NULL;
+    pthread_t teller;
+    atomic_bool is_over = false;
+    open_pair("devices:2,capacity:64M", &with_peers);
+    ck_assert_int_eq(pl_stream_get(dev, handle, &stream), PLEAT_OK);
+    ck_assert_int_eq(pl_context_begin_record(dev, 1), PLEAT_OK);
+    pl_device_note_capture(peer, true);
+    ck_assert_int_eq(pl_context_begin_record(dev, 1), PLEAT_ECAPTURE);
+    ck_assert_int_eq(pl_context_begin_record(dev, 0), PLEAT_OK); /* the caller knows of its own */
+    ck_assert_int_eq(pthread_create(&teller, NULL, wait_for_recorders, &is_over), 0);
+    for (int i = 0; i < 100; i++) {
+        (void)sched_yield();
+        ck_assert(!atomic_load(&is_over));
+    }
+    pl_context_end_record(dev, 0);
+    pl_context_end_record(dev, 1);
+    ck_assert_int_eq(pthread_join(teller, NULL), 0);
+    ck_assert(atomic_load(&is_over));
+    pl_device_note_capture(peer, false);
+    close_pair();
+}
+END_TEST
+
+/* A device that goes waits for its peers' work, whatever they capture. */
+START_TEST(draining_spares_no_capture)
+{
+    pl_stream *stream = NULL;
+    pl_fence *fence = NULL;
+    open_pair("devices:2,capacity:64M", &with_peers);
+    ck_assert_int_eq(pl_stream_get(dev, handle, &stream), PLEAT_OK);
+    vmm_sim_submit(&sim, peer, handle);
+    ck_assert_int_eq(pl_fence_record(stream, &fence), PLEAT_OK);
+    pl_device_note_capture(peer, true);
+    ck_assert_int_eq(pl_device_synchronize(dev), PLEAT_ECAPTURE);
+    ck_assert_int_eq(pl_device_drain(dev), PLEAT_OK);
+    ck_assert(has_passed(fence));
+    pl_device_note_capture(peer, false);
+    pl_fence_return(fence);
+    close_pair();
+}
+END_TEST
+
 /* While it is captured nobody can tell whose it is. */
 START_TEST(one_first_seen_in_a_capture_is_known_once_it_rests)
 {
@@ -480,6 +536,8 @@ int main(void)
     tcase_add_test(streams, a_fence_of_the_context_is_behind_peers_streams_that_are_gone);
     tcase_add_test(streams, synchronising_waits_for_peers_too);
     tcase_add_loop_test(streams, a_peers_capture_is_left_alone, 0, 2);
+    tcase_add_test(streams, who_tells_of_a_capture_and_who_records_see_each_other);
+    tcase_add_test(streams, draining_spares_no_capture);
     tcase_add_loop_test(streams, one_first_seen_in_a_capture_is_known_once_it_rests, 0, 2);
     tcase_add_test(streams, the_work_of_one_that_is_only_seen_captured_is_waited_for);
     tcase_add_loop_test(streams, whatever_call_fails_nothing_is_left_behind, 0, 8);

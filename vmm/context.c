@@ -4,6 +4,7 @@
  * anyway: a device that is only listed as a peer costs nothing. It stays until the device is
  * closed, since work of its streams may be on the device's memory after the streams themselves are
  * gone. */
+#include "vmm/base/cancel.h"
 #include "vmm/device_state.h"
 
 static bool release(pl_driver *drv, cu_device gpu)
@@ -25,18 +26,52 @@ static void publish(pl_device *dev, cu_context context, cu_device gpu)
 /* Known to be under way, or about to be, in each device's context, of all instances: contexts are
  * the process's. */
 static _Atomic size_t n_captures[PL_MOST_ACCESS];
+/* Threads that do to that context, as a peer's, what would break a capture. */
+static _Atomic size_t n_recorders[PL_MOST_ACCESS];
+
+enum { PAUSE_NS = 20000 };
+
+static bool is_counted(cu_device gpu)
+{
+    return gpu >= 0 && gpu < PL_MOST_ACCESS;
+}
 
 void pl_device_note_capture(const pl_device *dev, bool is_beginning)
 {
-    if (dev->gpu >= 0 && dev->gpu < PL_MOST_ACCESS) {
+    if (is_counted(dev->gpu)) {
         atomic_fetch_add(&n_captures[dev->gpu], is_beginning ? 1 : SIZE_MAX);
     }
 }
 
-bool pl_context_is_capturing(const pl_device *dev, unsigned i)
+void pl_device_wait_for_recorders(const pl_device *dev)
+{
+    while (is_counted(dev->gpu) && atomic_load(&n_recorders[dev->gpu]) > 0) {
+        pl_sleep_ns(PAUSE_NS);
+    }
+}
+
+/* Whoever tells of a capture counts it and then waits for the recorders; who records counts itself
+ * and then looks for captures: one of the two sees the other. */
+pleat_status pl_context_begin_record(const pl_device *dev, unsigned i)
 {
     cu_device gpu = dev->contexts.gpus[i];
-    return gpu >= 0 && gpu < PL_MOST_ACCESS && atomic_load(&n_captures[gpu]) > 0;
+    if (i == 0 || !is_counted(gpu)) {
+        return PLEAT_OK;
+    }
+    atomic_fetch_add(&n_recorders[gpu], 1);
+    if (atomic_load(&n_captures[gpu]) == 0) {
+        return PLEAT_OK;
+    }
+    atomic_fetch_sub(&n_recorders[gpu], 1);
+    return PLEAT_ECAPTURE;
+}
+
+void pl_context_end_record(const pl_device *dev, unsigned i)
+{
+    cu_device gpu = dev->contexts.gpus[i];
+    if (i > 0 && is_counted(gpu)) {
+        atomic_fetch_sub(&n_recorders[gpu], 1);
+    }
 }
 
 /* ---- with the device ------------------------------------------------------------------------- */

@@ -101,6 +101,13 @@ void pl_device_leave(pl_device *dev);
  *  Threads  any; each beginning has one end. */
 void pl_device_note_capture(const pl_device *dev, bool is_beginning);
 
+/** Wait until nobody does to the device's context, as a peer's, what would break a capture that the
+ *  caller has told of: whoever comes later sees it.
+ *
+ *  Blocks   for a few driver calls of other threads; where drivers have no events of a context, on
+ *           their waiting for the GPU. */
+void pl_device_wait_for_recorders(const pl_device *dev);
+
 /** Block until all work of the device's context is over, that of destroyed streams too, and of the
  *  peers' contexts whose streams it knows. Counts one host_sync. It would break a capture that is
  *  under way in the device's context.
@@ -108,6 +115,9 @@ void pl_device_note_capture(const pl_device *dev, bool is_beginning);
  *  Returns  PLEAT_OK; ECAPTURE; EDRIVER.
  *  Blocks   on the GPU. */
 pleat_status pl_device_synchronize(pl_device *dev);
+
+/** The same before everything is unmapped: captures of peers are not spared either. */
+pleat_status pl_device_drain(pl_device *dev);
 
 /** Take the status of an undo step: a failed one is counted in n_undo_failures. Not for
  *  pl_chunk_release, which counts its failures itself. */

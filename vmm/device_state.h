@@ -209,8 +209,10 @@ static inline unsigned pl_context_count(const pl_device *dev)
 pleat_status pl_context_admit(pl_device *dev, cu_context context);
 /* The same of all peers whose context is there: a stream may be any of theirs. */
 pleat_status pl_context_admit_active(pl_device *dev);
-/* Is a capture known of in context i, by whichever instance (pl_device_note_capture)? */
-bool pl_context_is_capturing(const pl_device *dev, unsigned i);
+/* Around what would break captures in context i. PLEAT_OK; ECAPTURE: somebody told of one in a
+ * peer's, and there is nothing to end. Of the device's own the caller knows them. */
+pleat_status pl_context_begin_record(const pl_device *dev, unsigned i);
+void pl_context_end_record(const pl_device *dev, unsigned i);
 
 /* stream_table.c. NULL where there is none of that id; no lock needed. */
 pl_stream *pl_stream_find(const pl_device *dev, uint64_t id);

@@ -254,12 +254,6 @@ static pleat_status record_context_inside(pl_device *dev, pl_fence *fence, cu_co
     return PLEAT_OK;
 }
 
-/* Of the device's own context the caller knows the captures. */
-static pleat_status refuse_peers_capture(const pl_device *dev, unsigned i)
-{
-    return i > 0 && pl_context_is_capturing(dev, i) ? PLEAT_ECAPTURE : PLEAT_OK;
-}
-
 static pleat_status record_one_context(pl_device *dev, unsigned i, pl_fence **out)
 {
     pl_scope scope;
@@ -268,11 +262,14 @@ static pleat_status record_one_context(pl_device *dev, unsigned i, pl_fence **ou
     if (fence == NULL) {
         return PLEAT_ENOMEM_HOST;
     }
-    pleat_status st = refuse_peers_capture(dev, i);
-    st = st == PLEAT_OK ? pl_scope_begin_in(dev, context, &scope) : st;
+    pleat_status st = pl_context_begin_record(dev, i);
     if (st == PLEAT_OK) {
-        st = record_context_inside(dev, fence, context);
-        pl_scope_end(dev, &scope);
+        st = pl_scope_begin_in(dev, context, &scope);
+        if (st == PLEAT_OK) {
+            st = record_context_inside(dev, fence, context);
+            pl_scope_end(dev, &scope);
+        }
+        pl_context_end_record(dev, i);
     }
     if (st != PLEAT_OK) {
         pl_fence_return(fence);
@@ -412,8 +409,7 @@ static uint64_t now_ns(void)
 static pleat_status synchronize_context(pl_device *dev, unsigned i)
 {
     pl_scope scope;
-    pleat_status st = refuse_peers_capture(dev, i);
-    st = st == PLEAT_OK ? pl_scope_begin_in(dev, dev->contexts.list[i], &scope) : st;
+    pleat_status st = pl_scope_begin_in(dev, dev->contexts.list[i], &scope);
     if (st != PLEAT_OK) {
         return st;
     }
@@ -422,19 +418,39 @@ static pleat_status synchronize_context(pl_device *dev, unsigned i)
     return pl_driver_failure(result);
 }
 
-pleat_status pl_device_synchronize(pl_device *dev)
+static pleat_status synchronize_sparing(pl_device *dev, unsigned i)
+{
+    pleat_status st = pl_context_begin_record(dev, i);
+    if (st == PLEAT_OK) {
+        st = synchronize_context(dev, i);
+        pl_context_end_record(dev, i);
+    }
+    return st;
+}
+
+static pleat_status synchronize_all(pl_device *dev, pleat_status (*one)(pl_device *dev, unsigned i))
 {
     pl_count_add(&dev->n.host_syncs, 1);
     uint64_t number = atomic_fetch_add(&dev->fences.n_syncs_begun, 1) + 1;
     pleat_status st = PLEAT_OK;
     for (unsigned n = pl_context_count(dev); n > 0 && st == PLEAT_OK; n--) {
-        st = synchronize_context(dev, n - 1);
+        st = one(dev, n - 1);
     }
     uint64_t done = atomic_load(&dev->fences.last_sync_done);
     while (st == PLEAT_OK && done < number &&
            !atomic_compare_exchange_weak(&dev->fences.last_sync_done, &done, number)) {
     }
     return st;
+}
+
+pleat_status pl_device_synchronize(pl_device *dev)
+{
+    return synchronize_all(dev, synchronize_sparing);
+}
+
+pleat_status pl_device_drain(pl_device *dev)
+{
+    return synchronize_all(dev, synchronize_context);
 }
 
 static pleat_status synchronize_one(pl_fence *fence)
