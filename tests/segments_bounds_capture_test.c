@@ -159,7 +159,7 @@ START_TEST(very_many_graphs_of_several_blocks_go)
     for (size_t i = 0; i < N_GRAPHS; i++) {
         captures_begin(OWN);
         for (size_t k = 0; k < N_BLOCKS; k++) {
-            blocks[k] = get(NULL, 512 << k, OWN);
+            blocks[k] = get(NULL, (size_t)512 << k, OWN);
         }
         for (size_t k = 0; k < N_BLOCKS; k++) {
             put(blocks[k], OWN);
