@@ -1,7 +1,4 @@
-/* async_pool.c - how the driver's own pool is made and destroyed, and the stream that it has.
- *
- * It has a maximum of the driver's where that knows one; else its limit is kept by allocations.
- * What is begun inside a scope and fails leaves nothing behind. */
+/* async_pool.c - makes and destroys the driver's own pool, and the stream that belongs to it. */
 #include "vmm/async_pool_state.h"
 
 static pleat_status refuse_device(const pl_device *dev)
@@ -45,7 +42,7 @@ pleat_status pl_async_pool_make_handle(pl_device *dev, uint64_t keep_bytes, uint
         return pl_driver_failure(result);
     }
     result = pl_cu_pool_set(dev->drv, handle, CU_POOL_RELEASE_THRESHOLD, &keep_bytes);
-    if (result == CU_SUCCESS && dev->n_access > 1) { /* its own device always has access */
+    if (result == CU_SUCCESS && dev->n_access > 1) { /* the device itself always has access */
         result = pl_cu_pool_set_access(dev->drv, handle, dev->access + 1, dev->n_access - 1);
     }
     if (result != CU_SUCCESS) {
@@ -100,7 +97,7 @@ pleat_status pl_async_pool_create(pl_device *dev, uint64_t limit_bytes, uint64_t
         uint64_t held_bytes = 0;
         pool->has_counts = pl_async_pool_attribute(pool, pool->handles[0], CU_POOL_RESERVED_CURRENT,
                                                    &held_bytes);
-        pl_driver_clear_error(); /* what an old driver refuses is no failure */
+        pl_driver_clear_error(); /* an old driver's refusal is no failure */
     }
     pl_scope_end(dev, &scope);
     if (st != PLEAT_OK) {

@@ -1,16 +1,16 @@
 /* async_pool_alloc.c - allocations from the driver's own pool, and their frees.
  *
- * A limit that the driver does not keep is kept here: an allocation for which the pool grew above
- * it is undone, and the growth with it. Calls run inside a scope; a stream that is being captured
- * is refused before one is made. */
+ * A limit that the driver does not keep is kept here: an allocation that grew the pool above the
+ * limit is undone, and the growth with it. Driver calls run inside a scope; a stream that is being
+ * captured is refused before the first one. */
 #include "vmm/async_pool_state.h"
 
-/* What an allocation of `bytes` meets. */
+/* The conditions that an allocation of `bytes` meets. */
 typedef struct terms {
     cu_mempool handle;
     uint64_t limit_bytes;
     uint64_t held_bytes;
-    bool is_over; /* the limit has no room for it, whatever is free */
+    bool is_over; /* the limit has no room for the request, whatever is free */
 } terms;
 
 static terms read_terms(pl_async_pool *pool, uint64_t bytes)
@@ -41,7 +41,7 @@ static void count_freed(pl_async_pool *pool, uint64_t bytes)
     pl_lock_release(&pool->dev->lock);
 }
 
-/* In order, and once more if it is refused. */
+/* Free in stream order; a refused free is tried once more. */
 static cu_result free_in_order(const pl_async_pool *pool, pleat_devptr ptr, const pl_stream *stream)
 {
     cu_result result = pl_cu_mem_free_async(pool->dev->drv, ptr, stream->handle);
@@ -49,8 +49,8 @@ static cu_result free_in_order(const pl_async_pool *pool, pleat_devptr ptr, cons
                                 : pl_cu_mem_free_async(pool->dev->drv, ptr, stream->handle);
 }
 
-/* Undo an allocation for which the pool grew above its limit, and the growth. What the driver does
- * not take back counts as live until the end. */
+/* Undo an allocation that grew the pool above its limit, and the growth. If the driver does not
+ * take the memory back, it counts as live until the end. */
 static void undo_alloc(pl_async_pool *pool, pleat_devptr ptr, size_t bytes, const pl_stream *stream,
                        const terms *before)
 {

@@ -1,7 +1,4 @@
-/* async_pool_held.c - what a pool holds from the driver, which does not tell but is asked.
- *
- * It is read after the fact, so readings carry numbers: one that was begun before another that is
- * noted already says nothing new. Noted under the device's lock, read without it. */
+/* async_pool_held.c - asks the driver what a pool holds, since the driver does not report it. */
 #include "vmm/async_pool_state.h"
 
 bool pl_async_pool_attribute(const pl_async_pool *pool, cu_mempool handle, int attribute,
@@ -32,7 +29,7 @@ void pl_async_pool_note_held_locked(pl_async_pool *pool, uint64_t held_bytes)
     atomic_store_explicit(&pool->held_bytes, held_bytes, memory_order_relaxed);
 }
 
-/* Copies the handles; returns how many. */
+/* Copies the handles; returns their number. */
 static unsigned copy_handles_locked(const pl_async_pool *pool,
                                     cu_mempool handles[PL_ASYNC_POOL_HANDLES])
 {

@@ -1,4 +1,4 @@
-/* async_pool_trim.c - giving back what the driver's own pool holds free, and changing its limit.
+/* async_pool_trim.c - gives back the driver pool's free memory, and changes the limit.
  *
  * A limit above the driver's maximum needs a second pool of the driver (async_pool_state.h). No
  * lock is held across a driver call. */
@@ -18,8 +18,8 @@ static cu_result trim_to(pl_async_pool *pool, uint64_t keep_bytes)
     return result;
 }
 
-/* The driver keeps at least what it is told, so a second and a third call may be needed to get
- * below. */
+/* The driver keeps at least what it is told, so it may take up to three calls to get below the
+ * limit. */
 static cu_result trim_inside(pl_async_pool *pool, uint64_t keep_bytes)
 {
     enum { STEP_BYTES = 32 << 20 };
@@ -55,8 +55,8 @@ pleat_status pl_async_pool_trim(pl_async_pool *pool, uint64_t keep_bytes, uint64
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
-/* It serves no allocation any more: what it holds goes, now or when its frees are over. If that is
- * refused, a trim does it. */
+/* The pool serves no more allocations: its memory goes now, or when its frees are over. If the
+ * driver refuses that, a later trim does it. */
 static void retire(pl_async_pool *pool, cu_mempool handle)
 {
     uint64_t keep_bytes = 0;
@@ -66,7 +66,7 @@ static void retire(pl_async_pool *pool, cu_mempool handle)
     pl_async_pool_observe(pool);
 }
 
-/* A further pool of the driver, without a maximum. */
+/* Adds a driver pool without a maximum. */
 static pleat_status add_unbounded(pl_async_pool *pool)
 {
     pl_device *dev = pool->dev;

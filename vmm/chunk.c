@@ -1,4 +1,4 @@
-/* chunk.c - physical memory, one handle a chunk. No state but the device's counters. */
+/* chunk.c - physical memory, one handle a chunk. Keeps no state except the device's counters. */
 #include "vmm/chunk.h"
 
 #include "vmm/device_state.h"

@@ -1,17 +1,18 @@
 /* chunk.h - physical memory: one chunk = one driver handle.
  *
- * A device's chunks are of its chunk size; an allocator that manages memory by pages of its own
- * creates, maps and releases them with the functions that end in _sized. */
+ * A device's chunks have its chunk size. An allocator with pages of its own size creates, maps and
+ * releases them with the functions that end in _sized. */
 #ifndef PLEAT_VMM_CHUNK_H
 #define PLEAT_VMM_CHUNK_H
 
 #include "vmm/device.h"
 
-/* A chunk is its driver handle; 0 is none. Who holds it keeps it (segments keep it per granule). */
+/* A chunk is its driver handle; 0 is none. Its holder keeps the handle (segments keep one per
+ * granule). */
 typedef uint64_t pl_chunk;
 
 /** Create one chunk of the device's chunk size. No policy: limits and idle chunks are the caller's
- *  (segments/supply).
+ *  business (segments/).
  *
  *  Returns  PLEAT_OK; ENOMEM_DEVICE; ENOVMM; EDRIVER.
  *  Failure  as before.
@@ -20,7 +21,7 @@ typedef uint64_t pl_chunk;
  *  Blocks   on the driver. */
 pleat_status pl_chunk_create(pl_device *dev, pl_chunk *out);
 
-/** Create one chunk of that size.
+/** Create one chunk of `bytes`.
  *
  *  Units    bytes, a multiple of granules.
  *  Returns  as pl_chunk_create; EINVAL (not a multiple, or 0).
@@ -30,7 +31,7 @@ pleat_status pl_chunk_create(pl_device *dev, pl_chunk *out);
  *  Blocks   on the driver. */
 pleat_status pl_chunk_create_sized(pl_device *dev, size_t bytes, pl_chunk *out);
 
-/** Give it back to the driver. Must be mapped nowhere.
+/** Give a chunk back to the driver. It must be mapped nowhere.
  *
  *  Returns  PLEAT_OK; EDRIVER.
  *  Failure  still held and counted; the failure is counted as an undo failure.
@@ -38,9 +39,9 @@ pleat_status pl_chunk_create_sized(pl_device *dev, size_t bytes, pl_chunk *out);
  *  Blocks   on the driver. */
 pleat_status pl_chunk_release(pl_device *dev, pl_chunk chunk);
 
-/** Give back a chunk of that size: as pl_chunk_release.
+/** Give back a chunk of `bytes`, like pl_chunk_release.
  *
- *  Units    bytes, those of pl_chunk_create_sized.
+ *  Units    bytes, as given to pl_chunk_create_sized.
  *  Returns  PLEAT_OK; EDRIVER.
  *  Failure  still held and counted; the failure is counted as an undo failure.
  *  Threads  any.

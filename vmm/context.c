@@ -1,9 +1,8 @@
 /* context.c - the primary contexts whose streams a device knows: its own, and those of its peers.
  *
- * A peer's context is retained when the first of its streams is seen, which is when it is there
- * anyway: a device that is only listed as a peer costs nothing. It stays until the device is
- * closed, since work of its streams may be on the device's memory after the streams themselves are
- * gone. */
+ * A peer's context is retained when its first stream is seen; by then the program has made it. A
+ * device that is only listed as a peer costs nothing. The context is kept until the device is
+ * closed, because work on the device's memory may outlive the streams that did it. */
 #include "vmm/base/cancel.h"
 #include "vmm/device_state.h"
 
@@ -23,10 +22,10 @@ static void publish(pl_device *dev, cu_context context, cu_device gpu)
 
 /* ---- captures -------------------------------------------------------------------------------- */
 
-/* Known to be under way, or about to be, in each device's context, of all instances: contexts are
- * the process's. */
+/* Captures in each device's context that are under way or about to begin, as told by all instances:
+ * contexts belong to the process. */
 static _Atomic size_t n_captures[PL_MOST_ACCESS];
-/* Threads that do to that context, as a peer's, what would break a capture. */
+/* Threads that are doing to that context, as a peer's, something that would break a capture. */
 static _Atomic size_t n_recorders[PL_MOST_ACCESS];
 
 enum { PAUSE_NS = 20000 };
@@ -50,8 +49,8 @@ void pl_device_wait_for_recorders(const pl_device *dev)
     }
 }
 
-/* Whoever tells of a capture counts it and then waits for the recorders; who records counts itself
- * and then looks for captures: one of the two sees the other. */
+/* A thread that tells of a capture counts it, then waits for the recorders. A recorder counts
+ * itself, then looks for captures. So at least one of the two sees the other. */
 pleat_status pl_context_begin_record(const pl_device *dev, unsigned i)
 {
     cu_device gpu = dev->contexts.gpus[i];
@@ -135,8 +134,8 @@ static pleat_status refuse_stranger(pl_device *dev, cu_device gpu)
     return PLEAT_ESTREAM;
 }
 
-/* `primary` was retained. Another thread may have been faster, or the context is not the primary
- * one: then that is too much. */
+/* `primary` was retained. Releases it if another thread was faster, or if the context is not the
+ * primary one. */
 static pleat_status keep(pl_device *dev, cu_context primary, cu_device gpu, cu_context context)
 {
     pl_lock_acquire(&dev->lock);
@@ -158,7 +157,7 @@ static pleat_status add(pl_device *dev, cu_context context, cu_device gpu)
     return result == CU_SUCCESS ? keep(dev, primary, gpu, context) : pl_driver_failure(result);
 }
 
-/* A driver that does not tell, which is older than virtual memory management, has none. */
+/* A driver that cannot tell predates virtual memory management, so no peer is active. */
 static bool is_active(const pl_device *dev, cu_device gpu)
 {
     unsigned flags = 0;

@@ -1,8 +1,8 @@
 /* device.c - one GPU: its properties, its primary context, its counters.
  *
- * Everything but the counters and what the lock guards is written before the device is given out.
- * Entering pushes the primary context, whatever is current, and leaving pops it again, so the
- * caller's thread is as it was. */
+ * Everything except the counters and what the lock guards is written before the device is given
+ * out. Entering pushes the primary context over the current one and leaving pops it, so the
+ * caller's thread is as before. */
 #include "vmm/device_state.h"
 
 #include <string.h>
@@ -96,7 +96,7 @@ static pleat_status find_gpu(pl_driver *drv, int ordinal, cu_device *out)
     return pl_cu_device_get(drv, out, ordinal) == CU_SUCCESS ? PLEAT_OK : PLEAT_EDRIVER;
 }
 
-/* Fills the properties of every chunk: what the options ask for and the device can. */
+/* Fills the properties of every chunk: what the options ask for and the device supports. */
 static pleat_status choose_prop(pl_device *dev, const pl_device_options *options)
 {
     dev->prop.type = CU_ALLOCATION_PINNED;
@@ -119,7 +119,8 @@ static pleat_status choose_prop(pl_device *dev, const pl_device_options *options
     return PLEAT_OK;
 }
 
-/* Who may use the mappings: the device itself and, with `peers`, all that can reach it. */
+/* Lists who may use the mappings: the device itself and, with `peers`, every device that can reach
+ * it. */
 static pleat_status choose_access(pl_device *dev, bool has_peers)
 {
     int count = 0;
@@ -149,8 +150,8 @@ static pleat_status choose_access(pl_device *dev, bool has_peers)
     return PLEAT_OK;
 }
 
-/* Asks the granularity with the very properties that chunks are created with. A driver that
- * refuses has no virtual memory management for them. */
+/* Asks the granularity for the exact properties that chunks are created with. If the driver
+ * refuses, it has no virtual memory management for them. */
 static pleat_status ask_granule(pl_device *dev, unsigned chunk_granules)
 {
     size_t bytes = 0;

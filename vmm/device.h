@@ -1,9 +1,9 @@
 /* device.h - one GPU of a driver: properties, primary context, budgets; and its chunk counters.
  *
- * A pl_device is made per allocator instance and GPU. All functions may be called from any thread;
- * what is mutable is guarded by the device's own vmm lock (rank 40), which is never held across a
- * driver call. Calls that give something back (unmap, release, free, destroy, pop) are tried once
- * more when the driver refuses them, before that counts as a failure. */
+ * Each allocator instance has a pl_device for each GPU. All functions may be called from any
+ * thread; the device's own vmm lock (rank 40) guards what is mutable and is never held across a
+ * driver call. When the driver refuses a call that gives something back (unmap, release, free,
+ * destroy, pop), the call is tried once more before it counts as a failure. */
 #ifndef PLEAT_VMM_DEVICE_H
 #define PLEAT_VMM_DEVICE_H
 
@@ -15,18 +15,18 @@ typedef struct pl_driver pl_driver;
 typedef struct pl_device pl_device;
 typedef struct pl_stream pl_stream;
 
-/* By what a known stream is told from another one: by the driver's id, which costs calls, or by its
- * handle, for whose sake its owner says when it destroys a stream (pl_stream_retire) or keeps it.
- * */
+/* How a known stream is told from another one. By the driver's id, which costs driver calls; or by
+ * its handle, which requires that the stream's owner says when it destroys the stream
+ * (pl_stream_retire) or never does. */
 typedef enum pl_stream_identity { PL_STREAM_IS_ID, PL_STREAM_IS_HANDLE } pl_stream_identity;
 
 typedef struct pl_device_options {
-    unsigned chunk_granules;            /* granules a chunk; 0 = 1 */
+    unsigned chunk_granules;            /* granules per chunk; 0 = 1 */
     uint64_t address_budget_bytes;      /* most address space to reserve; 0 = 32 TiB */
     bool handle_posix_fd;               /* create exportable chunks */
     bool handle_rdma;                   /* GPUDirect RDMA capable chunks */
-    pl_stream_identity stream_identity; /* handle: one once seen is its stream, unasked */
-    bool peers; /* mappings are open to every device that can reach this one, too */
+    pl_stream_identity stream_identity; /* IS_HANDLE: a known handle is not asked about */
+    bool peers; /* every device that can reach this one may use the mappings, too */
 } pl_device_options;
 
 /** Open GPU `ordinal`: retain the primary context, ask granularity, total memory, capabilities.
@@ -63,17 +63,17 @@ uint64_t pl_device_total_bytes(const pl_device *dev);
  *  Blocks   on the driver. */
 pleat_status pl_device_free_bytes(pl_device *dev, uint64_t *out);
 
-/** Try virtual memory management: reserve, create, map, set access, unmap, release, free, once
- *  each, without a look at any version.
+/** Try virtual memory management: reserve, create, map, set access, unmap, release and free, once
+ *  each. No version is looked at.
  *
- *  Params   why [out] one clear reason when it does not work, else empty; n bytes.
+ *  Params   why [out] the reason when it does not work, else empty; n bytes.
  *  Returns  PLEAT_OK = works; ENOVMM; EDRIVER; ENOMEM_DEVICE or ENOSPACE_VA: there was no room for
- *           one granule, which tells nothing.
- *  Failure  nothing is left behind. Nothing of it shows in the counts but failed undo steps.
+ *           one granule, so the test says nothing.
+ *  Failure  nothing is left behind. The counts show failed undo steps only.
  *  Blocks   on the driver. */
 pleat_status pl_device_probe(pl_device *dev, char *why, size_t n);
 
-/** Allocate whole device memory outside of ranges and chunks, for the classic caches.
+/** Allocate whole device memory outside of ranges and chunks, for the classic allocators.
  *
  *  Returns  PLEAT_OK; EINVAL (0 bytes); ENOMEM_DEVICE; ENOMEM_HOST; ECAPTURE; EDRIVER.
  *  Failure  as before.
@@ -88,45 +88,46 @@ pleat_status pl_device_malloc(pl_device *dev, size_t bytes, pleat_devptr *out);
  *  Blocks   on the driver, which may wait for running work. */
 pleat_status pl_device_mfree(pl_device *dev, pleat_devptr ptr);
 
-/** Make the device's primary context current / restore what was; pairs nest. The functions of vmm
- *  do so themselves: whatever context is current in the caller stays it.
+/** Make the device's primary context current / restore the previous one; pairs nest. The functions
+ *  of vmm do this themselves and leave the caller's current context as it is.
  *
- *  Returns  PLEAT_OK; EDRIVER (then there is nothing to leave). */
+ *  Returns  PLEAT_OK; EDRIVER (then do not leave). */
 pleat_status pl_device_enter(pl_device *dev);
 void pl_device_leave(pl_device *dev);
 
-/** Tell that a capture in the device's context is under way, or about to be, and when it no longer
- *  is: those whose peer the device is leave its context alone meanwhile.
+/** Note that a capture in the device's context begins (or is about to) or has ended. In between,
+ *  devices that have this one as a peer leave its context alone.
  *
  *  Threads  any; each beginning has one end. */
 void pl_device_note_capture(const pl_device *dev, bool is_beginning);
 
-/** Wait until nobody does to the device's context, as a peer's, what would break a capture that the
- *  caller has told of: whoever comes later sees it.
+/** Wait until no thread is doing to the device's context, as a peer's, what would break a capture
+ *  that the caller has noted. Threads that come later see the note.
  *
- *  Blocks   for a few driver calls of other threads; where drivers have no events of a context, on
- *           their waiting for the GPU. */
+ *  Blocks   for a few driver calls of other threads; where the driver has no events of a context,
+ *           until their wait for the GPU is over. */
 void pl_device_wait_for_recorders(const pl_device *dev);
 
-/** Block until all work of the device's context is over, that of destroyed streams too, and of the
- *  peers' contexts whose streams it knows. Counts one host_sync. It would break a capture that is
+/** Block until all work is over in the device's context, destroyed streams included, and in the
+ *  contexts of peers whose streams are known. Counts one host_sync. It breaks a capture that is
  *  under way in the device's context.
  *
  *  Returns  PLEAT_OK; ECAPTURE; EDRIVER.
  *  Blocks   on the GPU. */
 pleat_status pl_device_synchronize(pl_device *dev);
 
-/** The same before everything is unmapped: captures of peers are not spared either. */
+/** Like pl_device_synchronize, before everything is unmapped: it does not spare the captures of
+ * peers. */
 pleat_status pl_device_drain(pl_device *dev);
 
-/** Take the status of an undo step: a failed one is counted in n_undo_failures. Not for
+/** Take the status of an undo step and count a failed one in n_undo_failures. Not for
  *  pl_chunk_release, which counts its failures itself. */
 void pl_device_undo(pl_device *dev, pleat_status status);
 
 /* Counters of everything that went through this pl_device; read without a lock, may lag. */
 typedef struct pl_device_counts {
     uint64_t ops_map, ops_unmap, ops_alloc, ops_free;
-    uint64_t bytes_created, bytes_mapped; /* in all; a malloc or a pool's growth is both */
+    uint64_t bytes_created, bytes_mapped; /* totals; a malloc or a pool's growth counts in both */
     uint64_t chunk_bytes;                 /* bytes held in chunks now, mapped or idle */
     uint64_t malloc_bytes;                /* bytes held by pl_device_malloc now */
     uint64_t pool_bytes;    /* bytes that the driver's own pool held when last asked */
@@ -134,7 +135,7 @@ typedef struct pl_device_counts {
     uint64_t host_syncs, stream_waits, n_undo_failures;
 } pl_device_counts;
 pl_device_counts pl_device_counted(const pl_device *dev);
-/* Physical bytes held from the driver now, mapped or not, each once. */
+/* Physical bytes held from the driver now, mapped or not; each byte counts once. */
 uint64_t pl_device_resident_bytes(const pl_device *dev);
 
 #endif

@@ -22,36 +22,36 @@ typedef enum pl_stream_kind {
     PL_STREAM_PER_THREAD
 } pl_stream_kind;
 
-/* By what a stream is found. By its handle the ordinary one that was seen last under it. */
+/* The keys of the stream tables. A handle finds the ordinary stream last seen under it. */
 enum { PL_STREAM_BY_ID, PL_STREAM_BY_HANDLE, PL_STREAM_N_KEYS };
 
-/* The id of a stream that has only been seen while it was captured: drivers refuse to tell then. */
+/* The id of a stream that has only been seen while captured: drivers do not tell the id then. */
 #define PL_STREAM_UNNAMED UINT64_MAX
 
-/* An object is used again for another stream once its own was released; its memory stays one of
- * streams, so that who looks at a stale one finds another stream, not garbage. "Const" is meant
- * for one stream's time. */
+/* When a stream is released its object serves another stream. The memory always holds a stream, so
+ * a reader with a stale pointer finds another stream, not garbage. "const" means for one stream's
+ * lifetime. */
 struct pl_stream {
     pl_device *dev;              /* const */
-    _Atomic(cu_context) context; /* atomic: the device's or a peer's; const once it is named */
-    _Atomic(cu_stream) handle;   /* const, read by probes of other streams: what calls take */
-    void *given;                 /* const: what the user gave */
-    _Atomic uint64_t id;         /* atomic: named at most once, under the lock, then const */
-    _Atomic bool is_gone;       /* atomic: the handle was seen or said not to be its own any more */
-    pl_thread_life *thread;     /* const: of a per-thread stream: its thread's */
-    unsigned index;             /* const */
-    pl_stream_kind kind;        /* const */
-    _Atomic unsigned n_holders; /* atomic: of an ordinary one: see pl_stream_put */
-    _Atomic bool is_leaving;    /* atomic, written under the lock: nobody may begin to hold it */
+    _Atomic(cu_context) context; /* atomic: the device's or a peer's; const once it has its id */
+    _Atomic(cu_stream) handle;   /* const, read by probes for other streams; driver calls take it */
+    void *given;                 /* const: the handle as the user gave it */
+    _Atomic uint64_t id;         /* atomic: set at most once, under the lock */
+    _Atomic bool is_gone;        /* atomic: the handle is known to be another stream's, or dead */
+    pl_thread_life *thread;      /* const: the owning thread of a per-thread stream */
+    unsigned index;              /* const */
+    pl_stream_kind kind;         /* const */
+    _Atomic unsigned n_holders;  /* atomic; ordinary streams only: see pl_stream_put */
+    _Atomic bool is_leaving;     /* atomic, written under the lock: no new holder may come */
     bool is_listed_by[PL_STREAM_N_KEYS]; /* lock */
-    bool is_free;                        /* lock: of no stream now */
+    bool is_free;                        /* lock: the object has no stream now */
     struct pl_stream *next_free;         /* lock */
 };
 
 /* Open addressing, at most half full; readers take no lock. A stream that leaves its slot leaves a
- * grave there; too many of them and the table is filled anew, in place: who reads meanwhile may
- * miss a stream and looks again under the lock. A grown copy replaces a table, the older ones live
- * until the device is closed. */
+ * grave there. With too many graves the table is refilled in place: a reader may then miss a stream
+ * and looks again under the lock. When a table grows, a copy replaces it; the older ones live until
+ * the device is closed. */
 typedef struct pl_stream_table {
     struct pl_stream_table *older; /* const */
     size_t mask;                   /* const */
@@ -63,9 +63,9 @@ typedef struct pl_stream_table {
 typedef struct pl_streams {
     _Atomic(pl_stream_table *) tables[PL_STREAM_N_KEYS]; /* atomic; written under the lock */
     _Atomic(pl_stream *) legacy;                         /* atomic; written under the lock */
-    _Atomic unsigned n_streams; /* atomic; publishes `blocks`: the most there were at once */
-    unsigned n_unnamed;         /* lock */
-    pl_stream *free;            /* lock */
+    _Atomic unsigned n_streams;          /* atomic; publishes `blocks`: objects ever made */
+    unsigned n_unnamed;                  /* lock */
+    pl_stream *free;                     /* lock */
     pl_stream *blocks[PL_STREAM_BLOCKS]; /* lock: block b holds 16 << b streams */
     uint64_t legacy_id;                  /* const */
 } pl_streams;
@@ -73,15 +73,15 @@ typedef struct pl_streams {
 /* ---- fences (fence.c, fence_pool.c, fence_wait.c) -------------------------------------------- */
 
 struct pl_fence {
-    pl_device *dev;       /* const */
-    pl_stream *stream;    /* owner: where it was recorded; NULL = all streams */
-    cu_event event;       /* owner: NULL until first recorded */
-    cu_context context;   /* owner: the event's */
-    pl_fence *also;       /* owner: of all streams: the same of the next peer's */
-    uint64_t epoch;       /* owner: of a whole-device fence: the last synchronisation begun */
-    bool is_whole_device; /* owner: the stream could not be reached; passes by a synchronisation */
+    pl_device *dev;          /* const */
+    pl_stream *stream;       /* owner: the stream it was recorded on; NULL = all streams */
+    cu_event event;          /* owner: NULL until first recorded */
+    cu_context context;      /* owner: the event's context */
+    pl_fence *also;          /* owner: a fence of all streams: the one of the next peer */
+    uint64_t epoch;          /* owner: whole-device fence: last synchronisation before it */
+    bool is_whole_device;    /* owner: the stream was out of reach; a synchronisation passes it */
     _Atomic bool has_passed; /* atomic: a passed fence stays passed */
-    _Atomic bool is_spoiled; /* atomic: its event failed and is not used again */
+    _Atomic bool is_spoiled; /* atomic: its event failed and is not reused */
     uint32_t n_shares;       /* lock: callers beyond the first, see pl_fence_share */
     struct pl_fence *next;   /* lock: in the free list */
 };
@@ -94,9 +94,9 @@ typedef struct pl_fence_slab {
 typedef struct pl_fences {
     pl_fence *free;                  /* lock */
     pl_fence_slab *slabs;            /* lock */
-    size_t n_out;                    /* lock: with callers */
-    _Atomic uint64_t n_syncs_begun;  /* atomic: of the whole device */
-    _Atomic uint64_t last_sync_done; /* atomic: number of the latest that is over */
+    size_t n_out;                    /* lock: fences that callers have */
+    _Atomic uint64_t n_syncs_begun;  /* atomic: synchronisations of the whole device */
+    _Atomic uint64_t last_sync_done; /* atomic: number of the latest finished one */
 } pl_fences;
 
 /* ---- sizes of pl_device_malloc's pieces (malloc.c) ------------------------------------------- */
@@ -109,7 +109,7 @@ typedef struct pl_malloc_piece {
 typedef struct pl_malloc_table {
     pl_malloc_piece *pieces; /* lock: open addressing by ptr, at most half full */
     size_t n_slots;          /* lock: a power of two, or 0 */
-    size_t n_pieces;         /* lock: held, or about to be */
+    size_t n_pieces;         /* lock: held, or promised */
 } pl_malloc_table;
 
 /* ---- the device ------------------------------------------------------------------------------ */
@@ -120,7 +120,7 @@ typedef struct pl_device_atomics {
     _Atomic uint64_t chunk_bytes, malloc_bytes, pool_bytes, address_bytes;
     _Atomic uint64_t host_syncs, stream_waits, n_undo_failures;
     _Atomic uint64_t n_chunks, n_ranges, n_pools, n_mapped_bytes; /* held now */
-    _Atomic uint64_t n_lost_events;                               /* could not be destroyed */
+    _Atomic uint64_t n_lost_events;                               /* destroying them failed */
 } pl_device_atomics;
 
 /* Devices that may use a mapping; a driver knows at most 64 of them. */
@@ -128,10 +128,10 @@ enum { PL_MOST_ACCESS = 64 };
 
 /* ---- contexts (context.c) -------------------------------------------------------------------- */
 
-/* The primary contexts whose streams are known here: the device's own comes first, then those of
- * peers, each since the first sight of one of its streams. Retained until the device is closed. */
+/* The primary contexts whose streams are known here: the device's own comes first, then each peer's
+ * since the first sight of one of its streams. All are retained until the device is closed. */
 typedef struct pl_contexts {
-    cu_context list[PL_MOST_ACCESS]; /* lock; const once n tells of it */
+    cu_context list[PL_MOST_ACCESS]; /* lock; entries below n are const */
     cu_device gpus[PL_MOST_ACCESS];  /* likewise */
     _Atomic unsigned n;              /* atomic; publishes `list` */
 } pl_contexts;
@@ -143,15 +143,15 @@ struct pl_device {
     int ordinal;                           /* const */
     bool has_vmm;                          /* const */
     bool has_stream_ids;                   /* const */
-    bool trusts_handles;                   /* const: a known handle is its stream, unasked */
+    bool trusts_handles;                   /* const: known handles are not asked about */
     char name[128];                        /* const */
     size_t granule_bytes;                  /* const */
     size_t chunk_bytes;                    /* const */
     uint64_t total_bytes;                  /* const */
     uint64_t address_budget_bytes;         /* const */
-    uint64_t serial;                       /* const: no two devices of a process share one */
-    cu_mem_prop prop;                      /* const: of all chunks */
-    cu_access_desc access[PL_MOST_ACCESS]; /* const: of mappings; the device's own comes first */
+    uint64_t serial;                       /* const: unique among the process's devices */
+    cu_mem_prop prop;                      /* const: of every chunk */
+    cu_access_desc access[PL_MOST_ACCESS]; /* const: of every mapping; the own device first */
     unsigned n_access;                     /* const */
     pl_lock lock;                          /* rank 40 */
     pl_host host;                          /* lock */
@@ -177,19 +177,19 @@ static inline uint64_t pl_count_get(const _Atomic uint64_t *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-/* The primary context current and the thread in relaxed capture mode: what calls need that are
- * "unsafe" while any thread captures in global mode (event queries, creation, cuMemAlloc...). */
+/* The primary context is current and the thread is in relaxed capture mode. Calls that are "unsafe"
+ * while any thread captures in global mode (event queries, creation, cuMemAlloc...) need both. */
 typedef struct pl_scope {
-    int mode; /* of the thread before */
+    int mode; /* the thread's previous mode */
 } pl_scope;
 
 pleat_status pl_scope_begin(pl_device *dev, pl_scope *scope); /* after a failure all is as before */
-/* The same with a peer's context. */
+/* Like pl_scope_begin, with a peer's context. */
 pleat_status pl_scope_begin_in(pl_device *dev, cu_context context, pl_scope *scope);
 void pl_scope_end(pl_device *dev, const pl_scope *scope);
-void pl_scope_restore_mode(pl_device *dev, int mode); /* what the thread had before relaxed mode */
+void pl_scope_restore_mode(pl_device *dev, int mode); /* back to the mode before the scope */
 
-/* pl_driver_status of calls that ask for no device memory: never "out of" anything. */
+/* pl_driver_status for calls that ask for no device memory: it never says "out of" anything. */
 static inline pleat_status pl_driver_failure(cu_result result)
 {
     pleat_status st = pl_driver_status(result);
@@ -198,26 +198,27 @@ static inline pleat_status pl_driver_failure(cu_result result)
 
 /* context.c */
 pleat_status pl_contexts_init(pl_device *dev); /* retains the device's own */
-/* Those that could not be released. */
+/* Returns how many could not be released. */
 size_t pl_contexts_fini(pl_device *dev);
 static inline unsigned pl_context_count(const pl_device *dev)
 {
     return atomic_load_explicit(&dev->contexts.n, memory_order_acquire);
 }
-/* Inside a scope: is it the device's own, or that of a peer to which mappings are open? Then it is
- * one of the device's contexts from now on. PLEAT_OK; ESTREAM; EDRIVER. */
+/* Inside a scope. Admits the device's own context, or that of a peer to which mappings are open; it
+ * is then one of the device's contexts. PLEAT_OK; ESTREAM; EDRIVER. */
 pleat_status pl_context_admit(pl_device *dev, cu_context context);
-/* The same of all peers whose context is there: a stream may be any of theirs. */
+/* Admits every peer whose context is active: a stream may belong to any of them. */
 pleat_status pl_context_admit_active(pl_device *dev);
-/* Around what would break captures in context i. PLEAT_OK; ECAPTURE: somebody told of one in a
- * peer's, and there is nothing to end. Of the device's own the caller knows them. */
+/* Call around what would break captures in context i. PLEAT_OK; ECAPTURE: a capture in that peer's
+ * context was noted; do not call the end. The caller knows the captures of the device's own
+ * context. */
 pleat_status pl_context_begin_record(const pl_device *dev, unsigned i);
 void pl_context_end_record(const pl_device *dev, unsigned i);
 
-/* stream_table.c. NULL where there is none of that id; no lock needed. */
+/* stream_table.c. NULL if no stream has that id; takes no lock. */
 pl_stream *pl_stream_find(const pl_device *dev, uint64_t id);
-/* The ordinary stream of that handle that was seen last, unless it is known to be gone; no lock
- * needed. */
+/* The ordinary stream that was seen last under that handle, unless it is known to be gone; takes no
+ * lock. */
 pl_stream *pl_stream_newest(const pl_device *dev, cu_stream handle);
 static inline uint64_t pl_stream_key(const pl_stream *stream, int by)
 {
@@ -226,8 +227,9 @@ static inline uint64_t pl_stream_key(const pl_stream *stream, int by)
                : (uintptr_t)atomic_load_explicit(&stream->handle, memory_order_relaxed);
 }
 
-/* Hold the ordinary stream that was found by `key`, without a lock. False: it is being given up, or
- * is another stream's by now. The key is read last: an object that is another's had left before. */
+/* Hold the ordinary stream that was found by `key`; takes no lock. False if it is being given up,
+ * or its object serves another stream by now. The key is read last: an object that serves another
+ * stream left this one before. */
 static inline bool pl_stream_hold(pl_stream *stream, int by, uint64_t key)
 {
     atomic_fetch_add(&stream->n_holders, 1);
@@ -238,18 +240,18 @@ static inline bool pl_stream_hold(pl_stream *stream, int by, uint64_t key)
     return false;
 }
 
-/* Adds a stream like `like`, unless it is there: another thread was faster, or it was there without
- * a name and has got one now. Who had the handle before is gone. The caller holds it. PLEAT_OK;
- * ENOMEM_HOST. */
+/* Add a stream like `like`, unless it is there already: another thread was faster, or it was known
+ * without an id and gets one now. The stream that had the handle before is gone. The caller holds
+ * the result. PLEAT_OK; ENOMEM_HOST. */
 pleat_status pl_stream_add(pl_device *dev, const pl_stream *like, pl_stream **out);
-/* It is gone: nobody finds it any more. */
+/* Mark a stream as gone: no look-up finds it any more. */
 void pl_stream_forget(pl_stream *stream);
 void pl_streams_fini(pl_device *dev);
 
-/* stream.c. Inside a scope: may the stream be worked on, seen from this thread and without harm to
- * a capture? PLEAT_OK; ECAPTURE; ESTREAM (its handle is not its own any more); EDRIVER. */
+/* stream.c. Inside a scope: may this thread work on the stream without harm to a capture? PLEAT_OK;
+ * ECAPTURE; ESTREAM (the handle belongs to another stream by now); EDRIVER. */
 pleat_status pl_stream_ready(pl_stream *stream);
-/* Of one that was only seen captured: the device's own, until it is named. */
+/* A stream that was only seen captured counts as the device's own until it has its id. */
 static inline cu_context pl_stream_context(const pl_stream *stream)
 {
     return atomic_load_explicit(&stream->context, memory_order_relaxed);
@@ -258,9 +260,9 @@ pleat_status pl_streams_init(pl_device *dev); /* asks whether the driver has ids
 
 /* fence_pool.c. NULL: the host has no memory. */
 pl_fence *pl_fence_take(pl_device *dev);
-/* Tried even where the scope cannot be had: most drivers do not need it for this. NULL is fine. */
+/* Tried even where no scope can be had: most drivers do not need one for this. NULL is fine. */
 void pl_fence_destroy_event(pl_device *dev, cu_event event);
-/* Destroys all events; returns the fences still out. */
+/* Destroys all events; returns how many fences are still out. */
 size_t pl_fences_fini(pl_device *dev);
 
 #endif

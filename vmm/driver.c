@@ -86,8 +86,8 @@ static void *open_object(const char *path)
     return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
-/* Writes the path of SIM_OBJECT in the folder of the object that holds this code. The main program
- * is known to the loader by argv[0] only, so there the kernel is asked. */
+/* Writes the path of SIM_OBJECT in the folder of the object that holds this code. The loader knows
+ * the main program by argv[0] only, so for that the kernel is asked. */
 static bool path_beside(char *out, size_t n)
 {
     Dl_info info;
@@ -142,7 +142,7 @@ static pleat_status configure_sim(pl_driver *drv, const char *conf)
     return PLEAT_OK;
 }
 
-/* The one entry point outside of the list. */
+/* The one entry point that is not in the list. */
 static void resolve_synchronize(pl_driver *drv)
 {
     void *address = pl_driver_symbol(drv, "cuCtxSynchronize");

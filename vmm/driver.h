@@ -1,10 +1,9 @@
 /* driver.h - a driver: the table of entry points of libcuda or of the simulator, with counters.
  *
- * One pl_driver is shared by everything that uses one shared object; pl_driver_open of the same
- * name twice gives two tables (counters apart) over the same loaded object. Calls go through the
- * wrappers pl_cu_NAME(driver, ...), which count, keep a ring of the last 256 calls and remember
- * CUresult, call and size of a failure in the thread's last error. All functions but open and close
- * may be called from any thread. */
+ * Two pl_driver_open of the same kind give two tables with counters of their own over the same
+ * loaded object. Calls go through the wrappers pl_cu_NAME(driver, ...), which count, keep a ring of
+ * the last 256 calls and remember CUresult, call and size of a failure in the thread's last error.
+ * All functions but open and close may be called from any thread. */
 #ifndef PLEAT_VMM_DRIVER_H
 #define PLEAT_VMM_DRIVER_H
 
@@ -30,11 +29,11 @@ typedef enum pl_driver_kind { PL_DRIVER_AUTO, PL_DRIVER_CUDA, PL_DRIVER_SIM } pl
  *  program, where the environment is not ours), or libpleat_sim.so beside the object that holds
  *  this code, or the one that the loader finds.
  *
- *  Params   sim_conf the simulator's configuration string: it is reset to that; NULL leaves it as
- *           it is, initialised from PLEAT_SIM if it was never configured. Without meaning for CUDA.
+ *  Params   sim_conf the configuration that the simulator is reset to. NULL leaves it as it is; if
+ *           it was never configured, PLEAT_SIM configures it. Ignored for CUDA.
  *  Returns  PLEAT_OK; ENODRIVER (last error's detail names the object or symbol that is missing);
  *           EDRIVER (initialisation fails); ENOMEM_HOST; ECONF (bad sim_conf: see the detail).
- *  Failure  nothing is left behind but, perhaps, the loaded object.
+ *  Failure  nothing is left behind except, perhaps, the loaded object.
  *  Owner    the caller, until pl_driver_close. */
 pleat_status pl_driver_open(pl_driver_kind kind, const char *sim_conf, pl_driver **out);
 
@@ -43,7 +42,8 @@ void pl_driver_close(pl_driver *drv);
 
 pl_driver_kind pl_driver_kind_of(const pl_driver *drv); /* CUDA or SIM */
 
-/** Is it the simulator, though it was opened as the system's driver (libcuda.so.1)? */
+/** Tells whether this is the simulator, also when it was opened as the system's driver
+ * (libcuda.so.1). */
 bool pl_driver_is_simulator(const pl_driver *drv);
 bool pl_driver_has(const pl_driver *drv, pl_entry entry);
 uint64_t pl_driver_n_calls(const pl_driver *drv, pl_entry entry);
@@ -51,8 +51,8 @@ uint64_t pl_driver_call_ns(const pl_driver *drv); /* time in calls; 0 unless tim
 void pl_driver_time_calls(pl_driver *drv, bool on);
 const char *pl_entry_symbol(pl_entry entry); /* "cuMemCreate", without _v2 */
 
-/* Objects that an undo could not give back and that nothing else counts any more, such as the
- * context of a device whose opening failed; and the way to add one. */
+/* Counts objects that an undo could not give back and that nothing else counts, such as the context
+ * of a device whose opening failed; and the way to add one. */
 uint64_t pl_driver_n_lost(const pl_driver *drv);
 void pl_driver_note_lost(pl_driver *drv);
 
@@ -63,26 +63,26 @@ void *pl_driver_symbol(const pl_driver *drv, const char *name);
  *  result, ptr, bytes, object (the allocation handle, stream or event it works on).
  *
  *  Units    `out` has n bytes; what does not fit is cut off; NUL-terminated when n > 0.
- *  Returns  the bytes that all of it takes, without the NUL.
- *  Threads  any; a call that is being made meanwhile may be left out. */
+ *  Returns  the bytes that the whole text takes, without the NUL.
+ *  Threads  any; a call made at the same time may be left out. */
 size_t pl_driver_dump_calls(const pl_driver *drv, char *out, size_t n);
 
 /* The failure of this thread's last failing driver call. */
 typedef struct pl_driver_error {
     cu_result result; /* CU_SUCCESS: no call failed, only `detail` counts */
     pl_entry entry;   /* PL_N_ENTRIES: none */
-    uint64_t bytes;   /* size argument, 0 where the call has none */
+    uint64_t bytes;   /* the call's size argument, 0 if it has none */
     const char *text; /* static: name of the result */
-    char detail[256]; /* loader's or pleat's own words, may be empty */
-    uint64_t number;  /* of pl_driver_n_errors when it was noted; 0 = none noted */
+    char detail[256]; /* the loader's or pleat's own words, may be empty */
+    uint64_t number;  /* pl_driver_n_errors when it was noted; 0 = none noted */
 } pl_driver_error;
 const pl_driver_error *pl_driver_last_error(void);
 void pl_driver_set_detail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void pl_driver_clear_error(void);
-/* Failures and details noted so far, by all threads. Whoever reads it before a piece of work can
- * afterwards tell an error of that work from an older one, at the price of one load. */
+/* Failures and details noted so far, by all threads. A caller that reads it before a piece of work
+ * can afterwards tell that work's error from an older one, at the price of one load. */
 extern _Atomic uint64_t pl_driver_n_errors;
-void pl_driver_clear_error_before(uint64_t number); /* clear it unless noted after that reading */
+void pl_driver_clear_error_before(uint64_t number); /* keeps errors noted after that reading */
 
 /* The counting wrappers: cu_result pl_cu_mem_create(pl_driver *drv, cu_mem_handle *handle, ...).
  * A missing optional entry point answers CU_NOT_FOUND. */
@@ -91,19 +91,19 @@ void pl_driver_clear_error_before(uint64_t number); /* clear it unless noted aft
 PL_DRIVER_LIST(PL_DECLARE_WRAPPER)
 #undef PL_DECLARE_WRAPPER
 
-/** Block until all work of the current context is over, that of destroyed streams too. Apart from
- *  the list, since it takes no argument: neither counted nor in the ring. Refused, and captures
- *  invalidated, while a stream of the context is being captured, whoever captures it. */
+/** Block until all work of the current context is over, destroyed streams included. It takes no
+ *  argument, so it is not in the list, not counted and not in the ring. While any thread captures a
+ *  stream of the context, the driver refuses the call and invalidates the capture. */
 cu_result pl_cu_ctx_synchronize(pl_driver *drv);
 bool pl_driver_can_synchronize(const pl_driver *drv);
 
-/** Tell which device is current on the calling thread; 0 if none is, as the CUDA runtime has it.
+/** Tell which device is current on the calling thread; 0 if none is, as in the CUDA runtime.
  *
  *  Returns  PLEAT_OK; EDRIVER. */
 pleat_status pl_driver_current_device(pl_driver *drv, int *out);
 
-/** CUresult to pleat's status: OUT_OF_MEMORY -> ENOMEM_DEVICE, NOT_SUPPORTED or NOT_FOUND of a VMM
- *  call (by the thread's last error) -> ENOVMM, the STREAM_CAPTURE codes -> ECAPTURE, the rest ->
+/** Translate a CUresult: OUT_OF_MEMORY -> ENOMEM_DEVICE, NOT_SUPPORTED or NOT_FOUND of a VMM call
+ *  (by the thread's last error) -> ENOVMM, the STREAM_CAPTURE codes -> ECAPTURE, the rest ->
  *  EDRIVER. */
 pleat_status pl_driver_status(cu_result result);
 

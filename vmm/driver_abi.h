@@ -56,7 +56,7 @@ enum {
     CU_UNKNOWN = 999,
 };
 
-/* Two handles that are not pointers: the default stream in its two meanings. */
+/* Two handles that are not pointers: the two kinds of default stream. */
 #define CU_STREAM_LEGACY ((cu_stream)0x1)
 #define CU_STREAM_PER_THREAD ((cu_stream)0x2)
 
@@ -95,14 +95,14 @@ enum {
     CU_GRANULARITY_RECOMMENDED = 1,
 };
 
-/* Attributes of addresses, and the one answer to the first that memory of a device has. */
+/* Attributes of addresses, and the answer to the first for device memory. */
 enum { CU_POINTER_MEMORY_TYPE = 2, CU_POINTER_DEVICE_ORDINAL = 9, CU_MEMORY_OF_DEVICE = 2 };
 
 enum { CU_CAPTURE_NONE = 0, CU_CAPTURE_ACTIVE = 1, CU_CAPTURE_STATUS_INVALIDATED = 2 };
 enum { CU_CAPTURE_MODE_GLOBAL = 0, CU_CAPTURE_MODE_THREAD_LOCAL = 1, CU_CAPTURE_MODE_RELAXED = 2 };
 
-/* User objects: the one flag of their creation, which it must have; and of a graph's retaining, the
- * flag that gives it the caller's references instead of new ones. */
+/* User objects: the one flag that creation requires; and the flag of retaining that moves the
+ * caller's references to the graph. */
 enum { CU_OBJECT_UNSYNCED = 1, CU_OBJECT_MOVE = 1 };
 
 /* Attributes of pools: the first three are int, the others 64 bits wide. */
@@ -111,7 +111,7 @@ enum {
     CU_POOL_OPPORTUNISTIC = 2,
     CU_POOL_INTERNAL_DEPENDENCIES = 3,
     CU_POOL_RELEASE_THRESHOLD = 4,
-    CU_POOL_RESERVED_CURRENT = 5, /* this and what follows: since CUDA 11.3 */
+    CU_POOL_RESERVED_CURRENT = 5, /* this and the following: since CUDA 11.3 */
     CU_POOL_RESERVED_HIGH = 6,
     CU_POOL_USED_CURRENT = 7,
     CU_POOL_USED_HIGH = 8,

@@ -1,12 +1,11 @@
 /* driver_calls.c - the counting wrappers of all entry points, and the ring of the last calls.
  *
- * A wrapper costs two relaxed atomic additions and a few stores beside the call itself. What comes
- * with every allocation (a stream's identity and the capture mode to ask it in, whether it is being
- * captured, the current device) is counted but kept out of the ring when it succeeds: it would push
- * everything else out of it. No call is a cancellation point, whatever the driver does inside
- * (vmm/base/cancel.h).
- * No lock: counters and the ring are atomic; a slot that is overwritten while it is read is
- * recognised by its number and left out. */
+ * A wrapper adds two relaxed atomic additions and a few stores to the call. Successful calls that
+ * come with every allocation (a stream's identity and the capture mode to ask it in, whether it is
+ * being captured, the current device) are counted but stay out of the ring, since they would push
+ * everything else out. No call is a cancellation point, whatever the driver does inside
+ * (vmm/base/cancel.h). No lock: counters and the ring are atomic; a slot that is overwritten during
+ * a read is recognised by its number and left out. */
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,8 +15,8 @@
 #include "vmm/base/lock.h"
 #include "vmm/driver_state.h"
 
-/* What of a call goes into the ring, by entry point: its address, its size, the allocation handle,
- * stream or event it works on. An entry that is not listed has 0. OUT reads an out-parameter,
+/* What the ring keeps of a call, by entry point: its address, its size, and the allocation handle,
+ * stream or event that it works on. An entry that is not listed has 0. OUT reads an out-parameter,
  * which is valid after success only. PICK yields the second of `~, x`, or 0 for a name that is no
  * macro. */
 #define SECOND(first, second, ...) second
@@ -143,7 +142,7 @@ static inline void call_end(pl_driver *drv, uint64_t begin_ns, const call_note *
     }
 }
 
-/* A call of an optional entry point that this driver has not. */
+/* A call of an optional entry point that this driver lacks. */
 static cu_result answer_missing(pl_entry entry)
 {
     pl_driver_note_failure(entry, CU_NOT_FOUND, 0);
@@ -214,7 +213,7 @@ void pl_driver_time_calls(pl_driver *drv, bool on)
     atomic_store_explicit(&drv->is_timed, on, memory_order_relaxed);
 }
 
-/* Copies the slot of call `number`; false when another call has it, or is about to. */
+/* Copies the slot of call `number`; false when another call has the slot, or is about to. */
 static bool ring_get(const pl_ring_slot *slot, uint64_t number, call_note *out)
 {
     if (atomic_load_explicit(&slot->number, memory_order_acquire) != number) {

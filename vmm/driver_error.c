@@ -1,7 +1,7 @@
 /* driver_error.c - what went wrong last in this thread, and what it means as a pleat_status.
  *
- * Thread-local, so no lock. Names of results are kept here: asking the driver for them would be
- * one more call that can fail. Calls nothing of the driver. */
+ * Thread-local, so no lock. Names of results are kept here because asking the driver for them is
+ * one more call that can fail. Makes no driver call. */
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -104,7 +104,7 @@ void pl_driver_clear_error_before(uint64_t number)
     }
 }
 
-/* Does the thread's last failure, of this very result, come from a virtual memory call? */
+/* Does the thread's last failure have this result and come from a virtual memory call? */
 static bool is_of_vmm_call(cu_result result)
 {
     return last.result == result && last.entry >= PL_CU_address_reserve &&

@@ -28,8 +28,8 @@ typedef struct pl_ring_slot {
 struct pl_driver {
     pl_driver_table table;                  /* const */
     pl_driver_kind kind;                    /* const */
-    bool is_simulator;                      /* const: whatever it was opened as */
-    void *object;                           /* const: of dlopen */
+    bool is_simulator;                      /* const: however it was opened */
+    void *object;                           /* const: from dlopen */
     cu_result (*ctx_synchronize)(void);     /* const: may be NULL */
     pl_host host;                           /* const after open */
     _Atomic bool is_timed;                  /* atomic */

@@ -4,15 +4,16 @@
  * thread in relaxed capture mode, since a query from any thread would break a global-mode capture
  * elsewhere. A stream that is being captured is refused before an event touches it.
  *
- * A stream that cannot be reached any more (destroyed, or another thread's default stream) may
- * still have work pending, and no event can be put behind it. Its fence is one of the whole device:
- * it passes with any synchronisation of the device that began after it was made.
+ * A stream that is out of reach (destroyed, or another thread's default stream) may still have work
+ * pending, and no event can be recorded behind that work. Its fence is one of the whole device: it
+ * passes with any synchronisation of the device that began after the fence was made.
  *
- * Here is how one is recorded; fence_pool.c has them, fence_wait.c asks and waits. A fence that is
- * out belongs to its caller; no lock is held across a driver call. */
+ * This file records fences, fence_pool.c keeps them, fence_wait.c queries and waits. A fence that
+ * is out belongs to its caller; no lock is held across a driver call. */
 #include "vmm/device_state.h"
 
-/* Of the current context, which is `context`; a pooled one is of the device's own. */
+/* An event belongs to the context it was made in, here `context`, the current one; pooled events
+ * belong to the device's own. */
 static pleat_status have_event(pl_fence *fence, cu_context context)
 {
     cu_event event = NULL;
@@ -30,7 +31,7 @@ static pleat_status have_event(pl_fence *fence, cu_context context)
     return PLEAT_OK;
 }
 
-/* An event is recorded on streams of its own context only. */
+/* An event is recorded only on streams of its own context. */
 static pleat_status record_event(pl_stream *stream, pl_fence *fence, cu_context context)
 {
     pleat_status st = have_event(fence, context);
@@ -63,7 +64,7 @@ static pleat_status record_inside(pl_stream *stream, pl_fence *fence)
     if (st != PLEAT_OK) {
         return st;
     }
-    cu_context context = pl_stream_context(stream); /* after it may have been named */
+    cu_context context = pl_stream_context(stream); /* read after the stream may have got its id */
     return context == stream->dev->context ? record_event(stream, fence, context)
                                            : record_in_peer(stream, fence, context);
 }
@@ -105,8 +106,9 @@ pleat_status pl_fence_record(pl_stream *stream, pl_fence **out)
     return PLEAT_OK;
 }
 
-/* The one question about streams nobody named that harms none of them: of captures of blocking
- * streams the legacy stream is told, and they go on. Of others nothing can be learnt. */
+/* The one question about unnamed streams that harms none of them: the driver tells the legacy
+ * stream of captures of blocking streams, and these go on. About other streams nothing can be
+ * learnt. */
 static pleat_status refuse_blocking_capture(const pl_device *dev)
 {
     int state = CU_CAPTURE_NONE;
@@ -157,7 +159,7 @@ static pleat_status record_one_context(pl_device *dev, unsigned i, pl_fence **ou
     return PLEAT_OK;
 }
 
-/* Peers first: of them fewer captures are known. */
+/* Peers first: fewer of their captures are known. */
 pleat_status pl_fence_record_context(pl_device *dev, pl_fence **out)
 {
     pl_fence *all = NULL;

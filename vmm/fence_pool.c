@@ -1,7 +1,8 @@
-/* fence_pool.c - where fences come from and go back to, and their events with them.
+/* fence_pool.c - the pool of fences and their events.
  *
- * Events go back to a free list with their fences; an event that ever failed, or is of a peer's
- * context, is destroyed instead. Fences are made by the slab and live until the device is closed.
+ * Events go back to a free list with their fences; an event that ever failed, or that belongs to a
+ * peer's context, is destroyed instead. Fences are made in slabs and live until the device is
+ * closed.
  *
  * Guarded by the device's lock, which is not held across a driver call. */
 #include "vmm/device_state.h"
@@ -60,7 +61,7 @@ void pl_fence_share(pl_fence *fence, uint32_t n)
     pl_lock_release(&fence->dev->lock);
 }
 
-/* Does nobody else have it? */
+/* Is this the last caller that has the fence? */
 static bool is_last_return(pl_fence *fence)
 {
     pl_lock_acquire(&fence->dev->lock);
@@ -70,7 +71,7 @@ static bool is_last_return(pl_fence *fence)
     return is_last;
 }
 
-/* The pool has events of the device's own context: peers' fences are few. */
+/* The pool keeps events of the device's own context only: peers' fences are few. */
 static void put_back(pl_fence *fence)
 {
     pl_device *dev = fence->dev;

@@ -1,9 +1,9 @@
-/* fence_wait.c - has a fence passed? Until it has: wait, or order a stream behind it.
+/* fence_wait.c - queries a fence, waits for it, or orders a stream behind it.
  *
- * A fence may be queried from several threads at once: that it has passed is final, so it is noted
- * in the fence and the driver is asked no more. An event that fails a call is spoiled. A fence of
- * the whole device is compared with the synchronisations that are over; only one that began after
- * it was made counts. No lock is held. */
+ * Several threads may query a fence at once. Once a fence has passed it stays so: the fence notes
+ * it and the driver is not asked again. An event that fails a call is spoiled. A fence of the whole
+ * device passes when a synchronisation is over that began after the fence was made. No lock is
+ * held. */
 #include "vmm/base/cancel.h"
 #include "vmm/base/clock.h"
 #include "vmm/device_state.h"
@@ -12,7 +12,7 @@ enum { FIRST_PAUSE_NS = 10000, MOST_PAUSE_NS = 1000000 };
 
 /* ---- query ----------------------------------------------------------------------------------- */
 
-/* Without a call: what is known. */
+/* Answers from what is known; makes no driver call. */
 static bool has_one_passed(const pl_fence *fence)
 {
     if (fence->is_whole_device) {
@@ -198,7 +198,7 @@ pleat_status pl_fence_wait(pl_fence *fence, uint32_t wait_ms)
         return pl_device_synchronize(dev);
     }
     pl_count_add(&dev->n.host_syncs, 1);
-    /* The simulator's time stands still while it is only asked, so there a wait synchronises. */
+    /* The simulator's clock stands still during queries, so a wait there synchronises. */
     if (wait_ms == UINT32_MAX || pl_driver_is_simulator(dev->drv)) {
         return synchronize(fence);
     }

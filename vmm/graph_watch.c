@@ -1,6 +1,6 @@
-/* graph_watch.c - see graph_watch.h. A watch is held by its owner and by the driver, and belongs to
- * the process: a graph may outlive the instance. The destructor runs in a thread of the driver's,
- * makes no driver call and takes no lock. */
+/* graph_watch.c - see graph_watch.h. The owner and the driver both hold a watch, and it belongs to
+ * the process: a graph may outlive the instance. The destructor runs in one of the driver's
+ * threads, makes no driver call and takes no lock. */
 #include "vmm/graph_watch.h"
 
 #include <stdatomic.h>
@@ -8,17 +8,18 @@
 #include "vmm/base/lasting.h"
 #include "vmm/device_state.h"
 
-/* Bits of `state`. Whoever sets the second one gives the watch back. */
+/* Bits of `state`. The side that sets the second one gives the watch back. */
 enum { GONE = 1, ENDED = 2 };
 
 struct pl_graph_watch {
     _Atomic int state;                     /* atomic */
-    _Atomic(struct pl_graph_watch *) next; /* atomic: in the list of those to be used again */
+    _Atomic(struct pl_graph_watch *) next; /* atomic: in the list of watches to be reused */
 };
 
 enum { SLAB_WATCHES = 64 };
 
-/* Given back at any time, by any thread; taken all at once, so that no watch is taken twice. */
+/* Watches given back, at any time and by any thread. The list is taken as a whole, so that no watch
+ * is taken twice. */
 static _Atomic(pl_graph_watch *) given_back;
 static _Atomic uint64_t n_gone;
 
@@ -43,7 +44,7 @@ static void graph_is_gone(void *watch)
     atomic_fetch_add(&n_gone, 1);
 }
 
-/* A slab's watches but the first go to the list. */
+/* Makes a slab; all its watches except the first go to the list. */
 static pl_graph_watch *make_some(void)
 {
     pl_graph_watch *slab = pl_lasting_alloc(SLAB_WATCHES * sizeof(*slab));
@@ -72,7 +73,7 @@ static pl_graph_watch *take(void)
     return watch;
 }
 
-/* The graph gets the one reference that the object has. */
+/* The graph gets the object's one reference. */
 static cu_result attach(pl_device *dev, cu_graph graph, pl_graph_watch *watch)
 {
     cu_user_object object = NULL;

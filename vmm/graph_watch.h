@@ -1,8 +1,8 @@
-/* graph_watch.h - to be told when a graph is gone: it, all that was made of it, and every launch.
+/* graph_watch.h - tells when a graph, all executables made of it and all their launches are gone.
  *
  * A graph that is being captured is given a user object, whose destructor the driver calls when the
- * last reference goes: the graph's, its executables' and those of launches that have not finished.
- * Source: CUDA Programming Guide, user objects; NCCL does so from within captures
+ * last reference goes: the graph's, its executables' or an unfinished launch's. Source: CUDA
+ * Programming Guide, user objects; NCCL does the same within captures
  * (ncclCudaGraphAddDestructor). */
 #ifndef PLEAT_VMM_GRAPH_WATCH_H
 #define PLEAT_VMM_GRAPH_WATCH_H
@@ -13,7 +13,7 @@ typedef struct pl_graph_watch pl_graph_watch;
 
 /** Watch a graph that is being captured.
  *
- *  Params   graph as pl_stream_capture tells it.
+ *  Params   graph from pl_stream_capture.
  *  Returns  PLEAT_OK; ENOTSUP (the driver is older than CUDA 11.3); ENOMEM_HOST; EDRIVER.
  *  Failure  nobody is told; the capture is not disturbed.
  *  Owner    the caller, until pl_graph_watch_end; it may outlive the device.
@@ -23,7 +23,7 @@ pleat_status pl_graph_watch_begin(pl_device *dev, void *graph, pl_graph_watch **
 bool pl_graph_watch_is_gone(const pl_graph_watch *watch);
 void pl_graph_watch_end(pl_graph_watch *watch); /* NULL is fine */
 
-/* Graphs that have gone in this process so far: while it stands still there is nothing to see. */
+/* Graphs that have gone in this process so far: while the number stays, no watch has news. */
 uint64_t pl_graph_watch_n_gone(void);
 
 #endif

@@ -1,8 +1,8 @@
-/* mapping.c - runs of chunks, mapped and unmapped all or nothing.
+/* mapping.c - maps and unmaps runs of chunks, all or nothing.
  *
  * The driver's calls are not atomic over a run: a later map or the set-access can fail after the
- * first maps succeeded. What was mapped is then unmapped with one call. No state but the device's
- * counters. */
+ * first maps succeeded. What was mapped is then unmapped with one call. Keeps no state except the
+ * device's counters. */
 #include "vmm/mapping.h"
 
 #include "vmm/device_state.h"
@@ -48,7 +48,7 @@ pleat_status pl_mapping_map_sized(pl_device *dev, pleat_devptr at, const pl_chun
     return PLEAT_OK;
 
 undo_map:;
-    /* Before the undo, which may be the thread's next failure. */
+    /* Read before the undo, whose failure would replace it. */
     pleat_status st = pl_driver_status(result);
     if (n_mapped > 0 && unmap(dev, at, run_bytes) != CU_SUCCESS) {
         pl_count_add(&dev->n.n_undo_failures, 1);

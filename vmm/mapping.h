@@ -15,29 +15,29 @@
  *  Failure  what was mapped is unmapped again. When that fails too, n_undo_failures counts it and
  *           EPOISONED is returned instead of the first error: some of the run may still be mapped.
  *  Owner    the chunks stay the caller's.
- *  Threads  any, but one at a time for a place.
+ *  Threads  any; one at a time per place.
  *  Blocks   on the driver. */
 pleat_status pl_mapping_map(pl_device *dev, pleat_devptr at, const pl_chunk *chunks, size_t n);
 
-/** Map chunks of that size: as pl_mapping_map.
+/** Map chunks of `chunk_bytes`, like pl_mapping_map.
  *
  *  Units    `chunks` has n elements, each of `chunk_bytes`; [at, at + n * chunk_bytes) lies in one
  *           range, at a granule, and holds no mapping.
  *  Returns  as pl_mapping_map.
  *  Failure  as pl_mapping_map.
  *  Owner    the chunks stay the caller's.
- *  Threads  any, but one at a time for a place.
+ *  Threads  any; one at a time per place.
  *  Blocks   on the driver. */
 pleat_status pl_mapping_map_sized(pl_device *dev, pleat_devptr at, const pl_chunk *chunks, size_t n,
                                   size_t chunk_bytes);
 
-/** Unmap whole mappings without holes with one call. Waits for nothing: the caller knows that no
- *  work touches them.
+/** Unmap whole mappings without holes with one call. Waits for nothing: the caller makes sure that
+ *  no work touches them.
  *
  *  Units    [at, at + bytes): one or more runs that lie side by side.
  *  Returns  PLEAT_OK (counts one unmap operation); EDRIVER.
  *  Failure  still mapped.
- *  Threads  any, but one at a time for a place.
+ *  Threads  any; one at a time per place.
  *  Blocks   on the driver. */
 pleat_status pl_mapping_unmap(pl_device *dev, pleat_devptr at, size_t bytes);
 

@@ -1,7 +1,7 @@
-/* probe.c - does virtual memory management work here? Tried once, not guessed from a version.
+/* probe.c - tries once whether virtual memory management works; no guess from a version.
  *
- * Each step names itself when it fails. Nothing of it shows in the device's counters, and nothing
- * is left behind; a step of the undo that fails is counted. */
+ * Each step names itself when it fails. The probe leaves nothing behind and does not show in the
+ * device's counters, except that a failed undo step is counted. */
 #include <stdio.h>
 
 #include "vmm/device_state.h"
@@ -12,7 +12,7 @@ typedef struct probe {
     size_t why_bytes;
 } probe;
 
-/* Words the reason of the call that failed last. */
+/* Words the reason why the last call failed. */
 static pleat_status explain(const probe *p, cu_result result)
 {
     const pl_driver_error *error = pl_driver_last_error();
@@ -24,7 +24,7 @@ static pleat_status explain(const probe *p, cu_result result)
     } else {
         snprintf(p->why, p->why_bytes, "%s answers %s", pl_entry_symbol(error->entry), error->text);
     }
-    if (result == CU_OUT_OF_MEMORY) { /* says nothing about what works */
+    if (result == CU_OUT_OF_MEMORY) { /* tells nothing about what works */
         return error->entry == PL_CU_address_reserve ? PLEAT_ENOSPACE_VA : PLEAT_ENOMEM_DEVICE;
     }
     return is_refused ? PLEAT_ENOVMM : PLEAT_EDRIVER;

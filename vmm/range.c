@@ -1,9 +1,9 @@
 /* range.c - reserved spans of device address space.
  *
- * Upholds: address_bytes == the sum of the ranges held and of those being asked for, and never
- * exceeds the device's budget. A size is booked before the driver is asked and given back when it
- * refuses; no lock is needed. A refusal for lack of space, which drivers word as "out of memory",
- * or as an invalid value where no address space is as large, is about addresses, not memory. */
+ * Upholds: address_bytes == the sum of the ranges held and of those being asked for, and it never
+ * exceeds the device's budget. A size is booked before the driver is asked and given back when the
+ * driver refuses; no lock is needed. Drivers word a lack of addresses as "out of memory", or as an
+ * invalid value where no address space is as large; here both mean addresses, not memory. */
 #include "vmm/range.h"
 
 #include "vmm/device_state.h"
@@ -24,8 +24,8 @@ uint64_t pl_range_left_bytes(const pl_device *dev)
     return dev->address_budget_bytes > held ? dev->address_budget_bytes - held : 0;
 }
 
-/* Books `most_bytes`, or what is left of the budget if that is less, but at least `least_bytes`;
- * returns what was booked, 0 when not even the least is left. */
+/* Books `most_bytes`, or the rest of the budget if that is less, but at least `least_bytes`.
+ * Returns what was booked; 0 when less than the least is left. */
 static size_t book(pl_device *dev, size_t most_bytes, size_t least_bytes)
 {
     uint64_t held = atomic_load_explicit(&dev->n.address_bytes, memory_order_relaxed);
@@ -43,7 +43,7 @@ static size_t book(pl_device *dev, size_t most_bytes, size_t least_bytes)
     return booked;
 }
 
-/* Half of it in whole granules, but not less than the least. */
+/* Half of `bytes` in whole granules, but not less than the least. */
 static size_t half_of(const pl_device *dev, size_t bytes, size_t least_bytes)
 {
     size_t half = bytes / 2;

@@ -9,10 +9,10 @@ typedef struct pl_range {
     size_t bytes;
 } pl_range;
 
-/** Reserve `want_bytes`, or after a refusal half of it and so on, never less than `least_bytes`.
+/** Reserve `want_bytes`; after each refusal half as much, never less than `least_bytes`.
  *
  *  Units    bytes, both rounded up to granules; base is aligned to a granule.
- *  Returns  PLEAT_OK; ENOSPACE_VA (the budget, or the driver, refuses even the least); ESIZE (does
+ *  Returns  PLEAT_OK; ENOSPACE_VA (the budget or the driver refuses even the least); ESIZE (does
  *           not fit 64 bits); ENOVMM; EDRIVER.
  *  Failure  as before.
  *  Owner    the caller, until pl_range_release of this very pair.
@@ -28,7 +28,7 @@ pleat_status pl_range_reserve(pl_device *dev, size_t want_bytes, size_t least_by
  *  Blocks   on the driver. */
 pleat_status pl_range_release(pl_device *dev, pl_range range);
 
-/** Tell how much of the budget is left, for whoever reserves more than it needs now.
+/** Tell how much of the budget is left, for a caller that reserves more than it needs now.
  *
  *  Returns  bytes; others may reserve them meanwhile, or the driver may refuse them.
  *  Threads  any. */

@@ -1,24 +1,24 @@
-/* stream.c - who a stream is, and what it is doing.
+/* stream.c - identifies streams and tells whether they are captured.
  *
- * A stream has an id, which the driver tells in relaxed capture mode only while somebody captures,
- * and of a stream that is captured itself not at all: asked, it refuses and breaks the capture
- * (NVIDIA's CCCL guards against both). So its capture is asked for first, which harms nothing, and
- * a captured stream is known by its handle: it is the one that was last seen under it. If it was
- * never seen it is made without a name, and named when it is first seen at rest.
+ * A stream has an id. While any stream is captured, the driver tells ids in relaxed capture mode
+ * only. Asked for the id of a captured stream, it refuses and breaks the capture (NVIDIA's CCCL
+ * guards against both). So pleat first asks whether the stream is captured, which is harmless. A
+ * captured stream is known by its handle: it is the stream last seen under that handle. If none
+ * was, it is made without an id, which it gets when it is first seen at rest.
  *
- * Known streams are found without a lock. The legacy default stream needs no call. The per-thread
- * default stream of a thread is known by the thread and kept in it; its handle means another stream
- * in every other one, so it can only be worked on from its own. */
+ * Known streams are found without a lock. The legacy default stream needs no call. A thread's
+ * per-thread default stream is kept in the thread. In every other thread its handle means another
+ * stream, so only its own thread can work on it. */
 #include "vmm/stream.h"
 
 #include <string.h>
 
 #include "vmm/device_state.h"
 
-/* A thread's stream is known by the thread: numbers that no driver gives and no handle has. */
+/* Keys of per-thread streams: numbers that no driver gives and no handle has. */
 #define OF_A_THREAD (UINT64_C(1) << 63)
 
-/* The thread's own default stream, on the device it asked for last. */
+/* The calling thread's default stream, on the device it was last asked for. */
 static _Thread_local struct {
     uint64_t serial;
     pl_stream *stream;
@@ -65,13 +65,13 @@ static pleat_status get_per_thread(pl_device *dev, pl_stream **out)
     return st;
 }
 
-/* What a handle says of its stream. */
+/* What the driver says about a handle. */
 typedef struct answer {
     bool is_captured;
-    uint64_t id; /* PL_STREAM_UNNAMED of one that is captured */
+    uint64_t id; /* PL_STREAM_UNNAMED for a captured stream */
 } answer;
 
-/* In relaxed mode, since somebody else may be capturing in global mode. */
+/* In relaxed mode, since another thread may be capturing in global mode. */
 static cu_result ask_id(pl_device *dev, cu_stream handle, uint64_t *id)
 {
     unsigned long long told = 0;
@@ -101,7 +101,7 @@ static cu_result ask(pl_device *dev, cu_stream handle, answer *out)
     return ask_id(dev, handle, &out->id);
 }
 
-/* What may be said of the thread's current context instead of the stream. */
+/* Results that may be about the thread's current context and not the stream. */
 static bool is_of_the_thread(cu_result result)
 {
     return result == CU_INVALID_CONTEXT || result == CU_CONTEXT_IS_DESTROYED;
@@ -120,7 +120,7 @@ static pleat_status ask_entered(pl_device *dev, cu_stream handle, answer *out)
     return pl_driver_failure(result);
 }
 
-/* When first seen at rest: whose stream is it? Inside a scope. */
+/* Finds the context of a stream that is first seen at rest. Inside a scope. */
 static pleat_status find_context(pl_device *dev, cu_stream handle, cu_context *out)
 {
     cu_result result = pl_cu_stream_ctx(dev->drv, handle, out);
@@ -149,7 +149,7 @@ static pleat_status find_context_in_scope(pl_device *dev, cu_stream handle, cu_c
     return st;
 }
 
-/* Ids are never used again: who is found by its own is alive, whatever was thought of it. */
+/* Ids are never reused: a stream found by its id is alive, even if it was marked gone. */
 static pl_stream *find_alive(const pl_device *dev, uint64_t id)
 {
     pl_stream *known = pl_stream_find(dev, id);
@@ -179,7 +179,7 @@ static pleat_status get_ordinary(pl_device *dev, void *handle, pl_stream **out)
         *out = known;
         return PLEAT_OK;
     }
-    cu_context context = dev->context; /* of one that is captured, until it is named */
+    cu_context context = dev->context; /* for a captured stream, until it gets its id */
     st = is.is_captured ? pl_context_admit_active(dev)
                         : find_context_in_scope(dev, handle, &context);
     if (st != PLEAT_OK) {
@@ -193,7 +193,7 @@ static pleat_status get_ordinary(pl_device *dev, void *handle, pl_stream **out)
     return pl_stream_add(dev, &like, out);
 }
 
-/* A function of its own, so that pl_stream_get is a short one for the commonest stream. */
+/* A function of its own keeps pl_stream_get short for the commonest stream. */
 static __attribute__((noinline)) pleat_status get_other(pl_device *dev, void *handle,
                                                         pl_stream **out)
 {
@@ -260,7 +260,7 @@ bool pl_stream_is_legacy(const pl_stream *stream)
 
 /* ---- what it is doing ------------------------------------------------------------------------ */
 
-/* What drivers say of the handle of a stream that was destroyed. */
+/* What drivers answer for the handle of a destroyed stream. */
 static bool is_of_no_stream(cu_result result)
 {
     return result == CU_INVALID_HANDLE || result == CU_CONTEXT_IS_DESTROYED;
@@ -287,7 +287,7 @@ static bool is_elsewhere(const pl_stream *stream)
     return stream->kind == PL_STREAM_PER_THREAD && stream->thread != pl_thread_life_own();
 }
 
-/* Another thread may be naming it, too; whoever is first, both find the same stream. */
+/* Gives the stream its id. If another thread does the same, both find the same stream. */
 static pleat_status name(pl_stream *stream, uint64_t id)
 {
     pl_stream like = {
@@ -305,7 +305,7 @@ static pleat_status name(pl_stream *stream, uint64_t id)
     return own == stream ? PLEAT_OK : out_of_reach(stream);
 }
 
-/* Is the handle still its own? Of a stream at rest, inside a scope. */
+/* Does the handle still belong to the stream? For a stream at rest, inside a scope. */
 static pleat_status verify(pl_stream *stream)
 {
     const pl_device *dev = stream->dev;
@@ -324,8 +324,8 @@ static pleat_status verify(pl_stream *stream)
     return own_id == id ? PLEAT_OK : out_of_reach(stream);
 }
 
-/* A legacy stream is never captured itself, but touching it while another stream of the context
- * is would harm that capture: the driver says so. */
+/* A legacy stream is never captured itself, but touching it would harm the capture of another
+ * stream of the context: the driver tells of such a capture. */
 static pleat_status refuse_capture(pl_stream *stream)
 {
     int state = CU_CAPTURE_NONE;
@@ -339,7 +339,8 @@ static pleat_status refuse_capture(pl_stream *stream)
     return state == CU_CAPTURE_NONE ? PLEAT_OK : PLEAT_ECAPTURE;
 }
 
-/* The capture comes first. A captured stream is verified only by being the last of its handle. */
+/* Asks about a capture first. A captured stream cannot be verified, except as the last of its
+ * handle. */
 pleat_status pl_stream_ready(pl_stream *stream)
 {
     if (is_elsewhere(stream)) {
@@ -365,7 +366,7 @@ static pleat_status refuse_capture_entered(pl_stream *stream)
     return st;
 }
 
-/* The answer from that of refuse_capture. */
+/* Turns the status of refuse_capture into the answer. */
 static pleat_status tell_capture(pleat_status st, bool *out)
 {
     if (st != PLEAT_OK && st != PLEAT_ECAPTURE) {
@@ -468,8 +469,8 @@ pleat_status pl_stream_synchronize(pl_stream *stream)
 
 /* ---- with the device ------------------------------------------------------------------------- */
 
-/* Does the driver know ids, and which is the legacy stream's? A driver that is too old says that
- * it has no such entry point, or does not support it. */
+/* Does the driver know ids, and which is the legacy stream's? A driver that is too old answers that
+ * the entry point is missing or not supported. */
 pleat_status pl_streams_init(pl_device *dev)
 {
     dev->streams.legacy_id = (uintptr_t)CU_STREAM_LEGACY;

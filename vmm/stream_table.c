@@ -1,18 +1,18 @@
 /* stream_table.c - the streams that a device knows.
  *
  * Upholds: one pl_stream per stream of the driver, from its first sight until it is released; its
- * index does not change meanwhile. Known streams are found without a lock, by a probe of a table;
- * a stale one costs a second look under the lock. Who has found one counts itself in and then sees
- * whether the object is leaving, and who gives one up says that it is and then sees whether anybody
- * has: so one of the two gives way. Everything is written under the device's lock;
- * nothing here makes a driver call. */
+ * index does not change meanwhile. Known streams are found without a lock, by a probe of a table; a
+ * stale table costs a second look under the lock. A thread that finds a stream counts itself in,
+ * then checks whether the stream is leaving. A thread that gives one up marks it as leaving, then
+ * checks whether anybody holds it. So at least one of the two sees the other and gives way.
+ * Everything is written under the device's lock; nothing here makes a driver call. */
 #include "vmm/device_state.h"
 
 enum { FIRST_TABLE_SLOTS = 64 };
 
 /* ---- the tables ------------------------------------------------------------------------------ */
 
-/* What stands in the slot of a stream that has left. */
+/* Marks the slot of a stream that has left. */
 static pl_stream grave;
 
 static uint64_t id_of(const pl_stream *stream)
@@ -25,7 +25,7 @@ static size_t home_slot(const pl_stream_table *table, uint64_t key)
     return (size_t)(key * UINT64_C(0x9E3779B97F4A7C15) >> 32) & table->mask;
 }
 
-/* At most once round: the table may be filled anew meanwhile. */
+/* Stops after one round: the table may be refilled meanwhile. */
 static pl_stream *look_up(const pl_device *dev, int by, uint64_t key)
 {
     const pl_stream_table *table = atomic_load_explicit(&dev->streams.tables[by],
@@ -88,8 +88,8 @@ static void fill_locked(pl_device *dev, pl_stream_table *table, int by)
     }
 }
 
-/* Room for one more stream, and for the names that others will get, which cannot fail: graves are
- * cleared away, or a larger table takes over. */
+/* Makes room for one more stream and for the ids that unnamed streams will get, which must not
+ * fail: clears graves away, or grows the table. */
 static pleat_status reserve_locked(pl_device *dev, int by)
 {
     pl_lock_assert(&dev->lock);
@@ -118,7 +118,7 @@ static pleat_status reserve_locked(pl_device *dev, int by)
     return PLEAT_OK;
 }
 
-/* After reserve_locked. */
+/* Needs the room that reserve_locked made. */
 static void list_locked(pl_device *dev, pl_stream *stream, int by)
 {
     pl_lock_assert(&dev->lock);
@@ -151,7 +151,7 @@ static unsigned block_of(unsigned index, unsigned *place)
     return block;
 }
 
-/* The memory of the next stream, or NULL; a new one counts once n_streams says so. */
+/* The memory for the next stream, or NULL; a new object counts once n_streams says so. */
 static pl_stream *next_object_locked(pl_device *dev, unsigned *index)
 {
     pl_lock_assert(&dev->lock);
@@ -198,7 +198,7 @@ static void write_locked(pl_device *dev, pl_stream *stream, const pl_stream *lik
     }
 }
 
-/* The room for its slot was made when it was added. */
+/* Its slot was reserved when the stream was added. */
 static void name_locked(pl_device *dev, pl_stream *stream, const pl_stream *like)
 {
     pl_lock_assert(&dev->lock);
@@ -208,7 +208,7 @@ static void name_locked(pl_device *dev, pl_stream *stream, const pl_stream *like
     list_locked(dev, stream, PL_STREAM_BY_ID);
 }
 
-/* The one that is there, perhaps without a name until now, or NULL. */
+/* The known stream that is like `like`, perhaps without an id until now, or NULL. */
 static pl_stream *known_locked(pl_device *dev, const pl_stream *like)
 {
     pl_lock_assert(&dev->lock);
@@ -230,7 +230,7 @@ static pl_stream *known_locked(pl_device *dev, const pl_stream *like)
     return newest;
 }
 
-/* Who had the handle of `stream` until now is gone: nobody else can have it. */
+/* The previous stream with the handle of `stream` is gone: no two live streams share a handle. */
 static void succeed_locked(pl_device *dev, pl_stream *stream)
 {
     pl_lock_assert(&dev->lock);

@@ -1,5 +1,5 @@
 /* thread_life.c - see thread_life.h. Guarded by a lock of its own (rank 90, a leaf), held for a few
- * instructions. A record is written by its thread and by who holds it; the destructor of the
+ * instructions. A record is written by its thread and by its holders; the destructor of the
  * thread's key runs when the thread ends, before its memory goes. */
 #include "vmm/thread_life.h"
 
@@ -11,14 +11,14 @@
 
 struct pl_thread_life {
     _Atomic bool is_over;        /* atomic */
-    uint64_t number;             /* const, for one thread's time */
+    uint64_t number;             /* const, during one thread's time */
     unsigned n_holders;          /* lock */
-    struct pl_thread_life *next; /* lock: of those that nobody holds */
+    struct pl_thread_life *next; /* lock: in the list of records that nobody holds */
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct {
-    bool is_ready;     /* const after `once`: lock and key are there */
+    bool is_ready;     /* const after `once`: lock and key exist */
     pthread_key_t key; /* const after `once` */
     pl_lock lock;
     pl_thread_life *free;       /* lock */
@@ -54,7 +54,7 @@ static void end_thread(void *life)
     pl_thread_life_drop(life);
 }
 
-/* Another thread may have been in the middle of something: the child begins anew, and leaves its
+/* Another thread may have held the lock during the fork: the child begins anew and leaves its
  * parent's records alone. */
 static void begin_child(void)
 {
