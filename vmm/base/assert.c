@@ -1,6 +1,6 @@
 /* assert.c - the one home of abort(): a broken assertion of a debug build ends the process.
  *
- * Release builds hold nothing of this file. */
+ * It is empty in release builds. */
 #include "vmm/base/assert.h"
 
 #if PLEAT_DEBUG_LEVEL >= 1

@@ -1,19 +1,19 @@
 /* cancel.h - a thread that is cancelled inside a call of pleat ends after that call.
  *
- * Who is inside may hold a lock, a use of the instance or memory that nobody else knows of, so
- * pthread_cancel must not end it there. A deferred cancellation strikes at cancellation points
- * only: waits, sleeps, files, and what the driver, the loader or a function of the user's may do.
+ * A thread inside a call may hold a lock, a use of the instance or memory that nobody else knows
+ * of, so pthread_cancel must not end it there. A deferred cancellation takes effect at cancellation
+ * points only: waits, sleeps, files, and what the driver, the loader or a user's function may do.
  * Each of these lies between pl_cancel_off and pl_cancel_restore. Pairs may be nested; restoring is
- * no cancellation point. One costs 13 ns, an inner one 4, so a hit, which meets no such point, has
- * none. Who can be cancelled asynchronously may not call pleat at all (POSIX allows three functions
- * to such threads). */
+ * no cancellation point. A pair costs 13 ns, an inner one 4; a hit meets no such point, so it has
+ * none. A thread with asynchronous cancellation must not call pleat at all (POSIX allows such
+ * threads three functions). */
 #ifndef PLEAT_BASE_CANCEL_H
 #define PLEAT_BASE_CANCEL_H
 
 #include <pthread.h>
 #include <time.h>
 
-/* Off until pl_cancel_restore is given what this returned. */
+/* Off until pl_cancel_restore gets what this returned. */
 static inline int pl_cancel_off(void)
 {
     int before = PTHREAD_CANCEL_ENABLE;
@@ -27,7 +27,7 @@ static inline void pl_cancel_restore(int before)
     (void)pthread_setcancelstate(before, &off);
 }
 
-/* For so long, less than a second, or until a signal comes. */
+/* Sleeps less than a second, or until a signal comes. */
 static inline void pl_sleep_ns(long ns)
 {
     struct timespec pause = { .tv_nsec = ns };

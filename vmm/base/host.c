@@ -1,13 +1,12 @@
 /* host.c - host memory for metadata: accounting, the private jemalloc, injected faults.
  *
- * Upholds: host->bytes == the sum of the usable sizes of what the host handed out and has not got
- * back, and of what is used of its reservations. Guarded by the caller's lock of that domain; the
- * fault state is atomic and process-wide.
- * The one home of malloc, calloc, realloc and free in api, segments and vmm.
+ * Upholds: host->bytes == the usable sizes of all live allocations + the used parts of all
+ * reservations. Guarded by the caller's lock of that domain; the fault state is atomic and
+ * process-wide. The one home of malloc, calloc, realloc and free in api, segments and vmm.
  *
  * An arena without an explicit tcache would leak through jemalloc's automatic per-thread cache, so
- * each host has both, and destroys the tcache before the arena.
- * Source: jemalloc 5.3.0 manual (mallocx, arenas.create, tcache.create). */
+ * each host has both and destroys the tcache before the arena. Source: jemalloc 5.3.0 manual
+ * (mallocx, arenas.create, tcache.create). */
 #include "vmm/base/host.h"
 
 #include <stdatomic.h>
@@ -45,9 +44,9 @@ static bool fault_hits(void)
     return atomic_compare_exchange_strong(&fault_mode, &expected, FAULT_NEVER);
 }
 
-/* Counts one request; true when an injected fault answers it. Without faults the count is a load
- * and a store: two threads at once may count one of their requests only, which costs nothing but
- * the exactness of a statistic. */
+/* Counts one request; true when an injected fault answers it. Without faults this is a load and a
+ * store: two threads at once may count only one of their requests, which makes only a statistic
+ * inexact. */
 static bool refuses(void)
 {
     if (atomic_load_explicit(&fault_mode, memory_order_relaxed) == FAULT_NEVER) {
@@ -128,9 +127,9 @@ static void source_free(const pl_host *host, void *p, size_t usable)
 
 #else
 
-/* What is freed is used again, and goes back to the system with its domain: in between it would do
- * so under the lock of whoever frees, milliseconds at a time, from 8 MiB on at once. Read by
- * jemalloc as it starts. */
+/* Freed memory is reused, and goes back to the system with its domain. Otherwise jemalloc would
+ * return it under the caller's lock, milliseconds at a time, and from 8 MiB on at once. jemalloc
+ * reads this as it starts. */
 const char *je_malloc_conf = "oversize_threshold:0,dirty_decay_ms:-1,muzzy_decay_ms:-1";
 
 static int source_flags(const pl_host *host)
@@ -269,7 +268,7 @@ void pl_host_free(pl_host *host, void *p)
 
 /* ---- reservations ---------------------------------------------------------------------------- */
 
-/* No allocator's: those would clear, under the lock of whoever asks, what was used before. */
+/* Not from an allocator: that would clear reused memory under the caller's lock. */
 void *pl_host_reserve(pl_host *host, size_t bytes)
 {
     if (refuses()) {

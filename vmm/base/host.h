@@ -2,13 +2,13 @@
  *
  * A pl_host is one accounting domain (an instance, or one device of it) with a jemalloc arena and
  * one explicit tcache of its own; the caller guards it with the lock of that domain. In builds with
- * PLEAT_HOST_SYSTEM (sanitizers) the memory comes from the system's malloc instead.
- * host->bytes counts usable sizes, and of reservations what is used; pl_host_fini() returns what is
- * left of it, so that its caller can assert or report.
+ * PLEAT_HOST_SYSTEM (sanitizers) the memory comes from the system's malloc instead. host->bytes
+ * counts usable sizes, and the used parts of reservations; pl_host_fini() returns what is left, so
+ * that its caller can assert or report.
  *
  * Faults: pl_host_fail_at(k) makes the k-th allocation from now (0 = the next) of the whole process
- * fail (opening a host is one too), pl_host_fail_from(k) every one from the k-th on;
- * pl_host_fail_never() ends it. Tests only. */
+ * fail (opening a host counts as one), pl_host_fail_from(k) every one from the k-th on;
+ * pl_host_fail_never() ends this. Tests only. */
 #ifndef PLEAT_BASE_HOST_H
 #define PLEAT_BASE_HOST_H
 
@@ -25,8 +25,8 @@ typedef struct pl_host {
 } pl_host;
 
 pleat_status pl_host_init(pl_host *host);
-/* Destroys tcache and arena. Returns the bytes that were still held, a reservation counting for one
- * at least (0 = nothing leaked). */
+/* Destroys tcache and arena. Returns the bytes that were still held, at least one per reservation
+ * (0 = nothing leaked). */
 size_t pl_host_fini(pl_host *host);
 
 /* NULL when out of memory (or by an injected fault). zeroed = pl_host_calloc. bytes > 0. */
@@ -36,18 +36,17 @@ void *pl_host_calloc(pl_host *host, size_t count, size_t size);
 void *pl_host_realloc(pl_host *host, void *p, size_t bytes);
 void pl_host_free(pl_host *host, void *p); /* NULL is fine */
 
-/* Zeroed memory for a table as large as it may ever be: the system gives its pages as they are
- * first touched, so it never has to be moved, and making it costs the same for any size. NULL as
- * above. */
+/* Zeroed memory for a table at its largest possible size: the system supplies pages at first touch,
+ * so the table never moves, and making it costs the same for any size. NULL as above. */
 void *pl_host_reserve(pl_host *host, size_t bytes);
-/* So many more bytes of reservations are in use. */
+/* Count `bytes` more of the reservations as used. */
 void pl_host_use(pl_host *host, size_t bytes);
 void pl_host_unreserve(pl_host *host, void *p, size_t bytes, size_t used_bytes); /* NULL is fine */
 
 void pl_host_fail_at(uint64_t k);
 void pl_host_fail_from(uint64_t k);
 void pl_host_fail_never(void);
-/* Allocations asked for since the process began: exact while a fault is set or in one thread. */
+/* Allocations asked for since the process began; exact while a fault is set or with one thread. */
 uint64_t pl_host_n_allocs(void);
 
 #endif

@@ -14,7 +14,7 @@ static struct {
     pl_host host;  /* lock */
 } lasting;
 
-/* A thread of the parent's may have been in the middle of an allocation. */
+/* A thread of the parent may have been inside an allocation during the fork. */
 static void begin_child(void)
 {
     lasting.has_host = false;

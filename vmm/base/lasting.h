@@ -1,5 +1,5 @@
 /* lasting.h - host memory for as long as the process lives: records that outlive their instance,
- * because a thread or the driver still holds them. Whoever takes some uses it again and again. */
+ * because a thread or the driver still holds them. Callers reuse what they took. */
 #ifndef PLEAT_BASE_LASTING_H
 #define PLEAT_BASE_LASTING_H
 

@@ -1,10 +1,9 @@
 /* lock.c - mutexes with a rank.
  *
- * A debug build keeps, per thread, the ranks held in the order of acquisition; each acquisition
- * must be of a higher rank than the last, so no cycle of waiting threads can form; and what was
- * touched in each hold of a device lock. A release build is pthread's mutex and nothing else, but
- * for holds that are timed on demand. May not call: anything but pthread, the clock and pl_assert.
- */
+ * A debug build keeps, per thread, the ranks held in the order of acquisition. Each acquisition
+ * must have a higher rank than the last, so no cycle of waiting threads can form. It also counts
+ * what was touched in each hold of a device lock. A release build is only pthread's mutex, and
+ * holds timed on demand. May call nothing except pthread, the clock and pl_assert. */
 #include "vmm/base/lock.h"
 
 #include <stdatomic.h>
@@ -48,7 +47,7 @@ static void note_acquired(pl_lock *lock)
     }
 }
 
-/* Locks may be released in any order; the others keep theirs. */
+/* Locks may be released in any order; the others keep their ranks. */
 static void note_released(pl_lock *lock)
 {
     pl_lock_assert(lock);
@@ -176,7 +175,7 @@ static int unlock_timed(pthread_mutex_t *mutex)
     return pthread_mutex_unlock(mutex);
 }
 
-/* Called through pointers, as the linker would have it anyway: no branch is paid for. */
+/* Called through pointers, as the dynamic linker would do it anyway, so no branch is paid for. */
 typedef int (*mutex_call)(pthread_mutex_t *mutex);
 
 static _Atomic mutex_call lock_mutex = pthread_mutex_lock;     /* atomic */
@@ -184,7 +183,7 @@ static _Atomic mutex_call unlock_mutex = pthread_mutex_unlock; /* atomic */
 
 void pl_lock_time_holds(bool is_on)
 {
-    if (is_on) { /* for good: a hold may outlast the timing, and its beginning must not stay */
+    if (is_on) { /* stays for good: a hold may end after the timing, and must clear its start */
         atomic_store(&unlock_mutex, unlock_timed);
     }
     atomic_store(&lock_mutex, is_on ? lock_timed : pthread_mutex_lock);
@@ -235,7 +234,7 @@ void pl_lock_wait(pl_lock *lock, pthread_cond_t *cond)
 {
     note_released(lock);
     bool is_timed = end_hold(lock);
-    int cancel = pl_cancel_off(); /* who is cancelled in a wait would die holding the lock */
+    int cancel = pl_cancel_off(); /* a thread cancelled in a wait would die holding the lock */
     int rc = pthread_cond_wait(cond, &lock->mutex);
     pl_assert(rc == 0);
     (void)rc;

@@ -1,6 +1,6 @@
 /* lock.h - mutexes with a rank. Debug builds (level >= 1) assert per thread that ranks strictly
- * increase, and that pl_lock_assert's caller holds the lock; and they count what is touched in one
- * hold of a device lock, since nobody else gets at the device meanwhile. */
+ * increase, and that pl_lock_assert's caller holds the lock. They also count what is touched in one
+ * hold of a device lock, since other threads cannot use the device meanwhile. */
 #ifndef PLEAT_BASE_LOCK_H
 #define PLEAT_BASE_LOCK_H
 
@@ -11,7 +11,7 @@
 
 #include "vmm/base/assert.h"
 
-/* In acquisition order: whoever holds a rank may only take higher ones. */
+/* In acquisition order: a thread that holds a rank may only take higher ones. */
 typedef enum pl_rank {
     PL_RANK_API = 10,
     PL_RANK_DEVICE = 20, /* one allocator's state on one device */
@@ -26,14 +26,14 @@ typedef struct pl_lock {
     pl_rank rank;          /* const */
     int is_held;           /* lock; debug builds only */
     pthread_t owner;       /* lock; debug builds only */
-    uint64_t held_ns;      /* lock: since when; 0 = this hold is not timed */
+    uint64_t held_ns;      /* lock: start of this hold; 0 = it is not timed */
 } pl_lock;
 
 int pl_lock_init(pl_lock *lock, pl_rank rank); /* 0, or -1 when the system refuses */
 void pl_lock_fini(pl_lock *lock);
 void pl_lock_acquire(pl_lock *lock);
 void pl_lock_release(pl_lock *lock);
-/* As pthread_cond_wait, but no cancellation point. */
+/* Like pthread_cond_wait, but no cancellation point. */
 void pl_lock_wait(pl_lock *lock, pthread_cond_t *cond);
 void pl_lock_assert(const pl_lock *lock); /* the caller holds it */
 void pl_lock_assert_below(pl_rank rank);  /* the thread holds no lock of that rank or above */
@@ -41,17 +41,17 @@ void pl_lock_assert_none(void); /* the thread holds no pleat lock: before driver
 
 /* ---- how much is done in one hold of a device lock ------------------------------------------- */
 
-/* Nobody may touch more blocks, granules and lanes than this in one hold. */
+/* The most blocks, granules and lanes that one hold may touch. */
 enum { PL_LOCK_MOST_TOUCHED = 4096 };
 
 #if PLEAT_DEBUG_LEVEL >= 1
 
-/* The thread's count since it acquired the device lock it holds, or came back to it from a wait. */
+/* The thread's count since it acquired the device lock, or came back to it from a wait. */
 extern _Thread_local size_t pl_lock_n_touched;
 
 #endif
 
-/* Count n blocks, granules or lanes that the caller looks at. Nothing in a release build. */
+/* Count n blocks, granules or lanes that the caller looks at. Does nothing in a release build. */
 static inline void pl_lock_touch(size_t n)
 {
 #if PLEAT_DEBUG_LEVEL >= 1
@@ -62,12 +62,12 @@ static inline void pl_lock_touch(size_t n)
 }
 
 size_t pl_lock_touched(void);      /* in this hold so far; 0 in a release build */
-size_t pl_lock_most_touched(void); /* in any hold that ended, of any thread; likewise */
+size_t pl_lock_most_touched(void); /* the most in any finished hold, of any thread */
 void pl_lock_reset_touched(void);  /* forget the most */
 
-/* Have holds of device locks timed that begin from now on, or no longer, and forget the longest. In
- * all builds; while it is off it costs nothing. */
+/* Start or stop timing the holds of device locks that begin from now on, and forget the longest.
+ * Works in all builds; costs nothing while off. */
 void pl_lock_time_holds(bool is_on);
-uint64_t pl_lock_longest_ns(void); /* of the timed holds that ended since this was last asked */
+uint64_t pl_lock_longest_ns(void); /* of the timed holds that ended since the last call of this */
 
 #endif
