@@ -1,10 +1,10 @@
-/* alias.c - the litmus test of takes: one chunk mapped at two addresses.
+/* alias.c - the litmus test for takes: one chunk mapped at two addresses.
  *
  * A take writes through the new address what the old one may have cached. Per round, one stream
  * writes all of the chunk through the old address; a second stream, ordered behind it by an event,
  * writes the first half through the new address and reads across the middle there; the first
- * stream, ordered behind that, reads the same through the old address. Each must see the second
- * stream's bytes before the middle and the first stream's behind it. */
+ * stream, ordered behind that, reads the same bytes through the old address. Both must see the
+ * second stream's bytes before the middle and the first stream's after it. */
 #include "vmm/measure/rig.h"
 
 enum { ROUNDS = 64 };
@@ -65,7 +65,7 @@ static void close_pair(pl_rig *rig, alias_pair *pair)
     }
 }
 
-/* Puts `later` behind what `earlier` was given. */
+/* Orders `later` behind the work submitted to `earlier`. */
 static cu_result order(pl_rig *rig, const alias_pair *pair, cu_stream earlier, cu_stream later)
 {
     cu_result result = pl_cu_event_record(rig->drv, pair->event, earlier);
@@ -75,7 +75,8 @@ static cu_result order(pl_rig *rig, const alias_pair *pair, cu_stream earlier, c
     return result;
 }
 
-/* Reads a window and counts the bytes that are not `before` in its first half, `behind` after. */
+/* Reads a window; counts bytes that differ from `before` in its first half, or from `behind` in its
+ * second. */
 static cu_result read_window(pl_rig *rig, cu_devptr from, size_t bytes, cu_stream stream,
                              unsigned char before, unsigned char behind, unsigned *n_wrong)
 {
@@ -97,7 +98,7 @@ static size_t window_bytes(const alias_pair *pair)
     return pair->bytes < PL_RIG_WINDOW_BYTES ? pair->bytes : PL_RIG_WINDOW_BYTES;
 }
 
-/* Does the device keep contents at all? Without aliases: write and read at one address. */
+/* Does the device keep contents at all? Writes and reads at one address, without aliases. */
 static cu_result try_contents(pl_rig *rig, const alias_pair *pair, unsigned *n_wrong)
 {
     size_t bytes = window_bytes(pair);

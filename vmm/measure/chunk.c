@@ -1,9 +1,9 @@
-/* chunk.c - what chunks of each size cost: create, map, set access, unmap, release, and the
- * address space for them.
+/* chunk.c - measures what chunks of each size cost: create, map, set access, unmap, release, and
+ * their address space.
  *
- * Fresh memory is what the process has not had before: chunks of all sizes are created and held
- * together, then released; what is created later comes after a release. A set tracks what it holds,
- * so that one function gives all of it back, wherever the measuring stopped. */
+ * Memory is fresh if the process has not had it before: chunks of all sizes are created and held
+ * together, then released; chunks created later are not fresh. A set tracks what it holds, so one
+ * function gives everything back wherever the measurement stopped. */
 #include "vmm/measure/rig.h"
 
 enum { BUSY_CHUNKS = 64, RESERVES = 16, N_RUNS = 5 };
@@ -55,7 +55,7 @@ static void give_back(pl_rig *rig, chunk_set *set)
 
 /* ---- timed series ---------------------------------------------------------------------------- */
 
-/* Ends a series: its row, or after a failure what it leaves running. */
+/* Ends a series: adds its row, or after a failure waits for the running work. */
 static pleat_status end_series(pl_rig *rig, pl_measure_op op, const chunk_set *set, unsigned run,
                                cu_result result)
 {
@@ -67,7 +67,7 @@ static pleat_status end_series(pl_rig *rig, pl_measure_op op, const chunk_set *s
     return pl_rig_end(rig, op, set->bytes, op == PL_MEASURE_MAP ? 1 : run, run);
 }
 
-/* Creates up to set->n chunks. Memory may end first: then the set is smaller. */
+/* Creates up to set->n chunks. If memory runs out, the set becomes smaller. */
 static pleat_status time_create(pl_rig *rig, chunk_set *set, pl_measure_op op, bool is_busy)
 {
     cu_mem_prop prop = rig->dev->prop;
@@ -110,7 +110,7 @@ static pleat_status time_release(pl_rig *rig, chunk_set *set, bool is_busy)
     return end_series(rig, PL_MEASURE_RELEASE, set, 1, result);
 }
 
-/* Maps the first n chunks, one call each; `run` is what the later calls will cover. */
+/* Maps the first n chunks, one call each; `run` is the length of the runs that follow. */
 static pleat_status time_map(pl_rig *rig, chunk_set *set, unsigned n, unsigned run, bool is_busy)
 {
     cu_result result = CU_SUCCESS;
@@ -167,7 +167,7 @@ static pleat_status time_unmap(pl_rig *rig, chunk_set *set, unsigned run, bool i
     return end_series(rig, PL_MEASURE_UNMAP, set, run, result);
 }
 
-/* Reserves and frees ranges of the size of the set's. */
+/* Reserves and frees ranges as large as the set's. */
 static pleat_status time_ranges(pl_rig *rig, const chunk_set *set, bool is_busy)
 {
     cu_devptr bases[RESERVES];

@@ -1,4 +1,4 @@
-/* event.c - what whole allocations, and events, cost. */
+/* event.c - measures whole allocations, and events. */
 #include "vmm/measure/rig.h"
 
 enum { MOST_MALLOCS = 16, EVENT_CALLS = 128 };

@@ -1,8 +1,8 @@
 /* fit.c - from rows of measured means to a cost per call, per handle and per granule.
  *
- * Least squares with relative weights, none of the three below zero: all subsets of the three are
- * solved, and of those with no negative share the one with the least error is taken. A share that
- * does not vary apart from the call (one handle in every call) stays with the call. */
+ * Least squares with relative weights and no negative share: all subsets of the three are solved,
+ * and the one with the least error and no negative share is taken. A share that never varies apart
+ * from the call (one handle in every call) is counted with the call. */
 #include "vmm/measure/rig.h"
 
 enum { N_SHARES = 3, MOST_ROWS = 64 };

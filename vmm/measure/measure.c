@@ -31,7 +31,7 @@ const char *pl_measure_op_symbol(pl_measure_op op)
     return pl_entry_symbol((unsigned)op < PL_MEASURE_N_OPS ? entries[op] : PL_N_ENTRIES);
 }
 
-/* What the device is, and how much of its memory may be used. */
+/* Describes the device, and how much of its memory may be used. */
 static pleat_status describe(pl_rig *rig)
 {
     pl_measure_report *out = rig->out;
@@ -62,7 +62,7 @@ static pleat_status describe(pl_rig *rig)
     return PLEAT_OK;
 }
 
-/* Everything in order; the load exists meanwhile. */
+/* Measures everything in order; the load exists meanwhile. */
 static pleat_status measure_all(pl_rig *rig)
 {
     pleat_status st = pl_rig_load_create(rig);

@@ -1,14 +1,14 @@
 /* measure.h - what the driver's calls cost on this device, and whether they disturb running work.
  *
- * The measuring core of `pleat probe`. Times are wall time on a real GPU and the cost clock's on
- * the simulator. Nothing that was created is left behind, whatever fails. Names of the driver's
- * API stay inside: callers see operations, sizes and microseconds. */
+ * The measuring core of `pleat probe`. Times are wall time on a real GPU and the cost clock's time
+ * on the simulator. Nothing is left behind, whatever fails. Names of the driver's API stay inside:
+ * callers see operations, sizes and microseconds. */
 #ifndef PLEAT_VMM_MEASURE_H
 #define PLEAT_VMM_MEASURE_H
 
 #include "vmm/device.h"
 
-/* One list: constant, word for tables, the driver's entry point as its cost file names it. */
+/* One list: constant, word for tables, the driver's entry point as the cost file names it. */
 /* clang-format off */
 #define PL_MEASURE_LIST(X) \
     X(PL_MEASURE_RESERVE, "reserve", address_reserve) \
@@ -34,7 +34,7 @@ typedef enum pl_measure_op {
 } pl_measure_op;
 
 enum {
-    PL_MEASURE_MAX_ROWS = 512,  /* of one report; what does not fit is not measured */
+    PL_MEASURE_MAX_ROWS = 512,  /* in one report; further rows are not measured */
     PL_MEASURE_MAX_CHUNKS = 256 /* most chunks of one size */
 };
 
@@ -43,7 +43,7 @@ typedef struct pl_measure_row {
     pl_measure_op op;
     size_t chunk_bytes;  /* 0 where the operation has no size */
     unsigned run_chunks; /* chunks that one call covers; of a reserve: chunks that would fit */
-    unsigned run_length; /* chunks of the run it belongs to: a map covers one chunk of it */
+    unsigned run_length; /* length of the run; a map call covers one chunk of it */
     unsigned n_calls;
     bool is_busy; /* while memsets ran on another stream */
     double mean_us;
@@ -52,7 +52,7 @@ typedef struct pl_measure_row {
     double p90_us;
     double max_us;
     double first_us;   /* mean of the first quarter of the calls, in order ... */
-    double last_us;    /* ... and of the last: does the cost grow with the count? */
+    double last_us;    /* ... and of the last quarter: does the cost grow? */
     double stall_us;   /* busy: delay of the running work, per call made during it; 0 = none */
     unsigned n_waited; /* busy: calls that began before and returned after the work's end */
     unsigned n_during; /* busy: calls that returned while the work was still running */
@@ -93,8 +93,8 @@ typedef struct pl_measure_report {
     unsigned alias_rounds;
     unsigned alias_wrong_bytes;
 
-    double busy_work_us; /* length of the memsets that ran beside the calls */
-    double elapsed_s;    /* wall time of all of it */
+    double busy_work_us; /* length of the memsets beside the calls */
+    double elapsed_s;    /* wall time of the whole measurement */
     bool is_complete;    /* false: the time limit or a failure ended it early */
     char note[256];      /* why it is not complete, or empty */
 } pl_measure_report;
@@ -110,13 +110,13 @@ typedef struct pl_measure_options {
 /** Measure the device into `out`.
  *
  *  Units    microseconds, bytes; one device.
- *  Params   options NULL = all defaults.
- *           out [out] filled as far as it went, also after a failure.
+ *  Params   options NULL = all defaults. out [out] filled as far as the measurement went, also
+ *           after a failure.
  *  Returns  PLEAT_OK; ENOVMM (out holds what can be measured without); ENOMEM_HOST;
  *           ENOMEM_DEVICE; EDRIVER.
- *  Failure  everything created meanwhile was given back, or counted as an undo failure.
+ *  Failure  everything created is given back, or counted as an undo failure.
  *  Owner    the caller owns `out`.
- *  Threads  one at a time per device; take no lock along.
+ *  Threads  one at a time per device; hold no lock.
  *  Blocks   on the GPU, for up to most_seconds. */
 pleat_status pl_measure_run(pl_device *dev, const pl_measure_options *options,
                             pl_measure_report *out);

@@ -1,8 +1,8 @@
 /* rig.c - timing of calls, one series at a time, idle or beside running work.
  *
  * The work beside a busy series is a row of memsets between two timed events, long enough for tens
- * of calls. What a series delays it by is its length less the length that it has undisturbed, which
- * was measured before; what is below one in a hundred of that is noise and counts as nothing. */
+ * of calls. The delay that a series causes is the work's length minus its undisturbed length,
+ * measured before; less than one hundredth of that is noise and counts as 0. */
 #include "vmm/measure/rig.h"
 
 #include <stdio.h>
@@ -102,7 +102,7 @@ static cu_result submit_load(pl_rig *rig)
     return result;
 }
 
-/* Waits for the load; how long it took on the GPU, by its events. */
+/* Waits for the load and reads from its events how long it took on the GPU. */
 static cu_result finish_load(pl_rig *rig, double *us)
 {
     float milliseconds = 0.0F;
@@ -148,7 +148,7 @@ static cu_result calibrate_load(pl_rig *rig)
         return result;
     }
     if (rig->cost_us != NULL) {
-        rig->load_us = us; /* modelled: a longer one would tell nothing more */
+        rig->load_us = us; /* modelled time: a longer load would tell no more */
         return CU_SUCCESS;
     }
     double wanted = us > 0.0 ? LOAD_AIM_US / us * LOAD_TRIAL_MEMSETS : LOAD_TRIAL_MEMSETS;

@@ -2,8 +2,7 @@
  * timed calls, and the work that runs beside them.
  *
  * A series: pl_rig_begin, then for each call pl_rig_start, the call, pl_rig_stop; then pl_rig_end,
- * which adds the row. A busy series runs while memsets are under way on another stream. One thread
- * only. */
+ * which adds the row. A busy series runs beside memsets on another stream. One thread only. */
 #ifndef PLEAT_VMM_MEASURE_RIG_H
 #define PLEAT_VMM_MEASURE_RIG_H
 
@@ -26,14 +25,14 @@ typedef struct pl_rig {
     pleat_devptr load_ptr;
     size_t load_bytes;
     unsigned n_memsets;
-    double load_us; /* how long it takes undisturbed */
+    double load_us; /* its length when undisturbed */
     cu_stream load_stream;
     cu_event load_begin;
     cu_event load_end;
 
     /* the series under way */
     bool is_busy;
-    bool was_running; /* the work, before the call */
+    bool was_running; /* the load, before the call */
     double start_us;
     unsigned n_samples;
     unsigned n_waited;
@@ -41,17 +40,17 @@ typedef struct pl_rig {
     double samples[PL_MEASURE_MAX_CHUNKS];
     double sorted[PL_MEASURE_MAX_CHUNKS];
 
-    unsigned char window[PL_RIG_WINDOW_BYTES]; /* of the alias test */
+    unsigned char window[PL_RIG_WINDOW_BYTES]; /* for the alias test */
 } pl_rig;
 
 /* Seconds since the rig's begin, wall time. */
 double pl_rig_elapsed_s(const pl_rig *rig);
-/* Is the time over, or is there no room for a further row? Notes why, once. */
+/* Is the time used up, or the report full? Notes the reason once. */
 bool pl_rig_is_over(pl_rig *rig);
 void pl_rig_progress(const pl_rig *rig, const char *what, size_t bytes);
-/* The status of a result; a failure is noted in the report with `what`, the first one stays. */
+/* Turns a result into a status. Notes a failure in the report with `what`; the first one stays. */
 pleat_status pl_rig_check(pl_rig *rig, const char *what, cu_result result);
-/* For steps of the undo: a failure is counted. */
+/* For undo steps: a failure is counted. */
 void pl_rig_undo(pl_rig *rig, cu_result result);
 
 pleat_status pl_rig_begin(pl_rig *rig, bool is_busy);
@@ -59,20 +58,20 @@ void pl_rig_start(pl_rig *rig);
 void pl_rig_stop(pl_rig *rig);
 pleat_status pl_rig_end(pl_rig *rig, pl_measure_op op, size_t chunk_bytes, unsigned run_chunks,
                         unsigned run_length);
-/* Instead of pl_rig_end after a failure: waits for the work that is under way, adds no row. */
+/* After a failure, instead of pl_rig_end: waits for the running work and adds no row. */
 void pl_rig_abandon(pl_rig *rig);
 
-/* Inside the device's context. Makes and calibrates the load; without room for it there is none,
- * and busy series are left out by their callers (load_ptr). */
+/* Inside the device's context. Makes and calibrates the load. Without room for it load_ptr stays 0,
+ * and callers leave busy series out. */
 pleat_status pl_rig_load_create(pl_rig *rig);
 void pl_rig_load_destroy(pl_rig *rig);
 
-/* chunk.c: chunks of all sizes, without and with work beside. */
+/* chunk.c: chunks of all sizes, without and with work beside them. */
 pleat_status pl_measure_chunks(pl_rig *rig);
 /* event.c: whole allocations; events. */
 pleat_status pl_measure_mallocs(pl_rig *rig);
 pleat_status pl_measure_events(pl_rig *rig);
-/* alias.c: is a chunk's content the same through both its addresses? */
+/* alias.c: do both addresses of a chunk show the same contents? */
 pleat_status pl_measure_aliases(pl_rig *rig);
 /* fit.c: fills report->costs from the rows. */
 void pl_measure_fit(pl_measure_report *report);

@@ -1,8 +1,8 @@
 /* work.h - work on the GPU for replays: streams, and touches of blocks in stream order.
  *
- * The simulator is told of the work and checks it for hazards; a real GPU sets the edges of the
- * block. Goes through a driver table of its own, so that its calls are not counted among those of
- * the allocator under test. */
+ * The simulator gets the work declared and checks it for hazards; a real GPU sets the edges of the
+ * block. The calls go through a driver table of their own, so the counts of the allocator under
+ * test exclude them. */
 #ifndef PLEAT_VMM_WORK_H
 #define PLEAT_VMM_WORK_H
 
@@ -13,7 +13,7 @@ struct pleat_sim_access;
 struct pleat_sim_counts;
 
 typedef struct pl_work {
-    pl_driver *drv; /* const, as all of it */
+    pl_driver *drv; /* const, like all fields */
     pl_device *dev;
     bool is_simulated;
     int (*sim_work)(void *stream, const struct pleat_sim_access *accesses, size_t n);
@@ -25,24 +25,24 @@ typedef struct pl_work {
 /** Open GPU `ordinal` of the driver that an instance already uses; the simulator is not reset.
  *
  *  Returns  PLEAT_OK; ENODRIVER; EDEVICE; ENOMEM_HOST; EDRIVER.
- *  Owner    the caller closes it, on the same thread: the device's context is current meanwhile. */
+ *  Owner    the caller closes it on the same thread; the device's context is current until then. */
 pleat_status pl_work_open(pl_work *work, pl_driver_kind kind, int ordinal);
 void pl_work_close(pl_work *work);
 
-/* A non-blocking stream: its handle, as the public interface takes it. */
+/* Makes a non-blocking stream; `handle` is as the public interface takes it. */
 pleat_status pl_work_stream_create(pl_work *work, void **handle);
 pleat_status pl_work_stream_destroy(pl_work *work, void *handle);
 
-/* Work on the stream that writes the block; a real GPU sets its first and last 4 KiB. Does not
- * wait. PLEAT_OK or EDRIVER. */
+/* Submit work that writes the block; a real GPU sets its first and last 4 KiB. Does not wait.
+ * PLEAT_OK or EDRIVER. */
 pleat_status pl_work_touch(pl_work *work, void *stream, pleat_devptr ptr, uint64_t bytes);
 /* Wait for the work of that stream; on the simulator, of all streams. */
 pleat_status pl_work_finish(pl_work *work, void *stream);
 
-/* The simulator's; 0 on a real GPU, which cannot tell. */
+/* The simulator's count; 0 on a real GPU, which cannot tell. */
 uint64_t pl_work_n_hazards(const pl_work *work);
 double pl_work_cost_us(const pl_work *work);
-/* Reservations, handles, mappings, allocations and pools that are there now. */
+/* The reservations, handles, mappings, allocations and pools that exist now. */
 uint64_t pl_work_n_objects(const pl_work *work);
 
 #endif
