@@ -1,4 +1,5 @@
-/* blas.c - the matrix library: a handle remembers its stream and modes, a call is a kernel. */
+/* blas.c - the matrix library: a handle remembers its stream and modes; each call launches a
+ * kernel. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,8 @@ typedef struct blas_handle {
     int pointer_mode;
 } blas_handle;
 
-/* Descriptors of the light library; callers may also own them, which is why nothing is kept. */
+/* Descriptors of the light library. Callers may also place them in their own memory, so nothing is
+ * kept. */
 typedef struct blas_descriptor {
     uint64_t data[32];
 } blas_descriptor;
@@ -27,8 +29,8 @@ static int run_on(cu_stream stream)
     return rt_end("cublas", result) == CU_SUCCESS ? BLAS_SUCCESS : BLAS_EXECUTION_FAILED;
 }
 
-/* What every call of blas_list.h does; parameters behind the handle do not matter. Its name is
- * seen by the linker for the aliases below. */
+/* What every call of blas_list.h does; parameters after the handle do not matter. The linker needs
+ * its name for the aliases below. */
 int rt_blas_run(void *handle);
 
 int rt_blas_run(void *handle)

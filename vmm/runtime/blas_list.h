@@ -1,5 +1,5 @@
-/* blas_list.h - the matrix library's calls that only compute, as far as PyTorch 2.11 and its linear
- * algebra library are linked with them. All have the handle as first parameter. */
+/* blas_list.h - those calls of the matrix library that only compute and that PyTorch 2.11 and its
+ * linear algebra library are linked with. The first parameter of each is the handle. */
 #ifndef PLEAT_RUNTIME_BLAS_LIST_H
 #define PLEAT_RUNTIME_BLAS_LIST_H
 

@@ -1,7 +1,8 @@
-/* copy.c - copies and fills: commands of their streams, with contents where the simulator has any.
+/* copy.c - copies and fills: commands of their streams; they move contents if the simulator has
+ * any.
  *
- * A copy that reads or writes host memory which is not pinned waits for its stream, as real ones
- * do before they return. A copy within the host is made at once, after the stream's work. */
+ * Like a real one, a copy from or to unpinned host memory waits for its stream before it returns. A
+ * copy within the host waits for the stream's work, then copies at once. */
 #include <string.h>
 
 #include "vmm/runtime/runtime.h"
@@ -107,7 +108,7 @@ rt_error cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t f
     return rt_end(__func__, result);
 }
 
-/* Variables of kernels have no memory here. */
+/* Variables of kernels have no memory in the simulator. */
 rt_error cudaMemcpyToSymbol(const void *symbol, const void *from, size_t bytes, size_t offset,
                             int direction)
 {

@@ -1,8 +1,8 @@
 /* cudnn_off.c - tells PyTorch that the program has turned cuDNN off.
  *
- * cuDNN carries a runtime of its own, which finds no device. PyTorch asks these two functions of
- * its own before it uses the library; a preloaded object answers in their place, and PyTorch takes
- * its own kernels for convolutions, recurrent networks, normalisation and attention. */
+ * cuDNN carries a runtime of its own, which finds no device. PyTorch calls these two functions of
+ * its own before it uses the library. A preloaded object replaces them, and PyTorch then uses its
+ * own kernels for convolutions, recurrent networks, normalisation and attention. */
 #include <stdbool.h>
 
 #include "vmm/runtime/runtime_api.h"

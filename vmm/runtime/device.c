@@ -1,8 +1,8 @@
 /* device.c - devices: how many, their properties and attributes, and entry points by name.
  *
- * Memory, name, compute capability and what virtual memory management needs come from the
- * simulated driver. The rest - multiprocessors, shared memory, limits - are those of an A100 or,
- * from compute capability 9.0 on, an H100: PyTorch picks kernels and sizes workspaces by them. */
+ * Memory, name, compute capability and what virtual memory management needs come from the simulated
+ * driver. The rest - multiprocessors, shared memory, limits - are those of an A100 or, from compute
+ * capability 9.0 on, an H100: PyTorch picks kernels and workspace sizes by them. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -198,7 +198,8 @@ rt_error cudaSetDevice(int device)
     return rt_end(__func__, rt_set_device(device, true));
 }
 
-/* The legacy default stream first: during a capture it is refused as the real call is. */
+/* Synchronises the legacy default stream first: during a capture that is refused, as the real call
+ * is. */
 rt_error cudaDeviceSynchronize(void)
 {
     cu_result result = rt_enter();
@@ -267,7 +268,7 @@ rt_error cudaGetDriverEntryPointByVersion(const char *name, void **out, unsigned
     return rt_end(__func__, rt_init());
 }
 
-/* Whoever opens the simulator later - libpleat does - must get the same one. */
+/* Libraries that open the simulator later, such as libpleat, must get the same one. */
 __attribute__((constructor)) static void say_where_the_simulator_is(void)
 {
     Dl_info info;

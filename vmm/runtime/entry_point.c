@@ -1,7 +1,8 @@
-/* entry_point.c - the driver as programs see it that open it themselves: by name, synchronously.
+/* entry_point.c - serves programs that open the driver themselves: entry points by name,
+ * synchronous copies.
  *
- * What has no entry point here is not found, and whoever asked says so when it is called. The
- * copies work on whichever context is current, as the driver's do, and wait. */
+ * An entry point that is missing here is not found; the caller reports that when it needs it. Like
+ * the driver's, the copies work on the current context and wait. */
 #include "vmm/runtime/entry_point.h"
 
 #include <dlfcn.h>
@@ -10,7 +11,7 @@
 
 #include "vmm/runtime/runtime.h"
 
-/* The driver's names carry a version where there are older ones; the last is meant. */
+/* Some of the driver's names have several versions; the last one is meant. */
 void *rt_find_symbol(const char *name)
 {
     static const char *const versions[] = { "_v3", "_v2", "" };

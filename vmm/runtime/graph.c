@@ -1,4 +1,4 @@
-/* graph.c - captures, and the graphs they make. Nodes of a graph are not shown. */
+/* graph.c - captures, and the graphs they make. Nodes of a graph are not listed. */
 #include "vmm/runtime/runtime.h"
 
 bool rt_is_capturing(cu_stream stream)
@@ -86,7 +86,7 @@ rt_error cudaGraphExecDestroy(cu_graph_exec exec)
     return rt_end(__func__, cuGraphExecDestroy(exec));
 }
 
-/* Whoever asks wants to know whether there is anything in the graph: one node stands for all. */
+/* Callers want to know whether the graph is empty: one node stands for all. */
 rt_error cudaGraphGetNodes(cu_graph graph, cu_graph_node *nodes, size_t *n)
 {
     if (nodes != NULL) {

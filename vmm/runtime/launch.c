@@ -82,7 +82,7 @@ unsigned __cudaPushCallConfiguration(rt_dim3 grid, rt_dim3 block, size_t shared_
                                      cu_stream stream)
 {
     if (n_pushed == MAX_PUSHED) {
-        return 1; /* the launch does not take place */
+        return 1; /* tells the caller not to launch */
     }
     pushed[n_pushed++] = (launch_shape){ grid, block, shared_bytes, stream };
     return 0;

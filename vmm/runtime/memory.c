@@ -1,4 +1,4 @@
-/* memory.c - device memory, pools, pinned host memory, and what an address is. */
+/* memory.c - device memory, pools, pinned host memory, and queries about addresses. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ rt_error cudaMalloc(void **out, size_t bytes)
     return rt_end(__func__, result);
 }
 
-/* Freeing waits for the device's work, as it does in the real runtime. */
+/* Waits for the device's work first, like the real runtime. */
 rt_error cudaFree(void *ptr)
 {
     cu_result result = rt_enter();
@@ -111,7 +111,7 @@ typedef struct host_range {
     uintptr_t base;
     size_t bytes;
     int device;
-    void *memory; /* NULL: registered, not ours */
+    void *memory; /* NULL: memory of the program, only registered here */
 } host_range;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -131,7 +131,7 @@ static cu_result add_range(void *ptr, size_t bytes, void *memory)
     return CU_SUCCESS;
 }
 
-/* Takes the range that starts at ptr out of the list; NULL: there is none. */
+/* Takes the range that starts at ptr out of the list; NULL if there is none. */
 static host_range *take_range(const void *ptr, bool is_ours)
 {
     pthread_mutex_lock(&lock);

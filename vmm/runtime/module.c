@@ -1,13 +1,13 @@
-/* module.c - entry points of the driver that have to do with code, not with memory. Kernels that
- * were compiled at run time are accepted and launched like all others; linking is not simulated. */
+/* module.c - entry points of the driver for code, not memory. Kernels compiled at run time are
+ * accepted and launched like all others; linking is not simulated. */
 #include "vmm/runtime/runtime.h"
 #include "vmm/sim/pleat_sim.h"
 
 /* One handle for all modules and functions. */
 static char anything;
 
-/* The vendor's libraries ask for tables of functions that are documented nowhere. They can do
- * without, or refuse to work; without this answer the compiler of kernels would crash. */
+/* The vendor's libraries ask for undocumented tables of functions. They can do without, or refuse
+ * to work; without this answer the compiler of kernels would crash. */
 cu_result cuGetExportTable(const void **table, const void *id)
 {
     (void)id;
@@ -171,14 +171,14 @@ cu_result cuLinkComplete(void *state, void **image, size_t *bytes)
     return rt_unsupported(__func__);
 }
 
-/* A description of a tensor for kernels that copy by it; 128 bytes, which nobody reads. */
+/* Describes a tensor for kernels that copy by it: 128 bytes, which nobody reads here. */
 cu_result cuTensorMapEncodeTiled(void *map)
 {
     (void)map;
     return CU_SUCCESS;
 }
 
-/* PyTorch wants to find these two; it calls them for memory shared between devices only. */
+/* PyTorch looks these two up; it calls them only for memory shared between devices. */
 cu_result cuMemsetD32Async(cu_devptr ptr, unsigned value, size_t n, cu_stream stream)
 {
     (void)ptr;

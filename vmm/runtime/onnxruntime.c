@@ -1,5 +1,6 @@
 /* onnxruntime.c - what ONNX Runtime's CUDA provider calls beyond PyTorch: other names for the same
- * things. PyTorch takes cuBLAS handles for those of its light sister, too. */
+ * functions. PyTorch passes cuBLAS handles to the light library, so both kinds are the same
+ * here. */
 #include "vmm/runtime/onnxruntime_api.h"
 
 rt_error cudaMallocHost(void **out, size_t bytes)

@@ -1,7 +1,7 @@
-/* report.c - what the run came to, said when the process ends.
+/* report.c - reports totals of the run when the process ends.
  *
- * PLEAT_RUNTIME_REPORT=1 writes lines for people on stderr, any other value is a file that gets
- * one JSON object. Said only by the process that used the device, not by its forked children. */
+ * PLEAT_RUNTIME_REPORT=1 writes lines for people on stderr; any other value names a file that gets
+ * one JSON object. Only the process that used the device reports, not its forked children. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ void rt_report_begin(void)
     owner = getpid();
 }
 
-/* What is counted, as the simulator names it. */
+/* The counted calls, as the simulator names them. */
 static const char *const calls[] = {
     "cuMemAlloc",     "cuMemFree",           "cuMemCreate",  "cuMemMap",
     "cuMemSetAccess", "cuMemUnmap",          "cuMemRelease", "cuMemAllocAsync",

@@ -1,8 +1,8 @@
-/* runtime.h - what the files of the simulated runtime share: the thread, its errors, its log.
+/* runtime.h - shared by the files of the simulated runtime: the thread, its errors, its log.
  *
  * Every exported call has the same form: rt_enter makes a context of the thread's device current,
- * the driver's calls follow, rt_end notes what failed. A result of the driver is the runtime's
- * error of the same number. */
+ * the driver's calls follow, rt_end notes a failure. A driver's result is the runtime's error with
+ * the same number. */
 #ifndef PLEAT_RUNTIME_H
 #define PLEAT_RUNTIME_H
 
@@ -15,24 +15,24 @@ enum { RT_MAX_DEVICES = 16 };
 /** Initialise the driver once, and make the primary context of this thread's device current.
  *
  *  Returns  CU_SUCCESS, or what the driver says.
- *  Threads  any; retaining a device's context takes a lock, later calls of a thread none. */
+ *  Threads  any; retaining a device's context takes a lock, later calls of the thread take none. */
 cu_result rt_enter(void);
 
 /** Initialise the driver only: for calls that a program may make before it has a context. */
 cu_result rt_init(void);
 
-/** Make another device this thread's. With `is_opened` its context is created, too. */
+/** Make another device this thread's. With `is_opened`, also create its context. */
 cu_result rt_set_device(int device, bool is_opened);
 int rt_device(void);
 
-/** Note a failure as the thread's last error, say it on stderr if PLEAT_RUNTIME_LOG is set, and
- *  hand it through. NOT_READY is no failure to be logged. */
+/** Note a failure as the thread's last error, print it on stderr if PLEAT_RUNTIME_LOG is set, and
+ *  return it. NOT_READY is not logged. */
 rt_error rt_end(const char *call, int result);
 
-/** The same for something that is not simulated: always logged once per call's name. */
+/** The same for a call that is not simulated: always logged, once per name. */
 rt_error rt_unsupported(const char *call);
 
-/** Remember that this process uses the device: it says at its end what that came to. */
+/** Remember that this process uses the device, so that it reports at its end. */
 void rt_report_begin(void);
 
 /* ---- host memory that the device knows ---- */
@@ -40,11 +40,11 @@ bool rt_host_is_pinned(const void *ptr);
 
 /* ---- work ---- */
 cu_result rt_work(cu_stream stream);          /* a kernel: takes its time on the stream, no more */
-bool rt_is_capturing(cu_stream stream);       /* false where that cannot be asked */
+bool rt_is_capturing(cu_stream stream);       /* false where the driver refuses to tell */
 cu_result rt_finish_stream(cu_stream stream); /* unless it is capturing */
 
 /* ---- device ---- */
-int rt_attribute(int attribute, int device); /* what the driver does not say is made up here */
+int rt_attribute(int attribute, int device); /* what the driver does not tell is made up */
 
 /* ---- entry points ---- */
 void *rt_find_symbol(const char *name); /* the driver's, without a version; NULL if there is none */

@@ -1,6 +1,6 @@
 /* runtime_api.h - what libpleat_runtime.so exports: the calls of the CUDA runtime that PyTorch
- * makes, the driver's entry points that the simulator has no part in, and the matrix library's
- * (blas_list.h has its many that only compute).
+ * makes, the driver's entry points that the simulator lacks, and the matrix library's (blas_list.h
+ * lists the many that only compute).
  *
  * Source: the undefined symbols of PyTorch 2.11's libraries; tests/python/torch_on_sim/ checks
  * that none is missing. */
@@ -141,7 +141,7 @@ RT_EXPORT rt_error cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *n
                                                                           size_t shared_bytes,
                                                                           unsigned flags);
 
-/* what compiled kernels say of themselves when their library is loaded */
+/* registration of compiled kernels when their library is loaded */
 RT_EXPORT void **__cudaRegisterFatBinary(void *binary);
 RT_EXPORT void __cudaRegisterFatBinaryEnd(void **handle);
 RT_EXPORT void __cudaUnregisterFatBinary(void **handle);
@@ -152,8 +152,8 @@ RT_EXPORT void __cudaRegisterVar(void **handle, char *var, char *device_var, con
                                  int is_extern, size_t bytes, int is_constant, int is_global);
 RT_EXPORT char __cudaInitModule(void **handle);
 
-/* The driver's entry points that the simulator has no part in; PyTorch's helper library for
- * kernels compiled at run time is linked with them. */
+/* The driver's entry points that the simulator lacks; PyTorch's helper library for kernels compiled
+ * at run time is linked with them. */
 RT_EXPORT cu_result cuGetExportTable(const void **table, const void *id);
 RT_EXPORT cu_result cuCtxSetCurrent(cu_context ctx);
 RT_EXPORT cu_result cuLaunchKernel(void *func, unsigned grid_x, unsigned grid_y, unsigned grid_z,

@@ -1,4 +1,4 @@
-/* stream.c - streams, events and host functions. Priorities are remembered, and change nothing. */
+/* stream.c - streams, events and host functions. Priorities are remembered but change nothing. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -11,7 +11,7 @@ typedef struct priority {
 } priority;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static priority *priorities; /* lock; of streams that have one other than 0 */
+static priority *priorities; /* lock; of streams whose priority is not 0 */
 
 static priority *find_priority(cu_stream stream)
 {
@@ -22,7 +22,7 @@ static priority *find_priority(cu_stream stream)
     return it;
 }
 
-/* Handles are used again: an entry stays for whatever stream comes. */
+/* Handles are recycled: an entry stays for the next stream. */
 static void set_priority(cu_stream stream, int value)
 {
     pthread_mutex_lock(&lock);
@@ -101,8 +101,8 @@ rt_error cudaStreamWaitEvent(cu_stream stream, cu_event event, unsigned flags)
     return rt_end(__func__, result);
 }
 
-/* Host functions are called at once, behind the stream's work. In a capture they would belong to
- * the graph, which has no such nodes here. */
+/* Host functions are called at once, after the stream's work. In a capture they would become nodes
+ * of the graph, which the simulator does not have. */
 static cu_result before_host_function(cu_stream stream)
 {
     cu_result result = rt_enter();
