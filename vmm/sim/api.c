@@ -23,7 +23,7 @@ int pleat_sim_reset(const char *conf)
                    sim_cost_load(parsed.costs, error, SIM_ERROR_BYTES);
     if (is_good) {
         error[0] = '\0';
-        sim_fault_reset(); /* also what was set before the first configuration */
+        sim_fault_reset(); /* forgets also what was set before the first configuration */
         sim_state_reset(&parsed);
     }
     sim_state_unlock();
@@ -35,7 +35,8 @@ const char *pleat_sim_error(void)
     return sim_error_text();
 }
 
-/* As cu* calls find their stream, but without a context when there is no doubt. */
+/* Finds the stream as cu* calls do, but a created stream needs no current context, nor does the
+ * default one of the only device. */
 static cu_result submit_declared(void *handle, const sim_task *task)
 {
     sim_context *context = NULL;
@@ -117,7 +118,8 @@ void pleat_sim_advance(int device, uint64_t n)
     (void)sim_call_end(&call);
 }
 
-/* A test that lost its fault or its delay would pass for nothing: it is said aloud, too. */
+/* A test that lost its fault or its delay would pass without testing anything, so this also
+ * prints. */
 static void refuse(const char *what, const char *name, const char *why)
 {
     snprintf(sim_error_text(), SIM_ERROR_BYTES, "simulator: no %s set: \"%s\" %s", what,
@@ -258,7 +260,7 @@ static int compare_address(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* All mappings of the user's in address order; the caller frees. */
+/* All mappings that the user made, in address order; the caller frees the list. */
 static pleat_sim_mapping *list_mappings(size_t *n)
 {
     pleat_sim_mapping *list = sim_new((sim.mappings.n_seen + 1) * sizeof(list[0]));

@@ -1,7 +1,7 @@
 /* backing.c - mmap behind made-up driver calls.
  *
- * Offsets in a device's file are never used twice: the file is sparse, and what is given back is
- * punched out. Access is what any device may do: the host stands for all of them. */
+ * Offsets in a device's file are never used twice: the file is sparse, and freed parts are punched
+ * out. The host may do what any device may do, since it stands for all of them. */
 #include "vmm/sim/backing.h"
 
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 
 #include "vmm/sim/state.h"
 
-/* Device addresses are integers everywhere but here. */
+/* Device addresses are integers everywhere else. */
 static void *as_pointer(uint64_t address)
 {
     return (void *)(uintptr_t)address;
@@ -86,7 +86,7 @@ void sim_backing_fini(sim_device *device)
     device->memory_used_bytes = 0;
 }
 
-/* Where the pattern of `seed` starts; neighbouring seeds start far apart. */
+/* The start of the pattern of `seed`; neighbouring seeds start far apart. */
 static uint64_t pattern_start(uint64_t seed)
 {
     uint64_t start = (seed + 1) * UINT64_C(0xd1342543de82ef95);
@@ -109,7 +109,7 @@ void sim_backing_fill(uint64_t at, uint64_t bytes, uint64_t seed)
         uint64_t word = pattern_word(start, i);
         memcpy(p + 8 * i, &word, 8);
     }
-    if (bytes % 8 != 0) { /* without bytes p may be NULL */
+    if (bytes % 8 != 0) { /* for 0 bytes p may be NULL */
         uint64_t last = pattern_word(start, i);
         memcpy(p + 8 * i, &last, bytes % 8);
     }

@@ -12,7 +12,7 @@ enum { SIM_MAX_MEMORY_MAPPINGS = 16000 };
 
 struct sim_device;
 
-/* Address space; 0 when the kernel has none. */
+/* Reserves address space; 0 when the kernel has none. */
 uint64_t sim_backing_reserve(uint64_t bytes, uint64_t alignment, uint64_t hint);
 void sim_backing_unreserve(uint64_t base, uint64_t bytes);
 
@@ -20,15 +20,15 @@ void sim_backing_unreserve(uint64_t base, uint64_t bytes);
 bool sim_backing_take(struct sim_device *device, uint64_t bytes, uint64_t *offset);
 void sim_backing_give(struct sim_device *device, uint64_t offset, uint64_t bytes);
 
-/* Map without access, set what the host may do, back to a bare reservation. */
+/* Map without access; set the host's access; go back to a bare reservation. */
 bool sim_backing_map(struct sim_device *device, uint64_t at, uint64_t offset, uint64_t bytes);
 bool sim_backing_protect(uint64_t at, uint64_t bytes, bool can_read, bool can_write);
 void sim_backing_unmap(uint64_t at, uint64_t bytes);
 
 void sim_backing_fini(struct sim_device *device);
 
-/* Contents. `at` is mapped and accessible. The pattern depends on `seed` and on the distance from
- * `at` alone. verify returns the distance of the first wrong byte, or `bytes`. */
+/* Contents. `at` is mapped and accessible. The pattern depends only on `seed` and the distance from
+ * `at`. verify returns the distance of the first wrong byte, or `bytes`. */
 void sim_backing_fill(uint64_t at, uint64_t bytes, uint64_t seed);
 uint64_t sim_backing_verify(uint64_t at, uint64_t bytes, uint64_t seed);
 

@@ -7,8 +7,8 @@
  *     }
  *     return sim_call_end(&call);
  *
- * begin takes sim.lock, end gives it back. Logged arguments may be set in between, for values that
- * the call hands out. */
+ * begin takes sim.lock, end gives it back. Between them the call may set logged arguments, for
+ * values that it hands out. */
 #ifndef PLEAT_SIM_CALL_H
 #define PLEAT_SIM_CALL_H
 
@@ -21,7 +21,7 @@ typedef struct sim_call {
     sim_entry entry;
     cu_result result;
     uint64_t number;
-    double cost_us; /* the clock at the beginning */
+    double cost_us; /* the cost clock at the beginning */
     uint64_t args[SIM_CALL_ARGS];
 } sim_call;
 

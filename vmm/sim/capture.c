@@ -1,9 +1,9 @@
 /* capture.c - what a capture records, what it forbids, and what ends it.
  *
- * Positions of captured work count within the capture, so that clocks of captured streams and of
- * running ones never meet. A capture that something forbidden has happened to is invalid: its
- * streams refuse commands until the capture is ended where it began.
- * Source: CUDA Driver API, cuThreadExchangeStreamCaptureMode, cuStreamBeginCapture. */
+ * Positions of captured work count within the capture, so clocks of captured and of running streams
+ * never mix. A forbidden call makes a capture invalid: its streams refuse commands until the
+ * capture is ended on the stream where it began. Source: CUDA Driver API,
+ * cuThreadExchangeStreamCaptureMode, cuStreamBeginCapture. */
 #include "vmm/sim/capture.h"
 
 #include <stdlib.h>
@@ -90,7 +90,7 @@ cu_result sim_capture_begin(sim_stream *stream, int mode)
     return CU_SUCCESS;
 }
 
-/* All streams leave; the graph goes to the caller. */
+/* All streams leave the capture; the graph goes to the caller. */
 static sim_graph *close_capture(sim_capture *capture)
 {
     sim_graph *graph = capture->graph;
@@ -110,7 +110,7 @@ static sim_graph *close_capture(sim_capture *capture)
     return graph;
 }
 
-/* Did all work of the streams that joined come back to the origin? */
+/* Is all work of the streams that joined ordered before the origin's end? */
 static bool is_joined(const sim_capture *capture)
 {
     const sim_stream *origin = capture->origin;
@@ -245,7 +245,7 @@ void sim_capture_invalidate_id(uint64_t id)
     }
 }
 
-/* Nodes of other branches that are not ordered before the next one of `stream`. */
+/* Looks for nodes of other branches that race with the next one of `stream`. */
 static void check_branches(const sim_stream *stream, const sim_task *task)
 {
     const sim_capture *capture = stream->capture;
@@ -283,7 +283,7 @@ void sim_capture_add(sim_stream *stream, const sim_task *task)
     program->n++;
 }
 
-/* `stream` is not capturing: the event brings it into the capture. */
+/* `stream` is not captured yet; waiting for the event brings it into the capture. */
 static cu_result join_capture(sim_stream *stream, const sim_event *event, sim_capture *capture)
 {
     if (capture == NULL) {

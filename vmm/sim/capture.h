@@ -6,30 +6,31 @@
 #include "vmm/sim/stream.h"
 
 cu_result sim_capture_begin(sim_stream *stream, int mode);
-/* Ends the capture unless the stream or thread is wrong. *graph is set on CU_SUCCESS only; else the
- * graph is destroyed, and what it holds with it. */
+/* Ends the capture unless the stream or thread is wrong. *graph is set on CU_SUCCESS only;
+ * otherwise the graph and what it holds are destroyed. */
 cu_result sim_capture_end(sim_stream *stream, cu_graph *graph);
 uint64_t sim_capture_id(const sim_capture *capture);
 cu_graph sim_capture_graph(const sim_capture *capture);
 bool sim_capture_is_invalidated(const sim_capture *capture);
 int sim_capture_status(const sim_stream *stream); /* CU_CAPTURE_* */
-/* The stream is destroyed: its capture is invalid, or over if it began there. */
+/* The stream is destroyed: its capture becomes invalid, or ends if it began there. */
 void sim_capture_leave(sim_stream *stream);
 void sim_capture_fini(void);
 
-/* An unsafe call: refused, and captures invalidated, as the threads' modes say. */
+/* An unsafe call: refused if the threads' modes say so; it then invalidates the captures. */
 cu_result sim_capture_unsafe_call(void);
-/* A command on `stream`: refused on the legacy stream while blocking streams of its context are
- * being captured, and on a stream whose capture is invalid. */
+/* Checks a command on `stream`. Refused on the legacy stream while blocking streams of its context
+ * are captured, and on a stream whose capture is invalid. */
 cu_result sim_capture_check_use(sim_stream *stream);
-/* A call that no capturing stream allows: invalidates. CU_SUCCESS when it is not capturing. */
+/* For calls that no captured stream allows: invalidates the capture. CU_SUCCESS when there is
+ * none. */
 cu_result sim_capture_forbid(sim_stream *stream);
-/* A call that no stream of the context allows while it is captured: invalidates all those. */
+/* For calls that forbid captures in the whole context: invalidates all of them. */
 cu_result sim_capture_forbid_context(const sim_context *context);
 void sim_capture_invalidate_id(uint64_t id);
 
 void sim_capture_add(sim_stream *stream, const sim_task *task);
-/* A wait in which stream or event belong to a capture. */
+/* A wait whose stream or event belongs to a capture. */
 cu_result sim_capture_wait(sim_stream *stream, const sim_event *event);
 
 #endif

@@ -1,4 +1,4 @@
-/* clock.c - raising and joining sparse vector clocks. */
+/* clock.c - raises and joins sparse vector clocks. */
 #include "vmm/sim/clock.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@ void sim_clock_unref(sim_clock *clock)
     }
 }
 
-/* Make *clock ours alone, with room for one more tick. */
+/* Makes *clock unshared, with room for one more tick. */
 static sim_clock *own_clock(sim_clock **clock)
 {
     sim_clock *old = *clock;

@@ -1,8 +1,8 @@
-/* clock.h - sparse vector clocks: for some streams, a position that comes before what follows.
+/* clock.h - sparse vector clocks: for some streams, the position that must come first.
  *
- * Immutable while shared: whoever raises a clock that others hold gets a copy. NULL is the clock
- * that knows nothing. Positions of a stream's slot only grow, also when the slot goes to another
- * stream, so that a stale entry says nothing false. */
+ * A shared clock is immutable: raising it makes a copy. NULL is the clock without entries.
+ * Positions of a slot only grow, even when the slot goes to another stream, so a stale entry stays
+ * true. */
 #ifndef PLEAT_SIM_CLOCK_H
 #define PLEAT_SIM_CLOCK_H
 
@@ -41,7 +41,7 @@ static inline sim_clock *sim_clock_ref(sim_clock *clock)
 }
 
 void sim_clock_unref(sim_clock *clock);
-/* *clock becomes at least `position` for `slot`. */
+/* Raises *clock to at least `position` for `slot`. */
 void sim_clock_raise(sim_clock **clock, uint32_t slot, uint64_t position);
 void sim_clock_join(sim_clock **clock, const sim_clock *other);
 

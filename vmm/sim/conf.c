@@ -12,7 +12,7 @@
 
 typedef bool (*key_reader)(const char *value, sim_conf *conf);
 
-/* An unsigned decimal number within [least, most], and nothing behind it. */
+/* Reads an unsigned decimal number within [least, most], with nothing after it. */
 static bool read_number(const char *text, uint64_t least, uint64_t most, uint64_t *out)
 {
     uint64_t number = 0;
@@ -195,7 +195,8 @@ static bool read_costs(const char *value, sim_conf *conf)
     return read_text(value, conf->costs, sizeof(conf->costs));
 }
 
-/* Splits a list, in brackets or not, at semicolons: returns the next word, NULL after the last. */
+/* Splits a list, with or without brackets, at semicolons. Returns the next word, NULL after the
+ * last. */
 static char *next_word(char **rest)
 {
     char *word = *rest;
@@ -317,7 +318,7 @@ static int find_key(const char *name)
     return -1;
 }
 
-/* One `key:value`. `seen` has a bit for each key that came before. */
+/* Reads one `key:value`. `seen` has a bit for each key that came before. */
 static bool read_pair(char *pair, sim_conf *conf, unsigned *seen, char *error, size_t n_error)
 {
     char *value = strchr(pair, ':');
@@ -346,7 +347,7 @@ static bool read_pair(char *pair, sim_conf *conf, unsigned *seen, char *error, s
     return true;
 }
 
-/* What the values together must fulfil, and the defaults that depend on other keys. */
+/* Checks what depends on several values, and sets the defaults that depend on other keys. */
 static bool complete(sim_conf *conf, char *error, size_t n_error)
 {
     if (conf->va_bits == 0) {

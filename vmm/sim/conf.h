@@ -11,10 +11,10 @@ enum { SIM_MAX_DEVICES = 16, SIM_CONF_ENTRIES = 128 };
 typedef enum sim_profile {
     SIM_PROFILE_FULL,
     SIM_PROFILE_NO_VMM,    /* attribute 102 is 0, every VMM call answers NOT_SUPPORTED */
-    SIM_PROFILE_OLD_DRIVER /* CUDA 11.2: what came later answers NOT_FOUND */
+    SIM_PROFILE_OLD_DRIVER /* CUDA 11.2: later calls answer NOT_FOUND */
 } sim_profile;
 
-/* Which devices can use the memory of which others. */
+/* Which devices can use each other's memory. */
 typedef enum sim_peers {
     SIM_PEERS_ALL,
     SIM_PEERS_PAIRS, /* 0 and 1, 2 and 3... */
@@ -46,7 +46,7 @@ typedef struct sim_conf {
 /* Parse `text` (NULL or empty = all defaults). Returns false and a message that names the key. */
 bool sim_conf_parse(const char *text, sim_conf *out, char *error, size_t n_error);
 
-/* What PLEAT_SIM holds, or NULL: the simulator's only environment variable. */
+/* The value of PLEAT_SIM, or NULL: the simulator's only environment variable. */
 const char *sim_conf_environment(void);
 
 #endif

@@ -1,8 +1,4 @@
-/* context.c - primary contexts come and go with their retain count.
- *
- * When the last reference goes, the context takes its streams, events and linear allocations with
- * it; they are counted as lost, since a clean program destroys what it made. Memory of cuMemCreate,
- * pools with all that came from them and address space belong to no context and stay. */
+/* context.c - primary contexts live as long as their retain count is above 0. */
 #include "vmm/sim/context.h"
 
 #include <string.h>

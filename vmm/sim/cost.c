@@ -30,7 +30,7 @@ static bool read_us(const char *text, double *out)
     return true;
 }
 
-/* `SYMBOL KEY US KEY US ...`. Returns what is wrong, or NULL. */
+/* Reads `SYMBOL KEY US KEY US ...`. Returns what is wrong, or NULL. */
 static const char *read_line(char *line, sim_cost *costs)
 {
     static const char blanks[] = " \t\r";
@@ -61,7 +61,7 @@ static const char *read_line(char *line, sim_cost *costs)
     return NULL;
 }
 
-/* All lines of `text`, which is taken apart. */
+/* Reads all lines of `text`, which it takes apart. */
 static bool read_text(char *text, const char *name, char *error, size_t n_error)
 {
     sim_cost costs[SIM_N_ENTRIES] = { { 0, 0, 0, 0 } };
@@ -78,7 +78,7 @@ static bool read_text(char *text, const char *name, char *error, size_t n_error)
     return true;
 }
 
-/* A whole small file as text, or NULL; *is_large if there is more of it. */
+/* Reads a small file as text; NULL on failure, *is_large if the file is too large. */
 static char *read_file(const char *name, bool *is_large)
 {
     enum { MOST = 1 << 20 };

@@ -6,8 +6,8 @@
  *
  * One line for each entry point, keys in any order, absent ones 0:
  *   us = call + handle * handles or mappings + granule * granules + mib * MiB
- * where handles, granules and MiB are those the call creates, maps, grants, unmaps or frees. Lines
- * `gpu` and `source` are for people. An entry point without a line costs nothing. */
+ * counting the handles, granules and MiB that the call creates, maps, grants, unmaps or frees.
+ * Lines `gpu` and `source` are for people. An entry point without a line costs nothing. */
 #ifndef PLEAT_SIM_COST_H
 #define PLEAT_SIM_COST_H
 
@@ -25,13 +25,13 @@ typedef struct sim_cost {
 
 extern sim_cost sim_costs[SIM_N_ENTRIES]; /* lock */
 
-/* `name` is a built-in model or a file. False and a message when it is neither or malformed; then
- * the costs are as before. */
+/* `name` is a built-in model or a file. On failure returns false and a message, and the costs are
+ * as before. */
 bool sim_cost_load(const char *name, char *error, size_t n_error);
 /* The text of a built-in model, or NULL. */
 const char *sim_cost_builtin(const char *name);
 
-/* Add what the call's size costs, beside the share per call. */
+/* Adds the part of the cost that depends on the call's size. */
 static inline void sim_cost_charge(sim_entry entry, uint64_t n_handles, uint64_t n_granules,
                                    uint64_t bytes)
 {

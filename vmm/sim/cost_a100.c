@@ -1,4 +1,4 @@
-/* cost_a100.c - costs/a100.cost as the simulator carries it; sim_log_test.c compares the two. */
+/* cost_a100.c - the text of costs/a100.cost, built in; sim_log_test.c compares the two. */
 #include "vmm/sim/cost.h"
 
 #include <string.h>

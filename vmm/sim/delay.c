@@ -1,7 +1,7 @@
-/* delay.c - sleeps before and after calls, so that a race needs no luck to show.
+/* delay.c - sleeps before and after calls, so that races show reliably.
  *
- * No lock: a call reads its two numbers when it gets there, so that a delay that is set while calls
- * are under way holds from some call on. */
+ * No lock: a call reads each delay when it reaches that point, so a delay that is set during calls
+ * takes effect from some call on. */
 #include "vmm/sim/delay.h"
 
 #include <errno.h>

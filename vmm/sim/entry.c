@@ -1,10 +1,9 @@
 /* entry.c - one line of rules for each entry point.
  *
- * Which calls need a context, and which are unsafe during a capture: CUDA Driver API reference.
- * No VMM call needs a context and none disturbs a capture (reference/cuda-vmm.md, section 3). Pools
- * stand on VMM: a device without it has none.
- * Only calls that change the driver's state are FALLIBLE: queries fail on nobody's behalf unless
- * a fault names them. */
+ * Which calls need a context, and which are unsafe during a capture: CUDA Driver API reference. No
+ * VMM call needs a context and none disturbs a capture (reference/cuda-vmm.md, section 3). Pools
+ * need VMM: a device without it has none. Only calls that change the driver's state are FALLIBLE;
+ * queries fail only if a fault names them. */
 #include "vmm/sim/entry.h"
 
 #include <string.h>
@@ -108,7 +107,7 @@ static const entry_rule rules[SIM_N_ENTRIES] = {
     [SIM_OWN_FINISH] = { 0, "" },
 };
 
-/* Symbols as exported; the version suffix is no part of an entry point's name. */
+/* Symbols as exported; the version suffix is not part of an entry point's name. */
 static const char *const symbols[SIM_N_ENTRIES] = {
 #define SIM_ENTRY_SYMBOL(field, symbol, need, params, args) [SIM_CU_##field] = #symbol,
     SIM_LIST(SIM_ENTRY_SYMBOL)
@@ -142,7 +141,7 @@ const char *sim_entry_args(sim_entry entry)
 
 const char *sim_entry_symbol(sim_entry entry)
 {
-    static char names[SIM_N_ENTRIES][48]; /* filled before anybody reads: guarded by the lock */
+    static char names[SIM_N_ENTRIES][48]; /* filled before the first read: guarded by the lock */
     if (names[entry][0] == '\0') {
         memcpy(names[entry], symbols[entry], base_length(symbols[entry]));
     }

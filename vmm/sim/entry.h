@@ -12,7 +12,7 @@ typedef enum sim_entry {
     SIM_LIST(SIM_ENTRY_ENUM)
 #undef SIM_ENTRY_ENUM
         SIM_N_CU_ENTRIES,
-    /* The simulator's own calls that stand in the log too. */
+    /* The simulator's own calls that the log shows too. */
     SIM_OWN_WORK = SIM_N_CU_ENTRIES,
     SIM_OWN_FILL,
     SIM_OWN_VERIFY,
@@ -21,17 +21,18 @@ typedef enum sim_entry {
     SIM_N_ENTRIES
 } sim_entry;
 
-/* The exported functions, so that a definition that differs from the list does not compile. */
+/* Prototypes of the exported functions: a definition that differs from the list does not
+ * compile. */
 #define SIM_ENTRY_PROTOTYPE(field, symbol, need, params, args)                                     \
     SIM_EXPORT cu_result symbol(SIM_UNPAREN params);
 SIM_LIST(SIM_ENTRY_PROTOTYPE)
 #undef SIM_ENTRY_PROTOTYPE
 
-/* What holds for every call of an entry point, checked before anything else. */
+/* Rules for every call of an entry point, checked before anything else. */
 enum {
     SIM_RULE_EARLY = 1,    /* works before cuInit */
     SIM_RULE_FALLIBLE = 2, /* changes the driver's state: a fault "in any call" may strike */
-    SIM_RULE_VMM = 4,      /* NOT_SUPPORTED on a device without VMM, and so without pools */
+    SIM_RULE_VMM = 4,      /* NOT_SUPPORTED on a device without VMM, which has no pools either */
     SIM_RULE_RECENT = 8,   /* newer than CUDA 11.2 */
     SIM_RULE_CONTEXT = 16, /* needs a current context */
     SIM_RULE_UNSAFE = 32,  /* unsafe during stream capture */

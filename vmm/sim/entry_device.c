@@ -80,7 +80,7 @@ cu_result cuDeviceGetName(char *name, int len, cu_device dev)
     return sim_call_end(&call);
 }
 
-/* Attributes that are asked for; all others of a known number are 0. */
+/* The attributes that pleat asks for; all others with a known number are 0. */
 static int attribute_value(int attribute, int device)
 {
     bool is_full = sim.conf.profile == SIM_PROFILE_FULL;
@@ -243,10 +243,10 @@ cu_result cuCtxGetDevice(cu_device *dev)
     return sim_call_end(&call);
 }
 
-/* Unsafe, and more: whatever the threads' modes are, it would wait for captured streams. The
- * evidence is thin: the reference is silent, but cuCtxRecordEvent, which looks at the same streams,
- * is refused and invalidates all captures that conflict, and captures were reported broken by
- * another thread's synchronisation of the device. */
+/* Unsafe in any mode of the threads, since it would wait for captured streams. The evidence is
+ * thin: the reference is silent. But cuCtxRecordEvent, which looks at the same streams, is refused
+ * and invalidates all conflicting captures, and captures were reported broken by another thread's
+ * synchronisation of the device. */
 static cu_result synchronize(void)
 {
     sim_context *context;

@@ -36,8 +36,7 @@ cu_result cuEventRecord(cu_event event, cu_stream stream)
     return sim_call_end(&call);
 }
 
-/* A current context is asked for as for the other calls of events, though the reference does not
- * say that this one needs it. */
+/* Requires a current context like other calls of events, though the reference does not say so. */
 cu_result cuCtxRecordEvent(cu_context ctx, cu_event event)
 {
     sim_call call;
@@ -85,7 +84,7 @@ cu_result cuEventSynchronize(cu_event event)
     return sim_call_end(&call);
 }
 
-/* A microsecond for each operation submitted to the device in between. */
+/* One microsecond for each operation submitted to the device in between. */
 static cu_result elapsed(float *milliseconds, sim_event *start, sim_event *end)
 {
     if (milliseconds == NULL) {

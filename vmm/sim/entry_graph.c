@@ -1,7 +1,7 @@
 /* entry_graph.c - exported calls: graphs, and the user objects that they hold.
  *
- * A graph that is being captured may get and lose references; it is neither destroyed nor
- * instantiated. The vendor permits the latter, but nothing says what comes out. */
+ * A graph that is being captured may get and lose references; it cannot be destroyed or
+ * instantiated. The vendor permits to instantiate it, but does not say what comes out. */
 #include "vmm/sim/call.h"
 #include "vmm/sim/graph.h"
 

@@ -43,7 +43,7 @@ cu_result cuMemAlloc_v2(cu_devptr *ptr, size_t bytes)
     return sim_call_end(&call);
 }
 
-/* cuMemFree may or may not synchronise, says its reference: the default takes it at its word. */
+/* The reference says that cuMemFree may or may not synchronise; by default it does not. */
 static cu_result free_now(cu_devptr ptr)
 {
     sim_piece *piece = sim_mempool_find_live(ptr);

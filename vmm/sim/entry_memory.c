@@ -33,7 +33,7 @@ cu_result cuMemAddressReserve(cu_devptr *ptr, size_t bytes, size_t alignment, cu
     return sim_call_end(&call);
 }
 
-/* Only the exact pair of one reservation, with nothing mapped in it. */
+/* Takes only the exact pair of one reservation, with nothing mapped in it. */
 static cu_result free_address(cu_devptr ptr, size_t bytes)
 {
     sim_reservation *reservation = sim_space_find(&sim.space, ptr);
@@ -223,7 +223,7 @@ cu_result cuMemImportFromShareableHandle(cu_mem_handle *handle, void *os_handle,
     return sim_call_end(&call);
 }
 
-/* Of host memory nothing is known here. */
+/* The simulator knows nothing about host memory. */
 static cu_result pointer_attribute(int *value, int attribute, cu_devptr ptr)
 {
     const sim_mapping *mapping = sim_mapping_at(ptr);

@@ -102,7 +102,7 @@ cu_result cuMemPoolTrimTo(cu_mempool pool, size_t keep_bytes)
     return sim_call_end(&call);
 }
 
-/* In a capture both would be nodes of the graph; the simulator has none of those. */
+/* In a capture both calls would become nodes of the graph; the simulator has no such nodes. */
 static cu_result find_uncaptured(cu_stream handle, sim_stream **stream)
 {
     cu_result result = sim_stream_find(handle, stream);
@@ -151,7 +151,7 @@ cu_result cuMemAllocAsync(cu_devptr *ptr, size_t bytes, cu_stream stream)
     return sim_call_end(&call);
 }
 
-/* What cuMemAlloc gave may be freed in the order of a stream too. */
+/* Memory of cuMemAlloc may be freed in stream order, too. */
 static cu_result free_async(cu_devptr ptr, sim_stream *stream)
 {
     sim_piece *piece = sim_mempool_find_live(ptr);

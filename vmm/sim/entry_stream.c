@@ -38,8 +38,8 @@ cu_result cuStreamDestroy_v2(cu_stream stream)
     return sim_call_end(&call);
 }
 
-/* Not while it is captured: CUDA's documentation is silent, but NVIDIA's CCCL keeps clear of
- * asking who a captured stream is. */
+/* Refuses a captured stream: CUDA's documentation is silent, but NVIDIA's CCCL avoids asking for a
+ * captured stream's id. */
 static cu_result find_at_rest(cu_stream handle, sim_stream **stream)
 {
     cu_result result = sim_stream_find(handle, stream);
@@ -76,8 +76,8 @@ cu_result cuStreamGetCtx(cu_stream stream, cu_context *ctx)
     return sim_call_end(&call);
 }
 
-/* A look at a stream's own time: not while it is captured. A query of the legacy default stream
- * asks, as any command on it does, for the blocking streams too. */
+/* For queries of a stream's own progress: refused while it is captured. On the legacy default
+ * stream, as for any command, captures of blocking streams count too. */
 static cu_result find_running(cu_stream handle, sim_stream **stream)
 {
     cu_result result = sim_stream_find(handle, stream);
@@ -137,8 +137,8 @@ cu_result cuStreamWaitEvent(cu_stream stream, cu_event event, unsigned flags)
     return sim_call_end(&call);
 }
 
-/* The legacy stream has no status of its own while blocking streams are captured; asking does not
- * harm those. */
+/* While blocking streams are captured the legacy stream's status is an error; asking does not harm
+ * those captures. */
 static cu_result capture_status(cu_stream handle, int *status, const sim_capture **capture)
 {
     sim_stream *stream;
@@ -168,8 +168,8 @@ cu_result cuStreamIsCapturing(cu_stream stream, int *status)
     return sim_call_end(&call);
 }
 
-/* Dependencies are answered as none. Of an invalid capture there is nothing but the status to be
- * had, as the reference says. */
+/* Always answers that there are no dependencies. For an invalid capture only the status is valid,
+ * as the reference says. */
 cu_result cuStreamGetCaptureInfo_v2(cu_stream stream, int *status, unsigned long long *id,
                                     cu_graph *graph, const cu_graph_node **deps, size_t *n_deps)
 {

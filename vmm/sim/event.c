@@ -101,8 +101,8 @@ cu_result sim_event_record(sim_event *event, sim_stream *stream)
     return CU_SUCCESS;
 }
 
-/* Streams that were destroyed count until their work is over. Where nothing is unfinished the event
- * stands for position 0, which has always passed. */
+/* Destroyed streams count until their work is over. If nothing is unfinished, the event stands for
+ * position 0, which has always passed. */
 cu_result sim_event_record_context(sim_event *event, sim_context *context)
 {
     if (event->context != context) {

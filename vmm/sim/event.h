@@ -10,8 +10,8 @@ typedef struct sim_event {
     unsigned flags;
     sim_context *context;
     bool is_recorded;
-    uint32_t slot;     /* of the stream; position and deps count in the capture if there is one */
-    uint64_t position; /* 0: nothing of the stream, which need not even exist */
+    uint32_t slot;     /* of the stream; with a capture, position and deps count in it */
+    uint64_t position; /* 0: no stream's work; `slot` need not exist */
     sim_clock *deps;
     uint64_t stamp;      /* the device's submissions when it was recorded */
     uint64_t capture_id; /* 0: not recorded in a capture */
@@ -25,12 +25,12 @@ void sim_event_drop_context(const sim_context *context);
 void sim_event_fini(void);
 
 cu_result sim_event_record(sim_event *event, sim_stream *stream);
-/* All work of the context, on whichever stream; refused while one of them is captured. */
+/* Records behind all work of the context's streams; refused while one of them is captured. */
 cu_result sim_event_record_context(sim_event *event, sim_context *context);
 cu_result sim_event_wait(sim_stream *stream, sim_event *event);
-/* Neither recorded in a capture ... */
+/* First: is it no event of a capture ... */
 cu_result sim_event_check(const sim_event *event);
-/* ... then: has all that it stands for finished? */
+/* ... then: has all work that it stands for finished? */
 bool sim_event_has_passed(sim_event *event);
 
 #endif

@@ -1,4 +1,5 @@
-/* fault.c - rules "the k-th call" and "every call from the k-th on"; several may be in force. */
+/* fault.c - the rules "the k-th call fails" and "every call from the k-th on fails"; several may
+ * apply. */
 #include "vmm/sim/fault.h"
 
 enum { MAX_RULES = 64 };

@@ -1,8 +1,9 @@
 /* graph.c - a launch submits the captured work to one stream, in captured order.
  *
  * Branches of a graph therefore never overlap when it runs; races between them are found when they
- * are captured (capture.c). Addresses are those of the capture, checked anew at each launch. A
- * launch keeps the user objects of the executable graph until it is over, destroyed or not. */
+ * are captured (capture.c). Addresses are those of the capture, checked again at each launch. A
+ * launch keeps the user objects of the executable graph until it is over, even if the graph is
+ * destroyed before. */
 #include "vmm/sim/graph.h"
 
 #include <stdlib.h>

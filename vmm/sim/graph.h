@@ -20,26 +20,26 @@ typedef struct sim_graph {
     uint32_t index;
     bool is_live;
     bool is_exec;
-    bool is_out;                /* of its capture: counted */
+    bool is_out;                /* its capture is over: the graph is counted */
     const sim_capture *capture; /* in progress, or NULL */
     sim_program *program;
     sim_holds *holds; /* NULL: none */
 } sim_graph;
 
-/* An empty graph that `capture` fills. The capture lets go of it when it is over; then it comes out
- * or is destroyed. */
+/* Makes an empty graph that `capture` fills. When the capture ends, the graph comes out or is
+ * destroyed. */
 sim_graph *sim_graph_begin(const sim_capture *capture);
 cu_graph sim_graph_come_out(sim_graph *graph);
 cu_graph sim_graph_handle(const sim_graph *graph);
 
-/* NULL: no such graph. The first finds none that is being captured, the second those too, unless
- * their capture is invalid. */
+/* NULL: no such graph. The first ignores graphs that are being captured; the second finds them too,
+ * unless their capture is invalid. */
 sim_graph *sim_graph_find(cu_graph handle);
 sim_graph *sim_graph_find_growing(cu_graph handle);
 sim_graph *sim_graph_find_exec(cu_graph_exec handle);
 
 cu_graph_exec sim_graph_instantiate(const sim_graph *graph);
-void sim_graph_destroy(sim_graph *graph); /* or an executable one */
+void sim_graph_destroy(sim_graph *graph); /* takes executable graphs, too */
 cu_result sim_graph_launch(const sim_graph *exec, sim_stream *stream);
 void sim_graph_fini(void);
 

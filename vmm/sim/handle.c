@@ -1,9 +1,9 @@
 /* handle.c - physical memory: capacity to the byte, reference counts, sharing.
  *
- * Upholds M1 and M2 (memory.h). A value carries the reset, the use and the index, so that a
- * released one is known for what it is. Exports hand out file descriptors that carry nothing but
- * their identity; an import finds the handle by it, within this process, and is one more reference
- * to the same value. A descriptor alone keeps no memory: the simulator cannot see it closed. */
+ * Upholds M1 and M2 (memory.h). A value carries the reset, the use and the index, so a released
+ * value is recognised. An exported file descriptor carries only its identity; within this process
+ * an import finds the handle by it, and adds a reference to the same value. A descriptor alone
+ * keeps no memory, because the simulator cannot see it closed. */
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>

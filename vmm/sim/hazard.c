@@ -1,17 +1,16 @@
-/* hazard.c - finds bytes touched without mapping or access, unmapped in use, or raced for.
+/* hazard.c - finds accesses without mapping or rights, unmaps under work, and races.
  *
  * Two pieces of work race when they touch the same physical bytes, one of them writes, and neither
- * is ordered after the other. What has finished cannot overlap any more, so only unfinished work of
- * other streams is looked at, and of each stream only what the submitting stream's clock does not
- * put before it. Addresses tell almost everything; where the touched granules are aliased, the
- * other mappings of their handles are compared too, as far as they were used since the oldest
- * unfinished work (last_call). */
+ * is ordered after the other. Finished work cannot overlap any more, so the check looks only at
+ * unfinished work of other streams that the submitting stream's clock does not order before it.
+ * Comparing addresses is enough unless a touched granule is aliased. Then the other mappings of its
+ * handle are compared too, if they were used since the oldest unfinished work (last_call). */
 #include "vmm/sim/hazard.h"
 
 #include "vmm/sim/memory.h"
 #include "vmm/sim/mempool.h"
 
-/* Granules in which an allocation ends: may the bytes behind it be touched? No. */
+/* For granules in which an allocation ends: false if an access runs past that end. */
 static bool ends_within(const pleat_sim_access *access)
 {
     uint64_t end = access->ptr + access->bytes;
@@ -27,7 +26,7 @@ static bool ends_within(const pleat_sim_access *access)
     return true;
 }
 
-/* Something, and within what addresses can be. */
+/* Is the access non-empty and within the range of addresses? */
 static bool is_sane(const pleat_sim_access *access)
 {
     uint64_t limit = UINT64_C(1) << SIM_ADDRESS_BITS;
@@ -87,7 +86,8 @@ const pleat_sim_access *sim_hazard_conflict(const pleat_sim_access *ours, size_t
     return NULL;
 }
 
-/* The operation of another stream, not ordered before us, that conflicts with `ours`; or NULL. */
+/* The operation of another stream that conflicts with `ours` and is not ordered before it, or
+ * NULL. */
 static sim_op *find_conflict(const sim_stream *stream, const sim_stream *other,
                              const pleat_sim_access *ours)
 {
@@ -107,7 +107,7 @@ static sim_op *find_conflict(const sim_stream *stream, const sim_stream *other,
     return NULL;
 }
 
-/* One access at one address: against all streams. Returns whether a race was recorded. */
+/* Checks one access at one address against all streams. Returns whether a race was recorded. */
 static bool check_one(const sim_stream *stream, const pleat_sim_access *ours, const char *how)
 {
     for (uint32_t i = 0; i < sim.n_active; i++) {
@@ -127,7 +127,7 @@ static bool check_one(const sim_stream *stream, const pleat_sim_access *ours, co
     return false;
 }
 
-/* The call that submitted the oldest work that is not finished. */
+/* The number of the call that submitted the oldest unfinished work. */
 static uint64_t oldest_call(void)
 {
     uint64_t oldest = UINT64_MAX;
@@ -139,8 +139,8 @@ static uint64_t oldest_call(void)
     return oldest;
 }
 
-/* `part` lies within `mapping`: its bytes at the other addresses of the handle, as far as work on
- * them may be unfinished. */
+/* `part` lies within `mapping`. Checks its bytes at the handle's other addresses where unfinished
+ * work may use them. */
 static bool check_aliases_of(const sim_stream *stream, const sim_mapping *mapping,
                              const pleat_sim_access *part, uint64_t oldest)
 {

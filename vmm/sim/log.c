@@ -56,7 +56,7 @@ void sim_log_reset(void)
     n_room = 0;
 }
 
-/* Plain numbers; everything else is an address or a handle. */
+/* Which arguments are plain numbers; the rest are addresses or handles. */
 static bool is_number(const char *name, size_t length)
 {
     static const char *const numbers[] = { "bytes",     "offset", "count",        "ordinal",

@@ -16,7 +16,7 @@ sim_mapping *sim_mapping_at(uint64_t address)
     return entry == 0 ? NULL : sim_pool_at(&sim.mappings, (uint32_t)(entry & SIM_GRANULE_INDEX));
 }
 
-/* Write the mapping's state into its granules. */
+/* Writes the mapping's state into the table of granules. */
 static void publish_mapping(const sim_mapping *mapping)
 {
     const sim_handle *handle = mapping->handle;
@@ -147,7 +147,7 @@ int sim_mapping_access(const sim_mapping *mapping, int device)
     return (mapping->rights & SIM_GRANULE_READ(device)) != 0 ? CU_ACCESS_READ : CU_ACCESS_NONE;
 }
 
-/* A whole number of granules within one reservation of the user's. */
+/* Finds the user's reservation that holds this range of whole granules. */
 static sim_reservation *find_target(uint64_t ptr, uint64_t bytes)
 {
     if (bytes == 0 || !sim_is_granular(ptr) || !sim_is_granular(bytes)) {
@@ -189,7 +189,7 @@ cu_result sim_mapping_map(uint64_t ptr, uint64_t bytes, sim_handle *handle)
     return CU_SUCCESS;
 }
 
-/* Do whole mappings cover the range without a hole? Returns how many, or 0. */
+/* Do whole mappings cover the range without a hole? Returns their number, or 0. */
 static uint64_t count_whole(uint64_t ptr, uint64_t bytes)
 {
     uint64_t n = 0;

@@ -16,9 +16,9 @@ typedef struct sim_mempool_segment sim_mempool_segment;
 
 typedef struct sim_handle {
     uint32_t index;
-    uint32_t generation; /* counts the uses of the index: a stale value has another one */
+    uint32_t generation; /* counts uses of the index, so that a stale value is recognised */
     bool is_live;
-    bool is_linear;               /* the driver's own: cuMemAlloc's, or a pool's */
+    bool is_linear;               /* made for cuMemAlloc or a pool */
     sim_mempool_segment *segment; /* a pool's, else NULL */
     int device;
     uint64_t bytes; /* as charged */
@@ -27,7 +27,7 @@ typedef struct sim_handle {
     sim_mapping *mappings; /* list through next_alias */
     cu_mem_prop prop;
     uint64_t offset; /* backing:memory */
-    int token_fd;    /* what an export hands out duplicates of; -1 before the first */
+    int token_fd;    /* exports duplicate it; -1 before the first */
 } sim_handle;
 
 struct sim_mapping {
@@ -39,7 +39,7 @@ struct sim_mapping {
     sim_handle *handle;
     sim_reservation *reservation;
     sim_mapping *next_alias;
-    uint64_t last_call; /* that used it, while the handle has other mappings too: M5 */
+    uint64_t last_call; /* number of the last call that used it while aliased: M5 */
 };
 
 /* handle.c */
@@ -51,9 +51,9 @@ cu_result sim_handle_import(cu_mem_handle *value, int fd, int handle_type);
 sim_handle *sim_handle_find(cu_mem_handle value);
 cu_mem_handle sim_handle_value(const sim_handle *handle);
 cu_result sim_handle_check_prop(const cu_mem_prop *prop);
-/* Physical bytes on a device, charged; NULL: over the capacity. */
+/* Takes physical bytes on a device; NULL if the capacity does not suffice. */
 sim_handle *sim_handle_take(int device, uint64_t bytes, bool is_linear);
-/* Gives the memory back once neither references nor mappings are left. */
+/* Gives the memory back once no references and no mappings are left. */
 void sim_handle_settle(sim_handle *handle);
 void sim_handle_drop_token(sim_handle *handle);
 
@@ -62,17 +62,17 @@ cu_result sim_mapping_map(uint64_t ptr, uint64_t bytes, sim_handle *handle);
 cu_result sim_mapping_unmap(uint64_t ptr, uint64_t bytes);
 cu_result sim_mapping_set_access(uint64_t ptr, uint64_t bytes, const cu_access_desc *desc,
                                  size_t n);
-/* What access descriptors say: the rights they decide on, and what those become. */
+/* Reads access descriptors: which rights they decide on, and their new values. */
 cu_result sim_mapping_read_access(const cu_access_desc *desc, size_t n, uint64_t *mask,
                                   uint64_t *rights);
-/* Can every device that the rights are for reach the memory of that one? */
+/* Can every device that has one of the rights reach the memory of `device`? */
 bool sim_mapping_is_reachable(uint64_t rights, int device);
 sim_mapping *sim_mapping_at(uint64_t address);
-/* Map into a reservation that is known to be free there; NULL: the host refuses. */
+/* Maps into a part of a reservation known to be free; NULL: the host refuses. */
 sim_mapping *sim_mapping_add(sim_reservation *reservation, uint64_t ptr, sim_handle *handle);
 void sim_mapping_remove(sim_mapping *mapping);
 void sim_mapping_grant(sim_mapping *mapping, uint64_t rights);
-/* Memory mode's limit on mappings, so that a clear error comes before the host's own. */
+/* Checks memory mode's limit on mappings, which gives a clearer error than the host would. */
 bool sim_mapping_has_room(void);
 int sim_mapping_access(const sim_mapping *mapping, int device); /* CU_ACCESS_* */
 

@@ -1,7 +1,7 @@
 /* mempool.c - pools: their life, their attributes, and the segments they hold.
  *
  * Upholds N4 and N6 (mempool.h). A destroyed pool lives on without a handle until its last block is
- * free; its place in sim.mempools is not used again. */
+ * free; its place in sim.mempools is not reused. */
 #include "vmm/sim/mempool.h"
 
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static bool is_old_driver(void)
 
 /* ---- segments -------------------------------------------------------------------------------- */
 
-/* What the calls that a driver would make for it cost. */
+/* Charges the calls that a driver would make to grow a pool. */
 static void charge_growth(uint64_t bytes)
 {
     static const sim_entry calls[] = { SIM_CU_mem_create, SIM_CU_mem_map, SIM_CU_mem_set_access };
@@ -44,7 +44,7 @@ static void charge_release(uint64_t bytes)
     }
 }
 
-/* Addresses and memory for a segment, or NULL. */
+/* Makes addresses and memory for a segment; NULL on failure. */
 static sim_mapping *map_segment(sim_mempool_segment *segment, const sim_mempool *pool,
                                 uint64_t bytes)
 {
@@ -86,7 +86,7 @@ static void link_segment(sim_mempool *pool, sim_mempool_segment *segment)
     }
 }
 
-/* A segment of exactly `bytes`, whole granules. */
+/* Adds a segment of exactly `bytes`, whole granules. */
 static sim_piece *add_segment(sim_mempool *pool, uint64_t bytes)
 {
     const sim_device *device = &sim.devices[pool->device];
@@ -125,7 +125,7 @@ sim_piece *sim_mempool_grow(sim_mempool *pool, uint64_t bytes)
     return piece != NULL ? piece : add_segment(pool, round_up(bytes, granule_bytes));
 }
 
-/* Its pieces are out of index and list. */
+/* The segment's pieces have left the index and the list. */
 static void release_segment(sim_mempool *pool, sim_mempool_segment *segment)
 {
     sim_reservation *reservation = segment->mapping->reservation;
@@ -264,7 +264,7 @@ sim_mempool *sim_mempool_default(int device)
     return pool;
 }
 
-/* Nothing is outstanding: every pending piece's point has passed. */
+/* Nothing is outstanding: the point of every pending piece has passed. */
 static void give_all_back(sim_mempool *pool)
 {
     sim_piece_settle_passed(pool);
@@ -307,7 +307,7 @@ uint64_t sim_mempool_count(int device, uint64_t *reserved_bytes)
     return n;
 }
 
-/* The mappings and handles go with their own pools. */
+/* Mappings and handles go with their own slabs (sim_pool). */
 void sim_mempool_fini(void)
 {
     for (uint32_t i = 0; i < sim.mempools.n_seen; i++) {
@@ -367,7 +367,7 @@ cu_result sim_mempool_set(sim_mempool *pool, int attribute, const void *value)
     if (attribute == CU_POOL_RELEASE_THRESHOLD) {
         pool->threshold_bytes = wide;
     } else if (wide != 0) {
-        return CU_INVALID_VALUE; /* a mark can only be reset */
+        return CU_INVALID_VALUE; /* a high mark can only be reset */
     } else {
         *bytes = attribute == CU_POOL_USED_HIGH ? pool->used_bytes : pool->reserved_bytes;
     }

@@ -23,8 +23,8 @@
 #include "vmm/sim/skip.h"
 #include "vmm/sim/stream.h"
 
-/* Drivers report 32 MiB as reserved after a first small allocation, and a multiple of it later
- * (84,490,059,776 bytes in rmm#1245). Addresses of blocks are multiples of 512 as cuMemAlloc's. */
+/* Drivers report 32 MiB as reserved after a first small allocation, and later a multiple of that
+ * (84,490,059,776 bytes in rmm#1245). Block addresses are multiples of 512, as with cuMemAlloc. */
 #define SIM_MEMPOOL_UNIT (UINT64_C(32) << 20)
 #define SIM_MEMPOOL_ALIGN UINT64_C(512)
 enum { SIM_MEMPOOL_PAGE_SHIFT = 16 };
@@ -56,7 +56,7 @@ struct sim_piece {
     sim_piece *next;
     uint64_t ptr;
     uint64_t bytes;
-    uint64_t asked_bytes; /* live: what was asked for */
+    uint64_t asked_bytes; /* live: the size asked for */
     sim_piece_state state;
     /* pending: free at `position` of the stream in `slot`, which comes after `deps` */
     uint32_t slot;
@@ -70,7 +70,7 @@ struct sim_mempool {
     uint32_t index;
     int device;
     bool is_default;
-    bool is_destroyed; /* its handle is void; its memory goes once nothing is outstanding */
+    bool is_destroyed; /* the handle is void; the memory goes once nothing is outstanding */
     bool follows_events;
     bool is_opportunistic;
     bool inserts_dependencies;
@@ -95,16 +95,16 @@ cu_mempool sim_mempool_handle(const sim_mempool *pool);
 cu_result sim_mempool_set(sim_mempool *pool, int attribute, const void *value);
 cu_result sim_mempool_get(sim_mempool *pool, int attribute, void *value);
 cu_result sim_mempool_set_access(sim_mempool *pool, const cu_access_desc *desc, size_t n);
-/* Give back wholly settled segments, the newest first, and keep at least that much reserved. */
+/* Give back wholly settled segments, the newest first; keep at least `keep_bytes` reserved. */
 void sim_mempool_trim(sim_mempool *pool, uint64_t keep_bytes);
-/* The host has synchronised with something: all frees that are over are observed, and pools give
- * back what they hold above their thresholds. */
+/* The host has synchronised: frees that are over count as observed, and pools give back what they
+ * hold above their thresholds. */
 void sim_mempool_synchronized(void);
 /* A free's point on its stream has passed. */
 void sim_mempool_retire(uint32_t index);
 uint64_t sim_mempool_count(int device, uint64_t *reserved_bytes); /* pools that were created */
 void sim_mempool_fini(void);
-/* A new, wholly settled segment for a block of that size; NULL: no memory or no addresses. */
+/* Adds a wholly settled segment for a block of `bytes`; NULL: no memory or no addresses. */
 sim_piece *sim_mempool_grow(sim_mempool *pool, uint64_t bytes);
 
 /* mempool_block.c: blocks. */
@@ -112,9 +112,9 @@ cu_result sim_mempool_alloc(sim_mempool *pool, sim_stream *stream, size_t bytes,
 /* The live block that starts at `ptr`, or NULL. */
 sim_piece *sim_mempool_find_live(uint64_t ptr);
 void sim_mempool_free(sim_piece *piece, sim_stream *stream);
-void sim_mempool_free_now(sim_piece *piece); /* cuMemFree: nobody uses it any more */
-/* Do live blocks cover all those accesses, as far as they touch pools? Else *first is one that
- * they do not. */
+void sim_mempool_free_now(sim_piece *piece); /* cuMemFree: nobody uses the block any more */
+/* Do live blocks cover those accesses, as far as they touch pools? Else *first is the first
+ * uncovered one. */
 bool sim_mempool_covers(const pleat_sim_access *accesses, size_t n, const pleat_sim_access **first);
 
 /* mempool_piece.c: pieces. */
@@ -122,18 +122,18 @@ sim_piece *sim_piece_make_first(sim_mempool_segment *segment); /* settled, the w
 sim_piece *sim_piece_at(const sim_mempool_segment *segment, uint64_t ptr); /* that holds ptr */
 void sim_piece_file(sim_mempool *pool, sim_piece *piece);   /* into index or list, by its state */
 void sim_piece_unfile(sim_mempool *pool, sim_piece *piece); /* and out of it */
-/* A free piece that is in neither becomes settled, merges with settled neighbours and is filed. */
+/* Makes a free piece that is not filed settled, merges it with settled neighbours and files it. */
 void sim_piece_settle(sim_mempool *pool, sim_piece *piece);
 /* Settle every pending piece whose point has passed. */
 void sim_piece_settle_passed(sim_mempool *pool);
-/* Make [first, first + bytes), which free pieces cover, one live piece; what is left of the last
- * one stays as it was. */
+/* Make [first, first + bytes), which free pieces cover, one live piece; the rest of the last piece
+ * keeps its state. */
 sim_piece *sim_piece_take(sim_mempool *pool, sim_piece *first, uint64_t bytes);
-void sim_piece_delete(sim_piece *piece); /* which is filed nowhere */
+void sim_piece_delete(sim_piece *piece); /* it must not be filed */
 
 /* mempool_fit.c: the search. */
-/* The first piece of the best place for `bytes` on that stream, or NULL. `any`: memory that only a
- * new dependency makes usable too; sim_mempool_depend then adds it. */
+/* The first piece of the best place for `bytes` on that stream, or NULL. With `any`, also pending
+ * memory that needs a new dependency, which sim_mempool_depend adds. */
 sim_piece *sim_mempool_fit(const sim_mempool *pool, const sim_stream *stream, uint64_t bytes,
                            bool any);
 void sim_mempool_depend(const sim_piece *first, uint64_t bytes, sim_stream *stream);

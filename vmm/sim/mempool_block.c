@@ -1,7 +1,7 @@
 /* mempool_block.c - blocks of pools: allocation and free in the order of streams.
  *
- * Both are commands of their stream that touch the whole block, so that the rules for races find
- * work that is not ordered after the one or before the other. */
+ * Both count as commands of their stream that touch the whole block, so the rules for races find
+ * work that is not ordered after the allocation or not before the free. */
 #include "vmm/sim/hazard.h"
 #include "vmm/sim/mempool.h"
 
@@ -10,7 +10,8 @@ static uint64_t round_up(uint64_t bytes)
     return (bytes + SIM_MEMPOOL_ALIGN - 1) & ~(SIM_MEMPOOL_ALIGN - 1);
 }
 
-/* The piece where the block begins, or NULL; a new dependency of the stream only if need be. */
+/* Finds the piece where the block begins, or NULL; adds a dependency to the stream only if
+ * needed. */
 static sim_piece *find_place(sim_mempool *pool, sim_stream *stream, uint64_t bytes)
 {
     if (pool->is_opportunistic) {
@@ -63,7 +64,7 @@ cu_result sim_mempool_alloc(sim_mempool *pool, sim_stream *stream, size_t bytes,
     return CU_SUCCESS;
 }
 
-/* The piece of a pool that holds `ptr`, or NULL. */
+/* The pool's piece that holds `ptr`, or NULL. */
 static sim_piece *find_piece(uint64_t ptr)
 {
     const sim_mapping *mapping = sim_mapping_at(ptr);

@@ -1,15 +1,15 @@
 /* mempool_fit.c - where a block goes: the smallest run of free pieces that the stream may use.
  *
  * A run is a longest sequence of neighbouring free pieces that the stream may use: settled ones,
- * those freed on the stream itself, and those whose free comes before its next command anyway. Of
- * all runs that are large enough the smallest is taken, of equal ones the lowest; the block takes
- * its start. Few pieces are pending at a time, so all of them are looked at; a settled piece is a
- * run of its own unless a usable pending one is its neighbour. */
+ * those freed on the stream itself, and those whose free comes before its next command anyway. The
+ * smallest run that is large enough is taken, the lowest of equal ones; the block takes its start.
+ * Few pieces are pending at a time, so the search looks at all of them; a settled piece is a run of
+ * its own unless its neighbour is a usable pending one. */
 #include <stddef.h>
 
 #include "vmm/sim/mempool.h"
 
-/* What is searched for, and the best place so far. */
+/* The request, and the best place so far. */
 typedef struct search {
     const sim_mempool *pool;
     const sim_stream *stream;
@@ -47,7 +47,7 @@ static void offer(search *s, sim_piece *first, uint64_t bytes)
     }
 }
 
-/* The run around a usable pending piece, unless one to its left in the same run offers it. */
+/* Offers the run around a usable pending piece, unless an earlier piece of the run offers it. */
 static void offer_run(search *s, sim_piece *piece)
 {
     sim_piece *first = piece;

@@ -1,40 +1,41 @@
-/* pleat_sim.h - the simulated CUDA driver's own interface, beside the cu* calls it exports.
+/* pleat_sim.h - the simulated CUDA driver's own interface, beside its cu* calls.
  *
- * Load the simulator's shared object as one would load libcuda.so.1 and look these up by name, or
- * link with it directly. It stands alone: any program that uses the virtual memory management calls
- * of the CUDA Driver API can be tested against it without a GPU.
+ * Load the simulator's shared object like libcuda.so.1 and look these functions up by name, or link
+ * with it. It needs nothing else of pleat: any program that uses the virtual memory management
+ * calls of the CUDA Driver API can be tested against it without a GPU.
  *
- * Time. Work is declared: it says which bytes it reads and writes, and on which stream. It finishes
- * when `depth` later pieces of work have been submitted to the device, all its streams together,
- * and what it depends on (its stream's earlier work, events waited for, the legacy default stream)
- * has finished. Recording, waiting and stream writes do not count as work. Queries do not advance
- * time; a synchronisation finishes what it waits for.
+ * Time. Work is declared: the program says which bytes it reads and writes, and on which stream.
+ * Work finishes when `depth` later pieces of work have been submitted to the device, counting all
+ * streams, and when everything it depends on (its stream's earlier work, events waited for, the
+ * legacy default stream) has finished. Recording, waiting and stream writes do not count as work.
+ * Queries do not advance time; a synchronisation finishes what it waits for.
  *
- * Hazards are what a correct program never does; the simulator records them and goes on.
+ * Hazards are things that a correct program never does; the simulator records them and goes on.
  *
  * User objects (cuUserObjectCreate). Graphs hold references from the capture on (the handle comes
  * from cuStreamGetCaptureInfo_v2), executable graphs their own, launches in flight too. The call
- * that lets the last one go runs the destructor before it returns, outside of every lock: where a
- * launch was the last holder, whichever call finishes that. A capture that ends without a graph
- * gives up what its graph held. A reset forgets objects without calling anybody.
+ * that releases the last reference runs the destructor before it returns, outside of every lock; if
+ * a launch was the last holder, that is the call that finishes the launch. A capture that ends
+ * without a graph gives up its graph's references. A reset forgets objects without calling
+ * destructors.
  *
  * Pools (cuMemPoolCreate, cuMemAllocFromPoolAsync; cuMemAllocAsync takes from the device's default
- * pool) are a model, since what drivers do is documented in parts only:
+ * pool) are a model, since the behaviour of drivers is only partly documented:
  *   - A pool takes memory from the device in segments: the block's size rounded up to 32 MiB, or to
- *     granules where the device or the pool's maximum has no room for that. 32 MiB is what drivers
- *     report as reserved after a first small allocation. The maximum bounds what is reserved.
- *   - A block goes to the smallest run of free neighbours that its stream may use, of equal ones to
- *     the lowest, and takes its start; sizes are rounded up to 512 bytes. Pieces of one segment
- *     merge. Free pages are not remapped from one segment to another: drivers say that they do, but
+ *     granules if the device or the pool's maximum has no room for that. Drivers report 32 MiB as
+ *     reserved after a first small allocation. The maximum bounds what is reserved.
+ *   - A block takes the start of the smallest run of free neighbours that its stream may use, the
+ *     lowest of equal ones; sizes are rounded up to 512 bytes. Pieces of one segment merge. Free
+ *     pages are not remapped from one segment to another: drivers say that they do, but
  *     pytorch#110194 and rmm#1245 report pools that refuse with 20 to 30 GB free in them.
- *   - Memory that was freed on a stream is usable for it at once; for another one when its command
- *     comes after the free anyway (by events or the legacy stream: FOLLOW_EVENT_DEPENDENCIES), or
- *     when the free is over (ALLOW_OPPORTUNISTIC; else once a synchronisation has seen that), or,
- *     where the pool cannot grow, by a dependency that is added to the stream
- *     (ALLOW_INTERNAL_DEPENDENCIES). All three are on unless they are turned off.
+ *   - Memory that was freed on a stream is usable for that stream at once. Another stream may use
+ *     it if its command comes after the free anyway (by events or the legacy stream:
+ *     FOLLOW_EVENT_DEPENDENCIES); when the free is over (ALLOW_OPPORTUNISTIC; without it, once a
+ *     synchronisation has seen that); or, if the pool cannot grow, behind a dependency that is
+ *     added to the stream (ALLOW_INTERNAL_DEPENDENCIES). All three are on by default.
  *   - Segments without a live block go back whole, the newest first: at any synchronisation of a
- *     stream or an event and in pleat_sim_finish while more than the threshold (0 unless set) is
- *     reserved, and in cuMemPoolTrimTo; in both never below the bytes to keep. A free whose end
+ *     stream or an event and in pleat_sim_finish while more than the threshold (default 0) is
+ *     reserved, and in cuMemPoolTrimTo; neither goes below the bytes to keep. A free whose end
  *     nobody has observed keeps its segment.
  *   - USED counts the bytes asked for, until cuMemFreeAsync is called. A pool that is destroyed
  *     gives back its memory when the last block is free.
@@ -43,8 +44,9 @@
  *     UNMAP_IN_USE); work that is submitted after the free touches unmapped bytes.
  *   - Graphs have no memory nodes here: in a capture, allocation and free answer
  *     STREAM_CAPTURE_UNSUPPORTED, and the capture is invalid.
- *   - The cost clock charges for a segment what creating, mapping and granting one handle of its
- *     size costs, or unmapping and releasing it; a cost file may add a share for each call. */
+ *   - For a new segment the cost clock charges creating, mapping and granting one handle of its
+ *     size, for one that goes unmapping and releasing it; a cost file may add a share for each
+ *     call. */
 #ifndef PLEAT_SIM_H
 #define PLEAT_SIM_H
 
@@ -85,8 +87,8 @@ extern "C" {
  *                                  maximum and do not tell what they hold
  *             dead_handles:error   the handle of a destroyed stream or event is refused, and the
  *                                  next one created gets it (default)
- *             dead_handles:hazard  it is refused and recorded as a hazard, in whichever call; it
- *                                  is recycled once 4,096 later ones were destroyed
+ *             dead_handles:hazard  it is refused and recorded as a hazard, in any call; it is
+ *                                  recycled once 4,096 later ones were destroyed
  *             delay:[NAME=US;...]  see pleat_sim_delay; US may be the word yield
  *             delay_after:[...]    see pleat_sim_delay_after
  *             without:[NAME;NAME]  these entry points answer NOT_FOUND, in any profile
@@ -102,7 +104,7 @@ extern "C" {
  *             free:wait            cuMemFree synchronises first, as many drivers do
  *  Returns  0, or -1: a key or a value is unknown; pleat_sim_error names it.
  *  Failure  everything is as before.
- *  Threads  any; but no other thread may be using what is reset. cuInit stays valid.
+ *  Threads  any; no other thread may use what is reset. cuInit stays valid.
  *  Source   Without a reset before cuInit, the environment variable PLEAT_SIM holds `conf`; not in
  *           a setuid program. */
 PLEAT_SIM_API int pleat_sim_reset(const char *conf);
@@ -113,7 +115,7 @@ PLEAT_SIM_API int pleat_sim_reset(const char *conf);
  *  Owner    the simulator. */
 PLEAT_SIM_API const char *pleat_sim_error(void);
 
-/** One access of declared work: bytes of a device's address space. bytes may be 0. */
+/** One access of declared work: a range of a device's addresses. bytes may be 0. */
 typedef struct pleat_sim_access {
     uint64_t ptr;
     uint64_t bytes;
@@ -134,14 +136,14 @@ PLEAT_SIM_API int pleat_sim_work(void *stream, const pleat_sim_access *accesses,
 
 /** Submit work that fills [ptr, ptr + bytes) with a pattern made of `seed` when it finishes.
  *
- *  Units    as pleat_sim_work with one write. With backing:none that is all it is.
+ *  Units    as pleat_sim_work with one write. With backing:none it does nothing else.
  *  Returns  as pleat_sim_work. */
 PLEAT_SIM_API int pleat_sim_fill(void *stream, uint64_t ptr, uint64_t bytes, uint64_t seed);
 
 /** Submit work that compares [ptr, ptr + bytes) with the pattern of `seed` when it finishes.
  *
- *  Units    as pleat_sim_work with one read. ptr and seed as in the fill; bytes at most those.
- *  Returns  as pleat_sim_work. Another content is a hazard of kind PLEAT_SIM_CONTENTS. */
+ *  Units    as pleat_sim_work with one read. ptr and seed as in the fill; bytes at most as many.
+ *  Returns  as pleat_sim_work. A difference is a hazard of kind PLEAT_SIM_CONTENTS. */
 PLEAT_SIM_API int pleat_sim_verify(void *stream, uint64_t ptr, uint64_t bytes, uint64_t seed);
 
 /** Finish everything that was submitted, on all devices. */
@@ -158,7 +160,8 @@ PLEAT_SIM_API void pleat_sim_advance(int device, uint64_t n);
  *           driver's state: queries, cuInit, cuCtxPopCurrent and cuThreadExchange... are not
  *           counted then, but can be named. k: 0 = the next one. code: a CUresult.
  *  Failure  up to 64 rules may be in force; more, or an unknown name, set pleat_sim_error and are
- *           said on stderr, since a test that lost its fault would pass for nothing. */
+ *           printed on stderr, since a test that lost its fault would pass without testing
+ *           anything. */
 PLEAT_SIM_API void pleat_sim_fail_at(const char *call, uint64_t k, int code);
 
 /** Make the k-th such call and every later one answer `code`; see pleat_sim_fail_at. */
@@ -167,16 +170,16 @@ PLEAT_SIM_API void pleat_sim_fail_from(const char *call, uint64_t k, int code);
 /** Forget all faults that have not struck yet. */
 PLEAT_SIM_API void pleat_sim_fail_never(void);
 
-/** What stands for a delay that only gives way to other threads. */
+/** The delay that only yields to other threads. */
 #define PLEAT_SIM_YIELD 0xffffffffU
 
-/** Let every such call sleep before it takes effect, so that races show without luck.
+/** Let every such call sleep before it takes effect, so that races show reliably.
  *
  *  Units    `us`: microseconds of real time, at most 10 seconds; 0 = none any more; PLEAT_SIM_YIELD
  *           = sched_yield. The cost clock does not notice.
  *  Params   call: an entry point's name, one of this header's that stands in the log
  *           (pleat_sim_work), or NULL for all of the driver's.
- *  Failure  an unknown name sets pleat_sim_error and is said on stderr.
+ *  Failure  an unknown name sets pleat_sim_error and is printed on stderr.
  *  Threads  any; the calling thread sleeps, outside every lock of the simulator. */
 PLEAT_SIM_API void pleat_sim_delay(const char *call, unsigned us);
 
@@ -186,21 +189,21 @@ PLEAT_SIM_API void pleat_sim_delay_after(const char *call, unsigned us);
 /** Count the calls that a fault has answered since the reset. */
 PLEAT_SIM_API uint64_t pleat_sim_n_faults(void);
 
-/** What the simulator holds. Reservations, streams, events, graphs and lost objects are those of
- *  all devices, whichever is asked for. */
+/** What the simulator holds. Reservations, streams, events, graphs and lost objects always count
+ *  those of all devices. */
 typedef struct pleat_sim_counts {
     uint64_t reservations, handles, mappings, allocations; /* live driver objects */
-    uint64_t streams, events, graphs, contexts;            /* graphs: and executable graphs */
+    uint64_t streams, events, graphs, contexts;            /* graphs: executable ones too */
     uint64_t reserved_bytes, physical_bytes, mapped_bytes; /* physical: also what pools hold */
     uint64_t peak_physical_bytes;
     uint64_t capacity_bytes;
     uint64_t unfinished_work;
     uint64_t hazards;
     uint64_t calls;        /* of cu* entry points, refused ones too */
-    uint64_t lost_objects; /* went down with their context instead of being destroyed */
+    uint64_t lost_objects; /* went with their context instead of being destroyed */
     uint64_t pools;        /* of cuMemPoolCreate, not yet destroyed */
     uint64_t pool_bytes;   /* physical bytes that pools hold, default ones and destroyed ones too */
-    uint64_t user_objects; /* whose destructor has not been called */
+    uint64_t user_objects; /* whose destructor was not called yet */
 } pleat_sim_counts;
 
 /** Tell what the simulator holds.
@@ -221,30 +224,30 @@ typedef struct pleat_sim_mapping {
     uint64_t ptr;
     uint64_t bytes;
     uint64_t handle;
-    int device; /* whose memory it is */
+    int device; /* that owns the memory */
     int access; /* CU_MEM_ACCESS_FLAGS_* of that device */
 } pleat_sim_mapping;
 
 /** Copy up to n mappings in address order.
  *
  *  Shape    out has room for n; may be NULL when n is 0.
- *  Returns  how many there are, however many were copied. */
+ *  Returns  how many there are; more than n are not copied. */
 PLEAT_SIM_API size_t pleat_sim_mappings(pleat_sim_mapping *out, size_t n);
 
 typedef enum pleat_sim_hazard_kind {
-    PLEAT_SIM_UNMAPPED_ACCESS, /* work touches bytes that are not mapped or without access */
+    PLEAT_SIM_UNMAPPED_ACCESS, /* work touches bytes without mapping or access */
     PLEAT_SIM_UNMAP_IN_USE,    /* unmap, release or free under unfinished work */
     PLEAT_SIM_RACE,            /* two streams, same physical bytes, unordered, one of them writes */
     PLEAT_SIM_CONTENTS,        /* memory mode: verify found other bytes */
-    PLEAT_SIM_CALL_IN_DESTRUCTOR, /* of a user object; the call is refused: NOT_PERMITTED */
-    PLEAT_SIM_DEAD_HANDLE /* dead_handles:hazard: of a destroyed stream or event; ptr is it */
+    PLEAT_SIM_CALL_IN_DESTRUCTOR, /* of a user object; the call answers NOT_PERMITTED */
+    PLEAT_SIM_DEAD_HANDLE         /* dead_handles:hazard: `ptr` is a destroyed stream or event */
 } pleat_sim_hazard_kind;
 
 typedef struct pleat_sim_hazard {
     pleat_sim_hazard_kind kind;
     uint64_t ptr;
     uint64_t bytes;
-    uint64_t call; /* number of the call in the log that revealed it */
+    uint64_t call; /* number in the log of the call that revealed it */
     char text[160];
 } pleat_sim_hazard;
 

@@ -1,7 +1,7 @@
 /* pool.c - slabs of objects, and the simulator's host memory.
  *
- * A simulator without host memory cannot go on and is no allocator under test: it says so and ends
- * the process instead of answering a code that the program would take for the device's. */
+ * A simulator without host memory cannot go on. It prints a message and ends the process, because
+ * the program would take an error code for the device's. */
 #include "vmm/sim/pool.h"
 
 #include <stdio.h>
@@ -44,7 +44,7 @@ void sim_pool_fini(sim_pool *pool)
     memset(pool, 0, sizeof(*pool));
 }
 
-/* Make room for the slab that starts at index n_seen. */
+/* Makes room for the slab that starts at index n_seen. */
 static void add_slab(sim_pool *pool)
 {
     uint32_t slab = pool->n_seen >> SIM_POOL_SLAB_SHIFT;

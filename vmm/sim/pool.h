@@ -19,7 +19,7 @@ typedef struct sim_pool {
 void sim_pool_init(sim_pool *pool, size_t object_bytes);
 void sim_pool_fini(sim_pool *pool);
 
-/* A zeroed object when its index is new, else as it was given back. */
+/* Returns a zeroed object when its index is new, otherwise the object as it was given back. */
 void *sim_pool_take(sim_pool *pool, uint32_t *index);
 void sim_pool_give(sim_pool *pool, uint32_t index);
 
@@ -30,7 +30,7 @@ static inline void *sim_pool_at(const sim_pool *pool, uint32_t index)
     return pool->slabs[index >> SIM_POOL_SLAB_SHIFT] + in_slab * pool->object_bytes;
 }
 
-/* Numbers that are not to be used again soon: each waits for SIM_QUARANTINE later ones. */
+/* Numbers that must not be reused soon: each waits for SIM_QUARANTINE later ones. */
 enum { SIM_QUARANTINE = 4096 };
 
 typedef struct sim_quarantine {
@@ -38,12 +38,12 @@ typedef struct sim_quarantine {
     uint64_t n_seen;
 } sim_quarantine;
 
-/* Puts *number in; true, and *number is another one, when that one has waited long enough. */
+/* Puts *number in. True if another number has waited long enough; *number is then that one. */
 bool sim_quarantine_swap(sim_quarantine *quarantine, uint32_t *number);
 void sim_quarantine_fini(sim_quarantine *quarantine);
 
-/* Host memory that is always there: the process ends with a message when the host has none.
- * sim_new zeroes; sim_grow is realloc. */
+/* Host memory that never fails: without it the process ends with a message. sim_new zeroes;
+ * sim_grow is realloc. */
 void *sim_new(size_t bytes);
 void *sim_grow(void *p, size_t bytes);
 

@@ -1,6 +1,6 @@
-/* sim_list.h - every entry point of the simulated driver: those that pleat calls itself, and what
- * only programs that run on the simulator need (vmm/runtime/ does), or has no argument, which does
- * not fit pleat's wrappers. Form: driver_list.h. */
+/* sim_list.h - every entry point of the simulated driver: those that pleat calls, those that only
+ * other programs on the simulator need (vmm/runtime/), and one without arguments, which does not
+ * fit pleat's wrappers. Form: driver_list.h. */
 #ifndef PLEAT_SIM_LIST_H
 #define PLEAT_SIM_LIST_H
 

@@ -3,9 +3,9 @@
  *   0     one granule              half                          limit = 1 << va_bits
  *   | never |  second choice        |  first choice: next fit     |
  *
- * Made-up addresses start in the upper half, so that with the default of 48 bits no host pointer
- * can be one of them and using one ends in a fault. With backing:memory the kernel gives the
- * addresses. The table has two levels; a leaf is there while one of its granules is mapped. */
+ * Made-up addresses start in the upper half: with the default of 48 bits no host pointer is among
+ * them, and dereferencing one faults. With backing:memory the kernel gives the addresses. The table
+ * has two levels; a leaf exists while one of its granules is mapped. */
 #include "vmm/sim/space.h"
 
 #include <stdlib.h>
@@ -51,7 +51,7 @@ void sim_space_fini(sim_space *space)
     memset(space, 0, sizeof(*space));
 }
 
-/* Index of the first reservation that ends behind `address`. */
+/* Index of the first reservation that ends after `address`. */
 static size_t first_behind(const sim_space *space, uint64_t address)
 {
     size_t low = 0;
@@ -117,7 +117,7 @@ static void insert_reservation(sim_space *space, sim_reservation *reservation)
     space->n_reservations++;
 }
 
-/* Linear allocations are kept a granule apart, so that running over the end of one is seen. */
+/* Linear allocations are a granule apart, so that an access past the end of one is noticed. */
 static uint64_t distance_bytes(const sim_space *space, bool is_linear)
 {
     return is_linear && !space->has_memory ? UINT64_C(1) << space->shift : 0;

@@ -4,9 +4,9 @@
  *   |63     48|47      32|   31   |   30    |   29    |   28   |   27   |26            0|
  *   | write   | read     | linear | partial | aliased | mapped | pooled | mapping index |
  *
- * One write and one read bit for each device. linear: the driver's own, of cuMemAlloc or a pool.
- * partial: the allocation ends within the granule. aliased: the handle has further mappings.
- * pooled: a pool's, so only its live blocks may be touched. Guarded by sim.lock. */
+ * One write and one read bit for each device. linear: memory of cuMemAlloc or of a pool. partial:
+ * the allocation ends within the granule. aliased: the handle has further mappings. pooled: memory
+ * of a pool, so only its live blocks may be touched. Guarded by sim.lock. */
 #ifndef PLEAT_SIM_SPACE_H
 #define PLEAT_SIM_SPACE_H
 
@@ -45,12 +45,12 @@ typedef struct sim_space {
     uint64_t limit; /* first address that is never given out */
     bool has_memory;
     sim_leaf **leaves;
-    sim_leaf *spare;                /* an empty one for the next need, or NULL */
+    sim_leaf *spare;                /* an empty leaf, kept for reuse, or NULL */
     sim_reservation **reservations; /* in address order */
     size_t n_reservations;
     size_t room;
     uint64_t cursor; /* where the next search starts */
-    uint64_t n_user; /* reservations that are not linear, and their bytes */
+    uint64_t n_user; /* reservations that the user made, and their bytes */
     uint64_t user_bytes;
     uint64_t all_bytes;
 } sim_space;
@@ -58,8 +58,8 @@ typedef struct sim_space {
 void sim_space_init(sim_space *space, const sim_conf *conf);
 void sim_space_fini(sim_space *space);
 
-/* Reserve `bytes` (whole granules) at a multiple of `alignment` (a power of two), at `hint` when
- * that is free and not 0. NULL when the address space has no such gap. */
+/* Reserve `bytes` (whole granules) at a multiple of `alignment` (a power of two); at `hint` if that
+ * is not 0 and free. NULL when the address space has no such gap. */
 sim_reservation *sim_space_reserve(sim_space *space, uint64_t bytes, uint64_t alignment,
                                    uint64_t hint, bool is_linear);
 void sim_space_release(sim_space *space, sim_reservation *reservation);

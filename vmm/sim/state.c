@@ -1,8 +1,8 @@
 /* state.c - the one global, its lock, resets, and what a fork does to it.
  *
- * A child of a process that called cuInit has no driver: as with a real one, every call answers
- * NOT_INITIALIZED there. A fork before cuInit is harmless. The lock is held across fork, so that a
- * child finds the state whole. */
+ * After cuInit a forked child has no driver: as with a real one, every call answers
+ * NOT_INITIALIZED. A fork before cuInit is harmless. The lock is held across fork, so the child
+ * finds consistent state. */
 #include "vmm/sim/state.h"
 
 #include <stdlib.h>
@@ -79,7 +79,7 @@ static void free_everything(void)
     sim_log_reset();
 }
 
-/* Everything after the lock is as in a new process, but what must stay unique. */
+/* Everything after the lock becomes as in a new process, except what must stay unique. */
 static void forget_everything(void)
 {
     sim_state old = sim;

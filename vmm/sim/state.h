@@ -1,7 +1,7 @@
 /* state.h - the whole simulator: one global, one lock; devices, contexts, threads.
  *
  * Everything below is guarded by sim.lock, which every exported function holds from its beginning
- * to its end (call.h). Nothing calls out while it is held. Thread state is its thread's own. */
+ * to its end (call.h). No callback runs while it is held. Thread state belongs to its thread. */
 #ifndef PLEAT_SIM_STATE_H
 #define PLEAT_SIM_STATE_H
 
@@ -19,14 +19,15 @@ typedef struct sim_capture sim_capture;
 typedef struct sim_context {
     int device;
     unsigned n_retained;
-    uint64_t generation;  /* counts activations: a stale reference has another one */
+    uint64_t generation;  /* counts activations, so that a stale reference is recognised */
     sim_stream *legacy;   /* made at first use */
     unsigned n_capturing; /* blocking streams that are being captured */
 } sim_context;
 
-/* One submission in a device's order: which stream's work becomes due when depth has passed. */
+/* One submission in the device's order. It tells which stream has work due once depth has
+ * passed. */
 typedef struct sim_submission {
-    uint32_t slot; /* UINT32_MAX: nothing, time alone went on */
+    uint32_t slot; /* UINT32_MAX: no work, only time went on */
     uint64_t position;
 } sim_submission;
 
@@ -38,7 +39,7 @@ typedef struct sim_device {
     uint64_t n_handles;
     uint64_t n_mappings;
     uint64_t n_linear;      /* allocations of cuMemAlloc, and pools' segments */
-    uint64_t n_allocations; /* of cuMemAlloc, and of pools until their free has passed */
+    uint64_t n_allocations; /* of cuMemAlloc; of pools until the free has passed */
     sim_submission *order;  /* ring of order_mask + 1 */
     uint64_t order_mask;
     uint64_t n_submitted;
@@ -69,7 +70,7 @@ typedef struct sim_state {
     sim_pool events;
     sim_pool graphs;
     sim_pool user_objects;
-    sim_pool mempools; /* indexes are not used twice, so that a destroyed pool's handle is known */
+    sim_pool mempools; /* indexes are never reused, so a destroyed pool's handle is recognised */
 
     sim_stream **active; /* streams with unfinished work, in no order */
     uint32_t n_active;
@@ -94,7 +95,7 @@ typedef struct sim_context_ref {
     uint64_t generation;
 } sim_context_ref;
 
-/* What the driver knows about a thread; emptied when a reset has happened since. */
+/* What the driver knows about a thread; cleared at first use after a reset. */
 typedef struct sim_thread {
     uint64_t epoch;
     unsigned number; /* 1, 2, ... in order of first call */
@@ -113,7 +114,7 @@ cu_result sim_context_current(sim_context **out);
 
 /* Free everything and start afresh with `conf`. */
 void sim_state_reset(const sim_conf *conf);
-/* Configure from PLEAT_SIM unless that or a reset happened before; false: see sim_error_text. */
+/* Configures from PLEAT_SIM unless it was configured before; false: see sim_error_text. */
 bool sim_state_configure(void);
 void sim_state_lock(void);
 void sim_state_unlock(void);
@@ -127,7 +128,7 @@ static inline sim_device *sim_device_at(int ordinal)
     return ordinal >= 0 && ordinal < sim.conf.n_devices ? &sim.devices[ordinal] : NULL;
 }
 
-/* Can work on device `from` be given access to the memory of device `to`? Both exist. */
+/* Can work on device `from` get access to the memory of device `to`? Both exist. */
 static inline bool sim_device_reaches(int from, int to)
 {
     return from == to || sim.conf.peers == SIM_PEERS_ALL ||

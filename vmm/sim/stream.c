@@ -1,10 +1,9 @@
-/* stream.c - handles, ids, default streams, and who waits for whom by default.
+/* stream.c - handles, ids, default streams, and the order that default streams imply.
  *
- * A handle is recycled at once, last destroyed first, work pending or not, but with
- * dead_handles:hazard, where it stays dead for long; an id never. The stream
- * object lives on in its slot until its work is done (S4, stream.h).
- * The legacy default stream waits for all earlier work of its context's blocking streams, and
- * their later work waits for it. */
+ * A handle is recycled at once, last destroyed first, even if work is pending; with
+ * dead_handles:hazard it stays dead for long. An id is never recycled. The stream object lives on
+ * in its slot until its work is done (S4, stream.h). The legacy default stream waits for all
+ * earlier work of its context's blocking streams, and their later work waits for it. */
 #include "vmm/sim/stream.h"
 
 #include <stdlib.h>
@@ -13,13 +12,13 @@
 #include "vmm/sim/capture.h"
 #include "vmm/sim/hazard.h"
 
-/* Handles look like pointers but are none: a base, and a step for each number. */
+/* Handles only look like pointers: a base, and a step for each number. */
 #define HANDLE_BASE UINT64_C(0x510000000000)
 enum { HANDLE_STEP = 256 };
 
 static struct {
     uint32_t *slots; /* by handle number; UINT32_MAX: free */
-    uint64_t *died;  /* by handle number: in which call */
+    uint64_t *died;  /* by handle number: the call that destroyed it */
     uint32_t n;
     uint32_t *free_numbers;
     uint32_t n_free;
@@ -54,7 +53,7 @@ static uint32_t number_of(cu_stream handle)
     return value % HANDLE_STEP == 0 && number < handles.n ? (uint32_t)number : UINT32_MAX;
 }
 
-/* A stream in a slot of its own; positions go on where the slot's last stream left them. */
+/* Makes a stream in a free slot; positions continue from the slot's last stream. */
 static sim_stream *make_stream(sim_context *context, bool is_blocking)
 {
     uint32_t slot;

@@ -8,8 +8,8 @@
  * S1  finished <= submitted; the ring holds exactly the operations in between
  * S2  a stream is in sim.active if and only if finished < submitted
  * S3  an operation finishes only after its own stream's earlier ones and its dependencies
- * S4  a slot goes to another stream only when finished == submitted; positions go on
- * Dependencies are vector clocks (clock.h): what stream waits and the legacy default stream add. */
+ * S4  a slot goes to another stream only when finished == submitted; positions go on Dependencies
+ * are vector clocks (clock.h); stream waits and the legacy default stream add to them. */
 #ifndef PLEAT_SIM_STREAM_H
 #define PLEAT_SIM_STREAM_H
 
@@ -26,19 +26,19 @@ typedef enum sim_task_kind {
     SIM_TASK_WRITE, /* host to device */
     SIM_TASK_COPY,  /* device to device: writes the first access with the second */
     SIM_TASK_WRITE64,
-    SIM_TASK_FREE,        /* cuMemFreeAsync of what cuMemAlloc gave at address `value` */
+    SIM_TASK_FREE,        /* cuMemFreeAsync of memory from cuMemAlloc at address `value` */
     SIM_TASK_POOL_ALLOC,  /* the driver's own: a block of a pool begins */
     SIM_TASK_POOL_RETIRE, /* the driver's own: a block of pool number `value` ends */
-    SIM_TASK_LAUNCH_END,  /* the driver's own: a launch is over, which held user objects */
+    SIM_TASK_LAUNCH_END,  /* the driver's own: a launch that held user objects is over */
 } sim_task_kind;
 
-/* What is to be done; the access list belongs to whoever made it. */
+/* What is to be done; whoever made the access list owns it. */
 typedef struct sim_task {
     sim_task_kind kind;
     uint64_t value;          /* seed, byte, 64-bit value */
     struct sim_holds *holds; /* of SIM_TASK_LAUNCH_END */
     void *host;
-    bool is_peer_s; /* touches memory of several devices, each with its own device's access */
+    bool is_peer_s; /* each access is checked with the device that owns its memory */
     size_t n;
     const pleat_sim_access *accesses;
 } sim_task;
@@ -49,11 +49,11 @@ typedef struct sim_op {
     uint64_t call; /* its number in the log */
     uint64_t access_epoch;
     sim_clock *deps;
-    sim_task *task; /* NULL: work with at most one access, described right here */
+    sim_task *task; /* NULL: work with at most one access, described here */
     bool is_write;
     bool is_counted;  /* takes part in depth */
-    bool is_reported; /* a hazard was recorded for its addresses: not again at its end */
-    bool is_driver_s; /* no access of the program's: not checked at its end */
+    bool is_reported; /* a hazard was recorded for its addresses: not checked at its end */
+    bool is_driver_s; /* no access of the program: not checked at its end */
 } sim_op;
 
 struct sim_stream {
@@ -63,7 +63,7 @@ struct sim_stream {
     sim_op *ring; /* position p is at p & ring_mask */
     uint64_t ring_mask;
     uint64_t n_ring; /* its size, 0 before the first operation */
-    sim_clock *deps; /* what comes before the next operation, apart from the own stream */
+    sim_clock *deps; /* what comes before the next operation, besides the own stream's */
     sim_context *context;
     uint64_t generation; /* of the context */
     uint32_t slot;
@@ -99,38 +99,38 @@ static inline bool sim_stream_is_idle(const sim_stream *stream)
 
 /* stream.c */
 /* The stream behind a handle: a created one of any context, or a default one of the current
- * context. Returns CU_SUCCESS, INVALID_HANDLE or what sim_context_current says. */
+ * context. Returns CU_SUCCESS, INVALID_HANDLE or the result of sim_context_current. */
 cu_result sim_stream_find(cu_stream handle, sim_stream **out);
 cu_result sim_stream_create(sim_context *context, unsigned flags, cu_stream *out);
 void sim_stream_destroy(sim_stream *stream);
 sim_stream *sim_stream_legacy(sim_context *context);
-/* Destroy all streams of a context that goes down. */
+/* Destroys all streams of a context that goes away. */
 void sim_stream_drop_context(sim_context *context);
 void sim_stream_fini(void);
-/* Slot and resources go back once a destroyed stream is idle. */
+/* Gives back slot and resources once a destroyed stream is idle. */
 void sim_stream_settle(sim_stream *stream);
-/* Add what the legacy default stream's rule puts before the next command of `stream`. */
+/* Adds to the next command of `stream` what the legacy default stream's rule puts before it. */
 void sim_stream_join_default(sim_stream *stream);
-/* Raise the clock to all that was submitted to `stream`, and to what that stream waits for. */
+/* Raises the clock to all work submitted to `stream`, and to what that stream waits for. */
 void sim_stream_gather(sim_stream *stream, sim_clock **clock);
-/* The same for all streams of a context, those that were destroyed with work pending too. */
+/* The same for all streams of a context, destroyed ones with pending work included. */
 void sim_stream_gather_context(const sim_context *context, sim_clock **clock);
-/* Has everything that the clock names finished? Forgets what has. */
+/* Has everything that the clock names finished? Removes finished entries. */
 bool sim_stream_passed(sim_clock **clock);
 
 /* work.c */
 void sim_work_submit(sim_stream *stream, const sim_task *task, bool is_counted);
-/* Finish all that the position and the clock need, in an order that respects dependencies. */
+/* Finishes everything up to the position and the clock, in an order that respects dependencies. */
 void sim_work_finish_until(sim_stream *stream, uint64_t position, const sim_clock *clock);
 void sim_work_finish_all(void);
 void sim_work_finish_clock(const sim_clock *clock);
-/* As if n operations had been submitted to the device. */
+/* Lets time go on as if n operations had been submitted to the device. */
 void sim_work_advance(sim_device *device, uint64_t n);
 void sim_work_init(sim_device *device);
 
 /* task.c */
 sim_task *sim_task_copy(const sim_task *task);
-/* Do at its end what a task does to contents; its addresses are known to be accessible. */
+/* Does a task's effect on contents, at the task's end; its addresses are known to be accessible. */
 void sim_task_run(const sim_task *task);
 void sim_task_free(sim_task *task); /* NULL is fine */
 

@@ -1,4 +1,4 @@
-/* submit.c - finds the stream, asks the captures, hands on. */
+/* submit.c - finds the stream, checks captures and addresses, hands the work on. */
 #include "vmm/sim/submit.h"
 
 #include "vmm/sim/capture.h"
@@ -36,7 +36,8 @@ cu_result sim_submit(cu_stream handle, const sim_task *task, bool is_counted)
     return sim_submit_to(stream, task, is_counted);
 }
 
-/* A driver refuses addresses that it does not know; the program is wrong all the same. */
+/* A driver refuses unknown addresses; the program is at fault all the same, so a hazard is
+ * recorded. */
 static cu_result check_address(int device, const pleat_sim_access *access)
 {
     const pleat_sim_access *first;
@@ -51,7 +52,7 @@ static cu_result check_address(int device, const pleat_sim_access *access)
     return result;
 }
 
-/* Whose memory it is; the current device's where nobody's is. */
+/* The device that owns the memory; the current device if none does. */
 static int device_of(uint64_t ptr, int device)
 {
     const sim_mapping *mapping = sim_mapping_at(ptr);

@@ -1,14 +1,14 @@
-/* submit.h - the way of all work from a call to its stream or into its capture. */
+/* submit.h - brings work from a call to its stream, or into the stream's capture. */
 #ifndef PLEAT_SIM_SUBMIT_H
 #define PLEAT_SIM_SUBMIT_H
 
 #include "vmm/sim/stream.h"
 
-/* Work on a stream of the current context: submitted, or recorded where the stream is captured. */
+/* Work on a stream of the current context: submitted, or recorded if the stream is captured. */
 cu_result sim_submit(cu_stream handle, const sim_task *task, bool is_counted);
 /* The same for a stream that was found already. */
 cu_result sim_submit_to(sim_stream *stream, const sim_task *task, bool is_counted);
-/* A driver's own operation on one piece of memory, which must be accessible at the call. */
+/* A driver operation on one piece of memory, which must be accessible at the call. */
 cu_result sim_submit_checked(cu_stream handle, sim_task_kind kind, uint64_t value, void *host,
                              const pleat_sim_access *access, bool is_counted);
 /* A copy within a device or between two: each address is checked with its own device's access. */

@@ -1,9 +1,9 @@
 /* work.c - operations: submission, depth, dependencies, and the order in which they finish.
  *
  * Upholds S1 to S4 (stream.h). An operation finishes when `depth` later ones have been submitted to
- * its device and its dependencies have finished. Dependencies always were submitted earlier, so
- * waiting for them never deadlocks; only those on another device can be late, and their streams are
- * then marked blocked and tried again whenever something has finished. */
+ * its device and its dependencies have finished. Dependencies were always submitted earlier, so
+ * waiting for them never deadlocks. Only dependencies on another device can be late; the waiting
+ * streams are then marked blocked, and tried again when something has finished. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,7 +59,7 @@ static void grow_ring(sim_stream *stream)
     stream->ring_mask = n - 1;
 }
 
-/* The accesses of an operation; `one` is where a single one is written down. */
+/* The accesses of an operation; a single one is written to `one`. */
 static const pleat_sim_access *accesses_of(const sim_op *op, pleat_sim_access *one, size_t *n)
 {
     if (op->task != NULL) {
@@ -71,7 +71,7 @@ static const pleat_sim_access *accesses_of(const sim_op *op, pleat_sim_access *o
     return one;
 }
 
-/* May it still touch what it was to touch? What was reported once is not reported again. */
+/* Are its addresses still accessible? A hazard that was recorded once is not recorded again. */
 static bool check_at_end(const sim_stream *stream, sim_op *op)
 {
     pleat_sim_access one;
@@ -93,7 +93,7 @@ static bool check_at_end(const sim_stream *stream, sim_op *op)
     return false;
 }
 
-/* The oldest unfinished operation is over. */
+/* Finishes the oldest unfinished operation. */
 static void finish_front(sim_stream *stream)
 {
     sim_op *op = sim_stream_op(stream, stream->finished + 1);
@@ -133,7 +133,7 @@ static void finish_ready(sim_stream *stream)
     }
 }
 
-/* Something has finished: try the streams that waited for others, until none goes on. */
+/* Something has finished: retries blocked streams until none makes progress. */
 static void retry_blocked(void)
 {
     bool goes_on = true;
@@ -148,7 +148,7 @@ static void retry_blocked(void)
     }
 }
 
-/* One more submission on the device: what was submitted `depth` before it becomes due. */
+/* Adds one submission to the device's order: what was submitted `depth` before becomes due. */
 static void enter_order(sim_device *device, uint32_t slot, uint64_t position)
 {
     uint64_t depth = sim.conf.depth;
@@ -168,7 +168,7 @@ static void enter_order(sim_device *device, uint32_t slot, uint64_t position)
     finish_ready(stream);
 }
 
-/* The hull of what a task touches. */
+/* Sets the hull of the task's accesses. */
 static void set_hull(sim_op *op, const sim_task *task)
 {
     for (size_t i = 0; i < task->n; i++) {
@@ -211,7 +211,7 @@ static void check_at_submission(const sim_stream *stream, const sim_task *task, 
     }
 }
 
-/* Does more happen at its end than time going on? */
+/* Does its end have any effect, besides time going on? */
 static bool has_effect(const sim_task *task)
 {
     if (task->kind == SIM_TASK_WORK || task->kind == SIM_TASK_POOL_ALLOC) {
@@ -271,7 +271,7 @@ static bool need_clock(const sim_clock *clock)
     return is_more;
 }
 
-/* Extend what is needed by what that depends on. */
+/* Adds what the needed operations depend on. */
 static void need_dependencies(void)
 {
     bool is_more = true;
