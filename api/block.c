@@ -1,7 +1,7 @@
-/* block.c - the hot calls: allocate, free, record a stream, look a pointer up.
+/* block.c - the hot calls: allocate, free, record a stream, look up a pointer.
  *
- * Each enters the instance, finds device and stream and calls the allocator; everything that says
- * why something failed lies in cold functions behind. Holds no lock. */
+ * Each enters the instance, finds device and stream and calls the allocator; explaining failures is
+ * left to cold functions. Holds no lock. */
 #include "api/block.h"
 
 #include "api/callback.h"
@@ -28,7 +28,7 @@ __attribute__((cold, noinline)) static pleat_status refuse_size(size_t bytes, co
                         (unsigned long long)bytes);
 }
 
-/* `n_errors`, here and below: what pl_driver_n_errors was when the call began. */
+/* `n_errors`, here and below: pl_driver_n_errors at the beginning of the call. */
 __attribute__((cold, noinline)) static pleat_status refuse_stream(const pl_gpu *gpu, void *stream,
                                                                   uint64_t n_errors,
                                                                   pleat_status st)
@@ -44,7 +44,7 @@ static pleat_status refuse_child(void)
     return pl_error_set(PLEAT_EFORKED, 0, "a callback forked, and this is the child");
 }
 
-/* Where else in the instance the address lies, for the text only. */
+/* Finds where else in the instance the address lies, for the text only. */
 static void say_whereabouts(pl_instance *instance, int device, pleat_devptr ptr, pl_text *text)
 {
     for (int i = 0; i < instance->n_devices; i++) {
@@ -88,7 +88,7 @@ __attribute__((cold, noinline)) static pleat_status refuse_block(const pl_gpu *g
     return refuse_pointer(gpu->instance, gpu->ordinal, ptr, st);
 }
 
-/* A block on a device that was never used, or of address 0. */
+/* For a device that was never used, or address 0. */
 __attribute__((cold, noinline)) static pleat_status refuse_unknown(pl_instance *instance,
                                                                    int device, pleat_devptr ptr)
 {
@@ -98,13 +98,13 @@ __attribute__((cold, noinline)) static pleat_status refuse_unknown(pl_instance *
 
 /* ---- with stacks ---- */
 
-/* What is asked for, and where. */
+/* The request, and where it goes. */
 typedef struct pl_wish {
     pl_gpu *gpu;
     pl_private *in; /* NULL = the default pool */
     size_t bytes;
     pl_stream *stream;
-    bool is_patient; /* what pends is asked for again */
+    bool is_patient; /* a request that meets pending memory is repeated */
 } pl_wish;
 
 static inline pleat_status ask(const pl_wish *w, pleat_devptr *out)
@@ -164,7 +164,7 @@ static void tell_shortage(const pl_wish *w)
     if (!pl_observer_is_on(&gpu->history.observer)) {
         return;
     }
-    (void)pl_device_free_bytes(gpu->dev, &free_bytes); /* stays 0 when nobody knows */
+    (void)pl_device_free_bytes(gpu->dev, &free_bytes); /* stays 0 when the driver cannot tell */
     if (pl_history_wants_stack(&gpu->history, PLEAT_HISTORY_FRAMES)) {
         pl_stack_begin();
     }
@@ -187,7 +187,7 @@ static pleat_status report_shortage(const pl_wish *w, pleat_status st)
         atomic_fetch_add(&gpu->n_ooms, 1);
         pl_error_copy_text(sentence, sizeof sentence);
         pl_callback_oom(gpu->instance, gpu->ordinal, w->bytes, sentence);
-        pl_error_restore(&kept, sentence); /* the callback's own failures are not the caller's */
+        pl_error_restore(&kept, sentence); /* drops the callback's own failures */
     }
     return st;
 }
@@ -210,8 +210,8 @@ static pleat_status alloc_pending(const pl_wish *w, pleat_devptr *out)
     return st;
 }
 
-/* The application is asked for memory as long as it frees some; a bound keeps one that always
- * claims to from holding the request for ever. */
+/* Asks the application for memory as long as it frees some. The bound ends this for an application
+ * that always claims to have freed some. */
 __attribute__((cold, noinline)) static pleat_status alloc_short(const pl_wish *w, uint64_t n_errors,
                                                                 pleat_status st, pleat_devptr *out)
 {
@@ -253,9 +253,9 @@ static inline bool is_likely(bool condition)
     return __builtin_expect(condition, 1);
 }
 
-/* What may be a cancellation point further down turns cancellation off itself. But a stream that
- * the driver is asked about would pay for several pairs, so there one spans the whole call; the
- * default streams (handles 0, 1 and 2) are known without a question and pay nothing. */
+/* Code further down that may be a cancellation point turns cancellation off itself. When the driver
+ * is asked about a stream, that would cost several pairs, so one pair spans the whole call. The
+ * default streams (handles 0, 1 and 2) are known without a question and need none. */
 enum { NO_CANCEL = -1, N_DEFAULT_STREAMS = 3 };
 
 static inline int cancel_off(const void *stream)
@@ -290,7 +290,7 @@ static inline pleat_status alloc_on(const pl_wish *w, uint64_t n_errors, pleat_d
     return is_likely(st == PLEAT_OK) ? st : alloc_short(w, n_errors, st, out);
 }
 
-/* Somebody routes: the request may belong to a private pool. */
+/* Somebody has begun a route: the request may belong to a private pool. */
 __attribute__((cold, noinline)) static pleat_status alloc_by_route(pl_wish w, void *stream,
                                                                    uint64_t n_errors,
                                                                    pleat_devptr *out)
@@ -305,7 +305,7 @@ __attribute__((cold, noinline)) static pleat_status alloc_by_route(pl_wish w, vo
     }
     w.in = pl_pool_private(pool);
     pleat_status st = alloc_on(&w, n_errors, out);
-    if (st != PLEAT_EFORKED) { /* a child touches nothing of its parent's */
+    if (st != PLEAT_EFORKED) { /* a child touches nothing of its parent */
         pl_pool_leave(pools, pool);
     }
     return st;
@@ -327,7 +327,7 @@ static inline __attribute__((always_inline)) pleat_status alloc_block(pleat hand
 {
     pl_stream *on;
     uint64_t n_errors = count_errors();
-    if (bytes - 1 >= most_bytes || !out) { /* zero wraps round */
+    if (bytes - 1 >= most_bytes || !out) { /* zero wraps around */
         return refuse_size(bytes, out);
     }
     pl_use use = pl_use_enter(handle);
@@ -361,7 +361,8 @@ pleat_status pl_block_alloc_patiently(pleat handle, int device, size_t bytes, vo
     return alloc_block(handle, device, bytes, stream, true, out);
 }
 
-/* Free or record a block that should exist: a device never used has none, and is not opened. */
+/* Free or record a block that should exist. A device that was never used has none and is not
+ * opened. */
 static inline __attribute__((always_inline)) pleat_status with_block(pleat handle, int device,
                                                                      pleat_devptr ptr, void *stream,
                                                                      bool is_free)

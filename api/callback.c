@@ -1,13 +1,13 @@
 /* callback.c - asking the application for memory.
  *
- * A callback runs on the thread whose request is short, with no pleat lock held, while that
- * request holds its use of the instance: so the instance outlives the callback even when another
- * thread destroys it meanwhile. Requests that a callback makes never run callbacks. */
+ * A callback runs on the thread whose request is short, with no pleat lock held. That request keeps
+ * its use of the instance, so the instance outlives the callback even if another thread destroys it
+ * meanwhile. Requests made inside a callback never run callbacks. */
 #include "api/callback.h"
 
 #include "vmm/base/cancel.h"
 
-/* Returns what `end` takes. */
+/* Returns a value for `end`. */
 static int begin(const pl_instance *instance)
 {
     pl_lock_assert_none();

@@ -1,11 +1,11 @@
-/* callback.h - asking the application for memory, outside every lock and never recursively. */
+/* callback.h - asks the application for memory, outside every lock and never recursively. */
 #ifndef PLEAT_API_CALLBACK_H
 #define PLEAT_API_CALLBACK_H
 
 #include "api/instance.h"
 
 /* Run the pressure callback once. True: it freed something, so the request is worth another try.
- * False also where there is none, or this thread is inside a callback already. */
+ * False also if there is no callback, or this thread is already inside one. */
 bool pl_callback_pressure(pl_instance *instance, int device, size_t bytes);
 /* Run the out-of-memory callback once, under the same conditions. */
 void pl_callback_oom(pl_instance *instance, int device, size_t bytes, const char *text);

@@ -1,9 +1,9 @@
 /* default.c - the default instance and the malloc-like pair on it.
  *
- * Made from PLEAT_CONF by its first use and kept for the process's life: nothing runs at exit. If
- * the program destroys it, the next use makes another. In a forked child the parent's stays what
- * it is: EFORKED. The handle is one atomic word; making one is guarded by a flag under the api
- * lock, since it calls the driver. */
+ * Its first use makes it from PLEAT_CONF, and it lives as long as the process: nothing runs at
+ * exit. If the program destroys it, the next use makes another. In a forked child the parent's
+ * instance answers EFORKED. The handle is one atomic word. A flag under the api lock guards the
+ * making, which calls the driver. */
 #include "api/default.h"
 
 #include "api/block.h"
@@ -16,7 +16,7 @@ static pleat unpack(uint64_t word)
     return (pleat){ .slot = (uint32_t)word, .generation = (uint32_t)(word >> 32) };
 }
 
-/* Returns PLEAT_OK; EFORKED; what pleat_create returns. */
+/* Returns PLEAT_OK; EFORKED; the result of pleat_create. */
 static pleat_status make_default(pleat *out)
 {
     pl_api_claim(&pl_api_state.is_making_default);
@@ -28,7 +28,7 @@ static pleat_status make_default(pleat *out)
             atomic_store(&default_word, pl_handle_word(handle));
         }
     } else if (st == PLEAT_EFORKED) {
-        (void)pl_use_enter(handle); /* refused: sets the error's text */
+        (void)pl_use_enter(handle); /* refused: this sets the error's text */
     }
     pl_api_unclaim(&pl_api_state.is_making_default);
     if (st == PLEAT_OK) {
@@ -86,5 +86,5 @@ void pleat_free(void *ptr, size_t bytes, int device, void *stream)
         return;
     }
     pleat_status st = pleat_block_free(handle, device, (pleat_devptr)(uintptr_t)ptr, stream);
-    (void)st; /* in pleat_last_error */
+    (void)st; /* pleat_last_error has it */
 }

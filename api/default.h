@@ -4,8 +4,8 @@
 
 #include "api/pleat.h"
 
-/* The default instance as it is, made or not: a handle that is safe to use and answers EGONE if
- * there is none. For those who have nothing to do then; takes no lock. */
+/* The handle of the default instance, made or not. If there is none, the handle is safe to use and
+ * answers EGONE. For callers that then have nothing to do; takes no lock. */
 pleat pl_default_peek(void);
 
 /* As pleat_malloc, except for memory that pends: as pl_block_alloc_patiently. */

@@ -1,7 +1,7 @@
-/* device.c - what concerns a whole device of an instance: trimming, limits, figures, checks.
+/* device.c - the calls about a whole device of an instance: trimming, limits, figures, checks.
  *
- * A device that was never used is opened only by what needs the driver (memory_info, set_limit,
- * describe, release_capture): asking for statistics must not make a context of 300 MiB. */
+ * Only calls that need the driver (memory_info, set_limit, describe, release_capture) open a device
+ * that was never used: asking for statistics must not make a context of 300 MiB. */
 #include <pthread.h>
 #include <string.h>
 
@@ -53,7 +53,7 @@ pleat_status pleat_device_trim(pleat handle, int device, uint64_t keep_bytes, bo
     pl_gpu *gpu;
     uint64_t bytes = 0;
     if (wait) {
-        pthread_testcancel(); /* a thread that only ever waits here can still be cancelled */
+        pthread_testcancel(); /* a thread that only ever waits here can be cancelled, too */
     }
     pleat_status st = begin_found(handle, device, &use, &gpu);
     if (st != PLEAT_OK) {
@@ -133,7 +133,7 @@ pleat_status pleat_device_stats(pleat handle, int device, pleat_stats *out)
         gpu->ops->stats(gpu->allocator, out);
         out->metadata_bytes += pl_history_host_bytes(&gpu->history);
         out->num_ooms = atomic_load(
-            &gpu->n_ooms); /* refusals that a callback mended do not count */
+            &gpu->n_ooms); /* refusals that a callback averted do not count */
     }
     pl_use_leave(use);
     return PLEAT_OK;
@@ -183,7 +183,7 @@ pleat_status pleat_device_release_capture(pleat handle, int device, void *stream
     return st;
 }
 
-/* The stream is held, and not any more afterwards. */
+/* The caller holds the stream; this lets go of it. */
 static void retire_known(pl_gpu *gpu, pl_stream *known)
 {
     if (gpu->ops->retire_stream && !pl_stream_is_legacy(known)) {
@@ -194,7 +194,7 @@ static void retire_known(pl_gpu *gpu, pl_stream *known)
     }
 }
 
-/* Devices whose peer it is may have seen it, too. */
+/* Other devices that have this one as a peer may have seen the stream, too. */
 static void retire_elsewhere(pl_instance *instance, int device, void *stream)
 {
     for (int i = 0; i < instance->n_devices; i++) {

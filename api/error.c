@@ -1,4 +1,4 @@
-/* error.c - the calling thread's last failure. Thread-local: no lock, no memory of the heap. */
+/* error.c - the calling thread's last failure. Thread-local: no lock, no heap memory. */
 #include "api/error.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 static _Thread_local pleat_error last;
 static _Thread_local char last_text[PL_ERROR_TEXT_BYTES];
 
-/* What the driver said belongs to these failures; the others are pleat's own. */
+/* For these failures the driver's message belongs to the error; the others are pleat's own. */
 static bool is_from_driver(pleat_status status)
 {
     switch (status) {
@@ -30,7 +30,7 @@ static bool is_from_driver(pleat_status status)
     }
 }
 
-/* Append what the driver said and fill in its part of the error. */
+/* Appends the driver's message and fills in its part of the error. */
 static void merge_driver(pleat_error *error, pl_text *text, const pl_driver_error *driver)
 {
     error->driver_call = "";

@@ -1,4 +1,4 @@
-/* error.h - the calling thread's last failure, as pleat_last_error tells it. */
+/* error.h - the calling thread's last failure, for pleat_last_error. */
 #ifndef PLEAT_API_ERROR_H
 #define PLEAT_API_ERROR_H
 
@@ -7,13 +7,13 @@
 
 enum { PL_ERROR_TEXT_BYTES = 2048 };
 
-/* Remember a failure of this thread: the sentence, then what the driver said if a driver call of
- * this public call failed (result, call, detail). `bytes`: the size concerned, 0 if none.
- * Returns `status`, so that a caller can return it. Forgets the driver's own error. */
+/* Remember a failure of this thread: the sentence, then the driver's message if a driver call of
+ * this public call failed (result, call, detail). `bytes`: the size concerned, 0 if none. Returns
+ * `status` for the caller to return. Forgets the driver's own error. */
 pleat_status pl_error_set(pleat_status status, uint64_t bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4), cold));
 
-/* The same with a verdict on why memory was short, a ready sentence, and what the driver said
+/* The same with a verdict on why memory was short: a ready sentence, and the driver's error from
  * before the numbers in it were gathered. */
 pleat_status pl_error_set_verdict(pleat_status status, uint64_t bytes, pleat_verdict verdict,
                                   const char *sentence, const pl_driver_error *driver)

@@ -1,8 +1,8 @@
-/* gpu.c - one device of an instance: opened by its first use, taken apart with the instance.
+/* gpu.c - one device of an instance: its first use opens it, the instance's end takes it apart.
  *
- * Whoever comes first marks the device OPENING and does the driver's work without any lock; others
- * wait for the outcome and, after a failure, try themselves: a reason that has passed (no memory
- * just then) must not stick. May call segments and vmm. */
+ * The first thread marks the device OPENING and does the driver's work without any lock. Others
+ * wait for the outcome and try themselves after a failure, because its reason may have passed (no
+ * memory just then). May call segments and vmm. */
 #include "api/instance.h"
 #include "api/oom.h"
 #include "api/text.h"
@@ -20,8 +20,8 @@ pleat_status pl_use_check_device(const pl_instance *instance, int device)
 
 /* ---- building ---- */
 
-/* Which allocator the device gets: the configured one if the device can do what it needs. A device
- * that is full just now refutes nothing: the request itself will be told why it fails, and succeed
+/* Chooses the device's allocator: the configured one if the device can do what it needs. A device
+ * that is full just now proves nothing: the request itself will learn why it fails, and succeed
  * once there is memory. */
 static pleat_status choose_ops(const pl_config *config, pl_gpu *gpu, size_t *n_leaked)
 {
@@ -75,14 +75,14 @@ static pleat_status refuse_open(int device, pleat_status st)
         return pl_oom_refuse_context(device);
     }
     if (st == PLEAT_EDEVICE ||
-        st == PLEAT_EINVAL) { /* it exists: the configuration asks too much */
+        st == PLEAT_EINVAL) { /* the allocator exists; the configuration asks too much */
         return pl_error_set(st, 0, "device %d cannot be used as configured: %s", device,
                             pl_driver_last_error()->detail);
     }
     return pl_error_set(st, 0, "device %d could not be opened: %s", device, pleat_status_text(st));
 }
 
-/* What is kept of the device beside its memory. */
+/* Makes what a device has beside its memory. */
 static pleat_status init_records(pl_gpu *gpu)
 {
     pleat_status st = pl_history_init(&gpu->history);
@@ -131,7 +131,7 @@ size_t pl_gpu_demolish(pl_gpu *gpu)
     size_t n_live = 0;
     size_t n_leaked = 0;
     pleat_status st = gpu->ops->destroy(gpu->allocator, false, &n_live, &n_leaked);
-    if (st != PLEAT_OK) { /* blocks live, or their fences cannot be asked any more */
+    if (st != PLEAT_OK) { /* blocks are live, or their fences cannot be queried */
         (void)gpu->ops->destroy(gpu->allocator, true, &n_live, &n_leaked);
     }
     size_t n_held = pl_device_close(gpu->dev); /* counts what the allocator left behind, too */
@@ -143,8 +143,7 @@ size_t pl_gpu_demolish(pl_gpu *gpu)
 
 /* ---- opening ---- */
 
-/* Wait while somebody else opens it, then claim the opening; false: it is open
- * now. */
+/* Waits while another thread opens the device, then claims the opening. False: it is open now. */
 static bool claim_opening(pl_instance *instance, pl_gpu *gpu, int device)
 {
     pl_lock_acquire(&instance->lock);
@@ -157,7 +156,7 @@ static bool claim_opening(pl_instance *instance, pl_gpu *gpu, int device)
     return is_claimed;
 }
 
-/* Let others find it; false: it cannot record as it should. */
+/* Makes the device visible to others. False: it cannot record as it should. */
 static bool publish(pl_instance *instance, pl_gpu *gpu)
 {
     pl_lock_acquire(&instance->lock);

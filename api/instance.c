@@ -1,9 +1,4 @@
-/* instance.c - making and destroying instances.
- *
- * Instances are made one at a time (a flag, not a lock, since making one calls the driver).
- * Destruction is in two steps: nobody may enter any more and everybody has left; then, if no block
- * lives or force is asked for, devices are taken apart one by one. An instance holds no host
- * memory of its own: it lies in the table, so making one fails only in the driver. */
+/* instance.c - makes and destroys instances. */
 #include <string.h>
 
 #include "api/internal.h"
@@ -26,8 +21,8 @@ static bool is_sim_in_use_locked(void)
     return false;
 }
 
-/* What to reset the simulator to: the configured string, or NULL when it may not be reset because
- * instances are on it that were made with the same one. */
+/* Chooses what to reset the simulator to: the configured string, or NULL if there must be no reset
+ * because other instances use it with the same string. */
 static pleat_status choose_sim_conf(const pl_config *config, const char **out)
 {
     *out = config->has_sim_conf ? config->sim_conf : NULL;
@@ -147,7 +142,7 @@ pleat_status pleat_create(const char *conf, pleat *out)
     if (st != PLEAT_OK) {
         return st;
     }
-    int cancel = pl_cancel_off(); /* the loader and the driver's own beginnings read files */
+    int cancel = pl_cancel_off(); /* the loader and the driver's start read files */
     pl_api_claim(&pl_api_state.is_creating);
     st = create_alone(&config, out);
     pl_api_unclaim(&pl_api_state.is_creating);
@@ -178,7 +173,7 @@ static pleat_status refuse_busy(uint64_t n_live)
                         (unsigned long long)n_live);
 }
 
-/* A look before the door is closed, so that a refusal is not felt by other threads. */
+/* Checks before the instance is closed, so that other threads do not notice a refusal. */
 static pleat_status check_destroyable(pleat handle, bool is_forced)
 {
     pl_use use = pl_use_enter(handle);
@@ -194,10 +189,10 @@ static pleat_status check_destroyable(pleat handle, bool is_forced)
     return n_live == 0 ? PLEAT_OK : refuse_busy(n_live);
 }
 
-/* A driver that is gone (at the exit of the process) has taken everything with it. */
+/* A driver that is gone (at the exit of the process) took everything with it. */
 static pleat_status report_leaks(size_t n_leaked)
 {
-    enum { DEINITIALIZED = 4 }; /* the driver's result for it */
+    enum { DEINITIALIZED = 4 }; /* the driver's result after its end */
     if (n_leaked == 0 || pl_driver_last_error()->result == DEINITIALIZED) {
         return PLEAT_OK;
     }

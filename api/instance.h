@@ -1,9 +1,9 @@
-/* instance.h - the static table of instances, and how a public call gets hold of one.
+/* instance.h - the static table of instances, and how a public call enters one.
  *
  * A handle is a slot and a generation. A call enters the slot (one atomic increment of one of the
  * slot's sharded use counts), compares generations, works, and leaves (one decrement). Destruction
- * first makes the generation unfindable, then waits until every count is zero, and only then takes
- * the instance apart: so nobody ever works on an instance that is gone, and look-ups take no lock.
+ * first hides the generation, then waits until every count is zero, and only then takes the
+ * instance apart. So no call ever works on an instance that is gone, and look-ups take no lock.
  *
  *   state      live      who may enter
  *   FREE       0         nobody: EGONE
@@ -12,9 +12,9 @@
  *   CLOSING    0         the instance's own callbacks, on the threads that run them
  *   FORKED     0         nobody: EFORKED; a child leaves what its parent made untouched
  *
- * The state and the generation are guarded by the api lock (rank 10), which is held for a few
- * instructions only; each instance has a lock of its own, of the same rank and never held at the
- * same time, for its callbacks and the opening of devices. Neither is held across driver calls. */
+ * The api lock (rank 10) guards state and generation and is held for a few instructions only. Each
+ * instance has a lock of its own, of the same rank and never held at the same time, for its
+ * callbacks and the opening of devices. Neither is held across driver calls. */
 #ifndef PLEAT_API_INSTANCE_H
 #define PLEAT_API_INSTANCE_H
 
@@ -31,19 +31,19 @@ enum { PL_N_SLOTS = 64, PL_N_DEVICES = 64, PL_N_SHARDS = 16, PL_NOTE_BYTES = 160
 
 typedef struct pl_instance pl_instance;
 
-/* One device of an instance, opened by its first use. */
+/* One device of an instance; its first use opens it. */
 typedef struct pl_gpu {
-    const pl_allocator_ops *ops; /* const once open, as are the next five */
+    const pl_allocator_ops *ops; /* const once open, like the next five */
     pl_allocator *allocator;
     pl_device *dev;
     pl_instance *instance;
     int ordinal;
     bool is_opening;              /* instance's lock */
-    char note[PL_NOTE_BYTES];     /* why the fallback is used; empty if it is not */
-    _Atomic uint64_t limit_bytes; /* atomic: as last set; 0 = none */
+    char note[PL_NOTE_BYTES];     /* why the fallback is used; else empty */
+    _Atomic uint64_t limit_bytes; /* atomic: last value set; 0 = none */
     _Atomic uint64_t n_ooms;      /* atomic: requests that failed with ENOMEM_DEVICE */
-    pl_history history;           /* told of all that the allocator does */
-    pl_pools pools;               /* private ones, and who is routed to them */
+    pl_history history;           /* records what the allocator does */
+    pl_pools pools;               /* private pools and their routes */
 } pl_gpu;
 
 struct pl_instance {
@@ -54,13 +54,13 @@ struct pl_instance {
     pl_gpu gpus[PL_N_DEVICES];
     pl_config config;           /* const */
     pl_lock lock;               /* rank 10 */
-    pthread_cond_t opened;      /* a gpu left the state OPENING */
+    pthread_cond_t opened;      /* signals that a gpu left the state OPENING */
     pleat_pressure_fn pressure; /* lock */
     void *pressure_context;     /* lock */
     pleat_oom_fn oom;           /* lock */
     void *oom_context;          /* lock */
     size_t n_leaked;            /* lock: driver objects lost in failed openings */
-    size_t history_entries;     /* lock: what devices opened later record; 0 = nothing */
+    size_t history_entries;     /* lock: size for devices opened later; 0 = not recording */
     unsigned history_flags;     /* lock */
 };
 
@@ -84,11 +84,11 @@ typedef struct pl_shard {
 } pl_shard;
 
 extern pl_slot pl_slots[PL_N_SLOTS];
-/* What every call reads and counts of a slot: */
+/* The fields of a slot that every call reads or counts: */
 extern _Atomic uint64_t pl_live[PL_N_SLOTS]; /* atomic: the handle in one word; 0 unless OPEN */
 extern pl_shard pl_users[PL_N_SLOTS][PL_N_SHARDS];
 
-/* What a thread is in the middle of. */
+/* What the calling thread is doing at the moment. */
 typedef struct pl_thread {
     bool is_in_callback; /* owner */
     pleat callback_of;   /* owner: the instance whose callback runs */
@@ -98,13 +98,13 @@ extern _Thread_local pl_thread pl_thread_self;
 
 /* A public call's hold on an instance, from pl_use_enter to pl_use_leave. */
 typedef struct pl_use {
-    pl_instance *instance; /* NULL: refused, and the last error says why */
+    pl_instance *instance; /* NULL: refused; the last error says why */
     _Atomic uint32_t *n_users;
 } pl_use;
 
-/* The cold part of pl_use_enter: says why, or lets a callback in. */
+/* The cold part of pl_use_enter: explains a refusal, or lets a callback in. */
 pl_use pl_use_enter_unusual(pleat handle) __attribute__((cold));
-/* The cold part of pl_use_gpu: opens the device, or NULL and the last error says why. */
+/* The cold part of pl_use_gpu: opens the device. On failure NULL; the last error says why. */
 pl_gpu *pl_gpu_open(pl_instance *instance, int device) __attribute__((cold));
 
 /* A handle in one word. Its slot counts from 1, so no handle is 0. */
@@ -113,16 +113,16 @@ static inline uint64_t pl_handle_word(pleat handle)
     return (uint64_t)handle.generation << 32 | handle.slot;
 }
 
-/* Threads spread over the shards by where their stacks lie, usually 8 MiB apart. A thread may meet
- * two shards; it leaves the one that it entered. */
+/* Threads are spread over the shards by the addresses of their stacks, usually 8 MiB apart. A
+ * thread may use two shards; it leaves the one that it entered. */
 static inline _Atomic uint32_t *pl_users_of_thread(uint32_t index)
 {
     char here;
     return &pl_users[index][((uintptr_t)&here >> 23) % PL_N_SHARDS].n_users;
 }
 
-/* The order of increment and look-up (both sequentially consistent) pairs with that of store and
- * count in destruction: one of the two sees the other. */
+/* The increment before the look-up (both sequentially consistent) pairs with the store before the
+ * count in destruction: at least one of the two sees the other. */
 static inline pl_use pl_use_enter(pleat handle)
 {
     uint32_t index = handle.slot - 1U;
@@ -142,7 +142,7 @@ static inline void pl_use_leave(pl_use use)
     atomic_fetch_sub_explicit(use.n_users, 1, memory_order_release);
 }
 
-/* The device, or NULL if it was never used or there is none of that number. */
+/* The device, or NULL if it was never used or does not exist. */
 static inline pl_gpu *pl_use_find_gpu(pl_instance *instance, int device)
 {
     if ((unsigned)device >= PL_N_DEVICES) {
@@ -151,7 +151,7 @@ static inline pl_gpu *pl_use_find_gpu(pl_instance *instance, int device)
     return atomic_load_explicit(&instance->open[device], memory_order_acquire);
 }
 
-/* The device, opened by its first use; NULL and the last error says why. */
+/* The device; its first use opens it. On failure NULL; the last error says why. */
 static inline pl_gpu *pl_use_gpu(pl_instance *instance, int device)
 {
     pl_gpu *gpu = pl_use_find_gpu(instance, device);
@@ -161,15 +161,16 @@ static inline pl_gpu *pl_use_gpu(pl_instance *instance, int device)
 /* PLEAT_OK or EDEVICE with its text. */
 pleat_status pl_use_check_device(const pl_instance *instance, int device);
 
-/* Is this a child that was forked inside one of the instance's callbacks? */
+/* Is this a child process that was forked inside one of the instance's callbacks? */
 bool pl_use_is_forked(const pl_instance *instance);
 
-/* Open what `instance->gpus[device]` needs; called once at a time per device. (gpu.c) */
+/* Open what `instance->gpus[device]` needs; one call at a time per device. (gpu.c) */
 pleat_status pl_gpu_build(pl_instance *instance, int device, pl_gpu *gpu, size_t *n_leaked);
-/* Take it apart, live blocks and all. Returns the objects that could not be given back. */
+/* Take the device apart, live blocks included. Returns the number of objects that could not be
+ * given back. */
 size_t pl_gpu_demolish(pl_gpu *gpu);
-/* Let a device that has just been opened record as the others do; under the instance's lock.
- * ENOMEM_HOST. (history/record.c) */
+/* Let a newly opened device record as the others do; under the instance's lock. ENOMEM_HOST.
+ * (history/record.c) */
 pleat_status pl_history_follow(pl_gpu *gpu);
 /* Walk the allocator's invariants if this build asks for it (debug level 2). */
 void pl_gpu_debug_walk(pl_gpu *gpu);

@@ -1,4 +1,4 @@
-/* internal.h - what the `pleat` command may ask of an instance beyond the public interface. */
+/* internal.h - what the `pleat` command may use of an instance beyond the public interface. */
 #ifndef PLEAT_API_INTERNAL_H
 #define PLEAT_API_INTERNAL_H
 
@@ -7,8 +7,8 @@
 #include "vmm/device.h"
 #include "vmm/driver.h"
 
-/* The instance's driver, or NULL with pleat_last_error. Lives until the instance is destroyed: the
- * caller sees to it that this does not happen meanwhile. */
+/* The instance's driver, or NULL with pleat_last_error. It lives until the instance is destroyed;
+ * the caller makes sure that this does not happen meanwhile. */
 pl_driver *pleat_internal_driver(pleat instance);
 /* The instance's device, opened if need be, or NULL with pleat_last_error. */
 pl_device *pleat_internal_device(pleat instance, int device);

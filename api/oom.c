@@ -1,11 +1,11 @@
-/* oom.c - why memory was short: one sentence with every number, and a verdict that follows from
- * them. The order of the questions matters: each verdict is given only where those before it
- * would not be true. Runs on the failing path only and takes no lock of its own. */
+/* oom.c - why memory was short: one sentence with all the numbers, and a verdict that follows from
+ * them. The verdicts are tried in order: each is given only if the ones before it do not hold. Runs
+ * on the failing path only and takes no lock of its own. */
 #include "api/oom.h"
 
 #include "vmm/device.h"
 
-/* The least of what was set and of PyTorch's fraction of the device; 0 = none. */
+/* The smaller of the limit set and PyTorch's fraction of the device; 0 = none. */
 static uint64_t limit_of(const pl_gpu *gpu, uint64_t total)
 {
     uint64_t limit = atomic_load(&gpu->limit_bytes);
@@ -24,7 +24,7 @@ static void measure(pl_gpu *gpu, size_t bytes, pl_shortage *out)
     uint64_t free_bytes = 0;
     gpu->ops->stats(gpu->allocator, &stats);
     bool has_free = pl_device_free_bytes(gpu->dev, &free_bytes) == PLEAT_OK;
-    bool is_movable = gpu->ops == &pl_pleat_ops; /* PyTorch's pages are not moved */
+    bool is_movable = gpu->ops == &pl_pleat_ops; /* the classic caches move nothing */
     uint64_t granule = is_movable ? stats.granule_bytes : 0;
     uint64_t total = pl_device_total_bytes(gpu->dev);
     uint64_t held = stats.resident_bytes + free_bytes;
@@ -117,7 +117,7 @@ static void say_fragmented(const pl_shortage *s, pl_text *text)
     }
 }
 
-/* Private pools hold it if there are any: what a capture keeps in the default pool is not told
+/* Blames private pools if they hold memory: what a capture keeps in the default pool cannot be told
  * apart. */
 static void say_pinned(const pl_shortage *s, pl_text *text)
 {

@@ -1,5 +1,5 @@
 /* replace.c - see replace.h. A file is written beside the one that it replaces, since a rename
- * within a folder is atomic: there is the old one or the new one. */
+ * within a folder is atomic: readers find the old file or the new one. */
 #include "api/replace.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 /* ---- what is replaced ---- */
 
-/* What a link says counts from the folder that it is in. */
+/* A link's relative path starts from the folder that the link is in. */
 static int follow(char path[PATH_MAX], const char *said)
 {
     char next[PATH_MAX];
@@ -32,10 +32,10 @@ static int follow(char path[PATH_MAX], const char *said)
     return 0;
 }
 
-/* Until it names no link, but a file or nothing. */
+/* Follows links until the path names a file, or nothing. */
 static int follow_all(char path[PATH_MAX])
 {
-    enum { MOST_LINKS = 40 }; /* as the kernel's own */
+    enum { MOST_LINKS = 40 }; /* the kernel's own limit */
     for (int i = 0; i <= MOST_LINKS; i++) {
         char said[PATH_MAX];
         ssize_t n = readlink(path, said, sizeof said - 1);
@@ -63,7 +63,7 @@ static int find_target(pl_replace *file, const char *path)
 
 /* ---- the new file ---- */
 
-/* A name beside the target that nobody has. */
+/* Opens a file beside the target under a name that is not taken. */
 static int open_beside(pl_replace *file, mode_t mode)
 {
     enum { ATTEMPTS = 100 };
@@ -87,9 +87,9 @@ static int open_beside(pl_replace *file, mode_t mode)
     return errno;
 }
 
-/* Who owns the old file may not be who may write beside it. Where the group cannot be kept, the
- * caller's gets no more than everybody has. Giving a file away clears bits of its mode, so the
- * mode comes last. */
+/* Gives the new file the owner, group and mode of the old one. The owner may be another user than
+ * the caller. If the group cannot be kept, the caller's group gets only the rights that everybody
+ * has. Changing the owner clears mode bits, so the mode comes last. */
 static int make_alike(int descriptor, const struct stat *old)
 {
     struct stat own;
@@ -106,7 +106,7 @@ static int make_alike(int descriptor, const struct stat *old)
     return fchmod(descriptor, mode) == 0 ? 0 : errno;
 }
 
-/* Nobody may read the new one before it is as the old one was. */
+/* Nobody may read the new file before its rights are those of the old one. */
 static int open_like(pl_replace *file, const struct stat *old)
 {
     int error = open_beside(file, S_IRUSR | S_IWUSR);
@@ -152,7 +152,7 @@ static int open_any(pl_replace *file, const char *path)
         return open_beside(file, 0666);
     }
     if (lstat(file->target, &found) != 0 || !is_same(&named, &found)) {
-        return open_itself(file, path); /* a link of /proc, which leads where no name does */
+        return open_itself(file, path); /* a link of /proc, whose target has no name */
     }
     return open_like(file, &found);
 }

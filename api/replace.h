@@ -1,9 +1,9 @@
-/* replace.h - a file that takes the place of another once it is whole.
+/* replace.h - replaces a file by another once that is complete.
  *
- * What is replaced is the file behind the path's symbolic links, which may be missing: the last of
- * them may dangle. The new file has the mode of the old one, and its owner and group where the
- * system lets the caller give files away. What is no plain file (a pipe, a device) is written to.
- * Other hard links keep the old file. Nothing is forced to the disk. */
+ * The file behind the path's symbolic links is replaced; it may be missing, so the last link may
+ * dangle. The new file has the mode of the old one, and its owner and group if the caller may give
+ * files away. A pipe or device is written to directly. Other hard links keep the old file. Nothing
+ * is forced to the disk. */
 #ifndef PLEAT_API_REPLACE_H
 #define PLEAT_API_REPLACE_H
 
@@ -11,15 +11,15 @@
 #include <stdbool.h>
 
 typedef struct pl_replace {
-    char target[PATH_MAX];  /* `path` behind its links */
-    char written[PATH_MAX]; /* beside the target; empty = it is written to itself, or all is over */
-    int descriptor;         /* to be written to and closed by the caller */
+    char target[PATH_MAX];  /* `path` with its links resolved */
+    char written[PATH_MAX]; /* beside the target; empty = the target itself, or closed */
+    int descriptor;         /* the caller writes to it and closes it */
 } pl_replace;
 
-/* 0, or an errno and nothing is held. */
+/* Returns 0, or an errno and nothing is held. */
 int pl_replace_open(pl_replace *file, const char *path);
-/* Put it in its place if it is whole and nothing refuses that, else take it away. After the
- * descriptor was closed. 0, or an errno; 0 too for what is written to itself. */
+/* Call after closing the descriptor: renames the file into place if it is whole, else removes it.
+ * Returns 0 or an errno; 0 if the target itself was written to. */
 int pl_replace_end(pl_replace *file, bool is_whole);
 
 #endif

@@ -29,8 +29,8 @@ static void after_fork_in_parent(void)
     pl_lock_release(&pl_api_state.lock);
 }
 
-/* One thread is left, and it holds the api lock. Waiters of the parent are gone: the condition
- * starts afresh. */
+/* Only this thread is left, and it holds the api lock. The parent's waiters are gone, so the
+ * condition starts afresh. */
 static void after_fork_in_child(void)
 {
     for (unsigned i = 0; i < PL_N_SLOTS; i++) {
@@ -46,8 +46,8 @@ static void after_fork_in_child(void)
     pl_lock_release(&pl_api_state.lock);
 }
 
-/* None of these three can fail on Linux with default attributes, except atfork when host memory
- * is out; then a forked child is not recognised, and nothing else is lost. */
+/* On Linux with default attributes these three cannot fail, except atfork when host memory is out;
+ * then a forked child is not recognised, and nothing else is lost. */
 static void prepare(void)
 {
     int rc = pl_lock_init(&pl_api_state.lock, PL_RANK_API);
@@ -103,7 +103,7 @@ static bool is_own_callback(pleat handle)
            pl_thread_self.callback_of.generation == handle.generation;
 }
 
-/* The slot that the handle names if it still holds that generation. */
+/* The slot that the handle names, if it still has that generation. */
 static pl_slot *find_locked(pleat handle)
 {
     pl_lock_assert(&pl_api_state.lock);
@@ -221,8 +221,8 @@ void pl_slot_give_back(pl_slot *slot)
     pl_api_release();
 }
 
-/* Users leave without telling anyone, so that leaving stays one instruction; whoever destroys
- * looks again and again, less and less often. */
+/* Users do not signal when they leave, which keeps leaving one instruction. So destruction polls,
+ * less and less often. */
 static void wait_for_users(const pl_slot *slot)
 {
     enum { N_YIELDS = 100, FIRST_NS = 20000, MOST_NS = 1000000 };

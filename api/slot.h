@@ -1,16 +1,16 @@
-/* slot.h - how instances come into the table and out of it again. States: instance.h. */
+/* slot.h - puts instances into the table and takes them out. States: instance.h. */
 #ifndef PLEAT_API_SLOT_H
 #define PLEAT_API_SLOT_H
 
 #include "api/instance.h"
 
-/* What all instances share. */
+/* State that all instances share. */
 typedef struct pl_api {
-    pl_lock lock;           /* rank 10: the api lock */
-    pthread_cond_t changed; /* one of the two flags below was taken back */
-    bool is_creating;       /* api lock: one instance is made at a time */
-    bool is_making_default; /* api lock */
-    bool has_sim_conf;      /* api lock: sim_conf is what the simulator was last reset to */
+    pl_lock lock;                     /* rank 10: the api lock */
+    pthread_cond_t changed;           /* signals that one of the two flags below was cleared */
+    bool is_creating;                 /* api lock: one instance is made at a time */
+    bool is_making_default;           /* api lock */
+    bool has_sim_conf;                /* api lock: sim_conf is the simulator's last reset */
     char sim_conf[PL_SIM_CONF_BYTES]; /* api lock */
 } pl_api;
 
@@ -19,7 +19,7 @@ extern pl_api pl_api_state;
 void pl_api_acquire(void); /* also prepares the table on first use */
 void pl_api_release(void);
 
-/* Wait until `flag` of pl_api_state is false and set it; take it back. */
+/* Wait until `flag` of pl_api_state is false, then set it; clear it. */
 void pl_api_claim(bool *flag);
 void pl_api_unclaim(bool *flag);
 
@@ -31,7 +31,7 @@ void pl_slot_give_back(pl_slot *slot);               /* MAKING or CLOSING -> FRE
 pleat_status pl_slot_close(pleat handle, pl_slot **out);
 void pl_slot_reopen(pl_slot *slot); /* CLOSING -> OPEN */
 
-/* Does the handle say OPEN right now? Returns PLEAT_OK; EGONE; EFORKED; sets no error. */
+/* Is the handle OPEN right now? Returns PLEAT_OK; EGONE; EFORKED; sets no error. */
 pleat_status pl_slot_probe(pleat handle);
 
 #endif

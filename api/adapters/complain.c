@@ -10,7 +10,7 @@ static _Atomic unsigned said; /* atomic: one bit for each kind */
 
 bool pl_complain_is_over(void)
 {
-    enum { DEINITIALIZED = 4, CONTEXT_IS_DESTROYED = 709 }; /* the driver's results for it */
+    enum { DEINITIALIZED = 4, CONTEXT_IS_DESTROYED = 709 }; /* the driver's results after its end */
     const pleat_error *error = pleat_last_error();
     return error->status == PLEAT_EFORKED || error->status == PLEAT_EGONE ||
            error->driver_result == DEINITIALIZED || error->driver_result == CONTEXT_IS_DESTROYED;

@@ -1,16 +1,16 @@
-/* complain.h - what adapters say where no error can be returned.
+/* complain.h - messages of adapters that cannot return an error.
  *
  * A framework's free is void, and nobody asks pleat_last_error after it. The first complaint of
- * each kind is a line on standard error; later ones would be noise in a loop, and are not. */
+ * each kind is a line on standard error; later ones are dropped, since a loop would repeat them. */
 #ifndef PLEAT_ADAPTERS_COMPLAIN_H
 #define PLEAT_ADAPTERS_COMPLAIN_H
 
 #include "api/pleat.h"
 
 typedef enum pl_complaint {
-    PL_COMPLAINT_FOREIGN,     /* a free of what is no block */
-    PL_COMPLAINT_DOUBLE_FREE, /* of what was freed before */
-    PL_COMPLAINT_FREE,        /* a free that failed otherwise */
+    PL_COMPLAINT_FOREIGN,     /* a free of an address that is no block */
+    PL_COMPLAINT_DOUBLE_FREE, /* a free of a block that was freed before */
+    PL_COMPLAINT_FREE,        /* a free that failed for another reason */
     PL_COMPLAINT_RECORD,
     PL_COMPLAINT_INIT,
     PL_COMPLAINT_RESET,
@@ -19,12 +19,12 @@ typedef enum pl_complaint {
     PL_N_COMPLAINTS
 } pl_complaint;
 
-/* Say "pleat: WHAT: the last error's text" if it is the first complaint of its kind. What failed
- * since the driver is gone or after fork is not worth a word: every exit would be full of it. */
+/* Print "pleat: WHAT: the last error's text" if this is the first complaint of its kind. Failures
+ * after the driver's end or in a forked child are not printed: every exit would be full of them. */
 void pl_complain_once(pl_complaint kind, const char *what);
 
-/* Is the last failure of this thread one that only says that everything is over: the driver has
- * shut down, the instance is destroyed, or this is a forked child? */
+/* Does this thread's last failure only say that everything is over: the driver has shut down, the
+ * instance is destroyed, or this is a forked child? */
 bool pl_complain_is_over(void);
 
 #endif

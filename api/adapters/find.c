@@ -1,4 +1,4 @@
-/* find.c - every device of an instance is asked for the address, none is opened. Holds no lock. */
+/* find.c - asks every open device of an instance for the address; opens none. Holds no lock. */
 #include "api/adapters/find.h"
 
 #include "api/instance.h"

@@ -1,7 +1,8 @@
 /* frameworks.c - hosts that name no stream, or no device: CuPy, Numba, ONNX Runtime, RMM.
  *
- * Each function finds out what its host leaves out and goes on as PyTorch's hooks do: the device by
- * the current context or by the address, the stream by what the thread has said. Holds no lock. */
+ * Each function finds out what its host leaves out, then continues like PyTorch's hooks. The device
+ * follows from the current context or the address, the stream from what the thread has set. Holds
+ * no lock. */
 #include "api/adapters/pleat_frameworks.h"
 
 #include <string.h>
@@ -31,7 +32,8 @@ void *pleat_current_stream(int device)
     return (unsigned)device < PL_N_DEVICES ? own_streams[device] : NULL;
 }
 
-/* The default instance, made if need be; what pleat_default returns is the last error then. */
+/* Enters the default instance, made if need be. On failure the result of pleat_default is the last
+ * error. */
 static pl_use enter_default(void)
 {
     pl_use use = pl_use_enter(pl_default_peek());
@@ -44,7 +46,7 @@ static pl_use enter_default(void)
     return use;
 }
 
-/* False, and the last error says why: there is no instance or the driver is gone. */
+/* False if there is no instance or the driver is gone; the last error tells which. */
 static bool find_current_device(int *out)
 {
     pl_use use = enter_default();
@@ -59,7 +61,7 @@ static bool find_current_device(int *out)
     return st == PLEAT_OK;
 }
 
-/* Frees that nobody can ask about: a foreign pointer is complained of as pleat_torch_free does. */
+/* For frees, which return no error: complains of a foreign pointer as pleat_torch_free does. */
 static bool find_device_of(const void *ptr, int *out)
 {
     pleat_block_info info;

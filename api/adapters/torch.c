@@ -1,10 +1,9 @@
 /* torch.c - PyTorch's hooks on the default instance: memory.
  *
- * Hooks cannot return errors. A malloc that fails says so with NULL; what else goes wrong is
- * complained of once, and the process goes on. What comes after the driver has shut down, or in a
- * forked child, is silent: destructors of tensors run at every exit. Each hook works on the
- * device that it is told, whichever is current; vmm puts the caller's context back. Holds no
- * lock. */
+ * Hooks cannot return errors. A failed malloc returns NULL; any other failure is complained of
+ * once, and the process goes on. After the driver has shut down, and in a forked child, hooks are
+ * silent: destructors of tensors run at every exit. Each hook works on the device that it is given,
+ * whichever is current; vmm restores the caller's context. Holds no lock. */
 #include "api/adapters/pleat_torch.h"
 
 #include "api/adapters/complain.h"
@@ -14,9 +13,9 @@
 
 /* ---- malloc ---- */
 
-/* Null ends the program's work, so memory that pends is waited for longer than elsewhere. Beyond
- * that nothing can be found: free memory of private pools is baked into graphs, and that of other
- * devices is no good here. */
+/* NULL ends the program's work, so pending memory is waited for longer than elsewhere. Nothing else
+ * can help: free memory of private pools belongs to graphs, and memory of other devices is useless
+ * here. */
 void *pleat_torch_malloc(size_t bytes, int device, void *stream)
 {
     if (bytes == 0) {
@@ -28,7 +27,8 @@ void *pleat_torch_malloc(size_t bytes, int device, void *stream)
 /* ---- free ---- */
 
 /* A stream that was destroyed before its tensors cannot be named any more. The block knows its own
- * stream and how to wait for one that is gone, so it is freed from the legacy stream instead. */
+ * stream and how to wait for one that is gone, so the block is freed from the legacy stream
+ * instead. */
 __attribute__((cold, noinline)) static void free_failed(pleat handle, int device, pleat_devptr ptr,
                                                         pleat_status st)
 {
@@ -106,8 +106,8 @@ void pleat_torch_init(int n_devices)
     pl_use_leave(use);
 }
 
-/* PyTorch routes from before a capture to after it. To wait for one device may break a capture on
- * another. */
+/* PyTorch's routes last from before a capture until after it. Waiting for one device may break a
+ * capture on another. */
 static bool is_routed_anywhere(pl_instance *instance)
 {
     bool is_any = false;
@@ -128,14 +128,14 @@ void pleat_torch_reset(void)
     bool may_wait = !is_routed_anywhere(use.instance);
     for (int i = 0; i < use.instance->n_devices; i++) {
         pleat_status st = pleat_device_trim(handle, i, 0, may_wait, NULL);
-        if (st != PLEAT_OK && st != PLEAT_EPENDING) { /* what pends stays for the next time */
+        if (st != PLEAT_OK && st != PLEAT_EPENDING) { /* pending memory stays for the next time */
             pl_complain_once(PL_COMPLAINT_RESET, "free memory could not be given back");
         }
     }
     pl_use_leave(use);
 }
 
-/* PyTorch's 1 takes its limit away; 0 leaves nothing, but pleat's 0 is no limit at all. */
+/* PyTorch's 1 removes the limit; its 0 allows nothing, but pleat's 0 means no limit. */
 static uint64_t limit_of(double fraction, uint64_t total_bytes)
 {
     uint64_t bytes = (uint64_t)(fraction * (double)total_bytes + 0.5);

@@ -1,14 +1,16 @@
 /* torch_pool.c - PyTorch's hooks on the default instance: private pools.
  *
- * That of beginning one takes a std::function by value: torch_shim.cpp. A pool is released when its
- * last graph is gone, but the graph may run yet, and something else may be being captured: nothing
- * is waited for here, the pool drains by itself (segments/pleat/private.h). Holds no lock. */
+ * The hook that begins one takes a std::function by value, so it is in torch_shim.cpp. PyTorch
+ * releases a pool when its last graph is gone, but that graph may still run, and another may be
+ * under capture. So nothing is waited for here; the pool drains by itself
+ * (segments/pleat/private.h). Holds no lock. */
 #include "api/adapters/complain.h"
 #include "api/adapters/pleat_torch.h"
 #include "api/default.h"
 #include "api/instance.h"
 
-/* PyTorch's graphs hold their pools only: what else their captures have freed may be used again. */
+/* PyTorch's graphs use only memory of their pools, so other memory that their captures freed may be
+ * reused. */
 static void let_captures_go(const pl_gpu *gpu)
 {
     if (gpu->ops->let_captures_go) {

@@ -1,12 +1,11 @@
-/* torch_shim.cpp - libpleat_torch.so: PyTorch's hooks that C cannot write.
+/* torch_shim.cpp - libpleat_torch.so: PyTorch's hooks that cannot be written in C.
  *
  * The exception that becomes torch.OutOfMemoryError is built without PyTorch's headers, so that one
- * binary serves every version: its base class is constructed by libc10's own constructor, at the
- * address of a fresh exception object, and made an OutOfMemoryError by that class's vtable. The
- * class has no fields of its own and its destructor is in the vtable. Everything is looked up at
- * the time of need, among libraries that are loaded already; if anything is missing, a
- * std::runtime_error is thrown.
- * Source: c10/util/Exception.h; Itanium C++ ABI 2.5.2 (vtables), 2.4 (exceptions). */
+ * binary serves every version: libc10's own constructor makes the base class at the address of a
+ * fresh exception object, and the vtable of OutOfMemoryError makes it one. That class has no fields
+ * of its own and its destructor is in the vtable. Symbols are looked up when needed, among
+ * libraries that are already loaded; if one is missing, a std::runtime_error is thrown. Source:
+ * c10/util/Exception.h; Itanium C++ ABI 2.5.2 (vtables), 2.4 (exceptions). */
 #include "pleat_torch.hpp"
 
 #include <cstdio>
@@ -18,12 +17,12 @@
 
 #include <dlfcn.h>
 
-/* Of the C++ ABI; <cxxabi.h> declares them with types of each library's own. */
+/* From the C++ ABI; <cxxabi.h> declares them with types of each library's own. */
 extern "C" void *__cxa_allocate_exception(std::size_t bytes) noexcept;
 extern "C" void __cxa_free_exception(void *object) noexcept;
 extern "C" [[noreturn]] void __cxa_throw(void *object, void *type, void (*destroy)(void *));
 
-/* Of libstdc++, which has std::string in the form of before C++11 as well: make one, end it. */
+/* From libstdc++, which also has std::string in its form before C++11: make one, end it. */
 extern "C" void _ZNSsC1EPKcRKSaIcE(void *self, const char *text, const std::allocator<char> &from);
 extern "C" void _ZNSsD1Ev(void *self);
 
@@ -39,7 +38,7 @@ struct source_location {
     std::uint32_t line;
 };
 
-/* PyTorch's wheels up to 2.6 were built with it. */
+/* std::string as PyTorch's wheels up to 2.6 were built with it. */
 struct old_string {
     explicit old_string(const char *text)
     {
@@ -63,7 +62,7 @@ constexpr char constructor_name[] = "_ZN3c105ErrorC1ENS_14SourceLocationENSt7__c
 constexpr char old_constructor_name[] = "_ZN3c105ErrorC1ENS_14SourceLocationESs";
 constexpr char vtable_name[] = "_ZTVN3c1016OutOfMemoryErrorE";
 constexpr char type_name[] = "N3c1016OutOfMemoryErrorE";
-/* c10::Error has some 200 bytes; what is too much costs nothing. */
+/* c10::Error has some 200 bytes; the excess costs nothing. */
 constexpr std::size_t exception_bytes = 4096;
 
 struct library_closer {
@@ -74,7 +73,7 @@ struct library_closer {
 };
 using library_ptr = std::unique_ptr<void, library_closer>;
 
-/* The class is defined wherever it is thrown or caught. */
+/* Finds a symbol in whichever loaded library defines it. */
 void *find_symbol(const char *name)
 {
     static const char *const libraries[] = { "libc10.so", "libtorch_python.so", "libc10_cuda.so",
@@ -89,7 +88,8 @@ void *find_symbol(const char *name)
     return dlsym(RTLD_DEFAULT, name);
 }
 
-/* Objects with destructors are passed by address, also where they are passed by value. */
+/* By the ABI, objects with destructors are passed by address even where C++ passes them by
+ * value. */
 void construct_error(void *constructor, bool is_old, void *object, const std::string &text)
 {
     const source_location where = { __func__, __FILE__, __LINE__ };
@@ -101,7 +101,7 @@ void construct_error(void *constructor, bool is_old, void *object, const std::st
     }
 }
 
-/* Returns only if PyTorch is not there or not as expected. */
+/* Returns only if PyTorch is missing or not as expected. */
 void throw_out_of_memory(const std::string &text)
 {
     void *constructor = find_symbol(constructor_name);
@@ -113,7 +113,7 @@ void throw_out_of_memory(const std::string &text)
     if (constructor == nullptr || vtable == nullptr) {
         return;
     }
-    auto *type = static_cast<std::type_info *>(vtable[1]); /* behind the offset to the top */
+    auto *type = static_cast<std::type_info *>(vtable[1]); /* follows the offset to the top */
     if (std::string(type->name()) != type_name) {
         return;
     }
@@ -131,7 +131,7 @@ void throw_out_of_memory(const std::string &text)
 
 /* ---- the text ---- */
 
-/* As PyTorch writes sizes. */
+/* Words a size as PyTorch does. */
 std::string size_text(std::uint64_t bytes)
 {
     static const char *const units[] = { "KiB", "MiB", "GiB" };
@@ -175,7 +175,7 @@ bool is_out_of_memory(pleat_status status)
 {
     const pleat_error *error = pleat_last_error();
     const pleat_status status = error->status;
-    const std::string text = error->text; /* what follows may fail, too */
+    const std::string text = error->text; /* a copy, since what follows may fail, too */
     if (!is_out_of_memory(status)) {
         throw std::runtime_error("pleat: " + text);
     }
@@ -195,7 +195,7 @@ extern "C" bool call_filter(void *stream, void *context)
     try {
         return (*static_cast<filter_fn *>(context))(static_cast<CUstream_st *>(stream));
     } catch (...) {
-        return false; /* nothing can be thrown through C */
+        return false; /* an exception cannot pass through C */
     }
 }
 

@@ -1,9 +1,9 @@
 /* torch_stats.c - a device's statistics under the keys of torch.cuda.memory_stats.
  *
- * The keys come in the order in which Python sorts them: '.' before '_' before letters. What
- * "accumulated" counts since is remembered here, since it is PyTorch's idea alone: the sums of
- * pleat_device_stats go on for ever. Guarded by the api lock; calls no driver.
- * Source: torch/csrc/cuda/Module.cpp (memoryStats). */
+ * The keys come in Python's sorting order: '.' before '_' before letters. The last reset of
+ * "accumulated" counts is remembered here, since only PyTorch has it: the sums of
+ * pleat_device_stats are never reset. Guarded by the api lock; calls no driver. Source:
+ * torch/csrc/cuda/Module.cpp (memoryStats). */
 #include "api/adapters/pleat_torch.h"
 
 #include <stdlib.h>
@@ -141,11 +141,11 @@ static void tell_row(const teller *to, const row *r)
 /* ---- since the last reset ---- */
 
 static struct {
-    uint64_t handle;   /* api lock: the instance that `stats` are of; 0 = none */
-    pleat_stats stats; /* api lock: what had been counted */
+    uint64_t handle;   /* api lock: the instance that `stats` belong to; 0 = none */
+    pleat_stats stats; /* api lock: the counts at the last reset */
 } since[PL_N_DEVICES];
 
-/* Take what was counted before from every sum of `stats`. */
+/* Subtracts from every sum of `stats` what was counted before. */
 static void subtract(pleat_stats *stats, const pleat_stats *before)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -163,7 +163,7 @@ static void subtract(pleat_stats *stats, const pleat_stats *before)
     }
 }
 
-/* What had been counted at the last reset; all zero if there was none. */
+/* Reads the counts at the last reset; all zero if there was none. */
 static void read_since(pleat handle, int device, pleat_stats *out)
 {
     memset(out, 0, sizeof *out);
@@ -190,7 +190,7 @@ pleat_status pleat_torch_reset_accumulated(int device)
     return PLEAT_OK;
 }
 
-/* PyTorch's torch-* alone split by size; -1 stands for no bound. */
+/* Only the allocators named torch-* split by size; -1 stands for no bound. */
 static int64_t max_split_of(pleat handle)
 {
     int64_t bytes = 0;
@@ -204,7 +204,7 @@ static int64_t max_split_of(pleat handle)
     return bytes > 0 ? bytes : -1;
 }
 
-/* With what the private pools hold. */
+/* Includes what the private pools hold. */
 static pleat_status tell_all(pleat handle, int device, teller to)
 {
     pl_pool_figures *figures = NULL;
@@ -246,7 +246,7 @@ pleat_status pleat_torch_stats(int device,
     if (st != PLEAT_OK) {
         return st;
     }
-    read_since(handle, device, &before); /* first, so that nothing counted can fall below it */
+    read_since(handle, device, &before); /* read first, so that no count can fall below it */
     st = pleat_device_stats(handle, device, &stats);
     if (st != PLEAT_OK) {
         return st;

@@ -1,10 +1,10 @@
 /* history.c - the ring of one device, and the names of its private pools.
  *
  * Telling is the hot part: one lock, one look at the clock, one entry. The clock is read under the
- * lock, so that times are in the order of entries unless the system's clock is set back.
+ * lock, so times are in the order of entries unless the system's clock is set back.
  *
- * A ring is made before it is needed and put in its place in one step; what it replaces is given
- * back under the lock, since the host memory belongs to it. */
+ * A ring is made before it is needed and put in place in one step. The old ring is freed under the
+ * lock, since the lock guards the host memory. */
 #include "api/history/history.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@
 struct pl_history_ring {
     size_t capacity; /* const */
     size_t n_held;   /* lock */
-    size_t next;     /* lock: where the next entry goes */
+    size_t next;     /* lock: index of the next entry */
     pl_history_entry at[];
 };
 
@@ -40,7 +40,7 @@ static void put_locked(pl_history *history, const pl_history_entry *entry)
     atomic_store_explicit(&history->n_told, n_told + 1, memory_order_release);
 }
 
-/* A pool's name in the map is its index, as an address. */
+/* The map holds a pool's index under its pointer, as an address. */
 static pleat_devptr key_of(const void *private_in)
 {
     return (pleat_devptr)(uintptr_t)private_in;
@@ -165,7 +165,7 @@ static size_t copy_locked(const pl_history *history, pl_history_entry *out, size
         return 0;
     }
     size_t n = most < ring->n_held ? most : ring->n_held;
-    size_t n_late = n < ring->next ? n : ring->next; /* those before `next`: the newest */
+    size_t n_late = n < ring->next ? n : ring->next; /* the entries before `next` are the newest */
     if (n > n_late) {
         memcpy(out, ring->at + ring->capacity - (n - n_late), (n - n_late) * sizeof *out);
     }
@@ -214,7 +214,7 @@ void pl_history_drop(pl_history *history, pl_history_ring *ring)
 
 static bool grow_pools_locked(pl_history *history)
 {
-    if (history->n_pools == UINT16_MAX) { /* the capacity may be one more */
+    if (history->n_pools == UINT16_MAX) { /* the capacity may be larger by one */
         return false;
     }
     if (history->n_pools < history->capacity_of_pools) {
@@ -228,8 +228,8 @@ static bool grow_pools_locked(pl_history *history)
     return pools != NULL;
 }
 
-/* The index for one more name, or 0: that of the pool released first only where no entry can name
- * it any more, or where indices are used up. */
+/* The index for one more name, or 0. The index of the pool that was released first is reused only
+ * if no entry can name that pool any more, or if indices are used up. */
 static unsigned take_index_locked(pl_history *history)
 {
     unsigned index = history->released_first;

@@ -1,10 +1,10 @@
 /* history.h - what happened on a device: a ring of entries, the names of its private pools, and the
- * stacks that asked.
+ * stacks of the callers.
  *
  * One pl_history belongs to each pl_gpu and is the observer of its allocator. The allocator tells
- * every change of its state under its own lock, so a copy of the ring that is taken while that lock
- * is held, from within ops->visit's `see`, is of the same instant as what is visited. A visit that
- * sees no piece tells nothing of when it ran: compare pl_history_n_told before and after it.
+ * every change of its state under its own lock. So a copy of the ring taken under that lock, from
+ * within ops->visit's `see`, shows the same instant as the visit. A visit that sees no piece does
+ * not tell when it ran: compare pl_history_n_told before and after it.
  *
  * Invariants
  *   H1  entries are in the order of telling; the oldest are overwritten
@@ -27,10 +27,10 @@
 
 enum { PL_HISTORY_MOST_ENTRIES = 1 << 28 /* of one ring */ };
 
-/* The actions of observer.h, and two that no allocator tells. */
+/* The actions of observer.h, and two that the allocator does not tell. */
 enum {
-    PL_HISTORY_SNAPSHOT = PL_N_ACTIONS, /* base 0; bytes active in all */
-    PL_HISTORY_OOM,                     /* base: what the device had free; bytes: the request */
+    PL_HISTORY_SNAPSHOT = PL_N_ACTIONS, /* base 0; bytes: all active ones */
+    PL_HISTORY_OOM,                     /* base: the device's free bytes; bytes: the request */
     PL_N_HISTORY_ACTIONS,
 };
 
@@ -48,19 +48,19 @@ typedef struct pl_history_ring pl_history_ring;
 
 typedef struct pl_history_pool {
     pleat_pool_id id;
-    uint16_t next_released; /* the index of the one that was released next; 0 = none */
+    uint16_t next_released; /* the index that was released next; 0 = none */
 } pl_history_pool;
 
 typedef struct pl_history {
-    pl_observer observer;       /* first: what the allocator tells */
-    _Atomic unsigned flags;     /* atomic: whose stacks are wanted; 0 when it does not record */
+    pl_observer observer;       /* first: the allocator tells it */
+    _Atomic unsigned flags;     /* atomic: whose stacks are recorded; 0 = not recording */
     _Atomic uint64_t n_told;    /* atomic: entries since the device was opened */
     pl_lock lock;               /* rank 80 */
     pl_host host;               /* lock: opened by the first use */
-    pl_history_ring *ring;      /* lock: NULL until something is to be recorded */
+    pl_history_ring *ring;      /* lock: NULL until recording is first switched on */
     pl_history_stacks stacks;   /* lock */
     pl_history_pool *pools;     /* lock: [n_pools], the names of indices 1, 2... */
-    pl_ptrmap live_pools;       /* lock: which name a pointer means */
+    pl_ptrmap live_pools;       /* lock: from a pointer to its name's index */
     unsigned n_pools;           /* lock */
     unsigned capacity_of_pools; /* lock */
     unsigned released_first;    /* lock: indices, in the order of release; 0 = none */
@@ -69,28 +69,28 @@ typedef struct pl_history {
 
 /* ENOMEM_HOST (the system refuses a mutex). Records nothing yet. */
 pleat_status pl_history_init(pl_history *history);
-/* Its allocator is gone. */
+/* The allocator is gone by then. */
 void pl_history_fini(pl_history *history);
 size_t pl_history_host_bytes(pl_history *history);
 
 /* ---- recording ---- */
 
 /* In two steps, so that several devices change together or not at all: prepare all (ENOMEM_HOST),
- * then commit or drop each. max_entries, flags: pleat_history_record's. *out may be NULL. */
+ * then commit or drop each. max_entries and flags as for pleat_history_record. *out may be NULL. */
 pleat_status pl_history_prepare(pl_history *history, size_t max_entries, unsigned flags,
                                 pl_history_ring **out);
 void pl_history_commit(pl_history *history, pl_history_ring *ring, size_t max_entries,
                        unsigned flags);
 void pl_history_drop(pl_history *history, pl_history_ring *ring);
 
-/* What no allocator tells; nothing when it does not record. */
+/* An event that no allocator tells; does nothing when not recording. */
 void pl_history_tell_oom(pl_history *history, uint64_t bytes, uint64_t device_free, void *stream,
                          const void *private_in);
 void pl_history_tell_snapshot(pl_history *history, uint64_t active_bytes);
 
-/* Should the calling thread's stack be taken before the allocator is called, outside all locks
- * (pl_stack_begin, and pl_stack_end after the call)? `flag`: PLEAT_HISTORY_FRAMES for what
- * allocates, PLEAT_HISTORY_FREE_FRAMES for what frees. */
+/* Must the calling thread's stack be taken before the allocator is called, outside all locks
+ * (pl_stack_begin, and pl_stack_end after the call)? `flag`: PLEAT_HISTORY_FRAMES for allocations,
+ * PLEAT_HISTORY_FREE_FRAMES for frees. */
 static inline bool pl_history_wants_stack(const pl_history *history, unsigned flag)
 {
     unsigned flags = atomic_load_explicit(&history->flags, memory_order_relaxed);
@@ -99,13 +99,13 @@ static inline bool pl_history_wants_stack(const pl_history *history, unsigned fl
 
 /* ---- private pools: their names ---- */
 
-/* `private_in` is told and visited from now on and means that pool. ENOMEM_HOST (also when 65,535
- * pools have names). Host memory is needed whether it records or not. */
+/* From now on `private_in` means that pool. ENOMEM_HOST (also when 65,535 pools have names). Needs
+ * host memory whether it records or not. */
 pleat_status pl_history_name_pool(pl_history *history, const void *private_in, pleat_pool_id id);
-/* It is released: the pointer may come again and mean another pool. Its index keeps the name as
- * long as there are others to give. */
+/* The pool is released: its pointer may come again and mean another pool. Its index keeps the name
+ * as long as other indices are free. */
 void pl_history_forget_pool(pl_history *history, const void *private_in);
-/* 0 for NULL and for what was never named. */
+/* 0 for NULL and for a pool without a name. */
 unsigned pl_history_pool_index(pl_history *history, const void *private_in);
 /* {0, 0} for the default pool, index 0. */
 pleat_pool_id pl_history_pool_id(pl_history *history, unsigned index);
@@ -128,10 +128,10 @@ size_t pl_history_stack(pl_history *history, uint32_t frames, void *out[PL_HISTO
 
 typedef struct pl_frame {
     char name[256];     /* "function+0x12"; "0x7f..." when it has no name */
-    char filename[256]; /* of the object it lies in; "??" when it is none */
+    char filename[256]; /* of the object that contains it; "??" if none does */
 } pl_frame;
 
-/* Say what lies at a return address. Slow; under no lock. */
+/* Describe the code at a return address. Slow; hold no lock. */
 void pl_frame_describe(const void *address, pl_frame *out);
 
 #endif

@@ -1,7 +1,7 @@
-/* record.c - switching the recording of an instance's devices on and off.
+/* record.c - switches the recording of an instance's devices on and off.
  *
- * What was asked last is kept in the instance, for devices that are opened later. Guarded by the
- * instance's lock, under which rings are made and put in place: never while a driver works. */
+ * The instance keeps the last setting, for devices that are opened later. Guarded by the instance's
+ * lock, under which rings are made and put in place; no driver call is made under it. */
 #include "api/instance.h"
 #include "vmm/base/cancel.h"
 

@@ -1,8 +1,8 @@
 /* stack.c - taking, storing and describing stacks.
  *
  * Taking one walks the unwind tables, which may lock the loader: never under a lock of pleat.
- * Storing one may grow two arrays and is done under the lock of a history; without host memory the
- * entry has no stack. */
+ * Storing one may grow two arrays and is done under a history's lock; without host memory the entry
+ * gets no stack. */
 #include "api/history/stack.h"
 
 #include <dlfcn.h>
@@ -15,7 +15,7 @@
 typedef struct own_stack {
     size_t n;
     uint64_t hash;
-    void *at[PL_HISTORY_DEPTH + 1]; /* [0] is pl_stack_begin's own */
+    void *at[PL_HISTORY_DEPTH + 1]; /* [0] is pl_stack_begin itself */
 } own_stack;
 
 static _Thread_local own_stack own;
@@ -63,7 +63,7 @@ void pl_stack_end(void)
 
 /* ---- storing ---- */
 
-/* Stored stacks begin with their number of frames, kept as if it were one. */
+/* A stored stack begins with its number of frames, stored like a frame. */
 static size_t depth_of(void *const *stack)
 {
     return (uintptr_t)stack[0];
@@ -74,7 +74,7 @@ static bool is_own(void *const *stack)
     return depth_of(stack) == own.n && memcmp(stack + 1, own.at + 1, own.n * sizeof *stack) == 0;
 }
 
-/* The slot that holds such a stack, or the empty one where it belongs. */
+/* The slot that holds an equal stack, or the empty slot where it belongs. */
 static uint32_t *find_slot(const pl_stack_table *table)
 {
     uint32_t mask = table->n_slots - 1;
@@ -130,7 +130,7 @@ static bool grow_words(pl_stack_table *table, pl_host *host, uint32_t n_more)
     return true;
 }
 
-/* The own stack is not in it, and both arrays have room. */
+/* The thread's stack is not in the table yet, and both arrays have room. */
 static uint32_t *add(pl_stack_table *table)
 {
     uint32_t *slot = find_slot(table);
@@ -143,7 +143,7 @@ static uint32_t *add(pl_stack_table *table)
     return slot;
 }
 
-/* Empty it; its names begin with `first`. */
+/* Empties the table; its names will begin with `first`. */
 static void empty(pl_stack_table *table, uint32_t first)
 {
     table->first = first;
@@ -154,7 +154,7 @@ static void empty(pl_stack_table *table, uint32_t first)
     }
 }
 
-/* The name of what comes after everything in the table in use. */
+/* The name that follows all names of the table in use. */
 static uint32_t next_name(const pl_history_stacks *stacks)
 {
     const pl_stack_table *now = &stacks->now;
@@ -217,7 +217,7 @@ size_t pl_stacks_get(const pl_history_stacks *stacks, uint32_t name, void *out[P
 {
     const pl_stack_table *tables[] = { &stacks->now, &stacks->before };
     for (unsigned i = 0; i < 2 && name != 0; i++) {
-        uint32_t offset = name - tables[i]->first; /* of another's: beyond all words */
+        uint32_t offset = name - tables[i]->first; /* beyond all words: the other table's */
         if (offset < tables[i]->n_words) {
             size_t n = depth_of(tables[i]->words + offset);
             memcpy(out, tables[i]->words + offset + 1, n * sizeof *out);
@@ -243,7 +243,7 @@ void pl_frame_describe(const void *address, pl_frame *out)
     uintptr_t at = (uintptr_t)address;
     pl_text_init(&name, out->name, sizeof out->name);
     pl_text_init(&filename, out->filename, sizeof out->filename);
-    /* A return address may lie behind the end of its function: the call before it does not. */
+    /* A return address may lie just past its function's end; the call before it does not. */
     if (!address || dladdr((const char *)address - 1, &info) == 0) {
         pl_text_add(&name, "0x%llx", (unsigned long long)at);
         pl_text_add(&filename, "??");

@@ -1,5 +1,5 @@
-/* calls.c - the public calls of pleat_pool.h: who may ask what, and in which words it is refused.
- * Holds no lock. */
+/* calls.c - the public calls of pleat_pool.h: they check arguments and word refusals. Holds no
+ * lock. */
 #include "api/pool/state.h"
 
 static pleat_status begin(pleat handle, int device, pleat_pool_id id, const pl_route *made_as)

@@ -1,7 +1,7 @@
-/* pool.c - the table of private pools: how they come, and go when nobody has to do with them.
+/* pool.c - the table of private pools: makes them, and removes them when they are unused.
  *
- * Upholds I2, I4 and I5. Holds the table's lock (rank 10), under which only the allocator's private
- * pools are opened and read, and histories learn names; memory is released without it. */
+ * Upholds I2, I4 and I5. Under the table's lock (rank 10) the allocator's private pools are opened
+ * and read, and histories learn names; memory is released without the lock. */
 #include "api/pool/state.h"
 
 /* ---- by name ---- */
@@ -62,7 +62,7 @@ static pl_pool *add_pool(pl_pools *pools, pleat_pool_id id)
     return pool;
 }
 
-/* It is out of the order of first use already. */
+/* The pool has already left the order of first use. */
 static void forget_seen(pl_pools *pools, const pl_pool *pool)
 {
     if (pools->seen == pool) {
@@ -95,7 +95,7 @@ static void unqueue_gone(pl_pools *pools, pl_pool *pool)
     pools->n_gone--;
 }
 
-/* Its memory is not its own any more. */
+/* The pool's memory is no longer its own. */
 static void queue_gone(pl_pools *pools, pl_pool *pool)
 {
     pool->in = NULL;
@@ -109,7 +109,7 @@ static void queue_gone(pl_pools *pools, pl_pool *pool)
     }
 }
 
-/* Have its memory, and a name for it in histories. */
+/* Makes the pool's memory and its name in histories. */
 static pleat_status open_private(pl_pools *pools, pl_pool *pool)
 {
     pl_gpu *gpu = pools->gpu;
@@ -143,7 +143,7 @@ pleat_status pl_pools_open(pl_pools *pools, pleat_pool_id id, pl_pool **out)
     return st;
 }
 
-/* If nobody has to do with the pool any more, its memory, to be released without the lock. */
+/* If the pool is unused now, returns its memory, to be released without the lock. */
 static pl_private *part_if_unused(pl_pools *pools, pl_pool *pool)
 {
     pl_private *in = pool->in;
@@ -184,7 +184,7 @@ void pl_pool_leave(pl_pools *pools, pl_pool *pool)
     release_private(pools, in);
 }
 
-/* PLEAT_OK, or why not; *in: what is to be released without the lock. */
+/* PLEAT_OK, or the reason of a refusal; *in: memory to be released without the lock. */
 static pleat_status release_locked(pl_pools *pools, pleat_pool_id id, pl_private **in)
 {
     pl_pool *pool = pl_pools_find(pools, id);

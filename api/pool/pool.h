@@ -1,17 +1,17 @@
-/* pool.h - the private pools of one device: their names, their users, and who is routed to them.
+/* pool.h - the private pools of one device: their names, their users, and their routes.
  *
- * Memory is the allocator's (segments/pleat/private.h); here is only which request goes where. A
- * request that is routed holds its pool until it is over, so a pool whose last user has gone lives
- * on until nobody is in the middle of a request. Filters, `forget` and the allocator's calls that
- * need the driver run without the lock. A route that has ended stays in the list while one of its
- * filters runs; pleat_pool_end waits for running filters, unless it is called from one.
+ * The allocator has the memory (segments/pleat/private.h); this table only says which request goes
+ * where. A routed request holds its pool until it is over, so a pool without users lives on until
+ * its last request is over. Filters, `forget` and the allocator's calls that need the driver run
+ * without the lock. A route that has ended stays in the list while one of its filters runs;
+ * pleat_pool_end waits for running filters, unless it is called from one.
  *
  *   I1  n_routes counts the routes that have not ended, the table's and each pool's
  *   I2  a pool with users, routes or holds has its pl_private; one without any has none
  *   I3  every route's pool has a user
  *   I4  every pool is in the list of its name's head, and the one that was read last is `seen`
- *   I5  pools that are gone are queued in the order of going, at most PL_POOLS_GONE of them: beyond
- *       that the one that went first is forgotten, so that a program may have any number in turn */
+ *   I5  pools that are gone are queued in the order of going; beyond PL_POOLS_GONE of them the
+ *       first is forgotten, so a program may have any number of pools in turn */
 #ifndef PLEAT_API_POOL_H
 #define PLEAT_API_POOL_H
 
@@ -29,33 +29,33 @@ typedef struct pl_route pl_route;
 
 enum {
     PL_POOLS_GONE = 256,
-    PL_POOLS_GONE_TOLD = 16, /* of pl_pools_read */
+    PL_POOLS_GONE_TOLD = 16, /* gone pools that pl_pools_read shows */
     PL_POOLS_HEADS = 1024,   /* a power of two */
 };
 
 typedef struct pl_pools {
-    _Atomic unsigned n_routes; /* atomic: what every request looks at; written under the lock */
+    _Atomic unsigned n_routes; /* atomic: every request reads it; written under the lock */
     struct pl_gpu *gpu;        /* const */
     pl_lock lock;              /* rank 10 */
-    pthread_cond_t filtered;   /* the last call of a route that has ended is over */
+    pthread_cond_t filtered;   /* signals that an ended route's last filter call is over */
     pl_host host;              /* lock: opened by the first use */
     bool has_host;             /* lock */
-    pl_pool *oldest;           /* lock: in order of first use, gone ones too */
-    pl_pool *newest;           /* lock: the same the other way round */
+    pl_pool *oldest;           /* lock: in order of first use, gone pools included */
+    pl_pool *newest;           /* lock: the other end of that order */
     pl_pool **heads;           /* lock: [PL_POOLS_HEADS], by name; NULL before the first pool */
-    pl_pool *seen;             /* lock: whose statistics were read last; NULL = nobody's */
+    pl_pool *seen;             /* lock: the pool whose statistics were read last, or NULL */
     unsigned seen_index;       /* lock: its place in the order of first use */
     pl_pool *gone_first;       /* lock: in order of going */
     pl_pool *gone_last;        /* lock */
     unsigned n_gone;           /* lock */
-    unsigned n_pools;          /* lock: gone ones too */
-    uint64_t n_numbers;        /* lock: pools there ever were */
+    unsigned n_pools;          /* lock: gone pools included */
+    uint64_t n_numbers;        /* lock: pools ever made */
     pl_route *routes;          /* lock: newest first */
 } pl_pools;
 
 /* ENOMEM_HOST (the system refuses a mutex). */
 pleat_status pl_pools_init(pl_pools *pools, struct pl_gpu *gpu);
-/* Before the allocator is destroyed: nobody routes any more, and nobody is in a request. */
+/* Before the allocator is destroyed: no routes and no requests are left. */
 void pl_pools_fini(pl_pools *pools);
 
 static inline bool pl_pools_are_routed(const pl_pools *pools)
@@ -63,12 +63,12 @@ static inline bool pl_pools_are_routed(const pl_pools *pools)
     return __builtin_expect(atomic_load_explicit(&pools->n_routes, memory_order_relaxed) != 0, 0);
 }
 
-/* *out: the pool that a request on the stream goes to, held until pl_pool_leave; NULL = the default
- * one. Calls filters. PLEAT_OK, or EFORKED: a filter forked, and this is the child, which touches
- * nothing of its parent's. */
+/* *out: the pool of a request on the stream, held until pl_pool_leave; NULL = the default pool.
+ * Calls filters. PLEAT_OK, or EFORKED: a filter forked and this is the child, which touches nothing
+ * of its parent. */
 pleat_status pl_pools_route(pl_pools *pools, void *stream, pl_pool **out);
 void pl_pool_leave(pl_pools *pools, pl_pool *pool);
-/* Bytes resident in all of them; *largest: the one with the most. */
+/* Bytes resident in all of them; *largest: the pool with the most. */
 uint64_t pl_pools_held(pl_pools *pools, pleat_pool_id *largest);
 
 typedef struct pl_pool_figures {
@@ -76,12 +76,12 @@ typedef struct pl_pool_figures {
     pleat_stat reserved[PLEAT_N_POOLS];
 } pl_pool_figures;
 
-/* Read all that exist and the PL_POOLS_GONE_TOLD that went last, in no order, at one moment. *out,
- * NULL for none, goes back through pl_pools_drop. PLEAT_OK or ENOMEM_HOST. */
+/* Read all existing pools and the PL_POOLS_GONE_TOLD that went last, in no order, at one moment.
+ * *out, NULL for none, goes back through pl_pools_drop. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_pools_read(pl_pools *pools, pl_pool_figures **out, size_t *n);
 void pl_pools_drop(pl_pools *pools, pl_pool_figures *figures);
 
-/* Of a pool that is held. */
+/* For a pool that the caller holds. */
 pl_private *pl_pool_private(const pl_pool *pool);
 
 #endif

@@ -1,12 +1,12 @@
-/* route.c - which request goes to which private pool: routes, and the filters that they ask.
+/* route.c - which request goes to which private pool: routes and their filters.
  *
- * Upholds I1 and I3. A filter is asked without the table's lock (rank 10); its route stays in the
- * list meanwhile, and who ends it waits for the filters that run, unless inside of one: then the
- * last call takes the route out. */
+ * Upholds I1 and I3. A filter runs without the table's lock (rank 10), and its route stays in the
+ * list meanwhile. The thread that ends a route waits for its running filters, unless it is inside
+ * one: then the last filter call removes the route. */
 #include "api/pool/state.h"
 #include "vmm/base/cancel.h"
 
-static _Thread_local unsigned n_filters_here; /* that this thread is inside of */
+static _Thread_local unsigned n_filters_here; /* filters that this thread is inside of */
 
 static void unlink_route(pl_pools *pools, const pl_route *route)
 {
@@ -39,7 +39,7 @@ void pl_pools_forget_routes(pl_pools *pools, pl_route *route)
     }
 }
 
-/* The call of a filter is over. A route that was left goes to *over with its last call. */
+/* A filter call is over. If nobody waits for the ended route, its last call moves it to *over. */
 static void end_call(pl_pools *pools, pl_route *route, pl_route **over)
 {
     route->n_calls--;
@@ -57,8 +57,8 @@ static void end_call(pl_pools *pools, pl_route *route, pl_route **over)
 
 /* ---- a request ---- */
 
-/* Ask without the lock; the route stays in the list meanwhile. EFORKED: without the lock, in a
- * child that may touch nothing. */
+/* Asks without the lock; the route stays in the list meanwhile. EFORKED: this is a child, which
+ * holds no lock and may touch nothing. */
 static pleat_status ask_filter(pl_pools *pools, pl_route *route, void *stream, bool *is_wanted)
 {
     route->n_calls++;
@@ -110,7 +110,7 @@ static void count_routes(pl_pools *pools, pl_pool *pool, int n)
     atomic_fetch_add(&pools->n_routes, (unsigned)n);
 }
 
-/* A route is how captures announce themselves. */
+/* A route announces captures to come. */
 static void expect_captures(const pl_pools *pools, bool is_expected)
 {
     const pl_gpu *gpu = pools->gpu;
@@ -153,7 +153,7 @@ pleat_status pl_pools_begin_route(pl_pools *pools, pleat_pool_id id, const pl_ro
     return st;
 }
 
-/* The last one of the pool that this thread began; if there is none, of any thread. */
+/* The pool's last route that this thread began; if there is none, that any thread began. */
 static pl_route *find_route(const pl_pools *pools, const pl_pool *pool)
 {
     pl_route *newest = NULL;
@@ -169,8 +169,8 @@ static pl_route *find_route(const pl_pools *pools, const pl_pool *pool)
     return newest;
 }
 
-/* Wait until no filter of the ended route runs, and take it out. Within a filter nobody can wait:
- * then its last call takes it out, and it is NULL here. */
+/* Waits until no filter of the ended route runs, and removes it. Inside a filter this cannot wait:
+ * it returns NULL, and the last filter call removes the route. */
 static pl_route *part_route(pl_pools *pools, pl_route *route)
 {
     if (route->n_calls > 0 && n_filters_here > 0) {
@@ -185,8 +185,8 @@ static pl_route *part_route(pl_pools *pools, pl_route *route)
     return route;
 }
 
-/* Captures have ended before the last route to their pool does, so frees that could not be timed
- * then may be now. */
+/* Captures end before the last route to their pool does, so frees that could not be timed then may
+ * be timed now. */
 bool pl_pools_end_route(pl_pools *pools, pleat_pool_id id)
 {
     pl_lock_acquire(&pools->lock);

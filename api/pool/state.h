@@ -1,6 +1,6 @@
 /* state.h - the inside of the pools' table, for the files of this folder only.
  *
- * Rules I1..I5 are pool.h's. The table's lock (rank 10) guards all that is marked so. */
+ * Rules I1..I5 are pool.h's. The table's lock (rank 10) guards the fields marked "lock". */
 #ifndef PLEAT_API_POOL_STATE_H
 #define PLEAT_API_POOL_STATE_H
 
@@ -12,17 +12,17 @@
 struct pl_pool {
     pl_pool *next;                  /* lock: younger */
     pl_pool *previous;              /* lock: older */
-    pl_pool *gone_next;             /* lock: gone later */
-    pl_pool *gone_previous;         /* lock: gone earlier */
-    pl_pool *head_next;             /* lock: of the same head, younger first */
+    pl_pool *gone_next;             /* lock: the pool that went next */
+    pl_pool *gone_previous;         /* lock: the pool that went before */
+    pl_pool *head_next;             /* lock: in the list of the same head, younger first */
     pl_pool *head_previous;         /* lock */
     uint64_t number;                /* const: in order of first use */
     pleat_pool_id id;               /* const */
-    pl_private *in;                 /* lock; const while the pool is held. NULL = it is gone */
-    unsigned n_users;               /* lock: begun and not released */
+    pl_private *in;                 /* lock; const while the pool is held. NULL = gone */
+    unsigned n_users;               /* lock: begun and not yet released */
     unsigned n_routes;              /* lock */
-    unsigned n_holds;               /* lock: requests in the middle */
-    pleat_stat past[PLEAT_N_POOLS]; /* lock: what it held before it was gone last; current is 0 */
+    unsigned n_holds;               /* lock: requests under way */
+    pleat_stat past[PLEAT_N_POOLS]; /* lock: total of its earlier lives; current is 0 */
 };
 
 struct pl_route {
@@ -31,36 +31,38 @@ struct pl_route {
     pleat_route_fn accepts; /* const; NULL = everything */
     pleat_forget_fn forget; /* const */
     void *context;          /* const */
-    pthread_t thread;       /* const: who began it */
-    unsigned n_calls;       /* lock: of `accepts`, running now */
+    pthread_t thread;       /* const: the thread that began it */
+    unsigned n_calls;       /* lock: calls of `accepts` that run now */
     bool has_ended;         /* lock */
-    bool is_left;           /* lock: its end did not wait, so the last call takes it out */
+    bool is_left;           /* lock: its end did not wait; the last call removes it */
 };
 
 /* pool.c, under the lock. NULL where there is none of that name. */
 pl_pool *pl_pools_find(const pl_pools *pools, pleat_pool_id id);
-/* The pool of that name with its memory, made if need be. PLEAT_OK; ENOMEM_HOST; what the
- * allocator answers. */
+/* The pool of that name with its memory, made if need be. PLEAT_OK; ENOMEM_HOST; the allocator's
+ * answer. */
 pleat_status pl_pools_open(pl_pools *pools, pleat_pool_id id, pl_pool **out);
-/* What pools and routes are made of, opened by the first use. PLEAT_OK; ENOMEM_HOST. */
+/* Opens the host memory for pools and routes at the first use. PLEAT_OK; ENOMEM_HOST. */
 pleat_status pl_pools_open_host(pl_pools *pools);
 
-/* pool.c, without the lock. One user goes. PLEAT_OK; EPOOL; EBUSY. */
+/* pool.c, without the lock. Removes one user. PLEAT_OK; EPOOL; EBUSY. */
 pleat_status pl_pools_release(pl_pools *pools, pleat_pool_id id);
 
-/* route.c, without the lock. A route like `made_as` to the pool of that name, made if need be. */
+/* route.c, without the lock. Adds a route like `made_as` to the pool of that name, made if need
+ * be. */
 pleat_status pl_pools_begin_route(pl_pools *pools, pleat_pool_id id, const pl_route *made_as);
-/* False: nothing is routed to a pool of that name. */
+/* False: there is no route to a pool of that name. */
 bool pl_pools_end_route(pl_pools *pools, pleat_pool_id id);
-/* The list, linked by `next`, is nobody else's. */
+/* The list, linked by `next`, belongs to the caller. */
 void pl_pools_forget_routes(pl_pools *pools, pl_route *route);
 void pl_route_forget_context(const pl_route *route);
 
-/* stats.c, under the lock. What the pool holds and has held, before and since it was made anew. */
+/* stats.c, under the lock. What the pool holds and has held, in all its lives. */
 void pl_pool_read_reserved(const pl_pools *pools, const pl_pool *pool,
                            pleat_stat out[PLEAT_N_POOLS]);
 
-/* stats.c, without the lock. The pool that was used as number `index`; false: there is none. */
+/* stats.c, without the lock. The pool whose place in the order of first use is `index`; false:
+ * there is none. */
 bool pl_pools_read_one(pl_pools *pools, unsigned index, pleat_pool_id *id,
                        pleat_stat reserved[PLEAT_N_POOLS]);
 

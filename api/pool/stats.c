@@ -1,8 +1,8 @@
 /* stats.c - what private pools hold and have held, read at one moment under the table's lock. A
- * pool that is made anew under an old name goes on counting where it left off. */
+ * pool that is made again under an old name continues its old counts. */
 #include "api/pool/state.h"
 
-/* What it has held in all, before and since it was made anew. */
+/* Adds the counts of the pool's earlier lives. */
 static void add_past(pleat_stat *now, const pleat_stat *past)
 {
     now->allocated += past->allocated;
@@ -83,8 +83,8 @@ void pl_pools_drop(pl_pools *pools, pl_pool_figures *figures)
     }
 }
 
-/* From the first one, the last one, or the one that was read last: who asks about one after the
- * other is not kept waiting. */
+/* Searches from the first pool, the last one, or the one that was read last: reading them one after
+ * the other stays fast. */
 static pl_pool *find_at(const pl_pools *pools, unsigned index)
 {
     unsigned at = 0;

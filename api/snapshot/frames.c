@@ -1,5 +1,5 @@
-/* frames.c - see frames.h. A description is found by asking the dynamic linker, which is slow: one
- * look for each return address of a snapshot. */
+/* frames.c - see frames.h. The dynamic linker describes return addresses slowly, so each one is
+ * asked for once per snapshot. */
 #include "api/snapshot/frames.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 typedef struct description {
     size_t n_name;
     size_t n_filename;
-    char texts[]; /* the name, then the file's */
+    char texts[]; /* the function's name, then the file's */
 } description;
 
 /* ---- the table ---- */
@@ -44,7 +44,7 @@ static bool grow(pl_frames_table *table, pl_host *host)
     return true;
 }
 
-/* False: there was no host memory. The key is new. */
+/* False: no host memory. The key must be new. */
 static bool add(pl_frames_table *table, pl_host *host, uint64_t key, uint64_t value)
 {
     if (2 * (table->n_used + 1) > table->n_rows && !grow(table, host)) {
@@ -99,7 +99,7 @@ static void write_frame(pl_writer *w, const char *name, size_t n_name, const cha
     pl_write_key(w, "filename");
     pl_write_text(w, filename, n_filename);
     pl_write_key(w, "line");
-    pl_write_natural(w, 0); /* the dynamic linker knows none */
+    pl_write_natural(w, 0); /* the dynamic linker knows no line numbers */
     pl_write_end(w);
 }
 
@@ -136,7 +136,7 @@ void pl_frames_write(pl_frames *frames, pl_writer *w, pl_history *history, int d
     if (n > 0) {
         pl_write_keep(w, &memo);
         if (memo != 0) {
-            (void)add(&frames->stacks, frames->host, key, memo); /* else it is written again */
+            (void)add(&frames->stacks, frames->host, key, memo); /* else written again */
         }
     }
 }

@@ -1,4 +1,4 @@
-/* frames.h - stacks of the history as lists of frames: each described once, and written once where
+/* frames.h - stacks of the history as lists of frames. Each is described once, and written once if
  * the format can recall it. One thread at a time. */
 #ifndef PLEAT_API_SNAPSHOT_FRAMES_H
 #define PLEAT_API_SNAPSHOT_FRAMES_H
@@ -6,8 +6,8 @@
 #include "api/history/history.h"
 #include "api/snapshot/writer.h"
 
-/* A table from numbers to numbers; 0 is no key. What does not fit for want of host memory is
- * forgotten: nothing is written wrongly, only again. */
+/* A table from numbers to numbers; 0 is no key. Without host memory an entry is dropped: then
+ * something is written again, never wrongly. */
 typedef struct pl_frames_table {
     uint64_t (*rows)[2]; /* key, value; [n_rows], a power of two or 0 */
     size_t n_rows;
@@ -23,7 +23,8 @@ typedef struct pl_frames {
 void pl_frames_init(pl_frames *frames, pl_host *host);
 void pl_frames_fini(pl_frames *frames);
 
-/* Write the list of frames, innermost first; an empty one for 0 and for what was forgotten. */
+/* Write the list of frames, innermost first; an empty list for 0 and for a stack that was
+ * dropped. */
 void pl_frames_write(pl_frames *frames, pl_writer *w, pl_history *history, int device,
                      uint32_t name);
 

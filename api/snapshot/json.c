@@ -1,4 +1,4 @@
-/* json.c - JSON as RFC 8259 has it: valid UTF-8, no NaN, one line. Nothing can be recalled. */
+/* json.c - JSON as in RFC 8259: valid UTF-8, no NaN, one line. Nothing can be recalled. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ static bool is_plain(unsigned char byte)
     return byte >= 0x20 && byte < 0x7F && byte != '"' && byte != '\\';
 }
 
-/* A character of one byte that is not plain. */
+/* Writes a one-byte character that needs an escape. */
 static void escape(pl_writer *w, unsigned char byte)
 {
     static const char hex[] = "0123456789abcdef";
@@ -68,8 +68,8 @@ static void json_negative(pl_writer *w, int64_t value)
     json_natural(w, 0 - (uint64_t)value);
 }
 
-/* The locale's decimal point, whatever it is, becomes a dot; a number without one or an exponent
- * gets a fraction, so that it is read as a real number again. */
+/* Replaces the locale's decimal point by a dot. A number without fraction or exponent gets a
+ * fraction, so that readers take it as a real number. */
 static void json_real(pl_writer *w, double value)
 {
     char text[NUMBER_BYTES];

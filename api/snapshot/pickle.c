@@ -1,9 +1,9 @@
-/* pickle.c - a pickle of protocol 2, out of the opcodes that PyTorch's web viewer knows.
+/* pickle.c - a pickle of protocol 2, limited to the opcodes that PyTorch's web viewer knows.
  *
- * Lists and dictionaries are filled in batches of at most 1,000: the viewer spreads a batch as the
- * arguments of one call. Words and what is kept stand in the memo; the viewer knows BINPUT for the
- * first 256 of them and LONG_BINPUT for the rest.
- * Source: CPython, Lib/pickletools.py; PyTorch, torch/utils/viz/MemoryViz.js. */
+ * Lists and dictionaries are filled in batches of at most 1,000: the viewer passes a batch as the
+ * arguments of one call. Words and kept values are in the memo; the viewer knows BINPUT for the
+ * first 256 of them and LONG_BINPUT for the rest. Source: CPython, Lib/pickletools.py; PyTorch,
+ * torch/utils/viz/MemoryViz.js. */
 #include <string.h>
 
 #include "api/snapshot/utf8.h"
@@ -47,7 +47,7 @@ static void get(pl_writer *w, uint32_t memo)
     opcode_with(w, memo < 256 ? BINGET : LONG_BINGET, memo, memo < 256 ? 1 : 4);
 }
 
-/* Where the word stands in the table, or the free place where it would. */
+/* The word's place in the table, or the free place for it. */
 static pl_writer_word *find_word(pl_writer *w, const char *word)
 {
     uint64_t hash = (uint64_t)(uintptr_t)word * 0x9E3779B97F4A7C15U;
@@ -58,7 +58,7 @@ static pl_writer_word *find_word(pl_writer *w, const char *word)
     return &w->words[i];
 }
 
-/* Numbers outside count from 1, as 0 means "none". */
+/* The caller's numbers count from 1, because 0 means "none". */
 static bool pickle_recall(pl_writer *w, uint32_t memo)
 {
     get(w, memo - 1);
@@ -123,7 +123,7 @@ static void pickle_natural(pl_writer *w, uint64_t value)
     } else if (value <= INT32_MAX) {
         opcode_with(w, BININT, value, 4);
     } else {
-        size_t n = 4; /* the top bit is the sign's */
+        size_t n = 4; /* the top bit is the sign */
         while (n < 8 && value >> (8 * n - 1) != 0) {
             n++;
         }

@@ -1,4 +1,4 @@
-/* snapshot.c - PyTorch's snapshot dictionary, out of the state and the history of each device.
+/* snapshot.c - writes PyTorch's snapshot dictionary from the state and history of each device.
  *
  * All devices are copied first, each under its allocator's lock; then everything is written without
  * any lock.
@@ -21,7 +21,7 @@ typedef struct snapshot {
     pl_frames frames;
     pl_writer *w;
     char *conf;         /* the instance's, as one string */
-    size_t max_entries; /* of each history; 0 = it does not record now */
+    size_t max_entries; /* of each history; 0 = not recording now */
     unsigned n_states;
     pl_snapshot_state states[PL_N_DEVICES]; /* of the devices in use */
 } snapshot;
@@ -69,7 +69,7 @@ static void write_block(snapshot *s, pl_gpu *gpu, const pl_snapshot_block *block
     pl_write_end(s->w);
 }
 
-/* blocks[0..n) are a segment. */
+/* blocks[0..n) form one segment. */
 static void write_segment_sizes(const snapshot *s, const pl_snapshot_block *blocks, size_t n)
 {
     uint64_t total = 0;
@@ -199,7 +199,7 @@ static void write_divisions(const snapshot *s, const unsigned divisions[MOST_DIV
     pl_write_end(s->w);
 }
 
-/* Readers warn where the oldest entries were overwritten. */
+/* Tells readers how long the ring is; they warn if the oldest entries were overwritten. */
 static void write_ring(const snapshot *s)
 {
     bool is_full = false;
@@ -212,8 +212,8 @@ static void write_ring(const snapshot *s)
     }
 }
 
-/* PyTorch's keys. Those of its pinned host memory and of its compiler say what holds here: there is
- * none, nothing is kept of it. */
+/* Writes PyTorch's keys. Those about its pinned host memory and its compiler have the values for
+ * "none" and "nothing is kept". */
 static void write_settings(const snapshot *s)
 {
     const pl_config *config = &s->instance->config;

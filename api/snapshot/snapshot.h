@@ -4,7 +4,7 @@
 
 #include "api/instance.h"
 
-/* As pleat_snapshot_write, with arguments that were checked; sets no error text. */
+/* Like pleat_snapshot_write with checked arguments; sets no error text. */
 pleat_status pl_snapshot_write(pl_instance *instance, pleat_snapshot_format format,
                                pleat_write_fn write, void *context);
 

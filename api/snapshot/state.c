@@ -1,6 +1,6 @@
-/* state.c - copying a device's state. Takes the allocator's lock (rank 20) to count and to copy:
- * some pieces at a time where the allocator can and no history has to agree with them, else all in
- * one hold, through `visit`; inside of it the history's (rank 80). */
+/* state.c - copies a device's state. Takes the allocator's lock (rank 20) to count and to copy: a
+ * few pieces per hold if the allocator can do that and no history must match, else everything in
+ * one hold, through `visit`. Inside it takes the history's lock (rank 80). */
 #include "api/snapshot/state.h"
 
 #include <sched.h>
@@ -43,12 +43,12 @@ typedef struct copier {
     size_t n_block_rooms;
     size_t n_entry_rooms;
     size_t n_pieces; /* seen */
-    size_t n_needed; /* blocks, those without a room too */
+    size_t n_needed; /* blocks, those without room included */
     size_t n_held;   /* entries in the ring */
     size_t n_pool_rooms;
     size_t n_named;  /* pools */
     bool is_apart;   /* the next piece begins a segment */
-    bool is_at_once; /* in one hold: the history has to agree with it */
+    bool is_at_once; /* everything in one hold, to match the history */
     const pl_private *private_in;
     uint16_t pool; /* private_in's */
 } copier;
@@ -69,7 +69,7 @@ static void find_pool(copier *c, const pl_piece *piece)
     }
 }
 
-/* Does it go on where the last one ended, in one segment? */
+/* Does the block continue the last one within the same segment? */
 static bool is_next(const pl_snapshot_block *last, const pl_snapshot_block *block)
 {
     return last->base + last->bytes == block->base && last->stream == block->stream &&
@@ -92,8 +92,8 @@ static void copy_block(copier *c, pl_snapshot_block block)
     }
 }
 
-/* What is not in pieces. The names come with them, since a pool that goes may leave its index to
- * another. */
+/* Copies what is not in pieces. The pools' names are copied too, since a pool that goes may leave
+ * its index to another. */
 static void copy_history(copier *c)
 {
     pl_snapshot_state *out = c->out;
@@ -126,8 +126,8 @@ static void copy_piece(void *context, const pl_piece *piece)
                });
 }
 
-/* Copy what there is room for; false: there was not room for everything, or, where the allocator
- * holds nothing, something happened meanwhile. */
+/* Copies what there is room for. False if there was not room for everything, or if the allocator
+ * holds nothing and something happened meanwhile. */
 static bool copy_once(copier *c)
 {
     pl_snapshot_state *out = c->out;
@@ -138,7 +138,7 @@ static bool copy_once(copier *c)
         gpu->ops->visit(gpu->allocator, copy_piece, c);
     } else {
         visit_by_and_by(gpu, copy_piece, c);
-        copy_history(c); /* pools may have come meanwhile */
+        copy_history(c); /* pools may have been made meanwhile */
     }
     bool is_sure = c->is_at_once ? c->n_pieces > 0 : c->n_held == 0;
     if (!is_sure && c->is_at_once) {
@@ -153,7 +153,7 @@ static bool copy_once(copier *c)
 
 /* ---- room ---- */
 
-/* Touched, so that the copying does not have to wait for the system's pages. */
+/* The room is touched, so that copying does not wait for the system's pages. */
 static void *make_room(pl_host *host, size_t n, size_t bytes_each)
 {
     void *room = n <= SIZE_MAX / 2 / bytes_each ? pl_host_alloc(host, n * bytes_each) : NULL;
@@ -163,7 +163,7 @@ static void *make_room(pl_host *host, size_t n, size_t bytes_each)
     return room;
 }
 
-/* Room for so many and, since the lock is dropped meanwhile, for some more. */
+/* Room for `n` and some more, since the lock is dropped before the copy. */
 static size_t with_slack(size_t n, unsigned attempt)
 {
     return n + (n / 16 + 256) * ((size_t)1 << (attempt < 16 ? attempt : 16));
@@ -220,12 +220,12 @@ static bool has_frames(const pl_snapshot_state *state)
     return i < state->n_entries;
 }
 
-/* What the last entries say of blocks that are there: who asked for them, and where a segment of
- * the driver's begins. Readers find that by its address, so that it is none with the one before,
- * though an allocator that sees blocks only (cuda-async) shows blocks that touch as one. */
+/* Takes from the last entries about each block who allocated it and where a driver's segment
+ * begins. Readers find a segment by its address, so it must not be joined with the one before,
+ * though an allocator that sees only blocks (cuda-async) shows touching blocks as one. */
 static void learn_from_history(pl_snapshot_state *state)
 {
-    bool is_all = has_frames(state); /* else most entries need no look */
+    bool is_all = has_frames(state); /* without frames most entries can be skipped */
     for (size_t i = 0; i < state->n_entries; i++) {
         const pl_history_entry *entry = &state->entries[i];
         bool is_segment = entry->action == PL_ACTION_SEGMENT_ALLOC ||
@@ -249,7 +249,7 @@ static bool is_sorted(const pl_snapshot_state *state)
     return i >= state->n_blocks;
 }
 
-/* However segments are ordered, the blocks of each stay together: no two segments overlap. */
+/* Segments never overlap, so sorting by address keeps the blocks of each together. */
 static void finish(pl_snapshot_state *state)
 {
     if (!is_sorted(state)) {
@@ -266,7 +266,7 @@ void pl_snapshot_forget(pl_host *host, pl_snapshot_state *state)
     *state = (pl_snapshot_state){ .gpu = NULL };
 }
 
-/* Room for what there was at the last look. False: no host memory. */
+/* Makes room for the counts of the last look. False: no host memory. */
 static bool make_rooms(pl_host *host, copier *c)
 {
     pl_snapshot_state *out = c->out;

@@ -1,9 +1,9 @@
-/* state.h - a copy of what one device holds and of what happened there, of one instant.
+/* state.h - a copy of one device's state and history at one instant.
  *
- * Pieces are as PyTorch's snapshots have them: blocks of segments, a segment being a longest run of
- * resident addresses of one allocator's segment. Holes are left out; neighbours that nobody uses
- * are one block. Host memory is taken before the allocator's lock is; under it things are copied
- * and nothing else. */
+ * Pieces are as in PyTorch's snapshots: blocks of segments, where a segment is a longest run of
+ * resident addresses within one of the allocator's segments. Holes are left out; unused neighbours
+ * are one block. Host memory is allocated before the allocator's lock is taken; under it there is
+ * only copying. */
 #ifndef PLEAT_API_SNAPSHOT_STATE_H
 #define PLEAT_API_SNAPSHOT_STATE_H
 
@@ -20,13 +20,13 @@ typedef struct pl_snapshot_block {
     pleat_devptr base;
     uint64_t bytes;
     uint64_t requested_bytes; /* 0 = inactive */
-    void *stream;             /* its segment's: a handle; NULL = the default one, or none */
-    uint32_t frames;          /* of its allocation, should that be in the history; else 0 */
-    uint32_t segment_frames;  /* is_first: of what made the segment */
-    uint16_t pool;            /* of the state's pools */
+    void *stream;             /* its segment's stream; NULL = the default one, or none */
+    uint32_t frames;          /* of its allocation, if the history has it; else 0 */
+    uint32_t segment_frames;  /* is_first: stack of the segment's maker */
+    uint16_t pool;            /* index in the state's pools */
     uint8_t use;              /* pl_snapshot_use */
     bool is_first;            /* a segment begins here */
-    bool is_told_first;       /* and the history says so, too */
+    bool is_told_first;       /* the history also says so */
     bool is_small;            /* its segment is for small requests */
 } pl_snapshot_block;
 
@@ -40,7 +40,7 @@ typedef struct pl_snapshot_state {
     size_t n_pools;
 } pl_snapshot_state;
 
-/* PLEAT_OK or ENOMEM_HOST. What is copied lies in `host` and is the caller's; pl_snapshot_forget
+/* PLEAT_OK or ENOMEM_HOST. The copy lies in `host` and belongs to the caller; pl_snapshot_forget
  * gives it back, also after a failure. */
 pleat_status pl_snapshot_copy(pl_gpu *gpu, pl_host *host, pl_snapshot_state *out);
 void pl_snapshot_forget(pl_host *host, pl_snapshot_state *state);

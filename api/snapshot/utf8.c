@@ -1,8 +1,8 @@
-/* utf8.c - which bytes are a character. Source: the Unicode Standard, table 3-7. */
+/* utf8.c - which bytes form a character. Source: the Unicode Standard, table 3-7. */
 #include "api/snapshot/utf8.h"
 
 typedef struct lead {
-    unsigned char first, last; /* of the first byte */
+    unsigned char first, last; /* range of the first byte */
     unsigned char least, most; /* of the second */
     unsigned char n;           /* bytes in all */
 } lead;

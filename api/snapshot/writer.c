@@ -1,4 +1,4 @@
-/* writer.c - the buffer, and what all formats do alike. */
+/* writer.c - the buffer, and what all formats have in common. */
 #include "api/snapshot/writer.h"
 
 #include <string.h>
@@ -62,7 +62,7 @@ void pl_writer_byte(pl_writer *w, unsigned char byte)
     w->n++;
 }
 
-/* As an item of a list a value needs what separates items; behind a key it needs nothing. */
+/* A value in a list needs a separator before it; after a key it needs none. */
 static void begin_value(pl_writer *w)
 {
     if (w->depth > 0 && !pl_writer_level_of(w)->is_dict) {
