@@ -1,4 +1,4 @@
-/* index.c - see index.h. Upholds I1..I4 there. Guarded by the lock of whoever owns the index. */
+/* index.c - see index.h. Upholds I1..I4 there. The lock of the index's owner guards it. */
 #include "segments/base/index.h"
 
 #include "vmm/base/assert.h"
@@ -20,7 +20,7 @@ static unsigned bin_of(size_t units)
     return EXACT_BINS + (top - EXACT_LOG2) * STEPS + step;
 }
 
-/* How many low bits of a size tell the members of its bin apart. */
+/* How many low bits of a size distinguish the members of its bin. */
 static unsigned free_bits(size_t units)
 {
     return units < EXACT_BINS ? 0 : log2_of(units) - STEPS_LOG2;
@@ -83,8 +83,8 @@ static void replace(pl_index_node *node, pl_index_node *heir)
     }
 }
 
-/* Unhook some leaf below `node`; NULL if there is none. Any node of a digital tree may stand in
- * for its ancestor, since it shares the ancestor's path. */
+/* Unhook some leaf below `node`; NULL if there is none. Any node of a digital tree may replace its
+ * ancestor, since it shares the ancestor's path. */
 static pl_index_node *cut_leaf(pl_index_node *node)
 {
     pl_index_node *leaf = node;
@@ -99,7 +99,7 @@ static pl_index_node *cut_leaf(pl_index_node *node)
     return leaf;
 }
 
-/* The slot is empty: if it is a bin's, so is the bin. */
+/* The slot is empty now. If it is a bin's root, the bin is empty, too. */
 static void clear_bin(pl_index *index, pl_index_node *const *slot)
 {
     size_t bin = ((uintptr_t)slot - (uintptr_t)index->bins) / sizeof(*slot);
@@ -145,7 +145,7 @@ static pl_index_node *best_in_bin(pl_index_node *tree, size_t bytes)
     size_t units = units_of(bytes);
     unsigned bit = free_bits(units);
     pl_index_node *best = NULL;
-    pl_index_node *above = NULL; /* deepest subtree whose sizes all exceed the request's path */
+    pl_index_node *above = NULL; /* deepest subtree whose sizes are all larger than the request's */
 
     for (pl_index_node *at = tree; at != NULL;) {
         if (at->bytes >= bytes && (best == NULL || at->bytes < best->bytes)) {
@@ -187,7 +187,7 @@ static unsigned next_filled(const pl_index *index, unsigned from)
 pl_index_node *pl_index_best(const pl_index *index, size_t bytes)
 {
     unsigned bin = bin_of(units_of(bytes));
-    /* A size beyond the last bin can be asked for, and no node has it. */
+    /* A size beyond the last bin may be requested; no node has it. */
     pl_index_node *best = bin < PL_INDEX_BINS ? best_in_bin(index->bins[bin], bytes) : NULL;
 
     if (best == NULL) {
@@ -197,8 +197,9 @@ pl_index_node *pl_index_best(const pl_index *index, size_t bytes)
         }
         best = leftmost(index->bins[bin], NULL, bytes);
     }
-    /* Of equal ones the oldest but the tree's own, which is dearer to remove: least capacity over
-     * the eight traces is 1.0055 so, against 1.0057 with the newest, 1.0060 with the lowest. */
+    /* Among equal nodes, takes the oldest except the tree's own, which is dearer to remove. Least
+     * capacity over the eight traces is 1.0055 with this choice, 1.0057 with the newest, 1.0060
+     * with the lowest. */
     return best->ring_prev;
 }
 
@@ -217,7 +218,7 @@ static int check_ring(const pl_index_node *first, size_t *n)
     }
 }
 
-/* Does the way down from the root by the node's own bits lead to it? */
+/* Do the node's own bits lead from the root to it? */
 static bool is_on_path(const pl_index_node *root, const pl_index_node *node)
 {
     size_t units = units_of(node->bytes);
@@ -230,7 +231,7 @@ static bool is_on_path(const pl_index_node *root, const pl_index_node *node)
     return root == node;
 }
 
-/* A bin's tree is at most as deep as sizes have bits: the stack holds one sibling a level. */
+/* A bin's tree is at most as deep as sizes have bits: the stack holds one sibling per level. */
 static int check_bin(pl_index_node *root, unsigned bin, size_t *n)
 {
     pl_index_node *stack[64 + 1];

@@ -1,11 +1,11 @@
 /* index.h - the size index: finds the smallest run that is large enough.
  *
  * Bitmap bins (exact below 16 units, then 8 to a power of two; a unit is 512 bytes), and in each
- * bin a bitwise digital tree keyed by size, so the fit is a best fit at a cost that grows with the
- * logarithm of a bin's population only. Nodes of equal size hang on a ring behind one tree node.
- * Nodes are embedded in their owners: no operation allocates or fails.
- * Source: the bitmap of bins is TLSF's (Masmano et al. 2004), the tree that of dlmalloc's large
- * bins (Lea, "A Memory Allocator"). */
+ * bin a bitwise digital tree keyed by size, so the fit is a best fit whose cost grows only with the
+ * logarithm of a bin's population. Nodes of equal size hang on a ring behind one tree node. Nodes
+ * are embedded in their owners: no operation allocates or fails. Source: the bitmap of bins is
+ * TLSF's (Masmano et al. 2004), the tree that of dlmalloc's large bins (Lea, "A Memory
+ * Allocator"). */
 #ifndef PLEAT_SEGMENTS_INDEX_H
 #define PLEAT_SEGMENTS_INDEX_H
 
@@ -17,7 +17,7 @@ enum { PL_INDEX_UNIT = 512, PL_INDEX_BINS = 320, PL_INDEX_WORDS = PL_INDEX_BINS 
 
 typedef struct pl_index_node {
     struct pl_index_node *child[2];
-    struct pl_index_node **slot;     /* what points here; NULL = behind a ring's first node */
+    struct pl_index_node **slot;     /* what points here; NULL = not a ring's first node */
     struct pl_index_node *ring_next; /* nodes of equal size, circular */
     struct pl_index_node *ring_prev;
     size_t bytes; /* the key; set while in an index */

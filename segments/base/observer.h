@@ -1,8 +1,8 @@
-/* observer.h - what an allocator tells of what it does, as it does it: the source of histories.
+/* observer.h - an allocator tells each of its actions as it happens; histories record them.
  *
- * Every action is told under the allocator's lock, at the moment it takes effect, so that the order
- * of telling is the order in which the allocator's state changed: replayed, the actions lead from
- * any visit (allocator.h) to the next one. What is told of memory:
+ * Every action is told under the allocator's lock, at the moment it takes effect, so actions are
+ * told in the order in which the allocator's state changes: replayed, they lead from any visit
+ * (allocator.h) to the next one. The actions on memory:
  *
  *   SEGMENT_ALLOC, SEGMENT_FREE   a segment of the driver's, whole (classic caches)
  *   SEGMENT_MAP, SEGMENT_UNMAP    a run of addresses became resident, or a hole again. A chunk that
@@ -15,8 +15,8 @@
  *
  * A segment is told before the blocks in it, and blocks before their segment goes. Memory that goes
  * with the allocator itself (destroy) is not told.
- * The names and their order are PyTorch's (reference: c10/cuda/CUDACachingAllocator.h, TraceEntry).
- */
+ * The names and their order are PyTorch's (reference: c10/cuda/CUDACachingAllocator.h,
+ * TraceEntry). */
 #ifndef PLEAT_SEGMENTS_OBSERVER_H
 #define PLEAT_SEGMENTS_OBSERVER_H
 
@@ -40,11 +40,11 @@ typedef struct pl_event {
     pl_action action;
     pleat_devptr base;
     uint64_t bytes;
-    pl_stream *stream;      /* a block's owner; a segment's, NULL where segments have none */
+    pl_stream *stream;      /* a block's owner; a segment's owner, NULL if segments have none */
     const void *private_in; /* the pl_private it lies in; NULL = the default pool */
 } pl_event;
 
-/* Lives longer than the allocators that it is given to (pl_allocator_options.observer). */
+/* It outlives the allocators that it is given to (pl_allocator_options.observer). */
 typedef struct pl_observer {
     /* Called under the allocator's lock: calls no allocator, does not block. */
     void (*tell)(struct pl_observer *self, const pl_event *event);

@@ -1,8 +1,8 @@
 /* ptrmap.c - the map's slow paths: growing, giving back, walking, checking. See ptrmap.h.
  *
- * The old table is emptied from its highest slot down. Beyond the slot that is next all are empty,
- * so an entry leaves without others being shifted; except for the highest slots, whose chains may
- * go on in the lowest ones. */
+ * The old table is emptied from its highest slot down. All slots above the next one are empty, so
+ * an entry can leave without a shift of others. Only chains of the highest slots may continue in
+ * the lowest ones. */
 #include "segments/base/ptrmap.h"
 
 #include "vmm/base/lock.h"
@@ -28,7 +28,7 @@ void pl_ptrmap_fini(pl_ptrmap *map, pl_host *host)
 
 /* ---- growing --------------------------------------------------------------------------------- */
 
-/* Move what is in the next `n` old slots. */
+/* Move the contents of the next `n` old slots. */
 static void move_some(pl_ptrmap *map, pl_host *host, size_t n)
 {
     for (; n > 0 && map->n_unmoved > 0; n--) {
@@ -63,7 +63,7 @@ static pleat_status grow(pl_ptrmap *map, pl_host *host, size_t n_more)
     if (!slots) {
         return PLEAT_ENOMEM_HOST;
     }
-    move_some(map, host, SIZE_MAX); /* no more than were inserted since; mostly none */
+    move_some(map, host, SIZE_MAX); /* at most as many as were inserted since; mostly none */
     map->old = map->now;
     map->n_unmoved = slots_of(&map->old);
     map->now = (pl_ptrmap_table){ .slots = slots, .mask = n_slots - 1, .shift = 64 - log2 };
@@ -115,7 +115,7 @@ void *pl_ptrmap_next(const pl_ptrmap *map, size_t *cursor)
 
 /* ---- the walker ------------------------------------------------------------------------------ */
 
-/* I3 and I4 for one table; counts its keys. */
+/* Checks I3 and I4 for one table; counts its keys. */
 static int check_table(const pl_ptrmap_table *table, size_t *n_taken)
 {
     for (size_t i = 0; i < slots_of(table); i++) {
@@ -134,7 +134,7 @@ static int check_table(const pl_ptrmap_table *table, size_t *n_taken)
     return 0;
 }
 
-/* I4 and I5 between the tables. */
+/* Checks I4 and I5 between the tables. */
 static int check_old(const pl_ptrmap *map)
 {
     size_t n_slots = slots_of(&map->old);

@@ -2,13 +2,13 @@
  *
  * Open addressing with linear probing in a power of two of slots, at most 5/8 of them taken. An
  * address is hashed as a multiple of 512, the allocators' quantum, by Fibonacci hashing; a removal
- * shifts later entries back, so there are no tombstones and a look-up costs the same for ever.
- * All memory is asked for in pl_ptrmap_reserve, the fallible step; insertion into reserved room
- * cannot fail.
+ * shifts later entries back, so there are no tombstones and the cost of a look-up does not grow
+ * with time. All memory is asked for in pl_ptrmap_reserve, the fallible step; insertion into
+ * reserved room cannot fail.
  *
- * A map that grows has two tables for a while: what is inserted goes into the larger one, each
- * reservation moves what is in a few slots of the smaller one, and whoever finds nothing in the one
- * looks into the other. So no call moves a million entries while it holds the lock.
+ * A growing map has two tables for a while. Insertions go into the larger one, each reservation
+ * moves a few slots' entries out of the smaller one, and a look-up that finds nothing in one table
+ * tries the other. So no call moves a million entries while it holds the lock.
  *
  * The owner's lock guards the map. Source: Knuth, TAOCP 3, 6.4, algorithms L and R. */
 #ifndef PLEAT_SEGMENTS_PTRMAP_H
@@ -27,8 +27,8 @@ typedef struct pl_ptrmap_slot {
 
 typedef struct pl_ptrmap_table {
     pl_ptrmap_slot *slots; /* NULL = none; a power of two >= 64 of them */
-    size_t mask;           /* their number less one; 0 while there are none */
-    unsigned shift;        /* 64 - log2 of their number */
+    size_t mask;           /* number of slots less one; 0 while there are none */
+    unsigned shift;        /* 64 - log2 of the number of slots */
 } pl_ptrmap_table;
 
 /* I1  count <= most, which is 5/8 of the slots of `now`
@@ -41,12 +41,12 @@ typedef struct pl_ptrmap {
     pl_ptrmap_table now;
     size_t count;
     size_t most;  /* keys that `now` has room for */
-    size_t quick; /* up to so many keys a reservation has nothing to do */
+    size_t quick; /* up to this count a reservation has nothing to do */
     pl_ptrmap_table old;
     size_t n_unmoved;
 } pl_ptrmap;
 
-/* Of a slot's number: it is one of the old table. */
+/* Marks a slot's number as one of the old table. */
 #define PL_PTRMAP_OLD ((size_t)1 << 63)
 
 /* Zeroed memory is an empty map too. */
@@ -61,9 +61,9 @@ pleat_status pl_ptrmap_make_room(pl_ptrmap *map, pl_host *host, size_t n_more);
 void *pl_ptrmap_find_old(const pl_ptrmap *map, pleat_devptr key, size_t *at);
 void pl_ptrmap_remove_old(pl_ptrmap *map, size_t at);
 
-/* Make room for `n_more` keys beyond those that are in. The room is not kept for anyone: whoever
- * drops the lock between this and the insertion counts the insertions of others in.
- * Returns PLEAT_OK; ENOMEM_HOST, and the map is as before. */
+/* Make room for `n_more` keys beyond those in the map. The room is not kept for anyone: a caller
+ * that drops the lock before its insertion must also count the insertions of others. Returns
+ * PLEAT_OK; ENOMEM_HOST, and the map is as before. */
 static inline pleat_status pl_ptrmap_reserve(pl_ptrmap *map, pl_host *host, size_t n_more)
 {
     size_t n = map->count + n_more;
@@ -78,7 +78,7 @@ static inline size_t pl_ptrmap_home(const pl_ptrmap_table *table, pleat_devptr k
     return (size_t)(((key >> 9) * UINT64_C(0x9E3779B97F4A7C15)) >> table->shift);
 }
 
-/* Into a table with an empty slot. */
+/* The table must have an empty slot. */
 static inline void pl_ptrmap_put(pl_ptrmap_table *table, pl_ptrmap_slot entry)
 {
     size_t at = pl_ptrmap_home(table, entry.key);
@@ -88,7 +88,7 @@ static inline void pl_ptrmap_put(pl_ptrmap_table *table, pl_ptrmap_slot entry)
     table->slots[at] = entry;
 }
 
-/* The slot with the key, or the empty one where the way to it ends. */
+/* The slot with the key, or the empty one where the search for it ends. */
 static inline size_t pl_ptrmap_seek(const pl_ptrmap_table *table, pleat_devptr key)
 {
     size_t at = pl_ptrmap_home(table, key);
@@ -102,7 +102,7 @@ static inline size_t pl_ptrmap_seek(const pl_ptrmap_table *table, pleat_devptr k
 static inline void pl_ptrmap_clear(pl_ptrmap_table *table, size_t hole)
 {
     pl_ptrmap_slot *slots = table->slots;
-    /* An entry moves into the hole if its home does not lie between the hole and itself. */
+    /* An entry moves into the hole unless its home lies between the hole and itself. */
     for (size_t at = (hole + 1) & table->mask; slots[at].key != 0; at = (at + 1) & table->mask) {
         size_t home = pl_ptrmap_home(table, slots[at].key);
         if (((at - home) & table->mask) >= ((at - hole) & table->mask)) {
@@ -113,7 +113,7 @@ static inline void pl_ptrmap_clear(pl_ptrmap_table *table, size_t hole)
     slots[hole] = (pl_ptrmap_slot){ 0 };
 }
 
-/* The key must be neither 0 nor in the map, the value not NULL, and there must be room. */
+/* The key must not be 0 or in the map, the value must not be NULL, and there must be room. */
 static inline void pl_ptrmap_insert(pl_ptrmap *map, pleat_devptr key, void *value)
 {
     pl_assert(key != 0 && value && map->count < map->most);
@@ -121,7 +121,7 @@ static inline void pl_ptrmap_insert(pl_ptrmap *map, pleat_devptr key, void *valu
     map->count++;
 }
 
-/* The same as pl_ptrmap_find, and the slot where the value is. */
+/* Like pl_ptrmap_find; also returns the slot of the value. */
 static inline void *pl_ptrmap_find_at(const pl_ptrmap *map, pleat_devptr key, size_t *at)
 {
     if (map->count == 0) {
@@ -145,7 +145,7 @@ static inline void *pl_ptrmap_find(const pl_ptrmap *map, pleat_devptr key)
     return pl_ptrmap_find_at(map, key, &at);
 }
 
-/* Empty the slot of a value that was found, since when the map has not changed. */
+/* Empty the slot of a value that was found; the map must not have changed since. */
 static inline void pl_ptrmap_remove_at(pl_ptrmap *map, size_t at)
 {
     if (__builtin_expect((at & PL_PTRMAP_OLD) != 0, false)) {
@@ -157,7 +157,7 @@ static inline void pl_ptrmap_remove_at(pl_ptrmap *map, size_t at)
     map->count--;
 }
 
-/* Returns the value that was there, or NULL when the key was not. */
+/* Returns the removed value, or NULL when the key is not in the map. */
 static inline void *pl_ptrmap_remove(pl_ptrmap *map, pleat_devptr key)
 {
     size_t at;

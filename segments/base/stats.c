@@ -1,4 +1,4 @@
-/* stats.c - resetting peaks, and what the vmm layer has counted. See stats.h. */
+/* stats.c - resets peaks, and reads the counts of the vmm layer. See stats.h. */
 #include "segments/base/stats.h"
 
 #include "vmm/driver.h"

@@ -1,9 +1,9 @@
 /* stats.h - arithmetic on pleat_stat, PyTorch's counters.
  *
  * Semantics: an increase adds to current and allocated and lifts the peak; a decrease takes from
- * current and adds to freed; resetting the peak sets it to current. A group is a counter for all
- * pools, one for the small and one for the large pool. The owner's lock guards them.
- * Source: c10/core/Allocator.h (Stat), c10/cuda/CUDACachingAllocator.cpp. */
+ * current and adds to freed; resetting the peak sets it to current. A group has one counter for all
+ * pools, one for the small and one for the large pool. The owner's lock guards them. Source:
+ * c10/core/Allocator.h (Stat), c10/cuda/CUDACachingAllocator.cpp. */
 #ifndef PLEAT_SEGMENTS_STATS_H
 #define PLEAT_SEGMENTS_STATS_H
 
@@ -40,17 +40,17 @@ static inline void pl_stats_sub(pleat_stat group[PLEAT_N_POOLS], unsigned pool, 
     pl_stat_sub(&group[pool], n);
 }
 
-/* PyTorch's pool of a block by its rounded size: small up to 1 MiB. */
+/* PyTorch's pool of a block according to its rounded size: small up to 1 MiB. */
 static inline unsigned pl_stats_pool(size_t rounded_bytes)
 {
     return rounded_bytes <= (size_t)1 << 20 ? PLEAT_POOL_SMALL : PLEAT_POOL_LARGE;
 }
 
-/* Every pleat_stat of `stats` and peak_live_granules. */
+/* Resets every pleat_stat of `stats` and peak_live_granules. */
 void pl_stats_reset_peaks(pleat_stats *stats);
 
-/* What the vmm layer counts: granule size, device operations, bytes created and mapped, host syncs
- * and stream waits, address space, driver calls and their time, failed undos. */
+/* Reads the counts of the vmm layer: granule size, device operations, bytes created and mapped,
+ * host syncs and stream waits, address space, driver calls and their time, failed undos. */
 void pl_stats_read_device(pleat_stats *stats, const pl_device *dev);
 
 #endif

@@ -6,7 +6,7 @@ void pl_tree_init(pl_tree *tree, pl_tree_before before)
     *tree = (pl_tree){ .before = before };
 }
 
-/* Put `now` (or nothing) where `old` hangs. */
+/* Put `now` (or nothing) in the place of `old`. */
 static void replace_in_parent(pl_tree *tree, const pl_tree_node *old, pl_tree_node *now)
 {
     pl_tree_node *parent = old->parent;
@@ -20,7 +20,7 @@ static void replace_in_parent(pl_tree *tree, const pl_tree_node *old, pl_tree_no
     }
 }
 
-/* Rotate `node` above its parent. Balances are the caller's. */
+/* Rotate `node` above its parent. The caller sets the balances. */
 static void lift(pl_tree *tree, pl_tree_node *node)
 {
     pl_tree_node *parent = node->parent;
@@ -35,7 +35,7 @@ static void lift(pl_tree *tree, pl_tree_node *node)
     }
 }
 
-/* Mend a node whose balance is 2 or -2; returns what is now the root of that subtree. */
+/* Repair a node whose balance is 2 or -2; returns the new root of that subtree. */
 static pl_tree_node *rebalance(pl_tree *tree, pl_tree_node *top)
 {
     int heavy = top->balance > 0;
@@ -79,7 +79,7 @@ void pl_tree_insert(pl_tree *tree, pl_tree_node *node)
     }
 }
 
-/* `side` of `parent` has become one lower. */
+/* `side` of `parent` has become lower by one. */
 static void mend_upwards(pl_tree *tree, pl_tree_node *parent, int side)
 {
     while (parent) {
@@ -188,7 +188,7 @@ pl_tree_node *pl_tree_prev(const pl_tree_node *node)
     return neighbour(node, 0);
 }
 
-/* The height that the balances claim: the way down through the higher child. */
+/* The height that the balances claim, found on the way down through the higher child. */
 static int claimed_height(const pl_tree_node *node)
 {
     int height = 0;

@@ -1,9 +1,9 @@
 /* tree.h - an ordered set of objects that embed their node: an AVL tree.
  *
- * No function allocates or fails; insertion and removal take O(log n), and neither they nor the
- * walks recurse. The order is strict and total: two nodes of one tree never compare equal. Equality
- * of two nodes means that neither comes before the other. The owner's lock guards the tree.
- * Source: Knuth, TAOCP 3, 6.2.3. */
+ * No function allocates, fails or recurses; insertion and removal take O(log n). The order is
+ * strict and total: two nodes of one tree never compare equal. Equality of two nodes means that
+ * neither comes before the other. The owner's lock guards the tree. Source: Knuth, TAOCP 3,
+ * 6.2.3. */
 #ifndef PLEAT_SEGMENTS_TREE_H
 #define PLEAT_SEGMENTS_TREE_H
 
@@ -33,7 +33,7 @@ typedef struct pl_tree {
 #define PL_TREE_ENTRY(node, type, member) ((type *)(void *)((char *)(node)-offsetof(type, member)))
 
 void pl_tree_init(pl_tree *tree, pl_tree_before before);
-void pl_tree_insert(pl_tree *tree, pl_tree_node *node); /* in no tree, equal to none in this one */
+void pl_tree_insert(pl_tree *tree, pl_tree_node *node); /* in no tree; equal to none in this one */
 void pl_tree_remove(pl_tree *tree, pl_tree_node *node); /* in this tree */
 
 /* The first node that does not come before `key`, or NULL. */
