@@ -1,4 +1,4 @@
-/* cell.c - measure one cell of `pleat ab`, in a process of its own. */
+/* cell.c - measures one cell of `pleat ab`, in a process of its own. */
 #include "bench/ab/cell.h"
 
 #include <stdatomic.h>
@@ -19,8 +19,8 @@ typedef struct series {
 typedef struct teller {
     bench_ab_slot *slot;
     double n_runs; /* in all, about */
-    double n_over; /* runs that are over */
-    double last;   /* fraction of the one under way */
+    double n_over; /* finished runs */
+    double last;   /* done fraction of the current run */
 } teller;
 
 /* Each run counts from 0 to 1. A search has an unknown number of runs. */
@@ -47,7 +47,7 @@ static bench_ab_spread spread_of(double *values, unsigned n)
     return (bench_ab_spread){ .median = middle, .least = values[0], .most = values[n - 1] };
 }
 
-/* All but the times. */
+/* Compares everything except the times. */
 static bool are_counts_equal(const bench_record *a, const bench_record *b)
 {
     return a->peak_reserved_bytes == b->peak_reserved_bytes && a->oom_count == b->oom_count &&
@@ -66,7 +66,7 @@ static bool run_once(const bench_ab_cell *cell, const bench_replay_options *opti
                         : bench_fit(cell->work, options, out, failure);
 }
 
-/* The first run's counts stand; later ones are compared with them. */
+/* The first run's counts are kept; later runs are compared with them. */
 static bool run_all(const bench_ab_cell *cell, const bench_replay_options *options, series *times,
                     bench_ab_slot *slot)
 {

@@ -1,13 +1,13 @@
-/* cell.h - measure one cell of `pleat ab`, in a process of its own. */
+/* cell.h - measures one cell of `pleat ab`, in a process of its own. */
 #ifndef PLEAT_BENCH_CELL_H
 #define PLEAT_BENCH_CELL_H
 
 #include "bench/ab/plan.h"
 
-/* What a child writes and its parent reads: shared memory, one for each job at a time. */
+/* Written by a child and read by its parent: shared memory, one slot for each running job. */
 typedef struct bench_ab_slot {
-    unsigned cell;          /* index + 1 of the one being measured; 0 = none yet */
-    _Atomic unsigned parts; /* of BENCH_AB_PARTS that are done */
+    unsigned cell;          /* index + 1 of the cell being measured; 0 = none yet */
+    _Atomic unsigned parts; /* finished parts, of BENCH_AB_PARTS */
     bool is_ok;
     bench_ab_result result;
     bench_failure failure;

@@ -1,4 +1,4 @@
-/* meter.c - how far `pleat ab` is. */
+/* meter.c - shows the progress of `pleat ab`. */
 #include "bench/ab/meter.h"
 
 #include <stdatomic.h>
@@ -59,7 +59,7 @@ static void show(const bench_meter *meter, double done, uint64_t now)
     fflush(stderr);
 }
 
-/* A line each tenth, but not each of a run of seconds. */
+/* Prints a line for each tenth, but not for each tenth of a run of seconds. */
 void bench_meter_tick(bench_meter *meter)
 {
     uint64_t now = pl_clock_ns();

@@ -1,4 +1,4 @@
-/* meter.h - how far `pleat ab` is: one line on a terminal, else a line now and then. */
+/* meter.h - shows the progress of `pleat ab`: one line on a terminal, else a line now and then. */
 #ifndef PLEAT_BENCH_METER_H
 #define PLEAT_BENCH_METER_H
 

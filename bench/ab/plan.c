@@ -7,9 +7,9 @@
 
 #include "bench/ab/workers.h"
 
-#define FIT_RUNS 8 /* of a search, about; the failing ones stop early */
+#define FIT_RUNS 8 /* runs of a search, roughly; failing ones stop early */
 
-/* All of them before the first run: a typing error in the last shows at once. */
+/* Opens all works before the first run, so that a typing error in the last one shows at once. */
 static bool open_works(bench_ab_plan *plan)
 {
     bool ok = true;
@@ -17,7 +17,7 @@ static bool open_works(bench_ab_plan *plan)
     bench_progress_init(&progress);
     for (unsigned i = 0; i < plan->options.common.n_works; i++) {
         bench_failure failure;
-        /* A long generated run is counted for many seconds. */
+        /* Counting a long generated run takes many seconds. */
         bench_progress_label(&progress, 0, "opening %s", plan->options.common.works[i]);
         bench_progress_step(&progress, (double)i / plan->options.common.n_works);
         if (!bench_work_open(plan->options.common.works[i], &plan->works[i], &failure)) {
@@ -40,7 +40,7 @@ static bool has_name(const bench_ab_plan *plan, unsigned n, const char *name)
     return false;
 }
 
-/* Two files of one name in two folders, or one spec given twice, get numbers. */
+/* Numbers works with the same name: files in two folders, or a spec given twice. */
 static void tell_works_apart(bench_ab_plan *plan)
 {
     for (unsigned i = 0; i < plan->options.common.n_works; i++) {
@@ -62,8 +62,8 @@ static uint64_t bytes_of(const bench_ab_plan *plan, const bench_work *work, unsi
                : bench_memory_bytes(m, work->peak_live_bytes, plan->setup.granule_bytes);
 }
 
-/* Is the device of that size the tightest of this work, or one without limit, or the largest? The
- * report shows the first limited and the last size, too. */
+/* Is this size the tightest of the work, the one without limit, or the largest? The report also
+ * shows the first limited size and the last one. */
 static bool is_drawn(const bench_ab_plan *plan, const bench_work *work, unsigned memory)
 {
     unsigned n = plan->options.n_memories;

@@ -18,13 +18,13 @@ typedef struct bench_ab_options {
     bench_ab_memory memories[BENCH_MOST_MEMORIES];
     unsigned n_memories;
     const char *out; /* folder */
-    unsigned jobs;   /* at once; 0 = as many as is good */
+    unsigned jobs;   /* at once; 0 = choose a good number */
     unsigned repeat;
     bool is_fit;
     bool has_report;
 } bench_ab_options;
 
-/* Over the repeats of a cell. */
+/* The least, median and most over the repeats of a cell. */
 typedef struct bench_ab_spread {
     double median;
     double least;
@@ -36,23 +36,23 @@ typedef struct bench_ab_result {
     bench_record record;
     bench_ab_spread ns_per_event;
     bench_ab_spread driver_us;
-    bench_ab_spread seconds; /* of the wall, of one repeat */
+    bench_ab_spread seconds; /* wall time of one repeat */
     bool counts_differ;      /* between repeats */
 } bench_ab_result;
 
 typedef enum bench_ab_state {
-    BENCH_AB_WAITING, /* or never run, the command having been interrupted */
+    BENCH_AB_WAITING, /* or never run, because of an interruption */
     BENCH_AB_MEASURED,
     BENCH_AB_FAILED, /* see `problem` */
 } bench_ab_state;
 
-/* One replay; or the search for the least memory, which belongs to no size of the list. */
+/* One replay, or the search for the least memory, which belongs to no size of the list. */
 typedef struct bench_ab_cell {
     const bench_work *work;
     const char *allocator;
     const bench_ab_memory *memory; /* NULL = the search */
     uint64_t memory_bytes;         /* 0 = unlimited */
-    double weight;                 /* events that it replays, about */
+    double weight;                 /* events that it replays, roughly */
     bool is_drawn;                 /* with a timeline */
     bench_ab_state state;
     bench_ab_result result;
@@ -65,24 +65,24 @@ typedef struct bench_ab_plan {
     bench_setup setup;
     bench_work *works; /* options.common.n_works, with different names */
     bench_ab_cell *cells;
-    unsigned n_cells;   /* in the order of works, allocators, memories; then the searches */
-    unsigned n_replays; /* how many of them are no searches */
-    unsigned *order;    /* of starting: the longest first */
+    unsigned n_cells;   /* works, allocators, memories in this order; then the searches */
+    unsigned n_replays; /* those that are no searches */
+    unsigned *order;    /* the order of starting: longest first */
     char started[32];   /* UTC */
 } bench_ab_plan;
 
-/* Open the works, look at the GPU, and list the cells. False when anything is wrong, which was told
- * on stderr. bench_ab_plan_fini in either case. */
+/* Open the works, look at the GPU, and list the cells. On failure prints the reason on stderr and
+ * returns false. Call bench_ab_plan_fini in either case. */
 bool bench_ab_plan_init(bench_ab_plan *plan, const bench_ab_options *options);
 void bench_ab_plan_fini(bench_ab_plan *plan);
 
-/* The least-memory record of a cell's work and allocator; NULL when it was not searched for, not
- * finished or not found. */
+/* The least-memory record of a cell's work and allocator; NULL if the search was not asked for, did
+ * not finish or found nothing. */
 const bench_record *bench_ab_fit_of(const bench_ab_plan *plan, const bench_ab_cell *cell);
 
 bench_ab_cell *bench_ab_cell_at(const bench_ab_plan *plan, unsigned work, unsigned allocator,
                                 unsigned memory);
-/* Replays that are in that state. */
+/* Counts the replays in that state. */
 unsigned bench_ab_count(const bench_ab_plan *plan, bench_ab_state state);
 
 #endif

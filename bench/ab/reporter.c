@@ -1,6 +1,6 @@
-/* reporter.c - run the program that draws the report of a folder: python3 FOLDER/report.py OUT.
+/* reporter.c - runs the program that draws the report of a folder: python3 FOLDER/report.py OUT.
  *
- * What it says goes to a file and is shown only if it fails. */
+ * Its output goes to a file and is shown only if it fails. */
 #include "bench/ab/reporter.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ typedef struct drawing {
     const char *folder;
     char script[2048];
     FILE *said;
-    int *start_error; /* shared: errno where Python could not be started */
+    int *start_error; /* shared: errno if Python could not be started */
     bool is_drawn;
     char why[256];
 } drawing;

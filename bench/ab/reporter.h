@@ -1,11 +1,11 @@
-/* reporter.h - run the program that draws the report of a folder. */
+/* reporter.h - runs the program that draws the report of a folder. */
 #ifndef PLEAT_BENCH_REPORTER_H
 #define PLEAT_BENCH_REPORTER_H
 
 #include "bench/ab/workers.h"
 
-/* Draw report.html in `folder`. When it cannot be drawn stderr says why, and which command draws it
- * later: the data are there all the same. */
+/* Draw report.html in `folder`. If that fails, stderr shows the reason and the command that draws
+ * it later; the data stay there. */
 bench_workers_end bench_reporter_run(const char *folder);
 
 #endif

@@ -1,4 +1,4 @@
-/* rows.c - what is written of a cell of `pleat ab`. */
+/* rows.c - how a cell of `pleat ab` is written to files. */
 #include "bench/ab/rows.h"
 
 #include <stdlib.h>
@@ -29,7 +29,7 @@ bool bench_rows_heading(FILE *file)
     return fflush(file) == 0;
 }
 
-/* A comma or a quote in a work's spec or in a message. */
+/* Quotes texts that may contain a comma or a quote: a work's spec, a message. */
 static void write_text(FILE *file, const char *text)
 {
     if (!strpbrk(text, ",\"\n\r")) {
@@ -102,7 +102,7 @@ static json_t *measured_object(const bench_ab_plan *plan, const bench_ab_cell *c
 {
     const bench_ab_result *result = &cell->result;
     json_t *object = bench_output_object(&result->record);
-    /* The plan knows two works of one name apart. */
+    /* The plan gives works of the same name different names. */
     json_object_set_new(object, "trace", json_string(cell->work->name));
     json_object_set_new(object, "memory", json_string(cell->memory->label));
     json_object_set_new(object, "seconds", json_real(result->seconds.median));

@@ -12,7 +12,7 @@
 
 enum { HEAD_BYTES = 4096 };
 
-/* How our files begin, so that they are known again. */
+/* The first bytes of our files, by which they are recognised. */
 static const struct {
     const char *name;
     const char *head;
@@ -21,7 +21,7 @@ static const struct {
     [BENCH_STUDY_JSON] = { "results.jsonl", "{\"trace\":" },
     [BENCH_STUDY_TIMELINES] = { "timelines.jsonl", "{\"pleat\":" },
 };
-/* The page says in its head who drew it (bench/report/report.html.j2). */
+/* The page names its author in its head (bench/report/report.html.j2). */
 static const char report_name[] = "report.html";
 static const char report_mark[] = "<meta name=\"generator\" content=\"pleat ab\">";
 
@@ -30,7 +30,7 @@ static void path_of(const bench_study *study, const char *name, char *out, size_
     snprintf(out, n, "%s/%s", study->plan->options.out, name);
 }
 
-/* A file that is not there or is empty may be written; `head` NULL: the report's mark is in it. */
+/* A missing or empty file may be written. `head` NULL: look for the report's mark. */
 static bool may_replace(const char *path, const char *head, bench_failure *failure)
 {
     struct stat st;
@@ -150,7 +150,7 @@ static bool write_again(const bench_study *study, int which, bool is_interrupted
     return ok;
 }
 
-/* Beside the file and then over it: at no time is there less than before. */
+/* Writes beside the file, then renames over it, so the data are complete at any time. */
 static bool replace(const bench_study *study, int which, bool is_interrupted)
 {
     char path[4096];

@@ -1,7 +1,7 @@
 /* study.h - the folder that `pleat ab` writes: results.csv, results.jsonl, timelines.jsonl.
  *
- * Rows are appended as cells end, so that whatever happens they are there; at the end the files are
- * written once more, in the order of the command line. Files of ours are replaced, others never. */
+ * Rows are appended as cells end, so an interruption keeps them; at the end the files are written
+ * again in the order of the command line. Only our own files are replaced. */
 #ifndef PLEAT_BENCH_STUDY_H
 #define PLEAT_BENCH_STUDY_H
 
@@ -16,11 +16,11 @@ typedef struct bench_study {
     FILE *files[BENCH_STUDY_N_FILES];
 } bench_study;
 
-/* Make the folder if need be and begin the files; a report of an earlier study is removed. False
- * and a message when the folder cannot be written or holds a file of one of our names that is not
- * ours: then nothing was touched. */
+/* Make the folder if need be and begin the files; a report of an earlier study is removed. If the
+ * folder cannot be written, or holds a foreign file with one of our names, returns false and a
+ * message, and touches nothing. */
 bool bench_study_open(bench_study *study, const bench_ab_plan *plan, bench_failure *failure);
-/* Append a cell that was measured or failed. False and a message when that cannot be written. */
+/* Append a cell that was measured or failed. False and a message when writing fails. */
 bool bench_study_add(bench_study *study, const bench_ab_cell *cell, bench_failure *failure);
 /* Write everything again in its final order and close. False and a message as above. */
 bool bench_study_finish(bench_study *study, bool is_interrupted, bench_failure *failure);

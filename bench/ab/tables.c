@@ -1,4 +1,4 @@
-/* tables.c - what `pleat ab` found, on a terminal. */
+/* tables.c - prints the results of `pleat ab` on a terminal. */
 #include "bench/ab/tables.h"
 
 #include <string.h>
@@ -42,7 +42,7 @@ static const char *format_real(double value, char out[CELL])
     return out;
 }
 
-/* What stands where there is no figure: a cell that failed, or was never run. */
+/* The mark instead of a figure, for a cell that failed or was never run. */
 static const char *mark_of(const bench_ab_cell *cell)
 {
     return cell->state == BENCH_AB_FAILED ? "!" : "-";
@@ -97,7 +97,7 @@ static void print_label(const char *label, size_t width)
     printf(" %.*s %s %.*s", (int)(n_dashes / 2), line, name, (int)(n_dashes - n_dashes / 2), line);
 }
 
-/* Memories [first, first + n), and, in the first block, the last one in full. */
+/* Memories [first, first + n), and, in the first block, also all figures of the last one. */
 static void print_block(const bench_ab_plan *plan, unsigned work, unsigned first, unsigned n,
                         bool is_first)
 {
@@ -134,7 +134,8 @@ static void print_block(const bench_ab_plan *plan, unsigned work, unsigned first
     }
 }
 
-/* Cells of one work and allocator that failed alike share a line: the first of them tells. */
+/* Cells of one work and allocator that failed for the same reason share a line, which the first
+ * prints. */
 static void print_problem(const bench_ab_plan *plan, const bench_ab_cell *cell)
 {
     const bench_ab_cell *end = plan->cells + plan->n_cells;
@@ -200,7 +201,7 @@ static void print_work(const bench_ab_plan *plan, unsigned w)
     }
 }
 
-/* Was any cell of it run? After an interruption some works have none. */
+/* Was any of its cells run? After an interruption some works have none. */
 static bool has_begun(const bench_ab_plan *plan, const bench_work *work)
 {
     for (unsigned i = 0; i < plan->n_cells; i++) {

@@ -1,7 +1,7 @@
 /* workers.c - jobs in processes of their own, some at a time.
  *
  * While jobs run, the parent's signals are blocked and taken one by one, so no handler is needed:
- * SIGCHLD says that a job ended, SIGINT and SIGTERM that all shall. */
+ * SIGCHLD tells that a job ended, SIGINT and SIGTERM ask to end all. */
 #include "bench/ab/workers.h"
 
 #include <errno.h>
@@ -30,12 +30,13 @@ typedef struct run {
     uint64_t last_tick_ns;
     bool is_interrupted;
     uint64_t interrupted_ns;
-    sigset_t taken;    /* the signals that are blocked and waited for */
-    sigset_t original; /* what was blocked before */
+    sigset_t taken;    /* signals that are blocked and waited for */
+    sigset_t original; /* the signal mask from before */
     pid_t parent;
 } run;
 
-/* Ctrl-C goes to the whole group: the parent decides when its children end. They end with it. */
+/* Ctrl-C goes to the whole group, but the parent decides when its children end. They die with
+ * it. */
 static void run_child(const run *r, unsigned job, unsigned slot_index)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -59,7 +60,7 @@ static unsigned free_slot(const run *r)
     return i;
 }
 
-/* False when no process could be started though none is running. */
+/* False when no process could be started and none is running. */
 static bool start_jobs(run *r, bench_failure *failure)
 {
     while (!r->is_interrupted && r->n_running < r->w->n_at_once && r->next_job < r->w->n_jobs) {
@@ -91,7 +92,7 @@ static const char *why_ended(int status, char *out, size_t n)
     return out;
 }
 
-/* Takes what ended; false when nothing had. */
+/* Collects jobs that ended; false if there were none. */
 static bool reap(run *r)
 {
     bool is_any = false;
@@ -130,7 +131,8 @@ static void end_now(run *r, int signal_number)
     raise(signal_number);
 }
 
-/* Some programs send a signal to a process and then to its group: that is one interruption. */
+/* Some programs send a signal to a process and then to its group: that counts as one
+ * interruption. */
 static void wait_a_little(run *r)
 {
     const struct timespec pause = { .tv_nsec = TICK_NS };
@@ -154,7 +156,7 @@ static void tick(run *r)
     }
 }
 
-/* A signal that whoever started us wants ignored stays ignored. */
+/* A signal that was ignored when the command started stays ignored. */
 static void take_signals(run *r)
 {
     static const int wanted[] = { SIGINT, SIGTERM };

@@ -1,8 +1,8 @@
 /* workers.h - jobs in processes of their own, some at a time.
  *
- * The parent opens no driver: a simulator or a CUDA context that was opened before a fork is of no
- * use in the child. A job that crashes or is killed loses itself only. Results lie in memory that
- * is shared with the parent. */
+ * The parent opens no driver, because a simulator or CUDA context that was opened before a fork is
+ * useless in the child. A job that crashes or is killed loses only its own result. Results are in
+ * memory shared with the parent. */
 #ifndef PLEAT_BENCH_WORKERS_H
 #define PLEAT_BENCH_WORKERS_H
 
@@ -15,10 +15,10 @@ enum { BENCH_MOST_WORKERS = 64 };
 typedef struct bench_workers {
     unsigned n_jobs;    /* started in the order 0, 1, ... */
     unsigned n_at_once; /* 1 to BENCH_MOST_WORKERS; each running job has a slot of its own */
-    /* In the child, which then ends with status 0. */
+    /* Runs in the child, which then exits with status 0. */
     void (*body)(void *context, unsigned job, unsigned slot);
-    /* In the parent, when the child is gone; `why` is NULL, or what ended it before its time. Not
-     * called for the jobs that an interruption ended. */
+    /* Runs in the parent when the child is gone. `why` is NULL, or what ended the child early. Not
+     * called for jobs that an interruption ended. */
     void (*ended)(void *context, unsigned job, unsigned slot, const char *why);
     void (*tick)(void *context); /* in the parent, about ten times a second; NULL = nothing */
     void *context;
@@ -26,22 +26,22 @@ typedef struct bench_workers {
 
 typedef enum bench_workers_end {
     BENCH_WORKERS_DONE,
-    BENCH_WORKERS_INTERRUPTED, /* SIGINT or SIGTERM came; a second one ends the whole process */
+    BENCH_WORKERS_INTERRUPTED, /* SIGINT or SIGTERM came; a second one ends the process */
     BENCH_WORKERS_FAILED,      /* a process could not be started: see the message */
 } bench_workers_end;
 
-/* Runs all jobs. When it returns no child is left. Not for several threads. */
+/* Run all jobs. When it returns, no child is left. Only one thread may call it. */
 bench_workers_end bench_workers_run(const bench_workers *workers, bench_failure *failure);
 
 /* Zeroed memory that children share with the parent; NULL and a message when there is none. */
 void *bench_shared_create(size_t bytes, bench_failure *failure);
 void bench_shared_destroy(void *shared, size_t bytes);
 
-/* bench_setup_init in a process of its own. False and a message as it, or "interrupted". */
+/* Run bench_setup_init in a child process. False and its message, or "interrupted". */
 bool bench_workers_setup(const bench_target *target, bench_setup *setup, bench_failure *failure);
 
-/* How many jobs at once use this machine best: two on the simulator where there are two processors,
- * one on a real GPU. */
+/* The best number of jobs at once on this machine: two on the simulator if there are two
+ * processors, one on a real GPU. */
 unsigned bench_workers_standard(const bench_setup *setup);
 
 #endif

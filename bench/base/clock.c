@@ -1,4 +1,4 @@
-/* clock.c - calibrate the tick. */
+/* clock.c - calibrates the tick. */
 #include "bench/base/clock.h"
 
 #include <stdbool.h>
@@ -10,7 +10,8 @@
 static bench_clock measured;
 static bool is_measured;
 
-/* Mean of back-to-back pairs; the least of some rounds, since interruptions only add. */
+/* Mean cost of two reads in a row; the least of several rounds, since interruptions only add
+ * time. */
 static double pair_ticks(void)
 {
     double least = 1e9;

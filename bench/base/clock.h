@@ -1,8 +1,8 @@
 /* clock.h - time of single calls that take tens of nanoseconds.
  *
  * A tick is the processor's time-stamp counter on x86-64 (constant rate on every machine of the
- * last decade) and a nanosecond of CLOCK_MONOTONIC elsewhere. bench_clock_calibrate measures the
- * rate, and what reading the clock twice costs: that is subtracted from every timed call. */
+ * last decade) and a nanosecond of CLOCK_MONOTONIC elsewhere. bench_clock_calibrated measures the
+ * rate and the cost of reading the clock twice, which is subtracted from every timed call. */
 #ifndef PLEAT_BENCH_CLOCK_H
 #define PLEAT_BENCH_CLOCK_H
 
@@ -22,10 +22,10 @@ static inline uint64_t bench_ticks(void)
 typedef struct bench_clock {
     double ns_per_tick;
     double pair_ticks; /* between two reads with nothing between them */
-    double read_ns;    /* the same with CLOCK_MONOTONIC, which times the driver's calls */
+    double read_ns;    /* the same with CLOCK_MONOTONIC, which times driver calls */
 } bench_clock;
 
-/* Takes about 20 ms, the first time only. Not for several threads at once. */
+/* Takes about 20 ms, only the first time. Not for several threads at once. */
 const bench_clock *bench_clock_calibrated(void);
 
 #endif

@@ -7,10 +7,10 @@
 #include <stdio.h>
 
 typedef struct bench_failure {
-    char text[1024]; /* holds a work's whole name and what is wrong */
+    char text[1024]; /* room for a work's whole name and the problem */
 } bench_failure;
 
-/* Writes the message; always false, so that a function can `return bench_fail(...)`. */
+/* Writes the message; always returns false, for `return bench_fail(...)`. */
 static inline __attribute__((format(printf, 2, 3))) bool bench_fail(bench_failure *out,
                                                                     const char *format, ...)
 {

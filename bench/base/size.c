@@ -64,7 +64,7 @@ bool bench_size_parse(const char *text, uint64_t *out)
         *out = n << shift;
         return true;
     }
-    /* A fraction of bytes is a ratio whose x was forgotten. */
+    /* A fraction of a byte is probably a ratio without its x. */
     double bytes = ldexp(strtod(text, NULL), shift);
     if (shift == 0 || !(bytes >= 1.0 && bytes <= (double)MOST_BYTES)) {
         return false;

@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 /* A number with an optional suffix K, M, G or T (powers of 1,024; KiB and so on mean the same; B is
- * bytes). KB and the like are refused: some read powers of 1,000. False unless the whole text is a
- * size in [1, 2^60]. */
+ * bytes). KB and the like are refused, since some readers take them as powers of 1,000. False
+ * unless the whole text is a size in [1, 2^60]. */
 bool bench_size_parse(const char *text, uint64_t *out);
 
 typedef enum bench_memory_kind {
@@ -26,14 +26,14 @@ typedef struct bench_memory {
 /* "unlimited", "1.02x", or a size. A ratio is more than 0 and at most 1,000,000. */
 bool bench_memory_parse(const char *text, bench_memory *out);
 
-/* What "unlimited" means on the simulator, which has to have some capacity. */
+/* The capacity of the simulator for "unlimited", since it needs some number. */
 #define BENCH_UNLIMITED_BYTES (UINT64_C(1) << 40)
 
-/* Bytes for work with that peak; a ratio is rounded up to a granule. */
+/* Bytes for a work with that peak; a ratio is rounded up to a granule. */
 uint64_t bench_memory_bytes(const bench_memory *memory, uint64_t peak_live_bytes,
                             uint64_t granule_bytes);
 
-/* "29.624 GiB", "512 B": into `out`, which is returned. */
+/* Writes "29.624 GiB" or "512 B" into `out` and returns it. */
 const char *bench_size_format(uint64_t bytes, char *out, size_t n);
 
 static inline uint64_t bench_round_up(uint64_t bytes, uint64_t unit)

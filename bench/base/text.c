@@ -1,4 +1,4 @@
-/* text.c - names that come from outside, fit for files and for terminals. */
+/* text.c - cleans names from outside for files and terminals. */
 #include "bench/base/text.h"
 
 #include <stdbool.h>
@@ -10,8 +10,8 @@ static bool is_continuation(char c)
     return ((unsigned char)c & 0xC0) == 0x80;
 }
 
-/* The bytes of the character that begins here; 0: none, or a control character (RFC 3629, 4; C1 is
- * U+0080 to U+009F). */
+/* The length of the character that begins here; 0 for invalid bytes and control characters (RFC
+ * 3629, 4; C1 is U+0080 to U+009F). */
 static size_t length_of(const char *text, const char *end)
 {
     unsigned char first = (unsigned char)text[0];

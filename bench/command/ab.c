@@ -135,7 +135,7 @@ static void measure(void *context, unsigned job, unsigned slot)
     bench_ab_measure(&command->plan, command->plan.order[job], &command->slots[slot]);
 }
 
-/* In the parent: what the child wrote becomes the cell's, and the slot is free for the next. */
+/* In the parent: stores the child's result in its cell, so the slot is free for the next one. */
 static void take(void *context, unsigned job, unsigned slot_index, const char *why)
 {
     ab *command = context;
@@ -206,7 +206,7 @@ static bool is_good(const bench_ab_cell *cell)
     return cell->state == BENCH_AB_MEASURED && cell->result.record.hazards == 0;
 }
 
-/* What there is to show, whether all of it was measured or not; the exit status. */
+/* Shows the results, complete or not; returns the exit status. */
 static int show(ab *command, bool is_interrupted)
 {
     const bench_ab_plan *plan = &command->plan;

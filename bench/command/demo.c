@@ -162,7 +162,8 @@ static bool write_csv(demo_command *c, bench_demo_job *const *jobs, unsigned n)
     return is_written || bench_fail(&c->failure, "%s: cannot be written", c->csv);
 }
 
-/* That the classic cache fails at 1.02x is the point of the demo, no failure of it; a hazard is. */
+/* The demo is to show that the classic cache fails at 1.02x, so that is no failure of the demo; a
+ * hazard is. */
 static bool is_good(const bench_demo_job *job)
 {
     if (job->is_failed) {

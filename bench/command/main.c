@@ -40,7 +40,7 @@ static void print_usage(FILE *out)
     fprintf(out, "\n  pleat COMMAND --help says more; pleat --version names the version.\n");
 }
 
-/* Runs command i on what follows its words; argv[0] becomes "pleat NAME". */
+/* Runs command i on the arguments after its words; argv[0] becomes "pleat NAME". */
 static int run_command(int i, int argc, char **argv)
 {
     int n_words = commands[i].what ? 2 : 1;
@@ -56,7 +56,7 @@ static bool is_help(const char *word)
     return strcmp(word, "--help") == 0 || strcmp(word, "-?") == 0 || strcmp(word, "help") == 0;
 }
 
-/* The first word is one of several commands, and the second is none of theirs. */
+/* The first word belongs to several commands, and the second to none of them. */
 static int refuse_second(const char *word, const char *second)
 {
     if (is_help(second)) {

@@ -1,5 +1,5 @@
-/* options.c - what the commands share on the command line. Unknown options and bad values end the
- * command through argp_error with status 2 and a message that names the culprit. */
+/* options.c - command line options that several commands share. Unknown options and bad values end
+ * the command through argp_error with status 2 and a message that names the culprit. */
 #include "bench/command/options.h"
 
 #include <stdlib.h>
@@ -54,7 +54,7 @@ static const char *find_allocator(const char *name, size_t n)
     return NULL;
 }
 
-/* All names, for messages. */
+/* Lists all names, for messages. */
 static const char *list_allocators(char *out, size_t n)
 {
     const char *known;

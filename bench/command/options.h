@@ -1,4 +1,4 @@
-/* options.h - what `pleat replay`, `pleat fit` and `pleat ab` share on the command line. */
+/* options.h - command line options that `pleat replay`, `pleat fit` and `pleat ab` share. */
 #ifndef PLEAT_BENCH_OPTIONS_H
 #define PLEAT_BENCH_OPTIONS_H
 
@@ -10,7 +10,7 @@
 
 enum {
     BENCH_EXIT_OK = 0,
-    BENCH_EXIT_FAILED = 1, /* an allocation failed, a hazard was seen, a device cannot do it */
+    BENCH_EXIT_FAILED = 1, /* an allocation failed, a hazard was found, or the device is unfit */
     BENCH_EXIT_USAGE = 2,  /* bad input or usage */
     BENCH_EXIT_INTERRUPTED = 130
 };
@@ -30,13 +30,13 @@ typedef struct bench_options {
 
 void bench_options_init(bench_options *options);
 
-/* A child parser whose input is a bench_options: allocator, driver, depth, loops, conf, sim and
- * json; and WORK. */
+/* A child parser whose input is a bench_options. Its options: allocator, driver, depth, loops,
+ * conf, sim and json; and WORK. */
 extern const struct argp bench_common_argp;
 /* The same for the options of commands that take no WORK: driver, conf, sim, json. */
 extern const struct argp bench_driver_argp;
 
-/* argp_parse; false and a message on standard error where it cannot: the command ends with
+/* Runs argp_parse. If that cannot work, prints a message and returns false: the command ends with
  * BENCH_EXIT_USAGE. Bad usage ends the process itself. */
 bool bench_parse(const struct argp *argp, int argc, char **argv, void *input);
 

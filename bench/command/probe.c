@@ -1,4 +1,5 @@
-/* probe.c - `pleat probe`: does virtual memory management work here, what does it cost? */
+/* probe.c - `pleat probe`: tells whether virtual memory management works here, and what it
+ * costs. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,7 +113,7 @@ static bool write_costs(probe_command *c)
     return ok;
 }
 
-/* PLEAT_OK when something could be measured, be it without virtual memory management. */
+/* PLEAT_OK when something could be measured, even without virtual memory management. */
 static pleat_status measure(probe_command *c, pl_device *dev)
 {
     bench_probe *probe = &c->probe;

@@ -1,4 +1,5 @@
-/* probe_report.h - what `pleat probe` found: as a table, as JSON, as the simulator's cost file. */
+/* probe_report.h - prints what `pleat probe` found: as a table, as JSON, as the simulator's cost
+ * file. */
 #ifndef PLEAT_BENCH_PROBE_REPORT_H
 #define PLEAT_BENCH_PROBE_REPORT_H
 
@@ -14,7 +15,7 @@ typedef struct bench_probe {
 
 void bench_probe_print(const bench_probe *probe);
 void bench_probe_print_json(const bench_probe *probe);
-/* The format is that of the simulator's key `costs`. */
+/* Writes the format of the simulator's key `costs`. */
 bool bench_probe_write_costs(const bench_probe *probe, const char *path, bench_failure *failure);
 
 #endif

@@ -14,7 +14,7 @@ typedef struct replay_input {
     bench_dump *dump; /* path NULL = none */
 } replay_input;
 
-/* One file holds the snapshot of one replay. */
+/* A file holds the snapshot of one replay, so more than one run is refused. */
 static void check_snapshot(struct argp_state *state, const replay_input *input)
 {
     const bench_dump *dump = input->dump;
@@ -120,7 +120,7 @@ typedef struct batch {
     bench_failure failure;
 } batch;
 
-/* All of them before the first run: a typing error in the last shows at once. */
+/* Loads all works before the first run, so that a typing error in the last one shows at once. */
 static bool load_works(batch *b)
 {
     b->works = calloc(b->options.n_works, sizeof *b->works);
@@ -167,7 +167,7 @@ static bool measure(batch *b, const bench_work *work, const char *allocator, ben
     return bench_replay(work, &options, record, &b->failure);
 }
 
-/* The exit status of one run. */
+/* Returns the exit status of one run. */
 static int run_one(batch *b, const bench_work *work, const char *allocator)
 {
     bench_record record;
@@ -214,7 +214,7 @@ static int run_all(batch *b)
     int status = BENCH_EXIT_OK;
     for (unsigned i = 0; i < b->options.n_works; i++) {
         if (!b->options.json && bench_text_columns(b->works[i].name) > BENCH_OUTPUT_NAME) {
-            printf("%s\n", b->works[i].name); /* the rows below cut it */
+            printf("%s\n", b->works[i].name); /* the rows below cut the name */
         }
         for (unsigned k = 0; k < b->options.n_allocators; k++) {
             int one = run_one(b, &b->works[i], b->options.allocators[k]);

@@ -1,4 +1,4 @@
-/* resident.c - `pleat bench resident`: what a free and an allocation cost. */
+/* resident.c - `pleat bench resident`: measures the cost of a free and an allocation. */
 #include <jansson.h>
 #include <stdio.h>
 
@@ -80,7 +80,7 @@ static const struct argp resident_argp = {
         "clock runs. Instructions are counted by valgrind, if it is installed.",
 };
 
-/* Instructions per pair, counted in a run of its own; negative when they could not be counted. */
+/* Counts instructions per pair in a run of its own; negative if that fails. */
 static double count_instructions(resident_command *c, const char *allocator)
 {
     char blocks[16];

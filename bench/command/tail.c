@@ -1,4 +1,4 @@
-/* tail.c - `pleat bench tail`: how long single calls take, the longest above all. */
+/* tail.c - `pleat bench tail`: measures single calls, above all the longest ones. */
 #include <stdlib.h>
 
 #include "bench/command/commands.h"

@@ -1,4 +1,4 @@
-/* verify.c - `pleat verify`: recordings against the allocators that are rebuilt here. */
+/* verify.c - `pleat verify`: compares recordings with the allocators that are rebuilt here. */
 #include <jansson.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ enum { KEY_ALLOCATOR = 0x200, CONF_BYTES = BENCH_SNAPSHOT_CONF_BYTES + 64 };
 
 typedef struct verify_command {
     bench_options options;
-    const char *allocator; /* NULL = that of each recording's settings */
+    const char *allocator; /* NULL = the one in each recording's settings */
     bench_failure failure;
 } verify_command;
 
@@ -82,7 +82,8 @@ static const struct argp verify_argp = {
            "input or usage, or where no such call was recorded.",
 };
 
-/* PyTorch's settings that change which calls are made, out of `key:value,key:[...]`. */
+/* Copies those of PyTorch's settings that change which calls are made, from
+ * `key:value,key:[...]`. */
 static void take_settings(const char *conf, char *out, size_t n)
 {
     static const char *const keys[] = { "large_segment_size_mb", "max_split_size_mb",
@@ -217,7 +218,7 @@ static int result_status(const bench_verify_result *r)
     return bench_verify_is_same(r) ? BENCH_EXIT_OK : BENCH_EXIT_FAILED;
 }
 
-/* The exit status of one recording. */
+/* Returns the exit status of one recording. */
 static int run_one(verify_command *c, const char *spec)
 {
     subject s = { .file = { .device = BENCH_ANY_DEVICE } };

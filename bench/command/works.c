@@ -1,4 +1,4 @@
-/* works.c - `pleat works`: what there is to replay, and what a work is made of. */
+/* works.c - `pleat works`: lists what can be replayed, and describes a work. */
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +54,7 @@ static int is_trace(const struct dirent *entry)
     return ending && (strcmp(ending, ".trace") == 0 || strcmp(ending, ".trace.gz") == 0);
 }
 
-/* Every bundled trace by its bare name. */
+/* Lists every bundled trace by its bare name. */
 static void list_traces(bool json)
 {
     char folder[4096];
@@ -123,7 +123,7 @@ static json_t *param_object(const bench_param *p, double standard)
     return object;
 }
 
-/* What a parameter is when not given; the first two are common to all. */
+/* A parameter's default; the first two are common to all generators. */
 static double standard_of(const bench_generator *g, const bench_param *p)
 {
     return p == &bench_common_params[0] ? (double)g->iterations : p->standard;

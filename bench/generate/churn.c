@@ -1,7 +1,7 @@
 /* churn.c - iterations of a given number of allocations of mixed sizes: the plainest long run.
  *
- * Of each iteration's blocks a part outlives it, by a few iterations; the others are freed in the
- * reverse order of their allocation, as the activations of a backward pass are. */
+ * Some of each iteration's blocks live on for a few iterations. The others are freed in the reverse
+ * order of their allocation, like activations in a backward pass. */
 #include <stdlib.h>
 
 #include "bench/base/random.h"
@@ -93,7 +93,7 @@ static void *create(const bench_values *values, bench_failure *failure)
     return c;
 }
 
-/* Sizes spread evenly over the powers of two between the bounds, and within each. */
+/* Sizes are spread evenly over the powers of two between the bounds, and evenly within each. */
 static uint64_t draw_bytes(churn *c)
 {
     uint64_t least = (uint64_t)c->values.of[P_LEAST];

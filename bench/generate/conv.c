@@ -1,9 +1,9 @@
 /* conv.c - the generator `conv`: training of a residual network (He and others, 2016, bottleneck
  * blocks) on images whose height and width are drawn anew each step.
  *
- * In 4 bytes; batch normalisation with running statistics; activations and residual sums in place;
- * a workspace for each convolution wider than one pixel, as the library's choice of algorithm
- * depends on the shape: one draw for each shape and direction of a step. */
+ * Values have 4 bytes. Batch normalisation has running statistics; activations and residual sums
+ * are in place. Each convolution wider than one pixel has a workspace, since the library's choice
+ * of algorithm depends on the shape: one draw for each shape and direction of a step. */
 #include <stdlib.h>
 
 #include "bench/generate/generators.h"
@@ -65,7 +65,7 @@ typedef struct layer {
 
 typedef struct block {
     layer layers[3];
-    layer shortcut; /* where the shape changes; channels 0 = none */
+    layer shortcut; /* if the shape changes; channels 0 = none */
 } block;
 
 typedef struct network {
@@ -118,7 +118,7 @@ static void make_weight(network *n, layer *l, uint64_t in, uint64_t out, unsigne
     l->weight = eager_parameter(&n->e, in * out * side * side * ELEMENT, false);
 }
 
-/* Scale and shift; the running statistics are no parameters. */
+/* Makes scale and shift; the running statistics are no parameters. */
 static void make_norm(network *n, layer *l)
 {
     l->scale = eager_parameter(&n->e, l->channels * ELEMENT, false);
@@ -167,8 +167,8 @@ static uint64_t bytes_of(const network *n, const image *i)
     return n->batch * i->channels * i->height * i->width * ELEMENT;
 }
 
-/* None for one in six shapes; else 2^-9 to 2^3 times the result, spread evenly over the powers, and
- * at most 1 GiB. */
+/* No workspace for one in six shapes; else 2^-9 to 2^3 times the result, spread evenly over the
+ * powers, and at most 1 GiB. */
 static uint64_t draw_workspace(const network *n, const image *out, unsigned direction)
 {
     if (n->values.of[P_WORKSPACES] < 1) {
@@ -216,7 +216,8 @@ static eager_value activate(network *n, eager_value x, const image *i)
     return y;
 }
 
-/* Convolution and normalisation; `image` becomes the result's shape. The argument stays. */
+/* Convolution and normalisation; `image` becomes the result's shape. Does not consume the
+ * argument. */
 static eager_value run_layer(network *n, const layer *l, eager_value x, image *shape)
 {
     eager *e = &n->e;
@@ -250,7 +251,7 @@ static eager_value run_block(network *n, const block *b, eager_value x, image *s
     return sum;
 }
 
-/* Every second pixel of a 3 x 3 maximum, and where it was. */
+/* A 3 x 3 maximum at every second pixel, and the indices of the maxima. */
 static eager_value pool(network *n, eager_value x, image *shape)
 {
     eager *e = &n->e;
@@ -269,7 +270,8 @@ static eager_value pool(network *n, eager_value x, image *shape)
     return y;
 }
 
-/* Mean over the pixels, the classes' scores, the loss; the gradient of the loss is handed in. */
+/* Mean over the pixels, the scores of the classes, the loss; then hands in the gradient of the
+ * loss. */
 static void finish(network *n, eager_value x, const image *shape, eager_value labels,
                    eager_value *kept)
 {

@@ -232,7 +232,8 @@ eager_value decoder_logits(decoder *d, eager_value x)
     return op_replace(e, logits, op_unary(e, logits, wide, bytes, OP_KEEPS_NOTHING));
 }
 
-/* The logits but each sequence's last: two slices, and a copy as they do not lie densely. */
+/* The logits except each sequence's last: two slices, and a copy because the slices are not
+ * dense. */
 static eager_value shift(decoder *d, eager_value logits, uint64_t bytes, uint64_t shifted)
 {
     eager *e = &d->e;

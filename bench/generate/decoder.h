@@ -1,5 +1,5 @@
 /* decoder.h - a transformer decoder as an eager framework runs it: its weights, the sizes of a
- * step's blocks, forward, loss. What trains or serves it are the generators' own files. */
+ * step's blocks, forward, loss. Training and serving are in the generators' own files. */
 #ifndef PLEAT_BENCH_DECODER_H
 #define PLEAT_BENCH_DECODER_H
 
@@ -23,7 +23,7 @@ typedef struct decoder_shape {
     uint64_t hidden;
     uint64_t ff;
     uint64_t vocabulary;
-    uint64_t n_positions; /* learned ones: rows of the table */
+    uint64_t n_positions; /* learned positions: rows of the table */
     uint32_t lora_rank;   /* 0 = all weights are trained */
     uint32_t n_experts;   /* 0 = one mlp for all tokens */
     uint32_t top_k;
@@ -44,7 +44,7 @@ typedef struct decoder_expert {
 
 typedef struct decoder_layer {
     eager_value norm1, norm1_bias, norm2, norm2_bias;
-    eager_value q, q_bias; /* GPT: of all three */
+    eager_value q, q_bias; /* GPT: q, k and v in one */
     eager_value k, v;
     eager_value out, out_bias;
     eager_value gate, up, up_bias, down, down_bias;
@@ -53,16 +53,16 @@ typedef struct decoder_layer {
     decoder_expert *experts;
 } decoder_layer;
 
-/* Bytes of one step's blocks. */
+/* The sizes in bytes of one step's blocks. */
 typedef struct decoder_sizes {
     uint64_t n_rows; /* sequences */
     uint64_t length;
     uint64_t n_tokens;
-    uint64_t indices;    /* of tokens: 8 bytes each */
-    uint64_t activation; /* tokens x hidden, as the matrix products see it */
-    uint64_t residual;   /* tokens x hidden, as the layers add it */
-    uint64_t wide;       /* the same in 4 bytes each */
-    uint64_t row;        /* 4 bytes a token: statistics */
+    uint64_t indices;    /* of token indices, 8 bytes each */
+    uint64_t activation; /* tokens x hidden, as matrix products read it */
+    uint64_t residual;   /* tokens x hidden, as residual sums use it */
+    uint64_t wide;       /* tokens x hidden, 4 bytes each */
+    uint64_t row;        /* 4 bytes per token: statistics */
     uint64_t kv;         /* tokens x the heads of k or v */
     uint64_t inner;      /* tokens x ff */
     uint64_t scores;     /* rows x heads x length x length */
@@ -73,44 +73,44 @@ typedef struct decoder {
     eager e;
     decoder_shape shape;
     decoder_sizes sizes;
-    uint64_t element;   /* bytes of one in a matrix product */
+    uint64_t element;   /* of one element in a matrix product */
     uint64_t parameter; /* of one in a parameter */
     decoder_layer *layers;
     decoder_expert *experts; /* of all layers */
     eager_value embedding, positions, norm, norm_bias, head;
     eager_value mask, cosine, sine; /* of this step */
-    bool keeps_kv;                  /* of the last layer run: for a cache, whose they then are */
+    bool keeps_kv;                  /* keep the last layer's k and v, for a cache */
     eager_value kept_k, kept_v;
-    eager_value *casts; /* autocast's copies of parameters */
+    eager_value *casts; /* copies of parameters made by autocast */
     uint32_t n_casts;
     uint32_t most_casts;
-    bench_random *random; /* tokens an expert gets */
+    bench_random *random; /* draws the tokens of an expert */
 } decoder;
 
-/* Check that the numbers go together. */
+/* Check that the numbers fit together. */
 bool decoder_shape_check(const char *generator, const decoder_shape *shape, bench_failure *failure);
-/* Host memory only; the parameters are made by decoder_make. False and a message without memory. */
+/* Takes host memory only; decoder_make makes the parameters. False and a message without memory. */
 bool decoder_init(decoder *d, const decoder_shape *shape, bench_failure *failure);
 void decoder_fini(decoder *d);
 void decoder_make(decoder *d);
-/* The parameters of layer i in their order, experts and biases apart. */
+/* The parameters of layer i in their order, without experts and biases. */
 enum { DECODER_MOST_PARAMETERS = 9 };
 uint32_t decoder_layer_parameters(decoder *d, uint32_t i, eager_value **out);
 
-/* The sizes of a step on `n_rows` sequences padded to `length`. */
+/* Set the sizes of a step on `n_rows` sequences padded to `length`. */
 void decoder_begin(decoder *d, uint64_t n_rows, uint64_t length);
 eager_value decoder_embed(decoder *d, eager_value indices);
-/* One layer; the argument stays the caller's. */
+/* Run one layer; does not consume the argument. */
 eager_value decoder_layer_run(decoder *d, uint32_t i, eager_value x);
 eager_value decoder_norm(decoder *d, eager_value x, eager_value weight, eager_value bias);
 /* Logits after the last norm. */
 eager_value decoder_logits(decoder *d, eager_value x);
-/* The cross-entropy of logits, which it drops. */
+/* The cross-entropy of the logits; it drops the logits. */
 eager_value decoder_loss(decoder *d, eager_value logits, eager_value labels);
 void decoder_drop_casts(decoder *d); /* autocast ends */
-void decoder_end(decoder *d);        /* the end of a step: the mask and the tables go, too */
+void decoder_end(decoder *d);        /* the end of a step: drops the mask and the tables, too */
 
-/* Pieces that the files of a decoder share. */
+/* Pieces that several files of a decoder use. */
 eager_value decoder_linear(decoder *d, eager_value x, eager_value weight, eager_value bias,
                            uint64_t out, uint64_t in);
 eager_value decoder_cast(decoder *d, eager_value residual);

@@ -3,7 +3,7 @@
 
 enum { WIDE = 4, FLASH_ROWS = 128 };
 
-/* What autocast copies of a parameter; it keeps the copy until the forward pass is over. */
+/* Autocast's copy of a parameter; it lives until the forward pass is over. */
 static eager_value cast_parameter(decoder *d, eager_value parameter)
 {
     eager *e = &d->e;
@@ -68,7 +68,7 @@ static eager_value inverse_root(eager *e, eager_value x, uint64_t bytes)
     return y;
 }
 
-/* RMSNorm as models spell it: in 4 bytes, operation by operation. */
+/* RMSNorm as models write it: in 4 bytes, operation by operation. */
 static eager_value norm_llama(decoder *d, eager_value x, eager_value weight)
 {
     eager *e = &d->e;
@@ -103,7 +103,8 @@ eager_value decoder_norm(decoder *d, eager_value x, eager_value weight, eager_va
     return norm_llama(d, x, weight);
 }
 
-/* Blocks that a fused kernel wants dense are copied; those of a head group already are. */
+/* The fused kernel wants dense blocks, so others are copied; those of a head group are dense
+ * already. */
 static eager_value flash(decoder *d, eager_value q, eager_value k, eager_value v)
 {
     eager *e = &d->e;
@@ -138,7 +139,7 @@ static eager_value flash(decoder *d, eager_value q, eager_value k, eager_value v
     return y;
 }
 
-/* Scores, mask, softmax, dropout, the sum of the values: every step a block. */
+/* Scores, mask, softmax, dropout, the sum of the values: each step makes a block. */
 static eager_value attend_step_by_step(decoder *d, eager_value q, eager_value k, eager_value v)
 {
     eager *e = &d->e;
@@ -167,7 +168,7 @@ eager_value decoder_attention(decoder *d, eager_value q, eager_value k, eager_va
     return d->shape.is_flash ? flash(d, q, k, v) : attend_step_by_step(d, q, k, v);
 }
 
-/* Back to tokens x hidden: a copy, whose gradient the fused kernel takes as it is. */
+/* Back to tokens x hidden: a copy; the fused kernel takes its gradient as it is. */
 static eager_value merge_heads(decoder *d, eager_value y)
 {
     uint64_t bytes = d->sizes.activation;
@@ -175,7 +176,7 @@ static eager_value merge_heads(decoder *d, eager_value y)
                              : op_unary(&d->e, y, bytes, bytes, OP_KEEPS_NOTHING);
 }
 
-/* A product with two thin matrices on top of the frozen one. */
+/* Adds the product with two thin matrices to that of the frozen one. */
 static eager_value linear_lora(decoder *d, eager_value x, eager_value weight, eager_value bias,
                                eager_value low, eager_value high, uint64_t out)
 {
@@ -203,7 +204,7 @@ static eager_value drop_out(decoder *d, eager_value x)
     return d->shape.has_dropout ? op_dropout(&d->e, x, d->sizes.activation) : eager_keep(&d->e, x);
 }
 
-/* qkv and the projected output are locals of the layer and stay to its end. */
+/* qkv and the projected output are locals of the layer and stay until its end. */
 static eager_value run_gpt(decoder *d, const decoder_layer *w, eager_value x)
 {
     eager *e = &d->e;
@@ -238,7 +239,7 @@ static eager_value run_gpt(decoder *d, const decoder_layer *w, eager_value x)
     return out;
 }
 
-/* x * cos + turned * sin, where turned is x with its halves exchanged and one negated. */
+/* x * cos + turned * sin, where turned is x with its halves swapped and one negated. */
 static eager_value rotate(decoder *d, eager_value x, uint64_t bytes)
 {
     eager *e = &d->e;
@@ -258,7 +259,7 @@ static eager_value rotate(decoder *d, eager_value x, uint64_t bytes)
     return y;
 }
 
-/* Each head of k or v once for every query head of its group. */
+/* Repeats each head of k or v for every query head of its group. */
 static eager_value repeat(decoder *d, eager_value x)
 {
     eager *e = &d->e;

@@ -30,8 +30,8 @@ static void *fail(eager *e)
     return NULL;
 }
 
-/* Twice the room for entries of `size` bytes, or at least `least` of them; NULL when out of memory,
- * and then the old array is as before. */
+/* Doubles the room for entries of `size` bytes, to at least `least` of them; NULL when out of
+ * memory, and then the old array is as before. */
 static void *enlarge(eager *e, void *array, uint32_t *n, uint32_t least, size_t size)
 {
     uint32_t wanted = *n ? 2 * *n : 256;
@@ -145,7 +145,7 @@ bool eager_needs(const eager *e, uint32_t edges)
     return e->is_recording && edges != 0 && !e->has_failed;
 }
 
-/* Where to write when there is no memory for a node. */
+/* Written to when there is no memory for a node. */
 static _Thread_local eager_node no_node;
 
 eager_node *eager_record(eager *e, eager_value *out)
@@ -229,7 +229,7 @@ static void accumulate(eager *e, uint32_t *place, uint32_t gradient)
     }
 }
 
-/* All that a leaf waits for has come: its gradient is adopted, or added to the one it has. */
+/* All that a leaf waits for has come: its gradient is adopted, or added to the existing one. */
 static void settle_leaf(eager *e, eager_leaf *leaf)
 {
     leaf->n_uses = leaf->n_arrived = 0;
@@ -311,7 +311,7 @@ static void run(eager *e, const eager_node *node)
     }
 }
 
-/* A copy of the node: what the hook adds takes its place. */
+/* Works on a copy of the node, since the hook's nodes take its place. */
 static void run_hook(eager *e, eager_node node)
 {
     if (e->hook(e->owner, node.argument, &node)) {

@@ -1,27 +1,27 @@
 /* eager.h - the blocks that an eager framework with reverse-mode differentiation takes and gives
  * back: reference-counted storages, a graph of what the backward pass needs, gradients.
  *
- * Nothing is computed. An operation takes a block for its result and, where a gradient will be
- * wanted, adds a node that keeps the blocks its backward pass reads. The backward pass runs the
- * nodes from the newest to the oldest, as PyTorch's engine does for one thread: a node takes its
- * results and temporaries, then what came in and what it kept is dropped, then the results go to
- * the nodes of its inputs, where a second gradient makes a sum in a third block. Within a formula
- * the results come in the alphabetical order of the operands' names in PyTorch's derivatives.yaml,
- * sums over broadcast dimensions last.
+ * Nothing is computed. An operation takes a block for its result. If a gradient will be needed, it
+ * adds a node that keeps the blocks which the backward pass reads. The backward pass runs the nodes
+ * from the newest to the oldest, as PyTorch's engine does for one thread: a node takes its results
+ * and temporaries, drops its incoming gradients and kept blocks, then hands the results to the
+ * nodes of its inputs, where a second gradient makes a sum in a third block. Within a formula the
+ * results come in the alphabetical order of the operands' names in PyTorch's derivatives.yaml, sums
+ * over broadcast dimensions last.
  *
- * After a failure of the tape every call does nothing and gives the empty value. */
+ * After a failure of the tape every call does nothing and returns the empty value. */
 #ifndef PLEAT_BENCH_EAGER_H
 #define PLEAT_BENCH_EAGER_H
 
 #include "bench/work/tape.h"
 
-/* A reference to a block, and where its gradient goes. Zeros: no block, no gradient. */
+/* A reference to a block, and the destination of its gradient. Zeros: no block, no gradient. */
 typedef struct eager_value {
     uint32_t block;
     uint32_t edge;
 } eager_value;
 
-/* One thing that a backward formula takes. */
+/* One block that a backward formula takes. */
 typedef struct eager_step {
     uint64_t bytes; /* 0 = the incoming gradient itself */
     uint32_t edge;  /* 0 = a temporary, dropped when the node is done */
@@ -32,7 +32,7 @@ enum { EAGER_MOST_SAVED = 6, EAGER_MOST_STEPS = 7, EAGER_MOST_OUTPUTS = 4 };
 typedef struct eager_node {
     eager_step steps[EAGER_MOST_STEPS];
     uint32_t saved[EAGER_MOST_SAVED];
-    uint32_t gradients[EAGER_MOST_OUTPUTS]; /* of its outputs, as far as they have come */
+    uint32_t gradients[EAGER_MOST_OUTPUTS]; /* of its outputs, as far as they have arrived */
     uint32_t argument;                      /* of the hook */
     uint8_t n_steps;
     uint8_t n_saved;
@@ -44,7 +44,7 @@ typedef struct eager_leaf {
     uint64_t bytes;
     uint32_t block;
     uint32_t gradient;
-    uint32_t arriving; /* the sum of what has come in this backward pass */
+    uint32_t arriving; /* sum of the gradients so far in this backward pass */
     uint32_t n_uses;
     uint32_t n_arrived;
 } eager_leaf;
@@ -55,7 +55,7 @@ typedef struct eager_block {
 } eager_block;
 
 typedef struct eager {
-    bench_tape *tape; /* the caller's, set before each iteration */
+    bench_tape *tape; /* the caller's; set before each iteration */
     eager_block *blocks;
     eager_node *nodes;
     eager_leaf *leaves;
@@ -67,8 +67,8 @@ typedef struct eager {
     uint32_t stream; /* of new blocks */
     bool is_recording;
     bool has_failed;
-    /* Called for a node that has a hook, with what came in; what it adds to the graph is run next.
-     * True when nothing of the node itself is left to do but to drop what it kept. */
+    /* Called for a node that has a hook, with the incoming gradient; the nodes that it adds run
+     * next. True when the node itself has nothing left to do except drop what it kept. */
     bool (*hook)(void *owner, uint32_t argument, const eager_node *node);
     void *owner;
 } eager;
@@ -82,14 +82,14 @@ eager_value eager_detach(eager *e, eager_value value);
 void eager_drop(eager *e, eager_value value);
 void eager_forget(eager *e, eager_value *value); /* drop it and leave it empty */
 
-/* A parameter, with a gradient or frozen. Its own reference is the graph's until eager_fini. */
+/* Make a parameter, trained or frozen. The graph keeps its reference until eager_fini. */
 eager_value eager_parameter(eager *e, uint64_t bytes, bool is_frozen);
 /* A parameter's leaf; NULL for anything else. */
 eager_leaf *eager_leaf_of(eager *e, eager_value parameter);
 void eager_zero_gradients(eager *e);
 
-/* Building a node: eager_needs says whether an operation on inputs with these edges records one.
- * eager_record sets the output's edge. Steps in the order of their allocation. */
+/* Building a node: eager_needs tells whether an operation on inputs with these edges needs one.
+ * eager_record sets the output's edge. Steps come in the order of their allocation. */
 bool eager_needs(const eager *e, uint32_t edges);
 eager_node *eager_record(eager *e, eager_value *out);
 void eager_save(eager *e, eager_node *node, eager_value value);
@@ -101,10 +101,10 @@ static inline uint32_t eager_output(uint32_t edge, unsigned index)
 {
     return edge ? edge + index : 0;
 }
-/* A node that calls the hook and passes its gradient on. */
+/* Make a node that calls the hook and passes its gradient on. */
 eager_value eager_hook(eager *e, eager_value x, uint32_t argument);
 
-/* Hand in a gradient: the reference is taken over. */
+/* Hand in a gradient; takes over the reference. */
 void eager_deliver(eager *e, uint32_t edge, eager_value gradient);
 /* Run all nodes, newest first. */
 void eager_backward(eager *e);

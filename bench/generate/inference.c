@@ -1,4 +1,4 @@
-/* inference.c - prompts and tokens from caches. Nothing is recorded for a backward pass. */
+/* inference.c - prompts and tokens with caches. Records nothing for a backward pass. */
 #include "bench/generate/inference.h"
 
 #include <stdlib.h>
@@ -40,14 +40,14 @@ void inference_fini(inference *n)
     *n = (inference){ .n_pages = 0 };
 }
 
-/* Keys or values of `tokens` tokens of one request. */
+/* Bytes of the keys (or values) of one request's `tokens` tokens. */
 static uint64_t cache_bytes(const inference *n, uint64_t tokens)
 {
     const decoder_shape *s = &n->d->shape;
     return tokens * n->plan.n_rows * (s->hidden / s->n_heads) * s->n_kv_heads * n->d->element;
 }
 
-/* Pages for all tokens up to `tokens`, keys and values together. */
+/* Allocates pages for all tokens up to `tokens`, keys and values together. */
 static void fill_pages(inference *n, size_t cache, uint32_t tokens)
 {
     uint32_t *pages = n->pages + cache * n->n_pages;
@@ -79,7 +79,7 @@ void inference_end(inference *n)
     decoder_end(n->d);
 }
 
-/* The last layer's keys and values become the caches of `cache`. */
+/* Moves the last layer's keys and values into the caches of `cache`. */
 static void keep(inference *n, size_t cache, uint32_t length)
 {
     eager *e = &n->d->e;
@@ -92,7 +92,7 @@ static void keep(inference *n, size_t cache, uint32_t length)
     }
 }
 
-/* New logits; those of the pass before go. */
+/* Makes new logits and drops those of the last pass. */
 static void replace_logits(inference *n, uint64_t n_tokens, bool is_wide)
 {
     eager *e = &n->d->e;
@@ -134,7 +134,7 @@ void inference_prefill(inference *n, uint32_t request, uint32_t length)
     e->is_recording = was_recording;
 }
 
-/* The new token's keys and values join the request's caches, and its attention. */
+/* Adds the new token's keys and values to the request's caches, and computes its attention. */
 static eager_value attend(inference *n, uint32_t request, uint32_t layer)
 {
     eager *e = &n->d->e;

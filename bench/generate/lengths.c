@@ -2,8 +2,7 @@
  *
  * exp(x) = (the Taylor polynomial of degree 12 at x/1024) squared ten times: IEEE additions,
  * multiplications and divisions only, in a fixed order, so every machine draws the same lengths.
- * The compiler must not contract them to fused operations; FP_CONTRACT and the explicit temporaries
- * see to that. */
+ * FP_CONTRACT and the explicit temporaries keep the compiler from fusing operations. */
 #include "bench/generate/lengths.h"
 
 #if defined(__clang__)
@@ -15,7 +14,7 @@ double bench_random_part(bench_random *random)
     return (double)(bench_random_next(random) >> 11) * 0x1p-53;
 }
 
-/* The volatile stores keep multiply and add apart whatever the compiler's mode. */
+/* The volatile stores keep multiplication and addition apart in every mode of the compiler. */
 static double exponential(double x)
 {
     double small = x / 1024.0;
@@ -31,7 +30,7 @@ static double exponential(double x)
     return sum;
 }
 
-/* A value of the standard normal distribution: the sum of twelve even draws, less six. The tails
+/* A value of the standard normal distribution: the sum of twelve uniform draws, less six. The tails
  * end at six deviations. */
 static double normal(bench_random *random)
 {

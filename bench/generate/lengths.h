@@ -2,7 +2,7 @@
  *
  * A logarithmic normal distribution with the given median; sigma 0 always gives the median. Built
  * from exact arithmetic only (no libm function whose last bit differs between machines): the sum of
- * twelve even draws for the normal variate, an exponential by squaring. */
+ * twelve uniform draws for the normal variate, an exponential by squaring. */
 #ifndef PLEAT_BENCH_LENGTHS_H
 #define PLEAT_BENCH_LENGTHS_H
 
@@ -15,11 +15,11 @@ typedef struct bench_lengths {
     uint32_t multiple; /* lengths are rounded up to it */
 } bench_lengths;
 
-/* In [0, 1), exact in a double. */
+/* A number in [0, 1), exact in a double. */
 double bench_random_part(bench_random *random);
 /* A length from 1 to most. */
 uint32_t bench_length_draw(bench_random *random, const bench_lengths *lengths);
-/* The longest of n: what a batch is padded to. */
+/* The longest of n: the length that a batch is padded to. */
 uint32_t bench_length_longest(bench_random *random, const bench_lengths *lengths, uint32_t n);
 
 #endif

@@ -1,4 +1,5 @@
-/* ops.c - the operations of an eager framework. The orders are PyTorch's: see eager.h. */
+/* ops.c - the operations of an eager framework. The order of allocations is PyTorch's: see
+ * eager.h. */
 #include "bench/generate/ops.h"
 
 eager_value op_replace(eager *e, eager_value old, eager_value value)
@@ -61,7 +62,7 @@ eager_value op_add_broadcast(eager *e, eager_value x, eager_value b, uint64_t by
     return y;
 }
 
-/* Each operand is kept for the gradient of the other. */
+/* Keeps each operand for the gradient of the other. */
 static void save_crosswise(eager *e, eager_node *node, eager_value a, eager_value b)
 {
     if (b.edge) {
@@ -128,7 +129,7 @@ eager_value op_matmul(eager *e, eager_value a, eager_value b, uint64_t out, uint
     return y;
 }
 
-/* A sharded parameter has no block of its own, but a size. */
+/* A sharded parameter has a size but no block of its own. */
 static uint64_t size_of(eager *e, eager_value value)
 {
     const eager_leaf *leaf = eager_leaf_of(e, value);

@@ -1,6 +1,6 @@
 /* ops.h - the operations of an eager framework, by what they allocate and keep. Sizes in bytes.
  *
- * None takes over a reference: results are the caller's to drop, arguments stay the caller's. */
+ * No operation takes over a reference: the caller drops results and keeps the arguments. */
 #ifndef PLEAT_BENCH_OPS_H
 #define PLEAT_BENCH_OPS_H
 
@@ -10,19 +10,19 @@ enum { OP_KEEPS_NOTHING = 0, OP_KEEPS_INPUT = 1, OP_KEEPS_RESULT = 2 };
 
 /* One result of `out` bytes, a gradient of `in` bytes: activations, scalings, casts, copies. */
 eager_value op_unary(eager *e, eager_value x, uint64_t out, uint64_t in, unsigned keeps);
-/* The same block seen otherwise; the gradient is copied to the layout of x. */
+/* Another view of the same block; the gradient is copied to the layout of x. */
 eager_value op_view(eager *e, eager_value x, uint64_t bytes);
 /* A new block; the gradient passes as it is. */
 eager_value op_copy(eager *e, eager_value x, uint64_t bytes);
 eager_value op_add(eager *e, eager_value a, eager_value b, uint64_t bytes);
-/* x plus a block that is broadcast: the latter's gradient is a sum of `sum` bytes. */
+/* x plus a block that is broadcast; the gradient of that block is a sum of `sum` bytes. */
 eager_value op_add_broadcast(eager *e, eager_value x, eager_value b, uint64_t bytes, uint64_t sum);
 eager_value op_mul(eager *e, eager_value a, eager_value b, uint64_t bytes);
-/* x times a vector over its rows or columns of `small` bytes, which stands first (as in
- * weight * x) or last. */
+/* x times a vector over its rows or columns of `small` bytes; the vector is the first operand (as
+ * in weight * x) or the last. */
 eager_value op_mul_first(eager *e, eager_value b, eager_value x, uint64_t bytes, uint64_t small);
 eager_value op_mul_last(eager *e, eager_value x, eager_value b, uint64_t bytes, uint64_t small);
-/* Multiplied by random noise, which is kept. */
+/* x times random noise, which is kept. */
 eager_value op_dropout(eager *e, eager_value x, uint64_t bytes);
 /* Batched product; the gradients have these sizes. */
 eager_value op_matmul(eager *e, eager_value a, eager_value b, uint64_t out, uint64_t a_bytes,
@@ -33,8 +33,8 @@ eager_value op_linear(eager *e, eager_value x, eager_value weight, eager_value b
 /* Normalisation with statistics of `stats` bytes, twice, and a weight and a bias of `small`. */
 eager_value op_norm(eager *e, eager_value x, eager_value weight, eager_value bias, uint64_t bytes,
                     uint64_t stats, uint64_t small);
-/* x cut into n pieces, which are returned in `pieces` and share its block: the gradient is one
- * block joined from theirs. */
+/* Cuts x into n pieces, returned in `pieces`, which share its block: the gradient is one block
+ * joined from theirs. */
 void op_split(eager *e, eager_value x, uint64_t bytes, unsigned n, eager_value *pieces);
 eager_value op_cat(eager *e, eager_value a, eager_value b, uint64_t bytes);
 /* A lookup in a table; the gradient is as large as the table, with a temporary for the sorting. */

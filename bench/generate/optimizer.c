@@ -31,7 +31,8 @@ static eager_value value_of(uint32_t block)
     return (eager_value){ .block = block };
 }
 
-/* A list of one block for each parameter with a gradient, of `bytes` or, where 0, of its size. */
+/* Takes one block for each parameter with a gradient, of `bytes` or, if 0, of the parameter's
+ * size. */
 static void take_list(eager *e, uint32_t *list, uint64_t bytes)
 {
     for (uint32_t i = 0; i < e->n_leaves; i++) {
@@ -49,7 +50,7 @@ static void drop_list(eager *e, const uint32_t *list)
 
 enum { SCALAR = 4 };
 
-/* A norm of each gradient, their stack and its norm, the coefficient; the scaling is in place. */
+/* A norm of each gradient, their stack and its norm, the coefficient; scaling is in place. */
 static void clip(optimizer *o, eager *e)
 {
     uint32_t n = 0;
@@ -75,7 +76,7 @@ static void clip(optimizer *o, eager *e)
     eager_drop(e, coefficient);
 }
 
-/* Two moments of each parameter, before the first step. */
+/* Makes two moments for each parameter, before the first step. */
 static void make_moments(eager *e)
 {
     for (uint32_t i = 0; i < e->n_leaves; i++) {
@@ -86,7 +87,7 @@ static void make_moments(eager *e)
     }
 }
 
-/* A root, then its quotient; the quotient of the parameter before is dropped last. */
+/* A root, then its quotient; the previous parameter's quotient is dropped last. */
 static void step_adamw_loop(eager *e)
 {
     eager_value denominator = { .block = 0 };
@@ -111,7 +112,7 @@ static void step_adamw_foreach(optimizer *o, eager *e)
     drop_list(e, sums);
 }
 
-/* The momentum of each parameter, before the first step; everything else is in place. */
+/* Makes the momentum of each parameter, before the first step; everything else is in place. */
 static void make_momentum(eager *e)
 {
     for (uint32_t i = 0; i < e->n_leaves; i++) {

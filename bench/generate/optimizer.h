@@ -1,5 +1,5 @@
-/* optimizer.h - what an optimizer's step takes and gives back, after a clipping of the gradients'
- * norm if asked for. Its state lives as long as the graph's parameters. */
+/* optimizer.h - the blocks of an optimizer's step, after clipping of the gradients' norm if asked
+ * for. Its state lives as long as the graph's parameters. */
 #ifndef PLEAT_BENCH_OPTIMIZER_H
 #define PLEAT_BENCH_OPTIMIZER_H
 
@@ -8,7 +8,7 @@
 typedef enum optimizer_kind {
     OPTIMIZER_NONE,
     OPTIMIZER_SGD,          /* with momentum, in place */
-    OPTIMIZER_ADAMW_LOOP,   /* a parameter after the other */
+    OPTIMIZER_ADAMW_LOOP,   /* one parameter after the other */
     OPTIMIZER_ADAMW_FOREACH /* over lists of all parameters */
 } optimizer_kind;
 

@@ -1,9 +1,9 @@
-/* rlhf.c - the generator `rlhf`: generation and training by turns, as reinforcement learning from
- * feedback does.
+/* rlhf.c - the generator `rlhf`: alternates generation and training, like reinforcement learning
+ * from feedback.
  *
- * Each iteration a policy writes outputs for a batch of prompts, caches growing token by token; the
- * policy and a frozen reference then score them; and the policy, with a value head, is trained on
- * them for some epochs. */
+ * In each iteration a policy writes outputs for a batch of prompts, with caches that grow token by
+ * token. The policy and a frozen reference then score them, and the policy, with a value head, is
+ * trained on them for some epochs. */
 #include <stdlib.h>
 
 #include "bench/generate/generators.h"
@@ -161,7 +161,7 @@ static void make(rlhf *r)
     }
 }
 
-/* Caches grow, then go. */
+/* The caches grow during generation and are then dropped. */
 static void generate(rlhf *r, uint32_t prompt, uint32_t output)
 {
     const uint32_t request = 0;
@@ -173,7 +173,7 @@ static void generate(rlhf *r, uint32_t prompt, uint32_t output)
     inference_end(&r->inference);
 }
 
-/* Tokens through all layers and the last norm. */
+/* Runs tokens through all layers and the last norm. */
 static eager_value run(train *t, decoder *d, uint32_t n_rows, uint32_t length)
 {
     eager *e = &d->e;
@@ -191,7 +191,7 @@ static eager_value run(train *t, decoder *d, uint32_t n_rows, uint32_t length)
     return op_replace(e, x, decoder_norm(d, x, d->norm, d->norm_bias));
 }
 
-/* What a model thinks of each token: 4 bytes each, the caller's. */
+/* A model's score of each token: 4 bytes each; the caller drops it. */
 static eager_value score(decoder *d, uint32_t n_rows, uint32_t length)
 {
     eager *e = &d->e;

@@ -1,5 +1,5 @@
 /* serving.c - the generator `serving`: continuous batching. Requests with prompts and outputs of
- * random lengths come in, at most so many run at once, each pass makes one token of each. */
+ * random lengths arrive; a limited number runs at once, and each pass makes one token for each. */
 #include <stdlib.h>
 
 #include "bench/generate/generators.h"
@@ -155,7 +155,7 @@ static void admit(serving *s, uint32_t most)
     }
 }
 
-/* One token of each; those that are complete leave. */
+/* Makes one token for each request; complete requests leave. */
 static void pass(serving *s)
 {
     uint32_t n = 0;

@@ -1,4 +1,4 @@
-/* shards.c - gathering, releasing and reducing a decoder's sharded layers. */
+/* shards.c - gathers, releases and reduces a decoder's sharded layers. */
 #include "bench/generate/shards.h"
 
 #include <stdlib.h>
@@ -28,7 +28,7 @@ void shards_fini(shards *s)
     *s = (shards){ .n = 0 };
 }
 
-/* The whole layers first, as they are made on every rank; then the parts. */
+/* Every rank first makes the whole layers, then the parts. */
 void shards_make(shards *s)
 {
     eager *e = &s->d->e;
@@ -83,7 +83,7 @@ void shards_poll(shards *s, bool all)
     s->n_late = n;
 }
 
-/* This rank's part in the type that is sent, then all parts together. */
+/* Makes this rank's part in the gathered type, then all parts together. */
 static void gather(shards *s, uint32_t i)
 {
     eager *e = &s->d->e;
@@ -117,8 +117,8 @@ void shards_release(shards *s, uint32_t i)
     }
 }
 
-/* The gradients in one block, divided into a second, scattered to this rank's part, which is kept
- * in 4 bytes or added to what is there. */
+/* The gradients in one block, divided into a second one, scattered to this rank's part, which is
+ * kept in 4 bytes or added to the existing part. */
 void shards_reduce(shards *s, uint32_t i)
 {
     eager *e = &s->d->e;

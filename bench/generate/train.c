@@ -9,8 +9,8 @@ enum { SCALAR = 4 };
 #define HOOK_END (UINT32_C(3) << 30)
 #define HOOK_MASK (UINT32_C(3) << 30)
 
-/* Run the layer again, recording this time, and hand in the gradient that has come. A node at the
- * bottom of what this adds keeps the arguments, the output and the gradient until all is over, and
+/* Runs the layer again, this time with a graph, and hands in the gradient that has come. A node at
+ * the bottom of the new graph keeps the arguments, the output and the gradient until the end, and
  * passes the input's gradient on. */
 static void run_again(train *t, uint32_t i, const eager_node *node)
 {
@@ -96,7 +96,7 @@ void train_make(train *t)
     shards_make(&t->shards);
 }
 
-/* Without recording; a node that will run it again takes its place in the graph. */
+/* Runs the layer without a graph; a node that will run it again takes its place. */
 static eager_value run_checkpointed(train *t, uint32_t i, eager_value x)
 {
     eager *e = &t->d.e;

@@ -1,5 +1,5 @@
-/* train.h - the training of a decoder: forward, loss and backward over micro-batches, checkpoints,
- * shards, the optimizer's step. What `decoder` and `moe` do, and half of `rlhf`. */
+/* train.h - trains a decoder: forward, loss and backward over micro-batches, checkpoints, shards,
+ * the optimizer's step. Used by `decoder`, `moe` and `rlhf`. */
 #ifndef PLEAT_BENCH_TRAIN_H
 #define PLEAT_BENCH_TRAIN_H
 
@@ -11,7 +11,7 @@
 typedef struct train_plan {
     bench_lengths lengths;
     uint32_t batch;
-    uint32_t n_micro;  /* micro-batches a step */
+    uint32_t n_micro;  /* micro-batches per step */
     uint32_t n_shards; /* 1 = not sharded */
     uint32_t n_ahead;  /* layers gathered before they are needed */
     bool checkpoints;
@@ -30,13 +30,13 @@ typedef struct train {
 bool train_init(train *t, const decoder_shape *shape, const train_plan *plan, uint64_t seed,
                 bench_failure *failure);
 void train_fini(train *t);
-/* Parameters, at the first step; the owner of hooks is `t`, which must not move from here on. */
+/* Makes the parameters, at the first step. `t` owns the hooks and must not move from here on. */
 void train_make(train *t);
-/* The layers of one forward pass, checkpointed and gathered as planned. Takes over x. */
+/* Runs the layers of one forward pass, checkpointed and gathered as planned. Consumes x. */
 eager_value train_layers(train *t, eager_value x);
 /* One micro-batch of `length`: forward, loss, backward. */
 void train_micro(train *t, uint32_t length);
-/* All micro-batches and the optimizer's step. */
+/* Runs all micro-batches and the optimizer's step. */
 void train_step(train *t);
 
 #endif

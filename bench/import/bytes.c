@@ -1,4 +1,4 @@
-/* bytes.c - a whole file in memory, gzip or plain. */
+/* bytes.c - reads a whole file into memory, gzip or plain. */
 #include "bench/import/bytes.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 #define FIRST_BYTES ((size_t)1 << 16)
 #define MOST_PIECE ((size_t)1 << 28) /* zlib counts in int */
 
-/* As many bytes as there are, up to `n`; *got is how many. */
+/* Reads up to `n` bytes; *got is how many there were. */
 static bool fill(bench_inflate *file, unsigned char *out, size_t n, size_t *got)
 {
     int more = 1;

@@ -1,4 +1,4 @@
-/* csv.c - a table in text. */
+/* csv.c - reads a table in text. */
 #include "bench/import/csv.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* The field that begins at *at; moves *at to the comma behind it or to `end`. */
+/* The field that begins at *at; moves *at to the comma after it, or to `end`. */
 static bench_csv_field next_field(const char **at, const char *end)
 {
     const char *begin = *at;
@@ -55,7 +55,7 @@ bool bench_csv_fail(const bench_csv *csv, const char *format, ...)
                       text);
 }
 
-/* The next line that is not blank, cut into fields: as bench_csv_next. */
+/* Cuts the next line that is not blank into fields, like bench_csv_next. */
 static int cut_line(bench_csv *csv, unsigned *n_fields)
 {
     const char *at;
@@ -157,7 +157,7 @@ static unsigned digit_of(char c)
     return c >= '0' && c <= '9' ? (unsigned)(c - '0') : letter < 6 ? 10 + letter : 99;
 }
 
-/* All of [at, end) as a number. 0: it is none; -1: it is larger than `most`. */
+/* Reads all of [at, end) as a number. 0: it is none; -1: it is larger than `most`. */
 static int parse(const char *at, const char *end, unsigned base, uint64_t most, uint64_t *out)
 {
     uint64_t n = 0;

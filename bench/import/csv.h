@@ -1,4 +1,5 @@
-/* csv.h - a table in text: a line of column names, then lines of as many fields. No quotes. */
+/* csv.h - reads a table in text: a line of column names, then lines with as many fields. No
+ * quotes. */
 #ifndef PLEAT_BENCH_CSV_H
 #define PLEAT_BENCH_CSV_H
 
@@ -10,7 +11,7 @@
 enum { BENCH_CSV_MOST_COLUMNS = 64 };
 
 typedef struct bench_csv_field {
-    const char *begin; /* without blanks around it */
+    const char *begin; /* without surrounding blanks */
     const char *end;
 } bench_csv_field;
 
@@ -19,33 +20,33 @@ typedef struct bench_csv {
     bench_lines *lines;
     bench_failure *failure;
     unsigned n_columns;
-    bench_csv_field fields[BENCH_CSV_MOST_COLUMNS]; /* of the line, valid until the next one */
+    bench_csv_field fields[BENCH_CSV_MOST_COLUMNS]; /* valid until the next line */
 } bench_csv;
 
-/* Open and read the column names; places[i] is where names[i] stands (names end with a NULL; upper
- * and lower case are the same). False and a message: no file, no such column. */
+/* Open the file and read the column names; places[i] is the column of names[i] (names end with a
+ * NULL; case does not matter). False and a message: no file, or no such column. */
 bool bench_csv_open(const char *path, const bench_limits *limits, const char *const *names,
                     unsigned *places, bench_csv *out, bench_failure *failure);
 void bench_csv_close(bench_csv *csv);
 
-/* 1: there is a line (blank ones are passed over); 0: no more; -1 and a message: it has too few or
- * too many fields, or the file is damaged. */
+/* 1: the next line was read (blank ones are skipped); 0: no more; -1 and a message: the line has
+ * too few or too many fields, or the file is damaged. */
 int bench_csv_next(bench_csv *csv);
 
 /* Put "file:line: " in front of the message; always false. */
 bool bench_csv_fail(const bench_csv *csv, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* A field as a decimal number of at most `most`; or as an address, hexadecimal with or without 0x,
- * "(nil)" and "nullptr" being 0. `what` names it in the message. */
+/* Read a field as a decimal number of at most `most`; or as a hexadecimal address, with or without
+ * 0x, where "(nil)" and "nullptr" are 0. `what` names it in the message. */
 bool bench_csv_number(const bench_csv *csv, unsigned column, const char *what, uint64_t most,
                       uint64_t *out);
 bool bench_csv_address(const bench_csv *csv, unsigned column, const char *what, uint64_t *out);
 bool bench_csv_is(const bench_csv *csv, unsigned column, const char *word);
-/* The field for a message: short, and without what a terminal would obey. */
+/* The field for a message: short, and without control characters. */
 const char *bench_csv_show(const bench_csv *csv, unsigned column, char out[48]);
 
-/* Whether a line of column names has this one. */
+/* Does a line of column names contain this one? */
 bool bench_csv_has_column(const char *begin, const char *end, const char *name);
 
 #endif

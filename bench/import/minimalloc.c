@@ -70,7 +70,8 @@ static uint64_t hash_of(bench_csv_field text)
     return hash;
 }
 
-/* Each id once. An id is any text: minimalloc's own examples call buffers b1, b2... */
+/* Checks that each id comes once. An id is any text: minimalloc's own examples call buffers b1,
+ * b2... */
 static bool check_id(reader *r)
 {
     bench_csv_field id = r->csv.fields[r->places[ID]];

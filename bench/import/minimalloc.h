@@ -1,15 +1,15 @@
 /* minimalloc.h - static allocation problems: id, lower, upper, size; columns in any order.
  *
- * A buffer lives in the half-open interval [lower, upper). At the same time frees come before
- * allocations; among allocations the order is that of the lines, and so it is among frees. Offsets,
- * alignments and other columns are not looked at. Source: google/minimalloc. */
+ * A buffer lives in the half-open interval [lower, upper). At the same time, frees come before
+ * allocations; otherwise the order of lines decides. Offsets, alignments and other columns are
+ * ignored. Source: google/minimalloc. */
 #ifndef PLEAT_BENCH_MINIMALLOC_H
 #define PLEAT_BENCH_MINIMALLOC_H
 
 #include "bench/work/inflate.h"
 #include "bench/work/tape.h"
 
-/* The unit of sizes that makes the problems' optimum, 1,048,576 units, a gibibyte. */
+/* The unit of sizes that turns the problems' optimum, 1,048,576 units, into a gibibyte. */
 #define BENCH_MINIMALLOC_SCALE 1024u
 
 /* Sizes are multiplied by `scale`. False and a message with file and line. */

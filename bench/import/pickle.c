@@ -9,8 +9,8 @@
 #include "bench/import/pickle_machine.h"
 #include "bench/import/pickle_opcode.h"
 
-/* The most host memory for a file, beside the file itself. Snapshots take two or three times their
- * bytes. A few MiB of gzip may be GiB of opcodes, so there is a limit for any file, too. */
+/* The most host memory for a file, besides the file itself. Snapshots take two or three times their
+ * bytes. A few MiB of gzip may become GiB of opcodes, so every file has a limit. */
 #define MOST_HOST_BYTES ((uint64_t)8 << 30)
 
 static uint64_t usual_host_bytes(size_t n_bytes)

@@ -1,14 +1,14 @@
-/* pickle.h - a reader of Python's pickles that knows data only and executes nothing.
+/* pickle.h - reads Python's pickles as data only and executes nothing.
  *
- * Protocols 2 to 5, and of their opcodes those that numbers, strings, lists, tuples and
- * dictionaries are written with. Everything that could name or call code (GLOBAL, REDUCE, BUILD,
- * INST, OBJ, NEWOBJ, persistent ids, EXT*) is refused by name, and so is all the rest.
+ * Knows protocols 2 to 5, but only the opcodes for numbers, strings, lists, tuples and
+ * dictionaries. All others are refused by name, above all those that could name or call code
+ * (GLOBAL, REDUCE, BUILD, INST, OBJ, NEWOBJ, persistent ids, EXT*).
  *
  * Host memory beside the file itself stays below 16 MiB and 32 times its bytes, and below 8 GiB: a
- * reference to something in the memo is 16 bytes, never a copy; a string is a view into the file;
- * of a dictionary only the keys that the caller wants are kept, each once; of a tuple nothing is.
- * What needs more than that is refused, unless `limits` allow more. At most 64 marks may be open
- * and 2^20 values be on the stack.
+ * reference to something in the memo is 16 bytes, never a copy; a string is a view into the file; a
+ * dictionary keeps only the keys that the caller wants, each once; a tuple keeps nothing. A file
+ * that needs more is refused, unless `limits` allow it. At most 64 marks may be open and 2^20
+ * values on the stack.
  *
  * Offsets are those of the decompressed bytes. */
 #ifndef PLEAT_BENCH_PICKLE_H
@@ -33,7 +33,7 @@ typedef enum bench_pickle_kind {
 
 struct bench_pickle_node;
 
-/* What lies behind the pointers belongs to the pickle. A LIST and a DICT have a node. */
+/* The memory behind the pointers belongs to the pickle. A LIST and a DICT have a node. */
 typedef struct bench_pickle_value {
     union {
         int64_t integer; /* and BOOL */
@@ -41,18 +41,17 @@ typedef struct bench_pickle_value {
         const char *text; /* not terminated */
         struct bench_pickle_node *node;
     } as;
-    uint32_t at;          /* where it was written */
+    uint32_t at;          /* the offset where it was written */
     uint32_t length : 24; /* of a text */
     uint32_t kind : 8;
 } bench_pickle_value;
 
-/* A list, or a dictionary: then items are key, value, key, value. */
+/* A list or a dictionary; the items of a dictionary are key, value, key, value. */
 typedef struct bench_pickle_node {
     bench_pickle_value *items;
     uint32_t n;
     uint32_t capacity;
-    bool
-        has_dropped; /* a list: there were dictionaries without any wanted key; they are not kept */
+    bool has_dropped; /* has_dropped: the list dropped dictionaries without a wanted key */
 } bench_pickle_node;
 
 typedef struct bench_pickle {
@@ -67,7 +66,7 @@ bool bench_pickle_read(const char *path, const bench_limits *limits, const char 
                        bench_pickle *out, bench_failure *failure);
 void bench_pickle_free(bench_pickle *pickle);
 
-/* The value of a dictionary's key, or NULL; NULL too when `value` is no dictionary. */
+/* The value of a dictionary's key, or NULL; NULL also when `value` is no dictionary. */
 const bench_pickle_value *bench_pickle_get(const bench_pickle_value *value, const char *key);
 bool bench_pickle_is_text(const bench_pickle_value *value, const char *text);
 /* "a list", "a string"... */

@@ -1,7 +1,7 @@
 /* pickle_container.c - the opcodes of lists, dictionaries and tuples.
  *
- * There is no recursion: a container is on the stack or inside another. Of a dictionary the wanted
- * keys are kept, each once; one without any is not kept in a list; of a tuple nothing is. */
+ * There is no recursion: a container is on the stack or inside another. A dictionary keeps the
+ * wanted keys, each once; a list drops dictionaries without any; a tuple keeps nothing. */
 #include <string.h>
 
 #include "bench/import/pickle_machine.h"
@@ -39,7 +39,7 @@ static bool add_item(machine *m, node *list, value item)
     return true;
 }
 
-/* The last `n` of the stack become a tuple, of which nothing is wanted. */
+/* Turns the last `n` values of the stack into a tuple, which keeps nothing. */
 static bool push_tuple(machine *m, size_t n)
 {
     if (!bench_pickle_need(m, n)) {
@@ -55,13 +55,13 @@ static bool push_marked_tuple(machine *m)
     return first != SIZE_MAX && push_tuple(m, m->stack.n - first);
 }
 
-/* A dictionary without a wanted key: a stack frame, mostly. */
+/* A dictionary without a wanted key: mostly a stack frame. */
 static bool is_useless(const value *item)
 {
     return item->kind == BENCH_PICKLE_DICT && item->as.node->n == 0;
 }
 
-/* What lies on the stack from `first` on goes into the list below it. */
+/* Moves the values from `first` on into the list below them on the stack. */
 static bool append_from(machine *m, size_t first)
 {
     if (first == SIZE_MAX) {
@@ -116,7 +116,7 @@ static bool set_item(machine *m, node *dict, const value *key, const value *item
     return add_item(m, dict, *key) && add_item(m, dict, *item);
 }
 
-/* The pairs from `first` on go into the dictionary below them. */
+/* Moves the pairs from `first` on into the dictionary below them. */
 static bool set_from(machine *m, size_t first)
 {
     if (first == SIZE_MAX) {

@@ -1,6 +1,6 @@
 /* pickle_machine.c - see pickle_machine.h: memory, the stack and its marks, arguments, the memo.
  *
- * Upholds the bounds that pickle.h promises: of host memory, marks, values on the stack. */
+ * Upholds the bounds in pickle.h: host memory, marks, values on the stack. */
 #include "bench/import/pickle_machine.h"
 
 #include <stdarg.h>
@@ -42,7 +42,7 @@ bool bench_pickle_refuse(machine *m)
 
 /* ---- memory ---- */
 
-/* Counts what is about to be taken; false and a message when that is too much. */
+/* Counts memory that is about to be taken; false and a message when that is too much. */
 static bool count_memory(machine *m, uint64_t bytes)
 {
     m->host_bytes += bytes;
@@ -71,7 +71,7 @@ void *bench_pickle_memory(machine *m, size_t bytes)
         }
         *p = (piece){ .next = m->pieces, .n_bytes = n_bytes };
         m->pieces = p;
-        if (n_bytes == bytes && p->next) { /* a large one: go on filling the piece before */
+        if (n_bytes == bytes && p->next) { /* a large piece: keep filling the one before */
             m->pieces = p->next;
             p->next = m->pieces->next;
             m->pieces->next = p;
@@ -129,7 +129,7 @@ value bench_pickle_make(const machine *m, bench_pickle_kind kind)
     return (value){ .kind = kind & 0xffu, .at = (uint32_t)m->opcode_at };
 }
 
-/* What lies on the stack since the last mark. */
+/* The number of values on the stack since the last mark. */
 static size_t n_since_mark(const machine *m)
 {
     return m->stack.n - (m->n_marks ? m->marks[m->n_marks - 1] : 0);
@@ -186,7 +186,7 @@ bool bench_pickle_take_number(machine *m, unsigned n_bytes, uint64_t *out)
 
 /* ---- the memo ---- */
 
-/* Every put takes a byte at least, so ids above the offset are no pickler's. */
+/* Every put takes at least a byte, so no pickler writes ids above the offset. */
 static bool memo_put(machine *m, uint64_t id)
 {
     if (!bench_pickle_need(m, 1)) {

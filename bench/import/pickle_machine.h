@@ -1,8 +1,8 @@
-/* pickle_machine.h - the machine that a pickle is a program for, for the files of the reader only.
+/* pickle_machine.h - the machine that runs a pickle, for the reader's own files only.
  *
- * A stack with marks, a memo, and the memory of what was built: that comes from pieces which are
- * freed together, nothing is freed in between, so values may point anywhere. What fails is false or
- * NULL and has said why. */
+ * It has a stack with marks, a memo, and the memory of the values. That memory comes from pieces
+ * which are freed together at the end, so values may point anywhere. A function that fails returns
+ * false or NULL after writing the message. */
 #ifndef PLEAT_BENCH_PICKLE_MACHINE_H
 #define PLEAT_BENCH_PICKLE_MACHINE_H
 
@@ -46,7 +46,7 @@ typedef struct machine {
     size_t marks[MOST_MARKS];
     unsigned n_marks;
     piece *pieces;
-    uint64_t host_bytes; /* of all the above */
+    uint64_t host_bytes; /* of everything above */
     uint64_t most_host_bytes;
 } machine;
 
@@ -56,26 +56,26 @@ typedef struct machine {
 bool bench_pickle_complain(machine *m, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 bool bench_pickle_out_of_memory(machine *m);
-/* The opcode is not known, or would execute something. */
+/* Refuses an opcode that is unknown or would execute something. */
 bool bench_pickle_refuse(machine *m);
 
-/* Never freed alone. */
+/* The memory is never freed alone. */
 void *bench_pickle_memory(machine *m, size_t bytes);
 void bench_pickle_free_pieces(piece *pieces);
 
 /* A fresh value of this opcode. */
 value bench_pickle_make(const machine *m, bench_pickle_kind kind);
 bool bench_pickle_push(machine *m, value v);
-bool bench_pickle_need(machine *m, size_t n); /* are that many on the stack since the last mark? */
+bool bench_pickle_need(machine *m, size_t n); /* so many since the last mark? */
 bool bench_pickle_open_mark(machine *m);
-/* How much the stack held at the last mark; SIZE_MAX and a message when there is none. */
+/* The height of the stack at the last mark; SIZE_MAX and a message when there is no mark. */
 size_t bench_pickle_close_mark(machine *m);
 
 /* The `n` bytes of the opcode's argument. */
 const unsigned char *bench_pickle_take(machine *m, uint64_t n);
 bool bench_pickle_take_number(machine *m, unsigned n_bytes, uint64_t *out);
 
-/* ---- opcodes: each does its own and hands on the others; the last one refuses ---- */
+/* ---- opcodes: each function does its own and calls the next; the last one refuses ---- */
 
 bool bench_pickle_step_scalar(machine *m);    /* pickle_scalar.c */
 bool bench_pickle_step_memo(machine *m);      /* pickle_machine.c */

@@ -1,4 +1,5 @@
-/* recording.c - a snapshot as a run that can be replayed. Two passes: who was live, then events. */
+/* recording.c - turns a snapshot into a run that can be replayed. Two passes: which blocks were
+ * live before, then the events. */
 #include "bench/import/recording.h"
 
 #include <stdlib.h>
@@ -14,7 +15,7 @@ typedef struct writer {
     bench_failure *failure;
     bench_ids ids; /* addresses */
     bench_streams streams;
-    const bench_snapshot_entry **before; /* what was live before the recording */
+    const bench_snapshot_entry **before; /* blocks that were live before the recording */
     size_t n_before;
     bench_recording recording;
 } writer;
@@ -31,7 +32,7 @@ static bool complain_of_address(const writer *w, const bench_snapshot_entry *ent
                       (unsigned long)entry->at, (unsigned long long)entry->address, text);
 }
 
-/* The first that is heard of an address; anything but an allocation tells of an older block. */
+/* The first entry about an address; if it is no allocation, there was an older block. */
 static bool look_at(writer *w, const bench_snapshot_entry *entry, bool is_allocation)
 {
     size_t n_known = w->ids.n_entries;
@@ -105,7 +106,7 @@ static bool write_free(writer *w, const bench_snapshot_entry *entry)
     return bench_tape_free(w->tape, id->slot) || complain(w, entry, w->tape->problem);
 }
 
-/* What no device could have given is nothing to try. */
+/* A size that no device could have given is left out. */
 static bool write_failure(writer *w, const bench_snapshot_entry *entry)
 {
     uint32_t stream = 0;

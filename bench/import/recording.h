@@ -1,10 +1,9 @@
-/* recording.h - a snapshot as a run that can be replayed, and what it recorded of the device.
+/* recording.h - turns a snapshot into a run that can be replayed, and lists its device calls.
  *
  * First come the blocks that were live before the recording began, in the order of addresses: those
- * that are freed in it, or live at its end, but are not allocated in it. (A ring buffer that ran
- * over looks the same.) Then the events. A block is free at free_completed: until then streams that
- * it was lent to might use it, and a run has no such streams. A block that waits for that at the
- * end stays live. */
+ * freed in it, or live at its end, that are not allocated in it. (A ring buffer that ran over looks
+ * the same.) Then come the events. A block counts as freed at free_completed: until then other
+ * streams might use it, and a run has no such uses. A block without a free_completed stays live. */
 #ifndef PLEAT_BENCH_RECORDING_H
 #define PLEAT_BENCH_RECORDING_H
 
@@ -19,13 +18,14 @@ typedef struct bench_recorded_call {
 } bench_recorded_call;
 
 typedef struct bench_recording {
-    uint64_t n_before; /* blocks that were live before */
+    uint64_t n_before; /* blocks that were live before the recording */
     bench_recorded_call *calls;
     size_t n_calls;
 } bench_recording;
 
-/* Into an empty tape. `tries_failures`: a request that failed is an allocation that is freed at
- * once; else it is left out. `out` may be NULL. False and a message with file and offset. */
+/* Writes into an empty tape. With `tries_failures` a failed request becomes an allocation that is
+ * freed at once; else it is left out. `out` may be NULL. False and a message with file and
+ * offset. */
 bool bench_recording_write(const char *path, const bench_snapshot *snapshot, bool tries_failures,
                            bench_tape *tape, bench_recording *out, bench_failure *failure);
 void bench_recording_free(bench_recording *recording);

@@ -1,8 +1,7 @@
-/* snapshot.c - from a pickle's lists and dictionaries to one device's events.
+/* snapshot.c - extracts one device's events from a pickle's lists and dictionaries.
  *
- * The shape is known, so each level is a loop of its own. References of the memo may let one object
- * stand in many places: no more blocks are looked at than the file has bytes, so that the time is
- * bounded as the memory is. */
+ * The shape is known, so each level is a loop of its own. Memo references may put one object in
+ * many places, so no more blocks are looked at than the file has bytes: this bounds the time. */
 #include "bench/import/snapshot.h"
 
 #include <stdlib.h>
@@ -51,7 +50,7 @@ static __attribute__((format(printf, 3, 4))) bool complain(const reader *r, cons
     return bench_fail(r->failure, "%s: byte %lu: %s", r->path, (unsigned long)at->at, text);
 }
 
-/* The list under `key`, every item of it kept. */
+/* The list under `key`, if it kept all its items. */
 static bool get_list(const reader *r, const value *from, const char *what, const char *key,
                      const node **out)
 {
@@ -141,7 +140,7 @@ static bool read_entry(const reader *r, const value *from, bench_snapshot_entry 
     if (out->action == BENCH_SNAPSHOT_OTHER) {
         return true;
     }
-    bool has_address = out->action != BENCH_SNAPSHOT_OOM; /* its 'device_free' is of no use */
+    bool has_address = out->action != BENCH_SNAPSHOT_OOM; /* its 'device_free' is not needed */
     return (!has_address || get_number(r, from, "an event", "addr", &out->address)) &&
            get_number(r, from, "an event", "size", &out->bytes) &&
            get_number_or(r, from, "an event", "stream", 0, &out->stream);
@@ -189,8 +188,8 @@ static const char *list_devices(const node *traces, char *out, size_t n)
     return out;
 }
 
-/* The events of `device`, which BENCH_ANY_DEVICE makes the first that has any; NULL and a message
- * when there are none. */
+/* The events of `device`; for BENCH_ANY_DEVICE of the first that has any. NULL and a message when
+ * there are none. */
 static const value *choose_trace(const reader *r, const node *traces, int *device)
 {
     for (uint32_t i = 0; i < traces->n; i++) {
@@ -234,13 +233,13 @@ static bool add_live(reader *r, const bench_snapshot_entry *block)
     return true;
 }
 
-/* Says no when the memo lets one object stand in more places than a written file could hold. */
+/* Refuses when memo references repeat objects more often than a written file could. */
 static bool count_one(reader *r, const value *from)
 {
     return ++r->n_seen <= r->n_bytes || complain(r, from, "more blocks than the file has bytes");
 }
 
-/* Live, or freed and waiting for other streams: it takes up its place. */
+/* Live, or freed and waiting for other streams: it still occupies its place. */
 static bool is_live(const value *block)
 {
     const value *state = bench_pickle_get(block, "state");

@@ -1,9 +1,9 @@
-/* snapshot.h - PyTorch's memory snapshots: what torch.cuda.memory._dump_snapshot wrote.
+/* snapshot.h - reads PyTorch's memory snapshots (torch.cuda.memory._dump_snapshot).
  *
- * One device of a snapshot: its recorded events in order, and the blocks that were live when it was
- * taken. Accepts the present form (a dictionary with settings) and the older ones (segments and
- * device_traces only; entries without time). Stack frames are not kept.
- * Source: PyTorch, torch/csrc/cuda/memory_snapshot.cpp and torch/csrc/cuda/Module.cpp. */
+ * Reads one device: its recorded events in order, and the blocks that were live when the snapshot
+ * was taken. Accepts the present form (a dictionary with settings) and the older ones (segments and
+ * device_traces only; entries without time). Stack frames are not kept. Source: PyTorch,
+ * torch/csrc/cuda/memory_snapshot.cpp and torch/csrc/cuda/Module.cpp. */
 #ifndef PLEAT_BENCH_SNAPSHOT_H
 #define PLEAT_BENCH_SNAPSHOT_H
 
@@ -21,7 +21,7 @@ typedef enum bench_snapshot_action {
     BENCH_SNAPSHOT_SEGMENT_MAP,
     BENCH_SNAPSHOT_SEGMENT_UNMAP,
     BENCH_SNAPSHOT_OOM,
-    BENCH_SNAPSHOT_OTHER /* "snapshot", annotations, and what is not known: no memory moves */
+    BENCH_SNAPSHOT_OTHER /* "snapshot", annotations, unknown actions: no memory changes */
 } bench_snapshot_action;
 
 typedef struct bench_snapshot_entry {
@@ -38,11 +38,11 @@ typedef struct bench_snapshot {
     int device;
     bench_snapshot_entry *entries;
     size_t n_entries;
-    bench_snapshot_entry *live; /* at the end, in the order of the file; action has no meaning */
+    bench_snapshot_entry *live; /* at the end, in the order of the file; no action */
     size_t n_live;
     bool has_mappings;                    /* some entry is a segment_map */
-    bool is_expandable;                   /* the settings say so */
-    char conf[BENCH_SNAPSHOT_CONF_BYTES]; /* PYTORCH_CUDA_ALLOC_CONF of that run, or "" */
+    bool is_expandable;                   /* according to the settings */
+    char conf[BENCH_SNAPSHOT_CONF_BYTES]; /* that run's PYTORCH_CUDA_ALLOC_CONF, or "" */
 } bench_snapshot;
 
 /* `limits` may be NULL. `device`: an index, or BENCH_ANY_DEVICE for the first that has events.

@@ -5,16 +5,16 @@
  * behind a block, as in any malloc-like interface, the old and the new block live at once: half as
  * much again as the vector.
  *
- * On a device of 1.02 times the peak the first run leaves two segments: for its last step
- * everything without a live block was given back. The second run begins in them:
+ * On a device of 1.02 times the peak the first run leaves two segments, because its last step
+ * needed everything else given back. The second run begins in them:
  *
  *   cached   |......... 4 GiB .........|  |..................... 8 GiB .....................|
  *   run 2    |2 4 8 ... 2048|          |  |######### 4096 #########|                        |
  *   then     8 GiB in one piece are wanted, 4 of the 8 there are live
  *
  * torch-native, tf-bfc and cuda-async need 1.33 times the peak. pleat and torch-expandable need the
- * peak, and so does what never cuts (mxnet-*, unpooled). One run alone fails in none of them: all
- * but the old block's segment can be given back.
+ * peak, and so do allocators that never cut (mxnet-*, unpooled). A single run fails in none of
+ * them: all segments except the old block's can be given back.
  *
  * Published: first size, doubling, the bound, two runs. Inferred: 16 GiB of free memory.
  * Source: developer.nvidia.com/blog/introducing-low-level-gpu-virtual-memory-management, and its

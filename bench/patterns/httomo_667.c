@@ -8,8 +8,8 @@
  *   A   |out A|  |out B|out A|           |     and 4 GiB more: 9 GiB
  *
  * A cache of segments fails below 9 GiB (torch-native, tf-bfc, cuda-async; in the report CuPy's).
- * What moves memory (pleat, torch-expandable) needs 7, and so does what never cuts (mxnet-*,
- * unpooled).
+ * Allocators that move memory (pleat, torch-expandable) need 7, and so do those that never cut
+ * (mxnet-*, unpooled).
  *
  * Published: all sizes and the order. Source: github.com/DiamondLightSource/httomo/issues/667. */
 #include <stdlib.h>

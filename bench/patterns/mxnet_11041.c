@@ -2,7 +2,7 @@
  *
  * For each length from 500 down to 11, ten times: a batch of inputs, the output, and what the LSTM
  * saves meanwhile. Every tensor is a multiple of length x batch x hidden floats, so each new length
- * misses in a cache that wants the very same size.
+ * misses in a cache that reuses only equal sizes.
  *
  *   script   for seq_len in 500, 499 ... 11: ten times: inputs = normal(...); out = lstm(inputs)
  *   here     input +, last input -, output +, saved +, saved -, last output -
@@ -15,10 +15,11 @@
  *   mxnet#11041:batch=32,saved=1,units=15.58   where mxnet-naive matches sizes as it did in 2018:
  *   --conf mxnet_gpu_pool_page_size:32,mxnet_gpu_mem_large_alloc_round_size:1
  *
- * Since then Naive rounds what is larger than 2 MiB up to 2 MiB, and the script takes 9.4 GiB. For
- * smaller tensors it is as it was. So the defaults are a batch of 8, and 168 saved blocks of one
- * tensor each: 55.4 GiB under mxnet-naive as it is today, 1.32 GiB under mxnet-round. The batch and
- * what is saved are therefore ours, lengths, repeats, hidden size and both figures are not.
+ * Since then Naive rounds sizes above 2 MiB up to multiples of 2 MiB, and the script takes 9.4 GiB.
+ * Smaller tensors are treated as before. So the defaults are a batch of 8, and 168 saved blocks of
+ * one tensor each: 55.4 GiB under today's mxnet-naive, 1.32 GiB under mxnet-round. The batch and
+ * the saved blocks are therefore ours; lengths, repeats, hidden size and both figures are
+ * published.
  *
  * As to memory, both round 3.1 MiB up to 4 MiB and need 1.31 times the peak; torch-native cuts 6
  * such tensors from 20 MiB and needs 1.11, others 1.03 to 1.05. pleat needs the peak.
@@ -75,7 +76,7 @@ typedef struct lstm {
     uint64_t n_repeats;
     uint64_t step_bytes; /* of all sequences of a batch */
     double units;
-    bool has_last; /* input and output of the batch before */
+    bool has_last; /* of the previous batch */
     uint32_t input;
     uint32_t output;
     size_t n_saved;
@@ -123,7 +124,7 @@ static bool forget(lstm *l, bench_tape *tape)
     return true;
 }
 
-/* One batch. A name keeps what was there until the new one is made. */
+/* One batch. As in Python, the old tensor lives until the new one is made. */
 static bool run_batch(lstm *l, uint64_t bytes, bench_tape *tape)
 {
     uint64_t saved_bytes = (uint64_t)ceil((double)bytes * l->units);

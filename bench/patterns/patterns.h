@@ -1,6 +1,6 @@
-/* patterns.h - published patterns of requests on which caching allocators run out of memory, or
- * do far more work than they need. Each file says what was published and what is inferred, and what
- * is to be expected of each allocator. */
+/* patterns.h - published patterns of requests on which caching allocators run out of memory, or do
+ * far more work than they need. Each file tells what was published, what is inferred, and what to
+ * expect of each allocator. */
 #ifndef PLEAT_BENCH_PATTERNS_H
 #define PLEAT_BENCH_PATTERNS_H
 

@@ -1,17 +1,17 @@
 /* pytorch_35901.c - a huge block comes back after small ones were cut from its place.
  *
  * Each training step makes one block of 10.84 GiB, on a card of 23.65 GiB, and frees it; then
- * hundreds of small ones come, of which those of the first step stay in part: half a GiB. The next
- * step wants the huge one again.
+ * hundreds of small ones come, and half a GiB of the first step's stays. The next step wants the
+ * huge one again.
  *
  *   step 1   |################ huge ################|
  *   then     |#|  |#|  |#|  |#|  |#|  |#|            |   the segment cannot be given back
  *   step 2   needs a second segment of that size
  *
  * A cache of segments cuts the small ones from the cached segment and then needs a second one:
- * torch-native and cuda-async 1.91 times the peak, tf-bfc, whose regions double, 2.37. What moves
- * memory does not: pleat needs 1.01, torch-expandable, whose pages are of 20 MiB, 1.06. What never
- * cuts gives the huge segment back instead; mxnet-round pays for its rounding only, 1.03.
+ * torch-native and cuda-async 1.91 times the peak, tf-bfc, whose regions double, 2.37. Allocators
+ * that move memory do not: pleat needs 1.01, torch-expandable, with pages of 20 MiB, 1.06. Those
+ * that never cut give the huge segment back instead; mxnet-round only pays for its rounding, 1.03.
  *
  * Published: the huge size, the sizes of the small blocks and what stays of them, all from the dump
  * of that segment. Inferred: how many small ones there are, and which of them stay.

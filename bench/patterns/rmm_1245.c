@@ -1,12 +1,11 @@
 /* rmm_1245.c - a query engine over data frames: 53.5 GB live on a card of 80 GB, and 133 MB are
  * refused.
  *
- * Partitions of some columns are made with a hash table beside them, which goes at once; partitions
- * are consumed in any order, all columns of one together. Nothing is periodic, so that no cache
- * ever fits.
+ * Partitions of some columns are made, each with a hash table that is freed at once. They are
+ * consumed in any order, all columns of one together. Nothing is periodic, so no cache ever fits.
  *
  * Caches of segments cut them up until none can be given back: torch-native needs 1.06 times the
- * peak, cuda-async 1.08, tf-bfc 1.23. torch-expandable needs 1.05. Those of sizes (mxnet-*) find
+ * peak, cuda-async 1.08, tf-bfc 1.23. torch-expandable needs 1.05. Caches by size (mxnet-*) find
  * almost no size twice and empty the cache hundreds of times; mxnet-round needs 1.12 because it
  * rounds. pleat needs the granules that live, 1.01.
  *
@@ -57,7 +56,7 @@ typedef struct engine {
     partition partitions[]; /* room for as many as the live bytes allow */
 } engine;
 
-/* More than any partition takes while it is made: there is always room for the next one. */
+/* No partition takes more while it is made, so there is always room for the next one. */
 static uint64_t largest_partition(uint64_t column_bytes)
 {
     uint64_t column = column_bytes > 8u * MOST_ROWS ? column_bytes : 8u * MOST_ROWS;

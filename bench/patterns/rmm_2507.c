@@ -3,9 +3,9 @@
  *   |##|  |##|  |##|  |##|  |##|  ...        each hole takes the request
  *
  * The pattern is about time: with a list of free blocks an allocation looks at all of them (154 us
- * with 65,536 holes), with an index at a few (1.5 us; the driver's pool 2.2 us). What a pair costs
- * is measured by `pleat bench resident`; this is the same thing as a run, for allocators beside
- * each other. As to memory, a cache that rounds every request up to a page of 4 KiB (mxnet-*) needs
+ * with 65,536 holes), with an index at a few (1.5 us; the driver's pool 2.2 us). `pleat bench
+ * resident` measures the cost of a pair; this is the same situation as a run, to compare
+ * allocators. As to memory, a cache that rounds every request up to a page of 4 KiB (mxnet-*) needs
  * four times the peak; all others need the peak.
  *
  * Published: the number of holes, the size of the request and the times. Inferred: that holes and

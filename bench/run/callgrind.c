@@ -1,4 +1,4 @@
-/* callgrind.c - run this command again under callgrind and read the total that it reports. */
+/* callgrind.c - runs this command again under callgrind and reads the total. */
 #include "bench/run/callgrind.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* callgrind.h - how many instructions one function of this command takes, counted by valgrind. */
+/* callgrind.h - counts the instructions of one function of this command with valgrind. */
 #ifndef PLEAT_BENCH_CALLGRIND_H
 #define PLEAT_BENCH_CALLGRIND_H
 
@@ -7,7 +7,7 @@
 #include "bench/base/failure.h"
 
 /* Run this command again with `arguments` (n of them, without the command itself) under callgrind
- * and count what is executed inside `symbol`, everything it calls included. False and a message
+ * and count what is executed inside `symbol`, including everything it calls. False and a message
  * when valgrind is not installed, the run fails, or the symbol was never entered. */
 bool bench_callgrind(const char *symbol, const char *const *arguments, unsigned n,
                      uint64_t *instructions, bench_failure *failure);

@@ -1,4 +1,4 @@
-/* convert.c - write any work to a file, whole or not at all. */
+/* convert.c - writes any work to a file, completely or not at all. */
 #include "bench/run/convert.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #define MICROSECONDS UINT64_C(1000000)
 #define PROGRESS_EVENTS 65536u /* a power of two */
 
-/* What a live block is called in the file. */
+/* The name of a live block in the file. */
 typedef struct name {
     uint64_t id; /* its number, or its pointer */
     uint64_t bytes;
@@ -34,7 +34,7 @@ typedef struct writer {
     uint64_t n_events;
 } writer;
 
-/* What is being written, for the handler of signals. One conversion at a time. */
+/* The file being written, for the handler of signals. One conversion at a time. */
 static pl_replace output;
 
 static void on_signal(int number)
@@ -172,7 +172,7 @@ static bool write_file(writer *w, bool is_gzip)
     return ok && (closed == Z_OK || bench_fail(w->failure, "%s: %s", w->path, strerror(errno)));
 }
 
-/* What was written becomes `path`; without `replaces` only if nothing is there. */
+/* Renames the finished file to `path`; without `replaces` only if nothing is there. */
 static bool put_in_place(const char *path, bool replaces, bench_failure *failure)
 {
     if (!replaces && link(output.written, path) == 0) {

@@ -1,7 +1,7 @@
 /* demo.c - runs the bundled traces in child processes.
  *
- * A first one finds out what driver there is; then each job has one of its own. Everything that
- * they write lies in memory shared with the parent. */
+ * The first one finds out which driver there is; then each job has a child of its own. Their
+ * results are in memory shared with the parent. */
 #include "bench/run/demo.h"
 #include "bench/base/size.h"
 
@@ -138,7 +138,7 @@ static bool run(bench_demo *demo, const bench_target *target, bench_failure *fai
     };
     bench_workers_end end = bench_workers_run(&workers, failure);
     if (end == BENCH_WORKERS_INTERRUPTED) {
-        raise(SIGINT); /* which is not blocked: there is nothing to show */
+        raise(SIGINT); /* not blocked here: there is nothing to show */
     }
     return end == BENCH_WORKERS_DONE;
 }

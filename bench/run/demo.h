@@ -1,4 +1,4 @@
-/* demo.h - the bundled traces under pleat and torch-native: what `pleat demo` measures. */
+/* demo.h - the measurements of `pleat demo`: the bundled traces under pleat and torch-native. */
 #ifndef PLEAT_BENCH_DEMO_H
 #define PLEAT_BENCH_DEMO_H
 
@@ -31,9 +31,9 @@ typedef struct bench_demo {
     bench_demo_job jobs[BENCH_DEMO_MOST_TRACES * BENCH_DEMO_N_ALLOCATORS];
 } bench_demo;
 
-/* Runs everything in child processes (two where the GPU is simulated and there are two processors;
- * one on a real GPU) and tells on stderr how far it is. The result is shared with the children;
- * give it back with bench_demo_free. NULL and a message when it could not even begin. */
+/* Run everything in child processes (two if the GPU is simulated and there are two processors; one
+ * on a real GPU) and show the progress on stderr. The result is shared with the children; give it
+ * back with bench_demo_free. NULL and a message when it could not even begin. */
 bench_demo *bench_demo_run(const bench_target *target, bench_failure *failure);
 void bench_demo_free(bench_demo *demo);
 

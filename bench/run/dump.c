@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* An event is an entry or two; driver calls come on top. A ring that runs over keeps the newest. */
+/* An event makes one entry or two, driver calls add more. A ring that runs over keeps the
+ * newest. */
 enum { MORE_ENTRIES = 1 << 16, MOST_ENTRIES = 1 << 24 };
 
 static const char *const names[] = {
@@ -35,7 +36,8 @@ bool bench_dump_start(bench_dump *dump, pleat instance, uint64_t n_events, bench
     return true;
 }
 
-/* At the end the peak is taken after all if it never came, or came with failures before it. */
+/* At the end the peak's snapshot is taken after all, if the peak never came or came after
+ * failures. */
 static bool is_wanted(const bench_dump *dump, bench_dump_at moment)
 {
     switch (dump->at) {

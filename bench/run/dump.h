@@ -1,4 +1,4 @@
-/* dump.h - one snapshot of a replay, in the form of PyTorch's: when it is taken, and where to. */
+/* dump.h - one snapshot of a replay in PyTorch's format: the moment it is taken, and the file. */
 #ifndef PLEAT_BENCH_DUMP_H
 #define PLEAT_BENCH_DUMP_H
 
@@ -6,12 +6,11 @@
 #include "bench/base/failure.h"
 #include "bench/work/work.h"
 
-/* Moments of a replay; the last of them that comes is the one that is kept. */
+/* Moments of a replay; the last one that comes is kept. */
 typedef enum bench_dump_at {
     BENCH_DUMP_NATURAL, /* the first failed allocation, else the peak */
-    BENCH_DUMP_PEAK,    /* live bytes are at their peak for the first time; the end if they never
-                           are, since allocations failed */
-    BENCH_DUMP_END,     /* behind the last event, before what lives is freed */
+    BENCH_DUMP_PEAK,    /* at the first peak of live bytes; at the end, if failures prevent that */
+    BENCH_DUMP_END,     /* after the last event, before live blocks are freed */
     BENCH_DUMP_FAILURE, /* the first failed allocation */
 } bench_dump_at;
 
@@ -22,12 +21,12 @@ typedef struct bench_dump {
     bool has_failed;   /* an allocation */
 } bench_dump;
 
-/* "peak", "end", "failure". */
+/* Reads "peak", "end" or "failure". */
 bool bench_dump_parse(const char *text, bench_dump_at *out);
 
-/* Record from now on, enough for all events. */
+/* Start recording, with room for all events. */
 bool bench_dump_start(bench_dump *dump, pleat instance, uint64_t n_events, bench_failure *failure);
-/* That moment has come: write the snapshot if it is the one. `moment` is not NATURAL. */
+/* A moment has come: write the snapshot if it is the wanted one. `moment` is not NATURAL. */
 bool bench_dump_take(bench_dump *dump, pleat instance, bench_dump_at moment,
                      bench_failure *failure);
 

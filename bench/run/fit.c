@@ -1,4 +1,4 @@
-/* fit.c - the least device memory in which a trace completes. */
+/* fit.c - searches the least device memory in which a trace completes. */
 #include "bench/run/fit.h"
 #include "bench/base/size.h"
 
@@ -42,8 +42,8 @@ static bool try(search *s, uint64_t memory_bytes, bool *completes)
     return true;
 }
 
-/* `high` completes by its definition, being what the unlimited run held; it is run all the same if
- * nothing below it completed, and raised in the odd case that it does not. */
+/* `high` is what the unlimited run held, so it should complete. It is run if nothing below it
+ * completed, and raised in the odd case that it fails. */
 static bool confirm_high(search *s, uint64_t low, uint64_t high)
 {
     bool completes = false;

@@ -105,7 +105,7 @@ void bench_output_heading(bool is_fit)
     }
 }
 
-/* A blank after it, in the tables' first column. */
+/* Prints a name and a blank, for the tables' first column. */
 static void print_name(const char *name)
 {
     char shown[4 * BENCH_OUTPUT_NAME + 1];

@@ -7,18 +7,18 @@
 
 #include "bench/run/replay.h"
 
-/* One object, one line, on stdout. False when stdout cannot take it. */
+/* Print one object on one line of stdout. False when writing fails. */
 bool bench_output_json(const bench_record *record);
-/* The object of it. */
+/* The JSON object of a record. */
 json_t *bench_output_object(const bench_record *record);
-/* The two keys that `fit` adds; NULL = it found nothing. */
+/* Set the two keys that `fit` adds; NULL = it found nothing. */
 void bench_output_set_fit(json_t *object, const bench_record *record);
-/* Any object as a line, which ends the object's life. False when the file cannot take it. */
+/* Print any object as a line and free it. False when writing fails. */
 bool bench_output_line(json_t *object, FILE *file);
 
-enum { BENCH_OUTPUT_NAME = 24 }; /* characters of a work's name in them: longer ones are cut */
+enum { BENCH_OUTPUT_NAME = 24 }; /* characters of a work's name; longer ones are cut */
 
-/* Heading and row of the tables of replay and of fit (chosen by is_fit). */
+/* Heading and row of the tables of replay, or of fit (is_fit). */
 void bench_output_heading(bool is_fit);
 void bench_output_row(const bench_record *record);
 

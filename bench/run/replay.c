@@ -1,9 +1,4 @@
-/* replay.c - run a work through an allocator and measure.
- *
- * ns_per_event is the time of allocator calls only. Each call is timed by itself with the
- * processor's counter; what reading the counter costs is subtracted, and so is the time inside
- * driver calls (measured by the driver table): on the simulator that time is the simulator's own.
- * Decoding, declared work and modelled time are outside of the timed calls. */
+/* replay.c - runs a work through an allocator and measures. */
 #include "bench/run/replay.h"
 #include "bench/base/size.h"
 
@@ -35,16 +30,16 @@ typedef struct replay {
     void **streams;
     uint32_t n_streams; /* created so far */
     slot *slots;
-    slot **order; /* scratch: what lives at the end of a loop */
+    slot **order; /* scratch: live blocks at the end of a loop */
     uint64_t n_born;
     uint64_t ticks; /* in allocator calls */
     uint64_t n_timed;
     uint64_t live_bytes;   /* in blocks of 512 */
-    double start_us;       /* what had been measured when the loops began: driver time, */
-    uint64_t driver_ns;    /* what its calls took, */
-    uint64_t driver_calls; /* and how many there were */
+    double start_us;       /* readings at the start of the loops: driver time, */
+    uint64_t driver_ns;    /* time inside driver calls, */
+    uint64_t driver_calls; /* number of driver calls */
     bool is_stopped;
-    bench_recorder recorder; /* used if a timeline is asked for */
+    bench_recorder recorder; /* used for a timeline */
 } replay;
 
 static const char *last_error(void)
@@ -172,8 +167,8 @@ static uint64_t n_driver_calls(const replay *r)
     return sum;
 }
 
-/* Of all allocator calls, without the driver's. The driver table reads the clock twice a call;
- * about one read of the two is not in its time. */
+/* The host's time in all allocator calls, without the driver's. The driver table reads the clock
+ * twice per call; about one of the two reads is not in its time. */
 static double host_ns(const replay *r)
 {
     const bench_clock *clock = bench_clock_calibrated();
@@ -266,7 +261,7 @@ static bool run_loops(replay *r)
     return true;
 }
 
-/* What was measured, before destruction adds to it. */
+/* Reads the results before destruction adds to them. */
 static bool collect(replay *r)
 {
     pleat_stats stats;
@@ -292,8 +287,8 @@ static bool collect(replay *r)
     return true;
 }
 
-/* The instance goes while the work of the last events is still unfinished: a destruction that does
- * not wait for it is a hazard. */
+/* Destroys the instance while the last events' work is unfinished: a destruction that does not wait
+ * for it would be a hazard. */
 static bool destroy_instance(replay *r, bool ok)
 {
     pleat_status st = pleat_destroy(r->instance, r->is_stopped || !ok ? PLEAT_DESTROY_FORCE : 0);
@@ -337,7 +332,7 @@ static void start_recorder(replay *r)
     r->recorder.n_streams = r->n_streams;
 }
 
-/* Loops, and what was measured in them. */
+/* Runs the loops and measures them. */
 static bool run_and_measure(replay *r)
 {
     r->driver_ns = pl_driver_call_ns(r->drv);
@@ -388,7 +383,7 @@ static bool run_with_instance(replay *r)
     }
     if (!ok) {
         pleat_status st = pleat_destroy(r->instance, PLEAT_DESTROY_FORCE);
-        (void)st; /* the first failure is the one to tell */
+        (void)st; /* the first failure is the one to report */
         return false;
     }
     ok = run_with_work(r);

@@ -1,10 +1,9 @@
-/* replay.h - run a work through an allocator and measure.
+/* replay.h - runs a work through an allocator and measures.
  *
- * Every replay has a fresh instance (on the simulator: fresh devices), goes through the public
- * interface, and submits declared work on the block's stream at each allocation and just before
- * each free. A failed allocation is counted, its later free is skipped, and the replay goes on.
- * What still lives at the end of a loop is freed, in order of allocation, so that all loops are
- * alike. */
+ * Every replay has a fresh instance (on the simulator: fresh devices), uses the public interface,
+ * and submits declared work on the block's stream at each allocation and just before each free. A
+ * failed allocation is counted, its later free is skipped, and the replay goes on. At the end of a
+ * loop live blocks are freed in order of allocation, so all loops are alike. */
 #ifndef PLEAT_BENCH_REPLAY_H
 #define PLEAT_BENCH_REPLAY_H
 
@@ -36,7 +35,7 @@ typedef struct bench_record {
     uint64_t loop_ops[BENCH_MAX_LOOPS];
     char first_failure[320]; /* why the first allocation failed, or empty */
 
-    /* fit only; 0 elsewhere, and when nothing completed */
+    /* fit only; 0 elsewhere, and when no run completed */
     bool is_fit;
     uint64_t least_memory_bytes;
     double ratio;
@@ -53,8 +52,8 @@ typedef struct bench_replay_options {
     bench_progress *progress;
 } bench_replay_options;
 
-/* False and a message when the replay itself could not be done or the allocator broke its word:
- * a free that fails, driver objects left after destruction. */
+/* False and a message when the replay itself failed, or when the allocator broke a promise: a free
+ * that fails, driver objects left after destruction. */
 bool bench_replay(const bench_work *work, const bench_replay_options *options, bench_record *out,
                   bench_failure *failure);
 

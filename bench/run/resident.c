@@ -1,4 +1,4 @@
-/* resident.c - the cost of a free and an allocation in memory that is resident already. */
+/* resident.c - measures a free and an allocation in memory that is already resident. */
 #include "bench/run/resident.h"
 
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 
 #define UNIT_BYTES 512u
 #define LARGEST_UNITS 69632u
-#define SMALL_UNITS 2048u /* PyTorch keeps blocks up to 1 MiB apart */
-#define N_SPARE 64u       /* of the largest size, and as many of the largest small size */
+#define SMALL_UNITS 2048u /* PyTorch treats blocks up to 1 MiB separately */
+#define N_SPARE 64u       /* spare blocks of the largest size, and of the largest small size */
 #define LEAST_MOVABLE 8u
 
 typedef struct field {
@@ -71,7 +71,7 @@ __attribute__((noinline)) pleat_status bench_resident_pairs(pleat instance, plea
     return run_pairs(instance, blocks, pairs, n_pairs);
 }
 
-/* The same under another name, so that callgrind leaves it out. */
+/* A copy of bench_resident_pairs under another name, which callgrind leaves out. */
 static __attribute__((noinline)) pleat_status warm_up(field *f, unsigned n_pairs)
 {
     return run_pairs(f->instance, f->movable, f->pairs, n_pairs);
@@ -102,7 +102,8 @@ static int by_address(const void *a, const void *b)
 }
 
 /* Allocates twice as many blocks as gaps are wanted and frees every second one in the order of
- * addresses, wherever the allocator put them; the walls remain in the first half of the array. */
+ * addresses, so the allocator's placement does not matter; the walls stay in the first half of the
+ * array. */
 static bool build_gaps(field *f)
 {
     unsigned n = 2 * f->n_walls;
@@ -153,8 +154,8 @@ static int by_base(const void *a, const void *b)
     return (x->base > y->base) - (x->base < y->base);
 }
 
-/* Free blocks that lie between two live ones: counted from the live blocks' addresses, so that it
- * means the same for every allocator. */
+/* Counts the free blocks between two live ones by the live blocks' addresses, so the count means
+ * the same for every allocator. */
 static bool count_free(field *f, uint64_t *n_free, uint64_t *live_bytes)
 {
     unsigned n = f->n_walls + f->n_movable;
@@ -188,7 +189,7 @@ static uint64_t all_driver_calls(const field *f)
     return sum;
 }
 
-/* The processor's time of this thread: a pair never blocks, and other programs do not count. */
+/* The processor's time of this thread: a pair never blocks, and other programs are excluded. */
 static uint64_t thread_ns(void)
 {
     struct timespec now;

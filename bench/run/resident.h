@@ -1,17 +1,17 @@
-/* resident.h - the cost of a free and an allocation in memory that is resident already.
+/* resident.h - measures a free and an allocation in memory that is already resident.
  *
  * Blocks are allocated, and every second one, in the order of addresses, is freed again: N + N/8
  * gaps held apart by as many walls. N/8 movable blocks then live in the gaps and leave about N free
  * blocks. A pair frees one of the movable ones, drawn at random, and allocates a size drawn from
- * the same mix. The walls never move, so the number of free blocks stays what it is for any number
- * of pairs, and every allocator gets the same requests.
+ * the same mix. The walls never move, so the number of free blocks stays about the same for any
+ * number of pairs, and every allocator gets the same requests.
  *
  *   | gap | wall | gap | wall | gap | wall | ...            | spare: 64 of the largest |
  *   |xx   |######|     |######|xxxxx|######|    x = movable, # = wall
  *
  * Sizes, in units of 512 bytes, are those of deep learning: 60 % from 1 to 64, 30 % from 64 to
  * 4,160, 10 % from 4,096 to 69,632; uniform within each. The spare makes sure that the largest
- * request always finds room: the measured part makes no driver call, and that is checked. */
+ * request always finds room: the measured part makes no driver call, which is checked. */
 #ifndef PLEAT_BENCH_RESIDENT_H
 #define PLEAT_BENCH_RESIDENT_H
 
@@ -30,7 +30,7 @@ typedef struct bench_resident_options {
 
 typedef struct bench_resident_result {
     double ns_per_pair;    /* of the fastest round */
-    uint64_t n_free_start; /* free blocks between live ones, before and after the rounds */
+    uint64_t n_free_start; /* free blocks between live ones, before and after */
     uint64_t n_free_end;
     uint64_t n_live;
     uint64_t live_bytes_start;
@@ -42,7 +42,7 @@ typedef struct bench_resident_result {
 bool bench_resident(const bench_resident_options *options, bench_resident_result *out,
                     bench_failure *failure);
 
-/* The function that holds the measured pairs and nothing else: what callgrind counts. */
+/* The function that contains only the measured pairs: callgrind counts it. */
 #define BENCH_RESIDENT_SYMBOL "bench_resident_pairs"
 
 /* One free and one allocation. */

@@ -1,8 +1,8 @@
 /* setup.c - which driver and configuration the runs of a command use.
  *
- * The simulator's configuration has three sources, each on top of the one before: PLEAT_SIM, the
- * key `sim` of PLEAT_CONF and --conf, and --sim. Capacity and depth are the command's own options,
- * so there is one place for each. */
+ * The simulator's configuration has three sources, where later ones override earlier ones:
+ * PLEAT_SIM, the key `sim` of PLEAT_CONF and --conf, and --sim. Capacity and depth are only set by
+ * the command's own options. */
 #include "bench/run/setup.h"
 #include "bench/base/size.h"
 
@@ -13,7 +13,7 @@
 
 #define CONF_BYTES 4096
 
-/* One `key:value` at *at; moves *at behind it. A comma in brackets does not end it. */
+/* Returns the `key:value` at *at and moves *at past it. A comma in brackets does not end it. */
 static const char *next_item(const char **at, size_t *n_item, size_t *n_key)
 {
     const char *begin = *at + strspn(*at, ", ");
@@ -178,7 +178,7 @@ bool bench_setup_create(const bench_setup *setup, const char *allocator, uint64_
 {
     pl_config config = setup->config;
     config.allocator = pl_allocator_find(allocator);
-    config.fallback = NULL; /* no allocator's figures under another's name */
+    config.fallback = NULL; /* one allocator's figures must not appear under another's name */
     if (!bench_setup_is_sim(setup) && memory_bytes) {
         config.limit_bytes = memory_bytes;
         config.limit_parts = 0;

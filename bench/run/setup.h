@@ -6,7 +6,7 @@
 #include "api/pleat.h"
 #include "bench/base/failure.h"
 
-/* Where its user wants the runs. */
+/* Where the user wants the runs. */
 typedef struct bench_target {
     bool has_driver; /* --driver was given */
     pl_driver_kind driver;
@@ -16,27 +16,27 @@ typedef struct bench_target {
 } bench_target;
 
 typedef struct bench_setup {
-    pl_config config;            /* the user's, with the driver decided */
+    pl_config config;            /* the user's configuration, with the driver chosen */
     char sim[PL_SIM_CONF_BYTES]; /* the simulator's configuration without capacity and depth */
     unsigned depth;
-    bool is_chosen; /* the user asked for this driver */
+    bool is_chosen; /* the user chose this driver */
     char gpu[128];
     uint64_t granule_bytes;
     uint64_t total_bytes;
 } bench_setup;
 
 /* Reads PLEAT_CONF, --conf, PLEAT_SIM and --sim, opens the driver once and looks at its GPU. False
- * and a message when any of it is bad. */
+ * and a message when one of them is bad. */
 bool bench_setup_init(bench_setup *setup, const bench_target *target, bench_failure *failure);
 
 /* "sim" or "cuda". */
 const char *bench_setup_driver(const bench_setup *setup);
 bool bench_setup_is_sim(const bench_setup *setup);
-/* The line that says what runs here: "SIMULATED GPU (no CUDA driver found)" or the GPU's name. */
+/* The line that tells what runs here: "SIMULATED GPU (no CUDA driver found)" or the GPU's name. */
 const char *bench_setup_banner(const bench_setup *setup, char *out, size_t n);
 
-/* A fresh instance: on the simulator fresh devices of `memory_bytes`, on CUDA that limit; 0 = as
- * unlimited as it gets. */
+/* Makes a fresh instance: on the simulator with fresh devices of `memory_bytes`, on CUDA with that
+ * limit; 0 = as unlimited as possible. */
 bool bench_setup_create(const bench_setup *setup, const char *allocator, uint64_t memory_bytes,
                         pleat *out, bench_failure *failure);
 

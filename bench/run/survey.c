@@ -1,4 +1,4 @@
-/* survey.c - what a work is made of. */
+/* survey.c - describes a work. */
 #include "bench/run/survey.h"
 
 #include <stdio.h>

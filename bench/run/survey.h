@@ -1,4 +1,4 @@
-/* survey.h - what a work is made of: counts, the largest block, how large its blocks are. */
+/* survey.h - describes a work: counts, the largest block, the sizes of its blocks. */
 #ifndef PLEAT_BENCH_SURVEY_H
 #define PLEAT_BENCH_SURVEY_H
 

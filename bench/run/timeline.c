@@ -1,4 +1,4 @@
-/* timeline.c - what a replay looked like on its way. */
+/* timeline.c - records a replay over time. */
 #include "bench/run/timeline.h"
 
 #include <stdlib.h>
@@ -35,7 +35,8 @@ static void add_reading(bench_recorder *r, bench_bucket *bucket, const bench_rea
     bucket->ops += now->ops - r->last.ops;
     bucket->syncs += now->syncs - r->last.syncs;
     bucket->driver_us += now->driver_us - r->last.driver_us;
-    /* Corrections may exceed what a few calls took: carried over, so that sums stay right. */
+    /* The correction may exceed the time of a few calls; the rest is carried over, so sums stay
+     * right. */
     double ns = now->host_ns - r->last.host_ns;
     bucket->host_ns += ns > 0.0 ? ns : 0.0;
     double told_ns = ns > 0.0 ? now->host_ns : r->last.host_ns;
@@ -145,11 +146,11 @@ static size_t join_alike(bench_map_piece *pieces, size_t n)
     return n ? last + 1 : 0;
 }
 
-/* Neighbours that become one piece. */
+/* Neighbours that are joined to one piece. */
 typedef struct heap {
     uint64_t of[PL_PIECE_HOLE + 1];      /* bytes by kind */
-    uint64_t largest[PL_PIECE_HOLE + 1]; /* piece of each kind, */
-    int32_t stream[PL_PIECE_HOLE + 1];   /* and whose that is */
+    uint64_t largest[PL_PIECE_HOLE + 1]; /* the largest piece of each kind, */
+    int32_t stream[PL_PIECE_HOLE + 1];   /* and its stream */
     bench_map_piece piece;
     unsigned n;
 } heap;
@@ -169,8 +170,8 @@ static void heap_add(heap *h, const bench_map_piece *piece)
     }
 }
 
-/* The joined piece has one kind. What the others lose by that is carried to the next heaps, so that
- * the sums of each kind stay about right. */
+/* The joined piece has one kind. The bytes that other kinds lose are carried to the next heaps, so
+ * the sum of each kind stays about right. */
 static bench_map_piece heap_take(heap *h, double carried[PL_PIECE_HOLE + 1])
 {
     unsigned chosen = h->piece.kind;
@@ -189,7 +190,8 @@ static bench_map_piece heap_take(heap *h, double carried[PL_PIECE_HOLE + 1])
     return h->piece;
 }
 
-/* Heaps of at least `bytes` except the last of each segment; how many. Writes them if asked to. */
+/* Joins pieces into heaps of at least `bytes`; the last heap of a segment may be smaller. Returns
+ * their number. Writes them if asked to. */
 static size_t join_small(bench_map_piece *pieces, size_t n, uint64_t bytes, bool over_segments,
                          bool is_written)
 {
@@ -234,5 +236,5 @@ size_t bench_map_merge(bench_map_piece *pieces, size_t n, size_t most, uint64_t 
             }
         }
     }
-    return 0; /* not reached: of 2^62 bytes there is one heap */
+    return 0; /* not reached: with 2^62 bytes there is one heap */
 }

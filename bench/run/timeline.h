@@ -1,9 +1,9 @@
-/* timeline.h - what a replay looked like on its way: figures by buckets of events, and a map of
- * the addresses at the worst moment.
+/* timeline.h - records a replay over time: figures by buckets of events, and a map of the addresses
+ * at the worst moment.
  *
- * The worst moment is the first failed allocation, else when resident memory was at its peak. That
- * is not known before, so pictures are taken on the way up: whenever resident memory exceeds that
- * of the last picture by 0.2 % and is at least half of the peak live bytes. */
+ * The worst moment is the first failed allocation, else the peak of resident memory. The peak is
+ * not known in advance, so a picture is taken whenever resident memory exceeds the last picture's
+ * by 0.2 % and is at least half of the peak live bytes. */
 #ifndef PLEAT_BENCH_TIMELINE_H
 #define PLEAT_BENCH_TIMELINE_H
 
@@ -13,10 +13,10 @@
 enum { BENCH_MOST_BUCKETS = 600, BENCH_MOST_PIECES = 20000 };
 
 typedef struct bench_bucket {
-    uint64_t event;          /* number of its first one, over all loops */
+    uint64_t event;          /* number of its first event, over all loops */
     uint64_t iteration;      /* iterations begun before it */
-    uint64_t live_bytes;     /* the most after an event; blocks rounded up to 512 bytes */
-    uint64_t resident_bytes; /* the most after an event */
+    uint64_t live_bytes;     /* the most after any event; blocks rounded up to 512 bytes */
+    uint64_t resident_bytes; /* the most after any event */
     uint64_t ops;
     uint64_t failures;
     uint64_t syncs;
@@ -27,18 +27,18 @@ typedef struct bench_bucket {
 typedef struct bench_map_piece {
     uint64_t base;
     uint64_t bytes;
-    int32_t stream; /* number in the work; -1 = nobody's */
+    int32_t stream; /* number in the work; -1 = none */
     uint8_t kind;   /* a pl_piece_kind */
     bool is_first;  /* a segment begins here */
 } bench_map_piece;
 
 typedef struct bench_map {
-    bool is_failure; /* of an allocation; else resident memory was at its peak */
+    bool is_failure; /* of an allocation; else the peak of resident memory */
     uint64_t event;
     uint64_t live_bytes;
     uint64_t resident_bytes;
-    uint64_t requested_bytes; /* of the allocation that failed, else 0 */
-    uint64_t n_merged;        /* pieces that were joined to others for want of room */
+    uint64_t requested_bytes; /* of the failed allocation, else 0 */
+    uint64_t n_merged;        /* pieces that were joined to save room */
     unsigned n_pieces;        /* 0 = no map */
     bench_map_piece pieces[BENCH_MOST_PIECES];
 } bench_map;
@@ -65,26 +65,26 @@ typedef struct bench_reading {
 typedef struct bench_recorder {
     bench_timeline *out;
     pl_allocator *allocator;
-    void *const *streams; /* handles, by the work's number */
+    void *const *streams; /* handles, by their numbers in the work */
     uint32_t n_streams;
-    uint32_t last_stream; /* found: mostly the next one too */
+    uint32_t last_stream; /* last one found: often the next one, too */
     uint64_t events_per_bucket;
     uint64_t n_in_bucket;
     bench_bucket bucket;     /* the one being filled */
     bench_reading last;      /* when it began */
-    uint64_t enough_bytes;   /* resident bytes that deserve a new picture */
+    uint64_t enough_bytes;   /* resident bytes that justify a new picture */
     bench_map_piece *pieces; /* of the last picture */
     size_t n_pieces;
     size_t capacity;
     bool is_short; /* host memory did not suffice for the picture */
 } bench_recorder;
 
-/* `n_events` and `peak_live_bytes` of the whole replay. `streams` are those of the work. */
+/* `n_events` and `peak_live_bytes` of the whole replay; `streams` of the work. */
 void bench_recorder_init(bench_recorder *recorder, bench_timeline *out, uint64_t n_events,
                          uint64_t peak_live_bytes);
 void bench_recorder_fini(bench_recorder *recorder);
 
-/* After every event, with what lives and is resident then; true when the bucket is full and
+/* Call after every event with the live and resident bytes; true when the bucket is full and
  * bench_recorder_close is due. */
 static inline bool bench_recorder_event(bench_recorder *r, uint64_t live_bytes,
                                         uint64_t resident_bytes)
@@ -97,7 +97,8 @@ static inline bool bench_recorder_event(bench_recorder *r, uint64_t live_bytes,
     return ++r->n_in_bucket == r->events_per_bucket;
 }
 
-/* Is this the most that was ever resident, by enough? Then bench_recorder_picture is due. */
+/* Is this the most that was ever resident, by a sufficient margin? Then bench_recorder_picture is
+ * due. */
 static inline bool bench_recorder_is_worse(const bench_recorder *r, uint64_t resident_bytes)
 {
     return resident_bytes >= r->enough_bytes;
@@ -110,16 +111,17 @@ static inline void bench_recorder_iteration(bench_recorder *r)
 
 /* The bucket is full; `now` is read at this moment. */
 void bench_recorder_close(bench_recorder *recorder, const bench_reading *now);
-/* Take a picture; `requested_bytes` is not 0 when that allocation just failed: the last one. */
+/* Take a picture. If `requested_bytes` is not 0, that allocation has just failed, and this is the
+ * last picture. */
 void bench_recorder_picture(bench_recorder *recorder, uint64_t live_bytes, uint64_t resident_bytes,
                             uint64_t requested_bytes);
-/* The replay is over: the last bucket, and the map from the last picture. */
+/* The replay is over: write the last bucket, and the map from the last picture. */
 void bench_recorder_finish(bench_recorder *recorder, const bench_reading *now);
 
-/* Join pieces that touch and are alike; then, down to `most` (at least 1), the smallest to what
- * follows in the segment, and only when that is not enough, whole small segments. A joined piece is
- * of the kind of most of it, such that the sums of each kind stay about right. Returns how many are
- * left; *n_joined counts those that went in the second step. */
+/* Join pieces that touch and are alike. If more than `most` (at least 1) are left, join the
+ * smallest to the next one in the segment; only if that does not suffice, join whole small
+ * segments. A joined piece gets the kind of most of its bytes, such that the sums of each kind stay
+ * about right. Returns how many are left; *n_joined counts those joined after the first step. */
 size_t bench_map_merge(bench_map_piece *pieces, size_t n, size_t most, uint64_t *n_joined);
 
 #endif

@@ -1,7 +1,7 @@
-/* verify.c - whether an allocator asks the device for what PyTorch asked in a recording.
+/* verify.c - tests whether an allocator makes the device calls of a PyTorch recording.
  *
- * Which event a call belongs to is known from the device's counters, its size from the simulator's
- * log: the k-th operation of the one is the k-th call of the other. */
+ * The device's counters tell the event of a call, the simulator's log its size: the k-th operation
+ * of the one is the k-th call of the other. */
 #include "bench/run/verify.h"
 
 #include <stdlib.h>
@@ -36,9 +36,9 @@ typedef struct verify {
     uint32_t n_streams;
     slot *slots;
     calls recorded;
-    calls made; /* of all events, those before the recording too */
+    calls made; /* of all events, those before the recording included */
     size_t n_early;
-    size_t next_call; /* of the recording */
+    size_t next_call; /* index into the recording */
 } verify;
 
 const char *bench_verify_allocator(const bench_snapshot *snapshot)
@@ -74,7 +74,7 @@ static bool is_given_back(uint8_t action)
     return action == BENCH_SNAPSHOT_SEGMENT_FREE || action == BENCH_SNAPSHOT_SEGMENT_UNMAP;
 }
 
-/* What the recording did to the device just before `event`. */
+/* Repeats what the recording did to the device just before `event`. */
 static bool follow_recorded(verify *v, uint64_t event)
 {
     const bench_recording *r = v->recording;

@@ -1,4 +1,4 @@
-/* verify_log.c - the simulator writes its log to a file, and this reads it again. */
+/* verify_log.c - lets the simulator write its log to a file, and reads that file. */
 #include "bench/run/verify_log.h"
 
 #include <errno.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The number behind `"key": `. */
+/* The number after `"key": `. */
 static bool find_number(const char *line, const char *key, uint64_t *out)
 {
     char quoted[32];
@@ -20,7 +20,7 @@ static bool find_number(const char *line, const char *key, uint64_t *out)
     return end != at + strlen(quoted);
 }
 
-/* The last n of all matching calls: bytes[] is a ring until the end. */
+/* Reads the last n of all matching calls; bytes[] is a ring until the end. */
 static bool read_lines(FILE *file, const char *symbol, uint64_t *bytes, size_t n, size_t *n_found)
 {
     char call[64];
@@ -38,7 +38,7 @@ static bool read_lines(FILE *file, const char *symbol, uint64_t *bytes, size_t n
     return !ferror(file);
 }
 
-/* The oldest to the front. */
+/* Moves the oldest to the front. */
 static void unroll(uint64_t *bytes, size_t n, size_t n_found, uint64_t *scratch)
 {
     for (size_t i = 0; i < n; i++) {

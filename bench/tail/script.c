@@ -1,4 +1,4 @@
-/* script.c - scripts from patterns and from works. */
+/* script.c - makes scripts from patterns and from works. */
 #include "bench/tail/script.h"
 
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static void add(bench_script *s, bench_step_kind kind, uint32_t block, uint32_t 
     s->n_streams = stream < s->n_streams ? s->n_streams : stream + 1;
 }
 
-/* Of the next block that was not there before; returns its number. */
+/* Adds the allocation of a new block; returns its number. */
 static uint32_t add_alloc(bench_script *s, uint32_t stream, uint64_t bytes)
 {
     uint32_t block = s->n_blocks;
@@ -50,7 +50,7 @@ static void add_other(bench_script *s, bench_step_kind kind)
     add(s, kind, 0, 0, 0);
 }
 
-/* Calls that let the allocator notice what has finished. */
+/* Adds calls that let the allocator notice finished work. */
 static void add_pairs(bench_script *s, unsigned n)
 {
     uint32_t block = s->n_blocks;
@@ -60,14 +60,14 @@ static void add_pairs(bench_script *s, unsigned n)
     }
 }
 
-/* From here on work on the stream stays unfinished. */
+/* Adds work that stays unfinished on the stream from here on. */
 static void add_running(bench_script *s, uint32_t stream, uint32_t block)
 {
     s->depth = RUNNING;
     add(s, BENCH_STEP_WORK, block, stream, 0);
 }
 
-/* Allocations of up to 32 KiB; returns the first. */
+/* Adds allocations of up to 32 KiB; returns the first. */
 static uint32_t add_small(bench_script *s, unsigned n, bench_random *random)
 {
     uint32_t first = s->n_blocks;
@@ -174,7 +174,7 @@ static void write_uses(bench_script *s, unsigned n)
     for (unsigned i = 0; i < 100; i++) {
         (void)add_alloc(s, 0, 4 * MIB);
     }
-    (void)add_alloc(s, 0, 70 * GIB); /* more than there is */
+    (void)add_alloc(s, 0, 70 * GIB); /* more than the device has */
     (void)add_alloc(s, 0, 62 * GIB);
     (void)add_alloc(s, 0, 2 * GIB);
 }
@@ -244,7 +244,7 @@ const char *bench_script_pattern(unsigned index)
 
 /* ---- works ----------------------------------------------------------------------------------- */
 
-/* As a replay does it: work on the block after its allocation and before its free. */
+/* Like a replay: work on the block after its allocation and before its free. */
 static void add_event(bench_script *s, const bench_event *event, uint32_t *streams)
 {
     if (event->slot == BENCH_MARK) {

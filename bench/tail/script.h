@@ -1,8 +1,8 @@
-/* script.h - what `pleat bench tail` has done: calls of an allocator, and what goes on around them.
+/* script.h - the steps of `pleat bench tail`: calls of an allocator, and the work around them.
  *
  * A script is a list of steps over numbered blocks and streams, the same for every allocator. It is
- * a work's events, or a pattern: one that makes many blocks, pieces, granules, uses or streams
- * stand behind a single call. */
+ * made from a work's events or from a pattern, in which a single call has to deal with many blocks,
+ * pieces, granules, uses or streams. */
 #ifndef PLEAT_BENCH_TAIL_SCRIPT_H
 #define PLEAT_BENCH_TAIL_SCRIPT_H
 
@@ -17,7 +17,7 @@ typedef enum bench_step_kind {
     BENCH_STEP_FREE,
     BENCH_STEP_USE, /* record that `stream` uses the block */
     BENCH_STEP_STATISTICS,
-    BENCH_STEP_RELEASE, /* of the private pool */
+    BENCH_STEP_RELEASE, /* the private pool's last user */
     BENCH_N_MEASURED,
     BENCH_STEP_WORK = BENCH_N_MEASURED, /* on the GPU: `stream` writes the block */
     BENCH_STEP_FINISH,                  /* wait for all work */
@@ -40,17 +40,17 @@ typedef struct bench_script {
     uint32_t n_blocks;
     uint32_t n_streams;
     uint64_t memory_bytes; /* of the device; 0 = unlimited */
-    unsigned depth;        /* 0 = as the setup has it */
+    unsigned depth;        /* 0 = as in the setup */
     bool is_short;         /* host memory did not suffice for a step */
 } bench_script;
 
 enum { BENCH_TAIL_LEAST_BLOCKS = 64, BENCH_TAIL_MOST_BLOCKS = 1 << 21 };
 
-/* The n-th pattern's name; NULL at the end. docs/benchmarks.md says what each is. */
+/* The n-th pattern's name; NULL at the end. docs/benchmarks.md describes each. */
 const char *bench_script_pattern(unsigned index);
 
 /* The pattern of that name with about `n_blocks` blocks, or else the work that `spec` names. False
- * and a message when there is none, or out of host memory. */
+ * and a message when there is no such work, or no host memory. */
 bool bench_script_open(const char *spec, unsigned n_blocks, bench_script *out,
                        bench_failure *failure);
 void bench_script_close(bench_script *script); /* a zeroed one is fine */

@@ -1,4 +1,4 @@
-/* tail.c - how long single calls take. */
+/* tail.c - measures single calls. */
 #include "bench/tail/tail.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 #define PROGRESS_STEPS 16384u /* a power of two */
 
-/* The least that any run has seen of a step. */
+/* The least times of a step over all runs. */
 typedef struct sample {
     float own_ns;
     float driver_ns;
@@ -32,7 +32,7 @@ typedef struct tail {
     pl_driver *drv;
     pl_work work;
     unsigned run;     /* 0, 1, ... */
-    bool is_timing;   /* the holds, not the calls */
+    bool is_timing;   /* times holds of the lock, not calls */
     bool is_left_out; /* the allocator cannot do what the script needs */
 } tail;
 
@@ -86,7 +86,8 @@ static float lesser(unsigned run, float now, float before)
     return run == 0 || now < before ? now : before;
 }
 
-/* The driver table reads the clock twice a call; about one read of the two is not in its time. */
+/* The driver table reads the clock twice per call; about one of the two reads is not in its
+ * time. */
 static pleat_status measure(tail *t, const bench_step *step, sample *s)
 {
     const bench_clock *clock = bench_clock_calibrated();
@@ -113,7 +114,7 @@ static pleat_status measure_hold(tail *t, const bench_step *step, sample *s)
     return st;
 }
 
-/* What is measured. Steps on blocks whose allocation failed are left out. */
+/* Does a measured step. Steps on blocks whose allocation failed are left out. */
 static bool do_call(tail *t, size_t i)
 {
     const bench_step *step = &t->script->steps[i];
@@ -136,7 +137,7 @@ static bool do_call(tail *t, size_t i)
     return st == PLEAT_OK || say(t, i, bench_tail_kind(step->kind), pleat_last_error()->text);
 }
 
-/* What goes on around it. */
+/* Does a step that is not measured. */
 static bool do_other(tail *t, size_t i)
 {
     const bench_step *step = &t->script->steps[i];
@@ -225,7 +226,7 @@ static bool run_once(tail *t)
         pl_work_open(&t->work, pl_driver_kind_of(t->drv), 0) != PLEAT_OK) {
         bench_fail(t->failure, "device 0: %s", pleat_last_error()->text);
         pleat_status st = pleat_destroy(t->instance, PLEAT_DESTROY_FORCE);
-        (void)st; /* the first failure is the one to tell */
+        (void)st; /* the first failure is the one to report */
         return false;
     }
     bool ok = run_with_work(t);
@@ -242,7 +243,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The least that a share of 1 - 1/parts of them do not exceed. */
+/* The least value that a share of 1 - 1/parts of them do not exceed. */
 static double quantile(const float *sorted, uint64_t n, uint64_t parts)
 {
     return (double)sorted[n - 1 - n / parts];

@@ -1,10 +1,10 @@
-/* tail.h - how long single calls take, the rare long ones above all, and how long they keep others
- * from the device.
+/* tail.h - measures single calls, above all the rare long ones, and how long they keep others from
+ * the device.
  *
- * A script is run several times, each time with a fresh instance, and the least of a call's times
- * counts: what other programs do falls out, what the call itself does remains. The time of the
- * driver's calls is taken out, and told apart. As many further runs time how long the lock of the
- * device was held, which would cost time in the others. */
+ * A script is run several times with fresh instances, and the least time of each call counts, which
+ * excludes the effect of other programs. Time in driver calls is subtracted and shown separately.
+ * As many further runs time the holds of the device's lock, which would slow the first ones
+ * down. */
 #ifndef PLEAT_BENCH_TAIL_TAIL_H
 #define PLEAT_BENCH_TAIL_TAIL_H
 
@@ -14,15 +14,15 @@
 
 enum { BENCH_TAIL_MOST_ROUNDS = 100 };
 
-/* Of all calls of one kind; times in nanoseconds. */
+/* For all calls of one kind; times in nanoseconds. */
 typedef struct bench_tail_figures {
-    uint64_t n_calls; /* 0 = none, and nothing below */
+    uint64_t n_calls; /* 0 = none; the rest is then unset */
     uint64_t n_failed;
     double p50;
     double p99;
     double p99_9;
     double most;
-    uint64_t worst_step;         /* of the script, that took the most */
+    uint64_t worst_step;         /* index in the script of the slowest call */
     uint64_t worst_driver_calls; /* which it made */
     double most_driver;          /* in one call, inside the driver */
     double longest_hold;         /* of the device's lock */
@@ -44,7 +44,7 @@ typedef struct bench_tail_options {
 /* "alloc", "free", ... */
 const char *bench_tail_kind(unsigned kind);
 
-/* False and a message when a call failed that may not; allocations may. */
+/* False and a message when a call failed other than an allocation. */
 bool bench_tail(const bench_tail_options *options, bench_tail_result *out, bench_failure *failure);
 
 #endif

@@ -1,4 +1,4 @@
-/* files.c - works that are files: where they are, of what kind, and their events.
+/* files.c - works that are files: finds them, their kind and their events.
  *
  * The bundled traces are beside the repository's command, or installed. */
 #include "bench/work/files.h"
@@ -21,7 +21,7 @@ enum { LONGEST_PATH = 4096, PEEK_BYTES = 1024 };
 
 typedef enum file_kind { FILE_TRACE, FILE_SNAPSHOT, FILE_RMM, FILE_MINIMALLOC } file_kind;
 
-/* The keys that only some kinds of files have. */
+/* Keys that only some kinds of files have. */
 static const struct {
     const char *key;
     unsigned kinds; /* 1 << file_kind */
@@ -39,7 +39,7 @@ bool bench_file_folder(char *path, size_t n)
     return bench_folder_find("PLEAT_TRACES", "traces", path, n);
 }
 
-/* The length of the path in front of `:key=value`; all of it where that is a file. */
+/* The length of the path before `:key=value`; all of `text` if that is a file. */
 static size_t path_length(const char *text)
 {
     const char *colon = strrchr(text, ':');
@@ -59,7 +59,7 @@ bool bench_file_find(const char *work, char *path, size_t n)
     }
     snprintf(name, sizeof name, "%.*s", (int)length, work);
     if (work[length] && bench_generator_find(name, length)) {
-        return false; /* its parameters look like options, and it has no others */
+        return false; /* its parameters look like options, but a generator has none */
     }
     if (access(name, F_OK) == 0 || strchr(name, '/')) {
         return (size_t)snprintf(path, n, "%s", work) < n;
@@ -166,7 +166,7 @@ static bool find_table(const char *path, const char *begin, const char *end, fil
                       path);
 }
 
-/* A file is opened twice, for its kind and for its events: a pipe would lose its beginning. */
+/* A file is opened twice, for its kind and for its events; a pipe would lose its beginning. */
 static bool check_seekable(const char *path, bench_failure *failure)
 {
     struct stat st;
@@ -176,8 +176,8 @@ static bool check_seekable(const char *path, bench_failure *failure)
                       path);
 }
 
-/* A pickle begins with a byte that is no text; the first line of a table has commas. What cannot be
- * read is left to a reader that names the place. */
+/* The first byte of a pickle is no text; the first line of a table has commas. An unreadable file
+ * is left to a reader that names the place. */
 static bool find_kind(const char *path, file_kind *out, bench_failure *failure)
 {
     char begin[PEEK_BYTES];

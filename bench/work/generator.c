@@ -42,7 +42,7 @@ static bool read_word(const bench_param *param, const char *value, double *out)
     return false;
 }
 
-/* strtod also takes blanks, inf, nan and 0x10. */
+/* strtod also accepts blanks, inf, nan and 0x10. */
 static bool is_decimal(const char *value)
 {
     return value[strspn(value, "0123456789.eE+-")] == '\0';
@@ -113,7 +113,7 @@ const bench_param bench_common_params[] = {
 
 enum { N_COMMON = 2, N_KEYS = N_COMMON + BENCH_MOST_PARAMS };
 
-/* The number of a key, the common ones first; N_KEYS if there is none. */
+/* The index of a key, the common ones first; N_KEYS if there is none. */
 static unsigned find_key(const bench_generator *generator, const char *key)
 {
     for (unsigned i = 0; i < N_COMMON; i++) {

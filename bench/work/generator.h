@@ -1,4 +1,4 @@
-/* generator.h - runs that are made up as they are replayed: `name:key=value,key=value`.
+/* generator.h - runs that are generated while they are replayed: `name:key=value,key=value`.
  *
  * A generator is one constant object and a table of its parameters; the same values give the same
  * events, on every machine. Published patterns are generators too. */
@@ -12,7 +12,7 @@
 typedef struct bench_param {
     const char *name;
     const char *doc; /* with the unit */
-    double standard; /* where the spec says nothing */
+    double standard; /* if the spec does not give it */
     double least;
     double most;
     const char *const *words; /* NULL-terminated; NULL = a number */
@@ -33,16 +33,16 @@ typedef struct bench_generator {
     const char *name;
     const char *doc;           /* one line */
     const bench_param *params; /* ends with a NULL name; NULL = none */
-    uint64_t iterations;       /* where the spec says nothing */
-    /* NULL and a message when the values do not go together or out of host memory. */
+    uint64_t iterations;       /* if the spec does not give them */
+    /* NULL and a message when the values do not fit together, or out of host memory. */
     void *(*create)(const bench_values *values, bench_failure *failure);
     void (*destroy)(void *state);
     /* Write iteration `number` (0, 1, ... values->iterations - 1), without its mark. False when the
-     * tape fails; `tape->problem` says why. What lives stays for later iterations. */
+     * tape fails; `tape->problem` says why. Live blocks stay for later iterations. */
     bool (*write)(void *state, uint64_t number, bench_tape *tape);
 } bench_generator;
 
-/* All of them; NULL at the end. */
+/* Every generator by index; NULL at the end. */
 const bench_generator *bench_generator_at(unsigned index);
 const bench_generator *bench_generator_find(const char *name, size_t n);
 

@@ -1,4 +1,4 @@
-/* host.h - the host memory that a work may take, counted where its arrays grow. */
+/* host.h - limits and counts the host memory that a work may take, where its arrays grow. */
 #ifndef PLEAT_BENCH_HOST_H
 #define PLEAT_BENCH_HOST_H
 
@@ -6,17 +6,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of any file, unless `memory=SIZE` stands behind its name. Half a billion events. */
+/* For any file without `memory=SIZE` after its name. Enough for half a billion events. */
 #define BENCH_MOST_HOST_BYTES (UINT64_C(8) << 30)
 
 typedef struct bench_host {
     uint64_t most_bytes; /* 0 = no limit */
     uint64_t n_bytes;
-    bool is_over; /* more was asked for than may be had */
+    bool is_over; /* more was asked for than is allowed */
     char problem[96];
 } bench_host;
 
-/* As realloc: `array` has `before` bytes. NULL: it stays as it is, see bench_host_problem. */
+/* Like realloc: `array` has `before` bytes. NULL: it stays as it is, see bench_host_problem. */
 void *bench_host_resize(bench_host *host, void *array, size_t before, size_t bytes);
 void bench_host_free(bench_host *host, void *array, size_t bytes);
 /* Why there was no memory. */

@@ -1,4 +1,4 @@
-/* ids.c - which slot the id of a live block has. */
+/* ids.c - finds the slot of a live block by its id. */
 #include "bench/work/ids.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ static size_t bytes_of(unsigned bits)
     return sizeof(bench_id) << bits;
 }
 
-/* An empty table, or NULL. */
+/* Makes an empty table, or returns NULL. */
 static bench_id *make(bench_ids *ids, unsigned bits)
 {
     bench_id *entries = bench_host_resize(ids->host, NULL, 0, bytes_of(bits));
@@ -47,7 +47,7 @@ static size_t first_place(const bench_ids *ids, unsigned bits, uint64_t id)
     return (size_t)(bench_random_next(&random) >> (64 - bits));
 }
 
-/* In `entries`, which are not the table's own while it grows. */
+/* Looks in `entries`, which are not the table's own while it grows. */
 static bench_id *find(const bench_ids *ids, bench_id *entries, unsigned bits, uint64_t id)
 {
     size_t mask = ((size_t)1 << bits) - 1;
@@ -58,8 +58,8 @@ static bench_id *find(const bench_ids *ids, bench_id *entries, unsigned bits, ui
     return &entries[i];
 }
 
-/* Into a table twice as large; or, if fewer than half of them live and others may be forgotten,
- * into one of this size. */
+/* Moves the entries into a table twice as large; or, if fewer than half of them live and the others
+ * may be forgotten, into one of this size. */
 static bool make_room(bench_ids *ids)
 {
     bool drops = ids->forgets && ids->n_live < ids->n_entries / 2;

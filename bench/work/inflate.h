@@ -1,7 +1,7 @@
 /* inflate.h - the bytes of a file, gzip or plain, one after another.
  *
- * A gzip file may decompress to 16 MiB and 64 times its size, but not to more than 4 GiB: recorded
- * runs are 4 to 22 times as large as their files, a file made for the purpose up to 1,032 times. */
+ * A gzip file may decompress to 16 MiB plus 64 times its size, but to at most 4 GiB: recorded runs
+ * are 4 to 22 times as large as their files, malicious files up to 1,032 times. */
 #ifndef PLEAT_BENCH_INFLATE_H
 #define PLEAT_BENCH_INFLATE_H
 
@@ -14,10 +14,10 @@ enum { BENCH_INFLATE_RATIO = 64 };
 #define BENCH_INFLATE_BASE (UINT64_C(16) << 20)
 #define BENCH_INFLATE_MOST (UINT64_C(4) << 30)
 
-/* What reading a file may take; 0 = the usual limits. */
+/* Limits of reading a file; 0 = the usual limits. */
 typedef struct bench_limits {
-    uint64_t inflated_bytes; /* inflate=SIZE: what it may decompress to */
-    uint64_t host_bytes;     /* memory=SIZE: what may be held of it */
+    uint64_t inflated_bytes; /* inflate=SIZE: the most decompressed bytes */
+    uint64_t host_bytes;     /* memory=SIZE: the most host memory for its events */
 } bench_limits;
 
 typedef struct bench_inflate {
@@ -31,7 +31,8 @@ typedef struct bench_inflate {
 bool bench_inflate_open(bench_inflate *inflate, const char *path, const bench_limits *limits,
                         bench_failure *failure);
 void bench_inflate_close(bench_inflate *inflate);
-/* At most n bytes, 0 at the end only. -1: `problem` says what is wrong with the next ones. */
+/* Reads at most n bytes, 0 only at the end. -1: `problem` tells what is wrong with the next
+ * ones. */
 int bench_inflate_read(bench_inflate *inflate, void *out, unsigned n);
 
 #endif

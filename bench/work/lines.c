@@ -1,7 +1,7 @@
 /* lines.c - the lines of a text file, gzip or plain.
  *
- * Decompressed bytes come into one buffer; a line is a view into it. What is left of an
- * unfinished line moves to the front before the buffer is filled again. */
+ * Decompressed bytes go into one buffer; a line is a view into it. An unfinished line moves to the
+ * front before the buffer is filled again. */
 #include "bench/work/lines.h"
 
 #include <stdlib.h>
@@ -49,8 +49,8 @@ uint64_t bench_lines_number(const bench_lines *lines)
     return lines->number;
 }
 
-/* Fetch more bytes behind the unfinished line. 1, or -1 with a message: what is wrong lies in or
- * after the line that would come next. */
+/* Reads more bytes after the unfinished line. 1, or -1 with a message: the error lies in or after
+ * the next line. */
 static int fill(bench_lines *lines, bench_failure *failure)
 {
     size_t kept = (size_t)(lines->end - lines->begin);

@@ -1,5 +1,5 @@
-/* streams.h - numbers for the streams of a run, in the order of their first use. What a file calls
- * a stream may be anything: a handle, say. */
+/* streams.h - numbers the streams of a run in the order of their first use. A file may name a
+ * stream by anything, such as a handle. */
 #ifndef PLEAT_BENCH_STREAMS_H
 #define PLEAT_BENCH_STREAMS_H
 
@@ -8,7 +8,7 @@
 typedef struct bench_streams {
     uint64_t ids[BENCH_MOST_STREAMS];
     uint32_t n;
-    uint32_t last; /* found: mostly the next one too */
+    uint32_t last; /* last one found: often the next one, too */
 } bench_streams;
 
 /* The number of the stream called `id`. False when there are too many. */

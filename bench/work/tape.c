@@ -64,7 +64,7 @@ static bool make_room(bench_tape *tape)
     return true;
 }
 
-/* Room for one more slot, and for every slot on the stack: a free needs no memory for that. */
+/* Makes room for one more slot, and for every slot on the stack, so that a free needs no memory. */
 static bool make_slot_room(bench_tape *tape)
 {
     if (tape->n_free_slots > 0 || tape->n_slots < tape->slot_capacity) {

@@ -1,8 +1,8 @@
 /* tape.h - events of a run, written one after another: by the readers of files into memory, by
  * generators a piece at a time.
  *
- * A tape knows which blocks live. Slots are dense: a slot is a live block's place in an array and
- * is used again after the free, the last freed first. */
+ * A tape knows which blocks are live. Slots are dense: a slot is a live block's place in an array
+ * and is reused after the free, the last freed first. */
 #ifndef PLEAT_BENCH_TAPE_H
 #define PLEAT_BENCH_TAPE_H
 
@@ -12,8 +12,8 @@
 
 #include "bench/work/host.h"
 
-/* An allocation, a free (bytes == 0) or a mark (slot == BENCH_MARK, bytes its number): an
- * iteration begins. Streams are numbered from 0. */
+/* An allocation, a free (bytes == 0) or a mark (slot == BENCH_MARK, bytes its number), which begins
+ * an iteration. Streams are numbered from 0. */
 typedef struct bench_event {
     uint64_t bytes;
     uint32_t slot;
@@ -21,9 +21,9 @@ typedef struct bench_event {
 } bench_event;
 
 #define BENCH_MARK UINT32_MAX
-#define BENCH_BLOCK_UNIT 512u                   /* live bytes are counted in it */
-#define BENCH_LARGEST_BLOCK (UINT64_C(1) << 47) /* all the address space that a driver has */
-#define BENCH_MOST_STREAMS 1024u                /* different ones in a run */
+#define BENCH_BLOCK_UNIT 512u                   /* the unit in which live bytes are counted */
+#define BENCH_LARGEST_BLOCK (UINT64_C(1) << 47) /* the whole address space of a driver */
+#define BENCH_MOST_STREAMS 1024u                /* in one run */
 
 typedef struct bench_tape {
     bench_event *entries;
@@ -33,21 +33,21 @@ typedef struct bench_tape {
     uint64_t n_marks;
     uint64_t live_bytes;
     uint64_t peak_live_bytes; /* largest sum of live blocks, each rounded up to 512 bytes */
-    uint64_t *slots;          /* rounded bytes of what lives there; 0 = free */
+    uint64_t *slots;          /* rounded bytes of the slot's block; 0 = free */
     uint32_t *free_slots;     /* a stack with room for all */
     uint32_t n_free_slots;
     uint32_t n_slots; /* most live blocks at once */
     uint32_t slot_capacity;
     uint32_t n_streams;
-    bench_host host;     /* of the arrays here, and of who reads a file into them */
+    bench_host host;     /* for these arrays and for the reader of a file */
     const char *problem; /* static or host's; why the last call failed */
 } bench_tape;
 
 void bench_tape_init(bench_tape *tape);
 void bench_tape_fini(bench_tape *tape);
-/* All is written: give back what only the writing needed, and the room for more. */
+/* Call when all is written: frees what only writing needed, and spare room. */
 void bench_tape_settle(bench_tape *tape);
-/* Forget the entries written so far; what lives stays. */
+/* Drop the entries written so far; live blocks stay. */
 void bench_tape_rewind(bench_tape *tape);
 
 /* False with `problem` set: out of host memory, a size of 0 or beyond BENCH_LARGEST_BLOCK, more

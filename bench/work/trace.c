@@ -1,7 +1,4 @@
-/* trace.c - read and check a trace, once, into a compact array.
- *
- * A replay runs over the array many times and never looks back at the text. Everything that can be
- * wrong with a trace is found here, with its line. */
+/* trace.c - reads and checks a trace once, into a compact array. */
 #include "bench/work/trace.h"
 
 #include <stdlib.h>
@@ -40,7 +37,7 @@ static bool out_of_memory(reader *r)
     return complain(r, "%s", bench_host_problem(&r->tape->host));
 }
 
-/* The line as it may be shown: short, and without what a terminal would obey. */
+/* The line for a message: short, and without control characters. */
 static const char *show(const char *begin, const char *end, char *out, size_t n)
 {
     size_t length = (size_t)(end - begin);

@@ -1,4 +1,4 @@
-/* work.c - what can be replayed: finds out what a spec names, opens it, runs over its events. */
+/* work.c - what can be replayed: finds what a spec names, opens it, and runs over its events. */
 #include "bench/work/work.h"
 
 #include <stdlib.h>
@@ -69,7 +69,7 @@ static bool open_generator(const bench_generator *generator, const char *spec, c
            (work->n_slots > 0 || bench_fail(failure, "%s: it allocates nothing", work->name));
 }
 
-/* The generators' names, for the message of somebody who mistyped one. */
+/* Lists the generators' names, for a message about a mistyped one. */
 static void list_generators(char *out, size_t n)
 {
     size_t used = 0;
@@ -80,8 +80,8 @@ static void list_generators(char *out, size_t n)
     }
 }
 
-/* A folder that happens to be called like a generator does not hide it. `values` is the end of
- * `path`, if there is no such file. */
+/* A folder with the name of a generator does not hide the generator. `values` is the end of `path`,
+ * if there is no such file. */
 static bool is_folder(const char *path, const char *values)
 {
     struct stat st;

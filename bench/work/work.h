@@ -1,7 +1,7 @@
 /* work.h - what can be replayed: a trace, an imported recording, a published pattern, a generated
  * training run.
  *
- *   file      FILE or the bare name of a bundled trace; its kind is seen from its content
+ *   file      FILE or the bare name of a bundled trace; its content tells its kind
  *   pattern   pytorch#35901, ... (bench/patterns)
  *   generator decoder:layers=32,hidden=4096,... (bench/generate)
  *
@@ -16,7 +16,7 @@
 #include "bench/work/tape.h"
 
 typedef struct bench_work {
-    char name[BENCH_NAME_BYTES]; /* a file's without folder and endings, or the spec; clean text */
+    char name[BENCH_NAME_BYTES]; /* a file's bare name, or the spec; clean text */
     uint64_t n_events;           /* allocations and frees of one pass */
     uint64_t n_marks;            /* iterations */
     uint32_t n_slots;            /* most live blocks */
@@ -27,16 +27,16 @@ typedef struct bench_work {
     bench_values values;              /* of the generator */
 } bench_work;
 
-/** Open what `spec` names, check all of it and count it: a generator is run through once.
+/** Open what `spec` names, check all of it and count it; a generator is run once for this.
  *
- *  Returns  false and a message that names the culprit: no such file, pattern or generator, a bad
- *           parameter, a malformed file with its place.
+ *  Returns  false and a message that names the culprit: an unknown file, pattern or generator, a
+ *           bad parameter, or the place in a malformed file.
  *  Failure  nothing is left behind.
  *  Owner    the caller, until bench_work_close. */
 bool bench_work_open(const char *spec, bench_work *out, bench_failure *failure);
 void bench_work_close(bench_work *work); /* a zeroed one is fine */
 
-/* One pass over a work's events. Several may be under way. */
+/* One pass over a work's events. Several may be open at once. */
 typedef struct bench_cursor {
     const bench_work *work;
     bench_tape tape; /* a generator's latest piece */
@@ -47,8 +47,8 @@ typedef struct bench_cursor {
 /* False and a message when out of host memory. */
 bool bench_cursor_open(const bench_work *work, bench_cursor *out, bench_failure *failure);
 void bench_cursor_close(bench_cursor *cursor);
-/* The next entries, marks among them, valid until the next call; 0 at the end, SIZE_MAX and a
- * message when out of host memory. */
+/* The next entries, marks included, valid until the next call; 0 at the end, SIZE_MAX and a message
+ * when out of host memory. */
 size_t bench_cursor_next(bench_cursor *cursor, const bench_event **entries, bench_failure *failure);
 
 #endif
