@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measure with the command and write down what came out: bench/results/*.csv and README's tables.
+"""Measure with the command and write down the results: bench/results/*.csv and README's tables.
 
 Usage: results.py BUILD_DIR [--again]   (./dev bench). A build that was measured before is not
 measured again unless asked to be.

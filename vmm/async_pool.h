@@ -90,7 +90,9 @@ pleat_status pl_async_pool_trim(pl_async_pool *pool, uint64_t keep_bytes, uint64
 pleat_status pl_async_pool_set_limit(pl_async_pool *pool, uint64_t limit_bytes);
 
 /** Return a stream of the pool's own, made at first use. It waits for all streams that used a
- * block, and the block is freed in its order, so none of those streams waits for another. */
+ *  block, and the block is freed in its order, so none of those streams waits for another.
+ *
+ *  Returns  PLEAT_OK; ENOMEM_HOST; EDRIVER. */
 pleat_status pl_async_pool_own_stream(pl_async_pool *pool, pl_stream **out);
 
 /* Bytes held at the last reading; makes no driver call. */

@@ -1,15 +1,15 @@
-"""What must hold of a run, line by line: PASS, or short and by how much, or not measured."""
+"""What a run must fulfil, line by line: PASS, or short and by how much, or not measured."""
 import dataclasses
 
 MIB = 1 << 20
 MODELS = ("gpt2", "lora", "moe")
 BATCHES = ("batch", "batch_lora")
 PYTORCH = ("native", "expandable", "async")
-LEAST_SPEED = 0.98              # of PyTorch's best configuration
+LEAST_SPEED = 0.98              # times the speed of PyTorch's best configuration
 MOST_RESERVED = (1.03, 64 * MIB)    # times peak allocated, plus
-MOST_HIDDEN = 64 * MIB          # held by the device beyond what statistics and PyTorch's runs say
+MOST_HIDDEN = 64 * MIB          # held by the device beyond what statistics and PyTorch's runs show
 MOST_LOSS_APART = 0.02
-BOUNDS = ("bound", "stopped")   # of a search: it got so far, for lack of time
+BOUNDS = ("bound", "stopped")   # of a search: it ran out of time at these bounds
 NOT_MEASURED = "not measured"
 
 
@@ -44,7 +44,7 @@ def of(rows, phase, allocator=None):
 
 
 def all_pass(rows, phase, what):
-    """What cannot run here says nothing, neither good nor bad."""
+    """A cell that cannot run here counts neither as good nor as bad."""
     mine = [row for row in of(rows, phase) if row["status"] != "skipped"]
     bad = [row["cell"] for row in mine if row["status"] != "ok"]
     if not mine:
@@ -95,8 +95,8 @@ def reserved(rows, model):
 
 
 def hidden(rows, model):
-    """Statistics are the allocator's own word; the driver's view must not tell of more, beyond what
-    a context takes under PyTorch's allocators, too: kernels that were loaded meanwhile."""
+    """Statistics are the allocator's own word. The driver must not see more, except what a context
+    also takes under PyTorch's allocators: kernels that were loaded meanwhile."""
     def beyond(row):
         told = number(row, "peak_reserved_bytes"), number(row, "driver_peak_bytes")
         return None if None in told else max(told[1] - told[0], 0)
@@ -128,7 +128,8 @@ def losses(rows, model):
 
 
 def span(row):
-    """The least and the most that a search's largest batch can be; None where it says nothing."""
+    """The least and the most that a search's largest batch can be; None where the search tells
+    nothing."""
     good, bad = number(row, "largest_batch"), number(row, "least_failed_batch")
     if good is None or row["status"] not in ("ok", *BOUNDS):
         return None
@@ -144,7 +145,7 @@ def in_words(least, most):
 
 
 def resolution(rows, phase):
-    """Both look on the same grid, which may be coarser than one sequence."""
+    """Both searches use the same grid, which may be coarser than one sequence."""
     gaps = [number(row, "least_failed_batch") - number(row, "largest_batch")
             for name in ("pleat", "expandable") for row in of(rows, phase, name)
             if row["status"] == "ok" and number(row, "least_failed_batch") is not None]

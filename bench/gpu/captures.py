@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Questions to the driver that no document answers, each put in a process of its own: a wrong guess
-may crash it, hang it, or leave its context broken.
+"""Questions to the driver that no document answers, each asked in a process of its own: a wrong
+guess may crash the process, hang it, or break its context.
 
   captures.py synchronize     cuCtxSynchronize on one thread while another one captures
   captures.py record          cuCtxRecordEvent, likewise
@@ -26,12 +26,12 @@ MODES = {"global": driver.GLOBAL, "thread-local": driver.THREAD_LOCAL, "relaxed"
 CALLERS = ("plain", "relaxed")
 BYTES = 1 << 21
 NO_DESTRUCTOR_SYNC = MOVE = 1       # flags of a user object, of giving it to a graph
-WAIT_NS = 200_000_000               # of a kernel that does nothing else
-SOON_S, LATE_S = 0.02, 2.0          # a destructor that is going to run does so by then
+WAIT_NS = 200_000_000               # for a kernel that does nothing else
+SOON_S, LATE_S = 0.02, 2.0          # a destructor that runs at all runs by then
 
 
 def loaded_wait(cuda, stream):
-    """A kernel that takes some time, launched once: loading it later could disturb what is asked.
+    """A kernel that takes some time, launched once: loading it later could disturb the question.
     None where kernels compute nothing."""
     if cuda.is_simulated:
         return None
@@ -52,7 +52,7 @@ def record_context(cuda, event):
 
 
 def map_and_unmap(cuda, base, handle):
-    """The first that fails."""
+    """The first result that is a failure."""
     access = cuda.access()
     for symbol, *arguments in (("cuMemMap", base, BYTES, 0, handle, 0),
                                ("cuMemSetAccess", base, BYTES, ctypes.byref(access), 1),
@@ -64,7 +64,7 @@ def map_and_unmap(cuda, base, handle):
 
 
 def bystander(cuda, name):
-    """A call that is made while another stream is captured; what it needs is made before."""
+    """A call that is made while another stream is captured; everything it needs is made before."""
     stream, event, out = cuda.stream(), cuda.event(), ctypes.c_uint64()
     cuda.call("cuEventRecord", event, stream)
     if name == "cuEventQuery":
@@ -92,7 +92,7 @@ BYSTANDERS = ("cuEventQuery", "cuEventRecord", "cuStreamQuery", "cuStreamSynchro
 
 
 def on_another_thread(cuda, call, is_relaxed):
-    """What the call answers there."""
+    """The call's answers in that situation."""
     answers = []
 
     def run():
@@ -108,7 +108,7 @@ def on_another_thread(cuda, call, is_relaxed):
 
 
 def beside_capture(cuda, call, mode, is_relaxed):
-    """What the call answered, and whether the capture it ran beside came to a graph that runs."""
+    """The call's answer, and whether the capture beside it gave a graph that runs."""
     stream = cuda.stream()
     at = cuda.get("cuMemAlloc_v2", ctypes.c_uint64, BYTES)
     cuda.call("cuStreamBeginCapture_v2", stream, mode)
@@ -158,7 +158,7 @@ def of_destroyed(cuda, symbol, when):
 # ---- an object that a graph owns ----------------------------------------------------------------
 
 class Destructor:
-    """Notes that it was called. A driver calls it on a thread of its own."""
+    """Notes that it was called. Drivers call it on a thread of their own."""
 
     def __init__(self):
         self.called = threading.Event()
@@ -182,7 +182,7 @@ def capture_info(cuda, stream):
 
 
 def captured_with_object(cuda, stream, destructor, record):
-    """(graph, what was seen): it owns an object, which it was given while it was captured."""
+    """(graph, what was seen): the graph owns an object, which it got during its capture."""
     cuda.call("cuStreamBeginCapture_v2", stream, driver.GLOBAL)
     record()
     graph = capture_info(cuda, stream)
@@ -276,7 +276,7 @@ def answer(cuda, question, variant):
 
 
 def ask(question, variant):
-    """What a process of its own says: {"answer"} or {"problem", "cannot_run"}."""
+    """The answer of a process of its own: {"answer"} or {"problem", "cannot_run"}."""
     command = [sys.executable, "-B", __file__, question, "--variant", variant]
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=CHILD_LIMIT_S,

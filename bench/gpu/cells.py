@@ -1,4 +1,4 @@
-"""A cell: one thing to measure, in a process of its own, that comes to one row of the table."""
+"""A cell: one measurement in a process of its own, which gives one row of the table."""
 import dataclasses
 import json
 import pathlib
@@ -11,11 +11,10 @@ def no_figures(_output):
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """`command` runs in the folder of results for at most `limit_s` seconds, on the GPU that plans
-    are made for about `about_s`. `known` is what the
-    row says of the cell before it has run; `read` makes the figures of what it printed, and may
-    add a "status" and a "problem"; it raises ValueError where the output holds no result. The first
-    turn of all phases comes before the second of any."""
+    """`command` runs in the folder of results for at most `limit_s` seconds; on the GPU that plans
+    assume it takes about `about_s`. `known` is the row's content before the cell has run. `read`
+    turns the output into figures and may add a "status" and a "problem"; it raises ValueError if
+    the output has no result. The first turn of all phases comes before the second of any."""
     phase: str
     name: str
     command: tuple
@@ -29,7 +28,7 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Setup:
-    """What all cells share: where things lie, on what they run, how large they are."""
+    """What all cells share: the places of things, the machine, the sizes."""
     build: pathlib.Path         # holds the command, the libraries, the test programs
     out: pathlib.Path           # the folder of results
     python: str                 # an interpreter with PyTorch

@@ -1,4 +1,4 @@
-"""Runs one cell's command: for so long and no longer, leaving nothing behind."""
+"""Runs one cell's command for a limited time and leaves nothing behind."""
 import contextlib
 import ctypes
 import dataclasses
@@ -9,11 +9,11 @@ import subprocess
 import time
 
 GRACE_S = 5             # after SIGTERM
-END_S = 60              # after SIGKILL: taking back a whole GPU's memory is not done at once
+END_S = 60              # after SIGKILL: taking back a whole GPU's memory takes time
 PR_SET_PDEATHSIG = 1
-FOLDERS = ("LD_LIBRARY_PATH", "PYTHONPATH")     # libcuda.so.1 or PyTorch may be found by them only
+FOLDERS = ("LD_LIBRARY_PATH", "PYTHONPATH")     # libcuda.so.1 or PyTorch may be found only by these
 INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM)
-STRANGE = ("PLEAT_", "PYTORCH_", "CUDA_LAUNCH_BLOCKING")    # would measure something else
+STRANGE = ("PLEAT_", "PYTORCH_", "CUDA_LAUNCH_BLOCKING")    # these would change what is measured
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Ended:
 
 
 def begin_child():
-    """In the child: a run that is killed leaves no cell behind that holds the GPU."""
+    """In the child: if this run is killed, no cell stays behind and holds the GPU."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTIONS)
 
@@ -38,7 +38,7 @@ def running_in(group):
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             state, _, its_group = (folder / "stat").read_text().rsplit(")", 1)[1].split()[:3]
-        except OSError:     # it has ended since
+        except OSError:     # it has ended meanwhile
             continue
         if int(its_group) == group and state not in "ZX":
             found.append(int(folder.name))
@@ -46,7 +46,7 @@ def running_in(group):
 
 
 def stop(process):
-    """End the child and what it started; politely first. Returns once none of it runs: a process
+    """End the child and what it started, politely first. Returns once none of it runs: a process
     that is still ending still holds its part of the GPU."""
     for sign, seconds in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, END_S)):
         try:
@@ -63,8 +63,8 @@ def stop(process):
 
 
 def laid_over(environment):
-    """What a cell runs in: this environment, without what would change an allocator's mind. The
-    folders that the cell names come before those that are there."""
+    """The environment of a cell: this one, without variables that would influence an allocator. The
+    folders that the cell names come before the existing ones."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(STRANGE)}
     if "libpleat_runtime.so" in kept.get("LD_PRELOAD", ""):
         del kept["LD_PRELOAD"]
@@ -81,7 +81,7 @@ def start(command, environment, folder):
 
 
 def run(command, environment, folder, limit_s):
-    """For ever where limit_s is None. Raises OSError where the command cannot be started. An
+    """Without a limit if limit_s is None. Raises OSError if the command cannot be started. An
     interruption waits until there is a process that it can stop."""
     begin = time.monotonic()
     process = None

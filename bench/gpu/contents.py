@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Keep known bytes in many tensors under one allocator, and look whether they stay.
+"""Keep known bytes in many tensors under one allocator, and check that they stay.
 
   contents.py --allocator pleat            tensors come and go on two streams, lent to each other
   contents.py --allocator pleat --graph    a CUDA graph is captured, and launched between them
 
-Bytes go in and out by copies, so that the first works wherever copies do; the second needs a GPU
-that computes. Prints one JSON object; exit status 1 if a byte was wrong."""
+Bytes go in and out by copies, so the first works wherever copies do; the second needs a GPU that
+computes. Prints one JSON object; exit status 1 if a byte was wrong."""
 import argparse
 import json
 import random
@@ -36,7 +36,7 @@ def drawn_size(rng):
 
 
 class Keeper:
-    """Tensors that are live, and the byte that each is full of."""
+    """Live tensors, and the byte that fills each."""
 
     def __init__(self, torch, seed):
         self.torch = torch
@@ -53,7 +53,8 @@ class Keeper:
             self.live.append((host.to("cuda", non_blocking=True), value, stream))
 
     def lend(self):
-        """Copy a tensor on the other stream and free it at once: its memory must outlast that."""
+        """Copy a tensor on the other stream and free it at once: its memory must stay until the
+        copy ends."""
         tensor, value, owner = self.live.pop(self.rng.randrange(len(self.live)))
         other = self.streams[1 - self.streams.index(owner)]
         other.wait_stream(owner)
@@ -63,7 +64,7 @@ class Keeper:
         self.live.append((copy, value, other))
 
     def drop(self):
-        """Look at a tensor and free it."""
+        """Check a tensor and free it."""
         tensor, value, owner = self.live.pop(self.rng.randrange(len(self.live)))
         with self.torch.cuda.stream(owner):
             seen = tensor.cpu()
@@ -95,7 +96,7 @@ def captured(torch):
         twice = x * 2
         return (twice + 1).sum(dim=0)
 
-    compute()       # a kernel is loaded at its first launch, which a capture may forbid
+    compute()       # loads the kernel, which a capture may forbid
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):

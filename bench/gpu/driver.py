@@ -1,5 +1,5 @@
-"""The driver's calls that the small programs here make themselves, through ctypes: no compiler and
-no PyTorch needed. Under run.py --simulate libcuda.so.1 is the simulator, or its runtime."""
+"""The driver calls that the small programs here make themselves, through ctypes: they need no
+compiler and no PyTorch. Under run.py --simulate libcuda.so.1 is the simulator, or its runtime."""
 import contextlib
 import ctypes
 import time
@@ -41,10 +41,11 @@ class Access(ctypes.Structure):
 DESTRUCTOR = ctypes.CFUNCTYPE(None, c_void_p)
 ADDRESS = c_uint64
 HANDLE = c_uint64
-OUT = c_void_p              # an address of whatever is written
+OUT = c_void_p              # the address of any result
 STREAM = EVENT = CONTEXT = GRAPH = c_void_p
 
-# ctypes takes a Python integer for an int unless it is told: addresses would be cut in half.
+# ctypes takes a Python integer for an int unless it is told otherwise: addresses would be cut in
+# half.
 PARAMETERS = {
     "cuInit": (c_uint,),
     "cuDriverGetVersion": (OUT,),
@@ -132,7 +133,7 @@ class Driver:
         self.call("cuCtxPushCurrent_v2", self.context)
 
     def need(self, *symbols):
-        """Leave, with the reason, where the driver lacks one of them."""
+        """Exit with the reason if the driver lacks one of them."""
         for symbol in symbols:
             if symbol not in self.functions:
                 present.leave(f"the {'simulated ' if self.is_simulated else ''}driver has no "
@@ -158,20 +159,20 @@ class Driver:
             raise DriverError(symbol, result, self.name_of(result))
 
     def get(self, symbol, kind, *arguments):
-        """What a call writes through its first parameter."""
+        """The value that a call writes through its first parameter."""
         value = kind()
         self.call(symbol, byref(value), *arguments)
         return value.value
 
     def timed(self, symbol, *arguments):
-        """(nanoseconds, result): with what ctypes adds, see nothing_ns."""
+        """(nanoseconds, result), including the time of ctypes: see nothing_ns."""
         function = self.functions[symbol]
         begin = time.perf_counter_ns()
         result = function(*arguments)
         return time.perf_counter_ns() - begin, result
 
     def nothing_ns(self, rounds=1000):
-        """What a call costs that does nothing: the floor of every time measured here."""
+        """The time of a call that does nothing: the floor of every time measured here."""
         version = c_int()
         return median([self.timed("cuDriverGetVersion", byref(version))[0]
                        for _ in range(rounds)])
@@ -195,7 +196,7 @@ class Driver:
         return free.value, total.value
 
     def read(self, at, kind, stream):
-        """A value of the device's memory, once the stream has got there."""
+        """A value in the device's memory, once the stream has got there."""
         value = kind()
         self.call("cuMemcpyDtoHAsync_v2", byref(value), at, ctypes.sizeof(value), stream)
         self.call("cuStreamSynchronize", stream)
@@ -210,7 +211,7 @@ class Driver:
         return self.get("cuEventCreate", c_void_p, DISABLE_TIMING)
 
     def load(self, source):
-        """The kernels of a PTX text, by name, once they are asked for."""
+        """The kernels of a PTX text, by name, loaded on demand."""
         module = self.get("cuModuleLoadData", c_void_p, source.encode())
         return lambda name: self.get("cuModuleGetFunction", c_void_p, module, name.encode())
 
@@ -221,7 +222,8 @@ class Driver:
 
 
 def packed(arguments):
-    """What a launch takes: the addresses of the arguments, which must outlive the array."""
+    """The array that a launch takes: the addresses of the arguments, which must outlive the
+    array."""
     array = (c_void_p * len(arguments))(*(ctypes.addressof(one) for one in arguments))
     array.kept = arguments
     return array
@@ -232,6 +234,6 @@ def median(values):
 
 
 def quantile(values, share):
-    """By the nearest rank; None of nothing."""
+    """By the nearest rank; None for an empty list."""
     ordered = sorted(values)
     return ordered[min(int(share * len(ordered)), len(ordered) - 1)] if ordered else None

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What events cost: cuEventRecord, cuEventQuery, and cuCtxRecordEvent by the number of streams.
+"""The cost of events: cuEventRecord, cuEventQuery, and cuCtxRecordEvent by the number of streams.
 
 Medians in microseconds, over streams that are idle and over streams that work. One JSON object."""
 import ctypes
@@ -12,11 +12,11 @@ from driver import median, quantile
 
 STREAMS = (1, 8, 64)
 ROUNDS = 300
-WAIT_NS = 100_000_000   # longer than the rounds take; of one thread, so that 64 run at a time
+WAIT_NS = 100_000_000   # longer than the rounds take; one thread each, so that 64 run at a time
 
 
 def checked(cuda, symbol, allowed, rounds, *arguments):
-    """Microseconds of one of many calls: the median and the 99th of a hundred."""
+    """Microseconds of one of many calls: the median and the 99th percentile."""
     values = []
     for _ in range(rounds):
         ns, result = cuda.timed(symbol, *arguments)
@@ -27,7 +27,7 @@ def checked(cuda, symbol, allowed, rounds, *arguments):
 
 
 class Streams:
-    """The first n of them work, or none does."""
+    """With True the first n of them work, else none does."""
 
     def __init__(self, cuda):
         self.cuda = cuda
@@ -53,7 +53,7 @@ class Streams:
 
 
 def of_one_stream(cuda, streams):
-    """Recording, and asking an event that has passed and one that has not."""
+    """Records an event, and queries one that has passed and one that has not."""
     event, stream = cuda.event(), streams.all[0]
     out = {"cuEventRecord": checked(cuda, "cuEventRecord", (0,), ROUNDS, event, stream)}
     streams.rest()

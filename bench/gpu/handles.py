@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What a handle costs while many live: create, map, set-access, unmap, release, against how many.
+"""The cost of a handle while many are alive: create, map, set-access, unmap, release, by their
+number.
 
   handles.py --mib 2 --seconds 9
 
@@ -16,9 +17,9 @@ import driver
 from driver import median, quantile
 
 MIB = 1 << 20
-SPARE_BYTES = 512 * MIB     # of the device, left to whoever else needs some
-RUN = 64                    # handles that one set-access and one unmap are about
-LEAST_LEVEL = 1024          # handles alive: a level for each doubling from here on
+SPARE_BYTES = 512 * MIB     # of the device, left to others
+RUN = 64                    # handles per set-access and per unmap
+LEAST_LEVEL = 1024          # handles alive: each doubling from here on is a level
 UP_SHARE = 0.6              # of the time
 OPERATIONS = ("create", "map", "access", "unmap", "release")
 
@@ -47,7 +48,8 @@ class Samples:
         found.setdefault(operation, []).extend(values)
 
     def table(self):
-        """Microseconds a handle: the median of each, and how far the slowest creations lie off."""
+        """Microseconds per handle: the median of each level, and how far the slowest creations are
+        off."""
         rows = []
         for level in sorted(self.levels):
             found = self.levels[level]
@@ -59,7 +61,7 @@ class Samples:
 
 
 class Climb:
-    """A range as large as the device, filled from its start, a run of handles at a time."""
+    """A range as large as the device, filled from its start, one run of handles at a time."""
 
     def __init__(self, cuda, handle_bytes, most):
         self.cuda = cuda
@@ -76,7 +78,7 @@ class Climb:
         return self.base + index * self.bytes
 
     def create_run(self):
-        """False, and nothing is left of it, where the device is full."""
+        """False, with nothing of the run left, when the device is full."""
         times, made = [], []
         for _ in range(RUN):
             handle = ctypes.c_uint64()
@@ -124,7 +126,7 @@ class Climb:
             raise driver.DriverError(symbol, result, self.cuda.name_of(result))
 
     def go(self, seconds):
-        """The most handles that were alive."""
+        """Returns the most handles that were alive."""
         begin = time.monotonic()
         while (len(self.handles) < self.most and
                time.monotonic() - begin < UP_SHARE * seconds and self.create_run()):
@@ -136,7 +138,7 @@ class Climb:
 
 
 def in_words(most, rows):
-    """First and last level, an operation each."""
+    """First and last level of each operation."""
     parts = [f"{name} {rows[0][name]:g} to {rows[-1][name]:g}" for name in OPERATIONS
              if name in rows[0] and name in rows[-1]]
     return f"{most} alive; us a handle, first to last level: " + ", ".join(parts)

@@ -1,16 +1,16 @@
-"""The table of finished cells: one CSV file, which is also what a later run goes on from.
+"""The table of finished cells: one CSV file, from which a later run continues.
 
 A row is written, and flushed, as its cell ends; a half-written last line, left by a crash, is cut
 off before anything is added. Where a cell has several rows the last one counts. The lines before
-the header begin with '#' and say on what the figures were taken; rows of two GPUs, two drivers or
-two builds are never put into one file. Where another machine of the kind goes on, a line between
-the rows says so."""
+the header begin with '#' and describe the machine and the build; rows of two GPUs, two drivers or
+two builds are never put into one file. When another machine of the same kind continues, a line
+between the rows says so."""
 import csv
 import io
 import os
 
-# Sources may have moved on while a build is measured; of machines only the GPU and its driver
-# count: those of one kind differ in the kernel's release and the like.
+# Sources may change while a build is measured. Of a machine only the GPU and its driver count:
+# machines of one kind differ in the kernel's release and the like.
 COMMIT, MACHINE = "commit: ", "machine: "
 NOT_COMPARED = (COMMIT, MACHINE)
 FINISHED = ("ok", "bound", "failed", "stopped", "skipped")
@@ -32,7 +32,7 @@ class OtherRun(Exception):
 
 
 def read_rows(path):
-    """(what the rows were taken on, the last row of each cell, in the order of the first)."""
+    """(the notes on machine and build, the last row of each cell, in the order of the first)."""
     text = path.read_text(encoding="utf-8")
     notes = [line[2:] for line in text.splitlines() if line.startswith("# ")]
     table = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
@@ -57,7 +57,7 @@ def text_of(value):
 
 
 class Ledger:
-    """Guarded by nobody: one process writes a file."""
+    """No lock: one process writes a file."""
 
     def __init__(self, path, notes):
         self.path = path
@@ -92,7 +92,7 @@ class Ledger:
             file.writelines(f"# {note}\n" for note in moved)
 
     def status_of(self, cell):
-        """Of FINISHED, or None: it has not run to its end."""
+        """One of FINISHED, or None: the cell has not run to its end."""
         row = self.rows.get((cell.phase, cell.name))
         return row["status"] if row and row["status"] in FINISHED else None
 

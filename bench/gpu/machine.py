@@ -1,4 +1,4 @@
-"""What the figures are taken on: the notes at the head of the table."""
+"""The notes at the head of the table: machine and build."""
 import hashlib
 import pathlib
 import platform
@@ -27,7 +27,7 @@ def processor():
 
 
 def gpu():
-    """(name and driver, memory): two of a kind may differ in some bytes of the latter."""
+    """(name and driver, memory): the memory of two GPUs of a kind may differ by some bytes."""
     listed = output_of("nvidia-smi", "--query-gpu=name,driver_version,memory.total",
                        "--format=csv,noheader").splitlines()
     if not listed:
@@ -43,7 +43,7 @@ def torch_version(python):
 
 
 def commit(build):
-    """What the carried build says of itself; a build folder says nothing: then its sources'."""
+    """The commit that the carried build names; for a build folder, that of its sources."""
     try:
         return " ".join((build / "BUILD").read_text(encoding="utf-8").split())
     except OSError:
@@ -52,7 +52,7 @@ def commit(build):
 
 
 def fingerprint(build):
-    """Of what is measured: two commits may have built the same, one commit two things."""
+    """Of the measured files: two commits may have built the same, one commit two things."""
     digest = hashlib.sha256()
     for name in ("pleat", "libpleat.so.0"):
         digest.update((build / name).read_bytes())
@@ -60,7 +60,7 @@ def fingerprint(build):
 
 
 def notes(setup):
-    """Lines without their '# '. Equal for two runs whose rows may stand in one file."""
+    """Lines without their '# '. Equal for two runs whose rows may be in one file."""
     device, memory = gpu() if not setup.is_simulated else (
         f"SIMULATED, {setup.memory}: memory figures only, no time", "")
     return [f"gpu: {device}",

@@ -1,9 +1,9 @@
-"""What a run took: by the allocator's own statistics and, beside them, by the driver's.
+"""The memory and time of a run, by the allocator's statistics and by the driver's.
 
-The driver's view is what the device holds more than when the context had just been made: the
-allocator's memory, and what belongs to nobody's statistics, such as kernels loaded meanwhile. It is
-sampled, so it may miss a peak; but none of the allocators gives memory back on its own. A sample
-can take some milliseconds (cuMemGetInfo of some drivers): none is taken while a clock runs."""
+The driver's view is the increase of the device's used memory since the context was made: the
+allocator's memory, and memory in no statistics, such as loaded kernels. It is sampled and may miss
+a peak, but none of the allocators gives memory back on its own. A sample can take some milliseconds
+(cuMemGetInfo of some drivers), so none is taken while a clock runs."""
 import ctypes
 
 import torch
@@ -18,7 +18,7 @@ FIGURES = {
     "host_syncs": "num_sync_all_streams",
 }
 DEVICE_OPERATIONS = ("num_device_alloc", "num_device_free")
-OWN_FIGURES = ("n_taken_granules", "ops_unmap")     # that PyTorch's statistics have no word for
+OWN_FIGURES = ("n_taken_granules", "ops_unmap")     # figures without a name in PyTorch's statistics
 
 
 class Meter:
@@ -42,7 +42,8 @@ class Meter:
             self.most = max(self.most, self.used())
 
     def driver_us(self):
-        """Time of all driver calls so far: modelled, on the simulator; else of pleat's, or None."""
+        """Time of all driver calls so far: modelled on the simulator; else pleat's measurement, or
+        None."""
         if self.simulator:
             return self.simulator.pleat_sim_cost_us()
         told = allocators.own_statistics(self.allocator) if self.has_gpu else {}

@@ -1,5 +1,5 @@
-"""Leave at once, and say so on the last line, where PyTorch or its GPU is missing: such a cell
-cannot run here, which is another thing than that it failed."""
+"""Exit at once, with a message on the last line, if PyTorch or its GPU is missing: such a cell
+cannot run here, which differs from a failure."""
 import importlib.util
 import json
 import sys
@@ -11,7 +11,7 @@ def leave(why):
 
 
 def need_pytorch():
-    """Without importing it: that comes after the allocator was chosen."""
+    """Without importing it: the import comes after the choice of the allocator."""
     if importlib.util.find_spec("torch") is None:
         leave("there is no PyTorch")
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tables in Markdown of what run.py measured, and whether what must hold does.
+"""Tables in Markdown of what run.py measured, and whether the requirements are met.
 
 Usage: report.py GPU_CSV [--out FILE]. Exit status 0: nothing that was measured falls short; 1: some
 of it does; 2: bad input."""

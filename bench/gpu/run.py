@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measure pleat on this machine's GPU: one command, in phases, that can be run again to go on.
+"""Measure pleat on this machine's GPU: one command, in phases, that can be run again to continue.
 
 It needs a GPU, a Python with PyTorch (for the phases that train) and a build of pleat: the build
 folder itself, or what pack.sh made of it on another machine. No network. README.md beside this
@@ -24,7 +24,7 @@ from cells import Setup
 from phases import PHASES
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SKIP = 77               # what a test program returns that cannot run here
+SKIP = 77               # exit status of a test program that cannot run here
 PHASE_LIMIT_S = 480
 MIRRORED = ("gpu.csv", "gpu.log", "*.json", "*.cost")
 TAIL_LINES = 60         # of a cell's output, kept in the log
@@ -101,10 +101,10 @@ def plan(setup, options):
 
 
 def row_of(cell, ended):
-    """What came of a cell, as a row of the table."""
+    """The result of a cell as a row of the table."""
     row = {"phase": cell.phase, "cell": cell.name, **cell.known, "seconds": round(ended.seconds, 2)}
     if ended.was_stopped:
-        with contextlib.suppress(ValueError, KeyError):     # what it found until then
+        with contextlib.suppress(ValueError, KeyError):     # what it found before it failed
             row |= cell.read(ended.output)
         return row | {"status": "stopped", "problem": f"ran past {cell.limit_s:g} s"}
     if ended.status == SKIP:
@@ -145,8 +145,8 @@ def run_cell(setup, cell):
 
 
 def mirror(setup, folder):
-    """What would be missed if this machine were gone now. A copy takes its place at once, and one
-    that fails stops nothing: the next row brings another."""
+    """Copy the results, in case this machine disappears. A copy replaces the last one in one step,
+    and a failed one stops nothing: the next row brings another."""
     if folder is None:
         return
     for path in sorted(path for pattern in MIRRORED for path in setup.out.glob(pattern)):
@@ -159,7 +159,7 @@ def mirror(setup, folder):
 
 
 def begin_from(setup, folder):
-    """A new folder of results goes on from what was mirrored, rather than overwrite it."""
+    """A new folder of results continues from the copy instead of overwriting it."""
     if folder is None or (setup.out / "gpu.csv").exists() or not (folder / "gpu.csv").exists():
         return
     for path in sorted(path for pattern in MIRRORED for path in folder.glob(pattern)):
@@ -167,7 +167,7 @@ def begin_from(setup, folder):
 
 
 def run_phase(setup, table, cells, options, stop_at):
-    """How many cells were left for another time."""
+    """Returns how many cells were left for another time."""
     end = min(time.monotonic() + options.limit_s, stop_at)
     left = 0
     for cell in cells:
@@ -223,7 +223,7 @@ def show(setup, options):
 
 
 def show_plan(setup, options):
-    """In the order in which it runs; what has run already counts, too."""
+    """In the order of running; cells that have run already are included."""
     lines = ["| turn | phase | cells | seconds | at most |", "|---:|---|---:|---:|---:|"]
     turns = {}
     for cells in filter(None, plan(setup, options)):

@@ -2,7 +2,7 @@
 import dataclasses
 import time
 
-SLACK = 1.3         # a try may take so much longer than the pace so far says
+SLACK = 1.3         # a try may take so much longer than the pace so far suggests
 
 
 @dataclasses.dataclass
@@ -12,14 +12,14 @@ class Found:
     tries: int = 0
 
     def is_within(self, gap):
-        """Is the answer known so closely? The first sequence is always looked for."""
+        """Is the answer known this precisely? The first sequence is always searched."""
         return self.bad is not None and self.bad - self.good <= (gap if self.good else 1)
 
 
 def largest(completes, start, gap=1, end=float("inf"), tell=lambda found: None):
-    """Found, as closely as `gap` asks, unless time.monotonic() would have passed `end` before the
-    next try was over: then it holds bounds. `tell` hears of each try. Two searches from the same
-    start try the same batches as long as the answers are the same."""
+    """Searches to a precision of `gap`. If the next try could not end before time.monotonic()
+    passes `end`, returns the bounds so far. `tell` is called for each try. Two searches from the
+    same start try the same batches as long as the answers are the same."""
     found = Found()
     batch = start
     pace = 0.0                      # seconds a sequence

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Does mapping stall what runs? A kernel reads pages while a thread maps their neighbours.
+"""Does mapping stall running work? A kernel reads pages while a thread maps their neighbours.
 
-Four passes of equal length: alone; beside a thread that makes harmless calls, which tells what two
+Four passes of equal length: alone; beside a thread that makes harmless calls, which shows what two
 threads of Python cost each other; beside one that creates and releases handles; beside one that
 maps, gives access to and unmaps a handle between the pages that are read. In each a third thread
 launches small kernels. One JSON object; exit status 1 if a read saw wrong bytes."""
@@ -20,17 +20,17 @@ LOG2_PAGES = 6          # read: 128 MiB, more than a GPU's cache
 PAGE_BYTES = 4 << ptx.PAGE_LOG2
 BLOCKS = 16             # of the kernel that reads: it leaves room for others
 PAUSE_S = 200e-6        # between two launches
-READ_LATE_S = 0.2       # the kernel outlasts what happens beside it
+READ_LATE_S = 0.2       # the kernel runs longer than the work beside it
 
 
 class Report(ctypes.Structure):
-    """What `watch` leaves (ptx.py)."""
+    """The result of `watch` (ptx.py)."""
     _fields_ = tuple((name, ctypes.c_uint64)
                      for name in ("rounds", "wrong", "longest", "clocks", "ns"))
 
 
 class Neighbours:
-    """Pages that are read, each followed by as large a hole."""
+    """Pages that are read, each followed by a hole of the same size."""
 
     def __init__(self, cuda):
         self.cuda = cuda
@@ -73,7 +73,7 @@ class Neighbours:
 
 
 class Beside(threading.Thread):
-    """Does something over and over until it is told to stop; an error is kept for who joins."""
+    """Repeats a function until it is told to stop; join() raises its error."""
 
     def __init__(self, cuda, once):
         super().__init__()
@@ -100,7 +100,7 @@ class Beside(threading.Thread):
 
 
 class Launcher:
-    """Launches a kernel of one word on a stream of its own and waits for it, timing both."""
+    """Launches a kernel of one word on its own stream and waits for it, timing both."""
 
     def __init__(self, cuda, kernel):
         self.cuda = cuda
@@ -123,7 +123,7 @@ class Launcher:
 
 
 def watched(cuda, kernels, neighbours, once, seconds):
-    """One pass: what the kernel saw, what launches took, how often the other thread got round."""
+    """One pass: the kernel's findings, the times of launches, the other thread's rounds."""
     stream = cuda.stream()
     out = cuda.get("cuMemAlloc_v2", ctypes.c_uint64, ctypes.sizeof(Report))
     cuda.call("cuMemsetD8Async", out, 0, ctypes.sizeof(Report), stream)
@@ -145,7 +145,7 @@ def watched(cuda, kernels, neighbours, once, seconds):
 
 
 def figures(report, launcher):
-    """Microseconds; rounds a second of the clock by which the kernel ended itself."""
+    """Microseconds; and rounds per second, by the clock of the kernel's end."""
     ns_a_clock = report.ns / max(report.clocks, 1)
     return {"rounds_a_second": report.rounds / max(report.ns, 1) * 1e9,
             "longest_us": round(report.longest * ns_a_clock / 1000, 1),
@@ -154,7 +154,7 @@ def figures(report, launcher):
 
 
 def spread(values):
-    """Median, 99th of a hundred, most."""
+    """Median, 99th percentile, most."""
     return [round(value / 1000, 1) for value in
             (quantile(values, 0.5), quantile(values, 0.99), max(values))] if values else []
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A storm of takes: do bytes stay what they are where pleat moves memory all the time?
+"""A storm of takes: do bytes stay intact while pleat moves memory all the time?
 
-PyTorch's tensors come and go on two streams under a limit that is nearly used up, so that most new
-ones lie on chunks taken from under freed ones. Kernels fill each tensor with words that no other
-has, and compare them on the stream that owns it or on the one that it was lent to, right before it
-is freed: nobody waits. One JSON object; exit status 1 if a word was wrong, or too little taken."""
+PyTorch's tensors come and go on two streams under a limit that is nearly used up, so most new ones
+lie on chunks taken from under freed ones. Kernels fill each tensor with unique words and compare
+them right before the tensor is freed, on its own stream or on the other one; the host does not
+wait. One JSON object; exit status 1 if a word was wrong, or too little taken."""
 import argparse
 import ctypes
 import json
@@ -33,14 +33,14 @@ def parse():
 
 
 class Storm:
-    """Tensors that are live, each with the word that it begins with, and the stream it is from."""
+    """Live tensors, each with its first word and its stream."""
 
     def __init__(self, torch, cuda, kernels):
         self.torch, self.cuda = torch, cuda
         self.fill, self.compare = kernels("fill"), kernels("compare")
         self.rng = random.Random(SEED)
         self.streams = [torch.cuda.Stream(), torch.cuda.Stream()]
-        self.wrong = cuda.get("cuMemAlloc_v2", ctypes.c_uint64, 8)     # not of the allocator's
+        self.wrong = cuda.get("cuMemAlloc_v2", ctypes.c_uint64, 8)     # not from pleat
         cuda.call("cuMemsetD8Async", self.wrong, 0, 8, None)
         torch.cuda.synchronize()
         self.live = []
@@ -57,7 +57,7 @@ class Storm:
         self.compared += 1
 
     def drop(self):
-        """Look at a tensor, on its own stream or on the other, and free it at once."""
+        """Check a tensor, on its own stream or on the other, and free it at once."""
         tensor, first, owner = self.live.pop(self.rng.randrange(len(self.live)))
         self.live_words -= tensor.numel()
         if self.rng.random() >= LENT_SHARE:
@@ -83,7 +83,7 @@ class Storm:
     def play(self):
         try:
             self.add()
-        except self.torch.OutOfMemoryError:     # what pends and what is left over make it tight
+        except self.torch.OutOfMemoryError:     # pending and leftover memory make it tight
             self.refused += 1
             self.drop()
 
@@ -94,14 +94,14 @@ class Storm:
 
 
 def rage(storm, seconds, n_taken):
-    """Until time is over or enough was taken, or a word was wrong. (rounds, wrong words)"""
+    """Until time is over, enough was taken, or a word was wrong. (rounds, wrong words)"""
     end = time.monotonic() + seconds
     rounds = wrong = 0
     while time.monotonic() < end and wrong == 0 and n_taken() < MOST_TAKEN:
         for _ in range(LOOK_EVERY):
             storm.play()
         rounds += LOOK_EVERY
-        if rounds % (16 * LOOK_EVERY) == 0:     # rarely: in between nobody waits
+        if rounds % (16 * LOOK_EVERY) == 0:     # rarely: in between the host does not wait
             wrong = storm.n_wrong()
     while storm.live:
         storm.drop()

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Train one model under one allocator and print what it took, as one JSON object on the last line.
+"""Train one model under one allocator and print its figures, as one JSON object on the last line.
 
   train.py --model gpt2|lora|moe --allocator native|expandable|async|pleat|pleat-...
   train.py --model gpt2 --allocator pleat --search-batch
 
-run.py starts it for each cell; it can be run by hand, also on the CPU (--device cpu), where there
-are no figures of memory. bfloat16 autocast, AdamW, gradient clipping; weights, data and lengths
-come from a seed and are the same under every allocator, so the losses must be, too."""
+run.py starts it for each cell; it can be run by hand, also on the CPU (--device cpu), without
+figures of memory. bfloat16 autocast, AdamW, gradient clipping; weights, data and lengths come from
+a seed and are the same under every allocator, so the losses must be, too."""
 import argparse
 import dataclasses
 import gc
@@ -19,8 +19,8 @@ import present
 
 BEGIN = time.monotonic()
 SEED = 20
-LOSSES = 5              # the first and the last so many are averaged
-TRY_STEPS = 4           # steps that a batch must get through; the last is the longest there is
+LOSSES = 5              # so many first and last ones are averaged
+TRY_STEPS = 4           # steps that a batch must get through; the last has the longest sequences
 
 
 def parse():
@@ -50,7 +50,7 @@ present.need_pytorch()
 if options.device == "cuda":
     try:
         allocators.choose(options.allocator)
-    except Exception as problem:            # whatever it is: the row says so
+    except Exception as problem:            # any failure goes into the row
         print(json.dumps({"problem": f"the allocator: {problem}"[:300]}))
         sys.exit(1)
 
@@ -74,7 +74,7 @@ class Trainer:
         self.tokens = torch.Generator().manual_seed(seed)
 
     def step(self, length):
-        # As a loader that works ahead hands them over: nothing waits for the copy.
+        # Like a loader that works ahead: nothing waits for the copy.
         tokens = torch.randint(self.run.vocabulary, (self.batch, length + 1),
                                generator=self.tokens, pin_memory=self.device.type == "cuda")
         tokens = tokens.to(self.device, non_blocking=True)
@@ -92,7 +92,7 @@ def mean_of(losses):
 
 
 def measure(run, meter, device, out):
-    """One training run. What is known so far stands in `out` if it fails."""
+    """One training run. After a failure `out` has the figures so far."""
     batch = options.batch or run.batch
     n_steps = options.steps or run.steps
     drawn = lengths.drawn(run, run.warm_up + n_steps, options.seed)
@@ -124,13 +124,13 @@ def measure(run, meter, device, out):
 class Failure:
     said: str
     is_out_of_memory: bool
-    is_own: bool            # of the allocator, not of a library that found no memory for itself
+    is_own: bool            # of the allocator; else of a library that found no memory for itself
 
 
 def failure_of(run, meter, device, batch, has_completed):
-    """None where a model, made for it, gets through TRY_STEPS steps of that batch. Once another
-    batch did, whatever goes wrong is taken for lack of memory: libraries that find none for their
-    kernels or handles have many words for it."""
+    """None if a model gets through TRY_STEPS steps of that batch. Once another batch did, any
+    failure counts as lack of memory: libraries word it in many ways when they find none for their
+    kernels or handles."""
     trainer = None
     try:
         trainer = Trainer(run, batch, device, options.seed)
@@ -153,15 +153,15 @@ def failure_of(run, meter, device, batch, has_completed):
 
 
 def find_largest(run, meter, device, out):
-    """Each try leaves its figures on a line: where the process is stopped, the last one counts.
-    Where the allocator keeps memory between tries, a library may have found none for that reason
-    only: then the batch gets a try with nothing kept."""
+    """Each try prints its figures on a line; if the process is stopped, the last one counts. If the
+    allocator keeps memory between tries, a library may have found none only for that reason: then
+    the batch gets a try with nothing kept."""
     keeps = allocators.keeps_between_tries(options.allocator)
 
     def attempt(batch):
         failure = failure_of(run, meter, device, batch, "largest_batch" in out)
-        gc.collect()                        # an error holds on to the frames it passed
-        meter.synchronize()                 # fails where more was wrong than lack of memory
+        gc.collect()                        # an error keeps the frames that it passed alive
+        meter.synchronize()                 # fails if more was wrong than lack of memory
         if not keeps:
             meter.empty()
         return failure

@@ -11,7 +11,7 @@ from look import ACCENT, FAINT, INK, style_of, svg_of
 
 COLUMNS = 3
 PANEL = (3.6, 1.9)  # inches
-MOST_SHOWN = 2.5    # times the peak of live bytes; what goes higher leaves the panel
+MOST_SHOWN = 2.5    # times the peak of live bytes; curves above this leave the panel
 LONG_RUN = 100      # iterations
 
 
@@ -26,7 +26,7 @@ def panels(n, height=PANEL[1], **options):
 
 
 def timelines(study, work, memory, name):
-    """Live and resident memory over the run, a panel for each allocator; y is times peak live."""
+    """Live and resident memory over the run, one panel per allocator; y is times peak live."""
     drawn = [(a, study.timelines.get((work, a, memory))) for a in study.allocators]
     drawn = [(a, t) for a, t in drawn if t and t["buckets"]["event"]]
     if not drawn:
@@ -54,7 +54,7 @@ def timelines(study, work, memory, name):
 
 
 def x_axis(timeline):
-    """Where each bucket begins, and the name of the axis."""
+    """The beginning of each bucket, and the name of the axis."""
     events = numpy.array(timeline["buckets"]["event"], dtype=float)
     if timeline.get("n_iterations", 0) >= 2:
         # A bucket is a stretch of events; iterations are spread evenly over them.
@@ -71,7 +71,7 @@ def one_timeline(axis, allocator, timeline, top):
     axis.fill_between(x, live, color=FAINT, linewidth=0, step="post")
     axis.step(x, resident, where="post", color=INK, linewidth=1.1)
     if (resident > top).any():
-        # It left the panel: a dashed line along the edge as long as it is away.
+        # The curve left the panel: draw a dashed line along the edge for that time.
         axis.step(x, numpy.where(resident > top, top * 0.985, numpy.nan), where="post", color=INK,
                   linewidth=1.6, linestyle=(0, (4, 2)))
     failures = numpy.array(buckets["failures"]) > 0
@@ -93,15 +93,15 @@ LIVE, PENDING, FREE, HOLE = range(4)
 KINDS = ["live", "freed, not yet settled", "free", "hole: addresses without memory"]
 LIVE_BY_STREAM = ["#22303c", "#2f6690", "#5b2333", "#4f7a45", "#6b5600", "#5a4a8a"]
 PENDING_COLOUR = "#a9a9a9"
-FREE_COLOUR = "#f7c95c"  # light in black and white, and the eye's first find in colour
+FREE_COLOUR = "#f7c95c"  # light in black and white, striking in colour
 HOLE_COLOUR = "#ffffff"
-HIDDEN = 0.005       # of what is shown; less is idle chunks and rounding
-LARGEST_HOLE = 0.02  # of what is resident; longer ones are drawn as this
+HIDDEN = 0.005       # of the shown memory; less is idle chunks and rounding
+LARGEST_HOLE = 0.02  # of the resident memory; longer ones are drawn this long
 
 
 def pieces_of(worst):
-    """What the allocator showed, and as one free piece at the end what it holds but cannot show:
-    a driver's own pool does not say where its free memory is."""
+    """The pieces that the allocator showed, and at the end one free piece for what it holds but
+    cannot show: a driver's own pool does not tell where its free memory is."""
     pieces = [piece for piece in worst["pieces"] if piece[1] > 0]
     shown = sum(p[1] for p in pieces if p[2] != HOLE)
     hidden = worst["resident_bytes"] - shown
@@ -124,7 +124,7 @@ def laid_out(pieces):
 
 
 def cells_of(pieces, n_cells):
-    """What holds most of each cell: kind and, of live ones, the stream."""
+    """The kind that holds most of each cell and, for live memory, its stream."""
     placed, total = laid_out(pieces)
     weight = numpy.zeros((n_cells, 4))
     stream = numpy.zeros(n_cells, dtype=int)
@@ -148,7 +148,7 @@ def colours_of(weight, stream):
 
 
 def maps(study, work, memory, name):
-    """Who holds what at the worst moment: one map for each allocator, addresses row by row."""
+    """Who holds what at the worst moment: one map per allocator, addresses row by row."""
     drawn = [(a, study.timelines.get((work, a, memory))) for a in study.allocators]
     drawn = [(a, t) for a, t in drawn if t and (t.get("worst") or {}).get("pieces")]
     if not drawn:
@@ -165,8 +165,8 @@ def maps(study, work, memory, name):
 
 
 def cell_bytes(drawn):
-    """One scale for all maps of a work, so that areas compare: but a giant does not shrink the
-    others below a third of the rows."""
+    """One scale for all maps of a work, so that areas compare; but a giant shrinks the others to a
+    third of the rows at most."""
     totals = sorted(laid_out(pieces_of(t["worst"]))[1] for _, t in drawn)
     middle = totals[len(totals) // 2]
     return max(totals[-1] / 3, middle) / (WIDTH * MOST_ROWS) if totals[-1] > 3 * middle \
@@ -213,7 +213,8 @@ def device_ratio(cell):
 
 
 def ladder(study, work, name):
-    """On which device sizes each allocator completes; and the least, where it was looked for."""
+    """The device sizes on which each allocator completes; and the least size, if it was
+    searched."""
     sizes = [m for m in study.memories if m != "unlimited"]
     if not sizes:
         return None
@@ -262,7 +263,7 @@ def rung(axis, row, cell):
 # ---- the drift ---------------------------------------------------------------------------------
 
 def drift(study, work, memory, name):
-    """What a long run does to each allocator: residency, device operations and host time."""
+    """The effect of a long run on each allocator: residency, device operations and host time."""
     drawn = [(a, study.timelines.get((work, a, memory))) for a in study.allocators]
     drawn = [(a, t) for a, t in drawn if t and t.get("n_iterations", 0) >= LONG_RUN]
     if not drawn:
@@ -304,7 +305,7 @@ def one_drift(axes, style, allocator, timeline):
 # ---- all works ---------------------------------------------------------------------------------
 
 def overview(study, memory, name):
-    """Resident over live at their peaks, every work and allocator: the study in one picture."""
+    """Resident over live at their peaks, for every work and allocator: the study in one picture."""
     figure, axis = plt.subplots(figsize=(PANEL[0] * COLUMNS * 0.78,
                                          0.42 * len(study.works) + 1.4))
     works = list(reversed(study.works))

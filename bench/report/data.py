@@ -1,4 +1,5 @@
-"""What `pleat ab` wrote: results.jsonl, one line a cell, and timelines.jsonl, one line a chart."""
+"""Reads the output of `pleat ab`: results.jsonl, one line per cell, and timelines.jsonl, one line
+per chart."""
 import dataclasses
 import json
 import math
@@ -94,7 +95,7 @@ def geometric_mean(values):
 
 
 def summary_rows(study):
-    """One row an allocator: what it does over all works, on the largest device of the study."""
+    """One row per allocator: its figures over all works, on the largest device of the study."""
     memory = "unlimited" if "unlimited" in study.memories else study.memories[-1]
     rows = []
     for allocator in study.allocators:

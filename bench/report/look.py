@@ -1,5 +1,5 @@
-"""How the charts look: readable in black and white, pleat in front, the others told apart by dashes
-and markers before colour."""
+"""How the charts look: readable in black and white, pleat in front, the others distinguished by
+dashes and markers before colour."""
 import io
 import re
 
@@ -54,7 +54,7 @@ def style_of(allocator, allocators):
 
 
 NUMBER = re.compile(r"-?[0-9]+\.[0-9]+")
-PIXELS = 1.42  # a point, so that the widest charts fill the page
+PIXELS = 1.42  # per point, so that the widest charts fill the page
 
 
 def shorten(number):
@@ -62,7 +62,7 @@ def shorten(number):
 
 
 def svg_of(figure, name, label):
-    """The figure as an element for a page: ids of its own, a name and a text for those who do not
+    """The figure as an element for a page, with unique ids, a name and a text for those who cannot
     see it."""
     out = io.StringIO()
     plt.rcParams["svg.hashsalt"] = name
@@ -70,9 +70,9 @@ def svg_of(figure, name, label):
     plt.close(figure)
     text = out.getvalue()
     text = text[text.index("<svg"):]
-    # A tenth of a pixel is enough: half the page's size.
+    # A precision of a tenth of a pixel is enough and halves the page's size.
     text = re.sub(r'\bd="[^"]+"', lambda d: NUMBER.sub(shorten, d.group()), text)
-    # Ids of figures must not meet in one page, nor their references.
+    # Ids of figures must not collide in one page, nor their references.
     text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
     text = re.sub(r'(xlink:href="#|url\(#)', rf'\g<1>{name}-', text)
     width = float(re.search(r'width="([0-9.]+)pt"', text).group(1))

@@ -17,8 +17,8 @@ try:
     import jinja2
     import matplotlib  # noqa: F401  pylint: disable=unused-import
 except ImportError as error:
-    # The distribution's packages are seen by the distribution's Python only, and python3 on the
-    # path may be another.
+    # Only the distribution's own Python finds the distribution's packages, and python3 on the path
+    # may be another one.
     if (os.path.realpath(sys.executable) != os.path.realpath(DISTRIBUTION_PYTHON)
             and os.access(DISTRIBUTION_PYTHON, os.X_OK)):
         os.execv(DISTRIBUTION_PYTHON, [DISTRIBUTION_PYTHON, "-B", *sys.argv])
@@ -86,7 +86,7 @@ def render(study):
 
 
 def put_in_place(path, text):
-    """A reader never sees half a page. A page that is there keeps its mode and the links to it."""
+    """Readers never see half a page. An existing page keeps its mode and the links to it."""
     page = path.resolve()
     unfinished = page.with_name(page.name + ".part")
     unfinished.write_text(text, encoding="utf-8")

@@ -1,8 +1,8 @@
 """GPU memory that does not fragment.
 
-pleat.torch puts it under PyTorch. This module is what needs no framework: the library, its
+pleat.torch puts it under PyTorch. This module needs no framework. It has the library, its
 configuration, and the statistics and snapshots of its default instance, from which all adapters
-allocate. Importing it loads nothing; the library is loaded by the first call.
+allocate. Importing it loads nothing; the first call loads the library.
 """
 
 from __future__ import annotations

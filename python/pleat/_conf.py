@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def split_conf(text: str) -> dict[str, str]:
-    """Split a configuration into keys and values, in order; what they mean is libpleat's matter.
+    """Split a configuration into keys and values, in order; libpleat decides what they mean.
 
     Raises  ValueError for an entry without a colon, a key given twice, or brackets that do not
             match.
@@ -40,7 +40,7 @@ def _add_entry(entries: dict[str, str], text: str) -> None:
 
 
 def join_conf(entries: dict[str, str]) -> str:
-    """The text of such entries."""
+    """The text of these entries."""
     return ",".join(f"{key}:{value}" for key, value in entries.items())
 
 

@@ -1,8 +1,8 @@
-"""The default instance, which the adapters allocate from: libpleat's functions on it, in Python.
+"""libpleat's functions on the default instance, from which the adapters allocate.
 
 Every function raises PleatError with the library's own sentence. All may be called from any thread.
-Units are bytes. The first of them in a process makes the instance, out of PLEAT_CONF, which loads
-and initialises the driver: the real one, unless PLEAT_CONF names the simulator.
+Units are bytes. The first call in a process makes the instance from PLEAT_CONF, which loads and
+initialises the driver: the real one, unless PLEAT_CONF names the simulator.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ._library import STATS_FN, WRITE_FN, DeviceInfo, Instance, check, library
 
 
 class Device(NamedTuple):
-    """What is at work on a device."""
+    """The driver and the allocator of a device."""
 
     name: str
     driver: str
@@ -50,7 +50,7 @@ def instance() -> Instance:
 
 
 def made_from() -> str | None:
-    """PLEAT_CONF when this module first used the default instance; None if it has not."""
+    """PLEAT_CONF at the first use of the default instance by this module; None before."""
     return _made_from
 
 
@@ -68,7 +68,7 @@ def memory_stats(device: int = 0) -> OrderedDict[str, int]:
     """Read a device's statistics under the keys of torch.cuda.memory_stats, sorted.
 
     Units    counts and bytes, as the key says: 123 keys, and 12 for each private pool.
-    Raises   PleatError (PLEAT_EDEVICE; what making the default instance may say).
+    Raises   PleatError (PLEAT_EDEVICE; errors of making the default instance).
     Threads  any; all numbers are of one instant. Opens no device.
     """
     found: OrderedDict[str, int] = OrderedDict()
@@ -82,7 +82,7 @@ def memory_stats(device: int = 0) -> OrderedDict[str, int]:
 
 
 def reset_peaks(device: int = 0) -> None:
-    """Set every peak to what is current."""
+    """Set every peak to its current value."""
     check(library().pleat_device_reset_peaks(instance(), device))
 
 
@@ -95,7 +95,7 @@ def trim(device: int = 0, keep_bytes: int = 0, wait: bool = True) -> int:
     """Give free memory of a device back to the driver.
 
     Params   keep_bytes  stop when no more than this is resident.
-             wait        wait for the last uses of what is free but pending.
+             wait        wait for the last uses of pending memory.
     Returns  bytes given back.
     """
     released = ctypes.c_uint64()
@@ -111,7 +111,7 @@ def set_limit(device: int, limit_bytes: int) -> None:
 
 
 def memory_info(device: int = 0) -> tuple[int, int]:
-    """(free, total) bytes as the driver says: what pleat caches is not free."""
+    """(free, total) bytes as the driver tells: memory that pleat caches is not free."""
     free = ctypes.c_uint64()
     total = ctypes.c_uint64()
     check(
@@ -123,7 +123,7 @@ def memory_info(device: int = 0) -> tuple[int, int]:
 
 
 def describe(device: int = 0) -> Device:
-    """Tell what is at work on a device; opens it."""
+    """Tell the driver and the allocator of a device; opens it."""
     info = DeviceInfo()
     check(library().pleat_device_describe(instance(), device, ctypes.byref(info)))
     return Device(
@@ -151,7 +151,7 @@ HISTORY_MOST = 1 << 28
 
 
 def record_history(max_entries: int, flags: int = 0) -> None:
-    """Record what happens from now on, `max_entries` for each device; 0 = stop."""
+    """Record all events from now on, `max_entries` for each device; 0 = stop."""
     check(library().pleat_history_record(instance(), max_entries, flags))
 
 
@@ -168,7 +168,8 @@ def snapshot_pickle() -> bytes:
 
 
 def dump_snapshot(path: str | os.PathLike[str]) -> None:
-    """Write the snapshot into a file, replaced only once all is written; JSON if it ends in .json.
+    """Write the snapshot into a file, which is replaced only when all is written; JSON if it ends
+    in .json.
 
     Raises  PleatError (PLEAT_EWRITE names the path and the system's reason).
     """

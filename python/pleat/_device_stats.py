@@ -7,8 +7,8 @@ import ctypes
 from ._default import instance
 from ._library import check, library
 
-# Fields of pleat_stats: groups of three pools, of which the first is all, and of one; then single
-# numbers, which torch.cuda.memory_stats does not tell.
+# Fields of pleat_stats: groups of three pools, the first of which is all; groups of one; then
+# single numbers, which torch.cuda.memory_stats does not have.
 _GROUPS = (
     "allocation", "segment", "active", "inactive_split", "allocated_bytes", "reserved_bytes",
     "active_bytes", "inactive_split_bytes", "requested_bytes",
@@ -63,11 +63,11 @@ def whole_stat(name: str, device: int = 0) -> Stat:
 
 
 def device_stats(device: int = 0) -> dict[str, int]:
-    """Read pleat's own counters of a device: resident bytes by what holds them, device operations.
+    """Read pleat's own counters of a device: resident bytes by holder, device operations.
 
     Units    counts, bytes and nanoseconds, as the name says: pleat_types.h explains each.
     Returns  all zero for a device never used.
-    Raises   PleatError (PLEAT_EDEVICE; what making the default instance may say).
+    Raises   PleatError (PLEAT_EDEVICE; errors of making the default instance).
     Threads  any; one consistent snapshot. Opens no device.
     """
     return dict(zip(_SINGLE, _read(device).single))

@@ -1,6 +1,6 @@
-"""Which driver pleat uses under a framework: the real one, unless the simulator is asked for.
+"""Chooses pleat's driver under a framework: the real one, unless the user asks for the simulator.
 
-pleat's own default, driver:auto, takes the simulator where it finds no GPU. Under a framework that
+pleat's own default, driver:auto, takes the simulator if it finds no GPU. Under a framework that
 must not happen unasked: a simulated address in a real kernel corrupts memory or faults.
 """
 
@@ -12,7 +12,7 @@ from ._conf import join_conf, overlay
 
 
 def take_real_driver() -> None:
-    """Write driver:cuda into PLEAT_CONF unless it names a driver; of use before the default
+    """Write driver:cuda into PLEAT_CONF unless it names a driver. Call this before the default
     instance is made.
 
     Raises   ValueError if PLEAT_CONF is not key:value,...

@@ -1,7 +1,7 @@
-"""Finding and loading libpleat.so, and what its functions take.
+"""Finds and loads libpleat.so, and declares its functions.
 
-The library lies in the package; PLEAT_LIBRARY names another one (a build folder's, say). It is
-loaded on first use, once, and stays: loading it touches no GPU and starts no thread.
+The library is in the package; PLEAT_LIBRARY names another one (such as a build folder's). The first
+use loads it, and it stays loaded. Loading touches no GPU and starts no thread.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ _PROTOTYPES: dict[str, tuple[object, list[object]]] = {
 
 
 def library_path() -> str:
-    """Tell where libpleat.so lies.
+    """Tell where libpleat.so is.
 
     Returns  an absolute path: PLEAT_LIBRARY of the environment, else the package's own.
     Raises   FileNotFoundError if there is none.
@@ -102,7 +102,7 @@ def library_path() -> str:
 
 
 def beside(name: str) -> str | None:
-    """The path of another library that lies beside libpleat.so; None if it does not."""
+    """The path of another library beside libpleat.so; None if there is none."""
     path = Path(library_path()).parent / name
     return str(path) if path.is_file() else None
 
@@ -124,7 +124,7 @@ def library() -> ctypes.CDLL:
 
 
 def last_error() -> LastError:
-    """Copy what the calling thread's last failing call failed of; status 0 before the first."""
+    """Copy the error of the calling thread's last failing call; status 0 before the first."""
     return copy_record(library().pleat_last_error().contents)
 
 

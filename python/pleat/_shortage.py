@@ -1,4 +1,4 @@
-"""What a failed allocation raises where the framework has no exception of its own."""
+"""The exception of a failed allocation, for frameworks without one of their own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ._status import ENOMEM_DEVICE, EPENDING, PleatError
 
 
 def shortage() -> Exception:
-    """The calling thread's last error: MemoryError where memory is short, else PleatError."""
+    """The calling thread's last error: MemoryError if memory is short, else PleatError."""
     error = last_error()
     if error.status in (ENOMEM_DEVICE, EPENDING):
         return MemoryError(error.text)

@@ -82,7 +82,7 @@ class LastError(NamedTuple):
 
 
 def copy_record(record: ErrorRecord) -> LastError:
-    """The texts live only until the thread's next failure, hence the copy."""
+    """The texts only live until the thread's next failure, hence the copy."""
     return LastError(
         record.status,
         (record.text or b"").decode(errors="replace"),

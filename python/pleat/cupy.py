@@ -3,9 +3,9 @@
     import cupy, pleat.cupy
     pleat.cupy.install()
 
-Memory belongs to CuPy's current stream of the thread that asks for it; the current stream of the
-thread that drops the last reference counts as a use. Work on any other stream must be ordered with
-one of the two, as under CuPy's own pool. Managed, pinned and asynchronous memory stays CuPy's.
+Memory belongs to the current CuPy stream of the allocating thread; the current stream of the thread
+that drops the last reference counts as a use. Work on any other stream must be ordered with one of
+the two, as under CuPy's own pool. Managed, pinned and asynchronous memory stays CuPy's.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _former: Allocator | None = None
 
 
 def _stream_function() -> int:
-    """CuPy's C function that tells the thread's current stream on a device; 0 where it has another
-    form than `intptr_t (int)`. Called with the interpreter's lock held, as all of CuPy's are."""
+    """CuPy's C function that tells the thread's current stream on a device; 0 if its form is not
+    `intptr_t (int)`. Called with the interpreter's lock held, like all of CuPy's functions."""
     capsule = getattr(cupy_backends.cuda.stream, "__pyx_capi__", {}).get("get_stream_ptr")
     form = b"intptr_t (int)"
     if capsule is None or not ctypes.pythonapi.PyCapsule_IsValid(
@@ -47,7 +47,7 @@ def _address(name: str) -> int:
 
 
 def _told_allocator() -> Allocator:
-    """For a CuPy whose streams C cannot ask for: tells the stream from Python, a little slower."""
+    """For a CuPy whose current stream C cannot ask for: asks Python, a little slower."""
 
     def malloc(size: int, device: int) -> int:
         stream = cupy.cuda.get_current_stream().ptr
@@ -72,11 +72,10 @@ def _allocate_or_none() -> Allocator:
 
 
 def allocator() -> Allocator:
-    """Make what cupy.cuda.set_allocator and cupy.cuda.using_allocator take.
+    """Make an allocator for cupy.cuda.set_allocator and cupy.cuda.using_allocator.
 
-    Returns  a function from bytes to MemoryPointer. It raises CuPy's OutOfMemoryError, whose
-             __cause__ is pleat's own account, where memory is short; PleatError where something
-             else is wrong.
+    Returns  a function from bytes to MemoryPointer. It raises CuPy's OutOfMemoryError, with pleat's
+             own error as __cause__, if memory is short; PleatError for any other failure.
     Raises   FileNotFoundError; OSError if libpleat cannot be loaded.
     Threads  any.
     """
@@ -105,7 +104,7 @@ def _failure(size: int) -> Exception:
 
 
 def install() -> None:
-    """Make pleat CuPy's allocator from now on; arrays that exist keep their memory. A second call
+    """Make pleat CuPy's allocator from now on; existing arrays keep their memory. A second call
     changes nothing."""
     global _former
     if _former is None:
@@ -114,7 +113,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Put back the allocator that install() found; arrays that exist stay with pleat."""
+    """Put back the allocator that install() found; existing arrays stay with pleat."""
     global _former
     if _former is not None:
         cupy.cuda.set_allocator(_former)

@@ -23,7 +23,7 @@ from ._driver import take_real_driver
 from ._library import library
 from ._shortage import shortage
 
-# By name: numba-cuda puts itself in the place of what numba has under it, which no checker sees.
+# By name: numba-cuda replaces the numba.cuda of numba itself, which no checker sees.
 _cuda: Any = importlib.import_module("numba.cuda")
 
 
@@ -31,7 +31,7 @@ class PleatMemoryManager(_cuda.HostOnlyCUDAMemoryManager):
     """One for each of Numba's contexts, which are the primary contexts of the devices."""
 
     def initialize(self) -> None:
-        """Bound what Numba may leave pending of pinned memory, as its own manager does."""
+        """Bound the pinned memory that Numba may leave pending, as its own manager does."""
         take_real_driver()
         if self.deallocations.memory_capacity == 0:
             self.deallocations.memory_capacity = self.get_memory_info().total
@@ -39,7 +39,7 @@ class PleatMemoryManager(_cuda.HostOnlyCUDAMemoryManager):
     def memalloc(self, size: int) -> Any:
         """Allocate on the current device.
 
-        Raises   MemoryError with pleat's sentence on what holds the memory; PleatError.
+        Raises   MemoryError with pleat's sentence on who holds the memory; PleatError.
         """
         ptr = library().pleat_numba_malloc(size)
         if not ptr and size:
@@ -53,26 +53,26 @@ class PleatMemoryManager(_cuda.HostOnlyCUDAMemoryManager):
         )
 
     def get_memory_info(self) -> Any:
-        """(free, total) as the driver says: what pleat caches is not free."""
+        """(free, total) as the driver tells: memory that pleat caches is not free."""
         free, total = memory_info(self.context.device.id)
         return _cuda.MemoryInfo(free=free, total=total)
 
     def get_ipc_handle(self, memory: Any) -> Any:
-        """Raise: the driver exports no handles of memory that was mapped by hand."""
+        """Raise: the driver exports no handles of mapped memory."""
         raise NotImplementedError(
             "memory of pleat cannot be shared between processes: cuIpcGetMemHandle takes memory of "
             "cuMemAlloc only. Copy into an array of a process without NUMBA_CUDA_MEMORY_MANAGER"
         )
 
     def reset(self) -> None:
-        """Drop what Numba holds of pinned memory, and give free device memory back. Arrays that
-        are still referenced keep theirs."""
+        """Drop Numba's pinned memory, and give free device memory back. Arrays that are still
+        referenced keep theirs."""
         super().reset()
         trim(self.context.device.id)
 
     @property
     def interface_version(self) -> int:
-        """Of Numba's plugin interface."""
+        """The version of Numba's plugin interface."""
         return 1
 
 

@@ -4,7 +4,7 @@
         path, providers=[("CUDAExecutionProvider", pleat.onnxruntime.cuda_provider_options())])
 
 The provider computes on the legacy default stream as soon as it has an external allocator, so all
-sessions of a device share its memory safely, and it refuses a `user_compute_stream` of one's own.
+sessions of a device share its memory safely; and it refuses a `user_compute_stream`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""pleat under RMM, and through it under cuDF, cuML and whatever else asks RMM for memory.
+"""pleat under RMM, and so under cuDF, cuML and all other users of RMM.
 
     import pleat.rmm
     pleat.rmm.install()          # before anything allocates
 
-RMM calls back into Python for each block, which costs some microseconds. C++ programs have
+RMM calls back into Python for each block, which costs some microseconds. C++ programs use
 pleat_cuda_mr.hpp instead, which costs nothing.
 """
 
@@ -35,8 +35,8 @@ def _deallocate(ptr: int, size: int, stream: Stream) -> None:
 def resource() -> rmm.mr.CallbackMemoryResource:
     """Make a resource that allocates from pleat, on whichever device is current.
 
-    Returns  what rmm.mr.set_current_device_resource and RMM's adaptors take. Allocations raise
-             MemoryError where memory is short.
+    Returns  a resource for rmm.mr.set_current_device_resource and RMM's adaptors. Allocations raise
+             MemoryError if memory is short.
     """
     take_real_driver()
     return rmm.mr.CallbackMemoryResource(_allocate, _deallocate)

@@ -1,8 +1,8 @@
-"""The stream that a thread uses, for frameworks that name none when they ask for memory.
+"""The stream that a thread uses, for frameworks that name none when they allocate.
 
-Numba's memory manager is not told a stream, nor is CuPy's where pleat cannot ask CuPy itself. Their
-memory belongs to the stream set here, one for each thread and device; at first, and again with 0,
-that is the legacy default stream.
+Numba names no stream to its memory manager; nor does a CuPy whose current stream pleat cannot ask
+for. Their memory belongs to the stream set here, one for each thread and device; by default, and
+with 0, that is the legacy default stream.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def current_stream(device: int = 0) -> int:
 
 @contextlib.contextmanager
 def use_stream(stream: int, device: int = 0) -> Iterator[None]:
-    """Set the calling thread's stream for a `with` block, and put the former one back."""
+    """Set the calling thread's stream for a `with` block, and restore the former one afterwards."""
     before = current_stream(device)
     set_current_stream(stream, device)
     try:

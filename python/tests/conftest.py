@@ -1,4 +1,4 @@
-"""What the tests of the package share: fresh pythons, and where things lie."""
+"""Shared by the tests of the package: fresh pythons, and the places of things."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def clean_environment(**extra: str) -> dict[str, str]:
-    """This environment, without what would change pleat's or torch's mind."""
+    """This environment, without variables that would influence pleat or torch."""
     dropped = ("PLEAT_", "PYTORCH_", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES")
     kept = {key: value for key, value in os.environ.items() if not key.startswith(dropped)}
     return {**kept, "PYTHONDONTWRITEBYTECODE": "1", **extra}
@@ -31,7 +31,7 @@ def clean_environment(**extra: str) -> dict[str, str]:
 def run_arguments(
     *arguments: str, cwd: Path, status: int | None = 0, **extra: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run python; a wrong exit status fails the test with what it wrote."""
+    """Run python; with a wrong exit status the test fails and shows the output."""
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=cwd,
@@ -66,7 +66,7 @@ def run_python(tmp_path: Path) -> Run:
 
 
 class Zygote:
-    """zygote.py at work: what run() returns is as if a fresh python had imported torch."""
+    """A running zygote.py: run() works as if a fresh python had imported torch."""
 
     def __init__(self, **extra: str) -> None:
         self.extra = extra
@@ -122,7 +122,7 @@ def cuda_zygote() -> Iterator[Zygote]:
 
 @pytest.fixture
 def run_torch(torch_zygote: Zygote, tmp_path: Path) -> Run:
-    """run_torch(CODE, status=0, VARIABLE=...): as run, with torch imported already."""
+    """run_torch(CODE, status=0, VARIABLE=...): like run, with torch imported already."""
 
     def run_code(code: str, status: int | None = 0, **extra: str) -> object:
         return torch_zygote.run(code, tmp_path, status, **extra)

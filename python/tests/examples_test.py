@@ -1,4 +1,4 @@
-"""The programs of examples/: all are compiled, those that can run without a GPU are run."""
+"""Compiles all programs of examples/, and runs those that need no GPU."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # labels: python stress
-"""PyTorch's hooks called as PyTorch calls them, on the simulator, without torch."""
+"""Calls PyTorch's hooks as PyTorch does, on the simulator, without torch."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The addresses that ONNX Runtime gets, called as it calls them; and, where its wheel and NVIDIA's
-libraries are installed, the real CUDA provider on the simulated runtime."""
+"""Calls the addresses for ONNX Runtime as it does; and, if its wheel and NVIDIA's libraries are
+installed, runs the real CUDA provider on the simulated runtime."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def test_the_simulator_is_not_taken_unasked(run: Run) -> None:
     )
 
 
-# A model that adds its two inputs of 4 floats, as the protocol buffer that it is. Kernels compute
-# nothing here, so only who gave the memory can be seen.
+# A model that adds its two inputs of 4 floats, as a protocol buffer. Kernels compute nothing here,
+# so the test can only see who gave the memory.
 SESSION = """
 import numpy as np, onnxruntime, pleat, pleat.onnxruntime
 
@@ -91,7 +91,7 @@ assert stats["allocation.all.current"] == 0, stats["allocation.all.current"]
 assert pleat.check_invariants() == 0
 """
 
-# Answers that it is there, and no more.
+# Answers that it is loaded, and does nothing else.
 CUDNN = """
 #include <stddef.h>
 int cudnnCreate(void **handle) { static char it; *handle = &it; return 0; }

@@ -157,7 +157,7 @@ def test_out_of_memory_is_torchs_error_and_the_device_stays_usable(run_cuda: Run
 
 
 def test_absurd_sizes_are_out_of_memory_too(run_cuda: Run) -> None:
-    """The second number is that of torch's own test: a batch size may start anywhere."""
+    """The second number is from torch's own test: a batch size may start anywhere."""
     done = run_cuda(
         installed(
             """
@@ -267,7 +267,7 @@ def test_a_fraction_below_what_lives_is_refused_by_both_functions(run_cuda: Run)
 
 
 def test_what_torch_cannot_ask_a_pluggable_allocator_still_raises(run_cuda: Run) -> None:
-    """The list in docs/pytorch.md, as far as the simulated runtime gets there."""
+    """The list in docs/pytorch.md, as far as the simulated runtime supports it."""
     run_cuda(
         installed(
             """
@@ -366,8 +366,8 @@ def test_a_captured_graph_keeps_its_memory_to_itself(run_cuda: Run) -> None:
 def test_a_graph_that_runs_where_nobody_looks_keeps_its_memory_until_it_is_done(
     run_cuda: Run,
 ) -> None:
-    """The stream of the replay allocates nothing, so that pleat never hears of it. Copies, because
-    the simulator knows what they touch: it would record the hazard."""
+    """The replay's stream allocates nothing, so pleat never hears of it. The work is copies,
+    because the simulator knows what they touch: it would record the hazard."""
     run_cuda(
         installed(
             """

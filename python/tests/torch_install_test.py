@@ -147,7 +147,7 @@ def test_this_torch_has_no_hook_that_is_not_set(run_torch: Run) -> None:
 
 
 def test_torchs_own_bindings_reach_the_pool_hooks(run_torch: Run) -> None:
-    """The private pool's statistics appear: the id arrived as it was sent, pair by value."""
+    """The private pool's statistics appear, so the id, a pair by value, arrived unchanged."""
     run_torch(
         """
         import pleat, pleat.torch, torch

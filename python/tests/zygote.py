@@ -1,8 +1,8 @@
-"""A python that has imported torch, and forks itself for each piece of code it is sent.
+"""A python that has imported torch and forks itself for each piece of code that it gets.
 
 Importing torch takes seconds, a fork does not. Requests are lines of JSON on standard input: code,
 cwd, environment, and the files for its output; the answer is a line with the exit status. A child
-runs the code as its main module and ends as any interpreter does. See conftest.run_torch.
+runs the code as its main module and ends like any interpreter. See conftest.run_torch.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 
 
 def become(request: dict[str, object]) -> None:
-    """Be the fresh process that the request describes."""
+    """Become the fresh process that the request describes."""
     os.chdir(str(request["cwd"]))
     os.environ.clear()
     os.environ.update(request["environment"])  # type: ignore[arg-type]

@@ -110,8 +110,8 @@ typedef struct pl_measure_options {
 /** Measure the device into `out`.
  *
  *  Units    microseconds, bytes; one device.
- *  Params   options NULL = all defaults. out [out] filled as far as the measurement went, also
- *           after a failure.
+ *  Params   options NULL = all defaults.
+ *           out [out] filled as far as the measurement went, also after a failure.
  *  Returns  PLEAT_OK; ENOVMM (out holds what can be measured without); ENOMEM_HOST;
  *           ENOMEM_DEVICE; EDRIVER.
  *  Failure  everything created is given back, or counted as an undo failure.

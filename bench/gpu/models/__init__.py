@@ -1,4 +1,4 @@
-"""The models that are trained: small, clear, plain PyTorch; data and weights come from a seed."""
+"""The models to train: small, clear, plain PyTorch; data and weights come from a seed."""
 import dataclasses
 
 from models import decoder, lora, moe
@@ -6,11 +6,11 @@ from models import decoder, lora, moe
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What a training run is made of, apart from the allocator."""
+    """A training run apart from its allocator."""
     build: callable         # (device) -> module
     vocabulary: int
     batch: int              # sequences a step
-    shortest: int           # tokens of the longest sequence of a step: drawn in between
+    shortest: int           # least tokens of a step's longest sequence
     longest: int
     warm_up: int            # steps before the clock starts
     steps: int              # steps on the clock

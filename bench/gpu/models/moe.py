@@ -1,8 +1,8 @@
 """A mixture of experts: each token goes to two of them, none is dropped.
 
-Which expert a token goes to is drawn on the host, skewed as trained routers are, and anew for each
-step; the gate's weight of it is computed and learned. So the sizes are those of a real mixture,
-uneven and never the same, but equal under every allocator and on a device that computes nothing."""
+The host draws each token's experts anew for each step, skewed like trained routers; the gate's
+weights are computed and learned. So the sizes are those of a real mixture, uneven and always
+different, but equal under every allocator and on a device that computes nothing."""
 import torch
 from torch import nn
 from torch.nn import functional
@@ -29,8 +29,9 @@ class Experts(nn.Module):
         self.experts = nn.ModuleList(Expert(width, hidden, device) for _ in range(n_experts))
 
     def choose(self, n_tokens):
-        """(tokens in the order of their experts, how many each expert has): on the host. Each token
-        comes CHOSEN times; now and then both are of one expert, which adds up just as well."""
+        """(tokens in the order of their experts, the number of tokens of each expert), on the host.
+        Each token appears CHOSEN times; sometimes both go to one expert, which works just as
+        well."""
         n_places = n_tokens * CHOSEN
         shares = (torch.randn(len(self.experts)) * SKEW).softmax(dim=0)
         ends = (shares.cumsum(dim=0) * n_places).round().long().tolist()

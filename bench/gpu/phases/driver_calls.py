@@ -1,5 +1,5 @@
-"""The first phases: what the driver does that designs depend on, each in a small program of its own
-that makes its calls itself, most of them without PyTorch."""
+"""The first phases test what designs assume about the driver. Each is a small program that makes
+its driver calls itself; most need no PyTorch."""
 import json
 
 import captures
@@ -14,12 +14,12 @@ STALL_SECONDS = 2           # of each of four passes
 TAKE_SECONDS = 10
 TAKING = ("pleat", "pleat-8m")
 LIMIT_S = 60
-TAKE_LIMIT_S = 120          # PyTorch may be imported here for the first time
+TAKE_LIMIT_S = 120          # may import PyTorch for the first time
 
 
 def reader(setup, name):
-    """All that a program says goes into one file, in the folder of results; the table has what it
-    has a column for."""
+    """The program's whole output goes into one file in the folder of results; the table gets what
+    it has a column for."""
     def read(output):
         figures = read_pytorch(output)
         path = setup.out / "driver.json"
@@ -56,7 +56,7 @@ def take_cells(setup):
 
 
 def capture_cells(setup):
-    """A process of a second for each variant."""
+    """One process for each variant, about a second each."""
     asked = [plain(setup, "captures", question, len(variants), 2 * LIMIT_S,
                    GPU / "captures.py", question)
              for question, variants in captures.VARIANTS.items()]

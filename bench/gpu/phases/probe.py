@@ -1,11 +1,11 @@
-"""Which PyTorch is here; what the driver's calls cost, as the simulator's cost file."""
+"""Records which PyTorch is here, and what driver calls cost, as the simulator's cost file."""
 import json
 
 from cells import Cell, last_object
 from phases.pytorch import ROOT, environment_of, read as read_pytorch
 
 SECONDS = 60
-SECONDS_SIMULATED = 3600    # the most there is: it takes one
+SECONDS_SIMULATED = 3600    # the most allowed: it takes one
 LIMIT_S = 150       # the command ends by itself; opening a device may take long
 TORCH_LIMIT_S = 180     # the first import on a machine reads gigabytes; later ones do not
 SHOWN = ("create (fresh)", "create (after release)", "map", "access", "unmap")
@@ -43,7 +43,7 @@ def cells(setup):
 def cost_cells(setup):
     command = [setup.build / "pleat", "probe", "--driver", setup.driver, "--json",
                "--seconds", SECONDS_SIMULATED if setup.is_simulated else SECONDS]
-    if setup.is_simulated:      # on a real one the command names the file after the GPU
+    if setup.is_simulated:      # on a real GPU the command names the file after it
         command += ["--cost-file", setup.out / "simulated.cost"]
     return [Cell("costs", "costs", tuple(command), LIMIT_S, about_s=SECONDS,
                  environment=setup.library_path(), read=reader(setup))]

@@ -1,4 +1,4 @@
-"""How a cell runs PyTorch, and what it reads of it."""
+"""How a cell runs PyTorch, and what it reads from it."""
 import functools
 import pathlib
 import subprocess
@@ -10,7 +10,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 @functools.cache
 def is_compiled(python):
-    """Does its PyTorch lie there with bytecode? Compiling all of it takes longer than many a cell."""
+    """Is its PyTorch installed with bytecode? Compiling all of it takes longer than many a cell."""
     question = "import importlib.util as u, os; " \
                "found = u.find_spec('torch'); print(os.path.exists(found.cached))"
     try:
@@ -22,8 +22,8 @@ def is_compiled(python):
 
 
 def bytecode(setup):
-    """Cells write none beside sources, which are not theirs; where there is none for PyTorch, the
-    first of them leaves it for the others in the folder of results."""
+    """Cells write no bytecode beside sources, which are not theirs. If PyTorch has none, the first
+    cell leaves it for the others in the folder of results."""
     if is_compiled(setup.python):
         return {"PYTHONDONTWRITEBYTECODE": "1"}
     return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(setup.out / "pycache")}
@@ -41,7 +41,7 @@ def environment_of(setup):
 
 
 def plain_environment(setup):
-    """Of a program that asks for libcuda.so.1 itself."""
+    """For a program that opens libcuda.so.1 itself."""
     if not setup.is_simulated:
         return {}
     return {"LD_LIBRARY_PATH": str(setup.links), "PLEAT_SIM": f"capacity:{setup.memory}"}

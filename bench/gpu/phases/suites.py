@@ -1,17 +1,18 @@
-"""The unit suites that speak to the real driver, the library in a fresh Python, and
-whether PyTorch's bytes stay what they are."""
+"""The unit suites that use the real driver, the library in a fresh Python, and a test that the
+contents of PyTorch's tensors stay."""
 import re
 
 from cells import Cell
 from phases.pytorch import ROOT, environment_of, read as read_pytorch
 
-# Every other suite asks for the simulated driver itself: its faults and hazards are what it tests.
-# A case is a cell: what crashes or breaks the context takes no other case along. Seconds of each.
+# Every other suite asks for the simulated driver itself, since it tests faults and hazards. Each
+# case is a cell: one that crashes or breaks the context takes no other along. The numbers are
+# seconds.
 CASES = {
     "vmm_gpu_test": {"memory": 4, "streams": 4, "measuring": 30},
     "vmm_pool_gpu_test": {"gpu": 8},
 }
-CASES_ON_SIMULATOR = {"vmm_gpu_test": {"memory": 1}}    # what it exports, without measuring
+CASES_ON_SIMULATOR = {"vmm_gpu_test": {"memory": 1}}    # tests exports, without measuring
 LIMIT_S = 120
 LOADER = ROOT / "tests" / "python" / "load_library.py"
 SUMMARY = re.compile(r"^\d+%: Checks: \d+, Failures: \d+, Errors: \d+$", re.MULTILINE)
@@ -24,15 +25,15 @@ def read_check(output):
 
 def read_loader(output):
     said = output.splitlines()[-1] if output else ""
-    return {"detail": said.split(" through ")[0]}   # a path: of this machine only
+    return {"detail": said.split(" through ")[0]}   # drops a path of this machine
 
 
 def cells(setup):
     found = []
     environment = {"CK_DEFAULT_TIMEOUT": "0"}
     if setup.is_simulated:
-        # The suites ask for libcuda.so.1; here that is the simulator, with contents that are kept.
-        # Measuring what calls cost would take a minute and depend on the host.
+        # The suites open libcuda.so.1; here that is the simulator, with real contents. Measuring
+        # the cost of calls would take a minute and depend on the host.
         environment |= {**setup.library_path(setup.links), "PLEAT_SIM": "backing:memory"}
     else:
         environment |= setup.library_path()

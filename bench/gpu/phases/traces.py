@@ -16,7 +16,7 @@ KEYS = ("peak_live_bytes", "events", "alloc_retries", "host_syncs", "stream_wait
 
 
 def read_simulated(output):
-    """The simulator's own time is in the calls: it says nothing of a GPU."""
+    """These include the simulator's own time, so they tell nothing about a GPU."""
     figures = read(output)
     del figures["ns_per_event"]
     return figures
@@ -27,7 +27,7 @@ def read(output):
     figures = {key: replay[key] for key in KEYS}
     figures["ooms"] = replay["oom_count"]
     figures["device_ops"] = sum(replay["device_ops"].values())
-    if replay["oom_count"]:             # a result, not a failure: the cache did not get through
+    if replay["oom_count"]:             # a result, not a failure: the cache ran out of memory
         figures["status"] = "ok"
         figures["detail"] = f"{replay['oom_count']} allocations failed"
     return figures

@@ -10,11 +10,11 @@ TRAIN = ROOT / "bench" / "gpu" / "train.py"
 ORDER = ("lora", "gpt2", "moe")
 SOONEST = ("lora", "gpt2")
 LIMIT_S = 60
-ABOUT_S = 32            # PyTorch in 5 s, half of the matrix products' speed of an H200
+ABOUT_S = 32            # PyTorch starts in 5 s; half the speed of an H200's matrix products
 BATCH_LIMIT_S = 105     # four
 BATCH_ABOUT_S = {"gpt2": 40, "lora": 65}
-SPARE_S = 10            # of it: until a process that holds the whole GPU is gone
-WITHIN = {"gpt2": 1, "lora": 2}     # how closely a largest batch is looked for
+SPARE_S = 10            # part of it: until a process that holds the whole GPU is gone
+WITHIN = {"gpt2": 1, "lora": 2}     # how precisely a largest batch is searched
 
 
 def command_of(setup, model, allocator, *more):
@@ -26,8 +26,8 @@ def command_of(setup, model, allocator, *more):
 
 
 def first_turn(phase, allocator):
-    """What is wanted soonest: two models under those that designs turn on. Then whatever must be
-    compared, then the rest."""
+    """The most wanted results come first: two models under the allocators that designs depend on.
+    Then come those that must be compared, then the rest."""
     if phase in SOONEST and allocator in allocators.FIRST:
         return 1
     return 2 if allocator in allocators.COMPARED else 3
@@ -35,7 +35,8 @@ def first_turn(phase, allocator):
 
 def runs(setup, phase, model):
     """All allocators once, then all again in the opposite order, and the next phase the other way
-    round: neither a drift of the machine's speed nor who ran before is always the same one's."""
+    round: so neither a drift of the machine's speed nor the predecessor always hits the same
+    one."""
     found = []
     for turn in range(1, setup.rounds + 1):
         is_backwards = (ORDER.index(phase) + turn) % 2 == 0

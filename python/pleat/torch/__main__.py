@@ -40,12 +40,12 @@ def read_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def run_script(path: str) -> None:
-    """As `python path` does: the file is the module __main__, its folder comes first in sys.path."""
+    """Like `python path`: the file is the module __main__, its folder comes first in sys.path."""
     if not os.path.isfile(path):
-        runpy.run_path(path, run_name="__main__")  # a folder or archive, or it says what is missing
+        runpy.run_path(path, run_name="__main__")  # a folder or archive, or it is missing
         return
     with io.open_code(os.path.abspath(path)) as file:
-        # Its own future features only: those of this module are not the script's.
+        # With its own future features only: those of this module must not apply to the script.
         code = compile(file.read(), path, "exec", dont_inherit=True)
     module = types.ModuleType("__main__")
     module.__file__ = path
@@ -65,7 +65,7 @@ def gibibytes(n_bytes: int) -> str:
 
 
 def report() -> None:
-    """A line on standard error for each device that was allocated from."""
+    """Prints a line on standard error for each device that was allocated from."""
     if not torch.cuda.is_initialized():
         print("pleat: CUDA was not used", file=sys.stderr)
         return
@@ -85,7 +85,7 @@ def report() -> None:
 
 
 def finish(options: argparse.Namespace) -> None:
-    """What was asked for at the end, whichever way the script ended."""
+    """Writes what was asked for at the end, however the script ended."""
     try:
         if options.report:
             report()

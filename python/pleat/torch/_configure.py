@@ -1,8 +1,9 @@
 """The configuration that PyTorch's allocations run with: PLEAT_CONF, made safe.
 
-pleat's default driver:auto takes the simulator where it finds no GPU driver. Under PyTorch that must
+pleat's default driver:auto takes the simulator if it finds no GPU driver. Under PyTorch that must
 never happen unasked: a simulated address in a real kernel corrupts memory or faults. So the driver
-is cuda unless driver:sim is written down, and driver:sim is refused where torch sees a real GPU.
+is cuda unless the configuration says driver:sim, and driver:sim is refused if torch sees a real
+GPU.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from .._status import PleatError
 
 VARIABLE = "PLEAT_CONF"
 
-# What torch does by itself when pleat is its allocator: it keeps the streams it makes, and routes to
-# a private pool whatever it captures. Then pleat need not ask the driver at each request.
+# What torch does by itself when pleat is its allocator: it keeps the streams that it makes, and
+# routes its captures to private pools. So pleat need not ask the driver at each request.
 TOLD_BY_TORCH = {"stream_identity": "handle", "capture": "told"}
 
 _lock = threading.RLock()
@@ -29,7 +30,7 @@ _configured: str | None = None
 
 
 def merged(conf: str | None, history: int = 0, *, is_told: bool = False) -> str:
-    """PLEAT_CONF with `conf` laid over it, key by key, and a driver that is said.
+    """PLEAT_CONF with `conf` laid over it, key by key, and always with a driver.
 
     Params   is_told  torch tells pleat of its streams and captures (TOLD_BY_TORCH), unless the
                       configuration says otherwise.
@@ -46,10 +47,10 @@ def merged(conf: str | None, history: int = 0, *, is_told: bool = False) -> str:
 
 
 def configure(text: str) -> None:
-    """Make `text` (of merged()) what the default instance will be made from.
+    """Make `text` (of merged()) the configuration of the default instance.
 
-    Raises  PleatError (PLEAT_ECONF) for a configuration that pleat does not take; RuntimeError if
-            another one was set before, or if it would put the simulator under a real GPU.
+    Raises  PleatError (PLEAT_ECONF) for a configuration that pleat refuses; RuntimeError if another
+            one was set before, or if this one would put the simulator under a real GPU.
     Threads  any, before the first allocation.
     """
     global _configured
@@ -96,7 +97,7 @@ def _refuse_simulator_under_gpu() -> None:
 
 
 def _try_out(entries: dict[str, str]) -> None:
-    """Have pleat read the configuration without touching a GPU: a fork must stay possible."""
+    """Let pleat read the configuration without touching a GPU: a fork must stay possible."""
     trial = {key: value for key, value in entries.items() if key not in ("driver", "sim")}
     trial["driver"] = "sim"
     before = os.environ.get(VARIABLE)

@@ -15,8 +15,8 @@ from ._configure import configure, merged
 SHIM = "libpleat_torch.so"
 OLDEST_TORCH = (2, 1)
 
-# Setter of torch's C++ object: (function, whether it lies in the shim). A torch without one of them
-# calls the hook by another signature, or not at all: it is too old.
+# Setter of torch's C++ object: (function, whether it is in the shim). A torch without one of them
+# calls the hook with another signature, or not at all: it is too old.
 HOOKS = {
     "set_init_fn": ("pleat_torch_init", False),
     "set_reset_fn": ("pleat_torch_reset", False),
@@ -87,7 +87,7 @@ def install(conf: str | None = None, *, patch: bool = True, history: int = 0) ->
 
 
 def check_torch() -> None:
-    """Raise RuntimeError where this torch cannot take another CUDA allocator."""
+    """Raise RuntimeError if this torch cannot take another CUDA allocator."""
     version = torch.__version__
     numbers = tuple(int(part) for part in version.split("+")[0].split(".")[:2])
     if numbers < OLDEST_TORCH:
@@ -106,8 +106,8 @@ def check_torch() -> None:
 def build_allocator() -> Any:
     """A CUDAPluggableAllocator over pleat with every hook that this torch calls.
 
-    Raises  RuntimeError without the shim. torch takes NULL for an address, and a graph's memory
-            for everybody's where no pool hook is set: neither may happen silently.
+    Raises  RuntimeError without the shim. torch would take NULL for an address, and without pool
+            hooks it would let everybody use a graph's memory: neither may happen silently.
     """
     shim_path = beside(SHIM)
     if shim_path is None:
@@ -117,7 +117,7 @@ def build_allocator() -> Any:
         )
     plain = library()
     shim = ctypes.CDLL(shim_path)
-    # As torch's CUDAPluggableAllocator, whose constructor wants both symbols in one file.
+    # Like torch's CUDAPluggableAllocator, whose constructor wants both symbols in one file.
     made: Any = torch._C._cuda_customAllocator(
         address(shim, "pleat_torch_malloc_or_throw"), address(plain, "pleat_torch_free")
     )

@@ -1,7 +1,7 @@
 """torch.cuda's memory functions over pleat's numbers: same names, keys, units and meanings.
 
-Until CUDA is initialised they answer as torch does: nothing is allocated, no driver is touched.
-`device` is what torch takes: an index, a torch.device, a string, None for the current device.
+Until CUDA is initialised they answer like torch: nothing is allocated, no driver is touched.
+`device` is as in torch: an index, a torch.device, a string, None for the current device.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def device_index(device: DeviceLike) -> int:
 def memory_stats(device: DeviceLike = None) -> OrderedDict[str, int]:
     """Read the statistics of a device, under torch.cuda.memory_stats' keys, sorted.
 
-    Units    counts and bytes. reserved_bytes is memory that pleat holds resident, segment the
-             ranges of addresses that it lies in.
+    Units    counts and bytes. reserved_bytes is pleat's resident memory, segment counts the ranges
+             of addresses that contain it.
     Returns  empty until CUDA is initialised.
     Raises   PleatError.
     Threads  any; all numbers are of one instant.
@@ -57,9 +57,9 @@ def nest(flat: dict[str, int]) -> dict[str, Any]:
 
 
 def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
-    """A page of statistics to print, laid out as the torch at hand does it.
+    """A page of statistics to print, in the layout of the installed torch.
 
-    It is torch's own function, with pleat's memory_stats in the place of its own.
+    This runs torch's own function with pleat's memory_stats.
     """
     theirs = torch.cuda.memory.memory_summary
     names = {**theirs.__globals__, "memory_stats": _stats_or_zeros}
@@ -98,7 +98,7 @@ def max_memory_reserved(device: DeviceLike = None) -> int:
 
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
-    """Set every peak to what is current."""
+    """Set every peak to its current value."""
     _default.reset_peaks(device_index(device))
 
 
@@ -114,7 +114,7 @@ def empty_cache() -> None:
 
 
 def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
-    """(free, total) bytes of the device as the driver tells them, whatever the limit."""
+    """(free, total) bytes of the device as the driver tells them, without regard to a limit."""
     torch.cuda.init()
     return _default.memory_info(device_index(device))
 

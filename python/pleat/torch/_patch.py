@@ -1,9 +1,9 @@
-"""Letting torch.cuda's own memory functions tell pleat's numbers.
+"""Lets torch.cuda's own memory functions tell pleat's numbers.
 
 torch.cuda.memory_stats, memory_allocated, memory_summary, memory_snapshot, memory._snapshot,
 memory._record_memory_history and so on are Python over a few functions of torch._C, which refuse a
-pluggable allocator. Those few are replaced, so that everything made of them works, under every name
-that a script imported it by.
+pluggable allocator. Those few are replaced, so everything made of them works, under every name that
+a script imported.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _fraction(device: int) -> float:
 
 
 def _set_fraction(fraction: float, device: int) -> None:
-    """Not torch's hook, which has no way to refuse."""
+    """Not torch's hook, which cannot refuse."""
     _memory.set_per_process_memory_fraction(fraction, device)
 
 
@@ -97,10 +97,10 @@ _REPLACEMENTS: dict[str, Callable[..., Any]] = {
 
 
 def patch() -> None:
-    """Let torch.cuda's memory functions tell pleat's numbers; install() does it unless told not to.
+    """Let torch.cuda's memory functions tell pleat's numbers; install() does this by default.
 
     Raises   RuntimeError unless pleat is installed: torch's own allocator would no longer be asked.
-    Threads  any, but while no other thread is in one of them. Twice is once.
+    Threads  any, while no other thread is in one of them. A second call does nothing.
     """
     from ._install import is_installed  # which imports this module
 
@@ -113,7 +113,8 @@ def patch() -> None:
 
 
 def unpatch() -> None:
-    """Undo patch(): those functions then raise again, as torch has it for pluggable allocators."""
+    """Undo patch(): those functions then raise again, as torch's own do with a pluggable
+    allocator."""
     while _originals:
         name, original = _originals.popitem()
         setattr(torch._C, name, original)

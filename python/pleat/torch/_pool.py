@@ -17,8 +17,8 @@ from ._memory import DeviceLike
 
 @functools.lru_cache(maxsize=None)
 def _allocator() -> Any:
-    # Not the throwing symbol: here torch itself makes an out-of-memory error of NULL, after it has
-    # tried everything that it can.
+    # Not the throwing symbol: here torch itself turns NULL into an out-of-memory error, after it
+    # has tried everything that it can.
     pluggable = torch.cuda.memory.CUDAPluggableAllocator(
         library_path(), "pleat_torch_malloc", "pleat_torch_free"
     )
@@ -31,7 +31,7 @@ def mem_pool(
     """Make a torch.cuda.MemPool whose segments come from pleat.
 
     torch's native cache stays the allocator: its statistics, snapshots, record_stream and
-    torch.OutOfMemoryError work as ever, for this pool too. It needs no install().
+    torch.OutOfMemoryError work as usual, for this pool too. It needs no install().
 
     Params   conf        `key:value,...`, laid over PLEAT_CONF; the driver as in install(). One for
                          the process.
@@ -40,8 +40,8 @@ def mem_pool(
              no_split    one tensor for each segment; pleat then sees every tensor. Needs a torch
                          whose MemPool knows it.
     Raises   RuntimeError: torch has no MemPool that takes an allocator (2.5), pleat is installed as
-             the global allocator, or configured otherwise. What install() raises of a
-             configuration.
+             the global allocator, or configured otherwise. Errors of a configuration as in
+             install().
     Owner    the caller. Its memory goes back to pleat when the object and its tensors are gone.
     """
     check_torch()

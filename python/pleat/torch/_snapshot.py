@@ -1,4 +1,4 @@
-"""Snapshots in PyTorch's form, and the recording of histories for them."""
+"""Snapshots in PyTorch's form, and recording of the histories that they contain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _recording = 0
 
 
 def snapshot() -> dict[str, Any]:
-    """The state of all devices in use, and what was recorded, as torch.cuda.memory._snapshot gives.
+    """The state and recorded history of all devices in use, as torch.cuda.memory._snapshot gives
+    them.
 
     Returns  a dictionary with segments, device_traces, ...
     Raises   PleatError.
@@ -25,7 +26,7 @@ def snapshot() -> dict[str, Any]:
 def dump_snapshot(path: str | os.PathLike[str] = "dump_snapshot.pickle") -> None:
     """Write the snapshot into a file that torch's viewer (pytorch.org/memory_viz) opens.
 
-    Params   path  replaced only once all is written; JSON if it ends in .json, else a pickle.
+    Params   path  replaced only when all is written; JSON if it ends in .json, else a pickle.
     Raises   PleatError (PLEAT_EWRITE names the path and the system's reason).
     """
     _default.dump_snapshot(path)
@@ -66,5 +67,5 @@ def record_memory_history(
 
 
 def is_recording() -> bool:
-    """Whether record_memory_history() switched recording on and nobody off."""
+    """Is recording on, because record_memory_history() switched it on and not off again?"""
     return _recording > 0
