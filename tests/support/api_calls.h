@@ -1,4 +1,4 @@
-/* api_calls.h - every public call on an instance, once, with arguments that are fine otherwise. */
+/* api_calls.h - makes every public call on an instance once, with otherwise valid arguments. */
 #ifndef PLEAT_TESTS_API_CALLS_H
 #define PLEAT_TESTS_API_CALLS_H
 

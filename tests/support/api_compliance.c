@@ -1,4 +1,4 @@
-/* api_compliance.c - the rig of the compliance suites, and what is policy in each allocator. */
+/* api_compliance.c - the rig of the compliance suites, and the policies of each allocator. */
 #include "tests/support/api_compliance.h"
 
 #include <stdio.h>
@@ -20,11 +20,11 @@ enum {
     ORDERS = COMPLIANCE_ORDERS_ON_REUSE,
 };
 
-/* Why: pleat moves memory from under free blocks, whose streams do not matter once they are done,
- * and withholds what a graph may use. PyTorch's caches split segments and keep them by stream.
- * MXNet's pools keep whole driver allocations by size, for all streams, and return all of them at
- * once, so that the driver gathers. TensorFlow's splits regions, for all streams. The driver's own
- * pool follows its documentation; what is free in it nobody sees. */
+/* The reasons. pleat moves memory from under free blocks, whose streams do not matter once their
+ * work is done, and withholds what a graph may use. PyTorch's caches split segments and keep them
+ * by stream. MXNet's pools keep whole driver allocations by size, for all streams, and return all
+ * of them at once, so the driver gathers. TensorFlow's splits regions, for all streams. The
+ * driver's own pool follows its documentation; its free memory cannot be seen. */
 static const compliance_policy policies[] = {
     { "pleat", CACHES | SPLITS | GATHERS | SHARES | WITHHOLDS, 1024, 512 },
     { "torch-native", CACHES | SPLITS | RETRIES, 1024, 512 },

@@ -1,8 +1,8 @@
-/* api_compliance.h - what every allocator must do, seen through the public interface.
+/* api_compliance.h - tests every allocator's duties through the public interface.
  *
  * The suites api_compliance_*_test.c run each of their tests under every registered allocator, in a
- * test case of that name (CK_RUN_CASE=pleat runs one). What an allocator does by policy, and others
- * do not, is a trait: a test that depends on one asserts what happens without it, too. */
+ * test case of that name (CK_RUN_CASE=pleat runs one). A policy that only some allocators have is a
+ * trait: a test that depends on one also asserts what happens without it. */
 #ifndef PLEAT_TESTS_API_COMPLIANCE_H
 #define PLEAT_TESTS_API_COMPLIANCE_H
 
@@ -23,18 +23,19 @@ typedef enum compliance_trait {
     /* Recoveries count as num_alloc_retries, PyTorch's statistic. */
     COMPLIANCE_COUNTS_RETRIES = 1 << 3,
     /* Memory that other streams used is handed out again at once, after the host waited for them;
-     * the others leave it aside until those uses are known to be over. */
+     * other allocators hold it back until those uses are known to be over. */
     COMPLIANCE_WAITS_ON_REUSE = 1 << 4,
-    /* Memory that other streams used is handed out again at once, its new stream ordered after them
-     * on the GPU. */
+    /* Memory that other streams used is handed out again at once; its new stream waits for them on
+     * the GPU. */
     COMPLIANCE_ORDERS_ON_REUSE = 1 << 8,
-    /* What another stream freed and finished with is handed out before the driver is asked. */
+    /* Memory that another stream freed and finished with is handed out before the driver is
+     * asked. */
     COMPLIANCE_SHARES_STREAMS = 1 << 5,
-    /* Regions of the device double in size: up to half of what is asked for may stay unused. */
+    /* Regions of the device double in size: up to half of the memory asked for may stay unused. */
     COMPLIANCE_DOUBLES = 1 << 6,
-    /* What a stream frees while it is captured is of use to nobody until the graph is gone. */
+    /* Memory that a stream frees while it is captured serves nobody until the graph is gone. */
     COMPLIANCE_WITHHOLDS = 1 << 7,
-    /* The driver's pool: what is free in it, and each time that it grew or shrank, is not seen. */
+    /* The driver's pool: its free memory, and each time it grows or shrinks, cannot be seen. */
     COMPLIANCE_OPAQUE = 1 << 9,
 } compliance_trait;
 /* clang-format on */
@@ -42,7 +43,7 @@ typedef enum compliance_trait {
 typedef struct compliance_policy {
     const char *allocator;
     unsigned traits;
-    size_t kibibyte_bytes; /* what a request of 1 KiB occupies */
+    size_t kibibyte_bytes; /* bytes that a request of 1 KiB occupies */
     size_t alignment;      /* of addresses */
 } compliance_policy;
 
@@ -51,7 +52,7 @@ enum { COMPLIANCE_STREAMS = 4 };
 typedef struct compliance {
     pleat instance;
     const compliance_policy *policy;
-    pl_work work; /* the device's context is current on the test's thread */
+    pl_work work; /* its context is current on the test's thread */
     void *streams[COMPLIANCE_STREAMS];
     __typeof__(pleat_sim_work) *sim_work;
     __typeof__(pleat_sim_fill) *sim_fill;
@@ -66,8 +67,8 @@ typedef struct compliance {
     __typeof__(pleat_sim_n_faults) *sim_n_faults;
 } compliance;
 
-/* An instance of the allocator with that number on a fresh simulator; `more`: further keys, may be
- * "". The streams are there. */
+/* Open an instance of the allocator with that number on a fresh simulator, with its streams.
+ * `more`: further keys, may be "". */
 compliance compliance_open(int allocator, const char *sim_conf, const char *more);
 /* Finish all work, destroy the instance, which has no live block, and check that the simulator is
  * empty and saw no hazard. */
@@ -75,28 +76,28 @@ void compliance_close(compliance *c);
 
 bool compliance_has(const compliance *c, compliance_trait trait);
 
-/* Device 0. What must succeed does. */
+/* Device 0. These calls must succeed. */
 pleat_devptr compliance_alloc(compliance *c, size_t bytes, void *stream);
 pleat_status compliance_try(compliance *c, size_t bytes, void *stream, pleat_devptr *out);
 void compliance_free(compliance *c, pleat_devptr ptr, void *stream);
 void compliance_record(compliance *c, pleat_devptr ptr, void *stream);
-uint64_t compliance_trim(compliance *c); /* all of it, waiting; what came back */
+uint64_t compliance_trim(compliance *c); /* trims everything, waiting; returns the bytes */
 pleat_stats compliance_stats(compliance *c);
 pleat_block_info compliance_query(compliance *c, pleat_devptr ptr);
 /* Every walker passes, and the statistics agree with each other and with the simulator. */
 void compliance_check(compliance *c);
-/* The request is refused for want of device memory, and nothing of what must stay has changed. */
+/* The request must be refused for lack of device memory, and nothing that must stay may change. */
 void compliance_refused(compliance *c, size_t bytes, void *stream);
 
-/* Work on the stream that writes all of the block. With a `depth` that is never reached it is
+/* Submit work on the stream that writes the whole block. If `depth` is never reached, it is
  * unfinished until somebody waits for it or compliance_finish. */
 void compliance_use(compliance *c, void *stream, pleat_devptr ptr, size_t bytes);
 void compliance_finish(compliance *c);
-/* What is submitted to `later` from now on comes after what was submitted to `earlier`. */
+/* Order all work submitted to `later` from now on after the work submitted to `earlier`. */
 void compliance_order(compliance *c, void *earlier, void *later);
 pleat_sim_counts compliance_counts(const compliance *c);
 
-/* Run tests under all allocators: the exit status of a suite's main(). */
+/* Run the tests under all allocators; returns the exit status of a suite's main(). */
 int compliance_run(const char *suite, const TTest *const *const tests[], size_t n);
 
 #endif

@@ -1,4 +1,4 @@
-/* api_history.h - what a test asks of the history of a device. */
+/* api_history.h - questions about the history of a device, for tests. */
 #ifndef PLEAT_TESTS_API_HISTORY_H
 #define PLEAT_TESTS_API_HISTORY_H
 
@@ -7,23 +7,23 @@
 
 enum { HISTORY_MOST = 4096 };
 
-/* The entries that were copied last. */
+/* The entries of the last copy. */
 extern pl_history_entry history_entries[HISTORY_MOST];
 
 pl_history *history_of(pleat handle, int device);
 /* Start recording; it must succeed. */
 void history_record(pleat handle, size_t max_entries, unsigned flags);
-/* Copy all entries; returns how many. */
+/* Copy all entries; returns their number. */
 size_t history_copy(pleat handle, int device);
-/* The n-th of the first n_entries that is of that action, or NULL. */
+/* The n-th entry with that action among the first n_entries, or NULL. */
 const pl_history_entry *history_find(size_t n_entries, unsigned action, size_t n);
-/* A segment, or a run of a segment, became resident. */
+/* Did a segment, or a run of one, become resident? */
 bool history_is_gain(const pl_history_entry *entry);
 
-/* Allocate and free 4,096 bytes n times, within a function of the C library whose name every
+/* Allocate and free 4,096 bytes n times, inside a function of the C library with a name that every
  * program knows: lfind. */
 void history_call_by_name(pleat instance, size_t n_times);
-/* Does that stack have a frame of that name, in the C library? */
+/* Does that stack have a frame with that name, in the C library? */
 bool history_has_frame(pleat instance, uint32_t frames, const char *name);
 
 #endif

@@ -24,28 +24,29 @@ typedef struct api_sim {
 } api_sim;
 extern api_sim sim;
 
-/* Fixture: PLEAT_CONF=driver:sim, and `sim` loaded. */
+/* Fixture: sets PLEAT_CONF=driver:sim and fills `sim`. */
 void api_sim_load(void);
-/* No reservation, handle, mapping, allocation, event or context is left, and there is no hazard. */
+/* Checks that no reservation, handle, mapping, allocation, event or context is left, and no hazard
+ * was recorded. */
 void api_sim_check_empty(void);
 pleat_sim_counts api_sim_counts(void);
 
-/* An instance with that allocator on a fresh simulator; `more` are further keys, may be "". */
+/* Make an instance with that allocator on a fresh simulator; `more`: further keys, may be "". */
 pleat api_make(int allocator, const char *sim_conf, const char *more);
-/* Destroy it, everything freed, and check that the simulator is empty. */
+/* Destroy it, with everything freed, and check that the simulator is empty. */
 void api_unmake(pleat instance);
 
-/* What must succeed. */
+/* These calls must succeed. */
 pleat_devptr api_alloc(pleat instance, int device, size_t bytes, void *stream);
 void api_free(pleat instance, int device, pleat_devptr ptr, void *stream);
 pleat_stats api_stats(pleat instance, int device);
 void api_check(pleat instance);               /* every walker passes */
 void *api_stream(pleat instance, int device); /* a new stream of the device's context */
 void api_stream_end(pleat instance, int device, void *stream);
-/* `later`, of any device, waits for what `earlier`, of `device`, has been given. */
+/* Let `later`, of any device, wait for the work submitted to `earlier`, of `device`. */
 void api_stream_order(pleat instance, int device, void *earlier, void *later);
 
-/* The last error is of this status and its text has every one of `parts`, up to a NULL. */
+/* The last error must have this status, and its text every one of `parts`, up to a NULL. */
 void api_expect_error(pleat_status status, const char *const *parts);
 #define api_expect(status, ...) api_expect_error(status, (const char *const[]){ __VA_ARGS__, NULL })
 

@@ -1,9 +1,10 @@
-/* api_snapshot.c - see api_snapshot.h. Asserts nothing: threads other than the test's use it. */
+/* api_snapshot.c - see api_snapshot.h. Asserts nothing, since other threads than the test's use
+ * it. */
 #include "tests/support/api_snapshot.h"
 
 #include <stdlib.h>
 
-/* By address; 0 = no block there. What was there keeps its place. */
+/* Sorted by address; 0 = no block. An entry keeps its place. */
 typedef struct seen {
     pleat_devptr base;
     uint64_t bytes;

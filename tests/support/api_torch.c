@@ -1,4 +1,5 @@
-/* api_torch.c - the default instance on the simulator, and what adapters say on standard error. */
+/* api_torch.c - the default instance on the simulator, and the output of adapters on standard
+ * error. */
 #include "tests/support/api_torch.h"
 
 #include <check.h>

@@ -1,4 +1,4 @@
-/* bench_child.h - run the `pleat` command as a child and look at what it said. */
+/* bench_child.h - runs the `pleat` command as a child and keeps its output. */
 #ifndef PLEAT_TESTS_BENCH_CHILD_H
 #define PLEAT_TESTS_BENCH_CHILD_H
 
@@ -10,19 +10,19 @@ typedef struct bench_child {
     char out[65536];
     char err[16384];
     pid_t pid;
-    char out_path[64]; /* files, while it runs */
+    char out_path[64]; /* files, while the child runs */
     char err_path[64];
 } bench_child;
 
-/* Runs the command of the build under test with the words of `line` (split at blanks; ' groups
- * words). Fails the test when it cannot be started. */
+/* Run the command of the build under test with the words of `line` (split at blanks; ' groups
+ * words). The test fails if it cannot be started. */
 void bench_child_run(bench_child *child, const char *line);
 
-/* The same in two steps. A child that was started takes signals as any program does. */
+/* The same in two steps. A started child takes signals like any program. */
 void bench_child_start(bench_child *child, const char *line);
 void bench_child_finish(bench_child *child);
 
-/* A new file with that content; the name is kept until the next call but seven. */
+/* Make a new file with that content; the name is kept for the next seven calls. */
 const char *bench_child_file(const char *ending, const void *content, size_t n);
 
 #endif

@@ -39,7 +39,7 @@ static void put_number(writer *w, uint64_t number, unsigned n_bytes)
     }
 }
 
-/* Remembers what is on top of the stack; returns its id. */
+/* Remembers the top of the stack; returns its id. */
 static uint32_t memoize(writer *w)
 {
     uint32_t id = w->n_memo++;
@@ -81,7 +81,7 @@ static void put_text(writer *w, const char *text)
     }
 }
 
-/* As CPython chooses: BININT1, BININT2, BININT, LONG1. */
+/* Encodes as CPython does: BININT1, BININT2, BININT, LONG1. */
 static void put_integer(writer *w, int64_t number)
 {
     if (number >= 0 && number < 256) {
@@ -128,7 +128,7 @@ static void begin_list(writer *w)
     memoize(w);
 }
 
-/* Before item i of n: batches of 1,000, a single one with APPEND. */
+/* Call before item i of n: batches of 1,000, a single item with APPEND. */
 static void before_item(writer *w, size_t i, size_t n)
 {
     if (i % BATCH == 0 && n - i > 1) {
@@ -316,7 +316,7 @@ size_t snap_write(const snap_plan *plan, unsigned char *out, size_t n)
     put_byte(&w, (unsigned)plan->protocol);
     size_t frame_at = w.at;
     if (plan->protocol >= 4) {
-        put_byte(&w, 0x95); /* FRAME; one around it all */
+        put_byte(&w, 0x95); /* FRAME; one around everything */
         put_number(&w, 0, 8);
     }
     put_all(&w, plan);

@@ -1,10 +1,10 @@
 /* bench_snapshot.h - a writer of PyTorch memory snapshots for tests.
  *
- * Writes what torch.cuda.memory._dump_snapshot writes, out of a short plan, in the forms that are
- * around: protocol 2 (BINUNICODE, BINPUT, BINGET: PyTorch's own C++ writer) and protocol 4 (FRAME,
- * SHORT_BINUNICODE, MEMOIZE: Python's). As CPython does, strings that come again are fetched from
- * the memo, and lists and dictionaries are filled in batches of 1,000. Every entry has two stack
- * frames, which all entries share. */
+ * Writes what torch.cuda.memory._dump_snapshot writes, from a short plan, in the forms in use:
+ * protocol 2 (BINUNICODE, BINPUT, BINGET: PyTorch's own C++ writer) and protocol 4 (FRAME,
+ * SHORT_BINUNICODE, MEMOIZE: Python's). As in CPython, repeated strings come from the memo, and
+ * lists and dictionaries are filled in batches of 1,000. Every entry has two stack frames, which
+ * all entries share. */
 #ifndef PLEAT_TESTS_BENCH_SNAPSHOT_H
 #define PLEAT_TESTS_BENCH_SNAPSHOT_H
 
@@ -26,7 +26,7 @@ typedef struct snap_block {
 } snap_block;
 
 typedef struct snap_segment {
-    const snap_block *blocks; /* one behind the other; NULL ends a list */
+    const snap_block *blocks; /* in order of address; NULL ends a list */
     uint64_t address;
     uint64_t stream;
     int device;
@@ -38,13 +38,13 @@ typedef struct snap_plan {
     int protocol;                                /* 2 to 5; below 4 without frames */
     bool is_old;                                 /* segments and device_traces only, no times */
     bool is_expandable;                          /* of the settings */
-    const char *conf;                            /* of the settings; NULL = "" */
+    const char *conf;                            /* from the settings; NULL = "" */
     int n_devices;                               /* lists of events */
     const snap_event *events[SNAP_MOST_DEVICES]; /* NULL = none */
     const snap_segment *segments;                /* NULL = none */
 } snap_plan;
 
-/* Into out[0..n), which must be large enough; returns the bytes written. */
+/* Write into out[0..n), which must be large enough; returns the bytes written. */
 size_t snap_write(const snap_plan *plan, unsigned char *out, size_t n);
 
 #endif

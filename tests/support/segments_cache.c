@@ -194,7 +194,7 @@ pleat_stats cache_stats(void)
     ck_assert_uint_eq(t.bytes[PL_PIECE_LIVE], s.allocated_bytes[PLEAT_POOL_ALL].current);
     ck_assert_uint_eq(t.bytes[PL_PIECE_LIVE], t.requested + s.rounding_bytes);
     ck_assert_uint_eq(t.bytes[PL_PIECE_PENDING], s.pending_bytes);
-    if (cache.a->ops != &pl_cuda_async_ops) { /* which cannot see into the driver's pool */
+    if (cache.a->ops != &pl_cuda_async_ops) { /* cuda-async cannot see into the driver's pool */
         ck_assert_uint_eq(t.bytes[PL_PIECE_FREE], s.free_bytes);
     }
     ck_assert_uint_eq(s.allocated_bytes[PLEAT_POOL_ALL].current + s.pending_bytes + s.free_bytes +
@@ -210,7 +210,8 @@ uint64_t cache_resident(void)
     return cache_stats().resident_bytes;
 }
 
-/* A failed call of PyTorch's caches may find that uses are over: pending blocks come back. */
+/* A failed call of PyTorch's caches may notice that uses are over: then pending blocks come
+ * back. */
 static void assert_same_or_over(const pleat_stat *before, const pleat_stat *after)
 {
     const pl_allocator_ops *ops = cache.a->ops;

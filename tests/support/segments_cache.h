@@ -30,23 +30,24 @@ pl_allocator_options cache_defaults(void);
 /* `options` NULL = the defaults. The device's context is current afterwards. */
 void cache_open(const pl_allocator_ops *ops, const char *sim_conf,
                 const pl_allocator_options *options);
-void cache_close(void); /* live blocks go too */
-/* The same where even the undoing of driver calls failed: events may be lost, if that is told. */
+void cache_close(void); /* live blocks go, too */
+/* The same if even the undoing of driver calls failed: then events may be lost, if the count
+ * tells. */
 void cache_close_after_failed_undo(void);
-void cache_destroy_stream(unsigned i); /* whatever is pending on it */
-void cache_create_stream(unsigned i);  /* perhaps of the same handle */
+void cache_destroy_stream(unsigned i); /* work may be pending on it */
+void cache_create_stream(unsigned i);  /* its handle may be a recycled one */
 /* Create one with `options`, which must be refused with ECONF and name `option`; "" = any text. */
 void cache_refuses(const pl_allocator_ops *ops, const pl_allocator_options *options,
                    const char *option);
 
-/* What must succeed; every walker passes afterwards. */
+/* This must succeed; every walker passes afterwards. */
 pleat_devptr cache_get(size_t bytes, unsigned stream);
 void cache_put(pleat_devptr ptr); /* on the owner's stream */
 void cache_put_on(pleat_devptr ptr, unsigned stream);
 void cache_record(pleat_devptr ptr, unsigned stream);
-uint64_t cache_trim(uint64_t keep_bytes, bool wait); /* the bytes released */
+uint64_t cache_trim(uint64_t keep_bytes, bool wait); /* returns the bytes released */
 pleat_block_info cache_info(pleat_devptr ptr);
-pleat_stats cache_stats(void); /* asserts that the bytes add up, as a visitor sees them */
+pleat_stats cache_stats(void); /* asserts that a visitor's bytes add up to them */
 uint64_t cache_resident(void);
 void cache_assert_sound(void);
 
@@ -55,17 +56,17 @@ typedef struct cache_sight {
     pl_piece pieces[CACHE_MOST_PIECES];
 } cache_sight;
 
-cache_sight cache_seen(void); /* what a visitor sees */
+cache_sight cache_seen(void); /* everything that a visitor sees */
 
 pleat_status cache_try(size_t bytes, unsigned stream, pleat_devptr *out);
-/* What must not succeed: the answer, and nothing of what users see has changed. */
+/* This must fail; nothing that users see may change. Returns the status. */
 pleat_status cache_refused(size_t bytes, unsigned stream);
-/* What must be as before after a failure. */
+/* Checks everything that a failure must leave unchanged. */
 void cache_assert_same(const pleat_stats *before);
 
-/* Declared work: a write. It does not finish before it is waited for, where the depth is large. */
+/* Declares work: a write. With a large depth it finishes only when it is waited for. */
 void cache_work(unsigned stream, pleat_devptr ptr, size_t bytes);
-/* What a program does before it uses on one stream what another has used. */
+/* A program does this before it uses on one stream what another has used. */
 bool cache_follow(unsigned later, unsigned earlier);
 void cache_begin_capture(unsigned stream);
 void cache_end_capture(unsigned stream);

@@ -35,7 +35,7 @@ static unsigned draw_stream(random_source *r)
     return (unsigned)random_below(r, CACHE_N_STREAMS);
 }
 
-/* False: there is no memory for it. */
+/* False: there is no memory for the block. */
 static bool take(owned *o, size_t bytes, unsigned stream)
 {
     pleat_devptr ptr = 0;
@@ -68,7 +68,8 @@ static void run_threads(void *(*main)(void *argument))
 
 /* ---- contents -------------------------------------------------------------------------------- */
 
-/* Compared on its own stream, or lent: compared on another one, and freed here or there. */
+/* The contents are compared on the block's own stream, or on another one that borrows it; either of
+ * the two frees the block. */
 static void give_up(owned *o, random_source *r)
 {
     const pl_allocator_ops *ops = cache.a->ops;

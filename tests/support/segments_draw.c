@@ -42,7 +42,7 @@ drawn draw(random_source *r, size_t n_ops)
 
 void draw_ample(drawn *d)
 {
-    d->conf.capacity_bytes = 64 * d->shape.live_bytes; /* captures keep what is freed */
+    d->conf.capacity_bytes = 64 * d->shape.live_bytes; /* captures keep freed memory */
     d->conf.options.limit_bytes = 0;
 }
 

@@ -1,10 +1,10 @@
-/* segments_draw.h - what a seed draws: device, options and shape of a random sequence. */
+/* segments_draw.h - draws from a seed the device, options and shape of a random sequence. */
 #ifndef PLEAT_TESTS_SEGMENTS_DRAW_H
 #define PLEAT_TESTS_SEGMENTS_DRAW_H
 
 #include "tests/support/segments_sequences.h"
 
-/* What sanitizers cost; that of threads sees nothing new where there is one only. */
+/* Sanitizers are slow; the thread sanitizer finds nothing new where there is one thread. */
 #if defined(__SANITIZE_THREAD__)
 enum { DRAW_SLOWER = 40, DRAW_SLOWER_CROWD = 16 };
 #elif defined(__SANITIZE_ADDRESS__)
@@ -16,18 +16,18 @@ enum { DRAW_SLOWER = 1, DRAW_SLOWER_CROWD = 1 };
 typedef struct drawn {
     player_conf conf;
     sequence_shape shape;
-    unsigned per_mille; /* memory over the peak of live bytes, when it is scarce */
+    unsigned per_mille; /* memory over the peak of live bytes, if it is scarce */
     bool is_limit;      /* the limit is scarce, not the device */
 } drawn;
 
 drawn draw(random_source *r, size_t n_ops);
-/* Far more memory than the sequence aims to keep live. */
+/* Gives far more memory than the sequence aims to keep live. */
 void draw_ample(drawn *d);
-/* 1.0 to 1.1 times the peak, to the byte, of the device or by the limit; where it is the device's,
- * someone else holds some of it now and then. */
+/* Gives 1.0 to 1.1 times the peak, to the byte, by the device's size or by the limit. If by the
+ * device's size, someone else sometimes holds a part of it. */
 void draw_scarce(drawn *d, random_source *r, uint64_t peak_bytes);
 
-/* Which seeds to play: 1 to n, to PLEAT_MODEL_SEEDS, or PLEAT_MODEL_SEED alone. */
+/* The seeds to play: 1 to n, to PLEAT_MODEL_SEEDS, or PLEAT_MODEL_SEED alone. */
 typedef struct draw_seeds {
     uint64_t next;
     uint64_t last;
@@ -36,7 +36,7 @@ typedef struct draw_seeds {
 draw_seeds draw_seeds_of(uint64_t n);
 bool draw_next_seed(draw_seeds *seeds, uint64_t *seed);
 
-/* What many players have done. */
+/* Totals over many players. */
 typedef struct totals {
     player_counts counts;
     unsigned n_seeds;

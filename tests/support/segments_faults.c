@@ -77,7 +77,7 @@ static void play(const fault_scenario *scenario, run *r)
     }
 }
 
-/* After a fault the same works, and the rest is freed. */
+/* After a fault the same steps work, and the rest is freed. */
 static void recover(run *r)
 {
     if (cache_stats().pinned_granules == 0) {

@@ -1,8 +1,8 @@
 /* segments_gate.h - lets many threads call at once, or one alone.
  *
- * A call is made inside the gate. A thread inside may ask to be alone: it waits until no other is
- * inside, and nobody comes in until it has rejoined. The gate's lock guards what the threads share
- * besides. Where the gate is not shared all of it does nothing. */
+ * Calls are made inside the gate. A thread inside may ask to be alone: it waits until no other is
+ * inside, and nobody enters until it has rejoined. The gate's lock guards the other data that the
+ * threads share. A gate that is not shared does nothing. */
 #ifndef PLEAT_TESTS_SEGMENTS_GATE_H
 #define PLEAT_TESTS_SEGMENTS_GATE_H
 
@@ -14,7 +14,7 @@ typedef struct player_gate {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     unsigned n_inside; /* mutex */
-    unsigned n_lonely; /* mutex: those who are, or wait to be, alone */
+    unsigned n_lonely; /* mutex: threads that are, or wait to be, alone */
     bool is_alone;     /* mutex */
 } player_gate;
 
@@ -23,7 +23,7 @@ void player_gate_close(player_gate *gate);
 
 void player_gate_enter(player_gate *gate);
 void player_gate_leave(player_gate *gate);
-/* From inside: wait until every other call is over, and keep new ones out. */
+/* From inside: wait until all other calls are over, and keep new ones out. */
 void player_gate_be_alone(player_gate *gate);
 void player_gate_rejoin(player_gate *gate); /* back to being inside */
 

@@ -21,7 +21,7 @@ static uint64_t end_of(const model_span *span)
 
 /* ---- spans -------------------------------------------------------------------------------- */
 
-/* How many spans start below `at`. */
+/* The number of spans that start below `at`. */
 static size_t rank_of(const model_spans *spans, pleat_devptr at)
 {
     size_t low = 0;
@@ -88,8 +88,8 @@ const char *model_remove(model *m, pleat_devptr base)
 
 /* ---- granules ------------------------------------------------------------------------------ */
 
-/* The granules of a range: which hold bytes of live blocks or of held spans, then how many do so
- * below each. */
+/* For the granules of a range: which hold bytes of live blocks or of held spans, and how many such
+ * granules are below each. */
 typedef struct tally {
     model_span range;
     size_t granule_bytes;
@@ -129,7 +129,7 @@ static void tally_init(tally *t, const model *m, const model_spans *blocked, mod
     }
 }
 
-/* Granules that [at, at + bytes) touches and that hold nothing yet. */
+/* The number of granules that [at, at + bytes) touches and that hold nothing yet. */
 static size_t tally_further(const tally *t, pleat_devptr at, uint64_t bytes)
 {
     size_t first = (size_t)((at - t->range.base) / t->granule_bytes);
@@ -167,7 +167,7 @@ static void least(size_t *best, size_t n)
     *best = n < *best ? n : *best;
 }
 
-/* Every start in the gap: its own, its last, and all that are a step's multiple in the range. */
+/* Tries every start in the gap: its first, its last, and all multiples of the step. */
 static void try_gap(const tally *t, pleat_devptr base, pleat_devptr end, uint64_t bytes,
                     uint64_t step, size_t *best)
 {

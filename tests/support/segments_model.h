@@ -1,9 +1,10 @@
-/* segments_model.h - the naive model of the promise: it keeps live blocks and their addresses,
- * nothing else, and finds by trying every place whether a request could have been served.
+/* segments_model.h - the naive model of the promise: it keeps only live blocks and their addresses,
+ * and tries every place to find whether a request could have been served.
  *
- * Shares no code with what it judges. Where addresses may lie (ranges), and which of them are out
- * of service for the moment (blocked: stale mappings, what a capture holds), it is told. Granules
- * are counted from the start of each range; where chunks are larger, chunks. */
+ * Shares no code with the allocator that it judges. The caller gives the addresses that exist
+ * (ranges) and those that are out of service for the moment (blocked: stale mappings, memory that a
+ * capture holds). Granules are counted from the start of each range; if chunks are larger, chunks
+ * are counted instead. */
 #ifndef PLEAT_TESTS_SEGMENTS_MODEL_H
 #define PLEAT_TESTS_SEGMENTS_MODEL_H
 
@@ -14,10 +15,10 @@ enum { MODEL_QUANTUM = 512 };
 typedef struct model_span {
     pleat_devptr base;
     uint64_t bytes;
-    bool is_held; /* blocked: its granules are backed all the same, they count in P */
+    bool is_held; /* blocked, but its granules are backed: they count in P */
 } model_span;
 
-/* Spans in address order, none overlapping another. */
+/* Spans in address order, without overlaps. */
 typedef struct model_spans {
     model_span *span;
     size_t n;
@@ -26,38 +27,39 @@ typedef struct model_spans {
 
 typedef struct model {
     size_t granule_bytes;
-    size_t step; /* starts that are tried: multiples of this, and both ends of every gap */
+    size_t step; /* starts that are tried: its multiples, and both ends of every gap */
     model_spans live;
     uint64_t live_bytes;
     uint64_t peak_bytes;
 } model;
 
-/* step = the granule: from any other start a place can be moved down, in its gap, without meeting
- * a further granule. Set it to the quantum to try that claim too. */
+/* step = the granule: from any other start a place can move down in its gap without touching a
+ * further granule. Set step to the quantum to test that claim, too. */
 void model_init(model *m, size_t granule_bytes);
 void model_fini(model *m);
 
-/* Bytes as an allocator rounds them. */
+/* The bytes as an allocator rounds them. */
 static inline uint64_t model_round(uint64_t bytes)
 {
     return (bytes + MODEL_QUANTUM - 1) / MODEL_QUANTUM * MODEL_QUANTUM;
 }
 
-/* A block of `bytes`, to be rounded, has become live. NULL, or what is wrong with its address. */
+/* A block of `bytes`, to be rounded, has become live. Returns NULL, or what is wrong with its
+ * address. */
 const char *model_add(model *m, pleat_devptr base, uint64_t bytes);
-/* The live block at `base` is freed. NULL, or what is wrong. */
+/* The live block at `base` is freed. Returns NULL, or what is wrong. */
 const char *model_remove(model *m, pleat_devptr base);
 
-/* Keep a span in its order; false if it overlaps another. */
+/* Insert a span in order; false if it overlaps another. */
 bool model_spans_add(model_spans *spans, model_span span);
 void model_spans_clear(model_spans *spans);
 
 /* L: granules that hold a byte of a live block. */
 size_t model_live_granules(const model *m, const model_spans *ranges);
-/* L + P: and of a blocked span which is held. */
+/* L + P: adds the granules of blocked spans that are held. */
 size_t model_held_granules(const model *m, const model_spans *ranges, const model_spans *blocked);
-/* m: the least number of further granules that `bytes` need, over all places in the ranges: every
- * interval that meets no live block and no blocked span. SIZE_MAX: there is none. */
+/* m: the least number of further granules that `bytes` need, over all places in the ranges, which
+ * are all intervals that touch no live block and no blocked span. SIZE_MAX: there is no place. */
 size_t model_least_further(const model *m, const model_spans *ranges, const model_spans *blocked,
                            uint64_t bytes);
 /* The same in a range of its own. */

@@ -9,7 +9,7 @@
 
 #include "segments/pleat/space.h"
 
-/* Some of the refusals on small granules are judged by every start that there is. */
+/* Some refusals on small granules are judged by trying every possible start. */
 enum { EXHAUSTIVE_EVERY = 32, EXHAUSTIVE_GRANULE = 64 << 10 };
 
 static void blame(player *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -114,7 +114,7 @@ static void work(player *p, const player_block *b, unsigned stream, bool is_writ
     }
 }
 
-/* What a program does before another stream touches a block. */
+/* A program does this before another stream touches a block. */
 static void order(player *p, unsigned later, unsigned earlier)
 {
     pl_fence *fence = NULL;
@@ -136,7 +136,7 @@ size_t player_most_granules(const player *p)
     return (size_t)(most / p->conf.granule_bytes);
 }
 
-/* What the allocator knows of addresses: where it reserved any, and which are out of service. */
+/* Reads the allocator's addresses: the reserved ones, and those that are out of service. */
 static void survey(player *p, model_spans *ranges, model_spans *blocked)
 {
     pl_space *space = (pl_space *)p->a;
@@ -172,9 +172,9 @@ static size_t live_granules(player *p, bool with_held)
 
 /* What counts as a place. */
 typedef enum places {
-    PLACES_ALL,      /* a fresh range too */
-    PLACES_RESERVED, /* what is reserved already */
-    PLACES_UNSTALE   /* all, and as if nothing were stale */
+    PLACES_ALL,      /* fresh ranges too */
+    PLACES_RESERVED, /* reserved addresses only */
+    PLACES_UNSTALE   /* all, as if nothing were stale */
 } places;
 
 static void forget_stale(model_spans *blocked)
@@ -189,7 +189,7 @@ static void forget_stale(model_spans *blocked)
     *blocked = held;
 }
 
-/* L + P + m: granules that would be held if the request were served, at the least. */
+/* L + P + m: the least granules that would be held if the request were served. */
 static size_t needed_granules(player *p, size_t bytes, places where)
 {
     model_spans ranges;
@@ -220,14 +220,14 @@ static uint64_t stale_bytes(player *p)
     return s.stale_bytes;
 }
 
-/* Stale addresses are waited for by whoever may wait. */
+/* Requests that may wait do wait for stale addresses. */
 static bool waits_for_stale(const player *p)
 {
     return p->captured == 0 && p->conf.options.wait_ms != 0;
 }
 
-/* Refused, and only addresses with a stale mapping would have served it: it must be served once
- * they are clear. */
+/* Refused, though addresses with a stale mapping would have served it: it must be served once they
+ * are clear. */
 static pleat_status judge_stale(player *p, size_t bytes, unsigned stream, pleat_devptr *out)
 {
     uint64_t released;
@@ -243,8 +243,9 @@ static pleat_status judge_stale(player *p, size_t bytes, unsigned stream, pleat_
     return st;
 }
 
-/* "Out of device memory" was said, and nobody else is calling. It must be true, and be said again.
- * For who may not wait, addresses with a stale mapping are no place until it is over by itself. */
+/* The answer was "out of device memory", and nobody else is calling. It must be true, and come
+ * again. For requests that may not wait, addresses with a stale mapping are no place until that is
+ * over by itself. */
 static pleat_status judge_full(player *p, size_t bytes, unsigned stream, pleat_devptr *out)
 {
     size_t most = player_most_granules(p);
@@ -269,13 +270,14 @@ static pleat_status judge_full(player *p, size_t bytes, unsigned stream, pleat_d
     return lacks_stale && p->captured == 0 ? judge_stale(p, bytes, stream, out) : st;
 }
 
-/* "Pending" was said. It must be allowed, and not be said when everything is over. */
+/* The answer was "pending". It must be allowed, and must not come when all work is over. */
 static pleat_status judge_pending(player *p, size_t bytes, unsigned stream, pleat_devptr *out)
 {
     if (p->captured != 0) {
         return PLEAT_EPENDING;
     }
-    /* Who may not wait has what no tick covers when its stream is named again. */
+    /* A request that may not wait gets memory that no tick covers when its stream is named
+     * again. */
     if (p->conf.options.wait_ms != 0) {
         blame(p, "%zu bytes on stream %u: pending, and waiting is allowed", bytes, stream);
         return PLEAT_EPENDING;
@@ -288,7 +290,7 @@ static pleat_status judge_pending(player *p, size_t bytes, unsigned stream, plea
     return st == PLEAT_ENOMEM_DEVICE ? judge_full(p, bytes, stream, out) : st;
 }
 
-/* "Out of address space" was said. Then the addresses there are must have no place either. */
+/* The answer was "out of address space". Then the reserved addresses must have no place either. */
 static pleat_status judge_addresses(player *p, size_t bytes, unsigned stream, pleat_devptr *out)
 {
     size_t most = player_most_granules(p);
@@ -307,7 +309,7 @@ static pleat_status judge_addresses(player *p, size_t bytes, unsigned stream, pl
     return st;
 }
 
-/* Refused: what becomes of it. With threads the call is made again first, alone. */
+/* Judges a refusal. With threads the call is first made again, alone. */
 static pleat_status judge(player *p, pleat_status st, size_t bytes, unsigned stream,
                           pleat_devptr *out)
 {
@@ -368,7 +370,7 @@ static bool is_refusal(const player *p, pleat_status st)
            (st == PLEAT_ENOSPACE_VA && p->conf.address_bytes > 0);
 }
 
-/* Counts an operation and, now and then, looks whether all is well. False: skip it. */
+/* Counts an operation and sometimes checks everything. False: skip it. */
 static bool begin(player *p)
 {
     player_gate_enter(&p->gate);
@@ -410,7 +412,7 @@ bool play_alloc(player *p, size_t id, size_t bytes, unsigned stream)
     return st == PLEAT_OK;
 }
 
-/* Out of the model first: the moment it is free, another thread may get it. */
+/* First out of the model: once it is free, another thread may get it. */
 static void free_block(player *p, player_block *b, unsigned stream)
 {
     player_gate_lock(&p->gate);
@@ -544,7 +546,7 @@ void play_begin_capture(player *p, unsigned stream, bool is_relaxed)
     if (p->captured != 0 || stream == 0 || !begin(p)) {
         return;
     }
-    p->a->ops->expect_captures(p->a, true); /* what pleat has not seen begin it cannot spare */
+    p->a->ops->expect_captures(p->a, true); /* pleat cannot spare a capture unseen so far */
     if (pl_device_enter(p->dev) != PLEAT_OK ||
         pl_cu_stream_begin_capture(p->sim.drv, p->handles[stream], mode) != CU_SUCCESS) {
         blame(p, "beginning a capture");

@@ -79,7 +79,7 @@ uint64_t pools_reserved(pl_private *pool)
     return out[PLEAT_POOL_ALL].current;
 }
 
-/* Announced, as pleat_pool_begin does. */
+/* Announces the capture, as pleat_pool_begin does. */
 void pools_begin_capture(unsigned stream)
 {
     pleat.a->ops->expect_captures(pleat.a, true);

@@ -1,16 +1,16 @@
 /* segments_pools.h - private pools and graphs of the pleat allocator on the simulator, for tests.
  *
- * On top of segments_sim.h: all that is told is compared with what is there. */
+ * On top of segments_sim.h; all told events are compared with the state. */
 #ifndef PLEAT_TESTS_SEGMENTS_POOLS_H
 #define PLEAT_TESTS_SEGMENTS_POOLS_H
 
 #include "tests/support/segments_sim.h"
 
-/* An allocator with an observer that replays what it is told (segments_told.h). */
+/* An allocator with an observer that replays the told events (segments_told.h). */
 void pools_open_with(const char *sim, pl_cross_stream cross_stream, uint32_t wait_ms);
 void pools_close(void);
 
-/* What must succeed; every walker passes afterwards. */
+/* This must succeed; every walker passes afterwards. */
 pl_private *pools_open_one(void);
 void pools_release(pl_private *pool);
 void pools_rest(pl_private *pool);

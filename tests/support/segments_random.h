@@ -1,5 +1,5 @@
 /* segments_random.h - splitmix64: a small, seeded, reproducible generator (Steele, Lea and Flood,
- * 2014), and the draws that random sequences are made of. */
+ * 2014), and the draws for random sequences. */
 #ifndef PLEAT_TESTS_SEGMENTS_RANDOM_H
 #define PLEAT_TESTS_SEGMENTS_RANDOM_H
 
@@ -25,19 +25,20 @@ static inline size_t random_below(random_source *r, size_t n)
     return (size_t)(random_next(r) % n);
 }
 
-/* In [least, most]. */
+/* A number in [least, most]. */
 static inline size_t random_between(random_source *r, size_t least, size_t most)
 {
     return least + random_below(r, most - least + 1);
 }
 
-/* True once in n times. */
+/* True once in n times, on average. */
 static inline bool random_once_in(random_source *r, size_t n)
 {
     return random_below(r, n) == 0;
 }
 
-/* In [1, most], every power of two as likely as the next: small numbers are common. */
+/* A number in [1, most]; every power of two is as likely as the next, so small numbers are
+ * common. */
 static inline size_t random_spread(random_source *r, size_t most)
 {
     unsigned n_bits = 64u - (unsigned)__builtin_clzll(most);

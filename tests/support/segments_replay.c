@@ -145,7 +145,7 @@ static void lose_segment(replay *r, const pl_event *e)
     remove_range(s, at);
 }
 
-/* A run may have been mapped in several, and goes in others. */
+/* A run may have been mapped in several parts, and may go in others. */
 static void lose_run(replay *r, const pl_event *e)
 {
     replay_state *s = &r->told;
@@ -256,7 +256,7 @@ void replay_release(replay *r, const pl_private *pool)
 
 /* ---- visits ---------------------------------------------------------------------------------- */
 
-/* What is told, as of the visit's first piece, and what is seen. */
+/* The told state as of the visit's first piece, and the seen state. */
 typedef struct comparison {
     replay *r;
     replay_state told;
@@ -350,7 +350,7 @@ static int by_range(const void *a, const void *b)
     return x->base < y->base ? -1 : x->base > y->base;
 }
 
-/* Segments may be visited in another order than that of addresses. */
+/* A visit need not follow the order of addresses. */
 static void sort_seen(replay_state *s)
 {
     size_t n = s->n_ranges;

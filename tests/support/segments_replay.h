@@ -1,11 +1,12 @@
-/* segments_replay.h - the state of an allocator as its events tell it, and as a visit shows it.
+/* segments_replay.h - compares an allocator's state from its events with the state that a visit
+ * shows.
  *
- * A replay is an observer that begins with nothing and follows what it is told; replay_compare
- * visits the allocator and holds the two against each other at one instant: the resident runs, the
- * live blocks and those whose free is not completed must be equal exactly. Whatever is wrong, in an
- * event or in a comparison, is kept in `why` (the first time); after that nothing is looked at.
+ * A replay is an observer that starts empty and follows the events. replay_compare visits the
+ * allocator and compares both at one instant: the resident runs, the live blocks and those whose
+ * free is not completed must be exactly equal. The first error, in an event or in a comparison, is
+ * kept in `why`; after that nothing is checked.
  *
- * Guarded by the allocator's lock, under which it is told and compared. */
+ * Guarded by the allocator's lock, under which events come and comparisons run. */
 #ifndef PLEAT_TESTS_SEGMENTS_REPLAY_H
 #define PLEAT_TESTS_SEGMENTS_REPLAY_H
 
@@ -26,10 +27,10 @@ typedef struct replay_block {
     uint64_t bytes; /* as requested */
     pl_stream *stream;
     const void *private_in; /* of a live one */
-    bool is_live;           /* else its free is requested, not completed */
+    bool is_live;           /* false: its free is requested, not completed */
 } replay_block;
 
-/* Both in the order of addresses. */
+/* Ranges and blocks in the order of addresses. */
 typedef struct replay_state {
     replay_range ranges[REPLAY_MOST];
     replay_block blocks[REPLAY_MOST];
@@ -47,11 +48,11 @@ typedef struct replay {
 } replay;
 
 void replay_init(replay *r); /* it is on */
-/* The private pool is gone: its blocks are nobody's. */
+/* The private pool is gone: its blocks now belong to no pool. */
 void replay_release(replay *r, const pl_private *pool);
-/* `is_alone`: no other thread is at work, so that a visit which sees nothing tells something. */
+/* `is_alone`: no other thread is at work, so even a visit without pieces can be compared. */
 void replay_compare(replay *r, pl_allocator *a, bool is_alone);
-/* Fails the test if anything was wrong. */
+/* Fail the test if anything was wrong. */
 void replay_assert_good(const replay *r, const char *name);
 
 #endif

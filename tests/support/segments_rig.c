@@ -21,7 +21,7 @@ static void add_lane(uint32_t number)
     ck_assert_ptr_nonnull(lane);
     lane->number = number;
     lane->next_tick = 1;
-    lane->recorded_tick = UINT64_MAX - 1; /* whatever is freed is covered */
+    lane->recorded_tick = UINT64_MAX - 1; /* covers everything freed */
     rig.lanes[number - 1] = lane;
     rig.n_lanes++;
     for (int kind = 0; kind < PL_N_CLASSES; kind++) {
@@ -148,7 +148,7 @@ static void make_other(pl_block *b, char letter)
     }
 }
 
-/* Free blocks are live ones of no user until the whole segment is drawn: runs end there. */
+/* While the segment is drawn, free blocks count as live ones without user: runs end there. */
 static void make_block(pl_block *b, char letter)
 {
     if (is_live(letter)) {
@@ -162,7 +162,7 @@ static void make_block(pl_block *b, char letter)
     }
 }
 
-/* The drawing without bars, and where its blocks begin. */
+/* The drawing without bars, and where blocks begin in it. */
 static size_t strip(const char *drawing, char *letters, bool *starts)
 {
     size_t n = 0;

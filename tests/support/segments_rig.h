@@ -10,8 +10,8 @@
  *   .     hole                              p  poisoned
  *   f h   in flight, free before / a hole before
  *
- * Bars are only for the eye, and must stand at granules. A colon parts two blocks of one letter; a
- * lane's later blocks have later ticks. What is drawn is wholly sound: pl_walk_space passes. */
+ * Bars are only for the eye and must be at granules. A colon separates two blocks of one letter; a
+ * lane's later blocks have later ticks. A drawn segment is fully valid: pl_walk_space passes. */
 #ifndef PLEAT_TESTS_SEGMENTS_RIG_H
 #define PLEAT_TESTS_SEGMENTS_RIG_H
 
@@ -31,14 +31,14 @@ extern pl_space rig;
 void rig_open(void);  /* RIG_LANES lanes, each with its two areas, and no segment */
 void rig_close(void); /* no host memory is left */
 
-/* A segment of that lane's area, drawn; it gets addresses above those drawn before. */
+/* Draw a segment of that lane's area; its addresses are above those drawn before. */
 pl_segment *rig_draw_in(uint32_t lane, pl_class class, const char *drawing);
 pl_segment *rig_draw(const char *drawing); /* the large area of lane 1 */
-/* Draw what is there now: bars, and colons between neighbours of one letter. The text of the last
+/* Draw the current state: bars, and colons between neighbours of one letter. The text of the last
  * four calls is kept. */
 const char *rig_show(const pl_segment *seg);
 pleat_devptr rig_at(const pl_segment *seg, size_t unit); /* the address of the n-th character */
-pl_block *rig_block(const pl_segment *seg, size_t unit); /* the block it belongs to */
+pl_block *rig_block(const pl_segment *seg, size_t unit); /* the block that contains it */
 pl_area *rig_area(uint32_t lane, pl_class class);
 
 #define rig_assert(seg, drawing) ck_assert_str_eq(rig_show(seg), drawing)

@@ -3,12 +3,12 @@
 
 #include <string.h>
 
-/* The ids in use, in order of allocation, and those that are not. */
+/* The ids in use, in order of allocation, and the free ones. */
 typedef struct holding {
     player *p;
     size_t first_id;
     size_t n_calls;
-    size_t live[SEQUENCE_IDS]; /* less first_id, as all of these */
+    size_t live[SEQUENCE_IDS]; /* minus first_id, like all of these */
     uint64_t bytes_of[SEQUENCE_IDS];
     size_t spare[SEQUENCE_IDS];
     size_t n_live;
@@ -39,7 +39,7 @@ static bool get(holding *h, uint64_t bytes, unsigned stream)
     return play_alloc(h->p, h->first_id + id, bytes, stream);
 }
 
-/* The i-th oldest is no longer held: its id. */
+/* The i-th oldest is not held any more; returns its id. */
 static size_t let_go(holding *h, size_t i)
 {
     size_t id = h->live[i];
@@ -109,7 +109,7 @@ static size_t size_of(player *p, random_source *r, size_mix mix, uint64_t live_b
             bytes *= 2;
         }
         break;
-    case MIX_EDGES: /* whole granules, give or take a little */
+    case MIX_EDGES: /* whole granules, plus or minus a little */
         bytes = size_near(r, granule * random_spread(r, most / granule));
         break;
     case MIX_FRACTIONS:
@@ -135,7 +135,7 @@ typedef struct phase {
     free_order order;
     uint64_t target; /* live bytes */
     size_t n_left;
-    unsigned stream; /* most of its blocks are on this one */
+    unsigned stream; /* the stream of most of its blocks */
 } phase;
 
 static phase new_phase(player *p, random_source *r, const sequence_shape *shape)
@@ -174,7 +174,7 @@ static void churn_free(holding *h, random_source *r, const phase *ph)
     put(h, i);
 }
 
-/* A captured stream goes on as any other does. */
+/* A captured stream continues like any other. */
 static void churn_capture(player *p, random_source *r)
 {
     unsigned stream = any_stream(p, r);
@@ -240,7 +240,7 @@ void sequence_churn(player *p, random_source *r, const sequence_shape *shape)
             churn_rarely(&h, r, shape);
         }
         if (!p->conf.has_threads && random_once_in(r, 60)) {
-            play_end_capture(p); /* while it lasts nothing that is freed comes back */
+            play_end_capture(p); /* while it lasts, no freed memory comes back */
         }
         if (h.n_live == 0 || (wants_more && !random_once_in(r, 3))) {
             (void)get(&h, bytes, stream);
@@ -259,7 +259,8 @@ void sequence_churn(player *p, random_source *r, const sequence_shape *shape)
 
 /* ---- training ------------------------------------------------------------------------------- */
 
-/* A layer's activations, its workspace freed at once, sometimes sent to another stream. */
+/* A layer's activations and its workspace, which is freed at once; sometimes another stream uses
+ * them. */
 static void train_forward(holding *h, random_source *r, size_t scale)
 {
     size_t n = random_between(r, 1, 5);
@@ -318,8 +319,8 @@ static bool covers(const player_block *b, uint64_t step, uint64_t offset)
     return b->ptr != 0 && at < end;
 }
 
-/* Free what does not cover `offset` modulo `step`, in half the rounds choosing the offset that
- * keeps fewer bytes. */
+/* Frees the blocks that do not cover `offset` modulo `step`; in half of the rounds with the offset
+ * that keeps fewer bytes. */
 static uint64_t robson_free(holding *h, random_source *r, uint64_t step, uint64_t offset)
 {
     uint64_t kept[2] = { 0, 0 };
@@ -361,8 +362,8 @@ void sequence_robson(player *p, random_source *r, const sequence_shape *shape)
 
 /* ---- pins ----------------------------------------------------------------------------------- */
 
-/* Fill with pairs, a quantum beside what is left of `period`; free all large ones, and all but one
- * in `keep` of the quanta; then ask for blocks of many granules. */
+/* Fills memory with pairs, a quantum beside the rest of `period`; frees all large blocks, and all
+ * but one in `keep` of the quanta; then asks for blocks of many granules. */
 static void pin_round(holding *h, random_source *r, const sequence_shape *shape, size_t period,
                       size_t keep)
 {
@@ -432,7 +433,7 @@ void sequence_tide(player *p, random_source *r, const sequence_shape *shape)
         size_mix mix = (size_mix)random_below(r, N_MIXES);
         unsigned stream = any_stream(p, r);
         bool is_last_out = random_once_in(r, 2);
-        size_t n_left = random_spread(r, 8); /* what stays behind of this tide */
+        size_t n_left = random_spread(r, 8); /* blocks of this tide that stay */
         for (size_t n = 0; n < 400 && h.n_spare > 0; n++) {
             size_t bytes = size_of(p, r, mix, shape->live_bytes);
             if (h.live_bytes + bytes > shape->live_bytes) {

@@ -1,8 +1,8 @@
 /* segments_sequences.h - random and adversarial sequences of calls, made from a seed.
  *
- * Sizes are drawn relative to the granule and to `live_bytes`, what a sequence aims to keep live. A
- * refused block counts as live for the sequence, so that with less memory the same calls are made;
- * only those that look at addresses differ. */
+ * Sizes are drawn relative to the granule and to `live_bytes`, the bytes that a sequence aims to
+ * keep live. A refused block counts as live for the sequence, so with less memory it makes the same
+ * calls; only sequences that look at addresses differ. */
 #ifndef PLEAT_TESTS_SEGMENTS_SEQUENCES_H
 #define PLEAT_TESTS_SEGMENTS_SEQUENCES_H
 
@@ -23,11 +23,11 @@ typedef struct sequence {
     void (*play)(player *p, random_source *r, const sequence_shape *shape);
 } sequence;
 
-/* Calls of all kinds at random, in phases of one size mix and order of freeing each. */
+/* Random calls of all kinds, in phases with one size mix and one order of freeing each. */
 void sequence_churn(player *p, random_source *r, const sequence_shape *shape);
 /* Training steps: blocks that stay, blocks freed in reverse, workspaces; shapes vary. */
 void sequence_train(player *p, random_source *r, const sequence_shape *shape);
-/* Robson's program: block sizes double, and what is freed leaves every gap too short. */
+/* Robson's program: block sizes double, and the freed blocks leave every gap too short. */
 void sequence_robson(player *p, random_source *r, const sequence_shape *shape);
 /* A quantum stays live in every granule, or in some; then large blocks are asked for. */
 void sequence_pin(player *p, random_source *r, const sequence_shape *shape);
@@ -36,7 +36,7 @@ void sequence_tide(player *p, random_source *r, const sequence_shape *shape);
 /* Whole granules only. */
 void sequence_whole(player *p, random_source *r, const sequence_shape *shape);
 
-extern const sequence sequences[]; /* those where a refusal may be right */
+extern const sequence sequences[]; /* those in which a refusal may be right */
 extern const unsigned n_sequences;
 
 #endif

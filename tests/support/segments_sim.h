@@ -25,35 +25,35 @@ typedef struct pleat_fixture {
 
 extern pleat_fixture pleat;
 
-/* A device and streams on a simulator of that configuration, and the allocator; NULL = defaults.
- * The device's context is current afterwards, as it is in programs. */
+/* Make a device and streams on a simulator with that configuration, and the allocator; NULL =
+ * defaults. The device's context is current afterwards, as in programs. */
 void pleat_open(const char *sim_conf, const pl_allocator_options *options);
 void pleat_open_device(const char *sim_conf, const pl_device_options *device_options,
                        const pl_allocator_options *options);
-/* The same with these options, the others as ever. */
+/* The same with these options, the others as usual. */
 void pleat_open_with(const char *sim_conf, pl_cross_stream cross_stream, uint32_t wait_ms);
-void pleat_close(void); /* live blocks go too */
-/* Destroy stream i, whatever is pending on it, and make another, perhaps of the same handle. */
+void pleat_close(void); /* live blocks go, too */
+/* Destroy stream i, even with pending work, and make another, which may get the same handle. */
 void pleat_renew_stream(unsigned i);
 
-/* What must succeed; every walker passes afterwards. */
+/* This must succeed; every walker passes afterwards. */
 pleat_devptr pleat_get(size_t bytes, unsigned stream);
 void pleat_put(pleat_devptr ptr, unsigned stream);
 void pleat_record(pleat_devptr ptr, unsigned stream);
-uint64_t pleat_trim(uint64_t keep_bytes, bool wait); /* the bytes released */
-/* What must not: the answer, and nothing of what users see has changed. */
+uint64_t pleat_trim(uint64_t keep_bytes, bool wait); /* returns the bytes released */
+/* This must fail; nothing that users see may change. Returns the status. */
 pleat_status pleat_refused(size_t bytes, unsigned stream);
 
 pleat_block_info pleat_info(pleat_devptr ptr);
 pleat_stats pleat_counted(void); /* asserts that the bytes add up */
 void pleat_assert_sound(void);
 
-/* Declared work: a write to [ptr, ptr + bytes). It does not finish before it is waited for, where
- * the depth is large. */
+/* Declares work: a write to [ptr, ptr + bytes). With a large depth it finishes only when it is
+ * waited for. */
 void pleat_work(unsigned stream, pleat_devptr ptr, size_t bytes);
-/* A block, and what a program does with it at once. */
+/* Allocate a block, and use it at once as a program does. */
 pleat_devptr pleat_get_and_use(size_t bytes, unsigned stream);
-/* The same, after what stream `before` has submitted: a program orders its own uses. */
+/* The same, after the work of stream `before`: a program orders its own uses. */
 void pleat_work_after(unsigned stream, unsigned before, pleat_devptr ptr, size_t bytes);
 uint64_t pleat_calls(const char *symbol); /* of an entry point since the reset */
 

@@ -23,7 +23,7 @@ static struct told {
     told_set live;
     told_set freed;
     size_t n[PL_N_ACTIONS];
-    char why[160]; /* what was wrong first */
+    char why[160]; /* the first error */
 } told;
 
 static void complain(const char *what, const pl_event *event)
@@ -35,7 +35,7 @@ static void complain(const char *what, const pl_event *event)
     }
 }
 
-/* The first run that ends behind `at`. */
+/* The first run that ends after `at`. */
 static size_t find(const told_set *set, pleat_devptr at)
 {
     size_t low = 0;
@@ -90,7 +90,7 @@ static bool remove_exactly(told_set *set, pleat_devptr base, uint64_t bytes)
     return true;
 }
 
-/* Merge run i with the next where they touch. */
+/* Merge run i with the next one if they touch. */
 static void join(told_set *set, size_t i)
 {
     if (i + 1 < set->n && set->run[i].base + set->run[i].bytes == set->run[i + 1].base) {
@@ -112,7 +112,7 @@ static bool map(told_set *set, pleat_devptr base, uint64_t bytes)
     return true;
 }
 
-/* Cut it out of the one run that holds it. */
+/* Cut the range out of the one run that contains it. */
 static bool unmap(told_set *set, pleat_devptr base, uint64_t bytes)
 {
     size_t i = find(set, base);
@@ -228,7 +228,7 @@ void told_assert_agrees(pl_allocator *a)
     seen.live.n = 0;
     seen.freed.n = 0;
     seen.overlaps = false;
-    a->ops->visit(a, see, NULL); /* asserts nothing for each piece: Check writes to a file then */
+    a->ops->visit(a, see, NULL); /* no asserts per piece: Check would write to a file */
     ck_assert(!seen.overlaps);
     ck_assert_msg(told.why[0] == '\0', "%s", told.why);
     assert_same("resident", &told.resident, &seen.resident);

@@ -1,7 +1,6 @@
 /* sim_pools.h - a simulator with one pool and two non-blocking streams, for the tests of pools.
  *
- * The pool keeps all it has (threshold UINT64_MAX). Time stands still except for synchronisations.
- */
+ * The pool keeps all its memory (threshold UINT64_MAX). Only synchronisations advance time. */
 #ifndef PLEAT_TESTS_SIM_POOLS_H
 #define PLEAT_TESTS_SIM_POOLS_H
 
@@ -9,7 +8,7 @@
 
 #define POOLS_KIB UINT64_C(1024)
 #define POOLS_MIB (1024 * POOLS_KIB)
-#define POOLS_UNIT (32 * POOLS_MIB) /* what a pool takes from the device at a time */
+#define POOLS_UNIT (32 * POOLS_MIB) /* the step by which a pool takes device memory */
 
 extern cu_mempool pool;
 extern cu_stream a;
@@ -18,8 +17,8 @@ extern cu_stream b;
 void pools_begin(const char *conf);
 void pools_default(void); /* a device of 1 GiB */
 void pools_small(void);   /* one of 70 MiB */
-void pools_close(void);   /* what pools_begin made, without the world */
-void pools_end(void);     /* and the world, which must be empty and without hazards */
+void pools_close(void);   /* ends what pools_begin made, without the world */
+void pools_end(void);     /* ends the world, too: it must be empty and without hazards */
 
 cu_mempool_props pools_props(uint64_t max_bytes);
 cu_mempool pools_make(uint64_t max_bytes);
@@ -29,9 +28,9 @@ uint64_t pools_get_bytes(int attribute);
 uint64_t pools_reserved(void);
 
 cu_devptr pools_get(uint64_t bytes, cu_stream stream);
-int pools_try_get(uint64_t bytes, cu_stream stream); /* what must not succeed */
+int pools_try_get(uint64_t bytes, cu_stream stream); /* for calls that must fail */
 void pools_put(cu_devptr at, cu_stream stream);
-/* Something unfinished on the stream, so that what follows on it is unfinished too. */
+/* Submits something unfinished to the stream, so later work on it is unfinished, too. */
 void pools_occupy(cu_stream stream);
 
 #endif

@@ -1,4 +1,5 @@
-/* sim_world.h - a simulator with a current context, pieces of memory in it, and an empty end.
+/* sim_world.h - a simulator with a current context and pieces of memory, which must be empty at the
+ * end.
  *
  * The simulator's tests call its cu* symbols directly; GRANULE is its default granularity. */
 #ifndef PLEAT_TESTS_SIM_WORLD_H
@@ -17,9 +18,10 @@
 void world_begin(const char *conf);
 /* world_begin(NULL), as a fixture. */
 void world_default(void);
-/* Finish all work, let the context go, and assert: nothing is held, nothing was lost, no hazard. */
+/* Finish all work, release the context, and assert that nothing is held, nothing was lost, and
+ * there is no hazard. */
 void world_end(void);
-/* The same where `n` hazards are expected: all of `kind`. */
+/* The same with exactly `n` hazards, all of `kind`. */
 void world_end_with(pleat_sim_hazard_kind kind, size_t n);
 
 pleat_sim_counts world_counts(void);
@@ -30,9 +32,9 @@ cu_mem_prop world_prop(int device);
 cu_mem_handle world_create(size_t n_granules);
 cu_devptr world_reserve(size_t n_granules);
 void world_allow(cu_devptr at, size_t n_granules, int device, int flags);
-/* Reserved, mapped with one-granule handles (released at once) and accessible. */
+/* Reserve memory, map it with one-granule handles (released at once) and make it accessible. */
 cu_devptr world_map(size_t n_granules);
-void world_unmap(cu_devptr at, size_t n_granules); /* and frees the addresses */
+void world_unmap(cu_devptr at, size_t n_granules); /* frees the addresses, too */
 /* A non-blocking stream. */
 cu_stream world_stream(void);
 cu_event world_event(void);
@@ -40,7 +42,7 @@ void world_write(cu_stream stream, cu_devptr at, size_t bytes);
 void world_read(cu_stream stream, cu_devptr at, size_t bytes);
 void world_order(cu_stream earlier, cu_stream later); /* by an event */
 
-/* Run one suite in the way all of them are run: forked, or as CK_FORK says. */
+/* Run one suite like all others: forked, or as CK_FORK says. */
 int world_run(Suite *suite);
 
 #endif

@@ -1,4 +1,4 @@
-/* vmm_same.h - compares our own declarations of an ABI with the vendor's, when it is compiled. */
+/* vmm_same.h - compares our declarations of an ABI with the vendor's at compile time. */
 #ifndef PLEAT_TESTS_VMM_SAME_H
 #define PLEAT_TESTS_VMM_SAME_H
 

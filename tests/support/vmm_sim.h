@@ -20,23 +20,24 @@ typedef struct vmm_sim {
 #undef VMM_SIM_FIELD
 } vmm_sim;
 
-/* Open the simulator, reset to `conf`; fails the test when it cannot. */
+/* Open the simulator and reset it to `conf`; the test fails if that is not possible. */
 void vmm_sim_open(vmm_sim *sim, const char *conf);
-/* Close it; fails the test when it holds anything, or saw a hazard. */
+/* Close it; the test fails if it holds anything or saw a hazard. */
 void vmm_sim_close(vmm_sim *sim);
-/* Fails the test unless nothing is reserved, created, mapped or allocated, and no event is left. */
+/* The test fails unless nothing is reserved, created, mapped or allocated, and no event is left. */
 void vmm_sim_assert_empty(const vmm_sim *sim);
 pleat_sim_counts vmm_sim_counted(const vmm_sim *sim);
 
 /* Open GPU 0 with the options (NULL = defaults). */
 pl_device *vmm_sim_device(const vmm_sim *sim, const pl_device_options *options);
-/* Close it; fails the test when anything was still held. */
+/* Close it; the test fails if anything was still held. */
 void vmm_sim_close_device(pl_device *dev);
 
 /* A stream of the device's context, blocking or not; the caller destroys it. */
 cu_stream vmm_sim_stream(pl_device *dev, bool is_blocking);
 void vmm_sim_destroy_stream(pl_device *dev, cu_stream stream);
-/* Work that does not finish before the device is waited for, or `depth` more are submitted. */
+/* Submit work that finishes only when the device is waited for, or after `depth` more
+ * submissions. */
 void vmm_sim_submit(const vmm_sim *sim, pl_device *dev, cu_stream stream);
 
 #endif
