@@ -94,7 +94,7 @@ size_t pl_contexts_fini(pl_device *dev)
     return n_failed;
 }
 
-/* ---- who comes later ------------------------------------------------------------------------- */
+/* ---- contexts seen later --------------------------------------------------------------------- */
 
 static bool is_known(const pl_device *dev, cu_context context)
 {

@@ -24,7 +24,7 @@ static _Thread_local struct {
     pl_stream *stream;
 } own_stream;
 
-/* ---- who is it ------------------------------------------------------------------------------- */
+/* ---- identity -------------------------------------------------------------------------------- */
 
 static bool is_legacy(const void *handle)
 {
@@ -258,7 +258,7 @@ bool pl_stream_is_legacy(const pl_stream *stream)
     return stream->kind == PL_STREAM_LEGACY;
 }
 
-/* ---- what it is doing ------------------------------------------------------------------------ */
+/* ---- captures -------------------------------------------------------------------------------- */
 
 /* What drivers answer for the handle of a destroyed stream. */
 static bool is_of_no_stream(cu_result result)
