@@ -117,7 +117,7 @@ void pl_device_wait_for_recorders(const pl_device *dev);
 pleat_status pl_device_synchronize(pl_device *dev);
 
 /** Like pl_device_synchronize, before everything is unmapped: it does not spare the captures of
- * peers. */
+ *  peers. */
 pleat_status pl_device_drain(pl_device *dev);
 
 /** Take the status of an undo step and count a failed one in n_undo_failures. Not for
