@@ -92,6 +92,11 @@ static inline bool pl_capture_is_over(const pl_capture *capture, bool is_apart)
 /* lane is a stream's second one: is its stream in a capture that is not known to have ended? */
 bool pl_capture_is_lasting(const pl_space *space, const pl_lane *lane);
 
+/* Is a capture known of, or announced, that would be broken by a tick of the context? */
+static inline bool pl_capture_forbids_tick(const pl_space *space)
+{
+    return space->n_capturing > 0 || space->n_expected > 0;
+}
 /* Whoever reads the error learns which capture forbids a tick of the context, and what to do about
  * it: it may have ended long ago. False: none does that is known. */
 bool pl_capture_name_lasting(const pl_space *space);

@@ -6,8 +6,6 @@
  * call; a lane that is worked on meanwhile is referred to, so that it stays. */
 #include "segments/pleat/tick.h"
 
-#include "segments/pleat/context.h"
-
 /* ---- recording ------------------------------------------------------------------------------- */
 
 static const pl_tick *newest_tick(const pl_lane *lane)
@@ -157,6 +155,17 @@ static void choose_context(pl_space *space, questions *q)
     }
 }
 
+void pl_tick_end_context(pl_space *space, bool has_passed)
+{
+    pl_context *context = &space->context;
+
+    if (has_passed && context->tick.number > context->passed_tick) {
+        context->passed_tick = context->tick.number;
+    }
+    pl_fence_return(context->tick.fence);
+    context->tick.fence = NULL;
+}
+
 static void take_answer(pl_space *space, const questions *q, size_t i)
 {
     pl_lane *lane = q->lanes[i];
@@ -165,7 +174,7 @@ static void take_answer(pl_space *space, const questions *q, size_t i)
     if (lane == NULL) {
         space->context.is_busy = false;
         if (q->passed[i] || is_spoiled) {
-            pl_context_tick_end(space, q->passed[i]);
+            pl_tick_end_context(space, q->passed[i]);
         }
         return;
     }

@@ -29,6 +29,8 @@ void pl_tick_wish(pl_space *space, pl_lane *lane, size_t bytes);
 bool pl_tick_poll(pl_space *space, size_t n);
 /* The same of one lane. */
 bool pl_tick_poll_lane(pl_space *space, pl_lane *lane);
+/* The fence of the context's tick was asked about, and is not needed any more: has it passed? */
+void pl_tick_end_context(pl_space *space, bool has_passed);
 /* Block the host until the lane's newest tick has passed, at most wait_ms. PLEAT_OK (also when it
  * has none); EPENDING; EDRIVER. */
 pleat_status pl_tick_wait(pl_space *space, pl_lane *lane, uint32_t wait_ms);
