@@ -1,7 +1,7 @@
 /* fit.c - see fit.h. Guarded by the space's lock. */
 #include "segments/pleat/fit.h"
 
-#include "segments/pleat/capture.h"
+#include "segments/pleat/capture_end.h"
 #include "segments/pleat/context.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/run.h"

@@ -5,7 +5,8 @@
  * rank 20. */
 #include "segments/pleat/ops.h"
 
-#include "segments/pleat/capture.h"
+#include "segments/pleat/capture_owner.h"
+#include "segments/pleat/capture_see.h"
 #include "segments/pleat/capturers.h"
 #include "segments/pleat/figures.h"
 #include "segments/pleat/fit.h"

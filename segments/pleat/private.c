@@ -2,6 +2,7 @@
 #include "segments/pleat/private.h"
 
 #include "segments/pleat/capture.h"
+#include "segments/pleat/capture_end.h"
 #include "segments/pleat/context.h"
 #include "segments/pleat/run.h"
 #include "segments/pleat/settle.h"

@@ -6,6 +6,7 @@
 #include "segments/pleat/settle.h"
 
 #include "segments/pleat/capture.h"
+#include "segments/pleat/capture_end.h"
 #include "segments/pleat/context.h"
 #include "segments/pleat/many.h"
 #include "segments/pleat/private.h"

@@ -4,7 +4,7 @@
 #include <sched.h>
 #include <string.h>
 
-#include "segments/pleat/capture.h"
+#include "segments/pleat/capture_see.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/settle.h"
 

@@ -6,6 +6,7 @@
 #include "segments/pleat/trim.h"
 
 #include "segments/pleat/capture.h"
+#include "segments/pleat/capture_end.h"
 #include "segments/pleat/capturers.h"
 #include "segments/pleat/carve.h"
 #include "segments/pleat/context.h"
