@@ -12,6 +12,7 @@
 #include "segments/pleat/fit.h"
 #include "segments/pleat/many.h"
 #include "segments/pleat/private.h"
+#include "segments/pleat/private_ops.h"
 #include "segments/pleat/run.h"
 #include "segments/pleat/settle.h"
 #include "segments/pleat/tick.h"
