@@ -3,6 +3,7 @@
 
 #include "segments/pleat/capture_end.h"
 #include "segments/pleat/context.h"
+#include "segments/pleat/lanes.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/run.h"
 #include "segments/pleat/settle.h"
@@ -18,7 +19,7 @@ static pleat_status prepare_private(pl_space *space, pl_stream *stream, pl_class
     pleat_status st = PLEAT_OK;
 
     if (rq->is_capturing) {
-        st = pl_space_lane(space, stream, true, &rq->lane);
+        st = pl_lanes_of(space, stream, true, &rq->lane);
     }
     rq->usable = rq->lane->number;
     return st == PLEAT_OK ? pl_private_area(space, rq->pool, rq->lane, class, &rq->area) : st;

@@ -10,6 +10,7 @@
 #include "segments/pleat/capturers.h"
 #include "segments/pleat/figures.h"
 #include "segments/pleat/fit.h"
+#include "segments/pleat/lanes.h"
 #include "segments/pleat/many.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/private_ops.h"
@@ -116,7 +117,7 @@ static pleat_status alloc_locked(pl_space *space, pl_stream *stream, pl_request 
     rq->event = ++space->budget.n_events;
     rq->tried.turn = ++space->n_turns;
     rq->tried.wait_turn = ++space->n_turns;
-    pleat_status st = pl_space_lane(space, stream, false, &plain);
+    pleat_status st = pl_lanes_of(space, stream, false, &plain);
     if (st != PLEAT_OK) {
         return st;
     }
@@ -249,7 +250,7 @@ static pleat_status find_named(pl_space *space, pleat_devptr ptr, pl_stream *str
     if (*b == NULL) {
         return not_live(space, ptr);
     }
-    pleat_status st = pl_space_lane(space, stream, false, plain);
+    pleat_status st = pl_lanes_of(space, stream, false, plain);
     if (st == PLEAT_OK) {
         (*plain)->n_refs++;
         st = pl_capture_see(space, *plain, info, NULL);
@@ -346,7 +347,7 @@ static void op_retire_stream(pl_allocator *a, pl_stream *stream)
         if (lane != NULL) {
             is_known = true;
             lane->n_refs++;
-            pl_tick_record_last(space, lane);
+            pl_lanes_retire(space, lane);
             lane->n_refs--;
         }
     }
@@ -355,7 +356,7 @@ static void op_retire_stream(pl_allocator *a, pl_stream *stream)
     if (!is_known) {
         pl_stream_release(stream);
     }
-    pl_space_look_for_gone(space, 1);
+    pl_lanes_look_for_gone(space, 1);
     pl_lock_release(&space->lock);
 }
 

@@ -170,35 +170,14 @@ typedef struct pl_space {
     uint64_t n_taken;
 } pl_space;
 
-/* ---- lanes and areas (space.c) ---- */
-
-pleat_status pl_space_add_lane(pl_space *space, pl_stream *stream, bool is_capture, pl_lane **out);
+/* ---- lanes and areas ---- */
 
 static inline pl_lane *pl_space_lane_at(const pl_space *space, uint32_t number)
 {
     return space->lanes[number - 1];
 }
 
-/* The lane of a stream; made if new. PLEAT_OK or ENOMEM_HOST. */
-static inline pleat_status pl_space_lane(pl_space *space, pl_stream *stream, bool is_capture,
-                                         pl_lane **out)
-{
-    uint32_t i = pl_lane_number(stream, is_capture) - 1;
-
-    if (__builtin_expect(i < space->n_lane_rooms && space->lanes[i] != NULL, true)) {
-        *out = space->lanes[i];
-        return PLEAT_OK;
-    }
-    return pl_space_add_lane(space, stream, is_capture, out);
-}
-
-/* Look at a few lanes: which streams are gone, and which of these lanes nothing refers to any more.
- * Those are given up, and their streams; in a crowd of lanes also others that nothing refers to. */
-void pl_space_look_for_gone(pl_space *space, unsigned n);
-/* The stream is gone, the lane will see no more ticks. */
-void pl_space_lose_lane(pl_space *space, pl_lane *lane);
-
-/* Its area of the class in the default pool; likewise. */
+/* The lane's area of the class in the default pool; made if need be. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_space_area(pl_space *space, pl_lane *lane, pl_class class, pl_area **out);
 /* The areas of a pool (NULL = the default one) one by one: `cursor` is zeroed before the first.
  * NULL: no more. */
@@ -256,6 +235,9 @@ static inline void pl_space_note_busy(pl_space *space, pl_lane *lane)
         }
     }
 }
+/* Have room for index i in an array of pointers, the space's `lanes` or `segments`; new entries are
+ * NULL. PLEAT_OK or ENOMEM_HOST. */
+pleat_status pl_space_reserve_room(pl_space *space, void *array, uint32_t *n_rooms, uint32_t i);
 pleat_status pl_space_add_segment(pl_space *space, pl_area *area, pl_range range);
 /* The segment that covers `at`, or NULL. */
 pl_segment *pl_space_segment_at(const pl_space *space, pleat_devptr at);

@@ -63,15 +63,6 @@ void pl_tick_record(pl_space *space, pl_lane *lane)
     }
 }
 
-void pl_tick_record_last(pl_space *space, pl_lane *lane)
-{
-    uint64_t number = pl_lane_stamp(space, lane);
-
-    pl_tick_record(space, lane);
-    lane->is_closed = lane->recorded_tick >= number;
-    pl_space_lose_lane(space, lane);
-}
-
 void pl_tick_record_if_wanted(pl_space *space, pl_lane *lane)
 {
     if (__builtin_expect(lane->wants_tick, false)) {

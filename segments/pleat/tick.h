@@ -19,8 +19,6 @@ void pl_tick_record(pl_space *space, pl_lane *lane);
 /* The caller named the lane's stream and did nothing that a tick should cover: record one if
  * somebody waits for it. */
 void pl_tick_record_if_wanted(pl_space *space, pl_lane *lane);
-/* A fence behind all that the stream did: its owner is about to destroy it. */
-void pl_tick_record_last(pl_space *space, pl_lane *lane);
 /* So many bytes wait for a tick of the lane: leave the wish for one. */
 void pl_tick_wish(pl_space *space, pl_lane *lane, size_t bytes);
 
