@@ -4,6 +4,7 @@ import pathlib
 import sys
 import unittest
 
+import calls as call_lint
 import cycles
 import lint_docs
 import lint_layers
@@ -74,6 +75,39 @@ class Rings(unittest.TestCase):
         self.assertEqual(lint_layers.include_rings(texts), [(block, oom)])
         texts[oom] = "#include <stdio.h>\n"
         self.assertEqual(lint_layers.include_rings(texts), [])
+
+    def call_rings(self, **files):
+        codes = {pathlib.Path("segments/some", name.replace("_h", ".h") if name.endswith("_h")
+                              else f"{name}.c"): text for name, text in files.items()}
+        return [ring for found in call_lint.call_rings(codes) for ring in found]
+
+    def test_files_of_a_folder_that_call_each_other_are_found(self):
+        up = "void pl_up(void)\n{\n    pl_down();\n}\n"
+        down = "void pl_down(void)\n{\n    pl_up();\n}\n"
+        self.assertEqual(self.call_rings(up=up, down=down),
+                         ["down.c -> up.c: pl_up", "up.c -> down.c: pl_down"])
+        self.assertEqual(self.call_rings(up=up, down=down.replace("pl_up();", "s->pl_up;")), [])
+        elsewhere = {pathlib.Path("segments/up.c"): up, pathlib.Path("api/down.c"): down}
+        self.assertEqual(list(call_lint.call_rings(elsewhere)), [])
+
+    def test_a_call_through_an_inline_function_or_a_table_is_found(self):
+        up = "void pl_up(void)\n{\n    pl_down();\n}\n"
+        down = "void pl_down(void)\n{\n    pl_look();\n}\n"
+        header = "static inline void pl_look(void)\n{\n    pl_up();\n}\n"
+        self.assertEqual(len(self.call_rings(up=up, down=down, up_h=header)), 2)
+        table = "void pl_down(void)\n{\n}\nconst pl_ops ops = {\n    .go = pl_up,\n};\n"
+        self.assertEqual(len(self.call_rings(up=up, down=table)), 2)
+        self.assertEqual(self.call_rings(up=up, down=table.replace("pl_up", "up")), [])
+
+    def test_static_functions_and_variables_of_the_same_name_are_no_calls(self):
+        up = "void pl_up(void)\n{\n    pl_down();\n}\n"
+        static = "static void pl_up(void)\n{\n}\nvoid pl_down(void)\n{\n    pl_up();\n}\n"
+        self.assertEqual(self.call_rings(up=up, down=static), [])
+        for variable in ("int pl_up = 0", "char *pl_up", "uint8_t pl_up[4]"):
+            down = f"void pl_down(void)\n{{\n    {variable};\n    use(pl_up);\n}}\n"
+            self.assertEqual(self.call_rings(up=up, down=down), [])
+        parameter = "void pl_down(int pl_up)\n{\n    use(pl_up);\n}\n"
+        self.assertEqual(self.call_rings(up=up, down=parameter), [])
 
     def test_an_import_counts_when_it_runs_as_the_module_is_loaded(self):
         def needs(text):
