@@ -33,7 +33,7 @@ typedef struct pl_use {
     bool is_kept;               /* the block was allocated or freed in the capture itself */
 } pl_use;
 
-/* Where there are many, those without a capture come first: see many.h. */
+/* Where there are many, those without a capture come first: see uses.h. */
 typedef struct pl_uses {
     uint32_t n;
     uint32_t room;

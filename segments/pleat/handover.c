@@ -1,7 +1,7 @@
 /* handover.c - see handover.h. */
 #include "segments/pleat/handover.h"
 
-#include "segments/pleat/many.h"
+#include "segments/pleat/many_order.h"
 #include "segments/pleat/run.h"
 
 enum { MOST_MOVED = 512 }; /* blocks looked at in one hold */

@@ -1,18 +1,15 @@
 /* many.h - freed blocks that wait for more than their owner.
  *
- * A live block collects its uses: other streams that it was recorded for, captures that allocated,
- * freed or recorded it. When it is freed each use becomes a demand: a lane, or the context, must
+ * When a block with uses (uses.h) is freed each use becomes a demand: a lane, or the context, must
  * pass a stamp; a capture's graph must be gone first. The block waits for one of them at a time,
  * the last in its list, in the queue of that lane, of the context or of that capture. So a tick
  * that passes costs a step for each block that waited for it, and nothing is asked about the
  * others.
  *
- * A block that lives long may be recorded in very many captures. Of its uses the newest are looked
- * at, as a call mostly names what was named last: so one of a capture may be there twice, rarely.
- * Those of captures come behind the others then, and begin when the block comes to wait for them:
- * the capture is known anyhow, and no lane's stamp was later than the clock at the free (a tick
- * that was recorded before has a lower number). In one hold only some pass; then the block is
- * parked, first in the queue of the context, with a demand that is met.
+ * Where there are many uses, those of captures begin when the block comes to wait for them: the
+ * capture is known anyhow, and no lane's stamp was later than the clock at the free (a tick that
+ * was recorded before has a lower number). In one hold only some pass; then the block is parked,
+ * first in the queue of the context, with a demand that is met.
  *
  * Guarded by the device lock; no function drops it. */
 #ifndef PLEAT_SEGMENTS_MANY_H
@@ -20,14 +17,14 @@
 
 #include "segments/pleat/space.h"
 
-/* Another lane uses b, which is live; `capture`: in whose graph, or NULL. Needs no more than host
- * memory. PLEAT_OK or ENOMEM_HOST. */
-pleat_status pl_many_add_use(pl_space *space, pl_block *b, pl_lane *lane,
-                             struct pl_capture *capture, bool is_kept);
 /* b has uses and is being freed; it is in nobody's live map any more. `in`: the capture that the
  * free is in, or NULL. */
 void pl_many_free(pl_space *space, pl_block *b, const struct pl_capture *in);
-void pl_many_drop_uses(pl_space *space, pl_block *b);
+
+/* Has the lane, or the context, passed what the use demands? No capture is asked. */
+bool pl_many_is_met(const pl_space *space, const pl_use *use);
+/* b waits for nothing any more, nor is it anything else yet. */
+void pl_many_leave_line(pl_space *space, pl_block *b);
 
 /* The lane has passed something: at most n blocks go on to what they wait for next. How many did.
  * */
@@ -39,12 +36,5 @@ size_t pl_many_pass_capture(pl_space *space, struct pl_capture *capture, size_t 
 bool pl_many_is_first_over(const pl_space *space, const pl_lane *lane);
 /* Does a block wait for a stamp of the lane that no tick covers? */
 bool pl_many_is_uncovered(const pl_space *space, const pl_lane *lane);
-/* `user` waits on the GPU for some lanes: blocks all of whose demands that meets are its pending
- * memory now. Looks at a bounded number. is_private: also private pools'. Returns how many. */
-size_t pl_many_adopt(pl_space *space, pl_lane *user, bool is_private);
-/* A lane that `user` does not wait for yet, but must, with ticks that are recorded, to have one of
- * the blocks that wait for `other`; NULL = none. Looks at a bounded number. */
-pl_lane *pl_many_missing(const pl_space *space, const pl_lane *user, const pl_lane *other,
-                         bool is_private);
 
 #endif

@@ -18,6 +18,7 @@
 #include "segments/pleat/settle.h"
 #include "segments/pleat/tick.h"
 #include "segments/pleat/trim.h"
+#include "segments/pleat/uses.h"
 #include "segments/pleat/walk.h"
 
 static pl_space *space_of(pl_allocator *a)
@@ -78,7 +79,7 @@ static pleat_status keep_for_capture(pl_space *space, pl_block *b, const pl_requ
     if (!rq->is_capturing || rq->pool != NULL) {
         return PLEAT_OK;
     }
-    pleat_status st = pl_many_add_use(space, b, rq->lane, rq->lane->capture, true);
+    pleat_status st = pl_uses_add(space, b, rq->lane, rq->lane->capture, true);
     if (st == PLEAT_OK) {
         b->uses->birth = rq->lane->capture;
     }
@@ -239,7 +240,7 @@ static pleat_status note_free(pl_space *space, pl_block *b, pl_lane *plain, bool
     if (!is_foreign && !is_kept) {
         return PLEAT_OK;
     }
-    return pl_many_add_use(space, b, plain, is_capturing ? plain->capture : NULL, is_kept);
+    return pl_uses_add(space, b, plain, is_capturing ? plain->capture : NULL, is_kept);
 }
 
 /* What names a stream and a block: the lane of the stream and what it is doing, then the block. */
@@ -306,7 +307,7 @@ static pleat_status op_record_stream(pl_allocator *a, pleat_devptr ptr, pl_strea
     if (st == PLEAT_OK) {
         bool is_foreign = pl_lane_plain(b->lane) != plain->number;
         if (is_foreign) {
-            st = pl_many_add_use(space, b, plain, info.is_capturing ? plain->capture : NULL, false);
+            st = pl_uses_add(space, b, plain, info.is_capturing ? plain->capture : NULL, false);
         }
         pl_tick_record_if_wanted(space, plain);
     }
