@@ -26,15 +26,15 @@ enum { PL_LANE_SETTLED = 0, PL_LANE_CONTEXT = 0 };
 
 /* What a block, once it is freed, has to wait for beside its owner: a stream that used it, the
  * whole context, or a capture. See many.h. */
-typedef struct pl_use {
+typedef struct pl_block_use {
     uint64_t tick;              /* freed: the stamp that this lane, or the context, must pass */
     struct pl_capture *capture; /* whose graph has it, or NULL; the others do not count before */
     uint32_t lane;              /* PL_LANE_CONTEXT: all streams */
     bool is_kept;               /* the block was allocated or freed in the capture itself */
-} pl_use;
+} pl_block_use;
 
 /* Where there are many, those without a capture come first: see uses.h. */
-typedef struct pl_uses {
+typedef struct pl_block_uses {
     uint32_t n;
     uint32_t room;
     uint32_t n_plain;               /* those without a capture, if sorted */
@@ -42,8 +42,8 @@ typedef struct pl_uses {
     uint64_t freed_at;              /* the clock then: what a lane did before has no later stamp */
     bool is_sorted;                 /* by that */
     const struct pl_capture *birth; /* live: that it was allocated in, which a use holds */
-    pl_use use[];                   /* `room` of them */
-} pl_uses;
+    pl_block_use use[];             /* `room` of them */
+} pl_block_uses;
 
 /* Two lines of the cache: what is asked of a block's neighbours is in the second. */
 typedef struct pl_block {
@@ -59,14 +59,14 @@ typedef struct pl_block {
     struct pl_block *prev; /* neighbours in address, NULL at the segment's ends */
     struct pl_block *next;
     struct pl_segment *segment;
-    uint64_t tick;   /* free, stale, many, kept: the owner's stamp of its last use; live, of a
+    uint64_t tick;       /* free, stale, many, kept: the owner's stamp of its last use; live, of a
                       * second lane: the number of the capture that it was born in */
-    pl_uses *uses;   /* live, many or kept; NULL = none */
-    uint32_t lane;   /* free, flight, stale: whom it pends on. live, many, kept: its owner */
-    uint8_t state;   /* pl_block_state */
-    uint8_t was;     /* flight: the state to go back to */
-    bool is_indexed; /* it is the leader of a run of its lane: see run.h */
-    bool is_apart;   /* pending, many, kept: it became so in a private pool */
+    pl_block_uses *uses; /* live, many or kept; NULL = none */
+    uint32_t lane;       /* free, flight, stale: whom it pends on. live, many, kept: its owner */
+    uint8_t state;       /* pl_block_state */
+    uint8_t was;         /* flight: the state to go back to */
+    bool is_indexed;     /* it is the leader of a run of its lane: see run.h */
+    bool is_apart;       /* pending, many, kept: it became so in a private pool */
 } pl_block;
 
 /* A list of blocks through queue_prev and queue_next. */

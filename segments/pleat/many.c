@@ -26,7 +26,7 @@ static size_t *bytes_of(pl_space *space, const pl_block *b)
 
 static pl_block_queue *queue_of(pl_space *space, const pl_block *b)
 {
-    const pl_use *use = pl_uses_last(b);
+    const pl_block_use *use = pl_uses_last(b);
 
     if (use->capture != NULL) {
         return &use->capture->waiting;
@@ -39,7 +39,7 @@ static pl_block_queue *queue_of(pl_space *space, const pl_block *b)
 static void wait_in_line(pl_space *space, pl_block *b)
 {
     pl_block_queue *queue = queue_of(space, b);
-    pl_use *use = pl_uses_last(b);
+    pl_block_use *use = pl_uses_last(b);
 
     if (use->capture == NULL && queue->last != NULL &&
         use->tick < pl_uses_last(queue->last)->tick) {
@@ -58,7 +58,7 @@ static void wait_in_line(pl_space *space, pl_block *b)
 
 void pl_many_leave_line(pl_space *space, pl_block *b)
 {
-    const pl_use *use = pl_uses_last(b);
+    const pl_block_use *use = pl_uses_last(b);
 
     pl_queue_remove(queue_of(space, b), b);
     *bytes_of(space, b) -= b->bytes;
@@ -71,7 +71,7 @@ void pl_many_leave_line(pl_space *space, pl_block *b)
 
 /* ---- from one demand to the next ------------------------------------------------------------- */
 
-static void want_tick_for(pl_space *space, const pl_block *b, const pl_use *use)
+static void want_tick_for(pl_space *space, const pl_block *b, const pl_block_use *use)
 {
     pl_lane *lane = use->lane == PL_LANE_CONTEXT ? NULL : pl_space_lane_at(space, use->lane);
 
@@ -80,7 +80,7 @@ static void want_tick_for(pl_space *space, const pl_block *b, const pl_use *use)
     }
 }
 
-bool pl_many_is_met(const pl_space *space, const pl_use *use)
+bool pl_many_is_met(const pl_space *space, const pl_block_use *use)
 {
     if (use->lane == PL_LANE_CONTEXT) {
         return use->tick <= space->context.passed_tick;
@@ -92,7 +92,7 @@ bool pl_many_is_met(const pl_space *space, const pl_use *use)
  * context only. What the stream itself did with the block, outside of the capture, is left. In a
  * private pool, where the pool itself outlives its graphs, only the capture is over: the stream's
  * own use begins. */
-static void end_captured_use(pl_space *space, const pl_block *b, pl_use *use)
+static void end_captured_use(pl_space *space, const pl_block *b, pl_block_use *use)
 {
     pl_capture *capture = use->capture;
 
@@ -134,7 +134,7 @@ static void leave(pl_space *space, pl_block *b)
 /* Has the stream itself had the block, outside of the capture that the use is of? The owner has:
  * that is what the block pends on it for. Others have if the capture ended while the block was
  * live. */
-static bool is_streams_own(const pl_block *b, const pl_lane *lane, const pl_use *use)
+static bool is_streams_own(const pl_block *b, const pl_lane *lane, const pl_block_use *use)
 {
     bool is_owner = pl_lane_plain(b->lane) == lane->number;
     bool is_going_on = use->capture != NULL && lane->capture == use->capture &&
@@ -144,7 +144,7 @@ static bool is_streams_own(const pl_block *b, const pl_lane *lane, const pl_use 
 }
 
 /* A stream that is being captured when the block is freed has it in its graph, perhaps. */
-static void begin_use(pl_space *space, const pl_block *b, pl_use *use)
+static void begin_use(pl_space *space, const pl_block *b, pl_block_use *use)
 {
     pl_lane *lane = pl_space_lane_at(space, use->lane);
 
@@ -161,7 +161,7 @@ static void begin_use(pl_space *space, const pl_block *b, pl_use *use)
 /* It goes on in another hold: the demand is met, and there is room since one was dropped. */
 static void park(pl_space *space, pl_block *b)
 {
-    b->uses->use[b->uses->n++] = (pl_use){ .lane = PL_LANE_CONTEXT };
+    b->uses->use[b->uses->n++] = (pl_block_use){ .lane = PL_LANE_CONTEXT };
     pl_segment_become(b->segment, &space->store, b, PL_BLOCK_MANY);
     pl_queue_push_first(&space->context.many, b);
     *bytes_of(space, b) += b->bytes;
@@ -173,7 +173,7 @@ static size_t go_on(pl_space *space, pl_block *b)
     size_t n_seen = 0;
 
     for (; b->uses->n > 0; n_seen++) {
-        pl_use *use = pl_uses_last(b);
+        pl_block_use *use = pl_uses_last(b);
         pl_lock_touch(1);
         if (n_seen >= USES_PASSED && b->uses->n < b->uses->room) {
             park(space, b);
@@ -207,7 +207,7 @@ static size_t go_on(pl_space *space, pl_block *b)
 void pl_many_free(pl_space *space, pl_block *b, const pl_capture *in)
 {
     pl_lane *owner = pl_space_lane_at(space, b->lane);
-    pl_uses *uses = b->uses;
+    pl_block_uses *uses = b->uses;
     uint32_t n_begun = uses->is_sorted ? uses->n_plain : uses->n;
 
     b->is_apart = pl_private_told(b->segment->area) != NULL;

@@ -22,7 +22,7 @@
 void pl_many_free(pl_space *space, pl_block *b, const struct pl_capture *in);
 
 /* Has the lane, or the context, passed what the use demands? No capture is asked. */
-bool pl_many_is_met(const pl_space *space, const pl_use *use);
+bool pl_many_is_met(const pl_space *space, const pl_block_use *use);
 /* b waits for nothing any more, nor is it anything else yet. */
 void pl_many_leave_line(pl_space *space, pl_block *b);
 

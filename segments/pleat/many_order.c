@@ -17,7 +17,7 @@ static bool is_met_for(const pl_space *space, const pl_lane *user, const pl_bloc
                        size_t *n_looks)
 {
     for (uint32_t i = 0; i < b->uses->n; i++) {
-        const pl_use *use = &b->uses->use[i];
+        const pl_block_use *use = &b->uses->use[i];
         count_look(n_looks);
         bool is_behind = use->lane != PL_LANE_CONTEXT &&
                          (use->lane == user->number ||
@@ -96,7 +96,7 @@ static pl_lane *missing_of(const pl_space *space, const pl_lane *user, const pl_
     pl_lane *missing = NULL;
 
     for (uint32_t i = 0; i < b->uses->n; i++) {
-        const pl_use *use = &b->uses->use[i];
+        const pl_block_use *use = &b->uses->use[i];
         count_look(n_looks);
         bool is_context = use->lane == PL_LANE_CONTEXT;
         if (use->capture != NULL || (is_context && !pl_many_is_met(space, use)) ||

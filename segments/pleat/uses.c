@@ -10,7 +10,7 @@ enum {
     USES_SEARCHED = 256, /* of captures, the newest: a stream each of one capture, mostly */
 };
 
-void pl_uses_drop(pl_space *space, const pl_use *use)
+void pl_uses_drop(pl_space *space, const pl_block_use *use)
 {
     if (use->lane != PL_LANE_CONTEXT) {
         pl_space_lane_at(space, use->lane)->n_refs--;
@@ -22,7 +22,7 @@ void pl_uses_drop(pl_space *space, const pl_use *use)
 
 void pl_uses_drop_all(pl_space *space, pl_block *b)
 {
-    pl_uses *uses = b->uses;
+    pl_block_uses *uses = b->uses;
 
     for (uint32_t i = 0; uses != NULL && i < uses->n; i++) {
         pl_uses_drop(space, &uses->use[i]);
@@ -35,18 +35,18 @@ void pl_uses_drop_all(pl_space *space, pl_block *b)
 /* Room for one more. */
 static pleat_status reserve(pl_space *space, pl_block *b)
 {
-    pl_uses *uses = b->uses;
+    pl_block_uses *uses = b->uses;
 
     if (uses != NULL && uses->n < uses->room) {
         return PLEAT_OK;
     }
     uint32_t room = uses == NULL ? 2 : uses->room * 2;
-    uses = pl_host_realloc(&space->host, b->uses, sizeof(*uses) + room * sizeof(pl_use));
+    uses = pl_host_realloc(&space->host, b->uses, sizeof(*uses) + room * sizeof(pl_block_use));
     if (uses == NULL) {
         return PLEAT_ENOMEM_HOST;
     }
     if (b->uses == NULL) {
-        *uses = (pl_uses){ 0 };
+        *uses = (pl_block_uses){ 0 };
     }
     uses->room = room;
     b->uses = uses;
@@ -54,7 +54,8 @@ static pleat_status reserve(pl_space *space, pl_block *b)
 }
 
 /* From the newest one: mostly it is. */
-static pl_use *search(pl_use *use, size_t n, const pl_lane *lane, const pl_capture *capture)
+static pl_block_use *search(pl_block_use *use, size_t n, const pl_lane *lane,
+                            const pl_capture *capture)
 {
     for (; n > 0; n--) {
         pl_lock_touch(1);
@@ -65,7 +66,7 @@ static pl_use *search(pl_use *use, size_t n, const pl_lane *lane, const pl_captu
     return NULL;
 }
 
-static pl_use *find_use(pl_uses *uses, const pl_lane *lane, const pl_capture *capture)
+static pl_block_use *find_use(pl_block_uses *uses, const pl_lane *lane, const pl_capture *capture)
 {
     size_t n_captured = uses->n - uses->n_plain;
 
@@ -80,15 +81,15 @@ static pl_use *find_use(pl_uses *uses, const pl_lane *lane, const pl_capture *ca
 }
 
 /* The use at i, which has no capture, goes to the others without one. */
-static void move_forward(pl_uses *uses, uint32_t i)
+static void move_forward(pl_block_uses *uses, uint32_t i)
 {
-    pl_use plain = uses->use[i];
+    pl_block_use plain = uses->use[i];
 
     uses->use[i] = uses->use[uses->n_plain];
     uses->use[uses->n_plain++] = plain;
 }
 
-static void add(pl_uses *uses, pl_use use)
+static void add(pl_block_uses *uses, pl_block_use use)
 {
     uses->use[uses->n++] = use;
     if (!uses->is_sorted && uses->n > USES_MIXED) {
@@ -107,7 +108,7 @@ static void add(pl_uses *uses, pl_use use)
 pleat_status pl_uses_add(pl_space *space, pl_block *b, pl_lane *lane, pl_capture *capture,
                          bool is_kept)
 {
-    pl_use *use = b->uses != NULL ? find_use(b->uses, lane, capture) : NULL;
+    pl_block_use *use = b->uses != NULL ? find_use(b->uses, lane, capture) : NULL;
 
     if (use != NULL) {
         use->is_kept = use->is_kept || is_kept;
@@ -117,7 +118,7 @@ pleat_status pl_uses_add(pl_space *space, pl_block *b, pl_lane *lane, pl_capture
     if (st != PLEAT_OK) {
         return st;
     }
-    add(b->uses, (pl_use){ .capture = capture, .lane = lane->number, .is_kept = is_kept });
+    add(b->uses, (pl_block_use){ .capture = capture, .lane = lane->number, .is_kept = is_kept });
     lane->n_refs++;
     if (capture != NULL) {
         pl_capture_hold(capture);

@@ -16,11 +16,11 @@
 pleat_status pl_uses_add(pl_space *space, pl_block *b, pl_lane *lane, struct pl_capture *capture,
                          bool is_kept);
 /* One of them does not count any more; the list is the caller's. */
-void pl_uses_drop(pl_space *space, const pl_use *use);
+void pl_uses_drop(pl_space *space, const pl_block_use *use);
 void pl_uses_drop_all(pl_space *space, pl_block *b);
 
 /* There is one. */
-static inline pl_use *pl_uses_last(const pl_block *b)
+static inline pl_block_use *pl_uses_last(const pl_block *b)
 {
     return &b->uses->use[b->uses->n - 1];
 }

@@ -175,8 +175,8 @@ static bool is_many_sound(const pl_lane *lane)
     size_t bytes = 0;
 
     for (const pl_block *b = lane->many.first; b != NULL; b = b->queue_next) {
-        const pl_use *use = b->uses != NULL && b->uses->n > 0 ? &b->uses->use[b->uses->n - 1]
-                                                              : NULL;
+        const pl_block_use *use = b->uses != NULL && b->uses->n > 0 ? &b->uses->use[b->uses->n - 1]
+                                                                    : NULL;
         if (b->state != PL_BLOCK_MANY || use == NULL || use->lane != lane->number ||
             use->tick < tick) {
             return false;
