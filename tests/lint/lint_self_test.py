@@ -10,6 +10,7 @@ import lint_docs
 import lint_layers
 import lint_size
 from source import functions, without_comments_and_strings
+from tags import doubled_types
 
 SEGMENT = pathlib.Path("segments/sample.c")
 DRIVER = pathlib.Path("vmm/driver.c")
@@ -147,6 +148,22 @@ class Documents(unittest.TestCase):
         self.assertEqual(list(lint_docs.check_prose("a.md", free)), [])
 
 
+class Tags(unittest.TestCase):
+    def test_a_type_that_two_files_define_is_found(self):
+        for text in ("struct pl_some {\n    int n;\n};\n", "typedef int pl_some;\n",
+                     "typedef struct pl_other {\n    int n;\n} pl_some;\n",
+                     "typedef bool (*pl_some)(int n);\n"):
+            other = "struct pl_some {\n    char c;\n};\n"
+            self.assertEqual(doubled_types({"a.h": text, "b.h": other}),
+                             [("pl_some", ["a.h", "b.h"])])
+
+    def test_who_only_names_a_type_does_not_define_it(self):
+        home = "typedef struct pl_some {\n    int n;\n} pl_some;\n"
+        for text in ("struct pl_some;\n", "typedef struct pl_some pl_some;\n",
+                     "struct pl_some *pl_make(struct pl_some *from);\n"):
+            self.assertEqual(doubled_types({"a.h": home, "b.h": text}), [])
+
+
 class Docstrings(unittest.TestCase):
     def test_fields_out_of_order_are_found(self):
         wrong = "/** Do.\n *\n *  Returns  PLEAT_OK.\n *  Params   a  that. */"
@@ -162,9 +179,16 @@ class Docstrings(unittest.TestCase):
 
 class Caps(unittest.TestCase):
     def test_the_caps_are_those_of_the_style_page(self):
-        self.assertEqual((lint_size.MAX_FILE_LINES, lint_size.MAX_FUNCTION_LINES,
-                          lint_size.MAX_COLUMNS, lint_size.MAX_PUBLIC_FUNCTIONS),
-                         (800, 60, 100, 25))
+        self.assertEqual((lint_size.MAX_FILE_LINES, lint_size.MAX_TEST_LINES,
+                          lint_size.MAX_FUNCTION_LINES, lint_size.MAX_COLUMNS,
+                          lint_size.MAX_PUBLIC_FUNCTIONS),
+                         (500, 800, 60, 100, 25))
+
+    def test_a_long_file_is_found_and_a_test_may_be_longer(self):
+        def n_found(path, n_lines):
+            return len(list(lint_size.check_length(pathlib.Path(path), "x\n" * n_lines)))
+        self.assertEqual([n_found("vmm/some.c", n) for n in (500, 501)], [0, 1])
+        self.assertEqual([n_found("python/tests/some.py", n) for n in (800, 801)], [0, 1])
 
 
 if __name__ == "__main__":
