@@ -6,6 +6,7 @@
 
 #include "segments/pleat/many.h"
 #include "segments/pleat/run.h"
+#include "segments/pleat/uses.h"
 
 enum { MOST_CHARACTERS = 4096 };
 
@@ -111,7 +112,7 @@ static void make_many(pl_block *b)
 {
     pl_segment_become(b->segment, &rig.store, b, PL_BLOCK_LIVE);
     b->lane = 1;
-    ck_assert_int_eq(pl_many_add_use(&rig, b, rig.lanes[1], NULL, false), PLEAT_OK);
+    ck_assert_int_eq(pl_uses_add(&rig, b, rig.lanes[1], NULL, false), PLEAT_OK);
     pl_many_free(&rig, b, NULL);
 }
 
