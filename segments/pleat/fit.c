@@ -81,8 +81,9 @@ static pl_block *fit_elsewhere(pl_space *space, const pl_request *rq, pl_class c
             try_area(space, area, rq, &f);
         }
     }
-    bool is_reached = f.best == NULL || pl_grow_reach(space, rq, f.best->segment->area) == PLEAT_OK;
-    return is_reached ? f.best : NULL;
+    bool is_reserved = f.best == NULL ||
+                       pl_grow_reserve_index(space, rq, f.best->segment->area) == PLEAT_OK;
+    return is_reserved ? f.best : NULL;
 }
 
 enum { RELEASED_LOOKS = 64 };

@@ -20,7 +20,7 @@ static pleat_status prepare(pl_space *space, pl_flight *f)
     if (st != PLEAT_OK) {
         return st;
     }
-    pl_segment_reach(&space->host, seg, pl_segment_ceil(seg, end));
+    pl_segment_use_tables(&space->host, seg, pl_segment_ceil(seg, end));
     f->spare = pl_block_store_get(&space->store);
     return PLEAT_OK;
 }

@@ -69,7 +69,7 @@ static void adopt(pl_space *space, pl_lane *user, const pl_block_queue *pending,
             continue;
         }
         if (b->is_apart &&
-            pl_area_reach(&space->host, b->segment->area, user->number) != PLEAT_OK) {
+            pl_area_reserve_index(&space->host, b->segment->area, user->number) != PLEAT_OK) {
             continue;
         }
         pl_run_move(space, b, user->number, pl_lane_stamp(space, user));

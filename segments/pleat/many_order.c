@@ -43,10 +43,10 @@ static void adopt(pl_space *space, pl_lane *user, pl_block *b)
 enum { MOST_LOOKS = 1024 };
 
 /* In a private pool's area the user needs an index for what pends on it there. */
-static bool is_reached(pl_space *space, const pl_lane *user, const pl_block *b)
+static bool has_index(pl_space *space, const pl_lane *user, const pl_block *b)
 {
     return !b->segment->is_private ||
-           pl_area_reach(&space->host, b->segment->area, user->number) == PLEAT_OK;
+           pl_area_reserve_index(&space->host, b->segment->area, user->number) == PLEAT_OK;
 }
 
 size_t pl_many_adopt(pl_space *space, pl_lane *user, bool is_private)
@@ -64,7 +64,7 @@ size_t pl_many_adopt(pl_space *space, pl_lane *user, bool is_private)
             next = b->queue_next;
             count_look(&n_looks);
             if ((is_private || !b->is_apart) && is_met_for(space, user, b, &n_looks) &&
-                is_reached(space, user, b)) {
+                has_index(space, user, b)) {
                 adopt(space, user, b);
                 n_adopted++;
             }

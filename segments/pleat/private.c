@@ -22,7 +22,7 @@ static bool is_quiet(pl_space *space, pl_area *area)
         for (const pl_block *b = seg->first; b != NULL; b = b->next) {
             bool is_pending = b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED;
             if (b->state == PL_BLOCK_FLIGHT || n_looks-- == 0 || seg->is_opening ||
-                (is_pending && pl_area_reach(&space->host, area, b->lane) != PLEAT_OK)) {
+                (is_pending && pl_area_reserve_index(&space->host, area, b->lane) != PLEAT_OK)) {
                 return false;
             }
         }
@@ -144,11 +144,11 @@ static void enter(pl_space *space, pl_private *pool, pl_area *area, const pl_lan
 }
 
 /* Requests of a capture use both lanes' indexes. */
-static pleat_status reach(pl_space *space, pl_area *area, const pl_lane *lane)
+static pleat_status reserve_indexes(pl_space *space, pl_area *area, const pl_lane *lane)
 {
-    pleat_status st = pl_area_reach(&space->host, area, pl_lane_plain(lane->number));
+    pleat_status st = pl_area_reserve_index(&space->host, area, pl_lane_plain(lane->number));
 
-    return st == PLEAT_OK ? pl_area_reach(&space->host, area, lane->number) : st;
+    return st == PLEAT_OK ? pl_area_reserve_index(&space->host, area, lane->number) : st;
 }
 
 /* The lane's own area, or one that it shares since there are enough; NULL: neither. */
@@ -188,7 +188,7 @@ pleat_status pl_private_area(pl_space *space, pl_private *pool, const pl_lane *l
         area->class = class; /* not before: what pended there was indexed by it */
     }
     *out = area;
-    return reach(space, area, lane);
+    return reserve_indexes(space, area, lane);
 }
 
 /* Pools may come by the ten thousand: they begin small, smaller the fewer addresses are left, and

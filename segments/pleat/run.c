@@ -2,7 +2,7 @@
 #include "segments/pleat/run.h"
 
 /* Where a block that leads a run, or is settled, is indexed. For private pools it exists:
- * pl_area_reach came before the block. */
+ * pl_area_reserve_index came before the block. */
 static pl_index *index_of(const pl_space *space, const pl_block *b)
 {
     pl_area *area = b->segment->area;

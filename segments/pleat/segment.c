@@ -54,7 +54,7 @@ static pleat_status make_tables(pl_host *host, pl_segment *seg)
     return PLEAT_OK;
 }
 
-void pl_segment_reach(pl_host *host, pl_segment *seg, pleat_devptr end)
+void pl_segment_use_tables(pl_host *host, pl_segment *seg, pleat_devptr end)
 {
     size_t n = pl_segment_granule(seg, end) + 2; /* the hole behind `end` starts there */
     size_t most = most_rooms(seg);
@@ -222,7 +222,7 @@ pleat_status pl_segment_create(pl_host *host, pl_block_store *store, struct pl_a
         pl_segment_destroy(host, seg);
         return PLEAT_ENOMEM_HOST;
     }
-    pl_segment_reach(host, seg, range.base);
+    pl_segment_use_tables(host, seg, range.base);
     pl_block *hole = pl_block_store_get(store);
     hole->base = range.base;
     hole->bytes = seg->range.bytes;

@@ -215,7 +215,7 @@ pl_segment *rig_draw_in(uint32_t lane, pl_class class, const char *drawing)
     next_base += range.bytes + RIG_GRANULE;
     ck_assert_int_eq(pl_space_add_segment(&rig, area, range), PLEAT_OK);
     pl_segment *seg = area->newest;
-    pl_segment_reach(&rig.host, seg, range.base + range.bytes);
+    pl_segment_use_tables(&rig.host, seg, range.base + range.bytes);
     ck_assert_int_eq(pl_block_store_reserve(&rig.store, n), PLEAT_OK);
     pl_block *b = seg->first;
     pl_queue_remove(&area->holes, b);
