@@ -27,7 +27,7 @@ typedef struct pl_area {
     uint32_t n_runs;         /* room of `runs` */
     pl_index **runs;         /* by lane; NULL = none yet; beyond 0 in private pools only */
     pl_block_queue holes;    /* in no order */
-    size_t n_used;           /* blocks that are live, many or kept */
+    size_t n_used;           /* blocks that are live, shared or kept */
 } pl_area;
 
 pl_area *pl_area_create(pl_host *host, pl_stream *stream, pl_class class); /* NULL: no memory */

@@ -2,7 +2,7 @@
 #include "segments/pleat/capture_end.h"
 
 #include "segments/pleat/capture_list.h"
-#include "segments/pleat/many.h"
+#include "segments/pleat/shared.h"
 
 enum { LOOK_SOME = 512, RELEASE_SOME = 256 };
 
@@ -16,7 +16,7 @@ void pl_capture_see_end(pl_space *space, pl_capture *capture)
         pl_capture_forget_parts(space, capture);
         pl_capture_leave_pool(space, capture);
     }
-    (void)pl_many_pass_capture(space, capture, RELEASE_SOME);
+    (void)pl_shared_pass_capture(space, capture, RELEASE_SOME);
 }
 
 /* ---- the graph is gone ----------------------------------------------------------------------- */
@@ -34,7 +34,7 @@ bool pl_capture_release(pl_space *space, pl_capture *capture, uint64_t over_tick
     if (pl_capture_is_gone(capture)) {
         pl_capture_leave_pool(space, capture);
     }
-    (void)pl_many_pass_capture(space, capture, RELEASE_SOME);
+    (void)pl_shared_pass_capture(space, capture, RELEASE_SOME);
     bool has_more = capture->waiting.first != NULL;
     pl_capture_drop(space, capture);
     return has_more;
@@ -100,7 +100,7 @@ void pl_capture_look_well(pl_space *space)
 static void pass_on(pl_space *space, pl_capture *capture)
 {
     for (unsigned n_vain = 0; capture->waiting.first != NULL && n_vain < MOST_VAIN;) {
-        n_vain = pl_many_pass_capture(space, capture, RELEASE_SOME) > 0 ? 0 : n_vain + 1;
+        n_vain = pl_shared_pass_capture(space, capture, RELEASE_SOME) > 0 ? 0 : n_vain + 1;
         pl_space_breathe(space);
     }
 }

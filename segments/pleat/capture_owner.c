@@ -4,8 +4,8 @@
 #include "segments/pleat/capture_end.h"
 #include "segments/pleat/capture_list.h"
 #include "segments/pleat/context.h"
-#include "segments/pleat/many.h"
 #include "segments/pleat/settle.h"
+#include "segments/pleat/shared.h"
 #include "segments/pleat/tick.h"
 
 enum { LOOK_SOME = 512, RELEASE_SOME = 256 };
@@ -62,7 +62,7 @@ static pleat_status release_of_stream(pl_space *space, void *handle)
     pleat_status st = capture->has_ended ? PLEAT_OK : ask_whether_over(space, capture, handle);
     if (st == PLEAT_OK && !capture->is_released) {
         pl_capture_end(space, capture);
-        (void)pl_many_pass_capture(space, capture, RELEASE_SOME);
+        (void)pl_shared_pass_capture(space, capture, RELEASE_SOME);
         if (capture->watch == NULL) {
             release_launched(space, capture);
         } else if (!capture->is_disowned) {

@@ -1,8 +1,8 @@
 /* handover.c - see handover.h. */
 #include "segments/pleat/handover.h"
 
-#include "segments/pleat/many_order.h"
 #include "segments/pleat/run.h"
+#include "segments/pleat/shared_order.h"
 
 enum { MOST_MOVED = 512 }; /* blocks looked at in one hold */
 
@@ -16,7 +16,7 @@ bool pl_handover_is_possible(const pl_space *space, const pl_lane *lane, bool is
 {
     return is_covered(space, lane, lane->pending.first) ||
            (is_private && is_covered(space, lane, lane->apart.first)) ||
-           (lane->many.first != NULL && lane->recorded_tick > lane->passed_tick);
+           (lane->shared_pending.first != NULL && lane->recorded_tick > lane->passed_tick);
 }
 
 pl_lane *pl_handover_richest(const pl_space *space, const pl_lane *user, uint64_t turn,
@@ -135,11 +135,11 @@ static size_t order_the_rest(pl_space *space, pl_lane *user, pl_lane *other, boo
 
     other->n_refs++;
     for (unsigned n = 0; n < MOST_ORDERS && n_moved == 0; n++) {
-        pl_lane *lane = pl_many_missing(space, user, other, is_private);
+        pl_lane *lane = pl_shared_missing(space, user, other, is_private);
         if (lane == NULL || order(space, user, lane) != PLEAT_OK) {
             break;
         }
-        n_moved = pl_many_adopt(space, user, is_private);
+        n_moved = pl_shared_adopt(space, user, is_private);
     }
     other->n_refs--;
     return n_moved;
@@ -161,7 +161,7 @@ pleat_status pl_handover(pl_space *space, pl_lane *user, pl_lane *other, size_t 
         if (st == PLEAT_OK) {
             behind = pl_handover_behind(user, other->number);
             (void)adopt_enough(space, user, other, behind, n_granules, is_private, &h);
-            h.n_blocks += pl_many_adopt(space, user, is_private);
+            h.n_blocks += pl_shared_adopt(space, user, is_private);
         }
     }
     if (st == PLEAT_OK && h.n_blocks == 0) {

@@ -11,11 +11,11 @@
 #include "segments/pleat/figures.h"
 #include "segments/pleat/fit.h"
 #include "segments/pleat/lanes.h"
-#include "segments/pleat/many.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/private_ops.h"
 #include "segments/pleat/run.h"
 #include "segments/pleat/settle.h"
+#include "segments/pleat/shared.h"
 #include "segments/pleat/tick.h"
 #include "segments/pleat/trim.h"
 #include "segments/pleat/uses.h"
@@ -222,7 +222,7 @@ static void free_block(pl_space *space, pl_block *b, pl_lane *plain, bool is_cap
     pl_space_lane_at(space, b->lane)->n_live--;
     if (__builtin_expect(b->uses != NULL, false)) {
         size_t bytes = b->bytes;
-        pl_many_free(space, b, is_capturing ? plain->capture : NULL);
+        pl_shared_free(space, b, is_capturing ? plain->capture : NULL);
         if (!is_capturing) {
             pl_settle_freed(space, plain, bytes); /* in the end it pends on its owner */
         }

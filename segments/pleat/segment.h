@@ -29,7 +29,7 @@ struct pl_area;
 typedef struct pl_users {
     uint32_t n_live;
     uint32_t n_kept;
-    uint32_t n_many; /* but private pools' */
+    uint32_t n_shared; /* but private pools' */
 } pl_users;
 
 typedef struct pl_segment {

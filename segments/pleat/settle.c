@@ -8,9 +8,9 @@
 #include "segments/pleat/capture.h"
 #include "segments/pleat/capture_end.h"
 #include "segments/pleat/context.h"
-#include "segments/pleat/many.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/run.h"
+#include "segments/pleat/shared.h"
 #include "segments/pleat/tick.h"
 
 /* ---- settling -------------------------------------------------------------------------------- */
@@ -30,7 +30,7 @@ static bool has_first_over(const pl_space *space, const pl_lane *lane)
 {
     return !lane->is_capture &&
            (is_first_over(space, lane, &lane->pending) ||
-            is_first_over(space, lane, &lane->apart) || pl_many_is_first_over(space, lane));
+            is_first_over(space, lane, &lane->apart) || pl_shared_is_first_over(space, lane));
 }
 
 static size_t settle_queue(pl_space *space, const pl_lane *lane, const pl_block_queue *queue,
@@ -53,7 +53,7 @@ static size_t settle_lane(pl_space *space, pl_lane *lane, size_t n, uint64_t sin
     if (lane->is_capture) {
         return pl_capture_is_lasting(space, lane) ? 0 : pl_settle_rest(space, lane, n);
     }
-    size_t n_settled = pl_space_is_tired(space, since) ? 0 : pl_many_pass(space, lane, n);
+    size_t n_settled = pl_space_is_tired(space, since) ? 0 : pl_shared_pass(space, lane, n);
 
     n_settled += settle_queue(space, lane, &lane->pending, n - n_settled, since);
     return n_settled + settle_queue(space, lane, &lane->apart, n - n_settled, since);
@@ -87,7 +87,7 @@ size_t pl_settle_some(pl_space *space, size_t n)
 {
     size_t n_looks = space->busy.n < PL_LANE_LOOKS ? space->busy.n : PL_LANE_LOOKS;
     uint64_t since = space->n_pieces;
-    size_t n_settled = pl_many_pass_context(space, n);
+    size_t n_settled = pl_shared_pass_context(space, n);
 
     n_settled += settle_ripe(space, n - n_settled, since);
     pl_lock_touch(n_looks);
@@ -173,7 +173,7 @@ static bool is_uncovered(const pl_space *space, const pl_lane *lane, const pl_bl
 bool pl_settle_has_uncovered(const pl_space *space, const pl_lane *lane)
 {
     return is_uncovered(space, lane, lane->pending.last) ||
-           is_uncovered(space, lane, lane->apart.last) || pl_many_is_uncovered(space, lane);
+           is_uncovered(space, lane, lane->apart.last) || pl_shared_is_uncovered(space, lane);
 }
 
 void pl_settle_leave_to_context(pl_space *space, pl_lane *lane)
@@ -186,8 +186,8 @@ void pl_settle_leave_to_context(pl_space *space, pl_lane *lane)
     if (is_uncovered(space, lane, lane->apart.last)) {
         bytes += lane->apart_bytes;
     }
-    if (pl_many_is_uncovered(space, lane)) {
-        bytes += lane->many_bytes;
+    if (pl_shared_is_uncovered(space, lane)) {
+        bytes += lane->shared_bytes;
     }
     space->context.gone_bytes += bytes;
     space->context.is_wanted = space->context.is_wanted || bytes > 0;

@@ -71,9 +71,9 @@ static const pl_lane *find_pending(const pl_space *space, const pl_request *rq)
 }
 
 /* What pends on several streams and may help. */
-static size_t many_bytes(const pl_space *space, const pl_request *rq)
+static size_t shared_bytes(const pl_space *space, const pl_request *rq)
 {
-    return space->n_many_bytes + (rq->pool != NULL ? space->n_apart_bytes : 0);
+    return space->n_shared_bytes + (rq->pool != NULL ? space->n_apart_bytes : 0);
 }
 
 /* Memory that is pinned, but in the request's own private pool, or in one that drains. What pends
@@ -101,14 +101,14 @@ static bool is_hopeless(const pl_space *space, const pl_request *rq)
                                                            : space->total_chunks;
     size_t whole = pl_request_granules(space, rq);
 
-    return whole > cap || (many_bytes(space, rq) == 0 && space->n_pinned + whole > cap + 2 &&
+    return whole > cap || (shared_bytes(space, rq) == 0 && space->n_pinned + whole > cap + 2 &&
                            !has_pending_apart(space, rq) && space->n_disowned == 0);
 }
 
 /* Anything that a wait, or an order, might let the request have. */
 static bool has_pending(const pl_space *space, const pl_request *rq)
 {
-    return many_bytes(space, rq) > 0 || find_pending(space, rq) != NULL ||
+    return shared_bytes(space, rq) > 0 || find_pending(space, rq) != NULL ||
            has_pending_apart(space, rq) || space->n_disowned > 0;
 }
 

@@ -45,7 +45,7 @@ typedef struct pl_context {
     unsigned n_missed;     /* in a row, for want of a good moment */
     uint64_t event;        /* n_events when it was recorded last */
     size_t gone_bytes;     /* since then: of lanes that are gone or silent, covered by no tick */
-    pl_block_queue many;   /* PL_BLOCK_MANY that wait for it now */
+    pl_block_queue shared_pending; /* PL_BLOCK_SHARED that wait for it now */
 } pl_context;
 
 /* How many lanes there may be before those that nothing refers to are given up, whether or not
@@ -160,7 +160,7 @@ typedef struct pl_space {
     pl_block_queue stale;
     size_t n_stale;         /* blocks in it */
     size_t n_pending_bytes; /* of all lanes */
-    size_t n_many_bytes;    /* PL_BLOCK_MANY */
+    size_t n_shared_bytes;  /* PL_BLOCK_SHARED */
     size_t n_apart_bytes;   /* the same of private pools' blocks */
     size_t n_kept_bytes;
     size_t n_poisoned; /* granules out of service */
@@ -225,7 +225,7 @@ static inline bool pl_space_is_tired(const pl_space *space, uint64_t since)
 static inline void pl_space_note_busy(pl_space *space, pl_lane *lane)
 {
     bool is_busy = lane->pending.first != NULL || lane->apart.first != NULL ||
-                   lane->many.first != NULL;
+                   lane->shared_pending.first != NULL;
 
     if (is_busy != lane->busy.is_linked) {
         if (is_busy) {

@@ -4,8 +4,8 @@
 #include <check.h>
 #include <string.h>
 
-#include "segments/pleat/many.h"
 #include "segments/pleat/run.h"
+#include "segments/pleat/shared.h"
 #include "segments/pleat/uses.h"
 
 enum { MOST_CHARACTERS = 4096 };
@@ -108,12 +108,12 @@ static void make_live(pl_block *b, char letter)
 }
 
 /* Lane 1 owns it, lane 2 uses it, too. */
-static void make_many(pl_block *b)
+static void make_shared(pl_block *b)
 {
     pl_segment_become(b->segment, &rig.store, b, PL_BLOCK_LIVE);
     b->lane = 1;
     ck_assert_int_eq(pl_uses_add(&rig, b, rig.lanes[1], NULL, false), PLEAT_OK);
-    pl_many_free(&rig, b, NULL);
+    pl_shared_free(&rig, b, NULL);
 }
 
 static void make_other(pl_block *b, char letter)
@@ -124,7 +124,7 @@ static void make_other(pl_block *b, char letter)
         pl_queue_push(&b->segment->area->holes, b);
         return;
     case 'm':
-        make_many(b);
+        make_shared(b);
         return;
     case 'k':
         pl_segment_become(b->segment, &rig.store, b, PL_BLOCK_KEPT);
@@ -249,7 +249,7 @@ static char letter_of(const pl_block *b)
     switch ((pl_block_state)b->state) {
     case PL_BLOCK_LIVE:
         return (char)b->requested;
-    case PL_BLOCK_MANY:
+    case PL_BLOCK_SHARED:
         return 'm';
     case PL_BLOCK_FREE:
         return (char)('0' + (int)b->lane);

@@ -1,4 +1,4 @@
-/* many.h - freed blocks that wait for more than their owner.
+/* shared.h - freed blocks that wait for more than their owner.
  *
  * When a block with uses (uses.h) is freed each use becomes a demand: a lane, or the context, must
  * pass a stamp; a capture's graph must be gone first. The block waits for one of them at a time,
@@ -12,29 +12,29 @@
  * first in the queue of the context, with a demand that is met.
  *
  * Guarded by the device lock; no function drops it. */
-#ifndef PLEAT_SEGMENTS_MANY_H
-#define PLEAT_SEGMENTS_MANY_H
+#ifndef PLEAT_SEGMENTS_SHARED_H
+#define PLEAT_SEGMENTS_SHARED_H
 
 #include "segments/pleat/space.h"
 
 /* b has uses and is being freed; it is in nobody's live map any more. `in`: the capture that the
  * free is in, or NULL. */
-void pl_many_free(pl_space *space, pl_block *b, const struct pl_capture *in);
+void pl_shared_free(pl_space *space, pl_block *b, const struct pl_capture *in);
 
 /* Has the lane, or the context, passed what the use demands? No capture is asked. */
-bool pl_many_is_met(const pl_space *space, const pl_block_use *use);
+bool pl_shared_is_met(const pl_space *space, const pl_block_use *use);
 /* b waits for nothing any more, nor is it anything else yet. */
-void pl_many_leave_line(pl_space *space, pl_block *b);
+void pl_shared_leave_line(pl_space *space, pl_block *b);
 
 /* The lane has passed something: at most n blocks go on to what they wait for next. How many did.
  * */
-size_t pl_many_pass(pl_space *space, pl_lane *lane, size_t n);
-size_t pl_many_pass_context(pl_space *space, size_t n);
+size_t pl_shared_pass(pl_space *space, pl_lane *lane, size_t n);
+size_t pl_shared_pass_context(pl_space *space, size_t n);
 /* The capture is over: the same of those that waited for it. */
-size_t pl_many_pass_capture(pl_space *space, struct pl_capture *capture, size_t n);
+size_t pl_shared_pass_capture(pl_space *space, struct pl_capture *capture, size_t n);
 /* Has what the first block waits for there passed? */
-bool pl_many_is_first_over(const pl_space *space, const pl_lane *lane);
+bool pl_shared_is_first_over(const pl_space *space, const pl_lane *lane);
 /* Does a block wait for a stamp of the lane that no tick covers? */
-bool pl_many_is_uncovered(const pl_space *space, const pl_lane *lane);
+bool pl_shared_is_uncovered(const pl_space *space, const pl_lane *lane);
 
 #endif

@@ -1,9 +1,9 @@
-/* many_order.c - see many_order.h. */
-#include "segments/pleat/many_order.h"
+/* shared_order.c - see shared_order.h. */
+#include "segments/pleat/shared_order.h"
 
 #include "segments/pleat/handover.h"
-#include "segments/pleat/many.h"
 #include "segments/pleat/run.h"
+#include "segments/pleat/shared.h"
 #include "segments/pleat/uses.h"
 
 /* At a block, or at one of its uses: how many are left. */
@@ -22,7 +22,7 @@ static bool is_met_for(const pl_space *space, const pl_lane *user, const pl_bloc
         bool is_behind = use->lane != PL_LANE_CONTEXT &&
                          (use->lane == user->number ||
                           use->tick <= pl_handover_behind(user, use->lane));
-        if (use->capture != NULL || (!is_behind && !pl_many_is_met(space, use))) {
+        if (use->capture != NULL || (!is_behind && !pl_shared_is_met(space, use))) {
             return false;
         }
     }
@@ -32,7 +32,7 @@ static bool is_met_for(const pl_space *space, const pl_lane *user, const pl_bloc
 
 static void adopt(pl_space *space, pl_lane *user, pl_block *b)
 {
-    pl_many_leave_line(space, b);
+    pl_shared_leave_line(space, b);
     pl_space_lane_at(space, b->lane)->n_refs--;
     pl_uses_drop_all(space, b);
     pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
@@ -49,7 +49,7 @@ static bool has_index(pl_space *space, const pl_lane *user, const pl_block *b)
            pl_area_reserve_index(&space->host, b->segment->area, user->number) == PLEAT_OK;
 }
 
-size_t pl_many_adopt(pl_space *space, pl_lane *user, bool is_private)
+size_t pl_shared_adopt(pl_space *space, pl_lane *user, bool is_private)
 {
     size_t n_looks = MOST_LOOKS;
     size_t n_lanes = PL_LANE_LOOKS;
@@ -60,7 +60,7 @@ size_t pl_many_adopt(pl_space *space, pl_lane *user, bool is_private)
         next_lane = lane->busy.next;
         n_lanes--;
         pl_block *next;
-        for (pl_block *b = lane->many.first; b != NULL && n_looks > 0; b = next) {
+        for (pl_block *b = lane->shared_pending.first; b != NULL && n_looks > 0; b = next) {
             next = b->queue_next;
             count_look(&n_looks);
             if ((is_private || !b->is_apart) && is_met_for(space, user, b, &n_looks) &&
@@ -99,7 +99,7 @@ static pl_lane *missing_of(const pl_space *space, const pl_lane *user, const pl_
         const pl_block_use *use = &b->uses->use[i];
         count_look(n_looks);
         bool is_context = use->lane == PL_LANE_CONTEXT;
-        if (use->capture != NULL || (is_context && !pl_many_is_met(space, use)) ||
+        if (use->capture != NULL || (is_context && !pl_shared_is_met(space, use)) ||
             (!is_context && !is_behind(space, user, use->lane, use->tick, &missing))) {
             return NULL;
         }
@@ -107,14 +107,14 @@ static pl_lane *missing_of(const pl_space *space, const pl_lane *user, const pl_
     return is_behind(space, user, b->lane, b->tick, &missing) ? missing : NULL;
 }
 
-pl_lane *pl_many_missing(const pl_space *space, const pl_lane *user, const pl_lane *other,
-                         bool is_private)
+pl_lane *pl_shared_missing(const pl_space *space, const pl_lane *user, const pl_lane *other,
+                           bool is_private)
 {
     pl_lane *missing = NULL;
     size_t n_looks = MOST_LOOKS;
 
-    for (const pl_block *b = other->many.first; b != NULL && missing == NULL && n_looks > 0;
-         b = b->queue_next) {
+    for (const pl_block *b = other->shared_pending.first;
+         b != NULL && missing == NULL && n_looks > 0; b = b->queue_next) {
         count_look(&n_looks);
         if (is_private || !b->is_apart) {
             missing = missing_of(space, user, b, &n_looks);

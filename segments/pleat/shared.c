@@ -1,5 +1,5 @@
-/* many.c - see many.h. */
-#include "segments/pleat/many.h"
+/* shared.c - see shared.h. */
+#include "segments/pleat/shared.h"
 
 #include "segments/pleat/capture.h"
 #include "segments/pleat/private.h"
@@ -21,7 +21,7 @@ static size_t *bytes_of(pl_space *space, const pl_block *b)
     if (b->state == PL_BLOCK_KEPT) {
         return &space->n_kept_bytes;
     }
-    return b->is_apart ? &space->n_apart_bytes : &space->n_many_bytes;
+    return b->is_apart ? &space->n_apart_bytes : &space->n_shared_bytes;
 }
 
 static pl_block_queue *queue_of(pl_space *space, const pl_block *b)
@@ -31,8 +31,8 @@ static pl_block_queue *queue_of(pl_space *space, const pl_block *b)
     if (use->capture != NULL) {
         return &use->capture->waiting;
     }
-    return use->lane == PL_LANE_CONTEXT ? &space->context.many
-                                        : &pl_space_lane_at(space, use->lane)->many;
+    return use->lane == PL_LANE_CONTEXT ? &space->context.shared_pending
+                                        : &pl_space_lane_at(space, use->lane)->shared_pending;
 }
 
 /* Stamps do not fall along a lane's queue: an older one waits for the one before it. */
@@ -46,17 +46,17 @@ static void wait_in_line(pl_space *space, pl_block *b)
         use->tick = pl_uses_last(queue->last)->tick;
     }
     bool is_kept = use->capture != NULL && use->is_kept;
-    pl_segment_become(b->segment, &space->store, b, is_kept ? PL_BLOCK_KEPT : PL_BLOCK_MANY);
+    pl_segment_become(b->segment, &space->store, b, is_kept ? PL_BLOCK_KEPT : PL_BLOCK_SHARED);
     pl_queue_push(queue, b);
     *bytes_of(space, b) += b->bytes;
     if (use->capture == NULL && use->lane != PL_LANE_CONTEXT) {
         pl_lane *lane = pl_space_lane_at(space, use->lane);
-        lane->many_bytes += b->bytes;
+        lane->shared_bytes += b->bytes;
         pl_space_note_busy(space, lane);
     }
 }
 
-void pl_many_leave_line(pl_space *space, pl_block *b)
+void pl_shared_leave_line(pl_space *space, pl_block *b)
 {
     const pl_block_use *use = pl_uses_last(b);
 
@@ -64,7 +64,7 @@ void pl_many_leave_line(pl_space *space, pl_block *b)
     *bytes_of(space, b) -= b->bytes;
     if (use->capture == NULL && use->lane != PL_LANE_CONTEXT) {
         pl_lane *lane = pl_space_lane_at(space, use->lane);
-        lane->many_bytes -= b->bytes;
+        lane->shared_bytes -= b->bytes;
         pl_space_note_busy(space, lane);
     }
 }
@@ -80,7 +80,7 @@ static void want_tick_for(pl_space *space, const pl_block *b, const pl_block_use
     }
 }
 
-bool pl_many_is_met(const pl_space *space, const pl_block_use *use)
+bool pl_shared_is_met(const pl_space *space, const pl_block_use *use)
 {
     if (use->lane == PL_LANE_CONTEXT) {
         return use->tick <= space->context.passed_tick;
@@ -162,8 +162,8 @@ static void begin_use(pl_space *space, const pl_block *b, pl_block_use *use)
 static void park(pl_space *space, pl_block *b)
 {
     b->uses->use[b->uses->n++] = (pl_block_use){ .lane = PL_LANE_CONTEXT };
-    pl_segment_become(b->segment, &space->store, b, PL_BLOCK_MANY);
-    pl_queue_push_first(&space->context.many, b);
+    pl_segment_become(b->segment, &space->store, b, PL_BLOCK_SHARED);
+    pl_queue_push_first(&space->context.shared_pending, b);
     *bytes_of(space, b) += b->bytes;
 }
 
@@ -193,7 +193,7 @@ static size_t go_on(pl_space *space, pl_block *b)
             end_captured_use(space, b, use);
             continue;
         }
-        if (!pl_many_is_met(space, use)) {
+        if (!pl_shared_is_met(space, use)) {
             wait_in_line(space, b);
             return n_seen + 1;
         }
@@ -204,7 +204,7 @@ static size_t go_on(pl_space *space, pl_block *b)
     return n_seen;
 }
 
-void pl_many_free(pl_space *space, pl_block *b, const pl_capture *in)
+void pl_shared_free(pl_space *space, pl_block *b, const pl_capture *in)
 {
     pl_lane *owner = pl_space_lane_at(space, b->lane);
     pl_block_uses *uses = b->uses;
@@ -235,29 +235,29 @@ static size_t pass_queue(pl_space *space, const pl_block_queue *queue, size_t n)
            !pl_space_is_tired(space, since);
          n_passed++) {
         pl_block *b = queue->first;
-        if (!pl_many_is_met(space, pl_uses_last(b))) {
+        if (!pl_shared_is_met(space, pl_uses_last(b))) {
             break;
         }
-        pl_many_leave_line(space, b);
+        pl_shared_leave_line(space, b);
         n_uses += go_on(space, b);
     }
     pl_lock_touch(n_passed);
     return n_passed;
 }
 
-size_t pl_many_pass(pl_space *space, pl_lane *lane, size_t n)
+size_t pl_shared_pass(pl_space *space, pl_lane *lane, size_t n)
 {
-    return pass_queue(space, &lane->many, n);
+    return pass_queue(space, &lane->shared_pending, n);
 }
 
-size_t pl_many_pass_context(pl_space *space, size_t n)
+size_t pl_shared_pass_context(pl_space *space, size_t n)
 {
-    return pass_queue(space, &space->context.many, n);
+    return pass_queue(space, &space->context.shared_pending, n);
 }
 
 /* Private pools' blocks wait for the end of the capture only, others for the end of the graph.
  * Those that cannot go on yet are behind the others in the queue afterwards. */
-size_t pl_many_pass_capture(pl_space *space, pl_capture *capture, size_t n)
+size_t pl_shared_pass_capture(pl_space *space, pl_capture *capture, size_t n)
 {
     const pl_block *first_left = NULL;
     uint64_t since = space->n_pieces;
@@ -270,7 +270,7 @@ size_t pl_many_pass_capture(pl_space *space, pl_capture *capture, size_t n)
          n_looks--) {
         pl_block *b = capture->waiting.first;
         if (pl_capture_is_over(capture, b->is_apart)) {
-            pl_many_leave_line(space, b);
+            pl_shared_leave_line(space, b);
             n_uses += go_on(space, b);
             n_passed++;
             continue;
@@ -283,15 +283,16 @@ size_t pl_many_pass_capture(pl_space *space, pl_capture *capture, size_t n)
     return n_passed;
 }
 
-bool pl_many_is_first_over(const pl_space *space, const pl_lane *lane)
+bool pl_shared_is_first_over(const pl_space *space, const pl_lane *lane)
 {
-    return lane->many.first != NULL && pl_many_is_met(space, pl_uses_last(lane->many.first));
+    return lane->shared_pending.first != NULL &&
+           pl_shared_is_met(space, pl_uses_last(lane->shared_pending.first));
 }
 
-bool pl_many_is_uncovered(const pl_space *space, const pl_lane *lane)
+bool pl_shared_is_uncovered(const pl_space *space, const pl_lane *lane)
 {
-    const pl_block *last = lane->many.last;
+    const pl_block *last = lane->shared_pending.last;
 
     return last != NULL && pl_uses_last(last)->tick > lane->recorded_tick &&
-           !pl_many_is_met(space, pl_uses_last(last));
+           !pl_shared_is_met(space, pl_uses_last(last));
 }
