@@ -66,7 +66,7 @@ typedef struct pl_block {
     uint8_t state;       /* pl_block_state */
     uint8_t was;         /* flight: the state to go back to */
     bool is_indexed;     /* it is the leader of a run of its lane: see run.h */
-    bool is_apart;       /* pending, shared, kept: it became so in a private pool */
+    bool is_private;     /* pending, shared, kept: it became so in a private pool */
 } pl_block;
 
 /* A list of blocks through queue_prev and queue_next. */

@@ -81,9 +81,9 @@ static inline void pl_capture_hold(pl_capture *capture)
 }
 void pl_capture_drop(pl_space *space, pl_capture *capture);
 /* May what waits for it go on? */
-static inline bool pl_capture_is_over(const pl_capture *capture, bool is_apart)
+static inline bool pl_capture_is_over(const pl_capture *capture, bool is_private)
 {
-    return is_apart ? capture->has_ended : capture->is_released;
+    return is_private ? capture->has_ended : capture->is_released;
 }
 /* lane is a stream's second one: is its stream in a capture that is not known to have ended? */
 bool pl_capture_is_lasting(const pl_space *space, const pl_lane *lane);

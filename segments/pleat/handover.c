@@ -15,7 +15,7 @@ static bool is_covered(const pl_space *space, const pl_lane *lane, const pl_bloc
 bool pl_handover_is_possible(const pl_space *space, const pl_lane *lane, bool is_private)
 {
     return is_covered(space, lane, lane->pending.first) ||
-           (is_private && is_covered(space, lane, lane->apart.first)) ||
+           (is_private && is_covered(space, lane, lane->private_pending.first)) ||
            (lane->shared_pending.first != NULL && lane->recorded_tick > lane->passed_tick);
 }
 
@@ -68,7 +68,7 @@ static void adopt(pl_space *space, pl_lane *user, const pl_block_queue *pending,
         if (whole < least) {
             continue;
         }
-        if (b->is_apart &&
+        if (b->is_private &&
             pl_area_reserve_index(&space->host, b->segment->area, user->number) != PLEAT_OK) {
             continue;
         }
@@ -95,7 +95,7 @@ static bool adopt_enough(pl_space *space, pl_lane *user, pl_lane *other, uint64_
         adopt(space, user, &other->pending, upto, 0, SIZE_MAX, h);
     }
     if (is_private) {
-        adopt(space, user, &other->apart, upto, 0, SIZE_MAX, h);
+        adopt(space, user, &other->private_pending, upto, 0, SIZE_MAX, h);
     }
     pl_lock_touch(2 * (size_t)MOST_MOVED - h->n_looks);
     return n != SIZE_MAX && h->n_granules >= n;

@@ -42,9 +42,9 @@ typedef struct pl_lane_link {
 
 /* I1  passed_tick < next_tick; the ticks in the ring have rising numbers between them; the last
  *     one's, or passed_tick without any, is recorded_tick
- * I2  a free block is in its lane's queue if and only if it pends on it: in `apart` if it is
- *     is_apart, else in `pending`; ticks do not fall along a queue
- * I3  pending_bytes is the sum of that queue's blocks, apart_bytes and shared_bytes of the others'
+ * I2  a free block is in its lane's queue if and only if it pends on it: in `private_pending` if it
+ *     is_private, else in `pending`; ticks do not fall along a queue
+ * I3  pending_bytes is the sum of that queue's blocks, private_bytes and shared_bytes of the others'
  * I4  blocks in `shared_pending` have a last use that waits for this lane, with rising ticks
  * I5  n_live counts the live blocks with its number; n_refs everything else that has it but free
  *     blocks: uses, stale, shared and kept blocks, requests in the middle, and the stream's second
@@ -77,8 +77,8 @@ typedef struct pl_lane {
     size_t n_refs;
     pl_block_queue pending; /* in order of freeing, tick never falls */
     size_t pending_bytes;
-    pl_block_queue apart; /* the same of private pools' blocks */
-    size_t apart_bytes;
+    pl_block_queue private_pending; /* the same of private pools' blocks */
+    size_t private_bytes;
     pl_block_queue
         shared_pending;  /* PL_BLOCK_SHARED: wait for this lane now, as for one of several */
     size_t shared_bytes; /* of them */

@@ -251,7 +251,7 @@ static void open_some(pl_space *space, pl_segment *seg, size_t n)
         if (b->state == PL_BLOCK_FREE) {
             loosen(space, seg, b);
         }
-        if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED && b->is_apart) {
+        if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED && b->is_private) {
             pl_run_requeue(space, b);
         }
     }

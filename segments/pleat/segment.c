@@ -136,7 +136,7 @@ static void count_waiting(pl_segment *seg, pl_tally *tally, const pl_block *b, u
 
 static inline bool is_waiting(const pl_block *b)
 {
-    return b->state == PL_BLOCK_KEPT || (b->state == PL_BLOCK_SHARED && !b->is_apart);
+    return b->state == PL_BLOCK_KEPT || (b->state == PL_BLOCK_SHARED && !b->is_private);
 }
 
 static __attribute__((noinline)) void leave_waiting(pl_segment *seg, pl_tally *tally,
@@ -266,7 +266,7 @@ pl_block *pl_segment_split(pl_segment *seg, pl_block_store *store, pl_block *b, 
     high->was = b->was;
     high->lane = b->lane;
     high->tick = b->tick;
-    high->is_apart = b->is_apart;
+    high->is_private = b->is_private;
     b->bytes -= high->bytes;
     high->prev = b;
     high->next = b->next;

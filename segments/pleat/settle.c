@@ -28,9 +28,9 @@ static bool is_first_over(const pl_space *space, const pl_lane *lane, const pl_b
 
 static bool has_first_over(const pl_space *space, const pl_lane *lane)
 {
-    return !lane->is_capture &&
-           (is_first_over(space, lane, &lane->pending) ||
-            is_first_over(space, lane, &lane->apart) || pl_shared_is_first_over(space, lane));
+    return !lane->is_capture && (is_first_over(space, lane, &lane->pending) ||
+                                 is_first_over(space, lane, &lane->private_pending) ||
+                                 pl_shared_is_first_over(space, lane));
 }
 
 static size_t settle_queue(pl_space *space, const pl_lane *lane, const pl_block_queue *queue,
@@ -56,7 +56,7 @@ static size_t settle_lane(pl_space *space, pl_lane *lane, size_t n, uint64_t sin
     size_t n_settled = pl_space_is_tired(space, since) ? 0 : pl_shared_pass(space, lane, n);
 
     n_settled += settle_queue(space, lane, &lane->pending, n - n_settled, since);
-    return n_settled + settle_queue(space, lane, &lane->apart, n - n_settled, since);
+    return n_settled + settle_queue(space, lane, &lane->private_pending, n - n_settled, since);
 }
 
 size_t pl_settle_lane(pl_space *space, pl_lane *lane, size_t n)
@@ -150,14 +150,15 @@ size_t pl_settle_rest(pl_space *space, pl_lane *lane, size_t n)
     size_t n_moved = 0;
 
     for (; n_moved < n && !pl_space_is_tired(space, since); n_moved++) {
-        pl_block *b = lane->apart.first;
+        pl_block *b = lane->private_pending.first;
         b = b != NULL ? b : lane->pending.first; /* of pools released since */
         if (b == NULL) {
             break;
         }
         pl_run_move(space, b, number, tick);
     }
-    lane->is_mixed = lane->is_mixed && (lane->apart.first != NULL || lane->pending.first != NULL);
+    lane->is_mixed = lane->is_mixed &&
+                     (lane->private_pending.first != NULL || lane->pending.first != NULL);
     pl_lock_touch(n_moved);
     return n_moved;
 }
@@ -173,7 +174,8 @@ static bool is_uncovered(const pl_space *space, const pl_lane *lane, const pl_bl
 bool pl_settle_has_uncovered(const pl_space *space, const pl_lane *lane)
 {
     return is_uncovered(space, lane, lane->pending.last) ||
-           is_uncovered(space, lane, lane->apart.last) || pl_shared_is_uncovered(space, lane);
+           is_uncovered(space, lane, lane->private_pending.last) ||
+           pl_shared_is_uncovered(space, lane);
 }
 
 void pl_settle_leave_to_context(pl_space *space, pl_lane *lane)
@@ -183,8 +185,8 @@ void pl_settle_leave_to_context(pl_space *space, pl_lane *lane)
     if (is_uncovered(space, lane, lane->pending.last)) {
         bytes += lane->pending_bytes;
     }
-    if (is_uncovered(space, lane, lane->apart.last)) {
-        bytes += lane->apart_bytes;
+    if (is_uncovered(space, lane, lane->private_pending.last)) {
+        bytes += lane->private_bytes;
     }
     if (pl_shared_is_uncovered(space, lane)) {
         bytes += lane->shared_bytes;

@@ -21,7 +21,7 @@ static size_t *bytes_of(pl_space *space, const pl_block *b)
     if (b->state == PL_BLOCK_KEPT) {
         return &space->n_kept_bytes;
     }
-    return b->is_apart ? &space->n_apart_bytes : &space->n_shared_bytes;
+    return b->is_private ? &space->n_private_shared_bytes : &space->n_shared_bytes;
 }
 
 static pl_block_queue *queue_of(pl_space *space, const pl_block *b)
@@ -97,7 +97,7 @@ static void end_captured_use(pl_space *space, const pl_block *b, pl_block_use *u
     pl_capture *capture = use->capture;
 
     use->capture = NULL;
-    if (b->is_apart) {
+    if (b->is_private) {
         use->tick = pl_lane_stamp(space, pl_space_lane_at(space, use->lane));
     } else if (capture->over_tick > 0) {
         pl_space_lane_at(space, use->lane)->n_refs--;
@@ -185,7 +185,7 @@ static size_t go_on(pl_space *space, pl_block *b)
             use->tick = use->tick < b->uses->freed_at ? use->tick : b->uses->freed_at;
         }
         bool is_captured = use->capture != NULL;
-        if (is_captured && !pl_capture_is_over(use->capture, b->is_apart)) {
+        if (is_captured && !pl_capture_is_over(use->capture, b->is_private)) {
             wait_in_line(space, b);
             return n_seen + 1;
         }
@@ -210,7 +210,7 @@ void pl_shared_free(pl_space *space, pl_block *b, const pl_capture *in)
     pl_block_uses *uses = b->uses;
     uint32_t n_begun = uses->is_sorted ? uses->n_plain : uses->n;
 
-    b->is_apart = pl_private_told(b->segment->area) != NULL;
+    b->is_private = pl_private_told(b->segment->area) != NULL;
     /* What came and went in one capture was used in its graph only, never by the streams. */
     b->tick = in != NULL && uses->birth == in ? 0 : pl_lane_stamp(space, owner);
     owner->n_refs++;
@@ -269,7 +269,7 @@ size_t pl_shared_pass_capture(pl_space *space, pl_capture *capture, size_t n)
          !pl_space_is_tired(space, since);
          n_looks--) {
         pl_block *b = capture->waiting.first;
-        if (pl_capture_is_over(capture, b->is_apart)) {
+        if (pl_capture_is_over(capture, b->is_private)) {
             pl_shared_leave_line(space, b);
             n_uses += go_on(space, b);
             n_passed++;

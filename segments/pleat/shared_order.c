@@ -63,7 +63,7 @@ size_t pl_shared_adopt(pl_space *space, pl_lane *user, bool is_private)
         for (pl_block *b = lane->shared_pending.first; b != NULL && n_looks > 0; b = next) {
             next = b->queue_next;
             count_look(&n_looks);
-            if ((is_private || !b->is_apart) && is_met_for(space, user, b, &n_looks) &&
+            if ((is_private || !b->is_private) && is_met_for(space, user, b, &n_looks) &&
                 has_index(space, user, b)) {
                 adopt(space, user, b);
                 n_adopted++;
@@ -116,7 +116,7 @@ pl_lane *pl_shared_missing(const pl_space *space, const pl_lane *user, const pl_
     for (const pl_block *b = other->shared_pending.first;
          b != NULL && missing == NULL && n_looks > 0; b = b->queue_next) {
         count_look(&n_looks);
-        if (is_private || !b->is_apart) {
+        if (is_private || !b->is_private) {
             missing = missing_of(space, user, b, &n_looks);
         }
     }

@@ -158,10 +158,10 @@ typedef struct pl_space {
 
     pl_budget budget;
     pl_block_queue stale;
-    size_t n_stale;         /* blocks in it */
-    size_t n_pending_bytes; /* of all lanes */
-    size_t n_shared_bytes;  /* PL_BLOCK_SHARED */
-    size_t n_apart_bytes;   /* the same of private pools' blocks */
+    size_t n_stale;                /* blocks in it */
+    size_t n_pending_bytes;        /* of all lanes */
+    size_t n_shared_bytes;         /* PL_BLOCK_SHARED */
+    size_t n_private_shared_bytes; /* the same of private pools' blocks */
     size_t n_kept_bytes;
     size_t n_poisoned; /* granules out of service */
     uint64_t n_pieces; /* of runs, looked at so far: settling counts by them */
@@ -224,7 +224,7 @@ static inline bool pl_space_is_tired(const pl_space *space, uint64_t since)
 /* A queue of the lane has changed. */
 static inline void pl_space_note_busy(pl_space *space, pl_lane *lane)
 {
-    bool is_busy = lane->pending.first != NULL || lane->apart.first != NULL ||
+    bool is_busy = lane->pending.first != NULL || lane->private_pending.first != NULL ||
                    lane->shared_pending.first != NULL;
 
     if (is_busy != lane->busy.is_linked) {

@@ -41,7 +41,7 @@ static bool is_over(pl_block_state a, pl_block_state b)
 static void count_granules(const pl_segment *seg, const pl_block *b, counted *last, census *c)
 {
     pl_block_state state = (pl_block_state)b->state;
-    bool is_shared = state == PL_BLOCK_SHARED && !b->is_apart;
+    bool is_shared = state == PL_BLOCK_SHARED && !b->is_private;
     size_t first = pl_segment_granule(seg, b->base);
     size_t end = pl_segment_granule(seg, pl_block_end(b) - 1) + 1;
     size_t kept = 0;
@@ -154,13 +154,13 @@ static int check_indexes(const pl_space *space)
 }
 
 static bool is_queue_sound(const pl_lane *lane, const pl_block_queue *queue, size_t queue_bytes,
-                           bool is_apart)
+                           bool is_private)
 {
     uint64_t tick = 0;
 
     for (const pl_block *b = queue->first; b != NULL; b = b->queue_next) {
         if (b->state != PL_BLOCK_FREE || b->lane != lane->number || b->tick < tick ||
-            b->is_apart != is_apart || b->bytes > queue_bytes) {
+            b->is_private != is_private || b->bytes > queue_bytes) {
             return false;
         }
         tick = b->tick;
@@ -189,7 +189,7 @@ static bool is_shared_sound(const pl_lane *lane)
 
 static bool is_lane_sound(const pl_lane *lane)
 {
-    bool is_busy = lane->pending.first != NULL || lane->apart.first != NULL ||
+    bool is_busy = lane->pending.first != NULL || lane->private_pending.first != NULL ||
                    lane->shared_pending.first != NULL;
 
     for (int class = 0; class < PL_N_CLASSES; class ++) {
@@ -199,7 +199,8 @@ static bool is_lane_sound(const pl_lane *lane)
     }
     return is_busy == lane->busy.is_linked && (lane->n_ticks > 0) == lane->ticking.is_linked &&
            is_queue_sound(lane, &lane->pending, lane->pending_bytes, false) &&
-           is_queue_sound(lane, &lane->apart, lane->apart_bytes, true) && is_shared_sound(lane);
+           is_queue_sound(lane, &lane->private_pending, lane->private_bytes, true) &&
+           is_shared_sound(lane);
 }
 
 static int check_lanes(const pl_space *space)
