@@ -44,7 +44,7 @@ typedef struct pl_lane_link {
  *     one's, or passed_tick without any, is recorded_tick
  * I2  a free block is in its lane's queue if and only if it pends on it: in `private_pending` if it
  *     is_private, else in `pending`; ticks do not fall along a queue
- * I3  pending_bytes is the sum of that queue's blocks, private_bytes and shared_bytes of the others'
+ * I3  pending_bytes is the sum of `pending`, private_bytes and shared_bytes of the others
  * I4  blocks in `shared_pending` have a last use that waits for this lane, with rising ticks
  * I5  n_live counts the live blocks with its number; n_refs everything else that has it but free
  *     blocks: uses, stale, shared and kept blocks, requests in the middle, and the stream's second
