@@ -76,7 +76,7 @@ START_TEST(a_block_comes_back_clean)
     ck_assert_ptr_null(again->queue_next);
     ck_assert_ptr_null(again->uses);
     ck_assert_uint_eq(again->tick, 0);
-    ck_assert(!again->is_indexed && !again->is_apart);
+    ck_assert(!again->is_indexed && !again->is_private);
 }
 END_TEST
 

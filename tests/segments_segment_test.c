@@ -183,7 +183,7 @@ START_TEST(tables_grow_and_keep_what_they_knew)
     seg->chunks[1] = 99;
     seg->taken_at[1] = 98;
     for (size_t g = 2; g < FAR; g *= 3) {
-        pl_segment_reach(&rig.host, seg, pl_segment_address(seg, g));
+        pl_segment_use_tables(&rig.host, seg, pl_segment_address(seg, g));
         ck_assert_uint_ge(seg->n_rooms, g + 2);
         ck_assert_uint_eq(seg->n_rooms % 64, 0);
         pl_block *high = split(seg, pl_segment_find(seg, pl_segment_address(seg, g)),
@@ -205,7 +205,7 @@ START_TEST(reaching_far_moves_no_table)
     const pl_chunk *chunks = seg->chunks;
     size_t bytes = rig.host.bytes;
     pl_host_fail_from(0);
-    pl_segment_reach(&rig.host, seg, seg->range.base + seg->range.bytes);
+    pl_segment_use_tables(&rig.host, seg, seg->range.base + seg->range.bytes);
     pl_host_fail_never();
     ck_assert_ptr_eq(seg->chunks, chunks);
     ck_assert_uint_ge(seg->n_rooms, FAR);
@@ -241,7 +241,7 @@ static pl_segment *open_far(void)
 {
     pl_segment *seg = open_hole();
     pleat_devptr end = seg->range.base + seg->range.bytes;
-    pl_segment_reach(&rig.host, seg, end);
+    pl_segment_use_tables(&rig.host, seg, end);
     return seg;
 }
 

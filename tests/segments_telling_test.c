@@ -148,6 +148,32 @@ START_TEST(every_driver_call_fails_from_one_on)
 }
 END_TEST
 
+/* A request maps the holes on both sides of a free block. When the second one cannot be mapped, nor
+ * the first one unmapped, that one is lost, and no request is given it. */
+START_TEST(a_hole_that_stays_mapped_is_no_hole_any_more)
+{
+    for (int i = 0; i < 4; i++) {
+        ptrs[i] = pleat_get(GRANULE, 1);
+    }
+    pleat_put(ptrs[0], 1);
+    pleat_put(ptrs[2], 1);
+    (void)pleat_trim(0, true);
+    pleat_put(ptrs[1], 1);
+    pleat_devptr big = 0;
+    pleat.sim.fail_from(NULL, (uint64_t)_i, 999);
+    pleat_status st = pleat.a->ops->alloc(pleat.a, (size_t)3 * GRANULE, pleat.streams[1], &big);
+    pleat.sim.fail_never();
+    told_assert_agrees(pleat.a);
+    ck_assert_int_eq(pleat.a->ops->check(pleat.a), 0);
+    ck_assert_uint_eq(st == PLEAT_OK ? big : ptrs[0], ptrs[0]);
+    if (st != PLEAT_OK) {
+        pleat_get((size_t)3 * GRANULE, 1);
+    }
+    told_assert_agrees(pleat.a);
+    pleat.has_failed_undo = pl_device_counted(pleat.dev).n_undo_failures > 0;
+}
+END_TEST
+
 /* ---- at random ------------------------------------------------------------------------------- */
 
 static void step(random_source *r)
@@ -221,6 +247,7 @@ int main(void)
     tcase_add_checked_fixture(faults, setup, teardown);
     tcase_add_loop_test(faults, one_driver_call_fails, 0, N_FAULTS);
     tcase_add_loop_test(faults, every_driver_call_fails_from_one_on, 0, N_FAULTS);
+    tcase_add_loop_test(faults, a_hole_that_stays_mapped_is_no_hole_any_more, 0, N_FAULTS);
     suite_add_tcase(suite, faults);
 
     TCase *random = tcase_create("at random");

@@ -128,6 +128,13 @@ static pleat_status open_private(pl_pools *pools, pl_pool *pool)
     return st;
 }
 
+pleat_status pl_pools_open_host(pl_pools *pools)
+{
+    pleat_status st = pools->has_host ? PLEAT_OK : pl_host_init(&pools->host);
+    pools->has_host = st == PLEAT_OK;
+    return st;
+}
+
 pleat_status pl_pools_open(pl_pools *pools, pleat_pool_id id, pl_pool **out)
 {
     pl_pool *known = pl_pools_find(pools, id);
@@ -206,44 +213,5 @@ pleat_status pl_pools_release(pl_pools *pools, pleat_pool_id id)
     pleat_status st = release_locked(pools, id, &in);
     pl_lock_release(&pools->lock);
     release_private(pools, in);
-    return st;
-}
-
-/* ---- the table ---- */
-
-pleat_status pl_pools_init(pl_pools *pools, pl_gpu *gpu)
-{
-    *pools = (pl_pools){ .gpu = gpu };
-    if (pthread_cond_init(&pools->filtered, NULL) != 0) {
-        return PLEAT_ENOMEM_HOST;
-    }
-    if (pl_lock_init(&pools->lock, PL_RANK_API) != 0) {
-        pthread_cond_destroy(&pools->filtered);
-        return PLEAT_ENOMEM_HOST;
-    }
-    return PLEAT_OK;
-}
-
-void pl_pools_fini(pl_pools *pools)
-{
-    pl_pools_forget_routes(pools, pools->routes);
-    pools->routes = NULL;
-    while (pools->oldest) {
-        pl_pool *pool = pools->oldest;
-        pools->oldest = pool->next;
-        pl_host_free(&pools->host, pool);
-    }
-    pl_host_free(&pools->host, pools->heads);
-    if (pools->has_host) {
-        (void)pl_host_fini(&pools->host);
-    }
-    pl_lock_fini(&pools->lock);
-    pthread_cond_destroy(&pools->filtered);
-}
-
-pleat_status pl_pools_open_host(pl_pools *pools)
-{
-    pleat_status st = pools->has_host ? PLEAT_OK : pl_host_init(&pools->host);
-    pools->has_host = st == PLEAT_OK;
     return st;
 }

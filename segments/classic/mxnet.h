@@ -60,11 +60,11 @@ struct pl_mxnet_block {
     pl_mxnet_block *next; /* in the list, among the held or the departing */
     pl_mxnet_state state;
     size_t requested_bytes;
-    pl_stream *stream; /* who had it last */
-    pl_uses uses;      /* of a live block: the lanes so far */
-    uint64_t held;     /* lanes whose captures hold it */
-    pl_birth birth;    /* of unpooled alone */
-    pl_doubt doubt;    /* in pl_mxnet.doubtful */
+    pl_stream *stream;  /* who had it last */
+    pl_order_uses uses; /* of a live block: the lanes so far */
+    uint64_t held;      /* lanes whose captures hold it */
+    pl_birth birth;     /* of unpooled alone */
+    pl_doubt doubt;     /* in pl_mxnet.doubtful */
 };
 
 /* The free blocks of one size class; it goes with the last block of the class, free or not. */

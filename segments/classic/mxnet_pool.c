@@ -72,7 +72,7 @@ void pl_mxnet_hand_out(pl_mxnet *m, pl_mxnet_block *block, pl_stream *stream, si
     block->state = PL_MXNET_LIVE;
     block->stream = stream;
     block->requested_bytes = bytes;
-    block->uses = (pl_uses){ .lanes = pl_order_lane(stream) };
+    block->uses = (pl_order_uses){ .lanes = pl_order_lane(stream) };
     m->n_live++;
     pl_stats_add(m->base.stats.allocation, pool, 1);
     pl_stats_add(m->base.stats.allocated_bytes, pool, block->list->bytes);

@@ -11,7 +11,7 @@ static unsigned first_lane(uint64_t lanes)
     return (unsigned)__builtin_ctzll((unsigned long long)lanes);
 }
 
-uint64_t pl_order_open(const pl_order *order, const pl_uses *uses, const pl_stream *user)
+uint64_t pl_order_open(const pl_order *order, const pl_order_uses *uses, const pl_stream *user)
 {
     uint64_t own = user ? pl_order_own_lane(user) : 0;
     uint64_t open = 0;
@@ -23,7 +23,7 @@ uint64_t pl_order_open(const pl_order *order, const pl_uses *uses, const pl_stre
     return open;
 }
 
-uint64_t pl_order_unordered(const pl_order *order, const pl_uses *uses, const pl_stream *user)
+uint64_t pl_order_unordered(const pl_order *order, const pl_order_uses *uses, const pl_stream *user)
 {
     const uint64_t *ordered = order->ordered[first_lane(pl_order_lane(user))];
     uint64_t open = pl_order_open(order, uses, user);
@@ -36,13 +36,13 @@ uint64_t pl_order_unordered(const pl_order *order, const pl_uses *uses, const pl
     return open;
 }
 
-pl_uses pl_order_join(const pl_order *order, const pl_uses *a, const pl_uses *b)
+pl_order_uses pl_order_join(const pl_order *order, const pl_order_uses *a, const pl_order_uses *b)
 {
     uint64_t of_a = pl_order_open(order, a, NULL);
     uint64_t of_b = pl_order_open(order, b, NULL);
     uint64_t number_a = of_a ? a->number : 0;
     uint64_t number_b = of_b ? b->number : 0;
-    return (pl_uses){
+    return (pl_order_uses){
         .lanes = of_a | of_b,
         .number = number_a > number_b ? number_a : number_b,
     };

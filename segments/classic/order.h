@@ -20,10 +20,10 @@
 
 enum { PL_ORDER_LANES = 64, PL_ORDER_CROWD = 63 };
 
-typedef struct pl_uses {
+typedef struct pl_order_uses {
     uint64_t lanes;  /* a bit for each */
     uint64_t number; /* of the last free; 0 while the memory is live or was never used */
-} pl_uses;
+} pl_order_uses;
 
 typedef struct pl_order {
     pl_device *dev;                  /* const */
@@ -56,24 +56,25 @@ static inline uint64_t pl_order_own_lane(const pl_stream *stream)
 }
 
 /* The memory is being freed: its uses end with what was submitted so far. */
-static inline void pl_order_end(pl_order *order, pl_uses *uses)
+static inline void pl_order_end(pl_order *order, pl_order_uses *uses)
 {
     uses->number = ++order->clock;
 }
 
 /* Is `user` the only one who used it? Then it may have it as it is. */
-static inline bool pl_order_is_own(const pl_uses *uses, const pl_stream *user)
+static inline bool pl_order_is_own(const pl_order_uses *uses, const pl_stream *user)
 {
     return (uses->lanes & ~pl_order_lane(user)) == 0 && (uses->lanes >> PL_ORDER_CROWD) == 0;
 }
 
 /* The lanes whose uses are not known to be over; without those of `user`, unless it is NULL. */
-uint64_t pl_order_open(const pl_order *order, const pl_uses *uses, const pl_stream *user);
+uint64_t pl_order_open(const pl_order *order, const pl_order_uses *uses, const pl_stream *user);
 /* The same without those that `user` waits for on the GPU already. */
-uint64_t pl_order_unordered(const pl_order *order, const pl_uses *uses, const pl_stream *user);
+uint64_t pl_order_unordered(const pl_order *order, const pl_order_uses *uses,
+                            const pl_stream *user);
 
 /* What is known of both, for merged memory. */
-pl_uses pl_order_join(const pl_order *order, const pl_uses *a, const pl_uses *b);
+pl_order_uses pl_order_join(const pl_order *order, const pl_order_uses *a, const pl_order_uses *b);
 
 /* Wait on the host until the lanes' uses so far are over, at most wait_ms each (pl_fence_wait).
  * PLEAT_OK; EPENDING; ECAPTURE (a stream is being captured); ENOMEM_HOST; EDRIVER: the first

@@ -69,7 +69,7 @@ struct pl_bfc_chunk {
     pl_bfc_state state;
     size_t requested_bytes;
     pl_stream *stream;       /* who had it last; NULL = nobody, or several of its parts */
-    pl_uses uses;            /* of a live chunk: the lanes so far */
+    pl_order_uses uses;      /* of a live chunk: the lanes so far */
     uint64_t held;           /* lanes whose captures hold it */
     pl_bfc_chunk *next_held; /* or the next to depart */
     pl_doubt doubt;          /* in pl_bfc.doubtful */

@@ -148,7 +148,7 @@ void pl_bfc_hand_out(pl_bfc *b, pl_bfc_chunk *chunk, pl_bfc_chunk *spare, size_t
     chunk->state = PL_BFC_LIVE;
     chunk->stream = stream;
     chunk->requested_bytes = bytes;
-    chunk->uses = (pl_uses){ .lanes = pl_order_lane(stream) };
+    chunk->uses = (pl_order_uses){ .lanes = pl_order_lane(stream) };
     pl_ptrmap_insert(&b->live, chunk->ptr, chunk);
     pl_stats_add(b->base.stats.allocation, pool, 1);
     pl_stats_add(b->base.stats.allocated_bytes, pool, chunk->bytes);

@@ -221,7 +221,7 @@ pleat_status pl_torch_release_cached(pl_torch *t, uint64_t keep_bytes, bool wait
 /* Wait for what still runs, as far as it can be waited for. */
 void pl_torch_wait_for_streams(pl_torch *t);
 
-/* torch_unmap.c: chunks that the driver may refuse to take back. Promise room for `n` before the
+/* torch_refused.c: chunks that the driver may refuse to take back. Promise room for `n` before the
  * lock is dropped, ENOMEM_HOST; then note which of them it did refuse. */
 pleat_status pl_torch_promise_refused(pl_torch *t, pl_torch_pool *pool, size_t n);
 void pl_torch_note_refused(pl_torch *t, pl_torch_pool *pool, size_t n_promised,

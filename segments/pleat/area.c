@@ -12,7 +12,7 @@ pl_area *pl_area_create(pl_host *host, pl_stream *stream, pl_class class)
     }
     area->stream = stream;
     area->class = class;
-    if (pl_area_reach(host, area, PL_LANE_SETTLED) != PLEAT_OK) {
+    if (pl_area_reserve_index(host, area, PL_LANE_SETTLED) != PLEAT_OK) {
         pl_area_destroy(host, area);
         return NULL;
     }
@@ -41,7 +41,7 @@ static pleat_status add_index(pl_host *host, pl_area *area, uint32_t lane)
     return area->runs[lane] != NULL ? PLEAT_OK : PLEAT_ENOMEM_HOST;
 }
 
-pleat_status pl_area_reach(pl_host *host, pl_area *area, uint32_t lane)
+pleat_status pl_area_reserve_index(pl_host *host, pl_area *area, uint32_t lane)
 {
     if (lane >= area->n_runs) {
         uint32_t n = lane + 4;

@@ -27,13 +27,13 @@ typedef struct pl_area {
     uint32_t n_runs;         /* room of `runs` */
     pl_index **runs;         /* by lane; NULL = none yet; beyond 0 in private pools only */
     pl_block_queue holes;    /* in no order */
-    size_t n_used;           /* blocks that are live, many or kept */
+    size_t n_used;           /* blocks that are live, shared or kept */
 } pl_area;
 
 pl_area *pl_area_create(pl_host *host, pl_stream *stream, pl_class class); /* NULL: no memory */
 void pl_area_destroy(pl_host *host, pl_area *area);
 /* Have an index for `lane` and for 0. PLEAT_OK or ENOMEM_HOST. */
-pleat_status pl_area_reach(pl_host *host, pl_area *area, uint32_t lane);
+pleat_status pl_area_reserve_index(pl_host *host, pl_area *area, uint32_t lane);
 
 static inline pl_index *pl_area_runs(const pl_area *area, uint32_t lane)
 {

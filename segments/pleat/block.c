@@ -77,7 +77,7 @@ pl_block *pl_block_store_get(pl_block_store *store)
     b->tick = 0;
     b->was = PL_BLOCK_LIVE;
     b->is_indexed = false;
-    b->is_apart = false;
+    b->is_private = false;
 #if PLEAT_DEBUG_LEVEL >= 1
     b->requested = SIZE_MAX; /* what nobody wrote yet shows, should it be read */
 #endif

@@ -11,7 +11,7 @@ struct pl_segment;
 
 typedef enum pl_block_state {
     PL_BLOCK_LIVE,   /* a user's, or one being freed until its fences are recorded */
-    PL_BLOCK_MANY,   /* freed, but streams other than its owner's, or a graph, may still use it */
+    PL_BLOCK_SHARED, /* freed, but streams other than its owner's, or a graph, may still use it */
     PL_BLOCK_FREE,   /* resident, settled or pending: see `lane` */
     PL_BLOCK_HOLE,   /* not resident; whole granules */
     PL_BLOCK_FLIGHT, /* reserved by a request in flight: in no index, merges with nothing */
@@ -25,16 +25,16 @@ enum { PL_N_BLOCK_STATES = PL_BLOCK_POISON + 1 };
 enum { PL_LANE_SETTLED = 0, PL_LANE_CONTEXT = 0 };
 
 /* What a block, once it is freed, has to wait for beside its owner: a stream that used it, the
- * whole context, or a capture. See many.h. */
-typedef struct pl_use {
+ * whole context, or a capture. See shared.h. */
+typedef struct pl_block_use {
     uint64_t tick;              /* freed: the stamp that this lane, or the context, must pass */
     struct pl_capture *capture; /* whose graph has it, or NULL; the others do not count before */
     uint32_t lane;              /* PL_LANE_CONTEXT: all streams */
     bool is_kept;               /* the block was allocated or freed in the capture itself */
-} pl_use;
+} pl_block_use;
 
-/* Where there are many, those without a capture come first: see many.h. */
-typedef struct pl_uses {
+/* Where there are many, those without a capture come first: see uses.h. */
+typedef struct pl_block_uses {
     uint32_t n;
     uint32_t room;
     uint32_t n_plain;               /* those without a capture, if sorted */
@@ -42,16 +42,16 @@ typedef struct pl_uses {
     uint64_t freed_at;              /* the clock then: what a lane did before has no later stamp */
     bool is_sorted;                 /* by that */
     const struct pl_capture *birth; /* live: that it was allocated in, which a use holds */
-    pl_use use[];                   /* `room` of them */
-} pl_uses;
+    pl_block_use use[];             /* `room` of them */
+} pl_block_uses;
 
 /* Two lines of the cache: what is asked of a block's neighbours is in the second. */
 typedef struct pl_block {
     union {
         pl_index_node node; /* free and indexed. First member: an index hands back nodes */
-        size_t requested;   /* live, many, kept: bytes asked for */
+        size_t requested;   /* live, shared, kept: bytes asked for */
     };
-    struct pl_block *queue_prev; /* the one list it is in: pending, holes, victims, many, kept */
+    struct pl_block *queue_prev; /* the one list it is in: pending, holes, victims, shared, kept */
     struct pl_block *queue_next;
 
     pleat_devptr base;
@@ -59,14 +59,14 @@ typedef struct pl_block {
     struct pl_block *prev; /* neighbours in address, NULL at the segment's ends */
     struct pl_block *next;
     struct pl_segment *segment;
-    uint64_t tick;   /* free, stale, many, kept: the owner's stamp of its last use; live, of a
+    uint64_t tick;       /* free, stale, shared, kept: the owner's stamp of its last use; live, of a
                       * second lane: the number of the capture that it was born in */
-    pl_uses *uses;   /* live, many or kept; NULL = none */
-    uint32_t lane;   /* free, flight, stale: whom it pends on. live, many, kept: its owner */
-    uint8_t state;   /* pl_block_state */
-    uint8_t was;     /* flight: the state to go back to */
-    bool is_indexed; /* it is the leader of a run of its lane: see run.h */
-    bool is_apart;   /* pending, many, kept: it became so in a private pool */
+    pl_block_uses *uses; /* live, shared or kept; NULL = none */
+    uint32_t lane;       /* free, flight, stale: whom it pends on. live, shared, kept: its owner */
+    uint8_t state;       /* pl_block_state */
+    uint8_t was;         /* flight: the state to go back to */
+    bool is_indexed;     /* it is the leader of a run of its lane: see run.h */
+    bool is_private;     /* pending, shared, kept: it became so in a private pool */
 } pl_block;
 
 /* A list of blocks through queue_prev and queue_next. */
@@ -120,7 +120,8 @@ typedef struct pl_tally {
     size_t n_blocks[PL_N_BLOCK_STATES]; /* but live ones */
     size_t bytes[PL_N_BLOCK_STATES];    /* likewise */
     size_t n_live_granules;             /* under a byte of a live block */
-    size_t n_many_granules; /* under PL_BLOCK_MANY of no private pool, and no live or kept byte */
+    size_t
+        n_shared_granules; /* under PL_BLOCK_SHARED of no private pool, and no live or kept byte */
 } pl_tally;
 
 /* The store: blocks are carved from slabs one by one, as a slab at once would be 64 KiB of memory

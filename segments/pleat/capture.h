@@ -72,49 +72,46 @@ typedef struct pl_capture {
     pl_block_queue waiting;
 } pl_capture;
 
-/* A call that names the lane's stream has asked what it is doing: lane->capture says it from now
- * on. `pool`: the request's. May drop the lock when the capture is new. PLEAT_OK or ENOMEM_HOST. */
-pleat_status pl_capture_see(pl_space *space, pl_lane *lane, const pl_capture_info *info,
-                            struct pl_private *pool);
+/* One that was not known. `watch`, or NULL, is its own. NULL: no host memory. */
+pl_capture *pl_capture_create(pl_space *space, uint64_t id, pl_graph_watch *watch);
 
 static inline void pl_capture_hold(pl_capture *capture)
 {
     capture->n_refs++;
 }
 void pl_capture_drop(pl_space *space, pl_capture *capture);
-/* The lane's stream is gone: if the capture was seen in no other one, that has ended. */
-void pl_capture_lose_lane(pl_space *space, pl_lane *lane);
 /* May what waits for it go on? */
-static inline bool pl_capture_is_over(const pl_capture *capture, bool is_apart)
+static inline bool pl_capture_is_over(const pl_capture *capture, bool is_private)
 {
-    return is_apart ? capture->has_ended : capture->is_released;
+    return is_private ? capture->has_ended : capture->is_released;
 }
 /* lane is a stream's second one: is its stream in a capture that is not known to have ended? */
 bool pl_capture_is_lasting(const pl_space *space, const pl_lane *lane);
 
+/* Is a capture known of, or announced, that would be broken by a tick of the context? */
+static inline bool pl_capture_forbids_tick(const pl_space *space)
+{
+    return space->n_capturing > 0 || space->n_expected > 0;
+}
 /* Whoever reads the error learns which capture forbids a tick of the context, and what to do about
  * it: it may have ended long ago. False: none does that is known. */
 bool pl_capture_name_lasting(const pl_space *space);
 
-/* ---- capture_end.c --------------------------------------------------------------------------- */
-
-/* Which graphs has the driver said to be gone? Some captures are looked at, the next ones the next
- * time. True: something was released. */
-bool pl_capture_look(pl_space *space);
-/* The same of all captures, letting the lock go in between, but not for ever: others may go on
- * destroying graphs. */
-void pl_capture_look_well(pl_space *space);
-/* One under way whose graph is gone has ended. What waits for it is left to the next look. */
+/* Has the driver said that its graph is gone? */
+static inline bool pl_capture_is_gone(const pl_capture *capture)
+{
+    return capture->watch != NULL && pl_graph_watch_is_gone(capture->watch);
+}
+/* It is under way no more, as far as is known. What waits for it does not go on yet. */
+void pl_capture_end(pl_space *space, pl_capture *capture);
+/* The same of each under way whose graph is gone; what waits for it is left to the next look. */
 void pl_capture_end_gone(pl_space *space);
-/* The captures of the pool's requests have ended. */
-void pl_capture_end_of_pool(pl_space *space, const struct pl_private *pool);
+/* It is released, or no more: it does not count as disowned any longer. */
+void pl_capture_own_up(pl_space *space, pl_capture *capture);
+/* Its graph is gone, or the pool is: neither knows the other any more. */
+void pl_capture_leave_pool(pl_space *space, pl_capture *capture);
 /* The pool is no more. Some at a time; true: no capture knows it any more. */
 bool pl_capture_forget_pool(pl_space *space, const struct pl_private *pool);
 void pl_capture_free_all(pl_space *space); /* with the space */
-
-/* The graph captured with that stream's handle is gone, says its owner. PLEAT_OK; ECAPTURE. */
-pleat_status pl_pleat_release_capture_of(pl_allocator *a, void *handle);
-/* No capture that has ended keeps memory of the default pool any more. */
-void pl_pleat_let_captures_go(pl_allocator *a);
 
 #endif

@@ -2,7 +2,7 @@
  * space.landed, which is signalled when a hold or a recording ends. */
 #include "segments/pleat/capturers.h"
 
-#include "segments/pleat/context.h"
+#include "segments/pleat/capture.h"
 #include "vmm/base/cancel.h"
 #include "vmm/base/clock.h"
 #include "vmm/thread_life.h"
@@ -133,7 +133,7 @@ static bool is_clear(pl_space *space)
 {
     const pl_capturer *own = find_own(space);
     uint64_t now = space->n_capturers > 0 ? pl_clock_ms() : 0;
-    bool is_any = pl_context_tick_is_barred(space);
+    bool is_any = pl_capture_forbids_tick(space);
 
     for (unsigned i = space->n_capturers; i > 0; i--) {
         pl_capturer *capturer = &space->capturers[i - 1];

@@ -53,7 +53,6 @@ pl_block *pl_carve_out(pl_space *space, pl_block *b, pleat_devptr base, pleat_de
         high = pl_segment_split(seg, &space->store, b, end);
     }
     pl_segment_become(seg, &space->store, b, PL_BLOCK_FLIGHT);
-    b->requested = 0; /* an index node may have been there, or nothing yet */
     if (b->was != PL_BLOCK_HOLE) {
         space->n_loose -= pl_segment_pin(seg, b->base, pl_block_end(b));
     }

@@ -8,14 +8,10 @@
 
 #include "segments/pleat/capture.h"
 #include "segments/pleat/capturers.h"
+#include "segments/pleat/tick.h"
 #include "vmm/base/clock.h"
 
 /* ---- when one may be recorded ---------------------------------------------------------------- */
-
-bool pl_context_tick_is_barred(const pl_space *space)
-{
-    return space->n_capturing > 0 || space->n_expected > 0;
-}
 
 static void wake_waiters(pl_space *space)
 {
@@ -43,7 +39,7 @@ static bool find_moment(pl_space *space, pl_care care, uint32_t patience_ms)
     patience_ms = patience_ms < MOST_PATIENCE_MS ? patience_ms : MOST_PATIENCE_MS;
     context->is_busy = true;
     bool is_found = pl_capturers_gather(space, care == PL_CARE_NOW ? 0 : patience_ms) ||
-                    (care == PL_CARE_LAST && !pl_context_tick_is_barred(space));
+                    (care == PL_CARE_LAST && !pl_capture_forbids_tick(space));
     if (is_found) {
         context->n_missed = 0;
         return true;
@@ -84,10 +80,10 @@ pleat_status pl_context_tick_record(pl_space *space, pl_care care, uint32_t pati
     if (context->is_unsupported) {
         return PLEAT_ENOTSUP;
     }
-    if (pl_context_tick_is_barred(space)) {
+    if (pl_capture_forbids_tick(space)) {
         pl_capture_end_gone(space);
     }
-    if (pl_context_tick_is_barred(space) || !find_moment(space, care, patience_ms)) {
+    if (pl_capture_forbids_tick(space) || !find_moment(space, care, patience_ms)) {
         return PLEAT_ECAPTURE;
     }
     size_t gone_bytes = context->gone_bytes;
@@ -145,21 +141,10 @@ void pl_context_tick_record_if_due(pl_space *space)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-void pl_context_tick_end(pl_space *space, bool has_passed)
-{
-    pl_context *context = &space->context;
-
-    if (has_passed && context->tick.number > context->passed_tick) {
-        context->passed_tick = context->tick.number;
-    }
-    pl_fence_return(context->tick.fence);
-    context->tick.fence = NULL;
-}
-
 /* For drivers without the event. */
 static pleat_status synchronize(pl_space *space, pl_care care, uint32_t patience_ms)
 {
-    if (pl_context_tick_is_barred(space) || !find_moment(space, care, patience_ms)) {
+    if (pl_capture_forbids_tick(space) || !find_moment(space, care, patience_ms)) {
         return PLEAT_ECAPTURE;
     }
     uint64_t number = begin_context_tick(space);
@@ -196,7 +181,7 @@ static pleat_status wait_for_context_tick(pl_space *space, uint32_t wait_ms)
     }
     if (context->tick.fence == tick.fence && context->tick.number == tick.number &&
         !context->is_busy && st != PLEAT_EPENDING) {
-        pl_context_tick_end(space, st == PLEAT_OK);
+        pl_tick_end_context(space, st == PLEAT_OK);
     }
     return st;
 }
@@ -249,7 +234,7 @@ static pleat_status have_context_tick(pl_space *space, pl_care care, const waiti
         }
         pl_capturers_pause(space);
     }
-    if (pl_context_tick_is_barred(space)) {
+    if (pl_capture_forbids_tick(space)) {
         pl_capture_end_gone(space);
     }
     pleat_status st = pl_context_tick_record(space, care, patience_left(w));

@@ -11,8 +11,6 @@
 
 #include "segments/pleat/space.h"
 
-/* Is a capture known of that would be broken by a fence of the context? */
-bool pl_context_tick_is_barred(const pl_space *space);
 /* How well a tick of the context chooses its moment (capturers.h). */
 typedef enum pl_care {
     PL_CARE_NOW,  /* now, or not at all */
@@ -30,8 +28,6 @@ void pl_context_tick_want(pl_space *space);
 /* The same if lanes that are gone, or that no call names any more, have left enough to be worth
  * it. */
 void pl_context_tick_record_if_due(pl_space *space);
-/* The recorded one's fence was asked about, and is not needed any more: has it passed? */
-void pl_context_tick_end(pl_space *space, bool has_passed);
 /* Block the host until everything freed before the call is over, at most wait_ms; 0 only looks.
  * PLEAT_OK; EPENDING; ECAPTURE; ENOMEM_HOST; EDRIVER. */
 pleat_status pl_context_tick_wait(pl_space *space, pl_care care, uint32_t wait_ms);

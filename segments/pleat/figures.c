@@ -6,8 +6,8 @@ typedef struct freed {
     size_t n_free;
     size_t free_bytes;    /* any stream may use them at once */
     size_t pending_bytes; /* one stream may */
-    size_t n_many;
-    size_t many_bytes; /* none may yet */
+    size_t n_shared;
+    size_t shared_bytes; /* none may yet */
 } freed;
 
 /* With one stream what pends on it is as good as settled. */
@@ -20,13 +20,13 @@ static freed read_freed(const pl_space *space)
         .n_free = tally->n_blocks[PL_BLOCK_FREE],
         .free_bytes = tally->bytes[PL_BLOCK_FREE] - pending,
         .pending_bytes = pending,
-        .n_many = tally->n_blocks[PL_BLOCK_MANY],
-        .many_bytes = tally->bytes[PL_BLOCK_MANY],
+        .n_shared = tally->n_blocks[PL_BLOCK_SHARED],
+        .shared_bytes = tally->bytes[PL_BLOCK_SHARED],
     };
 }
 
 /* Blocks that pend on several streams are active and of no pool's rounding any more: large. */
-static void add_many(pleat_stat *group, size_t n)
+static void add_shared(pleat_stat *group, size_t n)
 {
     group->current += n;
     group->freed -= n;
@@ -45,8 +45,8 @@ static void fill_groups(const pl_space *space, const freed *f, pleat_stats *out)
     }
     for (size_t i = 0; i < sizeof pools / sizeof pools[0]; i++) {
         int pool = pools[i];
-        add_many(&out->active[pool], f->n_many);
-        add_many(&out->active_bytes[pool], f->many_bytes);
+        add_shared(&out->active[pool], f->n_shared);
+        add_shared(&out->active_bytes[pool], f->shared_bytes);
         out->inactive_split[pool] = (pleat_stat){ .current = f->n_free, .peak = f->n_free };
         out->inactive_split_bytes[pool] = (pleat_stat){ .current = inactive, .peak = inactive };
         out->reserved_bytes[pool] = (pleat_stat){
@@ -74,7 +74,7 @@ static void fill_granules(const pl_space *space, pleat_stats *out)
     out->live_granules = space->store.tally.n_live_granules + space->n_flying;
     out->peak_live_granules = space->peak_shown;
     out->pinned_granules = space->n_pinned - out->live_granules -
-                           space->store.tally.n_many_granules;
+                           space->store.tally.n_shared_granules;
     out->n_taken_granules = space->n_taken;
 }
 
@@ -89,7 +89,7 @@ void pl_figures_read(const pl_space *space, pleat_stats *out)
     fill_groups(space, &f, out);
     fill_granules(space, out);
     out->free_bytes = f.free_bytes;
-    out->pending_bytes = f.pending_bytes + f.many_bytes;
+    out->pending_bytes = f.pending_bytes + f.shared_bytes;
     out->rounding_bytes = out->allocated_bytes[PLEAT_POOL_ALL].current -
                           out->requested_bytes[PLEAT_POOL_ALL].current;
     out->stale_bytes = space->store.tally.bytes[PL_BLOCK_STALE];

@@ -1,8 +1,9 @@
 /* fit.c - see fit.h. Guarded by the space's lock. */
 #include "segments/pleat/fit.h"
 
-#include "segments/pleat/capture.h"
+#include "segments/pleat/capture_end.h"
 #include "segments/pleat/context.h"
+#include "segments/pleat/lanes.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/run.h"
 #include "segments/pleat/settle.h"
@@ -18,7 +19,7 @@ static pleat_status prepare_private(pl_space *space, pl_stream *stream, pl_class
     pleat_status st = PLEAT_OK;
 
     if (rq->is_capturing) {
-        st = pl_space_lane(space, stream, true, &rq->lane);
+        st = pl_lanes_of(space, stream, true, &rq->lane);
     }
     rq->usable = rq->lane->number;
     return st == PLEAT_OK ? pl_private_area(space, rq->pool, rq->lane, class, &rq->area) : st;
@@ -80,8 +81,9 @@ static pl_block *fit_elsewhere(pl_space *space, const pl_request *rq, pl_class c
             try_area(space, area, rq, &f);
         }
     }
-    bool is_reached = f.best == NULL || pl_grow_reach(space, rq, f.best->segment->area) == PLEAT_OK;
-    return is_reached ? f.best : NULL;
+    bool is_reserved = f.best == NULL ||
+                       pl_grow_reserve_index(space, rq, f.best->segment->area) == PLEAT_OK;
+    return is_reserved ? f.best : NULL;
 }
 
 enum { RELEASED_LOOKS = 64 };

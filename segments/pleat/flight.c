@@ -20,7 +20,7 @@ static pleat_status prepare(pl_space *space, pl_flight *f)
     if (st != PLEAT_OK) {
         return st;
     }
-    pl_segment_reach(&space->host, seg, pl_segment_ceil(seg, end));
+    pl_segment_use_tables(&space->host, seg, pl_segment_ceil(seg, end));
     f->spare = pl_block_store_get(&space->store);
     return PLEAT_OK;
 }
@@ -324,8 +324,8 @@ static void restore_place(pl_space *space, pl_flight *f)
         if (b->was != PL_BLOCK_FREE) {
             space->n_pinned -= pl_segment_granules_of(f->place.segment, b);
         }
-        if (b->requested == PL_FLIGHT_POISONED) {
-            b->requested = 0;
+        if (b == f->poisoned.last) {
+            pl_queue_remove(&f->poisoned, b);
             pl_segment_become(b->segment, &space->store, b, PL_BLOCK_POISON);
             space->n_poisoned += pl_segment_granules_of(f->place.segment, b);
         } else {

@@ -30,15 +30,16 @@ typedef struct pl_flight {
     pl_pace *pace;
     pl_block *first; /* the place's blocks, neighbours, state FLIGHT */
     pl_block *last;
-    pl_block *spare;        /* kept for commit */
-    size_t need;            /* granules of the place's holes, n_extra included */
-    size_t n_pin;           /* granules that it has pinned */
-    size_t n_have;          /* chunks for them: idle and taken */
-    size_t n_idle;          /* of these, idle */
-    size_t n_create;        /* to be created */
-    size_t n_filled;        /* chunks in their granules: idle, taken, then created ones */
-    pl_slots filling;       /* behind those */
-    pl_block_queue victims; /* blocks whose chunks are taken, state FLIGHT */
+    pl_block *spare;         /* kept for commit */
+    size_t need;             /* granules of the place's holes, n_extra included */
+    size_t n_pin;            /* granules that it has pinned */
+    size_t n_have;           /* chunks for them: idle and taken */
+    size_t n_idle;           /* of these, idle */
+    size_t n_create;         /* to be created */
+    size_t n_filled;         /* chunks in their granules: idle, taken, then created ones */
+    pl_slots filling;        /* behind those */
+    pl_block_queue victims;  /* blocks whose chunks are taken, state FLIGHT */
+    pl_block_queue poisoned; /* of the place, by address: whose unmapping failed */
     size_t n_runs_taken;
     uint32_t stamp;      /* of its start, see budget.h */
     size_t n_grown_back; /* granules of it that were taken not long ago */
@@ -62,9 +63,6 @@ pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f, size_t n_runs);
 /* The next of the place's granules that has none gets the chunk; there is one more. */
 void pl_flight_fill(pl_flight *f, pl_chunk chunk);
 
-/* Left in `requested`, which nobody reads of a block in flight, by pl_flight_fly for the rollback
- * (carving leaves 0): the walkers read `was`, under the lock that is not held there. */
-#define PL_FLIGHT_POISONED SIZE_MAX
 /* flight_fly.c, without the lock: create and map. On failure nothing is mapped, except blocks
  * whose unmapping failed too: the rollback poisons those. */
 pleat_status pl_flight_fly(pl_space *space, pl_flight *f);

@@ -89,7 +89,7 @@ static void unmap_below(pl_space *space, pl_flight *f, const pl_block *stop)
     for (pl_block *b = f->first; b != stop; b = b->next) {
         if (b->was == PL_BLOCK_HOLE &&
             pl_mapping_unmap(space->dev, b->base, b->bytes) != PLEAT_OK) {
-            b->requested = PL_FLIGHT_POISONED;
+            pl_queue_push(&f->poisoned, b);
         }
     }
 }
@@ -105,7 +105,9 @@ static pleat_status map_holes(pl_space *space, pl_flight *f)
                                              pl_segment_granules_of(seg, b));
             if (st != PLEAT_OK) {
                 unmap_below(space, f, b);
-                b->requested = st == PLEAT_EPOISONED ? PL_FLIGHT_POISONED : b->requested;
+                if (st == PLEAT_EPOISONED) {
+                    pl_queue_push(&f->poisoned, b);
+                }
                 return st;
             }
         }

@@ -117,13 +117,14 @@ static bool is_better(const pl_place *a, const pl_place *b)
     return b->segment == NULL || a->n_new < b->n_new || (a->n_new == b->n_new && a->at < b->at);
 }
 
-pleat_status pl_grow_reach(pl_space *space, const pl_request *rq, pl_area *area)
+pleat_status pl_grow_reserve_index(pl_space *space, const pl_request *rq, pl_area *area)
 {
     uint32_t number = rq->lane->number;
-    pleat_status st = rq->pool != NULL ? pl_area_reach(&space->host, area, number) : PLEAT_OK;
+    pleat_status st = rq->pool != NULL ? pl_area_reserve_index(&space->host, area, number)
+                                       : PLEAT_OK;
 
     if (st == PLEAT_OK && rq->lane->is_capture) { /* where its blocks pend after the capture */
-        st = pl_area_reach(&space->host, area, pl_lane_plain(number));
+        st = pl_area_reserve_index(&space->host, area, pl_lane_plain(number));
     }
     return st;
 }
@@ -156,7 +157,7 @@ static pleat_status find_place(pl_space *space, const pl_request *rq, pl_pace *p
             *out = other;
         }
     }
-    return out->segment != NULL ? pl_grow_reach(space, rq, out->segment->area) : PLEAT_OK;
+    return out->segment != NULL ? pl_grow_reserve_index(space, rq, out->segment->area) : PLEAT_OK;
 }
 
 /* A segment reserves as many addresses as the device has memory, and half more, since a stream's

@@ -8,7 +8,7 @@
 bool pl_grow_can_create(const pl_space *space, const pl_request *rq);
 /* Have the indexes in `area` that the request's block needs when it is freed. PLEAT_OK or
  * ENOMEM_HOST. */
-pleat_status pl_grow_reach(pl_space *space, const pl_request *rq, pl_area *area);
+pleat_status pl_grow_reserve_index(pl_space *space, const pl_request *rq, pl_area *area);
 /* One attempt. Called with the lock; may drop it. The caller holds nothing. */
 pl_step pl_grow_step(pl_space *space, pl_request *rq, pl_block **out, pleat_status *st);
 

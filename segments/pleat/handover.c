@@ -1,8 +1,8 @@
 /* handover.c - see handover.h. */
 #include "segments/pleat/handover.h"
 
-#include "segments/pleat/many.h"
 #include "segments/pleat/run.h"
+#include "segments/pleat/shared_order.h"
 
 enum { MOST_MOVED = 512 }; /* blocks looked at in one hold */
 
@@ -15,8 +15,8 @@ static bool is_covered(const pl_space *space, const pl_lane *lane, const pl_bloc
 bool pl_handover_is_possible(const pl_space *space, const pl_lane *lane, bool is_private)
 {
     return is_covered(space, lane, lane->pending.first) ||
-           (is_private && is_covered(space, lane, lane->apart.first)) ||
-           (lane->many.first != NULL && lane->recorded_tick > lane->passed_tick);
+           (is_private && is_covered(space, lane, lane->private_pending.first)) ||
+           (lane->shared_pending.first != NULL && lane->recorded_tick > lane->passed_tick);
 }
 
 pl_lane *pl_handover_richest(const pl_space *space, const pl_lane *user, uint64_t turn,
@@ -68,8 +68,8 @@ static void adopt(pl_space *space, pl_lane *user, const pl_block_queue *pending,
         if (whole < least) {
             continue;
         }
-        if (b->is_apart &&
-            pl_area_reach(&space->host, b->segment->area, user->number) != PLEAT_OK) {
+        if (b->is_private &&
+            pl_area_reserve_index(&space->host, b->segment->area, user->number) != PLEAT_OK) {
             continue;
         }
         pl_run_move(space, b, user->number, pl_lane_stamp(space, user));
@@ -95,7 +95,7 @@ static bool adopt_enough(pl_space *space, pl_lane *user, pl_lane *other, uint64_
         adopt(space, user, &other->pending, upto, 0, SIZE_MAX, h);
     }
     if (is_private) {
-        adopt(space, user, &other->apart, upto, 0, SIZE_MAX, h);
+        adopt(space, user, &other->private_pending, upto, 0, SIZE_MAX, h);
     }
     pl_lock_touch(2 * (size_t)MOST_MOVED - h->n_looks);
     return n != SIZE_MAX && h->n_granules >= n;
@@ -135,11 +135,11 @@ static size_t order_the_rest(pl_space *space, pl_lane *user, pl_lane *other, boo
 
     other->n_refs++;
     for (unsigned n = 0; n < MOST_ORDERS && n_moved == 0; n++) {
-        pl_lane *lane = pl_many_missing(space, user, other, is_private);
+        pl_lane *lane = pl_shared_missing(space, user, other, is_private);
         if (lane == NULL || order(space, user, lane) != PLEAT_OK) {
             break;
         }
-        n_moved = pl_many_adopt(space, user, is_private);
+        n_moved = pl_shared_adopt(space, user, is_private);
     }
     other->n_refs--;
     return n_moved;
@@ -161,7 +161,7 @@ pleat_status pl_handover(pl_space *space, pl_lane *user, pl_lane *other, size_t 
         if (st == PLEAT_OK) {
             behind = pl_handover_behind(user, other->number);
             (void)adopt_enough(space, user, other, behind, n_granules, is_private, &h);
-            h.n_blocks += pl_many_adopt(space, user, is_private);
+            h.n_blocks += pl_shared_adopt(space, user, is_private);
         }
     }
     if (st == PLEAT_OK && h.n_blocks == 0) {

@@ -22,7 +22,7 @@ static inline uint64_t pl_handover_behind(const pl_lane *user, uint32_t lane)
 /* What pends on the lane and may help: a private request takes from the default pool too. */
 static inline size_t pl_handover_pending_bytes(const pl_lane *lane, bool is_private)
 {
-    return lane->pending_bytes + (is_private ? lane->apart_bytes : 0);
+    return lane->pending_bytes + (is_private ? lane->private_bytes : 0);
 }
 /* Does anything pend on the lane that a tick covers? is_private: private pools' memory counts, too.
  */

@@ -42,12 +42,12 @@ typedef struct pl_lane_link {
 
 /* I1  passed_tick < next_tick; the ticks in the ring have rising numbers between them; the last
  *     one's, or passed_tick without any, is recorded_tick
- * I2  a free block is in its lane's queue if and only if it pends on it: in `apart` if it is
- *     is_apart, else in `pending`; ticks do not fall along a queue
- * I3  pending_bytes is the sum of that queue's blocks, apart_bytes and many_bytes of the others'
- * I4  blocks in `many` have a last use that waits for this lane, with rising ticks
+ * I2  a free block is in its lane's queue if and only if it pends on it: in `private_pending` if it
+ *     is_private, else in `pending`; ticks do not fall along a queue
+ * I3  pending_bytes is the sum of `pending`, private_bytes and shared_bytes of the others
+ * I4  blocks in `shared_pending` have a last use that waits for this lane, with rising ticks
  * I5  n_live counts the live blocks with its number; n_refs everything else that has it but free
- *     blocks: uses, stale, many and kept blocks, requests in the middle, and the stream's second
+ *     blocks: uses, stale, shared and kept blocks, requests in the middle, and the stream's second
  *     lane, whose blocks may go over to it
  * I6  it is linked as busy if a queue of it is not empty, as ticking if it has ticks           */
 typedef struct pl_lane {
@@ -77,10 +77,11 @@ typedef struct pl_lane {
     size_t n_refs;
     pl_block_queue pending; /* in order of freeing, tick never falls */
     size_t pending_bytes;
-    pl_block_queue apart; /* the same of private pools' blocks */
-    size_t apart_bytes;
-    pl_block_queue many;          /* PL_BLOCK_MANY: wait for this lane now, as for one of several */
-    size_t many_bytes;            /* of them */
+    pl_block_queue private_pending; /* the same of private pools' blocks */
+    size_t private_bytes;
+    pl_block_queue
+        shared_pending;  /* PL_BLOCK_SHARED: wait for this lane now, as for one of several */
+    size_t shared_bytes; /* of them */
     pl_index runs[PL_N_CLASSES];  /* of its pending blocks in the default pool, see run.h */
     pl_area *areas[PL_N_CLASSES]; /* where its requests look first; NULL = none yet */
     uint64_t tried_turn; /* of a request that has ordered after it, or waited for it, last */

@@ -5,16 +5,20 @@
  * rank 20. */
 #include "segments/pleat/ops.h"
 
-#include "segments/pleat/capture.h"
+#include "segments/pleat/capture_owner.h"
+#include "segments/pleat/capture_see.h"
 #include "segments/pleat/capturers.h"
 #include "segments/pleat/figures.h"
 #include "segments/pleat/fit.h"
-#include "segments/pleat/many.h"
+#include "segments/pleat/lanes.h"
 #include "segments/pleat/private.h"
+#include "segments/pleat/private_ops.h"
 #include "segments/pleat/run.h"
 #include "segments/pleat/settle.h"
+#include "segments/pleat/shared.h"
 #include "segments/pleat/tick.h"
 #include "segments/pleat/trim.h"
+#include "segments/pleat/uses.h"
 #include "segments/pleat/walk.h"
 
 static pl_space *space_of(pl_allocator *a)
@@ -75,7 +79,7 @@ static pleat_status keep_for_capture(pl_space *space, pl_block *b, const pl_requ
     if (!rq->is_capturing || rq->pool != NULL) {
         return PLEAT_OK;
     }
-    pleat_status st = pl_many_add_use(space, b, rq->lane, rq->lane->capture, true);
+    pleat_status st = pl_uses_add(space, b, rq->lane, rq->lane->capture, true);
     if (st == PLEAT_OK) {
         b->uses->birth = rq->lane->capture;
     }
@@ -114,7 +118,7 @@ static pleat_status alloc_locked(pl_space *space, pl_stream *stream, pl_request 
     rq->event = ++space->budget.n_events;
     rq->tried.turn = ++space->n_turns;
     rq->tried.wait_turn = ++space->n_turns;
-    pleat_status st = pl_space_lane(space, stream, false, &plain);
+    pleat_status st = pl_lanes_of(space, stream, false, &plain);
     if (st != PLEAT_OK) {
         return st;
     }
@@ -218,7 +222,7 @@ static void free_block(pl_space *space, pl_block *b, pl_lane *plain, bool is_cap
     pl_space_lane_at(space, b->lane)->n_live--;
     if (__builtin_expect(b->uses != NULL, false)) {
         size_t bytes = b->bytes;
-        pl_many_free(space, b, is_capturing ? plain->capture : NULL);
+        pl_shared_free(space, b, is_capturing ? plain->capture : NULL);
         if (!is_capturing) {
             pl_settle_freed(space, plain, bytes); /* in the end it pends on its owner */
         }
@@ -236,7 +240,7 @@ static pleat_status note_free(pl_space *space, pl_block *b, pl_lane *plain, bool
     if (!is_foreign && !is_kept) {
         return PLEAT_OK;
     }
-    return pl_many_add_use(space, b, plain, is_capturing ? plain->capture : NULL, is_kept);
+    return pl_uses_add(space, b, plain, is_capturing ? plain->capture : NULL, is_kept);
 }
 
 /* What names a stream and a block: the lane of the stream and what it is doing, then the block. */
@@ -247,7 +251,7 @@ static pleat_status find_named(pl_space *space, pleat_devptr ptr, pl_stream *str
     if (*b == NULL) {
         return not_live(space, ptr);
     }
-    pleat_status st = pl_space_lane(space, stream, false, plain);
+    pleat_status st = pl_lanes_of(space, stream, false, plain);
     if (st == PLEAT_OK) {
         (*plain)->n_refs++;
         st = pl_capture_see(space, *plain, info, NULL);
@@ -303,7 +307,7 @@ static pleat_status op_record_stream(pl_allocator *a, pleat_devptr ptr, pl_strea
     if (st == PLEAT_OK) {
         bool is_foreign = pl_lane_plain(b->lane) != plain->number;
         if (is_foreign) {
-            st = pl_many_add_use(space, b, plain, info.is_capturing ? plain->capture : NULL, false);
+            st = pl_uses_add(space, b, plain, info.is_capturing ? plain->capture : NULL, false);
         }
         pl_tick_record_if_wanted(space, plain);
     }
@@ -344,7 +348,7 @@ static void op_retire_stream(pl_allocator *a, pl_stream *stream)
         if (lane != NULL) {
             is_known = true;
             lane->n_refs++;
-            pl_tick_record_last(space, lane);
+            pl_lanes_retire(space, lane);
             lane->n_refs--;
         }
     }
@@ -353,7 +357,7 @@ static void op_retire_stream(pl_allocator *a, pl_stream *stream)
     if (!is_known) {
         pl_stream_release(stream);
     }
-    pl_space_look_for_gone(space, 1);
+    pl_lanes_look_for_gone(space, 1);
     pl_lock_release(&space->lock);
 }
 

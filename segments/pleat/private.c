@@ -2,10 +2,7 @@
 #include "segments/pleat/private.h"
 
 #include "segments/pleat/capture.h"
-#include "segments/pleat/context.h"
 #include "segments/pleat/run.h"
-#include "segments/pleat/settle.h"
-#include "segments/pleat/tick.h"
 
 enum { LEAST_SEGMENT = 64, SHARE_LOG2 = 6, LEFT_LOG2 = 14 };
 enum { QUIET_LOOKS = 256, RECYCLE_LOOKS = 8, OPEN_SOME = 1024 };
@@ -25,7 +22,7 @@ static bool is_quiet(pl_space *space, pl_area *area)
         for (const pl_block *b = seg->first; b != NULL; b = b->next) {
             bool is_pending = b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED;
             if (b->state == PL_BLOCK_FLIGHT || n_looks-- == 0 || seg->is_opening ||
-                (is_pending && pl_area_reach(&space->host, area, b->lane) != PLEAT_OK)) {
+                (is_pending && pl_area_reserve_index(&space->host, area, b->lane) != PLEAT_OK)) {
                 return false;
             }
         }
@@ -147,11 +144,11 @@ static void enter(pl_space *space, pl_private *pool, pl_area *area, const pl_lan
 }
 
 /* Requests of a capture use both lanes' indexes. */
-static pleat_status reach(pl_space *space, pl_area *area, const pl_lane *lane)
+static pleat_status reserve_indexes(pl_space *space, pl_area *area, const pl_lane *lane)
 {
-    pleat_status st = pl_area_reach(&space->host, area, pl_lane_plain(lane->number));
+    pleat_status st = pl_area_reserve_index(&space->host, area, pl_lane_plain(lane->number));
 
-    return st == PLEAT_OK ? pl_area_reach(&space->host, area, lane->number) : st;
+    return st == PLEAT_OK ? pl_area_reserve_index(&space->host, area, lane->number) : st;
 }
 
 /* The lane's own area, or one that it shares since there are enough; NULL: neither. */
@@ -191,7 +188,7 @@ pleat_status pl_private_area(pl_space *space, pl_private *pool, const pl_lane *l
         area->class = class; /* not before: what pended there was indexed by it */
     }
     *out = area;
-    return reach(space, area, lane);
+    return reserve_indexes(space, area, lane);
 }
 
 /* Pools may come by the ten thousand: they begin small, smaller the fewer addresses are left, and
@@ -210,63 +207,7 @@ size_t pl_private_want(const pl_space *space, const pl_area *area)
     return want < have ? have : want;
 }
 
-/* ---- open and rest --------------------------------------------------------------------------- */
-
-static void link_pool(pl_space *space, pl_private *pool)
-{
-    pool->next = space->pools;
-    if (pool->next != NULL) {
-        pool->next->prev = pool;
-    }
-    space->pools = pool;
-}
-
-static void unlink_pool(pl_space *space, const pl_private *pool)
-{
-    *(pool->prev != NULL ? &pool->prev->next : &space->pools) = pool->next;
-    if (pool->next != NULL) {
-        pool->next->prev = pool->prev;
-    }
-}
-
-pleat_status pl_pleat_private_open(pl_allocator *a, pl_private **out)
-{
-    pl_space *space = (pl_space *)a;
-
-    pl_lock_acquire(&space->lock);
-    pl_private *pool = pl_host_calloc(&space->host, 1, sizeof(*pool));
-    if (pool != NULL) {
-        link_pool(space, pool);
-        *out = pool;
-    }
-    pl_lock_release(&space->lock);
-    return pool != NULL ? PLEAT_OK : PLEAT_ENOMEM_HOST;
-}
-
-/* Frees that could not be timed during the capture are timed when their streams are named next. */
-void pl_pleat_private_rest(pl_allocator *a, pl_private *pool)
-{
-    pl_space *space = (pl_space *)a;
-
-    pl_lock_acquire(&space->lock);
-    pl_capture_end_of_pool(space, pool);
-    (void)pl_tick_poll(space, PL_TICK_QUERIES);
-    (void)pl_settle_some(space, PL_SETTLE_SOME);
-    pl_lock_release(&space->lock);
-}
-
-void pl_pleat_private_reserved(pl_allocator *a, pl_private *pool, pleat_stat out[PLEAT_N_POOLS])
-{
-    pl_space *space = (pl_space *)a;
-
-    pl_lock_acquire(&space->lock);
-    out[PLEAT_POOL_ALL] = pool->reserved;
-    out[PLEAT_POOL_LARGE] = pool->reserved;
-    out[PLEAT_POOL_SMALL] = (pleat_stat){ 0 };
-    pl_lock_release(&space->lock);
-}
-
-/* ---- release --------------------------------------------------------------------------------- */
+/* ---- draining -------------------------------------------------------------------------------- */
 
 /* What is free there pends no longer on the pool's graphs. Its blocks' granules become loose by and
  * by; what is freed from now on does at once. */
@@ -310,7 +251,7 @@ static void open_some(pl_space *space, pl_segment *seg, size_t n)
         if (b->state == PL_BLOCK_FREE) {
             loosen(space, seg, b);
         }
-        if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED && b->is_apart) {
+        if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED && b->is_private) {
             pl_run_requeue(space, b);
         }
     }
@@ -368,38 +309,12 @@ bool pl_private_drain(pl_space *space)
     return any;
 }
 
-/* It waits for a tick of the context only if it must. */
-static void start_draining(pl_space *space, pl_private *pool)
+void pl_private_begin_drain(pl_space *space, pl_private *pool)
 {
     push_draining(space, pool);
     pool->is_draining = true;
     pool->over_tick = space->clock;
     space->context.next_tick = ++space->clock;
-    if (pool->is_unwatched) {
-        space->context.gone_bytes += pool->reserved.current;
-        pl_context_tick_want(space);
-    }
-}
-
-void pl_pleat_private_release(pl_allocator *a, pl_private *pool)
-{
-    pl_space *space = (pl_space *)a;
-
-    pl_lock_acquire(&space->lock);
-    unlink_pool(space, pool);
-    pl_capture_end_of_pool(space, pool);
-    if (pool->areas == NULL && pool->graphs == NULL) {
-        pl_host_free(&space->host, pool);
-    } else {
-        start_draining(space, pool);
-        (void)pl_tick_poll(space, PL_TICK_QUERIES);
-        (void)pl_capture_look(space);
-        (void)pl_settle_some(space, PL_SETTLE_SOME); /* before a later pool is given its areas */
-        while (pl_private_drain(space)) {
-            pl_space_breathe(space);
-        }
-    }
-    pl_lock_release(&space->lock);
 }
 
 /* ---- the end, and the walker ----------------------------------------------------------------- */

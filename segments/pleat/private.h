@@ -50,6 +50,8 @@ pleat_status pl_private_area(pl_space *space, pl_private *pool, const pl_lane *l
                              pl_area **out);
 /* Granules to reserve for one more segment of the area. */
 size_t pl_private_want(const pl_space *space, const pl_area *area);
+/* The pool is released: from now on it is there only until its graphs are over. */
+void pl_private_begin_drain(pl_space *space, pl_private *pool);
 /* Let pools that have drained become the default pool's, and open their segments: a bounded step.
  * Returns whether anything changed. */
 bool pl_private_drain(pl_space *space);
@@ -71,10 +73,5 @@ static inline void pl_private_count(const pl_segment *seg, uint64_t in, uint64_t
         pl_stat_sub(&seg->area->pool->reserved, out);
     }
 }
-
-pleat_status pl_pleat_private_open(pl_allocator *a, pl_private **out);
-void pl_pleat_private_rest(pl_allocator *a, pl_private *pool);
-void pl_pleat_private_release(pl_allocator *a, pl_private *pool);
-void pl_pleat_private_reserved(pl_allocator *a, pl_private *pool, pleat_stat out[PLEAT_N_POOLS]);
 
 #endif

@@ -2,12 +2,12 @@
 #include "segments/pleat/run.h"
 
 /* Where a block that leads a run, or is settled, is indexed. For private pools it exists:
- * pl_area_reach came before the block. */
+ * pl_area_reserve_index came before the block. */
 static pl_index *index_of(const pl_space *space, const pl_block *b)
 {
     pl_area *area = b->segment->area;
 
-    if (b->lane == PL_LANE_SETTLED || b->is_apart) {
+    if (b->lane == PL_LANE_SETTLED || b->is_private) {
         return area->runs[b->lane];
     }
     return &pl_space_lane_at(space, b->lane)->runs[area->class];
@@ -148,18 +148,18 @@ pl_block *pl_run_best(const pl_space *space, const pl_area *area, uint32_t lane,
 
 static pl_block_queue *pending_of(pl_lane *lane, const pl_block *b)
 {
-    return b->is_apart ? &lane->apart : &lane->pending;
+    return b->is_private ? &lane->private_pending : &lane->pending;
 }
 
 static void add_pending(pl_space *space, pl_lane *lane, const pl_block *b, size_t bytes)
 {
-    *(b->is_apart ? &lane->apart_bytes : &lane->pending_bytes) += bytes;
+    *(b->is_private ? &lane->private_bytes : &lane->pending_bytes) += bytes;
     space->n_pending_bytes += bytes;
 }
 
 static void subtract_pending(pl_space *space, pl_lane *lane, const pl_block *b, size_t bytes)
 {
-    *(b->is_apart ? &lane->apart_bytes : &lane->pending_bytes) -= bytes;
+    *(b->is_private ? &lane->private_bytes : &lane->pending_bytes) -= bytes;
     space->n_pending_bytes -= bytes;
 }
 
@@ -170,7 +170,7 @@ static inline void queue(pl_space *space, pl_block *b)
         return;
     }
     pl_lane *lane = pl_space_lane_at(space, b->lane);
-    b->is_apart = b->segment->is_private;
+    b->is_private = b->segment->is_private;
     pl_block_queue *pending = pending_of(lane, b);
     const pl_block *last = pending->last;
     if (last != NULL && b->tick < last->tick) {
@@ -206,7 +206,7 @@ static inline bool may_merge(const pl_space *space, const pl_block *b, const pl_
     return neighbour != NULL && neighbour->state == PL_BLOCK_FREE && neighbour->lane == b->lane &&
            (b->lane == PL_LANE_SETTLED ||
             ((neighbour->tick == b->tick || !pl_space_has_many_lanes(space)) &&
-             neighbour->is_apart == b->is_apart));
+             neighbour->is_private == b->is_private));
 }
 
 /* `high` becomes part of `low`, its lower neighbour. Both are free; if they are not alike, the one
@@ -229,7 +229,7 @@ static pl_block *merge(pl_space *space, pl_block *low, pl_block *high)
             pl_queue_replace(pending_of(lane, high), high, low);
             low->lane = high->lane;
             low->tick = high->tick;
-            low->is_apart = high->is_apart;
+            low->is_private = high->is_private;
         }
     }
     pl_segment_absorb(low->segment, &space->store, low, high);
@@ -267,7 +267,7 @@ static unsigned cost_log2(const pl_block *b)
 static bool may_shorten(const pl_block *b, const pl_block *next)
 {
     return b->lane == PL_LANE_SETTLED || next->lane == PL_LANE_SETTLED ||
-           b->is_apart == next->is_apart;
+           b->is_private == next->is_private;
 }
 
 /* Up to which cost all pairs are to be merged, so that half of the pieces that a run may have are

@@ -52,8 +52,8 @@ void pl_run_refresh_beside(pl_space *space, pl_block *first, pl_block *last);
 /* Give a free block another lane and tick (settling, ordering). b and its free neighbours may be
  * others afterwards. */
 void pl_run_move(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick);
-/* b pends, and its segment has become a private pool's, where pl_area_reach has made room, or the
- * default one's: it is queued and indexed accordingly. */
+/* b pends, and its segment has become a private pool's, where pl_area_reserve_index has made room,
+ * or the default one's: it is queued and indexed accordingly. */
 void pl_run_requeue(pl_space *space, pl_block *b);
 /* Every free block of the segment is indexed as it should be: 0, or 1. */
 int pl_run_check(const pl_segment *seg);

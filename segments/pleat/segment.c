@@ -54,7 +54,7 @@ static pleat_status make_tables(pl_host *host, pl_segment *seg)
     return PLEAT_OK;
 }
 
-void pl_segment_reach(pl_host *host, pl_segment *seg, pleat_devptr end)
+void pl_segment_use_tables(pl_host *host, pl_segment *seg, pleat_devptr end)
 {
     size_t n = pl_segment_granule(seg, end) + 2; /* the hole behind `end` starts there */
     size_t most = most_rooms(seg);
@@ -70,9 +70,9 @@ void pl_segment_reach(pl_host *host, pl_segment *seg, pleat_devptr end)
 
 /* ---- the tally ------------------------------------------------------------------------- */
 
-static bool has_many_only(const pl_users *users)
+static bool has_shared_only(const pl_users *users)
 {
-    return users->n_many > 0 && users->n_live == 0 && users->n_kept == 0;
+    return users->n_shared > 0 && users->n_live == 0 && users->n_kept == 0;
 }
 
 /* The granule's first live block has come, or its last one is going. */
@@ -81,7 +81,7 @@ static __attribute__((noinline)) void turn_live(pl_tally *tally, const pl_users 
     size_t n = comes ? 1 : SIZE_MAX; /* minus one */
 
     tally->n_live_granules += n;
-    tally->n_many_granules -= users->n_many > 0 && users->n_kept == 0 ? n : 0;
+    tally->n_shared_granules -= users->n_shared > 0 && users->n_kept == 0 ? n : 0;
 }
 
 static inline void begin_live(pl_tally *tally, pl_users *users)
@@ -112,12 +112,12 @@ static inline void count_live(pl_segment *seg, pl_tally *tally, const pl_block *
     }
 }
 
-/* The same of a kept one, or one that many use: n = 1 more, or UINT32_MAX = one less. */
+/* The same of a kept one, or a shared one: n = 1 more, or UINT32_MAX = one less. */
 static void count_waiting_in(pl_tally *tally, pl_users *users, bool is_kept, uint32_t n)
 {
-    tally->n_many_granules -= has_many_only(users);
-    *(is_kept ? &users->n_kept : &users->n_many) += n;
-    tally->n_many_granules += has_many_only(users);
+    tally->n_shared_granules -= has_shared_only(users);
+    *(is_kept ? &users->n_kept : &users->n_shared) += n;
+    tally->n_shared_granules += has_shared_only(users);
 }
 
 static void count_waiting(pl_segment *seg, pl_tally *tally, const pl_block *b, uint32_t n)
@@ -130,13 +130,13 @@ static void count_waiting(pl_segment *seg, pl_tally *tally, const pl_block *b, u
     if (last > first) {
         count_waiting_in(tally, &seg->users[last], is_kept, n);
         size_t n_within = n == 1 ? last - first - 1 : first + 1 - last;
-        tally->n_many_granules += is_kept ? 0 : n_within;
+        tally->n_shared_granules += is_kept ? 0 : n_within;
     }
 }
 
 static inline bool is_waiting(const pl_block *b)
 {
-    return b->state == PL_BLOCK_KEPT || (b->state == PL_BLOCK_MANY && !b->is_apart);
+    return b->state == PL_BLOCK_KEPT || (b->state == PL_BLOCK_SHARED && !b->is_private);
 }
 
 static __attribute__((noinline)) void leave_waiting(pl_segment *seg, pl_tally *tally,
@@ -222,7 +222,7 @@ pleat_status pl_segment_create(pl_host *host, pl_block_store *store, struct pl_a
         pl_segment_destroy(host, seg);
         return PLEAT_ENOMEM_HOST;
     }
-    pl_segment_reach(host, seg, range.base);
+    pl_segment_use_tables(host, seg, range.base);
     pl_block *hole = pl_block_store_get(store);
     hole->base = range.base;
     hole->bytes = seg->range.bytes;
@@ -266,7 +266,7 @@ pl_block *pl_segment_split(pl_segment *seg, pl_block_store *store, pl_block *b, 
     high->was = b->was;
     high->lane = b->lane;
     high->tick = b->tick;
-    high->is_apart = b->is_apart;
+    high->is_private = b->is_private;
     b->bytes -= high->bytes;
     high->prev = b;
     high->next = b->next;

@@ -29,7 +29,7 @@ struct pl_area;
 typedef struct pl_users {
     uint32_t n_live;
     uint32_t n_kept;
-    uint32_t n_many; /* but private pools' */
+    uint32_t n_shared; /* but private pools' */
 } pl_users;
 
 typedef struct pl_segment {
@@ -66,7 +66,7 @@ pleat_status pl_segment_create(pl_host *host, pl_block_store *store, struct pl_a
                                pl_range range, unsigned granule_log2, pl_segment **out);
 void pl_segment_destroy(pl_host *host, pl_segment *seg); /* not the range, not the blocks */
 /* Use the tables up to `end`, and one granule more. */
-void pl_segment_reach(pl_host *host, pl_segment *seg, pleat_devptr end);
+void pl_segment_use_tables(pl_host *host, pl_segment *seg, pleat_devptr end);
 
 static inline size_t pl_segment_granule_bytes(const pl_segment *seg)
 {

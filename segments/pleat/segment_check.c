@@ -7,7 +7,7 @@
 
 static bool has_memory(const pl_block *b)
 {
-    return b->state == PL_BLOCK_LIVE || b->state == PL_BLOCK_MANY || b->state == PL_BLOCK_FREE ||
+    return b->state == PL_BLOCK_LIVE || b->state == PL_BLOCK_SHARED || b->state == PL_BLOCK_FREE ||
            b->state == PL_BLOCK_KEPT;
 }
 

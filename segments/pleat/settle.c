@@ -6,10 +6,11 @@
 #include "segments/pleat/settle.h"
 
 #include "segments/pleat/capture.h"
+#include "segments/pleat/capture_end.h"
 #include "segments/pleat/context.h"
-#include "segments/pleat/many.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/run.h"
+#include "segments/pleat/shared.h"
 #include "segments/pleat/tick.h"
 
 /* ---- settling -------------------------------------------------------------------------------- */
@@ -27,9 +28,9 @@ static bool is_first_over(const pl_space *space, const pl_lane *lane, const pl_b
 
 static bool has_first_over(const pl_space *space, const pl_lane *lane)
 {
-    return !lane->is_capture &&
-           (is_first_over(space, lane, &lane->pending) ||
-            is_first_over(space, lane, &lane->apart) || pl_many_is_first_over(space, lane));
+    return !lane->is_capture && (is_first_over(space, lane, &lane->pending) ||
+                                 is_first_over(space, lane, &lane->private_pending) ||
+                                 pl_shared_is_first_over(space, lane));
 }
 
 static size_t settle_queue(pl_space *space, const pl_lane *lane, const pl_block_queue *queue,
@@ -52,10 +53,10 @@ static size_t settle_lane(pl_space *space, pl_lane *lane, size_t n, uint64_t sin
     if (lane->is_capture) {
         return pl_capture_is_lasting(space, lane) ? 0 : pl_settle_rest(space, lane, n);
     }
-    size_t n_settled = pl_space_is_tired(space, since) ? 0 : pl_many_pass(space, lane, n);
+    size_t n_settled = pl_space_is_tired(space, since) ? 0 : pl_shared_pass(space, lane, n);
 
     n_settled += settle_queue(space, lane, &lane->pending, n - n_settled, since);
-    return n_settled + settle_queue(space, lane, &lane->apart, n - n_settled, since);
+    return n_settled + settle_queue(space, lane, &lane->private_pending, n - n_settled, since);
 }
 
 size_t pl_settle_lane(pl_space *space, pl_lane *lane, size_t n)
@@ -86,7 +87,7 @@ size_t pl_settle_some(pl_space *space, size_t n)
 {
     size_t n_looks = space->busy.n < PL_LANE_LOOKS ? space->busy.n : PL_LANE_LOOKS;
     uint64_t since = space->n_pieces;
-    size_t n_settled = pl_many_pass_context(space, n);
+    size_t n_settled = pl_shared_pass_context(space, n);
 
     n_settled += settle_ripe(space, n - n_settled, since);
     pl_lock_touch(n_looks);
@@ -149,14 +150,15 @@ size_t pl_settle_rest(pl_space *space, pl_lane *lane, size_t n)
     size_t n_moved = 0;
 
     for (; n_moved < n && !pl_space_is_tired(space, since); n_moved++) {
-        pl_block *b = lane->apart.first;
+        pl_block *b = lane->private_pending.first;
         b = b != NULL ? b : lane->pending.first; /* of pools released since */
         if (b == NULL) {
             break;
         }
         pl_run_move(space, b, number, tick);
     }
-    lane->is_mixed = lane->is_mixed && (lane->apart.first != NULL || lane->pending.first != NULL);
+    lane->is_mixed = lane->is_mixed &&
+                     (lane->private_pending.first != NULL || lane->pending.first != NULL);
     pl_lock_touch(n_moved);
     return n_moved;
 }
@@ -172,7 +174,8 @@ static bool is_uncovered(const pl_space *space, const pl_lane *lane, const pl_bl
 bool pl_settle_has_uncovered(const pl_space *space, const pl_lane *lane)
 {
     return is_uncovered(space, lane, lane->pending.last) ||
-           is_uncovered(space, lane, lane->apart.last) || pl_many_is_uncovered(space, lane);
+           is_uncovered(space, lane, lane->private_pending.last) ||
+           pl_shared_is_uncovered(space, lane);
 }
 
 void pl_settle_leave_to_context(pl_space *space, pl_lane *lane)
@@ -182,11 +185,11 @@ void pl_settle_leave_to_context(pl_space *space, pl_lane *lane)
     if (is_uncovered(space, lane, lane->pending.last)) {
         bytes += lane->pending_bytes;
     }
-    if (is_uncovered(space, lane, lane->apart.last)) {
-        bytes += lane->apart_bytes;
+    if (is_uncovered(space, lane, lane->private_pending.last)) {
+        bytes += lane->private_bytes;
     }
-    if (pl_many_is_uncovered(space, lane)) {
-        bytes += lane->many_bytes;
+    if (pl_shared_is_uncovered(space, lane)) {
+        bytes += lane->shared_bytes;
     }
     space->context.gone_bytes += bytes;
     space->context.is_wanted = space->context.is_wanted || bytes > 0;

@@ -47,9 +47,10 @@ static bool pends_in_pool(const pl_space *space, const pl_private *pool, const p
 /* What pends on the lane and may help: of private pools' memory the own pool's only. */
 static size_t bytes_on(const pl_space *space, const pl_request *rq, const pl_lane *lane)
 {
-    bool is_own = rq->pool != NULL && lane->apart_bytes > 0 && pends_in_pool(space, rq->pool, lane);
+    bool is_own = rq->pool != NULL && lane->private_bytes > 0 &&
+                  pends_in_pool(space, rq->pool, lane);
 
-    return lane->pending_bytes + (is_own ? lane->apart_bytes : 0);
+    return lane->pending_bytes + (is_own ? lane->private_bytes : 0);
 }
 
 /* Of all that pends on another lane, on whichever. */
@@ -71,15 +72,15 @@ static const pl_lane *find_pending(const pl_space *space, const pl_request *rq)
 }
 
 /* What pends on several streams and may help. */
-static size_t many_bytes(const pl_space *space, const pl_request *rq)
+static size_t shared_bytes(const pl_space *space, const pl_request *rq)
 {
-    return space->n_many_bytes + (rq->pool != NULL ? space->n_apart_bytes : 0);
+    return space->n_shared_bytes + (rq->pool != NULL ? space->n_private_shared_bytes : 0);
 }
 
 /* Memory that is pinned, but in the request's own private pool, or in one that drains. What pends
  * on the lane whose memory it may use would have been found; what other pools have on any lane is
  * theirs, also the rests of their granules. */
-static bool has_pending_apart(const pl_space *space, const pl_request *rq)
+static bool has_private_pending(const pl_space *space, const pl_request *rq)
 {
     bool any = space->draining != NULL || space->opening != NULL;
     size_t n_looks = PL_LANE_LOOKS;
@@ -87,7 +88,7 @@ static bool has_pending_apart(const pl_space *space, const pl_request *rq)
     for (const pl_lane *lane = space->busy.first;
          rq->pool != NULL && !any && lane != NULL && n_looks > 0;
          lane = lane->busy.next, n_looks--) {
-        any = lane->number != rq->usable && lane->apart_bytes > 0 &&
+        any = lane->number != rq->usable && lane->private_bytes > 0 &&
               pends_in_pool(space, rq->pool, lane);
     }
     return any;
@@ -101,15 +102,15 @@ static bool is_hopeless(const pl_space *space, const pl_request *rq)
                                                            : space->total_chunks;
     size_t whole = pl_request_granules(space, rq);
 
-    return whole > cap || (many_bytes(space, rq) == 0 && space->n_pinned + whole > cap + 2 &&
-                           !has_pending_apart(space, rq) && space->n_disowned == 0);
+    return whole > cap || (shared_bytes(space, rq) == 0 && space->n_pinned + whole > cap + 2 &&
+                           !has_private_pending(space, rq) && space->n_disowned == 0);
 }
 
 /* Anything that a wait, or an order, might let the request have. */
 static bool has_pending(const pl_space *space, const pl_request *rq)
 {
-    return many_bytes(space, rq) > 0 || find_pending(space, rq) != NULL ||
-           has_pending_apart(space, rq) || space->n_disowned > 0;
+    return shared_bytes(space, rq) > 0 || find_pending(space, rq) != NULL ||
+           has_private_pending(space, rq) || space->n_disowned > 0;
 }
 
 /* The same of addresses: a private request finds them in its own pool only. */
@@ -118,7 +119,7 @@ static bool has_pending_for(const pl_space *space, const pl_request *rq, pleat_s
     if (verdict != PLEAT_ENOSPACE_VA || rq->pool == NULL) {
         return has_pending(space, rq);
     }
-    return space->n_apart_bytes > 0 || has_pending_apart(space, rq);
+    return space->n_private_shared_bytes > 0 || has_private_pending(space, rq);
 }
 
 /* ---- patience -------------------------------------------------------------------------------- */

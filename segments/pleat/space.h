@@ -45,7 +45,7 @@ typedef struct pl_context {
     unsigned n_missed;     /* in a row, for want of a good moment */
     uint64_t event;        /* n_events when it was recorded last */
     size_t gone_bytes;     /* since then: of lanes that are gone or silent, covered by no tick */
-    pl_block_queue many;   /* PL_BLOCK_MANY that wait for it now */
+    pl_block_queue shared_pending; /* PL_BLOCK_SHARED that wait for it now */
 } pl_context;
 
 /* How many lanes there may be before those that nothing refers to are given up, whether or not
@@ -158,10 +158,10 @@ typedef struct pl_space {
 
     pl_budget budget;
     pl_block_queue stale;
-    size_t n_stale;         /* blocks in it */
-    size_t n_pending_bytes; /* of all lanes */
-    size_t n_many_bytes;    /* PL_BLOCK_MANY */
-    size_t n_apart_bytes;   /* the same of private pools' blocks */
+    size_t n_stale;                /* blocks in it */
+    size_t n_pending_bytes;        /* of all lanes */
+    size_t n_shared_bytes;         /* PL_BLOCK_SHARED */
+    size_t n_private_shared_bytes; /* the same of private pools' blocks */
     size_t n_kept_bytes;
     size_t n_poisoned; /* granules out of service */
     uint64_t n_pieces; /* of runs, looked at so far: settling counts by them */
@@ -170,35 +170,14 @@ typedef struct pl_space {
     uint64_t n_taken;
 } pl_space;
 
-/* ---- lanes and areas (space.c) ---- */
-
-pleat_status pl_space_add_lane(pl_space *space, pl_stream *stream, bool is_capture, pl_lane **out);
+/* ---- lanes and areas ---- */
 
 static inline pl_lane *pl_space_lane_at(const pl_space *space, uint32_t number)
 {
     return space->lanes[number - 1];
 }
 
-/* The lane of a stream; made if new. PLEAT_OK or ENOMEM_HOST. */
-static inline pleat_status pl_space_lane(pl_space *space, pl_stream *stream, bool is_capture,
-                                         pl_lane **out)
-{
-    uint32_t i = pl_lane_number(stream, is_capture) - 1;
-
-    if (__builtin_expect(i < space->n_lane_rooms && space->lanes[i] != NULL, true)) {
-        *out = space->lanes[i];
-        return PLEAT_OK;
-    }
-    return pl_space_add_lane(space, stream, is_capture, out);
-}
-
-/* Look at a few lanes: which streams are gone, and which of these lanes nothing refers to any more.
- * Those are given up, and their streams; in a crowd of lanes also others that nothing refers to. */
-void pl_space_look_for_gone(pl_space *space, unsigned n);
-/* The stream is gone, the lane will see no more ticks. */
-void pl_space_lose_lane(pl_space *space, pl_lane *lane);
-
-/* Its area of the class in the default pool; likewise. */
+/* The lane's area of the class in the default pool; made if need be. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_space_area(pl_space *space, pl_lane *lane, pl_class class, pl_area **out);
 /* The areas of a pool (NULL = the default one) one by one: `cursor` is zeroed before the first.
  * NULL: no more. */
@@ -245,8 +224,8 @@ static inline bool pl_space_is_tired(const pl_space *space, uint64_t since)
 /* A queue of the lane has changed. */
 static inline void pl_space_note_busy(pl_space *space, pl_lane *lane)
 {
-    bool is_busy = lane->pending.first != NULL || lane->apart.first != NULL ||
-                   lane->many.first != NULL;
+    bool is_busy = lane->pending.first != NULL || lane->private_pending.first != NULL ||
+                   lane->shared_pending.first != NULL;
 
     if (is_busy != lane->busy.is_linked) {
         if (is_busy) {
@@ -256,6 +235,9 @@ static inline void pl_space_note_busy(pl_space *space, pl_lane *lane)
         }
     }
 }
+/* Have room for index i in an array of pointers, the space's `lanes` or `segments`; new entries are
+ * NULL. PLEAT_OK or ENOMEM_HOST. */
+pleat_status pl_space_reserve_room(pl_space *space, void *array, uint32_t *n_rooms, uint32_t i);
 pleat_status pl_space_add_segment(pl_space *space, pl_area *area, pl_range range);
 /* The segment that covers `at`, or NULL. */
 pl_segment *pl_space_segment_at(const pl_space *space, pleat_devptr at);

@@ -6,8 +6,6 @@
  * call; a lane that is worked on meanwhile is referred to, so that it stays. */
 #include "segments/pleat/tick.h"
 
-#include "segments/pleat/context.h"
-
 /* ---- recording ------------------------------------------------------------------------------- */
 
 static const pl_tick *newest_tick(const pl_lane *lane)
@@ -63,15 +61,6 @@ void pl_tick_record(pl_space *space, pl_lane *lane)
     if (st == PLEAT_OK) {
         keep_tick(space, lane, tick);
     }
-}
-
-void pl_tick_record_last(pl_space *space, pl_lane *lane)
-{
-    uint64_t number = pl_lane_stamp(space, lane);
-
-    pl_tick_record(space, lane);
-    lane->is_closed = lane->recorded_tick >= number;
-    pl_space_lose_lane(space, lane);
 }
 
 void pl_tick_record_if_wanted(pl_space *space, pl_lane *lane)
@@ -157,6 +146,17 @@ static void choose_context(pl_space *space, questions *q)
     }
 }
 
+void pl_tick_end_context(pl_space *space, bool has_passed)
+{
+    pl_context *context = &space->context;
+
+    if (has_passed && context->tick.number > context->passed_tick) {
+        context->passed_tick = context->tick.number;
+    }
+    pl_fence_return(context->tick.fence);
+    context->tick.fence = NULL;
+}
+
 static void take_answer(pl_space *space, const questions *q, size_t i)
 {
     pl_lane *lane = q->lanes[i];
@@ -165,7 +165,7 @@ static void take_answer(pl_space *space, const questions *q, size_t i)
     if (lane == NULL) {
         space->context.is_busy = false;
         if (q->passed[i] || is_spoiled) {
-            pl_context_tick_end(space, q->passed[i]);
+            pl_tick_end_context(space, q->passed[i]);
         }
         return;
     }

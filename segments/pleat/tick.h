@@ -19,8 +19,6 @@ void pl_tick_record(pl_space *space, pl_lane *lane);
 /* The caller named the lane's stream and did nothing that a tick should cover: record one if
  * somebody waits for it. */
 void pl_tick_record_if_wanted(pl_space *space, pl_lane *lane);
-/* A fence behind all that the stream did: its owner is about to destroy it. */
-void pl_tick_record_last(pl_space *space, pl_lane *lane);
 /* So many bytes wait for a tick of the lane: leave the wish for one. */
 void pl_tick_wish(pl_space *space, pl_lane *lane, size_t bytes);
 
@@ -29,6 +27,8 @@ void pl_tick_wish(pl_space *space, pl_lane *lane, size_t bytes);
 bool pl_tick_poll(pl_space *space, size_t n);
 /* The same of one lane. */
 bool pl_tick_poll_lane(pl_space *space, pl_lane *lane);
+/* The fence of the context's tick was asked about, and is not needed any more: has it passed? */
+void pl_tick_end_context(pl_space *space, bool has_passed);
 /* Block the host until the lane's newest tick has passed, at most wait_ms. PLEAT_OK (also when it
  * has none); EPENDING; EDRIVER. */
 pleat_status pl_tick_wait(pl_space *space, pl_lane *lane, uint32_t wait_ms);

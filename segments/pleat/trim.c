@@ -6,6 +6,7 @@
 #include "segments/pleat/trim.h"
 
 #include "segments/pleat/capture.h"
+#include "segments/pleat/capture_end.h"
 #include "segments/pleat/capturers.h"
 #include "segments/pleat/carve.h"
 #include "segments/pleat/context.h"
@@ -41,7 +42,7 @@ static bool has_uncovered_stale(pl_space *space)
 
 static bool has_uncovered(pl_space *space)
 {
-    bool any = space->context.many.first != NULL || space->draining != NULL ||
+    bool any = space->context.shared_pending.first != NULL || space->draining != NULL ||
                space->n_disowned > 0;
 
     for (const pl_lane *lane = space->busy.first; lane != NULL && !any; lane = lane->busy.next) {
@@ -341,7 +342,7 @@ static pleat_status check_live(pl_space *space, size_t limit)
     pleat_status st = PLEAT_OK;
 
     for (unsigned tries = 0; space->n_pinned > limit; tries++) {
-        bool is_pending = space->n_many_bytes > 0 || space->draining != NULL ||
+        bool is_pending = space->n_shared_bytes > 0 || space->draining != NULL ||
                           space->opening != NULL;
         if (tries == LIVE_TRIES || (space->n_flights == 0 && !is_pending)) {
             return is_pending ? PLEAT_EPENDING : PLEAT_ENOMEM_DEVICE;

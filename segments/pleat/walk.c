@@ -27,25 +27,25 @@ typedef struct counted {
 
 static size_t *granules_like(pl_tally *tally, pl_block_state state, size_t *others)
 {
-    return state == PL_BLOCK_LIVE   ? &tally->n_live_granules
-           : state == PL_BLOCK_MANY ? &tally->n_many_granules
-                                    : others;
+    return state == PL_BLOCK_LIVE     ? &tally->n_live_granules
+           : state == PL_BLOCK_SHARED ? &tally->n_shared_granules
+                                      : others;
 }
 
-/* Live wins over kept, kept over many. */
+/* Live wins over kept, kept over shared. */
 static bool is_over(pl_block_state a, pl_block_state b)
 {
-    return a == PL_BLOCK_LIVE ? b != PL_BLOCK_LIVE : a == PL_BLOCK_KEPT && b == PL_BLOCK_MANY;
+    return a == PL_BLOCK_LIVE ? b != PL_BLOCK_LIVE : a == PL_BLOCK_KEPT && b == PL_BLOCK_SHARED;
 }
 
 static void count_granules(const pl_segment *seg, const pl_block *b, counted *last, census *c)
 {
     pl_block_state state = (pl_block_state)b->state;
-    bool is_many = state == PL_BLOCK_MANY && !b->is_apart;
+    bool is_shared = state == PL_BLOCK_SHARED && !b->is_private;
     size_t first = pl_segment_granule(seg, b->base);
     size_t end = pl_segment_granule(seg, pl_block_end(b) - 1) + 1;
     size_t kept = 0;
-    if (!is_many && state != PL_BLOCK_LIVE && state != PL_BLOCK_KEPT) {
+    if (!is_shared && state != PL_BLOCK_LIVE && state != PL_BLOCK_KEPT) {
         return;
     }
     if (first < last->end) { /* shared with the one before */
@@ -154,13 +154,13 @@ static int check_indexes(const pl_space *space)
 }
 
 static bool is_queue_sound(const pl_lane *lane, const pl_block_queue *queue, size_t queue_bytes,
-                           bool is_apart)
+                           bool is_private)
 {
     uint64_t tick = 0;
 
     for (const pl_block *b = queue->first; b != NULL; b = b->queue_next) {
         if (b->state != PL_BLOCK_FREE || b->lane != lane->number || b->tick < tick ||
-            b->is_apart != is_apart || b->bytes > queue_bytes) {
+            b->is_private != is_private || b->bytes > queue_bytes) {
             return false;
         }
         tick = b->tick;
@@ -169,28 +169,28 @@ static bool is_queue_sound(const pl_lane *lane, const pl_block_queue *queue, siz
     return queue_bytes == 0;
 }
 
-static bool is_many_sound(const pl_lane *lane)
+static bool is_shared_sound(const pl_lane *lane)
 {
     uint64_t tick = 0;
     size_t bytes = 0;
 
-    for (const pl_block *b = lane->many.first; b != NULL; b = b->queue_next) {
-        const pl_use *use = b->uses != NULL && b->uses->n > 0 ? &b->uses->use[b->uses->n - 1]
-                                                              : NULL;
-        if (b->state != PL_BLOCK_MANY || use == NULL || use->lane != lane->number ||
+    for (const pl_block *b = lane->shared_pending.first; b != NULL; b = b->queue_next) {
+        const pl_block_use *use = b->uses != NULL && b->uses->n > 0 ? &b->uses->use[b->uses->n - 1]
+                                                                    : NULL;
+        if (b->state != PL_BLOCK_SHARED || use == NULL || use->lane != lane->number ||
             use->tick < tick) {
             return false;
         }
         tick = use->tick;
         bytes += b->bytes;
     }
-    return bytes == lane->many_bytes;
+    return bytes == lane->shared_bytes;
 }
 
 static bool is_lane_sound(const pl_lane *lane)
 {
-    bool is_busy = lane->pending.first != NULL || lane->apart.first != NULL ||
-                   lane->many.first != NULL;
+    bool is_busy = lane->pending.first != NULL || lane->private_pending.first != NULL ||
+                   lane->shared_pending.first != NULL;
 
     for (int class = 0; class < PL_N_CLASSES; class ++) {
         if (pl_index_check(&lane->runs[class]) != 0) {
@@ -199,7 +199,8 @@ static bool is_lane_sound(const pl_lane *lane)
     }
     return is_busy == lane->busy.is_linked && (lane->n_ticks > 0) == lane->ticking.is_linked &&
            is_queue_sound(lane, &lane->pending, lane->pending_bytes, false) &&
-           is_queue_sound(lane, &lane->apart, lane->apart_bytes, true) && is_many_sound(lane);
+           is_queue_sound(lane, &lane->private_pending, lane->private_bytes, true) &&
+           is_shared_sound(lane);
 }
 
 static int check_lanes(const pl_space *space)
@@ -214,7 +215,7 @@ static int check_lanes(const pl_space *space)
 
 static void see_references(const pl_space *space, const pl_block *b)
 {
-    bool is_waiting = b->state == PL_BLOCK_MANY || b->state == PL_BLOCK_KEPT;
+    bool is_waiting = b->state == PL_BLOCK_SHARED || b->state == PL_BLOCK_KEPT;
 
     if (b->state == PL_BLOCK_LIVE) {
         pl_space_lane_at(space, b->lane)->n_seen_live++;
@@ -295,7 +296,7 @@ static int check_totals(const pl_space *space, const census *c)
         return 0;
     }
     if (space->n_flying != 0 ||
-        space->n_pinned < c->tally.n_live_granules + c->tally.n_many_granules) {
+        space->n_pinned < c->tally.n_live_granules + c->tally.n_shared_granules) {
         return SPACE + 3;
     }
     if (space->n_chunks != space->n_idle + space->n_loose + space->n_pinned ||
@@ -345,7 +346,7 @@ static pl_piece_kind piece_kind(const pl_block *b)
         return PL_PIECE_HOLE;
     case PL_BLOCK_FLIGHT:
         return b->was == PL_BLOCK_FREE ? PL_PIECE_PENDING : PL_PIECE_HOLE;
-    case PL_BLOCK_MANY:
+    case PL_BLOCK_SHARED:
     case PL_BLOCK_KEPT:
         break;
     }
@@ -367,7 +368,7 @@ static void show(const pl_space *space, const pl_block *b, bool is_first, see_pi
 {
     const pl_area *area = b->segment->area;
     pl_piece_kind kind = piece_kind(b);
-    bool is_awaited = b->state == PL_BLOCK_MANY || b->state == PL_BLOCK_KEPT;
+    bool is_awaited = b->state == PL_BLOCK_SHARED || b->state == PL_BLOCK_KEPT;
 
     if (kind == PL_PIECE_HOLE && b->next == NULL) {
         return;

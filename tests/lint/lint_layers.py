@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Layers: an include goes down only, and neither includes nor Python's imports go in a ring; CUDA's
-names and the banned calls stay in their homes."""
+"""Layers: an include goes down only; neither includes nor Python's imports go in a ring, nor calls
+between the files of a folder; a type is defined in one file; CUDA's names and the banned calls stay
+in their homes."""
 import re
 import sys
 
+from calls import FOLDERS_WITHOUT_CALL_RINGS, call_rings
 from cycles import import_rings, rings
 from source import ROOT, c_files, functions, includes, read, report, without_comments_and_strings
+from tags import doubled_types
 
 RANK = {"vmm": 1, "segments": 2, "api": 3, "bench": 4, "tests": 5}
 INCLUDE_FOLDERS = ("", "api", "vmm/base", "vmm/sim")
@@ -138,8 +141,14 @@ def main():
     texts = {path: read(path) for path in c_files()}
     problems = [f"{', '.join(path.as_posix() for path in ring)}: each needs all of these"
                 for ring in include_rings(texts) + import_rings()]
+    codes = {path: without_comments_and_strings(text) for path, text in texts.items()}
+    problems += ["a ring of calls: " + "; ".join(ring) for ring in call_rings(
+        {path: code for path, code in codes.items() if folder(path) in FOLDERS_WITHOUT_CALL_RINGS})]
+    problems += [f"{name} is defined in {', '.join(path.as_posix() for path in paths)}"
+                 for name, paths in doubled_types(
+                     {path: code for path, code in codes.items() if folder(path) != "tests"})]
     for path, text in texts.items():
-        code = without_comments_and_strings(text)
+        code = codes[path]
         problems += check_includes(path, text)
         problems += check_names(path, code)
         problems += check_calls(path, code)

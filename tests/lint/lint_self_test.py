@@ -4,11 +4,13 @@ import pathlib
 import sys
 import unittest
 
+import calls as call_lint
 import cycles
 import lint_docs
 import lint_layers
 import lint_size
 from source import functions, without_comments_and_strings
+from tags import doubled_types
 
 SEGMENT = pathlib.Path("segments/sample.c")
 DRIVER = pathlib.Path("vmm/driver.c")
@@ -75,6 +77,39 @@ class Rings(unittest.TestCase):
         texts[oom] = "#include <stdio.h>\n"
         self.assertEqual(lint_layers.include_rings(texts), [])
 
+    def call_rings(self, **files):
+        codes = {pathlib.Path("segments/some", name.replace("_h", ".h") if name.endswith("_h")
+                              else f"{name}.c"): text for name, text in files.items()}
+        return [ring for found in call_lint.call_rings(codes) for ring in found]
+
+    def test_files_of_a_folder_that_call_each_other_are_found(self):
+        up = "void pl_up(void)\n{\n    pl_down();\n}\n"
+        down = "void pl_down(void)\n{\n    pl_up();\n}\n"
+        self.assertEqual(self.call_rings(up=up, down=down),
+                         ["down.c -> up.c: pl_up", "up.c -> down.c: pl_down"])
+        self.assertEqual(self.call_rings(up=up, down=down.replace("pl_up();", "s->pl_up;")), [])
+        elsewhere = {pathlib.Path("segments/up.c"): up, pathlib.Path("api/down.c"): down}
+        self.assertEqual(list(call_lint.call_rings(elsewhere)), [])
+
+    def test_a_call_through_an_inline_function_or_a_table_is_found(self):
+        up = "void pl_up(void)\n{\n    pl_down();\n}\n"
+        down = "void pl_down(void)\n{\n    pl_look();\n}\n"
+        header = "static inline void pl_look(void)\n{\n    pl_up();\n}\n"
+        self.assertEqual(len(self.call_rings(up=up, down=down, up_h=header)), 2)
+        table = "void pl_down(void)\n{\n}\nconst pl_ops ops = {\n    .go = pl_up,\n};\n"
+        self.assertEqual(len(self.call_rings(up=up, down=table)), 2)
+        self.assertEqual(self.call_rings(up=up, down=table.replace("pl_up", "up")), [])
+
+    def test_static_functions_and_variables_of_the_same_name_are_no_calls(self):
+        up = "void pl_up(void)\n{\n    pl_down();\n}\n"
+        static = "static void pl_up(void)\n{\n}\nvoid pl_down(void)\n{\n    pl_up();\n}\n"
+        self.assertEqual(self.call_rings(up=up, down=static), [])
+        for variable in ("int pl_up = 0", "char *pl_up", "uint8_t pl_up[4]"):
+            down = f"void pl_down(void)\n{{\n    {variable};\n    use(pl_up);\n}}\n"
+            self.assertEqual(self.call_rings(up=up, down=down), [])
+        parameter = "void pl_down(int pl_up)\n{\n    use(pl_up);\n}\n"
+        self.assertEqual(self.call_rings(up=up, down=parameter), [])
+
     def test_an_import_counts_when_it_runs_as_the_module_is_loaded(self):
         def needs(text):
             path = pathlib.Path("python/pleat/torch/_patch.py")
@@ -113,6 +148,22 @@ class Documents(unittest.TestCase):
         self.assertEqual(list(lint_docs.check_prose("a.md", free)), [])
 
 
+class Tags(unittest.TestCase):
+    def test_a_type_that_two_files_define_is_found(self):
+        for text in ("struct pl_some {\n    int n;\n};\n", "typedef int pl_some;\n",
+                     "typedef struct pl_other {\n    int n;\n} pl_some;\n",
+                     "typedef bool (*pl_some)(int n);\n"):
+            other = "struct pl_some {\n    char c;\n};\n"
+            self.assertEqual(doubled_types({"a.h": text, "b.h": other}),
+                             [("pl_some", ["a.h", "b.h"])])
+
+    def test_who_only_names_a_type_does_not_define_it(self):
+        home = "typedef struct pl_some {\n    int n;\n} pl_some;\n"
+        for text in ("struct pl_some;\n", "typedef struct pl_some pl_some;\n",
+                     "struct pl_some *pl_make(struct pl_some *from);\n"):
+            self.assertEqual(doubled_types({"a.h": home, "b.h": text}), [])
+
+
 class Docstrings(unittest.TestCase):
     def test_fields_out_of_order_are_found(self):
         wrong = "/** Do.\n *\n *  Returns  PLEAT_OK.\n *  Params   a  that. */"
@@ -128,9 +179,16 @@ class Docstrings(unittest.TestCase):
 
 class Caps(unittest.TestCase):
     def test_the_caps_are_those_of_the_style_page(self):
-        self.assertEqual((lint_size.MAX_FILE_LINES, lint_size.MAX_FUNCTION_LINES,
-                          lint_size.MAX_COLUMNS, lint_size.MAX_PUBLIC_FUNCTIONS),
-                         (800, 60, 100, 25))
+        self.assertEqual((lint_size.MAX_FILE_LINES, lint_size.MAX_TEST_LINES,
+                          lint_size.MAX_FUNCTION_LINES, lint_size.MAX_COLUMNS,
+                          lint_size.MAX_PUBLIC_FUNCTIONS),
+                         (500, 800, 60, 100, 25))
+
+    def test_a_long_file_is_found_and_a_test_may_be_longer(self):
+        def n_found(path, n_lines):
+            return len(list(lint_size.check_length(pathlib.Path(path), "x\n" * n_lines)))
+        self.assertEqual([n_found("vmm/some.c", n) for n in (500, 501)], [0, 1])
+        self.assertEqual([n_found("python/tests/some.py", n) for n in (800, 801)], [0, 1])
 
 
 if __name__ == "__main__":

@@ -34,12 +34,22 @@ def includes(text):
     return [(text.count("\n", 0, m.start(2)) + 1, m.group(2)) for m in _INCLUDE.finditer(text)]
 
 
-def _function_name(lines, brace):
-    """The name in the lines that stand right above the brace: f in `int f(int (*g)(int))`."""
+def _head(lines, brace):
+    """The lines that stand right above the brace in lines[brace]."""
     first = brace
     while first > 0 and lines[first - 1].strip() and not lines[first - 1].startswith(("#", "}")):
         first -= 1
-    head = re.sub(r"__attribute__\s*\(\(.*?\)\)", "", " ".join(lines[first:brace]))
+    return lines[first:brace]
+
+
+def function_head(code, first):
+    """What stands above a function's body, which begins in line `first`."""
+    return "\n".join(_head(code.split("\n"), first - 1))
+
+
+def _function_name(lines, brace):
+    """The name in the lines that stand right above the brace: f in `int f(int (*g)(int))`."""
+    head = re.sub(r"__attribute__\s*\(\(.*?\)\)", "", " ".join(_head(lines, brace)))
     match = re.search(r"(?:START_TEST\s*\(\s*)?(\w+)\s*[()]", head)
     return match.group(1) if match else ""
 

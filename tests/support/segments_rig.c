@@ -4,8 +4,9 @@
 #include <check.h>
 #include <string.h>
 
-#include "segments/pleat/many.h"
 #include "segments/pleat/run.h"
+#include "segments/pleat/shared.h"
+#include "segments/pleat/uses.h"
 
 enum { MOST_CHARACTERS = 4096 };
 
@@ -107,12 +108,12 @@ static void make_live(pl_block *b, char letter)
 }
 
 /* Lane 1 owns it, lane 2 uses it, too. */
-static void make_many(pl_block *b)
+static void make_shared(pl_block *b)
 {
     pl_segment_become(b->segment, &rig.store, b, PL_BLOCK_LIVE);
     b->lane = 1;
-    ck_assert_int_eq(pl_many_add_use(&rig, b, rig.lanes[1], NULL, false), PLEAT_OK);
-    pl_many_free(&rig, b, NULL);
+    ck_assert_int_eq(pl_uses_add(&rig, b, rig.lanes[1], NULL, false), PLEAT_OK);
+    pl_shared_free(&rig, b, NULL);
 }
 
 static void make_other(pl_block *b, char letter)
@@ -123,7 +124,7 @@ static void make_other(pl_block *b, char letter)
         pl_queue_push(&b->segment->area->holes, b);
         return;
     case 'm':
-        make_many(b);
+        make_shared(b);
         return;
     case 'k':
         pl_segment_become(b->segment, &rig.store, b, PL_BLOCK_KEPT);
@@ -214,7 +215,7 @@ pl_segment *rig_draw_in(uint32_t lane, pl_class class, const char *drawing)
     next_base += range.bytes + RIG_GRANULE;
     ck_assert_int_eq(pl_space_add_segment(&rig, area, range), PLEAT_OK);
     pl_segment *seg = area->newest;
-    pl_segment_reach(&rig.host, seg, range.base + range.bytes);
+    pl_segment_use_tables(&rig.host, seg, range.base + range.bytes);
     ck_assert_int_eq(pl_block_store_reserve(&rig.store, n), PLEAT_OK);
     pl_block *b = seg->first;
     pl_queue_remove(&area->holes, b);
@@ -248,7 +249,7 @@ static char letter_of(const pl_block *b)
     switch ((pl_block_state)b->state) {
     case PL_BLOCK_LIVE:
         return (char)b->requested;
-    case PL_BLOCK_MANY:
+    case PL_BLOCK_SHARED:
         return 'm';
     case PL_BLOCK_FREE:
         return (char)('0' + (int)b->lane);

@@ -1,0 +1,32 @@
+/* table.c - the table of private pools begins and ends with its device. */
+#include "api/pool/state.h"
+
+pleat_status pl_pools_init(pl_pools *pools, pl_gpu *gpu)
+{
+    *pools = (pl_pools){ .gpu = gpu };
+    if (pthread_cond_init(&pools->filtered, NULL) != 0) {
+        return PLEAT_ENOMEM_HOST;
+    }
+    if (pl_lock_init(&pools->lock, PL_RANK_API) != 0) {
+        pthread_cond_destroy(&pools->filtered);
+        return PLEAT_ENOMEM_HOST;
+    }
+    return PLEAT_OK;
+}
+
+void pl_pools_fini(pl_pools *pools)
+{
+    pl_pools_forget_routes(pools, pools->routes);
+    pools->routes = NULL;
+    while (pools->oldest) {
+        pl_pool *pool = pools->oldest;
+        pools->oldest = pool->next;
+        pl_host_free(&pools->host, pool);
+    }
+    pl_host_free(&pools->host, pools->heads);
+    if (pools->has_host) {
+        (void)pl_host_fini(&pools->host);
+    }
+    pl_lock_fini(&pools->lock);
+    pthread_cond_destroy(&pools->filtered);
+}

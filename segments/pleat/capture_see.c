@@ -1,0 +1,151 @@
+/* capture_see.c - see capture_see.h. Guarded by the device lock. */
+#include "segments/pleat/capture_see.h"
+
+#include "segments/pleat/capture_end.h"
+#include "segments/pleat/capture_list.h"
+#include "segments/pleat/capturers.h"
+#include "segments/pleat/private.h"
+
+/* ---- the capture that a stream is in --------------------------------------------------------- */
+
+/* A capture that broke since its stream was asked has no graph to watch: whoever did not notice
+ * would keep its memory for a graph that never comes. A broken one has no id any more. */
+static bool has_broken(pl_stream *stream)
+{
+    pl_capture_info now;
+
+    return pl_stream_capture(stream, &now) == PLEAT_OK && now.is_broken;
+}
+
+/* Where the driver cannot tell of its end, its owner will. Drops the lock. */
+static pl_graph_watch *watch_graph(pl_space *space, pl_stream *stream, pl_capture_info *info)
+{
+    pl_graph_watch *watch = NULL;
+
+    if (info->graph == NULL) {
+        return NULL;
+    }
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_graph_watch_begin(space->dev, info->graph, &watch);
+    if (st != PLEAT_OK && st != PLEAT_ENOTSUP) {
+        info->is_broken = has_broken(stream);
+    }
+    pl_lock_acquire(&space->lock);
+    return watch;
+}
+
+/* Two streams of one capture may be seen for the first time at once. */
+static pleat_status find_or_create(pl_space *space, pl_stream *stream, pl_capture_info *info,
+                                   pl_capture **out)
+{
+    *out = pl_capture_find(space, info->id);
+    if (*out != NULL) {
+        return PLEAT_OK;
+    }
+    pl_graph_watch *watch = watch_graph(space, stream, info);
+    *out = pl_capture_find(space, info->id);
+    if (*out == NULL) {
+        *out = pl_capture_create(space, info->id, watch);
+        watch = *out != NULL ? NULL : watch;
+    }
+    pl_graph_watch_end(watch);
+    return *out != NULL ? PLEAT_OK : PLEAT_ENOMEM_HOST;
+}
+
+/* ---- what a stream is seen doing ------------------------------------------------------------- */
+
+static void leave(pl_space *space, pl_lane *lane)
+{
+    pl_capture *capture = lane->capture;
+
+    if (capture == NULL) {
+        return;
+    }
+    lane->capture = NULL;
+    capture->n_lanes--;
+    pl_capture_see_end(space, capture);
+    pl_capture_drop(space, capture);
+}
+
+void pl_capture_lose_lane(pl_space *space, pl_lane *lane)
+{
+    pl_capture *capture = lane->capture;
+
+    if (capture == NULL) {
+        return;
+    }
+    lane->capture = NULL;
+    if (--capture->n_lanes == 0) {
+        pl_capture_see_end(space, capture);
+    }
+    pl_capture_drop(space, capture);
+}
+
+static pleat_status enter(pl_space *space, pl_lane *lane, pl_capture_info *info)
+{
+    pl_capture *capture;
+
+    lane->n_refs++; /* the lock is dropped */
+    leave(space, lane);
+    pleat_status st = find_or_create(space, lane->stream, info, &capture);
+    lane->n_refs--;
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_capture_hold(capture);
+    st = pl_capture_take_part(space, capture, pl_stream_handle(lane->stream));
+    if (st != PLEAT_OK) {
+        pl_capture_drop(space, capture);
+        return st;
+    }
+    if (lane->capture != NULL) {
+        lane->capture->n_lanes--;
+        pl_capture_drop(space, lane->capture);
+    }
+    lane->capture = capture;
+    capture->n_lanes++;
+    return PLEAT_OK;
+}
+
+/* While the driver watches its graph, the pool need not wait for the whole context. The pool's end
+ * is the capture's in any case. */
+static void use_pool(pl_capture *capture, pl_private *pool)
+{
+    if (capture->pool == pool) {
+        return;
+    }
+    if (capture->pool != NULL || capture->watch == NULL) {
+        pool->is_unwatched = true;
+    }
+    if (capture->pool != NULL) {
+        return;
+    }
+    capture->pool = pool;
+    pl_capture_enlist(&pool->graphs, capture, PL_CAPTURES_OF_POOL);
+    pl_capture_hold(capture);
+    pool->n_graphs++;
+}
+
+pleat_status pl_capture_see(pl_space *space, pl_lane *lane, const pl_capture_info *info,
+                            pl_private *pool)
+{
+    if (__builtin_expect(!info->is_capturing, true)) {
+        if (__builtin_expect(lane->capture != NULL, false)) {
+            leave(space, lane);
+        }
+        return PLEAT_OK;
+    }
+    pl_capture_info now = *info;
+    pl_capturers_note(space);
+    bool is_known = lane->capture != NULL && !lane->capture->has_ended &&
+                    lane->capture->id == info->id;
+    pleat_status st = is_known ? PLEAT_OK : enter(space, lane, &now);
+    if (st == PLEAT_OK && now.is_broken) {
+        lane->capture->is_broken = true;
+        pl_capture_see_end(space, lane->capture); /* whenever the program ends it */
+    }
+    if (st == PLEAT_OK && pool != NULL) {
+        use_pool(lane->capture, pool);
+    }
+    return st;
+}

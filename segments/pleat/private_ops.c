@@ -1,0 +1,97 @@
+/* private_ops.c - see private_ops.h. Guarded by the device lock. */
+#include "segments/pleat/private_ops.h"
+
+#include "segments/pleat/capture_end.h"
+#include "segments/pleat/context.h"
+#include "segments/pleat/private.h"
+#include "segments/pleat/settle.h"
+#include "segments/pleat/tick.h"
+
+/* ---- open and rest --------------------------------------------------------------------------- */
+
+static void link_pool(pl_space *space, pl_private *pool)
+{
+    pool->next = space->pools;
+    if (pool->next != NULL) {
+        pool->next->prev = pool;
+    }
+    space->pools = pool;
+}
+
+static void unlink_pool(pl_space *space, const pl_private *pool)
+{
+    *(pool->prev != NULL ? &pool->prev->next : &space->pools) = pool->next;
+    if (pool->next != NULL) {
+        pool->next->prev = pool->prev;
+    }
+}
+
+pleat_status pl_pleat_private_open(pl_allocator *a, pl_private **out)
+{
+    pl_space *space = (pl_space *)a;
+
+    pl_lock_acquire(&space->lock);
+    pl_private *pool = pl_host_calloc(&space->host, 1, sizeof(*pool));
+    if (pool != NULL) {
+        link_pool(space, pool);
+        *out = pool;
+    }
+    pl_lock_release(&space->lock);
+    return pool != NULL ? PLEAT_OK : PLEAT_ENOMEM_HOST;
+}
+
+/* Frees that could not be timed during the capture are timed when their streams are named next. */
+void pl_pleat_private_rest(pl_allocator *a, pl_private *pool)
+{
+    pl_space *space = (pl_space *)a;
+
+    pl_lock_acquire(&space->lock);
+    pl_capture_end_of_pool(space, pool);
+    (void)pl_tick_poll(space, PL_TICK_QUERIES);
+    (void)pl_settle_some(space, PL_SETTLE_SOME);
+    pl_lock_release(&space->lock);
+}
+
+void pl_pleat_private_reserved(pl_allocator *a, pl_private *pool, pleat_stat out[PLEAT_N_POOLS])
+{
+    pl_space *space = (pl_space *)a;
+
+    pl_lock_acquire(&space->lock);
+    out[PLEAT_POOL_ALL] = pool->reserved;
+    out[PLEAT_POOL_LARGE] = pool->reserved;
+    out[PLEAT_POOL_SMALL] = (pleat_stat){ 0 };
+    pl_lock_release(&space->lock);
+}
+
+/* ---- release --------------------------------------------------------------------------------- */
+
+/* It waits for a tick of the context only if it must. */
+static void start_draining(pl_space *space, pl_private *pool)
+{
+    pl_private_begin_drain(space, pool);
+    if (pool->is_unwatched) {
+        space->context.gone_bytes += pool->reserved.current;
+        pl_context_tick_want(space);
+    }
+}
+
+void pl_pleat_private_release(pl_allocator *a, pl_private *pool)
+{
+    pl_space *space = (pl_space *)a;
+
+    pl_lock_acquire(&space->lock);
+    unlink_pool(space, pool);
+    pl_capture_end_of_pool(space, pool);
+    if (pool->areas == NULL && pool->graphs == NULL) {
+        pl_host_free(&space->host, pool);
+    } else {
+        start_draining(space, pool);
+        (void)pl_tick_poll(space, PL_TICK_QUERIES);
+        (void)pl_capture_look(space);
+        (void)pl_settle_some(space, PL_SETTLE_SOME); /* before a later pool is given its areas */
+        while (pl_private_drain(space)) {
+            pl_space_breathe(space);
+        }
+    }
+    pl_lock_release(&space->lock);
+}

@@ -1,0 +1,12 @@
+/* private_ops.h - what a private pool's owner asks of it: see private.h and base/allocator.h. */
+#ifndef PLEAT_SEGMENTS_PRIVATE_OPS_H
+#define PLEAT_SEGMENTS_PRIVATE_OPS_H
+
+#include "segments/pleat/space.h"
+
+pleat_status pl_pleat_private_open(pl_allocator *a, pl_private **out);
+void pl_pleat_private_rest(pl_allocator *a, pl_private *pool);
+void pl_pleat_private_release(pl_allocator *a, pl_private *pool);
+void pl_pleat_private_reserved(pl_allocator *a, pl_private *pool, pleat_stat out[PLEAT_N_POOLS]);
+
+#endif
