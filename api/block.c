@@ -7,7 +7,7 @@
 #include "api/callback.h"
 #include "api/oom.h"
 #include "vmm/base/cancel.h"
-#include "vmm/base/clock.h"
+#include "vmm/base/deadline.h"
 #include "vmm/driver.h"
 #include "vmm/stream.h"
 
@@ -192,16 +192,20 @@ static pleat_status report_shortage(const pl_wish *w, pleat_status st)
     return st;
 }
 
-/* The memory is there, but pends. The allocator has polled, ordered, and waited for wait_ms where
- * it could; what is left pends behind captures or behind work that took longer. Nobody tells when
- * a capture ends, and to wait for this thread's own would be for ever; but other threads go on. */
+static uint32_t time_left(const pl_wish *w)
+{
+    return pl_deadline_left(w->gpu->instance->config.options.wait_ms);
+}
+
+/* The memory is there, but pends. The allocator has polled, ordered, and waited where it could;
+ * where time is left, what is left pends behind captures. Nobody tells when a capture ends, and to
+ * wait for this thread's own would be for ever; but other threads go on. */
 static pleat_status alloc_pending(const pl_wish *w, pleat_devptr *out)
 {
     enum { FIRST_NS = 500000, MOST_NS = 16000000 };
     long pause_ns = FIRST_NS;
-    uint64_t until = pl_clock_ms() + w->gpu->instance->config.options.wait_ms;
     pleat_status st = PLEAT_EPENDING;
-    while (st == PLEAT_EPENDING && pl_clock_ms() < until) {
+    while (st == PLEAT_EPENDING && time_left(w) > 0) {
         pl_sleep_ns(pause_ns);
         pause_ns = pause_ns * 2 < MOST_NS ? pause_ns * 2 : MOST_NS;
         pl_driver_clear_error();
@@ -210,15 +214,13 @@ static pleat_status alloc_pending(const pl_wish *w, pleat_devptr *out)
     return st;
 }
 
-/* The application is asked for memory as long as it frees some; a bound keeps one that always
- * claims to from holding the request for ever. */
-__attribute__((cold, noinline)) static pleat_status alloc_short(const pl_wish *w, uint64_t n_errors,
-                                                                pleat_status st, pleat_devptr *out)
+/* The application is asked for memory as long as it frees some and time is left, once in any case;
+ * a bound keeps one that always claims to from keeping the host busy till then. */
+static pleat_status alloc_pressed(const pl_wish *w, pleat_status st, pleat_devptr *out)
 {
     enum { MAX_ROUNDS = 64 };
     pl_instance *instance = w->gpu->instance;
-    pl_driver_clear_error_before(n_errors);
-    for (unsigned i = 0; i < MAX_ROUNDS && is_shortage(st); i++) {
+    for (unsigned i = 0; i < MAX_ROUNDS && is_shortage(st) && (i == 0 || time_left(w) > 0); i++) {
         if (!pl_callback_pressure(instance, w->gpu->ordinal, w->bytes)) {
             break;
         }
@@ -228,10 +230,30 @@ __attribute__((cold, noinline)) static pleat_status alloc_short(const pl_wish *w
         pl_driver_clear_error();
         st = alloc_from(w, out);
     }
+    return st;
+}
+
+/* However often the request is made again, it is one call: what it has waited for already counts,
+ * and so does what callbacks take. */
+static pleat_status alloc_again(const pl_wish *w, pleat_status st, pleat_devptr *out)
+{
+    pl_deadline_hold(w->gpu->instance->config.options.wait_ms);
+    st = alloc_pressed(w, st, out);
     if (st == PLEAT_EPENDING && w->is_patient) {
         st = alloc_pending(w, out);
     }
-    if (st == PLEAT_OK) {
+    pl_deadline_let_go();
+    return st;
+}
+
+__attribute__((cold, noinline)) static pleat_status alloc_short(const pl_wish *w, uint64_t n_errors,
+                                                                pleat_status st, pleat_devptr *out)
+{
+    pl_driver_clear_error_before(n_errors);
+    if (is_shortage(st)) {
+        st = alloc_again(w, st, out);
+    }
+    if (st == PLEAT_OK || st == PLEAT_EFORKED) {
         return st;
     }
     if (is_shortage(st) || st == PLEAT_ENOSPACE_VA) {

@@ -84,7 +84,7 @@ START_TEST(only_a_few_rounds_are_for_what_others_free)
     uint64_t n_frees = 0;
     unsigned n_rounds[2] = { 0 };
     ck_assert_int_eq(pl_lock_init(&lock, PL_RANK_DEVICE), 0);
-    ck_assert_int_eq(pl_waiter_init(&waiter, &lock, &n_frees), 0);
+    ck_assert_int_eq(pl_waiter_init(&waiter, &lock, &n_frees, 1000), 0);
     pl_lock_acquire(&lock);
     for (int has_calls = 0; has_calls < 2; has_calls++) {
         pl_turn turn = pl_waiter_begin(&waiter);

@@ -33,7 +33,6 @@ typedef struct pl_request {
     pl_private *pool;    /* NULL = the default one */
     size_t bytes;        /* rounded */
     uint64_t event;      /* n_events when it began: its number */
-    uint64_t wait_until; /* milliseconds, monotonic: when the host's patience ends; 0 = not begun */
     uint32_t usable;     /* whose pending memory it may use: its lane's; a capture's nobody's, as
                              a graph may be launched on any stream, but in a private pool its own */
     bool is_capturing;   /* no waits, queries, takes */
