@@ -11,7 +11,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "api/pleat.h"
 #include "api/adapters/pleat_torch.h"
 #include "tests/support/api_torch.h"
 #include "tests/support/suite.h"
@@ -288,7 +287,7 @@ END_TEST
 
 /* ---- trims and limits ------------------------------------------------------------------------ */
 
-/* What is over goes all the same. */
+/* What is over goes all the same. Twice: each call has a time of its own. */
 START_TEST(a_trim_waits_no_longer)
 {
     open_pleat(CONF);
@@ -297,9 +296,12 @@ START_TEST(a_trim_waits_no_longer)
     }
     api_free(instance, 0, api_alloc(instance, 0, 8 * MIB, streams[0]), streams[0]);
     uint64_t before = api_stats(instance, 0).resident_bytes;
-    uint64_t begin_ms = now_ms();
-    ck_assert_int_eq(pleat_device_trim(instance, 0, 0, true, NULL), PLEAT_EPENDING);
-    expect_took(begin_ms, WAIT_MS, WAIT_MS + SLACK_MS);
+    for (int i = 0; i < 2; i++) {
+        uint64_t begin_ms = now_ms();
+        ck_assert_int_eq(pleat_device_trim(instance, 0, 0, true, NULL), PLEAT_EPENDING);
+        expect_took(begin_ms, WAIT_MS, WAIT_MS + SLACK_MS);
+        sleep_ms(100);
+    }
     ck_assert_uint_eq(before - api_stats(instance, 0).resident_bytes, 8 * MIB);
     close_all();
 }
