@@ -95,8 +95,9 @@ def trim(device: int = 0, keep_bytes: int = 0, wait: bool = True) -> int:
     """Give free memory of a device back to the driver.
 
     Params   keep_bytes  stop when no more than this is resident.
-             wait        wait for the last uses of what is free but pending.
+             wait        wait for the last uses of what is free but pending, at most `wait_ms`.
     Returns  bytes given back.
+    Raises   PleatError (PLEAT_EPENDING: not all uses were over in time; what was over is given back).
     """
     released = ctypes.c_uint64()
     check(

@@ -66,9 +66,9 @@ static inline void pl_waiter_return(pl_waiter *waiter, pl_turn *turn)
 }
 
 /* The request's round ended with `st`. Is another one worth while? Waits until others have changed
- * something since; false as well when none of their calls is under way, or after too many or too
- * long. Frees
- * count only if the request `may_fit`, were all given back that is not live. */
+ * something since; false as well when none of their calls is under way, after too many rounds, and
+ * after a few once wait_ms has passed. Frees count only if the request `may_fit`, were all given
+ * back that is not live. */
 bool pl_waiter_may_try(pl_waiter *waiter, pl_turn *turn, pleat_status st, bool may_fit);
 
 #endif

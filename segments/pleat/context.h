@@ -32,7 +32,8 @@ void pl_context_tick_want(pl_space *space);
 void pl_context_tick_record_if_due(pl_space *space);
 /* The recorded one's fence was asked about, and is not needed any more: has it passed? */
 void pl_context_tick_end(pl_space *space, bool has_passed);
-/* Block the host until everything freed before the call is over, at most wait_ms; 0 only looks.
+/* Block the host until everything freed before the call is over, at most wait_ms (of
+ * pl_deadline_left); 0 only looks.
  * PLEAT_OK; EPENDING; ECAPTURE; ENOMEM_HOST; EDRIVER. */
 pleat_status pl_context_tick_wait(pl_space *space, pl_care care, uint32_t wait_ms);
 

@@ -52,7 +52,8 @@ static bool has_uncovered(pl_space *space)
     return any || has_uncovered_stale(space);
 }
 
-static pleat_status wait_for_lanes(pl_space *space, uint32_t wait_ms)
+/* `least_ms`: for each lane, also when time is up. */
+static pleat_status wait_for_lanes(pl_space *space, uint32_t wait_ms, uint32_t least_ms)
 {
     pleat_status st = PLEAT_OK;
 
@@ -60,7 +61,8 @@ static pleat_status wait_for_lanes(pl_space *space, uint32_t wait_ms)
         pl_lane *lane = space->ticking.first;
         pl_lane_ring_remove_ticking(&space->ticking, lane);
         pl_lane_ring_push_ticking(&space->ticking, lane);
-        pleat_status failed = pl_tick_wait(space, lane, pl_deadline_left(wait_ms));
+        uint32_t left_ms = pl_deadline_left(wait_ms);
+        pleat_status failed = pl_tick_wait(space, lane, left_ms > 0 ? left_ms : least_ms);
         st = st == PLEAT_OK ? failed : st;
     }
     return st;
@@ -73,13 +75,13 @@ static pleat_status wait_for_all(pl_space *space, uint32_t wait_ms)
     pleat_status st = PLEAT_OK;
 
     if (wait_ms > 0 && space->ticking.n <= FEW_LANES) {
-        st = wait_for_lanes(space, wait_ms);
+        st = wait_for_lanes(space, wait_ms, 1);
     }
     if (has_uncovered(space) || (wait_ms > 0 && space->ticking.n > 0)) {
         pl_care care = wait_ms > 0 ? PL_CARE_LAST : PL_CARE_SOON; /* who looks can look again */
         pleat_status failed = pl_context_tick_wait(space, care, wait_ms);
         if (failed != PLEAT_OK && wait_ms > 0) {
-            st = wait_for_lanes(space, wait_ms);
+            st = wait_for_lanes(space, wait_ms, 0);
             st = st == PLEAT_OK ? failed : st;
         }
     }
@@ -316,16 +318,19 @@ void pl_trim_gather(pl_space *space, size_t n_chunks, uint32_t wait_ms)
     pl_space_land(space, &flying);
 }
 
+/* Who says that it waits may, if for a moment only: with a driver that has no event of the whole
+ * context, what streams have left that are gone is had by nobody else. */
 pleat_status pl_pleat_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released)
 {
     pl_space *space = (pl_space *)a;
+    uint32_t wait_ms = space->options.wait_ms > 0 ? space->options.wait_ms : 1;
     size_t n_released;
 
     pl_deadline_begin();
     pl_lock_acquire(&space->lock);
     bool is_inside = pl_capturers_enter(space, false);
     pleat_status st = pl_trim_to(space, (size_t)(keep_bytes >> space->granule_log2),
-                                 wait ? space->options.wait_ms : 0, &n_released);
+                                 wait ? wait_ms : 0, &n_released);
     pl_capturers_leave(space, is_inside);
     pl_lock_release(&space->lock);
     if (st == PLEAT_OK) {
