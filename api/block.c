@@ -6,6 +6,7 @@
 
 #include "api/callback.h"
 #include "api/oom.h"
+#include "api/sized.h"
 #include "vmm/base/cancel.h"
 #include "vmm/base/deadline.h"
 #include "vmm/driver.h"
@@ -424,13 +425,16 @@ pleat_status pleat_block_record_stream(pleat handle, int device, pleat_devptr pt
     return with_block(handle, device, ptr, stream, false);
 }
 
-pleat_status pleat_block_query(pleat handle, int device, pleat_devptr ptr, pleat_block_info *out)
+pleat_status pleat_block_query(pleat handle, int device, pleat_devptr ptr, size_t out_bytes,
+                               pleat_block_info *out)
 {
-    pleat_block_info info;
-    pleat_status st = PLEAT_EFOREIGN;
-    if (!out) {
-        return pl_error_set(PLEAT_EINVAL, 0, "pleat_block_query: `out` is NULL");
+    static const pl_sized kind = PL_SIZED("pleat_block_query", pleat_block_info, device);
+    pleat_block_info info = { 0 };
+    pleat_status st = pl_sized_check(&kind, out_bytes, out);
+    if (st != PLEAT_OK) {
+        return st;
     }
+    st = PLEAT_EFOREIGN;
     pl_use use = pl_use_enter(handle);
     if (!use.instance) {
         return pl_error_status();
@@ -440,7 +444,7 @@ pleat_status pleat_block_query(pleat handle, int device, pleat_devptr ptr, pleat
         st = gpu->ops->query(gpu->allocator, ptr, &info);
     }
     if (st == PLEAT_OK) {
-        *out = info;
+        pl_sized_write(&kind, &info, out_bytes, out);
     } else {
         st = refuse_unknown(use.instance, device, ptr);
     }

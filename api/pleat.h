@@ -13,6 +13,14 @@
  * configured allocator needs, and no fallback is configured), PLEAT_ENOMEM_HOST,
  * PLEAT_ENOMEM_DEVICE and PLEAT_EDRIVER. No lock of pleat is held while a callback runs.
  *
+ * Versions: structs that the library writes for the caller may get further members at their ends.
+ * Functions that write one take its size, sizeof of the struct as the program was compiled. With a
+ * newer library the members that the program does not know are not written; with an older one the
+ * members that the library does not know are 0. A size that the struct cannot have is PLEAT_EINVAL.
+ * pleat_error is the library's own memory, PLEAT_ERROR_ROOM bytes of it, zero behind its members.
+ * pleat, pleat_pool_id and pleat_stat are passed by value or stand in arrays, and never change; nor
+ * do numbers of statuses and other constants.
+ *
  * Time: `wait_ms` bounds a call as a whole, from its first wait on: what it waits for the GPU, all
  * its tries, and the callbacks between them, whose own time counts. A callback that runs is not
  * interrupted, and a call that it makes has a time of its own. Not bounded are: a call of the
@@ -68,6 +76,8 @@ typedef enum pleat_verdict {
     PLEAT_VERDICT_FRAGMENTED,    /* a classic cache has the bytes, but not in one piece */
     PLEAT_VERDICT_ADDRESS_SPACE, /* address space is exhausted, not memory */
 } pleat_verdict;
+
+enum { PLEAT_ERROR_ROOM = 256 }; /* no version's pleat_error is longer */
 
 /** What pleat_last_error tells of the calling thread's last failure. */
 typedef struct pleat_error {
@@ -202,11 +212,13 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_block_record_stream(pleat instance, 
 /** Find the live block that an address lies in.
  *
  *  Params   ptr  any address inside the block.
+ *           out_bytes  sizeof(pleat_block_info).
  *  Returns  PLEAT_OK; PLEAT_EINVAL (ptr is 0); PLEAT_EFOREIGN; PLEAT_EDEVICE.
  *  Threads  any. A block that another thread frees meanwhile may be found or not.
  *  Blocks   never; opens no device. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_block_query(pleat instance, int device,
-                                                        pleat_devptr ptr, pleat_block_info *out);
+                                                        pleat_devptr ptr, size_t out_bytes,
+                                                        pleat_block_info *out);
 
 /** Allocate on the default instance, in the form that adapters expect.
  *
@@ -273,20 +285,23 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_memory_info(pleat instance, i
 
 /** Tell what is at work on a device: GPU, driver, allocator, and why it is not the configured one.
  *
+ *  Params   out_bytes  sizeof(pleat_device_info).
  *  Returns  PLEAT_OK; PLEAT_EINVAL; what opening the device returns.
  *  Owner    the instance keeps the texts.
  *  Threads  any. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_describe(pleat instance, int device,
+                                                            size_t out_bytes,
                                                             pleat_device_info *out);
 
 /** Read the statistics of a device.
  *
  *  Units    counts and bytes: pleat_types.h. num_ooms counts requests that failed.
+ *  Params   out_bytes  sizeof(pleat_stats).
  *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_EDEVICE. All zero for a device never used.
  *  Threads  any; one consistent snapshot under the allocator's lock.
  *  Blocks   never; opens no device. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_stats(pleat instance, int device,
-                                                         pleat_stats *out);
+                                                         size_t out_bytes, pleat_stats *out);
 
 /** Set every peak of a device's statistics to what is current.
  *
@@ -358,7 +373,8 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_set_oom_callback(pleat instance, ple
 
 /** Tell what the calling thread's last failing call failed of; successes leave it as it is.
  *
- *  Returns  never NULL; status PLEAT_OK before the first failure.
+ *  Returns  never NULL; status PLEAT_OK before the first failure. Members that this library does
+ *           not know yet are 0.
  *  Owner    the thread; valid until its next failing call.
  *  Threads  any; each has its own. */
 PLEAT_API const pleat_error *pleat_last_error(void);

@@ -97,7 +97,7 @@ def trim(device: int = 0, keep_bytes: int = 0, wait: bool = True) -> int:
     Params   keep_bytes  stop when no more than this is resident.
              wait        wait for the last uses of what is free but pending, at most `wait_ms`.
     Returns  bytes given back.
-    Raises   PleatError (PLEAT_EPENDING: not all uses were over in time; what was over is given back).
+    Raises   PleatError (PLEAT_EPENDING: not all uses were over in time; what was over went).
     """
     released = ctypes.c_uint64()
     check(
@@ -126,7 +126,8 @@ def memory_info(device: int = 0) -> tuple[int, int]:
 def describe(device: int = 0) -> Device:
     """Tell what is at work on a device; opens it."""
     info = DeviceInfo()
-    check(library().pleat_device_describe(instance(), device, ctypes.byref(info)))
+    size = ctypes.sizeof(info)
+    check(library().pleat_device_describe(instance(), device, size, ctypes.byref(info)))
     return Device(
         name=info.name.decode(),
         driver=info.driver.decode(),
