@@ -70,7 +70,7 @@ static void sleep_ms(long ms)
 
 static pleat instance;
 static void *streams[N_STREAMS];
-static unsigned n_asked;
+static _Atomic unsigned n_asked;
 
 static void open_with(int allocator, const char *conf)
 {
