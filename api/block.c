@@ -6,8 +6,9 @@
 
 #include "api/callback.h"
 #include "api/oom.h"
+#include "api/sized.h"
 #include "vmm/base/cancel.h"
-#include "vmm/base/clock.h"
+#include "vmm/base/deadline.h"
 #include "vmm/driver.h"
 #include "vmm/stream.h"
 
@@ -192,16 +193,20 @@ static pleat_status report_shortage(const pl_wish *w, pleat_status st)
     return st;
 }
 
-/* The memory is there, but pends. The allocator has polled, ordered, and waited for wait_ms where
- * it could; what is left pends behind captures or behind work that took longer. Nobody tells when
- * a capture ends, and to wait for this thread's own would be for ever; but other threads go on. */
+static uint32_t time_left(const pl_wish *w)
+{
+    return pl_deadline_left(w->gpu->instance->config.options.wait_ms);
+}
+
+/* The memory is there, but pends. The allocator has polled, ordered, and waited where it could;
+ * where time is left, what is left pends behind captures. Nobody tells when a capture ends, and to
+ * wait for this thread's own would be for ever; but other threads go on. */
 static pleat_status alloc_pending(const pl_wish *w, pleat_devptr *out)
 {
     enum { FIRST_NS = 500000, MOST_NS = 16000000 };
     long pause_ns = FIRST_NS;
-    uint64_t until = pl_clock_ms() + w->gpu->instance->config.options.wait_ms;
     pleat_status st = PLEAT_EPENDING;
-    while (st == PLEAT_EPENDING && pl_clock_ms() < until) {
+    while (st == PLEAT_EPENDING && time_left(w) > 0) {
         pl_sleep_ns(pause_ns);
         pause_ns = pause_ns * 2 < MOST_NS ? pause_ns * 2 : MOST_NS;
         pl_driver_clear_error();
@@ -210,15 +215,13 @@ static pleat_status alloc_pending(const pl_wish *w, pleat_devptr *out)
     return st;
 }
 
-/* Asks the application for memory as long as it frees some. The bound ends this for an application
- * that always claims to have freed some. */
-__attribute__((cold, noinline)) static pleat_status alloc_short(const pl_wish *w, uint64_t n_errors,
-                                                                pleat_status st, pleat_devptr *out)
+/* The application is asked for memory as long as it frees some and time is left, once in any case;
+ * a bound keeps one that always claims to from keeping the host busy till then. */
+static pleat_status alloc_pressed(const pl_wish *w, pleat_status st, pleat_devptr *out)
 {
     enum { MAX_ROUNDS = 64 };
     pl_instance *instance = w->gpu->instance;
-    pl_driver_clear_error_before(n_errors);
-    for (unsigned i = 0; i < MAX_ROUNDS && is_shortage(st); i++) {
+    for (unsigned i = 0; i < MAX_ROUNDS && is_shortage(st) && (i == 0 || time_left(w) > 0); i++) {
         if (!pl_callback_pressure(instance, w->gpu->ordinal, w->bytes)) {
             break;
         }
@@ -228,10 +231,30 @@ __attribute__((cold, noinline)) static pleat_status alloc_short(const pl_wish *w
         pl_driver_clear_error();
         st = alloc_from(w, out);
     }
+    return st;
+}
+
+/* However often the request is made again, it is one call: what it has waited for already counts,
+ * and so does what callbacks take. */
+static pleat_status alloc_again(const pl_wish *w, pleat_status st, pleat_devptr *out)
+{
+    pl_deadline_hold(w->gpu->instance->config.options.wait_ms);
+    st = alloc_pressed(w, st, out);
     if (st == PLEAT_EPENDING && w->is_patient) {
         st = alloc_pending(w, out);
     }
-    if (st == PLEAT_OK) {
+    pl_deadline_let_go();
+    return st;
+}
+
+__attribute__((cold, noinline)) static pleat_status alloc_short(const pl_wish *w, uint64_t n_errors,
+                                                                pleat_status st, pleat_devptr *out)
+{
+    pl_driver_clear_error_before(n_errors);
+    if (is_shortage(st)) {
+        st = alloc_again(w, st, out);
+    }
+    if (st == PLEAT_OK || st == PLEAT_EFORKED) {
         return st;
     }
     if (is_shortage(st) || st == PLEAT_ENOSPACE_VA) {
@@ -403,13 +426,16 @@ pleat_status pleat_block_record_stream(pleat handle, int device, pleat_devptr pt
     return with_block(handle, device, ptr, stream, false);
 }
 
-pleat_status pleat_block_query(pleat handle, int device, pleat_devptr ptr, pleat_block_info *out)
+pleat_status pleat_block_query(pleat handle, int device, pleat_devptr ptr, size_t out_bytes,
+                               pleat_block_info *out)
 {
-    pleat_block_info info;
-    pleat_status st = PLEAT_EFOREIGN;
-    if (!out) {
-        return pl_error_set(PLEAT_EINVAL, 0, "pleat_block_query: `out` is NULL");
+    static const pl_sized kind = PL_SIZED("pleat_block_query", pleat_block_info, device);
+    pleat_block_info info = { 0 };
+    pleat_status st = pl_sized_check(&kind, out_bytes, out);
+    if (st != PLEAT_OK) {
+        return st;
     }
+    st = PLEAT_EFOREIGN;
     pl_use use = pl_use_enter(handle);
     if (!use.instance) {
         return pl_error_status();
@@ -419,7 +445,7 @@ pleat_status pleat_block_query(pleat handle, int device, pleat_devptr ptr, pleat
         st = gpu->ops->query(gpu->allocator, ptr, &info);
     }
     if (st == PLEAT_OK) {
-        *out = info;
+        pl_sized_write(&kind, &info, out_bytes, out);
     } else {
         st = refuse_unknown(use.instance, device, ptr);
     }

@@ -6,18 +6,25 @@
 #include "api/callback.h"
 
 #include "vmm/base/cancel.h"
+#include "vmm/base/deadline.h"
 
-/* Returns a value for `end`. */
-static int begin(const pl_instance *instance)
+/* Of the call that a callback interrupts. */
+typedef struct interrupted {
+    pl_deadline deadline;
+    int cancel;
+} interrupted;
+
+static interrupted begin(const pl_instance *instance)
 {
     pl_lock_assert_none();
     pl_thread_self = (pl_thread){ .is_in_callback = true, .callback_of = instance->handle };
-    return pl_cancel_off();
+    return (interrupted){ .deadline = pl_deadline_lay_aside(), .cancel = pl_cancel_off() };
 }
 
-static void end(int cancel)
+static void end(interrupted call)
 {
-    pl_cancel_restore(cancel);
+    pl_cancel_restore(call.cancel);
+    pl_deadline_take_up(call.deadline);
     pl_thread_self = (pl_thread){ .is_in_callback = false };
 }
 
@@ -33,9 +40,9 @@ bool pl_callback_pressure(pl_instance *instance, int device, size_t bytes)
     if (!fn) {
         return false;
     }
-    int cancel = begin(instance);
+    interrupted call = begin(instance);
     bool has_freed = fn(instance->handle, device, bytes, context);
-    end(cancel);
+    end(call);
     return has_freed;
 }
 
@@ -49,9 +56,9 @@ void pl_callback_oom(pl_instance *instance, int device, size_t bytes, const char
     void *context = instance->oom_context;
     pl_lock_release(&instance->lock);
     if (fn) {
-        int cancel = begin(instance);
+        interrupted call = begin(instance);
         fn(instance->handle, device, bytes, text, context);
-        end(cancel);
+        end(call);
     }
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "api/instance.h"
+#include "api/sized.h"
 #include "vmm/driver.h"
 #include "vmm/stream.h"
 
@@ -117,25 +118,26 @@ pleat_status pleat_device_memory_info(pleat handle, int device, uint64_t *free_b
     return st;
 }
 
-pleat_status pleat_device_stats(pleat handle, int device, pleat_stats *out)
+pleat_status pleat_device_stats(pleat handle, int device, size_t out_bytes, pleat_stats *out)
 {
+    static const pl_sized kind = PL_SIZED("pleat_device_stats", pleat_stats, n_undo_failures);
     pl_use use;
     pl_gpu *gpu;
-    if (!out) {
-        return refuse_null("pleat_device_stats", "out");
-    }
-    pleat_status st = begin_found(handle, device, &use, &gpu);
+    pleat_stats stats;
+    pleat_status st = pl_sized_check(&kind, out_bytes, out);
+    st = st == PLEAT_OK ? begin_found(handle, device, &use, &gpu) : st;
     if (st != PLEAT_OK) {
         return st;
     }
-    memset(out, 0, sizeof *out);
+    memset(&stats, 0, sizeof stats);
     if (gpu) {
-        gpu->ops->stats(gpu->allocator, out);
-        out->metadata_bytes += pl_history_host_bytes(&gpu->history);
-        out->num_ooms = atomic_load(
-            &gpu->n_ooms); /* refusals that a callback averted do not count */
+        gpu->ops->stats(gpu->allocator, &stats);
+        stats.metadata_bytes += pl_history_host_bytes(&gpu->history);
+        stats.num_ooms = atomic_load(
+            &gpu->n_ooms); /* refusals that a callback mended do not count */
     }
     pl_use_leave(use);
+    pl_sized_write(&kind, &stats, out_bytes, out);
     return PLEAT_OK;
 }
 
@@ -232,17 +234,17 @@ pleat_status pleat_stream_retire(pleat handle, int device, void *stream)
     return st;
 }
 
-pleat_status pleat_device_describe(pleat handle, int device, pleat_device_info *out)
+pleat_status pleat_device_describe(pleat handle, int device, size_t out_bytes,
+                                   pleat_device_info *out)
 {
+    static const pl_sized kind = PL_SIZED("pleat_device_describe", pleat_device_info, limit_bytes);
     pl_use use;
-    if (!out) {
-        return refuse_null("pleat_device_describe", "out");
-    }
-    pl_gpu *gpu = begin_open(handle, device, &use);
+    pleat_status st = pl_sized_check(&kind, out_bytes, out);
+    pl_gpu *gpu = st == PLEAT_OK ? begin_open(handle, device, &use) : NULL;
     if (!gpu) {
         return pl_error_status();
     }
-    *out = (pleat_device_info){
+    pleat_device_info info = {
         .name = pl_device_name(gpu->dev),
         .driver = pl_driver_kind_of(use.instance->drv) == PL_DRIVER_SIM ? "sim" : "cuda",
         .allocator = gpu->ops->name,
@@ -252,6 +254,7 @@ pleat_status pleat_device_describe(pleat handle, int device, pleat_device_info *
         .limit_bytes = atomic_load(&gpu->limit_bytes),
     };
     pl_use_leave(use);
+    pl_sized_write(&kind, &info, out_bytes, out);
     return PLEAT_OK;
 }
 

@@ -7,7 +7,13 @@
 #include "vmm/base/status.h"
 #include "vmm/driver.h"
 
-static _Thread_local pleat_error last;
+/* A program that was compiled for a later version reads zeros behind the members. */
+static _Thread_local union {
+    pleat_error error;
+    unsigned char room[PLEAT_ERROR_ROOM];
+} last;
+_Static_assert(sizeof(pleat_error) <= PLEAT_ERROR_ROOM, "promised to programs of all versions");
+
 static _Thread_local char last_text[PL_ERROR_TEXT_BYTES];
 
 /* For these failures the driver's message belongs to the error; the others are pleat's own. */
@@ -52,7 +58,7 @@ static void publish(pleat_error error, pl_text *text, const pl_driver_error *dri
 {
     merge_driver(&error, text, driver);
     error.text = last_text;
-    last = error;
+    last.error = error;
 }
 
 pleat_status pl_error_set(pleat_status status, uint64_t bytes, const char *format, ...)
@@ -79,7 +85,7 @@ pleat_status pl_error_set_verdict(pleat_status status, uint64_t bytes, pleat_ver
 
 pleat_status pl_error_status(void)
 {
-    return last.status;
+    return last.error.status;
 }
 
 void pl_error_copy_text(char *text, size_t capacity)
@@ -92,18 +98,18 @@ void pl_error_copy_text(char *text, size_t capacity)
 void pl_error_restore(const pleat_error *error, const char *text)
 {
     pl_text copy;
-    last = *error;
+    last.error = *error;
     pl_text_init(&copy, last_text, sizeof last_text);
     pl_text_add(&copy, "%s", text);
 }
 
 const pleat_error *pleat_last_error(void)
 {
-    if (!last.text) {
-        last.text = last_text;
-        last.driver_call = "";
+    if (!last.error.text) {
+        last.error.text = last_text;
+        last.error.driver_call = "";
     }
-    return &last;
+    return &last.error;
 }
 
 const char *pleat_status_text(pleat_status status)

@@ -13,6 +13,22 @@
  * configured allocator needs, and no fallback is configured), PLEAT_ENOMEM_HOST,
  * PLEAT_ENOMEM_DEVICE and PLEAT_EDRIVER. No lock of pleat is held while a callback runs.
  *
+ * Versions: structs that the library writes for the caller may get further members at their ends.
+ * Functions that write one take its size, sizeof of the struct as the program was compiled. With a
+ * newer library the members that the program does not know are not written; with an older one the
+ * members that the library does not know are 0. A size that the struct cannot have is PLEAT_EINVAL.
+ * pleat_error is the library's own memory, PLEAT_ERROR_ROOM bytes of it, zero behind its members.
+ * pleat, pleat_pool_id and pleat_stat are passed by value or stand in arrays, and never change; nor
+ * do numbers of statuses and other constants.
+ *
+ * Time: `wait_ms` bounds a call as a whole, from its first wait on: what it waits for the GPU, all
+ * its tries, and the callbacks between them, whose own time counts. A callback that runs is not
+ * interrupted, and a call that it makes has a time of its own. Not bounded are: a call of the
+ * driver that blocks by itself (before CUDA 12.5 a wait for all work of the device is one); what
+ * the classic caches wait for the GPU, since their originals do so without a limit; and
+ * pleat_destroy, as memory that is in use cannot be given back. Beyond `wait_ms` a call may take a
+ * few milliseconds, and as long as driver calls last that other threads are in the middle of.
+ *
  * Signals: nothing here is async-signal-safe, pleat_last_error included. A handler that calls pleat
  * while the call that it interrupted holds a lock waits for its own thread, for ever. Let it set a
  * flag or write to an eventfd, and call pleat from a thread that waits for that, or for the signal
@@ -61,6 +77,8 @@ typedef enum pleat_verdict {
     PLEAT_VERDICT_ADDRESS_SPACE, /* address space is exhausted, not memory */
 } pleat_verdict;
 
+enum { PLEAT_ERROR_ROOM = 256 }; /* no version's pleat_error is longer */
+
 /** What pleat_last_error tells of the calling thread's last failure. */
 typedef struct pleat_error {
     pleat_status status;
@@ -88,7 +106,8 @@ enum { PLEAT_DESTROY_FORCE = 1 }; /* destroy even if blocks live */
 /** Called when device memory is short, on the thread that asked for it, before PLEAT_ENOMEM_DEVICE
  *  or PLEAT_EPENDING is returned. May allocate, free and query on the same instance or others, but
  *  not destroy any; requests made by it do not call it again. Must return to its caller.
- *  Returns true if it freed something: then the request is tried again (at most 64 times). */
+ *  Returns true if it freed something: then the request is tried again, and if that fails it is
+ *  asked again as long as `wait_ms` have not passed (at most 64 times). */
 typedef bool (*pleat_pressure_fn)(pleat instance, int device, size_t bytes, void *context);
 /** Called once before a request fails with PLEAT_ENOMEM_DEVICE, under the same rules; `text` is the
  *  sentence of the error. May free; cannot change the verdict. */
@@ -157,9 +176,9 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_instance_conf(pleat instance, char *
  *           may differ.
  *  Owner    the caller, until pleat_block_free or a forced pleat_destroy.
  *  Threads  any; the allocator's lock (rank 20) is not held across driver calls or callbacks.
- *  Blocks   never on the GPU, except in the last step before failing, at most `wait_ms`; the
- *           classic caches wait where theirs do, without a limit. Growth calls create, map and
- *           set-access. */
+ *  Blocks   never on the GPU, except in the last step before failing, at most `wait_ms` with all
+ *           tries and callbacks; the classic caches wait where theirs do, without a limit. Growth
+ *           calls create, map and set-access. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_block_alloc(pleat instance, int device, size_t bytes,
                                                         void *stream, pleat_devptr *out);
 
@@ -193,11 +212,13 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_block_record_stream(pleat instance, 
 /** Find the live block that an address lies in.
  *
  *  Params   ptr  any address inside the block.
+ *           out_bytes  sizeof(pleat_block_info).
  *  Returns  PLEAT_OK; PLEAT_EINVAL (ptr is 0); PLEAT_EFOREIGN; PLEAT_EDEVICE.
  *  Threads  any. A block that another thread frees meanwhile may be found or not.
  *  Blocks   never; opens no device. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_block_query(pleat instance, int device,
-                                                        pleat_devptr ptr, pleat_block_info *out);
+                                                        pleat_devptr ptr, size_t out_bytes,
+                                                        pleat_block_info *out);
 
 /** Allocate on the default instance, in the form that adapters expect.
  *
@@ -222,17 +243,18 @@ PLEAT_API void pleat_free(void *ptr, size_t bytes, int device, void *stream);
  *
  *  Units    bytes.
  *  Params   keep_bytes  stop when no more than this is resident; 0 = give back all that is free.
- *           wait  wait for the last uses of memory that is free but pending.
+ *           wait  wait for the last uses of memory that is free but pending, at most `wait_ms`,
+ *                 with wait_ms:0 a millisecond.
  *           released [out] bytes given back; may be NULL.
- *  Returns  PLEAT_OK; PLEAT_EDEVICE; PLEAT_EPENDING; PLEAT_ENOMEM_HOST; PLEAT_EDRIVER;
- *           PLEAT_EPOISONED.
+ *  Returns  PLEAT_OK; PLEAT_EDEVICE; PLEAT_EPENDING (not all uses were over in time: what was
+ *           over has been given back); PLEAT_ENOMEM_HOST; PLEAT_EDRIVER; PLEAT_EPOISONED.
  *  Failure  live blocks are as before; some memory may have been given back.
  *  Threads  any. With `wait` a cancellation point, before anything is done.
  *  Blocks   on unmap and release; on the GPU only if `wait`. Beside threads that make captures it
  *           waits for a moment in which none of them can just have begun one: 2 ms, with `wait` up
- *           to 400 ms, and then it goes on, as a synchronisation of the device would. While a
- *           capture is known of it does not wait for all work: PLEAT_EPENDING, and the text says
- *           which. Opens no device. */
+ *           to 400 ms of `wait_ms`, and then it goes on, as a synchronisation of the device would.
+ *           While a capture is known of it does not wait for all work: PLEAT_EPENDING, and the
+ *           text says which. Opens no device. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_trim(pleat instance, int device,
                                                         uint64_t keep_bytes, bool wait,
                                                         uint64_t *released);
@@ -244,7 +266,8 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_trim(pleat instance, int devi
  *           PLEAT_EPENDING; PLEAT_EDRIVER.
  *  Failure  the limit is as before.
  *  Threads  any.
- *  Blocks   on unmap and release of what is free and over the limit. */
+ *  Blocks   on unmap and release of what is free and over the limit; on the GPU at most
+ *           `wait_ms`. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_set_limit(pleat instance, int device,
                                                              uint64_t bytes);
 
@@ -262,20 +285,23 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_memory_info(pleat instance, i
 
 /** Tell what is at work on a device: GPU, driver, allocator, and why it is not the configured one.
  *
+ *  Params   out_bytes  sizeof(pleat_device_info).
  *  Returns  PLEAT_OK; PLEAT_EINVAL; what opening the device returns.
  *  Owner    the instance keeps the texts.
  *  Threads  any. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_describe(pleat instance, int device,
+                                                            size_t out_bytes,
                                                             pleat_device_info *out);
 
 /** Read the statistics of a device.
  *
  *  Units    counts and bytes: pleat_types.h. num_ooms counts requests that failed.
+ *  Params   out_bytes  sizeof(pleat_stats).
  *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_EDEVICE. All zero for a device never used.
  *  Threads  any; one consistent snapshot under the allocator's lock.
  *  Blocks   never; opens no device. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_stats(pleat instance, int device,
-                                                         pleat_stats *out);
+                                                         size_t out_bytes, pleat_stats *out);
 
 /** Set every peak of a device's statistics to what is current.
  *
@@ -347,7 +373,8 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_set_oom_callback(pleat instance, ple
 
 /** Tell what the calling thread's last failing call failed of; successes leave it as it is.
  *
- *  Returns  never NULL; status PLEAT_OK before the first failure.
+ *  Returns  never NULL; status PLEAT_OK before the first failure. Members that this library does
+ *           not know yet are 0.
  *  Owner    the thread; valid until its next failing call.
  *  Threads  any; each has its own. */
 PLEAT_API const pleat_error *pleat_last_error(void);

@@ -99,6 +99,7 @@ START_TEST(errors_name_the_key)
     assert_refused("name:", "name");
     assert_refused("fork:maybe", "fork");
     assert_refused("free:never", "free");
+    assert_refused("waits:never", "waits");
     assert_refused("costs:/nowhere/at/all.cost", "costs");
     assert_refused("without:cuStreamGetIdentity", "without");
     assert_refused("without:[cuStreamGetId;]", "without");

@@ -305,6 +305,35 @@ START_TEST(work_without_a_context_goes_to_the_only_device)
 }
 END_TEST
 
+/* What needs no wait is answered as ever, and an end that is said lets all go on. */
+START_TEST(waits_refuse_synchronisations_that_would_have_to_wait)
+{
+    cu_event event;
+    end();
+    depth_of("depth:1000000,waits:refuse");
+    cu_stream idle = world_stream();
+    cu_stream stream = world_stream();
+    ck_ok(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING_FLAG));
+    ck_ok(cuCtxSynchronize());
+    world_write(stream, at, 512);
+    ck_ok(cuEventRecord(event, stream));
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(cuEventSynchronize(event), CU_NOT_READY);
+        ck_assert_int_eq(cuStreamSynchronize(stream), CU_NOT_READY);
+        ck_assert_int_eq(cuCtxSynchronize(), CU_NOT_READY);
+        ck_ok(cuStreamSynchronize(idle));
+        ck_assert_uint_eq(world_unfinished(), 1);
+    }
+    pleat_sim_finish();
+    ck_ok(cuEventSynchronize(event));
+    ck_ok(cuStreamSynchronize(stream));
+    ck_ok(cuCtxSynchronize());
+    ck_ok(cuEventDestroy_v2(event));
+    ck_ok(cuStreamDestroy_v2(stream));
+    ck_ok(cuStreamDestroy_v2(idle));
+}
+END_TEST
+
 START_TEST(elapsed_time_counts_operations_between_events)
 {
     float milliseconds;
@@ -352,6 +381,7 @@ static Suite *make_suite(void)
     tcase_add_test(order, an_event_is_complete_only_when_what_its_stream_waited_for_is);
     tcase_add_test(order, a_wait_uses_the_record_at_the_time_of_the_call);
     tcase_add_test(order, a_synchronisation_finishes_what_it_waits_for_and_no_more);
+    tcase_add_test(order, waits_refuse_synchronisations_that_would_have_to_wait);
     tcase_add_test(order, elapsed_time_counts_operations_between_events);
     suite_add_tcase(suite, order);
     TCase *legacy = tcase_create("default streams");

@@ -104,7 +104,7 @@ static pleat_status synchronize_context(pl_device *dev, unsigned i)
     }
     cu_result result = pl_cu_ctx_synchronize(dev->drv);
     pl_scope_end(dev, &scope);
-    return pl_driver_failure(result);
+    return result == CU_NOT_READY ? PLEAT_EPENDING : pl_driver_failure(result);
 }
 
 static pleat_status synchronize_sparing(pl_device *dev, unsigned i)
@@ -151,6 +151,9 @@ static pleat_status synchronize_one(pl_fence *fence)
     }
     cu_result result = pl_cu_event_synchronize(fence->dev->drv, fence->event);
     pl_scope_end(fence->dev, &scope);
+    if (result == CU_NOT_READY) { /* the simulator's, with waits:refuse */
+        return PLEAT_EPENDING;
+    }
     if (result != CU_SUCCESS) {
         atomic_store_explicit(&fence->is_spoiled, true, memory_order_relaxed);
         return pl_driver_failure(result);
@@ -200,7 +203,10 @@ pleat_status pl_fence_wait(pl_fence *fence, uint32_t wait_ms)
     pl_count_add(&dev->n.host_syncs, 1);
     /* The simulator's clock stands still during queries, so a wait there synchronises. */
     if (wait_ms == UINT32_MAX || pl_driver_is_simulator(dev->drv)) {
-        return synchronize(fence);
+        st = synchronize(fence);
+        if (st != PLEAT_EPENDING || wait_ms == UINT32_MAX) {
+            return st;
+        }
     }
     return poll_until(fence, pl_clock_ns() + (uint64_t)wait_ms * 1000000u);
 }

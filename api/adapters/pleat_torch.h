@@ -19,8 +19,8 @@ extern "C" {
 #endif
 
 /** Allocate. Everything that could find the memory has run before NULL is returned: takes, trims,
- *  the ordered wait, the host wait of `wait_ms`, callbacks; and where memory is free but still
- *  pends, the request is made again until `wait_ms` have passed once more.
+ *  the ordered wait, the host wait, callbacks; and where memory is free but still pends, the
+ *  request is made again. All of that together takes `wait_ms`.
  *
  *  Units    bytes; 0 gives NULL, and that is no error.
  *  Params   stream  a cudaStream_t; NULL = the legacy default stream.
@@ -28,7 +28,7 @@ extern "C" {
  *           memory, but torch.cuda.memory.change_current_allocator does not look at it and the next
  *           kernel faults: give that one pleat_torch_malloc_or_throw.
  *  Owner    the caller, until pleat_torch_free.
- *  Blocks   as pleat_block_alloc, then at most two more times `wait_ms`. */
+ *  Blocks   as pleat_block_alloc. */
 PLEAT_API void *pleat_torch_malloc(size_t bytes, int device, void *stream);
 
 /** Free; NULL is fine. What is no block, or not any more, is complained of and ignored.
@@ -44,6 +44,7 @@ PLEAT_API void pleat_torch_free(void *ptr, size_t bytes, int device, void *strea
 PLEAT_API void pleat_torch_init(int n_devices);
 
 /** Give back all that is free on every device, waiting for its last uses: torch.cuda.empty_cache.
+ *  All devices together are waited for at most `wait_ms`; what still pends stays.
  *  While a known stream of any device is being captured nothing is waited for.
  *
  *  Blocks   on the GPU, unmap and release. */

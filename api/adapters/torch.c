@@ -10,6 +10,7 @@
 #include "api/adapters/find.h"
 #include "api/default.h"
 #include "api/instance.h"
+#include "vmm/base/deadline.h"
 
 /* ---- malloc ---- */
 
@@ -126,12 +127,15 @@ void pleat_torch_reset(void)
         return;
     }
     bool may_wait = !is_routed_anywhere(use.instance);
+    pl_deadline_begin();
+    pl_deadline_hold(use.instance->config.options.wait_ms); /* of all devices */
     for (int i = 0; i < use.instance->n_devices; i++) {
         pleat_status st = pleat_device_trim(handle, i, 0, may_wait, NULL);
         if (st != PLEAT_OK && st != PLEAT_EPENDING) { /* pending memory stays for the next time */
             pl_complain_once(PL_COMPLAINT_RESET, "free memory could not be given back");
         }
     }
+    pl_deadline_let_go();
     pl_use_leave(use);
 }
 
@@ -154,7 +158,7 @@ void pleat_torch_memory_fraction(double fraction, int device)
         pl_error_set(st, 0, "device %d: a fraction is within 0 and 1", device);
     } else {
         st = pleat_default(&handle);
-        st = st == PLEAT_OK ? pleat_device_describe(handle, device, &info) : st;
+        st = st == PLEAT_OK ? pleat_device_describe(handle, device, sizeof info, &info) : st;
         st = st == PLEAT_OK
                  ? pleat_device_set_limit(handle, device, limit_of(fraction, info.total_bytes))
                  : st;

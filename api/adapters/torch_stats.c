@@ -179,7 +179,7 @@ pleat_status pleat_torch_reset_accumulated(int device)
     pleat handle;
     pleat_stats stats;
     pleat_status st = pleat_default(&handle);
-    st = st == PLEAT_OK ? pleat_device_stats(handle, device, &stats) : st;
+    st = st == PLEAT_OK ? pleat_device_stats(handle, device, sizeof stats, &stats) : st;
     if (st != PLEAT_OK) {
         return st;
     }
@@ -246,8 +246,8 @@ pleat_status pleat_torch_stats(int device,
     if (st != PLEAT_OK) {
         return st;
     }
-    read_since(handle, device, &before); /* read first, so that no count can fall below it */
-    st = pleat_device_stats(handle, device, &stats);
+    read_since(handle, device, &before); /* first, so that nothing counted can fall below it */
+    st = pleat_device_stats(handle, device, sizeof stats, &stats);
     if (st != PLEAT_OK) {
         return st;
     }

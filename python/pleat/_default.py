@@ -95,8 +95,9 @@ def trim(device: int = 0, keep_bytes: int = 0, wait: bool = True) -> int:
     """Give free memory of a device back to the driver.
 
     Params   keep_bytes  stop when no more than this is resident.
-             wait        wait for the last uses of pending memory.
+             wait        wait for the last uses of what is free but pending, at most `wait_ms`.
     Returns  bytes given back.
+    Raises   PleatError (PLEAT_EPENDING: not all uses were over in time; what was over went).
     """
     released = ctypes.c_uint64()
     check(
@@ -125,7 +126,8 @@ def memory_info(device: int = 0) -> tuple[int, int]:
 def describe(device: int = 0) -> Device:
     """Tell the driver and the allocator of a device; opens it."""
     info = DeviceInfo()
-    check(library().pleat_device_describe(instance(), device, ctypes.byref(info)))
+    size = ctypes.sizeof(info)
+    check(library().pleat_device_describe(instance(), device, size, ctypes.byref(info)))
     return Device(
         name=info.name.decode(),
         driver=info.driver.decode(),

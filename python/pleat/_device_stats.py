@@ -46,7 +46,8 @@ class _Stats(ctypes.Structure):
 
 def _read(device: int) -> _Stats:
     stats = _Stats()
-    check(library().pleat_device_stats(instance(), device, ctypes.byref(stats)))
+    size = ctypes.sizeof(stats)
+    check(library().pleat_device_stats(instance(), device, size, ctypes.byref(stats)))
     return stats
 
 

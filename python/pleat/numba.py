@@ -22,6 +22,7 @@ from ._default import memory_info, trim
 from ._driver import take_real_driver
 from ._library import library
 from ._shortage import shortage
+from ._status import EPENDING, PleatError
 
 # By name: numba-cuda replaces the numba.cuda of numba itself, which no checker sees.
 _cuda: Any = importlib.import_module("numba.cuda")
@@ -65,10 +66,14 @@ class PleatMemoryManager(_cuda.HostOnlyCUDAMemoryManager):
         )
 
     def reset(self) -> None:
-        """Drop Numba's pinned memory, and give free device memory back. Arrays that are still
-        referenced keep theirs."""
+        """Drop what Numba holds of pinned memory, and give free device memory back. Arrays that
+        are still referenced keep theirs, and so does work that is not over after `wait_ms`."""
         super().reset()
-        trim(self.context.device.id)
+        try:
+            trim(self.context.device.id)
+        except PleatError as error:
+            if error.status != EPENDING:
+                raise
 
     @property
     def interface_version(self) -> int:

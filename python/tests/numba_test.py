@@ -149,6 +149,24 @@ assert pleat.memory_stats()["reserved_bytes.all.current"] == 0
     )
 
 
+def test_a_reset_of_the_context_leaves_what_work_still_uses(run_numba: Run) -> None:
+    run_numba(
+        """
+stream = cuda.stream()
+with pleat.streams.use_stream(int(stream.handle)):
+    a = cuda.device_array(30 << 20, np.uint8)
+    b = cuda.device_array(30 << 20, np.uint8)
+    a.copy_to_device(b, stream=stream)
+    del a, b
+    gc.collect()
+cuda.current_context().reset()
+assert pleat.memory_stats()["reserved_bytes.all.current"] >= 60 << 20
+""",
+        PLEAT_SIM="capacity:1G,depth:1048576,waits:refuse",
+        PLEAT_CONF="driver:sim,wait_ms:20",
+    )
+
+
 def test_arrays_of_several_threads_and_devices(run_numba: Run) -> None:
     run_numba(
         """

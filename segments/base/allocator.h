@@ -24,7 +24,7 @@ typedef struct pl_allocator_options {
     uint64_t limit_bytes; /* most resident bytes; 0 = none set */
     pl_growth growth;
     pl_cross_stream cross_stream;
-    uint32_t wait_ms;       /* longest host wait before failing; 0 = never */
+    uint32_t wait_ms;       /* most that a whole call waits on the host; 0 = never */
     pl_capture_ask capture; /* told: streams are captured only while that is expected */
     unsigned token_refill;  /* device operations per 1,000 events */
     unsigned token_cap;
@@ -94,7 +94,7 @@ typedef struct pl_allocator_ops {
     /* Any address inside a live block. EFOREIGN. */
     pleat_status (*query)(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out);
     /* Give memory back to the driver until at most keep_bytes are resident or nothing free is left.
-     * Waits for fences only if `wait`. */
+     * Waits for fences only if `wait`, pleat at most wait_ms. */
     pleat_status (*trim)(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released);
     /* 0 = none. Gives back what is free and over; ENOMEM_DEVICE if live granules exceed it (then
      * the limit is as before). */

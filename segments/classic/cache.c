@@ -25,7 +25,8 @@ pleat_status pl_cache_create(size_t bytes, const pl_allocator_ops *ops, const pl
     if (pl_lock_init(&c->lock, PL_RANK_DEVICE) != 0) {
         goto undo_alloc;
     }
-    if (pl_waiter_init(&c->waiter, &c->lock, &c->stats.allocation[PLEAT_POOL_ALL].freed) != 0) {
+    if (pl_waiter_init(&c->waiter, &c->lock, &c->stats.allocation[PLEAT_POOL_ALL].freed,
+                       options->wait_ms) != 0) {
         goto undo_lock;
     }
     c->base.ops = ops;

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "segments/classic/cuda_async.h"
+#include "vmm/base/deadline.h"
 
 static pl_async *async_of(pl_allocator *a)
 {
@@ -132,6 +133,7 @@ static pleat_status async_alloc(pl_allocator *a, size_t bytes, pl_stream *stream
     *block = (pl_async_block){ .bytes = bytes, .stream = stream, .lanes = pl_order_lane(stream) };
     st = allocate(p, block);
     if (st == PLEAT_ENOMEM_DEVICE) {
+        pl_deadline_begin();
         st = allocate_again(p, block);
         p->base.stats.num_ooms += st == PLEAT_ENOMEM_DEVICE;
     }

@@ -10,6 +10,7 @@
 #include "segments/pleat/capturers.h"
 #include "segments/pleat/tick.h"
 #include "vmm/base/clock.h"
+#include "vmm/base/deadline.h"
 
 /* ---- when one may be recorded ---------------------------------------------------------------- */
 
@@ -186,19 +187,16 @@ static pleat_status wait_for_context_tick(pl_space *space, uint32_t wait_ms)
     return st;
 }
 
-/* Of one call, however many ticks it waits for. */
+/* However many ticks it waits for. */
 typedef struct waiting {
     uint64_t upto;    /* stamp that has to be passed */
-    uint32_t wait_ms; /* in all; UINT32_MAX: for ever */
+    uint32_t wait_ms; /* of the whole call; UINT32_MAX: for ever */
     uint64_t began_ms;
 } waiting;
 
 static uint32_t time_left(const waiting *w)
 {
-    uint64_t gone_ms = w->wait_ms == 0 || w->wait_ms == UINT32_MAX ? 0
-                                                                   : pl_clock_ms() - w->began_ms;
-
-    return gone_ms < w->wait_ms ? w->wait_ms - (uint32_t)gone_ms : 0;
+    return pl_deadline_left(w->wait_ms);
 }
 
 /* For a good moment, which a tick of somebody else's may have had meanwhile. */

@@ -9,6 +9,7 @@
 #include "segments/pleat/settle.h"
 #include "segments/pleat/stale.h"
 #include "segments/pleat/tick.h"
+#include "vmm/base/deadline.h"
 
 /* ---- the request ----------------------------------------------------------------------------- */
 
@@ -234,6 +235,9 @@ static bool refresh(pl_space *space, pl_request *rq)
 static __attribute__((noinline)) pl_step look_further(pl_space *space, pl_request *rq,
                                                       pl_block **out, pleat_status *st)
 {
+    if (!rq->tried.has_polled) { /* nothing was waited for yet */
+        pl_deadline_begin();
+    }
     if (refresh(space, rq)) {
         return PL_STEP_AGAIN;
     }

@@ -43,7 +43,7 @@ static pleat_status init_locks(pl_space *space)
     if (pl_lock_init(&space->lock, PL_RANK_DEVICE) != 0) {
         return PLEAT_ENOMEM_HOST;
     }
-    if (pthread_cond_init(&space->landed, NULL) != 0) {
+    if (pl_lock_cond_init(&space->landed) != 0) {
         pl_lock_fini(&space->lock);
         return PLEAT_ENOMEM_HOST;
     }

@@ -30,15 +30,14 @@ typedef struct pl_tried {
 typedef struct pl_request {
     pl_lane *lane;
     pl_area *area;
-    pl_private *pool;    /* NULL = the default one */
-    size_t bytes;        /* rounded */
-    uint64_t event;      /* n_events when it began: its number */
-    uint64_t wait_until; /* milliseconds, monotonic: when the host's patience ends; 0 = not begun */
-    uint32_t usable;     /* whose pending memory it may use: its lane's; a capture's nobody's, as
+    pl_private *pool;  /* NULL = the default one */
+    size_t bytes;      /* rounded */
+    uint64_t event;    /* n_events when it began: its number */
+    uint32_t usable;   /* whose pending memory it may use: its lane's; a capture's nobody's, as
                              a graph may be launched on any stream, but in a private pool its own */
-    bool is_capturing;   /* no waits, queries, takes */
-    bool is_out_of_va;   /* no more addresses can be reserved: any area will do */
-    bool wants_tick;     /* it took pending memory: the stale mappings need a tick of its lane */
+    bool is_capturing; /* no waits, queries, takes */
+    bool is_out_of_va; /* no more addresses can be reserved: any area will do */
+    bool wants_tick;   /* it took pending memory: the stale mappings need a tick of its lane */
     pl_tried tried;
 } pl_request;
 

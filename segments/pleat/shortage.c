@@ -24,7 +24,7 @@
 #include "segments/pleat/stale.h"
 #include "segments/pleat/tick.h"
 #include "segments/pleat/trim.h"
-#include "vmm/base/clock.h"
+#include "vmm/base/deadline.h"
 #include "vmm/driver.h"
 
 enum { MOST_LANDINGS = 8, MOST_GATHERED = 2, MOST_WAITS = 8 };
@@ -124,15 +124,10 @@ static bool has_pending_for(const pl_space *space, const pl_request *rq, pleat_s
 
 /* ---- patience -------------------------------------------------------------------------------- */
 
-/* What is left of wait_ms, which bounds all waits of a request together. */
-static uint32_t time_left(const pl_space *space, pl_request *rq)
+/* What is left of wait_ms, which bounds all waits of a call together. */
+static uint32_t time_left(const pl_space *space)
 {
-    uint64_t now = pl_clock_ms();
-
-    if (rq->wait_until == 0) {
-        rq->wait_until = now + space->options.wait_ms;
-    }
-    return rq->wait_until > now ? (uint32_t)(rq->wait_until - now) : 0;
+    return pl_deadline_left(space->options.wait_ms);
 }
 
 static void begin_turn(pl_space *space, pl_request *rq)
@@ -176,7 +171,7 @@ static bool may_gather(const trial *t)
 static bool gather(trial *t)
 {
     pl_request *rq = t->rq;
-    uint32_t wait_ms = rq->tried.n_gathered == 0 ? 0 : time_left(t->space, rq);
+    uint32_t wait_ms = rq->tried.n_gathered == 0 ? 0 : time_left(t->space);
 
     if (t->space->n_loose == 0 || (rq->tried.n_gathered > 0 && wait_ms == 0)) {
         return false;
@@ -252,7 +247,7 @@ static bool wait_next(trial *t)
             continue;
         }
         lane->tried_turn = t->rq->tried.wait_turn;
-        pleat_status failed = pl_tick_wait(space, lane, time_left(space, t->rq));
+        pleat_status failed = pl_tick_wait(space, lane, time_left(space));
         t->failed = failed == PLEAT_OK ? t->failed : failed;
         any = pl_settle_all(space);
     }
@@ -264,7 +259,7 @@ static bool may_wait_for_all(const trial *t)
 {
     unsigned n = t->rq->tried.n_waited_all;
 
-    return n != MOST_WAITS && (n == 0 || time_left(t->space, t->rq) > 0);
+    return n != MOST_WAITS && (n == 0 || time_left(t->space) > 0);
 }
 
 static bool wait_for_all(trial *t)
@@ -272,7 +267,7 @@ static bool wait_for_all(trial *t)
     pl_request *rq = t->rq;
 
     rq->tried.n_waited_all++;
-    pleat_status failed = pl_context_tick_wait(t->space, PL_CARE_LAST, time_left(t->space, rq));
+    pleat_status failed = pl_context_tick_wait(t->space, PL_CARE_LAST, time_left(t->space));
     if (failed != PLEAT_OK) {
         t->failed = failed;
         rq->tried.n_waited_all = MOST_WAITS;
@@ -308,9 +303,9 @@ static bool clear_stale(trial *t)
     rq->tried.has_cleared = true;
     if (rq->lane->stream != NULL) {
         pl_tick_record(space, rq->lane); /* its own takes may be what stands there */
-        (void)!pl_tick_wait(space, rq->lane, time_left(space, rq));
+        (void)!pl_tick_wait(space, rq->lane, time_left(space));
     }
-    (void)!pl_context_tick_wait(space, PL_CARE_LAST, time_left(space, rq));
+    (void)!pl_context_tick_wait(space, PL_CARE_LAST, time_left(space));
     (void)pl_stale_reap(space);
     return true;
 }

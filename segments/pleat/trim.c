@@ -16,6 +16,7 @@
 #include "segments/pleat/settle.h"
 #include "segments/pleat/stale.h"
 #include "segments/pleat/tick.h"
+#include "vmm/base/deadline.h"
 #include "vmm/mapping.h"
 
 enum { BATCH = 64, SHRINK_TRIES = 64, LOOK_AT = 256 };
@@ -52,7 +53,8 @@ static bool has_uncovered(pl_space *space)
     return any || has_uncovered_stale(space);
 }
 
-static pleat_status wait_for_lanes(pl_space *space, uint32_t wait_ms)
+/* `least_ms`: for each lane, also when time is up. */
+static pleat_status wait_for_lanes(pl_space *space, uint32_t wait_ms, uint32_t least_ms)
 {
     pleat_status st = PLEAT_OK;
 
@@ -60,7 +62,8 @@ static pleat_status wait_for_lanes(pl_space *space, uint32_t wait_ms)
         pl_lane *lane = space->ticking.first;
         pl_lane_ring_remove_ticking(&space->ticking, lane);
         pl_lane_ring_push_ticking(&space->ticking, lane);
-        pleat_status failed = pl_tick_wait(space, lane, wait_ms);
+        uint32_t left_ms = pl_deadline_left(wait_ms);
+        pleat_status failed = pl_tick_wait(space, lane, left_ms > 0 ? left_ms : least_ms);
         st = st == PLEAT_OK ? failed : st;
     }
     return st;
@@ -73,13 +76,13 @@ static pleat_status wait_for_all(pl_space *space, uint32_t wait_ms)
     pleat_status st = PLEAT_OK;
 
     if (wait_ms > 0 && space->ticking.n <= FEW_LANES) {
-        st = wait_for_lanes(space, wait_ms);
+        st = wait_for_lanes(space, wait_ms, 1);
     }
     if (has_uncovered(space) || (wait_ms > 0 && space->ticking.n > 0)) {
         pl_care care = wait_ms > 0 ? PL_CARE_LAST : PL_CARE_SOON; /* who looks can look again */
         pleat_status failed = pl_context_tick_wait(space, care, wait_ms);
         if (failed != PLEAT_OK && wait_ms > 0) {
-            st = wait_for_lanes(space, wait_ms);
+            st = wait_for_lanes(space, wait_ms, 0);
             st = st == PLEAT_OK ? failed : st;
         }
     }
@@ -90,7 +93,7 @@ static pleat_status wait_for_all(pl_space *space, uint32_t wait_ms)
 /* What is over for one stream may wait for the next: so a wait shows what else to wait for. */
 enum { MOST_WAITS = 4 };
 
-/* Know as much as can be known: if it may wait for ever, everything freed so far is over
+/* Know as much as can be known in what is left of wait_ms: everything freed so far is over
  * afterwards, or it is EPENDING. */
 static pleat_status quiesce(pl_space *space, uint32_t wait_ms)
 {
@@ -316,15 +319,19 @@ void pl_trim_gather(pl_space *space, size_t n_chunks, uint32_t wait_ms)
     pl_space_land(space, &flying);
 }
 
+/* Who says that it waits may, if for a moment only: with a driver that has no event of the whole
+ * context, what streams have left that are gone is had by nobody else. */
 pleat_status pl_pleat_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released)
 {
     pl_space *space = (pl_space *)a;
+    uint32_t wait_ms = space->options.wait_ms > 0 ? space->options.wait_ms : 1;
     size_t n_released;
 
+    pl_deadline_begin();
     pl_lock_acquire(&space->lock);
     bool is_inside = pl_capturers_enter(space, false);
     pleat_status st = pl_trim_to(space, (size_t)(keep_bytes >> space->granule_log2),
-                                 wait ? UINT32_MAX : 0, &n_released);
+                                 wait ? wait_ms : 0, &n_released);
     pl_capturers_leave(space, is_inside);
     pl_lock_release(&space->lock);
     if (st == PLEAT_OK) {
@@ -381,19 +388,32 @@ static pleat_status shrink(pl_space *space, size_t limit)
     return st != PLEAT_OK || space->n_chunks <= limit ? st : PLEAT_EPENDING;
 }
 
+/* One at a time sets the limit: each leaves it as it was, or its own. Others that have no time left
+ * may be as long as a driver call takes. */
+static pleat_status wait_for_turn(pl_space *space)
+{
+    enum { MOST_LATE = 4, LATE_MS = 10 };
+
+    for (unsigned n_late = 0; space->n_limiting > 0 && n_late < MOST_LATE;) {
+        uint32_t left_ms = pl_deadline_left(space->options.wait_ms);
+        n_late += left_ms == 0;
+        space->n_waiting++;
+        pl_lock_wait_for(&space->lock, &space->landed, left_ms > 0 ? left_ms : LATE_MS);
+        space->n_waiting--;
+    }
+    return space->n_limiting == 0 ? PLEAT_OK : PLEAT_EPENDING;
+}
+
 pleat_status pl_pleat_set_limit(pl_allocator *a, uint64_t bytes)
 {
     pl_space *space = (pl_space *)a;
     size_t limit = bytes == 0 ? SIZE_MAX : (size_t)(bytes >> space->granule_log2);
 
+    pl_deadline_begin();
     pl_lock_acquire(&space->lock);
     bool is_inside = pl_capturers_enter(space, false);
-    while (space->n_limiting > 0) { /* one at a time: each leaves the limit as it was, or its own */
-        space->n_waiting++;
-        pl_lock_wait(&space->lock, &space->landed);
-        space->n_waiting--;
-    }
-    pleat_status st = check_live(space, limit);
+    pleat_status st = wait_for_turn(space);
+    st = st == PLEAT_OK ? check_live(space, limit) : st;
     if (st == PLEAT_OK) {
         size_t limit_before = space->limit_chunks;
         space->n_limiting++;

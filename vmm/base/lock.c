@@ -6,6 +6,7 @@
  * holds timed on demand. May call nothing except pthread, the clock and pl_assert. */
 #include "vmm/base/lock.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 
 #include "vmm/base/cancel.h"
@@ -230,13 +231,27 @@ void pl_lock_release(pl_lock *lock)
     (void)rc;
 }
 
-void pl_lock_wait(pl_lock *lock, pthread_cond_t *cond)
+int pl_lock_cond_init(pthread_cond_t *cond)
+{
+    pthread_condattr_t attributes;
+    if (pthread_condattr_init(&attributes) != 0) {
+        return -1;
+    }
+    int rc = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    rc = rc == 0 ? pthread_cond_init(cond, &attributes) : rc;
+    (void)pthread_condattr_destroy(&attributes);
+    return rc == 0 ? 0 : -1;
+}
+
+/* `end`: by CLOCK_MONOTONIC; NULL = never. */
+static void wait_until(pl_lock *lock, pthread_cond_t *cond, const struct timespec *end)
 {
     note_released(lock);
     bool is_timed = end_hold(lock);
-    int cancel = pl_cancel_off(); /* a thread cancelled in a wait would die holding the lock */
-    int rc = pthread_cond_wait(cond, &lock->mutex);
-    pl_assert(rc == 0);
+    int cancel = pl_cancel_off(); /* who is cancelled in a wait would die holding the lock */
+    int rc = end ? pthread_cond_timedwait(cond, &lock->mutex, end)
+                 : pthread_cond_wait(cond, &lock->mutex);
+    pl_assert(rc == 0 || rc == ETIMEDOUT);
     (void)rc;
     pl_cancel_restore(cancel);
     if (is_timed) {
@@ -244,4 +259,19 @@ void pl_lock_wait(pl_lock *lock, pthread_cond_t *cond)
     }
     note_before(lock);
     note_acquired(lock);
+}
+
+void pl_lock_wait(pl_lock *lock, pthread_cond_t *cond)
+{
+    wait_until(lock, cond, NULL);
+}
+
+void pl_lock_wait_for(pl_lock *lock, pthread_cond_t *cond, uint32_t ms)
+{
+    uint64_t ns = pl_clock_ns() + (uint64_t)ms * 1000000;
+    struct timespec end = {
+        .tv_sec = (time_t)(ns / 1000000000),
+        .tv_nsec = (long)(ns % 1000000000),
+    };
+    wait_until(lock, cond, &end);
 }

@@ -33,8 +33,12 @@ int pl_lock_init(pl_lock *lock, pl_rank rank); /* 0, or -1 when the system refus
 void pl_lock_fini(pl_lock *lock);
 void pl_lock_acquire(pl_lock *lock);
 void pl_lock_release(pl_lock *lock);
-/* Like pthread_cond_wait, but no cancellation point. */
+/* A condition whose waits can be bounded. 0, or -1 when the system refuses. */
+int pl_lock_cond_init(pthread_cond_t *cond);
+/* As pthread_cond_wait, but no cancellation point. */
 void pl_lock_wait(pl_lock *lock, pthread_cond_t *cond);
+/* The same for at most so long. `cond` is of pl_lock_cond_init. */
+void pl_lock_wait_for(pl_lock *lock, pthread_cond_t *cond, uint32_t ms);
 void pl_lock_assert(const pl_lock *lock); /* the caller holds it */
 void pl_lock_assert_below(pl_rank rank);  /* the thread holds no lock of that rank or above */
 void pl_lock_assert_none(void); /* the thread holds no pleat lock: before driver calls, callbacks */

@@ -276,6 +276,11 @@ static bool read_late_delay(const char *value, sim_conf *conf)
     return read_list(value, read_delay_after, conf);
 }
 
+static bool read_waits(const char *value, sim_conf *conf)
+{
+    return read_choice(value, "finish", "refuse", &conf->is_wait_refused);
+}
+
 static bool read_dead_handles(const char *value, sim_conf *conf)
 {
     return read_choice(value, "error", "hazard", &conf->has_dead_hazards);
@@ -302,6 +307,7 @@ static const struct {
     { "free", read_free, "hazard or wait" },
     { "without", read_without, "names of entry points, [cuStreamGetId;cuGraphLaunch]" },
     { "dead_handles", read_dead_handles, "error or hazard" },
+    { "waits", read_waits, "finish or refuse" },
     { "delay", read_delay, "entry points and microseconds, [cuMemMap=300;cuEventRecord=yield]" },
     { "delay_after", read_late_delay, "the same as for delay" },
 };

@@ -34,6 +34,7 @@ typedef struct sim_conf {
     bool is_log_full;
     bool is_fork_refused;
     bool is_free_waiting; /* cuMemFree synchronises the device first */
+    bool is_wait_refused; /* a synchronisation that would have to wait answers NOT_READY */
     int compute_major;
     int compute_minor;
     bool has_dead_hazards;                  /* a destroyed handle in a call is a hazard */

@@ -260,7 +260,7 @@ static cu_result synchronize(void)
     if (result == CU_SUCCESS) {
         sim_clock *clock = NULL;
         sim_stream_gather_context(context, &clock);
-        sim_work_finish_clock(clock);
+        result = sim_work_finish_clock(clock) ? CU_SUCCESS : CU_NOT_READY;
         sim_clock_unref(clock);
         sim_mempool_synchronized();
     }

@@ -115,8 +115,10 @@ cu_result cuStreamSynchronize(cu_stream stream)
     if (call.result == CU_SUCCESS) {
         call.result = find_running(stream, &it);
     }
+    if (call.result == CU_SUCCESS && !sim_work_finish_until(it, it->submitted, it->deps)) {
+        call.result = CU_NOT_READY;
+    }
     if (call.result == CU_SUCCESS) {
-        sim_work_finish_until(it, it->submitted, it->deps);
         sim_mempool_synchronized();
     }
     return sim_call_end(&call);

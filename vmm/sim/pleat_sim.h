@@ -102,6 +102,9 @@ extern "C" {
  *             fork:allow           the child goes on with a copy
  *             free:hazard          cuMemFree under unfinished work is a hazard (default)
  *             free:wait            cuMemFree synchronises first, as many drivers do
+ *             waits:finish         a synchronisation finishes what it waits for (default)
+ *             waits:refuse         a synchronisation that would have to wait answers NOT_READY: as
+ *                                  if the GPU were at work for ever, but for a caller who asks
  *  Returns  0, or -1: a key or a value is unknown; pleat_sim_error names it.
  *  Failure  everything is as before.
  *  Threads  any; no other thread may use what is reset. cuInit stays valid.

@@ -120,11 +120,12 @@ bool sim_stream_passed(sim_clock **clock);
 
 /* work.c */
 void sim_work_submit(sim_stream *stream, const sim_task *task, bool is_counted);
-/* Finishes everything up to the position and the clock, in an order that respects dependencies. */
-void sim_work_finish_until(sim_stream *stream, uint64_t position, const sim_clock *clock);
+/* Finish all that the position and the clock need, in an order that respects dependencies. */
+/* As a synchronisation does. False: it would have to wait, and waits:refuse. */
+bool sim_work_finish_until(sim_stream *stream, uint64_t position, const sim_clock *clock);
 void sim_work_finish_all(void);
-void sim_work_finish_clock(const sim_clock *clock);
-/* Lets time go on as if n operations had been submitted to the device. */
+bool sim_work_finish_clock(const sim_clock *clock);
+/* As if n operations had been submitted to the device. */
 void sim_work_advance(sim_device *device, uint64_t n);
 void sim_work_init(sim_device *device);
 

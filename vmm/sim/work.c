@@ -290,6 +290,14 @@ static void need_dependencies(void)
     }
 }
 
+static void forget_needs(void)
+{
+    for (uint32_t slot = 0; slot < sim.streams.n_seen; slot++) {
+        sim_stream_at(slot)->needed = 0;
+        sim_stream_at(slot)->walked = 0;
+    }
+}
+
 static void finish_needed(void)
 {
     need_dependencies();
@@ -305,30 +313,34 @@ static void finish_needed(void)
             }
         }
     }
-    for (uint32_t slot = 0; slot < sim.streams.n_seen; slot++) {
-        sim_stream_at(slot)->needed = 0;
-        sim_stream_at(slot)->walked = 0;
-    }
+    forget_needs();
     for (uint32_t i = sim.n_active; i-- > 0;) {
         finish_ready(sim.active[i]);
     }
     retry_blocked();
 }
 
-void sim_work_finish_until(sim_stream *stream, uint64_t position, const sim_clock *clock)
+/* Something is needed: a synchronisation would wait for it. */
+static bool wait_for_needed(void)
+{
+    if (sim.conf.is_wait_refused) {
+        forget_needs();
+        return false;
+    }
+    finish_needed();
+    return true;
+}
+
+bool sim_work_finish_until(sim_stream *stream, uint64_t position, const sim_clock *clock)
 {
     bool is_needed = need(stream->slot, position);
     is_needed |= need_clock(clock);
-    if (is_needed) {
-        finish_needed();
-    }
+    return !is_needed || wait_for_needed();
 }
 
-void sim_work_finish_clock(const sim_clock *clock)
+bool sim_work_finish_clock(const sim_clock *clock)
 {
-    if (need_clock(clock)) {
-        finish_needed();
-    }
+    return !need_clock(clock) || wait_for_needed();
 }
 
 void sim_work_finish_all(void)

@@ -1,0 +1,30 @@
+/* sized.h - structs of the caller's that grow with versions of the library.
+ *
+ * The caller says how many bytes its version of the struct has. A shorter one is written as far as
+ * it goes, of a longer one the rest is zero: so either side may be the older one. What cannot be a
+ * size of that struct is refused before anything is written, the size of a pointer above all. */
+#ifndef PLEAT_API_SIZED_H
+#define PLEAT_API_SIZED_H
+
+#include "api/error.h"
+
+typedef struct pl_sized {
+    const char *call;   /* the public function, for the text */
+    const char *type;   /* what it writes */
+    size_t first_bytes; /* of the struct's first version */
+    size_t own_bytes;   /* of this library's */
+} pl_sized;
+
+/* `last`: the last member that the struct had in its first version. */
+#define PL_SIZED(function, type, last)                                                             \
+    {                                                                                              \
+        (function), #type, (offsetof(type, last) + sizeof(((type *)0)->last) + 7) / 8 * 8,         \
+            sizeof(type)                                                                           \
+    }
+
+/* May `bytes` at `out` be written? PLEAT_OK, or EINVAL with a text that says what to do. */
+pleat_status pl_sized_check(const pl_sized *kind, size_t bytes, const void *out);
+/* Write what the caller has room for; `own` has kind->own_bytes. */
+void pl_sized_write(const pl_sized *kind, const void *own, size_t bytes, void *out);
+
+#endif
