@@ -83,16 +83,10 @@ static pleat_status refuse_open(int device, pleat_status st)
 }
 
 /* Makes what a device has beside its memory. */
-static pleat_status init_records(pl_gpu *gpu)
+static void init_records(pl_gpu *gpu)
 {
-    pleat_status st = pl_history_init(&gpu->history);
-    if (st == PLEAT_OK) {
-        st = pl_pools_init(&gpu->pools, gpu);
-        if (st != PLEAT_OK) {
-            pl_history_fini(&gpu->history);
-        }
-    }
-    return st;
+    pl_history_init(&gpu->history);
+    pl_pools_init(&gpu->pools, gpu);
 }
 
 static void fini_records(pl_gpu *gpu)
@@ -105,11 +99,8 @@ pleat_status pl_gpu_build(pl_instance *instance, int device, pl_gpu *gpu, size_t
 {
     gpu->ordinal = device;
     gpu->instance = instance;
-    pleat_status st = init_records(gpu);
-    if (st != PLEAT_OK) {
-        return pl_error_set(st, 0, "the system refuses a mutex");
-    }
-    st = pl_device_open(instance->drv, device, &instance->config.device, &gpu->dev);
+    init_records(gpu);
+    pleat_status st = pl_device_open(instance->drv, device, &instance->config.device, &gpu->dev);
     if (st != PLEAT_OK) {
         fini_records(gpu);
         return refuse_open(device, st);
@@ -189,7 +180,7 @@ pl_gpu *pl_gpu_open(pl_instance *instance, int device)
     pl_lock_acquire(&instance->lock);
     instance->n_leaked += n_leaked;
     gpu->is_opening = false;
-    pthread_cond_broadcast(&instance->opened);
+    pl_cond_broadcast(&instance->opened);
     pl_lock_release(&instance->lock);
     return is_opened ? gpu : NULL;
 }

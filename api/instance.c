@@ -72,7 +72,7 @@ static pleat_status open_driver(const pl_config *config, pl_driver **out, int *n
     return PLEAT_OK;
 }
 
-static pleat_status instance_init(pl_slot *slot, const pl_config *config)
+static void instance_init(pl_slot *slot, const pl_config *config)
 {
     static const unsigned flags_of[] = {
         [PL_HISTORY_FRAMES_NONE] = 0,
@@ -81,13 +81,7 @@ static pleat_status instance_init(pl_slot *slot, const pl_config *config)
     };
     pl_instance *instance = &slot->instance;
     memset(instance, 0, sizeof *instance);
-    if (pl_lock_init(&instance->lock, PL_RANK_API) != 0) {
-        return pl_error_set(PLEAT_ENOMEM_HOST, 0, "the system refuses a mutex");
-    }
-    if (pthread_cond_init(&instance->opened, NULL) != 0) {
-        pl_lock_fini(&instance->lock);
-        return pl_error_set(PLEAT_ENOMEM_HOST, 0, "the system refuses a condition variable");
-    }
+    pl_lock_init(&instance->lock, PL_RANK_API);
     instance->config = *config;
     instance->history_entries = config->history_entries;
     instance->history_flags = flags_of[config->history_frames];
@@ -95,12 +89,10 @@ static pleat_status instance_init(pl_slot *slot, const pl_config *config)
         pl_stack_prepare();
     }
     instance->handle = (pleat){ (uint32_t)(slot - pl_slots) + 1, slot->generation };
-    return PLEAT_OK;
 }
 
 static void instance_fini(pl_instance *instance)
 {
-    pthread_cond_destroy(&instance->opened);
     pl_lock_fini(&instance->lock);
 }
 
@@ -111,10 +103,7 @@ static pleat_status create_alone(const pl_config *config, pleat *out)
     if (st != PLEAT_OK) {
         return st;
     }
-    st = instance_init(slot, config);
-    if (st != PLEAT_OK) {
-        goto undo_take;
-    }
+    instance_init(slot, config);
     st = open_driver(config, &slot->instance.drv, &slot->instance.n_devices);
     if (st != PLEAT_OK) {
         goto undo_init;
@@ -126,7 +115,6 @@ static pleat_status create_alone(const pl_config *config, pleat *out)
 
 undo_init:
     instance_fini(&slot->instance);
-undo_take:
     pl_slot_give_back(slot);
     return st;
 }

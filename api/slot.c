@@ -42,19 +42,15 @@ static void after_fork_in_child(void)
     pl_api_state.is_creating = false;
     pl_api_state.is_making_default = false;
     pl_api_state.has_sim_conf = false;
-    pthread_cond_init(&pl_api_state.changed, NULL);
     pl_lock_release(&pl_api_state.lock);
 }
 
-/* On Linux with default attributes these three cannot fail, except atfork when host memory is out;
- * then a forked child is not recognised, and nothing else is lost. */
+/* atfork fails only if host memory is out; then a forked child is not recognised, and nothing else
+ * is lost. */
 static void prepare(void)
 {
-    int rc = pl_lock_init(&pl_api_state.lock, PL_RANK_API);
-    pl_assert(rc == 0);
-    rc = pthread_cond_init(&pl_api_state.changed, NULL);
-    pl_assert(rc == 0);
-    rc = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    pl_lock_init(&pl_api_state.lock, PL_RANK_API);
+    int rc = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
     pl_assert(rc == 0);
     (void)rc;
 }
@@ -86,7 +82,7 @@ void pl_api_unclaim(bool *flag)
 {
     pl_api_acquire();
     *flag = false;
-    pthread_cond_broadcast(&pl_api_state.changed);
+    pl_cond_broadcast(&pl_api_state.changed);
     pl_api_release();
 }
 

@@ -3,6 +3,7 @@
 #include <check.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <time.h>
@@ -14,7 +15,7 @@ enum { N_THREADS = 4, N_ROUNDS = 20000 };
 
 typedef struct counter {
     pl_lock lock;
-    pthread_cond_t changed;
+    pl_cond changed;
     long value;   /* lock */
     bool is_open; /* lock */
 } counter;
@@ -25,13 +26,11 @@ static void open_counter(void)
 {
     shared.value = 0;
     shared.is_open = false;
-    ck_assert_int_eq(pl_lock_init(&shared.lock, PL_RANK_DEVICE), 0);
-    ck_assert_int_eq(pthread_cond_init(&shared.changed, NULL), 0);
+    pl_lock_init(&shared.lock, PL_RANK_DEVICE);
 }
 
 static void close_counter(void)
 {
-    pthread_cond_destroy(&shared.changed);
     pl_lock_fini(&shared.lock);
 }
 
@@ -83,7 +82,7 @@ START_TEST(a_waiting_thread_gives_the_lock_up_and_holds_it_again_afterwards)
     pl_lock_acquire(&shared.lock);
     ck_assert_int_eq(shared.value, 0);
     shared.is_open = true;
-    pthread_cond_broadcast(&shared.changed);
+    pl_cond_broadcast(&shared.changed);
     pl_lock_release(&shared.lock);
     for (int i = 0; i < N_THREADS; i++) {
         ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
@@ -109,7 +108,7 @@ static void open_for_all(void)
 {
     pl_lock_acquire(&shared.lock);
     shared.is_open = true;
-    pthread_cond_broadcast(&shared.changed);
+    pl_cond_broadcast(&shared.changed);
     pl_lock_release(&shared.lock);
 }
 
@@ -136,7 +135,7 @@ END_TEST
 START_TEST(rising_ranks_may_be_released_in_any_order)
 {
     pl_lock inner;
-    ck_assert_int_eq(pl_lock_init(&inner, PL_RANK_VMM), 0);
+    pl_lock_init(&inner, PL_RANK_VMM);
     pl_lock_acquire(&shared.lock);
     pl_lock_acquire(&inner);
     pl_lock_release(&shared.lock);
@@ -174,7 +173,7 @@ END_TEST
 START_TEST(locks_of_other_ranks_neither_end_nor_begin_the_count)
 {
     pl_lock inner;
-    ck_assert_int_eq(pl_lock_init(&inner, PL_RANK_VMM), 0);
+    pl_lock_init(&inner, PL_RANK_VMM);
     pl_lock_reset_touched();
     pl_lock_acquire(&shared.lock);
     pl_lock_touch(3);
@@ -214,11 +213,39 @@ START_TEST(a_wait_begins_a_new_hold)
     }
     pl_lock_acquire(&shared.lock);
     shared.is_open = true;
-    pthread_cond_broadcast(&shared.changed);
+    pl_cond_broadcast(&shared.changed);
     pl_lock_release(&shared.lock);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     ck_assert_int_le(shared.value, 0); /* -1: the thread came too late to wait */
     ck_assert_uint_eq(pl_lock_most_touched(), 10 * counts);
+}
+END_TEST
+
+enum { WANTED = 2 };
+
+static void *want(void *unused)
+{
+    (void)unused;
+    pl_lock_acquire(&shared.lock);
+    shared.value = 1;
+    pl_lock_release(&shared.lock);
+    return NULL;
+}
+
+START_TEST(who_wants_the_lock_has_it_while_its_holder_breathes)
+{
+    pthread_t thread;
+    pl_lock_acquire(&shared.lock);
+    shared.value = 0;
+    ck_assert_int_eq(pthread_create(&thread, NULL, want, NULL), 0);
+    while (atomic_load(&shared.lock.state) != WANTED) {
+        sched_yield();
+    }
+    while (shared.value == 0) { /* the test's time limit says if it never comes */
+        pl_lock_breathe(&shared.lock);
+    }
+    pl_lock_release(&shared.lock);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
 }
 END_TEST
 
@@ -234,7 +261,7 @@ START_TEST(the_longest_hold_of_a_device_lock_is_timed_while_that_is_on)
 {
     enum { NS = 2000000 };
     pl_lock leaf;
-    ck_assert_int_eq(pl_lock_init(&leaf, PL_RANK_HISTORY), 0);
+    pl_lock_init(&leaf, PL_RANK_HISTORY);
     hold_for(&shared.lock, NS);
     ck_assert_uint_eq(pl_lock_longest_ns(), 0);
     pl_lock_time_holds(true);
@@ -271,7 +298,7 @@ END_TEST
 START_TEST(a_falling_rank_breaks_an_assertion)
 {
     pl_lock outer;
-    ck_assert_int_eq(pl_lock_init(&outer, PL_RANK_API), 0);
+    pl_lock_init(&outer, PL_RANK_API);
     pl_lock_acquire(&shared.lock);
     pl_lock_acquire(&outer);
 }
@@ -280,7 +307,7 @@ END_TEST
 START_TEST(an_equal_rank_breaks_an_assertion)
 {
     pl_lock second;
-    ck_assert_int_eq(pl_lock_init(&second, PL_RANK_DEVICE), 0);
+    pl_lock_init(&second, PL_RANK_DEVICE);
     pl_lock_acquire(&shared.lock);
     pl_lock_acquire(&second);
 }
@@ -324,6 +351,7 @@ int main(void)
     suite_add_tcase(suite, tcase);
     TCase *hold = tcase_create("one hold");
     tcase_add_checked_fixture(hold, open_counter, close_counter);
+    tcase_add_test(hold, who_wants_the_lock_has_it_while_its_holder_breathes);
     tcase_add_test(hold, what_is_touched_counts_from_one_acquisition_to_its_release);
     tcase_add_test(hold, locks_of_other_ranks_neither_end_nor_begin_the_count);
     tcase_add_test(hold, a_wait_begins_a_new_hold);

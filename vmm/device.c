@@ -199,11 +199,11 @@ static pleat_status new_device(pl_device **out)
         return st;
     }
     pl_device *dev = pl_host_calloc(&host, 1, sizeof(*dev));
-    if (dev == NULL || pl_lock_init(&dev->lock, PL_RANK_VMM) != 0) {
-        pl_host_free(&host, dev);
+    if (dev == NULL) {
         pl_host_fini(&host);
         return PLEAT_ENOMEM_HOST;
     }
+    pl_lock_init(&dev->lock, PL_RANK_VMM);
     dev->host = host;
     dev->serial = atomic_fetch_add(&next_serial, 1);
     *out = dev;

@@ -60,14 +60,12 @@ static void begin_child(void)
 {
     all.free = NULL;
     own = NULL;
-    (void)pl_lock_init(&all.lock, PL_RANK_STATS);
+    pl_lock_init(&all.lock, PL_RANK_STATS);
 }
 
 static void open_all(void)
 {
-    if (pl_lock_init(&all.lock, PL_RANK_STATS) != 0) {
-        return;
-    }
+    pl_lock_init(&all.lock, PL_RANK_STATS);
     all.is_ready = pthread_key_create(&all.key, end_thread) == 0 &&
                    pthread_atfork(NULL, NULL, begin_child) == 0;
 }

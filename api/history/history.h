@@ -68,7 +68,7 @@ typedef struct pl_history {
 } pl_history;
 
 /* ENOMEM_HOST (the system refuses a mutex). Records nothing yet. */
-pleat_status pl_history_init(pl_history *history);
+void pl_history_init(pl_history *history);
 /* The allocator is gone by then. */
 void pl_history_fini(pl_history *history);
 size_t pl_history_host_bytes(pl_history *history);

@@ -37,7 +37,7 @@ typedef struct pl_pools {
     _Atomic unsigned n_routes; /* atomic: every request reads it; written under the lock */
     struct pl_gpu *gpu;        /* const */
     pl_lock lock;              /* rank 10 */
-    pthread_cond_t filtered;   /* signals that an ended route's last filter call is over */
+    pl_cond filtered;   /* signals that an ended route's last filter call is over */
     pl_host host;              /* lock: opened by the first use */
     bool has_host;             /* lock */
     pl_pool *oldest;           /* lock: in order of first use, gone pools included */
@@ -54,7 +54,7 @@ typedef struct pl_pools {
 } pl_pools;
 
 /* ENOMEM_HOST (the system refuses a mutex). */
-pleat_status pl_pools_init(pl_pools *pools, struct pl_gpu *gpu);
+void pl_pools_init(pl_pools *pools, struct pl_gpu *gpu);
 /* Before the allocator is destroyed: no routes and no requests are left. */
 void pl_pools_fini(pl_pools *pools);
 

@@ -51,7 +51,7 @@ static void end_call(pl_pools *pools, pl_route *route, pl_route **over)
         route->next = *over;
         *over = route;
     } else {
-        pthread_cond_broadcast(&pools->filtered);
+        pl_cond_broadcast(&pools->filtered);
     }
 }
 

@@ -1,17 +1,10 @@
 /* table.c - the table of private pools begins and ends with its device. */
 #include "api/pool/state.h"
 
-pleat_status pl_pools_init(pl_pools *pools, pl_gpu *gpu)
+void pl_pools_init(pl_pools *pools, pl_gpu *gpu)
 {
     *pools = (pl_pools){ .gpu = gpu };
-    if (pthread_cond_init(&pools->filtered, NULL) != 0) {
-        return PLEAT_ENOMEM_HOST;
-    }
-    if (pl_lock_init(&pools->lock, PL_RANK_API) != 0) {
-        pthread_cond_destroy(&pools->filtered);
-        return PLEAT_ENOMEM_HOST;
-    }
-    return PLEAT_OK;
+    pl_lock_init(&pools->lock, PL_RANK_API);
 }
 
 void pl_pools_fini(pl_pools *pools)
@@ -28,5 +21,4 @@ void pl_pools_fini(pl_pools *pools)
         (void)pl_host_fini(&pools->host);
     }
     pl_lock_fini(&pools->lock);
-    pthread_cond_destroy(&pools->filtered);
 }

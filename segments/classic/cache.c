@@ -20,15 +20,12 @@ pleat_status pl_cache_create(size_t bytes, const pl_allocator_ops *ops, const pl
     }
     pl_cache *c = pl_host_calloc(&host, 1, bytes);
     if (!c) {
-        goto undo_host;
+        pl_host_fini(&host);
+        return PLEAT_ENOMEM_HOST;
     }
-    if (pl_lock_init(&c->lock, PL_RANK_DEVICE) != 0) {
-        goto undo_alloc;
-    }
-    if (pl_waiter_init(&c->waiter, &c->lock, &c->stats.allocation[PLEAT_POOL_ALL].freed,
-                       options->wait_ms) != 0) {
-        goto undo_lock;
-    }
+    pl_lock_init(&c->lock, PL_RANK_DEVICE);
+    pl_waiter_init(&c->waiter, &c->lock, &c->stats.allocation[PLEAT_POOL_ALL].freed,
+                   options->wait_ms);
     c->base.ops = ops;
     c->kind = kind;
     c->dev = dev;
@@ -36,19 +33,10 @@ pleat_status pl_cache_create(size_t bytes, const pl_allocator_ops *ops, const pl
     c->host = host;
     *out = c;
     return PLEAT_OK;
-
-undo_lock:
-    pl_lock_fini(&c->lock);
-undo_alloc:
-    pl_host_free(&host, c);
-undo_host:
-    pl_host_fini(&host);
-    return PLEAT_ENOMEM_HOST;
 }
 
 void pl_cache_fini(pl_cache *c)
 {
-    pl_waiter_fini(&c->waiter);
     pl_lock_fini(&c->lock);
     pl_host host = c->host;
     pl_host_free(&host, c);

@@ -171,7 +171,7 @@ static pleat_status poll_all(pl_torch *t, bool wait)
         first = first == PLEAT_OK ? st : first;
     }
     t->is_polling = false;
-    pthread_cond_broadcast(&t->base.waiter.changed);
+    pl_cond_broadcast(&t->base.waiter.changed);
     return first;
 }
 

@@ -10,15 +10,9 @@ enum { MOST_ROUNDS = 4096, MOST_ROUNDS_FOR_FREES = 8 };
 /* A request with no time left may still see what a call gives back that is under way. */
 enum { MOST_LATE_ROUNDS = 4, LATE_MS = 10 };
 
-int pl_waiter_init(pl_waiter *waiter, pl_lock *lock, const uint64_t *n_frees, uint32_t wait_ms)
+void pl_waiter_init(pl_waiter *waiter, pl_lock *lock, const uint64_t *n_frees, uint32_t wait_ms)
 {
     *waiter = (pl_waiter){ .lock = lock, .wait_ms = wait_ms, .n_frees = n_frees };
-    return pl_lock_cond_init(&waiter->changed);
-}
-
-void pl_waiter_fini(pl_waiter *waiter)
-{
-    (void)pthread_cond_destroy(&waiter->changed);
 }
 
 pl_turn pl_waiter_begin(const pl_waiter *waiter)

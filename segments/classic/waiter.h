@@ -21,7 +21,7 @@
 typedef struct pl_waiter {
     pl_lock *lock;           /* const */
     uint32_t wait_ms;        /* const */
-    pthread_cond_t changed;  /* n_changes has changed */
+    pl_cond changed;  /* n_changes has changed */
     unsigned n_out;          /* lock: driver calls under way that may make room */
     uint64_t n_changes;      /* lock: how often one of them did */
     const uint64_t *n_frees; /* const: lock: how often users freed a block */
@@ -37,8 +37,7 @@ typedef struct pl_turn {
 } pl_turn;
 
 /* 0, or -1 when the system refuses. */
-int pl_waiter_init(pl_waiter *waiter, pl_lock *lock, const uint64_t *n_frees, uint32_t wait_ms);
-void pl_waiter_fini(pl_waiter *waiter);
+void pl_waiter_init(pl_waiter *waiter, pl_lock *lock, const uint64_t *n_frees, uint32_t wait_ms);
 
 pl_turn pl_waiter_begin(const pl_waiter *waiter); /* the first round of a request */
 
@@ -59,7 +58,7 @@ static inline void pl_waiter_return(pl_waiter *waiter, pl_turn *turn)
     pl_lock_assert(waiter->lock);
     waiter->n_out--;
     waiter->n_changes++;
-    (void)pthread_cond_broadcast(&waiter->changed);
+    pl_cond_broadcast(&waiter->changed);
     if (turn) {
         turn->seen++;
     }

@@ -169,7 +169,7 @@ static bool hold(pl_space *space)
     }
     space->context.is_holding = false;
     if (!is_now && space->n_waiting > 0) {
-        pthread_cond_broadcast(&space->landed);
+        pl_cond_broadcast(&space->landed);
     }
     return is_now;
 }

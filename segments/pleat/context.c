@@ -17,7 +17,7 @@
 static void wake_waiters(pl_space *space)
 {
     if (space->n_waiting > 0) {
-        pthread_cond_broadcast(&space->landed);
+        pl_cond_broadcast(&space->landed);
     }
 }
 

@@ -38,18 +38,6 @@ static size_t idle_bytes(const pl_space *space)
     return (space->total_chunks + 1) * sizeof(pl_chunk);
 }
 
-static pleat_status init_locks(pl_space *space)
-{
-    if (pl_lock_init(&space->lock, PL_RANK_DEVICE) != 0) {
-        return PLEAT_ENOMEM_HOST;
-    }
-    if (pl_lock_cond_init(&space->landed) != 0) {
-        pl_lock_fini(&space->lock);
-        return PLEAT_ENOMEM_HOST;
-    }
-    return PLEAT_OK;
-}
-
 pleat_status pl_pleat_create(pl_device *dev, const pl_allocator_options *options,
                              pl_allocator **out)
 {
@@ -70,15 +58,12 @@ pleat_status pl_pleat_create(pl_device *dev, const pl_allocator_options *options
         st = PLEAT_ENOMEM_HOST;
         goto undo_host;
     }
-    st = init_locks(space);
-    if (st != PLEAT_OK) {
-        goto undo_space;
-    }
+    pl_lock_init(&space->lock, PL_RANK_DEVICE);
     init_sizes(space, dev, options);
     space->idle = pl_host_reserve(&host, idle_bytes(space));
     if (space->idle == NULL) {
         st = PLEAT_ENOMEM_HOST;
-        goto undo_locks;
+        goto undo_space;
     }
     space->base.ops = &pl_pleat_ops;
     space->host = host;
@@ -87,9 +72,6 @@ pleat_status pl_pleat_create(pl_device *dev, const pl_allocator_options *options
     *out = &space->base;
     return PLEAT_OK;
 
-undo_locks:
-    (void)pthread_cond_destroy(&space->landed);
-    pl_lock_fini(&space->lock);
 undo_space:
     pl_host_free(&host, space);
 undo_host:
@@ -322,7 +304,6 @@ pleat_status pl_pleat_destroy(pl_allocator *a, bool force, size_t *n_live, size_
     bool is_over = space->n_segments == 0 || wait_for_streams(space);
     release_memory(space, is_over, n_leaked);
     free_metadata(space);
-    (void)pthread_cond_destroy(&space->landed);
     pl_lock_fini(&space->lock);
     pl_host host = space->host;
     pl_host_free(&host, space);

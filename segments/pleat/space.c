@@ -1,7 +1,6 @@
 /* space.c - areas and segments of one device, flights, breath. Guarded by the device lock. */
 #include "segments/pleat/space.h"
 
-#include <sched.h>
 #include <string.h>
 
 #include "segments/pleat/private.h"
@@ -171,7 +170,7 @@ void pl_space_land(pl_space *space, pl_flying *flying)
     *(flying->next != NULL ? &flying->next->prev : &space->last_flying) = flying->prev;
     space->n_flights--;
     if (space->n_waiting > 0) {
-        pthread_cond_broadcast(&space->landed);
+        pl_cond_broadcast(&space->landed);
     }
 }
 
@@ -188,9 +187,7 @@ void pl_space_wait_for_flights(pl_space *space)
 
 void pl_space_breathe(pl_space *space)
 {
-    pl_lock_release(&space->lock);
-    (void)sched_yield();
-    pl_lock_acquire(&space->lock);
+    pl_lock_breathe(&space->lock);
 }
 
 void pl_pace_count(pl_space *space, pl_pace *pace, size_t n)

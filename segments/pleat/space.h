@@ -88,7 +88,7 @@ typedef struct pl_space {
     pl_device *dev;    /* const */
     pl_host host;
     pl_lock lock;          /* rank 20 */
-    pthread_cond_t landed; /* a flight has landed */
+    pl_cond landed; /* a flight has landed */
     unsigned n_waiting;    /* for that */
     pl_allocator_options options;
     size_t granule_bytes;  /* const: bytes of a chunk */

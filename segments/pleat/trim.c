@@ -425,7 +425,7 @@ pleat_status pl_pleat_set_limit(pl_allocator *a, uint64_t bytes)
             space->limit_chunks = limit_before;
         }
         space->n_limiting--;
-        pthread_cond_broadcast(&space->landed);
+        pl_cond_broadcast(&space->landed);
     }
     pl_capturers_leave(space, is_inside);
     pl_lock_release(&space->lock);

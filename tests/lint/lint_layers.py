@@ -29,7 +29,6 @@ WAITING = {"nanosleep", "clock_nanosleep", "usleep", "sleep", "pthread_cond_wait
            "pthread_cond_timedwait"}
 HOMES = {
     "vmm/base/cancel.h": WAITING,
-    "vmm/base/lock.c": WAITING,
     "vmm/base/host.c": MALLOC_FAMILY,
     "vmm/base/assert.c": ENDING | PRINTING,
     "vmm/driver.c": {"secure_getenv"},

@@ -18,13 +18,13 @@ static struct {
 static void begin_child(void)
 {
     lasting.has_host = false;
-    (void)pl_lock_init(&lasting.lock, PL_RANK_STATS);
+    pl_lock_init(&lasting.lock, PL_RANK_STATS);
 }
 
 static void get_ready(void)
 {
-    lasting.is_ready = pl_lock_init(&lasting.lock, PL_RANK_STATS) == 0 &&
-                       pthread_atfork(NULL, NULL, begin_child) == 0;
+    pl_lock_init(&lasting.lock, PL_RANK_STATS);
+    lasting.is_ready = pthread_atfork(NULL, NULL, begin_child) == 0;
 }
 
 void *pl_lasting_alloc(size_t bytes)

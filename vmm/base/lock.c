@@ -1,15 +1,25 @@
 /* lock.c - mutexes with a rank.
  *
+ * The lock is a word that the kernel's futex waits on: free, held, or held and perhaps wanted, in
+ * which case its release wakes one thread (the third mutex of U. Drepper, "Futexes are tricky",
+ * 2011). An uncontended hold costs two atomic exchanges, a third of pthread's mutex, and its holder
+ * can see whether others wait. A condition is a count that a wait sleeps on.
+ *
  * A debug build keeps, per thread, the ranks held in the order of acquisition. Each acquisition
  * must have a higher rank than the last, so no cycle of waiting threads can form. It also counts
- * what was touched in each hold of a device lock. A release build is only pthread's mutex, and
- * holds timed on demand. May call nothing except pthread, the clock and pl_assert. */
+ * what was touched in each hold of a device lock. May call nothing except the kernel, the clock and
+ * pl_assert. */
 #include "vmm/base/lock.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sched.h>
 #include <stdatomic.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
-#include "vmm/base/cancel.h"
 #include "vmm/base/clock.h"
 
 /* ---- ranks, and what is touched -------------------------------------------------------------- */
@@ -142,52 +152,34 @@ void pl_lock_reset_touched(void)
 
 static _Atomic uint64_t longest_ns; /* atomic */
 
-static void begin_hold(pl_lock *lock)
+static __attribute__((noinline)) void begin_hold(pl_lock *lock)
 {
     if (lock->rank == PL_RANK_DEVICE) {
         lock->held_ns = pl_clock_ns();
     }
 }
 
-/* Returns whether the hold was timed. */
-static bool end_hold(pl_lock *lock)
+static __attribute__((noinline)) void note_hold(pl_lock *lock)
 {
-    if (lock->held_ns == 0) {
-        return false;
-    }
     uint64_t ns = pl_clock_ns() - lock->held_ns;
     uint64_t longest = atomic_load(&longest_ns);
     while (ns > longest && !atomic_compare_exchange_weak(&longest_ns, &longest, ns)) {
     }
     lock->held_ns = 0;
-    return true;
 }
 
-static int lock_timed(pthread_mutex_t *mutex)
+static inline void end_hold(pl_lock *lock)
 {
-    int rc = pthread_mutex_lock(mutex);
-    begin_hold((pl_lock *)mutex);
-    return rc;
+    if (lock->held_ns != 0) {
+        note_hold(lock);
+    }
 }
 
-static int unlock_timed(pthread_mutex_t *mutex)
-{
-    (void)end_hold((pl_lock *)mutex);
-    return pthread_mutex_unlock(mutex);
-}
-
-/* Called through pointers, as the dynamic linker would do it anyway, so no branch is paid for. */
-typedef int (*mutex_call)(pthread_mutex_t *mutex);
-
-static _Atomic mutex_call lock_mutex = pthread_mutex_lock;     /* atomic */
-static _Atomic mutex_call unlock_mutex = pthread_mutex_unlock; /* atomic */
+static _Atomic bool is_timing; /* atomic */
 
 void pl_lock_time_holds(bool is_on)
 {
-    if (is_on) { /* stays for good: a hold may end after the timing, and must clear its start */
-        atomic_store(&unlock_mutex, unlock_timed);
-    }
-    atomic_store(&lock_mutex, is_on ? lock_timed : pthread_mutex_lock);
+    atomic_store(&is_timing, is_on);
     atomic_store(&longest_ns, 0);
 }
 
@@ -198,80 +190,103 @@ uint64_t pl_lock_longest_ns(void)
 
 /* ---- the lock -------------------------------------------------------------------------------- */
 
-int pl_lock_init(pl_lock *lock, pl_rank rank)
+/* Sleeps until *word is no longer `seen`, or `most` is over (NULL = never); a signal, or nothing at
+ * all, may end it as well. syscall() is no cancellation point. */
+static void futex_wait(_Atomic uint32_t *word, uint32_t seen, const struct timespec *most)
 {
-    lock->rank = rank;
-    lock->is_held = 0;
-    lock->held_ns = 0;
-    return pthread_mutex_init(&lock->mutex, NULL) == 0 ? 0 : -1;
+    int error = errno;
+    (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, most, NULL, 0);
+    errno = error;
+}
+
+static void futex_wake(_Atomic uint32_t *word, int n)
+{
+    int error = errno;
+    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0);
+    errno = error;
+}
+
+enum { FREE, HELD, WANTED };
+
+void pl_lock_init(pl_lock *lock, pl_rank rank)
+{
+    *lock = (pl_lock){ .rank = rank };
 }
 
 void pl_lock_fini(pl_lock *lock)
 {
-    pl_assert(!lock->is_held);
-    int rc = pthread_mutex_destroy(&lock->mutex);
-    pl_assert(rc == 0);
-    (void)rc;
+    pl_assert(atomic_load(&lock->state) == FREE);
+    (void)lock;
+}
+
+/* A thread that has waited cannot know whether others still do, so it leaves the lock WANTED. */
+static __attribute__((noinline)) void wait_for(pl_lock *lock)
+{
+    while (atomic_exchange_explicit(&lock->state, WANTED, memory_order_acquire) != FREE) {
+        futex_wait(&lock->state, WANTED, NULL);
+    }
 }
 
 void pl_lock_acquire(pl_lock *lock)
 {
+    uint32_t seen = FREE;
     note_before(lock);
-    int rc = atomic_load_explicit(&lock_mutex, memory_order_acquire)(&lock->mutex);
-    pl_assert(rc == 0);
-    (void)rc;
+    if (!atomic_compare_exchange_strong_explicit(&lock->state, &seen, HELD, memory_order_acquire,
+                                                 memory_order_relaxed)) {
+        wait_for(lock);
+    }
+    if (atomic_load_explicit(&is_timing, memory_order_relaxed)) {
+        begin_hold(lock);
+    }
     note_acquired(lock);
 }
 
 void pl_lock_release(pl_lock *lock)
 {
     note_released(lock);
-    int rc = atomic_load_explicit(&unlock_mutex, memory_order_acquire)(&lock->mutex);
-    pl_assert(rc == 0);
-    (void)rc;
-}
-
-int pl_lock_cond_init(pthread_cond_t *cond)
-{
-    pthread_condattr_t attributes;
-    if (pthread_condattr_init(&attributes) != 0) {
-        return -1;
+    end_hold(lock);
+    if (atomic_exchange_explicit(&lock->state, FREE, memory_order_release) == WANTED) {
+        futex_wake(&lock->state, 1);
     }
-    int rc = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    rc = rc == 0 ? pthread_cond_init(cond, &attributes) : rc;
-    (void)pthread_condattr_destroy(&attributes);
-    return rc == 0 ? 0 : -1;
 }
 
-/* `end`: by CLOCK_MONOTONIC; NULL = never. */
-static void wait_until(pl_lock *lock, pthread_cond_t *cond, const struct timespec *end)
+void pl_lock_breathe(pl_lock *lock)
 {
-    note_released(lock);
-    bool is_timed = end_hold(lock);
-    int cancel = pl_cancel_off(); /* who is cancelled in a wait would die holding the lock */
-    int rc = end ? pthread_cond_timedwait(cond, &lock->mutex, end)
-                 : pthread_cond_wait(cond, &lock->mutex);
-    pl_assert(rc == 0 || rc == ETIMEDOUT);
-    (void)rc;
-    pl_cancel_restore(cancel);
-    if (is_timed) {
-        begin_hold(lock);
+    bool is_wanted = atomic_load_explicit(&lock->state, memory_order_relaxed) == WANTED;
+    pl_lock_release(lock);
+    if (is_wanted) {
+        (void)sched_yield(); /* or this thread would have it back before the other has woken */
     }
-    note_before(lock);
-    note_acquired(lock);
+    pl_lock_acquire(lock);
 }
 
-void pl_lock_wait(pl_lock *lock, pthread_cond_t *cond)
+static void wait_for_change(pl_lock *lock, pl_cond *cond, const struct timespec *most)
 {
-    wait_until(lock, cond, NULL);
+    uint32_t seen = atomic_load_explicit(&cond->n_changes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&cond->n_waiting, 1, memory_order_relaxed);
+    pl_lock_release(lock);
+    futex_wait(&cond->n_changes, seen, most);
+    pl_lock_acquire(lock);
+    atomic_fetch_sub_explicit(&cond->n_waiting, 1, memory_order_relaxed);
 }
 
-void pl_lock_wait_for(pl_lock *lock, pthread_cond_t *cond, uint32_t ms)
+void pl_lock_wait(pl_lock *lock, pl_cond *cond)
 {
-    uint64_t ns = pl_clock_ns() + (uint64_t)ms * 1000000;
-    struct timespec end = {
-        .tv_sec = (time_t)(ns / 1000000000),
-        .tv_nsec = (long)(ns % 1000000000),
-    };
-    wait_until(lock, cond, &end);
+    wait_for_change(lock, cond, NULL);
+}
+
+void pl_lock_wait_for(pl_lock *lock, pl_cond *cond, uint32_t ms)
+{
+    struct timespec most = { .tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000 };
+    wait_for_change(lock, cond, &most);
+}
+
+/* What the waiters wait for was changed under the lock, so those that came before it are counted.
+ * n_changes wraps after 2^32: only a wait that began that many broadcasts ago would miss one. */
+void pl_cond_broadcast(pl_cond *cond)
+{
+    atomic_fetch_add_explicit(&cond->n_changes, 1, memory_order_relaxed);
+    if (atomic_load_explicit(&cond->n_waiting, memory_order_relaxed) > 0) {
+        futex_wake(&cond->n_changes, INT_MAX);
+    }
 }

@@ -22,23 +22,32 @@ typedef enum pl_rank {
 } pl_rank;
 
 typedef struct pl_lock {
-    pthread_mutex_t mutex; /* first member */
-    pl_rank rank;          /* const */
-    int is_held;           /* lock; debug builds only */
-    pthread_t owner;       /* lock; debug builds only */
-    uint64_t held_ns;      /* lock: start of this hold; 0 = it is not timed */
+    _Atomic uint32_t state; /* atomic: 0 free, 1 held, 2 held and perhaps wanted */
+    pl_rank rank;           /* const */
+    int is_held;            /* lock; debug builds only */
+    pthread_t owner;        /* lock; debug builds only */
+    uint64_t held_ns;       /* lock: since when; 0 = this hold is not timed */
 } pl_lock;
 
-int pl_lock_init(pl_lock *lock, pl_rank rank); /* 0, or -1 when the system refuses */
+/* Threads that wait for what a lock guards to change. All zero before its first use. */
+typedef struct pl_cond {
+    _Atomic uint32_t n_changes; /* atomic */
+    _Atomic uint32_t n_waiting; /* atomic: raised under the lock */
+} pl_cond;
+
+void pl_lock_init(pl_lock *lock, pl_rank rank);
 void pl_lock_fini(pl_lock *lock);
 void pl_lock_acquire(pl_lock *lock);
 void pl_lock_release(pl_lock *lock);
-/* A condition whose waits can be bounded. 0, or -1 when the system refuses. */
-int pl_lock_cond_init(pthread_cond_t *cond);
-/* As pthread_cond_wait, but no cancellation point. */
-void pl_lock_wait(pl_lock *lock, pthread_cond_t *cond);
-/* The same for at most so long. `cond` is of pl_lock_cond_init. */
-void pl_lock_wait_for(pl_lock *lock, pthread_cond_t *cond, uint32_t ms);
+/* Releases it and acquires it again; a thread that waits for it comes in between. If none waits, the
+ * processor is kept: on a busy machine it would be gone for milliseconds. */
+void pl_lock_breathe(pl_lock *lock);
+/* Gives the lock up until the next pl_cond_broadcast; may also return for no reason. No cancellation
+ * point. */
+void pl_lock_wait(pl_lock *lock, pl_cond *cond);
+/* The same for at most so long. */
+void pl_lock_wait_for(pl_lock *lock, pl_cond *cond, uint32_t ms);
+void pl_cond_broadcast(pl_cond *cond);
 void pl_lock_assert(const pl_lock *lock); /* the caller holds it */
 void pl_lock_assert_below(pl_rank rank);  /* the thread holds no lock of that rank or above */
 void pl_lock_assert_none(void); /* the thread holds no pleat lock: before driver calls, callbacks */
