@@ -11,6 +11,7 @@
 
 #include "api/slot.h"
 #include "api/text.h"
+#include "segments/classic/torch_options.h"
 
 typedef enum { GROUP, SINGLE, SCALAR, NEVER, MAX_SPLIT, PRIVATE } row_kind;
 
@@ -198,7 +199,7 @@ static int64_t max_split_of(pleat handle)
     if (use.instance) {
         const pl_config *config = &use.instance->config;
         bool is_torch = strncmp(config->allocator->name, "torch-", 6) == 0;
-        bytes = is_torch ? (int64_t)config->options.max_split_bytes : 0;
+        bytes = is_torch ? (int64_t)pl_torch_own(&config->options).max_split_bytes : 0;
         pl_use_leave(use);
     }
     return bytes > 0 ? bytes : -1;

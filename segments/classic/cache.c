@@ -31,7 +31,8 @@ pleat_status pl_cache_create(size_t bytes, const pl_allocator_ops *ops, const pl
     c->base.ops = ops;
     c->kind = kind;
     c->dev = dev;
-    c->options = *options;
+    c->limit_bytes = options->limit_bytes;
+    c->observer = options->observer;
     c->host = host;
     *out = c;
     return PLEAT_OK;
@@ -66,7 +67,7 @@ pleat_status pl_cache_destroy(pl_allocator *a, bool force, size_t *n_live, size_
         pl_lock_release(&c->lock);
         return PLEAT_EBUSY;
     }
-    c->options.observer = NULL;
+    c->observer = NULL;
     *n_leaked = c->kind->release_all(c);
     pl_lock_release(&c->lock);
     pl_cache_fini(c);
@@ -78,7 +79,7 @@ pleat_status pl_cache_destroy(pl_allocator *a, bool force, size_t *n_live, size_
 bool pl_cache_may_try(pl_cache *c, pl_turn *turn, pleat_status st, uint64_t bytes)
 {
     uint64_t total = pl_device_total_bytes(c->dev);
-    uint64_t limit = c->options.limit_bytes;
+    uint64_t limit = c->limit_bytes;
     uint64_t most = limit != 0 && limit < total ? limit : total;
     uint64_t live = c->stats.allocated_bytes[PLEAT_POOL_ALL].current;
     return pl_waiter_may_try(&c->waiter, turn, st, live <= most && bytes <= most - live);
@@ -110,7 +111,7 @@ pleat_status pl_cache_set_limit(pl_allocator *a, uint64_t bytes)
         st = PLEAT_ENOMEM_DEVICE;
     }
     if (st == PLEAT_OK) {
-        c->options.limit_bytes = bytes;
+        c->limit_bytes = bytes;
     }
     pl_lock_release(&c->lock);
     return st;

@@ -34,16 +34,17 @@ typedef struct pl_cache_kind {
 
 struct pl_cache {
     pl_allocator base;
-    const pl_cache_kind *kind;    /* const */
-    pl_device *dev;               /* const */
-    pl_allocator_options options; /* const, except limit_bytes and, at the end, observer */
-    pl_lock lock;                 /* rank 20 */
-    pl_host host;                 /* lock */
-    pl_waiter waiter;             /* lock */
-    uint64_t reserved_bytes;      /* lock */
-    uint64_t growing_bytes;       /* lock: asked from the driver just now */
-    uint64_t releasing_bytes;     /* lock: given to it just now; still in reserved_bytes */
-    pleat_stats stats;            /* lock */
+    const pl_cache_kind *kind; /* const */
+    pl_device *dev;            /* const */
+    pl_observer *observer;     /* const; NULL at the end */
+    uint64_t limit_bytes;      /* lock */
+    pl_lock lock;              /* rank 20 */
+    pl_host host;              /* lock */
+    pl_waiter waiter;          /* lock */
+    uint64_t reserved_bytes;   /* lock */
+    uint64_t growing_bytes;    /* lock: asked from the driver just now */
+    uint64_t releasing_bytes;  /* lock: given to it just now; still in reserved_bytes */
+    pleat_stats stats;         /* lock */
 };
 
 /* An object of `bytes`, zeroed except for its pl_cache. ENOMEM_HOST. */

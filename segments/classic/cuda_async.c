@@ -74,9 +74,8 @@ static pleat_status allocate(pl_async *p, pl_async_block *block)
 static bool may_fit(const pl_async *p, const pl_async_block *block)
 {
     uint64_t total = pl_device_total_bytes(p->base.dev);
-    uint64_t most = p->base.options.limit_bytes != 0 && p->base.options.limit_bytes < total
-                        ? p->base.options.limit_bytes
-                        : total;
+    uint64_t most = p->base.limit_bytes != 0 && p->base.limit_bytes < total ? p->base.limit_bytes
+                                                                            : total;
     uint64_t live = p->base.stats.allocated_bytes[PLEAT_POOL_ALL].current;
     return live < most && pl_async_rounded(block->bytes) <= most - live;
 }
@@ -241,7 +240,7 @@ static pleat_status async_set_limit(pl_allocator *a, uint64_t bytes)
     st = st == PLEAT_OK ? pl_async_pool_set_limit(p->pool, bytes) : st;
     if (st == PLEAT_OK) {
         pl_lock_acquire(&p->base.lock);
-        p->base.options.limit_bytes = bytes;
+        p->base.limit_bytes = bytes;
         pl_lock_release(&p->base.lock);
     }
     return st;
@@ -367,10 +366,20 @@ static const pl_cache_kind kind = {
     .check = check,
 };
 
+static const pl_option rows[] = {
+    { "async_release_threshold", PL_OPTION_SIZE,
+      PL_OPTION_AT(pl_async_options, release_threshold_bytes), .help = "what the pool keeps" },
+};
+
+const pl_option_table pl_async_option_table = {
+    PL_OPTION_ROWS(rows),
+    .bytes = sizeof(pl_async_options),
+};
+
 static pleat_status async_create(pl_device *dev, const pl_allocator_options *options,
                                  pl_allocator **out)
 {
-    uint64_t keep_bytes = options->async_release_threshold_bytes;
+    uint64_t keep_bytes = pl_async_own(options).release_threshold_bytes;
     pl_cache *c = NULL;
     pleat_status st = pl_cache_create(sizeof(pl_async), &pl_cuda_async_ops, &kind, dev, options,
                                       &c);
@@ -393,6 +402,7 @@ static pleat_status async_create(pl_device *dev, const pl_allocator_options *opt
 const pl_allocator_ops pl_cuda_async_ops = {
     .name = "cuda-async",
     .needs_vmm = false,
+    .options = &pl_async_option_table,
     .create = async_create,
     .alloc = async_alloc,
     .free = async_free,

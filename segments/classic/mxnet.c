@@ -9,17 +9,22 @@
  * Source: src/storage/pooled_storage_manager.h of MXNet. */
 #include "segments/classic/mxnet.h"
 
-pleat_status pl_mxnet_create(const pl_allocator_ops *ops, const pl_cache_kind *kind,
-                             const pl_mxnet_policy *policy, pl_device *dev,
-                             const pl_allocator_options *options, pl_allocator **out)
+pleat_status pl_mxnet_create(const pl_mxnet_policy *policy, const pl_cache_kind *kind,
+                             pl_device *dev, const pl_allocator_options *options,
+                             pl_allocator **out)
 {
+    const pl_mxnet_options own = pl_mxnet_own(options);
     pl_cache *c = NULL;
-    pleat_status st = pl_cache_create(sizeof(pl_mxnet), ops, kind, dev, options, &c);
+    pleat_status st = policy->check ? policy->check(&own) : PLEAT_OK;
+    if (st == PLEAT_OK) {
+        st = pl_cache_create(sizeof(pl_mxnet), policy->ops, kind, dev, options, &c);
+    }
     if (st != PLEAT_OK) {
         return st;
     }
     pl_mxnet *m = pl_mxnet_of(&c->base);
     m->policy = policy;
+    m->options = own;
     pl_mxnet_pool_init(m);
     *out = &c->base;
     return PLEAT_OK;
@@ -32,7 +37,7 @@ pleat_status pl_mxnet_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, pl
         return st;
     }
     pl_mxnet *m = pl_mxnet_of(a);
-    size_t class_bytes = m->policy->round(&m->base.options, bytes);
+    size_t class_bytes = m->policy->round(&m->options, bytes);
     pl_mxnet_block *block = NULL;
     pl_lock_acquire(&m->base.lock);
     if (m->policy->is_pooled) {
@@ -195,73 +200,56 @@ static const pl_cache_kind kind = {
     PL_MXNET_COMMON_KIND,
 };
 
-static const pl_mxnet_policy naive = { pl_mxnet_round_naive, true, true };
-static const pl_mxnet_policy round_2 = { pl_mxnet_round_round, true, true };
-static const pl_mxnet_policy naive_19 = { pl_mxnet_round_naive, false, true };
-static const pl_mxnet_policy round_19 = { pl_mxnet_round_round, false, true };
+enum { NAIVE, ROUND, NAIVE_19, ROUND_19 };
+
+static const pl_mxnet_policy policies[] = {
+    [NAIVE] = { &pl_mxnet_naive_ops, pl_mxnet_check_naive, pl_mxnet_round_naive, .is_v2 = true,
+                .is_pooled = true },
+    [ROUND] = { &pl_mxnet_round_ops, pl_mxnet_check_round, pl_mxnet_round_round, .is_v2 = true,
+                .is_pooled = true },
+    [NAIVE_19] = { &pl_mxnet19_naive_ops, pl_mxnet_check_naive, pl_mxnet_round_naive,
+                   .is_v2 = false, .is_pooled = true },
+    [ROUND_19] = { &pl_mxnet19_round_ops, pl_mxnet_check_round, pl_mxnet_round_round,
+                   .is_v2 = false, .is_pooled = true },
+};
 
 static pleat_status create_naive(pl_device *dev, const pl_allocator_options *options,
                                  pl_allocator **out)
 {
-    pleat_status st = pl_mxnet_check_naive(options);
-    return st == PLEAT_OK ? pl_mxnet_create(&pl_mxnet_naive_ops, &kind, &naive, dev, options, out)
-                          : st;
+    return pl_mxnet_create(&policies[NAIVE], &kind, dev, options, out);
 }
 
 static pleat_status create_round(pl_device *dev, const pl_allocator_options *options,
                                  pl_allocator **out)
 {
-    pleat_status st = pl_mxnet_check_round(options);
-    return st == PLEAT_OK ? pl_mxnet_create(&pl_mxnet_round_ops, &kind, &round_2, dev, options, out)
-                          : st;
+    return pl_mxnet_create(&policies[ROUND], &kind, dev, options, out);
 }
 
 static pleat_status create_naive_19(pl_device *dev, const pl_allocator_options *options,
                                     pl_allocator **out)
 {
-    pleat_status st = pl_mxnet_check_naive(options);
-    return st == PLEAT_OK
-               ? pl_mxnet_create(&pl_mxnet19_naive_ops, &kind, &naive_19, dev, options, out)
-               : st;
+    return pl_mxnet_create(&policies[NAIVE_19], &kind, dev, options, out);
 }
 
 static pleat_status create_round_19(pl_device *dev, const pl_allocator_options *options,
                                     pl_allocator **out)
 {
-    pleat_status st = pl_mxnet_check_round(options);
-    return st == PLEAT_OK
-               ? pl_mxnet_create(&pl_mxnet19_round_ops, &kind, &round_19, dev, options, out)
-               : st;
+    return pl_mxnet_create(&policies[ROUND_19], &kind, dev, options, out);
 }
 
+/* clang-format off */
+#define POOL_OPS                       \
+    .options = &pl_mxnet_option_table, \
+    .alloc = pl_mxnet_alloc,           \
+    .free = mxnet_free,                \
+    PL_MXNET_COMMON_OPS
+
 const pl_allocator_ops pl_mxnet_naive_ops = {
-    .name = "mxnet-naive",
-    .create = create_naive,
-    .alloc = pl_mxnet_alloc,
-    .free = mxnet_free,
-    PL_MXNET_COMMON_OPS,
-};
-
+    .name = "mxnet-naive", .create = create_naive, POOL_OPS };
 const pl_allocator_ops pl_mxnet_round_ops = {
-    .name = "mxnet-round",
-    .create = create_round,
-    .alloc = pl_mxnet_alloc,
-    .free = mxnet_free,
-    PL_MXNET_COMMON_OPS,
-};
-
+    .name = "mxnet-round", .create = create_round, POOL_OPS };
 const pl_allocator_ops pl_mxnet19_naive_ops = {
-    .name = "mxnet19-naive",
-    .create = create_naive_19,
-    .alloc = pl_mxnet_alloc,
-    .free = mxnet_free,
-    PL_MXNET_COMMON_OPS,
-};
-
+    .name = "mxnet19-naive", .create = create_naive_19, POOL_OPS };
 const pl_allocator_ops pl_mxnet19_round_ops = {
-    .name = "mxnet19-round",
-    .create = create_round_19,
-    .alloc = pl_mxnet_alloc,
-    .free = mxnet_free,
-    PL_MXNET_COMMON_OPS,
-};
+    .name = "mxnet19-round", .create = create_round_19, POOL_OPS };
+/* clang-format on */

@@ -93,7 +93,7 @@ static pl_mxnet_block *commit_block(pl_mxnet *m, fresh *f, size_t class_bytes, p
 /* One try. A limit is a device of that size. */
 static pleat_status ask_driver(pl_mxnet *m, const request *r, fresh *f, pl_mxnet_block **out)
 {
-    uint64_t limit = m->base.options.limit_bytes;
+    uint64_t limit = m->base.limit_bytes;
     pl_waiter_see(&m->base.waiter, &f->turn);
     if (limit != 0 && m->base.reserved_bytes + m->base.growing_bytes + r->class_bytes > limit) {
         return PLEAT_ENOMEM_DEVICE;
@@ -290,7 +290,7 @@ size_t pl_mxnet_release_all(pl_cache *c)
 /* Would the reserve stay free? A driver that does not tell fails MXNet 2 and means "no" to 1.x. */
 static pleat_status has_room(pl_mxnet *m, size_t class_bytes, bool *out)
 {
-    uint64_t limit = m->base.options.limit_bytes;
+    uint64_t limit = m->base.limit_bytes;
     uint64_t held = m->base.reserved_bytes + m->base.growing_bytes;
     uint64_t total = pl_device_total_bytes(m->base.dev);
     uint64_t free_bytes = 0;
@@ -305,7 +305,7 @@ static pleat_status has_room(pl_mxnet *m, size_t class_bytes, bool *out)
         total = limit;
         free_bytes = left < free_bytes ? left : free_bytes;
     }
-    uint64_t reserve = total * m->base.options.mxnet_reserve_percent / 100;
+    uint64_t reserve = total * m->options.reserve_percent / 100;
     if (m->policy->is_v2) {
         *out = free_bytes > class_bytes && reserve <= free_bytes - class_bytes;
     } else {

@@ -11,9 +11,29 @@
 #include "segments/classic/tf_bfc.h"
 #include "vmm/driver.h"
 
-static pleat_status check_options(const pl_allocator_options *options)
+/* ---- options --------------------------------------------------------------------------------- */
+
+#define AT(member) PL_OPTION_AT(pl_bfc_options, member)
+
+/* clang-format off */
+static const pl_option rows[] = {
+    { "bfc_allow_growth", PL_OPTION_BOOL, AT(allow_growth), .initial = true,
+      .help = "regions of 2, 4, 8... MiB; False: one region of all memory" },
+    { "bfc_garbage_collection", PL_OPTION_BOOL, AT(garbage_collection), .initial = true,
+      .help = "give wholly free regions back before failing" },
+    { "bfc_fragmentation_fraction", PL_OPTION_PART, AT(fragmentation_fraction),
+      .help = "of the limit: what a block may waste without being split" },
+};
+/* clang-format on */
+
+const pl_option_table pl_bfc_option_table = {
+    PL_OPTION_ROWS(rows),
+    .bytes = sizeof(pl_bfc_options),
+};
+
+static pleat_status check_options(const pl_bfc_options *options)
 {
-    double fraction = options->bfc_fragmentation_fraction;
+    double fraction = options->fragmentation_fraction;
     if (fraction >= 0 && fraction < 1) {
         return PLEAT_OK;
     }
@@ -23,15 +43,17 @@ static pleat_status check_options(const pl_allocator_options *options)
     return PLEAT_ECONF;
 }
 
-static void init(pl_bfc *b)
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static void init(pl_bfc *b, const pl_bfc_options *options)
 {
-    const pl_allocator_options *options = &b->base.options;
+    b->options = *options;
     uint64_t total = pl_device_total_bytes(b->base.dev);
-    uint64_t limit = options->limit_bytes != 0 ? options->limit_bytes : total;
-    double fraction = options->bfc_fragmentation_fraction;
+    uint64_t limit = b->base.limit_bytes != 0 ? b->base.limit_bytes : total;
+    double fraction = options->fragmentation_fraction;
     size_t whole = limit < PL_CACHE_MOST ? (size_t)limit : PL_CACHE_MOST;
     size_t first = whole < PL_BFC_FIRST_REGION ? whole : PL_BFC_FIRST_REGION;
-    b->region_bytes = pl_bfc_round(options->bfc_allow_growth ? first : whole);
+    b->region_bytes = pl_bfc_round(options->allow_growth ? first : whole);
     b->most_waste_bytes = fraction > 0 ? (size_t)(fraction * (double)whole) : PL_BFC_FRAGMENTATION;
     pl_bfc_chunks_init(b);
 }
@@ -240,13 +262,14 @@ static const pl_cache_kind kind = {
 static pleat_status bfc_create(pl_device *dev, const pl_allocator_options *options,
                                pl_allocator **out)
 {
+    const pl_bfc_options own = pl_bfc_own(options);
     pl_cache *c = NULL;
-    pleat_status st = check_options(options);
+    pleat_status st = check_options(&own);
     if (st == PLEAT_OK) {
         st = pl_cache_create(sizeof(pl_bfc), &pl_tf_bfc_ops, &kind, dev, options, &c);
     }
     if (st == PLEAT_OK) {
-        init(pl_bfc_of(&c->base));
+        init(pl_bfc_of(&c->base), &own);
         *out = &c->base;
     }
     return st;
@@ -255,6 +278,7 @@ static pleat_status bfc_create(pl_device *dev, const pl_allocator_options *optio
 const pl_allocator_ops pl_tf_bfc_ops = {
     .name = "tf-bfc",
     .needs_vmm = false,
+    .options = &pl_bfc_option_table,
     .create = bfc_create,
     .alloc = bfc_alloc,
     .free = bfc_free,

@@ -97,8 +97,7 @@ static size_t back_off(size_t bytes)
 
 static uint64_t memory_limit(const pl_bfc *b)
 {
-    return b->base.options.limit_bytes != 0 ? b->base.options.limit_bytes
-                                            : pl_device_total_bytes(b->base.dev);
+    return b->base.limit_bytes != 0 ? b->base.limit_bytes : pl_device_total_bytes(b->base.dev);
 }
 
 static pleat_status extend(pl_bfc *b, const request *r, fresh *f, pl_bfc_chunk **out)
@@ -324,7 +323,7 @@ static pleat_status collect(pl_bfc *b, const request *r, fresh *f, bool *done)
     uint64_t held = b->base.reserved_bytes + b->base.growing_bytes;
     uint64_t free_bytes = wholly_free_bytes(b);
     *done = false;
-    if (!b->base.options.bfc_garbage_collection || free_bytes == 0 ||
+    if (!b->options.garbage_collection || free_bytes == 0 ||
         r->rounded_bytes + held > limit + free_bytes) {
         return PLEAT_OK;
     }

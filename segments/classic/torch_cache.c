@@ -92,7 +92,7 @@ static void commit_free(pl_torch *t, pl_torch_block *block)
     pl_stats_sub(t->base.stats.allocated_bytes, pool, block->bytes);
     t->base.stats.rounding_bytes -= block->bytes - block->requested_bytes;
     pl_torch_tell(t, PL_ACTION_FREE_REQUESTED, block, block->requested_bytes);
-    if (block->bytes >= t->base.options.max_split_bytes) {
+    if (block->bytes >= t->options.max_split_bytes) {
         pl_stat_sub(&t->base.stats.oversize_allocations, 1);
     }
     if (block->n_pending != 0) {
@@ -276,19 +276,20 @@ static pleat_status create(pl_device *dev, const pl_allocator_options *options,
                            const pl_allocator_ops *ops, const pl_torch_source *source,
                            pl_allocator **out)
 {
-    pl_allocator_options settled = *options;
+    pl_torch_options settled = pl_torch_own(options);
     pl_cache *c = NULL;
     pleat_status st = pl_torch_settle_options(&settled);
     if (st == PLEAT_OK && source->has_pages) {
         st = pl_torch_settle_pages(&settled, pl_device_granule_bytes(dev));
     }
     if (st == PLEAT_OK) {
-        st = pl_cache_create(sizeof(pl_torch), ops, &kind, dev, &settled, &c);
+        st = pl_cache_create(sizeof(pl_torch), ops, &kind, dev, options, &c);
     }
     if (st != PLEAT_OK) {
         return st;
     }
     pl_torch *t = pl_torch_of(&c->base);
+    t->options = settled;
     t->source = source;
     t->has_pages = source->has_pages;
     t->fraction_bytes = pl_torch_fraction_bytes(&settled, pl_device_total_bytes(dev));
@@ -319,6 +320,7 @@ static pleat_status expandable_create(pl_device *dev, const pl_allocator_options
 
 /* clang-format off */
 #define COMMON_OPS                        \
+    .options = &pl_torch_option_table,    \
     .alloc = torch_alloc,                 \
     .free = torch_free,                   \
     .record_stream = torch_record_stream, \

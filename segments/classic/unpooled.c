@@ -12,7 +12,11 @@
  * Source: src/storage/naive_storage_manager.h of MXNet. */
 #include "segments/classic/mxnet.h"
 
-static const pl_mxnet_policy policy = { pl_mxnet_round_not, true, false };
+static const pl_mxnet_policy policy = {
+    .ops = &pl_unpooled_ops,
+    .round = pl_mxnet_round_not,
+    .is_v2 = true,
+};
 
 static pleat_status unpooled_alloc(pl_allocator *a, size_t bytes, pl_stream *stream,
                                    pleat_devptr *out)
@@ -97,7 +101,7 @@ static const pl_cache_kind kind = {
 static pleat_status unpooled_create(pl_device *dev, const pl_allocator_options *options,
                                     pl_allocator **out)
 {
-    return pl_mxnet_create(&pl_unpooled_ops, &kind, &policy, dev, options, out);
+    return pl_mxnet_create(&policy, &kind, dev, options, out);
 }
 
 const pl_allocator_ops pl_unpooled_ops = {

@@ -129,7 +129,7 @@ static uint32_t time_left(const pl_space *space, pl_request *rq)
     uint64_t now = pl_clock_ms();
 
     if (rq->wait_until == 0) {
-        rq->wait_until = now + space->options.wait_ms;
+        rq->wait_until = now + space->wait_ms;
     }
     return rq->wait_until > now ? (uint32_t)(rq->wait_until - now) : 0;
 }

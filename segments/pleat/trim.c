@@ -350,7 +350,7 @@ static pleat_status check_live(pl_space *space, size_t limit)
             pl_space_wait_for_flights(space);
             continue;
         }
-        st = quiesce(space, space->options.wait_ms);
+        st = quiesce(space, space->wait_ms);
         if (st != PLEAT_OK) {
             return st;
         }
@@ -369,7 +369,7 @@ static pleat_status shrink(pl_space *space, size_t limit)
         if (space->n_chunks + space->n_creating <= limit) {
             return PLEAT_OK;
         }
-        st = pl_trim_to(space, limit, space->options.wait_ms, &n_released);
+        st = pl_trim_to(space, limit, space->wait_ms, &n_released);
         if (st == PLEAT_OK && space->n_flights > 0) {
             pl_space_wait_for_flights(space);
         }
@@ -399,7 +399,7 @@ pleat_status pl_pleat_set_limit(pl_allocator *a, uint64_t bytes)
         space->limit_chunks = limit;
         st = shrink(space, limit);
         if (st == PLEAT_OK) {
-            space->options.limit_bytes = bytes;
+            space->limit_bytes = bytes;
         } else {
             space->limit_chunks = limit_before;
         }
