@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/config/config.h"
+#include "api/config/key.h"
 #include "api/pleat.h"
 #include "segments/classic/cuda_async.h"
 #include "segments/classic/mxnet_options.h"
@@ -402,6 +403,28 @@ START_TEST(a_fraction_becomes_bytes_without_overflow)
 }
 END_TEST
 
+/* docs/configuration.md has a row for each key, and for an allocator's own what its table says. */
+START_TEST(every_key_is_documented)
+{
+    static char text[64 << 10];
+    FILE *file = fopen(PLEAT_SOURCE_DIR "/docs/configuration.md", "r");
+    ck_assert_ptr_nonnull(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    pl_key key;
+    for (unsigned i = 0; pl_key_at(i, &key); i++) {
+        char name[PL_KEY_NAME_BYTES];
+        const char *help = key.option->help;
+        int n = snprintf(name, sizeof name, "`%s`", key.option->name);
+        ck_assert_int_lt(n, PL_KEY_NAME_BYTES);
+        ck_assert_msg(strstr(text, name) != NULL, "%s is not documented", name);
+        bool is_own = key.base != 0;
+        ck_assert_msg(!is_own || help, "%s has no help", name);
+        ck_assert_msg(!is_own || strstr(text, help) != NULL, "%s: no '%s'", name, help);
+    }
+}
+END_TEST
+
 /* Any bytes at all: never a crash, and the status is one of two. */
 START_TEST(garbage_never_crashes)
 {
@@ -438,6 +461,7 @@ int main(void)
     tcase_add_test(tcase, a_large_segment_bounds_what_is_compared_with_it);
     tcase_add_test(tcase, an_error_lists_all_that_is_known);
     tcase_add_test(tcase, a_bad_value_is_echoed_only_in_part);
+    tcase_add_test(tcase, every_key_is_documented);
     tcase_add_test(tcase, garbage_never_crashes);
     suite_add_tcase(suite, tcase);
     TCase *use = tcase_create("use");

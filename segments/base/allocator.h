@@ -135,6 +135,7 @@ const char *pl_allocator_name(unsigned index);
 
 #define PL_DECLARE_ALLOCATOR(ops) extern const pl_allocator_ops ops;
 PL_ALLOCATOR_LIST(PL_DECLARE_ALLOCATOR)
+#define PL_ALLOCATOR_ADDRESS(ops) &ops,
 extern const pl_allocator_ops *const pl_allocators[]; /* the list; NULL at the end */
 
 #endif

@@ -2,6 +2,4 @@
  * list in its place. */
 #include "segments/base/allocator.h"
 
-#define PL_ADDRESS(ops) &ops,
-
-const pl_allocator_ops *const pl_allocators[] = { PL_ALLOCATOR_LIST(PL_ADDRESS) NULL };
+const pl_allocator_ops *const pl_allocators[] = { PL_ALLOCATOR_LIST(PL_ALLOCATOR_ADDRESS) NULL };
