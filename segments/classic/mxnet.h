@@ -38,6 +38,7 @@
 #include "segments/base/ptrmap.h"
 #include "segments/base/tree.h"
 #include "segments/classic/cache.h"
+#include "segments/classic/depart.h"
 #include "segments/classic/doubt.h"
 #include "segments/classic/mxnet_options.h"
 #include "segments/classic/order.h"
@@ -58,7 +59,10 @@ struct pl_mxnet_block {
     pl_tree_node node; /* in pl_mxnet.by_address */
     pleat_devptr ptr;  /* const */
     pl_mxnet_list *list;
-    pl_mxnet_block *next; /* in the list, among the held or the departing */
+    union {
+        pl_mxnet_block *next; /* in the list, or among the held */
+        pl_leaver leaver;     /* taken, on the way to the driver */
+    };
     pl_mxnet_state state;
     size_t requested_bytes;
     pl_stream *stream; /* who had it last */

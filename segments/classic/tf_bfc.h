@@ -34,6 +34,7 @@
 #include "segments/base/ptrmap.h"
 #include "segments/base/tree.h"
 #include "segments/classic/cache.h"
+#include "segments/classic/depart.h"
 #include "segments/classic/doubt.h"
 #include "segments/classic/order.h"
 
@@ -68,11 +69,14 @@ struct pl_bfc_chunk {
     pl_bfc_region *region;
     pl_bfc_state state;
     size_t requested_bytes;
-    pl_stream *stream;       /* who had it last; NULL = nobody, or several of its parts */
-    pl_uses uses;            /* of a live chunk: the lanes so far */
-    uint64_t held;           /* lanes whose captures hold it */
-    pl_bfc_chunk *next_held; /* or the next to depart */
-    pl_doubt doubt;          /* in pl_bfc.doubtful */
+    pl_stream *stream; /* who had it last; NULL = nobody, or several of its parts */
+    pl_uses uses;      /* of a live chunk: the lanes so far */
+    uint64_t held;     /* lanes whose captures hold it */
+    union {
+        pl_bfc_chunk *next_held;
+        pl_leaver leaver; /* taken, on the way to the driver */
+    };
+    pl_doubt doubt; /* in pl_bfc.doubtful */
 };
 
 /* In TensorFlow's meaning. */
