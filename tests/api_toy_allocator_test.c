@@ -180,39 +180,31 @@ static pleat_status free_live(toy *t, toy_block *block, pl_stream *stream)
     return PLEAT_OK;
 }
 
-static pleat_status toy_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+static pleat_status free_at(pl_cache *c, pleat_devptr ptr, pl_stream *stream)
 {
-    toy *t = toy_of(a);
-    pl_lock_acquire(&t->base.lock);
+    toy *t = toy_of(&c->base);
     toy_block *block = find_live(t, ptr);
-    pleat_status st = block ? free_live(t, block, stream) : PLEAT_EFOREIGN;
-    pl_lock_release(&t->base.lock);
-    return st;
+    return block ? free_live(t, block, stream) : PLEAT_EFOREIGN;
 }
 
-static pleat_status toy_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+static pleat_status record(pl_cache *c, pleat_devptr ptr, pl_stream *stream)
 {
-    toy *t = toy_of(a);
-    pl_lock_acquire(&t->base.lock);
-    toy_block *block = find_live(t, ptr);
-    if (block) {
-        block->lanes |= pl_order_lane(stream);
+    toy_block *block = find_live(toy_of(&c->base), ptr);
+    if (!block) {
+        return PLEAT_EFOREIGN;
     }
-    pl_lock_release(&t->base.lock);
-    return block ? PLEAT_OK : PLEAT_EFOREIGN;
+    block->lanes |= pl_order_lane(stream);
+    return PLEAT_OK;
 }
 
-static pleat_status toy_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out)
+static pleat_status query(pl_cache *c, pleat_devptr ptr, pleat_block_info *out)
 {
-    toy *t = toy_of(a);
-    pl_lock_acquire(&t->base.lock);
-    const toy_block *block = block_around(t, ptr);
-    if (block) {
-        *out = pl_cache_info(&t->base, block->ptr, block->bytes, block->requested_bytes,
-                             block->stream);
+    const toy_block *block = block_around(toy_of(&c->base), ptr);
+    if (!block) {
+        return PLEAT_EFOREIGN;
     }
-    pl_lock_release(&t->base.lock);
-    return block ? PLEAT_OK : PLEAT_EFOREIGN;
+    *out = pl_cache_info(c, block->ptr, block->bytes, block->requested_bytes, block->stream);
+    return PLEAT_OK;
 }
 
 /* ---- the toy's part of the calls that caches share ------------------------------------------- */
@@ -278,6 +270,9 @@ static int check(pl_cache *c)
 }
 
 static const pl_cache_kind kind = {
+    .free = free_at,
+    .record = record,
+    .query = query,
     .release_all = release_all,
     .release = release,
     .end_capture = end_capture,
@@ -308,9 +303,6 @@ static const pl_allocator_ops toy_ops = {
     .options = &pl_toy_option_table,
     .create = toy_create,
     .alloc = toy_alloc,
-    .free = toy_free,
-    .record_stream = toy_record_stream,
-    .query = toy_query,
     .set_limit = pl_cache_set_limit,
     PL_CACHE_OPS,
 };

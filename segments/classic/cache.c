@@ -74,6 +74,38 @@ pleat_status pl_cache_destroy(pl_allocator *a, bool force, size_t *n_live, size_
     return PLEAT_OK;
 }
 
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+pleat_status pl_cache_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+{
+    pl_cache *c = cache_of(a);
+    pl_lock_acquire(&c->lock);
+    pleat_status st = c->kind->free(c, ptr, stream);
+    pl_lock_release(&c->lock);
+    return st;
+}
+
+pleat_status pl_cache_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+{
+    if (!stream) {
+        return PLEAT_EINVAL;
+    }
+    pl_cache *c = cache_of(a);
+    pl_lock_acquire(&c->lock);
+    pleat_status st = c->kind->record(c, ptr, stream);
+    pl_lock_release(&c->lock);
+    return st;
+}
+
+pleat_status pl_cache_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out)
+{
+    pl_cache *c = cache_of(a);
+    pl_lock_acquire(&c->lock);
+    pleat_status st = c->kind->query(c, ptr, out);
+    pl_lock_release(&c->lock);
+    return st;
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 bool pl_cache_may_try(pl_cache *c, pl_turn *turn, pleat_status st, uint64_t bytes)

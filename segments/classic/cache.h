@@ -21,6 +21,12 @@ typedef struct pl_cache_kind {
     /* At the very end, after *n_live has been told: give everything to the driver, live blocks or
      * not, and all host memory back. Returns how many objects the driver refused. */
     size_t (*release_all)(pl_cache *c);
+    /* pl_allocator_ops.free. */
+    pleat_status (*free)(pl_cache *c, pleat_devptr ptr, pl_stream *stream);
+    /* pl_allocator_ops.record_stream, of a stream that there is. */
+    pleat_status (*record)(pl_cache *c, pleat_devptr ptr, pl_stream *stream);
+    /* pl_allocator_ops.query. */
+    pleat_status (*query)(pl_cache *c, pleat_devptr ptr, pleat_block_info *out);
     /* Give back what is cached while more than keep_bytes are reserved (pl_allocator_ops.trim). */
     pleat_status (*release)(pl_cache *c, uint64_t keep_bytes, bool wait, uint64_t *released);
     /* What the stream's captures held may be used again. */
@@ -70,6 +76,9 @@ pleat_block_info pl_cache_info(const pl_cache *c, pleat_devptr base, size_t byte
 
 /* pl_allocator_ops, in full. */
 pleat_status pl_cache_destroy(pl_allocator *a, bool force, size_t *n_live, size_t *n_leaked);
+pleat_status pl_cache_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream);
+pleat_status pl_cache_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream *stream);
+pleat_status pl_cache_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out);
 pleat_status pl_cache_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released);
 pleat_status pl_cache_set_limit(pl_allocator *a, uint64_t bytes);
 pleat_status pl_cache_release_capture(pl_allocator *a, pl_stream *stream);
@@ -83,6 +92,9 @@ int pl_cache_check(pl_allocator *a);
 /* clang-format off */
 #define PL_CACHE_OPS                              \
     .destroy = pl_cache_destroy,                  \
+    .free = pl_cache_free,                        \
+    .record_stream = pl_cache_record_stream,      \
+    .query = pl_cache_query,                      \
     .trim = pl_cache_trim,                        \
     .release_capture = pl_cache_release_capture,  \
     .stats = pl_cache_stats,                      \

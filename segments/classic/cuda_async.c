@@ -168,43 +168,32 @@ static pleat_status not_live(const pl_async *p, pleat_devptr ptr)
     return block && block->is_held ? PLEAT_EDOUBLEFREE : PLEAT_EFOREIGN;
 }
 
-static pleat_status async_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+static pleat_status free_at(pl_cache *c, pleat_devptr ptr, pl_stream *stream)
 {
-    pl_async *p = async_of(a);
-    pl_lock_acquire(&p->base.lock);
+    pl_async *p = async_of(&c->base);
     pl_async_block *block = find_live(p, ptr);
-    pleat_status st = block ? pl_async_free(p, block, stream) : not_live(p, ptr);
-    pl_lock_release(&p->base.lock);
-    return st;
+    return block ? pl_async_free(p, block, stream) : not_live(p, ptr);
 }
 
-static pleat_status async_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+static pleat_status record(pl_cache *c, pleat_devptr ptr, pl_stream *stream)
 {
-    if (!stream) {
-        return PLEAT_EINVAL;
+    pl_async_block *block = find_live(async_of(&c->base), ptr);
+    if (!block) {
+        return PLEAT_EFOREIGN;
     }
-    pl_async *p = async_of(a);
-    pl_lock_acquire(&p->base.lock);
-    pl_async_block *block = find_live(p, ptr);
-    if (block) {
-        block->lanes |= pl_order_lane(stream);
-    }
-    pl_lock_release(&p->base.lock);
-    return block ? PLEAT_OK : PLEAT_EFOREIGN;
+    block->lanes |= pl_order_lane(stream);
+    return PLEAT_OK;
 }
 
-static pleat_status async_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out)
+static pleat_status query(pl_cache *c, pleat_devptr ptr, pleat_block_info *out)
 {
-    pl_async *p = async_of(a);
-    pl_lock_acquire(&p->base.lock);
-    const pl_async_block *block = block_around(p, ptr);
-    bool is_live = block && !block->is_held;
-    if (is_live) {
-        *out = pl_cache_info(&p->base, block->ptr, pl_async_rounded(block->bytes), block->bytes,
-                             block->stream);
+    const pl_async_block *block = block_around(async_of(&c->base), ptr);
+    if (!block || block->is_held) {
+        return PLEAT_EFOREIGN;
     }
-    pl_lock_release(&p->base.lock);
-    return is_live ? PLEAT_OK : PLEAT_EFOREIGN;
+    *out = pl_cache_info(c, block->ptr, pl_async_rounded(block->bytes), block->bytes,
+                         block->stream);
+    return PLEAT_OK;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -358,6 +347,9 @@ static int check(pl_cache *c)
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static const pl_cache_kind kind = {
+    .free = free_at,
+    .record = record,
+    .query = query,
     .release_all = release_all,
     .release = give_back,
     .end_capture = end_capture,
@@ -405,9 +397,6 @@ const pl_allocator_ops pl_cuda_async_ops = {
     .options = &pl_async_option_table,
     .create = async_create,
     .alloc = async_alloc,
-    .free = async_free,
-    .record_stream = async_record_stream,
-    .query = async_query,
     .set_limit = async_set_limit,
     PL_CACHE_OPS,
 };

@@ -84,34 +84,24 @@ pl_mxnet_block *pl_mxnet_find_live(const pl_mxnet *m, pleat_devptr ptr)
     return is_live(block) ? block : NULL;
 }
 
-pleat_status pl_mxnet_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+pleat_status pl_mxnet_record(pl_cache *c, pleat_devptr ptr, pl_stream *stream)
 {
-    if (!stream) {
-        return PLEAT_EINVAL;
+    pl_mxnet_block *block = pl_mxnet_find_live(pl_mxnet_of(&c->base), ptr);
+    if (!block) {
+        return PLEAT_EFOREIGN;
     }
-    pl_mxnet *m = pl_mxnet_of(a);
-    pl_lock_acquire(&m->base.lock);
-    pl_mxnet_block *block = pl_mxnet_find_live(m, ptr);
-    pleat_status st = block ? PLEAT_OK : PLEAT_EFOREIGN;
-    if (block) {
-        block->uses.lanes |= pl_order_lane(stream);
-    }
-    pl_lock_release(&m->base.lock);
-    return st;
+    block->uses.lanes |= pl_order_lane(stream);
+    return PLEAT_OK;
 }
 
-pleat_status pl_mxnet_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out)
+pleat_status pl_mxnet_query(pl_cache *c, pleat_devptr ptr, pleat_block_info *out)
 {
-    pl_mxnet *m = pl_mxnet_of(a);
-    pl_lock_acquire(&m->base.lock);
-    const pl_mxnet_block *block = block_around(m, ptr);
-    pleat_status st = is_live(block) ? PLEAT_OK : PLEAT_EFOREIGN;
-    if (st == PLEAT_OK) {
-        *out = pl_cache_info(&m->base, block->ptr, block->list->bytes, block->requested_bytes,
-                             block->stream);
+    const pl_mxnet_block *block = block_around(pl_mxnet_of(&c->base), ptr);
+    if (!is_live(block)) {
+        return PLEAT_EFOREIGN;
     }
-    pl_lock_release(&m->base.lock);
-    return st;
+    *out = pl_cache_info(c, block->ptr, block->list->bytes, block->requested_bytes, block->stream);
+    return PLEAT_OK;
 }
 
 /* ---- free ------------------------------------------------------------------------------------ */
@@ -151,14 +141,11 @@ static pleat_status free_live(pl_mxnet *m, pl_mxnet_block *block, pl_stream *str
     return PLEAT_OK;
 }
 
-static pleat_status mxnet_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+static pleat_status free_at(pl_cache *c, pleat_devptr ptr, pl_stream *stream)
 {
-    pl_mxnet *m = pl_mxnet_of(a);
-    pl_lock_acquire(&m->base.lock);
+    pl_mxnet *m = pl_mxnet_of(&c->base);
     pl_mxnet_block *block = pl_mxnet_find_live(m, ptr);
-    pleat_status st = block ? free_live(m, block, stream) : pl_mxnet_not_live(m, ptr);
-    pl_lock_release(&m->base.lock);
-    return st;
+    return block ? free_live(m, block, stream) : pl_mxnet_not_live(m, ptr);
 }
 
 /* The graph is gone; what it did counts as one more use, up to now. */
@@ -196,6 +183,7 @@ pleat_status pl_mxnet_give_back(pl_cache *c, uint64_t keep_bytes, bool wait, uin
 /* ---- the four of them ------------------------------------------------------------------------ */
 
 static const pl_cache_kind kind = {
+    .free = free_at,
     .end_capture = pl_mxnet_end_capture,
     PL_MXNET_COMMON_KIND,
 };
@@ -241,7 +229,6 @@ static pleat_status create_round_19(pl_device *dev, const pl_allocator_options *
 #define POOL_OPS                       \
     .options = &pl_mxnet_option_table, \
     .alloc = pl_mxnet_alloc,           \
-    .free = mxnet_free,                \
     PL_MXNET_COMMON_OPS
 
 const pl_allocator_ops pl_mxnet_naive_ops = {

@@ -182,22 +182,22 @@ pleat_status pl_mxnet_create(const pl_mxnet_policy *policy, const pl_cache_kind 
 pl_mxnet_block *pl_mxnet_find_live(const pl_mxnet *m, pleat_devptr ptr);
 pleat_status pl_mxnet_not_live(const pl_mxnet *m, pleat_devptr ptr);
 pleat_status pl_mxnet_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, pleat_devptr *out);
-pleat_status pl_mxnet_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream *stream);
-pleat_status pl_mxnet_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out);
 /* pl_cache_kind. */
+pleat_status pl_mxnet_record(pl_cache *c, pleat_devptr ptr, pl_stream *stream);
+pleat_status pl_mxnet_query(pl_cache *c, pleat_devptr ptr, pleat_block_info *out);
 pleat_status pl_mxnet_give_back(pl_cache *c, uint64_t keep_bytes, bool wait, uint64_t *released);
 pleat_status pl_mxnet_end_capture(pl_cache *c, pl_stream *stream);
 
 /* What every table of functions has in common. */
 /* clang-format off */
-#define PL_MXNET_COMMON_OPS                  \
-    .needs_vmm = false,                      \
-    .record_stream = pl_mxnet_record_stream, \
-    .query = pl_mxnet_query,                 \
-    .set_limit = pl_cache_set_limit,         \
+#define PL_MXNET_COMMON_OPS          \
+    .needs_vmm = false,              \
+    .set_limit = pl_cache_set_limit, \
     PL_CACHE_OPS
 
 #define PL_MXNET_COMMON_KIND             \
+    .record = pl_mxnet_record,           \
+    .query = pl_mxnet_query,             \
     .release_all = pl_mxnet_release_all, \
     .release = pl_mxnet_give_back,       \
     .tell_stats = pl_mxnet_tell_stats,   \

@@ -135,34 +135,26 @@ static pleat_status not_live(const pl_bfc *b, pleat_devptr ptr)
     return chunk && chunk->state != PL_BFC_LIVE ? PLEAT_EDOUBLEFREE : PLEAT_EFOREIGN;
 }
 
-static pleat_status bfc_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+static pleat_status record(pl_cache *c, pleat_devptr ptr, pl_stream *stream)
 {
-    if (!stream) {
-        return PLEAT_EINVAL;
+    pl_bfc_chunk *chunk = find_live(pl_bfc_of(&c->base), ptr);
+    if (!chunk) {
+        return PLEAT_EFOREIGN;
     }
-    pl_bfc *b = pl_bfc_of(a);
-    pl_lock_acquire(&b->base.lock);
-    pl_bfc_chunk *chunk = find_live(b, ptr);
-    if (chunk) {
-        chunk->uses.lanes |= pl_order_lane(stream);
-    }
-    pl_lock_release(&b->base.lock);
-    return chunk ? PLEAT_OK : PLEAT_EFOREIGN;
+    chunk->uses.lanes |= pl_order_lane(stream);
+    return PLEAT_OK;
 }
 
-static pleat_status bfc_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out)
+static pleat_status query(pl_cache *c, pleat_devptr ptr, pleat_block_info *out)
 {
-    pl_bfc *b = pl_bfc_of(a);
-    pl_lock_acquire(&b->base.lock);
+    const pl_bfc *b = pl_bfc_of(&c->base);
     const pl_bfc_chunk *chunk = find_live(b, ptr);
     chunk = chunk ? chunk : chunk_around(b, ptr);
-    pleat_status st = chunk && chunk->state == PL_BFC_LIVE ? PLEAT_OK : PLEAT_EFOREIGN;
-    if (st == PLEAT_OK) {
-        *out = pl_cache_info(&b->base, chunk->ptr, chunk->bytes, chunk->requested_bytes,
-                             chunk->stream);
+    if (!chunk || chunk->state != PL_BFC_LIVE) {
+        return PLEAT_EFOREIGN;
     }
-    pl_lock_release(&b->base.lock);
-    return st;
+    *out = pl_cache_info(c, chunk->ptr, chunk->bytes, chunk->requested_bytes, chunk->stream);
+    return PLEAT_OK;
 }
 
 /* ---- free ------------------------------------------------------------------------------------ */
@@ -205,14 +197,11 @@ static pleat_status free_live(pl_bfc *b, pl_bfc_chunk *chunk, pl_stream *stream)
     return PLEAT_OK;
 }
 
-static pleat_status bfc_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+static pleat_status free_at(pl_cache *c, pleat_devptr ptr, pl_stream *stream)
 {
-    pl_bfc *b = pl_bfc_of(a);
-    pl_lock_acquire(&b->base.lock);
+    pl_bfc *b = pl_bfc_of(&c->base);
     pl_bfc_chunk *chunk = find_live(b, ptr);
-    pleat_status st = chunk ? free_live(b, chunk, stream) : not_live(b, ptr);
-    pl_lock_release(&b->base.lock);
-    return st;
+    return chunk ? free_live(b, chunk, stream) : not_live(b, ptr);
 }
 
 /* The graph is gone; what it did counts as one more use, up to now. */
@@ -250,6 +239,9 @@ static pleat_status give_back(pl_cache *c, uint64_t keep_bytes, bool wait, uint6
 
 /* A new limit is the memory limit from now on; what was derived from it at creation stays. */
 static const pl_cache_kind kind = {
+    .free = free_at,
+    .record = record,
+    .query = query,
     .release_all = pl_bfc_release_all,
     .release = give_back,
     .end_capture = end_capture,
@@ -281,9 +273,6 @@ const pl_allocator_ops pl_tf_bfc_ops = {
     .options = &pl_bfc_option_table,
     .create = bfc_create,
     .alloc = bfc_alloc,
-    .free = bfc_free,
-    .record_stream = bfc_record_stream,
-    .query = bfc_query,
     .set_limit = pl_cache_set_limit,
     PL_CACHE_OPS,
 };

@@ -125,43 +125,31 @@ static pleat_status free_live(pl_torch *t, pl_torch_block *block, pl_stream *str
     return PLEAT_OK;
 }
 
-static pleat_status torch_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+static pleat_status free_at(pl_cache *c, pleat_devptr ptr, pl_stream *stream)
 {
-    pl_torch *t = pl_torch_of(a);
-    pl_lock_acquire(&t->base.lock);
+    pl_torch *t = pl_torch_of(&c->base);
     pl_torch_block *block = find_live(t, ptr);
-    pleat_status st = block ? free_live(t, block, stream) : not_live(t, ptr);
-    pl_lock_release(&t->base.lock);
-    return st;
+    return block ? free_live(t, block, stream) : not_live(t, ptr);
 }
 
-static pleat_status torch_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+static pleat_status record(pl_cache *c, pleat_devptr ptr, pl_stream *stream)
 {
-    if (!stream) {
-        return PLEAT_EINVAL;
-    }
-    pl_torch *t = pl_torch_of(a);
+    pl_torch *t = pl_torch_of(&c->base);
     bool added = false;
-    pl_lock_acquire(&t->base.lock);
     pl_torch_block *block = find_live(t, ptr);
-    pleat_status st = block ? pl_torch_add_use(t, block, stream, &added) : PLEAT_EFOREIGN;
-    pl_lock_release(&t->base.lock);
-    return st;
+    return block ? pl_torch_add_use(t, block, stream, &added) : PLEAT_EFOREIGN;
 }
 
-static pleat_status torch_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out)
+static pleat_status query(pl_cache *c, pleat_devptr ptr, pleat_block_info *out)
 {
-    pl_torch *t = pl_torch_of(a);
-    pl_lock_acquire(&t->base.lock);
+    const pl_torch *t = pl_torch_of(&c->base);
     const pl_torch_block *block = find_live(t, ptr);
     block = block ? block : block_around(t, ptr);
-    pleat_status st = block && block->state == PL_TORCH_LIVE ? PLEAT_OK : PLEAT_EFOREIGN;
-    if (st == PLEAT_OK) {
-        *out = pl_cache_info(&t->base, block->ptr, block->bytes, block->requested_bytes,
-                             block->stream);
+    if (!block || block->state != PL_TORCH_LIVE) {
+        return PLEAT_EFOREIGN;
     }
-    pl_lock_release(&t->base.lock);
-    return st;
+    *out = pl_cache_info(c, block->ptr, block->bytes, block->requested_bytes, block->stream);
+    return PLEAT_OK;
 }
 
 /* emptyCache: everything unsplit, as long as more than keep_bytes are reserved. And
@@ -263,6 +251,9 @@ static void visit(pl_cache *c, void (*see)(void *context, const pl_piece *piece)
 /* ---- the two of them ------------------------------------------------------------------------- */
 
 static const pl_cache_kind kind = {
+    .free = free_at,
+    .record = record,
+    .query = query,
     .release_all = release_all,
     .release = give_back,
     .end_capture = end_capture,
@@ -322,9 +313,6 @@ static pleat_status expandable_create(pl_device *dev, const pl_allocator_options
 #define COMMON_OPS                        \
     .options = &pl_torch_option_table,    \
     .alloc = torch_alloc,                 \
-    .free = torch_free,                   \
-    .record_stream = torch_record_stream, \
-    .query = torch_query,                 \
     .set_limit = pl_cache_set_limit,      \
     PL_CACHE_OPS
 /* clang-format on */
