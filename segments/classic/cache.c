@@ -74,6 +74,15 @@ pleat_status pl_cache_destroy(pl_allocator *a, bool force, size_t *n_live, size_
     return PLEAT_OK;
 }
 
+size_t pl_cache_mfree_last(pl_cache *c, pleat_devptr ptr)
+{
+    pl_lock_release(&c->lock);
+    bool is_refused = pl_device_mfree(c->dev, ptr) != PLEAT_OK &&
+                      pl_device_mfree(c->dev, ptr) != PLEAT_OK;
+    pl_lock_acquire(&c->lock);
+    return is_refused ? 1 : 0;
+}
+
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
 pleat_status pl_cache_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)

@@ -68,6 +68,10 @@ static inline pleat_status pl_cache_check_request(size_t bytes, const pl_stream 
     return bytes != 0 && stream ? PLEAT_ESIZE : PLEAT_EINVAL;
 }
 
+/* At the very end: an allocation of the driver's goes back, or stays, since there is no later.
+ * Returns how many stay, 0 or 1. Lock dropped meanwhile. */
+size_t pl_cache_mfree_last(pl_cache *c, pleat_devptr ptr);
+
 /* With lock: does another round serve a request for `bytes`, after one that ended with `st`? */
 bool pl_cache_may_try(pl_cache *c, pl_turn *turn, pleat_status st, uint64_t bytes);
 

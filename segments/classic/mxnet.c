@@ -106,26 +106,16 @@ pleat_status pl_mxnet_query(pl_cache *c, pleat_devptr ptr, pleat_block_info *out
 
 /* ---- free ------------------------------------------------------------------------------------ */
 
-/* Which of the block's further users are being captured: a graph will use it again. */
-static pleat_status ask_captures(pl_mxnet *m, pl_mxnet_block *block, uint64_t *captured)
-{
-    uint64_t others = block->uses.lanes & ~pl_order_lane(block->stream);
-    *captured = 0;
-    if (others == 0) {
-        return PLEAT_OK;
-    }
-    block->state = PL_MXNET_FREEING;
-    pleat_status st = pl_order_captured(&m->order, others, captured);
-    block->state = PL_MXNET_LIVE;
-    return st;
-}
-
+/* What a further user that is being captured has used its graph will use again. */
 static pleat_status free_live(pl_mxnet *m, pl_mxnet_block *block, pl_stream *stream)
 {
     uint64_t lanes = block->uses.lanes;
     uint64_t captured = 0;
     block->uses.lanes |= stream ? pl_order_lane(stream) : 0;
-    pleat_status st = ask_captures(m, block, &captured);
+    uint64_t others = block->uses.lanes & ~pl_order_lane(block->stream);
+    block->state = PL_MXNET_FREEING;
+    pleat_status st = pl_order_captured(&m->order, others, &captured);
+    block->state = PL_MXNET_LIVE;
     if (st != PLEAT_OK) {
         block->uses.lanes = lanes;
         return st;

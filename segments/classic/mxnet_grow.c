@@ -230,10 +230,7 @@ size_t pl_mxnet_release_all(pl_cache *c)
     for (pl_tree_node *node; (node = pl_tree_first(&m->by_address)) != NULL;) {
         pl_mxnet_block *block = PL_TREE_ENTRY(node, pl_mxnet_block, node);
         take_out(m, block);
-        pl_lock_release(&m->base.lock);
-        n_refused += pl_device_mfree(m->base.dev, block->ptr) != PLEAT_OK &&
-                     pl_device_mfree(m->base.dev, block->ptr) != PLEAT_OK; /* there is no later */
-        pl_lock_acquire(&m->base.lock);
+        n_refused += pl_cache_mfree_last(c, block->ptr);
         pl_host_free(&m->base.host, block);
     }
     size_t cursor = 0;

@@ -159,26 +159,16 @@ static pleat_status query(pl_cache *c, pleat_devptr ptr, pleat_block_info *out)
 
 /* ---- free ------------------------------------------------------------------------------------ */
 
-/* Which of the block's further users are being captured: a graph will use it again. */
-static pleat_status ask_captures(pl_bfc *b, pl_bfc_chunk *chunk, uint64_t *captured)
-{
-    uint64_t others = chunk->uses.lanes & ~pl_order_lane(chunk->stream);
-    *captured = 0;
-    if (others == 0) {
-        return PLEAT_OK;
-    }
-    chunk->state = PL_BFC_FREEING;
-    pleat_status st = pl_order_captured(&b->order, others, captured);
-    chunk->state = PL_BFC_LIVE;
-    return st;
-}
-
+/* What a further user that is being captured has used its graph will use again. */
 static pleat_status free_live(pl_bfc *b, pl_bfc_chunk *chunk, pl_stream *stream)
 {
     uint64_t lanes = chunk->uses.lanes;
     uint64_t captured = 0;
     chunk->uses.lanes |= stream ? pl_order_lane(stream) : 0;
-    pleat_status st = ask_captures(b, chunk, &captured);
+    uint64_t others = chunk->uses.lanes & ~pl_order_lane(chunk->stream);
+    chunk->state = PL_BFC_FREEING;
+    pleat_status st = pl_order_captured(&b->order, others, &captured);
+    chunk->state = PL_BFC_LIVE;
     if (st != PLEAT_OK) {
         chunk->uses.lanes = lanes;
         return st;

@@ -246,10 +246,7 @@ size_t pl_bfc_release_all(pl_cache *c)
     }
     for (pl_bfc_region *region; (region = first_region(b)) != NULL;) {
         pl_tree_remove(&b->regions, &region->node);
-        pl_lock_release(&b->base.lock);
-        n_refused += pl_device_mfree(b->base.dev, region->ptr) != PLEAT_OK &&
-                     pl_device_mfree(b->base.dev, region->ptr) != PLEAT_OK; /* there is no later */
-        pl_lock_acquire(&b->base.lock);
+        n_refused += pl_cache_mfree_last(c, region->ptr);
         for (pl_bfc_chunk *chunk = region->first; chunk;) {
             pl_bfc_chunk *next = chunk->next;
             pl_host_free(&b->base.host, chunk);

@@ -199,6 +199,8 @@ void pl_torch_merge(pl_torch *t, pl_torch_block *block);
 void pl_torch_absorb_next(pl_torch *t, pl_torch_block *block);
 /* The end of a block whose uses are over: merges, returns it to its pool (free_block). */
 void pl_torch_recycle(pl_torch *t, pl_torch_block *block);
+/* At the very end: the host memory of a segment and its blocks, live ones too. */
+void pl_torch_forget_segment(pl_torch *t, pl_torch_segment *segment);
 
 /* torch_options.c */
 uint64_t pl_torch_limit(const pl_torch *t); /* allowed_memory_maximum: the least of all; 0 = none */

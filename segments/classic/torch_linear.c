@@ -283,16 +283,8 @@ static size_t release_all(pl_torch *t)
     for (pl_tree_node *node; (node = pl_tree_first(&t->segments)) != NULL;) {
         pl_torch_segment *segment = PL_TREE_ENTRY(node, pl_torch_segment, node);
         pl_tree_remove(&t->segments, node);
-        pl_lock_release(&t->base.lock);
-        n_refused += pl_device_mfree(t->base.dev, segment->ptr) != PLEAT_OK &&
-                     pl_device_mfree(t->base.dev, segment->ptr) != PLEAT_OK; /* there is no later */
-        pl_lock_acquire(&t->base.lock);
-        for (pl_torch_block *block = segment->first; block;) {
-            pl_torch_block *next = block->next;
-            pl_host_free(&t->base.host, block);
-            block = next;
-        }
-        pl_host_free(&t->base.host, segment);
+        n_refused += pl_cache_mfree_last(&t->base, segment->ptr);
+        pl_torch_forget_segment(t, segment);
     }
     return n_refused;
 }

@@ -314,3 +314,13 @@ void pl_torch_recycle(pl_torch *t, pl_torch_block *block)
         add_inactive_split(t, pool, block->bytes);
     }
 }
+
+void pl_torch_forget_segment(pl_torch *t, pl_torch_segment *segment)
+{
+    for (pl_torch_block *block = segment->first; block;) {
+        pl_torch_block *next = block->next;
+        pl_host_free(&t->base.host, block);
+        block = next;
+    }
+    pl_host_free(&t->base.host, segment);
+}

@@ -370,13 +370,8 @@ static size_t release_whole_segment(pl_torch *t, pl_torch_segment *segment)
     n_refused += pl_range_release(t->base.dev, range) != PLEAT_OK &&
                  pl_range_release(t->base.dev, range) != PLEAT_OK;
     pl_lock_acquire(&t->base.lock);
-    for (pl_torch_block *block = segment->first; block;) {
-        pl_torch_block *next = block->next;
-        pl_host_free(&t->base.host, block);
-        block = next;
-    }
     pl_host_free(&t->base.host, segment->pages);
-    pl_host_free(&t->base.host, segment);
+    pl_torch_forget_segment(t, segment);
     return n_refused;
 }
 
