@@ -172,7 +172,15 @@ static size_t release_all(pl_cache *c)
     pl_torch *t = pl_torch_of(&c->base);
     (void)pl_torch_wait_uses(t);
     pl_torch_drop_uses(t);
-    size_t n_refused = t->source->release_all(t);
+    if (t->segments.count != 0) {
+        pl_torch_wait_for_streams(t);
+    }
+    size_t n_refused = 0;
+    for (pl_tree_node *node; (node = pl_tree_first(&t->segments)) != NULL;) {
+        pl_tree_remove(&t->segments, node);
+        n_refused += t->source->end_segment(t, PL_TREE_ENTRY(node, pl_torch_segment, node));
+    }
+    n_refused += t->source->end ? t->source->end(t) : 0;
     pl_ptrmap_fini(&t->live, &c->host);
     return n_refused;
 }

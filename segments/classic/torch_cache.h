@@ -127,8 +127,10 @@ struct pl_torch_source {
     pleat_status (*release_oversize)(pl_torch *t, const pl_torch_request *r, bool *enough);
     /* Give back what is free, large pool first, while more than keep_bytes are reserved. */
     pleat_status (*release)(pl_torch *t, uint64_t keep_bytes, uint64_t *released);
-    /* At the very end: every segment, live blocks or not. Returns what the driver refused. */
-    size_t (*release_all)(pl_torch *t);
+    /* At the very end: a segment that is out of the tree, live blocks or not; and what is kept
+     * beside segments, NULL if nothing is. Both return how many objects the driver refused. */
+    size_t (*end_segment)(pl_torch *t, pl_torch_segment *segment);
+    size_t (*end)(pl_torch *t);
     bool has_pages;
 };
 

@@ -273,19 +273,10 @@ static pleat_status collect_garbage(pl_torch *t)
     return depart(t, &d, &released);
 }
 
-static size_t release_all(pl_torch *t)
+static size_t end_segment(pl_torch *t, pl_torch_segment *segment)
 {
-    pl_lock_assert(&t->base.lock);
-    size_t n_refused = 0;
-    if (t->segments.count != 0) {
-        pl_torch_wait_for_streams(t);
-    }
-    for (pl_tree_node *node; (node = pl_tree_first(&t->segments)) != NULL;) {
-        pl_torch_segment *segment = PL_TREE_ENTRY(node, pl_torch_segment, node);
-        pl_tree_remove(&t->segments, node);
-        n_refused += pl_cache_mfree_last(&t->base, segment->ptr);
-        pl_torch_forget_segment(t, segment);
-    }
+    size_t n_refused = pl_cache_mfree_last(&t->base, segment->ptr);
+    pl_torch_forget_segment(t, segment);
     return n_refused;
 }
 
@@ -294,5 +285,5 @@ const pl_torch_source pl_torch_linear = {
     .collect = collect_garbage,
     .release_oversize = release_oversize,
     .release = release,
-    .release_all = release_all,
+    .end_segment = end_segment,
 };

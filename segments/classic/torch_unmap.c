@@ -355,7 +355,7 @@ static void unmap_all(pl_torch *t, const pl_torch_segment *segment)
     }
 }
 
-static size_t release_whole_segment(pl_torch *t, pl_torch_segment *segment)
+static size_t end_segment(pl_torch *t, pl_torch_segment *segment)
 {
     size_t page = segment->first->pool->page_bytes;
     size_t n_refused = 0;
@@ -375,17 +375,10 @@ static size_t release_whole_segment(pl_torch *t, pl_torch_segment *segment)
     return n_refused;
 }
 
-static size_t release_all(pl_torch *t)
+/* The chunks that the driver had refused. */
+static size_t end(pl_torch *t)
 {
-    pl_lock_assert(&t->base.lock);
     size_t n_refused = 0;
-    if (t->segments.count != 0) {
-        pl_torch_wait_for_streams(t);
-    }
-    for (pl_tree_node *node; (node = pl_tree_first(&t->segments)) != NULL;) {
-        pl_tree_remove(&t->segments, node);
-        n_refused += release_whole_segment(t, PL_TREE_ENTRY(node, pl_torch_segment, node));
-    }
     for (unsigned i = PLEAT_POOL_SMALL; i < PLEAT_N_POOLS; i++) {
         pl_torch_refused *refused = &t->pools[i].refused;
         pl_lock_release(&t->base.lock);
@@ -404,6 +397,7 @@ const pl_torch_source pl_torch_pages = {
     .collect = collect,
     .release_oversize = release_oversize,
     .release = release,
-    .release_all = release_all,
+    .end_segment = end_segment,
+    .end = end,
     .has_pages = true,
 };
