@@ -303,6 +303,7 @@ static const pl_allocator_ops toy_ops = {
     .options = &pl_toy_option_table,
     .create = toy_create,
     .alloc = toy_alloc,
+    .free = pl_cache_free,
     .set_limit = pl_cache_set_limit,
     PL_CACHE_OPS,
 };

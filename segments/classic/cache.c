@@ -87,11 +87,7 @@ size_t pl_cache_mfree_last(pl_cache *c, pleat_devptr ptr)
 
 pleat_status pl_cache_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
 {
-    pl_cache *c = cache_of(a);
-    pl_lock_acquire(&c->lock);
-    pleat_status st = c->kind->free(c, ptr, stream);
-    pl_lock_release(&c->lock);
-    return st;
+    return pl_cache_free_by(a, ptr, stream, cache_of(a)->kind->free);
 }
 
 pleat_status pl_cache_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)

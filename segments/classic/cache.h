@@ -21,7 +21,7 @@ typedef struct pl_cache_kind {
     /* At the very end, after *n_live has been told: give everything to the driver, live blocks or
      * not, and all host memory back. Returns how many objects the driver refused. */
     size_t (*release_all)(pl_cache *c);
-    /* pl_allocator_ops.free. */
+    /* For pl_cache_free. */
     pleat_status (*free)(pl_cache *c, pleat_devptr ptr, pl_stream *stream);
     /* pl_allocator_ops.record_stream, of a stream that there is. */
     pleat_status (*record)(pl_cache *c, pleat_devptr ptr, pl_stream *stream);
@@ -78,9 +78,21 @@ bool pl_cache_may_try(pl_cache *c, pl_turn *turn, pleat_status st, uint64_t byte
 pleat_block_info pl_cache_info(const pl_cache *c, pleat_devptr base, size_t bytes,
                                size_t requested_bytes, const pl_stream *stream);
 
+/* pl_allocator_ops.free, done by `free_at`; inline, since a free is half of a hit. */
+static inline pleat_status pl_cache_free_by(pl_allocator *a, pleat_devptr ptr, pl_stream *stream,
+                                            pleat_status (*free_at)(pl_cache *c, pleat_devptr ptr,
+                                                                    pl_stream *stream))
+{
+    pl_cache *c = (pl_cache *)(void *)a;
+    pl_lock_acquire(&c->lock);
+    pleat_status st = free_at(c, ptr, stream);
+    pl_lock_release(&c->lock);
+    return st;
+}
+
 /* pl_allocator_ops, in full. */
 pleat_status pl_cache_destroy(pl_allocator *a, bool force, size_t *n_live, size_t *n_leaked);
-pleat_status pl_cache_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream);
+pleat_status pl_cache_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream); /* kind->free */
 pleat_status pl_cache_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream *stream);
 pleat_status pl_cache_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out);
 pleat_status pl_cache_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released);
@@ -92,11 +104,11 @@ void pl_cache_visit(pl_allocator *a, void (*see)(void *context, const pl_piece *
                     void *context);
 int pl_cache_check(pl_allocator *a);
 
-/* Without the limit, which a pool of the driver's keeps itself. */
+/* Without the limit, which a pool of the driver's keeps itself, and without the free, which may be
+ * inline. */
 /* clang-format off */
 #define PL_CACHE_OPS                              \
     .destroy = pl_cache_destroy,                  \
-    .free = pl_cache_free,                        \
     .record_stream = pl_cache_record_stream,      \
     .query = pl_cache_query,                      \
     .trim = pl_cache_trim,                        \

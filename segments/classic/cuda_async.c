@@ -397,6 +397,7 @@ const pl_allocator_ops pl_cuda_async_ops = {
     .options = &pl_async_option_table,
     .create = async_create,
     .alloc = async_alloc,
+    .free = pl_cache_free,
     .set_limit = async_set_limit,
     PL_CACHE_OPS,
 };

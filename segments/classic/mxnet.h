@@ -192,6 +192,7 @@ pleat_status pl_mxnet_end_capture(pl_cache *c, pl_stream *stream);
 /* clang-format off */
 #define PL_MXNET_COMMON_OPS          \
     .needs_vmm = false,              \
+    .free = pl_cache_free,           \
     .set_limit = pl_cache_set_limit, \
     PL_CACHE_OPS
 

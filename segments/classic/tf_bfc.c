@@ -263,6 +263,7 @@ const pl_allocator_ops pl_tf_bfc_ops = {
     .options = &pl_bfc_option_table,
     .create = bfc_create,
     .alloc = bfc_alloc,
+    .free = pl_cache_free,
     .set_limit = pl_cache_set_limit,
     PL_CACHE_OPS,
 };

@@ -132,6 +132,11 @@ static pleat_status free_at(pl_cache *c, pleat_devptr ptr, pl_stream *stream)
     return block ? free_live(t, block, stream) : not_live(t, ptr);
 }
 
+static pleat_status torch_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+{
+    return pl_cache_free_by(a, ptr, stream, free_at);
+}
+
 static pleat_status record(pl_cache *c, pleat_devptr ptr, pl_stream *stream)
 {
     pl_torch *t = pl_torch_of(&c->base);
@@ -259,7 +264,6 @@ static void visit(pl_cache *c, void (*see)(void *context, const pl_piece *piece)
 /* ---- the two of them ------------------------------------------------------------------------- */
 
 static const pl_cache_kind kind = {
-    .free = free_at,
     .record = record,
     .query = query,
     .release_all = release_all,
@@ -321,6 +325,7 @@ static pleat_status expandable_create(pl_device *dev, const pl_allocator_options
 #define COMMON_OPS                        \
     .options = &pl_torch_option_table,    \
     .alloc = torch_alloc,                 \
+    .free = torch_free,                   \
     .set_limit = pl_cache_set_limit,      \
     PL_CACHE_OPS
 /* clang-format on */
