@@ -426,10 +426,10 @@ pleat_status pleat_block_record_stream(pleat handle, int device, pleat_devptr pt
     return with_block(handle, device, ptr, stream, false);
 }
 
-pleat_status pleat_block_query(pleat handle, int device, pleat_devptr ptr, size_t out_bytes,
-                               pleat_block_info *out)
+pleat_status pleat_block_query_sized(pleat handle, int device, pleat_devptr ptr, size_t out_bytes,
+                                     pleat_block_info *out)
 {
-    static const pl_sized kind = PL_SIZED("pleat_block_query", pleat_block_info, device);
+    static const pl_sized kind = PL_SIZED_BLOCK_INFO;
     pleat_block_info info = { 0 };
     pleat_status st = pl_sized_check(&kind, out_bytes, out);
     if (st != PLEAT_OK) {

@@ -118,9 +118,9 @@ pleat_status pleat_device_memory_info(pleat handle, int device, uint64_t *free_b
     return st;
 }
 
-pleat_status pleat_device_stats(pleat handle, int device, size_t out_bytes, pleat_stats *out)
+pleat_status pleat_device_stats_sized(pleat handle, int device, size_t out_bytes, pleat_stats *out)
 {
-    static const pl_sized kind = PL_SIZED("pleat_device_stats", pleat_stats, n_undo_failures);
+    static const pl_sized kind = PL_SIZED_STATS;
     pl_use use;
     pl_gpu *gpu;
     pleat_stats stats;
@@ -234,10 +234,10 @@ pleat_status pleat_stream_retire(pleat handle, int device, void *stream)
     return st;
 }
 
-pleat_status pleat_device_describe(pleat handle, int device, size_t out_bytes,
-                                   pleat_device_info *out)
+pleat_status pleat_device_describe_sized(pleat handle, int device, size_t out_bytes,
+                                         pleat_device_info *out)
 {
-    static const pl_sized kind = PL_SIZED("pleat_device_describe", pleat_device_info, limit_bytes);
+    static const pl_sized kind = PL_SIZED_DEVICE_INFO;
     pl_use use;
     pleat_status st = pl_sized_check(&kind, out_bytes, out);
     pl_gpu *gpu = st == PLEAT_OK ? begin_open(handle, device, &use) : NULL;

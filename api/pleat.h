@@ -14,9 +14,11 @@
  * PLEAT_ENOMEM_DEVICE and PLEAT_EDRIVER. No lock of pleat is held while a callback runs.
  *
  * Versions: structs that the library writes for the caller may get further members at their ends.
- * Functions that write one take its size, sizeof of the struct as the program was compiled. With a
- * newer library the members that the program does not know are not written; with an older one the
- * members that the library does not know are 0. A size that the struct cannot have is PLEAT_EINVAL.
+ * A call that writes one tells the library how long it was when the program was compiled: it is an
+ * inline function here, and `..._sized` in the library. With a newer library the members that the
+ * program does not know are not written; with an older one the members that the library does not
+ * know are 0. A size that the struct cannot have is PLEAT_EINVAL. Programs that look the functions
+ * up by name find those of 0.1, without a size, which write the struct as 0.1 had it.
  * pleat_error is the library's own memory, PLEAT_ERROR_ROOM bytes of it, zero behind its members.
  * pleat, pleat_pool_id and pleat_stat are passed by value or stand in arrays, and never change; nor
  * do numbers of statuses and other constants.
@@ -212,13 +214,19 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_block_record_stream(pleat instance, 
 /** Find the live block that an address lies in.
  *
  *  Params   ptr  any address inside the block.
- *           out_bytes  sizeof(pleat_block_info).
  *  Returns  PLEAT_OK; PLEAT_EINVAL (ptr is 0); PLEAT_EFOREIGN; PLEAT_EDEVICE.
  *  Threads  any. A block that another thread frees meanwhile may be found or not.
  *  Blocks   never; opens no device. */
-PLEAT_API PLEAT_MUST_USE pleat_status pleat_block_query(pleat instance, int device,
-                                                        pleat_devptr ptr, size_t out_bytes,
-                                                        pleat_block_info *out);
+PLEAT_API PLEAT_MUST_USE pleat_status pleat_block_query_sized(pleat instance, int device,
+                                                              pleat_devptr ptr, size_t out_bytes,
+                                                              pleat_block_info *out);
+#ifndef PLEAT_FIRST_VERSIONS
+PLEAT_MUST_USE static inline pleat_status pleat_block_query(pleat instance, int device,
+                                                            pleat_devptr ptr, pleat_block_info *out)
+{
+    return pleat_block_query_sized(instance, device, ptr, sizeof *out, out);
+}
+#endif
 
 /** Allocate on the default instance, in the form that adapters expect.
  *
@@ -285,23 +293,35 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_memory_info(pleat instance, i
 
 /** Tell what is at work on a device: GPU, driver, allocator, and why it is not the configured one.
  *
- *  Params   out_bytes  sizeof(pleat_device_info).
  *  Returns  PLEAT_OK; PLEAT_EINVAL; what opening the device returns.
  *  Owner    the instance keeps the texts.
  *  Threads  any. */
-PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_describe(pleat instance, int device,
-                                                            size_t out_bytes,
-                                                            pleat_device_info *out);
+PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_describe_sized(pleat instance, int device,
+                                                                  size_t out_bytes,
+                                                                  pleat_device_info *out);
+#ifndef PLEAT_FIRST_VERSIONS
+PLEAT_MUST_USE static inline pleat_status pleat_device_describe(pleat instance, int device,
+                                                                pleat_device_info *out)
+{
+    return pleat_device_describe_sized(instance, device, sizeof *out, out);
+}
+#endif
 
 /** Read the statistics of a device.
  *
  *  Units    counts and bytes: pleat_types.h. num_ooms counts requests that failed.
- *  Params   out_bytes  sizeof(pleat_stats).
  *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_EDEVICE. All zero for a device never used.
  *  Threads  any; one consistent snapshot under the allocator's lock.
  *  Blocks   never; opens no device. */
-PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_stats(pleat instance, int device,
-                                                         size_t out_bytes, pleat_stats *out);
+PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_stats_sized(pleat instance, int device,
+                                                               size_t out_bytes, pleat_stats *out);
+#ifndef PLEAT_FIRST_VERSIONS
+PLEAT_MUST_USE static inline pleat_status pleat_device_stats(pleat instance, int device,
+                                                             pleat_stats *out)
+{
+    return pleat_device_stats_sized(instance, device, sizeof *out, out);
+}
+#endif
 
 /** Set every peak of a device's statistics to what is current.
  *

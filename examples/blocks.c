@@ -25,7 +25,7 @@ int main(void)
     void *stream = NULL; /* a CUstream; NULL is the legacy default stream */
 
     require(pleat_create(NULL, &instance)); /* PLEAT_CONF alone */
-    require(pleat_device_describe(instance, 0, sizeof device, &device));
+    require(pleat_device_describe(instance, 0, &device));
     printf("%s, %llu MiB, allocator %s\n", device.name,
            (unsigned long long)device.total_bytes / MIB, device.allocator);
 
@@ -42,7 +42,7 @@ int main(void)
     require(pleat_block_alloc(instance, 0, 100 * MIB, stream, &large));
 
     pleat_stats stats;
-    require(pleat_device_stats(instance, 0, sizeof stats, &stats));
+    require(pleat_device_stats(instance, 0, &stats));
     printf("live %llu MiB, resident %llu MiB, %llu granules moved\n",
            (unsigned long long)stats.allocated_bytes[PLEAT_POOL_ALL].current / MIB,
            (unsigned long long)stats.resident_bytes / MIB,

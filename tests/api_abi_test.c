@@ -4,6 +4,7 @@
 
 #include "api/sized.h"
 #include "tests/support/api_abi.h"
+#include "tests/support/api_first_versions.h"
 #include "tests/support/api_sim.h"
 #include "tests/support/suite.h"
 
@@ -118,17 +119,17 @@ static void close_with_block(void)
 
 static pleat_status read_stats(size_t bytes, void *out)
 {
-    return pleat_device_stats(instance, 0, bytes, out);
+    return pleat_device_stats_sized(instance, 0, bytes, out);
 }
 
 static pleat_status read_info(size_t bytes, void *out)
 {
-    return pleat_device_describe(instance, 0, bytes, out);
+    return pleat_device_describe_sized(instance, 0, bytes, out);
 }
 
 static pleat_status read_block(size_t bytes, void *out)
 {
-    return pleat_block_query(instance, 0, block, bytes, out);
+    return pleat_block_query_sized(instance, 0, block, bytes, out);
 }
 
 static const struct {
@@ -173,6 +174,28 @@ START_TEST(a_size_of_something_else_is_refused_and_nothing_written)
 }
 END_TEST
 
+/* By name a program of 0.1 finds what writes its structs, and not a byte more. */
+START_TEST(the_calls_of_the_first_version_write_its_structs)
+{
+    struct {
+        pleat_stats stats;
+        pleat_device_info info;
+        pleat_block_info found;
+        uint64_t behind;
+    } first = { .behind = 77 };
+    pleat_stats stats;
+    ck_assert_int_eq(api_first_query(instance, block, &first.found), PLEAT_OK);
+    ck_assert_int_eq(api_first_describe(instance, &first.info), PLEAT_OK);
+    ck_assert_int_eq(api_first_stats(instance, &first.stats), PLEAT_OK);
+    ck_assert_int_eq(pleat_device_stats(instance, 0, &stats), PLEAT_OK);
+    ck_assert_mem_eq(&first.stats, &stats, sizeof stats);
+    ck_assert_uint_eq(first.found.base, block);
+    ck_assert_str_eq(first.info.driver, "sim");
+    ck_assert_uint_eq(first.behind, 77);
+    ck_assert_int_eq(api_first_stats(instance, NULL), PLEAT_EINVAL);
+}
+END_TEST
+
 START_TEST(behind_the_last_error_are_zeros)
 {
     unsigned char room[PLEAT_ERROR_ROOM];
@@ -198,6 +221,7 @@ int main(void)
     tcase_add_loop_test(calls, a_longer_struct_ends_in_zeros, 0, N_READERS);
     tcase_add_loop_test(calls, a_size_of_something_else_is_refused_and_nothing_written, 0,
                         N_READERS);
+    tcase_add_test(calls, the_calls_of_the_first_version_write_its_structs);
     tcase_add_test(calls, behind_the_last_error_are_zeros);
     return suite_run(suite);
 }

@@ -17,8 +17,7 @@ START_TEST(a_block_is_aligned_found_from_any_address_inside_and_freed_once)
         const pleat_devptr inside[] = { ptr, ptr + sizes[i] / 2, ptr + sizes[i] - 1 };
         for (int at = 0; at < 3; at++) {
             pleat_block_info info;
-            ck_assert_int_eq(pleat_block_query(instance, 0, inside[at], sizeof info, &info),
-                             PLEAT_OK);
+            ck_assert_int_eq(pleat_block_query(instance, 0, inside[at], &info), PLEAT_OK);
             ck_assert_uint_eq(info.base, ptr);
             ck_assert_uint_eq(info.requested_bytes, sizes[i]);
             ck_assert_uint_ge(info.bytes, sizes[i]);
@@ -26,7 +25,7 @@ START_TEST(a_block_is_aligned_found_from_any_address_inside_and_freed_once)
         }
         api_free(instance, 0, ptr, NULL);
         pleat_block_info info;
-        ck_assert_int_eq(pleat_block_query(instance, 0, ptr, sizeof info, &info), PLEAT_EFOREIGN);
+        ck_assert_int_eq(pleat_block_query(instance, 0, ptr, &info), PLEAT_EFOREIGN);
         pleat_status st = pleat_block_free(instance, 0, ptr, NULL);
         ck_assert(st == PLEAT_EFOREIGN || st == PLEAT_EDOUBLEFREE);
         ck_assert_int_eq(pleat_last_error()->status, st);
@@ -105,7 +104,7 @@ START_TEST(foreign_pointers_are_named)
     if (other != ptr) {
         api_expect(PLEAT_EFOREIGN, "belongs to device 1");
     }
-    ck_assert_int_eq(pleat_block_query(instance, 0, 0xdead00, sizeof info, &info), PLEAT_EFOREIGN);
+    ck_assert_int_eq(pleat_block_query(instance, 0, 0xdead00, &info), PLEAT_EFOREIGN);
     ck_assert_uint_eq(api_stats(instance, 0).allocation[PLEAT_POOL_ALL].current, 1);
     api_free(instance, 0, ptr, NULL);
     api_free(instance, 1, other, NULL);
@@ -121,9 +120,8 @@ START_TEST(null_pointers_are_invalid)
         ck_assert_int_eq(pleat_block_free(instance, 0, 0, NULL), PLEAT_EINVAL);
         api_expect(PLEAT_EINVAL, "NULL");
         ck_assert_int_eq(pleat_block_record_stream(instance, 0, 0, NULL), PLEAT_EINVAL);
-        ck_assert_int_eq(pleat_block_query(instance, 0, 0, sizeof info, &info), PLEAT_EINVAL);
-        ck_assert_int_eq(pleat_block_query(instance, 0, 512, sizeof(pleat_block_info), NULL),
-                         PLEAT_EINVAL);
+        ck_assert_int_eq(pleat_block_query(instance, 0, 0, &info), PLEAT_EINVAL);
+        ck_assert_int_eq(pleat_block_query(instance, 0, 512, NULL), PLEAT_EINVAL);
         api_free(instance, 0, api_alloc(instance, 0, MIB, NULL), NULL); /* again, device open */
     }
     api_unmake(instance);
@@ -170,7 +168,7 @@ START_TEST(a_block_knows_its_stream_and_may_be_recorded_on_another)
     void *b = api_stream(instance, 0);
     pleat_devptr ptr = api_alloc(instance, 0, MIB, a);
     pleat_block_info info;
-    ck_assert_int_eq(pleat_block_query(instance, 0, ptr, sizeof info, &info), PLEAT_OK);
+    ck_assert_int_eq(pleat_block_query(instance, 0, ptr, &info), PLEAT_OK);
     ck_assert_ptr_eq(info.stream, a);
     ck_assert_int_eq(pleat_block_record_stream(instance, 0, ptr, b), PLEAT_OK);
     ck_assert_int_eq(pleat_block_record_stream(instance, 0, ptr, a), PLEAT_OK);

@@ -342,7 +342,7 @@ START_TEST(foreign_pointers_and_second_frees_are_refused_and_change_nothing)
         ck_assert(st == PLEAT_EFOREIGN || (wrong[i] == gone && st == PLEAT_EDOUBLEFREE));
         st = pleat_block_record_stream(c.instance, 0, wrong[i], c.streams[0]);
         ck_assert(st == PLEAT_EFOREIGN || (wrong[i] == gone && st == PLEAT_EDOUBLEFREE));
-        st = pleat_block_query(c.instance, 0, wrong[i], sizeof info, &info);
+        st = pleat_block_query(c.instance, 0, wrong[i], &info);
         ck_assert(st == PLEAT_EFOREIGN || (st == PLEAT_OK && wrong[i] == ptr + 512));
     }
     pleat_stats after = compliance_stats(&c);

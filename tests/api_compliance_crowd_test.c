@@ -272,11 +272,11 @@ START_TEST(devices_do_not_affect_each_other)
     pleat_devptr there = 0;
     compliance c = compliance_open(_i, "capacity:128M,devices:2", "");
     pleat_devptr here = compliance_alloc(&c, 100 * MIB, NULL);
-    ck_assert_int_eq(pleat_device_stats(c.instance, 1, sizeof s, &s), PLEAT_OK);
+    ck_assert_int_eq(pleat_device_stats(c.instance, 1, &s), PLEAT_OK);
     ck_assert_uint_eq(s.resident_bytes, 0);
     ck_assert_int_eq(pleat_block_alloc(c.instance, 1, 100 * MIB, NULL, &there), PLEAT_OK);
     compliance_free(&c, here, NULL);
-    ck_assert_int_eq(pleat_device_stats(c.instance, 1, sizeof s, &s), PLEAT_OK);
+    ck_assert_int_eq(pleat_device_stats(c.instance, 1, &s), PLEAT_OK);
     ck_assert_uint_eq(s.allocation[0].current, 1);
     ck_assert_int_eq(pleat_device_trim(c.instance, 0, 0, true, NULL), PLEAT_OK);
     ck_assert_int_eq(pleat_block_free(c.instance, 1, there, NULL), PLEAT_OK);

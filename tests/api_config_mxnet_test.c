@@ -6,6 +6,7 @@
 
 #include "api/config/config.h"
 #include "api/pleat.h"
+#include "segments/classic/mxnet_options.h"
 
 static const char *const variables[] = {
     "PLEAT_CONF",
@@ -33,10 +34,16 @@ static void set(const char *name, const char *value)
 
 static pl_config read_good(const char *conf)
 {
-    pl_config config;
+    pl_config config = { .driver = PL_DRIVER_AUTO };
     pleat_status st = pl_config_read(conf, &config);
     ck_assert_msg(st == PLEAT_OK, "'%s': %s", conf, pleat_last_error()->text);
     return config;
+}
+
+static pl_mxnet_options read_own(const char *conf)
+{
+    pl_config config = read_good(conf);
+    return pl_mxnet_own(&config.options);
 }
 
 /* `conf` is refused, and the text has both parts. */
@@ -59,14 +66,14 @@ START_TEST(the_variables_set_the_options)
     set("MXNET_GPU_POOL_PAGE_SIZE", "8192");
     set("MXNET_GPU_MEM_LARGE_ALLOC_ROUND_SIZE", "1");
     set("MXNET_GPU_MEM_POOL_ROUND_LINEAR_CUTOFF", "20");
-    pl_config config = read_good(pools[_i]);
-    ck_assert_uint_eq(config.options.mxnet_reserve_percent, 9);
-    ck_assert_uint_eq(config.options.mxnet_page_bytes, 8192);
-    ck_assert_uint_eq(config.options.mxnet_large_bytes, 1);
-    ck_assert_uint_eq(config.options.mxnet_cutoff, 20);
+    pl_mxnet_options own = read_own(pools[_i]);
+    ck_assert_uint_eq(own.reserve_percent, 9);
+    ck_assert_uint_eq(own.page_bytes, 8192);
+    ck_assert_uint_eq(own.large_bytes, 1);
+    ck_assert_uint_eq(own.cutoff, 20);
     ck_assert_int_eq(unsetenv("MXNET_GPU_POOL_PAGE_SIZE"), 0);
     set("MXNET_GPU_MEM_POOL_PAGE_SIZE", "64");
-    ck_assert_uint_eq(read_good(pools[_i]).options.mxnet_page_bytes, 64);
+    ck_assert_uint_eq(read_own(pools[_i]).page_bytes, 64);
 }
 END_TEST
 
@@ -77,11 +84,12 @@ START_TEST(a_variable_that_is_unset_or_empty_means_the_default)
     for (size_t i = 1; i < sizeof variables / sizeof variables[0]; i++) {
         set(variables[i], "");
     }
-    pl_config config = read_good(pools[_i]);
-    ck_assert_uint_eq(config.options.mxnet_reserve_percent, defaults.mxnet_reserve_percent);
-    ck_assert_uint_eq(config.options.mxnet_page_bytes, defaults.mxnet_page_bytes);
-    ck_assert_uint_eq(config.options.mxnet_large_bytes, defaults.mxnet_large_bytes);
-    ck_assert_uint_eq(config.options.mxnet_cutoff, defaults.mxnet_cutoff);
+    pl_mxnet_options own = read_own(pools[_i]);
+    const pl_mxnet_options usual = pl_mxnet_own(&defaults);
+    ck_assert_uint_eq(own.reserve_percent, usual.reserve_percent);
+    ck_assert_uint_eq(own.page_bytes, usual.page_bytes);
+    ck_assert_uint_eq(own.large_bytes, usual.large_bytes);
+    ck_assert_uint_eq(own.cutoff, usual.cutoff);
 }
 END_TEST
 
@@ -92,11 +100,11 @@ START_TEST(the_strings_lie_above_the_variables_in_any_spelling)
     set("MXNET_GPU_POOL_PAGE_SIZE", "64");
     set("PLEAT_CONF", "mxnet_gpu_mem_pool_page_size:128,mxnet_gpu_mem_pool_reserve:10");
     snprintf(conf, sizeof conf, "%s", pools[_i]);
-    pl_config config = read_good(conf);
-    ck_assert_uint_eq(config.options.mxnet_reserve_percent, 10);
-    ck_assert_uint_eq(config.options.mxnet_page_bytes, 128);
+    pl_mxnet_options own = read_own(conf);
+    ck_assert_uint_eq(own.reserve_percent, 10);
+    ck_assert_uint_eq(own.page_bytes, 128);
     snprintf(conf, sizeof conf, "mxnet_gpu_pool_page_size:256,%s", pools[_i]);
-    ck_assert_uint_eq(read_good(conf).options.mxnet_page_bytes, 256);
+    ck_assert_uint_eq(read_own(conf).page_bytes, 256);
 }
 END_TEST
 
@@ -130,9 +138,9 @@ START_TEST(other_programs_variables_do_not_break_other_allocators)
     set("MXNET_GPU_MEM_POOL_TYPE", "Fancy");
     set("MXNET_USE_NAIVE_STORAGE_MANAGER", "yes");
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        pl_config config = read_good(others[i]);
-        ck_assert_uint_eq(config.options.mxnet_reserve_percent, 5);
-        ck_assert_uint_eq(config.options.mxnet_cutoff, 24);
+        pl_mxnet_options own = read_own(others[i]);
+        ck_assert_uint_eq(own.reserve_percent, 5);
+        ck_assert_uint_eq(own.cutoff, 24);
     }
     set("PLEAT_CONF", "allocator:mxnet"); /* replaced, so its variables do not matter */
     ck_assert_str_eq(read_good("allocator:pleat").allocator->name, "pleat");
@@ -145,10 +153,10 @@ START_TEST(two_spellings_must_agree)
     set("MXNET_GPU_MEM_POOL_PAGE_SIZE", "128");
     check_refused(pools[_i], "MXNET_GPU_POOL_PAGE_SIZE", "MXNET_GPU_MEM_POOL_PAGE_SIZE");
     set("MXNET_GPU_MEM_POOL_PAGE_SIZE", "64");
-    ck_assert_uint_eq(read_good(pools[_i]).options.mxnet_page_bytes, 64);
+    ck_assert_uint_eq(read_own(pools[_i]).page_bytes, 64);
     ck_assert_int_eq(unsetenv("MXNET_GPU_POOL_PAGE_SIZE"), 0);
     set("MXNET_GPU_MEM_POOL_PAGE_SIZE", "4096"); /* one spelling alone may repeat the default */
-    ck_assert_uint_eq(read_good(pools[_i]).options.mxnet_page_bytes, 4096);
+    ck_assert_uint_eq(read_own(pools[_i]).page_bytes, 4096);
 }
 END_TEST
 

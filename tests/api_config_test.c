@@ -5,7 +5,13 @@
 #include <string.h>
 
 #include "api/config/config.h"
+#include "api/config/key.h"
 #include "api/pleat.h"
+#include "segments/classic/cuda_async.h"
+#include "segments/classic/mxnet_options.h"
+#include "segments/classic/tf_bfc.h"
+#include "segments/classic/torch_options.h"
+#include "segments/pleat/options.h"
 
 static void clear_environment(void)
 {
@@ -44,7 +50,8 @@ START_TEST(nothing_given_means_the_defaults)
         ck_assert_uint_eq(config.limit_parts, 0);
         ck_assert_uint_eq(config.device.chunk_granules, 1);
         ck_assert_uint_eq(config.options.wait_ms, defaults.wait_ms);
-        ck_assert_uint_eq(config.options.small_bytes, defaults.small_bytes);
+        ck_assert_uint_eq(pl_pleat_own(&config.options).small_bytes,
+                          pl_pleat_own(&defaults).small_bytes);
     }
 }
 END_TEST
@@ -62,14 +69,19 @@ START_TEST(every_key_reaches_its_field)
         "bfc_garbage_collection:False,bfc_fragmentation_fraction:0.125,"
         "async_release_threshold:3G,mxnet_gpu_mem_pool_reserve:7,mxnet_gpu_pool_page_size:8K,"
         "mxnet_gpu_mem_large_alloc_round_size:4M,mxnet_gpu_mem_pool_round_linear_cutoff:26");
+    const pl_pleat_options own = pl_pleat_own(&config.options);
+    const pl_torch_options torch = pl_torch_own(&config.options);
+    const pl_mxnet_options mxnet = pl_mxnet_own(&config.options);
+    const pl_bfc_options bfc = pl_bfc_own(&config.options);
+    const pl_async_options async = pl_async_own(&config.options);
     ck_assert_int_eq(config.driver, PL_DRIVER_SIM);
     ck_assert(config.has_sim_conf);
     ck_assert_str_eq(config.sim_conf, "devices:2,capacity:8G");
     ck_assert_str_eq(config.allocator->name, "torch-native");
     ck_assert_str_eq(config.fallback->name, "torch-native");
     ck_assert_uint_eq(config.limit_bytes, UINT64_C(3) << 30);
-    ck_assert_int_eq(config.options.growth, PL_GROWTH_FRUGAL);
-    ck_assert_int_eq(config.options.cross_stream, PL_CROSS_SETTLED);
+    ck_assert_int_eq(own.growth, PL_GROWTH_FRUGAL);
+    ck_assert_int_eq(own.cross_stream, PL_CROSS_SETTLED);
     ck_assert_uint_eq(config.options.wait_ms, 5);
     ck_assert_uint_eq(config.device.chunk_granules, 4);
     ck_assert_uint_eq(config.device.address_budget_bytes, UINT64_C(2) << 40);
@@ -77,29 +89,29 @@ START_TEST(every_key_reaches_its_field)
     ck_assert(config.device.handle_rdma);
     ck_assert(config.device.peers);
     ck_assert(config.time_calls);
-    ck_assert_uint_eq(config.options.small_bytes, 64 << 10);
-    ck_assert_uint_eq(config.options.token_refill, 3);
-    ck_assert_uint_eq(config.options.token_cap, 7);
-    ck_assert_uint_eq(config.options.order_interval, 9);
-    ck_assert_uint_eq(config.options.keep_permille, 11);
-    ck_assert_uint_eq(config.options.max_split_bytes, 200 << 20);
-    ck_assert_uint_eq(config.options.max_non_split_rounding_bytes, 32 << 20);
-    ck_assert_double_eq(config.options.garbage_collection_threshold, 0.25);
+    ck_assert_uint_eq(own.small_bytes, 64 << 10);
+    ck_assert_uint_eq(own.token_refill, 3);
+    ck_assert_uint_eq(own.token_cap, 7);
+    ck_assert_uint_eq(own.order_interval, 9);
+    ck_assert_uint_eq(own.keep_permille, 11);
+    ck_assert_uint_eq(torch.max_split_bytes, 200 << 20);
+    ck_assert_uint_eq(torch.max_non_split_rounding_bytes, 32 << 20);
+    ck_assert_double_eq(torch.garbage_collection_threshold, 0.25);
     for (unsigned i = 0; i < 16; i++) {
-        ck_assert_uint_eq(config.options.roundup_divisions[i], 4);
+        ck_assert_uint_eq(torch.roundup_divisions[i], 4);
     }
-    ck_assert_uint_eq(config.options.large_segment_bytes, 32 << 20);
-    ck_assert_double_eq(config.options.per_process_memory_fraction, 0.75);
-    ck_assert_uint_eq(config.options.expandable_small_page_bytes, 4 << 20);
-    ck_assert_uint_eq(config.options.expandable_large_page_bytes, 64 << 20);
-    ck_assert(!config.options.bfc_allow_growth);
-    ck_assert(!config.options.bfc_garbage_collection);
-    ck_assert_double_eq(config.options.bfc_fragmentation_fraction, 0.125);
-    ck_assert_uint_eq(config.options.async_release_threshold_bytes, UINT64_C(3) << 30);
-    ck_assert_uint_eq(config.options.mxnet_reserve_percent, 7);
-    ck_assert_uint_eq(config.options.mxnet_page_bytes, 8 << 10);
-    ck_assert_uint_eq(config.options.mxnet_large_bytes, 4 << 20);
-    ck_assert_uint_eq(config.options.mxnet_cutoff, 26);
+    ck_assert_uint_eq(torch.large_segment_bytes, 32 << 20);
+    ck_assert_double_eq(torch.per_process_memory_fraction, 0.75);
+    ck_assert_uint_eq(torch.expandable_small_page_bytes, 4 << 20);
+    ck_assert_uint_eq(torch.expandable_large_page_bytes, 64 << 20);
+    ck_assert(!bfc.allow_growth);
+    ck_assert(!bfc.garbage_collection);
+    ck_assert_double_eq(bfc.fragmentation_fraction, 0.125);
+    ck_assert_uint_eq(async.release_threshold_bytes, UINT64_C(3) << 30);
+    ck_assert_uint_eq(mxnet.reserve_percent, 7);
+    ck_assert_uint_eq(mxnet.page_bytes, 8 << 10);
+    ck_assert_uint_eq(mxnet.large_bytes, 4 << 20);
+    ck_assert_uint_eq(mxnet.cutoff, 26);
 }
 END_TEST
 
@@ -129,7 +141,8 @@ START_TEST(a_list_of_divisions_is_read_by_interval_and_written_back)
     char text[4096];
     snprintf(conf, sizeof conf, "roundup_power2_divisions:%s,wait_ms:3", c->list);
     pl_config config = read_good(conf);
-    ck_assert_mem_eq(config.options.roundup_divisions, c->divisions, sizeof c->divisions);
+    ck_assert_mem_eq(pl_torch_own(&config.options).roundup_divisions, c->divisions,
+                     sizeof c->divisions);
     pl_config_write(&config, text, sizeof text);
     const char *at = strstr(text, "roundup_power2_divisions:");
     ck_assert_ptr_nonnull(at);
@@ -137,7 +150,8 @@ START_TEST(a_list_of_divisions_is_read_by_interval_and_written_back)
     ck_assert_msg(strncmp(at, c->written, strlen(c->written)) == 0, "%s", at);
     ck_assert_int_eq(at[strlen(c->written)], ',');
     config = read_good(text);
-    ck_assert_mem_eq(config.options.roundup_divisions, c->divisions, sizeof c->divisions);
+    ck_assert_mem_eq(pl_torch_own(&config.options).roundup_divisions, c->divisions,
+                     sizeof c->divisions);
 }
 END_TEST
 
@@ -389,6 +403,28 @@ START_TEST(a_fraction_becomes_bytes_without_overflow)
 }
 END_TEST
 
+/* docs/configuration.md has a row for each key, and for an allocator's own what its table says. */
+START_TEST(every_key_is_documented)
+{
+    static char text[64 << 10];
+    FILE *file = fopen(PLEAT_SOURCE_DIR "/docs/configuration.md", "r");
+    ck_assert_ptr_nonnull(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    pl_key key;
+    for (unsigned i = 0; pl_key_at(i, &key); i++) {
+        char name[PL_KEY_NAME_BYTES];
+        const char *help = key.option->help;
+        int n = snprintf(name, sizeof name, "`%s`", key.option->name);
+        ck_assert_int_lt(n, PL_KEY_NAME_BYTES);
+        ck_assert_msg(strstr(text, name) != NULL, "%s is not documented", name);
+        bool is_own = key.base != 0;
+        ck_assert_msg(!is_own || help, "%s has no help", name);
+        ck_assert_msg(!is_own || strstr(text, help) != NULL, "%s: no '%s'", name, help);
+    }
+}
+END_TEST
+
 /* Any bytes at all: never a crash, and the status is one of two. */
 START_TEST(garbage_never_crashes)
 {
@@ -425,6 +461,7 @@ int main(void)
     tcase_add_test(tcase, a_large_segment_bounds_what_is_compared_with_it);
     tcase_add_test(tcase, an_error_lists_all_that_is_known);
     tcase_add_test(tcase, a_bad_value_is_echoed_only_in_part);
+    tcase_add_test(tcase, every_key_is_documented);
     tcase_add_test(tcase, garbage_never_crashes);
     suite_add_tcase(suite, tcase);
     TCase *use = tcase_create("use");

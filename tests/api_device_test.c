@@ -91,7 +91,7 @@ START_TEST(trim_gives_free_memory_back_and_keeps_live_blocks)
     ck_assert_uint_eq(after, 40 * MIB);
     ck_assert_uint_eq(api_sim_counts().physical_bytes, 40 * MIB);
     pleat_block_info info;
-    ck_assert_int_eq(pleat_block_query(instance, 0, kept, sizeof info, &info), PLEAT_OK);
+    ck_assert_int_eq(pleat_block_query(instance, 0, kept, &info), PLEAT_OK);
     check_honest(instance);
     api_free(instance, 0, kept, NULL);
     ck_assert_int_eq(pleat_device_trim(instance, 0, 0, true, NULL), PLEAT_OK);
@@ -141,13 +141,13 @@ START_TEST(a_limit_can_be_set_lifted_and_refused)
     ptr = api_alloc(instance, 0, 40 * MIB, NULL);
     ck_assert_int_eq(pleat_device_set_limit(instance, 0, 32 * MIB), PLEAT_ENOMEM_DEVICE);
     api_expect(PLEAT_ENOMEM_DEVICE, "33554432", "live blocks need more");
-    ck_assert_int_eq(pleat_device_describe(instance, 0, sizeof info, &info), PLEAT_OK);
+    ck_assert_int_eq(pleat_device_describe(instance, 0, &info), PLEAT_OK);
     ck_assert_uint_eq(info.limit_bytes, 0);
     pleat_devptr second = api_alloc(instance, 0, 60 * MIB, NULL);
     api_free(instance, 0, second, NULL);
     ck_assert_int_eq(pleat_device_set_limit(instance, 0, 44 * MIB), PLEAT_OK);
     ck_assert_uint_le(api_sim_counts().physical_bytes, 44 * MIB);
-    ck_assert_int_eq(pleat_device_describe(instance, 0, sizeof info, &info), PLEAT_OK);
+    ck_assert_int_eq(pleat_device_describe(instance, 0, &info), PLEAT_OK);
     ck_assert_uint_eq(info.limit_bytes, 44 * MIB);
     check_honest(instance);
     api_free(instance, 0, ptr, NULL);
@@ -175,7 +175,7 @@ END_TEST
 START_TEST(null_results_are_invalid)
 {
     pleat instance = api_make(_i, "capacity:64M", "");
-    ck_assert_int_eq(pleat_device_stats(instance, 0, sizeof(pleat_stats), NULL), PLEAT_EINVAL);
+    ck_assert_int_eq(pleat_device_stats(instance, 0, NULL), PLEAT_EINVAL);
     ck_assert_int_eq(pleat_check(instance, NULL), PLEAT_EINVAL);
     api_expect(PLEAT_EINVAL, "pleat_check", "broken");
     api_unmake(instance);

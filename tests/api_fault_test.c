@@ -211,8 +211,7 @@ static void check_blocks(const run *r, int at)
         if (block->ptr == 0) {
             continue;
         }
-        if (pleat_block_query(r->instance, 0, block->ptr + block->bytes - 1, sizeof info, &info) !=
-                PLEAT_OK ||
+        if (pleat_block_query(r->instance, 0, block->ptr + block->bytes - 1, &info) != PLEAT_OK ||
             info.base != block->ptr || info.requested_bytes != block->bytes ||
             (r->streams[block->stream] && info.stream != r->streams[block->stream])) {
             fail_run(r, at, "a live block is not what it was");

@@ -18,8 +18,7 @@ static const char two_devices[] = "capacity:256M,devices:2,depth:4096";
 static pleat_block_info look_up(pleat instance, int device, void *ptr)
 {
     pleat_block_info info;
-    pleat_status st = pleat_block_query(instance, device, (pleat_devptr)(uintptr_t)ptr, sizeof info,
-                                        &info);
+    pleat_status st = pleat_block_query(instance, device, (pleat_devptr)(uintptr_t)ptr, &info);
     ck_assert_msg(st == PLEAT_OK, "%s", pleat_last_error()->text);
     return info;
 }

@@ -533,7 +533,7 @@ START_TEST(a_live_block_outlives_its_pool)
     end(first_id);
     release(first_id);
     pleat_block_info info;
-    ck_assert_int_eq(pleat_block_query(instance, 0, ptr, sizeof info, &info), PLEAT_OK);
+    ck_assert_int_eq(pleat_block_query(instance, 0, ptr, &info), PLEAT_OK);
     ck_assert_uint_eq(info.base, ptr);
     api_free(instance, 0, ptr, streams[0]);
 }

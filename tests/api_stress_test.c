@@ -209,7 +209,7 @@ static void *call_at_random(void *arg)
         pleat_block_info info;
         int broken = 0;
         if (i % 50 == 0) {
-            st = pleat_device_stats(c->instance, 0, sizeof stats, &stats);
+            st = pleat_device_stats(c->instance, 0, &stats);
         } else if (i % 499 == 0) {
             st = pleat_check(c->instance, &broken);
         } else if (i % 199 == 0) {
@@ -217,8 +217,7 @@ static void *call_at_random(void *arg)
         } else if (ptrs[at] == 0) {
             size_t bytes = (size_t)(rand_r(&seed) % (i % 7 ? 5000 : 2 * MIB) + 1);
             st = pleat_block_alloc(c->instance, 0, bytes, NULL, &ptrs[at]);
-        } else if (pleat_block_query(c->instance, 0, ptrs[at] + 1, sizeof info, &info) !=
-                       PLEAT_OK ||
+        } else if (pleat_block_query(c->instance, 0, ptrs[at] + 1, &info) != PLEAT_OK ||
                    info.base != ptrs[at]) {
             st = PLEAT_EFOREIGN;
         } else {

@@ -179,11 +179,11 @@ static bool has_others;       /* who take a granule, and give it back two breath
 static size_t others_for;     /* so many breaths long */
 static pleat_devptr borrowed; /* what they have now; 0 = nothing */
 
-/* Instead of the system's: what lets others have the lock calls it, holding nothing. */
-int sched_yield(void)
+/* Called whenever others could have the lock. */
+static void let_others(void)
 {
     if (!has_others || n_breaths >= others_for) {
-        return 0;
+        return;
     }
     has_others = false;
     if (n_breaths % 3 == 0) {
@@ -194,13 +194,13 @@ int sched_yield(void)
     }
     n_breaths++;
     has_others = true;
-    return 0;
 }
 
 static void have_others(size_t n)
 {
     has_others = true;
     others_for = n;
+    pl_lock_breath = let_others;
 }
 
 /* They take the next free piece that a search in holds of the lock would come to. */

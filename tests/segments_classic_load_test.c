@@ -7,6 +7,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "segments/classic/torch_options.h"
+#include "tests/support/own.h"
 #include "tests/support/segments_cache_load.h"
 #include "tests/support/segments_faults.h"
 #include "tests/support/suite.h"
@@ -23,8 +25,8 @@ enum { N_OPS = sizeof all_ops / sizeof all_ops[0] };
 static pl_allocator_options pages(size_t small, size_t large)
 {
     pl_allocator_options options = cache_defaults();
-    options.expandable_small_page_bytes = small;
-    options.expandable_large_page_bytes = large;
+    SET_OWN(torch, &options, expandable_small_page_bytes, small);
+    SET_OWN(torch, &options, expandable_large_page_bytes, large);
     return options;
 }
 

@@ -2,6 +2,8 @@
 /* labels: unit */
 #include <check.h>
 
+#include "segments/classic/torch_options.h"
+#include "tests/support/own.h"
 #include "tests/support/segments_cache.h"
 #include "tests/support/suite.h"
 
@@ -16,7 +18,7 @@ enum { N_OPS = sizeof all_ops / sizeof all_ops[0], N_CACHES = N_OPS - 1 };
 static void open_of(int index)
 {
     pl_allocator_options options = cache_defaults();
-    options.expandable_large_page_bytes = 2 * MIB;
+    SET_OWN(torch, &options, expandable_large_page_bytes, 2 * MIB);
     cache_open(all_ops[index], "capacity:1G,depth:100000", &options);
 }
 

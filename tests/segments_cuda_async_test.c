@@ -3,6 +3,8 @@
 #include <check.h>
 #include <string.h>
 
+#include "segments/classic/cuda_async.h"
+#include "tests/support/own.h"
 #include "tests/support/segments_cache.h"
 #include "tests/support/suite.h"
 
@@ -321,7 +323,7 @@ END_TEST
 START_TEST(the_threshold_lets_memory_go_at_synchronisations)
 {
     pl_allocator_options options = cache_defaults();
-    options.async_release_threshold_bytes = UNIT;
+    SET_OWN(async, &options, release_threshold_bytes, UNIT);
     open_with("capacity:1G", &options);
     cache_put_on(cache_get(3 * UNIT, 1), 1);
     cache_put_on(cache_get(3 * UNIT, 1), 1);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "segments/pleat/options.h"
+#include "tests/support/own.h"
 #include "tests/support/segments_sim.h"
 
 enum { GRANULE = 2 << 20, N_GRANULES = 64, FREES_PER_TICK = 32 };
@@ -266,8 +268,8 @@ static void open_policy(pl_growth growth, unsigned token_cap)
 {
     pl_allocator_options options;
     pl_allocator_options_init(&options);
-    options.growth = growth;
-    options.token_cap = token_cap;
+    SET_OWN(pleat, &options, growth, growth);
+    SET_OWN(pleat, &options, token_cap, token_cap);
     pleat_open(SIM, &options);
 }
 

@@ -2,6 +2,8 @@
 /* labels: unit */
 #include <check.h>
 
+#include "segments/classic/mxnet_options.h"
+#include "tests/support/own.h"
 #include "tests/support/segments_cache.h"
 #include "tests/support/suite.h"
 
@@ -88,7 +90,7 @@ END_TEST
 START_TEST(round_with_a_cutoff_of_20_rounds_as_mxnet_does)
 {
     pl_allocator_options options = cache_defaults();
-    options.mxnet_cutoff = 20;
+    SET_OWN(mxnet, &options, cutoff, 20);
     cache_open(&pl_mxnet_round_ops, "capacity:1T", &options);
     for (size_t i = 0; i < N_VECTORS; i++) {
         check_class(vectors[i].request, vectors[i].round_20);
@@ -111,8 +113,8 @@ END_TEST
 START_TEST(a_page_need_neither_be_a_power_of_two_nor_divide_a_large_size)
 {
     pl_allocator_options options = cache_defaults();
-    options.mxnet_page_bytes = 3000;
-    options.mxnet_large_bytes = 100000;
+    SET_OWN(mxnet, &options, page_bytes, 3000);
+    SET_OWN(mxnet, &options, large_bytes, 100000);
     cache_open(&pl_mxnet_naive_ops, "capacity:1T", &options);
     check_class(1, 3000);
     check_class(99001, 200000);
@@ -125,7 +127,7 @@ END_TEST
 START_TEST(a_large_size_of_1_turns_its_rounding_off)
 {
     pl_allocator_options options = cache_defaults();
-    options.mxnet_large_bytes = 1;
+    SET_OWN(mxnet, &options, large_bytes, 1);
     cache_open(&pl_mxnet_naive_ops, "capacity:1T", &options);
     check_class(5242881, 5246976);
     cache_close();
@@ -176,7 +178,7 @@ END_TEST
 START_TEST(mxnets_own_test_of_its_round_pool_passes)
 {
     pl_allocator_options options = cache_defaults();
-    options.mxnet_cutoff = 20;
+    SET_OWN(mxnet, &options, cutoff, 20);
     cache_open(&pl_mxnet_round_ops, "capacity:1T", &options);
     pleat_devptr small = cache_get(32, 0);
     pleat_devptr large = cache_get(2097153, 0);
@@ -222,7 +224,7 @@ END_TEST
 static bool gives_back(const pl_allocator_ops *ops, unsigned percent, size_t request)
 {
     pl_allocator_options options = cache_defaults();
-    options.mxnet_reserve_percent = percent;
+    SET_OWN(mxnet, &options, reserve_percent, percent);
     cache_open(ops, "capacity:320M", &options);
     cache_put(cache_get(32 * MIB, 0));
     cache_get(request, 0);
@@ -413,25 +415,25 @@ START_TEST(bad_options_are_refused_by_name)
 {
     cache_open(&pl_mxnet_naive_ops, "capacity:1G", NULL);
     pl_allocator_options o = cache_defaults();
-    o.mxnet_page_bytes = 31;
+    SET_OWN(mxnet, &o, page_bytes, 31);
     cache_refuses(&pl_mxnet_naive_ops, &o, "mxnet_page_bytes");
-    o.mxnet_page_bytes = 6144;
+    SET_OWN(mxnet, &o, page_bytes, 6144);
     cache_refuses(&pl_mxnet_round_ops, &o, "mxnet_page_bytes");
     cache_refuses(&pl_mxnet19_round_ops, &o, "mxnet_page_bytes");
     o = cache_defaults();
-    o.mxnet_reserve_percent = 101;
+    SET_OWN(mxnet, &o, reserve_percent, 101);
     cache_refuses(&pl_mxnet_naive_ops, &o, "mxnet_reserve_percent");
     cache_refuses(&pl_mxnet_round_ops, &o, "mxnet_reserve_percent");
     o = cache_defaults();
-    o.mxnet_large_bytes = 0;
+    SET_OWN(mxnet, &o, large_bytes, 0);
     cache_refuses(&pl_mxnet19_naive_ops, &o, "mxnet_large_bytes");
     o = cache_defaults();
-    o.mxnet_cutoff = 19;
+    SET_OWN(mxnet, &o, cutoff, 19);
     cache_refuses(&pl_mxnet_round_ops, &o, "mxnet_cutoff");
-    o.mxnet_cutoff = 35;
+    SET_OWN(mxnet, &o, cutoff, 35);
     cache_refuses(&pl_mxnet_round_ops, &o, "mxnet_cutoff");
-    o.mxnet_cutoff = 20;
-    o.mxnet_page_bytes = 2 * MIB;
+    SET_OWN(mxnet, &o, cutoff, 20);
+    SET_OWN(mxnet, &o, page_bytes, 2 * MIB);
     cache_refuses(&pl_mxnet_round_ops, &o, "mxnet_cutoff");
     cache_close();
 }

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "segments/classic/torch_options.h"
+#include "tests/support/own.h"
 #include "tests/support/segments_cache.h"
 #include "tests/support/segments_random.h"
 #include "tests/support/segments_replay.h"
@@ -176,8 +178,8 @@ static void play(const pl_allocator_ops *ops, uint64_t seed, bool has_faults)
     owned own[N_BLOCKS] = { { 0 } };
     pl_allocator_options options;
     pl_allocator_options_init(&options);
-    options.max_split_bytes = random_once_in(&r, 2) ? 24 * MIB : 0;
-    options.garbage_collection_threshold = random_once_in(&r, 3) ? 0.5 : 0;
+    SET_OWN(torch, &options, max_split_bytes, random_once_in(&r, 2) ? 24 * MIB : 0);
+    SET_OWN(torch, &options, garbage_collection_threshold, random_once_in(&r, 3) ? 0.5 : 0);
     open_watched(ops, random_once_in(&r, 2) ? "capacity:100M,depth:4" : "capacity:160M,depth:16",
                  &options);
     for (size_t i = 0; i < N_TURNS; i++) {

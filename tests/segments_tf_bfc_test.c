@@ -3,6 +3,8 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include "segments/classic/tf_bfc.h"
+#include "tests/support/own.h"
 #include "tests/support/segments_cache.h"
 #include "tests/support/suite.h"
 
@@ -12,7 +14,7 @@ static const pl_allocator_ops *const ops = &pl_tf_bfc_ops;
 static void open_pool(void)
 {
     pl_allocator_options options = cache_defaults();
-    options.bfc_allow_growth = false;
+    SET_OWN(bfc, &options, allow_growth, false);
     cache_open(ops, "capacity:1G,depth:100000", &options);
 }
 
@@ -214,8 +216,8 @@ END_TEST
 START_TEST(what_may_stay_unused_can_be_a_fraction_of_the_limit)
 {
     pl_allocator_options options = cache_defaults();
-    options.bfc_allow_growth = false;
-    options.bfc_fragmentation_fraction = 0.125;
+    SET_OWN(bfc, &options, allow_growth, false);
+    SET_OWN(bfc, &options, fragmentation_fraction, 0.125);
     options.limit_bytes = 512 * MIB;
     cache_open(ops, "capacity:1G", &options);
     pleat_devptr hole = make_hole(150 * MIB);
@@ -369,7 +371,7 @@ END_TEST
 START_TEST(collection_can_be_turned_off)
 {
     pl_allocator_options options = cache_defaults();
-    options.bfc_garbage_collection = false;
+    SET_OWN(bfc, &options, garbage_collection, false);
     cache_open(ops, "capacity:100M", &options);
     cache_put(cache_get(60 * MIB, 0));
     ck_assert_int_eq(cache_refused(90 * MIB, 0), PLEAT_ENOMEM_DEVICE);
@@ -394,9 +396,9 @@ END_TEST
 START_TEST(fractions_outside_of_0_to_1_are_refused)
 {
     pl_allocator_options options = cache_defaults();
-    options.bfc_fragmentation_fraction = 1;
+    SET_OWN(bfc, &options, fragmentation_fraction, 1);
     cache_refuses(ops, &options, "bfc_fragmentation_fraction");
-    options.bfc_fragmentation_fraction = -0.1;
+    SET_OWN(bfc, &options, fragmentation_fraction, -0.1);
     cache_refuses(ops, &options, "bfc_fragmentation_fraction");
 }
 END_TEST

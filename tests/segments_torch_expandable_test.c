@@ -2,6 +2,8 @@
 /* labels: unit */
 #include <check.h>
 
+#include "segments/classic/torch_options.h"
+#include "tests/support/own.h"
 #include "tests/support/segments_cache.h"
 #include "tests/support/suite.h"
 
@@ -13,7 +15,7 @@ static void open_conf(const char *sim_conf, const pl_allocator_options *options)
 static pl_allocator_options pages_of_2_mib(void)
 {
     pl_allocator_options options = cache_defaults();
-    options.expandable_large_page_bytes = 2 * MIB;
+    SET_OWN(torch, &options, expandable_large_page_bytes, 2 * MIB);
     return options;
 }
 
@@ -328,10 +330,10 @@ START_TEST(pages_are_whole_granules)
 {
     open_conf("capacity:1G", NULL);
     pl_allocator_options options = cache_defaults();
-    options.expandable_large_page_bytes = 3 * MIB;
+    SET_OWN(torch, &options, expandable_large_page_bytes, 3 * MIB);
     cache_refuses(&pl_torch_expandable_ops, &options, "expandable_large_page_mb");
     options = cache_defaults();
-    options.expandable_small_page_bytes = MIB;
+    SET_OWN(torch, &options, expandable_small_page_bytes, MIB);
     cache_refuses(&pl_torch_expandable_ops, &options, "expandable_small_page_mb");
     cache_close();
 }
@@ -351,13 +353,13 @@ END_TEST
 START_TEST(large_pages_follow_large_segments_unless_they_are_set)
 {
     pl_allocator_options options = cache_defaults();
-    options.large_segment_bytes = 64 * MIB;
+    SET_OWN(torch, &options, large_segment_bytes, 64 * MIB);
     open_conf("capacity:1G", &options);
     cache_get(2 * MIB, 0);
     ck_assert_uint_eq(cache_resident(), 64 * MIB);
     cache_close();
-    options.expandable_large_page_bytes = 4 * MIB;
-    options.expandable_small_page_bytes = 6 * MIB;
+    SET_OWN(torch, &options, expandable_large_page_bytes, 4 * MIB);
+    SET_OWN(torch, &options, expandable_small_page_bytes, 6 * MIB);
     open_conf("capacity:1G", &options);
     cache_get(5 * MIB, 0);
     ck_assert_uint_eq(cache_resident(), 8 * MIB);

@@ -2,6 +2,8 @@
 /* labels: unit */
 #include <check.h>
 
+#include "segments/classic/torch_options.h"
+#include "tests/support/own.h"
 #include "tests/support/segments_cache.h"
 #include "tests/support/suite.h"
 
@@ -110,7 +112,7 @@ END_TEST
 START_TEST(with_a_split_limit_one_oversize_block_goes_before_everything_does)
 {
     pl_allocator_options options = cache_defaults();
-    options.max_split_bytes = 20 * MIB;
+    SET_OWN(torch, &options, max_split_bytes, 20 * MIB);
     cache_open(&pl_torch_native_ops, "capacity:100M", &options);
     pleat_devptr small = cache_get(10 * MIB, 0);
     pleat_devptr large = cache_get(80 * MIB, 0);
@@ -128,7 +130,7 @@ END_TEST
 START_TEST(with_a_split_limit_the_largest_blocks_go_until_they_suffice)
 {
     pl_allocator_options options = cache_defaults();
-    options.max_split_bytes = 20 * MIB;
+    SET_OWN(torch, &options, max_split_bytes, 20 * MIB);
     cache_open(&pl_torch_native_ops, "capacity:100M", &options);
     pleat_devptr p[3];
     for (size_t i = 0; i < 3; i++) {
@@ -150,7 +152,7 @@ START_TEST(old_blocks_are_collected_above_the_threshold)
 {
     pl_allocator_options options = cache_defaults();
     options.limit_bytes = 100 * MIB;
-    options.garbage_collection_threshold = 0.5;
+    SET_OWN(torch, &options, garbage_collection_threshold, 0.5);
     cache_open(&pl_torch_native_ops, "capacity:1G", &options);
     pleat_devptr old = cache_get(20 * MIB, 0);
     pleat_devptr live = cache_get(32 * MIB, 0);
@@ -175,10 +177,10 @@ START_TEST(settings_that_pytorch_refuses_are_refused)
     cache_open(&pl_torch_native_ops, "capacity:100M", NULL);
     pl_allocator_options bad[] = { cache_defaults(), cache_defaults(), cache_defaults(),
                                    cache_defaults() };
-    bad[0].max_split_bytes = 20 * MIB - 1;
-    bad[1].max_non_split_rounding_bytes = MIB;
-    bad[2].garbage_collection_threshold = 1;
-    bad[3].roundup_divisions[3] = 6;
+    SET_OWN(torch, &bad[0], max_split_bytes, 20 * MIB - 1);
+    SET_OWN(torch, &bad[1], max_non_split_rounding_bytes, MIB);
+    SET_OWN(torch, &bad[2], garbage_collection_threshold, 1);
+    SET_OWN(torch, &bad[3], roundup_divisions[3], 6);
     for (size_t i = 0; i < 4; i++) {
         cache_refuses(&pl_torch_native_ops, &bad[i], "");
     }

@@ -3,6 +3,9 @@
 #include <check.h>
 #include <string.h>
 
+#include "segments/classic/torch_options.h"
+#include "segments/pleat/options.h"
+#include "tests/support/own.h"
 #include "tests/support/segments_cache.h"
 #include "tests/support/suite.h"
 
@@ -92,7 +95,7 @@ static void check_divisions(unsigned index, unsigned divisions, const vector *v)
 {
     pl_allocator_options options = cache_defaults();
     for (unsigned i = 0; i < 16; i++) {
-        options.roundup_divisions[i] = index == 16 || index == i ? divisions : 0;
+        SET_OWN(torch, &options, roundup_divisions[i], index == 16 || index == i ? divisions : 0);
     }
     cache_open(&pl_torch_native_ops, "capacity:1T", &options);
     check_vector(v);
@@ -224,7 +227,7 @@ END_TEST
 static void open_split_limit(void)
 {
     pl_allocator_options options = cache_defaults();
-    options.max_split_bytes = 40 * MIB;
+    SET_OWN(torch, &options, max_split_bytes, 40 * MIB);
     cache_open(&pl_torch_native_ops, "capacity:1T", &options);
 }
 
@@ -370,15 +373,15 @@ START_TEST(defaults_are_those_of_the_design)
     memset(&options, 0xff, sizeof(options));
     pl_allocator_options_init(&options);
     ck_assert_uint_eq(options.limit_bytes, 0);
-    ck_assert_int_eq(options.growth, PL_GROWTH_BALANCED);
-    ck_assert_int_eq(options.cross_stream, PL_CROSS_ORDER);
+    ck_assert_int_eq(pl_pleat_own(&options).growth, PL_GROWTH_BALANCED);
+    ck_assert_int_eq(pl_pleat_own(&options).cross_stream, PL_CROSS_ORDER);
     ck_assert_uint_eq(options.wait_ms, 1000);
-    ck_assert_uint_eq(options.token_refill, 2);
-    ck_assert_uint_eq(options.token_cap, 200);
-    ck_assert_uint_eq(options.order_interval, 50000);
-    ck_assert_uint_eq(options.keep_permille, 10);
-    ck_assert_uint_eq(options.small_bytes, 128 * KIB);
-    ck_assert_uint_eq(options.max_split_bytes, 0);
+    ck_assert_uint_eq(pl_pleat_own(&options).token_refill, 2);
+    ck_assert_uint_eq(pl_pleat_own(&options).token_cap, 200);
+    ck_assert_uint_eq(pl_pleat_own(&options).order_interval, 50000);
+    ck_assert_uint_eq(pl_pleat_own(&options).keep_permille, 10);
+    ck_assert_uint_eq(pl_pleat_own(&options).small_bytes, 128 * KIB);
+    ck_assert_uint_eq(pl_torch_own(&options).max_split_bytes, 0);
 }
 END_TEST
 

@@ -4,6 +4,8 @@
 #include <check.h>
 #include <math.h>
 
+#include "segments/classic/torch_options.h"
+#include "tests/support/own.h"
 #include "tests/support/segments_cache.h"
 #include "tests/support/suite.h"
 
@@ -12,7 +14,7 @@
 START_TEST(requests_below_10_mib_share_segments_of_the_size_that_is_set)
 {
     pl_allocator_options options = cache_defaults();
-    options.large_segment_bytes = 64 * MIB;
+    SET_OWN(torch, &options, large_segment_bytes, 64 * MIB);
     cache_open(&pl_torch_native_ops, "capacity:1G", &options);
     cache_get(MIB + 1, 0);
     ck_assert_uint_eq(cache_resident(), 64 * MIB);
@@ -31,8 +33,8 @@ END_TEST
 START_TEST(the_slack_of_oversize_blocks_is_a_large_segment_unless_it_is_set)
 {
     pl_allocator_options options = cache_defaults();
-    options.large_segment_bytes = 32 * MIB;
-    options.max_split_bytes = 40 * MIB;
+    SET_OWN(torch, &options, large_segment_bytes, 32 * MIB);
+    SET_OWN(torch, &options, max_split_bytes, 40 * MIB);
     cache_open(&pl_torch_native_ops, "capacity:1G", &options);
     pleat_devptr block = cache_get(80 * MIB, 0);
     cache_put(block);
@@ -47,13 +49,13 @@ START_TEST(large_segments_bound_the_other_sizes)
 {
     cache_open(&pl_torch_native_ops, "capacity:100M", NULL);
     pl_allocator_options options = cache_defaults();
-    options.large_segment_bytes = 10 * MIB;
+    SET_OWN(torch, &options, large_segment_bytes, 10 * MIB);
     cache_refuses(&pl_torch_native_ops, &options, "");
-    options.large_segment_bytes = 64 * MIB;
-    options.max_split_bytes = 63 * MIB;
+    SET_OWN(torch, &options, large_segment_bytes, 64 * MIB);
+    SET_OWN(torch, &options, max_split_bytes, 63 * MIB);
     cache_refuses(&pl_torch_native_ops, &options, "");
-    options.max_split_bytes = 0;
-    options.max_non_split_rounding_bytes = 63 * MIB;
+    SET_OWN(torch, &options, max_split_bytes, 0);
+    SET_OWN(torch, &options, max_non_split_rounding_bytes, 63 * MIB);
     cache_refuses(&pl_torch_native_ops, &options, "");
     cache_close();
 }
@@ -67,7 +69,7 @@ START_TEST(fractions_outside_of_0_to_1_are_refused)
     static const double bad[] = { -0.1, 1.1, NAN, INFINITY };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         pl_allocator_options options = cache_defaults();
-        options.per_process_memory_fraction = bad[i];
+        SET_OWN(torch, &options, per_process_memory_fraction, bad[i]);
         cache_refuses(&pl_torch_native_ops, &options, "");
     }
     cache_close();
@@ -77,7 +79,7 @@ END_TEST
 START_TEST(no_more_than_the_fraction_of_the_device_is_taken)
 {
     pl_allocator_options options = cache_defaults();
-    options.per_process_memory_fraction = 0.5;
+    SET_OWN(torch, &options, per_process_memory_fraction, 0.5);
     cache_open(&pl_torch_native_ops, "capacity:200M", &options);
     ck_assert_int_eq(cache_refused(101 * MIB, 0), PLEAT_ENOMEM_DEVICE);
     cache_get(100 * MIB, 0);
@@ -89,7 +91,7 @@ END_TEST
 START_TEST(of_limit_and_fraction_the_smaller_counts)
 {
     pl_allocator_options options = cache_defaults();
-    options.per_process_memory_fraction = 0.5;
+    SET_OWN(torch, &options, per_process_memory_fraction, 0.5);
     options.limit_bytes = 60 * MIB;
     cache_open(&pl_torch_native_ops, "capacity:200M", &options);
     ck_assert_int_eq(cache_refused(62 * MIB, 0), PLEAT_ENOMEM_DEVICE);
@@ -122,8 +124,8 @@ static void age(void)
 START_TEST(a_fraction_of_the_device_enables_collection)
 {
     pl_allocator_options options = cache_defaults();
-    options.per_process_memory_fraction = 0.5;
-    options.garbage_collection_threshold = 0.5;
+    SET_OWN(torch, &options, per_process_memory_fraction, 0.5);
+    SET_OWN(torch, &options, garbage_collection_threshold, 0.5);
     cache_open(&pl_torch_native_ops, "capacity:400M", &options);
     age();
     ck_assert_uint_eq(cache_resident(), 104 * MIB);
@@ -140,7 +142,7 @@ END_TEST
 START_TEST(without_a_limit_nothing_is_collected)
 {
     pl_allocator_options options = cache_defaults();
-    options.garbage_collection_threshold = 0.1;
+    SET_OWN(torch, &options, garbage_collection_threshold, 0.1);
     cache_open(&pl_torch_native_ops, "capacity:400M", &options);
     age();
     cache_get(40 * MIB, 0);
@@ -153,7 +155,7 @@ START_TEST(up_to_the_threshold_nothing_is_collected)
 {
     pl_allocator_options options = cache_defaults();
     options.limit_bytes = 208 * MIB;
-    options.garbage_collection_threshold = 0.5;
+    SET_OWN(torch, &options, garbage_collection_threshold, 0.5);
     cache_open(&pl_torch_native_ops, "capacity:1G", &options);
     age();
     ck_assert_uint_eq(cache_resident(), 104 * MIB);
@@ -169,7 +171,7 @@ START_TEST(split_segments_are_not_collected)
 {
     pl_allocator_options options = cache_defaults();
     options.limit_bytes = 200 * MIB;
-    options.garbage_collection_threshold = 0.1;
+    SET_OWN(torch, &options, garbage_collection_threshold, 0.1);
     cache_open(&pl_torch_native_ops, "capacity:1G", &options);
     pleat_devptr part = cache_get(9 * MIB, 0);
     cache_get(9 * MIB, 0);

@@ -2,6 +2,8 @@
 /* labels: unit fault */
 #include <check.h>
 
+#include "segments/classic/torch_options.h"
+#include "tests/support/own.h"
 #include "tests/support/segments_cache.h"
 #include "tests/support/segments_faults.h"
 #include "tests/support/suite.h"
@@ -14,7 +16,7 @@ static void open_conf(const char *sim_conf, const pl_allocator_options *options)
 static pl_allocator_options pages_of_2_mib(void)
 {
     pl_allocator_options options = cache_defaults();
-    options.expandable_large_page_bytes = 2 * MIB;
+    SET_OWN(torch, &options, expandable_large_page_bytes, 2 * MIB);
     return options;
 }
 
@@ -170,8 +172,8 @@ START_TEST(neither_collection_nor_the_split_limit_unmaps)
 {
     pl_allocator_options options = pages_of_2_mib();
     options.limit_bytes = 200 * MIB;
-    options.garbage_collection_threshold = 0.1;
-    options.max_split_bytes = 40 * MIB;
+    SET_OWN(torch, &options, garbage_collection_threshold, 0.1);
+    SET_OWN(torch, &options, max_split_bytes, 40 * MIB);
     open_conf("capacity:1G", &options);
     pleat_devptr old = cache_get(60 * MIB, 0);
     cache_get(2 * MIB, 0);

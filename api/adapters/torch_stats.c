@@ -11,6 +11,7 @@
 
 #include "api/slot.h"
 #include "api/text.h"
+#include "segments/classic/torch_options.h"
 
 typedef enum { GROUP, SINGLE, SCALAR, NEVER, MAX_SPLIT, PRIVATE } row_kind;
 
@@ -179,7 +180,7 @@ pleat_status pleat_torch_reset_accumulated(int device)
     pleat handle;
     pleat_stats stats;
     pleat_status st = pleat_default(&handle);
-    st = st == PLEAT_OK ? pleat_device_stats(handle, device, sizeof stats, &stats) : st;
+    st = st == PLEAT_OK ? pleat_device_stats(handle, device, &stats) : st;
     if (st != PLEAT_OK) {
         return st;
     }
@@ -198,7 +199,7 @@ static int64_t max_split_of(pleat handle)
     if (use.instance) {
         const pl_config *config = &use.instance->config;
         bool is_torch = strncmp(config->allocator->name, "torch-", 6) == 0;
-        bytes = is_torch ? (int64_t)config->options.max_split_bytes : 0;
+        bytes = is_torch ? (int64_t)pl_torch_own(&config->options).max_split_bytes : 0;
         pl_use_leave(use);
     }
     return bytes > 0 ? bytes : -1;
@@ -247,7 +248,7 @@ pleat_status pleat_torch_stats(int device,
         return st;
     }
     read_since(handle, device, &before); /* first, so that nothing counted can fall below it */
-    st = pleat_device_stats(handle, device, sizeof stats, &stats);
+    st = pleat_device_stats(handle, device, &stats);
     if (st != PLEAT_OK) {
         return st;
     }

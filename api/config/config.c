@@ -1,5 +1,5 @@
 /* config.c - strict reader of the configuration; the library's only look into the environment for
- * it. The keys: config_key.c. No lock, no memory. */
+ * it. The keys: key.c. No lock, no memory. */
 #include "api/config/config.h"
 
 #include <stdlib.h>
@@ -16,8 +16,9 @@ static pleat_status refuse_key(const char *source, pl_span name)
     char names[NAMES_BYTES];
     pl_text text;
     pl_text_init(&text, names, sizeof names);
-    for (unsigned i = 0; pl_key_at(i); i++) {
-        pl_text_add(&text, "%s%s", i > 0 ? ", " : "", pl_key_at(i)->name);
+    pl_key key;
+    for (unsigned i = 0; pl_key_at(i, &key); i++) {
+        pl_text_add(&text, "%s%s", i > 0 ? ", " : "", key.option->name);
     }
     return pl_error_set(PLEAT_ECONF, 0, "%s: unknown key '%.*s'; known: %s", source,
                         pl_key_echo_bytes(name), name.at, names);
@@ -79,15 +80,16 @@ static pleat_status split_item(const char *source, const char *at, conf_item *ou
 static pleat_status compare_spellings(const char *source, unsigned at, uint64_t before,
                                       uint64_t seen, const pl_config *config)
 {
-    const pl_key *key = pl_key_at(at);
-    for (unsigned i = 0; pl_key_at(i); i++) {
-        const pl_key *other = pl_key_at(i);
-        if (i != at && (seen >> i & 1) != 0 && other->offset == key->offset &&
-            pl_key_load(key, config) != before) {
+    pl_key key;
+    pl_key other;
+    (void)pl_key_at(at, &key);
+    for (unsigned i = 0; pl_key_at(i, &other); i++) {
+        if (i != at && (seen >> i & 1) != 0 && pl_key_is_same(&key, &other) &&
+            pl_key_load(&key, config) != before) {
             return pl_error_set(PLEAT_ECONF, 0,
                                 "%s: the keys '%s' and '%s' are two spellings of the same and "
                                 "differ",
-                                source, other->name, key->name);
+                                source, other.option->name, key.option->name);
         }
     }
     return PLEAT_OK;
@@ -98,23 +100,22 @@ static pleat_status read_item(const char *source, const conf_item *item, pl_conf
                               uint64_t *seen)
 {
     unsigned at = 0;
-    while (pl_key_at(at) && !pl_span_is(item->name, pl_key_at(at)->name)) {
-        at++;
-    }
-    const pl_key *key = pl_key_at(at);
-    if (!key) {
-        return refuse_key(source, item->name);
-    }
+    pl_key key;
+    do {
+        if (!pl_key_at(at, &key)) {
+            return refuse_key(source, item->name);
+        }
+    } while (!pl_span_is(item->name, key.option->name) && ++at);
     if ((*seen >> at & 1) != 0) {
         return pl_error_set(PLEAT_ECONF, 0,
                             "%s: the key '%s' is given twice, the second time with '%.*s'", source,
-                            key->name, pl_key_echo_bytes(item->value), item->value.at);
+                            key.option->name, pl_key_echo_bytes(item->value), item->value.at);
     }
     *seen |= UINT64_C(1) << at;
-    bool is_loaded = key->kind == PL_KEY_SIZE;
-    uint64_t before = is_loaded ? pl_key_load(key, config) : 0;
-    if (!pl_key_read(key, item->value, item->is_bracketed, config)) {
-        return pl_key_refuse(source, key, item->value);
+    bool is_loaded = key.kind == PL_KEY_OPTION && key.option->kind == PL_OPTION_SIZE;
+    uint64_t before = is_loaded ? pl_key_load(&key, config) : 0;
+    if (!pl_key_read(&key, item->value, item->is_bracketed, config)) {
+        return pl_key_refuse(source, &key, item->value);
     }
     return is_loaded ? compare_spellings(source, at, before, *seen, config) : PLEAT_OK;
 }
@@ -150,19 +151,16 @@ static pleat_status read_strings(const char *conf, pl_config *config)
     return st == PLEAT_OK ? read_string("conf", conf, config) : st;
 }
 
-/* PyTorch's own rule: what is compared with a large segment is at least as big; 0 = not given. */
-static pleat_status check_sizes(const pl_allocator_options *options)
+/* What a table says about its values, to which `chosen` may belong. */
+static pleat_status check_for(const pl_config *config, const pl_allocator_ops *chosen)
 {
-    const struct {
-        const char *name;
-        size_t bytes;
-    } sizes[] = { { "max_split_size_mb", options->max_split_bytes },
-                  { "max_non_split_rounding_mb", options->max_non_split_rounding_bytes } };
-    for (unsigned i = 0; i < 2; i++) {
-        if (sizes[i].bytes != 0 && sizes[i].bytes < options->large_segment_bytes) {
-            return pl_error_set(
-                PLEAT_ECONF, 0, "the key '%s' is %zu, less than 'large_segment_size_mb', %zu",
-                sizes[i].name, sizes[i].bytes >> 20, options->large_segment_bytes >> 20);
+    char why[sizeof pl_driver_last_error()->detail];
+    const pl_option_table *table;
+    for (unsigned i = 0; (table = pl_option_table_at(i)) != NULL; i++) {
+        if (table->check && table->check(&config->options, chosen) != PLEAT_OK) {
+            memcpy(why, pl_driver_last_error()->detail, sizeof why);
+            pl_driver_clear_error(); /* else it would be appended to itself */
+            return pl_error_set(PLEAT_ECONF, 0, "%s", why);
         }
     }
     return PLEAT_OK;
@@ -170,8 +168,8 @@ static pleat_status check_sizes(const pl_allocator_options *options)
 
 static pleat_status check_together(const pl_config *config)
 {
-    pleat_status st = check_sizes(&config->options);
-    return st == PLEAT_OK ? pl_mxnet_check(config) : st;
+    pleat_status st = check_for(config, config->allocator);
+    return st == PLEAT_OK && config->fallback ? check_for(config, config->fallback) : st;
 }
 
 /* The strings are read twice: MXNet's variables lie below them, but how strictly those are read
@@ -205,11 +203,11 @@ size_t pl_config_write(const pl_config *config, char *text, size_t capacity)
 {
     pl_text whole;
     pl_text_init(&whole, text, capacity);
-    for (unsigned i = 0; pl_key_at(i); i++) {
-        const pl_key *key = pl_key_at(i);
-        if (pl_key_is_written(key, config)) {
-            pl_text_add(&whole, "%s%s:", whole.n > 0 ? "," : "", key->name);
-            pl_key_write(key, config, &whole);
+    pl_key key;
+    for (unsigned i = 0; pl_key_at(i, &key); i++) {
+        if (pl_key_is_written(&key, config)) {
+            pl_text_add(&whole, "%s%s:", whole.n > 0 ? "," : "", key.option->name);
+            pl_key_write(&key, config, &whole);
         }
     }
     return whole.n + 1;

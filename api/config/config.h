@@ -6,7 +6,7 @@
  * A key of the second string replaces that of the first. Keys that concern another allocator or
  * driver than the one chosen are checked and otherwise without effect, so that one PLEAT_CONF
  * serves several allocators side by side. MXNet's own variables lie below both strings, for its
- * allocators only: config_mxnet.h. All keys: docs/configuration.md. */
+ * allocators only: mxnet.h. All keys: docs/configuration.md. */
 #ifndef PLEAT_API_CONFIG_H
 #define PLEAT_API_CONFIG_H
 

@@ -9,8 +9,7 @@
 
 #include "api/config/parse.h"
 #include "api/text.h"
-
-enum { PL_N_DIVISIONS = 16 }; /* of 1 MiB to 32 GiB */
+#include "segments/base/option.h"
 
 /* `list`: what stands in the brackets. Sizes ascend, `>` comes last, divisions are powers of two up
  * to `most` or 0. On false nothing is written. */

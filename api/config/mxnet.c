@@ -38,11 +38,12 @@ static pl_span value_of(pl_variable_fn variable, const char *name)
     return value ? pl_span_trimmed((pl_span){ value, strlen(value) }) : (pl_span){ NULL, 0 };
 }
 
+/* `given`: the last key that was, if it has an option. */
 static pleat_status read_key(pl_variable_fn variable, bool is_strict, const pl_key *key,
-                             const pl_key **given, pl_config *config)
+                             pl_key *given, pl_config *config)
 {
     char name[PL_KEY_NAME_BYTES];
-    name_variable(key->name, name);
+    name_variable(key->option->name, name);
     pl_span value = value_of(variable, name);
     if (value.n == 0) {
         return PLEAT_OK;
@@ -51,26 +52,26 @@ static pleat_status read_key(pl_variable_fn variable, bool is_strict, const pl_k
     if (!pl_key_read(key, value, false, config)) {
         return is_strict ? pl_key_refuse(name, key, value) : PLEAT_OK;
     }
-    if (is_strict && *given && (*given)->offset == key->offset &&
+    if (is_strict && given->option && pl_key_is_same(given, key) &&
         pl_key_load(key, config) != before) {
         char other[PL_KEY_NAME_BYTES];
-        name_variable((*given)->name, other);
+        name_variable(given->option->name, other);
         return pl_error_set(PLEAT_ECONF, 0,
                             "the variables %s and %s are two spellings of the same and differ",
                             other, name);
     }
-    *given = key;
+    *given = *key;
     return PLEAT_OK;
 }
 
 pleat_status pl_mxnet_read(pl_variable_fn variable, bool is_strict, pl_config *config)
 {
-    const pl_key *given = NULL; /* the last one; the two spellings are neighbours in the table */
+    pl_key given = { .option = NULL }; /* the two spellings are neighbours in the table */
+    pl_key key;
     pleat_status st = PLEAT_OK;
-    for (unsigned i = 0; st == PLEAT_OK && pl_key_at(i); i++) {
-        const pl_key *key = pl_key_at(i);
-        if (strncmp(key->name, key_prefix, sizeof key_prefix - 1) == 0) {
-            st = read_key(variable, is_strict, key, &given, config);
+    for (unsigned i = 0; st == PLEAT_OK && pl_key_at(i, &key); i++) {
+        if (strncmp(key.option->name, key_prefix, sizeof key_prefix - 1) == 0) {
+            st = read_key(variable, is_strict, &key, &given, config);
         }
     }
     return st;
@@ -139,25 +140,6 @@ pleat_status pl_mxnet_resolve(pl_variable_fn variable, pl_config *config)
     if (!config->allocator) {
         return pl_error_set(PLEAT_ECONF, 0, "allocator:mxnet means %s, which is not built in",
                             name);
-    }
-    return PLEAT_OK;
-}
-
-pleat_status pl_mxnet_check(const pl_config *config)
-{
-    const pl_allocator_ops *const chosen[] = { config->allocator, config->fallback };
-    uint64_t page = config->options.mxnet_page_bytes;
-    for (int i = 0; i < 2; i++) {
-        if (!is_mxnet(chosen[i]) || !strstr(chosen[i]->name, "-round")) {
-            continue;
-        }
-        if ((page & (page - 1)) != 0 || page > UINT64_C(1) << config->options.mxnet_cutoff) {
-            return pl_error_set(PLEAT_ECONF, 0,
-                                "mxnet_gpu_pool_page_size is %llu, but %s needs a power of two of "
-                                "at most 2^%u (mxnet_gpu_mem_pool_round_linear_cutoff)",
-                                (unsigned long long)page, chosen[i]->name,
-                                config->options.mxnet_cutoff);
-        }
     }
     return PLEAT_OK;
 }

@@ -23,7 +23,5 @@ pleat_status pl_mxnet_read(pl_variable_fn variable, bool is_strict, pl_config *c
 /* Turn the alias, if it is chosen, into the pool that MXNET_USE_NAIVE_STORAGE_MANAGER(S) and
  * MXNET_GPU_MEM_POOL_TYPE choose. PLEAT_OK; PLEAT_ECONF. */
 pleat_status pl_mxnet_resolve(pl_variable_fn variable, pl_config *config);
-/* The chosen pool can use its options. PLEAT_OK; PLEAT_ECONF. */
-pleat_status pl_mxnet_check(const pl_config *config);
 
 #endif

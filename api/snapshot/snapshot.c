@@ -12,8 +12,7 @@
 #include "api/snapshot/frames.h"
 #include "api/snapshot/state.h"
 #include "api/snapshot/writer.h"
-
-enum { MOST_DIVISIONS = 16 };
+#include "segments/classic/torch_options.h"
 
 typedef struct snapshot {
     pl_instance *instance;
@@ -185,15 +184,15 @@ static void write_flag(const snapshot *s, const char *key, bool is_on)
     pl_write_bool(s->w, is_on);
 }
 
-static void write_divisions(const snapshot *s, const unsigned divisions[MOST_DIVISIONS])
+static void write_divisions(const snapshot *s, const unsigned divisions[PL_N_DIVISIONS])
 {
-    static const char *const from_mib[MOST_DIVISIONS] = {
+    static const char *const from_mib[PL_N_DIVISIONS] = {
         "1",   "2",   "4",    "8",    "16",   "32",   "64",    "128",
         "256", "512", "1024", "2048", "4096", "8192", "16384", "32768",
     };
     pl_write_key(s->w, "roundup_power2_divisions");
     pl_write_dict(s->w);
-    for (int i = 0; i < MOST_DIVISIONS; i++) {
+    for (int i = 0; i < PL_N_DIVISIONS; i++) {
         write_number(s, from_mib[i], divisions[i]);
     }
     pl_write_end(s->w);
@@ -217,13 +216,13 @@ static void write_ring(const snapshot *s)
 static void write_settings(const snapshot *s)
 {
     const pl_config *config = &s->instance->config;
-    const pl_allocator_options *options = &config->options;
+    const pl_torch_options options = pl_torch_own(&config->options);
     pl_write_dict(s->w);
     pl_write_key(s->w, "PYTORCH_CUDA_ALLOC_CONF");
     pl_write_text(s->w, s->conf, strlen(s->conf));
-    write_limit(s, "max_split_size", options->max_split_bytes);
+    write_limit(s, "max_split_size", options.max_split_bytes);
     pl_write_key(s->w, "garbage_collection_threshold");
-    pl_write_real(s->w, options->garbage_collection_threshold);
+    pl_write_real(s->w, options.garbage_collection_threshold);
     write_flag(s, "expandable_segments", config->allocator->needs_vmm);
     write_number(s, "pinned_num_register_threads", 1);
     write_flag(s, "release_lock_on_cudamalloc", true);
@@ -231,7 +230,7 @@ static void write_settings(const snapshot *s)
     write_flag(s, "graph_capture_record_stream_reuse", false);
     write_limit(s, "max_round_threshold", 0);
     write_limit(s, "max_cached_size", 0);
-    write_divisions(s, options->roundup_divisions);
+    write_divisions(s, options.roundup_divisions);
     write_ring(s);
     pl_write_key(s->w, "pleat_allocator");
     pl_write_word(s->w, config->allocator->name);

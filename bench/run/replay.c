@@ -265,7 +265,7 @@ static bool run_loops(replay *r)
 static bool collect(replay *r)
 {
     pleat_stats stats;
-    if (pleat_device_stats(r->instance, 0, sizeof stats, &stats) != PLEAT_OK) {
+    if (pleat_device_stats(r->instance, 0, &stats) != PLEAT_OK) {
         return bench_fail(r->failure, "%s: no statistics: %s", r->options->allocator, last_error());
     }
     bench_record *record = r->record;

@@ -168,7 +168,7 @@ static bool count_free(field *f, uint64_t *n_free, uint64_t *live_bytes)
     *live_bytes = 0;
     for (unsigned i = 0; i < n && ok; i++) {
         pleat_devptr ptr = i < f->n_walls ? f->walls[i] : f->movable[i - f->n_walls];
-        ok = pleat_block_query(f->instance, 0, ptr, sizeof live[i], &live[i]) == PLEAT_OK ||
+        ok = pleat_block_query(f->instance, 0, ptr, &live[i]) == PLEAT_OK ||
              say(f, "a query failed");
         *live_bytes += live[i].bytes;
     }

@@ -65,7 +65,7 @@ static pleat_status call(tail *t, const bench_step *step)
     case BENCH_STEP_USE:
         return pleat_block_record_stream(t->instance, 0, *ptr, stream);
     case BENCH_STEP_STATISTICS:
-        return pleat_device_stats(t->instance, 0, sizeof stats, &stats);
+        return pleat_device_stats(t->instance, 0, &stats);
     default:
         return pleat_pool_release(t->instance, 0, pool);
     }

@@ -47,7 +47,7 @@ class _Stats(ctypes.Structure):
 def _read(device: int) -> _Stats:
     stats = _Stats()
     size = ctypes.sizeof(stats)
-    check(library().pleat_device_stats(instance(), device, size, ctypes.byref(stats)))
+    check(library().pleat_device_stats_sized(instance(), device, size, ctypes.byref(stats)))
     return stats
 
 

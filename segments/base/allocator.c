@@ -1,44 +1,15 @@
-/* allocator.c - the allocators by name, and the defaults of their options. */
+/* allocator.c - the allocators by name, and where their options lie. */
 #include "segments/base/allocator.h"
 
 #include <string.h>
 
-static const pl_allocator_ops *const allocators[] = {
-    &pl_pleat_ops,       &pl_torch_native_ops,  &pl_torch_expandable_ops, &pl_mxnet_naive_ops,
-    &pl_mxnet_round_ops, &pl_mxnet19_naive_ops, &pl_mxnet19_round_ops,    &pl_unpooled_ops,
-    &pl_tf_bfc_ops,      &pl_cuda_async_ops,
-};
-
-enum { N_ALLOCATORS = sizeof allocators / sizeof allocators[0] };
-
-void pl_allocator_options_init(pl_allocator_options *options)
-{
-    *options = (pl_allocator_options){
-        .growth = PL_GROWTH_BALANCED,
-        .cross_stream = PL_CROSS_ORDER,
-        .wait_ms = 1000,
-        .token_refill = 2,
-        .token_cap = 200,
-        .order_interval = 50000,
-        .keep_permille = 10,
-        .small_bytes = (size_t)128 << 10,
-        .large_segment_bytes = (size_t)20 << 20,
-        .per_process_memory_fraction = 1.0,
-        .expandable_small_page_bytes = (size_t)2 << 20,
-        .mxnet_reserve_percent = 5,
-        .mxnet_page_bytes = 4096,
-        .mxnet_large_bytes = (size_t)2 << 20,
-        .mxnet_cutoff = 24,
-        .bfc_allow_growth = true,
-        .bfc_garbage_collection = true,
-    };
-}
+#include "vmm/base/assert.h"
 
 const pl_allocator_ops *pl_allocator_find(const char *name)
 {
-    for (unsigned i = 0; i < N_ALLOCATORS; i++) {
-        if (strcmp(allocators[i]->name, name) == 0) {
-            return allocators[i];
+    for (unsigned i = 0; pl_allocators[i]; i++) {
+        if (strcmp(pl_allocators[i]->name, name) == 0) {
+            return pl_allocators[i];
         }
     }
     return NULL;
@@ -46,5 +17,61 @@ const pl_allocator_ops *pl_allocator_find(const char *name)
 
 const char *pl_allocator_name(unsigned index)
 {
-    return index < N_ALLOCATORS ? allocators[index]->name : NULL;
+    const pl_allocator_ops *ops = pl_allocators[index];
+    return ops ? ops->name : NULL;
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+/* Has no allocator before that one the same table? */
+static bool is_first_with(unsigned index, const pl_option_table *table)
+{
+    for (unsigned i = 0; i < index; i++) {
+        if (pl_allocators[i]->options == table) {
+            return false;
+        }
+    }
+    return true;
+}
+
+const pl_option_table *pl_option_table_at(unsigned index)
+{
+    for (unsigned i = 0; pl_allocators[i]; i++) {
+        const pl_option_table *table = pl_allocators[i]->options;
+        if (table && is_first_with(i, table) && index-- == 0) {
+            return table;
+        }
+    }
+    return NULL;
+}
+
+size_t pl_own_offset(const pl_option_table *table)
+{
+    size_t bytes = 0;
+    const pl_option_table *other;
+    for (unsigned i = 0; (other = pl_option_table_at(i)) != table; i++) {
+        pl_assert(other); /* else no allocator of the list has the table */
+        bytes += other->bytes;
+    }
+    pl_assert(bytes + table->bytes <= PL_OWN_BYTES);
+    return offsetof(pl_allocator_options, own) + bytes;
+}
+
+void pl_own_get(const pl_allocator_options *options, const pl_option_table *table, void *own)
+{
+    memcpy(own, (const char *)options + pl_own_offset(table), table->bytes);
+}
+
+void pl_own_set(pl_allocator_options *options, const pl_option_table *table, const void *own)
+{
+    memcpy((char *)options + pl_own_offset(table), own, table->bytes);
+}
+
+void pl_allocator_options_init(pl_allocator_options *options)
+{
+    const pl_option_table *table;
+    *options = (pl_allocator_options){ .wait_ms = 1000 };
+    for (unsigned i = 0; (table = pl_option_table_at(i)) != NULL; i++) {
+        pl_options_reset(table, (char *)options + pl_own_offset(table));
+    }
 }

@@ -7,7 +7,9 @@
 #ifndef PLEAT_SEGMENTS_ALLOCATOR_H
 #define PLEAT_SEGMENTS_ALLOCATOR_H
 
+#include "segments/base/allocator_list.h"
 #include "segments/base/observer.h"
+#include "segments/base/option.h"
 #include "vmm/base/pleat_types.h"
 #include "vmm/device.h"
 #include "vmm/stream.h"
@@ -15,47 +17,26 @@
 typedef struct pl_allocator pl_allocator;
 typedef struct pl_private pl_private; /* a private pool of one allocator */
 
-typedef enum pl_growth { PL_GROWTH_BALANCED, PL_GROWTH_FRUGAL, PL_GROWTH_AMPLE } pl_growth;
-typedef enum pl_cross_stream { PL_CROSS_ORDER, PL_CROSS_SETTLED } pl_cross_stream;
-typedef enum pl_capture_ask { PL_CAPTURE_ASK, PL_CAPTURE_TOLD } pl_capture_ask;
+enum { PL_OWN_BYTES = 512 };
 
-/* Options of all allocators; each reads what concerns it. Sizes in bytes; 0 = unlimited. */
+/* What an allocator is made with: what concerns all of them, and what each alone knows. */
 typedef struct pl_allocator_options {
-    uint64_t limit_bytes; /* most resident bytes; 0 = none set */
-    pl_growth growth;
-    pl_cross_stream cross_stream;
-    uint32_t wait_ms;       /* most that a whole call waits on the host; 0 = never */
-    pl_capture_ask capture; /* told: streams are captured only while that is expected */
-    unsigned token_refill;  /* device operations per 1,000 events */
-    unsigned token_cap;
-    unsigned order_interval; /* events per budgeted ordered wait */
-    unsigned keep_permille;  /* slack over the peak of live granules */
-    size_t small_bytes;      /* requests below go to the small area */
-    /* torch-*, in PyTorch's meaning; 0 = PyTorch's default. */
-    size_t max_split_bytes;              /* blocks this big are not split; >= 20 MiB */
-    size_t max_non_split_rounding_bytes; /* slack accepted for such a block; >= 20 MiB */
-    double garbage_collection_threshold; /* of the limit, in [0, 1); 0 = off */
-    unsigned roundup_divisions[16];      /* by log2(bytes) - 20, clamped; powers of two or 0 */
-    size_t large_segment_bytes;          /* of requests from 1 to 10 MiB; more than 10 MiB */
-    double per_process_memory_fraction;  /* of the device, in (0, 1]: a further limit; 0 = 1 */
-    /* torch-expandable: what it maps at a time; multiples of the granule. */
-    size_t expandable_small_page_bytes; /* 0 = 2 MiB */
-    size_t expandable_large_page_bytes; /* 0 = large_segment_bytes */
-    /* mxnet-*, in MXNet's meaning. */
-    unsigned mxnet_reserve_percent; /* of the device, kept free by giving back what is cached */
-    size_t mxnet_page_bytes;        /* naive: any >= 32; round: a power of two */
-    size_t mxnet_large_bytes;       /* naive: larger requests are multiples of it */
-    unsigned mxnet_cutoff;          /* round: log2 where powers of two end, in [20, 34] */
-    /* tf-bfc, in TensorFlow's meaning. */
-    bool bfc_allow_growth;             /* regions of 2, 4, 8... MiB, not one of all memory */
-    bool bfc_garbage_collection;       /* give back wholly free regions before failing */
-    double bfc_fragmentation_fraction; /* of the memory limit, in [0, 1); 0 = 128 MiB */
-    /* cuda-async */
-    uint64_t async_release_threshold_bytes; /* the pool keeps as much; 0 = all */
-    pl_observer *observer;                  /* told of all that happens; NULL = nobody */
+    uint64_t limit_bytes;            /* most resident bytes; 0 = none set */
+    uint32_t wait_ms;                /* most that a whole call waits on the host; 0 = never */
+    pl_observer *observer;           /* told of all that happens; NULL = nobody */
+    unsigned char own[PL_OWN_BYTES]; /* the structs of all option tables: pl_own_get */
 } pl_allocator_options;
 
 void pl_allocator_options_init(pl_allocator_options *options); /* the defaults */
+
+/* The tables of the listed allocators, each once; NULL at the end. */
+const pl_option_table *pl_option_table_at(unsigned index);
+/* Where in pl_allocator_options the bytes of that table's struct begin. */
+size_t pl_own_offset(const pl_option_table *table);
+/* Copy the struct out and in. It is never pointed at where it lies: to a compiler those bytes are
+ * no such struct, and it would lose what is written to one. */
+void pl_own_get(const pl_allocator_options *options, const pl_option_table *table, void *own);
+void pl_own_set(pl_allocator_options *options, const pl_option_table *table, const void *own);
 
 /* What a stretch of an allocator's addresses holds. */
 typedef enum pl_piece_kind {
@@ -81,6 +62,7 @@ typedef struct pl_piece {
 typedef struct pl_allocator_ops {
     const char *name; /* "pleat", "torch-native", ... */
     bool needs_vmm;
+    const pl_option_table *options; /* its own; NULL = it has none */
     pleat_status (*create)(pl_device *dev, const pl_allocator_options *options, pl_allocator **out);
     /* Waits for fences. EBUSY and *n_live when blocks live and !force. After PLEAT_OK or with force
      * the object is gone; *n_leaked = driver objects that could not be given back. */
@@ -151,15 +133,9 @@ struct pl_allocator {
 const pl_allocator_ops *pl_allocator_find(const char *name);
 const char *pl_allocator_name(unsigned index);
 
-extern const pl_allocator_ops pl_pleat_ops;            /* "pleat" */
-extern const pl_allocator_ops pl_torch_native_ops;     /* "torch-native" */
-extern const pl_allocator_ops pl_torch_expandable_ops; /* "torch-expandable" */
-extern const pl_allocator_ops pl_mxnet_naive_ops;      /* "mxnet-naive": as in MXNet 2 */
-extern const pl_allocator_ops pl_mxnet_round_ops;      /* "mxnet-round": as in MXNet 2 */
-extern const pl_allocator_ops pl_mxnet19_naive_ops;    /* "mxnet19-naive": as in 1.6 to 1.9 */
-extern const pl_allocator_ops pl_mxnet19_round_ops;    /* "mxnet19-round": as in 1.6 to 1.9 */
-extern const pl_allocator_ops pl_unpooled_ops;         /* "unpooled" */
-extern const pl_allocator_ops pl_tf_bfc_ops;           /* "tf-bfc" */
-extern const pl_allocator_ops pl_cuda_async_ops;       /* "cuda-async" */
+#define PL_DECLARE_ALLOCATOR(ops) extern const pl_allocator_ops ops;
+PL_ALLOCATOR_LIST(PL_DECLARE_ALLOCATOR)
+#define PL_ALLOCATOR_ADDRESS(ops) &ops,
+extern const pl_allocator_ops *const pl_allocators[]; /* the list; NULL at the end */
 
 #endif

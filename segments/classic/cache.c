@@ -29,7 +29,8 @@ pleat_status pl_cache_create(size_t bytes, const pl_allocator_ops *ops, const pl
     c->base.ops = ops;
     c->kind = kind;
     c->dev = dev;
-    c->options = *options;
+    c->limit_bytes = options->limit_bytes;
+    c->observer = options->observer;
     c->host = host;
     *out = c;
     return PLEAT_OK;
@@ -55,11 +56,48 @@ pleat_status pl_cache_destroy(pl_allocator *a, bool force, size_t *n_live, size_
         pl_lock_release(&c->lock);
         return PLEAT_EBUSY;
     }
-    c->options.observer = NULL;
+    c->observer = NULL;
     *n_leaked = c->kind->release_all(c);
     pl_lock_release(&c->lock);
     pl_cache_fini(c);
     return PLEAT_OK;
+}
+
+size_t pl_cache_mfree_last(pl_cache *c, pleat_devptr ptr)
+{
+    pl_lock_release(&c->lock);
+    bool is_refused = pl_device_mfree(c->dev, ptr) != PLEAT_OK &&
+                      pl_device_mfree(c->dev, ptr) != PLEAT_OK;
+    pl_lock_acquire(&c->lock);
+    return is_refused ? 1 : 0;
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+pleat_status pl_cache_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+{
+    return pl_cache_free_by(a, ptr, stream, cache_of(a)->kind->free);
+}
+
+pleat_status pl_cache_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+{
+    if (!stream) {
+        return PLEAT_EINVAL;
+    }
+    pl_cache *c = cache_of(a);
+    pl_lock_acquire(&c->lock);
+    pleat_status st = c->kind->record(c, ptr, stream);
+    pl_lock_release(&c->lock);
+    return st;
+}
+
+pleat_status pl_cache_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out)
+{
+    pl_cache *c = cache_of(a);
+    pl_lock_acquire(&c->lock);
+    pleat_status st = c->kind->query(c, ptr, out);
+    pl_lock_release(&c->lock);
+    return st;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -67,7 +105,7 @@ pleat_status pl_cache_destroy(pl_allocator *a, bool force, size_t *n_live, size_
 bool pl_cache_may_try(pl_cache *c, pl_turn *turn, pleat_status st, uint64_t bytes)
 {
     uint64_t total = pl_device_total_bytes(c->dev);
-    uint64_t limit = c->options.limit_bytes;
+    uint64_t limit = c->limit_bytes;
     uint64_t most = limit != 0 && limit < total ? limit : total;
     uint64_t live = c->stats.allocated_bytes[PLEAT_POOL_ALL].current;
     return pl_waiter_may_try(&c->waiter, turn, st, live <= most && bytes <= most - live);
@@ -99,7 +137,7 @@ pleat_status pl_cache_set_limit(pl_allocator *a, uint64_t bytes)
         st = PLEAT_ENOMEM_DEVICE;
     }
     if (st == PLEAT_OK) {
-        c->options.limit_bytes = bytes;
+        c->limit_bytes = bytes;
     }
     pl_lock_release(&c->lock);
     return st;

@@ -21,6 +21,12 @@ typedef struct pl_cache_kind {
     /* At the very end, after *n_live has been told: give everything to the driver, live blocks or
      * not, and all host memory back. Returns how many objects the driver refused. */
     size_t (*release_all)(pl_cache *c);
+    /* For pl_cache_free. */
+    pleat_status (*free)(pl_cache *c, pleat_devptr ptr, pl_stream *stream);
+    /* pl_allocator_ops.record_stream, of a stream that there is. */
+    pleat_status (*record)(pl_cache *c, pleat_devptr ptr, pl_stream *stream);
+    /* pl_allocator_ops.query. */
+    pleat_status (*query)(pl_cache *c, pleat_devptr ptr, pleat_block_info *out);
     /* Give back what is cached while more than keep_bytes are reserved (pl_allocator_ops.trim). */
     pleat_status (*release)(pl_cache *c, uint64_t keep_bytes, bool wait, uint64_t *released);
     /* What the stream's captures held may be used again. */
@@ -34,16 +40,17 @@ typedef struct pl_cache_kind {
 
 struct pl_cache {
     pl_allocator base;
-    const pl_cache_kind *kind;    /* const */
-    pl_device *dev;               /* const */
-    pl_allocator_options options; /* const, except limit_bytes and, at the end, observer */
-    pl_lock lock;                 /* rank 20 */
-    pl_host host;                 /* lock */
-    pl_waiter waiter;             /* lock */
-    uint64_t reserved_bytes;      /* lock */
-    uint64_t growing_bytes;       /* lock: asked from the driver just now */
-    uint64_t releasing_bytes;     /* lock: given to it just now; still in reserved_bytes */
-    pleat_stats stats;            /* lock */
+    const pl_cache_kind *kind; /* const */
+    pl_device *dev;            /* const */
+    pl_observer *observer;     /* const; NULL at the end */
+    uint64_t limit_bytes;      /* lock */
+    pl_lock lock;              /* rank 20 */
+    pl_host host;              /* lock */
+    pl_waiter waiter;          /* lock */
+    uint64_t reserved_bytes;   /* lock */
+    uint64_t growing_bytes;    /* lock: asked from the driver just now */
+    uint64_t releasing_bytes;  /* lock: given to it just now; still in reserved_bytes */
+    pleat_stats stats;         /* lock */
 };
 
 /* An object of `bytes`, zeroed except for its pl_cache. ENOMEM_HOST. */
@@ -61,14 +68,33 @@ static inline pleat_status pl_cache_check_request(size_t bytes, const pl_stream 
     return bytes != 0 && stream ? PLEAT_ESIZE : PLEAT_EINVAL;
 }
 
+/* At the very end: an allocation of the driver's goes back, or stays, since there is no later.
+ * Returns how many stay, 0 or 1. Lock dropped meanwhile. */
+size_t pl_cache_mfree_last(pl_cache *c, pleat_devptr ptr);
+
 /* With lock: does another round serve a request for `bytes`, after one that ended with `st`? */
 bool pl_cache_may_try(pl_cache *c, pl_turn *turn, pleat_status st, uint64_t bytes);
 
 pleat_block_info pl_cache_info(const pl_cache *c, pleat_devptr base, size_t bytes,
                                size_t requested_bytes, const pl_stream *stream);
 
+/* pl_allocator_ops.free, done by `free_at`; inline, since a free is half of a hit. */
+static inline pleat_status pl_cache_free_by(pl_allocator *a, pleat_devptr ptr, pl_stream *stream,
+                                            pleat_status (*free_at)(pl_cache *c, pleat_devptr ptr,
+                                                                    pl_stream *stream))
+{
+    pl_cache *c = (pl_cache *)(void *)a;
+    pl_lock_acquire(&c->lock);
+    pleat_status st = free_at(c, ptr, stream);
+    pl_lock_release(&c->lock);
+    return st;
+}
+
 /* pl_allocator_ops, in full. */
 pleat_status pl_cache_destroy(pl_allocator *a, bool force, size_t *n_live, size_t *n_leaked);
+pleat_status pl_cache_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream); /* kind->free */
+pleat_status pl_cache_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream *stream);
+pleat_status pl_cache_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out);
 pleat_status pl_cache_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released);
 pleat_status pl_cache_set_limit(pl_allocator *a, uint64_t bytes);
 pleat_status pl_cache_release_capture(pl_allocator *a, pl_stream *stream);
@@ -78,10 +104,13 @@ void pl_cache_visit(pl_allocator *a, void (*see)(void *context, const pl_piece *
                     void *context);
 int pl_cache_check(pl_allocator *a);
 
-/* Without the limit, which a pool of the driver's keeps itself. */
+/* Without the limit, which a pool of the driver's keeps itself, and without the free, which may be
+ * inline. */
 /* clang-format off */
 #define PL_CACHE_OPS                              \
     .destroy = pl_cache_destroy,                  \
+    .record_stream = pl_cache_record_stream,      \
+    .query = pl_cache_query,                      \
     .trim = pl_cache_trim,                        \
     .release_capture = pl_cache_release_capture,  \
     .stats = pl_cache_stats,                      \

@@ -75,9 +75,8 @@ static pleat_status allocate(pl_async *p, pl_async_block *block)
 static bool may_fit(const pl_async *p, const pl_async_block *block)
 {
     uint64_t total = pl_device_total_bytes(p->base.dev);
-    uint64_t most = p->base.options.limit_bytes != 0 && p->base.options.limit_bytes < total
-                        ? p->base.options.limit_bytes
-                        : total;
+    uint64_t most = p->base.limit_bytes != 0 && p->base.limit_bytes < total ? p->base.limit_bytes
+                                                                            : total;
     uint64_t live = p->base.stats.allocated_bytes[PLEAT_POOL_ALL].current;
     return live < most && pl_async_rounded(block->bytes) <= most - live;
 }
@@ -171,43 +170,32 @@ static pleat_status not_live(const pl_async *p, pleat_devptr ptr)
     return block && block->is_held ? PLEAT_EDOUBLEFREE : PLEAT_EFOREIGN;
 }
 
-static pleat_status async_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+static pleat_status free_at(pl_cache *c, pleat_devptr ptr, pl_stream *stream)
 {
-    pl_async *p = async_of(a);
-    pl_lock_acquire(&p->base.lock);
+    pl_async *p = async_of(&c->base);
     pl_async_block *block = find_live(p, ptr);
-    pleat_status st = block ? pl_async_free(p, block, stream) : not_live(p, ptr);
-    pl_lock_release(&p->base.lock);
-    return st;
+    return block ? pl_async_free(p, block, stream) : not_live(p, ptr);
 }
 
-static pleat_status async_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+static pleat_status record(pl_cache *c, pleat_devptr ptr, pl_stream *stream)
 {
-    if (!stream) {
-        return PLEAT_EINVAL;
+    pl_async_block *block = find_live(async_of(&c->base), ptr);
+    if (!block) {
+        return PLEAT_EFOREIGN;
     }
-    pl_async *p = async_of(a);
-    pl_lock_acquire(&p->base.lock);
-    pl_async_block *block = find_live(p, ptr);
-    if (block) {
-        block->lanes |= pl_order_lane(stream);
-    }
-    pl_lock_release(&p->base.lock);
-    return block ? PLEAT_OK : PLEAT_EFOREIGN;
+    block->lanes |= pl_order_lane(stream);
+    return PLEAT_OK;
 }
 
-static pleat_status async_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out)
+static pleat_status query(pl_cache *c, pleat_devptr ptr, pleat_block_info *out)
 {
-    pl_async *p = async_of(a);
-    pl_lock_acquire(&p->base.lock);
-    const pl_async_block *block = block_around(p, ptr);
-    bool is_live = block && !block->is_held;
-    if (is_live) {
-        *out = pl_cache_info(&p->base, block->ptr, pl_async_rounded(block->bytes), block->bytes,
-                             block->stream);
+    const pl_async_block *block = block_around(async_of(&c->base), ptr);
+    if (!block || block->is_held) {
+        return PLEAT_EFOREIGN;
     }
-    pl_lock_release(&p->base.lock);
-    return is_live ? PLEAT_OK : PLEAT_EFOREIGN;
+    *out = pl_cache_info(c, block->ptr, pl_async_rounded(block->bytes), block->bytes,
+                         block->stream);
+    return PLEAT_OK;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -243,7 +231,7 @@ static pleat_status async_set_limit(pl_allocator *a, uint64_t bytes)
     st = st == PLEAT_OK ? pl_async_pool_set_limit(p->pool, bytes) : st;
     if (st == PLEAT_OK) {
         pl_lock_acquire(&p->base.lock);
-        p->base.options.limit_bytes = bytes;
+        p->base.limit_bytes = bytes;
         pl_lock_release(&p->base.lock);
     }
     return st;
@@ -361,6 +349,9 @@ static int check(pl_cache *c)
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static const pl_cache_kind kind = {
+    .free = free_at,
+    .record = record,
+    .query = query,
     .release_all = release_all,
     .release = give_back,
     .end_capture = end_capture,
@@ -369,10 +360,20 @@ static const pl_cache_kind kind = {
     .check = check,
 };
 
+static const pl_option rows[] = {
+    { "async_release_threshold", PL_OPTION_SIZE,
+      PL_OPTION_AT(pl_async_options, release_threshold_bytes), .help = "what the pool keeps" },
+};
+
+const pl_option_table pl_async_option_table = {
+    PL_OPTION_ROWS(rows),
+    .bytes = sizeof(pl_async_options),
+};
+
 static pleat_status async_create(pl_device *dev, const pl_allocator_options *options,
                                  pl_allocator **out)
 {
-    uint64_t keep_bytes = options->async_release_threshold_bytes;
+    uint64_t keep_bytes = pl_async_own(options).release_threshold_bytes;
     pl_cache *c = NULL;
     pleat_status st = pl_cache_create(sizeof(pl_async), &pl_cuda_async_ops, &kind, dev, options,
                                       &c);
@@ -395,11 +396,10 @@ static pleat_status async_create(pl_device *dev, const pl_allocator_options *opt
 const pl_allocator_ops pl_cuda_async_ops = {
     .name = "cuda-async",
     .needs_vmm = false,
+    .options = &pl_async_option_table,
     .create = async_create,
     .alloc = async_alloc,
-    .free = async_free,
-    .record_stream = async_record_stream,
-    .query = async_query,
+    .free = pl_cache_free,
     .set_limit = async_set_limit,
     PL_CACHE_OPS,
 };

@@ -30,6 +30,19 @@
 
 #define PL_ASYNC_ALIGN ((size_t)512) /* what drivers round sizes up to */
 
+typedef struct pl_async_options {
+    uint64_t release_threshold_bytes; /* the pool keeps as much; 0 = all */
+} pl_async_options;
+
+extern const pl_option_table pl_async_option_table;
+
+static inline pl_async_options pl_async_own(const pl_allocator_options *options)
+{
+    pl_async_options own;
+    pl_own_get(options, &pl_async_option_table, &own);
+    return own;
+}
+
 typedef struct pl_async_block {
     pl_tree_node node;           /* live or held: in pl_async.blocks */
     struct pl_async_block *next; /* held: the next one that is */
@@ -65,15 +78,14 @@ static inline uint64_t pl_async_rounded(size_t bytes)
 
 static inline void pl_async_tell(const pl_async *p, pl_action action, const pl_async_block *block)
 {
-    pl_tell(p->base.options.observer, action, block->ptr, block->bytes, block->stream, NULL);
+    pl_tell(p->base.observer, action, block->ptr, block->bytes, block->stream, NULL);
 }
 
 /* Where the pool's segments lie nobody can tell: each block is told as a segment of its own. */
 static inline void pl_async_tell_segment(const pl_async *p, pl_action action,
                                          const pl_async_block *block)
 {
-    pl_tell(p->base.options.observer, action, block->ptr, pl_async_rounded(block->bytes), NULL,
-            NULL);
+    pl_tell(p->base.observer, action, block->ptr, pl_async_rounded(block->bytes), NULL, NULL);
 }
 
 /* cuda_async_free.c. Lock held on entry and exit, dropped around driver calls. */

@@ -9,17 +9,22 @@
  * Source: src/storage/pooled_storage_manager.h of MXNet. */
 #include "segments/classic/mxnet.h"
 
-pleat_status pl_mxnet_create(const pl_allocator_ops *ops, const pl_cache_kind *kind,
-                             const pl_mxnet_policy *policy, pl_device *dev,
-                             const pl_allocator_options *options, pl_allocator **out)
+pleat_status pl_mxnet_create(const pl_mxnet_policy *policy, const pl_cache_kind *kind,
+                             pl_device *dev, const pl_allocator_options *options,
+                             pl_allocator **out)
 {
+    const pl_mxnet_options own = pl_mxnet_own(options);
     pl_cache *c = NULL;
-    pleat_status st = pl_cache_create(sizeof(pl_mxnet), ops, kind, dev, options, &c);
+    pleat_status st = policy->check ? policy->check(&own) : PLEAT_OK;
+    if (st == PLEAT_OK) {
+        st = pl_cache_create(sizeof(pl_mxnet), policy->ops, kind, dev, options, &c);
+    }
     if (st != PLEAT_OK) {
         return st;
     }
     pl_mxnet *m = pl_mxnet_of(&c->base);
     m->policy = policy;
+    m->options = own;
     pl_mxnet_pool_init(m);
     *out = &c->base;
     return PLEAT_OK;
@@ -32,7 +37,7 @@ pleat_status pl_mxnet_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, pl
         return st;
     }
     pl_mxnet *m = pl_mxnet_of(a);
-    size_t class_bytes = m->policy->round(&m->base.options, bytes);
+    size_t class_bytes = m->policy->round(&m->options, bytes);
     pl_mxnet_block *block = NULL;
     pl_lock_acquire(&m->base.lock);
     if (m->policy->is_pooled) {
@@ -79,58 +84,38 @@ pl_mxnet_block *pl_mxnet_find_live(const pl_mxnet *m, pleat_devptr ptr)
     return is_live(block) ? block : NULL;
 }
 
-pleat_status pl_mxnet_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+pleat_status pl_mxnet_record(pl_cache *c, pleat_devptr ptr, pl_stream *stream)
 {
-    if (!stream) {
-        return PLEAT_EINVAL;
+    pl_mxnet_block *block = pl_mxnet_find_live(pl_mxnet_of(&c->base), ptr);
+    if (!block) {
+        return PLEAT_EFOREIGN;
     }
-    pl_mxnet *m = pl_mxnet_of(a);
-    pl_lock_acquire(&m->base.lock);
-    pl_mxnet_block *block = pl_mxnet_find_live(m, ptr);
-    pleat_status st = block ? PLEAT_OK : PLEAT_EFOREIGN;
-    if (block) {
-        block->uses.lanes |= pl_order_lane(stream);
-    }
-    pl_lock_release(&m->base.lock);
-    return st;
+    block->uses.lanes |= pl_order_lane(stream);
+    return PLEAT_OK;
 }
 
-pleat_status pl_mxnet_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out)
+pleat_status pl_mxnet_query(pl_cache *c, pleat_devptr ptr, pleat_block_info *out)
 {
-    pl_mxnet *m = pl_mxnet_of(a);
-    pl_lock_acquire(&m->base.lock);
-    const pl_mxnet_block *block = block_around(m, ptr);
-    pleat_status st = is_live(block) ? PLEAT_OK : PLEAT_EFOREIGN;
-    if (st == PLEAT_OK) {
-        *out = pl_cache_info(&m->base, block->ptr, block->list->bytes, block->requested_bytes,
-                             block->stream);
+    const pl_mxnet_block *block = block_around(pl_mxnet_of(&c->base), ptr);
+    if (!is_live(block)) {
+        return PLEAT_EFOREIGN;
     }
-    pl_lock_release(&m->base.lock);
-    return st;
+    *out = pl_cache_info(c, block->ptr, block->list->bytes, block->requested_bytes, block->stream);
+    return PLEAT_OK;
 }
 
 /* ---- free ------------------------------------------------------------------------------------ */
 
-/* Which of the block's further users are being captured: a graph will use it again. */
-static pleat_status ask_captures(pl_mxnet *m, pl_mxnet_block *block, uint64_t *captured)
-{
-    uint64_t others = block->uses.lanes & ~pl_order_lane(block->stream);
-    *captured = 0;
-    if (others == 0) {
-        return PLEAT_OK;
-    }
-    block->state = PL_MXNET_FREEING;
-    pleat_status st = pl_order_captured(&m->order, others, captured);
-    block->state = PL_MXNET_LIVE;
-    return st;
-}
-
+/* What a further user that is being captured has used its graph will use again. */
 static pleat_status free_live(pl_mxnet *m, pl_mxnet_block *block, pl_stream *stream)
 {
     uint64_t lanes = block->uses.lanes;
     uint64_t captured = 0;
     block->uses.lanes |= stream ? pl_order_lane(stream) : 0;
-    pleat_status st = ask_captures(m, block, &captured);
+    uint64_t others = block->uses.lanes & ~pl_order_lane(block->stream);
+    block->state = PL_MXNET_FREEING;
+    pleat_status st = pl_order_captured(&m->order, others, &captured);
+    block->state = PL_MXNET_LIVE;
     if (st != PLEAT_OK) {
         block->uses.lanes = lanes;
         return st;
@@ -146,14 +131,11 @@ static pleat_status free_live(pl_mxnet *m, pl_mxnet_block *block, pl_stream *str
     return PLEAT_OK;
 }
 
-static pleat_status mxnet_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+static pleat_status free_at(pl_cache *c, pleat_devptr ptr, pl_stream *stream)
 {
-    pl_mxnet *m = pl_mxnet_of(a);
-    pl_lock_acquire(&m->base.lock);
+    pl_mxnet *m = pl_mxnet_of(&c->base);
     pl_mxnet_block *block = pl_mxnet_find_live(m, ptr);
-    pleat_status st = block ? free_live(m, block, stream) : pl_mxnet_not_live(m, ptr);
-    pl_lock_release(&m->base.lock);
-    return st;
+    return block ? free_live(m, block, stream) : pl_mxnet_not_live(m, ptr);
 }
 
 /* The graph is gone; what it did counts as one more use, up to now. */
@@ -191,77 +173,60 @@ pleat_status pl_mxnet_give_back(pl_cache *c, uint64_t keep_bytes, bool wait, uin
 /* ---- the four of them ------------------------------------------------------------------------ */
 
 static const pl_cache_kind kind = {
+    .free = free_at,
     .end_capture = pl_mxnet_end_capture,
     PL_MXNET_COMMON_KIND,
 };
 
-static const pl_mxnet_policy naive = { pl_mxnet_round_naive, true, true };
-static const pl_mxnet_policy round_2 = { pl_mxnet_round_round, true, true };
-static const pl_mxnet_policy naive_19 = { pl_mxnet_round_naive, false, true };
-static const pl_mxnet_policy round_19 = { pl_mxnet_round_round, false, true };
+enum { NAIVE, ROUND, NAIVE_19, ROUND_19 };
+
+static const pl_mxnet_policy policies[] = {
+    [NAIVE] = { &pl_mxnet_naive_ops, pl_mxnet_check_naive, pl_mxnet_round_naive, .is_v2 = true,
+                .is_pooled = true },
+    [ROUND] = { &pl_mxnet_round_ops, pl_mxnet_check_round, pl_mxnet_round_round, .is_v2 = true,
+                .is_pooled = true },
+    [NAIVE_19] = { &pl_mxnet19_naive_ops, pl_mxnet_check_naive, pl_mxnet_round_naive,
+                   .is_v2 = false, .is_pooled = true },
+    [ROUND_19] = { &pl_mxnet19_round_ops, pl_mxnet_check_round, pl_mxnet_round_round,
+                   .is_v2 = false, .is_pooled = true },
+};
 
 static pleat_status create_naive(pl_device *dev, const pl_allocator_options *options,
                                  pl_allocator **out)
 {
-    pleat_status st = pl_mxnet_check_naive(options);
-    return st == PLEAT_OK ? pl_mxnet_create(&pl_mxnet_naive_ops, &kind, &naive, dev, options, out)
-                          : st;
+    return pl_mxnet_create(&policies[NAIVE], &kind, dev, options, out);
 }
 
 static pleat_status create_round(pl_device *dev, const pl_allocator_options *options,
                                  pl_allocator **out)
 {
-    pleat_status st = pl_mxnet_check_round(options);
-    return st == PLEAT_OK ? pl_mxnet_create(&pl_mxnet_round_ops, &kind, &round_2, dev, options, out)
-                          : st;
+    return pl_mxnet_create(&policies[ROUND], &kind, dev, options, out);
 }
 
 static pleat_status create_naive_19(pl_device *dev, const pl_allocator_options *options,
                                     pl_allocator **out)
 {
-    pleat_status st = pl_mxnet_check_naive(options);
-    return st == PLEAT_OK
-               ? pl_mxnet_create(&pl_mxnet19_naive_ops, &kind, &naive_19, dev, options, out)
-               : st;
+    return pl_mxnet_create(&policies[NAIVE_19], &kind, dev, options, out);
 }
 
 static pleat_status create_round_19(pl_device *dev, const pl_allocator_options *options,
                                     pl_allocator **out)
 {
-    pleat_status st = pl_mxnet_check_round(options);
-    return st == PLEAT_OK
-               ? pl_mxnet_create(&pl_mxnet19_round_ops, &kind, &round_19, dev, options, out)
-               : st;
+    return pl_mxnet_create(&policies[ROUND_19], &kind, dev, options, out);
 }
 
+/* clang-format off */
+#define POOL_OPS                       \
+    .options = &pl_mxnet_option_table, \
+    .alloc = pl_mxnet_alloc,           \
+    PL_MXNET_COMMON_OPS
+
 const pl_allocator_ops pl_mxnet_naive_ops = {
-    .name = "mxnet-naive",
-    .create = create_naive,
-    .alloc = pl_mxnet_alloc,
-    .free = mxnet_free,
-    PL_MXNET_COMMON_OPS,
-};
-
+    .name = "mxnet-naive", .create = create_naive, POOL_OPS };
 const pl_allocator_ops pl_mxnet_round_ops = {
-    .name = "mxnet-round",
-    .create = create_round,
-    .alloc = pl_mxnet_alloc,
-    .free = mxnet_free,
-    PL_MXNET_COMMON_OPS,
-};
-
+    .name = "mxnet-round", .create = create_round, POOL_OPS };
 const pl_allocator_ops pl_mxnet19_naive_ops = {
-    .name = "mxnet19-naive",
-    .create = create_naive_19,
-    .alloc = pl_mxnet_alloc,
-    .free = mxnet_free,
-    PL_MXNET_COMMON_OPS,
-};
-
+    .name = "mxnet19-naive", .create = create_naive_19, POOL_OPS };
 const pl_allocator_ops pl_mxnet19_round_ops = {
-    .name = "mxnet19-round",
-    .create = create_round_19,
-    .alloc = pl_mxnet_alloc,
-    .free = mxnet_free,
-    PL_MXNET_COMMON_OPS,
-};
+    .name = "mxnet19-round", .create = create_round_19, POOL_OPS };
+/* clang-format on */

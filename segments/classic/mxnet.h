@@ -38,7 +38,9 @@
 #include "segments/base/ptrmap.h"
 #include "segments/base/tree.h"
 #include "segments/classic/cache.h"
+#include "segments/classic/depart.h"
 #include "segments/classic/doubt.h"
+#include "segments/classic/mxnet_options.h"
 #include "segments/classic/order.h"
 
 typedef struct pl_mxnet_block pl_mxnet_block;
@@ -57,7 +59,10 @@ struct pl_mxnet_block {
     pl_tree_node node; /* in pl_mxnet.by_address */
     pleat_devptr ptr;  /* const */
     pl_mxnet_list *list;
-    pl_mxnet_block *next; /* in the list, among the held or the departing */
+    union {
+        pl_mxnet_block *next; /* in the list, or among the held */
+        pl_leaver leaver;     /* taken, on the way to the driver */
+    };
     pl_mxnet_state state;
     size_t requested_bytes;
     pl_stream *stream;  /* who had it last */
@@ -75,9 +80,12 @@ struct pl_mxnet_list {
     size_t n_blocks;       /* of the class, those on their way to the driver too */
 };
 
+/* All that the pools differ in. */
 typedef struct pl_mxnet_policy {
-    size_t (*round)(const pl_allocator_options *options, size_t bytes); /* to the size class */
-    bool is_v2;     /* MXNet 2, else 1.6 to 1.9 */
+    const pl_allocator_ops *ops;
+    pleat_status (*check)(const pl_mxnet_options *options);         /* NULL: they do not matter */
+    size_t (*round)(const pl_mxnet_options *options, size_t bytes); /* to the size class */
+    bool is_v2;                                                     /* MXNet 2, else 1.6 to 1.9 */
     bool is_pooled; /* false: blocks go to the driver when they are freed */
 } pl_mxnet_policy;
 
@@ -94,6 +102,7 @@ typedef struct pl_mxnet_policy {
 typedef struct pl_mxnet {
     pl_cache base;                 /* reserved_bytes: MXNet's used_memory_ */
     const pl_mxnet_policy *policy; /* const */
+    pl_mxnet_options options;      /* const */
     pl_order order;
     pl_tree by_address;
     pl_ptrmap blocks; /* by address */
@@ -110,23 +119,25 @@ typedef struct pl_mxnet {
 /* What happened to a block of the user's, or to the driver's allocation that it is. Lock held. */
 static inline void pl_mxnet_tell(const pl_mxnet *m, pl_action action, const pl_mxnet_block *block)
 {
-    pl_tell(m->base.options.observer, action, block->ptr, block->requested_bytes, block->stream,
-            NULL);
+    pl_tell(m->base.observer, action, block->ptr, block->requested_bytes, block->stream, NULL);
 }
 
 static inline void pl_mxnet_tell_segment(const pl_mxnet *m, pl_action action,
                                          const pl_mxnet_block *block)
 {
-    pl_tell(m->base.options.observer, action, block->ptr, block->list->bytes, NULL, NULL);
+    pl_tell(m->base.observer, action, block->ptr, block->list->bytes, NULL, NULL);
 }
 
-/* mxnet_size.c: rounding, and what may be asked for. */
-size_t pl_mxnet_round_naive(const pl_allocator_options *options, size_t bytes);
-size_t pl_mxnet_round_round(const pl_allocator_options *options, size_t bytes);
-size_t pl_mxnet_round_not(const pl_allocator_options *options, size_t bytes);
-/* PLEAT_OK, or ECONF and the driver error's detail names the option. */
-pleat_status pl_mxnet_check_naive(const pl_allocator_options *options);
-pleat_status pl_mxnet_check_round(const pl_allocator_options *options);
+/* ilog2ul: bits of `n`, and 1 for 0. */
+static inline unsigned pl_mxnet_bit_length(size_t n)
+{
+    return n == 0 ? 1 : 64 - (unsigned)__builtin_clzll((unsigned long long)n);
+}
+
+/* mxnet_size.c: rounding. */
+size_t pl_mxnet_round_naive(const pl_mxnet_options *options, size_t bytes);
+size_t pl_mxnet_round_round(const pl_mxnet_options *options, size_t bytes);
+size_t pl_mxnet_round_not(const pl_mxnet_options *options, size_t bytes);
 
 /* mxnet_pool.c: lists and blocks. Lock held; only reuse drops it. */
 void pl_mxnet_pool_init(pl_mxnet *m);
@@ -164,29 +175,30 @@ void pl_mxnet_tell_stats(pl_cache *c, pleat_stats *out);
 void pl_mxnet_visit(pl_cache *c, void (*see)(void *context, const pl_piece *piece), void *context);
 
 /* mxnet.c: what all of them share, except for unpooled's own free and end of a capture. */
-pleat_status pl_mxnet_create(const pl_allocator_ops *ops, const pl_cache_kind *kind,
-                             const pl_mxnet_policy *policy, pl_device *dev,
-                             const pl_allocator_options *options, pl_allocator **out);
+pleat_status pl_mxnet_create(const pl_mxnet_policy *policy, const pl_cache_kind *kind,
+                             pl_device *dev, const pl_allocator_options *options,
+                             pl_allocator **out);
 /* Lock held: the live block at `ptr`, or NULL; and what to say then. */
 pl_mxnet_block *pl_mxnet_find_live(const pl_mxnet *m, pleat_devptr ptr);
 pleat_status pl_mxnet_not_live(const pl_mxnet *m, pleat_devptr ptr);
 pleat_status pl_mxnet_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, pleat_devptr *out);
-pleat_status pl_mxnet_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream *stream);
-pleat_status pl_mxnet_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out);
 /* pl_cache_kind. */
+pleat_status pl_mxnet_record(pl_cache *c, pleat_devptr ptr, pl_stream *stream);
+pleat_status pl_mxnet_query(pl_cache *c, pleat_devptr ptr, pleat_block_info *out);
 pleat_status pl_mxnet_give_back(pl_cache *c, uint64_t keep_bytes, bool wait, uint64_t *released);
 pleat_status pl_mxnet_end_capture(pl_cache *c, pl_stream *stream);
 
 /* What every table of functions has in common. */
 /* clang-format off */
-#define PL_MXNET_COMMON_OPS                  \
-    .needs_vmm = false,                      \
-    .record_stream = pl_mxnet_record_stream, \
-    .query = pl_mxnet_query,                 \
-    .set_limit = pl_cache_set_limit,         \
+#define PL_MXNET_COMMON_OPS          \
+    .needs_vmm = false,              \
+    .free = pl_cache_free,           \
+    .set_limit = pl_cache_set_limit, \
     PL_CACHE_OPS
 
 #define PL_MXNET_COMMON_KIND             \
+    .record = pl_mxnet_record,           \
+    .query = pl_mxnet_query,             \
     .release_all = pl_mxnet_release_all, \
     .release = pl_mxnet_give_back,       \
     .tell_stats = pl_mxnet_tell_stats,   \

@@ -6,8 +6,7 @@
  * count as reserved_bytes until the driver has it, those asked for as growing_bytes. Host memory is
  * asked for before the driver is.
  *
- * The driver's free waits for the device. Here each stream that used what departs is waited for
- * first (order.h), which counts the host syncs; blocks of captured streams stay.
+ * How blocks go back to the driver: depart.h.
  * Source: PooledStorageManager::Alloc and ::ReleaseAll of MXNet. */
 #include "segments/classic/mxnet.h"
 
@@ -93,7 +92,7 @@ static pl_mxnet_block *commit_block(pl_mxnet *m, fresh *f, size_t class_bytes, p
 /* One try. A limit is a device of that size. */
 static pleat_status ask_driver(pl_mxnet *m, const request *r, fresh *f, pl_mxnet_block **out)
 {
-    uint64_t limit = m->base.options.limit_bytes;
+    uint64_t limit = m->base.limit_bytes;
     pl_waiter_see(&m->base.waiter, &f->turn);
     if (limit != 0 && m->base.reserved_bytes + m->base.growing_bytes + r->class_bytes > limit) {
         return PLEAT_ENOMEM_DEVICE;
@@ -151,42 +150,30 @@ pleat_status pl_mxnet_release(pl_mxnet *m, pl_mxnet_block *block)
     return PLEAT_OK;
 }
 
-/* Blocks on their way out: how many bytes, and whose uses are not known to be over. And those that
- * could not go, which are put back when nothing more is looked for. */
-typedef struct departing {
-    pl_mxnet_block *first;
-    pl_mxnet_block *stuck;
-    uint64_t bytes;
-    uint64_t open;
-} departing;
-
-static bool is_more_wanted(const pl_mxnet *m, const departing *d, uint64_t keep_bytes)
+static pl_mxnet_block *leaving(const pl_leaver *leaver)
 {
-    return m->base.reserved_bytes - m->base.releasing_bytes - d->bytes > keep_bytes;
+    return PL_LEAVER_ENTRY(leaver, pl_mxnet_block, leaver);
 }
 
-static void take_cached(pl_mxnet *m, departing *d, uint64_t keep_bytes, bool only_idle)
+static void pick(pl_cache *c, pl_departing *d)
 {
+    pl_mxnet *m = pl_mxnet_of(&c->base);
     size_t cursor = 0;
     for (pl_mxnet_list *list; (list = pl_ptrmap_next(&m->lists, &cursor)) != NULL;) {
         pl_mxnet_block **link = &list->first;
-        while (*link && is_more_wanted(m, d, keep_bytes)) {
-            uint64_t open = pl_order_open(&m->order, &(*link)->uses, NULL);
-            if (only_idle && open != 0) {
+        while (*link && pl_depart_wants_more(d)) {
+            if (pl_depart_takes(d, &(*link)->uses, list->bytes)) {
+                pl_depart_add(d, &pl_mxnet_take(m, link)->leaver);
+            } else {
                 link = &(*link)->next;
-                continue;
             }
-            pl_mxnet_block *block = pl_mxnet_take(m, link);
-            d->open |= open;
-            d->bytes += list->bytes;
-            block->next = d->first;
-            d->first = block;
         }
     }
 }
 
-static uint64_t open_of_cached(const pl_mxnet *m)
+static uint64_t open_of_cached(const pl_cache *c)
 {
+    const pl_mxnet *m = (const pl_mxnet *)(const void *)c;
     uint64_t open = 0;
     size_t cursor = 0;
     for (const pl_mxnet_list *list; (list = pl_ptrmap_next(&m->lists, &cursor)) != NULL;) {
@@ -197,66 +184,39 @@ static uint64_t open_of_cached(const pl_mxnet *m)
     return open;
 }
 
-/* What departs goes to the driver, or is stuck. False: the latter, for one at least. */
-static bool depart(pl_mxnet *m, departing *d, uint64_t *released, pleat_status *first)
+static size_t bytes_of(const pl_leaver *leaver)
 {
-    bool are_gone = true;
-    while (d->first) {
-        pl_mxnet_block *block = d->first;
-        size_t bytes = block->list->bytes;
-        d->first = block->next;
-        block->next = NULL;
-        pleat_status st = PLEAT_EPENDING;
-        if (pl_order_open(&m->order, &block->uses, NULL) == 0) {
-            st = pl_mxnet_release(m, block);
-        }
-        d->bytes -= bytes;
-        if (st == PLEAT_OK) {
-            *released += bytes;
-            continue;
-        }
-        are_gone = false;
-        block->next = d->stuck;
-        d->stuck = block;
-        *first = *first == PLEAT_OK && st != PLEAT_EPENDING ? st : *first;
-    }
-    return are_gone;
+    return leaving(leaver)->list->bytes;
 }
 
-/* What was picked could not go, or not all: whatever else can. */
-static pleat_status release_others(pl_mxnet *m, departing *d, uint64_t keep_bytes, uint32_t wait_ms,
-                                   uint64_t *released)
+static const pl_order_uses *uses_of(const pl_leaver *leaver)
 {
-    if (!is_more_wanted(m, d, keep_bytes)) {
-        return PLEAT_OK;
-    }
-    pleat_status first = pl_order_wait_each(&m->order, open_of_cached(m) & ~d->open, wait_ms);
-    do {
-        take_cached(m, d, keep_bytes, true);
-    } while (!depart(m, d, released, &first));
-    return first;
+    return &leaving(leaver)->uses;
 }
+
+static pleat_status release_leaver(pl_cache *c, pl_leaver *leaver)
+{
+    return pl_mxnet_release(pl_mxnet_of(&c->base), leaving(leaver));
+}
+
+static void put_back(pl_cache *c, pl_leaver *leaver)
+{
+    pl_mxnet_put(pl_mxnet_of(&c->base), leaving(leaver));
+}
+
+static const pl_depart_kind departure = {
+    .pick = pick,
+    .open = open_of_cached,
+    .bytes_of = bytes_of,
+    .uses_of = uses_of,
+    .release = release_leaver,
+    .put_back = put_back,
+};
 
 pleat_status pl_mxnet_release_cached(pl_mxnet *m, uint64_t keep_bytes, uint32_t wait_ms,
                                      uint64_t *released)
 {
-    pl_lock_assert(&m->base.lock);
-    departing d = { 0 };
-    take_cached(m, &d, keep_bytes, false);
-    m->base.stats.num_sync_all_streams += d.first && wait_ms != 0 ? 1 : 0;
-    pl_waiter_leave(&m->base.waiter);
-    pleat_status first = pl_order_wait_each(&m->order, d.open, wait_ms);
-    if (!depart(m, &d, released, &first)) {
-        pleat_status st = release_others(m, &d, keep_bytes, wait_ms, released);
-        first = first == PLEAT_OK ? st : first;
-    }
-    while (d.stuck) {
-        pl_mxnet_block *block = d.stuck;
-        d.stuck = block->next;
-        pl_mxnet_put(m, block);
-    }
-    pl_waiter_return(&m->base.waiter, NULL);
-    return first;
+    return pl_depart(&m->base, &m->order, &departure, keep_bytes, wait_ms, released);
 }
 
 size_t pl_mxnet_release_all(pl_cache *c)
@@ -270,10 +230,7 @@ size_t pl_mxnet_release_all(pl_cache *c)
     for (pl_tree_node *node; (node = pl_tree_first(&m->by_address)) != NULL;) {
         pl_mxnet_block *block = PL_TREE_ENTRY(node, pl_mxnet_block, node);
         take_out(m, block);
-        pl_lock_release(&m->base.lock);
-        n_refused += pl_device_mfree(m->base.dev, block->ptr) != PLEAT_OK &&
-                     pl_device_mfree(m->base.dev, block->ptr) != PLEAT_OK; /* there is no later */
-        pl_lock_acquire(&m->base.lock);
+        n_refused += pl_cache_mfree_last(c, block->ptr);
         pl_host_free(&m->base.host, block);
     }
     size_t cursor = 0;
@@ -290,7 +247,7 @@ size_t pl_mxnet_release_all(pl_cache *c)
 /* Would the reserve stay free? A driver that does not tell fails MXNet 2 and means "no" to 1.x. */
 static pleat_status has_room(pl_mxnet *m, size_t class_bytes, bool *out)
 {
-    uint64_t limit = m->base.options.limit_bytes;
+    uint64_t limit = m->base.limit_bytes;
     uint64_t held = m->base.reserved_bytes + m->base.growing_bytes;
     uint64_t total = pl_device_total_bytes(m->base.dev);
     uint64_t free_bytes = 0;
@@ -305,7 +262,7 @@ static pleat_status has_room(pl_mxnet *m, size_t class_bytes, bool *out)
         total = limit;
         free_bytes = left < free_bytes ? left : free_bytes;
     }
-    uint64_t reserve = total * m->base.options.mxnet_reserve_percent / 100;
+    uint64_t reserve = total * m->options.reserve_percent / 100;
     if (m->policy->is_v2) {
         *out = free_bytes > class_bytes && reserve <= free_bytes - class_bytes;
     } else {

@@ -195,6 +195,9 @@ pleat_status pl_order_captured(pl_order *order, uint64_t lanes, uint64_t *captur
 {
     pl_lock_assert(order->lock);
     *captured = 0;
+    if (lanes == 0) {
+        return PLEAT_OK;
+    }
     pleat_status st = PLEAT_OK;
     pl_lock_release(order->lock);
     for (uint64_t left = lanes; left && st == PLEAT_OK; left &= left - 1) {

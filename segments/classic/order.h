@@ -100,8 +100,9 @@ uint64_t pl_order_born_in(const pl_order *order, pl_birth birth);
  * there. Returns the lane, or 0. */
 uint64_t pl_order_release(pl_order *order, const pl_stream *stream);
 
-/* Which of the lanes are being captured right now. A stream that cannot be asked, since it was
- * destroyed or is another thread's own, is not. Lock dropped meanwhile.
+/* Which of the lanes are being captured right now; nobody is asked for no lane. A stream that
+ * cannot be asked, since it was destroyed or is another thread's own, is not. Lock dropped
+ * meanwhile.
  * PLEAT_OK; EDRIVER. */
 pleat_status pl_order_captured(pl_order *order, uint64_t lanes, uint64_t *captured);
 

@@ -11,9 +11,29 @@
 #include "segments/classic/tf_bfc.h"
 #include "vmm/driver.h"
 
-static pleat_status check_options(const pl_allocator_options *options)
+/* ---- options --------------------------------------------------------------------------------- */
+
+#define AT(member) PL_OPTION_AT(pl_bfc_options, member)
+
+/* clang-format off */
+static const pl_option rows[] = {
+    { "bfc_allow_growth", PL_OPTION_BOOL, AT(allow_growth), .initial = true,
+      .help = "regions of 2, 4, 8... MiB; False: one region of all memory" },
+    { "bfc_garbage_collection", PL_OPTION_BOOL, AT(garbage_collection), .initial = true,
+      .help = "give wholly free regions back before failing" },
+    { "bfc_fragmentation_fraction", PL_OPTION_PART, AT(fragmentation_fraction),
+      .help = "of the limit: what a block may waste without being split" },
+};
+/* clang-format on */
+
+const pl_option_table pl_bfc_option_table = {
+    PL_OPTION_ROWS(rows),
+    .bytes = sizeof(pl_bfc_options),
+};
+
+static pleat_status check_options(const pl_bfc_options *options)
 {
-    double fraction = options->bfc_fragmentation_fraction;
+    double fraction = options->fragmentation_fraction;
     if (fraction >= 0 && fraction < 1) {
         return PLEAT_OK;
     }
@@ -23,15 +43,17 @@ static pleat_status check_options(const pl_allocator_options *options)
     return PLEAT_ECONF;
 }
 
-static void init(pl_bfc *b)
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static void init(pl_bfc *b, const pl_bfc_options *options)
 {
-    const pl_allocator_options *options = &b->base.options;
+    b->options = *options;
     uint64_t total = pl_device_total_bytes(b->base.dev);
-    uint64_t limit = options->limit_bytes != 0 ? options->limit_bytes : total;
-    double fraction = options->bfc_fragmentation_fraction;
+    uint64_t limit = b->base.limit_bytes != 0 ? b->base.limit_bytes : total;
+    double fraction = options->fragmentation_fraction;
     size_t whole = limit < PL_CACHE_MOST ? (size_t)limit : PL_CACHE_MOST;
     size_t first = whole < PL_BFC_FIRST_REGION ? whole : PL_BFC_FIRST_REGION;
-    b->region_bytes = pl_bfc_round(options->bfc_allow_growth ? first : whole);
+    b->region_bytes = pl_bfc_round(options->allow_growth ? first : whole);
     b->most_waste_bytes = fraction > 0 ? (size_t)(fraction * (double)whole) : PL_BFC_FRAGMENTATION;
     pl_bfc_chunks_init(b);
 }
@@ -113,58 +135,40 @@ static pleat_status not_live(const pl_bfc *b, pleat_devptr ptr)
     return chunk && chunk->state != PL_BFC_LIVE ? PLEAT_EDOUBLEFREE : PLEAT_EFOREIGN;
 }
 
-static pleat_status bfc_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+static pleat_status record(pl_cache *c, pleat_devptr ptr, pl_stream *stream)
 {
-    if (!stream) {
-        return PLEAT_EINVAL;
+    pl_bfc_chunk *chunk = find_live(pl_bfc_of(&c->base), ptr);
+    if (!chunk) {
+        return PLEAT_EFOREIGN;
     }
-    pl_bfc *b = pl_bfc_of(a);
-    pl_lock_acquire(&b->base.lock);
-    pl_bfc_chunk *chunk = find_live(b, ptr);
-    if (chunk) {
-        chunk->uses.lanes |= pl_order_lane(stream);
-    }
-    pl_lock_release(&b->base.lock);
-    return chunk ? PLEAT_OK : PLEAT_EFOREIGN;
+    chunk->uses.lanes |= pl_order_lane(stream);
+    return PLEAT_OK;
 }
 
-static pleat_status bfc_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out)
+static pleat_status query(pl_cache *c, pleat_devptr ptr, pleat_block_info *out)
 {
-    pl_bfc *b = pl_bfc_of(a);
-    pl_lock_acquire(&b->base.lock);
+    const pl_bfc *b = pl_bfc_of(&c->base);
     const pl_bfc_chunk *chunk = find_live(b, ptr);
     chunk = chunk ? chunk : chunk_around(b, ptr);
-    pleat_status st = chunk && chunk->state == PL_BFC_LIVE ? PLEAT_OK : PLEAT_EFOREIGN;
-    if (st == PLEAT_OK) {
-        *out = pl_cache_info(&b->base, chunk->ptr, chunk->bytes, chunk->requested_bytes,
-                             chunk->stream);
+    if (!chunk || chunk->state != PL_BFC_LIVE) {
+        return PLEAT_EFOREIGN;
     }
-    pl_lock_release(&b->base.lock);
-    return st;
+    *out = pl_cache_info(c, chunk->ptr, chunk->bytes, chunk->requested_bytes, chunk->stream);
+    return PLEAT_OK;
 }
 
 /* ---- free ------------------------------------------------------------------------------------ */
 
-/* Which of the block's further users are being captured: a graph will use it again. */
-static pleat_status ask_captures(pl_bfc *b, pl_bfc_chunk *chunk, uint64_t *captured)
-{
-    uint64_t others = chunk->uses.lanes & ~pl_order_lane(chunk->stream);
-    *captured = 0;
-    if (others == 0) {
-        return PLEAT_OK;
-    }
-    chunk->state = PL_BFC_FREEING;
-    pleat_status st = pl_order_captured(&b->order, others, captured);
-    chunk->state = PL_BFC_LIVE;
-    return st;
-}
-
+/* What a further user that is being captured has used its graph will use again. */
 static pleat_status free_live(pl_bfc *b, pl_bfc_chunk *chunk, pl_stream *stream)
 {
     uint64_t lanes = chunk->uses.lanes;
     uint64_t captured = 0;
     chunk->uses.lanes |= stream ? pl_order_lane(stream) : 0;
-    pleat_status st = ask_captures(b, chunk, &captured);
+    uint64_t others = chunk->uses.lanes & ~pl_order_lane(chunk->stream);
+    chunk->state = PL_BFC_FREEING;
+    pleat_status st = pl_order_captured(&b->order, others, &captured);
+    chunk->state = PL_BFC_LIVE;
     if (st != PLEAT_OK) {
         chunk->uses.lanes = lanes;
         return st;
@@ -183,14 +187,11 @@ static pleat_status free_live(pl_bfc *b, pl_bfc_chunk *chunk, pl_stream *stream)
     return PLEAT_OK;
 }
 
-static pleat_status bfc_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+static pleat_status free_at(pl_cache *c, pleat_devptr ptr, pl_stream *stream)
 {
-    pl_bfc *b = pl_bfc_of(a);
-    pl_lock_acquire(&b->base.lock);
+    pl_bfc *b = pl_bfc_of(&c->base);
     pl_bfc_chunk *chunk = find_live(b, ptr);
-    pleat_status st = chunk ? free_live(b, chunk, stream) : not_live(b, ptr);
-    pl_lock_release(&b->base.lock);
-    return st;
+    return chunk ? free_live(b, chunk, stream) : not_live(b, ptr);
 }
 
 /* The graph is gone; what it did counts as one more use, up to now. */
@@ -228,6 +229,9 @@ static pleat_status give_back(pl_cache *c, uint64_t keep_bytes, bool wait, uint6
 
 /* A new limit is the memory limit from now on; what was derived from it at creation stays. */
 static const pl_cache_kind kind = {
+    .free = free_at,
+    .record = record,
+    .query = query,
     .release_all = pl_bfc_release_all,
     .release = give_back,
     .end_capture = end_capture,
@@ -240,13 +244,14 @@ static const pl_cache_kind kind = {
 static pleat_status bfc_create(pl_device *dev, const pl_allocator_options *options,
                                pl_allocator **out)
 {
+    const pl_bfc_options own = pl_bfc_own(options);
     pl_cache *c = NULL;
-    pleat_status st = check_options(options);
+    pleat_status st = check_options(&own);
     if (st == PLEAT_OK) {
         st = pl_cache_create(sizeof(pl_bfc), &pl_tf_bfc_ops, &kind, dev, options, &c);
     }
     if (st == PLEAT_OK) {
-        init(pl_bfc_of(&c->base));
+        init(pl_bfc_of(&c->base), &own);
         *out = &c->base;
     }
     return st;
@@ -255,11 +260,10 @@ static pleat_status bfc_create(pl_device *dev, const pl_allocator_options *optio
 const pl_allocator_ops pl_tf_bfc_ops = {
     .name = "tf-bfc",
     .needs_vmm = false,
+    .options = &pl_bfc_option_table,
     .create = bfc_create,
     .alloc = bfc_alloc,
-    .free = bfc_free,
-    .record_stream = bfc_record_stream,
-    .query = bfc_query,
+    .free = pl_cache_free,
     .set_limit = pl_cache_set_limit,
     PL_CACHE_OPS,
 };

@@ -34,6 +34,7 @@
 #include "segments/base/ptrmap.h"
 #include "segments/base/tree.h"
 #include "segments/classic/cache.h"
+#include "segments/classic/depart.h"
 #include "segments/classic/doubt.h"
 #include "segments/classic/order.h"
 
@@ -68,12 +69,31 @@ struct pl_bfc_chunk {
     pl_bfc_region *region;
     pl_bfc_state state;
     size_t requested_bytes;
-    pl_stream *stream;       /* who had it last; NULL = nobody, or several of its parts */
-    pl_order_uses uses;      /* of a live chunk: the lanes so far */
-    uint64_t held;           /* lanes whose captures hold it */
-    pl_bfc_chunk *next_held; /* or the next to depart */
-    pl_doubt doubt;          /* in pl_bfc.doubtful */
+    pl_stream *stream;  /* who had it last; NULL = nobody, or several of its parts */
+    pl_order_uses uses; /* of a live chunk: the lanes so far */
+    uint64_t held;      /* lanes whose captures hold it */
+    union {
+        pl_bfc_chunk *next_held;
+        pl_leaver leaver; /* taken, on the way to the driver */
+    };
+    pl_doubt doubt; /* in pl_bfc.doubtful */
 };
+
+/* In TensorFlow's meaning. */
+typedef struct pl_bfc_options {
+    bool allow_growth;             /* regions of 2, 4, 8... MiB, not one of all memory */
+    bool garbage_collection;       /* give back wholly free regions before failing */
+    double fragmentation_fraction; /* of the memory limit, in [0, 1); 0 = 128 MiB */
+} pl_bfc_options;
+
+extern const pl_option_table pl_bfc_option_table;
+
+static inline pl_bfc_options pl_bfc_own(const pl_allocator_options *options)
+{
+    pl_bfc_options own;
+    pl_own_get(options, &pl_bfc_option_table, &own);
+    return own;
+}
 
 /* I1  every region's chunks tile it in address order, linked both ways; sizes are multiples of 256
  * I2  no two neighbouring chunks of a region are both free
@@ -87,6 +107,7 @@ struct pl_bfc_chunk {
  *     streams used, except for some of which but one's uses are known to be over */
 typedef struct pl_bfc {
     pl_cache base;           /* reserved_bytes: pool_bytes */
+    pl_bfc_options options;  /* const */
     size_t most_waste_bytes; /* const: max_internal_fragmentation_bytes */
     pl_order order;
     pl_tree free;    /* chunks by size and address */
@@ -107,14 +128,13 @@ static inline pl_bfc *pl_bfc_of(pl_allocator *a)
 /* What happened to a block of the user's, or to a region. Lock held. */
 static inline void pl_bfc_tell(const pl_bfc *b, pl_action action, const pl_bfc_chunk *chunk)
 {
-    pl_tell(b->base.options.observer, action, chunk->ptr, chunk->requested_bytes, chunk->stream,
-            NULL);
+    pl_tell(b->base.observer, action, chunk->ptr, chunk->requested_bytes, chunk->stream, NULL);
 }
 
 static inline void pl_bfc_tell_region(const pl_bfc *b, pl_action action,
                                       const pl_bfc_region *region)
 {
-    pl_tell(b->base.options.observer, action, region->ptr, region->bytes, NULL, NULL);
+    pl_tell(b->base.observer, action, region->ptr, region->bytes, NULL, NULL);
 }
 
 static inline size_t pl_bfc_round(size_t bytes)

@@ -6,8 +6,7 @@
  * not in yet; their bytes count as reserved_bytes or growing_bytes. Host memory is asked for before
  * the driver is.
  *
- * The driver's free waits for the device. Here each stream that used a region is waited for first
- * (order.h), which counts the host syncs; regions of captured streams stay.
+ * How regions go back to the driver: depart.h.
  * Source: bfc_allocator.cc: AllocateRawInternal, Extend, DeallocateFreeRegions. */
 #include "segments/classic/tf_bfc.h"
 
@@ -97,8 +96,7 @@ static size_t back_off(size_t bytes)
 
 static uint64_t memory_limit(const pl_bfc *b)
 {
-    return b->base.options.limit_bytes != 0 ? b->base.options.limit_bytes
-                                            : pl_device_total_bytes(b->base.dev);
+    return b->base.limit_bytes != 0 ? b->base.limit_bytes : pl_device_total_bytes(b->base.dev);
 }
 
 static pleat_status extend(pl_bfc *b, const request *r, fresh *f, pl_bfc_chunk **out)
@@ -132,15 +130,6 @@ static pleat_status extend(pl_bfc *b, const request *r, fresh *f, pl_bfc_chunk *
 
 /* ---- giving back ----------------------------------------------------------------------------- */
 
-/* Regions on their way out, by their one chunk: how many bytes, and whose uses are not known to be
- * over. And those that could not go, which are put back when nothing more is looked for. */
-typedef struct departing {
-    pl_bfc_chunk *first;
-    pl_bfc_chunk *stuck;
-    uint64_t bytes;
-    uint64_t open;
-} departing;
-
 static pl_bfc_region *next_region(const pl_bfc_region *region)
 {
     pl_tree_node *node = pl_tree_next(&region->node);
@@ -153,39 +142,46 @@ static pl_bfc_region *first_region(const pl_bfc *b)
     return node ? PL_TREE_ENTRY(node, pl_bfc_region, node) : NULL;
 }
 
-static bool is_more_wanted(const pl_bfc *b, const departing *d, uint64_t keep_bytes)
+/* A region leaves by its one chunk. */
+static pl_bfc_chunk *leaving(const pl_leaver *leaver)
 {
-    return b->base.reserved_bytes - b->base.releasing_bytes - d->bytes > keep_bytes;
+    return PL_LEAVER_ENTRY(leaver, pl_bfc_chunk, leaver);
 }
 
-static void take_free(pl_bfc *b, departing *d, uint64_t keep_bytes, bool only_idle)
+static void pick(pl_cache *c, pl_departing *d)
 {
+    pl_bfc *b = pl_bfc_of(&c->base);
     pl_bfc_region *next = NULL;
-    for (pl_bfc_region *region = first_region(b); region; region = next) {
+    for (pl_bfc_region *region = first_region(b); region && pl_depart_wants_more(d);
+         region = next) {
         next = next_region(region);
         pl_bfc_chunk *chunk = region->first;
-        if (!is_more_wanted(b, d, keep_bytes)) {
-            return;
-        }
-        uint64_t open = pl_order_open(&b->order, &chunk->uses, NULL);
-        if (pl_bfc_is_whole(chunk) && (open == 0 || !only_idle)) {
+        if (pl_bfc_is_whole(chunk) && pl_depart_takes(d, &chunk->uses, chunk->bytes)) {
             pl_bfc_take_out(b, chunk);
-            d->open |= open;
-            d->bytes += chunk->bytes;
-            chunk->next_held = d->first;
-            d->first = chunk;
+            pl_depart_add(d, &chunk->leaver);
         }
     }
 }
 
-static uint64_t open_of_free(const pl_bfc *b)
+static uint64_t open_of_free(const pl_cache *c)
 {
+    const pl_bfc *b = (const pl_bfc *)(const void *)c;
     uint64_t open = 0;
     for (const pl_bfc_region *region = first_region(b); region; region = next_region(region)) {
         const pl_bfc_chunk *chunk = region->first;
         open |= pl_bfc_is_whole(chunk) ? pl_order_open(&b->order, &chunk->uses, NULL) : 0;
     }
     return open;
+}
+
+static size_t bytes_of(const pl_leaver *leaver)
+{
+    return leaving(leaver)->bytes;
+}
+
+static const pl_order_uses *uses_of(const pl_leaver *leaver)
+{
+    return &leaving(leaver)->uses;
 }
 
 static void forget_region(pl_bfc *b, pl_bfc_chunk *chunk)
@@ -199,11 +195,10 @@ static void forget_region(pl_bfc *b, pl_bfc_chunk *chunk)
 }
 
 /* One region, whose only chunk is taken. */
-static pleat_status release(pl_bfc *b, pl_bfc_chunk *chunk)
+static pleat_status release(pl_cache *c, pl_leaver *leaver)
 {
-    if (pl_order_open(&b->order, &chunk->uses, NULL) != 0) {
-        return PLEAT_EPENDING;
-    }
+    pl_bfc *b = pl_bfc_of(&c->base);
+    pl_bfc_chunk *chunk = leaving(leaver);
     size_t bytes = chunk->bytes;
     pl_tree_remove(&b->regions, &chunk->region->node);
     pl_bfc_tell_region(b, PL_ACTION_SEGMENT_FREE, chunk->region);
@@ -221,64 +216,24 @@ static pleat_status release(pl_bfc *b, pl_bfc_chunk *chunk)
     return st;
 }
 
-/* What departs goes to the driver, or is stuck. False: the latter, for one at least. */
-static bool depart(pl_bfc *b, departing *d, uint64_t *released, pleat_status *first)
+static void put_back(pl_cache *c, pl_leaver *leaver)
 {
-    bool are_gone = true;
-    while (d->first) {
-        pl_bfc_chunk *chunk = d->first;
-        size_t bytes = chunk->bytes;
-        d->first = chunk->next_held;
-        chunk->next_held = NULL;
-        pleat_status st = release(b, chunk);
-        d->bytes -= bytes;
-        if (st == PLEAT_OK) {
-            *released += bytes;
-            continue;
-        }
-        are_gone = false;
-        chunk->next_held = d->stuck;
-        d->stuck = chunk;
-        *first = *first == PLEAT_OK && st != PLEAT_EPENDING ? st : *first;
-    }
-    return are_gone;
+    pl_bfc_put_back(pl_bfc_of(&c->base), leaving(leaver));
 }
 
-/* What was picked could not go, or not all: whatever else can. */
-static pleat_status release_others(pl_bfc *b, departing *d, uint64_t keep_bytes, uint32_t wait_ms,
-                                   uint64_t *released)
-{
-    if (!is_more_wanted(b, d, keep_bytes)) {
-        return PLEAT_OK;
-    }
-    pleat_status first = pl_order_wait_each(&b->order, open_of_free(b) & ~d->open, wait_ms);
-    do {
-        take_free(b, d, keep_bytes, true);
-    } while (!depart(b, d, released, &first));
-    return first;
-}
+static const pl_depart_kind departure = {
+    .pick = pick,
+    .open = open_of_free,
+    .bytes_of = bytes_of,
+    .uses_of = uses_of,
+    .release = release,
+    .put_back = put_back,
+};
 
 pleat_status pl_bfc_release_free(pl_bfc *b, uint64_t keep_bytes, uint32_t wait_ms,
                                  uint64_t *released)
 {
-    pl_lock_assert(&b->base.lock);
-    departing d = { 0 };
-    take_free(b, &d, keep_bytes, false);
-    b->base.stats.num_sync_all_streams += d.first && wait_ms != 0 ? 1 : 0;
-    pl_waiter_leave(&b->base.waiter);
-    pleat_status first = pl_order_wait_each(&b->order, d.open, wait_ms);
-    if (!depart(b, &d, released, &first)) {
-        pleat_status st = release_others(b, &d, keep_bytes, wait_ms, released);
-        first = first == PLEAT_OK ? st : first;
-    }
-    while (d.stuck) {
-        pl_bfc_chunk *chunk = d.stuck;
-        d.stuck = chunk->next_held;
-        chunk->next_held = NULL;
-        pl_bfc_put_back(b, chunk);
-    }
-    pl_waiter_return(&b->base.waiter, NULL);
-    return first;
+    return pl_depart(&b->base, &b->order, &departure, keep_bytes, wait_ms, released);
 }
 
 size_t pl_bfc_release_all(pl_cache *c)
@@ -291,10 +246,7 @@ size_t pl_bfc_release_all(pl_cache *c)
     }
     for (pl_bfc_region *region; (region = first_region(b)) != NULL;) {
         pl_tree_remove(&b->regions, &region->node);
-        pl_lock_release(&b->base.lock);
-        n_refused += pl_device_mfree(b->base.dev, region->ptr) != PLEAT_OK &&
-                     pl_device_mfree(b->base.dev, region->ptr) != PLEAT_OK; /* there is no later */
-        pl_lock_acquire(&b->base.lock);
+        n_refused += pl_cache_mfree_last(c, region->ptr);
         for (pl_bfc_chunk *chunk = region->first; chunk;) {
             pl_bfc_chunk *next = chunk->next;
             pl_host_free(&b->base.host, chunk);
@@ -324,7 +276,7 @@ static pleat_status collect(pl_bfc *b, const request *r, fresh *f, bool *done)
     uint64_t held = b->base.reserved_bytes + b->base.growing_bytes;
     uint64_t free_bytes = wholly_free_bytes(b);
     *done = false;
-    if (!b->base.options.bfc_garbage_collection || free_bytes == 0 ||
+    if (!b->options.garbage_collection || free_bytes == 0 ||
         r->rounded_bytes + held > limit + free_bytes) {
         return PLEAT_OK;
     }

@@ -92,7 +92,7 @@ static void commit_free(pl_torch *t, pl_torch_block *block)
     pl_stats_sub(t->base.stats.allocated_bytes, pool, block->bytes);
     t->base.stats.rounding_bytes -= block->bytes - block->requested_bytes;
     pl_torch_tell(t, PL_ACTION_FREE_REQUESTED, block, block->requested_bytes);
-    if (block->bytes >= t->base.options.max_split_bytes) {
+    if (block->bytes >= t->options.max_split_bytes) {
         pl_stat_sub(&t->base.stats.oversize_allocations, 1);
     }
     if (block->n_pending != 0) {
@@ -125,43 +125,36 @@ static pleat_status free_live(pl_torch *t, pl_torch_block *block, pl_stream *str
     return PLEAT_OK;
 }
 
+static pleat_status free_at(pl_cache *c, pleat_devptr ptr, pl_stream *stream)
+{
+    pl_torch *t = pl_torch_of(&c->base);
+    pl_torch_block *block = find_live(t, ptr);
+    return block ? free_live(t, block, stream) : not_live(t, ptr);
+}
+
 static pleat_status torch_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
 {
-    pl_torch *t = pl_torch_of(a);
-    pl_lock_acquire(&t->base.lock);
-    pl_torch_block *block = find_live(t, ptr);
-    pleat_status st = block ? free_live(t, block, stream) : not_live(t, ptr);
-    pl_lock_release(&t->base.lock);
-    return st;
+    return pl_cache_free_by(a, ptr, stream, free_at);
 }
 
-static pleat_status torch_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+static pleat_status record(pl_cache *c, pleat_devptr ptr, pl_stream *stream)
 {
-    if (!stream) {
-        return PLEAT_EINVAL;
-    }
-    pl_torch *t = pl_torch_of(a);
+    pl_torch *t = pl_torch_of(&c->base);
     bool added = false;
-    pl_lock_acquire(&t->base.lock);
     pl_torch_block *block = find_live(t, ptr);
-    pleat_status st = block ? pl_torch_add_use(t, block, stream, &added) : PLEAT_EFOREIGN;
-    pl_lock_release(&t->base.lock);
-    return st;
+    return block ? pl_torch_add_use(t, block, stream, &added) : PLEAT_EFOREIGN;
 }
 
-static pleat_status torch_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out)
+static pleat_status query(pl_cache *c, pleat_devptr ptr, pleat_block_info *out)
 {
-    pl_torch *t = pl_torch_of(a);
-    pl_lock_acquire(&t->base.lock);
+    const pl_torch *t = pl_torch_of(&c->base);
     const pl_torch_block *block = find_live(t, ptr);
     block = block ? block : block_around(t, ptr);
-    pleat_status st = block && block->state == PL_TORCH_LIVE ? PLEAT_OK : PLEAT_EFOREIGN;
-    if (st == PLEAT_OK) {
-        *out = pl_cache_info(&t->base, block->ptr, block->bytes, block->requested_bytes,
-                             block->stream);
+    if (!block || block->state != PL_TORCH_LIVE) {
+        return PLEAT_EFOREIGN;
     }
-    pl_lock_release(&t->base.lock);
-    return st;
+    *out = pl_cache_info(c, block->ptr, block->bytes, block->requested_bytes, block->stream);
+    return PLEAT_OK;
 }
 
 /* emptyCache: everything unsplit, as long as more than keep_bytes are reserved. And
@@ -184,7 +177,15 @@ static size_t release_all(pl_cache *c)
     pl_torch *t = pl_torch_of(&c->base);
     (void)pl_torch_wait_uses(t);
     pl_torch_drop_uses(t);
-    size_t n_refused = t->source->release_all(t);
+    if (t->segments.count != 0) {
+        pl_torch_wait_for_streams(t);
+    }
+    size_t n_refused = 0;
+    for (pl_tree_node *node; (node = pl_tree_first(&t->segments)) != NULL;) {
+        pl_tree_remove(&t->segments, node);
+        n_refused += t->source->end_segment(t, PL_TREE_ENTRY(node, pl_torch_segment, node));
+    }
+    n_refused += t->source->end ? t->source->end(t) : 0;
     pl_ptrmap_fini(&t->live, &c->host);
     return n_refused;
 }
@@ -263,6 +264,8 @@ static void visit(pl_cache *c, void (*see)(void *context, const pl_piece *piece)
 /* ---- the two of them ------------------------------------------------------------------------- */
 
 static const pl_cache_kind kind = {
+    .record = record,
+    .query = query,
     .release_all = release_all,
     .release = give_back,
     .end_capture = end_capture,
@@ -276,19 +279,20 @@ static pleat_status create(pl_device *dev, const pl_allocator_options *options,
                            const pl_allocator_ops *ops, const pl_torch_source *source,
                            pl_allocator **out)
 {
-    pl_allocator_options settled = *options;
+    pl_torch_options settled = pl_torch_own(options);
     pl_cache *c = NULL;
     pleat_status st = pl_torch_settle_options(&settled);
     if (st == PLEAT_OK && source->has_pages) {
         st = pl_torch_settle_pages(&settled, pl_device_granule_bytes(dev));
     }
     if (st == PLEAT_OK) {
-        st = pl_cache_create(sizeof(pl_torch), ops, &kind, dev, &settled, &c);
+        st = pl_cache_create(sizeof(pl_torch), ops, &kind, dev, options, &c);
     }
     if (st != PLEAT_OK) {
         return st;
     }
     pl_torch *t = pl_torch_of(&c->base);
+    t->options = settled;
     t->source = source;
     t->has_pages = source->has_pages;
     t->fraction_bytes = pl_torch_fraction_bytes(&settled, pl_device_total_bytes(dev));
@@ -319,10 +323,9 @@ static pleat_status expandable_create(pl_device *dev, const pl_allocator_options
 
 /* clang-format off */
 #define COMMON_OPS                        \
+    .options = &pl_torch_option_table,    \
     .alloc = torch_alloc,                 \
     .free = torch_free,                   \
-    .record_stream = torch_record_stream, \
-    .query = torch_query,                 \
     .set_limit = pl_cache_set_limit,      \
     PL_CACHE_OPS
 /* clang-format on */

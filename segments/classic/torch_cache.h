@@ -24,6 +24,7 @@
 #include "segments/base/ptrmap.h"
 #include "segments/base/tree.h"
 #include "segments/classic/cache.h"
+#include "segments/classic/torch_options.h"
 #include "vmm/chunk.h"
 
 #define PL_TORCH_MIN_BLOCK ((size_t)512)          /* kMinBlockSize */
@@ -32,7 +33,6 @@
 #define PL_TORCH_MIN_LARGE ((size_t)10 << 20)     /* kMinLargeAlloc */
 #define PL_TORCH_LARGE_SEGMENT ((size_t)20 << 20) /* large_segment_size, the default */
 #define PL_TORCH_ROUND_LARGE ((size_t)2 << 20)    /* kRoundLarge */
-enum { PL_TORCH_N_DIVISIONS = 16 };
 
 typedef struct pl_torch pl_torch;
 typedef struct pl_torch_block pl_torch_block;
@@ -127,8 +127,10 @@ struct pl_torch_source {
     pleat_status (*release_oversize)(pl_torch *t, const pl_torch_request *r, bool *enough);
     /* Give back what is free, large pool first, while more than keep_bytes are reserved. */
     pleat_status (*release)(pl_torch *t, uint64_t keep_bytes, uint64_t *released);
-    /* At the very end: every segment, live blocks or not. Returns what the driver refused. */
-    size_t (*release_all)(pl_torch *t);
+    /* At the very end: a segment that is out of the tree, live blocks or not; and what is kept
+     * beside segments, NULL if nothing is. Both return how many objects the driver refused. */
+    size_t (*end_segment)(pl_torch *t, pl_torch_segment *segment);
+    size_t (*end)(pl_torch *t);
     bool has_pages;
 };
 
@@ -145,6 +147,7 @@ struct pl_torch_source {
  *     those on their way in each page has one */
 struct pl_torch {
     pl_cache base; /* reserved_bytes: total_allocated_memory; the waiter: of is_polling, too */
+    pl_torch_options options;           /* const: settled */
     const pl_torch_source *source;      /* const */
     bool has_pages;                     /* const: torch-expandable */
     uint64_t fraction_bytes;            /* const: limit by per_process_memory_fraction; 0 = none */
@@ -176,7 +179,7 @@ static inline bool pl_torch_is_split(const pl_torch_block *block)
 static inline void pl_torch_tell(const pl_torch *t, pl_action action, const pl_torch_block *block,
                                  size_t bytes)
 {
-    pl_tell(t->base.options.observer, action, block->ptr, bytes, block->stream, NULL);
+    pl_tell(t->base.observer, action, block->ptr, bytes, block->stream, NULL);
 }
 
 /* torch_pool.c: the free blocks. No driver calls; all with the lock held. */
@@ -198,18 +201,16 @@ void pl_torch_merge(pl_torch *t, pl_torch_block *block);
 void pl_torch_absorb_next(pl_torch *t, pl_torch_block *block);
 /* The end of a block whose uses are over: merges, returns it to its pool (free_block). */
 void pl_torch_recycle(pl_torch *t, pl_torch_block *block);
+/* At the very end: the host memory of a segment and its blocks, live ones too. */
+void pl_torch_forget_segment(pl_torch *t, pl_torch_segment *segment);
 
-/* torch_options.c. Zeros become PyTorch's defaults; ECONF for what PyTorch refuses. */
-pleat_status pl_torch_settle_options(pl_allocator_options *options);
-pleat_status pl_torch_settle_pages(pl_allocator_options *options, size_t granule_bytes);
-/* per_process_memory_fraction in bytes; 0 = all. */
-uint64_t pl_torch_fraction_bytes(const pl_allocator_options *options, uint64_t total_bytes);
+/* torch_options.c */
 uint64_t pl_torch_limit(const pl_torch *t); /* allowed_memory_maximum: the least of all; 0 = none */
 
 /* Is garbage collection by age on? */
 static inline bool pl_torch_collects(const pl_torch *t)
 {
-    return t->base.options.garbage_collection_threshold > 0 && pl_torch_limit(t) != 0;
+    return t->options.garbage_collection_threshold > 0 && pl_torch_limit(t) != 0;
 }
 
 /* torch_grow.c: the steps of a request that nothing cached serves. Lock as in pl_torch_source. */

@@ -73,8 +73,8 @@ static pleat_status get_memory(pl_torch *t, const pl_torch_request *r, attempt *
         return st;
     }
     bool enough = false;
-    st = t->base.options.max_split_bytes == SIZE_MAX ? PLEAT_OK
-                                                     : t->source->release_oversize(t, r, &enough);
+    st = t->options.max_split_bytes == SIZE_MAX ? PLEAT_OK
+                                                : t->source->release_oversize(t, r, &enough);
     if (st != PLEAT_OK) {
         return st;
     }

@@ -40,7 +40,7 @@ static void commit_segment(pl_torch *t, const pl_torch_request *r, pl_torch_segm
     t->base.reserved_bytes += block->bytes;
     pl_stats_add(t->base.stats.segment, r->pool->index, 1);
     pl_stats_add(t->base.stats.reserved_bytes, r->pool->index, block->bytes);
-    if (block->bytes >= t->base.options.max_split_bytes) {
+    if (block->bytes >= t->options.max_split_bytes) {
         pl_stat_add(&t->base.stats.oversize_segments, 1);
     }
     t->base.stats.num_device_alloc++;
@@ -91,7 +91,7 @@ static void forget_segment(pl_torch *t, pl_torch_block *block)
     t->base.reserved_bytes -= block->bytes;
     pl_stats_sub(t->base.stats.segment, pool, 1);
     pl_stats_sub(t->base.stats.reserved_bytes, pool, block->bytes);
-    if (block->bytes >= t->base.options.max_split_bytes) {
+    if (block->bytes >= t->options.max_split_bytes) {
         pl_stat_sub(&t->base.stats.oversize_segments, 1);
     }
     t->base.stats.num_device_free++;
@@ -191,7 +191,7 @@ static bool take_oversize(pl_torch *t, departing *d, const pl_torch_request *r, 
     pl_tree_node *node = above ? pl_tree_prev(above) : pl_tree_last(free);
     while (node && sum < want_bytes) {
         pl_torch_block *block = PL_TREE_ENTRY(node, pl_torch_block, node);
-        if (block->stream != r->stream || block->bytes < t->base.options.max_split_bytes) {
+        if (block->stream != r->stream || block->bytes < t->options.max_split_bytes) {
             break;
         }
         node = pl_tree_prev(node);
@@ -207,7 +207,7 @@ static bool take_oversize(pl_torch *t, departing *d, const pl_torch_request *r, 
 static pleat_status release_oversize(pl_torch *t, const pl_torch_request *r, bool *enough)
 {
     *enough = false;
-    size_t max_split = t->base.options.max_split_bytes;
+    size_t max_split = t->options.max_split_bytes;
     size_t want = r->rounded_bytes > max_split ? r->rounded_bytes : max_split;
     pl_torch_block key = { .stream_index = pl_stream_index(r->stream), .bytes = want };
     pl_tree_node *node = pl_tree_lower_bound(&r->pool->free, &key.node);
@@ -247,7 +247,7 @@ static uint64_t take_aged(pl_torch_pool *pool, pl_torch *t, departing *d, double
 /* garbage_collect_cached_blocks: by age, without waiting for anything. */
 static pleat_status collect_garbage(pl_torch *t)
 {
-    double allowed = t->base.options.garbage_collection_threshold * (double)pl_torch_limit(t);
+    double allowed = t->options.garbage_collection_threshold * (double)pl_torch_limit(t);
     uint64_t threshold = (uint64_t)allowed;
     uint64_t reserved = t->base.reserved_bytes - t->base.releasing_bytes;
     if (reserved <= threshold) {
@@ -273,27 +273,10 @@ static pleat_status collect_garbage(pl_torch *t)
     return depart(t, &d, &released);
 }
 
-static size_t release_all(pl_torch *t)
+static size_t end_segment(pl_torch *t, pl_torch_segment *segment)
 {
-    pl_lock_assert(&t->base.lock);
-    size_t n_refused = 0;
-    if (t->segments.count != 0) {
-        pl_torch_wait_for_streams(t);
-    }
-    for (pl_tree_node *node; (node = pl_tree_first(&t->segments)) != NULL;) {
-        pl_torch_segment *segment = PL_TREE_ENTRY(node, pl_torch_segment, node);
-        pl_tree_remove(&t->segments, node);
-        pl_lock_release(&t->base.lock);
-        n_refused += pl_device_mfree(t->base.dev, segment->ptr) != PLEAT_OK &&
-                     pl_device_mfree(t->base.dev, segment->ptr) != PLEAT_OK; /* there is no later */
-        pl_lock_acquire(&t->base.lock);
-        for (pl_torch_block *block = segment->first; block;) {
-            pl_torch_block *next = block->next;
-            pl_host_free(&t->base.host, block);
-            block = next;
-        }
-        pl_host_free(&t->base.host, segment);
-    }
+    size_t n_refused = pl_cache_mfree_last(&t->base, segment->ptr);
+    pl_torch_forget_segment(t, segment);
     return n_refused;
 }
 
@@ -302,5 +285,5 @@ const pl_torch_source pl_torch_linear = {
     .collect = collect_garbage,
     .release_oversize = release_oversize,
     .release = release,
-    .release_all = release_all,
+    .end_segment = end_segment,
 };

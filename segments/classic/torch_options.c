@@ -1,9 +1,66 @@
-/* torch_options.c - the options of PyTorch's caches: what is refused, what zeros mean.
+/* torch_options.c - the options of PyTorch's caches: the table, what is refused, what
+ * zeros mean.
  *
  * Source: c10/core/AllocatorConfig.cpp, c10/cuda/CUDAAllocatorConfig.cpp; setMemoryFraction of
  * c10/cuda/CUDACachingAllocator.cpp. */
 #include "segments/classic/torch_cache.h"
 #include "vmm/driver.h"
+
+#define AT(member) PL_OPTION_AT(pl_torch_options, member)
+
+/* clang-format off */
+static const pl_option rows[] = {
+    { "large_segment_size_mb", PL_OPTION_NUMBER, AT(large_segment_bytes), .initial = 20,
+      .least = 11, .most = 1 << 24, .scale = 1 << 20,
+      .help = "segment of requests from 1 to 10 MiB" },
+    { "max_split_size_mb", PL_OPTION_NUMBER, AT(max_split_bytes), .least = 11, .most = 1 << 24,
+      .scale = 1 << 20, .help = "blocks this big are not split" },
+    { "max_non_split_rounding_mb", PL_OPTION_NUMBER, AT(max_non_split_rounding_bytes),
+      .least = 11, .most = 1 << 24, .scale = 1 << 20,
+      .help = "slack accepted for such a block" },
+    { "garbage_collection_threshold", PL_OPTION_PART, AT(garbage_collection_threshold),
+      .help = "of the limit: from here on old segments are given back" },
+    { "roundup_power2_divisions", PL_OPTION_DIVISIONS, AT(roundup_divisions), .most = 64,
+      .help = "`[256:1,512:2,>:4]`: from 256 MiB (and below) 1, from 512 MiB 2, above 4" },
+    { "per_process_memory_fraction", PL_OPTION_SHARE, AT(per_process_memory_fraction),
+      .initial = 1, .help = "of the device: a further limit" },
+    { "expandable_small_page_mb", PL_OPTION_NUMBER, AT(expandable_small_page_bytes), .initial = 2,
+      .least = 1, .most = 1 << 20, .scale = 1 << 20,
+      .help = "what torch-expandable maps at a time; multiples of the granule" },
+    { "expandable_large_page_mb", PL_OPTION_NUMBER, AT(expandable_large_page_bytes), .least = 1,
+      .most = 1 << 20, .scale = 1 << 20,
+      .help = "what torch-expandable maps at a time; multiples of the granule" },
+};
+/* clang-format on */
+
+/* PyTorch's own rule: what is compared with a large segment is at least as big; 0 = not given. */
+static pleat_status check_sizes(const pl_allocator_options *options, const pl_allocator_ops *chosen)
+{
+    const pl_torch_options o = pl_torch_own(options);
+    const struct {
+        const char *name;
+        size_t bytes;
+    } sizes[] = { { "max_split_size_mb", o.max_split_bytes },
+                  { "max_non_split_rounding_mb", o.max_non_split_rounding_bytes } };
+    (void)chosen;
+    for (unsigned i = 0; i < 2; i++) {
+        if (sizes[i].bytes != 0 && sizes[i].bytes < o.large_segment_bytes) {
+            pl_driver_clear_error();
+            pl_driver_set_detail("the key '%s' is %zu, less than 'large_segment_size_mb', %zu",
+                                 sizes[i].name, sizes[i].bytes >> 20, o.large_segment_bytes >> 20);
+            return PLEAT_ECONF;
+        }
+    }
+    return PLEAT_OK;
+}
+
+const pl_option_table pl_torch_option_table = {
+    PL_OPTION_ROWS(rows),
+    .bytes = sizeof(pl_torch_options),
+    .check = check_sizes,
+};
+
+/* ---- what is refused that was made without the configuration, and what zeros mean ------------ */
 
 static bool is_power_of_two_or_0(unsigned n)
 {
@@ -16,15 +73,15 @@ static bool is_0_or_at_least(size_t bytes, size_t least)
 }
 
 /* Not a number fits nowhere. */
-static bool are_fractions_good(const pl_allocator_options *o)
+static bool are_fractions_good(const pl_torch_options *o)
 {
     return o->garbage_collection_threshold >= 0 && o->garbage_collection_threshold < 1 &&
            o->per_process_memory_fraction >= 0 && o->per_process_memory_fraction <= 1;
 }
 
-static bool are_divisions_good(const pl_allocator_options *o)
+static bool are_divisions_good(const pl_torch_options *o)
 {
-    for (unsigned i = 0; i < PL_TORCH_N_DIVISIONS; i++) {
+    for (unsigned i = 0; i < PL_N_DIVISIONS; i++) {
         if (!is_power_of_two_or_0(o->roundup_divisions[i])) {
             return false;
         }
@@ -32,7 +89,7 @@ static bool are_divisions_good(const pl_allocator_options *o)
     return true;
 }
 
-pleat_status pl_torch_settle_options(pl_allocator_options *o)
+pleat_status pl_torch_settle_options(pl_torch_options *o)
 {
     if (o->large_segment_bytes == 0) {
         o->large_segment_bytes = PL_TORCH_LARGE_SEGMENT;
@@ -76,7 +133,7 @@ static pleat_status settle_page(const char *option, size_t *page, size_t usual, 
     return PLEAT_OK;
 }
 
-pleat_status pl_torch_settle_pages(pl_allocator_options *o, size_t granule_bytes)
+pleat_status pl_torch_settle_pages(pl_torch_options *o, size_t granule_bytes)
 {
     pleat_status st = settle_page("expandable_small_page_mb", &o->expandable_small_page_bytes,
                                   PL_TORCH_SMALL_SEGMENT, granule_bytes);
@@ -85,7 +142,7 @@ pleat_status pl_torch_settle_pages(pl_allocator_options *o, size_t granule_bytes
                                         o->large_segment_bytes, granule_bytes);
 }
 
-uint64_t pl_torch_fraction_bytes(const pl_allocator_options *o, uint64_t total_bytes)
+uint64_t pl_torch_fraction_bytes(const pl_torch_options *o, uint64_t total_bytes)
 {
     if (o->per_process_memory_fraction >= 1) {
         return 0;
@@ -96,7 +153,7 @@ uint64_t pl_torch_fraction_bytes(const pl_allocator_options *o, uint64_t total_b
 
 uint64_t pl_torch_limit(const pl_torch *t)
 {
-    uint64_t limit = t->base.options.limit_bytes;
+    uint64_t limit = t->base.limit_bytes;
     uint64_t fraction = t->fraction_bytes;
     return limit != 0 && (fraction == 0 || limit < fraction) ? limit : fraction;
 }

@@ -70,8 +70,8 @@ static size_t round_size(const pl_torch *t, size_t bytes)
     }
     unsigned log2 = log2_of(bytes);
     unsigned interval = log2 < 20 ? 0 : log2 - 20;
-    interval = interval < PL_TORCH_N_DIVISIONS ? interval : PL_TORCH_N_DIVISIONS - 1;
-    size_t d = t->base.options.roundup_divisions[interval];
+    interval = interval < PL_N_DIVISIONS ? interval : PL_N_DIVISIONS - 1;
+    size_t d = t->options.roundup_divisions[interval];
     if (d <= 1 || bytes <= PL_TORCH_MIN_BLOCK * d) {
         return round_up(bytes, PL_TORCH_MIN_BLOCK);
     }
@@ -83,7 +83,7 @@ static size_t segment_size(const pl_torch *t, size_t rounded)
     if (rounded <= PL_TORCH_SMALL) {
         return PL_TORCH_SMALL_SEGMENT;
     }
-    return rounded < PL_TORCH_MIN_LARGE ? t->base.options.large_segment_bytes
+    return rounded < PL_TORCH_MIN_LARGE ? t->options.large_segment_bytes
                                         : round_up(rounded, PL_TORCH_ROUND_LARGE);
 }
 
@@ -135,12 +135,12 @@ pl_torch_block *pl_torch_find_free(pl_torch *t, const pl_torch_request *r)
     if (t->has_pages) {
         block = prefer_less_expandable(block);
     }
-    size_t max_split = t->base.options.max_split_bytes;
+    size_t max_split = t->options.max_split_bytes;
     if (r->rounded_bytes < max_split) {
         return block->bytes < max_split ? block : NULL;
     }
     size_t slack = block->bytes - r->rounded_bytes;
-    return slack < t->base.options.max_non_split_rounding_bytes ? block : NULL;
+    return slack < t->options.max_non_split_rounding_bytes ? block : NULL;
 }
 
 bool pl_torch_should_split(const pl_torch *t, const pl_torch_block *block, size_t rounded_bytes)
@@ -149,7 +149,7 @@ bool pl_torch_should_split(const pl_torch *t, const pl_torch_block *block, size_
     if (block->pool->index == PLEAT_POOL_SMALL || t->has_pages) {
         return remaining >= PL_TORCH_MIN_BLOCK;
     }
-    return rounded_bytes < t->base.options.max_split_bytes && remaining > PL_TORCH_SMALL;
+    return rounded_bytes < t->options.max_split_bytes && remaining > PL_TORCH_SMALL;
 }
 
 static pl_tree *tree_of(const pl_torch_block *block)
@@ -246,7 +246,7 @@ pl_torch_block *pl_torch_hand_out(pl_torch *t, pl_torch_block *block, pl_torch_b
     pl_stats_add(t->base.stats.active_bytes, pool, block->bytes);
     pl_stats_add(t->base.stats.requested_bytes, pool, block->requested_bytes);
     t->base.stats.rounding_bytes += block->bytes - block->requested_bytes;
-    if (block->bytes >= t->base.options.max_split_bytes) {
+    if (block->bytes >= t->options.max_split_bytes) {
         pl_stat_add(&t->base.stats.oversize_allocations, 1);
     }
     pl_torch_tell(t, PL_ACTION_ALLOC, block, block->requested_bytes);
@@ -313,4 +313,14 @@ void pl_torch_recycle(pl_torch *t, pl_torch_block *block)
     if (pl_torch_is_split(block)) {
         add_inactive_split(t, pool, block->bytes);
     }
+}
+
+void pl_torch_forget_segment(pl_torch *t, pl_torch_segment *segment)
+{
+    for (pl_torch_block *block = segment->first; block;) {
+        pl_torch_block *next = block->next;
+        pl_host_free(&t->base.host, block);
+        block = next;
+    }
+    pl_host_free(&t->base.host, segment);
 }

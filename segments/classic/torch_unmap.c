@@ -310,7 +310,7 @@ static void unmap_all(pl_torch *t, const pl_torch_segment *segment)
     }
 }
 
-static size_t release_whole_segment(pl_torch *t, pl_torch_segment *segment)
+static size_t end_segment(pl_torch *t, pl_torch_segment *segment)
 {
     size_t page = segment->first->pool->page_bytes;
     size_t n_refused = 0;
@@ -325,27 +325,15 @@ static size_t release_whole_segment(pl_torch *t, pl_torch_segment *segment)
     n_refused += pl_range_release(t->base.dev, range) != PLEAT_OK &&
                  pl_range_release(t->base.dev, range) != PLEAT_OK;
     pl_lock_acquire(&t->base.lock);
-    for (pl_torch_block *block = segment->first; block;) {
-        pl_torch_block *next = block->next;
-        pl_host_free(&t->base.host, block);
-        block = next;
-    }
     pl_host_free(&t->base.host, segment->pages);
-    pl_host_free(&t->base.host, segment);
+    pl_torch_forget_segment(t, segment);
     return n_refused;
 }
 
-static size_t release_all(pl_torch *t)
+/* The chunks that the driver had refused. */
+static size_t end(pl_torch *t)
 {
-    pl_lock_assert(&t->base.lock);
     size_t n_refused = 0;
-    if (t->segments.count != 0) {
-        pl_torch_wait_for_streams(t);
-    }
-    for (pl_tree_node *node; (node = pl_tree_first(&t->segments)) != NULL;) {
-        pl_tree_remove(&t->segments, node);
-        n_refused += release_whole_segment(t, PL_TREE_ENTRY(node, pl_torch_segment, node));
-    }
     for (unsigned i = PLEAT_POOL_SMALL; i < PLEAT_N_POOLS; i++) {
         pl_torch_refused *refused = &t->pools[i].refused;
         pl_lock_release(&t->base.lock);
@@ -364,6 +352,7 @@ const pl_torch_source pl_torch_pages = {
     .collect = collect,
     .release_oversize = release_oversize,
     .release = release,
-    .release_all = release_all,
+    .end_segment = end_segment,
+    .end = end,
     .has_pages = true,
 };

@@ -12,7 +12,11 @@
  * Source: src/storage/naive_storage_manager.h of MXNet. */
 #include "segments/classic/mxnet.h"
 
-static const pl_mxnet_policy policy = { pl_mxnet_round_not, true, false };
+static const pl_mxnet_policy policy = {
+    .ops = &pl_unpooled_ops,
+    .round = pl_mxnet_round_not,
+    .is_v2 = true,
+};
 
 static pleat_status unpooled_alloc(pl_allocator *a, size_t bytes, pl_stream *stream,
                                    pleat_devptr *out)
@@ -72,14 +76,11 @@ static pleat_status free_live(pl_mxnet *m, pl_mxnet_block *block, pl_stream *str
     return PLEAT_OK;
 }
 
-static pleat_status unpooled_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+static pleat_status free_at(pl_cache *c, pleat_devptr ptr, pl_stream *stream)
 {
-    pl_mxnet *m = pl_mxnet_of(a);
-    pl_lock_acquire(&m->base.lock);
+    pl_mxnet *m = pl_mxnet_of(&c->base);
     pl_mxnet_block *block = pl_mxnet_find_live(m, ptr);
-    pleat_status st = block ? free_live(m, block, stream) : pl_mxnet_not_live(m, ptr);
-    pl_lock_release(&m->base.lock);
-    return st;
+    return block ? free_live(m, block, stream) : pl_mxnet_not_live(m, ptr);
 }
 
 static pleat_status end_capture(pl_cache *c, pl_stream *stream)
@@ -90,6 +91,7 @@ static pleat_status end_capture(pl_cache *c, pl_stream *stream)
 }
 
 static const pl_cache_kind kind = {
+    .free = free_at,
     .end_capture = end_capture,
     PL_MXNET_COMMON_KIND,
 };
@@ -97,13 +99,12 @@ static const pl_cache_kind kind = {
 static pleat_status unpooled_create(pl_device *dev, const pl_allocator_options *options,
                                     pl_allocator **out)
 {
-    return pl_mxnet_create(&pl_unpooled_ops, &kind, &policy, dev, options, out);
+    return pl_mxnet_create(&policy, &kind, dev, options, out);
 }
 
 const pl_allocator_ops pl_unpooled_ops = {
     .name = "unpooled",
     .create = unpooled_create,
     .alloc = unpooled_alloc,
-    .free = unpooled_free,
     PL_MXNET_COMMON_OPS,
 };

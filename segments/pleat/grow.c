@@ -81,8 +81,7 @@ static size_t slack(const pl_space *space, size_t cap, size_t n_pin)
 
     bool is_nearly_full = peak > cap - (cap >> NEARLY_LOG2) &&
                           space->options.growth == PL_GROWTH_BALANCED;
-    if (space->options.growth == PL_GROWTH_AMPLE || space->options.limit_bytes != 0 ||
-        is_nearly_full) {
+    if (space->options.growth == PL_GROWTH_AMPLE || space->limit_bytes != 0 || is_nearly_full) {
         return room_below(space, cap);
     }
     size_t target = peak + peak * space->options.keep_permille / 1000;

@@ -17,8 +17,12 @@ static bool is_power_of_two(size_t n)
 
 static void init_sizes(pl_space *space, pl_device *dev, const pl_allocator_options *options)
 {
+    const pl_pleat_options *own = &space->options;
     space->dev = dev;
-    space->options = *options;
+    space->options = pl_pleat_own(options);
+    space->observer = options->observer;
+    space->limit_bytes = options->limit_bytes;
+    space->wait_ms = options->wait_ms;
     space->granule_bytes = pl_device_chunk_bytes(dev);
     space->granule_log2 = (unsigned)__builtin_ctzll(space->granule_bytes);
     space->total_chunks = (size_t)(pl_device_total_bytes(dev) >> space->granule_log2);
@@ -28,8 +32,7 @@ static void init_sizes(pl_space *space, pl_device *dev, const pl_allocator_optio
                               : (size_t)(options->limit_bytes >> space->granule_log2);
     space->full_at = SIZE_MAX;
     space->clock = 1;
-    pl_budget_init(&space->budget, options->token_refill, options->token_cap,
-                   options->order_interval);
+    pl_budget_init(&space->budget, own->token_refill, own->token_cap, own->order_interval);
 }
 
 /* A driver gives no more chunks than the device has. */

@@ -466,6 +466,7 @@ static void op_reset_peaks(pl_allocator *a)
 const pl_allocator_ops pl_pleat_ops = {
     .name = "pleat",
     .needs_vmm = true,
+    .options = &pl_pleat_option_table,
     .create = pl_pleat_create,
     .destroy = pl_pleat_destroy,
     .alloc = op_alloc,

@@ -82,7 +82,7 @@ static void tell_memory(const pl_space *space, const pl_area *area, pl_action ac
  * who follows what is told would look for it where it was. */
 static void move_to_stream(pl_space *space, pl_area *area, pl_stream *stream)
 {
-    bool is_told = pl_observer_is_on(space->options.observer) && area->stream != stream;
+    bool is_told = pl_observer_is_on(space->observer) && area->stream != stream;
 
     if (is_told) {
         tell_memory(space, area, PL_ACTION_SEGMENT_UNMAP);

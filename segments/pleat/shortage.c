@@ -127,7 +127,7 @@ static bool has_pending_for(const pl_space *space, const pl_request *rq, pleat_s
 /* What is left of wait_ms, which bounds all waits of a call together. */
 static uint32_t time_left(const pl_space *space)
 {
-    return pl_deadline_left(space->options.wait_ms);
+    return pl_deadline_left(space->wait_ms);
 }
 
 static void begin_turn(pl_space *space, pl_request *rq)

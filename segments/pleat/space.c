@@ -143,15 +143,14 @@ size_t pl_space_cap(const pl_space *space)
 
 void pl_space_say_block(const pl_space *space, pl_action action, const pl_block *b)
 {
-    pl_tell(space->options.observer, action, b->base, b->requested,
+    pl_tell(space->observer, action, b->base, b->requested,
             pl_space_lane_at(space, b->lane)->stream, pl_private_told(b->segment->area));
 }
 
 void pl_space_say_run(const pl_space *space, pl_action action, const pl_segment *seg,
                       pleat_devptr base, uint64_t bytes)
 {
-    pl_tell(space->options.observer, action, base, bytes, seg->area->stream,
-            pl_private_told(seg->area));
+    pl_tell(space->observer, action, base, bytes, seg->area->stream, pl_private_told(seg->area));
 }
 
 /* ---- flights --------------------------------------------------------------------------------- */

@@ -15,6 +15,7 @@
 #include "segments/pleat/block.h"
 #include "segments/pleat/budget.h"
 #include "segments/pleat/lane.h"
+#include "segments/pleat/options.h"
 #include "segments/pleat/segment.h"
 #include "vmm/base/lock.h"
 
@@ -87,12 +88,15 @@ typedef struct pl_space {
     pl_allocator base; /* first member */
     pl_device *dev;    /* const */
     pl_host host;
-    pl_lock lock;          /* rank 20 */
-    pl_cond landed; /* a flight has landed */
-    unsigned n_waiting;    /* for that */
-    pl_allocator_options options;
-    size_t granule_bytes;  /* const: bytes of a chunk */
-    unsigned granule_log2; /* const */
+    pl_lock lock;             /* rank 20 */
+    pl_cond landed;           /* a flight has landed */
+    unsigned n_waiting;       /* for that */
+    pl_pleat_options options; /* const */
+    pl_observer *observer;    /* const */
+    uint64_t limit_bytes;     /* 0 = none */
+    uint32_t wait_ms;         /* const */
+    size_t granule_bytes;     /* const: bytes of a chunk */
+    unsigned granule_log2;    /* const */
 
     pl_block_store store;
     pl_ptrmap live;
@@ -320,7 +324,7 @@ void pl_space_say_run(const pl_space *space, pl_action action, const pl_segment 
 /* b: live, or being freed, its requested bytes and its owner still in it. */
 static inline void pl_space_tell_block(const pl_space *space, pl_action action, const pl_block *b)
 {
-    if (pl_observer_is_on(space->options.observer)) {
+    if (pl_observer_is_on(space->observer)) {
         pl_space_say_block(space, action, b);
     }
 }
@@ -329,7 +333,7 @@ static inline void pl_space_tell_block(const pl_space *space, pl_action action, 
 static inline void pl_space_tell_run(const pl_space *space, pl_action action, const pl_segment *seg,
                                      pleat_devptr base, uint64_t bytes)
 {
-    if (pl_observer_is_on(space->options.observer)) {
+    if (pl_observer_is_on(space->observer)) {
         pl_space_say_run(space, action, seg, base, bytes);
     }
 }

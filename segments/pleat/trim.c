@@ -324,7 +324,7 @@ void pl_trim_gather(pl_space *space, size_t n_chunks, uint32_t wait_ms)
 pleat_status pl_pleat_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released)
 {
     pl_space *space = (pl_space *)a;
-    uint32_t wait_ms = space->options.wait_ms > 0 ? space->options.wait_ms : 1;
+    uint32_t wait_ms = space->wait_ms > 0 ? space->wait_ms : 1;
     size_t n_released;
 
     pl_deadline_begin();
@@ -358,7 +358,7 @@ static pleat_status check_live(pl_space *space, size_t limit)
             pl_space_wait_for_flights(space);
             continue;
         }
-        st = quiesce(space, space->options.wait_ms);
+        st = quiesce(space, space->wait_ms);
         if (st != PLEAT_OK) {
             return st;
         }
@@ -377,7 +377,7 @@ static pleat_status shrink(pl_space *space, size_t limit)
         if (space->n_chunks + space->n_creating <= limit) {
             return PLEAT_OK;
         }
-        st = pl_trim_to(space, limit, space->options.wait_ms, &n_released);
+        st = pl_trim_to(space, limit, space->wait_ms, &n_released);
         if (st == PLEAT_OK && space->n_flights > 0) {
             pl_space_wait_for_flights(space);
         }
@@ -395,7 +395,7 @@ static pleat_status wait_for_turn(pl_space *space)
     enum { MOST_LATE = 4, LATE_MS = 10 };
 
     for (unsigned n_late = 0; space->n_limiting > 0 && n_late < MOST_LATE;) {
-        uint32_t left_ms = pl_deadline_left(space->options.wait_ms);
+        uint32_t left_ms = pl_deadline_left(space->wait_ms);
         n_late += left_ms == 0;
         space->n_waiting++;
         pl_lock_wait_for(&space->lock, &space->landed, left_ms > 0 ? left_ms : LATE_MS);
@@ -420,7 +420,7 @@ pleat_status pl_pleat_set_limit(pl_allocator *a, uint64_t bytes)
         space->limit_chunks = limit;
         st = shrink(space, limit);
         if (st == PLEAT_OK) {
-            space->options.limit_bytes = bytes;
+            space->limit_bytes = bytes;
         } else {
             space->limit_chunks = limit_before;
         }

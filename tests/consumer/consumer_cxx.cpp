@@ -16,7 +16,7 @@ int main()
     pleat instance;
     pleat_stats stats;
     if (pleat_create("driver:sim", &instance) != PLEAT_OK ||
-        pleat_device_stats(instance, 0, sizeof stats, &stats) != PLEAT_OK ||
+        pleat_device_stats(instance, 0, &stats) != PLEAT_OK ||
         pleat_destroy(instance, 0) != PLEAT_OK) {
         std::fprintf(stderr, "%s\n", pleat_last_error()->text);
         return 1;

@@ -21,7 +21,7 @@ std::uint64_t live_blocks()
     pleat instance;
     pleat_stats stats;
     expect(pleat_default(&instance) == PLEAT_OK, "there is an instance");
-    expect(pleat_device_stats(instance, 0, sizeof stats, &stats) == PLEAT_OK, "it has statistics");
+    expect(pleat_device_stats(instance, 0, &stats) == PLEAT_OK, "it has statistics");
     return stats.allocation[PLEAT_POOL_ALL].current;
 }
 

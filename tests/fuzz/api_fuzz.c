@@ -135,7 +135,7 @@ static void check(void)
     pleat_status st = pleat_check(world.instance, &broken);
     fuzz_end_call("check", st, FUZZ_BIT(PLEAT_OK));
     fuzz_check(broken == 0, "invariant %d is broken", broken);
-    st = pleat_device_stats(world.instance, 0, sizeof stats, &stats);
+    st = pleat_device_stats(world.instance, 0, &stats);
     fuzz_end_call("stats", st, FUZZ_BIT(PLEAT_OK));
 }
 

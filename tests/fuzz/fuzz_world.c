@@ -329,8 +329,7 @@ void fuzz_query(unsigned index)
     if (b->ptr == 0) {
         return;
     }
-    pleat_status st = pleat_block_query(world.instance, 0, b->ptr + b->bytes / 2, sizeof info,
-                                        &info);
+    pleat_status st = pleat_block_query(world.instance, 0, b->ptr + b->bytes / 2, &info);
     fuzz_end_call("query", st, FUZZ_BIT(PLEAT_OK));
     fuzz_check(info.base == b->ptr && info.bytes >= b->bytes && info.requested_bytes == b->bytes,
                "a block of %zu bytes is told as one of %zu", b->bytes, info.requested_bytes);

@@ -14,7 +14,7 @@ from source import read, report
 
 PUBLIC_HEADERS = dict.fromkeys(
     ["api/pleat.h", "api/pleat_pool.h", "api/pleat_snapshot.h", "api/adapters/pleat_torch.h",
-     "api/adapters/pleat_frameworks.h"], "PLEAT_API")
+     "api/adapters/pleat_frameworks.h", "api/first_versions.c"], "PLEAT_API")
 TORCH_HEADERS = {"api/adapters/pleat_torch.hpp": "PLEAT_API"}
 SIM_HEADERS = {"vmm/sim/pleat_sim.h": "PLEAT_SIM_API"}
 

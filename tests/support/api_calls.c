@@ -35,7 +35,7 @@ static pleat_status call_record(pleat instance, int device)
 static pleat_status call_query(pleat instance, int device)
 {
     pleat_block_info info;
-    return pleat_block_query(instance, device, NOBODYS, sizeof info, &info);
+    return pleat_block_query(instance, device, NOBODYS, &info);
 }
 
 static pleat_status call_trim(pleat instance, int device)
@@ -59,13 +59,13 @@ static pleat_status call_info(pleat instance, int device)
 static pleat_status call_describe(pleat instance, int device)
 {
     pleat_device_info info;
-    return pleat_device_describe(instance, device, sizeof info, &info);
+    return pleat_device_describe(instance, device, &info);
 }
 
 static pleat_status call_stats(pleat instance, int device)
 {
     pleat_stats stats;
-    return pleat_device_stats(instance, device, sizeof stats, &stats);
+    return pleat_device_stats(instance, device, &stats);
 }
 
 static pleat_status call_peaks(pleat instance, int device)

@@ -156,14 +156,14 @@ uint64_t compliance_trim(compliance *c)
 pleat_stats compliance_stats(compliance *c)
 {
     pleat_stats stats;
-    ck_assert_int_eq(pleat_device_stats(c->instance, 0, sizeof stats, &stats), PLEAT_OK);
+    ck_assert_int_eq(pleat_device_stats(c->instance, 0, &stats), PLEAT_OK);
     return stats;
 }
 
 pleat_block_info compliance_query(compliance *c, pleat_devptr ptr)
 {
     pleat_block_info info;
-    pleat_status st = pleat_block_query(c->instance, 0, ptr, sizeof info, &info);
+    pleat_status st = pleat_block_query(c->instance, 0, ptr, &info);
     ck_assert_msg(st == PLEAT_OK, "%s", pleat_last_error()->text);
     return info;
 }

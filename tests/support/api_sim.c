@@ -98,7 +98,7 @@ void api_free(pleat instance, int device, pleat_devptr ptr, void *stream)
 pleat_stats api_stats(pleat instance, int device)
 {
     pleat_stats stats;
-    ck_assert_int_eq(pleat_device_stats(instance, device, sizeof stats, &stats), PLEAT_OK);
+    ck_assert_int_eq(pleat_device_stats(instance, device, &stats), PLEAT_OK);
     return stats;
 }
 

@@ -1,5 +1,6 @@
 /* segments_draw.c - see segments_draw.h. */
 #include "tests/support/segments_draw.h"
+#include "segments/pleat/options.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,16 +9,18 @@ static void draw_options(random_source *r, pl_allocator_options *options, size_t
 {
     static const unsigned wait_ms[] = { 0, 1000, 1000 };
     pl_allocator_options_init(options);
-    options->growth = (pl_growth)random_below(r, 3);
-    options->cross_stream = random_once_in(r, 3) ? PL_CROSS_SETTLED : PL_CROSS_ORDER;
+    pl_pleat_options own = pl_pleat_own(options);
+    own.growth = (pl_growth)random_below(r, 3);
+    own.cross_stream = random_once_in(r, 3) ? PL_CROSS_SETTLED : PL_CROSS_ORDER;
     options->wait_ms = wait_ms[random_below(r, 3)];
-    options->small_bytes = granule_bytes >> random_below(r, 5);
+    own.small_bytes = granule_bytes >> random_below(r, 5);
     if (random_once_in(r, 2)) {
-        options->token_cap = (unsigned)random_below(r, 50);
-        options->token_refill = (unsigned)random_below(r, 20);
-        options->order_interval = 1 + (unsigned)random_below(r, 2000);
-        options->keep_permille = (unsigned)random_below(r, 100);
+        own.token_cap = (unsigned)random_below(r, 50);
+        own.token_refill = (unsigned)random_below(r, 20);
+        own.order_interval = 1 + (unsigned)random_below(r, 2000);
+        own.keep_permille = (unsigned)random_below(r, 100);
     }
+    pl_own_set(options, &pl_pleat_option_table, &own);
 }
 
 drawn draw(random_source *r, size_t n_ops)

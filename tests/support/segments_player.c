@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "segments/pleat/options.h"
 #include "segments/pleat/space.h"
 
 /* Some refusals on small granules are judged by trying every possible start. */
@@ -36,14 +37,14 @@ bool player_is_good(player *p)
 
 void player_assert_good(player *p, const char *what, uint64_t seed)
 {
-    const pl_allocator_options *o = &p->conf.options;
+    const pl_pleat_options own = pl_pleat_own(&p->conf.options);
     ck_assert_msg(p->why[0] == '\0',
                   "%s, seed %llu, operation %llu: %s. Granule %zu, C %zu, limit %llu, depth %u, "
                   "%u streams, growth %d, cross_stream %d, wait_ms %u",
                   what, (unsigned long long)seed, (unsigned long long)p->counts.n_ops, p->why,
                   p->conf.granule_bytes, player_most_granules(p),
                   (unsigned long long)p->limit_bytes, p->conf.depth, p->conf.n_streams,
-                  (int)o->growth, (int)o->cross_stream, o->wait_ms);
+                  (int)own.growth, (int)own.cross_stream, p->conf.options.wait_ms);
 }
 
 /* ---- open and close ------------------------------------------------------------------------- */

@@ -3,6 +3,8 @@
 
 #include <check.h>
 
+#include "segments/pleat/options.h"
+#include "tests/support/own.h"
 #include "tests/support/segments_told.h"
 
 void pools_open_with(const char *sim, pl_cross_stream cross_stream, uint32_t wait_ms)
@@ -10,7 +12,7 @@ void pools_open_with(const char *sim, pl_cross_stream cross_stream, uint32_t wai
     pl_allocator_options options;
     pl_allocator_options_init(&options);
     options.observer = told_open();
-    options.cross_stream = cross_stream;
+    SET_OWN(pleat, &options, cross_stream, cross_stream);
     options.wait_ms = wait_ms;
     pleat_open(sim, &options);
 }

@@ -1,5 +1,7 @@
 /* segments_sim.c - see segments_sim.h. */
 #include "tests/support/segments_sim.h"
+#include "segments/pleat/options.h"
+#include "tests/support/own.h"
 
 #include <check.h>
 #include <string.h>
@@ -43,7 +45,7 @@ void pleat_open_with(const char *sim_conf, pl_cross_stream cross_stream, uint32_
 {
     pl_allocator_options options;
     pl_allocator_options_init(&options);
-    options.cross_stream = cross_stream;
+    SET_OWN(pleat, &options, cross_stream, cross_stream);
     options.wait_ms = wait_ms;
     pleat_open(sim_conf, &options);
 }

@@ -250,11 +250,15 @@ void pl_lock_release(pl_lock *lock)
     }
 }
 
+void (*pl_lock_breath)(void);
+
 void pl_lock_breathe(pl_lock *lock)
 {
     bool is_wanted = atomic_load_explicit(&lock->state, memory_order_relaxed) == WANTED;
     pl_lock_release(lock);
-    if (is_wanted) {
+    if (pl_lock_breath != NULL) {
+        pl_lock_breath();
+    } else if (is_wanted) {
         (void)sched_yield(); /* or this thread would have it back before the other has woken */
     }
     pl_lock_acquire(lock);

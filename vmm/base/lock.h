@@ -39,11 +39,13 @@ void pl_lock_init(pl_lock *lock, pl_rank rank);
 void pl_lock_fini(pl_lock *lock);
 void pl_lock_acquire(pl_lock *lock);
 void pl_lock_release(pl_lock *lock);
-/* Releases it and acquires it again; a thread that waits for it comes in between. If none waits, the
- * processor is kept: on a busy machine it would be gone for milliseconds. */
+/* Releases it and acquires it again; a thread that waits for it comes in between. If none waits,
+ * the processor is kept: on a busy machine it would be gone for milliseconds. */
 void pl_lock_breathe(pl_lock *lock);
-/* Gives the lock up until the next pl_cond_broadcast; may also return for no reason. No cancellation
- * point. */
+/* For tests: called at each of them, while the lock is free. NULL = nothing. */
+extern void (*pl_lock_breath)(void);
+/* Gives the lock up until the next pl_cond_broadcast; may also return for no reason. No
+ * cancellation point. */
 void pl_lock_wait(pl_lock *lock, pl_cond *cond);
 /* The same for at most so long. */
 void pl_lock_wait_for(pl_lock *lock, pl_cond *cond, uint32_t ms);

@@ -1,0 +1,23 @@
+/* option.h - values of the options of a table (segments/base/option.h) as text. `own`: the struct
+ * that the option lies in. */
+#ifndef PLEAT_API_CONFIG_OPTION_H
+#define PLEAT_API_CONFIG_OPTION_H
+
+#include "api/config/parse.h"
+#include "api/text.h"
+#include "segments/base/option.h"
+
+enum { PL_WHOLE_PARTS = 1000000000 }; /* the fraction 1 */
+
+/* Read `value`; false, and nothing is written, if it is not allowed. is_bracketed: it stood in
+ * brackets. */
+bool pl_option_read(const pl_option *option, pl_span value, bool is_bracketed, void *own);
+/* Which values are allowed. */
+void pl_option_say(const pl_option *option, pl_text *text);
+/* Does the value have a spelling, and is it not said under another name? */
+bool pl_option_is_written(const pl_option *option, const void *own);
+void pl_option_write(const pl_option *option, const void *own, pl_text *text);
+
+void pl_parts_write(uint32_t parts, pl_text *text); /* of PL_WHOLE_PARTS */
+
+#endif

@@ -1,0 +1,29 @@
+/* first_versions.c - calls that write structs as version 0.1 had them.
+ *
+ * For programs that look a function up by its name, and so cannot tell how long their struct is.
+ * Programs in C and C++ use the inline functions of pleat.h instead. */
+#define PLEAT_FIRST_VERSIONS
+#include "api/sized.h"
+
+PLEAT_API pleat_status pleat_device_stats(pleat instance, int device, pleat_stats *out);
+PLEAT_API pleat_status pleat_device_describe(pleat instance, int device, pleat_device_info *out);
+PLEAT_API pleat_status pleat_block_query(pleat instance, int device, pleat_devptr ptr,
+                                         pleat_block_info *out);
+
+pleat_status pleat_device_stats(pleat instance, int device, pleat_stats *out)
+{
+    static const pl_sized kind = PL_SIZED_STATS;
+    return pleat_device_stats_sized(instance, device, kind.first_bytes, out);
+}
+
+pleat_status pleat_device_describe(pleat instance, int device, pleat_device_info *out)
+{
+    static const pl_sized kind = PL_SIZED_DEVICE_INFO;
+    return pleat_device_describe_sized(instance, device, kind.first_bytes, out);
+}
+
+pleat_status pleat_block_query(pleat instance, int device, pleat_devptr ptr, pleat_block_info *out)
+{
+    static const pl_sized kind = PL_SIZED_BLOCK_INFO;
+    return pleat_block_query_sized(instance, device, ptr, kind.first_bytes, out);
+}

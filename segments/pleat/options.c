@@ -1,0 +1,34 @@
+/* options.c - the table of pleat's own options. */
+#include "segments/pleat/options.h"
+
+#define AT(member) PL_OPTION_AT(pl_pleat_options, member)
+
+static const char *const growth_words[] = { "balanced", "frugal", "ample", NULL };
+static const char *const cross_words[] = { "order", "settled", NULL };
+static const char *const capture_words[] = { "ask", "told", NULL };
+
+/* clang-format off */
+static const pl_option rows[] = {
+    { "growth", PL_OPTION_WORD, AT(growth), .words = growth_words,
+      .help = "how willingly memory is created instead of moved" },
+    { "cross_stream", PL_OPTION_WORD, AT(cross_stream), .words = cross_words,
+      .help = "settled: pending memory never goes to another stream" },
+    { "capture", PL_OPTION_WORD, AT(capture), .words = capture_words,
+      .help = "how pleat learns that a stream is being captured" },
+    { "small_kib", PL_OPTION_NUMBER, AT(small_bytes), .initial = 128, .most = 1024, .scale = 1024,
+      .help = "requests below go to the small area" },
+    { "token_refill", PL_OPTION_NUMBER, AT(token_refill), .initial = 2, .most = 1000000,
+      .help = "device operations per 1,000 events" },
+    { "token_cap", PL_OPTION_NUMBER, AT(token_cap), .initial = 200, .most = 1000000,
+      .help = "most device operations at a time" },
+    { "order_interval", PL_OPTION_NUMBER, AT(order_interval), .initial = 50000, .least = 1,
+      .most = 1000000000, .help = "events for each early ordered wait" },
+    { "keep_permille", PL_OPTION_NUMBER, AT(keep_permille), .initial = 10, .most = 100000,
+      .help = "slack over the most granules ever pinned" },
+};
+/* clang-format on */
+
+const pl_option_table pl_pleat_option_table = {
+    PL_OPTION_ROWS(rows),
+    .bytes = sizeof(pl_pleat_options),
+};

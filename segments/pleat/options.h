@@ -1,0 +1,31 @@
+/* options.h - the options of pleat alone. Sizes in bytes. */
+#ifndef PLEAT_SEGMENTS_PLEAT_OPTIONS_H
+#define PLEAT_SEGMENTS_PLEAT_OPTIONS_H
+
+#include "segments/base/allocator.h"
+
+typedef enum pl_growth { PL_GROWTH_BALANCED, PL_GROWTH_FRUGAL, PL_GROWTH_AMPLE } pl_growth;
+typedef enum pl_cross_stream { PL_CROSS_ORDER, PL_CROSS_SETTLED } pl_cross_stream;
+typedef enum pl_capture_ask { PL_CAPTURE_ASK, PL_CAPTURE_TOLD } pl_capture_ask;
+
+typedef struct pl_pleat_options {
+    pl_growth growth;
+    pl_cross_stream cross_stream;
+    pl_capture_ask capture; /* told: streams are captured only while that is expected */
+    unsigned token_refill;  /* device operations per 1,000 events */
+    unsigned token_cap;
+    unsigned order_interval; /* events per budgeted ordered wait */
+    unsigned keep_permille;  /* slack over the peak of live granules */
+    size_t small_bytes;      /* requests below go to the small area */
+} pl_pleat_options;
+
+extern const pl_option_table pl_pleat_option_table;
+
+static inline pl_pleat_options pl_pleat_own(const pl_allocator_options *options)
+{
+    pl_pleat_options own;
+    pl_own_get(options, &pl_pleat_option_table, &own);
+    return own;
+}
+
+#endif

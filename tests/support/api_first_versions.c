@@ -1,0 +1,23 @@
+/* api_first_versions.c - see api_first_versions.h. */
+#define PLEAT_FIRST_VERSIONS
+#include "tests/support/api_first_versions.h"
+
+/* As a program has them that looks them up by name. */
+pleat_status pleat_device_stats(pleat instance, int device, pleat_stats *out);
+pleat_status pleat_device_describe(pleat instance, int device, pleat_device_info *out);
+pleat_status pleat_block_query(pleat instance, int device, pleat_devptr ptr, pleat_block_info *out);
+
+pleat_status api_first_stats(pleat instance, pleat_stats *out)
+{
+    return pleat_device_stats(instance, 0, out);
+}
+
+pleat_status api_first_describe(pleat instance, pleat_device_info *out)
+{
+    return pleat_device_describe(instance, 0, out);
+}
+
+pleat_status api_first_query(pleat instance, pleat_devptr ptr, pleat_block_info *out)
+{
+    return pleat_block_query(instance, 0, ptr, out);
+}

@@ -1,0 +1,11 @@
+/* api_first_versions.h - the calls that write structs as version 0.1 had them, on device 0. */
+#ifndef TESTS_SUPPORT_API_FIRST_VERSIONS_H
+#define TESTS_SUPPORT_API_FIRST_VERSIONS_H
+
+#include "api/pleat.h"
+
+pleat_status api_first_stats(pleat instance, pleat_stats *out);
+pleat_status api_first_describe(pleat instance, pleat_device_info *out);
+pleat_status api_first_query(pleat instance, pleat_devptr ptr, pleat_block_info *out);
+
+#endif
