@@ -37,7 +37,7 @@ typedef struct pl_pools {
     _Atomic unsigned n_routes; /* atomic: every request reads it; written under the lock */
     struct pl_gpu *gpu;        /* const */
     pl_lock lock;              /* rank 10 */
-    pl_cond filtered;   /* signals that an ended route's last filter call is over */
+    pl_cond filtered;          /* signals that an ended route's last filter call is over */
     pl_host host;              /* lock: opened by the first use */
     bool has_host;             /* lock */
     pl_pool *oldest;           /* lock: in order of first use, gone pools included */

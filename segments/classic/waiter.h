@@ -21,7 +21,7 @@
 typedef struct pl_waiter {
     pl_lock *lock;           /* const */
     uint32_t wait_ms;        /* const */
-    pl_cond changed;  /* n_changes has changed */
+    pl_cond changed;         /* n_changes has changed */
     unsigned n_out;          /* lock: driver calls under way that may make room */
     uint64_t n_changes;      /* lock: how often one of them did */
     const uint64_t *n_frees; /* const: lock: how often users freed a block */
