@@ -54,7 +54,7 @@ struct pl_instance {
     pl_gpu gpus[PL_N_DEVICES];
     pl_config config;           /* const */
     pl_lock lock;               /* rank 10 */
-    pl_cond opened;      /* signals that a gpu left the state OPENING */
+    pl_cond opened;             /* signals that a gpu left the state OPENING */
     pleat_pressure_fn pressure; /* lock */
     void *pressure_context;     /* lock */
     pleat_oom_fn oom;           /* lock */
