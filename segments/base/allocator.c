@@ -17,8 +17,12 @@ const pl_allocator_ops *pl_allocator_find(const char *name)
 
 const char *pl_allocator_name(unsigned index)
 {
-    const pl_allocator_ops *ops = pl_allocators[index];
-    return ops ? ops->name : NULL;
+    for (unsigned i = 0; pl_allocators[i]; i++) {
+        if (i == index) {
+            return pl_allocators[i]->name;
+        }
+    }
+    return NULL;
 }
 
 /* ---- options --------------------------------------------------------------------------------- */
