@@ -59,10 +59,13 @@ static pleat_status make_allocator(const pl_config *config, pl_gpu *gpu)
     pl_allocator_options options = config->options;
     options.limit_bytes = pl_config_limit(config, pl_device_total_bytes(gpu->dev));
     options.observer = &gpu->history.observer;
+    pl_driver_clear_error();
     pleat_status st = gpu->ops->create(gpu->dev, &options, &gpu->allocator);
     if (st != PLEAT_OK) {
-        return pl_error_set(st, 0, "device %d: the allocator %s could not be made: %s",
-                            gpu->ordinal, gpu->ops->name, pleat_status_text(st));
+        const char *detail = pl_driver_last_error()->detail;
+        return pl_error_set(st, 0, "device %d: the allocator %s could not be made: %s%s%s",
+                            gpu->ordinal, gpu->ops->name, pleat_status_text(st),
+                            detail[0] != '\0' ? "; " : "", detail);
     }
     atomic_store(&gpu->limit_bytes, options.limit_bytes);
     atomic_store(&gpu->n_ooms, 0);

@@ -142,7 +142,7 @@ static void say_full(const pl_shortage *s, pl_text *text)
     if (s->chunk > s->total) {
         say_amount(text, "a chunk has ", s->chunk);
         say_amount(text, ", which is more than the ", s->total);
-        pl_text_add(text, " of the device; lower chunk_granules");
+        pl_text_add(text, " of the device; it needs a larger one, or fewer chunk_granules");
         return;
     }
     say_amount(text, "truly full: live memory and the request need ",

@@ -309,6 +309,16 @@ START_TEST(without_vmm_the_fallback_takes_over_and_notes_it)
 }
 END_TEST
 
+START_TEST(chunks_of_three_granules_are_refused_with_the_reason)
+{
+    pleat_devptr ptr;
+    pleat instance = api_make(API_PLEAT, "capacity:64M", "chunk_granules:3");
+    ck_assert_int_eq(pleat_block_alloc(instance, 0, 512, NULL, &ptr), PLEAT_EINVAL);
+    api_expect(PLEAT_EINVAL, "device 0", "chunk_granules has to be a power of two");
+    api_unmake(instance);
+}
+END_TEST
+
 START_TEST(a_configuration_that_the_device_cannot_do_is_refused)
 {
     pleat_devptr ptr = 0;
@@ -374,6 +384,7 @@ int main(void)
     tcase_add_test(rest, create_says_what_is_wrong);
     tcase_add_test(rest, without_vmm_pleat_says_why_and_the_classic_cache_works);
     tcase_add_test(rest, without_vmm_the_fallback_takes_over_and_notes_it);
+    tcase_add_test(rest, chunks_of_three_granules_are_refused_with_the_reason);
     tcase_add_test(rest, a_configuration_that_the_device_cannot_do_is_refused);
     tcase_add_test(rest, every_status_has_a_text_and_the_version_is_that_of_the_header);
     tcase_add_test(rest, before_the_first_failure_the_last_error_is_empty);

@@ -6,6 +6,7 @@
 #include "segments/pleat/settle.h"
 #include "segments/pleat/space.h"
 #include "segments/pleat/tick.h"
+#include "vmm/driver.h"
 #include "vmm/mapping.h"
 
 /* ---- create ---------------------------------------------------------------------------------- */
@@ -50,6 +51,7 @@ pleat_status pl_pleat_create(pl_device *dev, const pl_allocator_options *options
         return PLEAT_ENOVMM;
     }
     if (!is_power_of_two(pl_device_chunk_bytes(dev))) {
+        pl_driver_set_detail("chunk_granules has to be a power of two");
         return PLEAT_EINVAL;
     }
     pleat_status st = pl_host_init(&host);
