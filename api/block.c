@@ -8,6 +8,7 @@
 #include "api/oom.h"
 #include "api/sized.h"
 #include "vmm/base/cancel.h"
+#include "vmm/base/clock.h"
 #include "vmm/base/deadline.h"
 #include "vmm/driver.h"
 #include "vmm/stream.h"
@@ -203,11 +204,12 @@ static uint32_t time_left(const pl_wish *w)
  * wait for this thread's own would be for ever; but other threads go on. */
 static pleat_status alloc_pending(const pl_wish *w, pleat_devptr *out)
 {
-    enum { FIRST_NS = 500000, MOST_NS = 16000000 };
+    enum { NS_PER_MS = 1000000, FIRST_NS = NS_PER_MS / 2, MOST_NS = 16 * NS_PER_MS };
     long pause_ns = FIRST_NS;
     pleat_status st = PLEAT_EPENDING;
-    while (st == PLEAT_EPENDING && time_left(w) > 0) {
-        pl_sleep_ns(pause_ns);
+    for (uint32_t left_ms; st == PLEAT_EPENDING && (left_ms = time_left(w)) > 0;) {
+        long left_ns = left_ms < MOST_NS / NS_PER_MS ? (long)left_ms * NS_PER_MS : MOST_NS;
+        pl_sleep_ns(pause_ns < left_ns ? pause_ns : left_ns);
         pause_ns = pause_ns * 2 < MOST_NS ? pause_ns * 2 : MOST_NS;
         pl_driver_clear_error();
         st = alloc_from(w, out);
@@ -215,14 +217,40 @@ static pleat_status alloc_pending(const pl_wish *w, pleat_devptr *out)
     return st;
 }
 
-/* The application is asked for memory as long as it frees some and time is left, once in any case;
- * a bound keeps one that always claims to from keeping the host busy till then. */
+static uint64_t count_frees(const pl_gpu *gpu)
+{
+    pleat_stats stats = { 0 };
+    gpu->ops->stats(gpu->allocator, &stats);
+    return stats.allocation[PLEAT_POOL_ALL].freed;
+}
+
+/* Returns what the callback says. Time in which blocks were freed is not the call's: the callback
+ * may write gigabytes to a disk. *has_freed: were any? By whom nobody counts; others' help too. */
+static bool press(const pl_wish *w, bool *has_freed)
+{
+    uint64_t n_frees = count_frees(w->gpu);
+    uint64_t begin_ms = pl_clock_ms();
+    bool says_so = pl_callback_pressure(w->gpu->instance, w->gpu->ordinal, w->bytes);
+    if (pl_use_is_forked(w->gpu->instance)) {
+        return says_so;
+    }
+    *has_freed = count_frees(w->gpu) != n_frees;
+    if (*has_freed) {
+        pl_deadline_extend(pl_clock_ms() - begin_ms);
+    }
+    return says_so;
+}
+
+/* Asks the application for memory as long as blocks are freed, or it says so and time is left. A
+ * bound ends it for one that frees a little for ever. */
 static pleat_status alloc_pressed(const pl_wish *w, pleat_status st, pleat_devptr *out)
 {
     enum { MAX_ROUNDS = 64 };
     pl_instance *instance = w->gpu->instance;
-    for (unsigned i = 0; i < MAX_ROUNDS && is_shortage(st) && (i == 0 || time_left(w) > 0); i++) {
-        if (!pl_callback_pressure(instance, w->gpu->ordinal, w->bytes)) {
+    bool has_freed = true;
+    for (unsigned i = 0; i < MAX_ROUNDS && is_shortage(st) && (has_freed || time_left(w) > 0);
+         i++) {
+        if (!press(w, &has_freed)) {
             break;
         }
         if (pl_use_is_forked(instance)) {
@@ -234,8 +262,7 @@ static pleat_status alloc_pressed(const pl_wish *w, pleat_status st, pleat_devpt
     return st;
 }
 
-/* However often the request is made again, it is one call: what it has waited for already counts,
- * and so does what callbacks take. */
+/* However often the request is made again, it is one call: its earlier waits count. */
 static pleat_status alloc_again(const pl_wish *w, pleat_status st, pleat_devptr *out)
 {
     pl_deadline_hold(w->gpu->instance->config.options.wait_ms);

@@ -24,12 +24,14 @@
  * do numbers of statuses and other constants.
  *
  * Time: `wait_ms` bounds a call as a whole, from its first wait on: what it waits for the GPU, all
- * its tries, and the callbacks between them, whose own time counts. A callback that runs is not
- * interrupted, and a call that it makes has a time of its own. Not bounded are: a call of the
- * driver that blocks by itself (before CUDA 12.5 a wait for all work of the device is one); what
- * the classic caches wait for the GPU, since their originals do so without a limit; and
- * pleat_destroy, as memory that is in use cannot be given back. Beyond `wait_ms` a call may take a
- * few milliseconds, and as long as driver calls last that other threads are in the middle of.
+ * its tries, and the callbacks between them. If blocks were freed during a callback, it is asked
+ * again, up to 64 times, and the time that it took is not the call's; else only while time is left.
+ * It is never interrupted, and a call that it makes has a time of its own. Not bounded are: a call
+ * of the driver that blocks by itself (before CUDA 12.5 a wait for all work of the device is one);
+ * what the classic caches wait for the GPU and for each other's calls of the driver, since their
+ * originals do so without a limit; and pleat_destroy, as memory that is in use cannot be given
+ * back. Beyond `wait_ms` a call may take a few milliseconds, and as long as driver calls last that
+ * other threads are in the middle of.
  *
  * Signals: nothing here is async-signal-safe, pleat_last_error included. A handler that calls pleat
  * while the call that it interrupted holds a lock waits for its own thread, for ever. Let it set a
@@ -108,8 +110,8 @@ enum { PLEAT_DESTROY_FORCE = 1 }; /* destroy even if blocks live */
 /** Called when device memory is short, on the thread that asked for it, before PLEAT_ENOMEM_DEVICE
  *  or PLEAT_EPENDING is returned. May allocate, free and query on the same instance or others, but
  *  not destroy any; requests made by it do not call it again. Must return to its caller.
- *  Returns true if it freed something: then the request is tried again, and if that fails it is
- *  asked again as long as `wait_ms` have not passed (at most 64 times). */
+ *  Returns true if it freed something: then the request is tried again. If that fails, it is asked
+ *  again if it has freed blocks, or as long as `wait_ms` have not passed (at most 64 times). */
 typedef bool (*pleat_pressure_fn)(pleat instance, int device, size_t bytes, void *context);
 /** Called once before a request fails with PLEAT_ENOMEM_DEVICE, under the same rules; `text` is the
  *  sentence of the error. May free; cannot change the verdict. */

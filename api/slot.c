@@ -42,6 +42,7 @@ static void after_fork_in_child(void)
     pl_api_state.is_creating = false;
     pl_api_state.is_making_default = false;
     pl_api_state.has_sim_conf = false;
+    pl_api_state.changed = (pl_cond){ .n_waiting = 0 }; /* the parent's threads are not here */
     pl_lock_release(&pl_api_state.lock);
 }
 

@@ -3,7 +3,6 @@
 #include <check.h>
 #include <pthread.h>
 #include <semaphore.h>
-#include <unistd.h>
 
 #include "segments/classic/waiter.h"
 #include "tests/support/segments_cache.h"
@@ -115,7 +114,7 @@ START_TEST(only_a_few_rounds_are_for_what_others_free)
     uint64_t n_frees = 0;
     unsigned n_rounds[2] = { 0 };
     pl_lock_init(&lock, PL_RANK_DEVICE);
-    pl_waiter_init(&waiter, &lock, &n_frees, 1000);
+    pl_waiter_init(&waiter, &lock, &n_frees);
     pl_lock_acquire(&lock);
     for (int has_calls = 0; has_calls < 2; has_calls++) {
         pl_turn turn = pl_waiter_begin(&waiter);
@@ -139,42 +138,11 @@ START_TEST(only_a_few_rounds_are_for_what_others_free)
 }
 END_TEST
 
-/* _i: a call of others that never returns, or one that returns in every round. */
-START_TEST(rounds_end_when_wait_ms_has_passed)
-{
-    enum { WAIT_MS = 30, MOST_ROUNDS = WAIT_MS + 10 }; /* of a millisecond or more */
-    pl_lock lock;
-    pl_waiter waiter;
-    uint64_t n_frees = 0;
-    int n_rounds = 0;
-    pl_lock_init(&lock, PL_RANK_DEVICE);
-    pl_waiter_init(&waiter, &lock, &n_frees, WAIT_MS);
-    pl_lock_acquire(&lock);
-    pl_turn turn = pl_waiter_begin(&waiter);
-    pl_waiter_leave(&waiter);
-    do {
-        usleep(1000);
-        pl_waiter_see(&waiter, &turn);
-        if (_i == 1) {
-            pl_waiter_return(&waiter, NULL);
-            pl_waiter_leave(&waiter);
-        }
-        n_rounds++;
-    } while (pl_waiter_may_try(&waiter, &turn, PLEAT_ENOMEM_DEVICE, false));
-    pl_waiter_return(&waiter, NULL);
-    pl_lock_release(&lock);
-    ck_assert_int_ge(n_rounds, _i == 1 ? 2 : 1);
-    ck_assert_int_le(n_rounds, MOST_ROUNDS);
-    pl_lock_fini(&lock);
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("segments_waiter");
     TCase *crowd = suite_case(suite, "crowd", NULL, NULL);
     tcase_add_loop_test(crowd, what_is_cached_after_the_cache_went_is_given_back_as_well, 0, N_OPS);
     tcase_add_test(crowd, only_a_few_rounds_are_for_what_others_free);
-    tcase_add_loop_test(crowd, rounds_end_when_wait_ms_has_passed, 0, 2);
     return suite_run(suite);
 }

@@ -10,6 +10,7 @@
 #include "api/adapters/find.h"
 #include "api/default.h"
 #include "api/instance.h"
+#include "vmm/base/cancel.h"
 #include "vmm/base/deadline.h"
 
 /* ---- malloc ---- */
@@ -122,8 +123,10 @@ static bool is_routed_anywhere(pl_instance *instance)
 void pleat_torch_reset(void)
 {
     pleat handle = pl_default_peek();
+    int cancel = pl_cancel_off(); /* a trim that waits is a cancellation point, this call is none */
     pl_use use = pl_use_enter(handle);
     if (!use.instance) {
+        pl_cancel_restore(cancel);
         return;
     }
     bool may_wait = !is_routed_anywhere(use.instance);
@@ -137,6 +140,7 @@ void pleat_torch_reset(void)
     }
     pl_deadline_let_go();
     pl_use_leave(use);
+    pl_cancel_restore(cancel);
 }
 
 /* PyTorch's 1 removes the limit; its 0 allows nothing, but pleat's 0 means no limit. */

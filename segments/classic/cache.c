@@ -24,8 +24,7 @@ pleat_status pl_cache_create(size_t bytes, const pl_allocator_ops *ops, const pl
         return PLEAT_ENOMEM_HOST;
     }
     pl_lock_init(&c->lock, PL_RANK_DEVICE);
-    pl_waiter_init(&c->waiter, &c->lock, &c->stats.allocation[PLEAT_POOL_ALL].freed,
-                   options->wait_ms);
+    pl_waiter_init(&c->waiter, &c->lock, &c->stats.allocation[PLEAT_POOL_ALL].freed);
     c->base.ops = ops;
     c->kind = kind;
     c->dev = dev;

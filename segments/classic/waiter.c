@@ -7,12 +7,9 @@
  * is what closes the window, some are for good measure. */
 enum { MOST_ROUNDS = 4096, MOST_ROUNDS_FOR_FREES = 8 };
 
-/* A request with no time left may still see what a call gives back that is under way. */
-enum { MOST_LATE_ROUNDS = 4, LATE_MS = 10 };
-
-void pl_waiter_init(pl_waiter *waiter, pl_lock *lock, const uint64_t *n_frees, uint32_t wait_ms)
+void pl_waiter_init(pl_waiter *waiter, pl_lock *lock, const uint64_t *n_frees)
 {
-    *waiter = (pl_waiter){ .lock = lock, .wait_ms = wait_ms, .n_frees = n_frees };
+    *waiter = (pl_waiter){ .lock = lock, .n_frees = n_frees };
 }
 
 pl_turn pl_waiter_begin(const pl_waiter *waiter)
@@ -27,30 +24,16 @@ static bool has_freed(const pl_waiter *waiter, const pl_turn *turn)
     return turn->n_rounds_for_frees < MOST_ROUNDS_FOR_FREES && *waiter->n_frees != turn->frees_seen;
 }
 
-/* Until others change something, as long as one may and there is time. */
-static void wait_for_change(pl_waiter *waiter, const pl_turn *turn, bool may_fit)
-{
-    uint32_t left_ms = pl_deadline_left(waiter->wait_ms);
-
-    for (bool is_late = false; waiter->n_changes == turn->seen && !is_late &&
-                               !(may_fit && has_freed(waiter, turn)) && waiter->n_out != 0;) {
-        is_late = left_ms == 0;
-        pl_lock_wait_for(waiter->lock, &waiter->changed, is_late ? LATE_MS : left_ms);
-        left_ms = pl_deadline_left(waiter->wait_ms);
-    }
-}
-
 bool pl_waiter_may_try(pl_waiter *waiter, pl_turn *turn, pleat_status st, bool may_fit)
 {
     pl_lock_assert(waiter->lock);
     if (st != PLEAT_ENOMEM_DEVICE || ++turn->n_rounds == MOST_ROUNDS) {
         return false;
     }
-    turn->n_late_rounds += pl_deadline_left(waiter->wait_ms) == 0;
-    if (turn->n_late_rounds > MOST_LATE_ROUNDS) {
-        return false;
+    while (waiter->n_changes == turn->seen && !(may_fit && has_freed(waiter, turn)) &&
+           waiter->n_out != 0) {
+        pl_lock_wait(waiter->lock, &waiter->changed);
     }
-    wait_for_change(waiter, turn, may_fit);
     bool is_for_frees = waiter->n_changes == turn->seen && may_fit && has_freed(waiter, turn);
     turn->n_rounds_for_frees += is_for_frees;
     turn->frees_seen = *waiter->n_frees;

@@ -8,8 +8,8 @@
  * everything cached was given back, and before the driver was asked again. A few times only: a
  * request that cannot be served would else give everything back once for each free of others.
  *
- * All rounds together take at most wait_ms and a few driver calls more. The GPU is another matter:
- * each cache waits for it where its original does, without a limit.
+ * wait_ms does not bound these waits: they are for driver calls of others, as the originals wait for
+ * each other's lock, and to say "out of memory" beside memory that is coming would be wrong.
  *
  * Guarded by the lock of the allocator (rank 20), which only pl_waiter_may_try drops. */
 #ifndef PLEAT_SEGMENTS_CLASSIC_WAITER_H
@@ -20,7 +20,6 @@
 
 typedef struct pl_waiter {
     pl_lock *lock;           /* const */
-    uint32_t wait_ms;        /* const */
     pl_cond changed;         /* n_changes has changed */
     unsigned n_out;          /* lock: driver calls under way that may make room */
     uint64_t n_changes;      /* lock: how often one of them did */
@@ -33,11 +32,9 @@ typedef struct pl_turn {
     uint64_t frees_seen; /* *n_frees when the round began: what came since may be what is missing */
     unsigned n_rounds;
     unsigned n_rounds_for_frees; /* rounds after which nothing else had changed */
-    unsigned n_late_rounds;      /* that began when wait_ms had passed */
 } pl_turn;
 
-/* 0, or -1 when the system refuses. */
-void pl_waiter_init(pl_waiter *waiter, pl_lock *lock, const uint64_t *n_frees, uint32_t wait_ms);
+void pl_waiter_init(pl_waiter *waiter, pl_lock *lock, const uint64_t *n_frees);
 
 pl_turn pl_waiter_begin(const pl_waiter *waiter); /* the first round of a request */
 
@@ -65,9 +62,8 @@ static inline void pl_waiter_return(pl_waiter *waiter, pl_turn *turn)
 }
 
 /* The request's round ended with `st`. Is another one worth while? Waits until others have changed
- * something since; false as well when none of their calls is under way, after too many rounds, and
- * after a few once wait_ms has passed. Frees count only if the request `may_fit`, were all given
- * back that is not live. */
+ * something since; false as well when none of their calls is under way, or after too many rounds.
+ * Frees count only if the request `may_fit`, were all given back that is not live. */
 bool pl_waiter_may_try(pl_waiter *waiter, pl_turn *turn, pleat_status st, bool may_fit);
 
 #endif

@@ -94,16 +94,19 @@ static bool has_private_pending(const pl_space *space, const pl_request *rq)
     return any;
 }
 
-/* A place shares at most its two outer granules with live blocks: if even so it cannot fit beside
- * what is pinned, nothing that pends is worth waiting for. */
+/* A place shares at most its two outer granules with live blocks, and one of n whole granules only
+ * saves one of them, since it then lies in n + 1. If even so it cannot fit beside what is pinned,
+ * nothing that pends is worth waiting for. */
 static bool is_hopeless(const pl_space *space, const pl_request *rq)
 {
     size_t cap = space->limit_chunks < space->total_chunks ? space->limit_chunks
                                                            : space->total_chunks;
     size_t whole = pl_request_granules(space, rq);
+    size_t n_saved = rq->bytes % space->granule_bytes == 0 ? 1 : 2;
 
-    return whole > cap || (shared_bytes(space, rq) == 0 && space->n_pinned + whole > cap + 2 &&
-                           !has_private_pending(space, rq) && space->n_disowned == 0);
+    return whole > cap ||
+           (shared_bytes(space, rq) == 0 && space->n_pinned + whole > cap + n_saved &&
+            !has_private_pending(space, rq) && space->n_disowned == 0);
 }
 
 /* Anything that a wait, or an order, might let the request have. */

@@ -16,7 +16,9 @@
 #include "segments/pleat/settle.h"
 #include "segments/pleat/stale.h"
 #include "segments/pleat/tick.h"
+#include "vmm/base/clock.h"
 #include "vmm/base/deadline.h"
+#include "vmm/driver.h"
 #include "vmm/mapping.h"
 
 enum { BATCH = 64, SHRINK_TRIES = 64, LOOK_AT = 256 };
@@ -392,16 +394,25 @@ static pleat_status shrink(pl_space *space, size_t limit)
  * may be as long as a driver call takes. */
 static pleat_status wait_for_turn(pl_space *space)
 {
-    enum { MOST_LATE = 4, LATE_MS = 10 };
+    enum { LATE_MS = 40 };
+    uint64_t late_until = 0;
 
-    for (unsigned n_late = 0; space->n_limiting > 0 && n_late < MOST_LATE;) {
+    while (space->n_limiting > 0) {
         uint32_t left_ms = pl_deadline_left(space->wait_ms);
-        n_late += left_ms == 0;
+        if (left_ms == 0) {
+            uint64_t now = pl_clock_ms();
+            late_until = late_until == 0 ? now + LATE_MS : late_until;
+            if (now >= late_until) {
+                pl_driver_set_detail("another call is setting the limit");
+                return PLEAT_EPENDING;
+            }
+            left_ms = (uint32_t)(late_until - now);
+        }
         space->n_waiting++;
-        pl_lock_wait_for(&space->lock, &space->landed, left_ms > 0 ? left_ms : LATE_MS);
+        pl_lock_wait_for(&space->lock, &space->landed, left_ms);
         space->n_waiting--;
     }
-    return space->n_limiting == 0 ? PLEAT_OK : PLEAT_EPENDING;
+    return PLEAT_OK;
 }
 
 pleat_status pl_pleat_set_limit(pl_allocator *a, uint64_t bytes)

@@ -35,6 +35,13 @@ void pl_deadline_let_go(void)
     own = (pl_deadline){ .is_held = false };
 }
 
+void pl_deadline_extend(uint64_t ms)
+{
+    if (own.until_ms != 0) {
+        own.until_ms += ms;
+    }
+}
+
 pl_deadline pl_deadline_lay_aside(void)
 {
     pl_deadline deadline = own;

@@ -33,6 +33,7 @@ uint32_t pl_deadline_left(uint32_t wait_ms);
 /* The call goes on after an attempt; its time runs from now on, if it did not yet. */
 void pl_deadline_hold(uint32_t wait_ms);
 void pl_deadline_let_go(void);
+void pl_deadline_extend(uint64_t ms); /* so much of the time is not the call's */
 
 /* Calls that are made from now on, until the deadline is taken up again, have their own. */
 pl_deadline pl_deadline_lay_aside(void);
