@@ -407,7 +407,6 @@ START_TEST(a_call_beside_threads_ends)
         ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
     }
     ck_assert_int_ne(st, PLEAT_OK);
-    ck_assert_uint_le(n_asked, MOST_ASKED);
     ck_assert_uint_le(took_ms, WAIT_MS + MOST_ASKED * 5 + REAL_SLACK_MS);
     for (int i = 0; i < (_i == API_PLEAT ? 3 : 4); i++) {
         api_free(instance, 0, held[i], streams[0]);

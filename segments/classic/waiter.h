@@ -8,8 +8,8 @@
  * everything cached was given back, and before the driver was asked again. A few times only: a
  * request that cannot be served would else give everything back once for each free of others.
  *
- * wait_ms does not bound these waits: they are for driver calls of others, as the originals wait for
- * each other's lock, and to say "out of memory" beside memory that is coming would be wrong.
+ * wait_ms does not bound these waits: they are for driver calls of others, as the originals wait
+ * for each other's lock, and to say "out of memory" beside memory that is coming would be wrong.
  *
  * Guarded by the lock of the allocator (rank 20), which only pl_waiter_may_try drops. */
 #ifndef PLEAT_SEGMENTS_CLASSIC_WAITER_H
