@@ -2,8 +2,6 @@
  * space.landed, which is signalled when a hold or a recording ends. */
 #include "segments/pleat/capturers.h"
 
-#include <sched.h>
-
 #include "segments/pleat/capture.h"
 #include "vmm/base/cancel.h"
 #include "vmm/base/clock.h"
@@ -159,14 +157,6 @@ void pl_capturers_pause(pl_space *space)
     pl_lock_acquire(&space->lock);
 }
 
-/* Others get the processor, too, not only the lock: whoever is outside has to come. */
-static void yield(pl_space *space)
-{
-    pl_lock_release(&space->lock);
-    (void)sched_yield();
-    pl_lock_acquire(&space->lock);
-}
-
 /* Who is inside stays for a moment, so that the others come, too. */
 static bool hold(pl_space *space)
 {
@@ -174,7 +164,11 @@ static bool hold(pl_space *space)
 
     space->context.is_holding = true;
     for (unsigned n = 0; n < LOOKS_A_HOLD && !is_now; n++) {
-        (n < SHORT_LOOKS ? yield : pl_capturers_pause)(space);
+        if (n < SHORT_LOOKS) {
+            pl_lock_yield(&space->lock); /* whoever is outside has to come */
+        } else {
+            pl_capturers_pause(space);
+        }
         is_now = is_clear(space);
     }
     space->context.is_holding = false;

@@ -252,16 +252,26 @@ void pl_lock_release(pl_lock *lock)
 
 void (*pl_lock_breath)(void);
 
-void pl_lock_breathe(pl_lock *lock)
+static void give_way(pl_lock *lock, bool is_always)
 {
     bool is_wanted = atomic_load_explicit(&lock->state, memory_order_relaxed) == WANTED;
     pl_lock_release(lock);
     if (pl_lock_breath != NULL) {
         pl_lock_breath();
-    } else if (is_wanted) {
-        (void)sched_yield(); /* or this thread would have it back before the other has woken */
+    } else if (is_wanted || is_always) {
+        (void)sched_yield(); /* or this thread would have it back before another has woken */
     }
     pl_lock_acquire(lock);
+}
+
+void pl_lock_breathe(pl_lock *lock)
+{
+    give_way(lock, false);
+}
+
+void pl_lock_yield(pl_lock *lock)
+{
+    give_way(lock, true);
 }
 
 static void wait_for_change(pl_lock *lock, pl_cond *cond, const struct timespec *most)

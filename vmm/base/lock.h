@@ -42,6 +42,8 @@ void pl_lock_release(pl_lock *lock);
 /* Releases it and acquires it again; a thread that waits for it comes in between. If none waits,
  * the processor is kept: on a busy machine it would be gone for milliseconds. */
 void pl_lock_breathe(pl_lock *lock);
+/* The same, but the processor is always given to others: what is waited for may be theirs to do. */
+void pl_lock_yield(pl_lock *lock);
 /* For tests: called at each of them, while the lock is free. NULL = nothing. */
 extern void (*pl_lock_breath)(void);
 /* Gives the lock up until the next pl_cond_broadcast; may also return for no reason. No
