@@ -106,8 +106,8 @@ size_t pl_settle_some(pl_space *space, size_t n)
 enum { MOST_SETTLED = 1 << 22 };
 
 /* It yields, not only breathes: a request that may not wait, as in a capture, has no other time for
- * the streams and captures of others to go on. Without it 4 threads that capture and destroy streams
- * were refused a few hundred requests in 10^6. */
+ * the streams and captures of others to go on. Without it, of 10^6 requests beside three threads
+ * that capture and destroy streams some hundreds were refused. */
 bool pl_settle_all(pl_space *space)
 {
     bool any = false;
