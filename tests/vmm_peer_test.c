@@ -247,22 +247,46 @@ static void close_pair(void)
     vmm_sim_close(&sim);
 }
 
+static void begin_capture_on(pl_device *device, cu_stream stream)
+{
+    ck_assert_int_eq(pl_device_enter(device), PLEAT_OK);
+    ck_assert_int_eq(pl_cu_stream_begin_capture(sim.drv, stream, CU_CAPTURE_MODE_GLOBAL),
+                     CU_SUCCESS);
+    pl_device_leave(device);
+}
+
+static void end_capture_on(pl_device *device, cu_stream stream)
+{
+    cu_graph graph = NULL;
+    ck_assert_int_eq(pl_device_enter(device), PLEAT_OK);
+    ck_assert_int_eq(pl_cu_stream_end_capture(sim.drv, stream, &graph), CU_SUCCESS);
+    ck_assert_int_eq(pl_cu_graph_destroy(sim.drv, graph), CU_SUCCESS);
+    pl_device_leave(device);
+}
+
 /* A capture on a stream of the peer. */
 static void begin_capture(cu_stream stream)
 {
-    ck_assert_int_eq(pl_device_enter(peer), PLEAT_OK);
-    ck_assert_int_eq(pl_cu_stream_begin_capture(sim.drv, stream, CU_CAPTURE_MODE_GLOBAL),
-                     CU_SUCCESS);
-    pl_device_leave(peer);
+    begin_capture_on(peer, stream);
 }
 
 static void end_capture(cu_stream stream)
 {
-    cu_graph graph = NULL;
-    ck_assert_int_eq(pl_device_enter(peer), PLEAT_OK);
-    ck_assert_int_eq(pl_cu_stream_end_capture(sim.drv, stream, &graph), CU_SUCCESS);
-    ck_assert_int_eq(pl_cu_graph_destroy(sim.drv, graph), CU_SUCCESS);
-    pl_device_leave(peer);
+    end_capture_on(peer, stream);
+}
+
+/* Within a capture or without one. */
+static void let_wait(pl_device *later, cu_stream waits, pl_device *earlier, cu_stream awaited)
+{
+    cu_event event = NULL;
+    ck_assert_int_eq(pl_device_enter(earlier), PLEAT_OK);
+    ck_assert_int_eq(pl_cu_event_create(sim.drv, &event, CU_EVENT_DISABLE_TIMING_FLAG), CU_SUCCESS);
+    ck_assert_int_eq(pl_cu_event_record(sim.drv, event, awaited), CU_SUCCESS);
+    pl_device_leave(earlier);
+    ck_assert_int_eq(pl_device_enter(later), PLEAT_OK);
+    ck_assert_int_eq(pl_cu_stream_wait_event(sim.drv, waits, event, 0), CU_SUCCESS);
+    ck_assert_int_eq(pl_cu_event_destroy(sim.drv, event), CU_SUCCESS);
+    pl_device_leave(later);
 }
 
 static bool has_passed(pl_fence *fence)
@@ -378,6 +402,26 @@ START_TEST(a_peers_capture_is_left_alone)
     ck_assert_int_eq(pl_fence_record_context(dev, &fence), PLEAT_OK);
     pl_fence_return(fence);
     vmm_sim_destroy_stream(peer, captured);
+    close_pair();
+}
+END_TEST
+
+/* Nothing was told; the device's own legacy stream knows of the capture, the peer's does not. */
+START_TEST(a_capture_that_forked_to_a_peer_is_left_alone)
+{
+    pl_stream *stream = NULL;
+    pl_fence *fence = NULL;
+    open_pair("devices:2,capacity:64M", &with_peers);
+    ck_assert_int_eq(pl_stream_get(dev, handle, &stream), PLEAT_OK);
+    cu_stream captured = vmm_sim_stream(dev, true);
+    begin_capture_on(dev, captured);
+    let_wait(peer, handle, dev, captured);
+    ck_assert_int_eq(pl_fence_record_context(dev, &fence), PLEAT_ECAPTURE);
+    let_wait(dev, captured, peer, handle);
+    end_capture_on(dev, captured);
+    ck_assert_int_eq(pl_fence_record_context(dev, &fence), PLEAT_OK);
+    pl_fence_return(fence);
+    vmm_sim_destroy_stream(dev, captured);
     close_pair();
 }
 END_TEST
@@ -536,6 +580,7 @@ int main(void)
     tcase_add_test(streams, a_fence_of_the_context_is_behind_peers_streams_that_are_gone);
     tcase_add_test(streams, synchronising_waits_for_peers_too);
     tcase_add_loop_test(streams, a_peers_capture_is_left_alone, 0, 2);
+    tcase_add_test(streams, a_capture_that_forked_to_a_peer_is_left_alone);
     tcase_add_test(streams, who_tells_of_a_capture_and_who_records_see_each_other);
     tcase_add_test(streams, draining_spares_no_capture);
     tcase_add_loop_test(streams, one_first_seen_in_a_capture_is_known_once_it_rests, 0, 2);

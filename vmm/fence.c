@@ -157,16 +157,36 @@ static pleat_status record_one_context(pl_device *dev, unsigned i, pl_fence **ou
     return PLEAT_OK;
 }
 
-/* Peers first: of them fewer captures are known. */
+/* A capture may have forked into streams of several devices: where any of them tells of it, nothing
+ * has been recorded yet. */
+static pleat_status refuse_blocking_captures(pl_device *dev)
+{
+    pleat_status st = PLEAT_OK;
+    for (unsigned n = pl_context_count(dev); n > 0 && st == PLEAT_OK; n--) {
+        pl_scope scope;
+        st = pl_scope_begin_in(dev, dev->contexts.list[n - 1], &scope);
+        if (st == PLEAT_OK) {
+            st = refuse_blocking_capture(dev);
+            pl_scope_end(dev, &scope);
+        }
+    }
+    return st;
+}
+
+/* Peers first: fewer of their captures are known. */
 pleat_status pl_fence_record_context(pl_device *dev, pl_fence **out)
 {
     pl_fence *all = NULL;
     if (!pl_driver_has(dev->drv, PL_CU_ctx_record_event)) {
         return PLEAT_ENOTSUP;
     }
+    pleat_status st = pl_context_count(dev) > 1 ? refuse_blocking_captures(dev) : PLEAT_OK;
+    if (st != PLEAT_OK) {
+        return st;
+    }
     for (unsigned n = pl_context_count(dev); n > 0; n--) {
         pl_fence *fence;
-        pleat_status st = record_one_context(dev, n - 1, &fence);
+        st = record_one_context(dev, n - 1, &fence);
         if (st != PLEAT_OK) {
             pl_fence_return(all);
             return st;
