@@ -365,7 +365,8 @@ START_TEST(a_fence_of_the_context_is_behind_peers_streams_that_are_gone)
 }
 END_TEST
 
-START_TEST(synchronising_waits_for_peers_too)
+/* Returns a fence behind work on the peer's stream. */
+static pl_fence *open_with_work(void)
 {
     pl_stream *stream = NULL;
     pl_fence *fence = NULL;
@@ -373,6 +374,12 @@ START_TEST(synchronising_waits_for_peers_too)
     ck_assert_int_eq(pl_stream_get(dev, handle, &stream), PLEAT_OK);
     vmm_sim_submit(&sim, peer, handle);
     ck_assert_int_eq(pl_fence_record(stream, &fence), PLEAT_OK);
+    return fence;
+}
+
+START_TEST(synchronising_waits_for_peers_too)
+{
+    pl_fence *fence = open_with_work();
     ck_assert_int_eq(pl_device_synchronize(dev), PLEAT_OK);
     ck_assert(has_passed(fence));
     pl_fence_return(fence);
@@ -462,12 +469,7 @@ END_TEST
 /* A device that goes waits for its peers' work, whatever they capture. */
 START_TEST(draining_spares_no_capture)
 {
-    pl_stream *stream = NULL;
-    pl_fence *fence = NULL;
-    open_pair("devices:2,capacity:64M", &with_peers);
-    ck_assert_int_eq(pl_stream_get(dev, handle, &stream), PLEAT_OK);
-    vmm_sim_submit(&sim, peer, handle);
-    ck_assert_int_eq(pl_fence_record(stream, &fence), PLEAT_OK);
+    pl_fence *fence = open_with_work();
     pl_device_note_capture(peer, true);
     ck_assert_int_eq(pl_device_synchronize(dev), PLEAT_ECAPTURE);
     ck_assert_int_eq(pl_device_drain(dev), PLEAT_OK);

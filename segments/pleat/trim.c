@@ -321,8 +321,8 @@ void pl_trim_gather(pl_space *space, size_t n_chunks, uint32_t wait_ms)
     pl_space_land(space, &flying);
 }
 
-/* Who says that it waits may, if for a moment only: with a driver that has no event of the whole
- * context, what streams have left that are gone is had by nobody else. */
+/* With wait_ms:0 a trim that was told to wait does so for a millisecond: with a driver that has no
+ * event of the whole context, nothing else gets at the memory of streams that are gone. */
 pleat_status pl_pleat_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released)
 {
     pl_space *space = (pl_space *)a;
@@ -390,8 +390,8 @@ static pleat_status shrink(pl_space *space, size_t limit)
     return st != PLEAT_OK || space->n_chunks <= limit ? st : PLEAT_EPENDING;
 }
 
-/* One at a time sets the limit: each leaves it as it was, or its own. Others that have no time left
- * may be as long as a driver call takes. */
+/* Calls set the limit one at a time: each leaves it as it was, or its own. A call that has no time
+ * left still waits as long as a driver call of the one before it may take. */
 static pleat_status wait_for_turn(pl_space *space)
 {
     enum { LATE_MS = 40 };

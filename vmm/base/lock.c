@@ -2,8 +2,8 @@
  *
  * The lock is a word that the kernel's futex waits on: free, held, or held and perhaps wanted, in
  * which case its release wakes one thread (the third mutex of U. Drepper, "Futexes are tricky",
- * 2011). An uncontended hold costs two atomic exchanges, a third of pthread's mutex, and its holder
- * can see whether others wait. A condition is a count that a wait sleeps on.
+ * 2011). An uncontended hold costs two atomic operations, and the holder can see whether others
+ * wait. A condition is a count that a wait sleeps on.
  *
  * A debug build keeps, per thread, the ranks held in the order of acquisition. Each acquisition
  * must have a higher rank than the last, so no cycle of waiting threads can form. It also counts

@@ -83,7 +83,7 @@ size_t pl_lock_most_touched(void); /* the most in any finished hold, of any thre
 void pl_lock_reset_touched(void);  /* forget the most */
 
 /* Start or stop timing the holds of device locks that begin from now on, and forget the longest.
- * Works in all builds; costs nothing while off. */
+ * Works in all builds; while off it costs a load and a branch. */
 void pl_lock_time_holds(bool is_on);
 uint64_t pl_lock_longest_ns(void); /* of the timed holds that ended since the last call of this */
 
