@@ -414,7 +414,7 @@ static void check_end(void)
 /* What lives and what graphs keep takes half of it; all the rest pends. */
 START_TEST(nobody_is_refused_on_a_device_that_is_nearly_full)
 {
-    run_all("capacity:1400M,depth:64,dead_handles:hazard", N_STEPS);
+    run_all("capacity:1600M,depth:64,dead_handles:hazard", N_STEPS);
     check_end();
 }
 END_TEST
