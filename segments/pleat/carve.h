@@ -10,11 +10,11 @@
 
 /* Cut [base, end) out of b, free or a hole, into a block in state FLIGHT. Needs two spares. */
 pl_block *pl_carve_out(pl_space *space, pl_block *b, pleat_devptr base, pleat_devptr end);
-/* Undo it. In a private pool b is whole granules, all of them loose before. */
+/* Undo pl_carve_out. In a private pool b is whole granules, all of them loose before. */
 void pl_carve_restore(pl_space *space, pl_block *b);
-/* The same, where n_loose and n_pinned are the caller's care. b is in no queue. */
+/* The same for b in no queue, but the caller corrects n_loose and n_pinned. */
 void pl_carve_put_back(pl_space *space, pl_block *b);
-/* b, whole granules in no queue, is not resident any more: a hole. */
+/* Make b, whole granules in no queue and not resident any more, a hole. */
 void pl_carve_make_hole(pl_space *space, pl_block *b);
 
 #endif
