@@ -116,7 +116,7 @@ static pl_capture *find_under_way(const pl_space *space, const pl_private *pool)
     return capture;
 }
 
-/* The search begins again after each capture, as the lock was dropped. */
+/* The search starts again for each capture, as the lock was dropped. */
 void pl_capture_end_of_pool(pl_space *space, const pl_private *pool)
 {
     for (pl_capture *c; (c = find_under_way(space, pool)) != NULL;) {

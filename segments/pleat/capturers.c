@@ -19,7 +19,7 @@ enum {
 /* Seen capturing by any instance; other threads need not be searched for. */
 static _Thread_local bool is_capturer;
 
-/* ---- who they are ---------------------------------------------------------------------------- */
+/* ---- which threads --------------------------------------------------------------------------- */
 
 static pl_capturer *find_own(pl_space *space)
 {
@@ -165,7 +165,7 @@ static bool hold(pl_space *space)
     space->context.is_holding = true;
     for (unsigned n = 0; n < LOOKS_A_HOLD && !is_now; n++) {
         if (n < SHORT_LOOKS) {
-            pl_lock_yield(&space->lock); /* threads outside need it to come in */
+            pl_lock_yield(&space->lock); /* threads outside need the lock to come in */
         } else {
             pl_capturers_pause(space);
         }

@@ -1,8 +1,8 @@
-/* carve.h - cutting what is to be in flight out of free blocks and holes, and putting it back.
+/* carve.h - cutting a block in flight out of a free block or a hole, and putting it back.
  *
  * A block in state FLIGHT is in no index and no queue, and nobody else touches it: so the lock may
- * be dropped around driver calls. `was` tells what it becomes when it is put back. Guarded by the
- * space's lock; never calls the driver. */
+ * be dropped around driver calls. `was` is the state it returns to when it is put back. Guarded by
+ * the space's lock; never calls the driver. */
 #ifndef PLEAT_SEGMENTS_CARVE_H
 #define PLEAT_SEGMENTS_CARVE_H
 

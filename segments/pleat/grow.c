@@ -25,8 +25,8 @@
  * Why it ends. Each attempt but the last has changed something (PL_STEP_AGAIN), and each kind of
  * change is bounded. Whatever others do, pl_tried bounds these for the request: the remedies of a
  * shortage (except those that go from lane to lane: shortage.c), looks at what is over (fit.c),
- * orders made instead of creating (fewer than there are lanes), attempts that others foiled (the
- * next is made in a single hold of the lock, where nobody can foil it), and making way for page
+ * orders made instead of creating (fewer than there are lanes), attempts that others foiled (after
+ * some, one is made in a single hold of the lock, where nobody can), and making way for page
  * tables (once). Other changes use something up. A new segment uses addresses. A refusal by the
  * driver lowers full_at to what is held, so that the driver is asked again only for what was given
  * back since, or after very many events.
@@ -335,7 +335,7 @@ static pl_step order_early(pl_space *space, pl_request *rq, size_t n_missing)
 }
 
 /* An attempt that drops the lock may miss what others hold for a moment only: its failure is no
- * verdict. After so many of them, the next is made in one hold. */
+ * verdict. After MOST_FOILED of them the next attempt is made in one hold. */
 enum { MOST_FOILED = 8 };
 
 static pl_step fail(pl_space *space, pl_request *rq, const pl_pace *pace, pleat_status *st)
