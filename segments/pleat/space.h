@@ -366,7 +366,7 @@ static inline void pl_pace_begin(const pl_space *space, pl_pace *pace, bool is_u
 }
 
 /* True if nobody can have taken memory since the work began: it did not breathe, or there was no
- * event and no flight. It then counts as one hold: what others gave back meanwhile came after it. */
+ * event and no flight. It then counts as one hold: what others gave back came after it. */
 static inline bool pl_pace_is_alone(const pl_space *space, const pl_pace *pace)
 {
     return !pace->has_breathed || pace->alone == pl_pace_turn(space);
