@@ -193,7 +193,7 @@ pleat_status pl_private_area(pl_space *space, pl_private *pool, const pl_lane *l
 }
 
 /* There may be ten thousands of pools. So a pool begins small, smaller the fewer addresses are
- * left, and each further segment may double what it has. */
+ * left, and each further segment is at least as large as all before it. */
 size_t pl_private_want(const pl_space *space, const pl_area *area)
 {
     size_t want = space->total_chunks >> SHARE_LOG2;

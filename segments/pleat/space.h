@@ -49,6 +49,7 @@
  *                 one
  *   order         to make a stream wait on the GPU for a tick of another one
  *   handover      giving pending memory to another stream by an order
+ *   adopt         to make memory of other lanes pend on the own one, behind such an order
  *   gone          a stream that was destroyed, and its lane
  *   silent        a lane whose wish has had no answer for a while: its stream may be gone
  *   crowd         so many lanes that those which nothing refers to are given up
