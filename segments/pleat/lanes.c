@@ -19,8 +19,7 @@ static void welcome(pl_crowd *crowd, const pl_stream *stream)
     }
 }
 
-/* Streams given up for each lane that there may be, without one that came back, before the number
- * of lanes is halved. */
+/* most_lanes is halved when this many times most_lanes streams were given up and none came back. */
 enum { CROWD_PATIENCE = 16 };
 
 static void see_off(pl_crowd *crowd, uint64_t id)

@@ -1,4 +1,4 @@
-/* lifecycle.c - a space's beginning and end. */
+/* lifecycle.c - how a space is created and destroyed. */
 #include "segments/pleat/capture.h"
 #include "segments/pleat/capturers.h"
 #include "segments/pleat/ops.h"

@@ -101,7 +101,7 @@ void pl_run_refresh_beside(pl_space *space, pl_block *first, pl_block *last)
 
 pl_block *pl_run_first(pl_block *leader)
 {
-    /* Blocks before the leader are settled; since settled neighbours are merged, there is one. */
+    /* Blocks before the leader are settled; since settled neighbours are merged, one at most. */
     if (leader->lane != PL_LANE_SETTLED && leader->prev != NULL &&
         leader->prev->state == PL_BLOCK_FREE && leader->prev->lane == PL_LANE_SETTLED) {
         return leader->prev;

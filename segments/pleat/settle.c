@@ -112,8 +112,8 @@ bool pl_settle_all(pl_space *space)
 {
     bool any = false;
 
-    /* As many looks as it takes to see all lanes. A look that settles something does not count; but
-     * since others may go on freeing for ever, the blocks do. */
+    /* As many looks as it takes to see all lanes. Looks that settle something are not counted, but
+     * their blocks are, since others may go on freeing for ever. */
     size_t n_blocks = MOST_SETTLED;
     for (size_t n = space->busy.n / PL_LANE_LOOKS + 1; n > 0 && n_blocks > 0;) {
         size_t n_settled = pl_settle_some(space, PL_SETTLE_SOME);
@@ -143,8 +143,8 @@ void pl_settle_everything(pl_space *space)
 }
 
 /* A block that came and went in one capture is used by its graph only, whenever that is launched;
- * since the pool keeps its memory for its graphs, the block counts as settled. If not all blocks of
- * the lane are such ones, they pend on the first lane instead. */
+ * since the pool keeps its memory for its graphs, the block counts as settled. If the lane has
+ * other blocks too (is_mixed), they all pend on the first lane instead. */
 size_t pl_settle_rest(pl_space *space, pl_lane *lane, size_t n)
 {
     const pl_lane *plain = pl_space_lane_at(space, pl_lane_plain(lane->number));

@@ -7,7 +7,7 @@
  * Why it ends. After a remedy that has changed something the request looks for memory again; if it
  * comes back, the table is gone through from its start. So the remedies must run out. All except
  * two have their bound in can_help, whatever others do meanwhile. Those two go from lane to lane,
- * in turns: a turn begins with the request and after each wait for the whole context, of which
+ * in turns. A turn begins with the request and after each wait for the whole context, of which
  * there are at most MOST_WAITS; only such a wait lets all fences be polled once more. In a turn the
  * host waits for each lane once, and the stream is ordered after a lane until the lane yields
  * nothing: each time it yields at least a block, which pends on the request's own lane from then
@@ -55,8 +55,8 @@ static size_t bytes_on(const pl_space *space, const pl_request *rq, const pl_lan
     return lane->pending_bytes + (is_own ? lane->private_bytes : 0);
 }
 
-/* The other lane on which most of the pending memory that may help pends, of those that are looked
- * at; NULL = none. */
+/* Of the other lanes that are looked at, the one with the most pending memory that may help;
+ * NULL = none. */
 static const pl_lane *find_pending(const pl_space *space, const pl_request *rq)
 {
     const pl_lane *best = NULL;
@@ -80,9 +80,9 @@ static size_t shared_bytes(const pl_space *space, const pl_request *rq)
     return space->n_shared_bytes + (rq->pool != NULL ? space->n_private_shared_bytes : 0);
 }
 
-/* Does pending memory help that is pinned since it is a private pool's: the request's own pool's,
- * or that of pools that drain or open? What pends on the lane that the request may use would have
- * been found. Memory of other pools stays theirs, also the unused rests of their granules. */
+/* May pinned memory of private pools help: what pends in the request's own pool, or pools that
+ * drain or open? What pends on the lane `usable` would have been found already. Other pools' memory
+ * cannot help, nor can the unused rests of their granules. */
 static bool has_private_pending(const pl_space *space, const pl_request *rq)
 {
     bool any = space->draining != NULL || space->opening != NULL;
@@ -151,7 +151,7 @@ typedef struct trial {
     pl_space *space;
     pl_request *rq;
     pleat_status verdict; /* if nothing helps */
-    pleat_status failed;  /* EPENDING, or what broke a wait for what pends */
+    pleat_status failed;  /* EPENDING, or the error of a wait */
 } trial;
 
 static bool has_flights(const trial *t)

@@ -28,7 +28,7 @@
  *   take          to move a chunk from under free blocks to a place that needs it
  *   stale         a block whose chunks were taken: still mapped, no longer resident
  *   poisoned      a block that could not be unmapped: out of service
- *   flight        what a thread does while the lock is dropped, with memory that it has reserved
+ *   flight        what a thread does with memory that it has reserved, while the lock is dropped
  *   tally         what is counted of all blocks, so that statistics look at none
  *
  * Streams and time
@@ -200,7 +200,7 @@ typedef struct pl_space {
     size_t n_capturing;        /* captures that are not known to have ended */
     _Atomic size_t n_expected; /* atomic, written under the lock: announced captures not yet over */
     size_t n_disowned;         /* disowned captures: their graphs may still run */
-    uint64_t next_capture;     /* number of the next capture */
+    uint64_t next_capture;     /* number of the newest capture; 0 = none was seen yet */
     uint64_t n_graphs_gone;    /* graphs gone when the look through the captures began */
     pl_capturer capturers[PL_MOST_CAPTURERS];
     unsigned n_capturers;
@@ -286,7 +286,7 @@ static inline bool pl_lane_has_passed(const pl_space *space, const pl_lane *lane
 {
     return tick <= lane->passed_tick || tick <= space->context.passed_tick;
 }
-/* Has this hold done enough work, if n_pieces was `since` when it began? */
+/* Has this hold, which began when n_pieces was `since`, done as much as a hold may? */
 enum { PL_PIECES_A_HOLD = 384 };
 static inline bool pl_space_is_tired(const pl_space *space, uint64_t since)
 {

@@ -26,7 +26,7 @@ static void push_tick(pl_space *space, pl_lane *lane, pl_tick tick)
     pl_lane_ring_push_ticking(&space->ticking, lane);
 }
 
-/* A fence that stands for the whole device, as its stream is out of reach, passes no query: it
+/* A fence of a stream out of reach stands for the whole device, and no query finds it passed: it
  * makes no tick. */
 static void keep_tick(pl_space *space, pl_lane *lane, pl_tick tick)
 {
