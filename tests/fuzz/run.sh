@@ -4,7 +4,7 @@
 #   run.sh BUILD [NAME...]      all targets, or these; PLEAT_FUZZ_SECONDS each (60)
 #
 # The inputs that a target finds useful stay in BUILD/corpus/NAME. The next run begins with them and
-# with the seeds in tests/fuzz/corpus/NAME. An input that fails is printed and kept in BUILD/crashes:
+# with the seeds in tests/fuzz/corpus/NAME. A failing input is printed and stays in BUILD/crashes:
 #   PLEAT_FUZZ_SAY=1 BUILD/fuzz_NAME FILE      runs it again and prints its steps
 set -euo pipefail
 
