@@ -229,7 +229,7 @@ START_TEST(the_end_of_a_route_waits_for_its_filter)
     ck_assert_ptr_null(wrong);
     ck_assert_int_eq(pthread_join(asker, &wrong), 0);
     ck_assert_ptr_null(wrong);
-    ck_assert_uint_eq(reserved(0, first_id), 0); /* the filter accepted after the end had begun */
+    ck_assert_uint_eq(reserved(0, first_id), 0); /* the filter accepted too late */
     api_free(instance, 0, theirs, NULL);
     release(first_id);
 }

@@ -450,7 +450,7 @@ START_TEST(a_use_before_a_capture_is_not_over_with_its_graph)
     forget(captures_end_with_graph(2), 2);
     ck_assert_uint_ne(pleat_get_and_use(20 * MIB, 1), ptr); /* no tick covers the use yet */
     captures_name_stream(2);
-    pleat_get_and_use(100 * MIB, 1); /* it needs that memory */
+    pleat_get_and_use(100 * MIB, 1); /* this needs the memory of `ptr` */
 }
 END_TEST
 

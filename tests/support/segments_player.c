@@ -277,7 +277,7 @@ static pleat_status judge_pending(player *p, size_t bytes, unsigned stream, plea
     if (p->captured != 0) {
         return PLEAT_EPENDING;
     }
-    /* A request that may not wait needs a tick, which the next call on that stream records. */
+    /* Only a request that may not wait can be pending: for a tick its stream must be named. */
     if (p->conf.options.wait_ms != 0) {
         blame(p, "%zu bytes on stream %u: pending, and waiting is allowed", bytes, stream);
         return PLEAT_EPENDING;
