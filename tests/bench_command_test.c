@@ -65,19 +65,31 @@ static void check_keys(const json_t *object, const char *const *keys, size_t n)
 }
 
 static const char *const record_keys[] = {
-    "trace",           "allocator",
-    "driver",          "memory_bytes",
-    "peak_live_bytes", "peak_reserved_bytes",
-    "oom_count",       "events",
-    "device_ops",      "calls",
-    "bytes_created",   "bytes_mapped",
-    "alloc_retries",   "host_syncs",
-    "stream_waits",    "hazards",
-    "driver_us",       "ns_per_event",
-    "loop_device_ops", "least_memory_bytes",
+    "trace",
+    "allocator",
+    "driver",
+    "memory_bytes",
+    "peak_live_bytes",
+    "peak_reserved_bytes",
+    "oom_count",
+    "events",
+    "device_ops",
+    "calls",
+    "bytes_created",
+    "bytes_mapped",
+    "alloc_retries",
+    "host_syncs",
+    "stream_waits",
+    "hazards",
+    "driver_ms",
+    "later_driver_ms",
+    "longest_driver_ms",
+    "ns_per_event",
+    "loop_device_ops",
+    "least_memory_bytes",
     "ratio",
 };
-enum { N_RECORD_KEYS = sizeof record_keys / sizeof record_keys[0], N_REPLAY_KEYS = 19 };
+enum { N_RECORD_KEYS = sizeof record_keys / sizeof record_keys[0], N_REPLAY_KEYS = 21 };
 static const char *const op_keys[] = { "map", "unmap", "alloc", "free" };
 
 START_TEST(replay_prints_one_object_for_each_work_and_allocator)
@@ -265,9 +277,20 @@ START_TEST(probe_says_that_the_gpu_is_simulated_and_writes_costs_that_it_reads)
     ck_assert_uint_gt(json_array_size(json_object_get(object, "rows")), 0);
     json_decref(object);
     char line[256];
-    snprintf(line, sizeof line, "replay --driver sim --json --sim costs:%s %s", path, small);
-    bench_child_run(&child, line);
-    ck_assert_msg(child.status == 0, "%d: %s", child.status, child.err);
+    const char *const costs[] = { path, "a100" };
+    double ms[2];
+    for (int i = 0; i < 2; i++) {
+        snprintf(line, sizeof line, "replay --driver sim --json --sim costs:%s %s", costs[i],
+                 small);
+        bench_child_run(&child, line);
+        ck_assert_msg(child.status == 0, "%d: %s", child.status, child.err);
+        at = child.out;
+        object = next_object(&at);
+        ms[i] = json_real_value(json_object_get(object, "driver_ms"));
+        json_decref(object);
+    }
+    ck_assert_double_gt(ms[1], 0);
+    ck_assert_double_eq_tol(ms[0], ms[1], 0.001 * ms[1]); /* the costs that were probed */
     unlink(path);
 }
 END_TEST
