@@ -175,8 +175,8 @@ def tables(ab, summary, resident):
     return "\n".join([
         f"The {summary[0]['traces']} bundled traces, replayed on {where}:", "",
         *summary_table([row for row in summary if row["allocator"] in shown]), "",
-        "`driver ms`: time in the driver's calls in the first pass over each trace, all together; "
-        "`later", f"ms`: in a second pass. {times}", "",
+        "`driver ms`, `later ms`: time in the driver's calls, all traces together, in the first pass",
+        f"over each and in a second one. {times}", "",
         "Trace by trace, the least device memory with which it completes, over its peak live bytes:",
         "", *least_table(ab, shown), "",
         "What a free and an allocation cost among so many free blocks:", "",
