@@ -272,8 +272,13 @@ int bench_command_ab(int argc, char **argv)
     bench_ab_options options = { .out = "ab-report", .repeat = 1, .has_report = true };
     bench_options_init(&options.common);
     options.common.n_allocators = 0;
+    options.common.loops = 0;
     if (!bench_parse(&ab_argp, argc, argv, &options)) {
         return BENCH_EXIT_USAGE;
+    }
+    if (options.common.loops == 0) {
+        options.common.loops = 1;
+        options.later_passes = 1;
     }
     const char *name;
     for (unsigned i = 0; options.common.n_allocators == i && (name = pl_allocator_name(i)); i++) {

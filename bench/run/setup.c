@@ -1,8 +1,8 @@
 /* setup.c - which driver and configuration the runs of a command use.
  *
- * The simulator's configuration has three sources, where later ones override earlier ones:
- * PLEAT_SIM, the key `sim` of PLEAT_CONF and --conf, and --sim. Capacity and depth are only set by
- * the command's own options. */
+ * The simulator's configuration has four sources, where later ones override earlier ones: what the
+ * command would rather have, PLEAT_SIM, the key `sim` of PLEAT_CONF and --conf, and --sim. Capacity
+ * and depth are only set by the command's own options. */
 #include "bench/run/setup.h"
 #include "bench/base/size.h"
 
@@ -60,8 +60,10 @@ static bool append_items(char *out, size_t n, const char *conf, const char *late
     return true;
 }
 
-static bool merge_sim(bench_setup *setup, const char *given, bench_failure *failure)
+static bool merge_sim(bench_setup *setup, const bench_target *target, bench_failure *failure)
 {
+    const char *given = target->sim;
+    const char *rather = target->sim_default ? target->sim_default : "";
     if (has_key(given, "capacity", 8)) {
         return bench_fail(failure, "--sim: capacity is set with --memory");
     }
@@ -75,7 +77,8 @@ static bool merge_sim(bench_setup *setup, const char *given, bench_failure *fail
                       setup->config.sim_conf) ||
         !append_items(below, sizeof below, setup->config.sim_conf, "") ||
         !append_items(setup->sim, sizeof setup->sim, below, given) ||
-        !append_items(setup->sim, sizeof setup->sim, given, "")) {
+        !append_items(setup->sim, sizeof setup->sim, given, "") ||
+        !append_items(setup->sim, sizeof setup->sim, rather, setup->sim)) {
         return bench_fail(failure, "--sim: more than %d characters in all", PL_SIM_CONF_BYTES);
     }
     char own[PL_SIM_CONF_BYTES] = "";
@@ -149,7 +152,7 @@ bool bench_setup_init(bench_setup *setup, const bench_target *target, bench_fail
     }
     setup->is_chosen = setup->config.driver != PL_DRIVER_AUTO;
     setup->config.time_calls = true;
-    return merge_sim(setup, target->sim, failure) && look_at_gpu(setup, failure);
+    return merge_sim(setup, target, failure) && look_at_gpu(setup, failure);
 }
 
 bool bench_setup_is_sim(const bench_setup *setup)

@@ -11,8 +11,9 @@ typedef struct bench_target {
     bool has_driver; /* --driver was given */
     pl_driver_kind driver;
     unsigned depth;
-    const char *conf; /* "" */
-    const char *sim;  /* "" */
+    const char *conf;        /* "" */
+    const char *sim;         /* "" */
+    const char *sim_default; /* for keys that nobody gives; NULL = none */
 } bench_target;
 
 typedef struct bench_setup {

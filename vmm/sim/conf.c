@@ -296,7 +296,7 @@ static const struct {
     { "granularity", read_granularity, "a power of two from 4K to 1G" },
     { "backing", read_backing, "none or memory" },
     { "depth", read_depth, "0 to 1048576" },
-    { "costs", read_costs, "a100 or the name of a file" },
+    { "costs", read_costs, "a built-in model or the name of a file" },
     { "profile", read_profile, "full, no_vmm or old_driver" },
     { "peers", read_peers, "all, pairs or none" },
     { "va_bits", read_va_bits, "24 to 48, at most 47 with backing:memory" },
