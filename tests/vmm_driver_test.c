@@ -47,6 +47,7 @@ START_TEST(a_bad_simulator_configuration_is_named)
     ck_assert_int_eq(pl_driver_open(PL_DRIVER_SIM, "colour:green", &drv), PLEAT_ECONF);
     ck_assert_ptr_null(drv);
     ck_assert_ptr_nonnull(strstr(pl_driver_last_error()->detail, "colour"));
+    ck_assert_ptr_nonnull(strstr(pl_driver_last_error()->detail, ", delay_after")); /* the last */
 }
 END_TEST
 
