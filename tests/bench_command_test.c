@@ -177,8 +177,10 @@ START_TEST(bad_usage_makes_the_status_2_and_names_the_culprit)
     } bad[] = {
         { "", "Usage: pleat COMMAND" },
         { "frobnicate", "'frobnicate' is not a command" },
-        { "bench", "bench resident" },
+        { "bench", "a second word is missing; there is:\n  bench resident " },
+        { "bench", "\n  bench tail " },
         { "bench sorting", "'sorting' is not known" },
+        { "bench sorting", "\n  bench tail " },
         { "replay", "WORK is missing" },
         { "fit", "WORK is missing" },
         { "replay --frob @", "--frob" },
