@@ -30,16 +30,22 @@ static const char *next_item(const char **at, size_t *n_item, size_t *n_key)
     return begin;
 }
 
+/* The first `key:value` with that key, or NULL. */
+static const char *find_item(const char *conf, const char *key, size_t n, size_t *n_item)
+{
+    size_t n_key;
+    for (const char *item; (item = next_item(&conf, n_item, &n_key)) != NULL;) {
+        if (n_key == n && memcmp(item, key, n) == 0) {
+            return item;
+        }
+    }
+    return NULL;
+}
+
 static bool has_key(const char *conf, const char *key, size_t n)
 {
     size_t n_item;
-    size_t n_key;
-    for (const char *item; (item = next_item(&conf, &n_item, &n_key)) != NULL;) {
-        if (n_key == n && memcmp(item, key, n) == 0) {
-            return true;
-        }
-    }
-    return false;
+    return find_item(conf, key, n, &n_item) != NULL;
 }
 
 /* Append the items of `conf` whose keys are not in `later`. */
@@ -137,12 +143,31 @@ static bool look_at_gpu(bench_setup *setup, bench_failure *failure)
     return st == PLEAT_OK;
 }
 
+/* Figures of one allocator must not appear under the name of another. */
+static bool check_allocator(const bench_target *target, bench_failure *failure)
+{
+    static const char key[] = "allocator";
+    size_t n = 0;
+    const char *item = target->conf ? find_item(target->conf, key, strlen(key), &n) : NULL;
+    if (!item) {
+        return true;
+    }
+    if (target->has_own_allocators) {
+        return bench_fail(failure, "--conf: '%.*s': this command has no choice of allocators",
+                          (int)n, item);
+    }
+    const char *name = item + strcspn(item, ":,");
+    name += strspn(name, ": ");
+    int n_name = (int)(item + n - name);
+    return bench_fail(failure, "--conf: '%.*s': give the option --allocator %.*s instead", (int)n,
+                      item, n_name > 0 ? n_name : 1, n_name > 0 ? name : "A");
+}
+
 bool bench_setup_init(bench_setup *setup, const bench_target *target, bench_failure *failure)
 {
     *setup = (bench_setup){ .depth = target->depth };
-    if (target->conf != NULL && has_key(target->conf, "allocator", strlen("allocator"))) {
-        return bench_fail(failure, "--conf: allocator: runs are made with those that --allocator "
-                                   "names");
+    if (!check_allocator(target, failure)) {
+        return false;
     }
     if (pl_config_read(target->conf, &setup->config) != PLEAT_OK) {
         return say_last_error("configuration", failure);

@@ -8,7 +8,8 @@
 
 /* Where the user wants the runs. */
 typedef struct bench_target {
-    bool has_driver; /* --driver was given */
+    bool has_own_allocators; /* the command has no --allocator */
+    bool has_driver;         /* --driver was given */
     pl_driver_kind driver;
     unsigned depth;
     const char *conf;        /* "" */
