@@ -6,16 +6,16 @@
  * commit, which cannot fail, or put everything back. A taken chunk is mapped at its new place while
  * its old mapping still stands, so giving it back is only a matter of bookkeeping.
  *
- * A place may be of very many blocks, or granules. What is under the lock costs a step for a block,
- * or an idle chunk, never for a granule, and breathes after some steps (pl_pace): what the flight
- * has in its hands by then nobody else touches. What belongs to its granules alone, their chunks
- * and when those were taken, is written without the lock. */
+ * A place may have very many blocks, or granules. Work under the lock takes a step for each block,
+ * idle chunk or run that is taken, not for each granule, and drops the lock after some steps
+ * (pl_pace): nobody else touches what is in flight by then. The table entries of its granules
+ * (`chunks`, `taken_at`) are the flight's own: it writes them without the lock. */
 #ifndef PLEAT_SEGMENTS_FLIGHT_H
 #define PLEAT_SEGMENTS_FLIGHT_H
 
 #include "segments/pleat/place.h"
 
-/* The granules of the place's holes, one after the other: where its chunks go. */
+/* A position among the granules of the place's holes, which its chunks fill in order. */
 typedef struct pl_slots {
     pl_block *block;
     size_t granule;
@@ -23,32 +23,33 @@ typedef struct pl_slots {
 
 typedef struct pl_flight {
     pl_lane *lane;
-    uint32_t usable; /* lane whose pending memory it may use */
+    uint32_t usable; /* the lane whose pending memory it may use */
     size_t bytes;
     pl_place place;
     size_t n_extra; /* granules mapped beyond the place, for the next requests */
     pl_pace *pace;
-    pl_block *first; /* the place's blocks, neighbours, state FLIGHT */
+    pl_block *first; /* of the place's blocks, which are neighbours, state FLIGHT */
     pl_block *last;
     pl_block *spare;         /* kept for commit */
     size_t need;             /* granules of the place's holes, n_extra included */
     size_t n_pin;            /* granules that it has pinned */
-    size_t n_have;           /* chunks for them: idle and taken */
-    size_t n_idle;           /* of these, idle */
-    size_t n_create;         /* to be created */
-    size_t n_filled;         /* chunks in their granules: idle, taken, then created ones */
-    pl_slots filling;        /* behind those */
+    size_t n_have;           /* chunks collected for `need`: idle and taken ones */
+    size_t n_idle;           /* idle ones of these */
+    size_t n_create;         /* chunks to be created */
+    size_t n_filled;         /* chunks entered in granules: idle, then taken, then created ones */
+    pl_slots filling;        /* where the next chunk goes */
     pl_block_queue victims;  /* blocks whose chunks are taken, state FLIGHT */
-    pl_block_queue poisoned; /* of the place, by address: whose unmapping failed */
+    pl_block_queue poisoned; /* blocks of the place, by address, whose unmapping failed */
     size_t n_runs_taken;
-    uint32_t stamp;      /* of its start, see budget.h */
-    size_t n_grown_back; /* granules of it that were taken not long ago */
-    bool is_quiet;       /* no chunk in it was under pending memory */
+    uint32_t stamp;      /* of when it started, see budget.h */
+    size_t n_grown_back; /* its granules whose chunks were taken not long ago */
+    bool is_quiet;       /* none of its chunks was under pending memory */
     pl_flying flying;
 } pl_flight;
 
-/* Cut the place out. Needs the lane, bytes, place, n_extra and pace. PLEAT_OK; ENOMEM_HOST, or
- * EPENDING: others took some of it when it breathed (nothing has changed). */
+/* Cut the place out. Needs the lane, usable, bytes, place, n_extra and pace. PLEAT_OK; ENOMEM_HOST;
+ * EPENDING (others took some of the place while the lock was dropped). On failure nothing has
+ * changed. */
 pleat_status pl_flight_reserve(pl_space *space, pl_flight *f);
 static inline size_t pl_flight_missing(const pl_flight *f)
 {
@@ -60,7 +61,7 @@ void pl_flight_add_created(pl_space *space, pl_flight *f, size_t most);
  * PLEAT_OK (also when too few were found) or ENOMEM_HOST. */
 pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f, size_t n_runs);
 
-/* The next of the place's granules that has none gets the chunk; there is one more. */
+/* Enter the chunk in the next granule of the place's holes. There must be one. */
 void pl_flight_fill(pl_flight *f, pl_chunk chunk);
 
 /* flight_fly.c, without the lock: create and map. On failure nothing is mapped, except blocks
@@ -70,7 +71,7 @@ static inline size_t pl_flight_n_created(const pl_flight *f)
 {
     return f->n_filled > f->n_have ? f->n_filled - f->n_have : 0;
 }
-/* The live block, not yet in the map of live blocks. */
+/* Returns the live block, not yet in the map of live blocks. */
 pl_block *pl_flight_commit(pl_space *space, pl_flight *f);
 void pl_flight_rollback(pl_space *space, pl_flight *f);
 

@@ -11,7 +11,7 @@ typedef enum pl_capture_ask { PL_CAPTURE_ASK, PL_CAPTURE_TOLD } pl_capture_ask;
 typedef struct pl_pleat_options {
     pl_growth growth;
     pl_cross_stream cross_stream;
-    pl_capture_ask capture; /* told: streams are captured only while that is expected */
+    pl_capture_ask capture; /* told: streams are captured only while a capture is announced */
     unsigned token_refill;  /* device operations per 1,000 events */
     unsigned token_cap;
     unsigned order_interval; /* events per budgeted ordered wait */
