@@ -123,7 +123,7 @@ void pl_flight_add_created(pl_space *space, pl_flight *f, size_t most)
     space->n_creating += n;
 }
 
-/* How many whole granules in a row from g on the lane may use, at most n. b covers g's start. */
+/* How many loose granules in a row from g on the lane may use, at most n. b covers g's start. */
 static size_t usable_granules(const pl_segment *seg, const pl_block *b, size_t g, size_t n,
                               uint32_t lane)
 {
@@ -137,7 +137,7 @@ static size_t usable_granules(const pl_segment *seg, const pl_block *b, size_t g
     }
     end = end < want ? end : want;
     n = end > low ? (size_t)((end - low) >> seg->granule_log2) : 0;
-    return seg->is_private ? pl_segment_loose_run(seg, g, n) : n;
+    return seg->is_private || seg->is_opening ? pl_segment_loose_run(seg, g, n) : n;
 }
 
 static void take_run(pl_space *space, pl_flight *f, pl_block *b, size_t g, size_t n)
