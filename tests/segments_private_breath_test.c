@@ -184,6 +184,66 @@ START_TEST(a_take_meets_a_pool_that_is_becoming_loose)
 }
 END_TEST
 
+/* ---- an area goes to a new pool -------------------------------------------------------------- */
+
+static unsigned n_breaths; /* until the others come */
+
+static void breathe(void)
+{
+    void (*others)(void) = meanwhile;
+    if (others != NULL && n_breaths-- == 0) {
+        meanwhile = NULL;
+        others();
+    }
+}
+
+/* It is given the first released area, and uses its smallest block. */
+static void begin_pool(void)
+{
+    (void)get(pool, SMALL, BESIDE);
+}
+
+/* Two released areas: the first one has 20 free granules before a hole, and beside what pends on
+ * another stream; in the second one very many holes of one granule. */
+static void leave_two_areas(void)
+{
+    pl_private *low = pools_open_one();
+    pl_private *high = pools_open_one();
+    get_granules(low, N_BLOCKS, BESIDE);
+    pleat_devptr smallest = get(high, GRANULE, POOLED);
+    pleat_devptr pending = get(high, GRANULE, POOLED);
+    pleat_devptr large = get(high, 20 * GRANULE, POOLED);
+    ck_assert(smallest < pending && pending < large);
+    put_every_second(N_BLOCKS, BESIDE);
+    put(smallest, POOLED);
+    put(large, POOLED);
+    settle();
+    pleat_work(POOLED, pending, GRANULE);
+    put(pending, POOLED);
+    pools_release(high);
+    pools_release(low);
+    trim_at_once((N_BLOCKS / 2 + 22) * GRANULE); /* the lowest addresses */
+    ck_assert_uint_eq(pleat_counted().free_bytes, 21 * GRANULE);
+}
+
+/* The others come at any breath, so also when the place in the first area was found, and the search
+ * goes on in the second one. */
+START_TEST(a_place_is_not_used_when_a_pool_has_got_its_area)
+{
+    leave_two_areas();
+    ck_assert_int_eq(pleat.a->ops->set_limit(pleat.a, (N_BLOCKS / 2 + 22 + 4) * GRANULE), PLEAT_OK);
+    pool = pools_open_one();
+    n_breaths = (unsigned)_i;
+    meanwhile = begin_pool;
+    pl_lock_breath = breathe;
+    pleat_devptr ptr = pleat_get(24 * GRANULE, OWN);
+    ck_assert_ptr_null(pl_space_segment_at(space_of_pleat(), ptr)->area->pool);
+    meanwhile = NULL;
+    pleat_put(ptr, OWN);
+    pools_release(pool);
+}
+END_TEST
+
 static void open_device(void)
 {
     pools_open_with("capacity:2000M,depth:1048576", PL_CROSS_ORDER, 1000);
@@ -203,5 +263,6 @@ int main(void)
     TCase *tcase = suite_case(suite, "breath", open_device, close_device);
     tcase_add_test(tcase, a_trim_meets_a_pool_that_is_becoming_loose);
     tcase_add_test(tcase, a_take_meets_a_pool_that_is_becoming_loose);
+    tcase_add_loop_test(tcase, a_place_is_not_used_when_a_pool_has_got_its_area, 0, 8);
     return suite_run(suite);
 }

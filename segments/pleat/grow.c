@@ -347,6 +347,22 @@ static pl_step fail(pl_space *space, pl_request *rq, const pl_pace *pace, pleat_
     return pl_shortage_relieve(space, rq, PLEAT_ENOMEM_DEVICE, st);
 }
 
+/* Cut out the place that was found. EPENDING: the lock was dropped since, and others took some of
+ * it, or a new pool was given the released area that it is in (private.h). */
+static pleat_status reserve(pl_space *space, const pl_request *rq, pl_flight *f, size_t allowed)
+{
+    pl_segment *seg = f->place.segment;
+
+    if (f->pace->has_breathed && seg->area->pool != rq->pool) {
+        return PLEAT_EPENDING;
+    }
+    if (f->pace->has_breathed) {
+        f->place.first = pl_segment_find(seg, f->place.at);
+    }
+    f->n_extra = rq->pool == NULL ? extra_of(space, &f->place, rq->bytes, allowed) : 0;
+    return pl_flight_reserve(space, f); /* from its first block on, no pool is given the area */
+}
+
 /* Reserve the place that was found, and collect its chunks. */
 static pl_step use_place(pl_space *space, pl_request *rq, pl_flight *f, size_t cap, pl_block **out,
                          pleat_status *st)
@@ -354,11 +370,7 @@ static pl_step use_place(pl_space *space, pl_request *rq, pl_flight *f, size_t c
     bool wants_order = false;
     size_t allowed = slack(space, cap, f->place.n_pin);
 
-    if (f->pace->has_breathed) {
-        f->place.first = pl_segment_find(f->place.segment, f->place.at);
-    }
-    f->n_extra = rq->pool == NULL ? extra_of(space, &f->place, rq->bytes, allowed) : 0;
-    *st = pl_flight_reserve(space, f);
+    *st = reserve(space, rq, f, allowed);
     if (*st == PLEAT_EPENDING) {
         rq->tried.n_foiled++;
         return PL_STEP_AGAIN;
