@@ -15,12 +15,6 @@
 
 #include "segments/pleat/place.h"
 
-/* The granules of the place's holes, one after the other: where its chunks go. */
-typedef struct pl_slots {
-    pl_block *block;
-    size_t granule;
-} pl_slots;
-
 typedef struct pl_flight {
     pl_lane *lane;
     uint32_t usable; /* lane whose pending memory it may use */
@@ -33,11 +27,13 @@ typedef struct pl_flight {
     pl_block *spare;         /* kept for commit */
     size_t need;             /* granules of the place's holes, n_extra included */
     size_t n_pin;            /* granules that it has pinned */
-    size_t n_have;           /* chunks for them: idle and taken */
-    size_t n_idle;           /* of these, idle */
-    size_t n_create;         /* to be created */
-    size_t n_filled;         /* chunks in their granules: idle, taken, then created ones */
-    pl_slots filling;        /* behind those */
+    size_t n_have;           /* of these, those that idle and taken chunks are for */
+    size_t n_create;         /* and those that chunks are to be created for, */
+    size_t n_created;        /* and are */
+    unsigned most_order;     /* of chunks to be created */
+    bool has_large;          /* it has chunks of several granules */
+    bool knows_room;         /* `room` was counted */
+    size_t room[PL_N_ORDERS]; /* chunks of each order that its holes still have room for */
     pl_block_queue victims;  /* blocks whose chunks are taken, state FLIGHT */
     pl_block_queue poisoned; /* of the place, by address: whose unmapping failed */
     size_t n_runs_taken;
@@ -60,16 +56,13 @@ void pl_flight_add_created(pl_space *space, pl_flight *f, size_t most);
  * PLEAT_OK (also when too few were found) or ENOMEM_HOST. */
 pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f, size_t n_runs);
 
-/* The next of the place's granules that has none gets the chunk; there is one more. */
-void pl_flight_fill(pl_flight *f, pl_chunk chunk);
+/* The hole of the place, or the next behind it, that has room for a chunk of the order: its next
+ * granules are the chunk's. The hole's `tick` counts those that have a chunk. False: none has. */
+bool pl_flight_next_slot(const pl_flight *f, pl_block **hole, unsigned order, size_t *g);
 
 /* flight_fly.c, without the lock: create and map. On failure nothing is mapped, except blocks
  * whose unmapping failed too: the rollback poisons those. */
 pleat_status pl_flight_fly(pl_space *space, pl_flight *f);
-static inline size_t pl_flight_n_created(const pl_flight *f)
-{
-    return f->n_filled > f->n_have ? f->n_filled - f->n_have : 0;
-}
 /* The live block, not yet in the map of live blocks. */
 pl_block *pl_flight_commit(pl_space *space, pl_flight *f);
 void pl_flight_rollback(pl_space *space, pl_flight *f);

@@ -36,6 +36,7 @@
 #include "segments/pleat/grow.h"
 
 #include "segments/pleat/flight.h"
+#include "segments/pleat/granule.h"
 #include "segments/pleat/handover.h"
 #include "segments/pleat/place.h"
 #include "segments/pleat/private.h"
@@ -107,6 +108,26 @@ static size_t extra_of(const pl_space *space, const pl_place *place, size_t byte
     pleat_devptr end = pl_segment_ceil(place->segment, place->at + bytes);
     size_t room = (size_t)((pl_block_end(b) - end) >> place->segment->granule_log2);
     return extra < room ? extra : room;
+}
+
+/* How large chunks may be: the fuller the device, the smaller, since what lives in a part of a chunk
+ * keeps all of it. */
+static unsigned most_order(const pl_space *space, size_t cap)
+{
+    static const struct { unsigned permille; unsigned order; } steps[] = {
+        { 500, 5 }, { 700, 3 }, { 850, 2 }, { 950, 1 },
+    };
+    size_t held = space->n_chunks + space->n_creating;
+    unsigned order = 0;
+
+    if (space->options.chunks == PL_CHUNKS_GRANULE) {
+        return 0;
+    }
+    for (size_t i = 0; i < sizeof steps / sizeof *steps && order == 0; i++) {
+        order = held * 1000 < cap * steps[i].permille ? steps[i].order : 0;
+    }
+    unsigned most = pl_order_of(held / space->options.chunk_share + 1);
+    return order < most ? order : most;
 }
 
 /* ---- where ----------------------------------------------------------------------------------- */
@@ -297,7 +318,7 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
         *out = pl_flight_commit(space, f);
         return PL_STEP_DONE;
     }
-    bool is_mapping = pl_flight_n_created(f) == f->n_create;
+    bool is_mapping = f->n_created == f->n_create;
     pl_flight_rollback(space, f);
     if (*st != PLEAT_ENOMEM_DEVICE) {
         return PL_STEP_DONE;
@@ -357,6 +378,7 @@ static pl_step use_place(pl_space *space, pl_request *rq, pl_flight *f, size_t c
         f->place.first = pl_segment_find(f->place.segment, f->place.at);
     }
     f->n_extra = rq->pool == NULL ? extra_of(space, &f->place, rq->bytes, allowed) : 0;
+    f->most_order = most_order(space, cap);
     *st = pl_flight_reserve(space, f);
     if (*st == PLEAT_EPENDING) {
         rq->tried.n_foiled++;

@@ -4,8 +4,9 @@
  *   |## live ##|-- free --|#### live ####|..... hole .....|~ stale ~|-- free --|... hole ...|
  *   |  granule  |  granule  |  granule  |  granule  |  granule  |  granule  | ...
  *
- * "Granule" here is the unit of mapping: one chunk. It is loose when it is resident and no live
- * block, and no request in flight, has a byte in it: then its chunk can be taken. */
+ * A chunk backs 2^k granules side by side and is mapped and unmapped as a whole. A granule is vacant
+ * when it is resident and no live block, and no request in flight, has a byte in it. It is loose
+ * when all granules of its chunk are vacant: then the chunk can be taken. */
 #ifndef PLEAT_SEGMENTS_SEGMENT_H
 #define PLEAT_SEGMENTS_SEGMENT_H
 
@@ -15,16 +16,24 @@
 
 struct pl_area;
 
+/* A chunk has at most 2^PL_MOST_ORDER granules. */
+enum { PL_MOST_ORDER = 7, PL_N_ORDERS = PL_MOST_ORDER + 1 };
+/* In `parts`, of a place in flight: the chunk was taken from elsewhere. */
+enum { PL_PART_TAKEN = 0x80 };
+
 /* I1  the blocks cover the range without gap or overlap, in address order
  * I2  holes, stale and poisoned blocks start and end on granules and neighbouring holes are merged
  * I3  last[g] is the highest block that starts in granule g, `started` its bitmap, `started_any` a
  *     bitmap of that one's words
  * I4  a granule has a chunk if and only if blocks with memory cover it: all but holes, stale and
  *     poisoned ones; where a block is in flight, the flight alone knows
- * I5  a granule is loose if and only if it has a chunk and only free blocks have bytes in it; in a
- *     private pool, and while it opens after that, only if: what its blocks have touched stays
- * I6  n_loose is the number of loose granules, `loose_any` tells the words of `loose`; n_resident
- *     is the number of those with a chunk                                                    */
+ * I5  a granule is vacant if and only if it has a chunk and only free blocks have bytes in it; in a
+ *     private pool, and while it opens after that, only if: what its blocks have touched stays. It
+ *     is loose if and only if all granules of its chunk are vacant
+ * I6  n_loose and n_vacant are the numbers of such granules, `loose_any` tells the words of `loose`;
+ *     n_resident is the number of those with a chunk
+ * I7  the granules of a chunk lie side by side: each has its handle, its order, and its own place
+ *     in it                                                                                  */
 /* Blocks that begin or end in a granule. */
 typedef struct pl_users {
     uint32_t n_live;
@@ -38,6 +47,7 @@ typedef struct pl_segment {
     pl_range range;          /* const: whole granules of what is reserved */
     pl_range reserved;       /* const: to be released */
     unsigned granule_log2;   /* const */
+    bool has_large;          /* some chunk of several granules was mapped here */
     bool is_private;         /* its area is a private pool's */
     bool is_opening;         /* it was, and its granules become loose by and by: see private.h */
     bool is_left;            /* at destruction: work may run on it, so it stays mapped */
@@ -48,14 +58,18 @@ typedef struct pl_segment {
     size_t tables_bytes; /* const */
     size_t n_rooms;      /* granules of them that are used so far: what lies behind is zero */
     pl_chunk *chunks;    /* by granule; 0 = none */
+    uint8_t *orders;     /* by granule: its chunk has 1 << orders[g] of them; 0 without a chunk */
+    uint8_t *parts;      /* by granule: which of these it is; 0 without a chunk */
     pl_block **last;
     uint64_t *started;
     uint64_t *started_any; /* its words that are not 0, a bit each */
+    uint64_t *vacant;
     uint64_t *loose;
     uint64_t *loose_any; /* likewise */
     pl_users *users;     /* by granule */
     uint32_t *taken_at;  /* when its chunk was last taken, see budget.h; 0 = never */
     size_t n_loose;
+    size_t n_vacant;
     size_t n_resident; /* granules with a chunk */
     uint64_t
         n_reshaped; /* blocks split and absorbed so far: pointers to blocks outlast no change */
@@ -93,6 +107,20 @@ static inline pleat_devptr pl_segment_ceil(const pl_segment *seg, pleat_devptr a
     return pl_segment_floor(seg, at + pl_segment_granule_bytes(seg) - 1);
 }
 
+/* The granules [from, to) of the chunk that g is in; g alone where there is none. */
+static inline size_t pl_segment_chunk_from(const pl_segment *seg, size_t g)
+{
+    return g - seg->parts[g];
+}
+
+static inline size_t pl_segment_chunk_to(const pl_segment *seg, size_t g)
+{
+    return g - seg->parts[g] + ((size_t)1 << seg->orders[g]);
+}
+
+/* The granules from g on have the chunk, or none any more. */
+void pl_segment_put_chunk(pl_segment *seg, size_t g, pl_chunk chunk, unsigned order);
+void pl_segment_clear_chunks(pl_segment *seg, size_t from, size_t to);
 static inline size_t pl_segment_granules_of(const pl_segment *seg, const pl_block *b)
 {
     return b->bytes >> seg->granule_log2;
@@ -116,27 +144,30 @@ bool pl_segment_next_hole(const pl_segment *seg, size_t *granule, size_t *budget
 
 /* loose.c */
 size_t pl_segment_pin_granules(pl_segment *seg, size_t from, size_t last);
-/* The granules that [base, end) touches are not loose any more; returns how many were. Most blocks
- * are small, and others live in their granule. */
+/* The granules that [base, end) touches are not vacant any more, and their chunks' are not loose;
+ * returns how many were. Most blocks are small, and others live in their granule. */
 static inline size_t pl_segment_pin(pl_segment *seg, pleat_devptr base, pleat_devptr end)
 {
     size_t from = pl_segment_granule(seg, base);
     size_t last = pl_segment_granule(seg, end - 1);
 
-    if (from == last && (seg->loose[from / 64] >> (from % 64) & 1) == 0) {
+    if (from == last && (seg->vacant[from / 64] >> (from % 64) & 1) == 0) {
         return 0;
     }
     return pl_segment_pin_granules(seg, from, last);
 }
 /* [base, end) of b has just become free: granules it touches that only free blocks cover become
- * loose; returns how many. What b was merged with is as loose as it was. *n_looks: set to the
- * blocks looked at in the first and last granule, if any. */
+ * vacant, and those of chunks that are all vacant loose; returns how many. What b was merged with
+ * is as vacant as it was. *n_looks: set to the blocks looked at in the first and last granule, if
+ * any. */
 size_t pl_segment_loosen(pl_segment *seg, const pl_block *b, pleat_devptr base, pleat_devptr end,
                          size_t *n_looks);
-/* Whole granules under free blocks only, none of them loose, become so. Returns how many. */
+/* Whole chunks under free blocks only, none of them loose, become so. Returns how many granules. */
 size_t pl_segment_loosen_whole(pl_segment *seg, pleat_devptr base, pleat_devptr end);
 /* Loose granules that [base, end) touches. */
 size_t pl_segment_count_loose(const pl_segment *seg, pleat_devptr base, pleat_devptr end);
+/* Loose granules beside them, of chunks that it touches. */
+size_t pl_segment_count_loose_beside(const pl_segment *seg, pleat_devptr base, pleat_devptr end);
 /* Loose granules in a row from `from` on, at most `most`. */
 size_t pl_segment_loose_run(const pl_segment *seg, size_t from, size_t most);
 /* The first loose granule at or after `from`, or SIZE_MAX. */

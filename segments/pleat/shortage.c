@@ -167,7 +167,10 @@ static bool may_gather(const trial *t)
 {
     const pl_request *rq = t->rq;
 
-    return rq->is_capturing && rq->pool != NULL && rq->tried.n_gathered < MOST_GATHERED;
+    bool may_take = !rq->is_capturing && t->space->options.chunks == PL_CHUNKS_GRANULE;
+
+    return !may_take && (rq->pool != NULL || !rq->is_capturing) &&
+           rq->tried.n_gathered < MOST_GATHERED;
 }
 
 /* At first what is settled already, then what a wait settles. */

@@ -75,6 +75,12 @@ typedef struct pl_capturer {
     uint64_t missed_ms;          /* since when it is known to be outside; 0 = not known */
 } pl_capturer;
 
+/* Chunks of one order that are mapped nowhere; there is room for all that the device can have. */
+typedef struct pl_idle {
+    pl_chunk *chunks;
+    size_t n;
+} pl_idle;
+
 /* I1  the live map holds exactly the live blocks, by base
  * I2  n_chunks + n_creating == n_idle + n_loose + n_pinned, when nothing is in flight
  * I3  n_loose is the sum over the segments; n_pinned counts the granules with a chunk that are not
@@ -138,10 +144,10 @@ typedef struct pl_space {
     pl_capturer capturers[PL_MOST_CAPTURERS];
     unsigned n_capturers;
 
-    pl_chunk *idle; /* mapped nowhere; room for every chunk that the device can have */
-    size_t n_idle;
+    pl_idle idle[PL_N_ORDERS];
+    size_t n_idle; /* granules of these */
 
-    size_t n_chunks;   /* held from the driver: mapped, idle or in flight */
+    size_t n_chunks;   /* granules held from the driver: mapped, idle or in flight */
     size_t n_creating; /* being created */
     size_t n_pinned;   /* granules with bytes of live, kept or flying blocks */
     size_t n_flying;   /* of these, by requests in flight alone */
@@ -265,10 +271,21 @@ void pl_space_land(pl_space *space, pl_flying *flying);
 /* Wait until those that fly now have landed; holding nothing. Others may have taken off since. */
 void pl_space_wait_for_flights(pl_space *space);
 /* The chunk is mapped nowhere any more, or not yet. */
-static inline void pl_space_push_idle(pl_space *space, pl_chunk chunk)
+static inline void pl_space_push_idle(pl_space *space, pl_chunk chunk, unsigned order)
 {
-    pl_assert(space->n_idle < space->total_chunks);
-    space->idle[space->n_idle++] = chunk;
+    pl_idle *idle = &space->idle[order];
+
+    pl_assert(idle->n < space->total_chunks >> order);
+    idle->chunks[idle->n++] = chunk;
+    space->n_idle += (size_t)1 << order;
+}
+/* There is one of this order. */
+static inline pl_chunk pl_space_pop_idle(pl_space *space, unsigned order)
+{
+    pl_idle *idle = &space->idle[order];
+
+    space->n_idle -= (size_t)1 << order;
+    return idle->chunks[--idle->n];
 }
 /* Let others have the lock for a moment. */
 void pl_space_breathe(pl_space *space);
