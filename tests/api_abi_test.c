@@ -32,7 +32,7 @@ START_TEST(every_status_has_its_number)
     PLEAT_STATUS_LIST(IS_STATUS)
 #undef COUNT
 #undef IS_STATUS
-    ck_assert_int_eq(n_listed, 11); /* the constants that are no status */
+    ck_assert_int_eq(n_listed, 11); /* those that are no status */
 }
 END_TEST
 
@@ -174,7 +174,7 @@ START_TEST(a_size_of_something_else_is_refused_and_nothing_written)
 }
 END_TEST
 
-/* By name a program of 0.1 finds what writes its structs, and not a byte more. */
+/* Looked up by name, the calls are those that write the structs of 0.1, and no byte more. */
 START_TEST(the_calls_of_the_first_version_write_its_structs)
 {
     struct {

@@ -1,4 +1,4 @@
-/* api_block_test.c - blocks: what is given, and what every kind of bad input answers. */
+/* api_block_test.c - blocks: what requests get, and the errors of every kind of bad input. */
 #include <check.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -88,7 +88,7 @@ START_TEST(foreign_pointers_are_named)
     pleat instance = api_make(_i, "capacity:64M,devices:2", "");
     pleat_block_info info;
     ck_assert_int_eq(pleat_block_free(instance, 0, 0xdead00, NULL), PLEAT_EFOREIGN);
-    ck_assert_uint_eq(api_sim_counts().contexts, 0); /* nothing is opened for a wrong pointer */
+    ck_assert_uint_eq(api_sim_counts().contexts, 0); /* a wrong pointer opens no device */
     pleat_devptr ptr = api_alloc(instance, 0, MIB, NULL);
     pleat_devptr other = api_alloc(instance, 1, 2 * MIB, NULL);
     const pleat_devptr wrong[] = { 1, 0xdead00, ptr + 512, ptr + 1, ptr - 512, UINT64_MAX };
@@ -202,7 +202,7 @@ START_TEST(the_pair_works_on_one_default_instance)
         pleat_free(blocks[i], (size_t)(i % 100 + 1) * 700, 0, NULL);
     }
     ck_assert_uint_eq(api_stats(first, 0).allocation[PLEAT_POOL_ALL].current, 0);
-    ck_assert_int_eq(pleat_last_error()->status, PLEAT_EINVAL); /* that of the first line */
+    ck_assert_int_eq(pleat_last_error()->status, PLEAT_EINVAL); /* the error of the first line */
     ck_assert_int_eq(pleat_default(&second), PLEAT_OK);
     ck_assert_uint_eq(first.slot, second.slot);
     ck_assert_uint_eq(first.generation, second.generation);

@@ -1,4 +1,4 @@
-/* api_callback_test.c - the application is asked for memory, outside every lock. */
+/* api_callback_test.c - pleat asks the application for memory, outside every lock. */
 #include <check.h>
 #include <pthread.h>
 #include <sched.h>
@@ -11,9 +11,9 @@
 
 enum { MIB = 1 << 20, MOST_BLOCKS = 16 };
 
-/* What a callback of these tests works on and notes. */
+/* What a callback of these tests works with, and what it notes. */
 typedef struct app {
-    pleat_devptr cached[MOST_BLOCKS]; /* blocks the application could do without */
+    pleat_devptr cached[MOST_BLOCKS]; /* blocks that the application can do without */
     int n_cached;
     int n_pressure;
     int n_oom;
@@ -21,7 +21,7 @@ typedef struct app {
     size_t last_bytes;
     int last_device;
     char oom_text[2048];
-    pleat_status nested[32]; /* what calls from within answered */
+    pleat_status nested[32]; /* statuses of the calls that the callback makes */
 } app;
 
 static bool free_one(pleat instance, int device, size_t bytes, void *context)
@@ -89,7 +89,7 @@ START_TEST(when_nothing_is_left_the_oom_callback_gets_the_sentence_once)
     fill_cache(instance, &a, 2);
     pleat_devptr ptr = 77;
     ck_assert_int_eq(pleat_block_alloc(instance, 0, 65 * MIB, NULL, &ptr), PLEAT_ENOMEM_DEVICE);
-    ck_assert_int_eq(a.n_pressure, 3); /* two blocks, then false */
+    ck_assert_int_eq(a.n_pressure, 3); /* it frees two blocks, then answers false */
     ck_assert_int_eq(a.n_oom, 1);
     ck_assert_str_eq(a.oom_text, pleat_last_error()->text);
     ck_assert_int_eq(pleat_last_error()->verdict, PLEAT_VERDICT_FULL);
@@ -125,7 +125,7 @@ START_TEST(without_callbacks_or_after_taking_them_back_requests_just_fail)
 }
 END_TEST
 
-/* A callback whose own requests fail, too: they are answered without calling it again. */
+/* A callback whose own requests fail, too: they are refused without calling it again. */
 static bool ask_in_vain(pleat instance, int device, size_t bytes, void *context)
 {
     app *a = context;
@@ -171,7 +171,8 @@ END_TEST
 
 static pleat second_instance;
 
-/* Every call from within; destroying is refused, of this instance and of any other. */
+/* Makes every call from within the callback; each pleat_destroy is refused, of this instance and of
+ * any other. */
 static bool call_everything(pleat instance, int device, size_t bytes, void *context)
 {
     app *a = context;
@@ -207,7 +208,7 @@ START_TEST(a_callback_may_call_everything_but_destroy)
 }
 END_TEST
 
-/* Serves the other instance of the process: memory moves between instances under pressure. */
+/* Trims the other instance of the process: memory moves between instances under pressure. */
 static bool trim_second(pleat instance, int device, size_t bytes, void *context)
 {
     app *a = context;
@@ -260,7 +261,7 @@ static void *ask_for_too_much(void *context)
     return NULL;
 }
 
-/* Whether it came back before the call under way did. */
+/* Not NULL: pleat_destroy failed, or it returned before the callback did. */
 static void *destroy(void *context)
 {
     const pleat *instance = context;
@@ -284,7 +285,8 @@ START_TEST(destroy_waits_for_a_call_that_is_within_a_callback)
     while (pleat_check(instance, &broken) != PLEAT_EGONE) {
         sched_yield();
     }
-    for (int i = 0; i < LONG_ENOUGH; i++) { /* for who does not wait to come back */
+    /* Time for a pleat_destroy that does not wait to return. */
+    for (int i = 0; i < LONG_ENOUGH; i++) {
         sched_yield();
     }
     may_leave = true;

@@ -1,5 +1,5 @@
-/* api_cancel_test.c - a thread that is cancelled inside a call goes on to its end: no lock, use or
- * block is lost with it. Every call of the driver and of the application may be a cancellation
+/* api_cancel_test.c - a thread that is cancelled inside a call completes the call: it loses no
+ * lock, no use and no block. Every call of the driver and of the application may be a cancellation
  * point here. */
 /* labels: unit stress */
 #include <pthread.h>
@@ -50,9 +50,9 @@ static void make_cancellable(pleat instance)
 
 typedef struct work {
     pleat instance;
-    void *captured; /* a stream that is being captured while 80 of 128 MiB pend on it */
+    void *captured; /* it is being captured, and 80 of 128 MiB pend on it */
     void *other;
-    _Atomic bool is_inside; /* of a callback */
+    _Atomic bool is_inside; /* whether a callback runs */
     _Atomic bool may_leave;
     bool has_returned;
     unsigned n_callbacks;
@@ -119,7 +119,7 @@ static void call_blocks(work *w)
     note(w, pleat_block_free(w->instance, 0, ptrs[0], NULL));
     note(w, pleat_block_free(w->instance, 0, ptrs[1], NULL));
     pleat_status st = pl_block_alloc_patiently(w->instance, 0, 100 * MIB, w->other, &ptrs[2]);
-    note(w, st != PLEAT_OK ? PLEAT_OK : PLEAT_EINVAL); /* only the capture's end would help */
+    note(w, st != PLEAT_OK ? PLEAT_OK : PLEAT_EINVAL); /* only the end of the capture would help */
 }
 
 static void call_pools(work *w)
@@ -144,7 +144,7 @@ static void call_others(work *w)
     for (unsigned i = 0; i < n_api_calls; i++) {
         bool is_told_apart = strcmp(api_calls[i].name, "pleat_device_trim") == 0 ||
                              strcmp(api_calls[i].name, "pleat_destroy") == 0;
-        if (!is_told_apart) { /* what a call answers is not the question */
+        if (!is_told_apart) { /* the answer does not matter */
             (void)api_calls[i].call(w->instance, 0);
         }
     }
@@ -168,8 +168,9 @@ static void *call_everything(void *arg)
     return NULL;
 }
 
-/* Only the capture's end would let the memory go. The caches keep what was the captured stream's
- * from the other; pleat would order it, but not what the captured stream uses. */
+/* Only the end of the capture would let the memory go. The caches keep memory of the captured
+ * stream from the other one. pleat could order the other stream after the owner, but not after what
+ * the captured stream uses. */
 static void pend_behind_a_capture(work *w, void *owner)
 {
     pleat_devptr ptr = api_alloc(w->instance, 0, 80 * MIB, owner);
@@ -247,7 +248,7 @@ static bool wait_inside(pleat instance, int device, size_t bytes, void *context)
     return false;
 }
 
-/* It waits until those inside have left, and has the last uses of memory to wait for, too. */
+/* pleat_destroy waits for the other calls to return and for the last uses of memory. */
 START_TEST(a_cancelled_destruction_destroys)
 {
     pthread_t threads[2];
@@ -274,7 +275,7 @@ START_TEST(a_cancelled_destruction_destroys)
 }
 END_TEST
 
-/* The delay is the callback's, so the cancellation comes for sure while the call is inside. */
+/* The callback waits, so the cancellation certainly comes while the call is inside. */
 START_TEST(a_thread_cancelled_within_a_callback_ends_after_the_call)
 {
     pthread_t thread;
@@ -289,7 +290,7 @@ START_TEST(a_thread_cancelled_within_a_callback_ends_after_the_call)
     usleep(5000);
     atomic_store(&w.may_leave, true);
     ck_assert_int_eq(pthread_join(thread, &result), 0);
-    ck_assert_ptr_null(result); /* its function returned: no cancellation point came after */
+    ck_assert_ptr_null(result); /* its function returned: no cancellation after the call */
     ck_assert_uint_eq(api_stats(w.instance, 0).num_ooms, 1);
     api_free(w.instance, 0, api_alloc(w.instance, 0, 4 * MIB, NULL), NULL);
     api_check(w.instance);
@@ -339,7 +340,8 @@ typedef struct loser {
     void *stream;
     unsigned seed;
     _Atomic unsigned n_calls;
-    pleat_devptr own[N_OWN]; /* what it holds when it is cancelled: the test frees it */
+    /* The blocks that the thread holds when it is cancelled; the test frees them. */
+    pleat_devptr own[N_OWN];
 } loser;
 
 static unsigned draw(loser *l)
@@ -369,7 +371,7 @@ static void *use_until_cancelled(void *arg)
     return NULL;
 }
 
-/* The device is too small for them all, so that calls wait for each other and for the GPU. */
+/* The device is too small for all threads, so their calls wait for each other and for the GPU. */
 START_TEST(threads_cancelled_at_random_leave_the_instance_whole)
 {
     loser losers[N_THREADS] = { 0 };
@@ -414,7 +416,7 @@ START_TEST(threads_cancelled_at_random_leave_the_instance_whole)
 }
 END_TEST
 
-/* AddressSanitizer of gcc 12 takes the unwound stack of a cancelled thread for an underflow. */
+/* AddressSanitizer of gcc 12 reports an underflow when a cancelled thread's stack is unwound. */
 #if defined(__SANITIZE_ADDRESS__)
 enum { IS_SKIPPED = 1 };
 #else

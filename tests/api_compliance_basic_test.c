@@ -144,7 +144,7 @@ START_TEST(random_blocks_do_not_overlap_after_every_second_one_was_freed)
     }
     for (size_t i = 0; i < n; i++) {
         compliance_free(&c, pieces[i].ptr, NULL);
-        pieces[i] = pieces[--n]; /* the next one moves here and is passed over */
+        pieces[i] = pieces[--n]; /* the last piece moves here; this round skips it */
     }
     for (int i = 0; i < N; i++) {
         size_t bytes = (size_t)(rand_r(&seed) % (MIB - 100) + 100);
@@ -208,7 +208,7 @@ START_TEST(the_next_block_of_a_size_is_the_one_just_freed)
 }
 END_TEST
 
-/* MXNet Basic_GPU, part 1: sizes of one bucket; elsewhere a smaller request fits as well. */
+/* MXNet Basic_GPU, part 1: sizes of one bucket; other allocators also serve a smaller request. */
 START_TEST(a_slightly_smaller_request_takes_the_freed_block)
 {
     compliance c = compliance_open(_i, "capacity:256M", "");
@@ -255,7 +255,7 @@ END_TEST
 START_TEST(free_neighbours_serve_a_request_of_their_sum)
 {
     compliance c = compliance_open(_i, "capacity:256M", "");
-    pleat_devptr ptrs[4]; /* together they fill a piece of 128 KiB */
+    pleat_devptr ptrs[4]; /* together they fill 128 KiB */
     compliance_free(&c, compliance_alloc(&c, 128 * KIB, NULL), NULL);
     for (int i = 0; i < 4; i++) {
         ptrs[i] = compliance_alloc(&c, 32 * KIB, NULL);
@@ -279,7 +279,7 @@ START_TEST(the_smallest_free_block_that_suffices_is_taken)
 {
     static const size_t sizes[] = { 64 * KIB, 16 * KIB, 96 * KIB };
     pleat_devptr ptrs[3];
-    pleat_devptr pins[3]; /* so that the free blocks are not neighbours */
+    pleat_devptr pins[3]; /* they keep the free blocks from being neighbours */
     compliance c = compliance_open(_i, "capacity:256M", "");
     compliance_free(&c, compliance_alloc(&c, MIB, NULL), NULL);
     for (int i = 0; i < 3; i++) {
@@ -353,7 +353,7 @@ START_TEST(foreign_pointers_and_second_frees_are_refused_and_change_nothing)
 }
 END_TEST
 
-/* XLA's destructor tests; destroying with live blocks is refused instead. */
+/* XLA's destructor tests; here destroying with live blocks is refused instead. */
 START_TEST(an_instance_with_live_blocks_is_busy_until_forced)
 {
     compliance c = compliance_open(_i, "capacity:256M", "");

@@ -1,6 +1,6 @@
-/* api_compliance_capture_test.c - allocators beside graph captures: none of them breaks a capture.
+/* api_compliance_capture_test.c - no allocator breaks a graph capture beside it.
  *
- * Captures are global: an unsafe call of any thread would invalidate one; its end would fail. */
+ * The captures are global: an unsafe call of any thread breaks one, and then its end fails. */
 #include <stdlib.h>
 
 #include "tests/support/api_compliance.h"
@@ -15,7 +15,7 @@ static void begin_capture(compliance *c, void *stream)
     ck_assert_int_eq(pl_cu_stream_begin_capture(c->work.drv, stream, mode), CU_SUCCESS);
 }
 
-/* The capture was not harmed. */
+/* Ends the capture, which must be intact. */
 static cu_graph end_capture(compliance *c, void *stream)
 {
     cu_graph graph = NULL;
@@ -60,7 +60,8 @@ START_TEST(a_capture_survives_what_is_allocated_and_freed_meanwhile)
 END_TEST
 
 /* PyTorch test_graph_record_stream: deferred frees are processed later. */
-/* More than half of the device cannot be had twice: only what is withheld makes the second fail. */
+/* Two blocks of more than half of the device do not fit together, so the second request fails only
+ * because memory is withheld. */
 START_TEST(what_a_captured_stream_uses_is_withheld_even_when_memory_is_short)
 {
     compliance c = compliance_open(_i, patient, "wait_ms:0");
@@ -110,8 +111,9 @@ START_TEST(a_use_on_a_captured_stream_keeps_a_block_until_the_graph_is_gone)
 }
 END_TEST
 
-/* PyTorch keeps what a graph allocated in its private pool; of its default pool, which this is, the
- * stream has it back at once. MXNet and BFC know nothing of captures: the first who asks has it. */
+/* PyTorch keeps what a graph allocated in its private pool; this is its default pool, where the
+ * stream gets the memory back at once. MXNet and BFC know nothing of captures: the first request
+ * gets it. */
 START_TEST(what_a_captured_stream_freed_is_withheld_or_goes_where_it_always_goes)
 {
     compliance c = compliance_open(_i, patient, "");
@@ -148,7 +150,7 @@ START_TEST(a_request_that_would_have_to_wait_fails_rather_than_break_the_capture
     compliance_use(&c, c.streams[2], ptr, 0);
     compliance_record(&c, ptr, c.streams[2]);
     if (!compliance_has(&c, COMPLIANCE_CACHES)) {
-        compliance_free(&c, ptr, c.streams[1]); /* waits for the GPU, which is its way */
+        compliance_free(&c, ptr, c.streams[1]); /* without a cache the free waits for the GPU */
     }
     begin_capture(&c, c.streams[0]);
     if (compliance_has(&c, COMPLIANCE_CACHES)) {
@@ -177,7 +179,7 @@ START_TEST(a_capture_that_allocated_is_not_released_while_it_lasts)
     ck_assert_int_eq(pleat_device_release_capture(c.instance, 0, c.streams[0]), PLEAT_ECAPTURE);
     drop_graph(&c, end_capture(&c, c.streams[0]));
     release_capture(&c, c.streams[0]);
-    release_capture(&c, c.streams[0]); /* nothing is left: nothing happens */
+    release_capture(&c, c.streams[0]); /* nothing is left to release: no error */
     compliance_close(&c);
 }
 END_TEST

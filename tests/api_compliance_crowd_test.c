@@ -81,8 +81,8 @@ START_TEST(ten_thousand_random_steps_keep_all_contents)
 }
 END_TEST
 
-/* Frees it in one of the ways there are: used by its own stream only, by another one that was
- * recorded, or by the one that frees. */
+/* Frees the block in one of three ways: it was used by its own stream only, by another stream that
+ * was recorded, or by the stream that frees it. */
 static void use_and_free(compliance *c, const written *w, uint64_t *random)
 {
     void *other = c->streams[draw(random) % COMPLIANCE_STREAMS];
@@ -161,7 +161,7 @@ static void swap_blocks(crowd *w, unsigned number, pleat_devptr ptr)
     }
     unsigned next = (number + 1) % N_THREADS;
     old = atomic_exchange(&w->handed[next], 0);
-    if (old != 0) { /* of another thread's stream */
+    if (old != 0) { /* it belongs to another thread's stream */
         w->n_wrong += pleat_block_free(w->c->instance, 0, old, stream) != PLEAT_OK;
     }
 }
@@ -215,7 +215,7 @@ START_TEST(threads_allocate_free_and_hand_over_at_once)
     }
     ck_assert_uint_eq(w.n_wrong, 0);
     compliance_finish(&c);
-    compliance_trim(&c); /* looks at what was over without anybody asking */
+    compliance_trim(&c); /* learns of finished work that no call has named */
     pleat_stats s = compliance_stats(&c);
     ck_assert_uint_eq(s.allocation[0].current, 0);
     ck_assert_uint_eq(s.active_bytes[0].current, 0);
@@ -224,8 +224,8 @@ START_TEST(threads_allocate_free_and_hand_over_at_once)
 }
 END_TEST
 
-/* One block at a time, now of one size, now of another, so that caches have to make room. Regions
- * that double may be pinned by another thread's block: there whoever is refused comes again. */
+/* One block at a time, now of one size, now of another, so that caches have to make room. A region
+ * of BFC may be pinned by another thread's block: then the refused request is made again. */
 static void *press(void *arg)
 {
     crowd *w = arg;

@@ -155,7 +155,7 @@ START_TEST(trimming_what_has_nothing_free_gives_nothing_back)
     compliance c = compliance_open(_i, "capacity:1G", "");
     ck_assert_uint_eq(compliance_trim(&c), 0);
     pleat_devptr ptr = compliance_alloc(&c, 40 * MIB, NULL);
-    compliance_trim(&c); /* what growth or a region added */
+    compliance_trim(&c); /* gives back what growth or a region added */
     uint64_t resident = compliance_stats(&c).resident_bytes;
     ck_assert_uint_eq(compliance_trim(&c), 0);
     ck_assert_uint_eq(compliance_stats(&c).resident_bytes, resident);
@@ -245,7 +245,7 @@ typedef struct told {
     int n_pressure;
     int n_oom;
     size_t bytes;
-    pleat_devptr hostage; /* freed under pressure if not 0 */
+    pleat_devptr hostage; /* freed under pressure; 0 = none */
     char text[2048];
 } told;
 
@@ -328,7 +328,7 @@ START_TEST(a_driver_that_always_refuses_is_asked_a_bounded_number_of_times)
 }
 END_TEST
 
-/* A request of which the k-th such call and all later ones fail; returns whether any did. */
+/* Makes a request while the k-th such call and all later ones fail; returns whether any failed. */
 static bool fail_midway(compliance *c, const char *call, uint64_t k)
 {
     pleat_devptr ptr = 77;

@@ -1,7 +1,7 @@
 /* api_compliance_stream_test.c - memory that is used on streams, under every allocator.
  *
- * Work is declared to the simulator and does not finish by itself: whoever touches memory too early
- * makes a hazard, which compliance_close finds. */
+ * Work is declared to the simulator and does not finish by itself: memory that is used too early is
+ * a hazard, which compliance_close finds. */
 #include <stdlib.h>
 
 #include "tests/support/api_compliance.h"
@@ -22,14 +22,14 @@ static void check_comes_back(compliance *c, pleat_devptr ptr, size_t bytes, void
     compliance_free(c, b, stream);
 }
 
-/* Who waits for what a stream did learns of its end from a later call that names it. */
+/* A call that names the stream: allocators may learn only in such a call that its work is over. */
 static void name(compliance *c, void *stream)
 {
     compliance_free(c, compliance_alloc(c, 512, stream), stream);
 }
 
-/* The next block, used at once, is `old` only if the host waited for all work on that, or the
- * stream is ordered after it: else the simulator sees a race. */
+/* The next block is used at once. It may be `old` only if the host waited for all work on `old`, or
+ * the stream is ordered after that work: else the simulator sees a race. */
 static pleat_devptr reuse(compliance *c, pleat_devptr old, size_t bytes, void *stream)
 {
     pleat_devptr ptr = compliance_alloc(c, bytes, stream);
@@ -175,7 +175,7 @@ START_TEST(memory_freed_on_one_stream_reaches_another_before_anything_fails)
 }
 END_TEST
 
-/* MXNet and BFC: one cache of all streams. PyTorch: one for each stream. */
+/* MXNet and BFC have one cache for all streams, PyTorch one for each stream. */
 START_TEST(only_shared_caches_hand_settled_memory_to_other_streams_first)
 {
     compliance c = compliance_open(_i, patient, "");
@@ -237,7 +237,7 @@ START_TEST(destroying_waits_for_the_last_use)
 }
 END_TEST
 
-/* The legacy default stream orders itself with blocking streams only; these are not. */
+/* The legacy default stream orders itself with blocking streams only; these are non-blocking. */
 START_TEST(the_default_stream_is_a_stream_like_others)
 {
     compliance c = compliance_open(_i, patient, "");
@@ -255,7 +255,7 @@ START_TEST(the_default_stream_is_a_stream_like_others)
 }
 END_TEST
 
-/* Its work goes on; who has its handle next is another. */
+/* The work of the destroyed stream goes on; a new stream may get its handle. */
 START_TEST(a_block_used_by_a_destroyed_stream_is_freed_and_goes_back)
 {
     compliance c = compliance_open(_i, patient, "");

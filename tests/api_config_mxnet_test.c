@@ -46,7 +46,7 @@ static pl_mxnet_options read_own(const char *conf)
     return pl_mxnet_own(&config.options);
 }
 
-/* `conf` is refused, and the text has both parts. */
+/* `conf` is refused, and the error's text contains both parts. */
 static void check_refused(const char *conf, const char *part, const char *other)
 {
     pl_config config;
@@ -142,7 +142,7 @@ START_TEST(other_programs_variables_do_not_break_other_allocators)
         ck_assert_uint_eq(own.reserve_percent, 5);
         ck_assert_uint_eq(own.cutoff, 24);
     }
-    set("PLEAT_CONF", "allocator:mxnet"); /* replaced, so its variables do not matter */
+    set("PLEAT_CONF", "allocator:mxnet"); /* the argument overrides it */
     ck_assert_str_eq(read_good("allocator:pleat").allocator->name, "pleat");
 }
 END_TEST
@@ -155,7 +155,7 @@ START_TEST(two_spellings_must_agree)
     set("MXNET_GPU_MEM_POOL_PAGE_SIZE", "64");
     ck_assert_uint_eq(read_own(pools[_i]).page_bytes, 64);
     ck_assert_int_eq(unsetenv("MXNET_GPU_POOL_PAGE_SIZE"), 0);
-    set("MXNET_GPU_MEM_POOL_PAGE_SIZE", "4096"); /* one spelling alone may repeat the default */
+    set("MXNET_GPU_MEM_POOL_PAGE_SIZE", "4096"); /* the other spelling alone may give the default */
     ck_assert_uint_eq(read_own(pools[_i]).page_bytes, 4096);
 }
 END_TEST
@@ -204,7 +204,7 @@ START_TEST(allocator_mxnet_is_the_pool_that_the_variables_choose)
     ck_assert_str_eq(config.allocator->name, c->allocator);
     char text[4096];
     pl_config_write(&config, text, sizeof text);
-    set("MXNET_GPU_MEM_POOL_TYPE", "Naive"); /* what is written names the pool, not the alias */
+    set("MXNET_GPU_MEM_POOL_TYPE", "Naive"); /* the written text names the pool, not its alias */
     ck_assert_str_eq(read_good(text).allocator->name, c->allocator);
     ck_assert_str_eq(read_good("allocator:mxnet-round").allocator->name, "mxnet-round");
 }
@@ -214,7 +214,7 @@ START_TEST(a_bad_choice_of_a_pool_is_an_error_that_names_the_variable)
 {
     set("MXNET_GPU_MEM_POOL_TYPE", "round");
     check_refused("allocator:mxnet", "MXNET_GPU_MEM_POOL_TYPE", "Naive, Round, Unpooled");
-    set("MXNET_USE_NAIVE_STORAGE_MANAGER", "1"); /* wins, but does not hide the other */
+    set("MXNET_USE_NAIVE_STORAGE_MANAGER", "1"); /* takes precedence, but the other is checked */
     check_refused("allocator:mxnet", "MXNET_GPU_MEM_POOL_TYPE", "'round'");
     set("MXNET_GPU_MEM_POOL_TYPE", "Round");
     set("MXNET_USE_NAIVE_STORAGE_MANAGERS", "0");

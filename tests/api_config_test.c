@@ -26,7 +26,7 @@ static pl_config read_good(const char *conf)
     return config;
 }
 
-/* Every one of `parts` (ended by NULL) stands in the last error's text. */
+/* The last error's text contains every one of `parts` (ended by NULL). */
 static void check_text_has(const char *const *parts)
 {
     for (; *parts; parts++) {
@@ -115,7 +115,7 @@ START_TEST(every_key_reaches_its_field)
 }
 END_TEST
 
-/* What the list means for each of the 16 intervals, 1 MiB to 32 GiB, and how it is written. */
+/* The divisions that a list gives the 16 intervals, 1 MiB to 32 GiB, and how it is written. */
 static const struct divisions_case {
     const char *list;
     unsigned divisions[16];
@@ -166,7 +166,7 @@ START_TEST(a_large_segment_bounds_what_is_compared_with_it)
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         (void)read_good(good[i]);
     }
-    /* Across the strings, too: each is fine alone. */
+    /* Also when the keys come from two strings, each of which is fine alone. */
     ck_assert_int_eq(setenv("PLEAT_CONF", "max_split_size_mb:48", 1), 0);
     (void)read_good("");
     ck_assert_int_eq(pl_config_read("large_segment_size_mb:64", &config), PLEAT_ECONF);
@@ -208,7 +208,7 @@ START_TEST(an_error_of_the_environment_says_so)
 }
 END_TEST
 
-/* What is wrong, and what the text must name. */
+/* Configurations that are refused, and what the error's text must name. */
 static const struct bad_conf {
     const char *conf;
     const char *parts[6];
@@ -315,7 +315,7 @@ START_TEST(a_bad_configuration_is_an_error_that_names_it)
 }
 END_TEST
 
-/* The longest lists fit into an error's text: every key, every allocator. */
+/* The longest lists fit into an error's text: of every key, of every allocator. */
 START_TEST(an_error_lists_all_that_is_known)
 {
     char written[4096];
@@ -403,7 +403,8 @@ START_TEST(a_fraction_becomes_bytes_without_overflow)
 }
 END_TEST
 
-/* docs/configuration.md has a row for each key, and for an allocator's own what its table says. */
+/* docs/configuration.md has a row for each key; the row of an allocator's own key agrees with the
+ * allocator's table. */
 START_TEST(every_key_is_documented)
 {
     static char text[64 << 10];
@@ -425,7 +426,7 @@ START_TEST(every_key_is_documented)
 }
 END_TEST
 
-/* Any bytes at all: never a crash, and the status is one of two. */
+/* No bytes crash the reader; its status is one of two. */
 START_TEST(garbage_never_crashes)
 {
     static const char letters[] = "driver:sm,[]limt.019GTruefas_> \t";

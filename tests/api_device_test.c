@@ -7,7 +7,7 @@
 
 enum { MIB = 1 << 20 };
 
-/* What must be true of any statistics: live <= resident, pools add up, and what the driver says. */
+/* What holds for any statistics: live <= resident, pools add up, and the driver agrees. */
 static void check_honest(pleat instance)
 {
     pleat_stats s = api_stats(instance, 0);

@@ -1,10 +1,10 @@
 /* api_fault_test.c - the k-th driver call or host allocation fails, or all from the k-th on.
  *
- * A fixed scenario grows, takes across streams, trims and destroys; it is run with the fault at
- * k = 0, 1, ... until it is not reached any more. After every failing step: live blocks and
- * statistics as before, walkers pass; after a single fault also: a smaller request works, the step
- * itself works, and in the end the simulator is empty. Under "all from the k-th on" undoing fails,
- * too: nothing crashes, and destroy reports what could not be given back. */
+ * A fixed scenario grows, takes across streams, trims and destroys. It is run with the fault at k =
+ * 0, 1, ... until a run makes no k-th call. After every failing step live blocks and statistics are
+ * as before, and the walkers pass. After a single fault a smaller request works too, the step
+ * itself works, and in the end the simulator is empty. If all calls from the k-th on fail, undoing
+ * fails, too: nothing crashes, and destroy reports what it could not give back. */
 /* labels: unit fault */
 #include <check.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ typedef struct step {
     size_t bytes;
 } step;
 
-/* 32 MiB hold it with pleat only if memory is taken from the free blocks of other streams. */
+/* pleat gets by with 32 MiB only by taking memory from the free blocks of other streams. */
 static const step scenario[] = {
     { ALLOC, 0, 0, 6 * MIB },  { ALLOC, 1, 0, 3 * KIB },  { ALLOC, 2, 0, 8 * MIB },
     { FREE, 0, 0, 0 },         { ALLOC, 3, 1, 10 * MIB }, { FREE, 2, 0, 0 },
@@ -162,7 +162,7 @@ static pleat_status step_free(run *r, const step *s)
 {
     live_block *block = &r->live[s->name];
     if (block->ptr == 0) {
-        return PLEAT_OK; /* its allocation failed for good */
+        return PLEAT_OK; /* its allocation failed even when repeated */
     }
     pleat_status st = pleat_block_free(r->instance, 0, block->ptr, r->streams[s->stream]);
     if (st == PLEAT_OK) {
@@ -185,7 +185,7 @@ static pleat_status do_step(run *r, const step *s)
                                                r->streams[s->stream]);
     case TRIM:
         return pleat_device_trim(r->instance, 0, s->bytes, true, NULL);
-    case LIMIT: /* the classic cache rounds segments up and needs more room */
+    case LIMIT: /* the classic cache rounds segments up: it needs more */
         return pleat_device_set_limit(r->instance, 0,
                                       s->bytes * (r->allocator != API_PLEAT ? TORCH_LIMITS : 1));
     case FINISH:
@@ -219,7 +219,7 @@ static void check_blocks(const run *r, int at)
     }
 }
 
-/* A group's `current` of each pool. */
+/* The `current` figures of a group, one for each pool. */
 static void check_group(const run *r, int at, const char *name, const pleat_stat *now,
                         const pleat_stat *before)
 {
@@ -241,7 +241,7 @@ static void check_unchanged(const run *r, int at, const pleat_stats *before)
     check_group(r, at, "allocation", now.allocation, before->allocation);
     check_group(r, at, "allocated_bytes", now.allocated_bytes, before->allocated_bytes);
     if (now.active_bytes[0].current > before->active_bytes[0].current) {
-        fail_run(r, at, "more bytes are active"); /* fewer may be: what was pending settles */
+        fail_run(r, at, "more bytes are active"); /* fewer is right: pending blocks may settle */
     }
     if (pleat_check(r->instance, &broken) != PLEAT_OK || broken != 0) {
         char what[64];
@@ -251,7 +251,7 @@ static void check_unchanged(const run *r, int at, const pleat_stats *before)
     check_blocks(r, at);
 }
 
-/* After one fault everything works again: something smaller, then the step itself. */
+/* After a single fault everything works again: a smaller request, then the step itself. */
 static void check_recovered(run *r, int at)
 {
     const step *s = &scenario[at];
@@ -294,7 +294,7 @@ static void run_steps(run *r)
 
 /* ---- runs ---- */
 
-/* What the test itself holds on the device: a context, and streams that live in it. */
+/* What the test itself holds on the device: a context, in which the streams live. */
 typedef struct stage {
     pl_driver *drv;
     pl_device *dev;
@@ -334,7 +334,7 @@ static void check_no_hazard(const run *r)
     }
 }
 
-/* After the run and without the test's own context: nothing is left, or it was said. */
+/* The run is over and the test's own context gone: nothing is left, or destroy reported it. */
 static void check_end(const run *r, pleat_status st)
 {
     bool may_leak = r->plan->is_lasting && r->plan->is_driver;
@@ -358,7 +358,7 @@ static void check_end(const run *r, pleat_status st)
     check_no_hazard(r);
 }
 
-/* One run with the fault at k. Returns whether the fault was reached. */
+/* Runs the scenario with the fault at k. Returns whether the fault was reached. */
 static bool run_with_fault(const fault_plan *plan, uint64_t k, int allocator)
 {
     static const char *const sim_confs[] = { "capacity:96M,depth:4", "capacity:32M,depth:4",
@@ -384,7 +384,7 @@ static bool run_with_fault(const fault_plan *plan, uint64_t k, int allocator)
     clear_stage(&own, &r);
     check_end(&r, is_made ? st : PLEAT_OK);
     if (allocator == API_PLEAT && !has_hit) {
-        ck_assert_uint_gt(r.n_taken, 0); /* else the scenario misses its point */
+        ck_assert_uint_gt(r.n_taken, 0); /* else the scenario does not test takes */
     }
     return has_hit;
 }
@@ -399,7 +399,7 @@ START_TEST(a_fault_leaves_everything_as_it_was)
         k++;
         ck_assert_uint_lt(k, MOST_K);
     }
-    ck_assert_uint_gt(k, plan->is_driver ? 50 : 10); /* the scenario does work */
+    ck_assert_uint_gt(k, plan->is_driver ? 50 : 10); /* else the scenario does too little */
 }
 END_TEST
 

@@ -1,6 +1,6 @@
 /* api_fork_test.c - a forked child touches nothing of its parent's instances.
  *
- * Children report through their exit status and make no thread and no assertion of Check's. */
+ * Children report through their exit status; they start no thread and use no assertion of Check. */
 #include <check.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -12,7 +12,7 @@
 
 enum { MIB = 1 << 20, GOOD = 42 };
 
-/* Run `body` in a child; it returns GOOD, or a number that says what was wrong. */
+/* Run `body` in a child; it returns GOOD, or a number that tells the failed check. */
 static void check_in_child(int (*body)(pleat), pleat instance)
 {
     pid_t child = fork();
@@ -61,7 +61,7 @@ END_TEST
 static int exit_normally(pleat instance)
 {
     (void)instance;
-    exit(GOOD); /* with every destructor and exit handler */
+    exit(GOOD); /* runs every destructor and exit handler */
 }
 
 START_TEST(a_child_that_exits_leaves_the_parent_alone)

@@ -83,7 +83,7 @@ END_TEST
 
 /* ---- CuPy ---- */
 
-static intptr_t told[2]; /* what CuPy would say of each device */
+static intptr_t told[2]; /* the stream that CuPy's function tells, by device */
 
 static intptr_t tell(int device)
 {
@@ -104,7 +104,7 @@ START_TEST(cupys_memory_belongs_to_the_stream_that_its_function_tells)
     for (int device = 0; device < 2; device++) {
         void *stream = api_stream(instance, device);
         told[device] = (intptr_t)stream;
-        set_stream(device, (void *)0x1230); /* not asked */
+        set_stream(device, (void *)0x1230); /* it must not be asked */
         void *ptr = pleat_cupy_malloc(teller(), 3 * MIB, device);
         ck_assert_ptr_eq(look_up(instance, device, ptr).stream, stream);
         pleat_cupy_free(teller(), ptr, device);
@@ -142,7 +142,7 @@ START_TEST(without_a_function_cupys_memory_is_on_the_threads_current_stream)
 }
 END_TEST
 
-/* The simulator reports a hazard, and api_unmake fails, if the second work is not held back. */
+/* If the second work is not held back, the simulator reports a hazard and api_unmake fails. */
 START_TEST(a_free_on_another_stream_is_a_use_of_that_stream)
 {
     pleat instance = api_torch_make(_i, "capacity:64M,depth:4096", "");
@@ -225,7 +225,7 @@ END_TEST
 START_TEST(without_a_current_device_memory_is_on_device_0)
 {
     api_torch_configure(API_PLEAT, two_devices, "");
-    void *ptr = hosts[_i].alloc(MIB); /* the first use of the default instance, too */
+    void *ptr = hosts[_i].alloc(MIB); /* also the first use of the default instance */
     pleat instance;
     ck_assert_int_eq(pleat_default(&instance), PLEAT_OK);
     ck_assert_int_eq(look_up(instance, 0, ptr).device, 0);
@@ -269,7 +269,7 @@ START_TEST(empty_cache_gives_back_what_is_free)
 }
 END_TEST
 
-/* ---- what is no memory ---- */
+/* ---- null, and requests that are refused ---- */
 
 START_TEST(zero_bytes_are_null_and_null_is_freed_without_a_word)
 {
@@ -446,8 +446,8 @@ typedef struct worker {
     bool has_failed;
 } worker;
 
-/* Every thread plays all hosts by turns on one device; each block is freed as a neighbour host's
- * block would be: who allocated it does not matter. */
+/* Every thread plays all hosts in turn on one device. Each block is freed through another host's
+ * callback: it does not matter which host allocated it. */
 static void *play_hosts(void *arg)
 {
     worker *w = arg;

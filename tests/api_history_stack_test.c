@@ -1,4 +1,4 @@
-/* api_history_stack_test.c - stacks of a history: taken, stored once, within a bound, named. */
+/* api_history_stack_test.c - stacks in a history: taken, stored once, bounded in number, named. */
 /* labels: unit fault */
 #include <check.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ START_TEST(equal_stacks_are_stored_once)
     history_call_by_name(instance, 16);
     uint64_t bytes = api_stats(instance, 0).metadata_bytes;
     for (unsigned i = 0; i < 50; i++) {
-        history_call_by_name(instance, 16); /* twice: its stack is another than the first one's */
+        history_call_by_name(instance, 16); /* the second call site: another stack */
     }
     size_t n = history_copy(instance, 0);
     ck_assert_uint_eq(history_find(n, PL_ACTION_ALLOC, 0)->frames,
@@ -76,7 +76,7 @@ START_TEST(forgotten_stacks_are_not_taken_for_others)
 }
 END_TEST
 
-/* A stack that no other number makes. */
+/* Names a stack that only this number makes. */
 static uint32_t name_made(pl_history_stacks *stacks, pl_host *host, uintptr_t number, void **made)
 {
     for (uintptr_t k = 0; k < PL_HISTORY_DEPTH; k++) {
@@ -131,7 +131,7 @@ START_TEST(addresses_without_a_name_are_described_all_the_same)
 }
 END_TEST
 
-/* The callback frees, with a stack of its own; the request that is tried again keeps its own. */
+/* The callback frees with a stack of its own; the retried request keeps the stack it came with. */
 static pleat_devptr in_the_way;
 
 static bool free_something(pleat instance, int device, size_t bytes, void *context)

@@ -122,7 +122,7 @@ END_TEST
 
 /* ---- the ring -------------------------------------------------------------------------------- */
 
-/* `n` snapshots of 1, 2... bytes: entries that are easily told apart. */
+/* Makes `n` blocks of 1, 2... bytes, so that entries are told apart by their sizes. */
 static void number(pleat instance, uint64_t first, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++) {
@@ -263,7 +263,7 @@ START_TEST(devices_opened_later_record_too)
     history_record(instance, 10, 0);
     api_free(instance, 0, api_alloc(instance, 0, MIB, NULL), NULL);
     api_free(instance, 1, api_alloc(instance, 1, MIB, NULL), NULL);
-    ck_assert_uint_eq(history_copy(instance, 0), 3); /* the segment is older */
+    ck_assert_uint_eq(history_copy(instance, 0), 3); /* the segment is older than the history */
     ck_assert_uint_eq(history_copy(instance, 1), 4);
     history_record(instance, 0, 0);
     api_free(instance, 2, api_alloc(instance, 2, MIB, NULL), NULL);
@@ -300,7 +300,7 @@ START_TEST(without_host_memory_everything_stays_as_it_was)
         pleat_status st = pleat_history_record(instance, 9, PLEAT_HISTORY_FRAMES);
         pl_host_fail_never();
         if (st == PLEAT_OK) {
-            ck_assert_uint_eq(k, 2); /* a ring for each device */
+            ck_assert_uint_eq(k, 2); /* one ring for each device */
             break;
         }
         ck_assert_int_eq(st, PLEAT_ENOMEM_HOST);

@@ -1,4 +1,4 @@
-/* api_instance_test.c - instances come and go; handles that mean none are errors, not crashes. */
+/* api_instance_test.c - instances come and go; a handle of no instance is an error, not a crash. */
 #include <check.h>
 #include <limits.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* api_oom_test.c - each verdict on a shortage, once from numbers alone and once in its scene. */
+/* api_oom_test.c - each verdict on a shortage, once from numbers alone and once in a real run. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +53,7 @@ START_TEST(the_verdict_follows_from_the_numbers)
 }
 END_TEST
 
-/* The request fails, with that verdict, leaves no trace, and fails again. */
+/* The request fails with that verdict, changes nothing, and fails again. */
 static void check_verdict(pleat instance, size_t bytes, void *stream, pleat_status status,
                           pleat_verdict verdict)
 {
@@ -207,7 +207,7 @@ START_TEST(address_space_when_the_budget_is_spent)
 }
 END_TEST
 
-/* A block in the pool that is routed to, and one more that pends; 0: there are no addresses. */
+/* Makes a live block and a pending one in the pool that is routed to. 0: no addresses are left. */
 static pleat_devptr settle_in_pool(pleat instance, void *stream)
 {
     pleat_devptr ptr = 0;
@@ -223,7 +223,7 @@ static pleat_devptr settle_in_pool(pleat instance, void *stream)
     return ptr;
 }
 
-/* Pools' granules have rests that pend on both streams: of no use to another pool. */
+/* The free rest of each pool's granules pends on both streams; other pools cannot use it. */
 START_TEST(address_space_when_pools_have_it_all)
 {
     enum { MOST = 16 };

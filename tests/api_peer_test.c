@@ -1,4 +1,4 @@
-/* api_peer_test.c - blocks that other devices work on: with `peers` that is no hazard, ever. */
+/* api_peer_test.c - other devices work on blocks: with `peers` that is never a hazard. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@ static void *pointer(pleat_devptr ptr)
     return (void *)(uintptr_t)ptr;
 }
 
-/* Work on a device that touches a whole block of device 0, and its end. */
+/* Work of a device on a whole block of device 0, and the end of that work. */
 static void touch(pleat instance, int device, pleat_devptr ptr, size_t bytes)
 {
     api_torch_work(instance, device, NULL, pointer(ptr), bytes);
@@ -47,8 +47,8 @@ START_TEST(with_peers_only_devices_that_can_reach_may_work)
 }
 END_TEST
 
-/* Blocks come and go in a device that they fill, with trims between: memory is mapped, unmapped
- * and taken from place to place. Whatever lives is touched by every device. */
+/* Blocks come and go on a device that they fill, with trims between: memory is mapped, unmapped and
+ * taken from place to place. Every device touches each live block. */
 START_TEST(every_live_byte_is_reachable_however_often_its_memory_moved)
 {
     pleat_devptr held[N_SLOTS] = { 0 };
@@ -82,7 +82,8 @@ START_TEST(every_live_byte_is_reachable_however_often_its_memory_moved)
 }
 END_TEST
 
-/* ---- their streams --------------------------------------------------------------------------- */
+/* ---- streams of peers
+ * ------------------------------------------------------------------------- */
 
 /* Work on a stream of device 1. */
 static void work(void *stream, pleat_devptr ptr, size_t bytes)
@@ -114,7 +115,7 @@ START_TEST(without_peers_another_devices_stream_is_refused)
 }
 END_TEST
 
-/* How the peer's stream comes to the block, and what it does afterwards. */
+/* How the peer's stream gets the block, and what becomes of the stream afterwards. */
 enum { BY_RECORD, BY_FREE, BY_ALLOC, N_WAYS, STAYS = 0, RETIRES, DIES, N_ENDS };
 
 static pleat_devptr use_there(pleat instance, void *here, void *there, int way)
@@ -131,7 +132,7 @@ static pleat_devptr use_there(pleat instance, void *here, void *there, int way)
 
 static void end_there(pleat instance, void *there, int how)
 {
-    if (how == RETIRES) { /* of its own device: the others learn of it */
+    if (how == RETIRES) { /* retired on its own device: the others learn of it */
         ck_assert_int_eq(pleat_stream_retire(instance, 1, there), PLEAT_OK);
     }
     if (how != STAYS) {
@@ -175,7 +176,7 @@ typedef struct shared_block {
     size_t stream; /* index */
 } shared_block;
 
-/* Streams of three devices share one device's blocks, which fill it; they come and go unsaid. */
+/* Streams of three devices share blocks that fill one device; they come and go without a retire. */
 START_TEST(streams_of_three_devices_may_share_and_die)
 {
     void *streams[N_STREAMS] = { NULL };
@@ -228,8 +229,8 @@ START_TEST(streams_of_three_devices_may_share_and_die)
 }
 END_TEST
 
-/* Device 1 told of captures that never end: what device 0 waits for on it ends all the same, and
- * the next instance is not barred by it. */
+/* Device 1 was told of captures that never end. Device 0's waits for work there end all the same,
+ * and the next instance is not held up. */
 START_TEST(a_pool_that_was_never_ended_bars_nobody_after_its_instance)
 {
     pleat_pool_id id = { 7, 0 };
@@ -269,8 +270,8 @@ START_TEST(the_configuration_tells_of_peers)
 }
 END_TEST
 
-/* A classic cache's memory is opened to peers by the program, for all of it or none: the key is
- * taken and changes nothing. */
+/* The program opens a classic cache's memory to peers itself, all or none of it: the key is
+ * accepted and changes nothing. */
 START_TEST(the_key_means_nothing_to_what_maps_nothing)
 {
     pleat instance = api_make(API_TORCH, "capacity:64M,devices:2", "peers:True");

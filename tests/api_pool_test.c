@@ -1,4 +1,4 @@
-/* api_pool_test.c - private pools: names, users, routes, and whose memory it is. */
+/* api_pool_test.c - private pools: names, users, routes, and which pool memory belongs to. */
 /* labels: unit stress */
 #include <check.h>
 #include <pthread.h>
@@ -14,7 +14,7 @@
 
 enum { MIB = 1 << 20, GRANULE = 2 << 20, N_THREADS = 4, N_ROUNDS = 150 };
 
-static const char patient[] = "capacity:64M,depth:1048576"; /* nothing ends unless waited for */
+static const char patient[] = "capacity:64M,depth:1048576"; /* work ends only when waited for */
 static const pleat_pool_id first_id = { 0, 1 };
 static const pleat_pool_id second_id = { 7, 0 };
 
@@ -94,7 +94,7 @@ END_TEST
 /* ---- filters: what they are asked, and when they are forgotten ---- */
 
 typedef struct filter {
-    void *stream; /* the one that is accepted */
+    void *stream; /* the stream that the filter accepts */
     pthread_t thread;
     bool is_for_thread;
     _Atomic int n_asked;
@@ -162,7 +162,8 @@ START_TEST(a_filter_chooses_threads)
 }
 END_TEST
 
-/* The first call runs until it is let go, and tells whether it still did; others refuse at once. */
+/* A filter whose first call runs until is_let_go and then sets is_over. Calls that come meanwhile
+ * are answered false at once. */
 typedef struct slow_filter {
     _Atomic bool is_inside;
     _Atomic bool is_asked_again;
@@ -192,7 +193,7 @@ static void forget_slow(void *context)
     atomic_store(&f->is_forgotten, atomic_load(&f->is_over));
 }
 
-/* The end has begun when the filter is not asked any more. */
+/* When the filter is asked no more, pleat_pool_end has begun. */
 static void *let_go_once_ended(void *arg)
 {
     slow_filter *f = arg;
@@ -228,7 +229,7 @@ START_TEST(the_end_of_a_route_waits_for_its_filter)
     ck_assert_ptr_null(wrong);
     ck_assert_int_eq(pthread_join(asker, &wrong), 0);
     ck_assert_ptr_null(wrong);
-    ck_assert_uint_eq(reserved(0, first_id), 0); /* it was not accepted any more */
+    ck_assert_uint_eq(reserved(0, first_id), 0); /* the filter accepted too late */
     api_free(instance, 0, theirs, NULL);
     release(first_id);
 }
@@ -292,7 +293,7 @@ END_TEST
 
 /* ---- users ----------------------------------------------------------------------------------- */
 
-/* Each of them had an area of its own, and each request looked at all of them. */
+/* If each stream had an area of its own, every request would look at all of them. */
 START_TEST(a_pool_of_many_streams_shares_its_areas)
 {
     enum { N_STREAMS = 60, N_BLOCKS = 2, MOST_SEGMENTS = 32 };
@@ -327,7 +328,7 @@ START_TEST(a_pool_stays_as_long_as_it_has_users)
     begin(first_id);
     pleat_devptr ptr = api_alloc(instance, 0, GRANULE, streams[0]);
     end(first_id);
-    begin(first_id); /* a second graph shares it */
+    begin(first_id); /* a second graph shares the pool */
     api_free(instance, 0, ptr, streams[0]);
     ck_assert_uint_eq(api_alloc(instance, 0, GRANULE, streams[0]), ptr);
     end(first_id);
@@ -391,11 +392,11 @@ START_TEST(of_many_pools_in_turn_the_last_256_are_known)
         end((pleat_pool_id){ 5, i });
         release((pleat_pool_id){ 5, i });
     }
-    ck_assert_uint_eq(reserved(0, first_id), GRANULE); /* the oldest, but it lives */
+    ck_assert_uint_eq(reserved(0, first_id), GRANULE); /* oldest, but its block lives */
     ck_assert_uint_eq(reserved(1, (pleat_pool_id){ 5, N_IN_TURN - N_KNOWN }), 0);
     ck_assert_uint_eq(reserved(N_KNOWN, (pleat_pool_id){ 5, N_IN_TURN - 1 }), 0);
     ck_assert_int_eq(pleat_pool_stats(instance, 0, N_KNOWN + 1, &id, out), PLEAT_EPOOL);
-    begin((pleat_pool_id){ 5, 800 }); /* comes again in its old place */
+    begin((pleat_pool_id){ 5, 800 }); /* this pool comes back at its old number */
     pleat_devptr ptr = api_alloc(instance, 0, GRANULE, streams[0]);
     ck_assert_uint_eq(reserved(1 + 800 - (N_IN_TURN - N_KNOWN), (pleat_pool_id){ 5, 800 }),
                       GRANULE);
@@ -411,7 +412,7 @@ END_TEST
 /* Level 0 counts nothing; the walkers of level 2 would take minutes. */
 enum { N_BESIDE = PLEAT_DEBUG_LEVEL >= 2 ? 3000 : 20000, MOST_BESIDE = 64 };
 
-/* How much looking up a name touches. */
+/* How much is touched to look a name up. */
 static size_t touched_by_a_look(pleat_pool_id id)
 {
     size_t before = pl_lock_touched();
@@ -436,7 +437,8 @@ START_TEST(names_are_found_beside_very_many)
 }
 END_TEST
 
-/* Some before it in the order of first use are forgotten meanwhile, and some behind it. */
+/* Meanwhile pools before the one that is read, in the order of first use, are forgotten, and so are
+ * pools behind it. */
 START_TEST(statistics_are_read_one_after_the_other_beside_very_many)
 {
     enum { N_READ = 1000, N_GONE = 300, N_KNOWN = 256 };
@@ -456,7 +458,7 @@ START_TEST(statistics_are_read_one_after_the_other_beside_very_many)
     for (unsigned i = 0; i < N_READ - 2 * n_forgotten; i++) {
         size_t before = pl_lock_touched();
         ck_assert_int_eq(pleat_pool_stats(instance, 0, i, &id, out), PLEAT_OK);
-        size_t after = pl_lock_touched(); /* from nought again where the device was asked */
+        size_t after = pl_lock_touched(); /* begins at 0 again if the call took the lock anew */
         ck_assert_uint_le(after > before ? after - before : 0, MOST_BESIDE);
     }
     ck_assert_int_eq(pleat_pool_stats(instance, 0, N_READ - 2 * n_forgotten, &id, out),
@@ -472,7 +474,7 @@ START_TEST(statistics_are_read_one_after_the_other_beside_very_many)
 }
 END_TEST
 
-/* A 64th of the device's size for each would be 64 of them. */
+/* If each pool reserved a 64th of the device's size, there would be room for only 64 pools. */
 START_TEST(many_pools_share_few_addresses)
 {
     enum { N_SHARING = 300 };
@@ -622,7 +624,7 @@ END_TEST
 static _Atomic int n_wrong;
 static _Atomic bool is_over;
 
-/* A thread with pools of its own, each for its requests only, one after the other. */
+/* A thread that uses pools of its own in turn; each pool serves only that thread's requests. */
 static void *come_and_go(void *arg)
 {
     pleat_pool_id id = { 9, (uint64_t)(uintptr_t)arg + 1 };

@@ -1,4 +1,4 @@
-/* api_replace_test.c - files that take the place of others: mode, owner, links, pipes, refusals. */
+/* api_replace_test.c - replacing files: mode, owner, links, pipes, refusals. */
 /* labels: unit fault */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@ enum { NOBODY = 65534 };
 static char folder[64];
 static pl_replace file;
 
-/* A path in the folder of the test; kept until the next call but three. */
+/* A path in the test's folder; valid for the next three calls. */
 static const char *at(const char *name)
 {
     static char paths[4][128];
@@ -30,7 +30,7 @@ static const char *at(const char *name)
 static size_t n_files(void)
 {
     glob_t found;
-    int result = glob(at("*"), GLOB_PERIOD, NULL, &found); /* . and .. are among them */
+    int result = glob(at("*"), GLOB_PERIOD, NULL, &found); /* . and .. are among the paths found */
     ck_assert_int_eq(result, 0);
     size_t n = found.gl_pathc - 2;
     globfree(&found);
@@ -70,7 +70,7 @@ static void link_to(const char *name, const char *target)
     ck_assert_int_eq(symlink(target, at(name)), 0);
 }
 
-/* 0 or the errno of the first step that failed. */
+/* 0, or the errno of the first step that failed. */
 static int replace(const char *path, const char *content, bool is_whole)
 {
     int error = pl_replace_open(&file, path);
@@ -232,7 +232,7 @@ START_TEST(what_is_no_file_and_cannot_be_written_is_refused)
 }
 END_TEST
 
-/* A link of /proc may lead to a file that has no name. */
+/* A link in /proc may lead to a file without a name. */
 START_TEST(a_file_without_a_name_is_written_to)
 {
     char path[64];

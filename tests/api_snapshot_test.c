@@ -1,5 +1,5 @@
-/* api_snapshot_test.c - snapshots of every allocator: that their state and history agree, what they
- * say of blocks, and what happens when they cannot be written. */
+/* api_snapshot_test.c - snapshots of every allocator: their state and history agree, what they tell
+ * of blocks, and what happens when they cannot be written. */
 /* labels: unit fault stress */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +26,7 @@ enum { ENTRIES = 100000, MOST_BYTES = 1 << 23 };
 static char out[MOST_BYTES + 1];
 static size_t n_out;
 static unsigned n_writes;
-static unsigned n_allowed = UINT32_MAX; /* writes until the output refuses */
+static unsigned n_allowed = UINT32_MAX; /* number of writes before the output refuses */
 
 static bool write_out(void *context, const void *bytes, size_t n)
 {
@@ -95,7 +95,7 @@ static const pl_snapshot_block *block_at(const copy *k, pleat_devptr base)
     return NULL;
 }
 
-/* The history leads to the state, and the state is what the statistics say. */
+/* Replaying the history gives the state, and the state agrees with the statistics. */
 static void check_copy(compliance *c)
 {
     copy k = take_copy(c);
@@ -105,7 +105,7 @@ static void check_copy(compliance *c)
     pleat_stats stats = compliance_stats(c);
     ck_assert_uint_eq(sums.n_allocated, stats.allocation[0].current);
     ck_assert_uint_eq(sums.allocated_bytes, stats.allocated_bytes[0].current);
-    /* PyTorch's statistic counts what was requested until the free is completed. */
+    /* PyTorch counts the requested bytes of a block until its free is completed. */
     ck_assert_uint_ge(stats.requested_bytes[0].current, sums.requested_bytes);
     ck_assert_uint_le(stats.requested_bytes[0].current, sums.requested_bytes + sums.awaited_bytes);
     bool is_opaque = compliance_has(c, COMPLIANCE_OPAQUE);
@@ -122,7 +122,7 @@ START_TEST(an_empty_device_has_no_segments)
     compliance_trim(&c);
     copy k = take_copy(&c);
     ck_assert_uint_eq(k.state.n_blocks, 0);
-    ck_assert_uint_ge(k.state.n_entries, 3); /* what came went, and is told */
+    ck_assert_uint_ge(k.state.n_entries, 3); /* the freed blocks are in the history */
     ck_assert_ptr_null(api_snapshot_replay(&k.state));
     drop_copy(&k);
     compliance_close(&c);
@@ -184,7 +184,7 @@ START_TEST(a_block_that_others_may_use_is_pending_until_its_free_is_completed)
     ck_assert(n_completed == 0 || !block || block->use == PL_SNAPSHOT_INACTIVE);
     bool waits = compliance_has(&c, COMPLIANCE_WAITS_ON_REUSE) ||
                  compliance_has(&c, COMPLIANCE_ORDERS_ON_REUSE);
-    bool is_unpooled = strcmp(c.policy->allocator, "unpooled") == 0; /* its free waits */
+    bool is_unpooled = strcmp(c.policy->allocator, "unpooled") == 0; /* its frees wait */
     ck_assert(n_completed == 0 || waits || is_unpooled);
     drop_copy(&k);
     compliance_finish(&c);
@@ -284,7 +284,7 @@ START_TEST(what_lies_in_a_private_pool_names_it)
     ck_assert_int_eq(write_snapshot(c.instance, PLEAT_SNAPSHOT_JSON), PLEAT_OK);
     ck_assert_uint_eq(count_text("\"segment_pool_id\":[7,9]"), 1);
     ck_assert_uint_eq(count_text("\"segment_pool_id\":[0,0]"), 1);
-    ck_assert_uint_eq(count_text("\"pool_id\":[7,9]"), 2); /* mapped, allocated */
+    ck_assert_uint_eq(count_text("\"pool_id\":[7,9]"), 2); /* segment_alloc, alloc */
     check_copy(&c);
     compliance_free(&c, inside, c.streams[0]);
     check_copy(&c);
@@ -292,13 +292,13 @@ START_TEST(what_lies_in_a_private_pool_names_it)
     check_copy(&c);
     ck_assert_int_eq(write_snapshot(c.instance, PLEAT_SNAPSHOT_JSON), PLEAT_OK);
     ck_assert_uint_eq(count_text("\"segment_pool_id\":[7,9]"), 0);
-    ck_assert_uint_eq(count_text("\"pool_id\":[7,9]"), 4); /* and freed: told before */
+    ck_assert_uint_eq(count_text("\"pool_id\":[7,9]"), 4); /* the same and both parts of the free */
     compliance_free(&c, outside, c.streams[0]);
     compliance_close(&c);
 }
 END_TEST
 
-/* Names come and go while the snapshot is written. */
+/* Pools are released and begun while the snapshot is written. */
 static bool write_and_rename(void *context, const void *bytes, size_t n)
 {
     const pleat *instance = context;
@@ -314,7 +314,7 @@ START_TEST(a_pool_that_goes_meanwhile_leaves_its_name_in_the_snapshot)
 {
     enum { N_BLOCKS = 800 };
     pleat_devptr ptrs[N_BLOCKS];
-    compliance c = compliance_open(_i, "capacity:1G", ""); /* no ring: names go at once */
+    compliance c = compliance_open(_i, "capacity:1G", ""); /* without a history pools go at once */
     pleat_status st = pleat_pool_begin(c.instance, 0, (pleat_pool_id){ 7, 9 }, NULL, NULL, NULL);
     if (st == PLEAT_ENOTSUP) {
         compliance_close(&c);
@@ -424,7 +424,8 @@ START_TEST(without_host_memory_it_says_so_and_holds_nothing)
         ck_assert(st == PLEAT_OK || st == PLEAT_ENOMEM_HOST);
     }
     ck_assert_uint_gt(k, 3);
-    for (uint64_t at = k; at < k + 20; at++) { /* what only makes it longer: frames */
+    /* Without host memory to remember frames, the snapshot only gets longer. */
+    for (uint64_t at = k; at < k + 20; at++) {
         pl_host_fail_at(at);
         ck_assert_int_eq(write_snapshot(c.instance, PLEAT_SNAPSHOT_PICKLE), PLEAT_OK);
         pl_host_fail_never();
@@ -496,7 +497,7 @@ START_TEST(the_files_ending_chooses_its_format_and_a_dump_replaces_it)
 }
 END_TEST
 
-/* The limit on the size of files stands for a disk that is full. */
+/* The limit on the size of files plays a full disk. */
 START_TEST(a_dump_that_fails_leaves_the_old_file_and_nothing_else)
 {
     enum { N = 3000, LIMIT = 8192 };
@@ -601,7 +602,7 @@ END_TEST
 typedef struct crowd {
     compliance *c;
     _Atomic unsigned n_started;
-    _Atomic unsigned n_steps; /* each thread may go so far: the ring must hold everything */
+    _Atomic unsigned n_steps; /* per thread, bounded: the ring must hold all events */
     _Atomic bool is_over;
     _Atomic unsigned n_wrong;
 } crowd;

@@ -1,5 +1,5 @@
 /* api_stream_churn_test.c - streams that come and go by the ten thousand: nothing adds up, nothing
- * waits, and no call is made with the handle of a stream that is gone. */
+ * waits, and no call uses the handle of a stream that is gone. */
 /* labels: unit stress */
 #include <check.h>
 #include <pthread.h>
@@ -7,7 +7,7 @@
 
 #include "tests/support/api_sim.h"
 
-/* A build that walks everything after each call sees fewer. */
+/* Fewer streams where every call is followed by a walk over everything. */
 #if PLEAT_DEBUG_LEVEL >= 2
 enum { MANY = 500, MOST_ALIVE = 50, FIRST = 100 };
 #else
@@ -29,8 +29,8 @@ static struct scene {
     uint64_t live_bytes;
     uint64_t most_live_bytes;
     bool retires;
-    size_t most_kib;  /* of a large block */
-    unsigned n_small; /* small blocks that a stream allocates and frees */
+    size_t most_kib;  /* most for a large block */
+    unsigned n_small; /* small blocks that each stream allocates and frees */
 } scene;
 
 static size_t random_below(size_t n)
@@ -56,7 +56,7 @@ static void leave(guest *g)
     g->stream = NULL;
 }
 
-/* The small ones pend, uncovered, while the large one lives: so does each stream of a crowd. */
+/* While the large block lives, the small ones pend and no tick covers them. */
 static void come(guest *g)
 {
     g->stream = api_stream(scene.handle, 0);
@@ -102,7 +102,7 @@ static void begin(const char *sim_conf, bool retires, unsigned n_small)
                             .n_small = n_small };
 }
 
-/* After a first thousand streams and as many as there are at once, nothing grows any more. */
+/* After the first streams, and twice as many as live at once, nothing grows any more. */
 static void play(const char *sim_conf, size_t n, size_t n_alive, bool retires, unsigned n_small)
 {
     begin(sim_conf, retires, n_small);
@@ -124,19 +124,19 @@ START_TEST(streams_in_turn_leave_nothing_behind)
 }
 END_TEST
 
-/* Also where they are no crowd yet: then only requests that find nothing settle for others. */
+/* Half of MOST_ALIVE is no crowd yet: then only requests that find nothing settle other streams. */
 START_TEST(a_thousand_streams_at_once_leave_nothing_behind)
 {
     play("capacity:16G,depth:16", MANY, _i == 0 ? MOST_ALIVE : MOST_ALIVE / 2, false, 1);
 }
 END_TEST
 
-/* Loose granules are taken, whatever the tokens say, and holes are filled wherever they are: a few
- * streams need no more than the one that would have all of their blocks. */
+/* Loose granules are taken whatever the tokens say, and holes are filled wherever they are. So a
+ * few streams need no more memory than one stream that made all of their blocks. */
 START_TEST(few_streams_of_large_blocks_need_little_more_than_what_lives)
 {
     size_t n_alive = _i == 0 ? 10 : MOST_ALIVE / 10;
-    uint64_t slack_bytes = (PLEAT_DEBUG_LEVEL >= 2 ? 16 : 0) * MIB; /* five alive */
+    uint64_t slack_bytes = (PLEAT_DEBUG_LEVEL >= 2 ? 16 : 0) * MIB; /* few streams at level 2 */
     begin("capacity:16G,depth:16", false, 1);
     scene.most_kib = _i == 0 ? 20000 : 2000;
     churn(MANY, n_alive);
@@ -146,7 +146,7 @@ START_TEST(few_streams_of_large_blocks_need_little_more_than_what_lives)
 }
 END_TEST
 
-/* Streams that stay and keep to their shapes do not take from each other for ever. */
+/* Streams that stay and repeat their shapes do not take from each other for ever. */
 START_TEST(streams_that_repeat_their_shapes_hardly_need_the_driver)
 {
     enum { N_STREAMS = 3, N_SHAPES = 24, N_STEPS = 300 };
@@ -194,14 +194,14 @@ START_TEST(retired_streams_leave_nothing_behind)
 }
 END_TEST
 
-/* So nobody ever learns that they are gone. */
+/* Handles never come again, so nobody learns that the streams are gone. */
 START_TEST(streams_whose_handles_never_come_again_leave_nothing_behind)
 {
     play("capacity:16G,depth:16,dead_handles:hazard", MANY, _i == 0 ? 1 : MOST_ALIVE, false, 1);
 }
 END_TEST
 
-/* What they leave is covered by no tick of theirs, and less than what a tick is worth. */
+/* No tick of the streams covers what they leave, and it is not worth a tick of the context. */
 START_TEST(streams_that_leave_a_little_pending_do_not_add_up)
 {
     begin("capacity:16G,depth:16,dead_handles:hazard", false, 0);
@@ -223,7 +223,7 @@ START_TEST(streams_that_leave_a_little_pending_do_not_add_up)
 }
 END_TEST
 
-/* More than there is room for at first, none of them gone: after some rounds each is known. */
+/* More living streams than lanes are kept at first: after some rounds each stream keeps its own. */
 START_TEST(a_crowd_that_comes_back_has_its_lanes)
 {
     enum { N_ROUNDS = 8, N_LAST = 2 };
@@ -250,7 +250,7 @@ END_TEST
 
 enum { N_REGULARS = 40, N_VISITS = 4 };
 
-/* Streams that are named rarely, each time with a block from one visit to the next. */
+/* Streams that are named rarely; each often holds a block from one visit to the next. */
 static void *visit(void *unused)
 {
     void *streams[N_REGULARS];
@@ -264,7 +264,7 @@ static void *visit(void *unused)
             api_free(scene.handle, 0, blocks[at], streams[at]);
         }
         blocks[at] = i % 3 == 0 ? 0 : api_alloc(scene.handle, 0, 3000, streams[at]);
-        for (unsigned n = 0; n < 1 + MANY / 1000; n++) { /* the crowd passes */
+        for (unsigned n = 0; n < 1 + MANY / 1000; n++) { /* a crowd passes by */
             void *passer = api_stream(scene.handle, 0);
             api_free(scene.handle, 0, api_alloc(scene.handle, 0, 3000, passer), passer);
             api_stream_end(scene.handle, 0, passer);
@@ -295,7 +295,7 @@ START_TEST(streams_may_be_named_while_a_crowd_passes)
 }
 END_TEST
 
-/* api_unmake finds the hazard that a call with a dead handle is. */
+/* A call with a dead handle is a hazard, which api_unmake finds. */
 START_TEST(no_call_is_made_with_a_dead_handle)
 {
     begin("capacity:16G,depth:16,dead_handles:hazard", _i == 1, N_SMALL);
@@ -342,7 +342,7 @@ START_TEST(a_retired_streams_blocks_are_freed_on_others)
     ck_assert_int_eq(pleat_stream_retire(scene.handle, 0, gone), PLEAT_OK);
     api_stream_end(scene.handle, 0, gone);
     api_free(scene.handle, 0, block, other);
-    pleat_devptr next = api_alloc(scene.handle, 0, 40 * MIB, other); /* behind both */
+    pleat_devptr next = api_alloc(scene.handle, 0, 40 * MIB, other); /* behind the work of both */
     work(other, next, 40 * MIB);
     api_free(scene.handle, 0, next, other);
     api_stream_end(scene.handle, 0, other);
@@ -357,7 +357,7 @@ START_TEST(what_is_no_stream_cannot_be_retired)
     ck_assert_int_eq(pleat_stream_retire(scene.handle, 0, (void *)0x4711000), PLEAT_EDRIVER);
     api_expect(PLEAT_EDRIVER, "0x4711000", "retire it before it is destroyed");
     ck_assert_int_eq(pleat_stream_retire(scene.handle, 9, NULL), PLEAT_EDEVICE);
-    ck_assert_int_eq(pleat_stream_retire(scene.handle, 0, NULL), PLEAT_OK); /* it stays */
+    ck_assert_int_eq(pleat_stream_retire(scene.handle, 0, NULL), PLEAT_OK); /* it stays known */
     api_free(scene.handle, 0, api_alloc(scene.handle, 0, MIB, NULL), NULL);
     api_unmake(scene.handle);
 }

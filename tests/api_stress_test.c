@@ -102,7 +102,7 @@ START_TEST(of_many_that_destroy_one_succeeds)
 }
 END_TEST
 
-/* Make, use and destroy instances of one's own. */
+/* Make, use and destroy instances that only this thread has. */
 static void *come_and_go(void *arg)
 {
     crowd *c = arg;
@@ -259,8 +259,8 @@ static void *destroy_by_force(void *arg)
     return NULL;
 }
 
-/* Under pressure another thread destroys the instance; once it has closed it, the callback still
- * frees a block, and the request goes on. */
+/* Under pressure another thread destroys the instance. Calls from outside are refused from then on,
+ * but the callback still frees a block, and the request is served. */
 static bool free_while_destroyed(pleat instance, int device, size_t bytes, void *context)
 {
     crowd *c = context;
@@ -271,7 +271,7 @@ static bool free_while_destroyed(pleat instance, int device, size_t bytes, void 
         return false;
     }
     pthread_detach(destroyer);
-    while (!atomic_load(&c->is_over)) { /* until an outsider is turned away */
+    while (!atomic_load(&c->is_over)) { /* another thread's call is refused */
         sched_yield();
     }
     atomic_fetch_add(&c->n_wrong, pleat_block_free(instance, device, c->block, NULL) != PLEAT_OK);
@@ -303,7 +303,7 @@ START_TEST(a_callback_works_on_while_another_thread_destroys)
     pleat_status st = pleat_block_alloc(c.instance, 0, 60 * MIB, NULL, &ptr);
     ck_assert_msg(st == PLEAT_OK, "%s", pleat_last_error()->text);
     join(&outsider, 1);
-    while (atomic_load(&c.n_ok) == 0) { /* the destroyer */
+    while (atomic_load(&c.n_ok) == 0) { /* until the destroyer is done */
         sched_yield();
     }
     ck_assert_int_eq(atomic_load(&c.n_wrong), 0);

@@ -31,7 +31,7 @@ static void begin_capture(pleat instance, void *stream)
     pl_device_leave(dev);
 }
 
-/* End the capture and launch its graph on another stream; the graph itself goes at once. */
+/* End the capture, launch its graph on another stream, and drop the graph at once. */
 static void end_capture_and_launch(pleat instance, void *stream, void *other)
 {
     cu_graph graph;
@@ -47,7 +47,7 @@ static void end_capture_and_launch(pleat instance, void *stream, void *other)
     pl_device_leave(dev);
 }
 
-/* Every byte of the device goes to work on the stream. */
+/* Work on every byte of the device, on that stream. */
 static void use_the_whole_device(pleat instance, void *stream)
 {
     void *blocks[DEVICE_BLOCKS];
@@ -61,7 +61,7 @@ static void use_the_whole_device(pleat instance, void *stream)
     }
 }
 
-/* A captured block of work in the pool, launched on a stream that pleat never hears of. */
+/* Capture work on a block of the pool, and launch it on a stream that pleat never hears of. */
 static void launch_unseen(pleat instance, void *stream, void *unseen)
 {
     begin_pool(instance, pool);
@@ -73,7 +73,7 @@ static void launch_unseen(pleat instance, void *stream, void *unseen)
     pleat_torch_end_pool(0, pool);
 }
 
-/* Where the driver tells when a graph is gone, and where it does not. */
+/* One driver that tells when a graph is gone, and one that does not. */
 static const char *const drivers[] = {
     "capacity:64M,depth:1048576",
     "capacity:64M,depth:1048576,without:[cuUserObjectCreate]",
@@ -86,7 +86,7 @@ static const char *const drivers_of_two[] = {
 
 enum { N_DRIVERS = sizeof drivers / sizeof drivers[0] };
 
-/* A route that announces captures and takes nothing. */
+/* A route that announces captures and serves no request. */
 static bool accept_none(void *stream, void *context)
 {
     (void)stream;
@@ -137,7 +137,7 @@ static uint64_t reserved_by_pool(pleat instance)
     return reserved[PLEAT_POOL_ALL].current;
 }
 
-/* The pool is gone at once, but not what its launches use: that serves when the capture is over. */
+/* The pool is gone at once; memory that its launches use serves after the other capture. */
 START_TEST(a_release_during_another_capture_breaks_nothing_and_gives_nothing_away)
 {
     static const pleat_pool_id other = { 0, 2 };
@@ -179,7 +179,7 @@ START_TEST(a_release_breaks_no_capture_on_another_device)
     pleat_torch_release_pool(0, pool);
     ck_assert_uint_eq(reserved_by_pool(instance), 0);
     use_the_whole_device(instance, streams[2]);
-    api_torch_end_capture(instance, 1, there); /* nothing has broken it */
+    api_torch_end_capture(instance, 1, there); /* the capture is intact */
     pleat_torch_end_pool(1, other);
     pleat_torch_release_pool(1, other);
     ck_assert_uint_eq(sim.hazards(NULL, 0), 0);
@@ -187,7 +187,7 @@ START_TEST(a_release_breaks_no_capture_on_another_device)
 }
 END_TEST
 
-/* _i: the driver; from N_DRIVERS on the block is another stream's, which the captured one uses. */
+/* _i: the driver; from N_DRIVERS on, the block that the capture uses is another stream's. */
 START_TEST(what_a_capture_frees_outside_of_its_pool_serves_again_after_it)
 {
     void *stream;
@@ -199,7 +199,7 @@ START_TEST(what_a_capture_frees_outside_of_its_pool_serves_again_after_it)
         ck_assert_msg(ptr != NULL, "round %d: %s", (int)i, pleat_last_error()->text);
         begin_pool(instance, id);
         api_torch_begin_capture(instance, 0, stream);
-        if (_i % N_DRIVERS != 0) { /* who uses the pool is known to end with its route */
+        if (_i % N_DRIVERS != 0) { /* then the pool's capture is known, and ends with its route */
             pleat_torch_free(pleat_torch_malloc(BLOCK, 0, stream), BLOCK, 0, stream);
         }
         pleat_torch_record_stream(ptr, stream);

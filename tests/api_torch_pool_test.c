@@ -65,7 +65,7 @@ START_TEST(the_hooks_end_and_release_a_pool)
     ck_assert_int_eq(value_of(tell(), current), reserved);
     ck_assert_int_eq(pleat_pool_end(instance, 0, id), PLEAT_EPOOL);
     pleat_torch_free(inside, 3 * MIB, 0, NULL);
-    pleat_torch_reset(); /* what a graph may use again does not go */
+    pleat_torch_reset(); /* memory that a graph may use again stays */
     ck_assert_int_eq(value_of(tell(), current), reserved);
     pleat_torch_release_pool(0, id);
     ck_assert_int_eq(value_of(tell(), current), 0);
@@ -123,7 +123,7 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-/* In order of use: 1_100, 2_99, 3_98 ... which is not that of their names. */
+/* The order of use is 1_100, 2_99, 3_98 ..., the order of the names another. */
 START_TEST(every_pool_has_twelve_keys_and_all_stand_in_pythons_order)
 {
     static told sorted;

@@ -152,7 +152,7 @@ static void check_group(const told *t, const char *name, const pleat_stat group[
     }
 }
 
-/* Everything that can be counted is, differently for each. */
+/* Makes every figure that can be counted differ from 0 and from the others. */
 static void be_busy(pleat instance, void **kept)
 {
     static const size_t sizes[] = { 1000, 600000, MIB + 1, 5 * MIB, 12 * MIB, 30 * MIB };
@@ -212,7 +212,7 @@ START_TEST(the_split_bound_is_minus_1_where_there_is_none)
     ck_assert_int_eq(value_of(tell(0), "max_split_size"), -1);
     api_unmake(instance);
     instance = api_torch_make(_i, "capacity:64M", "max_split_size_mb:40");
-    int64_t bound = _i == API_PLEAT ? -1 : 40 * MIB; /* pleat has no use for the key */
+    int64_t bound = _i == API_PLEAT ? -1 : 40 * MIB; /* pleat ignores the key */
     ck_assert_int_eq(value_of(tell(0), "max_split_size"), bound);
     api_unmake(instance);
 }
@@ -244,7 +244,7 @@ START_TEST(after_the_reset_sums_count_from_zero_and_the_rest_stays)
     ck_assert_int_eq(value_of(tell(0), "allocation.all.freed"), 3);
     pleat_torch_free(other, MIB, 1, NULL);
     api_unmake(instance);
-    instance = api_torch_make(_i, "capacity:128M", ""); /* a new one counts by itself */
+    instance = api_torch_make(_i, "capacity:128M", ""); /* a new instance counts from zero */
     pleat_torch_free(pleat_torch_malloc(MIB, 0, NULL), MIB, 0, NULL);
     ck_assert_int_eq(value_of(tell(0), "allocation.all.allocated"), 1);
     api_unmake(instance);

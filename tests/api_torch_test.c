@@ -82,7 +82,7 @@ typedef struct app {
     void *captured;
     void *other;
     _Atomic bool is_capturing;
-    _Atomic int n_calls; /* of the pressure callback */
+    _Atomic int n_calls; /* calls of the pressure callback */
 } app;
 
 static bool count_call(pleat instance, int device, size_t bytes, void *context)
@@ -112,9 +112,9 @@ static size_t n_ooms_told(pleat instance)
     return n_ooms;
 }
 
-/* 40 of 64 MiB pend on a stream that is being captured, so that they can be neither ordered nor
- * waited for: it has used them, and its next call, which would have fenced that, is in the
- * capture. */
+/* 40 of 64 MiB pend on a captured stream, so a request can neither be ordered after it nor wait for
+ * it: the stream has used the memory, and the next call that names it, which would record a tick,
+ * is in the capture. */
 static void pend_behind_a_capture(pleat instance, void *owner, void *captured)
 {
     void *ptr = pleat_torch_malloc(40 * MIB, 0, owner);
@@ -126,7 +126,7 @@ static void pend_behind_a_capture(pleat instance, void *owner, void *captured)
     pleat_torch_free(pleat_torch_malloc(MIB, 0, captured), MIB, 0, captured);
 }
 
-/* Capture until the request has been made, and some more, so that it is made again in vain. */
+/* Keeps the capture until the request has been made, and 20 ms longer, so that its retries fail. */
 static void *capture_for_a_while(void *arg)
 {
     app *a = arg;
@@ -191,7 +191,7 @@ END_TEST
 
 /* ---- threads ---- */
 
-/* 100,000 blocks in all; a tenth where every call is followed by a walk over all of them. */
+/* 100,000 blocks in all; a tenth of that where every call is followed by a walk over everything. */
 enum { N_THREADS = 8, N_EACH = PLEAT_DEBUG_LEVEL >= 2 ? 1250 : 12500, N_HELD = 64 };
 
 typedef struct worker {
@@ -200,7 +200,7 @@ typedef struct worker {
     int device;
     unsigned seed;
     int n_wrong;
-    _Atomic(void *) *exchange; /* a block in the hands of whoever swaps it out: N_THREADS of them */
+    _Atomic(void *) *exchange; /* N_THREADS slots; who swaps a block out owns it */
 } worker;
 
 static unsigned next_random(unsigned *seed)
@@ -215,7 +215,7 @@ static size_t random_bytes(unsigned *seed)
     return r % 16 == 0 ? (r % 5 + 1) * (size_t)MIB : r % 60000 + 1;
 }
 
-/* Blocks live in a ring; now and then one is left to whichever thread comes by. */
+/* Blocks live in a ring; now and then one is left for another thread to free. */
 static void *churn(void *arg)
 {
     worker *w = arg;
@@ -275,7 +275,7 @@ START_TEST(a_hundred_thousand_blocks_go_through_the_hooks_from_eight_threads)
 }
 END_TEST
 
-/* ---- frees that cannot be ---- */
+/* ---- frees that are refused ------------------------------------------------------------------ */
 
 START_TEST(foreign_pointers_and_second_frees_are_complained_of_once_each)
 {
@@ -318,7 +318,7 @@ START_TEST(a_block_outlives_its_stream_and_can_still_be_freed)
     api_torch_heard(said, sizeof said);
     ck_assert_str_eq(said, "");
     ck_assert_uint_eq(n_live(instance, 0), 0);
-    ptr = pleat_torch_malloc(40 * MIB, 0, NULL); /* and only once its work is over */
+    ptr = pleat_torch_malloc(40 * MIB, 0, NULL); /* served only once the work is over */
     ck_assert_ptr_nonnull(ptr);
     api_torch_work(instance, 0, NULL, ptr, 40 * MIB);
     pleat_torch_free(ptr, 40 * MIB, 0, NULL);
@@ -460,7 +460,7 @@ START_TEST(reset_gives_back_what_is_free_on_every_device_after_its_last_use)
             pleat_torch_free(ptr, 30 * MIB, device, streams[i]);
         }
     }
-    ck_assert_uint_ge(resident(instance, 0), 31 * MIB); /* some order streams and share */
+    ck_assert_uint_ge(resident(instance, 0), 31 * MIB); /* both streams may use one 30 MiB */
     pleat_torch_reset();
     ck_assert_uint_le(resident(instance, 0), 2 * MIB);
     ck_assert_uint_eq(resident(instance, 1), 0);
@@ -490,7 +490,7 @@ START_TEST(while_requests_are_routed_as_for_a_capture_reset_waits_for_nothing)
     pleat_torch_reset();
     api_torch_heard(said, sizeof said);
     ck_assert_str_eq(said, "");
-    if (_i == API_PLEAT) { /* what frees whole segments waits for what runs on them */
+    if (_i == API_PLEAT) { /* reset waits for nothing; caches that free segments do */
         ck_assert_uint_eq(api_stats(instance, 1).host_syncs, n_syncs);
         ck_assert_uint_ge(resident(instance, 1), 30 * MIB);
     }
@@ -534,7 +534,7 @@ START_TEST(a_bad_memory_fraction_changes_nothing_and_is_complained_of)
     pleat instance = api_torch_make(API_PLEAT, "capacity:256M", "limit:200M");
     void *ptr = pleat_torch_malloc(150 * MIB, 0, NULL);
     api_torch_listen();
-    pleat_torch_memory_fraction(bad[_i], 0); /* the last one is less than what is live */
+    pleat_torch_memory_fraction(bad[_i], 0); /* the last value is less than the live bytes */
     pleat_torch_memory_fraction(bad[_i], 7);
     api_torch_heard(said, sizeof said);
     ck_assert_ptr_nonnull(strstr(said, "the memory fraction stays as it was"));
@@ -575,7 +575,7 @@ START_TEST(a_recorded_stream_keeps_the_memory_from_reuse_until_its_work_is_over)
     pleat_torch_record_stream((char *)ptr + MIB, side);
     pleat_torch_free(ptr, 4 * MIB, 1, own);
     void *next = pleat_torch_malloc(4 * MIB, 1, own);
-    api_torch_work(instance, 1, own, next, 4 * MIB); /* a hazard if it were the same memory */
+    api_torch_work(instance, 1, own, next, 4 * MIB); /* a hazard if it were `ptr`'s memory */
     pleat_torch_free(next, 4 * MIB, 1, own);
     api_torch_listen();
     pleat_torch_record_stream((void *)0xdead00, side);

@@ -1,5 +1,5 @@
-/* api_toy_allocator_test.c - docs/allocators.md, tried: an allocator of one file is listed, has an
- * option of its own and meets what the classic caches meet. */
+/* api_toy_allocator_test.c - the example of docs/allocators.md: an allocator in one file is listed,
+ * has an option of its own and passes what the classic caches pass. */
 /* labels: unit fault */
 #include <check.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include "tests/support/segments_faults.h"
 #include "tests/support/suite.h"
 
-/* ---- the toy: each request is a block of the driver, a multiple of toy_unit_kib ------------- */
+/* ---- the toy: one driver allocation for each request, in multiples of toy_unit_kib --------- */
 
 typedef struct pl_toy_options {
     size_t unit_bytes;
@@ -45,7 +45,7 @@ typedef struct toy_block {
     size_t bytes;
     size_t requested_bytes;
     pl_stream *stream;
-    uint64_t lanes; /* of the streams that use it */
+    uint64_t lanes; /* lanes of the streams that use it */
 } toy_block;
 
 typedef struct toy {
@@ -112,7 +112,7 @@ static void end_live(toy *t, toy_block *block)
     s->rounding_bytes -= block->bytes - block->requested_bytes;
 }
 
-/* Lock held, dropped for the driver. */
+/* Called with the lock held; drops it for the driver call. */
 static pleat_status ask_driver(toy *t, toy_block *block)
 {
     uint64_t limit = t->base.limit_bytes;
@@ -157,8 +157,8 @@ static pleat_status toy_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, 
     return st;
 }
 
-/* Waits on the host for all who used the block. On its way to the driver it is out of the tree,
- * since its address may come back with another one. */
+/* Waits on the host for all streams that used the block. The block leaves the tree before the
+ * driver call, since the driver may hand out its address again. */
 static pleat_status free_live(toy *t, toy_block *block, pl_stream *stream)
 {
     uint64_t lanes = block->lanes | (stream ? pl_order_lane(stream) : 0);
@@ -207,7 +207,7 @@ static pleat_status query(pl_cache *c, pleat_devptr ptr, pleat_block_info *out)
     return PLEAT_OK;
 }
 
-/* ---- the toy's part of the calls that caches share ------------------------------------------- */
+/* ---- what every cache provides --------------------------------------------------------------- */
 
 static size_t release_all(pl_cache *c)
 {
@@ -308,7 +308,7 @@ static const pl_allocator_ops toy_ops = {
     PL_CACHE_OPS,
 };
 
-/* In place of segments/base/allocator_list.c. */
+/* Replaces the list of segments/base/allocator_list.c. */
 const pl_allocator_ops *const pl_allocators[] = { PL_ALLOCATOR_LIST(PL_ALLOCATOR_ADDRESS) & toy_ops,
                                                   NULL };
 

@@ -1,7 +1,7 @@
 /* api_wait_test.c - wait_ms bounds a whole call, however often it tries.
  *
- * Most tests have a time of their own, in which only sleeps take any: who waits for ever shows at
- * once. Those with threads take real time, with a wide margin. */
+ * Most tests run on a made-up clock that only sleeps advance, so a call that waits for ever shows
+ * at once. Those with threads use real time, with a wide margin. */
 /* labels: unit stress */
 #include <check.h>
 #include <pthread.h>
@@ -18,7 +18,7 @@
 enum {
     MIB = 1 << 20,
     WAIT_MS = 200,
-    SLACK_MS = 40, /* what a call may take longer in the time of these tests */
+    SLACK_MS = 40, /* how much longer a call may take on the made-up clock */
     REAL_SLACK_MS = 3000,
     N_THREADS = 3,
     N_STREAMS = 6,
@@ -28,12 +28,13 @@ enum {
 #define ENDLESS "capacity:64M,depth:1048576,waits:refuse"
 #define CONF "wait_ms:200"
 
-/* ---- the time -------------------------------------------------------------------------------- */
+/* ---- the clock
+ * -------------------------------------------------------------------------------- */
 
 static _Atomic bool is_real = true;
 static _Atomic uint64_t made_up_ns = UINT64_C(1000000000);
 
-/* They go before libc's. */
+/* These functions replace libc's. */
 int clock_gettime(clockid_t id, struct timespec *out)
 {
     if (is_real || id != CLOCK_MONOTONIC) {
@@ -121,7 +122,7 @@ static void work_on(void *stream, pleat_devptr ptr, size_t bytes)
     api_torch_work(instance, 0, stream, (void *)(uintptr_t)ptr, bytes);
 }
 
-/* A block of a stream whose work never ends was freed. */
+/* Frees a block while work on its stream goes on for ever. */
 static void leave_pending(void *stream, size_t bytes)
 {
     pleat_devptr ptr = api_alloc(instance, 0, bytes, stream);
@@ -147,7 +148,7 @@ static void expect_pending(uint64_t least_ms, uint64_t most_ms)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/* Twice: what one call has waited is not the next one's. */
+/* Twice: the second call has a wait of its own. */
 START_TEST(callbacks_that_always_ask_again_share_one_wait)
 {
     open_pleat("cross_stream:settled," CONF);
@@ -161,7 +162,7 @@ START_TEST(callbacks_that_always_ask_again_share_one_wait)
 }
 END_TEST
 
-/* What a callback takes counts; it is not cut short, but not asked again after it. */
+/* A callback's time counts: it is not cut short, but not asked again when time is up. */
 START_TEST(the_time_of_callbacks_counts)
 {
     long ms = 60;
@@ -192,7 +193,7 @@ START_TEST(who_never_waits_asks_once)
 }
 END_TEST
 
-/* The context of a callback that frees one block each time, and takes its time for it. */
+/* The context of a callback that frees one block each time and takes `ms` for it. */
 typedef struct spill {
     pleat_devptr held[4];
     unsigned n_held;
@@ -209,7 +210,7 @@ static bool spill_one(pleat self, int device, size_t bytes, void *context)
            pleat_block_free(self, device, s->held[--s->n_held], streams[0]) == PLEAT_OK;
 }
 
-/* _i: never waits; waits, but no longer than one callback takes. Nothing has to be waited for. */
+/* _i 0: never waits; 1: waits, but less than one callback takes. No memory pends here. */
 START_TEST(who_frees_block_by_block_is_asked_until_it_suffices)
 {
     spill s = { .ms = _i == 0 ? 0 : WAIT_MS + 20 };
@@ -229,7 +230,7 @@ START_TEST(who_frees_block_by_block_is_asked_until_it_suffices)
 }
 END_TEST
 
-/* Its own calls have a time of their own, and the one it interrupts is none the longer for it. */
+/* The callback's calls have a deadline of their own, and do not prolong the call around them. */
 static bool trim_and_ask_again(pleat self, int device, size_t bytes, void *context)
 {
     uint64_t *took_ms = context;
@@ -254,7 +255,7 @@ START_TEST(calls_of_a_callback_have_their_own_time)
 }
 END_TEST
 
-/* One stream after the other is waited for, and what none of them covers. */
+/* The call waits for one stream after the other, and then for what no tick covers. */
 START_TEST(many_streams_share_one_wait)
 {
     open_pleat("cross_stream:settled," CONF);
@@ -302,7 +303,7 @@ START_TEST(hooks_share_one_wait)
 }
 END_TEST
 
-/* Behind a capture nothing is waited for in the allocator: the hook asks again until time is up. */
+/* Behind a capture the allocator does not wait: the hook asks again until time is up. */
 START_TEST(hooks_ask_again_behind_a_capture_until_time_is_up)
 {
     open_pleat(CONF);
@@ -324,7 +325,7 @@ END_TEST
 
 /* ---- trims and limits ------------------------------------------------------------------------ */
 
-/* What is over goes all the same. Twice: each call has a time of its own. */
+/* What has settled is given back all the same. Twice: each call has a deadline of its own. */
 START_TEST(a_trim_waits_no_longer)
 {
     open_pleat(CONF);
@@ -377,8 +378,8 @@ static void *churn(void *arg)
     return NULL;
 }
 
-/* _i: the allocator. What the others free may count for the callback, so it is asked up to 64
- * times; waited for is once. */
+/* _i: the allocator. Frees of other threads may count as the callback's, so it is asked up to 64
+ * times; the call waits only once. */
 START_TEST(a_call_beside_threads_ends)
 {
     enum { MOST_ASKED = 64 };

@@ -1,5 +1,5 @@
-/* api_writer_test.c - the two formats of snapshots, byte by byte. That Python reads both as the
- * same is tested in Python. */
+/* api_writer_test.c - the two formats of snapshots, byte by byte. A test in Python shows that both
+ * read as the same. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ static pl_writer writer;
 static char out[MOST_BYTES];
 static size_t n_out;
 static unsigned n_writes;
-static unsigned n_allowed; /* writes until the output refuses */
+static unsigned n_allowed; /* number of writes before the output refuses */
 
 static bool write_out(void *context, const void *bytes, size_t n)
 {
@@ -43,7 +43,7 @@ static void expect_bytes(const void *bytes, size_t n)
     ck_assert_mem_eq(out, bytes, n);
 }
 
-/* The end mark of the literal is not one of its bytes. */
+/* The literal's final NUL is not among the expected bytes. */
 #define expect(literal) expect_bytes("" literal, sizeof literal - 1)
 
 START_TEST(a_number_is_pickled_with_its_shortest_opcode)
@@ -141,7 +141,7 @@ START_TEST(json_escapes_what_it_must)
 }
 END_TEST
 
-/* A lone byte, an overlong slash, a surrogate, one beyond the last, and a character that is cut. */
+/* A lone byte, an overlong slash, a surrogate, a code beyond the last, a character cut short. */
 START_TEST(what_is_no_utf8_is_replaced)
 {
     static const char bad[] = "\xff\xc0\xaf\xed\xa0\x80\xf4\x90\x80\x80z\xe2\x82";
@@ -217,7 +217,7 @@ START_TEST(lists_and_dictionaries_are_filled_by_the_thousand)
         expected[n++] = 'N';
     }
     pl_write_end(w);
-    memmove(expected + 3, expected + 4, n - 4); /* no batch ends before the first */
+    memmove(expected + 3, expected + 4, n - 4); /* the first batch has no end before it */
     n--;
     memcpy(expected + n, "e.", 2);
     expect_bytes(expected, n + 2);

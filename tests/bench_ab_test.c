@@ -1,4 +1,4 @@
-/* bench_ab_test.c - `pleat ab`: what it writes, against `pleat replay`; and how it ends early. */
+/* bench_ab_test.c - `pleat ab`: its files agree with `pleat replay`; and how it ends early. */
 #include <check.h>
 #include <jansson.h>
 #include <signal.h>
@@ -16,7 +16,7 @@
 enum { MOST_LINES = 64 };
 
 static bench_child child;
-static char folder[64]; /* for everything that a test writes */
+static char folder[64]; /* holds all files that a test writes */
 static char out[96];    /* --out */
 static json_t *lines[MOST_LINES];
 static unsigned n_lines;
@@ -54,7 +54,7 @@ static void tear_down(void)
         unlink(path_of(names[i]));
     }
     rmdir(out);
-    ck_assert_int_eq(rmdir(folder), 0); /* nothing else was left */
+    ck_assert_int_eq(rmdir(folder), 0); /* no other file is left */
 }
 
 static void run(const char *rest)
@@ -70,7 +70,7 @@ static void run_well(const char *rest)
     ck_assert_msg(child.status == 0, "%d: %s", child.status, child.err);
 }
 
-/* Every line of the file is an object: into `lines`. */
+/* Reads the file into `lines`: every line is an object. */
 static void read_lines(const char *name)
 {
     forget_lines();
@@ -110,7 +110,7 @@ static json_int_t n_ops(const json_t *cell)
     return get(ops, "map") + get(ops, "unmap") + get(ops, "alloc") + get(ops, "free");
 }
 
-/* All but the times. */
+/* All values are the same except times. */
 static void check_alike(const json_t *cell, const json_t *replayed)
 {
     const char *key;
@@ -128,7 +128,7 @@ static void check_alike(const json_t *cell, const json_t *replayed)
 
 static const char *const allocators[] = { "pleat", "torch-native" };
 
-/* What `pleat replay` says of it; the caller owns it. */
+/* What `pleat replay` reports of the work; the caller owns it. */
 static json_t *replay(const char *allocator, const char *memory, const char *work)
 {
     char line[512];
@@ -162,7 +162,7 @@ START_TEST(every_cell_is_what_replay_says)
         n_failing += get(lines[i], "oom_count") > 0;
         json_decref(replayed);
     }
-    ck_assert_uint_gt(n_failing, 0); /* and that is no failure of the command */
+    ck_assert_uint_gt(n_failing, 0); /* a failed request is no failure of the command */
 }
 END_TEST
 
@@ -170,7 +170,7 @@ END_TEST
 
 static const char two_by_two[] = "--allocator pleat,torch-native --no-report " TWO_CHURNS;
 
-/* Splits a row in place; quotes group. */
+/* Splits a row in place; a quoted field may hold commas. */
 static unsigned split_row(char *row, char **fields, unsigned most)
 {
     unsigned n = 0;
@@ -297,7 +297,7 @@ START_TEST(repeats_give_medians_within_their_spread)
     ck_assert_uint_eq(n_lines, 1);
     ck_assert_int_eq(get(lines[0], "repeats"), 5);
     ck_assert(json_is_false(json_object_get(lines[0], "counts_differ")));
-    ck_assert_int_le(get(lines[0], "events"), 2 * 20 * 50); /* of one of them */
+    ck_assert_int_le(get(lines[0], "events"), 2 * 20 * 50); /* of one run, not of all repeats */
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
         char key[32];
         double median = json_real_value(json_object_get(lines[0], times[i]));
@@ -378,7 +378,7 @@ START_TEST(a_name_that_is_no_text_is_a_key_all_the_same)
     ck_assert_ptr_nonnull(strstr(text_of(lines[0], "trace"), "??[31m"));
     read_lines("timelines.jsonl");
     ck_assert_ptr_nonnull(strstr(text_of(lines[1], "work"), "??[31m"));
-    run_well(line); /* its files are known again */
+    run_well(line); /* it may replace its own files */
     unlink(path);
 }
 END_TEST
@@ -422,7 +422,7 @@ static void wait_for_rows(unsigned n)
     }
 }
 
-/* Of the two cells one takes a moment and one half an hour. */
+/* One of the two cells takes a moment, the other half an hour. */
 START_TEST(an_interruption_leaves_valid_files_of_what_was_measured)
 {
     char line[512];
@@ -524,7 +524,7 @@ START_TEST(a_folder_that_cannot_be_written_is_told_before_anything_runs)
 }
 END_TEST
 
-#define PAGE "<meta name=\"generator\" content=\"pleat ab\">" /* how a report is known again */
+#define PAGE "<meta name=\"generator\" content=\"pleat ab\">" /* marks a report of `pleat ab` */
 
 START_TEST(the_report_is_drawn_by_the_program_beside_the_command)
 {
@@ -537,7 +537,7 @@ START_TEST(the_report_is_drawn_by_the_program_beside_the_command)
     ck_assert_str_eq(child.err, "");
     ck_assert_ptr_null(strstr(child.out, "not shown"));
     run_well("--allocator pleat --memory unlimited --no-report " CHURN);
-    ck_assert_int_ne(access(path_of("report.html"), F_OK), 0); /* not one of other figures */
+    ck_assert_int_ne(access(path_of("report.html"), F_OK), 0); /* it would show old figures */
     ck_assert_int_eq(unsetenv("PLEAT_REPORT"), 0);
 }
 END_TEST
@@ -588,7 +588,7 @@ START_TEST(bad_usage_makes_the_status_2_and_names_the_culprit)
 END_TEST
 
 typedef struct jobs {
-    unsigned n_done[4]; /* by the children: shared */
+    unsigned n_done[4]; /* written by the children: shared */
     unsigned n_ended;
     unsigned n_killed;
     unsigned n_failed;

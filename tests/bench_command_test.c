@@ -11,7 +11,7 @@ static bench_child child;
 
 static const char small_text[] = "i 0\na 1 1000000 0\na 2 2000000 0\na 3 20000000 0\nf 2\n"
                                  "a 4 3000000 0\nf 3\n";
-static char small[64]; /* file of that trace */
+static char small[64]; /* path of that trace */
 
 static void set_up(void)
 {
@@ -37,7 +37,7 @@ static void run(const char *format, const char *argument)
     bench_child_run(&child, line);
 }
 
-/* The next object of standard output; *at moves behind its line. */
+/* Reads the next object of standard output; *at moves behind its line. */
 static json_t *next_object(const char **at)
 {
     json_error_t error;
@@ -165,7 +165,7 @@ START_TEST(tables_say_that_the_gpu_is_simulated)
     ck_assert_int_eq(child.status, 0);
     ck_assert_ptr_nonnull(strstr(child.out, "SIMULATED GPU"));
     ck_assert_ptr_nonnull(strstr(child.out, "peak live"));
-    ck_assert_str_eq(child.err, ""); /* no progress where there is no terminal */
+    ck_assert_str_eq(child.err, ""); /* no progress line without a terminal */
 }
 END_TEST
 

@@ -1,4 +1,4 @@
-/* bench_dump_test.c - snapshots of replays, read back with the reader of PyTorch's. */
+/* bench_dump_test.c - snapshots of replays, read back with the reader of PyTorch's snapshots. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +66,7 @@ static uint64_t live_bytes(const bench_snapshot *snapshot)
     return sum;
 }
 
-/* All events of one pass, without marks. */
+/* All events of one pass, except marks. */
 static size_t read_events(const bench_work *from, bench_event *out, size_t most)
 {
     bench_cursor cursor;

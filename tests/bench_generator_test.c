@@ -1,5 +1,5 @@
-/* bench_generator_test.c - generated runs are what their specs say: the same everywhere, steady,
- * and, set to the model of a bundled trace, like that trace. */
+/* bench_generator_test.c - generated runs are what their specs say: the same everywhere and steady.
+ * With the model of a bundled trace they are like that trace. */
 #include <check.h>
 #include <malloc.h>
 #include <stdlib.h>
@@ -45,7 +45,7 @@ static uint64_t peak_of(const char *spec)
     return peak;
 }
 
-/* Small ones, of every generator and every kind of step. */
+/* Short specs, for every generator and every kind of step. */
 static const char *const small[] = {
     "decoder:layers=2,hidden=64,heads=4,vocab=500,length=40,sigma=0.5,iterations=6",
     "decoder:layers=2,hidden=64,heads=4,kv_heads=2,vocab=500,length=40,sigma=0.5,checkpoint=yes,"
@@ -171,7 +171,7 @@ START_TEST(a_long_run_needs_no_more_host_memory_than_a_short_one)
     ck_assert_msg(bench_cursor_open(&work, &cursor, &failure), "%s", failure.text);
     size_t early = use_after(&cursor, 400);
     size_t late = use_after(&cursor, 400);
-    /* Tables that double with a new most: of events or of live blocks. */
+    /* Tables that double at a new peak of events or of live blocks. */
     ck_assert_msg(late <= 2 * early + (1 << 20), "%zu, then %zu", early, late);
     ck_assert_uint_le(cursor.tape.slot_capacity, 4 * (size_t)work.n_slots + 2048);
     bench_cursor_close(&cursor);
@@ -204,8 +204,7 @@ START_TEST(every_generator_replays_without_failure_or_hazard)
 }
 END_TEST
 
-/* The models of the bundled traces, as docs/workloads.md gives them; the lengths of a random trace
- * are set to the longest that it holds. */
+/* The models of the bundled traces, as docs/workloads.md gives them. */
 #define GPT2S                                                                                      \
     "decoder:family=gpt,layers=12,hidden=768,heads=12,vocab=50257,tied=yes,dtype=fp32,"            \
     "attention=eager,dropout=yes,batch=4,length=512,most_length=1024,optimizer=adamw,clip=yes"
@@ -292,8 +291,7 @@ START_TEST(the_median_peak_over_seeds_is_that_of_the_random_trace)
 }
 END_TEST
 
-/* The events of iteration `number`: allocations in order, the frees between two of them as the sum
- * and the number of their bytes. */
+/* An allocation of an iteration, and the frees that follow it before the next allocation. */
 typedef struct outline {
     uint64_t allocated;
     uint64_t freed_bytes;
@@ -336,7 +334,7 @@ static size_t read_outline(const char *spec, uint64_t number, outline *out, size
     return n_out;
 }
 
-/* Of random traces an iteration whose lengths are known, as far as they are. */
+/* Of traces with random lengths one iteration is compared, as far as its lengths are known. */
 START_TEST(iterations_of_traces_are_generated_event_by_event)
 {
     static const struct {
@@ -401,7 +399,7 @@ START_TEST(the_models_have_about_as_many_events_and_blocks_as_their_traces)
 }
 END_TEST
 
-/* The specs of docs/workloads.md, with seeds whose draws come near the trace's. */
+/* The specs of docs/workloads.md, with seeds whose lengths come near the trace's. */
 START_TEST(the_documented_specs_have_the_peaks_of_their_traces)
 {
     static const struct {

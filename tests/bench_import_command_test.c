@@ -95,10 +95,10 @@ static void write_snapshot(const snap_plan *plan)
 
 #define MIB INT64_C(1048576)
 
-/* What PyTorch does without any setting: small requests from 2 MiB, those below 10 MiB from 20 MiB,
- * larger ones from their own size in multiples of 2 MiB. The block of 9 MiB fits into the second
- * segment. Then the cache is emptied: else the last request would find the 30 MiB. Tests may change
- * it: each runs in a process of its own. */
+/* What PyTorch does without any setting: small requests come from 2 MiB, those below 10 MiB from 20
+ * MiB, larger ones from their own size in multiples of 2 MiB. The block of 9 MiB fits into the
+ * second segment. Then the cache is emptied: else the last request would find the 30 MiB. Tests may
+ * change the array: each runs in a process of its own. */
 static snap_event native_events[] = {
     { "segment_alloc", 0x100000000, 2 * MIB, 0 },
     { "alloc", 0x100000000, 1000, 0 },
@@ -163,8 +163,8 @@ START_TEST(a_call_too_many_and_one_too_few_are_differences)
 }
 END_TEST
 
-/* Large blocks from pages of 20 MiB, small ones from 2 MiB; the third request takes the free end of
- * the first page and one page more. */
+/* Large blocks come from pages of 20 MiB, small ones from 2 MiB. The third request takes the free
+ * end of the first page and one more page. */
 static const snap_event expandable_events[] = {
     { "segment_map", 0x100000000, 20 * MIB, 0 },
     { "alloc", 0x100000000, 5000000, 0 },
@@ -366,7 +366,7 @@ START_TEST(a_failure_leaves_nothing_behind)
 }
 END_TEST
 
-/* To compress that run takes a minute, to look for the temporary file a moment. */
+/* Compressing that run takes a minute; its temporary file is there after a moment. */
 START_TEST(an_interrupted_conversion_leaves_nothing_behind)
 {
     char line[256];
@@ -383,7 +383,7 @@ START_TEST(an_interrupted_conversion_leaves_nothing_behind)
 }
 END_TEST
 
-/* Without the emptying, which is no event of a run. */
+/* A run has no event for emptying the cache. */
 START_TEST(a_snapshot_is_replayed_like_any_work)
 {
     snap_plan plan = { .protocol = 4, .n_devices = 1, .events = { native_events } };

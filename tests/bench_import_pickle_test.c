@@ -21,7 +21,7 @@ static bool read_bytes(const void *bytes, size_t n)
     return ok;
 }
 
-/* A pickle of protocol 4: the two bytes of PROTO come first. */
+/* Reads a pickle of protocol 4 with this body, behind the two bytes of PROTO. */
 #define READ(text) read_body(text, sizeof(text) - 1)
 
 static bool read_body(const char *body, size_t n)
@@ -126,7 +126,7 @@ END_TEST
 
 START_TEST(the_memo_gives_back_what_was_put)
 {
-    /* [x, x, y] by MEMOIZE, BINPUT 7, LONG_BINPUT 300 would be absurd so early */
+    /* [x, x, y, y, y] by MEMOIZE, BINGET 0, BINPUT 7, BINGET 7 and LONG_BINGET 7 */
     ck_assert_msg(READ("](K\x2a\x94h\x00K\x2bq\x07h\x07j\x07\0\0\0e."), "%s", failure.text);
     static const int64_t values[] = { 42, 42, 43, 43, 43 };
     ck_assert_uint_eq(pickle.root.as.node->n, 5);
@@ -147,7 +147,7 @@ START_TEST(dictionaries_without_a_wanted_key_are_dropped_from_lists)
 }
 END_TEST
 
-/* Those that run code, name classes or belong to protocol 0, and bytes that are none. */
+/* Opcodes that run code, name classes or belong to protocol 0, and bytes that are no opcode. */
 START_TEST(every_other_opcode_is_refused_by_name_and_offset)
 {
     static const char known[] = "(.NJKMGXaehjqr]su}t)\x80\x85\x86\x87\x88\x89\x8a\x8b\x8c\x8d\x94"
@@ -221,7 +221,7 @@ START_TEST(nesting_is_bounded)
     memset(body, '(', 65);
     ck_assert(!read_body(body, 65));
     expect(": byte 66: MARK: nested more than 64 deep");
-    /* Without marks nothing is nested in the reader: [[[...]]] by APPEND. */
+    /* Without marks the reader's stack holds no levels: [[[...]]] by APPEND. */
     char deep[3000];
     memset(deep, ']', 1000);
     memset(deep + 1000, 'a', 999);
@@ -260,7 +260,7 @@ START_TEST(host_memory_is_bounded_by_the_bytes)
     char *body = malloc(N);
     ck_assert_ptr_nonnull(body);
     memset(body, ']', N);
-    for (size_t i = 1000; i < N; i += 1000) { /* into the first list */
+    for (size_t i = 1000; i < N; i += 1000) { /* they go into the first list */
         memcpy(body + i, "e(", 2);
     }
     memcpy(body, "\x80\x04](", 4);

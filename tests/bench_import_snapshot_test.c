@@ -1,5 +1,5 @@
-/* bench_import_snapshot_test.c - PyTorch's snapshots as runs: who was live before, which device,
- * what failed; and files that are cut, bent or built to hurt. */
+/* bench_import_snapshot_test.c - PyTorch's snapshots as runs: which blocks were live before, which
+ * device, what failed; and files that are cut, bent or built to do harm. */
 /* labels: unit fault */
 #include <check.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static unsigned char bytes[MOST_BYTES];
 static bench_tape tape;
 static bench_failure failure;
 static char path[128];
-static int descriptor; /* of a file in memory, which is what `path` names */
+static int descriptor; /* of the file in memory that `path` names */
 
 static const snap_event usual_events[] = {
     { "segment_alloc", 0x10000000, 2097152, 0 },
@@ -97,7 +97,7 @@ static void write_file(const void *content, size_t n)
     ck_assert_int_eq(pwrite(descriptor, content, n, 0), (ssize_t)n);
 }
 
-/* With options behind the name, or "". */
+/* Reads `path` with options behind its name, or "". */
 static bool read_path(const char *options)
 {
     char found[160];
@@ -131,7 +131,7 @@ static void expect_events(const bench_event *wanted, size_t n)
     }
 }
 
-/* What was live before comes in the order of addresses: 0x7000, 0x8000, 0x8400. The last two events
+/* Blocks that were live before come first, by address: 0x7000, 0x8000, 0x8400. The last two events
  * are the request that failed. */
 static const bench_event usual_run[] = {
     { 700, 0, 0 },     { 400, 1, 1 }, { 1000, 2, 1 }, { 1000, 3, 0 },       { 0, 0, 0 },
@@ -291,7 +291,7 @@ START_TEST(events_that_contradict_themselves_are_told)
 }
 END_TEST
 
-/* A pickle by hand: protocol 4, the body given. */
+/* A pickle written by hand: protocol 4 with this body is refused. */
 #define REFUSES(body, part) refuse_body(body, sizeof(body) - 1, part)
 
 static void refuse_body(const char *body, size_t n, const char *part)
@@ -349,7 +349,7 @@ START_TEST(wrong_types_are_told_with_their_place)
 }
 END_TEST
 
-/* 2,000 times the same segment of 2,000 times the same block: 4,000,000 blocks in 10 KB. */
+/* 2,000 references to a segment of 2,000 references to a block: 4,000,000 blocks in 10 KB. */
 START_TEST(a_bomb_of_shared_blocks_is_refused_soon)
 {
     static const char begin[] = "\x80\x04}(" SEGMENTS
@@ -374,7 +374,7 @@ START_TEST(a_bomb_of_shared_blocks_is_refused_soon)
 }
 END_TEST
 
-/* Success, or a message that begins with the file. */
+/* The read succeeds, or its message begins with the file's name. */
 static void expect_no_harm(void)
 {
     if (!read_path("")) {

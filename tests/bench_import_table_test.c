@@ -23,7 +23,7 @@ static void tear_down(void)
     bench_tape_fini(&tape);
 }
 
-/* `options` stand behind the file's name. */
+/* Reads the file with `options` behind its name. */
 static bool read_bytes(const char *text, size_t n, const char *options)
 {
     char found[160];
@@ -40,7 +40,7 @@ static bool read_text(const char *text, const char *options)
     return read_bytes(text, strlen(text), options);
 }
 
-/* "a BYTES SLOT STREAM" and "f SLOT", by blanks and commas. */
+/* The events as "a BYTES SLOT STREAM" and "f SLOT", separated by blanks and commas. */
 static void expect_events(const char *wanted)
 {
     char got[1024] = "";

@@ -1,5 +1,5 @@
-/* bench_limits_test.c - what a file may decompress to and take of host memory, and what allows
- * more. */
+/* bench_limits_test.c - what a file may decompress to and take of host memory, and how to allow
+ * more than that. */
 /* labels: unit fault */
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ static void remove_file(void)
     ck_assert_int_eq(unlink(path), 0);
 }
 
-/* `head` and then `line` until there are so many bytes; "T": plain. */
+/* Writes `head`, then `line` up to `n_bytes`; a mode with "T" writes plain text. */
 static void write_file(const char *ending, const char *mode, const char *head, const char *line,
                        uint64_t n_bytes)
 {
@@ -85,7 +85,7 @@ START_TEST(a_small_file_that_decompresses_to_much_is_refused_unless_that_is_allo
 {
     write_file(kinds[_i].ending, "wb9", kinds[_i].head, kinds[_i].line, 20 * MIB);
     ck_assert(!opens(""));
-    expect("decompresses to more than 1"); /* 16 MiB and a little */
+    expect("decompresses to more than 1"); /* the limit is 16 MiB and a little */
     expect("inflate=SIZE behind the name allows more");
     ck_assert(!opens(":inflate=19M"));
     expect("decompresses to more than 19.000 MiB");

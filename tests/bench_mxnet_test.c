@@ -1,5 +1,5 @@
-/* bench_mxnet_test.c - MXNet's pools on three bundled traces, against an independent simulator of
- * them: the figures that were published, to their last digit. */
+/* bench_mxnet_test.c - MXNet's pools on three bundled traces: the figures are those published of an
+ * independent simulator, to their last digit. */
 /* labels: model figures */
 #include <check.h>
 #include <jansson.h>
@@ -9,14 +9,14 @@
 
 #include "tests/support/bench_child.h"
 
-enum { FAILS = -1 }; /* it does not complete */
+enum { FAILS = -1 }; /* the run does not complete */
 
 typedef struct figures {
     const char *trace;
     const char *allocator;
-    double reserved; /* peak, of peak live; unlimited */
+    double reserved; /* peak reserved / peak live; unlimited */
     double ops;      /* device operations per 1,000 events; unlimited */
-    double least;    /* capacity, of peak live; 0 = not tried here */
+    double least;    /* least capacity / peak live; 0 = not tried here */
     int ops_102;     /* device operations on a device of 1.02 x peak live */
     int ops_105;
 } figures;

@@ -1,4 +1,4 @@
-/* bench_parse_test.c - commands whose command line cannot be read say so and do nothing. */
+/* bench_parse_test.c - a command whose command line cannot be read says so and does nothing. */
 /* labels: unit fault */
 #include <argp.h>
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "bench/command/options.h"
 #include "tests/support/suite.h"
 
-/* In the place of glibc's, without host memory. */
+/* Replaces glibc's argp_parse: there is no host memory. */
 error_t argp_parse(const struct argp *argp, int argc, char **argv, unsigned flags, int *end,
                    void *input)
 {

@@ -1,4 +1,5 @@
-/* bench_pattern_test.c - the published patterns: what fails on which device, and pleat does not.
+/* bench_pattern_test.c - the published patterns: each makes some cache fail on some device, but not
+ * pleat.
  *
  * A pattern on which no cache failed would not be the one that was published. */
 /* labels: unit model figures */
@@ -53,7 +54,7 @@ static uint64_t times_peak(double ratio)
     return bench_memory_bytes(&memory, work.peak_live_bytes, setup.granule_bytes);
 }
 
-/* On a device of `memory_bytes`, 0 = unlimited. */
+/* Replays the pattern on a device of `memory_bytes`; 0 = unlimited. */
 static void replay(const char *allocator, uint64_t memory_bytes)
 {
     bench_replay_options options = {
@@ -88,7 +89,7 @@ static void assert_pleat_completes(uint64_t memory_bytes)
     ck_assert_uint_eq(record.host_syncs, 0);
 }
 
-/* Devices in multiples of the peak of live bytes: at 1.02 and up to `until` the cache fails. */
+/* The cache fails on devices of 1.02 and up to `until` times the peak of live bytes. */
 static const struct {
     const char *spec;
     const char *allocator;
@@ -149,7 +150,7 @@ START_TEST(every_pattern_is_among_them)
 }
 END_TEST
 
-/* The report's own figures: 8 GiB were not enough for 7 that live. */
+/* As the report says, 8 GiB were not enough for 7 GiB of live blocks. */
 START_TEST(a_split_temporary_fails_on_the_published_card_of_8_gib)
 {
     open_work("httomo#667");
@@ -193,7 +194,7 @@ START_TEST(pins_in_a_pool_fail_as_published_only_without_remapping)
 }
 END_TEST
 
-/* In the second run the cache cuts up what the first one left. */
+/* In its second iteration the cache cuts up what the first one left. */
 START_TEST(a_vector_that_grows_once_fails_nowhere)
 {
     static const char *const caches[] = { "pleat", "torch-native", "mxnet-naive", "unpooled" };
@@ -242,7 +243,7 @@ START_TEST(exact_sizes_take_as_much_more_than_round_ones_as_published)
 }
 END_TEST
 
-/* The script's own sizes, matched as they were before Naive rounded large ones. */
+/* The script's own sizes are matched with the Naive pool as it was before it rounded large ones. */
 START_TEST(the_script_of_2018_takes_what_was_published_under_the_rule_of_2018)
 {
     set_up_with("mxnet_gpu_pool_page_size:32,mxnet_gpu_mem_large_alloc_round_size:1");
@@ -276,7 +277,7 @@ START_TEST(patterns_with_other_values_complete_too)
 }
 END_TEST
 
-/* Values that do not go together are refused with the pattern's name and theirs. */
+/* Values that contradict each other are refused with the pattern's name and theirs. */
 START_TEST(impossible_values_are_refused)
 {
     static const struct {

@@ -89,7 +89,7 @@ START_TEST(every_call_of_a_pattern_is_measured)
     for (unsigned kind = 0; kind < BENCH_N_MEASURED; kind++) {
         const bench_tail_figures *f = &result.of[kind];
         uint64_t n = count((bench_step_kind)kind);
-        ck_assert_uint_le(f->n_calls, n); /* frees of what was refused are not called */
+        ck_assert_uint_le(f->n_calls, n); /* blocks that were refused are not freed */
         ck_assert_uint_ge(f->n_calls + result.of[BENCH_STEP_ALLOC].n_failed, n);
         ck_assert(f->p50 <= f->p99 && f->p99 <= f->p99_9 && f->p99_9 <= f->most);
         if (n > 0) {
@@ -139,7 +139,7 @@ START_TEST(the_events_of_a_work_are_steps_with_work_around_them)
         ck_assert_int_eq(kind == BENCH_STEP_WORK ? 'W' : letter, kinds[i]);
     }
     ck_assert_uint_eq(script.n_streams, 2);
-    ck_assert_uint_eq(script.steps[script.n_steps - 1].stream, 1); /* the block's own */
+    ck_assert_uint_eq(script.steps[script.n_steps - 1].stream, 1); /* the stream of its block */
     measure("pleat");
     ck_assert_uint_eq(result.of[BENCH_STEP_ALLOC].n_calls, 3);
     ck_assert_uint_eq(result.of[BENCH_STEP_FREE].n_calls, 3);

@@ -1,4 +1,4 @@
-/* bench_timeline_test.c - what a replay writes down on its way, against what it says at the end. */
+/* bench_timeline_test.c - the timeline of a replay agrees with the figures at its end. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,7 +141,7 @@ START_TEST(a_short_run_has_a_bucket_for_each_event)
     ck_assert_uint_eq(timeline.worst.resident_bytes, 42 * MIB);
     ck_assert_uint_eq(timeline.worst.live_bytes, 23001088);
     ck_assert_uint_eq(timeline.worst.requested_bytes, 0);
-    ck_assert_uint_eq(timeline.worst.n_pieces, 5); /* the third is not split */
+    ck_assert_uint_eq(timeline.worst.n_pieces, 5); /* the third segment is not split */
     ck_assert_double_ge(sum().host_ns, record.ns_per_event * 6 * 0.999);
 }
 END_TEST
@@ -182,7 +182,7 @@ START_TEST(the_map_tiles_the_segments_of_the_allocator)
             ck_assert(p->is_first || p[-1].base + p[-1].bytes == p->base);
             sums[p->kind] += p->bytes;
         }
-        /* Live bytes are counted in blocks of 512; an allocator may cut closer. */
+        /* Live bytes are counted in units of 512; an allocator may round less. */
         ck_assert_uint_ge(sums[PL_PIECE_LIVE] + 512 * map->n_pieces, map->live_bytes);
         ck_assert_uint_le(sums[PL_PIECE_LIVE] + sums[PL_PIECE_PENDING] + sums[PL_PIECE_FREE],
                           map->resident_bytes);
@@ -221,7 +221,7 @@ START_TEST(pieces_that_touch_and_are_alike_become_one)
     ck_assert_uint_eq(bench_map_merge(pieces, N_DRAWN, N_DRAWN, &n_joined), N_DRAWN - 1);
     ck_assert_uint_eq(n_joined, 0);
     ck_assert_uint_eq(pieces[0].bytes, 8192);
-    ck_assert_uint_eq(pieces[2].bytes, 8192); /* not with the next segment */
+    ck_assert_uint_eq(pieces[2].bytes, 8192); /* not merged across segments */
     ck_assert(pieces[3].is_first);
 }
 END_TEST
@@ -242,11 +242,11 @@ START_TEST(too_many_pieces_lose_the_smallest_first)
     ck_assert(pieces[2].is_first);
     memcpy(pieces, drawn, sizeof drawn);
     ck_assert_uint_eq(bench_map_merge(pieces, N_DRAWN, 1, &n_joined), 1);
-    ck_assert_uint_eq(pieces[0].bytes, 82944); /* all of them, over segments */
+    ck_assert_uint_eq(pieces[0].bytes, 82944); /* all pieces, across segments */
 }
 END_TEST
 
-/* 4,096 pieces of 1 KiB: three live and one free, over and over, in segments of eight or in one. */
+/* 4,096 pieces of 1 KiB, of each four three live and one free; segments of eight, or one. */
 START_TEST(joined_pieces_keep_the_sums_of_each_kind)
 {
     enum { N = 4096, MOST = 100 };
@@ -256,7 +256,7 @@ START_TEST(joined_pieces_keep_the_sums_of_each_kind)
             .base = 1024 * i,
             .bytes = 1024,
             .kind = i % 4 == 1 ? PL_PIECE_FREE : PL_PIECE_LIVE,
-            .stream = (int32_t)(i % 2), /* so that none are alike */
+            .stream = (int32_t)(i % 2), /* so no two neighbours are alike */
             .is_first = _i ? i % 8 == 0 : i == 0,
         };
     }

@@ -1,7 +1,7 @@
-/* bench_torch_test.c - PyTorch's caches on all bundled traces, against an independent simulator of
- * them that was checked with recordings from real GPUs.
+/* bench_torch_test.c - PyTorch's caches on all bundled traces: the figures are those of an
+ * independent simulator, which was checked with recordings from real GPUs.
  *
- * The figures have the digits that were published; nothing else may differ. */
+ * The figures were published rounded; nothing else may differ. */
 /* labels: model figures */
 #include <check.h>
 #include <math.h>
@@ -14,15 +14,15 @@
 
 enum { N_TRACES = 8, N_CACHES = 3, MOST_STREAMS = 4, DIGITS = 1000 };
 
-/* What a device of that size shows; ops 0 = it is too small. */
+/* The figures on a device of a certain size; ops 0 = the device is too small. */
 typedef struct tight {
-    unsigned ops, retries, gib; /* device operations; releases of everything; taken in all */
+    unsigned ops, retries, gib; /* device operations; cache flushes; all GiB taken */
 } tight;
 
 typedef struct figures {
-    double reserved; /* peak, of peak live; unlimited */
+    double reserved; /* peak reserved / peak live; unlimited */
     double ops;      /* per 1,000 events; unlimited */
-    double least;    /* capacity, of peak live */
+    double least;    /* least capacity / peak live */
     tight at_102, at_105;
 } figures;
 
@@ -71,7 +71,7 @@ static const cache caches[N_CACHES] = {
 
 /* ---- playing --------------------------------------------------------------------------------- */
 
-/* One run of a trace on a device of that size. */
+/* One run of a trace on a device of a certain size. */
 typedef struct run {
     const bench_work *work;
     pleat instance;
@@ -81,8 +81,8 @@ typedef struct run {
     uint64_t n_errors;
 } run;
 
-/* False when an allocation failed: then the run is over. Asserts nothing itself: Check writes to a
- * file for every assertion. */
+/* Returns false when an allocation failed: then the run is over. Asserts nothing, since Check
+ * writes to a file for every assertion. */
 static bool play_event(run *r, const bench_event *event)
 {
     pleat_devptr *ptr = &r->ptrs[event->slot];
@@ -128,7 +128,7 @@ static void free_all(run *r)
     }
 }
 
-/* False when the device is too small; then *out says nothing. */
+/* Returns false when the device is too small; then *out is not set. */
 static bool play(const bench_work *work, const cache *c, uint64_t capacity, pleat_stats *out)
 {
     char conf[64];
@@ -199,7 +199,7 @@ static void check_tight(const bench_work *work, const cache *c, double times, co
     }
 }
 
-/* 0.1 % more is enough, and the search for less ended with a failure within 0.1 % below. */
+/* A device of 0.1 % more is enough, and one of 0.15 % less is too small. */
 static void check_least(const bench_work *work, const cache *c, double least)
 {
     pleat_stats s;

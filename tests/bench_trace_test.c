@@ -17,7 +17,7 @@ static bool load_text(const char *text, bench_work *trace, bench_failure *failur
     return ok;
 }
 
-/* The text as gzip in `out`; returns its bytes. */
+/* Packs the text by gzip into `out`; returns the packed bytes. */
 static size_t compress_text(const char *text, size_t n_text, char *out, size_t n)
 {
     const char *path = bench_child_file(".gz", "", 0);
@@ -172,7 +172,7 @@ START_TEST(damaged_gzip_is_told)
     static const char text[] = "a 1 512 0\na 2 1024 0\nf 1\nf 2\n";
     char packed[512];
     size_t n = compress_text(text, strlen(text), packed, sizeof packed);
-    packed[n - 6] = (char)(packed[n - 6] ^ 0x55); /* the check sum */
+    packed[n - 6] = (char)(packed[n - 6] ^ 0x55); /* damages the check sum */
     const char *path = bench_child_file(".trace.gz", packed, n);
     bench_work trace;
     bench_failure failure;
@@ -220,8 +220,8 @@ static size_t longest_run(const bench_ids *ids)
     return longest;
 }
 
-/* Multiples of the golden ratio's inverse: under a hash that everybody knows they meet in one
- * place, and each is looked for behind all others. */
+/* Multiples of the golden ratio's inverse: a hash that everybody knows would put them all in one
+ * place, and each look-up would pass all the others. */
 START_TEST(no_ids_can_be_chosen_that_meet_in_one_place)
 {
     const uint64_t golden = UINT64_C(0x9E3779B97F4A7C15);

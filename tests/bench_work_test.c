@@ -1,4 +1,4 @@
-/* bench_work_test.c - what a spec names, whatever is written in it, and what its cursors give. */
+/* bench_work_test.c - what a spec names, whatever its text, and what the cursors of works give. */
 /* labels: unit model */
 #include <check.h>
 #include <stdlib.h>
@@ -89,7 +89,7 @@ START_TEST(values_are_numbers_sizes_or_words)
 }
 END_TEST
 
-/* Both must be in the message. */
+/* The message must contain both. */
 static const struct {
     const char *text;
     const char *culprit;
@@ -154,7 +154,7 @@ START_TEST(a_bad_value_is_refused_with_its_key_and_what_is_allowed)
 }
 END_TEST
 
-/* Every length of an item around the reader's own buffer. */
+/* Items of every length, around the size of the reader's own buffer. */
 START_TEST(an_item_of_any_length_is_read_or_refused)
 {
     char text[4096];
@@ -308,7 +308,7 @@ START_TEST(a_spec_of_any_length_is_refused)
 }
 END_TEST
 
-/* A generator stops where a tape has its limits. */
+/* A generator's events have the limits of a tape. */
 START_TEST(an_impossible_event_is_refused_with_its_iteration)
 {
     refuse("mxnet#11041:iterations=1,longest=1000000,batch=65536,hidden=65536,repeats=1",
@@ -320,7 +320,7 @@ START_TEST(an_impossible_event_is_refused_with_its_iteration)
 }
 END_TEST
 
-/* ---- files of strange names, in a folder of their own ---- */
+/* ---- files with strange names, in a folder of their own ---- */
 
 static char folder[] = "/tmp/pleat_work_XXXXXX";
 static char back[4096];
@@ -379,8 +379,8 @@ START_TEST(a_file_may_have_any_name)
         { "\xe2\x82\xac\xf0\x9f\x98\x80", "\xe2\x82\xac\xf0\x9f\x98\x80" },
         { "\xc0\xaf\xed\xa0\x80\xc2\x9b\xf4\x90\x80\x80\xe2\x82", "?????????????" },
         { ".trace", ".trace" },
-        { "churn:seed=9", "churn:seed=9" }, /* a generator's spec otherwise */
-        { "httomo#667", "httomo#667" },     /* a pattern otherwise */
+        { "churn:seed=9", "churn:seed=9" }, /* otherwise the spec of a generator */
+        { "httomo#667", "httomo#667" },     /* otherwise a pattern */
     };
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         char path[320];
@@ -465,7 +465,7 @@ END_TEST
 
 /* ---- cursors ---- */
 
-/* A few iterations of each. */
+/* Opens a few iterations of the generator. */
 static void open_generator(unsigned index)
 {
     const bench_generator *generator = bench_generator_at(index);
@@ -524,9 +524,9 @@ START_TEST(two_cursors_of_a_generator_give_the_same_events)
 }
 END_TEST
 
-/* Recounted from the events alone. */
+/* What the events alone give. */
 typedef struct recount {
-    uint64_t *live; /* rounded bytes by slot */
+    uint64_t *live; /* rounded bytes, by slot */
     uint64_t n_events, n_marks, live_bytes, peak_bytes;
     uint32_t n_slots, n_streams;
 } recount;
@@ -659,7 +659,7 @@ START_TEST(loops_of_a_generator_are_alike)
 }
 END_TEST
 
-/* The same events, as a generator's and as a file's. */
+/* The events of the generator as the text of a trace file. */
 static char *as_trace(size_t *n)
 {
     char *text = NULL;

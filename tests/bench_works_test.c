@@ -15,7 +15,7 @@ static void set_up(void)
     ck_assert_int_eq(setenv("PLEAT_TRACES", PLEAT_SOURCE_DIR "/bench/traces", 1), 0);
 }
 
-/* The next object of standard output; *at moves behind its line. */
+/* Reads the next object of standard output; *at moves behind its line. */
 static json_t *next_object(const char **at)
 {
     json_error_t error;

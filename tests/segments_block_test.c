@@ -47,7 +47,7 @@ START_TEST(reserved_blocks_are_had_without_asking_for_memory)
     }
     ck_assert_uint_eq(store.n_spare, n_spare - N);
     for (size_t i = 0; i < N; i++) {
-        ck_assert_uint_eq(got[i]->base, i); /* no block was given twice */
+        ck_assert_uint_eq(got[i]->base, i); /* each block was given once */
     }
 }
 END_TEST
@@ -69,7 +69,7 @@ START_TEST(a_block_comes_back_clean)
     memset(b, 0xff, sizeof(*b));
     pl_block_store_put(&store, b);
     pl_block *again = pl_block_store_get(&store);
-    ck_assert_ptr_eq(again, b); /* the warmest first */
+    ck_assert_ptr_eq(again, b); /* the last one put back comes first */
     ck_assert_ptr_null(again->next);
     ck_assert_ptr_null(again->prev);
     ck_assert_ptr_null(again->queue_prev);
@@ -80,8 +80,8 @@ START_TEST(a_block_comes_back_clean)
 }
 END_TEST
 
-/* Blocks of a fresh slab are had and given back in turns: each is one of its own, and what was used
- * is preferred to what nobody has touched. */
+/* Blocks of a fresh slab are taken and given back in turns: each taken block is a different one,
+ * and a block that was used before is preferred to an untouched one. */
 START_TEST(blocks_are_carved_only_when_none_is_spare)
 {
     static pl_block *got[N];
@@ -130,7 +130,7 @@ static void open_queue(void)
     }
 }
 
-/* The queue holds the blocks with these digits, in this order, whichever way it is read. */
+/* The queue holds the blocks with these digits, in this order, read forwards and backwards. */
 static void assert_queue(const char *digits)
 {
     char forth[8] = "";

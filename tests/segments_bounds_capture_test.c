@@ -21,7 +21,7 @@ static void open_untold(void)
     pleat_open("capacity:1G,depth:1048576,without:[cuUserObjectCreate]", NULL);
 }
 
-/* Without a walk over everything. */
+/* Allocates without a walk over everything. */
 static pleat_devptr get(pl_private *pool, size_t bytes, unsigned stream)
 {
     pl_allocator *a = pleat.a;
@@ -38,7 +38,7 @@ static void put(pleat_devptr ptr, unsigned stream)
     ck_assert_int_eq(pleat.a->ops->free(pleat.a, ptr, pleat.streams[stream]), PLEAT_OK);
 }
 
-/* Each has a block of its own, or one of the pool that all have. */
+/* Captures graphs that have a block each, or all the same block of the pool. */
 static void capture_graphs(pl_private *pool)
 {
     put(get(NULL, 512, OTHER), OTHER);
@@ -91,7 +91,7 @@ START_TEST(a_graph_that_goes_is_found_among_very_many)
     capture_graphs(NULL);
     size_t bytes = kept_bytes();
     captures_destroy(graphs[0]);
-    for (int i = 0; i < 2 * N_GRAPHS / 512 + 2; i++) { /* each miss looks at some */
+    for (int i = 0; i < 2 * N_GRAPHS / 512 + 2; i++) { /* each request that misses looks at some */
         (void)get(NULL, 2 * MIB, OTHER);
     }
     ck_assert_uint_eq(kept_bytes(), bytes - 4 * KIB);
@@ -120,7 +120,7 @@ START_TEST(a_pool_of_very_many_graphs_rests_and_goes)
 }
 END_TEST
 
-/* The oldest first, as ever, whatever there is of other streams. */
+/* A stream's oldest graph goes first, whatever graphs other streams have. */
 START_TEST(owners_say_one_after_the_other_that_very_many_are_gone)
 {
     size_t bytes;
@@ -175,7 +175,7 @@ START_TEST(very_many_graphs_of_several_blocks_go)
 }
 END_TEST
 
-/* A static input: in all graphs, twice, and used by another stream before the last one. */
+/* A static input: each graph uses it twice, and another stream uses it before the last graph. */
 static pleat_devptr capture_input(void)
 {
     pleat_devptr input = get(NULL, 4 * KIB, OTHER);
@@ -202,7 +202,7 @@ START_TEST(an_input_of_very_many_graphs_is_freed_before_they_go)
         captures_destroy(graphs[i]);
     }
     (void)pleat_trim(0, true);
-    ck_assert_uint_eq(resident_bytes(), 2 * MIB); /* the first graph may run */
+    ck_assert_uint_eq(resident_bytes(), 2 * MIB); /* the first graph may still run */
     captures_destroy(graphs[0]);
     (void)pleat_trim(0, true);
     ck_assert_uint_eq(resident_bytes(), 0);
@@ -217,7 +217,7 @@ START_TEST(an_input_of_very_many_graphs_is_freed_after_they_went)
     pleat_work(OWN, input, 4 * KIB);
     put(input, OTHER);
     ck_assert_uint_ne(get(NULL, 4 * KIB, OTHER), input);
-    (void)get(NULL, 2 * MIB, OWN); /* some pass */
+    (void)get(NULL, 2 * MIB, OWN); /* some of the uses are over */
     assert_bounded();
     pleat.sim.finish();
     for (int i = 0; i < N_GRAPHS / 256 + 4; i++) {

@@ -1,5 +1,5 @@
-/* segments_bounds_granules_test.c - how much one hold of the device lock touches where a request is
- * of very many granules, or its place of very many pieces: counted as in segments_bounds_test.c. */
+/* segments_bounds_granules_test.c - how much one hold of the device lock touches where a request
+ * has very many granules, or its place very many pieces: counted as in segments_bounds_test.c. */
 /* labels: unit */
 #include <check.h>
 #include <sched.h>
@@ -19,13 +19,13 @@ static void open_device(void)
     pleat_open("capacity:96G,depth:1048576", NULL);
 }
 
-/* Exactly N_GRANULES fit. */
+/* The device has room for exactly N_GRANULES. */
 static void open_full(void)
 {
     pleat_open("capacity:40000M,depth:1048576", NULL);
 }
 
-/* Without a walk over everything, unlike pleat_get. */
+/* Allocates without a walk over everything, unlike pleat_get. */
 static pleat_status try_get(size_t bytes, unsigned stream, pleat_devptr *out)
 {
     return pleat.a->ops->alloc(pleat.a, bytes, pleat.streams[stream], out);
@@ -49,7 +49,7 @@ static void assert_bounded(void)
     pleat_assert_sound();
 }
 
-/* Live granules, one each. */
+/* Fills the device with live blocks of one granule. */
 static void get_granules(void)
 {
     for (size_t i = 0; i < N_GRANULES; i++) {
@@ -93,7 +93,7 @@ START_TEST(very_many_chunks_go_idle_and_are_used_again)
 }
 END_TEST
 
-/* A hole, a free granule, a hole...: one place of them all. */
+/* Holes and free granules alternate; together they are one place. */
 START_TEST(a_place_of_very_many_pieces)
 {
     get_granules();
@@ -107,7 +107,7 @@ START_TEST(a_place_of_very_many_pieces)
 }
 END_TEST
 
-/* The driver refuses at the end. */
+/* The driver refuses the last set-access. */
 START_TEST(a_place_of_very_many_pieces_is_given_back)
 {
     pleat_devptr ptr;
@@ -123,7 +123,7 @@ START_TEST(a_place_of_very_many_pieces_is_given_back)
 }
 END_TEST
 
-/* Every second granule's chunk is under a place elsewhere afterwards. */
+/* Takes the chunk of every second granule for a place elsewhere. */
 START_TEST(chunks_are_taken_from_very_many_pieces)
 {
     get_granules();
@@ -133,12 +133,12 @@ START_TEST(chunks_are_taken_from_very_many_pieces)
     ck_assert_uint_eq(pleat_counted().n_taken_granules, N_GRANULES / 2);
     put(ptr, OWN);
     put_every_second(1);
-    (void)get(N_GRANULES / 2 * GRANULE, OTHER); /* unmaps what was taken */
+    (void)get(N_GRANULES / 2 * GRANULE, OTHER); /* unmaps the stale mappings */
     assert_bounded();
 }
 END_TEST
 
-/* All of them are looked at, and given back. */
+/* All the pieces are looked at and given back. */
 START_TEST(very_many_pieces_that_pend_elsewhere_are_passed_over)
 {
     pleat_close();
@@ -157,7 +157,7 @@ START_TEST(very_many_pieces_that_pend_elsewhere_are_passed_over)
 }
 END_TEST
 
-/* Holes of one granule between live ones, in two streams' areas: none is long enough. */
+/* The holes in two streams' areas have one granule each, between live ones: none is long enough. */
 START_TEST(very_many_gaps_are_searched_in_vain)
 {
     get_granules();
@@ -172,14 +172,15 @@ START_TEST(very_many_gaps_are_searched_in_vain)
 }
 END_TEST
 
-/* ---- others meanwhile ------------------------------------------------------------------------ */
+/* ---- other threads meanwhile
+ * ------------------------------------------------------------------- */
 
-static size_t n_breaths;      /* since somebody else is there */
-static bool has_others;       /* who take a granule, and give it back two breaths later, */
-static size_t others_for;     /* so many breaths long */
-static pleat_devptr borrowed; /* what they have now; 0 = nothing */
+static size_t n_breaths;      /* breaths since the others came */
+static bool has_others;       /* the others take a granule and free it two breaths later */
+static size_t others_for;     /* the others leave after so many breaths */
+static pleat_devptr borrowed; /* the block that the others hold; 0 = none */
 
-/* Called whenever others could have the lock. */
+/* Called whenever the lock is dropped for others. */
 static void let_others(void)
 {
     if (!has_others || n_breaths >= others_for) {
@@ -203,7 +204,7 @@ static void have_others(size_t n)
     pl_lock_breath = let_others;
 }
 
-/* They take the next free piece that a search in holds of the lock would come to. */
+/* The others take the next free piece that a search over several holds of the lock would find. */
 START_TEST(what_others_have_for_a_moment_is_not_missing)
 {
     get_granules();
@@ -216,7 +217,7 @@ START_TEST(what_others_have_for_a_moment_is_not_missing)
 }
 END_TEST
 
-/* However long they go on: then one hold makes an end of it. */
+/* The others never leave: at last the request is served in one hold. */
 START_TEST(others_that_go_on_foil_no_request_for_ever)
 {
     get_granules();
@@ -229,7 +230,7 @@ START_TEST(others_that_go_on_foil_no_request_for_ever)
 }
 END_TEST
 
-/* They stand in the middle of the place, which is given back and searched for anew. */
+/* The others' block is in the middle of the place, which is given back and searched for anew. */
 START_TEST(others_in_the_place_are_noticed)
 {
     get_granules();

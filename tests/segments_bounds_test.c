@@ -1,5 +1,5 @@
 /* segments_bounds_test.c - how much one hold of the device lock touches, whatever a program has
- * freed: counted in debug builds (vmm/base/lock.h); in others the scenes run all the same. */
+ * freed: counted in debug builds (vmm/base/lock.h); other builds only run the scenes. */
 /* labels: unit */
 #include <check.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static void open_device(void)
     pleat_open("capacity:16G,depth:1048576", NULL);
 }
 
-/* Without a walk over everything, unlike pleat_get. */
+/* Allocates without a walk over everything, unlike pleat_get. */
 static pleat_devptr get(size_t bytes, unsigned stream)
 {
     pleat_devptr ptr = 0;
@@ -49,7 +49,7 @@ static void assert_bounded(void)
 {
     ck_assert_uint_le(pl_lock_most_touched(), PL_LOCK_MOST_TOUCHED);
 #if PLEAT_DEBUG_LEVEL >= 1
-    ck_assert_uint_gt(pl_lock_most_touched(), 0); /* or nobody counts */
+    ck_assert_uint_gt(pl_lock_most_touched(), 0); /* else nothing is counted */
 #endif
     pleat_assert_sound();
 }
@@ -99,7 +99,7 @@ START_TEST(pieces_freed_in_any_order_behind_work)
 }
 END_TEST
 
-/* Pieces between live ones merge with nothing. */
+/* Pieces between live blocks do not merge. */
 START_TEST(a_queue_of_single_pieces_settles_by_and_by)
 {
     get_all(4 * KIB);
@@ -126,7 +126,7 @@ START_TEST(uses_on_another_stream_pass_by_and_by)
     for (int i = 0; i < 100; i++) {
         (void)get(4 * MIB, BUSY);
     }
-    pleat_devptr last = get(512, OTHER); /* names the stream: the tick that they wait for */
+    pleat_devptr last = get(512, OTHER); /* names the stream, which gets the tick */
     pleat.sim.finish();
     put(last, OTHER);
     (void)get(8 * MIB, BUSY);
@@ -147,7 +147,7 @@ START_TEST(a_gap_of_alternating_granules)
         put(blocks[i], BUSY);
     }
     pleat.sim.finish();
-    (void)pleat_trim(N_GRANULES / 2 * 2 * MIB, true); /* holes between live granules */
+    (void)pleat_trim(N_GRANULES / 2 * 2 * MIB, true); /* leaves holes between live granules */
     for (size_t i = 1; i < N_GRANULES; i += 2) {
         put(blocks[i], BUSY);
     }
@@ -216,7 +216,7 @@ START_TEST(pieces_are_visited_by_and_by)
 }
 END_TEST
 
-/* Between two holds what was seen is freed, and one block allocated across the seam. */
+/* Between two holds the blocks seen so far are freed, and a block is allocated across the seam. */
 START_TEST(pieces_that_change_between_visits_do_not_overlap)
 {
     seen s = { .is_ordered = true };
@@ -237,7 +237,7 @@ START_TEST(pieces_that_change_between_visits_do_not_overlap)
 }
 END_TEST
 
-/* A free loosens what it touches itself, not all of the free run that it joins. */
+/* A free loosens the granules that its block touches, not all of the free run that it joins. */
 START_TEST(frees_that_join_a_long_free_run)
 {
     enum { N_LARGE = 4000 };

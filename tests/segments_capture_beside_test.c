@@ -25,11 +25,11 @@ START_TEST(other_streams_go_on_and_the_capture_does_not_notice)
         pleat_put(pleat_get_and_use((size_t)(1 + i % 30) * MIB, 2), 2);
     }
     pleat_trim(0, false);
-    captures_end(1); /* succeeds: nothing unsafe was called in it */
+    captures_end(1); /* the capture is intact: no unsafe call was made */
 }
 END_TEST
 
-/* Freed while its stream is the only one, and has a block yet: no tick is recorded for that. */
+/* While its stream is the only one and has another block, a free records no tick. */
 static pleat_devptr free_without_tick(size_t bytes)
 {
     uint64_t before = pleat_calls("cuEventRecord");
@@ -60,7 +60,7 @@ START_TEST(what_a_stream_freed_before_its_capture_is_ordered_after)
     captures_begin(1);
     ck_assert_uint_eq(pleat_get_and_use(100 * MIB, 2), ptr);
     ck_assert_uint_eq(pleat_counted().stream_waits, 1);
-    captures_end(1); /* it did not notice */
+    captures_end(1); /* the capture is intact */
 }
 END_TEST
 
@@ -71,7 +71,7 @@ START_TEST(a_third_streams_memory_is_used_beside_a_capture)
     pleat_put(captured, 1);
     pleat_put(third, 3);
     captures_begin(1);
-    pleat_get_and_use(60 * MIB, 2); /* 28 MiB are new, stream 3 has the rest */
+    pleat_get_and_use(60 * MIB, 2); /* 28 MiB are new, the rest is stream 3's */
     captures_end(1);
 }
 END_TEST
@@ -87,7 +87,7 @@ START_TEST(blocks_that_others_used_are_had_beside_a_captured_use)
     pleat_record(free, 4);
     pleat_work(4, free, 60 * MIB);
     pleat_put(free, 1);
-    ck_assert_int_eq(pleat_refused(60 * MIB, 3), PLEAT_EPENDING); /* nothing covers the use yet */
+    ck_assert_int_eq(pleat_refused(60 * MIB, 3), PLEAT_EPENDING); /* no tick covers the use yet */
     captures_name_stream(4);
     ck_assert_uint_eq(pleat_get_and_use(60 * MIB, 3), free);
     captures_end(2);
@@ -100,7 +100,7 @@ START_TEST(a_use_by_a_captured_stream_is_not_over_before_its_end)
     pleat.sim.finish();
     captures_begin(2);
     pleat_record(ptr, 2);
-    pleat_work(2, ptr, 20 * MIB); /* into the graph */
+    pleat_work(2, ptr, 20 * MIB); /* captured: it becomes a part of the graph */
     pleat_put(ptr, 1);
     ck_assert_uint_ne(pleat_get_and_use(20 * MIB, 1), ptr);
     ck_assert_uint_eq(pleat_counted().pending_bytes, 20 * MIB);
@@ -120,14 +120,14 @@ START_TEST(what_only_a_captured_use_keeps_is_pending)
 }
 END_TEST
 
-/* Who has the handle now is another stream, and only that one is captured. */
+/* The recycled handle names another stream, and only that stream is captured. */
 START_TEST(a_use_by_a_destroyed_stream_is_none_of_a_capture)
 {
     cu_stream old = pleat.handles[2];
     pleat_devptr ptr = pleat_get_and_use(100 * MIB, 1);
     pleat_record(ptr, 2);
     pleat_renew_stream(2);
-    ck_assert_ptr_eq(pleat.handles[2], old); /* or the test shows nothing */
+    ck_assert_ptr_eq(pleat.handles[2], old); /* else the test shows nothing */
     captures_begin(2);
     pleat_put(ptr, 1);
     captures_end(2);
@@ -151,7 +151,7 @@ START_TEST(waiting_for_a_captured_use_is_pending_too)
     cu_graph graph = captures_end_with_graph(2);
     ck_assert_int_eq(pleat_refused(100 * MIB, 3), PLEAT_EPENDING); /* the graph lives */
     ck_assert_int_eq(captures_release(2), PLEAT_OK);
-    ck_assert_int_eq(pleat_refused(100 * MIB, 3), PLEAT_EPENDING); /* whatever its owner says */
+    ck_assert_int_eq(pleat_refused(100 * MIB, 3), PLEAT_EPENDING); /* despite its owner's word */
     captures_destroy(graph);
     pleat_get_and_use(100 * MIB, 3);
 }
@@ -168,7 +168,7 @@ START_TEST(uses_that_can_be_waited_for_are_beside_a_captured_one)
     pleat_record(free, 4);
     pleat_work(4, free, 60 * MIB);
     pleat_put(free, 1);
-    ck_assert_int_eq(pleat_refused(60 * MIB, 3), PLEAT_EPENDING); /* nothing covers the use yet */
+    ck_assert_int_eq(pleat_refused(60 * MIB, 3), PLEAT_EPENDING); /* no tick covers the use yet */
     captures_name_stream(4);
     ck_assert_uint_eq(pleat_get_and_use(60 * MIB, 3), free);
     ck_assert_uint_eq(pleat_counted().stream_waits, 0);
@@ -204,11 +204,11 @@ START_TEST(a_trim_beside_a_capture_gives_back_what_it_can)
 {
     free_without_tick(20 * MIB);
     pleat_put(pleat_get_and_use(20 * MIB, 2), 2);
-    uint64_t shared = pleat_counted().resident_bytes - 40 * MIB; /* of a block that lives */
+    uint64_t shared = pleat_counted().resident_bytes - 40 * MIB; /* resident beside a live block */
     captures_begin_announced(1);
     uint64_t released = 4711;
     pleat_status st = pleat.a->ops->trim(pleat.a, 0, true, &released);
-    ck_assert_int_eq(st, PLEAT_EPENDING); /* stream 1 cannot be waited for now */
+    ck_assert_int_eq(st, PLEAT_EPENDING); /* a captured stream cannot be waited for */
     ck_assert_uint_eq(pleat_counted().resident_bytes, 20 * MIB + shared);
     captures_end_announced(1);
     ck_assert_uint_eq(pleat_trim(0, true), 20 * MIB);
@@ -222,7 +222,7 @@ START_TEST(a_limit_that_needs_a_captured_streams_memory_is_refused)
     captures_begin_announced(1);
     ck_assert_int_eq(pleat.a->ops->set_limit(pleat.a, 10 * MIB), PLEAT_EPENDING);
     captures_end_announced(1);
-    pleat_get_and_use(50 * MIB, 2); /* the limit is as before: none */
+    pleat_get_and_use(50 * MIB, 2); /* no limit is set, as before */
     ck_assert_int_eq(pleat.a->ops->set_limit(pleat.a, 60 * MIB), PLEAT_OK);
 }
 END_TEST

@@ -23,7 +23,7 @@ static void open_untold(void)
     pleat_open("capacity:128M,depth:1048576,without:[cuUserObjectCreate]", NULL);
 }
 
-/* The graph is gone, and its owner says so where the driver does not. */
+/* Destroys the graph; where the driver does not tell so, its owner does. */
 static void forget(cu_graph graph, unsigned stream)
 {
     captures_destroy(graph);
@@ -32,7 +32,7 @@ static void forget(cu_graph graph, unsigned stream)
     }
 }
 
-/* Memory that came and went in a capture on that stream, whose graph lives. */
+/* Allocates and frees a block in a capture on that stream; the graph lives. */
 static pleat_devptr capture_block(size_t bytes, unsigned stream, cu_graph *graph)
 {
     captures_begin(stream);
@@ -96,7 +96,7 @@ START_TEST(a_captured_request_uses_what_is_settled)
     pleat.sim.finish();
     uint64_t released = 0;
     ck_assert_int_eq(pleat.a->ops->trim(pleat.a, 20 * MIB, true, &released), PLEAT_OK);
-    pleat_devptr rest = ptr + released; /* a trim settles what it leaves */
+    pleat_devptr rest = ptr + released; /* the trim has settled the rest */
     captures_begin(1);
     ck_assert_uint_eq(pleat_get(20 * MIB - released, 1), rest);
     captures_end(1);
@@ -132,7 +132,7 @@ START_TEST(blocks_freed_during_a_capture_are_kept_until_its_graph_is_gone)
     ck_assert_int_eq(captures_release(1), PLEAT_ECAPTURE);
     cu_graph graph = captures_end_with_graph(1);
     ck_assert_uint_ne(pleat_get(20 * MIB, 1), ptr);
-    ck_assert_int_eq(captures_release(2), PLEAT_OK); /* another stream's capture */
+    ck_assert_int_eq(captures_release(2), PLEAT_OK); /* this stream has made no such capture */
     ck_assert_uint_eq(pleat_counted().pinned_granules, 10);
     forget(graph, 1);
     ck_assert_uint_eq(pleat_get(20 * MIB, 1), ptr);
@@ -155,7 +155,7 @@ START_TEST(blocks_born_in_a_capture_are_kept_when_they_are_freed_later)
 }
 END_TEST
 
-/* Nothing covers its last use before the capture yet. */
+/* No tick covers the block's last use before the capture yet. */
 START_TEST(a_trim_waits_for_what_a_graph_has_left)
 {
     pleat_devptr ptr = pleat_get_and_use(20 * MIB, 1);
@@ -166,7 +166,7 @@ START_TEST(a_trim_waits_for_what_a_graph_has_left)
 }
 END_TEST
 
-/* The owner's word is noted, and taken when the driver says the same. */
+/* The owner's word is noted, and acted on once the driver has told that the graph is gone. */
 START_TEST(a_release_does_not_give_away_what_a_living_graph_uses)
 {
     cu_graph graph;
@@ -188,7 +188,7 @@ START_TEST(of_two_graphs_of_a_stream_the_first_that_goes_frees_only_its_memory)
     pleat_devptr two = capture_block(20 * MIB, 1, &graphs[1]);
     ck_assert_uint_ne(one, two);
     ck_assert_uint_eq(pleat_counted().pinned_granules, 20);
-    captures_name_stream(1); /* it is seen at rest */
+    captures_name_stream(1); /* the stream is seen at rest */
     forget(graphs[0], 1);
     ck_assert_uint_eq(pleat_get_and_use(20 * MIB, 1), one);
     ck_assert_uint_eq(pleat_counted().pinned_granules, 10);
@@ -210,7 +210,7 @@ static void follow(unsigned later, unsigned earlier)
     ck_assert_int_eq(pl_cu_event_destroy(drv, event), CU_SUCCESS);
 }
 
-/* What the origin forked is the same capture: it ends with it, and one release is for both. */
+/* A forked stream is part of its origin's capture: both end together, one release is for both. */
 START_TEST(a_forked_streams_memory_goes_with_the_graph_of_its_origin)
 {
     captures_begin(1);
@@ -233,20 +233,20 @@ START_TEST(a_forked_streams_memory_goes_with_the_graph_of_its_origin)
 }
 END_TEST
 
-/* Its memory is the graph's, not the stream's: another capture on the handle is a later one. */
+/* The block is the graph's, not the stream's: a capture on the recycled handle is another. */
 START_TEST(a_capture_outlives_its_stream)
 {
     cu_graph graphs[2];
     cu_stream old = pleat.handles[1];
     pleat_devptr one = capture_block(20 * MIB, 1, &graphs[0]);
     pleat_renew_stream(1);
-    ck_assert_ptr_eq(pleat.handles[1], old); /* or the test shows less */
+    ck_assert_ptr_eq(pleat.handles[1], old); /* else the test shows less */
     ck_assert_uint_ne(pleat_get_and_use(20 * MIB, 1), one);
     ck_assert_uint_eq(pleat_counted().pinned_granules, 10);
     pleat.sim.finish();
     pleat_devptr two = capture_block(20 * MIB, 1, &graphs[1]);
     ck_assert_uint_ne(two, one);
-    captures_name_stream(1); /* it is seen at rest */
+    captures_name_stream(1); /* the new stream is seen at rest */
     forget(graphs[0], 1);
     ck_assert_uint_eq(pleat_get_and_use(20 * MIB, 3), one);
     ck_assert_uint_eq(pleat_counted().pinned_granules, 10);
@@ -271,7 +271,7 @@ START_TEST(a_block_that_outlives_its_graph_is_freed_as_any_other)
 }
 END_TEST
 
-/* _i: the owner says that the graph is gone, or nothing where the driver does. */
+/* _i: whether the owner says that the graph is gone, or only the driver tells. */
 START_TEST(a_graph_that_goes_while_it_runs_keeps_its_memory_until_then)
 {
     cu_graph graph;
@@ -293,7 +293,7 @@ START_TEST(a_graph_that_goes_while_it_runs_keeps_its_memory_until_then)
 }
 END_TEST
 
-/* Who needs it waits for the launch. */
+/* A request that needs the memory waits for the launch. */
 START_TEST(a_request_waits_for_a_graph_that_was_released_while_it_ran)
 {
     cu_graph graph;
@@ -310,7 +310,7 @@ START_TEST(a_request_waits_for_a_graph_that_was_released_while_it_ran)
 }
 END_TEST
 
-/* Both graphs have the address. */
+/* Makes two graphs that have the block's address. */
 static pleat_devptr share_block(unsigned first, unsigned second, cu_graph graphs[2])
 {
     captures_begin(first);
@@ -330,14 +330,14 @@ START_TEST(a_block_of_one_graph_that_is_freed_in_another_is_kept_for_both)
     unsigned later = (unsigned)_i;
     pleat_devptr ptr = share_block(1, 2, graphs);
     ck_assert_uint_eq(pleat_counted().pinned_granules, 10);
-    captures_name_stream(1); /* they are seen at rest */
+    captures_name_stream(1); /* both streams are seen at rest */
     captures_name_stream(2);
     forget(graphs[1 - later], 2 - later);
     ck_assert_uint_ne(pleat_get_and_use(20 * MIB, 1), ptr);
     ck_assert_uint_eq(pleat_counted().pinned_granules, 10);
     pleat.sim.finish();
     forget(graphs[later], 1 + later);
-    captures_name_stream(1); /* the free was a use of stream 2 and of the owner */
+    captures_name_stream(1); /* gives ticks to the owner and to stream 2, which freed the block */
     captures_name_stream(2);
     ck_assert_uint_eq(pleat_get_and_use(20 * MIB, 1), ptr);
     ck_assert_uint_eq(pleat_counted().pinned_granules, 0);
@@ -349,7 +349,7 @@ START_TEST(of_two_captures_of_a_stream_the_older_one_is_released_first)
     cu_graph graphs[2];
     pleat_devptr both = share_block(1, 1, graphs);
     pleat_devptr last = capture_block(20 * MIB, 1, &graphs[0]);
-    ck_assert_int_eq(captures_release(1), PLEAT_OK); /* it keeps nothing alone */
+    ck_assert_int_eq(captures_release(1), PLEAT_OK); /* the block is still the other graph's */
     ck_assert_uint_eq(pleat_counted().pinned_granules, 20);
     ck_assert_uint_ne(pleat_get_and_use(20 * MIB, 1), both);
     pleat.sim.finish();
@@ -398,9 +398,9 @@ START_TEST(a_kept_block_that_others_use_waits_for_them_too)
     forget(graph, 1);
     ck_assert_uint_ne(pleat_get_and_use(20 * MIB, 1), ptr);
     ck_assert_uint_eq(pleat_counted().pending_bytes, 20 * MIB);
-    captures_name_stream(2); /* whose tick was wished for: now it can be ordered after */
+    captures_name_stream(2); /* records the wished tick, which others can be ordered after */
     uint64_t before = pleat_counted().stream_waits;
-    if (is_untold) { /* launches may be under way on any stream: all must be over */
+    if (is_untold) { /* launches on any stream must be over */
         ck_assert_uint_ne(pleat_get_and_use(20 * MIB, 1), ptr);
         pleat.sim.finish();
     }
@@ -418,7 +418,7 @@ START_TEST(releasing_what_was_never_captured_is_fine)
 }
 END_TEST
 
-/* A use is recorded once, wherever the program is then. */
+/* A recorded use counts for the stream even if it was recorded in a capture. */
 START_TEST(a_use_recorded_in_a_capture_is_one_of_the_stream_too)
 {
     pleat_devptr ptr = pleat_get_and_use(20 * MIB, 1);
@@ -448,9 +448,9 @@ START_TEST(a_use_before_a_capture_is_not_over_with_its_graph)
     captures_name_stream(2);
     pleat_put(ptr, 1);
     forget(captures_end_with_graph(2), 2);
-    ck_assert_uint_ne(pleat_get_and_use(20 * MIB, 1), ptr); /* nothing covers it yet */
+    ck_assert_uint_ne(pleat_get_and_use(20 * MIB, 1), ptr); /* no tick covers the use yet */
     captures_name_stream(2);
-    pleat_get_and_use(100 * MIB, 1); /* part of it lay there */
+    pleat_get_and_use(100 * MIB, 1); /* this needs the memory of `ptr` */
 }
 END_TEST
 
@@ -467,7 +467,7 @@ START_TEST(destruction_takes_kept_blocks_along)
 }
 END_TEST
 
-/* Whoever says that a graph is gone. */
+/* Tests that hold whether the driver or the owner tells that a graph is gone. */
 static void add_kept_tests(TCase *kept)
 {
     tcase_add_test(kept, blocks_freed_during_a_capture_are_kept_until_its_graph_is_gone);

@@ -23,7 +23,7 @@ static void open_plain(void)
 
 static __typeof__(((pl_driver_table *)NULL)->user_object_create) plain_create;
 
-/* As another thread might, between the question what the stream is doing and what follows. */
+/* Breaks the capture as another thread might, just after pleat has asked for the stream's state. */
 static cu_result break_and_create(cu_user_object *object, void *ptr, cu_host_fn destroy, unsigned n,
                                   unsigned flags)
 {
@@ -58,11 +58,11 @@ END_TEST
 
 enum { BEGINS, HAS_BEGUN, GOES_ON };
 
-/* A thread that makes two captures on stream 1; in the second one it names the stream late. */
+/* A thread that makes two captures on stream 1; no call names the stream early in the second. */
 typedef struct maker {
     pthread_t thread;
-    _Atomic int stage;   /* atomic: of the second capture */
-    _Atomic bool is_met; /* atomic: somebody is looking for a moment */
+    _Atomic int stage;   /* atomic: how far the second capture is */
+    _Atomic bool is_met; /* atomic: a request looks for a moment to record a tick */
     bool is_broken;      /* owner, then the test */
 } maker;
 
@@ -108,7 +108,7 @@ static bool is_somebody_looking(void)
     return is_looking;
 }
 
-/* The second capture lasts until the test lets it, or until somebody waits for it. */
+/* The second capture lasts until the test ends it or a request looks for a moment for a tick. */
 static void *make_captures(void *arg)
 {
     maker *m = arg;
@@ -125,7 +125,7 @@ static void *make_captures(void *arg)
     return NULL;
 }
 
-/* Nothing but a tick of the context covers it: its stream was the only one, and had a block. */
+/* Leaves memory that only a tick of the context covers: its stream is alone and has a block. */
 static void leave_memory(void)
 {
     pleat_get(512, 2);

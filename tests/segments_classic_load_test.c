@@ -1,5 +1,5 @@
 /* segments_classic_load_test.c - what every classic cache survives, by loop index: failing calls,
- * crowds, real contents, randomness. */
+ * crowds, real contents, random calls. */
 /* labels: unit fault model stress */
 #include <check.h>
 #include <pthread.h>
@@ -21,7 +21,7 @@ static const pl_allocator_ops *const all_ops[] = {
 
 enum { N_OPS = sizeof all_ops / sizeof all_ops[0] };
 
-/* Of torch-expandable, which alone has pages: small ones, so that it often maps and unmaps. */
+/* Page sizes of torch-expandable, the only cache with pages: small ones make it map often. */
 static pl_allocator_options pages(size_t small, size_t large)
 {
     pl_allocator_options options = cache_defaults();
@@ -106,7 +106,7 @@ enum { LIMITS_SET = 20, GROWING_BYTES = 24 << 20 };
 static _Atomic unsigned n_grown;
 static atomic_bool is_over;
 
-/* Grows and gives back, over and over. */
+/* Allocates and frees over and over, with trims. */
 static void *grow_and_trim(void *context)
 {
     pl_allocator *a = context;
@@ -130,17 +130,17 @@ static void wait_for_rounds(unsigned n)
     }
 }
 
-/* Wherever the request is when the limit is set: it lands before, or not at all. (cuda-async notes
- * a moment later what the driver's pool holds, so that peaks tell nothing of this.) */
+/* The limit is set at any point of a request, which is served before it or refused. (cuda-async
+ * learns a little late what the driver's pool holds, so its peaks tell nothing here.) */
 START_TEST(a_limit_holds_against_a_request_under_way)
 {
     pthread_t thread;
     unsigned n_set = 0;
     ck_assert_ptr_ne(all_ops[_i], &pl_cuda_async_ops);
-    pl_allocator_options options = pages(64 * KIB, 64 * KIB); /* hundreds of calls a request */
+    pl_allocator_options options = pages(64 * KIB, 64 * KIB); /* hundreds of calls per request */
     cache_open(all_ops[_i], "capacity:256M,granularity:64K", &options);
     ck_assert_int_eq(pthread_create(&thread, NULL, grow_and_trim, cache.a), 0);
-    for (unsigned i = 0; n_set < LIMITS_SET; i++) { /* refused while a block is live */
+    for (unsigned i = 0; n_set < LIMITS_SET; i++) { /* it is refused while a block is live */
         uint64_t peak = 0;
         bool is_set = cache.a->ops->set_limit(cache.a, MIB) == PLEAT_OK;
         if (is_set) {

@@ -1,4 +1,4 @@
-/* segments_classic_test.c - what all classic caches do alike, by loop index. */
+/* segments_classic_test.c - what is the same in all classic caches, by loop index. */
 /* labels: unit */
 #include <check.h>
 
@@ -7,7 +7,7 @@
 #include "tests/support/segments_cache.h"
 #include "tests/support/suite.h"
 
-/* Those that cache come first. */
+/* unpooled, which caches nothing, comes last. */
 static const pl_allocator_ops *const all_ops[] = {
     &pl_torch_native_ops,  &pl_torch_expandable_ops, &pl_mxnet_naive_ops, &pl_mxnet_round_ops,
     &pl_mxnet19_naive_ops, &pl_mxnet19_round_ops,    &pl_tf_bfc_ops,      &pl_unpooled_ops,
@@ -190,7 +190,7 @@ START_TEST(during_a_capture_nothing_of_it_goes_back_to_the_driver)
     cache_put(cache_get(500 * MIB, 1));
     uint64_t resident = cache_resident();
     cache_begin_capture(1);
-    if (all_ops[_i] != &pl_torch_expandable_ops) { /* its memory grows in place */
+    if (all_ops[_i] != &pl_torch_expandable_ops) { /* this cache grows in place instead */
         ck_assert_int_eq(cache_refused(700 * MIB, 1), PLEAT_ENOMEM_DEVICE);
     }
     ck_assert_int_eq(cache_refused(700 * MIB, 2), PLEAT_ENOMEM_DEVICE);

@@ -1,10 +1,10 @@
-/* segments_contents_test.c - live blocks keep their bytes while memory moves under the others.
+/* segments_contents_test.c - live blocks keep their bytes while memory moves under other blocks.
  *
  * Several threads allocate, use, lend, free and trim on several streams of a small device with real
- * memory behind it. Every block is filled with a pattern of its own on its stream when it is born,
- * and compared on the GPU's clock now and then, on its stream or on one that it is lent to, and
- * once more before it is freed. A chunk that is taken too early, mapped in the wrong place or not
- * waited for shows as a hazard of the simulator: other contents, a race, or unmapped bytes.
+ * memory. Every block is filled with a pattern of its own when it is allocated. It is compared on
+ * the GPU's clock now and then, on its stream or on one that it is lent to, and before it is freed.
+ * A chunk that is taken too early, mapped in the wrong place or not waited for shows as a hazard of
+ * the simulator: other contents, a race, or unmapped bytes.
  *
  * PLEAT_CONTENTS_OPS sets the number of operations. */
 /* labels: stress */
@@ -28,7 +28,7 @@ typedef struct scene {
     const char *sim_conf;
     uint64_t capacity_bytes;
     uint64_t n_ops;
-    size_t large_bytes; /* most for one block in eight */
+    size_t large_bytes; /* the largest block; one in eight may be that large */
     size_t stride;      /* a piece of the pattern begins at every such step... */
     size_t piece;       /* ...and has at most so many bytes */
 } scene;
@@ -42,7 +42,7 @@ typedef struct owned {
 
 /* What the threads count; the test asserts. */
 typedef struct tally {
-    atomic_uint_fast64_t n_wrong; /* answers that no operation may have */
+    atomic_uint_fast64_t n_wrong; /* statuses that no operation may return */
     atomic_uint_fast64_t n_refused;
     atomic_uint_fast64_t n_lent;
     atomic_uint_fast64_t n_trimmed;
@@ -94,7 +94,7 @@ static void compare(worker *w, const owned *o)
     pattern(w, pleat.sim.verify, o, o->stream);
 }
 
-/* What a program does before it uses a block on another stream than its own. */
+/* Orders `later` behind `earlier`, as a program does before it uses a block on another stream. */
 static void follow(worker *w, unsigned later, unsigned earlier)
 {
     pl_driver *drv = pleat.sim.drv;
@@ -124,7 +124,7 @@ static void free_own(worker *w, owned *o)
     }
     follow(w, other, o->stream);
     pattern(w, pleat.sim.verify, o, other);
-    give_up(w, o, other); /* which counts as a use there */
+    give_up(w, o, other); /* the free counts as a use there */
 }
 
 static void lend(worker *w, const owned *o)

@@ -1,7 +1,7 @@
 /* segments_crowd_test.c - the promise of segments/pleat/grow.c with several threads at once.
  *
- * Every thread plays a sequence of its own on one allocator. Whoever is refused waits until nobody
- * else is calling, and calls again: that verdict is judged by the naive model, as in
+ * Every thread plays a sequence of its own on one allocator. A refused thread waits until no other
+ * call is under way and calls again; that verdict is judged by the naive model, as in
  * segments_model_test.c. PLEAT_MODEL_SEEDS asks for more seeds, PLEAT_MODEL_SEED for one alone. */
 /* labels: model stress */
 #include <check.h>
@@ -28,7 +28,7 @@ static void *play_own(void *arg)
     return NULL;
 }
 
-/* All sequences at once; returns the peak of live bytes, all together. */
+/* Plays all sequences at once; returns the peak of all their live bytes. */
 static uint64_t play_together(const drawn *d, unsigned n_threads, uint64_t seed, totals *t)
 {
     player p;

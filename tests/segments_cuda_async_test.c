@@ -8,7 +8,7 @@
 #include "tests/support/segments_cache.h"
 #include "tests/support/suite.h"
 
-#define UNIT (32 * MIB) /* what the pool asks the driver for */
+#define UNIT (32 * MIB) /* the pool grows in such segments */
 
 static void open_with(const char *sim_conf, const pl_allocator_options *options)
 {
@@ -30,7 +30,7 @@ static uint64_t physical(void)
     return vmm_sim_counted(&cache.sim).physical_bytes;
 }
 
-/* Not compared with the simulator: an old driver does not tell what the pool holds. */
+/* Resident bytes by the statistics only: an old driver does not tell what its pool holds. */
 static uint64_t resident_as_told(void)
 {
     pleat_stats stats;
@@ -191,7 +191,7 @@ START_TEST(a_captured_stream_is_served_outside_of_its_graph)
 }
 END_TEST
 
-/* The graph has its address, wherever the free comes. */
+/* The graph has the block's address, wherever the block is freed. */
 START_TEST(what_a_capture_allocated_is_held_until_its_release)
 {
     cache_begin_capture(1);
@@ -330,7 +330,7 @@ START_TEST(the_threshold_lets_memory_go_at_synchronisations)
     ck_assert_uint_eq(physical(), 3 * UNIT);
     cache_put_on(cache_get(UNIT, 1), 1);
     cache.sim.finish();
-    ck_assert_uint_eq(physical(), 3 * UNIT); /* whole segments, and never below it */
+    ck_assert_uint_eq(physical(), 3 * UNIT); /* whole segments, down to the threshold */
     pleat_devptr other = cache_get(4 * UNIT, 1);
     cache_put_on(other, 1);
     cache.sim.finish();

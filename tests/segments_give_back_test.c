@@ -1,12 +1,11 @@
-/* segments_give_back_test.c - caches told to shrink: what cannot go keeps nothing else from going.
- */
+/* segments_give_back_test.c - caches that shrink: what cannot go does not hold back what can. */
 /* labels: unit fault */
 #include <check.h>
 #include <stdlib.h>
 
 #include "tests/support/segments_cache.h"
 
-/* Both orders of what can go and what cannot: bit 0. */
+/* Bit 0: which of the two blocks cannot go. */
 enum { N_ORDERS = 2 };
 
 static const char *const names[] = { "mxnet-naive", "mxnet-round",  "mxnet19-naive",
@@ -15,7 +14,7 @@ enum { N_NAMES = sizeof names / sizeof names[0], N_SHARED = 4 };
 
 static const size_t sizes[] = { 64 * MIB, 128 * MIB };
 
-static uint64_t resident[2]; /* of each */
+static uint64_t resident[2]; /* resident bytes of each block */
 
 /* Two blocks, one of stream 1 and one of stream 2. */
 static void open_with_two(int i, pleat_devptr ptrs[2])
@@ -69,7 +68,7 @@ START_TEST(what_the_driver_does_not_take_is_made_up_for_by_other_memory)
     cache_put(ptrs[1]);
     uint64_t keep_bytes = cache_stats().resident_bytes - 1;
     cache.sim.fail_at("cuMemFree", 0, CACHE_UNKNOWN);
-    cache.sim.fail_at("cuMemFree", 1, CACHE_UNKNOWN); /* it is tried twice */
+    cache.sim.fail_at("cuMemFree", 1, CACHE_UNKNOWN); /* a failed free is tried once more */
     ck_assert_int_eq(cache.a->ops->trim(cache.a, keep_bytes, true, &released), PLEAT_EDRIVER);
     ck_assert_uint_eq(released, 7);
     ck_assert_uint_le(cache_stats().resident_bytes, keep_bytes);
@@ -95,7 +94,7 @@ START_TEST(what_a_capture_held_is_released_when_its_stream_is_gone)
     ck_assert_int_eq(pl_stream_get(cache.dev, cache.handles[3], &cache.streams[3]), PLEAT_OK);
     (void)cache_trim(0, true);
     ck_assert_uint_eq(cache_stats().resident_bytes, resident[0]);
-    cache_begin_capture(3); /* of the next stream of the handle */
+    cache_begin_capture(3); /* of a new stream with the recycled handle */
     ck_assert_int_eq(cache.a->ops->release_capture(cache.a, gone), PLEAT_OK);
     cache_end_capture(3);
     (void)cache_trim(0, true);

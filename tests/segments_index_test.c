@@ -91,7 +91,7 @@ END_TEST
 
 START_TEST(within_a_bin_the_fit_is_still_the_best)
 {
-    /* 1024..1151 units share one bin. */
+    /* Sizes from 1024 to 1151 units share one bin. */
     static const size_t units[] = { 1100, 1030, 1151, 1024, 1063, 1062, 1064, 1127, 1089 };
     size_t n = sizeof units / sizeof units[0];
     for (size_t i = 0; i < n; i++) {
@@ -177,7 +177,7 @@ START_TEST(a_ring_takes_its_place_in_the_tree_along)
     insert(2, 1040);
     insert(3, 1100);
     insert(4, 1025);
-    drop(0); /* its twin inherits the children */
+    drop(0); /* the node of equal size inherits its children */
     ck_assert_int_eq(pl_index_check(&list), 0);
     for (size_t ask = 1020; ask < 1105; ask++) {
         assert_best(ask);
@@ -194,11 +194,11 @@ END_TEST
 static size_t random_units(int kind)
 {
     switch (kind) {
-    case 0: /* one bin, many equal */
+    case 0: /* one bin, many equal sizes */
         return 2048 + random_below(64);
     case 1: /* few sizes */
         return (size_t)1 << random_below(20);
-    default: /* all magnitudes */
+    default: /* sizes of all magnitudes */
         return 1 + random_below((size_t)1 << (1 + random_below(30)));
     }
 }
@@ -266,8 +266,8 @@ END_TEST
 START_TEST(a_size_off_its_path_breaks_rule_two)
 {
     plant_some();
-    ck_assert_ptr_ne(nodes[2].slot, &list.bins[72]); /* behind the root, by its first bit */
-    nodes[2].bytes = 1030 * PL_INDEX_UNIT;           /* the same bin, another path */
+    ck_assert_ptr_ne(nodes[2].slot, &list.bins[72]); /* below the root */
+    nodes[2].bytes = 1030 * PL_INDEX_UNIT;           /* still in that bin, but on another path */
     ck_assert_int_eq(pl_index_check(&list), 2);
     nodes[2].bytes = 1100 * PL_INDEX_UNIT;
 }

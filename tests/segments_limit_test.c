@@ -1,4 +1,4 @@
-/* segments_limit_test.c - limits, trims, growth policies, and the ways to run out of memory. */
+/* segments_limit_test.c - limits, trims, growth policies, and the ways in which memory runs out. */
 /* labels: unit */
 #include <check.h>
 #include <stdlib.h>
@@ -59,7 +59,7 @@ START_TEST(no_more_than_the_limit_is_ever_resident)
     for (int i = 0; i < 10; i += 2) {
         pleat_put(ptrs[i], 0);
     }
-    pleat_get(5 * (size_t)GRANULE, 0); /* taken from under the free ones */
+    pleat_get(5 * (size_t)GRANULE, 0); /* the chunks of free blocks are taken */
     ck_assert_uint_eq(pleat_counted().reserved_bytes[0].peak, 20 * MIB);
 }
 END_TEST
@@ -92,7 +92,7 @@ START_TEST(a_limit_below_what_lives_is_refused_and_changes_nothing)
     ck_assert_int_eq(set_limit(10 * MIB), PLEAT_ENOMEM_DEVICE);
     ck_assert_uint_eq(resident(), before);
     ck_assert_uint_eq(pleat_calls("cuMemUnmap"), 0);
-    pleat_get(9 * MIB, 0); /* up to the old limit */
+    pleat_get(9 * MIB, 0); /* fills the old limit */
     ck_assert_int_eq(pleat_refused(512, 0), PLEAT_ENOMEM_DEVICE);
 }
 END_TEST
@@ -187,9 +187,9 @@ START_TEST(granules_that_live_blocks_share_stay)
     pleat_devptr ptr = pleat_get(4 * MIB, 0);
     pleat_get(MIB, 0);
     pleat_put(ptr, 0);
-    ck_assert_uint_eq(pleat_trim(0, true), 2 * MIB); /* of three that the block touched */
+    ck_assert_uint_eq(pleat_trim(0, true), 2 * MIB); /* the block touched three granules */
     ck_assert_uint_eq(pleat_counted().free_bytes, 2 * MIB);
-    ck_assert_uint_eq(pleat_get(4 * MIB, 0), ptr); /* and it fits in again */
+    ck_assert_uint_eq(pleat_get(4 * MIB, 0), ptr); /* the trimmed hole is mapped again */
 }
 END_TEST
 
@@ -207,8 +207,8 @@ END_TEST
 
 START_TEST(what_has_finished_is_given_back_without_waiting_or_a_tick)
 {
-    unsigned stream = (unsigned)_i; /* the legacy one, or another */
-    pleat_get(512, stream);         /* while it lives no tick is due */
+    unsigned stream = (unsigned)_i; /* the legacy stream, or another */
+    pleat_get(512, stream);         /* while this block lives no tick is due */
     pleat_put(get_and_use(10 * MIB, stream), stream);
     ck_assert_uint_eq(pleat_calls("cuEventRecord"), 0);
     ck_assert_uint_eq(pleat_trim(0, false), 0);
@@ -255,7 +255,7 @@ START_TEST(what_the_driver_will_not_release_stays_ours)
     pleat_assert_sound();
     pleat_stats s = pleat_counted();
     ck_assert_uint_gt(s.idle_bytes, 0);
-    pleat_get(20 * MIB, 0); /* idle chunks first */
+    pleat_get(20 * MIB, 0); /* idle chunks are used first */
     ck_assert_uint_eq(pleat_counted().idle_bytes, 0);
     ck_assert_uint_eq(resident(), 20 * MIB);
     pleat.has_failed_undo = true;
@@ -273,7 +273,7 @@ static void open_policy(pl_growth growth, unsigned token_cap)
     pleat_open(SIM, &options);
 }
 
-/* A step that needs the same shapes every time and leaves holes in the way of the largest. */
+/* A step with the same sizes every time; its large block fits into none of the free gaps. */
 static void play_step(void)
 {
     pleat_devptr own[48];
@@ -301,7 +301,7 @@ static uint64_t device_ops(void)
 typedef struct outcome {
     uint64_t resident;
     uint64_t taken;
-    uint64_t late_ops; /* in the last of many steps */
+    uint64_t late_ops; /* operations of the last of many steps */
 } outcome;
 
 static outcome play(pl_growth growth)
@@ -336,7 +336,7 @@ START_TEST(policies_trade_memory_for_operations)
 }
 END_TEST
 
-/* Twenty granules live, ten scattered ones free; then a request for ten. */
+/* Twenty granules live, ten scattered ones of them are freed; then ten are asked for at once. */
 static void scatter_and_ask(void)
 {
     for (int i = 0; i < 20; i++) {
@@ -360,7 +360,7 @@ END_TEST
 
 START_TEST(few_tokens_take_a_few_and_create_the_rest)
 {
-    open_policy(PL_GROWTH_FRUGAL, 5); /* one for the new place, four for runs */
+    open_policy(PL_GROWTH_FRUGAL, 5); /* five tokens: one for the new place, four for taken runs */
     scatter_and_ask();
     ck_assert_uint_eq(pleat_counted().n_taken_granules, 4);
     ck_assert_uint_eq(resident(), 26 * (uint64_t)GRANULE);
@@ -374,7 +374,7 @@ START_TEST(without_tokens_memory_is_created_while_there_is_any)
     scatter_and_ask();
     ck_assert_uint_eq(pleat_counted().n_taken_granules, 0);
     ck_assert_uint_eq(resident(), 30 * (uint64_t)GRANULE);
-    pleat_get(40 * (size_t)GRANULE, 0); /* then tokens are no matter: 34 new, 6 taken */
+    pleat_get(40 * (size_t)GRANULE, 0); /* takes without regard to tokens: 34 new, 6 taken */
     ck_assert_uint_eq(pleat_counted().n_taken_granules, 6);
     ck_assert_uint_eq(resident(), 64 * (uint64_t)GRANULE);
     pleat_close();
@@ -394,7 +394,7 @@ END_TEST
 
 /* ---- running out --------------------------------------------------------------------------- */
 
-/* Another process, as far as the driver can tell. */
+/* To the driver it is another process. */
 typedef struct neighbour {
     pl_device *dev;
     pleat_devptr ptr;
@@ -426,7 +426,7 @@ START_TEST(memory_that_another_process_holds_is_missing_until_it_leaves)
     neighbour n = neighbour_takes(100 * MIB);
     ck_assert_int_eq(pleat_refused(10 * MIB, 0), PLEAT_ENOMEM_DEVICE);
     ck_assert_int_eq(pleat_refused(10 * MIB, 0), PLEAT_ENOMEM_DEVICE);
-    pleat_get(8 * MIB, 0); /* what is there is had */
+    pleat_get(8 * MIB, 0); /* the request gets what is left */
     assert_resident(28 * MIB);
     neighbour_leaves(&n);
     pleat_get(100 * MIB, 0);
@@ -475,7 +475,7 @@ START_TEST(addresses_that_run_out_are_no_lack_of_memory)
     pleat_devptr high = pleat_get(30 * MIB, 0);
     ck_assert_int_eq(pleat_refused(20 * MIB, 0), PLEAT_ENOSPACE_VA);
     ck_assert_int_eq(pleat_refused(60 * MIB, 0), PLEAT_ENOSPACE_VA);
-    ck_assert_int_eq(pleat_refused(100 * MIB, 0), PLEAT_ENOMEM_DEVICE); /* that too */
+    ck_assert_int_eq(pleat_refused(100 * MIB, 0), PLEAT_ENOMEM_DEVICE); /* this lacks memory, too */
     pleat_put(low, 0);
     ck_assert_uint_eq(pleat_get(20 * MIB, 0), low);
     ck_assert_int_eq(pleat_refused(20 * MIB, 0), PLEAT_ENOSPACE_VA);
@@ -486,7 +486,7 @@ END_TEST
 
 START_TEST(where_addresses_are_few_the_size_classes_share_them)
 {
-    pleat_get(60 * MIB, 0); /* all addresses are the large area's */
+    pleat_get(60 * MIB, 0); /* all addresses belong to the large area */
     pleat_get(512, 0);
     pleat_get(512, 3);
 }
@@ -500,10 +500,10 @@ START_TEST(stale_addresses_are_waited_for_before_there_are_none)
     for (int i = 0; i < 24; i += 3) {
         pleat_put(ptrs[i], 1);
     }
-    get_and_use(8 * (size_t)GRANULE, 1); /* fills the addresses */
+    get_and_use(8 * (size_t)GRANULE, 1); /* this uses up the addresses */
     ck_assert_uint_eq(pleat_counted().stale_bytes, 8 * (uint64_t)GRANULE);
     pleat_put(ptrs[1], 1);
-    pleat_put(ptrs[2], 1); /* between stale addresses */
+    pleat_put(ptrs[2], 1); /* both are between stale addresses */
     ck_assert_uint_eq(get_and_use(4 * (size_t)GRANULE, 1), ptrs[0]);
 }
 END_TEST

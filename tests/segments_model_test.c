@@ -1,9 +1,9 @@
 /* segments_model_test.c - the promise of segments/pleat/grow.c, attacked.
  *
- * Each seed draws a device, options and a sequence. The sequence is played twice: with ample
- * memory, where nothing may be refused and its peak of live bytes is learnt, and with 1.0 to 1.1
- * times that peak, where every refusal is judged by the naive model. PLEAT_MODEL_SEEDS asks for
- * more seeds, PLEAT_MODEL_SEED for one alone. */
+ * Each seed draws a device, options and a sequence. The sequence is played twice. With ample memory
+ * nothing may be refused, and the peak of live bytes is learnt. With 1.0 to 1.1 times that peak
+ * every refusal is judged by the naive model. PLEAT_MODEL_SEEDS asks for more seeds,
+ * PLEAT_MODEL_SEED for one alone. */
 /* labels: model */
 #include <check.h>
 

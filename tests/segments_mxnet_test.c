@@ -32,7 +32,7 @@ typedef struct vector {
     size_t request, naive, round, round_20;
 } vector;
 
-/* MXNet's own, for a page of 4,096, large sizes from 2 MiB, cutoffs 24 and 20. */
+/* MXNet's own figures, for a page of 4,096, large sizes from 2 MiB, cutoffs 24 and 20. */
 static const vector vectors[] = {
     { 1, 4096, 4096, 4096 },
     { 4096, 4096, 4096, 4096 },
@@ -57,7 +57,7 @@ static const vector vectors[] = {
 
 enum { N_VECTORS = sizeof vectors / sizeof vectors[0] };
 
-/* The driver is asked for just that many bytes, and the block occupies them. */
+/* The pool asks the driver for just `class_bytes`, and the block occupies them. */
 static void check_class(size_t request, size_t class_bytes)
 {
     uint64_t before = cache_resident();
@@ -220,7 +220,7 @@ END_TEST
 
 /* ---- reserve --------------------------------------------------------------------------------- */
 
-/* A device of 320 MiB, 32 of them cached, and a request; was the cache given back before it? */
+/* Whether a request on a device of 320 MiB, 32 of them cached, gives the cache back first. */
 static bool gives_back(const pl_allocator_ops *ops, unsigned percent, size_t request)
 {
     pl_allocator_options options = cache_defaults();
@@ -281,7 +281,7 @@ END_TEST
 
 /* ---- retry ----------------------------------------------------------------------------------- */
 
-/* The driver refuses once, with that code, while 40 MiB are cached. */
+/* Makes a request while 40 MiB are cached; the driver refuses it once with that code. */
 static pleat_status refused_once(const pl_allocator_ops *ops, int code, uint64_t *n_released)
 {
     pleat_devptr ptr = 0;

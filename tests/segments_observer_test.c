@@ -1,4 +1,5 @@
-/* segments_observer_test.c - what allocators tell, replayed from empty, is what their visits show.
+/* segments_observer_test.c - the events that an allocator tells, replayed from empty, give what its
+ * visits show.
  *
  * Every allocator, by loop index. PLEAT_OBSERVER_SEEDS sets the number of random sequences. */
 /* labels: model */
@@ -34,7 +35,7 @@ typedef struct owned {
 } owned;
 
 static replay said;
-static pl_private *pools[N_POOLS]; /* NULL = none; while one thread is at work */
+static pl_private *pools[N_POOLS]; /* NULL = none; used by one thread only */
 
 static void open_watched(const pl_allocator_ops *ops, const char *sim_conf,
                          pl_allocator_options *options)
@@ -51,7 +52,7 @@ static void compare(const char *name)
     replay_assert_good(&said, name);
 }
 
-/* Destroying tells nothing. */
+/* Closes the cache: destroying tells no event. */
 static void close_watched(const char *name)
 {
     compare(name);
@@ -66,7 +67,7 @@ static void close_watched(const char *name)
     ck_assert_uint_eq(n, 0);
 }
 
-/* A driver that failed may have refused to take something back, which is counted then. */
+/* The driver may have refused to take something back; that is counted. */
 static void close_after_faults(const char *name)
 {
     size_t n_live = 0;
@@ -108,7 +109,7 @@ static void take(owned *o, random_source *r)
     o->ptr = st == PLEAT_OK ? o->ptr : 0;
 }
 
-/* Work on its stream, sometimes a use by another; freed by either. Refused when a fault says so. */
+/* Works on the block's stream, sometimes on another, and frees it on either. Faults may strike. */
 static void give_up(owned *o, random_source *r)
 {
     unsigned other = (unsigned)random_below(r, CACHE_N_STREAMS);

@@ -1,5 +1,5 @@
-/* segments_place_scan_test.c - the search for a place, in steps of any size, against a naive one
- * that looks at every candidate of every gap. */
+/* segments_place_scan_test.c - the search for a place, in steps of any size, agrees with a naive
+ * search through every candidate of every gap. */
 /* labels: unit model */
 #include <check.h>
 #include <stdio.h>
@@ -127,7 +127,7 @@ static void assert_same(const pl_place *place, const pl_place *want, const char 
     ck_assert_uint_eq(place->n_pin, want->n_pin);
 }
 
-/* Go on in holds of at most `budget`; returns how many there were. */
+/* Continues the scan in holds of at most `budget`; returns the number of holds. */
 static size_t go_on(pl_place_scan *scan, size_t budget)
 {
     const pl_area *area = rig_area(LANE, PL_CLASS_LARGE);
@@ -160,7 +160,7 @@ static void compare(const char *letters)
     }
 }
 
-/* Pieces of granules and of units, as a long run leaves them; `n_busy` of ten are not usable. */
+/* Draws pieces of granules and units, as a long run leaves them; `n_busy` of ten are unusable. */
 static void scribble(char *letters, size_t n, size_t n_busy)
 {
     static const char kinds[] = "001";
@@ -197,7 +197,7 @@ END_TEST
 
 /* ---- bounds -------------------------------------------------------------------------------- */
 
-/* n holes of a granule, each with `between`, a granule too, behind it; 500 in a segment. */
+/* Draws n times a hole of one granule and a granule `between`, 500 of each to a segment. */
 static void draw_alternating(size_t n, const char *between)
 {
     enum { MOST = 500 };
@@ -232,7 +232,7 @@ START_TEST(a_try_ends_with_its_budget_and_the_next_sees_other_gaps)
 {
     enum { N = 200, BUDGET = 20, BYTES = 5 * RIG_UNIT };
     draw_alternating(N, "AAAA");
-    rig_draw("0...|....|0AAA"); /* drawn last, so its holes are last in the queue */
+    rig_draw("0...|....|0AAA"); /* drawn last: its holes are the last in the queue */
     pl_area *area = rig_area(LANE, PL_CLASS_LARGE);
     size_t n_tries = 1;
     for (;; n_tries++) {
@@ -311,8 +311,8 @@ START_TEST(a_place_that_is_taken_meanwhile_is_not_confirmed)
 }
 END_TEST
 
-/* After each hold some block is split or absorbed: the scan ends all the same, and what it found is
- * a place if it is confirmed. */
+/* After each hold some block is split or absorbed. The scan still ends, and the place that it found
+ * is valid if pl_place_confirm agrees. */
 START_TEST(a_scan_ends_although_blocks_are_split_and_absorbed_between_its_holds)
 {
     enum { UNITS = 160, ROUNDS = 300 };

@@ -1,4 +1,4 @@
-/* segments_place_test.c - the search for a place, against a try at every start. */
+/* segments_place_test.c - the search for a place agrees with a try of every start. */
 /* labels: unit model */
 #include <check.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static size_t random_below(size_t n)
     return (size_t)(seed >> 33) % n;
 }
 
-/* Search in lane 1's large area; asserts what holds for every place. */
+/* Searches lane 1's large area; asserts what holds for every place. */
 static bool search(uint32_t lane, size_t units, size_t pin_room, pl_place *place)
 {
     memset(place, 0, sizeof(*place));
@@ -40,7 +40,7 @@ static bool search(uint32_t lane, size_t units, size_t pin_room, pl_place *place
     return true;
 }
 
-/* Where lane 1 finds room: in units of the one segment; -1 = nowhere. */
+/* Where lane 1 finds its place, in units from the segment's base; -1 = nowhere. */
 static long found_at(size_t units, size_t pin_room)
 {
     pl_place place;
@@ -82,9 +82,9 @@ END_TEST
 START_TEST(a_free_block_behind_a_hole_is_reached_by_the_fewest_granules)
 {
     rig_draw("AAAA|....|....|....|00BB");
-    ck_assert_int_eq(found_at(6, NO_LIMIT), 12); /* one granule, and the free block */
+    ck_assert_int_eq(found_at(6, NO_LIMIT), 12); /* one new granule, and the free block */
     ck_assert_uint_eq(new_granules(6), 1);
-    ck_assert_int_eq(found_at(7, NO_LIMIT), 4); /* two either way: the lower */
+    ck_assert_int_eq(found_at(7, NO_LIMIT), 4); /* both places need two: the lower one */
 }
 END_TEST
 
@@ -102,7 +102,7 @@ START_TEST(of_two_gaps_the_one_that_needs_less_wins)
 {
     rig_draw("....|....|....|AA00|....|BBBB");
     ck_assert_int_eq(found_at(6, NO_LIMIT), 14);
-    ck_assert_int_eq(found_at(4, NO_LIMIT), 0); /* one granule in either: the lower address */
+    ck_assert_int_eq(found_at(4, NO_LIMIT), 0); /* both holes need one: the lower one */
     ck_assert_int_eq(found_at(7, NO_LIMIT), 0);
 }
 END_TEST
@@ -137,7 +137,7 @@ START_TEST(own_pending_memory_belongs_to_the_gap)
     pl_place place;
     ck_assert_int_eq(found_at(10, NO_LIMIT), 2);
     ck_assert(!search(3, 7, NO_LIMIT, &place));
-    ck_assert(search(2, 6, NO_LIMIT, &place)); /* the hole, and what is settled behind it */
+    ck_assert(search(2, 6, NO_LIMIT, &place)); /* the hole and the settled block behind it */
     ck_assert(search(PL_LANE_SETTLED, 6, NO_LIMIT, &place));
 }
 END_TEST
@@ -183,14 +183,14 @@ END_TEST
 
 START_TEST(near_the_limit_a_start_at_a_granule_may_pin_less)
 {
-    /* At its first unit the place of 8 would pin three granules, one unit on only two. */
+    /* From the gap's first unit 8 units would pin three granules, one unit later only two. */
     rig_draw("A222|2111|....|....|BBBB");
     ck_assert_int_eq(found_at(8, 3), 5);
     ck_assert_int_eq(found_at(8, 2), 8);
 }
 END_TEST
 
-/* ---- against a try at every start ---------------------------------------------------------- */
+/* ---- against a try of every start ---------------------------------------------------------- */
 
 typedef struct trial {
     bool found;
@@ -204,7 +204,7 @@ static bool is_usable(char c, uint32_t lane)
     return c == '.' || c == '0' || c == (char)('0' + (int)lane);
 }
 
-/* Does the gap around the start have a hole? */
+/* Whether the gap around the start has a hole. */
 static bool has_hole(const char *letters, uint32_t lane, size_t start)
 {
     size_t i = start;
@@ -260,7 +260,7 @@ static trial try_all(const char *letters, uint32_t lane, size_t units, size_t pi
     return best;
 }
 
-/* Pieces of granules and of units, as a long run leaves them. */
+/* Draws pieces of granules and of units, as a long run leaves them. */
 static void scribble(char *letters, size_t n)
 {
     size_t i = 0;
@@ -276,7 +276,7 @@ static void scribble(char *letters, size_t n)
     letters[n] = '\0';
 }
 
-/* Starts at which an equal but lower place would have been preferred: those of gaps, and of free
+/* Starts that are preferred to higher ones that need as many granules: those of gaps, and of free
  * blocks behind holes. */
 static bool is_preferred(const char *letters, uint32_t lane, size_t start)
 {

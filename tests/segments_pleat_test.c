@@ -36,7 +36,7 @@ END_TEST
 
 START_TEST(a_hit_on_a_created_stream_asks_only_for_its_capture)
 {
-    pleat_get(MIB, 1); /* else what is freed last leaves a tick while the stream is young */
+    pleat_get(MIB, 1); /* without a live block each free of a young stream records a tick */
     pleat_devptr ptr = pleat_get(5 * MIB, 1);
     pleat_put(ptr, 1);
     uint64_t before = all_calls();
@@ -106,7 +106,7 @@ static tally tally_now(void)
                     .reserve = pleat_calls("cuMemAddressReserve") };
 }
 
-/* What was called since: granules created, mapped, and how often access was set. */
+/* What happened since: granules created, granules mapped, calls that set access. */
 static void assert_grown(const tally *before, uint64_t created, uint64_t mapped, uint64_t access)
 {
     tally now = tally_now();
@@ -131,7 +131,7 @@ START_TEST(growth_in_place_maps_only_the_missing_granules)
 {
     pleat_devptr ptr = pleat_get(7 * MIB, 0);
     tally before = tally_now();
-    ck_assert_uint_eq(pleat_get(6 * MIB, 0), ptr + 7 * MIB); /* one free, five missing */
+    ck_assert_uint_eq(pleat_get(6 * MIB, 0), ptr + 7 * MIB); /* one MiB is free, five are missing */
     assert_grown(&before, 3, 3, 1);
     ck_assert_uint_eq(tally_now().reserve, before.reserve);
     ck_assert_uint_eq(pleat_counted().resident_bytes, 14 * MIB);
@@ -159,11 +159,11 @@ START_TEST(the_place_with_the_fewest_new_granules_is_taken)
     pleat_put(low, 0);
     pleat_put(high, 0);
     ck_assert_uint_eq(pleat_trim(0, true), 14 * MIB);
-    pleat_put(middle, 0); /* one free MiB before the upper hole */
+    pleat_put(middle, 0); /* one free MiB below the upper hole */
     tally before = tally_now();
-    ck_assert_uint_eq(pleat_get(7 * MIB, 0), middle); /* three granules; below it would be four */
+    ck_assert_uint_eq(pleat_get(7 * MIB, 0), middle); /* three new granules; below, four */
     assert_grown(&before, 3, 3, 1);
-    ck_assert_uint_eq(pleat_get(2 * MIB, 0), low); /* one granule anywhere: the lowest */
+    ck_assert_uint_eq(pleat_get(2 * MIB, 0), low); /* every hole needs one: the lowest */
 }
 END_TEST
 
@@ -219,7 +219,7 @@ START_TEST(scattered_free_granules_back_one_large_block)
     }
     uint64_t created = pleat_calls("cuMemCreate");
     pleat_get(64 * MIB, 0);
-    ck_assert_uint_le(pleat_calls("cuMemCreate") - created, 1); /* at most asked in vain */
+    ck_assert_uint_le(pleat_calls("cuMemCreate") - created, 1); /* at most one call in vain */
     pleat_stats s = pleat_counted();
     ck_assert_uint_eq(s.n_taken_granules, 32);
     ck_assert_uint_eq(s.host_syncs, 0);
@@ -261,7 +261,7 @@ END_TEST
 
 START_TEST(foreign_pointers_are_refused)
 {
-    ck_assert_int_eq(try_free(GRANULE), PLEAT_EFOREIGN); /* with no segment at all */
+    ck_assert_int_eq(try_free(GRANULE), PLEAT_EFOREIGN); /* there is no segment yet */
     pleat_devptr ptr = pleat_get(3 * MIB, 0);
     ck_assert_int_eq(try_free(0), PLEAT_EFOREIGN);
     ck_assert_int_eq(try_free(512), PLEAT_EFOREIGN);
@@ -435,9 +435,9 @@ START_TEST(live_blocks_keep_the_allocator_from_being_destroyed)
     size_t n_leaked = 99;
     ck_assert_int_eq(pleat.a->ops->destroy(pleat.a, false, &n_live, &n_leaked), PLEAT_EBUSY);
     ck_assert_uint_eq(n_live, 2);
-    pleat_put(ptr, 0); /* it works on */
+    pleat_put(ptr, 0); /* the allocator still works */
     pleat_get(4 * MIB, 0);
-    pleat_work(0, ptr, 3 * MIB); /* and force waits for what runs */
+    pleat_work(0, ptr, 3 * MIB); /* a forced destroy waits for this work */
     ck_assert_int_eq(pleat.a->ops->destroy(pleat.a, true, &n_live, &n_leaked), PLEAT_OK);
     pleat.a = NULL;
     ck_assert_uint_eq(n_live, 2);

@@ -1,4 +1,4 @@
-/* segments_private_model_test.c - private pools, graphs and everybody else, at random. */
+/* segments_private_model_test.c - private pools, graphs and other requests, at random. */
 /* labels: model */
 #include <check.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ enum { N_POOLS = 4, N_STREAMS = 3 };
 static struct model {
     bool has_faults;
     unsigned n_refused;
-    unsigned first_stream; /* of N_STREAMS */
+    unsigned first_stream; /* the first of N_STREAMS */
     uint64_t limit;        /* 0 = none */
     pl_private *pools[N_POOLS];
     unsigned generation[N_POOLS];
@@ -25,7 +25,7 @@ static struct model {
         pleat_devptr ptr; /* 0 = not live */
         size_t bytes;
         unsigned stream;
-        unsigned pool; /* N_POOLS = the default one */
+        unsigned pool; /* N_POOLS = the default pool */
         unsigned generation;
     } blocks[N_BLOCKS];
 } model;
@@ -44,7 +44,7 @@ static void model_seen(void *context, const pl_piece *piece)
     }
 }
 
-/* One of the next driver calls fails. */
+/* Lets one of the next driver calls fail. */
 static void arm(random_source *r)
 {
     if (model.has_faults && random_once_in(r, 10)) {
@@ -52,7 +52,7 @@ static void arm(random_source *r)
     }
 }
 
-/* The promise of segments/pleat/grow.c, with the most that a place can pin. */
+/* Checks the promise of segments/pleat/grow.c with an upper bound for m. */
 static void assert_refused_rightly(pleat_status st, size_t bytes)
 {
     uint64_t most = model.limit != 0 ? model.limit / GRANULE : N_GRANULES;
@@ -151,8 +151,8 @@ END_TEST
 
 enum { CAPTURE = 3, LAUNCH = 4, N_GRAPHS = 6, N_GRAPH_BLOCKS = 24 };
 
-/* Graphs that share a pool: captured on one stream and launched on another, in any order; others
- * use neither. */
+/* Graphs that share a pool: captured on one stream and launched on another, in any order. Other
+ * requests use neither stream. */
 static struct graphs {
     pl_private *pool; /* NULL = none */
     bool is_capturing;
@@ -209,7 +209,7 @@ static void step_between_captures(random_source *r)
     } else if (random_once_in(r, 4)) {
         pools_begin_capture(CAPTURE);
         graphs.is_capturing = true;
-    } else if (graphs.blocks[i] != 0) { /* an output; its last use may be a launch */
+    } else if (graphs.blocks[i] != 0) { /* an output of a graph; its last use may be a launch */
         pleat_record(graphs.blocks[i], LAUNCH);
         pleat_put(graphs.blocks[i], CAPTURE);
         graphs.blocks[i] = 0;

@@ -1,4 +1,4 @@
-/* segments_private_test.c - private pools: reused only within, kept until released. */
+/* segments_private_test.c - a private pool's memory is reused only there, until the release. */
 /* labels: unit fault */
 #include <check.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static void open_impatient(void)
     pools_open_with(SIM, PL_CROSS_SETTLED, 0);
 }
 
-/* A call that names the stream, and does nothing else. */
+/* Makes a call that names the stream, and does nothing else. */
 static void name(unsigned stream)
 {
     pleat_put(pleat_get(512, stream), stream);
@@ -149,7 +149,7 @@ START_TEST(what_another_stream_is_done_with_serves_before_the_pool_grows)
     pleat_devptr ptr = pools_get(pool, GRANULE, 1);
     pleat_record(ptr, 2);
     pleat_put(ptr, 1);
-    name(2); /* whose tick the free wishes for */
+    name(2); /* records the tick that the free wished for */
     pleat.sim.finish();
     ck_assert_uint_eq(pools_get(pool, GRANULE, 1), ptr);
     ck_assert_uint_eq(pools_reserved(pool), GRANULE);
@@ -157,7 +157,7 @@ START_TEST(what_another_stream_is_done_with_serves_before_the_pool_grows)
 }
 END_TEST
 
-/* What pends in a pool is no reason to call a default request's shortage pending. */
+/* A default request that is refused is not "pending" because memory pends in a pool. */
 START_TEST(a_pools_pending_memory_is_not_waited_for_by_others)
 {
     pl_private *pool = pools_open_one();
@@ -218,14 +218,14 @@ START_TEST(another_stream_of_the_capture_does_not_get_it)
     ck_assert_uint_ne(one, two);
     pleat_record(two, 1);
     pleat_put(two, 2);
-    ck_assert_uint_ne(pools_get(pool, GRANULE, 2), two); /* the capture's other stream uses it */
+    ck_assert_uint_ne(pools_get(pool, GRANULE, 2), two); /* the capture's other stream used it */
     ck_assert_uint_eq(pools_get(pool, GRANULE, 1), one);
     ck_assert_int_eq(pl_cu_event_record(drv, join, pleat.handles[2]), CU_SUCCESS);
     ck_assert_int_eq(pl_cu_stream_wait_event(drv, pleat.handles[1], join, 0), CU_SUCCESS);
     cu_graph_exec exec = pools_end_capture(1);
     pools_rest(pool);
     ck_assert_uint_eq(told_count(PL_ACTION_FREE_COMPLETED), 1);
-    name(1); /* at rest: it has used what the other one freed */
+    name(1); /* stream 1 is seen at rest: its uses are timed */
     pools_rest(pool);
     ck_assert_uint_eq(told_count(PL_ACTION_FREE_COMPLETED), 3);
     pools_launch(exec, 3);
@@ -236,7 +236,7 @@ START_TEST(another_stream_of_the_capture_does_not_get_it)
 }
 END_TEST
 
-/* A graph may be launched while what its stream did before the capture still runs. */
+/* The graph may be launched while work that its stream had before the capture still runs. */
 START_TEST(a_capture_does_not_use_what_pends_from_before)
 {
     pl_private *pool = pools_open_one();
@@ -251,7 +251,7 @@ START_TEST(a_capture_does_not_use_what_pends_from_before)
 }
 END_TEST
 
-/* What came and went in a capture serves the next one at once, whatever stream that is on. */
+/* Memory that came and went in one capture serves the next at once, even on another stream. */
 START_TEST(two_graphs_share_a_pool)
 {
     pl_private *pool = pools_open_one();
@@ -265,7 +265,7 @@ START_TEST(two_graphs_share_a_pool)
     pleat_put(ptr, 2);
     cu_graph_exec two = pools_end_capture(2);
     pools_rest(pool);
-    pools_launch(one, 3); /* in the order of their captures, as PyTorch demands */
+    pools_launch(one, 3); /* in the order of the captures, as PyTorch demands */
     pools_launch(two, 3);
     ck_assert_uint_eq(pools_reserved(pool), 4 * GRANULE);
     pools_forget(one);
@@ -274,7 +274,7 @@ START_TEST(two_graphs_share_a_pool)
 }
 END_TEST
 
-/* The stream itself has used it in between: no graph's order covers that. */
+/* The stream itself used the block in between: no graph's order covers that use. */
 START_TEST(an_output_that_a_later_capture_frees_waits_for_its_last_use)
 {
     pl_private *pool = pools_open_one();
@@ -330,7 +330,7 @@ START_TEST(a_capture_grows_into_settled_memory_of_the_default_pool)
 }
 END_TEST
 
-/* Blocks of the first stream that another uses in its capture, freed meanwhile. */
+/* Frees blocks of stream 1 that another stream has used in its capture. */
 static void free_captured(const pleat_devptr *ptr, unsigned n, unsigned user)
 {
     for (unsigned i = 0; i < n; i++) {
@@ -360,7 +360,7 @@ START_TEST(what_a_capture_used_comes_back_when_it_ends)
 }
 END_TEST
 
-/* One that goes on uses so many blocks that they are not all asked about at once. */
+/* The capture that goes on uses so many blocks that each request looks at some of them only. */
 START_TEST(a_capture_that_goes_on_does_not_hide_one_that_ended)
 {
     pl_private *pool = pools_open_one();
@@ -372,7 +372,7 @@ START_TEST(a_capture_that_goes_on_does_not_hide_one_that_ended)
     free_captured(ptr, N_GRANULES - 5, 3);
     free_captured(ptr + N_GRANULES - 5, 4, 2);
     pools_forget(pools_end_capture(2));
-    ck_assert_int_eq(pools_refused(pool, GRANULE, 1), PLEAT_EPENDING); /* stream 2 says nothing */
+    ck_assert_int_eq(pools_refused(pool, GRANULE, 1), PLEAT_EPENDING); /* no call named stream 2 */
     pleat_record(other, 2);
     ck_assert_uint_ge(pools_get(pool, GRANULE, 1), ptr[N_GRANULES - 5]);
     pools_forget(pools_end_capture(3));
@@ -392,7 +392,7 @@ START_TEST(a_capture_is_told_when_what_it_needs_pends)
 }
 END_TEST
 
-/* The graph still runs when its pool is released: everybody's use of the memory comes after it. */
+/* The graph still runs when its pool is released: nobody gets the memory before it is over. */
 START_TEST(released_memory_waits_for_the_last_launch)
 {
     pl_private *pool = pools_open_one();
@@ -406,7 +406,7 @@ START_TEST(released_memory_waits_for_the_last_launch)
 }
 END_TEST
 
-/* However many pieces the free memory is in: no graph has it, so it pends as any other. */
+/* No graph has the memory, so it pends like any other, however many pieces it is in. */
 START_TEST(a_release_of_a_pool_that_no_graph_used_records_nothing)
 {
     pl_private *pool = pools_open_one();
@@ -425,7 +425,7 @@ START_TEST(a_release_of_a_pool_that_no_graph_used_records_nothing)
 }
 END_TEST
 
-/* The driver will tell when they are gone; until then nobody has the memory. */
+/* The driver tells when the graphs are gone; until then nobody gets the memory. */
 START_TEST(a_release_of_a_pool_whose_graphs_are_watched_records_nothing)
 {
     pl_private *pool = pools_open_one();
@@ -445,7 +445,7 @@ START_TEST(a_release_of_a_pool_whose_graphs_are_watched_records_nothing)
 }
 END_TEST
 
-/* Its event would break the capture: it comes later. */
+/* The release needs an event that would break the capture: it is recorded later. */
 START_TEST(a_release_beside_a_capture_waits_for_its_end)
 {
     pl_private *pool = pools_open_one();
@@ -466,7 +466,7 @@ END_TEST
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
-/* One pool's life, in which the k-th call for host memory fails, or all from it on. */
+/* A pool's life in which the k-th allocation of host memory fails, or all from the k-th on. */
 static bool live_through(uint64_t k, bool is_lasting)
 {
     pl_allocator *a = pleat.a;
@@ -483,7 +483,7 @@ static bool live_through(uint64_t k, bool is_lasting)
         ck_assert_int_eq(a->ops->check(a), 0);
     }
     for (unsigned i = 0; i < 3; i++) {
-        if (ptr[i] != 0) { /* the same stream: needs no host memory */
+        if (ptr[i] != 0) { /* no second stream's use: the free needs no host memory */
             ck_assert_int_eq(a->ops->free(a, ptr[i], pleat.streams[1 + i % 2]), PLEAT_OK);
         }
     }
@@ -573,7 +573,7 @@ START_TEST(thousands_of_pools_are_open_at_once)
 }
 END_TEST
 
-/* A pool that needs little does not keep what a large one left. */
+/* A pool that needs little does not pin all that a large one left. */
 START_TEST(a_later_pool_pins_only_what_it_touches)
 {
     pl_private *pool = pools_open_one();

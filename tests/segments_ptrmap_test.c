@@ -152,7 +152,7 @@ START_TEST(the_walk_meets_every_value_once)
 }
 END_TEST
 
-/* Keys of one segment, as blocks have them, and of segments far apart. */
+/* Keys as blocks of one segment have them, and keys of segments far apart. */
 START_TEST(random_operations_agree_with_a_table)
 {
     enum { N = 4096, N_STEPS = 200000 };
@@ -178,11 +178,11 @@ START_TEST(random_operations_agree_with_a_table)
 }
 END_TEST
 
-/* ---- growing by and by --------------------------------------------------------------------- */
+/* ---- growing little by little -------------------------------------------------------------- */
 
 enum { N_FULL = 1024 * 5 / 8, MOST_MOVED = 16 };
 
-/* Fill 1,024 slots to the last key they have room for, and insert one more. */
+/* Fills 1,024 slots as far as they may be filled, and inserts one more key. */
 static void begin_growth(char *objects)
 {
     for (size_t i = 0; i <= N_FULL; i++) {
@@ -271,7 +271,7 @@ START_TEST(a_refused_growth_leaves_both_tables_as_they_were)
 }
 END_TEST
 
-/* Mostly insertions, so that the map grows from nothing again and again. */
+/* Mostly insertions, so the map grows from nothing in every round. */
 START_TEST(random_operations_on_a_growing_map_agree_with_a_table)
 {
     enum { N = 12000, ROUNDS = 6 };

@@ -42,7 +42,7 @@ static void free_at(pl_segment *seg, size_t unit, uint32_t lane)
     pl_run_free(&rig, b, lane, lane == 0 ? 0 : rig.lanes[lane - 1]->next_tick);
 }
 
-/* Where the best fit for a lane begins, in units; -1 = nowhere. */
+/* Where the best fit of a lane begins, in units; -1 = nowhere. */
 static long best_at(const pl_segment *seg, uint32_t lane, size_t units)
 {
     size_t run_bytes = 0;
@@ -84,7 +84,7 @@ START_TEST(neighbours_of_one_tick_are_merged_and_of_two_are_not)
     rig.lanes[0]->next_tick++;
     free_at(seg, 4, 1);
     rig_assert(seg, "1111:|11DD");
-    ck_assert_uint_eq(leads(seg, 0), 6); /* but they are one run */
+    ck_assert_uint_eq(leads(seg, 0), 6); /* both blocks are one run */
     ck_assert_uint_eq(leads(seg, 4), 0);
 }
 END_TEST
@@ -97,7 +97,7 @@ START_TEST(with_one_stream_ticks_keep_nothing_apart)
     rig.lanes[0]->next_tick++;
     free_at(seg, 2, 1);
     rig_assert(seg, "1111|CCDD");
-    ck_assert_uint_eq(seg->first->tick, 2); /* the later one covers both */
+    ck_assert_uint_eq(seg->first->tick, 2); /* the later tick covers both */
     ck_assert_ptr_eq(rig.lanes[0]->pending.first, seg->first);
     ck_assert_ptr_eq(rig.lanes[0]->pending.last, seg->first);
     ck_assert_uint_eq(rig.lanes[0]->pending_bytes, 4 * RIG_UNIT);
@@ -121,7 +121,7 @@ START_TEST(freed_granules_become_loose)
     size_t n_pinned = rig.n_pinned;
     free_at(seg, 3, 1);
     ck_assert_uint_eq(rig.n_loose, 0);
-    free_at(seg, 0, 2); /* whoever they pend on */
+    free_at(seg, 0, 2); /* it need not be settled to be loose */
     ck_assert_uint_eq(rig.n_loose, 1);
     free_at(seg, 8, 0);
     ck_assert_uint_eq(rig.n_loose, 3);
@@ -134,12 +134,12 @@ END_TEST
 START_TEST(a_run_is_settled_and_own_memory_side_by_side)
 {
     pl_segment *seg = rig_draw("A001|1100|2200|1BBB");
-    /* Lane 1: from the first settled block to the foreign one, and the last. */
+    /* Lane 1 has a run from the first settled block to the foreign one, and one at the end. */
     ck_assert_uint_eq(leads(seg, 3), 7);
     ck_assert_uint_eq(leads(seg, 12), 3);
-    /* Lane 2: what it may use around its own. */
+    /* Lane 2 has a run of its own block and the settled ones around it. */
     ck_assert_uint_eq(leads(seg, 8), 6);
-    /* Settled blocks stand for themselves. */
+    /* Settled blocks also count by themselves. */
     ck_assert_uint_eq(leads(seg, 1), 2);
     ck_assert_uint_eq(leads(seg, 6), 2);
     ck_assert_uint_eq(leads(seg, 10), 2);
@@ -151,11 +151,11 @@ START_TEST(the_best_run_of_a_lane_begins_before_its_leader)
     pl_segment *seg = rig_draw("A001|1100|2200|1BBB");
     ck_assert_int_eq(best_at(seg, 1, 7), 1);
     ck_assert_int_eq(best_at(seg, 1, 4), 1);
-    ck_assert_int_eq(best_at(seg, 1, 3), 10); /* settled memory behind the foreign block */
+    ck_assert_int_eq(best_at(seg, 1, 3), 10); /* settled blocks behind the foreign one */
     ck_assert_int_eq(best_at(seg, 1, 8), -1);
     ck_assert_int_eq(best_at(seg, 2, 6), 6);
     ck_assert_int_eq(best_at(seg, 2, 7), -1);
-    ck_assert_int_eq(best_at(seg, 3, 2) % 4, 2); /* any settled pair */
+    ck_assert_int_eq(best_at(seg, 3, 2) % 4, 2); /* any two settled units */
     ck_assert_int_eq(best_at(seg, 3, 3), -1);
 }
 END_TEST
@@ -259,7 +259,7 @@ static void assert_rising(const pl_lane *lane)
 START_TEST(ticks_never_fall_along_the_queue)
 {
     pl_segment *seg = rig_draw("1111|AAAA|1111|AAAA|1111");
-    pl_block *b = rig_block(seg, 0); /* the oldest comes back last */
+    pl_block *b = rig_block(seg, 0); /* the oldest block goes and comes back */
     pl_run_claim(&rig, b);
     pl_run_free(&rig, b, 1, b->tick);
     assert_rising(rig.lanes[0]);
@@ -298,8 +298,8 @@ END_TEST
 
 /* ---- against a recount --------------------------------------------------------------------- */
 
-/* The least run of at least `units` that a lane may use in a drawing of one area; 0 = none. Settled
- * memory that touches none of the lane's own counts by itself. */
+/* The least run of at least `units` that a lane may use in a drawing of one area; 0 = none. A
+ * settled block also counts by itself. */
 static size_t least_run(const char *letters, uint32_t lane, size_t units)
 {
     size_t least = 0;
@@ -309,7 +309,7 @@ static size_t least_run(const char *letters, uint32_t lane, size_t units)
         while (letters[i + n] == '0' || letters[i + n] == own) {
             n++;
         }
-        for (size_t j = 0; j < n;) { /* settled blocks inside it stand for themselves too */
+        for (size_t j = 0; j < n;) { /* settled blocks inside the run also count by themselves */
             size_t n_settled = 0;
             while (j + n_settled < n && letters[i + j + n_settled] == '0') {
                 n_settled++;

@@ -33,7 +33,7 @@ static void absorb(pl_segment *seg, pl_block *b)
     pl_segment_absorb(seg, &rig.store, b, b->next);
 }
 
-/* The block that covers a unit, by walking. */
+/* Finds the block that covers a unit by walking over all blocks. */
 static pl_block *walk_to(const pl_segment *seg, size_t unit)
 {
     pl_block *b = seg->first;
@@ -145,7 +145,7 @@ END_TEST
 
 /* ---- tables -------------------------------------------------------------------------------- */
 
-enum { FAR = 100000 }; /* granules: far beyond the first tables */
+enum { FAR = 100000 }; /* granules: far more than the first tables have */
 
 static pl_segment *open_hole(void)
 {
@@ -198,7 +198,7 @@ START_TEST(tables_grow_and_keep_what_they_knew)
 }
 END_TEST
 
-/* However many granules a request uses first, under the lock: nothing is allocated or moved. */
+/* However many granules a request uses first, it allocates and moves nothing under the lock. */
 START_TEST(reaching_far_moves_no_table)
 {
     pl_segment *seg = open_hole();
@@ -245,7 +245,7 @@ static pl_segment *open_far(void)
     return seg;
 }
 
-/* Few starts in 100,000 granules: words and words of words without any lie between them. */
+/* Few blocks start in 100,000 granules: whole words, and words of words, are empty between them. */
 START_TEST(blocks_that_start_far_apart_are_found_as_by_walking)
 {
     enum { STEPS = 3000, UNITS_PER = RIG_GRANULE / RIG_UNIT };
@@ -268,7 +268,7 @@ START_TEST(blocks_that_start_far_apart_are_found_as_by_walking)
 }
 END_TEST
 
-/* A crowded granule is walked from its nearer end. */
+/* The blocks of a crowded granule are walked from the nearer end. */
 START_TEST(a_find_walks_over_half_a_granule_at_most)
 {
     enum { PIECES = 4096, LOG2 = 21 };
@@ -342,7 +342,7 @@ END_TEST
 
 /* ---- loose granules ------------------------------------------------------------------------ */
 
-/* The bitmap as digits, a granule each. */
+/* The bitmap as digits, one for each granule. */
 static const char *loose_of(const pl_segment *seg)
 {
     static char text[512];
@@ -380,7 +380,7 @@ START_TEST(pinning_counts_the_loose_granules_it_touches)
     ck_assert_uint_eq(pl_segment_pin(seg, rig_at(seg, 4), rig_at(seg, 12)), 0);
     ck_assert_uint_eq(pl_segment_pin(seg, rig_at(seg, 0), rig_at(seg, 24)), 3);
     ck_assert_uint_eq(seg->n_loose, 0);
-    /* It comes back as it went, since every granule of the block is under free blocks still. */
+    /* Every granule of the block is still under free blocks, so all of them become loose again. */
     ck_assert_uint_eq(loosen(seg, seg->first), 4);
     ck_assert_uint_eq(loosen(seg, rig_block(seg, 18)), 1);
     ck_assert_str_eq(loose_of(seg), "111101");

@@ -34,7 +34,7 @@ static void open_settled_waiting(void)
     open_with(PL_CROSS_SETTLED, 1000);
 }
 
-/* Only the streams' own ticks are left. */
+/* Without ticks of the context, only the streams' own ticks are left. */
 static void open_settled_without_context(void)
 {
     pleat_open_with(SIM ",without:[cuCtxRecordEvent]", PL_CROSS_SETTLED, 0);
@@ -45,7 +45,7 @@ static void open_impatient(void)
     open_with(PL_CROSS_ORDER, 0);
 }
 
-/* The device full of single granules, all in use: the last of stream 2, the rest of stream 1. */
+/* Fills the device with blocks of one granule, all in use: the last on stream 2, others on 1. */
 static void fill(void)
 {
     for (size_t i = 0; i < N_GRANULES; i++) {
@@ -55,7 +55,7 @@ static void fill(void)
     }
 }
 
-/* Free n of them, every other one from `first` on. */
+/* Frees n of them, every second one from `first` on. */
 static void free_scattered(size_t first, size_t n)
 {
     for (size_t i = first; i < first + 2 * n; i += 2) {
@@ -63,7 +63,7 @@ static void free_scattered(size_t first, size_t n)
     }
 }
 
-/* A call that names the stream and changes nothing; `own`: a live block of it. */
+/* Makes a call that names the stream and changes nothing; `own`: a live block of the stream. */
 static void name(unsigned stream, pleat_devptr own)
 {
     pleat_record(own, stream);
@@ -113,7 +113,7 @@ START_TEST(what_is_waited_for_already_needs_no_second_wait)
     pleat_get_and_use(10 * (size_t)GRANULE, 3);
     ck_assert_uint_eq(pleat_counted().stream_waits, 1);
     ck_assert_uint_eq(pleat_counted().n_taken_granules, 20);
-    free_scattered(40, 5); /* but later frees do */
+    free_scattered(40, 5); /* later frees need a wait of their own */
     pleat_get_and_use(5 * (size_t)GRANULE, 3);
     ck_assert_uint_eq(pleat_counted().stream_waits, 2);
 }
@@ -166,15 +166,15 @@ START_TEST(a_granule_under_two_streams_pieces_is_had_behind_both)
     fill();
     pleat_put(ptrs[0], 1);
     pleat_devptr half = pleat_get_and_use(MIB, 1);
-    pleat_devptr other = pleat_get_and_use(MIB, 1); /* they fill the granule */
+    pleat_devptr other = pleat_get_and_use(MIB, 1); /* both fill one granule */
     ck_assert_uint_eq(other, half + MIB);
     pleat_put(half, 1);
     pleat_record(other, 2);
     pleat_work_after(2, 1, other, MIB);
     pleat_put(other, 1);
-    ck_assert_int_eq(pleat_refused(GRANULE, 4), PLEAT_EPENDING); /* no tick covers them */
+    ck_assert_int_eq(pleat_refused(GRANULE, 4), PLEAT_EPENDING); /* no tick covers the uses */
     name(1, ptrs[1]);
-    ck_assert_int_eq(pleat_refused(GRANULE, 4), PLEAT_EPENDING); /* nor the one on stream 2 */
+    ck_assert_int_eq(pleat_refused(GRANULE, 4), PLEAT_EPENDING); /* none covers stream 2's use */
     name(2, ptrs[N_GRANULES - 1]);
     ck_assert_uint_eq(pleat_get_and_use(GRANULE, 4), half);
     ck_assert_uint_eq(pleat_counted().stream_waits, 2);
@@ -207,7 +207,7 @@ START_TEST(stale_mappings_go_on_their_own_once_they_are_over)
     pleat_get_and_use(20 * (size_t)GRANULE, 3);
     pleat.sim.finish();
     pleat_put(ptrs[41], 1);
-    pleat_get_and_use(GRANULE, 3); /* a request that has to look around */
+    pleat_get_and_use(GRANULE, 3); /* not a hit: it looks for ripe stale mappings */
     ck_assert_uint_eq(pleat_counted().stale_bytes % (20 * (uint64_t)GRANULE), 0);
     ck_assert_uint_ge(pleat_calls("cuMemUnmap"), 20);
 }
@@ -220,7 +220,7 @@ START_TEST(neighbouring_stale_mappings_are_unmapped_by_one_call)
         pleat_put(ptrs[i], 1);
         pleat_put(ptrs[20 + i], 1);
     }
-    pleat_get_and_use(20 * (size_t)GRANULE, 3); /* neither run of ten holds it */
+    pleat_get_and_use(20 * (size_t)GRANULE, 3); /* too long for either run of ten */
     ck_assert_uint_eq(pleat_counted().n_taken_granules, 20);
     pleat_trim(0, true);
     ck_assert_uint_eq(pleat_calls("cuMemUnmap"), 2);
@@ -277,7 +277,7 @@ START_TEST(frees_before_and_after_a_tick_settle_alike)
     ck_assert_int_eq(pleat_refused(20 * (size_t)GRANULE, 3), PLEAT_ENOMEM_DEVICE); /* ticks */
     ck_assert_int_eq(pleat_refused(10 * (size_t)GRANULE, 3), PLEAT_EPENDING);
     free_scattered(20, 10);
-    pleat_get_and_use(MIB, 1); /* part of the first ones comes back to the queue */
+    pleat_get_and_use(MIB, 1); /* takes a part of the first ten */
     ck_assert_int_eq(pleat_refused(15 * (size_t)GRANULE, 3), PLEAT_EPENDING);
     pleat.sim.finish();
     pleat_get_and_use(19 * (size_t)GRANULE, 3);
@@ -294,7 +294,7 @@ START_TEST(a_tick_whose_event_fails_is_replaced)
     ck_assert_int_eq(pleat_refused(GRANULE, 3), PLEAT_EPENDING);
     ck_assert_uint_eq(pleat.sim.n_faults(), 1);
     pleat.sim.finish();
-    ck_assert_int_eq(pleat_refused(GRANULE, 3), PLEAT_EPENDING); /* nobody knows */
+    ck_assert_int_eq(pleat_refused(GRANULE, 3), PLEAT_EPENDING); /* the failed tick tells nothing */
     name(1, ptrs[1]);
     pleat_get_and_use(GRANULE, 3);
     ck_assert_uint_eq(pleat_counted().stream_waits + pleat_counted().host_syncs, 0);
@@ -307,14 +307,14 @@ START_TEST(a_use_whose_event_fails_gets_another)
     pleat_record(ptrs[3], 4);
     pleat_work_after(4, 1, ptrs[3], GRANULE);
     pleat_put(ptrs[3], 1);
-    ck_assert_int_eq(pleat_refused(GRANULE, 4), PLEAT_EPENDING); /* it names the stream */
+    ck_assert_int_eq(pleat_refused(GRANULE, 4), PLEAT_EPENDING); /* a tick on stream 4 */
     pleat.sim.fail_from("cuEventQuery", 0, CU_UNKNOWN);
     ck_assert_int_eq(pleat_refused(GRANULE, 3), PLEAT_EPENDING);
-    ck_assert_uint_eq(pleat.sim.n_faults(), 2); /* its owner's, too */
+    ck_assert_uint_eq(pleat.sim.n_faults(), 2); /* one of stream 4, one of the owner */
     pleat.sim.fail_never();
     pleat.sim.finish();
     name(1, ptrs[1]);
-    ck_assert_int_eq(pleat_refused(GRANULE, 3), PLEAT_EPENDING); /* nobody knows */
+    ck_assert_int_eq(pleat_refused(GRANULE, 3), PLEAT_EPENDING); /* the failed tick tells nothing */
     ck_assert_int_eq(pleat_refused(GRANULE, 4), PLEAT_EPENDING);
     pleat_get_and_use(GRANULE, 3);
     ck_assert_uint_eq(pleat_counted().host_syncs, 0);
@@ -324,11 +324,11 @@ END_TEST
 START_TEST(when_the_others_are_over_a_block_still_pends_on_its_owner)
 {
     fill();
-    pleat_record(ptrs[3], 4); /* where nothing runs */
+    pleat_record(ptrs[3], 4); /* stream 4 has no work */
     pleat_put(ptrs[3], 1);
     ck_assert_int_eq(pleat_refused(GRANULE, 3), PLEAT_EPENDING);
     ck_assert_uint_eq(pleat_counted().active[PLEAT_POOL_ALL].current, N_GRANULES);
-    ck_assert_int_eq(pleat_refused(GRANULE, 4), PLEAT_EPENDING); /* it names the stream */
+    ck_assert_int_eq(pleat_refused(GRANULE, 4), PLEAT_EPENDING); /* this names stream 4 */
     ck_assert_int_eq(pleat_refused(GRANULE, 3), PLEAT_EPENDING);
     ck_assert_uint_eq(pleat_counted().active[PLEAT_POOL_ALL].current, N_GRANULES - 1);
     ck_assert_uint_eq(pleat_counted().pending_bytes, GRANULE);
@@ -361,7 +361,7 @@ END_TEST
 
 /* ---- recorded uses ------------------------------------------------------------------------- */
 
-/* A small live block of each stream, to name it by. */
+/* A small live block of each stream, with which a call names it. */
 static pleat_devptr bells[PLEAT_N_STREAMS];
 
 static void open_with_bells(void)
@@ -409,7 +409,7 @@ START_TEST(nothing_is_asked_of_a_recorded_stream_until_it_is_named)
     uint64_t before = n_recorded();
     pleat_put(ptr, 1);
     ck_assert_uint_ne(pleat_get_and_use(MIB, 1), ptr);
-    pleat_get_and_use(30 * MIB, 1); /* it grows */
+    pleat_get_and_use(30 * MIB, 1); /* a new segment is created */
     ck_assert_uint_eq(n_recorded(), before);
     name(2, bells[2]);
     name(2, bells[2]);
@@ -441,7 +441,7 @@ START_TEST(a_stream_recorded_twice_is_one_use)
         name(2 + i % 3, bells[2 + i % 3]);
     }
     ck_assert_uint_eq(n_recorded(), before + 3);
-    ck_assert_uint_eq(pleat_get_and_use(30 * MIB, 1), ptr); /* nothing runs there */
+    ck_assert_uint_eq(pleat_get_and_use(30 * MIB, 1), ptr); /* nothing runs on stream 2 */
 }
 END_TEST
 
@@ -482,7 +482,7 @@ START_TEST(a_block_freed_on_another_stream_pends_on_its_owner_until_that_is_name
     pleat_put(ptr, 2);
     ck_assert_uint_ne(pleat_get_and_use(30 * MIB, 3), ptr);
     ck_assert_uint_eq(pleat_counted().pending_bytes, 30 * MIB);
-    ck_assert_uint_ne(pleat_get_and_use(30 * MIB, 3), ptr); /* it leaves the wish */
+    ck_assert_uint_ne(pleat_get_and_use(30 * MIB, 3), ptr); /* it leaves a wish with stream 1 */
     name(1, bells[1]);
     ck_assert_uint_eq(pleat_get_and_use(30 * MIB, 3), ptr);
     ck_assert_uint_eq(pleat_counted().stream_waits + pleat_counted().host_syncs, 0);
@@ -506,7 +506,7 @@ START_TEST(a_recorded_block_is_had_behind_all_its_streams)
     pleat_record(ptr, 2);
     pleat_work_after(2, 1, ptr, 60 * MIB);
     pleat_work(1, ptr + 60 * MIB, 60 * MIB);
-    pleat_put(ptr, 1); /* a tick on its own stream, which the call names */
+    pleat_put(ptr, 1); /* names stream 1, which gets a tick */
     ck_assert_int_eq(pleat_refused(120 * MIB, 3), PLEAT_EPENDING);
     name(2, bells[2]);
     ck_assert_uint_eq(pleat_get_and_use(120 * MIB, 3), ptr);
@@ -559,7 +559,7 @@ START_TEST(a_recycled_handle_is_another_stream)
     pleat_devptr ptr = pleat_get_and_use(100 * MIB, 1);
     pleat_put(ptr, 1);
     pleat_renew_stream(1);
-    ck_assert_ptr_eq(pleat.handles[1], old); /* or the test shows nothing */
+    ck_assert_ptr_eq(pleat.handles[1], old); /* else the test shows nothing */
     ck_assert_uint_eq(pleat_get_and_use(100 * MIB, 1), ptr);
     ck_assert_uint_eq(pleat_counted().stream_waits, 1);
     pleat.sim.finish();
@@ -663,7 +663,7 @@ START_TEST(random_work_on_four_streams_meets_no_hazard)
     ck_assert_uint_gt(n_refused, 0);
     ck_assert_uint_gt(s.n_taken_granules, 0);
     ck_assert_uint_gt(s.stream_waits, 0);
-    ck_assert_uint_le(s.host_syncs, 16); /* rather than fail, and for nothing else */
+    ck_assert_uint_le(s.host_syncs, 16); /* only instead of failing */
 }
 END_TEST
 

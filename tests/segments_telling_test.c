@@ -1,4 +1,4 @@
-/* segments_telling_test.c - what the pleat allocator tells its observer is what it does. */
+/* segments_telling_test.c - the events that pleat tells agree with its state. */
 /* labels: unit fault model */
 #include <check.h>
 #include <stdlib.h>
@@ -110,8 +110,8 @@ END_TEST
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
-/* A request that takes chunks, one of whose N_FAULTS mapping calls fails; perhaps all from then on,
- * its undoing too. */
+/* A request takes chunks while the k-th of its mapping calls fails; if `also_later` all later ones
+ * fail, too, and so does its undoing. */
 static void take_with_fault(int k, bool also_later)
 {
     for (int i = 0; i < 32; i++) {
@@ -148,8 +148,8 @@ START_TEST(every_driver_call_fails_from_one_on)
 }
 END_TEST
 
-/* A request maps the holes on both sides of a free block. When the second one cannot be mapped, nor
- * the first one unmapped, that one is lost, and no request is given it. */
+/* A request maps the holes on both sides of a free block. If the second hole cannot be mapped and
+ * the first cannot be unmapped again, the first is lost, and no request gets it. */
 START_TEST(a_hole_that_stays_mapped_is_no_hole_any_more)
 {
     for (int i = 0; i < 4; i++) {

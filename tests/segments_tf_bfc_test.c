@@ -467,7 +467,7 @@ END_TEST
 
 enum { N_CROWD = 66 };
 
-/* The order of one stream beyond the 63rd is not that of the others, though they share a lane. */
+/* Streams beyond the 63rd share a lane of the order, but each is ordered by itself. */
 START_TEST(streams_beyond_the_63rd_are_ordered_each)
 {
     static cu_stream handles[N_CROWD];

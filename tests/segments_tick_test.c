@@ -20,7 +20,7 @@ static void open_plain(void)
 
 static void open_in_depth(void)
 {
-    pleat_open("capacity:4G,depth:4,dead_handles:hazard", NULL); /* a handle comes once */
+    pleat_open("capacity:4G,depth:4,dead_handles:hazard", NULL); /* no handle is used again */
 }
 
 static void open_settled(void)
@@ -33,7 +33,7 @@ static void open_impatient(void)
     pleat_open_with(SIM, PL_CROSS_ORDER, 0);
 }
 
-/* The device full of single granules, all in use: the last of stream 2, the rest of stream 1. */
+/* Fills the device with blocks of one granule, all in use: the last on stream 2, others on 1. */
 static void fill(void)
 {
     for (size_t i = 0; i < N_GRANULES; i++) {
@@ -43,7 +43,7 @@ static void fill(void)
     }
 }
 
-/* Free n of them, every other one from `first` on. */
+/* Frees n of them, every second one from `first` on. */
 static void free_scattered(size_t first, size_t n)
 {
     for (size_t i = first; i < first + 2 * n; i += 2) {
@@ -51,7 +51,7 @@ static void free_scattered(size_t first, size_t n)
     }
 }
 
-/* A call that names the stream and changes nothing; `own`: a live block of it. */
+/* Makes a call that names the stream and changes nothing; `own`: a live block of the stream. */
 static void name(unsigned stream, pleat_devptr own)
 {
     pleat_record(own, stream);
@@ -158,7 +158,7 @@ START_TEST(after_a_shortage_a_tick_is_recorded_with_every_free)
         pleat_put(second, 1);
         second = pleat_get(MIB, 1);
     }
-    before = n_recorded(); /* it is forgotten by now */
+    before = n_recorded(); /* the shortage is too long ago */
     pleat_put(second, 1);
     ck_assert_uint_eq(n_recorded(), before);
 }
@@ -227,16 +227,16 @@ START_TEST(unfinished_work_keeps_memory_pending)
     ck_assert_uint_eq(pleat_counted().pending_bytes, GRANULE);
     pleat.sim.finish();
     pleat_put(other, 2);
-    pleat_get_and_use(30 * MIB, 2); /* it asks whether anything has settled */
+    pleat_get_and_use(30 * MIB, 2); /* it finds no fit, so it polls the ticks */
     pleat_stats s = pleat_counted();
     ck_assert_uint_eq(s.pending_bytes, 0);
     ck_assert_uint_eq(s.stream_waits + s.host_syncs, 0);
 }
 END_TEST
 
-/* ---- who is not named any more ------------------------------------------------------------- */
+/* ---- streams that no call names any more --------------------------------------------------- */
 
-/* A stream may be gone without anybody's word: its memory is freed on another one that used it. */
+/* Nobody tells that a stream is gone: its memory is freed on another stream that used it. */
 START_TEST(what_pends_on_streams_that_died_comes_back)
 {
     enum { N = 400, BYTES = 8 * MIB, MOST = 120 };

@@ -162,7 +162,7 @@ START_TEST(the_search_stops_at_the_first_that_is_not_smaller)
 }
 END_TEST
 
-/* p[0..3] of 20 MiB side by side. */
+/* Four blocks of 20 MiB side by side. */
 static void get_four(pleat_devptr p[4])
 {
     for (size_t i = 0; i < 4; i++) {

@@ -1,4 +1,4 @@
-/* segments_torch_memory_test.c - what torch-native asks for and gives back. */
+/* segments_torch_memory_test.c - what torch-native asks the driver for and gives back. */
 /* labels: unit */
 #include <check.h>
 

@@ -25,7 +25,7 @@ typedef struct vector {
     size_t request, segment, block;
 } vector;
 
-/* Request into an empty cache; driver call; block handed out. The rest of the segment is free. */
+/* A request into an empty cache: the driver call, the block, and a segment whose rest is free. */
 static void check_vector(const vector *v)
 {
     cache_trim(0, true);

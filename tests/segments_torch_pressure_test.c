@@ -1,4 +1,4 @@
-/* segments_torch_pressure_test.c - torch-expandable when memory is short, limited, or not taken. */
+/* segments_torch_pressure_test.c - torch-expandable with little memory, limits and faults. */
 /* labels: unit fault */
 #include <check.h>
 
@@ -40,7 +40,7 @@ static pleat_devptr set_up_two_holes(void)
     return hole;
 }
 
-/* During a capture there is no retry, which would give everything back again. */
+/* During a capture there is no retry, which would give everything back. */
 START_TEST(what_was_mapped_before_a_later_part_failed_stays_as_free_memory)
 {
     pleat_devptr hole = set_up_two_holes();
@@ -184,7 +184,7 @@ START_TEST(neither_collection_nor_the_split_limit_unmaps)
     ck_assert_uint_eq(cache_stats().num_device_free, 0);
     cache_get(120 * MIB, 0);
     pleat_stats s = cache_stats();
-    ck_assert_uint_eq(s.num_alloc_retries, 1); /* the retry's release, not the collector's */
+    ck_assert_uint_eq(s.num_alloc_retries, 1); /* released by the retry, not by the collector */
     ck_assert_uint_eq(s.num_device_free, 2);
     cache_close();
 }
@@ -200,7 +200,7 @@ static const fault_step holes[] = {
     { FAULT_GET, 2, 0, 8 * MIB },
     { FAULT_GET, 3, 0, 11 * MIB },
     { FAULT_PUT, 2, 0, 0 },
-    { FAULT_TRIM, 0, 0, 0 }, /* both ends of it stay */
+    { FAULT_TRIM, 0, 0, 0 }, /* its first and last page stay mapped */
     { FAULT_GET, 2, 0, 8 * MIB },
     { FAULT_PUT, 1, 0, 0 },
     { FAULT_TRIM, 0, 0, 0 },

@@ -1,5 +1,6 @@
-/* segments_unpooled_test.c - one driver allocation for each block. With several streams and
- * captures: segments_mxnet_stream_test.c. */
+/* segments_unpooled_test.c - each block is one driver allocation.
+ *
+ * Tests with several streams and captures are in segments_mxnet_stream_test.c. */
 /* labels: unit */
 #include <check.h>
 

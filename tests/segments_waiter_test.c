@@ -1,4 +1,4 @@
-/* segments_waiter_test.c - a classic cache's request that runs out of memory while others free. */
+/* segments_waiter_test.c - a classic cache's request runs out of memory while others free. */
 /* labels: stress */
 #include <check.h>
 #include <pthread.h>
@@ -18,7 +18,7 @@ static const pl_allocator_ops *const all_ops[] = {
 
 enum { N_OPS = sizeof all_ops / sizeof all_ops[0] };
 
-/* Stops a request between its choice of what goes back to the driver and the driver. */
+/* Stops a request after it has chosen what to give back, before its driver call. */
 typedef struct stop {
     pl_observer observer;
     sem_t has_chosen;
@@ -46,7 +46,7 @@ static void *ask(void *arg)
     return NULL;
 }
 
-/* A thread of its own holds the device's lock: the caller goes on to locks of lower rank. */
+/* A thread that holds the device's lock. The test's own thread may so take locks of lower rank. */
 typedef struct keeper {
     pthread_t thread;
     sem_t holds, may_end;
@@ -75,8 +75,8 @@ static void end_keeping(keeper *k)
     ck_assert_int_eq(pthread_join(k->thread, NULL), 0);
 }
 
-/* The cached block is not enough. The live one is freed once it is too late to give it back with
- * the other: the device's lock keeps the driver waiting meanwhile. */
+/* The cached block is not enough. The live block is freed too late to be given back with it: the
+ * device's lock holds up the driver call meanwhile. */
 START_TEST(what_is_cached_after_the_cache_went_is_given_back_as_well)
 {
     pthread_t thread;
@@ -106,7 +106,7 @@ START_TEST(what_is_cached_after_the_cache_went_is_given_back_as_well)
 }
 END_TEST
 
-/* Frees of others come with every round, calls of theirs with every second one. */
+/* Others free in every round; in the second case they make a driver call every second round. */
 START_TEST(only_a_few_rounds_are_for_what_others_free)
 {
     pl_lock lock;

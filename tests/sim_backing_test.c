@@ -1,4 +1,4 @@
-/* sim_backing_test.c - memory mode: real pages behind mappings, contents at the end of work. */
+/* sim_backing_test.c - memory mode: real pages behind mappings; contents appear when work ends. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static void allow_pages(cu_devptr at, size_t n, int flags)
     ck_ok(cuMemSetAccess(at, n * 4096, &desc, 1));
 }
 
-/* n accessible pages with a handle each. */
+/* Maps n accessible pages with a handle each. */
 static cu_devptr map_pages(size_t n)
 {
     cu_mem_prop prop = world_prop(0);
@@ -57,7 +57,7 @@ static void jump_back(int number)
     siglongjmp(back, number);
 }
 
-/* Does the host fault when it touches the byte? */
+/* Whether the host faults when it touches the byte. */
 static bool faults(cu_devptr at, bool is_write)
 {
     struct sigaction action = { .sa_handler = jump_back };

@@ -1,4 +1,4 @@
-/* sim_capture_test.c - captures forbid what real captures forbid, and graphs replay their work. */
+/* sim_capture_test.c - captures forbid what the driver's forbid; graphs repeat their work. */
 #include <pthread.h>
 
 #include "support/sim_world.h"
@@ -48,7 +48,7 @@ static void assert_capture_ends_with(cu_stream it, int result)
     ck_assert_int_eq(status_of(it), CU_CAPTURE_NONE);
 }
 
-/* Begin a global capture, make the call, and expect its code and the capture's end. */
+/* Begins a global capture, makes the call, and expects its code and a broken capture. */
 #define ASSERT_BREAKS(call, code)                                                                  \
     do {                                                                                           \
         ck_ok(cuStreamBeginCapture_v2(stream, CU_CAPTURE_MODE_GLOBAL));                            \
@@ -213,7 +213,7 @@ typedef struct visit {
     int result;
 } visit;
 
-/* In a thread of its own: an unsafe call in the given mode. */
+/* In another thread: makes an unsafe call in the given capture mode. */
 static void *query_elsewhere(void *argument)
 {
     visit *it = argument;

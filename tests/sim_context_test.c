@@ -222,7 +222,7 @@ START_TEST(work_and_records_refuse_streams_of_another_context)
     ck_ok(cuEventDestroy_v2(event));
     ck_ok(cuStreamDestroy_v2(near));
     world_unmap(at, 1);
-    world_end_with(PLEAT_SIM_UNMAPPED_ACCESS, 1); /* the memset: device 1 has no access */
+    world_end_with(PLEAT_SIM_UNMAPPED_ACCESS, 1); /* of the memset: device 1 has no access */
     two_devices();
 }
 END_TEST
@@ -247,7 +247,7 @@ START_TEST(handles_that_are_none_are_refused)
 }
 END_TEST
 
-/* In a child: 0 when every kind of call answers NOT_INITIALIZED. */
+/* In a child: 0 if every kind of call answers NOT_INITIALIZED. */
 static int check_child(void)
 {
     int count;

@@ -1,4 +1,4 @@
-/* sim_copy_test.c - copies between device addresses; what comes to the host; whose one is. */
+/* sim_copy_test.c - copies between device addresses and to the host; the device of an address. */
 #include <string.h>
 
 #include "support/sim_world.h"

@@ -1,5 +1,5 @@
-/* sim_dead_handle_test.c - calls that name a destroyed stream or event: refused, and told if asked.
- */
+/* sim_dead_handle_test.c - a call that names a destroyed stream or event is refused, and reported
+ * as a hazard if the configuration asks for that. */
 #include <string.h>
 
 #include "support/sim_world.h"
@@ -30,7 +30,7 @@ static cu_event dead_event(void)
     return event;
 }
 
-/* The call is refused, and the next hazard, which names call and handle. */
+/* The call is refused, and the next hazard names the call and the handle. */
 #define ASSERT_TOLD(call, name, handle)                                                            \
     do {                                                                                           \
         size_t n_before = world_hazards();                                                         \

@@ -1,4 +1,4 @@
-/* sim_delay_test.c - calls sleep where they are told to, and hold nobody up meanwhile. */
+/* sim_delay_test.c - calls sleep where they are told to, and hold up nobody meanwhile. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -87,8 +87,8 @@ static void *record_elsewhere(void *argument)
     return NULL;
 }
 
-/* Whether a call of ours came and went while the other thread slept in its own, and how many of
- * its calls were counted at that time. */
+/* Returns whether a call of this thread came and went while the other thread slept in its call;
+ * n_counted: how many of the other's calls were counted by then. */
 static bool overlaps(visit *it, uint64_t *n_counted)
 {
     pthread_t thread;
@@ -112,7 +112,7 @@ START_TEST(others_go_on_while_a_call_sleeps_before_it_takes_effect)
     uint64_t n_before;
     ck_ok(cuCtxGetCurrent(&it.context));
     pleat_sim_delay("cuEventRecord", DELAY_US);
-    do { /* a busy machine may let us miss it */
+    do { /* on a busy machine it may be missed */
         n_before = pleat_sim_n_calls("cuEventRecord");
     } while (!overlaps(&it, &n_counted));
     ck_assert_uint_eq(n_counted, n_before);

@@ -27,7 +27,7 @@ static void end(void)
     world_end();
 }
 
-/* For tests that find hazards: assert them, and leave a clean world to the fixture. */
+/* For tests that find hazards: asserts them and opens a clean world for the fixture. */
 static void end_with(pleat_sim_hazard_kind kind, size_t n)
 {
     close_world();

@@ -1,4 +1,4 @@
-/* sim_linear_test.c - cuMemAlloc: charged to the byte, kept apart, owned by a context. */
+/* sim_linear_test.c - cuMemAlloc: counted to the byte, kept apart, owned by a context. */
 #include "support/sim_world.h"
 
 static void small_device(void)

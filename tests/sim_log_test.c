@@ -31,7 +31,7 @@ static void end(void)
     world_end();
 }
 
-/* Read the log into lines; returns how many. */
+/* Reads the log into lines; returns how many there are. */
 static size_t read_log(char lines[][256], size_t n)
 {
     size_t n_lines = 0;
@@ -148,7 +148,7 @@ START_TEST(a_log_that_cannot_be_written_is_an_error)
 }
 END_TEST
 
-/* Cost since the last look. */
+/* The cost since the last call of this function. */
 static double spent(void)
 {
     static double before;

@@ -1,6 +1,6 @@
-/* sim_mapping_model_test.c - random virtual memory calls, most of them wrong in some way, against a
- * naive model: an array of granules, a list of handles. Result codes, counts, mappings and what
- * work may touch must agree after every call. */
+/* sim_mapping_model_test.c - random virtual memory calls, most of them wrong in some way, beside a
+ * naive model: an array of granules and a list of handles. Result codes, counts, mappings and the
+ * bytes that work may touch must agree after every call. */
 /* labels: model */
 #include <string.h>
 
@@ -25,7 +25,7 @@ typedef struct model_handle {
 
 typedef struct model_place {
     int handle;      /* -1: not mapped */
-    unsigned offset; /* which granule of the mapping this is */
+    unsigned offset; /* index of the granule in its mapping */
     int access[2];
 } model_place;
 
@@ -48,7 +48,7 @@ static unsigned range_of(unsigned place)
     return place / (N_PLACES / N_RANGES);
 }
 
-/* Does [first, first + n) stay within one reservation? */
+/* Whether [first, first + n) lies in one reservation. */
 static bool is_within(unsigned first, unsigned n)
 {
     return n > 0 && first + n <= N_PLACES && range_of(first) == range_of(first + n - 1);
@@ -129,7 +129,7 @@ static void map(void)
     handles[i].mappings += is_good;
 }
 
-/* Whole mappings without a hole? */
+/* Whether the piece is whole mappings without a hole. */
 static bool is_whole(unsigned first, unsigned n)
 {
     bool is_good = is_within(first, n) && places[first].offset == 0;
@@ -143,7 +143,7 @@ static bool is_whole(unsigned first, unsigned n)
     return last->offset == handles[last->handle].granules - 1;
 }
 
-/* A random piece, often one that starts and ends where mappings do. */
+/* Draws a piece, which often starts and ends where mappings do. */
 static void draw_piece(unsigned *first, unsigned *n)
 {
     *first = draw(N_PLACES);
@@ -278,7 +278,7 @@ static void end_model(void)
     world_end_with(PLEAT_SIM_UNMAPPED_ACCESS, n_hazards);
 }
 
-/* The number behind the test's name is the seed. */
+/* The seed is the number behind the test's name. */
 START_TEST(calls_agree_with_the_naive_model)
 {
     begin_model((uint64_t)_i);

@@ -1,9 +1,9 @@
-/* sim_order_model_test.c - random streams, events and work against a naive model of time.
+/* sim_order_model_test.c - random streams, events and work beside a naive model of time.
  *
- * The model keeps, for every operation, the set of all operations before it, and finishes
- * operations by the definition: depth has passed and all of that set is finished. Two operations
- * race if neither set holds the other, one is unfinished when the other is submitted, and their
- * bytes meet. */
+ * The model keeps for every operation the set of all operations before it. It finishes an operation
+ * by the definition: `depth` later ones are submitted and the whole set is finished. Two operations
+ * race if neither set contains the other, one is unfinished when the other is submitted, and their
+ * bytes overlap. */
 /* labels: model */
 #include <stdio.h>
 #include <string.h>
@@ -39,13 +39,13 @@ static model_op ops[MAX_OPS];
 static size_t n_ops;
 static size_t n_submitted[2];
 static op_set stream_sets[N_STREAMS];
-static size_t last_ops[N_STREAMS]; /* 1 + its last operation; 0: none */
+static size_t last_ops[N_STREAMS]; /* 1 + the stream's last operation; 0: none */
 static op_set event_sets[N_EVENTS];
 
 /* Destroyed streams: what they wait for counts until their last operation is over. */
 static struct {
     op_set set;
-    size_t last_op; /* 1 + that */
+    size_t last_op; /* 1 + the last operation */
     int device;
 } gone[MAX_GONE];
 static size_t n_gone;
@@ -190,7 +190,7 @@ static void recreate(int stream)
     }
 }
 
-/* All that the context has to do. */
+/* All operations of the context. */
 static void collect_context(op_set *set, int device)
 {
     memset(set, 0, sizeof(*set));
@@ -327,7 +327,7 @@ static void destroy_objects(void)
     ck_ok(cuDevicePrimaryCtxRelease_v2(1));
 }
 
-/* One granule of memory, mapped twice, that both devices may touch. */
+/* Maps one granule of memory twice, for both devices. */
 static cu_devptr map_shared(void)
 {
     cu_devptr at = world_reserve(2);
@@ -367,7 +367,7 @@ static void run_once(uint64_t number)
     world_end_with(PLEAT_SIM_RACE, n_races);
 }
 
-/* The number behind the test's name is the seed. */
+/* The seed is the number behind the test's name. */
 START_TEST(time_order_and_races_agree_with_the_naive_model)
 {
     run_once((uint64_t)_i);

@@ -1,4 +1,4 @@
-/* sim_peer_test.c - which devices can be given access to the memory of which others. */
+/* sim_peer_test.c - which devices can be given access to which others' memory. */
 #include "support/sim_world.h"
 
 static cu_access_desc allow(int device, int flags)
@@ -18,8 +18,8 @@ START_TEST(devices_reach_each_other_as_configured)
 {
     static const struct {
         const char *conf;
-        int neighbours; /* 0 and 1 */
-        int strangers;  /* 1 and 2 */
+        int neighbours; /* can devices 0 and 1 reach each other? */
+        int strangers;  /* can devices 1 and 2? */
     } cases[] = {
         { "devices:4", 1, 1 },
         { "devices:4,peers:all", 1, 1 },
@@ -72,7 +72,7 @@ START_TEST(a_device_that_cannot_reach_is_refused_access_and_nothing_changes)
 }
 END_TEST
 
-/* Work on device 1 that reads memory of device 0. */
+/* Work of device 1 that reads memory of device 0. */
 static void read_from_device_1(cu_devptr at)
 {
     cu_context context;

@@ -1,7 +1,7 @@
-/* sim_pool_hazard_test.c - what the pools refuse, and what is a hazard in their memory. */
+/* sim_pool_hazard_test.c - what pools refuse, and which uses of their memory are hazards. */
 #include "support/sim_pools.h"
 
-/* For tests that find hazards: assert them, and leave a clean world to the fixture. */
+/* For tests that find hazards: asserts them and opens a clean world for the fixture. */
 static void end_with(pleat_sim_hazard_kind kind, size_t n)
 {
     pools_close();

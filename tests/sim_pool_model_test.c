@@ -1,8 +1,8 @@
-/* sim_pool_model_test.c - random use of a pool against a reference that looks at every piece.
+/* sim_pool_model_test.c - random use of a pool beside a reference that looks at every piece.
  *
- * The reference keeps each segment as an array of cells, and time as it is told in pleat_sim.h: all
- * operations of all streams, with what each waits for. Before every allocation it says which
- * address must come out, or that the pool grows, or that there is no memory. */
+ * The reference keeps each segment as an array of cells, and time as pleat_sim.h describes it: all
+ * operations of all streams, with what each waits for. Before every allocation it tells which
+ * address must result, or that the pool grows, or that there is no memory. */
 /* labels: model */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,11 +26,11 @@ enum {
 /* ---- time ------------------------------------------------------------------------------------ */
 
 typedef struct clock_of {
-    unsigned at[N_STREAMS]; /* 0: nothing to wait for */
+    unsigned at[N_STREAMS]; /* by stream; 0: no operation to wait for */
 } clock_of;
 
 typedef struct operation {
-    bool is_counted; /* waits for a synchronisation, since the depth is never reached */
+    bool is_counted; /* ends only at a synchronisation: depth is never reached */
     clock_of deps;
 } operation;
 
@@ -60,7 +60,7 @@ static void join(clock_of *clock, const clock_of *other)
     }
 }
 
-/* Whatever waits for nothing but its turn is over. */
+/* Finishes the operations that wait only for earlier ones. */
 static void let_pass(void)
 {
     for (bool goes_on = true; goes_on;) {
@@ -85,7 +85,7 @@ static void submit(unsigned s, bool is_counted)
     let_pass();
 }
 
-/* Everything up to that clock is over, and what it waited for. */
+/* Finishes everything up to that clock and everything that it waits for. */
 static void finish(clock_of need)
 {
     for (bool is_more = true; is_more;) {
@@ -126,7 +126,7 @@ typedef struct block {
     unsigned stream;
 } block;
 
-static segment segments[MOST_SEGMENTS]; /* in order of growth */
+static segment segments[MOST_SEGMENTS]; /* in the order in which the pool grew */
 static size_t n_segments;
 static block live[MOST_LIVE];
 static size_t n_live;
@@ -210,7 +210,7 @@ static void synchronized(void)
     trim(threshold_bytes);
 }
 
-/* How many bytes the pool would grow by, or 0. */
+/* The bytes by which the pool would grow; 0 = it cannot. */
 static uint64_t growth_for(uint64_t bytes)
 {
     uint64_t steps[2] = { UNIT, GRANULE };
@@ -295,7 +295,7 @@ static void step_order(unsigned earlier, unsigned later)
     }
 }
 
-/* On the block's stream, or on another one that comes after it. */
+/* Frees the block on its stream, or on another one that is ordered after it. */
 static void step_free(size_t i, unsigned s)
 {
     block it = live[i];
@@ -345,7 +345,7 @@ static uint64_t draw(uint64_t below)
     return (seed >> 33) % below;
 }
 
-/* Mostly small, now and then larger than a unit. */
+/* Mostly small sizes, now and then one larger than a unit. */
 static uint64_t draw_bytes(void)
 {
     uint64_t n_cells = draw(8) == 0 ? 1 + draw(700) : 1 + draw(1 << (1 + draw(8)));
@@ -420,7 +420,7 @@ static void end(void)
     ck_assert_uint_eq(world_counts().pools, 0);
 }
 
-/* Where opportunism is off events are too: what passed long ago is no order any more. */
+/* Without opportunistic reuse events do not count either: an event that passed is no order then. */
 START_TEST(every_address_and_every_byte_held_is_as_the_reference_says)
 {
     seed = (uint64_t)(_i + 1) * UINT64_C(0x9e3779b97f4a7c15);

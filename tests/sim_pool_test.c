@@ -539,7 +539,7 @@ END_TEST
 
 /* ---- faults and costs ------------------------------------------------------------------------ */
 
-/* A life of a pool; false at the first call that failed, everything undone. */
+/* The life of a pool; false after the first call that failed, with everything undone. */
 static bool live_once(void)
 {
     cu_mempool made;

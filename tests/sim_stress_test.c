@@ -17,7 +17,7 @@ static void expect(bool is_good)
     }
 }
 
-/* Reserve, create, map, allow, work, order, wait, unmap, release, free. */
+/* Reserves, creates, maps, sets access, works, orders, waits, unmaps, releases and frees. */
 static void one_round(cu_stream stream, cu_event event, size_t n_granules)
 {
     cu_devptr at;

@@ -305,7 +305,7 @@ START_TEST(work_without_a_context_goes_to_the_only_device)
 }
 END_TEST
 
-/* What needs no wait is answered as ever, and an end that is said lets all go on. */
+/* Calls that need not wait succeed; after pleat_sim_finish the refused ones do, too. */
 START_TEST(waits_refuse_synchronisations_that_would_have_to_wait)
 {
     cu_event event;

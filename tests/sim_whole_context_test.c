@@ -122,7 +122,7 @@ START_TEST(an_event_records_its_own_context_only)
 }
 END_TEST
 
-/* What a thread in relaxed mode gets, which may make all unsafe calls. */
+/* The call in relaxed mode, in which a thread may make unsafe calls. */
 static void *record_relaxed(void *result)
 {
     int mode = CU_CAPTURE_MODE_RELAXED;

@@ -1,12 +1,12 @@
 /* vmm_abi_test.c - our own declarations of the driver's ABI agree with the vendor's header.
  *
- * All but two handles are compared when it is compiled, which happens where CMake finds cuda.h;
- * without it the test is skipped (exit 77). */
+ * All but two handles are compared by the compiler where CMake finds cuda.h; without it the test is
+ * skipped (exit 77). */
 #include <stdio.h>
 
 #ifdef PLEAT_HAVE_CUDA_H
 
-#define __CUDA_API_VERSION_INTERNAL /* declare the older versions of entry points too */
+#define __CUDA_API_VERSION_INTERNAL /* also declares the older versions of entry points */
 #include <cuda.h>
 
 /* Both headers define these two names: keep the vendor's values, then take ours. */
@@ -156,7 +156,7 @@ SAME_VALUE(CU_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_GLOBAL);
 SAME_VALUE(CU_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 SAME_VALUE(CU_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED);
 
-/* Every symbol of the list is one that the vendor declares. */
+/* The vendor declares every symbol of the list. */
 #define IS_DECLARED(field, symbol, need, params, args)                                             \
     _Static_assert(sizeof(&symbol) == sizeof(void *), #symbol);
 PL_DRIVER_LIST(IS_DECLARED)

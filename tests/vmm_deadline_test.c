@@ -1,4 +1,4 @@
-/* vmm_deadline_test.c - a call's deadline: made by its first wait, kept over its attempts. */
+/* vmm_deadline_test.c - a call's deadline: the first wait sets it, all attempts share it. */
 #include <check.h>
 #include <pthread.h>
 #include <time.h>
@@ -8,7 +8,7 @@
 
 static uint64_t now_ms = 1000;
 
-/* It goes before libc's: nobody here waits in real time. */
+/* Replaces libc's: nobody waits in real time here. */
 int clock_gettime(clockid_t id, struct timespec *out)
 {
     (void)id;
@@ -19,7 +19,7 @@ int clock_gettime(clockid_t id, struct timespec *out)
 START_TEST(the_first_question_starts_the_time_and_an_attempt_forgets_it)
 {
     pl_deadline_begin();
-    now_ms += 500; /* before the first wait: not counted */
+    now_ms += 500; /* before the first wait: it does not count */
     ck_assert_uint_eq(pl_deadline_left(100), 100);
     now_ms += 70;
     ck_assert_uint_eq(pl_deadline_left(100), 30);
@@ -73,7 +73,7 @@ START_TEST(what_is_laid_aside_goes_on_when_it_is_taken_up)
     ck_assert_uint_eq(pl_deadline_left(100), 100);
     now_ms += 30;
     pl_deadline_take_up(call);
-    pl_deadline_begin(); /* it is held still */
+    pl_deadline_begin(); /* the deadline is still held */
     ck_assert_uint_eq(pl_deadline_left(100), 30);
     pl_deadline_let_go();
 }

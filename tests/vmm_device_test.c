@@ -1,4 +1,4 @@
-/* vmm_device_test.c - devices: properties, context, probe, whole allocations, reports of close. */
+/* vmm_device_test.c - devices: properties, context, probe, allocations, what close reports. */
 /* labels: unit fault */
 #include <check.h>
 #include <stdlib.h>
@@ -404,7 +404,7 @@ START_TEST(a_free_that_the_driver_refuses_stays_held)
 }
 END_TEST
 
-/* Allocates and frees; true when both went well. What a failed free left held is freed. */
+/* Allocates and frees; true if both succeed. After a failed free it frees again. */
 static bool allocate_once(pl_device *dev)
 {
     pleat_devptr ptr;
@@ -431,7 +431,7 @@ START_TEST(allocating_under_any_driver_fault_leaves_all_as_before_or_succeeds)
         sim.fail_at(NULL, k++, CU_UNKNOWN);
         n_failed += allocate_once(dev) ? 0 : 1;
     } while (sim.n_faults() > n_faults);
-    ck_assert_uint_ge(n_failed, 2); /* entering, and the allocation itself */
+    ck_assert_uint_ge(n_failed, 2); /* entering the context, and the allocation */
     vmm_sim_close_device(dev);
 }
 END_TEST

@@ -308,7 +308,7 @@ START_TEST(a_failure_is_remembered_with_call_size_and_result)
     ck_assert_str_eq(error->text, "CUDA_ERROR_INVALID_VALUE");
     ck_assert_str_eq(error->detail, "");
     ck_assert_int_eq(pl_cu_address_reserve(sim.drv, &ptr, 2 << 20, 0, 0, 0), CU_SUCCESS);
-    ck_assert_int_eq(error->result, CU_INVALID_VALUE); /* a success does not forget it */
+    ck_assert_int_eq(error->result, CU_INVALID_VALUE); /* a later success leaves it */
     ck_assert_int_eq(pl_cu_address_free(sim.drv, ptr, 2 << 20), CU_SUCCESS);
     pl_driver_clear_error();
     ck_assert_int_eq(error->result, CU_SUCCESS);

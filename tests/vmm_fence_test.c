@@ -36,7 +36,7 @@ static void close_all(void)
     vmm_sim_close(&sim);
 }
 
-/* A fence behind a piece of unfinished work. */
+/* Returns a fence behind unfinished work. */
 static pl_fence *fence_behind_work(int i)
 {
     pl_fence *fence = NULL;
@@ -88,7 +88,7 @@ START_TEST(events_are_created_once_and_used_again)
         pl_fence *a = fence_behind_work(0);
         pl_fence *b = fence_behind_work(1);
         ck_assert(!query(a));
-        pl_fence_return(a); /* before it passed */
+        pl_fence_return(a); /* returned before it has passed */
         pl_fence_return(b);
     }
     pl_fence_return(NULL);
@@ -216,7 +216,7 @@ START_TEST(a_stream_that_was_ordered_runs_after_the_fence)
     ck_assert_int_eq(pl_fence_record(streams[0], &fence), PLEAT_OK);
     ck_assert_int_eq(pl_fence_order(streams[1], fence), PLEAT_OK);
     ck_assert_int_eq(sim.work(handles[1], &access, 1),
-                     CU_SUCCESS); /* a race, were it not ordered */
+                     CU_SUCCESS); /* without that order this is a race */
     pl_device_leave(dev);
     ck_assert_uint_eq(pl_device_counted(dev).stream_waits, 1);
     pl_fence_return(fence);
@@ -247,7 +247,7 @@ static void begin_capture(int i)
     pl_device_leave(dev);
 }
 
-/* The capture must still be good. */
+/* Ends the capture, which must be intact. */
 static void end_capture(int i)
 {
     cu_graph graph = NULL;
@@ -298,7 +298,7 @@ START_TEST(a_fence_of_the_context_is_behind_every_stream)
 }
 END_TEST
 
-/* The legacy stream is told of it, so nobody needs to have named the captured one. */
+/* The legacy stream tells of this capture, so no call need have named its stream. */
 START_TEST(a_fence_of_the_context_leaves_the_capture_of_a_blocking_stream_alone)
 {
     pl_fence *fence = NULL;
@@ -326,7 +326,7 @@ START_TEST(fences_of_other_streams_go_on_during_a_global_capture)
 }
 END_TEST
 
-/* ---- out of reach ---------------------------------------------------------------------------- */
+/* ---- streams out of a thread's reach --------------------------------------------------------- */
 
 static void destroy_first(void)
 {
@@ -393,7 +393,7 @@ START_TEST(only_a_later_synchronisation_passes_a_whole_device_fence)
     ck_assert_int_eq(pl_fence_record(streams[0], &fence), PLEAT_OK);
     ck_assert(!query(fence));
     pl_fence_return(fence);
-    fence = fence_behind_work(1); /* the same object, an ordinary fence again */
+    fence = fence_behind_work(1); /* the same object as an ordinary fence */
     ck_assert(!query(fence));
     sim.finish();
     ck_assert(query(fence));
@@ -402,7 +402,7 @@ START_TEST(only_a_later_synchronisation_passes_a_whole_device_fence)
 END_TEST
 
 typedef struct visitor {
-    pl_stream *owners; /* a per-thread stream of the main thread */
+    pl_stream *owners; /* the main thread's per-thread stream */
     pleat_status recorded;
     pleat_status waited;
     bool was_pending;
@@ -440,7 +440,7 @@ END_TEST
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
-/* Record, query, order, wait. */
+/* Records, queries, orders and waits. */
 static pleat_status play(void)
 {
     pl_fence *fence = NULL;

@@ -133,7 +133,7 @@ static void *get_in_another_thread(void *handle)
     return pl_stream_get(dev, handle, &stream) == PLEAT_OK ? stream : NULL;
 }
 
-/* Whoever asks who a captured stream is breaks its capture, on drivers that CCCL has met. */
+/* On some drivers that CCCL met, asking for the id of a captured stream breaks its capture. */
 START_TEST(a_capture_survives_being_asked_who_its_stream_is)
 {
     pl_stream *streams[3] = { NULL };
@@ -184,7 +184,7 @@ START_TEST(a_capture_elsewhere_is_not_harmed)
     ck_assert_int_eq(pl_fence_record(other, &fence), PLEAT_OK);
     ck_assert_int_eq(pl_fence_query(fence, &passed), PLEAT_OK);
     ck_assert_int_eq(pl_fence_order(captured, fence),
-                     passed ? PLEAT_OK : PLEAT_ECAPTURE); /* nothing to order when it has passed */
+                     passed ? PLEAT_OK : PLEAT_ECAPTURE); /* what has passed needs no order */
     ck_assert_int_eq(pl_device_malloc(dev, 4096, &ptr), PLEAT_OK);
     ck_assert_int_eq(pl_device_mfree(dev, ptr), PLEAT_OK);
     pl_fence_return(fence);

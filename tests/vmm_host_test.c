@@ -166,7 +166,7 @@ START_TEST(fini_reports_the_bytes_still_held)
     ck_assert_uint_ge(held, 1000);
     ck_assert_uint_eq(pl_host_fini(&other), held);
 #ifdef PLEAT_HOST_SYSTEM
-    free(p); /* the system's malloc has no arena that took it along */
+    free(p); /* only an arena would have taken the block along */
 #endif
 }
 END_TEST
@@ -271,7 +271,7 @@ END_TEST
 
 #ifndef PLEAT_HOST_SYSTEM
 
-/* Else what is freed in 8 MiB or more goes back to the system at once: milliseconds. */
+/* By default jemalloc gives freed blocks of 8 MiB back at once, which takes milliseconds. */
 START_TEST(no_size_goes_back_to_the_system_at_once)
 {
     size_t threshold = 1;

@@ -1,4 +1,4 @@
-/* vmm_lock_test.c - ranked locks exclude, wait, and in debug builds name a wrong order. */
+/* vmm_lock_test.c - ranked locks exclude, wait, and in debug builds report a wrong order. */
 /* labels: unit stress */
 #include <check.h>
 #include <sched.h>
@@ -94,7 +94,7 @@ END_TEST
 static void *wait_though_cancelled(void *unused)
 {
     (void)wait_until_open(unused);
-    pthread_testcancel(); /* now it may end: it holds nothing */
+    pthread_testcancel(); /* cancelled here, where it holds nothing */
     return NULL;
 }
 
@@ -117,7 +117,7 @@ START_TEST(a_wait_is_no_cancellation_point)
     pthread_t threads[2];
     ck_assert_int_eq(pthread_create(&threads[0], NULL, wait_with_a_cancellation_pending, NULL), 0);
     ck_assert_int_eq(pthread_create(&threads[1], NULL, wait_though_cancelled, NULL), 0);
-    usleep(10000); /* it waits by now, or else is cancelled before it does */
+    usleep(10000); /* it waits by now, or is cancelled before it waits */
     ck_assert_int_eq(pthread_cancel(threads[1]), 0);
     usleep(10000);
     open_for_all();
@@ -216,7 +216,7 @@ START_TEST(a_wait_begins_a_new_hold)
     pl_cond_broadcast(&shared.changed);
     pl_lock_release(&shared.lock);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
-    ck_assert_int_le(shared.value, 0); /* -1: the thread came too late to wait */
+    ck_assert_int_le(shared.value, 0); /* -1: the thread was too late to wait */
     ck_assert_uint_eq(pl_lock_most_touched(), 10 * counts);
 }
 END_TEST
@@ -241,7 +241,7 @@ START_TEST(who_wants_the_lock_has_it_while_its_holder_breathes)
     while (atomic_load(&shared.lock.state) != WANTED) {
         sched_yield();
     }
-    while (shared.value == 0) { /* the test's time limit says if it never comes */
+    while (shared.value == 0) { /* if it never comes, the test's time limit ends this */
         pl_lock_breathe(&shared.lock);
     }
     pl_lock_release(&shared.lock);
@@ -287,7 +287,7 @@ START_TEST(a_hold_that_outlasts_the_timing_is_not_mistaken_for_a_later_one)
     (void)pl_lock_longest_ns();
     pl_lock_acquire(&shared.lock);
     pl_lock_time_holds(true);
-    pl_lock_release(&shared.lock); /* began untimed */
+    pl_lock_release(&shared.lock); /* this hold began untimed */
     ck_assert_uint_eq(pl_lock_longest_ns(), 0);
     pl_lock_time_holds(false);
 }

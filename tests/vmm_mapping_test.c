@@ -211,7 +211,7 @@ START_TEST(a_failed_step_is_rolled_back_and_named)
         ck_assert_int_eq(pl_driver_last_error()->entry,
                          is_access ? PL_CU_mem_set_access : PL_CU_mem_map);
         ck_assert_uint_eq(vmm_sim_counted(&sim).mappings, 0);
-        ck_assert_uint_eq(sim.n_calls("cuMemUnmap"), k); /* one for each but the first */
+        ck_assert_uint_eq(sim.n_calls("cuMemUnmap"), k); /* one per failure after the first */
     }
     ck_assert_uint_eq(pl_device_counted(dev).ops_map, 0);
     ck_assert_uint_eq(pl_device_counted(dev).bytes_mapped, 0);
@@ -238,7 +238,7 @@ START_TEST(a_failed_undo_is_counted_and_poisons)
     create_chunks(chunks, N_CHUNKS);
     sim.fail_from("cuMemUnmap", 0, CU_UNKNOWN);
     ck_assert_int_eq(pl_mapping_map(dev, range.base + 28 * MIB, chunks, N_CHUNKS),
-                     PLEAT_EPOISONED); /* the range ends after two of them */
+                     PLEAT_EPOISONED); /* only two of them fit into the range */
     sim.fail_never();
     ck_assert_uint_eq(pl_device_counted(dev).n_undo_failures, 1);
     ck_assert_uint_eq(vmm_sim_counted(&sim).mappings, 2);
@@ -253,8 +253,8 @@ START_TEST(a_failed_undo_is_counted_and_poisons)
 }
 END_TEST
 
-/* Reserve, create, map, unmap, release, release; gives back whatever it got before a failure.
- * *is_leaky: a step of giving back failed. */
+/* Reserves, creates, maps, unmaps, releases; gives back what it got before a failure. *is_leaky:
+ * giving back failed. */
 static pleat_status play(pl_device *d, bool *is_leaky)
 {
     pl_range mine;
@@ -307,7 +307,7 @@ START_TEST(any_single_fault_leaves_the_driver_as_it_was)
         ck_assert_uint_eq(counts.handles, 0);
         ck_assert_uint_eq(counts.mappings, 0);
     } while (n_hit > 0);
-    /* reserve, 4 creates, 4 maps and a set-access fail; giving back is tried again. */
+    /* One reservation, 4 creates, 4 maps and a set-access fail; giving back is tried twice. */
     ck_assert_uint_eq(n_failed, 1 + N_CHUNKS + N_CHUNKS + 1);
     ck_assert_uint_eq(k, n_failed + 1 + N_CHUNKS + 1 + 1);
 }

@@ -1,4 +1,4 @@
-/* vmm_measure_test.c - the measuring core on the simulator: rows, fitted costs, bounds, faults. */
+/* vmm_measure_test.c - measuring on the simulator: rows, fitted costs, bounds, faults. */
 /* labels: unit fault */
 #include <check.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 static vmm_sim sim;
 static pl_device *dev;
 static pl_measure_report report;
-static const pl_measure_options unhurried = { .most_seconds = 3600 }; /* on a slow machine, too */
+static const pl_measure_options unhurried = { .most_seconds = 3600 }; /* even on a slow machine */
 
 static void open_with(const char *conf)
 {
@@ -83,7 +83,7 @@ START_TEST(the_fitted_costs_give_the_simulators_own_back)
 {
     open_with("capacity:16G");
     ck_assert_int_eq(pl_measure_run(dev, &unhurried, &report), PLEAT_OK);
-    /* Exact for whatever cost file is loaded: predict every idle row of the run calls. */
+    /* The fit is exact for any cost file: it predicts every idle row of the run calls. */
     for (unsigned i = 0; i < report.n_rows; i++) {
         const pl_measure_row *row = &report.rows[i];
         const pl_measure_cost *cost = &report.costs[row->op];

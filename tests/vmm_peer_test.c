@@ -1,5 +1,4 @@
-/* vmm_peer_test.c - mappings that other devices can use, too: who is listed, and in how many calls.
- */
+/* vmm_peer_test.c - mappings that other devices can use, too: who is listed, in how many calls. */
 /* labels: unit fault */
 #include <check.h>
 #include <pthread.h>
@@ -47,7 +46,7 @@ static void close_all(void)
     vmm_sim_close(&sim);
 }
 
-/* Bit d: device d may read and write there. */
+/* Bit d is set if device d may read and write there. */
 static unsigned who_may(pleat_devptr at)
 {
     unsigned devices = 0;
@@ -83,7 +82,7 @@ START_TEST(a_run_is_opened_to_every_device_that_can_reach_with_one_call)
     ck_assert_uint_eq(sim.n_calls("cuMemSetAccess"), 1);
     ck_assert_uint_eq(sim.n_calls("cuDeviceCanAccessPeer"), N_DEVICES - 1);
     ck_assert_int_eq(pl_mapping_unmap(dev, range.base, 8 * MIB), PLEAT_OK);
-    /* The same chunks at a new place, as a take does it: one more call, and nothing is asked. */
+    /* A take maps the same chunks at a new place: one more set-access, no device is asked. */
     ck_assert_int_eq(pl_mapping_map(dev, range.base + 16 * MIB, chunks, N_CHUNKS), PLEAT_OK);
     check_run(range.base + 16 * MIB, cases[_i].expected);
     ck_assert_uint_eq(sim.n_calls("cuMemSetAccess"), 2);
@@ -166,7 +165,7 @@ END_TEST
 
 /* ---- the driver's pools ---------------------------------------------------------------------- */
 
-/* Work of device `ordinal` on the block; the fixture's end finds a hazard. */
+/* Work of device `ordinal` on the block; if it is a hazard, the fixture finds it. */
 static void touch_from(int ordinal, pleat_devptr ptr)
 {
     pl_device *other = NULL;
@@ -183,7 +182,7 @@ START_TEST(a_pool_is_opened_to_every_device_that_can_reach)
 {
     static const struct {
         const char *conf;
-        int n_reaching; /* the first devices */
+        int n_reaching; /* the first n devices reach device 0 */
         uint64_t n_calls;
     } cases[] = {
         { "devices:4,capacity:64M", 4, 1 },
@@ -226,7 +225,7 @@ END_TEST
 static pl_device *peer;
 static cu_stream handle;
 
-/* A device and another one that it may be reached from, with a stream of the latter. */
+/* Opens a device and a peer that reaches it, with a stream of the peer. */
 static void open_pair(const char *conf, const pl_device_options *options)
 {
     vmm_sim_open(&sim, conf);
@@ -264,7 +263,7 @@ static void end_capture_on(pl_device *device, cu_stream stream)
     pl_device_leave(device);
 }
 
-/* A capture on a stream of the peer. */
+/* Begins a capture on the peer's stream. */
 static void begin_capture(cu_stream stream)
 {
     begin_capture_on(peer, stream);
@@ -275,7 +274,7 @@ static void end_capture(cu_stream stream)
     end_capture_on(peer, stream);
 }
 
-/* Within a capture or without one. */
+/* Orders `waits` behind `awaited`, in a capture or without one. */
 static void let_wait(pl_device *later, cu_stream waits, pl_device *earlier, cu_stream awaited)
 {
     cu_event event = NULL;
@@ -331,7 +330,7 @@ START_TEST(its_fence_is_behind_its_work_and_orders_other_streams)
     open_pair("devices:2,capacity:64M", &with_peers);
     ck_assert_int_eq(pl_stream_get(dev, handle, &stream), PLEAT_OK);
     ck_assert_int_eq(pl_stream_get(dev, NULL, &legacy), PLEAT_OK);
-    for (int i = 0; i < 3; i++) { /* its event does not come back as one of the device's own */
+    for (int i = 0; i < 3; i++) { /* a peer's event is not reused on the device */
         vmm_sim_submit(&sim, peer, handle);
         ck_assert_int_eq(pl_fence_record(stream, &fence), PLEAT_OK);
         ck_assert(!has_passed(fence));
@@ -365,7 +364,7 @@ START_TEST(a_fence_of_the_context_is_behind_peers_streams_that_are_gone)
 }
 END_TEST
 
-/* Returns a fence behind work on the peer's stream. */
+/* Opens a pair and returns a fence behind work on the peer's stream. */
 static pl_fence *open_with_work(void)
 {
     pl_stream *stream = NULL;
@@ -387,7 +386,7 @@ START_TEST(synchronising_waits_for_peers_too)
 }
 END_TEST
 
-/* One that somebody told of, and one of a blocking stream, which the driver tells of. */
+/* A capture that was told, and a capture of a blocking stream, of which the driver tells. */
 START_TEST(a_peers_capture_is_left_alone)
 {
     pl_stream *stream = NULL;
@@ -413,7 +412,7 @@ START_TEST(a_peers_capture_is_left_alone)
 }
 END_TEST
 
-/* Nothing was told; the device's own legacy stream knows of the capture, the peer's does not. */
+/* Nobody told of this capture: the device's own legacy stream knows of it, the peer's does not. */
 START_TEST(a_capture_that_forked_to_a_peer_is_left_alone)
 {
     pl_stream *stream = NULL;
@@ -440,7 +439,7 @@ static void *wait_for_recorders(void *is_over)
     return NULL;
 }
 
-/* Whoever tells first is seen; whoever records first is waited for. */
+/* A capture that is told first is seen by the recorder; a teller waits for recorders before it. */
 START_TEST(who_tells_of_a_capture_and_who_records_see_each_other)
 {
     pl_stream *stream = NULL;
@@ -451,7 +450,7 @@ START_TEST(who_tells_of_a_capture_and_who_records_see_each_other)
     ck_assert_int_eq(pl_context_begin_record(dev, 1), PLEAT_OK);
     pl_device_note_capture(peer, true);
     ck_assert_int_eq(pl_context_begin_record(dev, 1), PLEAT_ECAPTURE);
-    ck_assert_int_eq(pl_context_begin_record(dev, 0), PLEAT_OK); /* the caller knows of its own */
+    ck_assert_int_eq(pl_context_begin_record(dev, 0), PLEAT_OK); /* own captures do not count */
     ck_assert_int_eq(pthread_create(&teller, NULL, wait_for_recorders, &is_over), 0);
     for (int i = 0; i < 100; i++) {
         (void)sched_yield();
@@ -466,7 +465,7 @@ START_TEST(who_tells_of_a_capture_and_who_records_see_each_other)
 }
 END_TEST
 
-/* A device that goes waits for its peers' work, whatever they capture. */
+/* A device that closes waits for its peers' work, whatever captures that breaks. */
 START_TEST(draining_spares_no_capture)
 {
     pl_fence *fence = open_with_work();
@@ -480,7 +479,7 @@ START_TEST(draining_spares_no_capture)
 }
 END_TEST
 
-/* While it is captured nobody can tell whose it is. */
+/* While a stream is captured, nobody can tell which device it belongs to. */
 START_TEST(one_first_seen_in_a_capture_is_known_once_it_rests)
 {
     pl_stream *stream = NULL;
@@ -503,12 +502,12 @@ START_TEST(one_first_seen_in_a_capture_is_known_once_it_rests)
 }
 END_TEST
 
-/* Nor need it ever rest: its work counts all the same. */
+/* The stream need not even rest: its work is waited for all the same. */
 START_TEST(the_work_of_one_that_is_only_seen_captured_is_waited_for)
 {
     pl_stream *stream = NULL;
     pl_fence *fence = NULL;
-    open_pair("devices:3,capacity:64M", &with_peers); /* the third has no context */
+    open_pair("devices:3,capacity:64M", &with_peers); /* device 2 has no context */
     begin_capture(handle);
     ck_assert_int_eq(pl_stream_get(dev, handle, &stream), PLEAT_OK);
     ck_assert_uint_eq(vmm_sim_counted(&sim).contexts, 2);
@@ -523,7 +522,7 @@ START_TEST(the_work_of_one_that_is_only_seen_captured_is_waited_for)
 }
 END_TEST
 
-/* What must succeed once nothing fails any more. */
+/* Succeeds once no call fails any more. */
 static pleat_status use_peer(void)
 {
     pl_stream *stream = NULL;

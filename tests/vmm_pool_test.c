@@ -1,4 +1,4 @@
-/* vmm_pool_test.c - the driver's own pool: what it gives, what is counted, what is kept. */
+/* vmm_pool_test.c - the driver's own pool: what it allocates, counts and keeps. */
 /* labels: unit fault */
 #include "vmm/async_pool.h"
 
@@ -34,7 +34,7 @@ static void open_plain(void)
     open_pool("capacity:1G,depth:1000000", 0);
 }
 
-/* `n_left`: what the pool could not give back. */
+/* `n_left`: blocks that the pool could not give back. */
 static void close_with(size_t n_left)
 {
     ck_assert_uint_eq(pl_async_pool_destroy(pool), n_left);
@@ -354,7 +354,7 @@ static bool live_once(void)
     return is_good;
 }
 
-/* A refused call that gives something back is tried once more, so one fault may pass unseen. */
+/* A refused call that gives something back is repeated once, so a single fault may go unnoticed. */
 START_TEST(failing_each_driver_call_in_turn_leaves_nothing_behind)
 {
     bool is_over = false;

@@ -1,7 +1,7 @@
 /* vmm_runtime_abi_test.c - our own declarations of the runtime's ABI agree with the vendor's.
  *
- * Compared when it is compiled, which happens where CMake finds the runtime's header of CUDA 13 or
- * later; else the test is skipped (exit 77). */
+ * The compiler compares them where CMake finds the runtime's header of CUDA 13 or later; else the
+ * test is skipped (exit 77). */
 #include <stdio.h>
 
 #ifdef PLEAT_HAVE_CUDA_H
@@ -64,7 +64,7 @@ SAME_VALUE(RT_DEVICE_TO_DEVICE, cudaMemcpyDeviceToDevice);
 SAME_VALUE(RT_DIRECTION_BY_ADDRESS, cudaMemcpyDefault);
 SAME_VALUE(RT_SYMBOL_NOT_FOUND, cudaDriverEntryPointSymbolNotFound);
 
-/* What is handed through: the driver's numbers are the runtime's. */
+/* Numbers that are passed on: the driver's are also the runtime's. */
 SAME_VALUE(CU_OUT_OF_MEMORY, cudaErrorMemoryAllocation);
 SAME_VALUE(CU_NOT_INITIALIZED, cudaErrorInitializationError);
 SAME_VALUE(CU_NO_DEVICE, cudaErrorNoDevice);

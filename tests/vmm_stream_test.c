@@ -81,7 +81,7 @@ START_TEST(a_known_stream_costs_its_capture_state_and_its_id)
     ck_assert_int_eq(pl_device_enter(dev), PLEAT_OK);
     uint64_t n_calls = vmm_sim_counted(&sim).calls;
     get(handle);
-    /* the id is asked in relaxed capture mode: there and back */
+    /* the id is asked in relaxed capture mode, which takes a call before and one after */
     ck_assert_uint_eq(vmm_sim_counted(&sim).calls, n_calls + 4);
     pl_device_leave(dev);
     vmm_sim_destroy_stream(dev, handle);
@@ -133,7 +133,7 @@ START_TEST(any_context_may_be_current_and_stays_so)
     cu_context after = NULL;
     bool is_capturing = true;
     cu_stream handle = vmm_sim_stream(dev, false);
-    pl_stream *stream = get(handle); /* none is current */
+    pl_stream *stream = get(handle); /* no context is current */
     ck_assert_int_eq(pl_stream_is_capturing(stream, &is_capturing), PLEAT_OK);
     ck_assert(!is_capturing);
     ck_assert_int_eq(pl_device_open(sim.drv, 1, NULL, &other), PLEAT_OK);
@@ -177,7 +177,7 @@ typedef struct own_default {
     pl_stream *first;
     pl_stream *again;
     pleat_status status;
-    pleat_status foreign; /* of asking about another thread's stream */
+    pleat_status foreign; /* answer about another thread's stream */
     pl_stream *others;
     bool is_capturing;
 } own_default;
@@ -216,7 +216,7 @@ START_TEST(the_per_thread_stream_is_one_per_thread)
     ck_assert_ptr_ne(first.first, second.first);
     ck_assert_ptr_eq(get(CU_STREAM_PER_THREAD), mine);
     ck_assert_ptr_ne(get(NULL), mine);
-    ck_assert_int_eq(second.foreign, PLEAT_ESTREAM); /* out of its reach */
+    ck_assert_int_eq(second.foreign, PLEAT_ESTREAM); /* another thread's stream is out of reach */
 }
 END_TEST
 
@@ -305,11 +305,11 @@ START_TEST(a_stream_that_nobody_holds_can_be_given_up_alive)
     pl_stream *stream = get(handle);
     ck_assert_ptr_eq(get(handle), stream);
     pl_stream_put(stream);
-    ck_assert(!pl_stream_try_release(stream)); /* held once more */
+    ck_assert(!pl_stream_try_release(stream)); /* it was held once more */
     pl_stream_put(stream);
     uint64_t id = pl_stream_id(stream);
     ck_assert(pl_stream_try_release(stream));
-    ck_assert_ptr_eq(get(other), stream); /* the object is another stream's */
+    ck_assert_ptr_eq(get(other), stream); /* the object now serves another stream */
     ck_assert_ptr_ne(get(handle), stream);
     ck_assert_uint_eq(pl_stream_id(get(handle)), id);
     ck_assert_uint_eq(pl_stream_count(dev), 2);
@@ -338,7 +338,7 @@ static struct {
     _Atomic bool is_over;
 } naming;
 
-/* While it is held it is the stream of the handle, and stays it. */
+/* While a stream is held, it stays the stream of its handle. */
 static void *name_in_turn(void *unused)
 {
     for (unsigned i = 0; i < N_NAMED; i++) {
@@ -366,7 +366,7 @@ START_TEST(a_stream_that_is_named_while_it_is_given_up_is_held_or_new)
     }
     ck_assert_int_eq(pthread_create(&thread, NULL, name_in_turn, NULL), 0);
     while (!atomic_load(&naming.is_over)) {
-        for (unsigned i = 0; i < 2; i++) { /* as the only one who gives up: found ones are alive */
+        for (unsigned i = 0; i < 2; i++) { /* no other thread gives up: `get` finds living ones */
             pl_stream *stream = get(naming.handles[i]);
             pl_stream_put(stream);
             (void)!pl_stream_try_release(stream);
@@ -374,7 +374,7 @@ START_TEST(a_stream_that_is_named_while_it_is_given_up_is_held_or_new)
     }
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     ck_assert_uint_eq(naming.n_wrong, 0);
-    ck_assert_uint_le(pl_stream_count(dev), 3); /* with one between two lives */
+    ck_assert_uint_le(pl_stream_count(dev), 3); /* one may be between two lives */
     for (unsigned i = 0; i < 2; i++) {
         vmm_sim_destroy_stream(dev, naming.handles[i]);
     }
@@ -418,7 +418,7 @@ static void begin_capture(cu_stream handle, int mode)
     pl_device_leave(dev);
 }
 
-/* The capture must still be good. */
+/* Ends the capture, which must be intact. */
 static void end_capture(cu_stream handle)
 {
     cu_graph graph = NULL;

@@ -1,11 +1,11 @@
-/* block.c - the store of blocks. Guarded by the device lock of its owner. */
+/* block.c - the store of blocks. Guarded by its owner's device lock. */
 #include "segments/pleat/block.h"
 
 #include "vmm/base/assert.h"
 
 enum { LINE_BYTES = 64, SLAB_BYTES = 65536 };
 
-/* A size that jemalloc gives without loss. Blocks begin with a line of the cache. */
+/* jemalloc gives this size without loss. Blocks start on cache lines. */
 typedef struct pl_block_slab {
     struct pl_block_slab *next;
     char room[SLAB_BYTES - sizeof(struct pl_block_slab *)];
@@ -79,7 +79,7 @@ pl_block *pl_block_store_get(pl_block_store *store)
     b->is_indexed = false;
     b->is_private = false;
 #if PLEAT_DEBUG_LEVEL >= 1
-    b->requested = SIZE_MAX; /* what nobody wrote yet shows, should it be read */
+    b->requested = SIZE_MAX; /* shows if it is read before it is written */
 #endif
     return b;
 }

@@ -10,9 +10,9 @@
 struct pl_segment;
 
 typedef enum pl_block_state {
-    PL_BLOCK_LIVE,   /* a user's, or one being freed until its fences are recorded */
+    PL_BLOCK_LIVE,   /* a user has it */
     PL_BLOCK_SHARED, /* freed, but streams other than its owner's, or a graph, may still use it */
-    PL_BLOCK_FREE,   /* resident, settled or pending: see `lane` */
+    PL_BLOCK_FREE,   /* resident; settled or pending: see `lane` */
     PL_BLOCK_HOLE,   /* not resident; whole granules */
     PL_BLOCK_FLIGHT, /* reserved by a request in flight: in no index, merges with nothing */
     PL_BLOCK_STALE,  /* whole granules whose chunk was taken; still mapped, not resident */
@@ -21,37 +21,37 @@ typedef enum pl_block_state {
 } pl_block_state;
 enum { PL_N_BLOCK_STATES = PL_BLOCK_POISON + 1 };
 
-/* Whom a free block pends on: nobody, or the lane with that number. In a use 0 is the context. */
+/* In place of a lane's number: a free block is settled, a use is the whole context's. */
 enum { PL_LANE_SETTLED = 0, PL_LANE_CONTEXT = 0 };
 
-/* What a block, once it is freed, has to wait for beside its owner: a stream that used it, the
- * whole context, or a capture. See shared.h. */
+/* A use of a block, besides its owner's, that the block waits for once it is freed: a stream's, the
+ * whole context's, or a capture's. See shared.h. */
 typedef struct pl_block_use {
-    uint64_t tick;              /* freed: the stamp that this lane, or the context, must pass */
-    struct pl_capture *capture; /* whose graph has it, or NULL; the others do not count before */
+    uint64_t tick;              /* freed: the stamp that the lane, or the context, must pass */
+    struct pl_capture *capture; /* must be over before the stamp counts; NULL = none */
     uint32_t lane;              /* PL_LANE_CONTEXT: all streams */
     bool is_kept;               /* the block was allocated or freed in the capture itself */
 } pl_block_use;
 
-/* Where there are many, those without a capture come first: see uses.h. */
+/* Where there are many, the uses without a capture come first: see uses.h. */
 typedef struct pl_block_uses {
     uint32_t n;
     uint32_t room;
-    uint32_t n_plain;               /* those without a capture, if sorted */
-    uint32_t n_late;                /* freed: those below, from n_plain on, are not begun yet */
-    uint64_t freed_at;              /* the clock then: what a lane did before has no later stamp */
-    bool is_sorted;                 /* by that */
-    const struct pl_capture *birth; /* live: that it was allocated in, which a use holds */
+    uint32_t n_plain;               /* sorted: uses without a capture */
+    uint32_t n_late;                /* freed: uses [n_plain, n_late) are not demands yet */
+    uint64_t freed_at;              /* the clock at the free: no late use needs a later stamp */
+    bool is_sorted;                 /* those without a capture come first */
+    const struct pl_capture *birth; /* live: in which it was allocated; a use holds it */
     pl_block_use use[];             /* `room` of them */
 } pl_block_uses;
 
-/* Two lines of the cache: what is asked of a block's neighbours is in the second. */
+/* A block fills two cache lines; what its neighbours are asked for is in the second. */
 typedef struct pl_block {
     union {
-        pl_index_node node; /* free and indexed. First member: an index hands back nodes */
+        pl_index_node node; /* free and indexed; first member, as an index returns nodes */
         size_t requested;   /* live, shared, kept: bytes asked for */
     };
-    struct pl_block *queue_prev; /* the one list it is in: pending, holes, victims, shared, kept */
+    struct pl_block *queue_prev; /* its neighbours in the one queue that it is in */
     struct pl_block *queue_next;
 
     pleat_devptr base;
@@ -59,13 +59,13 @@ typedef struct pl_block {
     struct pl_block *prev; /* neighbours in address, NULL at the segment's ends */
     struct pl_block *next;
     struct pl_segment *segment;
-    uint64_t tick;       /* free, stale, shared, kept: the owner's stamp of its last use; live, of a
-                      * second lane: the number of the capture that it was born in */
+    uint64_t tick;       /* free, stale, shared, kept: stamp of the owner's last use; live, of a
+                      * second lane: number of the capture in which it was allocated */
     pl_block_uses *uses; /* live, shared or kept; NULL = none */
-    uint32_t lane;       /* free, flight, stale: whom it pends on. live, shared, kept: its owner */
+    uint32_t lane;       /* free, flight, stale: on which it pends; live, shared, kept: its owner */
     uint8_t state;       /* pl_block_state */
-    uint8_t was;         /* flight: the state to go back to */
-    bool is_indexed;     /* it is the leader of a run of its lane: see run.h */
+    uint8_t was;         /* flight: the state it returns to */
+    bool is_indexed;     /* free: settled, or the leader of its lane's run: see run.h */
     bool is_private;     /* pending, shared, kept: it became so in a private pool */
 } pl_block;
 
@@ -115,26 +115,26 @@ static inline void pl_queue_replace(pl_block_queue *queue, pl_block *b, pl_block
     b->queue_next = NULL;
 }
 
-/* What there is in all segments, so that statistics look at no block. Kept by segment.h. */
+/* Counts of the blocks in all segments, kept by segment.c, so that statistics look at no block. */
 typedef struct pl_tally {
-    size_t n_blocks[PL_N_BLOCK_STATES]; /* but live ones */
+    size_t n_blocks[PL_N_BLOCK_STATES]; /* except live ones */
     size_t bytes[PL_N_BLOCK_STATES];    /* likewise */
-    size_t n_live_granules;             /* under a byte of a live block */
-    size_t
-        n_shared_granules; /* under PL_BLOCK_SHARED of no private pool, and no live or kept byte */
+    size_t n_live_granules;             /* with a byte of a live block */
+    size_t n_shared_granules; /* with shared bytes of no private pool, and no live or kept byte */
 } pl_tally;
 
-/* The store: blocks are carved from slabs one by one, as a slab at once would be 64 KiB of memory
- * that nobody has touched yet, and are used again; nothing is given back before fini. */
+/* The store of blocks. It carves them from slabs one by one, since carving a whole slab at once
+ * would touch all of its memory; blocks that come back are used again. It gives no memory back
+ * before fini. */
 typedef struct pl_block_store {
     pl_host *host;   /* const */
-    pl_block *spare; /* used before, through `next` */
-    size_t n_spare;  /* with those that are not carved yet */
+    pl_block *spare; /* blocks that came back, linked by `next` */
+    size_t n_spare;  /* these, and those not carved yet */
     struct pl_block_slab *slabs;
     struct pl_block_slab *newest;
-    struct pl_block_slab *carved; /* the slab that is being carved: those behind it are whole */
-    size_t n_carved;              /* blocks of it */
-    pl_tally tally;               /* of those that are in segments */
+    struct pl_block_slab *carved; /* the slab being carved; later ones are untouched */
+    size_t n_carved;              /* blocks carved from it */
+    pl_tally tally;               /* of the blocks in segments */
 } pl_block_store;
 
 void pl_block_store_init(pl_block_store *store, pl_host *host);

@@ -1,8 +1,8 @@
 /* budget.h - what a stream of events has earned: device operations and ordered waits.
  *
  * An event is an allocation or a free. The bucket of tokens (one token = one device operation)
- * starts full, so that a short program does not create memory for want of tokens; so does that of
- * ordered waits, which holds PL_BUDGET_ORDERS of them and refills by one in order_interval. */
+ * starts full, so that a short program does not create memory for want of tokens. The bucket of
+ * ordered waits starts full too; it holds PL_BUDGET_ORDERS and earns one in order_interval. */
 #ifndef PLEAT_SEGMENTS_BUDGET_H
 #define PLEAT_SEGMENTS_BUDGET_H
 
@@ -18,7 +18,7 @@ typedef struct pl_budget {
     uint64_t refilled_at;    /* n_events of the last refill */
     uint64_t order_credit;   /* in events: one ordered wait costs order_interval of them */
     uint64_t credited_at;    /* n_events of the last credit */
-    uint64_t ordered_at;     /* n_events of the last ordered wait that was not forced */
+    uint64_t ordered_at;     /* n_events of the last ordered wait made instead of creating */
     unsigned refill;         /* const: tokens per 1,000 events */
     unsigned cap;            /* const: most tokens */
     unsigned order_interval; /* const: events per ordered wait */
@@ -28,7 +28,7 @@ void pl_budget_init(pl_budget *budget, unsigned refill, unsigned cap, unsigned o
 uint64_t pl_budget_tokens(pl_budget *budget);               /* whole tokens left, after a refill */
 void pl_budget_spend(pl_budget *budget, uint64_t n_tokens); /* down to zero, not below */
 bool pl_budget_may_order(pl_budget *budget);
-/* Has none been for a while? For waits that save much memory, on top of the credit. */
+/* Was the last ordered wait long ago? Then one that saves much memory needs no credit. */
 bool pl_budget_is_rested(const pl_budget *budget);
 void pl_budget_ordered(pl_budget *budget);
 

@@ -50,7 +50,7 @@ pl_capture *pl_capture_create(pl_space *space, uint64_t id, pl_graph_watch *watc
     return capture;
 }
 
-/* ---- no more is captured, or will be launched ------------------------------------------------ */
+/* ---- captures end, their graphs go ----------------------------------------------------------- */
 
 void pl_capture_own_up(pl_space *space, pl_capture *capture)
 {

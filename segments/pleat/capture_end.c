@@ -46,11 +46,11 @@ static bool has_something_to_release(const pl_capture *capture)
            (!capture->is_released || capture->waiting.first != NULL || capture->pool != NULL);
 }
 
-/* As much as so many looks, where a few blocks wait for it. */
+/* A release of a few blocks costs as much as so many looks. */
 enum { RELEASE_COST = 7 };
 
-/* What a release lets go may drop other captures, the next one too: pl_capture_drop cares for
- * looked_up. */
+/* A block that goes on may drop other captures, and the next one too: pl_capture_drop keeps
+ * looked_up valid. */
 bool pl_capture_look(pl_space *space)
 {
     uint64_t since = space->n_pieces;
@@ -75,7 +75,7 @@ bool pl_capture_look(pl_space *space)
         any = true;
         pl_capture_hold(capture);
         if (pl_capture_release(space, capture, 0)) { /* its launches are over, too */
-            space->looked_up = capture;              /* there is more of it */
+            space->looked_up = capture;              /* some of its blocks still wait */
             n = 1;
         }
         n = n > RELEASE_COST ? n - RELEASE_COST : 1;
@@ -96,7 +96,7 @@ void pl_capture_look_well(pl_space *space)
     }
 }
 
-/* Some at a time: what waits for the graph, not for the end, is passed over. */
+/* Some blocks go on in each hold; those that wait for the graph, not for the end, are skipped. */
 static void pass_on(pl_space *space, pl_capture *capture)
 {
     for (unsigned n_vain = 0; capture->waiting.first != NULL && n_vain < MOST_VAIN;) {
@@ -116,7 +116,7 @@ static pl_capture *find_under_way(const pl_space *space, const pl_private *pool)
     return capture;
 }
 
-/* From the head again after each: the lock was dropped. */
+/* The search starts again for each capture, as the lock was dropped. */
 void pl_capture_end_of_pool(pl_space *space, const pl_private *pool)
 {
     for (pl_capture *c; (c = find_under_way(space, pool)) != NULL;) {

@@ -1,25 +1,26 @@
-/* capture_end.h - what the end of a capture, or of its graph, lets go.
+/* capture_end.h - which blocks go on when a capture ends, and when its graph is gone.
  *
- * First nothing more is captured: so a stream is seen, or the graph is gone. The graph is gone when
- * the driver says so, or its owner (capture_owner.h). Guarded by the device lock. */
+ * First the capture ends: a stream of it is seen elsewhere, or the graph is gone. The graph is gone
+ * when the driver says so, or its owner (capture_owner.h). Guarded by the device lock. */
 #ifndef PLEAT_SEGMENTS_CAPTURE_END_H
 #define PLEAT_SEGMENTS_CAPTURE_END_H
 
 #include "segments/pleat/capture.h"
 
-/* Its end lets go on what waited for no more than that; of a broken one nothing else will come. */
+/* The capture was seen to end: some blocks that waited for that only go on. A broken capture, which
+ * has no graph, is released as well. */
 void pl_capture_see_end(pl_space *space, pl_capture *capture);
-/* Its graph is gone, and its launches when the context has passed over_tick: what waits for it may
- * go on, some now. True: not all has yet. */
+/* The capture's graph is gone, and its launches are once the context has passed over_tick: some
+ * blocks that wait for it go on. True: others are left. */
 bool pl_capture_release(pl_space *space, pl_capture *capture, uint64_t over_tick);
 
-/* Which graphs has the driver said to be gone? Some captures are looked at, the next ones the next
- * time. True: something was released. */
+/* Release captures whose graphs are gone, as the driver says. Looks at some captures; the next call
+ * goes on with the others. True: something was released. */
 bool pl_capture_look(pl_space *space);
-/* The same of all captures, letting the lock go in between, but not for ever: others may go on
+/* The same for all captures, dropping the lock in between. Bounded, as other threads may go on
  * destroying graphs. */
 void pl_capture_look_well(pl_space *space);
-/* The captures of the pool's requests have ended. Drops the lock. */
+/* The captures linked to the pool have ended. Drops the lock. */
 void pl_capture_end_of_pool(pl_space *space, const struct pl_private *pool);
 
 #endif

@@ -46,7 +46,7 @@ static pl_participant **participants_like(pl_space *space, const void *handle)
                                 (PL_CAPTURE_HEADS - 1)];
 }
 
-/* Where it is, or would be. */
+/* The link that points to the handle's participant; NULL is there if it has none yet. */
 static pl_participant **find_participant(pl_space *space, const void *handle)
 {
     pl_participant **at = participants_like(space, handle);
@@ -57,7 +57,7 @@ static pl_participant **find_participant(pl_space *space, const void *handle)
     return at;
 }
 
-/* Newest last: mostly it is. */
+/* In order of the captures' numbers; searched from the newest, as a new part mostly is. */
 static void add_part(pl_participant *participant, pl_part *part)
 {
     pl_part *older = participant->newest;

@@ -4,20 +4,20 @@
 
 #include "segments/pleat/capture.h"
 
-/* *first is the head of such a list. */
+/* *first is the head of the list. */
 void pl_capture_enlist(pl_capture **first, pl_capture *capture, pl_capture_list list);
 void pl_capture_delist(pl_capture **first, pl_capture *capture, pl_capture_list list);
 
-/* Where those with such an id begin. */
+/* The head of the chain in which captures with that id are. */
 pl_capture **pl_capture_head_of(pl_space *space, uint64_t id);
-/* NULL if none has it, or the id is 0. */
+/* The capture with that id; NULL if there is none, or the id is 0. */
 pl_capture *pl_capture_find(pl_space *space, uint64_t id);
 
-/* The stream with that handle took part in it. PLEAT_OK or ENOMEM_HOST. */
+/* Note that the stream with that handle took part in the capture. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_capture_take_part(pl_space *space, pl_capture *capture, void *handle);
-/* Its owner has said, or need not say any more, that it is gone. */
+/* Forget which streams took part: the owner has released the capture, or need not any more. */
 void pl_capture_forget_parts(pl_space *space, pl_capture *capture);
-/* The oldest that is not released, of those in which the stream took part; NULL: none is. */
+/* The oldest capture, not released or disowned, in which the stream took part; NULL = none. */
 pl_capture *pl_capture_find_of_stream(pl_space *space, const void *handle);
 
 #endif

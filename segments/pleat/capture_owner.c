@@ -10,7 +10,7 @@
 
 enum { LOOK_SOME = 512, RELEASE_SOME = 256 };
 
-/* PLEAT_ECAPTURE: that capture is still under way. PLEAT_OK: it is over, as the stream is at rest,
+/* PLEAT_ECAPTURE: the capture is still under way. PLEAT_OK: it has ended, as the stream is at rest,
  * in another capture, or gone. Else why the driver did not answer. Drops the lock. */
 static pleat_status ask_whether_over(pl_space *space, const pl_capture *capture, void *handle)
 {
@@ -29,7 +29,7 @@ static pleat_status ask_whether_over(pl_space *space, const pl_capture *capture,
     return st == PLEAT_OK && info.is_capturing && info.id == id ? PLEAT_ECAPTURE : st;
 }
 
-/* Launches may be under way on any stream: what is over is what a tick of the context covers. */
+/* Launches may be under way on any stream: only a tick of the context tells when they are over. */
 static void release_launched(pl_space *space, pl_capture *capture)
 {
     uint64_t over_tick = space->clock;
@@ -49,8 +49,8 @@ static void release_launched(pl_space *space, pl_capture *capture)
     pl_capture_drop(space, capture);
 }
 
-/* While the driver watches the graph it is not taken at its owner's word: what a living graph may
- * launch is not given away. */
+/* Where the driver watches the graph, its owner's word alone gives no memory away: the graph may
+ * live and be launched. */
 static pleat_status release_of_stream(pl_space *space, void *handle)
 {
     pl_capture_look_well(space);
@@ -86,7 +86,7 @@ pleat_status pl_pleat_release_capture_of(pl_allocator *a, void *handle)
     return st;
 }
 
-/* Held while the lock is dropped, it stays in the list. */
+/* The capture is held while the lock is dropped, so that it stays in the list. */
 void pl_pleat_let_captures_go(pl_allocator *a)
 {
     pl_space *space = (pl_space *)a;

@@ -4,9 +4,10 @@
 
 #include "segments/pleat/capture.h"
 
-/* The graph captured with that stream's handle is gone, says its owner. PLEAT_OK; ECAPTURE. */
+/* The owner of the oldest graph captured on that stream says that the graph is gone. PLEAT_OK;
+ * ECAPTURE (the capture is under way); else why the driver did not answer. */
 pleat_status pl_pleat_release_capture_of(pl_allocator *a, void *handle);
-/* No capture that has ended keeps memory of the default pool any more. */
+/* Captures that have ended keep no memory of the default pool from now on. */
 void pl_pleat_let_captures_go(pl_allocator *a);
 
 #endif

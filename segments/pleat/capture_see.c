@@ -8,8 +8,8 @@
 
 /* ---- the capture that a stream is in --------------------------------------------------------- */
 
-/* A capture that broke since its stream was asked has no graph to watch: whoever did not notice
- * would keep its memory for a graph that never comes. A broken one has no id any more. */
+/* Has the capture broken since its stream was asked? Then it has no graph to watch, and its memory
+ * would be kept for a graph that never comes. A broken capture has no id to compare. */
 static bool has_broken(pl_stream *stream)
 {
     pl_capture_info now;
@@ -17,7 +17,7 @@ static bool has_broken(pl_stream *stream)
     return pl_stream_capture(stream, &now) == PLEAT_OK && now.is_broken;
 }
 
-/* Where the driver cannot tell of its end, its owner will. Drops the lock. */
+/* NULL: the driver cannot tell when the graph is gone, so its owner will. May drop the lock. */
 static pl_graph_watch *watch_graph(pl_space *space, pl_stream *stream, pl_capture_info *info)
 {
     pl_graph_watch *watch = NULL;
@@ -34,7 +34,7 @@ static pl_graph_watch *watch_graph(pl_space *space, pl_stream *stream, pl_captur
     return watch;
 }
 
-/* Two streams of one capture may be seen for the first time at once. */
+/* While the lock is dropped another thread may see the capture first, by another of its streams. */
 static pleat_status find_or_create(pl_space *space, pl_stream *stream, pl_capture_info *info,
                                    pl_capture **out)
 {
@@ -85,7 +85,7 @@ static pleat_status enter(pl_space *space, pl_lane *lane, pl_capture_info *info)
 {
     pl_capture *capture;
 
-    lane->n_refs++; /* the lock is dropped */
+    lane->n_refs++; /* the lane stays while the lock is dropped */
     leave(space, lane);
     pleat_status st = find_or_create(space, lane->stream, info, &capture);
     lane->n_refs--;
@@ -107,8 +107,8 @@ static pleat_status enter(pl_space *space, pl_lane *lane, pl_capture_info *info)
     return PLEAT_OK;
 }
 
-/* While the driver watches its graph, the pool need not wait for the whole context. The pool's end
- * is the capture's in any case. */
+/* Link the capture to the first pool that it uses: the end of that pool's route ends it. A pool
+ * drains without a tick of the context only if all its captures are linked to it and watched. */
 static void use_pool(pl_capture *capture, pl_private *pool)
 {
     if (capture->pool == pool) {
@@ -142,7 +142,7 @@ pleat_status pl_capture_see(pl_space *space, pl_lane *lane, const pl_capture_inf
     pleat_status st = is_known ? PLEAT_OK : enter(space, lane, &now);
     if (st == PLEAT_OK && now.is_broken) {
         lane->capture->is_broken = true;
-        pl_capture_see_end(space, lane->capture); /* whenever the program ends it */
+        pl_capture_see_end(space, lane->capture); /* the program may end it later */
     }
     if (st == PLEAT_OK && pool != NULL) {
         use_pool(lane->capture, pool);

@@ -1,5 +1,5 @@
-/* capturers.c - see capturers.h. Guarded by the device lock; a thread that is held waits on
- * space.landed, which is signalled when a hold or a recording ends. */
+/* capturers.c - see capturers.h. Guarded by the device lock; a thread that is kept inside its call
+ * waits on space.landed, which is signalled when a hold or a recording ends. */
 #include "segments/pleat/capturers.h"
 
 #include "segments/pleat/capture.h"
@@ -8,18 +8,18 @@
 #include "vmm/thread_life.h"
 
 enum {
-    QUIET_MS = 200,     /* outside of calls for so long: not in the middle of beginning a capture */
-    FORGET_MS = 10000,  /* no capture seen for so long: it makes none any more */
-    PAUSE_NS = 50000,   /* between two looks at who has come */
-    LOOKS_A_HOLD = 40,  /* nobody is kept for longer than that at a time; the first ones */
-    SHORT_LOOKS = 20,   /* come without a pause */
-    PAUSES_BETWEEN = 4, /* holds */
+    QUIET_MS = 200,     /* a thread outside of calls for so long is not beginning a capture */
+    FORGET_MS = 10000,  /* a thread not seen capturing for so long makes no more captures */
+    PAUSE_NS = 50000,   /* between two looks */
+    LOOKS_A_HOLD = 40,  /* at most so many while threads are kept inside, */
+    SHORT_LOOKS = 20,   /* of which the first so many are made without a pause */
+    PAUSES_BETWEEN = 4, /* two holds, for threads to leave their calls */
 };
 
-/* Of any instance: who never captured looks no further. */
+/* Seen capturing by any instance; other threads need not be searched for. */
 static _Thread_local bool is_capturer;
 
-/* ---- who they are ---------------------------------------------------------------------------- */
+/* ---- which threads --------------------------------------------------------------------------- */
 
 static pl_capturer *find_own(pl_space *space)
 {
@@ -91,7 +91,7 @@ bool pl_capturers_come_in(pl_space *space)
     return true;
 }
 
-/* Where the host synchronises nobody is kept: the work it waits for may wait for this thread. */
+/* While the host synchronises no thread is kept: the work it waits for may wait for the thread. */
 static bool is_kept_inside(const pl_context *context)
 {
     return context->is_holding || (context->is_recording && !context->is_synchronizing);
@@ -104,7 +104,7 @@ void pl_capturers_go_out(pl_space *space)
         pl_lock_wait(&space->lock, &space->landed);
         space->n_waiting--;
     }
-    pl_capturer *own = find_own(space); /* not before: it may have moved */
+    pl_capturer *own = find_own(space); /* only now: others may have moved it */
     if (own != NULL) {
         own->is_inside = false;
     }
@@ -117,8 +117,8 @@ static bool is_past(const pl_capturer *capturer, uint64_t now)
     return pl_thread_life_is_over(capturer->life) || now - capturer->seen_ms > FORGET_MS;
 }
 
-/* It may be beginning a capture just now. Since when it is outside is known from the first time
- * that it was missed. */
+/* May it just be beginning a capture? How long it is outside counts from the first look that misses
+ * it inside. */
 static bool is_in_the_way(pl_capturer *capturer, uint64_t now)
 {
     if (capturer->is_inside) {
@@ -128,7 +128,7 @@ static bool is_in_the_way(pl_capturer *capturer, uint64_t now)
     return now - capturer->missed_ms < QUIET_MS;
 }
 
-/* The caller's own captures are its own affair: it is here. */
+/* The calling thread is not in the way: it is inside this call. */
 static bool is_clear(pl_space *space)
 {
     const pl_capturer *own = find_own(space);
@@ -157,7 +157,7 @@ void pl_capturers_pause(pl_space *space)
     pl_lock_acquire(&space->lock);
 }
 
-/* Who is inside stays for a moment, so that the others come, too. */
+/* Keep the threads that are inside for a moment, until the others come inside, too. */
 static bool hold(pl_space *space)
 {
     bool is_now = is_clear(space);
@@ -165,7 +165,7 @@ static bool hold(pl_space *space)
     space->context.is_holding = true;
     for (unsigned n = 0; n < LOOKS_A_HOLD && !is_now; n++) {
         if (n < SHORT_LOOKS) {
-            pl_lock_yield(&space->lock); /* whoever is outside has to come */
+            pl_lock_yield(&space->lock); /* threads outside need the lock to come in */
         } else {
             pl_capturers_pause(space);
         }

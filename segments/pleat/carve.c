@@ -66,8 +66,9 @@ pl_block *pl_carve_out(pl_space *space, pl_block *b, pleat_devptr base, pleat_de
     return b;
 }
 
-/* What carving took from n_loose went nowhere else; freeing takes it from n_pinned. What is carved
- * out of a private pool to be taken was loose: the pool had not used it yet. */
+/* pl_carve_out takes granules from n_loose without adding them to n_pinned, but freeing b takes
+ * them from n_pinned: so they are added here. In a private pool freeing makes nothing loose; what
+ * was carved there had been loose, as the pool had not used it yet. */
 void pl_carve_restore(pl_space *space, pl_block *b)
 {
     size_t n_loose = space->n_loose;

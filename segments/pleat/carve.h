@@ -1,8 +1,8 @@
-/* carve.h - cutting what is to be in flight out of free blocks and holes, and putting it back.
+/* carve.h - cutting a block in flight out of a free block or a hole, and putting it back.
  *
  * A block in state FLIGHT is in no index and no queue, and nobody else touches it: so the lock may
- * be dropped around driver calls. `was` tells what it becomes when it is put back. Guarded by the
- * space's lock; never calls the driver. */
+ * be dropped around driver calls. `was` is the state it returns to when it is put back. Guarded by
+ * the space's lock; never calls the driver. */
 #ifndef PLEAT_SEGMENTS_CARVE_H
 #define PLEAT_SEGMENTS_CARVE_H
 
@@ -10,11 +10,11 @@
 
 /* Cut [base, end) out of b, free or a hole, into a block in state FLIGHT. Needs two spares. */
 pl_block *pl_carve_out(pl_space *space, pl_block *b, pleat_devptr base, pleat_devptr end);
-/* Undo it. In a private pool b is whole granules, all of them loose before. */
+/* Undo pl_carve_out. In a private pool b is whole granules, all of them loose before. */
 void pl_carve_restore(pl_space *space, pl_block *b);
-/* The same, where n_loose and n_pinned are the caller's care. b is in no queue. */
+/* The same for b in no queue, but the caller corrects n_loose and n_pinned. */
 void pl_carve_put_back(pl_space *space, pl_block *b);
-/* b, whole granules in no queue, is not resident any more: a hole. */
+/* Make b, whole granules in no queue and not resident any more, a hole. */
 void pl_carve_make_hole(pl_space *space, pl_block *b);
 
 #endif

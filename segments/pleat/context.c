@@ -1,9 +1,9 @@
 /* context.c - the tick of the whole context: see context.h.
  *
- * The rule it upholds: it is recorded beside no capture that is known, and rarely where it may meet
- * one that is not. The host waits for other streams here and in pl_tick_wait only. Guarded by the
- * device lock, which is dropped around every driver call; whoever drops it has set is_busy, or
- * shares the fence. */
+ * The rule it upholds: the tick is recorded beside no known capture, and rarely where an unknown
+ * one may be under way. The host waits for other streams here and in pl_tick_wait only. Guarded by
+ * the device lock, which is dropped around every driver call; the thread that drops it has set
+ * is_busy, or shares the fence. */
 #include "segments/pleat/context.h"
 
 #include "segments/pleat/capture.h"
@@ -28,11 +28,11 @@ static void end_recording(pl_space *space)
     wake_waiters(space);
 }
 
-/* Of one tick; and how often one is put off for longer. */
+/* How long a tick waits for its moment; how many misses in a row double the time to the next. */
 enum { SOON_MS = 2, MOST_PATIENCE_MS = 400, MOST_MISSED = 6 };
 
-/* A moment in which it breaks no capture, as far as can be known. What nobody waits for is put off
- * when there is none, each time for twice as long. */
+/* Wait for a moment in which the tick breaks no capture, as far as can be known. If there is none,
+ * the next tick that nobody waits for is put off, each time for twice as long. */
 static bool find_moment(pl_space *space, pl_care care, uint32_t patience_ms)
 {
     pl_context *context = &space->context;
@@ -67,7 +67,7 @@ static uint64_t begin_context_tick(pl_space *space)
     return number;
 }
 
-/* Refusals in a row that are counted: each doubles what is waited for before the next try. */
+/* Refusals in a row that count: each doubles the events before the next try. */
 enum { MOST_REFUSED = 20 };
 
 pleat_status pl_context_tick_record(pl_space *space, pl_care care, uint32_t patience_ms)
@@ -112,9 +112,10 @@ void pl_context_tick_want(pl_space *space)
     }
 }
 
-/* Unless somebody waits, it is recorded rarely, since it makes the driver look at every stream; and
- * more rarely where captures were made, but not known by whom, so that it cannot choose its moment.
- * A refusal shows that there are some that nobody tells of: after each, twice as rarely. */
+/* Unless somebody waits for it, the tick is recorded rarely, since the driver has to look at every
+ * stream for it. It is rarer where captures were seen, but no thread is known to make them, so that
+ * the tick cannot choose its moment; and twice as rare again after each refusal, which shows that
+ * there are unknown captures. */
 static const uint64_t CONTEXT_EVENTS = 1024;
 static const uint64_t WARY_EVENTS = 16384;
 enum { CONTEXT_SHARE_LOG2 = 6, URGENT_SHARE_LOG2 = 3, LATE_LOG2 = 6 };
@@ -124,14 +125,14 @@ void pl_context_tick_record_if_due(pl_space *space)
     const pl_context *context = &space->context;
     size_t held = space->n_chunks << space->granule_log2;
     uint64_t n_events = space->budget.n_events - context->event;
-    bool is_guarded = space->n_capturers > 0; /* it chooses its moment */
+    bool is_guarded = space->n_capturers > 0; /* the tick can choose its moment */
     bool is_wary = context->n_refused > 0 || (space->next_capture > 0 && !is_guarded);
     uint64_t n_least = (is_wary ? WARY_EVENTS : CONTEXT_EVENTS)
                        << (context->n_refused + context->n_missed);
     bool is_time = n_events >= n_least;
     bool is_urgent = context->gone_bytes > held >> URGENT_SHARE_LOG2 && !is_wary && !is_guarded;
 
-    /* Nobody's lane stays for a few bytes in a crowd, and nothing pends for ever. */
+    /* In a crowd a few bytes are worth it, as they keep a lane; and nothing pends for ever. */
     bool is_worth_it = context->gone_bytes > held >> CONTEXT_SHARE_LOG2 ||
                        pl_space_is_crowded(space) || n_events >= n_least << LATE_LOG2;
 
@@ -142,7 +143,7 @@ void pl_context_tick_record_if_due(pl_space *space)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* For drivers without the event. */
+/* For drivers without events of a context. */
 static pleat_status synchronize(pl_space *space, pl_care care, uint32_t patience_ms)
 {
     if (pl_capture_forbids_tick(space) || !find_moment(space, care, patience_ms)) {
@@ -162,8 +163,8 @@ static pleat_status synchronize(pl_space *space, pl_care care, uint32_t patience
     return st;
 }
 
-/* Until the tick that is recorded has passed. Some thread may have it in its hands: then that one
- * is waited for by sharing its fence. */
+/* Wait until the recorded tick has passed. Another thread may query its fence meanwhile, so the
+ * fence is shared. */
 static pleat_status wait_for_context_tick(pl_space *space, uint32_t wait_ms)
 {
     pl_context *context = &space->context;
@@ -187,7 +188,7 @@ static pleat_status wait_for_context_tick(pl_space *space, uint32_t wait_ms)
     return st;
 }
 
-/* However many ticks it waits for. */
+/* One wait of a caller, for however many ticks. */
 typedef struct waiting {
     uint64_t upto;    /* stamp that has to be passed */
     uint32_t wait_ms; /* of the whole call; UINT32_MAX: for ever */
@@ -199,7 +200,8 @@ static uint32_t time_left(const waiting *w)
     return pl_deadline_left(w->wait_ms);
 }
 
-/* For a good moment, which a tick of somebody else's may have had meanwhile. */
+/* How long to wait for a good moment: counted from the start, as a tick of another thread may have
+ * used up the time. */
 static uint32_t patience_left(const waiting *w)
 {
     uint32_t most_ms = time_left(w) < MOST_PATIENCE_MS ? time_left(w) : MOST_PATIENCE_MS;
@@ -217,9 +219,9 @@ static bool is_covered(const pl_space *space, uint64_t upto)
            (context->tick.fence != NULL && context->tick.number >= upto);
 }
 
-/* A tick that covers what was freed by now. A thread that records one, or asks about one, is waited
- * for: a few calls of the driver. Where there is no such event it synchronises: who may not wait
- * for the GPU does not wait for that thread either. */
+/* Have a tick that covers what was freed by now. Waits for a thread that records or queries one: a
+ * few driver calls. That takes long if the thread waits for its moment, or synchronises for want of
+ * the event: a caller without time left does not wait for it then. */
 static pleat_status have_context_tick(pl_space *space, pl_care care, const waiting *w)
 {
     while (space->context.is_busy) {
@@ -242,8 +244,8 @@ static pleat_status have_context_tick(pl_space *space, pl_care care, const waiti
     return st == PLEAT_ENOTSUP ? PLEAT_EPENDING : st;
 }
 
-/* One that is under way covers less than what was freed by now: so that one is waited for, and one
- * that comes after it, whoever records that. */
+/* A tick that is under way covers less than what was freed by now: so the caller waits for it, and
+ * for one that comes after it, whichever thread records that. */
 enum { MOST_CONTEXT_WAITS = 4 };
 
 pleat_status pl_context_tick_wait(pl_space *space, pl_care care, uint32_t wait_ms)
@@ -252,7 +254,7 @@ pleat_status pl_context_tick_wait(pl_space *space, pl_care care, uint32_t wait_m
     pleat_status st = PLEAT_OK;
 
     for (int n = 0; n < MOST_CONTEXT_WAITS && st == PLEAT_OK; n++) {
-        uint32_t left_ms = time_left(&w); /* who may wait at all does so for each tick a little */
+        uint32_t left_ms = time_left(&w); /* a caller that may wait has 1 ms for each tick */
         st = wait_for_context_tick(space, left_ms > 0 || wait_ms == 0 ? left_ms : 1);
         if (st != PLEAT_OK || space->context.passed_tick >= w.upto) {
             return st;

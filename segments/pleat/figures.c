@@ -1,16 +1,16 @@
 /* figures.c - see figures.h. */
 #include "segments/pleat/figures.h"
 
-/* What of the tally the statistics show. */
+/* The part of the tally that the statistics show. */
 typedef struct freed {
     size_t n_free;
     size_t free_bytes;    /* any stream may use them at once */
-    size_t pending_bytes; /* one stream may */
+    size_t pending_bytes; /* one stream may use them */
     size_t n_shared;
-    size_t shared_bytes; /* none may yet */
+    size_t shared_bytes; /* no stream may use them yet */
 } freed;
 
-/* With one stream what pends on it is as good as settled. */
+/* With one stream the memory that pends on it is as good as settled. */
 static freed read_freed(const pl_space *space)
 {
     const pl_tally *tally = &space->store.tally;
@@ -25,7 +25,7 @@ static freed read_freed(const pl_space *space)
     };
 }
 
-/* Blocks that pend on several streams are active and of no pool's rounding any more: large. */
+/* Shared blocks count as active. The tally does not tell small from large ones: all are large. */
 static void add_shared(pleat_stat *group, size_t n)
 {
     group->current += n;
@@ -56,7 +56,7 @@ static void fill_groups(const pl_space *space, const freed *f, pleat_stats *out)
             .freed = out->bytes_created - resident,
         };
         out->segment[pool] = (pleat_stat){
-            /* they are never given up before the end */
+            /* segments stay until the end */
             .current = space->n_segments,
             .peak = space->n_segments,
             .allocated = space->n_segments,
@@ -64,8 +64,8 @@ static void fill_groups(const pl_space *space, const freed *f, pleat_stats *out)
     }
 }
 
-/* Of the granules that hold memory in use those that hold live bytes, or soon will, are live; what
- * waits for other streams pends, and the rest is pinned. */
+/* Of the granules that are not loose, those with bytes of live blocks or of requests in flight are
+ * shown as live; those with shared bytes only are pending, and the others pinned. */
 static void fill_granules(const pl_space *space, pleat_stats *out)
 {
     out->granule_bytes = space->granule_bytes;
@@ -93,5 +93,6 @@ void pl_figures_read(const pl_space *space, pleat_stats *out)
     out->rounding_bytes = out->allocated_bytes[PLEAT_POOL_ALL].current -
                           out->requested_bytes[PLEAT_POOL_ALL].current;
     out->stale_bytes = space->store.tally.bytes[PL_BLOCK_STALE];
-    out->metadata_bytes = space->host.bytes + space->n_chunks * sizeof(pl_chunk); /* their room */
+    /* host.bytes does not count `idle`, which has room for each chunk */
+    out->metadata_bytes = space->host.bytes + space->n_chunks * sizeof(pl_chunk);
 }

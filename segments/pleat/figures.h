@@ -1,5 +1,4 @@
-/* figures.h - the statistics of a space, from what is counted as it changes: no block is looked
- * at. */
+/* figures.h - the statistics of a space, read from counters: no block is looked at. */
 #ifndef PLEAT_SEGMENTS_FIGURES_H
 #define PLEAT_SEGMENTS_FIGURES_H
 

@@ -13,7 +13,7 @@
 
 /* ---- the request ----------------------------------------------------------------------------- */
 
-/* In a private pool a capture uses what it freed itself: that pends on a lane of its own. */
+/* In a private pool a capture uses what it freed itself: that pends on the stream's second lane. */
 static pleat_status prepare_private(pl_space *space, pl_stream *stream, pl_class class,
                                     pl_request *rq)
 {
@@ -60,8 +60,8 @@ static void try_area(const pl_space *space, const pl_area *area, const pl_reques
     }
 }
 
-/* The smallest run in the pool's areas of `class`, the own one apart. What pends on the lane in the
- * default pool was looked at with the own area, but not that of the other class. */
+/* The smallest run in the pool's areas of `class` except the request's own. In the default pool the
+ * search of the own area covered what pends on the lane in that class, but not in the other one. */
 static pl_block *fit_elsewhere(pl_space *space, const pl_request *rq, pl_class class)
 {
     fitting f = { 0 };
@@ -89,7 +89,7 @@ static pl_block *fit_elsewhere(pl_space *space, const pl_request *rq, pl_class c
 
 enum { RELEASED_LOOKS = 64 };
 
-/* The smallest run in what private pools left behind, as far as is looked. */
+/* The smallest run in the first areas that private pools left behind. */
 static pl_block *fit_in_released(pl_space *space, const pl_request *rq)
 {
     fitting f = { 0 };
@@ -103,8 +103,8 @@ static pl_block *fit_in_released(pl_space *space, const pl_request *rq)
 
 /* ---- what was found -------------------------------------------------------------------------- */
 
-/* The blocks of the run that starts at b as one, until it holds `bytes`; the lane and tick of the
- * last one stand for the rest. */
+/* Join blocks of the run that starts at b until b holds `bytes`. *lane and *tick become those of
+ * the last block, for what is left of it. */
 static void join_run(pl_space *space, pl_block *b, size_t bytes, uint32_t *lane, uint64_t *tick)
 {
     while (b->bytes < bytes) {
@@ -116,7 +116,7 @@ static void join_run(pl_space *space, pl_block *b, size_t bytes, uint32_t *lane,
     }
 }
 
-/* Take the first `bytes` of the run that starts at b, which has no more than that. */
+/* Make a live block of the first `bytes` of the run that starts at b. b has no more than that. */
 static void take_blocks(pl_space *space, pl_block *b, size_t bytes)
 {
     uint32_t lane = b->lane;
@@ -135,7 +135,7 @@ static void take_blocks(pl_space *space, pl_block *b, size_t bytes)
     pl_run_refresh_beside(space, b, b);
 }
 
-/* Cut the first `bytes` of the run that starts at b: a live block. Needs one spare. */
+/* Make a live block of the first `bytes` of the run that starts at b. Needs one spare block. */
 static pl_block *take_start(pl_space *space, pl_block *b, size_t bytes)
 {
     if (b->bytes > bytes) {
@@ -153,8 +153,8 @@ static pl_block *take_start(pl_space *space, pl_block *b, size_t bytes)
 
 /* ---- what is resident ------------------------------------------------------------------------ */
 
-/* Of streams that come and go in a crowd, which shares its areas, none comes back to its own: what
- * fits best in all of them wastes least. */
+/* Is the request's a young lane where streams share all areas? It may not come back to its area:
+ * the best fit in all areas wastes least. */
 static bool is_of_a_crowd(const pl_space *space, const pl_request *rq)
 {
     return rq->lane->n_lifetime < PL_LANE_YOUNG && rq->pool == NULL &&
@@ -186,7 +186,7 @@ static pl_block *fit(pl_space *space, const pl_request *rq)
     return b != NULL ? take_start(space, b, rq->bytes) : NULL;
 }
 
-/* When memory is short the size classes are no wall either, nor is who was there before. */
+/* A request that new chunks cannot cover may also use the other class and released areas. */
 static pl_block *fit_in_other_class(pl_space *space, const pl_request *rq)
 {
     pl_class other = rq->area->class == PL_CLASS_SMALL ? PL_CLASS_LARGE : PL_CLASS_SMALL;
@@ -203,11 +203,11 @@ static pl_block *fit_in_other_class(pl_space *space, const pl_request *rq)
 
 enum { MOST_REFRESHES = 256 };
 
-/* Before growing: learn what has settled, once, and unmap what was taken; then settle what is over,
- * some at a time. True: look again, and reserve again: others have used what was reserved. */
+/* Before growing: poll ticks and unmap stale mappings, once; then settle what is over, some at a
+ * time. True: look again, and reserve host memory again, as others may have used it. */
 static bool refresh(pl_space *space, pl_request *rq)
 {
-    /* A capture asks and unmaps nothing. */
+    /* A request in a capture queries and unmaps nothing. */
     bool is_first = !rq->tried.has_polled && !rq->is_capturing;
     rq->tried.has_polled = true;
     if (is_first && (pl_space_has_many_lanes(space) || space->ticking.n > 0 || space->n_stale > 0 ||
@@ -245,7 +245,7 @@ static __attribute__((noinline)) pl_step look_further(pl_space *space, pl_reques
     return *out != NULL ? PL_STEP_DONE : pl_grow_step(space, rq, out, st);
 }
 
-/* Host memory comes first, for what cannot fail later. */
+/* Host memory is reserved first, for the steps that cannot fail later. */
 pleat_status pl_fit_find(pl_space *space, pl_request *rq, pl_block **out)
 {
     for (;;) {

@@ -1,4 +1,4 @@
-/* flight.c - see flight.h: what it does under the lock, before and after it flies. */
+/* flight.c - see flight.h: a flight's work under the lock, before and after its driver calls. */
 #include "segments/pleat/flight.h"
 
 #include "segments/pleat/carve.h"
@@ -7,7 +7,8 @@
 
 /* ---- the place ----------------------------------------------------------------------------- */
 
-/* Host memory that cannot fail later. The lock was dropped since the request had its own. */
+/* Reserve host memory for steps that cannot fail later. What the request reserved may be used up:
+ * the lock was dropped since. */
 static pleat_status prepare(pl_space *space, pl_flight *f)
 {
     pl_segment *seg = f->place.segment;
@@ -25,7 +26,7 @@ static pleat_status prepare(pl_space *space, pl_flight *f)
     return PLEAT_OK;
 }
 
-/* The block at `at` is the next of the place, if others have left it in the gap. */
+/* Can the place still use b from `at` on? Others may have taken it while the lock was dropped. */
 static bool is_still_there(const pl_flight *f, const pl_block *b, pleat_devptr at)
 {
     if (b->state == PL_BLOCK_HOLE) {
@@ -66,7 +67,7 @@ pleat_status pl_flight_reserve(pl_space *space, pl_flight *f)
     }
     f->is_quiet = true;
     pl_space_take_off(space, &f->flying);
-    f->pace->alone++; /* that was this one */
+    f->pace->alone++; /* the flight's own take-off does not count */
     for (pl_block *b = f->place.first; at < end; b = f->last->next) {
         st = is_still_there(f, b, at) ? pl_block_store_reserve(&space->store, 2) : PLEAT_EPENDING;
         pl_assert(st != PLEAT_EPENDING || f->pace->has_breathed);
@@ -85,7 +86,8 @@ pleat_status pl_flight_reserve(pl_space *space, pl_flight *f)
 
 static size_t free_granules(const pl_block *hole)
 {
-    return hole->was != PL_BLOCK_HOLE ? 0 : pl_segment_granules_of(hole->segment, hole) - hole->tick;
+    return hole->was != PL_BLOCK_HOLE ? 0
+                                      : pl_segment_granules_of(hole->segment, hole) - hole->tick;
 }
 
 bool pl_flight_next_slot(const pl_flight *f, pl_block **hole, unsigned order, size_t *g)
@@ -131,7 +133,7 @@ void pl_flight_add_created(pl_space *space, pl_flight *f, size_t most)
     space->n_creating += n;
 }
 
-/* A run of whole granules that the lane may use, at most n of them, from granule g on. */
+/* How many whole granules in a row from g on the lane may use, at most n. b covers g's start. */
 static size_t usable_granules(const pl_segment *seg, const pl_block *b, size_t g, size_t n,
                               uint32_t lane)
 {
@@ -270,8 +272,8 @@ pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f, size_t n_runs)
 
 /* ---- commit and rollback ------------------------------------------------------------------- */
 
-/* The first victim and those that follow it in address, as one: a granule may have been under
- * several free blocks, all settled or of the flight's lane. */
+/* Remove the first victim, joined with those that follow it in address: several free blocks, all
+ * settled or of the flight's lane, may share a granule. */
 static pl_block *pop_victims(pl_space *space, pl_flight *f)
 {
     pl_block *b = f->victims.first;
@@ -318,7 +320,7 @@ static void end_flight(pl_space *space, pl_flight *f)
     pl_space_land(space, &f->flying);
 }
 
-/* What was a hole is resident: from now on the block is in flight as a free one would be. */
+/* A hole has become resident: from now on b is in flight as a free block would be. */
 static void install(pl_space *space, pl_segment *seg, pl_block *b)
 {
     if (b->was != PL_BLOCK_HOLE) {
@@ -331,7 +333,7 @@ static void install(pl_space *space, pl_segment *seg, pl_block *b)
     pl_space_tell_run(space, PL_ACTION_SEGMENT_MAP, seg, b->base, b->bytes);
 }
 
-/* The place as one block. */
+/* Join the place's blocks into one. */
 static pl_block *join_place(pl_space *space, pl_flight *f)
 {
     pl_segment *seg = f->place.segment;
@@ -360,18 +362,18 @@ pl_block *pl_flight_commit(pl_space *space, pl_flight *f)
     pl_segment_become(seg, &space->store, b, PL_BLOCK_LIVE);
     if (pl_block_end(b) > f->place.at + f->bytes) {
         pl_block *tail = pl_segment_split(seg, &space->store, b, f->place.at + f->bytes);
-        bool is_capture = f->usable == PL_LANE_SETTLED; /* whose next block may use it too */
+        bool is_capture = f->usable == PL_LANE_SETTLED; /* it may use a settled tail next */
         bool is_settled = f->is_quiet && (is_capture || pl_space_has_many_lanes(space));
         pl_run_free(space, tail, is_settled ? PL_LANE_SETTLED : f->lane->number,
                     is_settled ? 0 : pl_lane_stamp(space, f->lane));
     }
     pl_run_refresh_beside(space, b, b);
-    pl_space_pin(space, 0); /* a peak counts once it is granted */
+    pl_space_pin(space, 0); /* only memory that is granted counts for the peak */
     end_flight(space, f);
     return b;
 }
 
-/* Those that were idle or were created are idle again; the taken ones never left their granules. */
+/* Chunks that were idle or created become idle; taken ones have never left their granules. */
 static void give_chunks_back(pl_space *space, pl_flight *f)
 {
     pl_segment *seg = f->place.segment;
@@ -391,7 +393,7 @@ static void give_chunks_back(pl_space *space, pl_flight *f)
     }
 }
 
-/* The place's blocks go back one by one, from the last, so that merging does not eat the next. */
+/* Put the place's blocks back from last to first, so that merging never absorbs the next one. */
 static void restore_place(pl_space *space, pl_flight *f)
 {
     pl_block *b = f->last;
@@ -413,13 +415,13 @@ static void restore_place(pl_space *space, pl_flight *f)
     }
 }
 
-/* All of a granule's blocks in one hold: until the last is back nobody counts the granule. */
+/* A granule's blocks all go back in one hold: until the last is back no counter has the granule. */
 static void restore_victims(pl_space *space, pl_flight *f)
 {
     while (f->victims.first != NULL) {
         pl_block *b = f->victims.first;
         if (b->segment->is_private) {
-            b = pop_victims(space, f); /* whole granules */
+            b = pop_victims(space, f); /* of whole granules */
         } else {
             pl_queue_remove(&f->victims, b);
         }
@@ -440,6 +442,6 @@ void pl_flight_rollback(pl_space *space, pl_flight *f)
     restore_victims(space, f);
     end_flight(space, f);
     if (space->n_flights == 0) {
-        pl_space_pin(space, 0); /* others may live in granules that only the flight had pinned */
+        pl_space_pin(space, 0); /* others' blocks may keep granules of the flight pinned */
     }
 }

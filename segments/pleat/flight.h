@@ -6,10 +6,10 @@
  * commit, which cannot fail, or put everything back. A taken chunk is mapped at its new place while
  * its old mapping still stands, so giving it back is only a matter of bookkeeping.
  *
- * A place may be of very many blocks, or granules. What is under the lock costs a step for a block,
- * or an idle chunk, never for a granule, and breathes after some steps (pl_pace): what the flight
- * has in its hands by then nobody else touches. What belongs to its granules alone, their chunks
- * and when those were taken, is written without the lock. */
+ * A place may have very many blocks, or granules. Work under the lock takes a step for each block,
+ * idle chunk or run that is taken, not for each granule, and drops the lock after some steps
+ * (pl_pace): nobody else touches what is in flight by then. The table entries of its granules
+ * (`chunks`, `taken_at`) are the flight's own: it writes them without the lock. */
 #ifndef PLEAT_SEGMENTS_FLIGHT_H
 #define PLEAT_SEGMENTS_FLIGHT_H
 
@@ -17,34 +17,35 @@
 
 typedef struct pl_flight {
     pl_lane *lane;
-    uint32_t usable; /* lane whose pending memory it may use */
+    uint32_t usable; /* the lane whose pending memory it may use */
     size_t bytes;
     pl_place place;
     size_t n_extra; /* granules mapped beyond the place, for the next requests */
     pl_pace *pace;
-    pl_block *first; /* the place's blocks, neighbours, state FLIGHT */
+    pl_block *first; /* of the place's blocks, which are neighbours, state FLIGHT */
     pl_block *last;
-    pl_block *spare;         /* kept for commit */
-    size_t need;             /* granules of the place's holes, n_extra included */
-    size_t n_pin;            /* granules that it has pinned */
-    size_t n_have;           /* of these, those that idle and taken chunks are for */
-    size_t n_create;         /* and those that chunks are to be created for, */
-    size_t n_created;        /* and are */
-    unsigned most_order;     /* of chunks to be created */
-    bool has_large;          /* it has chunks of several granules */
-    bool knows_room;         /* `room` was counted */
+    pl_block *spare;          /* kept for commit */
+    size_t need;              /* granules of the place's holes, n_extra included */
+    size_t n_pin;             /* granules that it has pinned */
+    size_t n_have;            /* granules of `need` that idle and taken chunks will back, */
+    size_t n_create;          /* and those that created chunks will */
+    size_t n_created;         /* granules of the chunks created so far */
+    unsigned most_order;      /* the largest order of chunks to be created */
+    bool has_large;           /* some of its chunks have several granules */
+    bool knows_room;          /* `room` was counted */
     size_t room[PL_N_ORDERS]; /* chunks of each order that its holes still have room for */
-    pl_block_queue victims;  /* blocks whose chunks are taken, state FLIGHT */
-    pl_block_queue poisoned; /* of the place, by address: whose unmapping failed */
+    pl_block_queue victims;   /* blocks whose chunks are taken, state FLIGHT */
+    pl_block_queue poisoned;  /* blocks of the place, by address, whose unmapping failed */
     size_t n_runs_taken;
-    uint32_t stamp;      /* of its start, see budget.h */
-    size_t n_grown_back; /* granules of it that were taken not long ago */
-    bool is_quiet;       /* no chunk in it was under pending memory */
+    uint32_t stamp;      /* of when it started, see budget.h */
+    size_t n_grown_back; /* its granules whose chunks were taken not long ago */
+    bool is_quiet;       /* none of its chunks was under pending memory */
     pl_flying flying;
 } pl_flight;
 
-/* Cut the place out. Needs the lane, bytes, place, n_extra and pace. PLEAT_OK; ENOMEM_HOST, or
- * EPENDING: others took some of it when it breathed (nothing has changed). */
+/* Cut the place out. Needs the lane, usable, bytes, place, n_extra and pace. PLEAT_OK; ENOMEM_HOST;
+ * EPENDING (others took some of the place while the lock was dropped). On failure nothing has
+ * changed. */
 pleat_status pl_flight_reserve(pl_space *space, pl_flight *f);
 static inline size_t pl_flight_missing(const pl_flight *f)
 {
@@ -56,14 +57,15 @@ void pl_flight_add_created(pl_space *space, pl_flight *f, size_t most);
  * PLEAT_OK (also when too few were found) or ENOMEM_HOST. */
 pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f, size_t n_runs);
 
-/* The hole of the place, or the next behind it, that has room for a chunk of the order: its next
- * granules are the chunk's. The hole's `tick` counts those that have a chunk. False: none has. */
+/* Give a chunk of the order the next granules of the hole, or of the first hole behind it that has
+ * room for the chunk: from *g on. The holes of the place count in `tick` the granules given so. Returns
+ * false if no hole has room. */
 bool pl_flight_next_slot(const pl_flight *f, pl_block **hole, unsigned order, size_t *g);
 
 /* flight_fly.c, without the lock: create and map. On failure nothing is mapped, except blocks
  * whose unmapping failed too: the rollback poisons those. */
 pleat_status pl_flight_fly(pl_space *space, pl_flight *f);
-/* The live block, not yet in the map of live blocks. */
+/* Returns the live block, not yet in the map of live blocks. */
 pl_block *pl_flight_commit(pl_space *space, pl_flight *f);
 void pl_flight_rollback(pl_space *space, pl_flight *f);
 

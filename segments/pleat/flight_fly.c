@@ -1,14 +1,14 @@
 /* flight_fly.c - phase two of a flight (flight.h): create, map.
  *
- * The lock is not held: this touches only blocks in state FLIGHT, and what segments know of their
- * granules: nobody else changes those, or the links between them. */
+ * The lock is not held: this touches only the flight's blocks, the links between them, and the
+ * table entries of their granules, which nobody else changes. */
 #include "segments/pleat/flight.h"
 
 #include "segments/pleat/granule.h"
 #include "vmm/mapping.h"
 
-/* Chunks as large as may be from granule g on, up to `end`; a driver that refuses a large one is
- * asked for smaller ones. */
+/* Create chunks for the rest of the hole, each as large as may be. A driver that refuses a large one
+ * is asked for smaller ones. */
 static pleat_status create_in(pl_space *space, pl_flight *f, pl_block *hole)
 {
     pl_segment *seg = hole->segment;
@@ -46,8 +46,8 @@ static pleat_status create_missing(pl_space *space, pl_flight *f)
     }
 }
 
-/* The granules from which chunks were taken: from victim b on, which begins with one. Several
- * blocks may have been in a granule. Returns the victim behind them. */
+/* The granules under victim b and the victims that follow it in address, as several may share a
+ * granule: [*from, *to). Returns the next victim. */
 static const pl_block *taken_granules(const pl_block *b, size_t *from, size_t *to)
 {
     const pl_segment *seg = b->segment;
@@ -62,7 +62,8 @@ static const pl_block *taken_granules(const pl_block *b, size_t *from, size_t *t
     return last->queue_next;
 }
 
-/* The taken chunks of the order into the place's granules, too. */
+/* Enter the taken chunks of the order in the place's granules; the old ones keep them until all is
+ * mapped. */
 static void fill_taken_of(pl_flight *f, unsigned order)
 {
     const pl_block *b = f->victims.first;
@@ -91,7 +92,7 @@ static void fill_taken(pl_flight *f)
     }
 }
 
-/* They are mapped there: not here any more. */
+/* The taken chunks are mapped at the place: clear them in their old granules. */
 static void empty_taken(const pl_flight *f)
 {
     const pl_block *b = f->victims.first;

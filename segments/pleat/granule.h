@@ -1,8 +1,8 @@
 /* granule.h - bitmaps of a segment's granules.
  *
- * With each goes a bitmap of its words, `any`, which tells those that are not 0. A search scans at
- * most a word, and what of `any` tells the 64 granules of a bit apart: 2^20 granules are 256 of
- * those. */
+ * Each bitmap has another one, `any`, with a bit for each of its words, set if the word is not 0.
+ * A search looks at two words at most, and else at words of `any`, which stand for PL_WORD words
+ * each: for 2^20 granules there are 256 of these. */
 #ifndef PLEAT_SEGMENTS_GRANULE_H
 #define PLEAT_SEGMENTS_GRANULE_H
 
@@ -11,14 +11,14 @@
 
 #include "vmm/base/lock.h"
 
-enum { PL_WORD = 64 }; /* granules that one word tells of */
+enum { PL_WORD = 64 }; /* granules in a word */
 
 static inline uint64_t pl_granule_bit(size_t granule)
 {
     return UINT64_C(1) << (granule % PL_WORD);
 }
 
-/* The first bit at or after `from` of n_words words, or SIZE_MAX. */
+/* The first set bit at or after `from` in n_words words, or SIZE_MAX. */
 static inline size_t pl_granule_next(const uint64_t *words, const uint64_t *any, size_t n_words,
                                      size_t from)
 {
@@ -47,7 +47,7 @@ static inline size_t pl_granule_highest(uint64_t word)
     return (size_t)(PL_WORD - 1) - (size_t)__builtin_clzll(word);
 }
 
-/* The last bit at or before `from`; there is one. */
+/* The last set bit at or before `from`. There must be one. */
 static inline size_t pl_granule_last(const uint64_t *words, const uint64_t *any, size_t from)
 {
     size_t i = from / PL_WORD;

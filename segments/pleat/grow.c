@@ -1,4 +1,4 @@
-/* grow.c - growing: where from, and when to give up.
+/* grow.c - growing: where memory comes from, and when a request gives up.
  *
  * THE PROMISE. C: chunks that the driver or the limit gives; L: granules with bytes of live blocks
  * and requests in flight; P: granules kept for captures, and those without live bytes that other
@@ -7,30 +7,29 @@
  * if L + P + m > C.
  *
  * Why. Let the request be refused with PLEAT_ENOMEM_DEVICE. Then in its last attempt nobody else
- * was in flight (shortage.c waits for that first), no block pended on another stream (they were all
- * settled or ordered before), and the driver had refused to create beyond C since it began. So
- * every free block is one that the lane may use, and every granule held is idle, loose and
- * takeable, or counted in L + P. No run of any area of the request's pool, of either size class,
- * holds the request: a resident fit was looked for in all of them. (What private pools have left
- * when they were released is the default pool's: private.h. A pool's own free granules are pinned,
- * but a place over them pins no further ones.) pl_place_search was offered, in every such area, the
- * places that pin least; a new segment is opened whenever ceil(bytes / granule) would fit under C
- * but no gap is long enough. A place with L + P + its pins <= C would have been reserved, and its
- * n_new chunks exist: C - L - P - (loose granules in the place) counts just the idle, loose and
- * creatable ones outside it, and all of those are collected before any is found missing. Hence no
- * place had L + P + m <= C. For a private pool's request on a stream that is being captured, which
- * may not take, settled memory was unmapped instead (pl_trim_gather). Captures,
- * cross_stream:settled and wait_ms can forbid the ordering or waiting that the argument needs: then
- * the verdict is PLEAT_EPENDING.
+ * was in flight (shortage.c waits for that first), no block pended on another stream (all were
+ * settled or ordered before), and the driver had refused to create beyond C since the request
+ * began. So every free block is one that the lane may use, and every granule held is idle, loose
+ * and takeable, or counted in L + P. No run of any area of the request's pool, of either size
+ * class, holds the request: a resident fit was looked for in all of them. (What released private
+ * pools left is the default pool's: private.h. A pool's own free granules are pinned, but a place
+ * over them pins no further ones.) In every such area pl_place_search considered the places that
+ * pin least; a new segment is opened whenever ceil(bytes / granule) would fit under C but no gap is
+ * long enough. A place with L + P + its pins <= C would have been reserved, and its n_new chunks
+ * exist: C - L - P - (loose granules in the place) counts just the idle, loose and creatable ones
+ * outside it, and all of those are collected before any is found missing. Hence no place had L + P
+ * + m <= C. A private pool's request on a stream that is being captured may not take: for it
+ * settled memory was unmapped instead (pl_trim_gather). Captures, cross_stream:settled and wait_ms
+ * can forbid the ordering or waiting that the argument needs: then the verdict is PLEAT_EPENDING.
  *
  * Why it ends. Each attempt but the last has changed something (PL_STEP_AGAIN), and each kind of
- * change is bounded. Counted for the request (pl_tried), whatever others do, are the remedies of
- * a shortage (except those that go from lane to lane: shortage.c), looks at what is over
- * (ops.c), orders made instead of creating (fewer than there are lanes), attempts that others
- * foiled (then one is made in a single hold of the lock, where none can) and making way for page
- * tables (once). What is not counted uses something up: a new segment addresses, until there are
- * none; a refusal by the driver lowers full_at to what is held, so that it is asked again only
- * for what was given back since, or after very many events.
+ * change is bounded. Whatever others do, pl_tried bounds these for the request: the remedies of a
+ * shortage (except those that go from lane to lane: shortage.c), looks at what is over (fit.c),
+ * orders made instead of creating (fewer than there are lanes), attempts that others foiled (after
+ * some, one is made in a single hold of the lock, where nobody can), and making way for page
+ * tables (once). Other changes use something up. A new segment uses addresses. A refusal by the
+ * driver lowers full_at to what is held, so that the driver is asked again only for what was given
+ * back since, or after very many events.
  *
  * Guarded by the device lock, dropped around driver calls and waits; nothing is reserved then. */
 #include "segments/pleat/grow.h"
@@ -48,7 +47,7 @@ enum {
     NEARLY_LOG2 = 4,
     EXTRA_LOG2 = 8,
     GROWN_BACK_LOG2 = 6,
-    GROWN_BACK_LEAST = 8, /* granules: 1/64 of a small device is none */
+    GROWN_BACK_LEAST = 8, /* granules: 1/64 of a small peak is none */
     FRUGAL_PERMILLE = 1050,
     BALANCED_PERMILLE = 1100
 };
@@ -72,9 +71,9 @@ static size_t room_below(const pl_space *space, size_t target)
     return target > held ? target - held : 0;
 }
 
-/* Chunks that may be created before anything is taken: up to a limit that was set, since that
- * memory was granted; else slack over the most granules ever pinned, which keeps the start cheap,
- * plus what was taken and came back. */
+/* Chunks that may be created before any is taken. Up to a limit, if one is set, since that memory
+ * was granted; else up to the most granules ever pinned, with a slack that keeps the start cheap,
+ * plus the granules that were taken and came back. */
 static size_t slack(const pl_space *space, size_t cap, size_t n_pin)
 {
     size_t pinned = space->n_pinned + n_pin;
@@ -94,7 +93,7 @@ static size_t slack(const pl_space *space, size_t cap, size_t n_pin)
     return room_below(space, target < cap ? target : cap);
 }
 
-/* Growth at the edge of a segment is rounded up to 1/256 of what is held. */
+/* Granules to map beyond a place that ends in its segment's last hole: 1/256 of what is held. */
 static size_t extra_of(const pl_space *space, const pl_place *place, size_t bytes, size_t allowed)
 {
     const pl_block *b = pl_segment_hole_at(place->segment, place->at + bytes - 1);
@@ -114,8 +113,14 @@ static size_t extra_of(const pl_space *space, const pl_place *place, size_t byte
  * keeps all of it. */
 static unsigned most_order(const pl_space *space, size_t cap)
 {
-    static const struct { unsigned permille; unsigned order; } steps[] = {
-        { 500, 5 }, { 700, 3 }, { 850, 2 }, { 950, 1 },
+    static const struct {
+        unsigned permille;
+        unsigned order;
+    } steps[] = {
+        { 500, 5 },
+        { 700, 3 },
+        { 850, 2 },
+        { 950, 1 },
     };
     size_t held = space->n_chunks + space->n_creating;
     unsigned order = 0;
@@ -154,9 +159,10 @@ bool pl_grow_can_create(const pl_space *space, const pl_request *rq)
     return pl_request_granules(space, rq) <= room_below(space, cap_of(space, rq)) + space->n_idle;
 }
 
-/* In the own area; when creation cannot cover that, in any. out->segment is NULL if there is
- * none, or if more addresses for the own area should be had first. May drop the lock, and what was
- * found before that is confirmed when it is reserved. PLEAT_OK or ENOMEM_HOST. */
+/* Find a place in the own area; if idle and new chunks do not suffice for it, in all areas of the
+ * pool. out->segment is NULL if there is no place, or if the own area should get more addresses
+ * first. May drop the lock: a place found before that is confirmed when it is reserved. PLEAT_OK or
+ * ENOMEM_HOST. */
 static pleat_status find_place(pl_space *space, const pl_request *rq, pl_pace *pace, size_t cap,
                                pl_place *out)
 {
@@ -180,8 +186,8 @@ static pleat_status find_place(pl_space *space, const pl_request *rq, pl_pace *p
     return out->segment != NULL ? pl_grow_reserve_index(space, rq, out->segment->area) : PLEAT_OK;
 }
 
-/* A segment reserves as many addresses as the device has memory, and half more, since a stream's
- * blocks spread; small areas an eighth; private pools less, as they are many. */
+/* A segment reserves half more addresses than the device has memory, since a stream's blocks
+ * spread; in small areas an eighth of the memory; in private pools less, as they are many. */
 static pleat_status open_segment(pl_space *space, const pl_request *rq)
 {
     size_t least = pl_request_granules(space, rq);
@@ -222,8 +228,8 @@ static bool is_too_much(const pl_space *space, size_t missing, size_t n_needed)
     return held * 1000 > n_needed * tolerated;
 }
 
-/* Instead of creating, make the lane wait for another's pending memory? Rarely; but always where
- * creating would leave the device with far more than was ever needed at once. */
+/* May the lane be made to wait for another lane's pending memory, instead of creating? Rarely; more
+ * often where creating would leave the device with far more than was ever pinned. */
 static bool may_order_early(pl_space *space, const pl_request *rq, size_t missing)
 {
     const pl_lane *other = pl_handover_richest(space, rq->lane, rq->tried.turn, false);
@@ -239,10 +245,10 @@ static bool may_order_early(pl_space *space, const pl_request *rq, size_t missin
            pl_budget_may_order(&space->budget);
 }
 
-/* Streams leave loose granules here and there, and those that come and go leave more than tokens
- * are earned for: rather all are taken than that the device grows by a multiple. For streams that
- * stay, what was taken and came back soon is needed, too: else those that keep to their shapes
- * would take from each other for ever. */
+/* May all loose granules be taken, whatever the tokens say? Streams that come and go leave more of
+ * them than tokens are earned for, and without such takes the device would grow by a multiple. For
+ * a lane that is not young, what was taken and came back counts as needed, too: else streams that
+ * keep to their shapes would take from each other for ever. */
 static bool takes_all(const pl_space *space, const pl_request *rq, const pl_flight *f)
 {
     bool is_young = rq->lane->n_lifetime < PL_LANE_YOUNG;
@@ -252,9 +258,10 @@ static bool takes_all(const pl_space *space, const pl_request *rq, const pl_flig
            is_too_much(space, pl_flight_missing(f), n_needed);
 }
 
-/* Collect the flight's chunks: idle, slack, takes while tokens last or creating would be too much,
- * (an ordered wait), new ones, takes whatever the tokens say. Sets *wants_order instead of going on
- * when that is next. The lock may be dropped on the way: a limit that was set meanwhile counts. */
+/* Collect the flight's chunks, in this order: idle ones; new ones within the slack; takes while
+ * tokens last, or all takes if creating would be too much; new ones up to the cap; takes without
+ * regard to tokens. Before the cap an ordered wait may be better: then *wants_order is set, and no
+ * more is collected. The lock may be dropped on the way: a limit that is set meanwhile counts. */
 static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_t allowed,
                             bool *wants_order)
 {
@@ -283,8 +290,8 @@ static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_
     return st;
 }
 
-/* No gap is long enough: more addresses are reserved. Where there are none, memory that pends on
- * other streams may stand in a gap, and stale addresses may. */
+/* No gap is long enough: reserve more addresses. If there are none, relieve the shortage: memory
+ * that pends on other streams, or stale addresses, may interrupt a gap. */
 static pl_step extend(pl_space *space, pl_request *rq, pleat_status *st)
 {
     *st = open_segment(space, rq);
@@ -303,7 +310,7 @@ static pl_step extend(pl_space *space, pl_request *rq, pleat_status *st)
 
 /* ---- one attempt ----------------------------------------------------------------------------- */
 
-/* The flight has its chunks: fly and land. */
+/* The flight has its chunks: create and map, then commit or roll back. */
 static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **out,
                       pleat_status *st)
 {
@@ -327,7 +334,7 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
         *st = PLEAT_EDRIVER;
         return PL_STEP_DONE;
     }
-    if (is_mapping) { /* page tables need memory too: leave some */
+    if (is_mapping) { /* page tables need memory, too */
         rq->tried.has_made_way = true;
         (void)pl_trim_idle(space);
     }
@@ -337,7 +344,7 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
     return PL_STEP_AGAIN;
 }
 
-/* Instead of creating: after another lane, for as much as is missing. */
+/* Instead of creating, order the lane after another one, for as many granules as are missing. */
 static pl_step order_early(pl_space *space, pl_request *rq, size_t n_missing)
 {
     size_t n_moved = 0;
@@ -347,15 +354,15 @@ static pl_step order_early(pl_space *space, pl_request *rq, size_t n_missing)
     if (other == NULL ||
         pl_handover(space, rq->lane, other, n_missing, false, &n_moved) != PLEAT_OK ||
         n_moved == 0) {
-        rq->tried.n_ordered = space->n_lanes; /* no more of it */
+        rq->tried.n_ordered = space->n_lanes; /* try no more orders */
     }
     rq->wants_tick = rq->wants_tick || n_moved > 0;
     pl_budget_ordered(&space->budget);
     return PL_STEP_AGAIN;
 }
 
-/* What was not to be had while the lock was dropped now and then, others may have had for a moment
- * only: that is no verdict. After some attempts the next is made in one hold. */
+/* An attempt that drops the lock may miss what others hold for a moment only: its failure is no
+ * verdict. After MOST_FOILED of them the next attempt is made in one hold. */
 enum { MOST_FOILED = 8 };
 
 static pl_step fail(pl_space *space, pl_request *rq, const pl_pace *pace, pleat_status *st)
@@ -367,7 +374,7 @@ static pl_step fail(pl_space *space, pl_request *rq, const pl_pace *pace, pleat_
     return pl_shortage_relieve(space, rq, PLEAT_ENOMEM_DEVICE, st);
 }
 
-/* There is a place. */
+/* Reserve the place that was found, and collect its chunks. */
 static pl_step use_place(pl_space *space, pl_request *rq, pl_flight *f, size_t cap, pl_block **out,
                          pleat_status *st)
 {

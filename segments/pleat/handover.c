@@ -47,15 +47,15 @@ static size_t whole_granules(const pl_block *b)
     return high > low ? (size_t)((high - low) >> seg->granule_log2) : 0;
 }
 
-/* What has come, and how much may be looked at yet. */
+/* What has come so far, and how many blocks may still be looked at. */
 typedef struct haul {
     size_t n_blocks;
     size_t n_granules;
     size_t n_looks;
 } haul;
 
-/* Move blocks of a queue that pend on another lane's ticks up to `upto` to `user`, those of at
- * least `least` whole granules, until n granules have come. */
+/* Move blocks of another lane's queue to `user`, if their stamps are not above `upto` and they have
+ * at least `least` whole granules, until n granules have come. */
 static void adopt(pl_space *space, pl_lane *user, const pl_block_queue *pending, uint64_t upto,
                   size_t least, size_t n, haul *h)
 {
@@ -63,7 +63,7 @@ static void adopt(pl_space *space, pl_lane *user, const pl_block_queue *pending,
 
     for (pl_block *b = pending->first; b != NULL && b->tick <= upto && h->n_looks > 0; b = next) {
         size_t whole = whole_granules(b);
-        next = b->queue_next; /* of another lane than b's new one: no merge touches it */
+        next = b->queue_next; /* not b's new lane's: no merge absorbs it */
         h->n_looks--;
         if (whole < least) {
             continue;
@@ -81,8 +81,9 @@ static void adopt(pl_space *space, pl_lane *user, const pl_block_queue *pending,
     }
 }
 
-/* Whole granules first; if they do not suffice, all: small pieces join large runs. Private pools'
- * blocks serve requests of their pool only. */
+/* Move blocks with whole granules; if they do not suffice, all blocks, since small pieces may join
+ * large runs; then private pools' blocks, which serve requests of their pool only. Returns whether
+ * n granules have come. */
 static bool adopt_enough(pl_space *space, pl_lane *user, pl_lane *other, uint64_t upto, size_t n,
                          bool is_private, haul *h)
 {
@@ -128,7 +129,7 @@ static pleat_status order(pl_space *space, pl_lane *user, pl_lane *other)
 
 enum { MOST_ORDERS = 8 };
 
-/* What waits for `other` waits for more than it: order after the others, too, that have a tick. */
+/* Blocks that wait for `other` wait for more lanes: order after those, too, that have a tick. */
 static size_t order_the_rest(pl_space *space, pl_lane *user, pl_lane *other, bool is_private)
 {
     size_t n_moved = 0;

@@ -1,15 +1,17 @@
 /* lane.h - what the allocator knows of one stream: its pending blocks and its ticks.
  *
- * A stream has a second lane for what private pools' blocks do while it is being captured: they are
- * used again in the capture's order, but what was freed before it may pend yet when the graph is
- * launched. No tick is recorded for that lane: when the capture is over its blocks are settled, or
- * go to the first one if the stream itself may have used any (pl_settle_rest).
+ * A stream has a second lane for the blocks of private pools that it uses while it is being
+ * captured. The capture can use blocks again that it freed itself, in its own order; memory that
+ * the stream freed before the capture may still be pending when the graph is launched. No tick is
+ * recorded for the second lane: when the capture is over, its blocks are settled, or move to the
+ * first lane if the stream itself may have used any of them (pl_settle_rest).
  *
- * A free block pends on its lane's tick: a fence recorded now and then, and only in calls that name
- * the stream: at any other time it may be destroyed, and drivers promise nothing for its handle.
- * Frees are stamped; the stamps of all lanes come from one clock. A tick covers its lane's stamps
- * up to its number, a tick of the context (context.h) those of every lane. Once it has passed on
- * the GPU what it covers is over, and settled by and by. */
+ * A pending block waits for a tick of its lane. A tick is a fence that is recorded now and then,
+ * and only in calls that name the stream: at any other time the stream may have been destroyed, and
+ * drivers promise nothing for its handle. Each free carries a stamp; the stamps of all lanes come
+ * from one clock. A tick covers its lane's stamps up to its own number; a tick of the context
+ * (context.h) covers the stamps of every lane. When a tick has passed on the GPU, the frees that it
+ * covers are over, and their blocks are settled, some at a time. */
 #ifndef PLEAT_SEGMENTS_LANE_H
 #define PLEAT_SEGMENTS_LANE_H
 
@@ -22,13 +24,13 @@ typedef struct pl_tick {
 } pl_tick;
 
 enum {
-    PL_LANE_TICKS = 64, /* in flight at once; then the newest two become one */
+    PL_LANE_TICKS = 64, /* recorded and not passed; one more replaces the newest */
     PL_LANE_BEHIND = 8,
-    PL_LANE_YOUNG = 256, /* frees in its life: until then it may be one that comes and goes */
+    PL_LANE_YOUNG = 256, /* a lane with fewer frees in its life may be of a short-lived stream */
     PL_LANE_LOOKS = 64,  /* lanes looked at in one hold of the lock */
 };
 
-/* "This lane waits on the GPU for that one's ticks up to this number." */
+/* An order: the lane that has this entry waits on the GPU for `lane`'s ticks up to `number`. */
 typedef struct pl_behind {
     uint32_t lane;
     uint64_t number;
@@ -40,64 +42,66 @@ typedef struct pl_lane_link {
     bool is_linked;
 } pl_lane_link;
 
-/* I1  passed_tick < next_tick; the ticks in the ring have rising numbers between them; the last
- *     one's, or passed_tick without any, is recorded_tick
- * I2  a free block is in its lane's queue if and only if it pends on it: in `private_pending` if it
- *     is_private, else in `pending`; ticks do not fall along a queue
- * I3  pending_bytes is the sum of `pending`, private_bytes and shared_bytes of the others
- * I4  blocks in `shared_pending` have a last use that waits for this lane, with rising ticks
- * I5  n_live counts the live blocks with its number; n_refs everything else that has it but free
- *     blocks: uses, stale, shared and kept blocks, requests in the middle, and the stream's second
- *     lane, whose blocks may go over to it
- * I6  it is linked as busy if a queue of it is not empty, as ticking if it has ticks           */
+/* I1  passed_tick < next_tick; the ticks in the ring have rising numbers between these two;
+ *     recorded_tick is the number of the last one, or passed_tick if there is none
+ * I2  a free block is in a queue of a lane if and only if it pends on that lane: in
+ *     `private_pending` if it is_private, else in `pending`; ticks do not fall along a queue
+ * I3  pending_bytes, private_bytes and shared_bytes are the sums of the blocks in `pending`,
+ *     `private_pending` and `shared_pending`
+ * I4  the last use of each block in `shared_pending` is a demand on this lane; ticks of these uses
+ *     do not fall along the queue
+ * I5  n_live counts the live blocks of the lane; n_refs counts everything else that has its number,
+ *     except free blocks: uses, stale, shared and kept blocks, private pools' areas, calls under
+ *     way, and the stream's second lane, whose blocks may move to this one
+ * I6  the lane is linked as busy if and only if one of its queues is not empty, as ticking if and
+ *     only if it has ticks                                                                     */
 typedef struct pl_lane {
     pl_stream *stream;          /* const */
     uint32_t number;            /* const: as in pl_block.lane, see pl_lane_number */
     bool is_capture;            /* const: the stream's second lane */
-    bool is_mixed;              /* a second one: not all there came and went in one capture */
-    bool is_gone;               /* its stream is: no tick will be recorded any more */
-    bool is_closed;             /* and its last one covers all it ever did */
-    bool is_labelling;          /* an area is told to be its stream's, so the stream stays */
-    bool wants_tick;            /* somebody waits for a tick: the next call that names it records */
-    bool is_silent;             /* no call has named it for a while since: it may be gone */
+    bool is_mixed;              /* second lane: not all its blocks came and went in one capture */
+    bool is_gone;               /* its stream is gone: no more ticks will be recorded */
+    bool is_closed;             /* gone, and its last tick covers all its frees */
+    bool is_labelling;          /* an area refers to its stream, so the stream object stays */
+    bool wants_tick;            /* the wish: the next call that names the stream records a tick */
+    bool is_silent;             /* nothing has answered the wish: its stream may be gone */
     bool is_recording;          /* some thread records a tick now */
     bool is_polled;             /* some thread queries the oldest tick now */
-    struct pl_capture *capture; /* that its stream was last seen in; NULL = last seen at rest */
-    uint64_t next_tick;         /* stamps the frees from now on, but see pl_lane_stamp */
-    uint64_t passed_tick;       /* this tick and all before it are over */
-    uint64_t recorded_tick;
+    struct pl_capture *capture; /* what its stream was last seen in; NULL = last seen at rest */
+    uint64_t next_tick;         /* the stamp of frees from now on, see pl_lane_stamp */
+    uint64_t passed_tick;       /* this tick and all before it have passed */
+    uint64_t recorded_tick;     /* stamps above this number are covered by no tick of the lane */
     pl_tick ticks[PL_LANE_TICKS];
     unsigned first_tick; /* ring: oldest recorded tick not known to have passed */
     unsigned n_ticks;
     unsigned n_frees;      /* since the last tick */
     unsigned n_lifetime;   /* frees so far, at most PL_LANE_YOUNG */
-    uint64_t wish_event;   /* wants_tick: n_events then */
+    uint64_t wish_event;   /* wants_tick: n_events at the wish */
     size_t unticked_bytes; /* freed since the last tick */
     size_t n_live;
     size_t n_refs;
-    pl_block_queue pending; /* in order of freeing, tick never falls */
+    pl_block_queue pending; /* pending blocks, by tick */
     size_t pending_bytes;
     pl_block_queue private_pending; /* the same of private pools' blocks */
     size_t private_bytes;
-    pl_block_queue
-        shared_pending;  /* PL_BLOCK_SHARED: wait for this lane now, as for one of several */
-    size_t shared_bytes; /* of them */
-    pl_index runs[PL_N_CLASSES];  /* of its pending blocks in the default pool, see run.h */
-    pl_area *areas[PL_N_CLASSES]; /* where its requests look first; NULL = none yet */
-    uint64_t tried_turn; /* of a request that has ordered after it, or waited for it, last */
-    pl_behind behind[PL_LANE_BEHIND]; /* by lane number */
+    pl_block_queue shared_pending; /* PL_BLOCK_SHARED whose present demand is on this lane */
+    size_t shared_bytes;
+    pl_index runs[PL_N_CLASSES];      /* of its pending blocks in the default pool, see run.h */
+    pl_area *areas[PL_N_CLASSES];     /* where its requests look first; NULL = none yet */
+    uint64_t tried_turn;              /* the last turn in which a request tried this lane */
+    pl_behind behind[PL_LANE_BEHIND]; /* orders of this lane after others, by the others' numbers */
     pl_lane_link busy;
     pl_lane_link ticking;
-    pl_lane_link ripe; /* a tick has passed since it was settled last */
-    uint64_t
-        seen_next_tick; /* next_tick and n_frees when it was last looked at in a crowd: both as */
-    unsigned seen_n_frees; /* before mean that nothing was freed since */
-    size_t n_seen_live;    /* the walker's recount of n_live and n_refs */
+    pl_lane_link ripe; /* a tick has passed since the lane was last settled */
+    /* next_tick and n_frees at the last look in a crowd: if both still hold, nothing was freed. */
+    uint64_t seen_next_tick;
+    unsigned seen_n_frees;
+    size_t n_seen_live; /* the walker's recount of n_live and n_refs */
     size_t n_seen_refs;
 } pl_lane;
 
-/* Lanes one after the other; who looks at one moves it to the end, so that a bounded look sees all
- * by and by. */
+/* A list of lanes. A look moves the lanes that it sees to the end, so that bounded looks, one after
+ * the other, see all lanes. */
 typedef struct pl_lane_ring {
     pl_lane *first;
     pl_lane *last;

@@ -7,7 +7,7 @@
 
 /* ---- a crowd --------------------------------------------------------------------------------- */
 
-/* If streams have to leave that come back, there is room for twice as many. */
+/* A stream was given up and comes back: from now on there may be twice as many lanes. */
 static void welcome(pl_crowd *crowd, const pl_stream *stream)
 {
     uint64_t id = pl_stream_id(stream);
@@ -19,7 +19,7 @@ static void welcome(pl_crowd *crowd, const pl_stream *stream)
     }
 }
 
-/* And for fewer again if none has for long. */
+/* most_lanes is halved when this many times most_lanes streams were given up and none came back. */
 enum { CROWD_PATIENCE = 16 };
 
 static void see_off(pl_crowd *crowd, uint64_t id)
@@ -96,7 +96,7 @@ static void give_up(pl_space *space, pl_lane *lane)
     pl_host_free(&space->host, lane);
 }
 
-/* Nobody knows the lane any more. The stream goes with the second of its lanes. */
+/* Nothing refers to the lane any more. The stream is released with the last of its lanes. */
 static void give_up_gone(pl_space *space, pl_lane *lane)
 {
     pl_lane *other = other_of(space, lane);
@@ -111,7 +111,7 @@ static void give_up_gone(pl_space *space, pl_lane *lane)
     }
 }
 
-/* Has it been quiet since the last look? */
+/* Was nothing freed on the lane since the last look? */
 static bool is_quiet(pl_lane *lane)
 {
     bool is_same = lane->seen_next_tick == lane->next_tick && lane->seen_n_frees == lane->n_frees;
@@ -121,18 +121,18 @@ static bool is_quiet(pl_lane *lane)
     return is_same;
 }
 
-/* Nothing refers to the lane, but its stream may be named again, and is a new one then. What is
- * known of a capture, and the stream that an area is told to be of, is not given up so. */
+/* Give up a lane that nothing refers to; if its stream is named again, it counts as new. Lanes stay
+ * if their stream was last seen in a capture, or if an area refers to it. */
 static void let_leave(pl_space *space, pl_lane *lane)
 {
     const pl_lane *plain = pl_space_lane_at(space, pl_lane_plain(lane->number));
-    uint64_t id = pl_stream_id(lane->stream); /* the object may be another stream's at once */
+    uint64_t id = pl_stream_id(lane->stream); /* released, the object may serve another stream */
 
     if (!is_quiet(lane) || plain->capture != NULL || lane->is_labelling) {
         return;
     }
     if (lane->is_capture) {
-        give_up(space, lane); /* the other one is there */
+        give_up(space, lane); /* the first lane stays, and with it the stream */
     } else if (pl_stream_try_release(lane->stream)) {
         see_off(&space->crowd, id);
         give_up(space, lane);

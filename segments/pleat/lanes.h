@@ -1,7 +1,7 @@
 /* lanes.h - streams' lanes come and go.
  *
- * A lane comes with the first call that names its stream, and is lost when the stream is: no tick
- * of its own will cover what pends on it. It goes when nothing refers to it any more.
+ * The first call that names a stream makes its lane. When the stream is gone, no further tick of
+ * the lane will cover what pends on it. The lane is given up when nothing refers to it any more.
  *
  * Every function here is called with the space's lock held. */
 #ifndef PLEAT_SEGMENTS_LANES_H
@@ -24,13 +24,13 @@ static inline pleat_status pl_lanes_of(pl_space *space, pl_stream *stream, bool 
     return pl_lanes_add(space, stream, is_capture, out);
 }
 
-/* Look at a few lanes: which streams are gone, and which of these lanes nothing refers to any more.
- * Those are given up, and their streams; in a crowd of lanes also others that nothing refers to. */
+/* Look at n lanes: mark those whose stream is gone, and give them up, with their streams, if
+ * nothing refers to them. In a crowd also give up other lanes that nothing refers to. */
 void pl_lanes_look_for_gone(pl_space *space, unsigned n);
-/* The stream is gone, the lane will see no more ticks. */
+/* The lane's stream is gone: no more ticks will be recorded for it. */
 void pl_lanes_lose(pl_space *space, pl_lane *lane);
-/* Its owner is about to destroy the stream: record a fence behind all that it did. Drops the lock.
- */
+/* The owner of the stream is about to destroy it: record a last tick behind all its work. Drops the
+ * lock. */
 void pl_lanes_retire(pl_space *space, pl_lane *lane);
 
 #endif

@@ -1,4 +1,4 @@
-/* lifecycle.c - a space's beginning and end. */
+/* lifecycle.c - how a space is created and destroyed. */
 #include "segments/pleat/capture.h"
 #include "segments/pleat/capturers.h"
 #include "segments/pleat/ops.h"
@@ -107,7 +107,7 @@ undo_host:
 
 /* ---- destroy --------------------------------------------------------------------------------- */
 
-/* Wait for what every lane has recorded: what can be waited for beside a capture. */
+/* Wait for the recorded ticks of every lane: this wait disturbs no capture. */
 static void wait_for_ticks(pl_space *space)
 {
     for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
@@ -117,7 +117,7 @@ static void wait_for_ticks(pl_space *space)
     }
 }
 
-/* Of live blocks, and of those that others or a graph may use, nobody knows. */
+/* Live, shared and kept blocks count as in use: nothing tells when the work on them is over. */
 static bool is_block_over(const pl_space *space, const pl_block *b)
 {
     switch (b->state) {
@@ -132,7 +132,7 @@ static bool is_block_over(const pl_space *space, const pl_block *b)
     }
 }
 
-/* What is settled in a pool may still be its graphs'. */
+/* In a private pool even settled blocks may still be used by the pool's graphs. */
 static bool is_segment_over(const pl_space *space, const pl_segment *seg)
 {
     if (seg->is_private) {
@@ -156,9 +156,10 @@ static bool is_all_over(const pl_space *space)
     return true;
 }
 
-/* Nothing may run on memory that is unmapped. Ticks are waited for beside any capture. For what
- * they do not cover the whole context is, streams that are gone included: a capture breaks by that,
- * but whether those that were seen have ended is not always known. Returns whether all is over. */
+/* Memory must not be unmapped while work runs on it. First wait for the ticks, which disturbs no
+ * capture. If they do not cover everything, synchronise the whole context, gone streams included.
+ * That breaks a capture under way, but whether a capture that was seen has ended is not always
+ * known. Returns whether all is over. */
 static bool wait_for_streams(pl_space *space)
 {
     pl_lock_acquire(&space->lock);
@@ -181,7 +182,7 @@ static bool is_mapped(const pl_block *b)
     return b->state != PL_BLOCK_HOLE && b->state != PL_BLOCK_POISON;
 }
 
-/* Destruction tries twice what the driver refuses: there will be no later time to do it. */
+/* What the driver refuses is tried twice: there is no later chance. */
 
 /* Unmap the longest mapped run that starts at b; returns the block behind it. */
 static const pl_block *unmap_run(pl_space *space, const pl_block *b, size_t *n_leaked)
@@ -247,7 +248,7 @@ static void release_segment(pl_space *space, const pl_segment *seg, size_t *n_le
     }
 }
 
-/* Of what may still be in use nothing is touched: it stays with the driver. */
+/* The segment may still be in use: leave its mappings and chunks to the driver. */
 static void leave_segment(const pl_segment *seg, size_t *n_leaked)
 {
     for (size_t g = 0; g < seg->n_rooms; g = pl_segment_chunk_to(seg, g)) {
@@ -256,7 +257,8 @@ static void leave_segment(const pl_segment *seg, size_t *n_leaked)
     (*n_leaked)++;
 }
 
-/* All is unmapped before a chunk goes: one that was taken may be mapped in two segments. */
+/* Everything is unmapped before any chunk is released: a taken chunk may be mapped in two
+ * segments. */
 static void release_memory(pl_space *space, bool is_over, size_t *n_leaked)
 {
     for (uint32_t i = 0; i < space->n_segments; i++) {
@@ -300,7 +302,7 @@ static void free_uses(pl_space *space)
     }
 }
 
-/* Pools that were begun and not ended told of captures. */
+/* Take back the captures that were announced and not ended. */
 static void forget_expected(pl_space *space)
 {
     for (size_t n = atomic_load(&space->n_expected); n > 0; n--) {

@@ -6,7 +6,7 @@
 #include "segments/pleat/granule.h"
 #include "vmm/base/lock.h"
 
-/* The bits [from, last] of word i, given that they overlap it. */
+/* The bits of word i that lie in [from, last], which overlaps the word. */
 static uint64_t word_mask(size_t i, size_t from, size_t last)
 {
     uint64_t mask = UINT64_MAX;
@@ -147,9 +147,9 @@ static __attribute__((noinline)) size_t loosen_granules(pl_segment *seg, size_t 
     return n;
 }
 
-/* Are there only free blocks between b and the two ends of the granules that it touches? Where both
- * ends are in one granule either answer will do if it is no; so both ways are gone at once, and the
- * nearest block that is not free ends it. */
+/* Are there only free blocks from b down to `low`, and from b up to `high`, the outer ends of the
+ * granules that it touches? is_one: low and high bound a single granule, and one block that is not
+ * free decides for both: so the walk goes both ways at once and stops at the nearest such block. */
 static size_t look_around(const pl_block *b, pleat_devptr low, pleat_devptr high, bool is_one,
                           bool *is_free_below, bool *is_free_above)
 {
@@ -191,7 +191,7 @@ size_t pl_segment_loosen(pl_segment *seg, const pl_block *b, pleat_devptr base, 
 
     if (is_one && ((b->base > low && b->prev->state != PL_BLOCK_FREE) ||
                    (pl_block_end(b) < high && b->next->state != PL_BLOCK_FREE))) {
-        return 0; /* mostly */
+        return 0; /* the usual case */
     }
     *n_looks = look_around(b, low, high, is_one, &is_free_below, &is_free_above);
     pl_lock_touch(*n_looks);
@@ -215,8 +215,7 @@ size_t pl_segment_loose_run(const pl_segment *seg, size_t from, size_t most)
 
     while (n < most) {
         size_t at = from + n;
-        uint64_t taken = ~(seg->loose[at / PL_WORD] >>
-                           (at % PL_WORD)); /* what is shifted in is taken */
+        uint64_t taken = ~(seg->loose[at / PL_WORD] >> (at % PL_WORD)); /* bits shifted in are 1 */
         size_t more = taken == 0 ? PL_WORD : (size_t)__builtin_ctzll(taken);
         n += more;
         if (more < PL_WORD - at % PL_WORD) {

@@ -1,8 +1,8 @@
 /* ops.c - the pleat allocator: allocate, free, and what users may ask of one device.
  *
- * alloc: the best resident fit, else it grows (fit.h). free: the block becomes free memory that
- * pends on its stream (run.c); no driver call but a tick now and then. Guarded by the space's lock,
- * rank 20. */
+ * An allocation gets the best resident fit; without one, the allocator grows (fit.h). A freed block
+ * becomes free memory that pends on its stream (run.c); the only driver call is a tick now and
+ * then. Guarded by the space's lock, rank 20. */
 #include "segments/pleat/ops.h"
 
 #include "segments/pleat/capture_owner.h"
@@ -48,8 +48,8 @@ static void account_free(pl_space *space, size_t bytes, size_t requested)
     pl_stats_sub(s->requested_bytes, pool, requested);
 }
 
-/* What the stream, which the call names, is doing. The legacy default stream cannot be captured,
- * and costs no driver call. */
+/* Is the stream that the call names being captured? The legacy default stream cannot be, so the
+ * driver is not asked. */
 static pleat_status ask_capture(const pl_space *space, pl_stream *stream, pl_capture_info *out)
 {
     bool is_told = space->options.capture == PL_CAPTURE_TOLD &&
@@ -59,7 +59,7 @@ static pleat_status ask_capture(const pl_space *space, pl_stream *stream, pl_cap
     return is_told || pl_stream_is_legacy(stream) ? PLEAT_OK : pl_stream_capture(stream, out);
 }
 
-/* The block was allocated, but cannot be kept for its capture. */
+/* Undo an allocation whose block cannot be kept for its capture. */
 static void take_back(pl_space *space, pl_block *b)
 {
     pl_lane *lane = pl_space_lane_at(space, b->lane);
@@ -73,7 +73,7 @@ static void take_back(pl_space *space, pl_block *b)
     pl_run_free(space, b, lane->number, pl_lane_stamp(space, lane));
 }
 
-/* A capture keeps what is allocated in it, but from a pool. */
+/* A capture keeps what is allocated in it, except from a private pool. */
 static pleat_status keep_for_capture(pl_space *space, pl_block *b, const pl_request *rq)
 {
     if (!rq->is_capturing || rq->pool != NULL) {
@@ -86,7 +86,7 @@ static pleat_status keep_for_capture(pl_space *space, pl_block *b, const pl_requ
     return st;
 }
 
-/* In which the second lane's stream is; 0 = not known. */
+/* The number of the capture that the second lane's stream is in; 0 = not known. */
 static uint64_t capture_of(const pl_space *space, const pl_lane *lane)
 {
     const pl_capture *capture = pl_space_lane_at(space, pl_lane_plain(lane->number))->capture;
@@ -108,7 +108,7 @@ static void commit(pl_space *space, pl_block *b, const pl_request *rq, size_t re
     pl_space_tell_block(space, PL_ACTION_ALLOC, b);
 }
 
-/* The request's own stream was named: now is the time for ticks that others wish for. */
+/* The call names the request's stream, so it also records a tick that others wished for. */
 static pleat_status alloc_locked(pl_space *space, pl_stream *stream, pl_request *rq,
                                  const pl_capture_info *info, size_t requested, pleat_devptr *out)
 {
@@ -184,7 +184,7 @@ static pleat_status op_private_alloc(pl_allocator *a, pl_private *pool, size_t b
 
 /* ---- free ------------------------------------------------------------------------------------ */
 
-/* Why there is no live block of `ptr`. */
+/* The error for `ptr`, which is not the base of a live block. */
 static pleat_status not_live(pl_space *space, pleat_devptr ptr)
 {
     pl_segment *seg = pl_space_segment_at(space, ptr);
@@ -197,8 +197,8 @@ static pleat_status not_live(pl_space *space, pleat_devptr ptr)
     return is_inside ? PLEAT_EFOREIGN : PLEAT_EDOUBLEFREE;
 }
 
-/* `plain`: the lane of the stream that the free named. What a capture's second lane owned pends on
- * the first one once the capture is over. */
+/* `plain`: the first lane of the stream that the free named. A block of its second lane that is
+ * freed outside the capture pends on the first one. */
 static void free_plainly(pl_space *space, pl_block *b, pl_lane *plain, bool is_capturing)
 {
     pl_lane *lane = pl_space_lane_at(space, b->lane);
@@ -224,14 +224,15 @@ static void free_block(pl_space *space, pl_block *b, pl_lane *plain, bool is_cap
         size_t bytes = b->bytes;
         pl_shared_free(space, b, is_capturing ? plain->capture : NULL);
         if (!is_capturing) {
-            pl_settle_freed(space, plain, bytes); /* in the end it pends on its owner */
+            pl_settle_freed(space, plain, bytes); /* when its uses are over it pends on its owner */
         }
         return;
     }
     free_plainly(space, b, plain, is_capturing);
 }
 
-/* A free on another stream than the block's own is a use there; in a capture it is the graph's. */
+/* A free on another stream than the owner counts as a use there; a free in a capture, outside
+ * private pools, as a use by its graph. */
 static pleat_status note_free(pl_space *space, pl_block *b, pl_lane *plain, bool is_capturing)
 {
     bool is_foreign = pl_lane_plain(b->lane) != plain->number;
@@ -243,7 +244,7 @@ static pleat_status note_free(pl_space *space, pl_block *b, pl_lane *plain, bool
     return pl_uses_add(space, b, plain, is_capturing ? plain->capture : NULL, is_kept);
 }
 
-/* What names a stream and a block: the lane of the stream and what it is doing, then the block. */
+/* For a call that names a stream and a block: find both, and note what the stream is doing. */
 static pleat_status find_named(pl_space *space, pleat_devptr ptr, pl_stream *stream,
                                const pl_capture_info *info, pl_lane **plain, pl_block **b)
 {
@@ -257,7 +258,7 @@ static pleat_status find_named(pl_space *space, pleat_devptr ptr, pl_stream *str
         st = pl_capture_see(space, *plain, info, NULL);
         (*plain)->n_refs--;
     }
-    if (st == PLEAT_OK && info->is_capturing) { /* the lock may have been dropped */
+    if (st == PLEAT_OK && info->is_capturing) { /* pl_capture_see may have dropped the lock */
         *b = pl_ptrmap_find(&space->live, ptr);
         st = *b == NULL ? not_live(space, ptr) : PLEAT_OK;
     }
@@ -316,7 +317,7 @@ static pleat_status op_record_stream(pl_allocator *a, pleat_devptr ptr, pl_strea
     return st;
 }
 
-/* What is retired may just have ended its capture, which nobody else can be asked about. */
+/* The stream may just have ended a capture; once it is retired, nothing else tells of that. */
 static void see_retired(pl_space *space, pl_stream *stream, const pl_capture_info *info)
 {
     uint32_t i = pl_lane_number(stream, false) - 1;
@@ -329,8 +330,8 @@ static void see_retired(pl_space *space, pl_stream *stream, const pl_capture_inf
     }
 }
 
-/* The owner of the stream is about to destroy it. Under the lock nobody but the caller lets it
- * leave: so it may be let go of before it is released. */
+/* The owner of the stream is about to destroy it. Streams are released under the lock only, so the
+ * stream is still there after pl_stream_put. */
 static void op_retire_stream(pl_allocator *a, pl_stream *stream)
 {
     pl_space *space = space_of(a);
@@ -390,14 +391,15 @@ static pleat_status op_release_capture(pl_allocator *a, pl_stream *stream)
     return pl_pleat_release_capture_of(a, pl_stream_handle(stream));
 }
 
-/* A capture may begin, or has ended: what would break one is over before it does. */
+/* is_expected: a capture may begin when this returns, so no thread may still be recording what
+ * would break it. Otherwise: such a capture has ended. */
 static void op_expect_captures(pl_allocator *a, bool is_expected)
 {
     pl_space *space = space_of(a);
 
     pl_lock_acquire(&space->lock);
     if (is_expected) {
-        pl_capturers_note(space); /* what it begins without a pool is not told */
+        pl_capturers_note(space); /* the thread may also make captures that it does not announce */
     }
     atomic_fetch_add(&space->n_expected, is_expected ? 1 : SIZE_MAX);
     pl_device_note_capture(space->dev, is_expected);

@@ -1,4 +1,4 @@
-/* ops.h - the pleat allocator's parts that stand in files of their own. */
+/* ops.h - operations of the pleat allocator that are not in ops.c. */
 #ifndef PLEAT_SEGMENTS_OPS_H
 #define PLEAT_SEGMENTS_OPS_H
 

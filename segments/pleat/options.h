@@ -14,7 +14,7 @@ typedef struct pl_pleat_options {
     pl_cross_stream cross_stream;
     pl_chunks chunks;
     unsigned chunk_share;
-    pl_capture_ask capture; /* told: streams are captured only while that is expected */
+    pl_capture_ask capture; /* told: streams are captured only while a capture is announced */
     unsigned token_refill;  /* device operations per 1,000 events */
     unsigned token_cap;
     unsigned order_interval; /* events per budgeted ordered wait */

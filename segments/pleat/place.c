@@ -5,20 +5,20 @@
  *   live |-- free --|....... hole .......|-- free --|.. hole ..| live
  *        ^          (1)                  ^           (2) ^
  *
- * Moving a place of fixed size to the right, the count of hole granules under it falls only when
- * its start leaves a granule of a hole, and rises when its end enters one. So the least count is
- * reached (1) where the place starts with the gap or with a free block behind a hole, or (2) where
- * it ends with the gap and starts in a hole, moved down to a granule. Only those are tried. A
- * start at a hole behind a free block is never better than the start of that free block.
+ * While a place of fixed size moves to the right, the count of hole granules under it falls only
+ * when its start leaves a granule of a hole, and rises when its end enters one. So the count is
+ * least (1) where the place starts at the start of the gap or of a free block behind a hole, or (2)
+ * where it ends at the gap's end and starts in a hole, moved down to a granule. Only those starts
+ * are tried. A start at a hole behind a free block is never better than that block's own start.
  *
- * Near the limit the count of pinned granules decides too. It differs from the granules touched
+ * Near the limit the count of pinned granules matters too. It differs from the granules touched
  * only at the gap's ends, where a granule may hold live bytes already, so its least value is at
  * the gap's start, at the first granule in it, or at the end of the gap moved down to a granule.
  *
- * The starts to be tried ascend, so one window slides over the gap: its last block is moved on one
- * by one, and the first follows as far as the request fits. Each is moved over each block once, and
- * after each move the search can stop and go on later. Of all places that are tried the least by
- * (new granules, address) wins, in whatever order gaps are looked at.
+ * The starts ascend, so one window slides over the gap: `last` moves on block by block, and `first`
+ * follows as far as the request fits. Each of them passes each block once, and the search can stop
+ * after any move and go on later. Of all places that are tried the least by (new granules, address)
+ * wins, in whatever order the gaps are looked at.
  *
  * Guarded by the device lock; changes nothing but the order of the holes' queue. */
 #include "segments/pleat/place.h"
@@ -71,8 +71,8 @@ static size_t count_between(const pl_segment *seg, size_t from, size_t to)
                                                pl_segment_address(seg, to));
 }
 
-/* Loose granules under the place at `at`, which is not below the one that was counted before it in
- * this gap. */
+/* Loose granules under the place at `at`. In one gap the places must be counted in ascending
+ * order. */
 static size_t count_loose(pl_place_scan *scan, const pl_segment *seg, pleat_devptr at)
 {
     size_t from = pl_segment_granule(seg, at);
@@ -121,7 +121,7 @@ static bool is_near_limit(const pl_place_scan *scan, const pl_segment *seg)
     return scan->pin_room < (scan->bytes >> seg->granule_log2) + 2;
 }
 
-/* The gap begins, or is to be looked at again, with b. */
+/* Begin the window at b, where the gap begins, or where the search of it begins anew. */
 static void open_window(pl_place_scan *scan, pl_block *b)
 {
     scan->first = b;
@@ -136,8 +136,8 @@ static void open_window(pl_place_scan *scan, pl_block *b)
     scan->loose_to = 0;
 }
 
-/* Walk down from a hole, `first`, to where its gap begins. With a lower hole in it nothing is left
- * to do, as that one finds the same gap. Returns false when the budget is spent. */
+/* Walk down from the hole `first` to the start of its gap. If the gap has a lower hole, stop: the
+ * gap is looked at from its lowest hole only. Returns false when the budget is spent. */
 static bool seek_start(pl_place_scan *scan)
 {
     while (scan->last == NULL) {
@@ -157,13 +157,14 @@ static bool seek_start(pl_place_scan *scan)
     return true;
 }
 
-/* Starts of kind (1). */
+/* Is the start of b one of kind (1)? */
 static bool is_start(const pl_place_scan *scan, const pl_block *b)
 {
     return b->base == scan->base || (b->state != PL_BLOCK_HOLE && b->prev->state == PL_BLOCK_HOLE);
 }
 
-/* Where places begin that are moved down to a granule: no hole is passed then. */
+/* Move `first` to the next block. `low` follows: places that are moved down to a granule start in
+ * it. */
 static void move_first(pl_place_scan *scan)
 {
     pl_block *b = scan->first;
@@ -210,7 +211,7 @@ static bool follow(pl_place_scan *scan)
     }
 }
 
-/* The window has come to the gap's end, and `first` covers the highest start. */
+/* The window has reached the gap's end, so `first` covers the highest start: kind (2). */
 static void offer_highest(pl_place_scan *scan)
 {
     const pl_segment *seg = scan->last->segment;
@@ -225,7 +226,7 @@ static void offer_highest(pl_place_scan *scan)
     }
 }
 
-/* Look through the gap of a hole, `first`, or go on with it. Returns false when the budget is spent
+/* Look through the gap of the hole `first`, or go on with it. Returns false if the budget is spent
  * before the gap's end. */
 static bool scan_gap(pl_place_scan *scan)
 {
@@ -262,7 +263,7 @@ void pl_place_begin(pl_place_scan *scan, uint32_t lane, size_t bytes, size_t pin
     };
 }
 
-/* The queue's blocks up to b come last. */
+/* Move the queue's blocks up to b, in their order, to its end. */
 static void rotate(pl_block_queue *queue, pl_block *b)
 {
     if (b == queue->last) {
@@ -294,8 +295,8 @@ bool pl_place_try(pl_place_scan *scan, pl_area *area)
     return hole == NULL;
 }
 
-/* Where the scan was when the lock was dropped the segment may look different now: then it begins
- * anew at that address, not at the gap's start, or it would never end. */
+/* The lock was dropped, and the segment may have changed where the scan was. If so, begin a window
+ * at that address; at the gap's start instead, the search might never end. */
 static void revisit(pl_place_scan *scan)
 {
     if (scan->first == NULL) {

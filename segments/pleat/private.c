@@ -9,8 +9,9 @@ enum { QUIET_LOOKS = 256, RECYCLE_LOOKS = 8, OPEN_SOME = 1024 };
 
 /* ---- areas ----------------------------------------------------------------------------------- */
 
-/* Does nothing live there, and is nothing on its way? One of very many pieces is left to the
- * default pool. What pends needs an index in the area then. */
+/* May a new pool have the area? Not if a block in it is live, shared, kept or in flight, if a
+ * segment is opening, or if there are too many blocks to look at. What pends there gets the index
+ * that it needs in a private pool. */
 static bool is_quiet(pl_space *space, pl_area *area)
 {
     size_t n_looks = QUIET_LOOKS;
@@ -47,8 +48,8 @@ static void push_released(pl_space *space, pl_area *area)
     space->last_released = area;
 }
 
-/* Take an area out of the released ones; NULL if something lives in each that is looked at. Those
- * go to the end of the list. */
+/* Take a quiet area out of the released ones; those that are not quiet go to the end of the list.
+ * NULL if none of the few that are looked at is. */
 static pl_area *recycle(pl_space *space)
 {
     for (unsigned n = RECYCLE_LOOKS; n > 0 && space->released != NULL; n--) {
@@ -78,8 +79,8 @@ static void tell_memory(const pl_space *space, const pl_area *area, pl_action ac
     }
 }
 
-/* Its memory leaves the stream that it was of and comes to another: nothing is mapped for that, but
- * who follows what is told would look for it where it was. */
+/* The area's memory goes from one stream to another. No mapping changes, but observers know memory
+ * by its stream, so they are told that it goes and comes. */
 static void move_to_stream(pl_space *space, pl_area *area, pl_stream *stream)
 {
     bool is_told = pl_observer_is_on(space->observer) && area->stream != stream;
@@ -93,7 +94,7 @@ static void move_to_stream(pl_space *space, pl_area *area, pl_stream *stream)
     }
 }
 
-/* What pends is the pool's from the start: others wait for the default pool's memory only. */
+/* What pends there belongs to the pool from the start: no request of another pool waits for it. */
 static void make_private(pl_space *space, pl_segment *seg)
 {
     seg->is_private = true;
@@ -117,8 +118,8 @@ static void give_to(pl_space *space, pl_area *area, const pl_lane *lane)
     move_to_stream(space, area, lane->stream);
 }
 
-/* A stream that is gone leaves its area to the next one: else a pool that outlives many streams
- * would have one for each. NULL: none has. */
+/* Give the lane an area whose stream is gone: otherwise a pool that outlives many streams would
+ * have an area for each. NULL: there is none. */
 static pl_area *inherit(pl_space *space, const pl_private *pool, const pl_lane *lane,
                         pl_class class)
 {
@@ -151,7 +152,7 @@ static pleat_status reserve_indexes(pl_space *space, pl_area *area, const pl_lan
     return st == PLEAT_OK ? pl_area_reserve_index(&space->host, area, lane->number) : st;
 }
 
-/* The lane's own area, or one that it shares since there are enough; NULL: neither. */
+/* The lane's own area; without one, an area to share if the pool has enough; NULL: neither. */
 static pl_area *find_area(const pl_private *pool, const pl_lane *lane, pl_class class)
 {
     uint32_t number = pl_lane_plain(lane->number);
@@ -185,14 +186,14 @@ pleat_status pl_private_area(pl_space *space, pl_private *pool, const pl_lane *l
             return PLEAT_ENOMEM_HOST;
         }
         enter(space, pool, area, lane);
-        area->class = class; /* not before: what pended there was indexed by it */
+        area->class = class; /* not before: its pending runs were indexed by the old class */
     }
     *out = area;
     return reserve_indexes(space, area, lane);
 }
 
-/* Pools may come by the ten thousand: they begin small, smaller the fewer addresses are left, and
- * double what they have. */
+/* There may be ten thousands of pools. So a pool begins small, smaller the fewer addresses are
+ * left, and each further segment is at least as large as all before it. */
 size_t pl_private_want(const pl_space *space, const pl_area *area)
 {
     size_t want = space->total_chunks >> SHARE_LOG2;
@@ -209,8 +210,8 @@ size_t pl_private_want(const pl_space *space, const pl_area *area)
 
 /* ---- draining -------------------------------------------------------------------------------- */
 
-/* What is free there pends no longer on the pool's graphs. Its blocks' granules become loose by and
- * by; what is freed from now on does at once. */
+/* The pool's graphs use the area no more. The granules of its free blocks become loose some at a
+ * time; those of blocks that are freed from now on, at once. */
 static void open_area(pl_space *space, pl_area *area)
 {
     for (pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
@@ -220,8 +221,7 @@ static void open_area(pl_space *space, pl_area *area)
         seg->next_opening = space->opening;
         space->opening = seg;
     }
-    area->pool =
-        NULL; /* it stays its lane's, which is told to be its stream's, until it is recycled */
+    area->pool = NULL; /* area->lane and area->stream stay until a pool has the area again */
     push_released(space, area);
 }
 
@@ -268,7 +268,8 @@ static bool is_drained(const pl_space *space, const pl_private *pool)
            (pool->n_graphs == 0 && !pool->is_unwatched);
 }
 
-/* The oldest, and if it is not drained yet, a few more: those go to the end. */
+/* Take the first drained pool out of the list, oldest first; the few that are looked at and not
+ * drained go to the end. */
 static pl_private *next_drained(pl_space *space)
 {
     for (unsigned n = RECYCLE_LOOKS; n > 0 && space->draining != NULL; n--) {
@@ -288,7 +289,7 @@ bool pl_private_drain(pl_space *space)
     bool any = false;
 
     if (pool != NULL && !pl_capture_forget_pool(space, pool)) {
-        pool->next = space->draining; /* there is more of it */
+        pool->next = space->draining; /* more captures are to forget it: the next call goes on */
         space->last_draining = space->draining != NULL ? space->last_draining : pool;
         space->draining = pool;
         return true;

@@ -2,27 +2,28 @@
  *
  * A pool is a set of areas. Requests for a pool find fits and places in its areas only, and no
  * other request looks there. Everything else is shared: the lock, the limit, lanes and ticks, the
- * budget, the chunks. What keeps a pool's memory its own is one rule:
+ * budget, the chunks. One rule keeps a pool's memory its own:
  *
  *   In a private pool's segment a granule never becomes loose.
  *
  * Takes, trims and limits move loose granules only, so a granule that a block of the pool has ever
  * touched stays where it is, pinned, until the pool is released.
  *
- * Captures. On a stream that is being captured a request uses what is settled, and what the same
- * stream freed while it was captured: that is the stream's second lane (lane.h). No block of a pool
- * is kept (capture.h): reuse within the pool is what the pool is for.
+ * Captures. On a stream that is being captured a request uses settled memory, and memory that the
+ * same stream freed during the capture, which pends on the stream's second lane (lane.h). No block
+ * of a pool is kept (capture.h): reuse within the pool is what the pool is for.
  *
- * Release. Graphs may have been launched on any stream, known or not, and may run yet: so the pool
- * drains until the driver has said that all graphs captured in it are gone (vmm/graph_watch.h), or
- * else until a tick of the context has passed: the pools whose graphs nobody watches have one
- * recorded, if no capture is known of. Until then it is as it was, except for its name. Then its
- * areas become the default pool's: they are in space.released, where its requests look when memory
- * is short, and their segments open: granules under free blocks become loose, some at a time, and
- * takes find them as everywhere. A later pool is given such an area if nothing lives or pends in
- * it: so neither addresses nor areas add up, and memory that is still resident there serves again
- * without a driver call. Its settled granules are loose, thus anybody's to take, until a block of
- * the new pool touches them. */
+ * Release. Graphs may have been launched on any stream, known or not, and may still run. So a
+ * released pool drains until the driver has said that all graphs captured in it are gone
+ * (vmm/graph_watch.h), or until a tick of the context has passed. If the driver does not watch all
+ * its graphs, that tick is asked for at once. A draining pool's memory stays as it was, but is told
+ * as the default pool's. After that its areas become the default pool's: they go to space.released,
+ * where requests look when memory is short, and their segments open: granules under free blocks
+ * become loose, some at a time, and can be taken. A later pool is given such an area if nothing is
+ * live or in flight there and none of its segments is opening: so neither addresses nor areas add
+ * up, and memory that is still resident there serves again without a driver call. The area's
+ * settled granules stay loose, so anyone may take them, until a block of the new pool touches
+ * them. */
 #ifndef PLEAT_SEGMENTS_PRIVATE_H
 #define PLEAT_SEGMENTS_PRIVATE_H
 
@@ -37,11 +38,11 @@ struct pl_private {
     struct pl_private *prev; /* in space.pools */
     pl_area *areas;
     pleat_stat reserved;       /* bytes */
-    uint64_t over_tick;        /* draining: over when the context passes it, */
+    uint64_t over_tick;        /* draining: it is drained when the context has passed this stamp */
     struct pl_capture *graphs; /* captures of its requests whose graphs may live */
-    size_t n_graphs;           /* or when all graphs are gone that the driver watches for it, */
-    bool is_unwatched;         /* if there was none that it does not watch */
-    bool is_draining;          /* for others it is the default pool's already */
+    size_t n_graphs;           /* those that the driver watches: at 0 it is drained, too, */
+    bool is_unwatched;         /* unless there was a graph that the driver does not watch */
+    bool is_draining;          /* released; its memory is told as the default pool's */
 };
 
 /* The pool's area of the lane's stream and class: its own, one that was released, or a new one.
@@ -50,22 +51,22 @@ pleat_status pl_private_area(pl_space *space, pl_private *pool, const pl_lane *l
                              pl_area **out);
 /* Granules to reserve for one more segment of the area. */
 size_t pl_private_want(const pl_space *space, const pl_area *area);
-/* The pool is released: from now on it is there only until its graphs are over. */
+/* The pool is released: it stays only until its graphs are over. */
 void pl_private_begin_drain(pl_space *space, pl_private *pool);
-/* Let pools that have drained become the default pool's, and open their segments: a bounded step.
- * Returns whether anything changed. */
+/* Give the areas of a drained pool to the default pool, and open some of the segments that wait for
+ * it: a bounded step. Returns whether anything changed. */
 bool pl_private_drain(pl_space *space);
 void pl_private_destroy_all(pl_space *space); /* with the areas that were released */
 /* 0, or 1: an invariant is broken. */
 int pl_private_check(const pl_space *space);
 
-/* In which pool its memory is told to be. */
+/* The pool that observers and snapshots are told for the area; NULL = the default one. */
 static inline const pl_private *pl_private_told(const pl_area *area)
 {
     return area->pool != NULL && !area->pool->is_draining ? area->pool : NULL;
 }
 
-/* Bytes of the segment became resident or holes. */
+/* `in` bytes of the segment became resident, `out` bytes became holes. */
 static inline void pl_private_count(const pl_segment *seg, uint64_t in, uint64_t out)
 {
     if (__builtin_expect(seg->is_private, false)) {

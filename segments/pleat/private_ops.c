@@ -40,7 +40,7 @@ pleat_status pl_pleat_private_open(pl_allocator *a, pl_private **out)
     return pool != NULL ? PLEAT_OK : PLEAT_ENOMEM_HOST;
 }
 
-/* Frees that could not be timed during the capture are timed when their streams are named next. */
+/* Uses that could not be timed during the capture are timed when their streams are next named. */
 void pl_pleat_private_rest(pl_allocator *a, pl_private *pool)
 {
     pl_space *space = (pl_space *)a;
@@ -65,7 +65,7 @@ void pl_pleat_private_reserved(pl_allocator *a, pl_private *pool, pleat_stat out
 
 /* ---- release --------------------------------------------------------------------------------- */
 
-/* It waits for a tick of the context only if it must. */
+/* Only a pool with graphs that the driver does not watch asks for a tick of the context. */
 static void start_draining(pl_space *space, pl_private *pool)
 {
     pl_private_begin_drain(space, pool);
@@ -88,7 +88,7 @@ void pl_pleat_private_release(pl_allocator *a, pl_private *pool)
         start_draining(space, pool);
         (void)pl_tick_poll(space, PL_TICK_QUERIES);
         (void)pl_capture_look(space);
-        (void)pl_settle_some(space, PL_SETTLE_SOME); /* before a later pool is given its areas */
+        (void)pl_settle_some(space, PL_SETTLE_SOME); /* settled memory serves a later pool */
         while (pl_private_drain(space)) {
             pl_space_breathe(space);
         }

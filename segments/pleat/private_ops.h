@@ -1,4 +1,4 @@
-/* private_ops.h - what a private pool's owner asks of it: see private.h and base/allocator.h. */
+/* private_ops.h - the operations on private pools: see private.h and base/allocator.h. */
 #ifndef PLEAT_SEGMENTS_PRIVATE_OPS_H
 #define PLEAT_SEGMENTS_PRIVATE_OPS_H
 

@@ -1,8 +1,8 @@
 /* run.c - see run.h. Guarded by the device lock. Never fails, never calls the driver. */
 #include "segments/pleat/run.h"
 
-/* Where a block that leads a run, or is settled, is indexed. For private pools it exists:
- * pl_area_reserve_index came before the block. */
+/* The index of a block that leads a run, or is settled. In a private pool the index exists, since
+ * pl_area_reserve_index was called before the block came. */
 static pl_index *index_of(const pl_space *space, const pl_block *b)
 {
     pl_area *area = b->segment->area;
@@ -35,12 +35,13 @@ static void enter(pl_space *space, pl_block *b, size_t bytes)
 
 typedef struct run {
     pl_block *first;
-    pl_block *leader; /* first block that pends on the lane; NULL = all settled */
+    pl_block *leader; /* the first block that pends on the lane; NULL = all are settled */
     size_t bytes;
     size_t n_pieces;
 } run;
 
-/* The run of `lane` that b, which it may use, is part of; only its leader stays indexed. */
+/* Find the run of `lane` that b is part of, and index it: of its pending blocks only the leader
+ * stays indexed. The lane may use b. */
 static run refresh_run(pl_space *space, pl_block *b, uint32_t lane)
 {
     run r = { .first = b };
@@ -100,7 +101,7 @@ void pl_run_refresh_beside(pl_space *space, pl_block *first, pl_block *last)
 
 pl_block *pl_run_first(pl_block *leader)
 {
-    /* What comes before the leader is settled, and settled neighbours are merged. */
+    /* Blocks before the leader are settled; since settled neighbours are merged, one at most. */
     if (leader->lane != PL_LANE_SETTLED && leader->prev != NULL &&
         leader->prev->state == PL_BLOCK_FREE && leader->prev->lane == PL_LANE_SETTLED) {
         return leader->prev;
@@ -163,7 +164,8 @@ static void subtract_pending(pl_space *space, pl_lane *lane, const pl_block *b, 
     space->n_pending_bytes -= bytes;
 }
 
-/* What comes back to the queue with an older tick than the last one's waits for that one. */
+/* Ticks do not fall along a queue: a block with an older tick than the last one's gets the last
+ * one's. */
 static inline void queue(pl_space *space, pl_block *b)
 {
     if (b->lane == PL_LANE_SETTLED) {
@@ -199,8 +201,8 @@ static inline void unqueue(pl_space *space, pl_block *b)
 
 /* ---- merging --------------------------------------------------------------------------------- */
 
-/* Is the neighbour like b, which is free? With one lane the tick is no matter, the later one covers
- * both. */
+/* Is the neighbour like b, which is free? With a single lane ticks may differ, since the later one
+ * covers both. */
 static inline bool may_merge(const pl_space *space, const pl_block *b, const pl_block *neighbour)
 {
     return neighbour != NULL && neighbour->state == PL_BLOCK_FREE && neighbour->lane == b->lane &&
@@ -209,8 +211,8 @@ static inline bool may_merge(const pl_space *space, const pl_block *b, const pl_
              neighbour->is_private == b->is_private));
 }
 
-/* `high` becomes part of `low`, its lower neighbour. Both are free; if they are not alike, the one
- * that looks busier counts: pending before settled, the later tick before the earlier. */
+/* `high` becomes part of `low`, its lower neighbour. Both are free; if they are not alike, the
+ * result has lane and tick of the busier one: pending before settled, later tick before earlier. */
 static pl_block *merge(pl_space *space, pl_block *low, pl_block *high)
 {
     bool is_low_busier = high->lane == PL_LANE_SETTLED ||
@@ -251,7 +253,8 @@ static pl_block *merge_alike(pl_space *space, pl_block *b)
 
 enum { N_COSTS = 64 };
 
-/* What merging b with its upper neighbour makes look busier, by its logarithm. */
+/* The cost of merging b with its upper neighbour: the bytes that then look busier, as a
+ * logarithm. */
 static unsigned cost_log2(const pl_block *b)
 {
     const pl_block *next = b->next;
@@ -263,14 +266,14 @@ static unsigned cost_log2(const pl_block *b)
     return 63u - (unsigned)__builtin_clzll(quieter->bytes);
 }
 
-/* Pending pieces of two queues stay two. */
+/* Two pending blocks of different queues are not merged. */
 static bool may_shorten(const pl_block *b, const pl_block *next)
 {
     return b->lane == PL_LANE_SETTLED || next->lane == PL_LANE_SETTLED ||
            b->is_private == next->is_private;
 }
 
-/* Up to which cost all pairs are to be merged, so that half of the pieces that a run may have are
+/* The cost up to which pairs are to be merged so that PL_RUN_PIECES / 2 pieces, or fewer, are
  * left. */
 static unsigned choose_cost(const run *r, uint32_t lane)
 {
@@ -299,10 +302,10 @@ static void shorten(pl_space *space, const run *r, uint32_t lane)
     }
     pl_lock_touch(2 * r->n_pieces);
     run now = refresh_run(space, b, lane);
-    pl_run_refresh_beside(space, now.first, b); /* a settled end was of others' runs, too */
+    pl_run_refresh_beside(space, now.first, b); /* other lanes' runs may share its settled ends */
 }
 
-/* b has changed: the runs around it, and no longer than they may be. */
+/* b has changed: index the runs that contain it anew, and shorten those with too many pieces. */
 static void bring_up(pl_space *space, pl_block *b)
 {
     uint32_t lanes[2] = { 0, 0 };
@@ -319,7 +322,7 @@ static void bring_up(pl_space *space, pl_block *b)
         lanes[i] = pieces[i] != NULL ? pieces[i]->lane : PL_LANE_SETTLED;
     }
     if (lanes[0] == lanes[1]) {
-        lanes[1] = PL_LANE_SETTLED; /* they are of one run */
+        lanes[1] = PL_LANE_SETTLED; /* both pieces are of the same run */
     }
     for (int i = 0; i < 2; i++) {
         if (lanes[i] == PL_LANE_SETTLED) {
@@ -334,7 +337,7 @@ static void bring_up(pl_space *space, pl_block *b)
 
 /* ---- changes --------------------------------------------------------------------------------- */
 
-/* A look at a block in its granule against bringing a piece of a run up to date. */
+/* So many looks at blocks in a granule cost as much as bringing a piece of a run up to date. */
 enum { LOOKS_A_PIECE = 8 };
 
 void pl_run_free(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick)
@@ -365,9 +368,10 @@ void pl_run_claim(pl_space *space, pl_block *b)
     unqueue(space, b);
 }
 
-/* The rest cannot be merged: b's neighbour was not like b. Its granules are as loose as before, and
- * it pends as long: so it takes b's turn in the queue. A run of another lane reached across b only
- * if b is settled: behind it refreshing the rest cares for that. */
+/* The rest cannot be merged, since b's neighbour was not like b. Its granules are as loose as
+ * before, and its tick is b's, so it takes b's place in the queue. A run of another lane reached
+ * across b only if b was settled: above b, refreshing the rest updates such a run; below b, the
+ * last lines do. */
 void pl_run_cut(pl_space *space, pl_block *b, size_t bytes)
 {
     pl_run_drop(space, b);

@@ -11,13 +11,13 @@
 
 /* ---- tables ---------------------------------------------------------------------------- */
 
-/* Granules of the range, and one behind its end, in whole words. */
+/* The entries of a table: the granules of the range and two more, rounded up to whole words. */
 static size_t most_rooms(const pl_segment *seg)
 {
     return ((seg->range.bytes >> seg->granule_log2) + 2 + PL_WORD - 1) / PL_WORD * PL_WORD;
 }
 
-/* What n granules take in all tables. */
+/* The bytes of all tables for n granules. */
 static size_t tables_bytes(size_t n)
 {
     size_t n_words = n / PL_WORD;
@@ -28,7 +28,7 @@ static size_t tables_bytes(size_t n)
            (3 * n_words + 2 * n_any) * sizeof(uint64_t);
 }
 
-/* One after the other, those of the largest elements first. */
+/* The tables lie one after the other, those of the largest elements first. */
 static void lay_tables(pl_segment *seg, size_t n)
 {
     size_t n_words = n / PL_WORD;
@@ -122,7 +122,7 @@ static inline void end_live(pl_tally *tally, pl_users *users)
     }
 }
 
-/* Between its first and its last granule there is nothing but b: those need no table. */
+/* Granules between b's first and last one hold nothing but b: `users` need not count it there. */
 static inline void count_live(pl_segment *seg, pl_tally *tally, const pl_block *b, bool comes)
 {
     void (*change)(pl_tally *, pl_users *) = comes ? begin_live : end_live;
@@ -136,7 +136,7 @@ static inline void count_live(pl_segment *seg, pl_tally *tally, const pl_block *
     }
 }
 
-/* The same of a kept one, or a shared one: n = 1 more, or UINT32_MAX = one less. */
+/* Count a kept or a shared block in a granule: n = 1 for one more, UINT32_MAX for one less. */
 static void count_waiting_in(pl_tally *tally, pl_users *users, bool is_kept, uint32_t n)
 {
     tally->n_shared_granules -= has_shared_only(users);
@@ -179,7 +179,8 @@ static __attribute__((noinline)) void enter_waiting(pl_segment *seg, pl_tally *t
     }
 }
 
-/* Between live and free, mostly. Of live blocks the statistics know number and bytes. */
+/* Most changes are between live and free. The tally has no number and bytes of live blocks, since
+ * the statistics have. */
 void pl_segment_become(pl_segment *seg, pl_block_store *store, pl_block *b, pl_block_state state)
 {
     pl_tally *tally = &store->tally;
@@ -340,7 +341,7 @@ void pl_segment_absorb(pl_segment *seg, pl_block_store *store, pl_block *b, pl_b
     pl_block_store_put(store, next);
 }
 
-/* The first block that starts in the granule; its base is not below `at`'s granule. */
+/* The first block that starts in the granule; one does. */
 static pl_block *first_in(const pl_segment *seg, size_t granule)
 {
     return granule == 0
@@ -348,7 +349,7 @@ static pl_block *first_in(const pl_segment *seg, size_t granule)
                : seg->last[pl_granule_last(seg->started, seg->started_any, granule - 1)]->next;
 }
 
-/* The last block that starts in the granule of `at`, or before. */
+/* The last block that starts in the granule, or before it. */
 static pl_block *last_before(const pl_segment *seg, size_t granule)
 {
     if (granule >= seg->n_rooms) {
@@ -357,7 +358,7 @@ static pl_block *last_before(const pl_segment *seg, size_t granule)
     return seg->last[pl_granule_last(seg->started, seg->started_any, granule)];
 }
 
-/* It covers the whole granule, so no other block starts there. */
+/* A hole covers whole granules, so no other block starts in the granule of `at`. */
 pl_block *pl_segment_hole_at(const pl_segment *seg, pleat_devptr at)
 {
     pl_block *b = last_before(seg, pl_segment_granule(seg, at));
@@ -378,7 +379,7 @@ pl_block *pl_segment_find(const pl_segment *seg, pleat_devptr at)
         for (b = first_in(seg, granule); b->base <= at && pl_block_end(b) <= at; b = b->next) {
             pl_lock_touch(1);
         }
-        return b->base <= at ? b : b->prev; /* which may come from below the granule */
+        return b->base <= at ? b : b->prev; /* b->prev may start below the granule */
     }
     for (; b->base > at; b = b->prev) {
         pl_lock_touch(1);

@@ -5,8 +5,8 @@
  *   |  granule  |  granule  |  granule  |  granule  |  granule  |  granule  | ...
  *
  * A chunk backs 2^k granules side by side and is mapped and unmapped as a whole. A granule is vacant
- * when it is resident and no live block, and no request in flight, has a byte in it. It is loose
- * when all granules of its chunk are vacant: then the chunk can be taken. */
+ * when it has a chunk and only free blocks have bytes in it. It is loose when all granules of its
+ * chunk are vacant: then the chunk can be taken. */
 #ifndef PLEAT_SEGMENTS_SEGMENT_H
 #define PLEAT_SEGMENTS_SEGMENT_H
 
@@ -23,40 +23,40 @@ enum { PL_PART_TAKEN = 0x80 };
 
 /* I1  the blocks cover the range without gap or overlap, in address order
  * I2  holes, stale and poisoned blocks start and end on granules and neighbouring holes are merged
- * I3  last[g] is the highest block that starts in granule g, `started` its bitmap, `started_any` a
- *     bitmap of that one's words
- * I4  a granule has a chunk if and only if blocks with memory cover it: all but holes, stale and
- *     poisoned ones; where a block is in flight, the flight alone knows
+ * I3  last[g] is the highest block that starts in granule g, or NULL; `started` has a bit for each
+ *     such granule, `started_any` a bit for each word of `started` that is not 0
+ * I4  a granule has a chunk if and only if no hole, stale or poisoned block has bytes in it; where
+ *     a block is in flight, only the flight knows
  * I5  a granule is vacant if and only if it has a chunk and only free blocks have bytes in it; in a
- *     private pool, and while it opens after that, only if: what its blocks have touched stays. It
- *     is loose if and only if all granules of its chunk are vacant
- * I6  n_loose and n_vacant are the numbers of such granules, `loose_any` tells the words of `loose`;
- *     n_resident is the number of those with a chunk
+ *     private pool, and while it opens, a granule with only free blocks need not be vacant. It is
+ *     loose if and only if all granules of its chunk are vacant
+ * I6  n_loose and n_vacant are the numbers of such granules; `loose_any` has a bit for each word of
+ *     `loose` that is not 0; n_resident is the number of granules with a chunk
  * I7  the granules of a chunk lie side by side: each has its handle, its order, and its own place
  *     in it                                                                                  */
-/* Blocks that begin or end in a granule. */
+/* How many blocks begin or end in a granule. */
 typedef struct pl_users {
     uint32_t n_live;
     uint32_t n_kept;
-    uint32_t n_shared; /* but private pools' */
+    uint32_t n_shared; /* except private pools' */
 } pl_users;
 
 typedef struct pl_segment {
     struct pl_area *area;    /* const */
     struct pl_segment *next; /* in its area, in order of creation */
-    pl_range range;          /* const: whole granules of what is reserved */
-    pl_range reserved;       /* const: to be released */
+    pl_range range;          /* const: the whole granules of `reserved` */
+    pl_range reserved;       /* const: what the driver reserved */
     unsigned granule_log2;   /* const */
     bool has_large;          /* some chunk of several granules was mapped here */
     bool is_private;         /* its area is a private pool's */
-    bool is_opening;         /* it was, and its granules become loose by and by: see private.h */
+    bool is_opening;         /* it was, and its granules become loose some at a time: private.h */
     bool is_left;            /* at destruction: work may run on it, so it stays mapped */
-    pleat_devptr opened;     /* is_opening: up to here they have */
+    pleat_devptr opened;     /* is_opening: the granules below this address are done */
     struct pl_segment *next_opening;
     pl_block *first;
-    void *tables;        /* const: those below, for the whole range; pages come as they are used */
+    void *tables;        /* const: the tables below, for the whole range; filled page by page */
     size_t tables_bytes; /* const */
-    size_t n_rooms;      /* granules of them that are used so far: what lies behind is zero */
+    size_t n_rooms;      /* granules whose entries are in use; entries behind them are zero */
     pl_chunk *chunks;    /* by granule; 0 = none */
     uint8_t *orders;     /* by granule: its chunk has 1 << orders[g] of them; 0 without a chunk */
     uint8_t *parts;      /* by granule: which of these it is; 0 without a chunk */
@@ -65,9 +65,9 @@ typedef struct pl_segment {
     uint64_t *started_any; /* its words that are not 0, a bit each */
     uint64_t *vacant;
     uint64_t *loose;
-    uint64_t *loose_any; /* likewise */
-    pl_users *users;     /* by granule */
-    uint32_t *taken_at;  /* when its chunk was last taken, see budget.h; 0 = never */
+    uint64_t *loose_any;
+    pl_users *users;    /* by granule */
+    uint32_t *taken_at; /* by granule: when its chunk was last taken, see budget.h; 0 = never */
     size_t n_loose;
     size_t n_vacant;
     size_t n_resident; /* granules with a chunk */
@@ -79,7 +79,7 @@ typedef struct pl_segment {
 pleat_status pl_segment_create(pl_host *host, pl_block_store *store, struct pl_area *area,
                                pl_range range, unsigned granule_log2, pl_segment **out);
 void pl_segment_destroy(pl_host *host, pl_segment *seg); /* not the range, not the blocks */
-/* Use the tables up to `end`, and one granule more. */
+/* Have table entries in use up to `end`, and for one granule more. */
 void pl_segment_use_tables(pl_host *host, pl_segment *seg, pleat_devptr end);
 
 static inline size_t pl_segment_granule_bytes(const pl_segment *seg)
@@ -126,20 +126,20 @@ static inline size_t pl_segment_granules_of(const pl_segment *seg, const pl_bloc
     return b->bytes >> seg->granule_log2;
 }
 
-/* b's state from now on. The caller cares for indexes and queues. */
+/* Change b's state and bring the tally up to date. The caller updates indexes and queues. */
 void pl_segment_become(pl_segment *seg, pl_block_store *store, pl_block *b, pl_block_state state);
-/* Cut b at `at`: b keeps the low part, the new block (same state, lane, tick) the high part. The
- * caller cares for indexes and queues. Needs one spare block. */
+/* Cut b at `at`: b keeps the low part, the new block (same state, lane, tick) gets the high part.
+ * The caller updates indexes and queues. Needs one spare block. */
 pl_block *pl_segment_split(pl_segment *seg, pl_block_store *store, pl_block *b, pleat_devptr at);
 /* Append `next`, b's upper neighbour, to b, and give its struct back. */
 void pl_segment_absorb(pl_segment *seg, pl_block_store *store, pl_block *b, pl_block *next);
-/* The block that covers `at`. It walks over the blocks that start in the granule of `at`, from the
- * nearer end: over half of them at most. */
+/* The block that covers `at`. Walks over blocks that start in the granule of `at`, from its nearer
+ * end. */
 pl_block *pl_segment_find(const pl_segment *seg, pleat_devptr at);
-/* The hole that covers `at`, or NULL: no walk. */
+/* The hole that covers `at`, or NULL. Walks over no blocks. */
 pl_block *pl_segment_hole_at(const pl_segment *seg, pleat_devptr at);
-/* The first hole that starts at or after the granule, NULL if none does; what is looked at is taken
- * from the budget. Returns false when that is spent. The next call goes on from the granule. */
+/* *out is the first hole that starts in *granule or above, NULL if none does. Each look is taken
+ * from the budget; returns false when that is spent. The next call goes on from *granule. */
 bool pl_segment_next_hole(const pl_segment *seg, size_t *granule, size_t *budget, pl_block **out);
 
 /* loose.c */
@@ -164,7 +164,7 @@ size_t pl_segment_loosen(pl_segment *seg, const pl_block *b, pleat_devptr base, 
                          size_t *n_looks);
 /* Whole chunks under free blocks only, none of them loose, become so. Returns how many granules. */
 size_t pl_segment_loosen_whole(pl_segment *seg, pleat_devptr base, pleat_devptr end);
-/* Loose granules that [base, end) touches. */
+/* The number of loose granules that [base, end) touches. */
 size_t pl_segment_count_loose(const pl_segment *seg, pleat_devptr base, pleat_devptr end);
 /* Loose granules beside them, of chunks that it touches. */
 size_t pl_segment_count_loose_beside(const pl_segment *seg, pleat_devptr base, pleat_devptr end);

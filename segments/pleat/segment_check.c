@@ -1,6 +1,6 @@
 /* segment_check.c - do I1..I7 of segment.h hold?
  *
- * The walker recomputes them from the blocks and the chunks. Guarded by the device lock. */
+ * It recomputes them from the blocks and the chunks. Guarded by the device lock. */
 #include "segments/pleat/segment.h"
 
 #include "segments/pleat/granule.h"
@@ -27,7 +27,7 @@ static bool tells_words(const uint64_t *words, const uint64_t *any, size_t n_wor
     return true;
 }
 
-/* The tables know of exactly n granules in which blocks start. */
+/* Do the tables have exactly n granules in which blocks start? */
 static bool knows_starts(const pl_segment *seg, size_t n)
 {
     for (size_t g = 0; g < seg->n_rooms; g++) {
@@ -71,7 +71,8 @@ static int check_list(const pl_segment *seg)
     return knows_starts(seg, n_started) ? 0 : 3;
 }
 
-/* One granule from ground truth: `b` covers its first byte. Returns the block at its end. */
+/* What the blocks tell of one granule; `b` covers its first byte. Returns the block that covers the
+ * first byte behind it. */
 static const pl_block *survey(const pl_segment *seg, size_t granule, const pl_block *b,
                               bool *is_backed, bool *is_free, bool *is_flying)
 {

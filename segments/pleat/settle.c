@@ -1,4 +1,4 @@
-/* settle.c - what is over becomes everybody's: see settle.h.
+/* settle.c - memory that is over becomes available to every stream: see settle.h.
  *
  * The rule it upholds: memory that one stream freed reaches another only after a fence behind the
  * free has passed (settled), or after the other was made to wait for such a fence (handover.h).
@@ -47,7 +47,7 @@ static size_t settle_queue(pl_space *space, const pl_lane *lane, const pl_block_
     return n_settled;
 }
 
-/* All that is done in one hold counts together: from the runs that it began with. */
+/* `since`: n_pieces when the hold began, since all work in one hold counts together. */
 static size_t settle_lane(pl_space *space, pl_lane *lane, size_t n, uint64_t since)
 {
     if (lane->is_capture) {
@@ -64,8 +64,8 @@ size_t pl_settle_lane(pl_space *space, pl_lane *lane, size_t n)
     return settle_lane(space, lane, n, space->n_pieces);
 }
 
-/* Of very many lanes with something that pends most may have nothing that is over: those whose own
- * ticks have passed come first. */
+/* Of very many busy lanes most may have nothing that is over. So lanes whose own ticks have passed
+ * come first. */
 static size_t settle_ripe(pl_space *space, size_t n, uint64_t since)
 {
     size_t n_looks = space->ripe.n < PL_LANE_LOOKS ? space->ripe.n : PL_LANE_LOOKS;
@@ -105,15 +105,15 @@ size_t pl_settle_some(pl_space *space, size_t n)
 
 enum { MOST_SETTLED = 1 << 22 };
 
-/* It yields, not only breathes: a request that may not wait, as in a capture, has no other time for
- * the streams and captures of others to go on. Without it, of 10^6 requests beside three threads
- * that capture and destroy streams some hundreds were refused. */
+/* The lock is yielded, not only breathed: a request that may not wait, as in a capture, gives other
+ * threads no other time to go on with their streams and captures. Without yielding, of 10^6
+ * requests beside three threads that capture and destroy streams some hundreds were refused. */
 bool pl_settle_all(pl_space *space)
 {
     bool any = false;
 
-    /* As often as there are lanes to look at; what settles in between is worth another look, but
-     * others may go on for ever. */
+    /* As many looks as it takes to see all lanes. Looks that settle something are not counted, but
+     * their blocks are, since others may go on freeing for ever. */
     size_t n_blocks = MOST_SETTLED;
     for (size_t n = space->busy.n / PL_LANE_LOOKS + 1; n > 0 && n_blocks > 0;) {
         size_t n_settled = pl_settle_some(space, PL_SETTLE_SOME);
@@ -137,13 +137,14 @@ void pl_settle_everything(pl_space *space)
         is_more = pl_private_drain(space) || is_more;
         is_more = pl_settle_all(space) || is_more;
     }
-    while (space->opening != NULL && pl_private_drain(space)) { /* as long as there is of it */
+    while (space->opening != NULL && pl_private_drain(space)) { /* until none is opening */
         pl_lock_yield(&space->lock);
     }
 }
 
-/* What came and went in one capture was used by its graph only: that uses it after it has been
- * launched, which is the pool's matter. */
+/* A block that came and went in one capture is used by its graph only, whenever that is launched;
+ * since the pool keeps its memory for its graphs, the block counts as settled. If the lane has
+ * other blocks too (is_mixed), they all pend on the first lane instead. */
 size_t pl_settle_rest(pl_space *space, pl_lane *lane, size_t n)
 {
     const pl_lane *plain = pl_space_lane_at(space, pl_lane_plain(lane->number));
@@ -154,7 +155,7 @@ size_t pl_settle_rest(pl_space *space, pl_lane *lane, size_t n)
 
     for (; n_moved < n && !pl_space_is_tired(space, since); n_moved++) {
         pl_block *b = lane->private_pending.first;
-        b = b != NULL ? b : lane->pending.first; /* of pools released since */
+        b = b != NULL ? b : lane->pending.first; /* blocks of pools that were released since */
         if (b == NULL) {
             break;
         }
@@ -198,7 +199,8 @@ void pl_settle_leave_to_context(pl_space *space, pl_lane *lane)
     space->context.is_wanted = space->context.is_wanted || bytes > 0;
 }
 
-/* A wish that is not answered for so long may never be: drivers do not tell when a stream goes. */
+/* A wish that has had no answer for so many events may never get one: drivers do not tell when a
+ * stream is destroyed. */
 enum { WISH_EVENTS = 8 };
 
 static void look_for_answer(pl_space *space, pl_lane *lane)
@@ -215,7 +217,7 @@ static bool is_legacy(const pl_lane *lane)
     return lane->stream != NULL && pl_stream_is_legacy(lane->stream);
 }
 
-/* The legacy stream is never destroyed: it may be asked at any time. */
+/* The legacy stream is never destroyed, so its tick is recorded here, in whatever call. */
 void pl_settle_want_ticks(pl_space *space, const pl_lane *user, size_t n)
 {
     size_t n_looks = space->busy.n < n ? space->busy.n : n;
@@ -242,8 +244,8 @@ void pl_settle_want_ticks(pl_space *space, const pl_lane *user, size_t n)
 
 enum { FREES_PER_TICK = 32, FREES_WHEN_TIGHT = 4, SHORT_EVENTS = 4096 };
 
-/* Near the limit another stream will soon want what was freed here, and can be ordered only after a
- * tick. */
+/* Near the limit another stream will soon want what was freed here, and that stream can be ordered
+ * only after a tick. */
 static bool is_tight(const pl_space *space)
 {
     size_t cap = pl_space_cap(space);
@@ -251,15 +253,15 @@ static bool is_tight(const pl_space *space)
     return space->n_chunks + space->n_creating + (cap >> 4) >= cap;
 }
 
-/* A request was short of what other streams had freed, not long ago: the next one finds all of it
- * covered. */
+/* Not long ago a request needed memory that pended on other streams. Where several streams are in
+ * use, each free then gets a tick, so that the next such request finds all of it covered. */
 static bool is_short(const pl_space *space)
 {
     return space->short_event != 0 && space->budget.n_events - space->short_event < SHORT_EVENTS;
 }
 
-/* A stream that comes and goes may be destroyed after this free, and then nothing can be put behind
- * it any more: so while a lane is young, it gets a tick when nothing lives on it. */
+/* A short-lived stream may be destroyed after this free, and then no tick can be recorded for it.
+ * So a young lane gets a tick when it has no live block. */
 static bool is_time_for_tick(const pl_space *space, const pl_lane *lane, size_t bytes)
 {
     bool is_young = lane->n_lifetime < PL_LANE_YOUNG;
@@ -279,7 +281,8 @@ static bool is_time_for_tick(const pl_space *space, const pl_lane *lane, size_t 
            lane->unticked_bytes >> space->granule_log2 > space->total_chunks >> 6;
 }
 
-/* Whom nobody names any more is noticed before memory is short of what pends there. */
+/* A look at other lanes notices streams that no call names any more, before memory is short of what
+ * pends on them. */
 enum { FREES_PER_LOOK = 8, LANES_PER_LOOK = 4, LOOKS_PER_POLL = 8 };
 
 static void look_around(pl_space *space, pl_lane *lane)
@@ -289,7 +292,7 @@ static void look_around(pl_space *space, pl_lane *lane)
     pl_context_tick_record_if_due(space);
     if (pl_space_is_crowded(space) && ++space->crowd.n_looks % LOOKS_PER_POLL == 0) {
         (void)pl_tick_poll(space, LANES_PER_LOOK * LOOKS_PER_POLL);
-        (void)pl_settle_some(space, PL_SETTLE_SOME); /* a lane may leave if nothing pends there */
+        (void)pl_settle_some(space, PL_SETTLE_SOME); /* a lane can leave when nothing pends there */
     }
     lane->n_refs--;
 }

@@ -1,7 +1,8 @@
-/* settle.h - when memory that was freed is quiet: what a passed tick covers is over.
+/* settle.h - freed memory becomes settled when a tick that covers it has passed.
  *
- * It is settled by and by, a bounded number of blocks in one hold of the lock. Frees that no tick
- * covers are looked for now and then, and a tick wished for (tick.h), or the context's (context.h).
+ * One hold of the lock settles a bounded number of blocks. Now and then some lanes are searched for
+ * frees that no tick covers, and a tick of the lane (tick.h) or the context (context.h) is wished
+ * for.
  *
  * Every function here is called with the space's lock held and may drop it while it talks to the
  * driver; state seen before the call may be stale after it. */
@@ -14,25 +15,25 @@ enum { PL_SETTLE_SOME = 256 }; /* blocks settled in one hold */
 
 /* Has the last use of a stale or free block passed? */
 bool pl_settle_is_over(const pl_space *space, const pl_block *b);
-/* Settle at most n blocks that are over, wherever they are among the lanes it looks at. Returns how
- * many. */
+/* Settle at most n blocks that are over, on some lanes. Returns how many. */
 size_t pl_settle_some(pl_space *space, size_t n);
+/* The same for one lane. */
 size_t pl_settle_lane(pl_space *space, pl_lane *lane, size_t n);
-/* lane is a stream's second one, whose capture is over: at most n of its blocks are settled, or
- * pend on the first one from now on. Returns how many. */
+/* `lane` is a second lane whose capture is over: settle at most n of its blocks, or move them to
+ * the stream's first lane. Returns how many. */
 size_t pl_settle_rest(pl_space *space, pl_lane *lane, size_t n);
-/* All of it: looks at every lane, dropping the lock now and then. */
+/* Settle what is over on all lanes; drops the lock at intervals. Returns whether anything was. */
 bool pl_settle_all(pl_space *space);
-/* The same, with what graphs and released pools have left. Bounded, whatever others go on freeing.
- * */
+/* The same, and let go of what graphs that are gone and released pools have left. Bounded, even if
+ * other threads go on freeing. */
 void pl_settle_everything(pl_space *space);
 
 /* Is anything freed on the lane covered by no tick, and not over? */
 bool pl_settle_has_uncovered(const pl_space *space, const pl_lane *lane);
-/* Nothing will cover what pends on the lane but a tick of the context. */
+/* Only a tick of the context can still cover what pends on the lane: ask for one. */
 void pl_settle_leave_to_context(pl_space *space, pl_lane *lane);
-/* Leave the wish for a tick where frees are covered by none, among the n lanes that nobody looked
- * at for longest, `user` apart. */
+/* Look at n busy lanes, those first whose last look is longest ago; except on `user`, leave a wish
+ * for a tick where none covers the frees. */
 void pl_settle_want_ticks(pl_space *space, const pl_lane *user, size_t n);
 /* Bytes were freed on the lane, in a call that named its stream: record a tick if it is time to, or
  * if there may be no later call. */

@@ -7,11 +7,11 @@
 #include "segments/pleat/tick.h"
 #include "segments/pleat/uses.h"
 
-/* Where everything is walked after each call blocks have few uses: a few are many, so that their
- * ways are walked too. */
+/* Builds that walk everything after each call have few uses of a block: there few are many, so that
+ * parking is tested too. */
 enum {
-    USES_PASSED = PLEAT_DEBUG_LEVEL >= 2 ? 4 : 256, /* before the block is parked */
-    USES_A_HOLD = 1024,                             /* that pass, of all blocks */
+    USES_PASSED = PLEAT_DEBUG_LEVEL >= 2 ? 4 : 256, /* demands of a block before it is parked */
+    USES_A_HOLD = 1024,                             /* demands of all blocks in one hold */
 };
 
 /* ---- where a block waits --------------------------------------------------------------------- */
@@ -35,7 +35,8 @@ static pl_block_queue *queue_of(pl_space *space, const pl_block *b)
                                         : &pl_space_lane_at(space, use->lane)->shared_pending;
 }
 
-/* Stamps do not fall along a lane's queue: an older one waits for the one before it. */
+/* Queue b for its last use. Stamps do not fall along a lane's queue: an older one is raised to the
+ * stamp before it. */
 static void wait_in_line(pl_space *space, pl_block *b)
 {
     pl_block_queue *queue = queue_of(space, b);
@@ -88,10 +89,10 @@ bool pl_shared_is_met(const pl_space *space, const pl_block_use *use)
     return pl_lane_has_passed(space, pl_space_lane_at(space, use->lane), use->tick);
 }
 
-/* The graph is gone, or its owner said so: then what it did last is covered by a tick of the
- * context only. What the stream itself did with the block, outside of the capture, is left. In a
- * private pool, where the pool itself outlives its graphs, only the capture is over: the stream's
- * own use begins. */
+/* The use's capture is over; the rest of the demand is on a lane or the context. If the driver said
+ * that the graph is gone, only the stream's own work with the block, outside the capture, is left.
+ * If the owner said so, launches may still run, and only a tick of the context covers those. In a
+ * private pool, which outlives its graphs, the stream's own use begins now. */
 static void end_captured_use(pl_space *space, const pl_block *b, pl_block_use *use)
 {
     pl_capture *capture = use->capture;
@@ -108,7 +109,8 @@ static void end_captured_use(pl_space *space, const pl_block *b, pl_block_use *u
     pl_capture_drop(space, capture);
 }
 
-/* Nothing is left but its owner. What a capture's second lane owned pends on the first one now. */
+/* All demands are met: b pends on its owner, or is settled. If its owner is a second lane whose
+ * capture is over, it pends on the first one. */
 static void leave(pl_space *space, pl_block *b)
 {
     pl_lane *lane = pl_space_lane_at(space, b->lane);
@@ -131,9 +133,8 @@ static void leave(pl_space *space, pl_block *b)
     pl_run_free(space, b, is_settled ? PL_LANE_SETTLED : lane->number, is_settled ? 0 : tick);
 }
 
-/* Has the stream itself had the block, outside of the capture that the use is of? The owner has:
- * that is what the block pends on it for. Others have if the capture ended while the block was
- * live. */
+/* Must the demand cover the stream's own work, outside the use's capture? Not if the stream is the
+ * owner, since the block pends on the owner in the end; nor while that capture is under way. */
 static bool is_streams_own(const pl_block *b, const pl_lane *lane, const pl_block_use *use)
 {
     bool is_owner = pl_lane_plain(b->lane) == lane->number;
@@ -143,7 +144,7 @@ static bool is_streams_own(const pl_block *b, const pl_lane *lane, const pl_bloc
     return !is_owner && !is_going_on;
 }
 
-/* A stream that is being captured when the block is freed has it in its graph, perhaps. */
+/* Make a use a demand. If the stream is being captured now, that graph may use the block, too. */
 static void begin_use(pl_space *space, const pl_block *b, pl_block_use *use)
 {
     pl_lane *lane = pl_space_lane_at(space, use->lane);
@@ -158,7 +159,7 @@ static void begin_use(pl_space *space, const pl_block *b, pl_block_use *use)
     }
 }
 
-/* It goes on in another hold: the demand is met, and there is room since one was dropped. */
+/* Let b go on in another hold, with a demand that is met. There is room for it in the list. */
 static void park(pl_space *space, pl_block *b)
 {
     b->uses->use[b->uses->n++] = (pl_block_use){ .lane = PL_LANE_CONTEXT };
@@ -167,7 +168,8 @@ static void park(pl_space *space, pl_block *b)
     *bytes_of(space, b) += b->bytes;
 }
 
-/* Returns how many of its demands were looked at. */
+/* Pass b's demands, the last first, until it has to wait for one; with none left it leaves. Returns
+ * how many were looked at. */
 static size_t go_on(pl_space *space, pl_block *b)
 {
     size_t n_seen = 0;
@@ -211,7 +213,7 @@ void pl_shared_free(pl_space *space, pl_block *b, const pl_capture *in)
     uint32_t n_begun = uses->is_sorted ? uses->n_plain : uses->n;
 
     b->is_private = pl_private_told(b->segment->area) != NULL;
-    /* What came and went in one capture was used in its graph only, never by the streams. */
+    /* A block that came and went in one capture is used by its graph only, not by the stream. */
     b->tick = in != NULL && uses->birth == in ? 0 : pl_lane_stamp(space, owner);
     owner->n_refs++;
     for (uint32_t i = 0; i < n_begun; i++) {
@@ -256,7 +258,7 @@ size_t pl_shared_pass_context(pl_space *space, size_t n)
 }
 
 /* Private pools' blocks wait for the end of the capture only, others for the end of the graph.
- * Those that cannot go on yet are behind the others in the queue afterwards. */
+ * Those that cannot go on yet move to the end of the queue. */
 size_t pl_shared_pass_capture(pl_space *space, pl_capture *capture, size_t n)
 {
     const pl_block *first_left = NULL;

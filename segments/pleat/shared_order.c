@@ -6,7 +6,7 @@
 #include "segments/pleat/shared.h"
 #include "segments/pleat/uses.h"
 
-/* At a block, or at one of its uses: how many are left. */
+/* Count a look at a block, or at one of its uses. */
 static void count_look(size_t *n_looks)
 {
     pl_lock_touch(1);
@@ -42,7 +42,7 @@ static void adopt(pl_space *space, pl_lane *user, pl_block *b)
 
 enum { MOST_LOOKS = 1024 };
 
-/* In a private pool's area the user needs an index for what pends on it there. */
+/* Before b pends on the user in a private pool, its area needs an index for the user: make it. */
 static bool has_index(pl_space *space, const pl_lane *user, const pl_block *b)
 {
     return !b->segment->is_private ||
@@ -74,8 +74,8 @@ size_t pl_shared_adopt(pl_space *space, pl_lane *user, bool is_private)
     return n_adopted;
 }
 
-/* May `user` have what the lane did up to `tick` without another order? *missing is the lane if an
- * order would do. */
+/* Has the lane passed `tick`, or is `user` behind it, or can it be by an order? In the last case
+ * *missing is the lane. */
 static bool is_behind(const pl_space *space, const pl_lane *user, uint32_t number, uint64_t tick,
                       pl_lane **missing)
 {
@@ -89,7 +89,8 @@ static bool is_behind(const pl_space *space, const pl_lane *user, uint32_t numbe
     return tick <= lane->recorded_tick;
 }
 
-/* One that an order after the lane would bring nearer; NULL also if orders alone cannot do. */
+/* A lane that `user` still has to be ordered after to have b. NULL if there is none, or if orders
+ * alone are not enough. */
 static pl_lane *missing_of(const pl_space *space, const pl_lane *user, const pl_block *b,
                            size_t *n_looks)
 {

@@ -1,17 +1,18 @@
-/* shortage.c - the remedies when no place can be had, in order, and the verdict without them.
+/* shortage.c - the remedies for a request that finds no memory, in order; and the verdict.
  *
- * Upholds its share of the promise (grow.c): before "out of device memory" is said, nobody else is
- * in flight, all that is over was settled, what pends on other streams was ordered after or waited
- * for, and a driver that refused before was asked again.
+ * Upholds its share of the promise (grow.c): before the answer is "out of device memory", no other
+ * request is in flight, all that is over was settled, memory that pends on other streams was
+ * ordered after or waited for, and a driver that refused before was asked again.
  *
- * Why it ends. A request looks again after each remedy that has changed something; the table is
- * then gone through from its start, so it must run dry. All remedies but two have their bound in
- * can_help, whatever others do meanwhile. Those two go from lane to lane. A turn of it begins with
- * the request and after each wait for the whole context, of which there are at most MOST_WAITS;
- * only such a wait lets all fences be polled once more. In a turn the host waits for a lane once,
- * and an order is tried until the lane yields nothing: what it yields is a block at least, which
- * pends on the request's own lane from then on. A lane remembers the last turn only, so requests
- * that run beside this one may make it be tried again, each as often as it goes there itself.
+ * Why it ends. After a remedy that has changed something the request looks for memory again; if it
+ * comes back, the table is gone through from its start. So the remedies must run out. All except
+ * two have their bound in can_help, whatever others do meanwhile. Those two go from lane to lane,
+ * in turns. A turn begins with the request and after each wait for the whole context, of which
+ * there are at most MOST_WAITS; only such a wait lets all fences be polled once more. In a turn the
+ * host waits for each lane once, and the stream is ordered after a lane until the lane yields
+ * nothing: each time it yields at least a block, which pends on the request's own lane from then
+ * on. A lane remembers only the last turn that tried it. So requests that run beside this one may
+ * cause a lane to be tried again, each as often as it tries the lane itself.
  *
  * Guarded by the device lock, dropped around driver calls and waits; nothing is reserved then. */
 #include "segments/pleat/shortage.h"
@@ -44,7 +45,8 @@ static bool pends_in_pool(const pl_space *space, const pl_private *pool, const p
     return false;
 }
 
-/* What pends on the lane and may help: of private pools' memory the own pool's only. */
+/* Bytes that pend on the lane and may help. Private pools' bytes count only if the request's own
+ * pool has some of them. */
 static size_t bytes_on(const pl_space *space, const pl_request *rq, const pl_lane *lane)
 {
     bool is_own = rq->pool != NULL && lane->private_bytes > 0 &&
@@ -53,7 +55,8 @@ static size_t bytes_on(const pl_space *space, const pl_request *rq, const pl_lan
     return lane->pending_bytes + (is_own ? lane->private_bytes : 0);
 }
 
-/* Of all that pends on another lane, on whichever. */
+/* Of the other lanes that are looked at, the one with the most pending memory that may help;
+ * NULL = none. */
 static const pl_lane *find_pending(const pl_space *space, const pl_request *rq)
 {
     const pl_lane *best = NULL;
@@ -71,15 +74,15 @@ static const pl_lane *find_pending(const pl_space *space, const pl_request *rq)
     return best;
 }
 
-/* What pends on several streams and may help. */
+/* Bytes of shared blocks that may help. */
 static size_t shared_bytes(const pl_space *space, const pl_request *rq)
 {
     return space->n_shared_bytes + (rq->pool != NULL ? space->n_private_shared_bytes : 0);
 }
 
-/* Memory that is pinned, but in the request's own private pool, or in one that drains. What pends
- * on the lane whose memory it may use would have been found; what other pools have on any lane is
- * theirs, also the rests of their granules. */
+/* May pinned memory of private pools help: what pends in the request's own pool, or pools that
+ * drain or open? What pends on the lane `usable` would have been found already. Other pools' memory
+ * cannot help, nor can the unused rests of their granules. */
 static bool has_private_pending(const pl_space *space, const pl_request *rq)
 {
     bool any = space->draining != NULL || space->opening != NULL;
@@ -94,9 +97,9 @@ static bool has_private_pending(const pl_space *space, const pl_request *rq)
     return any;
 }
 
-/* A place shares at most its two outer granules with live blocks, and one of n whole granules only
- * saves one of them, since it then lies in n + 1. If even so it cannot fit beside what is pinned,
- * nothing that pends is worth waiting for. */
+/* Would the request find no memory even if everything that pends were free? A place can share its
+ * two outer granules with live blocks; a place of exactly n granules saves only one by that, since
+ * it then lies in n + 1. If it still does not fit beside what is pinned, no wait helps. */
 static bool is_hopeless(const pl_space *space, const pl_request *rq)
 {
     size_t cap = space->limit_chunks < space->total_chunks ? space->limit_chunks
@@ -109,14 +112,14 @@ static bool is_hopeless(const pl_space *space, const pl_request *rq)
             !has_private_pending(space, rq) && space->n_disowned == 0);
 }
 
-/* Anything that a wait, or an order, might let the request have. */
+/* Is there anything that a wait, or an order, might let the request have? */
 static bool has_pending(const pl_space *space, const pl_request *rq)
 {
     return shared_bytes(space, rq) > 0 || find_pending(space, rq) != NULL ||
            has_private_pending(space, rq) || space->n_disowned > 0;
 }
 
-/* The same of addresses: a private request finds them in its own pool only. */
+/* The same, but if addresses are short, a private request finds them in its own pool only. */
 static bool has_pending_for(const pl_space *space, const pl_request *rq, pleat_status verdict)
 {
     if (verdict != PLEAT_ENOSPACE_VA || rq->pool == NULL) {
@@ -127,7 +130,7 @@ static bool has_pending_for(const pl_space *space, const pl_request *rq, pleat_s
 
 /* ---- patience -------------------------------------------------------------------------------- */
 
-/* What is left of wait_ms, which bounds all waits of a call together. */
+/* The rest of wait_ms, which bounds all waits of a call together. */
 static uint32_t time_left(const pl_space *space)
 {
     return pl_deadline_left(space->wait_ms);
@@ -148,7 +151,7 @@ typedef struct trial {
     pl_space *space;
     pl_request *rq;
     pleat_status verdict; /* if nothing helps */
-    pleat_status failed;  /* EPENDING, or what broke a wait for what pends */
+    pleat_status failed;  /* EPENDING, or the error of a wait */
 } trial;
 
 static bool has_flights(const trial *t)
@@ -173,7 +176,7 @@ static bool may_gather(const trial *t)
            rq->tried.n_gathered < MOST_GATHERED;
 }
 
-/* At first what is settled already, then what a wait settles. */
+/* The first time without a wait, the second time after one. */
 static bool gather(trial *t)
 {
     pl_request *rq = t->rq;
@@ -207,7 +210,8 @@ static bool may_order(const trial *t)
     return !t->rq->tried.has_ordered && t->space->options.cross_stream == PL_CROSS_ORDER;
 }
 
-/* After the next lane that has something for it. A lane that yields nothing is not tried again. */
+/* Order the stream after the next lane that has memory for it. A lane that yields nothing is not
+ * tried again in this turn. */
 static bool order_next(trial *t)
 {
     pl_space *space = t->space;
@@ -219,7 +223,7 @@ static bool order_next(trial *t)
         size_t n_moved = 0;
         pleat_status st = pl_handover(space, rq->lane, other, SIZE_MAX, is_private, &n_moved);
         if (n_moved > 0) {
-            rq->wants_tick = true; /* what it adopted and leaves must be orderable in its turn */
+            rq->wants_tick = true; /* others may have to order after what it adopted */
             return true;
         }
         other->tried_turn = rq->tried.turn;
@@ -236,7 +240,7 @@ static bool may_wait_next(const trial *t)
     return !t->rq->tried.has_waited;
 }
 
-/* Until the next lane's newest tick has passed. */
+/* Wait for the newest tick of the next lane, and of further ones until something settles. */
 static bool wait_next(trial *t)
 {
     pl_space *space = t->space;
@@ -279,7 +283,7 @@ static bool wait_for_all(trial *t)
         rq->tried.n_waited_all = MOST_WAITS;
         rq->tried.is_forbidden = failed == PLEAT_ECAPTURE;
     }
-    begin_turn(t->space, rq); /* all others have gone on meanwhile */
+    begin_turn(t->space, rq); /* all lanes may have gone on meanwhile */
     rq->tried.has_polled_all = false;
     return true;
 }
@@ -308,7 +312,7 @@ static bool clear_stale(trial *t)
 
     rq->tried.has_cleared = true;
     if (rq->lane->stream != NULL) {
-        pl_tick_record(space, rq->lane); /* its own takes may be what stands there */
+        pl_tick_record(space, rq->lane); /* its own takes may have left the stale addresses */
         (void)!pl_tick_wait(space, rq->lane, time_left(space));
     }
     (void)!pl_context_tick_wait(space, PL_CARE_LAST, time_left(space));
@@ -318,44 +322,44 @@ static bool clear_stale(trial *t)
 
 /* Which remedies are due. */
 typedef enum stage {
-    STAGE_FIRST,   /* whatever pends */
-    STAGE_PENDING, /* only while memory that pends may help (use_pending) */
-    STAGE_LAST,    /* nothing that pends can */
+    STAGE_FIRST,   /* always */
+    STAGE_PENDING, /* only while pending memory may help (use_pending) */
+    STAGE_LAST,    /* when no pending memory can help */
 } stage;
 
 typedef struct remedy {
     stage stage;
     bool (*can_help)(const trial *t);
-    bool (*apply)(trial *t); /* has anything changed? */
+    bool (*apply)(trial *t); /* returns whether anything has changed */
 } remedy;
 
-/* In the order in which they are tried: outside captures what leaves the streams alone comes first,
- * then what orders one after another, then what blocks the host until the GPU is done. */
+/* In the order in which they are tried. Outside captures, remedies that leave the streams alone
+ * come first, then the order of one stream after another, then waits of the host for the GPU. */
 static const remedy REMEDIES[] = {
-    /* What others have in their hands may be what is missing. Counted: where they keep taking off,
-     * what they hold counts as held. */
+    /* Wait for other flights: they may have what is missing. Bounded by a count: if others keep
+     * taking off, what they have counts as held. */
     { STAGE_FIRST, has_flights, wait_for_flights },
-    /* A private request that may not take has settled memory unmapped for it. Twice: at once, and
-     * after a wait, which uses up wait_ms. */
+    /* Unmap settled memory for a private request that may not take. Twice: at once, and after a
+     * wait, which uses up wait_ms. */
     { STAGE_FIRST, may_gather, gather },
-    /* Every stream's fences are asked about, and all that is over is settled. Once, and once more
-     * after each wait for the whole context: nothing else makes much of it pass. */
+    /* Poll every fence, and settle all that is over. Once, and once more after each wait for the
+     * whole context: between those waits few further fences pass. */
     { STAGE_FIRST, may_poll_all, poll_all },
-    /* The stream goes after another one on the GPU. Each lane until it yields nothing, then not
-     * again in this turn: what it has yielded pends on the own lane from then on. */
+    /* Let the stream wait on the GPU for another one. Each lane until it yields nothing, then not
+     * again in this turn: what it has yielded pends on the request's own lane from then on. */
     { STAGE_PENDING, may_order, order_next },
-    /* The host waits for one stream's newest tick; with wait_ms 0 it only looks. Each lane once in
-     * a turn: it may go on freeing and recording for ever. */
+    /* Let the host wait for one stream's newest tick; with wait_ms 0 it only looks. Each lane once
+     * in a turn: its stream may go on freeing and recording for ever. */
     { STAGE_PENDING, may_wait_next, wait_next },
-    /* The host waits for the whole context: for what no tick of a stream covers, and cannot any
-     * more. Counted; a wait that fails is the last one, and after the first one wait_ms ends it. */
+    /* Let the host wait for the whole context, for memory that no tick of a stream covers or can
+     * cover. Bounded by a count; none after one that failed, and only the first when wait_ms is
+     * used up. */
     { STAGE_PENDING, may_wait_for_all, wait_for_all },
-    /* The driver refused memory before the request began; others may have left since. Once: the
-     * next refusal is the request's own. */
+    /* Ask a driver that refused memory before the request began: other users of the device may have
+     * released some since. Once: the next refusal is the request's own. */
     { STAGE_LAST, may_ask_driver, ask_driver },
-    /* Stale addresses may stand in the gap that is missing, or in one that needs a granule less
-     * than others do. Once: what is stale now is unmapped then, but others may go on taking for
-     * ever. */
+    /* Unmap stale addresses: without them a gap may be long enough, or a place may need a granule
+     * less. Once: that unmaps what is stale now, but others may go on taking for ever. */
     { STAGE_LAST, may_clear_stale, clear_stale },
 };
 
@@ -372,7 +376,7 @@ static bool try_remedies(trial *t, stage due)
 
 /* ---- the verdict ----------------------------------------------------------------------------- */
 
-/* Whoever reads the error learns whom the memory waits for. */
+/* Write into the error's detail what the memory waits for. */
 static void name_pending(const pl_space *space, const pl_request *rq)
 {
     const pl_lane *other = find_pending(space, rq);
@@ -389,7 +393,8 @@ static void name_pending(const pl_space *space, const pl_request *rq)
         (unsigned long long)pl_stream_id(other->stream), other->is_gone ? ", which is gone" : "");
 }
 
-/* Other streams' memory: order, or wait on the host, as the options allow. */
+/* Try to get memory that pends on other streams: by an order, or a wait of the host, as the options
+ * allow. */
 static pl_step use_pending(trial *t, pleat_status *st)
 {
     if (!has_pending_for(t->space, t->rq, t->verdict) || is_hopeless(t->space, t->rq)) {
@@ -407,8 +412,8 @@ static pl_step use_pending(trial *t, pleat_status *st)
     return PL_STEP_DONE;
 }
 
-/* Free memory that a capture may not use: what it would have to take, and what pends on its own
- * stream, also in granules that live blocks share. */
+/* Is there free memory that the request may not use because of its capture? That is memory that it
+ * would have to take, and what pends on its own stream, also in granules with live blocks. */
 static bool is_withheld(const pl_space *space, const pl_request *rq, pleat_status verdict)
 {
     bool any = space->n_loose > 0 && (rq->pool == NULL || verdict != PLEAT_ENOSPACE_VA);
@@ -445,7 +450,7 @@ pl_step pl_shortage_relieve(pl_space *space, pl_request *rq, pleat_status verdic
         return PL_STEP_AGAIN;
     }
     if (rq->is_capturing && is_withheld(space, rq, verdict) && !is_hopeless(space, rq)) {
-        *st = PLEAT_EPENDING; /* without the capture it might have been taken or waited for */
+        *st = PLEAT_EPENDING; /* without the capture, a take or a wait might have helped */
     }
     return PL_STEP_DONE;
 }

@@ -1,4 +1,5 @@
-/* space.c - areas and segments of one device, flights, breath. Guarded by the device lock. */
+/* space.c - the areas, segments and flights of one device, and the pace of long work. Guarded by
+ * the device lock. */
 #include "segments/pleat/space.h"
 
 #include <string.h>
@@ -26,8 +27,8 @@ pleat_status pl_space_reserve_room(pl_space *space, void *array, uint32_t *n_roo
 
 /* ---- areas ----------------------------------------------------------------------------------- */
 
-/* One that a stream which is gone has left; else a new one; else the one with the fewest streams.
- * */
+/* An area that no lane has any more; else a new one; else, if there are PL_MOST_AREAS, the one with
+ * the fewest lanes. */
 static pl_area *choose_area(pl_space *space, pl_lane *lane, pl_class class)
 {
     pl_area **areas = space->areas[class];
@@ -76,7 +77,7 @@ pl_area *pl_space_next_area(const pl_space *space, const pl_private *pool, pl_ar
         cursor->is_listing = true;
         cursor->listed = pool != NULL ? pool->areas : space->released;
     } else if (cursor->listed != NULL) {
-        bool is_listed = cursor->listed->pool == pool; /* or recycled while the lock was dropped */
+        bool is_listed = cursor->listed->pool == pool; /* a pool may have got it meanwhile */
         cursor->listed = is_listed ? cursor->listed->next : NULL;
     }
     return cursor->listed;
@@ -125,7 +126,8 @@ pl_segment *pl_space_segment_at(const pl_space *space, pleat_devptr at)
     return NULL;
 }
 
-/* After so many events a driver that refused memory is asked again: others may have left. */
+/* After so many events a driver that refused memory is asked again: other users of the device may
+ * have released some. */
 enum { PL_FULL_EVENTS = 10000 };
 
 size_t pl_space_cap(const pl_space *space)
@@ -134,7 +136,7 @@ size_t pl_space_cap(const pl_space *space)
 
     cap = space->limit_chunks < cap ? space->limit_chunks : cap;
     if (space->full_at < cap && space->budget.n_events - space->full_event < PL_FULL_EVENTS) {
-        size_t held = space->n_chunks + space->n_creating; /* others may have been served since */
+        size_t held = space->n_chunks + space->n_creating; /* may have grown since */
         size_t full = space->full_at > held ? space->full_at : held;
         cap = full < cap ? full : cap;
     }

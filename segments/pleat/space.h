@@ -1,8 +1,75 @@
 /* space.h - the pleat allocator's state for one device; shared by the files that implement it.
  *
- * One lock (rank 20) guards everything in here. It is never held across a driver call: whoever
- * needs the driver first takes what it works on out of every index (state FLIGHT), drops the lock,
- * calls, takes the lock again and commits or puts things back. */
+ * One lock (rank 20) guards everything in here. It is never held across a driver call: a thread
+ * that needs the driver first takes the blocks that it works on out of every index (state FLIGHT),
+ * drops the lock, calls the driver, takes the lock again and commits or puts the blocks back.
+ *
+ * Glossary of segments/pleat. (docs/design.md, chapter 2, has the nouns of all layers.)
+ *
+ * Addresses and memory
+ *   range         a reserved span of addresses
+ *   segment       a range that is cut into blocks
+ *   granule       the smallest mappable piece of a segment
+ *   chunk         the physical memory of one granule; one handle of the driver
+ *   resident      backed by a chunk; holes and stale blocks are not
+ *   idle          a chunk that is mapped nowhere
+ *   block         a piece of a segment, in one of the states of block.h
+ *   live          allocated and not yet freed
+ *   owner         of a block: the stream that it was allocated on
+ *   hole          a block of whole granules that are not mapped
+ *   class         small or large: requests below the option small_kib are small
+ *   area          the segments of one class where the requests of a stream look first
+ *   run           a longest sequence of neighbouring free blocks that a lane may use
+ *   piece         one block of a run
+ *   gap           a longest sequence of neighbouring holes and free blocks that a lane may use
+ *   place         the addresses in a gap where a request could go
+ *   loose         a resident granule under free blocks only: its chunk can be taken
+ *   pinned        a resident granule that is not loose, or a granule reserved by a flight
+ *   take          to move a chunk from under free blocks to a place that needs it
+ *   stale         a block whose chunks were taken: still mapped, no longer resident
+ *   poisoned      a block that could not be unmapped: out of service
+ *   flight        what a thread does with memory that it has reserved, while the lock is dropped
+ *   tally         what is counted of all blocks, so that statistics look at none
+ *
+ * Streams and time
+ *   lane          what the allocator knows of one stream
+ *   second lane   a stream's lane for private pools' blocks during its captures; the stream's other
+ *                 lane is its first, or plain, one
+ *   stamp         the number that a free carries, from one clock for all lanes
+ *   tick          a numbered fence on a stream: covers its lane's stamps up to that number
+ *   context tick  the same on the whole context: covers the stamps of all lanes
+ *   passed, over  a tick has passed when the GPU has reached its fence; then what it covers is over
+ *   settled       free, and every use is over: any stream may have it
+ *   pending       free, but the last use, on one stream, may not be over
+ *   use           a note that another stream than its owner, or a capture, uses a live block
+ *   shared        freed with uses that may not be over: waits for several streams, or for a graph
+ *   demand        what a use becomes at the free: a stamp that a lane, or the context, must pass;
+ *                 or a capture whose graph must be gone
+ *   wish          a lane's note that a tick is wanted: the next call that names the stream records
+ *                 one
+ *   order         to make a stream wait on the GPU for a tick of another one
+ *   handover      giving pending memory to another stream by an order
+ *   adopt         to make memory of other lanes pend on the own one, behind such an order
+ *   gone          a stream that was destroyed, and its lane
+ *   silent        a lane whose wish has had no answer for a while: its stream may be gone
+ *   crowd         so many lanes that those which nothing refers to are given up
+ *
+ * Captures and graphs
+ *   capture       one capture sequence of the driver, with all streams that were forked into it
+ *   kept          a freed block that belongs to a capture until the capture's graph is gone
+ *   disowned      a capture whose graph is gone by its owner's word, but not yet by the driver's
+ *   capturer      a thread that was seen making captures
+ *   private pool  areas for the requests of one pool only; all others are the default pool's
+ *   draining      a released private pool whose graphs may still run
+ *   opening       a segment of a drained pool whose granules become loose, some at a time
+ *
+ * Requests
+ *   event         an allocation or a free; the allocator's measure of time
+ *   token         the right to one device operation, earned by events (budget.h)
+ *   turn          one round of a request through the lanes that it can order after or wait for
+ *   remedy        what is tried for a request that finds no place, before it is refused
+ *   hold          the time from taking the lock to dropping it; its length is bounded
+ *   breathe       to drop the lock for a moment, so that others have it */
 #ifndef PLEAT_SEGMENTS_SPACE_H
 #define PLEAT_SEGMENTS_SPACE_H
 
@@ -21,58 +88,58 @@
 
 enum { PL_BLOCK_QUANTUM = 512 };
 
-/* What a thread has in its hands while the lock is dropped: in no index and no queue. Who finds
- * nothing waits until those that were there when it came have landed. */
+/* Memory that a thread works on while the lock is dropped: in no index and no queue. A request that
+ * finds no memory waits until all flights that had taken off before have landed. */
 typedef struct pl_flying {
     struct pl_flying *prev;
     struct pl_flying *next;
     uint64_t number; /* in order of taking off */
 } pl_flying;
 
-/* A tick of the whole context: it covers every lane's stamps up to its number. At most one is
- * recorded and not yet over. */
+/* The tick of the whole context: it covers every lane's stamps up to its number. At most one is
+ * recorded and has not passed. */
 typedef struct pl_context {
-    uint64_t next_tick; /* stamps are no lower than this */
+    uint64_t next_tick; /* stamps of new frees are no lower than this */
     uint64_t passed_tick;
-    pl_tick tick;          /* fence NULL = none */
-    bool is_busy;          /* some thread records or queries it now */
-    bool is_gathering;     /* or waits for the moment to record it: see capturers.h, */
-    bool is_holding;       /* and keeps those who make captures in their calls meanwhile */
-    bool is_recording;     /* or is about to: no capture may begin */
-    bool is_synchronizing; /* is_recording: by a synchronisation, which may take long */
-    bool is_unsupported;   /* the driver has no such event */
-    bool is_wanted;        /* something waits that only it can cover */
-    unsigned n_refused;    /* in a row, by captures nobody told of */
-    unsigned n_missed;     /* in a row, for want of a good moment */
-    uint64_t event;        /* n_events when it was recorded last */
-    size_t gone_bytes;     /* since then: of lanes that are gone or silent, covered by no tick */
-    pl_block_queue shared_pending; /* PL_BLOCK_SHARED that wait for it now */
+    pl_tick tick;                  /* fence NULL = none */
+    bool is_busy;                  /* a thread records or queries the tick now, or is about to */
+    bool is_gathering;             /* a thread waits for a moment to record it: see capturers.h */
+    bool is_holding;               /* is_gathering: capturers are kept inside their calls now */
+    bool is_recording;             /* a thread records it now: no capture may begin */
+    bool is_synchronizing;         /* is_recording: by a synchronisation, which may take long */
+    bool is_unsupported;           /* the driver has no such event */
+    bool is_wanted;                /* memory waits that only this tick can cover */
+    unsigned n_refused;            /* attempts in a row that met an unknown capture */
+    unsigned n_missed;             /* attempts in a row that found no good moment */
+    uint64_t event;                /* n_events at the last attempt to record */
+    size_t gone_bytes;             /* of gone or silent lanes and released pools, not covered */
+    pl_block_queue shared_pending; /* PL_BLOCK_SHARED whose present demand is on the context */
 } pl_context;
 
-/* How many lanes there may be before those that nothing refers to are given up, whether or not
- * their streams are gone: drivers do not tell, and handles may never come again. A stream that
- * comes back all the same had better kept its lane. Where everything is walked after each call
- * there are few streams: a crowd is small, so that its ways are walked too. */
+/* With more lanes than most_lanes, those that nothing refers to are given up. Their streams may be
+ * gone or not: drivers do not tell, and a handle may never come again. A stream that comes back
+ * shows that its lane was given up too early. Tests of builds that walk everything after each call
+ * have few streams: there the numbers are small, so that this code runs too. */
 enum {
     PL_CROWD_LEAST = PLEAT_DEBUG_LEVEL >= 2 ? 64 : 1024,
     PL_CROWD_MOST = 1 << 16,
     PL_CROWD_IDS = 256
 };
 typedef struct pl_crowd {
-    uint32_t most_lanes;         /* without anybody's leaving: from LEAST to MOST */
-    uint32_t n_left;             /* since a stream came back, or most_lanes fell */
-    unsigned n_looks;            /* by frees, while there were more */
-    uint64_t left[PL_CROWD_IDS]; /* ids of the last that had to leave, by their low bits */
+    uint32_t most_lanes;         /* with more, lanes are given up: from LEAST to MOST */
+    uint32_t n_left;             /* given up since a stream came back, or most_lanes fell */
+    unsigned n_looks;            /* looks at other lanes that frees made in a crowd */
+    uint64_t left[PL_CROWD_IDS]; /* ids of the last streams given up, by their low bits */
 } pl_crowd;
 
 enum { PL_CAPTURE_HEADS = 1024, PL_MOST_CAPTURERS = 32 };
 
-/* A thread that makes captures: see capturers.h. */
+/* A thread that was seen making captures: see capturers.h. */
 typedef struct pl_capturer {
     struct pl_thread_life *life; /* held */
-    bool is_inside;              /* a call that found its stream at rest */
-    uint64_t seen_ms;            /* when it was seen capturing last */
-    uint64_t missed_ms;          /* since when it is known to be outside; 0 = not known */
+    bool is_inside;              /* it is in a call that found its stream at rest */
+    uint64_t seen_ms;            /* when it was last seen capturing */
+    uint64_t missed_ms;          /* since when it is known to be in no such call; 0 = not known */
 } pl_capturer;
 
 /* Chunks of one order that are mapped nowhere; there is room for all that the device can have. */
@@ -82,21 +149,22 @@ typedef struct pl_idle {
 } pl_idle;
 
 /* I1  the live map holds exactly the live blocks, by base
- * I2  n_chunks + n_creating == n_idle + n_loose + n_pinned, when nothing is in flight
+ * I2  when nothing is in flight, n_creating == 0 and n_chunks == n_idle + n_loose + n_pinned
  * I3  n_loose is the sum over the segments; n_pinned counts the granules with a chunk that are not
  *     loose; peak_pinned >= n_pinned
  * I4  every free block is indexed as run.h says
- * I5  queues hold what their names say; stale blocks are in `stale`, holes in their area's
+ * I5  each queue holds the blocks that its name says; stale blocks are in `stale`, holes in the
+ *     `holes` of their area
  * I6  n_chunks x chunk_bytes <= the limit, if one is set and no limit is being set
  * I7  the statistics of live blocks and the tally of all blocks equal a recount
- * I8  what refers to a lane is counted in it (lane.h, I5)                                     */
+ * I8  each lane counts what refers to it (lane.h, I5)                                         */
 typedef struct pl_space {
     pl_allocator base; /* first member */
     pl_device *dev;    /* const */
     pl_host host;
     pl_lock lock;             /* rank 20 */
     pl_cond landed;           /* a flight has landed */
-    unsigned n_waiting;       /* for that */
+    unsigned n_waiting;       /* threads that wait for `landed` */
     pl_pleat_options options; /* const */
     pl_observer *observer;    /* const */
     uint64_t limit_bytes;     /* 0 = none */
@@ -106,41 +174,40 @@ typedef struct pl_space {
 
     pl_block_store store;
     pl_ptrmap live;
-    pl_lane **lanes; /* by number - 1; NULL = not seen */
+    pl_lane **lanes; /* by number - 1; NULL = no such lane */
     uint32_t n_lane_rooms;
-    uint32_t n_lanes;   /* there now */
-    uint32_t looked_at; /* room: where the search for lanes that are gone goes on */
+    uint32_t n_lanes;
+    uint32_t looked_at; /* index in `lanes`: the last that the search for gone lanes looked at */
     pl_crowd crowd;
-    pl_lane_ring busy;    /* with something that pends */
-    pl_lane_ring ticking; /* with recorded ticks */
-    pl_lane_ring ripe;    /* of which a tick has passed: there may be something to settle */
-    uint64_t clock;       /* of stamps */
-    uint64_t n_turns;     /* see pl_lane.tried_turn */
-    uint64_t short_event; /* n_events when a request was last short of pending memory; 0 = never */
+    pl_lane_ring busy;    /* lanes with pending or shared blocks */
+    pl_lane_ring ticking; /* lanes with recorded ticks */
+    pl_lane_ring ripe;    /* lanes of which a tick has passed: they may have blocks to settle */
+    uint64_t clock;       /* the newest stamp that a free may carry */
+    uint64_t n_turns;     /* turns begun so far: see pl_lane.tried_turn */
+    uint64_t short_event; /* n_events when a request last needed pending memory; 0 = never */
     pl_context context;
     pl_area *areas[PL_N_CLASSES][PL_MOST_AREAS]; /* the default pool's; NULL = none yet */
     unsigned n_areas[PL_N_CLASSES];
-    struct pl_private *pools;    /* the private ones */
-    struct pl_private *draining; /* released, but graphs may run yet: see private.h; oldest first */
+    struct pl_private *pools;    /* the private pools that are not released */
+    struct pl_private *draining; /* the released ones whose graphs may still run; oldest first */
     struct pl_private *last_draining;
-    pl_area *released; /* areas that were a private pool's, see private.h */
+    pl_area *released; /* areas that were a private pool's: see private.h */
     pl_area *last_released;
     pl_segment **segments; /* by address */
     uint32_t n_segments;
     uint32_t n_segment_rooms;
-    pl_segment *opening;                           /* first of those that are */
+    pl_segment *opening;                           /* the first of the list of opening segments */
     struct pl_capture *captures[PL_CAPTURE_HEADS]; /* by id: see capture.h */
     struct pl_capture *first_capture;              /* of all */
-    struct pl_capture *under_way;                  /* not known to have ended */
-    struct pl_capture *looked_up; /* who is looked at next: is its graph gone? NULL = all were */
+    struct pl_capture *under_way;                  /* the first that is not known to have ended */
+    struct pl_capture *looked_up; /* the next to be checked for a gone graph; NULL = all were */
     struct pl_participant *participants[PL_CAPTURE_HEADS]; /* by handle */
     size_t n_captures;
-    size_t n_capturing; /* not known to have ended */
-    _Atomic size_t
-        n_expected;         /* atomic, written under the lock: calls that say that one may begin */
-    size_t n_disowned;      /* whose owner said that their graph is gone; it may run yet */
-    uint64_t next_capture;  /* number */
-    uint64_t n_graphs_gone; /* when the look through the captures began */
+    size_t n_capturing;        /* captures that are not known to have ended */
+    _Atomic size_t n_expected; /* atomic, written under the lock: announced captures not yet over */
+    size_t n_disowned;         /* disowned captures: their graphs may still run */
+    uint64_t next_capture;     /* number of the newest capture; 0 = none was seen yet */
+    uint64_t n_graphs_gone;    /* graphs gone when the look through the captures began */
     pl_capturer capturers[PL_MOST_CAPTURERS];
     unsigned n_capturers;
 
@@ -149,35 +216,35 @@ typedef struct pl_space {
 
     size_t n_chunks;   /* granules held from the driver: mapped, idle or in flight */
     size_t n_creating; /* being created */
-    size_t n_pinned;   /* granules with bytes of live, kept or flying blocks */
-    size_t n_flying;   /* of these, by requests in flight alone */
+    size_t n_pinned;   /* resident granules that are not loose, and those that flights reserved */
+    size_t n_flying;   /* of these, pinned by nothing but requests in flight */
     size_t n_loose;
     size_t peak_pinned;
-    size_t peak_shown; /* the same since statistics' peaks were reset */
+    size_t peak_shown; /* the peak of n_pinned since the peaks of the statistics were reset */
     size_t peak_chunks;
-    size_t n_grown_back; /* balanced: granules taken that came back soon, see grow.c */
-    size_t full_at;      /* the driver refused to go beyond so many chunks; SIZE_MAX = never */
-    uint64_t full_event; /* when it did */
+    size_t n_grown_back; /* granules mapped again soon after their chunks were taken */
+    size_t full_at;      /* the driver refused more chunks than these; SIZE_MAX = never */
+    uint64_t full_event; /* n_events at that refusal */
     size_t limit_chunks; /* SIZE_MAX = no limit set */
-    unsigned n_limiting; /* calls that set one now: what is held may exceed it yet */
+    unsigned n_limiting; /* calls that set a limit now: more chunks than that may still be held */
     size_t total_chunks; /* const: what the device has in all */
     pl_flying *first_flying;
     pl_flying *last_flying;
-    unsigned n_flights; /* of these */
-    uint64_t n_taken_off;
+    unsigned n_flights;   /* in the list of flights */
+    uint64_t n_taken_off; /* flights so far */
 
     pl_budget budget;
     pl_block_queue stale;
     size_t n_stale;                /* blocks in it */
     size_t n_pending_bytes;        /* of all lanes */
-    size_t n_shared_bytes;         /* PL_BLOCK_SHARED */
-    size_t n_private_shared_bytes; /* the same of private pools' blocks */
+    size_t n_shared_bytes;         /* PL_BLOCK_SHARED, except private pools' blocks */
+    size_t n_private_shared_bytes; /* PL_BLOCK_SHARED of private pools */
     size_t n_kept_bytes;
     size_t n_poisoned; /* granules out of service */
-    uint64_t n_pieces; /* of runs, looked at so far: settling counts by them */
+    uint64_t n_pieces; /* pieces of runs looked at so far, and steps of a pl_pace */
 
     pleat_stats stats;
-    uint64_t n_taken;
+    uint64_t n_taken; /* chunks taken so far */
 } pl_space;
 
 /* ---- lanes and areas ---- */
@@ -187,10 +254,10 @@ static inline pl_lane *pl_space_lane_at(const pl_space *space, uint32_t number)
     return space->lanes[number - 1];
 }
 
-/* The lane's area of the class in the default pool; made if need be. PLEAT_OK or ENOMEM_HOST. */
+/* The lane's area of the class in the default pool; made if new. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_space_area(pl_space *space, pl_lane *lane, pl_class class, pl_area **out);
-/* The areas of a pool (NULL = the default one) one by one: `cursor` is zeroed before the first.
- * NULL: no more. */
+/* The next area of a pool (NULL = the default one). The caller zeroes `cursor` before the first
+ * call. Returns NULL after the last area. */
 typedef struct pl_area_cursor {
     unsigned i;
     unsigned class;
@@ -199,7 +266,7 @@ typedef struct pl_area_cursor {
 } pl_area_cursor;
 pl_area *pl_space_next_area(const pl_space *space, const struct pl_private *pool,
                             pl_area_cursor *cursor);
-/* The lane that counts outside captures. */
+/* The number of the stream's first lane, given that of either lane. */
 static inline uint32_t pl_lane_plain(uint32_t number)
 {
     return ((number - 1) & ~UINT32_C(1)) + 1;
@@ -212,7 +279,7 @@ static inline bool pl_space_is_crowded(const pl_space *space)
 {
     return space->n_lanes > space->crowd.most_lanes;
 }
-/* What a free on the lane is stamped with now. */
+/* The stamp of a free on the lane now. */
 static inline uint64_t pl_lane_stamp(const pl_space *space, const pl_lane *lane)
 {
     if (__builtin_expect(lane->is_closed, false)) {
@@ -220,18 +287,18 @@ static inline uint64_t pl_lane_stamp(const pl_space *space, const pl_lane *lane)
     }
     return lane->next_tick > space->context.next_tick ? lane->next_tick : space->context.next_tick;
 }
-/* Has the lane, or the whole context, passed that stamp? */
+/* Has a tick of the lane, or of the context, that covers this stamp passed? */
 static inline bool pl_lane_has_passed(const pl_space *space, const pl_lane *lane, uint64_t tick)
 {
     return tick <= lane->passed_tick || tick <= space->context.passed_tick;
 }
-/* Has this hold brought enough runs up to date since n_pieces was `since`? */
+/* Has this hold, which began when n_pieces was `since`, done as much as a hold may? */
 enum { PL_PIECES_A_HOLD = 384 };
 static inline bool pl_space_is_tired(const pl_space *space, uint64_t since)
 {
     return space->n_pieces - since > PL_PIECES_A_HOLD;
 }
-/* A queue of the lane has changed. */
+/* A queue of the lane has changed: link the lane as busy, or unlink it. */
 static inline void pl_space_note_busy(pl_space *space, pl_lane *lane)
 {
     bool is_busy = lane->pending.first != NULL || lane->private_pending.first != NULL ||
@@ -251,7 +318,7 @@ pleat_status pl_space_reserve_room(pl_space *space, void *array, uint32_t *n_roo
 pleat_status pl_space_add_segment(pl_space *space, pl_area *area, pl_range range);
 /* The segment that covers `at`, or NULL. */
 pl_segment *pl_space_segment_at(const pl_space *space, pleat_devptr at);
-/* Most chunks that may be held now: limit, device and what the driver is known to refuse. */
+/* The most chunks that may be held now: by the limit, the device and the driver's last refusal. */
 size_t pl_space_cap(const pl_space *space);
 static inline void pl_space_pin(pl_space *space, size_t n_granules)
 {
@@ -268,7 +335,8 @@ static inline void pl_space_pin(pl_space *space, size_t n_granules)
 
 void pl_space_take_off(pl_space *space, pl_flying *flying);
 void pl_space_land(pl_space *space, pl_flying *flying);
-/* Wait until those that fly now have landed; holding nothing. Others may have taken off since. */
+/* Wait until the flights under way now have landed; others may take off meanwhile. The caller has
+ * none of its own. */
 void pl_space_wait_for_flights(pl_space *space);
 /* The chunk is mapped nowhere any more, or not yet. */
 static inline void pl_space_push_idle(pl_space *space, pl_chunk chunk, unsigned order)
@@ -287,26 +355,27 @@ static inline pl_chunk pl_space_pop_idle(pl_space *space, unsigned order)
     space->n_idle -= (size_t)1 << order;
     return idle->chunks[--idle->n];
 }
-/* Let others have the lock for a moment. */
+/* Drop the lock for a moment, so that others can have it. */
 void pl_space_breathe(pl_space *space);
 
 /* ---- work that is too long for one hold of the lock ---- */
 
-/* What is in its hands meanwhile is in flight; whatever else it has seen, others may have changed
- * when it has breathed. */
+/* How long such work has held the lock. Its own memory is in flight; anything else that it has seen
+ * may have changed after it breathed. */
 typedef struct pl_pace {
     uint64_t since; /* n_pieces when this hold began */
-    uint64_t alone; /* what pl_pace_is_alone compares */
+    uint64_t alone; /* pl_pace_turn when the work began */
     bool is_unbroken;
     bool has_breathed;
 } pl_pace;
 
+/* Changes with every event and with every flight. */
 static inline uint64_t pl_pace_turn(const pl_space *space)
 {
     return space->budget.n_events + space->n_taken_off;
 }
 
-/* is_unbroken: it never breathes, however long it takes. */
+/* is_unbroken: the work never breathes, however long it takes. */
 static inline void pl_pace_begin(const pl_space *space, pl_pace *pace, bool is_unbroken)
 {
     *pace = (pl_pace){ .since = space->n_pieces,
@@ -314,31 +383,31 @@ static inline void pl_pace_begin(const pl_space *space, pl_pace *pace, bool is_u
                        .is_unbroken = is_unbroken };
 }
 
-/* Was nothing taken since it began that nobody else holds? Then it might as well have been one
- * hold: what others gave back meanwhile came after it. */
+/* True if nobody can have taken memory since the work began: it did not breathe, or there was no
+ * event and no flight. It then counts as one hold: what others gave back came after it. */
 static inline bool pl_pace_is_alone(const pl_space *space, const pl_pace *pace)
 {
     return !pace->has_breathed || pace->alone == pl_pace_turn(space);
 }
 
-/* n more have been looked at, and counted. May drop the lock. */
+/* n more steps were done, which pl_lock_touch knows of already. May drop the lock. */
 void pl_pace_count(pl_space *space, pl_pace *pace, size_t n);
 
-/* The same, of what nobody has counted yet. */
+/* The same, and tell pl_lock_touch. */
 static inline void pl_pace_step(pl_space *space, pl_pace *pace, size_t n)
 {
     pl_lock_touch(n);
     pl_pace_count(space, pace, n);
 }
 
-/* ---- telling (observer.h); what nobody wants to know costs one branch ---- */
+/* ---- telling (observer.h); without an observer this costs one branch ---- */
 
 void pl_space_say_block(const pl_space *space, pl_action action, const pl_block *b)
     __attribute__((cold));
 void pl_space_say_run(const pl_space *space, pl_action action, const pl_segment *seg,
                       pleat_devptr base, uint64_t bytes) __attribute__((cold));
 
-/* b: live, or being freed, its requested bytes and its owner still in it. */
+/* b is live or being freed: `requested` and its owner's `lane` are still valid. */
 static inline void pl_space_tell_block(const pl_space *space, pl_action action, const pl_block *b)
 {
     if (pl_observer_is_on(space->observer)) {

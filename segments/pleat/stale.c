@@ -22,7 +22,7 @@ static void unqueue(pl_space *space, pl_block *b)
     }
 }
 
-/* b and its ripe neighbours as one block in flight; of very many, some. */
+/* Make b and its ripe neighbours, or some of very many, one block in flight. */
 static pl_block *gather(pl_space *space, pl_block *b)
 {
     size_t n_below = GATHER_SOME;
@@ -61,7 +61,7 @@ static bool unmap(pl_space *space, pl_block *b)
     return st == PLEAT_OK;
 }
 
-/* Each that is there now is looked at once; one that is not ripe goes to the end. */
+/* Look at each block that is stale now once; those that are not ripe go to the end of the queue. */
 size_t pl_stale_reap(pl_space *space)
 {
     size_t n = 0;

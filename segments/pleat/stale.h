@@ -1,8 +1,8 @@
 /* stale.h - unmapping what taken chunks left behind.
  *
- * A taken chunk is mapped at its new place at once; its old mapping is unmapped later, when the
- * last use of the old address has passed: alone, since the fence of a lane that is still pending
- * may take a while, and in as few calls as neighbours allow. */
+ * A taken chunk is mapped at its new place at once. Its old mapping is unmapped later, by itself,
+ * since it may take a while until the last use of the old addresses is over. Stale neighbours are
+ * unmapped in one call. */
 #ifndef PLEAT_SEGMENTS_STALE_H
 #define PLEAT_SEGMENTS_STALE_H
 

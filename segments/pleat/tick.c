@@ -1,9 +1,9 @@
 /* tick.c - ticks of lanes and their fences: see tick.h and lane.h.
  *
  * The rule it upholds: a tick covers what its stream did before the call that records it, and
- * nothing else: the stamps of what is freed meanwhile come after its number; a fence that can never
- * be seen to pass covers nothing. Guarded by the device lock, which is dropped around every driver
- * call; a lane that is worked on meanwhile is referred to, so that it stays. */
+ * nothing else. Frees that come while it is recorded get stamps above its number, and a fence that
+ * can never be seen to pass makes no tick. Guarded by the device lock, which is dropped around
+ * every driver call; meanwhile n_refs of the lane keeps the lane. */
 #include "segments/pleat/tick.h"
 
 /* ---- recording ------------------------------------------------------------------------------- */
@@ -26,7 +26,8 @@ static void push_tick(pl_space *space, pl_lane *lane, pl_tick tick)
     pl_lane_ring_push_ticking(&space->ticking, lane);
 }
 
-/* A fence of the whole device, as of a stream out of reach, would never be seen to pass. */
+/* A fence of a stream out of reach stands for the whole device, and no query finds it passed: it
+ * makes no tick. */
 static void keep_tick(pl_space *space, pl_lane *lane, pl_tick tick)
 {
     if (pl_fence_is_whole_device(tick.fence)) {
@@ -105,7 +106,7 @@ static void pass(pl_space *space, pl_lane *lane, uint64_t number)
     lane->recorded_tick = number > lane->recorded_tick ? number : lane->recorded_tick;
 }
 
-/* A few lanes' oldest ticks, asked about at the price of entering once. */
+/* The oldest ticks of a few lanes: queried together, they cost one entry into the driver. */
 typedef struct questions {
     pl_lane *lanes[PL_TICK_QUERIES + 1]; /* NULL: the context's */
     pl_fence *fences[PL_TICK_QUERIES + 1];
@@ -115,13 +116,13 @@ typedef struct questions {
 
 static void ask_about(questions *q, pl_lane *lane)
 {
-    lane->is_polled = true; /* nobody else pops it meanwhile */
+    lane->is_polled = true; /* no other thread pops the tick meanwhile */
     lane->n_refs++;
     q->lanes[q->n] = lane;
     q->fences[q->n++] = lane->ticks[lane->first_tick].fence;
 }
 
-/* From the front of the ring, the lane goes to its end. */
+/* Choose at most n lanes from the front of the ring; the lanes that are looked at go to its end. */
 static void choose_lanes(pl_space *space, questions *q, size_t n)
 {
     size_t n_looks = space->ticking.n < PL_LANE_LOOKS ? space->ticking.n : PL_LANE_LOOKS;
@@ -178,7 +179,7 @@ static void take_answer(pl_space *space, const questions *q, size_t i)
     pl_fence_return(tick.fence);
     if (q->passed[i]) {
         pass(space, lane, tick.number);
-    } else { /* what only it covered needs another one */
+    } else { /* what only this tick covered needs another one */
         lane->recorded_tick = lane->n_ticks > 0 ? newest_tick(lane)->number : lane->passed_tick;
         lane->wants_tick = !lane->is_gone;
     }
@@ -217,7 +218,8 @@ bool pl_tick_poll_lane(pl_space *space, pl_lane *lane)
     return any;
 }
 
-/* A round asks each lane once; those that passed may have passed the next tick, too. */
+/* A round queries each lane once. If a tick passed in it there is another round, since the next
+ * tick of the same lane may have passed, too. */
 bool pl_tick_poll(pl_space *space, size_t n)
 {
     bool any = false;

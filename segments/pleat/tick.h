@@ -1,8 +1,8 @@
-/* tick.h - fences that tell when what a lane's stream did is over: recorded, wished for, polled.
+/* tick.h - fences that tell when the work of a lane's stream is over: recorded, wished for, polled.
  *
- * Nothing is asked of a stream but in calls that name it: whoever wants a tick of another stream
- * leaves the wish in its lane, and the next call that names the stream records it. What can name no
- * stream any more waits for a tick of the whole context (context.h).
+ * A stream's handle is used only in calls that name the stream. A call that wants a tick of another
+ * stream leaves a wish in its lane, and the next call that names that stream records the tick.
+ * Memory of streams that no call names any more waits for a tick of the context (context.h).
  *
  * Every function here is called with the space's lock held and may drop it while it talks to the
  * driver; state seen before the call may be stale after it. */
@@ -13,21 +13,21 @@
 
 enum { PL_TICK_QUERIES = 32 }; /* fences queried before growing */
 
-/* Record a tick, in a call that names the stream. One that cannot be recorded (host memory, the
- * driver, a capture) is left to a later one. */
+/* Record a tick, in a call that names the stream. If that fails (host memory, the driver, a
+ * capture), a later tick covers the same frees. */
 void pl_tick_record(pl_space *space, pl_lane *lane);
 /* The caller named the lane's stream and did nothing that a tick should cover: record one if
  * somebody waits for it. */
 void pl_tick_record_if_wanted(pl_space *space, pl_lane *lane);
-/* So many bytes wait for a tick of the lane: leave the wish for one. */
+/* So many bytes wait for a tick of the lane: leave a wish for one. */
 void pl_tick_wish(pl_space *space, pl_lane *lane, size_t bytes);
 
-/* Query the oldest ticks of at most n lanes, the longest unasked first, and the context's. Returns
- * whether anything passed. */
+/* Query the oldest ticks of at most n lanes, those first whose last query is longest ago, and the
+ * context's tick. Returns whether anything passed. */
 bool pl_tick_poll(pl_space *space, size_t n);
-/* The same of one lane. */
+/* The same for one lane. */
 bool pl_tick_poll_lane(pl_space *space, pl_lane *lane);
-/* The fence of the context's tick was asked about, and is not needed any more: has it passed? */
+/* The context's tick was queried and is done with: note whether it has passed, return its fence. */
 void pl_tick_end_context(pl_space *space, bool has_passed);
 /* Block the host until the lane's newest tick has passed, at most wait_ms. PLEAT_OK (also when it
  * has none); EPENDING; EDRIVER. */

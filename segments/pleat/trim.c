@@ -1,8 +1,8 @@
-/* trim.c - releasing what is free and quiet; and the limit.
+/* trim.c - releasing memory that is free and over; and setting the limit.
  *
- * Only what is needed goes: idle chunks first, then settled runs from the lowest address. A chunk
- * is released only when it is mapped nowhere, so stale mappings are unmapped first. The lock is
- * dropped around every driver call; what is being released is in flight meanwhile. */
+ * No more is released than asked for: idle chunks first, then settled runs from the lowest address.
+ * A chunk is released only when it is mapped nowhere, so stale mappings are unmapped first. The
+ * lock is dropped around every driver call; memory that is being released is in flight then. */
 #include "segments/pleat/trim.h"
 
 #include "segments/pleat/capture.h"
@@ -25,7 +25,8 @@ enum { BATCH = 64, SHRINK_TRIES = 64, LOOK_AT = 256 };
 
 enum { FEW_LANES = 4 };
 
-/* All that are there now are looked at once, and go to the end; the lock may be dropped. */
+/* Is there a stale block whose last use no tick covers? Looks at each stale block once and moves it
+ * to the end of the queue; may drop the lock. */
 static bool has_uncovered_stale(pl_space *space)
 {
     pl_pace pace;
@@ -55,7 +56,8 @@ static bool has_uncovered(pl_space *space)
     return any || has_uncovered_stale(space);
 }
 
-/* `least_ms`: for each lane, also when time is up. */
+/* Wait for the newest tick of each lane: `least_ms` for each even when the rest of wait_ms is used
+ * up. */
 static pleat_status wait_for_lanes(pl_space *space, uint32_t wait_ms, uint32_t least_ms)
 {
     pleat_status st = PLEAT_OK;
@@ -71,8 +73,8 @@ static pleat_status wait_for_lanes(pl_space *space, uint32_t wait_ms, uint32_t l
     return st;
 }
 
-/* A few streams are waited for one by one, and nothing else is; where there are many, or where
- * something is covered by no tick, the whole context, once. */
+/* Wait for a few streams one by one, which leaves others alone. If there are many, or if no tick
+ * covers something, wait for the whole context, once. */
 static pleat_status wait_for_all(pl_space *space, uint32_t wait_ms)
 {
     pleat_status st = PLEAT_OK;
@@ -81,7 +83,7 @@ static pleat_status wait_for_all(pl_space *space, uint32_t wait_ms)
         st = wait_for_lanes(space, wait_ms, 1);
     }
     if (has_uncovered(space) || (wait_ms > 0 && space->ticking.n > 0)) {
-        pl_care care = wait_ms > 0 ? PL_CARE_LAST : PL_CARE_SOON; /* who looks can look again */
+        pl_care care = wait_ms > 0 ? PL_CARE_LAST : PL_CARE_SOON; /* a mere look can be repeated */
         pleat_status failed = pl_context_tick_wait(space, care, wait_ms);
         if (failed != PLEAT_OK && wait_ms > 0) {
             st = wait_for_lanes(space, wait_ms, 0);
@@ -92,16 +94,17 @@ static pleat_status wait_for_all(pl_space *space, uint32_t wait_ms)
     return st;
 }
 
-/* What is over for one stream may wait for the next: so a wait shows what else to wait for. */
+/* A shared block goes from one stream's queue to the next one's: so a wait may show what else to
+ * wait for. */
 enum { MOST_WAITS = 4 };
 
-/* Know as much as can be known in what is left of wait_ms: everything freed so far is over
- * afterwards, or it is EPENDING. */
+/* Wait until everything freed so far is over, and settle it; at most for what is left of wait_ms.
+ * PLEAT_OK; EPENDING if something may not be over; or the error of a wait. */
 static pleat_status quiesce(pl_space *space, uint32_t wait_ms)
 {
-    pl_capture_look_well(space); /* what graphs have left is waited for, too */
+    pl_capture_look_well(space); /* what gone graphs have left is waited for, too */
     pl_settle_want_ticks(space, NULL, PL_LANE_LOOKS);
-    (void)pl_tick_poll(space, SIZE_MAX); /* the legacy stream's, too, just recorded */
+    (void)pl_tick_poll(space, SIZE_MAX); /* also the legacy stream's, just recorded */
     pl_settle_everything(space);
     pleat_status st = wait_for_all(space, wait_ms);
     for (unsigned n = 1; n < MOST_WAITS && st == PLEAT_OK && wait_ms > 0; n++) {
@@ -224,7 +227,7 @@ static pl_block *next_quiet(pl_space *space, pl_segment *seg, size_t *g, size_t 
         pl_block *b = pl_segment_find(seg, pl_segment_address(seg, *g));
         size_t whole = (size_t)((pl_block_end(b) - pl_segment_address(seg, *g)) >>
                                 seg->granule_log2);
-        if (seg->is_private) { /* some of it may be the pool's */
+        if (seg->is_private) { /* granules that the pool has touched are not loose */
             whole = pl_segment_loose_run(seg, *g, whole);
         }
         whole = whole_chunks(seg, *g, whole, *n);
@@ -253,7 +256,7 @@ static pleat_status unmap_run(pl_space *space, pl_block *b, size_t g, size_t n, 
     pleat_status st = pl_mapping_unmap(space->dev, b->base, b->bytes);
     pl_lock_acquire(&space->lock);
     if (st != PLEAT_OK) {
-        pl_carve_restore(space, b); /* still mapped, still ours */
+        pl_carve_restore(space, b); /* it is still mapped */
         return st;
     }
     pl_segment_clear_chunks(seg, g, g + n);
@@ -264,10 +267,10 @@ static pleat_status unmap_run(pl_space *space, pl_block *b, size_t g, size_t n, 
     return PLEAT_OK;
 }
 
-/* What is unmapped for: to be released until `keep` chunks are left, or to be idle. */
+/* Why memory is unmapped: to release chunks until `keep` are left, or to have `keep` idle ones. */
 typedef struct goal {
-    bool is_idle;    /* those of one granule; large ones are released, so that others can be created */
-    size_t keep;     /* is_idle: granules to be had */
+    bool is_idle; /* those of one granule; large ones are released, so that others can be created */
+    size_t keep;  /* is_idle: granules to be had */
     size_t n_so_far; /* released */
 } goal;
 
@@ -331,16 +334,16 @@ pleat_status pl_trim_to(pl_space *space, size_t keep_chunks, uint32_t wait_ms, s
     }
     pleat_status st = quiesce(space, wait_ms);
     pl_flying flying;
-    pl_space_take_off(space, &flying); /* not before: nobody waits for who waits for the GPU */
+    pl_space_take_off(space, &flying); /* not before: others wait for flights, not for the GPU */
     pleat_status failed = release_idle(space, keep_chunks, &to.n_so_far);
     st = st == PLEAT_OK ? failed : st;
-    /* While a stale mapping stands, its chunk would not go even if it were released. */
+    /* The driver keeps a released chunk as long as a stale mapping of it is left. */
     pl_pace pace;
     pl_pace_begin(space, &pace, false);
     for (uint32_t i = 0; i < space->n_segments && space->n_stale == 0 && failed == PLEAT_OK; i++) {
         failed = empty_segment(space, space->segments[i], &to);
         st = st == PLEAT_OK ? failed : st;
-        pl_pace_step(space, &pace, 1); /* segments only come: one may be seen twice */
+        pl_pace_step(space, &pace, 1); /* segments may come meanwhile: one may be seen twice */
     }
     pl_space_land(space, &flying);
     *n_released = to.n_so_far;
@@ -364,8 +367,8 @@ void pl_trim_gather(pl_space *space, size_t n_chunks, uint32_t wait_ms)
     pl_space_land(space, &flying);
 }
 
-/* With wait_ms:0 a trim that was told to wait does so for a millisecond: with a driver that has no
- * event of the whole context, nothing else gets at the memory of streams that are gone. */
+/* With wait_ms:0 a trim that was told to wait waits for a millisecond: with a driver that has no
+ * event of the whole context, nothing else settles the memory of gone streams. */
 pleat_status pl_pleat_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released)
 {
     pl_space *space = (pl_space *)a;
@@ -387,8 +390,8 @@ pleat_status pl_pleat_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint
 
 enum { LIVE_TRIES = 8 };
 
-/* Are more granules live than the limit has? What pends on several streams is not, it is only not
- * back yet. */
+/* Do pinned granules fit under the limit? Granules of shared blocks and of pools that drain or open
+ * may still become loose: those are waited for. */
 static pleat_status check_live(pl_space *space, size_t limit)
 {
     pleat_status st = PLEAT_OK;
@@ -411,8 +414,8 @@ static pleat_status check_live(pl_space *space, size_t limit)
     return st;
 }
 
-/* The limit stands already, so nobody creates beyond it; but what others had in flight lands, and
- * what was loose may be used while the lock is dropped: so until what is held agrees. */
+/* Release chunks until the limit holds. It is set already, so nobody creates beyond it; but flights
+ * of others land, and loose memory may be used while the lock is dropped: it takes some tries. */
 static pleat_status shrink(pl_space *space, size_t limit)
 {
     pleat_status st = PLEAT_OK;
@@ -433,8 +436,8 @@ static pleat_status shrink(pl_space *space, size_t limit)
     return st != PLEAT_OK || space->n_chunks <= limit ? st : PLEAT_EPENDING;
 }
 
-/* Calls set the limit one at a time: each leaves it as it was, or its own. A call that has no time
- * left still waits as long as a driver call of the one before it may take. */
+/* Calls set the limit one at a time, so that a call that fails restores the right one. A call that
+ * has no time left still waits as long as a driver call of the one before it may take. */
 static pleat_status wait_for_turn(pl_space *space)
 {
     enum { LATE_MS = 40 };

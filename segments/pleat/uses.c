@@ -3,11 +3,11 @@
 
 #include "segments/pleat/capture.h"
 
-/* Where everything is walked after each call blocks have few uses: a few are many, so that their
- * ways are walked too. */
+/* Builds that walk everything after each call have few uses of a block: there few are many, so that
+ * sorted lists are tested too. */
 enum {
-    USES_MIXED = PLEAT_DEBUG_LEVEL >= 2 ? 4 : 64, /* unsorted */
-    USES_SEARCHED = 256, /* of captures, the newest: a stream each of one capture, mostly */
+    USES_MIXED = PLEAT_DEBUG_LEVEL >= 2 ? 4 : 64, /* the most in an unsorted list */
+    USES_SEARCHED = 256, /* of the newest uses by captures: mostly those of one capture's streams */
 };
 
 void pl_uses_drop(pl_space *space, const pl_block_use *use)
@@ -32,7 +32,7 @@ void pl_uses_drop_all(pl_space *space, pl_block *b)
     pl_host_free(&space->host, uses);
 }
 
-/* Room for one more. */
+/* Have room for one more use. */
 static pleat_status reserve(pl_space *space, pl_block *b)
 {
     pl_block_uses *uses = b->uses;
@@ -53,7 +53,7 @@ static pleat_status reserve(pl_space *space, pl_block *b)
     return PLEAT_OK;
 }
 
-/* From the newest one: mostly it is. */
+/* Search from the newest use down, since mostly that is the one. */
 static pl_block_use *search(pl_block_use *use, size_t n, const pl_lane *lane,
                             const pl_capture *capture)
 {
@@ -80,7 +80,7 @@ static pl_block_use *find_use(pl_block_uses *uses, const pl_lane *lane, const pl
     return search(&uses->use[uses->n - n_captured], n_captured, lane, capture);
 }
 
-/* The use at i, which has no capture, goes to the others without one. */
+/* Move the use at i, which has no capture, to the others without one. */
 static void move_forward(pl_block_uses *uses, uint32_t i)
 {
     pl_block_use plain = uses->use[i];

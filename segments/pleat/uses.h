@@ -1,9 +1,9 @@
-/* uses.h - who else uses a live block: other streams that it was recorded for, and captures that
- * allocated, freed or recorded it.
+/* uses.h - who uses a live block beside its owner: other streams that it was recorded for, and
+ * captures that allocated, freed or recorded it.
  *
- * A block that lives long may be recorded in very many captures. Of its uses the newest are looked
- * at, as a call mostly names what was named last: so one of a capture may be there twice, rarely.
- * Where there are many, those of captures come behind the others.
+ * A block that lives long may be recorded in very many captures. Only the newest uses are searched,
+ * as a call mostly repeats a recent one; so, rarely, a use by a capture is in the list twice. In a
+ * long list the uses by captures come behind the others.
  *
  * Guarded by the device lock; no function drops it. */
 #ifndef PLEAT_SEGMENTS_USES_H
@@ -11,15 +11,15 @@
 
 #include "segments/pleat/space.h"
 
-/* Another lane uses b, which is live; `capture`: in whose graph, or NULL. Needs no more than host
- * memory. PLEAT_OK or ENOMEM_HOST. */
+/* Note that the lane's stream uses b, which is live; `capture`: it does so in the capture's graph;
+ * or NULL. is_kept: see pl_block_use. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_uses_add(pl_space *space, pl_block *b, pl_lane *lane, struct pl_capture *capture,
                          bool is_kept);
-/* One of them does not count any more; the list is the caller's. */
+/* Drop what the use refers to. The caller takes the use itself off its list. */
 void pl_uses_drop(pl_space *space, const pl_block_use *use);
 void pl_uses_drop_all(pl_space *space, pl_block *b);
 
-/* There is one. */
+/* The last use; there is one. */
 static inline pl_block_use *pl_uses_last(const pl_block *b)
 {
     return &b->uses->use[b->uses->n - 1];

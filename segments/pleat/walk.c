@@ -19,9 +19,9 @@ typedef struct census {
     pl_tally tally;
 } census;
 
-/* The last granule of a segment that was counted, so that neighbours in it count it once. */
+/* The last granule of a segment that was counted: blocks that share it count it once. */
 typedef struct counted {
-    size_t end; /* behind it; 0 = none yet */
+    size_t end; /* the granule behind it; 0 = none was counted */
     pl_block_state as;
 } counted;
 
@@ -32,7 +32,8 @@ static size_t *granules_like(pl_tally *tally, pl_block_state state, size_t *othe
                                       : others;
 }
 
-/* Live wins over kept, kept over shared. */
+/* Does a granule with blocks in both states count as one of state a? Live goes before kept, kept
+ * before shared. */
 static bool is_over(pl_block_state a, pl_block_state b)
 {
     return a == PL_BLOCK_LIVE ? b != PL_BLOCK_LIVE : a == PL_BLOCK_KEPT && b == PL_BLOCK_SHARED;
@@ -48,7 +49,7 @@ static void count_granules(const pl_segment *seg, const pl_block *b, counted *la
     if (!is_shared && state != PL_BLOCK_LIVE && state != PL_BLOCK_KEPT) {
         return;
     }
-    if (first < last->end) { /* shared with the one before */
+    if (first < last->end) { /* b shares its first granule with the block before */
         if (is_over(state, last->as)) {
             --*granules_like(&c->tally, last->as, &kept);
             ++*granules_like(&c->tally, state, &kept);
@@ -233,8 +234,8 @@ static void see_references(const pl_space *space, const pl_block *b)
     }
 }
 
-/* What refers to a lane, from ground truth: it is given up when nothing does. Areas and requests in
- * the middle refer to it, too. */
+/* Recount what refers to each lane, since a lane is given up when nothing does. n_refs may be more:
+ * it also counts areas and calls under way. */
 static int check_references(const pl_space *space)
 {
     for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
@@ -353,7 +354,7 @@ static pl_piece_kind piece_kind(const pl_block *b)
     return PL_PIECE_PENDING;
 }
 
-/* Whose it is: of a live block the owner's, of a pending one that of whom it pends on. */
+/* The owner's stream for a live block; the awaited stream for a pending one. */
 static pl_stream *piece_stream(const pl_space *space, const pl_block *b, pl_piece_kind kind)
 {
     bool has_stream = kind == PL_PIECE_LIVE || (kind == PL_PIECE_PENDING && b->lane != 0);
@@ -362,7 +363,8 @@ static pl_stream *piece_stream(const pl_space *space, const pl_block *b, pl_piec
 
 typedef void (*see_piece)(void *context, const pl_piece *piece);
 
-/* What follows the last memory of a segment is of no interest: it is most of it. */
+/* Show the block to the visitor, unless it is the hole at the end of its segment: that is most of
+ * the segment, and of no interest. */
 static void show(const pl_space *space, const pl_block *b, bool is_first, see_piece see,
                  void *context)
 {
@@ -400,7 +402,7 @@ void pl_walk_visit(const pl_space *space, see_piece see, void *context)
 
 enum { VISIT_SOME = 1024 };
 
-/* The pieces of a segment from the address on, at most *n. */
+/* Show at most *n pieces of the segment, from *from on. Moves *from on and counts *n down. */
 static void visit_from(const pl_space *space, const pl_segment *seg, pleat_devptr *from, size_t *n,
                        see_piece see, void *context)
 {

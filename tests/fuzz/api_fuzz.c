@@ -1,9 +1,9 @@
 /* api_fuzz.c - any bytes as a program on the public interface: pleat.h and pleat_pool.h.
  *
- * Five bytes configure simulator and instance; then each operation is a byte that says which, and
- * two of arguments: slots of blocks and streams, sizes, modes. What a correct program may not do is
- * left out (fuzz_world.h), so that whatever goes wrong is pleat's: a hazard, an invariant that does
- * not hold, a refusal that nothing explains, something left behind. */
+ * Five bytes configure simulator and instance. Then each operation is one byte that selects it and
+ * two of arguments: slots of blocks and streams, sizes, modes. Operations that a correct program
+ * may not do are left out (fuzz_world.h), so whatever goes wrong is pleat's mistake: a hazard, a
+ * broken invariant, a refusal without a reason, something left behind. */
 #include <stdio.h>
 
 #include "tests/fuzz/fuzz.h"
@@ -42,7 +42,7 @@ static void open_world(const uint8_t header[HEADER_BYTES])
     static const unsigned depths[] = { 0, 1, 3, 8, 30, 200, 1000, 100000 };
     const char *allocator = allocators[header[0] & 15];
     bool is_pleat = (header[0] & 15) < 9;
-    bool has_memory = is_pleat && (header[0] & 48) == 16; /* small, since it is filled */
+    bool has_memory = is_pleat && (header[0] & 48) == 16; /* a small device, since it is filled */
     unsigned granule_kib = !is_pleat || (header[0] & 32) != 0 ? 2048 : has_memory ? 16 : 64;
     unsigned n_granules = is_pleat ? 2 + header[1] % 62 : 24 + header[1] % 40;
     unsigned chunk_granules = (header[0] & 64) != 0 ? 2 : 1;
@@ -67,7 +67,7 @@ static void open_world(const uint8_t header[HEADER_BYTES])
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-/* Of all kinds: below and at the borders of quanta, granules and classes. */
+/* Sizes of all kinds: below and at the borders of quanta, granules and classes. */
 static size_t size_of(uint8_t byte)
 {
     static const size_t sizes[] = {
@@ -139,7 +139,7 @@ static void check(void)
     fuzz_end_call("stats", st, FUZZ_BIT(PLEAT_OK));
 }
 
-/* The next call of pleat fails somewhere. */
+/* Lets the next call of pleat fail somewhere. */
 static void arm_fault(operation op)
 {
     static const char *const calls[] = {

@@ -1,5 +1,5 @@
-/* conf_fuzz.c - any strings as configuration: refused by a sentence, or read; and what is written
- * back is read to the same.
+/* conf_fuzz.c - any strings as configuration: refused with a sentence, or read; and what is written
+ * back reads as the same.
  *
  * Lines: the argument, PLEAT_CONF, then MXNet's variables in the order of `variables`. */
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static char *write_back(const pl_config *config)
     return text;
 }
 
-/* Written, read again without any variable, and written: the same text. */
+/* The configuration is written, read again without any variable, and written as the same text. */
 static void check_round_trip(const pl_config *config)
 {
     pl_config again;

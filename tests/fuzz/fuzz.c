@@ -52,7 +52,7 @@ const char *fuzz_plain_file(const uint8_t *data, size_t n)
     return path;
 }
 
-/* Packed by gzip, fast; the caller frees it. */
+/* Packs the bytes by gzip, fast; the caller frees the result. */
 static uint8_t *pack(const uint8_t *data, size_t n, size_t *n_packed)
 {
     enum { GZIP = 15 + 16, LEAST_MEMORY = 1 };
@@ -112,7 +112,7 @@ void fuzz_check_message(const char *text)
     }
 }
 
-/* Of what lives: rounded as the tape counts it. */
+/* Live bytes, rounded as the tape counts them. */
 static uint64_t rounded(uint64_t bytes)
 {
     return (bytes + BENCH_BLOCK_UNIT - 1) / BENCH_BLOCK_UNIT * BENCH_BLOCK_UNIT;

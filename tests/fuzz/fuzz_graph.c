@@ -6,37 +6,37 @@
 #include "tests/fuzz/fuzz.h"
 
 typedef struct graph {
-    cu_graph_exec exec; /* NULL: the place is free */
+    cu_graph_exec exec; /* NULL: the slot is free */
     void *streams[FUZZ_STREAMS];
     unsigned n_streams;
-    unsigned domains; /* bits */
-    bool is_plain;    /* has addresses outside of pools, too */
+    unsigned domains; /* domains of its blocks, as bits */
+    bool is_plain;    /* also has addresses outside of pools */
     bool is_launched;
-    unsigned last; /* slot of the last launch */
+    unsigned last; /* slot of the stream of its last launch */
 } graph;
 
 typedef struct route {
-    bool is_used; /* pleat may call it */
+    bool is_used; /* pleat may still call its filter */
     bool is_for_all;
     void *stream;
     unsigned pool;
 } route;
 
 typedef struct pool {
-    unsigned n_begun; /* and not released */
-    int domain;       /* while n_begun > 0 */
+    unsigned n_begun; /* begins without a release */
+    int domain;       /* valid while n_begun > 0 */
 } pool;
 
 static struct {
     graph graphs[FUZZ_GRAPHS];
     route routes[FUZZ_ROUTES];
-    unsigned order[FUZZ_ROUTES]; /* the routes that are in force, by begin */
+    unsigned order[FUZZ_ROUTES]; /* routes in force, in the order of their begins */
     unsigned n_routes;
     pool pools[FUZZ_POOLS];
     int n_domains;
-    unsigned captured_domains; /* of the capture that is under way, as those of a graph */
+    unsigned captured_domains; /* of the capture under way, as in `graph` */
     bool is_plain;
-    bool may_break; /* a fault has struck in it */
+    bool may_break; /* a fault has struck during the capture */
 } all;
 
 void fuzz_graph_open(void)
@@ -65,7 +65,7 @@ static void forget(void *context)
     r->is_used = false;
 }
 
-/* The domain of a request, by the route that was begun last. */
+/* The domain that a request goes to: the newest matching route decides. */
 static int domain_of(void *stream)
 {
     for (unsigned i = all.n_routes; i-- > 0;) {
@@ -106,7 +106,7 @@ void fuzz_begin_pool(unsigned number, bool is_for_all, unsigned slot)
     all.order[all.n_routes++] = free_route;
 }
 
-/* The place in `order` of the route that was begun last; n_routes if there is none. */
+/* The index in `order` of the pool's newest route; n_routes if it has none. */
 static unsigned last_route(unsigned number)
 {
     for (unsigned i = all.n_routes; i-- > 0;) {
@@ -122,7 +122,7 @@ void fuzz_end_pool(unsigned number)
     unsigned at = last_route(number);
     bool is_there = at < all.n_routes;
     if (is_there && world.is_capturing && (all.captured_domains >> all.pools[number].domain & 1)) {
-        return; /* the captures of a pool end before it does */
+        return; /* a capture ends before its pools are released */
     }
     fuzz_begin_call();
     pleat_status st = pleat_pool_end(world.instance, 0, name_of(number));
@@ -171,7 +171,7 @@ bool fuzz_alloc_routed(unsigned index, size_t bytes, unsigned slot)
     bool is_had = fuzz_alloc(index, bytes, slot, domain);
     all.may_break = all.may_break || (!is_had && world.has_struck);
     if (s->is_member && domain != FUZZ_NO_DOMAIN) {
-        all.captured_domains |= 1u << domain; /* also by a request that was refused */
+        all.captured_domains |= 1u << domain; /* also after a refused request */
     } else if (s->is_member) {
         all.is_plain = true;
     }
@@ -187,9 +187,10 @@ static unsigned free_block(void)
     return index;
 }
 
-/* pleat is to know of a capture before others call it: of a blocking stream's the driver tells it,
- * of others a call that names the stream, granted or not. The classic caches synchronise the device
- * when memory is short, as the originals do, and so break any capture. */
+/* pleat must know of a capture before other calls come. The driver tells of captures of blocking
+ * streams; of others pleat learns from a call that names the stream, granted or not. The classic
+ * caches synchronise the device when memory is short, as the originals do, and so break any
+ * capture. */
 void fuzz_begin_capture(unsigned slot, int mode)
 {
     fuzz_stream *s = &world.streams[slot];
@@ -226,8 +227,9 @@ void fuzz_fork(unsigned slot)
     s->is_member = true;
 }
 
-/* The graph has the addresses of what was allocated in its capture. What the capture ordered orders
- * its launches alone: the block is as good as new, on the stream that asked for it. */
+/* The graph has the addresses of blocks that were allocated in its capture. The order inside the
+ * capture concerns the graph's launches only: for other work such a block is unused, on the stream
+ * that asked for it. */
 static void settle_blocks(unsigned bits)
 {
     for (unsigned i = 0; i < FUZZ_BLOCKS; i++) {
@@ -327,8 +329,8 @@ static void note_launch(graph *g, unsigned number, unsigned slot)
     }
 }
 
-/* pleat keeps a graph's memory after its free until it is told that the graph is gone; with the
- * classic caches that is left to the program. */
+/* pleat keeps a graph's memory after its free until the graph is gone; the classic caches leave
+ * that to the program, so graphs are launched on pleat only. */
 void fuzz_launch(unsigned number, unsigned slot)
 {
     graph *g = &all.graphs[number];
@@ -342,7 +344,7 @@ void fuzz_launch(unsigned number, unsigned slot)
     note_launch(g, number, slot);
 }
 
-/* Launches that pleat cannot know of are over before it is told that the graph is gone. */
+/* The program waits for launches that pleat cannot know of, then tells that the graph is gone. */
 void fuzz_destroy_graph(unsigned number)
 {
     graph *g = &all.graphs[number];
@@ -379,7 +381,7 @@ void fuzz_release_capture(unsigned slot)
     if (!s->is_live || is_in_graph(s->handle) || (world.is_capturing && !s->is_member)) {
         return;
     }
-    /* A capture that no call has named the stream in is not known yet. */
+    /* pleat knows nothing of a capture until a call names its stream. */
     uint32_t allowed = FUZZ_BIT(PLEAT_OK) | (s->is_member ? FUZZ_BIT(PLEAT_ECAPTURE) : 0);
     fuzz_begin_call();
     pleat_status st = pleat_device_release_capture(world.instance, 0, s->handle);
@@ -387,7 +389,7 @@ void fuzz_release_capture(unsigned slot)
     all.may_break = all.may_break || world.has_struck;
 }
 
-/* A stream that ends takes the launches on it along. */
+/* Launches on a stream are over before the stream is destroyed. */
 void fuzz_end_stream(unsigned slot)
 {
     const fuzz_stream *s = &world.streams[slot];

@@ -77,13 +77,13 @@ bool fuzz_can_submit(unsigned slot)
     }
     for (unsigned i = 1; slot == 0 && i < FUZZ_STREAMS; i++) {
         if (world.streams[i].is_member && world.streams[i].is_blocking) {
-            return false; /* the capture would depend on the legacy stream */
+            return false; /* the legacy stream would depend on the capture */
         }
     }
     return true;
 }
 
-/* Calls that make something of the slot's device stand between these two. */
+/* enter and leave enclose calls that create something on the slot's device. */
 static void enter(bool is_peers)
 {
     fuzz_must(pl_cu_ctx_push(world.drv, world.contexts[is_peers]), "context");
@@ -141,7 +141,7 @@ void fuzz_create_stream(unsigned slot, bool is_blocking)
                         .is_peers = is_peers };
 }
 
-/* What the stream used last was used last by the legacy one, from now on. */
+/* Orders the legacy stream behind this one and puts it in its place as the last user everywhere. */
 static void hand_over(unsigned slot)
 {
     fuzz_check(fuzz_order(0, slot), "a stream that cannot be followed");
@@ -248,7 +248,7 @@ static void submit(fuzz_block *b, unsigned slot, bool is_write)
     check_hazards(is_write ? "fill" : "read");
 }
 
-/* Behind the block's last use, and its pool's. */
+/* Orders the stream behind the last use of the block and of its pool. */
 static bool order_use(const fuzz_block *b, unsigned slot)
 {
     bool is_member = world.streams[slot].is_member;
@@ -375,7 +375,7 @@ static void end_blocks(void)
     }
 }
 
-/* A forced destroy waits for the uses that it was told of. */
+/* Records each block's last use: a forced destroy waits only for uses that it knows. */
 static void tell_last_uses(void)
 {
     for (unsigned i = 0; i < FUZZ_BLOCKS; i++) {
@@ -386,7 +386,7 @@ static void tell_last_uses(void)
     }
 }
 
-/* What a fault kept from going back may be left, if destroy has told. */
+/* Something that a fault kept from going back may be left, if destroy has reported it. */
 static void check_empty(void)
 {
     pleat_sim_counts c;

@@ -1,5 +1,5 @@
-/* minimalloc_fuzz.c - any bytes as a problem of minimalloc: refused, or good events, and as many
- * frees as allocations. The length says in which scale. */
+/* minimalloc_fuzz.c - any bytes as a problem of minimalloc: refused, or good events, with as many
+ * frees as allocations. The length of the input selects the scale. */
 #include "bench/import/minimalloc.h"
 #include "tests/fuzz/fuzz.h"
 

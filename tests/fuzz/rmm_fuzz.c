@@ -1,4 +1,4 @@
-/* rmm_fuzz.c - any bytes as a log of RMM: refused, or good events, whatever becomes of failures. */
+/* rmm_fuzz.c - any bytes as a log of RMM: refused, or good events, however failures are treated. */
 #include "bench/import/rmm.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -3,9 +3,9 @@
 #
 #   run.sh BUILD [NAME...]      all targets, or these; PLEAT_FUZZ_SECONDS each (60)
 #
-# What a target learns stays in BUILD/corpus/NAME and is where its next run begins, beside the seeds
-# in tests/fuzz/corpus/NAME. An input that fails is printed and stays in BUILD/crashes:
-#   PLEAT_FUZZ_SAY=1 BUILD/fuzz_NAME FILE      runs it again and says what it does
+# The inputs that a target finds useful stay in BUILD/corpus/NAME. The next run begins with them and
+# with the seeds in tests/fuzz/corpus/NAME. A failing input is printed and stays in BUILD/crashes:
+#   PLEAT_FUZZ_SAY=1 BUILD/fuzz_NAME FILE      runs it again and prints its steps
 set -euo pipefail
 
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -13,7 +13,7 @@ build=$(cd "$1" && pwd)
 export PLEAT_FUZZ_SECONDS=${PLEAT_FUZZ_SECONDS:-60}
 export UBSAN_OPTIONS=print_stacktrace=1
 
-# An input takes milliseconds: what takes seconds hangs.
+# An input takes milliseconds; one that takes seconds hangs.
 run_one() {
     local name=$1 learnt=$build/corpus/$1 log=$build/crashes/$1.log found=$build/crashes/$1- file
     mkdir -p "$learnt" "$build/crashes"

@@ -1,8 +1,8 @@
-/* sim_fuzz.c - any text as the simulator's configuration and as a cost file: refused by a sentence,
- * or a simulator on which a small program runs.
+/* sim_fuzz.c - any text as the simulator's configuration and as a cost file: refused with a
+ * sentence, or a simulator on which a small program runs.
  *
- * The first line is the configuration, in which `costs:@` stands for the cost file that the other
- * lines are. */
+ * The first line is the configuration; the other lines are a cost file, which the configuration
+ * names by `costs:@`. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #include "vmm/sim/pleat_sim.h"
 #include "vmm/sim/state.h"
 
-/* One granule reserved, created, mapped, written, copied and given back, where there is room. */
+/* Reserves, creates, maps, writes, copies and gives back one granule, if there is room. */
 static void run_granule(uint64_t granule)
 {
     cu_mem_prop prop = { .type = CU_ALLOCATION_PINNED, .location = { .type = CU_LOCATION_DEVICE } };
@@ -76,7 +76,7 @@ static char *insert_path(const char *conf, const char *path)
     return text;
 }
 
-/* A configuration may take calls away that no program can do without. */
+/* A configuration may remove calls that every program needs. */
 static bool can_run_program(void)
 {
     for (int entry = 0; entry < SIM_N_CU_ENTRIES; entry++) {
@@ -93,9 +93,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     char *rest = lines;
     const char *conf = strsep(&rest, "\n");
     const char *costs = rest ? rest : "";
-    /* After a NUL the cost file goes on. */
+    /* The cost file may contain NUL. */
     size_t n_costs = rest ? n - (size_t)(rest - lines) : 0;
-    if (strchr(conf, '/') == NULL) { /* no other files */
+    if (strchr(conf, '/') == NULL) { /* the only file that is read is ours */
         char *whole = insert_path(conf, fuzz_plain_file((const uint8_t *)costs, n_costs));
         if (pleat_sim_reset(whole) != 0) {
             fuzz_check(pleat_sim_error()[0] != '\0', "refused without a sentence");

@@ -1,7 +1,6 @@
 /* snapshot_fuzz.c - any bytes as PyTorch's memory snapshot: refused, or a good run of each device.
  *
- * The first byte says of which device, where it is 0 to 3 (no pickle begins with those); the rest
- * is the file. */
+ * A first byte of 0 to 3, with which no pickle begins, selects the device; the rest is the file. */
 #include "bench/import/recording.h"
 #include "tests/fuzz/fuzz.h"
 

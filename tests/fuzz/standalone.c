@@ -1,6 +1,6 @@
-/* standalone.c - runs a fuzz target on files: FILE or FOLDER..., each folder's files in turn.
+/* standalone.c - runs a fuzz target on files: FILE or FOLDER..., the files of a folder in turn.
  *
- * For builds without libFuzzer, so that the corpora are part of the ordinary suites. */
+ * It replaces libFuzzer in other builds, so that the corpora are part of the ordinary suites. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static unsigned run_folder(const char *folder)
         free(entries[i]);
         if (stat(path, &st) == 0 && S_ISREG(st.st_mode)) {
             printf("%s\n", path);
-            fflush(stdout); /* the last one named is the one that fails */
+            fflush(stdout); /* if a run aborts, the last name is its file */
             run_file(path);
             n_run++;
         }

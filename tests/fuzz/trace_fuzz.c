@@ -1,5 +1,5 @@
-/* trace_fuzz.c - any bytes as a trace, plain or packed by gzip: refused, or good events. A file of
- * another kind is found out by its content. */
+/* trace_fuzz.c - any bytes as a trace, plain or packed by gzip: refused, or good events. Files of
+ * other kinds are recognised by their contents. */
 #include "bench/work/trace.h"
 #include "tests/fuzz/fuzz.h"
 

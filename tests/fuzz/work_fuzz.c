@@ -1,8 +1,8 @@
-/* work_fuzz.c - any text as what `pleat replay` accepts: refused by a sentence, or good events.
+/* work_fuzz.c - any text as what `pleat replay` accepts: refused with a sentence, or good events.
  *
- * Text that names a generator is read as such, and its first iterations are written; how many
- * events one has is bounded by the host memory that one request may get here, which a generator
- * must survive. Everything else is opened as a work among a few small files. */
+ * Text that names a generator is read as its spec, and its first iterations are written. Host
+ * memory bounds the events of an iteration: a request for too much fails here, which a generator
+ * must survive. Other text is opened as a work among a few small files. */
 /* wraps: malloc calloc realloc */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 enum { MOST_ITERATIONS = 3, MOST_SPEC = 4096, MOST_BYTES = 4 << 20 };
 
-/* The linker leads what the works ask for here. */
+/* The linker redirects the works' requests for host memory here. */
 void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t n, size_t bytes);
 void *__real_realloc(void *old, size_t bytes);
@@ -69,7 +69,7 @@ static void remove_files(void)
     rmdir(folder);
 }
 
-/* In the folder where bundled traces are looked for. */
+/* Makes the files in the folder where bundled traces are looked for. */
 static void make_files(void)
 {
     static bool is_made = false;
@@ -87,7 +87,7 @@ static void make_files(void)
     }
 }
 
-/* The events of a generator's first iterations, each as it is written. */
+/* Writes a generator's first iterations to a tape, one by one, and checks it. */
 static void write_some(const bench_generator *generator, bench_values *values)
 {
     bench_failure failure = { .text = "" };
@@ -139,7 +139,7 @@ static void read_other(const char *spec)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     make_files();
-    if (n > MOST_SPEC || memchr(data, '/', n)) { /* no files of others */
+    if (n > MOST_SPEC || memchr(data, '/', n)) { /* opens no file of anybody else */
         return 0;
     }
     char *spec = fuzz_text(data, n);

@@ -1,16 +1,16 @@
 """Call rings: C files of one folder whose functions name each other's, in one step or in many.
 
-A source needs another one of its folder when a function or a table of it names a function that the
-other defines for all to see. An inline function of a header is a part of each that names it. What
-is called through a pointer that somebody above has set does not count."""
+A source needs another one of its folder if one of its functions or tables names a function that the
+other source exports. An inline function of a header is part of each source that names it. A call
+through a pointer does not count: a file of a higher floor has set it."""
 import re
 
 from cycles import rings
 from source import function_head, functions
 
 FOLDERS_WITHOUT_CALL_RINGS = ("api", "segments")
-WORD = re.compile(r"(?<![\w.])(?<!->)[A-Za-z_]\w*")  # no member
-# What stands before a name where a variable of that name is declared: a type, and stars.
+WORD = re.compile(r"(?<![\w.])(?<!->)[A-Za-z_]\w*")  # except members
+# The text before a name in the declaration of a variable: a type, and stars.
 DECLARATOR = r"(?<![\w.>])(?!return\b|else\b|case\b|goto\b)[A-Za-z_]\w*[ ]\**{}\s*[=;,\[)]"
 
 
@@ -19,8 +19,8 @@ def _is_static(code, first):
 
 
 def _inside(code):
-    """(name, whether it is static, its head and body) of each function; what stands outside of
-    functions and may set up tables, without its prototypes, comes as a nameless one."""
+    """(name, whether it is static, its head and body) of each function. The tables
+    outside of functions come last, as one without a name."""
     lines = code.split("\n")
     outside = list(lines)
     for first, n_lines, name, body in functions(code):
@@ -34,7 +34,7 @@ def _inside(code):
 
 
 def _is_local(text, name):
-    """Is a variable or a parameter of that name declared in the function?"""
+    """Whether the function declares a variable or a parameter of that name."""
     return bool(re.search(DECLARATOR.format(re.escape(name)), text))
 
 
@@ -50,8 +50,8 @@ def _spread(text, known, inline):
 
 
 def call_needs(codes):
-    """path -> {path in the same folder: names that it has from there}. `codes`: path -> text
-    without comments and strings."""
+    """path -> {path in the same folder: the functions of that file that it names}. `codes`:
+    path -> text without comments and strings."""
     inside = {path: list(_inside(code)) for path, code in codes.items()}
     inline = {name: set(WORD.findall(text)) for path, found in inside.items()
               for name, _, text in found if name and path.suffix == ".h"}
@@ -71,7 +71,7 @@ def call_needs(codes):
 
 
 def call_rings(codes):
-    """The rings, each a list of "a.c -> b.c: names" of its arrows."""
+    """The rings, each a list of its arrows: "a.c -> b.c: names"."""
     needs = call_needs(codes)
     for ring in rings(needs):
         yield [f"{a.name} -> {b.name}: {', '.join(sorted(needs[a][b]))}"

@@ -39,7 +39,7 @@ def _run_when_loaded(node):
 
 
 def _module(base, name):
-    """The project's module of that dotted name, "" the package in `base` itself; None: not ours."""
+    """The project's module with that dotted name; "": the package in `base`; None: not ours."""
     path = base.joinpath(*name.split(".")) if name else base
     for candidate in (path.parent / f"{path.name}.py", path / "__init__.py"):
         if (ROOT / candidate).is_file():
@@ -48,13 +48,13 @@ def _module(base, name):
 
 
 def _beside(path):
-    """Where a program finds its own modules; those of a package are named by it."""
+    """The folder where a program finds its modules; [] in a package, whose imports name it."""
     return [] if (ROOT / path.parent / "__init__.py").is_file() else [path.parent]
 
 
 def imports(path, text):
-    """The project's modules that a module needs to be loaded. A package that is only passed on the
-    way to a module does not count: it need not have come to its end."""
+    """The project's modules that a module needs before it can be loaded. The package around such a
+    module does not count: it need not be loaded completely."""
     for statement in _run_when_loaded(ast.parse(text)):
         level = getattr(statement, "level", 0)
         bases = [path.parents[level - 1]] if level else [PACKAGES, *_beside(path)]

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fails where a C file differs from what clang-format 14 makes of it; exit 77 without clang-format 14.
+# Fails if clang-format 14 would change a C file; exit status 77 without clang-format 14.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

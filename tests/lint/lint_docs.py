@@ -61,7 +61,7 @@ FILE = re.compile(r"(?<![\w./-])([\w/]+\.(?:c|h|hpp|cpp|py|sh|cmake|md|txt))\b(?
 
 
 def check_named_files(path, text, known):
-    """Files that comments name: by the end of a path."""
+    """Files that comments name exist; a name may be the end of a path."""
     for comment in COMMENT.finditer(text):
         for match in FILE.finditer(comment.group(0)):
             name = match.group(1)
@@ -72,7 +72,7 @@ def check_named_files(path, text, known):
 
 
 def check_prose(path, text):
-    """No prose beyond column 100; tables, headings and code have the width that they need."""
+    """Prose ends at column 100; tables, headings and code may be wider."""
     is_code = False
     for number, line in enumerate(text.split("\n"), 1):
         is_code ^= line.lstrip().startswith("```")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What the built libraries show to the world. Usage: lint_exports.py BUILD_DIR
+"""What the built libraries export. Usage: lint_exports.py BUILD_DIR
 
 libpleat.so exports what the headers declare and nothing else, can be opened with dlopen late (no
-static TLS) and is never unloaded; libpleat.a defines no other global name; the simulator exports
-cu* and pleat_sim_* only; libpleat_torch.so, where there is a C++ compiler, exports its hooks and no
+static TLS) and is never unloaded. libpleat.a defines no other global name. The simulator exports
+only cu* and pleat_sim_*. libpleat_torch.so, which needs a C++ compiler, exports its hooks and no
 piece of a C++ template."""
 import pathlib
 import re

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Layers: an include goes down only; neither includes nor Python's imports go in a ring, nor calls
-between the files of a folder; a type is defined in one file; CUDA's names and the banned calls stay
+"""Layers: includes go down only. No ring is made by includes, by Python's imports or by calls
+between the files of a folder. A type is defined in one file. CUDA's names and the banned calls stay
 in their homes."""
 import re
 import sys
@@ -13,7 +13,7 @@ from tags import doubled_types
 RANK = {"vmm": 1, "segments": 2, "api": 3, "bench": 4, "tests": 5}
 INCLUDE_FOLDERS = ("", "api", "vmm/base", "vmm/sim")
 LIBRARY = ("api", "segments", "vmm")
-# A part of the public header, which includes it: whoever includes a part has the whole.
+# These parts of the public header include it: a file that includes a part has the whole.
 PARTS_OF_PLEAT_H = ("api/pleat_pool.h", "api/pleat_snapshot.h")
 RUNTIME_MAY_INCLUDE = ("vmm/driver_abi.h", "vmm/sim/sim_list.h", "vmm/sim/pleat_sim.h")
 
@@ -57,12 +57,12 @@ def is_runtime(path):
 
 
 def is_product(path):
-    """A shared object of its own, which is no part of the library."""
+    """Whether the file belongs to a shared object of its own, outside of the library."""
     return is_sim(path) or is_runtime(path)
 
 
 def knows_cuda(path):
-    """Where CUDA's own names may stand. What is C++ speaks to frameworks in their own types."""
+    """Whether the file may use CUDA's own names. C++ code uses the frameworks' types."""
     text = path.as_posix()
     return (text.startswith("vmm/driver") or is_product(path) or path.suffix in (".cpp", ".hpp") or
             bool(re.match(r"tests/(support/|fuzz/|consumer/consumer_)?(vmm|sim|runtime)[_.]", text)))
@@ -96,7 +96,7 @@ def check_includes(path, text):
 
 
 def included(path, text):
-    """The project's files that a file needs."""
+    """The project's files that a file includes."""
     if path.as_posix() in PARTS_OF_PLEAT_H:
         return set()
     return {resolve(name) for _, name in includes(text)} - {None}
@@ -121,7 +121,7 @@ def check_calls(path, code):
     if folder(path) == "tests":
         return
     banned = UNBOUNDED
-    if folder(path) in LIBRARY:  # in a setuid program the environment is somebody else's
+    if folder(path) in LIBRARY:  # a setuid program's environment is not its user's
         banned = UNBOUNDED | {"getenv"} if is_product(path) else BANNED
     allowed = HOMES.get(path.as_posix(), set())
     for number, line in enumerate(code.split("\n"), 1):

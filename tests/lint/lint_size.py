@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Caps: lines a file and a function, columns, public functions; and what no file may hold."""
+"""Caps: lines of a file and of a function, columns, public functions; and what is forbidden."""
 import re
 import sys
 
@@ -27,13 +27,13 @@ def check_c(path):
     lines = text.split("\n")
     code = without_comments_and_strings(text)
     for first, n_lines, name, _ in functions(code):
-        if name and n_lines > MAX_FUNCTION_LINES:  # a C++ class has no name here
+        if name and n_lines > MAX_FUNCTION_LINES:  # a C++ class gives an empty name
             yield f"{path}:{first}: {name}() has {n_lines} lines, at most {MAX_FUNCTION_LINES}"
     for number, line in enumerate(lines, 1):
         if len(line) > MAX_COLUMNS:
             yield f"{path}:{number}: {len(line)} columns, at most {MAX_COLUMNS}"
     for macro in re.finditer(r"^[ \t]*#[ \t]*define\b(?:[^\n]*\\\n)*[^\n]*", code, re.MULTILINE):
-        # A macro may define a whole function, whose opening brace stands alone, that returns.
+        # A macro may return in a function that it defines as a whole: its brace has its own line.
         is_function = re.search(r"\)[ \t]*\\\n[ \t]*\{[ \t]*\\\n", macro.group(0))
         if re.search(r"\b(?:return|goto)\b", macro.group(0)) and not is_function:
             line = code.count("\n", 0, macro.start()) + 1

@@ -25,7 +25,7 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.MULTILINE)
 
 
 def without_comments_and_strings(text):
-    """The same text, same line numbers, with comments and literals blanked."""
+    """The text with comments and literals blanked; line numbers stay the same."""
     return _COMMENT_OR_STRING.sub(_blank, text)
 
 
@@ -35,7 +35,7 @@ def includes(text):
 
 
 def _head(lines, brace):
-    """The lines that stand right above the brace in lines[brace]."""
+    """The lines directly above the brace in lines[brace]."""
     first = brace
     while first > 0 and lines[first - 1].strip() and not lines[first - 1].startswith(("#", "}")):
         first -= 1
@@ -43,12 +43,12 @@ def _head(lines, brace):
 
 
 def function_head(code, first):
-    """What stands above a function's body, which begins in line `first`."""
+    """The lines above a function's body, which begins in line `first`."""
     return "\n".join(_head(code.split("\n"), first - 1))
 
 
 def _function_name(lines, brace):
-    """The name in the lines that stand right above the brace: f in `int f(int (*g)(int))`."""
+    """The function's name in the lines above the brace: f in `int f(int (*g)(int))`."""
     head = re.sub(r"__attribute__\s*\(\(.*?\)\)", "", " ".join(_head(lines, brace)))
     match = re.search(r"(?:START_TEST\s*\(\s*)?(\w+)\s*[()]", head)
     return match.group(1) if match else ""
@@ -57,8 +57,8 @@ def _function_name(lines, brace):
 def functions(code):
     """(first line of the body, lines of the body, name, body) of each function definition.
 
-    Relies on the house style that format_check enforces: a function's braces stand in the first
-    column, all others do not."""
+    Relies on the house style that format_check enforces: only a function's braces are in the first
+    column."""
     lines = code.split("\n")
     start = None
     for number, line in enumerate(lines, 1):
@@ -75,7 +75,7 @@ def read(path):
 
 
 def all_files():
-    """Every file of the project, except what is built or belongs to git."""
+    """Every file of the project, except build outputs and git's own files."""
     found = []
     for top in ROOT.iterdir():
         if top.is_file():
@@ -86,7 +86,7 @@ def all_files():
 
 
 def report(problems):
-    """Print the problems; the exit status."""
+    """Print the problems and return the exit status."""
     for problem in sorted(problems):
         print(problem)
     return 1 if problems else 0

@@ -1,11 +1,11 @@
-"""One tag, one file: a type of the project's own name is defined in one file of the product, so that
-no file that includes both can hand one to the other's functions."""
+"""One tag, one file: each type with a name of the project's is defined in one file of the product
+only. A file that includes two files can so never pass one's type to the other's functions."""
 import re
 
 PREFIXES = ("pl_", "pleat_")
 TAG = re.compile(r"\b(?:struct|union|enum)\s+(\w+)\s*\{")
-# `} name;`, `typedef int name;`, `typedef int (*name)(int);`, but no `typedef struct name name;`,
-# which says only that there is one.
+# `} name;`, `typedef int name;`, `typedef int (*name)(int);`, but not `typedef struct name name;`,
+# which defines nothing.
 TYPEDEFS = (re.compile(r"^\}\s*(\w+)\s*;", re.MULTILINE),
             re.compile(r"\btypedef\b(?!\s+(?:struct|union|enum)\b)[^;{(]*?\b(\w+)\s*;"),
             re.compile(r"\btypedef\b[^;{(]*\(\s*\*\s*(\w+)\s*\)\s*\("))
@@ -18,7 +18,7 @@ def defined_types(code):
 
 
 def doubled_types(codes):
-    """(name, files) of what is defined in several. `codes`: path -> text without comments."""
+    """(name, files) of types defined in several files. `codes`: path -> text without comments."""
     homes = {}
     for path, code in codes.items():
         for name in defined_types(code):

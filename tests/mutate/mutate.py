@@ -31,7 +31,7 @@ QUICK, SLOW = {"unit", "model", "fault"}, {"stress", "figures", "gpu", "python",
 
 
 class Mutation:
-    """One entry of the list: `old` becomes `new` in `file`; `suites` are likely to notice."""
+    """One entry of the list: `old` becomes `new` in `file`; `suites` are likely to fail."""
 
     def __init__(self, name, line):
         self.name, self.line = name, line
@@ -42,7 +42,7 @@ class Mutation:
         return f"{LIST.relative_to(ROOT)}:{self.line}: {self.name}"
 
     def mutated(self, text):
-        """The text with the mistake in it; ValueError unless the old text is there exactly once."""
+        """The text with the mistake; ValueError unless it contains the old text exactly once."""
         old, new = "\n".join(self.old), "\n".join(self.new)
         n = text.count(old)
         if n != 1:
@@ -101,7 +101,7 @@ def check(mutations):
 # ---- the copy --------------------------------------------------------------------------------
 
 def copy_tree():
-    """What git would commit, with its times, so that nothing is built twice."""
+    """Copy what git would commit, with its file times, so that nothing is built twice."""
     names = subprocess.run(["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=ROOT,
                            check=True, capture_output=True, text=True).stdout.split("\0")
     wanted = {name for name in names if name and (ROOT / name).is_file()}
@@ -113,7 +113,7 @@ def copy_tree():
         target.parent.mkdir(parents=True, exist_ok=True)
         if not target.exists() or source.read_bytes() != target.read_bytes():
             shutil.copy2(source, target)
-            os.utime(target)  # newer than what was built of the file before
+            os.utime(target)  # newer than the objects of its last version
 
 
 def run(command, **more):
@@ -164,11 +164,11 @@ class Runner:
 
     @staticmethod
     def targets(suites):
-        """Some suites run the command and more that no link tells."""
+        """Some suites run the command and other programs that they are not linked with."""
         return ["all"] if any(s.startswith("bench_") for s in suites) else suites
 
     def prepare(self, suites):
-        """Build and run the suites unmutated, those that have not been yet."""
+        """Build the suites; run those unmutated that have not passed yet."""
         fresh = [s for s in suites if s not in self.passing]
         if not fresh:
             return
@@ -181,7 +181,7 @@ class Runner:
         self.passing.update(fresh)
 
     def judge(self, suites):
-        """The verdict of some suites on the tree as it is, or "" if they notice nothing."""
+        """The verdict of some suites on the present tree; "" if all pass."""
         is_built, output = build(self.targets(suites))
         if not is_built:
             print(output[-2000:])

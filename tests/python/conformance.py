@@ -2,9 +2,9 @@
 
 Usage: conformance.py PLEAT TABLES [--fit] [--jobs N]
 
-TABLES is the README of the shared traces; its tables of peak reserved, device calls, least capacity
-(--fit) and of devices of 1.02 and 1.05 x peak live are read and every figure is measured again.
-Prints each figure that deviates more than is allowed; exit status 1 if there are any."""
+TABLES is the README of the shared traces. Every figure of its tables is measured again: peak
+reserved, device calls, least capacity (--fit), and devices of 1.02 and 1.05 x peak live. Prints
+each figure that deviates too much; the exit status is 1 if there are any."""
 import argparse
 import concurrent.futures
 import json
@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 
-# What a column of the tables is called here: allocator and configuration.
+# Column of the tables -> allocator and configuration.
 COLUMNS = {
     "pt_classic": ("torch-native", ""),
     "pt_expandable": ("torch-expandable", ""),
@@ -22,7 +22,7 @@ COLUMNS = {
     "mxnet_round": ("mxnet-round", ""),
 }
 RESERVED, FIT, FIT_MXNET, CALLS, TAKEN = 0.002, 0.005, 0.01, 0.02, 0.02
-HALF_DIGIT = 0.0005  # of what the tables print
+HALF_DIGIT = 0.0005  # half of the tables' last digit
 GIB = 1 << 30
 
 
@@ -95,7 +95,7 @@ def check_tight(verdict, what, record, cell):
     calls, retries, taken = (float(n) for n in re.split(r" */ *", cell))
     verdict.compare(f"{what}: device calls", calls, n_ops(record), CALLS)
     verdict.compare(f"{what}: GiB taken", taken, record["bytes_mapped"] / GIB, TAKEN, 0.5)
-    if "mxnet" not in record["allocator"]:  # there the table counts misses, see docs/design.md
+    if "mxnet" not in record["allocator"]:  # for these the table counts misses
         verdict.same(f"{what}: retries", int(retries), record["alloc_retries"])
 
 

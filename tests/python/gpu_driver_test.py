@@ -1,6 +1,6 @@
 # labels: python
 """The programs of bench/gpu that call the driver themselves: their kernels do what they say, their
-logic holds on the simulated driver, and nothing made up is told."""
+logic holds on the simulated driver, and they report no made-up figures."""
 import ctypes
 import json
 import os
@@ -28,10 +28,10 @@ from phases import driver_calls  # noqa: E402
 MASK = {32: (1 << 32) - 1, 64: (1 << 64) - 1}
 
 
-# ---- the kernels, thread by thread, by a reading of PTX that knows what they use -----------------
+# ---- the kernels, thread by thread, by an interpreter of the PTX that they use -------------------
 
 class Thread:
-    """Runs one kernel to its end. Memory is a dictionary of words by address, shared by threads."""
+    """Runs one kernel to its end. Memory is a dictionary address -> word, which threads share."""
 
     def __init__(self, name, arguments, memory, special):
         body = re.search(rf"\.entry {name}\((.*?)\)\s*\{{(.*?)\n\}}", ptx.SOURCE, re.DOTALL)
@@ -132,7 +132,7 @@ def ticking(step):
 
 
 class Pages(dict):
-    """What `fill` leaves on every other page, as the watching kernel is told they lie; each word
+    """What `fill` writes to every second page, where the watching kernel expects it, with each word
     too large by `off`."""
 
     def __init__(self, base, stride, log2_pages, off=0):
@@ -196,7 +196,7 @@ def said(program, environment, *arguments):
 
 def test_handles_fill_the_device_and_all_are_taken_back(simulated):
     found = said("handles.py", simulated, "--mib", 8, "--seconds", 600)
-    assert found["most_alive"] == 448 and found["left_alive"] == 0     # of 512, less what is spared
+    assert found["most_alive"] == 448 and found["left_alive"] == 0     # of 512: 64 are spared
     assert "us" not in found, "the simulator's time is nobody's"
 
 

@@ -1,5 +1,5 @@
 # labels: python
-"""bench/gpu/pack.sh: what is carried to a machine with a GPU, and that no folder of others is lost."""
+"""bench/gpu/pack.sh: what it packs for a machine with a GPU, and that it spares other folders."""
 import os
 import pathlib
 import subprocess
@@ -13,7 +13,7 @@ GPU = ROOT / "bench" / "gpu"
 
 
 def pack(folder, tmp_path):
-    """pack.sh with a cmake that finds nothing to build."""
+    """Run pack.sh with a cmake that builds nothing."""
     tools = tmp_path / "tools"
     tools.mkdir(exist_ok=True)
     (tools / "cmake").write_text("#!/bin/sh\nexit 0\n")

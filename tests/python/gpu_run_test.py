@@ -1,6 +1,6 @@
 # labels: python
-"""bench/gpu/run.py without a GPU: its phases on the simulated driver and, under the real PyTorch,
-on the simulated runtime; that it goes on where it was stopped; that it tells bad from good."""
+"""bench/gpu/run.py without a GPU: its phases on the simulated driver and, with the real PyTorch, on
+the simulated runtime. It continues where it was stopped, and tells bad results from good ones."""
 import contextlib
 import csv
 import functools
@@ -33,7 +33,7 @@ import run as command           # noqa: E402
 import search                   # noqa: E402
 from phases import pytorch, suites  # noqa: E402
 
-PLAIN = "[2vlg]*"               # of these phases, all cells that need no PyTorch
+PLAIN = "[2vlg]*"               # the cells of these phases that need no PyTorch
 PLAIN_PHASES = ("--phases", "handles,suites,traces", "--cells", PLAIN)
 MIB = 1 << 20
 
@@ -78,7 +78,7 @@ def program(path, text):
 
 
 def is_running(pid):
-    """Whoever inherits an orphan may leave it a zombie: that runs no more."""
+    """Whether the process runs. A zombie does not: the heir of an orphan may never reap it."""
     try:
         state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except OSError:
@@ -87,7 +87,7 @@ def is_running(pid):
 
 
 def build_with_suite(folder, text):
-    """A build whose first suite is a script; the rest is as it should be."""
+    """A build whose first suite is a script; everything else is as usual."""
     folder.mkdir()
     for name in ("pleat", "libpleat.so.0", "libpleat_sim.so"):
         (folder / name).symlink_to(BUILD / name)
@@ -111,7 +111,7 @@ def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path):
     assert [row["cell"] for row in rows_of(out)] == ["2 MiB"]
     path = out / "gpu.csv"
     kept = path.read_bytes()
-    path.write_bytes(kept + b"suites,half a r")     # as a crash leaves it
+    path.write_bytes(kept + b"suites,half a r")     # as after a crash
     program(build / "vmm_gpu_test", "exit 0")
     assert run(out, *PLAIN_PHASES, build=build).returncode == 0
     assert path.read_bytes().startswith(kept)
@@ -148,7 +148,7 @@ def test_a_failing_cell_is_recorded_and_the_rest_goes_on(tmp_path):
 
 def test_a_cell_that_does_not_end_is_stopped_with_all_that_it_started(tmp_path):
     mark, limit_s, ended = tmp_path / "mark", 1, None
-    while not ended or not ended.output:        # until there was time to start anything
+    while not ended or not ended.output:        # until a phase had time to start
         ended = child.run(["sh", "-c", f"(trap '' TERM; sleep 600; touch {mark}) & echo $!; wait"],
                           {}, tmp_path, limit_s)
         limit_s *= 4
@@ -157,7 +157,7 @@ def test_a_cell_that_does_not_end_is_stopped_with_all_that_it_started(tmp_path):
 
 
 def test_cells_see_the_folders_that_are_there_and_no_settings_of_the_shell(tmp_path, monkeypatch):
-    """A driver or a PyTorch may be found by them only; a setting would measure something else."""
+    """A driver or PyTorch may not be found without the folders; settings change the figures."""
     for name, value in (("LD_LIBRARY_PATH", "/there"), ("PYTHONPATH", "/there"),
                         ("PLEAT_CONF", "driver:sim"), ("PYTORCH_NO_CUDA_MEMORY_CACHING", "1"),
                         ("CUDA_LAUNCH_BLOCKING", "1"), ("LD_PRELOAD", "libpleat_runtime.so")):
@@ -235,7 +235,7 @@ def test_rows_of_two_machines_never_share_a_file(tmp_path):
 
 
 def test_another_machine_of_the_kind_goes_on_and_is_told(tmp_path):
-    """Kernel releases differ between machines of one kind."""
+    """Machines of one kind may differ in the release of their Linux kernel."""
     path = tmp_path / "gpu.csv"
     notes = ["gpu: A", "machine: X, Linux 6.1"]
     for again, expected in ((notes, 1), (["gpu: A", "machine: X, Linux 6.2"], 2),
@@ -263,7 +263,7 @@ def test_the_plan_can_be_looked_at_without_running_it(tmp_path):
     listed = run(tmp_path, "--list").stdout
     assert listed.count("to run") == len(listed.splitlines()) > 30
     phases = [line.split()[0] for line in listed.splitlines()]
-    first = phases[:phases.index("moe") - 2]        # before the second turn's lora and gpt2
+    first = phases[:phases.index("moe") - 2]        # without lora and gpt2 of the second turn
     assert list(dict.fromkeys(first)) == ["handles", "stalls", "probe", "takes", "captures",
                                           "lora", "gpt2", "suites", "traces", "costs"]
     chosen = run(tmp_path, "--list", "--phases", "batch,moe", "--allocators", "pleat-8m,pleat")
@@ -342,7 +342,7 @@ def test_each_case_of_the_gpu_suites_is_a_cell():
 
 
 @pytest.mark.parametrize(("flags", "why"), [
-    (["-S"], "there is no PyTorch"),            # none of the installed packages
+    (["-S"], "there is no PyTorch"),            # python sees no installed packages
     ([], "PyTorch sees no GPU"),
 ])
 def test_what_cannot_run_here_says_why(flags, why):
@@ -352,7 +352,7 @@ def test_what_cannot_run_here_says_why(flags, why):
     assert pytorch.read(ended.stdout) == {"status": "skipped", "problem": why}
 
 
-# ---- what must hold ----------------------------------------------------------------------------
+# ---- the checks of results ---------------------------------------------------------------------
 
 def good_rows():
     rows = [{"phase": phase, "cell": phase, "status": "ok"} for phase in ("suites", "takes")]
@@ -460,8 +460,8 @@ def test_a_coarser_search_ends_on_the_same_grid(least_bad, good):
 
 
 @pytest.mark.parametrize(("least_bad", "known"), [
-    (1000, (32, None, 3)),              # after 8 + 16 + 32: 64 more would not end in time
-    (30, (24, 32, 4)),                  # after 8 + 16 + 32 + 24
+    (1000, (32, None, 3)),              # stops after 8 + 16 + 32: 64 would take too long
+    (30, (24, 32, 4)),                  # stops after 8 + 16 + 32 + 24
 ])
 def test_no_try_is_begun_that_would_not_end_in_time(monkeypatch, least_bad, known):
     clock = [0]
@@ -479,7 +479,7 @@ def test_no_try_is_begun_that_would_not_end_in_time(monkeypatch, least_bad, know
 
 @pytest.fixture
 def train(monkeypatch):
-    """train.py, of which the trainers run out of memory above some batch, in words of theirs."""
+    """The module train.py, with trainers of the test that fail above some batch."""
     monkeypatch.setattr(sys, "argv", ["train.py", "--model", "gpt2", "--allocator", "native",
                                       "--scale", "tiny", "--device", "cpu"])
     monkeypatch.delitem(sys.modules, "train", raising=False)
@@ -528,7 +528,7 @@ def test_what_fails_before_anything_has_worked_is_an_error(train):
 
 
 def test_what_a_library_lacked_gets_a_try_with_nothing_kept(train):
-    """The allocator has kept the memory of an earlier try, which the library would have needed."""
+    """The allocator still holds memory of an earlier try, which the library needs."""
     kept = []
 
     class Trainer(broken_above(9, "")):
@@ -586,7 +586,7 @@ def test_a_search_without_time_says_what_it_knows(train):
         "largest_batch": 0, "status": "bound", "problem": "time ran out"}
 
 
-# ---- training on the CPU: the figures are of no use, the losses are right -----------------------
+# ---- training on the CPU: the losses are right, the other figures mean nothing ------------------
 
 @functools.cache
 def trained(model, _turn=1):

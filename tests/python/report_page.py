@@ -1,9 +1,9 @@
-"""The report of an A/B run is one page that needs nothing else and shows its charts.
+"""The report of an A/B run is one page that needs no other file and shows its charts.
 
 Usage: report_page.py PLEAT
 
-Runs `pleat ab` on a small work and a long one and looks at the page as text; where a Chromium is
-installed, it opens the page there and asks how large each chart came out."""
+Runs `pleat ab` on a small work and a long one and checks the page as text. If a Chromium is
+installed, opens the page there and checks the size of each chart."""
 import html.parser
 import json
 import pathlib
@@ -34,7 +34,7 @@ document.body.appendChild(out);
 
 
 class Page(html.parser.HTMLParser):
-    """Tags that reach outside, and the charts."""
+    """Collects the tags that load something from outside, and the charts."""
 
     def __init__(self):
         super().__init__()
@@ -76,7 +76,7 @@ def draw(pleat, folder):
 def check_text(text):
     page = Page()
     page.feed(text)
-    # `pleat ab` knows its own page by this and replaces no other.
+    # By this mark `pleat ab` knows its own page; it replaces no other.
     assert '<meta name="generator" content="pleat ab">' in text[:4095]
     assert not page.outside, f"the page reaches outside: {page.outside}"
     assert set(page.charts) == expected_charts(), sorted(page.charts)

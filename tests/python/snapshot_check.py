@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Is a snapshot what PyTorch's readers take, and do its state and its history agree?
+"""Checks that PyTorch's readers take a snapshot and that its state and its history agree.
 
 Usage: snapshot_check.py [--from-start] FILE...
 
-The rules are restated from the readers, not from the writer: torch/cuda/_memory_viz.py and
-MemoryViz.js. --from-start: the history begins with an empty device and lost nothing, so undone
-event by event it must end with one. Exit status: 0 = all are right."""
+The rules are those of the readers torch/cuda/_memory_viz.py and MemoryViz.js, not those of the
+writer. --from-start: the history begins with an empty device and lost nothing, so undoing it event
+by event must end with an empty device. Exit status: 0 = all files are right."""
 import bisect
 import collections
 import json
@@ -18,7 +18,7 @@ OPCODES = frozenset("""
     SHORT_BINUNICODE BINUNICODE EMPTY_DICT DICT SETITEM SETITEMS EMPTY_LIST LIST APPEND APPENDS
     EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 MEMOIZE BINPUT BINGET LONG_BINPUT LONG_BINGET
 """.split())
-MOST_ARGUMENTS = 2000  # of one SETITEMS or APPENDS: the viewer spreads them as call arguments
+MOST_ARGUMENTS = 2000  # of one SETITEMS or APPENDS: the viewer passes them as arguments of a call
 
 TOP = {
     "segments": list, "device_traces": list, "allocator_settings": dict,
@@ -60,7 +60,7 @@ def require(condition, text):
 # ---- the bytes ----
 
 def check_opcodes(data):
-    """Opcodes that the viewer knows, protocol 2, and batches that its calls can take."""
+    """The viewer knows every opcode, the protocol is 2, and no batch is too long for a call."""
     marks = []
     n_items = 0
     for opcode, argument, position in pickletools.genops(data):
@@ -86,7 +86,7 @@ def refuse_constant(text):
 
 
 def load(path):
-    """The dictionary; JSON's lists of two numbers stand for tuples."""
+    """Read the dictionary of a file; in JSON a list of two numbers is a tuple."""
     with open(path, "rb") as file:
         data = file.read()
     if not str(path).endswith(".json"):
@@ -180,8 +180,8 @@ def check_segments(segments):
 
 
 class Ranges:
-    """Memory by stream. As in the viewer, mapped neighbours of one stream are one range, and what
-    is allocated whole is freed whole."""
+    """Memory by stream. As in the viewer, mapped neighbours of one stream are one range, and a
+    segment that was allocated as a whole is freed as a whole."""
 
     def __init__(self):
         self.starts = []
@@ -231,11 +231,11 @@ class Ranges:
 
 
 class Replay:
-    """A device's state, led backwards through its history."""
+    """A device's state, from which the history is undone event by event."""
 
     def __init__(self, segments):
         self.memory = Ranges()
-        self.starts = []  # of blocks
+        self.starts = []  # starts of the blocks, sorted
         self.blocks = {}  # start -> (requested size, is pending)
         for segment in segments:
             self.memory.add(segment["address"], segment["address"] + segment["total_size"],
@@ -301,7 +301,7 @@ def check_history(snapshot, is_from_start=False):
 
 
 def check(path, is_from_start=False):
-    """Every rule; returns the dictionary."""
+    """Check every rule; returns the dictionary."""
     snapshot = load(path)
     try:
         check_shape(snapshot)

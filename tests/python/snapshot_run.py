@@ -3,8 +3,8 @@
 
 Usage: snapshot_run.py PLEAT LIBPLEAT_SO LIBPLEAT_SIM_SO
 
-Runs of the command PLEAT over bundled and generated works, with pressure; and a program (this one,
-through ctypes) that allocates on several streams, lends blocks to other streams, trims, and fails."""
+Runs the command PLEAT over bundled and generated works, with little memory. It also makes calls of
+its own through ctypes: allocations on several streams, uses on other streams, trims, failures."""
 import collections
 import ctypes
 import json
@@ -19,7 +19,7 @@ import snapshot_check
 
 ALLOCATORS = ("pleat", "torch-native", "torch-expandable", "mxnet-naive", "mxnet-round",
               "mxnet19-naive", "mxnet19-round", "unpooled", "tf-bfc", "cuda-async")
-OF_STREAMS = ALLOCATORS[:3]  # their segments belong to streams
+OF_STREAMS = ALLOCATORS[:3]  # their segments belong to one stream each
 # work, memory, moment
 REPLAYS = (
     ("gpt2s_tiny", "1.02x", "end"),
@@ -28,7 +28,7 @@ REPLAYS = (
 )
 N_STREAMS = 4
 MIB = 1 << 20
-HISTORY_FRAMES = 3  # of allocations and of frees
+HISTORY_FRAMES = 3  # stacks of allocations and of frees
 PICKLE, JSON = 0, 1
 
 
@@ -41,7 +41,7 @@ class PoolId(ctypes.Structure):
 
 
 class Access(ctypes.Structure):
-    """pleat_sim_access."""
+    """The struct pleat_sim_access."""
     _fields_ = [("ptr", ctypes.c_uint64), ("bytes", ctypes.c_uint64), ("is_write", ctypes.c_bool)]
 
 
@@ -79,7 +79,7 @@ def must(result, what):
 
 
 class Load:
-    """A run of random requests on one device of two."""
+    """Random requests on one of two devices."""
 
     def __init__(self, pleat, sim, allocator, seed):
         self.pleat, self.sim = pleat, sim
@@ -100,7 +100,7 @@ class Load:
         self.live = []
         self.n_failed = 0
         self.n_pools = 0
-        self.pool = None  # where requests go now
+        self.pool = None  # the pool that requests are routed to
 
     def work(self, stream, ptr, n_bytes):
         access = Access(ptr, n_bytes, True)
@@ -128,7 +128,7 @@ class Load:
         must(self.pleat.pleat_block_free(self.instance, 1, ptr, stream), "free")
 
     def change_pool(self):
-        """Into a private pool, or out of it; then it is gone, whatever lives in it."""
+        """Route requests to a new private pool, or end the route and release the pool."""
         if self.pool:
             must(self.pleat.pleat_pool_end(self.instance, 1, self.pool), "end")
             must(self.pleat.pleat_pool_release(self.instance, 1, self.pool), "release")
@@ -163,7 +163,7 @@ class Load:
 
 
 def without_marks(snapshot):
-    """Each snapshot of ours is an entry of the next."""
+    """The snapshot without entries for snapshots, which each one adds to the next."""
     for trace in snapshot["device_traces"]:
         trace[:] = [entry for entry in trace if entry["action"] != "snapshot"]
     return snapshot
@@ -186,7 +186,7 @@ def check_frames(snapshot):
 
 
 def collect(pleat, instance, form):
-    """The bytes that the function for output was given."""
+    """Write a snapshot; returns the bytes that the output function was given."""
     parts = []
 
     @WRITE

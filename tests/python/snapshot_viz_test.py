@@ -1,10 +1,10 @@
 # labels: python
-"""Snapshots of pleat and of the baselines in PyTorch's own tool: torch/cuda/_memory_viz.py, as the
-wheel has it, run as a program.
+"""PyTorch's own tool, torch/cuda/_memory_viz.py of the wheel, reads snapshots of pleat and of the
+classic caches.
 
-segments and memory draw with flamegraph.pl, which PyTorch downloads where it is absent: a stand-in
-that keeps what it is given lies where it looks. compare fails on every snapshot, PyTorch's too: it
-takes the dictionary for a list of segments."""
+Its commands segments and memory draw with flamegraph.pl, which PyTorch downloads if it is absent.
+The tests put a stand-in there that keeps its input. The command compare fails on every snapshot,
+PyTorch's too: it takes the dictionary for a list of segments."""
 import base64
 import collections
 import importlib.util
@@ -36,7 +36,7 @@ def run(line, **more):
 
 
 def viz(*line, **more):
-    """The tool without the package around it: nothing of torch is imported."""
+    """Run the tool as a program, without importing torch."""
     tool = pathlib.Path(torch.submodule_search_locations[0], "cuda", "_memory_viz.py")
     return run([sys.executable, "-B", tool, *line], **more)
 
@@ -51,7 +51,7 @@ def snapshot(request, tmp_path_factory):
 
 
 def mebibytes(text, title):
-    """`title: 1.5GiB`, in MiB."""
+    """The size in a line such as `title: 1.5GiB`, in MiB."""
     number, unit = re.search(rf"^{title}: ([\d.]+)(\w+)", text, re.MULTILINE).groups()
     return float(number) * {"B": 2.0 ** -20, "KiB": 2.0 ** -10, "MiB": 1, "GiB": 1024}[unit]
 
@@ -88,7 +88,7 @@ def test_plots_carry_the_whole_snapshot(snapshot, tmp_path, kind):
 
 
 def with_stand_in(folder):
-    """An environment in which flamegraph.pl keeps what it is given, as `given`."""
+    """An environment in which flamegraph.pl keeps its input in the file `given`."""
     script = folder / "home" / ".cache" / "flamegraph.pl"
     script.parent.mkdir(parents=True)
     script.write_text(f"#!/bin/sh\ncat > '{folder}/given'\necho '<svg/>'\n")
@@ -98,7 +98,7 @@ def with_stand_in(folder):
 
 @pytest.mark.parametrize("kind", ["segments", "memory"])
 def test_flame_graphs_are_asked_for_every_byte(snapshot, tmp_path, kind):
-    """Every line that goes to the script ends in bytes; together they are what is resident."""
+    """Every line for the script ends with bytes, whose sum is the resident bytes."""
     drawing = tmp_path / "drawing.svg"
     viz(kind, snapshot, "-o", drawing, env=with_stand_in(tmp_path))
     assert drawing.read_text() == "<svg/>\n"

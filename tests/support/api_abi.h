@@ -1,8 +1,8 @@
-/* api_abi.h - what programs were compiled with: numbers, sizes and places that never change.
+/* api_abi.h - what programs were compiled with: numbers, sizes and offsets that never change.
  *
- * Literal, so that a change shows. A struct that the caller gives a size for may get members at its
- * end; what stands here stays. VALUE(constant, number), SIZE(type, bytes) and
- * AT(type, member, offset) are the arguments of the lists, for C and C++. LP64. */
+ * They are literals, so that a change shows. A struct whose size the caller gives may get members
+ * at its end; the members listed here stay where they are. VALUE(constant, number), SIZE(type,
+ * bytes) and AT(type, member, offset) are the arguments of the lists, for C and C++. LP64. */
 #ifndef PLEAT_TESTS_API_ABI_H
 #define PLEAT_TESTS_API_ABI_H
 

@@ -1,4 +1,4 @@
-/* api_calls.c - every public call on an instance. The address that they use belongs to nobody. */
+/* api_calls.c - every public call on an instance. Their address is that of no block. */
 #include "tests/support/api_calls.h"
 
 enum { NOBODYS = 0x7000 };

@@ -44,7 +44,7 @@ typedef struct compliance_policy {
     const char *allocator;
     unsigned traits;
     size_t kibibyte_bytes; /* bytes that a request of 1 KiB occupies */
-    size_t alignment;      /* of addresses */
+    size_t alignment;      /* every address is a multiple */
 } compliance_policy;
 
 enum { COMPLIANCE_STREAMS = 4 };
@@ -81,7 +81,7 @@ pleat_devptr compliance_alloc(compliance *c, size_t bytes, void *stream);
 pleat_status compliance_try(compliance *c, size_t bytes, void *stream, pleat_devptr *out);
 void compliance_free(compliance *c, pleat_devptr ptr, void *stream);
 void compliance_record(compliance *c, pleat_devptr ptr, void *stream);
-uint64_t compliance_trim(compliance *c); /* trims everything, waiting; returns the bytes */
+uint64_t compliance_trim(compliance *c); /* trims all with waits; returns the released bytes */
 pleat_stats compliance_stats(compliance *c);
 pleat_block_info compliance_query(compliance *c, pleat_devptr ptr);
 /* Every walker passes, and the statistics agree with each other and with the simulator. */

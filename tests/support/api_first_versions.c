@@ -2,7 +2,7 @@
 #define PLEAT_FIRST_VERSIONS
 #include "tests/support/api_first_versions.h"
 
-/* As a program has them that looks them up by name. */
+/* The prototypes of programs that look the calls up by name. */
 pleat_status pleat_device_stats(pleat instance, int device, pleat_stats *out);
 pleat_status pleat_device_describe(pleat instance, int device, pleat_device_info *out);
 pleat_status pleat_block_query(pleat instance, int device, pleat_devptr ptr, pleat_block_info *out);

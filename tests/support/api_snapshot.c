@@ -1,5 +1,4 @@
-/* api_snapshot.c - see api_snapshot.h. Asserts nothing, since other threads than the test's use
- * it. */
+/* api_snapshot.c - see api_snapshot.h. Asserts nothing, since threads besides the test's use it. */
 #include "tests/support/api_snapshot.h"
 
 #include <stdlib.h>

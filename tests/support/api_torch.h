@@ -7,10 +7,10 @@
 
 /* Put this configuration into PLEAT_CONF, from which the default instance is made. */
 void api_torch_configure(int allocator, const char *sim_conf, const char *more);
-/* The same, and make the default instance. api_unmake ends it; the next use makes another. */
+/* The same, and make the default instance. api_unmake ends it; its next use makes another one. */
 pleat api_torch_make(int allocator, const char *sim_conf, const char *more);
 
-/* Standard error between listen and heard goes to `text`, NUL-terminated. */
+/* What is written to standard error between listen and heard goes to `text`, NUL-terminated. */
 void api_torch_listen(void);
 void api_torch_heard(char *text, size_t capacity);
 

@@ -88,7 +88,7 @@ void bench_child_start(bench_child *child, const char *line)
     child->pid = fork();
     ck_assert_int_ge(child->pid, 0);
     if (child->pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves no command behind */
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* if the test fails, the command ends with it */
         if (getppid() != parent) {
             _exit(126);
         }

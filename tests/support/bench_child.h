@@ -10,7 +10,7 @@ typedef struct bench_child {
     char out[65536];
     char err[16384];
     pid_t pid;
-    char out_path[64]; /* files, while the child runs */
+    char out_path[64]; /* files for output while the child runs */
     char err_path[64];
 } bench_child;
 

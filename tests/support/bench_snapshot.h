@@ -35,11 +35,11 @@ typedef struct snap_segment {
 enum { SNAP_MOST_DEVICES = 4 };
 
 typedef struct snap_plan {
-    int protocol;                                /* 2 to 5; below 4 without frames */
-    bool is_old;                                 /* segments and device_traces only, no times */
-    bool is_expandable;                          /* of the settings */
-    const char *conf;                            /* from the settings; NULL = "" */
-    int n_devices;                               /* lists of events */
+    int protocol;       /* 2 to 5; those below 4 have no frames */
+    bool is_old;        /* only segments and device_traces, without times */
+    bool is_expandable; /* of the settings */
+    const char *conf;   /* from the settings; NULL = "" */
+    int n_devices;      /* number of lists of events */
     const snap_event *events[SNAP_MOST_DEVICES]; /* NULL = none */
     const snap_segment *segments;                /* NULL = none */
 } snap_plan;

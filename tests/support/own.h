@@ -1,4 +1,4 @@
-/* own.h - one of an allocator's own options, set in a test. */
+/* own.h - sets one of an allocator's own options in a test. */
 #ifndef PLEAT_TESTS_OWN_H
 #define PLEAT_TESTS_OWN_H
 

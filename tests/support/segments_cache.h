@@ -31,11 +31,10 @@ pl_allocator_options cache_defaults(void);
 void cache_open(const pl_allocator_ops *ops, const char *sim_conf,
                 const pl_allocator_options *options);
 void cache_close(void); /* live blocks go, too */
-/* The same if even the undoing of driver calls failed: then events may be lost, if the count
- * tells. */
+/* The same after driver calls could not be undone: events may be lost, if the count tells them. */
 void cache_close_after_failed_undo(void);
 void cache_destroy_stream(unsigned i); /* work may be pending on it */
-void cache_create_stream(unsigned i);  /* its handle may be a recycled one */
+void cache_create_stream(unsigned i);  /* its handle may be recycled */
 /* Create one with `options`, which must be refused with ECONF and name `option`; "" = any text. */
 void cache_refuses(const pl_allocator_ops *ops, const pl_allocator_options *options,
                    const char *option);
@@ -70,7 +69,7 @@ void cache_work(unsigned stream, pleat_devptr ptr, size_t bytes);
 bool cache_follow(unsigned later, unsigned earlier);
 void cache_begin_capture(unsigned stream);
 void cache_end_capture(unsigned stream);
-void cache_release_capture(unsigned stream); /* its graph is gone */
+void cache_release_capture(unsigned stream); /* the program says that its graph is gone */
 uint64_t cache_n_calls(void);                /* of all entry points since the reset */
 
 #endif

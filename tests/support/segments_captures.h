@@ -5,16 +5,16 @@
 #include "tests/support/segments_sim.h"
 
 void captures_begin(unsigned stream);
-cu_graph captures_end_with_graph(unsigned stream); /* the capture must be intact */
+cu_graph captures_end_with_graph(unsigned stream); /* asserts that the capture is intact */
 void captures_destroy(cu_graph graph);
 void captures_end(unsigned stream); /* drops the graph at once */
-/* A capture that pleat may not see: it is announced. */
+/* Announces the capture first, since pleat may not see it. */
 void captures_begin_announced(unsigned stream);
 void captures_end_announced(unsigned stream);
 pleat_status captures_release(unsigned stream);
 /* Make a call that names the stream and does nothing else. */
 void captures_name_stream(unsigned stream);
-/* Calls so far that no captured stream may see, or that would break a capture elsewhere. */
+/* Calls so far that no captured stream may see, or that would break captures elsewhere. */
 uint64_t captures_n_forbidden(void);
 
 #endif

@@ -25,7 +25,7 @@ void player_gate_enter(player_gate *gate);
 void player_gate_leave(player_gate *gate);
 /* From inside: wait until all other calls are over, and keep new ones out. */
 void player_gate_be_alone(player_gate *gate);
-void player_gate_rejoin(player_gate *gate); /* back to being inside */
+void player_gate_rejoin(player_gate *gate); /* the thread is an ordinary one inside again */
 
 void player_gate_lock(player_gate *gate);
 void player_gate_unlock(player_gate *gate);

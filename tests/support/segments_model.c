@@ -94,7 +94,7 @@ typedef struct tally {
     model_span range;
     size_t granule_bytes;
     size_t n;
-    uint32_t *below; /* n + 1 */
+    uint32_t *below; /* n + 1 entries */
 } tally;
 
 static void tally_mark(tally *t, const model_span *span)

@@ -15,7 +15,7 @@ enum { MODEL_QUANTUM = 512 };
 typedef struct model_span {
     pleat_devptr base;
     uint64_t bytes;
-    bool is_held; /* blocked, but its granules are backed: they count in P */
+    bool is_held; /* out of service, but its granules are backed: they count in P */
 } model_span;
 
 /* Spans in address order, without overlaps. */

@@ -171,11 +171,11 @@ static size_t live_granules(player *p, bool with_held)
     return n;
 }
 
-/* What counts as a place. */
+/* Which addresses may be a place. */
 typedef enum places {
-    PLACES_ALL,      /* fresh ranges too */
-    PLACES_RESERVED, /* reserved addresses only */
-    PLACES_UNSTALE   /* all, as if nothing were stale */
+    PLACES_ALL,      /* also those of new ranges */
+    PLACES_RESERVED, /* those in reserved ranges only */
+    PLACES_UNSTALE   /* all, as if no mapping were stale */
 } places;
 
 static void forget_stale(model_spans *blocked)
@@ -227,8 +227,8 @@ static bool waits_for_stale(const player *p)
     return p->captured == 0 && p->conf.options.wait_ms != 0;
 }
 
-/* Refused, though addresses with a stale mapping would have served it: it must be served once they
- * are clear. */
+/* A refusal although addresses with a stale mapping would have served the request. Once they are
+ * clear, it must be served. */
 static pleat_status judge_stale(player *p, size_t bytes, unsigned stream, pleat_devptr *out)
 {
     uint64_t released;
@@ -244,9 +244,9 @@ static pleat_status judge_stale(player *p, size_t bytes, unsigned stream, pleat_
     return st;
 }
 
-/* The answer was "out of device memory", and nobody else is calling. It must be true, and come
- * again. For requests that may not wait, addresses with a stale mapping are no place until that is
- * over by itself. */
+/* Judges "out of device memory" while no other call is under way: it must be true, and be the
+ * answer again. If the request may not wait, addresses with a stale mapping are no place until that
+ * mapping is gone. */
 static pleat_status judge_full(player *p, size_t bytes, unsigned stream, pleat_devptr *out)
 {
     size_t most = player_most_granules(p);
@@ -271,14 +271,13 @@ static pleat_status judge_full(player *p, size_t bytes, unsigned stream, pleat_d
     return lacks_stale && p->captured == 0 ? judge_stale(p, bytes, stream, out) : st;
 }
 
-/* The answer was "pending". It must be allowed, and must not come when all work is over. */
+/* Judges "pending": it must be allowed, and must not be the answer once all work is over. */
 static pleat_status judge_pending(player *p, size_t bytes, unsigned stream, pleat_devptr *out)
 {
     if (p->captured != 0) {
         return PLEAT_EPENDING;
     }
-    /* A request that may not wait gets memory that no tick covers when its stream is named
-     * again. */
+    /* Only a request that may not wait can be pending: for a tick its stream must be named. */
     if (p->conf.options.wait_ms != 0) {
         blame(p, "%zu bytes on stream %u: pending, and waiting is allowed", bytes, stream);
         return PLEAT_EPENDING;
@@ -291,7 +290,7 @@ static pleat_status judge_pending(player *p, size_t bytes, unsigned stream, plea
     return st == PLEAT_ENOMEM_DEVICE ? judge_full(p, bytes, stream, out) : st;
 }
 
-/* The answer was "out of address space". Then the reserved addresses must have no place either. */
+/* Judges "out of address space": the reserved addresses must have no place either. */
 static pleat_status judge_addresses(player *p, size_t bytes, unsigned stream, pleat_devptr *out)
 {
     size_t most = player_most_granules(p);
@@ -310,7 +309,7 @@ static pleat_status judge_addresses(player *p, size_t bytes, unsigned stream, pl
     return st;
 }
 
-/* Judges a refusal. With threads the call is first made again, alone. */
+/* Judges a refusal. With threads the call is first repeated alone. */
 static pleat_status judge(player *p, pleat_status st, size_t bytes, unsigned stream,
                           pleat_devptr *out)
 {
@@ -371,7 +370,7 @@ static bool is_refusal(const player *p, pleat_status st)
            (st == PLEAT_ENOSPACE_VA && p->conf.address_bytes > 0);
 }
 
-/* Counts an operation and sometimes checks everything. False: skip it. */
+/* Counts an operation and sometimes checks everything. False: the operation is skipped. */
 static bool begin(player *p)
 {
     player_gate_enter(&p->gate);
@@ -413,7 +412,7 @@ bool play_alloc(player *p, size_t id, size_t bytes, unsigned stream)
     return st == PLEAT_OK;
 }
 
-/* First out of the model: once it is free, another thread may get it. */
+/* Frees the block, first in the model: once it is free, another thread may get its address. */
 static void free_block(player *p, player_block *b, unsigned stream)
 {
     player_gate_lock(&p->gate);
@@ -547,7 +546,7 @@ void play_begin_capture(player *p, unsigned stream, bool is_relaxed)
     if (p->captured != 0 || stream == 0 || !begin(p)) {
         return;
     }
-    p->a->ops->expect_captures(p->a, true); /* pleat cannot spare a capture unseen so far */
+    p->a->ops->expect_captures(p->a, true); /* pleat may break an unseen capture */
     if (pl_device_enter(p->dev) != PLEAT_OK ||
         pl_cu_stream_begin_capture(p->sim.drv, p->handles[stream], mode) != CU_SUCCESS) {
         blame(p, "beginning a capture");

@@ -22,15 +22,15 @@ typedef enum player_refusal { PLAYER_JUDGES, PLAYER_FORBIDS, PLAYER_COUNTS } pla
 
 typedef struct player_conf {
     uint64_t capacity_bytes; /* the device's */
-    uint64_t other_bytes;    /* of these, held by someone else */
-    size_t granule_bytes;    /* of a chunk */
-    unsigned chunk_granules; /* the driver's; 0 = 1 */
-    uint64_t address_bytes;  /* most address space; 0 = any */
+    uint64_t other_bytes;    /* the part that someone else holds */
+    size_t granule_bytes;    /* bytes of a chunk */
+    unsigned chunk_granules; /* driver granules of a chunk; 0 = 1 */
+    uint64_t address_bytes;  /* the most address space; 0 = any */
     unsigned depth;
     unsigned n_streams;
     pl_allocator_options options;
     size_t n_ids;     /* block ids are below this */
-    bool has_threads; /* calls come from several */
+    bool has_threads; /* calls come from several threads */
     player_refusal refusal;
 } player_conf;
 
@@ -40,7 +40,7 @@ typedef struct player_block {
     size_t bytes;
     unsigned stream;
     unsigned last; /* the last stream that used it */
-    bool is_used;  /* by another stream, too */
+    bool is_used;  /* another stream has used it, too */
 } player_block;
 
 typedef struct player_counts {

@@ -26,7 +26,7 @@ typedef struct replay_block {
     pleat_devptr base;
     uint64_t bytes; /* as requested */
     pl_stream *stream;
-    const void *private_in; /* of a live one */
+    const void *private_in; /* the pool of a live block */
     bool is_live;           /* false: its free is requested, not completed */
 } replay_block;
 
@@ -39,7 +39,7 @@ typedef struct replay_state {
 } replay_state;
 
 typedef struct replay {
-    pl_observer observer; /* first */
+    pl_observer observer; /* first member */
     replay_state told;
     uint64_t n_events[PL_N_ACTIONS];
     uint64_t n_private; /* blocks allocated from private pools */
@@ -47,7 +47,7 @@ typedef struct replay {
     char why[256]; /* empty = all is well */
 } replay;
 
-void replay_init(replay *r); /* it is on */
+void replay_init(replay *r); /* it is switched on */
 /* The private pool is gone: its blocks now belong to no pool. */
 void replay_release(replay *r, const pl_private *pool);
 /* `is_alone`: no other thread is at work, so even a visit without pieces can be compared. */

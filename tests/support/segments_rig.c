@@ -22,7 +22,7 @@ static void add_lane(uint32_t number)
     ck_assert_ptr_nonnull(lane);
     lane->number = number;
     lane->next_tick = 1;
-    lane->recorded_tick = UINT64_MAX - 1; /* covers everything freed */
+    lane->recorded_tick = UINT64_MAX - 1; /* this tick covers everything freed */
     rig.lanes[number - 1] = lane;
     rig.n_lanes++;
     for (int kind = 0; kind < PL_N_CLASSES; kind++) {
@@ -107,7 +107,7 @@ static void make_live(pl_block *b, char letter)
     pl_stats_add(rig.stats.requested_bytes, pool, b->requested);
 }
 
-/* Lane 1 owns it, lane 2 uses it, too. */
+/* Lane 1 owns the block; lane 2 uses it, too. */
 static void make_shared(pl_block *b)
 {
     pl_segment_become(b->segment, &rig.store, b, PL_BLOCK_LIVE);
@@ -149,7 +149,7 @@ static void make_other(pl_block *b, char letter)
     }
 }
 
-/* While the segment is drawn, free blocks count as live ones without user: runs end there. */
+/* While the segment is drawn, free blocks count as live ones that nobody uses: runs end at them. */
 static void make_block(pl_block *b, char letter)
 {
     if (is_live(letter)) {
@@ -163,7 +163,7 @@ static void make_block(pl_block *b, char letter)
     }
 }
 
-/* The drawing without bars, and where blocks begin in it. */
+/* Removes the bars and colons of a drawing; starts: where blocks begin. */
 static size_t strip(const char *drawing, char *letters, bool *starts)
 {
     size_t n = 0;

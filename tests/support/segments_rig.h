@@ -28,12 +28,12 @@ enum {
 
 extern pl_space rig;
 
-void rig_open(void);  /* RIG_LANES lanes, each with its two areas, and no segment */
-void rig_close(void); /* no host memory is left */
+void rig_open(void);  /* RIG_LANES lanes with two areas each, and no segment */
+void rig_close(void); /* asserts that no host memory is left */
 
 /* Draw a segment of that lane's area; its addresses are above those drawn before. */
 pl_segment *rig_draw_in(uint32_t lane, pl_class class, const char *drawing);
-pl_segment *rig_draw(const char *drawing); /* the large area of lane 1 */
+pl_segment *rig_draw(const char *drawing); /* draws in the large area of lane 1 */
 /* Draw the current state: bars, and colons between neighbours of one letter. The text of the last
  * four calls is kept. */
 const char *rig_show(const pl_segment *seg);

@@ -8,7 +8,7 @@ typedef struct holding {
     player *p;
     size_t first_id;
     size_t n_calls;
-    size_t live[SEQUENCE_IDS]; /* minus first_id, like all of these */
+    size_t live[SEQUENCE_IDS]; /* ids minus first_id, in all these arrays */
     uint64_t bytes_of[SEQUENCE_IDS];
     size_t spare[SEQUENCE_IDS];
     size_t n_live;
@@ -39,7 +39,7 @@ static bool get(holding *h, uint64_t bytes, unsigned stream)
     return play_alloc(h->p, h->first_id + id, bytes, stream);
 }
 
-/* The i-th oldest is not held any more; returns its id. */
+/* Drops the i-th oldest block; returns its id. */
 static size_t let_go(holding *h, size_t i)
 {
     size_t id = h->live[i];
@@ -109,7 +109,7 @@ static size_t size_of(player *p, random_source *r, size_mix mix, uint64_t live_b
             bytes *= 2;
         }
         break;
-    case MIX_EDGES: /* whole granules, plus or minus a little */
+    case MIX_EDGES: /* near a multiple of the granule */
         bytes = size_near(r, granule * random_spread(r, most / granule));
         break;
     case MIX_FRACTIONS:
@@ -174,7 +174,7 @@ static void churn_free(holding *h, random_source *r, const phase *ph)
     put(h, i);
 }
 
-/* A captured stream continues like any other. */
+/* Begins or ends a capture; the captured stream goes on making calls like any other. */
 static void churn_capture(player *p, random_source *r)
 {
     unsigned stream = any_stream(p, r);
@@ -362,7 +362,7 @@ void sequence_robson(player *p, random_source *r, const sequence_shape *shape)
 
 /* ---- pins ----------------------------------------------------------------------------------- */
 
-/* Fills memory with pairs, a quantum beside the rest of `period`; frees all large blocks, and all
+/* Fills memory with pairs, each a quantum and the rest of `period`; frees all large blocks and all
  * but one in `keep` of the quanta; then asks for blocks of many granules. */
 static void pin_round(holding *h, random_source *r, const sequence_shape *shape, size_t period,
                       size_t keep)

@@ -14,7 +14,7 @@ enum { SEQUENCE_IDS = 4096 };
 typedef struct sequence_shape {
     uint64_t live_bytes;
     size_t n_ops;
-    size_t first_id; /* of SEQUENCE_IDS that are its own */
+    size_t first_id; /* its ids are the SEQUENCE_IDS from here on */
     bool may_change_limit;
 } sequence_shape;
 
@@ -36,7 +36,7 @@ void sequence_tide(player *p, random_source *r, const sequence_shape *shape);
 /* Whole granules only. */
 void sequence_whole(player *p, random_source *r, const sequence_shape *shape);
 
-extern const sequence sequences[]; /* those in which a refusal may be right */
+extern const sequence sequences[]; /* sequences in which a refusal may be right */
 extern const unsigned n_sequences;
 
 #endif

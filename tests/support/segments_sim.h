@@ -20,7 +20,7 @@ typedef struct pleat_fixture {
     pl_allocator *a;
     pl_stream *streams[PLEAT_N_STREAMS]; /* [0] is the legacy default stream */
     cu_stream handles[PLEAT_N_STREAMS];
-    bool has_failed_undo; /* set by tests in which the driver refuses to take things back */
+    bool has_failed_undo; /* set by tests whose driver refuses to take things back */
 } pleat_fixture;
 
 extern pleat_fixture pleat;

@@ -1,5 +1,5 @@
-"""What the programs share that run under LD_PRELOAD=libpleat_runtime.so: the allocator that the
-parent names in ON_SIM_ALLOCATOR, and a look at the simulator behind it."""
+"""What the programs under LD_PRELOAD=libpleat_runtime.so share: the allocator that the parent names
+in ON_SIM_ALLOCATOR, and the counts of the simulator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ simulator = ctypes.CDLL(os.environ["PLEAT_SIM_LIBRARY"])
 
 
 class Counts(ctypes.Structure):
-    """pleat_sim_counts."""
+    """The struct pleat_sim_counts."""
 
     _fields_ = [(name, ctypes.c_uint64) for name in FIELDS]
 
@@ -52,7 +52,7 @@ def library() -> ctypes.CDLL:
 
 
 def use_pleat() -> None:
-    """pleat's hooks in the place of PyTorch's cache, before the first use of the device."""
+    """Replace PyTorch's cache by pleat's hooks; call it before the first use of the device."""
     pluggable = torch.cuda.memory.CUDAPluggableAllocator(
         os.environ["PLEAT_LIBRARY"], "pleat_torch_malloc", "pleat_torch_free"
     )
@@ -64,7 +64,7 @@ def use_pleat() -> None:
 
 
 def give_back() -> None:
-    """All that PyTorch keeps: results on their way, the matrix library's workspaces, caches."""
+    """Give back all that PyTorch keeps: pending results, workspaces of cuBLAS, caches."""
     torch.cuda.synchronize()
     if ALLOCATOR != "pleat":
         torch._C._cuda_clearCublasWorkspaces()

@@ -40,7 +40,7 @@ def environment(allocator: str, sim: str) -> dict[str, str]:
 
 
 def run(program: str, *arguments: str, allocator: str, sim: str = "", **extra: str) -> str:
-    """Run programs/PROGRAM.py; what it prints. Fails the test unless it exits with 0."""
+    """Run programs/PROGRAM.py and return its output. Fails the test unless it exits with 0."""
     done = subprocess.run(
         [sys.executable, str(HERE / "programs" / f"{program}.py"), *arguments],
         env={**environment(allocator, sim), "PYTHONPATH": str(HERE), **extra},

@@ -1,6 +1,6 @@
-"""The allocators called torch-native and torch-expandable are PyTorch's own cache, to the byte: they
-place every block where it does, and ask the driver for the same, in the same order, with the same
-answers. Freeing waits for the device's work here, as it does in the runtime that PyTorch calls."""
+"""The allocators torch-native and torch-expandable act as PyTorch's own cache does, to the byte:
+they place every block at the same address, and make the same driver calls in the same order, with
+the same results. A free of device memory waits for the device's work, as in the CUDA runtime."""
 # labels: python torch
 
 import pytest
@@ -8,7 +8,7 @@ from on_sim import run
 
 PLENTY = "160G"
 COLLECTED = "per_process_memory_fraction:0.5,garbage_collection_threshold:0.6"
-SCARCE = "450M"  # too little: releases, retries, refusals
+SCARCE = "450M"  # too little memory: releases, retries, refusals
 
 
 def driver_calls(

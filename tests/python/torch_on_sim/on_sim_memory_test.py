@@ -12,7 +12,7 @@ def test_the_classic_cache_moves_its_statistics_by_the_byte() -> None:
 
 @every_allocator
 def test_the_device_fills_and_empties(allocator: str) -> None:
-    # 16 GiB and what expandable segments need for that: whole chunks of 20 MiB.
+    # 16 GiB, rounded up to chunks of 20 MiB, which expandable segments need.
     run("memory", allocator=allocator, sim="capacity:16400M")
 
 

@@ -1,5 +1,5 @@
-"""Every call of the CUDA runtime that PyTorch is linked with is simulated, and the preloaded object
-has no other names than those: it stands before all libraries of the program."""
+"""Every call of the CUDA runtime that PyTorch is linked with is simulated. The preloaded object
+exports no other names: they would replace those of all libraries of the program."""
 # labels: python torch
 
 import re
@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 LIBRARIES = ("libc10_cuda.so", "libtorch_cuda.so", "libtorch_cuda_linalg.so", "libtorch_python.so")
 OURS = re.compile(r"(__)?cuda[A-Z]\w*|cublas[A-Z]\w*")
-# Copies between the host and matrices, with sizes for first parameters: MAGMA's, not PyTorch's.
+# Copies between host and matrices whose first parameters are sizes: MAGMA uses them, not PyTorch.
 NOT_OURS = re.compile(r"cublas[GS]et(Matrix|Vector)Async")
 
 

@@ -45,7 +45,7 @@ def test_a_large_model_needs_no_memory_of_the_host() -> None:
 
 
 def test_a_rank_of_eight_holds_an_eighth_of_the_weights() -> None:
-    weights = 8 * 2048 * 2048 * 4  # with AdamW's two averages three times that
+    weights = 8 * 2048 * 2048 * 4  # AdamW's two averages make it three times that
     one = int(run("sharded", "1", allocator="native", sim="capacity:4G"))
     eight = int(run("sharded", "8", allocator="native", sim="capacity:4G"))
     assert 3 * weights <= one < 3.3 * weights

@@ -1,4 +1,4 @@
-"""CUDA graphs: captured work runs at each replay, its memory stays with the graph."""
+"""CUDA graphs: captured work runs at each replay, and its memory belongs to the graph."""
 
 import torch
 from child import counts, give_back, physical_bytes
@@ -75,4 +75,4 @@ a_memory_pool_is_apart()
 give_back()
 assert physical_bytes() == 0, physical_bytes()
 assert counts().hazards == 0
-forbidden_calls_break_a_capture()  # the last: PyTorch's pools do not recover from it
+forbidden_calls_break_a_capture()  # comes last: PyTorch's pools do not recover

@@ -1,4 +1,4 @@
-"""What holds under every allocator: the device fills to its end, is usable afterwards, and holds
+"""Under every allocator the device can be filled to its end, is usable afterwards, and holds
 nothing when all is given back."""
 
 import torch
@@ -18,7 +18,7 @@ def fill() -> list[torch.Tensor]:
             block = gibibyte()
         except torch.cuda.OutOfMemoryError:
             return kept
-        if block.data_ptr() == 0:  # what PyTorch makes of a plug-in's refusal
+        if block.data_ptr() == 0:  # PyTorch's answer when a plug-in refuses
             return kept
         kept.append(block)
     raise AssertionError("the device has no end")

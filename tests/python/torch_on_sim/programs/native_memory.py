@@ -1,5 +1,5 @@
-"""What PyTorch's own tests say of its cache, to the byte; and that the device holds what the cache
-says it holds. For the classic cache."""
+"""For the classic cache: what PyTorch's own tests expect of it, to the byte, and that the device
+holds what the cache says it holds."""
 
 import torch
 from child import give_back, n_calls, physical_bytes

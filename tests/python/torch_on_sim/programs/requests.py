@@ -1,8 +1,8 @@
 """One sequence of requests, either of PyTorch or of pleat's C interface (argument 1: torch or
 pleat). Prints where each block lies in its segment, and what the allocator asked the driver for.
 
-Arguments: who, streams, requests, seed. Frees are of any age; a part of what is freed was used on
-another stream before; the device is smaller than what the requests come to."""
+Arguments: who, streams, requests, seed. Blocks of any age are freed, some after a use on another
+stream. The device is smaller than the sum of the requests."""
 
 import ctypes
 import os
@@ -14,7 +14,7 @@ import child
 import torch
 
 MIB = 1 << 20
-# Not cuMemUnmap: PyTorch unmaps chunk by chunk, pleat a whole run of them at once.
+# Without cuMemUnmap: PyTorch unmaps chunk by chunk, pleat a whole run of chunks at once.
 CALLS = {
     "cuMemAlloc": "bytes",
     "cuMemFree": "",
@@ -25,7 +25,7 @@ CALLS = {
 
 
 class Who(Protocol):
-    """An allocator; what a block is, is its own affair."""
+    """An allocator, with blocks of a type of its own."""
 
     def malloc(self, n: int, stream: torch.cuda.Stream) -> Any: ...
     def address(self, block: Any) -> int: ...
@@ -35,7 +35,7 @@ class Who(Protocol):
 
 
 class Torch:
-    """A tensor of bytes is a block."""
+    """PyTorch: a block is a tensor of bytes."""
 
     def malloc(self, n: int, stream: torch.cuda.Stream) -> torch.Tensor | None:
         with torch.cuda.stream(stream):
@@ -51,14 +51,14 @@ class Torch:
         block.record_stream(stream)
 
     def free(self, block: torch.Tensor) -> None:
-        pass  # the last reference is the caller's
+        pass  # the caller drops the last reference
 
     def reset(self) -> None:
         torch.cuda.empty_cache()
 
 
 class Pleat:
-    """A block is its address, size and stream."""
+    """pleat: a block is its address, size and stream."""
 
     def __init__(self) -> None:
         self.lib = child.library()
@@ -92,7 +92,7 @@ def work(address: int, n: int, stream: torch.cuda.Stream) -> None:
 
 
 def place(address: int) -> int:
-    """Where in the segment, or the chunk of a growing one, that address is."""
+    """The offset of the address in its segment, or in the chunk of a growing segment."""
     base, extent = ctypes.c_uint64(), ctypes.c_uint64()
     found = child.simulator.cuMemGetAddressRange_v2(
         ctypes.byref(base), ctypes.byref(extent), ctypes.c_uint64(address)
@@ -107,7 +107,7 @@ def size() -> int:
 
 
 def warm(who: Who) -> int:
-    """Let both find out what the device can do; how many calls that took."""
+    """Let PyTorch and the allocator ask what the device can do; returns the number of calls."""
     torch.cuda.init()
     torch.cuda.synchronize()
     block = who.malloc(1, torch.cuda.default_stream())

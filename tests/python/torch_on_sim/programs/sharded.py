@@ -1,5 +1,6 @@
-"""Rank 0 of several, its model sharded over all: FSDP over PyTorch's own fake process group, which
-has collectives that move nothing. Argument: the number of ranks. Prints the parameters' bytes."""
+"""Rank 0 of several, with a model sharded over all of them: FSDP over PyTorch's own fake process
+group, whose collectives move nothing. Argument: the number of ranks. Prints the bytes of the
+parameters."""
 
 import os
 import sys
@@ -27,4 +28,4 @@ for _ in range(3):
 torch.cuda.synchronize()
 print(torch.cuda.memory_allocated(), flush=True)
 assert child.counts().hazards == 0
-os._exit(0)  # the engine's thread may still be letting Python's hooks go, and would abort at an end
+os._exit(0)  # at a normal end the engine's thread might abort while it drops Python's hooks

@@ -1,5 +1,5 @@
 """A few steps of training: a small decoder, or GPT-2 medium with the argument "medium". Kernels
-compute nothing, so every loss is 0; every allocation is the real one. Prints figures as JSON."""
+compute nothing, so every loss is 0, but every allocation is real. Prints figures as JSON."""
 
 from __future__ import annotations
 
