@@ -46,7 +46,8 @@ static void carve_next(pl_space *space, pl_flight *f, pl_block *b, pleat_devptr 
     }
     end = pl_block_end(b) < end ? pl_block_end(b) : end;
     size_t n_pin = is_hole ? (size_t)((end - at) >> seg->granule_log2)
-                           : pl_segment_count_loose(seg, at, end);
+                           : pl_segment_count_loose(seg, at, end) +
+                                 pl_segment_count_loose_beside(seg, at, end);
     b = pl_carve_out(space, b, at, end);
     f->first = f->first != NULL ? f->first : b;
     f->last = b;
@@ -185,8 +186,16 @@ static void use_room(pl_flight *f, unsigned order)
     }
 }
 
-/* Of the n granules from g on, which begins a chunk, those of the chunks at their start that find
- * room in the place, and are wholly among them. */
+/* A chunk of the order could be taken, but finds no room. */
+static void leave(pl_flight *f, unsigned order)
+{
+    if (f->left_order == 0 || order < f->left_order) {
+        f->left_order = order;
+    }
+}
+
+/* Of the n usable granules from g on, which begins a chunk, those of the chunks at their start that
+ * find room in the place, and are wholly among them. */
 static size_t fitting_granules(pl_flight *f, const pl_segment *seg, size_t g, size_t n)
 {
     size_t n_have = f->n_have;
@@ -201,6 +210,9 @@ static size_t fitting_granules(pl_flight *f, const pl_segment *seg, size_t g, si
         pl_lock_touch(1);
     }
     f->n_have = n_have; /* take_run counts them */
+    if (g == from && pl_segment_chunk_to(seg, g) <= end) {
+        leave(f, seg->orders[g]);
+    }
     return g - from;
 }
 
@@ -235,8 +247,9 @@ static pleat_status take_in_segment(pl_space *space, pl_flight *f, pl_segment *s
             return st;
         }
         pl_block *b = pl_segment_find(seg, pl_segment_address(seg, g));
-        size_t n = usable_granules(seg, b, g, pl_flight_missing(f), f->usable);
         size_t next = pl_segment_chunk_to(seg, g);
+        size_t most = pl_flight_missing(f) > next - g ? pl_flight_missing(f) : next - g;
+        size_t n = usable_granules(seg, b, g, most, f->usable);
         if (seg->has_large) {
             n = fitting_granules(f, seg, g, n);
         }

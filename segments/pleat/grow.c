@@ -35,11 +35,11 @@
 #include "segments/pleat/grow.h"
 
 #include "segments/pleat/flight.h"
-#include "segments/pleat/granule.h"
 #include "segments/pleat/handover.h"
 #include "segments/pleat/place.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/shortage.h"
+#include "segments/pleat/sizing.h"
 #include "segments/pleat/trim.h"
 
 enum {
@@ -94,45 +94,23 @@ static size_t slack(const pl_space *space, size_t cap, size_t n_pin)
 }
 
 /* Granules to map beyond a place that ends in its segment's last hole: 1/256 of what is held. */
-static size_t extra_of(const pl_space *space, const pl_place *place, size_t bytes, size_t allowed)
+static size_t extra_of(const pl_space *space, const pl_request *rq, const pl_place *place,
+                       size_t allowed)
 {
-    const pl_block *b = pl_segment_hole_at(place->segment, place->at + bytes - 1);
-    size_t extra = space->n_chunks >> EXTRA_LOG2;
+    pleat_devptr end = pl_segment_ceil(place->segment, place->at + rq->bytes);
+    const pl_block *b = pl_segment_hole_at(place->segment, place->at + rq->bytes - 1);
+    size_t extra = rq->tried.n_round;
 
-    if (b == NULL || b->next != NULL || allowed < place->n_new) {
+    if (b == NULL) {
         return 0;
     }
-    allowed -= place->n_new;
-    extra = extra < allowed ? extra : allowed;
-    pleat_devptr end = pl_segment_ceil(place->segment, place->at + bytes);
+    if (b->next == NULL && allowed > place->n_new && rq->pool == NULL && extra == 0) {
+        allowed -= place->n_new;
+        extra = space->n_chunks >> EXTRA_LOG2;
+        extra = extra < allowed ? extra : allowed;
+    }
     size_t room = (size_t)((pl_block_end(b) - end) >> place->segment->granule_log2);
     return extra < room ? extra : room;
-}
-
-/* How large chunks may be: the fuller the device, the smaller, since what lives in a part of a chunk
- * keeps all of it. */
-static unsigned most_order(const pl_space *space, size_t cap)
-{
-    static const struct {
-        unsigned permille;
-        unsigned order;
-    } steps[] = {
-        { 500, 5 },
-        { 700, 3 },
-        { 850, 2 },
-        { 950, 1 },
-    };
-    size_t held = space->n_chunks + space->n_creating;
-    unsigned order = 0;
-
-    if (space->options.chunks == PL_CHUNKS_GRANULE) {
-        return 0;
-    }
-    for (size_t i = 0; i < sizeof steps / sizeof *steps && order == 0; i++) {
-        order = held * 1000 < cap * steps[i].permille ? steps[i].order : 0;
-    }
-    unsigned most = pl_order_of(held / space->options.chunk_share + 1);
-    return order < most ? order : most;
 }
 
 /* ---- where ----------------------------------------------------------------------------------- */
@@ -374,6 +352,16 @@ static pl_step fail(pl_space *space, pl_request *rq, const pl_pace *pace, pleat_
     return pl_shortage_relieve(space, rq, PLEAT_ENOMEM_DEVICE, st);
 }
 
+/* Chunks could be taken, but all have more granules than are missing. The place may get more than it
+ * needs, once, if it ends in a hole. */
+static bool may_round(const pl_request *rq, const pl_flight *f, size_t n_missing)
+{
+    const pl_block *b = pl_segment_hole_at(f->place.segment, f->place.at + rq->bytes - 1);
+
+    return f->left_order > 0 && (size_t)1 << f->left_order > n_missing &&
+           rq->tried.n_round == 0 && b != NULL;
+}
+
 /* Reserve the place that was found, and collect its chunks. */
 static pl_step use_place(pl_space *space, pl_request *rq, pl_flight *f, size_t cap, pl_block **out,
                          pleat_status *st)
@@ -384,8 +372,8 @@ static pl_step use_place(pl_space *space, pl_request *rq, pl_flight *f, size_t c
     if (f->pace->has_breathed) {
         f->place.first = pl_segment_find(f->place.segment, f->place.at);
     }
-    f->n_extra = rq->pool == NULL ? extra_of(space, &f->place, rq->bytes, allowed) : 0;
-    f->most_order = most_order(space, cap);
+    f->n_extra = extra_of(space, rq, &f->place, allowed);
+    f->most_order = pl_sizing_order(space, cap);
     *st = pl_flight_reserve(space, f);
     if (*st == PLEAT_EPENDING) {
         rq->tried.n_foiled++;
@@ -402,6 +390,10 @@ static pl_step use_place(pl_space *space, pl_request *rq, pl_flight *f, size_t c
     pl_flight_rollback(space, f);
     if (wants_order) {
         return order_early(space, rq, n_missing);
+    }
+    if (*st == PLEAT_OK && may_round(rq, f, n_missing)) {
+        rq->tried.n_round = f->n_extra + ((size_t)1 << f->left_order) - n_missing;
+        return PL_STEP_AGAIN;
     }
     return *st != PLEAT_OK ? PL_STEP_DONE : fail(space, rq, f->pace, st);
 }

@@ -277,7 +277,7 @@ typedef struct goal {
 static size_t missing(const pl_space *space, const goal *to)
 {
     if (to->is_idle) {
-        size_t n = space->n_idle + to->n_so_far;
+        size_t n = space->idle[0].n + to->n_so_far;
         return to->keep > n ? to->keep - n : 0;
     }
     return space->n_chunks > to->keep ? space->n_chunks - to->keep : 0;
@@ -358,6 +358,9 @@ void pl_trim_gather(pl_space *space, size_t n_chunks, uint32_t wait_ms)
     (void)quiesce(space, wait_ms);
     pl_flying flying;
     pl_space_take_off(space, &flying);
+    if (space->n_idle > space->idle[0].n) {
+        st = release_idle(space, 0, &to.n_so_far);
+    }
     pl_pace pace;
     pl_pace_begin(space, &pace, false);
     for (uint32_t i = 0; i < space->n_segments && st == PLEAT_OK; i++) {
