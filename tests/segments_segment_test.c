@@ -181,7 +181,7 @@ START_TEST(tables_grow_and_keep_what_they_knew)
 {
     pl_segment *seg = open_hole();
     seg->chunks[1] = 99;
-    seg->taken_at[1] = 98;
+    seg->parts[1] = 98;
     for (size_t g = 2; g < FAR; g *= 3) {
         pl_segment_use_tables(&rig.host, seg, pl_segment_address(seg, g));
         ck_assert_uint_ge(seg->n_rooms, g + 2);
@@ -191,7 +191,7 @@ START_TEST(tables_grow_and_keep_what_they_knew)
         ck_assert_ptr_eq(seg->last[g], high);
         ck_assert_ptr_eq(seg->last[0], seg->first);
         ck_assert_uint_eq(seg->chunks[1], 99);
-        ck_assert_uint_eq(seg->taken_at[1], 98);
+        ck_assert_uint_eq(seg->parts[1], 98);
         ck_assert_uint_eq(seg->chunks[seg->n_rooms - 1], 0);
         ck_assert_ptr_null(seg->last[seg->n_rooms - 1]);
     }

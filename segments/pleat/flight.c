@@ -4,6 +4,7 @@
 #include "segments/pleat/carve.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/run.h"
+#include "segments/pleat/sizing.h"
 
 /* ---- the place ----------------------------------------------------------------------------- */
 
@@ -223,6 +224,7 @@ static void take_run(pl_space *space, pl_flight *f, pl_block *b, size_t g, size_
     pleat_devptr end = pl_segment_address(seg, g + n);
 
     f->n_have += n;
+    f->n_taken += n;
     for (;;) {
         pleat_devptr stop = pl_block_end(b) < end ? pl_block_end(b) : end;
         b = pl_carve_out(space, b, at, stop);
@@ -369,7 +371,7 @@ pl_block *pl_flight_commit(pl_space *space, pl_flight *f)
 
     retire_victims(space, f);
     seg->has_large = seg->has_large || f->has_large;
-    space->n_grown_back += f->n_grown_back;
+    pl_sizing_note_taken(space, f->n_taken);
     pl_block *b = join_place(space, f);
     pl_block_store_put(&space->store, f->spare);
     pl_segment_become(seg, &space->store, b, PL_BLOCK_LIVE);

@@ -46,8 +46,6 @@ enum {
     LEAST_SEGMENT = 64, /* granules */
     NEARLY_LOG2 = 4,
     EXTRA_LOG2 = 8,
-    GROWN_BACK_LOG2 = 6,
-    GROWN_BACK_LEAST = 8, /* granules: 1/64 of a small peak is none */
     FRUGAL_PERMILLE = 1050,
     BALANCED_PERMILLE = 1100
 };
@@ -73,7 +71,7 @@ static size_t room_below(const pl_space *space, size_t target)
 
 /* Chunks that may be created before any is taken. Up to a limit, if one is set, since that memory
  * was granted; else up to the most granules ever pinned, with a slack that keeps the start cheap,
- * plus the granules that were taken and came back. */
+ * plus what a steady program is let grow (sizing.h). */
 static size_t slack(const pl_space *space, size_t cap, size_t n_pin)
 {
     size_t pinned = space->n_pinned + n_pin;
@@ -84,18 +82,30 @@ static size_t slack(const pl_space *space, size_t cap, size_t n_pin)
     if (space->options.growth == PL_GROWTH_AMPLE || space->limit_bytes != 0 || is_nearly_full) {
         return room_below(space, cap);
     }
-    size_t target = peak + peak * space->options.keep_permille / 1000;
-    if (space->options.growth == PL_GROWTH_BALANCED) {
-        size_t most = peak >> GROWN_BACK_LOG2;
-        most = most > GROWN_BACK_LEAST ? most : GROWN_BACK_LEAST;
-        target += space->n_grown_back < most ? space->n_grown_back : most;
-    }
+    size_t target = peak + peak * space->options.keep_permille / 1000 + space->n_to_grow;
     return room_below(space, target < cap ? target : cap);
 }
 
-/* Granules to map beyond a place that ends in its segment's last hole: 1/256 of what is held. */
+/* What a run of n granules, and at most `extra` more, gets so that few chunks of at most the order
+ * fill it: no more than whole chunks of the largest order that n allows. */
+static size_t round_run(size_t n, size_t extra, unsigned order)
+{
+    enum { LARGE_ORDER = 3 }; /* smaller ones gain too little for a growth that is cut short */
+    size_t total = n + extra;
+
+    if (order < LARGE_ORDER) {
+        return extra;
+    }
+    while (total >> order << order < n) {
+        order--;
+    }
+    return (total >> order << order) - n;
+}
+
+/* Granules to map beyond a place that ends in a hole: 1/256 of what is held, if it is the segment's
+ * last hole; or so many that a large chunk fits. */
 static size_t extra_of(const pl_space *space, const pl_request *rq, const pl_place *place,
-                       size_t allowed)
+                       size_t allowed, unsigned order)
 {
     pleat_devptr end = pl_segment_ceil(place->segment, place->at + rq->bytes);
     const pl_block *b = pl_segment_hole_at(place->segment, place->at + rq->bytes - 1);
@@ -110,7 +120,13 @@ static size_t extra_of(const pl_space *space, const pl_request *rq, const pl_pla
         extra = extra < allowed ? extra : allowed;
     }
     size_t room = (size_t)((pl_block_end(b) - end) >> place->segment->granule_log2);
-    return extra < room ? extra : room;
+    extra = extra < room ? extra : room;
+    if (rq->tried.n_round > 0) {
+        return extra;
+    }
+    pleat_devptr low = pl_segment_floor(place->segment, place->at);
+    low = low > b->base ? low : b->base;
+    return round_run((size_t)((end - low) >> place->segment->granule_log2), extra, order);
 }
 
 /* ---- where ----------------------------------------------------------------------------------- */
@@ -230,7 +246,7 @@ static bool may_order_early(pl_space *space, const pl_request *rq, size_t missin
 static bool takes_all(const pl_space *space, const pl_request *rq, const pl_flight *f)
 {
     bool is_young = rq->lane->n_lifetime < PL_LANE_YOUNG;
-    size_t n_needed = space->peak_pinned + (is_young ? 0 : space->n_grown_back);
+    size_t n_needed = space->peak_pinned + (is_young ? 0 : space->n_to_grow);
 
     return pl_space_has_many_lanes(space) && space->options.growth != PL_GROWTH_AMPLE &&
            is_too_much(space, pl_flight_missing(f), n_needed);
@@ -292,7 +308,6 @@ static pl_step extend(pl_space *space, pl_request *rq, pleat_status *st)
 static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **out,
                       pleat_status *st)
 {
-    f->stamp = pl_budget_stamp(&space->budget);
     pl_lock_release(&space->lock);
     *st = pl_flight_fly(space, f);
     pl_lock_acquire(&space->lock);
@@ -358,8 +373,8 @@ static bool may_round(const pl_request *rq, const pl_flight *f, size_t n_missing
 {
     const pl_block *b = pl_segment_hole_at(f->place.segment, f->place.at + rq->bytes - 1);
 
-    return f->left_order > 0 && (size_t)1 << f->left_order > n_missing &&
-           rq->tried.n_round == 0 && b != NULL;
+    return f->left_order > 0 && (size_t)1 << f->left_order > n_missing && rq->tried.n_round == 0 &&
+           b != NULL;
 }
 
 /* Reserve the place that was found, and collect its chunks. */
@@ -372,8 +387,8 @@ static pl_step use_place(pl_space *space, pl_request *rq, pl_flight *f, size_t c
     if (f->pace->has_breathed) {
         f->place.first = pl_segment_find(f->place.segment, f->place.at);
     }
-    f->n_extra = extra_of(space, rq, &f->place, allowed);
     f->most_order = pl_sizing_order(space, cap);
+    f->n_extra = extra_of(space, rq, &f->place, allowed, f->most_order);
     *st = pl_flight_reserve(space, f);
     if (*st == PLEAT_EPENDING) {
         rq->tried.n_foiled++;
