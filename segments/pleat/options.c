@@ -5,7 +5,7 @@
 
 static const char *const growth_words[] = { "balanced", "frugal", "ample", NULL };
 static const char *const cross_words[] = { "order", "settled", NULL };
-static const char *const chunk_words[] = { "mixed", "granule", NULL };
+static const char *const chunk_words[] = { "granule", "mixed", NULL };
 static const char *const capture_words[] = { "ask", "told", NULL };
 
 /* clang-format off */

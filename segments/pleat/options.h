@@ -6,7 +6,7 @@
 
 typedef enum pl_growth { PL_GROWTH_BALANCED, PL_GROWTH_FRUGAL, PL_GROWTH_AMPLE } pl_growth;
 typedef enum pl_cross_stream { PL_CROSS_ORDER, PL_CROSS_SETTLED } pl_cross_stream;
-typedef enum pl_chunks { PL_CHUNKS_MIXED, PL_CHUNKS_GRANULE } pl_chunks;
+typedef enum pl_chunks { PL_CHUNKS_GRANULE, PL_CHUNKS_MIXED } pl_chunks;
 typedef enum pl_capture_ask { PL_CAPTURE_ASK, PL_CAPTURE_TOLD } pl_capture_ask;
 
 typedef struct pl_pleat_options {
