@@ -107,6 +107,9 @@ def summary_of(rows, allocator):
                                           if row["memory"] == size)
     out["host_syncs_at_1.02x"] = sum(int(row["host_syncs"]) for row in tight)
     out["device_ops_per_1000"] = geometric_mean(numbers(free, "device_ops_per_1000"))
+    for key in ("driver_ms", "later_driver_ms"):
+        out[key] = math.fsum(numbers(free, key))
+    out["longest_driver_ms"] = max(numbers(free, "longest_driver_ms"))
     out["ns_per_event"] = geometric_mean(numbers(free, "ns_per_event"))
     out["hazards"] = sum(int(row["hazards"]) for row in mine)
     return out
@@ -122,14 +125,15 @@ def cell(value, places=3):
 def summary_table(rows):
     lines = ["| allocator | least device / live: mean | worst | resident / live: mean | worst | "
              + " | ".join(f"completes at {size}" for size in SIZES)
-             + " | host syncs at 1.02x | device ops / 1,000 events |",
-             "|---|" + "---:|" * (6 + len(SIZES))]
+             + " | host syncs at 1.02x | device ops / 1,000 events | driver ms | later ms |",
+             "|---|" + "---:|" * (8 + len(SIZES))]
     for row in rows:
         bold = "**" if row["allocator"] == "pleat" else ""
         cells = [cell(row[key]) for key in ("least_mean", "least_worst", "resident_mean",
                                             "resident_worst")]
         cells += [f"{row[f'completed_at_{size}']} of {row['traces']}" for size in SIZES]
         cells += [cell(row["host_syncs_at_1.02x"]), cell(row["device_ops_per_1000"], 2)]
+        cells += [cell(row[key], 0) for key in ("driver_ms", "later_driver_ms")]
         lines.append("| " + " | ".join(f"{bold}{text}{bold}"
                                        for text in [row["allocator"], *cells]) + " |")
     return lines
@@ -165,10 +169,14 @@ def resident_table(rows):
 
 def tables(ab, summary, resident):
     where = "a simulated GPU" if {row["driver"] for row in ab} == {"sim"} else "a GPU"
+    times = "They are modelled, by `vmm/sim/costs/a100.cost`." if where == "a simulated GPU" else \
+        "They are measured."
     shown = [row["allocator"] for row in summary if not row["allocator"].startswith("mxnet19")]
     return "\n".join([
         f"The {summary[0]['traces']} bundled traces, replayed on {where}:", "",
         *summary_table([row for row in summary if row["allocator"] in shown]), "",
+        "`driver ms`, `later ms`: time in the driver's calls, all traces together, in the first pass",
+        f"over each and in a second one. {times}", "",
         "Trace by trace, the least device memory with which it completes, over its peak live bytes:",
         "", *least_table(ab, shown), "",
         "What a free and an allocation cost among so many free blocks:", "",

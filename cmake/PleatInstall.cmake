@@ -48,7 +48,4 @@ if(TARGET pleat_command AND NOT PLEAT_SANITIZE)
         PATTERN __pycache__ EXCLUDE)
 endif()
 
-file(GLOB cost_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/vmm/sim/costs/*.cost")
-if(cost_files)
-    install(FILES ${cost_files} DESTINATION "${CMAKE_INSTALL_DATADIR}/pleat/costs")
-endif()
+install(FILES ${cost_files} DESTINATION "${CMAKE_INSTALL_DATADIR}/pleat/costs")

@@ -65,19 +65,31 @@ static void check_keys(const json_t *object, const char *const *keys, size_t n)
 }
 
 static const char *const record_keys[] = {
-    "trace",           "allocator",
-    "driver",          "memory_bytes",
-    "peak_live_bytes", "peak_reserved_bytes",
-    "oom_count",       "events",
-    "device_ops",      "calls",
-    "bytes_created",   "bytes_mapped",
-    "alloc_retries",   "host_syncs",
-    "stream_waits",    "hazards",
-    "driver_us",       "ns_per_event",
-    "loop_device_ops", "least_memory_bytes",
+    "trace",
+    "allocator",
+    "driver",
+    "memory_bytes",
+    "peak_live_bytes",
+    "peak_reserved_bytes",
+    "oom_count",
+    "events",
+    "device_ops",
+    "calls",
+    "bytes_created",
+    "bytes_mapped",
+    "alloc_retries",
+    "host_syncs",
+    "stream_waits",
+    "hazards",
+    "driver_ms",
+    "later_driver_ms",
+    "longest_driver_ms",
+    "ns_per_event",
+    "loop_device_ops",
+    "least_memory_bytes",
     "ratio",
 };
-enum { N_RECORD_KEYS = sizeof record_keys / sizeof record_keys[0], N_REPLAY_KEYS = 19 };
+enum { N_RECORD_KEYS = sizeof record_keys / sizeof record_keys[0], N_REPLAY_KEYS = 21 };
 static const char *const op_keys[] = { "map", "unmap", "alloc", "free" };
 
 START_TEST(replay_prints_one_object_for_each_work_and_allocator)
@@ -177,8 +189,10 @@ START_TEST(bad_usage_makes_the_status_2_and_names_the_culprit)
     } bad[] = {
         { "", "Usage: pleat COMMAND" },
         { "frobnicate", "'frobnicate' is not a command" },
-        { "bench", "bench resident" },
+        { "bench", "a second word is missing; there is:\n  bench resident " },
+        { "bench", "\n  bench tail " },
         { "bench sorting", "'sorting' is not known" },
+        { "bench sorting", "\n  bench tail " },
         { "replay", "WORK is missing" },
         { "fit", "WORK is missing" },
         { "replay --frob @", "--frob" },
@@ -189,17 +203,26 @@ START_TEST(bad_usage_makes_the_status_2_and_names_the_culprit)
         { "replay --memory 12Q @", "'12Q'" },
         { "replay --memory 1.02 @", "'1.02'" },
         { "replay --memory -1 @", "'-1'" },
+        { "replay --memory 80 @", "'80' lacks a unit, as in 80G" },
+        { "ab --memory 1.02x,80 @", "'80' lacks a unit, as in 80G" },
         { "replay --loops 0 @", "'0'" },
         { "replay --loops 2x @", "'2x'" },
         { "replay --depth many @", "'many'" },
         { "fit --memory 1G @", "--memory" },
         { "replay --driver sim --conf growth:fast @", "growth" },
-        { "replay --driver sim --conf allocator:mxnet-naive @", "--allocator" },
+        { "replay --driver sim --conf allocator:mxnet-naive @", "--allocator mxnet-naive instead" },
+        { "bench resident --blocks 9 --conf allocator:unpooled,growth:ample",
+          "'allocator:unpooled': give the option --allocator unpooled instead" },
+        { "probe --driver sim --conf allocator:pleat",
+          "'allocator:pleat': this command has no choice" },
         { "replay --driver sim --sim colour:red @", "colour" },
         { "replay --driver sim --sim capacity:1G @", "--memory" },
         { "replay no_such_trace", "no_such_trace: no such file" },
         { "bench resident", "--blocks N is missing" },
         { "bench resident --blocks none", "'none'" },
+        { "bench driver --passes 1", "'1'" },
+        { "bench driver --memory 12Q", "'12Q'" },
+        { "bench driver --conf growth:ample", "growth" },
         { "demo extra", "" },
         { "probe extra", "" },
     };
@@ -253,6 +276,104 @@ START_TEST(bench_resident_holds_its_free_blocks_and_makes_no_driver_call)
 }
 END_TEST
 
+static double real(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    ck_assert_msg(json_is_real(value), "%s", key);
+    return json_real_value(value);
+}
+
+/* A work whose second pass needs the driver again under tight memory. */
+#define CHURN "churn:iterations=6,allocations=60,least=1M,most=40M,streams=2"
+
+/* The objects of `bench driver MORE` are what `replay COSTS` says with each policy. */
+static void check_driver(const char *more, const char *costs)
+{
+    static const struct {
+        const char *allocator;
+        const char *conf;
+    } rows[] = { { "pleat", "growth:balanced" },
+                 { "pleat", "growth:frugal" },
+                 { "pleat", "growth:ample" },
+                 { "torch-expandable", "" } };
+    static char said[sizeof child.out];
+    static const char *const same[] = { "driver_ms", "later_driver_ms" };
+    char line[1024];
+    snprintf(line, sizeof line, "bench driver --passes 3 --memory 1.3x --json %s " CHURN, more);
+    bench_child_run(&child, line);
+    ck_assert_msg(child.status == 0, "%d: %s", child.status, child.err);
+    strcpy(said, child.out);
+    const char *at = said;
+    for (int i = 0; i < 4; i++) {
+        json_t *row = next_object(&at);
+        ck_assert_str_eq(json_string_value(json_object_get(row, "conf")), rows[i].conf);
+        snprintf(line, sizeof line,
+                 "replay --driver sim --loops 3 --memory 1.3x --json --sim %s --allocator %s "
+                 "--conf '%s' " CHURN,
+                 costs, rows[i].allocator, rows[i].conf);
+        bench_child_run(&child, line);
+        ck_assert_msg(child.status == 0, "%s: %s", line, child.err);
+        const char *replayed_at = child.out;
+        json_t *replayed = next_object(&replayed_at);
+        for (int k = 0; k < 2; k++) {
+            double wanted = real(replayed, same[k]);
+            ck_assert_double_eq_tol(real(row, same[k]), wanted, 1e-6 * wanted + 1e-9);
+        }
+        double first_ms = real(row, "driver_ms");
+        double gib = (double)get(row, "bytes_created") / (1 << 30);
+        ck_assert_double_gt(first_ms, 0);
+        ck_assert_double_eq_tol(real(row, "driver_ms_per_gib"), first_ms / gib, 1e-6 * first_ms);
+        ck_assert_int_eq(get(row, "iterations"), 6);
+        ck_assert_double_eq_tol(real(row, "later_driver_ms_per_iteration"),
+                                real(row, "later_driver_ms") / 6, 1e-6);
+        ck_assert_double_gt(real(row, "longest_driver_ms"), 0);
+        ck_assert_double_le(real(row, "longest_driver_ms"), first_ms);
+        json_decref(replayed);
+        json_decref(row);
+    }
+    ck_assert_str_eq(at, "");
+}
+
+START_TEST(bench_driver_tells_what_replay_tells_under_the_costs_that_are_named)
+{
+    check_driver("", "costs:driver580");
+    check_driver("--sim costs:gb10", "costs:gb10");
+    ck_assert_int_eq(setenv("PLEAT_SIM", "costs:a100", 1), 0);
+    check_driver("", "costs:a100");
+    ck_assert_int_eq(unsetenv("PLEAT_SIM"), 0);
+}
+END_TEST
+
+START_TEST(bench_driver_sums_up_the_bundled_traces)
+{
+    char folder[] = "/tmp/pleat-test-XXXXXX";
+    char path[2][64];
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    for (int i = 0; i < 2; i++) {
+        snprintf(path[i], sizeof path[i], "%s/small%d.trace", folder, i);
+        ck_assert_int_eq(link(small, path[i]), 0);
+    }
+    ck_assert_int_eq(setenv("PLEAT_TRACES", folder, 1), 0);
+    bench_child_run(&child, "bench driver");
+    ck_assert_msg(child.status == 0, "%d: %s", child.status, child.err);
+    ck_assert_ptr_nonnull(strstr(child.out, "costs:driver580; 2 passes"));
+    static const char *const wanted[] = { "small0  ", "small1  ", "all of them  " };
+    double ms[3];
+    for (int i = 0; i < 3; i++) {
+        const char *row = strstr(child.out, wanted[i]);
+        ck_assert_msg(row != NULL, "no '%s' in: %s", wanted[i], child.out);
+        ck_assert_int_eq(sscanf(strstr(row, "balanced"), "balanced %*d %*f %lf", &ms[i]), 1);
+    }
+    ck_assert_double_gt(ms[0], 0);
+    ck_assert_double_eq_tol(ms[2], ms[0] + ms[1], 0.011);
+    for (int i = 0; i < 2; i++) {
+        unlink(path[i]);
+    }
+    rmdir(folder);
+    ck_assert_int_eq(unsetenv("PLEAT_TRACES"), 0);
+}
+END_TEST
+
 START_TEST(probe_says_that_the_gpu_is_simulated_and_writes_costs_that_it_reads)
 {
     const char *path = bench_child_file(".txt", "", 0);
@@ -265,9 +386,20 @@ START_TEST(probe_says_that_the_gpu_is_simulated_and_writes_costs_that_it_reads)
     ck_assert_uint_gt(json_array_size(json_object_get(object, "rows")), 0);
     json_decref(object);
     char line[256];
-    snprintf(line, sizeof line, "replay --driver sim --json --sim costs:%s %s", path, small);
-    bench_child_run(&child, line);
-    ck_assert_msg(child.status == 0, "%d: %s", child.status, child.err);
+    const char *const costs[] = { path, "a100" };
+    double ms[2];
+    for (int i = 0; i < 2; i++) {
+        snprintf(line, sizeof line, "replay --driver sim --json --sim costs:%s %s", costs[i],
+                 small);
+        bench_child_run(&child, line);
+        ck_assert_msg(child.status == 0, "%d: %s", child.status, child.err);
+        at = child.out;
+        object = next_object(&at);
+        ms[i] = json_real_value(json_object_get(object, "driver_ms"));
+        json_decref(object);
+    }
+    ck_assert_double_gt(ms[1], 0);
+    ck_assert_double_eq_tol(ms[0], ms[1], 0.001 * ms[1]); /* the costs that were probed */
     unlink(path);
 }
 END_TEST
@@ -316,7 +448,8 @@ START_TEST(help_and_version_succeed)
 {
     static const char *const good[] = {
         "--help",       "--version",   "replay --help",         "fit --help",
-        "probe --help", "demo --help", "bench resident --help", "bench --help"
+        "probe --help", "demo --help", "bench resident --help", "bench driver --help",
+        "bench --help"
     };
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         bench_child_run(&child, good[i]);
@@ -348,6 +481,8 @@ int main(void)
     TCase *others = tcase_create("bench_and_probe");
     tcase_add_checked_fixture(others, set_up, tear_down);
     tcase_add_test(others, bench_resident_holds_its_free_blocks_and_makes_no_driver_call);
+    tcase_add_test(others, bench_driver_tells_what_replay_tells_under_the_costs_that_are_named);
+    tcase_add_test(others, bench_driver_sums_up_the_bundled_traces);
     tcase_add_test(others, demo_compares_the_allocators_on_every_bundled_trace);
     tcase_add_test(others, probe_says_that_the_gpu_is_simulated_and_writes_costs_that_it_reads);
     tcase_add_test(others, probe_gives_one_reason_where_mapping_does_not_work);

@@ -153,6 +153,53 @@ START_TEST(fit_of_work_larger_than_any_device_finds_nothing)
 }
 END_TEST
 
+/* On the default costs a MiB of cuMemAlloc, and of cuMemFree, takes 7.8 microseconds. */
+#define US_PER_BYTE (7.8 / 1048576)
+
+START_TEST(the_drivers_time_is_told_of_the_first_pass_and_of_later_ones)
+{
+    double each_us = 2 * 26e6 * US_PER_BYTE;
+    load(pytorch_text);
+    replay("torch-native", 0, 3);
+    ck_assert_double_eq_tol(record.first_driver_us, 42 * 7.8, 1e-6);
+    ck_assert_double_eq_tol(record.later_driver_us, 0, 1e-6);
+    ck_assert_double_eq_tol(record.longest_driver_us, 20 * 7.8, 1e-6);
+    ck_assert_uint_eq(record.n_later, 2);
+    replay("unpooled", 0, 3);
+    ck_assert_double_eq_tol(record.first_driver_us, each_us, 1e-6);
+    ck_assert_double_eq_tol(record.later_driver_us, each_us, 1e-6);
+    ck_assert_double_eq_tol(record.driver_us, 3 * each_us, 1e-6);
+    ck_assert_double_eq_tol(record.longest_driver_us, 20e6 * US_PER_BYTE, 1e-6);
+    replay("unpooled", 0, 1);
+    ck_assert_uint_eq(record.n_later, 0);
+    ck_assert_double_eq(record.later_driver_us, 0);
+}
+END_TEST
+
+START_TEST(of_later_passes_nothing_counts_but_the_drivers_time)
+{
+    load("a 1 20000000 0\na 2 20000000 0\nf 1\nf 2\n"); /* the second fails */
+    bench_record alone;
+    replay("unpooled", 32 * MIB, 1);
+    alone = record;
+    ck_assert_uint_eq(alone.oom_count, 1);
+    bench_replay_options options = {
+        .setup = &setup,
+        .allocator = "unpooled",
+        .memory_bytes = 32 * MIB,
+        .loops = 1,
+        .later_passes = 2,
+    };
+    ck_assert_msg(bench_replay(&trace, &options, &record, &failure), "%s", failure.text);
+    ck_assert_uint_eq(record.n_later, 2);
+    ck_assert_double_eq_tol(record.later_driver_us, alone.first_driver_us, 1e-6);
+    record.later_driver_us = 0;
+    record.n_later = 0;
+    record.ns_per_event = alone.ns_per_event;
+    ck_assert_mem_eq(&record, &alone, sizeof record);
+}
+END_TEST
+
 START_TEST(every_stream_of_the_trace_is_a_stream_of_its_own)
 {
     load("a 1 4194304 0\na 2 4194304 5\nf 1\na 3 4194304 5\nf 2\nf 3\n");
@@ -222,6 +269,8 @@ int main(void)
     tcase_add_test(replays, torch_native_reserves_what_pytorch_would);
     tcase_add_test(replays, a_failed_allocation_is_counted_and_its_free_skipped);
     tcase_add_test(replays, loops_are_alike_and_what_lives_is_freed_between_them);
+    tcase_add_test(replays, of_later_passes_nothing_counts_but_the_drivers_time);
+    tcase_add_test(replays, the_drivers_time_is_told_of_the_first_pass_and_of_later_ones);
     tcase_add_test(replays, every_stream_of_the_trace_is_a_stream_of_its_own);
     suite_add_tcase(suite, replays);
     TCase *fits = tcase_create("fit");

@@ -80,6 +80,26 @@ START_TEST(what_is_not_memory_is_refused)
 }
 END_TEST
 
+START_TEST(a_few_bytes_of_memory_need_a_unit)
+{
+    static const char *const bad[] = { "1", "80", "2097151" };
+    static const char *const good[] = { "2097152", "80B", "80K", "00000000002097152" };
+    bench_memory memory;
+    char why[128];
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        ck_assert_msg(!bench_memory_parse(bad[i], &memory), "'%s'", bad[i]);
+    }
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        ck_assert_msg(bench_memory_parse(good[i], &memory), "'%s'", good[i]);
+        ck_assert_int_eq(memory.kind, BENCH_MEMORY_BYTES);
+    }
+    ck_assert_str_eq(bench_memory_refusal("80", why, sizeof why),
+                     "'80' lacks a unit, as in 80G or 512M; 80B means bytes");
+    ck_assert_ptr_nonnull(strstr(bench_memory_refusal("0", why, sizeof why), "'0' is not a size"));
+    ck_assert_ptr_nonnull(strstr(bench_memory_refusal("80Q", why, sizeof why), "'80Q' is not a"));
+}
+END_TEST
+
 START_TEST(a_ratio_is_rounded_up_to_a_granule)
 {
     uint64_t granule = 2 * KIB * KIB;
@@ -143,6 +163,7 @@ int main(void)
     TCase *memory = tcase_create("memory");
     tcase_add_test(memory, memory_is_a_size_a_ratio_or_unlimited);
     tcase_add_test(memory, what_is_not_memory_is_refused);
+    tcase_add_test(memory, a_few_bytes_of_memory_need_a_unit);
     tcase_add_test(memory, a_ratio_is_rounded_up_to_a_granule);
     tcase_add_test(memory, a_size_is_taken_to_the_byte);
     suite_add_tcase(suite, memory);

@@ -176,7 +176,7 @@ START_TEST(the_command_prints_a_line_for_each_kind_of_call)
     ck_assert_ptr_nonnull(strstr(child.err, "nonsense"));
     bench_child_run(&child, "bench tails");
     ck_assert_int_eq(child.status, 2);
-    ck_assert_ptr_nonnull(strstr(child.err, "bench resident bench tail"));
+    ck_assert_ptr_nonnull(strstr(child.err, "bench resident bench driver bench tail"));
 }
 END_TEST
 

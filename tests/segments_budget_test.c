@@ -116,6 +116,43 @@ START_TEST(asking_costs_nothing)
 }
 END_TEST
 
+/* ---- stamps -------------------------------------------------------------------------------- */
+
+START_TEST(a_stamp_is_never_zero)
+{
+    static const uint64_t moments[] = { 0, 15, 16, UINT64_C(1) << 35, UINT64_MAX };
+    for (size_t i = 0; i < sizeof moments / sizeof moments[0]; i++) {
+        budget.n_events = moments[i];
+        ck_assert_uint_ne(pl_budget_stamp(&budget), 0);
+    }
+}
+END_TEST
+
+START_TEST(a_stamp_tells_its_age_to_sixteen_events)
+{
+    static const uint64_t ages[] = { 0, 1, 100, 131072, UINT64_C(1) << 34 };
+    for (uint64_t start = 0; start < 5000000000; start += 999999937) {
+        for (size_t i = 0; i < sizeof ages / sizeof ages[0]; i++) {
+            budget.n_events = start;
+            uint32_t stamp = pl_budget_stamp(&budget);
+            budget.n_events = start + ages[i];
+            uint64_t since = pl_budget_since(&budget, stamp);
+            ck_assert_uint_le(since, ages[i] + 15);
+            ck_assert_uint_ge(since + 15, ages[i]);
+        }
+    }
+}
+END_TEST
+
+START_TEST(a_stamp_tells_its_age_when_the_counter_has_wrapped)
+{
+    budget.n_events = (UINT64_C(1) << 35) - 160;
+    uint32_t stamp = pl_budget_stamp(&budget);
+    budget.n_events += 1600;
+    ck_assert_uint_eq(pl_budget_since(&budget, stamp), 1600);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("segments_budget");
@@ -135,6 +172,12 @@ int main(void)
     tcase_add_test(orders, ordered_waits_are_not_saved_up);
     tcase_add_test(orders, asking_costs_nothing);
     suite_add_tcase(suite, orders);
+    TCase *stamps = tcase_create("stamps");
+    tcase_add_checked_fixture(stamps, open_budget, NULL);
+    tcase_add_test(stamps, a_stamp_is_never_zero);
+    tcase_add_test(stamps, a_stamp_tells_its_age_to_sixteen_events);
+    tcase_add_test(stamps, a_stamp_tells_its_age_when_the_counter_has_wrapped);
+    suite_add_tcase(suite, stamps);
 
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -110,6 +110,20 @@ START_TEST(errors_name_the_key)
 }
 END_TEST
 
+START_TEST(the_error_of_an_unknown_key_names_the_known_ones)
+{
+    static const char *const known[] = {
+        "devices", "capacity", "granularity", "backing",     "depth",        "costs", "profile",
+        "peers",   "va_bits",  "log",         "compute",     "name",         "fork",  "free",
+        "without", "waits",    "delay,",      "delay_after", "dead_handles",
+    };
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        assert_refused("a_key_that_is_not_known_and_has_a_very_long_name:1", known[i]);
+    }
+    assert_refused("capactiy:1G", "\"capactiy\"");
+}
+END_TEST
+
 START_TEST(entry_points_can_be_taken_away)
 {
     unsigned long long id;
@@ -211,6 +225,7 @@ static Suite *make_suite(void)
     suite_add_tcase(suite, keys);
     TCase *errors = tcase_create("errors");
     tcase_add_test(errors, errors_name_the_key);
+    tcase_add_test(errors, the_error_of_an_unknown_key_names_the_known_ones);
     tcase_add_test(errors, a_refused_string_changes_nothing);
     suite_add_tcase(suite, errors);
     TCase *life = tcase_create("life");

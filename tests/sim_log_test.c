@@ -1,4 +1,5 @@
 /* sim_log_test.c - the call log and the cost clock. */
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +70,7 @@ START_TEST(every_call_is_logged_with_arguments_and_result)
     ck_assert(strstr(lines[0], "\"call\": \"cuInit\"") != NULL);
     ck_assert(strstr(lines[3], "\"call\": \"cuMemCreate\"") != NULL);
     ck_assert(strstr(lines[3], "\"bytes\": 2097152") != NULL);
-    ck_assert(strstr(lines[3], "\"us\": 193") != NULL);
+    ck_assert(strstr(lines[3], "\"us\": 15") != NULL);
     snprintf(handle_text, sizeof(handle_text), "\"handle\": \"0x%llx\"", handle);
     ck_assert(strstr(lines[3], handle_text) != NULL);
     ck_assert(strstr(lines[4], handle_text) != NULL);
@@ -164,7 +165,7 @@ START_TEST(the_default_clock_gives_the_published_a100_figures)
     cu_devptr at = world_reserve(1);
     ck_assert_double_eq_tol(spent(), 19, 0.001);
     cu_mem_handle handle = world_create(1);
-    ck_assert_double_eq_tol(spent(), 193, 0.001);
+    ck_assert_double_eq_tol(spent(), 15, 0.001);
     ck_ok(cuMemMap(at, GRANULE, 0, handle, 0));
     ck_assert_double_eq_tol(spent(), 1.45, 0.001);
     world_allow(at, 1, 0, CU_ACCESS_READ_WRITE);
@@ -178,21 +179,27 @@ START_TEST(the_default_clock_gives_the_published_a100_figures)
 }
 END_TEST
 
-START_TEST(the_clock_counts_runs_handles_granules_and_bytes)
+/* Begins afresh with a cost file of that text. */
+static void spend_by(const char *text, const char *conf)
 {
     FILE *file = fopen(path, "w");
     ck_assert_ptr_nonnull(file);
-    fputs("# a model\ngpu Some GPU\nsource somebody\n\n"
-          "cuMemCreate call 1 mib 0.5 # trailing\ncuMemMap handle 10\n"
-          "cuMemSetAccess call 100 granule 3\ncuMemUnmap\tgranule 1 call 1000\n"
-          "cuMemAlloc_v2 mib 2\n",
-          file);
+    fputs(text, file);
     fclose(file);
-    char conf[128];
-    snprintf(conf, sizeof(conf), "costs:%s", path);
+    char all[192];
+    snprintf(all, sizeof(all), "costs:%s,%s", path, conf);
     world_end();
-    world_begin(conf);
+    world_begin(all);
     (void)spent();
+}
+
+START_TEST(the_clock_counts_runs_handles_granules_and_bytes)
+{
+    spend_by("# a model\ngpu Some GPU\nsource somebody\n\n"
+             "cuMemCreate call 1 mib 0.5 # trailing\ncuMemMap handle 10\n"
+             "cuMemSetAccess call 100 granule 3\ncuMemUnmap\tgranule 1 call 1000\n"
+             "cuMemAlloc_v2 mib 2\n",
+             "depth:256");
     cu_devptr at = world_map(4);
     ck_assert_double_eq_tol(spent(), 4 * (1 + 1) + 4 * 10 + 112, 0.001);
     world_unmap(at, 4);
@@ -207,9 +214,9 @@ END_TEST
 START_TEST(a_bad_cost_file_is_refused_with_its_line)
 {
     static const char *const bad[] = {
-        "\ncuMemCrate call 1\n",     "\ncuMemMap cal 1\n",   "\ncuMemMap call\n",
-        "\ncuMemMap call x\n",       "\ncuMemMap call -1\n", "\ncuMemMap call inf\n",
-        "\npleat_sim_work call 1\n",
+        "\ncuMemCrate call 1\n",     "\ncuMemMap cal 1\n",     "\ncuMemMap call\n",
+        "\ncuMemMap call x\n",       "\ncuMemMap call -1\n",   "\ncuMemMap call inf\n",
+        "\npleat_sim_work call 1\n", "\ncuMemCreate live 1\n", "\ncuMemCreate live_most 1\n",
     };
     char conf[128];
     snprintf(conf, sizeof(conf), "costs:%s", path);
@@ -246,15 +253,122 @@ START_TEST(a_cost_file_that_is_not_read_to_its_end_is_refused)
 }
 END_TEST
 
-START_TEST(the_built_in_model_is_the_shipped_file)
+START_TEST(the_clock_counts_the_handles_that_are_live_up_to_a_bound)
 {
-    FILE *file = fopen(PLEAT_SOURCE_DIR "/vmm/sim/costs/a100.cost", "r");
-    ck_assert_ptr_nonnull(file);
-    char text[8192];
-    size_t n = fread(text, 1, sizeof(text) - 1, file);
-    text[n] = '\0';
-    fclose(file);
-    ck_assert_str_eq(text, sim_cost_builtin("a100"));
+    cu_mem_handle handles[8];
+    spend_by("cuMemCreate call 10 live 1000 live_most 3\ncuMemMap live 1000 live_most 9\n"
+             "cuMemRelease live 2000 live_most 9\n",
+             "devices:2");
+    static const double create[] = { 10, 11, 12, 13, 13 };
+    for (int i = 0; i < 5; i++) {
+        handles[i] = world_create(1);
+        ck_assert_double_eq_tol(spent(), create[i], 0.001);
+    }
+    cu_mem_prop prop = world_prop(1);
+    ck_ok(cuMemCreate(&handles[5], GRANULE, &prop, 0));
+    ck_assert_double_eq_tol(spent(), 10, 0.001); /* none is live on the other device */
+    cu_devptr at = world_reserve(1);
+    ck_ok(cuMemMap(at, GRANULE, 0, handles[0], 0));
+    ck_assert_double_eq_tol(spent(), 5, 0.001);
+    ck_ok(cuMemRelease(handles[0])); /* the mapping keeps it */
+    ck_assert_double_eq_tol(spent(), 10, 0.001);
+    ck_ok(cuMemRelease(handles[1]));
+    ck_assert_double_eq_tol(spent(), 10, 0.001);
+    ck_ok(cuMemRelease(handles[2]));
+    ck_assert_double_eq_tol(spent(), 8, 0.001);
+    for (int i = 3; i < 6; i++) {
+        ck_ok(cuMemRelease(handles[i]));
+    }
+    ck_ok(cuMemUnmap(at, GRANULE));
+    ck_ok(cuMemAddressFree(at, GRANULE));
+}
+END_TEST
+
+START_TEST(creating_on_an_a100_repeats_the_published_quantiles)
+{
+    enum { N = 4096 };
+    static cu_mem_handle handles[N];
+    static double us[N];
+    double sum = 0;
+    world_end();
+    world_begin("costs:a100,capacity:16G");
+    (void)spent();
+    for (int i = 0; i < N; i++) {
+        handles[i] = world_create(1);
+        sum += us[i] = spent();
+    }
+    ck_assert_double_eq_tol(us[N / 2], 195, 1);
+    ck_assert_double_eq_tol(us[N * 9 / 10], 339, 1);
+    ck_assert_double_eq_tol(sum / N, 193.32, 3);
+    for (int i = 0; i < N; i++) {
+        ck_ok(cuMemRelease(handles[i]));
+    }
+}
+END_TEST
+
+/* Us of mapping and unmapping a run of n handles of `granules` each. */
+static void spend_on_run(const char *conf, size_t n, size_t granules, double *up, double *down)
+{
+    cu_mem_handle handles[64];
+    size_t bytes = granules * GRANULE;
+    world_end();
+    world_begin(conf);
+    for (size_t i = 0; i < n; i++) {
+        handles[i] = world_create(granules);
+    }
+    cu_devptr at = world_reserve(n * granules);
+    (void)spent();
+    for (size_t i = 0; i < n; i++) {
+        ck_ok(cuMemMap(at + i * bytes, bytes, 0, handles[i], 0));
+    }
+    world_allow(at, n * granules, 0, CU_ACCESS_READ_WRITE);
+    *up = spent();
+    ck_ok(cuMemUnmap(at, n * bytes));
+    *down = spent();
+    for (size_t i = 0; i < n; i++) {
+        ck_ok(cuMemRelease(handles[i]));
+    }
+    ck_ok(cuMemAddressFree(at, n * bytes));
+}
+
+START_TEST(the_shipped_models_repeat_their_sources)
+{
+    double up;
+    double down;
+    spend_on_run("costs:driver580", 64, 1, &up, &down);
+    ck_assert_double_eq_tol(up, 64 + 4416, 0.001); /* plow: 4.2 ms for access */
+    ck_assert_double_eq_tol(down, 64 * 39, 0.001);
+    spend_on_run("costs:driver580", 64, 8, &up, &down);
+    ck_assert_double_eq_tol(up, 64 + 4416, 0.001);
+    spend_on_run("costs:gb10", 1, 1, &up, &down);
+    ck_assert_double_eq_tol(up, 33, 0.1);
+    spend_on_run("costs:gb10", 1, 32, &up, &down);
+    ck_assert_double_eq_tol(up, 325, 1);
+    ck_assert_double_eq(down, 0);
+    spend_on_run("costs:a100", 64, 1, &up, &down);
+    ck_assert_double_eq_tol(up, 64 * (1.45 + 36), 0.001);
+    ck_assert_double_eq_tol(down, 64 * 25.6, 0.001);
+}
+END_TEST
+
+START_TEST(each_cost_file_of_the_tree_is_built_in_to_the_letter)
+{
+    static char text[32768];
+    glob_t found;
+    size_t n = 0;
+    ck_assert_int_eq(glob(PLEAT_SOURCE_DIR "/vmm/sim/costs/*.cost", 0, NULL, &found), 0);
+    for (const sim_cost_file *built = sim_cost_files; built->name != NULL; built++, n++) {
+        char place[512];
+        snprintf(place, sizeof(place), PLEAT_SOURCE_DIR "/vmm/sim/costs/%s.cost", built->name);
+        FILE *file = fopen(place, "r");
+        ck_assert_ptr_nonnull(file);
+        text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+        fclose(file);
+        ck_assert_str_eq(text, built->text);
+    }
+    ck_assert_uint_eq(n, found.gl_pathc);
+    ck_assert_uint_ge(n, 3);
+    globfree(&found);
 }
 END_TEST
 
@@ -276,7 +390,10 @@ static Suite *make_suite(void)
     tcase_add_test(cost, the_clock_counts_runs_handles_granules_and_bytes);
     tcase_add_test(cost, a_bad_cost_file_is_refused_with_its_line);
     tcase_add_test(cost, a_cost_file_that_is_not_read_to_its_end_is_refused);
-    tcase_add_test(cost, the_built_in_model_is_the_shipped_file);
+    tcase_add_test(cost, the_clock_counts_the_handles_that_are_live_up_to_a_bound);
+    tcase_add_test(cost, creating_on_an_a100_repeats_the_published_quantiles);
+    tcase_add_test(cost, the_shipped_models_repeat_their_sources);
+    tcase_add_test(cost, each_cost_file_of_the_tree_is_built_in_to_the_letter);
     suite_add_tcase(suite, cost);
     return suite;
 }

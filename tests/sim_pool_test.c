@@ -590,7 +590,7 @@ START_TEST(growing_costs_what_the_driver_s_own_calls_cost)
     double before = pleat_sim_cost_us();
     cu_devptr at = pools_get(POOLS_MIB, a);
     double growth = pleat_sim_cost_us() - before;
-    ck_assert_double_gt(growth, 400);
+    ck_assert_double_gt(growth, 250);
     before = pleat_sim_cost_us();
     cu_devptr next = pools_get(POOLS_MIB, a);
     ck_assert_double_eq(pleat_sim_cost_us() - before, 0);

@@ -2,8 +2,10 @@
 #include <check.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/support/vmm_sim.h"
 #include "vmm/driver_state.h"
@@ -47,6 +49,7 @@ START_TEST(a_bad_simulator_configuration_is_named)
     ck_assert_int_eq(pl_driver_open(PL_DRIVER_SIM, "colour:green", &drv), PLEAT_ECONF);
     ck_assert_ptr_null(drv);
     ck_assert_ptr_nonnull(strstr(pl_driver_last_error()->detail, "colour"));
+    ck_assert_ptr_nonnull(strstr(pl_driver_last_error()->detail, ", delay_after")); /* the last */
 }
 END_TEST
 
@@ -66,8 +69,61 @@ START_TEST(a_simulator_that_is_not_there_is_named)
     pl_driver *drv = NULL;
     setenv("PLEAT_SIM_LIBRARY", "/nowhere/libpleat_sim.so", 1);
     ck_assert_int_eq(pl_driver_open(PL_DRIVER_SIM, NULL, &drv), PLEAT_ENODRIVER);
-    ck_assert_ptr_nonnull(strstr(pl_driver_last_error()->detail, "/nowhere/libpleat_sim.so"));
+    ck_assert_ptr_nonnull(
+        strstr(pl_driver_last_error()->detail, "PLEAT_SIM_LIBRARY: /nowhere/libpleat_sim.so"));
     ck_assert_int_eq(pl_driver_last_error()->result, CU_SUCCESS);
+}
+END_TEST
+
+/* This program again, as main runs it with that word, from a folder without the simulator. */
+static void run_alone(const char *kind, char *out, size_t n)
+{
+    char folder[] = PLEAT_BUILD_DIR "/alone-XXXXXX";
+    char path[sizeof(folder) + 16];
+    char line[sizeof(path) + 16];
+    char self[4096];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    ck_assert_int_gt(length, 0);
+    self[length] = '\0';
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/program", folder);
+    snprintf(line, sizeof(line), "'%s' %s", path, kind);
+    ck_assert_int_eq(link(self, path), 0);
+    unsetenv("PLEAT_SIM_LIBRARY");
+    unsetenv("LD_LIBRARY_PATH");
+    FILE *child = popen(line, "r");
+    size_t n_read = child != NULL ? fread(out, 1, n - 1, child) : 0;
+    out[n_read] = '\0';
+    int status = child != NULL ? pclose(child) : -1;
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(rmdir(folder), 0);
+    ck_assert_int_eq(status, 0);
+}
+
+/* Prints how opening a driver fails, or that it does not. */
+static int open_alone(const char *kind)
+{
+    pl_driver *drv = NULL;
+    bool is_auto = strcmp(kind, "auto") == 0;
+    pleat_status st = pl_driver_open(is_auto ? PL_DRIVER_AUTO : PL_DRIVER_SIM, NULL, &drv);
+    printf("%s", st == PLEAT_OK ? "opened" : pl_driver_last_error()->detail);
+    pl_driver_close(drv);
+    return st == PLEAT_OK || st == PLEAT_ENODRIVER ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+START_TEST(a_program_without_the_simulator_beside_it_is_told_how_to_name_it)
+{
+    static const char advice[] = "; to use the simulator, set PLEAT_SIM_LIBRARY to the path of "
+                                 "libpleat_sim.so";
+    char said[512];
+    run_alone("sim", said, sizeof(said));
+    ck_assert_msg(strncmp(said, "libpleat_sim.so: ", 17) == 0, "%s", said);
+    ck_assert_msg(strstr(said, advice) != NULL, "%s", said);
+    run_alone("auto", said, sizeof(said));
+    if (strcmp(said, "opened") != 0) { /* there is no GPU */
+        ck_assert_msg(strncmp(said, "no GPU found; libpleat_sim.so: ", 31) == 0, "%s", said);
+        ck_assert_msg(strstr(said, advice) != NULL, "%s", said);
+    }
 }
 END_TEST
 
@@ -375,6 +431,7 @@ static Suite *driver_suite(void)
     tcase_add_test(loader, a_bad_simulator_configuration_is_named);
     tcase_add_test(loader, a_null_configuration_leaves_the_simulator_as_it_is);
     tcase_add_test(loader, a_simulator_that_is_not_there_is_named);
+    tcase_add_test(loader, a_program_without_the_simulator_beside_it_is_told_how_to_name_it);
     tcase_add_test(loader, an_object_without_a_required_symbol_is_refused_and_the_symbol_named);
     tcase_add_test(loader, auto_takes_the_simulator_exactly_where_cuda_has_no_device);
     tcase_add_test(loader, no_host_memory_is_told_apart_and_leaves_nothing);
@@ -406,8 +463,11 @@ static Suite *driver_suite(void)
     return suite;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1) {
+        return open_alone(argv[1]);
+    }
     SRunner *runner = srunner_create(driver_suite());
     srunner_run_all(runner, CK_ENV);
     int n_failed = srunner_ntests_failed(runner);

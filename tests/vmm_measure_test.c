@@ -95,13 +95,31 @@ START_TEST(the_fitted_costs_give_the_simulators_own_back)
         double granules = (double)row->chunk_bytes * row->run_chunks / (double)(2 * MIB);
         double handles = is_run ? row->run_chunks : 1.0;
         assert_near(cost->per_call_us + cost->per_handle_us * handles +
-                        cost->per_granule_us * granules,
+                        cost->per_granule_us * granules + cost->per_live_us * row->alive / 1e3,
                     row->mean_us);
         ck_assert_double_ge(cost->per_call_us, 0.0);
         ck_assert_double_ge(cost->per_handle_us, 0.0);
         ck_assert_double_ge(cost->per_granule_us, 0.0);
         ck_assert_uint_gt(cost->n_rows, 1);
     }
+    close_all();
+}
+END_TEST
+
+START_TEST(what_a_creation_costs_by_the_handles_alive_is_told_apart_from_its_bytes)
+{
+    open_with("capacity:16G,costs:a100");
+    ck_assert_int_eq(pl_measure_run(dev, &unhurried, &report), PLEAT_OK);
+    const pl_measure_cost *fresh = &report.costs[PL_MEASURE_CREATE_FRESH];
+    assert_near(fresh->per_live_us, 88);
+    assert_near(fresh->per_granule_us, 15);
+    assert_near(fresh->per_call_us, 0);
+    const pl_measure_row *first = find_row(PL_MEASURE_CREATE_FRESH, 2 * MIB, 1, false);
+    const pl_measure_row *next = find_row(PL_MEASURE_CREATE_FRESH, 4 * MIB, 1, false);
+    assert_near(first->alive, (first->n_calls - 1) / 2.0);
+    assert_near(next->alive, first->n_calls + (next->n_calls - 1) / 2.0);
+    ck_assert_uint_gt(fresh->most_alive, (unsigned)next->alive);
+    assert_near(report.costs[PL_MEASURE_ACCESS].per_live_us, 0);
     close_all();
 }
 END_TEST
@@ -232,6 +250,7 @@ static Suite *measure_suite(void)
     TCase *what = tcase_create("what is measured");
     tcase_add_test(what, every_operation_is_measured_at_every_size_that_fits);
     tcase_add_test(what, the_fitted_costs_give_the_simulators_own_back);
+    tcase_add_test(what, what_a_creation_costs_by_the_handles_alive_is_told_apart_from_its_bytes);
     tcase_add_test(what, aliases_are_judged_where_there_are_contents);
     tcase_add_test(what, aliases_stay_unknown_where_there_are_no_contents);
     tcase_add_test(what, without_vmm_whole_allocations_and_events_are_measured);

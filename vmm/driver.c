@@ -21,6 +21,7 @@
 
 #define CUDA_OBJECT "libcuda.so.1"
 #define SIM_OBJECT "libpleat_sim.so"
+#define SIM_VARIABLE "PLEAT_SIM_LIBRARY"
 
 enum { OPTIONAL = 0, REQUIRED = 1 };
 
@@ -108,15 +109,38 @@ static bool path_beside(char *out, size_t n)
     return wrote > 0 && (size_t)wrote < n;
 }
 
+/* The path of the simulator that the environment names, or NULL. */
+static const char *given_sim_object(void)
+{
+    const char *given = secure_getenv(SIM_VARIABLE);
+    return given != NULL && given[0] != '\0' ? given : NULL;
+}
+
 static void *open_sim_object(void)
 {
-    const char *given = secure_getenv("PLEAT_SIM_LIBRARY");
-    if (given != NULL && given[0] != '\0') {
+    const char *given = given_sim_object();
+    if (given != NULL) {
         return open_object(given);
     }
     char beside[PATH_MAX];
     void *object = path_beside(beside, sizeof(beside)) ? open_object(beside) : NULL;
     return object != NULL ? object : open_object(SIM_OBJECT);
+}
+
+/* The loader's words, and how to name the simulator: a program with the static library may lie
+ * anywhere, without the simulator beside it. */
+static void note_not_opened(bool is_sim)
+{
+    const char *words = dlerror();
+    const char *why = words != NULL ? words : "the driver's object cannot be opened";
+    if (!is_sim) {
+        pl_driver_set_detail("%s", why);
+    } else if (given_sim_object() != NULL) {
+        pl_driver_set_detail("%s: %s", SIM_VARIABLE, why);
+    } else {
+        pl_driver_set_detail("%s; to use the simulator, set %s to the path of %s", why,
+                             SIM_VARIABLE, SIM_OBJECT);
+    }
 }
 
 /* Resets the simulator to `conf`, if one is given. */
@@ -155,8 +179,7 @@ static pleat_status load(pl_driver *drv, pl_driver_kind kind, const char *sim_co
     drv->kind = kind;
     drv->object = is_sim ? open_sim_object() : open_object(CUDA_OBJECT);
     if (drv->object == NULL) {
-        const char *why = dlerror();
-        pl_driver_set_detail("%s", why != NULL ? why : "the driver's object cannot be opened");
+        note_not_opened(is_sim);
         return PLEAT_ENODRIVER;
     }
     pleat_status st = resolve(drv, is_sim ? SIM_OBJECT : CUDA_OBJECT);
@@ -222,7 +245,13 @@ pleat_status pl_driver_open(pl_driver_kind kind, const char *sim_conf, pl_driver
         return PLEAT_OK;
     }
     pl_driver_close(cuda);
-    return open_kind(PL_DRIVER_SIM, sim_conf, out);
+    st = open_kind(PL_DRIVER_SIM, sim_conf, out);
+    if (st == PLEAT_ENODRIVER) {
+        char why[sizeof(pl_driver_last_error()->detail)];
+        memcpy(why, pl_driver_last_error()->detail, sizeof(why));
+        pl_driver_set_detail("no GPU found; %s", why);
+    }
+    return st;
 }
 
 void pl_driver_close(pl_driver *drv)

@@ -1,5 +1,5 @@
-/* config.c - strict reader of the configuration; the library's only look into the environment for
- * it. The keys: key.c. No lock, no memory. */
+/* config.c - reads the configuration, strictly. No other file reads environment variables for it.
+ * The keys: key.c. No lock, no host memory. */
 #include "api/config/config.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "api/config/mxnet.h"
 #include "api/error.h"
 
-enum { NAMES_BYTES = 1536 }; /* of all keys */
+enum { NAMES_BYTES = 1536 }; /* for the names of all keys */
 
 static pleat_status refuse_key(const char *source, pl_span name)
 {
@@ -76,7 +76,8 @@ static pleat_status split_item(const char *source, const char *at, conf_item *ou
     return PLEAT_OK;
 }
 
-/* The key `at` was read over the value `before`, while another spelling of it may be given, too. */
+/* Refuse the key `at`, just read over the value `before`, if another spelling of it was given
+ * before with another value. */
 static pleat_status compare_spellings(const char *source, unsigned at, uint64_t before,
                                       uint64_t seen, const pl_config *config)
 {
@@ -151,7 +152,7 @@ static pleat_status read_strings(const char *conf, pl_config *config)
     return st == PLEAT_OK ? read_string("conf", conf, config) : st;
 }
 
-/* What a table says about its values, to which `chosen` may belong. */
+/* Let each option table check its values as a whole, for the allocator `chosen`. */
 static pleat_status check_for(const pl_config *config, const pl_allocator_ops *chosen)
 {
     char why[sizeof pl_driver_last_error()->detail];
@@ -159,7 +160,7 @@ static pleat_status check_for(const pl_config *config, const pl_allocator_ops *c
     for (unsigned i = 0; (table = pl_option_table_at(i)) != NULL; i++) {
         if (table->check && table->check(&config->options, chosen) != PLEAT_OK) {
             memcpy(why, pl_driver_last_error()->detail, sizeof why);
-            pl_driver_clear_error(); /* else it would be appended to itself */
+            pl_driver_clear_error(); /* else the error would repeat it as the driver's detail */
             return pl_error_set(PLEAT_ECONF, 0, "%s", why);
         }
     }
@@ -172,8 +173,9 @@ static pleat_status check_together(const pl_config *config)
     return st == PLEAT_OK && config->fallback ? check_for(config, config->fallback) : st;
 }
 
-/* The strings are read twice: MXNet's variables lie below them, but how strictly those are read
- * depends on the allocator that the strings choose. */
+/* The strings are read twice: the first time to learn which allocator they choose, since only that
+ * of MXNet makes the reading of MXNet's variables strict; the second time over those variables,
+ * since the strings take precedence. */
 pleat_status pl_config_read(const char *conf, pl_config *out)
 {
     pl_config config = { .driver = PL_DRIVER_AUTO, .allocator = pl_allocator_find("pleat") };

@@ -2,11 +2,11 @@
  *
  * Syntax, PyTorch's: `key:value,key:value`; blanks around keys and values are ignored; a value may
  * be bracketed, `sim:[devices:2,capacity:8G]`; booleans are exactly True or False. Both strings are
- * checked as a whole: an unknown key, a bad value or a key given twice is an error that names it.
- * A key of the second string replaces that of the first. Keys that concern another allocator or
- * driver than the one chosen are checked and otherwise without effect, so that one PLEAT_CONF
- * serves several allocators side by side. MXNet's own variables lie below both strings, for its
- * allocators only: mxnet.h. All keys: docs/configuration.md. */
+ * checked as a whole: an unknown key, a bad value or a key given twice is an error that names it. A
+ * key of the second string replaces that of the first. Keys that concern another allocator or
+ * driver than the chosen one are checked but have no effect, so that one PLEAT_CONF serves several
+ * allocators side by side. MXNet's own variables have less precedence than both strings and concern
+ * its allocators only: mxnet.h. All keys: docs/configuration.md. */
 #ifndef PLEAT_API_CONFIG_H
 #define PLEAT_API_CONFIG_H
 
@@ -25,24 +25,25 @@ typedef enum pl_history_frames {
 typedef struct pl_config {
     pl_driver_kind driver;
     bool has_sim_conf;
-    char sim_conf[PL_SIM_CONF_BYTES]; /* what stood in the brackets */
+    char sim_conf[PL_SIM_CONF_BYTES]; /* the text inside the brackets */
     const pl_allocator_ops *allocator;
-    const pl_allocator_ops *fallback; /* where VMM does not work; NULL = none */
+    const pl_allocator_ops *fallback; /* taken where VMM does not work; NULL = none */
     uint64_t limit_bytes;             /* 0 = not given in bytes */
     uint32_t limit_parts;             /* parts per 10^9 of the device's memory; 0 = none */
     bool time_calls;
-    uint64_t history_entries; /* of each device's history; 0 = it does not record */
+    uint64_t history_entries; /* of each device's history; 0 = none is recorded */
     pl_history_frames history_frames;
     pl_allocator_options options; /* except limit_bytes, which depends on the device */
     pl_device_options device;
 } pl_config;
 
-/* PLEAT_CONF, then `conf` (may be NULL) on top. Returns PLEAT_OK; PLEAT_ECONF, and pleat_last_error
+/* Read PLEAT_CONF, then `conf` (may be NULL) over it. PLEAT_OK; PLEAT_ECONF, and pleat_last_error
  * names the string, the key, the bad value and the allowed ones. */
 pleat_status pl_config_read(const char *conf, pl_config *out);
 
-/* The whole configuration as one string that pl_config_read reads back to the same; at most
- * `capacity` bytes with the end mark. Returns the bytes the whole text needs, end mark included. */
+/* Write the whole configuration as one string, from which pl_config_read reads the same one. Writes
+ * at most `capacity` bytes. Returns the bytes that the whole text needs. Both include the end
+ * mark. */
 size_t pl_config_write(const pl_config *config, char *text, size_t capacity);
 
 /* The limit in bytes on a device of that size; 0 = none. */

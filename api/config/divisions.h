@@ -1,9 +1,9 @@
 /* divisions.h - PyTorch's list of roundings, [256:1,512:2,1024:4,>:8], read and written.
  *
- * A number before a colon is a size in MiB, a power of two; its entry holds for requests from that
- * size up to twice that size. The number after it divides each power of two, 0 and 1 do not. The
- * first entry holds for all smaller sizes too, `>` for all above the last; what lies between two
- * entries and is not named is 0. */
+ * In an entry `size:divisions` the size is in MiB and a power of two; the entry holds for requests
+ * from that size to below twice that size. A request is rounded up to a multiple of its power of
+ * two divided by `divisions`; 0 and 1 do not divide. The first entry holds for all smaller sizes
+ * too, `>` for all above the last. Sizes between two entries that no entry names get 0. */
 #ifndef PLEAT_API_CONFIG_DIVISIONS_H
 #define PLEAT_API_CONFIG_DIVISIONS_H
 

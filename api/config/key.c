@@ -41,7 +41,7 @@ static const struct own_key {
 
 enum { N_OWN = sizeof own_keys / sizeof own_keys[0] };
 
-/* Behind the configuration's own come those of the option tables. */
+/* The configuration's own keys, then those of the option tables. */
 bool pl_key_at(unsigned index, pl_key *out)
 {
     pl_assert(index <= PL_KEYS_MOST); /* sets of keys are bit masks */

@@ -15,30 +15,31 @@ typedef enum pl_key_kind {
 
 typedef struct pl_key {
     const pl_option *option;
-    size_t base; /* where in pl_config the struct begins that the option lies in */
+    size_t base; /* offset in pl_config of the struct that `option` is a field of */
     pl_key_kind kind;
 } pl_key;
 
-/* Bounds of their number and the length of their names. */
+/* Most keys, and most bytes of a key's name with the end mark. */
 enum { PL_KEYS_MOST = 64, PL_KEY_NAME_BYTES = 64 };
 
-/* The keys in the order in which they are written; false at the end. */
+/* The keys, in the order in which they are written; false after the last. */
 bool pl_key_at(unsigned index, pl_key *out);
 
 /* Do both set the same field? */
 bool pl_key_is_same(const pl_key *key, const pl_key *other);
 
-/* The field of a number, a size or a word. */
+/* The value of a key that is a number, a size or a word. */
 uint64_t pl_key_load(const pl_key *key, const pl_config *config);
 
 /* Read `value` into its field; false, and nothing is written, if it is not allowed.
  * is_bracketed: it stood in brackets. */
 bool pl_key_read(const pl_key *key, pl_span value, bool is_bracketed, pl_config *config);
-/* The error of a value that `source`, a string or a variable, gave. PLEAT_ECONF. */
+/* Set the error text for a bad value that `source`, the name of a string or of a variable, gave.
+ * Returns PLEAT_ECONF. */
 pleat_status pl_key_refuse(const char *source, const pl_key *key, pl_span value);
-/* How much of what somebody wrote an error's text repeats. */
+/* How many bytes of the user's text an error repeats. */
 int pl_key_echo_bytes(pl_span span);
-/* Keys that were never given and whose default has no spelling are left out. */
+/* False for a key that was never given and whose default has no spelling. */
 bool pl_key_is_written(const pl_key *key, const pl_config *config);
 void pl_key_write(const pl_key *key, const pl_config *config, pl_text *text);
 

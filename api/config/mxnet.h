@@ -1,24 +1,24 @@
 /* mxnet.h - what MXNet's own environment variables say about its pools.
  *
  * Each key mxnet_gpu_... is also read from the variable of that name in upper case, in both
- * spellings of the page size; PLEAT_CONF and the string given to pleat_create lie above it. They
- * belong to another program: unless an mxnet allocator is chosen, a bad value is passed over.
+ * spellings of the page size. PLEAT_CONF and the string given to pleat_create take precedence. The
+ * variables belong to another program: unless an mxnet allocator is chosen, a bad value is ignored.
  * An empty variable counts as unset, as in MXNet. */
 #ifndef PLEAT_API_CONFIG_MXNET_H
 #define PLEAT_API_CONFIG_MXNET_H
 
 #include "api/config/config.h"
 
-/* The environment; the file that owns it hands it in. */
+/* Reads an environment variable. config.c hands it in, since only that file may. */
 typedef const char *(*pl_variable_fn)(const char *name);
 
-/* What `allocator:mxnet` stands for until pl_mxnet_resolve. */
+/* The allocator that `allocator:mxnet` means until pl_mxnet_resolve has chosen one. */
 extern const pl_allocator_ops pl_mxnet_alias;
 
 /* The configuration chooses a pool of MXNet, or leaves the choice to MXNet's variables. */
 bool pl_mxnet_is_chosen(const pl_config *config);
-/* Read the variables into `config`. PLEAT_OK, or with `is_strict` PLEAT_ECONF for a bad value or
- * two spellings that disagree, which the text names. */
+/* Read the variables into `config`. PLEAT_OK; only if `is_strict`, PLEAT_ECONF for a bad value or
+ * for two spellings that differ, and pleat_last_error names them. */
 pleat_status pl_mxnet_read(pl_variable_fn variable, bool is_strict, pl_config *config);
 /* Turn the alias, if it is chosen, into the pool that MXNET_USE_NAIVE_STORAGE_MANAGER(S) and
  * MXNET_GPU_MEM_POOL_TYPE choose. PLEAT_OK; PLEAT_ECONF. */

@@ -53,7 +53,7 @@ static bool read_bool(const pl_option *option, pl_span value, void *own)
     return true;
 }
 
-/* A fraction that may be 0 but not 1, or 1 but not 0. */
+/* A fraction: PL_OPTION_PART may be 0 but not 1, PL_OPTION_SHARE may be 1 but not 0. */
 static bool read_part(const pl_option *option, pl_span value, void *own)
 {
     bool is_share = option->kind == PL_OPTION_SHARE;

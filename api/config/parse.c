@@ -52,7 +52,7 @@ bool pl_parse_number(pl_span span, uint64_t most, uint64_t *out)
     return true;
 }
 
-/* Power of two of a size's suffix, or -1. */
+/* The power of two that a size's suffix stands for, or -1. */
 static int suffix_shift(pl_span suffix)
 {
     static const char letters[] = "KMGT";

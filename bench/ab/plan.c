@@ -84,10 +84,11 @@ static void add_cell(bench_ab_plan *plan, unsigned w, unsigned a, unsigned m)
     const bench_work *work = &plan->works[w];
     bool is_search = m == plan->options.n_memories;
     double replays = is_search ? FIT_RUNS : plan->options.repeat;
+    unsigned passes = common->loops + (is_search ? 0 : plan->options.later_passes);
     bench_ab_cell *cell = &plan->cells[plan->n_cells++];
     cell->work = work;
     cell->allocator = common->allocators[a];
-    cell->weight = replays * (double)work->n_events * common->loops;
+    cell->weight = replays * (double)work->n_events * passes;
     if (!is_search) {
         cell->memory = &plan->options.memories[m];
         cell->memory_bytes = bytes_of(plan, work, m);

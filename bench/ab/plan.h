@@ -20,6 +20,7 @@ typedef struct bench_ab_options {
     const char *out; /* folder */
     unsigned jobs;   /* at once; 0 = choose a good number */
     unsigned repeat;
+    unsigned later_passes;
     bool is_fit;
     bool has_report;
 } bench_ab_options;
@@ -35,9 +36,10 @@ typedef struct bench_ab_spread {
 typedef struct bench_ab_result {
     bench_record record;
     bench_ab_spread ns_per_event;
-    bench_ab_spread driver_us;
-    bench_ab_spread seconds; /* wall time of one repeat */
-    bool counts_differ;      /* between repeats */
+    bench_ab_spread driver_ms;       /* first loop */
+    bench_ab_spread later_driver_ms; /* if there were later ones */
+    bench_ab_spread seconds;         /* wall time of one repeat */
+    bool counts_differ;              /* between repeats */
 } bench_ab_result;
 
 typedef enum bench_ab_state {

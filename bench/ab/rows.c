@@ -22,7 +22,8 @@ bool bench_rows_heading(FILE *file)
 {
     fputs("work,allocator,driver,memory,memory_bytes,events,peak_live_bytes,peak_resident_bytes,"
           "resident_ratio,failures,device_ops,device_ops_per_1000,bytes_created,bytes_mapped,"
-          "host_syncs,stream_waits,hazards,driver_us,driver_us_min,driver_us_max,ns_per_event,"
+          "host_syncs,stream_waits,hazards,driver_ms,driver_ms_min,driver_ms_max,"
+          "later_driver_ms,later_driver_ms_min,later_driver_ms_max,longest_driver_ms,ns_per_event,"
           "ns_per_event_min,ns_per_event_max,seconds,seconds_min,seconds_max,repeats,"
           "least_memory_bytes,least_ratio,problem\n",
           file);
@@ -70,12 +71,19 @@ bool bench_rows_write(const bench_ab_plan *plan, const bench_ab_cell *cell, FILE
             cell->memory->label, (unsigned long long)memory_of(plan, cell));
     if (cell->state == BENCH_AB_MEASURED) {
         write_counts(file, &result->record);
-        write_spread(file, &result->driver_us);
+        write_spread(file, &result->driver_ms);
+        if (result->record.n_later) {
+            write_spread(file, &result->later_driver_ms);
+        } else {
+            fputs(",,,", file);
+        }
+        fprintf(file, "%.9g,", result->record.longest_driver_us / 1e3);
         write_spread(file, &result->ns_per_event);
         write_spread(file, &result->seconds);
         fprintf(file, "%u,", plan->options.repeat);
     } else {
-        fprintf(file, "%llu,%llu,,,,,,,,,,,,,,,,,,,,,", (unsigned long long)cell->work->n_events,
+        fprintf(file, "%llu,%llu,,,,,,,,,,,,,,,,,,,,,,,,,",
+                (unsigned long long)cell->work->n_events,
                 (unsigned long long)cell->work->peak_live_bytes);
     }
     const bench_record *fit = bench_ab_fit_of(plan, cell);
@@ -109,7 +117,10 @@ static json_t *measured_object(const bench_ab_plan *plan, const bench_ab_cell *c
     json_object_set_new(object, "repeats", json_integer(plan->options.repeat));
     if (plan->options.repeat > 1) {
         set_spread(object, "ns_per_event", &result->ns_per_event);
-        set_spread(object, "driver_us", &result->driver_us);
+        set_spread(object, "driver_ms", &result->driver_ms);
+        if (result->record.n_later) {
+            set_spread(object, "later_driver_ms", &result->later_driver_ms);
+        }
         set_spread(object, "seconds", &result->seconds);
         json_object_set_new(object, "counts_differ", json_boolean(result->counts_differ));
     }

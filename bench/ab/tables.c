@@ -5,11 +5,11 @@
 
 #include "bench/run/output.h"
 
-/* Columns, with the blank before: 16 + 36 + 3 x 13 + 8 = 99. */
+/* Columns, with the blank before: 16 + 38 + 3 x 13 + 7 = 100. */
 enum {
     LINE = 100,
     NAME = 16,
-    WIDE = 36,
+    WIDE = 38,
     NARROW = 13,
     FIRST_NARROWS = 3,
     NEXT_NARROWS = 6,
@@ -42,6 +42,12 @@ static const char *format_real(double value, char out[CELL])
     return out;
 }
 
+/* At most five characters. */
+static const char *format_short(double value, char out[CELL])
+{
+    return value < 999.95 ? format_real(value, out) : format_count(value, out);
+}
+
 /* The mark instead of a figure, for a cell that failed or was never run. */
 static const char *mark_of(const bench_ab_cell *cell)
 {
@@ -58,14 +64,16 @@ static void print_wide(const bench_ab_cell *cell)
     const bench_record *r = &cell->result.record;
     const char *mark = mark_of(cell);
     if (cell->state != BENCH_AB_MEASURED) {
-        printf(" %5s %6s %7s %8s %5s", mark, mark, mark, mark, mark);
+        printf(" %5s %5s %6s %6s %5s %5s", mark, mark, mark, mark, mark, mark);
         return;
     }
-    char cells[5][CELL];
-    printf(" %5s %6s %7s %8s %5s", format_count((double)r->oom_count, cells[0]),
-           format_real(bench_output_ratio(r), cells[1]),
+    char cells[6][CELL];
+    printf(" %5s %5s %6s %6s %5s %5s", format_count((double)r->oom_count, cells[0]),
+           format_short(bench_output_ratio(r), cells[1]),
            format_real(bench_output_per_1000(r), cells[2]),
-           format_real(r->driver_us / 1e3, cells[3]), format_count(r->ns_per_event, cells[4]));
+           format_real(r->first_driver_us / 1e3, cells[3]),
+           r->n_later ? format_short(r->later_driver_us / 1e3, cells[4]) : "-",
+           format_count(r->ns_per_event, cells[5]));
 }
 
 static void print_narrow(const bench_ab_cell *cell)
@@ -84,7 +92,7 @@ static void print_least(const bench_ab_plan *plan, const bench_ab_cell *cell)
 {
     const bench_record *fit = bench_ab_fit_of(plan, cell);
     char ratio[CELL];
-    printf(" %7s", fit ? format_real(fit->ratio, ratio) : "-");
+    printf(" %6s", fit ? format_real(fit->ratio, ratio) : "-");
 }
 
 /* "---- 1.02x ----", `width` columns with the blank before. */
@@ -112,12 +120,12 @@ static void print_block(const bench_ab_plan *plan, unsigned work, unsigned first
     }
     printf("\n%-*s", NAME, "allocator");
     if (is_first) {
-        printf(" %5s %6s %7s %8s %5s", "fails", "res", "ops/1k", "drv ms", "ns/ev");
+        printf(" %5s %5s %6s %6s %5s %5s", "fails", "res", "ops/1k", "drv ms", "later", "ns/ev");
     }
     for (unsigned m = first; m < first + n; m++) {
         printf(" %5s %6s", "fails", "ops/1k");
     }
-    printf("%s\n", is_first && o->is_fit ? "   least" : "");
+    printf("%s\n", is_first && o->is_fit ? "  least" : "");
     for (unsigned a = 0; a < o->common.n_allocators; a++) {
         char name[4 * NAME + 1];
         printf("%-*s", NAME, bench_text_cut(o->common.allocators[a], NAME, name, sizeof name));
@@ -217,7 +225,8 @@ void bench_tables_print(const bench_ab_plan *plan)
     const bench_ab_options *o = &plan->options;
     printf(
         "fails: failed allocations; res: peak resident / peak live; ops/1k: device operations per "
-        "1,000\nevents; drv ms: time in the driver, %s; ns/ev: host time per event%s%s\n",
+        "1,000\nevents; drv ms: time in the driver in the first pass, %s; later: in a later one; "
+        "ns/ev:\nhost time per event%s%s\n",
         bench_setup_is_sim(&plan->setup) ? "modelled" : "measured",
         o->repeat > 1 ? " (medians)" : "",
         o->is_fit ? ";\nleast: least device memory / peak live" : "");

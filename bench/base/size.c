@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define MOST_BYTES (UINT64_C(1) << 60)
+#define LEAST_PLAIN_BYTES (UINT64_C(2) << 20) /* of a device's memory, without a unit */
 
 /* The power of two that a suffix stands for, or -1. */
 static int suffix_shift(const char *suffix)
@@ -73,6 +74,14 @@ bool bench_size_parse(const char *text, uint64_t *out)
     return true;
 }
 
+/* A number of bytes without a unit, too few to be meant as bytes. */
+static bool lacks_unit(const char *text)
+{
+    uint64_t bytes;
+    const char *end = number_end(text);
+    return end && *end == '\0' && bench_size_parse(text, &bytes) && bytes < LEAST_PLAIN_BYTES;
+}
+
 bool bench_memory_parse(const char *text, bench_memory *out)
 {
     if (strcmp(text, "unlimited") == 0) {
@@ -86,11 +95,21 @@ bool bench_memory_parse(const char *text, bench_memory *out)
         return ratio > 0.0 && ratio <= 1e6;
     }
     uint64_t bytes;
-    if (!bench_size_parse(text, &bytes)) {
+    if (!bench_size_parse(text, &bytes) || lacks_unit(text)) {
         return false;
     }
     *out = (bench_memory){ .kind = BENCH_MEMORY_BYTES, .bytes = bytes };
     return true;
+}
+
+const char *bench_memory_refusal(const char *text, char *out, size_t n)
+{
+    if (lacks_unit(text)) {
+        snprintf(out, n, "'%s' lacks a unit, as in 80G or 512M; %sB means bytes", text, text);
+    } else {
+        snprintf(out, n, "'%s' is not a size (512M, 1.5GiB), a ratio (1.02x) or unlimited", text);
+    }
+    return out;
 }
 
 uint64_t bench_memory_bytes(const bench_memory *memory, uint64_t peak_live_bytes,

@@ -23,8 +23,12 @@ typedef struct bench_memory {
     double ratio;
 } bench_memory;
 
-/* "unlimited", "1.02x", or a size. A ratio is more than 0 and at most 1,000,000. */
+/* "unlimited", "1.02x", or a size. A ratio is more than 0 and at most 1,000,000. A size below
+ * 2 MiB must have a unit: `80` most likely means 80G. */
 bool bench_memory_parse(const char *text, bench_memory *out);
+
+/* Writes what is wrong with a text that bench_memory_parse refused, for messages; returns `out`. */
+const char *bench_memory_refusal(const char *text, char *out, size_t n);
 
 /* The capacity of the simulator for "unlimited", since it needs some number. */
 #define BENCH_UNLIMITED_BYTES (UINT64_C(1) << 40)

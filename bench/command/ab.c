@@ -29,10 +29,10 @@ static void parse_memories(struct argp_state *state, const char *list, bench_ab_
         }
         snprintf(memory->label, sizeof memory->label, "%.*s", (int)n, p);
         if (n >= sizeof memory->label || !bench_memory_parse(memory->label, &memory->memory)) {
-            argp_error(state,
-                       "--memory: '%.*s' is not a size (512M, 1.5GiB), a ratio (1.02x) or "
-                       "unlimited",
-                       (int)n, p);
+            char word[128];
+            char why[256];
+            snprintf(word, sizeof word, "%.*s", (int)n, p);
+            argp_error(state, "--memory: %s", bench_memory_refusal(word, why, sizeof why));
             return;
         }
         for (unsigned i = 0; i < options->n_memories; i++) {
@@ -272,8 +272,13 @@ int bench_command_ab(int argc, char **argv)
     bench_ab_options options = { .out = "ab-report", .repeat = 1, .has_report = true };
     bench_options_init(&options.common);
     options.common.n_allocators = 0;
+    options.common.loops = 0;
     if (!bench_parse(&ab_argp, argc, argv, &options)) {
         return BENCH_EXIT_USAGE;
+    }
+    if (options.common.loops == 0) {
+        options.common.loops = 1;
+        options.later_passes = 1;
     }
     const char *name;
     for (unsigned i = 0; options.common.n_allocators == i && (name = pl_allocator_name(i)); i++) {

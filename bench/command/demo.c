@@ -217,6 +217,7 @@ int bench_command_demo(int argc, char **argv)
 {
     demo_command c = { .csv = NULL };
     bench_options_init(&c.options);
+    c.options.target.has_own_allocators = true;
     if (!bench_parse(&demo_argp, argc, argv, &c)) {
         return BENCH_EXIT_USAGE;
     }

@@ -22,20 +22,26 @@ static const struct {
     { "convert", NULL, bench_command_convert, "write a run as a trace or as a log of RMM" },
     { "verify", NULL, bench_command_verify, "compare recordings with the rebuilt allocators" },
     { "bench", "resident", bench_command_resident, "cost of a free and an allocation" },
+    { "bench", "driver", bench_command_driver, "the driver's time, by growth policy" },
     { "bench", "tail", bench_command_tail, "the longest calls, and holds of the lock" },
     { "probe", NULL, bench_command_probe, "measure what the driver's calls cost" },
 };
 
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
+static void print_command(FILE *out, int i)
+{
+    char name[32];
+    snprintf(name, sizeof name, "%s%s%s", commands[i].name, commands[i].what ? " " : "",
+             commands[i].what ? commands[i].what : "");
+    fprintf(out, "  %-16s %s\n", name, commands[i].doc);
+}
+
 static void print_usage(FILE *out)
 {
     fprintf(out, "Usage: pleat COMMAND [OPTION...]\n\n");
     for (int i = 0; i < N_COMMANDS; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "%s%s%s", commands[i].name, commands[i].what ? " " : "",
-                 commands[i].what ? commands[i].what : "");
-        fprintf(out, "  %-16s %s\n", name, commands[i].doc);
+        print_command(out, i);
     }
     fprintf(out, "\n  pleat COMMAND --help says more; pleat --version names the version.\n");
 }
@@ -56,20 +62,23 @@ static bool is_help(const char *word)
     return strcmp(word, "--help") == 0 || strcmp(word, "-?") == 0 || strcmp(word, "help") == 0;
 }
 
-/* The first word belongs to several commands, and the second to none of them. */
+/* The first word belongs to several commands; `second`, NULL = missing, to none of them. */
 static int refuse_second(const char *word, const char *second)
 {
-    if (is_help(second)) {
+    if (second && is_help(second)) {
         print_usage(stdout);
         return BENCH_EXIT_OK;
     }
-    fprintf(stderr, "pleat: %s: '%s' is not known; there is:", word, second);
+    if (second) {
+        fprintf(stderr, "pleat: %s: '%s' is not known; there is:\n", word, second);
+    } else {
+        fprintf(stderr, "pleat: %s: a second word is missing; there is:\n", word);
+    }
     for (int i = 0; i < N_COMMANDS; i++) {
         if (strcmp(word, commands[i].name) == 0) {
-            fprintf(stderr, " %s %s", word, commands[i].what);
+            print_command(stderr, i);
         }
     }
-    fputc('\n', stderr);
     return BENCH_EXIT_USAGE;
 }
 
@@ -100,7 +109,7 @@ int main(int argc, char **argv)
         return run_command(i, argc, argv);
     }
     if (has_word) {
-        return refuse_second(word, argc < 3 ? "" : argv[2]);
+        return refuse_second(word, argc < 3 ? NULL : argv[2]);
     }
     fprintf(stderr, "pleat: '%s' is not a command\n", word);
     print_usage(stderr);

@@ -182,7 +182,8 @@ static const struct argp_option common_options[] = {
     { .name = "depth", .key = KEY_DEPTH, .arg = "N",
       .doc = "Simulator: operations of the GPU that may be unfinished (default: 256)" },
     { .name = "loops", .key = KEY_LOOPS, .arg = "N",
-      .doc = "Run the work N times over (default: 1)" },
+      .doc = "Run the work N times over (default: 1; ab: 1, and once more for the driver's time "
+             "in a later pass, of which nothing else is counted)" },
     { 0 },
 };
 /* clang-format on */

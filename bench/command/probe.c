@@ -184,6 +184,7 @@ int bench_command_probe(int argc, char **argv)
         return BENCH_EXIT_FAILED;
     }
     bench_options_init(&c->options);
+    c->options.target.has_own_allocators = true;
     int status = BENCH_EXIT_USAGE;
     if (!bench_parse(&probe_argp, argc, argv, c)) {
         free(c);

@@ -80,13 +80,15 @@ static void print_rows(const pl_measure_report *report, bool is_busy)
 
 static void print_costs(const pl_measure_report *report)
 {
-    printf("\nFitted: microseconds = per call + per handle x handles + per granule x granules\n");
-    printf("  %-22s %12s %12s %12s\n", "operation", "per call", "per handle", "per granule");
+    printf("\nFitted: microseconds = per call + per handle x handles + per granule x granules\n"
+           "                       + per 1,000 alive x thousands of handles alive\n");
+    printf("  %-22s %12s %12s %12s %15s\n", "operation", "per call", "per handle", "per granule",
+           "per 1,000 alive");
     for (int i = 0; i < PL_MEASURE_N_OPS; i++) {
         const pl_measure_cost *cost = &report->costs[i];
         if (cost->n_rows) {
-            printf("  %-22s %12.3f %12.3f %12.3f\n", pl_measure_op_name((pl_measure_op)i),
-                   cost->per_call_us, cost->per_handle_us, cost->per_granule_us);
+            printf("  %-22s %12.3f %12.3f %12.3f %15.3f\n", pl_measure_op_name((pl_measure_op)i),
+                   cost->per_call_us, cost->per_handle_us, cost->per_granule_us, cost->per_live_us);
         }
     }
 }
@@ -114,6 +116,7 @@ static json_t *row_object(const pl_measure_row *row)
     json_object_set_new(object, "run_length", json_integer(row->run_length));
     json_object_set_new(object, "calls", json_integer(row->n_calls));
     json_object_set_new(object, "busy", json_boolean(row->is_busy));
+    json_object_set_new(object, "alive", json_real(row->alive));
     json_object_set_new(object, "mean_us", json_real(row->mean_us));
     json_object_set_new(object, "min_us", json_real(row->min_us));
     json_object_set_new(object, "p50_us", json_real(row->p50_us));
@@ -134,9 +137,10 @@ static json_t *costs_object(const pl_measure_report *report)
         const pl_measure_cost *cost = &report->costs[i];
         if (cost->n_rows) {
             json_object_set_new(object, pl_measure_op_name((pl_measure_op)i),
-                                json_pack("{s:f, s:f, s:f}", "per_call_us", cost->per_call_us,
-                                          "per_handle_us", cost->per_handle_us, "per_granule_us",
-                                          cost->per_granule_us));
+                                json_pack("{s:f, s:f, s:f, s:f, s:i}", "per_call_us",
+                                          cost->per_call_us, "per_handle_us", cost->per_handle_us,
+                                          "per_granule_us", cost->per_granule_us, "per_live_us",
+                                          cost->per_live_us, "most_alive", cost->most_alive));
         }
     }
     return object;
@@ -183,6 +187,17 @@ void bench_probe_print_json(const bench_probe *probe)
     putchar('\n');
 }
 
+/* The file's keys live and live_most stand together, and neither is 0. */
+static void write_cost_line(FILE *file, pl_measure_op op, const pl_measure_cost *cost)
+{
+    fprintf(file, "%s call %.3f handle %.3f granule %.3f mib 0", pl_measure_op_symbol(op),
+            cost->per_call_us, cost->per_handle_us, cost->per_granule_us);
+    if (cost->per_live_us >= 0.001 && cost->most_alive > 0) {
+        fprintf(file, " live %.3f live_most %u", cost->per_live_us, cost->most_alive);
+    }
+    putc('\n', file);
+}
+
 static void write_cost_lines(FILE *file, const bench_probe *probe)
 {
     const pl_measure_report *report = &probe->report;
@@ -202,9 +217,7 @@ static void write_cost_lines(FILE *file, const bench_probe *probe)
         bool is_fresh_too = i == PL_MEASURE_CREATE &&
                             report->costs[PL_MEASURE_CREATE_FRESH].n_rows > 0;
         if (cost->n_rows && !is_fresh_too) {
-            fprintf(file, "%s call %.3f handle %.3f granule %.3f mib 0\n",
-                    pl_measure_op_symbol((pl_measure_op)i), cost->per_call_us, cost->per_handle_us,
-                    cost->per_granule_us);
+            write_cost_line(file, (pl_measure_op)i, cost);
         }
     }
 }

@@ -36,9 +36,8 @@ static error_t parse_replay(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_MEMORY:
         if (!bench_memory_parse(arg, &input->options->memory)) {
-            argp_error(state,
-                       "--memory: '%s' is not a size (512M, 1.5GiB), a ratio (1.02x) or unlimited",
-                       arg);
+            char why[256];
+            argp_error(state, "--memory: %s", bench_memory_refusal(arg, why, sizeof why));
         }
         return 0;
     case KEY_SNAPSHOT:

@@ -1,5 +1,4 @@
 /* works.c - `pleat works`: lists what can be replayed, and describes a work. */
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,24 +47,16 @@ static const struct argp works_argp = {
            "sizes of each. Exit status: 0; 2 for bad input or usage.",
 };
 
-static int is_trace(const struct dirent *entry)
-{
-    const char *ending = strstr(entry->d_name, ".trace");
-    return ending && (strcmp(ending, ".trace") == 0 || strcmp(ending, ".trace.gz") == 0);
-}
-
 /* Lists every bundled trace by its bare name. */
 static void list_traces(bool json)
 {
     char folder[4096];
-    struct dirent **entries = NULL;
-    int n = bench_file_folder(folder, sizeof folder)
-                ? scandir(folder, &entries, is_trace, alphasort)
-                : 0;
+    struct dirent **entries;
+    unsigned n = bench_file_bundled(folder, sizeof folder, &entries);
     if (!json) {
         printf("Bundled traces:\n");
     }
-    for (int i = 0; i < n; i++) {
+    for (unsigned i = 0; i < n; i++) {
         *strstr(entries[i]->d_name, ".trace") = '\0';
         if (json) {
             json_t *object = json_object();

@@ -86,6 +86,11 @@ def ops_per_1000(cell):
     return 1000 * n_ops(cell) / cell["events"] if cell["events"] else math.nan
 
 
+def later_ms(cell):
+    """The driver's time in a later pass; not a number if there was none."""
+    return math.nan if cell["later_driver_ms"] is None else cell["later_driver_ms"]
+
+
 def resident_ratio(cell):
     return cell["peak_reserved_bytes"] / cell["peak_live_bytes"]
 
@@ -110,6 +115,8 @@ def summary_rows(study):
             "ops": geometric_mean([max(ops_per_1000(c), 1e-3) for c in widest]),
             "syncs": sum(c["host_syncs"] for c in cells),
             "hazards": sum(c["hazards"] for c in cells),
+            "driver_ms": math.fsum(c["driver_ms"] for c in widest),
+            "later_driver_ms": math.fsum(later_ms(c) for c in widest),
             "ns": geometric_mean([c["ns_per_event"] for c in widest if c["ns_per_event"] > 0]),
             "fit": geometric_mean(fits),
             "fit_worst": max(fits, default=math.nan),

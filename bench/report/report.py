@@ -73,8 +73,8 @@ def render(study):
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(HERE), autoescape=True,
                                      trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(gib=gib, number=number, ops=data.ops_per_1000,
-                               ratio=data.resident_ratio, measured=data.is_measured,
-                               completes=data.completes)
+                               ratio=data.resident_ratio, later=data.later_ms,
+                               measured=data.is_measured, completes=data.completes)
     memory, rows = data.summary_rows(study)
     return environment.get_template("report.html.j2").render(
         head=study.head, study=study, memory=memory, rows=rows,

@@ -5,8 +5,6 @@
 #include "bench/run/demo.h"
 #include "bench/base/size.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,13 +15,6 @@
 #include "vmm/base/clock.h"
 
 const char *const bench_demo_allocators[BENCH_DEMO_N_ALLOCATORS] = { "pleat", "torch-native" };
-
-static int is_trace(const struct dirent *entry)
-{
-    static const char ending[] = ".trace.gz";
-    size_t n = strlen(entry->d_name);
-    return n >= sizeof ending && strcmp(entry->d_name + n - (sizeof ending - 1), ending) == 0;
-}
 
 static int largest_first(const void *a, const void *b)
 {
@@ -50,17 +41,11 @@ static void add_jobs(bench_demo *demo, char **paths, unsigned n)
 static bool find_jobs(bench_demo *demo, bench_failure *failure)
 {
     char folder[1024];
-    if (!bench_file_folder(folder, sizeof folder)) {
-        return bench_fail(failure, "the bundled traces are not there");
-    }
     struct dirent **entries;
-    int n_entries = scandir(folder, &entries, is_trace, alphasort);
-    if (n_entries < 0) {
-        return bench_fail(failure, "%s: %s", folder, strerror(errno));
-    }
+    unsigned n_entries = bench_file_bundled(folder, sizeof folder, &entries);
     char *paths[BENCH_DEMO_MOST_TRACES];
     unsigned n = 0;
-    for (int i = 0; i < n_entries; i++) {
+    for (unsigned i = 0; i < n_entries; i++) {
         if (n < BENCH_DEMO_MOST_TRACES &&
             asprintf(&paths[n], "%s/%s", folder, entries[i]->d_name) > 0) {
             n++;
@@ -72,7 +57,7 @@ static bool find_jobs(bench_demo *demo, bench_failure *failure)
     for (unsigned i = 0; i < n; i++) {
         free(paths[i]);
     }
-    return n > 0 || bench_fail(failure, "%s holds no trace", folder);
+    return n > 0 || bench_fail(failure, "the bundled traces are not there");
 }
 
 static bool run_job(const bench_demo *demo, bench_demo_job *job)

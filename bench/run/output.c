@@ -62,7 +62,10 @@ json_t *bench_output_object(const bench_record *r)
     json_object_set_new(object, "host_syncs", integer(r->host_syncs));
     json_object_set_new(object, "stream_waits", integer(r->stream_waits));
     json_object_set_new(object, "hazards", integer(r->hazards));
-    json_object_set_new(object, "driver_us", json_real(r->driver_us));
+    json_object_set_new(object, "driver_ms", json_real(r->first_driver_us / 1e3));
+    json_object_set_new(object, "later_driver_ms",
+                        r->n_later ? json_real(r->later_driver_us / 1e3) : json_null());
+    json_object_set_new(object, "longest_driver_ms", json_real(r->longest_driver_us / 1e3));
     json_object_set_new(object, "ns_per_event", json_real(r->ns_per_event));
     json_object_set_new(object, "loop_device_ops", loops_array(r));
     if (r->is_fit) {
@@ -99,9 +102,10 @@ void bench_output_heading(bool is_fit)
         printf("%-*s %-13s %12s %14s %7s %9s %7s %6s\n", BENCH_OUTPUT_NAME, "trace", "allocator",
                "peak live", "least memory", "ratio", "ops", "waits", "syncs");
     } else {
-        printf("%-*s %-13s %12s %12s %12s %7s %8s %9s %8s %7s %6s %7s %8s\n", BENCH_OUTPUT_NAME,
-               "trace", "allocator", "memory", "peak live", "resident", "ratio", "failures", "ops",
-               "ops/1000", "waits", "syncs", "hazards", "ns/event");
+        printf("%-*s %-13s %12s %12s %12s %7s %8s %9s %8s %7s %6s %7s %10s %9s %8s\n",
+               BENCH_OUTPUT_NAME, "trace", "allocator", "memory", "peak live", "resident", "ratio",
+               "failures", "ops", "ops/1000", "waits", "syncs", "hazards", "driver ms", "later ms",
+               "ns/event");
     }
 }
 
@@ -132,15 +136,19 @@ static void replay_row(const bench_record *r)
     char memory[32];
     char live[32];
     char resident[32];
+    char later[32] = "-";
+    if (r->n_later) {
+        snprintf(later, sizeof later, "%.1f", r->later_driver_us / 1e3);
+    }
     print_name(r->trace);
-    printf("%-13s %12s %12s %12s %7.4f %8llu %9llu %8.3f %7llu %6llu %7llu %8.1f\n", r->allocator,
-           bench_size_format(r->memory_bytes, memory, sizeof memory),
+    printf("%-13s %12s %12s %12s %7.4f %8llu %9llu %8.3f %7llu %6llu %7llu %10.1f %9s %8.1f\n",
+           r->allocator, bench_size_format(r->memory_bytes, memory, sizeof memory),
            bench_size_format(r->peak_live_bytes, live, sizeof live),
            bench_size_format(r->peak_reserved_bytes, resident, sizeof resident),
            bench_output_ratio(r), (unsigned long long)r->oom_count,
            (unsigned long long)bench_record_ops(r), bench_output_per_1000(r),
            (unsigned long long)r->stream_waits, (unsigned long long)r->host_syncs,
-           (unsigned long long)r->hazards, r->ns_per_event);
+           (unsigned long long)r->hazards, r->first_driver_us / 1e3, later, r->ns_per_event);
 }
 
 void bench_output_row(const bench_record *r)

@@ -39,7 +39,9 @@ typedef struct replay {
     uint64_t driver_ns;    /* time inside driver calls, */
     uint64_t driver_calls; /* number of driver calls */
     bool is_stopped;
-    bench_recorder recorder; /* used for a timeline */
+    bool is_later;            /* in a later pass: only the driver's time counts */
+    bench_timeline *timeline; /* NULL: none, or it is over */
+    bench_recorder recorder;  /* used for a timeline */
 } replay;
 
 static const char *last_error(void)
@@ -59,17 +61,21 @@ static bool touch(replay *r, const slot *s)
 
 static bool take_dump(replay *r, bench_dump_at moment)
 {
-    return !r->options->dump || bench_dump_take(r->options->dump, r->instance, moment, r->failure);
+    return !r->options->dump || r->is_later ||
+           bench_dump_take(r->options->dump, r->instance, moment, r->failure);
 }
 
 static bool note_failed_allocation(replay *r, uint64_t bytes)
 {
     bench_record *record = r->record;
+    if (r->is_later) {
+        return true;
+    }
     bool is_first = record->oom_count++ == 0;
     if (is_first) {
         snprintf(record->first_failure, sizeof record->first_failure, "%s", last_error());
     }
-    if (r->options->timeline) {
+    if (r->timeline) {
         r->recorder.bucket.failures++;
         if (is_first) {
             bench_recorder_picture(&r->recorder, r->live_bytes, pl_device_resident_bytes(r->dev),
@@ -80,14 +86,26 @@ static bool note_failed_allocation(replay *r, uint64_t bytes)
     return take_dump(r, BENCH_DUMP_FAILURE);
 }
 
+/* Modelled on the simulator, measured on a real GPU. */
+static double driver_us(const replay *r)
+{
+    return r->work.is_simulated ? pl_work_cost_us(&r->work)
+                                : (double)pl_driver_call_ns(r->drv) / 1e3;
+}
+
 static bool do_alloc(replay *r, const bench_event *event)
 {
     void *stream = r->streams[event->stream];
     pleat_devptr ptr;
+    double begin_us = driver_us(r);
     uint64_t begin = bench_ticks();
     pleat_status st = pleat_block_alloc(r->instance, 0, event->bytes, stream, &ptr);
     r->ticks += bench_ticks() - begin;
     r->n_timed++;
+    double took_us = driver_us(r) - begin_us;
+    if (!r->is_later && took_us > r->record->longest_driver_us) {
+        r->record->longest_driver_us = took_us;
+    }
     if (st != PLEAT_OK) {
         return note_failed_allocation(r, event->bytes);
     }
@@ -141,7 +159,8 @@ static void tell_progress(const replay *r, unsigned loop, uint64_t event)
 {
     if (r->options->progress) {
         double done = (double)event / (double)r->source->n_events;
-        bench_progress_step(r->options->progress, (loop + done) / r->options->loops);
+        unsigned n_passes = r->options->loops + r->options->later_passes;
+        bench_progress_step(r->options->progress, (loop + done) / n_passes);
     }
 }
 
@@ -149,13 +168,6 @@ static uint64_t n_ops(const replay *r)
 {
     pl_device_counts counts = pl_device_counted(r->dev);
     return counts.ops_map + counts.ops_unmap + counts.ops_alloc + counts.ops_free;
-}
-
-/* Modelled on the simulator, measured on a real GPU. */
-static double driver_us(const replay *r)
-{
-    return r->work.is_simulated ? pl_work_cost_us(&r->work)
-                                : (double)pl_driver_call_ns(r->drv) / 1e3;
 }
 
 static uint64_t n_driver_calls(const replay *r)
@@ -205,7 +217,7 @@ static bool run_piece(replay *r, const bench_event *entries, size_t n, unsigned 
     for (size_t i = 0; i < n && !r->is_stopped; i++) {
         const bench_event *event = &entries[i];
         if (event->slot == BENCH_MARK) {
-            if (r->options->timeline) {
+            if (r->timeline) {
                 bench_recorder_iteration(&r->recorder);
             }
             continue;
@@ -217,7 +229,7 @@ static bool run_piece(replay *r, const bench_event *entries, size_t n, unsigned 
         if (event->bytes ? !do_alloc(r, event) : s->ptr && !do_free(r, s)) {
             return false;
         }
-        if (r->options->timeline) {
+        if (r->timeline) {
             record_event(r);
         }
     }
@@ -246,17 +258,45 @@ static bool run_loop(replay *r, unsigned loop)
     return ok && (r->is_stopped || free_what_lives(r));
 }
 
+/* Runs pass i and notes what the driver took. */
+static bool run_pass(replay *r, unsigned i)
+{
+    bench_record *record = r->record;
+    double begin_us = driver_us(r);
+    if (!run_loop(r, i)) {
+        return false;
+    }
+    double us = driver_us(r) - begin_us;
+    if (i == 0) {
+        record->first_driver_us = us;
+    } else {
+        record->later_driver_us += (us - record->later_driver_us) / ++record->n_later;
+    }
+    return true;
+}
+
 static bool run_loops(replay *r)
 {
     uint64_t before = n_ops(r);
     for (unsigned i = 0; i < r->options->loops && !r->is_stopped; i++) {
-        if (!run_loop(r, i)) {
+        if (!run_pass(r, i)) {
             return false;
         }
         uint64_t after = n_ops(r);
         r->record->loop_ops[i] = after - before;
         r->record->n_loops = i + 1;
         before = after;
+    }
+    return true;
+}
+
+static bool run_later_passes(replay *r)
+{
+    r->is_later = true;
+    for (unsigned i = 0; i < r->options->later_passes && !r->is_stopped; i++) {
+        if (!run_pass(r, r->options->loops + i)) {
+            return false;
+        }
     }
     return true;
 }
@@ -326,7 +366,7 @@ static bool create_streams(replay *r)
 static void start_recorder(replay *r)
 {
     uint64_t n_events = r->source->n_events * r->options->loops;
-    bench_recorder_init(&r->recorder, r->options->timeline, n_events, r->source->peak_live_bytes);
+    bench_recorder_init(&r->recorder, r->timeline, n_events, r->source->peak_live_bytes);
     r->recorder.allocator = pleat_internal_allocator(r->instance, 0);
     r->recorder.streams = r->streams;
     r->recorder.n_streams = r->n_streams;
@@ -338,7 +378,7 @@ static bool run_and_measure(replay *r)
     r->driver_ns = pl_driver_call_ns(r->drv);
     r->driver_calls = n_driver_calls(r);
     r->start_us = driver_us(r);
-    if (r->options->timeline) {
+    if (r->timeline) {
         start_recorder(r);
     }
     bool ok = run_loops(r);
@@ -347,12 +387,13 @@ static bool run_and_measure(replay *r)
         r->record->ns_per_event = r->n_timed && ns > 0.0 ? ns / (double)r->n_timed : 0.0;
         ok = collect(r);
     }
-    if (r->options->timeline) {
+    if (r->timeline) {
         bench_reading now = read_meters(r);
         bench_recorder_finish(&r->recorder, &now);
         bench_recorder_fini(&r->recorder);
+        r->timeline = NULL;
     }
-    return ok;
+    return ok && run_later_passes(r);
 }
 
 static bool run_with_work(replay *r)
@@ -408,7 +449,11 @@ bool bench_replay(const bench_work *work, const bench_replay_options *options, b
                   bench_failure *failure)
 {
     start_record(work, options, out);
-    replay r = { .source = work, .options = options, .record = out, .failure = failure };
+    replay r = { .source = work,
+                 .options = options,
+                 .record = out,
+                 .failure = failure,
+                 .timeline = options->timeline };
     r.streams = calloc(work->n_streams, sizeof *r.streams);
     r.slots = calloc(work->n_slots, sizeof *r.slots);
     r.order = calloc(work->n_slots, sizeof *r.order);

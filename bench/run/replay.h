@@ -3,7 +3,11 @@
  * Every replay has a fresh instance (on the simulator: fresh devices), uses the public interface,
  * and submits declared work on the block's stream at each allocation and just before each free. A
  * failed allocation is counted, its later free is skipped, and the replay goes on. At the end of a
- * loop live blocks are freed in order of allocation, so all loops are alike. */
+ * loop live blocks are freed in order of allocation, so all loops are alike.
+ *
+ * Memory is created, mapped and made accessible in the first loop, so what the driver takes is told
+ * of the first and of the later ones apart. Later passes behind the loops, in the same instance,
+ * are measured for that alone: no other figure is of them. */
 #ifndef PLEAT_BENCH_REPLAY_H
 #define PLEAT_BENCH_REPLAY_H
 
@@ -29,7 +33,11 @@ typedef struct bench_record {
     uint64_t calls[PL_N_ENTRIES];
     uint64_t bytes_created, bytes_mapped;
     uint64_t host_syncs, stream_waits, hazards, retries;
-    double driver_us;
+    double driver_us;         /* of all loops; */
+    double first_driver_us;   /* of the first, */
+    double later_driver_us;   /* and of one after it, later passes too, in the mean; */
+    unsigned n_later;         /* of so many: 0 = none, and the mean is 0 */
+    double longest_driver_us; /* of one allocation, in any loop */
     double ns_per_event;
     unsigned n_loops;
     uint64_t loop_ops[BENCH_MAX_LOOPS];
@@ -46,6 +54,7 @@ typedef struct bench_replay_options {
     const char *allocator;
     uint64_t memory_bytes; /* 0 = unlimited */
     unsigned loops;
+    unsigned later_passes;    /* behind the loops; not with stop_at_failure */
     bool stop_at_failure;     /* at the first failed allocation: only success matters */
     bench_timeline *timeline; /* NULL = none; not with stop_at_failure */
     bench_dump *dump;         /* a snapshot; NULL = none. Recording costs time: see ns_per_event */

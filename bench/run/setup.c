@@ -1,8 +1,8 @@
 /* setup.c - which driver and configuration the runs of a command use.
  *
- * The simulator's configuration has three sources, where later ones override earlier ones:
- * PLEAT_SIM, the key `sim` of PLEAT_CONF and --conf, and --sim. Capacity and depth are only set by
- * the command's own options. */
+ * The simulator's configuration has four sources, where later ones override earlier ones: what the
+ * command would rather have, PLEAT_SIM, the key `sim` of PLEAT_CONF and --conf, and --sim. Capacity
+ * and depth are only set by the command's own options. */
 #include "bench/run/setup.h"
 #include "bench/base/size.h"
 
@@ -30,16 +30,22 @@ static const char *next_item(const char **at, size_t *n_item, size_t *n_key)
     return begin;
 }
 
+/* The first `key:value` with that key, or NULL. */
+static const char *find_item(const char *conf, const char *key, size_t n, size_t *n_item)
+{
+    size_t n_key;
+    for (const char *item; (item = next_item(&conf, n_item, &n_key)) != NULL;) {
+        if (n_key == n && memcmp(item, key, n) == 0) {
+            return item;
+        }
+    }
+    return NULL;
+}
+
 static bool has_key(const char *conf, const char *key, size_t n)
 {
     size_t n_item;
-    size_t n_key;
-    for (const char *item; (item = next_item(&conf, &n_item, &n_key)) != NULL;) {
-        if (n_key == n && memcmp(item, key, n) == 0) {
-            return true;
-        }
-    }
-    return false;
+    return find_item(conf, key, n, &n_item) != NULL;
 }
 
 /* Append the items of `conf` whose keys are not in `later`. */
@@ -60,8 +66,10 @@ static bool append_items(char *out, size_t n, const char *conf, const char *late
     return true;
 }
 
-static bool merge_sim(bench_setup *setup, const char *given, bench_failure *failure)
+static bool merge_sim(bench_setup *setup, const bench_target *target, bench_failure *failure)
 {
+    const char *given = target->sim;
+    const char *rather = target->sim_default ? target->sim_default : "";
     if (has_key(given, "capacity", 8)) {
         return bench_fail(failure, "--sim: capacity is set with --memory");
     }
@@ -75,7 +83,8 @@ static bool merge_sim(bench_setup *setup, const char *given, bench_failure *fail
                       setup->config.sim_conf) ||
         !append_items(below, sizeof below, setup->config.sim_conf, "") ||
         !append_items(setup->sim, sizeof setup->sim, below, given) ||
-        !append_items(setup->sim, sizeof setup->sim, given, "")) {
+        !append_items(setup->sim, sizeof setup->sim, given, "") ||
+        !append_items(setup->sim, sizeof setup->sim, rather, setup->sim)) {
         return bench_fail(failure, "--sim: more than %d characters in all", PL_SIM_CONF_BYTES);
     }
     char own[PL_SIM_CONF_BYTES] = "";
@@ -134,12 +143,31 @@ static bool look_at_gpu(bench_setup *setup, bench_failure *failure)
     return st == PLEAT_OK;
 }
 
+/* Figures of one allocator must not appear under the name of another. */
+static bool check_allocator(const bench_target *target, bench_failure *failure)
+{
+    static const char key[] = "allocator";
+    size_t n = 0;
+    const char *item = target->conf ? find_item(target->conf, key, strlen(key), &n) : NULL;
+    if (!item) {
+        return true;
+    }
+    if (target->has_own_allocators) {
+        return bench_fail(failure, "--conf: '%.*s': this command has no choice of allocators",
+                          (int)n, item);
+    }
+    const char *name = item + strcspn(item, ":,");
+    name += strspn(name, ": ");
+    int n_name = (int)(item + n - name);
+    return bench_fail(failure, "--conf: '%.*s': give the option --allocator %.*s instead", (int)n,
+                      item, n_name > 0 ? n_name : 1, n_name > 0 ? name : "A");
+}
+
 bool bench_setup_init(bench_setup *setup, const bench_target *target, bench_failure *failure)
 {
     *setup = (bench_setup){ .depth = target->depth };
-    if (target->conf != NULL && has_key(target->conf, "allocator", strlen("allocator"))) {
-        return bench_fail(failure, "--conf: allocator: runs are made with those that --allocator "
-                                   "names");
+    if (!check_allocator(target, failure)) {
+        return false;
     }
     if (pl_config_read(target->conf, &setup->config) != PLEAT_OK) {
         return say_last_error("configuration", failure);
@@ -149,7 +177,7 @@ bool bench_setup_init(bench_setup *setup, const bench_target *target, bench_fail
     }
     setup->is_chosen = setup->config.driver != PL_DRIVER_AUTO;
     setup->config.time_calls = true;
-    return merge_sim(setup, target->sim, failure) && look_at_gpu(setup, failure);
+    return merge_sim(setup, target, failure) && look_at_gpu(setup, failure);
 }
 
 bool bench_setup_is_sim(const bench_setup *setup)

@@ -8,11 +8,13 @@
 
 /* Where the user wants the runs. */
 typedef struct bench_target {
-    bool has_driver; /* --driver was given */
+    bool has_own_allocators; /* the command has no --allocator */
+    bool has_driver;         /* --driver was given */
     pl_driver_kind driver;
     unsigned depth;
-    const char *conf; /* "" */
-    const char *sim;  /* "" */
+    const char *conf;        /* "" */
+    const char *sim;         /* "" */
+    const char *sim_default; /* for keys that nobody gives; NULL = none */
 } bench_target;
 
 typedef struct bench_setup {

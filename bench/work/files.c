@@ -34,9 +34,22 @@ static const struct {
 
 enum { KEY_DEVICE, KEY_SCALE, KEY_FAILURES, N_KEYS };
 
-bool bench_file_folder(char *path, size_t n)
+static bool find_folder(char *path, size_t n)
 {
     return bench_folder_find("PLEAT_TRACES", "traces", path, n);
+}
+
+static int is_trace(const struct dirent *entry)
+{
+    const char *ending = strstr(entry->d_name, ".trace");
+    return ending && (strcmp(ending, ".trace") == 0 || strcmp(ending, ".trace.gz") == 0);
+}
+
+unsigned bench_file_bundled(char *folder, size_t n, struct dirent ***entries)
+{
+    *entries = NULL;
+    int n_found = find_folder(folder, n) ? scandir(folder, entries, is_trace, alphasort) : 0;
+    return n_found > 0 ? (unsigned)n_found : 0;
 }
 
 /* The length of the path before `:key=value`; all of `text` if that is a file. */
@@ -65,7 +78,7 @@ bool bench_file_find(const char *work, char *path, size_t n)
         return (size_t)snprintf(path, n, "%s", work) < n;
     }
     char folder[2048];
-    if (!bench_file_folder(folder, sizeof folder)) {
+    if (!find_folder(folder, sizeof folder)) {
         return false;
     }
     for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {

@@ -6,6 +6,8 @@
 #ifndef PLEAT_BENCH_FILES_H
 #define PLEAT_BENCH_FILES_H
 
+#include <dirent.h>
+
 #include "bench/work/inflate.h"
 #include "bench/work/tape.h"
 
@@ -20,8 +22,10 @@ typedef struct bench_file_options {
 /* Finds the file that a work names: the path itself, or a bundled trace by its bare name; options
  * are kept after it. */
 bool bench_file_find(const char *work, char *path, size_t n);
-/* The folder of the bundled traces: PLEAT_TRACES, the repository's or the installed one. */
-bool bench_file_folder(char *path, size_t n);
+/* The bundled traces: their folder (PLEAT_TRACES, the repository's or the installed one) and, by
+ * the alphabet, the files in it. Returns how many; 0: there are none, or no folder. The caller
+ * frees each entry, and `*entries`. */
+unsigned bench_file_bundled(char *folder, size_t n, struct dirent ***entries);
 
 /* Split what bench_file_find gave. `path` has n bytes. False and a message when an option is
  * unknown or its value is bad. */

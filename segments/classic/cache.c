@@ -1,6 +1,6 @@
-/* cache.c - the life of a classic cache, and the calls in which they are alike. See cache.h.
+/* cache.c - how classic caches are made and destroyed, and the calls that they share. See cache.h.
  *
- * Takes the cache's lock (rank 20), which its own part of a call drops around driver calls. */
+ * Takes the cache's lock (rank 20); the functions of pl_cache_kind drop it around driver calls. */
 #include "segments/classic/cache.h"
 
 static pl_cache *cache_of(pl_allocator *a)
@@ -157,7 +157,7 @@ pleat_status pl_cache_release_capture(pl_allocator *a, pl_stream *stream)
     }
     pl_cache *c = cache_of(a);
     pl_lock_acquire(&c->lock);
-    pl_waiter_leave(&c->waiter); /* what it held may be what another request is missing */
+    pl_waiter_leave(&c->waiter); /* the capture may hold what another request is missing */
     st = c->kind->end_capture(c, stream);
     pl_waiter_return(&c->waiter, NULL);
     pl_lock_release(&c->lock);

@@ -1,5 +1,5 @@
-/* cache.h - what every classic cache is: an object of its own host memory under one lock, and the
- * calls of the allocator interface that differ in no more than what is done under that lock.
+/* cache.h - the base of every classic cache: one lock, host memory of its own, and the calls of the
+ * allocator interface, which differ between caches only in what they do under the lock.
  *
  * A cache embeds a pl_cache as its first member and names its own part of those calls in a
  * pl_cache_kind; its table of functions takes the rest from PL_CACHE_OPS. */
@@ -16,50 +16,52 @@
 
 typedef struct pl_cache pl_cache;
 
-/* All are called with the lock held and return with it; those that call the driver drop it. */
+/* All are called with the lock held and return with the lock held; those that call the driver drop
+ * it meanwhile. */
 typedef struct pl_cache_kind {
-    /* At the very end, after *n_live has been told: give everything to the driver, live blocks or
-     * not, and all host memory back. Returns how many objects the driver refused. */
+    /* For destroy: give everything to the driver, live blocks too, and free all host memory except
+     * the pl_cache itself. Returns how many objects the driver refused. */
     size_t (*release_all)(pl_cache *c);
-    /* For pl_cache_free. */
+    /* For pl_cache_free; NULL if the table of functions has a free of its own. */
     pleat_status (*free)(pl_cache *c, pleat_devptr ptr, pl_stream *stream);
-    /* pl_allocator_ops.record_stream, of a stream that there is. */
+    /* pl_allocator_ops.record_stream; `stream` is not NULL. */
     pleat_status (*record)(pl_cache *c, pleat_devptr ptr, pl_stream *stream);
     /* pl_allocator_ops.query. */
     pleat_status (*query)(pl_cache *c, pleat_devptr ptr, pleat_block_info *out);
-    /* Give back what is cached while more than keep_bytes are reserved (pl_allocator_ops.trim). */
+    /* pl_allocator_ops.trim: give cached memory back while more than keep_bytes are reserved. */
     pleat_status (*release)(pl_cache *c, uint64_t keep_bytes, bool wait, uint64_t *released);
-    /* What the stream's captures held may be used again. */
+    /* pl_allocator_ops.release_capture: memory that the stream's captures held may be used
+     * again. */
     pleat_status (*end_capture)(pl_cache *c, pl_stream *stream);
-    void (*tell_stats)(pl_cache *c,
-                       pleat_stats *out); /* resident, pending and free bytes and more */
+    /* Add to a copy of `stats` what it lacks: pending and free bytes, and more. */
+    void (*tell_stats)(pl_cache *c, pleat_stats *out);
     void (*visit)(pl_cache *c, void (*see)(void *context, const pl_piece *piece), void *context);
     int (*check)(pl_cache *c); /* 0, or the number of the first broken rule */
-    bool limit_waits;          /* a new limit waits for uses before it is refused */
+    bool limit_waits;          /* set_limit waits for uses before it refuses */
 } pl_cache_kind;
 
 struct pl_cache {
     pl_allocator base;
     const pl_cache_kind *kind; /* const */
     pl_device *dev;            /* const */
-    pl_observer *observer;     /* const; NULL at the end */
+    pl_observer *observer;     /* const until destroy, which sets NULL */
     uint64_t limit_bytes;      /* lock */
     pl_lock lock;              /* rank 20 */
     pl_host host;              /* lock */
     pl_waiter waiter;          /* lock */
     uint64_t reserved_bytes;   /* lock */
-    uint64_t growing_bytes;    /* lock: asked from the driver just now */
-    uint64_t releasing_bytes;  /* lock: given to it just now; still in reserved_bytes */
+    uint64_t growing_bytes;    /* lock: being asked for from the driver */
+    uint64_t releasing_bytes;  /* lock: being given back to it; still in reserved_bytes */
     pleat_stats stats;         /* lock */
 };
 
-/* An object of `bytes`, zeroed except for its pl_cache. ENOMEM_HOST. */
+/* Make a cache of `bytes`, zeroed except for its pl_cache. ENOMEM_HOST. */
 pleat_status pl_cache_create(size_t bytes, const pl_allocator_ops *ops, const pl_cache_kind *kind,
                              pl_device *dev, const pl_allocator_options *options, pl_cache **out);
-/* The object and its host memory, which nothing else holds. */
+/* Free the cache; all its other host memory has been freed. */
 void pl_cache_fini(pl_cache *c);
 
-/* The part of an allocation that needs no cache: EINVAL, ESIZE. */
+/* Check the arguments of a request: EINVAL, ESIZE. */
 static inline pleat_status pl_cache_check_request(size_t bytes, const pl_stream *stream)
 {
     if (bytes - 1 < PL_CACHE_MOST && stream) {
@@ -68,17 +70,18 @@ static inline pleat_status pl_cache_check_request(size_t bytes, const pl_stream 
     return bytes != 0 && stream ? PLEAT_ESIZE : PLEAT_EINVAL;
 }
 
-/* At the very end: an allocation of the driver's goes back, or stays, since there is no later.
- * Returns how many stay, 0 or 1. Lock dropped meanwhile. */
+/* For destroy: give a driver allocation back, with a second try if the driver refuses. Returns how
+ * many stay, 0 or 1. Lock dropped meanwhile. */
 size_t pl_cache_mfree_last(pl_cache *c, pleat_devptr ptr);
 
-/* With lock: does another round serve a request for `bytes`, after one that ended with `st`? */
+/* Lock held, may be dropped: may a request for `bytes`, whose last round ended with `st`, try
+ * again? See pl_waiter_may_try. */
 bool pl_cache_may_try(pl_cache *c, pl_turn *turn, pleat_status st, uint64_t bytes);
 
 pleat_block_info pl_cache_info(const pl_cache *c, pleat_devptr base, size_t bytes,
                                size_t requested_bytes, const pl_stream *stream);
 
-/* pl_allocator_ops.free, done by `free_at`; inline, since a free is half of a hit. */
+/* pl_allocator_ops.free by means of `free_at`. Inline, since a free is half of a hit. */
 static inline pleat_status pl_cache_free_by(pl_allocator *a, pleat_devptr ptr, pl_stream *stream,
                                             pleat_status (*free_at)(pl_cache *c, pleat_devptr ptr,
                                                                     pl_stream *stream))
@@ -90,7 +93,7 @@ static inline pleat_status pl_cache_free_by(pl_allocator *a, pleat_devptr ptr, p
     return st;
 }
 
-/* pl_allocator_ops, in full. */
+/* Functions of pl_allocator_ops. */
 pleat_status pl_cache_destroy(pl_allocator *a, bool force, size_t *n_live, size_t *n_leaked);
 pleat_status pl_cache_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream); /* kind->free */
 pleat_status pl_cache_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream *stream);
@@ -104,8 +107,8 @@ void pl_cache_visit(pl_allocator *a, void (*see)(void *context, const pl_piece *
                     void *context);
 int pl_cache_check(pl_allocator *a);
 
-/* Without the limit, which a pool of the driver's keeps itself, and without the free, which may be
- * inline. */
+/* set_limit is missing, since cuda-async has its own; free is missing, since PyTorch's caches have
+ * an inlined one. */
 /* clang-format off */
 #define PL_CACHE_OPS                              \
     .destroy = pl_cache_destroy,                  \

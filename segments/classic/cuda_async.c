@@ -1,13 +1,13 @@
 /* cuda_async.c - the driver's own pool behind the allocator interface. See cuda_async.h.
  *
- * An allocation that fails is tried once more after the host has waited for the device and the pool
- * has given back all that is free: what other streams freed can then be had as whole pages.
- * wait_ms does not apply to that. Takes the allocator's lock (rank 20), which is dropped around
- * driver calls.
+ * An allocation that fails is tried once more, after the host has waited for the device and the
+ * pool has given back all that is free: memory that other streams freed is then available in whole
+ * pages. wait_ms does not bound that wait. Takes the allocator's lock (rank 20), which is dropped
+ * around driver calls.
  *
  * The statistics are PyTorch's: reserved is what the pool holds, as last asked (vmm/async_pool.h).
- * Segments and free stretches inside the pool cannot be seen from outside: there are no counts of
- * segments and of inactive splits, and visit shows blocks only.
+ * Segments and free stretches inside the pool cannot be seen from outside, so segments and inactive
+ * splits are not counted, and visit shows blocks only.
  * Source: c10/cuda/CUDAMallocAsyncAllocator.cpp. */
 #include <string.h>
 
@@ -33,8 +33,8 @@ static bool is_before(const pl_tree_node *a, const pl_tree_node *b)
 
 /* ---- allocation ------------------------------------------------------------------------------ */
 
-/* For a stream that is being captured: on the pool's own stream, which the host waits for, so that
- * the memory is there whenever the graph is launched. Without the lock. */
+/* Allocate for a stream that is being captured: on the pool's own stream, for which the host waits,
+ * so that the memory exists whenever the graph is launched. Without the lock. */
 static pleat_status allocate_apart(pl_async *p, size_t bytes, pleat_devptr *out)
 {
     pl_stream *own = NULL;
@@ -71,7 +71,7 @@ static pleat_status allocate(pl_async *p, pl_async_block *block)
     return st;
 }
 
-/* Would it fit, were all that is not live free again? */
+/* Would the block fit if all memory that is not live were free? */
 static bool may_fit(const pl_async *p, const pl_async_block *block)
 {
     uint64_t total = pl_device_total_bytes(p->base.dev);
@@ -81,7 +81,7 @@ static bool may_fit(const pl_async *p, const pl_async_block *block)
     return live < most && pl_async_rounded(block->bytes) <= most - live;
 }
 
-/* After a failure. EPENDING: memory may be waited for, but not beside a capture. */
+/* Try again after a failure. EPENDING: a wait would help, but is not allowed beside a capture. */
 static pleat_status allocate_again(pl_async *p, pl_async_block *block)
 {
     uint64_t released = 0;
@@ -149,7 +149,7 @@ static pleat_status async_alloc(pl_allocator *a, size_t bytes, pl_stream *stream
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* The block that holds `ptr`, live or held, or NULL. */
+/* The block that contains `ptr`, live or held, or NULL. */
 static pl_async_block *block_around(const pl_async *p, pleat_devptr ptr)
 {
     const pl_async_block key = { .ptr = ptr };
@@ -163,7 +163,7 @@ static pl_async_block *find_live(const pl_async *p, pleat_devptr ptr)
     return block && block->ptr == ptr && !block->is_held ? block : NULL;
 }
 
-/* What the driver has back is not known any more. */
+/* A block that the driver has back is forgotten: its second free is foreign. */
 static pleat_status not_live(const pl_async *p, pleat_devptr ptr)
 {
     const pl_async_block *block = block_around(p, ptr);
@@ -210,7 +210,7 @@ static pleat_status trim_pool(pl_async *p, uint64_t keep_bytes, uint64_t *releas
     return st;
 }
 
-/* Beside a capture nobody waits: then only what was seen to be free goes. */
+/* Beside a capture the host may not wait; then only what the driver knows to be free goes back. */
 static pleat_status give_back(pl_cache *c, uint64_t keep_bytes, bool wait, uint64_t *released)
 {
     pl_async *p = async_of(&c->base);
@@ -252,7 +252,8 @@ static size_t release_all(pl_cache *c)
     return n_refused;
 }
 
-/* Where the driver does not tell, the pool is what was asked for: less than the rounded sizes. */
+/* Where the driver does not tell what the pool holds, `held` sums up the sizes asked for, which may
+ * be less than the rounded ones. */
 static void tell_stats(pl_cache *c, pleat_stats *out)
 {
     pl_async_note_reserved(async_of(&c->base));
@@ -266,7 +267,7 @@ static void tell_stats(pl_cache *c, pleat_stats *out)
     out->num_device_free = out->ops_free;
 }
 
-/* Blocks that touch are shown as one segment; what lies between others nobody can tell. */
+/* Neighbouring blocks are shown as one segment, since nobody can tell what lies between others. */
 static void visit(pl_cache *c, void (*see)(void *context, const pl_piece *piece), void *context)
 {
     const pl_async *p = async_of(&c->base);
@@ -293,7 +294,7 @@ typedef struct tally {
     uint64_t n_live, n_held, live_bytes, held_bytes, asked_bytes, live_asked_bytes;
 } tally;
 
-/* False: two blocks overlap. */
+/* Sums up all blocks; false if two overlap. */
 static bool count_blocks(const pl_async *p, tally *sum)
 {
     pleat_devptr end = 0;

@@ -1,9 +1,9 @@
 /* cuda_async_free.c - how blocks go back to the driver: in order, held, or at the end.
  *
- * A block on its way is in no tree: once the driver has it, its address may be another thread's
- * next block. Its share of the statistics goes when it is gone; until then the walker finds it in
- * the counters of what is on its way. Guarded by the allocator's lock, which is dropped around
- * driver calls.
+ * A block on its way to the driver is not in the tree: once the driver has it, its address may be
+ * that of another thread's next block. Its share of the statistics is subtracted when it is gone;
+ * until then the walker finds it in the counters of blocks on their way. Guarded by the allocator's
+ * lock, which is dropped around driver calls.
  * Source: c10/cuda/CUDAMallocAsyncAllocator.cpp: free_impl, sync_raw. */
 #include "segments/classic/cuda_async.h"
 
@@ -28,7 +28,7 @@ void pl_async_note_reserved(pl_async *p)
 
 /* ---- one block ------------------------------------------------------------------------------- */
 
-/* Makes the pool's own stream come after `stream`. */
+/* Make the pool's own stream wait for `stream`. LATER: that is not possible now. */
 static outcome gather_one(pl_stream *own, pl_stream *stream, pleat_status *st)
 {
     pl_fence *fence = NULL;
@@ -56,7 +56,7 @@ static bool is_in(uint64_t lanes, const pl_stream *stream)
     return (lanes & pl_order_lane(stream)) != 0;
 }
 
-/* Frees it behind everything that its streams have in flight, without the lock. */
+/* Free the block behind all work of its streams. Without the lock. */
 static outcome free_behind_all(pl_async *p, const pl_async_block *block, pleat_status *st)
 {
     pl_stream *own = NULL;
@@ -89,7 +89,7 @@ static outcome free_in_order(pl_async *p, const pl_async_block *block, pleat_sta
     return *st == PLEAT_OK ? GONE : FAILED;
 }
 
-/* Tries to free a block that is on its way; says in block->captured what holds it. */
+/* Try to free a block that is on its way; block->captured tells which lanes hold it. */
 static outcome try_free(pl_async *p, pl_async_block *block, pleat_status *st)
 {
     uint64_t own_lane = pl_order_lane(block->stream);
@@ -109,8 +109,8 @@ static outcome try_free(pl_async *p, pl_async_block *block, pleat_status *st)
     outcome became = is_plain ? free_in_order(p, block, st) : free_behind_all(p, block, st);
     pl_lock_acquire(&p->base.lock);
     if (*st == PLEAT_ECAPTURE && is_plain && !pl_stream_is_legacy(block->stream)) {
-        block->captured =
-            own_lane; /* not asked: the capture may be over by now, its graph is not */
+        /* The stream is not asked again: its capture may be over by now, but not its graph. */
+        block->captured = own_lane;
     }
     return became;
 }
@@ -135,8 +135,8 @@ static void end_active(pl_async *p, const pl_async_block *block)
     pl_stats_sub(p->base.stats.requested_bytes, pool, block->bytes);
 }
 
-/* From now on its address may be another's: told before the driver has it. What it does not take
- * is told as allocated there again, since it was never gone. */
+/* Told before the driver has the block, since its address may be another block's right after. A
+ * block that does not go is told as allocated again. */
 static void tell_gone(const pl_async *p, const pl_async_block *block)
 {
     pl_async_tell(p, PL_ACTION_FREE_COMPLETED, block);
@@ -196,7 +196,7 @@ pleat_status pl_async_free(pl_async *p, pl_async_block *block, pl_stream *stream
 
 /* ---- held blocks ----------------------------------------------------------------------------- */
 
-/* Takes a held block out of list and tree. */
+/* Take a held block out of list and tree. */
 static void take_held(pl_async *p, pl_async_block **link)
 {
     pl_async_block *block = *link;
@@ -210,7 +210,7 @@ static void take_held(pl_async *p, pl_async_block **link)
     p->moving_asked_bytes += block->bytes;
 }
 
-/* The end of its way: gone, or held as before. */
+/* The end of a held block on its way: gone, or held as before. */
 static void land(pl_async *p, pl_async_block *block, bool is_gone)
 {
     p->n_moving--;
@@ -224,7 +224,7 @@ static void land(pl_async *p, pl_async_block *block, bool is_gone)
     pl_host_free(&p->base.host, block);
 }
 
-/* Takes out what only that lane's captures hold. */
+/* Take out the blocks that only this lane's captures hold. */
 static pl_async_block *take_released(pl_async *p, uint64_t lane)
 {
     pl_async_block *released = NULL;
@@ -243,7 +243,7 @@ static pl_async_block *take_released(pl_async *p, uint64_t lane)
     return released;
 }
 
-/* Each block is tried once; what a new capture holds is held again. */
+/* Each block is tried once; one that a new capture holds is held again. */
 pleat_status pl_async_release(pl_async *p, pl_stream *stream)
 {
     pl_lock_assert(&p->base.lock);
@@ -256,7 +256,7 @@ pleat_status pl_async_release(pl_async *p, pl_stream *stream)
         released = block->next;
         outcome became = try_free(p, block, &st);
         if (became == FAILED) {
-            block->captured = lane; /* to be released once more */
+            block->captured = lane; /* so that the next release tries again */
             first = first == PLEAT_OK ? st : first;
         }
         land(p, block, became == GONE);
@@ -271,7 +271,7 @@ static uint64_t all_lanes(const pl_async *p)
     return n >= PL_ORDER_LANES ? UINT64_MAX : (UINT64_C(1) << n) - 1;
 }
 
-/* Lock dropped meanwhile. */
+/* Free the block on the pool's own stream. Lock dropped meanwhile. */
 static pleat_status free_on_own(pl_async *p, const pl_async_block *block)
 {
     pl_stream *own = NULL;
@@ -284,7 +284,7 @@ static pleat_status free_on_own(pl_async *p, const pl_async_block *block)
     return st;
 }
 
-/* The frees so far on the pool's own stream are over: their memory may leave the pool. */
+/* Wait for the frees on the pool's own stream, so that their memory may leave the pool. */
 static pleat_status wait_for_own(pl_async *p)
 {
     pl_stream *own = NULL;
@@ -297,7 +297,7 @@ static pleat_status wait_for_own(pl_async *p)
     return st;
 }
 
-/* Frees those that are held for no capture; the host has waited for everything since they were. */
+/* Free blocks that no capture held; the host has waited for the device since they were freed. */
 static pleat_status free_waited_for(pl_async *p, pl_async_block *waited)
 {
     pleat_status first = PLEAT_OK;
@@ -352,7 +352,7 @@ void pl_async_free_all(pl_async *p)
         pl_async_block *block = PL_TREE_ENTRY(node, pl_async_block, node);
         pl_tree_remove(&p->blocks, node);
         pl_lock_release(&p->base.lock);
-        /* The pool counts what stays. */
+        /* pl_async_pool_destroy counts the blocks that stay. */
         (void)pl_async_pool_free_now(p->pool, block->ptr, block->bytes);
         pl_lock_acquire(&p->base.lock);
         pl_host_free(&p->base.host, block);

@@ -1,8 +1,8 @@
-/* depart.c - free memory on its way back to the driver. See depart.h.
+/* depart.c - how free memory goes back to the driver. See depart.h.
  *
- * Takes no lock; that of the cache is held on entry and exit. The driver's free waits for the
- * device. Here each stream that used what departs is waited for first, which counts the host syncs;
- * what captured streams used stays. */
+ * Takes no lock; the cache's lock is held on entry and exit. The driver's free waits for the whole
+ * device. Here the host first waits for each stream that used a departing piece, which counts the
+ * host syncs; what captured streams used stays. */
 #include "segments/classic/depart.h"
 
 bool pl_depart_takes(pl_departing *d, const pl_order_uses *uses, size_t bytes)
@@ -22,7 +22,7 @@ void pl_depart_add(pl_departing *d, pl_leaver *leaver)
     d->first = leaver;
 }
 
-/* What was picked goes to the driver, or is put aside. False: the latter, for one at least. */
+/* Give the picked pieces to the driver, or put them aside. False if one was put aside. */
 static bool let_go(pl_cache *c, pl_departing *d, const pl_depart_kind *kind, uint64_t *released,
                    pleat_status *first)
 {
@@ -49,7 +49,7 @@ static bool let_go(pl_cache *c, pl_departing *d, const pl_depart_kind *kind, uin
     return are_gone;
 }
 
-/* What was picked could not go, or not all: whatever else can. */
+/* Some of the picked pieces could not go: give back whatever else can. */
 static pleat_status let_others_go(pl_cache *c, pl_order *order, pl_departing *d,
                                   const pl_depart_kind *kind, uint32_t wait_ms, uint64_t *released)
 {

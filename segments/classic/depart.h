@@ -1,4 +1,4 @@
-/* depart.h - free memory on its way back to the driver, of caches whose memory any stream gets.
+/* depart.h - how free memory goes back to the driver, in caches that give it to any stream.
  *
  * Pieces are picked while more than keep_bytes would stay reserved. The host waits for the streams
  * that used them, each once; then the pieces go, one by one. A piece that cannot go, since its uses
@@ -24,38 +24,39 @@ typedef struct pl_departing {
     const pl_cache *cache;
     const pl_order *order;
     uint64_t keep_bytes;
-    bool only_idle; /* pick no piece whose uses are not known to be over */
-    pl_leaver *first;
+    bool only_idle;   /* pick no piece whose uses are not known to be over */
+    pl_leaver *first; /* picked */
     pl_leaver *stuck; /* put aside */
-    uint64_t bytes;   /* of those that depart */
-    uint64_t open;    /* lanes of all that were picked whose uses were not known to be over */
+    uint64_t bytes;   /* of the picked pieces */
+    uint64_t open;    /* lanes of pieces picked so far whose uses were not known to be over */
 } pl_departing;
 
-/* What an allocator does its own way. */
+/* What differs between the allocators. */
 typedef struct pl_depart_kind {
-    /* Pick free pieces, in the allocator's order: pl_depart_takes, pl_depart_add. */
+    /* Pick free pieces in the allocator's order, by pl_depart_takes and pl_depart_add. */
     void (*pick)(pl_cache *c, pl_departing *d);
     /* The lanes of all free pieces whose uses are not known to be over. */
     uint64_t (*open)(const pl_cache *c);
     size_t (*bytes_of)(const pl_leaver *leaver);
     const pl_order_uses *(*uses_of)(const pl_leaver *leaver);
-    /* A piece whose uses are over goes to the driver, and is gone unless that fails. */
+    /* Give a piece whose uses are over to the driver. Unless that fails, the piece is gone. */
     pleat_status (*release)(pl_cache *c, pl_leaver *leaver);
     void (*put_back)(pl_cache *c, pl_leaver *leaver);
 } pl_depart_kind;
 
-/* Would more than keep_bytes stay? */
+/* Would more than keep_bytes stay reserved? */
 static inline bool pl_depart_wants_more(const pl_departing *d)
 {
     return d->cache->reserved_bytes - d->cache->releasing_bytes - d->bytes > d->keep_bytes;
 }
 
-/* Is a piece of those bytes and uses to be picked? Then it is counted, and must be added. */
+/* Is a piece with these uses and bytes picked? If so it is counted, and the caller must add it. */
 bool pl_depart_takes(pl_departing *d, const pl_order_uses *uses, size_t bytes);
 void pl_depart_add(pl_departing *d, pl_leaver *leaver);
 
 /* Give back what is free while more than keep_bytes are reserved. Waits at most wait_ms for each
- * stream. The first failure of a wait or of the driver; EPENDING and ECAPTURE are none. */
+ * stream. Returns the first failure of a wait or of the driver; EPENDING and ECAPTURE count as
+ * none. */
 pleat_status pl_depart(pl_cache *c, pl_order *order, const pl_depart_kind *kind,
                        uint64_t keep_bytes, uint32_t wait_ms, uint64_t *released);
 

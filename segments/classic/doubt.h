@@ -1,8 +1,7 @@
-/* doubt.h - a list of free memory that several streams used, which may not be over.
+/* doubt.h - the list of free memory whose uses on several streams may not be over.
  *
- * What is in no list is free for whoever the allocator's policy gives it to, so that only the list
- * is walked to tell how much is not. An element may leave at any time. Guarded by the lock of the
- * allocator. */
+ * Free memory outside the list is not pending, so statistics walk only the list. An element may
+ * leave at any time. Guarded by the lock of the allocator. */
 #ifndef PLEAT_SEGMENTS_CLASSIC_DOUBT_H
 #define PLEAT_SEGMENTS_CLASSIC_DOUBT_H
 

@@ -1,11 +1,12 @@
 /* mxnet.c - MXNet's Naive and Round pools behind the allocator interface, as of 1.9 and of 2.x.
  *
- * The life of an instance and of a block, and what is told about both. Which block, and what the
- * driver is asked for: mxnet_pool.c, mxnet_grow.c. Takes the allocator's lock (rank 20), which
- * those drop around driver calls.
+ * Makes instances, serves allocations and frees, and answers questions. mxnet_pool.c chooses the
+ * block, mxnet_grow.c asks the driver. Takes the allocator's lock (rank 20), which those two drop
+ * around driver calls.
  *
- * Like MXNet it waits for the GPU without a time limit (wait_ms does not apply): for the last use
- * of a block by others, and before memory goes back to the driver, in set_limit too.
+ * Like MXNet's, the host waits for the GPU without a time limit (wait_ms does not apply): for the
+ * last use of a block by other streams, and before memory goes back to the driver, in set_limit
+ * too.
  * Source: src/storage/pooled_storage_manager.h of MXNet. */
 #include "segments/classic/mxnet.h"
 
@@ -61,7 +62,7 @@ static bool is_live(const pl_mxnet_block *block)
     return block && block->state == PL_MXNET_LIVE;
 }
 
-/* The block that holds `ptr`, in any state, or NULL. */
+/* The block that contains `ptr`, in any state, or NULL. */
 static pl_mxnet_block *block_around(const pl_mxnet *m, pleat_devptr ptr)
 {
     pl_mxnet_block key = { .ptr = ptr };
@@ -70,8 +71,8 @@ static pl_mxnet_block *block_around(const pl_mxnet *m, pleat_devptr ptr)
     return block && ptr - block->ptr < block->list->bytes ? block : NULL;
 }
 
-/* What to say of an address that is no live block: inside cached memory it was freed before, as far
- * as can be told; inside a live block or outside all blocks it never was one. */
+/* The error for an address that is no live block's. In freed memory a block was freed before, as
+ * far as can be told; inside a live block, or outside all blocks, there never was one. */
 pleat_status pl_mxnet_not_live(const pl_mxnet *m, pleat_devptr ptr)
 {
     const pl_mxnet_block *block = block_around(m, ptr);
@@ -106,7 +107,8 @@ pleat_status pl_mxnet_query(pl_cache *c, pleat_devptr ptr, pleat_block_info *out
 
 /* ---- free ------------------------------------------------------------------------------------ */
 
-/* What a further user that is being captured has used its graph will use again. */
+/* If another stream that used the block is being captured, its graph will use the block again: then
+ * the block is held. */
 static pleat_status free_live(pl_mxnet *m, pl_mxnet_block *block, pl_stream *stream)
 {
     uint64_t lanes = block->uses.lanes;
@@ -138,7 +140,8 @@ static pleat_status free_at(pl_cache *c, pleat_devptr ptr, pl_stream *stream)
     return block ? free_live(m, block, stream) : pl_mxnet_not_live(m, ptr);
 }
 
-/* The graph is gone; what it did counts as one more use, up to now. */
+/* The graph is gone; its launches count as one more use, which ends with what is submitted so
+ * far. */
 static void end_hold(pl_mxnet *m, uint64_t lane)
 {
     pl_mxnet_block **link = &m->held;
@@ -170,7 +173,7 @@ pleat_status pl_mxnet_give_back(pl_cache *c, uint64_t keep_bytes, bool wait, uin
                                    released);
 }
 
-/* ---- the four of them ------------------------------------------------------------------------ */
+/* ---- the four pools -------------------------------------------------------------------------- */
 
 static const pl_cache_kind kind = {
     .free = free_at,

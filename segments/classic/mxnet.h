@@ -4,30 +4,33 @@
  *   class  8192 |-> block
  *   class 12288 |
  *
- * A request is rounded to a size class; a free block of just that class serves it, the one freed
- * last; otherwise the driver is asked for a block of the class. Nothing is split, merged or aged.
- * Everything cached goes back to the driver, all at once, before a block is asked for that would
- * leave less of the device free than the reserve, and when the driver refused one.
+ * A request is rounded up to a size class. The free block of exactly that class that was freed last
+ * serves it; without one, the driver is asked for a block of the class. Nothing is split, merged or
+ * aged. The whole cache goes back to the driver before a new block that would leave less of the
+ * device free than the reserve, and after the driver refused a block.
  *
- * Naive and Round differ in the rounding alone. What the versions differ in: MXNet 2 gives the
- * cache back when nothing at all would stay free, even with a reserve of 0, and tries again after
- * any failure of the driver; 1.6 to 1.9 only after one for want of memory, and they do not look
- * whether the driver could tell what is free (that counts as nothing free here).
+ * Naive and Round differ only in the rounding. The versions differ in two things. MXNet 2 also
+ * gives the cache back when nothing at all would stay free, even with a reserve of 0. And it tries
+ * again after any failure of the driver; 1.6 to 1.9 only after a lack of memory. When the driver
+ * does not tell what is free, 2 fails; 1.6 to 1.9 do not check, and here that counts as nothing
+ * free.
  *
  * Where this differs from MXNet:
- * - Round has lists for sizes up to 16 GiB and goes past their end beyond; here the same formula
- *   holds for all sizes, since lists are made when a size is first seen.
- * - A limit of the instance makes the device that small.
- * - MXNet gets frees only when the work is over (1.x), or waits on the host for the events of a
- *   block when it is used again (2.x). Here a free is a point on its stream: the stream itself has
- *   the block back at once; another one, or one of several users, waits on the host (order.h).
- * - While its stream is being captured a request does not wait: it passes over blocks that need it,
- *   and gives nothing back. Blocks with uses recorded on a stream that was being captured when they
- *   were freed are kept until pl_allocator_ops.release_capture. MXNet knows nothing of captures:
- *   what the captured stream itself had and freed goes where it always goes, to another stream once
- *   the capture is over, while the graph may still use it. Who launches it must keep it live.
- * - cudaFree waits for the device. Before blocks go to the driver each stream that used one of them
- *   is waited for, which counts one host sync for each that has work left, not one a block.
+ * - Round's array of lists ends at 16 GiB, and larger sizes index past its end. Here lists are made
+ *   when a size is first seen, and the same formula holds for all sizes.
+ * - A limit of the instance counts as the size of the device.
+ * - MXNet gets frees only when the work is over (1.x), or waits on the host for a block's events
+ *   when the block is used again (2.x). Here a free is a point on its stream. That stream gets the
+ *   block back at once; for another stream, or after several used it, the host waits (order.h).
+ * - A request of a stream that is being captured does not wait: it passes over blocks that need a
+ *   wait, and gives nothing back. A block is held until pl_allocator_ops.release_capture if another
+ *   stream that used it is being captured at its free. MXNet knows nothing of captures: a block
+ *   that the captured stream itself had and freed is cached as usual, and another stream may get it
+ *   after the capture, while the graph may still use it. A program that launches the graph must
+ *   keep the block live.
+ * - cudaFree waits for the device. Here the host waits for each stream that used one of the blocks
+ *   before any goes to the driver: one host sync for each stream with work left, not for each
+ *   block.
  *
  * All fields below are guarded by the lock of its pl_cache unless they say otherwise.
  * Source: src/storage/pooled_storage_manager.h and storage_manager_helpers.h of MXNet, 1.6 to 2.0.
@@ -51,7 +54,7 @@ typedef enum pl_mxnet_state {
     PL_MXNET_FREEING, /* still live; free() is asking the driver with the lock dropped */
     PL_MXNET_CACHED,  /* in its class's list */
     PL_MXNET_HELD,    /* in pl_mxnet.held: a graph may use it */
-    PL_MXNET_TAKEN,   /* in nobody's hands but one call's */
+    PL_MXNET_TAKEN,   /* in no list: one call works on it */
 } pl_mxnet_state;
 
 /* One allocation of the driver, live or not. */
@@ -60,45 +63,47 @@ struct pl_mxnet_block {
     pleat_devptr ptr;  /* const */
     pl_mxnet_list *list;
     union {
-        pl_mxnet_block *next; /* in the list, or among the held */
+        pl_mxnet_block *next; /* cached: in its list; held: in pl_mxnet.held */
         pl_leaver leaver;     /* taken, on the way to the driver */
     };
     pl_mxnet_state state;
     size_t requested_bytes;
-    pl_stream *stream;  /* who had it last */
+    pl_stream *stream;  /* its last owner */
     pl_order_uses uses; /* of a live block: the lanes so far */
     uint64_t held;      /* lanes whose captures hold it */
-    pl_birth birth;     /* of unpooled alone */
+    pl_birth birth;     /* unpooled only */
     pl_doubt doubt;     /* in pl_mxnet.doubtful */
 };
 
-/* The free blocks of one size class; it goes with the last block of the class, free or not. */
+/* The free blocks of one size class. The list lives as long as any block of the class, free or
+ * not. */
 struct pl_mxnet_list {
     size_t bytes;          /* const */
     unsigned pool;         /* const: PLEAT_POOL_SMALL or PLEAT_POOL_LARGE */
     pl_mxnet_block *first; /* freed last */
-    size_t n_blocks;       /* of the class, those on their way to the driver too */
+    size_t n_blocks;       /* all of the class, also those on their way to the driver */
 };
 
-/* All that the pools differ in. */
+/* Everything in which the pools differ. */
 typedef struct pl_mxnet_policy {
     const pl_allocator_ops *ops;
-    pleat_status (*check)(const pl_mxnet_options *options);         /* NULL: they do not matter */
+    pleat_status (*check)(const pl_mxnet_options *options);         /* NULL: no options */
     size_t (*round)(const pl_mxnet_options *options, size_t bytes); /* to the size class */
     bool is_v2;                                                     /* MXNet 2, else 1.6 to 1.9 */
     bool is_pooled; /* false: blocks go to the driver when they are freed */
 } pl_mxnet_policy;
 
-/* I1  by_address and blocks hold the same blocks: all but those on their way to the driver
+/* I1  by_address and blocks hold the same blocks: all except those on their way to the driver
  * I2  a list holds cached blocks of its class only, and all of them; n_cached counts them
- * I3  the held list holds the held blocks, each held by a lane
- * I4  a live block has its owner's lane; a cached or held one a number, not beyond the clock
+ * I3  pl_mxnet.held lists exactly the held blocks, and a block is held if and only if `held` != 0
+ * I4  the uses of a live block have its owner's lane and number 0; those of a cached or held one a
+ *     number from 1 to order.clock
  * I5  reserved_bytes == bytes of all blocks + releasing_bytes, and the statistic agrees
  * I6  the statistics of allocated, active and requested agree with the blocks
- * I7  lists have the size that they are found by, and blocks; n_blocks counts these
+ * I7  a list is found by its size and has a block of it at least; n_blocks counts them
  * I8  tree and maps keep their own rules
- * I9  cached_bytes == bytes of the cached blocks; of these the doubtful list holds all that others
- *     than their stream used, except for some whose uses are known to be over */
+ * I9  cached_bytes == bytes of the cached blocks; the doubtful list has those of them that other
+ *     streams than their own used, except some whose uses are known to be over */
 typedef struct pl_mxnet {
     pl_cache base;                 /* reserved_bytes: MXNet's used_memory_ */
     const pl_mxnet_policy *policy; /* const */
@@ -116,19 +121,20 @@ typedef struct pl_mxnet {
     size_t n_growing; /* calls that may insert into the maps after the lock was dropped */
 } pl_mxnet;
 
-/* What happened to a block of the user's, or to the driver's allocation that it is. Lock held. */
+/* Tell the observer what happened to a block. Lock held. */
 static inline void pl_mxnet_tell(const pl_mxnet *m, pl_action action, const pl_mxnet_block *block)
 {
     pl_tell(m->base.observer, action, block->ptr, block->requested_bytes, block->stream, NULL);
 }
 
+/* The same for the driver allocation that the block is. */
 static inline void pl_mxnet_tell_segment(const pl_mxnet *m, pl_action action,
                                          const pl_mxnet_block *block)
 {
     pl_tell(m->base.observer, action, block->ptr, block->list->bytes, NULL, NULL);
 }
 
-/* ilog2ul: bits of `n`, and 1 for 0. */
+/* MXNet's ilog2ul: the bits of `n`, and 1 for 0. */
 static inline unsigned pl_mxnet_bit_length(size_t n)
 {
     return n == 0 ? 1 : 64 - (unsigned)__builtin_clzll((unsigned long long)n);
@@ -142,47 +148,49 @@ size_t pl_mxnet_round_not(const pl_mxnet_options *options, size_t bytes);
 /* mxnet_pool.c: lists and blocks. Lock held; only reuse drops it. */
 void pl_mxnet_pool_init(pl_mxnet *m);
 pl_mxnet_list *pl_mxnet_list_of(const pl_mxnet *m, size_t class_bytes); /* or NULL */
-void pl_mxnet_put(pl_mxnet *m, pl_mxnet_block *block);             /* taken -> cached, on top */
-pl_mxnet_block *pl_mxnet_take(pl_mxnet *m, pl_mxnet_block **link); /* from a list, -> taken */
+void pl_mxnet_put(pl_mxnet *m, pl_mxnet_block *block); /* taken -> cached, first in its list */
+pl_mxnet_block *pl_mxnet_take(pl_mxnet *m, pl_mxnet_block **link);      /* cached -> taken */
 void pl_mxnet_hold(pl_mxnet *m, pl_mxnet_block *block, uint64_t lanes); /* taken -> held */
 /* taken -> live */
 void pl_mxnet_hand_out(pl_mxnet *m, pl_mxnet_block *block, pl_stream *stream, size_t bytes);
-/* live or freeing -> taken: not allocated any more, but active, as PyTorch calls it, until... */
+/* live or freeing -> taken: counts as active (PyTorch's term), but not as allocated any more */
 void pl_mxnet_end_live(pl_mxnet *m, pl_mxnet_block *block);
-void pl_mxnet_end_active(pl_mxnet *m, pl_mxnet_block *block); /* taken, and nobody holds it */
-/* A cached block of the class for `stream`, taken; *out is NULL if there is none that it may have.
- * EDRIVER, ENOMEM_HOST: its last use could not be waited for. */
+void pl_mxnet_end_active(pl_mxnet *m, pl_mxnet_block *block); /* taken: counts as active no more */
+/* Take a cached block of the class for `stream`; *out is NULL if there is none that it may have.
+ * EDRIVER, ENOMEM_HOST: the host could not wait for the block's last use. */
 pleat_status pl_mxnet_reuse(pl_mxnet *m, size_t class_bytes, pl_stream *stream,
                             pl_mxnet_block **out);
 
 /* mxnet_grow.c: the driver. Lock held on entry and exit, dropped around driver calls. */
-/* A block of the class from the driver, or one that became free meanwhile; taken. */
+/* Get a taken block of the class: from the driver, or a cached one if other threads freed one
+ * meanwhile. */
 pleat_status pl_mxnet_grow(pl_mxnet *m, size_t class_bytes, pl_stream *stream,
                            pl_mxnet_block **out);
-/* Give cached blocks to the driver while more than keep_bytes are reserved (ReleaseAll). Blocks
- * whose uses are not over after at most wait_ms each, or are being captured, stay: others go for
- * them. EDRIVER, ENOMEM_HOST: some could not be given back and stay cached. */
+/* Give cached blocks to the driver while more than keep_bytes are reserved (ReleaseAll). A block
+ * stays, and others go instead, if its uses are not over after a wait of at most wait_ms for each
+ * stream, or one of its streams is being captured. EDRIVER, ENOMEM_HOST: some could not be given
+ * back and stay cached. */
 pleat_status pl_mxnet_release_cached(pl_mxnet *m, uint64_t keep_bytes, uint32_t wait_ms,
                                      uint64_t *released);
-/* One taken block whose uses are over. Returns EDRIVER and it is taken still. */
+/* Give a taken block whose uses are over to the driver. EDRIVER: it is still taken. */
 pleat_status pl_mxnet_release(pl_mxnet *m, pl_mxnet_block *block);
-/* At the very end: every block, live or not. Returns how many the driver refused. */
+/* For destroy: every block, live or not. Returns how many the driver refused. */
 size_t pl_mxnet_release_all(pl_cache *c);
 
-/* mxnet_check.c: pl_cache_kind; the statistics walk the doubtful blocks only. */
+/* mxnet_check.c: for pl_cache_kind. Statistics walk only the doubtful blocks. */
 int pl_mxnet_check_all(pl_cache *c);
 void pl_mxnet_tell_stats(pl_cache *c, pleat_stats *out);
 void pl_mxnet_visit(pl_cache *c, void (*see)(void *context, const pl_piece *piece), void *context);
 
-/* mxnet.c: what all of them share, except for unpooled's own free and end of a capture. */
+/* mxnet.c: what all five share; unpooled has its own alloc, free and end of a capture. */
 pleat_status pl_mxnet_create(const pl_mxnet_policy *policy, const pl_cache_kind *kind,
                              pl_device *dev, const pl_allocator_options *options,
                              pl_allocator **out);
-/* Lock held: the live block at `ptr`, or NULL; and what to say then. */
+/* Lock held: the live block at `ptr`, or NULL; and the error for an address without one. */
 pl_mxnet_block *pl_mxnet_find_live(const pl_mxnet *m, pleat_devptr ptr);
 pleat_status pl_mxnet_not_live(const pl_mxnet *m, pleat_devptr ptr);
 pleat_status pl_mxnet_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, pleat_devptr *out);
-/* pl_cache_kind. */
+/* For pl_cache_kind. */
 pleat_status pl_mxnet_record(pl_cache *c, pleat_devptr ptr, pl_stream *stream);
 pleat_status pl_mxnet_query(pl_cache *c, pleat_devptr ptr, pleat_block_info *out);
 pleat_status pl_mxnet_give_back(pl_cache *c, uint64_t keep_bytes, bool wait, uint64_t *released);

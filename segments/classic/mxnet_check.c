@@ -1,16 +1,16 @@
-/* mxnet_check.c - the walker: I1 to I9 of mxnet.h, recomputed from the blocks; and what is there.
+/* mxnet_check.c - the walker, which recomputes I1 to I9 of mxnet.h; statistics and visits.
  *
  * Called with the lock held; calls nothing that could drop it. */
 #include "segments/classic/mxnet.h"
 
-/* What the blocks say, for one pool. */
+/* What the blocks of one statistics pool add up to. */
 typedef struct tally {
     uint64_t n_live, n_active, n_blocks;
     uint64_t live_bytes, active_bytes, requested_bytes, bytes, rounding_bytes;
 } tally;
 
-/* Freed, but not for every stream at once: held by a capture, in some call's hands, or used by
- * another stream than its own and that not known to be over. */
+/* Freed, but not usable by every stream at once: held by a capture, in a call's hands, or used by
+ * another stream than its own in work that is not known to be over. */
 static bool is_pending(const pl_mxnet *m, const pl_mxnet_block *block)
 {
     if (block->state == PL_MXNET_CACHED) {
@@ -20,7 +20,8 @@ static bool is_pending(const pl_mxnet *m, const pl_mxnet_block *block)
     return block->state == PL_MXNET_HELD || block->state == PL_MXNET_TAKEN;
 }
 
-/* What is neither live nor cached is held, in some call's hands or on its way. */
+/* What is neither live nor cached is held, in a call's hands or on its way: all of it pends. Of
+ * the cached blocks only doubtful ones may pend. */
 static uint64_t pending_bytes(pl_mxnet *m)
 {
     uint64_t live_bytes = m->base.stats.allocated_bytes[PLEAT_POOL_ALL].current;
@@ -31,7 +32,7 @@ static uint64_t pending_bytes(pl_mxnet *m)
         if (is_pending(m, block)) {
             bytes += block->list->bytes;
         } else {
-            pl_doubt_remove(&block->doubt); /* over for good, as long as it is cached */
+            pl_doubt_remove(&block->doubt); /* a cached block gets no new uses */
         }
     }
     return bytes;

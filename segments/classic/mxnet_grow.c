@@ -1,10 +1,10 @@
 /* mxnet_grow.c - blocks asked from the driver, and the cache given back to it.
  *
- * Upholds I1 and I5 of mxnet.h. Entered and left with the allocator's lock held, which is dropped
- * around every driver call. What a call holds meanwhile is in no list: a block on its way to the
- * driver is out of tree and map, too, since its address may come back with another. Its bytes
- * count as reserved_bytes until the driver has it, those asked for as growing_bytes. Host memory is
- * asked for before the driver is.
+ * Upholds I1 and I5 of mxnet.h. The allocator's lock is held on entry and exit and dropped around
+ * every driver call. A block that a call works on meanwhile is in no list. On its way to the driver
+ * it is not in tree and map either, since the driver may give its address to another block. Its
+ * bytes count as reserved_bytes until the driver has it; bytes that the driver is asked for count
+ * as growing_bytes. Host memory is allocated before the driver is asked.
  *
  * How blocks go back to the driver: depart.h.
  * Source: PooledStorageManager::Alloc and ::ReleaseAll of MXNet. */
@@ -15,7 +15,7 @@ typedef struct request {
     size_t class_bytes; /* rounded */
 } request;
 
-/* Host memory of a new block and, should it be the first of its class, of its list. */
+/* Host memory for a new block and, should it be the first of its class, for its list. */
 typedef struct fresh {
     pl_mxnet_block *block;
     pl_mxnet_list *list;
@@ -28,7 +28,8 @@ static void fresh_fini(pl_mxnet *m, fresh *f)
     pl_host_free(&m->base.host, f->list);
 }
 
-/* Room in the maps for this call, for the other ones that grow and for what may come back. */
+/* Make room in the maps for this call, for other calls that grow, and for blocks that the driver
+ * may refuse to take. */
 static pleat_status fresh_init(pl_mxnet *m, fresh *f)
 {
     size_t n = m->n_growing + m->n_away + 1;
@@ -89,7 +90,7 @@ static pl_mxnet_block *commit_block(pl_mxnet *m, fresh *f, size_t class_bytes, p
     return block;
 }
 
-/* One try. A limit is a device of that size. */
+/* Ask once. A limit counts as the size of the device. */
 static pleat_status ask_driver(pl_mxnet *m, const request *r, fresh *f, pl_mxnet_block **out)
 {
     uint64_t limit = m->base.limit_bytes;
@@ -244,7 +245,8 @@ size_t pl_mxnet_release_all(pl_cache *c)
 
 /* ---- the way of a miss ----------------------------------------------------------------------- */
 
-/* Would the reserve stay free? A driver that does not tell fails MXNet 2 and means "no" to 1.x. */
+/* Would the reserve stay free? When the driver does not tell what is free, MXNet 2 fails, and for
+ * 1.x the answer is no. */
 static pleat_status has_room(pl_mxnet *m, size_t class_bytes, bool *out)
 {
     uint64_t limit = m->base.limit_bytes;
@@ -271,7 +273,7 @@ static pleat_status has_room(pl_mxnet *m, size_t class_bytes, bool *out)
     return PLEAT_OK;
 }
 
-/* ReleaseAll, unless the request's stream is being captured: then nothing is given back. */
+/* ReleaseAll. On a stream that is being captured nothing is given back, and *done is false. */
 static pleat_status release_for(pl_mxnet *m, const request *r, bool *done)
 {
     *done = false;
@@ -291,7 +293,7 @@ static pleat_status release_for(pl_mxnet *m, const request *r, bool *done)
     return pl_mxnet_release_cached(m, 0, UINT32_MAX, &released);
 }
 
-/* After which refusals ReleaseAll and a second try follow. */
+/* Do ReleaseAll and a second try follow this failure? */
 static bool is_tried_again(const pl_mxnet *m, pleat_status st)
 {
     return st == PLEAT_ENOMEM_DEVICE || (st == PLEAT_EDRIVER && m->policy->is_v2);

@@ -25,7 +25,7 @@ static const pl_option rows[] = {
 };
 /* clang-format on */
 
-/* Naive takes any page. */
+/* Naive allows any page size. */
 static pleat_status check_together(const pl_allocator_options *options,
                                    const pl_allocator_ops *chosen)
 {
@@ -48,7 +48,7 @@ const pl_option_table pl_mxnet_option_table = {
     .check = check_together,
 };
 
-/* ---- what a pool refuses that is made without the configuration ------------------------------ */
+/* ---- options of a pool that is made without the configuration -------------------------------- */
 
 static pleat_status refuse(const char *option, uint64_t value, const char *allowed)
 {

@@ -1,8 +1,8 @@
 /* mxnet_pool.c - the lists of free blocks: last in, first out.
  *
  * Upholds I2, I3, I4 and I6 of mxnet.h. Guarded by the allocator's lock, which only pl_mxnet_reuse
- * drops, while it waits for another stream's last use; the block it waits for is taken meanwhile.
- * A hit on the own stream calls no driver and asks for no memory.
+ * drops while the host waits for another stream's last use; the block that it waits for is taken
+ * meanwhile. A hit on the block's own stream makes no driver call and allocates no host memory.
  * Source: PooledStorageManager::Alloc and ::Free of MXNet. */
 #include "segments/classic/mxnet.h"
 
@@ -117,7 +117,8 @@ static pl_mxnet_block *take_quiet(pl_mxnet *m, pl_mxnet_list *list, pl_stream *s
     return *link ? pl_mxnet_take(m, link) : NULL;
 }
 
-/* The newest block was used by others, and that is not known to be over. */
+/* The newest block was used by other streams, in work not known to be over: wait for that. If a
+ * capture forbids to wait, take one that needs no wait. */
 static pleat_status wait_for_newest(pl_mxnet *m, pl_mxnet_list *list, pl_stream *stream,
                                     pl_mxnet_block **out)
 {

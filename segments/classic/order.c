@@ -1,4 +1,4 @@
-/* order.c - waits for streams that used memory before. See order.h. */
+/* order.c - waits for streams that used memory. See order.h. */
 #include "segments/classic/order.h"
 
 void pl_order_init(pl_order *order, pl_device *dev, pl_lock *lock)
@@ -69,7 +69,7 @@ uint64_t pl_order_release(pl_order *order, const pl_stream *stream)
     return lane;
 }
 
-/* What is done to the streams of a lane, without the lock. */
+/* Called for each stream of a lane, without the lock. */
 typedef pleat_status (*visit_stream)(pl_stream *stream, void *context);
 
 static pleat_status each_stream(const pl_order *order, unsigned lane, visit_stream visit,

@@ -1,12 +1,12 @@
 /* tf_bfc.c - TensorFlow's BFC allocator behind the allocator interface.
  *
- * The life of an instance and of a block, and what is told about both. Which chunk, and what the
- * driver is asked for: tf_bfc_chunk.c, tf_bfc_grow.c. Takes the allocator's lock (rank 20), which
- * the latter drops around driver calls. A hit on memory that only the own stream used calls no
- * driver.
+ * Makes instances, serves allocations and frees, and answers questions. tf_bfc_chunk.c chooses the
+ * chunk, tf_bfc_grow.c asks the driver. Takes the allocator's lock (rank 20), which the latter
+ * drops around driver calls. A hit on memory that only the request's stream used makes no driver
+ * call.
  *
- * It waits for the GPU only before memory goes back to the driver, without a time limit (wait_ms
- * does not apply), in set_limit too.
+ * The host waits for the GPU only for streams out of reach, and before memory goes back to the
+ * driver, in set_limit too; without a time limit (wait_ms does not apply).
  * Source: xla/tsl/framework/bfc_allocator.cc of OpenXLA. */
 #include "segments/classic/tf_bfc.h"
 #include "vmm/driver.h"
@@ -58,7 +58,7 @@ static void init(pl_bfc *b, const pl_bfc_options *options)
     pl_bfc_chunks_init(b);
 }
 
-/* The common case: the best fit needs no ordering. *out stays NULL if it is not that. */
+/* The common case: the best fit needs no wait. *out stays NULL otherwise. */
 static pleat_status reuse(pl_bfc *b, size_t bytes, pl_stream *stream, pl_bfc_chunk **out)
 {
     size_t rounded = pl_bfc_round(bytes);
@@ -112,7 +112,7 @@ static pl_bfc_chunk *find_live(const pl_bfc *b, pleat_devptr ptr)
     return chunk && chunk->state == PL_BFC_LIVE ? chunk : NULL;
 }
 
-/* The chunk that holds `ptr`, in any state, or NULL. */
+/* The chunk that contains `ptr`, in any state, or NULL. */
 static pl_bfc_chunk *chunk_around(const pl_bfc *b, pleat_devptr ptr)
 {
     pl_bfc_region key = { .ptr = ptr };
@@ -127,8 +127,8 @@ static pl_bfc_chunk *chunk_around(const pl_bfc *b, pleat_devptr ptr)
     return chunk;
 }
 
-/* What to say of an address that is no live block: inside cached memory it was freed before, as far
- * as can be told; inside a live block or outside all regions it never was one. */
+/* The error for an address that is no live block's. In freed memory a block was freed before, as
+ * far as can be told; inside a live block, or outside all regions, there never was one. */
 static pleat_status not_live(const pl_bfc *b, pleat_devptr ptr)
 {
     const pl_bfc_chunk *chunk = chunk_around(b, ptr);
@@ -159,7 +159,8 @@ static pleat_status query(pl_cache *c, pleat_devptr ptr, pleat_block_info *out)
 
 /* ---- free ------------------------------------------------------------------------------------ */
 
-/* What a further user that is being captured has used its graph will use again. */
+/* If another stream that used the chunk is being captured, its graph will use the chunk again: then
+ * the chunk is held. */
 static pleat_status free_live(pl_bfc *b, pl_bfc_chunk *chunk, pl_stream *stream)
 {
     uint64_t lanes = chunk->uses.lanes;
@@ -194,7 +195,8 @@ static pleat_status free_at(pl_cache *c, pleat_devptr ptr, pl_stream *stream)
     return chunk ? free_live(b, chunk, stream) : not_live(b, ptr);
 }
 
-/* The graph is gone; what it did counts as one more use, up to now. */
+/* The graph is gone; its launches count as one more use, which ends with what is submitted so
+ * far. */
 static void end_hold(pl_bfc *b, uint64_t lane)
 {
     pl_bfc_chunk **link = &b->held;
@@ -227,7 +229,7 @@ static pleat_status give_back(pl_cache *c, uint64_t keep_bytes, bool wait, uint6
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* A new limit is the memory limit from now on; what was derived from it at creation stays. */
+/* set_limit replaces the memory limit; what was derived from the first one at creation stays. */
 static const pl_cache_kind kind = {
     .free = free_at,
     .record = record,

@@ -3,28 +3,30 @@
  *   region (one cuMemAlloc)
  *   |## live ##|------ free ------|# live #|-- free --|
  *
- * Sizes are multiples of 256. A request takes the smallest free chunk that fits, of equal ones the
- * lowest, in any region; it is split if it is twice the request or leaves 128 MiB (or the fraction
- * of the memory limit that the options say). A freed chunk merges with free neighbours of its
- * region. Without a fit a region is asked for: 2 MiB first, doubled with each, never beyond the
- * memory limit, and smaller by a tenth each time that the driver refuses. When that fails, all
- * wholly free regions are given back and it is tried once more.
+ * Sizes are multiples of 256. A request takes the smallest free chunk that fits, in any region; the
+ * lowest of equal ones. The chunk is split if it is at least twice the request or would leave 128
+ * MiB (or the fraction of the memory limit that the options say). A freed chunk merges with free
+ * neighbours of its region. When no chunk fits, the driver is asked for a region: 2 MiB first, then
+ * twice as much each time, never beyond the memory limit, and a tenth less each time that the
+ * driver refuses. When that fails, all wholly free regions are given back and the driver is asked
+ * once more.
  *
  * Where this differs from TensorFlow:
- * - Addresses are multiples of 256, as there. All other allocators here give multiples of 512.
- * - The 21 bins, sets of chunks by size and address, are walked upwards: that is the order of one
- *   tree by size and address, so here is one.
- * - BFC serves one stream. Here a free chunk knows who used it last (order.h); another stream is
- *   made to wait on the GPU before it gets it, and the host waits for streams that are gone. Merged
- *   chunks know the users of all their parts. Nothing is preferred for being idle: the choice is
- *   BFC's. While a capture forbids to order, the smallest chunk that needs none is taken.
+ * - Addresses are multiples of 256, as in TensorFlow. All other allocators here give multiples of
+ *   512.
+ * - TensorFlow walks 21 bins upwards, each a set of chunks by size and address. That is the order
+ *   of one tree by size and address, which is used here.
+ * - BFC serves one stream. Here a free chunk knows which streams used it (order.h). Another stream
+ *   that gets the chunk waits for them on the GPU; where one of them is out of reach, the host
+ *   waits. A merged chunk knows the streams of all its parts. Idle chunks are not preferred: the
+ *   choice is BFC's. Where a capture forbids the wait, the smallest chunk that needs none is taken.
  * - Timestamps of frees, and the retry that waits up to 10 s for other threads' frees, are left
  *   out. Only a lack of memory makes it ask for less; other failures of the driver are returned.
- * - Regions are never one behind the other as far as this file cares: no coalescing across them.
- * - Chunks with uses recorded on a stream that was being captured when they were freed are kept
- *   until pl_allocator_ops.release_capture. BFC knows nothing of captures: what the captured stream
- *   itself had and freed goes where it always goes, to another stream once the capture is over,
- *   while the graph may still use it. Who launches it must keep it live.
+ * - Chunks of different regions are never merged, even where the regions are neighbours.
+ * - A chunk is held until pl_allocator_ops.release_capture if another stream that used it is being
+ *   captured at its free. BFC knows nothing of captures: a chunk that the captured stream itself
+ *   had and freed is free as usual, and another stream may get it after the capture, while the
+ *   graph may still use it. A program that launches the graph must keep the chunk live.
  *
  * All fields below are guarded by the lock of its pl_cache unless they say otherwise.
  * Source: xla/tsl/framework/bfc_allocator.cc of OpenXLA (00df9eef). */
@@ -50,7 +52,7 @@ typedef enum pl_bfc_state {
     PL_BFC_LIVE,    /* in the map */
     PL_BFC_FREEING, /* in the map; free() is asking the driver with the lock dropped */
     PL_BFC_HELD,    /* in pl_bfc.held: a graph may use it */
-    PL_BFC_TAKEN,   /* in nobody's hands but one call's */
+    PL_BFC_TAKEN,   /* in no tree, map or list: one call works on it */
 } pl_bfc_state;
 
 struct pl_bfc_region {
@@ -69,7 +71,7 @@ struct pl_bfc_chunk {
     pl_bfc_region *region;
     pl_bfc_state state;
     size_t requested_bytes;
-    pl_stream *stream;  /* who had it last; NULL = nobody, or several of its parts */
+    pl_stream *stream;  /* its last owner; NULL = none, or its parts had several */
     pl_order_uses uses; /* of a live chunk: the lanes so far */
     uint64_t held;      /* lanes whose captures hold it */
     union {
@@ -99,12 +101,12 @@ static inline pl_bfc_options pl_bfc_own(const pl_allocator_options *options)
  * I2  no two neighbouring chunks of a region are both free
  * I3  a chunk is in the tree of free chunks if and only if it is free
  * I4  the map holds exactly the live and the freeing chunks
- * I5  the held list holds the held chunks, each held by a lane
+ * I5  pl_bfc.held lists exactly the held chunks, and a chunk is held if and only if `held` != 0
  * I6  reserved_bytes == bytes of all regions + releasing_bytes, and the statistic agrees
  * I7  the statistics of allocated, active, inactive split and requested agree with the chunks
  * I8  trees and map keep their own rules
- * I9  free_bytes == bytes of the free chunks; of these the doubtful list holds all that several
- *     streams used, except for some of which but one's uses are known to be over */
+ * I9  free_bytes == bytes of the free chunks; the doubtful list has those of them that several
+ *     streams used, except some whose uses are known to be over on all of these but one */
 typedef struct pl_bfc {
     pl_cache base;           /* reserved_bytes: pool_bytes */
     pl_bfc_options options;  /* const */
@@ -125,12 +127,13 @@ static inline pl_bfc *pl_bfc_of(pl_allocator *a)
     return (pl_bfc *)(void *)a;
 }
 
-/* What happened to a block of the user's, or to a region. Lock held. */
+/* Tell the observer what happened to a block. Lock held. */
 static inline void pl_bfc_tell(const pl_bfc *b, pl_action action, const pl_bfc_chunk *chunk)
 {
     pl_tell(b->base.observer, action, chunk->ptr, chunk->requested_bytes, chunk->stream, NULL);
 }
 
+/* The same for a region. */
 static inline void pl_bfc_tell_region(const pl_bfc *b, pl_action action,
                                       const pl_bfc_region *region)
 {
@@ -156,31 +159,35 @@ static inline bool pl_bfc_is_whole(const pl_bfc_chunk *chunk)
 /* tf_bfc_chunk.c: the chunks. No driver calls; all with the lock held. */
 void pl_bfc_chunks_init(pl_bfc *b);
 pl_bfc_chunk *pl_bfc_find(const pl_bfc *b, size_t rounded_bytes); /* best fit, or NULL */
-/* The best fit that `stream` may have without being ordered, or NULL. */
+/* The best fit that `stream` may have without a wait, or NULL. */
 pl_bfc_chunk *pl_bfc_find_quiet(const pl_bfc *b, size_t rounded_bytes, const pl_stream *stream);
 bool pl_bfc_should_split(const pl_bfc *b, const pl_bfc_chunk *chunk, size_t rounded_bytes);
 void pl_bfc_take_out(pl_bfc *b, pl_bfc_chunk *chunk); /* free -> taken */
 void pl_bfc_put_back(pl_bfc *b, pl_bfc_chunk *chunk); /* taken -> free, as it is */
 void pl_bfc_recycle(pl_bfc *b, pl_bfc_chunk *chunk);  /* taken -> free, merged */
-/* Make `chunk`, which is taken, a live one. `spare` becomes the rest if it should be split. The map
- * must have room. */
+/* Make `chunk`, which is taken, live. If it should be split, `spare` becomes the rest, else it is
+ * NULL. The map must have room. */
 void pl_bfc_hand_out(pl_bfc *b, pl_bfc_chunk *chunk, pl_bfc_chunk *spare, size_t bytes,
                      pl_stream *stream);
-void pl_bfc_end_live(pl_bfc *b, pl_bfc_chunk *chunk);   /* live -> taken, still active until... */
-void pl_bfc_end_active(pl_bfc *b, pl_bfc_chunk *chunk); /* taken, and nobody holds it */
+/* live -> taken: counts as active (PyTorch's term), but not as allocated any more */
+void pl_bfc_end_live(pl_bfc *b, pl_bfc_chunk *chunk);
+void pl_bfc_end_active(pl_bfc *b, pl_bfc_chunk *chunk); /* taken: counts as active no more */
 
-/* tf_bfc_grow.c: regions, and order. Lock held on entry and exit, dropped around driver calls. */
-/* What a plain fit cannot serve: ordering, growing, collecting. Makes the chunk live. */
+/* tf_bfc_grow.c: regions, and waits of streams. Lock held on entry and exit, dropped around driver
+ * calls. */
+/* Serve a request that a plain fit cannot: by a wait of the stream, by growing, by collecting. *out
+ * is a live chunk. */
 pleat_status pl_bfc_get(pl_bfc *b, size_t bytes, pl_stream *stream, pl_bfc_chunk **out);
-/* Give wholly free regions to the driver while more than keep_bytes are reserved. Regions whose
- * uses are not over after at most wait_ms each, or are being captured, stay: others go for them.
- * EDRIVER, ENOMEM_HOST: some could not be given back and stay. */
+/* Give wholly free regions to the driver while more than keep_bytes are reserved. A region stays,
+ * and others go instead, if its uses are not over after a wait of at most wait_ms for each stream,
+ * or one of its streams is being captured. EDRIVER, ENOMEM_HOST: some could not be given back and
+ * stay. */
 pleat_status pl_bfc_release_free(pl_bfc *b, uint64_t keep_bytes, uint32_t wait_ms,
                                  uint64_t *released);
-/* At the very end: every region, live chunks or not. Returns how many the driver refused. */
+/* For destroy: every region, with live chunks or not. Returns how many the driver refused. */
 size_t pl_bfc_release_all(pl_cache *c);
 
-/* tf_bfc_check.c: pl_cache_kind; the statistics walk the doubtful chunks only. */
+/* tf_bfc_check.c: for pl_cache_kind. Statistics walk only the doubtful chunks. */
 int pl_bfc_check(pl_cache *c);
 void pl_bfc_tell_stats(pl_cache *c, pleat_stats *out);
 void pl_bfc_visit(pl_cache *c, void (*see)(void *context, const pl_piece *piece), void *context);

@@ -1,9 +1,9 @@
-/* tf_bfc_check.c - the walker: I1 to I9 of tf_bfc.h, recomputed from the regions; what is there.
+/* tf_bfc_check.c - the walker, which recomputes I1 to I9 of tf_bfc.h; statistics and visits.
  *
  * Called with the lock held; calls nothing that could drop it. */
 #include "segments/classic/tf_bfc.h"
 
-/* What the chunks say, for one pool. */
+/* What the chunks of one statistics pool add up to. */
 typedef struct tally {
     uint64_t n_live, n_active, n_free, n_split, n_held;
     uint64_t live_bytes, active_bytes, requested_bytes, split_bytes, rounding_bytes;
@@ -24,8 +24,8 @@ static bool is_allocated(const pl_bfc_chunk *chunk)
     return chunk->state == PL_BFC_LIVE || chunk->state == PL_BFC_FREEING;
 }
 
-/* Freed, but not for one stream or another as it is: held by a capture, in some call's hands, or
- * used by several streams and that not known to be over. */
+/* Freed, but usable by no stream without a wait: held by a capture, in a call's hands, or used by
+ * several streams in work that is not known to be over. */
 static bool is_pending(const pl_bfc *b, const pl_bfc_chunk *chunk)
 {
     if (chunk->state == PL_BFC_FREE) {
@@ -35,7 +35,8 @@ static bool is_pending(const pl_bfc *b, const pl_bfc_chunk *chunk)
     return chunk->state == PL_BFC_HELD || chunk->state == PL_BFC_TAKEN;
 }
 
-/* What is neither live nor free is held, in some call's hands or on its way. */
+/* What is neither live nor free is held, in a call's hands or on its way: all of it pends. Of the
+ * free chunks only doubtful ones may pend. */
 static uint64_t pending_bytes(pl_bfc *b)
 {
     uint64_t live_bytes = b->base.stats.allocated_bytes[PLEAT_POOL_ALL].current;
@@ -46,7 +47,7 @@ static uint64_t pending_bytes(pl_bfc *b)
         if (is_pending(b, chunk)) {
             bytes += chunk->bytes;
         } else {
-            pl_doubt_remove(&chunk->doubt); /* over for good, as long as it is free */
+            pl_doubt_remove(&chunk->doubt); /* a free chunk gets no new uses */
         }
     }
     return bytes;

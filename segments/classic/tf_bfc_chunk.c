@@ -1,7 +1,7 @@
 /* tf_bfc_chunk.c - the order of free chunks, splitting and merging.
  *
- * Upholds I1 to I4 and I7 of tf_bfc.h. Guarded by the allocator's lock; never drops it, never calls
- * the driver, never asks for memory.
+ * Upholds I1 to I4 and I7 of tf_bfc.h. Guarded by the allocator's lock; never drops it, calls the
+ * driver or allocates.
  * Source: bfc_allocator.cc: FindChunkPtr, ShouldSplitChunk, SplitChunk, Merge, TryToCoalesce. */
 #include "segments/classic/tf_bfc.h"
 
@@ -55,7 +55,8 @@ bool pl_bfc_should_split(const pl_bfc *b, const pl_bfc_chunk *chunk, size_t roun
     return chunk->bytes >= rounded_bytes * 2 || chunk->bytes - rounded_bytes >= b->most_waste_bytes;
 }
 
-/* Whether a free chunk has neighbours does not change while it is free. */
+/* Whether a chunk is split does not change while it is free, so this takes off what pl_bfc_put_back
+ * added. */
 void pl_bfc_take_out(pl_bfc *b, pl_bfc_chunk *chunk)
 {
     pl_lock_assert(&b->base.lock);
@@ -86,7 +87,7 @@ void pl_bfc_put_back(pl_bfc *b, pl_bfc_chunk *chunk)
     }
 }
 
-/* `low` takes in the chunk behind it. */
+/* `low` absorbs `high`, the chunk behind it. */
 static void merge(pl_bfc *b, pl_bfc_chunk *low, pl_bfc_chunk *high)
 {
     low->bytes += high->bytes;
@@ -115,7 +116,7 @@ void pl_bfc_recycle(pl_bfc *b, pl_bfc_chunk *chunk)
     pl_bfc_put_back(b, chunk);
 }
 
-/* The chunk keeps its first `bytes`; `rest` becomes what is behind them. */
+/* The chunk keeps its first `bytes`; `rest` becomes the remainder. */
 static void split(pl_bfc_chunk *chunk, pl_bfc_chunk *rest, size_t bytes)
 {
     *rest = (pl_bfc_chunk){

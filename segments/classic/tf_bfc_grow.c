@@ -1,10 +1,10 @@
-/* tf_bfc_grow.c - regions: asked from the driver, and given back; chunks that others used.
+/* tf_bfc_grow.c - regions asked from the driver and given back; chunks that other streams used.
  *
- * Upholds I6 of tf_bfc.h. Entered and left with the allocator's lock held, which is dropped around
- * every driver call. What a call holds meanwhile is in no index: a chunk that the stream is being
- * ordered for is taken, a region on its way to the driver is out of the tree, one on its way in is
- * not in yet; their bytes count as reserved_bytes or growing_bytes. Host memory is asked for before
- * the driver is.
+ * Upholds I6 of tf_bfc.h. The allocator's lock is held on entry and exit and dropped around every
+ * driver call. What a call works on meanwhile is in no index: a chunk whose users the stream is
+ * made to wait for is taken; a region on its way to the driver is not in the tree any more, one on
+ * its way from the driver not yet. Their bytes count as reserved_bytes or growing_bytes. Host
+ * memory is allocated before the driver is asked.
  *
  * How regions go back to the driver: depart.h.
  * Source: bfc_allocator.cc: AllocateRawInternal, Extend, DeallocateFreeRegions. */
@@ -16,7 +16,7 @@ typedef struct request {
     size_t rounded_bytes; /* as a chunk */
 } request;
 
-/* Host memory of a region, its chunk, and the rest of a split one. */
+/* Host memory for a region, its chunk, and the rest of a chunk that is split. */
 typedef struct fresh {
     pl_bfc_region *region;
     pl_bfc_chunk *chunk;
@@ -87,7 +87,8 @@ static pleat_status ask_driver(pl_bfc *b, size_t bytes, fresh *f, pl_bfc_chunk *
     return st;
 }
 
-/* A tenth less, to the quantum, but less; in the single precision of the original. */
+/* A tenth less, rounded up to the quantum, but less in any case; in single precision, as in
+ * TensorFlow. */
 static size_t back_off(size_t bytes)
 {
     size_t less = pl_bfc_round((size_t)((float)bytes * 0.9F));
@@ -142,7 +143,7 @@ static pl_bfc_region *first_region(const pl_bfc *b)
     return node ? PL_TREE_ENTRY(node, pl_bfc_region, node) : NULL;
 }
 
-/* A region leaves by its one chunk. */
+/* A wholly free region departs as its only chunk. */
 static pl_bfc_chunk *leaving(const pl_leaver *leaver)
 {
     return PL_LEAVER_ENTRY(leaver, pl_bfc_chunk, leaver);
@@ -194,7 +195,7 @@ static void forget_region(pl_bfc *b, pl_bfc_chunk *chunk)
     pl_host_free(&b->base.host, chunk);
 }
 
-/* One region, whose only chunk is taken. */
+/* Give back a region whose only chunk is taken. */
 static pleat_status release(pl_cache *c, pl_leaver *leaver)
 {
     pl_bfc *b = pl_bfc_of(&c->base);
@@ -258,7 +259,7 @@ size_t pl_bfc_release_all(pl_cache *c)
     return n_refused;
 }
 
-/* ---- the ladder ------------------------------------------------------------------------------ */
+/* ---- a request that a plain fit cannot serve ------------------------------------------------- */
 
 static uint64_t wholly_free_bytes(const pl_bfc *b)
 {
@@ -269,7 +270,8 @@ static uint64_t wholly_free_bytes(const pl_bfc *b)
     return bytes;
 }
 
-/* DeallocateFreeRegions, where it can help; not on a stream that is being captured. */
+/* DeallocateFreeRegions, if that can help. On a stream that is being captured nothing is given
+ * back. *done: something was. */
 static pleat_status collect(pl_bfc *b, const request *r, fresh *f, bool *done)
 {
     uint64_t limit = memory_limit(b);
@@ -289,7 +291,7 @@ static pleat_status collect(pl_bfc *b, const request *r, fresh *f, bool *done)
     }
     uint64_t released = 0;
     st = pl_bfc_release_free(b, 0, UINT32_MAX, &released);
-    f->turn.seen++; /* that change was this call's own */
+    f->turn.seen++; /* do not count this call's own change */
     *done = released != 0;
     return st;
 }
@@ -309,8 +311,8 @@ static pleat_status grow(pl_bfc *b, const request *r, fresh *f, pl_bfc_chunk **o
     return extend(b, r, f, out);
 }
 
-/* The best fit, taken, and the stream ordered after who used it; *out stays NULL if there is none
- * that it can have. */
+/* Take the best fit and make the stream wait for those that used it; *out stays NULL if there is no
+ * chunk that the stream may have. */
 static pleat_status reuse(pl_bfc *b, const request *r, fresh *f, pl_bfc_chunk **out)
 {
     pl_bfc_chunk *chunk = pl_bfc_find(b, r->rounded_bytes);
@@ -319,12 +321,13 @@ static pleat_status reuse(pl_bfc *b, const request *r, fresh *f, pl_bfc_chunk **
     }
     pl_bfc_take_out(b, chunk);
     uint64_t lanes = pl_order_unordered(&b->order, &chunk->uses, r->stream);
-    /* Others miss what is split off later: it may be most of the device. */
+    /* This counts as a call that makes room: the rest that is split off later may be most of the
+     * device, and other requests may miss it. */
     pl_waiter_leave(&b->base.waiter);
     pleat_status st = pl_order_after(&b->order, lanes, r->stream);
     pl_waiter_return(&b->base.waiter, &f->turn);
     if (st == PLEAT_OK) {
-        *out = chunk; /* the lock is held until the rest is in its bin */
+        *out = chunk; /* the lock is held until the rest is free */
         return PLEAT_OK;
     }
     pl_bfc_recycle(b, chunk);

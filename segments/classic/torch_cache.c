@@ -1,11 +1,11 @@
 /* torch_cache.c - PyTorch's caching allocators behind the allocator interface.
  *
- * The life of an instance and of a block, and what is told about both. Which block, which steps
- * when there is none and which stream's fence: torch_pool.c, torch_grow.c, torch_event.c.
- * Takes the allocator's lock (rank 20), which those drop around driver calls.
+ * Makes instances, serves allocations and frees, and answers questions. torch_pool.c chooses the
+ * block, torch_grow.c gets memory, torch_event.c records fences. Takes the allocator's lock (rank
+ * 20), which the latter two drop around driver calls.
  *
- * Like PyTorch it waits for the GPU without a time limit before it fails (wait_ms does not apply),
- * and whenever a segment goes back to the driver, in trim and set_limit too.
+ * Like PyTorch's, the host waits for the GPU without a time limit (wait_ms does not apply): before
+ * a request fails, and before a segment goes back to the driver, in trim and set_limit too.
  * Source: c10/cuda/CUDACachingAllocator.cpp. */
 #include "segments/classic/torch_cache.h"
 
@@ -53,7 +53,7 @@ static pleat_status torch_alloc(pl_allocator *a, size_t bytes, pl_stream *stream
     return st;
 }
 
-/* The block that holds `ptr`, in any state, or NULL. */
+/* The block that contains `ptr`, in any state, or NULL. */
 static pl_torch_block *block_around(const pl_torch *t, pleat_devptr ptr)
 {
     pl_torch_segment key = { .ptr = ptr };
@@ -68,8 +68,8 @@ static pl_torch_block *block_around(const pl_torch *t, pleat_devptr ptr)
     return block;
 }
 
-/* What to say of an address that is no live block: inside cached memory it was freed before, as far
- * as can be told; inside a live block or outside all segments it never was one. */
+/* The error for an address that is no live block's. In cached memory a block was freed before, as
+ * far as can be told; inside a live block, or outside all segments, there never was one. */
 static pleat_status not_live(const pl_torch *t, pleat_devptr ptr)
 {
     const pl_torch_block *block = block_around(t, ptr);
@@ -83,7 +83,7 @@ static pl_torch_block *find_live(const pl_torch *t, pleat_devptr ptr)
     return block && block->state == PL_TORCH_LIVE ? block : NULL;
 }
 
-/* The block stops being allocated; with uses it stays active until they are over. */
+/* The block stops being allocated; if it has uses, it stays active until they are over. */
 static void commit_free(pl_torch *t, pl_torch_block *block)
 {
     unsigned pool = block->pool->index;
@@ -157,8 +157,9 @@ static pleat_status query(pl_cache *c, pleat_devptr ptr, pleat_block_info *out)
     return PLEAT_OK;
 }
 
-/* emptyCache: everything unsplit, as long as more than keep_bytes are reserved. And
- * setMemoryFraction, but the cache gives way at once and a limit that cannot be kept is refused. */
+/* As emptyCache, all unsplit blocks go, but only while more than keep_bytes are reserved. Also
+ * serves set_limit: as setMemoryFraction, but the cache gives way at once, and a limit that cannot
+ * be kept is refused. */
 static pleat_status give_back(pl_cache *c, uint64_t keep_bytes, bool wait, uint64_t *released)
 {
     pl_torch *t = pl_torch_of(&c->base);
@@ -171,7 +172,7 @@ static pleat_status end_capture(pl_cache *c, pl_stream *stream)
     return pl_torch_release_held(pl_torch_of(&c->base), stream);
 }
 
-/* A fence that cannot be waited for is left to cuMemFree, which waits for everything. */
+/* A use that cannot be waited for is covered by the wait for all streams. */
 static size_t release_all(pl_cache *c)
 {
     pl_torch *t = pl_torch_of(&c->base);
@@ -210,7 +211,8 @@ static void tell_stats(pl_cache *c, pleat_stats *out)
     out->pinned_granules = t->lost_bytes / pl_device_granule_bytes(c->dev);
 }
 
-/* A block that a call holds is nobody's to use: pending, like one whose uses are not over. */
+/* A block that a call works on is of no use to anybody: pending, like one whose uses are not
+ * over. */
 static pl_piece_kind kind_of(const pl_torch_block *block)
 {
     if (!block->is_mapped || block->state == PL_TORCH_LOST) {
@@ -227,7 +229,8 @@ static pl_piece_kind kind_of(const pl_torch_block *block)
     }
 }
 
-/* Most of a segment with pages is the hole at its end; that is of no interest. */
+/* The hole at the end of a segment is left out: with pages it is most of the segment, and tells
+ * nothing. */
 static void visit_segment(const pl_torch_segment *segment,
                           void (*see)(void *context, const pl_piece *piece), void *context)
 {
@@ -261,7 +264,7 @@ static void visit(pl_cache *c, void (*see)(void *context, const pl_piece *piece)
     }
 }
 
-/* ---- the two of them ------------------------------------------------------------------------- */
+/* ---- the two caches -------------------------------------------------------------------------- */
 
 static const pl_cache_kind kind = {
     .record = record,

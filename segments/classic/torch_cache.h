@@ -4,17 +4,17 @@
  *   |## live ##|---- free ----|# live #|... pending ...|-- free --|
  *
  * Free blocks of the small and of the large pool are ordered by stream, size, age of the segment
- * and address; a request takes the first that fits and splits it, or asks the driver for memory.
- * A freed block merges with free neighbours of its segment. Memory goes back to the driver only
- * when an allocation failed: then everything that can go does. How memory comes and goes is a
- * pl_torch_source: whole segments of torch-native in torch_linear.c, pages under addresses of
- * torch-expandable in torch_expand.c and torch_unmap.c.
+ * and address. A request takes the first that fits and splits it, or asks the driver for memory. A
+ * freed block merges with free neighbours of its segment. Without collection by age, requests give
+ * memory back to the driver only when an allocation failed: then everything that can go does. A
+ * pl_torch_source gets memory and gives it back: whole segments for torch-native in torch_linear.c,
+ * pages under reserved addresses for torch-expandable in torch_expand.c and torch_unmap.c.
  *
- * What differs from PyTorch: streams are ordered by first sight instead of by handle (streams never
- * mix, so no choice depends on it); the lock is dropped around every driver call, as under
- * release_lock_on_cudamalloc; there are no private pools, so blocks freed during a capture are
- * reused like others, except that recorded uses by a capturing stream are held until
- * pl_allocator_ops.release_capture.
+ * Where this differs from PyTorch: streams are ordered by first sight instead of by handle (streams
+ * never mix, so no choice depends on it). The lock is dropped around every driver call, as with
+ * release_lock_on_cudamalloc. There are no private pools: a block that was freed during a capture
+ * is reused like others, but recorded uses on a stream that was being captured at the free are held
+ * until pl_allocator_ops.release_capture.
  *
  * All fields below are guarded by the lock of its pl_cache unless they say otherwise.
  * Source: c10/cuda/CUDACachingAllocator.cpp, c10/core/AllocatorConfig.h of PyTorch (2026). */
@@ -45,17 +45,17 @@ typedef enum pl_torch_state {
     PL_TORCH_LIVE,     /* in the map */
     PL_TORCH_FREEING,  /* in the map; free() is recording fences with the lock dropped */
     PL_TORCH_PENDING,  /* freed, but uses on other streams are not known to be over */
-    PL_TORCH_TAKEN,    /* in nobody's hands but one call's: on its way in, out, or to the driver */
+    PL_TORCH_TAKEN,    /* in no tree, map or queue: one call works on it */
     PL_TORCH_UNMAPPED, /* addresses without memory, in its pool's tree of those */
     PL_TORCH_LOST,     /* perhaps mapped, perhaps not, after an undo failed: never used again */
 } pl_torch_state;
 
-/* Chunks of one page that the driver would not take back. They are offered again later. */
+/* Chunks of one page that the driver would not take back. They are offered to it again later. */
 typedef struct pl_torch_refused {
     pl_chunk *chunks;
     size_t n;
     size_t room;
-    size_t n_promised; /* of the room: pages that are in the driver's hands right now */
+    size_t n_promised; /* of the room: for pages that the driver is being given now */
 } pl_torch_refused;
 
 typedef struct pl_torch_pool {
@@ -82,7 +82,7 @@ struct pl_torch_block {
     pl_torch_state state;
     bool is_mapped; /* const without pages: true */
     size_t bytes;
-    uint64_t counter; /* the segment's place in the order of all segments */
+    uint64_t counter; /* numbers the segments in the order of their creation */
     pleat_devptr ptr;
     pl_torch_block *prev; /* neighbours in the segment */
     pl_torch_block *next;
@@ -119,16 +119,19 @@ typedef struct pl_torch_request {
 
 /* Where memory comes from. Lock held on entry and exit, dropped around driver calls. */
 struct pl_torch_source {
-    /* Ask the driver for what the request needs: a taken block, in no index, at least that big. */
+    /* Ask the driver for what the request needs. *out is a taken block, in no index, at least as
+     * big as the request. */
     pleat_status (*grow)(pl_torch *t, const pl_torch_request *r, pl_torch_block **out);
-    /* Give back the oldest of what is cached, by age, as far as the threshold says. */
+    /* Collect by age: give back the oldest cached memory, as much as the threshold demands. */
     pleat_status (*collect)(pl_torch *t);
-    /* With a split limit: give back what is `enough` for the request. */
+    /* With a split limit: give back oversize blocks. *enough: together they are big enough for the
+     * request. */
     pleat_status (*release_oversize)(pl_torch *t, const pl_torch_request *r, bool *enough);
     /* Give back what is free, large pool first, while more than keep_bytes are reserved. */
     pleat_status (*release)(pl_torch *t, uint64_t keep_bytes, uint64_t *released);
-    /* At the very end: a segment that is out of the tree, live blocks or not; and what is kept
-     * beside segments, NULL if nothing is. Both return how many objects the driver refused. */
+    /* For destroy: `end_segment` gives back a segment that is out of the tree, with live blocks or
+     * not; `end` what is kept beside segments, NULL if nothing is. Both return how many objects the
+     * driver refused. */
     size_t (*end_segment)(pl_torch *t, pl_torch_segment *segment);
     size_t (*end)(pl_torch *t);
     bool has_pages;
@@ -138,15 +141,15 @@ struct pl_torch_source {
  * I2  no two neighbouring blocks of a segment are both free, or both unmapped
  * I3  a block is in its pool's tree if and only if it is free, or unmapped
  * I4  the map holds exactly the live and the freeing blocks
- * I5  a pending block's n_pending counts its uses in queues and held; others have none there
+ * I5  a pending block's n_pending counts its uses in queues and in `held`; others have none there
  * I6  reserved_bytes == bytes of all segments + releasing_bytes; with pages, bytes of all mapped
  *     blocks + refused chunks; and the statistic agrees
  * I7  the statistics of allocated, active, inactive split and requested agree with the blocks
  * I8  trees and map keep their own rules
- * I9  with pages: an unmapped block is whole pages without chunks, and under every other block but
- *     those on their way in each page has one */
+ * I9  with pages: an unmapped block is whole pages without chunks; under every other block, except
+ *     one that is just being mapped, each page has a chunk */
 struct pl_torch {
-    pl_cache base; /* reserved_bytes: total_allocated_memory; the waiter: of is_polling, too */
+    pl_cache base; /* reserved_bytes: total_allocated_memory; waiter.changed: polling ended, too */
     pl_torch_options options;           /* const: settled */
     const pl_torch_source *source;      /* const */
     bool has_pages;                     /* const: torch-expandable */
@@ -162,7 +165,7 @@ struct pl_torch {
     size_t n_moving;     /* uses on their way from held to a queue */
     uint64_t lost_bytes; /* in reserved_bytes, under lost blocks */
     size_t n_growing;    /* calls that may insert into the map after the lock was dropped */
-    bool is_polling;     /* somebody pops fences */
+    bool is_polling;     /* a thread pops fences */
 };
 
 static inline pl_torch *pl_torch_of(pl_allocator *a)
@@ -175,7 +178,7 @@ static inline bool pl_torch_is_split(const pl_torch_block *block)
     return block->prev || block->next;
 }
 
-/* What happened to `bytes` from the start of `block`. Lock held. */
+/* Tell the observer what happened to the first `bytes` of `block`. Lock held. */
 static inline void pl_torch_tell(const pl_torch *t, pl_action action, const pl_torch_block *block,
                                  size_t bytes)
 {
@@ -187,25 +190,25 @@ void pl_torch_pools_init(pl_torch *t);
 pl_torch_request pl_torch_request_of(pl_torch *t, size_t bytes, pl_stream *stream);
 pl_torch_block *pl_torch_find_free(pl_torch *t, const pl_torch_request *r); /* stays in its pool */
 bool pl_torch_should_split(const pl_torch *t, const pl_torch_block *block, size_t rounded_bytes);
-/* Make `block`, free or taken, a live one for the request. `spare` becomes the block handed out if
- * it is split, else it must be NULL. The map must have room. Returns what was handed out. */
+/* Make `block`, free or taken, live for the request. If it is split, `spare` becomes its first
+ * part, the live one; else `spare` must be NULL. The map must have room. Returns the live block. */
 pl_torch_block *pl_torch_hand_out(pl_torch *t, pl_torch_block *block, pl_torch_block *spare,
                                   const pl_torch_request *r);
 void pl_torch_take_out(pl_torch *t, pl_torch_block *block); /* free, unmapped -> taken */
 void pl_torch_put_back(pl_torch *t, pl_torch_block *block); /* the reverse, by is_mapped */
 /* Cut the first `bytes` off a taken block; `low` becomes that part, taken too. */
 void pl_torch_cut(pl_torch_block *block, pl_torch_block *low, size_t bytes);
-/* A taken block absorbs neighbours that are in a tree and mapped, or not, as it is. */
+/* A taken block absorbs those neighbours that are free, or unmapped if it is unmapped itself. */
 void pl_torch_merge(pl_torch *t, pl_torch_block *block);
-/* A taken block absorbs the next one, which is taken and mapped as it is. */
+/* A taken block absorbs the next one, which is also taken and mapped (or not) like it. */
 void pl_torch_absorb_next(pl_torch *t, pl_torch_block *block);
-/* The end of a block whose uses are over: merges, returns it to its pool (free_block). */
+/* A taken block's uses are over: merge it and return it to its pool (free_block). */
 void pl_torch_recycle(pl_torch *t, pl_torch_block *block);
-/* At the very end: the host memory of a segment and its blocks, live ones too. */
+/* For destroy: free the host memory of a segment and its blocks, live ones too. */
 void pl_torch_forget_segment(pl_torch *t, pl_torch_segment *segment);
 
 /* torch_options.c */
-uint64_t pl_torch_limit(const pl_torch *t); /* allowed_memory_maximum: the least of all; 0 = none */
+uint64_t pl_torch_limit(const pl_torch *t); /* allowed_memory_maximum: the lower one; 0 = none */
 
 /* Is garbage collection by age on? */
 static inline bool pl_torch_collects(const pl_torch *t)
@@ -215,19 +218,20 @@ static inline bool pl_torch_collects(const pl_torch *t)
 
 /* torch_grow.c: the steps of a request that nothing cached serves. Lock as in pl_torch_source. */
 pleat_status pl_torch_grow(pl_torch *t, const pl_torch_request *r, pl_torch_block **out);
-/* Wait for pending uses if told to, then give back what is free, while more than keep_bytes are
+/* Wait for pending uses if `wait`. Then give back what is free while more than keep_bytes are
  * reserved (release_cached_blocks). EDRIVER: some could not be given back and stays cached. */
 pleat_status pl_torch_release_cached(pl_torch *t, uint64_t keep_bytes, bool wait,
                                      uint64_t *released);
-/* Wait for what still runs, as far as it can be waited for. */
+/* Wait on the host for the streams' work, as far as that is possible. */
 void pl_torch_wait_for_streams(pl_torch *t);
 
 /* torch_refused.c: chunks that the driver may refuse to take back. Promise room for `n` before the
- * lock is dropped, ENOMEM_HOST; then note which of them it did refuse. */
+ * lock is dropped (ENOMEM_HOST); afterwards note the chunks that the driver did refuse. */
 pleat_status pl_torch_promise_refused(pl_torch *t, pl_torch_pool *pool, size_t n);
 void pl_torch_note_refused(pl_torch *t, pl_torch_pool *pool, size_t n_promised,
                            const pl_chunk *chunks, size_t n);
-/* Without the lock: give back n chunks; those refused come first in `chunks`. Returns how many. */
+/* Without the lock: give n chunks back. Returns how many were refused; these are first in
+ * `chunks`. */
 size_t pl_torch_release_chunks(pl_torch *t, pl_chunk *chunks, size_t n, size_t page_bytes);
 
 extern const pl_torch_source pl_torch_linear; /* torch_linear.c: one cuMemAlloc a segment */
@@ -237,7 +241,8 @@ pleat_status pl_torch_pages_grow(pl_torch *t, const pl_torch_request *r, pl_torc
 extern const pl_torch_source pl_torch_pages;
 
 /* torch_event.c: uses by other streams. Lock held, dropped around driver calls. */
-/* OK as well when the stream is recorded already or is the owner; *added tells. ENOMEM_HOST. */
+/* Record a use. *added is false if there is none to record: the stream is the owner or recorded
+ * already. PLEAT_OK; ENOMEM_HOST. */
 pleat_status pl_torch_add_use(pl_torch *t, pl_torch_block *block, pl_stream *stream, bool *added);
 void pl_torch_drop_newest_use(pl_torch *t, pl_torch_block *block);
 /* Record a fence for every use of a FREEING block and queue them. EDRIVER, ENOMEM_HOST: nothing
@@ -246,8 +251,8 @@ pleat_status pl_torch_queue_uses(pl_torch *t, pl_torch_block *block);
 void pl_torch_poll(pl_torch *t);              /* process_events */
 pleat_status pl_torch_wait_uses(pl_torch *t); /* synchronize_and_free_events, uncounted */
 pleat_status pl_torch_release_held(pl_torch *t, pl_stream *stream);
-void pl_torch_drop_uses(pl_torch *t); /* at the very end: forget all uses, waiting for nothing */
+void pl_torch_drop_uses(pl_torch *t); /* for destroy: forget all uses without waiting */
 
-int pl_torch_check(pl_cache *c); /* torch_check.c: pl_cache_kind */
+int pl_torch_check(pl_cache *c); /* torch_check.c: for pl_cache_kind */
 
 #endif

@@ -1,9 +1,9 @@
-/* torch_check.c - the walker: I1 to I9 of torch_cache.h, recomputed from the segments.
+/* torch_check.c - the walker, which recomputes I1 to I9 of torch_cache.h from the segments.
  *
  * Called with the lock held; calls nothing that could drop it. */
 #include "segments/classic/torch_cache.h"
 
-/* What the blocks say, for one pool. */
+/* What the blocks of one statistics pool add up to. */
 typedef struct tally {
     uint64_t n_live, n_active, n_inactive_split, n_free, n_segments;
     uint64_t live_bytes, active_bytes, inactive_split_bytes, requested_bytes, segment_bytes;
@@ -21,7 +21,7 @@ static bool has_a_right_neighbour(const pl_torch_block *block)
     return !block->next || !is_merged || block->next->state != block->state;
 }
 
-/* Is it where its state says? */
+/* Is the block in the index that its state says, and only there? */
 static int check_place(const pl_torch *t, const pl_torch_block *block)
 {
     bool is_live = block->state == PL_TORCH_LIVE || block->state == PL_TORCH_FREEING;
@@ -38,7 +38,7 @@ static int check_place(const pl_torch *t, const pl_torch_block *block)
     return (block->state == PL_TORCH_PENDING) != (block->n_pending != 0) ? 5 : 0;
 }
 
-/* Whole pages without chunks, or chunks under each page. */
+/* I9: an unmapped block has whole pages without chunks, a mapped one a chunk under each page. */
 static int check_pages(const pl_torch_block *block)
 {
     const pl_torch_segment *segment = block->segment;
@@ -121,7 +121,8 @@ static int check_segment(const pl_torch *t, const pl_torch_segment *segment,
     return at == segment->ptr + segment->bytes ? 0 : 1;
 }
 
-/* Every queued or held use belongs to a pending block; together they are what blocks wait for. */
+/* Every queued or held use belongs to a pending block; with those on their way to a queue they are
+ * as many as the blocks wait for. */
 static int check_uses(const pl_torch *t, uint64_t n_pending)
 {
     uint64_t n_queued = 0;
@@ -175,7 +176,7 @@ static void add_tally(tally *total, const tally *sum)
     total->lost_bytes += sum->lost_bytes;
 }
 
-/* What is held from the driver, and what the statistics say of it. */
+/* I6: bytes held from the driver, and the statistics of them. */
 static int check_reserved(const pl_torch *t, const tally *all)
 {
     uint64_t n_segments = t->base.stats.segment[PLEAT_POOL_ALL].current;

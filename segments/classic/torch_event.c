@@ -4,10 +4,10 @@
  *   block->uses   -->    queue of the stream    -->    gone; with the last one the block is free
  *                   \->  held (stream captured) -->    queue, at release_capture
  *
- * Upholds I5 of torch_cache.h. Memory of a use is asked for when it is recorded: free needs none.
- * Guarded by the allocator's lock, which is dropped around every call that reaches the driver. Only
- * one thread at a time pops fences (is_polling): a queue's first use stays put while its fence is
- * being asked, since all others only append.
+ * Upholds I5 of torch_cache.h. Host memory for a use is allocated when the use is recorded, so that
+ * a free needs none. Guarded by the allocator's lock, which is dropped around every call that
+ * reaches the driver. Only one thread at a time pops fences (is_polling), all others only append:
+ * so a queue's first use stays there while its fence is queried without the lock.
  * Source: c10/cuda/CUDACachingAllocator.cpp: recordStream, insert_events, process_events,
  * synchronize_and_free_events. */
 #include "segments/classic/torch_cache.h"
@@ -77,7 +77,7 @@ static void append(pl_torch *t, pl_torch_use *use)
     t->n_queued++;
 }
 
-/* Without the lock. A captured stream has no fences: its use keeps none and is held later. */
+/* Without the lock. A captured stream has no fences: a use on it gets none and is held later. */
 static pleat_status record_fences(pl_torch_use *uses)
 {
     for (pl_torch_use *use = uses; use; use = use->next) {
@@ -141,7 +141,7 @@ static void pop(pl_torch *t, pl_torch_queue *queue)
     end_use(t, use);
 }
 
-/* Pop the uses of one queue that are over; `wait` for those that are not. */
+/* Pop the uses of one queue that are over; `wait` on the host for those that are not. */
 static pleat_status poll_queue(pl_torch *t, unsigned index, bool wait)
 {
     while (t->queues[index].first) {
@@ -193,7 +193,7 @@ pleat_status pl_torch_wait_uses(pl_torch *t)
     return t->n_queued != 0 ? poll_all(t, true) : PLEAT_OK;
 }
 
-/* Takes out the held uses of that stream. */
+/* Take the held uses of that stream out of the list. */
 static pl_torch_use *take_held(pl_torch *t, const pl_stream *stream)
 {
     pl_torch_use *taken = NULL;
@@ -211,8 +211,8 @@ static pl_torch_use *take_held(pl_torch *t, const pl_stream *stream)
     return taken;
 }
 
-/* The uses may have begun before the capture did, so they wait for a fence like all others. Those
- * that get none stay held. */
+/* The uses may have begun before the capture, so they wait for a fence like all others. Uses
+ * without a fence, since recording failed, stay held. */
 pleat_status pl_torch_release_held(pl_torch *t, pl_stream *stream)
 {
     pl_lock_assert(&t->base.lock);

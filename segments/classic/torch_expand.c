@@ -4,17 +4,18 @@
  *   |## live ##|-- free --|..... unmapped .....|# live #|........... unmapped ...........|
  *   |  page  |  page  |  page  |               |  page  |
  *
- * A request goes to the first place, by address, of free and unmapped neighbours that is big
- * enough; of the unmapped ones whole pages are mapped, one chunk each, as far as they are needed.
- * What was mapped before a later part failed stays, as free memory.
+ * A request goes to the first place, by address, that is big enough: neighbouring free and unmapped
+ * blocks. In the unmapped ones as many whole pages are mapped as the request needs, one chunk each.
+ * If a later block of the place fails, what was mapped before stays, as free memory.
  *
- * Upholds I6 and I9 of torch_cache.h. Entered and left with the allocator's lock held, which is
- * dropped around every driver call: the blocks of a place are taken meanwhile and merge with
- * nothing. The addresses behind what will be mapped stay in the pool, for other threads. Host
- * memory is asked for before the driver is.
+ * Upholds I6 and I9 of torch_cache.h. The allocator's lock is held on entry and exit and dropped
+ * around every driver call: the blocks of a place are taken meanwhile and merge with nothing. The
+ * addresses behind the pages to be mapped stay in the pool, for other threads. Host memory is
+ * allocated before the driver is asked.
  *
- * What differs from PyTorch: it asks for an attribute before each page, and it makes two blocks
- * for a place whose parts merge as they are mapped; neither can be seen.
+ * Two differences from PyTorch, which cannot be seen from outside: PyTorch asks the driver for an
+ * attribute before each page, and it merges the blocks of a place as they are mapped, not in the
+ * end.
  * Source: c10/cuda/CUDACachingAllocator.cpp: ExpandableSegment::map, find_expandable_block,
  * map_block, try_allocate_expandable_block. */
 #include <string.h>
@@ -30,7 +31,7 @@ typedef struct place {
     size_t n_pages;          /* to be mapped */
     size_t last_bytes;       /* of an unmapped last block: what is mapped of it */
     size_t page_bytes;       /* of the pool */
-    pl_chunk *chunks;        /* n_pages */
+    pl_chunk *chunks;        /* room for n_pages */
     pl_torch_block *rest;    /* host memory for what follows in the last block, if anything does */
     size_t n_mapped_pages;   /* in address order */
     size_t n_refused;        /* chunks after those, which the driver would not take back */
@@ -63,7 +64,7 @@ static bool measure(const pl_torch_request *r, pl_torch_block *block, place *out
     return true;
 }
 
-/* find_expandable_block, except for the new segment. */
+/* find_expandable_block without its last step, the new segment. */
 static bool find_place(const pl_torch_request *r, place *out)
 {
     pl_torch_block key = { .stream_index = pl_stream_index(r->stream) };
@@ -106,7 +107,7 @@ static void commit_segment(pl_torch *t, const pl_torch_request *r, pl_torch_segm
     pl_torch_put_back(t, block);
 }
 
-/* One more segment, all of it unmapped. No segment could hold a request that is bigger. */
+/* Add a segment, all of it unmapped. A request that is bigger than a whole segment is refused. */
 static pleat_status add_segment(pl_torch *t, const pl_torch_request *r)
 {
     size_t bytes = reserve_bytes(t, r->pool);
@@ -157,7 +158,7 @@ static pleat_status reserve_pages(pl_torch *t, const place *p)
     return PLEAT_OK;
 }
 
-/* Host memory for what cannot fail later. */
+/* Allocate the host memory of all later steps, which then need none. */
 static pleat_status prepare(pl_torch *t, const pl_torch_request *r, place *p)
 {
     pleat_status st = reserve_pages(t, p);
@@ -193,7 +194,7 @@ static void take_place(pl_torch *t, place *p)
     t->base.growing_bytes += p->n_pages * p->page_bytes;
 }
 
-/* Without the lock: chunks for one unmapped block, mapped; all or nothing. */
+/* Without the lock: create chunks for one unmapped block and map them, all or nothing. */
 static pleat_status map_block(pl_torch *t, place *p, pl_torch_block *block)
 {
     pl_chunk *chunks = p->chunks + p->n_mapped_pages;
@@ -217,7 +218,8 @@ static pleat_status map_block(pl_torch *t, place *p, pl_torch_block *block)
     return st;
 }
 
-/* Without the lock: the links between the taken blocks are nobody else's meanwhile. */
+/* Map the unmapped blocks of the place. Without the lock: nobody else changes links between taken
+ * blocks. */
 static pleat_status map_place(pl_torch *t, place *p)
 {
     pl_torch_block *block = p->first;
@@ -263,7 +265,7 @@ static void commit_place(pl_torch *t, pl_torch_pool *pool, const place *p)
     pl_torch_note_refused(t, pool, p->n_pages, p->chunks + p->n_mapped_pages, p->n_refused);
 }
 
-/* All is mapped: one block, with what is free behind it. */
+/* All is mapped: make it one block, and merge that with free neighbours. */
 static pl_torch_block *join(pl_torch *t, const place *p)
 {
     pl_torch_block *block = p->first;
@@ -274,7 +276,7 @@ static pl_torch_block *join(pl_torch *t, const place *p)
     return block;
 }
 
-/* Back to the pool: what is mapped as free memory, the rest as it was. */
+/* Return the place to its pool: what is mapped as free memory, the rest as it was. */
 static void part(pl_torch *t, const place *p)
 {
     pl_torch_block *block = p->first;
@@ -288,7 +290,8 @@ static void part(pl_torch *t, const place *p)
     }
 }
 
-/* Once more: the lock was dropped for addresses, and the limit may have been set meanwhile. */
+/* Ask once more: the lock was dropped to reserve addresses, and a limit may have been set
+ * meanwhile. */
 static bool exceeds_limit(const pl_torch *t, const pl_torch_request *r)
 {
     uint64_t limit = pl_torch_limit(t);

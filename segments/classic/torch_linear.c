@@ -1,19 +1,21 @@
 /* torch_linear.c - the memory of torch-native: a segment is one cuMemAlloc.
  *
- * Upholds I6 of torch_cache.h. Entered and left with the allocator's lock held, which is dropped
- * around every driver call. What a call holds meanwhile is in no index: a segment on its way to the
- * driver has been taken out, one on its way in is not in yet, and its bytes count against the limit
- * as growing_bytes or still as reserved_bytes. Host memory is asked for before the driver is.
+ * Upholds I6 of torch_cache.h. The allocator's lock is held on entry and exit and dropped around
+ * every driver call. What a call works on meanwhile is in no index: a segment on its way to the
+ * driver not any more, one on its way from the driver not yet. Its bytes count against the limit,
+ * as reserved_bytes still or as growing_bytes. Host memory is allocated before the driver is asked.
  *
- * PyTorch relies on the driver's free to wait for all work of the device. That wait is made
- * explicit here: a stream is synchronised before its first segment departs, which also counts the
- * host sync. Segments of a stream that is being captured stay, since a graph may use them.
+ * PyTorch relies on the driver's free, which waits for all work of the device. That wait is
+ * explicit here: the host waits for a stream before the stream's first segment departs, which also
+ * counts the host sync. Segments of a stream that is being captured stay, since a graph may use
+ * them.
  * Source: c10/cuda/CUDACachingAllocator.cpp: alloc_block, garbage_collect_cached_blocks,
  * release_available_cached_blocks, release_blocks. */
 #include "segments/classic/order.h"
 #include "segments/classic/torch_cache.h"
 
-/* Segments on their way to the driver. Linked through the blocks' `next`: each is alone. */
+/* Segments on their way to the driver. Linked by `next` of their blocks: each segment is one block,
+ * so that is not in use. */
 typedef struct departing {
     pl_torch_block *first;
     pl_torch_block *last;
@@ -47,7 +49,7 @@ static void commit_segment(pl_torch *t, const pl_torch_request *r, pl_torch_segm
     pl_torch_tell(t, PL_ACTION_SEGMENT_ALLOC, block, block->bytes);
 }
 
-/* alloc_block: one segment, wholly one block. */
+/* alloc_block: one segment, which is one block. */
 static pleat_status grow(pl_torch *t, const pl_torch_request *r, pl_torch_block **out)
 {
     pl_torch_segment *segment = pl_host_alloc(&t->base.host, sizeof *segment);
@@ -99,7 +101,7 @@ static void forget_segment(pl_torch *t, pl_torch_block *block)
     pl_host_free(&t->base.host, block);
 }
 
-/* Without the lock. A stream out of reach is waited for with the whole device. */
+/* Without the lock. For a stream out of reach the host waits for the whole device. */
 static pleat_status give_back(pl_torch *t, const pl_torch_block *block, pl_stream **waited_for)
 {
     if (block->stream != *waited_for) {
@@ -150,7 +152,7 @@ static pleat_status depart(pl_torch *t, departing *d, uint64_t *released)
     return first;
 }
 
-/* release_blocks: what is unsplit, in the pool's order. */
+/* release_blocks: take unsplit blocks, in the pool's order, while more than keep_bytes stay. */
 static void take_unsplit(pl_torch *t, departing *d, pl_torch_pool *pool, uint64_t keep_bytes)
 {
     pl_tree_node *next = NULL;
@@ -166,7 +168,7 @@ static void take_unsplit(pl_torch *t, departing *d, pl_torch_pool *pool, uint64_
     }
 }
 
-/* Other streams' segments go for those that could not. */
+/* Segments of other streams go instead of those that could not. */
 static pleat_status release(pl_torch *t, uint64_t keep_bytes, uint64_t *released)
 {
     departing d = { 0 };
@@ -182,7 +184,8 @@ static pleat_status release(pl_torch *t, uint64_t keep_bytes, uint64_t *released
     return first;
 }
 
-/* The largest blocks of the stream, until they are worth `want_bytes` together. */
+/* Take the largest unsplit blocks of the stream until they have `want_bytes` together; false if
+ * they have less. */
 static bool take_oversize(pl_torch *t, departing *d, const pl_torch_request *r, size_t want_bytes,
                           pl_tree_node *above)
 {
@@ -223,7 +226,7 @@ static pleat_status release_oversize(pl_torch *t, const pl_torch_request *r, boo
     return depart(t, &d, &released);
 }
 
-/* One pass of the collector: take unsplit blocks at least as old as the average of those left. */
+/* One pass of the collector: take unsplit blocks that are at least as old as the average. */
 static uint64_t take_aged(pl_torch_pool *pool, pl_torch *t, departing *d, double *total_age,
                           size_t *count)
 {
@@ -244,7 +247,7 @@ static uint64_t take_aged(pl_torch_pool *pool, pl_torch *t, departing *d, double
     return taken;
 }
 
-/* garbage_collect_cached_blocks: by age, without waiting for anything. */
+/* garbage_collect_cached_blocks: by age. Pending uses are not waited for. */
 static pleat_status collect_garbage(pl_torch *t)
 {
     double allowed = t->options.garbage_collection_threshold * (double)pl_torch_limit(t);

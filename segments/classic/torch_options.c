@@ -33,7 +33,7 @@ static const pl_option rows[] = {
 };
 /* clang-format on */
 
-/* PyTorch's own rule: what is compared with a large segment is at least as big; 0 = not given. */
+/* PyTorch's rule: both sizes are at least that of a large segment. 0 = not given. */
 static pleat_status check_sizes(const pl_allocator_options *options, const pl_allocator_ops *chosen)
 {
     const pl_torch_options o = pl_torch_own(options);
@@ -60,7 +60,7 @@ const pl_option_table pl_torch_option_table = {
     .check = check_sizes,
 };
 
-/* ---- what is refused that was made without the configuration, and what zeros mean ------------ */
+/* ---- options that are made without the configuration; what zeros mean ------------------------ */
 
 static bool is_power_of_two_or_0(unsigned n)
 {
@@ -72,7 +72,7 @@ static bool is_0_or_at_least(size_t bytes, size_t least)
     return bytes == 0 || bytes >= least;
 }
 
-/* Not a number fits nowhere. */
+/* Every comparison with NaN is false, so that is refused. */
 static bool are_fractions_good(const pl_torch_options *o)
 {
     return o->garbage_collection_threshold >= 0 && o->garbage_collection_threshold < 1 &&
@@ -121,7 +121,8 @@ static pleat_status refuse_page(const char *option, size_t bytes, size_t granule
     return PLEAT_ECONF;
 }
 
-/* PyTorch maps 2 and 20 MiB whatever the granularity; where that cannot be, the next that can. */
+/* PyTorch maps 2 and 20 MiB whatever the granularity is. Where that is not a multiple of it, these
+ * two sizes are rounded up; a given size is refused. */
 static pleat_status settle_page(const char *option, size_t *page, size_t usual, size_t granule)
 {
     size_t bytes = *page != 0 ? *page : usual;

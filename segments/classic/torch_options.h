@@ -6,11 +6,11 @@
 #include "segments/base/allocator.h"
 
 typedef struct pl_torch_options {
-    size_t max_split_bytes;                     /* blocks this big are not split; >= 20 MiB */
-    size_t max_non_split_rounding_bytes;        /* slack accepted for such a block; >= 20 MiB */
-    double garbage_collection_threshold;        /* of the limit, in [0, 1); 0 = off */
+    size_t max_split_bytes;              /* blocks this big are not split; >= a large segment */
+    size_t max_non_split_rounding_bytes; /* slack accepted for such a block; >= a large segment */
+    double garbage_collection_threshold; /* of the limit, in [0, 1); 0 = off */
     unsigned roundup_divisions[PL_N_DIVISIONS]; /* by log2(bytes) - 20, clamped; powers of 2 or 0 */
-    size_t large_segment_bytes;                 /* of requests from 1 to 10 MiB; more than 10 MiB */
+    size_t large_segment_bytes;         /* segment of requests from 1 to 10 MiB; more than 10 MiB */
     double per_process_memory_fraction; /* of the device, in (0, 1]: a further limit; 0 = 1 */
     /* torch-expandable: what it maps at a time; multiples of the granule. */
     size_t expandable_small_page_bytes; /* 0 = 2 MiB */
@@ -26,10 +26,10 @@ static inline pl_torch_options pl_torch_own(const pl_allocator_options *options)
     return own;
 }
 
-/* Zeros become PyTorch's defaults; ECONF for what PyTorch refuses. */
+/* Turn zeros into PyTorch's defaults. ECONF for what PyTorch refuses. */
 pleat_status pl_torch_settle_options(pl_torch_options *options);
 pleat_status pl_torch_settle_pages(pl_torch_options *options, size_t granule_bytes);
-/* per_process_memory_fraction in bytes; 0 = all. */
+/* per_process_memory_fraction in bytes; 0 = no limit. */
 uint64_t pl_torch_fraction_bytes(const pl_torch_options *options, uint64_t total_bytes);
 
 #endif

@@ -1,7 +1,7 @@
 /* torch_pool.c - sizes, the choice of a free block, splitting and merging.
  *
- * Upholds I1..I3 and I7 of torch_cache.h. Guarded by the allocator's lock; never drops it, never
- * calls the driver, never asks for memory.
+ * Upholds I1..I3 and I7 of torch_cache.h. Guarded by the allocator's lock; never drops it, calls
+ * the driver or allocates.
  * Source: c10/cuda/CUDACachingAllocator.cpp: round_size, get_pool, get_allocation_size,
  * get_free_block, should_split, alloc_found_block, free_block, try_merge_blocks. */
 #include "segments/classic/torch_cache.h"
@@ -49,7 +49,7 @@ void pl_torch_pools_init(pl_torch *t)
         pl_tree_init(&t->pools[i].unmapped, is_address_before);
         t->pools[i].index = i;
     }
-    t->next_counter = 1; /* 0 is the search key's: it comes before every block of its size */
+    t->next_counter = 1; /* search keys have 0, so they come before every block of their size */
 }
 
 static unsigned log2_of(size_t n)
@@ -99,14 +99,14 @@ pl_torch_request pl_torch_request_of(pl_torch *t, size_t bytes, pl_stream *strea
     };
 }
 
-/* For the choice of the best fit a block is as big as it could become by mapping what follows. */
+/* The size that a block could get by mapping the unmapped block behind it. */
 static size_t expandable_size(const pl_torch_block *block)
 {
     const pl_torch_block *next = block->next;
     return block->bytes + (next && next->state == PL_TORCH_UNMAPPED ? next->bytes : 0);
 }
 
-/* Move on in the order of sizes as long as the next one can become less big. */
+/* Move on in the order of the tree while the next block has the smaller expandable_size. */
 static pl_torch_block *prefer_less_expandable(pl_torch_block *block)
 {
     for (;;) {
@@ -199,7 +199,8 @@ void pl_torch_cut(pl_torch_block *block, pl_torch_block *low, size_t bytes)
     block->bytes -= bytes;
 }
 
-/* Of a cached piece of a segment that cannot go back to the driver by itself. With pages it can. */
+/* Count a free block that cannot go back to the driver by itself, as a part of a segment. With
+ * pages it can. */
 static void add_inactive_split(pl_torch *t, unsigned pool, size_t bytes)
 {
     if (!t->has_pages) {
@@ -253,7 +254,7 @@ pl_torch_block *pl_torch_hand_out(pl_torch *t, pl_torch_block *block, pl_torch_b
     return block;
 }
 
-/* The neighbour is in no tree any more. */
+/* `block` absorbs a neighbour, which is in no tree. */
 static void absorb(pl_torch *t, pl_torch_block *block, pl_torch_block *neighbour)
 {
     block->bytes += neighbour->bytes;
@@ -274,7 +275,8 @@ static void absorb(pl_torch *t, pl_torch_block *block, pl_torch_block *neighbour
     pl_host_free(&t->base.host, neighbour);
 }
 
-/* Let `block` absorb a neighbour if that is of its kind; its statistics go with it. */
+/* Let `block` absorb a neighbour that is free, or unmapped if `block` is; the neighbour leaves the
+ * statistics. */
 static void try_absorb(pl_torch *t, pl_torch_block *block, pl_torch_block *neighbour)
 {
     pl_torch_state kind = block->is_mapped ? PL_TORCH_FREE : PL_TORCH_UNMAPPED;

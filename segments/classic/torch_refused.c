@@ -1,7 +1,7 @@
 /* torch_refused.c - chunks of torch-expandable that the driver did not take back.
  *
- * They stay reserved and mapped nowhere, and are offered again by torch_unmap.c. Room for them is
- * made while it may still fail. */
+ * They count as reserved, are mapped nowhere, and are offered again by torch_unmap.c. Room for them
+ * is allocated before the driver is called, while a failure can still be returned. */
 #include "segments/classic/torch_cache.h"
 #include "vmm/chunk.h"
 

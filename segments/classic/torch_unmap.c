@@ -3,13 +3,14 @@
  *   |#|---- free ----|##|        pages      |   |   |   |   |
  *   |#|-|........|---|##|        unmapped       |   |   |
  *
- * Of each free block the whole pages inside it go, after one synchronisation of its stream, since
- * unmapping waits for nothing; a segment without any memory left goes too. Only the release of
- * everything does so: not the collection by age, not the release of oversize blocks.
+ * The whole pages inside each free block are unmapped, after the host has waited for the block's
+ * stream, since unmapping waits for nothing. A segment without any memory left goes too. Only the
+ * release of everything cached does this: not the collection by age, not the release of oversize
+ * blocks.
  *
- * Upholds I6 and I9 of torch_cache.h. Entered and left with the allocator's lock held, which is
- * dropped around every driver call: what is on its way is taken meanwhile, and the ends of its
- * block stay free. Memory of a stream that is being captured stays, since a graph may use it.
+ * Upholds I6 and I9 of torch_cache.h. The allocator's lock is held on entry and exit and dropped
+ * around every driver call: pages on their way are a taken block meanwhile, and the ends of the
+ * free block stay free. Memory of a stream that is being captured stays, since a graph may use it.
  * Source: c10/cuda/CUDACachingAllocator.cpp: ExpandableSegment::unmap, release_blocks, unmap_block,
  * release_expandable_segment. */
 #include <string.h>
@@ -21,7 +22,8 @@
 
 /* ---- refused chunks -------------------------------------------------------------------------- */
 
-/* One more try for each. Takes them out one by one: others may do the same. */
+/* Offer each chunk once more, until one is refused. They are taken out one by one, since other
+ * threads may do the same. */
 static void offer_refused(pl_torch *t, pl_torch_pool *pool, uint64_t *released)
 {
     for (size_t left = pool->refused.n; left > 0 && pool->refused.n > 0; left--) {
@@ -49,7 +51,8 @@ typedef struct departures {
     uint64_t refused; /* lanes of streams whose pages could not go (order.h) */
 } departures;
 
-/* The bytes before the first and after the last whole page in `block`; false when there is none. */
+/* Find the bytes before the first and after the last whole page; false if there is no whole
+ * page. */
 static bool find_pages(const pl_torch_block *block, size_t *before, size_t *after)
 {
     size_t page = block->pool->page_bytes;
@@ -115,7 +118,7 @@ static pleat_status take_free(pl_torch *t, departures *d, pl_torch_pool *pool, u
     return PLEAT_OK;
 }
 
-/* A stream out of reach is waited for with the whole device. */
+/* For a stream out of reach the host waits for the whole device. */
 static pleat_status wait_and_unmap(pl_torch *t, const pl_torch_block *block)
 {
     pleat_status st = pl_stream_synchronize(block->stream);
@@ -125,7 +128,8 @@ static pleat_status wait_and_unmap(pl_torch *t, const pl_torch_block *block)
     return st == PLEAT_OK ? pl_mapping_unmap(t->base.dev, block->ptr, block->bytes) : st;
 }
 
-/* Drops the lock. Unmapped with PLEAT_OK; *n_refused of the chunks stay, first in `chunks`. */
+/* Drops the lock. PLEAT_OK: all is unmapped, and the driver refused the first *n_refused of
+ * `chunks`. */
 static pleat_status give_back(pl_torch *t, const pl_torch_block *block, pl_chunk *chunks, size_t n,
                               size_t *n_refused)
 {
@@ -159,7 +163,7 @@ static pleat_status release_segment(pl_torch *t, pl_torch_block *block)
     return PLEAT_OK;
 }
 
-/* The pages of `block` are unmapped. */
+/* Note that the pages of `block` are unmapped. */
 static pleat_status commit_unmap(pl_torch *t, pl_torch_block *block)
 {
     size_t page = block->pool->page_bytes;
@@ -175,7 +179,7 @@ static pleat_status commit_unmap(pl_torch *t, pl_torch_block *block)
     return pl_torch_is_split(block) ? PLEAT_OK : release_segment(t, block);
 }
 
-/* Free as before, with the ends of its block. */
+/* Make `block` free again, merged with its ends. A capture is no failure. */
 static pleat_status stay(pl_torch *t, pl_torch_block *block, pleat_status why)
 {
     pl_torch_merge(t, block);
@@ -183,7 +187,7 @@ static pleat_status stay(pl_torch *t, pl_torch_block *block, pleat_status why)
     return why == PLEAT_ECAPTURE ? PLEAT_OK : why;
 }
 
-/* unmap_block, where host memory for `n` chunks is at hand. */
+/* unmap_block; `chunks` is host memory for the `n` chunks of the block. */
 static pleat_status depart_with(pl_torch *t, pl_torch_block *block, pl_chunk *chunks, size_t n,
                                 uint64_t *released)
 {
@@ -236,7 +240,7 @@ static pleat_status depart_all(pl_torch *t, departures *d, uint64_t *released)
     return first;
 }
 
-/* Other streams' pages go for those that could not. */
+/* Pages of other streams go instead of those that could not. */
 static pleat_status release_pool(pl_torch *t, pl_torch_pool *pool, uint64_t keep_bytes,
                                  uint64_t *released)
 {
@@ -290,7 +294,7 @@ static void unmap_lost(pl_torch *t, const pl_torch_block *block)
     }
 }
 
-/* Unmap the runs of pages that `segment` knows, except lost blocks, which may part them. */
+/* Unmap the runs of mapped blocks, each in one call, and lost blocks, which may part them. */
 static void unmap_all(pl_torch *t, const pl_torch_segment *segment)
 {
     for (const pl_torch_block *block = segment->first; block; block = block->next) {
@@ -303,7 +307,7 @@ static void unmap_all(pl_torch *t, const pl_torch_segment *segment)
             }
             size_t bytes = (size_t)(last->ptr - block->ptr) + last->bytes;
             if (pl_mapping_unmap(t->base.dev, block->ptr, bytes) != PLEAT_OK) {
-                (void)!pl_mapping_unmap(t->base.dev, block->ptr, bytes); /* there is no later */
+                (void)!pl_mapping_unmap(t->base.dev, block->ptr, bytes); /* a second and last try */
             }
             block = last;
         }
@@ -330,7 +334,7 @@ static size_t end_segment(pl_torch *t, pl_torch_segment *segment)
     return n_refused;
 }
 
-/* The chunks that the driver had refused. */
+/* Give back the chunks that the driver refused, with two more tries. */
 static size_t end(pl_torch *t)
 {
     size_t n_refused = 0;

@@ -1,10 +1,10 @@
-/* waiter.c - another try after others have changed something. See waiter.h. */
+/* waiter.c - when a request may try again. See waiter.h. */
 #include "segments/classic/waiter.h"
 
 #include "vmm/base/deadline.h"
 
-/* Frees are many where other threads are busy, and few of them are what is missing: one more round
- * is what closes the window, some are for good measure. */
+/* Busy threads free often, and few of their frees help. One more round after a free closes the
+ * window that waiter.h describes; the other rounds are a margin. */
 enum { MOST_ROUNDS = 4096, MOST_ROUNDS_FOR_FREES = 8 };
 
 void pl_waiter_init(pl_waiter *waiter, pl_lock *lock, const uint64_t *n_frees)

@@ -1,7 +1,7 @@
 /* budget.c - see budget.h. Guarded by the device lock. */
 #include "segments/pleat/budget.h"
 
-enum { MILLI = 1000, REST_EVENTS = 1000 };
+enum { MILLI = 1000, STAMP_LOG2 = 4, REST_EVENTS = 1000 };
 
 void pl_budget_init(pl_budget *budget, unsigned refill, unsigned cap, unsigned order_interval)
 {
@@ -57,4 +57,19 @@ void pl_budget_ordered(pl_budget *budget)
 
     budget->ordered_at = budget->n_events;
     budget->order_credit -= cost < budget->order_credit ? cost : budget->order_credit;
+}
+
+uint32_t pl_budget_stamp(const pl_budget *budget)
+{
+    return (uint32_t)(budget->n_events >> STAMP_LOG2) | UINT32_C(0x80000000);
+}
+
+uint64_t pl_budget_since(const pl_budget *budget, uint32_t stamp)
+{
+    return pl_budget_between(stamp, pl_budget_stamp(budget));
+}
+
+uint64_t pl_budget_between(uint32_t stamp, uint32_t later)
+{
+    return (uint64_t)((later - stamp) & UINT32_C(0x7FFFFFFF)) << STAMP_LOG2;
 }

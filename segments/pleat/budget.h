@@ -32,4 +32,9 @@ bool pl_budget_may_order(pl_budget *budget);
 bool pl_budget_is_rested(const pl_budget *budget);
 void pl_budget_ordered(pl_budget *budget);
 
+/* A stamp of now in 32 bits, never 0, and how many events ago a stamp was made. */
+uint32_t pl_budget_stamp(const pl_budget *budget);
+uint64_t pl_budget_since(const pl_budget *budget, uint32_t stamp);
+uint64_t pl_budget_between(uint32_t stamp, uint32_t later);
+
 #endif

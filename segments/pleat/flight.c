@@ -4,7 +4,6 @@
 #include "segments/pleat/carve.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/run.h"
-#include "segments/pleat/sizing.h"
 
 /* ---- the place ----------------------------------------------------------------------------- */
 
@@ -135,7 +134,7 @@ void pl_flight_add_created(pl_space *space, pl_flight *f, size_t most)
     space->n_creating += n;
 }
 
-/* How many whole granules in a row from g on the lane may use, at most n. b covers g's start. */
+/* How many loose granules in a row from g on the lane may use, at most n. b covers g's start. */
 static size_t usable_granules(const pl_segment *seg, const pl_block *b, size_t g, size_t n,
                               uint32_t lane)
 {
@@ -149,7 +148,7 @@ static size_t usable_granules(const pl_segment *seg, const pl_block *b, size_t g
     }
     end = end < want ? end : want;
     n = end > low ? (size_t)((end - low) >> seg->granule_log2) : 0;
-    return seg->is_private ? pl_segment_loose_run(seg, g, n) : n;
+    return seg->is_private || seg->is_opening ? pl_segment_loose_run(seg, g, n) : n;
 }
 
 /* Sizes are powers of two, so chunks find room together if and only if there is room for those of
@@ -224,7 +223,6 @@ static void take_run(pl_space *space, pl_flight *f, pl_block *b, size_t g, size_
     pleat_devptr end = pl_segment_address(seg, g + n);
 
     f->n_have += n;
-    f->n_taken += n;
     for (;;) {
         pleat_devptr stop = pl_block_end(b) < end ? pl_block_end(b) : end;
         b = pl_carve_out(space, b, at, stop);
@@ -371,7 +369,7 @@ pl_block *pl_flight_commit(pl_space *space, pl_flight *f)
 
     retire_victims(space, f);
     seg->has_large = seg->has_large || f->has_large;
-    pl_sizing_note_taken(space, f->n_taken);
+    space->n_grown_back += f->n_grown_back;
     pl_block *b = join_place(space, f);
     pl_block_store_put(&space->store, f->spare);
     pl_segment_become(seg, &space->store, b, PL_BLOCK_LIVE);

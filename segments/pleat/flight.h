@@ -9,7 +9,7 @@
  * A place may have very many blocks, or granules. Work under the lock takes a step for each block,
  * idle chunk or run that is taken, not for each granule, and drops the lock after some steps
  * (pl_pace): nobody else touches what is in flight by then. The table entries of its granules
- * (`chunks`, `orders`, `parts`) are the flight's own: it writes them without the lock. */
+ * (`chunks`, `orders`, `parts`, `taken_at`) are the flight's own: it writes them without the lock. */
 #ifndef PLEAT_SEGMENTS_FLIGHT_H
 #define PLEAT_SEGMENTS_FLIGHT_H
 
@@ -32,14 +32,15 @@ typedef struct pl_flight {
     size_t n_created;    /* granules of the chunks created so far */
     unsigned most_order; /* the largest order of chunks to be created */
     unsigned left_order; /* the least of chunks that could be taken but find no room; 0: none */
-    size_t n_taken;      /* granules of the chunks it takes */
     bool has_large;      /* some of its chunks have several granules */
     bool knows_room;     /* `room` was counted */
     size_t room[PL_N_ORDERS]; /* chunks of each order that its holes still have room for */
     pl_block_queue victims;   /* blocks whose chunks are taken, state FLIGHT */
     pl_block_queue poisoned;  /* blocks of the place, by address, whose unmapping failed */
     size_t n_runs_taken;
-    bool is_quiet; /* none of its chunks was under pending memory */
+    uint32_t stamp;      /* of when it started, see budget.h */
+    size_t n_grown_back; /* its granules whose chunks were taken not long ago */
+    bool is_quiet;       /* none of its chunks was under pending memory */
     pl_flying flying;
 } pl_flight;
 

@@ -103,16 +103,27 @@ static void empty_taken(const pl_flight *f)
         size_t to;
         b = taken_granules(b, &g, &to);
         pl_segment_clear_chunks(seg, g, to);
+        for (; g < to; g++) {
+            seg->taken_at[g] = f->stamp;
+        }
     }
 }
 
-/* The marks are for a rollback. */
-static void clear_marks(const pl_block *hole)
+/* The window in which a taken granule that is mapped again counts as "came back": long enough for
+ * two iterations of a large training step. */
+enum { PL_RETURN_EVENTS = 1 << 17 };
+
+/* The hole's granules are mapped. Marks of taken chunks are for a rollback only. */
+static void count_grown_back(pl_flight *f, const pl_block *hole)
 {
     const pl_segment *seg = hole->segment;
     size_t g = pl_segment_granule(seg, hole->base);
 
     for (size_t n = pl_segment_granules_of(seg, hole); n > 0; n--, g++) {
+        uint32_t taken_at = seg->taken_at[g];
+        f->n_grown_back += taken_at != 0 &&
+                           pl_budget_between(taken_at, f->stamp) < PL_RETURN_EVENTS;
+        seg->taken_at[g] = 0;
         seg->parts[g] &= (uint8_t)~PL_PART_TAKEN;
     }
 }
@@ -161,7 +172,7 @@ pleat_status pl_flight_fly(pl_space *space, pl_flight *f)
     }
     for (pl_block *b = f->first;; b = b->next) {
         if (b->was == PL_BLOCK_HOLE) {
-            clear_marks(b);
+            count_grown_back(f, b);
         }
         if (b == f->last) {
             break;

@@ -46,6 +46,8 @@ enum {
     LEAST_SEGMENT = 64, /* granules */
     NEARLY_LOG2 = 4,
     EXTRA_LOG2 = 8,
+    GROWN_BACK_LOG2 = 6,
+    GROWN_BACK_LEAST = 8, /* granules: 1/64 of a small peak is none */
     FRUGAL_PERMILLE = 1050,
     BALANCED_PERMILLE = 1100
 };
@@ -71,7 +73,7 @@ static size_t room_below(const pl_space *space, size_t target)
 
 /* Chunks that may be created before any is taken. Up to a limit, if one is set, since that memory
  * was granted; else up to the most granules ever pinned, with a slack that keeps the start cheap,
- * plus what a steady program is let grow (sizing.h). */
+ * plus the granules that were taken and came back. */
 static size_t slack(const pl_space *space, size_t cap, size_t n_pin)
 {
     size_t pinned = space->n_pinned + n_pin;
@@ -82,7 +84,12 @@ static size_t slack(const pl_space *space, size_t cap, size_t n_pin)
     if (space->options.growth == PL_GROWTH_AMPLE || space->limit_bytes != 0 || is_nearly_full) {
         return room_below(space, cap);
     }
-    size_t target = peak + peak * space->options.keep_permille / 1000 + space->n_to_grow;
+    size_t target = peak + peak * space->options.keep_permille / 1000;
+    if (space->options.growth == PL_GROWTH_BALANCED) {
+        size_t most = peak >> GROWN_BACK_LOG2;
+        most = most > GROWN_BACK_LEAST ? most : GROWN_BACK_LEAST;
+        target += space->n_grown_back < most ? space->n_grown_back : most;
+    }
     return room_below(space, target < cap ? target : cap);
 }
 
@@ -246,7 +253,7 @@ static bool may_order_early(pl_space *space, const pl_request *rq, size_t missin
 static bool takes_all(const pl_space *space, const pl_request *rq, const pl_flight *f)
 {
     bool is_young = rq->lane->n_lifetime < PL_LANE_YOUNG;
-    size_t n_needed = space->peak_pinned + (is_young ? 0 : space->n_to_grow);
+    size_t n_needed = space->peak_pinned + (is_young ? 0 : space->n_grown_back);
 
     return pl_space_has_many_lanes(space) && space->options.growth != PL_GROWTH_AMPLE &&
            is_too_much(space, pl_flight_missing(f), n_needed);
@@ -308,6 +315,7 @@ static pl_step extend(pl_space *space, pl_request *rq, pleat_status *st)
 static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **out,
                       pleat_status *st)
 {
+    f->stamp = pl_budget_stamp(&space->budget);
     pl_lock_release(&space->lock);
     *st = pl_flight_fly(space, f);
     pl_lock_acquire(&space->lock);
@@ -377,6 +385,22 @@ static bool may_round(const pl_request *rq, const pl_flight *f, size_t n_missing
            b != NULL;
 }
 
+/* Cut out the place that was found. EPENDING: the lock was dropped since, and others took some of
+ * it, or a new pool was given the released area that it is in (private.h). */
+static pleat_status reserve(pl_space *space, const pl_request *rq, pl_flight *f, size_t allowed)
+{
+    pl_segment *seg = f->place.segment;
+
+    if (f->pace->has_breathed && seg->area->pool != rq->pool) {
+        return PLEAT_EPENDING;
+    }
+    if (f->pace->has_breathed) {
+        f->place.first = pl_segment_find(seg, f->place.at);
+    }
+    f->n_extra = extra_of(space, rq, &f->place, allowed, f->most_order);
+    return pl_flight_reserve(space, f); /* from its first block on, no pool is given the area */
+}
+
 /* Reserve the place that was found, and collect its chunks. */
 static pl_step use_place(pl_space *space, pl_request *rq, pl_flight *f, size_t cap, pl_block **out,
                          pleat_status *st)
@@ -384,12 +408,8 @@ static pl_step use_place(pl_space *space, pl_request *rq, pl_flight *f, size_t c
     bool wants_order = false;
     size_t allowed = slack(space, cap, f->place.n_pin);
 
-    if (f->pace->has_breathed) {
-        f->place.first = pl_segment_find(f->place.segment, f->place.at);
-    }
     f->most_order = pl_sizing_order(space, cap);
-    f->n_extra = extra_of(space, rq, &f->place, allowed, f->most_order);
-    *st = pl_flight_reserve(space, f);
+    *st = reserve(space, rq, f, allowed);
     if (*st == PLEAT_EPENDING) {
         rq->tried.n_foiled++;
         return PL_STEP_AGAIN;

@@ -23,7 +23,8 @@ static size_t tables_bytes(size_t n)
     size_t n_words = n / PL_WORD;
     size_t n_any = (n_words + PL_WORD - 1) / PL_WORD;
 
-    return n * (sizeof(pl_chunk) + sizeof(pl_block *) + sizeof(pl_users) + 2 * sizeof(uint8_t)) +
+    return n * (sizeof(pl_chunk) + sizeof(pl_block *) + sizeof(pl_users) + sizeof(uint32_t) +
+                2 * sizeof(uint8_t)) +
            (3 * n_words + 2 * n_any) * sizeof(uint64_t);
 }
 
@@ -41,7 +42,8 @@ static void lay_tables(pl_segment *seg, size_t n)
     seg->loose = seg->vacant + n_words;
     seg->loose_any = seg->loose + n_words;
     seg->users = (pl_users *)(seg->loose_any + n_any);
-    seg->orders = (uint8_t *)(seg->users + n);
+    seg->taken_at = (uint32_t *)(seg->users + n);
+    seg->orders = (uint8_t *)(seg->taken_at + n);
     seg->parts = seg->orders + n;
 }
 

@@ -66,7 +66,8 @@ typedef struct pl_segment {
     uint64_t *vacant;
     uint64_t *loose;
     uint64_t *loose_any;
-    pl_users *users; /* by granule */
+    pl_users *users;    /* by granule */
+    uint32_t *taken_at; /* by granule: when its chunk was last taken, see budget.h; 0 = never */
     size_t n_loose;
     size_t n_vacant;
     size_t n_resident; /* granules with a chunk */

@@ -1,4 +1,4 @@
-/* sizing.h - how large new chunks are, and how far a steady program is let grow. */
+/* sizing.h - how large new chunks are. */
 #ifndef PLEAT_SEGMENTS_SIZING_H
 #define PLEAT_SEGMENTS_SIZING_H
 
@@ -6,7 +6,5 @@
 
 /* The largest order of new chunks, where at most `cap` granules may be held. */
 unsigned pl_sizing_order(const pl_space *space, size_t cap);
-/* A request took chunks of n granules. */
-void pl_sizing_note_taken(pl_space *space, size_t n);
 
 #endif

@@ -220,11 +220,10 @@ typedef struct pl_space {
     size_t n_flying;   /* of these, pinned by nothing but requests in flight */
     size_t n_loose;
     size_t peak_pinned;
-    uint64_t peak_event; /* n_events when it last rose */
-    size_t peak_shown;   /* the peak of n_pinned since the peaks of the statistics were reset */
+    size_t peak_shown; /* the peak of n_pinned since the peaks of the statistics were reset */
     size_t peak_chunks;
-    size_t n_to_grow; /* balanced: granules more than its peak that it may create, see sizing.h */
-    size_t full_at;   /* the driver refused more chunks than these; SIZE_MAX = never */
+    size_t n_grown_back; /* granules mapped again soon after their chunks were taken */
+    size_t full_at;      /* the driver refused more chunks than these; SIZE_MAX = never */
     uint64_t full_event; /* n_events at that refusal */
     size_t limit_chunks; /* SIZE_MAX = no limit set */
     unsigned n_limiting; /* calls that set a limit now: more chunks than that may still be held */
@@ -326,7 +325,6 @@ static inline void pl_space_pin(pl_space *space, size_t n_granules)
     space->n_pinned += n_granules;
     if (space->n_pinned > space->peak_pinned) {
         space->peak_pinned = space->n_pinned;
-        space->peak_event = space->budget.n_events;
     }
     if (space->n_pinned > space->peak_shown) {
         space->peak_shown = space->n_pinned;

@@ -227,7 +227,7 @@ static pl_block *next_quiet(pl_space *space, pl_segment *seg, size_t *g, size_t 
         pl_block *b = pl_segment_find(seg, pl_segment_address(seg, *g));
         size_t whole = (size_t)((pl_block_end(b) - pl_segment_address(seg, *g)) >>
                                 seg->granule_log2);
-        if (seg->is_private) { /* granules that the pool has touched are not loose */
+        if (seg->is_private || seg->is_opening) { /* what a pool has used need not be loose */
             whole = pl_segment_loose_run(seg, *g, whole);
         }
         whole = whole_chunks(seg, *g, whole, *n);

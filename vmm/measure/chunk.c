@@ -46,6 +46,7 @@ static void give_back(pl_rig *rig, chunk_set *set)
     unmap_all(rig, set);
     while (set->n_created > 0) {
         pl_rig_undo(rig, pl_cu_mem_release(rig->drv, set->handles[--set->n_created]));
+        rig->n_alive--;
     }
     if (set->base != 0) {
         pl_rig_undo(rig, pl_cu_address_free(rig->drv, set->base, set->range_bytes));
@@ -83,6 +84,7 @@ static pleat_status time_create(pl_rig *rig, chunk_set *set, pl_measure_op op, b
         if (result == CU_SUCCESS) {
             pl_rig_stop(rig);
             set->handles[set->n_created++] = handle;
+            rig->n_alive++;
         }
     }
     if (result == CU_OUT_OF_MEMORY) {
@@ -105,6 +107,7 @@ static pleat_status time_release(pl_rig *rig, chunk_set *set, bool is_busy)
         if (result == CU_SUCCESS) {
             pl_rig_stop(rig);
             set->n_created--;
+            rig->n_alive--;
         }
     }
     return end_series(rig, PL_MEASURE_RELEASE, set, 1, result);

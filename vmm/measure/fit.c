@@ -1,14 +1,16 @@
-/* fit.c - from rows of measured means to a cost per call, per handle and per granule.
+/* fit.c - from rows of measured means to a cost per call, per handle, per granule and, of
+ * creations, per handle alive.
  *
- * Least squares with relative weights and no negative share: all subsets of the three are solved,
+ * Least squares with relative weights and no negative share: all subsets of the four are solved,
  * and the one with the least error and no negative share is taken. A share that never varies apart
  * from the call (one handle in every call) is counted with the call. */
 #include "vmm/measure/rig.h"
 
-enum { N_SHARES = 3, MOST_ROWS = 64 };
+enum { CALL, HANDLE, GRANULE, LIVE, N_SHARES };
+enum { MOST_ROWS = 64 };
 
 typedef struct fit_row {
-    double share[N_SHARES]; /* calls, handles, granules of one call */
+    double share[N_SHARES]; /* calls, handles, granules of one call; thousands of handles alive */
     double us;
 } fit_row;
 
@@ -37,10 +39,14 @@ static unsigned collect(const pl_measure_report *report, pl_measure_op op, fit_r
             continue;
         }
         double bytes = (double)row->chunk_bytes * row->run_chunks;
-        out[n++] = (fit_row){
+        out[n] = (fit_row){
             .share = { 1.0, handles_of(row), bytes / (double)report->granule_bytes },
             .us = row->mean_us,
         };
+        if (op == PL_MEASURE_CREATE_FRESH || op == PL_MEASURE_CREATE) {
+            out[n].share[LIVE] = row->alive / 1e3;
+        }
+        n++;
     }
     return n;
 }
@@ -123,7 +129,10 @@ static double error_of(const fit_row *rows, unsigned n, const double *value)
 
 static pl_measure_cost fit_rows(const fit_row *rows, unsigned n)
 {
-    unsigned allowed = 1u | (does_vary(rows, n, 1) ? 2u : 0u) | (does_vary(rows, n, 2) ? 4u : 0u);
+    unsigned allowed = 1u << CALL;
+    for (unsigned share = HANDLE; share < N_SHARES; share++) {
+        allowed |= does_vary(rows, n, share) ? 1u << share : 0u;
+    }
     fit best = { .error = -1.0 };
     for (unsigned mask = 1; mask < 1u << N_SHARES; mask++) {
         double m[N_SHARES][N_SHARES + 1];
@@ -140,10 +149,25 @@ static pl_measure_cost fit_rows(const fit_row *rows, unsigned n)
             best = candidate;
         }
     }
-    return (pl_measure_cost){ .per_call_us = best.value[0],
-                              .per_handle_us = best.value[1],
-                              .per_granule_us = best.value[2],
+    return (pl_measure_cost){ .per_call_us = best.value[CALL],
+                              .per_handle_us = best.value[HANDLE],
+                              .per_granule_us = best.value[GRANULE],
+                              .per_live_us = best.value[LIVE],
                               .n_rows = n };
+}
+
+/* The handles alive before the last creation of the longest series: each call adds one. */
+static unsigned most_alive(const pl_measure_report *report, pl_measure_op op)
+{
+    double most = 0.0;
+    for (unsigned i = 0; i < report->n_rows; i++) {
+        const pl_measure_row *row = &report->rows[i];
+        double last = row->alive + (row->n_calls - 1) / 2.0;
+        if (row->op == op && !row->is_busy && last > most) {
+            most = last;
+        }
+    }
+    return (unsigned)most;
 }
 
 void pl_measure_fit(pl_measure_report *report)
@@ -153,6 +177,7 @@ void pl_measure_fit(pl_measure_report *report)
         unsigned n = collect(report, (pl_measure_op)op, rows);
         if (n > 0) {
             report->costs[op] = fit_rows(rows, n);
+            report->costs[op].most_alive = most_alive(report, (pl_measure_op)op);
         }
     }
 }

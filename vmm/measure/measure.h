@@ -46,6 +46,7 @@ typedef struct pl_measure_row {
     unsigned run_length; /* length of the run; a map call covers one chunk of it */
     unsigned n_calls;
     bool is_busy; /* while memsets ran on another stream */
+    double alive; /* handles that the measurement held before a call, in the mean */
     double mean_us;
     double min_us;
     double p50_us;
@@ -59,11 +60,14 @@ typedef struct pl_measure_row {
 } pl_measure_row;
 
 /* Least squares over the idle rows: us = per_call + per_handle * handles + per_granule * granules
- * of one call. All are >= 0; n_rows == 0: the operation was not measured. */
+ * of one call; of creations also + per_live * thousands of handles alive, known up to most_alive.
+ * All are >= 0; n_rows == 0: the operation was not measured. */
 typedef struct pl_measure_cost {
     double per_call_us;
     double per_handle_us;
     double per_granule_us;
+    double per_live_us;
+    unsigned most_alive;
     unsigned n_rows;
 } pl_measure_cost;
 

@@ -209,6 +209,7 @@ pleat_status pl_rig_begin(pl_rig *rig, bool is_busy)
     rig->is_busy = is_busy;
     rig->was_running = is_busy;
     rig->n_samples = 0;
+    rig->alive_sum = 0.0;
     rig->n_waited = 0;
     rig->n_during = 0;
     if (!is_busy) {
@@ -231,6 +232,7 @@ void pl_rig_stop(pl_rig *rig)
     double us = now_us(rig) - rig->start_us;
     if (rig->n_samples < PL_MEASURE_MAX_CHUNKS) {
         rig->samples[rig->n_samples++] = us;
+        rig->alive_sum += rig->n_alive;
     }
     if (!rig->was_running) {
         return;
@@ -259,6 +261,7 @@ static void fill_times(pl_rig *rig, pl_measure_row *row)
     memcpy(rig->sorted, rig->samples, n * sizeof(rig->samples[0]));
     qsort(rig->sorted, n, sizeof(rig->sorted[0]), by_value);
     row->n_calls = n;
+    row->alive = rig->alive_sum / n;
     row->mean_us = mean(rig->samples, n);
     row->min_us = rig->sorted[0];
     row->p50_us = rig->sorted[n / 2];

@@ -30,11 +30,14 @@ typedef struct pl_rig {
     cu_event load_begin;
     cu_event load_end;
 
+    unsigned n_alive; /* handles */
+
     /* the series under way */
     bool is_busy;
     bool was_running; /* the load, before the call */
     double start_us;
     unsigned n_samples;
+    double alive_sum; /* n_alive before each sample's call */
     unsigned n_waited;
     unsigned n_during;
     double samples[PL_MEASURE_MAX_CHUNKS];

@@ -28,13 +28,27 @@ fail() {
     exit 2
 }
 
-# 139.8G as bytes: the simulator takes whole numbers.
+# 139.8G as bytes: the simulator takes whole numbers. The rules are those of `pleat --memory`: one
+# below 2 MiB needs a unit.
 bytes_of() {
+    local status=0
     awk -v text="$1" 'BEGIN {
-        if (text !~ /^[0-9]+(\.[0-9]+)?[KMGT]?$/) exit 1
-        unit = index("KMGT", substr(text, length(text)))
-        printf "%.0f\n", text * 1024 ^ unit
-    }' || fail "--memory takes a size such as 80G, not $1"
+        if (text !~ /^([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTkmgt](iB)?|B)?$/) exit 1
+        number = text
+        sub(/[A-Za-z]+$/, "", number)
+        unit = toupper(substr(text, length(number) + 1, 1))
+        power = unit == "" ? 0 : index("KMGT", unit)
+        if (power == 0 && number ~ /\./) exit 1
+        bytes = number * 1024 ^ power
+        if (bytes < 1) exit 1
+        if (unit == "" && bytes < 2097152) exit 2
+        printf "%.0f\n", bytes
+    }' || status=$?
+    case $status in
+    0) ;;
+    2) fail "--memory: $1 lacks a unit, as in 80G or 512M; $1B means bytes" ;;
+    *) fail "--memory takes a size such as 80G, not $1" ;;
+    esac
 }
 
 find_runtime() {

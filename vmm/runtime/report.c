@@ -48,7 +48,7 @@ static void write_text(FILE *file)
             fprintf(file, ", %llu %s", n, calls[i]);
         }
     }
-    fprintf(file, "; a model of an A100's driver gives %.1f ms for its calls\n",
+    fprintf(file, "; a model of the driver gives %.1f ms for its calls\n",
             pleat_sim_cost_us() / 1000);
 }
 

@@ -296,7 +296,7 @@ static const struct {
     { "granularity", read_granularity, "a power of two from 4K to 1G" },
     { "backing", read_backing, "none or memory" },
     { "depth", read_depth, "0 to 1048576" },
-    { "costs", read_costs, "a100 or the name of a file" },
+    { "costs", read_costs, "a built-in model or the name of a file" },
     { "profile", read_profile, "full, no_vmm or old_driver" },
     { "peers", read_peers, "all, pairs or none" },
     { "va_bits", read_va_bits, "24 to 48, at most 47 with backing:memory" },
@@ -324,6 +324,20 @@ static int find_key(const char *name)
     return -1;
 }
 
+/* Most bytes of an unknown key that the error repeats: with the names of all known ones the text
+ * still fits a pl_driver_error. */
+enum { ECHO_BYTES = 24 };
+
+static void refuse_key(const char *name, char *error, size_t n_error)
+{
+    int wrote = snprintf(error, n_error, "simulator: unknown key \"%.*s\"; known: ", ECHO_BYTES,
+                         name);
+    size_t n = (size_t)wrote < n_error ? (size_t)wrote : n_error;
+    for (int i = 0; i < N_KEYS && n < n_error; i++) {
+        n += (size_t)snprintf(error + n, n_error - n, "%s%s", i > 0 ? ", " : "", keys[i].key);
+    }
+}
+
 /* Reads one `key:value`. `seen` has a bit for each key that came before. */
 static bool read_pair(char *pair, sim_conf *conf, unsigned *seen, char *error, size_t n_error)
 {
@@ -333,7 +347,7 @@ static bool read_pair(char *pair, sim_conf *conf, unsigned *seen, char *error, s
     }
     int i = find_key(pair);
     if (i < 0) {
-        snprintf(error, n_error, "simulator: unknown key \"%s\"", pair);
+        refuse_key(pair, error, n_error);
         return false;
     }
     if (value == NULL) {

@@ -11,26 +11,28 @@ sim_cost sim_costs[SIM_N_ENTRIES];
 
 static double *find_share(sim_cost *cost, const char *key)
 {
-    return strcmp(key, "call") == 0      ? &cost->call
-           : strcmp(key, "handle") == 0  ? &cost->handle
-           : strcmp(key, "granule") == 0 ? &cost->granule
-           : strcmp(key, "mib") == 0     ? &cost->mib
-                                         : NULL;
+    return strcmp(key, "call") == 0        ? &cost->call
+           : strcmp(key, "handle") == 0    ? &cost->handle
+           : strcmp(key, "granule") == 0   ? &cost->granule
+           : strcmp(key, "mib") == 0       ? &cost->mib
+           : strcmp(key, "live") == 0      ? &cost->live
+           : strcmp(key, "live_most") == 0 ? &cost->live_most
+                                           : NULL;
 }
 
-static bool read_us(const char *text, double *out)
+static bool read_number(const char *text, double *out)
 {
     char *end;
     errno = 0;
-    double us = strtod(text, &end);
-    if (end == text || *end != '\0' || errno != 0 || !isfinite(us) || us < 0) {
+    double number = strtod(text, &end);
+    if (end == text || *end != '\0' || errno != 0 || !isfinite(number) || number < 0) {
         return false;
     }
-    *out = us;
+    *out = number;
     return true;
 }
 
-/* Reads `SYMBOL KEY US KEY US ...`. Returns what is wrong, or NULL. */
+/* Reads `SYMBOL KEY NUMBER KEY NUMBER ...`. Returns what is wrong, or NULL. */
 static const char *read_line(char *line, sim_cost *costs)
 {
     static const char blanks[] = " \t\r";
@@ -50,21 +52,22 @@ static const char *read_line(char *line, sim_cost *costs)
     const char *key;
     while ((key = strtok_r(NULL, blanks, &rest)) != NULL) {
         double *share = find_share(&costs[entry], key);
-        const char *us = strtok_r(NULL, blanks, &rest);
+        const char *number = strtok_r(NULL, blanks, &rest);
         if (share == NULL) {
-            return "expected call, handle, granule or mib";
+            return "expected call, handle, granule, mib, live or live_most";
         }
-        if (us == NULL || !read_us(us, share)) {
-            return "expected microseconds behind the key";
+        if (number == NULL || !read_number(number, share)) {
+            return "expected a number behind the key";
         }
     }
-    return NULL;
+    bool is_bounded = costs[entry].live_most > 0;
+    return (costs[entry].live > 0) != is_bounded ? "live and live_most stand together" : NULL;
 }
 
 /* Reads all lines of `text`, which it takes apart. */
 static bool read_text(char *text, const char *name, char *error, size_t n_error)
 {
-    sim_cost costs[SIM_N_ENTRIES] = { { 0, 0, 0, 0 } };
+    sim_cost costs[SIM_N_ENTRIES] = { { .call = 0 } };
     char *rest = text;
     for (unsigned number = 1; rest != NULL; number++) {
         char *line = strsep(&rest, "\n");
@@ -98,9 +101,19 @@ static char *read_file(const char *name, bool *is_large)
     return text;
 }
 
+/* The text of a built-in model, or NULL. */
+static const char *find_builtin(const char *name)
+{
+    const sim_cost_file *file = sim_cost_files;
+    while (file->name != NULL && strcmp(file->name, name) != 0) {
+        file++;
+    }
+    return file->text;
+}
+
 bool sim_cost_load(const char *name, char *error, size_t n_error)
 {
-    const char *builtin = sim_cost_builtin(name);
+    const char *builtin = find_builtin(name);
     bool is_large = false;
     char *text = builtin == NULL ? read_file(name, &is_large) : strdup(builtin);
     if (is_large) {

@@ -133,13 +133,14 @@ cu_result sim_handle_create(cu_mem_handle *value, size_t bytes, const cu_mem_pro
     if (result != CU_SUCCESS) {
         return result;
     }
+    uint64_t n_live = sim.devices[prop->location.id].n_handles;
     sim_handle *handle = sim_handle_take(prop->location.id, bytes, false);
     if (handle == NULL) {
         return CU_OUT_OF_MEMORY;
     }
     handle->prop = *prop;
     handle->prop.flags.compression_type = 0; /* a hint; this device does not compress */
-    sim_cost_charge(SIM_CU_mem_create, 1, bytes >> sim.conf.granule_shift, bytes);
+    sim_cost_charge(SIM_CU_mem_create, n_live, 1, bytes);
     *value = sim_handle_value(handle);
     return CU_SUCCESS;
 }
@@ -150,7 +151,7 @@ cu_result sim_handle_release(cu_mem_handle value)
     if (handle == NULL) {
         return CU_INVALID_VALUE;
     }
-    sim_cost_charge(SIM_CU_mem_release, 1, handle->bytes >> sim.conf.granule_shift, handle->bytes);
+    sim_cost_charge(SIM_CU_mem_release, sim.devices[handle->device].n_handles, 1, handle->bytes);
     handle->refs--;
     sim_handle_settle(handle);
     return CU_SUCCESS;

@@ -27,7 +27,7 @@ cu_result sim_linear_alloc(int device, size_t bytes, cu_devptr *ptr)
     sim_mapping_grant(mapping, SIM_GRANULE_READ(device) | SIM_GRANULE_WRITE(device));
     handle->refs = 0; /* the mapping holds it */
     sim.devices[device].n_allocations++;
-    sim_cost_charge(SIM_CU_mem_alloc, 1, span >> sim.conf.granule_shift, bytes);
+    sim_cost_charge(SIM_CU_mem_alloc, sim.devices[device].n_handles, 1, bytes);
     *ptr = reservation->base;
     return CU_SUCCESS;
 
@@ -49,10 +49,9 @@ sim_mapping *sim_linear_find(uint64_t ptr)
 void sim_linear_free(sim_mapping *mapping)
 {
     sim_reservation *reservation = mapping->reservation;
-    uint64_t bytes = mapping->bytes;
-    sim.devices[mapping->handle->device].n_allocations--;
-    sim_cost_charge(SIM_CU_mem_free, 1,
-                    (bytes + sim.conf.granule_bytes - 1) >> sim.conf.granule_shift, bytes);
+    sim_device *device = &sim.devices[mapping->handle->device];
+    device->n_allocations--;
+    sim_cost_charge(SIM_CU_mem_free, device->n_handles, 1, mapping->bytes);
     sim_mapping_remove(mapping);
     sim_space_release(&sim.space, reservation);
 }

@@ -185,7 +185,7 @@ cu_result sim_mapping_map(uint64_t ptr, uint64_t bytes, sim_handle *handle)
     if (!sim_mapping_has_room() || sim_mapping_add(reservation, ptr, handle) == NULL) {
         return CU_OUT_OF_MEMORY;
     }
-    sim_cost_charge(SIM_CU_mem_map, 1, bytes >> sim.conf.granule_shift, bytes);
+    sim_cost_charge(SIM_CU_mem_map, sim.devices[handle->device].n_handles, 1, bytes);
     return CU_SUCCESS;
 }
 
@@ -207,19 +207,27 @@ static uint64_t count_whole(uint64_t ptr, uint64_t bytes)
     return n;
 }
 
+/* Handles on the device of the mapping at `ptr`, for the cost of a call on a run that begins there:
+ * a run is of one device, unless somebody mixes them. */
+static uint64_t count_live(uint64_t ptr)
+{
+    return sim.devices[sim_mapping_at(ptr)->handle->device].n_handles;
+}
+
 cu_result sim_mapping_unmap(uint64_t ptr, uint64_t bytes)
 {
     uint64_t n = count_whole(ptr, bytes);
     if (n == 0) {
         return CU_INVALID_VALUE;
     }
+    uint64_t n_live = count_live(ptr);
     sim_hazard_check_unmap(ptr, bytes, "cuMemUnmap");
     for (uint64_t at = ptr; at < ptr + bytes;) {
         sim_mapping *mapping = sim_mapping_at(at);
         at += mapping->bytes;
         sim_mapping_remove(mapping);
     }
-    sim_cost_charge(SIM_CU_mem_unmap, n, bytes >> sim.conf.granule_shift, bytes);
+    sim_cost_charge(SIM_CU_mem_unmap, n_live, n, bytes);
     return CU_SUCCESS;
 }
 
@@ -292,6 +300,6 @@ cu_result sim_mapping_set_access(uint64_t ptr, uint64_t bytes, const cu_access_d
         sim_mapping_grant(mapping, (mapping->rights & ~mask) | rights);
         at += mapping->bytes;
     }
-    sim_cost_charge(SIM_CU_mem_set_access, n_mappings, bytes >> sim.conf.granule_shift, bytes);
+    sim_cost_charge(SIM_CU_mem_set_access, count_live(ptr), n_mappings, bytes);
     return CU_SUCCESS;
 }

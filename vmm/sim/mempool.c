@@ -25,23 +25,24 @@ static bool is_old_driver(void)
 
 /* ---- segments -------------------------------------------------------------------------------- */
 
-/* Charges the calls that a driver would make to grow a pool. */
-static void charge_growth(uint64_t bytes)
+/* Charges a call that a driver would make, to grow a pool or to give a segment back. */
+static void charge(sim_entry entry, int device, uint64_t bytes)
 {
-    static const sim_entry calls[] = { SIM_CU_mem_create, SIM_CU_mem_map, SIM_CU_mem_set_access };
-    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
-        sim.cost_us += sim_costs[calls[i]].call;
-        sim_cost_charge(calls[i], 1, bytes >> sim.conf.granule_shift, bytes);
-    }
+    sim.cost_us += sim_costs[entry].call;
+    sim_cost_charge(entry, sim.devices[device].n_handles, 1, bytes);
 }
 
-static void charge_release(uint64_t bytes)
+static void charge_growth(int device, uint64_t bytes)
 {
-    static const sim_entry calls[] = { SIM_CU_mem_unmap, SIM_CU_mem_release };
-    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
-        sim.cost_us += sim_costs[calls[i]].call;
-        sim_cost_charge(calls[i], 1, bytes >> sim.conf.granule_shift, bytes);
-    }
+    charge(SIM_CU_mem_create, device, bytes);
+    charge(SIM_CU_mem_map, device, bytes);
+    charge(SIM_CU_mem_set_access, device, bytes);
+}
+
+static void charge_release(int device, uint64_t bytes)
+{
+    charge(SIM_CU_mem_unmap, device, bytes);
+    charge(SIM_CU_mem_release, device, bytes);
 }
 
 /* Makes addresses and memory for a segment; NULL on failure. */
@@ -106,7 +107,7 @@ static sim_piece *add_segment(sim_mempool *pool, uint64_t bytes)
     segment->base = segment->mapping->ptr;
     segment->bytes = bytes;
     link_segment(pool, segment);
-    charge_growth(bytes);
+    charge_growth(pool->device, bytes);
     sim_piece *piece = sim_piece_make_first(segment);
     sim_piece_file(pool, piece);
     return piece;
@@ -129,7 +130,7 @@ sim_piece *sim_mempool_grow(sim_mempool *pool, uint64_t bytes)
 static void release_segment(sim_mempool *pool, sim_mempool_segment *segment)
 {
     sim_reservation *reservation = segment->mapping->reservation;
-    charge_release(segment->bytes);
+    charge_release(pool->device, segment->bytes);
     sim_mapping_remove(segment->mapping);
     sim_space_release(&sim.space, reservation);
     pool->reserved_bytes -= segment->bytes;

@@ -77,7 +77,8 @@ extern "C" {
  *             compute:MAJOR.MINOR  compute capability, 3.0 to 19.9; default 8.0
  *             backing:memory       host pages behind every mapping; at most 16,000 mappings
  *             depth:0..1048576     see Time above; default 256
- *             costs:a100 or FILE   the cost clock's model; default a100. See costs/a100.cost
+ *             costs:NAME or FILE   the cost clock's model: a100 (default), driver580 or gb10, as in
+ *                                  costs/NAME.cost, which gives the sources; or a file like those
  *             profile:full         CUDA 12.5 (default)
  *             profile:no_vmm       attributes 102 and 115 are 0, calls of VMM and of pools answer
  *                                  NOT_SUPPORTED

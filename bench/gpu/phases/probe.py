@@ -8,7 +8,7 @@ SECONDS = 60
 SECONDS_SIMULATED = 3600    # the most allowed: it takes one
 LIMIT_S = 150       # the command ends by itself; opening a device may take long
 TORCH_LIMIT_S = 180     # the first import on a machine reads gigabytes; later ones do not
-SHOWN = ("create (fresh)", "create (after release)", "map", "access", "unmap")
+SHOWN = ("create (fresh)", "create (after release)", "map", "set access", "unmap")
 
 
 def detail_of(probe):
@@ -18,7 +18,8 @@ def detail_of(probe):
         cost = probe["costs"].get(name)
         if cost:
             parts.append(f"{name} {cost['per_call_us']:.3g} + {cost['per_handle_us']:.3g} a handle"
-                         f" + {cost['per_granule_us']:.3g} a granule us")
+                         f" + {cost['per_granule_us']:.3g} a granule"
+                         f" + {cost['per_live_us']:.3g} a thousand alive us")
     return "; ".join(parts)
 
 

@@ -72,6 +72,8 @@ def test_wrong_usage_is_told() -> None:
         ((), "which program"),
         (("--memory",), "takes a value"),
         (("--memory", "much", "true"), "takes a size"),
+        (("--memory", "0", "true"), "takes a size"),
+        (("--memory", "80", "true"), "80 lacks a unit, as in 80G"),
         (("--allocator", "other", "true"), "takes native"),
         (("--frobnicate", "true"), "no option"),
     ):
