@@ -108,14 +108,26 @@ static bool is_chunk_vacant(const pl_segment *seg, size_t g)
     return g == to;
 }
 
+/* Has each granule of the chunk that begins with `from` its handle, its order and its own place? */
+static bool is_chunk_whole(const pl_segment *seg, size_t from)
+{
+    size_t to = pl_segment_chunk_to(seg, from);
+    size_t g = from;
+
+    while (g < to && g < seg->n_rooms && seg->chunks[g] == seg->chunks[from] &&
+           seg->orders[g] == seg->orders[from] && seg->parts[g] == g - from) {
+        g++;
+    }
+    return g == to;
+}
+
 /* One granule's tables, where nothing flies: 0, or the number of what is broken. */
 static int check_chunk(const pl_segment *seg, size_t g)
 {
     size_t from = pl_segment_chunk_from(seg, g);
 
-    if (from > g || g >= pl_segment_chunk_to(seg, g) || seg->parts[from] != 0 ||
-        seg->orders[from] != seg->orders[g] || seg->chunks[from] != seg->chunks[g] ||
-        (seg->chunks[g] == 0 && seg->orders[g] != 0)) {
+    if (from > g || g >= pl_segment_chunk_to(seg, from) || seg->parts[from] != 0 ||
+        (seg->chunks[g] == 0 && seg->orders[g] != 0) || (g == from && !is_chunk_whole(seg, g))) {
         return 7;
     }
     bool is_loose = is_set(seg->loose, g);
