@@ -35,7 +35,8 @@ pleat_status pl_mapping_map_sized(pl_device *dev, pleat_devptr at, const pl_chun
  *  the device's chunk size, and the next one is in chunks[i + (1 << log2s[i])].
  *
  *  Units    `chunks` and `log2s` have n elements, one for each chunk size of [at, at + n chunk
- *           sizes), which lies in one range, at a granule, and holds no mapping. The chunks fill it.
+ *           sizes), which lies in one range, at a granule, and holds no mapping. The chunks fill
+ *           it.
  *  Returns  as pl_mapping_map.
  *  Failure  as pl_mapping_map.
  *  Owner    the chunks stay the caller's.

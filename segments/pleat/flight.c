@@ -153,18 +153,13 @@ static size_t usable_granules(const pl_segment *seg, const pl_block *b, size_t g
 
 /* Sizes are powers of two, so chunks find room together if and only if there is room for those of
  * each order and above in units of that order: the largest are placed first. */
-static void count_room(pl_flight *f)
+static void count_room(pl_space *space, pl_flight *f)
 {
-    const pl_block *b = f->first;
-
-    for (;; b = b->next) {
+    for (const pl_block *b = f->first; b != NULL; b = b == f->last ? NULL : b->next) {
         for (unsigned k = 0; k < PL_N_ORDERS; k++) {
             f->room[k] += free_granules(b) >> k;
         }
-        if (b == f->last) {
-            break;
-        }
-        pl_lock_touch(1);
+        pl_pace_step(space, f->pace, 1);
     }
     f->knows_room = true;
 }
@@ -186,6 +181,8 @@ static void use_room(pl_flight *f, unsigned order)
     }
 }
 
+enum { CHUNKS_AT_ONCE = 256 };
+
 /* A chunk of the order could be taken, but finds no room. */
 static void leave(pl_flight *f, unsigned order)
 {
@@ -195,14 +192,16 @@ static void leave(pl_flight *f, unsigned order)
 }
 
 /* Of the n usable granules from g on, which begins a chunk, those of the chunks at their start that
- * find room in the place, and are wholly among them. */
+ * find room in the place, and are wholly among them; but of some chunks only. */
 static size_t fitting_granules(pl_flight *f, const pl_segment *seg, size_t g, size_t n)
 {
     size_t n_have = f->n_have;
     size_t from = g;
     size_t end = g + n;
+    size_t n_looks = CHUNKS_AT_ONCE;
 
-    while (g < end && pl_segment_chunk_to(seg, g) <= end && has_room(f, seg->orders[g])) {
+    while (n_looks-- > 0 && g < end && pl_segment_chunk_to(seg, g) <= end &&
+           has_room(f, seg->orders[g])) {
         use_room(f, seg->orders[g]);
         f->has_large = f->has_large || seg->orders[g] > 0;
         f->n_have += (size_t)1 << seg->orders[g];
@@ -250,9 +249,7 @@ static pleat_status take_in_segment(pl_space *space, pl_flight *f, pl_segment *s
         size_t next = pl_segment_chunk_to(seg, g);
         size_t most = pl_flight_missing(f) > next - g ? pl_flight_missing(f) : next - g;
         size_t n = usable_granules(seg, b, g, most, f->usable);
-        if (seg->has_large) {
-            n = fitting_granules(f, seg, g, n);
-        }
+        n = seg->has_large ? fitting_granules(f, seg, g, n) : n;
         if (n > 0) {
             take_run(space, f, b, g, n);
             (*n_runs)--;
@@ -266,12 +263,12 @@ static pleat_status take_in_segment(pl_space *space, pl_flight *f, pl_segment *s
 
 pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f, size_t n_runs)
 {
-    if (!f->knows_room) {
-        count_room(f);
-    }
     for (uint32_t i = 0; i < space->n_segments; i++) {
         pl_segment *seg = space->segments[i];
         pl_pace_step(space, f->pace, 1);
+        if (seg->has_large && !f->knows_room) {
+            count_room(space, f);
+        }
         if (seg->n_loose == 0) {
             continue;
         }

@@ -9,7 +9,8 @@
  * A place may have very many blocks, or granules. Work under the lock takes a step for each block,
  * idle chunk or run that is taken, not for each granule, and drops the lock after some steps
  * (pl_pace): nobody else touches what is in flight by then. The table entries of its granules
- * (`chunks`, `orders`, `parts`, `taken_at`) are the flight's own: it writes them without the lock. */
+ * (`chunks`, `orders`, `parts`, `taken_at`) are the flight's own: it writes them without the lock.
+ */
 #ifndef PLEAT_SEGMENTS_FLIGHT_H
 #define PLEAT_SEGMENTS_FLIGHT_H
 
@@ -59,8 +60,8 @@ void pl_flight_add_created(pl_space *space, pl_flight *f, size_t most);
 pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f, size_t n_runs);
 
 /* Give a chunk of the order the next granules of the hole, or of the first hole behind it that has
- * room for the chunk: from *g on. The holes of the place count in `tick` the granules given so. Returns
- * false if no hole has room. */
+ * room for the chunk: from *g on. The holes of the place count in `tick` the granules given so.
+ * Returns false if no hole has room. */
 bool pl_flight_next_slot(const pl_flight *f, pl_block **hole, unsigned order, size_t *g);
 
 /* flight_fly.c, without the lock: create and map. On failure nothing is mapped, except blocks

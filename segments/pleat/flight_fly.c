@@ -7,8 +7,8 @@
 #include "segments/pleat/granule.h"
 #include "vmm/mapping.h"
 
-/* Create chunks for the rest of the hole, each as large as may be. A driver that refuses a large one
- * is asked for smaller ones. */
+/* Create chunks for the rest of the hole, each as large as may be. A driver that refuses a large
+ * one is asked for smaller ones. */
 static pleat_status create_in(pl_space *space, pl_flight *f, pl_block *hole)
 {
     pl_segment *seg = hole->segment;

@@ -375,8 +375,8 @@ static pl_step fail(pl_space *space, pl_request *rq, const pl_pace *pace, pleat_
     return pl_shortage_relieve(space, rq, PLEAT_ENOMEM_DEVICE, st);
 }
 
-/* Chunks could be taken, but all have more granules than are missing. The place may get more than it
- * needs, once, if it ends in a hole. */
+/* Chunks could be taken, but all have more granules than are missing. The place may get more than
+ * it needs, once, if it ends in a hole. */
 static bool may_round(const pl_request *rq, const pl_flight *f, size_t n_missing)
 {
     const pl_block *b = pl_segment_hole_at(f->place.segment, f->place.at + rq->bytes - 1);

@@ -82,8 +82,10 @@ size_t pl_segment_pin_granules(pl_segment *seg, size_t from, size_t last)
 {
     touch_words(from, last);
     seg->n_vacant -= clear_bits(seg->vacant, NULL, from, last);
-    from = is_set(seg->loose, from) ? pl_segment_chunk_from(seg, from) : from;
-    last = is_set(seg->loose, last) ? pl_segment_chunk_to(seg, last) - 1 : last;
+    if (seg->has_large) {
+        from = is_set(seg->loose, from) ? pl_segment_chunk_from(seg, from) : from;
+        last = is_set(seg->loose, last) ? pl_segment_chunk_to(seg, last) - 1 : last;
+    }
     size_t n = clear_bits(seg->loose, seg->loose_any, from, last);
     seg->n_loose -= n;
     return n;
@@ -136,12 +138,17 @@ static bool is_chunk_vacant(const pl_segment *seg, size_t g)
  * all are vacant. */
 static __attribute__((noinline)) size_t loosen_granules(pl_segment *seg, size_t from, size_t to)
 {
+    size_t low = from;
+    size_t high = to;
+
     touch_words(from, to - 1);
     seg->n_vacant += set_bits(seg->vacant, NULL, from, to - 1);
-    size_t low = is_chunk_vacant(seg, from) ? pl_segment_chunk_from(seg, from)
-                                            : pl_segment_chunk_to(seg, from);
-    size_t high = is_chunk_vacant(seg, to - 1) ? pl_segment_chunk_to(seg, to - 1)
-                                               : pl_segment_chunk_from(seg, to - 1);
+    if (seg->has_large) {
+        low = is_chunk_vacant(seg, from) ? pl_segment_chunk_from(seg, from)
+                                         : pl_segment_chunk_to(seg, from);
+        high = is_chunk_vacant(seg, to - 1) ? pl_segment_chunk_to(seg, to - 1)
+                                            : pl_segment_chunk_from(seg, to - 1);
+    }
     size_t n = low < high ? set_bits(seg->loose, seg->loose_any, low, high - 1) : 0;
     seg->n_loose += n;
     return n;

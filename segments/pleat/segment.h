@@ -4,9 +4,9 @@
  *   |## live ##|-- free --|#### live ####|..... hole .....|~ stale ~|-- free --|... hole ...|
  *   |  granule  |  granule  |  granule  |  granule  |  granule  |  granule  | ...
  *
- * A chunk backs 2^k granules side by side and is mapped and unmapped as a whole. A granule is vacant
- * when it has a chunk and only free blocks have bytes in it. It is loose when all granules of its
- * chunk are vacant: then the chunk can be taken. */
+ * A chunk backs 2^k granules side by side and is mapped and unmapped as a whole. A granule is
+ * vacant when it has a chunk and only free blocks have bytes in it. It is loose when all granules
+ * of its chunk are vacant: then the chunk can be taken. */
 #ifndef PLEAT_SEGMENTS_SEGMENT_H
 #define PLEAT_SEGMENTS_SEGMENT_H
 

@@ -10,7 +10,9 @@
  *   range         a reserved span of addresses
  *   segment       a range that is cut into blocks
  *   granule       the smallest mappable piece of a segment
- *   chunk         the physical memory of one granule; one handle of the driver
+ *   chunk         the physical memory of a granule, or of 2^k of them side by side; one handle of
+ *                 the driver, mapped as a whole
+ *   order         of a chunk: that k
  *   resident      backed by a chunk; holes and stale blocks are not
  *   idle          a chunk that is mapped nowhere
  *   block         a piece of a segment, in one of the states of block.h
@@ -23,7 +25,8 @@
  *   piece         one block of a run
  *   gap           a longest sequence of neighbouring holes and free blocks that a lane may use
  *   place         the addresses in a gap where a request could go
- *   loose         a resident granule under free blocks only: its chunk can be taken
+ *   vacant        a resident granule under free blocks only
+ *   loose         a granule of a chunk whose granules are all vacant: the chunk can be taken
  *   pinned        a resident granule that is not loose, or a granule reserved by a flight
  *   take          to move a chunk from under free blocks to a place that needs it
  *   stale         a block whose chunks were taken: still mapped, no longer resident
@@ -47,7 +50,7 @@
  *                 or a capture whose graph must be gone
  *   wish          a lane's note that a tick is wanted: the next call that names the stream records
  *                 one
- *   order         to make a stream wait on the GPU for a tick of another one
+ *   to order      to make a stream wait on the GPU for a tick of another one
  *   handover      giving pending memory to another stream by an order
  *   adopt         to make memory of other lanes pend on the own one, behind such an order
  *   gone          a stream that was destroyed, and its lane
