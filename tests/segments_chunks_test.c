@@ -36,28 +36,15 @@ static void put(pleat_devptr ptr)
     pleat_put(ptr, 1);
 }
 
-/* Free granules in chunks that are partly in use are pinned, too: unlike in pleat_counted, pinned
- * ones are no part of the sum. */
-static pleat_stats counted(void)
-{
-    pleat_stats s;
-    pleat.a->ops->stats(pleat.a, &s);
-    ck_assert_uint_eq(s.allocated_bytes[PLEAT_POOL_ALL].current + s.free_bytes + s.pending_bytes +
-                          s.idle_bytes,
-                      s.resident_bytes);
-    ck_assert_uint_eq(s.resident_bytes, vmm_sim_counted(&pleat.sim).physical_bytes);
-    return s;
-}
-
 static uint64_t granules_held(void)
 {
-    return counted().resident_bytes / GRANULE;
+    return pleat_counted_mixed().resident_bytes / GRANULE;
 }
 
 /* From now on nothing can be created beyond what is held. */
 static void limit_to_held(void)
 {
-    uint64_t bytes = counted().resident_bytes;
+    uint64_t bytes = pleat_counted_mixed().resident_bytes;
     ck_assert_int_eq(pleat.a->ops->set_limit(pleat.a, bytes), PLEAT_OK);
 }
 
@@ -184,7 +171,7 @@ START_TEST(a_large_chunk_made_for_a_request_that_is_refused_serves_the_next)
     pleat.sim.fail_from("cuMemCreate", 1, CU_OUT_OF_MEMORY);
     ck_assert_int_eq(pleat_refused((size_t)2 * N_LARGE * GRANULE, 1), PLEAT_ENOMEM_DEVICE);
     ck_assert_uint_gt(pleat.sim.n_faults(), 5); /* down to a granule */
-    ck_assert_uint_eq(counted().idle_bytes, (uint64_t)N_LARGE * GRANULE);
+    ck_assert_uint_eq(pleat_counted_mixed().idle_bytes, (uint64_t)N_LARGE * GRANULE);
     cost before = calls();
     get(N_LARGE);
     assert_cost(before, 0, 1);
@@ -236,7 +223,7 @@ START_TEST(a_free_chunk_is_taken_whole_with_one_map)
     uint64_t created = pl_device_counted(pleat.dev).bytes_created;
     ck_assert_uint_eq(get(2 * (size_t)N_LARGE), high);
     assert_cost(before, 0, 1);
-    pleat_stats s = counted();
+    pleat_stats s = pleat_counted_mixed();
     ck_assert_uint_eq(s.n_taken_granules, N_LARGE);
     ck_assert_uint_eq(pl_device_counted(pleat.dev).bytes_created, created);
     ck_assert_uint_eq(s.resident_bytes, (N_FIRST + 3 * (uint64_t)N_LARGE) * GRANULE);
@@ -252,7 +239,7 @@ START_TEST(a_chunk_with_a_live_block_stays_and_serves_what_fits_in_it)
     put(held);
     cost before = calls();
     ck_assert_int_eq(pleat_refused((size_t)40 * GRANULE, 1), PLEAT_ENOMEM_DEVICE);
-    ck_assert_uint_eq(counted().n_taken_granules, 0);
+    ck_assert_uint_eq(pleat_counted_mixed().n_taken_granules, 0);
     for (size_t i = 0; i < 2 * (N_LARGE - 1); i++) {
         get(1);
     }
@@ -277,7 +264,7 @@ START_TEST(granules_with_as_much_free_memory_are_taken)
     cost before = calls();
     get(40); /* refused in the test above */
     assert_cost(before, 0, 9);
-    ck_assert_uint_eq(counted().n_taken_granules, 9);
+    ck_assert_uint_eq(pleat_counted_mixed().n_taken_granules, 9);
 }
 END_TEST
 
@@ -289,7 +276,7 @@ START_TEST(a_chunk_can_be_taken_once_its_last_block_is_free)
     cost before = calls();
     get(2 * (size_t)N_LARGE);
     assert_cost(before, 0, 1);
-    ck_assert_uint_eq(counted().n_taken_granules, N_LARGE);
+    ck_assert_uint_eq(pleat_counted_mixed().n_taken_granules, N_LARGE);
 }
 END_TEST
 
@@ -300,7 +287,7 @@ START_TEST(a_place_is_rounded_up_where_all_chunks_are_larger_than_what_is_missin
     cost before = calls();
     ck_assert_uint_eq(get(N_LARGE + 12), high);
     assert_cost(before, 0, 1);
-    pleat_stats s = counted();
+    pleat_stats s = pleat_counted_mixed();
     ck_assert_uint_eq(s.n_taken_granules, N_LARGE);
     ck_assert_uint_eq(s.host_syncs, 0);
     ck_assert_uint_eq(s.free_bytes, (uint64_t)(N_LARGE - 12) * GRANULE);
@@ -322,7 +309,7 @@ START_TEST(what_pends_in_large_chunks_is_ordered_after_and_not_waited_for)
     put_used(high);
     cost before = calls();
     ck_assert_uint_eq(pleat_get_and_use(2 * (size_t)N_LARGE * GRANULE, 2), high);
-    pleat_stats s = counted();
+    pleat_stats s = pleat_counted_mixed();
     ck_assert_uint_eq(s.host_syncs, 0);
     ck_assert_uint_eq(s.stream_waits, 1);
     ck_assert_uint_eq(s.n_taken_granules, N_LARGE);
@@ -340,8 +327,8 @@ START_TEST(no_wait_comes_before_the_order_of_one_stream_after_another)
     cost before = calls();
     ck_assert_uint_eq(pleat_get_and_use(2 * (size_t)N_LARGE * GRANULE, 2), middle);
     assert_cost(before, 0, 0);
-    ck_assert_uint_eq(counted().stream_waits, 2);
-    ck_assert_uint_eq(counted().host_syncs, 0);
+    ck_assert_uint_eq(pleat_counted_mixed().stream_waits, 2);
+    ck_assert_uint_eq(pleat_counted_mixed().host_syncs, 0);
 }
 END_TEST
 
@@ -350,8 +337,8 @@ START_TEST(what_pends_beside_a_live_block_of_its_chunk_is_ordered_after)
     put_used(low);
     get(1);
     pleat_get_and_use((size_t)(N_LARGE - 1) * GRANULE, 2);
-    ck_assert_uint_eq(counted().stream_waits, 1);
-    ck_assert_uint_eq(counted().host_syncs, 0);
+    ck_assert_uint_eq(pleat_counted_mixed().stream_waits, 1);
+    ck_assert_uint_eq(pleat_counted_mixed().host_syncs, 0);
 }
 END_TEST
 
@@ -362,11 +349,11 @@ START_TEST(a_failing_map_leaves_taken_chunks_where_they_are)
     cost before = calls();
     pleat.sim.fail_at("cuMemMap", 0, CU_UNKNOWN);
     ck_assert_int_eq(pleat_refused(2 * (size_t)N_LARGE * GRANULE, 1), PLEAT_EDRIVER);
-    ck_assert_uint_eq(counted().idle_bytes, 0);
-    ck_assert_uint_eq(counted().free_bytes, 2 * (uint64_t)N_LARGE * GRANULE);
+    ck_assert_uint_eq(pleat_counted_mixed().idle_bytes, 0);
+    ck_assert_uint_eq(pleat_counted_mixed().free_bytes, 2 * (uint64_t)N_LARGE * GRANULE);
     pleat.sim.fail_at("cuMemSetAccess", 0, CU_UNKNOWN);
     ck_assert_int_eq(pleat_refused(2 * (size_t)N_LARGE * GRANULE, 1), PLEAT_EDRIVER);
-    ck_assert_uint_eq(counted().n_taken_granules, 0);
+    ck_assert_uint_eq(pleat_counted_mixed().n_taken_granules, 0);
     ck_assert_uint_eq(get(N_LARGE), low);
     put(low);
     assert_cost(before, 0, 2);
@@ -380,16 +367,16 @@ START_TEST(a_failing_map_leaves_a_new_chunk_idle_for_the_next_request)
     get_in(N_FIRST, N_FIRST);
     pleat.sim.fail_at("cuMemMap", 1, CU_UNKNOWN);
     ck_assert_int_eq(pleat_refused((size_t)48 * GRANULE, 1), PLEAT_EDRIVER);
-    ck_assert_uint_eq(counted().idle_bytes, (uint64_t)48 * GRANULE);
+    ck_assert_uint_eq(pleat_counted_mixed().idle_bytes, (uint64_t)48 * GRANULE);
     get_in(1, 1); /* smaller than all of them */
     cost before = calls();
     get(N_LARGE + 3);
     assert_cost(before, 2, 3); /* 32 are there; 16 do not fit into 3 */
-    ck_assert_uint_eq(counted().idle_bytes, (uint64_t)16 * GRANULE);
+    ck_assert_uint_eq(pleat_counted_mixed().idle_bytes, (uint64_t)16 * GRANULE);
     before = calls();
     get(16);
     assert_cost(before, 0, 1);
-    ck_assert_uint_eq(counted().idle_bytes, 0);
+    ck_assert_uint_eq(pleat_counted_mixed().idle_bytes, 0);
 }
 END_TEST
 
@@ -399,7 +386,7 @@ START_TEST(a_trim_gives_back_whole_chunks)
 {
     put(low);
     put(high);
-    uint64_t held = counted().resident_bytes;
+    uint64_t held = pleat_counted_mixed().resident_bytes;
     cost before = calls();
     ck_assert_uint_eq(pleat_trim(held - (uint64_t)10 * GRANULE, true), (uint64_t)N_LARGE * GRANULE);
     cost after = calls();
@@ -430,7 +417,7 @@ START_TEST(a_trim_of_a_device_without_blocks_leaves_nothing)
         put(all[i]);
     }
     ck_assert_uint_eq(pleat_trim(0, true), (uint64_t)(N_FIRST + 63 + 40) * GRANULE);
-    ck_assert_uint_eq(counted().resident_bytes, 0);
+    ck_assert_uint_eq(pleat_counted_mixed().resident_bytes, 0);
     ck_assert_uint_eq(calls().n_release, calls().n_create);
 }
 END_TEST
@@ -444,7 +431,7 @@ START_TEST(a_release_that_fails_leaves_a_large_chunk_idle)
     ck_assert_int_ne(pleat.a->ops->trim(pleat.a, 0, true, &released), PLEAT_OK);
     pleat.sim.fail_never();
     pleat_assert_sound();
-    ck_assert_uint_eq(counted().idle_bytes, (uint64_t)N_LARGE * GRANULE);
+    ck_assert_uint_eq(pleat_counted_mixed().idle_bytes, (uint64_t)N_LARGE * GRANULE);
     cost before = calls();
     get(N_LARGE);
     assert_cost(before, 0, 1);
@@ -464,7 +451,7 @@ START_TEST(a_captured_request_gets_what_is_in_large_chunks_of_the_default_pool)
     cu_graph_exec exec = pools_end_capture(2);
     ck_assert_uint_eq(pools_reserved(pool), (uint64_t)40 * GRANULE);
     ck_assert_uint_le(granules_held(), N_FIRST + 3 * N_LARGE);
-    ck_assert_uint_eq(counted().n_taken_granules, 0);
+    ck_assert_uint_eq(pleat_counted_mixed().n_taken_granules, 0);
     pools_launch(exec, 3);
     pools_forget(exec);
     pools_release(pool);
