@@ -296,6 +296,29 @@ START_TEST(a_place_is_rounded_up_where_all_chunks_are_larger_than_what_is_missin
 }
 END_TEST
 
+/* The place is a hole of 12 granules and free ones behind it: a chunk of 32 finds no room. */
+START_TEST(memory_in_a_chunk_that_fits_nowhere_is_given_back_and_made_anew)
+{
+    ck_assert_int_eq(pleat.a->ops->set_limit(pleat.a, 0), PLEAT_OK);
+    pleat_devptr hole = get(12);
+    pleat_devptr chunk = get_in(N_LARGE, 1);
+    put(chunk);
+    ck_assert_uint_eq(get(N_LARGE - 1), chunk);
+    get(1);
+    put(chunk);
+    put(hole);
+    ck_assert_uint_eq(pleat_trim(0, true), (uint64_t)12 * GRANULE);
+    put(low);
+    limit_to_held();
+    cost before = calls();
+    ck_assert_uint_eq(get(12 + N_LARGE - 1), hole);
+    assert_cost(before, 12, 12);
+    ck_assert_uint_eq(calls().n_release - before.n_release, 1);
+    ck_assert_uint_eq(pleat_counted_mixed().n_taken_granules, 0);
+    ck_assert_uint_eq(pleat_counted_mixed().host_syncs, 0);
+}
+END_TEST
+
 /* The work on them ends only when it is waited for. */
 static void put_used(pleat_devptr ptr)
 {
@@ -483,6 +506,7 @@ static void add_takes(Suite *suite)
     tcase_add_test(takes, granules_with_as_much_free_memory_are_taken);
     tcase_add_test(takes, a_chunk_can_be_taken_once_its_last_block_is_free);
     tcase_add_test(takes, a_place_is_rounded_up_where_all_chunks_are_larger_than_what_is_missing);
+    tcase_add_test(takes, memory_in_a_chunk_that_fits_nowhere_is_given_back_and_made_anew);
     tcase_add_test(takes, what_pends_in_large_chunks_is_ordered_after_and_not_waited_for);
     tcase_add_test(takes, no_wait_comes_before_the_order_of_one_stream_after_another);
     tcase_add_test(takes, what_pends_beside_a_live_block_of_its_chunk_is_ordered_after);

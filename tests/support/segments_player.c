@@ -341,7 +341,9 @@ static pleat_status refused(player *p, pleat_status st, size_t bytes, unsigned s
         blame(p, "%zu bytes on stream %u refused: status %d", bytes, stream, (int)st);
         return st;
     case PLAYER_COUNTS:
+        player_gate_lock(&p->gate);
         p->counts.n_refused++;
+        player_gate_unlock(&p->gate);
         return st;
     }
     return st;
