@@ -17,7 +17,7 @@
 #include "vmm/driver.h"
 
 enum { MIB = 1 << 20, KIB = 1 << 10, N_NAMES = 8, N_STREAMS = 3, MOST_K = 5000, NEVER = 1 << 30 };
-enum { DRIVER_CODE = 999, TORCH_LIMITS = 3 };
+enum { DRIVER_CODE = 999 };
 
 typedef enum step_kind {
     ALLOC,  /* name, stream, bytes; work is submitted on it */
@@ -66,15 +66,35 @@ typedef struct live_block {
     int stream;
 } live_block;
 
+/* What is tested: an allocator with some options, on a device of some size. */
+typedef struct fault_subject {
+    int allocator;
+    const char *more; /* options */
+    const char *sim_conf;
+    size_t more_bytes; /* that its limit is larger: segments are rounded up, or chunks large */
+    bool has_large;    /* some of its chunks have several granules */
+} fault_subject;
+
+static const fault_subject subjects[] = {
+    { API_TORCH, "", "capacity:96M,depth:4", 48 * MIB, false },
+    { API_PLEAT, "", "capacity:32M,depth:4", 0, false },
+    { API_TORCH_EXPANDABLE, ",expandable_large_page_mb:2", "capacity:48M,depth:4", 48 * MIB,
+      false },
+    { API_PLEAT, ",chunks:mixed,chunk_share:1", "capacity:40M,depth:4", 8 * MIB, true },
+};
+
+enum { N_SUBJECTS = sizeof subjects / sizeof subjects[0] };
+
 /* One run of the scenario. */
 typedef struct run {
     const fault_plan *plan;
     uint64_t k;
-    int allocator;
+    const fault_subject *subject;
     pleat instance;
     void *streams[N_STREAMS];
     live_block live[N_NAMES];
     uint64_t n_taken;
+    bool has_large; /* fewer chunks than granules were created */
 } run;
 
 /* ---- plans ---- */
@@ -185,9 +205,9 @@ static pleat_status do_step(run *r, const step *s)
                                                r->streams[s->stream]);
     case TRIM:
         return pleat_device_trim(r->instance, 0, s->bytes, true, NULL);
-    case LIMIT: /* the classic cache rounds segments up: it needs more */
+    case LIMIT: /* 0 = none */
         return pleat_device_set_limit(r->instance, 0,
-                                      s->bytes * (r->allocator != API_PLEAT ? TORCH_LIMITS : 1));
+                                      s->bytes > 0 ? s->bytes + r->subject->more_bytes : 0);
     case FINISH:
         sim.finish();
         return PLEAT_OK;
@@ -289,7 +309,9 @@ static void run_steps(run *r)
             check_recovered(r, at);
         }
     }
-    r->n_taken = api_stats(r->instance, 0).n_taken_granules;
+    pleat_stats end = api_stats(r->instance, 0);
+    r->n_taken = end.n_taken_granules;
+    r->has_large = sim.n_calls("cuMemCreate") * end.granule_bytes < end.bytes_created;
 }
 
 /* ---- runs ---- */
@@ -358,18 +380,24 @@ static void check_end(const run *r, pleat_status st)
     check_no_hazard(r);
 }
 
-/* Runs the scenario with the fault at k. Returns whether the fault was reached. */
-static bool run_with_fault(const fault_plan *plan, uint64_t k, int allocator)
+/* Nothing failed: the scenario tests takes, and large chunks where there are any. */
+static void check_scenario(const run *r)
 {
-    static const char *const sim_confs[] = { "capacity:96M,depth:4", "capacity:32M,depth:4",
-                                             "capacity:48M,depth:4" };
-    static const char *const more[] = { "", "", ",expandable_large_page_mb:2" };
+    if (r->subject->allocator == API_PLEAT) {
+        ck_assert_uint_gt(r->n_taken, 0);
+        ck_assert_int_eq(r->has_large, r->subject->has_large);
+    }
+}
+
+/* Runs the scenario with the fault at k. Returns whether the fault was reached. */
+static bool run_with_fault(const fault_plan *plan, uint64_t k, const fault_subject *subject)
+{
     char conf[128];
-    run r = { .plan = plan, .k = k, .allocator = allocator };
+    run r = { .plan = plan, .k = k, .subject = subject };
     stage own;
-    set_stage(&own, sim_confs[allocator], &r);
-    snprintf(conf, sizeof conf, "driver:sim,allocator:%s%s", api_allocators[allocator],
-             more[allocator]);
+    set_stage(&own, subject->sim_conf, &r);
+    snprintf(conf, sizeof conf, "driver:sim,allocator:%s%s", api_allocators[subject->allocator],
+             subject->more);
     plan->arm(k);
     pleat_status st = pleat_create(conf, &r.instance);
     bool is_made = st == PLEAT_OK;
@@ -383,8 +411,8 @@ static bool run_with_fault(const fault_plan *plan, uint64_t k, int allocator)
     plan->disarm();
     clear_stage(&own, &r);
     check_end(&r, is_made ? st : PLEAT_OK);
-    if (allocator == API_PLEAT && !has_hit) {
-        ck_assert_uint_gt(r.n_taken, 0); /* else the scenario does not test takes */
+    if (!has_hit) {
+        check_scenario(&r);
     }
     return has_hit;
 }
@@ -392,10 +420,10 @@ static bool run_with_fault(const fault_plan *plan, uint64_t k, int allocator)
 START_TEST(a_fault_leaves_everything_as_it_was)
 {
     const fault_plan *plan = &plans[_i % N_PLANS];
-    int allocator = _i / N_PLANS;
+    const fault_subject *subject = &subjects[_i / N_PLANS];
     uint64_t k = 0;
-    ck_assert(!run_with_fault(plan, NEVER, allocator));
-    while (run_with_fault(plan, k, allocator)) {
+    ck_assert(!run_with_fault(plan, NEVER, subject));
+    while (run_with_fault(plan, k, subject)) {
         k++;
         ck_assert_uint_lt(k, MOST_K);
     }
@@ -408,7 +436,7 @@ int main(void)
     Suite *suite = suite_create("api_fault");
     TCase *each = tcase_create("each plan and allocator");
     tcase_add_checked_fixture(each, api_sim_load, NULL);
-    tcase_add_loop_test(each, a_fault_leaves_everything_as_it_was, 0, N_PLANS * N_API_ALLOCATORS);
+    tcase_add_loop_test(each, a_fault_leaves_everything_as_it_was, 0, N_PLANS * N_SUBJECTS);
     suite_add_tcase(suite, each);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/own.h"
 #include "tests/support/segments_sim.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -244,7 +245,7 @@ static void play(const scene *s)
     size_t n_hazards = pleat.sim.hazards(&hazard, 1);
     ck_assert_msg(n_hazards == 0, "%zu hazards, the first: %s", n_hazards, hazard.text);
     ck_assert_uint_eq(t.n_wrong, 0);
-    pleat_stats stats = pleat_counted();
+    pleat_stats stats = pleat_counted_mixed();
     ck_assert_uint_eq(stats.allocation[PLEAT_POOL_ALL].current, 0);
     ck_assert_uint_gt(stats.n_taken_granules, 0);
     ck_assert_uint_gt(stats.stream_waits, 0);
@@ -256,34 +257,60 @@ static void play(const scene *s)
     ck_assert_uint_eq(pleat_counted().resident_bytes, 0);
 }
 
-static void play_on(const scene *s)
+static const scene small_granules = {
+    .sim_conf = "backing:memory,granularity:64K,capacity:12M,depth:64",
+    .capacity_bytes = 12 * MIB,
+    .n_ops = 500000,
+    .large_bytes = 512 * KIB,
+    .stride = SIZE_MAX / 2,
+    .piece = 512 * KIB,
+};
+
+static const scene real_granules = {
+    .sim_conf = "backing:memory,capacity:96M,depth:64",
+    .capacity_bytes = 96 * MIB,
+    .n_ops = 100000,
+    .large_bytes = 5 * MIB,
+    .stride = 512 * KIB,
+    .piece = 48 * KIB,
+};
+
+/* mixed: chunks of several granules, as large as may be. */
+static void play_on(const scene *s, pl_chunks chunks)
 {
-    pleat_open(s->sim_conf, NULL);
+    pl_allocator_options options;
+    pl_allocator_options_init(&options);
+    SET_OWN(pleat, &options, chunks, chunks);
+    SET_OWN(pleat, &options, chunk_share, chunks == PL_CHUNKS_MIXED ? 1 : 64);
+    pleat_open(s->sim_conf, &options);
     play(s);
+    pleat_stats stats = pleat_counted();
+    uint64_t n_granules = stats.bytes_created / stats.granule_bytes;
+    ck_assert_int_eq(pleat_calls("cuMemCreate") < n_granules, chunks == PL_CHUNKS_MIXED);
     pleat_close();
 }
 
-START_TEST(a_million_operations_on_small_granules_keep_every_pattern)
+START_TEST(operations_on_small_granules_keep_every_pattern)
 {
-    static const scene small = { .sim_conf = "backing:memory,granularity:64K,capacity:12M,depth:64",
-                                 .capacity_bytes = 12 * MIB,
-                                 .n_ops = 1000000,
-                                 .large_bytes = 512 * KIB,
-                                 .stride = SIZE_MAX / 2,
-                                 .piece = 512 * KIB };
-    play_on(&small);
+    play_on(&small_granules, PL_CHUNKS_GRANULE);
 }
 END_TEST
 
 START_TEST(operations_on_granules_of_2_mib_keep_every_pattern)
 {
-    static const scene real = { .sim_conf = "backing:memory,capacity:96M,depth:64",
-                                .capacity_bytes = 96 * MIB,
-                                .n_ops = 200000,
-                                .large_bytes = 5 * MIB,
-                                .stride = 512 * KIB,
-                                .piece = 48 * KIB };
-    play_on(&real);
+    play_on(&real_granules, PL_CHUNKS_GRANULE);
+}
+END_TEST
+
+START_TEST(operations_on_chunks_of_several_small_granules_keep_every_pattern)
+{
+    play_on(&small_granules, PL_CHUNKS_MIXED);
+}
+END_TEST
+
+START_TEST(operations_on_chunks_of_several_granules_of_2_mib_keep_every_pattern)
+{
+    play_on(&real_granules, PL_CHUNKS_MIXED);
 }
 END_TEST
 
@@ -291,8 +318,10 @@ int main(void)
 {
     Suite *suite = suite_create("segments_contents");
     TCase *contents = tcase_create("contents");
-    tcase_add_test(contents, a_million_operations_on_small_granules_keep_every_pattern);
+    tcase_add_test(contents, operations_on_small_granules_keep_every_pattern);
     tcase_add_test(contents, operations_on_granules_of_2_mib_keep_every_pattern);
+    tcase_add_test(contents, operations_on_chunks_of_several_small_granules_keep_every_pattern);
+    tcase_add_test(contents, operations_on_chunks_of_several_granules_of_2_mib_keep_every_pattern);
     suite_add_tcase(suite, contents);
 
     SRunner *runner = srunner_create(suite);

@@ -11,7 +11,11 @@
 
 #include "tests/support/segments_draw.h"
 
-enum { N_SEEDS = 160 / DRAW_SLOWER_CROWD, MOST_THREADS = 8 };
+enum {
+    N_SEEDS = 160 / DRAW_SLOWER_CROWD,
+    N_MIXED_SEEDS = 48 / DRAW_SLOWER_CROWD,
+    MOST_THREADS = 8
+};
 
 typedef struct member {
     pthread_t thread;
@@ -57,10 +61,13 @@ static uint64_t play_together(const drawn *d, unsigned n_threads, uint64_t seed,
     return peak_bytes;
 }
 
-static void play_seed(uint64_t seed, unsigned n_threads, totals *t)
+static void play_seed(uint64_t seed, unsigned n_threads, bool is_mixed, totals *t)
 {
     random_source r = { .state = seed };
     drawn d = draw(&r, 6000 / n_threads);
+    if (is_mixed) {
+        draw_mixed(&d, &r);
+    }
     d.conf.n_ids = (size_t)n_threads * SEQUENCE_IDS;
     d.conf.has_threads = true;
     d.shape.live_bytes = d.shape.live_bytes * 2 + 16 * d.conf.granule_bytes * n_threads;
@@ -68,7 +75,7 @@ static void play_seed(uint64_t seed, unsigned n_threads, totals *t)
     d.conf.refusal = PLAYER_FORBIDS;
     uint64_t peak_bytes = play_together(&d, n_threads, seed, t);
     draw_scarce(&d, &r, peak_bytes);
-    d.conf.refusal = PLAYER_JUDGES;
+    d.conf.refusal = is_mixed ? PLAYER_COUNTS : PLAYER_JUDGES;
     (void)play_together(&d, n_threads, seed, t);
     t->n_seeds++;
 }
@@ -79,9 +86,23 @@ START_TEST(what_is_refused_in_a_crowd_could_not_be_served_alone)
     totals t = { .n_seeds = 0 };
     uint64_t seed;
     for (draw_seeds seeds = draw_seeds_of(N_SEEDS); draw_next_seed(&seeds, &seed);) {
-        play_seed(seed, n_threads, &t);
+        play_seed(seed, n_threads, false, &t);
     }
     totals_say(&t, "crowd");
+}
+END_TEST
+
+/* Refusals are counted only: chunks that are partly in use cannot be taken. */
+START_TEST(chunks_of_several_granules_break_nothing_in_a_crowd)
+{
+    unsigned n_threads = 1u << _i;
+    totals t = { .n_seeds = 0 };
+    uint64_t seed;
+    for (draw_seeds seeds = draw_seeds_of(N_MIXED_SEEDS); draw_next_seed(&seeds, &seed);) {
+        play_seed(seed, n_threads, true, &t);
+    }
+    ck_assert_uint_lt(t.n_creates * 20, t.n_granules * 19); /* else hardly any is large */
+    totals_say(&t, "mixed crowd");
 }
 END_TEST
 
@@ -90,7 +111,10 @@ int main(void)
     Suite *suite = suite_create("segments_crowd");
     TCase *crowd = tcase_create("crowd");
     tcase_add_loop_test(crowd, what_is_refused_in_a_crowd_could_not_be_served_alone, 1, 4);
+    TCase *mixed = tcase_create("mixed");
+    tcase_add_loop_test(mixed, chunks_of_several_granules_break_nothing_in_a_crowd, 1, 4);
     suite_add_tcase(suite, crowd);
+    suite_add_tcase(suite, mixed);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
     int n_failed = srunner_ntests_failed(runner);

@@ -9,7 +9,11 @@
 
 #include "tests/support/segments_draw.h"
 
-enum { N_SEEDS = 400 / DRAW_SLOWER, N_WHOLE_SEEDS = 400 / DRAW_SLOWER };
+enum {
+    N_SEEDS = 400 / DRAW_SLOWER,
+    N_WHOLE_SEEDS = 400 / DRAW_SLOWER,
+    N_MIXED_SEEDS = 80 / DRAW_SLOWER
+};
 
 /* Returns the peak of live bytes. */
 static uint64_t play(const sequence *s, const drawn *d, uint64_t seed, totals *t)
@@ -45,6 +49,29 @@ START_TEST(what_is_refused_could_not_be_served)
 }
 END_TEST
 
+/* Refusals are counted only: chunks that are partly in use cannot be taken. */
+START_TEST(chunks_of_several_granules_break_nothing)
+{
+    const sequence *s = &sequences[_i];
+    totals t = { .n_seeds = 0 };
+    uint64_t seed;
+    for (draw_seeds seeds = draw_seeds_of(N_MIXED_SEEDS); draw_next_seed(&seeds, &seed);) {
+        random_source r = { .state = seed };
+        drawn d = draw(&r, 4000);
+        draw_mixed(&d, &r);
+        draw_ample(&d);
+        d.conf.refusal = PLAYER_FORBIDS;
+        uint64_t peak_bytes = play(s, &d, seed, &t);
+        draw_scarce(&d, &r, peak_bytes);
+        d.conf.refusal = PLAYER_COUNTS;
+        (void)play(s, &d, seed, &t);
+        t.n_seeds++;
+    }
+    ck_assert_uint_lt(t.n_creates * 20, t.n_granules * 19); /* else hardly any is large */
+    totals_say(&t, s->name);
+}
+END_TEST
+
 START_TEST(whole_granules_on_one_stream_run_on_their_peak)
 {
     static const sequence whole = { "whole granules", sequence_whole };
@@ -72,10 +99,13 @@ int main(void)
 {
     Suite *suite = suite_create("segments_model");
     TCase *promise = tcase_create("promise");
+    TCase *mixed = tcase_create("mixed");
     TCase *whole = tcase_create("whole granules");
     tcase_add_loop_test(promise, what_is_refused_could_not_be_served, 0, (int)n_sequences);
+    tcase_add_loop_test(mixed, chunks_of_several_granules_break_nothing, 0, (int)n_sequences);
     tcase_add_test(whole, whole_granules_on_one_stream_run_on_their_peak);
     suite_add_tcase(suite, promise);
+    suite_add_tcase(suite, mixed);
     suite_add_tcase(suite, whole);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -181,7 +181,7 @@ START_TEST(tables_grow_and_keep_what_they_knew)
 {
     pl_segment *seg = open_hole();
     seg->chunks[1] = 99;
-    seg->taken_at[1] = 98;
+    seg->parts[1] = 98;
     for (size_t g = 2; g < FAR; g *= 3) {
         pl_segment_use_tables(&rig.host, seg, pl_segment_address(seg, g));
         ck_assert_uint_ge(seg->n_rooms, g + 2);
@@ -191,7 +191,7 @@ START_TEST(tables_grow_and_keep_what_they_knew)
         ck_assert_ptr_eq(seg->last[g], high);
         ck_assert_ptr_eq(seg->last[0], seg->first);
         ck_assert_uint_eq(seg->chunks[1], 99);
-        ck_assert_uint_eq(seg->taken_at[1], 98);
+        ck_assert_uint_eq(seg->parts[1], 98);
         ck_assert_uint_eq(seg->chunks[seg->n_rooms - 1], 0);
         ck_assert_ptr_null(seg->last[seg->n_rooms - 1]);
     }
@@ -609,6 +609,80 @@ START_TEST(a_wrong_count_of_loose_granules_breaks_rule_six)
 }
 END_TEST
 
+/* The free granules 1 and 2 become one chunk. */
+static void join_free(void)
+{
+    pl_segment_put_chunk(specimen, 1, 4711, 1);
+    ck_assert_int_eq(pl_segment_check(specimen), 0);
+}
+
+START_TEST(two_handles_in_a_chunk_break_rule_seven)
+{
+    join_free();
+    specimen->chunks[2]++;
+    assert_broken(7);
+}
+END_TEST
+
+START_TEST(two_orders_in_a_chunk_break_rule_seven)
+{
+    join_free();
+    specimen->orders[2] = 0;
+    assert_broken(7);
+}
+END_TEST
+
+START_TEST(a_granule_at_another_place_of_its_chunk_breaks_rule_seven)
+{
+    join_free();
+    specimen->parts[2] = 0;
+    assert_broken(7);
+}
+END_TEST
+
+START_TEST(a_chunk_that_begins_nowhere_breaks_rule_seven)
+{
+    join_free();
+    specimen->parts[1] = 1;
+    assert_broken(7);
+}
+END_TEST
+
+START_TEST(a_chunk_without_all_its_granules_breaks_rule_seven)
+{
+    specimen->orders[1] = 1;
+    assert_broken(7);
+}
+END_TEST
+
+START_TEST(a_hole_of_some_order_breaks_rule_seven)
+{
+    specimen->orders[4] = 1;
+    assert_broken(7);
+}
+END_TEST
+
+START_TEST(a_loose_granule_of_a_chunk_that_is_in_use_breaks_rule_five)
+{
+    pl_segment_put_chunk(specimen, 0, 4711, 1); /* its first granule is in use */
+    assert_broken(5);
+}
+END_TEST
+
+START_TEST(a_granule_that_should_be_vacant_breaks_rule_five)
+{
+    specimen->vacant[0] &= ~UINT64_C(2);
+    assert_broken(5);
+}
+END_TEST
+
+START_TEST(a_wrong_count_of_vacant_granules_breaks_rule_six)
+{
+    specimen->n_vacant++;
+    assert_broken(6);
+}
+END_TEST
+
 static TCase *make_case(const char *name, void (*open)(void))
 {
     TCase *tcase = tcase_create(name);
@@ -637,6 +711,15 @@ static TCase *walker_case(void)
     tcase_add_test(walker, a_granule_that_should_be_loose_breaks_rule_five);
     tcase_add_test(walker, a_granule_that_should_not_be_loose_breaks_rule_five);
     tcase_add_test(walker, a_wrong_count_of_loose_granules_breaks_rule_six);
+    tcase_add_test(walker, a_wrong_count_of_vacant_granules_breaks_rule_six);
+    tcase_add_test(walker, a_granule_that_should_be_vacant_breaks_rule_five);
+    tcase_add_test(walker, a_loose_granule_of_a_chunk_that_is_in_use_breaks_rule_five);
+    tcase_add_test(walker, two_handles_in_a_chunk_break_rule_seven);
+    tcase_add_test(walker, two_orders_in_a_chunk_break_rule_seven);
+    tcase_add_test(walker, a_granule_at_another_place_of_its_chunk_breaks_rule_seven);
+    tcase_add_test(walker, a_chunk_that_begins_nowhere_breaks_rule_seven);
+    tcase_add_test(walker, a_chunk_without_all_its_granules_breaks_rule_seven);
+    tcase_add_test(walker, a_hole_of_some_order_breaks_rule_seven);
     return walker;
 }
 

@@ -198,6 +198,51 @@ START_TEST(bigger_chunks_are_mapped_side_by_side)
 }
 END_TEST
 
+/* Chunks of 4, 2 and 1 granules, in the elements where they begin. */
+enum { N_MIXED = 7 };
+static const uint8_t mixed_log2s[N_MIXED] = { 2, 2, 2, 2, 1, 1, 0 };
+
+static void create_mixed(pl_chunk *chunks)
+{
+    for (size_t i = 0; i < N_MIXED; i += (size_t)1 << mixed_log2s[i]) {
+        ck_assert_int_eq(pl_chunk_create_sized(dev, 2 * MIB << mixed_log2s[i], &chunks[i]),
+                         PLEAT_OK);
+    }
+}
+
+static void release_mixed(const pl_chunk *chunks)
+{
+    for (size_t i = 0; i < N_MIXED; i += (size_t)1 << mixed_log2s[i]) {
+        ck_assert_int_eq(pl_chunk_release_sized(dev, chunks[i], 2 * MIB << mixed_log2s[i]),
+                         PLEAT_OK);
+    }
+}
+
+START_TEST(chunks_of_several_sizes_are_mapped_with_one_map_each)
+{
+    pl_chunk chunks[N_MIXED] = { 0 };
+    pleat_sim_mapping mappings[N_MIXED];
+    create_mixed(chunks);
+    pl_device_counts before = pl_device_counted(dev);
+    ck_assert_int_eq(pl_mapping_map_mixed(dev, range.base + 2 * MIB, chunks, mixed_log2s, N_MIXED),
+                     PLEAT_OK);
+    ck_assert_uint_eq(sim.mappings(mappings, N_MIXED), 3);
+    pleat_devptr at = range.base + 2 * MIB;
+    for (size_t i = 0; i < 3; i++) {
+        ck_assert_uint_eq(mappings[i].ptr, at);
+        ck_assert_uint_eq(mappings[i].bytes, 8 * MIB >> i);
+        ck_assert_int_eq(mappings[i].access, CU_ACCESS_READ_WRITE);
+        at += mappings[i].bytes;
+    }
+    ck_assert_uint_eq(sim.n_calls("cuMemMap"), 3);
+    ck_assert_uint_eq(sim.n_calls("cuMemSetAccess"), 1);
+    ck_assert_uint_eq(pl_device_counted(dev).ops_map, before.ops_map + 1);
+    ck_assert_uint_eq(pl_device_counted(dev).bytes_mapped, before.bytes_mapped + 14 * MIB);
+    ck_assert_int_eq(pl_mapping_unmap(dev, range.base + 2 * MIB, 14 * MIB), PLEAT_OK);
+    release_mixed(chunks);
+}
+END_TEST
+
 /* ---- faults ---------------------------------------------------------------------------------- */
 
 START_TEST(a_failed_step_is_rolled_back_and_named)
@@ -217,6 +262,24 @@ START_TEST(a_failed_step_is_rolled_back_and_named)
     ck_assert_uint_eq(pl_device_counted(dev).bytes_mapped, 0);
     ck_assert_uint_eq(pl_device_counted(dev).n_undo_failures, 0);
     release_chunks(chunks, N_CHUNKS);
+}
+END_TEST
+
+START_TEST(a_failed_step_unmaps_all_chunks_of_several_sizes)
+{
+    pl_chunk chunks[N_MIXED] = { 0 };
+    create_mixed(chunks);
+    for (uint64_t k = 0; k <= 3; k++) {
+        sim.fail_at(k == 3 ? "cuMemSetAccess" : "cuMemMap", k % 3, CU_OUT_OF_MEMORY);
+        ck_assert_int_eq(pl_mapping_map_mixed(dev, range.base, chunks, mixed_log2s, N_MIXED),
+                         PLEAT_ENOMEM_DEVICE);
+        ck_assert_uint_eq(vmm_sim_counted(&sim).mappings, 0);
+        ck_assert_uint_eq(sim.n_calls("cuMemUnmap"), k); /* one per failure after the first */
+    }
+    ck_assert_uint_eq(pl_device_counted(dev).ops_map, 0);
+    ck_assert_uint_eq(pl_device_counted(dev).n_undo_failures, 0);
+    ck_assert_int_eq(pl_mapping_map_mixed(dev, range.base, chunks, mixed_log2s, 0), PLEAT_EINVAL);
+    release_mixed(chunks);
 }
 END_TEST
 
@@ -386,10 +449,12 @@ static Suite *mapping_suite(void)
     tcase_add_test(runs, an_unmap_with_holes_or_of_part_of_a_mapping_changes_nothing);
     tcase_add_test(runs, bigger_chunks_are_mapped_side_by_side);
     tcase_add_test(runs, chunks_of_any_number_of_granules_are_counted_by_their_size);
+    tcase_add_test(runs, chunks_of_several_sizes_are_mapped_with_one_map_each);
     suite_add_tcase(suite, runs);
     TCase *faults = tcase_create("faults");
     tcase_add_checked_fixture(faults, open_all, close_all);
     tcase_add_test(faults, a_failed_step_is_rolled_back_and_named);
+    tcase_add_test(faults, a_failed_step_unmaps_all_chunks_of_several_sizes);
     tcase_add_test(faults, one_refused_unmap_is_tried_again);
     tcase_add_test(faults, a_failed_undo_is_counted_and_poisons);
     tcase_add_test(faults, any_single_fault_leaves_the_driver_as_it_was);

@@ -7,11 +7,15 @@
 
 #include "vmm/device_state.h"
 
-static cu_result map_each(pl_device *dev, pleat_devptr at, const pl_chunk *chunks, size_t n,
-                          size_t bytes, size_t *n_mapped)
+/* log2s NULL: all of them are of one unit. */
+static cu_result map_each(pl_device *dev, pleat_devptr at, const pl_chunk *chunks,
+                          const uint8_t *log2s, size_t n, size_t unit, size_t *n_mapped)
 {
-    for (*n_mapped = 0; *n_mapped < n; ++*n_mapped) {
-        cu_result result = pl_cu_mem_map(dev->drv, at + *n_mapped * bytes, bytes, 0,
+    size_t n_units;
+
+    for (*n_mapped = 0; *n_mapped < n; *n_mapped += n_units) {
+        n_units = log2s == NULL ? 1 : (size_t)1 << log2s[*n_mapped];
+        cu_result result = pl_cu_mem_map(dev->drv, at + *n_mapped * unit, n_units * unit, 0,
                                          chunks[*n_mapped], 0);
         if (result != CU_SUCCESS) {
             return result;
@@ -27,15 +31,15 @@ static cu_result unmap(pl_device *dev, pleat_devptr at, size_t bytes)
     return result == CU_SUCCESS ? result : pl_cu_mem_unmap(dev->drv, at, bytes);
 }
 
-pleat_status pl_mapping_map_sized(pl_device *dev, pleat_devptr at, const pl_chunk *chunks, size_t n,
-                                  size_t chunk_bytes)
+static pleat_status map(pl_device *dev, pleat_devptr at, const pl_chunk *chunks,
+                        const uint8_t *log2s, size_t n, size_t unit)
 {
     if (n == 0) {
         return PLEAT_EINVAL;
     }
     size_t n_mapped;
-    cu_result result = map_each(dev, at, chunks, n, chunk_bytes, &n_mapped);
-    size_t run_bytes = n_mapped * chunk_bytes;
+    cu_result result = map_each(dev, at, chunks, log2s, n, unit, &n_mapped);
+    size_t run_bytes = n_mapped * unit;
     if (result == CU_SUCCESS) {
         result = pl_cu_mem_set_access(dev->drv, at, run_bytes, dev->access, dev->n_access);
     }
@@ -60,7 +64,19 @@ undo_map:;
 
 pleat_status pl_mapping_map(pl_device *dev, pleat_devptr at, const pl_chunk *chunks, size_t n)
 {
-    return pl_mapping_map_sized(dev, at, chunks, n, dev->chunk_bytes);
+    return map(dev, at, chunks, NULL, n, dev->chunk_bytes);
+}
+
+pleat_status pl_mapping_map_sized(pl_device *dev, pleat_devptr at, const pl_chunk *chunks, size_t n,
+                                  size_t chunk_bytes)
+{
+    return map(dev, at, chunks, NULL, n, chunk_bytes);
+}
+
+pleat_status pl_mapping_map_mixed(pl_device *dev, pleat_devptr at, const pl_chunk *chunks,
+                                  const uint8_t *log2s, size_t n)
+{
+    return map(dev, at, chunks, log2s, n, dev->chunk_bytes);
 }
 
 pleat_status pl_mapping_unmap(pl_device *dev, pleat_devptr at, size_t bytes)

@@ -31,6 +31,20 @@ pleat_status pl_mapping_map(pl_device *dev, pleat_devptr at, const pl_chunk *chu
 pleat_status pl_mapping_map_sized(pl_device *dev, pleat_devptr at, const pl_chunk *chunks, size_t n,
                                   size_t chunk_bytes);
 
+/** Map chunks of several sizes, like pl_mapping_map: the chunk in chunks[i] has 1 << log2s[i] times
+ *  the device's chunk size, and the next one is in chunks[i + (1 << log2s[i])].
+ *
+ *  Units    `chunks` and `log2s` have n elements, one for each chunk size of [at, at + n chunk
+ *           sizes), which lies in one range, at a granule, and holds no mapping. The chunks fill
+ *           it.
+ *  Returns  as pl_mapping_map.
+ *  Failure  as pl_mapping_map.
+ *  Owner    the chunks stay the caller's.
+ *  Threads  any; one at a time per place.
+ *  Blocks   on the driver. */
+pleat_status pl_mapping_map_mixed(pl_device *dev, pleat_devptr at, const pl_chunk *chunks,
+                                  const uint8_t *log2s, size_t n);
+
 /** Unmap whole mappings without holes with one call. Waits for nothing: the caller makes sure that
  *  no work touches them.
  *

@@ -46,7 +46,8 @@ static void carve_next(pl_space *space, pl_flight *f, pl_block *b, pleat_devptr 
     }
     end = pl_block_end(b) < end ? pl_block_end(b) : end;
     size_t n_pin = is_hole ? (size_t)((end - at) >> seg->granule_log2)
-                           : pl_segment_count_loose(seg, at, end);
+                           : pl_segment_count_loose(seg, at, end) +
+                                 pl_segment_count_loose_beside(seg, at, end);
     b = pl_carve_out(space, b, at, end);
     f->first = f->first != NULL ? f->first : b;
     f->last = b;
@@ -79,38 +80,48 @@ pleat_status pl_flight_reserve(pl_space *space, pl_flight *f)
         at = pl_block_end(f->last);
         pl_pace_step(space, f->pace, 1);
     }
-    f->filling = (pl_slots){ f->first, pl_segment_granule(f->place.segment, f->first->base) };
     return PLEAT_OK;
 }
 
 /* ---- chunks -------------------------------------------------------------------------------- */
 
-/* The next granule of the place's holes. There must be one. */
-static size_t next_slot(const pl_segment *seg, pl_slots *at)
+static size_t free_granules(const pl_block *hole)
 {
-    while (at->block->was != PL_BLOCK_HOLE ||
-           at->granule == pl_segment_granule(seg, pl_block_end(at->block))) {
-        at->block = at->block->next;
-        at->granule = pl_segment_granule(seg, at->block->base);
+    return hole->was != PL_BLOCK_HOLE ? 0
+                                      : pl_segment_granules_of(hole->segment, hole) - hole->tick;
+}
+
+bool pl_flight_next_slot(const pl_flight *f, pl_block **hole, unsigned order, size_t *g)
+{
+    pl_block *b = *hole;
+
+    while (free_granules(b) < (size_t)1 << order) {
+        if (b == f->last) {
+            return false;
+        }
+        b = b->next;
+        pl_lock_touch(1);
     }
-    return at->granule++;
+    *g = pl_segment_granule(b->segment, b->base) + b->tick;
+    b->tick += (uint64_t)1 << order;
+    *hole = b;
+    return true;
 }
 
-void pl_flight_fill(pl_flight *f, pl_chunk chunk)
-{
-    pl_segment *seg = f->place.segment;
-
-    seg->chunks[next_slot(seg, &f->filling)] = chunk;
-    f->n_filled++;
-}
-
+/* The largest first, so that as many as possible find room. */
 void pl_flight_add_idle(pl_space *space, pl_flight *f)
 {
-    while (space->n_idle > 0 && pl_flight_missing(f) > 0) {
-        pl_flight_fill(f, space->idle[--space->n_idle]);
-        f->n_have++;
-        f->n_idle++;
-        pl_pace_step(space, f->pace, 1);
+    for (unsigned order = PL_N_ORDERS; order-- > 0;) {
+        pl_block *hole = f->first;
+        size_t n = (size_t)1 << order;
+        size_t g;
+        while (space->idle[order].n > 0 && pl_flight_missing(f) >= n &&
+               pl_flight_next_slot(f, &hole, order, &g)) {
+            pl_segment_put_chunk(hole->segment, g, pl_space_pop_idle(space, order), order);
+            f->n_have += n;
+            f->has_large = f->has_large || order > 0;
+            pl_pace_step(space, f->pace, 1);
+        }
     }
 }
 
@@ -138,6 +149,70 @@ static size_t usable_granules(const pl_segment *seg, const pl_block *b, size_t g
     end = end < want ? end : want;
     n = end > low ? (size_t)((end - low) >> seg->granule_log2) : 0;
     return seg->is_private || seg->is_opening ? pl_segment_loose_run(seg, g, n) : n;
+}
+
+/* Sizes are powers of two, so chunks find room together if and only if there is room for those of
+ * each order and above in units of that order: the largest are placed first. */
+static void count_room(pl_space *space, pl_flight *f)
+{
+    for (const pl_block *b = f->first; b != NULL; b = b == f->last ? NULL : b->next) {
+        for (unsigned k = 0; k < PL_N_ORDERS; k++) {
+            f->room[k] += free_granules(b) >> k;
+        }
+        pl_pace_step(space, f->pace, 1);
+    }
+    f->knows_room = true;
+}
+
+static bool has_room(const pl_flight *f, unsigned order)
+{
+    bool has = pl_flight_missing(f) >= (size_t)1 << order;
+
+    for (unsigned k = 0; k <= order && has; k++) {
+        has = f->room[k] >= (size_t)1 << (order - k);
+    }
+    return has;
+}
+
+static void use_room(pl_flight *f, unsigned order)
+{
+    for (unsigned k = 0; k <= order; k++) {
+        f->room[k] -= (size_t)1 << (order - k);
+    }
+}
+
+enum { CHUNKS_AT_ONCE = 256 };
+
+/* A chunk of the order could be taken, but finds no room. */
+static void leave(pl_flight *f, unsigned order)
+{
+    if (f->left_order == 0 || order < f->left_order) {
+        f->left_order = order;
+    }
+}
+
+/* Of the n usable granules from g on, which begins a chunk, those of the chunks at their start that
+ * find room in the place, and are wholly among them; but of some chunks only. */
+static size_t fitting_granules(pl_flight *f, const pl_segment *seg, size_t g, size_t n)
+{
+    size_t n_have = f->n_have;
+    size_t from = g;
+    size_t end = g + n;
+    size_t n_looks = CHUNKS_AT_ONCE;
+
+    while (n_looks-- > 0 && g < end && pl_segment_chunk_to(seg, g) <= end &&
+           has_room(f, seg->orders[g])) {
+        use_room(f, seg->orders[g]);
+        f->has_large = f->has_large || seg->orders[g] > 0;
+        f->n_have += (size_t)1 << seg->orders[g];
+        g = pl_segment_chunk_to(seg, g);
+        pl_lock_touch(1);
+    }
+    f->n_have = n_have; /* take_run counts them */
+    if (g == from && pl_segment_chunk_to(seg, g) <= end) {
+        leave(f, seg->orders[g]);
+    }
+    return g - from;
 }
 
 static void take_run(pl_space *space, pl_flight *f, pl_block *b, size_t g, size_t n)
@@ -171,13 +246,17 @@ static pleat_status take_in_segment(pl_space *space, pl_flight *f, pl_segment *s
             return st;
         }
         pl_block *b = pl_segment_find(seg, pl_segment_address(seg, g));
-        size_t n = usable_granules(seg, b, g, pl_flight_missing(f), f->usable);
+        size_t next = pl_segment_chunk_to(seg, g);
+        size_t most = pl_flight_missing(f) > next - g ? pl_flight_missing(f) : next - g;
+        size_t n = usable_granules(seg, b, g, most, f->usable);
+        n = seg->has_large ? fitting_granules(f, seg, g, n) : n;
         if (n > 0) {
             take_run(space, f, b, g, n);
             (*n_runs)--;
+            next = g + n;
         }
         pl_pace_step(space, f->pace, 1);
-        g = pl_segment_next_loose(seg, g + (n > 0 ? n : 1));
+        g = pl_segment_next_loose(seg, next);
     }
     return PLEAT_OK;
 }
@@ -187,6 +266,9 @@ pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f, size_t n_runs)
     for (uint32_t i = 0; i < space->n_segments; i++) {
         pl_segment *seg = space->segments[i];
         pl_pace_step(space, f->pace, 1);
+        if (seg->has_large && !f->knows_room) {
+            count_room(space, f);
+        }
         if (seg->n_loose == 0) {
             continue;
         }
@@ -241,7 +323,7 @@ static void end_flight(pl_space *space, pl_flight *f)
 {
     space->n_creating -= f->n_create;
     space->n_flying -= f->n_pin;
-    space->n_chunks += pl_flight_n_created(f);
+    space->n_chunks += f->n_created;
     if (space->n_chunks > space->peak_chunks) {
         space->peak_chunks = space->n_chunks;
     }
@@ -255,6 +337,7 @@ static void install(pl_space *space, pl_segment *seg, pl_block *b)
         return;
     }
     b->was = PL_BLOCK_FREE;
+    b->tick = 0;
     pl_private_count(seg, b->bytes, 0);
     seg->n_resident += pl_segment_granules_of(seg, b);
     pl_space_tell_run(space, PL_ACTION_SEGMENT_MAP, seg, b->base, b->bytes);
@@ -282,6 +365,7 @@ pl_block *pl_flight_commit(pl_space *space, pl_flight *f)
     pl_segment *seg = f->place.segment;
 
     retire_victims(space, f);
+    seg->has_large = seg->has_large || f->has_large;
     space->n_grown_back += f->n_grown_back;
     pl_block *b = join_place(space, f);
     pl_block_store_put(&space->store, f->spare);
@@ -303,15 +387,19 @@ pl_block *pl_flight_commit(pl_space *space, pl_flight *f)
 static void give_chunks_back(pl_space *space, pl_flight *f)
 {
     pl_segment *seg = f->place.segment;
-    pl_slots at = { f->first, pl_segment_granule(seg, f->place.at) };
 
-    for (size_t i = 0; i < f->n_filled; i++) {
-        pl_chunk *chunk = &seg->chunks[next_slot(seg, &at)];
-        if (i < f->n_idle || i >= f->n_have) {
-            pl_space_push_idle(space, *chunk);
+    for (pl_block *b = f->first; b != NULL; b = b == f->last ? NULL : b->next) {
+        size_t g = pl_segment_granule(seg, b->base);
+        size_t end = b->was == PL_BLOCK_HOLE ? g + b->tick : g;
+        while (g < end) {
+            size_t to = g + ((size_t)1 << seg->orders[g]);
+            if (!(seg->parts[g] & PL_PART_TAKEN)) {
+                pl_space_push_idle(space, seg->chunks[g], seg->orders[g]);
+            }
+            pl_segment_clear_chunks(seg, g, to);
+            g = to;
+            pl_pace_step(space, f->pace, 1);
         }
-        *chunk = 0;
-        pl_pace_step(space, f->pace, 1);
     }
 }
 

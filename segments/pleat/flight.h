@@ -9,17 +9,12 @@
  * A place may have very many blocks, or granules. Work under the lock takes a step for each block,
  * idle chunk or run that is taken, not for each granule, and drops the lock after some steps
  * (pl_pace): nobody else touches what is in flight by then. The table entries of its granules
- * (`chunks`, `taken_at`) are the flight's own: it writes them without the lock. */
+ * (`chunks`, `orders`, `parts`, `taken_at`) are the flight's own: it writes them without the lock.
+ */
 #ifndef PLEAT_SEGMENTS_FLIGHT_H
 #define PLEAT_SEGMENTS_FLIGHT_H
 
 #include "segments/pleat/place.h"
-
-/* A position among the granules of the place's holes, which its chunks fill in order. */
-typedef struct pl_slots {
-    pl_block *block;
-    size_t granule;
-} pl_slots;
 
 typedef struct pl_flight {
     pl_lane *lane;
@@ -30,16 +25,19 @@ typedef struct pl_flight {
     pl_pace *pace;
     pl_block *first; /* of the place's blocks, which are neighbours, state FLIGHT */
     pl_block *last;
-    pl_block *spare;         /* kept for commit */
-    size_t need;             /* granules of the place's holes, n_extra included */
-    size_t n_pin;            /* granules that it has pinned */
-    size_t n_have;           /* chunks collected for `need`: idle and taken ones */
-    size_t n_idle;           /* idle ones of these */
-    size_t n_create;         /* chunks to be created */
-    size_t n_filled;         /* chunks entered in granules: idle, then taken, then created ones */
-    pl_slots filling;        /* where the next chunk goes */
-    pl_block_queue victims;  /* blocks whose chunks are taken, state FLIGHT */
-    pl_block_queue poisoned; /* blocks of the place, by address, whose unmapping failed */
+    pl_block *spare;     /* kept for commit */
+    size_t need;         /* granules of the place's holes, n_extra included */
+    size_t n_pin;        /* granules that it has pinned */
+    size_t n_have;       /* granules of `need` that idle and taken chunks will back, */
+    size_t n_create;     /* and those that created chunks will */
+    size_t n_created;    /* granules of the chunks created so far */
+    unsigned most_order; /* the largest order of chunks to be created */
+    unsigned left_order; /* the least of chunks that could be taken but find no room; 0: none */
+    bool has_large;      /* some of its chunks have several granules */
+    bool knows_room;     /* `room` was counted */
+    size_t room[PL_N_ORDERS]; /* chunks of each order that its holes still have room for */
+    pl_block_queue victims;   /* blocks whose chunks are taken, state FLIGHT */
+    pl_block_queue poisoned;  /* blocks of the place, by address, whose unmapping failed */
     size_t n_runs_taken;
     uint32_t stamp;      /* of when it started, see budget.h */
     size_t n_grown_back; /* its granules whose chunks were taken not long ago */
@@ -61,16 +59,14 @@ void pl_flight_add_created(pl_space *space, pl_flight *f, size_t most);
  * PLEAT_OK (also when too few were found) or ENOMEM_HOST. */
 pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f, size_t n_runs);
 
-/* Enter the chunk in the next granule of the place's holes. There must be one. */
-void pl_flight_fill(pl_flight *f, pl_chunk chunk);
+/* Give a chunk of the order the next granules of the hole, or of the first hole behind it that has
+ * room for the chunk: from *g on. The holes of the place count in `tick` the granules given so.
+ * Returns false if no hole has room. */
+bool pl_flight_next_slot(const pl_flight *f, pl_block **hole, unsigned order, size_t *g);
 
 /* flight_fly.c, without the lock: create and map. On failure nothing is mapped, except blocks
  * whose unmapping failed too: the rollback poisons those. */
 pleat_status pl_flight_fly(pl_space *space, pl_flight *f);
-static inline size_t pl_flight_n_created(const pl_flight *f)
-{
-    return f->n_filled > f->n_have ? f->n_filled - f->n_have : 0;
-}
 /* Returns the live block, not yet in the map of live blocks. */
 pl_block *pl_flight_commit(pl_space *space, pl_flight *f);
 void pl_flight_rollback(pl_space *space, pl_flight *f);

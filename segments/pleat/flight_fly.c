@@ -4,19 +4,46 @@
  * table entries of their granules, which nobody else changes. */
 #include "segments/pleat/flight.h"
 
+#include "segments/pleat/granule.h"
 #include "vmm/mapping.h"
 
-static pleat_status create_missing(pl_space *space, pl_flight *f)
+/* Create chunks for the rest of the hole, each as large as may be. A driver that refuses a large
+ * one is asked for smaller ones. */
+static pleat_status create_in(pl_space *space, pl_flight *f, pl_block *hole)
 {
-    while (f->n_filled < f->n_have + f->n_create) {
+    pl_segment *seg = hole->segment;
+    size_t g = pl_segment_granule(seg, hole->base) + hole->tick;
+    size_t end = pl_segment_granule(seg, pl_block_end(hole));
+
+    while (g < end) {
+        unsigned order = pl_order_of(end - g);
+        order = order < f->most_order ? order : f->most_order;
         pl_chunk chunk;
-        pleat_status st = pl_chunk_create(space->dev, &chunk);
+        pleat_status st = pl_chunk_create_sized(space->dev, space->granule_bytes << order, &chunk);
+        if (st == PLEAT_ENOMEM_DEVICE && order > 0) {
+            f->most_order = order - 1;
+            continue;
+        }
         if (st != PLEAT_OK) {
             return st;
         }
-        pl_flight_fill(f, chunk);
+        pl_segment_put_chunk(seg, g, chunk, order);
+        f->has_large = f->has_large || order > 0;
+        f->n_created += (size_t)1 << order;
+        hole->tick += (uint64_t)1 << order;
+        g += (size_t)1 << order;
     }
     return PLEAT_OK;
+}
+
+static pleat_status create_missing(pl_space *space, pl_flight *f)
+{
+    for (pl_block *b = f->first;; b = b->next) {
+        pleat_status st = b->was == PL_BLOCK_HOLE ? create_in(space, f, b) : PLEAT_OK;
+        if (st != PLEAT_OK || b == f->last) {
+            return st;
+        }
+    }
 }
 
 /* The granules under victim b and the victims that follow it in address, as several may share a
@@ -35,18 +62,33 @@ static const pl_block *taken_granules(const pl_block *b, size_t *from, size_t *t
     return last->queue_next;
 }
 
-/* Enter the taken chunks in the place's granules; the old ones keep them until all is mapped. */
-static void fill_taken(pl_flight *f)
+/* Enter the taken chunks of the order in the place's granules; the old ones keep them until all is
+ * mapped. */
+static void fill_taken_of(pl_flight *f, unsigned order)
 {
     const pl_block *b = f->victims.first;
+    pl_block *hole = f->first;
+    pl_segment *to_seg = f->place.segment;
 
     while (b != NULL) {
         const pl_segment *seg = b->segment;
         size_t g;
         size_t to;
-        for (b = taken_granules(b, &g, &to); g < to; g++) {
-            pl_flight_fill(f, seg->chunks[g]);
+        size_t at;
+        for (b = taken_granules(b, &g, &to); g < to; g = pl_segment_chunk_to(seg, g)) {
+            if (seg->orders[g] == order && pl_flight_next_slot(f, &hole, order, &at)) {
+                pl_segment_put_chunk(to_seg, at, seg->chunks[g], order);
+                to_seg->parts[at] |= PL_PART_TAKEN;
+            }
         }
+    }
+}
+
+/* The largest first: then all find room. */
+static void fill_taken(pl_flight *f)
+{
+    for (unsigned order = f->has_large ? PL_MOST_ORDER + 1 : 1; order-- > 0;) {
+        fill_taken_of(f, order);
     }
 }
 
@@ -56,11 +98,12 @@ static void empty_taken(const pl_flight *f)
     const pl_block *b = f->victims.first;
 
     while (b != NULL) {
-        const pl_segment *seg = b->segment;
+        pl_segment *seg = b->segment;
         size_t g;
         size_t to;
-        for (b = taken_granules(b, &g, &to); g < to; g++) {
-            seg->chunks[g] = 0;
+        b = taken_granules(b, &g, &to);
+        pl_segment_clear_chunks(seg, g, to);
+        for (; g < to; g++) {
             seg->taken_at[g] = f->stamp;
         }
     }
@@ -70,16 +113,18 @@ static void empty_taken(const pl_flight *f)
  * two iterations of a large training step. */
 enum { PL_RETURN_EVENTS = 1 << 17 };
 
-static void count_grown_back(pl_flight *f, const pl_block *b)
+/* The hole's granules are mapped. Marks of taken chunks are for a rollback only. */
+static void count_grown_back(pl_flight *f, const pl_block *hole)
 {
-    const pl_segment *seg = b->segment;
-    size_t g = pl_segment_granule(seg, b->base);
+    const pl_segment *seg = hole->segment;
+    size_t g = pl_segment_granule(seg, hole->base);
 
-    for (size_t n = pl_segment_granules_of(seg, b); n > 0; n--, g++) {
+    for (size_t n = pl_segment_granules_of(seg, hole); n > 0; n--, g++) {
         uint32_t taken_at = seg->taken_at[g];
         f->n_grown_back += taken_at != 0 &&
                            pl_budget_between(taken_at, f->stamp) < PL_RETURN_EVENTS;
         seg->taken_at[g] = 0;
+        seg->parts[g] &= (uint8_t)~PL_PART_TAKEN;
     }
 }
 
@@ -101,8 +146,8 @@ static pleat_status map_holes(pl_space *space, pl_flight *f)
     for (pl_block *b = f->first;; b = b->next) {
         if (b->was == PL_BLOCK_HOLE) {
             size_t g = pl_segment_granule(seg, b->base);
-            pleat_status st = pl_mapping_map(space->dev, b->base, seg->chunks + g,
-                                             pl_segment_granules_of(seg, b));
+            pleat_status st = pl_mapping_map_mixed(space->dev, b->base, seg->chunks + g,
+                                                   seg->orders + g, pl_segment_granules_of(seg, b));
             if (st != PLEAT_OK) {
                 unmap_below(space, f, b);
                 if (st == PLEAT_EPOISONED) {

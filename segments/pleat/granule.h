@@ -65,4 +65,12 @@ static inline size_t pl_granule_last(const uint64_t *words, const uint64_t *any,
     return i * PL_WORD + pl_granule_highest(word);
 }
 
+/* The largest order of a chunk that n granules, at least one, hold. */
+static inline unsigned pl_order_of(size_t n)
+{
+    unsigned order = 63U - (unsigned)__builtin_clzll(n);
+
+    return order < PL_MOST_ORDER ? order : PL_MOST_ORDER;
+}
+
 #endif

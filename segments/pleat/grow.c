@@ -39,6 +39,7 @@
 #include "segments/pleat/place.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/shortage.h"
+#include "segments/pleat/sizing.h"
 #include "segments/pleat/trim.h"
 
 enum {
@@ -92,20 +93,47 @@ static size_t slack(const pl_space *space, size_t cap, size_t n_pin)
     return room_below(space, target < cap ? target : cap);
 }
 
-/* Granules to map beyond a place that ends in its segment's last hole: 1/256 of what is held. */
-static size_t extra_of(const pl_space *space, const pl_place *place, size_t bytes, size_t allowed)
+/* What a run of n granules, and at most `extra` more, gets so that few chunks of at most the order
+ * fill it: no more than whole chunks of the largest order that n allows. */
+static size_t round_run(size_t n, size_t extra, unsigned order)
 {
-    const pl_block *b = pl_segment_hole_at(place->segment, place->at + bytes - 1);
-    size_t extra = space->n_chunks >> EXTRA_LOG2;
+    enum { LARGE_ORDER = 3 }; /* smaller ones gain too little for a growth that is cut short */
+    size_t total = n + extra;
 
-    if (b == NULL || b->next != NULL || allowed < place->n_new) {
+    if (order < LARGE_ORDER) {
+        return extra;
+    }
+    while (total >> order << order < n) {
+        order--;
+    }
+    return (total >> order << order) - n;
+}
+
+/* Granules to map beyond a place that ends in a hole: 1/256 of what is held, if it is the segment's
+ * last hole; or so many that a large chunk fits. */
+static size_t extra_of(const pl_space *space, const pl_request *rq, const pl_place *place,
+                       size_t allowed, unsigned order)
+{
+    pleat_devptr end = pl_segment_ceil(place->segment, place->at + rq->bytes);
+    const pl_block *b = pl_segment_hole_at(place->segment, place->at + rq->bytes - 1);
+    size_t extra = rq->tried.n_round;
+
+    if (b == NULL) {
         return 0;
     }
-    allowed -= place->n_new;
-    extra = extra < allowed ? extra : allowed;
-    pleat_devptr end = pl_segment_ceil(place->segment, place->at + bytes);
+    if (b->next == NULL && allowed > place->n_new && rq->pool == NULL && extra == 0) {
+        allowed -= place->n_new;
+        extra = space->n_chunks >> EXTRA_LOG2;
+        extra = extra < allowed ? extra : allowed;
+    }
     size_t room = (size_t)((pl_block_end(b) - end) >> place->segment->granule_log2);
-    return extra < room ? extra : room;
+    extra = extra < room ? extra : room;
+    if (rq->tried.n_round > 0) {
+        return extra;
+    }
+    pleat_devptr low = pl_segment_floor(place->segment, place->at);
+    low = low > b->base ? low : b->base;
+    return round_run((size_t)((end - low) >> place->segment->granule_log2), extra, order);
 }
 
 /* ---- where ----------------------------------------------------------------------------------- */
@@ -298,7 +326,7 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
         *out = pl_flight_commit(space, f);
         return PL_STEP_DONE;
     }
-    bool is_mapping = pl_flight_n_created(f) == f->n_create;
+    bool is_mapping = f->n_created == f->n_create;
     pl_flight_rollback(space, f);
     if (*st != PLEAT_ENOMEM_DEVICE) {
         return PL_STEP_DONE;
@@ -347,6 +375,16 @@ static pl_step fail(pl_space *space, pl_request *rq, const pl_pace *pace, pleat_
     return pl_shortage_relieve(space, rq, PLEAT_ENOMEM_DEVICE, st);
 }
 
+/* Chunks could be taken, but all have more granules than are missing. The place may get more than
+ * it needs, once, if it ends in a hole. */
+static bool may_round(const pl_request *rq, const pl_flight *f, size_t n_missing)
+{
+    const pl_block *b = pl_segment_hole_at(f->place.segment, f->place.at + rq->bytes - 1);
+
+    return f->left_order > 0 && (size_t)1 << f->left_order > n_missing && rq->tried.n_round == 0 &&
+           b != NULL;
+}
+
 /* Cut out the place that was found. EPENDING: the lock was dropped since, and others took some of
  * it, or a new pool was given the released area that it is in (private.h). */
 static pleat_status reserve(pl_space *space, const pl_request *rq, pl_flight *f, size_t allowed)
@@ -359,7 +397,7 @@ static pleat_status reserve(pl_space *space, const pl_request *rq, pl_flight *f,
     if (f->pace->has_breathed) {
         f->place.first = pl_segment_find(seg, f->place.at);
     }
-    f->n_extra = rq->pool == NULL ? extra_of(space, &f->place, rq->bytes, allowed) : 0;
+    f->n_extra = extra_of(space, rq, &f->place, allowed, f->most_order);
     return pl_flight_reserve(space, f); /* from its first block on, no pool is given the area */
 }
 
@@ -370,6 +408,7 @@ static pl_step use_place(pl_space *space, pl_request *rq, pl_flight *f, size_t c
     bool wants_order = false;
     size_t allowed = slack(space, cap, f->place.n_pin);
 
+    f->most_order = pl_sizing_order(space, cap);
     *st = reserve(space, rq, f, allowed);
     if (*st == PLEAT_EPENDING) {
         rq->tried.n_foiled++;
@@ -386,6 +425,10 @@ static pl_step use_place(pl_space *space, pl_request *rq, pl_flight *f, size_t c
     pl_flight_rollback(space, f);
     if (wants_order) {
         return order_early(space, rq, n_missing);
+    }
+    if (*st == PLEAT_OK && may_round(rq, f, n_missing)) {
+        rq->tried.n_round = f->n_extra + ((size_t)1 << f->left_order) - n_missing;
+        return PL_STEP_AGAIN;
     }
     return *st != PLEAT_OK ? PL_STEP_DONE : fail(space, rq, f->pace, st);
 }

@@ -37,9 +37,30 @@ static void init_sizes(pl_space *space, pl_device *dev, const pl_allocator_optio
 }
 
 /* A driver gives no more chunks than the device has. */
-static size_t idle_bytes(const pl_space *space)
+static size_t idle_bytes(const pl_space *space, unsigned order)
 {
-    return (space->total_chunks + 1) * sizeof(pl_chunk);
+    return ((space->total_chunks >> order) + 1) * sizeof(pl_chunk);
+}
+
+static void unreserve_idle(pl_space *space)
+{
+    for (unsigned k = 0; k < PL_N_ORDERS; k++) {
+        if (space->idle[k].chunks != NULL) {
+            pl_host_unreserve(&space->host, space->idle[k].chunks, idle_bytes(space, k), 0);
+        }
+    }
+}
+
+static pleat_status reserve_idle(pl_space *space)
+{
+    for (unsigned k = 0; k < PL_N_ORDERS; k++) {
+        space->idle[k].chunks = pl_host_reserve(&space->host, idle_bytes(space, k));
+        if (space->idle[k].chunks == NULL) {
+            unreserve_idle(space);
+            return PLEAT_ENOMEM_HOST;
+        }
+    }
+    return PLEAT_OK;
 }
 
 pleat_status pl_pleat_create(pl_device *dev, const pl_allocator_options *options,
@@ -65,13 +86,13 @@ pleat_status pl_pleat_create(pl_device *dev, const pl_allocator_options *options
     }
     pl_lock_init(&space->lock, PL_RANK_DEVICE);
     init_sizes(space, dev, options);
-    space->idle = pl_host_reserve(&host, idle_bytes(space));
-    if (space->idle == NULL) {
-        st = PLEAT_ENOMEM_HOST;
+    space->host = host;
+    st = reserve_idle(space);
+    if (st != PLEAT_OK) {
+        host = space->host;
         goto undo_space;
     }
     space->base.ops = &pl_pleat_ops;
-    space->host = host;
     pl_block_store_init(&space->store, &space->host);
     pl_ptrmap_init(&space->live);
     *out = &space->base;
@@ -195,18 +216,31 @@ static void unmap_segment(pl_space *space, const pl_segment *seg, size_t *n_leak
     }
 }
 
-static void release_chunk(pl_space *space, pl_chunk chunk, size_t *n_leaked)
+static void release_chunk(pl_space *space, pl_chunk chunk, unsigned order, size_t *n_leaked)
 {
-    if (chunk != 0 && pl_chunk_release(space->dev, chunk) != PLEAT_OK &&
-        pl_chunk_release(space->dev, chunk) != PLEAT_OK) {
+    size_t bytes = space->granule_bytes << order;
+
+    if (pl_chunk_release_sized(space->dev, chunk, bytes) != PLEAT_OK &&
+        pl_chunk_release_sized(space->dev, chunk, bytes) != PLEAT_OK) {
         (*n_leaked)++;
+    }
+}
+
+static void release_idle(pl_space *space, size_t *n_leaked)
+{
+    for (unsigned k = 0; k < PL_N_ORDERS; k++) {
+        while (space->idle[k].n > 0) {
+            release_chunk(space, pl_space_pop_idle(space, k), k, n_leaked);
+        }
     }
 }
 
 static void release_segment(pl_space *space, const pl_segment *seg, size_t *n_leaked)
 {
-    for (size_t g = 0; g < seg->n_rooms; g++) {
-        release_chunk(space, seg->chunks[g], n_leaked);
+    for (size_t g = 0; g < seg->n_rooms; g = pl_segment_chunk_to(seg, g)) {
+        if (seg->chunks[g] != 0) {
+            release_chunk(space, seg->chunks[g], seg->orders[g], n_leaked);
+        }
     }
     if (pl_range_release(space->dev, seg->reserved) != PLEAT_OK &&
         pl_range_release(space->dev, seg->reserved) != PLEAT_OK) {
@@ -217,7 +251,7 @@ static void release_segment(pl_space *space, const pl_segment *seg, size_t *n_le
 /* The segment may still be in use: leave its mappings and chunks to the driver. */
 static void leave_segment(const pl_segment *seg, size_t *n_leaked)
 {
-    for (size_t g = 0; g < seg->n_rooms; g++) {
+    for (size_t g = 0; g < seg->n_rooms; g = pl_segment_chunk_to(seg, g)) {
         *n_leaked += seg->chunks[g] != 0;
     }
     (*n_leaked)++;
@@ -234,9 +268,7 @@ static void release_memory(pl_space *space, bool is_over, size_t *n_leaked)
             unmap_segment(space, seg, n_leaked);
         }
     }
-    for (size_t i = 0; i < space->n_idle; i++) {
-        release_chunk(space, space->idle[i], n_leaked);
-    }
+    release_idle(space, n_leaked);
     for (uint32_t i = 0; i < space->n_segments; i++) {
         const pl_segment *seg = space->segments[i];
         if (seg->is_left) {
@@ -292,7 +324,7 @@ static void free_metadata(pl_space *space)
     }
     pl_private_destroy_all(space);
     pl_host_free(&space->host, space->segments);
-    pl_host_unreserve(&space->host, space->idle, idle_bytes(space), 0);
+    unreserve_idle(space);
     pl_ptrmap_fini(&space->live, &space->host);
     pl_block_store_fini(&space->store);
 }

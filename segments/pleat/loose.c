@@ -1,4 +1,4 @@
-/* loose.c - which granules of a segment are loose: those whose chunks can be taken.
+/* loose.c - which granules of a segment are vacant, and which chunks can be taken: loose ones.
  *
  * Upholds I5 and I6 of segment.h. Guarded by the device lock. Never calls the driver. */
 #include "segments/pleat/segment.h"
@@ -20,57 +20,136 @@ static uint64_t word_mask(size_t i, size_t from, size_t last)
     return mask;
 }
 
-size_t pl_segment_pin_granules(pl_segment *seg, size_t from, size_t last)
+static bool is_set(const uint64_t *words, size_t g)
+{
+    return (words[g / PL_WORD] >> (g % PL_WORD) & 1) != 0;
+}
+
+/* Clear the bits of [from, last]; returns how many were set. */
+static size_t clear_bits(uint64_t *words, uint64_t *any, size_t from, size_t last)
 {
     size_t n = 0;
 
-    pl_lock_touch(last / PL_WORD - from / PL_WORD);
     for (size_t i = from / PL_WORD; i <= last / PL_WORD; i++) {
-        uint64_t hit = seg->loose[i] & word_mask(i, from, last);
+        uint64_t hit = words[i] & word_mask(i, from, last);
         if (hit == 0) {
             continue;
         }
-        seg->loose[i] &= ~hit;
-        if (seg->loose[i] == 0) {
-            seg->loose_any[i / PL_WORD] &= ~pl_granule_bit(i);
+        words[i] &= ~hit;
+        if (words[i] == 0 && any != NULL) {
+            any[i / PL_WORD] &= ~pl_granule_bit(i);
         }
         n += (size_t)__builtin_popcountll(hit);
     }
+    return n;
+}
+
+/* Set them; returns how many were clear. */
+static size_t set_bits(uint64_t *words, uint64_t *any, size_t from, size_t last)
+{
+    size_t n = 0;
+
+    for (size_t i = from / PL_WORD; i <= last / PL_WORD; i++) {
+        uint64_t fresh = word_mask(i, from, last) & ~words[i];
+        if (fresh == 0) {
+            continue;
+        }
+        words[i] |= fresh;
+        if (any != NULL) {
+            any[i / PL_WORD] |= pl_granule_bit(i);
+        }
+        n += (size_t)__builtin_popcountll(fresh);
+    }
+    return n;
+}
+
+static size_t count_bits(const uint64_t *words, size_t from, size_t last)
+{
+    size_t n = 0;
+
+    for (size_t i = from / PL_WORD; i <= last / PL_WORD; i++) {
+        n += (size_t)__builtin_popcountll(words[i] & word_mask(i, from, last));
+    }
+    return n;
+}
+
+static void touch_words(size_t from, size_t last)
+{
+    pl_lock_touch(last / PL_WORD - from / PL_WORD);
+}
+
+size_t pl_segment_pin_granules(pl_segment *seg, size_t from, size_t last)
+{
+    touch_words(from, last);
+    seg->n_vacant -= clear_bits(seg->vacant, NULL, from, last);
+    if (seg->has_large) {
+        from = is_set(seg->loose, from) ? pl_segment_chunk_from(seg, from) : from;
+        last = is_set(seg->loose, last) ? pl_segment_chunk_to(seg, last) - 1 : last;
+    }
+    size_t n = clear_bits(seg->loose, seg->loose_any, from, last);
     seg->n_loose -= n;
     return n;
+}
+
+/* Behind the tables there is a hole. */
+static size_t last_granule(const pl_segment *seg, pleat_devptr end)
+{
+    size_t last = pl_segment_granule(seg, end - 1);
+
+    return last < seg->n_rooms ? last : seg->n_rooms - 1;
 }
 
 size_t pl_segment_count_loose(const pl_segment *seg, pleat_devptr base, pleat_devptr end)
 {
     size_t from = pl_segment_granule(seg, base);
-    size_t last = pl_segment_granule(seg, end - 1);
+    size_t last = last_granule(seg, end);
+
+    if (from > last) {
+        return 0;
+    }
+    touch_words(from, last);
+    return count_bits(seg->loose, from, last);
+}
+
+size_t pl_segment_count_loose_beside(const pl_segment *seg, pleat_devptr base, pleat_devptr end)
+{
+    size_t from = pl_segment_granule(seg, base);
+    size_t last = last_granule(seg, end);
     size_t n = 0;
 
-    if (last >= seg->n_rooms) {
-        last = seg->n_rooms - 1;
+    if (from > last) {
+        return 0;
     }
-    pl_lock_touch(last / PL_WORD > from / PL_WORD ? last / PL_WORD - from / PL_WORD : 0);
-    for (size_t i = from / PL_WORD; i <= last / PL_WORD; i++) {
-        n += (size_t)__builtin_popcountll(seg->loose[i] & word_mask(i, from, last));
-    }
+    n += is_set(seg->loose, from) ? seg->parts[from] : 0U;
+    n += is_set(seg->loose, last) ? pl_segment_chunk_to(seg, last) - 1 - last : 0;
     return n;
 }
 
-/* Make the granules [from, to) loose; at least one. */
+/* Are all granules of the chunk that g is in vacant? */
+static bool is_chunk_vacant(const pl_segment *seg, size_t g)
+{
+    size_t from = pl_segment_chunk_from(seg, g);
+    size_t to = pl_segment_chunk_to(seg, g);
+
+    return count_bits(seg->vacant, from, to - 1) == to - from;
+}
+
+/* Only free blocks cover [from, to), at least one granule. Between the first chunk and the last one
+ * all are vacant. */
 static __attribute__((noinline)) size_t loosen_granules(pl_segment *seg, size_t from, size_t to)
 {
-    size_t n = 0;
+    size_t low = from;
+    size_t high = to;
 
-    pl_lock_touch((to - 1) / PL_WORD - from / PL_WORD);
-    for (size_t i = from / PL_WORD; i <= (to - 1) / PL_WORD; i++) {
-        uint64_t fresh = word_mask(i, from, to - 1) & ~seg->loose[i];
-        if (fresh == 0) {
-            continue;
-        }
-        seg->loose[i] |= fresh;
-        seg->loose_any[i / PL_WORD] |= pl_granule_bit(i);
-        n += (size_t)__builtin_popcountll(fresh);
+    touch_words(from, to - 1);
+    seg->n_vacant += set_bits(seg->vacant, NULL, from, to - 1);
+    if (seg->has_large) {
+        low = is_chunk_vacant(seg, from) ? pl_segment_chunk_from(seg, from)
+                                         : pl_segment_chunk_to(seg, from);
+        high = is_chunk_vacant(seg, to - 1) ? pl_segment_chunk_to(seg, to - 1)
+                                            : pl_segment_chunk_from(seg, to - 1);
     }
+    size_t n = low < high ? set_bits(seg->loose, seg->loose_any, low, high - 1) : 0;
     seg->n_loose += n;
     return n;
 }

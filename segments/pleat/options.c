@@ -5,6 +5,7 @@
 
 static const char *const growth_words[] = { "balanced", "frugal", "ample", NULL };
 static const char *const cross_words[] = { "order", "settled", NULL };
+static const char *const chunk_words[] = { "granule", "mixed", NULL };
 static const char *const capture_words[] = { "ask", "told", NULL };
 
 /* clang-format off */
@@ -15,6 +16,10 @@ static const pl_option rows[] = {
       .help = "settled: pending memory never goes to another stream" },
     { "capture", PL_OPTION_WORD, AT(capture), .words = capture_words,
       .help = "how pleat learns that a stream is being captured" },
+    { "chunks", PL_OPTION_WORD, AT(chunks), .words = chunk_words,
+      .help = "granule: every chunk is one granule" },
+    { "chunk_share", PL_OPTION_NUMBER, AT(chunk_share), .initial = 64, .least = 1, .most = 1000000,
+      .help = "largest chunk: this part of what is held" },
     { "small_kib", PL_OPTION_NUMBER, AT(small_bytes), .initial = 128, .most = 1024, .scale = 1024,
       .help = "requests below go to the small area" },
     { "token_refill", PL_OPTION_NUMBER, AT(token_refill), .initial = 2, .most = 1000000,

@@ -6,11 +6,14 @@
 
 typedef enum pl_growth { PL_GROWTH_BALANCED, PL_GROWTH_FRUGAL, PL_GROWTH_AMPLE } pl_growth;
 typedef enum pl_cross_stream { PL_CROSS_ORDER, PL_CROSS_SETTLED } pl_cross_stream;
+typedef enum pl_chunks { PL_CHUNKS_GRANULE, PL_CHUNKS_MIXED } pl_chunks;
 typedef enum pl_capture_ask { PL_CAPTURE_ASK, PL_CAPTURE_TOLD } pl_capture_ask;
 
 typedef struct pl_pleat_options {
     pl_growth growth;
     pl_cross_stream cross_stream;
+    pl_chunks chunks;
+    unsigned chunk_share;
     pl_capture_ask capture; /* told: streams are captured only while a capture is announced */
     unsigned token_refill;  /* device operations per 1,000 events */
     unsigned token_cap;

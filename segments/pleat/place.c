@@ -100,7 +100,8 @@ static void offer(pl_place_scan *scan, pleat_devptr at)
         return;
     }
     pl_segment *seg = scan->first->segment;
-    size_t n_pin = n_new + count_loose(scan, seg, at);
+    size_t n_pin = n_new + count_loose(scan, seg, at) +
+                   pl_segment_count_loose_beside(seg, at, at + scan->bytes);
     if (n_pin > scan->pin_room) {
         return;
     }
@@ -379,7 +380,8 @@ bool pl_place_confirm(const pl_place_scan *scan, pl_place *place)
     pl_lock_touch(n_touched);
     place->first = first;
     place->n_new = n_new;
-    place->n_pin = n_new + pl_segment_count_loose(seg, place->at, end);
+    place->n_pin = n_new + pl_segment_count_loose(seg, place->at, end) +
+                   pl_segment_count_loose_beside(seg, place->at, end);
     return place->n_pin <= scan->pin_room;
 }
 

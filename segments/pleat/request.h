@@ -25,6 +25,7 @@ typedef struct pl_tried {
     unsigned n_refreshed;  /* looks for memory that is over */
     unsigned n_foiled;     /* attempts in which others may have taken its memory meanwhile */
     unsigned n_gathered;   /* times that memory was unmapped for it, since it may not take */
+    size_t n_round; /* granules that its place gets beyond its own, so that large chunks fit */
 } pl_tried;
 
 typedef struct pl_request {

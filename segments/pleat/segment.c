@@ -3,6 +3,8 @@
  * Upholds I1..I3 of segment.h. Guarded by the device lock. Never calls the driver. */
 #include "segments/pleat/segment.h"
 
+#include <string.h>
+
 #include "segments/pleat/granule.h"
 #include "vmm/base/assert.h"
 #include "vmm/base/lock.h"
@@ -21,8 +23,9 @@ static size_t tables_bytes(size_t n)
     size_t n_words = n / PL_WORD;
     size_t n_any = (n_words + PL_WORD - 1) / PL_WORD;
 
-    return n * (sizeof(pl_chunk) + sizeof(pl_block *) + sizeof(pl_users) + sizeof(uint32_t)) +
-           2 * (n_words + n_any) * sizeof(uint64_t);
+    return n * (sizeof(pl_chunk) + sizeof(pl_block *) + sizeof(pl_users) + sizeof(uint32_t) +
+                2 * sizeof(uint8_t)) +
+           (3 * n_words + 2 * n_any) * sizeof(uint64_t);
 }
 
 /* The tables lie one after the other, those of the largest elements first. */
@@ -35,10 +38,13 @@ static void lay_tables(pl_segment *seg, size_t n)
     seg->last = (pl_block **)(seg->chunks + n);
     seg->started = (uint64_t *)(seg->last + n);
     seg->started_any = seg->started + n_words;
-    seg->loose = seg->started_any + n_any;
+    seg->vacant = seg->started_any + n_any;
+    seg->loose = seg->vacant + n_words;
     seg->loose_any = seg->loose + n_words;
     seg->users = (pl_users *)(seg->loose_any + n_any);
     seg->taken_at = (uint32_t *)(seg->users + n);
+    seg->orders = (uint8_t *)(seg->taken_at + n);
+    seg->parts = seg->orders + n;
 }
 
 static pleat_status make_tables(pl_host *host, pl_segment *seg)
@@ -66,6 +72,24 @@ void pl_segment_use_tables(pl_host *host, pl_segment *seg, pleat_devptr end)
     n = n < most ? n : most;
     pl_host_use(host, tables_bytes(n) - tables_bytes(seg->n_rooms));
     seg->n_rooms = n;
+}
+
+/* ---- chunks ----------------------------------------------------------------------------- */
+
+void pl_segment_put_chunk(pl_segment *seg, size_t g, pl_chunk chunk, unsigned order)
+{
+    for (size_t i = 0; i < (size_t)1 << order; i++) {
+        seg->chunks[g + i] = chunk;
+        seg->orders[g + i] = (uint8_t)order;
+        seg->parts[g + i] = (uint8_t)i;
+    }
+}
+
+void pl_segment_clear_chunks(pl_segment *seg, size_t from, size_t to)
+{
+    memset(seg->chunks + from, 0, (to - from) * sizeof *seg->chunks);
+    memset(seg->orders + from, 0, to - from);
+    memset(seg->parts + from, 0, to - from);
 }
 
 /* ---- the tally ------------------------------------------------------------------------- */

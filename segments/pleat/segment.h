@@ -4,8 +4,9 @@
  *   |## live ##|-- free --|#### live ####|..... hole .....|~ stale ~|-- free --|... hole ...|
  *   |  granule  |  granule  |  granule  |  granule  |  granule  |  granule  | ...
  *
- * A granule is the unit of mapping: one chunk. It is loose when it has a chunk and only free blocks
- * have bytes in it: then its chunk can be taken. */
+ * A chunk backs 2^k granules side by side and is mapped and unmapped as a whole. A granule is
+ * vacant when it has a chunk and only free blocks have bytes in it. It is loose when all granules
+ * of its chunk are vacant: then the chunk can be taken. */
 #ifndef PLEAT_SEGMENTS_SEGMENT_H
 #define PLEAT_SEGMENTS_SEGMENT_H
 
@@ -15,16 +16,24 @@
 
 struct pl_area;
 
+/* A chunk has at most 2^PL_MOST_ORDER granules. */
+enum { PL_MOST_ORDER = 7, PL_N_ORDERS = PL_MOST_ORDER + 1 };
+/* In `parts`, of a place in flight: the chunk was taken from elsewhere. */
+enum { PL_PART_TAKEN = 0x80 };
+
 /* I1  the blocks cover the range without gap or overlap, in address order
  * I2  holes, stale and poisoned blocks start and end on granules and neighbouring holes are merged
  * I3  last[g] is the highest block that starts in granule g, or NULL; `started` has a bit for each
  *     such granule, `started_any` a bit for each word of `started` that is not 0
  * I4  a granule has a chunk if and only if no hole, stale or poisoned block has bytes in it; where
  *     a block is in flight, only the flight knows
- * I5  a granule is loose if and only if it has a chunk and only free blocks have bytes in it; in a
- *     private pool, and while it opens, a granule with only free blocks need not be loose
- * I6  n_loose is the number of loose granules; `loose_any` has a bit for each word of `loose` that
- *     is not 0; n_resident is the number of granules with a chunk                            */
+ * I5  a granule is vacant if and only if it has a chunk and only free blocks have bytes in it; in a
+ *     private pool, and while it opens, a granule with only free blocks need not be vacant. It is
+ *     loose if and only if all granules of its chunk are vacant
+ * I6  n_loose and n_vacant are the numbers of such granules; `loose_any` has a bit for each word of
+ *     `loose` that is not 0; n_resident is the number of granules with a chunk
+ * I7  the granules of a chunk lie side by side: each has its handle, its order, and its own place
+ *     in it                                                                                  */
 /* How many blocks begin or end in a granule. */
 typedef struct pl_users {
     uint32_t n_live;
@@ -38,6 +47,7 @@ typedef struct pl_segment {
     pl_range range;          /* const: the whole granules of `reserved` */
     pl_range reserved;       /* const: what the driver reserved */
     unsigned granule_log2;   /* const */
+    bool has_large;          /* some chunk of several granules was mapped here */
     bool is_private;         /* its area is a private pool's */
     bool is_opening;         /* it was, and its granules become loose some at a time: private.h */
     bool is_left;            /* at destruction: work may run on it, so it stays mapped */
@@ -48,16 +58,21 @@ typedef struct pl_segment {
     size_t tables_bytes; /* const */
     size_t n_rooms;      /* granules whose entries are in use; entries behind them are zero */
     pl_chunk *chunks;    /* by granule; 0 = none */
+    uint8_t *orders;     /* by granule: its chunk has 1 << orders[g] of them; 0 without a chunk */
+    uint8_t *parts;      /* by granule: which of these it is; 0 without a chunk */
     pl_block **last;
     uint64_t *started;
-    uint64_t *started_any;
+    uint64_t *started_any; /* its words that are not 0, a bit each */
+    uint64_t *vacant;
     uint64_t *loose;
     uint64_t *loose_any;
     pl_users *users;    /* by granule */
     uint32_t *taken_at; /* by granule: when its chunk was last taken, see budget.h; 0 = never */
     size_t n_loose;
-    size_t n_resident;   /* granules with a chunk */
-    uint64_t n_reshaped; /* splits and merges so far: after one, pointers to blocks may be stale */
+    size_t n_vacant;
+    size_t n_resident; /* granules with a chunk */
+    uint64_t
+        n_reshaped; /* blocks split and absorbed so far: pointers to blocks outlast no change */
 } pl_segment;
 
 /* The whole range is one hole made of a spare block of `store`. PLEAT_OK or ENOMEM_HOST. */
@@ -92,6 +107,20 @@ static inline pleat_devptr pl_segment_ceil(const pl_segment *seg, pleat_devptr a
     return pl_segment_floor(seg, at + pl_segment_granule_bytes(seg) - 1);
 }
 
+/* The granules [from, to) of the chunk that g is in; g alone where there is none. */
+static inline size_t pl_segment_chunk_from(const pl_segment *seg, size_t g)
+{
+    return g - seg->parts[g];
+}
+
+static inline size_t pl_segment_chunk_to(const pl_segment *seg, size_t g)
+{
+    return g - seg->parts[g] + ((size_t)1 << seg->orders[g]);
+}
+
+/* The granules from g on have the chunk, or none any more. */
+void pl_segment_put_chunk(pl_segment *seg, size_t g, pl_chunk chunk, unsigned order);
+void pl_segment_clear_chunks(pl_segment *seg, size_t from, size_t to);
 static inline size_t pl_segment_granules_of(const pl_segment *seg, const pl_block *b)
 {
     return b->bytes >> seg->granule_log2;
@@ -115,29 +144,31 @@ bool pl_segment_next_hole(const pl_segment *seg, size_t *granule, size_t *budget
 
 /* loose.c */
 size_t pl_segment_pin_granules(pl_segment *seg, size_t from, size_t last);
-/* Make the granules that [base, end) touches not loose; returns how many were. The inline part is
- * for most blocks: small ones in a granule that other live blocks share. */
+/* The granules that [base, end) touches are not vacant any more, and their chunks' are not loose;
+ * returns how many were. Most blocks are small, and others live in their granule. */
 static inline size_t pl_segment_pin(pl_segment *seg, pleat_devptr base, pleat_devptr end)
 {
     size_t from = pl_segment_granule(seg, base);
     size_t last = pl_segment_granule(seg, end - 1);
 
-    if (from == last && (seg->loose[from / 64] >> (from % 64) & 1) == 0) {
+    if (from == last && (seg->vacant[from / 64] >> (from % 64) & 1) == 0) {
         return 0;
     }
     return pl_segment_pin_granules(seg, from, last);
 }
-/* [base, end), a part of b, has just become free: those of its granules that only free blocks touch
- * become loose. Returns how many became loose. *n_looks is the number of blocks looked at in the
- * first and last granule; not written if there were none. */
+/* [base, end) of b has just become free: granules it touches that only free blocks cover become
+ * vacant, and those of chunks that are all vacant loose; returns how many. What b was merged with
+ * is as vacant as it was. *n_looks: set to the blocks looked at in the first and last granule, if
+ * any. */
 size_t pl_segment_loosen(pl_segment *seg, const pl_block *b, pleat_devptr base, pleat_devptr end,
                          size_t *n_looks);
-/* [base, end) is whole granules under free blocks only: make them loose. Returns how many were not
- * loose before. */
+/* Whole chunks under free blocks only, none of them loose, become so. Returns how many granules. */
 size_t pl_segment_loosen_whole(pl_segment *seg, pleat_devptr base, pleat_devptr end);
 /* The number of loose granules that [base, end) touches. */
 size_t pl_segment_count_loose(const pl_segment *seg, pleat_devptr base, pleat_devptr end);
-/* The number of loose granules in a row from `from` on, at most `most`. */
+/* Loose granules beside them, of chunks that it touches. */
+size_t pl_segment_count_loose_beside(const pl_segment *seg, pleat_devptr base, pleat_devptr end);
+/* Loose granules in a row from `from` on, at most `most`. */
 size_t pl_segment_loose_run(const pl_segment *seg, size_t from, size_t most);
 /* The first loose granule at or after `from`, or SIZE_MAX. */
 size_t pl_segment_next_loose(const pl_segment *seg, size_t from);

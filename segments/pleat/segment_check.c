@@ -1,4 +1,4 @@
-/* segment_check.c - the walker of a segment: do I1..I6 of segment.h hold?
+/* segment_check.c - do I1..I7 of segment.h hold?
  *
  * It recomputes them from the blocks and the chunks. Guarded by the device lock. */
 #include "segments/pleat/segment.h"
@@ -92,10 +92,66 @@ static const pl_block *survey(const pl_segment *seg, size_t granule, const pl_bl
     }
 }
 
+static bool is_set(const uint64_t *words, size_t g)
+{
+    return (words[g / PL_WORD] & pl_granule_bit(g)) != 0;
+}
+
+/* Are all granules of the chunk that begins with g vacant? */
+static bool is_chunk_vacant(const pl_segment *seg, size_t g)
+{
+    size_t to = pl_segment_chunk_to(seg, g);
+
+    while (g < to && is_set(seg->vacant, g)) {
+        g++;
+    }
+    return g == to;
+}
+
+/* Has each granule of the chunk that begins with `from` its handle, its order and its own place? */
+static bool is_chunk_whole(const pl_segment *seg, size_t from)
+{
+    size_t to = pl_segment_chunk_to(seg, from);
+    size_t g = from;
+
+    while (g < to && g < seg->n_rooms && seg->chunks[g] == seg->chunks[from] &&
+           seg->orders[g] == seg->orders[from] && seg->parts[g] == g - from) {
+        g++;
+    }
+    return g == to;
+}
+
+/* One granule's tables, where nothing flies: 0, or the number of what is broken. */
+static int check_chunk(const pl_segment *seg, size_t g)
+{
+    size_t from = pl_segment_chunk_from(seg, g);
+
+    if (from > g || g >= pl_segment_chunk_to(seg, from) || seg->parts[from] != 0 ||
+        (seg->chunks[g] == 0 && seg->orders[g] != 0) || (g == from && !is_chunk_whole(seg, g))) {
+        return 7;
+    }
+    bool is_loose = is_set(seg->loose, g);
+    if (from < g) {
+        return is_loose == is_set(seg->loose, from) ? 0 : 5;
+    }
+    return is_loose == (seg->chunks[g] != 0 && is_chunk_vacant(seg, g)) ? 0 : 5;
+}
+
+static int check_loose(const pl_segment *seg)
+{
+    size_t n_loose = 0;
+
+    for (size_t g = 0; g < seg->n_rooms; g++) {
+        n_loose += is_set(seg->loose, g);
+    }
+    bool is_told = tells_words(seg->loose, seg->loose_any, seg->n_rooms / PL_WORD);
+    return n_loose == seg->n_loose && is_told ? 0 : 6;
+}
+
 int pl_segment_check(const pl_segment *seg)
 {
     int broken = check_list(seg);
-    size_t n_loose = 0;
+    size_t n_vacant = 0;
     size_t n_granules = pl_segment_granule(seg, seg->range.base + seg->range.bytes);
     const pl_block *b = seg->first;
 
@@ -106,16 +162,19 @@ int pl_segment_check(const pl_segment *seg)
         bool is_backed;
         bool is_free;
         bool is_flying;
-        bool is_loose = (seg->loose[g / PL_WORD] & pl_granule_bit(g)) != 0;
+        bool is_vacant = is_set(seg->vacant, g);
         b = survey(seg, g, b, &is_backed, &is_free, &is_flying);
         if (!is_flying && is_backed != (seg->chunks[g] != 0)) {
             return 4;
         }
-        if (is_loose != is_free && (is_loose || !(seg->is_private || seg->is_opening))) {
+        if (is_vacant != is_free && (is_vacant || !(seg->is_private || seg->is_opening))) {
             return 5;
         }
-        n_loose += is_loose;
+        n_vacant += is_vacant;
+        broken = is_flying ? 0 : check_chunk(seg, g);
+        if (broken != 0) {
+            return broken;
+        }
     }
-    bool is_told = tells_words(seg->loose, seg->loose_any, seg->n_rooms / PL_WORD);
-    return n_loose == seg->n_loose && is_told ? 0 : 6;
+    return n_vacant == seg->n_vacant ? check_loose(seg) : 6;
 }

@@ -97,6 +97,20 @@ static bool has_private_pending(const pl_space *space, const pl_request *rq)
     return any;
 }
 
+/* Granules that are pinned only because others of their chunks are in use. A place may lie over
+ * them. */
+static size_t count_tied(const pl_space *space)
+{
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < space->n_segments && space->options.chunks == PL_CHUNKS_MIXED; i++) {
+        const pl_segment *seg = space->segments[i];
+        n += seg->n_vacant - seg->n_loose;
+        pl_lock_touch(1);
+    }
+    return n;
+}
+
 /* Would the request find no memory even if everything that pends were free? A place can share its
  * two outer granules with live blocks; a place of exactly n granules saves only one by that, since
  * it then lies in n + 1. If it still does not fit beside what is pinned, no wait helps. */
@@ -109,6 +123,7 @@ static bool is_hopeless(const pl_space *space, const pl_request *rq)
 
     return whole > cap ||
            (shared_bytes(space, rq) == 0 && space->n_pinned + whole > cap + n_saved &&
+            space->n_pinned - count_tied(space) + whole > cap + n_saved &&
             !has_private_pending(space, rq) && space->n_disowned == 0);
 }
 
@@ -166,11 +181,26 @@ static bool wait_for_flights(trial *t)
     return true;
 }
 
+/* In a capture. */
 static bool may_gather(const trial *t)
 {
     const pl_request *rq = t->rq;
 
     return rq->is_capturing && rq->pool != NULL && rq->tried.n_gathered < MOST_GATHERED;
+}
+
+/* Outside captures, where chunks that may be taken can be too large for any place. */
+static bool may_gather_large(const trial *t)
+{
+    const pl_request *rq = t->rq;
+
+    return !rq->is_capturing && t->space->options.chunks == PL_CHUNKS_MIXED &&
+           rq->tried.n_gathered < MOST_GATHERED && !is_hopeless(t->space, rq);
+}
+
+static bool may_gather_at_once(const trial *t)
+{
+    return may_gather_large(t) && t->rq->tried.n_gathered == 0;
 }
 
 /* The first time without a wait, the second time after one. */
@@ -345,6 +375,8 @@ static const remedy REMEDIES[] = {
     /* Let the stream wait on the GPU for another one. Each lane until it yields nothing, then not
      * again in this turn: what it has yielded pends on the request's own lane from then on. */
     { STAGE_PENDING, may_order, order_next },
+    /* Unmap settled memory in chunks that fit nowhere. Once, without a wait. */
+    { STAGE_PENDING, may_gather_at_once, gather },
     /* Let the host wait for one stream's newest tick; with wait_ms 0 it only looks. Each lane once
      * in a turn: its stream may go on freeing and recording for ever. */
     { STAGE_PENDING, may_wait_next, wait_next },
@@ -355,6 +387,8 @@ static const remedy REMEDIES[] = {
     /* Ask a driver that refused memory before the request began: other users of the device may have
      * released some since. Once: the next refusal is the request's own. */
     { STAGE_LAST, may_ask_driver, ask_driver },
+    /* Unmap memory in chunks that fit nowhere. At most twice in all: at once, and after a wait. */
+    { STAGE_LAST, may_gather_large, gather },
     /* Unmap stale addresses: without them a gap may be long enough, or a place may need a granule
      * less. Once: that unmaps what is stale now, but others may go on taking for ever. */
     { STAGE_LAST, may_clear_stale, clear_stale },

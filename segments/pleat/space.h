@@ -10,7 +10,9 @@
  *   range         a reserved span of addresses
  *   segment       a range that is cut into blocks
  *   granule       the smallest mappable piece of a segment
- *   chunk         the physical memory of one granule; one handle of the driver
+ *   chunk         the physical memory of a granule, or of 2^k of them side by side; one handle of
+ *                 the driver, mapped as a whole
+ *   order         of a chunk: that k
  *   resident      backed by a chunk; holes and stale blocks are not
  *   idle          a chunk that is mapped nowhere
  *   block         a piece of a segment, in one of the states of block.h
@@ -23,7 +25,8 @@
  *   piece         one block of a run
  *   gap           a longest sequence of neighbouring holes and free blocks that a lane may use
  *   place         the addresses in a gap where a request could go
- *   loose         a resident granule under free blocks only: its chunk can be taken
+ *   vacant        a resident granule under free blocks only
+ *   loose         a granule of a chunk whose granules are all vacant: the chunk can be taken
  *   pinned        a resident granule that is not loose, or a granule reserved by a flight
  *   take          to move a chunk from under free blocks to a place that needs it
  *   stale         a block whose chunks were taken: still mapped, no longer resident
@@ -47,7 +50,7 @@
  *                 or a capture whose graph must be gone
  *   wish          a lane's note that a tick is wanted: the next call that names the stream records
  *                 one
- *   order         to make a stream wait on the GPU for a tick of another one
+ *   to order      to make a stream wait on the GPU for a tick of another one
  *   handover      giving pending memory to another stream by an order
  *   adopt         to make memory of other lanes pend on the own one, behind such an order
  *   gone          a stream that was destroyed, and its lane
@@ -142,6 +145,12 @@ typedef struct pl_capturer {
     uint64_t missed_ms;          /* since when it is known to be in no such call; 0 = not known */
 } pl_capturer;
 
+/* Chunks of one order that are mapped nowhere; there is room for all that the device can have. */
+typedef struct pl_idle {
+    pl_chunk *chunks;
+    size_t n;
+} pl_idle;
+
 /* I1  the live map holds exactly the live blocks, by base
  * I2  when nothing is in flight, n_creating == 0 and n_chunks == n_idle + n_loose + n_pinned
  * I3  n_loose is the sum over the segments; n_pinned counts the granules with a chunk that are not
@@ -205,10 +214,10 @@ typedef struct pl_space {
     pl_capturer capturers[PL_MOST_CAPTURERS];
     unsigned n_capturers;
 
-    pl_chunk *idle; /* a stack with room for every chunk that the device can have */
-    size_t n_idle;
+    pl_idle idle[PL_N_ORDERS];
+    size_t n_idle; /* granules of these */
 
-    size_t n_chunks;   /* held from the driver: mapped, idle or in flight */
+    size_t n_chunks;   /* granules held from the driver: mapped, idle or in flight */
     size_t n_creating; /* being created */
     size_t n_pinned;   /* resident granules that are not loose, and those that flights reserved */
     size_t n_flying;   /* of these, pinned by nothing but requests in flight */
@@ -332,11 +341,22 @@ void pl_space_land(pl_space *space, pl_flying *flying);
 /* Wait until the flights under way now have landed; others may take off meanwhile. The caller has
  * none of its own. */
 void pl_space_wait_for_flights(pl_space *space);
-/* Keep a chunk that is mapped nowhere. */
-static inline void pl_space_push_idle(pl_space *space, pl_chunk chunk)
+/* The chunk is mapped nowhere any more, or not yet. */
+static inline void pl_space_push_idle(pl_space *space, pl_chunk chunk, unsigned order)
 {
-    pl_assert(space->n_idle < space->total_chunks);
-    space->idle[space->n_idle++] = chunk;
+    pl_idle *idle = &space->idle[order];
+
+    pl_assert(idle->n < space->total_chunks >> order);
+    idle->chunks[idle->n++] = chunk;
+    space->n_idle += (size_t)1 << order;
+}
+/* There is one of this order. */
+static inline pl_chunk pl_space_pop_idle(pl_space *space, unsigned order)
+{
+    pl_idle *idle = &space->idle[order];
+
+    space->n_idle -= (size_t)1 << order;
+    return idle->chunks[--idle->n];
 }
 /* Drop the lock for a moment, so that others can have it. */
 void pl_space_breathe(pl_space *space);

@@ -121,29 +121,59 @@ static pleat_status quiesce(pl_space *space, uint32_t wait_ms)
     return PLEAT_EPENDING;
 }
 
-/* Release n chunks without the lock; those that the driver refuses to release become idle. */
-static pleat_status release(pl_space *space, const pl_chunk *chunks, size_t n, size_t *n_released)
+/* Chunks that are mapped nowhere, in nobody else's hands. */
+typedef struct pile {
+    pl_chunk chunks[BATCH];
+    uint8_t orders[BATCH];
+    size_t n;
+    size_t n_granules; /* of them */
+} pile;
+
+static void put_on(pile *p, pl_chunk chunk, unsigned order)
 {
-    pl_chunk refused[BATCH];
-    size_t n_refused = 0;
+    p->chunks[p->n] = chunk;
+    p->orders[p->n++] = (uint8_t)order;
+    p->n_granules += (size_t)1 << order;
+}
+
+static void make_idle(pl_space *space, const pile *p)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        pl_space_push_idle(space, p->chunks[i], p->orders[i]);
+    }
+}
+
+/* Release them without the lock; those that the driver refuses to take stay ours, idle. */
+static pleat_status release(pl_space *space, const pile *p, size_t *n_released)
+{
+    pile refused = { .n = 0 };
     pleat_status st = PLEAT_OK;
 
     pl_lock_release(&space->lock);
-    for (size_t i = 0; i < n; i++) {
-        pleat_status failed = pl_chunk_release(space->dev, chunks[i]);
+    for (size_t i = 0; i < p->n; i++) {
+        pleat_status failed = pl_chunk_release_sized(space->dev, p->chunks[i],
+                                                     space->granule_bytes << p->orders[i]);
         if (failed != PLEAT_OK) {
-            refused[n_refused++] = chunks[i];
+            put_on(&refused, p->chunks[i], p->orders[i]);
             st = failed;
         }
     }
     pl_lock_acquire(&space->lock);
-    for (size_t i = 0; i < n_refused; i++) {
-        pl_space_push_idle(space, refused[i]);
-    }
-    space->n_chunks -= n - n_refused;
+    make_idle(space, &refused);
+    space->n_chunks -= p->n_granules - refused.n_granules;
     space->full_at = SIZE_MAX;
-    *n_released += n - n_refused;
+    *n_released += p->n_granules - refused.n_granules;
     return st;
+}
+
+/* Idle chunks of n granules in all, the smallest first; the last one may have more. */
+static void pop_idle(pl_space *space, size_t n, pile *p)
+{
+    for (unsigned order = 0; order < PL_N_ORDERS; order++) {
+        while (space->idle[order].n > 0 && p->n < BATCH && p->n_granules < n) {
+            put_on(p, pl_space_pop_idle(space, order), order);
+        }
+    }
 }
 
 static pleat_status release_idle(pl_space *space, size_t keep, size_t *n_released)
@@ -151,29 +181,44 @@ static pleat_status release_idle(pl_space *space, size_t keep, size_t *n_release
     pleat_status st = PLEAT_OK;
 
     while (st == PLEAT_OK && space->n_idle > 0 && space->n_chunks > keep) {
-        pl_chunk chunks[BATCH];
-        size_t n = space->n_chunks - keep;
-        n = n < space->n_idle ? n : space->n_idle;
-        n = n < BATCH ? n : BATCH;
-        for (size_t i = 0; i < n; i++) {
-            chunks[i] = space->idle[--space->n_idle];
-        }
-        st = release(space, chunks, n, n_released);
+        pile p = { .n = 0 };
+        pop_idle(space, space->n_chunks - keep, &p);
+        st = release(space, &p, n_released);
     }
     return st;
 }
 
-/* The granule where b ends, but at least the one behind g. */
+/* The first chunk behind b, or behind g if it ends there. */
 static size_t behind(const pl_segment *seg, const pl_block *b, size_t g)
 {
     size_t end = pl_segment_granule(seg, pl_block_end(b));
+    size_t next = pl_segment_chunk_to(seg, g);
 
-    return end > g ? end : g + 1;
+    if (end <= next) {
+        return next;
+    }
+    return pl_segment_chunk_from(seg, end) == end ? end : pl_segment_chunk_to(seg, end);
 }
 
-/* Find the first loose granules of the segment, from *g on, in a free block that is over: sets *g,
- * and *n to their number if that is less. Returns the block, or NULL if there is none. May drop the
- * lock on the way. */
+/* Of the `whole` granules from g on, which begins a chunk, those of whole chunks that hold n of
+ * them, or as many as BATCH chunks have. */
+static size_t whole_chunks(const pl_segment *seg, size_t g, size_t whole, size_t n)
+{
+    size_t from = g;
+
+    for (size_t i = 0; i < BATCH && g - from < n; i++) {
+        size_t to = pl_segment_chunk_to(seg, g);
+        if (to > from + whole) {
+            break;
+        }
+        g = to;
+    }
+    return g - from;
+}
+
+/* The first loose granules of the segment, from *g on, whose free block is over: those of chunks
+ * that are wholly in that one block and have n in all, but of not too many chunks. NULL: none. May
+ * drop the lock on its way there. */
 static pl_block *next_quiet(pl_space *space, pl_segment *seg, size_t *g, size_t *n)
 {
     size_t n_looks = 0;
@@ -185,8 +230,9 @@ static pl_block *next_quiet(pl_space *space, pl_segment *seg, size_t *g, size_t 
         if (seg->is_private || seg->is_opening) { /* what a pool has used need not be loose */
             whole = pl_segment_loose_run(seg, *g, whole);
         }
+        whole = whole_chunks(seg, *g, whole, *n);
         if (whole > 0 && pl_settle_is_over(space, b)) {
-            *n = whole < *n ? whole : *n;
+            *n = whole;
             return b;
         }
         *g = pl_segment_next_loose(seg, behind(seg, b, *g));
@@ -197,14 +243,14 @@ static pl_block *next_quiet(pl_space *space, pl_segment *seg, size_t *g, size_t 
     return NULL;
 }
 
-/* Unmap granules [g, g + n) of b and hand their chunks to the caller. */
-static pleat_status unmap_run(pl_space *space, pl_block *b, size_t g, size_t n, pl_chunk *chunks)
+/* Unmap granules [g, g + n) of b, whole chunks; these are the caller's. */
+static pleat_status unmap_run(pl_space *space, pl_block *b, size_t g, size_t n, pile *p)
 {
     pl_segment *seg = b->segment;
 
     b = pl_carve_out(space, b, pl_segment_address(seg, g), pl_segment_address(seg, g + n));
-    for (size_t i = 0; i < n; i++) {
-        chunks[i] = seg->chunks[g + i];
+    for (size_t i = g; i < g + n; i = pl_segment_chunk_to(seg, i)) {
+        put_on(p, seg->chunks[i], seg->orders[i]);
     }
     pl_lock_release(&space->lock);
     pleat_status st = pl_mapping_unmap(space->dev, b->base, b->bytes);
@@ -213,9 +259,7 @@ static pleat_status unmap_run(pl_space *space, pl_block *b, size_t g, size_t n, 
         pl_carve_restore(space, b); /* it is still mapped */
         return st;
     }
-    for (size_t i = 0; i < n; i++) {
-        seg->chunks[g + i] = 0;
-    }
+    pl_segment_clear_chunks(seg, g, g + n);
     pl_private_count(seg, 0, b->bytes);
     seg->n_resident -= n;
     pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, b->base, b->bytes);
@@ -225,33 +269,32 @@ static pleat_status unmap_run(pl_space *space, pl_block *b, size_t g, size_t n, 
 
 /* Why memory is unmapped: to release chunks until `keep` are left, or to have `keep` idle ones. */
 typedef struct goal {
-    bool is_idle;
-    size_t keep;
+    bool is_idle; /* those of one granule; large ones are released, so that others can be created */
+    size_t keep;  /* is_idle: granules to be had */
     size_t n_so_far; /* released */
 } goal;
 
 static size_t missing(const pl_space *space, const goal *to)
 {
     if (to->is_idle) {
-        return to->keep > space->n_idle ? to->keep - space->n_idle : 0;
+        size_t n = space->idle[0].n + to->n_so_far;
+        return to->keep > n ? to->keep - n : 0;
     }
     return space->n_chunks > to->keep ? space->n_chunks - to->keep : 0;
 }
 
 static pleat_status empty_run(pl_space *space, pl_block *b, size_t g, size_t n, goal *to)
 {
-    pl_chunk chunks[BATCH];
-    pleat_status st = unmap_run(space, b, g, n, chunks);
+    pile p = { .n = 0 };
+    pleat_status st = unmap_run(space, b, g, n, &p);
 
     if (st != PLEAT_OK) {
         return st;
     }
-    if (!to->is_idle) {
-        return release(space, chunks, n, &to->n_so_far);
+    if (!to->is_idle || p.n_granules > p.n) {
+        return release(space, &p, &to->n_so_far);
     }
-    for (size_t i = 0; i < n; i++) {
-        pl_space_push_idle(space, chunks[i]);
-    }
+    make_idle(space, &p);
     return PLEAT_OK;
 }
 
@@ -261,7 +304,6 @@ static pleat_status empty_segment(pl_space *space, pl_segment *seg, goal *to)
 
     while (missing(space, to) > 0) {
         size_t n = missing(space, to);
-        n = n < BATCH ? n : BATCH;
         pl_block *b = next_quiet(space, seg, &g, &n);
         if (b == NULL) {
             return PLEAT_OK;
@@ -316,6 +358,9 @@ void pl_trim_gather(pl_space *space, size_t n_chunks, uint32_t wait_ms)
     (void)quiesce(space, wait_ms);
     pl_flying flying;
     pl_space_take_off(space, &flying);
+    if (space->n_idle > space->idle[0].n) {
+        st = release_idle(space, 0, &to.n_so_far);
+    }
     pl_pace pace;
     pl_pace_begin(space, &pace, false);
     for (uint32_t i = 0; i < space->n_segments && st == PLEAT_OK; i++) {

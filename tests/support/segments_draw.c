@@ -1,6 +1,7 @@
 /* segments_draw.c - see segments_draw.h. */
 #include "tests/support/segments_draw.h"
 #include "segments/pleat/options.h"
+#include "tests/support/own.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,6 +66,13 @@ void draw_scarce(drawn *d, random_source *r, uint64_t peak_bytes)
     d->conf.capacity_bytes = bytes + d->conf.other_bytes;
 }
 
+void draw_mixed(drawn *d, random_source *r)
+{
+    static const unsigned shares[] = { 1, 1, 2, 8, 64 };
+    SET_OWN(pleat, &d->conf.options, chunks, PL_CHUNKS_MIXED);
+    SET_OWN(pleat, &d->conf.options, chunk_share, shares[random_below(r, 5)]);
+}
+
 draw_seeds draw_seeds_of(uint64_t n)
 {
     const char *one = getenv("PLEAT_MODEL_SEED");
@@ -89,6 +97,8 @@ void totals_add(totals *t, const player *p)
     t->counts.n_pending += p->counts.n_pending;
     t->counts.n_stale += p->counts.n_stale;
     t->counts.n_without_addresses += p->counts.n_without_addresses;
+    t->n_granules += pl_device_counted(p->dev).bytes_created / p->conf.granule_bytes;
+    t->n_creates += p->sim.n_calls("cuMemCreate");
 }
 
 void totals_say(const totals *t, const char *what)

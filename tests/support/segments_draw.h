@@ -27,6 +27,9 @@ void draw_ample(drawn *d);
  * device's size, someone else sometimes holds a part of it. */
 void draw_scarce(drawn *d, random_source *r, uint64_t peak_bytes);
 
+/* Lets chunks have several granules. The model knows nothing of them and judges no refusal. */
+void draw_mixed(drawn *d, random_source *r);
+
 /* The seeds to play: 1 to n, to PLEAT_MODEL_SEEDS, or PLEAT_MODEL_SEED alone. */
 typedef struct draw_seeds {
     uint64_t next;
@@ -40,6 +43,8 @@ bool draw_next_seed(draw_seeds *seeds, uint64_t *seed);
 typedef struct totals {
     player_counts counts;
     unsigned n_seeds;
+    uint64_t n_granules; /* created */
+    uint64_t n_creates;  /* calls: at most one for each, more only where some fail */
 } totals;
 
 void totals_add(totals *t, const player *p);

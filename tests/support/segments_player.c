@@ -341,7 +341,9 @@ static pleat_status refused(player *p, pleat_status st, size_t bytes, unsigned s
         blame(p, "%zu bytes on stream %u refused: status %d", bytes, stream, (int)st);
         return st;
     case PLAYER_COUNTS:
+        player_gate_lock(&p->gate);
         p->counts.n_refused++;
+        player_gate_unlock(&p->gate);
         return st;
     }
     return st;
@@ -503,6 +505,12 @@ void play_trim(player *p, uint64_t keep_bytes, bool wait)
     player_gate_leave(&p->gate);
 }
 
+/* Granules of chunks that are partly in use count as pinned, too. */
+static bool has_large_chunks(const player *p)
+{
+    return pl_pleat_own(&p->conf.options).chunks == PL_CHUNKS_MIXED;
+}
+
 void play_limit(player *p, uint64_t bytes)
 {
     if (p->captured != 0 || !begin(p)) {
@@ -516,7 +524,8 @@ void play_limit(player *p, uint64_t bytes)
         p->limit_bytes = bytes;
     }
     bool is_impatient = p->conf.options.wait_ms == 0 && st == PLEAT_EPENDING;
-    if (st != (fits ? PLEAT_OK : PLEAT_ENOMEM_DEVICE) && !is_impatient) {
+    bool is_tied = has_large_chunks(p) && st == PLEAT_ENOMEM_DEVICE;
+    if (st != (fits ? PLEAT_OK : PLEAT_ENOMEM_DEVICE) && !is_impatient && !is_tied) {
         blame(p, "limit of %llu with %zu granules live or kept: status %d",
               (unsigned long long)bytes, n_live, (int)st);
     }
@@ -608,7 +617,7 @@ void play_check(player *p)
     size_t n_live = live_granules(p, false);
     size_t most = player_most_granules(p);
     size_t n_held = live_granules(p, true) - n_live;
-    if (s.pinned_granules != n_held) {
+    if (s.pinned_granules < n_held || (s.pinned_granules > n_held && !has_large_chunks(p))) {
         blame(p, "%llu pinned granules of %zu", (unsigned long long)s.pinned_granules, n_held);
     }
     if (s.live_granules != n_live ||

@@ -123,6 +123,17 @@ uint64_t pleat_trim(uint64_t keep_bytes, bool wait)
     return released;
 }
 
+pleat_stats pleat_counted_mixed(void)
+{
+    pleat_stats s;
+    pleat.a->ops->stats(pleat.a, &s);
+    ck_assert_uint_eq(s.allocated_bytes[PLEAT_POOL_ALL].current + s.free_bytes + s.pending_bytes +
+                          s.idle_bytes,
+                      s.resident_bytes);
+    ck_assert_uint_eq(s.resident_bytes, vmm_sim_counted(&pleat.sim).physical_bytes);
+    return s;
+}
+
 pleat_stats pleat_counted(void)
 {
     pleat_stats s;

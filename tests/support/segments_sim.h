@@ -46,6 +46,8 @@ pleat_status pleat_refused(size_t bytes, unsigned stream);
 
 pleat_block_info pleat_info(pleat_devptr ptr);
 pleat_stats pleat_counted(void); /* asserts that the bytes add up */
+/* The same where chunks may have several granules: those that are pinned may hold free bytes. */
+pleat_stats pleat_counted_mixed(void);
 void pleat_assert_sound(void);
 
 /* Declares work: a write to [ptr, ptr + bytes). With a large depth it finishes only when it is

@@ -1,0 +1,10 @@
+/* sizing.h - how large new chunks are. */
+#ifndef PLEAT_SEGMENTS_SIZING_H
+#define PLEAT_SEGMENTS_SIZING_H
+
+#include "segments/pleat/space.h"
+
+/* The largest order of new chunks, where at most `cap` granules may be held. */
+unsigned pl_sizing_order(const pl_space *space, size_t cap);
+
+#endif
