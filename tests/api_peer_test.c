@@ -82,8 +82,7 @@ START_TEST(every_live_byte_is_reachable_however_often_its_memory_moved)
 }
 END_TEST
 
-/* ---- streams of peers
- * ------------------------------------------------------------------------- */
+/* ---- streams of peers ------------------------------------------------------------------------ */
 
 /* Work on a stream of device 1. */
 static void work(void *stream, pleat_devptr ptr, size_t bytes)

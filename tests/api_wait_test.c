@@ -28,8 +28,7 @@ enum {
 #define ENDLESS "capacity:64M,depth:1048576,waits:refuse"
 #define CONF "wait_ms:200"
 
-/* ---- the clock
- * -------------------------------------------------------------------------------- */
+/* ---- the clock ------------------------------------------------------------------------------- */
 
 static _Atomic bool is_real = true;
 static _Atomic uint64_t made_up_ns = UINT64_C(1000000000);

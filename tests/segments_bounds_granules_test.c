@@ -172,8 +172,7 @@ START_TEST(very_many_gaps_are_searched_in_vain)
 }
 END_TEST
 
-/* ---- other threads meanwhile
- * ------------------------------------------------------------------- */
+/* ---- other threads meanwhile ----------------------------------------------------------------- */
 
 static size_t n_breaths;      /* breaths since the others came */
 static bool has_others;       /* the others take a granule and free it two breaths later */

@@ -182,7 +182,8 @@ static pleat_status load(pl_driver *drv, pl_driver_kind kind, const char *sim_co
         note_not_opened(is_sim);
         return PLEAT_ENODRIVER;
     }
-    pleat_status st = resolve(drv, is_sim ? SIM_OBJECT : CUDA_OBJECT);
+    const char *given = is_sim ? given_sim_object() : NULL;
+    pleat_status st = resolve(drv, given != NULL ? given : is_sim ? SIM_OBJECT : CUDA_OBJECT);
     resolve_synchronize(drv);
     drv->is_simulator = pl_driver_symbol(drv, "pleat_sim_reset") != NULL;
     if (st == PLEAT_OK && is_sim) {

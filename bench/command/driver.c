@@ -70,9 +70,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_DRIVER_MEMORY:
         if (!bench_memory_parse(arg, &c->options.memory)) {
-            argp_error(state,
-                       "--memory: '%s' is not a size (512M, 1.5GiB), a ratio (1.02x) or unlimited",
-                       arg);
+            char why[256];
+            argp_error(state, "--memory: %s", bench_memory_refusal(arg, why, sizeof why));
         }
         return 0;
     case ARGP_KEY_ARGS:
@@ -269,6 +268,7 @@ int bench_command_driver(int argc, char **argv)
     c.options.target.driver = PL_DRIVER_SIM;
     c.options.target.has_driver = true;
     c.options.target.sim_default = "costs:driver580";
+    c.options.target.has_own_allocators = true;
     if (!bench_parse(&driver_argp, argc, argv, &c) || !make_setups(&c)) {
         return BENCH_EXIT_USAGE;
     }

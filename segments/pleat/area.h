@@ -25,7 +25,7 @@ typedef struct pl_area {
     unsigned n_lanes;        /* lanes whose requests look here first */
     uint32_t lane;           /* private or released areas: the plain lane of `stream` */
     uint32_t n_runs;         /* room of `runs` */
-    pl_index **runs;         /* by lane; NULL = none yet; those beyond 0 in private pools only */
+    pl_index **runs;         /* by lane; NULL = none yet; beyond 0 in (once) private pools only */
     pl_block_queue holes;    /* in no order */
     size_t n_used;           /* blocks that are live, shared or kept */
 } pl_area;

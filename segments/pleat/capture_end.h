@@ -1,7 +1,8 @@
 /* capture_end.h - which blocks go on when a capture ends, and when its graph is gone.
  *
- * First the capture ends: a stream of it is seen elsewhere, or the graph is gone. The graph is gone
- * when the driver says so, or its owner (capture_owner.h). Guarded by the device lock. */
+ * First the capture ends: a stream of it is seen elsewhere, all its streams or its graph are gone,
+ * the route of its pool ends, or its owner says so. The graph is gone when the driver says so, or
+ * its owner (capture_owner.h). Guarded by the device lock. */
 #ifndef PLEAT_SEGMENTS_CAPTURE_END_H
 #define PLEAT_SEGMENTS_CAPTURE_END_H
 

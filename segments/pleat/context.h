@@ -2,7 +2,7 @@
  *
  * Memory waits for it if no tick of a stream can cover that memory any more. Recording it breaks
  * captures, so it is recorded only while none is known, at a moment when none can just have begun
- * (capturers.h). Where the driver has no such event the host synchronises instead.
+ * (capturers.h). Where the driver has no such event, a caller that may wait synchronises instead.
  *
  * Every function here is called with the space's lock held and may drop it while it talks to the
  * driver; state seen before the call may be stale after it. */

@@ -51,8 +51,8 @@ typedef struct pl_lane_link {
  * I4  the last use of each block in `shared_pending` is a demand on this lane; ticks of these uses
  *     do not fall along the queue
  * I5  n_live counts the live blocks of the lane; n_refs counts everything else that has its number,
- *     except free blocks: uses, stale, shared and kept blocks, private pools' areas, calls under
- *     way, and the stream's second lane, whose blocks may move to this one
+ *     except free blocks: uses, stale, shared and kept blocks, private and released areas, calls
+ *     under way, and the stream's second lane, whose blocks may move to this one
  * I6  the lane is linked as busy if and only if one of its queues is not empty, as ticking if and
  *     only if it has ticks                                                                     */
 typedef struct pl_lane {
@@ -100,8 +100,8 @@ typedef struct pl_lane {
     size_t n_seen_refs;
 } pl_lane;
 
-/* A list of lanes. A look moves the lanes that it sees to the end, so that bounded looks, one after
- * the other, see all lanes. */
+/* A list of lanes. Looks that settle, poll or wish move the lanes that they see to the end, so that
+ * bounded looks, one after the other, see all lanes. */
 typedef struct pl_lane_ring {
     pl_lane *first;
     pl_lane *last;

@@ -1,8 +1,9 @@
 /* ops.c - the pleat allocator: allocate, free, and what users may ask of one device.
  *
  * An allocation gets the best resident fit; without one, the allocator grows (fit.h). A freed block
- * becomes free memory that pends on its stream (run.c); the only driver call is a tick now and
- * then. Guarded by the space's lock, rank 20. */
+ * becomes free memory that pends on its stream (run.c). Beside the question whether the stream is
+ * captured, the only driver calls of a free are a tick now and then, and queries of ticks. Guarded
+ * by the space's lock, rank 20. */
 #include "segments/pleat/ops.h"
 
 #include "segments/pleat/capture_owner.h"

@@ -17,7 +17,7 @@ static const pl_option rows[] = {
     { "capture", PL_OPTION_WORD, AT(capture), .words = capture_words,
       .help = "how pleat learns that a stream is being captured" },
     { "chunks", PL_OPTION_WORD, AT(chunks), .words = chunk_words,
-      .help = "granule: every chunk is one granule" },
+      .help = "mixed: large chunks while memory is plentiful" },
     { "chunk_share", PL_OPTION_NUMBER, AT(chunk_share), .initial = 64, .least = 1, .most = 1000000,
       .help = "largest chunk: this part of what is held" },
     { "small_kib", PL_OPTION_NUMBER, AT(small_bytes), .initial = 128, .most = 1024, .scale = 1024,

@@ -19,11 +19,11 @@
  * its graphs, that tick is asked for at once. A draining pool's memory stays as it was, but is told
  * as the default pool's. After that its areas become the default pool's: they go to space.released,
  * where requests look when memory is short, and their segments open: granules under free blocks
- * become loose, some at a time, and can be taken. A later pool is given such an area if nothing is
- * live or in flight there and none of its segments is opening: so neither addresses nor areas add
- * up, and memory that is still resident there serves again without a driver call. The area's
- * settled granules stay loose, so anyone may take them, until a block of the new pool touches
- * them. */
+ * become loose, some at a time, and can be taken. A later pool is given such an area if none of its
+ * blocks is live, shared, kept or in flight, they are not very many, and none of its segments is
+ * opening: so neither addresses nor areas add up, and memory that is still resident there serves
+ * again without a driver call. The area's settled granules stay loose, so anyone may take them,
+ * until a block of the new pool touches them. */
 #ifndef PLEAT_SEGMENTS_PRIVATE_H
 #define PLEAT_SEGMENTS_PRIVATE_H
 
@@ -40,7 +40,7 @@ struct pl_private {
     pleat_stat reserved;       /* bytes */
     uint64_t over_tick;        /* draining: it is drained when the context has passed this stamp */
     struct pl_capture *graphs; /* captures of its requests whose graphs may live */
-    size_t n_graphs;           /* those that the driver watches: at 0 it is drained, too, */
+    size_t n_graphs;           /* captures in it: at 0 it is drained, too, */
     bool is_unwatched;         /* unless there was a graph that the driver does not watch */
     bool is_draining;          /* released; its memory is told as the default pool's */
 };

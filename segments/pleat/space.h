@@ -9,11 +9,11 @@
  * Addresses and memory
  *   range         a reserved span of addresses
  *   segment       a range that is cut into blocks
- *   granule       the smallest mappable piece of a segment
+ *   granule       the unit in which a segment is mapped (the device's chunk size)
  *   chunk         the physical memory of a granule, or of 2^k of them side by side; one handle of
  *                 the driver, mapped as a whole
  *   order         of a chunk: that k
- *   resident      backed by a chunk; holes and stale blocks are not
+ *   resident      backed by a chunk; holes, stale and poisoned blocks are not
  *   idle          a chunk that is mapped nowhere
  *   block         a piece of a segment, in one of the states of block.h
  *   live          allocated and not yet freed
@@ -71,7 +71,8 @@
  *   token         the right to one device operation, earned by events (budget.h)
  *   turn          one round of a request through the lanes that it can order after or wait for
  *   remedy        what is tried for a request that finds no place, before it is refused
- *   hold          the time from taking the lock to dropping it; its length is bounded
+ *   hold          the time from taking the lock to dropping it; bounded, except in an attempt after
+ *                 too many foiled ones (pl_pace)
  *   breathe       to drop the lock for a moment, so that others have it */
 #ifndef PLEAT_SEGMENTS_SPACE_H
 #define PLEAT_SEGMENTS_SPACE_H
@@ -186,7 +187,7 @@ typedef struct pl_space {
     pl_lane_ring ticking; /* lanes with recorded ticks */
     pl_lane_ring ripe;    /* lanes of which a tick has passed: they may have blocks to settle */
     uint64_t clock;       /* the newest stamp that a free may carry */
-    uint64_t n_turns;     /* turns begun so far: see pl_lane.tried_turn */
+    uint64_t n_turns;     /* the last number given to a turn: see pl_lane.tried_turn */
     uint64_t short_event; /* n_events when a request last needed pending memory; 0 = never */
     pl_context context;
     pl_area *areas[PL_N_CLASSES][PL_MOST_AREAS]; /* the default pool's; NULL = none yet */

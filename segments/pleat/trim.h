@@ -4,14 +4,14 @@
 
 #include "segments/pleat/space.h"
 
-/* Release free chunks, lowest address first, until at most keep_chunks are held. Waits for pending
- * memory at most wait_ms (of pl_deadline_left; 0 only looks). Called with the lock; drops it.
- * *n_released is written in any case.
- * PLEAT_OK; EPENDING; EDRIVER. */
+/* Release idle chunks, then free ones from the lowest address, until at most keep_chunks are held.
+ * Waits for pending memory at most wait_ms (of pl_deadline_left; 0 only looks). Called with the
+ * lock; drops it. *n_released is written in any case. PLEAT_OK; EPENDING; EDRIVER. */
 pleat_status pl_trim_to(pl_space *space, size_t keep_chunks, uint32_t wait_ms, size_t *n_released);
 
-/* Unmap settled memory, lowest address first, until n_chunks are idle: for a request that may not
- * take. Waits for fences at most wait_ms. Called with the lock; drops it. */
+/* Unmap settled memory, lowest address first, until n_chunks granules are idle in chunks of their
+ * own, or released with larger ones: for a request that may not take, or that finds only chunks too
+ * large. Waits for fences at most wait_ms. Called with the lock; drops it. */
 void pl_trim_gather(pl_space *space, size_t n_chunks, uint32_t wait_ms);
 
 /* Release all idle chunks. Called with the lock; drops it. PLEAT_OK; EDRIVER. */

@@ -61,7 +61,9 @@ static const char *read_line(char *line, sim_cost *costs)
         }
     }
     bool is_bounded = costs[entry].live_most > 0;
-    return (costs[entry].live > 0) != is_bounded ? "live and live_most stand together" : NULL;
+    return (costs[entry].live > 0) != is_bounded
+               ? "live and live_most: give both above 0, or neither"
+               : NULL;
 }
 
 /* Reads all lines of `text`, which it takes apart. */
@@ -122,7 +124,8 @@ bool sim_cost_load(const char *name, char *error, size_t n_error)
     }
     if (text == NULL) {
         snprintf(error, n_error,
-                 "simulator: bad value \"%s\" for key \"costs\": no built-in model and no file",
+                 "simulator: bad value \"%s\" for key \"costs\": neither a built-in model nor a "
+                 "file that can be read",
                  name);
         return false;
     }
