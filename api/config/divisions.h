@@ -2,8 +2,8 @@
  *
  * In an entry `size:divisions` the size is in MiB and a power of two; the entry holds for requests
  * from that size to below twice that size. A request is rounded up to a multiple of its power of
- * two divided by `divisions`; with 0 or 1, of 512 bytes only. The first entry holds for all smaller sizes
- * too, `>` for all above the last. Sizes between two entries that no entry names get 0. */
+ * two divided by `divisions`; with 0 or 1, of 512 bytes only. The first entry holds for all smaller
+ * sizes too, `>` for all above the last. Sizes between two entries that no entry names get 0. */
 #ifndef PLEAT_API_CONFIG_DIVISIONS_H
 #define PLEAT_API_CONFIG_DIVISIONS_H
 
