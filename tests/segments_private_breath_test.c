@@ -226,8 +226,8 @@ static void leave_two_areas(void)
     ck_assert_uint_eq(pleat_counted().free_bytes, 21 * GRANULE);
 }
 
-/* The others come at any breath, so also when the place in the first area was found, and the search
- * goes on in the second one. */
+/* The others come at one of the first eight breaths. At one of these the place in the first area
+ * was found, and the search goes on in the second one. */
 START_TEST(a_place_is_not_used_when_a_pool_has_got_its_area)
 {
     leave_two_areas();

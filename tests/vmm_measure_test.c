@@ -95,7 +95,8 @@ START_TEST(the_fitted_costs_give_the_simulators_own_back)
         double granules = (double)row->chunk_bytes * row->run_chunks / (double)(2 * MIB);
         double handles = is_run ? row->run_chunks : 1.0;
         assert_near(cost->per_call_us + cost->per_handle_us * handles +
-                        cost->per_granule_us * granules + cost->per_live_us * row->alive / 1e3,
+                        cost->per_granule_us * granules +
+                        cost->per_1000_alive_us * row->alive / 1e3,
                     row->mean_us);
         ck_assert_double_ge(cost->per_call_us, 0.0);
         ck_assert_double_ge(cost->per_handle_us, 0.0);
@@ -111,7 +112,7 @@ START_TEST(what_a_creation_costs_by_the_handles_alive_is_told_apart_from_its_byt
     open_with("capacity:16G,costs:a100");
     ck_assert_int_eq(pl_measure_run(dev, &unhurried, &report), PLEAT_OK);
     const pl_measure_cost *fresh = &report.costs[PL_MEASURE_CREATE_FRESH];
-    assert_near(fresh->per_live_us, 88);
+    assert_near(fresh->per_1000_alive_us, 88);
     assert_near(fresh->per_granule_us, 15);
     assert_near(fresh->per_call_us, 0);
     const pl_measure_row *first = find_row(PL_MEASURE_CREATE_FRESH, 2 * MIB, 1, false);
@@ -119,7 +120,7 @@ START_TEST(what_a_creation_costs_by_the_handles_alive_is_told_apart_from_its_byt
     assert_near(first->alive, (first->n_calls - 1) / 2.0);
     assert_near(next->alive, first->n_calls + (next->n_calls - 1) / 2.0);
     ck_assert_uint_gt(fresh->most_alive, (unsigned)next->alive);
-    assert_near(report.costs[PL_MEASURE_ACCESS].per_live_us, 0);
+    assert_near(report.costs[PL_MEASURE_ACCESS].per_1000_alive_us, 0);
     close_all();
 }
 END_TEST

@@ -32,8 +32,8 @@ typedef enum pl_driver_kind { PL_DRIVER_AUTO, PL_DRIVER_CUDA, PL_DRIVER_SIM } pl
  *  Params   sim_conf the configuration that the simulator is reset to. NULL leaves it as it is; if
  *           it was never configured, PLEAT_SIM configures it. Ignored for CUDA.
  *  Returns  PLEAT_OK; ENODRIVER (last error's detail names the object or symbol that is missing,
- *           and PLEAT_SIM_LIBRARY where it is the simulator); EDRIVER (initialisation fails);
- *           ENOMEM_HOST; ECONF (bad sim_conf: see the detail).
+ *           and PLEAT_SIM_LIBRARY where the simulator cannot be opened); EDRIVER (initialisation
+ *           fails); ENOMEM_HOST; ECONF (bad sim_conf: see the detail).
  *  Failure  nothing is left behind except, perhaps, the loaded object.
  *  Owner    the caller, until pl_driver_close. */
 pleat_status pl_driver_open(pl_driver_kind kind, const char *sim_conf, pl_driver **out);

@@ -202,6 +202,7 @@ static bool run_policy(driver_command *c, const bench_work *work, unsigned polic
     } else {
         print_row(work->name, policy, &f);
     }
+    bench_output_refusals(&record, policies[policy].name);
     return bench_record_is_clean(&record);
 }
 

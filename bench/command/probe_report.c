@@ -88,7 +88,8 @@ static void print_costs(const pl_measure_report *report)
         const pl_measure_cost *cost = &report->costs[i];
         if (cost->n_rows) {
             printf("  %-22s %12.3f %12.3f %12.3f %15.3f\n", pl_measure_op_name((pl_measure_op)i),
-                   cost->per_call_us, cost->per_handle_us, cost->per_granule_us, cost->per_live_us);
+                   cost->per_call_us, cost->per_handle_us, cost->per_granule_us,
+                   cost->per_1000_alive_us);
         }
     }
 }
@@ -139,8 +140,9 @@ static json_t *costs_object(const pl_measure_report *report)
             json_object_set_new(object, pl_measure_op_name((pl_measure_op)i),
                                 json_pack("{s:f, s:f, s:f, s:f, s:i}", "per_call_us",
                                           cost->per_call_us, "per_handle_us", cost->per_handle_us,
-                                          "per_granule_us", cost->per_granule_us, "per_live_us",
-                                          cost->per_live_us, "most_alive", cost->most_alive));
+                                          "per_granule_us", cost->per_granule_us,
+                                          "per_1000_alive_us", cost->per_1000_alive_us,
+                                          "most_alive", cost->most_alive));
         }
     }
     return object;
@@ -192,8 +194,8 @@ static void write_cost_line(FILE *file, pl_measure_op op, const pl_measure_cost 
 {
     fprintf(file, "%s call %.3f handle %.3f granule %.3f mib 0", pl_measure_op_symbol(op),
             cost->per_call_us, cost->per_handle_us, cost->per_granule_us);
-    if (cost->per_live_us >= 0.001 && cost->most_alive > 0) {
-        fprintf(file, " live %.3f live_most %u", cost->per_live_us, cost->most_alive);
+    if (cost->per_1000_alive_us >= 0.001 && cost->most_alive > 0) {
+        fprintf(file, " live %.3f live_most %u", cost->per_1000_alive_us, cost->most_alive);
     }
     putc('\n', file);
 }

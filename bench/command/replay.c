@@ -176,10 +176,7 @@ static int run_one(batch *b, const bench_work *work, const char *allocator)
         fprintf(stderr, "pleat: %s\n", b->failure.text);
         return BENCH_EXIT_FAILED;
     }
-    if (record.oom_count) {
-        fprintf(stderr, "pleat: %s, %s: %llu allocations failed; the first: %s\n", record.trace,
-                record.allocator, (unsigned long long)record.oom_count, record.first_failure);
-    }
+    bench_output_refusals(&record, record.allocator);
     if (b->dump.path && b->dump.taken) {
         fprintf(stderr, "pleat: %s: a snapshot %s\n", b->dump.path, b->dump.taken);
     } else if (b->dump.path) {

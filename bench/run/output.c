@@ -160,3 +160,15 @@ void bench_output_row(const bench_record *r)
     }
     fflush(stdout);
 }
+
+void bench_output_refusals(const bench_record *r, const char *who)
+{
+    if (r->oom_count > 0) {
+        fprintf(stderr, "pleat: %s, %s: %llu allocations failed; the first: %s\n", r->trace, who,
+                (unsigned long long)r->oom_count, r->first_failure);
+    }
+    if (r->hazards > 0) {
+        fprintf(stderr, "pleat: %s, %s: %llu hazards\n", r->trace, who,
+                (unsigned long long)r->hazards);
+    }
+}

@@ -22,6 +22,10 @@ enum { BENCH_OUTPUT_NAME = 24 }; /* characters of a work's name; longer ones are
 void bench_output_heading(bool is_fit);
 void bench_output_row(const bench_record *record);
 
+/* Print to stderr how many allocations failed and why the first did, and how many hazards there
+ * were; nothing if there were none. `who` is the allocator, or its policy. */
+void bench_output_refusals(const bench_record *record, const char *who);
+
 /* Resident bytes over live bytes, at their peaks. */
 double bench_output_ratio(const bench_record *record);
 /* Device operations per 1,000 events. */

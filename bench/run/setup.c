@@ -126,7 +126,9 @@ static bool look_at_gpu(bench_setup *setup, bench_failure *failure)
     pl_driver *drv;
     pleat_status st = pl_driver_open(setup->config.driver, sim_conf, &drv);
     if (st != PLEAT_OK) {
-        return say_driver_error(st == PLEAT_ECONF ? "--sim" : "cannot start", st, failure);
+        return say_driver_error(st == PLEAT_ECONF ? "the simulator (PLEAT_SIM, sim:[...] or --sim)"
+                                                  : "cannot start",
+                                st, failure);
     }
     pl_device *dev;
     st = pl_device_open(drv, 0, &setup->config.device, &dev);

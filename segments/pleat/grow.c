@@ -4,7 +4,8 @@
  * and requests in flight; P: granules kept for captures, and those without live bytes that other
  * private pools have touched; m: the least number of further granules that the request pins over
  * all places of its pool. With no other request in flight, "out of device memory" is returned only
- * if L + P + m > C.
+ * if L + P + m > C. It is exact where each chunk is one granule. With chunks:mixed the free
+ * granules of a chunk that is partly in use serve only places that lie over them.
  *
  * Why. Let the request be refused with PLEAT_ENOMEM_DEVICE. Then in its last attempt nobody else
  * was in flight (shortage.c waits for that first), no block pended on another stream (all were

@@ -152,7 +152,7 @@ static pl_measure_cost fit_rows(const fit_row *rows, unsigned n)
     return (pl_measure_cost){ .per_call_us = best.value[CALL],
                               .per_handle_us = best.value[HANDLE],
                               .per_granule_us = best.value[GRANULE],
-                              .per_live_us = best.value[LIVE],
+                              .per_1000_alive_us = best.value[LIVE],
                               .n_rows = n };
 }
 

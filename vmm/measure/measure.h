@@ -66,7 +66,7 @@ typedef struct pl_measure_cost {
     double per_call_us;
     double per_handle_us;
     double per_granule_us;
-    double per_live_us;
+    double per_1000_alive_us;
     unsigned most_alive;
     unsigned n_rows;
 } pl_measure_cost;

@@ -10,7 +10,7 @@
  *        + live * thousands of live handles, at most live_most handles
  * counting the handles, granules and MiB that the call creates, maps, grants, unmaps or frees, and
  * the handles of cuMemCreate that have memory on the device when the call is made. live_most is how
- * far the source measured, so live and live_most stand together.
+ * far the source measured; both are above 0, or neither is given.
  * Lines `gpu` and `source` are for people. An entry point without a line costs nothing. */
 #ifndef PLEAT_SIM_COST_H
 #define PLEAT_SIM_COST_H

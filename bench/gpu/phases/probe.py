@@ -19,7 +19,7 @@ def detail_of(probe):
         if cost:
             parts.append(f"{name} {cost['per_call_us']:.3g} + {cost['per_handle_us']:.3g} a handle"
                          f" + {cost['per_granule_us']:.3g} a granule"
-                         f" + {cost['per_live_us']:.3g} a thousand alive us")
+                         f" + {cost['per_1000_alive_us']:.3g} a thousand alive us")
     return "; ".join(parts)
 
 
