@@ -9,6 +9,7 @@
 
 #include "vmm/device.h"
 #include "vmm/driver.h"
+#include "vmm/meter.h"
 #include "vmm/stream.h"
 #include "vmm/thread_life.h"
 
@@ -160,6 +161,7 @@ struct pl_device {
     pl_fences fences;
     pl_malloc_table mallocs;
     pl_device_atomics n;
+    pl_meter meter;
 };
 
 static inline void pl_count_add(_Atomic uint64_t *counter, uint64_t by)

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "vmm/base/clock.h"
 #include "vmm/driver_state.h"
 
 #define CUDA_OBJECT "libcuda.so.1"
@@ -166,11 +167,14 @@ static pleat_status configure_sim(pl_driver *drv, const char *conf)
     return PLEAT_OK;
 }
 
-/* The one entry point that is not in the list. */
-static void resolve_synchronize(pl_driver *drv)
+/* The one entry point that is not in the list, and what only the simulator has. */
+static void resolve_others(pl_driver *drv)
 {
     void *address = pl_driver_symbol(drv, "cuCtxSynchronize");
     memcpy(&drv->ctx_synchronize, &address, sizeof(address));
+    drv->is_simulator = pl_driver_symbol(drv, "pleat_sim_reset") != NULL;
+    address = pl_driver_symbol(drv, "pleat_sim_cost_us");
+    memcpy(&drv->sim_cost_us, &address, sizeof(address));
 }
 
 static pleat_status load(pl_driver *drv, pl_driver_kind kind, const char *sim_conf)
@@ -184,8 +188,7 @@ static pleat_status load(pl_driver *drv, pl_driver_kind kind, const char *sim_co
     }
     const char *given = is_sim ? given_sim_object() : NULL;
     pleat_status st = resolve(drv, given != NULL ? given : is_sim ? SIM_OBJECT : CUDA_OBJECT);
-    resolve_synchronize(drv);
-    drv->is_simulator = pl_driver_symbol(drv, "pleat_sim_reset") != NULL;
+    resolve_others(drv);
     if (st == PLEAT_OK && is_sim) {
         st = configure_sim(drv, sim_conf);
     }
@@ -268,6 +271,11 @@ void pl_driver_close(pl_driver *drv)
 bool pl_driver_is_simulator(const pl_driver *drv)
 {
     return drv->is_simulator;
+}
+
+uint64_t pl_driver_now_ns(const pl_driver *drv)
+{
+    return drv->sim_cost_us != NULL ? (uint64_t)(drv->sim_cost_us() * 1e3) : pl_clock_ns();
 }
 
 pl_driver_kind pl_driver_kind_of(const pl_driver *drv)

@@ -31,6 +31,7 @@ struct pl_driver {
     bool is_simulator;                      /* const: however it was opened */
     void *object;                           /* const: from dlopen */
     cu_result (*ctx_synchronize)(void);     /* const: may be NULL */
+    double (*sim_cost_us)(void);            /* const: NULL unless it is the simulator */
     pl_host host;                           /* const after open */
     _Atomic bool is_timed;                  /* atomic */
     _Atomic uint64_t call_ns;               /* atomic */

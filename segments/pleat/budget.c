@@ -1,12 +1,14 @@
 /* budget.c - see budget.h. Guarded by the device lock. */
 #include "segments/pleat/budget.h"
 
-enum { MILLI = 1000, STAMP_LOG2 = 4, REST_EVENTS = 1000 };
+enum { NS_A_TOKEN = 1000, STAMP_LOG2 = 4, REST_EVENTS = 1000 };
+
+static const uint64_t NS_A_SECOND = 1000000000;
 
 void pl_budget_init(pl_budget *budget, unsigned refill, unsigned cap, unsigned order_interval)
 {
     *budget = (pl_budget){
-        .milli_tokens = (uint64_t)cap * MILLI,
+        .tokens_ns = (uint64_t)cap * NS_A_TOKEN,
         .refill = refill,
         .cap = cap,
         .order_interval = order_interval,
@@ -14,24 +16,40 @@ void pl_budget_init(pl_budget *budget, unsigned refill, unsigned cap, unsigned o
     };
 }
 
-uint64_t pl_budget_tokens(pl_budget *budget)
+/* What `refill` tokens a second are in ns_passed; at most the bucket's size, whatever that is. */
+static uint64_t earned_ns(const pl_budget *budget, uint64_t ns_passed)
 {
-    uint64_t most = (uint64_t)budget->cap * MILLI;
-    uint64_t earned = (budget->n_events - budget->refilled_at) * budget->refill;
+    uint64_t most = (uint64_t)budget->cap * NS_A_TOKEN;
+    double ns = (double)ns_passed * budget->refill * ((double)NS_A_TOKEN / (double)NS_A_SECOND);
 
-    budget->refilled_at = budget->n_events;
-    budget->milli_tokens += earned;
-    if (budget->milli_tokens > most) {
-        budget->milli_tokens = most;
-    }
-    return budget->milli_tokens / MILLI;
+    return ns < (double)most ? (uint64_t)ns : most;
 }
 
-void pl_budget_spend(pl_budget *budget, uint64_t n_tokens)
+uint64_t pl_budget_left_ns(pl_budget *budget, uint64_t now_ns)
 {
-    uint64_t milli = n_tokens * MILLI;
+    uint64_t most = (uint64_t)budget->cap * NS_A_TOKEN;
+    uint64_t earned = budget->refilled_ns == 0 ? 0 : earned_ns(budget, now_ns - budget->refilled_ns);
 
-    budget->milli_tokens -= milli < budget->milli_tokens ? milli : budget->milli_tokens;
+    if (earned > 0 || budget->refilled_ns == 0) { /* else the fraction is kept for later */
+        budget->refilled_ns = now_ns;
+    }
+    budget->tokens_ns = most - budget->tokens_ns < earned ? most : budget->tokens_ns + earned;
+    return budget->tokens_ns;
+}
+
+void pl_budget_spend_ns(pl_budget *budget, uint64_t ns)
+{
+    budget->tokens_ns -= ns < budget->tokens_ns ? ns : budget->tokens_ns;
+}
+
+bool pl_budget_is_steady(const pl_budget *budget)
+{
+    enum { TIMES = 4 };
+    uint64_t long_enough = budget->changed_at * TIMES;
+
+    long_enough = long_enough < PL_BUDGET_STEADY_MOST ? long_enough : PL_BUDGET_STEADY_MOST;
+    long_enough = long_enough > PL_BUDGET_STEADY_LEAST ? long_enough : PL_BUDGET_STEADY_LEAST;
+    return budget->n_events - budget->changed_at >= long_enough;
 }
 
 bool pl_budget_may_order(pl_budget *budget)

@@ -1,8 +1,13 @@
-/* budget.h - what a stream of events has earned: device operations and ordered waits.
+/* budget.h - what the program has earned: driver time for takes, and ordered waits.
  *
- * An event is an allocation or a free. The bucket of tokens (one token = one device operation)
- * starts full, so that a short program does not create memory for want of tokens. The bucket of
- * ordered waits starts full too; it holds PL_BUDGET_ORDERS and earns one in order_interval. */
+ * An event is an allocation or a free. One token is one microsecond of driver time that may be
+ * spent on taking memory instead of creating it: a share of the time that passes. The bucket of
+ * tokens starts full, so that a short program does not create memory for want of tokens. The bucket
+ * of ordered waits starts full too; it holds PL_BUDGET_ORDERS and earns one in order_interval.
+ *
+ * A program is steady when it has not needed clearly more memory than before for four times as long
+ * as it took to get there, at most PL_BUDGET_STEADY_MOST events. What such a program takes it would
+ * take again, in each of its iterations; what is created instead ends that for ever. */
 #ifndef PLEAT_SEGMENTS_BUDGET_H
 #define PLEAT_SEGMENTS_BUDGET_H
 
@@ -10,23 +15,34 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PL_BUDGET_ORDERS = 1 };
+enum {
+    PL_BUDGET_ORDERS = 1,
+    PL_BUDGET_STEADY_LEAST = 1 << 15,
+    PL_BUDGET_STEADY_MOST = 400000
+};
 
 typedef struct pl_budget {
     uint64_t n_events;
-    uint64_t milli_tokens;
-    uint64_t refilled_at;    /* n_events of the last refill */
+    uint64_t tokens_ns;
+    uint64_t refilled_ns;    /* the time of the last refill; 0 = none yet */
+    uint64_t changed_at;     /* n_events when the program last needed clearly more than ever */
     uint64_t order_credit;   /* in events: one ordered wait costs order_interval of them */
     uint64_t credited_at;    /* n_events of the last credit */
     uint64_t ordered_at;     /* n_events of the last ordered wait made instead of creating */
-    unsigned refill;         /* const: tokens per 1,000 events */
+    unsigned refill;         /* const: tokens per second */
     unsigned cap;            /* const: most tokens */
     unsigned order_interval; /* const: events per ordered wait */
 } pl_budget;
 
 void pl_budget_init(pl_budget *budget, unsigned refill, unsigned cap, unsigned order_interval);
-uint64_t pl_budget_tokens(pl_budget *budget);               /* whole tokens left, after a refill */
-void pl_budget_spend(pl_budget *budget, uint64_t n_tokens); /* down to zero, not below */
+/* Driver time left, in ns, after a refill. now_ns only goes forward. */
+uint64_t pl_budget_left_ns(pl_budget *budget, uint64_t now_ns);
+void pl_budget_spend_ns(pl_budget *budget, uint64_t ns); /* down to zero, not below */
+static inline void pl_budget_changed(pl_budget *budget)
+{
+    budget->changed_at = budget->n_events;
+}
+bool pl_budget_is_steady(const pl_budget *budget);
 bool pl_budget_may_order(pl_budget *budget);
 /* Was the last ordered wait long ago? Then one that saves much memory needs no credit. */
 bool pl_budget_is_rested(const pl_budget *budget);

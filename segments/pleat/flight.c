@@ -192,20 +192,24 @@ static void leave(pl_flight *f, unsigned order)
 }
 
 /* Of the n usable granules from g on, which begins a chunk, those of the chunks at their start that
- * find room in the place, and are wholly among them; but of some chunks only. */
-static size_t fitting_granules(pl_flight *f, const pl_segment *seg, size_t g, size_t n)
+ * find room in the place, and are wholly among them; but of some chunks only, at most *n_chunks, which
+ * becomes the number of these. */
+static size_t fitting_granules(pl_flight *f, const pl_segment *seg, size_t g, size_t n,
+                               size_t *n_chunks)
 {
     size_t n_have = f->n_have;
     size_t from = g;
     size_t end = g + n;
-    size_t n_looks = CHUNKS_AT_ONCE;
+    size_t n_looks = *n_chunks < CHUNKS_AT_ONCE ? *n_chunks : CHUNKS_AT_ONCE;
 
+    *n_chunks = 0;
     while (n_looks-- > 0 && g < end && pl_segment_chunk_to(seg, g) <= end &&
            has_room(f, seg->orders[g])) {
         use_room(f, seg->orders[g]);
         f->has_large = f->has_large || seg->orders[g] > 0;
         f->n_have += (size_t)1 << seg->orders[g];
         g = pl_segment_chunk_to(seg, g);
+        (*n_chunks)++;
         pl_lock_touch(1);
     }
     f->n_have = n_have; /* take_run counts them */
@@ -233,26 +237,31 @@ static void take_run(pl_space *space, pl_flight *f, pl_block *b, size_t g, size_
         at = stop;
         b = b->next;
     }
-    f->n_runs_taken++;
 }
 
-static pleat_status take_in_segment(pl_space *space, pl_flight *f, pl_segment *seg, size_t *n_runs)
+static pleat_status take_in_segment(pl_space *space, pl_flight *f, pl_segment *seg, size_t most)
 {
     size_t g = pl_segment_next_loose(seg, 0);
 
-    while (g != SIZE_MAX && *n_runs > 0 && pl_flight_missing(f) > 0) {
+    while (g != SIZE_MAX && f->n_taken < most && pl_flight_missing(f) > 0) {
         pleat_status st = pl_block_store_reserve(&space->store, 4);
         if (st != PLEAT_OK) {
             return st;
         }
         pl_block *b = pl_segment_find(seg, pl_segment_address(seg, g));
         size_t next = pl_segment_chunk_to(seg, g);
-        size_t most = pl_flight_missing(f) > next - g ? pl_flight_missing(f) : next - g;
-        size_t n = usable_granules(seg, b, g, most, f->usable);
-        n = seg->has_large ? fitting_granules(f, seg, g, n) : n;
+        size_t want = pl_flight_missing(f) > next - g ? pl_flight_missing(f) : next - g;
+        size_t n = usable_granules(seg, b, g, want, f->usable);
+        size_t n_chunks = most - f->n_taken;
+        if (seg->has_large) {
+            n = fitting_granules(f, seg, g, n, &n_chunks);
+        } else {
+            n = n < n_chunks ? n : n_chunks;
+            n_chunks = n;
+        }
         if (n > 0) {
             take_run(space, f, b, g, n);
-            (*n_runs)--;
+            f->n_taken += n_chunks;
             next = g + n;
         }
         pl_pace_step(space, f->pace, 1);
@@ -261,7 +270,7 @@ static pleat_status take_in_segment(pl_space *space, pl_flight *f, pl_segment *s
     return PLEAT_OK;
 }
 
-pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f, size_t n_runs)
+pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f, size_t most)
 {
     for (uint32_t i = 0; i < space->n_segments; i++) {
         pl_segment *seg = space->segments[i];
@@ -272,7 +281,7 @@ pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f, size_t n_runs)
         if (seg->n_loose == 0) {
             continue;
         }
-        pleat_status st = take_in_segment(space, f, seg, &n_runs);
+        pleat_status st = take_in_segment(space, f, seg, most);
         if (st != PLEAT_OK) {
             return st;
         }

@@ -38,7 +38,7 @@ typedef struct pl_flight {
     size_t room[PL_N_ORDERS]; /* chunks of each order that its holes still have room for */
     pl_block_queue victims;   /* blocks whose chunks are taken, state FLIGHT */
     pl_block_queue poisoned;  /* blocks of the place, by address, whose unmapping failed */
-    size_t n_runs_taken;
+    size_t n_taken;           /* chunks of `victims` */
     uint32_t stamp;      /* of when it started, see budget.h */
     size_t n_grown_back; /* its granules whose chunks were taken not long ago */
     bool is_quiet;       /* none of its chunks was under pending memory */
@@ -55,9 +55,9 @@ static inline size_t pl_flight_missing(const pl_flight *f)
 }
 void pl_flight_add_idle(pl_space *space, pl_flight *f);
 void pl_flight_add_created(pl_space *space, pl_flight *f, size_t most);
-/* Take chunks under free blocks that the lane may use, lowest address first, at most n_runs runs.
+/* Take chunks under free blocks that the lane may use, lowest address first, at most `most` of them.
  * PLEAT_OK (also when too few were found) or ENOMEM_HOST. */
-pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f, size_t n_runs);
+pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f, size_t most);
 
 /* Give a chunk of the order the next granules of the hole, or of the first hole behind it that has
  * room for the chunk: from *g on. The holes of the place count in `tick` the granules given so.

@@ -42,6 +42,7 @@
 #include "segments/pleat/shortage.h"
 #include "segments/pleat/sizing.h"
 #include "segments/pleat/trim.h"
+#include "vmm/meter.h"
 
 enum {
     LEAST_SEGMENT = 64, /* granules */
@@ -247,6 +248,12 @@ static bool may_order_early(pl_space *space, const pl_request *rq, size_t missin
            pl_budget_may_order(&space->budget);
 }
 
+/* Would what is taken now be taken again and again? */
+static bool is_steady(const pl_space *space)
+{
+    return space->options.growth == PL_GROWTH_BALANCED && pl_budget_is_steady(&space->budget);
+}
+
 /* May all loose granules be taken, whatever the tokens say? Streams that come and go leave more of
  * them than tokens are earned for, and without such takes the device would grow by a multiple. For
  * a lane that is not young, what was taken and came back counts as needed, too: else streams that
@@ -257,7 +264,23 @@ static bool takes_all(const pl_space *space, const pl_request *rq, const pl_flig
     size_t n_needed = space->peak_pinned + (is_young ? 0 : space->n_grown_back);
 
     return pl_space_has_many_lanes(space) && space->options.growth != PL_GROWTH_AMPLE &&
-           is_too_much(space, pl_flight_missing(f), n_needed);
+           (is_young || !is_steady(space)) && is_too_much(space, pl_flight_missing(f), n_needed);
+}
+
+/* What a take costs the driver, in ns: it is mapped at the place now, and unmapped from the old one
+ * later. */
+static uint64_t take_ns(const pl_space *space, size_t n_chunks, size_t n_granules)
+{
+    return n_chunks * pl_meter_ns(space->dev, PL_METER_MAP) +
+           n_granules * pl_meter_ns(space->dev, PL_METER_UNMAP);
+}
+
+static size_t affordable_chunks(pl_space *space)
+{
+    uint64_t now_ns = pl_meter_elapsed_ns(space->dev, space->budget.n_events);
+    uint64_t left_ns = pl_budget_left_ns(&space->budget, now_ns);
+
+    return is_steady(space) ? 0 : (size_t)(left_ns / (take_ns(space, 1, 1) + 1));
 }
 
 /* Collect the flight's chunks, in this order: idle ones; new ones within the slack; takes while
@@ -274,9 +297,8 @@ static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_
     size_t room = room_below(space, cap_of(space, rq));
     pl_flight_add_created(space, f, allowed < room ? allowed : room);
     if (!rq->is_capturing && pl_flight_missing(f) > 0) {
-        uint64_t tokens = pl_budget_tokens(&space->budget);
-        size_t n_runs = tokens > 1 ? tokens - 1 : 0;
-        st = pl_flight_add_taken(space, f, takes_all(space, rq, f) ? SIZE_MAX : n_runs);
+        size_t most = takes_all(space, rq, f) ? SIZE_MAX : affordable_chunks(space);
+        st = pl_flight_add_taken(space, f, most);
         if (st == PLEAT_OK && pl_flight_missing(f) > 0 &&
             may_order_early(space, rq, pl_flight_missing(f))) {
             *wants_order = true;
@@ -312,6 +334,17 @@ static pl_step extend(pl_space *space, pl_request *rq, pleat_status *st)
 
 /* ---- one attempt ----------------------------------------------------------------------------- */
 
+/* Does the program need clearly more than ever? */
+static void note_change(pl_space *space)
+{
+    enum { CLEARLY_LOG2 = 6 };
+
+    if (space->peak_pinned > space->marked_pinned + (space->marked_pinned >> CLEARLY_LOG2)) {
+        space->marked_pinned = space->peak_pinned;
+        pl_budget_changed(&space->budget);
+    }
+}
+
 /* The flight has its chunks: create and map, then commit or roll back. */
 static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **out,
                       pleat_status *st)
@@ -321,10 +354,10 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
     *st = pl_flight_fly(space, f);
     pl_lock_acquire(&space->lock);
     if (*st == PLEAT_OK) {
-        bool has_taken = f->n_runs_taken > 0;
-        pl_budget_spend(&space->budget, has_taken ? f->n_runs_taken + 1 : 0);
-        rq->wants_tick = rq->wants_tick || (has_taken && !f->is_quiet);
+        pl_budget_spend_ns(&space->budget, take_ns(space, f->n_taken, f->n_taken));
+        rq->wants_tick = rq->wants_tick || (f->n_taken > 0 && !f->is_quiet);
         *out = pl_flight_commit(space, f);
+        note_change(space);
         return PL_STEP_DONE;
     }
     bool is_mapping = f->n_created == f->n_create;

@@ -224,6 +224,7 @@ typedef struct pl_space {
     size_t n_flying;   /* of these, pinned by nothing but requests in flight */
     size_t n_loose;
     size_t peak_pinned;
+    size_t marked_pinned; /* peak_pinned when it last rose clearly: see pl_budget */
     size_t peak_shown; /* the peak of n_pinned since the peaks of the statistics were reset */
     size_t peak_chunks;
     size_t n_grown_back; /* granules mapped again soon after their chunks were taken */
