@@ -280,6 +280,9 @@ static size_t affordable_chunks(pl_space *space)
     uint64_t now_ns = pl_meter_elapsed_ns(space->dev, space->budget.n_events);
     uint64_t left_ns = pl_budget_left_ns(&space->budget, now_ns);
 
+    if (space->options.growth == PL_GROWTH_FRUGAL) {
+        return SIZE_MAX;
+    }
     return is_steady(space) ? 0 : (size_t)(left_ns / (take_ns(space, 1, 1) + 1));
 }
 

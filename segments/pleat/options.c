@@ -24,7 +24,7 @@ static const pl_option rows[] = {
       .help = "requests below go to the small area" },
     { "token_refill", PL_OPTION_NUMBER, AT(token_refill), .initial = 2000, .most = 1000000,
       .help = "driver time for moving memory, in us a second" },
-    { "token_cap", PL_OPTION_NUMBER, AT(token_cap), .initial = 20000, .most = 1000000000,
+    { "token_cap", PL_OPTION_NUMBER, AT(token_cap), .initial = 100000, .most = 1000000000,
       .help = "most driver time saved up for that, in us" },
     { "order_interval", PL_OPTION_NUMBER, AT(order_interval), .initial = 50000, .least = 1,
       .most = 1000000000, .help = "events for each early ordered wait" },
