@@ -1,45 +1,33 @@
 /* budget.c - see budget.h. Guarded by the device lock. */
 #include "segments/pleat/budget.h"
 
-enum { NS_A_TOKEN = 1000, STAMP_LOG2 = 4, REST_EVENTS = 1000 };
+enum { NS_A_MS = 1000000, PERMILLE = 1000, STAMP_LOG2 = 4, REST_EVENTS = 1000 };
 
-static const uint64_t NS_A_SECOND = 1000000000;
-
-void pl_budget_init(pl_budget *budget, unsigned refill, unsigned cap, unsigned order_interval)
+void pl_budget_init(pl_budget *budget, unsigned permille, unsigned most_ms, unsigned order_interval)
 {
     *budget = (pl_budget){
-        .tokens_ns = (uint64_t)cap * NS_A_TOKEN,
-        .refill = refill,
-        .cap = cap,
+        .saved_ns = (uint64_t)most_ms * NS_A_MS,
+        .permille = permille,
+        .most_ns = (uint64_t)most_ms * NS_A_MS,
         .order_interval = order_interval,
         .order_credit = (uint64_t)order_interval * PL_BUDGET_ORDERS,
     };
 }
 
-/* What `refill` tokens a second are in ns_passed; at most the bucket's size, whatever that is. */
-static uint64_t earned_ns(const pl_budget *budget, uint64_t ns_passed)
-{
-    uint64_t most = (uint64_t)budget->cap * NS_A_TOKEN;
-    double ns = (double)ns_passed * budget->refill * ((double)NS_A_TOKEN / (double)NS_A_SECOND);
-
-    return ns < (double)most ? (uint64_t)ns : most;
-}
-
 uint64_t pl_budget_left_ns(pl_budget *budget, uint64_t now_ns)
 {
-    uint64_t most = (uint64_t)budget->cap * NS_A_TOKEN;
-    uint64_t earned = budget->refilled_ns == 0 ? 0 : earned_ns(budget, now_ns - budget->refilled_ns);
+    uint64_t passed_ns = budget->refilled_ns == 0 ? 0 : now_ns - budget->refilled_ns;
+    uint64_t earned_ns = passed_ns / PERMILLE * budget->permille; /* years do not overflow */
+    uint64_t room_ns = budget->most_ns - budget->saved_ns;
 
-    if (earned > 0 || budget->refilled_ns == 0) { /* else the fraction is kept for later */
-        budget->refilled_ns = now_ns;
-    }
-    budget->tokens_ns = most - budget->tokens_ns < earned ? most : budget->tokens_ns + earned;
-    return budget->tokens_ns;
+    budget->refilled_ns = now_ns - passed_ns % PERMILLE;
+    budget->saved_ns += earned_ns < room_ns ? earned_ns : room_ns;
+    return budget->saved_ns;
 }
 
 void pl_budget_spend_ns(pl_budget *budget, uint64_t ns)
 {
-    budget->tokens_ns -= ns < budget->tokens_ns ? ns : budget->tokens_ns;
+    budget->saved_ns -= ns < budget->saved_ns ? ns : budget->saved_ns;
 }
 
 bool pl_budget_is_steady(const pl_budget *budget)

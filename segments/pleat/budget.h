@@ -1,9 +1,9 @@
 /* budget.h - what the program has earned: driver time for takes, and ordered waits.
  *
- * An event is an allocation or a free. One token is one microsecond of driver time that may be
- * spent on taking memory instead of creating it: a share of the time that passes. The bucket of
- * tokens starts full, so that a short program does not create memory for want of tokens. The bucket
- * of ordered waits starts full too; it holds PL_BUDGET_ORDERS and earns one in order_interval.
+ * An event is an allocation or a free. Driver time may be spent on taking memory instead of creating
+ * it: a share of the time that passes. What is saved up starts full, so that a short program does
+ * not create memory for want of it. The bucket of ordered waits starts full too; it holds
+ * PL_BUDGET_ORDERS and earns one in order_interval.
  *
  * A program is steady when it has not needed clearly more memory than before for four times as long
  * as it took to get there, at most PL_BUDGET_STEADY_MOST events. What such a program takes it would
@@ -15,26 +15,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum {
-    PL_BUDGET_ORDERS = 1,
-    PL_BUDGET_STEADY_LEAST = 1 << 15,
-    PL_BUDGET_STEADY_MOST = 400000
-};
+enum { PL_BUDGET_ORDERS = 1, PL_BUDGET_STEADY_LEAST = 1 << 15, PL_BUDGET_STEADY_MOST = 400000 };
 
 typedef struct pl_budget {
     uint64_t n_events;
-    uint64_t tokens_ns;
-    uint64_t refilled_ns;    /* the time of the last refill; 0 = none yet */
+    uint64_t saved_ns;       /* driver time */
+    uint64_t refilled_ns;    /* when it was last earned; 0 = not yet */
     uint64_t changed_at;     /* n_events when the program last needed clearly more than ever */
     uint64_t order_credit;   /* in events: one ordered wait costs order_interval of them */
     uint64_t credited_at;    /* n_events of the last credit */
     uint64_t ordered_at;     /* n_events of the last ordered wait made instead of creating */
-    unsigned refill;         /* const: tokens per second */
-    unsigned cap;            /* const: most tokens */
+    unsigned permille;       /* const: of the time that passes */
+    uint64_t most_ns;        /* const: saved at most */
     unsigned order_interval; /* const: events per ordered wait */
 } pl_budget;
 
-void pl_budget_init(pl_budget *budget, unsigned refill, unsigned cap, unsigned order_interval);
+void pl_budget_init(pl_budget *budget, unsigned permille, unsigned most_ms,
+                    unsigned order_interval);
 /* Driver time left, in ns, after a refill. now_ns only goes forward. */
 uint64_t pl_budget_left_ns(pl_budget *budget, uint64_t now_ns);
 void pl_budget_spend_ns(pl_budget *budget, uint64_t ns); /* down to zero, not below */

@@ -262,6 +262,7 @@ static pleat_status take_in_segment(pl_space *space, pl_flight *f, pl_segment *s
         if (n > 0) {
             take_run(space, f, b, g, n);
             f->n_taken += n_chunks;
+            f->n_taken_granules += n;
             next = g + n;
         }
         pl_pace_step(space, f->pace, 1);

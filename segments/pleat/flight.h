@@ -38,10 +38,11 @@ typedef struct pl_flight {
     size_t room[PL_N_ORDERS]; /* chunks of each order that its holes still have room for */
     pl_block_queue victims;   /* blocks whose chunks are taken, state FLIGHT */
     pl_block_queue poisoned;  /* blocks of the place, by address, whose unmapping failed */
-    size_t n_taken;           /* chunks of `victims` */
-    uint32_t stamp;      /* of when it started, see budget.h */
-    size_t n_grown_back; /* its granules whose chunks were taken not long ago */
-    bool is_quiet;       /* none of its chunks was under pending memory */
+    size_t n_taken;           /* chunks of `victims`, */
+    size_t n_taken_granules;  /* and their granules */
+    uint32_t stamp;           /* of when it started, see budget.h */
+    size_t n_grown_back;      /* its granules whose chunks were taken not long ago */
+    bool is_quiet;            /* none of its chunks was under pending memory */
     pl_flying flying;
 } pl_flight;
 

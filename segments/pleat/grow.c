@@ -38,20 +38,15 @@
 #include "segments/pleat/flight.h"
 #include "segments/pleat/handover.h"
 #include "segments/pleat/place.h"
+#include "segments/pleat/policy.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/shortage.h"
 #include "segments/pleat/sizing.h"
 #include "segments/pleat/trim.h"
-#include "vmm/meter.h"
 
 enum {
     LEAST_SEGMENT = 64, /* granules */
-    NEARLY_LOG2 = 4,
-    EXTRA_LOG2 = 8,
-    GROWN_BACK_LOG2 = 6,
-    GROWN_BACK_LEAST = 8, /* granules: 1/64 of a small peak is none */
-    FRUGAL_PERMILLE = 1050,
-    BALANCED_PERMILLE = 1100
+    EXTRA_LOG2 = 8
 };
 
 /* ---- how much may be created ----------------------------------------------------------------- */
@@ -64,35 +59,6 @@ static size_t cap_of(const pl_space *space, const pl_request *rq)
         cap = space->limit_chunks < space->total_chunks ? space->limit_chunks : space->total_chunks;
     }
     return cap;
-}
-
-static size_t room_below(const pl_space *space, size_t target)
-{
-    size_t held = space->n_chunks + space->n_creating;
-
-    return target > held ? target - held : 0;
-}
-
-/* Chunks that may be created before any is taken. Up to a limit, if one is set, since that memory
- * was granted; else up to the most granules ever pinned, with a slack that keeps the start cheap,
- * plus the granules that were taken and came back. */
-static size_t slack(const pl_space *space, size_t cap, size_t n_pin)
-{
-    size_t pinned = space->n_pinned + n_pin;
-    size_t peak = pinned > space->peak_pinned ? pinned : space->peak_pinned;
-
-    bool is_nearly_full = peak > cap - (cap >> NEARLY_LOG2) &&
-                          space->options.growth == PL_GROWTH_BALANCED;
-    if (space->options.growth == PL_GROWTH_AMPLE || space->limit_bytes != 0 || is_nearly_full) {
-        return room_below(space, cap);
-    }
-    size_t target = peak + peak * space->options.keep_permille / 1000;
-    if (space->options.growth == PL_GROWTH_BALANCED) {
-        size_t most = peak >> GROWN_BACK_LOG2;
-        most = most > GROWN_BACK_LEAST ? most : GROWN_BACK_LEAST;
-        target += space->n_grown_back < most ? space->n_grown_back : most;
-    }
-    return room_below(space, target < cap ? target : cap);
 }
 
 /* What a run of n granules, and at most `extra` more, gets so that few chunks of at most the order
@@ -159,7 +125,8 @@ pleat_status pl_grow_reserve_index(pl_space *space, const pl_request *rq, pl_are
 
 bool pl_grow_can_create(const pl_space *space, const pl_request *rq)
 {
-    return pl_request_granules(space, rq) <= room_below(space, cap_of(space, rq)) + space->n_idle;
+    return pl_request_granules(space, rq) <=
+           pl_policy_room(space, cap_of(space, rq)) + space->n_idle;
 }
 
 /* Find a place in the own area; if idle and new chunks do not suffice for it, in all areas of the
@@ -174,7 +141,7 @@ static pleat_status find_place(pl_space *space, const pl_request *rq, pl_pace *p
     bool found = pl_place_search(space, pace, rq->area, lane, rq->bytes, pin_room, out);
     size_t n_new = found ? out->n_new : pl_request_granules(space, rq);
 
-    if (n_new <= room_below(space, cap) + space->n_idle && (found || !rq->is_out_of_va)) {
+    if (n_new <= pl_policy_room(space, cap) + space->n_idle && (found || !rq->is_out_of_va)) {
         return PLEAT_OK;
     }
     pl_area_cursor cursor = { 0 };
@@ -221,16 +188,6 @@ static pleat_status open_segment(pl_space *space, const pl_request *rq)
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
-/* Would creating leave the device with far more granules than are needed at once? */
-static bool is_too_much(const pl_space *space, size_t missing, size_t n_needed)
-{
-    bool is_frugal = space->options.growth == PL_GROWTH_FRUGAL;
-    size_t tolerated = is_frugal ? FRUGAL_PERMILLE : BALANCED_PERMILLE;
-    size_t held = space->n_chunks + space->n_creating + missing;
-
-    return held * 1000 > n_needed * tolerated;
-}
-
 /* May the lane be made to wait for another lane's pending memory, instead of creating? Rarely; more
  * often where creating would leave the device with far more than was ever pinned. */
 static bool may_order_early(pl_space *space, const pl_request *rq, size_t missing)
@@ -242,54 +199,16 @@ static bool may_order_early(pl_space *space, const pl_request *rq, size_t missin
     }
     bool is_frugal = space->options.growth == PL_GROWTH_FRUGAL;
     bool is_free = pl_stream_is_gone(other->stream); /* nobody submits to it any more */
-    return (is_too_much(space, missing, space->peak_pinned) &&
+    return (pl_policy_is_too_much(space, missing, space->peak_pinned) &&
             (is_frugal || is_free || rq->tried.n_ordered > 0 ||
              pl_budget_is_rested(&space->budget))) ||
            pl_budget_may_order(&space->budget);
 }
 
-/* Would what is taken now be taken again and again? */
-static bool is_steady(const pl_space *space)
-{
-    return space->options.growth == PL_GROWTH_BALANCED && pl_budget_is_steady(&space->budget);
-}
-
-/* May all loose granules be taken, whatever the tokens say? Streams that come and go leave more of
- * them than tokens are earned for, and without such takes the device would grow by a multiple. For
- * a lane that is not young, what was taken and came back counts as needed, too: else streams that
- * keep to their shapes would take from each other for ever. */
-static bool takes_all(const pl_space *space, const pl_request *rq, const pl_flight *f)
-{
-    bool is_young = rq->lane->n_lifetime < PL_LANE_YOUNG;
-    size_t n_needed = space->peak_pinned + (is_young ? 0 : space->n_grown_back);
-
-    return pl_space_has_many_lanes(space) && space->options.growth != PL_GROWTH_AMPLE &&
-           (is_young || !is_steady(space)) && is_too_much(space, pl_flight_missing(f), n_needed);
-}
-
-/* What a take costs the driver, in ns: it is mapped at the place now, and unmapped from the old one
- * later. */
-static uint64_t take_ns(const pl_space *space, size_t n_chunks, size_t n_granules)
-{
-    return n_chunks * pl_meter_ns(space->dev, PL_METER_MAP) +
-           n_granules * pl_meter_ns(space->dev, PL_METER_UNMAP);
-}
-
-static size_t affordable_chunks(pl_space *space)
-{
-    uint64_t now_ns = pl_meter_elapsed_ns(space->dev, space->budget.n_events);
-    uint64_t left_ns = pl_budget_left_ns(&space->budget, now_ns);
-
-    if (space->options.growth == PL_GROWTH_FRUGAL) {
-        return SIZE_MAX;
-    }
-    return is_steady(space) ? 0 : (size_t)(left_ns / (take_ns(space, 1, 1) + 1));
-}
-
-/* Collect the flight's chunks, in this order: idle ones; new ones within the slack; takes while
- * tokens last, or all takes if creating would be too much; new ones up to the cap; takes without
- * regard to tokens. Before the cap an ordered wait may be better: then *wants_order is set, and no
- * more is collected. The lock may be dropped on the way: a limit that is set meanwhile counts. */
+/* Collect the flight's chunks, in this order: idle ones; new ones within the slack; as many takes as
+ * the policy allows; new ones up to the cap; takes whatever they cost. Before the cap an ordered wait
+ * may be better: then *wants_order is set, and no more is collected. The lock may be dropped on the
+ * way: a limit that is set meanwhile counts. */
 static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_t allowed,
                             bool *wants_order)
 {
@@ -297,11 +216,10 @@ static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_
 
     *wants_order = false;
     pl_flight_add_idle(space, f);
-    size_t room = room_below(space, cap_of(space, rq));
+    size_t room = pl_policy_room(space, cap_of(space, rq));
     pl_flight_add_created(space, f, allowed < room ? allowed : room);
     if (!rq->is_capturing && pl_flight_missing(f) > 0) {
-        size_t most = takes_all(space, rq, f) ? SIZE_MAX : affordable_chunks(space);
-        st = pl_flight_add_taken(space, f, most);
+        st = pl_flight_add_taken(space, f, pl_policy_most_taken(space, rq, pl_flight_missing(f)));
         if (st == PLEAT_OK && pl_flight_missing(f) > 0 &&
             may_order_early(space, rq, pl_flight_missing(f))) {
             *wants_order = true;
@@ -309,7 +227,7 @@ static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_
         }
     }
     if (st == PLEAT_OK) {
-        pl_flight_add_created(space, f, room_below(space, cap_of(space, rq)));
+        pl_flight_add_created(space, f, pl_policy_room(space, cap_of(space, rq)));
     }
     if (st == PLEAT_OK && pl_flight_missing(f) > 0 && !rq->is_capturing) {
         st = pl_flight_add_taken(space, f, SIZE_MAX);
@@ -337,17 +255,6 @@ static pl_step extend(pl_space *space, pl_request *rq, pleat_status *st)
 
 /* ---- one attempt ----------------------------------------------------------------------------- */
 
-/* Does the program need clearly more than ever? */
-static void note_change(pl_space *space)
-{
-    enum { CLEARLY_LOG2 = 6 };
-
-    if (space->peak_pinned > space->marked_pinned + (space->marked_pinned >> CLEARLY_LOG2)) {
-        space->marked_pinned = space->peak_pinned;
-        pl_budget_changed(&space->budget);
-    }
-}
-
 /* The flight has its chunks: create and map, then commit or roll back. */
 static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **out,
                       pleat_status *st)
@@ -357,10 +264,10 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
     *st = pl_flight_fly(space, f);
     pl_lock_acquire(&space->lock);
     if (*st == PLEAT_OK) {
-        pl_budget_spend_ns(&space->budget, take_ns(space, f->n_taken, f->n_taken));
+        pl_policy_note_taken(space, f->n_taken, f->n_taken_granules);
         rq->wants_tick = rq->wants_tick || (f->n_taken > 0 && !f->is_quiet);
         *out = pl_flight_commit(space, f);
-        note_change(space);
+        pl_policy_note_grown(space);
         return PL_STEP_DONE;
     }
     bool is_mapping = f->n_created == f->n_create;
@@ -443,7 +350,7 @@ static pl_step use_place(pl_space *space, pl_request *rq, pl_flight *f, size_t c
                          pleat_status *st)
 {
     bool wants_order = false;
-    size_t allowed = slack(space, cap, f->place.n_pin);
+    size_t allowed = pl_policy_slack(space, cap, f->place.n_pin);
 
     f->most_order = pl_sizing_order(space, cap);
     *st = reserve(space, rq, f, allowed);

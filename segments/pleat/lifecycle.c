@@ -33,7 +33,7 @@ static void init_sizes(pl_space *space, pl_device *dev, const pl_allocator_optio
                               : (size_t)(options->limit_bytes >> space->granule_log2);
     space->full_at = SIZE_MAX;
     space->clock = 1;
-    pl_budget_init(&space->budget, own->token_refill, own->token_cap, own->order_interval);
+    pl_budget_init(&space->budget, own->take_permille, own->take_ms, own->order_interval);
 }
 
 /* A driver gives no more chunks than the device has. */

@@ -15,8 +15,8 @@ typedef struct pl_pleat_options {
     pl_chunks chunks;
     unsigned chunk_share;
     pl_capture_ask capture; /* told: streams are captured only while a capture is announced */
-    unsigned token_refill;  /* us of driver time per second that passes */
-    unsigned token_cap;     /* us */
+    unsigned take_permille; /* of the time that passes, for the driver to take memory in */
+    unsigned take_ms;       /* most of it saved up */
     unsigned order_interval; /* events per budgeted ordered wait */
     unsigned keep_permille;  /* slack over the peak of live granules */
     size_t small_bytes;      /* requests below go to the small area */
