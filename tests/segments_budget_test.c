@@ -1,4 +1,4 @@
-/* segments_budget_test.c - the token bucket, the ordered waits and the stamps. */
+/* segments_budget_test.c - driver time, steady programs, ordered waits, stamps. */
 /* labels: unit */
 #include <check.h>
 #include <stdlib.h>
@@ -7,76 +7,107 @@
 
 static pl_budget budget;
 
+enum { MS = 1000000 };
+
 static void open_budget(void)
 {
-    pl_budget_init(&budget, 2, 200, 50000);
+    pl_budget_init(&budget, 2, 100, 50000);
+    (void)pl_budget_left_ns(&budget, 1);
 }
 
-/* ---- tokens -------------------------------------------------------------------------------- */
+/* ---- driver time --------------------------------------------------------------------------- */
 
-START_TEST(the_bucket_starts_full)
+START_TEST(what_is_saved_up_starts_full)
 {
-    ck_assert_uint_eq(pl_budget_tokens(&budget), 200);
-}
-END_TEST
-
-START_TEST(a_full_bucket_takes_no_more)
-{
-    budget.n_events = 1000000;
-    ck_assert_uint_eq(pl_budget_tokens(&budget), 200);
-    pl_budget_spend(&budget, 1);
-    ck_assert_uint_eq(pl_budget_tokens(&budget), 199);
+    ck_assert_uint_eq(pl_budget_left_ns(&budget, 1), 100 * MS);
 }
 END_TEST
 
-START_TEST(a_thousand_events_earn_what_was_set)
+START_TEST(no_more_is_saved_up_than_was_set)
 {
-    pl_budget_spend(&budget, 200);
-    ck_assert_uint_eq(pl_budget_tokens(&budget), 0);
-    budget.n_events = 499;
-    ck_assert_uint_eq(pl_budget_tokens(&budget), 0);
-    budget.n_events = 500;
-    ck_assert_uint_eq(pl_budget_tokens(&budget), 1);
-    budget.n_events = 1000;
-    ck_assert_uint_eq(pl_budget_tokens(&budget), 2);
-    budget.n_events = 50000;
-    ck_assert_uint_eq(pl_budget_tokens(&budget), 100);
+    ck_assert_uint_eq(pl_budget_left_ns(&budget, UINT64_MAX), 100 * MS);
+    pl_budget_spend_ns(&budget, 1);
+    ck_assert_uint_eq(pl_budget_left_ns(&budget, UINT64_MAX), 100 * MS - 1);
 }
 END_TEST
 
-START_TEST(fractions_of_a_token_are_kept_however_often_one_asks)
+START_TEST(the_time_that_passes_earns_its_share)
 {
-    pl_budget_spend(&budget, 200);
-    for (budget.n_events = 0; budget.n_events < 1500; budget.n_events++) {
-        ck_assert_uint_eq(pl_budget_tokens(&budget), budget.n_events / 500);
+    pl_budget_spend_ns(&budget, 100 * MS);
+    ck_assert_uint_eq(pl_budget_left_ns(&budget, 1), 0);
+    ck_assert_uint_eq(pl_budget_left_ns(&budget, 1 + 500 * (uint64_t)MS), 1 * MS);
+    ck_assert_uint_eq(pl_budget_left_ns(&budget, 1 + 1500 * (uint64_t)MS), 3 * MS);
+}
+END_TEST
+
+START_TEST(nothing_is_lost_however_often_one_asks)
+{
+    pl_budget_spend_ns(&budget, 100 * MS);
+    for (uint64_t now = 1; now < 1000000; now += 7) {
+        ck_assert_uint_le(pl_budget_left_ns(&budget, now), now / 500);
     }
+    ck_assert_uint_eq(pl_budget_left_ns(&budget, 1000001), 2000);
+}
+END_TEST
+
+START_TEST(the_clock_before_the_first_question_earns_nothing)
+{
+    pl_budget_init(&budget, 2, 100, 50000);
+    pl_budget_spend_ns(&budget, 100 * MS);
+    ck_assert_uint_eq(pl_budget_left_ns(&budget, UINT64_C(1) << 60), 0);
+    ck_assert_uint_eq(pl_budget_left_ns(&budget, (UINT64_C(1) << 60) + 500000), 1000);
 }
 END_TEST
 
 START_TEST(one_can_spend_more_than_there_is_but_owes_nothing)
 {
-    pl_budget_spend(&budget, 5000);
-    ck_assert_uint_eq(pl_budget_tokens(&budget), 0);
-    budget.n_events = 500;
-    ck_assert_uint_eq(pl_budget_tokens(&budget), 1);
+    pl_budget_spend_ns(&budget, 5000 * (uint64_t)MS);
+    ck_assert_uint_eq(pl_budget_left_ns(&budget, 1), 0);
+    ck_assert_uint_eq(pl_budget_left_ns(&budget, 500001), 1000);
 }
 END_TEST
 
-START_TEST(without_refill_the_bucket_stays_empty)
+START_TEST(without_a_share_nothing_is_earned)
 {
     pl_budget_init(&budget, 0, 3, 50000);
-    ck_assert_uint_eq(pl_budget_tokens(&budget), 3);
-    pl_budget_spend(&budget, 3);
-    budget.n_events = UINT64_C(1) << 40;
-    ck_assert_uint_eq(pl_budget_tokens(&budget), 0);
+    ck_assert_uint_eq(pl_budget_left_ns(&budget, 1), 3 * MS);
+    pl_budget_spend_ns(&budget, 3 * MS);
+    ck_assert_uint_eq(pl_budget_left_ns(&budget, UINT64_C(1) << 60), 0);
 }
 END_TEST
 
-START_TEST(a_bucket_of_no_size_has_no_tokens)
+START_TEST(without_room_nothing_is_saved_up)
 {
-    pl_budget_init(&budget, 5, 0, 50000);
-    budget.n_events = 1000000;
-    ck_assert_uint_eq(pl_budget_tokens(&budget), 0);
+    pl_budget_init(&budget, 1000, 0, 50000);
+    ck_assert_uint_eq(pl_budget_left_ns(&budget, 1), 0);
+    ck_assert_uint_eq(pl_budget_left_ns(&budget, UINT64_C(1) << 60), 0);
+}
+END_TEST
+
+/* ---- steady programs ----------------------------------------------------------------------- */
+
+static void assert_steady_after(uint64_t changed_at, uint64_t n)
+{
+    budget.n_events = changed_at;
+    pl_budget_changed(&budget);
+    budget.n_events = changed_at + n - 1;
+    ck_assert(!pl_budget_is_steady(&budget));
+    budget.n_events = changed_at + n;
+    ck_assert(pl_budget_is_steady(&budget));
+}
+
+START_TEST(a_program_is_steady_four_times_as_long_after_its_last_change)
+{
+    assert_steady_after(10000, 40000);
+    assert_steady_after(90000, 360000);
+}
+END_TEST
+
+START_TEST(a_program_is_neither_steady_at_once_nor_after_ages_only)
+{
+    assert_steady_after(0, PL_BUDGET_STEADY_LEAST);
+    assert_steady_after(100, PL_BUDGET_STEADY_LEAST);
+    assert_steady_after(UINT64_C(1) << 40, PL_BUDGET_STEADY_MOST);
 }
 END_TEST
 
@@ -156,16 +187,19 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("segments_budget");
-    TCase *tokens = tcase_create("tokens");
-    tcase_add_checked_fixture(tokens, open_budget, NULL);
-    tcase_add_test(tokens, the_bucket_starts_full);
-    tcase_add_test(tokens, a_full_bucket_takes_no_more);
-    tcase_add_test(tokens, a_thousand_events_earn_what_was_set);
-    tcase_add_test(tokens, fractions_of_a_token_are_kept_however_often_one_asks);
-    tcase_add_test(tokens, one_can_spend_more_than_there_is_but_owes_nothing);
-    tcase_add_test(tokens, without_refill_the_bucket_stays_empty);
-    tcase_add_test(tokens, a_bucket_of_no_size_has_no_tokens);
-    suite_add_tcase(suite, tokens);
+    TCase *time = tcase_create("driver time");
+    tcase_add_checked_fixture(time, open_budget, NULL);
+    tcase_add_test(time, what_is_saved_up_starts_full);
+    tcase_add_test(time, no_more_is_saved_up_than_was_set);
+    tcase_add_test(time, the_time_that_passes_earns_its_share);
+    tcase_add_test(time, nothing_is_lost_however_often_one_asks);
+    tcase_add_test(time, the_clock_before_the_first_question_earns_nothing);
+    tcase_add_test(time, one_can_spend_more_than_there_is_but_owes_nothing);
+    tcase_add_test(time, without_a_share_nothing_is_earned);
+    tcase_add_test(time, without_room_nothing_is_saved_up);
+    tcase_add_test(time, a_program_is_steady_four_times_as_long_after_its_last_change);
+    tcase_add_test(time, a_program_is_neither_steady_at_once_nor_after_ages_only);
+    suite_add_tcase(suite, time);
     TCase *orders = tcase_create("orders");
     tcase_add_checked_fixture(orders, open_budget, NULL);
     tcase_add_test(orders, the_first_ordered_wait_is_free_and_the_next_is_earned);

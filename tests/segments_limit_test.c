@@ -4,9 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "segments/pleat/budget.h"
 #include "segments/pleat/options.h"
 #include "tests/support/own.h"
 #include "tests/support/segments_sim.h"
+#include "vmm/meter.h"
 
 enum { GRANULE = 2 << 20, N_GRANULES = 64, FREES_PER_TICK = 32 };
 
@@ -264,12 +266,12 @@ END_TEST
 
 /* ---- growth policies ----------------------------------------------------------------------- */
 
-static void open_policy(pl_growth growth, unsigned token_cap)
+static void open_policy(pl_growth growth, unsigned take_ms)
 {
     pl_allocator_options options;
     pl_allocator_options_init(&options);
     SET_OWN(pleat, &options, growth, growth);
-    SET_OWN(pleat, &options, token_cap, token_cap);
+    SET_OWN(pleat, &options, take_ms, take_ms);
     pleat_open(SIM, &options);
 }
 
@@ -306,7 +308,7 @@ typedef struct outcome {
 
 static outcome play(pl_growth growth)
 {
-    open_policy(growth, 200);
+    open_policy(growth, 100);
     for (int step = 0; step < 12; step++) {
         play_step();
     }
@@ -336,56 +338,111 @@ START_TEST(policies_trade_memory_for_operations)
 }
 END_TEST
 
-/* Twenty granules live, ten scattered ones of them are freed; then ten are asked for at once. */
-static void scatter_and_ask(void)
+/* n granules live, every second one of them is freed. */
+static void scatter(int n)
 {
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < n; i++) {
         ptrs[i] = pleat_get(GRANULE, 0);
     }
-    for (int i = 0; i < 20; i += 2) {
+    for (int i = 0; i < n; i += 2) {
         pleat_put(ptrs[i], 0);
     }
-    pleat_get(10 * (size_t)GRANULE, 0);
 }
 
-START_TEST(while_tokens_last_memory_is_taken_instead_of_created)
+/* Then the freed ones are asked for at once. */
+static void scatter_and_ask(int n)
 {
-    open_policy(PL_GROWTH_FRUGAL, 200);
-    scatter_and_ask();
+    scatter(n);
+    pleat_get((size_t)n / 2 * GRANULE, 0);
+}
+
+START_TEST(while_there_is_driver_time_memory_is_taken_instead_of_created)
+{
+    open_policy(PL_GROWTH_BALANCED, 100);
+    scatter_and_ask(20);
     ck_assert_uint_eq(pleat_counted().n_taken_granules, 10);
     ck_assert_uint_eq(resident(), 20 * (uint64_t)GRANULE);
     pleat_close();
 }
 END_TEST
 
-START_TEST(few_tokens_take_a_few_and_create_the_rest)
+START_TEST(a_little_driver_time_takes_some_and_creates_the_rest)
 {
-    open_policy(PL_GROWTH_FRUGAL, 5); /* five tokens: one for the new place, four for taken runs */
-    scatter_and_ask();
-    ck_assert_uint_eq(pleat_counted().n_taken_granules, 4);
-    ck_assert_uint_eq(resident(), 26 * (uint64_t)GRANULE);
+    open_policy(PL_GROWTH_BALANCED, 1);
+    scatter_and_ask(40);
+    uint64_t n_taken = pleat_counted().n_taken_granules;
+    uint64_t take_ns = pl_meter_ns(pleat.dev, PL_METER_MAP) + 39000; /* nothing was unmapped yet */
+    ck_assert_uint_ge(n_taken, 1);
+    ck_assert_uint_lt(n_taken, 20);
+    ck_assert_uint_le(n_taken * take_ns, 1100000); /* the mapping itself may have moved the mean */
+    ck_assert_uint_ge((n_taken + 1) * take_ns, 900000);
+    ck_assert_uint_eq(resident(), (60 - n_taken) * GRANULE);
     pleat_close();
 }
 END_TEST
 
-START_TEST(without_tokens_memory_is_created_while_there_is_any)
+START_TEST(without_driver_time_memory_is_created_while_there_is_any)
 {
-    open_policy(PL_GROWTH_FRUGAL, 0);
-    scatter_and_ask();
+    open_policy(PL_GROWTH_BALANCED, 0);
+    scatter_and_ask(20);
     ck_assert_uint_eq(pleat_counted().n_taken_granules, 0);
     ck_assert_uint_eq(resident(), 30 * (uint64_t)GRANULE);
-    pleat_get(40 * (size_t)GRANULE, 0); /* takes without regard to tokens: 34 new, 6 taken */
+    pleat_get(40 * (size_t)GRANULE, 0); /* takes whatever it costs: 34 new, 6 taken */
     ck_assert_uint_eq(pleat_counted().n_taken_granules, 6);
     ck_assert_uint_eq(resident(), 64 * (uint64_t)GRANULE);
     pleat_close();
 }
 END_TEST
 
+START_TEST(frugal_takes_whatever_it_costs)
+{
+    open_policy(PL_GROWTH_FRUGAL, 0);
+    scatter_and_ask(20);
+    ck_assert_uint_eq(pleat_counted().n_taken_granules, 10);
+    ck_assert_uint_eq(resident(), 20 * (uint64_t)GRANULE);
+    pleat_close();
+}
+END_TEST
+
+/* Allocations and frees that fit, so that nothing happens but time. */
+static void let_events_pass(uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i += 2) {
+        pleat_put(pleat_get(512, 0), 0);
+    }
+}
+
+START_TEST(a_steady_program_takes_no_more_but_grows)
+{
+    open_policy(PL_GROWTH_BALANCED, 100);
+    pleat_get(512, 0);
+    scatter(20);
+    let_events_pass(PL_BUDGET_STEADY_LEAST);
+    pleat_get(10 * (size_t)GRANULE, 0);
+    ck_assert_uint_eq(pleat_counted().n_taken_granules, 0);
+    ck_assert_uint_eq(resident(), 31 * (uint64_t)GRANULE);
+    pleat_close();
+}
+END_TEST
+
+START_TEST(a_frugal_program_is_never_steady)
+{
+    open_policy(PL_GROWTH_FRUGAL, 100);
+    pleat_get(512, 0);
+    scatter(20);
+    let_events_pass(PL_BUDGET_STEADY_LEAST);
+    pleat_get(10 * (size_t)GRANULE, 0);
+    ck_assert_uint_eq(pleat_counted().n_taken_granules, 10);
+    ck_assert_uint_eq(resident(), 21 * (uint64_t)GRANULE);
+    pleat_close();
+}
+END_TEST
+
 START_TEST(a_limit_that_was_set_is_memory_that_was_granted)
 {
-    open_policy(PL_GROWTH_FRUGAL, 200);
+    open_policy(PL_GROWTH_FRUGAL, 100);
     ck_assert_int_eq(set_limit(100 * MIB), PLEAT_OK);
-    scatter_and_ask();
+    scatter_and_ask(20);
     ck_assert_uint_eq(pleat_counted().n_taken_granules, 0);
     ck_assert_uint_eq(resident(), 30 * (uint64_t)GRANULE);
     pleat_close();
@@ -537,9 +594,12 @@ static void add_growth(Suite *suite)
 {
     TCase *growth = tcase_create("growth");
     tcase_add_test(growth, policies_trade_memory_for_operations);
-    tcase_add_test(growth, while_tokens_last_memory_is_taken_instead_of_created);
-    tcase_add_test(growth, few_tokens_take_a_few_and_create_the_rest);
-    tcase_add_test(growth, without_tokens_memory_is_created_while_there_is_any);
+    tcase_add_test(growth, while_there_is_driver_time_memory_is_taken_instead_of_created);
+    tcase_add_test(growth, a_little_driver_time_takes_some_and_creates_the_rest);
+    tcase_add_test(growth, without_driver_time_memory_is_created_while_there_is_any);
+    tcase_add_test(growth, frugal_takes_whatever_it_costs);
+    tcase_add_test(growth, a_steady_program_takes_no_more_but_grows);
+    tcase_add_test(growth, a_frugal_program_is_never_steady);
     tcase_add_test(growth, a_limit_that_was_set_is_memory_that_was_granted);
     suite_add_tcase(suite, growth);
 }

@@ -205,10 +205,10 @@ static bool may_order_early(pl_space *space, const pl_request *rq, size_t missin
            pl_budget_may_order(&space->budget);
 }
 
-/* Collect the flight's chunks, in this order: idle ones; new ones within the slack; as many takes as
- * the policy allows; new ones up to the cap; takes whatever they cost. Before the cap an ordered wait
- * may be better: then *wants_order is set, and no more is collected. The lock may be dropped on the
- * way: a limit that is set meanwhile counts. */
+/* Collect the flight's chunks, in this order: idle ones; new ones within the slack; as many takes
+ * as the policy allows; new ones up to the cap; takes whatever they cost. Before the cap an ordered
+ * wait may be better: then *wants_order is set, and no more is collected. The lock may be dropped
+ * on the way: a limit that is set meanwhile counts. */
 static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_t allowed,
                             bool *wants_order)
 {

@@ -17,7 +17,7 @@ static inline size_t pl_policy_room(const pl_space *space, size_t target)
 
 /* Granules that may be created before any is taken, for a request that pins n_pin further ones. */
 size_t pl_policy_slack(const pl_space *space, size_t cap, size_t n_pin);
-/* Would creating what is missing leave the device with far more granules than are needed at once? */
+/* Would creating what is missing leave the device with far more granules than are needed? */
 bool pl_policy_is_too_much(const pl_space *space, size_t n_missing, size_t n_needed);
 /* How many chunks may be taken before any beyond the slack is created; SIZE_MAX = all. */
 size_t pl_policy_most_taken(pl_space *space, const pl_request *rq, size_t n_missing);

@@ -16,8 +16,8 @@ static void draw_options(random_source *r, pl_allocator_options *options, size_t
     options->wait_ms = wait_ms[random_below(r, 3)];
     own.small_bytes = granule_bytes >> random_below(r, 5);
     if (random_once_in(r, 2)) {
-        own.token_cap = (unsigned)random_below(r, 50);
-        own.token_refill = (unsigned)random_below(r, 20);
+        own.take_ms = (unsigned)random_below(r, 50);
+        own.take_permille = (unsigned)random_below(r, 20);
         own.order_interval = 1 + (unsigned)random_below(r, 2000);
         own.keep_permille = (unsigned)random_below(r, 100);
     }
