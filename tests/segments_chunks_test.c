@@ -231,17 +231,27 @@ START_TEST(a_free_chunk_is_taken_whole_with_one_map)
 }
 END_TEST
 
+/* So many granules are neither live nor loose; none is kept for a graph. */
+static void assert_tied(uint64_t n_granules)
+{
+    pleat_stats s = pleat_counted();
+    ck_assert_uint_eq(s.tied_granules, n_granules);
+    ck_assert_uint_eq(s.pinned_granules, 0);
+}
+
 START_TEST(a_chunk_with_a_live_block_stays_and_serves_what_fits_in_it)
 {
     (void)leave_one(low);
     pleat_devptr held = get(N_LARGE - 1); /* else the next one goes there */
     (void)leave_one(high);
     put(held);
+    assert_tied(2 * (N_LARGE - 1));
     cost before = calls();
     ck_assert_int_eq(pleat_refused((size_t)40 * GRANULE, 1), PLEAT_ENOMEM_DEVICE);
     ck_assert_uint_eq(pleat_counted_mixed().n_taken_granules, 0);
     for (size_t i = 0; i < 2 * (N_LARGE - 1); i++) {
         get(1);
+        assert_tied(2 * (N_LARGE - 1) - 1 - i);
     }
     assert_cost(before, 0, 0);
     ck_assert_int_eq(pleat_refused(GRANULE, 1), PLEAT_ENOMEM_DEVICE);
@@ -272,7 +282,9 @@ START_TEST(a_chunk_can_be_taken_once_its_last_block_is_free)
 {
     pleat_devptr one = leave_one(low);
     put(high);
+    assert_tied(N_LARGE - 1);
     put(one);
+    assert_tied(0);
     cost before = calls();
     get(2 * (size_t)N_LARGE);
     assert_cost(before, 0, 1);

@@ -97,20 +97,6 @@ static bool has_private_pending(const pl_space *space, const pl_request *rq)
     return any;
 }
 
-/* Granules that are pinned only because others of their chunks are in use. A place may lie over
- * them. */
-static size_t count_tied(const pl_space *space)
-{
-    size_t n = 0;
-
-    for (uint32_t i = 0; i < space->n_segments && space->options.chunks == PL_CHUNKS_MIXED; i++) {
-        const pl_segment *seg = space->segments[i];
-        n += seg->n_vacant - seg->n_loose;
-        pl_lock_touch(1);
-    }
-    return n;
-}
-
 /* Would the request find no memory even if everything that pends were free? A place can share its
  * two outer granules with live blocks; a place of exactly n granules saves only one by that, since
  * it then lies in n + 1. If it still does not fit beside what is pinned, no wait helps. */
@@ -120,11 +106,10 @@ static bool is_hopeless(const pl_space *space, const pl_request *rq)
                                                            : space->total_chunks;
     size_t whole = pl_request_granules(space, rq);
     size_t n_saved = rq->bytes % space->granule_bytes == 0 ? 1 : 2;
+    size_t n_pinned = space->n_pinned - space->store.tally.n_tied_granules; /* it may lie there */
 
-    return whole > cap ||
-           (shared_bytes(space, rq) == 0 && space->n_pinned + whole > cap + n_saved &&
-            space->n_pinned - count_tied(space) + whole > cap + n_saved &&
-            !has_private_pending(space, rq) && space->n_disowned == 0);
+    return whole > cap || (shared_bytes(space, rq) == 0 && n_pinned + whole > cap + n_saved &&
+                           !has_private_pending(space, rq) && space->n_disowned == 0);
 }
 
 /* Is there anything that a wait, or an order, might let the request have? */
