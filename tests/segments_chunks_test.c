@@ -130,12 +130,22 @@ START_TEST(a_limit_makes_the_device_as_small)
 }
 END_TEST
 
-START_TEST(by_default_every_chunk_is_a_granule)
+START_TEST(by_default_the_largest_chunk_is_a_64th_of_what_is_held)
 {
     pleat_close();
-    pleat_open(SIM, NULL);
+    pleat_open("capacity:16G", NULL);
+    get_in(64, 64);
+    get_in(64, 32);
+}
+END_TEST
+
+START_TEST(on_request_every_chunk_is_a_granule)
+{
+    pleat_close();
+    pleat_open_granules(SIM);
     get_in(N_FIRST, N_FIRST);
     get_in(64, 64);
+    get_in(200, 200);
 }
 END_TEST
 
@@ -506,7 +516,8 @@ static void add_sizes(Suite *suite)
     tcase_add_test(sizes, a_large_chunk_made_for_a_request_that_is_refused_serves_the_next);
     tcase_add_test(sizes, a_failing_map_leaves_a_new_chunk_idle_for_the_next_request);
     TCase *granules = suite_case(suite, "granules", open_mixed, pleat_close);
-    tcase_add_test(granules, by_default_every_chunk_is_a_granule);
+    tcase_add_test(granules, by_default_the_largest_chunk_is_a_64th_of_what_is_held);
+    tcase_add_test(granules, on_request_every_chunk_is_a_granule);
     tcase_add_test(granules, where_growth_is_frugal_every_chunk_is_a_granule);
 }
 

@@ -209,7 +209,7 @@ static bool gather(trial *t)
     }
     rq->tried.n_gathered++;
     rq->tried.n_round = 0;
-    if (!rq->is_capturing && rq->lane->stream != NULL) {
+    if (!rq->is_capturing && rq->lane->stream != NULL && rq->lane->pending_bytes > 0) {
         pl_tick_record(t->space, rq->lane); /* what pends on it could be taken, not unmapped */
     }
     pl_trim_gather(t->space, pl_request_granules(t->space, rq) + 1, wait_ms);

@@ -356,18 +356,10 @@ static pleat_status judge(player *p, pleat_status st, size_t bytes, unsigned str
 static pleat_status refused(player *p, pleat_status st, size_t bytes, unsigned stream,
                             pleat_devptr *out)
 {
-    switch (p->conf.refusal) {
-    case PLAYER_JUDGES:
+    if (p->conf.refusal == PLAYER_JUDGES) {
         return judge(p, st, bytes, stream, out);
-    case PLAYER_FORBIDS:
-        blame(p, "%zu bytes on stream %u refused: status %d", bytes, stream, (int)st);
-        return st;
-    case PLAYER_COUNTS:
-        player_gate_lock(&p->gate);
-        p->counts.n_refused++;
-        player_gate_unlock(&p->gate);
-        return st;
     }
+    blame(p, "%zu bytes on stream %u refused: status %d", bytes, stream, (int)st);
     return st;
 }
 
