@@ -189,6 +189,22 @@ START_TEST(a_large_chunk_made_for_a_request_that_is_refused_serves_the_next)
 }
 END_TEST
 
+/* None of them is loose: nothing is mapped that could be taken. */
+START_TEST(an_idle_chunk_that_fits_nowhere_is_given_back_and_made_anew)
+{
+    get_in(N_FIRST, N_FIRST);
+    pleat.sim.fail_at("cuMemMap", 0, CU_UNKNOWN);
+    ck_assert_int_eq(pleat_refused((size_t)N_LARGE * GRANULE, 1), PLEAT_EDRIVER);
+    ck_assert_uint_eq(pleat_counted().idle_bytes, (uint64_t)N_LARGE * GRANULE);
+    limit_to_held();
+    cost before = calls();
+    get_in(3, 2);
+    ck_assert_uint_eq(calls().n_release - before.n_release, 1);
+    get(N_LARGE - 3);
+    ck_assert_int_eq(pleat_refused(512, 1), PLEAT_ENOMEM_DEVICE);
+}
+END_TEST
+
 /* ---- takes ----------------------------------------------------------------------------------- */
 
 /* Singles, one of them on stream 2, so that frees get ticks; and three large chunks on stream 1. */
@@ -503,6 +519,26 @@ START_TEST(a_captured_request_gets_what_is_in_large_chunks_of_the_default_pool)
 }
 END_TEST
 
+/* What a pool has touched is pinned; beside a live block it is tied once the pool is gone. */
+START_TEST(what_a_private_pool_has_freed_is_tied_only_after_the_pool)
+{
+    ck_assert_int_eq(pleat.a->ops->set_limit(pleat.a, 0), PLEAT_OK);
+    pl_private *pool = pools_open_one();
+    pleat_devptr all = pools_get(pool, (size_t)N_LARGE * GRANULE, 1);
+    pleat_put(all, 1);
+    pleat_devptr one = pools_get(pool, GRANULE, 1);
+    pleat_stats s;
+    pleat.a->ops->stats(pleat.a, &s);
+    ck_assert_uint_eq(s.tied_granules, 0);
+    ck_assert_uint_eq(s.pinned_granules, N_LARGE - 1);
+    pools_release(pool);
+    pleat_trim(UINT64_MAX, true);
+    assert_tied(N_LARGE - 1);
+    pleat_put(one, 1);
+    assert_tied(0);
+}
+END_TEST
+
 /* ---- all ------------------------------------------------------------------------------------- */
 
 static void add_sizes(Suite *suite)
@@ -515,6 +551,7 @@ static void add_sizes(Suite *suite)
     tcase_add_test(sizes, a_driver_that_refuses_a_large_chunk_is_asked_for_smaller_ones);
     tcase_add_test(sizes, a_large_chunk_made_for_a_request_that_is_refused_serves_the_next);
     tcase_add_test(sizes, a_failing_map_leaves_a_new_chunk_idle_for_the_next_request);
+    tcase_add_test(sizes, an_idle_chunk_that_fits_nowhere_is_given_back_and_made_anew);
     TCase *granules = suite_case(suite, "granules", open_mixed, pleat_close);
     tcase_add_test(granules, by_default_the_largest_chunk_is_a_64th_of_what_is_held);
     tcase_add_test(granules, on_request_every_chunk_is_a_granule);
@@ -539,6 +576,7 @@ static void add_takes(Suite *suite)
     tcase_add_test(given_back, a_trim_leaves_chunks_in_which_a_block_lives);
     tcase_add_test(given_back, a_trim_of_a_device_without_blocks_leaves_nothing);
     tcase_add_test(given_back, a_release_that_fails_leaves_a_large_chunk_idle);
+    tcase_add_test(given_back, what_a_private_pool_has_freed_is_tied_only_after_the_pool);
     tcase_add_test(given_back, a_captured_request_gets_what_is_in_large_chunks_of_the_default_pool);
 }
 
