@@ -40,6 +40,7 @@ static void measure(pl_gpu *gpu, size_t bytes, pl_shortage *out)
         .live = granule > 0 ? stats.live_granules * granule
                             : stats.allocated_bytes[PLEAT_POOL_ALL].current,
         .pinned = granule > 0 ? stats.pinned_granules * granule : 0,
+        .tied = granule > 0 ? stats.tied_granules * granule : 0,
         .idle_free = stats.free_bytes,
         .pending = stats.pending_bytes,
         .idle = stats.idle_bytes,
@@ -72,7 +73,10 @@ pleat_verdict pl_oom_judge(const pl_shortage *s, pleat_status status)
     if (s->limit > 0 && s->limit < capacity) {
         capacity = s->limit;
     }
-    return needed + s->pinned > capacity ? PLEAT_VERDICT_PINNED : PLEAT_VERDICT_FRAGMENTED;
+    if (needed + s->pinned > capacity) {
+        return PLEAT_VERDICT_PINNED;
+    }
+    return needed + s->pinned + s->tied > capacity ? PLEAT_VERDICT_TIED : PLEAT_VERDICT_FRAGMENTED;
 }
 
 /* ---- the sentence ---- */
@@ -102,6 +106,9 @@ static void say_numbers(const pl_gpu *gpu, size_t bytes, const pl_shortage *s, p
     say_amount(text, "resident ", s->resident);
     say_amount(text, ", live ", s->live);
     say_amount(text, ", pinned ", s->pinned);
+    if (s->tied > 0) {
+        say_amount(text, ", tied ", s->tied);
+    }
     say_amount(text, ", free ", s->idle_free);
     say_amount(text, ", pending ", s->pending);
     say_amount(text, ", idle ", s->idle);
@@ -135,6 +142,14 @@ static void say_pinned(const pl_shortage *s, pl_text *text)
                 "with the last graph or MemPool that uses them",
                 (unsigned long long)s->largest_pool.first,
                 (unsigned long long)s->largest_pool.second);
+}
+
+/* Large chunks are mapped as a whole: no request elsewhere gets what is free in them. */
+static void say_tied(const pl_shortage *s, pl_text *text)
+{
+    say_amount(text, "", s->tied);
+    pl_text_add(text, " are free in chunks that are partly in use; pleat_device_compact or "
+                      "chunks:granule would free them");
 }
 
 static void say_full(const pl_shortage *s, pl_text *text)
@@ -177,6 +192,9 @@ static void say_hint(const pl_shortage *s, pleat_verdict verdict, pl_text *text)
         break;
     case PLEAT_VERDICT_PINNED:
         say_pinned(s, text);
+        break;
+    case PLEAT_VERDICT_TIED:
+        say_tied(s, text);
         break;
     case PLEAT_VERDICT_FRAGMENTED:
         say_fragmented(s, text);

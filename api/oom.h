@@ -17,6 +17,7 @@ typedef struct pl_shortage {
     uint64_t resident; /* held by this instance on the device */
     uint64_t live;     /* granules under live blocks; in a classic cache its live blocks */
     uint64_t pinned;
+    uint64_t tied;      /* free, but in chunks that are partly in use */
     uint64_t idle_free; /* free and settled */
     uint64_t pending;
     uint64_t idle;

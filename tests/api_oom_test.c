@@ -40,6 +40,18 @@ static const struct judgement {
     { { .total = 100, .live = 30, .request = 40, .pinned = 10, .limit = 75 },
       PLEAT_ENOMEM_DEVICE,
       PLEAT_VERDICT_PINNED },
+    { { .total = 100, .live = 50, .request = 40, .pinned = 10, .tied = 1 },
+      PLEAT_ENOMEM_DEVICE,
+      PLEAT_VERDICT_TIED },
+    { { .total = 100, .live = 50, .request = 40, .pinned = 11, .tied = 5 },
+      PLEAT_ENOMEM_DEVICE,
+      PLEAT_VERDICT_PINNED },
+    { { .total = 100, .live = 50, .request = 40, .tied = 10 },
+      PLEAT_ENOMEM_DEVICE,
+      PLEAT_VERDICT_FRAGMENTED },
+    { { .total = 100, .live = 50, .request = 40, .tied = 11, .limit = 95 },
+      PLEAT_ENOMEM_DEVICE,
+      PLEAT_VERDICT_TIED },
     { { .total = 100, .live = 90, .request = 90 }, PLEAT_EPENDING, PLEAT_VERDICT_PENDING },
     { { .total = 100 }, PLEAT_ENOSPACE_VA, PLEAT_VERDICT_ADDRESS_SPACE },
 };
@@ -300,6 +312,38 @@ START_TEST(pinned_when_a_captured_graph_holds_the_difference)
 }
 END_TEST
 
+/* Of a chunk of 8 granules the first and the last are live; no request of 8 has a place there. */
+START_TEST(tied_when_chunks_that_are_partly_in_use_hold_the_difference)
+{
+    pleat instance = api_make(API_PLEAT, "capacity:256M", "chunks:mixed,chunk_share:1");
+    pleat_devptr first = api_alloc(instance, 0, 14 * MIB, NULL); /* 7 granules, a chunk each */
+    pleat_devptr chunk = api_alloc(instance, 0, 16 * MIB, NULL);
+    ck_assert_int_eq(pleat_device_set_limit(instance, 0, 30 * MIB), PLEAT_OK);
+    api_free(instance, 0, chunk, NULL);
+    pleat_devptr low = api_alloc(instance, 0, 2 * MIB, NULL);
+    pleat_devptr middle = api_alloc(instance, 0, 12 * MIB, NULL);
+    pleat_devptr high = api_alloc(instance, 0, 2 * MIB, NULL);
+    ck_assert_uint_eq(low, chunk);
+    ck_assert_uint_eq(high, chunk + 14 * MIB);
+    api_free(instance, 0, middle, NULL);
+    pleat_stats s = api_stats(instance, 0);
+    ck_assert_uint_eq(s.live_granules, 9);
+    ck_assert_uint_eq(s.tied_granules, 6);
+    ck_assert_uint_eq(s.pinned_granules, 0);
+    api_free(instance, 0, first, NULL); /* 7 granules that can be taken */
+    check_verdict(instance, 16 * MIB, NULL, PLEAT_ENOMEM_DEVICE, PLEAT_VERDICT_TIED);
+    api_expect(PLEAT_ENOMEM_DEVICE, "pinned 0 B, tied 12.00 MiB, free 12.00 MiB", "idle 14.00 MiB",
+               "12.00 MiB are free in chunks that are partly in use", "pleat_device_compact",
+               "chunks:granule");
+    ck_assert_ptr_null(strstr(pleat_last_error()->text, "graph"));
+    api_free(instance, 0, low, NULL);
+    api_free(instance, 0, high, NULL);
+    ck_assert_uint_eq(api_stats(instance, 0).tied_granules, 0);
+    api_free(instance, 0, api_alloc(instance, 0, 16 * MIB, NULL), NULL);
+    api_unmake(instance);
+}
+END_TEST
+
 START_TEST(a_chunk_larger_than_the_device_is_named)
 {
     pleat_devptr ptr;
@@ -333,6 +377,7 @@ int main(void)
     tcase_add_test(scenes, address_space_when_pools_have_it_all);
     tcase_add_test(scenes, pending_when_waiting_and_ordering_are_forbidden);
     tcase_add_test(scenes, pinned_when_a_captured_graph_holds_the_difference);
+    tcase_add_test(scenes, tied_when_chunks_that_are_partly_in_use_hold_the_difference);
     tcase_add_test(scenes, a_chunk_larger_than_the_device_is_named);
     suite_add_tcase(suite, scenes);
     SRunner *runner = srunner_create(suite);

@@ -16,13 +16,19 @@ static pleat_devptr blocks[N_GRANULES];
 
 static void open_device(void)
 {
+    pleat_open_granules("capacity:96G,depth:1048576");
+}
+
+/* With large chunks, and so with fewer pieces. */
+static void open_mixed(void)
+{
     pleat_open("capacity:96G,depth:1048576", NULL);
 }
 
 /* The device has room for exactly N_GRANULES. */
 static void open_full(void)
 {
-    pleat_open("capacity:40000M,depth:1048576", NULL);
+    pleat_open_granules("capacity:40000M,depth:1048576");
 }
 
 /* Allocates without a walk over everything, unlike pleat_get. */
@@ -265,6 +271,13 @@ int main(void)
     tcase_add_test(full, what_others_have_for_a_moment_is_not_missing);
     tcase_add_test(full, others_that_go_on_foil_no_request_for_ever);
     suite_add_tcase(suite, full);
+    TCase *mixed = tcase_create("mixed");
+    tcase_add_checked_fixture(mixed, open_mixed, pleat_close);
+    tcase_add_test(mixed, a_block_of_80_gib_comes_and_goes);
+    tcase_add_test(mixed, very_many_chunks_go_idle_and_are_used_again);
+    tcase_add_test(mixed, a_place_of_very_many_pieces);
+    tcase_add_test(mixed, others_in_the_place_are_noticed);
+    suite_add_tcase(suite, mixed);
 
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -23,6 +23,11 @@ static void open_device(void)
     pleat_open("capacity:16G,depth:1048576", NULL);
 }
 
+static void open_granules(void)
+{
+    pleat_open_granules("capacity:16G,depth:1048576");
+}
+
 /* Allocates without a walk over everything, unlike pleat_get. */
 static pleat_devptr get(size_t bytes, unsigned stream)
 {
@@ -262,12 +267,15 @@ int main(void)
     tcase_add_test(tcase, pieces_freed_in_any_order_behind_work);
     tcase_add_test(tcase, a_queue_of_single_pieces_settles_by_and_by);
     tcase_add_test(tcase, uses_on_another_stream_pass_by_and_by);
-    tcase_add_test(tcase, a_gap_of_alternating_granules);
     tcase_add_test(tcase, a_private_pool_of_many_pieces_opens_by_and_by);
     tcase_add_test(tcase, pieces_are_visited_by_and_by);
     tcase_add_test(tcase, pieces_that_change_between_visits_do_not_overlap);
     tcase_add_test(tcase, frees_that_join_a_long_free_run);
     suite_add_tcase(suite, tcase);
+    TCase *granules = tcase_create("granules");
+    tcase_add_checked_fixture(granules, open_granules, pleat_close);
+    tcase_add_test(granules, a_gap_of_alternating_granules);
+    suite_add_tcase(suite, granules);
 
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -130,12 +130,22 @@ START_TEST(a_limit_makes_the_device_as_small)
 }
 END_TEST
 
-START_TEST(by_default_every_chunk_is_a_granule)
+START_TEST(by_default_the_largest_chunk_is_a_64th_of_what_is_held)
 {
     pleat_close();
-    pleat_open(SIM, NULL);
+    pleat_open("capacity:16G", NULL);
+    get_in(64, 64);
+    get_in(64, 32);
+}
+END_TEST
+
+START_TEST(on_request_every_chunk_is_a_granule)
+{
+    pleat_close();
+    pleat_open_granules(SIM);
     get_in(N_FIRST, N_FIRST);
     get_in(64, 64);
+    get_in(200, 200);
 }
 END_TEST
 
@@ -176,6 +186,22 @@ START_TEST(a_large_chunk_made_for_a_request_that_is_refused_serves_the_next)
     get(N_LARGE);
     assert_cost(before, 0, 1);
     pleat.sim.fail_never();
+}
+END_TEST
+
+/* None of them is loose: nothing is mapped that could be taken. */
+START_TEST(an_idle_chunk_that_fits_nowhere_is_given_back_and_made_anew)
+{
+    get_in(N_FIRST, N_FIRST);
+    pleat.sim.fail_at("cuMemMap", 0, CU_UNKNOWN);
+    ck_assert_int_eq(pleat_refused((size_t)N_LARGE * GRANULE, 1), PLEAT_EDRIVER);
+    ck_assert_uint_eq(pleat_counted().idle_bytes, (uint64_t)N_LARGE * GRANULE);
+    limit_to_held();
+    cost before = calls();
+    get_in(3, 2);
+    ck_assert_uint_eq(calls().n_release - before.n_release, 1);
+    get(N_LARGE - 3);
+    ck_assert_int_eq(pleat_refused(512, 1), PLEAT_ENOMEM_DEVICE);
 }
 END_TEST
 
@@ -231,17 +257,27 @@ START_TEST(a_free_chunk_is_taken_whole_with_one_map)
 }
 END_TEST
 
+/* So many granules are neither live nor loose; none is kept for a graph. */
+static void assert_tied(uint64_t n_granules)
+{
+    pleat_stats s = pleat_counted();
+    ck_assert_uint_eq(s.tied_granules, n_granules);
+    ck_assert_uint_eq(s.pinned_granules, 0);
+}
+
 START_TEST(a_chunk_with_a_live_block_stays_and_serves_what_fits_in_it)
 {
     (void)leave_one(low);
     pleat_devptr held = get(N_LARGE - 1); /* else the next one goes there */
     (void)leave_one(high);
     put(held);
+    assert_tied(2 * (N_LARGE - 1));
     cost before = calls();
     ck_assert_int_eq(pleat_refused((size_t)40 * GRANULE, 1), PLEAT_ENOMEM_DEVICE);
     ck_assert_uint_eq(pleat_counted_mixed().n_taken_granules, 0);
     for (size_t i = 0; i < 2 * (N_LARGE - 1); i++) {
         get(1);
+        assert_tied(2 * (N_LARGE - 1) - 1 - i);
     }
     assert_cost(before, 0, 0);
     ck_assert_int_eq(pleat_refused(GRANULE, 1), PLEAT_ENOMEM_DEVICE);
@@ -272,7 +308,9 @@ START_TEST(a_chunk_can_be_taken_once_its_last_block_is_free)
 {
     pleat_devptr one = leave_one(low);
     put(high);
+    assert_tied(N_LARGE - 1);
     put(one);
+    assert_tied(0);
     cost before = calls();
     get(2 * (size_t)N_LARGE);
     assert_cost(before, 0, 1);
@@ -481,6 +519,26 @@ START_TEST(a_captured_request_gets_what_is_in_large_chunks_of_the_default_pool)
 }
 END_TEST
 
+/* What a pool has touched is pinned; beside a live block it is tied once the pool is gone. */
+START_TEST(what_a_private_pool_has_freed_is_tied_only_after_the_pool)
+{
+    ck_assert_int_eq(pleat.a->ops->set_limit(pleat.a, 0), PLEAT_OK);
+    pl_private *pool = pools_open_one();
+    pleat_devptr all = pools_get(pool, (size_t)N_LARGE * GRANULE, 1);
+    pleat_put(all, 1);
+    pleat_devptr one = pools_get(pool, GRANULE, 1);
+    pleat_stats s;
+    pleat.a->ops->stats(pleat.a, &s);
+    ck_assert_uint_eq(s.tied_granules, 0);
+    ck_assert_uint_eq(s.pinned_granules, N_LARGE - 1);
+    pools_release(pool);
+    pleat_trim(UINT64_MAX, true);
+    assert_tied(N_LARGE - 1);
+    pleat_put(one, 1);
+    assert_tied(0);
+}
+END_TEST
+
 /* ---- all ------------------------------------------------------------------------------------- */
 
 static void add_sizes(Suite *suite)
@@ -493,8 +551,10 @@ static void add_sizes(Suite *suite)
     tcase_add_test(sizes, a_driver_that_refuses_a_large_chunk_is_asked_for_smaller_ones);
     tcase_add_test(sizes, a_large_chunk_made_for_a_request_that_is_refused_serves_the_next);
     tcase_add_test(sizes, a_failing_map_leaves_a_new_chunk_idle_for_the_next_request);
+    tcase_add_test(sizes, an_idle_chunk_that_fits_nowhere_is_given_back_and_made_anew);
     TCase *granules = suite_case(suite, "granules", open_mixed, pleat_close);
-    tcase_add_test(granules, by_default_every_chunk_is_a_granule);
+    tcase_add_test(granules, by_default_the_largest_chunk_is_a_64th_of_what_is_held);
+    tcase_add_test(granules, on_request_every_chunk_is_a_granule);
     tcase_add_test(granules, where_growth_is_frugal_every_chunk_is_a_granule);
 }
 
@@ -516,6 +576,7 @@ static void add_takes(Suite *suite)
     tcase_add_test(given_back, a_trim_leaves_chunks_in_which_a_block_lives);
     tcase_add_test(given_back, a_trim_of_a_device_without_blocks_leaves_nothing);
     tcase_add_test(given_back, a_release_that_fails_leaves_a_large_chunk_idle);
+    tcase_add_test(given_back, what_a_private_pool_has_freed_is_tied_only_after_the_pool);
     tcase_add_test(given_back, a_captured_request_gets_what_is_in_large_chunks_of_the_default_pool);
 }
 

@@ -7,7 +7,9 @@
 #include <stdlib.h>
 
 #include "segments/pleat/space.h"
+#include "tests/support/own.h"
 #include "tests/support/segments_pools.h"
+#include "tests/support/segments_told.h"
 #include "tests/support/suite.h"
 
 enum { POOLED = 1, BESIDE = 2, OWN = 3, LATE = 4, SMALL = 512, N_BLOCKS = 800 };
@@ -246,7 +248,11 @@ END_TEST
 
 static void open_device(void)
 {
-    pools_open_with("capacity:2000M,depth:1048576", PL_CROSS_ORDER, 1000);
+    pl_allocator_options options;
+    pl_allocator_options_init(&options);
+    options.observer = told_open();
+    SET_OWN(pleat, &options, chunks, PL_CHUNKS_GRANULE); /* so that every second one can be taken */
+    pleat_open("capacity:2000M,depth:1048576", &options);
     ck_assert_int_eq(sem_init(&has_begun, 0, 0), 0);
     ck_assert_int_eq(sem_init(&may_go_on, 0, 0), 0);
 }

@@ -79,6 +79,9 @@ static void assert_tables(const pl_segment *seg)
     ck_assert_uint_eq(seg->n_vacant, count(is_vacant, 0, MIXED_GRANULES));
     ck_assert_uint_eq(seg->n_loose, count(is_loose, 0, MIXED_GRANULES));
     ck_assert_uint_eq(rig.n_loose, seg->n_loose);
+    ck_assert_uint_eq(rig.store.tally.n_tied_granules, seg->n_vacant - seg->n_loose);
+    ck_assert_uint_eq(pl_segment_count_vacant(seg, seg->range.base, rig_at(seg, MIXED_UNITS)),
+                      seg->n_vacant);
     ck_assert_int_eq(pl_segment_check(seg), 0);
 }
 

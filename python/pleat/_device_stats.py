@@ -20,7 +20,7 @@ _SINGLE = (
     "pinned_granules", "free_bytes", "pending_bytes", "idle_bytes", "rounding_bytes",
     "stale_bytes", "address_bytes", "metadata_bytes", "ops_map", "ops_unmap", "ops_alloc",
     "ops_free", "bytes_created", "bytes_mapped", "n_taken_granules", "host_syncs",
-    "stream_waits", "n_driver_calls", "driver_ns", "n_undo_failures",
+    "stream_waits", "n_driver_calls", "driver_ns", "n_undo_failures", "tied_granules",
 )  # fmt: skip
 
 

@@ -115,12 +115,14 @@ static inline void pl_queue_replace(pl_block_queue *queue, pl_block *b, pl_block
     b->queue_next = NULL;
 }
 
-/* Counts of the blocks in all segments, kept by segment.c, so that statistics look at no block. */
+/* Counts over all segments, kept by segment.c and loose.c, so that statistics look at no block and
+ * at no granule. */
 typedef struct pl_tally {
     size_t n_blocks[PL_N_BLOCK_STATES]; /* except live ones */
     size_t bytes[PL_N_BLOCK_STATES];    /* likewise */
     size_t n_live_granules;             /* with a byte of a live block */
     size_t n_shared_granules; /* with shared bytes of no private pool, and no live or kept byte */
+    size_t n_tied_granules;   /* vacant, but not loose */
 } pl_tally;
 
 /* The store of blocks. It carves them from slabs one by one, since carving a whole slab at once

@@ -65,7 +65,9 @@ static void fill_groups(const pl_space *space, const freed *f, pleat_stats *out)
 }
 
 /* Of the granules that are not loose, those with bytes of live blocks or of requests in flight are
- * shown as live; those with shared bytes only are pending, and the others pinned. */
+ * shown as live; those with shared bytes only are pending, those with settled or pending ones only
+ * tied, and the others pinned. A flight that puts much back drops the lock on the way, and its
+ * granules count in two ways until it has landed. */
 static void fill_granules(const pl_space *space, pleat_stats *out)
 {
     out->granule_bytes = space->granule_bytes;
@@ -73,8 +75,10 @@ static void fill_granules(const pl_space *space, pleat_stats *out)
     out->idle_bytes = (uint64_t)space->n_idle << space->granule_log2;
     out->live_granules = space->store.tally.n_live_granules + space->n_flying;
     out->peak_live_granules = space->peak_shown;
-    out->pinned_granules = space->n_pinned - out->live_granules -
-                           space->store.tally.n_shared_granules;
+    out->tied_granules = space->store.tally.n_tied_granules;
+    uint64_t others = out->live_granules + out->tied_granules +
+                      space->store.tally.n_shared_granules;
+    out->pinned_granules = space->n_pinned > others ? space->n_pinned - others : 0;
     out->n_taken_granules = space->n_taken;
 }
 

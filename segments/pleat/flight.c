@@ -48,13 +48,14 @@ static void carve_next(pl_space *space, pl_flight *f, pl_block *b, pleat_devptr 
     size_t n_pin = is_hole ? (size_t)((end - at) >> seg->granule_log2)
                            : pl_segment_count_loose(seg, at, end) +
                                  pl_segment_count_loose_beside(seg, at, end);
+    size_t n_under = is_hole ? n_pin : pl_segment_count_vacant(seg, at, end);
     b = pl_carve_out(space, b, at, end);
     f->first = f->first != NULL ? f->first : b;
     f->last = b;
     f->need += is_hole ? n_pin : 0;
-    f->n_pin += n_pin;
+    f->n_under += n_under;
     space->n_pinned += n_pin;
-    space->n_flying += n_pin;
+    space->n_flying += n_under;
 }
 
 pleat_status pl_flight_reserve(pl_space *space, pl_flight *f)
@@ -332,7 +333,7 @@ static void retire_victims(pl_space *space, pl_flight *f)
 static void end_flight(pl_space *space, pl_flight *f)
 {
     space->n_creating -= f->n_create;
-    space->n_flying -= f->n_pin;
+    space->n_flying -= f->n_under;
     space->n_chunks += f->n_created;
     if (space->n_chunks > space->peak_chunks) {
         space->peak_chunks = space->n_chunks;

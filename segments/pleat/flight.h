@@ -27,7 +27,7 @@ typedef struct pl_flight {
     pl_block *last;
     pl_block *spare;     /* kept for commit */
     size_t need;         /* granules of the place's holes, n_extra included */
-    size_t n_pin;        /* granules that it has pinned */
+    size_t n_under;      /* granules of the place that had bytes of free blocks only, or none */
     size_t n_have;       /* granules of `need` that idle and taken chunks will back, */
     size_t n_create;     /* and those that created chunks will */
     size_t n_created;    /* granules of the chunks created so far */

@@ -2,35 +2,40 @@
  *
  * THE PROMISE. C: chunks that the driver or the limit gives; L: granules with bytes of live blocks
  * and requests in flight; P: granules kept for captures, and those without live bytes that other
- * private pools have touched; m: the least number of further granules that the request pins over
- * all places of its pool. With no other request in flight, "out of device memory" is returned only
- * if L + P + m > C. It is exact where each chunk is one granule. With chunks:mixed the free
- * granules of a chunk that is partly in use serve only places that lie over them.
+ * private pools have touched; T: tied granules, none if each chunk is one granule; m: the least
+ * number of further granules that the request pins over all places of its pool. With no other
+ * request in flight, "out of device memory" is returned only if L + P + T + m > C. A place pins the
+ * holes that it covers and the loose chunks that it touches, all of each; none of the tied granules
+ * that it lies over.
  *
  * Why. Let the request be refused with PLEAT_ENOMEM_DEVICE. Then in its last attempt nobody else
  * was in flight (shortage.c waits for that first), no block pended on another stream (all were
  * settled or ordered before), and the driver had refused to create beyond C since the request
  * began. So every free block is one that the lane may use, and every granule held is idle, loose
- * and takeable, or counted in L + P. No run of any area of the request's pool, of either size
+ * and takeable, or counted in L + P + T. No run of any area of the request's pool, of either size
  * class, holds the request: a resident fit was looked for in all of them. (What released private
  * pools left is the default pool's: private.h. A pool's own free granules are pinned, but a place
  * over them pins no further ones.) In every such area pl_place_search considered the places that
  * pin least; a new segment is opened whenever ceil(bytes / granule) would fit under C but no gap is
- * long enough. A place with L + P + its pins <= C would have been reserved, and its n_new chunks
- * exist: C - L - P - (loose granules in the place) counts just the idle, loose and creatable ones
- * outside it, and all of those are collected before any is found missing. Hence no place had L + P
- * + m <= C. A private pool's request on a stream that is being captured may not take: for it
- * settled memory was unmapped instead (pl_trim_gather). Captures, cross_stream:settled and wait_ms
- * can forbid the ordering or waiting that the argument needs: then the verdict is PLEAT_EPENDING.
+ * long enough. A place with L + P + T + its pins <= C would have been reserved, and its n_new
+ * granules exist: C - L - P - T - (loose granules that it pins) counts just the idle, loose and
+ * creatable ones outside it. All of those are collected before any is found missing, except large
+ * chunks without room in the place; those were released before (pl_trim_gather), and what took
+ * their place are granules. (Tied granules are at an end of a gap, where chunks reach beyond it:
+ * the places at both ends cover most of them.) Hence no place had L + P + T + m <= C. A private
+ * pool's request on a stream that is being captured may not take: for it settled memory was
+ * unmapped instead (pl_trim_gather). Captures, cross_stream:settled and wait_ms can forbid the
+ * ordering or waiting that the argument needs: then the verdict is PLEAT_EPENDING.
  *
  * Why it ends. Each attempt but the last has changed something (PL_STEP_AGAIN), and each kind of
  * change is bounded. Whatever others do, pl_tried bounds these for the request: the remedies of a
  * shortage (except those that go from lane to lane: shortage.c), looks at what is over (fit.c),
  * orders made instead of creating (fewer than there are lanes), attempts that others foiled (after
- * some, one is made in a single hold of the lock, where nobody can), and making way for page
- * tables (once). Other changes use something up. A new segment uses addresses. A refusal by the
- * driver lowers full_at to what is held, so that the driver is asked again only for what was given
- * back since, or after very many events.
+ * some, one is made in a single hold of the lock, where nobody can), places that are rounded up
+ * (once, and once after each time that memory was gathered), and making way for page tables
+ * (once). Other changes use something up. A new segment uses addresses. A refusal by the driver
+ * lowers full_at to what is held, so that the driver is asked again only for what was given back
+ * since, or after very many events.
  *
  * Guarded by the device lock, dropped around driver calls and waits; nothing is reserved then. */
 #include "segments/pleat/grow.h"

@@ -81,13 +81,15 @@ static void touch_words(size_t from, size_t last)
 size_t pl_segment_pin_granules(pl_segment *seg, size_t from, size_t last)
 {
     touch_words(from, last);
-    seg->n_vacant -= clear_bits(seg->vacant, NULL, from, last);
+    size_t n_vacant = clear_bits(seg->vacant, NULL, from, last);
     if (seg->has_large) {
         from = is_set(seg->loose, from) ? pl_segment_chunk_from(seg, from) : from;
         last = is_set(seg->loose, last) ? pl_segment_chunk_to(seg, last) - 1 : last;
     }
     size_t n = clear_bits(seg->loose, seg->loose_any, from, last);
+    seg->n_vacant -= n_vacant;
     seg->n_loose -= n;
+    seg->tally->n_tied_granules += n - n_vacant; /* may wrap, as the sum does not */
     return n;
 }
 
@@ -99,7 +101,8 @@ static size_t last_granule(const pl_segment *seg, pleat_devptr end)
     return last < seg->n_rooms ? last : seg->n_rooms - 1;
 }
 
-size_t pl_segment_count_loose(const pl_segment *seg, pleat_devptr base, pleat_devptr end)
+static size_t count_touched(const pl_segment *seg, const uint64_t *words, pleat_devptr base,
+                            pleat_devptr end)
 {
     size_t from = pl_segment_granule(seg, base);
     size_t last = last_granule(seg, end);
@@ -108,7 +111,17 @@ size_t pl_segment_count_loose(const pl_segment *seg, pleat_devptr base, pleat_de
         return 0;
     }
     touch_words(from, last);
-    return count_bits(seg->loose, from, last);
+    return count_bits(words, from, last);
+}
+
+size_t pl_segment_count_vacant(const pl_segment *seg, pleat_devptr base, pleat_devptr end)
+{
+    return count_touched(seg, seg->vacant, base, end);
+}
+
+size_t pl_segment_count_loose(const pl_segment *seg, pleat_devptr base, pleat_devptr end)
+{
+    return count_touched(seg, seg->loose, base, end);
 }
 
 size_t pl_segment_count_loose_beside(const pl_segment *seg, pleat_devptr base, pleat_devptr end)
@@ -142,7 +155,7 @@ static __attribute__((noinline)) size_t loosen_granules(pl_segment *seg, size_t 
     size_t high = to;
 
     touch_words(from, to - 1);
-    seg->n_vacant += set_bits(seg->vacant, NULL, from, to - 1);
+    size_t n_vacant = set_bits(seg->vacant, NULL, from, to - 1);
     if (seg->has_large) {
         low = is_chunk_vacant(seg, from) ? pl_segment_chunk_from(seg, from)
                                          : pl_segment_chunk_to(seg, from);
@@ -150,7 +163,9 @@ static __attribute__((noinline)) size_t loosen_granules(pl_segment *seg, size_t 
                                             : pl_segment_chunk_from(seg, to - 1);
     }
     size_t n = low < high ? set_bits(seg->loose, seg->loose_any, low, high - 1) : 0;
+    seg->n_vacant += n_vacant;
     seg->n_loose += n;
+    seg->tally->n_tied_granules += n_vacant - n; /* may wrap, as the sum does not */
     return n;
 }
 

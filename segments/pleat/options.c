@@ -16,7 +16,7 @@ static const pl_option rows[] = {
       .help = "settled: pending memory never goes to another stream" },
     { "capture", PL_OPTION_WORD, AT(capture), .words = capture_words,
       .help = "how pleat learns that a stream is being captured" },
-    { "chunks", PL_OPTION_WORD, AT(chunks), .words = chunk_words,
+    { "chunks", PL_OPTION_WORD, AT(chunks), .initial = PL_CHUNKS_MIXED, .words = chunk_words,
       .help = "mixed: large chunks while memory is plentiful" },
     { "chunk_share", PL_OPTION_NUMBER, AT(chunk_share), .initial = 16, .least = 1, .most = 1000000,
       .help = "largest chunk: this part of what is held" },

@@ -239,6 +239,7 @@ pleat_status pl_segment_create(pl_host *host, pl_block_store *store, struct pl_a
         return PLEAT_ENOMEM_HOST;
     }
     seg->area = area;
+    seg->tally = &store->tally;
     seg->reserved = range;
     seg->range = range;
     seg->range.bytes = range.bytes >> granule_log2 << granule_log2;

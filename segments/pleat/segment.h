@@ -31,7 +31,8 @@ enum { PL_PART_TAKEN = 0x80 };
  *     private pool, and while it opens, a granule with only free blocks need not be vacant. It is
  *     loose if and only if all granules of its chunk are vacant
  * I6  n_loose and n_vacant are the numbers of such granules; `loose_any` has a bit for each word of
- *     `loose` that is not 0; n_resident is the number of granules with a chunk
+ *     `loose` that is not 0; n_resident is the number of granules with a chunk. The tally has the
+ *     sum of n_vacant - n_loose over all segments
  * I7  the granules of a chunk lie side by side: each has its handle, its order, and its own place
  *     in it                                                                                  */
 /* How many blocks begin or end in a granule. */
@@ -43,6 +44,7 @@ typedef struct pl_users {
 
 typedef struct pl_segment {
     struct pl_area *area;    /* const */
+    pl_tally *tally;         /* const: of all segments */
     struct pl_segment *next; /* in its area, in order of creation */
     pl_range range;          /* const: the whole granules of `reserved` */
     pl_range reserved;       /* const: what the driver reserved */
@@ -164,7 +166,8 @@ size_t pl_segment_loosen(pl_segment *seg, const pl_block *b, pleat_devptr base, 
                          size_t *n_looks);
 /* Whole chunks under free blocks only, none of them loose, become so. Returns how many granules. */
 size_t pl_segment_loosen_whole(pl_segment *seg, pleat_devptr base, pleat_devptr end);
-/* The number of loose granules that [base, end) touches. */
+/* The number of vacant granules that [base, end) touches, and of loose ones. */
+size_t pl_segment_count_vacant(const pl_segment *seg, pleat_devptr base, pleat_devptr end);
 size_t pl_segment_count_loose(const pl_segment *seg, pleat_devptr base, pleat_devptr end);
 /* Loose granules beside them, of chunks that it touches. */
 size_t pl_segment_count_loose_beside(const pl_segment *seg, pleat_devptr base, pleat_devptr end);

@@ -97,33 +97,25 @@ static bool has_private_pending(const pl_space *space, const pl_request *rq)
     return any;
 }
 
-/* Granules that are pinned only because others of their chunks are in use. A place may lie over
- * them. */
-static size_t count_tied(const pl_space *space)
+/* Are there too few granules for the request beside what is pinned? A place can share its two outer
+ * granules with live blocks; a place of exactly n granules saves only one by that, since it then
+ * lies in n + 1. It can also lie over granules that are tied. */
+static bool exceeds(const pl_space *space, const pl_request *rq, size_t cap)
 {
-    size_t n = 0;
+    size_t n_saved = rq->bytes % space->granule_bytes == 0 ? 1 : 2;
+    size_t n_pinned = space->n_pinned - space->store.tally.n_tied_granules;
 
-    for (uint32_t i = 0; i < space->n_segments && space->options.chunks == PL_CHUNKS_MIXED; i++) {
-        const pl_segment *seg = space->segments[i];
-        n += seg->n_vacant - seg->n_loose;
-        pl_lock_touch(1);
-    }
-    return n;
+    return n_pinned + pl_request_granules(space, rq) > cap + n_saved;
 }
 
-/* Would the request find no memory even if everything that pends were free? A place can share its
- * two outer granules with live blocks; a place of exactly n granules saves only one by that, since
- * it then lies in n + 1. If it still does not fit beside what is pinned, no wait helps. */
+/* Would the request find no memory even if everything that pends were free? Then no wait helps. */
 static bool is_hopeless(const pl_space *space, const pl_request *rq)
 {
     size_t cap = space->limit_chunks < space->total_chunks ? space->limit_chunks
                                                            : space->total_chunks;
-    size_t whole = pl_request_granules(space, rq);
-    size_t n_saved = rq->bytes % space->granule_bytes == 0 ? 1 : 2;
 
-    return whole > cap ||
-           (shared_bytes(space, rq) == 0 && space->n_pinned + whole > cap + n_saved &&
-            space->n_pinned - count_tied(space) + whole > cap + n_saved &&
+    return pl_request_granules(space, rq) > cap ||
+           (shared_bytes(space, rq) == 0 && exceeds(space, rq, cap) &&
             !has_private_pending(space, rq) && space->n_disowned == 0);
 }
 
@@ -203,16 +195,23 @@ static bool may_gather_at_once(const trial *t)
     return may_gather_large(t) && t->rq->tried.n_gathered == 0;
 }
 
-/* The first time without a wait, the second time after one. */
+/* The first time without a wait, the second time after one. Idle chunks are released only if
+ * granules made of them suffice. The place need not be rounded up any more. */
 static bool gather(trial *t)
 {
     pl_request *rq = t->rq;
     uint32_t wait_ms = rq->tried.n_gathered == 0 ? 0 : time_left(t->space);
+    bool has_large = t->space->n_idle > t->space->idle[0].n &&
+                     !exceeds(t->space, rq, pl_space_cap(t->space));
 
-    if (t->space->n_loose == 0 || (rq->tried.n_gathered > 0 && wait_ms == 0)) {
+    if ((t->space->n_loose == 0 && !has_large) || (rq->tried.n_gathered > 0 && wait_ms == 0)) {
         return false;
     }
     rq->tried.n_gathered++;
+    rq->tried.n_round = 0;
+    if (!rq->is_capturing && rq->lane->stream != NULL && rq->lane->pending_bytes > 0) {
+        pl_tick_record(t->space, rq->lane); /* what pends on it could be taken, not unmapped */
+    }
     pl_trim_gather(t->space, pl_request_granules(t->space, rq) + 1, wait_ms);
     return true;
 }
@@ -460,6 +459,14 @@ static bool is_withheld(const pl_space *space, const pl_request *rq, pleat_statu
     return any;
 }
 
+/* Is there memory in chunks that fit nowhere, and that only a wait would make granules of? It pends
+ * on the request's own stream; of the others', all was settled or ordered. */
+static bool is_held_up(const trial *t)
+{
+    return t->verdict == PLEAT_ENOMEM_DEVICE && t->space->options.chunks == PL_CHUNKS_MIXED &&
+           t->space->n_loose > 0 && t->rq->lane->pending_bytes > 0 && time_left(t->space) == 0;
+}
+
 pl_step pl_shortage_relieve(pl_space *space, pl_request *rq, pleat_status verdict, pleat_status *st)
 {
     trial t = { .space = space, .rq = rq, .verdict = verdict, .failed = PLEAT_EPENDING };
@@ -480,7 +487,8 @@ pl_step pl_shortage_relieve(pl_space *space, pl_request *rq, pleat_status verdic
     if (try_remedies(&t, STAGE_LAST)) {
         return PL_STEP_AGAIN;
     }
-    if (rq->is_capturing && is_withheld(space, rq, verdict) && !is_hopeless(space, rq)) {
+    bool may_help = rq->is_capturing ? is_withheld(space, rq, verdict) : is_held_up(&t);
+    if (may_help && !is_hopeless(space, rq)) {
         *st = PLEAT_EPENDING; /* without the capture, a take or a wait might have helped */
     }
     return PL_STEP_DONE;

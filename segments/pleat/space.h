@@ -27,6 +27,7 @@
  *   place         the addresses in a gap where a request could go
  *   vacant        a resident granule under free blocks only
  *   loose         a granule of a chunk whose granules are all vacant: the chunk can be taken
+ *   tied          a vacant granule that is not loose: another granule of its chunk is in use
  *   pinned        a resident granule that is not loose, or a granule reserved by a flight
  *   take          to move a chunk from under free blocks to a place that needs it
  *   stale         a block whose chunks were taken: still mapped, no longer resident
@@ -221,7 +222,7 @@ typedef struct pl_space {
     size_t n_chunks;   /* granules held from the driver: mapped, idle or in flight */
     size_t n_creating; /* being created */
     size_t n_pinned;   /* resident granules that are not loose, and those that flights reserved */
-    size_t n_flying;   /* of these, pinned by nothing but requests in flight */
+    size_t n_flying;   /* of these, used by nothing but requests in flight */
     size_t n_loose;
     size_t peak_pinned;
     size_t marked_pinned; /* peak_pinned when it last rose clearly: see pl_budget */

@@ -90,6 +90,7 @@ static void take_census(const pl_space *space, census *c)
             count_granules(seg, b, &last, c);
         }
         c->n_loose += seg->n_loose;
+        c->tally.n_tied_granules += seg->n_vacant - seg->n_loose;
         for (size_t g = 0; g < seg->n_rooms && space->n_flights == 0; g++) {
             c->n_resident += seg->chunks[g] != 0;
         }

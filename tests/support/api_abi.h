@@ -41,6 +41,7 @@
     VALUE(PLEAT_VERDICT_PINNED, 5) \
     VALUE(PLEAT_VERDICT_FRAGMENTED, 6) \
     VALUE(PLEAT_VERDICT_ADDRESS_SPACE, 7) \
+    VALUE(PLEAT_VERDICT_TIED, 8) \
     VALUE(PLEAT_POOL_ALL, 0) \
     VALUE(PLEAT_POOL_SMALL, 1) \
     VALUE(PLEAT_POOL_LARGE, 2) \
@@ -62,7 +63,7 @@
     AT(pleat_stat, peak, 8) \
     AT(pleat_stat, allocated, 16) \
     AT(pleat_stat, freed, 24) \
-    SIZE(pleat_stats, 1160) \
+    SIZE(pleat_stats, 1168) \
     AT(pleat_stats, allocation, 0) \
     AT(pleat_stats, segment, 96) \
     AT(pleat_stats, active, 192) \
@@ -103,6 +104,7 @@
     AT(pleat_stats, n_driver_calls, 1136) \
     AT(pleat_stats, driver_ns, 1144) \
     AT(pleat_stats, n_undo_failures, 1152) \
+    AT(pleat_stats, tied_granules, 1160) \
     SIZE(pleat_block_info, 48) \
     AT(pleat_block_info, base, 0) \
     AT(pleat_block_info, bytes, 8) \

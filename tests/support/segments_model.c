@@ -12,6 +12,7 @@ void model_init(model *m, size_t granule_bytes)
 void model_fini(model *m)
 {
     model_spans_clear(&m->live);
+    model_spans_clear(&m->large);
 }
 
 static uint64_t end_of(const model_span *span)
@@ -88,10 +89,11 @@ const char *model_remove(model *m, pleat_devptr base)
 
 /* ---- granules ------------------------------------------------------------------------------ */
 
-/* For the granules of a range: which hold bytes of live blocks or of held spans, and how many such
- * granules are below each. */
+/* For the granules of a range: which hold bytes of live blocks or of held spans, or belong to a
+ * large chunk of which one does; and how many such granules are below each. */
 typedef struct tally {
     model_span range;
+    const model_spans *large; /* NULL: none */
     size_t granule_bytes;
     size_t n;
     uint32_t *below; /* n + 1 entries */
@@ -111,9 +113,37 @@ static void tally_mark(tally *t, const model_span *span)
     }
 }
 
-static void tally_init(tally *t, const model *m, const model_spans *blocked, model_span range)
+static bool is_marked(const tally *t, const model_span *chunk)
 {
-    *t = (tally){ .range = range, .granule_bytes = m->granule_bytes };
+    size_t g = (size_t)((chunk->base - t->range.base) / t->granule_bytes);
+    size_t end = g + (size_t)(chunk->bytes / t->granule_bytes);
+    while (g < end && t->below[g + 1] == 0) {
+        g++;
+    }
+    return g < end;
+}
+
+/* What is marked in a large chunk marks all of it. */
+static void tally_spread(tally *t)
+{
+    size_t i = t->large != NULL ? rank_of(t->large, t->range.base) : 0;
+    for (; t->large != NULL && i < t->large->n; i++) {
+        const model_span *chunk = &t->large->span[i];
+        if (chunk->base >= end_of(&t->range)) {
+            break;
+        }
+        if (is_marked(t, chunk)) {
+            tally_mark(t, chunk);
+        }
+    }
+}
+
+static void tally_init(tally *t, const model *m, const model_spans *blocked, model_span range,
+                       bool with_large)
+{
+    *t = (tally){ .range = range,
+                  .large = with_large ? &m->large : NULL,
+                  .granule_bytes = m->granule_bytes };
     t->n = (size_t)(range.bytes / m->granule_bytes);
     t->below = calloc(t->n + 1, sizeof(*t->below));
     for (size_t i = 0; i < m->live.n; i++) {
@@ -124,25 +154,39 @@ static void tally_init(tally *t, const model *m, const model_spans *blocked, mod
             tally_mark(t, &blocked->span[i]);
         }
     }
+    tally_spread(t);
     for (size_t g = 0; g < t->n; g++) {
         t->below[g + 1] += t->below[g];
     }
 }
 
-/* The number of granules that [at, at + bytes) touches and that hold nothing yet. */
+/* The large chunk at the address, or NULL. */
+static const model_span *large_at(const tally *t, pleat_devptr at)
+{
+    size_t i = t->large != NULL ? rank_of(t->large, at + 1) : 0;
+    return i > 0 && end_of(&t->large->span[i - 1]) > at ? &t->large->span[i - 1] : NULL;
+}
+
+/* The number of granules that [at, at + bytes) touches, itself or by a large chunk, and that hold
+ * nothing yet. */
 static size_t tally_further(const tally *t, pleat_devptr at, uint64_t bytes)
 {
-    size_t first = (size_t)((at - t->range.base) / t->granule_bytes);
-    size_t end = (size_t)((at + bytes - 1 - t->range.base) / t->granule_bytes) + 1;
+    const model_span *low = large_at(t, at);
+    const model_span *high = large_at(t, at + bytes - 1);
+    pleat_devptr from = low != NULL ? low->base : at;
+    pleat_devptr last = high != NULL ? end_of(high) - 1 : at + bytes - 1;
+    size_t first = (size_t)((from - t->range.base) / t->granule_bytes);
+    size_t end = (size_t)((last - t->range.base) / t->granule_bytes) + 1;
     return end - first - (t->below[end] - t->below[first]);
 }
 
-static size_t count_granules(const model *m, const model_spans *ranges, const model_spans *blocked)
+static size_t count_granules(const model *m, const model_spans *ranges, const model_spans *blocked,
+                             bool with_large)
 {
     size_t n = 0;
     for (size_t i = 0; i < ranges->n; i++) {
         tally t;
-        tally_init(&t, m, blocked, ranges->span[i]);
+        tally_init(&t, m, blocked, ranges->span[i], with_large);
         n += t.below[t.n];
         free(t.below);
     }
@@ -152,12 +196,17 @@ static size_t count_granules(const model *m, const model_spans *ranges, const mo
 size_t model_live_granules(const model *m, const model_spans *ranges)
 {
     static const model_spans nothing;
-    return count_granules(m, ranges, &nothing);
+    return count_granules(m, ranges, &nothing, false);
 }
 
 size_t model_held_granules(const model *m, const model_spans *ranges, const model_spans *blocked)
 {
-    return count_granules(m, ranges, blocked);
+    return count_granules(m, ranges, blocked, false);
+}
+
+size_t model_used_granules(const model *m, const model_spans *ranges, const model_spans *blocked)
+{
+    return count_granules(m, ranges, blocked, true);
 }
 
 /* ---- places --------------------------------------------------------------------------------- */
@@ -190,7 +239,7 @@ static void try_range(const model *m, const model_spans *blocked, model_span ran
     size_t k = rank_of(blocked, range.base);
     pleat_devptr at = range.base;
 
-    tally_init(&t, m, blocked, range);
+    tally_init(&t, m, blocked, range, true);
     for (;;) {
         const model_span *live = i < m->live.n ? &m->live.span[i] : NULL;
         const model_span *next = k < blocked->n ? &blocked->span[k] : NULL;

@@ -3,8 +3,9 @@
  *
  * Shares no code with the allocator that it judges. The caller gives the addresses that exist
  * (ranges) and those that are out of service for the moment (blocked: stale mappings, memory that a
- * capture holds). Granules are counted from the start of each range; if chunks are larger, chunks
- * are counted instead. */
+ * capture holds). Granules are counted from the start of each range; if all chunks are larger,
+ * chunks are counted instead. Where sizes are mixed the caller also gives the chunks of several
+ * granules (large): one that is in use anywhere is held as a whole. */
 #ifndef PLEAT_TESTS_SEGMENTS_MODEL_H
 #define PLEAT_TESTS_SEGMENTS_MODEL_H
 
@@ -29,6 +30,7 @@ typedef struct model {
     size_t granule_bytes;
     size_t step; /* starts that are tried: its multiples, and both ends of every gap */
     model_spans live;
+    model_spans large;
     uint64_t live_bytes;
     uint64_t peak_bytes;
 } model;
@@ -58,8 +60,11 @@ void model_spans_clear(model_spans *spans);
 size_t model_live_granules(const model *m, const model_spans *ranges);
 /* L + P: adds the granules of blocked spans that are held. */
 size_t model_held_granules(const model *m, const model_spans *ranges, const model_spans *blocked);
+/* L + P + T: adds the other granules of their large chunks. */
+size_t model_used_granules(const model *m, const model_spans *ranges, const model_spans *blocked);
 /* m: the least number of further granules that `bytes` need, over all places in the ranges, which
- * are all intervals that touch no live block and no blocked span. SIZE_MAX: there is no place. */
+ * are all intervals that touch no live block and no blocked span. A large chunk that is in use
+ * needs none, one that is not needs all of its granules. SIZE_MAX: there is no place. */
 size_t model_least_further(const model *m, const model_spans *ranges, const model_spans *blocked,
                            uint64_t bytes);
 /* The same in a range of its own. */

@@ -137,15 +137,30 @@ size_t player_most_granules(const player *p)
     return (size_t)(most / p->conf.granule_bytes);
 }
 
-/* Reads the allocator's addresses: the reserved ones, and those that are out of service. */
+static void survey_chunks(const pl_segment *seg, model_spans *large)
+{
+    for (size_t g = 0; g < seg->n_rooms;) {
+        size_t n = (size_t)1 << seg->orders[g];
+        model_span span = { .base = pl_segment_address(seg, g), .bytes = n << seg->granule_log2 };
+        if (n > 1) {
+            (void)model_spans_add(large, span);
+        }
+        g += n;
+    }
+}
+
+/* Reads the allocator's addresses: the reserved ones, those that are out of service, and those of
+ * large chunks. */
 static void survey(player *p, model_spans *ranges, model_spans *blocked)
 {
     pl_space *space = (pl_space *)p->a;
     *ranges = (model_spans){ 0 };
     *blocked = (model_spans){ 0 };
+    model_spans_clear(&p->model.large);
     pl_lock_acquire(&space->lock);
     for (uint32_t i = 0; i < space->n_segments; i++) {
         const pl_segment *seg = space->segments[i];
+        survey_chunks(seg, &p->model.large);
         model_span range = { .base = seg->range.base, .bytes = seg->range.bytes };
         (void)model_spans_add(ranges, range);
         for (const pl_block *b = seg->first; b != NULL; b = b->next) {
@@ -159,13 +174,20 @@ static void survey(player *p, model_spans *ranges, model_spans *blocked)
     pl_lock_release(&space->lock);
 }
 
-static size_t live_granules(player *p, bool with_held)
+typedef struct granules {
+    size_t n_live; /* L */
+    size_t n_kept; /* P */
+    size_t n_tied; /* T */
+} granules;
+
+static granules count_granules(player *p)
 {
     model_spans ranges;
     model_spans blocked;
     survey(p, &ranges, &blocked);
-    size_t n = with_held ? model_held_granules(&p->model, &ranges, &blocked)
-                         : model_live_granules(&p->model, &ranges);
+    granules n = { .n_live = model_live_granules(&p->model, &ranges) };
+    n.n_kept = model_held_granules(&p->model, &ranges, &blocked) - n.n_live;
+    n.n_tied = model_used_granules(&p->model, &ranges, &blocked) - n.n_live - n.n_kept;
     model_spans_clear(&ranges);
     model_spans_clear(&blocked);
     return n;
@@ -190,7 +212,7 @@ static void forget_stale(model_spans *blocked)
     *blocked = held;
 }
 
-/* L + P + m: the least granules that would be held if the request were served. */
+/* L + P + T + m: the least granules that would be held if the request were served. */
 static size_t needed_granules(player *p, size_t bytes, places where)
 {
     model_spans ranges;
@@ -202,7 +224,7 @@ static size_t needed_granules(player *p, size_t bytes, places where)
     size_t n = model_least_further(&p->model, &ranges, &blocked, bytes);
     size_t fresh = where == PLACES_RESERVED ? SIZE_MAX : model_fresh(&p->model, bytes);
     n = n < fresh ? n : fresh;
-    n = n == SIZE_MAX ? n : n + model_held_granules(&p->model, &ranges, &blocked);
+    n = n == SIZE_MAX ? n : n + model_used_granules(&p->model, &ranges, &blocked);
     model_spans_clear(&ranges);
     model_spans_clear(&blocked);
     return n;
@@ -255,7 +277,7 @@ static pleat_status judge_full(player *p, size_t bytes, unsigned stream, pleat_d
     p->model.step = is_exhaustive ? MODEL_QUANTUM : p->conf.granule_bytes;
     size_t needed = needed_granules(p, bytes, waits_for_stale(p) ? PLACES_UNSTALE : PLACES_ALL);
     if (needed <= most) {
-        blame(p, "%zu bytes on stream %u refused, %u captured: L + P + m = %zu, C = %zu", bytes,
+        blame(p, "%zu bytes on stream %u refused, %u captured: L + P + T + m = %zu, C = %zu", bytes,
               stream, p->captured, needed, most);
         return PLEAT_ENOMEM_DEVICE;
     }
@@ -299,7 +321,7 @@ static pleat_status judge_addresses(player *p, size_t bytes, unsigned stream, pl
         blame(p, "%zu bytes on stream %u: no addresses", bytes, stream);
     }
     if (needed <= most) {
-        blame(p, "%zu bytes on stream %u: no addresses, and L + P + m = %zu, C = %zu", bytes,
+        blame(p, "%zu bytes on stream %u: no addresses, and L + P + T + m = %zu, C = %zu", bytes,
               stream, needed, most);
     }
     pleat_status st = try_alloc(p, bytes, stream, out);
@@ -334,18 +356,10 @@ static pleat_status judge(player *p, pleat_status st, size_t bytes, unsigned str
 static pleat_status refused(player *p, pleat_status st, size_t bytes, unsigned stream,
                             pleat_devptr *out)
 {
-    switch (p->conf.refusal) {
-    case PLAYER_JUDGES:
+    if (p->conf.refusal == PLAYER_JUDGES) {
         return judge(p, st, bytes, stream, out);
-    case PLAYER_FORBIDS:
-        blame(p, "%zu bytes on stream %u refused: status %d", bytes, stream, (int)st);
-        return st;
-    case PLAYER_COUNTS:
-        player_gate_lock(&p->gate);
-        p->counts.n_refused++;
-        player_gate_unlock(&p->gate);
-        return st;
     }
+    blame(p, "%zu bytes on stream %u refused: status %d", bytes, stream, (int)st);
     return st;
 }
 
@@ -505,12 +519,6 @@ void play_trim(player *p, uint64_t keep_bytes, bool wait)
     player_gate_leave(&p->gate);
 }
 
-/* Granules of chunks that are partly in use count as pinned, too. */
-static bool has_large_chunks(const player *p)
-{
-    return pl_pleat_own(&p->conf.options).chunks == PL_CHUNKS_MIXED;
-}
-
 void play_limit(player *p, uint64_t bytes)
 {
     if (p->captured != 0 || !begin(p)) {
@@ -518,16 +526,16 @@ void play_limit(player *p, uint64_t bytes)
     }
     player_gate_be_alone(&p->gate);
     pleat_status st = p->a->ops->set_limit(p->a, bytes);
-    size_t n_live = live_granules(p, true);
-    bool fits = n_live <= bytes / p->conf.granule_bytes;
+    granules n = count_granules(p);
+    size_t n_used = n.n_live + n.n_kept + n.n_tied;
+    bool fits = n_used <= bytes / p->conf.granule_bytes;
     if (st == PLEAT_OK) {
         p->limit_bytes = bytes;
     }
     bool is_impatient = p->conf.options.wait_ms == 0 && st == PLEAT_EPENDING;
-    bool is_tied = has_large_chunks(p) && st == PLEAT_ENOMEM_DEVICE;
-    if (st != (fits ? PLEAT_OK : PLEAT_ENOMEM_DEVICE) && !is_impatient && !is_tied) {
-        blame(p, "limit of %llu with %zu granules live or kept: status %d",
-              (unsigned long long)bytes, n_live, (int)st);
+    if (st != (fits ? PLEAT_OK : PLEAT_ENOMEM_DEVICE) && !is_impatient) {
+        blame(p, "limit of %llu with %zu granules live, kept or tied: status %d",
+              (unsigned long long)bytes, n_used, (int)st);
     }
     player_gate_rejoin(&p->gate);
     player_gate_leave(&p->gate);
@@ -614,16 +622,18 @@ void play_check(player *p)
     check_walkers(p);
     check_hazards(p);
     p->a->ops->stats(p->a, &s);
-    size_t n_live = live_granules(p, false);
+    granules n = count_granules(p);
     size_t most = player_most_granules(p);
-    size_t n_held = live_granules(p, true) - n_live;
-    if (s.pinned_granules < n_held || (s.pinned_granules > n_held && !has_large_chunks(p))) {
-        blame(p, "%llu pinned granules of %zu", (unsigned long long)s.pinned_granules, n_held);
+    if (s.pinned_granules != n.n_kept) {
+        blame(p, "%llu pinned granules of %zu", (unsigned long long)s.pinned_granules, n.n_kept);
     }
-    if (s.live_granules != n_live ||
+    if (s.pending_bytes == 0 && s.tied_granules != n.n_tied) { /* what is shared ties others, too */
+        blame(p, "%llu tied granules of %zu", (unsigned long long)s.tied_granules, n.n_tied);
+    }
+    if (s.live_granules != n.n_live ||
         s.allocated_bytes[PLEAT_POOL_ALL].current != p->model.live_bytes) {
         blame(p, "%llu live granules of %zu, %llu live bytes of %llu",
-              (unsigned long long)s.live_granules, n_live,
+              (unsigned long long)s.live_granules, n.n_live,
               (unsigned long long)s.allocated_bytes[PLEAT_POOL_ALL].current,
               (unsigned long long)p->model.live_bytes);
     }

@@ -17,8 +17,8 @@
 
 enum { PLAYER_STREAMS = 4, PLAYER_EVERY = 256, PLAYER_SHELVES = 64 };
 
-/* How a refusal is treated: judged by the model; always a failure; or only counted. */
-typedef enum player_refusal { PLAYER_JUDGES, PLAYER_FORBIDS, PLAYER_COUNTS } player_refusal;
+/* How a refusal is treated: judged by the model, or always a failure. */
+typedef enum player_refusal { PLAYER_JUDGES, PLAYER_FORBIDS } player_refusal;
 
 typedef struct player_conf {
     uint64_t capacity_bytes; /* the device's */

@@ -41,6 +41,14 @@ void pleat_open(const char *sim_conf, const pl_allocator_options *options)
     pleat_open_device(sim_conf, NULL, options);
 }
 
+void pleat_open_granules(const char *sim_conf)
+{
+    pl_allocator_options options;
+    pl_allocator_options_init(&options);
+    SET_OWN(pleat, &options, chunks, PL_CHUNKS_GRANULE);
+    pleat_open(sim_conf, &options);
+}
+
 void pleat_open_with(const char *sim_conf, pl_cross_stream cross_stream, uint32_t wait_ms)
 {
     pl_allocator_options options;

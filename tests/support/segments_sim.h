@@ -30,6 +30,8 @@ extern pleat_fixture pleat;
 void pleat_open(const char *sim_conf, const pl_allocator_options *options);
 void pleat_open_device(const char *sim_conf, const pl_device_options *device_options,
                        const pl_allocator_options *options);
+/* The same with a chunk for each granule. */
+void pleat_open_granules(const char *sim_conf);
 /* The same with these options, the others as usual. */
 void pleat_open_with(const char *sim_conf, pl_cross_stream cross_stream, uint32_t wait_ms);
 void pleat_close(void); /* live blocks go, too */

@@ -84,8 +84,8 @@ typedef struct pleat_stats {
      * pinned_granules alone. */
     uint64_t granule_bytes;
     uint64_t resident_bytes;
-    uint64_t live_granules; /* L: granules that hold a byte of a live block or of a request */
-    uint64_t peak_live_granules;
+    uint64_t live_granules;      /* L: granules that hold a byte of a live block or of a request */
+    uint64_t peak_live_granules; /* pinned and tied ones included */
     uint64_t pinned_granules; /* P: in use (by graphs, pools, other streams) without live bytes */
     uint64_t free_bytes;      /* settled, under no live block */
     uint64_t pending_bytes;   /* free, last use not known to be over */
@@ -108,6 +108,9 @@ typedef struct pleat_stats {
     uint64_t n_driver_calls;
     uint64_t driver_ns; /* host time in driver calls; 0 unless time_calls is on */
     uint64_t n_undo_failures;
+
+    uint64_t tied_granules; /* free granules of chunks that are in use beside them (chunks:mixed):
+                             * they serve what fits there, but cannot be moved or given back */
 } pleat_stats;
 
 /** What a pointer query tells. */
