@@ -357,7 +357,7 @@ static pl_step use_place(pl_space *space, pl_request *rq, pl_flight *f, size_t c
     bool wants_order = false;
     size_t allowed = pl_policy_slack(space, cap, f->place.n_pin);
 
-    f->most_order = pl_sizing_order(space, cap);
+    f->most_order = pl_sizing_order(space, cap, pl_request_granules(space, rq));
     *st = reserve(space, rq, f, allowed);
     if (*st == PLEAT_EPENDING) {
         rq->tried.n_foiled++;

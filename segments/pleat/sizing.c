@@ -1,41 +1,26 @@
 /* sizing.c - see sizing.h. Guarded by the space's lock.
  *
- * A driver's time is spent per chunk, so large chunks are made where memory is plentiful. But while
- * anything lives in a part of a chunk, none of it can be taken. So the fuller the device, the
- * smaller the chunks; the last ones, which a full device moves about, are granules. docs/design.md
- * has the curve from which the steps are chosen.
- */
+ * A driver's time is spent per chunk, but while anything lives in a part of a chunk, none of it can
+ * be taken. A block dies whole: what it leaves of large chunks is whole chunks again, except at its
+ * ends. So chunks that are a small part of the request lose little, on a full device, too. At the
+ * start, when memory is plentiful and what comes stays for long, chunks are large under any
+ * request. docs/design.md has the figures from which the constants are chosen. */
 #include "segments/pleat/sizing.h"
 
 #include "segments/pleat/granule.h"
 
-/* Up to this part of what the device or the limit gives chunks are this large. */
-typedef struct step {
-    unsigned permille;
-    unsigned order;
-} step;
-
-static const step STEPS[] = { { 150, 5 }, { 400, 2 }, { 700, 1 }, { 1000, 0 } };
-
-static unsigned order_at(size_t held, size_t cap)
-{
-    size_t i = 0;
-
-    while (STEPS[i].order > 0 && held * 1000 >= cap * STEPS[i].permille) {
-        i++;
-    }
-    return STEPS[i].order;
-}
+enum { LARGE_ORDER = 5, PLENTY_PERMILLE = 150 };
 
 /* Frugal: others use the device, too, so it is never plentiful. */
-unsigned pl_sizing_order(const pl_space *space, size_t cap)
+unsigned pl_sizing_order(const pl_space *space, size_t cap, size_t n_granules)
 {
     size_t held = space->n_chunks + space->n_creating;
+    bool is_plenty = held * 1000 < cap * PLENTY_PERMILLE;
 
     if (space->options.chunks == PL_CHUNKS_GRANULE || space->options.growth == PL_GROWTH_FRUGAL) {
         return 0;
     }
-    unsigned order = order_at(held, cap);
-    unsigned most = pl_order_of(held / space->options.chunk_share + 1);
-    return order < most ? order : most;
+    size_t whole = is_plenty && held > n_granules ? held : n_granules;
+    unsigned order = pl_order_of(whole / space->options.chunk_share + 1);
+    return order < LARGE_ORDER ? order : LARGE_ORDER;
 }

@@ -4,7 +4,8 @@
 
 #include "segments/pleat/space.h"
 
-/* The largest order of new chunks, where at most `cap` granules may be held. */
-unsigned pl_sizing_order(const pl_space *space, size_t cap);
+/* The largest order of new chunks for a request of n_granules, where at most `cap` granules may be
+ * held. */
+unsigned pl_sizing_order(const pl_space *space, size_t cap, size_t n_granules);
 
 #endif
