@@ -9,7 +9,7 @@
 
 #include "segments/pleat/granule.h"
 
-enum { LARGE_ORDER = 5, PLENTY_PERMILLE = 150 };
+enum { PLENTY_PERMILLE = 150, PLENTY_ORDER = 5, USUAL_ORDER = 3 };
 
 /* Frugal: others use the device, too, so it is never plentiful. */
 unsigned pl_sizing_order(const pl_space *space, size_t cap, size_t n_granules)
@@ -22,5 +22,6 @@ unsigned pl_sizing_order(const pl_space *space, size_t cap, size_t n_granules)
     }
     size_t whole = is_plenty && held > n_granules ? held : n_granules;
     unsigned order = pl_order_of(whole / space->options.chunk_share + 1);
-    return order < LARGE_ORDER ? order : LARGE_ORDER;
+    unsigned most = is_plenty ? PLENTY_ORDER : USUAL_ORDER;
+    return order < most ? order : most;
 }
