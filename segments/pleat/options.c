@@ -19,7 +19,7 @@ static const pl_option rows[] = {
     { "chunks", PL_OPTION_WORD, AT(chunks), .initial = PL_CHUNKS_MIXED, .words = chunk_words,
       .help = "mixed: large chunks while memory is plentiful" },
     { "chunk_share", PL_OPTION_NUMBER, AT(chunk_share), .initial = 16, .least = 1, .most = 1000000,
-      .help = "largest chunk: this part of its request, or at first of what is held" },
+      .help = "largest chunk: this part of the request" },
     { "small_kib", PL_OPTION_NUMBER, AT(small_bytes), .initial = 128, .most = 1024, .scale = 1024,
       .help = "requests below go to the small area" },
     { "take_permille", PL_OPTION_NUMBER, AT(take_permille), .initial = 2, .most = 1000,
