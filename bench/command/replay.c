@@ -7,7 +7,7 @@
 #include "bench/run/fit.h"
 #include "bench/run/output.h"
 
-enum { KEY_MEMORY = 0x200, KEY_SNAPSHOT, KEY_SNAPSHOT_AT };
+enum { KEY_MEMORY = 0x200, KEY_SNAPSHOT, KEY_SNAPSHOT_AT, KEY_COMPACT };
 
 typedef struct replay_input {
     bench_options *options;
@@ -40,6 +40,9 @@ static error_t parse_replay(int key, char *arg, struct argp_state *state)
             argp_error(state, "--memory: %s", bench_memory_refusal(arg, why, sizeof why));
         }
         return 0;
+    case KEY_COMPACT:
+        input->options->is_compacting = true;
+        return 0;
     case KEY_SNAPSHOT:
         input->dump->path = arg;
         return 0;
@@ -58,13 +61,26 @@ static error_t parse_replay(int key, char *arg, struct argp_state *state)
 
 static error_t parse_fit(int key, char *arg, struct argp_state *state)
 {
+    bench_options *options = state->input;
     (void)arg;
-    if (key == ARGP_KEY_INIT) {
-        state->child_inputs[0] = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = options;
         return 0;
+    case KEY_COMPACT:
+        options->is_compacting = true;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
     }
-    return ARGP_ERR_UNKNOWN;
 }
+
+#define COMPACT_OPTION                                                                             \
+    {                                                                                              \
+        .name = "compact", .key = KEY_COMPACT,                                                     \
+        .doc = "Compact the device between two iterations of the work (pleat_device_compact). "    \
+               "JSON also tells how often, and the bytes won"                                      \
+    }
 
 static const struct argp_option replay_options[] = {
     { .name = "memory",
@@ -82,8 +98,11 @@ static const struct argp_option replay_options[] = {
       .arg = "peak|end|failure",
       .doc = "When: at the peak of live bytes, at the end, or at the first failed allocation "
              "(default: at that if one fails, else at the peak)" },
+    COMPACT_OPTION,
     { 0 },
 };
+
+static const struct argp_option fit_options[] = { COMPACT_OPTION, { 0 } };
 
 static const struct argp_child children[] = { { .argp = &bench_common_argp }, { 0 } };
 
@@ -100,6 +119,7 @@ static const struct argp replay_argp = {
 };
 
 static const struct argp fit_argp = {
+    .options = fit_options,
     .parser = parse_fit,
     .children = children,
     .args_doc = "WORK...",
@@ -151,6 +171,7 @@ static bool measure(batch *b, const bench_work *work, const char *allocator, ben
         .setup = &b->setup,
         .allocator = allocator,
         .loops = b->options.loops,
+        .is_compacting = b->options.is_compacting,
         .dump = b->dump.path ? &b->dump : NULL,
         .progress = &b->progress,
     };

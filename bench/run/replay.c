@@ -210,6 +210,28 @@ static void record_event(replay *r)
     }
 }
 
+/* Between two iterations the work of the earlier one is over, and that of the next one is not yet
+ * submitted: a safe point. */
+static bool compact(replay *r)
+{
+    pleat_compaction told;
+    if (pleat_device_compact(r->instance, 0, &told) != PLEAT_OK) {
+        return bench_fail(r->failure, "%s, %s: %s", r->source->name, r->options->allocator,
+                          last_error());
+    }
+    r->record->n_compactions += !r->is_later;
+    r->record->compaction_won_bytes += r->is_later ? 0 : told.won_bytes;
+    return true;
+}
+
+static bool begin_iteration(replay *r, uint64_t n_done)
+{
+    if (r->timeline) {
+        bench_recorder_iteration(&r->recorder);
+    }
+    return !r->options->is_compacting || n_done == 0 || compact(r);
+}
+
 /* *n_done counts allocations and frees of the loop, across pieces. */
 static bool run_piece(replay *r, const bench_event *entries, size_t n, unsigned loop,
                       uint64_t *n_done)
@@ -217,8 +239,8 @@ static bool run_piece(replay *r, const bench_event *entries, size_t n, unsigned 
     for (size_t i = 0; i < n && !r->is_stopped; i++) {
         const bench_event *event = &entries[i];
         if (event->slot == BENCH_MARK) {
-            if (r->timeline) {
-                bench_recorder_iteration(&r->recorder);
+            if (!begin_iteration(r, *n_done)) {
+                return false;
             }
             continue;
         }
@@ -443,6 +465,7 @@ static void start_record(const bench_work *work, const bench_replay_options *opt
     snprintf(out->driver, sizeof out->driver, "%s", bench_setup_driver(setup));
     out->memory_bytes = options->memory_bytes ? options->memory_bytes : unlimited;
     out->peak_live_bytes = work->peak_live_bytes;
+    out->is_compacted = options->is_compacting;
 }
 
 bool bench_replay(const bench_work *work, const bench_replay_options *options, bench_record *out,

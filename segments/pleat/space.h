@@ -152,6 +152,14 @@ typedef struct pl_idle {
     size_t n;
 } pl_idle;
 
+/* Granules of the chunk, or chunks, at [from, from + 2^PL_MOST_ORDER) whose mapping is lost: see
+ * split.c. */
+typedef struct pl_torn {
+    pl_segment *segment; /* NULL = nothing is torn */
+    size_t from;
+    bool is_unmapped[1 << PL_MOST_ORDER];
+} pl_torn;
+
 /* I1  the live map holds exactly the live blocks, by base
  * I2  when nothing is in flight, n_creating == 0 and n_chunks == n_idle + n_loose + n_pinned
  * I3  n_loose is the sum over the segments; n_pinned counts the granules with a chunk that are not
@@ -236,6 +244,11 @@ typedef struct pl_space {
     pl_flying *last_flying;
     unsigned n_flights;   /* in the list of flights */
     uint64_t n_taken_off; /* flights so far */
+
+    bool is_compacting;
+    pl_range scratch;     /* addresses where a compaction fills chunks; bytes 0 = none */
+    size_t scratch_bytes; /* that stay mapped there, as unmapping them failed */
+    pl_torn torn;         /* while something is, no request is served */
 
     pl_budget budget;
     pl_block_queue stale;
