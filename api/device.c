@@ -78,8 +78,7 @@ pleat_status pleat_device_trim(pleat handle, int device, uint64_t keep_bytes, bo
 static pleat_status note_compaction(pleat_status st, const pl_gpu *gpu, int device)
 {
     if (st == PLEAT_ENOTSUP && !gpu->ops->compact) {
-        return pl_error_set(st, 0, "device %d: %s cannot move live memory", device,
-                            gpu->ops->name);
+        return pl_error_set(st, 0, "device %d: %s cannot move live memory", device, gpu->ops->name);
     }
     return st == PLEAT_OK ? st
                           : pl_error_set(st, 0, "device %d could not be compacted: %s", device,

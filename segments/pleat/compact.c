@@ -12,13 +12,14 @@
  * Guarded by the device lock. split.c keeps it during the driver calls of one chunk, at most 256
  * MiB: the exception to the rule that it is never held across any. Other threads may allocate and
  * free meanwhile, between two chunks. */
-#include "segments/pleat/compact.h"
+#include "segments/pleat/ops.h"
 
 #include "segments/pleat/capture.h"
 #include "segments/pleat/capture_end.h"
 #include "segments/pleat/capturers.h"
 #include "segments/pleat/context.h"
 #include "segments/pleat/granule.h"
+#include "segments/pleat/scratch.h"
 #include "segments/pleat/split.h"
 #include "segments/pleat/trim.h"
 #include "vmm/base/deadline.h"
@@ -141,9 +142,9 @@ static pleat_status split_chunks(pl_space *space, pleat_compaction *told)
     pleat_status st = collect(space, &c);
 
     if (st == PLEAT_OK && c.n > 0) {
-        st = pl_split_open(space, c.most_order);
+        st = pl_scratch_open(space, c.most_order);
         st = st == PLEAT_OK ? split_all(space, &c, told) : st;
-        pleat_status failed = pl_split_close(space);
+        pleat_status failed = pl_scratch_close(space);
         st = failed == PLEAT_OK ? st : failed;
     }
     pl_host_free(&space->host, c.entries);
@@ -153,7 +154,7 @@ static pleat_status split_chunks(pl_space *space, pleat_compaction *told)
 static pleat_status compact(pl_space *space, pleat_compaction *told)
 {
     pleat_status st = wait_for_work(space);
-    st = st == PLEAT_OK ? pl_split_mend(space) : st;
+    st = st == PLEAT_OK ? pl_torn_mend(space) : st;
     if (st != PLEAT_OK) {
         return st;
     }

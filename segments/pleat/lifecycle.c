@@ -3,6 +3,7 @@
 #include "segments/pleat/capturers.h"
 #include "segments/pleat/ops.h"
 #include "segments/pleat/private.h"
+#include "segments/pleat/scratch.h"
 #include "segments/pleat/settle.h"
 #include "segments/pleat/space.h"
 #include "segments/pleat/tick.h"
@@ -257,6 +258,15 @@ static void leave_segment(const pl_segment *seg, size_t *n_leaked)
     (*n_leaked)++;
 }
 
+/* What a compaction could not undo is tried once more. */
+static void clear_scratch(pl_space *space, size_t *n_leaked)
+{
+    pl_lock_acquire(&space->lock);
+    (void)!pl_torn_mend(space);
+    *n_leaked += pl_scratch_close(space) != PLEAT_OK;
+    pl_lock_release(&space->lock);
+}
+
 /* Everything is unmapped before any chunk is released: a taken chunk may be mapped in two
  * segments. */
 static void release_memory(pl_space *space, bool is_over, size_t *n_leaked)
@@ -341,6 +351,7 @@ pleat_status pl_pleat_destroy(pl_allocator *a, bool force, size_t *n_live, size_
         return PLEAT_EBUSY;
     }
     bool is_over = space->n_segments == 0 || wait_for_streams(space);
+    clear_scratch(space, n_leaked);
     release_memory(space, is_over, n_leaked);
     free_metadata(space);
     pl_lock_fini(&space->lock);

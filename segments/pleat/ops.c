@@ -9,7 +9,6 @@
 #include "segments/pleat/capture_owner.h"
 #include "segments/pleat/capture_see.h"
 #include "segments/pleat/capturers.h"
-#include "segments/pleat/compact.h"
 #include "segments/pleat/figures.h"
 #include "segments/pleat/fit.h"
 #include "segments/pleat/lanes.h"

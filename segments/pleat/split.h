@@ -24,12 +24,4 @@ bool pl_split_is_worth_it(const pl_space *space, pleat_devptr at, size_t *n_kept
  * the scratch addresses stay mapped. */
 pleat_status pl_split_chunk(pl_space *space, pleat_devptr at, pleat_compaction *told);
 
-/* Have scratch addresses for chunks of that order; drops the lock. PLEAT_OK; ENOSPACE_VA;
- * EPOISONED (an earlier compaction's cannot be unmapped); EDRIVER. */
-pleat_status pl_split_open(pl_space *space, unsigned order);
-/* Give them back; drops the lock. PLEAT_OK; EPOISONED: they are still mapped. */
-pleat_status pl_split_close(pl_space *space);
-/* Map what is torn. PLEAT_OK; EPOISONED. */
-pleat_status pl_split_mend(pl_space *space);
-
 #endif
