@@ -225,6 +225,7 @@ START_TEST(on_a_full_device_every_byte_stays)
 {
     play(&tight);
     ck_assert_uint_gt(sum.n_split, 10);
+    ck_assert_uint_gt(sum.n_merged, 100);
     ck_assert_uint_gt(n_refused, 0);
 }
 END_TEST
@@ -233,6 +234,7 @@ START_TEST(with_a_chunk_for_each_granule_every_byte_stays)
 {
     play(&granules);
     ck_assert_uint_eq(sum.n_split, 0);
+    ck_assert_uint_gt(sum.n_merged, 100);
 }
 END_TEST
 

@@ -19,6 +19,7 @@
 #include "segments/pleat/capturers.h"
 #include "segments/pleat/context.h"
 #include "segments/pleat/granule.h"
+#include "segments/pleat/merge.h"
 #include "segments/pleat/scratch.h"
 #include "segments/pleat/split.h"
 #include "segments/pleat/trim.h"
@@ -160,6 +161,7 @@ static pleat_status compact(pl_space *space, pleat_compaction *told)
     }
     size_t n_chunks = space->n_chunks;
     st = split_chunks(space, told);
+    st = st == PLEAT_OK ? pl_merge_granules(space, told) : st;
     size_t n_won = (size_t)(told->won_bytes >> space->granule_log2);
     size_t keep = n_chunks > n_won ? n_chunks - n_won : 0;
     pleat_status failed = pl_trim_idle_to(space, keep); /* chunks made for nothing */

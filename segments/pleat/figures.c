@@ -73,7 +73,7 @@ static void fill_granules(const pl_space *space, pleat_stats *out)
     out->idle_bytes = (uint64_t)space->n_idle << space->granule_log2;
     out->live_granules = space->store.tally.n_live_granules + space->n_flying;
     out->peak_live_granules = space->peak_shown;
-    out->pinned_granules = space->n_pinned - out->live_granules -
+    out->pinned_granules = space->n_pinned + space->twins.n - out->live_granules -
                            space->store.tally.n_shared_granules;
     out->n_taken_granules = space->n_taken;
 }
