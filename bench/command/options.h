@@ -23,7 +23,7 @@ typedef struct bench_options {
     bench_target target;
     bench_memory memory;
     unsigned loops;
-    bool is_compacting; /* replay and fit */
+    bench_compact compact; /* replay and fit */
     bool json;
     char **works;
     unsigned n_works;

@@ -1,5 +1,6 @@
 /* replay.c - `pleat replay` and `pleat fit`: every work under every allocator. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "bench/base/size.h"
 #include "bench/command/commands.h"
@@ -27,6 +28,18 @@ static void check_snapshot(struct argp_state *state, const replay_input *input)
     }
 }
 
+/* NULL: the option has no argument. */
+static void parse_compact(struct argp_state *state, const char *arg, bench_options *options)
+{
+    if (arg == NULL || strcmp(arg, "iteration") == 0) {
+        options->compact = BENCH_COMPACT_ITERATION;
+    } else if (strcmp(arg, "short") == 0) {
+        options->compact = BENCH_COMPACT_SHORT;
+    } else {
+        argp_error(state, "--compact: '%s' is not iteration or short", arg);
+    }
+}
+
 static error_t parse_replay(int key, char *arg, struct argp_state *state)
 {
     replay_input *input = state->input;
@@ -41,7 +54,7 @@ static error_t parse_replay(int key, char *arg, struct argp_state *state)
         }
         return 0;
     case KEY_COMPACT:
-        input->options->is_compacting = true;
+        parse_compact(state, arg, input->options);
         return 0;
     case KEY_SNAPSHOT:
         input->dump->path = arg;
@@ -62,13 +75,12 @@ static error_t parse_replay(int key, char *arg, struct argp_state *state)
 static error_t parse_fit(int key, char *arg, struct argp_state *state)
 {
     bench_options *options = state->input;
-    (void)arg;
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = options;
         return 0;
     case KEY_COMPACT:
-        options->is_compacting = true;
+        parse_compact(state, arg, options);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -77,9 +89,11 @@ static error_t parse_fit(int key, char *arg, struct argp_state *state)
 
 #define COMPACT_OPTION                                                                             \
     {                                                                                              \
-        .name = "compact", .key = KEY_COMPACT,                                                     \
-        .doc = "Compact the device between two iterations of the work (pleat_device_compact). "    \
-               "JSON also tells how often, and the bytes won"                                      \
+        .name = "compact", .key = KEY_COMPACT, .arg = "iteration|short",                           \
+        .flags = OPTION_ARG_OPTIONAL,                                                              \
+        .doc = "Compact the device (pleat_device_compact) between two iterations of the work, or " \
+               "when a request is about to fail (default: iteration). JSON also tells how often, " \
+               "and the bytes won"                                                                 \
     }
 
 static const struct argp_option replay_options[] = {
@@ -171,7 +185,7 @@ static bool measure(batch *b, const bench_work *work, const char *allocator, ben
         .setup = &b->setup,
         .allocator = allocator,
         .loops = b->options.loops,
-        .is_compacting = b->options.is_compacting,
+        .compact = b->options.compact,
         .dump = b->dump.path ? &b->dump : NULL,
         .progress = &b->progress,
     };

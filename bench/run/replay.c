@@ -210,18 +210,26 @@ static void record_event(replay *r)
     }
 }
 
-/* Between two iterations the work of the earlier one is over, and that of the next one is not yet
- * submitted: a safe point. */
-static bool compact(replay *r)
+/* The replay's one thread submits all work, so no work is submitted meanwhile. */
+static pleat_status compact(replay *r, uint64_t *won_bytes)
 {
     pleat_compaction told;
-    if (pleat_device_compact(r->instance, 0, &told) != PLEAT_OK) {
-        return bench_fail(r->failure, "%s, %s: %s", r->source->name, r->options->allocator,
-                          last_error());
+    pleat_status st = pleat_device_compact(r->instance, 0, &told);
+    if (st == PLEAT_OK) {
+        r->record->n_compactions += !r->is_later;
+        r->record->compaction_won_bytes += r->is_later ? 0 : told.won_bytes;
+        *won_bytes = told.won_bytes;
     }
-    r->record->n_compactions += !r->is_later;
-    r->record->compaction_won_bytes += r->is_later ? 0 : told.won_bytes;
-    return true;
+    return st;
+}
+
+static bool compact_when_short(pleat instance, int device, size_t bytes, void *context)
+{
+    uint64_t won_bytes = 0;
+    (void)instance;
+    (void)device;
+    (void)bytes;
+    return compact(context, &won_bytes) == PLEAT_OK && won_bytes > 0;
 }
 
 static bool begin_iteration(replay *r, uint64_t n_done)
@@ -229,7 +237,11 @@ static bool begin_iteration(replay *r, uint64_t n_done)
     if (r->timeline) {
         bench_recorder_iteration(&r->recorder);
     }
-    return !r->options->is_compacting || n_done == 0 || compact(r);
+    uint64_t won_bytes;
+    return r->options->compact != BENCH_COMPACT_ITERATION || n_done == 0 ||
+           compact(r, &won_bytes) == PLEAT_OK ||
+           bench_fail(r->failure, "%s, %s: %s", r->source->name, r->options->allocator,
+                      last_error());
 }
 
 /* *n_done counts allocations and frees of the loop, across pieces. */
@@ -422,6 +434,10 @@ static bool run_with_work(replay *r)
 {
     bench_dump *dump = r->options->dump;
     uint64_t n_events = r->source->n_events * r->options->loops;
+    if (r->options->compact == BENCH_COMPACT_SHORT) {
+        pleat_status st = pleat_set_pressure_callback(r->instance, compact_when_short, r);
+        (void)st; /* the instance is there */
+    }
     bool ok = create_streams(r) &&
               (!dump || bench_dump_start(dump, r->instance, n_events, r->failure)) &&
               run_and_measure(r);
@@ -465,7 +481,7 @@ static void start_record(const bench_work *work, const bench_replay_options *opt
     snprintf(out->driver, sizeof out->driver, "%s", bench_setup_driver(setup));
     out->memory_bytes = options->memory_bytes ? options->memory_bytes : unlimited;
     out->peak_live_bytes = work->peak_live_bytes;
-    out->is_compacted = options->is_compacting;
+    out->is_compacted = options->compact != BENCH_COMPACT_NEVER;
 }
 
 bool bench_replay(const bench_work *work, const bench_replay_options *options, bench_record *out,

@@ -52,6 +52,13 @@ typedef struct bench_record {
     double ratio;
 } bench_record;
 
+/* When a replay compacts the device (pleat_device_compact). */
+typedef enum bench_compact {
+    BENCH_COMPACT_NEVER,
+    BENCH_COMPACT_ITERATION, /* between two iterations of the work */
+    BENCH_COMPACT_SHORT,     /* when a request is about to fail */
+} bench_compact;
+
 typedef struct bench_replay_options {
     const bench_setup *setup;
     const char *allocator;
@@ -59,7 +66,7 @@ typedef struct bench_replay_options {
     unsigned loops;
     unsigned later_passes;    /* behind the loops; not with stop_at_failure */
     bool stop_at_failure;     /* at the first failed allocation: only success matters */
-    bool is_compacting;       /* compact the device before each iteration but the first */
+    bench_compact compact;    /* when the device is compacted */
     bench_timeline *timeline; /* NULL = none; not with stop_at_failure */
     bench_dump *dump;         /* a snapshot; NULL = none. Recording costs time: see ns_per_event */
     bench_progress *progress;
