@@ -332,14 +332,25 @@ END_TEST
 START_TEST(copies_that_cannot_be_waited_for_forbid_requests)
 {
     pleat_devptr ptr;
+    pleat_compaction out;
     keep("#..#########");
-    (void)pleat_trim(0, true);
-    pleat.sim.fail_from(NULL, 0, CU_UNKNOWN);
+    pleat.sim.fail_from("cuStreamSynchronize", 0, CU_UNKNOWN);
+    pleat.sim.fail_from("cuCtxSynchronize", 1,
+                        CU_UNKNOWN); /* before it, the device is waited for */
+    ck_assert_int_eq(pleat.a->ops->compact(pleat.a, &out), PLEAT_EPOISONED);
     pleat.sim.fail_never();
+    ck_assert_int_eq(pleat.a->ops->check(pleat.a), 0);
+    ck_assert_int_eq(pleat.a->ops->alloc(pleat.a, HALF, pleat.streams[1], &ptr), PLEAT_EPOISONED);
+    assert_merged(1);
+    pleat_put(pleat_get(512, 1), 1);
+}
+END_TEST
+
+START_TEST(a_driver_that_does_not_copy_changes_nothing)
+{
+    keep("#..#########");
     ck_assert_int_eq(fail_from("cuMemcpyDtoDAsync", 0), PLEAT_EDRIVER);
     assert_merged(1);
-    ptr = pleat_get(512, 1);
-    pleat_put(ptr, 1);
 }
 END_TEST
 
@@ -377,6 +388,7 @@ int main(void)
     TCase *faults = suite_case(suite, "faults", open_laid_out, close_checked);
     tcase_add_test(faults, a_granule_that_cannot_be_mapped_again_is_mended);
     tcase_add_test(faults, copies_that_cannot_be_waited_for_forbid_requests);
+    tcase_add_test(faults, a_driver_that_does_not_copy_changes_nothing);
     tcase_add_test(faults, a_chunk_that_cannot_be_released_is_idle);
     TCase *each = suite_case(suite, "each call", NULL, NULL);
     tcase_add_test(each, after_each_failing_call_the_next_compaction_does_the_rest);

@@ -38,6 +38,7 @@ typedef struct replay {
     double start_us;       /* readings at the start of the loops: driver time, */
     uint64_t driver_ns;    /* time inside driver calls, */
     uint64_t driver_calls; /* number of driver calls */
+    bench_compactions compactions;
     bool is_stopped;
     bool is_later;            /* in a later pass: only the driver's time counts */
     bench_timeline *timeline; /* NULL: none, or it is over */
@@ -210,36 +211,13 @@ static void record_event(replay *r)
     }
 }
 
-/* The replay's one thread submits all work, so no work is submitted meanwhile. */
-static pleat_status compact(replay *r, uint64_t *won_bytes)
-{
-    pleat_compaction told;
-    pleat_status st = pleat_device_compact(r->instance, 0, &told);
-    if (st == PLEAT_OK) {
-        r->record->n_compactions += !r->is_later;
-        r->record->compaction_won_bytes += r->is_later ? 0 : told.won_bytes;
-        *won_bytes = told.won_bytes;
-    }
-    return st;
-}
-
-static bool compact_when_short(pleat instance, int device, size_t bytes, void *context)
-{
-    uint64_t won_bytes = 0;
-    (void)instance;
-    (void)device;
-    (void)bytes;
-    return compact(context, &won_bytes) == PLEAT_OK && won_bytes > 0;
-}
-
 static bool begin_iteration(replay *r, uint64_t n_done)
 {
     if (r->timeline) {
         bench_recorder_iteration(&r->recorder);
     }
-    uint64_t won_bytes;
     return r->options->compact != BENCH_COMPACT_ITERATION || n_done == 0 ||
-           compact(r, &won_bytes) == PLEAT_OK ||
+           bench_compact_now(r->instance, &r->compactions) ||
            bench_fail(r->failure, "%s, %s: %s", r->source->name, r->options->allocator,
                       last_error());
 }
@@ -353,6 +331,8 @@ static bool collect(replay *r)
     record->bytes_mapped = stats.bytes_mapped;
     record->host_syncs = stats.host_syncs;
     record->retries = stats.num_alloc_retries;
+    record->n_compactions = r->compactions.n;
+    record->compaction_won_bytes = r->compactions.won_bytes;
     record->stream_waits = stats.stream_waits;
     for (int i = 0; i < PL_N_ENTRIES; i++) {
         record->calls[i] = pl_driver_n_calls(r->drv, (pl_entry)i);
@@ -434,11 +414,9 @@ static bool run_with_work(replay *r)
 {
     bench_dump *dump = r->options->dump;
     uint64_t n_events = r->source->n_events * r->options->loops;
-    if (r->options->compact == BENCH_COMPACT_SHORT) {
-        pleat_status st = pleat_set_pressure_callback(r->instance, compact_when_short, r);
-        (void)st; /* the instance is there */
-    }
-    bool ok = create_streams(r) &&
+    bool is_short = r->options->compact == BENCH_COMPACT_SHORT;
+    bool ok = (!is_short || bench_compact_when_short(r->instance, &r->compactions)) &&
+              create_streams(r) &&
               (!dump || bench_dump_start(dump, r->instance, n_events, r->failure)) &&
               run_and_measure(r);
     ok = destroy_instance(r, ok);

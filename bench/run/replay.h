@@ -12,6 +12,7 @@
 #define PLEAT_BENCH_REPLAY_H
 
 #include "bench/base/progress.h"
+#include "bench/run/compact.h"
 #include "bench/run/dump.h"
 #include "bench/run/setup.h"
 #include "bench/run/timeline.h"
@@ -51,13 +52,6 @@ typedef struct bench_record {
     uint64_t least_memory_bytes;
     double ratio;
 } bench_record;
-
-/* When a replay compacts the device (pleat_device_compact). */
-typedef enum bench_compact {
-    BENCH_COMPACT_NEVER,
-    BENCH_COMPACT_ITERATION, /* between two iterations of the work */
-    BENCH_COMPACT_SHORT,     /* when a request is about to fail */
-} bench_compact;
 
 typedef struct bench_replay_options {
     const bench_setup *setup;

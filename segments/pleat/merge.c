@@ -14,7 +14,7 @@
 #include "vmm/copy.h"
 #include "vmm/mapping.h"
 
-enum { MOST_TRIES = 256, MOST_COPIES = PL_TWIN_UNITS / 2 };
+enum { MOST_ENDS = 512, MOST_TRIES = 256, MOST_COPIES = PL_TWIN_UNITS / 2 };
 
 /* Indexes of `entries`, one higher: 0 ends a list. */
 typedef struct candidate {
@@ -49,12 +49,14 @@ static pleat_status add(pl_space *space, candidates *c, pleat_devptr at, const p
     return PLEAT_OK;
 }
 
-/* Does a block that is in use begin or end there? Else the granule is vacant, or in full use. */
+/* Does a block that is in use begin or end there? Else the granule is vacant, or in full use. With
+ * very many blocks a look at it takes too long, and it hardly has a partner. */
 static bool has_ends(const pl_segment *seg, size_t g)
 {
     const pl_users *users = &seg->users[g];
+    size_t n = (size_t)users->n_live + users->n_kept + users->n_shared;
 
-    return users->n_live + users->n_kept + users->n_shared > 0;
+    return n > 0 && n <= MOST_ENDS;
 }
 
 /* The tables of granules in flight are the flight's own. */
@@ -74,8 +76,7 @@ static pleat_status look_through(pl_space *space, pl_segment *seg, pl_pace *pace
     for (size_t g = 0; g < seg->n_rooms && st == PLEAT_OK && is_quiet(space); g++) {
         pl_twin_map map;
         size_t n_looks = 0;
-        if (has_ends(seg, g) && pl_twin_survey(space, seg, g, &map, &n_looks) &&
-            map.n < n_units) {
+        if (has_ends(seg, g) && pl_twin_survey(space, seg, g, &map, &n_looks) && map.n < n_units) {
             st = add(space, c, pl_segment_address(seg, g), &map);
         }
         pl_pace_step(space, pace, 1 + n_looks);

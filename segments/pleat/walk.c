@@ -298,8 +298,7 @@ static int check_totals(const pl_space *space, const census *c)
         return 0;
     }
     if (space->n_flying != 0 ||
-        space->n_pinned + space->twins.n <
-            c->tally.n_live_granules + c->tally.n_shared_granules) {
+        space->n_pinned + space->twins.n < c->tally.n_live_granules + c->tally.n_shared_granules) {
         return SPACE + 3;
     }
     if (space->n_chunks != space->n_idle + space->n_loose + space->n_pinned ||
