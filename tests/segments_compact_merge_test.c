@@ -276,6 +276,40 @@ START_TEST(live_twins_are_destroyed)
 }
 END_TEST
 
+/* ---- many ------------------------------------------------------------------------------------ */
+
+enum { N_MANY = 20000, MANY_GRANULE = 64 << 10, MANY_HALF = MANY_GRANULE / 2 };
+
+/* Every granule keeps one half: the upper one of even granules, the lower one of odd ones. */
+START_TEST(many_granules_find_partners_in_bounded_holds)
+{
+    static pleat_devptr many[2 * N_MANY];
+    pleat_compaction out;
+    pleat_open("granularity:64K,capacity:4G", NULL);
+    pl_lock_reset_touched();
+    for (unsigned i = 0; i < 2 * N_MANY; i++) {
+        ck_assert_int_eq(pleat.a->ops->alloc(pleat.a, MANY_HALF, pleat.streams[1], &many[i]),
+                         PLEAT_OK);
+    }
+    for (unsigned i = 0; i < 2 * N_MANY; i++) {
+        if ((i % 2 == 0) == (i / 2 % 2 == 0)) {
+            ck_assert_int_eq(pleat.a->ops->free(pleat.a, many[i], pleat.streams[1]), PLEAT_OK);
+            many[i] = 0;
+        }
+    }
+    ck_assert_int_eq(pleat.a->ops->compact(pleat.a, &out), PLEAT_OK);
+    ck_assert_uint_eq(out.n_merged, N_MANY / 2);
+    ck_assert_uint_le(pl_lock_most_touched(), PL_LOCK_MOST_TOUCHED);
+    for (unsigned i = 0; i < 2 * N_MANY; i++) {
+        ck_assert(many[i] == 0 || pleat.a->ops->free(pleat.a, many[i], pleat.streams[1]) == 0);
+    }
+    (void)pleat_trim(0, true);
+    ck_assert_uint_eq(pleat_counted().resident_bytes, 0);
+    ck_assert_uint_le(pl_lock_most_touched(), PL_LOCK_MOST_TOUCHED);
+    pleat_close();
+}
+END_TEST
+
 /* ---- failures -------------------------------------------------------------------------------- */
 
 static bool fail_at(uint64_t k)
@@ -384,6 +418,9 @@ int main(void)
     tcase_add_test(later, a_later_compaction_finds_another_partner);
     tcase_add_test(later, memory_that_pends_on_another_stream_is_waited_for);
     tcase_add_test(later, live_twins_are_destroyed);
+
+    TCase *many = suite_case(suite, "many", NULL, NULL);
+    tcase_add_test(many, many_granules_find_partners_in_bounded_holds);
 
     TCase *faults = suite_case(suite, "faults", open_laid_out, close_checked);
     tcase_add_test(faults, a_granule_that_cannot_be_mapped_again_is_mended);
