@@ -124,7 +124,9 @@ static pleat_status wait_for_work(pl_space *space)
     return st == PLEAT_OK ? pl_trim_quiesce(space, space->wait_ms > 0 ? space->wait_ms : 1) : st;
 }
 
-static pleat_status split_all(pl_space *space, const candidates *c, pleat_compaction *told)
+/* *is_short: some stay for want of room. */
+static pleat_status split_all(pl_space *space, const candidates *c, pleat_compaction *told,
+                              bool *is_short)
 {
     pleat_status st = PLEAT_OK;
 
@@ -134,21 +136,41 @@ static pleat_status split_all(pl_space *space, const candidates *c, pleat_compac
             pl_space_breathe(space);
         }
     }
-    return st == PLEAT_ENOMEM_DEVICE ? PLEAT_OK : st;
+    *is_short = st == PLEAT_ENOMEM_DEVICE;
+    return *is_short ? PLEAT_OK : st;
 }
 
-static pleat_status split_chunks(pl_space *space, pleat_compaction *told)
+static pleat_status split_chunks(pl_space *space, pleat_compaction *told, bool *is_short)
 {
     candidates c = { .n = 0 };
     pleat_status st = collect(space, &c);
 
     if (st == PLEAT_OK && c.n > 0) {
         st = pl_scratch_open(space, c.most_order);
-        st = st == PLEAT_OK ? split_all(space, &c, told) : st;
+        st = st == PLEAT_OK ? split_all(space, &c, told, is_short) : st;
         pleat_status failed = pl_scratch_close(space);
         st = failed == PLEAT_OK ? st : failed;
     }
     pl_host_free(&space->host, c.entries);
+    return st;
+}
+
+/* Merging needs no room, and what it wins is room for splitting. */
+enum { MOST_ROUNDS = 4 };
+
+static pleat_status split_and_merge(pl_space *space, pleat_compaction *told)
+{
+    pleat_status st = PLEAT_OK;
+
+    for (unsigned n = 0; n < MOST_ROUNDS && st == PLEAT_OK; n++) {
+        bool is_short = false;
+        uint64_t n_merged = told->n_merged;
+        st = split_chunks(space, told, &is_short);
+        st = st == PLEAT_OK ? pl_merge_granules(space, told) : st;
+        if (!is_short || told->n_merged == n_merged) {
+            break;
+        }
+    }
     return st;
 }
 
@@ -160,8 +182,7 @@ static pleat_status compact(pl_space *space, pleat_compaction *told)
         return st;
     }
     size_t n_chunks = space->n_chunks;
-    st = split_chunks(space, told);
-    st = st == PLEAT_OK ? pl_merge_granules(space, told) : st;
+    st = split_and_merge(space, told);
     size_t n_won = (size_t)(told->won_bytes >> space->granule_log2);
     size_t keep = n_chunks > n_won ? n_chunks - n_won : 0;
     pleat_status failed = pl_trim_idle_to(space, keep); /* chunks made for nothing */

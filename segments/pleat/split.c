@@ -419,7 +419,7 @@ pleat_status pl_split_chunk(pl_space *space, pleat_devptr at, pleat_compaction *
             return st;
         }
         if (has_gathered || space->n_loose + space->n_idle == 0) {
-            return PLEAT_OK; /* no room */
+            return st; /* no room */
         }
         pl_trim_gather(space, s.n_kept, 0);
     }
