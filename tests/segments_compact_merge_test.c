@@ -84,7 +84,8 @@ static void assert_merged(uint64_t n_merged)
     ck_assert_uint_eq(out.n_merged, n_merged);
     ck_assert_uint_eq(out.moved_bytes, n_merged * HALF);
     ck_assert_uint_eq(out.won_bytes, n_merged * GRANULE);
-    ck_assert_uint_eq(pleat_counted_mixed().resident_bytes, held - n_merged * GRANULE);
+    pleat_stats s = pleat_counted();
+    ck_assert_uint_eq(s.resident_bytes, held - n_merged * GRANULE);
     verify_all();
 }
 
@@ -100,6 +101,8 @@ START_TEST(granules_whose_bytes_do_not_collide_share_one)
     keep("#..#########");
     assert_merged(1);
     ck_assert_uint_eq(granules_held(), 5);
+    ck_assert_uint_eq(pleat_counted().live_granules, 5);
+    ck_assert_uint_eq(pleat_counted().pinned_granules, 0);
     assert_merged(0);
 }
 END_TEST
