@@ -19,9 +19,9 @@
  * to the granules that it would keep. */
 bool pl_split_is_worth_it(const pl_space *space, pleat_devptr at, size_t *n_kept);
 /* Split that chunk, if it still can be: where others hold it, it stays. Adds to *told what was
- * done. May drop the lock before, to make room. PLEAT_OK; ENOMEM_DEVICE (no room for the new chunks),
- * ENOMEM_HOST, ENOTSUP, ECAPTURE, EDRIVER: the chunk is as before; EPOISONED: the space is torn, or
- * the scratch addresses stay mapped. */
+ * done. May drop the lock before, to make room. PLEAT_OK. ENOMEM_DEVICE (no room for the new
+ * chunks), ENOMEM_HOST, ENOTSUP, ECAPTURE, EDRIVER: the chunk is as before. EPOISONED: the space is
+ * torn, or the scratch addresses stay mapped. */
 pleat_status pl_split_chunk(pl_space *space, pleat_devptr at, pleat_compaction *told);
 
 #endif
