@@ -74,6 +74,41 @@ pleat_status pleat_device_trim(pleat handle, int device, uint64_t keep_bytes, bo
     return st;
 }
 
+/* Why a compaction did not come about, or stopped. */
+static pleat_status note_compaction(pleat_status st, const pl_gpu *gpu, int device)
+{
+    if (st == PLEAT_ENOTSUP && !gpu->ops->compact) {
+        return pl_error_set(st, 0, "device %d: %s cannot move live memory", device, gpu->ops->name);
+    }
+    return st == PLEAT_OK ? st
+                          : pl_error_set(st, 0, "device %d could not be compacted: %s", device,
+                                         pleat_status_text(st));
+}
+
+pleat_status pleat_device_compact_sized(pleat handle, int device, size_t out_bytes,
+                                        pleat_compaction *out)
+{
+    static const pl_sized kind = PL_SIZED_COMPACTION;
+    pl_use use;
+    pl_gpu *gpu;
+    pleat_compaction told = { .n_split = 0 };
+    pleat_status st = pl_sized_check(&kind, out_bytes, out);
+    st = st == PLEAT_OK ? begin_found(handle, device, &use, &gpu) : st;
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    if (gpu) {
+        st = gpu->ops->compact ? gpu->ops->compact(gpu->allocator, &told) : PLEAT_ENOTSUP;
+        pl_gpu_debug_walk(gpu);
+        st = note_compaction(st, gpu, device);
+    }
+    pl_use_leave(use);
+    if (st == PLEAT_OK) {
+        pl_sized_write(&kind, &told, out_bytes, out);
+    }
+    return st;
+}
+
 pleat_status pleat_device_set_limit(pleat handle, int device, uint64_t bytes)
 {
     pl_use use;

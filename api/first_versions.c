@@ -9,6 +9,7 @@ PLEAT_API pleat_status pleat_device_stats(pleat instance, int device, pleat_stat
 PLEAT_API pleat_status pleat_device_describe(pleat instance, int device, pleat_device_info *out);
 PLEAT_API pleat_status pleat_block_query(pleat instance, int device, pleat_devptr ptr,
                                          pleat_block_info *out);
+PLEAT_API pleat_status pleat_device_compact(pleat instance, int device, pleat_compaction *out);
 
 pleat_status pleat_device_stats(pleat instance, int device, pleat_stats *out)
 {
@@ -26,4 +27,10 @@ pleat_status pleat_block_query(pleat instance, int device, pleat_devptr ptr, ple
 {
     static const pl_sized kind = PL_SIZED_BLOCK_INFO;
     return pleat_block_query_sized(instance, device, ptr, kind.first_bytes, out);
+}
+
+pleat_status pleat_device_compact(pleat instance, int device, pleat_compaction *out)
+{
+    static const pl_sized kind = PL_SIZED_COMPACTION;
+    return pleat_device_compact_sized(instance, device, kind.first_bytes, out);
 }

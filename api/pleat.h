@@ -270,6 +270,37 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_trim(pleat instance, int devi
                                                         uint64_t keep_bytes, bool wait,
                                                         uint64_t *released);
 
+/** Compact a device at a safe point: live memory moves out of chunks that are partly in use, and
+ *  what is won goes back to the driver. Every pointer stays valid, also in captured graphs, and
+ *  every live byte stays. The call is a promise: until it returns no work is submitted to the
+ *  device, captured or launched, by anybody, since memory is copied from one physical place to
+ *  another meanwhile. Work that was submitted before is waited for. What others hold of the
+ *  physical memory itself (exported chunks, memory registered for RDMA) does not follow.
+ *
+ *  Units    bytes and counts: pleat_compaction in pleat_types.h.
+ *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_EDEVICE; PLEAT_ENOTSUP (the allocator at work is a
+ *           classic cache, or the driver cannot copy); PLEAT_ECAPTURE (a capture is under way; the
+ *           text says which); PLEAT_EPENDING; PLEAT_ENOSPACE_VA; PLEAT_ENOMEM_HOST; PLEAT_EDRIVER;
+ *           PLEAT_EPOISONED (undoing a step failed, too: memory that could not be mapped again
+ *           keeps its contents, and no request is served until a later compaction has mapped it).
+ *  Failure  live blocks and their contents are as before, and so is the chunk of the failing step;
+ *           what was done before stays done.
+ *  Threads  any; one compaction of a device at a time. Others may allocate and free meanwhile, if
+ *           that submits no work. May be called from within a callback.
+ *  Blocks   on all work of the device, without a limit; then on create, map, copies, unmap and
+ *           release. The allocator's lock (rank 20) is held during those of one chunk, at most 256
+ *           MiB. Opens no device. */
+PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_compact_sized(pleat instance, int device,
+                                                                 size_t out_bytes,
+                                                                 pleat_compaction *out);
+#ifndef PLEAT_FIRST_VERSIONS
+PLEAT_MUST_USE static inline pleat_status pleat_device_compact(pleat instance, int device,
+                                                               pleat_compaction *out)
+{
+    return pleat_device_compact_sized(instance, device, sizeof *out, out);
+}
+#endif
+
 /** Set the most bytes that the instance may hold resident on a device, mapped or idle.
  *
  *  Units    bytes; 0 = no limit.

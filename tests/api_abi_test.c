@@ -132,6 +132,11 @@ static pleat_status read_block(size_t bytes, void *out)
     return pleat_block_query_sized(instance, 0, block, bytes, out);
 }
 
+static pleat_status compact(size_t bytes, void *out)
+{
+    return pleat_device_compact_sized(instance, 0, bytes, out);
+}
+
 static const struct {
     const char *call;
     size_t bytes;
@@ -140,6 +145,7 @@ static const struct {
     { "pleat_device_stats", sizeof(pleat_stats), read_stats },
     { "pleat_device_describe", sizeof(pleat_device_info), read_info },
     { "pleat_block_query", sizeof(pleat_block_info), read_block },
+    { "pleat_device_compact", sizeof(pleat_compaction), compact },
 };
 
 enum { N_READERS = sizeof readers / sizeof readers[0], ROOM = 4096 };
@@ -181,11 +187,14 @@ START_TEST(the_calls_of_the_first_version_write_its_structs)
         pleat_stats stats;
         pleat_device_info info;
         pleat_block_info found;
+        pleat_compaction done;
         uint64_t behind;
     } first = { .behind = 77 };
     pleat_stats stats;
     ck_assert_int_eq(api_first_query(instance, block, &first.found), PLEAT_OK);
     ck_assert_int_eq(api_first_describe(instance, &first.info), PLEAT_OK);
+    ck_assert_int_eq(api_first_compact(instance, &first.done), PLEAT_OK);
+    ck_assert_uint_eq(first.done.won_bytes, 0);
     ck_assert_int_eq(api_first_stats(instance, &first.stats), PLEAT_OK);
     ck_assert_int_eq(pleat_device_stats(instance, 0, &stats), PLEAT_OK);
     ck_assert_mem_eq(&first.stats, &stats, sizeof stats);

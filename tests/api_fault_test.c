@@ -20,12 +20,13 @@ enum { MIB = 1 << 20, KIB = 1 << 10, N_NAMES = 8, N_STREAMS = 3, MOST_K = 5000, 
 enum { DRIVER_CODE = 999 };
 
 typedef enum step_kind {
-    ALLOC,  /* name, stream, bytes; work is submitted on it */
-    FREE,   /* name, stream; work is submitted before it */
-    RECORD, /* name, stream */
-    TRIM,   /* bytes to keep */
-    LIMIT,  /* bytes */
-    FINISH, /* all work submitted so far ends */
+    ALLOC,   /* name, stream, bytes; work is submitted on it */
+    FREE,    /* name, stream; work is submitted before it */
+    RECORD,  /* name, stream */
+    TRIM,    /* bytes to keep */
+    LIMIT,   /* bytes */
+    COMPACT, /* FINISH follows: where waiting fails, too, its copies may still run */
+    FINISH,  /* all work submitted so far ends */
 } step_kind;
 
 typedef struct step {
@@ -45,6 +46,12 @@ static const step scenario[] = {
     { LIMIT, 0, 0, 24 * MIB }, { ALLOC, 3, 2, 14 * MIB }, { FREE, 6, 0, 0 },
     { LIMIT, 0, 0, 0 },        { FINISH, 0, 0, 0 },       { ALLOC, 0, 1, 15 * MIB },
     { FREE, 0, 1, 0 },         { FREE, 3, 2, 0 },         { FREE, 1, 0, 0 },
+    { TRIM, 0, 0, 4 * MIB },   { ALLOC, 0, 1, 20 * MIB }, { FREE, 0, 1, 0 },
+    { ALLOC, 1, 1, 2 * MIB },  { ALLOC, 2, 1, 3 * MIB },  { ALLOC, 3, 1, 6 * MIB },
+    { ALLOC, 4, 1, 2 * MIB },  { FREE, 2, 1, 0 },         { FINISH, 0, 0, 0 },
+    { COMPACT, 0, 0, 0 },      { FINISH, 0, 0, 0 },       { ALLOC, 0, 2, 4 * MIB },
+    { FREE, 3, 1, 0 },         { COMPACT, 0, 0, 0 },      { FINISH, 0, 0, 0 },
+    { FREE, 1, 1, 0 },         { FREE, 4, 1, 0 },         { FREE, 0, 2, 0 },
     { TRIM, 0, 0, 4 * MIB },
 };
 
@@ -94,6 +101,8 @@ typedef struct run {
     void *streams[N_STREAMS];
     live_block live[N_NAMES];
     uint64_t n_taken;
+    uint64_t n_split;
+    bool is_torn;   /* a compaction could not undo: live memory may be without a mapping */
     bool has_large; /* fewer chunks than granules were created */
 } run;
 
@@ -161,7 +170,7 @@ static void submit(const run *r, const live_block *block, int stream)
         { .ptr = block->ptr, .bytes = 512, .is_write = true },
         { .ptr = block->ptr + block->bytes - 512, .bytes = 512, .is_write = true },
     };
-    ck_assert_int_eq(sim.work(r->streams[stream], ends, 2), 0);
+    ck_assert(r->is_torn || sim.work(r->streams[stream], ends, 2) == 0);
 }
 
 static pleat_status step_alloc(run *r, const step *s)
@@ -191,6 +200,16 @@ static pleat_status step_free(run *r, const step *s)
     return st;
 }
 
+/* The classic caches have nothing to move. */
+static pleat_status step_compact(run *r)
+{
+    pleat_compaction done = { 0 };
+    pleat_status st = pleat_device_compact(r->instance, 0, &done);
+    r->n_split += done.n_split;
+    r->is_torn = r->is_torn || st == PLEAT_EPOISONED;
+    return st == PLEAT_ENOTSUP && r->subject->allocator != API_PLEAT ? PLEAT_OK : st;
+}
+
 static pleat_status do_step(run *r, const step *s)
 {
     switch (s->kind) {
@@ -208,6 +227,8 @@ static pleat_status do_step(run *r, const step *s)
     case LIMIT: /* 0 = none */
         return pleat_device_set_limit(r->instance, 0,
                                       s->bytes > 0 ? s->bytes + r->subject->more_bytes : 0);
+    case COMPACT:
+        return step_compact(r);
     case FINISH:
         sim.finish();
         return PLEAT_OK;
@@ -386,6 +407,7 @@ static void check_scenario(const run *r)
     if (r->subject->allocator == API_PLEAT) {
         ck_assert_uint_gt(r->n_taken, 0);
         ck_assert_int_eq(r->has_large, r->subject->has_large);
+        ck_assert_int_eq(r->n_split > 0, r->subject->has_large);
     }
 }
 

@@ -38,6 +38,7 @@
 #define PTR_memset_async ~, ptr
 #define PTR_memcpy_dtoh_async ~, from
 #define PTR_memcpy_htod_async ~, to
+#define PTR_memcpy_dtod_async ~, to
 #define PTR_stream_write64 ~, ptr
 
 #define BYTES_mem_alloc ~, bytes
@@ -53,6 +54,7 @@
 #define BYTES_memset_async ~, bytes
 #define BYTES_memcpy_dtoh_async ~, bytes
 #define BYTES_memcpy_htod_async ~, bytes
+#define BYTES_memcpy_dtod_async ~, bytes
 
 #define OBJECT_mem_create ~, OUT(handle)
 #define OBJECT_mem_release ~, handle
@@ -68,6 +70,7 @@
 #define OBJECT_memset_async ~, (uintptr_t)stream
 #define OBJECT_memcpy_dtoh_async ~, (uintptr_t)stream
 #define OBJECT_memcpy_htod_async ~, (uintptr_t)stream
+#define OBJECT_memcpy_dtod_async ~, (uintptr_t)stream
 #define OBJECT_stream_create ~, (uintptr_t)OUT(stream)
 #define OBJECT_stream_destroy ~, (uintptr_t)stream
 #define OBJECT_stream_id ~, (uintptr_t)stream

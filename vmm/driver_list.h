@@ -100,6 +100,8 @@
     X(memcpy_htod_async, cuMemcpyHtoDAsync_v2, REQUIRED, \
       (cu_devptr to, const void *from, size_t bytes, cu_stream stream), \
       (to, from, bytes, stream)) \
+    X(memcpy_dtod_async, cuMemcpyDtoDAsync_v2, OPTIONAL, \
+      (cu_devptr to, cu_devptr from, size_t bytes, cu_stream stream), (to, from, bytes, stream)) \
     X(stream_create, cuStreamCreate, REQUIRED, \
       (cu_stream *stream, unsigned flags), (stream, flags)) \
     X(stream_destroy, cuStreamDestroy_v2, REQUIRED, (cu_stream stream), (stream)) \

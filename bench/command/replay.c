@@ -1,5 +1,6 @@
 /* replay.c - `pleat replay` and `pleat fit`: every work under every allocator. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "bench/base/size.h"
 #include "bench/command/commands.h"
@@ -7,7 +8,7 @@
 #include "bench/run/fit.h"
 #include "bench/run/output.h"
 
-enum { KEY_MEMORY = 0x200, KEY_SNAPSHOT, KEY_SNAPSHOT_AT };
+enum { KEY_MEMORY = 0x200, KEY_SNAPSHOT, KEY_SNAPSHOT_AT, KEY_COMPACT };
 
 typedef struct replay_input {
     bench_options *options;
@@ -27,6 +28,18 @@ static void check_snapshot(struct argp_state *state, const replay_input *input)
     }
 }
 
+/* NULL: the option has no argument. */
+static void parse_compact(struct argp_state *state, const char *arg, bench_options *options)
+{
+    if (arg == NULL || strcmp(arg, "iteration") == 0) {
+        options->compact = BENCH_COMPACT_ITERATION;
+    } else if (strcmp(arg, "short") == 0) {
+        options->compact = BENCH_COMPACT_SHORT;
+    } else {
+        argp_error(state, "--compact: '%s' is not iteration or short", arg);
+    }
+}
+
 static error_t parse_replay(int key, char *arg, struct argp_state *state)
 {
     replay_input *input = state->input;
@@ -39,6 +52,9 @@ static error_t parse_replay(int key, char *arg, struct argp_state *state)
             char why[256];
             argp_error(state, "--memory: %s", bench_memory_refusal(arg, why, sizeof why));
         }
+        return 0;
+    case KEY_COMPACT:
+        parse_compact(state, arg, input->options);
         return 0;
     case KEY_SNAPSHOT:
         input->dump->path = arg;
@@ -58,13 +74,27 @@ static error_t parse_replay(int key, char *arg, struct argp_state *state)
 
 static error_t parse_fit(int key, char *arg, struct argp_state *state)
 {
-    (void)arg;
-    if (key == ARGP_KEY_INIT) {
-        state->child_inputs[0] = state->input;
+    bench_options *options = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = options;
         return 0;
+    case KEY_COMPACT:
+        parse_compact(state, arg, options);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
     }
-    return ARGP_ERR_UNKNOWN;
 }
+
+#define COMPACT_OPTION                                                                             \
+    {                                                                                              \
+        .name = "compact", .key = KEY_COMPACT, .arg = "iteration|short",                           \
+        .flags = OPTION_ARG_OPTIONAL,                                                              \
+        .doc = "Compact the device (pleat_device_compact) between two iterations of the work, or " \
+               "when a request is about to fail (default: iteration). JSON also tells how often, " \
+               "and the bytes won"                                                                 \
+    }
 
 static const struct argp_option replay_options[] = {
     { .name = "memory",
@@ -82,8 +112,11 @@ static const struct argp_option replay_options[] = {
       .arg = "peak|end|failure",
       .doc = "When: at the peak of live bytes, at the end, or at the first failed allocation "
              "(default: at that if one fails, else at the peak)" },
+    COMPACT_OPTION,
     { 0 },
 };
+
+static const struct argp_option fit_options[] = { COMPACT_OPTION, { 0 } };
 
 static const struct argp_child children[] = { { .argp = &bench_common_argp }, { 0 } };
 
@@ -100,6 +133,7 @@ static const struct argp replay_argp = {
 };
 
 static const struct argp fit_argp = {
+    .options = fit_options,
     .parser = parse_fit,
     .children = children,
     .args_doc = "WORK...",
@@ -151,6 +185,7 @@ static bool measure(batch *b, const bench_work *work, const char *allocator, ben
         .setup = &b->setup,
         .allocator = allocator,
         .loops = b->options.loops,
+        .compact = b->options.compact,
         .dump = b->dump.path ? &b->dump : NULL,
         .progress = &b->progress,
     };

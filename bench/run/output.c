@@ -68,6 +68,10 @@ json_t *bench_output_object(const bench_record *r)
     json_object_set_new(object, "longest_driver_ms", json_real(r->longest_driver_us / 1e3));
     json_object_set_new(object, "ns_per_event", json_real(r->ns_per_event));
     json_object_set_new(object, "loop_device_ops", loops_array(r));
+    if (r->is_compacted) {
+        json_object_set_new(object, "compactions", integer(r->n_compactions));
+        json_object_set_new(object, "compaction_won_bytes", integer(r->compaction_won_bytes));
+    }
     if (r->is_fit) {
         bench_output_set_fit(object, r);
     }

@@ -38,6 +38,7 @@ typedef struct replay {
     double start_us;       /* readings at the start of the loops: driver time, */
     uint64_t driver_ns;    /* time inside driver calls, */
     uint64_t driver_calls; /* number of driver calls */
+    bench_compactions compactions;
     bool is_stopped;
     bool is_later;            /* in a later pass: only the driver's time counts */
     bench_timeline *timeline; /* NULL: none, or it is over */
@@ -210,6 +211,17 @@ static void record_event(replay *r)
     }
 }
 
+static bool begin_iteration(replay *r, uint64_t n_done)
+{
+    if (r->timeline) {
+        bench_recorder_iteration(&r->recorder);
+    }
+    return r->options->compact != BENCH_COMPACT_ITERATION || n_done == 0 ||
+           bench_compact_now(r->instance, &r->compactions) ||
+           bench_fail(r->failure, "%s, %s: %s", r->source->name, r->options->allocator,
+                      last_error());
+}
+
 /* *n_done counts allocations and frees of the loop, across pieces. */
 static bool run_piece(replay *r, const bench_event *entries, size_t n, unsigned loop,
                       uint64_t *n_done)
@@ -217,8 +229,8 @@ static bool run_piece(replay *r, const bench_event *entries, size_t n, unsigned 
     for (size_t i = 0; i < n && !r->is_stopped; i++) {
         const bench_event *event = &entries[i];
         if (event->slot == BENCH_MARK) {
-            if (r->timeline) {
-                bench_recorder_iteration(&r->recorder);
+            if (!begin_iteration(r, *n_done)) {
+                return false;
             }
             continue;
         }
@@ -319,6 +331,8 @@ static bool collect(replay *r)
     record->bytes_mapped = stats.bytes_mapped;
     record->host_syncs = stats.host_syncs;
     record->retries = stats.num_alloc_retries;
+    record->n_compactions = r->compactions.n;
+    record->compaction_won_bytes = r->compactions.won_bytes;
     record->stream_waits = stats.stream_waits;
     for (int i = 0; i < PL_N_ENTRIES; i++) {
         record->calls[i] = pl_driver_n_calls(r->drv, (pl_entry)i);
@@ -400,7 +414,9 @@ static bool run_with_work(replay *r)
 {
     bench_dump *dump = r->options->dump;
     uint64_t n_events = r->source->n_events * r->options->loops;
-    bool ok = create_streams(r) &&
+    bool is_short = r->options->compact == BENCH_COMPACT_SHORT;
+    bool ok = (!is_short || bench_compact_when_short(r->instance, &r->compactions)) &&
+              create_streams(r) &&
               (!dump || bench_dump_start(dump, r->instance, n_events, r->failure)) &&
               run_and_measure(r);
     ok = destroy_instance(r, ok);
@@ -443,6 +459,7 @@ static void start_record(const bench_work *work, const bench_replay_options *opt
     snprintf(out->driver, sizeof out->driver, "%s", bench_setup_driver(setup));
     out->memory_bytes = options->memory_bytes ? options->memory_bytes : unlimited;
     out->peak_live_bytes = work->peak_live_bytes;
+    out->is_compacted = options->compact != BENCH_COMPACT_NEVER;
 }
 
 bool bench_replay(const bench_work *work, const bench_replay_options *options, bench_record *out,

@@ -12,6 +12,7 @@
 #define PLEAT_BENCH_REPLAY_H
 
 #include "bench/base/progress.h"
+#include "bench/run/compact.h"
 #include "bench/run/dump.h"
 #include "bench/run/setup.h"
 #include "bench/run/timeline.h"
@@ -42,6 +43,9 @@ typedef struct bench_record {
     unsigned n_loops;
     uint64_t loop_ops[BENCH_MAX_LOOPS];
     char first_failure[320]; /* why the first allocation failed, or empty */
+    bool is_compacted;       /* the two below were asked for */
+    uint64_t n_compactions;
+    uint64_t compaction_won_bytes; /* by all of them */
 
     /* fit only; 0 elsewhere, and when no run completed */
     bool is_fit;
@@ -56,6 +60,7 @@ typedef struct bench_replay_options {
     unsigned loops;
     unsigned later_passes;    /* behind the loops; not with stop_at_failure */
     bool stop_at_failure;     /* at the first failed allocation: only success matters */
+    bench_compact compact;    /* when the device is compacted */
     bench_timeline *timeline; /* NULL = none; not with stop_at_failure */
     bench_dump *dump;         /* a snapshot; NULL = none. Recording costs time: see ns_per_event */
     bench_progress *progress;

@@ -8,8 +8,10 @@ allocate. Importing it loads nothing; the first call loads the library.
 from __future__ import annotations
 
 from ._default import (
+    Compaction,
     Device,
     check_invariants,
+    compact,
     conf,
     describe,
     dump_snapshot,
@@ -26,10 +28,12 @@ from ._library import last_error, library, library_path
 from ._status import LastError, PleatError
 
 __all__ = [
+    "Compaction",
     "Device",
     "LastError",
     "PleatError",
     "check_invariants",
+    "compact",
     "conf",
     "describe",
     "device_stats",

@@ -14,7 +14,15 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from ._driver import take_real_driver
-from ._library import STATS_FN, WRITE_FN, DeviceInfo, Instance, check, library
+from ._library import (
+    STATS_FN,
+    WRITE_FN,
+    CompactionRecord,
+    DeviceInfo,
+    Instance,
+    check,
+    library,
+)
 
 
 class Device(NamedTuple):
@@ -30,6 +38,18 @@ class Device(NamedTuple):
     granule_bytes: int
     limit_bytes: int
     """0 = none."""
+
+
+class Compaction(NamedTuple):
+    """What a compaction did."""
+
+    n_split: int
+    """Chunks that smaller ones replaced."""
+    n_merged: int
+    """Granules that now share the memory of another one."""
+    moved_bytes: int
+    won_bytes: int
+    """Given back to the driver."""
 
 
 _made_from: str | None = None
@@ -104,6 +124,22 @@ def trim(device: int = 0, keep_bytes: int = 0, wait: bool = True) -> int:
         library().pleat_device_trim(instance(), device, keep_bytes, wait, ctypes.byref(released))
     )
     return released.value
+
+
+def compact(device: int = 0) -> Compaction:
+    """Move live memory of a device together, and give what is won back to the driver.
+
+    The call is a promise: nobody submits work to the device, or captures any, until it returns.
+    Work submitted before is waited for. Every pointer and every live byte stays.
+
+    Raises   PleatError (PLEAT_ENOTSUP: a classic cache is at work; PLEAT_ECAPTURE: a capture is
+             under way).
+    Threads  any.
+    """
+    found = CompactionRecord()
+    size = ctypes.sizeof(found)
+    check(library().pleat_device_compact_sized(instance(), device, size, ctypes.byref(found)))
+    return Compaction(found.n_split, found.n_merged, found.moved_bytes, found.won_bytes)
 
 
 def set_limit(device: int, limit_bytes: int) -> None:

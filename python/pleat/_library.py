@@ -37,6 +37,17 @@ class DeviceInfo(ctypes.Structure):
     )
 
 
+class CompactionRecord(ctypes.Structure):
+    """pleat_compaction of pleat.h."""
+
+    _fields_ = (
+        ("n_split", ctypes.c_uint64),
+        ("n_merged", ctypes.c_uint64),
+        ("moved_bytes", ctypes.c_uint64),
+        ("won_bytes", ctypes.c_uint64),
+    )
+
+
 _INT = ctypes.c_int
 _SIZE = ctypes.c_size_t
 _PTR = ctypes.c_void_p
@@ -56,6 +67,7 @@ _PROTOTYPES: dict[str, tuple[object, list[object]]] = {
     "pleat_free": (None, [_PTR, _SIZE, _INT, _PTR]),
     "pleat_block_record_stream": (_INT, [Instance, _INT, _U64, _PTR]),
     "pleat_device_trim": (_INT, [Instance, _INT, _U64, ctypes.c_bool, _OUT]),
+    "pleat_device_compact_sized": (_INT, [Instance, _INT, _SIZE, ctypes.POINTER(CompactionRecord)]),
     "pleat_device_set_limit": (_INT, [Instance, _INT, _U64]),
     "pleat_device_memory_info": (_INT, [Instance, _INT, _OUT, _OUT]),
     "pleat_device_describe_sized": (_INT, [Instance, _INT, _SIZE, ctypes.POINTER(DeviceInfo)]),

@@ -120,6 +120,48 @@ def test_null_comes_with_a_reason_and_frees_of_null_are_fine(run: Run) -> None:
     )
 
 
+def test_a_device_is_compacted(run: Run) -> None:
+    run(
+        """
+        import pleat
+        library = pleat.library()
+        half = 1 << 20
+        blocks = [library.pleat_torch_malloc(half, 0, None) for _ in range(4)]
+        assert [at - blocks[0] for at in blocks] == [i * half for i in range(4)]
+        for i in (1, 2):
+            library.pleat_torch_free(blocks[i], half, 0, None)
+        held = pleat.device_stats(0)["resident_bytes"]
+        done = pleat.compact()
+        assert done == pleat.Compaction(0, 1, half, 2 * half), done
+        assert pleat.device_stats(0)["resident_bytes"] == held - 2 * half
+        assert pleat.compact().won_bytes == 0
+        assert pleat.check_invariants() == 0
+        for i in (0, 3):
+            library.pleat_torch_free(blocks[i], half, 0, None)
+        pleat.trim()
+        assert pleat.device_stats(0)["resident_bytes"] == 0
+        """,
+        PLEAT_CONF="driver:sim,sim:[capacity:1G],chunks:granule",
+    )
+
+
+def test_the_classic_caches_are_not_compacted(run: Run) -> None:
+    run(
+        """
+        import pleat
+        at = pleat.library().pleat_torch_malloc(512, 0, None)
+        try:
+            pleat.compact()
+        except pleat.PleatError as error:
+            assert "torch-native" in str(error)
+        else:
+            raise AssertionError("it was")
+        pleat.library().pleat_torch_free(at, 512, 0, None)
+        """,
+        PLEAT_CONF="driver:sim,allocator:torch-native",
+    )
+
+
 def test_devices_are_described_limited_and_trimmed(run: Run) -> None:
     run(
         """

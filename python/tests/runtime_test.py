@@ -64,6 +64,26 @@ def test_tensors_are_counted_and_given_back(run_cuda: Run) -> None:
     )
 
 
+def test_live_tensors_move_together(run_cuda: Run) -> None:
+    run_cuda(
+        installed(
+            """
+            halves = [empty(MIB) for _ in range(8)]
+            at = [t.data_ptr() for t in halves]
+            for i in (1, 2):
+                halves[i] = None
+            torch.cuda.synchronize()
+            held = torch.cuda.memory_reserved()
+            done = pleat.torch.compact()
+            assert torch.cuda.memory_reserved() == held - done.won_bytes
+            assert [t.data_ptr() for t in halves if t is not None] == at[:1] + at[3:]
+            assert pleat.torch.compact("cuda:0").won_bytes == 0
+            assert pleat.check_invariants() == 0
+            """
+        )
+    )
+
+
 def test_a_number_asked_for_alone_is_that_of_the_statistics(run_cuda: Run) -> None:
     run_cuda(
         installed(

@@ -81,6 +81,10 @@ typedef struct pl_allocator_ops {
     /* 0 = none. Gives back what is free and over; ENOMEM_DEVICE if live granules exceed it (then
      * the limit is as before). */
     pleat_status (*set_limit)(pl_allocator *a, uint64_t bytes);
+    /* No work runs or is submitted until it returns: move what lives together, and give back what
+     * is won. ECAPTURE (one is known); EPENDING; ENOTSUP; EDRIVER; EPOISONED (an undo failed).
+     * Writes *out on success. NULL where nothing can be moved. */
+    pleat_status (*compact)(pl_allocator *a, pleat_compaction *out);
     /* Blocks freed while `stream` was captured may be used again: the graph is gone, and perhaps
      * the stream. */
     pleat_status (*release_capture)(pl_allocator *a, pl_stream *stream);

@@ -244,6 +244,14 @@ static pleat_status have_context_tick(pl_space *space, pl_care care, const waiti
     return st == PLEAT_ENOTSUP ? PLEAT_EPENDING : st;
 }
 
+pleat_status pl_context_synchronize(pl_space *space)
+{
+    while (space->context.is_busy) {
+        pl_capturers_pause(space);
+    }
+    return synchronize(space, PL_CARE_LAST, MOST_PATIENCE_MS);
+}
+
 /* A tick that is under way covers less than what was freed by now: so the caller waits for it, and
  * for one that comes after it, whichever thread records that. */
 enum { MOST_CONTEXT_WAITS = 4 };

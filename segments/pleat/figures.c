@@ -64,21 +64,28 @@ static void fill_groups(const pl_space *space, const freed *f, pleat_stats *out)
     }
 }
 
+static size_t less(size_t n, size_t by)
+{
+    return n > by ? n - by : 0;
+}
+
 /* Of the granules that are not loose, those with bytes of live blocks or of requests in flight are
  * shown as live; those with shared bytes only are pending, those with settled or pending ones only
- * tied, and the others pinned. A flight that puts much back drops the lock on the way, and its
- * granules count in two ways until it has landed. */
+ * tied, and the others pinned. Twins have one granule's memory, and are counted as one, live if both
+ * are. A flight that puts much back drops the lock on the way, and its granules count in two ways
+ * until it has landed. */
 static void fill_granules(const pl_space *space, pleat_stats *out)
 {
+    const pl_tally *tally = &space->store.tally;
+
     out->granule_bytes = space->granule_bytes;
     out->resident_bytes = (uint64_t)space->n_chunks << space->granule_log2;
     out->idle_bytes = (uint64_t)space->n_idle << space->granule_log2;
-    out->live_granules = space->store.tally.n_live_granules + space->n_flying;
+    out->live_granules = less(tally->n_live_granules + space->n_flying, space->twins.n);
     out->peak_live_granules = space->peak_shown;
-    out->tied_granules = space->store.tally.n_tied_granules;
-    uint64_t others = out->live_granules + out->tied_granules +
-                      space->store.tally.n_shared_granules;
-    out->pinned_granules = space->n_pinned > others ? space->n_pinned - others : 0;
+    out->tied_granules = tally->n_tied_granules;
+    out->pinned_granules = less(space->n_pinned, out->live_granules + tally->n_shared_granules +
+                                                     tally->n_tied_granules);
     out->n_taken_granules = space->n_taken;
 }
 

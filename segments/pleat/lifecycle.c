@@ -3,9 +3,11 @@
 #include "segments/pleat/capturers.h"
 #include "segments/pleat/ops.h"
 #include "segments/pleat/private.h"
+#include "segments/pleat/scratch.h"
 #include "segments/pleat/settle.h"
 #include "segments/pleat/space.h"
 #include "segments/pleat/tick.h"
+#include "segments/pleat/twin.h"
 #include "vmm/driver.h"
 #include "vmm/mapping.h"
 
@@ -126,6 +128,7 @@ static bool is_block_over(const pl_space *space, const pl_block *b)
         return pl_settle_is_over(space, b);
     case PL_BLOCK_HOLE:
     case PL_BLOCK_POISON:
+    case PL_BLOCK_VEILED: /* its twin decides */
         return true;
     default:
         return false;
@@ -238,7 +241,7 @@ static void release_idle(pl_space *space, size_t *n_leaked)
 static void release_segment(pl_space *space, const pl_segment *seg, size_t *n_leaked)
 {
     for (size_t g = 0; g < seg->n_rooms; g = pl_segment_chunk_to(seg, g)) {
-        if (seg->chunks[g] != 0) {
+        if (seg->chunks[g] != 0 && !pl_twin_is_guest(seg, g)) {
             release_chunk(space, seg->chunks[g], seg->orders[g], n_leaked);
         }
     }
@@ -252,9 +255,18 @@ static void release_segment(pl_space *space, const pl_segment *seg, size_t *n_le
 static void leave_segment(const pl_segment *seg, size_t *n_leaked)
 {
     for (size_t g = 0; g < seg->n_rooms; g = pl_segment_chunk_to(seg, g)) {
-        *n_leaked += seg->chunks[g] != 0;
+        *n_leaked += seg->chunks[g] != 0 && !pl_twin_is_guest(seg, g);
     }
     (*n_leaked)++;
+}
+
+/* What a compaction could not undo is tried once more. */
+static void clear_scratch(pl_space *space, size_t *n_leaked)
+{
+    pl_lock_acquire(&space->lock);
+    (void)!pl_torn_mend(space);
+    *n_leaked += pl_scratch_close(space) != PLEAT_OK;
+    pl_lock_release(&space->lock);
 }
 
 /* Everything is unmapped before any chunk is released: a taken chunk may be mapped in two
@@ -324,6 +336,7 @@ static void free_metadata(pl_space *space)
     }
     pl_private_destroy_all(space);
     pl_host_free(&space->host, space->segments);
+    pl_host_free(&space->host, space->twins.guests);
     unreserve_idle(space);
     pl_ptrmap_fini(&space->live, &space->host);
     pl_block_store_fini(&space->store);
@@ -341,6 +354,7 @@ pleat_status pl_pleat_destroy(pl_allocator *a, bool force, size_t *n_live, size_
         return PLEAT_EBUSY;
     }
     bool is_over = space->n_segments == 0 || wait_for_streams(space);
+    clear_scratch(space, n_leaked);
     release_memory(space, is_over, n_leaked);
     free_metadata(space);
     pl_lock_fini(&space->lock);

@@ -116,6 +116,9 @@ static pleat_status alloc_locked(pl_space *space, pl_stream *stream, pl_request 
     pl_block *b = NULL;
     pl_lane *plain;
 
+    if (__builtin_expect(space->torn.segment != NULL, false)) {
+        return PLEAT_EPOISONED;
+    }
     rq->event = ++space->budget.n_events;
     rq->tried.turn = ++space->n_turns;
     rq->tried.wait_turn = ++space->n_turns;
@@ -478,6 +481,7 @@ const pl_allocator_ops pl_pleat_ops = {
     .query = op_query,
     .trim = pl_pleat_trim,
     .set_limit = pl_pleat_set_limit,
+    .compact = pl_pleat_compact,
     .release_capture = op_release_capture,
     .release_capture_of = pl_pleat_release_capture_of,
     .let_captures_go = pl_pleat_let_captures_go,

@@ -11,5 +11,7 @@ pleat_status pl_pleat_destroy(pl_allocator *a, bool force, size_t *n_live, size_
 /* trim.c */
 pleat_status pl_pleat_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released);
 pleat_status pl_pleat_set_limit(pl_allocator *a, uint64_t bytes);
+/* compact.c */
+pleat_status pl_pleat_compact(pl_allocator *a, pleat_compaction *out);
 
 #endif

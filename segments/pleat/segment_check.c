@@ -1,4 +1,4 @@
-/* segment_check.c - do I1..I7 of segment.h hold?
+/* segment_check.c - do I1..I8 of segment.h hold?
  *
  * It recomputes them from the blocks and the chunks. Guarded by the device lock. */
 #include "segments/pleat/segment.h"
@@ -8,7 +8,7 @@
 static bool has_memory(const pl_block *b)
 {
     return b->state == PL_BLOCK_LIVE || b->state == PL_BLOCK_SHARED || b->state == PL_BLOCK_FREE ||
-           b->state == PL_BLOCK_KEPT;
+           b->state == PL_BLOCK_KEPT || b->state == PL_BLOCK_VEILED;
 }
 
 static bool is_granular(const pl_segment *seg, const pl_block *b)
@@ -148,6 +148,24 @@ static int check_loose(const pl_segment *seg)
     return n_loose == seg->n_loose && is_told ? 0 : 6;
 }
 
+/* Of one granule; walk.c compares the two addresses. */
+static int check_veils(const pl_segment *seg)
+{
+    size_t n_twins = 0;
+
+    for (size_t g = 0; g < seg->n_rooms; g++) {
+        n_twins += seg->twins[g] != 0;
+    }
+    for (const pl_block *b = seg->first; b != NULL; b = b->next) {
+        size_t g = pl_segment_granule(seg, b->base);
+        if (b->state == PL_BLOCK_VEILED &&
+            (seg->twins[g] == 0 || pl_block_end(b) > pl_segment_address(seg, g + 1))) {
+            return 8;
+        }
+    }
+    return n_twins == seg->n_twins ? 0 : 8;
+}
+
 int pl_segment_check(const pl_segment *seg)
 {
     int broken = check_list(seg);
@@ -176,5 +194,6 @@ int pl_segment_check(const pl_segment *seg)
             return broken;
         }
     }
-    return n_vacant == seg->n_vacant ? check_loose(seg) : 6;
+    broken = n_vacant == seg->n_vacant ? check_loose(seg) : 6;
+    return broken != 0 ? broken : check_veils(seg);
 }

@@ -31,6 +31,10 @@
  *   pinned        a resident granule that is not loose, or a granule reserved by a flight
  *   take          to move a chunk from under free blocks to a place that needs it
  *   stale         a block whose chunks were taken: still mapped, no longer resident
+ *   twins         two granules that share one chunk: each byte is one's, and veiled in the other
+ *   host, guest   of twins: that whose chunk it was, and that whose bytes were copied to it
+ *   veiled        a block of bytes that belong to the granule's twin
+ *   torn          live memory whose mapping a compaction lost, and could not restore
  *   poisoned      a block that could not be unmapped: out of service
  *   flight        what a thread does with memory that it has reserved, while the lock is dropped
  *   tally         what is counted of all blocks, so that statistics look at none
@@ -153,8 +157,25 @@ typedef struct pl_idle {
     size_t n;
 } pl_idle;
 
+/* Granules of the chunk, or chunks, at [from, from + 2^PL_MOST_ORDER) whose mapping is lost: see
+ * split.c. */
+typedef struct pl_torn {
+    pl_segment *segment; /* NULL = nothing is torn */
+    size_t from;
+    bool is_unmapped[1 << PL_MOST_ORDER];
+} pl_torn;
+
+/* The granules whose chunk is mapped at a second address, the host's: see twin.h. */
+typedef struct pl_twins {
+    pleat_devptr *guests;
+    size_t n;
+    size_t n_rooms;
+    bool is_ripe; /* one of a pair may have nothing in use any more */
+} pl_twins;
+
 /* I1  the live map holds exactly the live blocks, by base
- * I2  when nothing is in flight, n_creating == 0 and n_chunks == n_idle + n_loose + n_pinned
+ * I2  when nothing is in flight, n_creating == 0 and n_chunks == n_idle + n_loose + n_pinned: a
+ *     chunk with two addresses is pinned, once
  * I3  n_loose is the sum over the segments; n_pinned counts the granules with a chunk that are not
  *     loose; peak_pinned >= n_pinned
  * I4  every free block is indexed as run.h says
@@ -162,7 +183,8 @@ typedef struct pl_idle {
  *     `holes` of their area
  * I6  n_chunks x chunk_bytes <= the limit, if one is set and no limit is being set
  * I7  the statistics of live blocks and the tally of all blocks equal a recount
- * I8  each lane counts what refers to it (lane.h, I5)                                         */
+ * I8  each lane counts what refers to it (lane.h, I5)
+ * I9  twins.guests are the guests of all pairs of twins, which are as twin.h says              */
 typedef struct pl_space {
     pl_allocator base; /* first member */
     pl_device *dev;    /* const */
@@ -238,6 +260,12 @@ typedef struct pl_space {
     pl_flying *last_flying;
     unsigned n_flights;   /* in the list of flights */
     uint64_t n_taken_off; /* flights so far */
+
+    bool is_compacting;
+    pl_range scratch;     /* addresses where a compaction fills chunks; bytes 0 = none */
+    size_t scratch_bytes; /* that stay mapped there, as unmapping them failed */
+    pl_torn torn;         /* while something is, no request is served */
+    pl_twins twins;
 
     pl_budget budget;
     pl_block_queue stale;

@@ -98,9 +98,7 @@ static pleat_status wait_for_all(pl_space *space, uint32_t wait_ms)
  * wait for. */
 enum { MOST_WAITS = 4 };
 
-/* Wait until everything freed so far is over, and settle it; at most for what is left of wait_ms.
- * PLEAT_OK; EPENDING if something may not be over; or the error of a wait. */
-static pleat_status quiesce(pl_space *space, uint32_t wait_ms)
+pleat_status pl_trim_quiesce(pl_space *space, uint32_t wait_ms)
 {
     pl_capture_look_well(space); /* what gone graphs have left is waited for, too */
     pl_settle_want_ticks(space, NULL, PL_LANE_LOOKS);
@@ -317,11 +315,16 @@ static pleat_status empty_segment(pl_space *space, pl_segment *seg, goal *to)
     return PLEAT_OK;
 }
 
-pleat_status pl_trim_idle(pl_space *space)
+pleat_status pl_trim_idle_to(pl_space *space, size_t keep_chunks)
 {
     size_t n_released = 0;
 
-    return release_idle(space, 0, &n_released);
+    return release_idle(space, keep_chunks, &n_released);
+}
+
+pleat_status pl_trim_idle(pl_space *space)
+{
+    return pl_trim_idle_to(space, 0);
 }
 
 pleat_status pl_trim_to(pl_space *space, size_t keep_chunks, uint32_t wait_ms, size_t *n_released)
@@ -332,7 +335,7 @@ pleat_status pl_trim_to(pl_space *space, size_t keep_chunks, uint32_t wait_ms, s
     if (space->n_chunks <= keep_chunks) {
         return PLEAT_OK;
     }
-    pleat_status st = quiesce(space, wait_ms);
+    pleat_status st = pl_trim_quiesce(space, wait_ms);
     pl_flying flying;
     pl_space_take_off(space, &flying); /* not before: others wait for flights, not for the GPU */
     pleat_status failed = release_idle(space, keep_chunks, &to.n_so_far);
@@ -355,7 +358,7 @@ void pl_trim_gather(pl_space *space, size_t n_chunks, uint32_t wait_ms)
     goal to = { .is_idle = true, .keep = n_chunks };
     pleat_status st = PLEAT_OK;
 
-    (void)quiesce(space, wait_ms);
+    (void)pl_trim_quiesce(space, wait_ms);
     pl_flying flying;
     pl_space_take_off(space, &flying);
     if (space->n_idle > space->idle[0].n) {
@@ -409,7 +412,7 @@ static pleat_status check_live(pl_space *space, size_t limit)
             pl_space_wait_for_flights(space);
             continue;
         }
-        st = quiesce(space, space->wait_ms);
+        st = pl_trim_quiesce(space, space->wait_ms);
         if (st != PLEAT_OK) {
             return st;
         }

@@ -16,5 +16,12 @@ void pl_trim_gather(pl_space *space, size_t n_chunks, uint32_t wait_ms);
 
 /* Release all idle chunks. Called with the lock; drops it. PLEAT_OK; EDRIVER. */
 pleat_status pl_trim_idle(pl_space *space);
+/* The same, while more than keep_chunks are held. */
+pleat_status pl_trim_idle_to(pl_space *space, size_t keep_chunks);
+
+/* Wait until everything freed so far is over, settle it, and unmap what is stale; at most for what
+ * is left of wait_ms. Called with the lock; drops it. PLEAT_OK; EPENDING if something may not be
+ * over; or the error of a wait. */
+pleat_status pl_trim_quiesce(pl_space *space, uint32_t wait_ms);
 
 #endif

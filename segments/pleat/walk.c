@@ -5,6 +5,7 @@
 
 #include "segments/pleat/private.h"
 #include "segments/pleat/run.h"
+#include "segments/pleat/twin.h"
 
 enum { SEGMENT = 100, RUNS = 200, INDEX = 300, SPACE = 400, LIVE_MAP = 500, PRIVATE = 600 };
 
@@ -298,11 +299,12 @@ static int check_totals(const pl_space *space, const census *c)
         return 0;
     }
     if (space->n_flying != 0 ||
-        space->n_pinned < c->tally.n_live_granules + c->tally.n_shared_granules) {
+        space->n_pinned + space->twins.n < c->tally.n_live_granules + c->tally.n_shared_granules) {
         return SPACE + 3;
     }
     if (space->n_chunks != space->n_idle + space->n_loose + space->n_pinned ||
-        space->n_chunks != space->n_idle + c->n_resident || space->n_creating != 0) {
+        space->n_chunks + space->twins.n != space->n_idle + c->n_resident ||
+        space->n_creating != 0) {
         return SPACE + 2;
     }
     bool is_within = space->n_limiting > 0 || space->n_chunks <= space->limit_chunks;
@@ -330,6 +332,9 @@ int pl_walk_space(const pl_space *space)
     if (broken == 0) {
         broken = check_references(space);
     }
+    if (broken == 0 && space->n_flights == 0 && pl_twin_check(space) != 0) {
+        broken = SPACE + 9;
+    }
     return broken != 0 ? broken : check_totals(space, &c);
 }
 
@@ -345,6 +350,7 @@ static pl_piece_kind piece_kind(const pl_block *b)
     case PL_BLOCK_HOLE:
     case PL_BLOCK_STALE:
     case PL_BLOCK_POISON:
+    case PL_BLOCK_VEILED: /* its twin's memory is shown there, so that each byte is shown once */
         return PL_PIECE_HOLE;
     case PL_BLOCK_FLIGHT:
         return b->was == PL_BLOCK_FREE ? PL_PIECE_PENDING : PL_PIECE_HOLE;

@@ -118,6 +118,25 @@ static void trim(operation op)
     fuzz_end_call("trim", st, allowed);
 }
 
+/* The program submits nothing meanwhile. If a fault made it lose mappings, the next one has to find
+ * them again before anything is used. */
+static void compact(void)
+{
+    pleat_compaction out;
+    uint32_t allowed = FUZZ_BIT(PLEAT_OK) |
+                       FUZZ_BIT(world.is_pleat ? PLEAT_ECAPTURE : PLEAT_ENOTSUP);
+    if (world.is_capturing) {
+        return; /* of a stream that pleat may not know yet: it would break */
+    }
+    fuzz_begin_call();
+    pleat_status st = pleat_device_compact(world.instance, 0, &out);
+    fuzz_end_call("compact", st, allowed);
+    if (st == PLEAT_EPOISONED) {
+        fuzz_begin_call();
+        fuzz_end_call("compact again", pleat_device_compact(world.instance, 0, &out), allowed);
+    }
+}
+
 static void set_limit(operation op)
 {
     uint32_t allowed = FUZZ_BIT(PLEAT_OK) | FUZZ_BIT(PLEAT_EPENDING) |
@@ -239,7 +258,11 @@ static void run_operation(operation op)
 {
     switch (op.code % 24) {
     case 0:
-        trim(op);
+        if ((op.b & 6) == 6) {
+            compact();
+        } else {
+            trim(op);
+        }
         break;
     case 1:
         set_limit(op);

@@ -112,6 +112,11 @@
     AT(pleat_block_info, stream_id, 24) \
     AT(pleat_block_info, stream, 32) \
     AT(pleat_block_info, device, 40) \
+    SIZE(pleat_compaction, 32) \
+    AT(pleat_compaction, n_split, 0) \
+    AT(pleat_compaction, n_merged, 8) \
+    AT(pleat_compaction, moved_bytes, 16) \
+    AT(pleat_compaction, won_bytes, 24) \
     SIZE(pleat_error, 40) \
     AT(pleat_error, status, 0) \
     AT(pleat_error, driver_result, 4) \

@@ -44,6 +44,13 @@ static pleat_status call_trim(pleat instance, int device)
     return pleat_device_trim(instance, device, 0, true, &released);
 }
 
+static pleat_status call_compact(pleat instance, int device)
+{
+    pleat_compaction out;
+    pleat_status st = pleat_device_compact(instance, device, &out);
+    return st == PLEAT_ENOTSUP ? PLEAT_OK : st; /* the classic caches' answer */
+}
+
 static pleat_status call_limit(pleat instance, int device)
 {
     return pleat_device_set_limit(instance, device, 0);
@@ -109,6 +116,7 @@ const api_call api_calls[] = {
     { "pleat_block_record_stream", call_record, true },
     { "pleat_block_query", call_query, true },
     { "pleat_device_trim", call_trim, true },
+    { "pleat_device_compact", call_compact, true },
     { "pleat_device_set_limit", call_limit, true },
     { "pleat_device_memory_info", call_info, true },
     { "pleat_device_describe", call_describe, true },

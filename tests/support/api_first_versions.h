@@ -7,5 +7,6 @@
 pleat_status api_first_stats(pleat instance, pleat_stats *out);
 pleat_status api_first_describe(pleat instance, pleat_device_info *out);
 pleat_status api_first_query(pleat instance, pleat_devptr ptr, pleat_block_info *out);
+pleat_status api_first_compact(pleat instance, pleat_compaction *out);
 
 #endif

@@ -9,8 +9,6 @@
 /* clang-format off */
 #define SIM_FURTHER_LIST(X) \
     X(ctx_synchronize, cuCtxSynchronize, OPTIONAL, (void), ()) \
-    X(memcpy_dtod_async, cuMemcpyDtoDAsync_v2, OPTIONAL, \
-      (cu_devptr to, cu_devptr from, size_t bytes, cu_stream stream), (to, from, bytes, stream)) \
     X(pointer_attribute, cuPointerGetAttribute, OPTIONAL, \
       (void *value, int attribute, cu_devptr ptr), (value, attribute, ptr))
 /* clang-format on */

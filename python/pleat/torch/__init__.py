@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from ._install import install, is_installed
 from ._memory import (
+    compact,
     empty_cache,
     get_per_process_memory_fraction,
     max_memory_allocated,
@@ -31,6 +32,7 @@ from ._pool import mem_pool, use_mem_pool
 from ._snapshot import dump_snapshot, record_memory_history, snapshot
 
 __all__ = [
+    "compact",
     "dump_snapshot",
     "empty_cache",
     "get_per_process_memory_fraction",

@@ -113,6 +113,24 @@ def empty_cache() -> None:
         library().pleat_torch_reset()
 
 
+def compact(device: DeviceLike = None) -> _default.Compaction:
+    """Move live tensors' memory together, and give what is won back to the driver.
+
+    For a safe point, such as the end of a step: this thread and all others submit no work to the
+    device, launch and capture no graph, until it returns. What was submitted before is waited for.
+    Tensors, pointers and captured graphs stay valid; what is shared with other processes, or
+    registered for RDMA by its physical memory, must not be live.
+
+    Returns  what was done: n_split, n_merged, moved_bytes, won_bytes; zeros until CUDA is
+             initialised.
+    Raises   PleatError (PLEAT_ECAPTURE: a graph is being captured; PLEAT_ENOTSUP).
+    Blocks   on all work of the device.
+    """
+    if not torch.cuda.is_initialized():
+        return _default.Compaction(0, 0, 0, 0)
+    return _default.compact(device_index(device))
+
+
 def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
     """(free, total) bytes of the device as the driver tells them, without regard to a limit."""
     torch.cuda.init()
