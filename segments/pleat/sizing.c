@@ -1,17 +1,17 @@
 /* sizing.c - see sizing.h. Guarded by the space's lock.
  *
  * A driver's time is spent per chunk, but while anything lives in a part of a chunk, none of it can
- * be taken. A block dies whole, so chunks that are a small part of their request are seldom in use
- * by parts: only where smaller blocks follow in its place. How much these can tie is bounded by the
- * size of a chunk. At the start, when memory is plentiful and what comes stays for long, chunks are
- * larger, under any request. docs/design.md has the figures from which the constants are chosen. */
+ * be taken. At the start, when memory is plentiful and what comes stays for long, chunks are large.
+ * Later they are a small part of their request: a block dies whole, so they are seldom in use by
+ * parts, except where smaller blocks follow in its place, and how much these can tie is bounded by
+ * the size of a chunk. docs/design.md has the figures from which the constants are chosen. */
 #include "segments/pleat/sizing.h"
 
 #include "segments/pleat/granule.h"
 
-enum { PLENTY_PERMILLE = 150, PLENTY_SHARE = 64, PLENTY_ORDER = 5, USUAL_ORDER = 2 };
+enum { PLENTY_PERMILLE = 150, PLENTY_ORDER = 5, USUAL_ORDER = 2, REQUEST_SHARE = 16 };
 
-/* The largest order, at most `most`, of chunks of which n granules hold `share`. */
+/* The largest order, at most `most`, of chunks that are at most 1 / share of n granules. */
 static unsigned order_in(size_t n, size_t share, unsigned most)
 {
     unsigned order = pl_order_of(n / share + 1);
@@ -27,8 +27,8 @@ unsigned pl_sizing_order(const pl_space *space, size_t cap, size_t n_granules)
     if (space->options.chunks == PL_CHUNKS_GRANULE || space->options.growth == PL_GROWTH_FRUGAL) {
         return 0;
     }
-    unsigned usual = order_in(n_granules, space->options.chunk_share, USUAL_ORDER);
-    unsigned plenty = order_in(held, PLENTY_SHARE, PLENTY_ORDER);
-    bool is_plenty = held * 1000 < cap * PLENTY_PERMILLE;
-    return is_plenty && plenty > usual ? plenty : usual;
+    if (held * 1000 < cap * PLENTY_PERMILLE) {
+        return order_in(held, space->options.chunk_share, PLENTY_ORDER);
+    }
+    return order_in(n_granules, REQUEST_SHARE, USUAL_ORDER);
 }
