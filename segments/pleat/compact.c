@@ -183,6 +183,7 @@ static pleat_status compact(pl_space *space, pleat_compaction *told)
     }
     size_t n_chunks = space->n_chunks;
     st = split_and_merge(space, told);
+    space->has_compacted = space->has_compacted || told->won_bytes > 0;
     size_t n_won = (size_t)(told->won_bytes >> space->granule_log2);
     size_t keep = n_chunks > n_won ? n_chunks - n_won : 0;
     pleat_status failed = pl_trim_idle_to(space, keep); /* chunks made for nothing */

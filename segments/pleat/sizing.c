@@ -19,12 +19,19 @@ static unsigned order_in(size_t n, size_t share, unsigned most)
     return order < most ? order : most;
 }
 
-/* Frugal: others use the device, too, so it is never plentiful. */
+/* Frugal: others use the device, too, so it is never plentiful. And who compacts wants memory more
+ * than time: what was split would grow together again. */
+static bool wants_granules(const pl_space *space)
+{
+    return space->options.chunks == PL_CHUNKS_GRANULE ||
+           space->options.growth == PL_GROWTH_FRUGAL || space->has_compacted;
+}
+
 unsigned pl_sizing_order(const pl_space *space, size_t cap, size_t n_granules)
 {
     size_t held = space->n_chunks + space->n_creating;
 
-    if (space->options.chunks == PL_CHUNKS_GRANULE || space->options.growth == PL_GROWTH_FRUGAL) {
+    if (wants_granules(space)) {
         return 0;
     }
     if (held * 1000 < cap * PLENTY_PERMILLE) {

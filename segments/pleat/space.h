@@ -261,6 +261,7 @@ typedef struct pl_space {
     unsigned n_flights;   /* in the list of flights */
     uint64_t n_taken_off; /* flights so far */
 
+    bool has_compacted; /* a compaction has won memory: see sizing.c */
     bool is_compacting;
     pl_range scratch;     /* addresses where a compaction fills chunks; bytes 0 = none */
     size_t scratch_bytes; /* that stay mapped there, as unmapping them failed */
