@@ -36,6 +36,7 @@ static void open_laid_out(void)
     pl_allocator_options_init(&options);
     options.observer = told_open();
     SET_OWN(pleat, &options, chunks, PL_CHUNKS_GRANULE);
+    SET_OWN(pleat, &options, merge, PL_MERGE_ALWAYS);
     pleat_open(SIM, &options);
     lay_out();
 }
@@ -288,7 +289,11 @@ START_TEST(many_granules_find_partners_in_bounded_holds)
 {
     static pleat_devptr many[2 * N_MANY];
     pleat_compaction out;
-    pleat_open("granularity:64K,capacity:4G", NULL);
+    pl_allocator_options options;
+    pl_allocator_options_init(&options);
+    SET_OWN(pleat, &options, chunks, PL_CHUNKS_GRANULE);
+    SET_OWN(pleat, &options, merge, PL_MERGE_ALWAYS);
+    pleat_open("granularity:64K,capacity:4G", &options);
     pl_lock_reset_touched();
     for (unsigned i = 0; i < 2 * N_MANY; i++) {
         ck_assert_int_eq(pleat.a->ops->alloc(pleat.a, MANY_HALF, pleat.streams[1], &many[i]),

@@ -155,8 +155,17 @@ static pleat_status split_chunks(pl_space *space, pleat_compaction *told, bool *
     return st;
 }
 
-/* Merging needs no room, and what it wins is room for splitting. */
-enum { MOST_ROUNDS = 4 };
+/* Merging needs no room, and what it wins is room for splitting. But between twins no request can
+ * use what is veiled, and they are taken apart one by one. So it is for a device without room. */
+enum { MOST_ROUNDS = 4, SHORT_LOG2 = 6 };
+
+static bool may_merge(const pl_space *space)
+{
+    size_t cap = pl_space_cap(space);
+    size_t held = space->n_chunks - space->n_loose - space->n_idle;
+
+    return space->options.merge == PL_MERGE_ALWAYS || held + (cap >> SHORT_LOG2) >= cap;
+}
 
 static pleat_status split_and_merge(pl_space *space, pleat_compaction *told)
 {
@@ -166,12 +175,26 @@ static pleat_status split_and_merge(pl_space *space, pleat_compaction *told)
         bool is_short = false;
         uint64_t n_merged = told->n_merged;
         st = split_chunks(space, told, &is_short);
-        st = st == PLEAT_OK ? pl_merge_granules(space, told) : st;
+        st = st == PLEAT_OK && may_merge(space) ? pl_merge_granules(space, told) : st;
         if (!is_short || told->n_merged == n_merged) {
             break;
         }
     }
     return st;
+}
+
+/* What is free in large chunks would be cut up by the blocks to come: it is given back, once; from
+ * now on chunks are granules (sizing.c). */
+static pleat_status leave_large_chunks(pl_space *space)
+{
+    size_t n_released;
+
+    if (space->has_compacted || space->options.chunks == PL_CHUNKS_GRANULE) {
+        return PLEAT_OK;
+    }
+    space->has_compacted = true;
+    pleat_status st = pl_trim_to(space, 0, 0, &n_released);
+    return st == PLEAT_EPENDING ? PLEAT_OK : st;
 }
 
 static pleat_status compact(pl_space *space, pleat_compaction *told)
@@ -183,10 +206,12 @@ static pleat_status compact(pl_space *space, pleat_compaction *told)
     }
     size_t n_chunks = space->n_chunks;
     st = split_and_merge(space, told);
-    space->has_compacted = space->has_compacted || told->won_bytes > 0;
     size_t n_won = (size_t)(told->won_bytes >> space->granule_log2);
     size_t keep = n_chunks > n_won ? n_chunks - n_won : 0;
     pleat_status failed = pl_trim_idle_to(space, keep); /* chunks made for nothing */
+    if (st == PLEAT_OK && failed == PLEAT_OK && told->won_bytes > 0) {
+        failed = leave_large_chunks(space);
+    }
     return st == PLEAT_OK ? failed : st;
 }
 

@@ -6,6 +6,7 @@
 static const char *const growth_words[] = { "balanced", "frugal", "ample", NULL };
 static const char *const cross_words[] = { "order", "settled", NULL };
 static const char *const chunk_words[] = { "granule", "mixed", NULL };
+static const char *const merge_words[] = { "full", "always", NULL };
 static const char *const capture_words[] = { "ask", "told", NULL };
 
 /* clang-format off */
@@ -20,6 +21,8 @@ static const pl_option rows[] = {
       .help = "mixed: large chunks while memory is plentiful" },
     { "chunk_share", PL_OPTION_NUMBER, AT(chunk_share), .initial = 32, .least = 1, .most = 1000000,
       .help = "largest chunk at first: this part of what is held" },
+    { "merge", PL_OPTION_WORD, AT(merge), .words = merge_words,
+      .help = "when a compaction merges granules" },
     { "small_kib", PL_OPTION_NUMBER, AT(small_bytes), .initial = 128, .most = 1024, .scale = 1024,
       .help = "requests below go to the small area" },
     { "take_permille", PL_OPTION_NUMBER, AT(take_permille), .initial = 2, .most = 1000,

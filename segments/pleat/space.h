@@ -248,7 +248,7 @@ typedef struct pl_space {
     size_t n_loose;
     size_t peak_pinned;
     size_t marked_pinned; /* peak_pinned when it last rose clearly: see pl_budget */
-    size_t peak_shown; /* the peak of n_pinned since the peaks of the statistics were reset */
+    size_t peak_shown;    /* the peak of n_pinned since the peaks of the statistics were reset */
     size_t peak_chunks;
     size_t n_grown_back; /* granules mapped again soon after their chunks were taken */
     size_t full_at;      /* the driver refused more chunks than these; SIZE_MAX = never */
