@@ -1,9 +1,9 @@
 /* budget.h - what the program has earned: driver time for takes, and ordered waits.
  *
- * An event is an allocation or a free. Driver time may be spent on taking memory instead of creating
- * it: a share of the time that passes. What is saved up starts full, so that a short program does
- * not create memory for want of it. The bucket of ordered waits starts full too; it holds
- * PL_BUDGET_ORDERS and earns one in order_interval.
+ * An event is an allocation or a free. Driver time may be spent on taking memory instead of
+ * creating it: a share of the time that passes. What is saved up starts full, so that a short
+ * program does not create memory for want of it. The bucket of ordered waits starts full too; it
+ * holds PL_BUDGET_ORDERS and earns one in order_interval.
  *
  * A program is steady when it has not needed clearly more memory than before for four times as long
  * as it took to get there, at most PL_BUDGET_STEADY_MOST events. What such a program takes it would

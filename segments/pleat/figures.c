@@ -71,9 +71,9 @@ static size_t less(size_t n, size_t by)
 
 /* Of the granules that are not loose, those with bytes of live blocks or of requests in flight are
  * shown as live; those with shared bytes only are pending, those with settled or pending ones only
- * tied, and the others pinned. Twins have one granule's memory, and are counted as one, live if both
- * are. A flight that puts much back drops the lock on the way, and its granules count in two ways
- * until it has landed. */
+ * tied, and the others pinned. Twins have one granule's memory, and are counted as one, live if
+ * both are. A flight that puts much back drops the lock on the way, and its granules count in two
+ * ways until it has landed. */
 static void fill_granules(const pl_space *space, pleat_stats *out)
 {
     const pl_tally *tally = &space->store.tally;

@@ -193,8 +193,8 @@ static void leave(pl_flight *f, unsigned order)
 }
 
 /* Of the n usable granules from g on, which begins a chunk, those of the chunks at their start that
- * find room in the place, and are wholly among them; but of some chunks only, at most *n_chunks, which
- * becomes the number of these. */
+ * find room in the place, and are wholly among them; but of some chunks only, at most *n_chunks,
+ * which becomes the number of these. */
 static size_t fitting_granules(pl_flight *f, const pl_segment *seg, size_t g, size_t n,
                                size_t *n_chunks)
 {

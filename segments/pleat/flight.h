@@ -56,8 +56,8 @@ static inline size_t pl_flight_missing(const pl_flight *f)
 }
 void pl_flight_add_idle(pl_space *space, pl_flight *f);
 void pl_flight_add_created(pl_space *space, pl_flight *f, size_t most);
-/* Take chunks under free blocks that the lane may use, lowest address first, at most `most` of them.
- * PLEAT_OK (also when too few were found) or ENOMEM_HOST. */
+/* Take chunks under free blocks that the lane may use, lowest address first, at most `most` of
+ * them. PLEAT_OK (also when too few were found) or ENOMEM_HOST. */
 pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f, size_t most);
 
 /* Give a chunk of the order the next granules of the hole, or of the first hole behind it that has
