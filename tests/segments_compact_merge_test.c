@@ -108,6 +108,29 @@ START_TEST(granules_whose_bytes_do_not_collide_share_one)
 }
 END_TEST
 
+/* With room, merging would only make free memory hard to use. */
+START_TEST(by_default_granules_are_merged_on_a_full_device_only)
+{
+    pl_allocator_options options;
+    pleat_compaction out;
+    pleat_close();
+    pl_allocator_options_init(&options);
+    options.observer = told_open();
+    SET_OWN(pleat, &options, chunks, PL_CHUNKS_GRANULE);
+    pleat_open(SIM, &options);
+    lay_out();
+    keep("#..#########");
+    ck_assert_int_eq(pleat.a->ops->compact(pleat.a, &out), PLEAT_OK);
+    ck_assert_uint_eq(out.n_merged, 0);
+    ck_assert_int_eq(pleat.a->ops->set_limit(pleat.a, (N_HALVES / 2 + 1) * (uint64_t)GRANULE),
+                     PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->compact(pleat.a, &out), PLEAT_OK);
+    ck_assert_uint_eq(out.n_merged, 0); /* a granule may still be created */
+    ck_assert_int_eq(pleat.a->ops->set_limit(pleat.a, N_HALVES / 2 * (uint64_t)GRANULE), PLEAT_OK);
+    assert_merged(1);
+}
+END_TEST
+
 START_TEST(granules_whose_bytes_collide_do_not)
 {
     keep("#.#.#.######");
@@ -411,6 +434,7 @@ int main(void)
 
     TCase *which = suite_case(suite, "which", open_laid_out, close_checked);
     tcase_add_test(which, granules_whose_bytes_do_not_collide_share_one);
+    tcase_add_test(which, by_default_granules_are_merged_on_a_full_device_only);
     tcase_add_test(which, granules_whose_bytes_collide_do_not);
     tcase_add_test(which, each_has_one_partner);
     tcase_add_test(which, blocks_across_granules_are_merged_where_they_end);

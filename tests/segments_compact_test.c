@@ -133,6 +133,21 @@ START_TEST(what_is_in_use_gets_as_few_chunks_as_cover_it)
 }
 END_TEST
 
+START_TEST(who_has_compacted_gets_granules)
+{
+    compacted(); /* nothing is won */
+    uint64_t n_created = pleat_calls("cuMemCreate");
+    pleat_put(pleat_get((size_t)2 * N_LARGE * GRANULE, 1), 1);
+    ck_assert_uint_eq(pleat_calls("cuMemCreate") - n_created, 2);
+    keep(TWO_RUNS);
+    compacted();
+    ck_assert_uint_eq(granules_held(), N_FIRST + 7); /* the free large chunks went, too */
+    n_created = pleat_calls("cuMemCreate");
+    pleat_get((size_t)2 * N_LARGE * GRANULE, 1);
+    ck_assert_uint_eq(pleat_calls("cuMemCreate") - n_created, 2 * N_LARGE);
+}
+END_TEST
+
 START_TEST(what_is_won_serves_other_places)
 {
     keep(TWO_RUNS);
@@ -422,6 +437,7 @@ int main(void)
 
     TCase *split = suite_case(suite, "split", open_laid_out, close_checked);
     tcase_add_test(split, what_is_in_use_gets_as_few_chunks_as_cover_it);
+    tcase_add_test(split, who_has_compacted_gets_granules);
     tcase_add_test(split, what_is_won_serves_other_places);
     tcase_add_test(split, holes_serve_again_in_their_places);
     tcase_add_test(split, chunks_in_full_use_and_free_ones_stay);
