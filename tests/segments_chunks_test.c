@@ -9,7 +9,7 @@
 
 enum { GRANULE = 2 << 20, N_FIRST = 31, N_LARGE = 32 };
 
-#define SIM "capacity:2G,depth:1048576" /* 1024 granules: up to 153 of them chunks are large */
+#define SIM "capacity:2G,depth:1048576" /* 1024 granules: while 153 are held, chunks are large */
 
 static void open_chunks(pl_chunks chunks)
 {
@@ -85,8 +85,9 @@ START_TEST(no_chunk_is_larger_than_its_share_of_what_is_held)
     get_in(8, 2);  /* 4 + 1: order 2 */
     get_in(16, 2); /* 12 + 1: order 3 */
     get_in(16, 1); /* 28 + 1: order 4 */
-    get_in(64, 2); /* 44 + 1: order 5, the most */
-    ck_assert_uint_eq(granules_held(), 108);
+    get_in(64, 2); /* 44 + 1: order 5 */
+    get_in(64, 2); /* 108 + 1 would be order 6: the most is 5 */
+    ck_assert_uint_eq(granules_held(), 172);
 }
 END_TEST
 
@@ -98,44 +99,63 @@ START_TEST(what_a_large_chunk_leaves_over_is_filled_with_smaller_ones)
 }
 END_TEST
 
-/* Above 150, 400 and 700 per mille of 1024 granules. From 256 held granules on, growth maps 1/256
- * of them beyond what is asked for. */
+/* 150 per mille of 1024 granules are 153.6. */
 START_TEST(the_fuller_the_device_the_smaller_the_chunks)
 {
     get_in(N_FIRST, N_FIRST);
     get_in(122, 3 + 1 + 1 + 1); /* 96 + 16 + 8 + 2 */
     ck_assert_uint_eq(granules_held(), 153);
-    get_in(32, 1);
-    get_in(32, 8);
-    get_in(192, 48);
-    ck_assert_uint_eq(granules_held(), 409);
-    get_in(3, 1); /* and one more */
-    get_in(9, 5); /* one is there, one more */
-    ck_assert_uint_eq(granules_held(), 422);
-    get_in(294, 147);
-    ck_assert_uint_eq(granules_held(), 716);
-    get_in(3, 2);
-    ck_assert_uint_eq(granules_held(), 720);
-    get_in(8, 8);
+    if (_i == 0) {
+        get_in(N_LARGE, 1);
+    } else {
+        get_in(1, 1);
+    }
+    get_in(N_LARGE, N_LARGE / 2);
 }
 END_TEST
 
+/* A 16th of the request, and at most 4 granules, whatever is held. */
+START_TEST(later_the_smaller_the_request_the_smaller_the_chunks)
+{
+    static const struct {
+        size_t n_granules;
+        uint64_t n_chunks;
+    } sizes[] = {
+        { 1, 1 },   { 3, 3 },   { 15, 15 },  { 16, 8 },   { 17, 8 + 1 }, { 31, 15 + 1 },
+        { 32, 16 }, { 33, 17 }, { 47, 24 },  { 48, 12 },  { 49, 13 },    { 63, 15 + 2 },
+        { 64, 16 }, { 65, 17 }, { 128, 32 }, { 256, 64 }, { 800, 200 },
+    };
+    get(154);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        put(get_in(sizes[i].n_granules, sizes[i].n_chunks));
+        (void)pleat_trim(0, true);
+        ck_assert_uint_eq(granules_held(), 154);
+    }
+}
+END_TEST
+
+/* While fewer than 15 of 100 granules are held, by what is held; then by the request. */
 START_TEST(a_limit_makes_the_device_as_small)
 {
+    size_t n_first = 14 + (size_t)_i;
     ck_assert_int_eq(pleat.a->ops->set_limit(pleat.a, (uint64_t)100 * GRANULE), PLEAT_OK);
-    get_in(16, 16);
-    get_in(16, 4);
-    get_in(8, 2);
-    get_in(4, 2);
+    get_in(n_first, n_first);
+    get_in(8, _i == 0 ? 1 : 8);
+    get_in(15, 15);
+    get_in(16, 8);
 }
 END_TEST
 
-START_TEST(by_default_the_largest_chunk_is_a_64th_of_what_is_held)
+START_TEST(by_default_the_largest_chunk_is_a_32nd_of_what_is_held)
 {
     pleat_close();
     pleat_open("capacity:16G", NULL);
-    get_in(64, 64);
-    get_in(64, 32);
+    get_in(N_FIRST, N_FIRST);
+    get_in(2, 2); /* 31 / 32 + 1 */
+    get_in(2, 1); /* 33 / 32 + 1: order 1 */
+    get_in(60, 30);
+    get_in(1, 1);
+    get_in(4, 1); /* 96 / 32 + 1: order 2 */
 }
 END_TEST
 
@@ -198,9 +218,9 @@ START_TEST(an_idle_chunk_that_fits_nowhere_is_given_back_and_made_anew)
     ck_assert_uint_eq(pleat_counted().idle_bytes, (uint64_t)N_LARGE * GRANULE);
     limit_to_held();
     cost before = calls();
-    get_in(3, 2);
+    get_in(18, 9); /* the device is full: order 1 */
     ck_assert_uint_eq(calls().n_release - before.n_release, 1);
-    get(N_LARGE - 3);
+    get(N_LARGE - 18);
     ck_assert_int_eq(pleat_refused(512, 1), PLEAT_ENOMEM_DEVICE);
 }
 END_TEST
@@ -350,7 +370,7 @@ START_TEST(memory_in_a_chunk_that_fits_nowhere_is_given_back_and_made_anew)
     limit_to_held();
     cost before = calls();
     ck_assert_uint_eq(get(12 + N_LARGE - 1), hole);
-    assert_cost(before, 12, 12);
+    assert_cost(before, 6, 6); /* 43 granules are asked for: order 1 */
     ck_assert_uint_eq(calls().n_release - before.n_release, 1);
     ck_assert_uint_eq(pleat_counted_mixed().n_taken_granules, 0);
     ck_assert_uint_eq(pleat_counted_mixed().host_syncs, 0);
@@ -546,14 +566,15 @@ static void add_sizes(Suite *suite)
     TCase *sizes = suite_case(suite, "sizes", open_mixed, pools_close);
     tcase_add_test(sizes, no_chunk_is_larger_than_its_share_of_what_is_held);
     tcase_add_test(sizes, what_a_large_chunk_leaves_over_is_filled_with_smaller_ones);
-    tcase_add_test(sizes, the_fuller_the_device_the_smaller_the_chunks);
-    tcase_add_test(sizes, a_limit_makes_the_device_as_small);
+    tcase_add_loop_test(sizes, the_fuller_the_device_the_smaller_the_chunks, 0, 2);
+    tcase_add_test(sizes, later_the_smaller_the_request_the_smaller_the_chunks);
+    tcase_add_loop_test(sizes, a_limit_makes_the_device_as_small, 0, 2);
     tcase_add_test(sizes, a_driver_that_refuses_a_large_chunk_is_asked_for_smaller_ones);
     tcase_add_test(sizes, a_large_chunk_made_for_a_request_that_is_refused_serves_the_next);
     tcase_add_test(sizes, a_failing_map_leaves_a_new_chunk_idle_for_the_next_request);
     tcase_add_test(sizes, an_idle_chunk_that_fits_nowhere_is_given_back_and_made_anew);
     TCase *granules = suite_case(suite, "granules", open_mixed, pleat_close);
-    tcase_add_test(granules, by_default_the_largest_chunk_is_a_64th_of_what_is_held);
+    tcase_add_test(granules, by_default_the_largest_chunk_is_a_32nd_of_what_is_held);
     tcase_add_test(granules, on_request_every_chunk_is_a_granule);
     tcase_add_test(granules, where_growth_is_frugal_every_chunk_is_a_granule);
 }

@@ -307,14 +307,15 @@ END_TEST
 
 enum { N_MANY = 20000, MANY_GRANULE = 64 << 10, MANY_HALF = MANY_GRANULE / 2 };
 
-/* Every granule keeps one half: the upper one of even granules, the lower one of odd ones. */
+/* Every granule keeps one half: the upper one of even granules, the lower one of odd ones. Where
+ * chunks have several sizes, only those of one granule have partners. */
 START_TEST(many_granules_find_partners_in_bounded_holds)
 {
     static pleat_devptr many[2 * N_MANY];
     pleat_compaction out;
     pl_allocator_options options;
     pl_allocator_options_init(&options);
-    SET_OWN(pleat, &options, chunks, PL_CHUNKS_GRANULE);
+    SET_OWN(pleat, &options, chunks, _i == 0 ? PL_CHUNKS_GRANULE : PL_CHUNKS_MIXED);
     SET_OWN(pleat, &options, merge, PL_MERGE_ALWAYS);
     pleat_open("granularity:64K,capacity:4G", &options);
     pl_lock_reset_touched();
@@ -329,7 +330,9 @@ START_TEST(many_granules_find_partners_in_bounded_holds)
         }
     }
     ck_assert_int_eq(pleat.a->ops->compact(pleat.a, &out), PLEAT_OK);
-    ck_assert_uint_eq(out.n_merged, N_MANY / 2);
+    if (_i == 0) {
+        ck_assert_uint_eq(out.n_merged, N_MANY / 2);
+    }
     ck_assert_uint_le(pl_lock_most_touched(), PL_LOCK_MOST_TOUCHED);
     for (unsigned i = 0; i < 2 * N_MANY; i++) {
         ck_assert(many[i] == 0 || pleat.a->ops->free(pleat.a, many[i], pleat.streams[1]) == 0);
@@ -452,7 +455,7 @@ int main(void)
     tcase_add_test(later, live_twins_are_destroyed);
 
     TCase *many = suite_case(suite, "many", NULL, NULL);
-    tcase_add_test(many, many_granules_find_partners_in_bounded_holds);
+    tcase_add_loop_test(many, many_granules_find_partners_in_bounded_holds, 0, 2);
 
     TCase *faults = suite_case(suite, "faults", open_laid_out, close_checked);
     tcase_add_test(faults, a_granule_that_cannot_be_mapped_again_is_mended);

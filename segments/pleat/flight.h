@@ -16,6 +16,10 @@
 
 #include "segments/pleat/place.h"
 
+/* Chunks of this order and above are filled up with what grows beyond the request; smaller ones do
+ * not reach beyond it. */
+enum { PL_LARGE_ORDER = 3 };
+
 typedef struct pl_flight {
     pl_lane *lane;
     uint32_t usable; /* the lane whose pending memory it may use */

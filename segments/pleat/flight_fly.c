@@ -7,6 +7,16 @@
 #include "segments/pleat/granule.h"
 #include "vmm/mapping.h"
 
+/* How many granules from g on a chunk may have. Small ones do not reach across the request's end:
+ * the next block, which begins there, would share one with it. */
+static size_t reach(const pl_flight *f, const pl_segment *seg, size_t g, size_t end)
+{
+    size_t own_end = pl_segment_granule(seg, f->place.at + f->bytes - 1) + 1;
+    bool is_small = f->most_order < PL_LARGE_ORDER;
+
+    return is_small && g < own_end && own_end < end ? own_end - g : end - g;
+}
+
 /* Create chunks for the rest of the hole, each as large as may be. A driver that refuses a large
  * one is asked for smaller ones. */
 static pleat_status create_in(pl_space *space, pl_flight *f, pl_block *hole)
@@ -16,7 +26,7 @@ static pleat_status create_in(pl_space *space, pl_flight *f, pl_block *hole)
     size_t end = pl_segment_granule(seg, pl_block_end(hole));
 
     while (g < end) {
-        unsigned order = pl_order_of(end - g);
+        unsigned order = pl_order_of(reach(f, seg, g, end));
         order = order < f->most_order ? order : f->most_order;
         pl_chunk chunk;
         pleat_status st = pl_chunk_create_sized(space->dev, space->granule_bytes << order, &chunk);

@@ -70,10 +70,9 @@ static size_t cap_of(const pl_space *space, const pl_request *rq)
  * fill it: no more than whole chunks of the largest order that n allows. */
 static size_t round_run(size_t n, size_t extra, unsigned order)
 {
-    enum { LARGE_ORDER = 3 }; /* smaller ones gain too little for a growth that is cut short */
     size_t total = n + extra;
 
-    if (order < LARGE_ORDER) {
+    if (order < PL_LARGE_ORDER) { /* they gain too little for a growth that is cut short */
         return extra;
     }
     while (total >> order << order < n) {
