@@ -349,6 +349,14 @@ static pleat_status reserve(pl_space *space, const pl_request *rq, pl_flight *f,
     return pl_flight_reserve(space, f); /* from its first block on, no pool is given the area */
 }
 
+/* Once memory was gathered for the request, only granules are created: were the driver to refuse
+ * the rest, large chunks would be left over that may fit nowhere, and be gathered no more. */
+static unsigned order_of(const pl_space *space, const pl_request *rq, size_t cap)
+{
+    return rq->tried.n_gathered > 0 ? 0
+                                    : pl_sizing_order(space, cap, pl_request_granules(space, rq));
+}
+
 /* Reserve the place that was found, and collect its chunks. */
 static pl_step use_place(pl_space *space, pl_request *rq, pl_flight *f, size_t cap, pl_block **out,
                          pleat_status *st)
@@ -356,7 +364,7 @@ static pl_step use_place(pl_space *space, pl_request *rq, pl_flight *f, size_t c
     bool wants_order = false;
     size_t allowed = pl_policy_slack(space, cap, f->place.n_pin);
 
-    f->most_order = pl_sizing_order(space, cap, pl_request_granules(space, rq));
+    f->most_order = order_of(space, rq, cap);
     *st = reserve(space, rq, f, allowed);
     if (*st == PLEAT_EPENDING) {
         rq->tried.n_foiled++;
