@@ -386,8 +386,8 @@ static const remedy REMEDIES[] = {
     /* Ask a driver that refused memory before the request began: other users of the device may have
      * released some since. Once: the next refusal is the request's own. */
     { STAGE_LAST, may_ask_driver, ask_driver },
-    /* Unmap memory in chunks that fit nowhere. At most twice in all: at once, and after a wait. From
-     * then on the request creates single granules (grow.c), so no such chunks come again. */
+    /* Unmap memory in chunks that fit nowhere. At most twice in all: at once, and after a wait.
+     * From then on the request creates single granules (grow.c), so no such chunks come again. */
     { STAGE_LAST, may_gather_large, gather },
     /* Unmap stale addresses: without them a gap may be long enough, or a place may need a granule
      * less. Once: that unmaps what is stale now, but others may go on taking for ever. */
