@@ -409,6 +409,25 @@ START_TEST(scratch_addresses_that_stay_mapped_are_unmapped_later)
 }
 END_TEST
 
+/* Copies may still run: nothing that they read or write is unmapped, and nobody gets it. */
+START_TEST(copies_that_cannot_be_waited_for_forbid_requests)
+{
+    pleat_devptr ptr;
+    pleat_compaction out;
+    keep(TWO_RUNS);
+    uint64_t n_unmaps = pleat_calls("cuMemUnmap");
+    pleat.sim.fail_from("cuStreamSynchronize", 0, CU_UNKNOWN);
+    pleat.sim.fail_from("cuCtxSynchronize", 1, CU_UNKNOWN); /* the device is waited for first */
+    ck_assert_int_eq(pleat.a->ops->compact(pleat.a, &out), PLEAT_EPOISONED);
+    pleat.sim.fail_never();
+    ck_assert_uint_eq(pleat_calls("cuMemUnmap"), n_unmaps);
+    ck_assert_int_eq(pleat.a->ops->check(pleat.a), 0);
+    ck_assert_int_eq(pleat.a->ops->alloc(pleat.a, 512, pleat.streams[1], &ptr), PLEAT_EPOISONED);
+    assert_split(1, 7, N_LARGE - 7);
+    pleat_put(pleat_get(512, 1), 1);
+}
+END_TEST
+
 START_TEST(an_old_chunk_that_cannot_be_released_is_idle)
 {
     keep(TWO_RUNS);
@@ -457,6 +476,7 @@ int main(void)
     tcase_add_test(faults, memory_that_cannot_be_mapped_again_is_mended_by_the_next_compaction);
     tcase_add_test(faults, memory_of_which_only_some_is_mapped_is_mended_too);
     tcase_add_test(faults, scratch_addresses_that_stay_mapped_are_unmapped_later);
+    tcase_add_test(faults, copies_that_cannot_be_waited_for_forbid_requests);
     tcase_add_test(faults, an_old_chunk_that_cannot_be_released_is_idle);
     tcase_add_test(faults, without_memory_of_the_driver_what_is_free_makes_room);
     TCase *each = suite_case(suite, "each call", NULL, NULL);

@@ -197,6 +197,21 @@ pleat_status pl_context_admit_active(pl_device *dev)
     return st;
 }
 
+pleat_status pl_device_know_peers(pl_device *dev)
+{
+    pl_scope scope;
+
+    if (dev->n_access == 1) {
+        return PLEAT_OK;
+    }
+    pleat_status st = pl_scope_begin(dev, &scope);
+    if (st == PLEAT_OK) {
+        st = pl_context_admit_active(dev);
+        pl_scope_end(dev, &scope);
+    }
+    return st;
+}
+
 pleat_status pl_context_admit(pl_device *dev, cu_context context)
 {
     cu_device gpu = 0;

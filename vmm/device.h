@@ -116,6 +116,15 @@ void pl_device_wait_for_recorders(const pl_device *dev);
  *  Blocks   on the GPU. */
 pleat_status pl_device_synchronize(pl_device *dev);
 
+/** Count the contexts of all active peers that may use the device's memory as known, so that
+ *  waits for the whole device cover them: their streams need not have been seen here.
+ *
+ *  Returns  PLEAT_OK (also without peers); EDRIVER.
+ *  Failure  some of them are known.
+ *  Threads  any.
+ *  Blocks   on the driver. */
+pleat_status pl_device_know_peers(pl_device *dev);
+
 /** Like pl_device_synchronize, before everything is unmapped: it does not spare the captures of
  *  peers. */
 pleat_status pl_device_drain(pl_device *dev);

@@ -120,7 +120,10 @@ static pleat_status wait_for_work(pl_space *space)
         (void)pl_capture_name_lasting(space);
         return PLEAT_ECAPTURE;
     }
-    pleat_status st = pl_context_synchronize(space);
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_device_know_peers(space->dev); /* their default streams have no handle */
+    pl_lock_acquire(&space->lock);
+    st = st == PLEAT_OK ? pl_context_synchronize(space) : st;
     return st == PLEAT_OK ? pl_trim_quiesce(space, space->wait_ms > 0 ? space->wait_ms : 1) : st;
 }
 

@@ -220,12 +220,13 @@ static bool is_covered(const pl_space *space, uint64_t upto)
 }
 
 /* Have a tick that covers what was freed by now. Waits for a thread that records or queries one: a
- * few driver calls. That takes long if the thread waits for its moment, or synchronises for want of
- * the event: a caller without time left does not wait for it then. */
+ * few driver calls. That takes long if the thread waits for its moment, or synchronises, for want
+ * of the event or for a compaction: a caller without time left does not wait for it then. */
 static pleat_status have_context_tick(pl_space *space, pl_care care, const waiting *w)
 {
     while (space->context.is_busy) {
-        bool is_long = space->context.is_unsupported || space->context.is_gathering;
+        bool is_long = space->context.is_unsupported || space->context.is_gathering ||
+                       space->context.is_synchronizing;
         if (is_covered(space, w->upto)) {
             return PLEAT_OK;
         }

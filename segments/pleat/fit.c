@@ -248,7 +248,10 @@ static __attribute__((noinline)) pl_step look_further(pl_space *space, pl_reques
 /* Host memory is reserved first, for the steps that cannot fail later. */
 pleat_status pl_fit_find(pl_space *space, pl_request *rq, pl_block **out)
 {
-    for (;;) {
+    for (;;) { /* a compaction may have failed while the lock was dropped */
+        if (__builtin_expect(space->torn.segment != NULL, false)) {
+            return PLEAT_EPOISONED;
+        }
         pleat_status st = pl_ptrmap_reserve(&space->live, &space->host, space->n_flights + 1);
         if (st == PLEAT_OK) {
             st = pl_block_store_reserve(&space->store, 2);

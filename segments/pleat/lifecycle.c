@@ -203,10 +203,31 @@ static const pl_block *unmap_run(pl_space *space, const pl_block *b, size_t *n_l
     return b->next;
 }
 
+/* A compaction's undo failed in the segment: some of its chunks are not mapped. So each is unmapped
+ * by itself; the driver refuses those that are not. */
+static void unmap_torn(pl_space *space, const pl_segment *seg)
+{
+    for (size_t g = 0; g < seg->n_rooms; g = pl_segment_chunk_to(seg, g)) {
+        if (seg->chunks[g] != 0) {
+            (void)!pl_mapping_unmap(space->dev, pl_segment_address(seg, g),
+                                    space->granule_bytes << seg->orders[g]);
+        }
+    }
+    for (const pl_block *b = seg->first; b != NULL; b = b->next) {
+        if (b->state == PL_BLOCK_STALE) {
+            (void)!pl_mapping_unmap(space->dev, b->base, b->bytes);
+        }
+    }
+}
+
 static void unmap_segment(pl_space *space, const pl_segment *seg, size_t *n_leaked)
 {
     const pl_block *b = seg->first;
 
+    if (seg == space->torn.segment) {
+        unmap_torn(space, seg);
+        return;
+    }
     while (b != NULL) {
         if (is_mapped(b)) {
             b = unmap_run(space, b, n_leaked);

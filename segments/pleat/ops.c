@@ -116,9 +116,6 @@ static pleat_status alloc_locked(pl_space *space, pl_stream *stream, pl_request 
     pl_block *b = NULL;
     pl_lane *plain;
 
-    if (__builtin_expect(space->torn.segment != NULL, false)) {
-        return PLEAT_EPOISONED;
-    }
     rq->event = ++space->budget.n_events;
     rq->tried.turn = ++space->n_turns;
     rq->tried.wait_turn = ++space->n_turns;

@@ -10,6 +10,22 @@ static size_t bytes_of(const pl_space *space, size_t n_granules)
     return n_granules << space->granule_log2;
 }
 
+/* Some of it may not be mapped, and nobody knows any more where a chunk begins. */
+static pleat_status unmap_pieces(const pl_space *space, pl_range range, size_t bytes)
+{
+    size_t at = 0;
+
+    while (at < bytes) {
+        size_t piece = space->granule_bytes;
+        while (at + piece <= bytes &&
+               pl_mapping_unmap(space->dev, range.base + at, piece) != PLEAT_OK) {
+            piece *= 2;
+        }
+        at += at + piece <= bytes ? piece : space->granule_bytes;
+    }
+    return PLEAT_OK; /* releasing the range tells */
+}
+
 pleat_status pl_scratch_close(pl_space *space)
 {
     pl_range range = space->scratch;
@@ -18,10 +34,13 @@ pleat_status pl_scratch_close(pl_space *space)
     if (range.bytes == 0) {
         return PLEAT_OK;
     }
+    if (space->is_scratch_busy) { /* copies into it may still run */
+        return PLEAT_EPOISONED;
+    }
     size_t bytes = space->scratch_bytes;
     pl_lock_release(&space->lock);
-    if (bytes > 0) {
-        st = pl_mapping_unmap(space->dev, range.base, bytes);
+    if (bytes > 0 && pl_mapping_unmap(space->dev, range.base, bytes) != PLEAT_OK) {
+        st = unmap_pieces(space, range, bytes);
     }
     st = st == PLEAT_OK ? pl_range_release(space->dev, range) : st;
     pl_lock_acquire(&space->lock);
@@ -68,6 +87,7 @@ static bool mend_run(pl_space *space, pl_segment *seg, size_t g, size_t n)
     return false;
 }
 
+/* The caller has waited for the device. */
 pleat_status pl_torn_mend(pl_space *space)
 {
     pl_torn *torn = &space->torn;
@@ -85,5 +105,6 @@ pleat_status pl_torn_mend(pl_space *space)
         n = n > 0 ? n : 1;
     }
     torn->segment = NULL;
+    space->is_scratch_busy = false;
     return PLEAT_OK;
 }

@@ -265,6 +265,7 @@ typedef struct pl_space {
     bool is_compacting;
     pl_range scratch;     /* addresses where a compaction fills chunks; bytes 0 = none */
     size_t scratch_bytes; /* that stay mapped there, as unmapping them failed */
+    bool is_scratch_busy; /* copies into it may still run */
     pl_torn torn;         /* while something is, no request is served */
     pl_twins twins;
 

@@ -225,6 +225,10 @@ static pleat_status fill(pl_space *space, const split *s, bool *is_mapped)
                                .bytes = bytes_of(space, one->n) };
     }
     st = pl_copy_run(space->dev, copies, s->n_spans, &is_over);
+    if (!is_over) { /* nothing is unmapped; a later compaction waits for the copies first */
+        space->torn = (pl_torn){ .segment = s->seg, .from = s->g };
+        space->is_scratch_busy = true;
+    }
     *is_mapped = !is_over || pl_mapping_unmap(space->dev, at, bytes) != PLEAT_OK;
     space->scratch_bytes = *is_mapped ? bytes : 0;
     return *is_mapped ? PLEAT_EPOISONED : st;
