@@ -82,6 +82,29 @@ START_TEST(every_live_byte_is_reachable_however_often_its_memory_moved)
 }
 END_TEST
 
+/* A peer's default stream has no handle, so it was never named. */
+START_TEST(a_compaction_waits_for_peers_that_were_never_seen)
+{
+    enum { GRANULE = 2 * MIB, N_FIRST = 31, N_LARGE = 32 };
+    pleat_compaction out;
+    pleat instance = api_make(API_PLEAT, "capacity:512M,devices:2,depth:1048576",
+                              "peers:True,chunks:mixed,chunk_share:1");
+    pleat_devptr first = api_alloc(instance, 0, (size_t)N_FIRST * GRANULE, NULL);
+    pleat_devptr large = api_alloc(instance, 0, (size_t)N_LARGE * GRANULE, NULL);
+    api_free(instance, 0, large, NULL);
+    pleat_devptr low = api_alloc(instance, 0, GRANULE, NULL);
+    ck_assert_uint_eq(low, large);
+    api_torch_work(instance, 1, NULL, pointer(low), GRANULE);
+    ck_assert_int_eq(pleat_device_compact(instance, 0, &out), PLEAT_OK);
+    ck_assert_uint_eq(out.n_split, 1);
+    sim.finish();
+    ck_assert_uint_eq(sim.hazards(NULL, 0), 0);
+    api_free(instance, 0, low, NULL);
+    api_free(instance, 0, first, NULL);
+    ck_assert_int_eq(pleat_destroy(instance, 0), PLEAT_OK);
+}
+END_TEST
+
 /* ---- streams of peers ------------------------------------------------------------------------ */
 
 /* Work on a stream of device 1. */
@@ -292,6 +315,7 @@ int main(void)
                         N_API_ALLOCATORS);
     tcase_add_loop_test(mapped, every_live_byte_is_reachable_however_often_its_memory_moved,
                         API_PLEAT, N_API_ALLOCATORS);
+    tcase_add_test(mapped, a_compaction_waits_for_peers_that_were_never_seen);
     suite_add_tcase(suite, mapped);
     TCase *streams = tcase_create("their streams");
     tcase_add_checked_fixture(streams, api_sim_load, NULL);
