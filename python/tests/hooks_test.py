@@ -141,7 +141,7 @@ def test_a_device_is_compacted(run: Run) -> None:
         pleat.trim()
         assert pleat.device_stats(0)["resident_bytes"] == 0
         """,
-        PLEAT_CONF="driver:sim,sim:[capacity:1G],chunks:granule",
+        PLEAT_CONF="driver:sim,sim:[capacity:1G],chunks:granule,merge:always",
     )
 
 
