@@ -277,6 +277,10 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_trim(pleat instance, int devi
  *  another meanwhile. Work that was submitted before is waited for. What others hold of the
  *  physical memory itself (exported chunks, memory registered for RDMA) does not follow.
  *
+ *  The first one that wins something also gives back what is free in large chunks, and from then on
+ *  new chunks are granules: who compacts wants memory more than driver time. Granules are merged
+ *  only while the device or the limit is nearly full (option `merge`).
+ *
  *  Units    bytes and counts: pleat_compaction in pleat_types.h.
  *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_EDEVICE; PLEAT_ENOTSUP (the allocator at work is a
  *           classic cache, or the driver cannot copy); PLEAT_ECAPTURE (a capture is under way; the

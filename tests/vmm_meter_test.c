@@ -63,7 +63,6 @@ static void assert_about(pl_meter_kind kind, double us)
 START_TEST(before_any_call_the_figures_are_published_ones)
 {
     open_with("capacity:64M,costs:a100");
-    assert_about(PL_METER_CREATE, 13.8);
     assert_about(PL_METER_MAP, 70);
     assert_about(PL_METER_UNMAP, 39);
     close_all();

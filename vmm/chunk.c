@@ -9,12 +9,10 @@ pleat_status pl_chunk_create_sized(pl_device *dev, size_t bytes, pl_chunk *out)
         return PLEAT_EINVAL;
     }
     cu_mem_handle handle = 0;
-    uint64_t begin_ns = pl_meter_begin(dev);
     cu_result result = pl_cu_mem_create(dev->drv, &handle, bytes, &dev->prop, 0);
     if (result != CU_SUCCESS) {
         return pl_driver_status(result);
     }
-    pl_meter_end(dev, PL_METER_CREATE, begin_ns, 1);
     pl_count_add(&dev->n.n_chunks, 1);
     pl_count_add(&dev->n.chunk_bytes, bytes);
     pl_count_add(&dev->n.bytes_created, bytes);

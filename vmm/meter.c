@@ -9,7 +9,6 @@ enum { AVERAGE_LOG2 = 3, EVENT_NS = 50000 };
 
 /* driver580.cost, for chunks of a granule */
 static const uint64_t published_ns[PL_N_METERS] = {
-    [PL_METER_CREATE] = 13800,
     [PL_METER_MAP] = 70000,
     [PL_METER_UNMAP] = 39000,
 };

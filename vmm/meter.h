@@ -12,9 +12,8 @@
 #include "vmm/device.h"
 
 typedef enum pl_meter_kind {
-    PL_METER_CREATE, /* ns per chunk */
-    PL_METER_MAP,    /* ns per chunk, mapped and granted */
-    PL_METER_UNMAP,  /* ns per granule, as an unmap is not told how many chunks there are */
+    PL_METER_MAP,   /* ns per chunk, mapped and granted */
+    PL_METER_UNMAP, /* ns per granule, as an unmap is not told how many chunks there are */
     PL_N_METERS
 } pl_meter_kind;
 

@@ -66,6 +66,24 @@ pl_block *pl_carve_out(pl_space *space, pl_block *b, pleat_devptr base, pleat_de
     return b;
 }
 
+pl_block *pl_carve_out_all(pl_space *space, pl_block *b, pleat_devptr base, pleat_devptr end)
+{
+    pl_block *first = NULL;
+
+    for (pleat_devptr at = base; at < end; b = first->next) {
+        pleat_devptr stop = pl_block_end(b) < end ? pl_block_end(b) : end;
+        b = pl_carve_out(space, b, at, stop);
+        at = stop;
+        if (first == NULL) {
+            first = b;
+        } else {
+            pl_segment_absorb(first->segment, &space->store, first, b);
+        }
+        pl_lock_touch(1);
+    }
+    return first;
+}
+
 /* pl_carve_out takes granules from n_loose without adding them to n_pinned, but freeing b takes
  * them from n_pinned: so they are added here. In a private pool freeing makes nothing loose; what
  * was carved there had been loose, as the pool had not used it yet. */

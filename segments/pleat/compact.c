@@ -47,14 +47,10 @@ typedef struct candidates {
 
 static pleat_status add(pl_space *space, candidates *c, pleat_devptr at, size_t n_kept)
 {
-    if (c->n == c->n_rooms) {
-        size_t n = 2 * c->n_rooms + 64;
-        candidate *grown = pl_host_realloc(&space->host, c->entries, n * sizeof(*grown));
-        if (grown == NULL) {
-            return PLEAT_ENOMEM_HOST;
-        }
-        c->entries = grown;
-        c->n_rooms = n;
+    pleat_status st = pl_space_reserve_room(space, &c->entries, sizeof(*c->entries), &c->n_rooms,
+                                            c->n);
+    if (st != PLEAT_OK) {
+        return st;
     }
     c->entries[c->n++] = (candidate){ .at = at };
     *(c->last[n_kept] != 0 ? &c->entries[c->last[n_kept] - 1].next : &c->first[n_kept]) = c->n;

@@ -141,7 +141,7 @@ static void let_leave(pl_space *space, pl_lane *lane)
 
 void pl_lanes_look_for_gone(pl_space *space, unsigned n)
 {
-    n = n < space->n_lane_rooms ? n : space->n_lane_rooms;
+    n = n < space->n_lane_rooms ? n : (unsigned)space->n_lane_rooms;
     pl_lock_touch(n);
     for (; n > 0; n--) {
         space->looked_at = space->looked_at + 1 < space->n_lane_rooms ? space->looked_at + 1 : 0;
@@ -171,7 +171,8 @@ pleat_status pl_lanes_add(pl_space *space, pl_stream *stream, bool is_capture, p
 
     pl_lanes_look_for_gone(space, LOOK_AT);
     welcome(&space->crowd, stream);
-    pleat_status st = pl_space_reserve_room(space, &space->lanes, &space->n_lane_rooms, i);
+    pleat_status st = pl_space_reserve_room(space, &space->lanes, sizeof(pl_lane *),
+                                            &space->n_lane_rooms, i);
     if (st != PLEAT_OK) {
         return st;
     }

@@ -216,6 +216,8 @@ static void unmap_torn(pl_space *space, const pl_segment *seg)
     for (const pl_block *b = seg->first; b != NULL; b = b->next) {
         if (b->state == PL_BLOCK_STALE) {
             (void)!pl_mapping_unmap(space->dev, b->base, b->bytes);
+        } else if (b->state == PL_BLOCK_POISON) {
+            unmap_poisoned(space, b);
         }
     }
 }

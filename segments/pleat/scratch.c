@@ -10,8 +10,9 @@ static size_t bytes_of(const pl_space *space, size_t n_granules)
     return n_granules << space->granule_log2;
 }
 
-/* Some of it may not be mapped, and nobody knows any more where a chunk begins. */
-static pleat_status unmap_pieces(const pl_space *space, pl_range range, size_t bytes)
+/* Some of it may not be mapped, and nobody knows any more where a chunk begins. What stays mapped
+ * keeps the range from being released. */
+static void unmap_pieces(const pl_space *space, pl_range range, size_t bytes)
 {
     size_t at = 0;
 
@@ -23,13 +24,11 @@ static pleat_status unmap_pieces(const pl_space *space, pl_range range, size_t b
         }
         at += at + piece <= bytes ? piece : space->granule_bytes;
     }
-    return PLEAT_OK; /* releasing the range tells */
 }
 
 pleat_status pl_scratch_close(pl_space *space)
 {
     pl_range range = space->scratch;
-    pleat_status st = PLEAT_OK;
 
     if (range.bytes == 0) {
         return PLEAT_OK;
@@ -40,9 +39,9 @@ pleat_status pl_scratch_close(pl_space *space)
     size_t bytes = space->scratch_bytes;
     pl_lock_release(&space->lock);
     if (bytes > 0 && pl_mapping_unmap(space->dev, range.base, bytes) != PLEAT_OK) {
-        st = unmap_pieces(space, range, bytes);
+        unmap_pieces(space, range, bytes);
     }
-    st = st == PLEAT_OK ? pl_range_release(space->dev, range) : st;
+    pleat_status st = pl_range_release(space->dev, range);
     pl_lock_acquire(&space->lock);
     if (st != PLEAT_OK) {
         return PLEAT_EPOISONED;

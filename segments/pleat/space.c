@@ -6,20 +6,21 @@
 
 #include "segments/pleat/private.h"
 
-pleat_status pl_space_reserve_room(pl_space *space, void *array, uint32_t *n_rooms, uint32_t i)
+pleat_status pl_space_reserve_room(pl_space *space, void *array, size_t element, size_t *n_rooms,
+                                   size_t i)
 {
-    void **old;
+    char *old;
 
     if (i < *n_rooms) {
         return PLEAT_OK;
     }
-    uint32_t n = i + i / 2 + 8;
+    size_t n = i + i / 2 + 8;
     memcpy(&old, array, sizeof(old));
-    void **grown = pl_host_realloc(&space->host, old, n * sizeof(void *));
+    char *grown = pl_host_realloc(&space->host, old, n * element);
     if (grown == NULL) {
         return PLEAT_ENOMEM_HOST;
     }
-    memset(grown + *n_rooms, 0, (n - *n_rooms) * sizeof(void *));
+    memset(grown + *n_rooms * element, 0, (n - *n_rooms) * element);
     memcpy(array, &grown, sizeof(grown));
     *n_rooms = n;
     return PLEAT_OK;
@@ -86,8 +87,8 @@ pl_area *pl_space_next_area(const pl_space *space, const pl_private *pool, pl_ar
 pleat_status pl_space_add_segment(pl_space *space, pl_area *area, pl_range range)
 {
     pl_segment *seg;
-    pleat_status st = pl_space_reserve_room(space, &space->segments, &space->n_segment_rooms,
-                                            space->n_segments);
+    pleat_status st = pl_space_reserve_room(space, &space->segments, sizeof(pl_segment *),
+                                            &space->n_segment_rooms, space->n_segments);
 
     if (st == PLEAT_OK) {
         st = pl_segment_create(&space->host, &space->store, area, range, space->granule_log2, &seg);

@@ -35,6 +35,7 @@
  *   host, guest   of twins: that whose chunk it was, and that whose bytes were copied to it
  *   veiled        a block of bytes that belong to the granule's twin
  *   torn          live memory whose mapping a compaction lost, and could not restore
+ *   scratch       addresses where a compaction fills chunks
  *   poisoned      a block that could not be unmapped: out of service
  *   flight        what a thread does with memory that it has reserved, while the lock is dropped
  *   tally         what is counted of all blocks, so that statistics look at none
@@ -73,7 +74,7 @@
  *
  * Requests
  *   event         an allocation or a free; the allocator's measure of time
- *   token         the right to one device operation, earned by events (budget.h)
+ *   steady        a program that has not needed clearly more memory for long (budget.h)
  *   turn          one round of a request through the lanes that it can order after or wait for
  *   remedy        what is tried for a request that finds no place, before it is refused
  *   hold          the time from taking the lock to dropping it; bounded, except in an attempt after
@@ -202,7 +203,7 @@ typedef struct pl_space {
     pl_block_store store;
     pl_ptrmap live;
     pl_lane **lanes; /* by number - 1; NULL = no such lane */
-    uint32_t n_lane_rooms;
+    size_t n_lane_rooms;
     uint32_t n_lanes;
     uint32_t looked_at; /* index in `lanes`: the last that the search for gone lanes looked at */
     pl_crowd crowd;
@@ -222,7 +223,7 @@ typedef struct pl_space {
     pl_area *last_released;
     pl_segment **segments; /* by address */
     uint32_t n_segments;
-    uint32_t n_segment_rooms;
+    size_t n_segment_rooms;
     pl_segment *opening;                           /* the first of the list of opening segments */
     struct pl_capture *captures[PL_CAPTURE_HEADS]; /* by id: see capture.h */
     struct pl_capture *first_capture;              /* of all */
@@ -348,9 +349,10 @@ static inline void pl_space_note_busy(pl_space *space, pl_lane *lane)
         }
     }
 }
-/* Have room for index i in an array of pointers, the space's `lanes` or `segments`; new entries are
- * NULL. PLEAT_OK or ENOMEM_HOST. */
-pleat_status pl_space_reserve_room(pl_space *space, void *array, uint32_t *n_rooms, uint32_t i);
+/* Have room for index i in the array that the pointer at `array` points to, of elements of that
+ * size; new ones are zero. PLEAT_OK or ENOMEM_HOST. */
+pleat_status pl_space_reserve_room(pl_space *space, void *array, size_t element, size_t *n_rooms,
+                                   size_t i);
 pleat_status pl_space_add_segment(pl_space *space, pl_area *area, pl_range range);
 /* The segment that covers `at`, or NULL. */
 pl_segment *pl_space_segment_at(const pl_space *space, pleat_devptr at);

@@ -306,26 +306,15 @@ static void make_hole(pl_space *space, const split *s, size_t g, size_t to)
 {
     pl_segment *seg = s->seg;
     pleat_devptr at = pl_segment_address(seg, g);
-    pleat_devptr end = pl_segment_address(seg, to);
-    pl_block *first = NULL;
+    pl_block *b = pl_carve_out_all(space, pl_segment_find(seg, at), at,
+                                   pl_segment_address(seg, to));
 
-    for (pl_block *b = pl_segment_find(seg, at); at < end; b = first->next) {
-        pleat_devptr stop = pl_block_end(b) < end ? pl_block_end(b) : end;
-        b = pl_carve_out(space, b, at, stop);
-        at = stop;
-        if (first == NULL) {
-            first = b;
-        } else {
-            pl_segment_absorb(seg, &space->store, first, b);
-        }
-        pl_lock_touch(1);
-    }
     pl_segment_clear_chunks(seg, g, to);
-    pl_private_count(seg, 0, first->bytes);
+    pl_private_count(seg, 0, b->bytes);
     seg->n_resident -= to - g;
     space->n_pinned -= to - g;
-    pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, first->base, first->bytes);
-    pl_carve_make_hole(space, first);
+    pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, b->base, b->bytes);
+    pl_carve_make_hole(space, b);
 }
 
 /* The new chunks are in their places. Needs two spare blocks for each hole. */

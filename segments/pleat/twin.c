@@ -84,38 +84,20 @@ pleat_status pl_twin_reserve(pl_space *space, const pl_twin_map *guest)
     for (size_t unit = 0; pl_twin_next(space, guest, true, &unit, &to); unit = to) {
         n_runs++;
     }
-    if (twins->n == twins->n_rooms) {
-        size_t n = 2 * twins->n_rooms + 16;
-        pleat_devptr *grown = pl_host_realloc(&space->host, twins->guests, n * sizeof(*grown));
-        if (grown == NULL) {
-            return PLEAT_ENOMEM_HOST;
-        }
-        twins->guests = grown;
-        twins->n_rooms = n;
-    }
-    return pl_block_store_reserve(&space->store, 4 * n_runs + 4);
+    pleat_status st = pl_space_reserve_room(space, &twins->guests, sizeof(*twins->guests),
+                                            &twins->n_rooms, twins->n);
+    return st == PLEAT_OK ? pl_block_store_reserve(&space->store, 4 * n_runs + 4) : st;
 }
 
 /* [at, end), which lies in one granule, is free here, and another granule's from now on. */
 static void veil(pl_space *space, pl_segment *seg, pleat_devptr at, pleat_devptr end)
 {
-    pl_block *first = NULL;
+    pl_block *b = pl_carve_out_all(space, pl_segment_find(seg, at), at, end);
 
-    for (pl_block *b = pl_segment_find(seg, at); at < end; b = first->next) {
-        pleat_devptr stop = pl_block_end(b) < end ? pl_block_end(b) : end;
-        b = pl_carve_out(space, b, at, stop);
-        at = stop;
-        if (first == NULL) {
-            first = b;
-        } else {
-            pl_segment_absorb(seg, &space->store, first, b);
-        }
-        pl_lock_touch(1);
-    }
-    first->lane = PL_LANE_SETTLED;
-    first->tick = 0;
-    pl_segment_become(seg, &space->store, first, PL_BLOCK_VEILED);
-    pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, first->base, first->bytes);
+    b->lane = PL_LANE_SETTLED;
+    b->tick = 0;
+    pl_segment_become(seg, &space->store, b, PL_BLOCK_VEILED);
+    pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, b->base, b->bytes);
 }
 
 static void veil_units(pl_space *space, pleat_devptr base, const pl_twin_map *map, bool is_used)
