@@ -4,12 +4,10 @@
  * left to cold functions. Holds no lock. */
 #include "api/block.h"
 
-#include "api/callback.h"
-#include "api/oom.h"
+#include "api/short.h"
 #include "api/sized.h"
+#include "api/text.h"
 #include "vmm/base/cancel.h"
-#include "vmm/base/clock.h"
-#include "vmm/base/deadline.h"
 #include "vmm/driver.h"
 #include "vmm/stream.h"
 
@@ -39,11 +37,6 @@ __attribute__((cold, noinline)) static pleat_status refuse_stream(const pl_gpu *
     return pl_error_set(st, 0, "device %d: the stream %p cannot be used: %s", gpu->ordinal, stream,
                         st == PLEAT_EDRIVER ? "the driver does not know it"
                                             : pleat_status_text(st));
-}
-
-static pleat_status refuse_child(void)
-{
-    return pl_error_set(PLEAT_EFORKED, 0, "a callback forked, and this is the child");
 }
 
 /* Finds where else in the instance the address lies, for the text only. */
@@ -100,41 +93,6 @@ __attribute__((cold, noinline)) static pleat_status refuse_unknown(pl_instance *
 
 /* ---- with stacks ---- */
 
-/* The request, and where it goes. */
-typedef struct pl_wish {
-    pl_gpu *gpu;
-    pl_private *in; /* NULL = the default pool */
-    size_t bytes;
-    pl_stream *stream;
-    bool is_patient; /* a request that meets pending memory is repeated */
-} pl_wish;
-
-static inline pleat_status ask(const pl_wish *w, pleat_devptr *out)
-{
-    const pl_allocator_ops *ops = w->gpu->ops;
-    if (__builtin_expect(w->in != NULL, 0)) {
-        return ops->private_alloc(w->gpu->allocator, w->in, w->bytes, w->stream, out);
-    }
-    return ops->alloc(w->gpu->allocator, w->bytes, w->stream, out);
-}
-
-__attribute__((cold, noinline)) static pleat_status ask_with_stack(const pl_wish *w,
-                                                                   pleat_devptr *out)
-{
-    pl_stack_begin();
-    pleat_status st = ask(w, out);
-    pl_stack_end();
-    return st;
-}
-
-static inline pleat_status alloc_from(const pl_wish *w, pleat_devptr *out)
-{
-    if (pl_history_wants_stack(&w->gpu->history, PLEAT_HISTORY_FRAMES)) {
-        return ask_with_stack(w, out);
-    }
-    return ask(w, out);
-}
-
 __attribute__((cold, noinline)) static pleat_status free_with_stack(pl_gpu *gpu, pleat_devptr ptr,
                                                                     pl_stream *stream)
 {
@@ -150,145 +108,6 @@ static inline pleat_status free_to(pl_gpu *gpu, pleat_devptr ptr, pl_stream *str
         return free_with_stack(gpu, ptr, stream);
     }
     return gpu->ops->free(gpu->allocator, ptr, stream);
-}
-
-/* ---- memory is short ---- */
-
-static bool is_shortage(pleat_status st)
-{
-    return st == PLEAT_ENOMEM_DEVICE || st == PLEAT_EPENDING;
-}
-
-static void tell_shortage(const pl_wish *w)
-{
-    pl_gpu *gpu = w->gpu;
-    uint64_t free_bytes = 0;
-    if (!pl_observer_is_on(&gpu->history.observer)) {
-        return;
-    }
-    (void)pl_device_free_bytes(gpu->dev, &free_bytes); /* stays 0 when the driver cannot tell */
-    if (pl_history_wants_stack(&gpu->history, PLEAT_HISTORY_FRAMES)) {
-        pl_stack_begin();
-    }
-    pl_history_tell_oom(&gpu->history, w->bytes, free_bytes, pl_stream_handle(w->stream), w->in);
-    pl_stack_end();
-}
-
-static pleat_status report_shortage(const pl_wish *w, pleat_status st)
-{
-    char sentence[PL_ERROR_TEXT_BYTES];
-    pl_gpu *gpu = w->gpu;
-    pl_driver_error driver = *pl_driver_last_error();
-    pl_text text;
-    pl_text_init(&text, sentence, sizeof sentence);
-    pleat_verdict verdict = pl_oom_explain(gpu, w->bytes, st, &text);
-    tell_shortage(w);
-    pl_error_set_verdict(st, w->bytes, verdict, sentence, &driver);
-    if (st == PLEAT_ENOMEM_DEVICE) {
-        pleat_error kept = *pleat_last_error();
-        atomic_fetch_add(&gpu->n_ooms, 1);
-        pl_error_copy_text(sentence, sizeof sentence);
-        pl_callback_oom(gpu->instance, gpu->ordinal, w->bytes, sentence);
-        pl_error_restore(&kept, sentence); /* drops the callback's own failures */
-    }
-    return st;
-}
-
-static uint32_t time_left(const pl_wish *w)
-{
-    return pl_deadline_left(w->gpu->instance->config.options.wait_ms);
-}
-
-/* The memory is there, but pends. The allocator has polled, ordered, and waited where it could;
- * where time is left, what is left pends behind captures. Nobody tells when a capture ends, and to
- * wait for this thread's own would be for ever; but other threads go on. */
-static pleat_status alloc_pending(const pl_wish *w, pleat_devptr *out)
-{
-    enum { NS_PER_MS = 1000000, FIRST_NS = NS_PER_MS / 2, MOST_NS = 16 * NS_PER_MS };
-    long pause_ns = FIRST_NS;
-    pleat_status st = PLEAT_EPENDING;
-    for (uint32_t left_ms; st == PLEAT_EPENDING && (left_ms = time_left(w)) > 0;) {
-        long left_ns = left_ms < MOST_NS / NS_PER_MS ? (long)left_ms * NS_PER_MS : MOST_NS;
-        pl_sleep_ns(pause_ns < left_ns ? pause_ns : left_ns);
-        pause_ns = pause_ns * 2 < MOST_NS ? pause_ns * 2 : MOST_NS;
-        pl_driver_clear_error();
-        st = alloc_from(w, out);
-    }
-    return st;
-}
-
-static uint64_t count_frees(const pl_gpu *gpu)
-{
-    pleat_stats stats = { 0 };
-    gpu->ops->stats(gpu->allocator, &stats);
-    return stats.allocation[PLEAT_POOL_ALL].freed;
-}
-
-/* Returns what the callback says. Time in which blocks were freed is not the call's: the callback
- * may write gigabytes to a disk. *has_freed: were any? By whom nobody counts; others' help too. */
-static bool press(const pl_wish *w, bool *has_freed)
-{
-    uint64_t n_frees = count_frees(w->gpu);
-    uint64_t begin_ms = pl_clock_ms();
-    bool says_so = pl_callback_pressure(w->gpu->instance, w->gpu->ordinal, w->bytes);
-    if (pl_use_is_forked(w->gpu->instance)) {
-        return says_so;
-    }
-    *has_freed = count_frees(w->gpu) != n_frees;
-    if (*has_freed) {
-        pl_deadline_extend(pl_clock_ms() - begin_ms);
-    }
-    return says_so;
-}
-
-/* Asks the application for memory as long as blocks are freed, or it says so and time is left. A
- * bound ends it for one that frees a little for ever. */
-static pleat_status alloc_pressed(const pl_wish *w, pleat_status st, pleat_devptr *out)
-{
-    enum { MAX_ROUNDS = 64 };
-    pl_instance *instance = w->gpu->instance;
-    bool has_freed = true;
-    for (unsigned i = 0; i < MAX_ROUNDS && is_shortage(st) && (has_freed || time_left(w) > 0);
-         i++) {
-        if (!press(w, &has_freed)) {
-            break;
-        }
-        if (pl_use_is_forked(instance)) {
-            return refuse_child();
-        }
-        pl_driver_clear_error();
-        st = alloc_from(w, out);
-    }
-    return st;
-}
-
-/* However often the request is made again, it is one call: its earlier waits count. */
-static pleat_status alloc_again(const pl_wish *w, pleat_status st, pleat_devptr *out)
-{
-    pl_deadline_hold(w->gpu->instance->config.options.wait_ms);
-    st = alloc_pressed(w, st, out);
-    if (st == PLEAT_EPENDING && w->is_patient) {
-        st = alloc_pending(w, out);
-    }
-    pl_deadline_let_go();
-    return st;
-}
-
-__attribute__((cold, noinline)) static pleat_status alloc_short(const pl_wish *w, uint64_t n_errors,
-                                                                pleat_status st, pleat_devptr *out)
-{
-    pl_driver_clear_error_before(n_errors);
-    if (is_shortage(st)) {
-        st = alloc_again(w, st, out);
-    }
-    if (st == PLEAT_OK || st == PLEAT_EFORKED) {
-        return st;
-    }
-    if (is_shortage(st) || st == PLEAT_ENOSPACE_VA) {
-        return report_shortage(w, st);
-    }
-    return pl_error_set(st, w->bytes, "device %d: %llu bytes could not be allocated: %s",
-                        w->gpu->ordinal, (unsigned long long)w->bytes, pleat_status_text(st));
 }
 
 /* ---- the calls ---- */
@@ -336,8 +155,8 @@ static void debug_walk(pl_gpu *gpu, pleat_status st)
 
 static inline pleat_status alloc_on(const pl_wish *w, uint64_t n_errors, pleat_devptr *out)
 {
-    pleat_status st = alloc_from(w, out);
-    return is_likely(st == PLEAT_OK) ? st : alloc_short(w, n_errors, st, out);
+    pleat_status st = pl_wish_ask(w, out);
+    return is_likely(st == PLEAT_OK) ? st : pl_short_alloc(w, n_errors, st, out);
 }
 
 /* Somebody has begun a route: the request may belong to a private pool. */
@@ -348,7 +167,7 @@ __attribute__((cold, noinline)) static pleat_status alloc_by_route(pl_wish w, vo
     pl_pools *pools = &w.gpu->pools;
     pl_pool *pool;
     if (pl_pools_route(pools, stream, &pool) == PLEAT_EFORKED) {
-        return refuse_child();
+        return pl_short_refuse_child();
     }
     if (!pool) {
         return alloc_on(&w, n_errors, out);
@@ -370,12 +189,39 @@ static inline pleat_status alloc_routed(const pl_wish *w, void *stream, uint64_t
     return alloc_on(w, n_errors, out);
 }
 
+/* The general way of alloc_block: any stream, any pool, a device that may not be open yet. */
+static __attribute__((noinline)) pleat_status alloc_generally(pl_instance *instance, int device,
+                                                              pl_wish w, void *stream,
+                                                              uint64_t n_errors, pleat_devptr *out)
+{
+    int cancel = cancel_off(stream);
+    w.gpu = pl_use_gpu(instance, device);
+    pleat_status st = w.gpu ? pl_stream_get(w.gpu->dev, stream, &w.stream) : pl_error_status();
+    if (is_likely(w.gpu && st == PLEAT_OK)) {
+        st = alloc_routed(&w, stream, n_errors, out);
+        put_stream(w.stream, stream);
+        debug_walk(w.gpu, st);
+    } else if (w.gpu) {
+        refuse_stream(w.gpu, stream, n_errors, st);
+    }
+    cancel_restore(cancel);
+    return st;
+}
+
+/* The stream that a call names if it is the device's legacy stream, and nothing but the allocator
+ * has a say in the call: no route, no stack. Else NULL. */
+static inline pl_stream *plain_stream(const pl_gpu *gpu, const void *stream, unsigned flag)
+{
+    bool is_plain = (uintptr_t)stream < 2 && !pl_pools_are_routed(&gpu->pools) &&
+                    !pl_history_wants_stack(&gpu->history, flag);
+    return is_plain ? pl_stream_legacy(gpu->dev) : NULL;
+}
+
 static inline __attribute__((always_inline)) pleat_status alloc_block(pleat handle, int device,
                                                                       size_t bytes, void *stream,
                                                                       bool is_patient,
                                                                       pleat_devptr *out)
 {
-    pl_stream *on;
     uint64_t n_errors = count_errors();
     if (bytes - 1 >= most_bytes || !out) { /* zero wraps around */
         return refuse_size(bytes, out);
@@ -384,18 +230,22 @@ static inline __attribute__((always_inline)) pleat_status alloc_block(pleat hand
     if (!use.instance) {
         return pl_error_status();
     }
-    int cancel = cancel_off(stream);
-    pl_gpu *gpu = pl_use_gpu(use.instance, device);
-    pleat_status st = gpu ? pl_stream_get(gpu->dev, stream, &on) : pl_error_status();
-    if (is_likely(gpu && st == PLEAT_OK)) {
-        st = alloc_routed(&(pl_wish){ gpu, NULL, bytes, on, is_patient }, stream, n_errors, out);
-        put_stream(on, stream);
+    pl_gpu *gpu = pl_use_find_gpu(use.instance, device);
+    pl_stream *on = gpu ? plain_stream(gpu, stream, PLEAT_HISTORY_FRAMES) : NULL;
+    pl_wish w = { .bytes = bytes, .is_patient = is_patient };
+    pleat_status st;
+    if (is_likely(on != NULL)) {
+        st = gpu->ops->alloc(gpu->allocator, bytes, on, out);
+        if (!is_likely(st == PLEAT_OK)) {
+            w.gpu = gpu;
+            w.stream = on;
+            st = pl_short_alloc(&w, n_errors, st, out);
+        }
         debug_walk(gpu, st);
-    } else if (gpu) {
-        refuse_stream(gpu, stream, n_errors, st);
+    } else {
+        st = alloc_generally(use.instance, device, w, stream, n_errors, out);
     }
     pl_use_leave(use);
-    cancel_restore(cancel);
     return st;
 }
 
@@ -411,23 +261,18 @@ pleat_status pl_block_alloc_patiently(pleat handle, int device, size_t bytes, vo
     return alloc_block(handle, device, bytes, stream, true, out);
 }
 
-/* Free or record a block that should exist. A device that was never used has none and is not
- * opened. */
-static inline __attribute__((always_inline)) pleat_status with_block(pleat handle, int device,
-                                                                     pleat_devptr ptr, void *stream,
-                                                                     bool is_free)
+/* Free or record a block that should exist, on any stream. A device that was never used has none,
+ * and is not opened. */
+static __attribute__((noinline)) pleat_status with_block(pl_instance *instance, int device,
+                                                         pleat_devptr ptr, void *stream,
+                                                         uint64_t n_errors, bool is_free)
 {
     pl_stream *on;
-    uint64_t n_errors = count_errors();
-    pl_use use = pl_use_enter(handle);
-    if (!use.instance) {
-        return pl_error_status();
-    }
     int cancel = cancel_off(stream);
-    pl_gpu *gpu = pl_use_find_gpu(use.instance, device);
+    pl_gpu *gpu = pl_use_find_gpu(instance, device);
     bool is_known = gpu && ptr != 0;
     pleat_status st = is_known ? pl_stream_get(gpu->dev, stream, &on)
-                               : refuse_unknown(use.instance, device, ptr);
+                               : refuse_unknown(instance, device, ptr);
     if (is_likely(is_known && st == PLEAT_OK)) {
         st = is_free ? free_to(gpu, ptr, on) : gpu->ops->record_stream(gpu->allocator, ptr, on);
         if (!is_likely(st == PLEAT_OK)) {
@@ -438,19 +283,43 @@ static inline __attribute__((always_inline)) pleat_status with_block(pleat handl
     } else if (is_known) {
         refuse_stream(gpu, stream, n_errors, st);
     }
-    pl_use_leave(use);
     cancel_restore(cancel);
     return st;
 }
 
 pleat_status pleat_block_free(pleat handle, int device, pleat_devptr ptr, void *stream)
 {
-    return with_block(handle, device, ptr, stream, true);
+    uint64_t n_errors = count_errors();
+    pl_use use = pl_use_enter(handle);
+    if (!use.instance) {
+        return pl_error_status();
+    }
+    pl_gpu *gpu = pl_use_find_gpu(use.instance, device);
+    pl_stream *on = gpu && ptr != 0 ? plain_stream(gpu, stream, PLEAT_HISTORY_FREE_FRAMES) : NULL;
+    pleat_status st;
+    if (is_likely(on != NULL)) {
+        st = gpu->ops->free(gpu->allocator, ptr, on);
+        if (!is_likely(st == PLEAT_OK)) {
+            refuse_block(gpu, ptr, n_errors, st);
+        }
+        debug_walk(gpu, st);
+    } else {
+        st = with_block(use.instance, device, ptr, stream, n_errors, true);
+    }
+    pl_use_leave(use);
+    return st;
 }
 
 pleat_status pleat_block_record_stream(pleat handle, int device, pleat_devptr ptr, void *stream)
 {
-    return with_block(handle, device, ptr, stream, false);
+    uint64_t n_errors = count_errors();
+    pl_use use = pl_use_enter(handle);
+    if (!use.instance) {
+        return pl_error_status();
+    }
+    pleat_status st = with_block(use.instance, device, ptr, stream, n_errors, false);
+    pl_use_leave(use);
+    return st;
 }
 
 pleat_status pleat_block_query_sized(pleat handle, int device, pleat_devptr ptr, size_t out_bytes,

@@ -1,9 +1,9 @@
 /* instance.h - the static table of instances, and how a public call enters one.
  *
- * A handle is a slot and a generation. A call enters the slot (one atomic increment of one of the
- * slot's sharded use counts), compares generations, works, and leaves (one decrement). Destruction
- * first hides the generation, then waits until every count is zero, and only then takes the
- * instance apart. So no call ever works on an instance that is gone, and look-ups take no lock.
+ * A handle is a slot and a generation. A call enters the slot (it raises its thread's count of
+ * uses, caller.h), compares generations, works, and leaves. Destruction first hides the generation,
+ * then waits until every count is zero, and only then takes the instance apart. So no call ever
+ * works on an instance that is gone, and look-ups take no lock.
  *
  *   state      live      who may enter
  *   FREE       0         nobody: EGONE
@@ -20,6 +20,7 @@
 
 #include <stdatomic.h>
 
+#include "api/caller.h"
 #include "api/config/config.h"
 #include "api/error.h"
 #include "api/history/history.h"
@@ -27,7 +28,7 @@
 #include "api/pool/pool.h"
 #include "vmm/base/lock.h"
 
-enum { PL_N_SLOTS = 64, PL_N_DEVICES = 64, PL_N_SHARDS = 16, PL_NOTE_BYTES = 160 };
+enum { PL_N_DEVICES = 64, PL_NOTE_BYTES = 160 };
 
 typedef struct pl_instance pl_instance;
 
@@ -79,14 +80,9 @@ typedef struct pl_slot {
     pl_instance instance;
 } pl_slot;
 
-typedef struct pl_shard {
-    _Alignas(64) _Atomic uint32_t n_users; /* atomic */
-} pl_shard;
-
 extern pl_slot pl_slots[PL_N_SLOTS];
-/* The fields of a slot that every call reads or counts: */
+/* The field of a slot that every call reads. */
 extern _Atomic uint64_t pl_live[PL_N_SLOTS]; /* atomic: the handle in one word; 0 unless OPEN */
-extern pl_shard pl_users[PL_N_SLOTS][PL_N_SHARDS];
 
 /* What the calling thread is doing at the moment. */
 typedef struct pl_thread {
@@ -99,10 +95,10 @@ extern _Thread_local pl_thread pl_thread_self;
 /* A public call's hold on an instance, from pl_use_enter to pl_use_leave. */
 typedef struct pl_use {
     pl_instance *instance; /* NULL: refused; the last error says why */
-    _Atomic uint32_t *n_users;
+    uint32_t slot;
 } pl_use;
 
-/* The cold part of pl_use_enter: explains a refusal, or lets a callback in. */
+/* The cold part of pl_use_enter: a thread's first call, a callback, or a refusal. */
 pl_use pl_use_enter_unusual(pleat handle) __attribute__((cold));
 /* The cold part of pl_use_gpu: opens the device. On failure NULL; the last error says why. */
 pl_gpu *pl_gpu_open(pl_instance *instance, int device) __attribute__((cold));
@@ -113,33 +109,23 @@ static inline uint64_t pl_handle_word(pleat handle)
     return (uint64_t)handle.generation << 32 | handle.slot;
 }
 
-/* Threads are spread over the shards by the addresses of their stacks, usually 8 MiB apart. A
- * thread may use two shards; it leaves the one that it entered. */
-static inline _Atomic uint32_t *pl_users_of_thread(uint32_t index)
-{
-    char here;
-    return &pl_users[index][((uintptr_t)&here >> 23) % PL_N_SHARDS].n_users;
-}
-
-/* The increment before the look-up (both sequentially consistent) pairs with the store before the
- * count in destruction: at least one of the two sees the other. */
 static inline pl_use pl_use_enter(pleat handle)
 {
     uint32_t index = handle.slot - 1U;
-    if (index < PL_N_SLOTS) {
-        _Atomic uint32_t *n_users = pl_users_of_thread(index);
-        atomic_fetch_add(n_users, 1);
-        if (atomic_load(&pl_live[index]) == pl_handle_word(handle)) {
-            return (pl_use){ .instance = &pl_slots[index].instance, .n_users = n_users };
+    pl_caller *self = pl_caller_self;
+    if (__builtin_expect(index < PL_N_SLOTS && self != NULL, 1)) {
+        pl_caller_enter(self, index);
+        if (__builtin_expect(atomic_load(&pl_live[index]) == pl_handle_word(handle), 1)) {
+            return (pl_use){ .instance = &pl_slots[index].instance, .slot = index };
         }
-        atomic_fetch_sub(n_users, 1);
+        pl_caller_leave(self, index);
     }
     return pl_use_enter_unusual(handle);
 }
 
 static inline void pl_use_leave(pl_use use)
 {
-    atomic_fetch_sub_explicit(use.n_users, 1, memory_order_release);
+    pl_caller_leave(pl_caller_self, use.slot);
 }
 
 /* The device, or NULL if it was never used or does not exist. */

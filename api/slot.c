@@ -11,7 +11,6 @@
 
 pl_slot pl_slots[PL_N_SLOTS];
 _Atomic uint64_t pl_live[PL_N_SLOTS];
-pl_shard pl_users[PL_N_SLOTS][PL_N_SHARDS];
 pl_api pl_api_state;
 _Thread_local pl_thread pl_thread_self;
 
@@ -39,6 +38,7 @@ static void after_fork_in_child(void)
             atomic_store(&pl_live[i], 0);
         }
     }
+    pl_caller_begin_child();
     pl_api_state.is_creating = false;
     pl_api_state.is_making_default = false;
     pl_api_state.has_sim_conf = false;
@@ -135,6 +135,10 @@ static pleat_status refuse(pleat handle, pleat_status status)
 pl_use pl_use_enter_unusual(pleat handle)
 {
     pl_use use = { .instance = NULL };
+    if (!pl_caller_join()) {
+        pl_error_set(PLEAT_ENOMEM_HOST, 0, "out of host memory: the thread cannot be noted");
+        return use;
+    }
     pl_api_acquire();
     pl_slot *slot = find_locked(handle);
     pleat_status st = status_locked(slot);
@@ -142,9 +146,8 @@ pl_use pl_use_enter_unusual(pleat handle)
         st = PLEAT_OK; /* the public call around the callback keeps the instance alive */
     }
     if (st == PLEAT_OK) {
-        use = (pl_use){ .instance = &slot->instance,
-                        .n_users = pl_users_of_thread(index_of(slot)) };
-        atomic_fetch_add(use.n_users, 1);
+        use = (pl_use){ .instance = &slot->instance, .slot = index_of(slot) };
+        pl_caller_enter(pl_caller_self, use.slot);
     }
     pl_api_release();
     if (st != PLEAT_OK) {
@@ -218,22 +221,20 @@ void pl_slot_give_back(pl_slot *slot)
     pl_api_release();
 }
 
-/* Users do not signal when they leave, which keeps leaving one instruction. So destruction polls,
- * less and less often. */
+/* Users do not signal when they leave, which keeps leaving cheap. So destruction polls, less and
+ * less often. */
 static void wait_for_users(const pl_slot *slot)
 {
     enum { N_YIELDS = 100, FIRST_NS = 20000, MOST_NS = 1000000 };
     long pause_ns = FIRST_NS;
-    unsigned n_looks = 0;
-    for (unsigned i = 0; i < PL_N_SHARDS; i++) {
-        while (atomic_load(&pl_users[index_of(slot)][i].n_users) != 0) {
-            if (n_looks++ < N_YIELDS) {
-                sched_yield();
-                continue;
-            }
-            pl_sleep_ns(pause_ns);
-            pause_ns = pause_ns * 2 < MOST_NS ? pause_ns * 2 : MOST_NS;
+    pl_caller_synchronize();
+    for (unsigned n_looks = 0; pl_caller_any(index_of(slot)); n_looks++) {
+        if (n_looks < N_YIELDS) {
+            sched_yield();
+            continue;
         }
+        pl_sleep_ns(pause_ns);
+        pause_ns = pause_ns * 2 < MOST_NS ? pause_ns * 2 : MOST_NS;
     }
 }
 

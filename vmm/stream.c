@@ -206,9 +206,14 @@ static __attribute__((noinline)) pleat_status get_other(pl_device *dev, void *ha
     return get_ordinary(dev, handle, out);
 }
 
+pl_stream *pl_stream_legacy(const pl_device *dev)
+{
+    return atomic_load_explicit(&dev->streams.legacy, memory_order_acquire);
+}
+
 pleat_status pl_stream_get(pl_device *dev, void *handle, pl_stream **out)
 {
-    pl_stream *legacy = atomic_load_explicit(&dev->streams.legacy, memory_order_acquire);
+    pl_stream *legacy = pl_stream_legacy(dev);
     if (!is_legacy(handle) || legacy == NULL) {
         return get_other(dev, handle, out);
     }

@@ -45,6 +45,11 @@ typedef struct pl_fence pl_fence; /* a pooled event, recorded once */
  *           a few more at first sight, or when no context is current. */
 pleat_status pl_stream_get(pl_device *dev, void *handle, pl_stream **out);
 
+/** The legacy default stream, which is never put; NULL before pl_stream_get has first found it.
+ *
+ *  Threads  any; takes no lock and makes no driver call. */
+pl_stream *pl_stream_legacy(const pl_device *dev);
+
 /** Let go of a stream that pl_stream_get found. If nothing else refers to it, it may then be given
  *  up (pl_stream_try_release). A stream that is never put is kept until it is gone.
  *

@@ -3,27 +3,20 @@
 
 #include "vmm/base/assert.h"
 
-enum { EXACT_BINS = 16, EXACT_LOG2 = 4, STEPS_LOG2 = 3, STEPS = 1 << STEPS_LOG2 };
+enum { STEPS_LOG2 = 3, STEPS = 1 << STEPS_LOG2 };
 
-static unsigned log2_of(size_t units)
-{
-    return 63u - (unsigned)__builtin_clzll(units);
-}
-
-static unsigned bin_of(size_t units)
-{
-    if (units < EXACT_BINS) {
-        return (unsigned)units;
-    }
-    unsigned top = log2_of(units);
-    unsigned step = (unsigned)(units >> (top - STEPS_LOG2)) & (STEPS - 1);
-    return EXACT_BINS + (top - EXACT_LOG2) * STEPS + step;
-}
-
-/* How many low bits of a size distinguish the members of its bin. */
+/* How many low bits of a size distinguish the members of its bin: none below 16 units, and where
+ * the bins are twice as wide, one more. */
 static unsigned free_bits(size_t units)
 {
-    return units < EXACT_BINS ? 0 : log2_of(units) - STEPS_LOG2;
+    return 63u - STEPS_LOG2 - (unsigned)__builtin_clzll(units | STEPS);
+}
+
+/* The step of a size is its highest bits, from STEPS to 2 * STEPS - 1; or the size itself. */
+static unsigned bin_of(size_t units)
+{
+    unsigned bits = free_bits(units);
+    return bits * STEPS + (unsigned)(units >> bits);
 }
 
 static size_t units_of(size_t bytes)
@@ -49,8 +42,10 @@ void pl_index_insert(pl_index *index, pl_index_node *node, size_t bytes)
 
     pl_assert(bytes >= PL_INDEX_UNIT && bin < PL_INDEX_BINS);
     index->n_nodes++;
-    index->filled[bin / 64] |= UINT64_C(1) << (bin % 64);
     node->bytes = bytes;
+    if (*slot == NULL) {
+        index->filled[bin / 64] |= UINT64_C(1) << (bin % 64);
+    }
     while (*slot != NULL) {
         if ((*slot)->bytes == bytes) {
             ring_add(*slot, node);
@@ -127,6 +122,20 @@ void pl_index_remove(pl_index *index, pl_index_node *node)
     if (*slot == NULL) {
         clear_bin(index, slot);
     }
+}
+
+/* Alone in its bin a node may have any of the bin's sizes. */
+void pl_index_resize(pl_index *index, pl_index_node *node, size_t bytes)
+{
+    bool is_alone = node->slot == &index->bins[bin_of(units_of(bytes))] &&
+                    node->ring_next == node && node->child[0] == NULL && node->child[1] == NULL;
+
+    if (is_alone) {
+        node->bytes = bytes;
+        return;
+    }
+    pl_index_remove(index, node);
+    pl_index_insert(index, node, bytes);
 }
 
 static pl_index_node *leftmost(pl_index_node *tree, pl_index_node *best, size_t bytes)

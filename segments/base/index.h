@@ -36,6 +36,8 @@ typedef struct pl_index {
 /* bytes: a positive multiple of the unit. */
 void pl_index_insert(pl_index *index, pl_index_node *node, size_t bytes);
 void pl_index_remove(pl_index *index, pl_index_node *node);
+/* The same as removal and insertion with another size. */
+void pl_index_resize(pl_index *index, pl_index_node *node, size_t bytes);
 /* The smallest node of at least `bytes`, or NULL. */
 pl_index_node *pl_index_best(const pl_index *index, size_t bytes);
 /* 0, or the number of the first broken invariant. */

@@ -1,6 +1,8 @@
 /* figures.c - see figures.h. */
 #include "segments/pleat/figures.h"
 
+#include "segments/pleat/live.h"
+
 /* The part of the tally that the statistics show. */
 typedef struct freed {
     size_t n_free;
@@ -94,6 +96,9 @@ void pl_figures_read(const pl_space *space, pleat_stats *out)
     freed f = read_freed(space);
 
     *out = space->stats;
+    pl_live_stats_complete(out->allocation);
+    pl_live_stats_complete(out->allocated_bytes);
+    pl_live_stats_complete(out->requested_bytes);
     pl_stats_read_device(out, space->dev);
     out->num_device_alloc = out->ops_map; /* as PyTorch counts with expandable segments */
     out->num_device_free = out->ops_unmap;

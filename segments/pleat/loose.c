@@ -7,7 +7,7 @@
 #include "vmm/base/lock.h"
 
 /* The bits of word i that lie in [from, last], which overlaps the word. */
-static uint64_t word_mask(size_t i, size_t from, size_t last)
+static inline uint64_t word_mask(size_t i, size_t from, size_t last)
 {
     uint64_t mask = UINT64_MAX;
 
@@ -25,6 +25,15 @@ static bool is_set(const uint64_t *words, size_t g)
     return (words[g / PL_WORD] >> (g % PL_WORD) & 1) != 0;
 }
 
+/* How many bits are set, at least one? Mostly they are a row. */
+static inline size_t count_set(uint64_t word)
+{
+    uint64_t row = word >> __builtin_ctzll(word);
+
+    return (row & (row + 1)) == 0 ? PL_WORD - (size_t)__builtin_clzll(row)
+                                  : (size_t)__builtin_popcountll(word);
+}
+
 /* Clear the bits of [from, last]; returns how many were set. */
 static size_t clear_bits(uint64_t *words, uint64_t *any, size_t from, size_t last)
 {
@@ -39,7 +48,7 @@ static size_t clear_bits(uint64_t *words, uint64_t *any, size_t from, size_t las
         if (words[i] == 0 && any != NULL) {
             any[i / PL_WORD] &= ~pl_granule_bit(i);
         }
-        n += (size_t)__builtin_popcountll(hit);
+        n += count_set(hit);
     }
     return n;
 }
@@ -58,7 +67,7 @@ static size_t set_bits(uint64_t *words, uint64_t *any, size_t from, size_t last)
         if (any != NULL) {
             any[i / PL_WORD] |= pl_granule_bit(i);
         }
-        n += (size_t)__builtin_popcountll(fresh);
+        n += count_set(fresh);
     }
     return n;
 }
@@ -68,7 +77,8 @@ static size_t count_bits(const uint64_t *words, size_t from, size_t last)
     size_t n = 0;
 
     for (size_t i = from / PL_WORD; i <= last / PL_WORD; i++) {
-        n += (size_t)__builtin_popcountll(words[i] & word_mask(i, from, last));
+        uint64_t hit = words[i] & word_mask(i, from, last);
+        n += hit != 0 ? count_set(hit) : 0;
     }
     return n;
 }
@@ -202,8 +212,8 @@ static size_t look_around(const pl_block *b, pleat_devptr low, pleat_devptr high
     }
 }
 
-size_t pl_segment_loosen(pl_segment *seg, const pl_block *b, pleat_devptr base, pleat_devptr end,
-                         size_t *n_looks)
+size_t pl_segment_loosen_touched(pl_segment *seg, const pl_block *b, pleat_devptr base,
+                                 pleat_devptr end, size_t *n_looks)
 {
     pleat_devptr low = pl_segment_floor(seg, base);
     pleat_devptr high = pl_segment_ceil(seg, end);
@@ -211,10 +221,6 @@ size_t pl_segment_loosen(pl_segment *seg, const pl_block *b, pleat_devptr base, 
     bool is_free_below;
     bool is_free_above;
 
-    if (is_one && ((b->base > low && b->prev->state != PL_BLOCK_FREE) ||
-                   (pl_block_end(b) < high && b->next->state != PL_BLOCK_FREE))) {
-        return 0; /* the usual case */
-    }
     *n_looks = look_around(b, low, high, is_one, &is_free_below, &is_free_above);
     pl_lock_touch(*n_looks);
     size_t from = pl_segment_granule(seg, low) + !is_free_below;

@@ -9,18 +9,19 @@
 #include "segments/pleat/capture_owner.h"
 #include "segments/pleat/capture_see.h"
 #include "segments/pleat/capturers.h"
-#include "segments/pleat/figures.h"
 #include "segments/pleat/fit.h"
 #include "segments/pleat/lanes.h"
+#include "segments/pleat/live.h"
+#include "segments/pleat/look_ops.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/private_ops.h"
+#include "segments/pleat/quick.h"
 #include "segments/pleat/run.h"
 #include "segments/pleat/settle.h"
 #include "segments/pleat/shared.h"
 #include "segments/pleat/tick.h"
 #include "segments/pleat/trim.h"
 #include "segments/pleat/uses.h"
-#include "segments/pleat/walk.h"
 
 static pl_space *space_of(pl_allocator *a)
 {
@@ -34,9 +35,9 @@ static void account_alloc(pl_space *space, size_t bytes, size_t requested)
     unsigned pool = pl_stats_pool(bytes);
     pleat_stats *s = &space->stats;
 
-    pl_stats_add(s->allocation, pool, 1);
-    pl_stats_add(s->allocated_bytes, pool, bytes);
-    pl_stats_add(s->requested_bytes, pool, requested);
+    pl_live_stats_add(s->allocation, pool, 1);
+    pl_live_stats_add(s->allocated_bytes, pool, bytes);
+    pl_live_stats_add(s->requested_bytes, pool, requested);
 }
 
 static void account_free(pl_space *space, size_t bytes, size_t requested)
@@ -44,20 +45,22 @@ static void account_free(pl_space *space, size_t bytes, size_t requested)
     unsigned pool = pl_stats_pool(bytes);
     pleat_stats *s = &space->stats;
 
-    pl_stats_sub(s->allocation, pool, 1);
-    pl_stats_sub(s->allocated_bytes, pool, bytes);
-    pl_stats_sub(s->requested_bytes, pool, requested);
+    pl_live_stats_sub(s->allocation, pool, 1);
+    pl_live_stats_sub(s->allocated_bytes, pool, bytes);
+    pl_live_stats_sub(s->requested_bytes, pool, requested);
 }
 
 /* Is the stream that the call names being captured? The legacy default stream cannot be, so the
  * driver is not asked. */
 static pleat_status ask_capture(const pl_space *space, pl_stream *stream, pl_capture_info *out)
 {
+    *out = (pl_capture_info){ .is_capturing = false };
+    if (__builtin_expect(pl_stream_is_legacy(stream), true)) {
+        return PLEAT_OK;
+    }
     bool is_told = space->options.capture == PL_CAPTURE_TOLD &&
                    atomic_load(&space->n_expected) == 0;
-
-    *out = (pl_capture_info){ .is_capturing = false };
-    return is_told || pl_stream_is_legacy(stream) ? PLEAT_OK : pl_stream_capture(stream, out);
+    return is_told ? PLEAT_OK : pl_stream_capture(stream, out);
 }
 
 /* Undo an allocation whose block cannot be kept for its capture. */
@@ -148,39 +151,56 @@ static pleat_status alloc_locked(pl_space *space, pl_stream *stream, pl_request 
     return st;
 }
 
-static __attribute__((noinline)) pleat_status alloc_from(pl_space *space, pl_private *pool,
-                                                         size_t bytes, pl_stream *stream,
-                                                         pleat_devptr *out)
+/* The general way. Under the lock. */
+static __attribute__((noinline)) pleat_status alloc_generally(pl_space *space, pl_private *pool,
+                                                              size_t bytes, pl_stream *stream,
+                                                              const pl_capture_info *info,
+                                                              pleat_devptr *out)
 {
     pl_request rq = {
         .pool = pool,
         .bytes = (bytes + PL_BLOCK_QUANTUM - 1) & ~(size_t)(PL_BLOCK_QUANTUM - 1),
+        .is_capturing = info->is_capturing,
     };
+    bool is_inside = pl_capturers_enter(space, info->is_capturing);
+    pleat_status st = alloc_locked(space, stream, &rq, info, bytes, out);
+
+    space->stats.num_ooms += st == PLEAT_ENOMEM_DEVICE;
+    pl_capturers_leave(space, is_inside);
+    return st;
+}
+
+static pleat_status op_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, pleat_devptr *out)
+{
+    pl_space *space = space_of(a);
     pl_capture_info info;
     pleat_status st = ask_capture(space, stream, &info);
 
     if (st != PLEAT_OK) {
         return st;
     }
-    rq.is_capturing = info.is_capturing;
     pl_lock_acquire(&space->lock);
-    bool is_inside = pl_capturers_enter(space, info.is_capturing);
-    st = alloc_locked(space, stream, &rq, &info, bytes, out);
-    space->stats.num_ooms += st == PLEAT_ENOMEM_DEVICE;
-    pl_capturers_leave(space, is_inside);
+    if (info.is_capturing || !pl_quick_alloc(space, stream, bytes, out)) {
+        st = alloc_generally(space, NULL, bytes, stream, &info, out);
+    }
     pl_lock_release(&space->lock);
     return st;
-}
-
-static pleat_status op_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, pleat_devptr *out)
-{
-    return alloc_from(space_of(a), NULL, bytes, stream, out);
 }
 
 static pleat_status op_private_alloc(pl_allocator *a, pl_private *pool, size_t bytes,
                                      pl_stream *stream, pleat_devptr *out)
 {
-    return alloc_from(space_of(a), pool, bytes, stream, out);
+    pl_space *space = space_of(a);
+    pl_capture_info info;
+    pleat_status st = ask_capture(space, stream, &info);
+
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_lock_acquire(&space->lock);
+    st = alloc_generally(space, pool, bytes, stream, &info, out);
+    pl_lock_release(&space->lock);
+    return st;
 }
 
 /* ---- free ------------------------------------------------------------------------------------ */
@@ -266,28 +286,40 @@ static pleat_status find_named(pl_space *space, pleat_devptr ptr, pl_stream *str
     return st;
 }
 
+/* The general way. Under the lock. */
+static __attribute__((noinline)) pleat_status free_generally(pl_space *space, pleat_devptr ptr,
+                                                             pl_stream *stream,
+                                                             const pl_capture_info *info)
+{
+    pl_lane *plain;
+    pl_block *b;
+    bool is_inside = pl_capturers_enter(space, info->is_capturing);
+    pleat_status st = find_named(space, ptr, stream, info, &plain, &b);
+
+    st = st == PLEAT_OK ? note_free(space, b, plain, info->is_capturing) : st;
+    if (st == PLEAT_OK) {
+        space->budget.n_events++;
+        pl_ptrmap_remove(&space->live, ptr);
+        account_free(space, b->bytes, b->requested);
+        free_block(space, b, plain, info->is_capturing);
+    }
+    pl_capturers_leave(space, is_inside);
+    return st;
+}
+
 static pleat_status op_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
 {
     pl_space *space = space_of(a);
     pl_capture_info info;
-    pl_lane *plain;
-    pl_block *b;
     pleat_status st = ask_capture(space, stream, &info);
 
     if (st != PLEAT_OK) {
         return st;
     }
     pl_lock_acquire(&space->lock);
-    bool is_inside = pl_capturers_enter(space, info.is_capturing);
-    st = find_named(space, ptr, stream, &info, &plain, &b);
-    st = st == PLEAT_OK ? note_free(space, b, plain, info.is_capturing) : st;
-    if (st == PLEAT_OK) {
-        space->budget.n_events++;
-        pl_ptrmap_remove(&space->live, ptr);
-        account_free(space, b->bytes, b->requested);
-        free_block(space, b, plain, info.is_capturing);
+    if (info.is_capturing || !pl_quick_free(space, stream, ptr)) {
+        st = free_generally(space, ptr, stream, &info);
     }
-    pl_capturers_leave(space, is_inside);
     pl_lock_release(&space->lock);
     return st;
 }
@@ -363,30 +395,6 @@ static void op_retire_stream(pl_allocator *a, pl_stream *stream)
     pl_lock_release(&space->lock);
 }
 
-static pleat_status op_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out)
-{
-    pl_space *space = space_of(a);
-    pleat_status st = PLEAT_EFOREIGN;
-
-    pl_lock_acquire(&space->lock);
-    pl_segment *seg = pl_space_segment_at(space, ptr);
-    const pl_block *b = seg != NULL ? pl_segment_find(seg, ptr) : NULL;
-    if (b != NULL && b->state == PL_BLOCK_LIVE && pl_ptrmap_find(&space->live, b->base) == b) {
-        pl_stream *owner = pl_space_lane_at(space, b->lane)->stream;
-        *out = (pleat_block_info){
-            .base = b->base,
-            .bytes = b->bytes,
-            .requested_bytes = b->requested,
-            .stream_id = pl_stream_id(owner),
-            .stream = pl_stream_handle(owner),
-            .device = pl_device_ordinal(space->dev),
-        };
-        st = PLEAT_OK;
-    }
-    pl_lock_release(&space->lock);
-    return st;
-}
-
 static pleat_status op_release_capture(pl_allocator *a, pl_stream *stream)
 {
     return pl_pleat_release_capture_of(a, pl_stream_handle(stream));
@@ -415,57 +423,6 @@ static void op_expect_captures(pl_allocator *a, bool is_expected)
     }
 }
 
-static int op_check(pl_allocator *a)
-{
-    pl_space *space = space_of(a);
-
-    pl_lock_acquire(&space->lock);
-    int broken = pl_walk_space(space);
-    pl_lock_release(&space->lock);
-    return broken;
-}
-
-static void op_stats(pl_allocator *a, pleat_stats *out)
-{
-    pl_space *space = space_of(a);
-
-    pl_lock_acquire(&space->lock);
-    pl_figures_read(space, out);
-    pl_lock_release(&space->lock);
-}
-
-static void op_visit(pl_allocator *a, void (*see)(void *context, const pl_piece *piece),
-                     void *context)
-{
-    pl_space *space = space_of(a);
-
-    pl_lock_acquire(&space->lock);
-    pl_walk_visit(space, see, context);
-    pl_lock_release(&space->lock);
-}
-
-static bool op_visit_some(pl_allocator *a, pleat_devptr *from,
-                          void (*see)(void *context, const pl_piece *piece), void *context)
-{
-    pl_space *space = space_of(a);
-
-    pl_lock_acquire(&space->lock);
-    bool is_more = pl_walk_visit_some(space, from, see, context);
-    pl_lock_release(&space->lock);
-    return is_more;
-}
-
-static void op_reset_peaks(pl_allocator *a)
-{
-    pl_space *space = space_of(a);
-
-    pl_lock_acquire(&space->lock);
-    pl_stats_reset_peaks(&space->stats);
-    space->peak_chunks = space->n_chunks;
-    space->peak_shown = space->n_pinned;
-    pl_lock_release(&space->lock);
-}
-
 const pl_allocator_ops pl_pleat_ops = {
     .name = "pleat",
     .needs_vmm = true,
@@ -475,7 +432,7 @@ const pl_allocator_ops pl_pleat_ops = {
     .alloc = op_alloc,
     .free = op_free,
     .record_stream = op_record_stream,
-    .query = op_query,
+    .query = pl_pleat_query,
     .trim = pl_pleat_trim,
     .set_limit = pl_pleat_set_limit,
     .compact = pl_pleat_compact,
@@ -489,9 +446,9 @@ const pl_allocator_ops pl_pleat_ops = {
     .private_rest = pl_pleat_private_rest,
     .private_release = pl_pleat_private_release,
     .private_reserved = pl_pleat_private_reserved,
-    .stats = op_stats,
-    .reset_peaks = op_reset_peaks,
-    .visit = op_visit,
-    .visit_some = op_visit_some,
-    .check = op_check,
+    .stats = pl_pleat_stats,
+    .reset_peaks = pl_pleat_reset_peaks,
+    .visit = pl_pleat_visit,
+    .visit_some = pl_pleat_visit_some,
+    .check = pl_pleat_check,
 };

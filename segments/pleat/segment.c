@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "segments/pleat/granule.h"
+#include "segments/pleat/live.h"
 #include "vmm/base/assert.h"
 #include "vmm/base/lock.h"
 
@@ -100,41 +101,12 @@ static bool has_shared_only(const pl_users *users)
     return users->n_shared > 0 && users->n_live == 0 && users->n_kept == 0;
 }
 
-/* The granule's first live block has come, or its last one is going. */
-static __attribute__((noinline)) void turn_live(pl_tally *tally, const pl_users *users, bool comes)
+void pl_live_turn(pl_tally *tally, const pl_users *users, bool comes)
 {
     size_t n = comes ? 1 : SIZE_MAX; /* minus one */
 
     tally->n_live_granules += n;
     tally->n_shared_granules -= users->n_shared > 0 && users->n_kept == 0 ? n : 0;
-}
-
-static inline void begin_live(pl_tally *tally, pl_users *users)
-{
-    if (users->n_live++ == 0) {
-        turn_live(tally, users, true);
-    }
-}
-
-static inline void end_live(pl_tally *tally, pl_users *users)
-{
-    if (--users->n_live == 0) {
-        turn_live(tally, users, false);
-    }
-}
-
-/* Granules between b's first and last one hold nothing but b: `users` need not count it there. */
-static inline void count_live(pl_segment *seg, pl_tally *tally, const pl_block *b, bool comes)
-{
-    void (*change)(pl_tally *, pl_users *) = comes ? begin_live : end_live;
-    size_t first = pl_segment_granule(seg, b->base);
-    size_t last = pl_segment_granule(seg, pl_block_end(b) - 1);
-
-    change(tally, &seg->users[first]);
-    if (last > first) {
-        change(tally, &seg->users[last]);
-        tally->n_live_granules += comes ? last - first - 1 : first + 1 - last;
-    }
 }
 
 /* Count a kept or a shared block in a granule: n = 1 for one more, UINT32_MAX for one less. */
@@ -188,7 +160,7 @@ void pl_segment_become(pl_segment *seg, pl_block_store *store, pl_block *b, pl_b
     pl_block_state was = (pl_block_state)b->state;
 
     if (was == PL_BLOCK_LIVE) {
-        count_live(seg, tally, b, false);
+        pl_live_end(seg, tally, b);
     } else {
         tally->n_blocks[was]--;
         tally->bytes[was] -= b->bytes;
@@ -198,7 +170,7 @@ void pl_segment_become(pl_segment *seg, pl_block_store *store, pl_block *b, pl_b
     }
     b->state = (uint8_t)state;
     if (state == PL_BLOCK_LIVE) {
-        count_live(seg, tally, b, true);
+        pl_live_begin(seg, tally, b);
         return;
     }
     tally->n_blocks[state]++;
@@ -282,7 +254,7 @@ pl_block *pl_segment_split(pl_segment *seg, pl_block_store *store, pl_block *b, 
     bool is_live = b->state == PL_BLOCK_LIVE;
     pl_assert(!is_waiting(b));
     if (__builtin_expect(is_live, false)) {
-        count_live(seg, &store->tally, b, false);
+        pl_live_end(seg, &store->tally, b);
     } else {
         store->tally.n_blocks[b->state]++;
     }
@@ -305,10 +277,36 @@ pl_block *pl_segment_split(pl_segment *seg, pl_block_store *store, pl_block *b, 
         start_in(seg, granule, high);
     }
     if (__builtin_expect(is_live, false)) {
-        count_live(seg, &store->tally, b, true);
-        count_live(seg, &store->tally, high, true);
+        pl_live_begin(seg, &store->tally, b);
+        pl_live_begin(seg, &store->tally, high);
     }
     return high;
+}
+
+pl_block *pl_segment_cut_low(pl_segment *seg, pl_block_store *store, pl_block *b, pleat_devptr at)
+{
+    pl_block *low = pl_block_store_get(store);
+    size_t from = pl_segment_granule(seg, b->base);
+    size_t granule = pl_segment_granule(seg, at);
+
+    pl_assert(b->base < at && at < pl_block_end(b) && b->state == PL_BLOCK_FREE);
+    seg->n_reshaped++;
+    low->base = b->base;
+    low->bytes = (size_t)(at - b->base);
+    low->segment = seg;
+    low->prev = b->prev;
+    low->next = b;
+    *(b->prev != NULL ? &b->prev->next : &seg->first) = low;
+    b->prev = low;
+    b->base = at;
+    b->bytes -= low->bytes;
+    if (from != granule) { /* b was the last to start in the first one */
+        seg->last[from] = low;
+        if (seg->last[granule] == NULL) {
+            start_in(seg, granule, b);
+        }
+    }
+    return low;
 }
 
 void pl_segment_absorb(pl_segment *seg, pl_block_store *store, pl_block *b, pl_block *next)
@@ -320,8 +318,8 @@ void pl_segment_absorb(pl_segment *seg, pl_block_store *store, pl_block *b, pl_b
     pl_assert(b->state == next->state && !is_waiting(b));
     seg->n_reshaped++;
     if (__builtin_expect(is_live, false)) {
-        count_live(seg, &store->tally, b, false);
-        count_live(seg, &store->tally, next, false);
+        pl_live_end(seg, &store->tally, b);
+        pl_live_end(seg, &store->tally, next);
     } else {
         store->tally.n_blocks[b->state]--;
     }
@@ -338,7 +336,7 @@ void pl_segment_absorb(pl_segment *seg, pl_block_store *store, pl_block *b, pl_b
         next->next->prev = b;
     }
     if (__builtin_expect(is_live, false)) {
-        count_live(seg, &store->tally, b, true);
+        pl_live_begin(seg, &store->tally, b);
     }
     pl_block_store_put(store, next);
 }

@@ -136,6 +136,9 @@ void pl_segment_become(pl_segment *seg, pl_block_store *store, pl_block *b, pl_b
 /* Cut b at `at`: b keeps the low part, the new block (same state, lane, tick) gets the high part.
  * The caller updates indexes and queues. Needs one spare block. */
 pl_block *pl_segment_split(pl_segment *seg, pl_block_store *store, pl_block *b, pleat_devptr at);
+/* Cut a free block at `at`: b keeps the high part and its place in index and queue, the new block
+ * gets the low part, and its state, lane and tick from the caller. Needs one spare block. */
+pl_block *pl_segment_cut_low(pl_segment *seg, pl_block_store *store, pl_block *b, pleat_devptr at);
 /* Append `next`, b's upper neighbour, to b, and give its struct back. */
 void pl_segment_absorb(pl_segment *seg, pl_block_store *store, pl_block *b, pl_block *next);
 /* The block that covers `at`. Walks over blocks that start in the granule of `at`, from its nearer
@@ -161,12 +164,28 @@ static inline size_t pl_segment_pin(pl_segment *seg, pleat_devptr base, pleat_de
     }
     return pl_segment_pin_granules(seg, from, last);
 }
+size_t pl_segment_loosen_touched(pl_segment *seg, const pl_block *b, pleat_devptr base,
+                                 pleat_devptr end, size_t *n_looks);
 /* [base, end) of b has just become free: granules it touches that only free blocks cover become
  * vacant, and those of chunks that are all vacant loose; returns how many. What b was merged with
  * is as vacant as it was. *n_looks: set to the blocks looked at in the first and last granule, if
  * any. */
-size_t pl_segment_loosen(pl_segment *seg, const pl_block *b, pleat_devptr base, pleat_devptr end,
-                         size_t *n_looks);
+static inline size_t pl_segment_loosen(pl_segment *seg, const pl_block *b, pleat_devptr base,
+                                       pleat_devptr end, size_t *n_looks)
+{
+    size_t g = pl_segment_granule(seg, base);
+
+    if (g == pl_segment_granule(seg, end - 1)) {
+        pleat_devptr low = pl_segment_address(seg, g);
+        bool is_beside = (b->base > low && b->prev->state != PL_BLOCK_FREE) ||
+                         (pl_block_end(b) < low + pl_segment_granule_bytes(seg) &&
+                          b->next->state != PL_BLOCK_FREE);
+        if (is_beside) { /* as mostly: others live in the granule */
+            return 0;
+        }
+    }
+    return pl_segment_loosen_touched(seg, b, base, end, n_looks);
+}
 /* Whole chunks under free blocks only, none of them loose, become so. Returns how many granules. */
 size_t pl_segment_loosen_whole(pl_segment *seg, pleat_devptr base, pleat_devptr end);
 /* The number of vacant granules that [base, end) touches, and of loose ones. */

@@ -297,10 +297,8 @@ static void look_around(pl_space *space, pl_lane *lane)
     lane->n_refs--;
 }
 
-void pl_settle_freed(pl_space *space, pl_lane *lane, size_t bytes)
+void pl_settle_counted(pl_space *space, pl_lane *lane, size_t bytes)
 {
-    lane->n_frees++;
-    lane->unticked_bytes += bytes;
     if (lane->n_frees % FREES_PER_LOOK == 1 && pl_space_has_many_lanes(space)) {
         look_around(space, lane);
     }

@@ -42,13 +42,13 @@ static void note_touched(void)
     }
 }
 
-static void note_before(const pl_lock *lock)
+void pl_lock_note_before(const pl_lock *lock)
 {
     pl_assert(n_held < MAX_HELD);
     pl_assert(n_held == 0 || held[n_held - 1] < lock->rank);
 }
 
-static void note_acquired(pl_lock *lock)
+void pl_lock_note_acquired(pl_lock *lock)
 {
     lock->owner = pthread_self();
     lock->is_held = 1;
@@ -59,7 +59,7 @@ static void note_acquired(pl_lock *lock)
 }
 
 /* Locks may be released in any order; the others keep their ranks. */
-static void note_released(pl_lock *lock)
+void pl_lock_note_released(pl_lock *lock)
 {
     pl_lock_assert(lock);
     if (lock->rank == PL_RANK_DEVICE) {
@@ -102,21 +102,6 @@ size_t pl_lock_touched(void)
 
 #else
 
-static void note_before(const pl_lock *lock)
-{
-    (void)lock;
-}
-
-static void note_acquired(pl_lock *lock)
-{
-    (void)lock;
-}
-
-static void note_released(pl_lock *lock)
-{
-    (void)lock;
-}
-
 void pl_lock_assert(const pl_lock *lock)
 {
     (void)lock;
@@ -152,14 +137,14 @@ void pl_lock_reset_touched(void)
 
 static _Atomic uint64_t longest_ns; /* atomic */
 
-static __attribute__((noinline)) void begin_hold(pl_lock *lock)
+void pl_lock_begin_hold(pl_lock *lock)
 {
     if (lock->rank == PL_RANK_DEVICE) {
         lock->held_ns = pl_clock_ns();
     }
 }
 
-static __attribute__((noinline)) void note_hold(pl_lock *lock)
+void pl_lock_end_hold(pl_lock *lock)
 {
     uint64_t ns = pl_clock_ns() - lock->held_ns;
     uint64_t longest = atomic_load(&longest_ns);
@@ -168,18 +153,11 @@ static __attribute__((noinline)) void note_hold(pl_lock *lock)
     lock->held_ns = 0;
 }
 
-static inline void end_hold(pl_lock *lock)
-{
-    if (lock->held_ns != 0) {
-        note_hold(lock);
-    }
-}
-
-static _Atomic bool is_timing; /* atomic */
+_Atomic bool pl_lock_is_timing; /* atomic */
 
 void pl_lock_time_holds(bool is_on)
 {
-    atomic_store(&is_timing, is_on);
+    atomic_store(&pl_lock_is_timing, is_on);
     atomic_store(&longest_ns, 0);
 }
 
@@ -206,8 +184,6 @@ static void futex_wake(_Atomic uint32_t *word, int n)
     errno = error;
 }
 
-enum { FREE, HELD, WANTED };
-
 void pl_lock_init(pl_lock *lock, pl_rank rank)
 {
     *lock = (pl_lock){ .rank = rank };
@@ -215,46 +191,29 @@ void pl_lock_init(pl_lock *lock, pl_rank rank)
 
 void pl_lock_fini(pl_lock *lock)
 {
-    pl_assert(atomic_load(&lock->state) == FREE);
+    pl_assert(atomic_load(&lock->state) == PL_LOCK_FREE);
     (void)lock;
 }
 
 /* A thread that has waited cannot know whether others still do, so it leaves the lock WANTED. */
-static __attribute__((noinline)) void wait_for(pl_lock *lock)
+void pl_lock_acquire_contended(pl_lock *lock)
 {
-    while (atomic_exchange_explicit(&lock->state, WANTED, memory_order_acquire) != FREE) {
-        futex_wait(&lock->state, WANTED, NULL);
+    while (atomic_exchange_explicit(&lock->state, PL_LOCK_WANTED, memory_order_acquire) !=
+           PL_LOCK_FREE) {
+        futex_wait(&lock->state, PL_LOCK_WANTED, NULL);
     }
 }
 
-void pl_lock_acquire(pl_lock *lock)
+void pl_lock_wake_one(pl_lock *lock)
 {
-    uint32_t seen = FREE;
-    note_before(lock);
-    if (!atomic_compare_exchange_strong_explicit(&lock->state, &seen, HELD, memory_order_acquire,
-                                                 memory_order_relaxed)) {
-        wait_for(lock);
-    }
-    if (atomic_load_explicit(&is_timing, memory_order_relaxed)) {
-        begin_hold(lock);
-    }
-    note_acquired(lock);
-}
-
-void pl_lock_release(pl_lock *lock)
-{
-    note_released(lock);
-    end_hold(lock);
-    if (atomic_exchange_explicit(&lock->state, FREE, memory_order_release) == WANTED) {
-        futex_wake(&lock->state, 1);
-    }
+    futex_wake(&lock->state, 1);
 }
 
 void (*pl_lock_breath)(void);
 
 static void give_way(pl_lock *lock, bool is_always)
 {
-    bool is_wanted = atomic_load_explicit(&lock->state, memory_order_relaxed) == WANTED;
+    bool is_wanted = atomic_load_explicit(&lock->state, memory_order_relaxed) == PL_LOCK_WANTED;
     pl_lock_release(lock);
     if (pl_lock_breath != NULL) {
         pl_lock_breath();

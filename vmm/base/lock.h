@@ -5,6 +5,7 @@
 #define PLEAT_BASE_LOCK_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -22,7 +23,7 @@ typedef enum pl_rank {
 } pl_rank;
 
 typedef struct pl_lock {
-    _Atomic uint32_t state; /* atomic: 0 free, 1 held, 2 held and perhaps wanted */
+    _Atomic uint32_t state; /* atomic: free, held, or held and perhaps wanted */
     pl_rank rank;           /* const */
     int is_held;            /* lock; debug builds only */
     pthread_t owner;        /* lock; debug builds only */
@@ -35,10 +36,55 @@ typedef struct pl_cond {
     _Atomic uint32_t n_waiting; /* atomic: raised under the lock */
 } pl_cond;
 
+/* Values of `state`. */
+enum { PL_LOCK_FREE, PL_LOCK_HELD, PL_LOCK_WANTED };
+
 void pl_lock_init(pl_lock *lock, pl_rank rank);
 void pl_lock_fini(pl_lock *lock);
-void pl_lock_acquire(pl_lock *lock);
-void pl_lock_release(pl_lock *lock);
+
+/* The slow parts of what follows. */
+void pl_lock_acquire_contended(pl_lock *lock);
+void pl_lock_wake_one(pl_lock *lock);
+void pl_lock_begin_hold(pl_lock *lock);
+void pl_lock_end_hold(pl_lock *lock);
+extern _Atomic bool pl_lock_is_timing; /* atomic: see pl_lock_time_holds */
+/* Of a debug build: ranks, owners, and what is touched in a hold. */
+void pl_lock_note_before(const pl_lock *lock);
+void pl_lock_note_acquired(pl_lock *lock);
+void pl_lock_note_released(pl_lock *lock);
+
+static inline void pl_lock_acquire(pl_lock *lock)
+{
+    uint32_t seen = PL_LOCK_FREE;
+#if PLEAT_DEBUG_LEVEL >= 1
+    pl_lock_note_before(lock);
+#endif
+    if (!atomic_compare_exchange_strong_explicit(&lock->state, &seen, PL_LOCK_HELD,
+                                                 memory_order_acquire, memory_order_relaxed)) {
+        pl_lock_acquire_contended(lock);
+    }
+    if (__builtin_expect(atomic_load_explicit(&pl_lock_is_timing, memory_order_relaxed), 0)) {
+        pl_lock_begin_hold(lock);
+    }
+#if PLEAT_DEBUG_LEVEL >= 1
+    pl_lock_note_acquired(lock);
+#endif
+}
+
+static inline void pl_lock_release(pl_lock *lock)
+{
+#if PLEAT_DEBUG_LEVEL >= 1
+    pl_lock_note_released(lock);
+#endif
+    if (__builtin_expect(lock->held_ns != 0, 0)) {
+        pl_lock_end_hold(lock);
+    }
+    if (__builtin_expect(atomic_exchange_explicit(&lock->state, PL_LOCK_FREE,
+                                                  memory_order_release) == PL_LOCK_WANTED,
+                         0)) {
+        pl_lock_wake_one(lock);
+    }
+}
 /* Releases it and acquires it again; a thread that waits for it comes in between. If none waits,
  * the processor is kept: on a busy machine it would be gone for milliseconds. */
 void pl_lock_breathe(pl_lock *lock);

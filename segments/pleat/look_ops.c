@@ -1,0 +1,86 @@
+/* look_ops.c - see look_ops.h. Each takes the space's lock, rank 20. */
+#include "segments/pleat/look_ops.h"
+
+#include "segments/pleat/figures.h"
+#include "segments/pleat/space.h"
+#include "segments/pleat/walk.h"
+
+static pl_space *space_of(pl_allocator *a)
+{
+    return (pl_space *)a; /* base is its first member */
+}
+
+pleat_status pl_pleat_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out)
+{
+    pl_space *space = space_of(a);
+    pleat_status st = PLEAT_EFOREIGN;
+
+    pl_lock_acquire(&space->lock);
+    pl_segment *seg = pl_space_segment_at(space, ptr);
+    const pl_block *b = seg != NULL ? pl_segment_find(seg, ptr) : NULL;
+    if (b != NULL && b->state == PL_BLOCK_LIVE && pl_ptrmap_find(&space->live, b->base) == b) {
+        pl_stream *owner = pl_space_lane_at(space, b->lane)->stream;
+        *out = (pleat_block_info){
+            .base = b->base,
+            .bytes = b->bytes,
+            .requested_bytes = b->requested,
+            .stream_id = pl_stream_id(owner),
+            .stream = pl_stream_handle(owner),
+            .device = pl_device_ordinal(space->dev),
+        };
+        st = PLEAT_OK;
+    }
+    pl_lock_release(&space->lock);
+    return st;
+}
+
+int pl_pleat_check(pl_allocator *a)
+{
+    pl_space *space = space_of(a);
+
+    pl_lock_acquire(&space->lock);
+    int broken = pl_walk_space(space);
+    pl_lock_release(&space->lock);
+    return broken;
+}
+
+void pl_pleat_stats(pl_allocator *a, pleat_stats *out)
+{
+    pl_space *space = space_of(a);
+
+    pl_lock_acquire(&space->lock);
+    pl_figures_read(space, out);
+    pl_lock_release(&space->lock);
+}
+
+void pl_pleat_visit(pl_allocator *a, void (*see)(void *context, const pl_piece *piece),
+                    void *context)
+{
+    pl_space *space = space_of(a);
+
+    pl_lock_acquire(&space->lock);
+    pl_walk_visit(space, see, context);
+    pl_lock_release(&space->lock);
+}
+
+bool pl_pleat_visit_some(pl_allocator *a, pleat_devptr *from,
+                         void (*see)(void *context, const pl_piece *piece), void *context)
+{
+    pl_space *space = space_of(a);
+
+    pl_lock_acquire(&space->lock);
+    bool is_more = pl_walk_visit_some(space, from, see, context);
+    pl_lock_release(&space->lock);
+    return is_more;
+}
+
+void pl_pleat_reset_peaks(pl_allocator *a)
+{
+    pl_space *space = space_of(a);
+
+    pl_lock_acquire(&space->lock);
+    pl_stats_reset_peaks(&space->stats);
+    space->peak_chunks = space->n_chunks;
+    space->peak_shown = space->n_pinned;
+    pl_lock_release(&space->lock);
+}

@@ -1,0 +1,268 @@
+/* quick.c - see quick.h. Guarded by the space's lock. Never calls the driver. */
+#include "segments/pleat/quick.h"
+
+#include "segments/pleat/live.h"
+#include "segments/pleat/run.h"
+#include "segments/pleat/settle.h"
+
+static bool is_free(const pl_block *b)
+{
+    return b != NULL && b->state == PL_BLOCK_FREE;
+}
+
+/* Is the space, and is the lane, doing nothing else, and does nobody want to be told? */
+static inline bool is_at_rest(const pl_space *space, const pl_lane *lane)
+{
+    return lane != NULL && lane->capture == NULL && !lane->wants_tick && !lane->is_closed &&
+           space->n_capturers == 0 && space->torn.segment == NULL &&
+           !pl_observer_is_on(space->observer);
+}
+
+static inline pl_lane *lane_of(const pl_space *space, const pl_stream *stream)
+{
+    uint32_t i = pl_lane_number(stream, false) - 1;
+
+    return i < space->n_lane_rooms ? space->lanes[i] : NULL;
+}
+
+/* ---- allocate -------------------------------------------------------------------------------- */
+
+/* The best fit among the lane's runs and the settled blocks of its area, if it is a run by
+ * itself. */
+static inline pl_block *find(const pl_space *space, const pl_lane *lane, size_t bytes)
+{
+    pl_class class = bytes < space->options.small_bytes ? PL_CLASS_SMALL : PL_CLASS_LARGE;
+    const pl_area *area = lane->areas[class];
+
+    if (area == NULL || (space->n_areas[class] == PL_MOST_AREAS &&
+                         lane->n_lifetime < PL_LANE_YOUNG)) { /* of a crowd: fit.c */
+        return NULL;
+    }
+    const pl_index *own = &lane->runs[class];
+    const pl_index *settled = area->runs[PL_LANE_SETTLED];
+    pl_index_node *best = own->n_nodes > 0 ? pl_index_best(own, bytes) : NULL;
+    if (settled->n_nodes > 0) {
+        pl_index_node *other = pl_index_best(settled, bytes);
+        best = other != NULL && (best == NULL || other->bytes < best->bytes) ? other : best;
+    }
+    pl_block *b = (pl_block *)best;
+    if (b == NULL || b->bytes != b->node.bytes) {
+        return NULL;
+    }
+    /* A settled block is also part of the runs that pend beside it. */
+    bool is_shared = b->lane == PL_LANE_SETTLED && (is_free(b->prev) || is_free(b->next));
+    return is_shared ? NULL : b;
+}
+
+static void leave_queue(pl_space *space, pl_lane *lane, pl_block *b)
+{
+    pl_queue_remove(&lane->pending, b);
+    if (lane->pending.first == NULL) {
+        pl_space_note_busy(space, lane);
+    }
+}
+
+/* Make a live block of the first `bytes` of b, which stays where it is in its index and queue if
+ * something is left of it. Needs one spare block. */
+static inline pl_block *take(pl_space *space, pl_lane *lane, pl_block *b, size_t bytes)
+{
+    pl_index *index = b->lane == PL_LANE_SETTLED ? b->segment->area->runs[PL_LANE_SETTLED]
+                                                 : &lane->runs[b->segment->area->class];
+    pl_tally *tally = &space->store.tally;
+    bool is_pending = b->lane != PL_LANE_SETTLED;
+
+    tally->bytes[PL_BLOCK_FREE] -= bytes;
+    lane->pending_bytes -= is_pending ? bytes : 0;
+    space->n_pending_bytes -= is_pending ? bytes : 0;
+    if (b->bytes > bytes) {
+        pl_block *low = pl_segment_cut_low(b->segment, &space->store, b, b->base + bytes);
+        pl_index_resize(index, &b->node, b->bytes);
+        return low;
+    }
+    pl_index_remove(index, &b->node);
+    b->is_indexed = false;
+    if (is_pending) {
+        leave_queue(space, lane, b);
+    }
+    tally->n_blocks[PL_BLOCK_FREE]--;
+    return b;
+}
+
+static inline void begin_live(pl_space *space, pl_lane *lane, pl_block *b, size_t requested)
+{
+    pl_segment *seg = b->segment;
+    pleat_stats *s = &space->stats;
+    unsigned pool = pl_stats_pool(b->bytes);
+
+    b->state = PL_BLOCK_LIVE;
+    b->lane = lane->number;
+    b->requested = requested;
+    pl_live_begin(seg, &space->store.tally, b);
+    size_t n = pl_segment_pin(seg, b->base, pl_block_end(b));
+    if (__builtin_expect(n > 0, false)) {
+        space->n_loose -= n;
+        pl_space_pin(space, n);
+    }
+    lane->n_live++;
+    seg->area->n_used++;
+    pl_ptrmap_insert(&space->live, b->base, b);
+    pl_live_stats_add(s->allocation, pool, 1);
+    pl_live_stats_add(s->allocated_bytes, pool, b->bytes);
+    pl_live_stats_add(s->requested_bytes, pool, requested);
+}
+
+/* Room that other threads have reserved, in flight, is theirs. */
+static inline bool has_room(const pl_space *space)
+{
+    return space->live.count + space->n_flights < space->live.quick && space->store.n_spare > 0;
+}
+
+bool pl_quick_alloc(pl_space *space, const pl_stream *stream, size_t requested, pleat_devptr *out)
+{
+    size_t bytes = (requested + PL_BLOCK_QUANTUM - 1) & ~(size_t)(PL_BLOCK_QUANTUM - 1);
+    pl_lane *lane = lane_of(space, stream);
+
+    if (!is_at_rest(space, lane) || !has_room(space)) {
+        return false;
+    }
+    pl_block *b = find(space, lane, bytes);
+    if (b == NULL) {
+        return false;
+    }
+    space->budget.n_events++;
+    b = take(space, lane, b, bytes);
+    begin_live(space, lane, b, requested);
+    *out = b->base;
+    return true;
+}
+
+/* ---- free ------------------------------------------------------------------------------------ */
+
+/* Can a free block of this lane and stamp be merged with the neighbour, which is not part of a
+ * longer run? */
+static inline bool may_merge(const pl_space *space, const pl_block *neighbour, const pl_lane *lane,
+                             uint64_t stamp)
+{
+    return neighbour->lane == lane->number && neighbour->is_indexed &&
+           neighbour->node.bytes == neighbour->bytes && !neighbour->is_private &&
+           (neighbour->tick == stamp || !pl_space_has_many_lanes(space));
+}
+
+/* Now or later, b is at its tick's place in the queue. */
+static inline void renew(pl_lane *lane, pl_block *b, uint64_t stamp)
+{
+    if (b->tick != stamp) {
+        pl_queue_remove(&lane->pending, b);
+        pl_queue_push(&lane->pending, b);
+        b->tick = stamp;
+    }
+}
+
+static inline void end_live(pl_space *space, pl_lane *lane, pl_block *b)
+{
+    pleat_stats *s = &space->stats;
+    unsigned pool = pl_stats_pool(b->bytes);
+
+    pl_live_stats_sub(s->allocation, pool, 1);
+    pl_live_stats_sub(s->allocated_bytes, pool, b->bytes);
+    pl_live_stats_sub(s->requested_bytes, pool, b->requested);
+    pl_live_end(b->segment, &space->store.tally, b);
+    lane->n_live--;
+    b->segment->area->n_used--;
+}
+
+/* b joins the free block before it, or becomes one. Returns that block, with its index entry if
+ * it had one. */
+static inline pl_block *join_low(pl_space *space, pl_lane *lane, pl_block *b, uint64_t stamp)
+{
+    pl_block *low = b->prev;
+
+    b->state = PL_BLOCK_FREE;
+    space->store.tally.n_blocks[PL_BLOCK_FREE]++;
+    if (is_free(low)) {
+        renew(lane, low, stamp);
+        pl_segment_absorb(b->segment, &space->store, low, b);
+        return low;
+    }
+    b->tick = stamp;
+    b->is_indexed = false;
+    b->is_private = false;
+    pl_queue_push(&lane->pending, b);
+    if (b->queue_prev == NULL) {
+        pl_space_note_busy(space, lane);
+    }
+    return b;
+}
+
+static inline void join_high(pl_space *space, pl_lane *lane, pl_block *b, pl_index *index)
+{
+    pl_block *high = b->next;
+
+    if (is_free(high)) {
+        pl_index_remove(index, &high->node);
+        pl_queue_remove(&lane->pending, high);
+        pl_segment_absorb(b->segment, &space->store, b, high);
+    }
+}
+
+static inline void enter(pl_index *index, pl_block *b)
+{
+    if (b->is_indexed) {
+        pl_index_resize(index, &b->node, b->bytes);
+    } else {
+        pl_index_insert(index, &b->node, b->bytes);
+        b->is_indexed = true;
+    }
+}
+
+static inline void loosen(pl_space *space, pl_block *b, pleat_devptr base, pleat_devptr end)
+{
+    size_t n_looks = 0;
+    size_t n = pl_segment_loosen(b->segment, b, base, end, &n_looks);
+
+    if (__builtin_expect(n > 0, false)) {
+        space->n_loose += n;
+        space->n_pinned -= n;
+    }
+}
+
+static inline bool may_free(const pl_space *space, const pl_lane *lane, const pl_block *b,
+                            uint64_t stamp)
+{
+    const pl_block *last = lane->pending.last;
+
+    return b->lane == lane->number && b->uses == NULL && !b->segment->is_private &&
+           b->segment->n_twins == 0 && (last == NULL || last->tick <= stamp) &&
+           (!is_free(b->prev) || may_merge(space, b->prev, lane, stamp)) &&
+           (!is_free(b->next) || may_merge(space, b->next, lane, stamp));
+}
+
+bool pl_quick_free(pl_space *space, const pl_stream *stream, pleat_devptr ptr)
+{
+    size_t slot;
+    pl_lane *lane = lane_of(space, stream);
+    pl_block *b = pl_ptrmap_find_at(&space->live, ptr, &slot);
+
+    if (b == NULL || !is_at_rest(space, lane)) {
+        return false;
+    }
+    uint64_t stamp = pl_lane_stamp(space, lane);
+    if (!may_free(space, lane, b, stamp)) {
+        return false;
+    }
+    pl_index *index = &lane->runs[b->segment->area->class];
+    pleat_devptr base = b->base;
+    size_t bytes = b->bytes;
+    space->budget.n_events++;
+    pl_ptrmap_remove_at(&space->live, slot);
+    end_live(space, lane, b);
+    lane->pending_bytes += bytes;
+    space->n_pending_bytes += bytes;
+    space->store.tally.bytes[PL_BLOCK_FREE] += bytes;
+    b = join_low(space, lane, b, stamp);
+    join_high(space, lane, b, index);
+    enter(index, b);
+    loosen(space, b, base, base + bytes);
+    pl_settle_freed(space, lane, bytes);
+    return true;
+}

@@ -1,0 +1,21 @@
+/* quick.h - the commonest requests and frees, each in one straight line.
+ *
+ * What a program does over and over is free a block among live ones, or beside free memory that
+ * pends on the same lane, and get the first part of a free block of its own. Both touch one or two
+ * blocks, one index and a few counts, and need nothing that the general way (fit.h, run.h) is for:
+ * runs of several pieces, captures, private pools, twins, growing. These functions look whether
+ * that is so, and otherwise change nothing. What they do is what the general way would do, to the
+ * same effect: the same block for the same request.
+ *
+ * Guarded by the space's lock. */
+#ifndef PLEAT_SEGMENTS_QUICK_H
+#define PLEAT_SEGMENTS_QUICK_H
+
+#include "segments/pleat/space.h"
+
+/* A live block for a stream at rest. False: nothing has changed. */
+bool pl_quick_alloc(pl_space *space, const pl_stream *stream, size_t requested, pleat_devptr *out);
+/* Free a live block, in a call that names its owner, at rest. False: nothing has changed. */
+bool pl_quick_free(pl_space *space, const pl_stream *stream, pleat_devptr ptr);
+
+#endif
