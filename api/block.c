@@ -4,6 +4,7 @@
  * left to cold functions. Holds no lock. */
 #include "api/block.h"
 
+#include "api/front.h"
 #include "api/short.h"
 #include "api/sized.h"
 #include "api/text.h"
@@ -217,36 +218,52 @@ static inline pl_stream *plain_stream(const pl_gpu *gpu, const void *stream, uns
     return is_plain ? pl_stream_legacy(gpu->dev) : NULL;
 }
 
-static inline __attribute__((always_inline)) pleat_status alloc_block(pleat handle, int device,
-                                                                      size_t bytes, void *stream,
-                                                                      bool is_patient,
-                                                                      pleat_devptr *out)
+/* The way without the front. */
+static __attribute__((noinline)) pleat_status alloc_behind(pleat handle, int device, pl_wish w,
+                                                           void *stream, const pl_front *front,
+                                                           pleat_devptr *out)
 {
     uint64_t n_errors = count_errors();
-    if (bytes - 1 >= most_bytes || !out) { /* zero wraps around */
-        return refuse_size(bytes, out);
-    }
     pl_use use = pl_use_enter(handle);
     if (!use.instance) {
         return pl_error_status();
     }
-    pl_gpu *gpu = pl_use_find_gpu(use.instance, device);
-    pl_stream *on = gpu ? plain_stream(gpu, stream, PLEAT_HISTORY_FRAMES) : NULL;
-    pl_wish w = { .bytes = bytes, .is_patient = is_patient };
+    w.gpu = pl_use_find_gpu(use.instance, device);
+    w.stream = w.gpu ? plain_stream(w.gpu, stream, PLEAT_HISTORY_FRAMES) : NULL;
     pleat_status st;
-    if (is_likely(on != NULL)) {
-        st = gpu->ops->alloc(gpu->allocator, bytes, on, out);
+    if (is_likely(w.stream != NULL)) {
+        st = w.gpu->ops->alloc(w.gpu->allocator, w.bytes, w.stream, out);
         if (!is_likely(st == PLEAT_OK)) {
-            w.gpu = gpu;
-            w.stream = on;
             st = pl_short_alloc(&w, n_errors, st, out);
+        } else if (__builtin_expect(front == NULL, 0) && w.bytes <= PL_FRONT_MOST_BYTES) {
+            pl_front_offer(use.instance, w.gpu, w.stream, stream);
         }
-        debug_walk(gpu, st);
+        debug_walk(w.gpu, st);
     } else {
         st = alloc_generally(use.instance, device, w, stream, n_errors, out);
     }
     pl_use_leave(use);
     return st;
+}
+
+static inline __attribute__((always_inline)) pleat_status alloc_block(pleat handle, int device,
+                                                                      size_t bytes, void *stream,
+                                                                      bool is_patient,
+                                                                      pleat_devptr *out)
+{
+    if (bytes - 1 >= most_bytes || !out) { /* zero wraps around */
+        return refuse_size(bytes, out);
+    }
+    pl_front *front = pl_front_of(handle, device, stream);
+    if (front && bytes <= PL_FRONT_MOST_BYTES && pl_front_go_in(front, handle, device)) {
+        bool is_hit = front->alloc(front, bytes, out);
+        pl_front_leave(front);
+        if (is_hit) {
+            return PLEAT_OK;
+        }
+    }
+    pl_wish w = { .bytes = bytes, .is_patient = is_patient };
+    return alloc_behind(handle, device, w, stream, front, out);
 }
 
 pleat_status pleat_block_alloc(pleat handle, int device, size_t bytes, void *stream,
@@ -287,7 +304,9 @@ static __attribute__((noinline)) pleat_status with_block(pl_instance *instance, 
     return st;
 }
 
-pleat_status pleat_block_free(pleat handle, int device, pleat_devptr ptr, void *stream)
+/* The way without the front. */
+static __attribute__((noinline)) pleat_status free_behind(pleat handle, int device,
+                                                          pleat_devptr ptr, void *stream)
 {
     uint64_t n_errors = count_errors();
     pl_use use = pl_use_enter(handle);
@@ -308,6 +327,19 @@ pleat_status pleat_block_free(pleat handle, int device, pleat_devptr ptr, void *
     }
     pl_use_leave(use);
     return st;
+}
+
+pleat_status pleat_block_free(pleat handle, int device, pleat_devptr ptr, void *stream)
+{
+    pl_front *front = pl_front_of(handle, device, stream);
+    if (front && pl_front_go_in(front, handle, device)) {
+        bool is_kept = front->free(front, ptr);
+        pl_front_leave(front);
+        if (is_kept) {
+            return PLEAT_OK;
+        }
+    }
+    return free_behind(handle, device, ptr, stream);
 }
 
 pleat_status pleat_block_record_stream(pleat handle, int device, pleat_devptr ptr, void *stream)

@@ -2,18 +2,13 @@
  * the driver. */
 #include "api/caller.h"
 
-#include <linux/membarrier.h>
 #include <pthread.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#include "vmm/base/cancel.h"
 #include "vmm/base/lasting.h"
 #include "vmm/base/lock.h"
 
 _Thread_local pl_caller *pl_caller_self;
-_Atomic bool pl_caller_needs_fence;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct {
@@ -22,11 +17,6 @@ static struct {
     pl_lock lock;
     pl_caller *first; /* lock: of all records */
 } all;
-
-static bool membarrier(int command)
-{
-    return syscall(SYS_membarrier, command, 0, 0) == 0;
-}
 
 /* The thread ends. Destructors that run later may call again: they get another record. */
 static void leave_record(void *record)
@@ -40,10 +30,8 @@ static void leave_record(void *record)
 static void prepare(void)
 {
     pl_lock_init(&all.lock, PL_RANK_STATS);
+    pl_barrier_prepare();
     all.has_key = pthread_key_create(&all.key, leave_record) == 0;
-    if (!membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)) {
-        atomic_store(&pl_caller_needs_fence, true);
-    }
 }
 
 static pl_caller *take_used(void)
@@ -87,25 +75,6 @@ bool pl_caller_join(void)
     }
     pl_caller_self = record;
     return record != NULL;
-}
-
-static bool register_and_order(void)
-{
-    return membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) ||
-           (membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) &&
-            membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED));
-}
-
-/* Should the kernel refuse what it once granted: calls pay from now on, and in a millisecond every
- * processor has finished the stores of those that did not. */
-void pl_caller_synchronize(void)
-{
-    enum { NS_PER_MS = 1000000 };
-    if (!atomic_load(&pl_caller_needs_fence) && !register_and_order()) {
-        atomic_store(&pl_caller_needs_fence, true);
-        pl_sleep_ns(NS_PER_MS);
-    }
-    atomic_thread_fence(memory_order_seq_cst);
 }
 
 bool pl_caller_any(uint32_t slot)

@@ -1,11 +1,10 @@
 /* caller.h - the threads that make public calls, and what each is calling.
  *
  * A call enters an instance by raising a count of its own thread's, which costs no locked
- * instruction: the count is raised, then `pl_live` is read (instance.h), and nothing but the
- * processor could turn the two around. Destruction hides the instance, makes every processor that
- * runs this process's threads finish its stores (membarrier), and then waits until each thread's
- * count for the slot is zero. A call that came too late to be counted sees the instance hidden.
- * Where the kernel has no membarrier, calls pay for a fence.
+ * instruction: the count is raised, then, behind the light half of a barrier, `pl_live` is read
+ * (instance.h). Destruction hides the instance, has the heavy half, and then waits until each
+ * thread's count for the slot is zero. A call that came too late to be counted sees the instance
+ * hidden.
  *
  * A record outlives its thread and serves the next one; records are never given back. In a forked
  * child only the calling thread's record counts. */
@@ -15,6 +14,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "vmm/base/barrier.h"
 
 enum { PL_N_SLOTS = 64 };
 
@@ -28,13 +29,10 @@ typedef struct pl_caller {
  * which costs as much as a tenth of a request: for that eight bytes of static storage are set
  * aside. */
 extern _Thread_local pl_caller *pl_caller_self __attribute__((tls_model("initial-exec")));
-extern _Atomic bool pl_caller_needs_fence; /* atomic: the kernel has no membarrier */
 
 /* Give the thread a record. False: no host memory. */
 bool pl_caller_join(void);
 
-/* After this every call that is not counted will see what was stored before. */
-void pl_caller_synchronize(void);
 /* Is any thread inside a call on the slot? */
 bool pl_caller_any(uint32_t slot);
 /* The forked child has one thread. */
@@ -44,10 +42,7 @@ static inline void pl_caller_enter(pl_caller *self, uint32_t slot)
 {
     uint32_t n = atomic_load_explicit(&self->n_uses[slot], memory_order_relaxed);
     atomic_store_explicit(&self->n_uses[slot], n + 1, memory_order_relaxed);
-    atomic_signal_fence(memory_order_seq_cst);
-    if (__builtin_expect(atomic_load_explicit(&pl_caller_needs_fence, memory_order_relaxed), 0)) {
-        atomic_thread_fence(memory_order_seq_cst);
-    }
+    pl_barrier_light();
 }
 
 static inline void pl_caller_leave(pl_caller *self, uint32_t slot)

@@ -7,6 +7,7 @@
 
 #include <sched.h>
 
+#include "api/front.h"
 #include "vmm/base/cancel.h"
 
 pl_slot pl_slots[PL_N_SLOTS];
@@ -39,6 +40,7 @@ static void after_fork_in_child(void)
         }
     }
     pl_caller_begin_child();
+    pl_fronts_begin_child();
     pl_api_state.is_creating = false;
     pl_api_state.is_making_default = false;
     pl_api_state.has_sim_conf = false;
@@ -227,7 +229,7 @@ static void wait_for_users(const pl_slot *slot)
 {
     enum { N_YIELDS = 100, FIRST_NS = 20000, MOST_NS = 1000000 };
     long pause_ns = FIRST_NS;
-    pl_caller_synchronize();
+    pl_barrier_heavy();
     for (unsigned n_looks = 0; pl_caller_any(index_of(slot)); n_looks++) {
         if (n_looks < N_YIELDS) {
             sched_yield();

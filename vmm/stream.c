@@ -263,6 +263,11 @@ bool pl_stream_is_legacy(const pl_stream *stream)
     return stream->kind == PL_STREAM_LEGACY;
 }
 
+bool pl_stream_is_told(const pl_stream *stream)
+{
+    return stream->kind == PL_STREAM_ORDINARY && stream->dev->trusts_handles;
+}
+
 /* ---- captures -------------------------------------------------------------------------------- */
 
 /* What drivers answer for the handle of a destroyed stream. */

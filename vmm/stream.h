@@ -68,6 +68,7 @@ unsigned pl_stream_index(const pl_stream *stream); /* 0, 1, 2... in order of fir
 uint64_t pl_stream_id(const pl_stream *stream);    /* the handle, while it has no id */
 void *pl_stream_handle(const pl_stream *stream);   /* as first given */
 bool pl_stream_is_legacy(const pl_stream *stream); /* the default stream of all threads */
+bool pl_stream_is_told(const pl_stream *stream);   /* its handle always means it */
 unsigned pl_stream_count(const pl_device *dev);
 pl_stream *pl_stream_at(const pl_device *dev, unsigned index); /* NULL beyond the count */
 

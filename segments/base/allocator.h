@@ -8,6 +8,7 @@
 #define PLEAT_SEGMENTS_ALLOCATOR_H
 
 #include "segments/base/allocator_list.h"
+#include "segments/base/front.h"
 #include "segments/base/observer.h"
 #include "segments/base/option.h"
 #include "vmm/base/pleat_types.h"
@@ -72,6 +73,11 @@ typedef struct pl_allocator_ops {
     /* `stream`: where the caller frees; another than the owner counts as a recorded use.
      * EFOREIGN, EDOUBLEFREE (where it can tell). Never blocks on the GPU; unpooled's does. */
     pleat_status (*free)(pl_allocator *a, pleat_devptr ptr, pl_stream *stream);
+    /* Bind the calling thread's front, which is not bound, to the stream: its alloc and free are
+     * set; later the allocator may unbind it at any time. False: not now. And unbind it, if it is
+     * bound to this allocator. NULL where the allocator has no fronts. */
+    bool (*front_bind)(pl_allocator *a, pl_front *front, pl_stream *stream, uint64_t key);
+    void (*front_unbind)(pl_allocator *a, pl_front *front);
     pleat_status (*record_stream)(pl_allocator *a, pleat_devptr ptr, pl_stream *stream);
     /* Any address inside a live block. EFOREIGN. */
     pleat_status (*query)(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out);

@@ -21,9 +21,24 @@ static size_t slots_of(const pl_ptrmap_table *table)
 
 void pl_ptrmap_fini(pl_ptrmap *map, pl_host *host)
 {
+    if (!map->is_peeked) {
+        pl_host_free(host, map->old.slots); /* else they are among the spent ones */
+    }
+    map->n_unmoved = 0;
+    pl_ptrmap_discard(map, host);
     pl_host_free(host, map->now.slots);
-    pl_host_free(host, map->old.slots);
-    *map = (pl_ptrmap){ 0 };
+    pl_host_free(host, atomic_load_explicit(&map->view, memory_order_relaxed));
+    pl_ptrmap_init(map);
+}
+
+void pl_ptrmap_discard(pl_ptrmap *map, pl_host *host)
+{
+    while (pl_ptrmap_has_spent(map)) {
+        pl_ptrmap_table *view = map->spent;
+        map->spent = view->next;
+        pl_host_free(host, view->slots);
+        pl_host_free(host, view);
+    }
 }
 
 /* ---- growing --------------------------------------------------------------------------------- */
@@ -33,19 +48,34 @@ static void move_some(pl_ptrmap *map, pl_host *host, size_t n)
 {
     for (; n > 0 && map->n_unmoved > 0; n--) {
         pl_lock_touch(1);
-        pl_ptrmap_slot entry = map->old.slots[map->n_unmoved - 1];
-        if (entry.key == 0) {
+        pleat_devptr key = pl_ptrmap_key(&map->old, map->n_unmoved - 1);
+        void *value = pl_ptrmap_value(&map->old, map->n_unmoved - 1);
+        if (key == 0) {
             map->n_unmoved--;
             continue;
         }
         pl_ptrmap_clear(&map->old, map->n_unmoved - 1);
-        pl_ptrmap_put(&map->now, entry);
+        pl_ptrmap_put(&map->now, key, value);
     }
     if (map->n_unmoved == 0) {
-        pl_host_free(host, map->old.slots);
+        if (!map->is_peeked) {
+            pl_host_free(host, map->old.slots);
+        }
         map->old = (pl_ptrmap_table){ 0 };
         map->quick = map->most;
     }
+}
+
+/* Peeks go to the new table; the view of the old one keeps its slots. */
+static void publish(pl_ptrmap *map, pl_ptrmap_table *view)
+{
+    pl_ptrmap_table *earlier = atomic_load_explicit(&map->view, memory_order_relaxed);
+    *view = map->now;
+    if (earlier) {
+        earlier->next = map->spent;
+        map->spent = earlier;
+    }
+    atomic_store_explicit(&map->view, view, memory_order_release);
 }
 
 static pleat_status grow(pl_ptrmap *map, pl_host *host, size_t n_more)
@@ -59,8 +89,11 @@ static pleat_status grow(pl_ptrmap *map, pl_host *host, size_t n_more)
         log2++;
     }
     size_t n_slots = (size_t)1 << log2;
+    pl_ptrmap_table *view = map->is_peeked ? pl_host_alloc(host, sizeof *view) : NULL;
     pl_ptrmap_slot *slots = pl_host_calloc(host, n_slots, sizeof *slots);
-    if (!slots) {
+    if (!slots || (map->is_peeked && !view)) {
+        pl_host_free(host, view);
+        pl_host_free(host, slots);
         return PLEAT_ENOMEM_HOST;
     }
     move_some(map, host, SIZE_MAX); /* at most as many as were inserted since; mostly none */
@@ -69,6 +102,9 @@ static pleat_status grow(pl_ptrmap *map, pl_host *host, size_t n_more)
     map->now = (pl_ptrmap_table){ .slots = slots, .mask = n_slots - 1, .shift = 64 - log2 };
     map->most = room_of(n_slots);
     map->quick = 0;
+    if (view) {
+        publish(map, view);
+    }
     return PLEAT_OK;
 }
 
@@ -88,12 +124,12 @@ void *pl_ptrmap_find_old(const pl_ptrmap *map, pleat_devptr key, size_t *at)
 {
     size_t slot = pl_ptrmap_seek(&map->old, key);
     *at = slot | PL_PTRMAP_OLD;
-    return map->old.slots[slot].value;
+    return pl_ptrmap_value(&map->old, slot);
 }
 
 void pl_ptrmap_remove_old(pl_ptrmap *map, size_t at)
 {
-    pl_assert(map->old.slots[at & ~PL_PTRMAP_OLD].value);
+    pl_assert(pl_ptrmap_value(&map->old, at & ~PL_PTRMAP_OLD));
     pl_ptrmap_clear(&map->old, at & ~PL_PTRMAP_OLD);
     map->count--;
 }
@@ -105,7 +141,8 @@ void *pl_ptrmap_next(const pl_ptrmap *map, size_t *cursor)
     size_t n_now = slots_of(&map->now);
     while (*cursor < n_now + map->n_unmoved) {
         size_t at = (*cursor)++;
-        void *value = at < n_now ? map->now.slots[at].value : map->old.slots[at - n_now].value;
+        void *value = at < n_now ? pl_ptrmap_value(&map->now, at)
+                                 : pl_ptrmap_value(&map->old, at - n_now);
         if (value) {
             return value;
         }
@@ -119,15 +156,15 @@ void *pl_ptrmap_next(const pl_ptrmap *map, size_t *cursor)
 static int check_table(const pl_ptrmap_table *table, size_t *n_taken)
 {
     for (size_t i = 0; i < slots_of(table); i++) {
-        const pl_ptrmap_slot *slot = &table->slots[i];
-        if ((slot->key == 0) != (slot->value == NULL)) {
+        pleat_devptr key = pl_ptrmap_key(table, i);
+        if ((key == 0) != (pl_ptrmap_value(table, i) == NULL)) {
             return 4;
         }
-        if (slot->key == 0) {
+        if (key == 0) {
             continue;
         }
         ++*n_taken;
-        if (pl_ptrmap_seek(table, slot->key) != i) {
+        if (pl_ptrmap_seek(table, key) != i) {
             return 3;
         }
     }
@@ -143,11 +180,11 @@ static int check_old(const pl_ptrmap *map)
         return 5;
     }
     for (size_t i = 0; i < n_slots; i++) {
-        pleat_devptr key = map->old.slots[i].key;
+        pleat_devptr key = pl_ptrmap_key(&map->old, i);
         if (i >= map->n_unmoved && key != 0) {
             return 5;
         }
-        if (key != 0 && map->now.slots[pl_ptrmap_seek(&map->now, key)].key == key) {
+        if (key != 0 && pl_ptrmap_key(&map->now, pl_ptrmap_seek(&map->now, key)) == key) {
             return 4;
         }
     }

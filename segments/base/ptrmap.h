@@ -10,25 +10,32 @@
  * moves a few slots' entries out of the smaller one, and a look-up that finds nothing in one table
  * tries the other. So no call moves a million entries while it holds the lock.
  *
- * The owner's lock guards the map. Source: Knuth, TAOCP 3, 6.4, algorithms L and R. */
+ * The owner's lock guards the map. One call needs no lock, pl_ptrmap_peek: it may miss a key that is
+ * there, and may find another key's value, so it asks of the caller to look at what the value
+ * points to. A table that peeks may be reading goes only when the owner has held them off
+ * (is_peeked). Source: Knuth, TAOCP 3, 6.4, algorithms L and R. */
 #ifndef PLEAT_SEGMENTS_PTRMAP_H
 #define PLEAT_SEGMENTS_PTRMAP_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <string.h>
 
 #include "vmm/base/assert.h"
 #include "vmm/base/host.h"
 #include "vmm/base/pleat_types.h"
 
+/* Both are written under the lock. */
 typedef struct pl_ptrmap_slot {
-    pleat_devptr key; /* 0 = empty */
-    void *value;      /* NULL in empty slots */
+    _Atomic pleat_devptr key; /* atomic: 0 = empty */
+    _Atomic(void *) value;    /* atomic: NULL in empty slots */
 } pl_ptrmap_slot;
 
 typedef struct pl_ptrmap_table {
     pl_ptrmap_slot *slots; /* NULL = none; a power of two >= 64 of them */
     size_t mask;           /* number of slots less one; 0 while there are none */
     unsigned shift;        /* 64 - log2 of the number of slots */
+    struct pl_ptrmap_table *next; /* of spent ones */
 } pl_ptrmap_table;
 
 /* I1  count <= most, which is 5/8 of the slots of `now`
@@ -44,6 +51,9 @@ typedef struct pl_ptrmap {
     size_t quick; /* up to this count a reservation has nothing to do */
     pl_ptrmap_table old;
     size_t n_unmoved;
+    bool is_peeked;                  /* const: tables go by pl_ptrmap_discard only */
+    _Atomic(pl_ptrmap_table *) view; /* atomic: a copy of `now`, for peeks; NULL = none */
+    pl_ptrmap_table *spent;          /* views of earlier tables, with their slots; latest first */
 } pl_ptrmap;
 
 /* Marks a slot's number as one of the old table. */
@@ -52,7 +62,7 @@ typedef struct pl_ptrmap {
 /* Zeroed memory is an empty map too. */
 static inline void pl_ptrmap_init(pl_ptrmap *map)
 {
-    *map = (pl_ptrmap){ 0 };
+    memset(map, 0, sizeof *map);
 }
 
 void pl_ptrmap_fini(pl_ptrmap *map, pl_host *host);
@@ -78,21 +88,38 @@ static inline size_t pl_ptrmap_home(const pl_ptrmap_table *table, pleat_devptr k
     return (size_t)(((key >> 9) * UINT64_C(0x9E3779B97F4A7C15)) >> table->shift);
 }
 
-/* The table must have an empty slot. */
-static inline void pl_ptrmap_put(pl_ptrmap_table *table, pl_ptrmap_slot entry)
+static inline pleat_devptr pl_ptrmap_key(const pl_ptrmap_table *table, size_t at)
 {
-    size_t at = pl_ptrmap_home(table, entry.key);
-    while (table->slots[at].key != 0) {
+    return atomic_load_explicit(&table->slots[at].key, memory_order_relaxed);
+}
+
+static inline void *pl_ptrmap_value(const pl_ptrmap_table *table, size_t at)
+{
+    return atomic_load_explicit(&table->slots[at].value, memory_order_relaxed);
+}
+
+/* Who finds the key without the lock finds the value too, and what it points to. */
+static inline void pl_ptrmap_write(pl_ptrmap_table *table, size_t at, pleat_devptr key, void *value)
+{
+    atomic_store_explicit(&table->slots[at].value, value, memory_order_release);
+    atomic_store_explicit(&table->slots[at].key, key, memory_order_release);
+}
+
+/* The table must have an empty slot. */
+static inline void pl_ptrmap_put(pl_ptrmap_table *table, pleat_devptr key, void *value)
+{
+    size_t at = pl_ptrmap_home(table, key);
+    while (pl_ptrmap_key(table, at) != 0) {
         at = (at + 1) & table->mask;
     }
-    table->slots[at] = entry;
+    pl_ptrmap_write(table, at, key, value);
 }
 
 /* The slot with the key, or the empty one where the search for it ends. */
 static inline size_t pl_ptrmap_seek(const pl_ptrmap_table *table, pleat_devptr key)
 {
     size_t at = pl_ptrmap_home(table, key);
-    while (table->slots[at].key != key && table->slots[at].key != 0) {
+    for (pleat_devptr k; (k = pl_ptrmap_key(table, at)) != key && k != 0;) {
         at = (at + 1) & table->mask;
     }
     return at;
@@ -101,23 +128,24 @@ static inline size_t pl_ptrmap_seek(const pl_ptrmap_table *table, pleat_devptr k
 /* Empty a taken slot. */
 static inline void pl_ptrmap_clear(pl_ptrmap_table *table, size_t hole)
 {
-    pl_ptrmap_slot *slots = table->slots;
     /* An entry moves into the hole unless its home lies between the hole and itself. */
-    for (size_t at = (hole + 1) & table->mask; slots[at].key != 0; at = (at + 1) & table->mask) {
-        size_t home = pl_ptrmap_home(table, slots[at].key);
+    pleat_devptr key;
+    for (size_t at = (hole + 1) & table->mask; (key = pl_ptrmap_key(table, at)) != 0;
+         at = (at + 1) & table->mask) {
+        size_t home = pl_ptrmap_home(table, key);
         if (((at - home) & table->mask) >= ((at - hole) & table->mask)) {
-            slots[hole] = slots[at];
+            pl_ptrmap_write(table, hole, key, pl_ptrmap_value(table, at));
             hole = at;
         }
     }
-    slots[hole] = (pl_ptrmap_slot){ 0 };
+    pl_ptrmap_write(table, hole, 0, NULL);
 }
 
 /* The key must not be 0 or in the map, the value must not be NULL, and there must be room. */
 static inline void pl_ptrmap_insert(pl_ptrmap *map, pleat_devptr key, void *value)
 {
     pl_assert(key != 0 && value && map->count < map->most);
-    pl_ptrmap_put(&map->now, (pl_ptrmap_slot){ .key = key, .value = value });
+    pl_ptrmap_put(&map->now, key, value);
     map->count++;
 }
 
@@ -127,15 +155,15 @@ static inline void *pl_ptrmap_find_at(const pl_ptrmap *map, pleat_devptr key, si
     if (map->count == 0) {
         return NULL;
     }
-    const pl_ptrmap_slot *slots = map->now.slots;
     size_t slot = pl_ptrmap_home(&map->now, key);
-    for (; slots[slot].key != key; slot = (slot + 1) & map->now.mask) {
-        if (slots[slot].key == 0) {
+    for (pleat_devptr k; (k = pl_ptrmap_key(&map->now, slot)) != key;
+         slot = (slot + 1) & map->now.mask) {
+        if (k == 0) {
             return map->n_unmoved > 0 ? pl_ptrmap_find_old(map, key, at) : NULL;
         }
     }
     *at = slot;
-    return slots[slot].value;
+    return pl_ptrmap_value(&map->now, slot);
 }
 
 /* NULL when the key, any number, is not in the map. */
@@ -152,7 +180,7 @@ static inline void pl_ptrmap_remove_at(pl_ptrmap *map, size_t at)
         pl_ptrmap_remove_old(map, at);
         return;
     }
-    pl_assert(map->now.slots[at].value);
+    pl_assert(pl_ptrmap_value(&map->now, at));
     pl_ptrmap_clear(&map->now, at);
     map->count--;
 }
@@ -167,6 +195,34 @@ static inline void *pl_ptrmap_remove(pl_ptrmap *map, pleat_devptr key)
     }
     return value;
 }
+
+/* Without the lock: perhaps the value of `key`, perhaps NULL, perhaps another's. */
+static inline void *pl_ptrmap_peek(const pl_ptrmap *map, pleat_devptr key)
+{
+    enum { LOOKS = 16 };
+    const pl_ptrmap_table *table = atomic_load_explicit(&map->view, memory_order_acquire);
+    if (!table) {
+        return NULL;
+    }
+    size_t at = pl_ptrmap_home(table, key);
+    for (unsigned i = 0; i < LOOKS; i++, at = (at + 1) & table->mask) {
+        pleat_devptr k = atomic_load_explicit(&table->slots[at].key, memory_order_acquire);
+        if (k == key) {
+            return atomic_load_explicit(&table->slots[at].value, memory_order_acquire);
+        }
+        if (k == 0) {
+            return NULL;
+        }
+    }
+    return NULL;
+}
+/* Are there tables that pl_ptrmap_discard would give back? */
+static inline bool pl_ptrmap_has_spent(const pl_ptrmap *map)
+{
+    return map->spent != NULL && map->n_unmoved == 0;
+}
+/* Nobody peeks, or the caller has held them off: give back the tables that are spent. */
+void pl_ptrmap_discard(pl_ptrmap *map, pl_host *host);
 
 /* Walk over all values in no order: `*cursor` starts at 0; NULL at the end. The map must not change
  * meanwhile. */

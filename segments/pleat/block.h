@@ -52,8 +52,11 @@ typedef struct pl_block {
         pl_index_node node; /* free and indexed; first member, as an index returns nodes */
         size_t requested;   /* live, shared, kept: bytes asked for */
     };
-    struct pl_block *queue_prev; /* its neighbours in the one queue that it is in */
-    struct pl_block *queue_next;
+    union {
+        struct pl_block *queue_prev; /* its neighbours in the one queue that it is in */
+        struct pl_front *kept_in;    /* live: freed, and in this front's magazine; NULL = not */
+    };
+    struct pl_block *queue_next; /* kept_in: the next in the magazine */
 
     pleat_devptr base;
     size_t bytes;

@@ -3,6 +3,7 @@
 #include "segments/pleat/capturers.h"
 
 #include "segments/pleat/capture.h"
+#include "segments/pleat/front.h"
 #include "vmm/base/cancel.h"
 #include "vmm/base/clock.h"
 #include "vmm/thread_life.h"
@@ -54,6 +55,7 @@ void pl_capturers_note(pl_space *space)
 {
     pl_thread_life *life = pl_thread_life_own();
 
+    pl_fronts_unbind(space, 0); /* from now on each call counts */
     is_capturer = life != NULL;
     pl_capturer *own = find_own(space);
     if (own == NULL && life != NULL) {

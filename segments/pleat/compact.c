@@ -18,6 +18,7 @@
 #include "segments/pleat/capture_end.h"
 #include "segments/pleat/capturers.h"
 #include "segments/pleat/context.h"
+#include "segments/pleat/front.h"
 #include "segments/pleat/granule.h"
 #include "segments/pleat/merge.h"
 #include "segments/pleat/scratch.h"
@@ -239,6 +240,7 @@ pleat_status pl_pleat_compact(pl_allocator *a, pleat_compaction *out)
     pl_deadline_begin();
     pl_lock_acquire(&space->lock);
     bool is_inside = pl_capturers_enter(space, false);
+    pl_fronts_unbind(space, 0);
     begin(space);
     pleat_status st = compact(space, &told);
     end(space);

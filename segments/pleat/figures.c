@@ -3,6 +3,72 @@
 
 #include "segments/pleat/live.h"
 
+/* ---- live blocks ----------------------------------------------------------------------------- */
+
+static void lift(pl_usage group[PLEAT_N_POOLS])
+{
+    for (unsigned i = 0; i < PLEAT_N_POOLS; i++) {
+        if (group[i].room < 0) {
+            group[i].peak += (uint64_t)-group[i].room;
+            group[i].room = 0;
+        }
+    }
+}
+
+static void use(pl_usage group[PLEAT_N_POOLS], unsigned pool, uint64_t n)
+{
+    group[PLEAT_POOL_ALL].room -= (int64_t)n;
+    group[pool].room -= (int64_t)n;
+    lift(group);
+}
+
+void pl_usages_begin(pl_usages *u, unsigned pool, uint64_t bytes, uint64_t requested)
+{
+    use(u->n, pool, 1);
+    use(u->bytes, pool, bytes);
+    use(u->requested, pool, requested);
+}
+
+static void read_group(const pl_usage group[PLEAT_N_POOLS], pleat_stat out[PLEAT_N_POOLS])
+{
+    uint64_t all_freed = group[PLEAT_POOL_SMALL].freed + group[PLEAT_POOL_LARGE].freed;
+
+    for (unsigned i = 0; i < PLEAT_N_POOLS; i++) {
+        uint64_t freed = i == PLEAT_POOL_ALL ? all_freed : group[i].freed;
+        uint64_t current = group[i].peak - (uint64_t)group[i].room;
+        out[i] = (pleat_stat){
+            .current = current,
+            .peak = group[i].peak,
+            .allocated = current + freed,
+            .freed = freed,
+        };
+    }
+}
+
+void pl_usages_read(const pl_usages *u, pleat_stats *out)
+{
+    read_group(u->n, out->allocation);
+    read_group(u->bytes, out->allocated_bytes);
+    read_group(u->requested, out->requested_bytes);
+}
+
+static void reset_group(pl_usage group[PLEAT_N_POOLS])
+{
+    for (unsigned i = 0; i < PLEAT_N_POOLS; i++) {
+        group[i].peak -= (uint64_t)group[i].room;
+        group[i].room = 0;
+    }
+}
+
+void pl_usages_reset_peaks(pl_usages *u)
+{
+    reset_group(u->n);
+    reset_group(u->bytes);
+    reset_group(u->requested);
+}
+
+/* ---- all figures ----------------------------------------------------------------------------- */
+
 /* The part of the tally that the statistics show. */
 typedef struct freed {
     size_t n_free;
@@ -96,9 +162,7 @@ void pl_figures_read(const pl_space *space, pleat_stats *out)
     freed f = read_freed(space);
 
     *out = space->stats;
-    pl_live_stats_complete(out->allocation);
-    pl_live_stats_complete(out->allocated_bytes);
-    pl_live_stats_complete(out->requested_bytes);
+    pl_usages_read(&space->usages, out);
     pl_stats_read_device(out, space->dev);
     out->num_device_alloc = out->ops_map; /* as PyTorch counts with expandable segments */
     out->num_device_free = out->ops_unmap;

@@ -3,6 +3,7 @@
 
 #include "segments/pleat/capture_end.h"
 #include "segments/pleat/context.h"
+#include "segments/pleat/front.h"
 #include "segments/pleat/lanes.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/run.h"
@@ -238,7 +239,7 @@ static __attribute__((noinline)) pl_step look_further(pl_space *space, pl_reques
     if (!rq->tried.has_polled) { /* nothing was waited for yet */
         pl_deadline_begin();
     }
-    if (refresh(space, rq)) {
+    if (pl_fronts_empty(space) || refresh(space, rq)) {
         return PL_STEP_AGAIN;
     }
     *out = fit_in_other_class(space, rq);
@@ -251,6 +252,9 @@ pleat_status pl_fit_find(pl_space *space, pl_request *rq, pl_block **out)
     for (;;) { /* a compaction may have failed while the lock was dropped */
         if (__builtin_expect(space->torn.segment != NULL, false)) {
             return PLEAT_EPOISONED;
+        }
+        if (__builtin_expect(pl_ptrmap_has_spent(&space->live), false)) {
+            pl_fronts_discard_tables(space);
         }
         pleat_status st = pl_ptrmap_reserve(&space->live, &space->host, space->n_flights + 1);
         if (st == PLEAT_OK) {

@@ -1,6 +1,7 @@
 /* lifecycle.c - how a space is created and destroyed. */
 #include "segments/pleat/capture.h"
 #include "segments/pleat/capturers.h"
+#include "segments/pleat/front.h"
 #include "segments/pleat/ops.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/scratch.h"
@@ -97,6 +98,7 @@ pleat_status pl_pleat_create(pl_device *dev, const pl_allocator_options *options
     space->base.ops = &pl_pleat_ops;
     pl_block_store_init(&space->store, &space->host);
     pl_ptrmap_init(&space->live);
+    space->live.is_peeked = true;
     *out = &space->base;
     return PLEAT_OK;
 
@@ -370,6 +372,7 @@ pleat_status pl_pleat_destroy(pl_allocator *a, bool force, size_t *n_live, size_
     pl_space *space = (pl_space *)a;
 
     pl_lock_acquire(&space->lock);
+    pl_fronts_unbind(space, 0);
     *n_live = space->live.count;
     *n_leaked = 0;
     pl_lock_release(&space->lock);

@@ -53,37 +53,57 @@ static inline void pl_live_end(pl_segment *seg, pl_tally *tally, const pl_block 
 
 /* ---- in the statistics ----------------------------------------------------------------------- */
 
-/* What can be derived is not counted, but completed when the statistics are read: `allocated`, and
- * what all pools freed. */
-static inline void pl_live_stat_add(pleat_stat *s, uint64_t n)
-{
-    s->current += n;
-    s->peak = s->current > s->peak ? s->current : s->peak;
-}
+/* One figure of the live blocks of one pool; current = peak - room. */
+typedef struct pl_usage {
+    uint64_t peak;
+    int64_t room;   /* up to the peak; negative only while a request is looked at */
+    uint64_t freed; /* of the small and the large pool; all = both */
+} pl_usage;
 
-static inline void pl_live_stats_add(pleat_stat group[PLEAT_N_POOLS], unsigned pool, uint64_t n)
-{
-    pl_live_stat_add(&group[PLEAT_POOL_ALL], n);
-    pl_live_stat_add(&group[pool], n);
-}
+typedef struct pl_usages {
+    pl_usage n[PLEAT_N_POOLS];
+    pl_usage bytes[PLEAT_N_POOLS];
+    pl_usage requested[PLEAT_N_POOLS];
+} pl_usages;
 
-static inline void pl_live_stats_sub(pleat_stat group[PLEAT_N_POOLS], unsigned pool, uint64_t n)
+/* Count a block as live, if that lifts no peak. False: nothing has changed. */
+static inline bool pl_usages_begin_below_peak(pl_usages *u, unsigned pool, uint64_t bytes,
+                                              uint64_t requested)
 {
-    group[PLEAT_POOL_ALL].current -= n;
-    group[pool].current -= n;
-    group[pool].freed += n;
-}
+    int64_t n = (int64_t)bytes;
+    int64_t r = (int64_t)requested;
+    int64_t signs = (u->n[PLEAT_POOL_ALL].room -= 1) | (u->n[pool].room -= 1) |
+                    (u->bytes[PLEAT_POOL_ALL].room -= n) | (u->bytes[pool].room -= n) |
+                    (u->requested[PLEAT_POOL_ALL].room -= r) | (u->requested[pool].room -= r);
 
-static inline void pl_live_stats_complete(pleat_stat group[PLEAT_N_POOLS])
-{
-    pleat_stat *all = &group[PLEAT_POOL_ALL];
-
-    all->freed = 0;
-    for (unsigned i = PLEAT_POOL_SMALL; i < PLEAT_N_POOLS; i++) {
-        group[i].allocated = group[i].current + group[i].freed;
-        all->freed += group[i].freed;
+    if (__builtin_expect(signs >= 0, true)) {
+        return true;
     }
-    all->allocated = all->current + all->freed;
+    u->n[PLEAT_POOL_ALL].room += 1;
+    u->n[pool].room += 1;
+    u->bytes[PLEAT_POOL_ALL].room += n;
+    u->bytes[pool].room += n;
+    u->requested[PLEAT_POOL_ALL].room += r;
+    u->requested[pool].room += r;
+    return false;
 }
+
+static inline void pl_usages_end(pl_usages *u, unsigned pool, uint64_t bytes, uint64_t requested)
+{
+    u->n[PLEAT_POOL_ALL].room += 1;
+    u->n[pool].room += 1;
+    u->n[pool].freed += 1;
+    u->bytes[PLEAT_POOL_ALL].room += (int64_t)bytes;
+    u->bytes[pool].room += (int64_t)bytes;
+    u->bytes[pool].freed += bytes;
+    u->requested[PLEAT_POOL_ALL].room += (int64_t)requested;
+    u->requested[pool].room += (int64_t)requested;
+    u->requested[pool].freed += requested;
+}
+
+/* figures.c: the same as the first, and lifts peaks; figures of it; its peaks are now. */
+void pl_usages_begin(pl_usages *u, unsigned pool, uint64_t bytes, uint64_t requested);
+void pl_usages_read(const pl_usages *u, pleat_stats *out);
+void pl_usages_reset_peaks(pl_usages *u);
 
 #endif

@@ -2,6 +2,7 @@
 #include "segments/pleat/look_ops.h"
 
 #include "segments/pleat/figures.h"
+#include "segments/pleat/front.h"
 #include "segments/pleat/space.h"
 #include "segments/pleat/walk.h"
 
@@ -18,7 +19,7 @@ pleat_status pl_pleat_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info 
     pl_lock_acquire(&space->lock);
     pl_segment *seg = pl_space_segment_at(space, ptr);
     const pl_block *b = seg != NULL ? pl_segment_find(seg, ptr) : NULL;
-    if (b != NULL && b->state == PL_BLOCK_LIVE && pl_ptrmap_find(&space->live, b->base) == b) {
+    if (b != NULL && b->state == PL_BLOCK_LIVE && b->kept_in == NULL && pl_ptrmap_find(&space->live, b->base) == b) {
         pl_stream *owner = pl_space_lane_at(space, b->lane)->stream;
         *out = (pleat_block_info){
             .base = b->base,
@@ -39,6 +40,7 @@ int pl_pleat_check(pl_allocator *a)
     pl_space *space = space_of(a);
 
     pl_lock_acquire(&space->lock);
+    pl_fronts_count(space);
     int broken = pl_walk_space(space);
     pl_lock_release(&space->lock);
     return broken;
@@ -49,6 +51,7 @@ void pl_pleat_stats(pl_allocator *a, pleat_stats *out)
     pl_space *space = space_of(a);
 
     pl_lock_acquire(&space->lock);
+    pl_fronts_count(space);
     pl_figures_read(space, out);
     pl_lock_release(&space->lock);
 }
@@ -59,6 +62,7 @@ void pl_pleat_visit(pl_allocator *a, void (*see)(void *context, const pl_piece *
     pl_space *space = space_of(a);
 
     pl_lock_acquire(&space->lock);
+    pl_fronts_count(space);
     pl_walk_visit(space, see, context);
     pl_lock_release(&space->lock);
 }
@@ -69,6 +73,7 @@ bool pl_pleat_visit_some(pl_allocator *a, pleat_devptr *from,
     pl_space *space = space_of(a);
 
     pl_lock_acquire(&space->lock);
+    pl_fronts_count(space);
     bool is_more = pl_walk_visit_some(space, from, see, context);
     pl_lock_release(&space->lock);
     return is_more;
@@ -79,7 +84,9 @@ void pl_pleat_reset_peaks(pl_allocator *a)
     pl_space *space = space_of(a);
 
     pl_lock_acquire(&space->lock);
+    pl_fronts_count(space);
     pl_stats_reset_peaks(&space->stats);
+    pl_usages_reset_peaks(&space->usages);
     space->peak_chunks = space->n_chunks;
     space->peak_shown = space->n_pinned;
     pl_lock_release(&space->lock);

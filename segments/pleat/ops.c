@@ -10,6 +10,7 @@
 #include "segments/pleat/capture_see.h"
 #include "segments/pleat/capturers.h"
 #include "segments/pleat/fit.h"
+#include "segments/pleat/front.h"
 #include "segments/pleat/lanes.h"
 #include "segments/pleat/live.h"
 #include "segments/pleat/look_ops.h"
@@ -30,24 +31,9 @@ static pl_space *space_of(pl_allocator *a)
 
 /* ---- allocate -------------------------------------------------------------------------------- */
 
-static void account_alloc(pl_space *space, size_t bytes, size_t requested)
+static void account_free(pl_space *space, const pl_block *b)
 {
-    unsigned pool = pl_stats_pool(bytes);
-    pleat_stats *s = &space->stats;
-
-    pl_live_stats_add(s->allocation, pool, 1);
-    pl_live_stats_add(s->allocated_bytes, pool, bytes);
-    pl_live_stats_add(s->requested_bytes, pool, requested);
-}
-
-static void account_free(pl_space *space, size_t bytes, size_t requested)
-{
-    unsigned pool = pl_stats_pool(bytes);
-    pleat_stats *s = &space->stats;
-
-    pl_live_stats_sub(s->allocation, pool, 1);
-    pl_live_stats_sub(s->allocated_bytes, pool, bytes);
-    pl_live_stats_sub(s->requested_bytes, pool, requested);
+    pl_usages_end(&space->usages, pl_stats_pool(b->bytes), b->bytes, b->requested);
 }
 
 /* Is the stream that the call names being captured? The legacy default stream cannot be, so the
@@ -69,7 +55,7 @@ static void take_back(pl_space *space, pl_block *b)
     pl_lane *lane = pl_space_lane_at(space, b->lane);
 
     pl_ptrmap_remove(&space->live, b->base);
-    account_free(space, b->bytes, b->requested);
+    account_free(space, b);
     pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
     pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
     lane->n_live--;
@@ -108,7 +94,10 @@ static void commit(pl_space *space, pl_block *b, const pl_request *rq, size_t re
     rq->lane->n_live++;
     b->segment->area->n_used++;
     pl_ptrmap_insert(&space->live, b->base, b);
-    account_alloc(space, b->bytes, requested);
+    if (!pl_usages_begin_below_peak(&space->usages, pl_stats_pool(b->bytes), b->bytes, requested)) {
+        (void)pl_fronts_empty(space); /* or the peak would count what was freed */
+        pl_usages_begin(&space->usages, pl_stats_pool(b->bytes), b->bytes, requested);
+    }
     pl_space_tell_block(space, PL_ACTION_ALLOC, b);
 }
 
@@ -273,6 +262,9 @@ static pleat_status find_named(pl_space *space, pleat_devptr ptr, pl_stream *str
     if (*b == NULL) {
         return not_live(space, ptr);
     }
+    if ((*b)->kept_in != NULL) {
+        return PLEAT_EDOUBLEFREE;
+    }
     pleat_status st = pl_lanes_of(space, stream, false, plain);
     if (st == PLEAT_OK) {
         (*plain)->n_refs++;
@@ -300,7 +292,7 @@ static __attribute__((noinline)) pleat_status free_generally(pl_space *space, pl
     if (st == PLEAT_OK) {
         space->budget.n_events++;
         pl_ptrmap_remove(&space->live, ptr);
-        account_free(space, b->bytes, b->requested);
+        account_free(space, b);
         free_block(space, b, plain, info->is_capturing);
     }
     pl_capturers_leave(space, is_inside);
@@ -373,6 +365,7 @@ static void op_retire_stream(pl_allocator *a, pl_stream *stream)
     bool is_seen = ask_capture(space, stream, &info) == PLEAT_OK;
 
     pl_lock_acquire(&space->lock);
+    pl_fronts_unbind(space, pl_lane_number(stream, false));
     if (is_seen) {
         see_retired(space, stream, &info);
     }
@@ -408,6 +401,7 @@ static void op_expect_captures(pl_allocator *a, bool is_expected)
 
     pl_lock_acquire(&space->lock);
     if (is_expected) {
+        pl_fronts_unbind(space, 0);
         pl_capturers_note(space); /* the thread may also make captures that it does not announce */
     }
     atomic_fetch_add(&space->n_expected, is_expected ? 1 : SIZE_MAX);
@@ -431,6 +425,8 @@ const pl_allocator_ops pl_pleat_ops = {
     .destroy = pl_pleat_destroy,
     .alloc = op_alloc,
     .free = op_free,
+    .front_bind = pl_pleat_front_bind,
+    .front_unbind = pl_pleat_front_unbind,
     .record_stream = op_record_stream,
     .query = pl_pleat_query,
     .trim = pl_pleat_trim,

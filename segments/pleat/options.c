@@ -7,6 +7,7 @@ static const char *const growth_words[] = { "balanced", "frugal", "ample", NULL 
 static const char *const cross_words[] = { "order", "settled", NULL };
 static const char *const chunk_words[] = { "granule", "mixed", NULL };
 static const char *const merge_words[] = { "full", "always", NULL };
+static const char *const front_words[] = { "on", "off", NULL };
 static const char *const capture_words[] = { "ask", "told", NULL };
 
 /* clang-format off */
@@ -23,6 +24,8 @@ static const pl_option rows[] = {
       .help = "largest chunk at first: this part of what is held" },
     { "merge", PL_OPTION_WORD, AT(merge), .words = merge_words,
       .help = "when a compaction merges granules" },
+    { "front", PL_OPTION_WORD, AT(front), .words = front_words,
+      .help = "on: a thread keeps small blocks that it freed, for its next requests" },
     { "small_kib", PL_OPTION_NUMBER, AT(small_bytes), .initial = 128, .most = 1024, .scale = 1024,
       .help = "requests below go to the small area" },
     { "take_permille", PL_OPTION_NUMBER, AT(take_permille), .initial = 2, .most = 1000,

@@ -8,6 +8,7 @@ typedef enum pl_growth { PL_GROWTH_BALANCED, PL_GROWTH_FRUGAL, PL_GROWTH_AMPLE }
 typedef enum pl_cross_stream { PL_CROSS_ORDER, PL_CROSS_SETTLED } pl_cross_stream;
 typedef enum pl_chunks { PL_CHUNKS_GRANULE, PL_CHUNKS_MIXED } pl_chunks;
 typedef enum pl_merge { PL_MERGE_FULL, PL_MERGE_ALWAYS } pl_merge;
+typedef enum pl_front_word { PL_FRONT_ON, PL_FRONT_OFF } pl_front_word;
 typedef enum pl_capture_ask { PL_CAPTURE_ASK, PL_CAPTURE_TOLD } pl_capture_ask;
 
 typedef struct pl_pleat_options {
@@ -17,6 +18,7 @@ typedef struct pl_pleat_options {
     unsigned chunk_share;
     pl_merge merge;
     pl_capture_ask capture;  /* told: streams are captured only while a capture is announced */
+    pl_front_word front;     /* on: threads keep small blocks that they freed */
     unsigned take_permille;  /* of the time that passes, for the driver to take memory in */
     unsigned take_ms;        /* most of it saved up */
     unsigned order_interval; /* events per budgeted ordered wait */

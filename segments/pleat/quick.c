@@ -91,9 +91,6 @@ static inline pl_block *take(pl_space *space, pl_lane *lane, pl_block *b, size_t
 static inline void begin_live(pl_space *space, pl_lane *lane, pl_block *b, size_t requested)
 {
     pl_segment *seg = b->segment;
-    pleat_stats *s = &space->stats;
-    unsigned pool = pl_stats_pool(b->bytes);
-
     b->state = PL_BLOCK_LIVE;
     b->lane = lane->number;
     b->requested = requested;
@@ -106,9 +103,6 @@ static inline void begin_live(pl_space *space, pl_lane *lane, pl_block *b, size_
     lane->n_live++;
     seg->area->n_used++;
     pl_ptrmap_insert(&space->live, b->base, b);
-    pl_live_stats_add(s->allocation, pool, 1);
-    pl_live_stats_add(s->allocated_bytes, pool, b->bytes);
-    pl_live_stats_add(s->requested_bytes, pool, requested);
 }
 
 /* Room that other threads have reserved, in flight, is theirs. */
@@ -126,7 +120,8 @@ bool pl_quick_alloc(pl_space *space, const pl_stream *stream, size_t requested, 
         return false;
     }
     pl_block *b = find(space, lane, bytes);
-    if (b == NULL) {
+    if (b == NULL || !pl_usages_begin_below_peak(&space->usages, pl_stats_pool(bytes), bytes,
+                                                 requested)) {
         return false;
     }
     space->budget.n_events++;
@@ -160,12 +155,7 @@ static inline void renew(pl_lane *lane, pl_block *b, uint64_t stamp)
 
 static inline void end_live(pl_space *space, pl_lane *lane, pl_block *b)
 {
-    pleat_stats *s = &space->stats;
-    unsigned pool = pl_stats_pool(b->bytes);
-
-    pl_live_stats_sub(s->allocation, pool, 1);
-    pl_live_stats_sub(s->allocated_bytes, pool, b->bytes);
-    pl_live_stats_sub(s->requested_bytes, pool, b->requested);
+    pl_usages_end(&space->usages, pl_stats_pool(b->bytes), b->bytes, b->requested);
     pl_live_end(b->segment, &space->store.tally, b);
     lane->n_live--;
     b->segment->area->n_used--;
@@ -243,7 +233,7 @@ bool pl_quick_free(pl_space *space, const pl_stream *stream, pleat_devptr ptr)
     pl_lane *lane = lane_of(space, stream);
     pl_block *b = pl_ptrmap_find_at(&space->live, ptr, &slot);
 
-    if (b == NULL || !is_at_rest(space, lane)) {
+    if (b == NULL || b->kept_in != NULL || !is_at_rest(space, lane)) {
         return false;
     }
     uint64_t stamp = pl_lane_stamp(space, lane);

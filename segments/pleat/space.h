@@ -73,6 +73,8 @@
  *   opening       a segment of a drained pool whose granules become loose, some at a time
  *
  * Requests
+ *   front         what a thread keeps of the blocks that it freed, to have them without the lock
+ *   magazine      blocks of one requested size in a front
  *   event         an allocation or a free; the allocator's measure of time
  *   steady        a program that has not needed clearly more memory for long (budget.h)
  *   turn          one round of a request through the lanes that it can order after or wait for
@@ -92,6 +94,7 @@
 #include "segments/pleat/block.h"
 #include "segments/pleat/budget.h"
 #include "segments/pleat/lane.h"
+#include "segments/pleat/live.h"
 #include "segments/pleat/options.h"
 #include "segments/pleat/segment.h"
 #include "vmm/base/lock.h"
@@ -280,7 +283,11 @@ typedef struct pl_space {
     size_t n_poisoned; /* granules out of service */
     uint64_t n_pieces; /* pieces of runs looked at so far, and steps of a pl_pace */
 
-    pleat_stats stats;
+    pl_front *fronts; /* those that are bound */
+    unsigned n_fronts;
+
+    pl_usages usages;  /* of live blocks, those in fronts included */
+    pleat_stats stats; /* what else is counted for them */
     uint64_t n_taken; /* chunks taken so far */
 } pl_space;
 

@@ -10,6 +10,7 @@
 #include "segments/pleat/capturers.h"
 #include "segments/pleat/carve.h"
 #include "segments/pleat/context.h"
+#include "segments/pleat/front.h"
 #include "segments/pleat/ops.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/run.h"
@@ -384,6 +385,7 @@ pleat_status pl_pleat_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint
     pl_deadline_begin();
     pl_lock_acquire(&space->lock);
     bool is_inside = pl_capturers_enter(space, false);
+    (void)pl_fronts_empty(space);
     pleat_status st = pl_trim_to(space, (size_t)(keep_bytes >> space->granule_log2),
                                  wait ? wait_ms : 0, &n_released);
     pl_capturers_leave(space, is_inside);
@@ -475,6 +477,7 @@ pleat_status pl_pleat_set_limit(pl_allocator *a, uint64_t bytes)
     pl_deadline_begin();
     pl_lock_acquire(&space->lock);
     bool is_inside = pl_capturers_enter(space, false);
+    (void)pl_fronts_empty(space);
     pleat_status st = wait_for_turn(space);
     st = st == PLEAT_OK ? check_live(space, limit) : st;
     if (st == PLEAT_OK) {

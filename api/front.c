@@ -1,0 +1,137 @@
+/* front.c - see front.h. The list of threads' fronts has a lock of its own (rank 90, a leaf). */
+#include "api/front.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "api/slot.h"
+#include "vmm/base/lasting.h"
+
+_Thread_local pl_fronts *pl_fronts_self;
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct {
+    bool has_key;      /* const after `once` */
+    pthread_key_t key; /* const after `once` */
+    pl_lock lock;
+    pl_fronts *first; /* lock: of all */
+} all;
+
+/* ---- a thread's fronts ----------------------------------------------------------------------- */
+
+static pleat handle_of(uint64_t key)
+{
+    return (pleat){ .slot = (uint32_t)key & UINT16_MAX, .generation = (uint32_t)(key >> 32) };
+}
+
+/* If the instance is gone, or going, so is what the front kept. */
+static void unbind(pl_front *front)
+{
+    uint64_t key = atomic_load_explicit(&front->key, memory_order_relaxed);
+    if (key == 0 || pl_slot_probe(handle_of(key)) != PLEAT_OK) {
+        return;
+    }
+    pl_use use = pl_use_enter(handle_of(key));
+    if (use.instance) {
+        pl_gpu *gpu = front->user;
+        gpu->ops->front_unbind(gpu->allocator, front);
+        pl_use_leave(use);
+    }
+}
+
+/* The thread ends. */
+static void leave_all(void *fronts)
+{
+    pl_fronts *own = fronts;
+    for (unsigned i = 0; i < PL_FRONTS_OF_THREAD; i++) {
+        unbind(&own->front[i]);
+    }
+    pl_fronts_self = NULL;
+    pl_lock_acquire(&all.lock);
+    own->is_taken = false;
+    pl_lock_release(&all.lock);
+}
+
+static void prepare(void)
+{
+    pl_lock_init(&all.lock, PL_RANK_STATS);
+    pl_barrier_prepare();
+    all.has_key = pthread_key_create(&all.key, leave_all) == 0;
+}
+
+static pl_fronts *take_used(void)
+{
+    pl_lock_acquire(&all.lock);
+    pl_fronts *own = all.first;
+    while (own && own->is_taken) {
+        own = own->next;
+    }
+    if (own) {
+        own->is_taken = true;
+    }
+    pl_lock_release(&all.lock);
+    return own;
+}
+
+static pl_fronts *make(void)
+{
+    pl_fronts *own = pl_lasting_alloc(sizeof *own);
+    if (own) {
+        pl_lock_acquire(&all.lock);
+        own->is_taken = true;
+        own->next = all.first;
+        all.first = own;
+        pl_lock_release(&all.lock);
+    }
+    return own;
+}
+
+/* NULL: no host memory. */
+static pl_fronts *own_fronts(void)
+{
+    if (pl_fronts_self) {
+        return pl_fronts_self;
+    }
+    (void)pthread_once(&once, prepare);
+    pl_fronts *own = all.has_key ? take_used() : NULL;
+    own = own || !all.has_key ? own : make();
+    if (own && pthread_setspecific(all.key, own) != 0) {
+        leave_all(own);
+        return NULL;
+    }
+    pl_fronts_self = own;
+    return own;
+}
+
+/* ---- binding --------------------------------------------------------------------------------- */
+
+void pl_front_offer(pl_instance *instance, pl_gpu *gpu, pl_stream *on, const void *stream)
+{
+    pl_fronts *own = gpu->ops->front_bind ? own_fronts() : NULL;
+    unsigned place = pl_front_place(stream);
+    if (!own || own->n_offers[place]++ % PL_FRONT_PATIENCE != 0) {
+        return;
+    }
+    pl_front *front = &own->front[place];
+    unbind(front);
+    if (atomic_load_explicit(&front->key, memory_order_relaxed) != 0) {
+        return; /* its instance is just being destroyed */
+    }
+    memset(front->magazines, 0, sizeof front->magazines);
+    front->stream = stream;
+    front->user = gpu;
+    if (gpu->ops->front_bind(gpu->allocator, front, on,
+                             pl_front_key(instance->handle, gpu->ordinal))) {
+        own->n_offers[place] = 0;
+    }
+}
+
+/* Others may have held the lock, and been inside their fronts, during the fork. */
+void pl_fronts_begin_child(void)
+{
+    pl_lock_init(&all.lock, PL_RANK_STATS);
+    for (pl_fronts *f = all.first; f; f = f->next) {
+        f->is_taken = f == pl_fronts_self;
+        memset(f->front, 0, sizeof f->front);
+    }
+}

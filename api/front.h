@@ -1,0 +1,75 @@
+/* front.h - the fronts of the calling thread (segments/base/front.h), and which call they serve.
+ *
+ * A thread has a few fronts, one of them for each stream that it names, found by the stream's
+ * handle. It is bound in a call that went the long way, to what that call named, and is known by a
+ * key: the instance, its generation and the device. The key goes when the instance does, so a front
+ * serves no call on an instance that is gone. A thread that ends empties its fronts.
+ *
+ * While requests are routed into pools, or a history is recorded, calls go the long way. */
+#ifndef PLEAT_API_FRONT_H
+#define PLEAT_API_FRONT_H
+
+#include "api/instance.h"
+#include "segments/base/front.h"
+
+/* PATIENCE: long ways before it is tried again to bind a front. */
+enum { PL_FRONTS_OF_THREAD = 2, PL_FRONT_PATIENCE = 64 };
+
+typedef struct pl_fronts {
+    pl_front front[PL_FRONTS_OF_THREAD];
+    unsigned n_offers[PL_FRONTS_OF_THREAD]; /* since it was bound last */
+    bool is_taken;                          /* the list's lock */
+    struct pl_fronts *next;                 /* const: of all */
+} pl_fronts;
+
+/* NULL before the thread's first front is bound. */
+extern _Thread_local pl_fronts *pl_fronts_self __attribute__((tls_model("initial-exec")));
+
+/* A call on the stream went the long way and succeeded: the next ones may not have to. */
+void pl_front_offer(pl_instance *instance, pl_gpu *gpu, pl_stream *on, const void *stream);
+/* The forked child has one thread, and its instances are gone. */
+void pl_fronts_begin_child(void);
+
+static inline unsigned pl_front_place(const void *stream)
+{
+    return ((uintptr_t)stream >> 4 ^ (uintptr_t)stream >> 12) % PL_FRONTS_OF_THREAD;
+}
+
+/* Slots and devices are numbers below 2^16. */
+static inline uint64_t pl_front_key(pleat handle, int device)
+{
+    return (uint64_t)handle.generation << 32 | (uint64_t)(uint32_t)device << 16 | handle.slot;
+}
+
+/* The thread's front for such a call; NULL = none is bound. */
+static inline pl_front *pl_front_of(pleat handle, int device, const void *stream)
+{
+    pl_fronts *own = pl_fronts_self;
+    if (own == NULL) {
+        return NULL;
+    }
+    pl_front *front = &own->front[pl_front_place(stream)];
+    bool is_own = atomic_load_explicit(&front->key, memory_order_relaxed) ==
+                      pl_front_key(handle, device) &&
+                  front->stream == stream;
+    return is_own ? front : NULL;
+}
+
+/* Go into it. False: the call must go the long way. */
+static inline bool pl_front_go_in(pl_front *front, pleat handle, int device)
+{
+    const pl_gpu *gpu = front->user;
+    if (pl_pools_are_routed(&gpu->pools) || pl_observer_is_on(&gpu->history.observer) ||
+        !pl_front_enter(front)) {
+        return false;
+    }
+    if (__builtin_expect(atomic_load_explicit(&front->key, memory_order_relaxed) ==
+                             pl_front_key(handle, device),
+                         1)) {
+        return true;
+    }
+    pl_front_leave(front); /* it was unbound meanwhile */
+    return false;
+}
+
+#endif

@@ -1,0 +1,86 @@
+/* front.h - what a thread keeps in front of an allocator, so that a block that it frees and asks for
+ * again soon takes no lock.
+ *
+ * The owner of a front is a thread; the front is bound to one stream of one allocator. While it is
+ * bound, the owner may call pl_front_alloc and pl_front_free of the allocator without anything else:
+ * they succeed at once, or change nothing. The allocator, in a call of any thread, stops fronts,
+ * empties them, and unbinds them where something is going on that every call must notice. It costs
+ * the owner no locked instruction: who stops fronts makes all processors finish their stores
+ * (barrier.h) and then waits until no owner is inside.
+ *
+ *   owner    in_use = 1;  look at is_stopped, and if it is set in_use = 0 and take the other way; ...
+ *            in_use = 0
+ *   others   is_stopped = 1; barrier; wait for in_use == 0; ...; is_stopped = 0 */
+#ifndef PLEAT_SEGMENTS_FRONT_H
+#define PLEAT_SEGMENTS_FRONT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "vmm/base/barrier.h"
+#include "vmm/base/pleat_types.h"
+
+struct pl_allocator;
+struct pl_block;
+
+enum {
+    PL_FRONT_MOST_BYTES = 1 << 20, /* larger blocks do not go into a front */
+    PL_FRONT_BINS = 256,
+    PL_FRONT_DEPTH = 8,         /* blocks in a magazine */
+    PL_FRONT_BLOCKS = 64,       /* in a front */
+    PL_FRONT_BYTES = 2 << 20,   /* likewise */
+};
+
+/* Blocks that were requested with the same number of bytes, the last freed first. */
+typedef struct pl_magazine {
+    struct pl_block *top; /* linked by queue_next */
+    uint32_t bytes;       /* requested; 0 = never used */
+    uint8_t n;
+    int8_t credit; /* it takes blocks while this is above 0: see front.c */
+} pl_magazine;
+
+typedef struct pl_front {
+    _Atomic uint32_t in_use;     /* atomic: by its owner */
+    _Atomic uint32_t is_stopped; /* atomic: written under the allocator's lock */
+    /* What it is bound to: how the owner's callers know it (0 = unbound), and the allocator's call.
+     * Written by who unbinds it, with the front stopped, or by the owner. */
+    _Atomic uint64_t key; /* atomic */
+    const void *stream;   /* the handle */
+    void *user;           /* the caller's */
+    bool (*alloc)(struct pl_front *front, size_t bytes, pleat_devptr *out);
+    bool (*free)(struct pl_front *front, pleat_devptr ptr);
+
+    /* The allocator's; written with the front stopped, or by the owner inside. */
+    struct pl_allocator *allocator;
+    const void *owner; /* something of that thread alone */
+    uint32_t lane;
+    _Atomic uint32_t n_kept; /* atomic: blocks in it */
+    size_t bytes;            /* of these, rounded */
+    _Atomic uint64_t n_hits; /* atomic: requests that it served since they were last counted; */
+    uint64_t hit_bytes;      /* their bytes, rounded, */
+    uint64_t hit_requested;  /* and as requested */
+    struct pl_front *next;   /* the allocator's lock: its fronts */
+    uint64_t filled[PL_FRONT_BINS / 64]; /* magazines with blocks */
+    pl_magazine magazines[PL_FRONT_BINS];
+} pl_front;
+
+/* The owner goes in. False: the front is stopped. */
+static inline bool pl_front_enter(pl_front *front)
+{
+    atomic_store_explicit(&front->in_use, 1, memory_order_relaxed);
+    pl_barrier_light();
+    if (__builtin_expect(atomic_load_explicit(&front->is_stopped, memory_order_acquire) == 0, 1)) {
+        return true;
+    }
+    atomic_store_explicit(&front->in_use, 0, memory_order_release);
+    return false;
+}
+
+static inline void pl_front_leave(pl_front *front)
+{
+    atomic_store_explicit(&front->in_use, 0, memory_order_release);
+}
+
+#endif
