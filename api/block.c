@@ -200,6 +200,10 @@ static __attribute__((noinline)) pleat_status alloc_generally(pl_instance *insta
     pleat_status st = w.gpu ? pl_stream_get(w.gpu->dev, stream, &w.stream) : pl_error_status();
     if (is_likely(w.gpu && st == PLEAT_OK)) {
         st = alloc_routed(&w, stream, n_errors, out);
+        if (st == PLEAT_OK && w.bytes <= PL_FRONT_MOST_BYTES &&
+            !pl_front_of(instance->handle, device, stream)) {
+            pl_front_offer(instance, w.gpu, w.stream, stream);
+        }
         put_stream(w.stream, stream);
         debug_walk(w.gpu, st);
     } else if (w.gpu) {

@@ -226,6 +226,16 @@ void pl_fronts_empty_all(pl_space *space)
     go(space);
 }
 
+bool pl_fronts_yield(pl_space *space)
+{
+    bool any = pl_fronts_empty(space);
+
+    if (space->fronts != NULL && pl_space_is_tight(space)) {
+        pl_fronts_unbind(space, 0);
+    }
+    return any;
+}
+
 void pl_fronts_count(pl_space *space)
 {
     bool any = false;
@@ -293,6 +303,7 @@ static bool may_bind(const pl_space *space, const pl_stream *stream)
 
     return space->options.front == PL_FRONT_ON && is_told && space->n_fronts < PL_MOST_FRONTS &&
            space->torn.segment == NULL && !space->is_compacting && space->n_capturers == 0 &&
+           !pl_space_is_tight(space) &&
            atomic_load_explicit(&space->n_expected, memory_order_relaxed) == 0;
 }
 

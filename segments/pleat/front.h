@@ -34,7 +34,10 @@ static inline bool pl_fronts_empty(pl_space *space)
     }
     return any;
 }
-/* The same, and count what the fronts have served: for whoever reads figures. */
+/* The same for a request that nothing fits. Where memory is nearly full the fronts are unbound: what
+ * they keep apart costs 0.1 % of the least memory that a run needs (front.c). */
+bool pl_fronts_yield(pl_space *space);
+/* The same as pl_fronts_empty, and count what the fronts have served: for whoever reads figures. */
 void pl_fronts_count(pl_space *space);
 /* Empty and unbind the fronts of a stream's first lane; 0 = all. */
 void pl_fronts_unbind(pl_space *space, uint32_t lane);
