@@ -83,9 +83,12 @@ __attribute__((cold, noinline)) static pleat_status refuse_pointer(pl_instance *
 }
 
 __attribute__((cold, noinline)) static pleat_status refuse_block(const pl_gpu *gpu,
-                                                                 pleat_devptr ptr,
+                                                                 pleat_devptr ptr, void *stream,
                                                                  uint64_t n_errors, pleat_status st)
 {
+    if (st == PLEAT_ESTREAM) { /* it is known by its handle only, and gone */
+        return refuse_stream(gpu, stream, n_errors, st);
+    }
     pl_driver_clear_error_before(n_errors);
     return refuse_pointer(gpu->instance, gpu->ordinal, ptr, st);
 }
@@ -106,12 +109,16 @@ typedef struct pl_wish {
     pl_private *in; /* NULL = the default pool */
     size_t bytes;
     pl_stream *stream;
-    bool is_patient; /* a request that meets pending memory is repeated */
+    const pl_capture_info *asked; /* what the driver has just said of it; NULL = nothing */
+    bool is_patient;              /* a request that meets pending memory is repeated */
 } pl_wish;
 
 static inline pleat_status ask(const pl_wish *w, pleat_devptr *out)
 {
     const pl_allocator_ops *ops = w->gpu->ops;
+    if (w->asked != NULL && ops->alloc_asked) {
+        return ops->alloc_asked(w->gpu->allocator, w->in, w->bytes, w->stream, w->asked, out);
+    }
     if (__builtin_expect(w->in != NULL, 0)) {
         return ops->private_alloc(w->gpu->allocator, w->in, w->bytes, w->stream, out);
     }
@@ -263,12 +270,14 @@ static pleat_status alloc_pressed(const pl_wish *w, pleat_status st, pleat_devpt
 }
 
 /* However often the request is made again, it is one call: its earlier waits count. */
-static pleat_status alloc_again(const pl_wish *w, pleat_status st, pleat_devptr *out)
+static pleat_status alloc_again(const pl_wish *wish, pleat_status st, pleat_devptr *out)
 {
-    pl_deadline_hold(w->gpu->instance->config.options.wait_ms);
-    st = alloc_pressed(w, st, out);
-    if (st == PLEAT_EPENDING && w->is_patient) {
-        st = alloc_pending(w, out);
+    pl_wish w = *wish;
+    w.asked = NULL; /* meanwhile a capture may have begun or ended */
+    pl_deadline_hold(w.gpu->instance->config.options.wait_ms);
+    st = alloc_pressed(&w, st, out);
+    if (st == PLEAT_EPENDING && w.is_patient) {
+        st = alloc_pending(&w, out);
     }
     pl_deadline_let_go();
     return st;
@@ -376,6 +385,7 @@ static inline __attribute__((always_inline)) pleat_status alloc_block(pleat hand
                                                                       pleat_devptr *out)
 {
     pl_stream *on;
+    pl_capture_info info;
     uint64_t n_errors = count_errors();
     if (bytes - 1 >= most_bytes || !out) { /* zero wraps around */
         return refuse_size(bytes, out);
@@ -386,9 +396,11 @@ static inline __attribute__((always_inline)) pleat_status alloc_block(pleat hand
     }
     int cancel = cancel_off(stream);
     pl_gpu *gpu = pl_use_gpu(use.instance, device);
-    pleat_status st = gpu ? pl_stream_get(gpu->dev, stream, &on) : pl_error_status();
+    pleat_status st = gpu ? pl_stream_get_asked(gpu->dev, stream, &info, &on) : pl_error_status();
     if (is_likely(gpu && st == PLEAT_OK)) {
-        st = alloc_routed(&(pl_wish){ gpu, NULL, bytes, on, is_patient }, stream, n_errors, out);
+        const pl_capture_info *asked = info.is_asked ? &info : NULL;
+        pl_wish w = { gpu, NULL, bytes, on, asked, is_patient };
+        st = alloc_routed(&w, stream, n_errors, out);
         put_stream(on, stream);
         debug_walk(gpu, st);
     } else if (gpu) {
@@ -411,6 +423,13 @@ pleat_status pl_block_alloc_patiently(pleat handle, int device, size_t bytes, vo
     return alloc_block(handle, device, bytes, stream, true, out);
 }
 
+/* The stream that a call names which asks for no memory. */
+static inline pleat_status find_stream(const pl_gpu *gpu, void *stream, pl_stream **out)
+{
+    return is_likely(gpu->ops->takes_guesses) ? pl_stream_guess(gpu->dev, stream, out)
+                                              : pl_stream_get(gpu->dev, stream, out);
+}
+
 /* Free or record a block that should exist. A device that was never used has none and is not
  * opened. */
 static inline __attribute__((always_inline)) pleat_status with_block(pleat handle, int device,
@@ -426,12 +445,12 @@ static inline __attribute__((always_inline)) pleat_status with_block(pleat handl
     int cancel = cancel_off(stream);
     pl_gpu *gpu = pl_use_find_gpu(use.instance, device);
     bool is_known = gpu && ptr != 0;
-    pleat_status st = is_known ? pl_stream_get(gpu->dev, stream, &on)
+    pleat_status st = is_known ? find_stream(gpu, stream, &on)
                                : refuse_unknown(use.instance, device, ptr);
     if (is_likely(is_known && st == PLEAT_OK)) {
         st = is_free ? free_to(gpu, ptr, on) : gpu->ops->record_stream(gpu->allocator, ptr, on);
         if (!is_likely(st == PLEAT_OK)) {
-            refuse_block(gpu, ptr, n_errors, st);
+            refuse_block(gpu, ptr, stream, n_errors, st);
         }
         put_stream(on, stream);
         debug_walk(gpu, st);

@@ -50,14 +50,22 @@ static void account_free(pl_space *space, size_t bytes, size_t requested)
 }
 
 /* Is the stream that the call names being captured? The legacy default stream cannot be, so the
- * driver is not asked. */
-static pleat_status ask_capture(const pl_space *space, pl_stream *stream, pl_capture_info *out)
+ * driver is not asked; nor where it was `asked` before. */
+static pleat_status ask_capture(const pl_space *space, pl_stream *stream,
+                                const pl_capture_info *asked, pl_capture_info *out)
 {
     bool is_told = space->options.capture == PL_CAPTURE_TOLD &&
                    atomic_load(&space->n_expected) == 0;
 
     *out = (pl_capture_info){ .is_capturing = false };
-    return is_told || pl_stream_is_legacy(stream) ? PLEAT_OK : pl_stream_capture(stream, out);
+    if (is_told || pl_stream_is_legacy(stream)) {
+        return PLEAT_OK;
+    }
+    if (asked != NULL) {
+        *out = *asked;
+        return PLEAT_OK;
+    }
+    return pl_stream_capture(stream, out);
 }
 
 /* Undo an allocation whose block cannot be kept for its capture. */
@@ -150,6 +158,7 @@ static pleat_status alloc_locked(pl_space *space, pl_stream *stream, pl_request 
 
 static __attribute__((noinline)) pleat_status alloc_from(pl_space *space, pl_private *pool,
                                                          size_t bytes, pl_stream *stream,
+                                                         const pl_capture_info *asked,
                                                          pleat_devptr *out)
 {
     pl_request rq = {
@@ -157,7 +166,7 @@ static __attribute__((noinline)) pleat_status alloc_from(pl_space *space, pl_pri
         .bytes = (bytes + PL_BLOCK_QUANTUM - 1) & ~(size_t)(PL_BLOCK_QUANTUM - 1),
     };
     pl_capture_info info;
-    pleat_status st = ask_capture(space, stream, &info);
+    pleat_status st = ask_capture(space, stream, asked, &info);
 
     if (st != PLEAT_OK) {
         return st;
@@ -174,13 +183,20 @@ static __attribute__((noinline)) pleat_status alloc_from(pl_space *space, pl_pri
 
 static pleat_status op_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, pleat_devptr *out)
 {
-    return alloc_from(space_of(a), NULL, bytes, stream, out);
+    return alloc_from(space_of(a), NULL, bytes, stream, NULL, out);
 }
 
 static pleat_status op_private_alloc(pl_allocator *a, pl_private *pool, size_t bytes,
                                      pl_stream *stream, pleat_devptr *out)
 {
-    return alloc_from(space_of(a), pool, bytes, stream, out);
+    return alloc_from(space_of(a), pool, bytes, stream, NULL, out);
+}
+
+static pleat_status op_alloc_asked(pl_allocator *a, pl_private *pool, size_t bytes,
+                                   pl_stream *stream, const pl_capture_info *asked,
+                                   pleat_devptr *out)
+{
+    return alloc_from(space_of(a), pool, bytes, stream, asked, out);
 }
 
 /* ---- free ------------------------------------------------------------------------------------ */
@@ -266,13 +282,17 @@ static pleat_status find_named(pl_space *space, pleat_devptr ptr, pl_stream *str
     return st;
 }
 
+/* `stream` may be a guess, and its handle another stream's by now. That one's work is over as well
+ * before anybody gets the block: it, or its use, pends on the lane of the stream that is gone. No
+ * request names that stream any more, and no tick is recorded for it, so only a tick of the context
+ * ends the waiting; and that stands behind the work of both. */
 static pleat_status op_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
 {
     pl_space *space = space_of(a);
     pl_capture_info info;
     pl_lane *plain;
     pl_block *b;
-    pleat_status st = ask_capture(space, stream, &info);
+    pleat_status st = ask_capture(space, stream, NULL, &info);
 
     if (st != PLEAT_OK) {
         return st;
@@ -298,7 +318,7 @@ static pleat_status op_record_stream(pl_allocator *a, pleat_devptr ptr, pl_strea
     pl_capture_info info;
     pl_lane *plain;
     pl_block *b;
-    pleat_status st = ask_capture(space, stream, &info);
+    pleat_status st = ask_capture(space, stream, NULL, &info);
 
     if (st != PLEAT_OK) {
         return st;
@@ -338,7 +358,7 @@ static void op_retire_stream(pl_allocator *a, pl_stream *stream)
     pl_space *space = space_of(a);
     pl_capture_info info;
     bool is_known = false;
-    bool is_seen = ask_capture(space, stream, &info) == PLEAT_OK;
+    bool is_seen = ask_capture(space, stream, NULL, &info) == PLEAT_OK;
 
     pl_lock_acquire(&space->lock);
     if (is_seen) {
@@ -390,29 +410,6 @@ static pleat_status op_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info
 static pleat_status op_release_capture(pl_allocator *a, pl_stream *stream)
 {
     return pl_pleat_release_capture_of(a, pl_stream_handle(stream));
-}
-
-/* is_expected: a capture may begin when this returns, so no thread may still be recording what
- * would break it. Otherwise: such a capture has ended. */
-static void op_expect_captures(pl_allocator *a, bool is_expected)
-{
-    pl_space *space = space_of(a);
-
-    pl_lock_acquire(&space->lock);
-    if (is_expected) {
-        pl_capturers_note(space); /* the thread may also make captures that it does not announce */
-    }
-    atomic_fetch_add(&space->n_expected, is_expected ? 1 : SIZE_MAX);
-    pl_device_note_capture(space->dev, is_expected);
-    while (is_expected && space->context.is_recording) {
-        space->n_waiting++;
-        pl_lock_wait(&space->lock, &space->landed);
-        space->n_waiting--;
-    }
-    pl_lock_release(&space->lock);
-    if (is_expected) {
-        pl_device_wait_for_recorders(space->dev);
-    }
 }
 
 static int op_check(pl_allocator *a)
@@ -473,6 +470,8 @@ const pl_allocator_ops pl_pleat_ops = {
     .create = pl_pleat_create,
     .destroy = pl_pleat_destroy,
     .alloc = op_alloc,
+    .alloc_asked = op_alloc_asked,
+    .takes_guesses = true,
     .free = op_free,
     .record_stream = op_record_stream,
     .query = op_query,
@@ -483,7 +482,7 @@ const pl_allocator_ops pl_pleat_ops = {
     .release_capture_of = pl_pleat_release_capture_of,
     .let_captures_go = pl_pleat_let_captures_go,
     .retire_stream = op_retire_stream,
-    .expect_captures = op_expect_captures,
+    .expect_captures = pl_pleat_expect_captures,
     .private_open = pl_pleat_private_open,
     .private_alloc = op_private_alloc,
     .private_rest = pl_pleat_private_rest,
