@@ -409,6 +409,36 @@ START_TEST(scratch_addresses_that_stay_mapped_are_unmapped_later)
 }
 END_TEST
 
+/* The new chunks' first _i maps succeed, and what they mapped cannot be unmapped. The chunks are
+ * given back, so the driver frees their memory with the mapping; the old chunk is as before. */
+START_TEST(scratch_addresses_that_are_mapped_in_part_are_unmapped_later)
+{
+    pleat_compaction out;
+    pleat_stats now;
+    keep(TWO_RUNS);
+    pleat_stats before = pleat_counted_mixed();
+    pleat.sim.fail_at("cuMemMap", (uint64_t)_i, CU_UNKNOWN);
+    pleat.sim.fail_from("cuMemUnmap", 0, CU_UNKNOWN);
+    pleat_status st = pleat.a->ops->compact(pleat.a, &out);
+    ck_assert_int_eq(pleat.a->ops->check(pleat.a), 0);
+    ck_assert_int_eq(st, _i == 0 ? PLEAT_EDRIVER : PLEAT_EPOISONED);
+    pleat.a->ops->stats(pleat.a, &now);
+    ck_assert_uint_eq(now.pinned_granules, before.pinned_granules);
+    ck_assert_uint_eq(now.resident_bytes, before.resident_bytes);
+    if (_i > 0) { /* as long as the driver does not unmap, nothing is compacted */
+        ck_assert_int_eq(pleat.a->ops->compact(pleat.a, &out), PLEAT_EPOISONED);
+    }
+    pleat_devptr ptr;
+    pleat.sim.fail_never();
+    ck_assert_int_eq(pleat.a->ops->alloc(pleat.a, 512, pleat.streams[1], &ptr), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->free(pleat.a, ptr, pleat.streams[1]), PLEAT_OK);
+    assert_split(1, 7, N_LARGE - 7);
+    ck_assert_uint_eq(granules_held(), N_FIRST + 7);
+    assert_split(0, 0, 0);
+    pleat.has_failed_undo = pl_device_counted(pleat.dev).n_undo_failures > 0;
+}
+END_TEST
+
 /* Copies may still run: nothing that they read or write is unmapped, and nobody gets it. */
 START_TEST(copies_that_cannot_be_waited_for_forbid_requests)
 {
@@ -476,6 +506,7 @@ int main(void)
     tcase_add_test(faults, memory_that_cannot_be_mapped_again_is_mended_by_the_next_compaction);
     tcase_add_test(faults, memory_of_which_only_some_is_mapped_is_mended_too);
     tcase_add_test(faults, scratch_addresses_that_stay_mapped_are_unmapped_later);
+    tcase_add_loop_test(faults, scratch_addresses_that_are_mapped_in_part_are_unmapped_later, 0, 3);
     tcase_add_test(faults, copies_that_cannot_be_waited_for_forbid_requests);
     tcase_add_test(faults, an_old_chunk_that_cannot_be_released_is_idle);
     tcase_add_test(faults, without_memory_of_the_driver_what_is_free_makes_room);
