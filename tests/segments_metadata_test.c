@@ -18,7 +18,7 @@ enum { N_STREAMS = 1000, N_EACH = 100 };
 
 /* Bytes: of each live block, and of a thousand streams with 100 each. The structs of the blocks
  * themselves are 128 bytes each, a lane is 7 KB. */
-enum { MOST_FILLED = 180, MOST_LATER = 195, MOST_OF_STREAMS = 28000000 };
+enum { MOST_FILLED = 148, MOST_LATER = 160, MOST_OF_STREAMS = 24000000 };
 
 typedef struct live {
     pleat_devptr ptr;

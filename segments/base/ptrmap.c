@@ -11,7 +11,7 @@ enum { LEAST_LOG2 = 6, MOST_LOG2 = 48, MOVES = 16 };
 
 static size_t room_of(size_t n_slots)
 {
-    return n_slots / 2 + n_slots / 8;
+    return n_slots / 5 * 4;
 }
 
 static size_t slots_of(const pl_ptrmap_table *table)
@@ -33,13 +33,13 @@ static void move_some(pl_ptrmap *map, pl_host *host, size_t n)
 {
     for (; n > 0 && map->n_unmoved > 0; n--) {
         pl_lock_touch(1);
-        pl_ptrmap_slot entry = map->old.slots[map->n_unmoved - 1];
-        if (entry.key == 0) {
+        pl_ptrmap_slot slot = map->old.slots[map->n_unmoved - 1];
+        if (slot == 0) {
             map->n_unmoved--;
             continue;
         }
         pl_ptrmap_clear(&map->old, map->n_unmoved - 1);
-        pl_ptrmap_put(&map->now, entry);
+        pl_ptrmap_put(&map->now, pl_ptrmap_key(slot), pl_ptrmap_value(slot));
     }
     if (map->n_unmoved == 0) {
         pl_host_free(host, map->old.slots);
@@ -84,18 +84,20 @@ pleat_status pl_ptrmap_make_room(pl_ptrmap *map, pl_host *host, size_t n_more)
     return PLEAT_OK;
 }
 
-void *pl_ptrmap_find_old(const pl_ptrmap *map, pleat_devptr key, size_t *at)
+void *pl_ptrmap_find_old(const pl_ptrmap *map, pleat_devptr key)
 {
-    size_t slot = pl_ptrmap_seek(&map->old, key);
-    *at = slot | PL_PTRMAP_OLD;
-    return map->old.slots[slot].value;
+    return pl_ptrmap_value(map->old.slots[pl_ptrmap_seek(&map->old, key)]);
 }
 
-void pl_ptrmap_remove_old(pl_ptrmap *map, size_t at)
+void *pl_ptrmap_remove_old(pl_ptrmap *map, pleat_devptr key)
 {
-    pl_assert(map->old.slots[at & ~PL_PTRMAP_OLD].value);
-    pl_ptrmap_clear(&map->old, at & ~PL_PTRMAP_OLD);
-    map->count--;
+    size_t at = pl_ptrmap_seek(&map->old, key);
+    void *value = pl_ptrmap_value(map->old.slots[at]);
+    if (value) {
+        pl_ptrmap_clear(&map->old, at);
+        map->count--;
+    }
+    return value;
 }
 
 /* ---- walking --------------------------------------------------------------------------------- */
@@ -105,9 +107,9 @@ void *pl_ptrmap_next(const pl_ptrmap *map, size_t *cursor)
     size_t n_now = slots_of(&map->now);
     while (*cursor < n_now + map->n_unmoved) {
         size_t at = (*cursor)++;
-        void *value = at < n_now ? map->now.slots[at].value : map->old.slots[at - n_now].value;
-        if (value) {
-            return value;
+        pl_ptrmap_slot slot = at < n_now ? map->now.slots[at] : map->old.slots[at - n_now];
+        if (slot != 0) {
+            return pl_ptrmap_value(slot);
         }
     }
     return NULL;
@@ -119,16 +121,20 @@ void *pl_ptrmap_next(const pl_ptrmap *map, size_t *cursor)
 static int check_table(const pl_ptrmap_table *table, size_t *n_taken)
 {
     for (size_t i = 0; i < slots_of(table); i++) {
-        const pl_ptrmap_slot *slot = &table->slots[i];
-        if ((slot->key == 0) != (slot->value == NULL)) {
-            return 4;
-        }
-        if (slot->key == 0) {
+        pl_ptrmap_slot slot = table->slots[i];
+        if (slot == 0) {
             continue;
         }
+        uint64_t hash = pl_ptrmap_hash(pl_ptrmap_key(slot));
+        size_t distance = (i - pl_ptrmap_home(table, hash)) & table->mask;
+        distance = distance < PL_PTRMAP_FAR ? distance : PL_PTRMAP_FAR;
         ++*n_taken;
-        if (pl_ptrmap_seek(table, slot->key) != i) {
+        if (slot % PL_PTRMAP_ALIGN != (pl_ptrmap_bits(table, hash) | distance)) {
             return 3;
+        }
+        size_t first = pl_ptrmap_seek(table, pl_ptrmap_key(slot));
+        if (first != i) {
+            return table->slots[first] == 0 ? 3 : 4;
         }
     }
     return 0;
@@ -143,11 +149,11 @@ static int check_old(const pl_ptrmap *map)
         return 5;
     }
     for (size_t i = 0; i < n_slots; i++) {
-        pleat_devptr key = map->old.slots[i].key;
-        if (i >= map->n_unmoved && key != 0) {
+        pl_ptrmap_slot slot = map->old.slots[i];
+        if (i >= map->n_unmoved && slot != 0) {
             return 5;
         }
-        if (key != 0 && map->now.slots[pl_ptrmap_seek(&map->now, key)].key == key) {
+        if (slot != 0 && map->now.slots[pl_ptrmap_seek(&map->now, pl_ptrmap_key(slot))] != 0) {
             return 4;
         }
     }

@@ -1,9 +1,16 @@
-/* ptrmap.h - from a device address to the object that lives there.
+/* ptrmap.h - from a device address to the object that lives there, in one word each.
  *
- * Open addressing with linear probing in a power of two of slots, at most 5/8 of them taken. An
- * address is hashed as a multiple of 512, the allocators' quantum, by Fibonacci hashing; a removal
- * shifts later entries back, so there are no tombstones and the cost of a look-up does not grow
- * with time. All memory is asked for in pl_ptrmap_reserve, the fallible step; insertion into
+ * Open addressing with linear probing in a power of two of slots, at most 4/5 of them taken. An
+ * object is aligned to 64 bytes and has its address, the key, at byte PL_PTRMAP_KEY_AT. So a slot
+ * has six bits to spare: they tell how far it lies from the key's home, and two bits of the key's
+ * hash. A look-up reads only objects whose bits fit, which is the right one but for one time in
+ * twenty; a removal reads none, except such as lie very far from home.
+ *
+ *   | pointer to the object ............................ | tag 2 | distance 4 |   0 = empty
+ *
+ * An address is hashed as a multiple of 512, the allocators' quantum, by Fibonacci hashing; a
+ * removal shifts later entries back, so there are no tombstones and the cost of a look-up does not
+ * grow with time. All memory is asked for in pl_ptrmap_reserve, the fallible step; insertion into
  * reserved room cannot fail.
  *
  * A growing map has two tables for a while. Insertions go into the larger one, each reservation
@@ -15,15 +22,15 @@
 #define PLEAT_SEGMENTS_PTRMAP_H
 
 #include <stdbool.h>
+#include <string.h>
 
 #include "vmm/base/assert.h"
 #include "vmm/base/host.h"
 #include "vmm/base/pleat_types.h"
 
-typedef struct pl_ptrmap_slot {
-    pleat_devptr key; /* 0 = empty */
-    void *value;      /* NULL in empty slots */
-} pl_ptrmap_slot;
+enum { PL_PTRMAP_ALIGN = 64, PL_PTRMAP_KEY_AT = 64, PL_PTRMAP_FAR = 15, PL_PTRMAP_TAGS = 4 };
+
+typedef uintptr_t pl_ptrmap_slot; /* 0 = empty */
 
 typedef struct pl_ptrmap_table {
     pl_ptrmap_slot *slots; /* NULL = none; a power of two >= 64 of them */
@@ -31,10 +38,11 @@ typedef struct pl_ptrmap_table {
     unsigned shift;        /* 64 - log2 of the number of slots */
 } pl_ptrmap_table;
 
-/* I1  count <= most, which is 5/8 of the slots of `now`
- * I2  count == the number of slots of both tables whose key is not 0
- * I3  every slot from a key's home to where it lies is taken
- * I4  no key twice, no empty slot with a value, no key with a NULL value
+/* I1  count <= most, which is 4/5 of the slots of `now`
+ * I2  count == the number of slots of both tables that are not empty
+ * I3  every slot from a key's home to where it lies is taken, and its bits say how far that is, at
+ *     most PL_PTRMAP_FAR, and the key's tag
+ * I4  no key twice
  * I5  the slots of `old` from n_unmoved on are empty; there is an old table if and only if
  *     n_unmoved is not 0, and then `quick` is 0, else it is `most` */
 typedef struct pl_ptrmap {
@@ -46,9 +54,6 @@ typedef struct pl_ptrmap {
     size_t n_unmoved;
 } pl_ptrmap;
 
-/* Marks a slot's number as one of the old table. */
-#define PL_PTRMAP_OLD ((size_t)1 << 63)
-
 /* Zeroed memory is an empty map too. */
 static inline void pl_ptrmap_init(pl_ptrmap *map)
 {
@@ -58,8 +63,6 @@ static inline void pl_ptrmap_init(pl_ptrmap *map)
 void pl_ptrmap_fini(pl_ptrmap *map, pl_host *host);
 
 pleat_status pl_ptrmap_make_room(pl_ptrmap *map, pl_host *host, size_t n_more);
-void *pl_ptrmap_find_old(const pl_ptrmap *map, pleat_devptr key, size_t *at);
-void pl_ptrmap_remove_old(pl_ptrmap *map, size_t at);
 
 /* Make room for `n_more` keys beyond those in the map. The room is not kept for anyone: a caller
  * that drops the lock before its insertion must also count the insertions of others. Returns
@@ -73,27 +76,70 @@ static inline pleat_status pl_ptrmap_reserve(pl_ptrmap *map, pl_host *host, size
     return pl_ptrmap_make_room(map, host, n_more);
 }
 
-static inline size_t pl_ptrmap_home(const pl_ptrmap_table *table, pleat_devptr key)
+static inline void *pl_ptrmap_value(pl_ptrmap_slot slot)
 {
-    return (size_t)(((key >> 9) * UINT64_C(0x9E3779B97F4A7C15)) >> table->shift);
+    return (void *)(slot & ~(pl_ptrmap_slot)(PL_PTRMAP_ALIGN - 1));
+}
+
+static inline pleat_devptr pl_ptrmap_key(pl_ptrmap_slot slot)
+{
+    pleat_devptr key;
+    memcpy(&key, (const char *)pl_ptrmap_value(slot) + PL_PTRMAP_KEY_AT, sizeof key);
+    return key;
+}
+
+static inline uint64_t pl_ptrmap_hash(pleat_devptr key)
+{
+    return (key >> 9) * UINT64_C(0x9E3779B97F4A7C15);
+}
+
+static inline size_t pl_ptrmap_home(const pl_ptrmap_table *table, uint64_t hash)
+{
+    return (size_t)(hash >> table->shift);
+}
+
+/* The low bits of a slot at the key's home. */
+static inline pl_ptrmap_slot pl_ptrmap_bits(const pl_ptrmap_table *table, uint64_t hash)
+{
+    return (pl_ptrmap_slot)(hash >> (table->shift - 2)) % PL_PTRMAP_TAGS * (PL_PTRMAP_FAR + 1);
+}
+
+static inline size_t pl_ptrmap_distance(const pl_ptrmap_table *table, size_t at)
+{
+    size_t distance = table->slots[at] & PL_PTRMAP_FAR;
+    if (__builtin_expect(distance < PL_PTRMAP_FAR, true)) {
+        return distance;
+    }
+    return (at - pl_ptrmap_home(table, pl_ptrmap_hash(pl_ptrmap_key(table->slots[at])))) &
+           table->mask;
 }
 
 /* The table must have an empty slot. */
-static inline void pl_ptrmap_put(pl_ptrmap_table *table, pl_ptrmap_slot entry)
+static inline void pl_ptrmap_put(pl_ptrmap_table *table, pleat_devptr key, void *value)
 {
-    size_t at = pl_ptrmap_home(table, entry.key);
-    while (table->slots[at].key != 0) {
+    uint64_t hash = pl_ptrmap_hash(key);
+    size_t home = pl_ptrmap_home(table, hash);
+    size_t at = home;
+    while (table->slots[at] != 0) {
         at = (at + 1) & table->mask;
     }
-    table->slots[at] = entry;
+    size_t distance = (at - home) & table->mask;
+    distance = distance < PL_PTRMAP_FAR ? distance : PL_PTRMAP_FAR;
+    table->slots[at] = (pl_ptrmap_slot)value | pl_ptrmap_bits(table, hash) | distance;
 }
 
 /* The slot with the key, or the empty one where the search for it ends. */
 static inline size_t pl_ptrmap_seek(const pl_ptrmap_table *table, pleat_devptr key)
 {
-    size_t at = pl_ptrmap_home(table, key);
-    while (table->slots[at].key != key && table->slots[at].key != 0) {
-        at = (at + 1) & table->mask;
+    uint64_t hash = pl_ptrmap_hash(key);
+    size_t at = pl_ptrmap_home(table, hash);
+    pl_ptrmap_slot bits = pl_ptrmap_bits(table, hash);
+    pl_ptrmap_slot last = bits + PL_PTRMAP_FAR;
+    for (pl_ptrmap_slot slot; (slot = table->slots[at]) != 0; at = (at + 1) & table->mask) {
+        if (slot % PL_PTRMAP_ALIGN == bits && pl_ptrmap_key(slot) == key) {
+            break;
+        }
+        bits += bits < last;
     }
     return at;
 }
@@ -103,69 +149,58 @@ static inline void pl_ptrmap_clear(pl_ptrmap_table *table, size_t hole)
 {
     pl_ptrmap_slot *slots = table->slots;
     /* An entry moves into the hole unless its home lies between the hole and itself. */
-    for (size_t at = (hole + 1) & table->mask; slots[at].key != 0; at = (at + 1) & table->mask) {
-        size_t home = pl_ptrmap_home(table, slots[at].key);
-        if (((at - home) & table->mask) >= ((at - hole) & table->mask)) {
-            slots[hole] = slots[at];
+    for (size_t at = (hole + 1) & table->mask; slots[at] != 0; at = (at + 1) & table->mask) {
+        size_t distance = pl_ptrmap_distance(table, at);
+        size_t step = (at - hole) & table->mask;
+        if (distance >= step) {
+            distance -= step;
+            distance = distance < PL_PTRMAP_FAR ? distance : PL_PTRMAP_FAR;
+            slots[hole] = (slots[at] & ~(pl_ptrmap_slot)PL_PTRMAP_FAR) | distance;
             hole = at;
         }
     }
-    slots[hole] = (pl_ptrmap_slot){ 0 };
+    slots[hole] = 0;
 }
 
-/* The key must not be 0 or in the map, the value must not be NULL, and there must be room. */
+/* The value has the key, which must not be 0 or in the map, and there must be room. */
 static inline void pl_ptrmap_insert(pl_ptrmap *map, pleat_devptr key, void *value)
 {
-    pl_assert(key != 0 && value && map->count < map->most);
-    pl_ptrmap_put(&map->now, (pl_ptrmap_slot){ .key = key, .value = value });
+    pl_assert(key != 0 && value && (pl_ptrmap_slot)value % PL_PTRMAP_ALIGN == 0 &&
+              pl_ptrmap_key((pl_ptrmap_slot)value) == key && map->count < map->most);
+    pl_ptrmap_put(&map->now, key, value);
     map->count++;
 }
 
-/* Like pl_ptrmap_find; also returns the slot of the value. */
-static inline void *pl_ptrmap_find_at(const pl_ptrmap *map, pleat_devptr key, size_t *at)
-{
-    if (map->count == 0) {
-        return NULL;
-    }
-    const pl_ptrmap_slot *slots = map->now.slots;
-    size_t slot = pl_ptrmap_home(&map->now, key);
-    for (; slots[slot].key != key; slot = (slot + 1) & map->now.mask) {
-        if (slots[slot].key == 0) {
-            return map->n_unmoved > 0 ? pl_ptrmap_find_old(map, key, at) : NULL;
-        }
-    }
-    *at = slot;
-    return slots[slot].value;
-}
+void *pl_ptrmap_find_old(const pl_ptrmap *map, pleat_devptr key);
+void *pl_ptrmap_remove_old(pl_ptrmap *map, pleat_devptr key);
 
 /* NULL when the key, any number, is not in the map. */
 static inline void *pl_ptrmap_find(const pl_ptrmap *map, pleat_devptr key)
 {
-    size_t at;
-    return pl_ptrmap_find_at(map, key, &at);
-}
-
-/* Empty the slot of a value that was found; the map must not have changed since. */
-static inline void pl_ptrmap_remove_at(pl_ptrmap *map, size_t at)
-{
-    if (__builtin_expect((at & PL_PTRMAP_OLD) != 0, false)) {
-        pl_ptrmap_remove_old(map, at);
-        return;
+    if (map->count == 0) {
+        return NULL;
     }
-    pl_assert(map->now.slots[at].value);
-    pl_ptrmap_clear(&map->now, at);
-    map->count--;
+    pl_ptrmap_slot slot = map->now.slots[pl_ptrmap_seek(&map->now, key)];
+    if (__builtin_expect(slot == 0 && map->n_unmoved > 0, false)) {
+        return pl_ptrmap_find_old(map, key);
+    }
+    return pl_ptrmap_value(slot);
 }
 
 /* Returns the removed value, or NULL when the key is not in the map. */
 static inline void *pl_ptrmap_remove(pl_ptrmap *map, pleat_devptr key)
 {
-    size_t at;
-    void *value = pl_ptrmap_find_at(map, key, &at);
-    if (value) {
-        pl_ptrmap_remove_at(map, at);
+    if (map->count == 0) {
+        return NULL;
     }
-    return value;
+    size_t at = pl_ptrmap_seek(&map->now, key);
+    pl_ptrmap_slot slot = map->now.slots[at];
+    if (__builtin_expect(slot == 0, false)) {
+        return map->n_unmoved > 0 ? pl_ptrmap_remove_old(map, key) : NULL;
+    }
+    pl_ptrmap_clear(&map->now, at);
+    map->count--;
+    return pl_ptrmap_value(slot);
 }
 
 /* Walk over all values in no order: `*cursor` starts at 0; NULL at the end. The map must not change
