@@ -77,9 +77,12 @@ __attribute__((cold, noinline)) static pleat_status refuse_pointer(pl_instance *
 }
 
 __attribute__((cold, noinline)) static pleat_status refuse_block(const pl_gpu *gpu,
-                                                                 pleat_devptr ptr,
+                                                                 pleat_devptr ptr, void *stream,
                                                                  uint64_t n_errors, pleat_status st)
 {
+    if (st == PLEAT_ESTREAM) { /* it is known by its handle only, and gone */
+        return refuse_stream(gpu, stream, n_errors, st);
+    }
     pl_driver_clear_error_before(n_errors);
     return refuse_pointer(gpu->instance, gpu->ordinal, ptr, st);
 }
@@ -197,8 +200,11 @@ static __attribute__((noinline)) pleat_status alloc_generally(pl_instance *insta
 {
     int cancel = cancel_off(stream);
     w.gpu = pl_use_gpu(instance, device);
-    pleat_status st = w.gpu ? pl_stream_get(w.gpu->dev, stream, &w.stream) : pl_error_status();
+    pl_capture_info info;
+    pleat_status st = w.gpu ? pl_stream_get_asked(w.gpu->dev, stream, &info, &w.stream)
+                            : pl_error_status();
     if (is_likely(w.gpu && st == PLEAT_OK)) {
+        w.asked = info.is_asked ? &info : NULL;
         st = alloc_routed(&w, stream, n_errors, out);
         if (st == PLEAT_OK && w.bytes <= PL_FRONT_MOST_BYTES &&
             !pl_front_of(instance->handle, device, stream)) {
@@ -282,6 +288,13 @@ pleat_status pl_block_alloc_patiently(pleat handle, int device, size_t bytes, vo
     return alloc_block(handle, device, bytes, stream, true, out);
 }
 
+/* The stream that a call names which asks for no memory. */
+static inline pleat_status find_stream(const pl_gpu *gpu, void *stream, pl_stream **out)
+{
+    return is_likely(gpu->ops->takes_guesses) ? pl_stream_guess(gpu->dev, stream, out)
+                                              : pl_stream_get(gpu->dev, stream, out);
+}
+
 /* Free or record a block that should exist, on any stream. A device that was never used has none,
  * and is not opened. */
 static __attribute__((noinline)) pleat_status with_block(pl_instance *instance, int device,
@@ -292,12 +305,12 @@ static __attribute__((noinline)) pleat_status with_block(pl_instance *instance, 
     int cancel = cancel_off(stream);
     pl_gpu *gpu = pl_use_find_gpu(instance, device);
     bool is_known = gpu && ptr != 0;
-    pleat_status st = is_known ? pl_stream_get(gpu->dev, stream, &on)
+    pleat_status st = is_known ? find_stream(gpu, stream, &on)
                                : refuse_unknown(instance, device, ptr);
     if (is_likely(is_known && st == PLEAT_OK)) {
         st = is_free ? free_to(gpu, ptr, on) : gpu->ops->record_stream(gpu->allocator, ptr, on);
         if (!is_likely(st == PLEAT_OK)) {
-            refuse_block(gpu, ptr, n_errors, st);
+            refuse_block(gpu, ptr, stream, n_errors, st);
         }
         put_stream(on, stream);
         debug_walk(gpu, st);
@@ -323,7 +336,7 @@ static __attribute__((noinline)) pleat_status free_behind(pleat handle, int devi
     if (is_likely(on != NULL)) {
         st = gpu->ops->free(gpu->allocator, ptr, on);
         if (!is_likely(st == PLEAT_OK)) {
-            refuse_block(gpu, ptr, n_errors, st);
+            refuse_block(gpu, ptr, stream, n_errors, st);
         }
         debug_walk(gpu, st);
     } else {

@@ -131,12 +131,14 @@ static pleat_status alloc_pressed(const pl_wish *w, pleat_status st, pleat_devpt
 }
 
 /* However often the request is made again, it is one call: its earlier waits count. */
-static pleat_status alloc_again(const pl_wish *w, pleat_status st, pleat_devptr *out)
+static pleat_status alloc_again(const pl_wish *wish, pleat_status st, pleat_devptr *out)
 {
-    pl_deadline_hold(w->gpu->instance->config.options.wait_ms);
-    st = alloc_pressed(w, st, out);
-    if (st == PLEAT_EPENDING && w->is_patient) {
-        st = alloc_pending(w, out);
+    pl_wish w = *wish;
+    w.asked = NULL; /* meanwhile a capture may have begun or ended */
+    pl_deadline_hold(w.gpu->instance->config.options.wait_ms);
+    st = alloc_pressed(&w, st, out);
+    if (st == PLEAT_EPENDING && w.is_patient) {
+        st = alloc_pending(&w, out);
     }
     pl_deadline_let_go();
     return st;

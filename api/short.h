@@ -11,12 +11,16 @@ typedef struct pl_wish {
     pl_private *in; /* NULL = the default pool */
     size_t bytes;
     pl_stream *stream;
-    bool is_patient; /* a request that meets pending memory is repeated */
+    const pl_capture_info *asked; /* what the driver has just said of it; NULL = nothing */
+    bool is_patient;              /* a request that meets pending memory is repeated */
 } pl_wish;
 
 static inline pleat_status pl_wish_ask_plainly(const pl_wish *w, pleat_devptr *out)
 {
     const pl_allocator_ops *ops = w->gpu->ops;
+    if (w->asked != NULL && ops->alloc_asked) {
+        return ops->alloc_asked(w->gpu->allocator, w->in, w->bytes, w->stream, w->asked, out);
+    }
     if (__builtin_expect(w->in != NULL, 0)) {
         return ops->private_alloc(w->gpu->allocator, w->in, w->bytes, w->stream, out);
     }

@@ -3,6 +3,7 @@
 #include <check.h>
 
 #include "tests/support/own.h"
+#include "tests/support/segments_chunks.h"
 #include "tests/support/segments_pools.h"
 #include "tests/support/segments_told.h"
 #include "tests/support/suite.h"
@@ -11,19 +12,9 @@ enum { GRANULE = 2 << 20, N_FIRST = 31, N_LARGE = 32 };
 
 #define SIM "capacity:2G,depth:1048576" /* 1024 granules: while 153 are held, chunks are large */
 
-static void open_chunks(pl_chunks chunks)
-{
-    pl_allocator_options options;
-    pl_allocator_options_init(&options);
-    options.observer = told_open();
-    SET_OWN(pleat, &options, chunks, chunks);
-    SET_OWN(pleat, &options, chunk_share, 1);
-    pleat_open(SIM, &options);
-}
-
 static void open_mixed(void)
 {
-    open_chunks(PL_CHUNKS_MIXED);
+    chunks_open(SIM, PL_CHUNKS_MIXED);
 }
 
 static pleat_devptr get(size_t n_granules)
@@ -34,18 +25,6 @@ static pleat_devptr get(size_t n_granules)
 static void put(pleat_devptr ptr)
 {
     pleat_put(ptr, 1);
-}
-
-static uint64_t granules_held(void)
-{
-    return pleat_counted_mixed().resident_bytes / GRANULE;
-}
-
-/* From now on nothing can be created beyond what is held. */
-static void limit_to_held(void)
-{
-    uint64_t bytes = pleat_counted_mixed().resident_bytes;
-    ck_assert_int_eq(pleat.a->ops->set_limit(pleat.a, bytes), PLEAT_OK);
 }
 
 /* How many calls the request makes. */
@@ -87,7 +66,7 @@ START_TEST(no_chunk_is_larger_than_its_share_of_what_is_held)
     get_in(16, 1); /* 28 + 1: order 4 */
     get_in(64, 2); /* 44 + 1: order 5 */
     get_in(64, 2); /* 108 + 1 would be order 6: the most is 5 */
-    ck_assert_uint_eq(granules_held(), 172);
+    ck_assert_uint_eq(chunks_granules_held(), 172);
 }
 END_TEST
 
@@ -95,7 +74,7 @@ START_TEST(what_a_large_chunk_leaves_over_is_filled_with_smaller_ones)
 {
     get_in(N_FIRST, N_FIRST);
     get_in(63, 6); /* 32 + 16 + 8 + 4 + 2 + 1 */
-    ck_assert_uint_eq(granules_held(), N_FIRST + 63);
+    ck_assert_uint_eq(chunks_granules_held(), N_FIRST + 63);
 }
 END_TEST
 
@@ -104,7 +83,7 @@ START_TEST(the_fuller_the_device_the_smaller_the_chunks)
 {
     get_in(N_FIRST, N_FIRST);
     get_in(122, 3 + 1 + 1 + 1); /* 96 + 16 + 8 + 2 */
-    ck_assert_uint_eq(granules_held(), 153);
+    ck_assert_uint_eq(chunks_granules_held(), 153);
     if (_i == 0) {
         get_in(N_LARGE, 1);
     } else {
@@ -129,7 +108,7 @@ START_TEST(later_the_smaller_the_request_the_smaller_the_chunks)
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         put(get_in(sizes[i].n_granules, sizes[i].n_chunks));
         (void)pleat_trim(0, true);
-        ck_assert_uint_eq(granules_held(), 154);
+        ck_assert_uint_eq(chunks_granules_held(), 154);
     }
 }
 END_TEST
@@ -216,7 +195,7 @@ START_TEST(an_idle_chunk_that_fits_nowhere_is_given_back_and_made_anew)
     pleat.sim.fail_at("cuMemMap", 0, CU_UNKNOWN);
     ck_assert_int_eq(pleat_refused((size_t)N_LARGE * GRANULE, 1), PLEAT_EDRIVER);
     ck_assert_uint_eq(pleat_counted().idle_bytes, (uint64_t)N_LARGE * GRANULE);
-    limit_to_held();
+    chunks_limit_to_held();
     cost before = calls();
     get_in(18, 18); /* granules, once something was gathered */
     ck_assert_uint_eq(calls().n_release - before.n_release, 1);
@@ -241,7 +220,7 @@ static void lay_out(void)
     high = get_in(N_LARGE, 1);
     ck_assert_uint_eq(middle, low + (uint64_t)N_LARGE * GRANULE);
     ck_assert_uint_eq(high, middle + (uint64_t)N_LARGE * GRANULE);
-    limit_to_held();
+    chunks_limit_to_held();
 }
 
 static void open_laid_out(void)
@@ -307,12 +286,12 @@ END_TEST
 START_TEST(granules_with_as_much_free_memory_are_taken)
 {
     pleat_close();
-    open_chunks(PL_CHUNKS_GRANULE);
+    chunks_open(SIM, PL_CHUNKS_GRANULE);
     get(N_FIRST);
     low = get(N_LARGE);
     middle = get(N_LARGE);
     high = get(N_LARGE);
-    limit_to_held();
+    chunks_limit_to_held();
     (void)leave_one(low);
     pleat_devptr held = get(N_LARGE - 1);
     (void)leave_one(high);
@@ -367,7 +346,7 @@ START_TEST(memory_in_a_chunk_that_fits_nowhere_is_given_back_and_made_anew)
     put(hole);
     ck_assert_uint_eq(pleat_trim(0, true), (uint64_t)12 * GRANULE);
     put(low);
-    limit_to_held();
+    chunks_limit_to_held();
     cost before = calls();
     ck_assert_uint_eq(get(12 + N_LARGE - 1), hole);
     assert_cost(before, 12, 12); /* granules, once something was gathered */
@@ -482,7 +461,7 @@ START_TEST(a_trim_leaves_chunks_in_which_a_block_lives)
 {
     pleat_devptr one = leave_one(low);
     ck_assert_uint_eq(pleat_trim(0, true), 0);
-    ck_assert_uint_eq(granules_held(), N_FIRST + 3 * N_LARGE);
+    ck_assert_uint_eq(chunks_granules_held(), N_FIRST + 3 * N_LARGE);
     put(one);
     put(middle);
     ck_assert_uint_eq(pleat_trim(0, true), 2 * (uint64_t)N_LARGE * GRANULE);
@@ -531,7 +510,7 @@ START_TEST(a_captured_request_gets_what_is_in_large_chunks_of_the_default_pool)
     ck_assert_uint_eq(calls().n_release - n_released, 2);
     cu_graph_exec exec = pools_end_capture(2);
     ck_assert_uint_eq(pools_reserved(pool), (uint64_t)40 * GRANULE);
-    ck_assert_uint_le(granules_held(), N_FIRST + 3 * N_LARGE);
+    ck_assert_uint_le(chunks_granules_held(), N_FIRST + 3 * N_LARGE);
     ck_assert_uint_eq(pleat_counted_mixed().n_taken_granules, 0);
     pools_launch(exec, 3);
     pools_forget(exec);

@@ -6,6 +6,7 @@
 #include "segments/pleat/space.h"
 #include "tests/support/own.h"
 #include "tests/support/segments_captures.h"
+#include "tests/support/segments_chunks.h"
 #include "tests/support/segments_told.h"
 #include "tests/support/suite.h"
 
@@ -90,18 +91,13 @@ static void assert_merged(uint64_t n_merged)
     verify_all();
 }
 
-static uint64_t granules_held(void)
-{
-    return pleat_counted_mixed().resident_bytes / GRANULE;
-}
-
 /* ---- which are merged ------------------------------------------------------------------------ */
 
 START_TEST(granules_whose_bytes_do_not_collide_share_one)
 {
     keep("#..#########");
     assert_merged(1);
-    ck_assert_uint_eq(granules_held(), 5);
+    ck_assert_uint_eq(chunks_granules_held(), 5);
     ck_assert_uint_eq(pleat_counted().live_granules, 5);
     ck_assert_uint_eq(pleat_counted().pinned_granules, 0);
     assert_merged(0);
@@ -142,7 +138,7 @@ START_TEST(each_has_one_partner)
 {
     keep("#..##..#.#.#"); /* 0 with 1, 2 with 3, and two with the same half */
     assert_merged(2);
-    ck_assert_uint_eq(granules_held(), 4);
+    ck_assert_uint_eq(chunks_granules_held(), 4);
 }
 END_TEST
 
@@ -173,7 +169,7 @@ START_TEST(kept_and_shared_blocks_count_as_used)
     captures_destroy(graph);
     captures_name_stream(1);
     (void)pleat_trim(0, true);
-    ck_assert_uint_eq(granules_held(), 5);
+    ck_assert_uint_eq(chunks_granules_held(), 5);
     put(0);
     ck_assert_uint_eq(pleat_trim(0, true), GRANULE);
 }
@@ -205,10 +201,10 @@ START_TEST(veiled_bytes_are_never_given_out)
 {
     keep("#..#########");
     assert_merged(1);
-    uint64_t n = granules_held();
+    uint64_t n = chunks_granules_held();
     ck_assert_uint_eq(pleat_counted_mixed().free_bytes, 0);
     pleat_devptr ptr = pleat_get(HALF, 1);
-    ck_assert_uint_eq(granules_held(), n + 1);
+    ck_assert_uint_eq(chunks_granules_held(), n + 1);
     pleat_put(ptr, 1);
 }
 END_TEST
@@ -220,10 +216,10 @@ START_TEST(a_side_without_live_bytes_lets_go_at_a_trim)
     put(3);
     ck_assert_uint_eq(pleat_trim(0, true), 0);
     ck_assert_uint_eq(pleat_counted_mixed().free_bytes, HALF);
-    uint64_t n = granules_held();
+    uint64_t n = chunks_granules_held();
     halves[1] = pleat_get(HALF, 1);
     ck_assert_uint_eq(halves[1], halves[0] + HALF);
-    ck_assert_uint_eq(granules_held(), n);
+    ck_assert_uint_eq(chunks_granules_held(), n);
     fill(halves[1]);
 }
 END_TEST
@@ -234,10 +230,10 @@ START_TEST(either_side_may_be_the_one_that_is_left)
     assert_merged(1);
     put(0);
     ck_assert_uint_eq(pleat_trim(0, true), 0);
-    uint64_t n = granules_held();
+    uint64_t n = chunks_granules_held();
     halves[2] = pleat_get(HALF, 1);
     ck_assert_uint_eq(halves[2], halves[3] - HALF);
-    ck_assert_uint_eq(granules_held(), n);
+    ck_assert_uint_eq(chunks_granules_held(), n);
     fill(halves[2]);
 }
 END_TEST
@@ -247,10 +243,10 @@ START_TEST(a_request_that_grows_dissolves_them_first)
     keep("#..#########");
     assert_merged(1);
     put(3);
-    uint64_t n = granules_held();
+    uint64_t n = chunks_granules_held();
     halves[1] = pleat_get(HALF, 1); /* its own half would serve, too: at 3 */
     fill(halves[1]);
-    ck_assert_uint_eq(granules_held(), n);
+    ck_assert_uint_eq(chunks_granules_held(), n);
     pleat_devptr ptr = pleat_get((size_t)2 * GRANULE, 1);
     pleat_put(ptr, 1);
     verify_all();
@@ -264,7 +260,7 @@ START_TEST(when_both_sides_are_free_the_granule_goes)
     put(0);
     put(3);
     ck_assert_uint_eq(pleat_trim(0, true), GRANULE);
-    ck_assert_uint_eq(granules_held(), 4);
+    ck_assert_uint_eq(chunks_granules_held(), 4);
 }
 END_TEST
 
@@ -348,18 +344,14 @@ END_TEST
 
 static bool fail_at(uint64_t k)
 {
-    pleat_compaction out = { 0 };
+    bool has_hit;
     open_laid_out();
     keep("#..##..#####");
-    pleat.sim.fail_at(NULL, k, CU_UNKNOWN);
-    pleat_status st = pleat.a->ops->compact(pleat.a, &out);
-    bool has_hit = pleat.sim.n_faults() > 0;
-    pleat.sim.fail_never();
-    ck_assert(st == PLEAT_OK || (has_hit && st == PLEAT_EDRIVER));
+    (void)chunks_compact_failing_at(k, &has_hit);
     verify_all();
-    uint64_t n_left = granules_held() - 4;
+    uint64_t n_left = chunks_granules_held() - 4;
     assert_merged(n_left);
-    ck_assert_uint_eq(granules_held(), 4);
+    ck_assert_uint_eq(chunks_granules_held(), 4);
     pleat.has_failed_undo = pl_device_counted(pleat.dev).n_undo_failures > 0;
     close_checked();
     return has_hit;
@@ -376,21 +368,11 @@ START_TEST(after_each_failing_call_the_next_compaction_does_the_rest)
 }
 END_TEST
 
-static pleat_status fail_from(const char *call, uint64_t k)
-{
-    pleat_compaction out;
-    pleat.sim.fail_from(call, k, CU_UNKNOWN);
-    pleat_status st = pleat.a->ops->compact(pleat.a, &out);
-    pleat.sim.fail_never();
-    ck_assert_int_eq(pleat.a->ops->check(pleat.a), 0);
-    return st;
-}
-
 START_TEST(a_granule_that_cannot_be_mapped_again_is_mended)
 {
     pleat_devptr ptr;
     keep("#..#########");
-    ck_assert_int_eq(fail_from("cuMemMap", 0), PLEAT_EPOISONED);
+    ck_assert_int_eq(chunks_compact_failing_from("cuMemMap", 0), PLEAT_EPOISONED);
     ck_assert_int_eq(pleat.a->ops->alloc(pleat.a, 512, pleat.streams[1], &ptr), PLEAT_EPOISONED);
     assert_merged(1);
     pleat_put(pleat_get(512, 1), 1);
@@ -417,7 +399,7 @@ END_TEST
 START_TEST(a_driver_that_does_not_copy_changes_nothing)
 {
     keep("#..#########");
-    ck_assert_int_eq(fail_from("cuMemcpyDtoDAsync", 0), PLEAT_EDRIVER);
+    ck_assert_int_eq(chunks_compact_failing_from("cuMemcpyDtoDAsync", 0), PLEAT_EDRIVER);
     assert_merged(1);
 }
 END_TEST
@@ -425,7 +407,7 @@ END_TEST
 START_TEST(a_chunk_that_cannot_be_released_is_idle)
 {
     keep("#..#########");
-    ck_assert_int_eq(fail_from("cuMemRelease", 0), PLEAT_EDRIVER);
+    ck_assert_int_eq(chunks_compact_failing_from("cuMemRelease", 0), PLEAT_EDRIVER);
     ck_assert_uint_eq(pleat_counted_mixed().idle_bytes, GRANULE);
     pleat.has_failed_undo = true;
 }

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "segments/pleat/space.h"
-#include "tests/support/own.h"
 #include "tests/support/segments_captures.h"
+#include "tests/support/segments_chunks.h"
 #include "tests/support/segments_pools.h"
 #include "tests/support/segments_told.h"
 #include "tests/support/suite.h"
@@ -13,16 +13,6 @@
 enum { GRANULE = 2 << 20, N_FIRST = 31, N_LARGE = 32, MOST_CALLS = 500 };
 
 #define SIM "capacity:512M,depth:1048576,backing:memory" /* 256 granules: large below 38 */
-
-static void open_chunks(pl_chunks chunks)
-{
-    pl_allocator_options options;
-    pl_allocator_options_init(&options);
-    options.observer = told_open();
-    SET_OWN(pleat, &options, chunks, chunks);
-    SET_OWN(pleat, &options, chunk_share, 1);
-    pleat_open(SIM, &options);
-}
 
 /* A chunk of 32 granules, each with a block of its own; all others have one granule. */
 static pleat_devptr blocks[N_LARGE];
@@ -54,7 +44,7 @@ static void lay_out(void)
 
 static void open_laid_out(void)
 {
-    open_chunks(PL_CHUNKS_MIXED);
+    chunks_open(SIM, PL_CHUNKS_MIXED);
     lay_out();
 }
 
@@ -107,17 +97,6 @@ static void assert_split(uint64_t n_split, uint64_t n_moved, uint64_t n_won)
     ck_assert_uint_eq(out.won_bytes, n_won * GRANULE);
 }
 
-static uint64_t granules_held(void)
-{
-    return pleat_counted_mixed().resident_bytes / GRANULE;
-}
-
-static void limit_to_held(void)
-{
-    uint64_t bytes = pleat_counted_mixed().resident_bytes;
-    ck_assert_int_eq(pleat.a->ops->set_limit(pleat.a, bytes), PLEAT_OK);
-}
-
 /* ---- what is split --------------------------------------------------------------------------- */
 
 START_TEST(what_is_in_use_gets_as_few_chunks_as_cover_it)
@@ -126,7 +105,7 @@ START_TEST(what_is_in_use_gets_as_few_chunks_as_cover_it)
     uint64_t n_created = pleat_calls("cuMemCreate");
     uint64_t n_released = pleat_calls("cuMemRelease");
     assert_split(1, 7, N_LARGE - 7);
-    ck_assert_uint_eq(granules_held(), N_FIRST + 7);
+    ck_assert_uint_eq(chunks_granules_held(), N_FIRST + 7);
     ck_assert_uint_eq(pleat_calls("cuMemCreate") - n_created, 3); /* 2, 4 and 1 */
     ck_assert_uint_eq(pleat_calls("cuMemRelease") - n_released, 1);
     assert_split(0, 0, 0);
@@ -141,7 +120,7 @@ START_TEST(who_has_compacted_gets_granules)
     ck_assert_uint_eq(pleat_calls("cuMemCreate") - n_created, 2 * N_LARGE / 4);
     keep(TWO_RUNS);
     compacted();
-    ck_assert_uint_eq(granules_held(), N_FIRST + 7); /* the free large chunks went, too */
+    ck_assert_uint_eq(chunks_granules_held(), N_FIRST + 7); /* the free large chunks went, too */
     n_created = pleat_calls("cuMemCreate");
     pleat_get((size_t)2 * N_LARGE * GRANULE, 1);
     ck_assert_uint_eq(pleat_calls("cuMemCreate") - n_created, 2 * N_LARGE);
@@ -151,7 +130,7 @@ END_TEST
 START_TEST(what_is_won_serves_other_places)
 {
     keep(TWO_RUNS);
-    limit_to_held();
+    chunks_limit_to_held();
     ck_assert_int_eq(pleat_refused((size_t)25 * GRANULE, 1), PLEAT_ENOMEM_DEVICE);
     assert_split(0, 0, 0); /* no room: nothing is free */
     pleat_put(first, 1);
@@ -177,7 +156,7 @@ START_TEST(chunks_in_full_use_and_free_ones_stay)
     assert_split(0, 0, 0);
     keep("................................");
     assert_split(0, 0, 0);
-    ck_assert_uint_eq(granules_held(), N_FIRST + N_LARGE);
+    ck_assert_uint_eq(chunks_granules_held(), N_FIRST + N_LARGE);
 }
 END_TEST
 
@@ -209,7 +188,7 @@ START_TEST(chunks_that_keep_less_come_first_and_make_room_for_others)
     pleat_devptr other = pleat_get((size_t)N_LARGE * GRANULE, 1);
     ck_assert_uint_gt(other, blocks[31]);
     keep("################................"); /* keeps 16 */
-    limit_to_held();
+    chunks_limit_to_held();
     assert_split(0, 0, 0);
     pleat_put(first, 1);
     pleat_get((size_t)(N_FIRST - 1) * GRANULE, 1); /* one granule of room */
@@ -241,7 +220,7 @@ END_TEST
 START_TEST(with_a_chunk_for_each_granule_nothing_is_stranded)
 {
     pleat_close();
-    open_chunks(PL_CHUNKS_GRANULE);
+    chunks_open(SIM, PL_CHUNKS_GRANULE);
     pleat_get(GRANULE / 2 * 3, 1);
     for (unsigned i = 0; i < N_LARGE; i++) {
         blocks[i] = 0;
@@ -328,22 +307,17 @@ static void assert_same(const pleat_stats *before)
  * does what is left. */
 static bool fail_at(uint64_t k)
 {
-    pleat_compaction out = { 0 };
+    bool has_hit;
     open_laid_out();
     keep(TWO_RUNS);
     (void)pleat.a->ops->trim(pleat.a, UINT64_MAX, true, &(uint64_t){ 0 });
     pleat_stats before = pleat_counted_mixed();
-    pleat.sim.fail_at(NULL, k, CU_UNKNOWN);
-    pleat_status st = pleat.a->ops->compact(pleat.a, &out);
-    bool has_hit = pleat.sim.n_faults() > 0;
-    pleat.sim.fail_never();
-    ck_assert(st == PLEAT_OK || has_hit);
+    pleat_status st = chunks_compact_failing_at(k, &has_hit);
     if (st != PLEAT_OK) {
-        ck_assert_int_eq(st, PLEAT_EDRIVER);
         assert_same(&before);
     }
     assert_split(st != PLEAT_OK, st != PLEAT_OK ? 7 : 0, st != PLEAT_OK ? N_LARGE - 7 : 0);
-    ck_assert_uint_eq(granules_held(), N_FIRST + 7);
+    ck_assert_uint_eq(chunks_granules_held(), N_FIRST + 7);
     pleat.has_failed_undo = pl_device_counted(pleat.dev).n_undo_failures > 0;
     close_checked();
     return has_hit;
@@ -360,23 +334,12 @@ START_TEST(after_each_failing_call_all_is_as_before)
 }
 END_TEST
 
-/* From the k-th call of that name on all fail, for as long as the compaction lasts. */
-static pleat_status fail_from(const char *call, uint64_t k)
-{
-    pleat_compaction out;
-    pleat.sim.fail_from(call, k, CU_UNKNOWN);
-    pleat_status st = pleat.a->ops->compact(pleat.a, &out);
-    pleat.sim.fail_never();
-    ck_assert_int_eq(pleat.a->ops->check(pleat.a), 0);
-    return st;
-}
-
 /* The first map is of all new chunks, at the scratch addresses; three each. */
 START_TEST(memory_that_cannot_be_mapped_again_is_mended_by_the_next_compaction)
 {
     pleat_devptr ptr;
     keep(TWO_RUNS);
-    ck_assert_int_eq(fail_from("cuMemMap", 4), PLEAT_EPOISONED);
+    ck_assert_int_eq(chunks_compact_failing_from("cuMemMap", 4), PLEAT_EPOISONED);
     ck_assert_int_eq(pleat.a->ops->alloc(pleat.a, 512, pleat.streams[1], &ptr), PLEAT_EPOISONED);
     assert_split(1, 7, N_LARGE - 7);
     ck_assert_uint_ne(pleat_get(512, 1), 0);
@@ -395,7 +358,7 @@ START_TEST(memory_of_which_only_some_is_mapped_is_mended_too)
     ck_assert_int_eq(st, PLEAT_EPOISONED);
     ck_assert_int_eq(pleat.a->ops->alloc(pleat.a, 512, pleat.streams[1], &ptr), PLEAT_EPOISONED);
     compacted();
-    ck_assert_uint_eq(granules_held(), N_FIRST + 7);
+    ck_assert_uint_eq(chunks_granules_held(), N_FIRST + 7);
     ck_assert_uint_ne(pleat_get(512, 1), 0);
     pleat.has_failed_undo = pl_device_counted(pleat.dev).n_undo_failures > 0;
 }
@@ -404,8 +367,38 @@ END_TEST
 START_TEST(scratch_addresses_that_stay_mapped_are_unmapped_later)
 {
     keep(TWO_RUNS);
-    ck_assert_int_eq(fail_from("cuMemUnmap", 0), PLEAT_EPOISONED);
+    ck_assert_int_eq(chunks_compact_failing_from("cuMemUnmap", 0), PLEAT_EPOISONED);
     assert_split(1, 7, N_LARGE - 7);
+}
+END_TEST
+
+/* The new chunks' first _i maps succeed, and what they mapped cannot be unmapped. The chunks are
+ * given back, so the driver frees their memory with the mapping; the old chunk is as before. */
+START_TEST(scratch_addresses_that_are_mapped_in_part_are_unmapped_later)
+{
+    pleat_compaction out;
+    pleat_stats now;
+    keep(TWO_RUNS);
+    pleat_stats before = pleat_counted_mixed();
+    pleat.sim.fail_at("cuMemMap", (uint64_t)_i, CU_UNKNOWN);
+    pleat.sim.fail_from("cuMemUnmap", 0, CU_UNKNOWN);
+    pleat_status st = pleat.a->ops->compact(pleat.a, &out);
+    ck_assert_int_eq(pleat.a->ops->check(pleat.a), 0);
+    ck_assert_int_eq(st, _i == 0 ? PLEAT_EDRIVER : PLEAT_EPOISONED);
+    pleat.a->ops->stats(pleat.a, &now);
+    ck_assert_uint_eq(now.pinned_granules, before.pinned_granules);
+    ck_assert_uint_eq(now.resident_bytes, before.resident_bytes);
+    if (_i > 0) { /* as long as the driver does not unmap, nothing is compacted */
+        ck_assert_int_eq(pleat.a->ops->compact(pleat.a, &out), PLEAT_EPOISONED);
+    }
+    pleat_devptr ptr;
+    pleat.sim.fail_never();
+    ck_assert_int_eq(pleat.a->ops->alloc(pleat.a, 512, pleat.streams[1], &ptr), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->free(pleat.a, ptr, pleat.streams[1]), PLEAT_OK);
+    assert_split(1, 7, N_LARGE - 7);
+    ck_assert_uint_eq(chunks_granules_held(), N_FIRST + 7);
+    assert_split(0, 0, 0);
+    pleat.has_failed_undo = pl_device_counted(pleat.dev).n_undo_failures > 0;
 }
 END_TEST
 
@@ -431,7 +424,7 @@ END_TEST
 START_TEST(an_old_chunk_that_cannot_be_released_is_idle)
 {
     keep(TWO_RUNS);
-    ck_assert_int_eq(fail_from("cuMemRelease", 0), PLEAT_EDRIVER);
+    ck_assert_int_eq(chunks_compact_failing_from("cuMemRelease", 0), PLEAT_EDRIVER);
     ck_assert_uint_eq(pleat_counted_mixed().idle_bytes, (uint64_t)N_LARGE * GRANULE);
     ck_assert_uint_eq(pleat_trim(0, true), (uint64_t)N_LARGE * GRANULE);
     assert_split(0, 0, 0);
@@ -476,6 +469,7 @@ int main(void)
     tcase_add_test(faults, memory_that_cannot_be_mapped_again_is_mended_by_the_next_compaction);
     tcase_add_test(faults, memory_of_which_only_some_is_mapped_is_mended_too);
     tcase_add_test(faults, scratch_addresses_that_stay_mapped_are_unmapped_later);
+    tcase_add_loop_test(faults, scratch_addresses_that_are_mapped_in_part_are_unmapped_later, 0, 3);
     tcase_add_test(faults, copies_that_cannot_be_waited_for_forbid_requests);
     tcase_add_test(faults, an_old_chunk_that_cannot_be_released_is_idle);
     tcase_add_test(faults, without_memory_of_the_driver_what_is_free_makes_room);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "segments/pleat/budget.h"
+#include "segments/pleat/lane.h"
 #include "segments/pleat/options.h"
 #include "tests/support/own.h"
 #include "tests/support/segments_sim.h"
@@ -405,11 +406,16 @@ START_TEST(frugal_takes_whatever_it_costs)
 END_TEST
 
 /* Allocations and frees that fit, so that nothing happens but time. */
-static void let_events_pass(uint64_t n)
+static void let_events_pass_on(unsigned stream, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i += 2) {
-        pleat_put(pleat_get(512, 0), 0);
+        pleat_put(pleat_get(512, stream), stream);
     }
+}
+
+static void let_events_pass(uint64_t n)
+{
+    let_events_pass_on(0, n);
 }
 
 START_TEST(a_steady_program_takes_no_more_but_grows)
@@ -421,6 +427,26 @@ START_TEST(a_steady_program_takes_no_more_but_grows)
     pleat_get(10 * (size_t)GRANULE, 0);
     ck_assert_uint_eq(pleat_counted().n_taken_granules, 0);
     ck_assert_uint_eq(resident(), 31 * (uint64_t)GRANULE);
+    pleat_close();
+}
+END_TEST
+
+/* Streams that come and go, young ones, would take all rather than let resident be more than 1.10 x
+ * what was ever pinned; and so would streams that are not young, until the program is steady. */
+START_TEST(streams_that_are_not_young_take_no_more_when_steady_but_grow)
+{
+    bool is_steady = _i == 0;
+    open_policy(PL_GROWTH_BALANCED, 100);
+    pleat_get(512, 0);
+    pleat_get(512, 1);
+    scatter(20);
+    uint64_t held = resident();
+    let_events_pass_on(1, 2 * PL_LANE_YOUNG);
+    let_events_pass(is_steady ? PL_BUDGET_STEADY_LEAST : 2 * PL_LANE_YOUNG);
+    pleat_get(10 * (size_t)GRANULE, 0);
+    ck_assert_uint_gt(held + 10 * (uint64_t)GRANULE, held * 110 / 100);
+    ck_assert_uint_eq(pleat_counted().n_taken_granules, is_steady ? 0 : 10);
+    ck_assert_uint_eq(resident(), held + (is_steady ? 10 * (uint64_t)GRANULE : 0));
     pleat_close();
 }
 END_TEST
@@ -599,6 +625,7 @@ static void add_growth(Suite *suite)
     tcase_add_test(growth, without_driver_time_memory_is_created_while_there_is_any);
     tcase_add_test(growth, frugal_takes_whatever_it_costs);
     tcase_add_test(growth, a_steady_program_takes_no_more_but_grows);
+    tcase_add_loop_test(growth, streams_that_are_not_young_take_no_more_when_steady_but_grow, 0, 2);
     tcase_add_test(growth, a_frugal_program_is_never_steady);
     tcase_add_test(growth, a_limit_that_was_set_is_memory_that_was_granted);
     suite_add_tcase(suite, growth);

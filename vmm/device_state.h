@@ -15,7 +15,7 @@
 
 enum { PL_STREAM_BLOCKS = 24, PL_STREAM_FIRST_BLOCK = 16, PL_FENCES_PER_SLAB = 32 };
 
-/* ---- streams (stream.c) ---------------------------------------------------------------------- */
+/* ---- streams (stream_get.c, stream.c) -------------------------------------------------------- */
 
 typedef enum pl_stream_kind {
     PL_STREAM_ORDINARY,
@@ -39,6 +39,8 @@ struct pl_stream {
     void *given;                 /* const: the handle as the user gave it */
     _Atomic uint64_t id;         /* atomic: set at most once, under the lock */
     _Atomic bool is_gone;        /* atomic: the handle is known to be another stream's, or dead */
+    _Atomic unsigned n_captured; /* atomic: how often it was seen captured, see pl_stream_rests */
+    _Atomic unsigned n_rested;   /* atomic: n_captured before it was last seen at rest */
     pl_thread_life *thread;      /* const: the owning thread of a per-thread stream */
     unsigned index;              /* const */
     pl_stream_kind kind;         /* const */
@@ -242,6 +244,29 @@ static inline bool pl_stream_hold(pl_stream *stream, int by, uint64_t key)
     return false;
 }
 
+static inline unsigned pl_stream_n_captured(const pl_stream *stream)
+{
+    return atomic_load_explicit(&stream->n_captured, memory_order_relaxed);
+}
+static inline void pl_stream_note_captured(pl_stream *stream)
+{
+    atomic_fetch_add_explicit(&stream->n_captured, 1, memory_order_relaxed);
+}
+/* It was seen at rest, by its id, in a look that began when pl_stream_n_captured was n. */
+static inline void pl_stream_note_rest(pl_stream *stream, unsigned n)
+{
+    if (atomic_load_explicit(&stream->n_rested, memory_order_relaxed) != n) {
+        atomic_store_explicit(&stream->n_rested, n, memory_order_relaxed);
+    }
+}
+/* Was it seen captured by nobody since it was last seen at rest? The counts go on when the object
+ * serves another stream, so a stale note makes no captured stream rest. */
+static inline bool pl_stream_rests(const pl_stream *stream)
+{
+    return atomic_load_explicit(&stream->n_rested, memory_order_relaxed) ==
+           pl_stream_n_captured(stream);
+}
+
 /* Add a stream like `like`, unless it is there already: another thread was faster, or it was known
  * without an id and gets one now. The stream that had the handle before is gone. The caller holds
  * the result. PLEAT_OK; ENOMEM_HOST. */
@@ -250,7 +275,16 @@ pleat_status pl_stream_add(pl_device *dev, const pl_stream *like, pl_stream **ou
 void pl_stream_forget(pl_stream *stream);
 void pl_streams_fini(pl_device *dev);
 
-/* stream.c. Inside a scope: may this thread work on the stream without harm to a capture? PLEAT_OK;
+/* stream.c. Harmless on any stream; where the driver does not tell more, id and graph are 0. */
+cu_result pl_stream_ask_capture(const pl_device *dev, cu_stream handle, pl_capture_info *out);
+/* Results that may be about the thread's current context and not the stream. */
+static inline bool pl_stream_is_of_thread(cu_result result)
+{
+    return result == CU_INVALID_CONTEXT || result == CU_CONTEXT_IS_DESTROYED;
+}
+/* stream_get.c. Inside a scope: find the context of a stream that is first seen at rest. */
+pleat_status pl_stream_find_context(pl_device *dev, cu_stream handle, cu_context *out);
+/* Inside a scope: may this thread work on the stream without harm to a capture? PLEAT_OK;
  * ECAPTURE; ESTREAM (the handle belongs to another stream by now); EDRIVER. */
 pleat_status pl_stream_ready(pl_stream *stream);
 /* A stream that was only seen captured counts as the device's own until it has its id. */

@@ -127,7 +127,8 @@ static void ring_put(pl_driver *drv, const call_note *note)
 static inline bool is_lookup(pl_entry entry)
 {
     return entry == PL_CU_stream_id || entry == PL_CU_stream_is_capturing ||
-           entry == PL_CU_ctx_get_device || entry == PL_CU_thread_capture_mode;
+           entry == PL_CU_stream_capture_info || entry == PL_CU_ctx_get_device ||
+           entry == PL_CU_thread_capture_mode;
 }
 
 static inline void call_end(pl_driver *drv, uint64_t begin_ns, const call_note *note)

@@ -50,6 +50,35 @@ pleat_status pl_stream_get(pl_device *dev, void *handle, pl_stream **out);
  *  Threads  any; takes no lock and makes no driver call. */
 pl_stream *pl_stream_legacy(const pl_device *dev);
 
+/* A capture sequence, as reported by a stream that takes part in it. */
+typedef struct pl_capture_info {
+    bool is_asked; /* the driver was asked; else the rest says nothing */
+    bool is_capturing;
+    bool is_broken; /* the driver has invalidated the capture: it will yield no graph */
+    uint64_t id;    /* one for all streams that were forked into the capture; 0 = not told */
+    void *graph;    /* for pl_graph_watch_begin; NULL = not told, or is_broken */
+} pl_capture_info;
+
+/** Like pl_stream_get; and tell what the driver said about a capture on the way, so that nobody
+ *  needs to ask it again in this call.
+ *
+ *  Params   info [out] is_asked is always written, the rest if it is true. */
+pleat_status pl_stream_get_asked(pl_device *dev, void *handle, pl_capture_info *info,
+                                 pl_stream **out);
+
+/** Like pl_stream_get, without asking which stream has the handle now, where that can wait:
+ *  the answer is then the stream last seen under it, which may be gone and have left its handle to
+ *  another one. For a caller that notes what was done on the stream, but takes no advantage of its
+ *  order: what was freed on a guessed stream is used again only in a call that got that stream from
+ *  pl_stream_get, or behind a fence. Fences of a stream that has lost its handle are none of that
+ *  stream (pl_fence_is_whole_device); one of the context stands behind both.
+ *
+ *  Returns  as pl_stream_get; the stream of a foreign context is not noticed if its handle was that
+ *           of a known stream.
+ *  Blocks   on no driver call where it may guess: the stream has an id, was last seen at rest, and
+ *           memory is not open to peers. Else as pl_stream_get. */
+pleat_status pl_stream_guess(pl_device *dev, void *handle, pl_stream **out);
+
 /** Let go of a stream that pl_stream_get found. If nothing else refers to it, it may then be given
  *  up (pl_stream_try_release). A stream that is never put is kept until it is gone.
  *
@@ -79,14 +108,6 @@ pl_stream *pl_stream_at(const pl_device *dev, unsigned index); /* NULL beyond th
  *  Blocks   on one driver call; none for the legacy stream; a few for a per-thread one, or when
  *           no context is current. */
 pleat_status pl_stream_is_capturing(pl_stream *stream, bool *out);
-
-/* A capture sequence, as reported by a stream that takes part in it. */
-typedef struct pl_capture_info {
-    bool is_capturing;
-    uint64_t id;    /* one for all streams that were forked into the capture; 0 = not told */
-    void *graph;    /* for pl_graph_watch_begin; NULL = not told, or is_broken */
-    bool is_broken; /* the driver has invalidated the capture: it will yield no graph */
-} pl_capture_info;
 
 /** Is the stream being captured right now, and in which capture? Like pl_stream_is_capturing; where
  *  the driver does not tell, id and graph are 0.

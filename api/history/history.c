@@ -48,7 +48,7 @@ static pleat_devptr key_of(const void *private_in)
 
 static unsigned pool_index_locked(const pl_history *history, const void *private_in)
 {
-    return (unsigned)(uintptr_t)pl_ptrmap_find(&history->live_pools, key_of(private_in));
+    return (unsigned)(uintptr_t)pl_keymap_find(&history->live_pools, key_of(private_in));
 }
 
 static void tell(pl_history *history, unsigned action, const pl_event *event, void *handle)
@@ -104,7 +104,7 @@ void pl_history_fini(pl_history *history)
 {
     pl_host_free(&history->host, history->ring);
     pl_host_free(&history->host, history->pools);
-    pl_ptrmap_fini(&history->live_pools, &history->host);
+    pl_keymap_fini(&history->live_pools, &history->host);
     pl_stacks_fini(&history->stacks, &history->host);
     size_t held_bytes = pl_host_fini(&history->host);
     pl_assert(held_bytes == 0);
@@ -247,7 +247,7 @@ static void forget_pool_locked(pl_history *history, const void *private_in)
     if (index == 0) {
         return;
     }
-    (void)pl_ptrmap_remove(&history->live_pools, key_of(private_in));
+    (void)pl_keymap_remove(&history->live_pools, key_of(private_in));
     history->pools[index - 1].next_released = 0;
     if (history->released_first > 0) {
         history->pools[history->released_last - 1].next_released = (uint16_t)index;
@@ -260,14 +260,14 @@ static void forget_pool_locked(pl_history *history, const void *private_in)
 static unsigned name_pool_locked(pl_history *history, const void *private_in, pleat_pool_id id)
 {
     if (!open_host_locked(history) ||
-        pl_ptrmap_reserve(&history->live_pools, &history->host, 1) != PLEAT_OK) {
+        pl_keymap_reserve(&history->live_pools, &history->host, 1) != PLEAT_OK) {
         return 0;
     }
     unsigned index = take_index_locked(history);
     if (index > 0) {
         forget_pool_locked(history, private_in);
         history->pools[index - 1] = (pl_history_pool){ .id = id };
-        pl_ptrmap_insert(&history->live_pools, key_of(private_in), (void *)(uintptr_t)index);
+        pl_keymap_insert(&history->live_pools, key_of(private_in), (void *)(uintptr_t)index);
     }
     return index;
 }

@@ -20,8 +20,8 @@
 
 #include "api/history/stack.h"
 #include "api/pleat.h"
+#include "segments/base/keymap.h"
 #include "segments/base/observer.h"
-#include "segments/base/ptrmap.h"
 #include "vmm/base/host.h"
 #include "vmm/base/lock.h"
 
@@ -60,7 +60,7 @@ typedef struct pl_history {
     pl_history_ring *ring;      /* lock: NULL until recording is first switched on */
     pl_history_stacks stacks;   /* lock */
     pl_history_pool *pools;     /* lock: [n_pools], the names of indices 1, 2... */
-    pl_ptrmap live_pools;       /* lock: from a pointer to its name's index */
+    pl_keymap live_pools;       /* lock: from a pointer to its name's index */
     unsigned n_pools;           /* lock */
     unsigned capacity_of_pools; /* lock */
     unsigned released_first;    /* lock: indices, in the order of release; 0 = none */

@@ -70,6 +70,12 @@ typedef struct pl_allocator_ops {
     pleat_status (*destroy)(pl_allocator *a, bool force, size_t *n_live, size_t *n_leaked);
     /* bytes in [1, 2^60]. ENOMEM_DEVICE, EPENDING, ENOSPACE_VA, ENOMEM_HOST, EDRIVER, ... */
     pleat_status (*alloc)(pl_allocator *a, size_t bytes, pl_stream *stream, pleat_devptr *out);
+    /* alloc, or private_alloc where a pool is named, in a call in which the driver was asked about
+     * the stream's capture; NULL: the allocator asks where its original does. */
+    pleat_status (*alloc_asked)(pl_allocator *a, pl_private *pool, size_t bytes, pl_stream *stream,
+                                const pl_capture_info *asked, pleat_devptr *out);
+    /* free and record_stream may be given a stream from pl_stream_guess. */
+    bool takes_guesses;
     /* `stream`: where the caller frees; another than the owner counts as a recorded use.
      * EFOREIGN, EDOUBLEFREE (where it can tell). Never blocks on the GPU; unpooled's does. */
     pleat_status (*free)(pl_allocator *a, pleat_devptr ptr, pl_stream *stream);

@@ -28,9 +28,9 @@ struct pl_block;
 enum {
     PL_FRONT_MOST_BYTES = 1 << 20, /* larger blocks do not go into a front */
     PL_FRONT_BINS = 256,
-    PL_FRONT_DEPTH = 8,         /* blocks in a magazine */
-    PL_FRONT_BLOCKS = 128,       /* in a front */
-    PL_FRONT_BYTES = 2 << 20,   /* likewise */
+    PL_FRONT_DEPTH = 8,       /* blocks in a magazine */
+    PL_FRONT_BLOCKS = 128,    /* in a front */
+    PL_FRONT_BYTES = 2 << 20, /* likewise */
 };
 
 /* Blocks that were requested with the same number of bytes, the last freed first. */

@@ -11,7 +11,7 @@ enum { LEAST_LOG2 = 6, MOST_LOG2 = 48, MOVES = 16 };
 
 static size_t room_of(size_t n_slots)
 {
-    return n_slots / 2 + n_slots / 8;
+    return n_slots / 5 * 4;
 }
 
 static size_t slots_of(const pl_ptrmap_table *table)
@@ -48,14 +48,13 @@ static void move_some(pl_ptrmap *map, pl_host *host, size_t n)
 {
     for (; n > 0 && map->n_unmoved > 0; n--) {
         pl_lock_touch(1);
-        pleat_devptr key = pl_ptrmap_key(&map->old, map->n_unmoved - 1);
-        void *value = pl_ptrmap_value(&map->old, map->n_unmoved - 1);
-        if (key == 0) {
+        pl_ptrmap_slot slot = pl_ptrmap_at(&map->old, map->n_unmoved - 1);
+        if (slot == 0) {
             map->n_unmoved--;
             continue;
         }
         pl_ptrmap_clear(&map->old, map->n_unmoved - 1);
-        pl_ptrmap_put(&map->now, key, value);
+        pl_ptrmap_put(&map->now, pl_ptrmap_key(slot), pl_ptrmap_value(slot));
     }
     if (map->n_unmoved == 0) {
         if (!map->is_peeked) {
@@ -90,7 +89,7 @@ static pleat_status grow(pl_ptrmap *map, pl_host *host, size_t n_more)
     }
     size_t n_slots = (size_t)1 << log2;
     pl_ptrmap_table *view = map->is_peeked ? pl_host_alloc(host, sizeof *view) : NULL;
-    pl_ptrmap_slot *slots = pl_host_calloc(host, n_slots, sizeof *slots);
+    _Atomic pl_ptrmap_slot *slots = pl_host_calloc(host, n_slots, sizeof *slots);
     if (!slots || (map->is_peeked && !view)) {
         pl_host_free(host, view);
         pl_host_free(host, slots);
@@ -120,18 +119,20 @@ pleat_status pl_ptrmap_make_room(pl_ptrmap *map, pl_host *host, size_t n_more)
     return PLEAT_OK;
 }
 
-void *pl_ptrmap_find_old(const pl_ptrmap *map, pleat_devptr key, size_t *at)
+void *pl_ptrmap_find_old(const pl_ptrmap *map, pleat_devptr key)
 {
-    size_t slot = pl_ptrmap_seek(&map->old, key);
-    *at = slot | PL_PTRMAP_OLD;
-    return pl_ptrmap_value(&map->old, slot);
+    return pl_ptrmap_value(pl_ptrmap_at(&map->old, pl_ptrmap_seek(&map->old, key)));
 }
 
-void pl_ptrmap_remove_old(pl_ptrmap *map, size_t at)
+void *pl_ptrmap_remove_old(pl_ptrmap *map, pleat_devptr key)
 {
-    pl_assert(pl_ptrmap_value(&map->old, at & ~PL_PTRMAP_OLD));
-    pl_ptrmap_clear(&map->old, at & ~PL_PTRMAP_OLD);
-    map->count--;
+    size_t at = pl_ptrmap_seek(&map->old, key);
+    void *value = pl_ptrmap_value(pl_ptrmap_at(&map->old, at));
+    if (value) {
+        pl_ptrmap_clear(&map->old, at);
+        map->count--;
+    }
+    return value;
 }
 
 /* ---- walking --------------------------------------------------------------------------------- */
@@ -141,10 +142,10 @@ void *pl_ptrmap_next(const pl_ptrmap *map, size_t *cursor)
     size_t n_now = slots_of(&map->now);
     while (*cursor < n_now + map->n_unmoved) {
         size_t at = (*cursor)++;
-        void *value = at < n_now ? pl_ptrmap_value(&map->now, at)
-                                 : pl_ptrmap_value(&map->old, at - n_now);
-        if (value) {
-            return value;
+        pl_ptrmap_slot slot = at < n_now ? pl_ptrmap_at(&map->now, at)
+                                         : pl_ptrmap_at(&map->old, at - n_now);
+        if (slot != 0) {
+            return pl_ptrmap_value(slot);
         }
     }
     return NULL;
@@ -156,16 +157,20 @@ void *pl_ptrmap_next(const pl_ptrmap *map, size_t *cursor)
 static int check_table(const pl_ptrmap_table *table, size_t *n_taken)
 {
     for (size_t i = 0; i < slots_of(table); i++) {
-        pleat_devptr key = pl_ptrmap_key(table, i);
-        if ((key == 0) != (pl_ptrmap_value(table, i) == NULL)) {
-            return 4;
-        }
-        if (key == 0) {
+        pl_ptrmap_slot slot = pl_ptrmap_at(table, i);
+        if (slot == 0) {
             continue;
         }
+        uint64_t hash = pl_ptrmap_hash(pl_ptrmap_key(slot));
+        size_t distance = (i - pl_ptrmap_home(table, hash)) & table->mask;
+        distance = distance < PL_PTRMAP_FAR ? distance : PL_PTRMAP_FAR;
         ++*n_taken;
-        if (pl_ptrmap_seek(table, key) != i) {
+        if (slot % PL_PTRMAP_ALIGN != (pl_ptrmap_bits(table, hash) | distance)) {
             return 3;
+        }
+        size_t first = pl_ptrmap_seek(table, pl_ptrmap_key(slot));
+        if (first != i) {
+            return pl_ptrmap_at(table, first) == 0 ? 3 : 4;
         }
     }
     return 0;
@@ -180,11 +185,12 @@ static int check_old(const pl_ptrmap *map)
         return 5;
     }
     for (size_t i = 0; i < n_slots; i++) {
-        pleat_devptr key = pl_ptrmap_key(&map->old, i);
-        if (i >= map->n_unmoved && key != 0) {
+        pl_ptrmap_slot slot = pl_ptrmap_at(&map->old, i);
+        if (i >= map->n_unmoved && slot != 0) {
             return 5;
         }
-        if (key != 0 && pl_ptrmap_key(&map->now, pl_ptrmap_seek(&map->now, key)) == key) {
+        if (slot != 0 &&
+            pl_ptrmap_at(&map->now, pl_ptrmap_seek(&map->now, pl_ptrmap_key(slot))) != 0) {
             return 4;
         }
     }

@@ -1,9 +1,16 @@
-/* ptrmap.h - from a device address to the object that lives there.
+/* ptrmap.h - from a device address to the object that lives there, in one word each.
  *
- * Open addressing with linear probing in a power of two of slots, at most 5/8 of them taken. An
- * address is hashed as a multiple of 512, the allocators' quantum, by Fibonacci hashing; a removal
- * shifts later entries back, so there are no tombstones and the cost of a look-up does not grow
- * with time. All memory is asked for in pl_ptrmap_reserve, the fallible step; insertion into
+ * Open addressing with linear probing in a power of two of slots, at most 4/5 of them taken. An
+ * object is aligned to 64 bytes and has its address, the key, at byte PL_PTRMAP_KEY_AT. So a slot
+ * has six bits to spare: they tell how far it lies from the key's home, and two bits of the key's
+ * hash. A look-up reads only objects whose bits fit, which is the right one but for one time in
+ * twenty; a removal reads none, except such as lie very far from home.
+ *
+ *   | pointer to the object ............................ | tag 2 | distance 4 |   0 = empty
+ *
+ * An address is hashed as a multiple of 512, the allocators' quantum, by Fibonacci hashing; a
+ * removal shifts later entries back, so there are no tombstones and the cost of a look-up does not
+ * grow with time. All memory is asked for in pl_ptrmap_reserve, the fallible step; insertion into
  * reserved room cannot fail.
  *
  * A growing map has two tables for a while. Insertions go into the larger one, each reservation
@@ -11,9 +18,8 @@
  * tries the other. So no call moves a million entries while it holds the lock.
  *
  * The owner's lock guards the map. One call needs no lock, pl_ptrmap_peek: it may miss a key that is
- * there, and may find another key's value, so it asks of the caller to look at what the value
- * points to. A table that peeks may be reading goes only when the owner has held them off
- * (is_peeked). Source: Knuth, TAOCP 3, 6.4, algorithms L and R. */
+ * there, and the object that it finds may just be changing, so it asks of the caller to look twice.
+ * A table that peeks may be reading goes only when the owner has held them off (is_peeked). Source: Knuth, TAOCP 3, 6.4, algorithms L and R. */
 #ifndef PLEAT_SEGMENTS_PTRMAP_H
 #define PLEAT_SEGMENTS_PTRMAP_H
 
@@ -25,23 +31,23 @@
 #include "vmm/base/host.h"
 #include "vmm/base/pleat_types.h"
 
-/* Both are written under the lock. */
-typedef struct pl_ptrmap_slot {
-    _Atomic pleat_devptr key; /* atomic: 0 = empty */
-    _Atomic(void *) value;    /* atomic: NULL in empty slots */
-} pl_ptrmap_slot;
+enum { PL_PTRMAP_ALIGN = 64, PL_PTRMAP_KEY_AT = 64, PL_PTRMAP_FAR = 15, PL_PTRMAP_TAGS = 4 };
+
+typedef uintptr_t pl_ptrmap_slot; /* 0 = empty */
 
 typedef struct pl_ptrmap_table {
-    pl_ptrmap_slot *slots; /* NULL = none; a power of two >= 64 of them */
-    size_t mask;           /* number of slots less one; 0 while there are none */
-    unsigned shift;        /* 64 - log2 of the number of slots */
-    struct pl_ptrmap_table *next; /* of spent ones */
+    _Atomic pl_ptrmap_slot *slots; /* atomic, written under the lock; NULL = none; else a power of
+                                    * two >= 64 of them */
+    size_t mask;                   /* number of slots less one; 0 while there are none */
+    unsigned shift;                /* 64 - log2 of the number of slots */
+    struct pl_ptrmap_table *next;  /* of spent ones */
 } pl_ptrmap_table;
 
-/* I1  count <= most, which is 5/8 of the slots of `now`
- * I2  count == the number of slots of both tables whose key is not 0
- * I3  every slot from a key's home to where it lies is taken
- * I4  no key twice, no empty slot with a value, no key with a NULL value
+/* I1  count <= most, which is 4/5 of the slots of `now`
+ * I2  count == the number of slots of both tables that are not empty
+ * I3  every slot from a key's home to where it lies is taken, and its bits say how far that is, at
+ *     most PL_PTRMAP_FAR, and the key's tag
+ * I4  no key twice
  * I5  the slots of `old` from n_unmoved on are empty; there is an old table if and only if
  *     n_unmoved is not 0, and then `quick` is 0, else it is `most` */
 typedef struct pl_ptrmap {
@@ -56,9 +62,6 @@ typedef struct pl_ptrmap {
     pl_ptrmap_table *spent;          /* views of earlier tables, with their slots; latest first */
 } pl_ptrmap;
 
-/* Marks a slot's number as one of the old table. */
-#define PL_PTRMAP_OLD ((size_t)1 << 63)
-
 /* Zeroed memory is an empty map too. */
 static inline void pl_ptrmap_init(pl_ptrmap *map)
 {
@@ -68,8 +71,6 @@ static inline void pl_ptrmap_init(pl_ptrmap *map)
 void pl_ptrmap_fini(pl_ptrmap *map, pl_host *host);
 
 pleat_status pl_ptrmap_make_room(pl_ptrmap *map, pl_host *host, size_t n_more);
-void *pl_ptrmap_find_old(const pl_ptrmap *map, pleat_devptr key, size_t *at);
-void pl_ptrmap_remove_old(pl_ptrmap *map, size_t at);
 
 /* Make room for `n_more` keys beyond those in the map. The room is not kept for anyone: a caller
  * that drops the lock before its insertion must also count the insertions of others. Returns
@@ -83,44 +84,81 @@ static inline pleat_status pl_ptrmap_reserve(pl_ptrmap *map, pl_host *host, size
     return pl_ptrmap_make_room(map, host, n_more);
 }
 
-static inline size_t pl_ptrmap_home(const pl_ptrmap_table *table, pleat_devptr key)
+static inline pl_ptrmap_slot pl_ptrmap_at(const pl_ptrmap_table *table, size_t at)
 {
-    return (size_t)(((key >> 9) * UINT64_C(0x9E3779B97F4A7C15)) >> table->shift);
+    return atomic_load_explicit(&table->slots[at], memory_order_relaxed);
 }
 
-static inline pleat_devptr pl_ptrmap_key(const pl_ptrmap_table *table, size_t at)
+/* Who finds the slot without the lock finds what it points to. */
+static inline void pl_ptrmap_write(pl_ptrmap_table *table, size_t at, pl_ptrmap_slot slot)
 {
-    return atomic_load_explicit(&table->slots[at].key, memory_order_relaxed);
+    atomic_store_explicit(&table->slots[at], slot, memory_order_release);
 }
 
-static inline void *pl_ptrmap_value(const pl_ptrmap_table *table, size_t at)
+static inline void *pl_ptrmap_value(pl_ptrmap_slot slot)
 {
-    return atomic_load_explicit(&table->slots[at].value, memory_order_relaxed);
+    return (void *)(slot & ~(pl_ptrmap_slot)(PL_PTRMAP_ALIGN - 1));
 }
 
-/* Who finds the key without the lock finds the value too, and what it points to. */
-static inline void pl_ptrmap_write(pl_ptrmap_table *table, size_t at, pleat_devptr key, void *value)
+static inline pleat_devptr pl_ptrmap_key(pl_ptrmap_slot slot)
 {
-    atomic_store_explicit(&table->slots[at].value, value, memory_order_release);
-    atomic_store_explicit(&table->slots[at].key, key, memory_order_release);
+    pleat_devptr key;
+    memcpy(&key, (const char *)pl_ptrmap_value(slot) + PL_PTRMAP_KEY_AT, sizeof key);
+    return key;
+}
+
+static inline uint64_t pl_ptrmap_hash(pleat_devptr key)
+{
+    return (key >> 9) * UINT64_C(0x9E3779B97F4A7C15);
+}
+
+static inline size_t pl_ptrmap_home(const pl_ptrmap_table *table, uint64_t hash)
+{
+    return (size_t)(hash >> table->shift);
+}
+
+/* The low bits of a slot at the key's home. */
+static inline pl_ptrmap_slot pl_ptrmap_bits(const pl_ptrmap_table *table, uint64_t hash)
+{
+    return (pl_ptrmap_slot)(hash >> (table->shift - 2)) % PL_PTRMAP_TAGS * (PL_PTRMAP_FAR + 1);
+}
+
+static inline size_t pl_ptrmap_distance(const pl_ptrmap_table *table, size_t at)
+{
+    size_t distance = pl_ptrmap_at(table, at) & PL_PTRMAP_FAR;
+    if (__builtin_expect(distance < PL_PTRMAP_FAR, true)) {
+        return distance;
+    }
+    return (at - pl_ptrmap_home(table, pl_ptrmap_hash(pl_ptrmap_key(pl_ptrmap_at(table, at))))) &
+           table->mask;
 }
 
 /* The table must have an empty slot. */
 static inline void pl_ptrmap_put(pl_ptrmap_table *table, pleat_devptr key, void *value)
 {
-    size_t at = pl_ptrmap_home(table, key);
-    while (pl_ptrmap_key(table, at) != 0) {
+    uint64_t hash = pl_ptrmap_hash(key);
+    size_t home = pl_ptrmap_home(table, hash);
+    size_t at = home;
+    while (pl_ptrmap_at(table, at) != 0) {
         at = (at + 1) & table->mask;
     }
-    pl_ptrmap_write(table, at, key, value);
+    size_t distance = (at - home) & table->mask;
+    distance = distance < PL_PTRMAP_FAR ? distance : PL_PTRMAP_FAR;
+    pl_ptrmap_write(table, at, (pl_ptrmap_slot)value | pl_ptrmap_bits(table, hash) | distance);
 }
 
 /* The slot with the key, or the empty one where the search for it ends. */
 static inline size_t pl_ptrmap_seek(const pl_ptrmap_table *table, pleat_devptr key)
 {
-    size_t at = pl_ptrmap_home(table, key);
-    for (pleat_devptr k; (k = pl_ptrmap_key(table, at)) != key && k != 0;) {
-        at = (at + 1) & table->mask;
+    uint64_t hash = pl_ptrmap_hash(key);
+    size_t at = pl_ptrmap_home(table, hash);
+    pl_ptrmap_slot bits = pl_ptrmap_bits(table, hash);
+    pl_ptrmap_slot last = bits + PL_PTRMAP_FAR;
+    for (pl_ptrmap_slot slot; (slot = pl_ptrmap_at(table, at)) != 0; at = (at + 1) & table->mask) {
+        if (slot % PL_PTRMAP_ALIGN == bits && pl_ptrmap_key(slot) == key) {
+            break;
+        }
+        bits += bits < last;
     }
     return at;
 }
@@ -129,93 +167,113 @@ static inline size_t pl_ptrmap_seek(const pl_ptrmap_table *table, pleat_devptr k
 static inline void pl_ptrmap_clear(pl_ptrmap_table *table, size_t hole)
 {
     /* An entry moves into the hole unless its home lies between the hole and itself. */
-    pleat_devptr key;
-    for (size_t at = (hole + 1) & table->mask; (key = pl_ptrmap_key(table, at)) != 0;
+    for (size_t at = (hole + 1) & table->mask; pl_ptrmap_at(table, at) != 0;
          at = (at + 1) & table->mask) {
-        size_t home = pl_ptrmap_home(table, key);
-        if (((at - home) & table->mask) >= ((at - hole) & table->mask)) {
-            pl_ptrmap_write(table, hole, key, pl_ptrmap_value(table, at));
+        size_t distance = pl_ptrmap_distance(table, at);
+        size_t step = (at - hole) & table->mask;
+        if (distance >= step) {
+            distance -= step;
+            distance = distance < PL_PTRMAP_FAR ? distance : PL_PTRMAP_FAR;
+            pl_ptrmap_write(table, hole,
+                            (pl_ptrmap_at(table, at) & ~(pl_ptrmap_slot)PL_PTRMAP_FAR) | distance);
             hole = at;
         }
     }
-    pl_ptrmap_write(table, hole, 0, NULL);
+    pl_ptrmap_write(table, hole, 0);
 }
 
-/* The key must not be 0 or in the map, the value must not be NULL, and there must be room. */
+/* The value has the key, which must not be 0 or in the map, and there must be room. */
 static inline void pl_ptrmap_insert(pl_ptrmap *map, pleat_devptr key, void *value)
 {
-    pl_assert(key != 0 && value && map->count < map->most);
+    pl_assert(key != 0 && value && (pl_ptrmap_slot)value % PL_PTRMAP_ALIGN == 0 &&
+              pl_ptrmap_key((pl_ptrmap_slot)value) == key && map->count < map->most);
     pl_ptrmap_put(&map->now, key, value);
     map->count++;
 }
 
-/* Like pl_ptrmap_find; also returns the slot of the value. */
-static inline void *pl_ptrmap_find_at(const pl_ptrmap *map, pleat_devptr key, size_t *at)
-{
-    if (map->count == 0) {
-        return NULL;
-    }
-    size_t slot = pl_ptrmap_home(&map->now, key);
-    for (pleat_devptr k; (k = pl_ptrmap_key(&map->now, slot)) != key;
-         slot = (slot + 1) & map->now.mask) {
-        if (k == 0) {
-            return map->n_unmoved > 0 ? pl_ptrmap_find_old(map, key, at) : NULL;
-        }
-    }
-    *at = slot;
-    return pl_ptrmap_value(&map->now, slot);
-}
+void *pl_ptrmap_find_old(const pl_ptrmap *map, pleat_devptr key);
+void *pl_ptrmap_remove_old(pl_ptrmap *map, pleat_devptr key);
 
 /* NULL when the key, any number, is not in the map. */
 static inline void *pl_ptrmap_find(const pl_ptrmap *map, pleat_devptr key)
 {
-    size_t at;
-    return pl_ptrmap_find_at(map, key, &at);
-}
-
-/* Empty the slot of a value that was found; the map must not have changed since. */
-static inline void pl_ptrmap_remove_at(pl_ptrmap *map, size_t at)
-{
-    if (__builtin_expect((at & PL_PTRMAP_OLD) != 0, false)) {
-        pl_ptrmap_remove_old(map, at);
-        return;
+    if (map->count == 0) {
+        return NULL;
     }
-    pl_assert(pl_ptrmap_value(&map->now, at));
-    pl_ptrmap_clear(&map->now, at);
-    map->count--;
+    pl_ptrmap_slot slot = pl_ptrmap_at(&map->now, pl_ptrmap_seek(&map->now, key));
+    if (__builtin_expect(slot == 0 && map->n_unmoved > 0, false)) {
+        return pl_ptrmap_find_old(map, key);
+    }
+    return pl_ptrmap_value(slot);
 }
 
 /* Returns the removed value, or NULL when the key is not in the map. */
 static inline void *pl_ptrmap_remove(pl_ptrmap *map, pleat_devptr key)
 {
-    size_t at;
-    void *value = pl_ptrmap_find_at(map, key, &at);
-    if (value) {
-        pl_ptrmap_remove_at(map, at);
+    if (map->count == 0) {
+        return NULL;
     }
-    return value;
+    size_t at = pl_ptrmap_seek(&map->now, key);
+    pl_ptrmap_slot slot = pl_ptrmap_at(&map->now, at);
+    if (__builtin_expect(slot == 0, false)) {
+        return map->n_unmoved > 0 ? pl_ptrmap_remove_old(map, key) : NULL;
+    }
+    pl_ptrmap_clear(&map->now, at);
+    map->count--;
+    return pl_ptrmap_value(slot);
 }
 
-/* Without the lock: perhaps the value of `key`, perhaps NULL, perhaps another's. */
-static inline void *pl_ptrmap_peek(const pl_ptrmap *map, pleat_devptr key)
+/* The same for a caller that may remove it next: *at is its slot, or SIZE_MAX if it lies in the old
+ * table. */
+static inline void *pl_ptrmap_find_at(const pl_ptrmap *map, pleat_devptr key, size_t *at)
 {
-    enum { LOOKS = 16 };
+    if (map->count == 0) {
+        return NULL;
+    }
+    *at = pl_ptrmap_seek(&map->now, key);
+    pl_ptrmap_slot slot = pl_ptrmap_at(&map->now, *at);
+    if (__builtin_expect(slot == 0 && map->n_unmoved > 0, false)) {
+        *at = SIZE_MAX;
+        return pl_ptrmap_find_old(map, key);
+    }
+    return pl_ptrmap_value(slot);
+}
+
+/* Remove what was found there; the map has not changed since. */
+static inline void pl_ptrmap_remove_at(pl_ptrmap *map, pleat_devptr key, size_t at)
+{
+    if (__builtin_expect(at == SIZE_MAX, false)) {
+        (void)pl_ptrmap_remove_old(map, key);
+        return;
+    }
+    pl_ptrmap_clear(&map->now, at);
+    map->count--;
+}
+
+/* Without the lock: the object with that key; NULL if there is none, or perhaps none. Its key may
+ * have changed by the time that the caller looks. Objects are never unmapped while peeks go on. */
+__attribute__((no_sanitize("thread"))) static inline void *pl_ptrmap_peek(const pl_ptrmap *map,
+                                                                          pleat_devptr key)
+{
     const pl_ptrmap_table *table = atomic_load_explicit(&map->view, memory_order_acquire);
     if (!table) {
         return NULL;
     }
-    size_t at = pl_ptrmap_home(table, key);
-    for (unsigned i = 0; i < LOOKS; i++, at = (at + 1) & table->mask) {
-        pleat_devptr k = atomic_load_explicit(&table->slots[at].key, memory_order_acquire);
-        if (k == key) {
-            return atomic_load_explicit(&table->slots[at].value, memory_order_acquire);
-        }
-        if (k == 0) {
+    uint64_t hash = pl_ptrmap_hash(key);
+    size_t at = pl_ptrmap_home(table, hash);
+    pl_ptrmap_slot bits = pl_ptrmap_bits(table, hash);
+    for (unsigned i = 0; i < PL_PTRMAP_FAR; i++, bits++, at = (at + 1) & table->mask) {
+        pl_ptrmap_slot slot = atomic_load_explicit(&table->slots[at], memory_order_acquire);
+        if (slot == 0) {
             return NULL;
+        }
+        if (slot % PL_PTRMAP_ALIGN == bits && pl_ptrmap_key(slot) == key) {
+            return pl_ptrmap_value(slot);
         }
     }
     return NULL;
 }
+
 /* Are there tables that pl_ptrmap_discard would give back? */
 static inline bool pl_ptrmap_has_spent(const pl_ptrmap *map)
 {

@@ -38,7 +38,7 @@
 #ifndef PLEAT_SEGMENTS_CLASSIC_MXNET_H
 #define PLEAT_SEGMENTS_CLASSIC_MXNET_H
 
-#include "segments/base/ptrmap.h"
+#include "segments/base/keymap.h"
 #include "segments/base/tree.h"
 #include "segments/classic/cache.h"
 #include "segments/classic/depart.h"
@@ -110,8 +110,8 @@ typedef struct pl_mxnet {
     pl_mxnet_options options;      /* const */
     pl_order order;
     pl_tree by_address;
-    pl_ptrmap blocks; /* by address */
-    pl_ptrmap lists;  /* by size */
+    pl_keymap blocks; /* by address */
+    pl_keymap lists;  /* by size */
     pl_mxnet_block *held;
     size_t n_live;
     size_t n_cached;

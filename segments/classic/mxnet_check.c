@@ -87,7 +87,7 @@ static int check_block(const pl_mxnet *m, const pl_mxnet_block *block, tally sum
 {
     tally *sum = &sums[block->list->pool];
     bool is_held = block->state == PL_MXNET_HELD;
-    if (pl_ptrmap_find(&m->blocks, block->ptr) != block) {
+    if (pl_keymap_find(&m->blocks, block->ptr) != block) {
         return 1;
     }
     if (is_held != (block->held != 0)) {
@@ -119,15 +119,15 @@ static int check_lists(const pl_mxnet *m)
     size_t n_cached = 0;
     size_t n_blocks = 0;
     size_t cursor = 0;
-    for (const pl_mxnet_list *list; (list = pl_ptrmap_next(&m->lists, &cursor)) != NULL;) {
+    for (const pl_mxnet_list *list; (list = pl_keymap_next(&m->lists, &cursor)) != NULL;) {
         n_blocks += list->n_blocks;
-        if (pl_ptrmap_find(&m->lists, list->bytes) != list || list->n_blocks == 0 ||
+        if (pl_keymap_find(&m->lists, list->bytes) != list || list->n_blocks == 0 ||
             list->pool != pl_stats_pool(list->bytes)) {
             return 7;
         }
         for (const pl_mxnet_block *block = list->first; block; block = block->next) {
             if (block->state != PL_MXNET_CACHED || block->list != list ||
-                pl_ptrmap_find(&m->blocks, block->ptr) != block || ++n_cached > m->n_cached) {
+                pl_keymap_find(&m->blocks, block->ptr) != block || ++n_cached > m->n_cached) {
                 return 2;
             }
         }
@@ -206,7 +206,7 @@ static int check_pending(pl_mxnet *m)
 {
     uint64_t bytes = 0;
     size_t cursor = 0;
-    for (const pl_mxnet_list *list; (list = pl_ptrmap_next(&m->lists, &cursor)) != NULL;) {
+    for (const pl_mxnet_list *list; (list = pl_keymap_next(&m->lists, &cursor)) != NULL;) {
         for (const pl_mxnet_block *block = list->first; block; block = block->next) {
             bytes += list->bytes;
         }
@@ -218,8 +218,8 @@ int pl_mxnet_check_all(pl_cache *c)
 {
     pl_lock_assert(&c->lock);
     pl_mxnet *m = pl_mxnet_of(&c->base);
-    if (pl_tree_check(&m->by_address) != 0 || pl_ptrmap_check(&m->blocks) != 0 ||
-        pl_ptrmap_check(&m->lists) != 0) {
+    if (pl_tree_check(&m->by_address) != 0 || pl_keymap_check(&m->blocks) != 0 ||
+        pl_keymap_check(&m->lists) != 0) {
         return 8;
     }
     tally sums[PLEAT_N_POOLS] = { 0 };

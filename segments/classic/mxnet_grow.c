@@ -38,8 +38,8 @@ static pleat_status fresh_init(pl_mxnet *m, fresh *f)
         .list = pl_host_alloc(&m->base.host, sizeof *f->list),
         .turn = pl_waiter_begin(&m->base.waiter),
     };
-    if (!f->block || !f->list || pl_ptrmap_reserve(&m->blocks, &m->base.host, n) != PLEAT_OK ||
-        pl_ptrmap_reserve(&m->lists, &m->base.host, m->n_growing + 1) != PLEAT_OK) {
+    if (!f->block || !f->list || pl_keymap_reserve(&m->blocks, &m->base.host, n) != PLEAT_OK ||
+        pl_keymap_reserve(&m->lists, &m->base.host, m->n_growing + 1) != PLEAT_OK) {
         fresh_fini(m, f);
         return PLEAT_ENOMEM_HOST;
     }
@@ -53,7 +53,7 @@ static pl_mxnet_list *commit_list(pl_mxnet *m, fresh *f, size_t class_bytes)
         list = f->list;
         f->list = NULL;
         *list = (pl_mxnet_list){ .bytes = class_bytes, .pool = pl_stats_pool(class_bytes) };
-        pl_ptrmap_insert(&m->lists, class_bytes, list);
+        pl_keymap_insert(&m->lists, class_bytes, list);
     }
     return list;
 }
@@ -61,14 +61,14 @@ static pl_mxnet_list *commit_list(pl_mxnet *m, fresh *f, size_t class_bytes)
 static void take_in(pl_mxnet *m, pl_mxnet_block *block)
 {
     pl_tree_insert(&m->by_address, &block->node);
-    pl_ptrmap_insert(&m->blocks, block->ptr, block);
+    pl_keymap_insert(&m->blocks, block->ptr, block);
     pl_mxnet_tell_segment(m, PL_ACTION_SEGMENT_ALLOC, block);
 }
 
 static void take_out(pl_mxnet *m, pl_mxnet_block *block)
 {
     pl_tree_remove(&m->by_address, &block->node);
-    pl_ptrmap_remove(&m->blocks, block->ptr);
+    pl_keymap_remove(&m->blocks, block->ptr);
     pl_mxnet_tell_segment(m, PL_ACTION_SEGMENT_FREE, block);
 }
 
@@ -119,7 +119,7 @@ static void forget_block(pl_mxnet *m, pl_mxnet_block *block)
     pl_mxnet_list *list = block->list;
     pl_host_free(&m->base.host, block);
     if (--list->n_blocks == 0) {
-        pl_ptrmap_remove(&m->lists, list->bytes);
+        pl_keymap_remove(&m->lists, list->bytes);
         pl_host_free(&m->base.host, list);
     }
 }
@@ -160,7 +160,7 @@ static void pick(pl_cache *c, pl_departing *d)
 {
     pl_mxnet *m = pl_mxnet_of(&c->base);
     size_t cursor = 0;
-    for (pl_mxnet_list *list; (list = pl_ptrmap_next(&m->lists, &cursor)) != NULL;) {
+    for (pl_mxnet_list *list; (list = pl_keymap_next(&m->lists, &cursor)) != NULL;) {
         pl_mxnet_block **link = &list->first;
         while (*link && pl_depart_wants_more(d)) {
             if (pl_depart_takes(d, &(*link)->uses, list->bytes)) {
@@ -177,7 +177,7 @@ static uint64_t open_of_cached(const pl_cache *c)
     const pl_mxnet *m = (const pl_mxnet *)(const void *)c;
     uint64_t open = 0;
     size_t cursor = 0;
-    for (const pl_mxnet_list *list; (list = pl_ptrmap_next(&m->lists, &cursor)) != NULL;) {
+    for (const pl_mxnet_list *list; (list = pl_keymap_next(&m->lists, &cursor)) != NULL;) {
         for (const pl_mxnet_block *block = list->first; block; block = block->next) {
             open |= pl_order_open(&m->order, &block->uses, NULL);
         }
@@ -235,11 +235,11 @@ size_t pl_mxnet_release_all(pl_cache *c)
         pl_host_free(&m->base.host, block);
     }
     size_t cursor = 0;
-    for (pl_mxnet_list *list; (list = pl_ptrmap_next(&m->lists, &cursor)) != NULL;) {
+    for (pl_mxnet_list *list; (list = pl_keymap_next(&m->lists, &cursor)) != NULL;) {
         pl_host_free(&m->base.host, list);
     }
-    pl_ptrmap_fini(&m->blocks, &m->base.host);
-    pl_ptrmap_fini(&m->lists, &m->base.host);
+    pl_keymap_fini(&m->blocks, &m->base.host);
+    pl_keymap_fini(&m->lists, &m->base.host);
     return n_refused;
 }
 

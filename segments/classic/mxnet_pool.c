@@ -16,14 +16,14 @@ static bool is_block_before(const pl_tree_node *a, const pl_tree_node *b)
 void pl_mxnet_pool_init(pl_mxnet *m)
 {
     pl_tree_init(&m->by_address, is_block_before);
-    pl_ptrmap_init(&m->blocks);
-    pl_ptrmap_init(&m->lists);
+    pl_keymap_init(&m->blocks);
+    pl_keymap_init(&m->lists);
     pl_order_init(&m->order, m->base.dev, &m->base.lock);
 }
 
 pl_mxnet_list *pl_mxnet_list_of(const pl_mxnet *m, size_t class_bytes)
 {
-    return pl_ptrmap_find(&m->lists, class_bytes);
+    return pl_keymap_find(&m->lists, class_bytes);
 }
 
 void pl_mxnet_put(pl_mxnet *m, pl_mxnet_block *block)

@@ -33,7 +33,7 @@
 #ifndef PLEAT_SEGMENTS_CLASSIC_TF_BFC_H
 #define PLEAT_SEGMENTS_CLASSIC_TF_BFC_H
 
-#include "segments/base/ptrmap.h"
+#include "segments/base/keymap.h"
 #include "segments/base/tree.h"
 #include "segments/classic/cache.h"
 #include "segments/classic/depart.h"
@@ -114,7 +114,7 @@ typedef struct pl_bfc {
     pl_order order;
     pl_tree free;    /* chunks by size and address */
     pl_tree regions; /* by address */
-    pl_ptrmap live;
+    pl_keymap live;
     pl_bfc_chunk *held;
     uint64_t free_bytes;
     pl_doubt *doubtful;

@@ -23,7 +23,7 @@ void pl_bfc_chunks_init(pl_bfc *b)
 {
     pl_tree_init(&b->free, is_chunk_before);
     pl_tree_init(&b->regions, is_region_before);
-    pl_ptrmap_init(&b->live);
+    pl_keymap_init(&b->live);
     pl_order_init(&b->order, b->base.dev, &b->base.lock);
 }
 
@@ -150,7 +150,7 @@ void pl_bfc_hand_out(pl_bfc *b, pl_bfc_chunk *chunk, pl_bfc_chunk *spare, size_t
     chunk->stream = stream;
     chunk->requested_bytes = bytes;
     chunk->uses = (pl_order_uses){ .lanes = pl_order_lane(stream) };
-    pl_ptrmap_insert(&b->live, chunk->ptr, chunk);
+    pl_keymap_insert(&b->live, chunk->ptr, chunk);
     pl_stats_add(b->base.stats.allocation, pool, 1);
     pl_stats_add(b->base.stats.allocated_bytes, pool, chunk->bytes);
     pl_stats_add(b->base.stats.active, pool, 1);
@@ -165,7 +165,7 @@ void pl_bfc_end_live(pl_bfc *b, pl_bfc_chunk *chunk)
     pl_lock_assert(&b->base.lock);
     pl_assert(chunk->state == PL_BFC_LIVE);
     unsigned pool = pl_stats_pool(chunk->bytes);
-    pl_ptrmap_remove(&b->live, chunk->ptr);
+    pl_keymap_remove(&b->live, chunk->ptr);
     chunk->state = PL_BFC_TAKEN;
     pl_stats_sub(b->base.stats.allocation, pool, 1);
     pl_stats_sub(b->base.stats.allocated_bytes, pool, chunk->bytes);

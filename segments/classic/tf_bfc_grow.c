@@ -40,7 +40,7 @@ static pleat_status fresh_init(pl_bfc *b, fresh *f)
         .turn = pl_waiter_begin(&b->base.waiter),
     };
     if (!f->region || !f->chunk || !f->spare ||
-        pl_ptrmap_reserve(&b->live, &b->base.host, b->n_growing + 1) != PLEAT_OK) {
+        pl_keymap_reserve(&b->live, &b->base.host, b->n_growing + 1) != PLEAT_OK) {
         fresh_fini(b, f);
         return PLEAT_ENOMEM_HOST;
     }
@@ -255,7 +255,7 @@ size_t pl_bfc_release_all(pl_cache *c)
         }
         pl_host_free(&b->base.host, region);
     }
-    pl_ptrmap_fini(&b->live, &b->base.host);
+    pl_keymap_fini(&b->live, &b->base.host);
     return n_refused;
 }
 

@@ -21,7 +21,7 @@
 #ifndef PLEAT_SEGMENTS_CLASSIC_TORCH_CACHE_H
 #define PLEAT_SEGMENTS_CLASSIC_TORCH_CACHE_H
 
-#include "segments/base/ptrmap.h"
+#include "segments/base/keymap.h"
 #include "segments/base/tree.h"
 #include "segments/classic/cache.h"
 #include "segments/classic/torch_options.h"
@@ -156,7 +156,7 @@ struct pl_torch {
     uint64_t fraction_bytes;            /* const: limit by per_process_memory_fraction; 0 = none */
     pl_torch_pool pools[PLEAT_N_POOLS]; /* [PLEAT_POOL_ALL] is unused */
     pl_tree segments;                   /* by address */
-    pl_ptrmap live;
+    pl_keymap live;
     uint64_t next_counter;
     pl_torch_queue *queues; /* by stream index */
     unsigned n_queues;

@@ -262,7 +262,7 @@ void pl_torch_drop_uses(pl_torch *t)
     drop_list(t, t->held);
     t->held = NULL;
     size_t cursor = 0;
-    for (pl_torch_block *block; (block = pl_ptrmap_next(&t->live, &cursor)) != NULL;) {
+    for (pl_torch_block *block; (block = pl_keymap_next(&t->live, &cursor)) != NULL;) {
         drop_list(t, block->uses);
         block->uses = NULL;
     }

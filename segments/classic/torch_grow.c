@@ -120,7 +120,7 @@ pleat_status pl_torch_grow(pl_torch *t, const pl_torch_request *r, pl_torch_bloc
         return PLEAT_ENOMEM_HOST;
     }
     t->n_growing++;
-    pleat_status st = pl_ptrmap_reserve(&t->live, &t->base.host, t->n_growing);
+    pleat_status st = pl_keymap_reserve(&t->live, &t->base.host, t->n_growing);
     if (st == PLEAT_OK) {
         st = grow_with(t, r, &a, out);
     }

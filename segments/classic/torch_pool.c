@@ -240,7 +240,7 @@ pl_torch_block *pl_torch_hand_out(pl_torch *t, pl_torch_block *block, pl_torch_b
     }
     block->state = PL_TORCH_LIVE;
     block->requested_bytes = r->bytes;
-    pl_ptrmap_insert(&t->live, block->ptr, block);
+    pl_keymap_insert(&t->live, block->ptr, block);
     pl_stats_add(t->base.stats.allocation, pool, 1);
     pl_stats_add(t->base.stats.allocated_bytes, pool, block->bytes);
     pl_stats_add(t->base.stats.active, pool, 1);

@@ -1,6 +1,9 @@
 /* block.c - the store of blocks. Guarded by its owner's device lock. */
 #include "segments/pleat/block.h"
 
+#include <stddef.h>
+
+#include "segments/base/ptrmap.h"
 #include "vmm/base/assert.h"
 
 enum { LINE_BYTES = 64, SLAB_BYTES = 65536 };
@@ -14,6 +17,9 @@ typedef struct pl_block_slab {
 enum { SLAB_BLOCKS = (SLAB_BYTES - LINE_BYTES) / sizeof(pl_block) };
 
 _Static_assert(sizeof(pl_block) == 2 * LINE_BYTES, "a block fills two lines");
+_Static_assert((int)LINE_BYTES == (int)PL_PTRMAP_ALIGN &&
+                   offsetof(pl_block, base) == PL_PTRMAP_KEY_AT,
+               "the live map finds a block's address");
 
 void pl_block_store_init(pl_block_store *store, pl_host *host)
 {

@@ -3,7 +3,9 @@
 
 #include "segments/pleat/capture_end.h"
 #include "segments/pleat/capture_list.h"
+#include "segments/pleat/capturers.h"
 #include "segments/pleat/context.h"
+#include "segments/pleat/front.h"
 #include "segments/pleat/settle.h"
 #include "segments/pleat/shared.h"
 #include "segments/pleat/tick.h"
@@ -108,4 +110,28 @@ void pl_pleat_let_captures_go(pl_allocator *a)
         c = next;
     }
     pl_lock_release(&space->lock);
+}
+
+/* is_expected: a capture may begin when this returns, so no thread may still be recording what
+ * would break it. Otherwise: such a capture has ended. */
+void pl_pleat_expect_captures(pl_allocator *a, bool is_expected)
+{
+    pl_space *space = (pl_space *)a;
+
+    pl_lock_acquire(&space->lock);
+    if (is_expected) {
+        pl_fronts_unbind(space, 0);
+        pl_capturers_note(space); /* the thread may also make captures that it does not announce */
+    }
+    atomic_fetch_add(&space->n_expected, is_expected ? 1 : SIZE_MAX);
+    pl_device_note_capture(space->dev, is_expected);
+    while (is_expected && space->context.is_recording) {
+        space->n_waiting++;
+        pl_lock_wait(&space->lock, &space->landed);
+        space->n_waiting--;
+    }
+    pl_lock_release(&space->lock);
+    if (is_expected) {
+        pl_device_wait_for_recorders(space->dev);
+    }
 }

@@ -19,7 +19,8 @@ pleat_status pl_pleat_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info 
     pl_lock_acquire(&space->lock);
     pl_segment *seg = pl_space_segment_at(space, ptr);
     const pl_block *b = seg != NULL ? pl_segment_find(seg, ptr) : NULL;
-    if (b != NULL && b->state == PL_BLOCK_LIVE && b->kept_in == NULL && pl_ptrmap_find(&space->live, b->base) == b) {
+    if (b != NULL && b->state == PL_BLOCK_LIVE && b->kept_in == NULL &&
+        pl_ptrmap_find(&space->live, b->base) == b) {
         pl_stream *owner = pl_space_lane_at(space, b->lane)->stream;
         *out = (pleat_block_info){
             .base = b->base,

@@ -37,8 +37,9 @@ static void account_free(pl_space *space, const pl_block *b)
 }
 
 /* Is the stream that the call names being captured? The legacy default stream cannot be, so the
- * driver is not asked. */
-static pleat_status ask_capture(const pl_space *space, pl_stream *stream, pl_capture_info *out)
+ * driver is not asked; nor where it was `asked` before. */
+static pleat_status ask_capture(const pl_space *space, pl_stream *stream,
+                                const pl_capture_info *asked, pl_capture_info *out)
 {
     *out = (pl_capture_info){ .is_capturing = false };
     if (__builtin_expect(pl_stream_is_legacy(stream), true)) {
@@ -46,7 +47,14 @@ static pleat_status ask_capture(const pl_space *space, pl_stream *stream, pl_cap
     }
     bool is_told = space->options.capture == PL_CAPTURE_TOLD &&
                    atomic_load(&space->n_expected) == 0;
-    return is_told ? PLEAT_OK : pl_stream_capture(stream, out);
+    if (is_told) {
+        return PLEAT_OK;
+    }
+    if (asked != NULL) {
+        *out = *asked;
+        return PLEAT_OK;
+    }
+    return pl_stream_capture(stream, out);
 }
 
 /* Undo an allocation whose block cannot be kept for its capture. */
@@ -159,37 +167,40 @@ static __attribute__((noinline)) pleat_status alloc_generally(pl_space *space, p
     return st;
 }
 
-static pleat_status op_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, pleat_devptr *out)
+static inline pleat_status alloc_from(pl_space *space, pl_private *pool, size_t bytes,
+                                      pl_stream *stream, const pl_capture_info *asked,
+                                      pleat_devptr *out)
 {
-    pl_space *space = space_of(a);
     pl_capture_info info;
-    pleat_status st = ask_capture(space, stream, &info);
+    pleat_status st = ask_capture(space, stream, asked, &info);
 
     if (st != PLEAT_OK) {
         return st;
     }
     pl_lock_acquire(&space->lock);
-    if (info.is_capturing || !pl_quick_alloc(space, stream, bytes, out)) {
-        st = alloc_generally(space, NULL, bytes, stream, &info, out);
+    if (pool != NULL || info.is_capturing || !pl_quick_alloc(space, stream, bytes, out)) {
+        st = alloc_generally(space, pool, bytes, stream, &info, out);
     }
     pl_lock_release(&space->lock);
     return st;
 }
 
+static pleat_status op_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, pleat_devptr *out)
+{
+    return alloc_from(space_of(a), NULL, bytes, stream, NULL, out);
+}
+
 static pleat_status op_private_alloc(pl_allocator *a, pl_private *pool, size_t bytes,
                                      pl_stream *stream, pleat_devptr *out)
 {
-    pl_space *space = space_of(a);
-    pl_capture_info info;
-    pleat_status st = ask_capture(space, stream, &info);
+    return alloc_from(space_of(a), pool, bytes, stream, NULL, out);
+}
 
-    if (st != PLEAT_OK) {
-        return st;
-    }
-    pl_lock_acquire(&space->lock);
-    st = alloc_generally(space, pool, bytes, stream, &info, out);
-    pl_lock_release(&space->lock);
-    return st;
+static pleat_status op_alloc_asked(pl_allocator *a, pl_private *pool, size_t bytes,
+                                   pl_stream *stream, const pl_capture_info *asked,
+                                   pleat_devptr *out)
+{
+    return alloc_from(space_of(a), pool, bytes, stream, asked, out);
 }
 
 /* ---- free ------------------------------------------------------------------------------------ */
@@ -299,11 +310,15 @@ static __attribute__((noinline)) pleat_status free_generally(pl_space *space, pl
     return st;
 }
 
+/* `stream` may be a guess, and its handle another stream's by now. That one's work is over as well
+ * before anybody gets the block: it, or its use, pends on the lane of the stream that is gone. No
+ * request names that stream any more, and no tick is recorded for it, so only a tick of the context
+ * ends the waiting; and that stands behind the work of both. */
 static pleat_status op_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
 {
     pl_space *space = space_of(a);
     pl_capture_info info;
-    pleat_status st = ask_capture(space, stream, &info);
+    pleat_status st = ask_capture(space, stream, NULL, &info);
 
     if (st != PLEAT_OK) {
         return st;
@@ -322,7 +337,7 @@ static pleat_status op_record_stream(pl_allocator *a, pleat_devptr ptr, pl_strea
     pl_capture_info info;
     pl_lane *plain;
     pl_block *b;
-    pleat_status st = ask_capture(space, stream, &info);
+    pleat_status st = ask_capture(space, stream, NULL, &info);
 
     if (st != PLEAT_OK) {
         return st;
@@ -362,7 +377,7 @@ static void op_retire_stream(pl_allocator *a, pl_stream *stream)
     pl_space *space = space_of(a);
     pl_capture_info info;
     bool is_known = false;
-    bool is_seen = ask_capture(space, stream, &info) == PLEAT_OK;
+    bool is_seen = ask_capture(space, stream, NULL, &info) == PLEAT_OK;
 
     pl_lock_acquire(&space->lock);
     pl_fronts_unbind(space, pl_lane_number(stream, false));
@@ -393,30 +408,6 @@ static pleat_status op_release_capture(pl_allocator *a, pl_stream *stream)
     return pl_pleat_release_capture_of(a, pl_stream_handle(stream));
 }
 
-/* is_expected: a capture may begin when this returns, so no thread may still be recording what
- * would break it. Otherwise: such a capture has ended. */
-static void op_expect_captures(pl_allocator *a, bool is_expected)
-{
-    pl_space *space = space_of(a);
-
-    pl_lock_acquire(&space->lock);
-    if (is_expected) {
-        pl_fronts_unbind(space, 0);
-        pl_capturers_note(space); /* the thread may also make captures that it does not announce */
-    }
-    atomic_fetch_add(&space->n_expected, is_expected ? 1 : SIZE_MAX);
-    pl_device_note_capture(space->dev, is_expected);
-    while (is_expected && space->context.is_recording) {
-        space->n_waiting++;
-        pl_lock_wait(&space->lock, &space->landed);
-        space->n_waiting--;
-    }
-    pl_lock_release(&space->lock);
-    if (is_expected) {
-        pl_device_wait_for_recorders(space->dev);
-    }
-}
-
 const pl_allocator_ops pl_pleat_ops = {
     .name = "pleat",
     .needs_vmm = true,
@@ -424,6 +415,8 @@ const pl_allocator_ops pl_pleat_ops = {
     .create = pl_pleat_create,
     .destroy = pl_pleat_destroy,
     .alloc = op_alloc,
+    .alloc_asked = op_alloc_asked,
+    .takes_guesses = true,
     .free = op_free,
     .front_bind = pl_pleat_front_bind,
     .front_unbind = pl_pleat_front_unbind,
@@ -436,7 +429,7 @@ const pl_allocator_ops pl_pleat_ops = {
     .release_capture_of = pl_pleat_release_capture_of,
     .let_captures_go = pl_pleat_let_captures_go,
     .retire_stream = op_retire_stream,
-    .expect_captures = op_expect_captures,
+    .expect_captures = pl_pleat_expect_captures,
     .private_open = pl_pleat_private_open,
     .private_alloc = op_private_alloc,
     .private_rest = pl_pleat_private_rest,

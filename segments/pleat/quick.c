@@ -120,8 +120,8 @@ bool pl_quick_alloc(pl_space *space, const pl_stream *stream, size_t requested, 
         return false;
     }
     pl_block *b = find(space, lane, bytes);
-    if (b == NULL || !pl_usages_begin_below_peak(&space->usages, pl_stats_pool(bytes), bytes,
-                                                 requested)) {
+    if (b == NULL ||
+        !pl_usages_begin_below_peak(&space->usages, pl_stats_pool(bytes), bytes, requested)) {
         return false;
     }
     space->budget.n_events++;
@@ -244,7 +244,7 @@ bool pl_quick_free(pl_space *space, const pl_stream *stream, pleat_devptr ptr)
     pleat_devptr base = b->base;
     size_t bytes = b->bytes;
     space->budget.n_events++;
-    pl_ptrmap_remove_at(&space->live, slot);
+    pl_ptrmap_remove_at(&space->live, ptr, slot);
     end_live(space, lane, b);
     lane->pending_bytes += bytes;
     space->n_pending_bytes += bytes;
