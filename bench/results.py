@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Measure with the command and write down the results: bench/results/*.csv and README's tables.
 
-Usage: results.py BUILD_DIR [--again]   (./dev bench). A build that was measured before is not
-measured again unless asked to be.
+Usage: results.py BUILD_DIR [--again | --pairs]   (./dev bench). A build that was measured before is
+not measured again unless asked to be; --pairs measures pairs.csv alone.
 
   ab.csv        a line for each trace, allocator and device size, as `pleat ab --fit` wrote it
   summary.csv   a line for each allocator: what README's first table shows
-  resident.csv  cost of a free and an allocation by the number of free blocks"""
+  resident.csv  cost of a free and an allocation by the number of free blocks
+  pairs.csv     the same through several allocators, PyTorch's own among them; pairs.svg draws it"""
 import csv
 import hashlib
 import io
@@ -53,6 +54,12 @@ def measure_resident(build):
             rows.append({key: value for key, value in record.items()
                          if not isinstance(value, (dict, list))})
     return rows
+
+
+def measure_pairs(build):
+    text = run([build / "pleat", "bench", "pairs", "--all", "--json"])
+    return [{key: value for key, value in json.loads(line).items() if key != "bench"}
+            for line in text.splitlines()]
 
 
 # ---- what the files say ------------------------------------------------------------------------
@@ -190,6 +197,16 @@ def write_readme(text):
     path.write_text(f"{before}{MARKERS[0]}\n{text}\n{MARKERS[1]}{after}", encoding="utf-8")
 
 
+def write_pairs(rows):
+    """pairs.csv and its chart, which report/pairs.py draws where there is matplotlib."""
+    write_csv(RESULTS / "pairs.csv", [{k: "" if v is None else v for k, v in row.items()}
+                                      for row in rows])
+    drawn = subprocess.run(["python3", "-B", ROOT / "bench" / "report" / "pairs.py",
+                            RESULTS / "pairs.csv", RESULTS / "pairs.svg"], check=False)
+    if drawn.returncode != 0:
+        print("bench/results/pairs.svg is not drawn: is there matplotlib?", file=sys.stderr)
+
+
 def fingerprint(build):
     digest = hashlib.sha256()
     for path in [build / "pleat", build / "libpleat_sim.so", pathlib.Path(__file__), *TRACES]:
@@ -199,6 +216,9 @@ def fingerprint(build):
 
 def main():
     build = pathlib.Path(sys.argv[1])
+    if "--pairs" in sys.argv:
+        write_pairs(measure_pairs(build))
+        return
     stamp = build / "results.stamp"
     print_of_build = fingerprint(build)
     if "--again" not in sys.argv and stamp.exists() and stamp.read_text() == print_of_build:
@@ -206,11 +226,13 @@ def main():
         return
     ab = measure_ab(build)
     resident = measure_resident(build)
+    pairs = measure_pairs(build)
     summary = [summary_of(ab, allocator) for allocator in dict.fromkeys(r["allocator"] for r in ab)]
     RESULTS.mkdir(exist_ok=True)
     write_csv(RESULTS / "ab.csv", ab)
     write_csv(RESULTS / "summary.csv", summary)
     write_csv(RESULTS / "resident.csv", resident)
+    write_pairs(pairs)
     write_readme(tables(ab, summary, resident))
     stamp.write_text(print_of_build)
     print("written: bench/results/, README.md")

@@ -122,6 +122,15 @@ if(NOT PLEAT_SANITIZE)
     pleat_add_check(format_check lint "${tests}/lint/format_check.sh")
 endif()
 
+# What a pair costs in instructions, against a recorded number. Only of the build that is shipped:
+# other compilers and options give other numbers.
+if(CMAKE_BUILD_TYPE STREQUAL "Release" AND CMAKE_C_COMPILER_ID STREQUAL "GNU" AND PLEAT_LTO AND
+        PLEAT_DEBUG_LEVEL EQUAL 0 AND NOT PLEAT_SANITIZE AND
+        CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64" AND TARGET pleat_command)
+    pleat_add_check(instructions instructions Python3::Interpreter -B
+        "${PROJECT_SOURCE_DIR}/tests/instructions.py" "$<TARGET_FILE:pleat_command>")
+endif()
+
 if(NOT PLEAT_SANITIZE AND TARGET pleat_shared AND TARGET pleat_sim)
     set(prefix "${PROJECT_BINARY_DIR}/installed")
     set(load_library Python3::Interpreter -B "${tests}/python/load_library.py")

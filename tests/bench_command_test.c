@@ -447,9 +447,9 @@ END_TEST
 START_TEST(help_and_version_succeed)
 {
     static const char *const good[] = {
-        "--help",       "--version",   "replay --help",         "fit --help",
-        "probe --help", "demo --help", "bench resident --help", "bench driver --help",
-        "bench --help"
+        "--help",       "--version",         "replay --help",         "fit --help",
+        "probe --help", "demo --help",       "bench resident --help", "bench driver --help",
+        "bench --help", "bench pairs --help"
     };
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         bench_child_run(&child, good[i]);

@@ -22,6 +22,7 @@ static const struct {
     { "convert", NULL, bench_command_convert, "write a run as a trace or as a log of RMM" },
     { "verify", NULL, bench_command_verify, "compare recordings with the rebuilt allocators" },
     { "bench", "resident", bench_command_resident, "cost of a free and an allocation" },
+    { "bench", "pairs", bench_command_pairs, "the same through several allocators, side by side" },
     { "bench", "driver", bench_command_driver, "the driver's time, by growth policy" },
     { "bench", "tail", bench_command_tail, "the longest calls, and holds of the lock" },
     { "probe", NULL, bench_command_probe, "measure what the driver's calls cost" },

@@ -57,32 +57,101 @@ static bool spawn_and_wait(char *const *argv, bench_failure *failure)
                                                   argv[0], WEXITSTATUS(status));
 }
 
-bool bench_callgrind(const char *symbol, const char *const *arguments, unsigned n,
-                     uint64_t *instructions, bench_failure *failure)
+/* A folder with callgrind's files. */
+typedef struct report {
+    char folder[sizeof "/tmp/pleat-callgrind-XXXXXX"];
+    char path[64];
+} report;
+
+static bool open_report(report *r, bench_failure *failure)
+{
+    memcpy(r->folder, "/tmp/pleat-callgrind-XXXXXX", sizeof r->folder);
+    if (!mkdtemp(r->folder)) {
+        return bench_fail(failure, "cannot make a folder for callgrind: %s", strerror(errno));
+    }
+    snprintf(r->path, sizeof r->path, "%s/out", r->folder);
+    return true;
+}
+
+/* The file of a dump: out.1, out.2, ... */
+static const char *dump_path(const report *r, unsigned number, char *out, size_t n)
+{
+    snprintf(out, n, "%s.%u", r->path, number);
+    return out;
+}
+
+static void close_report(const report *r)
+{
+    char path[96];
+    unlink(r->path);
+    for (unsigned i = 1; unlink(dump_path(r, i, path, sizeof path)) == 0; i++) {
+    }
+    rmdir(r->folder);
+}
+
+static bool run(const report *r, const char *symbol, bool dumps, const char *const *arguments,
+                unsigned n, bench_failure *failure)
 {
     char command[4096];
     ssize_t length = readlink("/proc/self/exe", command, sizeof command - 1);
-    char folder[] = "/tmp/pleat-callgrind-XXXXXX";
-    if (length <= 0 || n > MOST_ARGUMENTS || !mkdtemp(folder)) {
-        return bench_fail(failure, "cannot make a folder for callgrind: %s", strerror(errno));
+    if (length <= 0 || n > MOST_ARGUMENTS) {
+        return bench_fail(failure, "cannot name this command to callgrind");
     }
     command[length] = '\0';
-    char path[64];
     char out_option[96];
     char toggle_option[96];
-    snprintf(path, sizeof path, "%s/out", folder);
-    snprintf(out_option, sizeof out_option, "--callgrind-out-file=%s", path);
+    char dump_option[96];
+    snprintf(out_option, sizeof out_option, "--callgrind-out-file=%s", r->path);
     snprintf(toggle_option, sizeof toggle_option, "--toggle-collect=%s", symbol);
-    char *argv[MOST_ARGUMENTS + 8] = { "valgrind", "--tool=callgrind", "-q",
-                                       out_option, toggle_option,      command };
-    for (unsigned i = 0; i < n; i++) {
-        argv[6 + i] = (char *)(uintptr_t)arguments[i]; /* exec does not write to them */
+    snprintf(dump_option, sizeof dump_option, "--dump-after=%s", symbol);
+    char *argv[MOST_ARGUMENTS + 9] = { "valgrind", "--tool=callgrind", "-q", out_option,
+                                       toggle_option };
+    unsigned used = 5;
+    if (dumps) {
+        argv[used++] = dump_option;
     }
-    bool ok = spawn_and_wait(argv, failure);
-    if (ok && (!read_total(path, instructions) || *instructions == 0)) {
+    argv[used++] = command;
+    for (unsigned i = 0; i < n; i++) {
+        argv[used++] = (char *)(uintptr_t)arguments[i]; /* exec does not write to them */
+    }
+    return spawn_and_wait(argv, failure);
+}
+
+bool bench_callgrind(const char *symbol, const char *const *arguments, unsigned n,
+                     uint64_t *instructions, bench_failure *failure)
+{
+    report r;
+    if (!open_report(&r, failure)) {
+        return false;
+    }
+    bool ok = run(&r, symbol, false, arguments, n, failure);
+    if (ok && (!read_total(r.path, instructions) || *instructions == 0)) {
         ok = bench_fail(failure, "callgrind saw no call of %s: is the command stripped?", symbol);
     }
-    unlink(path);
-    rmdir(folder);
+    close_report(&r);
+    return ok;
+}
+
+bool bench_callgrind_calls(const char *symbol, const char *const *arguments, unsigned n,
+                           uint64_t *instructions, unsigned n_calls, bench_failure *failure)
+{
+    report r;
+    if (!open_report(&r, failure)) {
+        return false;
+    }
+    bool ok = run(&r, symbol, true, arguments, n, failure);
+    char path[96];
+    unsigned n_seen = 0;
+    while (ok && n_seen < n_calls &&
+           read_total(dump_path(&r, n_seen + 1, path, sizeof path), &instructions[n_seen])) {
+        n_seen++;
+    }
+    if (ok && n_seen < n_calls) {
+        ok = bench_fail(failure,
+                        "callgrind saw %u calls of %s instead of %u: is the command "
+                        "stripped?",
+                        n_seen, symbol, n_calls);
+    }
+    close_report(&r);
     return ok;
 }

@@ -12,4 +12,8 @@
 bool bench_callgrind(const char *symbol, const char *const *arguments, unsigned n,
                      uint64_t *instructions, bench_failure *failure);
 
+/* The same for each call of `symbol`, the first n_calls of them; so many there must be. */
+bool bench_callgrind_calls(const char *symbol, const char *const *arguments, unsigned n,
+                           uint64_t *instructions, unsigned n_calls, bench_failure *failure);
+
 #endif

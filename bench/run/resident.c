@@ -5,7 +5,6 @@
 #include <time.h>
 
 #include "api/internal.h"
-#include "bench/base/random.h"
 
 #define UNIT_BYTES 512u
 #define LARGEST_UNITS 69632u
@@ -26,7 +25,7 @@ typedef struct field {
     bench_random random;
 } field;
 
-static uint64_t draw_bytes(bench_random *random)
+uint64_t bench_resident_draw_bytes(bench_random *random)
 {
     uint64_t kind = bench_random_between(random, 1, 10);
     uint64_t units;
@@ -44,7 +43,7 @@ static void draw_pairs(field *f)
 {
     for (unsigned i = 0; i < f->options->n_pairs; i++) {
         f->pairs[i].index = (uint32_t)bench_random_between(&f->random, 0, f->n_movable - 1);
-        f->pairs[i].bytes = draw_bytes(&f->random);
+        f->pairs[i].bytes = bench_resident_draw_bytes(&f->random);
     }
 }
 
@@ -108,7 +107,7 @@ static bool build_gaps(field *f)
 {
     unsigned n = 2 * f->n_walls;
     for (unsigned i = 0; i < n; i++) {
-        if (!allocate(f, draw_bytes(&f->random), &f->walls[i])) {
+        if (!allocate(f, bench_resident_draw_bytes(&f->random), &f->walls[i])) {
             return false;
         }
     }
@@ -140,7 +139,7 @@ static bool build(field *f)
         }
     }
     for (unsigned i = 0; i < f->n_movable; i++) {
-        if (!allocate(f, draw_bytes(&f->random), &f->movable[i])) {
+        if (!allocate(f, bench_resident_draw_bytes(&f->random), &f->movable[i])) {
             return false;
         }
     }

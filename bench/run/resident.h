@@ -15,6 +15,7 @@
 #ifndef PLEAT_BENCH_RESIDENT_H
 #define PLEAT_BENCH_RESIDENT_H
 
+#include "bench/base/random.h"
 #include "bench/run/setup.h"
 
 enum { BENCH_RESIDENT_ROUNDS = 20, BENCH_RESIDENT_MOST_BLOCKS = 1 << 20 };
@@ -41,6 +42,9 @@ typedef struct bench_resident_result {
 /* False and a message when a request failed. */
 bool bench_resident(const bench_resident_options *options, bench_resident_result *out,
                     bench_failure *failure);
+
+/* A size of the mix. */
+uint64_t bench_resident_draw_bytes(bench_random *random);
 
 /* The function that contains only the measured pairs: callgrind counts it. */
 #define BENCH_RESIDENT_SYMBOL "bench_resident_pairs"

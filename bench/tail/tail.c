@@ -5,6 +5,7 @@
 
 #include "api/internal.h"
 #include "bench/base/clock.h"
+#include "bench/tail/quantile.h"
 #include "vmm/base/lock.h"
 #include "vmm/measure/work.h"
 
@@ -236,19 +237,6 @@ static bool run_once(tail *t)
 
 /* ---- figures --------------------------------------------------------------------------------- */
 
-static int by_size(const void *a, const void *b)
-{
-    float x = *(const float *)a;
-    float y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
-/* The least value that a share of 1 - 1/parts of them do not exceed. */
-static double quantile(const float *sorted, uint64_t n, uint64_t parts)
-{
-    return (double)sorted[n - 1 - n / parts];
-}
-
 /* `sorted` has room for every step. */
 static void summarise(const tail *t, unsigned kind, float *sorted, bench_tail_figures *out)
 {
@@ -271,10 +259,10 @@ static void summarise(const tail *t, unsigned kind, float *sorted, bench_tail_fi
         sorted[out->n_calls++] = s->own_ns;
     }
     if (out->n_calls > 0) {
-        qsort(sorted, out->n_calls, sizeof *sorted, by_size);
-        out->p50 = quantile(sorted, out->n_calls, 2);
-        out->p99 = quantile(sorted, out->n_calls, 100);
-        out->p99_9 = quantile(sorted, out->n_calls, 1000);
+        bench_quantile_sort(sorted, out->n_calls);
+        out->p50 = bench_quantile(sorted, out->n_calls, 2);
+        out->p99 = bench_quantile(sorted, out->n_calls, 100);
+        out->p99_9 = bench_quantile(sorted, out->n_calls, 1000);
     }
 }
 

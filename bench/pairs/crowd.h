@@ -1,0 +1,13 @@
+/* crowd.h - one round of several threads at once. */
+#ifndef PLEAT_BENCH_PAIRS_CROWD_H
+#define PLEAT_BENCH_PAIRS_CROWD_H
+
+#include "bench/pairs/loops.h"
+
+/* Runs each thread's part of the round, all from the same moment. `cpu_ns` is the processor time of
+ * all threads together, `wall_ns` the time from that moment to the end of the last one. False and a
+ * message when a thread could not be started; `is_done` is false when a request failed. */
+bool bench_crowd_run(bench_row *row, const bench_course *course, uint64_t *cpu_ns,
+                     uint64_t *wall_ns, bool *is_done, bench_failure *failure);
+
+#endif

@@ -1,0 +1,19 @@
+/* table.h - the figures of `pleat bench pairs` as tables or as JSON lines. */
+#ifndef PLEAT_BENCH_PAIRS_TABLE_H
+#define PLEAT_BENCH_PAIRS_TABLE_H
+
+#include "bench/pairs/cell.h"
+
+typedef struct bench_table {
+    bool is_json;
+    double single_wall_ns[BENCH_THROUGH_MOST]; /* of threads:1, by row; 0 = not measured yet */
+} bench_table;
+
+/* Prints the heading of the whole output. */
+void bench_table_begin(bench_table *table, bool is_json, unsigned n_runs, unsigned n_rounds);
+/* Prints a scenario. `instructions` of a unit: negative = not counted. */
+void bench_table_add(bench_table *table, const bench_scenario *scenario,
+                     const bench_cell_result *result, const bench_through_kind *const *kinds,
+                     unsigned n_kinds, const double *instructions);
+
+#endif

@@ -1,0 +1,85 @@
+/* torch.cpp - PyTorch's own allocator of device memory behind plain C, for `pleat bench pairs`.
+ *
+ * Its calls are virtual C++, so this is compiled against the headers of the wheel that it runs with
+ * (torch.sh) and opened by the command, which has put libpleat_runtime.so in the place of CUDA's
+ * runtime. With PLUGGABLE it is instead torch's CUDAPluggableAllocator over hooks that the command
+ * names; that one needs libtorch_cuda.so. Nothing throws into C. */
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <cuda_runtime_api.h>
+#include <torch/version.h>
+
+#include <cstdio>
+#include <exception>
+
+#ifdef PLUGGABLE
+#include <torch/csrc/cuda/CUDAPluggableAllocator.h>
+#endif
+
+#define SHIM_API extern "C" __attribute__((visibility("default")))
+
+using Allocator = c10::cuda::CUDACachingAllocator::CUDAAllocator;
+using Malloc = void *(*)(size_t bytes, int device, void *stream);
+using Free = void (*)(void *ptr, size_t bytes, int device, void *stream);
+
+static Allocator *allocator;
+static char problem[512];
+
+static Allocator *open_allocator(Malloc hook_malloc, Free hook_free)
+{
+#ifdef PLUGGABLE
+    static auto pluggable = torch::cuda::CUDAPluggableAllocator::createCustomAllocator(
+        [hook_malloc](size_t n, int device, cudaStream_t stream) {
+            return hook_malloc(n, device, stream);
+        },
+        [hook_free](void *ptr, size_t n, int device, cudaStream_t stream) {
+            hook_free(ptr, n, device, stream);
+        });
+    return pluggable.get();
+#else
+    (void)hook_malloc;
+    (void)hook_free;
+    return c10::cuda::CUDACachingAllocator::get();
+#endif
+}
+
+/* NULL, or why PyTorch's allocator cannot be had. The hooks are for PLUGGABLE only. */
+SHIM_API const char *pleat_pairs_torch_open(Malloc hook_malloc, Free hook_free)
+{
+    try {
+        cudaError_t error = cudaSetDevice(0);
+        if (error != cudaSuccess) {
+            return cudaGetErrorString(error);
+        }
+        allocator = open_allocator(hook_malloc, hook_free);
+        allocator->init(1);
+        return nullptr;
+    } catch (const std::exception &e) {
+        std::snprintf(problem, sizeof problem, "%s", e.what());
+        return problem;
+    }
+}
+
+SHIM_API const char *pleat_pairs_torch_version(void)
+{
+    return TORCH_VERSION;
+}
+
+/* Once in each further thread. */
+SHIM_API void pleat_pairs_torch_enter(void)
+{
+    (void)cudaSetDevice(0);
+}
+
+SHIM_API void *pleat_pairs_torch_alloc(size_t bytes, void *stream)
+{
+    try {
+        return allocator->raw_alloc_with_stream(bytes, static_cast<cudaStream_t>(stream));
+    } catch (...) {
+        return nullptr;
+    }
+}
+
+SHIM_API void pleat_pairs_torch_free(void *ptr)
+{
+    allocator->raw_delete(ptr);
+}
