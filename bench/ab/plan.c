@@ -17,16 +17,12 @@ static bool open_works(bench_ab_plan *plan)
     bench_progress_init(&progress);
     for (unsigned i = 0; i < plan->options.common.n_works; i++) {
         bench_failure failure;
-        /* Counting a long generated run takes many seconds. */
-        bench_progress_label(&progress, 0, "opening %s", plan->options.common.works[i]);
-        bench_progress_step(&progress, (double)i / plan->options.common.n_works);
-        if (!bench_work_open(plan->options.common.works[i], &plan->works[i], &failure)) {
-            bench_progress_clear(&progress);
+        if (!bench_work_open_showing(plan->options.common.works[i], &progress, &plan->works[i],
+                                     &failure)) {
             fprintf(stderr, "pleat: %s\n", failure.text);
             ok = false;
         }
     }
-    bench_progress_clear(&progress);
     return ok;
 }
 

@@ -163,7 +163,8 @@ static bool load_works(batch *b)
     }
     bool ok = true;
     for (unsigned i = 0; i < b->options.n_works; i++) {
-        if (!bench_work_open(b->options.works[i], &b->works[i], &b->failure)) {
+        if (!bench_work_open_showing(b->options.works[i], &b->progress, &b->works[i],
+                                     &b->failure)) {
             fprintf(stderr, "pleat: %s\n", b->failure.text);
             ok = false;
         }
@@ -229,6 +230,7 @@ static int run_one(batch *b, const bench_work *work, const char *allocator)
 
 static int run_all(batch *b)
 {
+    bench_progress_init(&b->progress);
     if (!load_works(b)) {
         return BENCH_EXIT_USAGE;
     }
@@ -236,7 +238,6 @@ static int run_all(batch *b)
         fprintf(stderr, "pleat: %s\n", b->failure.text);
         return BENCH_EXIT_USAGE;
     }
-    bench_progress_init(&b->progress);
     if (!b->options.json) {
         char banner[192];
         printf("%s\n", bench_setup_banner(&b->setup, banner, sizeof banner));
