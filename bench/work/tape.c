@@ -82,6 +82,9 @@ static bool make_room(bench_tape *tape)
         return true;
     }
     size_t capacity = tape->capacity ? 2 * tape->capacity : 1024;
+    if (tape->most_held && capacity > tape->most_held) {
+        capacity = tape->most_held;
+    }
     bench_event *entries = bench_host_resize(
         &tape->host, tape->entries, tape->capacity * sizeof *entries, capacity * sizeof *entries);
     if (!entries) {

@@ -50,8 +50,9 @@ bool bench_tape_settle(bench_tape *tape);
 /* Drop the entries written so far; live blocks stay. */
 void bench_tape_rewind(bench_tape *tape);
 
-/* False with `problem` set: out of host memory or of room for the file, a size of 0 or beyond BENCH_LARGEST_BLOCK, more
- * than 2^60 live bytes, more streams than BENCH_MOST_STREAMS. The tape is as before. */
+/* False with `problem` set: out of host memory or of room for the file, a size of 0 or beyond
+ * BENCH_LARGEST_BLOCK, more than 2^60 live bytes, more streams than BENCH_MOST_STREAMS. The tape is
+ * as before. */
 bool bench_tape_alloc(bench_tape *tape, uint64_t bytes, uint32_t stream, uint32_t *slot);
 /* `slot` must be live. */
 bool bench_tape_free(bench_tape *tape, uint32_t slot);

@@ -5,9 +5,9 @@
  *   pattern   pytorch#35901, ... (bench/patterns)
  *   generator decoder:layers=32,hidden=4096,... (bench/generate)
  *
- * The events of a file are held in memory, or, when there are many, in a temporary file that is read
- * piece by piece; patterns and generators write their events piece by piece while they are replayed.
- * So a run may have any length. */
+ * The events of a file are held in memory or, when there are many, in a temporary file that is
+ * read piece by piece; patterns and generators write their events piece by piece while they are
+ * replayed. So a run may have any length. */
 #ifndef PLEAT_BENCH_WORK_H
 #define PLEAT_BENCH_WORK_H
 
