@@ -79,7 +79,7 @@ static void add_cell(bench_ab_plan *plan, unsigned w, unsigned a, unsigned m)
     const bench_options *common = &plan->options.common;
     const bench_work *work = &plan->works[w];
     bool is_search = m == plan->options.n_memories;
-    double replays = is_search ? FIT_RUNS : plan->options.repeat;
+    double replays = is_search ? FIT_RUNS : plan->options.repeat + plan->options.n_timed;
     unsigned passes = common->loops + (is_search ? 0 : plan->options.later_passes);
     bench_ab_cell *cell = &plan->cells[plan->n_cells++];
     cell->work = work;
