@@ -117,7 +117,6 @@ def summary_of(rows, allocator):
     for key in ("driver_ms", "later_driver_ms"):
         out[key] = math.fsum(numbers(free, key))
     out["longest_driver_ms"] = max(numbers(free, "longest_driver_ms"))
-    out["ns_per_event"] = geometric_mean(numbers(free, "ns_per_event"))
     out["hazards"] = sum(int(row["hazards"]) for row in mine)
     return out
 

@@ -84,12 +84,11 @@ static const char *const record_keys[] = {
     "driver_ms",
     "later_driver_ms",
     "longest_driver_ms",
-    "ns_per_event",
     "loop_device_ops",
     "least_memory_bytes",
     "ratio",
 };
-enum { N_RECORD_KEYS = sizeof record_keys / sizeof record_keys[0], N_REPLAY_KEYS = 21 };
+enum { N_RECORD_KEYS = sizeof record_keys / sizeof record_keys[0], N_REPLAY_KEYS = 20 };
 static const char *const op_keys[] = { "map", "unmap", "alloc", "free" };
 
 START_TEST(replay_prints_one_object_for_each_work_and_allocator)
@@ -113,6 +112,30 @@ START_TEST(replay_prints_one_object_for_each_work_and_allocator)
         json_decref(object);
     }
     ck_assert_str_eq(at, "");
+}
+END_TEST
+
+START_TEST(the_allocators_own_time_is_told_where_it_is_asked_for)
+{
+    run("replay --driver sim --json --allocator pleat --time 3 @", small);
+    ck_assert_msg(child.status == 0, "%d: %s", child.status, child.err);
+    const char *at = child.out;
+    json_t *object = next_object(&at);
+    ck_assert_uint_eq(json_object_size(object), N_REPLAY_KEYS + 1);
+    const json_t *own = json_object_get(object, "allocator_ns_per_event");
+    static const char *const keys[] = { "least", "most", "runs" };
+    check_keys(own, keys, 3);
+    ck_assert_int_eq(get(own, "runs"), 3);
+    ck_assert_double_ge(json_real_value(json_object_get(own, "most")),
+                        json_real_value(json_object_get(own, "least")));
+    ck_assert_int_eq(get(object, "events"), 6); /* of the first run, not of all */
+    json_decref(object);
+    run("replay --driver sim --allocator pleat --time 2 @", small);
+    ck_assert_ptr_nonnull(strstr(child.out, " own ns/event\n"));
+    run("replay --driver sim --allocator pleat @", small);
+    ck_assert_ptr_null(strstr(child.out, "ns/event"));
+    run("replay --driver sim --time -1 @", small);
+    ck_assert_int_eq(child.status, 2);
 }
 END_TEST
 
@@ -466,6 +489,7 @@ int main(void)
     TCase *output = tcase_create("output");
     tcase_add_checked_fixture(output, set_up, tear_down);
     tcase_add_test(output, replay_prints_one_object_for_each_work_and_allocator);
+    tcase_add_test(output, the_allocators_own_time_is_told_where_it_is_asked_for);
     tcase_add_test(output, calls_are_told_for_every_entry_point);
     tcase_add_test(output, fit_adds_the_least_memory_and_its_ratio);
     tcase_add_test(output, a_failed_allocation_makes_the_status_1);

@@ -142,7 +142,22 @@ START_TEST(a_short_run_has_a_bucket_for_each_event)
     ck_assert_uint_eq(timeline.worst.live_bytes, 23001088);
     ck_assert_uint_eq(timeline.worst.requested_bytes, 0);
     ck_assert_uint_eq(timeline.worst.n_pieces, 5); /* the third segment is not split */
-    ck_assert_double_ge(sum().host_ns, record.ns_per_event * 6 * 0.999);
+    ck_assert(!timeline.is_timed);
+    ck_assert_double_eq(sum().host_ns, 0.0);
+}
+END_TEST
+
+START_TEST(a_timed_run_has_the_time_of_the_host)
+{
+    load_churn();
+    bench_replay_options options = {
+        .setup = &setup, .allocator = "pleat", .loops = 1, .timeline = &timeline, .is_timed = true
+    };
+    ck_assert_msg(bench_replay(&work, &options, &record, &failure), "%s", failure.text);
+    ck_assert(timeline.is_timed);
+    ck_assert_uint_eq(record.own.n_runs, 1);
+    ck_assert_double_gt(record.own.least_ns, 0.0);
+    ck_assert_double_ge(sum().host_ns, record.own.least_ns * (double)work.n_events * 0.999);
 }
 END_TEST
 
@@ -287,6 +302,7 @@ int main(void)
     tcase_add_loop_test(buckets, a_timeline_changes_nothing_that_is_counted, 0, n_allocators);
     tcase_add_test(buckets, there_are_at_most_600_buckets_in_order);
     tcase_add_test(buckets, a_short_run_has_a_bucket_for_each_event);
+    tcase_add_test(buckets, a_timed_run_has_the_time_of_the_host);
     suite_add_tcase(suite, buckets);
     TCase *maps = tcase_create("map");
     tcase_add_checked_fixture(maps, set_up, tear_down);

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/run/timed.h"
 #include "vmm/base/clock.h"
 
 enum { MOST_REPEATS = 1000, EXPECTED_FIT_RUNS = 12 };
 
 typedef struct series {
-    double ns_per_event[MOST_REPEATS];
     double driver_ms[MOST_REPEATS];
     double later_driver_ms[MOST_REPEATS];
     double seconds[MOST_REPEATS];
@@ -82,7 +82,6 @@ static bool run_all(const bench_ab_cell *cell, const bench_replay_options *optio
             return false;
         }
         times->seconds[times->n] = (double)(pl_clock_ns() - begin) / 1e9;
-        times->ns_per_event[times->n] = record->ns_per_event;
         times->driver_ms[times->n] = record->first_driver_us / 1e3;
         times->later_driver_ms[times->n] = record->later_driver_us / 1e3;
         bool is_equal = are_counts_equal(record, &result->record);
@@ -97,7 +96,9 @@ void bench_ab_measure(const bench_ab_plan *plan, unsigned index, bench_ab_slot *
     static series times;
     const bench_ab_cell *cell = &plan->cells[index];
     bench_ab_result *result = &slot->result;
-    teller t = { .slot = slot, .n_runs = cell->memory ? plan->options.repeat : EXPECTED_FIT_RUNS };
+    unsigned n_timed = cell->memory ? plan->options.n_timed : 0;
+    unsigned n_plain = cell->memory ? plan->options.repeat : EXPECTED_FIT_RUNS;
+    teller t = { .slot = slot, .n_runs = n_plain + n_timed };
     bench_progress progress = { .tell = tell, .context = &t };
     bench_replay_options options = {
         .setup = &plan->setup,
@@ -106,18 +107,20 @@ void bench_ab_measure(const bench_ab_plan *plan, unsigned index, bench_ab_slot *
         .loops = plan->options.common.loops,
         .later_passes = cell->memory ? plan->options.later_passes : 0,
         .progress = &progress,
-        .timeline = cell->is_drawn ? &slot->timeline : NULL,
     };
+    bench_timeline *timeline = cell->is_drawn ? &slot->timeline : NULL;
+    bench_replay_options timed = options;
+    options.timeline = n_timed == 0 ? timeline : NULL;
+    timed.timeline = timeline; /* with the host's time */
     slot->cell = index + 1;
     result->counts_differ = false;
     times.n = cell->memory ? plan->options.repeat : 1;
-    slot->is_ok = run_all(cell, &options, &times, slot);
+    slot->is_ok = run_all(cell, &options, &times, slot) &&
+                  bench_timed(cell->work, &timed, n_timed, &result->record, &slot->failure);
     if (slot->is_ok) {
-        result->ns_per_event = spread_of(times.ns_per_event, times.n);
         result->driver_ms = spread_of(times.driver_ms, times.n);
         result->later_driver_ms = spread_of(times.later_driver_ms, times.n);
         result->seconds = spread_of(times.seconds, times.n);
-        result->record.ns_per_event = result->ns_per_event.median;
         result->record.first_driver_us = 1e3 * result->driver_ms.median;
         result->record.later_driver_us = 1e3 * result->later_driver_ms.median;
     }

@@ -17,16 +17,12 @@ static bool open_works(bench_ab_plan *plan)
     bench_progress_init(&progress);
     for (unsigned i = 0; i < plan->options.common.n_works; i++) {
         bench_failure failure;
-        /* Counting a long generated run takes many seconds. */
-        bench_progress_label(&progress, 0, "opening %s", plan->options.common.works[i]);
-        bench_progress_step(&progress, (double)i / plan->options.common.n_works);
-        if (!bench_work_open(plan->options.common.works[i], &plan->works[i], &failure)) {
-            bench_progress_clear(&progress);
+        if (!bench_work_open_showing(plan->options.common.works[i], &progress, &plan->works[i],
+                                     &failure)) {
             fprintf(stderr, "pleat: %s\n", failure.text);
             ok = false;
         }
     }
-    bench_progress_clear(&progress);
     return ok;
 }
 
@@ -83,7 +79,7 @@ static void add_cell(bench_ab_plan *plan, unsigned w, unsigned a, unsigned m)
     const bench_options *common = &plan->options.common;
     const bench_work *work = &plan->works[w];
     bool is_search = m == plan->options.n_memories;
-    double replays = is_search ? FIT_RUNS : plan->options.repeat;
+    double replays = is_search ? FIT_RUNS : plan->options.repeat + plan->options.n_timed;
     unsigned passes = common->loops + (is_search ? 0 : plan->options.later_passes);
     bench_ab_cell *cell = &plan->cells[plan->n_cells++];
     cell->work = work;

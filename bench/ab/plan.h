@@ -20,6 +20,7 @@ typedef struct bench_ab_options {
     const char *out; /* folder */
     unsigned jobs;   /* at once; 0 = choose a good number */
     unsigned repeat;
+    unsigned n_timed; /* further replays, for the allocator's own time */
     unsigned later_passes;
     bool is_fit;
     bool has_report;
@@ -35,7 +36,6 @@ typedef struct bench_ab_spread {
 /* Plain memory without pointers, as is bench_record. Times in `record` are medians. */
 typedef struct bench_ab_result {
     bench_record record;
-    bench_ab_spread ns_per_event;
     bench_ab_spread driver_ms;       /* first loop */
     bench_ab_spread later_driver_ms; /* if there were later ones */
     bench_ab_spread seconds;         /* wall time of one repeat */

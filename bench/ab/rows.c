@@ -18,15 +18,17 @@ static uint64_t memory_of(const bench_ab_plan *plan, const bench_ab_cell *cell)
     return cell->memory_bytes ? cell->memory_bytes : unlimited;
 }
 
-bool bench_rows_heading(FILE *file)
+bool bench_rows_heading(const bench_ab_plan *plan, FILE *file)
 {
     fputs("work,allocator,driver,memory,memory_bytes,events,peak_live_bytes,peak_resident_bytes,"
           "resident_ratio,failures,device_ops,device_ops_per_1000,bytes_created,bytes_mapped,"
           "host_syncs,stream_waits,hazards,driver_ms,driver_ms_min,driver_ms_max,"
-          "later_driver_ms,later_driver_ms_min,later_driver_ms_max,longest_driver_ms,ns_per_event,"
-          "ns_per_event_min,ns_per_event_max,seconds,seconds_min,seconds_max,repeats,"
-          "least_memory_bytes,least_ratio,problem\n",
+          "later_driver_ms,later_driver_ms_min,later_driver_ms_max,longest_driver_ms,",
           file);
+    if (plan->options.n_timed > 0) {
+        fputs("allocator_ns_per_event_least,allocator_ns_per_event_most,timed_runs,", file);
+    }
+    fputs("seconds,seconds_min,seconds_max,repeats,least_memory_bytes,least_ratio,problem\n", file);
     return fflush(file) == 0;
 }
 
@@ -78,13 +80,16 @@ bool bench_rows_write(const bench_ab_plan *plan, const bench_ab_cell *cell, FILE
             fputs(",,,", file);
         }
         fprintf(file, "%.9g,", result->record.longest_driver_us / 1e3);
-        write_spread(file, &result->ns_per_event);
+        if (plan->options.n_timed > 0) {
+            const bench_own_spread *own = &result->record.own;
+            fprintf(file, "%.9g,%.9g,%u,", own->least_ns, own->most_ns, own->n_runs);
+        }
         write_spread(file, &result->seconds);
         fprintf(file, "%u,", plan->options.repeat);
     } else {
-        fprintf(file, "%llu,%llu,,,,,,,,,,,,,,,,,,,,,,,,,",
-                (unsigned long long)cell->work->n_events,
-                (unsigned long long)cell->work->peak_live_bytes);
+        fprintf(file, "%llu,%llu,,,,,,,,,,,,,,,,,,,,,,%s", (unsigned long long)cell->work->n_events,
+                (unsigned long long)cell->work->peak_live_bytes,
+                plan->options.n_timed > 0 ? ",,," : "");
     }
     const bench_record *fit = bench_ab_fit_of(plan, cell);
     if (fit) {
@@ -116,7 +121,6 @@ static json_t *measured_object(const bench_ab_plan *plan, const bench_ab_cell *c
     json_object_set_new(object, "seconds", json_real(result->seconds.median));
     json_object_set_new(object, "repeats", json_integer(plan->options.repeat));
     if (plan->options.repeat > 1) {
-        set_spread(object, "ns_per_event", &result->ns_per_event);
         set_spread(object, "driver_ms", &result->driver_ms);
         if (result->record.n_later) {
             set_spread(object, "later_driver_ms", &result->later_driver_ms);
@@ -208,7 +212,10 @@ static json_t *buckets_object(const bench_timeline *timeline)
         json_array_append_new(host_ns, json_real(b->host_ns));
         json_array_append_new(driver_us, json_real(b->driver_us));
     }
-    json_object_set_new(object, "host_ns", host_ns);
+    if (timeline->is_timed) {
+        json_object_set(object, "host_ns", host_ns);
+    }
+    json_decref(host_ns);
     json_object_set_new(object, "driver_us", driver_us);
     return object;
 }

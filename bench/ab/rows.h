@@ -7,7 +7,7 @@
 #include "bench/run/output.h"
 
 /* False when writing fails. */
-bool bench_rows_heading(FILE *file);
+bool bench_rows_heading(const bench_ab_plan *plan, FILE *file);
 bool bench_rows_write(const bench_ab_plan *plan, const bench_ab_cell *cell, FILE *file);
 
 /* The object of a cell in results.jsonl. */

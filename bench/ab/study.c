@@ -84,7 +84,7 @@ static void close_all(bench_study *study)
 static bool begin_file(const bench_study *study, int which, FILE *file, bool is_interrupted)
 {
     if (which == BENCH_STUDY_CSV) {
-        return bench_rows_heading(file);
+        return bench_rows_heading(study->plan, file);
     }
     return which != BENCH_STUDY_TIMELINES ||
            bench_output_line(bench_rows_head(study->plan, is_interrupted), file);

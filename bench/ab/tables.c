@@ -5,11 +5,13 @@
 
 #include "bench/run/output.h"
 
-/* Columns, with the blank before: 16 + 38 + 3 x 13 + 7 = 100. */
+/* Columns, with the blank before: 16 + 38 + 3 x 13 + 7 = 100; TIME of the WIDE ones are there only
+ * with --time. */
 enum {
     LINE = 100,
     NAME = 16,
     WIDE = 38,
+    TIME = 6,
     NARROW = 13,
     FIRST_NARROWS = 3,
     NEXT_NARROWS = 6,
@@ -59,21 +61,26 @@ static const char *label_of(const bench_ab_cell *cell)
     return cell->memory ? cell->memory->label : "least memory";
 }
 
-static void print_wide(const bench_ab_cell *cell)
+static void print_wide(const bench_ab_cell *cell, bool is_timed)
 {
     const bench_record *r = &cell->result.record;
     const char *mark = mark_of(cell);
     if (cell->state != BENCH_AB_MEASURED) {
-        printf(" %5s %5s %6s %6s %5s %5s", mark, mark, mark, mark, mark, mark);
+        printf(" %5s %5s %6s %6s %5s", mark, mark, mark, mark, mark);
+        if (is_timed) {
+            printf(" %5s", mark);
+        }
         return;
     }
     char cells[6][CELL];
-    printf(" %5s %5s %6s %6s %5s %5s", format_count((double)r->oom_count, cells[0]),
+    printf(" %5s %5s %6s %6s %5s", format_count((double)r->oom_count, cells[0]),
            format_short(bench_output_ratio(r), cells[1]),
            format_real(bench_output_per_1000(r), cells[2]),
            format_real(r->first_driver_us / 1e3, cells[3]),
-           r->n_later ? format_short(r->later_driver_us / 1e3, cells[4]) : "-",
-           format_count(r->ns_per_event, cells[5]));
+           r->n_later ? format_short(r->later_driver_us / 1e3, cells[4]) : "-");
+    if (is_timed) {
+        printf(" %5s", format_count(r->own.least_ns, cells[5]));
+    }
 }
 
 static void print_narrow(const bench_ab_cell *cell)
@@ -111,16 +118,18 @@ static void print_block(const bench_ab_plan *plan, unsigned work, unsigned first
 {
     const bench_ab_options *o = &plan->options;
     unsigned last = o->n_memories - 1;
+    bool is_timed = o->n_timed > 0;
     printf("%-*s", NAME, "");
     if (is_first) {
-        print_label(o->memories[last].label, WIDE);
+        print_label(o->memories[last].label, is_timed ? WIDE : WIDE - TIME);
     }
     for (unsigned m = first; m < first + n; m++) {
         print_label(o->memories[m].label, NARROW);
     }
     printf("\n%-*s", NAME, "allocator");
     if (is_first) {
-        printf(" %5s %5s %6s %6s %5s %5s", "fails", "res", "ops/1k", "drv ms", "later", "ns/ev");
+        printf(" %5s %5s %6s %6s %5s%s", "fails", "res", "ops/1k", "drv ms", "later",
+               is_timed ? " ns/ev" : "");
     }
     for (unsigned m = first; m < first + n; m++) {
         printf(" %5s %6s", "fails", "ops/1k");
@@ -130,7 +139,7 @@ static void print_block(const bench_ab_plan *plan, unsigned work, unsigned first
         char name[4 * NAME + 1];
         printf("%-*s", NAME, bench_text_cut(o->common.allocators[a], NAME, name, sizeof name));
         if (is_first) {
-            print_wide(bench_ab_cell_at(plan, work, a, last));
+            print_wide(bench_ab_cell_at(plan, work, a, last), is_timed);
         }
         for (unsigned m = first; m < first + n; m++) {
             print_narrow(bench_ab_cell_at(plan, work, a, m));
@@ -225,10 +234,12 @@ void bench_tables_print(const bench_ab_plan *plan)
     const bench_ab_options *o = &plan->options;
     printf(
         "fails: failed allocations; res: peak resident / peak live; ops/1k: device operations per "
-        "1,000\nevents; drv ms: time in the driver in the first pass, %s; later: in a later one; "
-        "ns/ev:\nhost time per event%s%s\n",
+        "1,000\nevents; drv ms: time in the driver in the first pass, %s; later: in a later one%s"
+        "%s%s\n",
         bench_setup_is_sim(&plan->setup) ? "modelled" : "measured",
         o->repeat > 1 ? " (medians)" : "",
+        o->n_timed > 0 ? ";\nns/ev: time of a call in the allocator itself, of the fastest run"
+                       : "",
         o->is_fit ? ";\nleast: least device memory / peak live" : "");
     for (unsigned w = 0; w < o->common.n_works; w++) {
         if (has_begun(plan, &plan->works[w])) {

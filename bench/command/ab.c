@@ -10,8 +10,9 @@
 #include "bench/ab/workers.h"
 #include "bench/base/clock.h"
 #include "bench/command/commands.h"
+#include "bench/run/timed.h"
 
-enum { KEY_MEMORY = 0x500, KEY_OUT, KEY_JOBS, KEY_REPEAT, KEY_FIT, KEY_NO_REPORT };
+enum { KEY_MEMORY = 0x500, KEY_OUT, KEY_JOBS, KEY_REPEAT, KEY_TIME, KEY_FIT, KEY_NO_REPORT };
 
 enum { MOST_REPEATS = 1000 };
 
@@ -69,6 +70,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case KEY_REPEAT:
         options->repeat = bench_number(state, "--repeat", arg, 1, MOST_REPEATS);
         return 0;
+    case KEY_TIME:
+        options->n_timed = bench_number(state, "--time", arg, 0, BENCH_MOST_TIMED);
+        return 0;
     case KEY_FIT:
         options->is_fit = true;
         return 0;
@@ -93,6 +97,9 @@ static const struct argp_option options_list[] = {
       .doc = "Search the least device memory in which each work completes, too" },
     { .name = "repeat", .key = KEY_REPEAT, .arg = "N",
       .doc = "Run each cell N times: medians and spread of its times (default: 1)" },
+    { .name = "time", .key = KEY_TIME, .arg = "N",
+      .doc = "Replay each cell N times more and show the time of a call in the allocator itself, "
+             "without the driver's, of the fastest run; --jobs 1 is best (default: 0)" },
     { .name = "jobs", .key = KEY_JOBS, .arg = "N",
       .doc = "Cells at once, in processes of their own (default: 2 on the simulator, 1 on CUDA)" },
     { .name = "no-report", .key = KEY_NO_REPORT, .doc = "Draw no report.html" },

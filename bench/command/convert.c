@@ -62,13 +62,13 @@ int bench_command_convert(int argc, char **argv)
         return BENCH_EXIT_USAGE;
     }
     bench_work work;
+    bench_progress progress;
+    bench_progress_init(&progress);
     if (!bench_format_find(c.out, &format, &is_gzip, &failure) ||
-        !bench_work_open(c.work, &work, &failure)) {
+        !bench_work_open_showing(c.work, &progress, &work, &failure)) {
         fprintf(stderr, "pleat: %s\n", failure.text);
         return BENCH_EXIT_USAGE;
     }
-    bench_progress progress;
-    bench_progress_init(&progress);
     bench_progress_label(&progress, work.n_events, "convert: %s", work.name);
     bool ok = bench_convert(&work, c.out, c.replaces, &progress, &failure);
     bench_progress_clear(&progress);

@@ -138,10 +138,10 @@ static void write_csv_row(FILE *file, const bench_demo_job *job)
     } else {
         fputs(",,", file);
     }
-    fprintf(file, "%llu,%llu,%llu,%llu,%.1f\n", (unsigned long long)job->tight.oom_count,
+    fprintf(file, "%llu,%llu,%llu,%llu\n", (unsigned long long)job->tight.oom_count,
             (unsigned long long)bench_record_ops(r),
             (unsigned long long)bench_record_ops(&job->tight),
-            (unsigned long long)job->tight.host_syncs, r->ns_per_event);
+            (unsigned long long)job->tight.host_syncs);
 }
 
 static bool write_csv(demo_command *c, bench_demo_job *const *jobs, unsigned n)
@@ -152,7 +152,7 @@ static bool write_csv(demo_command *c, bench_demo_job *const *jobs, unsigned n)
     }
     fputs("trace,allocator,driver,events,peak_live_bytes,peak_reserved_bytes,reserved_ratio,"
           "least_memory_bytes,ratio,failures_at_1.02x,device_ops,device_ops_at_1.02x,"
-          "host_syncs_at_1.02x,ns_per_event\n",
+          "host_syncs_at_1.02x\n",
           file);
     for (unsigned i = 0; i < n; i++) {
         write_csv_row(file, jobs[i]);

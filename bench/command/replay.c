@@ -7,11 +7,13 @@
 #include "bench/command/options.h"
 #include "bench/run/fit.h"
 #include "bench/run/output.h"
+#include "bench/run/timed.h"
 
-enum { KEY_MEMORY = 0x200, KEY_SNAPSHOT, KEY_SNAPSHOT_AT, KEY_COMPACT };
+enum { KEY_MEMORY = 0x200, KEY_SNAPSHOT, KEY_SNAPSHOT_AT, KEY_COMPACT, KEY_TIME };
 
 typedef struct replay_input {
     bench_options *options;
+    unsigned *n_timed;
     bench_dump *dump; /* path NULL = none */
 } replay_input;
 
@@ -55,6 +57,9 @@ static error_t parse_replay(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_COMPACT:
         parse_compact(state, arg, input->options);
+        return 0;
+    case KEY_TIME:
+        *input->n_timed = bench_number(state, "--time", arg, 0, BENCH_MOST_TIMED);
         return 0;
     case KEY_SNAPSHOT:
         input->dump->path = arg;
@@ -102,6 +107,11 @@ static const struct argp_option replay_options[] = {
       .arg = "SIZE|RATIOx|unlimited",
       .doc = "Memory of the device (simulator) or limit of the allocator (CUDA); a ratio is a "
              "multiple of the work's peak live bytes (default: unlimited)" },
+    { .name = "time",
+      .key = KEY_TIME,
+      .arg = "N",
+      .doc = "Replay N times more and show the time of a call in the allocator itself, without the "
+             "driver's: of the fastest and of the slowest of these runs (default: 0)" },
     { .name = "snapshot",
       .key = KEY_SNAPSHOT,
       .arg = "FILE",
@@ -145,6 +155,7 @@ static const struct argp fit_argp = {
 
 typedef struct batch {
     bool is_fit;
+    unsigned n_timed; /* replay only */
     bench_options options;
     bench_setup setup;
     bench_progress progress;
@@ -163,7 +174,8 @@ static bool load_works(batch *b)
     }
     bool ok = true;
     for (unsigned i = 0; i < b->options.n_works; i++) {
-        if (!bench_work_open(b->options.works[i], &b->works[i], &b->failure)) {
+        if (!bench_work_open_showing(b->options.works[i], &b->progress, &b->works[i],
+                                     &b->failure)) {
             fprintf(stderr, "pleat: %s\n", b->failure.text);
             ok = false;
         }
@@ -198,7 +210,8 @@ static bool measure(batch *b, const bench_work *work, const char *allocator, ben
     }
     bench_progress_label(&b->progress, work->n_events * b->options.loops, "%s: %s", allocator,
                          work->name);
-    return bench_replay(work, &options, record, &b->failure);
+    return bench_replay(work, &options, record, &b->failure) &&
+           bench_timed(work, &options, b->n_timed, record, &b->failure);
 }
 
 /* Returns the exit status of one run. */
@@ -229,6 +242,7 @@ static int run_one(batch *b, const bench_work *work, const char *allocator)
 
 static int run_all(batch *b)
 {
+    bench_progress_init(&b->progress);
     if (!load_works(b)) {
         return BENCH_EXIT_USAGE;
     }
@@ -236,11 +250,10 @@ static int run_all(batch *b)
         fprintf(stderr, "pleat: %s\n", b->failure.text);
         return BENCH_EXIT_USAGE;
     }
-    bench_progress_init(&b->progress);
     if (!b->options.json) {
         char banner[192];
         printf("%s\n", bench_setup_banner(&b->setup, banner, sizeof banner));
-        bench_output_heading(b->is_fit);
+        bench_output_heading(b->is_fit, b->n_timed > 0);
     }
     int status = BENCH_EXIT_OK;
     for (unsigned i = 0; i < b->options.n_works; i++) {
@@ -259,7 +272,7 @@ static int run_command(int argc, char **argv, bool is_fit)
 {
     batch b = { .is_fit = is_fit };
     bench_options_init(&b.options);
-    replay_input input = { .options = &b.options, .dump = &b.dump };
+    replay_input input = { .options = &b.options, .n_timed = &b.n_timed, .dump = &b.dump };
     if (!(is_fit ? bench_parse(&fit_argp, argc, argv, &b.options)
                  : bench_parse(&replay_argp, argc, argv, &input))) {
         return BENCH_EXIT_USAGE;

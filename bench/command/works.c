@@ -175,7 +175,9 @@ static bool describe(const char *spec, bool json)
     bench_work work;
     bench_survey survey;
     bench_failure failure;
-    if (!bench_work_open(spec, &work, &failure)) {
+    bench_progress progress;
+    bench_progress_init(&progress);
+    if (!bench_work_open_showing(spec, &progress, &work, &failure)) {
         fprintf(stderr, "pleat: %s\n", failure.text);
         return false;
     }

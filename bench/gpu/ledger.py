@@ -24,7 +24,7 @@ COLUMNS = (
     "total_bytes", "alloc_retries", "ooms",
     "peak_live_bytes", "events", "device_ops", "n_taken_granules", "ops_unmap",
     "host_syncs", "stream_waits", "driver_us",
-    "ns_per_event", "hazards")
+    "hazards")
 
 
 class OtherRun(Exception):

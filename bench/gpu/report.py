@@ -66,13 +66,12 @@ def traces(rows):
         return []
     heads = ("trace", "memory", "allocator", "failed allocations", "peak live GiB",
              "peak reserved GiB", "reserved / live", "device operations", "host syncs",
-             "driver ms", "ns a call", "status")
+             "driver ms", "status")
     return ["## Replay of recorded runs", "", *table(heads, [
         (row["work"], row["memory"], row["allocator"], row["ooms"], gib(row, "peak_live_bytes"),
          gib(row, "peak_reserved_bytes"), ratio(row, "peak_reserved_bytes", "peak_live_bytes"),
          row["device_ops"], row["host_syncs"],
-         milliseconds(row),
-         decimal(row, "ns_per_event", 0), said(row)) for row in mine])]
+         milliseconds(row), said(row)) for row in mine])]
 
 
 def training(rows, model):

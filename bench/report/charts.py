@@ -263,22 +263,26 @@ def rung(axis, row, cell):
 # ---- the drift ---------------------------------------------------------------------------------
 
 def drift(study, work, memory, name):
-    """The effect of a long run on each allocator: residency, device operations and host time."""
+    """The effect of a long run on each allocator: residency, device operations and, where it was timed, host
+    time."""
     drawn = [(a, study.timelines.get((work, a, memory))) for a in study.allocators]
     drawn = [(a, t) for a, t in drawn if t and t.get("n_iterations", 0) >= LONG_RUN]
     if not drawn:
         return None
-    figure, axes = plt.subplots(1, 3, figsize=(PANEL[0] * COLUMNS, 2.9))
+    is_timed = all("host_ns" in timeline["buckets"] for _, timeline in drawn)
+    n_axes = 3 if is_timed else 2
+    figure, axes = plt.subplots(1, n_axes, figsize=(PANEL[0] * COLUMNS, 2.9))
     for allocator, timeline in drawn:
         one_drift(axes, style_of(allocator, study.allocators), allocator, timeline)
     for axis, title in zip(axes, ("resident / peak live", "device operations / 1,000 events",
-                                  "host ns / event")):
+                                  "own ns / event")):
         axis.set_title(title, loc="left", fontsize=9)
         axis.set_xlabel("iteration")
     axes[0].set_ylim(bottom=0)
     axes[1].set_yscale("symlog", linthresh=0.1)
     axes[1].set_ylim(bottom=0)
-    axes[2].set_yscale("log")
+    if is_timed:
+        axes[2].set_yscale("log")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="upper center",
                   ncol=min(len(drawn), 5), handlelength=3.4, fontsize=8)
     figure.tight_layout(rect=(0, 0, 1, 0.86 if len(drawn) > 5 else 0.92))
@@ -291,11 +295,12 @@ def one_drift(axes, style, allocator, timeline):
     ends = numpy.append(buckets["event"][1:], timeline["n_events"])
     events = numpy.maximum(ends - buckets["event"], 1)
     x = [timeline["n_iterations"] * g[0] / len(buckets["event"]) for g in groups]
-    series = (
+    series = [
         [buckets["resident"][g].max() / timeline["peak_live_bytes"] for g in groups],
         [1000 * buckets["ops"][g].sum() / events[g].sum() for g in groups],
-        [buckets["host_ns"][g].sum() / events[g].sum() for g in groups],
-    )
+    ]
+    if "host_ns" in buckets:
+        series.append([buckets["host_ns"][g].sum() / events[g].sum() for g in groups])
     for axis, y in zip(axes, series):
         axis.plot(x, y, color=style["color"], linestyle=style["linestyle"],
                   marker=style["marker"], markersize=4, markevery=max(len(x) // 6, 1),

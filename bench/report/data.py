@@ -86,6 +86,11 @@ def ops_per_1000(cell):
     return 1000 * n_ops(cell) / cell["events"] if cell["events"] else math.nan
 
 
+def least_ns(cell):
+    """Of the timed run that was least disturbed; None where there was none (`--time`)."""
+    return cell.get("allocator_ns_per_event", {}).get("least")
+
+
 def later_ms(cell):
     """The driver's time in a later pass; not a number if there was none."""
     return math.nan if cell["later_driver_ms"] is None else cell["later_driver_ms"]
@@ -117,7 +122,7 @@ def summary_rows(study):
             "hazards": sum(c["hazards"] for c in cells),
             "driver_ms": math.fsum(c["driver_ms"] for c in widest),
             "later_driver_ms": math.fsum(later_ms(c) for c in widest),
-            "ns": geometric_mean([c["ns_per_event"] for c in widest if c["ns_per_event"] > 0]),
+            "ns": geometric_mean([ns for ns in map(least_ns, widest) if ns]),
             "fit": geometric_mean(fits),
             "fit_worst": max(fits, default=math.nan),
             "completed": {m: (sum(completes(c) for c in cells if c["memory"] == m),

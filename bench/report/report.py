@@ -41,6 +41,12 @@ def number(value, places=3):
     return f"{value:,.{places}f}"
 
 
+def own_ns(cell):
+    """The least and the most of the timed runs."""
+    own = cell.get("allocator_ns_per_event")
+    return f"{own['least']:,.0f} to {own['most']:,.0f}" if own else "–"
+
+
 def tightest(study):
     sizes = [m for m in study.memories if m != "unlimited"]
     return sizes[0] if sizes else None
@@ -73,12 +79,13 @@ def render(study):
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(HERE), autoescape=True,
                                      trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(gib=gib, number=number, ops=data.ops_per_1000,
-                               ratio=data.resident_ratio, later=data.later_ms,
+                               ratio=data.resident_ratio, later=data.later_ms, own_ns=own_ns,
                                measured=data.is_measured, completes=data.completes)
     memory, rows = data.summary_rows(study)
     return environment.get_template("report.html.j2").render(
         head=study.head, study=study, memory=memory, rows=rows,
         has_fit=any(row["fit"] == row["fit"] for row in rows),
+        is_timed=any(row["ns"] == row["ns"] for row in rows),
         overview=charts.overview(study, memory, "overview"),
         works=[work_section(study, work, i) for i, work in enumerate(study.works)],
         style=(HERE / "report.css").read_text(encoding="utf-8"),

@@ -35,6 +35,15 @@ static json_t *loops_array(const bench_record *r)
     return loops;
 }
 
+static json_t *own_object(const bench_own_spread *own)
+{
+    json_t *object = json_object();
+    json_object_set_new(object, "least", json_real(own->least_ns));
+    json_object_set_new(object, "most", json_real(own->most_ns));
+    json_object_set_new(object, "runs", json_integer(own->n_runs));
+    return object;
+}
+
 void bench_output_set_fit(json_t *object, const bench_record *r)
 {
     bool is_found = r && r->least_memory_bytes > 0;
@@ -66,7 +75,9 @@ json_t *bench_output_object(const bench_record *r)
     json_object_set_new(object, "later_driver_ms",
                         r->n_later ? json_real(r->later_driver_us / 1e3) : json_null());
     json_object_set_new(object, "longest_driver_ms", json_real(r->longest_driver_us / 1e3));
-    json_object_set_new(object, "ns_per_event", json_real(r->ns_per_event));
+    if (r->own.n_runs) {
+        json_object_set_new(object, "allocator_ns_per_event", own_object(&r->own));
+    }
     json_object_set_new(object, "loop_device_ops", loops_array(r));
     if (r->is_compacted) {
         json_object_set_new(object, "compactions", integer(r->n_compactions));
@@ -100,16 +111,16 @@ double bench_output_per_1000(const bench_record *r)
     return r->n_events ? 1000.0 * (double)bench_record_ops(r) / (double)r->n_events : 0.0;
 }
 
-void bench_output_heading(bool is_fit)
+void bench_output_heading(bool is_fit, bool is_timed)
 {
     if (is_fit) {
         printf("%-*s %-13s %12s %14s %7s %9s %7s %6s\n", BENCH_OUTPUT_NAME, "trace", "allocator",
                "peak live", "least memory", "ratio", "ops", "waits", "syncs");
     } else {
-        printf("%-*s %-13s %12s %12s %12s %7s %8s %9s %8s %7s %6s %7s %10s %9s %8s\n",
+        printf("%-*s %-13s %12s %12s %12s %7s %8s %9s %8s %7s %6s %7s %10s %9s%s\n",
                BENCH_OUTPUT_NAME, "trace", "allocator", "memory", "peak live", "resident", "ratio",
                "failures", "ops", "ops/1000", "waits", "syncs", "hazards", "driver ms", "later ms",
-               "ns/event");
+               is_timed ? "  own ns/event" : "");
     }
 }
 
@@ -144,15 +155,21 @@ static void replay_row(const bench_record *r)
     if (r->n_later) {
         snprintf(later, sizeof later, "%.1f", r->later_driver_us / 1e3);
     }
+    char own[64] = "";
+    if (r->own.n_runs) {
+        char range[48];
+        snprintf(range, sizeof range, "%.0f-%.0f", r->own.least_ns, r->own.most_ns);
+        snprintf(own, sizeof own, " %13s", range);
+    }
     print_name(r->trace);
-    printf("%-13s %12s %12s %12s %7.4f %8llu %9llu %8.3f %7llu %6llu %7llu %10.1f %9s %8.1f\n",
+    printf("%-13s %12s %12s %12s %7.4f %8llu %9llu %8.3f %7llu %6llu %7llu %10.1f %9s%s\n",
            r->allocator, bench_size_format(r->memory_bytes, memory, sizeof memory),
            bench_size_format(r->peak_live_bytes, live, sizeof live),
            bench_size_format(r->peak_reserved_bytes, resident, sizeof resident),
            bench_output_ratio(r), (unsigned long long)r->oom_count,
            (unsigned long long)bench_record_ops(r), bench_output_per_1000(r),
            (unsigned long long)r->stream_waits, (unsigned long long)r->host_syncs,
-           (unsigned long long)r->hazards, r->first_driver_us / 1e3, later, r->ns_per_event);
+           (unsigned long long)r->hazards, r->first_driver_us / 1e3, later, own);
 }
 
 void bench_output_row(const bench_record *r)

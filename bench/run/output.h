@@ -18,8 +18,9 @@ bool bench_output_line(json_t *object, FILE *file);
 
 enum { BENCH_OUTPUT_NAME = 24 }; /* characters of a work's name; longer ones are cut */
 
-/* Heading and row of the tables of replay, or of fit (is_fit). */
-void bench_output_heading(bool is_fit);
+/* Heading and row of the tables of replay, or of fit (is_fit). The last column of a replay is there
+ * if the allocator's own time was measured. */
+void bench_output_heading(bool is_fit, bool is_timed);
 void bench_output_row(const bench_record *record);
 
 /* Print to stderr how many allocations failed and why the first did, and how many hazards there

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "api/internal.h"
-#include "bench/base/clock.h"
+#include "bench/run/own.h"
 #include "vmm/measure/work.h"
 
 #define PROGRESS_EVENTS 16384u /* a power of two */
@@ -32,12 +32,9 @@ typedef struct replay {
     slot *slots;
     slot **order; /* scratch: live blocks at the end of a loop */
     uint64_t n_born;
-    uint64_t ticks; /* in allocator calls */
-    uint64_t n_timed;
-    uint64_t live_bytes;   /* in blocks of 512 */
-    double start_us;       /* readings at the start of the loops: driver time, */
-    uint64_t driver_ns;    /* time inside driver calls, */
-    uint64_t driver_calls; /* number of driver calls */
+    bench_own own;       /* used when timed */
+    uint64_t live_bytes; /* in blocks of 512 */
+    double start_us;     /* driver time at the start of the loops */
     bench_compactions compactions;
     bool is_stopped;
     bool is_later;            /* in a later pass: only the driver's time counts */
@@ -94,15 +91,26 @@ static double driver_us(const replay *r)
                                 : (double)pl_driver_call_ns(r->drv) / 1e3;
 }
 
+static uint64_t begin_call(const replay *r)
+{
+    return r->options->is_timed ? bench_ticks() : 0;
+}
+
+static void end_call(replay *r, uint64_t begin)
+{
+    if (r->options->is_timed) {
+        bench_own_add(&r->own, begin);
+    }
+}
+
 static bool do_alloc(replay *r, const bench_event *event)
 {
     void *stream = r->streams[event->stream];
     pleat_devptr ptr;
     double begin_us = driver_us(r);
-    uint64_t begin = bench_ticks();
+    uint64_t begin = begin_call(r);
     pleat_status st = pleat_block_alloc(r->instance, 0, event->bytes, stream, &ptr);
-    r->ticks += bench_ticks() - begin;
-    r->n_timed++;
+    end_call(r, begin);
     double took_us = driver_us(r) - begin_us;
     if (!r->is_later && took_us > r->record->longest_driver_us) {
         r->record->longest_driver_us = took_us;
@@ -122,10 +130,9 @@ static bool do_free(replay *r, slot *s)
     if (!touch(r, s)) {
         return false;
     }
-    uint64_t begin = bench_ticks();
+    uint64_t begin = begin_call(r);
     pleat_status st = pleat_block_free(r->instance, 0, s->ptr, r->streams[s->stream]);
-    r->ticks += bench_ticks() - begin;
-    r->n_timed++;
+    end_call(r, begin);
     s->ptr = 0;
     r->live_bytes -= bench_round_up(s->bytes, BENCH_BLOCK_UNIT);
     return st == PLEAT_OK || bench_fail(r->failure, "%s, %s: the free of a live block failed: %s",
@@ -171,31 +178,11 @@ static uint64_t n_ops(const replay *r)
     return counts.ops_map + counts.ops_unmap + counts.ops_alloc + counts.ops_free;
 }
 
-static uint64_t n_driver_calls(const replay *r)
-{
-    uint64_t sum = 0;
-    for (int i = 0; i < PL_N_ENTRIES; i++) {
-        sum += pl_driver_n_calls(r->drv, (pl_entry)i);
-    }
-    return sum;
-}
-
-/* The host's time in all allocator calls, without the driver's. The driver table reads the clock
- * twice per call; about one of the two reads is not in its time. */
-static double host_ns(const replay *r)
-{
-    const bench_clock *clock = bench_clock_calibrated();
-    double ticks = (double)r->ticks - (double)r->n_timed * clock->pair_ticks;
-    double driver_ns = (double)(pl_driver_call_ns(r->drv) - r->driver_ns);
-    double clock_ns = (double)(n_driver_calls(r) - r->driver_calls) * clock->read_ns;
-    return ticks * clock->ns_per_tick - driver_ns - clock_ns;
-}
-
 static bench_reading read_meters(const replay *r)
 {
     return (bench_reading){ .ops = n_ops(r),
                             .syncs = pl_device_counted(r->dev).host_syncs,
-                            .host_ns = host_ns(r),
+                            .host_ns = r->options->is_timed ? bench_own_read(&r->own).own_ns : 0.0,
                             .driver_us = driver_us(r) - r->start_us };
 }
 
@@ -381,24 +368,34 @@ static void start_recorder(replay *r)
 {
     uint64_t n_events = r->source->n_events * r->options->loops;
     bench_recorder_init(&r->recorder, r->timeline, n_events, r->source->peak_live_bytes);
+    r->timeline->is_timed = r->options->is_timed;
     r->recorder.allocator = pleat_internal_allocator(r->instance, 0);
     r->recorder.streams = r->streams;
     r->recorder.n_streams = r->n_streams;
 }
 
+static void note_own_time(replay *r)
+{
+    if (r->options->is_timed && r->own.n_timed > 0) {
+        double ns = bench_own_read(&r->own).own_ns / (double)r->own.n_timed;
+        double own_ns = ns > 0.0 ? ns : 0.0;
+        r->record->own = (bench_own_spread){ .least_ns = own_ns, .most_ns = own_ns, .n_runs = 1 };
+    }
+}
+
 /* Runs the loops and measures them. */
 static bool run_and_measure(replay *r)
 {
-    r->driver_ns = pl_driver_call_ns(r->drv);
-    r->driver_calls = n_driver_calls(r);
+    /* Timing the simulator's calls takes a third of a replay; a GPU's time is known only so. */
+    pl_driver_time_calls(r->drv, r->options->is_timed || !r->work.is_simulated);
+    bench_own_start(&r->own, r->drv);
     r->start_us = driver_us(r);
     if (r->timeline) {
         start_recorder(r);
     }
     bool ok = run_loops(r);
     if (ok) {
-        double ns = host_ns(r);
-        r->record->ns_per_event = r->n_timed && ns > 0.0 ? ns / (double)r->n_timed : 0.0;
+        note_own_time(r);
         ok = collect(r);
     }
     if (r->timeline) {

@@ -20,6 +20,13 @@
 
 enum { BENCH_MAX_LOOPS = 1000 };
 
+/* The allocator's own time, the driver's subtracted, in the mean of one call; over so many runs. */
+typedef struct bench_own_spread {
+    double least_ns;
+    double most_ns;
+    unsigned n_runs; /* 0 = not measured */
+} bench_own_spread;
+
 /* Plain memory without pointers into the heap: workers pass records between processes. */
 typedef struct bench_record {
     char trace[BENCH_NAME_BYTES];
@@ -39,7 +46,7 @@ typedef struct bench_record {
     double later_driver_us;   /* and of one after it, later passes too, in the mean; */
     unsigned n_later;         /* of so many: 0 = none, and the mean is 0 */
     double longest_driver_us; /* of one allocation, in any loop */
-    double ns_per_event;
+    bench_own_spread own;
     unsigned n_loops;
     uint64_t loop_ops[BENCH_MAX_LOOPS];
     char first_failure[320]; /* why the first allocation failed, or empty */
@@ -62,7 +69,8 @@ typedef struct bench_replay_options {
     bool stop_at_failure;     /* at the first failed allocation: only success matters */
     bench_compact compact;    /* when the device is compacted */
     bench_timeline *timeline; /* NULL = none; not with stop_at_failure */
-    bench_dump *dump;         /* a snapshot; NULL = none. Recording costs time: see ns_per_event */
+    bench_dump *dump;         /* a snapshot; NULL = none. Recording costs time: not with is_timed */
+    bool is_timed;            /* measures the allocator's own time, which slows the replay */
     bench_progress *progress;
 } bench_replay_options;
 

@@ -20,7 +20,7 @@ typedef struct bench_bucket {
     uint64_t ops;
     uint64_t failures;
     uint64_t syncs;
-    double host_ns; /* in the allocator's calls, without the driver's */
+    double host_ns; /* in the allocator's calls, without the driver's; of a timed replay */
     double driver_us;
 } bench_bucket;
 
@@ -48,6 +48,7 @@ typedef struct bench_timeline {
     uint64_t n_events;
     uint64_t n_iterations;
     uint64_t peak_live_bytes; /* of the work */
+    bool is_timed;            /* has host_ns */
     unsigned n_buckets;
     bench_bucket buckets[BENCH_MOST_BUCKETS];
     bench_map worst;

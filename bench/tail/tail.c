@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "api/internal.h"
-#include "bench/base/clock.h"
+#include "bench/run/own.h"
 #include "bench/tail/quantile.h"
 #include "vmm/base/lock.h"
 #include "vmm/measure/work.h"
@@ -72,37 +72,24 @@ static pleat_status call(tail *t, const bench_step *step)
     }
 }
 
-static uint64_t n_driver_calls(const tail *t)
-{
-    uint64_t sum = 0;
-    for (int i = 0; i < PL_N_ENTRIES; i++) {
-        sum += pl_driver_n_calls(t->drv, (pl_entry)i);
-    }
-    return sum;
-}
-
 static float lesser(unsigned run, float now, float before)
 {
     now = now > 0.0f ? now : 0.0f;
     return run == 0 || now < before ? now : before;
 }
 
-/* The driver table reads the clock twice per call; about one of the two reads is not in its
- * time. */
 static pleat_status measure(tail *t, const bench_step *step, sample *s)
 {
-    const bench_clock *clock = bench_clock_calibrated();
-    uint64_t calls = n_driver_calls(t);
-    uint64_t driver = pl_driver_call_ns(t->drv);
+    bench_own own;
+    bench_own_start(&own, t->drv);
     uint64_t begin = bench_ticks();
     pleat_status st = call(t, step);
-    double ticks = (double)(bench_ticks() - begin) - clock->pair_ticks;
-    calls = n_driver_calls(t) - calls;
-    double driver_ns = (double)(pl_driver_call_ns(t->drv) - driver);
-    double own_ns = ticks * clock->ns_per_tick - driver_ns - (double)calls * clock->read_ns;
-    s->own_ns = lesser(t->run, (float)own_ns, s->own_ns);
-    s->driver_ns = lesser(t->run, (float)driver_ns, s->driver_ns);
-    s->n_driver_calls = (uint16_t)(calls < UINT16_MAX ? calls : UINT16_MAX);
+    bench_own_add(&own, begin);
+    bench_own_time took = bench_own_read(&own);
+    s->own_ns = lesser(t->run, (float)took.own_ns, s->own_ns);
+    s->driver_ns = lesser(t->run, (float)took.driver_ns, s->driver_ns);
+    s->n_driver_calls = (uint16_t)(took.n_driver_calls < UINT16_MAX ? took.n_driver_calls
+                                                                    : UINT16_MAX);
     return st;
 }
 

@@ -233,7 +233,8 @@ static bool read_snapshot(const char *path, const bench_file_options *options, b
     return ok;
 }
 
-bool bench_file_read(const char *found, bench_tape *tape, bench_failure *failure)
+bool bench_file_read(const char *found, bench_progress *progress, bench_tape *tape,
+                     bench_failure *failure)
 {
     char path[LONGEST_PATH];
     bench_file_options options;
@@ -243,6 +244,7 @@ bool bench_file_read(const char *found, bench_tape *tape, bench_failure *failure
         !check_options(path, kind, &options, failure)) {
         return false;
     }
+    options.limits.progress = progress;
     tape->host.most_bytes = options.limits.host_bytes ? options.limits.host_bytes
                                                       : BENCH_MOST_HOST_BYTES;
     switch (kind) {

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* For any file without `memory=SIZE` after its name. Enough for half a billion events. */
+/* For any file without `memory=SIZE` after its name. */
 #define BENCH_MOST_HOST_BYTES (UINT64_C(8) << 30)
 
 typedef struct bench_host {

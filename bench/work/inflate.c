@@ -31,6 +31,8 @@ bool bench_inflate_open(bench_inflate *inflate, const char *path, const bench_li
     gzbuffer(inflate->file, 128u << 10);
     inflate->most_bytes = limits && limits->inflated_bytes ? limits->inflated_bytes
                                                            : usual_limit((uint64_t)st.st_size);
+    inflate->file_bytes = (double)st.st_size;
+    inflate->progress = limits && st.st_size > 0 ? limits->progress : NULL;
     return true;
 }
 
@@ -78,6 +80,10 @@ int bench_inflate_read(bench_inflate *inflate, void *out, unsigned n)
         return error == Z_OK || error == Z_STREAM_END ? 0 : damaged(inflate);
     }
     inflate->n_bytes += (unsigned)got;
+    if (inflate->progress) {
+        bench_progress_step(inflate->progress,
+                            (double)gzoffset(inflate->file) / inflate->file_bytes);
+    }
     if (inflate->n_bytes > inflate->most_bytes && !gzdirect(inflate->file)) {
         return too_large(inflate);
     }

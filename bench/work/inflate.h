@@ -9,21 +9,25 @@
 #include <zlib.h>
 
 #include "bench/base/failure.h"
+#include "bench/base/progress.h"
 
 enum { BENCH_INFLATE_RATIO = 64 };
 #define BENCH_INFLATE_BASE (UINT64_C(16) << 20)
 #define BENCH_INFLATE_MOST (UINT64_C(4) << 30)
 
-/* Limits of reading a file; 0 = the usual limits. */
+/* Limits of reading a file, 0 = the usual limits, and who is told how far it is. */
 typedef struct bench_limits {
-    uint64_t inflated_bytes; /* inflate=SIZE: the most decompressed bytes */
-    uint64_t host_bytes;     /* memory=SIZE: the most host memory for its events */
+    uint64_t inflated_bytes;  /* inflate=SIZE: the most decompressed bytes */
+    uint64_t host_bytes;      /* memory=SIZE: the most host memory for its events */
+    bench_progress *progress; /* NULL = nobody */
 } bench_limits;
 
 typedef struct bench_inflate {
     gzFile file;
     uint64_t n_bytes;    /* read so far */
     uint64_t most_bytes; /* if it is gzip */
+    double file_bytes;
+    bench_progress *progress;
     char problem[160];
 } bench_inflate;
 

@@ -6,6 +6,7 @@
 #include "vmm/base/assert.h"
 
 #define MOST_LIVE_BYTES (UINT64_C(1) << 60)
+#define PIECE ((size_t)1 << 14) /* entries in memory beside a file */
 
 void bench_tape_init(bench_tape *tape)
 {
@@ -17,24 +18,8 @@ void bench_tape_fini(bench_tape *tape)
     free(tape->entries);
     free(tape->slots);
     free(tape->free_slots);
+    bench_spill_destroy(tape->spill);
     bench_tape_init(tape);
-}
-
-void bench_tape_settle(bench_tape *tape)
-{
-    bench_host *host = &tape->host;
-    bench_host_free(host, tape->slots, tape->slot_capacity * sizeof *tape->slots);
-    bench_host_free(host, tape->free_slots, tape->slot_capacity * sizeof *tape->free_slots);
-    tape->slots = NULL;
-    tape->free_slots = NULL;
-    tape->slot_capacity = 0;
-    size_t n = tape->n_entries ? tape->n_entries : 1;
-    bench_event *entries = bench_host_resize(host, tape->entries, tape->capacity * sizeof *entries,
-                                             n * sizeof *entries);
-    if (entries) {
-        tape->entries = entries;
-        tape->capacity = n;
-    }
 }
 
 void bench_tape_rewind(bench_tape *tape)
@@ -48,12 +33,58 @@ static bool complain(bench_tape *tape, const char *problem)
     return false;
 }
 
+/* A smaller array may not be had; then the larger one stays. */
+static void shrink(bench_tape *tape, size_t capacity)
+{
+    bench_event *entries = bench_host_resize(
+        &tape->host, tape->entries, tape->capacity * sizeof *entries, capacity * sizeof *entries);
+    if (entries) {
+        tape->entries = entries;
+        tape->capacity = capacity;
+    }
+}
+
+/* Moves the entries in memory to the file. */
+static bool spill(bench_tape *tape)
+{
+    tape->spill = tape->spill ? tape->spill : bench_spill_create(&tape->problem);
+    if (!tape->spill ||
+        !bench_spill_write(tape->spill, tape->entries, tape->n_entries, &tape->problem)) {
+        return false;
+    }
+    tape->n_entries = 0;
+    return true;
+}
+
+bool bench_tape_settle(bench_tape *tape)
+{
+    bench_host *host = &tape->host;
+    bench_host_free(host, tape->slots, tape->slot_capacity * sizeof *tape->slots);
+    bench_host_free(host, tape->free_slots, tape->slot_capacity * sizeof *tape->free_slots);
+    tape->slots = NULL;
+    tape->free_slots = NULL;
+    tape->slot_capacity = 0;
+    bool ok = !tape->spill || spill(tape);
+    shrink(tape, tape->n_entries ? tape->n_entries : 1);
+    return ok;
+}
+
 static bool make_room(bench_tape *tape)
 {
     if (tape->n_entries < tape->capacity) {
         return true;
     }
+    if (tape->most_held && (tape->spill || tape->n_entries >= tape->most_held)) {
+        if (!spill(tape)) {
+            return false;
+        }
+        shrink(tape, tape->capacity < PIECE ? tape->capacity : PIECE);
+        return true;
+    }
     size_t capacity = tape->capacity ? 2 * tape->capacity : 1024;
+    if (tape->most_held && capacity > tape->most_held) {
+        capacity = tape->most_held;
+    }
     bench_event *entries = bench_host_resize(
         &tape->host, tape->entries, tape->capacity * sizeof *entries, capacity * sizeof *entries);
     if (!entries) {

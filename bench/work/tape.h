@@ -2,7 +2,10 @@
  * generators a piece at a time.
  *
  * A tape knows which blocks are live. Slots are dense: a slot is a live block's place in an array
- * and is reused after the free, the last freed first. */
+ * and is reused after the free, the last freed first.
+ *
+ * A tape with `most_held` keeps no more entries than that in memory: when there are more, all of
+ * them go to a file, and only the latest are held from then on. */
 #ifndef PLEAT_BENCH_TAPE_H
 #define PLEAT_BENCH_TAPE_H
 
@@ -10,26 +13,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "bench/work/event.h"
 #include "bench/work/host.h"
+#include "bench/work/spill.h"
 
-/* An allocation, a free (bytes == 0) or a mark (slot == BENCH_MARK, bytes its number), which begins
- * an iteration. Streams are numbered from 0. */
-typedef struct bench_event {
-    uint64_t bytes;
-    uint32_t slot;
-    uint32_t stream; /* of an allocation */
-} bench_event;
-
-#define BENCH_MARK UINT32_MAX
 #define BENCH_BLOCK_UNIT 512u                   /* the unit in which live bytes are counted */
 #define BENCH_LARGEST_BLOCK (UINT64_C(1) << 47) /* the whole address space of a driver */
 #define BENCH_MOST_STREAMS 1024u                /* in one run */
+#define BENCH_MOST_HELD ((size_t)1 << 22)       /* of a file: 64 MiB */
 
 typedef struct bench_tape {
     bench_event *entries;
-    size_t n_entries; /* with marks */
+    size_t n_entries; /* with marks; in memory */
     size_t capacity;
-    uint64_t n_events; /* allocations and frees since the beginning */
+    size_t most_held;   /* 0 = no limit */
+    bench_spill *spill; /* has all entries before those in memory; NULL = none */
+    uint64_t n_events;  /* allocations and frees since the beginning */
     uint64_t n_marks;
     uint64_t live_bytes;
     uint64_t peak_live_bytes; /* largest sum of live blocks, each rounded up to 512 bytes */
@@ -45,13 +44,15 @@ typedef struct bench_tape {
 
 void bench_tape_init(bench_tape *tape);
 void bench_tape_fini(bench_tape *tape);
-/* Call when all is written: frees what only writing needed, and spare room. */
-void bench_tape_settle(bench_tape *tape);
+/* Call when all is written: frees what only writing needed, and spare room. Of a tape with a file
+ * no entry stays in memory. False with `problem` set when the file cannot be written. */
+bool bench_tape_settle(bench_tape *tape);
 /* Drop the entries written so far; live blocks stay. */
 void bench_tape_rewind(bench_tape *tape);
 
-/* False with `problem` set: out of host memory, a size of 0 or beyond BENCH_LARGEST_BLOCK, more
- * than 2^60 live bytes, more streams than BENCH_MOST_STREAMS. The tape is as before. */
+/* False with `problem` set: out of host memory or of room for the file, a size of 0 or beyond
+ * BENCH_LARGEST_BLOCK, more than 2^60 live bytes, more streams than BENCH_MOST_STREAMS. The tape is
+ * as before. */
 bool bench_tape_alloc(bench_tape *tape, uint64_t bytes, uint32_t stream, uint32_t *slot);
 /* `slot` must be live. */
 bool bench_tape_free(bench_tape *tape, uint32_t slot);

@@ -50,40 +50,52 @@ static const char *show(const char *begin, const char *end, char *out, size_t n)
     return out;
 }
 
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
 static void skip_blanks(reader *r)
 {
-    while (r->at < r->end && (*r->at == ' ' || *r->at == '\t' || *r->at == '\r')) {
+    while (r->at < r->end && is_blank(*r->at)) {
         r->at++;
     }
+}
+
+/* The field at r->at is no number of at most `most`: says why. */
+static bool refuse_number(reader *r, const char *what, uint64_t most)
+{
+    const char *begin = r->at;
+    const char *stop = begin;
+    bool has_digits_only = true;
+    for (; stop < r->end && !is_blank(*stop); stop++) {
+        has_digits_only = has_digits_only && *stop >= '0' && *stop <= '9';
+    }
+    char shown[48];
+    if (begin == stop) {
+        return complain(r, "%s is missing", what);
+    }
+    show(begin, stop, shown, sizeof shown);
+    return has_digits_only
+               ? complain(r, "%s %s is larger than %llu", what, shown, (unsigned long long)most)
+               : complain(r, "%s is not a number: %s", what, shown);
 }
 
 /* The next field of the line, a decimal number of at most `most`. */
 static bool number(reader *r, const char *what, uint64_t most, uint64_t *out)
 {
     skip_blanks(r);
-    const char *begin = r->at;
+    const char *at = r->at;
     uint64_t n = 0;
     bool is_huge = false;
-    for (; r->at < r->end && *r->at >= '0' && *r->at <= '9'; r->at++) {
-        uint64_t digit = (uint64_t)(*r->at - '0');
-        is_huge = is_huge || n > (UINT64_MAX - digit) / 10;
+    for (unsigned digit; at < r->end && (digit = (unsigned)(*at - '0')) <= 9; at++) {
+        is_huge = is_huge || (n >= UINT64_MAX / 10 && n > (UINT64_MAX - digit) / 10);
         n = n * 10 + digit;
     }
-    const char *stop = r->at;
-    while (stop < r->end && *stop != ' ' && *stop != '\t' && *stop != '\r') {
-        stop++;
+    if (at == r->at || (at < r->end && !is_blank(*at)) || is_huge || n > most) {
+        return refuse_number(r, what, most);
     }
-    char shown[48];
-    if (begin == stop) {
-        return complain(r, "%s is missing", what);
-    }
-    if (r->at == begin || r->at != stop) {
-        return complain(r, "%s is not a number: %s", what, show(begin, stop, shown, sizeof shown));
-    }
-    if (is_huge || n > most) {
-        return complain(r, "%s %s is larger than %llu", what,
-                        show(begin, stop, shown, sizeof shown), (unsigned long long)most);
-    }
+    r->at = at;
     *out = n;
     return true;
 }

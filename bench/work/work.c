@@ -33,24 +33,40 @@ static void take_counts(bench_work *work, const bench_tape *tape)
     work->peak_live_bytes = tape->peak_live_bytes;
 }
 
-static bool open_file(const char *path, bench_work *work, bench_failure *failure)
+static void begin_progress(const bench_work *work, bench_progress *progress)
 {
+    if (progress) {
+        bench_progress_label(progress, 0, "reading %s", work->name);
+    }
+}
+
+static bool open_file(const char *path, bench_work *work, bench_progress *progress,
+                      bench_failure *failure)
+{
+    bench_tape *tape = &work->tape;
     name_file(work, path);
-    bench_tape_init(&work->tape);
-    if (!bench_file_read(path, &work->tape, failure)) {
-        bench_tape_fini(&work->tape);
+    begin_progress(work, progress);
+    bench_tape_init(tape);
+    tape->most_held = BENCH_MOST_HELD;
+    if (!bench_file_read(path, progress, tape, failure)) {
+        bench_tape_fini(tape);
         return false;
     }
-    take_counts(work, &work->tape);
-    bench_tape_settle(&work->tape);
+    take_counts(work, tape);
+    if (!bench_tape_settle(tape)) {
+        bench_fail(failure, "%s: %s", path, tape->problem);
+        bench_tape_fini(tape);
+        return false;
+    }
     return true;
 }
 
 static bool open_generator(const bench_generator *generator, const char *spec, const char *values,
-                           bench_work *work, bench_failure *failure)
+                           bench_progress *progress, bench_work *work, bench_failure *failure)
 {
     bench_text_clean(spec, strlen(spec), work->name, sizeof work->name);
     work->generator = generator;
+    begin_progress(work, progress);
     if (!bench_values_read(generator, values, &work->values, failure)) {
         return false;
     }
@@ -62,6 +78,10 @@ static bool open_generator(const bench_generator *generator, const char *spec, c
     size_t n;
     do {
         n = bench_cursor_next(&cursor, &entries, failure);
+        if (progress) {
+            bench_progress_step(progress,
+                                (double)cursor.tape.n_marks / (double)work->values.iterations);
+        }
     } while (n != 0 && n != SIZE_MAX);
     take_counts(work, &cursor.tape);
     bench_cursor_close(&cursor);
@@ -93,7 +113,8 @@ static bool is_folder(const char *path, const char *values)
     return stat(name, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-bool bench_work_open(const char *spec, bench_work *out, bench_failure *failure)
+bool bench_work_open_showing(const char *spec, bench_progress *progress, bench_work *out,
+                             bench_failure *failure)
 {
     bench_work work = { .n_slots = 0 };
     char path[4096];
@@ -102,10 +123,10 @@ bool bench_work_open(const char *spec, bench_work *out, bench_failure *failure)
     const bench_generator *generator = bench_generator_find(spec, n_name);
     bool is_file = spec[0] != '\0' && bench_file_find(spec, path, sizeof path);
     if (is_file && !(generator && is_folder(path, spec + n_name))) {
-        ok = open_file(path, &work, failure);
+        ok = open_file(path, &work, progress, failure);
     } else if (generator) {
         const char *values = spec + n_name + (spec[n_name] == ':');
-        ok = open_generator(generator, spec, values, &work, failure);
+        ok = open_generator(generator, spec, values, progress, &work, failure);
     } else {
         char known[320];
         list_generators(known, sizeof known);
@@ -114,10 +135,18 @@ bool bench_work_open(const char *spec, bench_work *out, bench_failure *failure)
                         "patterns and generators: %s",
                         spec[0] != '\0' ? spec : "''", known);
     }
+    if (progress) {
+        bench_progress_clear(progress);
+    }
     if (ok) {
         *out = work;
     }
     return ok;
+}
+
+bool bench_work_open(const char *spec, bench_work *out, bench_failure *failure)
+{
+    return bench_work_open_showing(spec, NULL, out, failure);
 }
 
 void bench_work_close(bench_work *work)
@@ -134,6 +163,10 @@ bool bench_cursor_open(const bench_work *work, bench_cursor *out, bench_failure 
         out->state = work->generator->create(&work->values, failure);
         return out->state != NULL;
     }
+    if (work->tape.spill) {
+        out->reader = bench_spill_open(work->tape.spill);
+        return out->reader || bench_fail(failure, "%s: out of host memory", work->name);
+    }
     return true;
 }
 
@@ -142,18 +175,34 @@ void bench_cursor_close(bench_cursor *cursor)
     if (cursor->state) {
         cursor->work->generator->destroy(cursor->state);
     }
+    bench_spill_close(cursor->reader);
     bench_tape_fini(&cursor->tape);
     *cursor = (bench_cursor){ .work = NULL };
+}
+
+static size_t next_of_file(bench_cursor *cursor, const bench_event **entries,
+                           bench_failure *failure)
+{
+    const bench_work *work = cursor->work;
+    if (cursor->reader) {
+        const char *problem;
+        size_t n = bench_spill_next(cursor->reader, entries, &problem);
+        if (n == SIZE_MAX) {
+            bench_fail(failure, "%s: %s", work->name, problem);
+        }
+        return n;
+    }
+    *entries = work->tape.entries;
+    bool was_over = cursor->is_over;
+    cursor->is_over = true;
+    return was_over ? 0 : work->tape.n_entries;
 }
 
 size_t bench_cursor_next(bench_cursor *cursor, const bench_event **entries, bench_failure *failure)
 {
     const bench_work *work = cursor->work;
     if (!work->generator) {
-        *entries = work->tape.entries;
-        bool was_over = cursor->is_over;
-        cursor->is_over = true;
-        return was_over ? 0 : work->tape.n_entries;
+        return next_of_file(cursor, entries, failure);
     }
     bench_tape *tape = &cursor->tape;
     uint64_t number = tape->n_marks;

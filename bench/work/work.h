@@ -5,12 +5,14 @@
  *   pattern   pytorch#35901, ... (bench/patterns)
  *   generator decoder:layers=32,hidden=4096,... (bench/generate)
  *
- * Files are held in memory; patterns and generators write their events piece by piece while they
- * are replayed, so a run may have any length. */
+ * The events of a file are held in memory or, when there are many, in a temporary file that is
+ * read piece by piece; patterns and generators write their events piece by piece while they are
+ * replayed. So a run may have any length. */
 #ifndef PLEAT_BENCH_WORK_H
 #define PLEAT_BENCH_WORK_H
 
 #include "bench/base/failure.h"
+#include "bench/base/progress.h"
 #include "bench/base/text.h"
 #include "bench/work/generator.h"
 #include "bench/work/tape.h"
@@ -29,18 +31,22 @@ typedef struct bench_work {
 
 /** Open what `spec` names, check all of it and count it; a generator is run once for this.
  *
+ *  Params   progress tells how far that is; may be NULL.
  *  Returns  false and a message that names the culprit: an unknown file, pattern or generator, a
  *           bad parameter, or the place in a malformed file.
  *  Failure  nothing is left behind.
  *  Owner    the caller, until bench_work_close. */
+bool bench_work_open_showing(const char *spec, bench_progress *progress, bench_work *out,
+                             bench_failure *failure);
 bool bench_work_open(const char *spec, bench_work *out, bench_failure *failure);
 void bench_work_close(bench_work *work); /* a zeroed one is fine */
 
 /* One pass over a work's events. Several may be open at once. */
 typedef struct bench_cursor {
     const bench_work *work;
-    bench_tape tape; /* a generator's latest piece */
-    void *state;     /* a generator's */
+    bench_tape tape;            /* a generator's latest piece */
+    void *state;                /* a generator's */
+    bench_spill_reader *reader; /* of a file with many events */
     bool is_over;
 } bench_cursor;
 
@@ -48,7 +54,7 @@ typedef struct bench_cursor {
 bool bench_cursor_open(const bench_work *work, bench_cursor *out, bench_failure *failure);
 void bench_cursor_close(bench_cursor *cursor);
 /* The next entries, marks included, valid until the next call; 0 at the end, SIZE_MAX and a message
- * when out of host memory. */
+ * when out of host memory, or when the temporary file cannot be read. */
 size_t bench_cursor_next(bench_cursor *cursor, const bench_event **entries, bench_failure *failure);
 
 #endif

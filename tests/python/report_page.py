@@ -61,8 +61,8 @@ def expected_charts():
     return charts | {"drift-1"}  # only the second work is long
 
 
-def draw(pleat, folder):
-    command = [pleat, "ab", *WORKS, "--allocator", ",".join(ALLOCATORS), "--driver", "sim",
+def draw(pleat, folder, *options):
+    command = [pleat, "ab", *options, *WORKS, "--allocator", ",".join(ALLOCATORS), "--driver", "sim",
                "--memory", ",".join(MEMORIES), "--out", str(folder)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode != 0:
@@ -108,6 +108,11 @@ def main():
         folder = pathlib.Path(name)
         text = draw(sys.argv[1], folder / "out")
         check_text(text)
+        assert "own ns" not in text, "a time that nobody measured"
+        timed = draw(sys.argv[1], folder / "timed", "--time", "2")
+        check_text(timed)
+        n_spreads = len(re.findall(r"<td>[\d,]+ to [\d,]+</td>", timed))
+        assert n_spreads == len(WORKS) * len(ALLOCATORS) * len(MEMORIES), n_spreads
         print(f"report.html: {len(text) // 1024} KiB, {len(expected_charts())} charts")
         browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser",
                                                        "google-chrome"))), None)

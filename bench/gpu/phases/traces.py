@@ -11,15 +11,8 @@ LIMIT_S = 20        # 12 cells a turn
 ABOUT_S = 6
 TURNS = {"unlimited": 1, "1.05x": 3}
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-KEYS = ("peak_live_bytes", "events", "alloc_retries", "host_syncs", "stream_waits", "ns_per_event",
-        "hazards", "peak_reserved_bytes")
-
-
-def read_simulated(output):
-    """These include the simulator's own time, so they tell nothing about a GPU."""
-    figures = read(output)
-    del figures["ns_per_event"]
-    return figures
+KEYS = ("peak_live_bytes", "events", "alloc_retries", "host_syncs", "stream_waits", "hazards",
+        "peak_reserved_bytes")
 
 
 def read(output):
@@ -48,5 +41,5 @@ def cells(setup):
                 known = {"work": trace, "allocator": allocator, "memory": memory}
                 found.append(Cell("traces", f"{trace} {memory} {allocator}", command, LIMIT_S,
                                   about_s=ABOUT_S, turn=turn, known=known, environment=environment,
-                                  read=read_simulated if setup.is_simulated else read))
+                                  read=read))
     return found
