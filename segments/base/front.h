@@ -26,11 +26,12 @@ struct pl_allocator;
 struct pl_block;
 
 enum {
-    PL_FRONT_MOST_BYTES = 1 << 20, /* larger blocks do not go into a front */
-    PL_FRONT_BINS = 256,
+    PL_FRONT_UNIT = 512,      /* a magazine for each multiple of it, of requests rounded up */
+    PL_FRONT_BINS = 256,      /* so many magazines less one */
     PL_FRONT_DEPTH = 8,       /* blocks in a magazine */
-    PL_FRONT_BLOCKS = 128,    /* in a front */
-    PL_FRONT_BYTES = 2 << 20, /* likewise */
+    PL_FRONT_BLOCKS = 256,    /* in a front */
+    PL_FRONT_BYTES = 4 << 20, /* likewise */
+    PL_FRONT_MOST_BYTES = (PL_FRONT_BINS - 1) * PL_FRONT_UNIT, /* larger blocks never go in */
 };
 
 /* Blocks that were requested with the same number of bytes, the last freed first. */
@@ -56,8 +57,13 @@ typedef struct pl_front {
     struct pl_allocator *allocator;
     const void *owner; /* something of that thread alone */
     uint32_t lane;
+    size_t most_bytes;       /* of a block */
     _Atomic uint32_t n_kept; /* atomic: blocks in it */
     size_t bytes;            /* of these, rounded */
+    /* By how much more its requests may raise the figures of live blocks before a peak is lifted. */
+    int64_t room_n;
+    int64_t room_bytes;
+    int64_t room_requested;
     _Atomic uint64_t n_hits; /* atomic: requests that it served since they were last counted; */
     uint64_t hit_bytes;      /* their bytes, rounded, */
     uint64_t hit_requested;  /* and as requested */

@@ -29,6 +29,28 @@ void pl_usages_begin(pl_usages *u, unsigned pool, uint64_t bytes, uint64_t reque
     use(u->requested, pool, requested);
 }
 
+static int64_t give(pl_usage group[PLEAT_N_POOLS], int64_t n)
+{
+    group[PLEAT_POOL_ALL].room += n;
+    group[PLEAT_POOL_SMALL].room += n;
+    return n;
+}
+
+void pl_usages_give_room(pl_usages *u, pl_front *front, int64_t n, int64_t bytes, int64_t requested)
+{
+    front->room_n -= give(u->n, n);
+    front->room_bytes -= give(u->bytes, bytes);
+    front->room_requested -= give(u->requested, requested);
+}
+
+void pl_usages_take_room(pl_usages *u, pl_front *front, int64_t n, int64_t bytes, int64_t requested)
+{
+    pl_usages_give_room(u, front, -n, -bytes, -requested);
+    lift(u->n);
+    lift(u->bytes);
+    lift(u->requested);
+}
+
 static void read_group(const pl_usage group[PLEAT_N_POOLS], pleat_stat out[PLEAT_N_POOLS])
 {
     uint64_t all_freed = group[PLEAT_POOL_SMALL].freed + group[PLEAT_POOL_LARGE].freed;

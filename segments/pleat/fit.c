@@ -239,7 +239,7 @@ static __attribute__((noinline)) pl_step look_further(pl_space *space, pl_reques
     if (!rq->tried.has_polled) { /* nothing was waited for yet */
         pl_deadline_begin();
     }
-    if (pl_fronts_yield(space) || refresh(space, rq)) {
+    if (pl_fronts_empty(space) || refresh(space, rq)) {
         return PL_STEP_AGAIN;
     }
     *out = fit_in_other_class(space, rq);

@@ -12,16 +12,10 @@
  * costs a credit, each that it gives earns so many. One that has none takes no more, until requests
  * of its size have been missed as often. */
 enum { CREDIT_OF_A_HIT = 8, CREDIT_AT_FIRST = 8, MOST_CREDIT = 64 };
-enum { N_EXACT_BINS = 128 };
 
-/* Sizes up to 64 KiB have a bin for each rounded size, the others share the rest. */
 static inline unsigned bin_of(size_t bytes)
 {
-    uint32_t units = (uint32_t)((bytes + PL_BLOCK_QUANTUM - 1) / PL_BLOCK_QUANTUM);
-
-    return units < N_EXACT_BINS
-               ? units
-               : N_EXACT_BINS + (units * 0x9E3779B1U >> 16) % (PL_FRONT_BINS - N_EXACT_BINS);
+    return (unsigned)((bytes + PL_FRONT_UNIT - 1) / PL_FRONT_UNIT);
 }
 
 static inline void count_kept(pl_front *front, uint32_t n, size_t bytes)
@@ -41,6 +35,29 @@ static inline void count_hit(pl_front *front, const pl_block *b)
     front->hit_requested += b->requested;
 }
 
+/* False: it might lift a peak. */
+static inline bool use_room(pl_front *front, const pl_block *b)
+{
+    int64_t n = front->room_n - 1;
+    int64_t bytes = front->room_bytes - (int64_t)b->bytes;
+    int64_t requested = front->room_requested - (int64_t)b->requested;
+
+    if ((n | bytes | requested) < 0) {
+        return false;
+    }
+    front->room_n = n;
+    front->room_bytes = bytes;
+    front->room_requested = requested;
+    return true;
+}
+
+static inline void add_room(pl_front *front, const pl_block *b)
+{
+    front->room_n += 1;
+    front->room_bytes += (int64_t)b->bytes;
+    front->room_requested += (int64_t)b->requested;
+}
+
 static bool front_alloc(pl_front *front, size_t bytes, pleat_devptr *out)
 {
     unsigned bin = bin_of(bytes);
@@ -52,6 +69,9 @@ static bool front_alloc(pl_front *front, size_t bytes, pleat_devptr *out)
     pl_block *b = m->top;
     if (b == NULL) {
         m->credit = (int8_t)(m->credit + (m->credit < CREDIT_AT_FIRST));
+        return false;
+    }
+    if (!use_room(front, b)) {
         return false;
     }
     m->top = b->queue_next;
@@ -72,7 +92,7 @@ static bool front_alloc(pl_front *front, size_t bytes, pleat_devptr *out)
 static inline bool may_keep(const pl_front *front, const pl_block *b, pleat_devptr ptr)
 {
     return b != NULL && b->base == ptr && b->state == PL_BLOCK_LIVE && b->lane == front->lane &&
-           b->uses == NULL && b->kept_in == NULL && b->bytes <= PL_FRONT_MOST_BYTES &&
+           b->uses == NULL && b->kept_in == NULL && b->bytes <= front->most_bytes &&
            !b->segment->is_private &&
            atomic_load_explicit(&front->n_kept, memory_order_relaxed) < PL_FRONT_BLOCKS &&
            front->bytes + b->bytes <= PL_FRONT_BYTES;
@@ -105,6 +125,7 @@ static bool front_free(pl_front *front, pleat_devptr ptr)
     b->kept_in = front;
     m->top = b;
     count_kept(front, 1, b->bytes);
+    add_room(front, b);
     return true;
 }
 
@@ -126,11 +147,13 @@ static void wait_until_out(const pl_front *front)
     }
 }
 
-/* From now until `go` no owner is inside. The calling thread's front is not in use. */
+/* From now until `go` no owner is inside. The calling thread's front is not in use. Calls nest, also
+ * those of threads that come in while the lock is dropped. */
 static void stop(pl_space *space)
 {
     bool any = false;
 
+    space->n_stops++;
     for (pl_front *f = space->fronts; f != NULL; f = f->next) {
         atomic_store_explicit(&f->is_stopped, 1, memory_order_relaxed);
         any = any || f->owner != &own;
@@ -146,6 +169,9 @@ static void stop(pl_space *space)
 
 static void go(pl_space *space)
 {
+    if (--space->n_stops > 0) {
+        return;
+    }
     for (pl_front *f = space->fronts; f != NULL; f = f->next) {
         atomic_store_explicit(&f->is_stopped, 0, memory_order_release);
     }
@@ -163,7 +189,7 @@ static void free_kept(pl_space *space, pl_lane *lane, pl_block *b)
     lane->n_live--;
     b->segment->area->n_used--;
     pl_ptrmap_remove(&space->live, b->base);
-    pl_usages_end(&space->usages, PLEAT_POOL_SMALL, b->bytes, b->requested);
+    pl_usages_count_freed(&space->usages, PLEAT_POOL_SMALL, b->bytes, b->requested);
     pl_run_free(space, b, lane->number, pl_lane_stamp(space, lane));
     pl_lock_touch(1);
 }
@@ -196,6 +222,8 @@ static void empty(pl_space *space, pl_front *front)
     pl_lane *lane = pl_space_lane_at(space, front->lane);
 
     count_hits(space, front);
+    pl_usages_give_room(&space->usages, front, front->room_n, front->room_bytes,
+                        front->room_requested);
     for (unsigned i = 0; i < PL_FRONT_BINS / 64; i++) {
         for (; front->filled[i] != 0; front->filled[i] &= front->filled[i] - 1) {
             unsigned bin = i * 64 + (unsigned)__builtin_ctzll(front->filled[i]);
@@ -216,37 +244,123 @@ bool pl_fronts_have_blocks(const pl_space *space)
     return any;
 }
 
+/* The first that has anything. */
+static pl_front *next_full(const pl_space *space)
+{
+    pl_front *f = space->fronts;
+
+    while (f != NULL && atomic_load_explicit(&f->n_kept, memory_order_relaxed) == 0 &&
+           atomic_load_explicit(&f->n_hits, memory_order_relaxed) == 0 && f->room_n == 0) {
+        f = f->next;
+    }
+    return f;
+}
+
+/* One in a hold: the lock is dropped in between. They stay stopped, and those that are bound
+ * meanwhile are so from the start. */
 void pl_fronts_empty_all(pl_space *space)
 {
     pl_lock_assert(&space->lock);
     stop(space);
-    for (pl_front *f = space->fronts; f != NULL; f = f->next) {
+    for (pl_front *f = space->fronts; f != NULL; f = next_full(space)) {
         empty(space, f);
+        if (f->next != NULL) {
+            pl_space_breathe(space);
+        }
     }
     go(space);
 }
 
-bool pl_fronts_yield(pl_space *space)
+void pl_fronts_count(pl_space *space)
 {
-    bool any = pl_fronts_empty(space);
-
-    if (space->fronts != NULL && pl_space_is_tight(space)) {
-        pl_fronts_unbind(space, 0);
+    if (space->fronts != NULL) {
+        pl_fronts_empty_all(space);
     }
+}
+
+/* ---- room below the peaks -------------------------------------------------------------------- */
+
+/* The calling thread's front before the lane; 0 = any. NULL: it has none. */
+static pl_front *own_front(const pl_space *space, uint32_t lane)
+{
+    pl_front *f = space->fronts;
+
+    while (f != NULL && (f->owner != &own || (lane != 0 && f->lane != lane))) {
+        f = f->next;
+    }
+    return f;
+}
+
+static int64_t at_most(int64_t n, int64_t most)
+{
+    return n < most ? n : most;
+}
+
+static bool lend(pl_space *space, pl_front *front, int64_t bytes, int64_t requested)
+{
+    bool any = front->room_n > 0 || front->room_bytes > 0 || front->room_requested > 0;
+
+    pl_usages_give_room(&space->usages, front, at_most(1, front->room_n),
+                        at_most(bytes, front->room_bytes),
+                        at_most(requested, front->room_requested));
     return any;
 }
 
-void pl_fronts_count(pl_space *space)
+/* All other fronts give what room they have. */
+static void collect(pl_space *space, const pl_front *except)
 {
-    bool any = false;
+    stop(space);
+    for (pl_front *f = space->fronts; f != NULL; f = f->next) {
+        if (f != except) {
+            pl_usages_give_room(&space->usages, f, f->room_n, f->room_bytes, f->room_requested);
+        }
+    }
+    go(space);
+}
 
-    for (const pl_front *f = space->fronts; f != NULL && !any; f = f->next) {
-        any = atomic_load_explicit(&f->n_kept, memory_order_relaxed) > 0 ||
-              atomic_load_explicit(&f->n_hits, memory_order_relaxed) > 0;
+void pl_fronts_begin(pl_space *space, unsigned pool, size_t bytes, size_t requested)
+{
+    pl_front *front = own_front(space, 0);
+
+    if (front != NULL && lend(space, front, (int64_t)bytes, (int64_t)requested) &&
+        pl_usages_begin_below_peak(&space->usages, pool, bytes, requested)) {
+        return;
     }
-    if (any) {
-        pl_fronts_empty_all(space);
+    collect(space, NULL);
+    if (!pl_usages_begin_below_peak(&space->usages, pool, bytes, requested)) {
+        pl_usages_begin(&space->usages, pool, bytes, requested);
     }
+}
+
+void pl_fronts_end(pl_space *space, const pl_block *b)
+{
+    pl_front *front = space->fronts;
+
+    if (front->owner != &own || front->next != NULL) {
+        pl_usages_end(&space->usages, PLEAT_POOL_SMALL, b->bytes, b->requested);
+        return;
+    }
+    pl_usages_count_freed(&space->usages, PLEAT_POOL_SMALL, b->bytes, b->requested);
+    add_room(front, b);
+}
+
+bool pl_fronts_serve(pl_space *space, uint32_t lane, size_t bytes, pleat_devptr *out)
+{
+    pl_front *front = bytes <= PL_FRONT_MOST_BYTES ? own_front(space, lane) : NULL;
+    const pl_magazine *m = front != NULL ? &front->magazines[bin_of(bytes)] : NULL;
+
+    if (m == NULL || m->bytes != bytes || m->top == NULL) {
+        return false;
+    }
+    const pl_usages *u = &space->usages;
+    int64_t n_bytes = (int64_t)m->top->bytes;
+    int64_t n_requested = (int64_t)bytes;
+    if (u->n[PLEAT_POOL_ALL].room < 1 || u->bytes[PLEAT_POOL_ALL].room < n_bytes ||
+        u->requested[PLEAT_POOL_ALL].room < n_requested) {
+        collect(space, front);
+    }
+    pl_usages_take_room(&space->usages, front, 1, n_bytes, n_requested);
+    return front_alloc(front, bytes, out);
 }
 
 /* ---- binding --------------------------------------------------------------------------------- */
@@ -303,8 +417,16 @@ static bool may_bind(const pl_space *space, const pl_stream *stream)
 
     return space->options.front == PL_FRONT_ON && is_told && space->n_fronts < PL_MOST_FRONTS &&
            space->torn.segment == NULL && !space->is_compacting && space->n_capturers == 0 &&
-           !pl_space_is_tight(space) &&
            atomic_load_explicit(&space->n_expected, memory_order_relaxed) == 0;
+}
+
+/* Only small requests: they have areas of their own. With blocks up to 1 MiB the eight traces need
+ * 0.1 % more memory at least, as what is kept lies between large blocks. */
+static size_t most_bytes(const pl_space *space)
+{
+    size_t small = space->options.small_bytes;
+
+    return small == 0 ? 0 : small - 1 < PL_FRONT_MOST_BYTES ? small - 1 : PL_FRONT_MOST_BYTES;
 }
 
 bool pl_pleat_front_bind(pl_allocator *a, pl_front *front, pl_stream *stream, uint64_t key)
@@ -320,12 +442,14 @@ bool pl_pleat_front_bind(pl_allocator *a, pl_front *front, pl_stream *stream, ui
         front->allocator = a;
         front->owner = &own;
         front->lane = lane->number;
+        front->most_bytes = most_bytes(space);
         front->alloc = front_alloc;
         front->free = front_free;
         front->next = space->fronts;
         space->fronts = front;
         space->n_fronts++;
         lane->n_refs++;
+        atomic_store_explicit(&front->is_stopped, space->n_stops > 0, memory_order_relaxed);
         atomic_store_explicit(&front->key, key, memory_order_release);
     }
     pl_lock_release(&space->lock);

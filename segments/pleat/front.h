@@ -1,17 +1,20 @@
 /* front.h - fronts of threads (segments/base/front.h) before a space.
  *
- * A block in a front is live for everything in the space: the map, the granules, the lane, the
- * figures. So a request that finds its block in the front changes nothing there, and the figures
- * are never too small. They are exact when the fronts are empty. Hence two rules: whoever reads
- * figures, walks the blocks, or needs memory that is not resident and free empties the fronts
- * first; and so does a request that would lift a peak, since the peak is the true one only if
- * nothing is in the fronts. A block comes back for a request of exactly as many bytes on the same
- * stream, so its order on the GPU is that of the stream.
+ * A block in a front is live for everything in the space: the map, the granules, the lane. So a
+ * request that finds its block in the front changes nothing there. Whoever reads figures, walks the
+ * blocks, or needs memory that is not resident and free empties the fronts first. A block comes
+ * back for a request of exactly as many bytes on the same stream, so its order on the GPU is that
+ * of the stream.
  *
- * There are few fronts with few blocks each, so they are emptied in one hold of the lock.
+ * Peaks are exact. Each figure of live blocks has room up to its peak (live.h). A front has a part
+ * of that room: what is freed into it adds to it, what is taken from it uses it up, and where the
+ * room does not suffice the request takes the lock. Under the lock a request first uses the room of
+ * the pools, then its own front's, then that of all others', and only then lifts the peak.
  *
- * All functions except pl_front_alloc and pl_front_free are called with the space's lock held, and
- * keep it. */
+ * There are few blocks in a front, so that one is emptied in one hold of the lock; where there are
+ * several, the lock is dropped in between.
+ *
+ * Except for binding and unbinding, every function here is called with the space's lock held. */
 #ifndef PLEAT_SEGMENTS_PLEAT_FRONT_H
 #define PLEAT_SEGMENTS_PLEAT_FRONT_H
 
@@ -22,6 +25,7 @@ enum { PL_MOST_FRONTS = 32 };
 bool pl_pleat_front_bind(pl_allocator *a, pl_front *front, pl_stream *stream, uint64_t key);
 void pl_pleat_front_unbind(pl_allocator *a, pl_front *front);
 
+/* May drop the lock. */
 void pl_fronts_empty_all(pl_space *space);
 bool pl_fronts_have_blocks(const pl_space *space);
 /* True: there were blocks. */
@@ -34,11 +38,15 @@ static inline bool pl_fronts_empty(pl_space *space)
     }
     return any;
 }
-/* The same for a request that nothing fits. Where memory is nearly full the fronts are unbound: what
- * they keep apart costs 0.1 % of the least memory that a run needs (front.c). */
-bool pl_fronts_yield(pl_space *space);
-/* The same as pl_fronts_empty, and count what the fronts have served: for whoever reads figures. */
+/* The same, and count what the fronts have served: for whoever reads figures. */
 void pl_fronts_count(pl_space *space);
+/* Count a block as live that the pools have no room for below the peaks. */
+void pl_fronts_begin(pl_space *space, unsigned pool, size_t bytes, size_t requested);
+/* Count a small block as freed; there is a front. If only the calling thread has one, the room goes
+ * there: its next request may be for the front. */
+void pl_fronts_end(pl_space *space, const pl_block *b);
+/* The request, on a lane, finds its block in the calling thread's front, which had no room. */
+bool pl_fronts_serve(pl_space *space, uint32_t lane, size_t bytes, pleat_devptr *out);
 /* Empty and unbind the fronts of a stream's first lane; 0 = all. */
 void pl_fronts_unbind(pl_space *space, uint32_t lane);
 /* Give back tables of the map that a front may have been reading. */

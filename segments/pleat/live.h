@@ -5,6 +5,7 @@
 #ifndef PLEAT_SEGMENTS_LIVE_H
 #define PLEAT_SEGMENTS_LIVE_H
 
+#include "segments/base/front.h"
 #include "segments/pleat/segment.h"
 #include "vmm/base/pleat_types.h"
 
@@ -101,8 +102,23 @@ static inline void pl_usages_end(pl_usages *u, unsigned pool, uint64_t bytes, ui
     u->requested[pool].freed += requested;
 }
 
+/* The same, but the room goes to somebody else. */
+static inline void pl_usages_count_freed(pl_usages *u, unsigned pool, uint64_t bytes,
+                                         uint64_t requested)
+{
+    u->n[pool].freed += 1;
+    u->bytes[pool].freed += bytes;
+    u->requested[pool].freed += requested;
+}
+
 /* figures.c: the same as the first, and lifts peaks; figures of it; its peaks are now. */
 void pl_usages_begin(pl_usages *u, unsigned pool, uint64_t bytes, uint64_t requested);
+/* Room of the small pool, and of all, goes from a front to the pools; from them to a front, which
+ * lifts peaks if they have less. */
+void pl_usages_give_room(pl_usages *u, pl_front *front, int64_t n, int64_t bytes,
+                         int64_t requested);
+void pl_usages_take_room(pl_usages *u, pl_front *front, int64_t n, int64_t bytes,
+                         int64_t requested);
 void pl_usages_read(const pl_usages *u, pleat_stats *out);
 void pl_usages_reset_peaks(pl_usages *u);
 

@@ -33,7 +33,13 @@ static pl_space *space_of(pl_allocator *a)
 
 static void account_free(pl_space *space, const pl_block *b)
 {
-    pl_usages_end(&space->usages, pl_stats_pool(b->bytes), b->bytes, b->requested);
+    unsigned pool = pl_stats_pool(b->bytes);
+
+    if (space->fronts != NULL && pool == PLEAT_POOL_SMALL) {
+        pl_fronts_end(space, b);
+        return;
+    }
+    pl_usages_end(&space->usages, pool, b->bytes, b->requested);
 }
 
 /* Is the stream that the call names being captured? The legacy default stream cannot be, so the
@@ -103,8 +109,7 @@ static void commit(pl_space *space, pl_block *b, const pl_request *rq, size_t re
     b->segment->area->n_used++;
     pl_ptrmap_insert(&space->live, b->base, b);
     if (!pl_usages_begin_below_peak(&space->usages, pl_stats_pool(b->bytes), b->bytes, requested)) {
-        (void)pl_fronts_empty(space); /* or the peak would count what was freed */
-        pl_usages_begin(&space->usages, pl_stats_pool(b->bytes), b->bytes, requested);
+        pl_fronts_begin(space, pl_stats_pool(b->bytes), b->bytes, requested);
     }
     pl_space_tell_block(space, PL_ACTION_ALLOC, b);
 }

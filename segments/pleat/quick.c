@@ -1,6 +1,7 @@
 /* quick.c - see quick.h. Guarded by the space's lock. Never calls the driver. */
 #include "segments/pleat/quick.h"
 
+#include "segments/pleat/front.h"
 #include "segments/pleat/live.h"
 #include "segments/pleat/run.h"
 #include "segments/pleat/settle.h"
@@ -119,10 +120,16 @@ bool pl_quick_alloc(pl_space *space, const pl_stream *stream, size_t requested, 
     if (!is_at_rest(space, lane) || !has_room(space)) {
         return false;
     }
+    if (space->fronts != NULL && pl_fronts_serve(space, lane->number, requested, out)) {
+        return true;
+    }
     pl_block *b = find(space, lane, bytes);
-    if (b == NULL ||
-        !pl_usages_begin_below_peak(&space->usages, pl_stats_pool(bytes), bytes, requested)) {
+    if (b == NULL) {
         return false;
+    }
+    unsigned pool = pl_stats_pool(bytes);
+    if (!pl_usages_begin_below_peak(&space->usages, pool, bytes, requested)) {
+        pl_fronts_begin(space, pool, bytes, requested);
     }
     space->budget.n_events++;
     b = take(space, lane, b, bytes);
@@ -155,7 +162,13 @@ static inline void renew(pl_lane *lane, pl_block *b, uint64_t stamp)
 
 static inline void end_live(pl_space *space, pl_lane *lane, pl_block *b)
 {
-    pl_usages_end(&space->usages, pl_stats_pool(b->bytes), b->bytes, b->requested);
+    unsigned pool = pl_stats_pool(b->bytes);
+
+    if (space->fronts != NULL && pool == PLEAT_POOL_SMALL) {
+        pl_fronts_end(space, b);
+    } else {
+        pl_usages_end(&space->usages, pool, b->bytes, b->requested);
+    }
     pl_live_end(b->segment, &space->store.tally, b);
     lane->n_live--;
     b->segment->area->n_used--;

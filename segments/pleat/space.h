@@ -285,6 +285,7 @@ typedef struct pl_space {
 
     pl_front *fronts; /* those that are bound */
     unsigned n_fronts;
+    unsigned n_stops; /* while not 0, no owner is inside a front */
 
     pl_usages usages;  /* of live blocks, those in fronts included */
     pleat_stats stats; /* what else is counted for them */
