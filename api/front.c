@@ -52,11 +52,23 @@ static void leave_all(void *fronts)
     pl_lock_release(&all.lock);
 }
 
+/* The forked child has one thread, and its instances are gone. Others may have held the lock, and
+ * been inside their fronts. */
+static void begin_child(void)
+{
+    pl_lock_init(&all.lock, PL_RANK_STATS);
+    for (pl_fronts *f = all.first; f; f = f->next) {
+        f->is_taken = f == pl_fronts_self;
+        memset(f->front, 0, sizeof f->front);
+    }
+}
+
 static void prepare(void)
 {
     pl_lock_init(&all.lock, PL_RANK_STATS);
     pl_barrier_prepare();
-    all.has_key = pthread_key_create(&all.key, leave_all) == 0;
+    all.has_key = pthread_key_create(&all.key, leave_all) == 0 &&
+                  pthread_atfork(NULL, NULL, begin_child) == 0;
 }
 
 static pl_fronts *take_used(void)
@@ -123,15 +135,5 @@ void pl_front_offer(pl_instance *instance, pl_gpu *gpu, pl_stream *on, const voi
     if (gpu->ops->front_bind(gpu->allocator, front, on,
                              pl_front_key(instance->handle, gpu->ordinal))) {
         own->n_offers[place] = 0;
-    }
-}
-
-/* Others may have held the lock, and been inside their fronts, during the fork. */
-void pl_fronts_begin_child(void)
-{
-    pl_lock_init(&all.lock, PL_RANK_STATS);
-    for (pl_fronts *f = all.first; f; f = f->next) {
-        f->is_taken = f == pl_fronts_self;
-        memset(f->front, 0, sizeof f->front);
     }
 }

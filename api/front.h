@@ -27,8 +27,6 @@ extern _Thread_local pl_fronts *pl_fronts_self __attribute__((tls_model("initial
 
 /* A call on the stream went the long way and succeeded: the next ones may not have to. */
 void pl_front_offer(pl_instance *instance, pl_gpu *gpu, pl_stream *on, const void *stream);
-/* The forked child has one thread, and its instances are gone. */
-void pl_fronts_begin_child(void);
 
 static inline unsigned pl_front_place(const void *stream)
 {

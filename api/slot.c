@@ -7,7 +7,6 @@
 
 #include <sched.h>
 
-#include "api/front.h"
 #include "vmm/base/cancel.h"
 
 pl_slot pl_slots[PL_N_SLOTS];
@@ -40,7 +39,6 @@ static void after_fork_in_child(void)
         }
     }
     pl_caller_begin_child();
-    pl_fronts_begin_child();
     pl_api_state.is_creating = false;
     pl_api_state.is_making_default = false;
     pl_api_state.has_sim_conf = false;

@@ -1,16 +1,15 @@
-/* front.h - what a thread keeps in front of an allocator, so that a block that it frees and asks for
- * again soon takes no lock.
+/* front.h - what a thread keeps in front of an allocator: small blocks that it freed, and that its
+ * next requests get without a lock.
  *
  * The owner of a front is a thread; the front is bound to one stream of one allocator. While it is
- * bound, the owner may call pl_front_alloc and pl_front_free of the allocator without anything else:
- * they succeed at once, or change nothing. The allocator, in a call of any thread, stops fronts,
- * empties them, and unbinds them where something is going on that every call must notice. It costs
- * the owner no locked instruction: who stops fronts makes all processors finish their stores
- * (barrier.h) and then waits until no owner is inside.
+ * bound, the owner may call its `alloc` and `free`, between pl_front_enter and pl_front_leave, in
+ * place of the allocator's: they succeed at once, or change nothing. The allocator, in a call of
+ * any thread, stops fronts, empties them, and unbinds them where something is going on that every
+ * call must notice. It costs the owner no locked instruction: who stops fronts makes all processors
+ * finish their stores (barrier.h), and then waits until no owner is inside.
  *
- *   owner    in_use = 1;  look at is_stopped, and if it is set in_use = 0 and take the other way; ...
- *            in_use = 0
- *   others   is_stopped = 1; barrier; wait for in_use == 0; ...; is_stopped = 0 */
+ *   owner    in_use = 1;  if is_stopped: in_use = 0, and take the long way;  ...;  in_use = 0
+ *   others   is_stopped = 1;  barrier;  wait for in_use == 0;  ...;  is_stopped = 0 */
 #ifndef PLEAT_SEGMENTS_FRONT_H
 #define PLEAT_SEGMENTS_FRONT_H
 
@@ -60,7 +59,7 @@ typedef struct pl_front {
     size_t most_bytes;       /* of a block */
     _Atomic uint32_t n_kept; /* atomic: blocks in it */
     size_t bytes;            /* of these, rounded */
-    /* By how much more its requests may raise the figures of live blocks before a peak is lifted. */
+    /* By how much its requests may raise the figures of live blocks before a peak is lifted. */
     int64_t room_n;
     int64_t room_bytes;
     int64_t room_requested;

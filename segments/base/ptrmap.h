@@ -17,9 +17,10 @@
  * moves a few slots' entries out of the smaller one, and a look-up that finds nothing in one table
  * tries the other. So no call moves a million entries while it holds the lock.
  *
- * The owner's lock guards the map. One call needs no lock, pl_ptrmap_peek: it may miss a key that is
- * there, and the object that it finds may just be changing, so it asks of the caller to look twice.
- * A table that peeks may be reading goes only when the owner has held them off (is_peeked). Source: Knuth, TAOCP 3, 6.4, algorithms L and R. */
+ * The owner's lock guards the map. One call needs no lock, pl_ptrmap_peek: it may miss a key that
+ * is there, and the object that it finds may just be changing, so it asks of the caller to look
+ * twice. A table that peeks may be reading goes only when the owner has held them off (is_peeked).
+ * Source: Knuth, TAOCP 3, 6.4, algorithms L and R. */
 #ifndef PLEAT_SEGMENTS_PTRMAP_H
 #define PLEAT_SEGMENTS_PTRMAP_H
 

@@ -147,8 +147,8 @@ static void wait_until_out(const pl_front *front)
     }
 }
 
-/* From now until `go` no owner is inside. The calling thread's front is not in use. Calls nest, also
- * those of threads that come in while the lock is dropped. */
+/* From now until `go` no owner is inside. The calling thread's front is not in use. Calls nest,
+ * also those of threads that come in while the lock is dropped. */
 static void stop(pl_space *space)
 {
     bool any = false;

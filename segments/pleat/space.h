@@ -289,7 +289,7 @@ typedef struct pl_space {
 
     pl_usages usages;  /* of live blocks, those in fronts included */
     pleat_stats stats; /* what else is counted for them */
-    uint64_t n_taken; /* chunks taken so far */
+    uint64_t n_taken;  /* chunks taken so far */
 } pl_space;
 
 /* ---- lanes and areas ---- */
