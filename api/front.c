@@ -129,7 +129,6 @@ void pl_front_offer(pl_instance *instance, pl_gpu *gpu, pl_stream *on, const voi
     if (atomic_load_explicit(&front->key, memory_order_relaxed) != 0) {
         return; /* its instance is just being destroyed */
     }
-    memset(front->magazines, 0, sizeof front->magazines);
     front->stream = stream;
     front->user = gpu;
     if (gpu->ops->front_bind(gpu->allocator, front, on,

@@ -289,6 +289,7 @@ START_TEST(the_smallest_free_block_that_suffices_is_taken)
     for (int i = 0; i < 3; i++) {
         compliance_free(&c, ptrs[i], NULL);
     }
+    (void)compliance_stats(&c); /* or the thread's front may keep what was freed */
     pleat_devptr ptr = compliance_alloc(&c, 12 * KIB, NULL);
     if (compliance_has(&c, COMPLIANCE_SPLITS)) {
         ck_assert_uint_eq(ptr, ptrs[1]);

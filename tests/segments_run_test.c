@@ -35,9 +35,7 @@ static void free_at(pl_segment *seg, size_t unit, uint32_t lane)
     unsigned pool = pl_stats_pool(b->bytes);
     ck_assert_int_eq(b->state, PL_BLOCK_LIVE);
     ck_assert_ptr_eq(pl_ptrmap_remove(&rig.live, b->base), b);
-    pl_stats_sub(rig.stats.allocation, pool, 1);
-    pl_stats_sub(rig.stats.allocated_bytes, pool, b->bytes);
-    pl_stats_sub(rig.stats.requested_bytes, pool, b->requested);
+    pl_usages_end(&rig.usages, pool, b->bytes, b->requested);
     rig.lanes[b->lane - 1]->n_live--;
     pl_run_free(&rig, b, lane, lane == 0 ? 0 : rig.lanes[lane - 1]->next_tick);
 }

@@ -33,10 +33,9 @@ enum {
     PL_FRONT_MOST_BYTES = (PL_FRONT_BINS - 1) * PL_FRONT_UNIT, /* larger blocks never go in */
 };
 
-/* Blocks that were requested with the same number of bytes, the last freed first. */
+/* Blocks of one size, rounded to units, the last freed first. */
 typedef struct pl_magazine {
     struct pl_block *top; /* linked by queue_next */
-    uint32_t bytes;       /* requested; 0 = never used */
     uint8_t n;
     int8_t credit; /* it takes blocks while this is above 0: see front.c */
 } pl_magazine;
@@ -63,10 +62,10 @@ typedef struct pl_front {
     int64_t room_n;
     int64_t room_bytes;
     int64_t room_requested;
-    _Atomic uint64_t n_hits; /* atomic: requests that it served since they were last counted; */
-    uint64_t hit_bytes;      /* their bytes, rounded, */
-    uint64_t hit_requested;  /* and as requested */
-    struct pl_front *next;   /* the allocator's lock: its fronts */
+    _Atomic uint64_t n_freed; /* atomic: blocks freed into it since they were last counted; */
+    uint64_t freed_bytes;     /* their bytes, rounded, */
+    uint64_t freed_requested; /* and as requested */
+    struct pl_front *next;    /* the allocator's lock: its fronts */
     uint64_t filled[PL_FRONT_BINS / 64]; /* magazines with blocks */
     pl_magazine magazines[PL_FRONT_BINS];
 } pl_front;

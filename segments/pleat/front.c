@@ -26,28 +26,28 @@ static inline void count_kept(pl_front *front, uint32_t n, size_t bytes)
     front->bytes += bytes;
 }
 
-static inline void count_hit(pl_front *front, const pl_block *b)
+static inline void count_freed(pl_front *front, const pl_block *b)
 {
-    uint64_t n_hits = atomic_load_explicit(&front->n_hits, memory_order_relaxed);
+    uint64_t n = atomic_load_explicit(&front->n_freed, memory_order_relaxed);
 
-    atomic_store_explicit(&front->n_hits, n_hits + 1, memory_order_relaxed);
-    front->hit_bytes += b->bytes;
-    front->hit_requested += b->requested;
+    atomic_store_explicit(&front->n_freed, n + 1, memory_order_relaxed);
+    front->freed_bytes += b->bytes;
+    front->freed_requested += b->requested;
 }
 
 /* False: it might lift a peak. */
-static inline bool use_room(pl_front *front, const pl_block *b)
+static inline bool use_room(pl_front *front, size_t bytes, size_t requested)
 {
-    int64_t n = front->room_n - 1;
-    int64_t bytes = front->room_bytes - (int64_t)b->bytes;
-    int64_t requested = front->room_requested - (int64_t)b->requested;
+    int64_t room_n = front->room_n - 1;
+    int64_t room_bytes = front->room_bytes - (int64_t)bytes;
+    int64_t room_requested = front->room_requested - (int64_t)requested;
 
-    if ((n | bytes | requested) < 0) {
+    if ((room_n | room_bytes | room_requested) < 0) {
         return false;
     }
-    front->room_n = n;
-    front->room_bytes = bytes;
-    front->room_requested = requested;
+    front->room_n = room_n;
+    front->room_bytes = room_bytes;
+    front->room_requested = room_requested;
     return true;
 }
 
@@ -58,20 +58,17 @@ static inline void add_room(pl_front *front, const pl_block *b)
     front->room_requested += (int64_t)b->requested;
 }
 
-static bool front_alloc(pl_front *front, size_t bytes, pleat_devptr *out)
+static bool front_alloc(pl_front *front, size_t requested, pleat_devptr *out)
 {
-    unsigned bin = bin_of(bytes);
+    unsigned bin = bin_of(requested);
     pl_magazine *m = &front->magazines[bin];
-
-    if (m->bytes != bytes) {
-        return false;
-    }
     pl_block *b = m->top;
+
     if (b == NULL) {
         m->credit = (int8_t)(m->credit + (m->credit < CREDIT_AT_FIRST));
         return false;
     }
-    if (!use_room(front, b)) {
+    if (!use_room(front, b->bytes, requested)) {
         return false;
     }
     m->top = b->queue_next;
@@ -81,8 +78,8 @@ static bool front_alloc(pl_front *front, size_t bytes, pleat_devptr *out)
     m->credit = (int8_t)(m->credit + (m->credit < MOST_CREDIT ? CREDIT_OF_A_HIT : 0));
     b->queue_next = NULL;
     b->kept_in = NULL;
+    b->requested = requested;
     count_kept(front, UINT32_MAX, (size_t)0 - b->bytes);
-    count_hit(front, b);
     *out = b->base;
     return true;
 }
@@ -106,15 +103,8 @@ static bool front_free(pl_front *front, pleat_devptr ptr)
     if (!may_keep(front, b, ptr)) {
         return false;
     }
-    unsigned bin = bin_of(b->requested);
+    unsigned bin = bin_of(b->bytes);
     pl_magazine *m = &front->magazines[bin];
-    if (m->bytes != b->requested) {
-        if (m->n > 0) {
-            return false;
-        }
-        m->bytes = (uint32_t)b->requested;
-        m->credit = CREDIT_AT_FIRST;
-    }
     if (m->n == PL_FRONT_DEPTH || m->credit <= 0) {
         return false;
     }
@@ -125,6 +115,7 @@ static bool front_free(pl_front *front, pleat_devptr ptr)
     b->kept_in = front;
     m->top = b;
     count_kept(front, 1, b->bytes);
+    count_freed(front, b);
     add_room(front, b);
     return true;
 }
@@ -189,7 +180,6 @@ static void free_kept(pl_space *space, pl_lane *lane, pl_block *b)
     lane->n_live--;
     b->segment->area->n_used--;
     pl_ptrmap_remove(&space->live, b->base);
-    pl_usages_count_freed(&space->usages, PLEAT_POOL_SMALL, b->bytes, b->requested);
     pl_run_free(space, b, lane->number, pl_lane_stamp(space, lane));
     pl_lock_touch(1);
 }
@@ -204,24 +194,24 @@ static void empty_magazine(pl_space *space, pl_lane *lane, pl_magazine *m)
     m->n = 0;
 }
 
-static void count_hits(pl_space *space, pl_front *front)
+static void count_all_freed(pl_space *space, pl_front *front)
 {
-    uint64_t n = atomic_load_explicit(&front->n_hits, memory_order_relaxed);
+    uint64_t n = atomic_load_explicit(&front->n_freed, memory_order_relaxed);
 
     space->usages.n[PLEAT_POOL_SMALL].freed += n;
-    space->usages.bytes[PLEAT_POOL_SMALL].freed += front->hit_bytes;
-    space->usages.requested[PLEAT_POOL_SMALL].freed += front->hit_requested;
-    space->budget.n_events += 2 * n;
-    atomic_store_explicit(&front->n_hits, 0, memory_order_relaxed);
-    front->hit_bytes = 0;
-    front->hit_requested = 0;
+    space->usages.bytes[PLEAT_POOL_SMALL].freed += front->freed_bytes;
+    space->usages.requested[PLEAT_POOL_SMALL].freed += front->freed_requested;
+    space->budget.n_events += 2 * n; /* mostly each was asked for again */
+    atomic_store_explicit(&front->n_freed, 0, memory_order_relaxed);
+    front->freed_bytes = 0;
+    front->freed_requested = 0;
 }
 
 static void empty(pl_space *space, pl_front *front)
 {
     pl_lane *lane = pl_space_lane_at(space, front->lane);
 
-    count_hits(space, front);
+    count_all_freed(space, front);
     pl_usages_give_room(&space->usages, front, front->room_n, front->room_bytes,
                         front->room_requested);
     for (unsigned i = 0; i < PL_FRONT_BINS / 64; i++) {
@@ -250,7 +240,7 @@ static pl_front *next_full(const pl_space *space)
     pl_front *f = space->fronts;
 
     while (f != NULL && atomic_load_explicit(&f->n_kept, memory_order_relaxed) == 0 &&
-           atomic_load_explicit(&f->n_hits, memory_order_relaxed) == 0 && f->room_n == 0) {
+           atomic_load_explicit(&f->n_freed, memory_order_relaxed) == 0 && f->room_n == 0) {
         f = f->next;
     }
     return f;
@@ -349,7 +339,7 @@ bool pl_fronts_serve(pl_space *space, uint32_t lane, size_t bytes, pleat_devptr 
     pl_front *front = bytes <= PL_FRONT_MOST_BYTES ? own_front(space, lane) : NULL;
     const pl_magazine *m = front != NULL ? &front->magazines[bin_of(bytes)] : NULL;
 
-    if (m == NULL || m->bytes != bytes || m->top == NULL) {
+    if (m == NULL || m->top == NULL) {
         return false;
     }
     const pl_usages *u = &space->usages;
@@ -439,6 +429,9 @@ bool pl_pleat_front_bind(pl_allocator *a, pl_front *front, pl_stream *stream, ui
     bool is_bound = lane != NULL && lane->capture == NULL && !lane->is_gone &&
                     may_bind(space, stream);
     if (is_bound) {
+        for (unsigned bin = 0; bin < PL_FRONT_BINS; bin++) {
+            front->magazines[bin] = (pl_magazine){ .credit = CREDIT_AT_FIRST };
+        }
         front->allocator = a;
         front->owner = &own;
         front->lane = lane->number;

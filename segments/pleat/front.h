@@ -3,7 +3,7 @@
  * A block in a front is live for everything in the space: the map, the granules, the lane. So a
  * request that finds its block in the front changes nothing there. Whoever reads figures, walks the
  * blocks, or needs memory that is not resident and free empties the fronts first. A block comes
- * back for a request of exactly as many bytes on the same stream, so its order on the GPU is that
+ * back for a request of the same rounded size on the same stream, so its order on the GPU is that
  * of the stream.
  *
  * Peaks are exact. Each figure of live blocks has room up to its peak (live.h). A front has a part

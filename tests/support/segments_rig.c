@@ -102,9 +102,7 @@ static void make_live(pl_block *b, char letter)
     ck_assert_int_eq(pl_ptrmap_reserve(&rig.live, &rig.host, 1), PLEAT_OK);
     pl_ptrmap_insert(&rig.live, b->base, b);
     unsigned pool = pl_stats_pool(b->bytes);
-    pl_stats_add(rig.stats.allocation, pool, 1);
-    pl_stats_add(rig.stats.allocated_bytes, pool, b->bytes);
-    pl_stats_add(rig.stats.requested_bytes, pool, b->requested);
+    pl_usages_begin(&rig.usages, pool, b->bytes, b->requested);
 }
 
 /* Lane 1 owns the block; lane 2 uses it, too. */
