@@ -229,10 +229,11 @@ static inline pl_stream *plain_stream(const pl_gpu *gpu, const void *stream, uns
 }
 
 /* The way without the front. */
-static __attribute__((noinline)) pleat_status alloc_behind(pleat handle, int device, pl_wish w,
-                                                           void *stream, const pl_front *front,
-                                                           pleat_devptr *out)
+static __attribute__((noinline)) pleat_status alloc_behind(pleat handle, int device, size_t bytes,
+                                                           bool is_patient, void *stream,
+                                                           const pl_front *front, pleat_devptr *out)
 {
+    pl_wish w = { .bytes = bytes, .is_patient = is_patient };
     uint64_t n_errors = count_errors();
     pl_use use = pl_use_enter(handle);
     if (!use.instance) {
@@ -272,8 +273,7 @@ static inline __attribute__((always_inline)) pleat_status alloc_block(pleat hand
             return PLEAT_OK;
         }
     }
-    pl_wish w = { .bytes = bytes, .is_patient = is_patient };
-    return alloc_behind(handle, device, w, stream, front, out);
+    return alloc_behind(handle, device, bytes, is_patient, stream, front, out);
 }
 
 pleat_status pleat_block_alloc(pleat handle, int device, size_t bytes, void *stream,

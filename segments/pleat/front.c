@@ -90,15 +90,14 @@ static inline bool may_keep(const pl_front *front, const pl_block *b, pleat_devp
 {
     return b != NULL && b->base == ptr && b->state == PL_BLOCK_LIVE && b->lane == front->lane &&
            b->uses == NULL && b->kept_in == NULL && b->bytes <= front->most_bytes &&
-           !b->segment->is_private &&
-           atomic_load_explicit(&front->n_kept, memory_order_relaxed) < PL_FRONT_BLOCKS &&
-           front->bytes + b->bytes <= PL_FRONT_BYTES;
+           !b->segment->is_private && front->bytes + b->bytes <= PL_FRONT_BYTES;
 }
 
 static bool front_free(pl_front *front, pleat_devptr ptr)
 {
     const pl_space *space = (const pl_space *)front->allocator;
-    pl_block *b = pl_ptrmap_peek(&space->live, ptr);
+    bool is_full = atomic_load_explicit(&front->n_kept, memory_order_relaxed) == PL_FRONT_BLOCKS;
+    pl_block *b = is_full ? NULL : pl_ptrmap_peek(&space->live, ptr);
 
     if (!may_keep(front, b, ptr)) {
         return false;
