@@ -1,0 +1,34 @@
+/* api_hands.h - threads that do what the test's own thread tells them, one call after another, so
+ * that calls of several threads have an order that the test chooses. */
+#ifndef PLEAT_TESTS_API_HANDS_H
+#define PLEAT_TESTS_API_HANDS_H
+
+#include <pthread.h>
+
+#include "tests/support/api_sim.h"
+
+typedef struct api_hand {
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    void (*call)(void *context); /* mutex: NULL = it waits */
+    void *context;               /* mutex */
+    bool is_dismissed;           /* mutex */
+} api_hand;
+
+void api_hand_open(api_hand *hand);
+void api_hand_close(api_hand *hand); /* its thread returns, and is joined */
+
+/* Make the thread call `call`, and wait until it has; NULL: the calling thread does. Nothing in
+ * there may assert. */
+void api_hand_do(api_hand *hand, void (*call)(void *context), void *context);
+
+/* The thread makes that call on device 0. */
+pleat_status api_hand_try_alloc(api_hand *hand, pleat instance, size_t bytes, void *stream,
+                                pleat_devptr *out);
+pleat_status api_hand_try_free(api_hand *hand, pleat instance, pleat_devptr ptr, void *stream);
+/* It must succeed. */
+pleat_devptr api_hand_alloc(api_hand *hand, pleat instance, size_t bytes, void *stream);
+void api_hand_free(api_hand *hand, pleat instance, pleat_devptr ptr, void *stream);
+
+#endif
