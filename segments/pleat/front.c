@@ -233,13 +233,19 @@ bool pl_fronts_have_blocks(const pl_space *space)
     return any;
 }
 
+static bool has_anything(const pl_front *front)
+{
+    return atomic_load_explicit(&front->n_kept, memory_order_relaxed) > 0 ||
+           atomic_load_explicit(&front->n_freed, memory_order_relaxed) > 0 || front->room_n != 0 ||
+           front->room_bytes != 0 || front->room_requested != 0;
+}
+
 /* The first that has anything. */
 static pl_front *next_full(const pl_space *space)
 {
     pl_front *f = space->fronts;
 
-    while (f != NULL && atomic_load_explicit(&f->n_kept, memory_order_relaxed) == 0 &&
-           atomic_load_explicit(&f->n_freed, memory_order_relaxed) == 0 && f->room_n == 0) {
+    while (f != NULL && !has_anything(f)) {
         f = f->next;
     }
     return f;
@@ -251,7 +257,7 @@ void pl_fronts_empty_all(pl_space *space)
 {
     pl_lock_assert(&space->lock);
     stop(space);
-    for (pl_front *f = space->fronts; f != NULL; f = next_full(space)) {
+    for (pl_front *f; (f = next_full(space)) != NULL;) {
         empty(space, f);
         if (f->next != NULL) {
             pl_space_breathe(space);
@@ -333,6 +339,16 @@ void pl_fronts_end(pl_space *space, const pl_block *b)
     add_room(front, b);
 }
 
+static int64_t lacking(int64_t n, int64_t room)
+{
+    return n > room ? n - room : 0;
+}
+
+static bool has_room(const pl_usage group[PLEAT_N_POOLS], int64_t n)
+{
+    return group[PLEAT_POOL_ALL].room >= n && group[PLEAT_POOL_SMALL].room >= n;
+}
+
 bool pl_fronts_serve(pl_space *space, uint32_t lane, size_t bytes, pleat_devptr *out)
 {
     pl_front *front = bytes <= PL_FRONT_MOST_BYTES ? own_front(space, lane) : NULL;
@@ -341,14 +357,14 @@ bool pl_fronts_serve(pl_space *space, uint32_t lane, size_t bytes, pleat_devptr 
     if (m == NULL || m->top == NULL) {
         return false;
     }
-    const pl_usages *u = &space->usages;
-    int64_t n_bytes = (int64_t)m->top->bytes;
-    int64_t n_requested = (int64_t)bytes;
-    if (u->n[PLEAT_POOL_ALL].room < 1 || u->bytes[PLEAT_POOL_ALL].room < n_bytes ||
-        u->requested[PLEAT_POOL_ALL].room < n_requested) {
+    int64_t n = lacking(1, front->room_n);
+    int64_t n_bytes = lacking((int64_t)m->top->bytes, front->room_bytes);
+    int64_t n_requested = lacking((int64_t)bytes, front->room_requested);
+    if (!has_room(space->usages.n, n) || !has_room(space->usages.bytes, n_bytes) ||
+        !has_room(space->usages.requested, n_requested)) {
         collect(space, front);
     }
-    pl_usages_take_room(&space->usages, front, 1, n_bytes, n_requested);
+    pl_usages_take_room(&space->usages, front, n, n_bytes, n_requested);
     return front_alloc(front, bytes, out);
 }
 
