@@ -228,6 +228,48 @@ START_TEST(threads_come_and_go_with_what_they_keep)
 }
 END_TEST
 
+/* ---- instances that go ----------------------------------------------------------------------- */
+
+static void *pair_until_gone(void *arg)
+{
+    crowd *c = arg;
+    pleat_status st = PLEAT_OK;
+    for (unsigned i = 0; st == PLEAT_OK; i++) {
+        pleat_devptr ptr = 0;
+        st = pleat_block_alloc(c->instance, 0, 3000 + i % 2, NULL, &ptr);
+        if (st == PLEAT_OK) {
+            atomic_fetch_add(&c->n_allocs, 1);
+            st = pleat_block_free(c->instance, 0, ptr, NULL);
+        }
+    }
+    is_good(c, st == PLEAT_EGONE ? PLEAT_OK : st);
+    return NULL;
+}
+
+/* Each new one has the slot of the last. */
+START_TEST(instances_go_while_their_fronts_are_used)
+{
+    enum { N_THREADS = 4, N_ROUNDS = 60 };
+    for (unsigned round = 0; round < N_ROUNDS; round++) {
+        crowd c;
+        pthread_t threads[N_THREADS];
+        make(&c, false, 0);
+        start(threads, N_THREADS, pair_until_gone, &c);
+        while (atomic_load(&c.n_allocs) < 500 && atomic_load(&c.n_wrong) == 0) {
+            sched_yield();
+        }
+        pleat_status st = pleat_destroy(c.instance, 0);
+        ck_assert(st == PLEAT_OK || st == PLEAT_EBUSY);
+        if (st == PLEAT_EBUSY) {
+            ck_assert_int_eq(pleat_destroy(c.instance, PLEAT_DESTROY_FORCE), PLEAT_OK);
+        }
+        join(threads, N_THREADS);
+        expect_good(&c);
+        api_sim_check_empty();
+    }
+}
+END_TEST
+
 /* ---- producers and consumers ----------------------------------------------------------------- */
 
 enum { N_ROOMS = 16 };
@@ -414,6 +456,7 @@ int main(void)
     TCase *threads = suite_case(suite, "threads", api_sim_load, NULL);
     tcase_add_loop_test(threads, more_threads_than_fronts_pair_beside_one_that_looks, 0, 2);
     tcase_add_test(threads, threads_come_and_go_with_what_they_keep);
+    tcase_add_test(threads, instances_go_while_their_fronts_are_used);
     tcase_add_test(threads, what_one_thread_allocates_another_frees);
     TCase *histories = suite_case(suite, "histories", api_sim_load, NULL);
     tcase_add_test(histories, a_history_that_begins_does_not_tell_of_what_was_kept);

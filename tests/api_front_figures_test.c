@@ -1,5 +1,5 @@
-/* api_front_figures_test.c - statistics are exact, peaks included, whatever threads keep in front of
- * the lock. The calls of several threads are made in an order that the test chooses. */
+/* api_front_figures_test.c - statistics are exact, peaks included, whatever threads keep in front
+ * of the lock. The calls of several threads are made in an order that the test chooses. */
 /* labels: unit model */
 #include <check.h>
 #include <stdlib.h>
