@@ -53,20 +53,22 @@ static inline pl_front *pl_front_of(pleat handle, int device, const void *stream
     return is_own ? front : NULL;
 }
 
-/* Go into it. False: the call must go the long way. */
+/* Go into it. False: the call must go the long way. What may forbid the front is looked at inside,
+ * as who turns it on then waits until nobody is. */
 static inline bool pl_front_go_in(pl_front *front, pleat handle, int device)
 {
-    const pl_gpu *gpu = front->user;
-    if (pl_pools_are_routed(&gpu->pools) || pl_observer_is_on(&gpu->history.observer) ||
-        !pl_front_enter(front)) {
+    if (!pl_front_enter(front)) {
         return false;
     }
+    const pl_gpu *gpu = front->user;
     if (__builtin_expect(atomic_load_explicit(&front->key, memory_order_relaxed) ==
-                             pl_front_key(handle, device),
+                                 pl_front_key(handle, device) &&
+                             !pl_pools_are_routed(&gpu->pools) &&
+                             !pl_observer_is_on(&gpu->history.observer),
                          1)) {
         return true;
     }
-    pl_front_leave(front); /* it was unbound meanwhile */
+    pl_front_leave(front);
     return false;
 }
 

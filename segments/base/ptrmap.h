@@ -96,30 +96,32 @@ static inline void pl_ptrmap_write(pl_ptrmap_table *table, size_t at, pl_ptrmap_
     atomic_store_explicit(&table->slots[at], slot, memory_order_release);
 }
 
-static inline void *pl_ptrmap_value(pl_ptrmap_slot slot)
+__attribute__((always_inline)) static inline void *pl_ptrmap_value(pl_ptrmap_slot slot)
 {
     return (void *)(slot & ~(pl_ptrmap_slot)(PL_PTRMAP_ALIGN - 1));
 }
 
-static inline pleat_devptr pl_ptrmap_key(pl_ptrmap_slot slot)
+__attribute__((always_inline)) static inline pleat_devptr pl_ptrmap_key(pl_ptrmap_slot slot)
 {
     pleat_devptr key;
     memcpy(&key, (const char *)pl_ptrmap_value(slot) + PL_PTRMAP_KEY_AT, sizeof key);
     return key;
 }
 
-static inline uint64_t pl_ptrmap_hash(pleat_devptr key)
+__attribute__((always_inline)) static inline uint64_t pl_ptrmap_hash(pleat_devptr key)
 {
     return (key >> 9) * UINT64_C(0x9E3779B97F4A7C15);
 }
 
-static inline size_t pl_ptrmap_home(const pl_ptrmap_table *table, uint64_t hash)
+__attribute__((always_inline)) static inline size_t pl_ptrmap_home(const pl_ptrmap_table *table,
+                                                                   uint64_t hash)
 {
     return (size_t)(hash >> table->shift);
 }
 
 /* The low bits of a slot at the key's home. */
-static inline pl_ptrmap_slot pl_ptrmap_bits(const pl_ptrmap_table *table, uint64_t hash)
+__attribute__((always_inline)) static inline pl_ptrmap_slot pl_ptrmap_bits(
+    const pl_ptrmap_table *table, uint64_t hash)
 {
     return (pl_ptrmap_slot)(hash >> (table->shift - 2)) % PL_PTRMAP_TAGS * (PL_PTRMAP_FAR + 1);
 }

@@ -150,14 +150,14 @@ static inline bool may_merge(const pl_space *space, const pl_block *neighbour, c
            (neighbour->tick == stamp || !pl_space_has_many_lanes(space));
 }
 
-/* Now or later, b is at its tick's place in the queue. */
+/* b has grown by what was freed just now: it goes last. */
 static inline void renew(pl_lane *lane, pl_block *b, uint64_t stamp)
 {
-    if (b->tick != stamp) {
+    if (lane->pending.last != b) {
         pl_queue_remove(&lane->pending, b);
         pl_queue_push(&lane->pending, b);
-        b->tick = stamp;
     }
+    b->tick = stamp;
 }
 
 static inline void end_live(pl_space *space, pl_lane *lane, pl_block *b)

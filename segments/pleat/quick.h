@@ -5,7 +5,7 @@
  * blocks, one index and a few counts, and need nothing that the general way (fit.h, run.h) is for:
  * runs of several pieces, captures, private pools, twins, growing. These functions look whether
  * that is so, and otherwise change nothing. What they do is what the general way would do, to the
- * same effect: the same block for the same request.
+ * same effect: the same block for the same request, as long as memory is not short.
  *
  * Guarded by the space's lock. */
 #ifndef PLEAT_SEGMENTS_QUICK_H
