@@ -25,10 +25,8 @@ typedef struct pl_caller {
     bool is_taken;                       /* the list's lock: a thread has it */
 } pl_caller;
 
-/* The calling thread's record; NULL before its first call. Found without a call of the linker's,
- * which costs as much as a tenth of a request: for that eight bytes of static storage are set
- * aside. */
-extern _Thread_local pl_caller *pl_caller_self __attribute__((tls_model("initial-exec")));
+/* The calling thread's record; NULL before its first call. */
+extern _Thread_local pl_caller *pl_caller_self;
 
 /* Give the thread a record. False: no host memory. */
 bool pl_caller_join(void);

@@ -23,7 +23,7 @@ typedef struct pl_fronts {
 } pl_fronts;
 
 /* NULL before the thread's first front is bound. */
-extern _Thread_local pl_fronts *pl_fronts_self __attribute__((tls_model("initial-exec")));
+extern _Thread_local pl_fronts *pl_fronts_self;
 
 /* A call on the stream went the long way and succeeded: the next ones may not have to. */
 void pl_front_offer(pl_instance *instance, pl_gpu *gpu, pl_stream *on, const void *stream);

@@ -210,8 +210,8 @@ static void expect_same_stats(const pleat_stats *a, const pleat_stats *b, unsign
     }
 }
 
-/* Which of two equally good places is taken may depend on the order of frees between two ticks; what
- * is live does not, until a request is refused in one run alone. */
+/* Which of two equally good places is taken may depend on the order of frees between two ticks;
+ * what is live does not, until a request is refused in one run alone. */
 START_TEST(the_straight_path_counts_as_the_general_way)
 {
     const shape *s = &shapes[_i / N_SEEDS];
@@ -230,7 +230,7 @@ START_TEST(the_straight_path_counts_as_the_general_way)
 }
 END_TEST
 
-/* Where memory is short the two ways now and then take other blocks; why is not known yet. */
+/* Where memory is short the two ways now and then take other blocks; why is not known. */
 START_TEST(the_straight_path_answers_as_the_general_way)
 {
     const shape *s = &shapes[_i / N_SEEDS];
