@@ -59,6 +59,7 @@ typedef struct pl_front {
     _Atomic uint32_t n_kept; /* atomic: blocks in it */
     size_t bytes;            /* of these, rounded */
     /* By how much its requests may raise the figures of live blocks before a peak is lifted. */
+    _Atomic bool has_room; /* atomic: it got some since it was collected; else the next are 0 */
     int64_t room_n;
     int64_t room_bytes;
     int64_t room_requested;

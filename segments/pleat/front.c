@@ -53,6 +53,7 @@ static inline bool use_room(pl_front *front, size_t bytes, size_t requested)
 
 static inline void add_room(pl_front *front, const pl_block *b)
 {
+    atomic_store_explicit(&front->has_room, true, memory_order_relaxed);
     front->room_n += 1;
     front->room_bytes += (int64_t)b->bytes;
     front->room_requested += (int64_t)b->requested;
@@ -206,13 +207,19 @@ static void count_all_freed(pl_space *space, pl_front *front)
     front->freed_requested = 0;
 }
 
+static void give_all_room(pl_space *space, pl_front *front)
+{
+    pl_usages_give_room(&space->usages, front, front->room_n, front->room_bytes,
+                        front->room_requested);
+    atomic_store_explicit(&front->has_room, false, memory_order_relaxed);
+}
+
 static void empty(pl_space *space, pl_front *front)
 {
     pl_lane *lane = pl_space_lane_at(space, front->lane);
 
     count_all_freed(space, front);
-    pl_usages_give_room(&space->usages, front, front->room_n, front->room_bytes,
-                        front->room_requested);
+    give_all_room(space, front);
     for (unsigned i = 0; i < PL_FRONT_BINS / 64; i++) {
         for (; front->filled[i] != 0; front->filled[i] &= front->filled[i] - 1) {
             unsigned bin = i * 64 + (unsigned)__builtin_ctzll(front->filled[i]);
@@ -301,13 +308,22 @@ static bool lend(pl_space *space, pl_front *front, int64_t bytes, int64_t reques
     return any;
 }
 
-/* All other fronts give what room they have. */
+/* All fronts but one give what room they have. Where memory still grows nobody has any, so that is
+ * asked before threads are stopped. */
 static void collect(pl_space *space, const pl_front *except)
 {
+    bool any = false;
+
+    for (const pl_front *f = space->fronts; f != NULL; f = f->next) {
+        any = any || (f != except && atomic_load_explicit(&f->has_room, memory_order_relaxed));
+    }
+    if (!any) {
+        return;
+    }
     stop(space);
     for (pl_front *f = space->fronts; f != NULL; f = f->next) {
         if (f != except) {
-            pl_usages_give_room(&space->usages, f, f->room_n, f->room_bytes, f->room_requested);
+            give_all_room(space, f);
         }
     }
     go(space);
@@ -389,6 +405,7 @@ void pl_fronts_unbind(pl_space *space, uint32_t lane)
         return;
     }
     stop(space);
+    pl_fronts_empty_all(space); /* one in a hold; nothing comes into them any more */
     for (pl_front **at = &space->fronts; *at != NULL;) {
         if (lane == 0 || (*at)->lane == lane) {
             unbind(space, at);

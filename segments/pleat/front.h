@@ -47,7 +47,7 @@ void pl_fronts_begin(pl_space *space, unsigned pool, size_t bytes, size_t reques
 void pl_fronts_end(pl_space *space, const pl_block *b);
 /* The request, on a lane, finds its block in the calling thread's front, which had no room. */
 bool pl_fronts_serve(pl_space *space, uint32_t lane, size_t bytes, pleat_devptr *out);
-/* Empty and unbind the fronts of a stream's first lane; 0 = all. */
+/* Empty all fronts and unbind those of a stream's first lane; 0 = all. May drop the lock. */
 void pl_fronts_unbind(pl_space *space, uint32_t lane);
 /* Give back tables of the map that a front may have been reading. */
 void pl_fronts_discard_tables(pl_space *space);
