@@ -11,6 +11,7 @@
 #include "segments/pleat/carve.h"
 #include "segments/pleat/context.h"
 #include "segments/pleat/front.h"
+#include "segments/pleat/granule.h"
 #include "segments/pleat/ops.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/run.h"
@@ -187,14 +188,14 @@ static pleat_status release_idle(pl_space *space, size_t keep, size_t *n_release
     return st;
 }
 
-/* The first chunk behind b, or behind g if it ends there. */
+/* The first chunk behind b, or behind g if it ends there. Others may work on what is not loose. */
 static size_t behind(const pl_segment *seg, const pl_block *b, size_t g)
 {
     size_t end = pl_segment_granule(seg, pl_block_end(b));
     size_t next = pl_segment_chunk_to(seg, g);
 
-    if (end <= next) {
-        return next;
+    if (end <= next || (seg->loose[end / PL_WORD] & pl_granule_bit(end)) == 0) {
+        return end <= next ? next : end;
     }
     return pl_segment_chunk_from(seg, end) == end ? end : pl_segment_chunk_to(seg, end);
 }
@@ -205,7 +206,7 @@ static size_t whole_chunks(const pl_segment *seg, size_t g, size_t whole, size_t
 {
     size_t from = g;
 
-    for (size_t i = 0; i < BATCH && g - from < n; i++) {
+    for (size_t i = 0; i < BATCH && g - from < n && g < from + whole; i++) {
         size_t to = pl_segment_chunk_to(seg, g);
         if (to > from + whole) {
             break;
