@@ -140,7 +140,7 @@ static void wait_until_out(const pl_front *front)
 
 /* From now until `go` no owner is inside. The calling thread's front is not in use. Calls nest,
  * also those of threads that come in while the lock is dropped. */
-static void stop(pl_space *space)
+void pl_fronts_stop(pl_space *space)
 {
     bool any = false;
 
@@ -158,7 +158,7 @@ static void stop(pl_space *space)
     }
 }
 
-static void go(pl_space *space)
+void pl_fronts_go(pl_space *space)
 {
     if (--space->n_stops > 0) {
         return;
@@ -263,14 +263,14 @@ static pl_front *next_full(const pl_space *space)
 void pl_fronts_empty_all(pl_space *space)
 {
     pl_lock_assert(&space->lock);
-    stop(space);
+    pl_fronts_stop(space);
     for (pl_front *f; (f = next_full(space)) != NULL;) {
         empty(space, f);
         if (f->next != NULL) {
             pl_space_breathe(space);
         }
     }
-    go(space);
+    pl_fronts_go(space);
 }
 
 void pl_fronts_count(pl_space *space)
@@ -320,13 +320,13 @@ static void collect(pl_space *space, const pl_front *except)
     if (!any) {
         return;
     }
-    stop(space);
+    pl_fronts_stop(space);
     for (pl_front *f = space->fronts; f != NULL; f = f->next) {
         if (f != except) {
             give_all_room(space, f);
         }
     }
-    go(space);
+    pl_fronts_go(space);
 }
 
 void pl_fronts_begin(pl_space *space, unsigned pool, size_t bytes, size_t requested)
@@ -404,7 +404,7 @@ void pl_fronts_unbind(pl_space *space, uint32_t lane)
     if (space->fronts == NULL) {
         return;
     }
-    stop(space);
+    pl_fronts_stop(space);
     pl_fronts_empty_all(space); /* one in a hold; nothing comes into them any more */
     for (pl_front **at = &space->fronts; *at != NULL;) {
         if (lane == 0 || (*at)->lane == lane) {
@@ -413,7 +413,7 @@ void pl_fronts_unbind(pl_space *space, uint32_t lane)
             at = &(*at)->next;
         }
     }
-    go(space);
+    pl_fronts_go(space);
 }
 
 void pl_pleat_front_unbind(pl_allocator *a, pl_front *front)
@@ -483,7 +483,7 @@ bool pl_pleat_front_bind(pl_allocator *a, pl_front *front, pl_stream *stream, ui
 
 void pl_fronts_discard_tables(pl_space *space)
 {
-    stop(space);
+    pl_fronts_stop(space);
     pl_ptrmap_discard(&space->live, &space->host);
-    go(space);
+    pl_fronts_go(space);
 }

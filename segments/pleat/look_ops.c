@@ -41,8 +41,10 @@ int pl_pleat_check(pl_allocator *a)
     pl_space *space = space_of(a);
 
     pl_lock_acquire(&space->lock);
+    pl_fronts_stop(space);
     pl_fronts_count(space);
     int broken = pl_walk_space(space);
+    pl_fronts_go(space);
     pl_lock_release(&space->lock);
     return broken;
 }
@@ -63,8 +65,10 @@ void pl_pleat_visit(pl_allocator *a, void (*see)(void *context, const pl_piece *
     pl_space *space = space_of(a);
 
     pl_lock_acquire(&space->lock);
+    pl_fronts_stop(space);
     pl_fronts_count(space);
     pl_walk_visit(space, see, context);
+    pl_fronts_go(space);
     pl_lock_release(&space->lock);
 }
 
@@ -74,8 +78,10 @@ bool pl_pleat_visit_some(pl_allocator *a, pleat_devptr *from,
     pl_space *space = space_of(a);
 
     pl_lock_acquire(&space->lock);
+    pl_fronts_stop(space);
     pl_fronts_count(space);
     bool is_more = pl_walk_visit_some(space, from, see, context);
+    pl_fronts_go(space);
     pl_lock_release(&space->lock);
     return is_more;
 }
