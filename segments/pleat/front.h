@@ -25,8 +25,8 @@ enum { PL_MOST_FRONTS = 32 };
 bool pl_pleat_front_bind(pl_allocator *a, pl_front *front, pl_stream *stream, uint64_t key);
 void pl_pleat_front_unbind(pl_allocator *a, pl_front *front);
 
-/* From now until pl_fronts_go no owner is inside a front: for whoever looks at live blocks, since an
- * owner changes those that it keeps without the lock. */
+/* From now until pl_fronts_go no owner is inside a front: for whoever looks at live blocks, since
+ * an owner changes those that it keeps without the lock. */
 void pl_fronts_stop(pl_space *space);
 void pl_fronts_go(pl_space *space);
 /* May drop the lock. */
