@@ -26,7 +26,7 @@ struct pl_block;
 
 enum {
     PL_FRONT_UNIT = 512,      /* a magazine for each multiple of it, of requests rounded up */
-    PL_FRONT_BINS = 256,      /* so many magazines less one */
+    PL_FRONT_BINS = 256,      /* of magazines; no block is in the first */
     PL_FRONT_DEPTH = 8,       /* blocks in a magazine */
     PL_FRONT_BLOCKS = 128,    /* in a front */
     PL_FRONT_BYTES = 2 << 20, /* likewise */

@@ -244,6 +244,15 @@ void pl_settle_want_ticks(pl_space *space, const pl_lane *user, size_t n)
 
 enum { FREES_PER_TICK = 32, FREES_WHEN_TIGHT = 4, SHORT_EVENTS = 4096 };
 
+/* Near the limit another stream will soon want what was freed here, and that stream can be ordered
+ * only after a tick. */
+static bool is_tight(const pl_space *space)
+{
+    size_t cap = pl_space_cap(space);
+
+    return space->n_chunks + space->n_creating + (cap >> 4) >= cap;
+}
+
 /* Not long ago a request needed memory that pended on other streams. Where several streams are in
  * use, each free then gets a tick, so that the next such request finds all of it covered. */
 static bool is_short(const pl_space *space)
@@ -268,7 +277,7 @@ static bool is_time_for_tick(const pl_space *space, const pl_lane *lane, size_t 
     }
     return lane->n_frees >= FREES_PER_TICK || (bytes >= space->granule_bytes && is_young) ||
            ((bytes >= space->granule_bytes || lane->n_frees >= FREES_WHEN_TIGHT) &&
-            pl_space_is_tight(space)) ||
+            is_tight(space)) ||
            lane->unticked_bytes >> space->granule_log2 > space->total_chunks >> 6;
 }
 

@@ -366,14 +366,6 @@ pleat_status pl_space_add_segment(pl_space *space, pl_area *area, pl_range range
 pl_segment *pl_space_segment_at(const pl_space *space, pleat_devptr at);
 /* The most chunks that may be held now: by the limit, the device and the driver's last refusal. */
 size_t pl_space_cap(const pl_space *space);
-/* Near the limit another stream will soon want what was freed on one, and it can be ordered only
- * after a tick. */
-static inline bool pl_space_is_tight(const pl_space *space)
-{
-    size_t cap = pl_space_cap(space);
-
-    return space->n_chunks + space->n_creating + (cap >> 4) >= cap;
-}
 static inline void pl_space_pin(pl_space *space, size_t n_granules)
 {
     space->n_pinned += n_granules;
