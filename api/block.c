@@ -7,6 +7,7 @@
 #include "api/front.h"
 #include "api/short.h"
 #include "api/sized.h"
+#include "api/tag/scope.h"
 #include "api/text.h"
 #include "vmm/base/cancel.h"
 #include "vmm/driver.h"
@@ -129,7 +130,7 @@ static inline bool is_likely(bool condition)
 /* Code further down that may be a cancellation point turns cancellation off itself. When the driver
  * is asked about a stream, that would cost several pairs, so one pair spans the whole call. The
  * default streams (handles 0, 1 and 2) are known without a question and need none. */
-enum { NO_CANCEL = -1, N_DEFAULT_STREAMS = 3 };
+enum { NO_CANCEL = -1, N_LEGACY = 2, N_DEFAULT_STREAMS = 3 };
 
 static inline int cancel_off(const void *stream)
 {
@@ -163,18 +164,19 @@ static inline pleat_status alloc_on(const pl_wish *w, uint64_t n_errors, pleat_d
     return is_likely(st == PLEAT_OK) ? st : pl_short_alloc(w, n_errors, st, out);
 }
 
-/* Somebody has begun a route: the request may belong to a private pool. */
+/* Somebody has begun a route: the request may belong to a private pool. Or the thread has a tag. */
 __attribute__((cold, noinline)) static pleat_status alloc_by_route(pl_wish w, void *stream,
                                                                    uint64_t n_errors,
                                                                    pleat_devptr *out)
 {
     pl_pools *pools = &w.gpu->pools;
-    pl_pool *pool;
-    if (pl_pools_route(pools, stream, &pool) == PLEAT_EFORKED) {
+    pl_pool *pool = NULL;
+    if (pl_pools_are_routed(pools) && pl_pools_route(pools, stream, &pool) == PLEAT_EFORKED) {
         return pl_short_refuse_child();
     }
     if (!pool) {
-        return alloc_on(&w, n_errors, out);
+        pleat_status st = pl_tags_room(w.gpu, pl_scopes_self.tag, &w.in);
+        return st == PLEAT_OK ? alloc_on(&w, n_errors, out) : pl_short_alloc(&w, n_errors, st, out);
     }
     w.in = pl_pool_private(pool);
     pleat_status st = alloc_on(&w, n_errors, out);
@@ -187,10 +189,16 @@ __attribute__((cold, noinline)) static pleat_status alloc_by_route(pl_wish w, vo
 static inline pleat_status alloc_routed(const pl_wish *w, void *stream, uint64_t n_errors,
                                         pleat_devptr *out)
 {
-    if (pl_pools_are_routed(&w->gpu->pools)) {
+    if (pl_pools_are_routed(&w->gpu->pools) || pl_scopes_self.tag != 0) {
         return alloc_by_route(*w, stream, n_errors, out);
     }
     return alloc_on(w, n_errors, out);
+}
+
+/* Has a request's stream no front, or one that does not pay? */
+static inline bool wants_front(const pl_front *front)
+{
+    return front == NULL || front->worth <= 0;
 }
 
 /* The general way of alloc_block: any stream, any pool, a device that may not be open yet. */
@@ -207,7 +215,7 @@ static __attribute__((noinline)) pleat_status alloc_generally(pl_instance *insta
         w.asked = info.is_asked ? &info : NULL;
         st = alloc_routed(&w, stream, n_errors, out);
         if (st == PLEAT_OK && w.bytes <= PL_FRONT_MOST_BYTES &&
-            !pl_front_of(instance->handle, device, stream)) {
+            wants_front(pl_front_of(instance->handle, device, stream))) {
             pl_front_offer(instance, w.gpu, w.stream, stream);
         }
         put_stream(w.stream, stream);
@@ -219,13 +227,15 @@ static __attribute__((noinline)) pleat_status alloc_generally(pl_instance *insta
     return st;
 }
 
-/* The stream that a call names if it is the device's legacy stream, and nothing but the allocator
- * has a say in the call: no route, no stack. Else NULL. */
+/* The stream that a call names if the driver need not be asked which it is, and nothing but the
+ * allocator has a say in the call: no route, no stack. Else NULL. */
 static inline pl_stream *plain_stream(const pl_gpu *gpu, const void *stream, unsigned flag)
 {
-    bool is_plain = (uintptr_t)stream < 2 && !pl_pools_are_routed(&gpu->pools) &&
-                    !pl_history_wants_stack(&gpu->history, flag);
-    return is_plain ? pl_stream_legacy(gpu->dev) : NULL;
+    if (pl_pools_are_routed(&gpu->pools) || pl_history_wants_stack(&gpu->history, flag)) {
+        return NULL;
+    }
+    return is_likely((uintptr_t)stream < N_LEGACY) ? pl_stream_legacy(gpu->dev)
+                                                   : pl_stream_known_told(gpu->dev, stream);
 }
 
 /* The way without the front. */
@@ -240,15 +250,18 @@ static __attribute__((noinline)) pleat_status alloc_behind(pleat handle, int dev
         return pl_error_status();
     }
     w.gpu = pl_use_find_gpu(use.instance, device);
-    w.stream = w.gpu ? plain_stream(w.gpu, stream, PLEAT_HISTORY_FRAMES) : NULL;
+    w.stream = w.gpu && is_likely(pl_scopes_self.tag == 0)
+                   ? plain_stream(w.gpu, stream, PLEAT_HISTORY_FRAMES)
+                   : NULL;
     pleat_status st;
     if (is_likely(w.stream != NULL)) {
         st = w.gpu->ops->alloc(w.gpu->allocator, w.bytes, w.stream, out);
         if (!is_likely(st == PLEAT_OK)) {
             st = pl_short_alloc(&w, n_errors, st, out);
-        } else if (__builtin_expect(front == NULL, 0) && w.bytes <= PL_FRONT_MOST_BYTES) {
+        } else if (wants_front(front) && w.bytes <= PL_FRONT_MOST_BYTES) {
             pl_front_offer(use.instance, w.gpu, w.stream, stream);
         }
+        put_stream(w.stream, stream);
         debug_walk(w.gpu, st);
     } else {
         st = alloc_generally(use.instance, device, w, stream, n_errors, out);
@@ -269,6 +282,7 @@ static inline __attribute__((always_inline)) pleat_status alloc_block(pleat hand
     if (front && bytes <= PL_FRONT_MOST_BYTES && pl_front_go_in(front, handle, device)) {
         bool is_hit = front->alloc(front, bytes, out);
         pl_front_leave(front);
+        pl_front_judge(front, is_hit);
         if (is_hit) {
             return PLEAT_OK;
         }
@@ -338,6 +352,7 @@ static __attribute__((noinline)) pleat_status free_behind(pleat handle, int devi
         if (!is_likely(st == PLEAT_OK)) {
             refuse_block(gpu, ptr, stream, n_errors, st);
         }
+        put_stream(on, stream);
         debug_walk(gpu, st);
     } else {
         st = with_block(use.instance, device, ptr, stream, n_errors, true);

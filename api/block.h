@@ -10,4 +10,8 @@
 pleat_status pl_block_alloc_patiently(pleat handle, int device, size_t bytes, void *stream,
                                       pleat_devptr *out);
 
+/* As pleat_block_free on the device and the stream that the block was allocated on. EFOREIGN and
+ * EDOUBLEFREE name the device where the thread's last block was. */
+pleat_status pl_block_free_own(pleat handle, pleat_devptr ptr);
+
 #endif

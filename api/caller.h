@@ -23,6 +23,7 @@ typedef struct pl_caller {
     _Atomic uint32_t n_uses[PL_N_SLOTS]; /* atomic: written by its thread */
     struct pl_caller *next;              /* const: of all records */
     bool is_taken;                       /* the list's lock: a thread has it */
+    int last_device;                     /* owner: where the last block was that it freed (own.c) */
 } pl_caller;
 
 /* The calling thread's record; NULL before its first call. */

@@ -17,7 +17,7 @@ static pleat unpack(uint64_t word)
 }
 
 /* Returns PLEAT_OK; EFORKED; the result of pleat_create. */
-static pleat_status make_default(pleat *out)
+__attribute__((cold, noinline)) static pleat_status make_default(pleat *out)
 {
     pl_api_claim(&pl_api_state.is_making_default);
     pleat handle = unpack(atomic_load(&default_word));
@@ -73,7 +73,8 @@ void *pleat_malloc(size_t bytes, int device, void *stream)
     return malloc_by(pleat_block_alloc, bytes, device, stream);
 }
 
-void *pl_default_malloc_patiently(size_t bytes, int device, void *stream)
+/* Flat, since every tensor comes this way. */
+__attribute__((flatten)) void *pl_default_malloc_patiently(size_t bytes, int device, void *stream)
 {
     return malloc_by(pl_block_alloc_patiently, bytes, device, stream);
 }

@@ -61,6 +61,9 @@ pleat_status pleat_device_trim(pleat handle, int device, uint64_t keep_bytes, bo
         return st;
     }
     if (gpu) {
+        pl_imports_claim(&gpu->imports, gpu->dev);
+        pl_imports_collect(&gpu->imports);
+        pl_imports_unclaim(&gpu->imports);
         st = gpu->ops->trim(gpu->allocator, keep_bytes, wait, &bytes);
         pl_gpu_debug_walk(gpu);
     }

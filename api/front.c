@@ -8,6 +8,8 @@
 #include "vmm/base/lasting.h"
 
 _Thread_local pl_fronts *pl_fronts_self;
+static _Thread_local pl_fronts *hidden; /* or here, while is_hidden */
+static _Thread_local bool is_hidden;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct {
@@ -47,6 +49,7 @@ static void leave_all(void *fronts)
         unbind(&own->front[i]);
     }
     pl_fronts_self = NULL;
+    hidden = NULL;
     pl_lock_acquire(&all.lock);
     own->is_taken = false;
     pl_lock_release(&all.lock);
@@ -58,7 +61,7 @@ static void begin_child(void)
 {
     pl_lock_init(&all.lock, PL_RANK_STATS);
     for (pl_fronts *f = all.first; f; f = f->next) {
-        f->is_taken = f == pl_fronts_self;
+        f->is_taken = f == pl_fronts_self || f == hidden;
         memset(f->front, 0, sizeof f->front);
     }
 }
@@ -98,10 +101,22 @@ static pl_fronts *make(void)
     return own;
 }
 
-/* NULL: no host memory. */
+void pl_fronts_hide(bool hides)
+{
+    if (hides) {
+        hidden = pl_fronts_self;
+        pl_fronts_self = NULL;
+    } else {
+        pl_fronts_self = hidden;
+        hidden = NULL;
+    }
+    is_hidden = hides;
+}
+
+/* NULL: they are hidden, or there is no host memory. */
 static pl_fronts *own_fronts(void)
 {
-    if (pl_fronts_self) {
+    if (pl_fronts_self || is_hidden) {
         return pl_fronts_self;
     }
     (void)pthread_once(&once, prepare);
@@ -117,22 +132,40 @@ static pl_fronts *own_fronts(void)
 
 /* ---- binding --------------------------------------------------------------------------------- */
 
+static bool is_bound(const pl_front *front)
+{
+    return atomic_load_explicit(&front->key, memory_order_acquire) != 0;
+}
+
+/* A front that serves another stream goes on with it for a while: streams that take turns in one
+ * place would bind it in every call. */
+static bool is_time_to_bind(const pl_front *front, unsigned n_offers)
+{
+    return is_bound(front) ? n_offers >= PL_FRONT_PATIENCE : n_offers % PL_FRONT_PATIENCE == 0;
+}
+
 void pl_front_offer(pl_instance *instance, pl_gpu *gpu, pl_stream *on, const void *stream)
 {
     pl_fronts *own = gpu->ops->front_bind ? own_fronts() : NULL;
     unsigned place = pl_front_place(stream);
-    if (!own || own->n_offers[place]++ % PL_FRONT_PATIENCE != 0) {
+    if (!own) {
         return;
     }
     pl_front *front = &own->front[place];
+    bool is_given_up = front->stream == stream && front->worth <= 0 && is_bound(front);
+    if (!is_given_up && !is_time_to_bind(front, own->n_offers[place]++)) {
+        return;
+    }
     unbind(front);
-    if (atomic_load_explicit(&front->key, memory_order_relaxed) != 0) {
-        return; /* its instance is just being destroyed */
+    own->n_offers[place] = 1;
+    if (is_given_up || is_bound(front)) { /* its instance is just being destroyed */
+        return;
     }
     front->stream = stream;
     front->user = gpu;
     if (gpu->ops->front_bind(gpu->allocator, front, on,
                              pl_front_key(instance->handle, gpu->ordinal))) {
+        front->worth = PL_FRONT_WORTH_AT_FIRST;
         own->n_offers[place] = 0;
     }
 }

@@ -12,8 +12,16 @@
 #include "api/instance.h"
 #include "segments/base/front.h"
 
-/* PATIENCE: long ways before it is tried again to bind a front. */
-enum { PL_FRONTS_OF_THREAD = 2, PL_FRONT_PATIENCE = 64 };
+/* PATIENCE: long ways before it is tried again to bind a front. A hit saves what looking in vain
+ * costs three times. So a front whose worth has fallen to 0, as of four requests not one was a hit,
+ * is given up, and tried again later. */
+enum {
+    PL_FRONTS_OF_THREAD = 2,
+    PL_FRONT_PATIENCE = 1024,
+    PL_FRONT_WORTH_AT_FIRST = 128,
+    PL_FRONT_MOST_WORTH = 512,
+    PL_FRONT_WORTH_OF_A_HIT = 3,
+};
 
 typedef struct pl_fronts {
     pl_front front[PL_FRONTS_OF_THREAD];
@@ -25,7 +33,12 @@ typedef struct pl_fronts {
 /* NULL before the thread's first front is bound. */
 extern _Thread_local pl_fronts *pl_fronts_self;
 
-/* A call on the stream went the long way and succeeded: the next ones may not have to. */
+/* The calling thread uses its fronts no more, as what it allocates carries a tag; or again. What
+ * they keep stays there; others may empty them. */
+void pl_fronts_hide(bool hides);
+
+/* A request on the stream went the long way and succeeded: the next ones may not have to, or the
+ * front does not pay. */
 void pl_front_offer(pl_instance *instance, pl_gpu *gpu, pl_stream *on, const void *stream);
 
 static inline unsigned pl_front_place(const void *stream)
@@ -33,10 +46,12 @@ static inline unsigned pl_front_place(const void *stream)
     return ((uintptr_t)stream >> 4 ^ (uintptr_t)stream >> 12) % PL_FRONTS_OF_THREAD;
 }
 
-/* Slots and devices are numbers below 2^16. */
+/* Slots are numbers below 2^16, devices below 2^15. No key is 0, as an unbound front's is: also not
+ * that of a zero handle. */
 static inline uint64_t pl_front_key(pleat handle, int device)
 {
-    return (uint64_t)handle.generation << 32 | (uint64_t)(uint32_t)device << 16 | handle.slot;
+    return (uint64_t)handle.generation << 32 | UINT64_C(1) << 31 |
+           (uint64_t)(uint32_t)device << 16 | handle.slot;
 }
 
 /* The thread's front for such a call; NULL = none is bound. */
@@ -51,6 +66,13 @@ static inline pl_front *pl_front_of(pleat handle, int device, const void *stream
                       pl_front_key(handle, device) &&
                   front->stream == stream;
     return is_own ? front : NULL;
+}
+
+/* The owner's request was a hit, or was not. */
+static inline void pl_front_judge(pl_front *front, bool is_hit)
+{
+    bool is_most = front->worth >= PL_FRONT_MOST_WORTH;
+    front->worth += is_hit ? (is_most ? 0 : PL_FRONT_WORTH_OF_A_HIT) : -1;
 }
 
 /* Go into it. False: the call must go the long way. What may forbid the front is looked at inside,

@@ -88,14 +88,26 @@ static pleat_status refuse_open(int device, pleat_status st)
 /* Makes what a device has beside its memory. */
 static void init_records(pl_gpu *gpu)
 {
-    pl_history_init(&gpu->history);
+    pl_history_init(&gpu->history, gpu->ordinal);
     pl_pools_init(&gpu->pools, gpu);
+    pl_imports_init(&gpu->imports);
+    pl_tags_init(&gpu->tags);
 }
 
 static void fini_records(pl_gpu *gpu)
 {
+    pl_tags_fini(&gpu->tags);
     pl_pools_fini(&gpu->pools);
     pl_history_fini(&gpu->history);
+}
+
+/* What others' memory is mapped goes before the device does. */
+static size_t close_device(pl_gpu *gpu)
+{
+    pl_imports_fini(&gpu->imports);
+    size_t n_held = pl_device_close(gpu->dev);
+    gpu->dev = NULL;
+    return n_held;
 }
 
 pleat_status pl_gpu_build(pl_instance *instance, int device, pl_gpu *gpu, size_t *n_leaked)
@@ -105,6 +117,7 @@ pleat_status pl_gpu_build(pl_instance *instance, int device, pl_gpu *gpu, size_t
     init_records(gpu);
     pleat_status st = pl_device_open(instance->drv, device, &instance->config.device, &gpu->dev);
     if (st != PLEAT_OK) {
+        pl_imports_fini(&gpu->imports);
         fini_records(gpu);
         return refuse_open(device, st);
     }
@@ -113,9 +126,8 @@ pleat_status pl_gpu_build(pl_instance *instance, int device, pl_gpu *gpu, size_t
         st = make_allocator(&instance->config, gpu);
     }
     if (st != PLEAT_OK) {
-        *n_leaked += pl_device_close(gpu->dev);
+        *n_leaked += close_device(gpu);
         fini_records(gpu);
-        gpu->dev = NULL;
     }
     return st;
 }
@@ -124,14 +136,14 @@ size_t pl_gpu_demolish(pl_gpu *gpu)
 {
     size_t n_live = 0;
     size_t n_leaked = 0;
+    pl_pools_forget_checkpoints(&gpu->pools);
     pleat_status st = gpu->ops->destroy(gpu->allocator, false, &n_live, &n_leaked);
     if (st != PLEAT_OK) { /* blocks are live, or their fences cannot be queried */
         (void)gpu->ops->destroy(gpu->allocator, true, &n_live, &n_leaked);
     }
-    size_t n_held = pl_device_close(gpu->dev); /* counts what the allocator left behind, too */
+    size_t n_held = close_device(gpu); /* counts what the allocator left behind, too */
     fini_records(gpu);
     gpu->allocator = NULL;
-    gpu->dev = NULL;
     return n_held > n_leaked ? n_held : n_leaked;
 }
 

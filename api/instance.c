@@ -149,6 +149,7 @@ static uint64_t count_live(pl_instance *instance)
             pleat_stats stats;
             gpu->ops->stats(gpu->allocator, &stats);
             n_live += stats.allocation[PLEAT_POOL_ALL].current;
+            n_live += atomic_load(&gpu->imports.n_opens);
         }
     }
     return n_live;
@@ -157,7 +158,8 @@ static uint64_t count_live(pl_instance *instance)
 static pleat_status refuse_busy(uint64_t n_live)
 {
     return pl_error_set(PLEAT_EBUSY, 0,
-                        "%llu blocks are still live: free them, or pass PLEAT_DESTROY_FORCE",
+                        "%llu blocks are still live, or open from other processes: free or close "
+                        "them, or pass PLEAT_DESTROY_FORCE",
                         (unsigned long long)n_live);
 }
 

@@ -26,6 +26,8 @@
 #include "api/history/history.h"
 #include "api/pleat.h"
 #include "api/pool/pool.h"
+#include "api/share/imports.h"
+#include "api/tag/tag.h"
 #include "vmm/base/lock.h"
 
 enum { PL_N_DEVICES = 64, PL_NOTE_BYTES = 160 };
@@ -45,6 +47,9 @@ typedef struct pl_gpu {
     _Atomic uint64_t n_ooms;      /* atomic: requests that failed with ENOMEM_DEVICE */
     pl_history history;           /* records what the allocator does */
     pl_pools pools;               /* private pools and their routes */
+    pl_imports imports;           /* what is open of other processes */
+    _Atomic(pl_stream *) idle;    /* atomic: see host.c; NULL = not asked for yet */
+    pl_tags tags;                 /* what it has under each tag */
 } pl_gpu;
 
 struct pl_instance {
@@ -63,6 +68,8 @@ struct pl_instance {
     size_t n_leaked;            /* lock: driver objects lost in failed openings */
     size_t history_entries;     /* lock: size for devices opened later; 0 = not recording */
     unsigned history_flags;     /* lock */
+    pleat_change_fn watch;      /* lock: for devices opened later; NULL = nobody */
+    void *watch_context;        /* lock */
 };
 
 typedef enum pl_slot_state {
@@ -95,6 +102,7 @@ extern _Thread_local pl_thread pl_thread_self;
 /* A public call's hold on an instance, from pl_use_enter to pl_use_leave. */
 typedef struct pl_use {
     pl_instance *instance; /* NULL: refused; the last error says why */
+    pl_caller *self;       /* the calling thread's record */
     uint32_t slot;
 } pl_use;
 
@@ -116,7 +124,7 @@ static inline pl_use pl_use_enter(pleat handle)
     if (__builtin_expect(index < PL_N_SLOTS && self != NULL, 1)) {
         pl_caller_enter(self, index);
         if (__builtin_expect(atomic_load(&pl_live[index]) == pl_handle_word(handle), 1)) {
-            return (pl_use){ .instance = &pl_slots[index].instance, .slot = index };
+            return (pl_use){ &pl_slots[index].instance, self, index };
         }
         pl_caller_leave(self, index);
     }
@@ -125,7 +133,7 @@ static inline pl_use pl_use_enter(pleat handle)
 
 static inline void pl_use_leave(pl_use use)
 {
-    pl_caller_leave(pl_caller_self, use.slot);
+    pl_caller_leave(use.self, use.slot);
 }
 
 /* The device, or NULL if it was never used or does not exist. */
@@ -158,6 +166,9 @@ size_t pl_gpu_demolish(pl_gpu *gpu);
 /* Let a newly opened device record as the others do; under the instance's lock. ENOMEM_HOST.
  * (history/record.c) */
 pleat_status pl_history_follow(pl_gpu *gpu);
+/* Calls go past the fronts from now on (front.h); wait until none is inside one.
+ * (history/record.c) */
+void pl_history_empty_fronts(pl_instance *instance);
 /* Walk the allocator's invariants if this build asks for it (debug level 2). */
 void pl_gpu_debug_walk(pl_gpu *gpu);
 

@@ -210,14 +210,19 @@ static void say_hint(const pl_shortage *s, pleat_verdict verdict, pl_text *text)
     }
 }
 
-pleat_verdict pl_oom_explain(pl_gpu *gpu, size_t bytes, pleat_status status, pl_text *text)
+pleat_verdict pl_oom_explain(pl_gpu *gpu, const pl_private *room, size_t bytes, pleat_status status,
+                             pl_text *text)
 {
     pl_shortage shortage;
     measure(gpu, bytes, &shortage);
     pleat_verdict verdict = pl_oom_judge(&shortage, status);
     pl_text_add(text, "%s on ", pleat_status_text(status));
     say_numbers(gpu, bytes, &shortage, text);
+    pl_tags_say(gpu, text);
     pl_text_add(text, "; ");
+    if (status == PLEAT_ENOMEM_DEVICE && pl_tags_say_limit(gpu, room, bytes, text)) {
+        return PLEAT_VERDICT_LIMIT;
+    }
     say_hint(&shortage, verdict, text);
     return verdict;
 }

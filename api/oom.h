@@ -28,8 +28,10 @@ typedef struct pl_shortage {
     bool is_movable; /* the allocator can gather its free bytes: all except the classic caches */
 } pl_shortage;
 
-/* The verdict and its sentence with all the numbers. Calls the driver once; holds no lock. */
-pleat_verdict pl_oom_explain(pl_gpu *gpu, size_t bytes, pleat_status status, pl_text *text);
+/* The verdict and its sentence with all the numbers. `room`: of the request; NULL = none. Calls
+ * the driver once; holds no lock. */
+pleat_verdict pl_oom_explain(pl_gpu *gpu, const pl_private *room, size_t bytes, pleat_status status,
+                             pl_text *text);
 
 /* Set the error for a device without room for the driver's context. Nothing can be measured there,
  * but the memory is not held by this instance. Returns ENOMEM_DEVICE. */

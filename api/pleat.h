@@ -20,8 +20,8 @@
  * know are 0. A size that the struct cannot have is PLEAT_EINVAL. Programs that look the functions
  * up by name find those of 0.1, without a size, which write the struct as 0.1 had it.
  * pleat_error is the library's own memory, PLEAT_ERROR_ROOM bytes of it, zero behind its members.
- * pleat, pleat_pool_id and pleat_stat are passed by value or stand in arrays, and never change; nor
- * do numbers of statuses and other constants.
+ * pleat, pleat_pool_id, pleat_checkpoint and pleat_stat are passed by value or stand in arrays, and
+ * never change; nor do numbers of statuses and other constants.
  *
  * Time: `wait_ms` bounds a call as a whole, from its first wait on: what it waits for the GPU, all
  * its tries, and the callbacks between them. If blocks were freed during a callback, it is asked
@@ -453,7 +453,13 @@ PLEAT_API const char *pleat_version(void);
 }
 #endif
 
+#include "pleat_buffer.h"
+#include "pleat_checkpoint.h"
+#include "pleat_host.h"
 #include "pleat_pool.h"
+#include "pleat_share.h"
 #include "pleat_snapshot.h"
+#include "pleat_tag.h"
+#include "pleat_watch.h"
 
 #endif

@@ -61,6 +61,18 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_snapshot_write(pleat instance,
  *  Blocks   on the file system. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_snapshot_dump(pleat instance, const char *path);
 
+/** Measure the longest stretch of free resident memory outside of private pools, settled or not:
+ *  what a request can have at most without more memory from the driver or from elsewhere.
+ *
+ *  Units    bytes.
+ *  Params   bytes [out] 0 for a device never used.
+ *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_EDEVICE.
+ *  Threads  any; some thousand blocks are looked at in one hold of the allocator's lock.
+ *  Blocks   never; opens no device. Cost grows with the number of blocks.
+ *  Source   PyTorch's CUDACachingAllocator::cacheInfo. */
+PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_largest_free(pleat instance, int device,
+                                                                uint64_t *bytes);
+
 #ifdef __cplusplus
 }
 #endif

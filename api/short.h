@@ -11,13 +11,17 @@ typedef struct pl_wish {
     pl_private *in; /* NULL = the default pool */
     size_t bytes;
     pl_stream *stream;
-    const pl_capture_info *asked; /* what the driver has just said of it; NULL = nothing */
-    bool is_patient;              /* a request that meets pending memory is repeated */
+    const pl_buffer_change *change; /* it is for this, and gets no block; NULL = for a block */
+    const pl_capture_info *asked;   /* what the driver has just said of it; NULL = nothing */
+    bool is_patient;                /* a request that meets pending memory is repeated */
 } pl_wish;
 
 static inline pleat_status pl_wish_ask_plainly(const pl_wish *w, pleat_devptr *out)
 {
     const pl_allocator_ops *ops = w->gpu->ops;
+    if (__builtin_expect(w->change != NULL, 0)) {
+        return ops->buffer_change(w->gpu->allocator, w->change, w->stream);
+    }
     if (w->asked != NULL && ops->alloc_asked) {
         return ops->alloc_asked(w->gpu->allocator, w->in, w->bytes, w->stream, w->asked, out);
     }

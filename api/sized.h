@@ -28,6 +28,9 @@ typedef struct pl_sized {
 #define PL_SIZED_BLOCK_INFO PL_SIZED("pleat_block_query", pleat_block_info, device)
 #define PL_SIZED_COMPACTION PL_SIZED("pleat_device_compact", pleat_compaction, won_bytes)
 
+#define PL_SIZED_SLEPT PL_SIZED("pleat_tag_sleep", pleat_slept, left_bytes)
+#define PL_SIZED_TAG_FIGURES PL_SIZED("pleat_tag_stats", pleat_tag_figures, is_asleep)
+
 /* May `bytes` at `out` be written? PLEAT_OK, or EINVAL with a text that says what to do. */
 pleat_status pl_sized_check(const pl_sized *kind, size_t bytes, const void *out);
 /* Write what the caller has room for; `own` has kind->own_bytes. */

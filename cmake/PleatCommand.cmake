@@ -1,8 +1,21 @@
-# The command `pleat`: bench/command/main.c on top of the layer pl_bench.
+# The command `pleat`: bench/command/main.c on top of the layer pl_bench. The Python package goes
+# without it where zlib or jansson is missing.
 
-find_package(PkgConfig REQUIRED)
-find_package(ZLIB REQUIRED)
-pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+if(SKBUILD)
+    find_package(PkgConfig)
+    find_package(ZLIB)
+    if(PKG_CONFIG_FOUND)
+        pkg_check_modules(JANSSON IMPORTED_TARGET jansson)
+    endif()
+    if(NOT ZLIB_FOUND OR NOT JANSSON_FOUND)
+        message(STATUS "zlib or jansson is missing: the package gets no command pleat")
+        return()
+    endif()
+else()
+    find_package(PkgConfig REQUIRED)
+    find_package(ZLIB REQUIRED)
+    pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+endif()
 
 pleat_add_layer(pl_bench bench/*/*.c)
 pleat_link_layer(pl_bench pl_measure pl_api ZLIB::ZLIB PkgConfig::JANSSON m)

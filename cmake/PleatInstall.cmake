@@ -16,8 +16,10 @@ if(TARGET pleat_shared AND TARGET pleat_static AND TARGET pleat_sim)
         INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
     install(EXPORT pleat_targets NAMESPACE pleat:: FILE pleat-targets.cmake
         DESTINATION "${package_dir}")
-    install(FILES api/pleat.h api/pleat_pool.h api/pleat_snapshot.h api/adapters/pleat_torch.h
-        api/adapters/pleat_torch.hpp api/adapters/pleat_frameworks.h
+    install(FILES api/pleat.h api/pleat_pool.h api/pleat_tag.h api/pleat_share.h
+        api/pleat_checkpoint.h api/pleat_buffer.h api/pleat_host.h
+        api/pleat_snapshot.h api/pleat_watch.h
+        api/adapters/pleat_torch.h api/adapters/pleat_torch.hpp api/adapters/pleat_frameworks.h
         api/adapters/pleat_cuda_mr.hpp vmm/base/pleat_types.h vmm/sim/pleat_sim.h
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 

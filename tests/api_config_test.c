@@ -62,7 +62,8 @@ START_TEST(every_key_reaches_its_field)
         "driver:sim,sim:[devices:2,capacity:8G],allocator:torch-native,fallback:torch-native,"
         "limit:3G,growth:frugal,cross_stream:settled,wait_ms:5,chunk_granules:4,"
         "address_budget:2T,shareable:True,rdma:True,peers:True,time_calls:True,small_kib:64,"
-        "take_permille:3,take_ms:7,order_interval:9,keep_permille:11,max_split_size_mb:200,"
+        "take_permille:3,take_ms:7,order_interval:9,keep_permille:11,reserve_mb:13,"
+        "max_split_size_mb:200,"
         "max_non_split_rounding_mb:32,garbage_collection_threshold:0.25,"
         "roundup_power2_divisions:4,large_segment_size_mb:32,per_process_memory_fraction:0.75,"
         "expandable_small_page_mb:4,expandable_large_page_mb:64,bfc_allow_growth:False,"
@@ -85,7 +86,7 @@ START_TEST(every_key_reaches_its_field)
     ck_assert_uint_eq(config.options.wait_ms, 5);
     ck_assert_uint_eq(config.device.chunk_granules, 4);
     ck_assert_uint_eq(config.device.address_budget_bytes, UINT64_C(2) << 40);
-    ck_assert(config.device.handle_posix_fd);
+    ck_assert_int_eq(config.device.handle_posix_fd, PL_DEMAND_FIRM);
     ck_assert(config.device.handle_rdma);
     ck_assert(config.device.peers);
     ck_assert(config.time_calls);
@@ -94,6 +95,7 @@ START_TEST(every_key_reaches_its_field)
     ck_assert_uint_eq(own.take_ms, 7);
     ck_assert_uint_eq(own.order_interval, 9);
     ck_assert_uint_eq(own.keep_permille, 11);
+    ck_assert_uint_eq(own.reserve_bytes, 13 << 20);
     ck_assert_uint_eq(torch.max_split_bytes, 200 << 20);
     ck_assert_uint_eq(torch.max_non_split_rounding_bytes, 32 << 20);
     ck_assert_double_eq(torch.garbage_collection_threshold, 0.25);
@@ -236,7 +238,7 @@ static const struct bad_conf {
     { "allocator:", { "'allocator'" } },
     { "allocator:none", { "'none'", "'allocator'" } },
     { "fallback:pleat", { "'pleat'", "'fallback'", "torch-native", ", none" } },
-    { "shareable:true", { "'true'", "'shareable'", "True, False" } },
+    { "shareable:true", { "'true'", "'shareable'", "False, True, auto" } },
     { "rdma:1", { "'1'", "'rdma'", "True, False" } },
     { "time_calls:yes", { "'yes'", "'time_calls'", "True, False" } },
     { "limit:0", { "'0'", "'limit'", "fraction", "none" } },
@@ -372,7 +374,7 @@ START_TEST(what_is_written_reads_back_the_same)
          "bfc_fragmentation_fraction:0.999999999,async_release_threshold:7"),
         ("mxnet_gpu_mem_pool_reserve:0,mxnet_gpu_mem_pool_page_size:96,"
          "mxnet_gpu_mem_large_alloc_round_size:1,mxnet_gpu_mem_pool_round_linear_cutoff:34"),
-        "limit:7G,address_budget:1T,shareable:True,wait_ms:0,take_ms:0",
+        "limit:7G,address_budget:1T,shareable:auto,wait_ms:0,take_ms:0",
     };
     for (size_t i = 0; i < sizeof confs / sizeof confs[0]; i++) {
         char text[4096];

@@ -104,7 +104,7 @@ static bool read_path(const char *options)
     snprintf(found, sizeof found, "%s%s", path, options);
     bench_tape_fini(&tape);
     failure.text[0] = '\0';
-    return bench_file_read(found, NULL, &tape, &failure);
+    return bench_file_read(found, NULL, &tape, NULL, &failure);
 }
 
 static bool read_plan(const snap_plan *plan, const char *options)

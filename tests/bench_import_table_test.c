@@ -30,7 +30,7 @@ static bool read_bytes(const char *text, size_t n, const char *options)
     snprintf(path, sizeof path, "%s", bench_child_file(".csv", text, n));
     snprintf(found, sizeof found, "%s%s", path, options);
     bench_tape_fini(&tape);
-    bool ok = bench_file_read(found, NULL, &tape, &failure);
+    bool ok = bench_file_read(found, NULL, &tape, NULL, &failure);
     unlink(path);
     return ok;
 }

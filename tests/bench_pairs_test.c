@@ -151,6 +151,10 @@ START_TEST(names_of_scenarios_are_read)
     ck_assert(s.kind == BENCH_SCENARIO_THREADS && s.n_threads == 3 && s.n_streams == 3);
     s = parsed("threads:3,shared");
     ck_assert(s.kind == BENCH_SCENARIO_THREADS && s.n_threads == 3 && s.n_streams == 1);
+    s = parsed("threads:3,hot");
+    ck_assert(s.kind == BENCH_SCENARIO_THREADS && s.is_hot && s.n_streams == 3);
+    s = parsed("threads:3,shared,hot");
+    ck_assert(s.kind == BENCH_SCENARIO_THREADS && s.is_hot && s.n_streams == 1);
     s = parsed("streams:10");
     ck_assert(s.kind == BENCH_SCENARIO_STREAMS && s.n_threads == 1 && s.n_streams == 10);
     ck_assert(parsed("hot").kind == BENCH_SCENARIO_HOT);
@@ -164,9 +168,11 @@ END_TEST
 
 START_TEST(bad_numbers_in_names_are_refused_with_the_bounds)
 {
-    static const char *const bad[] = { "random:",     "random:0",       "random:12x",
-                                       "random:-1",   "random:1048577", "random:99999999999999",
-                                       "threads:0",   "threads:65",     "threads:2,share",
+    static const char *const bad[] = { "random:",         "random:0",
+                                       "random:12x",      "random:-1",
+                                       "random:1048577",  "random:99999999999999",
+                                       "threads:0",       "threads:65",
+                                       "threads:2,share", "threads:2,hot,shared",
                                        "streams:1025" };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         bench_scenario scenario;

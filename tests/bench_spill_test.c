@@ -31,7 +31,7 @@ static bool open_held(const char *found, size_t most_held, bench_work *out)
     *out = (bench_work){ .name = "work" };
     bench_tape_init(tape);
     tape->most_held = most_held;
-    bool ok = bench_file_read(found, NULL, tape, &failure) && bench_tape_settle(tape);
+    bool ok = bench_file_read(found, NULL, tape, NULL, &failure) && bench_tape_settle(tape);
     if (!ok) {
         bench_tape_fini(tape);
     }
@@ -228,14 +228,19 @@ START_TEST(a_replay_of_a_large_file_takes_little_memory)
 }
 END_TEST
 
+static void find_traces(void)
+{
+    ck_assert_int_eq(setenv("PLEAT_TRACES", PLEAT_SOURCE_DIR "/bench/traces", 1), 0);
+}
+
 int main(void)
 {
     Suite *suite = suite_create("bench_spill");
-    TCase *events = suite_case(suite, "events", NULL, NULL);
+    TCase *events = suite_case(suite, "events", find_traces, NULL);
     tcase_add_test(events, a_file_gives_the_same_events_as_memory);
     tcase_add_test(events, what_just_fits_into_memory_stays_there);
     tcase_add_test(events, readers_of_several_processes_do_not_disturb_each_other);
-    TCase *room = suite_case(suite, "no room", NULL, NULL);
+    TCase *room = suite_case(suite, "no room", find_traces, NULL);
     tcase_add_test(room, a_folder_that_is_not_there_is_named);
     tcase_add_test(room, a_full_folder_is_an_error_with_its_reason);
     if (IS_PLAIN) {

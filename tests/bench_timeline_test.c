@@ -136,12 +136,6 @@ START_TEST(a_short_run_has_a_bucket_for_each_event)
         ck_assert_uint_eq(timeline.buckets[i].iteration, iteration[i]);
         ck_assert_uint_eq(timeline.buckets[i].ops, i < 3);
     }
-    ck_assert(!timeline.worst.is_failure);
-    ck_assert_uint_eq(timeline.worst.event, 2);
-    ck_assert_uint_eq(timeline.worst.resident_bytes, 42 * MIB);
-    ck_assert_uint_eq(timeline.worst.live_bytes, 23001088);
-    ck_assert_uint_eq(timeline.worst.requested_bytes, 0);
-    ck_assert_uint_eq(timeline.worst.n_pieces, 5); /* the third segment is not split */
     ck_assert(!timeline.is_timed);
     ck_assert_double_eq(sum().host_ns, 0.0);
 }
@@ -161,50 +155,6 @@ START_TEST(a_timed_run_has_the_time_of_the_host)
 }
 END_TEST
 
-START_TEST(the_map_is_that_of_the_first_failure)
-{
-    load(small_text);
-    replay("torch-native", 41 * MIB, 1, &timeline);
-    ck_assert_uint_eq(record.oom_count, 1);
-    ck_assert(timeline.worst.is_failure);
-    ck_assert_uint_eq(timeline.worst.event, 2);
-    ck_assert_uint_eq(timeline.worst.requested_bytes, 20000000);
-    ck_assert_uint_eq(timeline.worst.live_bytes, 3000832);
-    ck_assert_uint_eq(timeline.worst.resident_bytes, 22 * MIB);
-    ck_assert_uint_eq(timeline.buckets[2].failures, 1);
-    ck_assert_uint_eq(timeline.buckets[2].live_bytes, 3000832);
-}
-END_TEST
-
-START_TEST(the_map_tiles_the_segments_of_the_allocator)
-{
-    const char *allocator = pl_allocator_name((unsigned)_i);
-    load_churn();
-    uint64_t tight = work.peak_live_bytes / 100 * 97 / MIB * MIB;
-    const uint64_t memories[] = { 0, tight };
-    for (int k = 0; k < 2; k++) {
-        replay(allocator, memories[k], 1, &timeline);
-        const bench_map *map = &timeline.worst;
-        ck_assert_int_eq(map->is_failure, k);
-        ck_assert_uint_gt(map->n_pieces, 0);
-        ck_assert_uint_eq(map->n_merged, 0);
-        ck_assert(map->pieces[0].is_first);
-        uint64_t sums[PL_PIECE_HOLE + 1] = { 0 };
-        for (unsigned i = 0; i < map->n_pieces; i++) {
-            const bench_map_piece *p = &map->pieces[i];
-            ck_assert_uint_le(p->kind, PL_PIECE_HOLE);
-            ck_assert_int_lt(p->stream, (int)work.n_streams);
-            ck_assert(p->is_first || p[-1].base + p[-1].bytes == p->base);
-            sums[p->kind] += p->bytes;
-        }
-        /* Live bytes are counted in units of 512; an allocator may round less. */
-        ck_assert_uint_ge(sums[PL_PIECE_LIVE] + 512 * map->n_pieces, map->live_bytes);
-        ck_assert_uint_le(sums[PL_PIECE_LIVE] + sums[PL_PIECE_PENDING] + sums[PL_PIECE_FREE],
-                          map->resident_bytes);
-    }
-}
-END_TEST
-
 START_TEST(a_timeline_changes_nothing_that_is_counted)
 {
     const char *allocator = pl_allocator_name((unsigned)_i);
@@ -215,77 +165,6 @@ START_TEST(a_timeline_changes_nothing_that_is_counted)
     ck_assert_uint_eq(record.peak_reserved_bytes, without.peak_reserved_bytes);
     ck_assert_uint_eq(record.bytes_mapped, without.bytes_mapped);
     ck_assert_mem_eq(record.calls, without.calls, sizeof record.calls);
-}
-END_TEST
-
-static const bench_map_piece drawn[] = {
-    { .base = 0, .bytes = 4096, .kind = PL_PIECE_LIVE, .stream = 0, .is_first = true },
-    { .base = 4096, .bytes = 4096, .kind = PL_PIECE_LIVE, .stream = 0 },
-    { .base = 8192, .bytes = 512, .kind = PL_PIECE_FREE, .stream = -1 },
-    { .base = 8704, .bytes = 8192, .kind = PL_PIECE_LIVE, .stream = 1 },
-    { .base = 16896, .bytes = 512, .kind = PL_PIECE_LIVE, .stream = 1, .is_first = true },
-    { .base = 17408, .bytes = 65536, .kind = PL_PIECE_HOLE, .stream = -1 },
-};
-enum { N_DRAWN = sizeof drawn / sizeof drawn[0] };
-
-START_TEST(pieces_that_touch_and_are_alike_become_one)
-{
-    bench_map_piece pieces[N_DRAWN];
-    uint64_t n_joined;
-    memcpy(pieces, drawn, sizeof drawn);
-    ck_assert_uint_eq(bench_map_merge(pieces, N_DRAWN, N_DRAWN, &n_joined), N_DRAWN - 1);
-    ck_assert_uint_eq(n_joined, 0);
-    ck_assert_uint_eq(pieces[0].bytes, 8192);
-    ck_assert_uint_eq(pieces[2].bytes, 8192); /* not merged across segments */
-    ck_assert(pieces[3].is_first);
-}
-END_TEST
-
-START_TEST(too_many_pieces_lose_the_smallest_first)
-{
-    bench_map_piece pieces[N_DRAWN];
-    uint64_t n_joined;
-    memcpy(pieces, drawn, sizeof drawn);
-    ck_assert_uint_eq(bench_map_merge(pieces, N_DRAWN, 3, &n_joined), 3);
-    ck_assert_uint_eq(n_joined, 2);
-    ck_assert_uint_eq(pieces[0].bytes, 8192);
-    ck_assert_uint_eq(pieces[1].bytes, 8704);
-    ck_assert_uint_eq(pieces[1].kind, PL_PIECE_LIVE);
-    ck_assert_int_eq(pieces[1].stream, 1);
-    ck_assert_uint_eq(pieces[2].bytes, 66048);
-    ck_assert_uint_eq(pieces[2].kind, PL_PIECE_HOLE);
-    ck_assert(pieces[2].is_first);
-    memcpy(pieces, drawn, sizeof drawn);
-    ck_assert_uint_eq(bench_map_merge(pieces, N_DRAWN, 1, &n_joined), 1);
-    ck_assert_uint_eq(pieces[0].bytes, 82944); /* all pieces, across segments */
-}
-END_TEST
-
-/* 4,096 pieces of 1 KiB, of each four three live and one free; segments of eight, or one. */
-START_TEST(joined_pieces_keep_the_sums_of_each_kind)
-{
-    enum { N = 4096, MOST = 100 };
-    static bench_map_piece pieces[N];
-    for (unsigned i = 0; i < N; i++) {
-        pieces[i] = (bench_map_piece){
-            .base = 1024 * i,
-            .bytes = 1024,
-            .kind = i % 4 == 1 ? PL_PIECE_FREE : PL_PIECE_LIVE,
-            .stream = (int32_t)(i % 2), /* so no two neighbours are alike */
-            .is_first = _i ? i % 8 == 0 : i == 0,
-        };
-    }
-    uint64_t n_joined;
-    size_t n = bench_map_merge(pieces, N, MOST, &n_joined);
-    ck_assert_uint_le(n, MOST);
-    ck_assert_uint_ge(n, MOST / 2);
-    ck_assert_uint_eq(n_joined, N - n);
-    uint64_t sums[PL_PIECE_HOLE + 1] = { 0 };
-    for (size_t i = 0; i < n; i++) {
-        sums[pieces[i].kind] += pieces[i].bytes;
-    }
-    ck_assert_uint_eq(sums[PL_PIECE_LIVE] + sums[PL_PIECE_FREE], N * 1024);
-    ck_assert_double_eq_tol((double)sums[PL_PIECE_FREE], N * 1024 / 4.0, N * 1024 / (double)n);
 }
 END_TEST
 
@@ -304,16 +183,6 @@ int main(void)
     tcase_add_test(buckets, a_short_run_has_a_bucket_for_each_event);
     tcase_add_test(buckets, a_timed_run_has_the_time_of_the_host);
     suite_add_tcase(suite, buckets);
-    TCase *maps = tcase_create("map");
-    tcase_add_checked_fixture(maps, set_up, tear_down);
-    tcase_add_loop_test(maps, the_map_tiles_the_segments_of_the_allocator, 0, n_allocators);
-    tcase_add_test(maps, the_map_is_that_of_the_first_failure);
-    suite_add_tcase(suite, maps);
-    TCase *merging = tcase_create("merging");
-    tcase_add_test(merging, pieces_that_touch_and_are_alike_become_one);
-    tcase_add_test(merging, too_many_pieces_lose_the_smallest_first);
-    tcase_add_loop_test(merging, joined_pieces_keep_the_sums_of_each_kind, 0, 2);
-    suite_add_tcase(suite, merging);
 
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include "tests/support/own.h"
 #include "tests/support/segments_sim.h"
 #include "vmm/base/lock.h"
 
@@ -25,10 +26,14 @@ static void open_mixed(void)
     pleat_open("capacity:96G,depth:1048576", NULL);
 }
 
-/* The device has room for exactly N_GRANULES. */
+/* The device has room for exactly N_GRANULES, and all are meant to be used. */
 static void open_full(void)
 {
-    pleat_open_granules("capacity:40000M,depth:1048576");
+    pl_allocator_options options;
+    pl_allocator_options_init(&options);
+    SET_OWN(pleat, &options, chunks, PL_CHUNKS_GRANULE);
+    SET_OWN(pleat, &options, reserve_bytes, 0);
+    pleat_open("capacity:40000M,depth:1048576", &options);
 }
 
 /* Allocates without a walk over everything, unlike pleat_get. */

@@ -273,6 +273,7 @@ static void open_policy(pl_growth growth, unsigned take_ms)
     pl_allocator_options_init(&options);
     SET_OWN(pleat, &options, growth, growth);
     SET_OWN(pleat, &options, take_ms, take_ms);
+    SET_OWN(pleat, &options, reserve_bytes, 0);
     pleat_open(SIM, &options);
 }
 

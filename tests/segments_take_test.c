@@ -606,7 +606,7 @@ END_TEST
 
 /* ---- anything ------------------------------------------------------------------------------ */
 
-#define TIGHT "capacity:64M,depth:40"
+#define TIGHT "capacity:62M,depth:40"
 
 static void open_tight(void)
 {

@@ -87,6 +87,30 @@ START_TEST(captured_work_runs_when_its_graph_is_launched)
 }
 END_TEST
 
+START_TEST(a_graph_tells_its_nodes)
+{
+    cu_graph graph;
+    cu_graph_node nodes[4] = { NULL };
+    size_t n = 4;
+    ck_ok(cuStreamBeginCapture_v2(stream, CU_CAPTURE_MODE_GLOBAL));
+    ck_ok(cuMemsetD8Async(at, 1, 16, stream));
+    ck_ok(cuMemsetD8Async(at, 2, 16, stream));
+    ck_ok(cuStreamEndCapture(stream, &graph));
+    ck_ok(cuGraphGetNodes(graph, nodes, &n));
+    ck_assert_uint_eq(n, 2);
+    ck_assert_ptr_ne(nodes[0], nodes[1]);
+    ck_assert_ptr_null(nodes[3]);
+    n = 1;
+    ck_ok(cuGraphGetNodes(graph, nodes, &n));
+    ck_assert_uint_eq(n, 1);
+    ck_ok(cuGraphGetNodes(graph, NULL, &n));
+    ck_assert_uint_eq(n, 2);
+    ck_assert_int_eq(cuGraphGetNodes(graph, NULL, NULL), CU_INVALID_VALUE);
+    ck_ok(cuGraphDestroy(graph));
+    ck_assert_int_eq(cuGraphGetNodes(graph, NULL, &n), CU_INVALID_VALUE);
+}
+END_TEST
+
 START_TEST(a_launched_graph_is_checked_like_any_work)
 {
     cu_graph graph;
@@ -482,6 +506,7 @@ static Suite *make_suite(void)
     TCase *graphs = tcase_create("graphs");
     tcase_add_checked_fixture(graphs, begin, end);
     tcase_add_test(graphs, captured_work_runs_when_its_graph_is_launched);
+    tcase_add_test(graphs, a_graph_tells_its_nodes);
     tcase_add_test(graphs, a_launched_graph_is_checked_like_any_work);
     tcase_add_test(graphs, memory_under_an_idle_graph_may_be_swapped);
     tcase_add_test(graphs, virtual_memory_calls_do_not_disturb_a_capture);

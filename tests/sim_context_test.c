@@ -104,6 +104,28 @@ START_TEST(a_primary_context_lives_as_long_as_it_is_retained)
 }
 END_TEST
 
+START_TEST(a_context_holds_its_share_of_its_device)
+{
+    cu_context context;
+    cu_devptr at;
+    world_end();
+    world_begin("devices:2,capacity:100M,context:30M");
+    ck_assert_uint_eq(world_counts().physical_bytes, 30 << 20);
+    ck_assert_int_eq(cuMemAlloc_v2(&at, 71 << 20), CU_OUT_OF_MEMORY);
+    enter_other(&context);
+    ck_assert_uint_eq(world_counts().physical_bytes, 60 << 20);
+    ck_ok(cuMemAlloc_v2(&at, 70 << 20));
+    ck_ok(cuMemFree_v2(at));
+    leave_other();
+    ck_assert_uint_eq(world_counts().physical_bytes, 30 << 20);
+    world_end();
+    ck_assert_int_eq(pleat_sim_reset("capacity:100M,context:101M"), 0);
+    ck_ok(cuInit(0));
+    ck_assert_int_eq(cuDevicePrimaryCtxRetain(&context, 0), CU_OUT_OF_MEMORY);
+    world_begin(NULL);
+}
+END_TEST
+
 START_TEST(what_a_context_takes_with_it_is_counted_as_lost)
 {
     cu_context context;
@@ -300,6 +322,7 @@ static Suite *make_suite(void)
     tcase_add_test(contexts, streams_and_events_need_a_current_context);
     tcase_add_test(contexts, contexts_stack_and_pop_in_order);
     tcase_add_test(contexts, a_primary_context_lives_as_long_as_it_is_retained);
+    tcase_add_test(contexts, a_context_holds_its_share_of_its_device);
     tcase_add_test(contexts, what_a_context_takes_with_it_is_counted_as_lost);
     tcase_add_test(contexts, a_new_thread_has_no_context);
     suite_add_tcase(suite, contexts);

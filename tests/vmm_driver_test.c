@@ -104,8 +104,9 @@ static void run_alone(const char *kind, char *out, size_t n)
 static int open_alone(const char *kind)
 {
     pl_driver *drv = NULL;
-    bool is_auto = strcmp(kind, "auto") == 0;
-    pleat_status st = pl_driver_open(is_auto ? PL_DRIVER_AUTO : PL_DRIVER_SIM, NULL, &drv);
+    pleat_status st = strcmp(kind, "any") == 0    ? pl_driver_open_any(NULL, &drv)
+                      : strcmp(kind, "auto") == 0 ? pl_driver_open(PL_DRIVER_AUTO, NULL, &drv)
+                                                  : pl_driver_open(PL_DRIVER_SIM, NULL, &drv);
     printf("%s", st == PLEAT_OK ? "opened" : pl_driver_last_error()->detail);
     pl_driver_close(drv);
     return st == PLEAT_OK || st == PLEAT_ENODRIVER ? EXIT_SUCCESS : EXIT_FAILURE;
@@ -119,10 +120,21 @@ START_TEST(a_program_without_the_simulator_beside_it_is_told_how_to_name_it)
     run_alone("sim", said, sizeof(said));
     ck_assert_msg(strncmp(said, "libpleat_sim.so: ", 17) == 0, "%s", said);
     ck_assert_msg(strstr(said, advice) != NULL, "%s", said);
-    run_alone("auto", said, sizeof(said));
+    run_alone("any", said, sizeof(said));
     if (strcmp(said, "opened") != 0) { /* there is no GPU */
         ck_assert_msg(strncmp(said, "no GPU found; libpleat_sim.so: ", 31) == 0, "%s", said);
         ck_assert_msg(strstr(said, advice) != NULL, "%s", said);
+    }
+}
+END_TEST
+
+START_TEST(a_program_without_a_gpu_is_told_of_the_simulator)
+{
+    char said[512];
+    run_alone("auto", said, sizeof(said));
+    if (strcmp(said, "opened") != 0) {
+        ck_assert_msg(strncmp(said, "no GPU found", 12) == 0, "%s", said);
+        ck_assert_msg(strstr(said, "; driver:sim takes the simulator") != NULL, "%s", said);
     }
 }
 END_TEST
@@ -136,7 +148,7 @@ START_TEST(an_object_without_a_required_symbol_is_refused_and_the_symbol_named)
 }
 END_TEST
 
-START_TEST(auto_takes_the_simulator_exactly_where_cuda_has_no_device)
+static int n_real_devices(void)
 {
     pl_driver *cuda = NULL;
     int count = 0;
@@ -146,11 +158,31 @@ START_TEST(auto_takes_the_simulator_exactly_where_cuda_has_no_device)
     } else {
         ck_assert(st == PLEAT_ENODRIVER || st == PLEAT_EDRIVER);
     }
-    pl_driver *drv = NULL;
-    ck_assert_int_eq(pl_driver_open(PL_DRIVER_AUTO, "devices:3", &drv), PLEAT_OK);
-    ck_assert_int_eq(pl_driver_kind_of(drv), count > 0 ? PL_DRIVER_CUDA : PL_DRIVER_SIM);
-    pl_driver_close(drv);
     pl_driver_close(cuda);
+    return count;
+}
+
+START_TEST(auto_never_takes_the_simulator)
+{
+    pl_driver *drv = NULL;
+    pleat_status st = pl_driver_open(PL_DRIVER_AUTO, "devices:3", &drv);
+    if (n_real_devices() > 0) {
+        ck_assert_int_eq(st, PLEAT_OK);
+        ck_assert_int_eq(pl_driver_kind_of(drv), PL_DRIVER_CUDA);
+    } else {
+        ck_assert_int_eq(st, PLEAT_ENODRIVER);
+        ck_assert_ptr_null(drv);
+    }
+    pl_driver_close(drv);
+}
+END_TEST
+
+START_TEST(any_takes_the_simulator_exactly_where_cuda_has_no_device)
+{
+    pl_driver *drv = NULL;
+    ck_assert_int_eq(pl_driver_open_any("devices:3", &drv), PLEAT_OK);
+    ck_assert_int_eq(pl_driver_kind_of(drv), n_real_devices() > 0 ? PL_DRIVER_CUDA : PL_DRIVER_SIM);
+    pl_driver_close(drv);
 }
 END_TEST
 
@@ -433,7 +465,9 @@ static Suite *driver_suite(void)
     tcase_add_test(loader, a_simulator_that_is_not_there_is_named);
     tcase_add_test(loader, a_program_without_the_simulator_beside_it_is_told_how_to_name_it);
     tcase_add_test(loader, an_object_without_a_required_symbol_is_refused_and_the_symbol_named);
-    tcase_add_test(loader, auto_takes_the_simulator_exactly_where_cuda_has_no_device);
+    tcase_add_test(loader, auto_never_takes_the_simulator);
+    tcase_add_test(loader, a_program_without_a_gpu_is_told_of_the_simulator);
+    tcase_add_test(loader, any_takes_the_simulator_exactly_where_cuda_has_no_device);
     tcase_add_test(loader, no_host_memory_is_told_apart_and_leaves_nothing);
     suite_add_tcase(suite, loader);
     TCase *wrappers = tcase_create("wrappers");

@@ -1,6 +1,6 @@
 /* vmm_runtime_abi_test.c - our own declarations of the runtime's ABI agree with the vendor's.
  *
- * The compiler compares them where CMake finds the runtime's header of CUDA 13 or later; else the
+ * The compiler compares them where CMake finds the runtime's header, of CUDA 12 or later; else the
  * test is skipped (exit 77). */
 #include <stdio.h>
 
@@ -86,6 +86,8 @@ SAME_VALUE(CU_POOL_USED_HIGH, cudaMemPoolAttrUsedMemHigh);
 SAME_VALUE(CU_ATTR_COMPUTE_MAJOR, cudaDevAttrComputeCapabilityMajor);
 SAME_VALUE(CU_ATTR_MEMPOOLS_SUPPORTED, cudaDevAttrMemoryPoolsSupported);
 SAME_SIZE(cu_access_desc, struct cudaMemAccessDesc);
+SAME_SIZE(cu_mempool_props, struct cudaMemPoolProps);
+SAME_PLACE(cu_mempool_props, max_bytes, struct cudaMemPoolProps, maxSize);
 
 int main(void)
 {
@@ -94,11 +96,47 @@ int main(void)
     return 0;
 }
 
+#elif defined(PLEAT_HAVE_CUDA_H) && CUDART_VERSION >= 12000
+
+#include "tests/support/vmm_same.h"
+#include "vmm/runtime/runtime_abi.h"
+
+typedef struct cudaDeviceProp their_prop;
+
+#define SAME_START(field, their_field)                                                             \
+    _Static_assert(offsetof(rt_device_prop_12, field) == offsetof(their_prop, their_field),        \
+                   #their_field)
+
+SAME_SIZE(rt_device_prop_12, their_prop);
+SAME_START(clock_khz, clockRate);
+SAME_START(const_bytes, totalConstMem);
+SAME_START(n_multiprocessors, multiProcessorCount);
+SAME_START(can_map_host, canMapHostMemory);
+SAME_START(textures_and_surfaces, maxTexture1D);
+SAME_START(surface_alignment, surfaceAlignment);
+SAME_START(abilities, concurrentKernels);
+SAME_START(memory_clock_khz, memoryClockRate);
+SAME_START(limits, l2CacheSize);
+SAME_START(shared_per_multiprocessor, sharedMemPerMultiprocessor);
+SAME_START(more_abilities, regsPerMultiprocessor);
+SAME_START(pageable_access, pageableMemoryAccess);
+SAME_START(cooperative_launch, cooperativeLaunch);
+SAME_START(shared_per_block_optin, sharedMemPerBlockOptin);
+SAME_START(shared_reserved_per_block, reservedSharedMemPerBlock);
+SAME_START(tail, hostRegisterSupported);
+SAME_START(reserved, reserved2);
+
+int main(void)
+{
+    printf("the layout of CUDA 12's device properties agrees with its header\n");
+    return 0;
+}
+
 #else
 
 int main(void)
 {
-    printf("skipped: there is no cuda_runtime_api.h of CUDA 13\n");
+    printf("skipped: there is no cuda_runtime_api.h of CUDA 12 or later\n");
     return 77;
 }
 

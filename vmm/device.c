@@ -4,6 +4,8 @@
  * out. Entering pushes the primary context over the current one and leaving pops it, so the
  * caller's thread is as before. */
 #include "vmm/device_state.h"
+#include "vmm/idle.h"
+#include "vmm/share.h"
 
 #include <string.h>
 
@@ -101,12 +103,18 @@ static pleat_status choose_prop(pl_device *dev, const pl_device_options *options
 {
     dev->prop.type = CU_ALLOCATION_PINNED;
     dev->prop.location = (cu_mem_location){ .type = CU_LOCATION_DEVICE, .id = dev->ordinal };
-    if (options->handle_posix_fd) {
-        if (!has_attribute(dev->drv, dev->gpu, CU_ATTR_POSIX_FD_SUPPORTED)) {
-            pl_driver_set_detail("device %d cannot export memory as a file descriptor",
-                                 dev->ordinal);
-            return PLEAT_EDEVICE;
-        }
+    if (options->is_host) { /* whether the driver can do that, ask_granule learns */
+        dev->is_host = true;
+        dev->prop.location = (cu_mem_location){ CU_LOCATION_HOST_NUMA, (int)options->host_node };
+        return PLEAT_OK;
+    }
+    bool is_able = options->handle_posix_fd != PL_DEMAND_NONE &&
+                   has_attribute(dev->drv, dev->gpu, CU_ATTR_POSIX_FD_SUPPORTED);
+    if (options->handle_posix_fd == PL_DEMAND_FIRM && !is_able) {
+        pl_driver_set_detail("device %d cannot export memory as a file descriptor", dev->ordinal);
+        return PLEAT_EDEVICE;
+    }
+    if (is_able) {
         dev->prop.handle_types = CU_HANDLE_POSIX_FD;
     }
     if (options->handle_rdma) {
@@ -124,7 +132,8 @@ static pleat_status choose_prop(pl_device *dev, const pl_device_options *options
 static pleat_status choose_access(pl_device *dev, bool has_peers)
 {
     int count = 0;
-    dev->access[0] = (cu_access_desc){ dev->prop.location, CU_ACCESS_READ_WRITE };
+    cu_mem_location own = { .type = CU_LOCATION_DEVICE, .id = dev->ordinal };
+    dev->access[0] = (cu_access_desc){ own, CU_ACCESS_READ_WRITE };
     dev->n_access = 1;
     if (!has_peers || !pl_driver_has(dev->drv, PL_CU_device_can_access)) {
         return PLEAT_OK;
@@ -142,7 +151,7 @@ static pleat_status choose_access(pl_device *dev, bool has_peers)
             pl_cu_device_can_access(dev->drv, &can, peer, dev->gpu) != CU_SUCCESS) {
             return PLEAT_EDRIVER;
         }
-        if (can != 0) {
+        if (can != 0 || dev->is_host) {
             cu_mem_location location = { .type = CU_LOCATION_DEVICE, .id = i };
             dev->access[dev->n_access++] = (cu_access_desc){ location, CU_ACCESS_READ_WRITE };
         }
@@ -180,7 +189,7 @@ static pleat_status read_properties(pl_device *dev, const pl_device_options *opt
         return PLEAT_EDRIVER;
     }
     dev->name[sizeof(dev->name) - 1] = '\0';
-    dev->total_bytes = total_bytes;
+    dev->total_bytes = options->is_host ? pl_host_total_bytes() : total_bytes;
     dev->trusts_handles = options->stream_identity == PL_STREAM_IS_HANDLE;
     dev->address_budget_bytes = options->address_budget_bytes != 0 ? options->address_budget_bytes
                                                                    : DEFAULT_ADDRESS_BUDGET;
@@ -189,6 +198,7 @@ static pleat_status read_properties(pl_device *dev, const pl_device_options *opt
     if (st != PLEAT_OK) {
         return st;
     }
+    dev->access[dev->n_access] = (cu_access_desc){ dev->prop.location, CU_ACCESS_READ_WRITE };
     return ask_granule(dev, options->chunk_granules != 0 ? options->chunk_granules : 1);
 }
 
@@ -267,10 +277,12 @@ size_t pl_device_close(pl_device *dev)
     if (dev == NULL) {
         return 0;
     }
+    pl_idle_end(dev);
     size_t n_held = pl_fences_fini(dev);
     pl_streams_fini(dev);
     n_held += dev->mallocs.n_pieces;
     pl_host_free(&dev->host, dev->mallocs.pieces);
+    pl_shares_fini(dev);
     n_held += pl_count_get(&dev->n.n_chunks) + pl_count_get(&dev->n.n_ranges);
     n_held += pl_count_get(&dev->n.n_pools) + pl_count_get(&dev->n.n_lost_events);
     n_held += pl_count_get(&dev->n.n_mapped_bytes) / dev->chunk_bytes;
@@ -289,6 +301,11 @@ pl_driver *pl_device_driver(const pl_device *dev)
 int pl_device_ordinal(const pl_device *dev)
 {
     return dev->ordinal;
+}
+
+bool pl_device_is_host(const pl_device *dev)
+{
+    return dev->is_host;
 }
 
 const char *pl_device_name(const pl_device *dev)
@@ -319,6 +336,10 @@ uint64_t pl_device_total_bytes(const pl_device *dev)
 pleat_status pl_device_free_bytes(pl_device *dev, uint64_t *out)
 {
     pl_scope scope;
+    if (dev->is_host) {
+        *out = pl_host_free_bytes();
+        return PLEAT_OK;
+    }
     pleat_status st = pl_scope_begin(dev, &scope);
     if (st != PLEAT_OK) {
         return st;

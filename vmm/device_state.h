@@ -115,6 +115,19 @@ typedef struct pl_malloc_table {
     size_t n_pieces;         /* lock: held, or promised */
 } pl_malloc_table;
 
+/* ---- shared chunks (share.c) ----------------------------------------------------------------- */
+
+typedef struct pl_share_slot {
+    uint64_t chunk;  /* 0 = empty */
+    uint64_t number; /* 0 in empty slots */
+} pl_share_slot;
+
+typedef struct pl_share_table {
+    pl_share_slot *slots; /* lock: open addressing by chunk, at most half full */
+    size_t n_slots;       /* lock: a power of two, or 0 */
+    _Atomic uint64_t n;   /* atomic, written under the lock: chunks in it */
+} pl_share_table;
+
 /* ---- the device ------------------------------------------------------------------------------ */
 
 typedef struct pl_device_atomics {
@@ -140,31 +153,42 @@ typedef struct pl_contexts {
 } pl_contexts;
 
 struct pl_device {
-    pl_driver *drv;                        /* const */
-    cu_device gpu;                         /* const */
-    cu_context context;                    /* const: contexts.list[0] */
-    int ordinal;                           /* const */
-    bool has_vmm;                          /* const */
-    bool has_stream_ids;                   /* const */
-    bool trusts_handles;                   /* const: known handles are not asked about */
-    char name[128];                        /* const */
-    size_t granule_bytes;                  /* const */
-    size_t chunk_bytes;                    /* const */
-    uint64_t total_bytes;                  /* const */
-    uint64_t address_budget_bytes;         /* const */
-    uint64_t serial;                       /* const: unique among the process's devices */
-    cu_mem_prop prop;                      /* const: of every chunk */
-    cu_access_desc access[PL_MOST_ACCESS]; /* const: of every mapping; the own device first */
-    unsigned n_access;                     /* const */
-    pl_lock lock;                          /* rank 40 */
-    pl_host host;                          /* lock */
+    pl_driver *drv;                /* const */
+    cu_device gpu;                 /* const */
+    cu_context context;            /* const: contexts.list[0] */
+    int ordinal;                   /* const */
+    bool has_vmm;                  /* const */
+    bool has_stream_ids;           /* const */
+    bool trusts_handles;           /* const: known handles are not asked about */
+    char name[128];                /* const */
+    size_t granule_bytes;          /* const */
+    size_t chunk_bytes;            /* const */
+    uint64_t total_bytes;          /* const */
+    uint64_t address_budget_bytes; /* const */
+    uint64_t serial;               /* const: unique among the process's devices */
+    cu_mem_prop prop;              /* const: of every chunk */
+    bool is_host;                  /* const: its memory is the host's */
+    struct pl_stream *idle;        /* lock: see idle.h; NULL = none yet */
+    cu_stream idle_handle;         /* lock */
+    /* const: of every mapping; the own device first, then its peers, then where the memory is */
+    cu_access_desc access[PL_MOST_ACCESS + 1];
+    unsigned n_access; /* const: devices among these */
+    pl_lock lock;      /* rank 40 */
+    pl_host host;      /* lock */
     pl_contexts contexts;
     pl_streams streams;
     pl_fences fences;
     pl_malloc_table mallocs;
+    pl_share_table shares;
     pl_device_atomics n;
     pl_meter meter;
 };
+
+/* The host is given access to its own memory, too. */
+static inline size_t pl_device_n_grants(const pl_device *dev)
+{
+    return (size_t)dev->n_access + dev->is_host;
+}
 
 static inline void pl_count_add(_Atomic uint64_t *counter, uint64_t by)
 {

@@ -234,21 +234,41 @@ static bool has_device(pl_driver *drv)
     return pl_cu_device_count(drv, &count) == CU_SUCCESS && count > 0;
 }
 
-pleat_status pl_driver_open(pl_driver_kind kind, const char *sim_conf, pl_driver **out)
+/* Opens CUDA if it has a device. Where it has none: ENODRIVER, and the detail says why. */
+static pleat_status open_gpu(pl_driver **out)
 {
-    if (kind != PL_DRIVER_AUTO) {
-        return open_kind(kind, sim_conf, out);
-    }
     pl_driver *cuda = NULL;
     pleat_status st = open_kind(PL_DRIVER_CUDA, NULL, &cuda);
-    if (st == PLEAT_ENOMEM_HOST) {
-        return st;
-    }
     if (st == PLEAT_OK && has_device(cuda)) {
         *out = cuda;
         return PLEAT_OK;
     }
     pl_driver_close(cuda);
+    if (st == PLEAT_ENOMEM_HOST) {
+        return st;
+    }
+    const pl_driver_error *error = pl_driver_last_error();
+    char why[sizeof(error->detail)] = "";
+    if (error->result == CU_SUCCESS) { /* else the failing call is told beside the detail */
+        snprintf(why, sizeof(why), "%s", st == PLEAT_OK ? "no device" : error->detail);
+    }
+    pl_driver_set_detail("no GPU found%s%s; driver:sim takes the simulator, whose addresses hold "
+                         "no GPU's memory",
+                         why[0] ? ": " : "", why);
+    return PLEAT_ENODRIVER;
+}
+
+pleat_status pl_driver_open(pl_driver_kind kind, const char *sim_conf, pl_driver **out)
+{
+    return kind == PL_DRIVER_AUTO ? open_gpu(out) : open_kind(kind, sim_conf, out);
+}
+
+pleat_status pl_driver_open_any(const char *sim_conf, pl_driver **out)
+{
+    pleat_status st = open_gpu(out);
+    if (st != PLEAT_ENODRIVER) {
+        return st;
+    }
     st = open_kind(PL_DRIVER_SIM, sim_conf, out);
     if (st == PLEAT_ENODRIVER) {
         char why[sizeof(pl_driver_last_error()->detail)];

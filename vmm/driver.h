@@ -23,7 +23,8 @@ typedef struct pl_driver pl_driver;
 
 typedef enum pl_driver_kind { PL_DRIVER_AUTO, PL_DRIVER_CUDA, PL_DRIVER_SIM } pl_driver_kind;
 
-/** Open libcuda.so.1 (CUDA), the simulator (SIM), or CUDA if it has a device, else SIM (AUTO).
+/** Open libcuda.so.1 (CUDA), the same if it has a device (AUTO), or the simulator (SIM). AUTO never
+ *  takes the simulator: its addresses in a real kernel corrupt memory or fault.
  *
  *  The simulator is the file that the environment variable PLEAT_SIM_LIBRARY names (not in a setuid
  *  program, where the environment is not ours), or libpleat_sim.so beside the object that holds
@@ -32,11 +33,16 @@ typedef enum pl_driver_kind { PL_DRIVER_AUTO, PL_DRIVER_CUDA, PL_DRIVER_SIM } pl
  *  Params   sim_conf the configuration that the simulator is reset to. NULL leaves it as it is; if
  *           it was never configured, PLEAT_SIM configures it. Ignored for CUDA.
  *  Returns  PLEAT_OK; ENODRIVER (last error's detail names the object or symbol that is missing,
- *           and PLEAT_SIM_LIBRARY where the simulator cannot be opened); EDRIVER (initialisation
- *           fails); ENOMEM_HOST; ECONF (bad sim_conf: see the detail).
+ *           and PLEAT_SIM_LIBRARY where the simulator cannot be opened; AUTO: why there is no GPU,
+ *           and driver:sim); EDRIVER (initialisation fails; AUTO: ENODRIVER); ENOMEM_HOST; ECONF
+ *           (bad sim_conf: see the detail).
  *  Failure  nothing is left behind except, perhaps, the loaded object.
  *  Owner    the caller, until pl_driver_close. */
 pleat_status pl_driver_open(pl_driver_kind kind, const char *sim_conf, pl_driver **out);
+
+/** Open the GPU's driver where there is a GPU, else the simulator: for measurements, which run on
+ *  either. The rest is as for pl_driver_open. */
+pleat_status pl_driver_open_any(const char *sim_conf, pl_driver **out);
 
 /** Forget the table and its counters; the shared object stays loaded. NULL is fine. */
 void pl_driver_close(pl_driver *drv);

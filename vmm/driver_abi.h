@@ -85,6 +85,7 @@ enum {
 enum {
     CU_ALLOCATION_PINNED = 1,
     CU_LOCATION_DEVICE = 1,
+    CU_LOCATION_HOST_NUMA = 3,
     CU_HANDLE_NONE = 0,
     CU_HANDLE_POSIX_FD = 1,
     CU_HANDLE_FABRIC = 8,
@@ -95,8 +96,16 @@ enum {
     CU_GRANULARITY_RECOMMENDED = 1,
 };
 
-/* Attributes of addresses, and the answer to the first for device memory. */
-enum { CU_POINTER_MEMORY_TYPE = 2, CU_POINTER_DEVICE_ORDINAL = 9, CU_MEMORY_OF_DEVICE = 2 };
+/* Attributes of addresses, and the answers to the first. */
+enum {
+    CU_POINTER_MEMORY_TYPE = 2,
+    CU_POINTER_DEVICE_ORDINAL = 9,
+    CU_MEMORY_OF_HOST = 1,
+    CU_MEMORY_OF_DEVICE = 2,
+};
+
+/* Of cuMemHostAlloc: for all contexts, and at the same address on devices. */
+enum { CU_HOST_PORTABLE = 1, CU_HOST_MAPPED = 2, CU_HOST_WRITE_COMBINED = 4 };
 
 enum { CU_CAPTURE_NONE = 0, CU_CAPTURE_ACTIVE = 1, CU_CAPTURE_STATUS_INVALIDATED = 2 };
 enum { CU_CAPTURE_MODE_GLOBAL = 0, CU_CAPTURE_MODE_THREAD_LOCAL = 1, CU_CAPTURE_MODE_RELAXED = 2 };

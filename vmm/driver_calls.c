@@ -27,6 +27,8 @@
 #define PTR_mem_alloc_async ~, OUT(ptr)
 #define PTR_pool_alloc_async ~, OUT(ptr)
 #define PTR_mem_free ~, ptr
+#define PTR_host_alloc ~, (uintptr_t)OUT(out)
+#define PTR_host_free ~, (uintptr_t)ptr
 #define PTR_mem_free_async ~, ptr
 #define PTR_address_reserve ~, OUT(ptr)
 #define PTR_address_free ~, ptr
@@ -42,6 +44,7 @@
 #define PTR_stream_write64 ~, ptr
 
 #define BYTES_mem_alloc ~, bytes
+#define BYTES_host_alloc ~, bytes
 #define BYTES_mem_alloc_async ~, bytes
 #define BYTES_pool_trim ~, keep_bytes
 #define BYTES_pool_alloc_async ~, bytes

@@ -38,6 +38,9 @@
       (size_t *free_bytes, size_t *total_bytes), (free_bytes, total_bytes)) \
     X(mem_alloc, cuMemAlloc_v2, REQUIRED, (cu_devptr *ptr, size_t bytes), (ptr, bytes)) \
     X(mem_free, cuMemFree_v2, REQUIRED, (cu_devptr ptr), (ptr)) \
+    X(host_alloc, cuMemHostAlloc, OPTIONAL, \
+      (void **out, size_t bytes, unsigned flags), (out, bytes, flags)) \
+    X(host_free, cuMemFreeHost, OPTIONAL, (void *ptr), (ptr)) \
     X(mem_alloc_async, cuMemAllocAsync, OPTIONAL, \
       (cu_devptr *ptr, size_t bytes, cu_stream stream), (ptr, bytes, stream)) \
     X(mem_free_async, cuMemFreeAsync, OPTIONAL, \

@@ -92,6 +92,24 @@ static size_t take_out(pl_device *dev, pleat_devptr ptr)
     return bytes;
 }
 
+/* The host's memory is for all contexts. */
+static cu_result allocate(pl_device *dev, size_t bytes, cu_devptr *out)
+{
+    void *ptr = NULL;
+    if (!dev->is_host) {
+        return pl_cu_mem_alloc(dev->drv, out, bytes);
+    }
+    cu_result result = pl_cu_host_alloc(dev->drv, &ptr, bytes, CU_HOST_PORTABLE | CU_HOST_MAPPED);
+    *out = (uintptr_t)ptr;
+    return result;
+}
+
+static cu_result give_back(pl_device *dev, pleat_devptr ptr)
+{
+    return dev->is_host ? pl_cu_host_free(dev->drv, (void *)(uintptr_t)ptr)
+                        : pl_cu_mem_free(dev->drv, ptr);
+}
+
 pleat_status pl_device_malloc(pl_device *dev, size_t bytes, pleat_devptr *out)
 {
     if (bytes == 0) {
@@ -106,7 +124,7 @@ pleat_status pl_device_malloc(pl_device *dev, size_t bytes, pleat_devptr *out)
         goto undo_promise;
     }
     cu_devptr ptr = 0;
-    cu_result result = pl_cu_mem_alloc(dev->drv, &ptr, bytes);
+    cu_result result = allocate(dev, bytes, &ptr);
     pl_scope_end(dev, &scope);
     if (result != CU_SUCCESS) {
         st = pl_driver_status(result);
@@ -136,9 +154,9 @@ pleat_status pl_device_mfree(pl_device *dev, pleat_devptr ptr)
     if (st != PLEAT_OK) {
         goto undo_take;
     }
-    cu_result result = pl_cu_mem_free(dev->drv, ptr);
+    cu_result result = give_back(dev, ptr);
     if (result != CU_SUCCESS) {
-        result = pl_cu_mem_free(dev->drv, ptr);
+        result = give_back(dev, ptr);
     }
     pl_scope_end(dev, &scope);
     if (result != CU_SUCCESS) {

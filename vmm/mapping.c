@@ -46,7 +46,8 @@ static pleat_status map(pl_device *dev, pleat_devptr at, const pl_chunk *chunks,
     cu_result result = map_each(dev, at, chunks, log2s, n, unit, &n_mapped, &n_chunks);
     size_t run_bytes = n_mapped * unit;
     if (result == CU_SUCCESS) {
-        result = pl_cu_mem_set_access(dev->drv, at, run_bytes, dev->access, dev->n_access);
+        result = pl_cu_mem_set_access(dev->drv, at, run_bytes, dev->access,
+                                      pl_device_n_grants(dev));
     }
     if (result != CU_SUCCESS) {
         goto undo_map;

@@ -18,7 +18,7 @@ static pleat_status explain(const probe *p, cu_result result)
     const pl_driver_error *error = pl_driver_last_error();
     bool is_missing = result == CU_NOT_FOUND && error->detail[0] != '\0';
     bool is_refused = result == CU_NOT_SUPPORTED || result == CU_NOT_PERMITTED ||
-                      result == CU_NOT_FOUND;
+                      result == CU_NOT_FOUND || (p->dev->is_host && result == CU_INVALID_VALUE);
     if (is_missing) {
         snprintf(p->why, p->why_bytes, "%s", error->detail);
     } else {
@@ -43,7 +43,7 @@ static cu_result try_mapping(const probe *p, cu_devptr at, size_t bytes, cu_mem_
     if (result != CU_SUCCESS) {
         return result;
     }
-    result = pl_cu_mem_set_access(dev->drv, at, bytes, dev->access, dev->n_access);
+    result = pl_cu_mem_set_access(dev->drv, at, bytes, dev->access, pl_device_n_grants(dev));
     if (result == CU_SUCCESS) {
         result = pl_cu_mem_unmap(dev->drv, at, bytes);
     }

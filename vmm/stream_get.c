@@ -283,6 +283,11 @@ pl_stream *pl_stream_known(const pl_device *dev, const void *handle)
     return is_held ? known : NULL;
 }
 
+pl_stream *pl_stream_known_told(const pl_device *dev, const void *handle)
+{
+    return dev->trusts_handles ? pl_stream_known(dev, handle) : NULL;
+}
+
 void pl_stream_retire(pl_stream *stream)
 {
     if (stream->kind == PL_STREAM_LEGACY) {

@@ -39,6 +39,12 @@ PLEAT_API void *pleat_torch_malloc(size_t bytes, int device, void *stream);
  *  Blocks   as pleat_block_free. */
 PLEAT_API void pleat_torch_free(void *ptr, size_t bytes, int device, void *stream);
 
+/** Free a block of any device, in the order of the stream that it was allocated on; NULL is fine.
+ *  Else as pleat_torch_free.
+ *
+ *  Threads  any; the block of another thread's allocation, too. */
+PLEAT_API void pleat_torch_delete(void *ptr);
+
 /** Hear that CUDA was initialised and has so many devices. Makes the default instance, so that a
  *  bad PLEAT_CONF shows here; opens no device. */
 PLEAT_API void pleat_torch_init(int n_devices);
@@ -88,6 +94,20 @@ PLEAT_API void pleat_torch_release_pool(int device, pleat_pool_id id);
  *  Blocks   never; opens no device. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_torch_stats(
     int device, void (*see)(void *context, const char *key, int64_t value), void *context);
+
+/** Read the same statistics as numbers: pleat_device_stats, with sums and counters since the last
+ *  pleat_torch_reset_accumulated.
+ *
+ *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_EDEVICE; what pleat_default returns.
+ *  Blocks   never; opens no device. */
+PLEAT_API PLEAT_MUST_USE pleat_status pleat_torch_device_stats_sized(int device, size_t out_bytes,
+                                                                     pleat_stats *out);
+#ifndef PLEAT_FIRST_VERSIONS
+PLEAT_MUST_USE static inline pleat_status pleat_torch_device_stats(int device, pleat_stats *out)
+{
+    return pleat_torch_device_stats_sized(device, sizeof *out, out);
+}
+#endif
 
 /** Count from zero again: torch.cuda.reset_accumulated_memory_stats. Sets every "allocated" and
  *  "freed" and every counter that pleat_torch_stats tells, except for those of private pools;

@@ -8,6 +8,7 @@
 
 #include "api/adapters/complain.h"
 #include "api/adapters/find.h"
+#include "api/block.h"
 #include "api/default.h"
 #include "api/instance.h"
 #include "vmm/base/cancel.h"
@@ -28,16 +29,8 @@ void *pleat_torch_malloc(size_t bytes, int device, void *stream)
 
 /* ---- free ---- */
 
-/* A stream that was destroyed before its tensors cannot be named any more. The block knows its own
- * stream and how to wait for one that is gone, so the block is freed from the legacy stream
- * instead. */
-__attribute__((cold, noinline)) static void free_failed(pleat handle, int device, pleat_devptr ptr,
-                                                        pleat_status st)
+static void complain_of_free(void)
 {
-    if ((st == PLEAT_EDRIVER || st == PLEAT_ESTREAM) &&
-        pleat_block_free(handle, device, ptr, NULL) == PLEAT_OK) {
-        return;
-    }
     switch (pl_error_status()) {
     case PLEAT_EFOREIGN:
         pl_complain_once(PL_COMPLAINT_FOREIGN, "a free is ignored");
@@ -50,6 +43,19 @@ __attribute__((cold, noinline)) static void free_failed(pleat handle, int device
     }
 }
 
+/* A stream that was destroyed before its tensors cannot be named any more. The block knows its own
+ * stream and how to wait for one that is gone, so the block is freed from the legacy stream
+ * instead. */
+__attribute__((cold, noinline)) static void free_failed(pleat handle, int device, pleat_devptr ptr,
+                                                        pleat_status st)
+{
+    if ((st == PLEAT_EDRIVER || st == PLEAT_ESTREAM) &&
+        pleat_block_free(handle, device, ptr, NULL) == PLEAT_OK) {
+        return;
+    }
+    complain_of_free();
+}
+
 void pleat_torch_free(void *ptr, size_t bytes, int device, void *stream)
 {
     (void)bytes; /* the block knows its size */
@@ -60,6 +66,17 @@ void pleat_torch_free(void *ptr, size_t bytes, int device, void *stream)
     pleat_status st = pleat_block_free(handle, device, (pleat_devptr)(uintptr_t)ptr, stream);
     if (__builtin_expect(st != PLEAT_OK, 0)) {
         free_failed(handle, device, (pleat_devptr)(uintptr_t)ptr, st);
+    }
+}
+
+void pleat_torch_delete(void *ptr)
+{
+    if (!ptr) {
+        return;
+    }
+    if (__builtin_expect(
+            pl_block_free_own(pl_default_peek(), (pleat_devptr)(uintptr_t)ptr) != PLEAT_OK, 0)) {
+        complain_of_free();
     }
 }
 

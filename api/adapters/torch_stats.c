@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/sized.h"
 #include "api/slot.h"
 #include "api/text.h"
 #include "segments/classic/torch_options.h"
@@ -233,26 +234,48 @@ static pleat_status tell_all(pleat handle, int device, teller to)
     return st;
 }
 
+/* What the sums and counters are since the last reset. */
+static pleat_status read_stats(int device, pleat *handle, pleat_stats *out)
+{
+    pleat_stats before;
+    pleat_status st = pleat_default(handle);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    read_since(*handle, device, &before); /* first, so that nothing counted can fall below it */
+    st = pleat_device_stats(*handle, device, out);
+    if (st == PLEAT_OK) {
+        subtract(out, &before);
+    }
+    return st;
+}
+
+pleat_status pleat_torch_device_stats_sized(int device, size_t out_bytes, pleat_stats *out)
+{
+    static const pl_sized kind = PL_SIZED_STATS;
+    pleat handle;
+    pleat_stats stats;
+    pleat_status st = pl_sized_check(&kind, out_bytes, out);
+    st = st == PLEAT_OK ? read_stats(device, &handle, &stats) : st;
+    if (st == PLEAT_OK) {
+        pl_sized_write(&kind, &stats, out_bytes, out);
+    }
+    return st;
+}
+
 pleat_status pleat_torch_stats(int device,
                                void (*see)(void *context, const char *key, int64_t value),
                                void *context)
 {
     pleat handle;
     pleat_stats stats;
-    pleat_stats before;
     if (!see) {
         return pl_error_set(PLEAT_EINVAL, 0, "pleat_torch_stats: `see` is NULL");
     }
-    pleat_status st = pleat_default(&handle);
+    pleat_status st = read_stats(device, &handle, &stats);
     if (st != PLEAT_OK) {
         return st;
     }
-    read_since(handle, device, &before); /* first, so that nothing counted can fall below it */
-    st = pleat_device_stats(handle, device, &stats);
-    if (st != PLEAT_OK) {
-        return st;
-    }
-    subtract(&stats, &before);
     return tell_all(
         handle, device,
         (teller){

@@ -192,6 +192,10 @@ pleat_status pl_config_read(const char *conf, pl_config *out)
     if (st == PLEAT_OK) {
         st = pl_mxnet_resolve(variable, &config);
     }
+    config.device.is_host = config.memory == PL_MEMORY_HOST;
+    if (config.device.is_host && !config.fallback) { /* drivers that map no host memory pin it */
+        config.fallback = pl_allocator_find("torch-native");
+    }
     if (st == PLEAT_OK) {
         st = check_together(&config);
     }

@@ -22,6 +22,8 @@ typedef enum pl_history_frames {
     PL_HISTORY_FRAMES_ALL,
 } pl_history_frames;
 
+typedef enum pl_memory { PL_MEMORY_DEVICE, PL_MEMORY_HOST } pl_memory;
+
 typedef struct pl_config {
     pl_driver_kind driver;
     bool has_sim_conf;
@@ -30,6 +32,7 @@ typedef struct pl_config {
     const pl_allocator_ops *fallback; /* taken where VMM does not work; NULL = none */
     uint64_t limit_bytes;             /* 0 = not given in bytes */
     uint32_t limit_parts;             /* parts per 10^9 of the device's memory; 0 = none */
+    pl_memory memory;                 /* whose the instance manages: device.is_host follows it */
     bool time_calls;
     uint64_t history_entries; /* of each device's history; 0 = none is recorded */
     pl_history_frames history_frames;

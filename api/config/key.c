@@ -11,6 +11,8 @@
 
 static const char *const driver_words[] = { "auto", "cuda", "sim", NULL };
 static const char *const identity_words[] = { "id", "handle", NULL };
+static const char *const demand_words[] = { "False", "True", "auto", NULL };
+static const char *const memory_words[] = { "device", "host", NULL };
 static const char *const frames_words[] = { "none", "alloc", "all", NULL };
 
 static const struct own_key {
@@ -29,8 +31,11 @@ static const struct own_key {
       { "chunk_granules", PL_OPTION_NUMBER, AT(device.chunk_granules), .least = 1,
         .most = 65536 } },
     { PL_KEY_OPTION, { "address_budget", PL_OPTION_SIZE, AT(device.address_budget_bytes) } },
-    { PL_KEY_OPTION, { "shareable", PL_OPTION_BOOL, AT(device.handle_posix_fd) } },
+    { PL_KEY_OPTION,
+      { "shareable", PL_OPTION_WORD, AT(device.handle_posix_fd), .words = demand_words } },
     { PL_KEY_OPTION, { "rdma", PL_OPTION_BOOL, AT(device.handle_rdma) } },
+    { PL_KEY_OPTION, { "memory", PL_OPTION_WORD, AT(memory), .words = memory_words } },
+    { PL_KEY_OPTION, { "host_node", PL_OPTION_NUMBER, AT(device.host_node), .most = 1023 } },
     { PL_KEY_OPTION, { "peers", PL_OPTION_BOOL, AT(device.peers) } },
     { PL_KEY_OPTION, { "time_calls", PL_OPTION_BOOL, AT(time_calls) } },
     { PL_KEY_OPTION,

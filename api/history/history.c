@@ -36,8 +36,6 @@ static void put_locked(pl_history *history, const pl_history_entry *entry)
     ring->at[ring->next] = *entry;
     ring->next = ring->next + 1 < ring->capacity ? ring->next + 1 : 0;
     ring->n_held += ring->n_held < ring->capacity;
-    uint64_t n_told = atomic_load_explicit(&history->n_told, memory_order_relaxed);
-    atomic_store_explicit(&history->n_told, n_told + 1, memory_order_release);
 }
 
 /* The map holds a pool's index under its pointer, as an address. */
@@ -51,20 +49,50 @@ static unsigned pool_index_locked(const pl_history *history, const void *private
     return (unsigned)(uintptr_t)pl_keymap_find(&history->live_pools, key_of(private_in));
 }
 
+static void record_locked(pl_history *history, unsigned action, const pl_event *event, void *handle,
+                          unsigned pool)
+{
+    pl_history_entry entry = {
+        .base = event->base,
+        .bytes = event->bytes,
+        .time_us = now_us(),
+        .stream = handle,
+        .frames = pl_stacks_name(&history->stacks, &history->host),
+        .pool = (uint16_t)pool,
+        .action = (uint16_t)action,
+    };
+    put_locked(history, &entry);
+}
+
+static void tell_watcher_locked(pl_history *history, unsigned action, const pl_event *event,
+                                void *handle, unsigned pool)
+{
+    pleat_change change = {
+        .kind = (pleat_change_kind)action,
+        .device = history->device,
+        .base = event->base,
+        .bytes = event->bytes,
+        .stream = handle,
+    };
+    if (pool > 0) {
+        change.pool = history->pools[pool - 1].id;
+    }
+    history->watch(&change, history->watch_context);
+}
+
 static void tell(pl_history *history, unsigned action, const pl_event *event, void *handle)
 {
     pl_lock_acquire(&history->lock);
     if (pl_observer_is_on(&history->observer)) { /* it may have stopped since the caller looked */
-        pl_history_entry entry = {
-            .base = event->base,
-            .bytes = event->bytes,
-            .time_us = now_us(),
-            .stream = handle,
-            .frames = pl_stacks_name(&history->stacks, &history->host),
-            .pool = (uint16_t)pool_index_locked(history, event->private_in),
-            .action = (uint16_t)action,
-        };
-        put_locked(history, &entry);
+        unsigned pool = pool_index_locked(history, event->private_in);
+        uint64_t n_told = atomic_load_explicit(&history->n_told, memory_order_relaxed);
+        if (history->is_recording) {
+            record_locked(history, action, event, handle, pool);
+        }
+        if (history->watch && action != PL_HISTORY_SNAPSHOT) {
+            tell_watcher_locked(history, action, event, handle, pool);
+        }
+        atomic_store_explicit(&history->n_told, n_told + 1, memory_order_release);
     }
     pl_lock_release(&history->lock);
 }
@@ -92,11 +120,21 @@ void pl_history_tell_snapshot(pl_history *history, uint64_t active_bytes)
     }
 }
 
+void pl_history_tell_looked_at(pl_history *history)
+{
+    const pl_event event = { .private_in = NULL };
+    pl_lock_acquire(&history->lock);
+    if (history->watch) {
+        tell_watcher_locked(history, PL_HISTORY_SNAPSHOT, &event, NULL, 0);
+    }
+    pl_lock_release(&history->lock);
+}
+
 /* ---- life ---- */
 
-void pl_history_init(pl_history *history)
+void pl_history_init(pl_history *history, int device)
 {
-    *history = (pl_history){ .observer = { .tell = tell_event } };
+    *history = (pl_history){ .observer = { .tell = tell_event }, .device = device };
     pl_lock_init(&history->lock, PL_RANK_HISTORY);
 }
 
@@ -182,6 +220,13 @@ static void keep_locked(pl_history *history, pl_history_ring *ring)
     ring->next = ring->n_held < ring->capacity ? ring->n_held : 0;
 }
 
+static void listen_locked(pl_history *history)
+{
+    bool is_on = history->is_recording || history->watch != NULL;
+    pl_lock_assert(&history->lock);
+    atomic_store_explicit(&history->observer.is_on, is_on, memory_order_relaxed);
+}
+
 void pl_history_commit(pl_history *history, pl_history_ring *ring, size_t max_entries,
                        unsigned flags)
 {
@@ -199,7 +244,17 @@ void pl_history_commit(pl_history *history, pl_history_ring *ring, size_t max_en
     const unsigned frames = PLEAT_HISTORY_FRAMES | PLEAT_HISTORY_FREE_FRAMES;
     bool is_on = max_entries > 0;
     atomic_store_explicit(&history->flags, is_on ? flags & frames : 0, memory_order_relaxed);
-    atomic_store_explicit(&history->observer.is_on, is_on, memory_order_relaxed);
+    history->is_recording = is_on;
+    listen_locked(history);
+    pl_lock_release(&history->lock);
+}
+
+void pl_history_watch(pl_history *history, pleat_change_fn see, void *context)
+{
+    pl_lock_acquire(&history->lock);
+    history->watch = see;
+    history->watch_context = context;
+    listen_locked(history);
     pl_lock_release(&history->lock);
 }
 

@@ -54,7 +54,11 @@ typedef struct pl_history_pool {
 typedef struct pl_history {
     pl_observer observer;       /* first: the allocator tells it */
     _Atomic unsigned flags;     /* atomic: whose stacks are recorded; 0 = not recording */
-    _Atomic uint64_t n_told;    /* atomic: entries since the device was opened */
+    _Atomic uint64_t n_told;    /* atomic: entries since the device was opened, watched or not */
+    int device;                 /* const */
+    bool is_recording;          /* lock */
+    pleat_change_fn watch;      /* lock: NULL = nobody */
+    void *watch_context;        /* lock */
     pl_lock lock;               /* rank 80 */
     pl_host host;               /* lock: opened by the first use */
     pl_history_ring *ring;      /* lock: NULL until recording is first switched on */
@@ -68,7 +72,7 @@ typedef struct pl_history {
 } pl_history;
 
 /* ENOMEM_HOST (the system refuses a mutex). Records nothing yet. */
-void pl_history_init(pl_history *history);
+void pl_history_init(pl_history *history, int device);
 /* The allocator is gone by then. */
 void pl_history_fini(pl_history *history);
 size_t pl_history_host_bytes(pl_history *history);
@@ -95,6 +99,18 @@ static inline bool pl_history_wants_stack(const pl_history *history, unsigned fl
 {
     unsigned flags = atomic_load_explicit(&history->flags, memory_order_relaxed);
     return __builtin_expect((flags & flag) != 0, 0);
+}
+
+/* Tell every event to a watcher, too; NULL = nobody. On return the earlier one is not running. */
+void pl_history_watch(pl_history *history, pleat_change_fn see, void *context);
+/* Tell him that the device is being looked at; under the allocator's lock. */
+void pl_history_tell_looked_at(pl_history *history);
+static inline bool pl_history_is_watched(pl_history *history)
+{
+    pl_lock_acquire(&history->lock);
+    bool is_watched = history->watch != NULL;
+    pl_lock_release(&history->lock);
+    return is_watched;
 }
 
 /* ---- private pools: their names ---- */

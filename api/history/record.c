@@ -43,7 +43,7 @@ static pleat_status record_locked(pl_instance *instance, size_t max_entries, uns
 
 /* Calls go past the fronts from now on (api/front.h): reading the figures waits until no thread is
  * inside one, and empties them. */
-static void empty_fronts(pl_instance *instance)
+void pl_history_empty_fronts(pl_instance *instance)
 {
     for (int i = 0; i < instance->n_devices; i++) {
         pl_gpu *gpu = pl_use_find_gpu(instance, i);
@@ -74,7 +74,7 @@ pleat_status pleat_history_record(pleat handle, size_t max_entries, unsigned fla
         pl_error_set(st, max_entries, "there is no host memory for a history of %zu entries",
                      max_entries);
     } else if (max_entries > 0) {
-        empty_fronts(use.instance);
+        pl_history_empty_fronts(use.instance);
     }
     pl_use_leave(use);
     return st;
@@ -85,6 +85,7 @@ pleat_status pl_history_follow(pl_gpu *gpu)
     const pl_instance *instance = gpu->instance;
     pl_history_ring *ring;
     pl_lock_assert(&instance->lock);
+    pl_history_watch(&gpu->history, instance->watch, instance->watch_context);
     if (instance->history_entries == 0) {
         return PLEAT_OK;
     }

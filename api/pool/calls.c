@@ -2,6 +2,7 @@
  * lock. */
 #include "api/pool/state.h"
 
+/* made_as: the route to begin; NULL = only a user is added. */
 static pleat_status begin(pleat handle, int device, pleat_pool_id id, const pl_route *made_as)
 {
     if (id.first == 0 && id.second == 0) {
@@ -19,7 +20,8 @@ static pleat_status begin(pleat handle, int device, pleat_pool_id id, const pl_r
                           "allocator:pleat has",
                           device, gpu->ops->name);
     } else if (gpu) {
-        st = pl_pools_begin_route(&gpu->pools, id, made_as);
+        st = made_as ? pl_pools_begin_route(&gpu->pools, id, made_as)
+                     : pl_pools_add_user(&gpu->pools, id);
         if (st != PLEAT_OK) {
             pl_error_set(st, 0, "device %d: the private pool (%llu, %llu) could not be made: %s",
                          device, (unsigned long long)id.first, (unsigned long long)id.second,
@@ -43,8 +45,12 @@ pleat_status pleat_pool_begin(pleat handle, int device, pleat_pool_id id, pleat_
     return st;
 }
 
-/* The device if it exists; NULL and PLEAT_OK if it was never used. */
-static pleat_status find_gpu(pl_use use, int device, pl_gpu **out)
+pleat_status pleat_pool_hold(pleat handle, int device, pleat_pool_id id)
+{
+    return begin(handle, device, id, NULL);
+}
+
+pleat_status pl_pools_find_gpu(pl_use use, int device, pl_gpu **out)
 {
     if (!use.instance) {
         return pl_error_status();
@@ -53,7 +59,7 @@ static pleat_status find_gpu(pl_use use, int device, pl_gpu **out)
     return *out ? PLEAT_OK : pl_use_check_device(use.instance, device);
 }
 
-static pleat_status refuse_pool(int device, pleat_pool_id id, pleat_status st, const char *why)
+pleat_status pl_pools_refuse(int device, pleat_pool_id id, pleat_status st, const char *why)
 {
     return pl_error_set(st, 0, "device %d, private pool (%llu, %llu): %s", device,
                         (unsigned long long)id.first, (unsigned long long)id.second, why);
@@ -63,9 +69,10 @@ pleat_status pleat_pool_end(pleat handle, int device, pleat_pool_id id)
 {
     pl_gpu *gpu = NULL;
     pl_use use = pl_use_enter(handle);
-    pleat_status st = find_gpu(use, device, &gpu);
+    pleat_status st = pl_pools_find_gpu(use, device, &gpu);
     if (st == PLEAT_OK && (!gpu || !pl_pools_end_route(&gpu->pools, id))) {
-        st = refuse_pool(device, id, PLEAT_EPOOL, "nothing is routed there, so nothing can end");
+        st = pl_pools_refuse(device, id, PLEAT_EPOOL,
+                             "nothing is routed there, so nothing can end");
     }
     if (use.instance) {
         pl_use_leave(use);
@@ -77,14 +84,15 @@ pleat_status pleat_pool_release(pleat handle, int device, pleat_pool_id id)
 {
     pl_gpu *gpu = NULL;
     pl_use use = pl_use_enter(handle);
-    pleat_status st = find_gpu(use, device, &gpu);
+    pleat_status st = pl_pools_find_gpu(use, device, &gpu);
     if (st == PLEAT_OK) {
         st = gpu ? pl_pools_release(&gpu->pools, id) : PLEAT_EPOOL;
         if (st != PLEAT_OK) {
-            refuse_pool(device, id, st,
-                        st == PLEAT_EBUSY
-                            ? "its last user cannot go while requests are routed there: end first"
-                            : "it was released as often as it was begun, or never begun");
+            pl_pools_refuse(
+                device, id, st,
+                st == PLEAT_EBUSY
+                    ? "its last user cannot go while requests are routed there: end first"
+                    : "it was released as often as it was begun, or never begun");
         }
     }
     if (use.instance) {
@@ -101,7 +109,7 @@ pleat_status pleat_pool_stats(pleat handle, int device, unsigned index, pleat_po
         return pl_error_set(PLEAT_EINVAL, 0, "pleat_pool_stats: an out-parameter is NULL");
     }
     pl_use use = pl_use_enter(handle);
-    pleat_status st = find_gpu(use, device, &gpu);
+    pleat_status st = pl_pools_find_gpu(use, device, &gpu);
     if (st == PLEAT_OK && (!gpu || !pl_pools_read_one(&gpu->pools, index, id, reserved_bytes))) {
         st = pl_error_set(PLEAT_EPOOL, 0, "device %d has had no more than %u private pools", device,
                           index);

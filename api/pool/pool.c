@@ -4,6 +4,8 @@
  * and read, and histories learn names; memory is released without the lock. */
 #include "api/pool/state.h"
 
+_Thread_local unsigned pl_pools_inside_here;
+
 /* ---- by name ---- */
 
 /* Frameworks count upwards in one half of the name, or in both. */
@@ -150,6 +152,15 @@ pleat_status pl_pools_open(pl_pools *pools, pleat_pool_id id, pl_pool **out)
     return st;
 }
 
+unsigned pl_pools_count_users(pl_pools *pools, pleat_pool_id id)
+{
+    pl_lock_acquire(&pools->lock);
+    const pl_pool *pool = pl_pools_find(pools, id);
+    unsigned n = pool && pool->in ? pool->n_users : 0;
+    pl_lock_release(&pools->lock);
+    return n;
+}
+
 /* If the pool is unused now, returns its memory, to be released without the lock. */
 static pl_private *part_if_unused(pl_pools *pools, pl_pool *pool)
 {
@@ -182,13 +193,53 @@ pl_private *pl_pool_private(const pl_pool *pool)
     return pool->in;
 }
 
-void pl_pool_leave(pl_pools *pools, pl_pool *pool)
+/* Who is inside of a pool already waits for restores that run only: others may wait for him. */
+void pl_pool_go_in(pl_pools *pools, pl_pool *pool)
+{
+    while (pool->is_closed || (pool->n_closers > 0 && pl_pools_inside_here == 0)) {
+        pl_lock_wait(&pools->lock, &pools->turned);
+    }
+    pool->n_inside++;
+    pl_pools_inside_here++;
+}
+
+static void let_go(pl_pools *pools, pl_pool *pool, bool goes_out)
 {
     pl_lock_acquire(&pools->lock);
+    if (goes_out) {
+        pool->n_inside--;
+        pl_pools_inside_here--;
+        if (pool->n_inside == 0) {
+            pl_cond_broadcast(&pools->turned);
+        }
+    }
     pool->n_holds--;
     pl_private *in = part_if_unused(pools, pool);
     pl_lock_release(&pools->lock);
     release_private(pools, in);
+}
+
+void pl_pool_let_go(pl_pools *pools, pl_pool *pool)
+{
+    let_go(pools, pool, false);
+}
+
+void pl_pool_leave(pl_pools *pools, pl_pool *pool)
+{
+    let_go(pools, pool, true);
+}
+
+pleat_status pl_pools_add_user(pl_pools *pools, pleat_pool_id id)
+{
+    pl_pool *pool = NULL;
+    pl_lock_acquire(&pools->lock);
+    pleat_status st = pl_pools_open_host(pools);
+    st = st == PLEAT_OK ? pl_pools_open(pools, id, &pool) : st;
+    if (st == PLEAT_OK) {
+        pool->n_users++;
+    }
+    pl_lock_release(&pools->lock);
+    return st;
 }
 
 /* PLEAT_OK, or the reason of a refusal; *in: memory to be released without the lock. */

@@ -20,6 +20,7 @@
 
 #include "api/pleat.h"
 #include "segments/base/allocator.h"
+#include "segments/base/keymap.h"
 #include "vmm/base/host.h"
 #include "vmm/base/lock.h"
 
@@ -51,12 +52,16 @@ typedef struct pl_pools {
     unsigned n_pools;          /* lock: gone pools included */
     uint64_t n_numbers;        /* lock: pools ever made */
     pl_route *routes;          /* lock: newest first */
+    pl_cond turned;            /* signals that a pool is open again, or that nobody is inside */
+    pl_keymap checkpoints;     /* lock: by number */
 } pl_pools;
 
 /* ENOMEM_HOST (the system refuses a mutex). */
 void pl_pools_init(pl_pools *pools, struct pl_gpu *gpu);
-/* Before the allocator is destroyed: no routes and no requests are left. */
+/* No routes and no requests are left; nor are checkpoints. */
 void pl_pools_fini(pl_pools *pools);
+/* Before the allocator is destroyed, which has their memory. */
+void pl_pools_forget_checkpoints(pl_pools *pools);
 
 static inline bool pl_pools_are_routed(const pl_pools *pools)
 {

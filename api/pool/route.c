@@ -97,6 +97,9 @@ pleat_status pl_pools_route(pl_pools *pools, void *stream, pl_pool **out)
             end_call(pools, route, &over);
         }
     }
+    if (*out) {
+        pl_pool_go_in(pools, *out);
+    }
     pl_lock_release(&pools->lock);
     pl_pools_forget_routes(pools, over);
     return PLEAT_OK;
@@ -208,6 +211,6 @@ bool pl_pools_end_route(pl_pools *pools, pleat_pool_id id)
         pools->gpu->ops->private_rest(pools->gpu->allocator, pool->in);
     }
     expect_captures(pools, false);
-    pl_pool_leave(pools, pool);
+    pl_pool_let_go(pools, pool);
     return true;
 }

@@ -22,6 +22,9 @@ struct pl_pool {
     unsigned n_users;               /* lock: begun and not yet released */
     unsigned n_routes;              /* lock */
     unsigned n_holds;               /* lock: requests under way */
+    unsigned n_inside;              /* lock: of these, those that may allocate now */
+    unsigned n_closers;             /* lock: restores that wait until nobody is inside */
+    bool is_closed;                 /* lock: a restore runs: nobody goes inside */
     pleat_stat past[PLEAT_N_POOLS]; /* lock: total of its earlier lives; current is 0 */
 };
 
@@ -37,6 +40,17 @@ struct pl_route {
     bool is_left;           /* lock: its end did not wait; the last call removes it */
 };
 
+/* In the table, by number. */
+typedef struct pl_checkpoint {
+    uint64_t number;    /* const */
+    pleat_pool_id id;   /* const: of its pool */
+    pl_roster roster;   /* const: the allocator's memory */
+    unsigned n_readers; /* lock: calls that read it now */
+} pl_checkpoint;
+
+/* Pools of any device that this thread is inside of. */
+extern _Thread_local unsigned pl_pools_inside_here;
+
 /* pool.c, under the lock. NULL where there is none of that name. */
 pl_pool *pl_pools_find(const pl_pools *pools, pleat_pool_id id);
 /* The pool of that name with its memory, made if need be. PLEAT_OK; ENOMEM_HOST; the allocator's
@@ -47,6 +61,29 @@ pleat_status pl_pools_open_host(pl_pools *pools);
 
 /* pool.c, without the lock. Removes one user. PLEAT_OK; EPOOL; EBUSY. */
 pleat_status pl_pools_release(pl_pools *pools, pleat_pool_id id);
+
+/* pool.c, under the lock. The caller, who holds the pool, goes inside, once it is open. */
+void pl_pool_go_in(pl_pools *pools, pl_pool *pool);
+/* pool.c, without the lock: undoes a hold. pl_pool_leave also goes out. */
+void pl_pool_let_go(pl_pools *pools, pl_pool *pool);
+/* pool.c, without the lock. Adds a user to the pool of that name, made if need be. */
+pleat_status pl_pools_add_user(pl_pools *pools, pleat_pool_id id);
+
+/* pool.c, without the lock. 0: there is none of that name. */
+unsigned pl_pools_count_users(pl_pools *pools, pleat_pool_id id);
+
+/* inside.c, without the lock. Hold the pool of that name and go inside; NULL: there is none. Undone
+ * by pl_pool_leave. */
+pl_pool *pl_pools_enter(pl_pools *pools, pleat_pool_id id);
+/* The same, but close it, once nobody is inside: at most wait_ms, and a few milliseconds. PLEAT_OK;
+ * EPOOL; EBUSY. */
+pleat_status pl_pools_close(pl_pools *pools, pleat_pool_id id, uint32_t wait_ms, pl_pool **out);
+void pl_pool_reopen(pl_pools *pools, pl_pool *pool);
+
+/* calls.c, for public calls. The device if it exists; NULL and PLEAT_OK if it was never used. */
+pleat_status pl_pools_find_gpu(pl_use use, int device, pl_gpu **out);
+/* Returns st. */
+pleat_status pl_pools_refuse(int device, pleat_pool_id id, pleat_status st, const char *why);
 
 /* route.c, without the lock. Adds a route like `made_as` to the pool of that name, made if need
  * be. */

@@ -98,6 +98,7 @@ static void copy_history(copier *c)
 {
     pl_snapshot_state *out = c->out;
     pl_history *history = &out->gpu->history;
+    pl_history_tell_looked_at(history);
     c->n_held = pl_history_copy(history, out->entries, c->n_entry_rooms);
     c->n_named = pl_history_pool_ids(history, out->pools, c->n_pool_rooms);
 }
@@ -291,7 +292,8 @@ pleat_status pl_snapshot_copy(pl_gpu *gpu, pl_host *host, pl_snapshot_state *out
             .n_block_rooms = with_slack(n_blocks, attempt),
             .n_entry_rooms = with_slack(n_entries, attempt),
             .n_pool_rooms = with_slack(n_pools, attempt),
-            .is_at_once = n_entries > 0 || gpu->ops->visit_some == NULL,
+            .is_at_once = n_entries > 0 || pl_history_is_watched(&gpu->history) ||
+                          gpu->ops->visit_some == NULL,
         };
         if (!make_rooms(host, &once)) {
             pl_snapshot_forget(host, out);

@@ -63,8 +63,8 @@ static bool are_counts_equal(const bench_record *a, const bench_record *b)
 static bool run_once(const bench_ab_cell *cell, const bench_replay_options *options,
                      bench_record *out, bench_failure *failure)
 {
-    return cell->memory ? bench_replay(cell->work, options, out, failure)
-                        : bench_fit(cell->work, options, out, failure);
+    return cell->kind == BENCH_AB_REPLAY ? bench_replay(cell->work, options, out, failure)
+                                         : bench_fit(cell->work, options, out, failure);
 }
 
 /* The first run's counts are kept; later runs are compared with them. */
@@ -91,30 +91,34 @@ static bool run_all(const bench_ab_cell *cell, const bench_replay_options *optio
     return true;
 }
 
-void bench_ab_measure(const bench_ab_plan *plan, unsigned index, bench_ab_slot *slot)
+static bench_replay_options options_of(const bench_ab_plan *plan, const bench_ab_cell *cell,
+                                       bench_progress *progress)
 {
-    static series times;
-    const bench_ab_cell *cell = &plan->cells[index];
-    bench_ab_result *result = &slot->result;
-    unsigned n_timed = cell->memory ? plan->options.n_timed : 0;
-    unsigned n_plain = cell->memory ? plan->options.repeat : EXPECTED_FIT_RUNS;
-    teller t = { .slot = slot, .n_runs = n_plain + n_timed };
-    bench_progress progress = { .tell = tell, .context = &t };
-    bench_replay_options options = {
+    bool is_replay = cell->kind == BENCH_AB_REPLAY;
+    return (bench_replay_options){
         .setup = &plan->setup,
         .allocator = cell->allocator,
         .memory_bytes = cell->memory_bytes,
         .loops = plan->options.common.loops,
-        .later_passes = cell->memory ? plan->options.later_passes : 0,
-        .progress = &progress,
+        .later_passes = is_replay ? plan->options.later_passes : 0,
+        .progress = progress,
     };
+}
+
+static void measure_replays(const bench_ab_plan *plan, const bench_ab_cell *cell,
+                            bench_progress *progress, bench_ab_slot *slot)
+{
+    static series times;
+    bench_ab_result *result = &slot->result;
+    bool is_replay = cell->kind == BENCH_AB_REPLAY;
+    unsigned n_timed = is_replay ? plan->options.n_timed : 0;
+    bench_replay_options options = options_of(plan, cell, progress);
     bench_timeline *timeline = cell->is_drawn ? &slot->timeline : NULL;
     bench_replay_options timed = options;
     options.timeline = n_timed == 0 ? timeline : NULL;
     timed.timeline = timeline; /* with the host's time */
-    slot->cell = index + 1;
     result->counts_differ = false;
-    times.n = cell->memory ? plan->options.repeat : 1;
+    times.n = is_replay ? plan->options.repeat : 1;
     slot->is_ok = run_all(cell, &options, &times, slot) &&
                   bench_timed(cell->work, &timed, n_timed, &result->record, &slot->failure);
     if (slot->is_ok) {
@@ -123,5 +127,96 @@ void bench_ab_measure(const bench_ab_plan *plan, unsigned index, bench_ab_slot *
         result->seconds = spread_of(times.seconds, times.n);
         result->record.first_driver_us = 1e3 * result->driver_ms.median;
         result->record.later_driver_us = 1e3 * result->later_driver_ms.median;
+    }
+}
+
+/* The replay without limit, NULL if it was not measured. */
+static const bench_record *unlimited_of(const bench_ab_plan *plan, const bench_ab_cell *cell)
+{
+    for (unsigned i = 0; i < plan->n_replays; i++) {
+        const bench_ab_cell *other = &plan->cells[i];
+        if (other->work == cell->work && other->allocator == cell->allocator &&
+            other->memory_bytes == 0 && other->state == BENCH_AB_MEASURED) {
+            return &other->result.record;
+        }
+    }
+    return NULL;
+}
+
+/* Where the result is known without a replay: on a card with less than the blocks themselves take,
+ * and on one that is never filled, since a limit that is never met changes nothing. */
+static bool is_card_known(const bench_work *work, const bench_record *unlimited, uint64_t bytes,
+                          bench_ab_card *out)
+{
+    uint64_t padding = (uint64_t)BENCH_BLOCK_UNIT * work->n_slots; /* of blocks of odd sizes */
+    if (bytes + padding < work->peak_live_bytes) {
+        *out = (bench_ab_card){ .outcome = BENCH_OUTCOME_FAILS,
+                                .how = "less than the live blocks" };
+        return true;
+    }
+    if (unlimited && bench_record_is_clean(unlimited) && unlimited->peak_reserved_bytes <= bytes) {
+        *out = (bench_ab_card){ .outcome = BENCH_OUTCOME_COMPLETES,
+                                .how = "held less without limit" };
+        return true;
+    }
+    return false;
+}
+
+static void measure_cards(const bench_ab_plan *plan, const bench_ab_cell *cell,
+                          bench_progress *progress, bench_ab_slot *slot)
+{
+    static bench_record record;
+    const bench_record *unlimited = unlimited_of(plan, cell);
+    bench_replay_options options = options_of(plan, cell, progress);
+    options.stop_at_failure = true;
+    slot->is_ok = true;
+    for (unsigned i = 0; i < BENCH_N_CARDS && slot->is_ok; i++) {
+        bench_ab_card *card = &slot->cards[i];
+        if (is_card_known(cell->work, unlimited, bench_cards[i].bytes, card)) {
+            continue;
+        }
+        options.memory_bytes = bench_cards[i].bytes;
+        slot->is_ok = bench_replay(cell->work, &options, &record, &slot->failure);
+        *card = (bench_ab_card){ .outcome = bench_record_is_clean(&record) ? BENCH_OUTCOME_COMPLETES
+                                                                           : BENCH_OUTCOME_FAILS,
+                                 .how = "replayed",
+                                 .first_failure_event = record.first_failure_event };
+    }
+}
+
+static void measure_moment(const bench_ab_plan *plan, const bench_ab_cell *cell,
+                           bench_progress *progress, bench_ab_slot *slot)
+{
+    static bench_record record;
+    bench_replay_options options = options_of(plan, cell, progress);
+    options.memory_bytes = cell->moment.memory_bytes;
+    options.loops = 1;
+    memset(&slot->moment, 0, sizeof slot->moment);
+    slot->moment.event = cell->moment.event;
+    options.moment = &slot->moment;
+    slot->is_ok = bench_replay(cell->work, &options, &record, &slot->failure);
+}
+
+void bench_ab_measure(const bench_ab_plan *plan, unsigned index, bench_ab_slot *slot)
+{
+    const bench_ab_cell *cell = &plan->cells[index];
+    unsigned n_runs = cell->kind == BENCH_AB_REPLAY   ? plan->options.repeat + plan->options.n_timed
+                      : cell->kind == BENCH_AB_SEARCH ? EXPECTED_FIT_RUNS
+                                                      : 1;
+    teller t = { .slot = slot, .n_runs = n_runs };
+    bench_progress progress = { .tell = tell, .context = &t };
+    slot->cell = index + 1;
+    switch (cell->kind) {
+    case BENCH_AB_REPLAY:
+    case BENCH_AB_SEARCH:
+        measure_replays(plan, cell, &progress, slot);
+        break;
+    case BENCH_AB_CARDS:
+        measure_cards(plan, cell, &progress, slot);
+        break;
+    case BENCH_AB_PEAK:
+    case BENCH_AB_FAILURE:
+        measure_moment(plan, cell, &progress, slot);
+        break;
     }
 }

@@ -12,6 +12,8 @@ typedef struct bench_ab_slot {
     bench_ab_result result;
     bench_failure failure;
     bench_timeline timeline; /* if the cell is drawn */
+    bench_ab_card cards[BENCH_N_CARDS];
+    bench_moment moment;
 } bench_ab_slot;
 
 #define BENCH_AB_PARTS 10000u

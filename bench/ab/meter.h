@@ -8,7 +8,7 @@ typedef struct bench_meter {
     const bench_ab_plan *plan;
     const bench_ab_slot *slots;
     unsigned n_slots;
-    unsigned n_over;     /* cells */
+    unsigned n_over;     /* cells, those that were needless too */
     double weight_over;  /* theirs */
     double weight_total; /* of all */
     bool is_terminal;

@@ -8,6 +8,7 @@
 #include "bench/ab/workers.h"
 
 #define FIT_RUNS 8 /* runs of a search, roughly; failing ones stop early */
+#define CARD_RUNS 1
 
 /* Opens all works before the first run, so that a typing error in the last one shows at once. */
 static bool open_works(bench_ab_plan *plan)
@@ -74,22 +75,40 @@ static bool is_drawn(const bench_ab_plan *plan, const bench_work *work, unsigned
     return bytes == 0 || is_tightest || is_first_limited || memory == n - 1;
 }
 
-static void add_cell(bench_ab_plan *plan, unsigned w, unsigned a, unsigned m)
+/* Runs over the work's events, roughly. */
+static double n_passes(const bench_ab_plan *plan, bench_ab_kind kind)
 {
-    const bench_options *common = &plan->options.common;
-    const bench_work *work = &plan->works[w];
-    bool is_search = m == plan->options.n_memories;
-    double replays = is_search ? FIT_RUNS : plan->options.repeat + plan->options.n_timed;
-    unsigned passes = common->loops + (is_search ? 0 : plan->options.later_passes);
-    bench_ab_cell *cell = &plan->cells[plan->n_cells++];
-    cell->work = work;
-    cell->allocator = common->allocators[a];
-    cell->weight = replays * (double)work->n_events * passes;
-    if (!is_search) {
-        cell->memory = &plan->options.memories[m];
-        cell->memory_bytes = bytes_of(plan, work, m);
-        cell->is_drawn = is_drawn(plan, work, m);
+    const bench_ab_options *o = &plan->options;
+    switch (kind) {
+    case BENCH_AB_REPLAY:
+        return (o->repeat + o->n_timed) * (o->common.loops + o->later_passes);
+    case BENCH_AB_SEARCH:
+        return FIT_RUNS * o->common.loops;
+    case BENCH_AB_CARDS:
+        return CARD_RUNS * o->common.loops;
+    case BENCH_AB_PEAK:
+    case BENCH_AB_FAILURE:
+        break;
     }
+    return 0.7;
+}
+
+static bench_ab_cell *add_cell(bench_ab_plan *plan, bench_ab_kind kind, unsigned w, unsigned a)
+{
+    bench_ab_cell *cell = &plan->cells[plan->n_cells++];
+    cell->kind = kind;
+    cell->work = &plan->works[w];
+    cell->allocator = plan->options.common.allocators[a];
+    cell->weight = n_passes(plan, kind) * (double)cell->work->n_events;
+    return cell;
+}
+
+static void add_replay(bench_ab_plan *plan, unsigned w, unsigned a, unsigned m)
+{
+    bench_ab_cell *cell = add_cell(plan, BENCH_AB_REPLAY, w, a);
+    cell->memory = &plan->options.memories[m];
+    cell->memory_bytes = bytes_of(plan, cell->work, m);
+    cell->is_drawn = is_drawn(plan, cell->work, m);
 }
 
 static const bench_ab_cell *sorted_cells; /* for the comparison; one thread */
@@ -102,12 +121,18 @@ static int longest_first(const void *a, const void *b)
     return difference > 0.0 ? 1 : difference < 0.0 ? -1 : x < y ? -1 : x > y;
 }
 
+static void sort_round(bench_ab_plan *plan, unsigned first, unsigned end)
+{
+    sorted_cells = plan->cells;
+    qsort(plan->order + first, end - first, sizeof *plan->order, longest_first);
+}
+
 static bool list_cells(bench_ab_plan *plan)
 {
     const bench_ab_options *o = &plan->options;
     unsigned n_works = o->common.n_works;
     unsigned n_allocators = o->common.n_allocators;
-    size_t most = (size_t)n_works * n_allocators * (o->n_memories + 1);
+    size_t most = (size_t)n_works * n_allocators * (o->n_memories + 4);
     plan->cells = calloc(most, sizeof *plan->cells);
     plan->order = calloc(most, sizeof *plan->order);
     if (!plan->cells || !plan->order) {
@@ -116,19 +141,29 @@ static bool list_cells(bench_ab_plan *plan)
     for (unsigned w = 0; w < n_works; w++) {
         for (unsigned a = 0; a < n_allocators; a++) {
             for (unsigned m = 0; m < o->n_memories; m++) {
-                add_cell(plan, w, a, m);
+                add_replay(plan, w, a, m);
             }
         }
     }
     plan->n_replays = plan->n_cells;
     for (unsigned i = 0; o->is_fit && i < n_works * n_allocators; i++) {
-        add_cell(plan, i / n_allocators, i % n_allocators, o->n_memories);
+        add_cell(plan, BENCH_AB_SEARCH, i / n_allocators, i % n_allocators);
+    }
+    plan->cards = plan->n_cells;
+    for (unsigned i = 0; o->has_cards && i < n_works * n_allocators; i++) {
+        add_cell(plan, BENCH_AB_CARDS, i / n_allocators, i % n_allocators);
+    }
+    plan->moments = plan->n_cells;
+    for (unsigned i = 0; i < n_works * n_allocators; i++) {
+        add_cell(plan, BENCH_AB_PEAK, i / n_allocators, i % n_allocators);
+        add_cell(plan, BENCH_AB_FAILURE, i / n_allocators, i % n_allocators);
     }
     for (unsigned i = 0; i < plan->n_cells; i++) {
         plan->order[i] = i;
     }
-    sorted_cells = plan->cells;
-    qsort(plan->order, plan->n_cells, sizeof *plan->order, longest_first);
+    sort_round(plan, 0, plan->cards);
+    sort_round(plan, plan->cards, plan->moments);
+    sort_round(plan, plan->moments, plan->n_cells);
     return true;
 }
 
@@ -152,6 +187,8 @@ bool bench_ab_plan_init(bench_ab_plan *plan, const bench_ab_options *options)
         fprintf(stderr, "pleat: %s\n", failure.text);
         return false;
     }
+    /* A real device has one size; there the sizes of the list are limits. */
+    plan->options.has_cards = plan->options.has_cards && bench_setup_is_sim(&plan->setup);
     if (!list_cells(plan)) {
         fputs("pleat: out of host memory\n", stderr);
         return false;
@@ -165,7 +202,7 @@ void bench_ab_plan_fini(bench_ab_plan *plan)
         bench_work_close(&plan->works[i]);
     }
     for (unsigned i = 0; i < plan->n_cells; i++) {
-        free(plan->cells[i].timeline);
+        free(plan->cells[i].line);
     }
     free(plan->works);
     free(plan->cells);
@@ -179,13 +216,29 @@ bench_ab_cell *bench_ab_cell_at(const bench_ab_plan *plan, unsigned work, unsign
     return &plan->cells[(work * o->common.n_allocators + allocator) * o->n_memories + memory];
 }
 
+bench_ab_cell *bench_ab_cards_of(const bench_ab_plan *plan, unsigned work, unsigned allocator)
+{
+    return plan->options.has_cards
+               ? &plan->cells[plan->cards + work * plan->options.common.n_allocators + allocator]
+               : NULL;
+}
+
+bench_ab_cell *bench_ab_moment_of(const bench_ab_plan *plan, unsigned work, unsigned allocator,
+                                  bench_ab_kind kind)
+{
+    unsigned pair = work * plan->options.common.n_allocators + allocator;
+    return &plan->cells[plan->moments + 2 * pair + (kind == BENCH_AB_FAILURE)];
+}
+
 const bench_record *bench_ab_fit_of(const bench_ab_plan *plan, const bench_ab_cell *cell)
 {
     if (!plan->options.is_fit) {
         return NULL;
     }
     size_t index = (size_t)(cell - plan->cells) / plan->options.n_memories;
-    const bench_ab_cell *search = cell->memory ? &plan->cells[plan->n_replays + index] : cell;
+    const bench_ab_cell *search = cell->kind == BENCH_AB_REPLAY
+                                      ? &plan->cells[plan->n_replays + index]
+                                      : cell;
     bool is_found = search->state == BENCH_AB_MEASURED &&
                     search->result.record.least_memory_bytes > 0;
     return is_found ? &search->result.record : NULL;

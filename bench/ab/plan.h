@@ -1,7 +1,12 @@
-/* plan.h - what `pleat ab` measures: every allocator x every work x every size of the device. */
+/* plan.h - what `pleat ab` measures: every allocator x every work x every size of the device; then
+ * the cards that the verdict is about, and the moments that show why.
+ *
+ * In three rounds, since each depends on the one before: replays and searches; cards; moments. */
 #ifndef PLEAT_BENCH_PLAN_H
 #define PLEAT_BENCH_PLAN_H
 
+#include "bench/ab/cards.h"
+#include "bench/ab/verdict.h"
 #include "bench/base/size.h"
 #include "bench/command/options.h"
 #include "bench/run/fit.h"
@@ -24,6 +29,8 @@ typedef struct bench_ab_options {
     unsigned later_passes;
     bool is_fit;
     bool has_report;
+    bool is_job;    /* the works are the ranks of one job */
+    bool has_cards; /* no sizes were asked for */
 } bench_ab_options;
 
 /* The least, median and most over the repeats of a cell. */
@@ -45,20 +52,47 @@ typedef struct bench_ab_result {
 typedef enum bench_ab_state {
     BENCH_AB_WAITING, /* or never run, because of an interruption */
     BENCH_AB_MEASURED,
-    BENCH_AB_FAILED, /* see `problem` */
+    BENCH_AB_FAILED,   /* see `problem` */
+    BENCH_AB_NEEDLESS, /* a moment that there is not: nothing failed */
 } bench_ab_state;
 
-/* One replay, or the search for the least memory, which belongs to no size of the list. */
+typedef enum bench_ab_kind {
+    BENCH_AB_REPLAY,
+    BENCH_AB_SEARCH,  /* for the least memory */
+    BENCH_AB_CARDS,   /* on which of them does it complete? */
+    BENCH_AB_PEAK,    /* the moment of the peak of live bytes */
+    BENCH_AB_FAILURE, /* the moment at which the setting in force fails */
+} bench_ab_kind;
+
+/* What became of a work on one card. */
+typedef struct bench_ab_card {
+    bench_outcome outcome;
+    const char *how; /* static: "replayed", or why that was not needed; NULL = unknown */
+    uint64_t first_failure_event;
+} bench_ab_card;
+
+/* After which event, on which device. */
+typedef struct bench_ab_moment {
+    uint64_t event;
+    uint64_t memory_bytes; /* 0 = unlimited */
+    const char *label;     /* of the device */
+    const char *of;        /* the allocator that fails; NULL: the peak of live bytes */
+} bench_ab_moment;
+
+/* All but the replays belong to no size of the list. */
 typedef struct bench_ab_cell {
+    bench_ab_kind kind;
     const bench_work *work;
     const char *allocator;
-    const bench_ab_memory *memory; /* NULL = the search */
+    const bench_ab_memory *memory; /* of a replay, else NULL */
     uint64_t memory_bytes;         /* 0 = unlimited */
     double weight;                 /* events that it replays, roughly */
     bool is_drawn;                 /* with a timeline */
     bench_ab_state state;
     bench_ab_result result;
-    char *timeline; /* its line in timelines.jsonl */
+    char *line; /* of a drawn replay in timelines.jsonl, of a moment in moments.jsonl */
+    bench_ab_card cards[BENCH_N_CARDS];
+    bench_ab_moment moment;
     char problem[sizeof(bench_failure)];
 } bench_ab_cell;
 
@@ -67,9 +101,11 @@ typedef struct bench_ab_plan {
     bench_setup setup;
     bench_work *works; /* options.common.n_works, with different names */
     bench_ab_cell *cells;
-    unsigned n_cells;   /* works, allocators, memories in this order; then the searches */
-    unsigned n_replays; /* those that are no searches */
-    unsigned *order;    /* the order of starting: longest first */
+    unsigned n_cells;   /* works, allocators, memories in this order; then the other kinds */
+    unsigned n_replays; /* the first ones */
+    unsigned cards;     /* index of the first: works, allocators */
+    unsigned moments;   /* index of the first: works, allocators; peak, failure */
+    unsigned *order;    /* the order of starting: round by round, in each the longest first */
     char started[32];   /* UTC */
 } bench_ab_plan;
 
@@ -77,6 +113,13 @@ typedef struct bench_ab_plan {
  * returns false. Call bench_ab_plan_fini in either case. */
 bool bench_ab_plan_init(bench_ab_plan *plan, const bench_ab_options *options);
 void bench_ab_plan_fini(bench_ab_plan *plan);
+
+/* The cells of cards, and of a moment. NULL: there are none. */
+bench_ab_cell *bench_ab_cards_of(const bench_ab_plan *plan, unsigned work, unsigned allocator);
+bench_ab_cell *bench_ab_moment_of(const bench_ab_plan *plan, unsigned work, unsigned allocator,
+                                  bench_ab_kind kind);
+/* Between the rounds: say of each moment what it shows, or that it is needless. */
+void bench_ab_plan_moments(bench_ab_plan *plan);
 
 /* The least-memory record of a cell's work and allocator; NULL if the search was not asked for, did
  * not finish or found nothing. */

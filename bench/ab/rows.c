@@ -220,41 +220,6 @@ static json_t *buckets_object(const bench_timeline *timeline)
     return object;
 }
 
-static json_t *pieces_array(const bench_map *map)
-{
-    uint64_t lowest = UINT64_MAX;
-    for (unsigned i = 0; i < map->n_pieces; i++) {
-        lowest = map->pieces[i].base < lowest ? map->pieces[i].base : lowest;
-    }
-    json_t *pieces = json_array();
-    for (unsigned i = 0; i < map->n_pieces; i++) {
-        const bench_map_piece *p = &map->pieces[i];
-        json_t *piece = json_array();
-        json_array_append_new(piece, integer(p->base - lowest));
-        json_array_append_new(piece, integer(p->bytes));
-        json_array_append_new(piece, json_integer(p->kind));
-        json_array_append_new(piece, json_integer(p->stream));
-        json_array_append_new(piece, json_integer(p->is_first));
-        json_array_append_new(pieces, piece);
-    }
-    return pieces;
-}
-
-static json_t *worst_object(const bench_map *map)
-{
-    json_t *worst = json_object();
-    json_object_set_new(worst, "why", json_string(map->is_failure ? "failure" : "peak resident"));
-    json_object_set_new(worst, "event", integer(map->event));
-    json_object_set_new(worst, "live_bytes", integer(map->live_bytes));
-    json_object_set_new(worst, "resident_bytes", integer(map->resident_bytes));
-    json_object_set_new(worst, "requested_bytes", integer(map->requested_bytes));
-    if (map->n_merged) {
-        json_object_set_new(worst, "merged", integer(map->n_merged));
-    }
-    json_object_set_new(worst, "pieces", pieces_array(map));
-    return worst;
-}
-
 char *bench_rows_timeline(const bench_ab_cell *cell, const bench_timeline *timeline)
 {
     json_t *object = json_object();
@@ -266,7 +231,6 @@ char *bench_rows_timeline(const bench_ab_cell *cell, const bench_timeline *timel
     json_object_set_new(object, "n_events", integer(timeline->n_events));
     json_object_set_new(object, "n_iterations", integer(timeline->n_iterations));
     json_object_set_new(object, "buckets", buckets_object(timeline));
-    json_object_set_new(object, "worst", worst_object(&timeline->worst));
     char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(object);
     size_t n = text ? strlen(text) : 0;

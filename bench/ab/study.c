@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "api/replace.h"
+#include "bench/ab/judge.h"
 #include "bench/ab/rows.h"
 
 enum { HEAD_BYTES = 4096 };
@@ -20,9 +21,12 @@ static const struct {
     [BENCH_STUDY_CSV] = { "results.csv", "work,allocator,driver,memory," },
     [BENCH_STUDY_JSON] = { "results.jsonl", "{\"trace\":" },
     [BENCH_STUDY_TIMELINES] = { "timelines.jsonl", "{\"pleat\":" },
+    [BENCH_STUDY_MOMENTS] = { "moments.jsonl", "{\"moment\":" },
+    [BENCH_STUDY_VERDICTS] = { "verdicts.jsonl", "{\"verdict\":" },
 };
 /* The page names its author in its head (bench/report/report.html.j2). */
-static const char report_name[] = "report.html";
+static const char *const pages[] = { "report.html", "closer.html" };
+enum { N_PAGES = sizeof pages / sizeof pages[0] };
 static const char report_mark[] = "<meta name=\"generator\" content=\"pleat ab\">";
 
 static void path_of(const bench_study *study, const char *name, char *out, size_t n)
@@ -67,8 +71,11 @@ static bool check_folder(const bench_study *study, bench_failure *failure)
         path_of(study, files[i].name, path, sizeof path);
         ok = may_replace(path, files[i].head, failure);
     }
-    path_of(study, report_name, path, sizeof path);
-    return ok && may_replace(path, NULL, failure);
+    for (int i = 0; i < N_PAGES && ok; i++) {
+        path_of(study, pages[i], path, sizeof path);
+        ok = may_replace(path, NULL, failure);
+    }
+    return ok;
 }
 
 static void close_all(bench_study *study)
@@ -92,13 +99,17 @@ static bool begin_file(const bench_study *study, int which, FILE *file, bool is_
 
 static bool add_row(const bench_study *study, int which, const bench_ab_cell *cell, FILE *file)
 {
+    bool is_replay = cell->kind == BENCH_AB_REPLAY;
+    bool has_line = cell->line && is_replay == (which == BENCH_STUDY_TIMELINES);
     switch (which) {
     case BENCH_STUDY_CSV:
-        return bench_rows_write(study->plan, cell, file);
+        return !is_replay || bench_rows_write(study->plan, cell, file);
     case BENCH_STUDY_JSON:
-        return bench_output_line(bench_rows_object(study->plan, cell), file);
+        return !is_replay || bench_output_line(bench_rows_object(study->plan, cell), file);
+    case BENCH_STUDY_VERDICTS:
+        return true; /* they are of all cells together */
     default:
-        return !cell->timeline || (fputs(cell->timeline, file) != EOF && fflush(file) == 0);
+        return !has_line || (fputs(cell->line, file) != EOF && fflush(file) == 0);
     }
 }
 
@@ -109,8 +120,10 @@ bool bench_study_open(bench_study *study, const bench_ab_plan *plan, bench_failu
         return false;
     }
     char path[4096];
-    path_of(study, report_name, path, sizeof path);
-    unlink(path);
+    for (int i = 0; i < N_PAGES; i++) {
+        path_of(study, pages[i], path, sizeof path);
+        unlink(path);
+    }
     for (int i = 0; i < BENCH_STUDY_N_FILES; i++) {
         path_of(study, files[i].name, path, sizeof path);
         study->files[i] = fopen(path, "w");
@@ -132,7 +145,7 @@ static bool say_unwritable(const bench_study *study, int which, bench_failure *f
 bool bench_study_add(bench_study *study, const bench_ab_cell *cell, bench_failure *failure)
 {
     for (int i = 0; i < BENCH_STUDY_N_FILES; i++) {
-        if (cell->memory && !add_row(study, i, cell, study->files[i])) {
+        if (!add_row(study, i, cell, study->files[i])) {
             return say_unwritable(study, i, failure);
         }
     }
@@ -143,9 +156,13 @@ static bool write_again(const bench_study *study, int which, bool is_interrupted
 {
     const bench_ab_plan *plan = study->plan;
     bool ok = begin_file(study, which, file, is_interrupted);
-    for (unsigned i = 0; i < plan->n_replays && ok; i++) {
+    for (unsigned i = 0; i < plan->n_cells && ok; i++) {
         const bench_ab_cell *cell = &plan->cells[i];
         ok = cell->state == BENCH_AB_WAITING || add_row(study, which, cell, file);
+    }
+    unsigned n_verdicts = which == BENCH_STUDY_VERDICTS ? bench_judge_count(plan) : 0;
+    for (unsigned i = 0; i < n_verdicts && ok; i++) {
+        ok = bench_output_line(bench_judge_object(plan, i), file);
     }
     return ok;
 }

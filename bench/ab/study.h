@@ -1,4 +1,5 @@
-/* study.h - the folder that `pleat ab` writes: results.csv, results.jsonl, timelines.jsonl.
+/* study.h - the folder that `pleat ab` writes: results.csv, results.jsonl,
+ * timelines.jsonl, moments.jsonl, verdicts.jsonl.
  *
  * Rows are appended as cells end, so an interruption keeps them; at the end the files are written
  * again in the order of the command line. Only our own files are replaced. */
@@ -9,7 +10,14 @@
 
 #include "bench/ab/plan.h"
 
-enum { BENCH_STUDY_CSV, BENCH_STUDY_JSON, BENCH_STUDY_TIMELINES, BENCH_STUDY_N_FILES };
+enum {
+    BENCH_STUDY_CSV,
+    BENCH_STUDY_JSON,
+    BENCH_STUDY_TIMELINES,
+    BENCH_STUDY_MOMENTS,
+    BENCH_STUDY_VERDICTS,
+    BENCH_STUDY_N_FILES
+};
 
 typedef struct bench_study {
     const bench_ab_plan *plan;

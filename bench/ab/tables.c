@@ -58,7 +58,11 @@ static const char *mark_of(const bench_ab_cell *cell)
 
 static const char *label_of(const bench_ab_cell *cell)
 {
-    return cell->memory ? cell->memory->label : "least memory";
+    static const char *const others[] = { [BENCH_AB_SEARCH] = "least memory",
+                                          [BENCH_AB_CARDS] = "cards",
+                                          [BENCH_AB_PEAK] = "peak",
+                                          [BENCH_AB_FAILURE] = "failure" };
+    return cell->kind == BENCH_AB_REPLAY ? cell->memory->label : others[cell->kind];
 }
 
 static void print_wide(const bench_ab_cell *cell, bool is_timed)

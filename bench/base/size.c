@@ -82,6 +82,14 @@ static bool lacks_unit(const char *text)
     return end && *end == '\0' && bench_size_parse(text, &bytes) && bytes < LEAST_PLAIN_BYTES;
 }
 
+/* "80GB" and the like. */
+static bool is_decimal_unit(const char *text)
+{
+    const char *end = number_end(text);
+    return end && *end != '\0' && strchr("KMGT", toupper((unsigned char)*end)) &&
+           toupper((unsigned char)end[1]) == 'B' && end[2] == '\0';
+}
+
 bool bench_memory_parse(const char *text, bench_memory *out)
 {
     if (strcmp(text, "unlimited") == 0) {
@@ -106,6 +114,12 @@ const char *bench_memory_refusal(const char *text, char *out, size_t n)
 {
     if (lacks_unit(text)) {
         snprintf(out, n, "'%s' lacks a unit, as in 80G or 512M; %sB means bytes", text, text);
+    } else if (is_decimal_unit(text)) {
+        int digits = (int)strlen(text) - 2;
+        snprintf(out, n,
+                 "'%s' may mean powers of 1,000 or of 1,024; write %.*s%ciB, or %.*s%c, for the "
+                 "latter, in which a GPU's memory is told",
+                 text, digits, text, text[digits], digits, text, text[digits]);
     } else {
         snprintf(out, n, "'%s' is not a size (512M, 1.5GiB), a ratio (1.02x) or unlimited", text);
     }

@@ -2,7 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/ab/judge.h"
 #include "bench/ab/meter.h"
+#include "bench/ab/moment_rows.h"
 #include "bench/ab/reporter.h"
 #include "bench/ab/rows.h"
 #include "bench/ab/study.h"
@@ -12,7 +14,16 @@
 #include "bench/command/commands.h"
 #include "bench/run/timed.h"
 
-enum { KEY_MEMORY = 0x500, KEY_OUT, KEY_JOBS, KEY_REPEAT, KEY_TIME, KEY_FIT, KEY_NO_REPORT };
+enum {
+    KEY_MEMORY = 0x500,
+    KEY_OUT,
+    KEY_JOBS,
+    KEY_REPEAT,
+    KEY_TIME,
+    KEY_FIT,
+    KEY_JOB,
+    KEY_NO_REPORT
+};
 
 enum { MOST_REPEATS = 1000 };
 
@@ -60,6 +71,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_MEMORY:
         parse_memories(state, arg, options);
+        options->has_cards = false;
         return 0;
     case KEY_OUT:
         options->out = arg;
@@ -76,6 +88,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case KEY_FIT:
         options->is_fit = true;
         return 0;
+    case KEY_JOB:
+        options->is_job = true;
+        return 0;
     case KEY_NO_REPORT:
         options->has_report = false;
         return 0;
@@ -89,9 +104,11 @@ static const struct argp_option options_list[] = {
     { .name = "memory", .key = KEY_MEMORY, .arg = "LIST",
       .doc = "Sizes of the device (simulator) or limits of the allocator (CUDA), such as "
              "1.02x,8GiB,unlimited; a ratio is a multiple of the work's peak live bytes "
-             "(default: " STANDARD_MEMORIES ")" },
+             "(default: " STANDARD_MEMORIES ", and cards of 24 to 192 GB for the verdict)" },
+    { .name = "job", .key = KEY_JOB,
+      .doc = "The works are the ranks of one job, which fails if one of them does: one verdict" },
     { .name = "out", .key = KEY_OUT, .arg = "DIR",
-      .doc = "Where results.csv, results.jsonl, timelines.jsonl and report.html go "
+      .doc = "Where the results (CSV, JSON lines) and report.html go "
              "(default: ab-report)" },
     { .name = "fit", .key = KEY_FIT,
       .doc = "Search the least device memory in which each work completes, too" },
@@ -127,6 +144,7 @@ static const struct argp ab_argp = {
 
 typedef struct ab {
     bench_ab_plan plan;
+    unsigned first; /* cell of the round, in the order of the plan */
     bench_study study;
     bench_meter meter;
     bench_ab_slot *slots; /* shared; one for each job at a time */
@@ -139,7 +157,8 @@ typedef struct ab {
 static void measure(void *context, unsigned job, unsigned slot)
 {
     ab *command = context;
-    bench_ab_measure(&command->plan, command->plan.order[job], &command->slots[slot]);
+    bench_ab_measure(&command->plan, command->plan.order[command->first + job],
+                     &command->slots[slot]);
 }
 
 /* In the parent: stores the child's result in its cell, so the slot is free for the next one. */
@@ -147,7 +166,7 @@ static void take(void *context, unsigned job, unsigned slot_index, const char *w
 {
     ab *command = context;
     bench_ab_slot *slot = &command->slots[slot_index];
-    bench_ab_cell *cell = &command->plan.cells[command->plan.order[job]];
+    bench_ab_cell *cell = &command->plan.cells[command->plan.order[command->first + job]];
     if (why || !slot->is_ok) {
         cell->state = BENCH_AB_FAILED;
         const char *text = why ? why : slot->failure.text;
@@ -155,8 +174,13 @@ static void take(void *context, unsigned job, unsigned slot_index, const char *w
     } else {
         cell->state = BENCH_AB_MEASURED;
         cell->result = slot->result;
+        if (cell->kind == BENCH_AB_CARDS) {
+            memcpy(cell->cards, slot->cards, sizeof cell->cards);
+        }
         if (cell->is_drawn) {
-            cell->timeline = bench_rows_timeline(cell, &slot->timeline);
+            cell->line = bench_rows_timeline(cell, &slot->timeline);
+        } else if (cell->kind == BENCH_AB_PEAK || cell->kind == BENCH_AB_FAILURE) {
+            cell->line = bench_moment_line(cell, &slot->moment);
         }
     }
     slot->cell = 0;
@@ -174,19 +198,51 @@ static void tick(void *context)
     bench_meter_tick(&command->meter);
 }
 
-static bench_workers_end run_cells(ab *command)
+/* The cells [first, end) in the order of the plan. */
+static bench_workers_end run_round(ab *command, unsigned first, unsigned end)
 {
     bench_workers workers = {
-        .n_jobs = command->plan.n_cells,
+        .n_jobs = end - first,
         .n_at_once = command->n_slots,
         .body = measure,
         .ended = take,
         .tick = tick,
         .context = command,
     };
+    command->first = first;
+    return first == end ? BENCH_WORKERS_DONE : bench_workers_run(&workers, &command->failure);
+}
+
+/* Moments that there are not go to the end of the round; returns where they begin. */
+static unsigned leave_out_needless(ab *command)
+{
+    bench_ab_plan *plan = &command->plan;
+    unsigned end = plan->moments;
+    for (unsigned i = plan->moments; i < plan->n_cells; i++) {
+        unsigned cell = plan->order[i];
+        if (plan->cells[cell].state == BENCH_AB_NEEDLESS) {
+            bench_meter_over(&command->meter, &plan->cells[cell]);
+        } else {
+            plan->order[i] = plan->order[end];
+            plan->order[end++] = cell;
+        }
+    }
+    return end;
+}
+
+static bench_workers_end run_cells(ab *command)
+{
+    bench_ab_plan *plan = &command->plan;
     bench_clock_calibrated(); /* once, for all children */
-    bench_meter_start(&command->meter, &command->plan, command->slots, command->n_slots);
-    bench_workers_end end = bench_workers_run(&workers, &command->failure);
+    bench_meter_start(&command->meter, plan, command->slots, command->n_slots);
+    bench_workers_end end = run_round(command, 0, plan->cards);
+    if (end == BENCH_WORKERS_DONE) {
+        end = run_round(command, plan->cards, plan->moments);
+    }
+    if (end == BENCH_WORKERS_DONE) {
+        bench_ab_plan_moments(plan);
+        end = run_round(command, plan->moments, leave_out_needless(command));
+    }
     bench_meter_clear(&command->meter);
     if (end == BENCH_WORKERS_FAILED) {
         fprintf(stderr, "pleat: %s\n", command->failure.text);
@@ -210,7 +266,8 @@ static bool print_json(const bench_ab_plan *plan)
 
 static bool is_good(const bench_ab_cell *cell)
 {
-    return cell->state == BENCH_AB_MEASURED && cell->result.record.hazards == 0;
+    bool is_measured = cell->state == BENCH_AB_MEASURED || cell->state == BENCH_AB_NEEDLESS;
+    return is_measured && (cell->kind != BENCH_AB_REPLAY || cell->result.record.hazards == 0);
 }
 
 /* Shows the results, complete or not; returns the exit status. */
@@ -230,6 +287,7 @@ static int show(ab *command, bool is_interrupted)
         status = print_json(plan) ? status : BENCH_EXIT_FAILED;
     } else {
         bench_tables_print(plan);
+        bench_judge_print(plan);
     }
     fflush(stdout);
     unsigned n_measured = bench_ab_count(plan, BENCH_AB_MEASURED);
@@ -276,7 +334,9 @@ static int run_study(ab *command)
 int bench_command_ab(int argc, char **argv)
 {
     static ab command;
-    bench_ab_options options = { .out = "ab-report", .repeat = 1, .has_report = true };
+    bench_ab_options options = {
+        .out = "ab-report", .repeat = 1, .has_report = true, .has_cards = true
+    };
     bench_options_init(&options.common);
     options.common.n_allocators = 0;
     options.common.loops = 0;

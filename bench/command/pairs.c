@@ -158,10 +158,11 @@ static const struct argp pairs_argp = {
     .args_doc = "[SCENARIO]...",
     .doc = "Measure what one cached free and one allocation cost, side by side: PyTorch's own "
            "allocator, pleat in several ways, and malloc.\vSCENARIO: random:BLOCKS, hot, "
-           "threads:T, threads:T,shared, streams:S, or what `pleat replay` takes, whose events are "
+           "threads:T[,shared][,hot], streams:S, or what `pleat replay` takes, whose events are "
            "measured in their order (default: random:100 random:4096 random:65536 hot threads:1 "
            "threads:2 threads:2,shared and the bundled trace gpt2l_amp_var). Rows: torch, "
-           "torch-created, torch-pluggable, pleat, pleat-created, pleat-told, hooks, native, "
+           "torch-created, torch-pluggable, torch-class, pleat, pleat-created, pleat-told, hooks, "
+           "native, "
            "mimalloc, glibc. Device memory is the simulator's. Exit status: 0; 1 if a request "
            "failed; 2 for bad input or usage.",
 };

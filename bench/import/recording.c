@@ -76,6 +76,13 @@ static bool find_stream(writer *w, const bench_snapshot_entry *entry, uint32_t *
            complain(w, entry, "more than 1024 streams");
 }
 
+/* The next event of the tape is an allocation of this entry. There is room for all. */
+static void note_stack(writer *w, const bench_snapshot_entry *entry)
+{
+    w->recording.stack_of[w->tape->n_events] = entry->stack;
+    w->recording.n_events = (size_t)w->tape->n_events + 1;
+}
+
 static bool write_alloc(writer *w, const bench_snapshot_entry *entry)
 {
     bench_id *id = bench_ids_get(&w->ids, entry->address);
@@ -89,6 +96,7 @@ static bool write_alloc(writer *w, const bench_snapshot_entry *entry)
     if (!find_stream(w, entry, &stream)) {
         return false;
     }
+    note_stack(w, entry);
     id->is_live = bench_tape_alloc(w->tape, entry->bytes, stream, &id->slot);
     return id->is_live || complain(w, entry, w->tape->problem);
 }
@@ -117,6 +125,7 @@ static bool write_failure(writer *w, const bench_snapshot_entry *entry)
     if (!find_stream(w, entry, &stream)) {
         return false;
     }
+    note_stack(w, entry);
     return (bench_tape_alloc(w->tape, entry->bytes, stream, &slot) &&
             bench_tape_free(w->tape, slot)) ||
            complain(w, entry, w->tape->problem);
@@ -162,6 +171,12 @@ static bool write_all(writer *w)
     if (!find_before(w)) {
         return false;
     }
+    /* An entry makes two events at most, and a block from before one. */
+    w->recording.stack_of = calloc(w->n_before + 2 * s->n_entries + 1,
+                                   sizeof *w->recording.stack_of);
+    if (!w->recording.stack_of) {
+        return bench_fail(w->failure, "%s: out of host memory", w->path);
+    }
     qsort(w->before, w->n_before, sizeof *w->before, by_address);
     for (size_t i = 0; i < w->n_before; i++) {
         if (!write_alloc(w, w->before[i])) {
@@ -202,5 +217,6 @@ bool bench_recording_write(const char *path, const bench_snapshot *snapshot, boo
 void bench_recording_free(bench_recording *recording)
 {
     free(recording->calls);
+    free(recording->stack_of);
     *recording = (bench_recording){ .n_calls = 0 };
 }

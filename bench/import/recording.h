@@ -21,6 +21,8 @@ typedef struct bench_recording {
     uint64_t n_before; /* blocks that were live before the recording */
     bench_recorded_call *calls;
     size_t n_calls;
+    uint32_t *stack_of; /* by the number of an event: 1 + the stack of its allocation; 0 = none */
+    size_t n_events;
 } bench_recording;
 
 /* Writes into an empty tape. With `tries_failures` a failed request becomes an allocation that is

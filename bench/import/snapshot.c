@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/import/pickle.h"
+#include "bench/base/text.h"
+#include "bench/import/stacks.h"
 
 typedef bench_pickle_value value;
 typedef bench_pickle_node node;
@@ -27,6 +28,12 @@ static const char *const wanted[] = { "segments",
                                       "state",
                                       "blocks",
                                       "requested_size",
+                                      "total_size",
+                                      "pleat_allocator",
+                                      "frames",
+                                      "filename",
+                                      "line",
+                                      "name",
                                       NULL };
 
 typedef struct reader {
@@ -35,6 +42,7 @@ typedef struct reader {
     const value *root;
     bench_snapshot *out;
     size_t n_bytes;
+    bench_stacks stacks;
     size_t n_seen; /* blocks and segments */
     size_t capacity;
 } reader;
@@ -128,7 +136,7 @@ static bool get_action(const reader *r, const value *from, uint8_t *out)
     return true;
 }
 
-static bool read_entry(const reader *r, const value *from, bench_snapshot_entry *out)
+static bool read_entry(reader *r, const value *from, bench_snapshot_entry *out)
 {
     if (from->kind != BENCH_PICKLE_DICT) {
         return complain(r, from, "an event is %s, not a dictionary", bench_pickle_kind_text(from));
@@ -140,6 +148,7 @@ static bool read_entry(const reader *r, const value *from, bench_snapshot_entry 
     if (out->action == BENCH_SNAPSHOT_OTHER) {
         return true;
     }
+    out->stack = bench_stacks_add(&r->stacks, bench_pickle_get(from, "frames"));
     bool has_address = out->action != BENCH_SNAPSHOT_OOM; /* its 'device_free' is not needed */
     return (!has_address || get_number(r, from, "an event", "addr", &out->address)) &&
            get_number(r, from, "an event", "size", &out->bytes) &&
@@ -261,7 +270,11 @@ static bool read_block(reader *r, const value *from, uint64_t stream, uint64_t *
         return false;
     }
     *next_address = block.address + size;
-    return !is_live(from) || add_live(r, &block);
+    if (!is_live(from)) {
+        return true;
+    }
+    block.stack = bench_stacks_add(&r->stacks, bench_pickle_get(from, "frames"));
+    return add_live(r, &block);
 }
 
 static bool read_segment(reader *r, const value *from)
@@ -273,16 +286,19 @@ static bool read_segment(reader *r, const value *from)
     uint64_t device;
     uint64_t address;
     uint64_t stream;
+    uint64_t total;
     const node *blocks;
     if (!count_one(r, from) || !get_number_or(r, from, what, "device", 0, &device) ||
         !get_number(r, from, what, "address", &address) ||
         !get_number_or(r, from, what, "stream", 0, &stream) ||
+        !get_number_or(r, from, what, "total_size", 0, &total) ||
         !get_list(r, from, what, "blocks", &blocks)) {
         return false;
     }
     if (device != (uint64_t)r->out->device) {
         return true;
     }
+    r->out->held_bytes += total;
     for (uint32_t i = 0; i < blocks->n; i++) {
         if (!read_block(r, &blocks->items[i], stream, &address)) {
             return false;
@@ -305,8 +321,17 @@ static bool read_segments(reader *r)
     return true;
 }
 
+static void read_allocator(reader *r)
+{
+    const value *name = bench_pickle_get(r->root, "pleat_allocator");
+    if (name && name->kind == BENCH_PICKLE_TEXT) {
+        bench_text_clean(name->as.text, name->length, r->out->allocator, sizeof r->out->allocator);
+    }
+}
+
 static bool read_settings(reader *r)
 {
+    read_allocator(r);
     const value *settings = bench_pickle_get(r->root, "allocator_settings");
     if (!settings) {
         return true;
@@ -356,7 +381,15 @@ bool bench_snapshot_read(const char *path, const bench_limits *limits, int devic
         .out = &snapshot,
         .n_bytes = pickle.bytes.n,
     };
-    bool ok = read_all(&r);
+    bool ok = (bench_stacks_init(&r.stacks) ||
+               bench_fail(failure, "%s: out of host memory", path)) &&
+              read_all(&r);
+    if (ok) {
+        snapshot.stacks = r.stacks.texts;
+        snapshot.n_stacks = r.stacks.n;
+        r.stacks.texts = NULL;
+    }
+    bench_stacks_fini(&r.stacks);
     bench_pickle_free(&pickle);
     if (ok) {
         *out = snapshot;
@@ -366,8 +399,35 @@ bool bench_snapshot_read(const char *path, const bench_limits *limits, int devic
     return ok;
 }
 
+uint64_t bench_snapshot_most_held(const bench_snapshot *s)
+{
+    uint64_t held = s->held_bytes;
+    uint64_t most = held;
+    for (size_t i = s->n_entries; i-- > 0;) {
+        const bench_snapshot_entry *entry = &s->entries[i];
+        switch ((bench_snapshot_action)entry->action) {
+        case BENCH_SNAPSHOT_SEGMENT_ALLOC:
+        case BENCH_SNAPSHOT_SEGMENT_MAP:
+            held -= entry->bytes < held ? entry->bytes : held;
+            break;
+        case BENCH_SNAPSHOT_SEGMENT_FREE:
+        case BENCH_SNAPSHOT_SEGMENT_UNMAP:
+            held += entry->bytes;
+            break;
+        default:
+            break;
+        }
+        most = held > most ? held : most;
+    }
+    return most;
+}
+
 void bench_snapshot_free(bench_snapshot *snapshot)
 {
+    for (uint32_t i = 0; i < snapshot->n_stacks; i++) {
+        free(snapshot->stacks[i]);
+    }
+    free(snapshot->stacks);
     free(snapshot->entries);
     free(snapshot->live);
     *snapshot = (bench_snapshot){ .device = BENCH_ANY_DEVICE };

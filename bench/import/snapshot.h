@@ -2,7 +2,7 @@
  *
  * Reads one device: its recorded events in order, and the blocks that were live when the snapshot
  * was taken. Accepts the present form (a dictionary with settings) and the older ones (segments and
- * device_traces only; entries without time). Stack frames are not kept. Source: PyTorch,
+ * device_traces only; entries without time). Each stack is kept once (stacks.h). Source: PyTorch,
  * torch/csrc/cuda/memory_snapshot.cpp and torch/csrc/cuda/Module.cpp. */
 #ifndef PLEAT_BENCH_SNAPSHOT_H
 #define PLEAT_BENCH_SNAPSHOT_H
@@ -29,6 +29,7 @@ typedef struct bench_snapshot_entry {
     uint64_t bytes;
     uint64_t stream; /* the handle */
     uint32_t at;     /* offset in the file */
+    uint32_t stack;  /* 1 + index; 0 = none */
     uint8_t action;
 } bench_snapshot_entry;
 
@@ -43,12 +44,19 @@ typedef struct bench_snapshot {
     bool has_mappings;                    /* some entry is a segment_map */
     bool is_expandable;                   /* according to the settings */
     char conf[BENCH_SNAPSHOT_CONF_BYTES]; /* that run's PYTORCH_CUDA_ALLOC_CONF, or "" */
+    char allocator[32];                   /* of a snapshot that pleat wrote, or "" */
+    uint64_t held_bytes;                  /* of the segments that it had at the end */
+    char **stacks;                        /* texts (stacks.h) */
+    uint32_t n_stacks;
 } bench_snapshot;
 
 /* `limits` may be NULL. `device`: an index, or BENCH_ANY_DEVICE for the first that has events.
  * False and a message with file and offset. */
 bool bench_snapshot_read(const char *path, const bench_limits *limits, int device,
                          bench_snapshot *out, bench_failure *failure);
+/* The most bytes that the recorded run held from the driver at any of its events; 0 = the snapshot
+ * does not tell. */
+uint64_t bench_snapshot_most_held(const bench_snapshot *snapshot);
 void bench_snapshot_free(bench_snapshot *snapshot);
 
 #endif

@@ -11,10 +11,25 @@ enum { N_HOT = 8, CROWD_BLOCKS = 4096 };
 static const char *const short_ones[] = { "random:100", "random:4096", "random:65536",    "hot",
                                           "threads:1",  "threads:2",   "threads:2,shared" };
 static const char *const all_of_them[] = {
-    "random:100", "random:4096",      "random:65536",     "random:1000000",
-    "hot",        "threads:1",        "threads:2",        "threads:3",
-    "threads:4",  "threads:2,shared", "threads:3,shared", "threads:4,shared",
-    "streams:1",  "streams:10",       "streams:100",      "streams:1000",
+    "random:100",
+    "random:4096",
+    "random:65536",
+    "random:1000000",
+    "hot",
+    "threads:1",
+    "threads:2",
+    "threads:3",
+    "threads:4",
+    "threads:2,shared",
+    "threads:3,shared",
+    "threads:4,shared",
+    "threads:1,hot",
+    "threads:2,hot",
+    "threads:2,shared,hot",
+    "streams:1",
+    "streams:10",
+    "streams:100",
+    "streams:1000",
 };
 
 const char *bench_scenario_standard(bool all, unsigned index)
@@ -42,6 +57,15 @@ static bool read_number(const char *text, const char *prefix, const char **end, 
     return true;
 }
 
+/* Is the word there? Then *rest is behind it. */
+static bool take_word(const char **rest, const char *word)
+{
+    size_t n = strlen(word);
+    bool is_there = strncmp(*rest, word, n) == 0;
+    *rest += is_there ? n : 0;
+    return is_there;
+}
+
 static bool check(const char *text, const char *prefix, uint64_t number, const char *rest,
                   uint64_t least, uint64_t most, bench_failure *failure)
 {
@@ -60,6 +84,7 @@ bool bench_scenario_parse(const char *text, bench_scenario *out, bench_failure *
     }
     if (strcmp(text, "hot") == 0) {
         out->kind = BENCH_SCENARIO_HOT;
+        out->is_hot = true;
         out->n_blocks = N_HOT;
         return true;
     }
@@ -69,13 +94,13 @@ bool bench_scenario_parse(const char *text, bench_scenario *out, bench_failure *
         return check(text, "random:", n, rest, 1, BENCH_SCENARIO_MOST_BLOCKS, failure);
     }
     if (read_number(text, "threads:", &rest, &n)) {
-        bool is_shared = strcmp(rest, ",shared") == 0;
+        bool is_shared = take_word(&rest, ",shared");
         out->kind = BENCH_SCENARIO_THREADS;
-        out->n_blocks = CROWD_BLOCKS;
+        out->is_hot = take_word(&rest, ",hot");
         out->n_threads = (uint32_t)n;
+        out->n_blocks = out->is_hot ? N_HOT * out->n_threads : CROWD_BLOCKS;
         out->n_streams = is_shared ? 1 : out->n_threads;
-        return check(text, "threads:", n, is_shared ? "" : rest, 1, BENCH_SCENARIO_MOST_THREADS,
-                     failure);
+        return check(text, "threads:", n, rest, 1, BENCH_SCENARIO_MOST_THREADS, failure);
     }
     if (read_number(text, "streams:", &rest, &n)) {
         out->kind = BENCH_SCENARIO_STREAMS;
@@ -101,9 +126,8 @@ static bool open_pairs(bench_course *course, unsigned n_pairs, bench_failure *fa
         return bench_fail(failure, "%s: out of host memory", scenario->name);
     }
     for (uint32_t i = 0; i < course->n_slots; i++) {
-        course->first_bytes[i] = scenario->kind == BENCH_SCENARIO_HOT
-                                     ? hot_bytes[i]
-                                     : bench_resident_draw_bytes(&course->random);
+        course->first_bytes[i] = scenario->is_hot ? hot_bytes[i % N_HOT]
+                                                  : bench_resident_draw_bytes(&course->random);
     }
     return true;
 }
@@ -172,8 +196,9 @@ void bench_course_draw(bench_course *course)
     for (uint32_t t = 0; course->pairs && t < scenario->n_threads; t++) {
         bench_pair *pairs = course->pairs + (size_t)t * course->n_pairs;
         for (unsigned i = 0; i < course->n_pairs; i++) {
-            if (scenario->kind == BENCH_SCENARIO_HOT) {
-                pairs[i] = (bench_pair){ .bytes = hot_bytes[i % N_HOT], .index = i % N_HOT };
+            if (scenario->is_hot) {
+                pairs[i].bytes = hot_bytes[i % N_HOT];
+                pairs[i].index = t * each + i % N_HOT;
                 continue;
             }
             pairs[i].index = t * each +

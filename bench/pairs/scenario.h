@@ -5,6 +5,7 @@
  *   WORK                the events of a run in their order, each a call
  *   threads:T           T threads with 4,096 blocks in all, each thread on a stream of its own
  *   threads:T,shared    the same, all on one stream
+ *   threads:T[,shared],hot  T threads, each as in `hot`
  *   streams:S           4,096 blocks, spread over S streams */
 #ifndef PLEAT_BENCH_PAIRS_SCENARIO_H
 #define PLEAT_BENCH_PAIRS_SCENARIO_H
@@ -32,6 +33,7 @@ typedef enum bench_scenario_kind {
 typedef struct bench_scenario {
     char name[BENCH_NAME_BYTES]; /* as it was given */
     bench_scenario_kind kind;
+    bool is_hot; /* pairs give back and take one size */
     uint32_t n_blocks;
     uint32_t n_threads;
     uint32_t n_streams; /* that the blocks are spread over */

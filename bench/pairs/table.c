@@ -126,13 +126,14 @@ void bench_table_add(bench_table *table, const bench_scenario *scenario,
     for (unsigned i = 0; i < n_kinds; i++) {
         const bench_cell_figures *f = &result->rows[i];
         const bench_cell_figures *torch = torch_of(result, kinds, n_kinds, i);
+        double *single_wall_ns = &table->single_wall_ns[scenario->is_hot][i];
         if (scenario->kind == BENCH_SCENARIO_THREADS && scenario->n_threads == 1) {
-            table->single_wall_ns[i] = f->wall_ns;
+            *single_wall_ns = f->wall_ns;
         }
-        bool has_single = scenario->kind == BENCH_SCENARIO_THREADS && table->single_wall_ns[i] > 0;
+        bool has_single = scenario->kind == BENCH_SCENARIO_THREADS && *single_wall_ns > 0;
         extra e = {
             .ratio = torch ? f->ns / torch->ns : -1.0,
-            .speed_up = has_single ? table->single_wall_ns[i] / f->wall_ns : -1.0,
+            .speed_up = has_single ? *single_wall_ns / f->wall_ns : -1.0,
             .instructions = instructions[i],
         };
         if (!table->is_json) {

@@ -6,7 +6,8 @@
 
 typedef struct bench_table {
     bool is_json;
-    double single_wall_ns[BENCH_THROUGH_MOST]; /* of threads:1, by row; 0 = not measured yet */
+    /* Of threads:1 and threads:1,hot, by row; 0 = not measured yet. */
+    double single_wall_ns[2][BENCH_THROUGH_MOST];
 } bench_table;
 
 /* Prints the heading of the whole output. */

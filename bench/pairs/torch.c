@@ -18,7 +18,7 @@
 
 #define RUNTIME "libpleat_runtime.so"
 
-enum { PATH_BYTES = 4096, LINE_BYTES = 512, PLAIN = 0, PLUGGABLE = 1, N_SHIMS };
+enum { PATH_BYTES = 4096, LINE_BYTES = 512, PLAIN = 0, PLUGGABLE, CLASS, N_SHIMS };
 
 typedef struct shim {
     void *library; /* NULL = not loaded */
@@ -38,7 +38,10 @@ static shim shims[N_SHIMS];
 
 static unsigned shim_of(const bench_through_kind *kind)
 {
-    return kind->is_torch ? PLAIN : PLUGGABLE;
+    if (kind->is_torch) {
+        return PLAIN;
+    }
+    return strcmp(kind->name, "torch-class") == 0 ? CLASS : PLUGGABLE;
 }
 
 extern char **environ;
@@ -104,8 +107,7 @@ static bool run_script(char *const *argv, char *out, size_t n)
 
 static bool find_shim(unsigned index, char *path, size_t n, bench_failure *failure)
 {
-    static char plain[] = "plain";
-    static char pluggable[] = "pluggable";
+    static char names[N_SHIMS][16] = { "plain", "pluggable", "class" };
     char script[PATH_BYTES];
     char folder[PATH_BYTES];
     if (!bench_folder_find("PLEAT_PAIRS", "pairs", script, sizeof script - sizeof "/torch.sh") ||
@@ -113,7 +115,7 @@ static bool find_shim(unsigned index, char *path, size_t n, bench_failure *failu
         return bench_fail(failure, "bench/pairs/torch.sh is not beside this command");
     }
     strncat(script, "/torch.sh", sizeof script - strlen(script) - 1);
-    char *argv[] = { script, folder, index == PLUGGABLE ? pluggable : plain, NULL };
+    char *argv[] = { script, folder, names[index], NULL };
     return run_script(argv, path, n) || bench_fail(failure, "%.900s", path);
 }
 
@@ -207,16 +209,34 @@ static bool free_pluggable(const bench_through *through, pleat_devptr ptr, void 
     return true;
 }
 
+static pleat_devptr alloc_class(const bench_through *through, uint64_t bytes, void *stream)
+{
+    (void)through;
+    return (pleat_devptr)(uintptr_t)shims[CLASS].alloc(bytes, stream);
+}
+
+static bool free_class(const bench_through *through, pleat_devptr ptr, void *stream)
+{
+    (void)through;
+    (void)stream;
+    shims[CLASS].release((void *)(uintptr_t)ptr);
+    return true;
+}
+
 bool bench_torch_open(bench_through *through, bench_failure *failure)
 {
+    static pleat_devptr (*const allocs[N_SHIMS])(
+        const bench_through *, uint64_t, void *) = { alloc_plain, alloc_pluggable, alloc_class };
+    static bool (*const releases[N_SHIMS])(const bench_through *, pleat_devptr,
+                                           void *) = { free_plain, free_pluggable, free_class };
     unsigned index = shim_of(through->kind);
     shim *s = &shims[index];
     if (!s->is_open) {
         s->is_open = true;
         s->problem = s->open(pleat_torch_malloc, pleat_torch_free);
     }
-    through->alloc = index == PLAIN ? alloc_plain : alloc_pluggable;
-    through->release = index == PLAIN ? free_plain : free_pluggable;
+    through->alloc = allocs[index];
+    through->release = releases[index];
     through->enter = s->enter;
     return !s->problem || bench_fail(failure, "%s: %s", through->kind->name, s->problem);
 }

@@ -3,7 +3,8 @@
  * Its calls are virtual C++, so this is compiled against the headers of the wheel that it runs with
  * (torch.sh) and opened by the command, which has put libpleat_runtime.so in the place of CUDA's
  * runtime. With PLUGGABLE it is instead torch's CUDAPluggableAllocator over hooks that the command
- * names; that one needs libtorch_cuda.so. Nothing throws into C. */
+ * names; that one needs libtorch_cuda.so. With CLASS it is pleat's class for PyTorch
+ * (python/pleat/torch/source), over the libpleat.so beside the command. Nothing throws into C. */
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <cuda_runtime_api.h>
 #include <torch/version.h>
@@ -13,6 +14,10 @@
 
 #ifdef PLUGGABLE
 #include <torch/csrc/cuda/CUDAPluggableAllocator.h>
+#endif
+
+#ifdef CLASS
+#include "all.cpp"
 #endif
 
 #define SHIM_API extern "C" __attribute__((visibility("default")))
@@ -38,6 +43,10 @@ static Allocator *open_allocator(Malloc hook_malloc, Free hook_free)
 #else
     (void)hook_malloc;
     (void)hook_free;
+#ifdef CLASS /* not in the place of torch's own, which is another row */
+    pleat_torch::installed = new pleat_torch::Allocator;
+    return pleat_torch::installed;
+#endif
     return c10::cuda::CUDACachingAllocator::get();
 #endif
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# torch.sh FOLDER [pluggable] - compiles torch.cpp against PyTorch's wheel into FOLDER, unless it is
+# torch.sh FOLDER [pluggable|class] - compiles torch.cpp against PyTorch's wheel into FOLDER, unless it is
 # there already. The last line it prints is the shared object's path, or the reason why there is
 # none; the exit status tells which: 0, or 77 without a wheel or a compiler, or 1.
 #
@@ -26,7 +26,9 @@ cuda=$(find "$site/nvidia" -maxdepth 1 -name 'cu1[0-9]' 2>/dev/null | sort | tai
 compiler=${CXX:-g++}
 command -v "$compiler" >/dev/null || give_up 77 "no C++ compiler ($compiler)"
 
-key=$(cat "$here/torch.cpp" "${BASH_SOURCE[0]}" "$torch/version.py" <(printf '%s' "$torch") |
+class=$here/../../python/pleat/torch/source
+[ "$kind" != class ] || [ -d "$class" ] || give_up 77 "no sources of pleat's class in $class"
+key=$(cat "$here/torch.cpp" $([ "$kind" != class ] || ls "$class"/*) "${BASH_SOURCE[0]}" "$torch/version.py" <(printf '%s' "$torch") |
     sha256sum | cut -c1-12)
 object=$folder/torch-$kind-$key.so
 if [ ! -f "$object" ]; then
@@ -42,6 +44,15 @@ if [ ! -f "$object" ]; then
     if [ "$kind" = pluggable ]; then
         options+=(-DPLUGGABLE)
         libraries+=(-ltorch_cuda)
+    elif [ "$kind" = class ]; then
+        # The headers as a wheel has them: beside one another, and nothing else.
+        headers=$(mktemp -d "$folder/include-XXXXXX")
+        trap 'rm -rf "$new" "$headers"' EXIT
+        cp "$here"/../../api/pleat*.h "$here/../../api/adapters/pleat_torch.h" \
+            "$here/../../vmm/base/pleat_types.h" "$headers"
+        options+=(-DCLASS -fno-plt "-I$class" "-I$headers"
+            "-Wl,-rpath,$(cd "$folder/.." && pwd)")
+        libraries+=("$folder/../libpleat.so")
     fi
     "$compiler" "${options[@]}" "$here/torch.cpp" -o "$new" "${libraries[@]}" >&2 ||
         give_up 1 "torch.cpp does not compile against PyTorch in $site"

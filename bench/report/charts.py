@@ -1,12 +1,12 @@
-"""The charts of one work: timelines, maps, the ladder of capacities, the drift of long runs."""
+"""The charts of one work: timelines, the ladder of capacities, the drift of long runs. Maps of
+addresses: maps.py."""
 import math
 
 import matplotlib.pyplot as plt
 import numpy
-from matplotlib import colors
 from matplotlib.lines import Line2D
 
-from data import GIB, completes, is_measured, resident_ratio
+from data import completes, is_measured, resident_ratio
 from look import ACCENT, FAINT, INK, style_of, svg_of
 
 COLUMNS = 3
@@ -54,27 +54,33 @@ def timelines(study, work, memory, name):
 
 
 def x_axis(timeline):
-    """The beginning of each bucket, and the name of the axis."""
-    events = numpy.array(timeline["buckets"]["event"], dtype=float)
+    """The beginning of each bucket and the end of the last one, and the name of the axis."""
+    events = numpy.array(timeline["buckets"]["event"] + [timeline["n_events"]], dtype=float)
     if timeline.get("n_iterations", 0) >= 2:
         # A bucket is a stretch of events; iterations are spread evenly over them.
         return events / timeline["n_events"] * timeline["n_iterations"], "iteration"
     return events / 1000, "thousands of events"
 
 
+def closed(values):
+    return numpy.array(values + values[-1:])
+
+
 def one_timeline(axis, allocator, timeline, top):
     buckets = timeline["buckets"]
     peak = timeline["peak_live_bytes"]
     x, _ = x_axis(timeline)
-    live = numpy.array(buckets["live"]) / peak
-    resident = numpy.array(buckets["resident"]) / peak
+    # The last bucket ends with the run: without its end its step has no width.
+    live = closed(buckets["live"]) / peak
+    resident = closed(buckets["resident"]) / peak
     axis.fill_between(x, live, color=FAINT, linewidth=0, step="post")
     axis.step(x, resident, where="post", color=INK, linewidth=1.1)
     if (resident > top).any():
         # The curve left the panel: draw a dashed line along the edge for that time.
         axis.step(x, numpy.where(resident > top, top * 0.985, numpy.nan), where="post", color=INK,
                   linewidth=1.6, linestyle=(0, (4, 2)))
-    failures = numpy.array(buckets["failures"]) > 0
+    failures = closed(buckets["failures"]) > 0
+    failures[-1] = False
     if failures.any():
         axis.plot(x[failures], numpy.full(failures.sum(), top * 0.95), "x", color=ACCENT,
                   markersize=4)
@@ -83,127 +89,6 @@ def one_timeline(axis, allocator, timeline, top):
         text += f", {sum(buckets['failures']):,} failed"
     axis.set_title(f"{allocator} · {text}", loc="left", fontsize=9,
                    fontweight="bold" if allocator == "pleat" else "normal")
-
-
-# ---- the map -----------------------------------------------------------------------------------
-
-WIDTH = 192          # cells in a row
-MOST_ROWS = 28
-LIVE, PENDING, FREE, HOLE = range(4)
-KINDS = ["live", "freed, not yet settled", "free", "hole: addresses without memory"]
-LIVE_BY_STREAM = ["#22303c", "#2f6690", "#5b2333", "#4f7a45", "#6b5600", "#5a4a8a"]
-PENDING_COLOUR = "#a9a9a9"
-FREE_COLOUR = "#f7c95c"  # light in black and white, striking in colour
-HOLE_COLOUR = "#ffffff"
-HIDDEN = 0.005       # of the shown memory; less is idle chunks and rounding
-LARGEST_HOLE = 0.02  # of the resident memory; longer ones are drawn this long
-
-
-def pieces_of(worst):
-    """The pieces that the allocator showed, and at the end one free piece for what it holds but
-    cannot show: a driver's own pool does not tell where its free memory is."""
-    pieces = [piece for piece in worst["pieces"] if piece[1] > 0]
-    shown = sum(p[1] for p in pieces if p[2] != HOLE)
-    hidden = worst["resident_bytes"] - shown
-    if hidden > shown * HIDDEN:
-        pieces.append([0, hidden, FREE, -1, 1])
-    return pieces
-
-
-def laid_out(pieces):
-    """Pieces side by side: (start, end, kind, stream), long holes shortened."""
-    resident = sum(p[1] for p in pieces if p[2] != HOLE) or 1
-    longest = max(resident * LARGEST_HOLE, 1)
-    at = 0.0
-    out = []
-    for _, size, kind, stream, _ in pieces:
-        shown = min(size, longest) if kind == HOLE else size
-        out.append((at, at + shown, kind, stream))
-        at += shown
-    return out, at
-
-
-def cells_of(pieces, n_cells):
-    """The kind that holds most of each cell and, for live memory, its stream."""
-    placed, total = laid_out(pieces)
-    weight = numpy.zeros((n_cells, 4))
-    stream = numpy.zeros(n_cells, dtype=int)
-    for start, end, kind, owner in placed:
-        first, last = start / total * n_cells, end / total * n_cells
-        low, high = int(first), min(int(math.ceil(last)), n_cells)
-        for cell in range(low, high):
-            weight[cell, kind] += min(last, cell + 1) - max(first, cell)
-            if kind == LIVE:
-                stream[cell] = max(owner, 0)
-    return weight, stream, total
-
-
-def colours_of(weight, stream):
-    shares = weight / numpy.maximum(weight.sum(axis=1, keepdims=True), 1e-12)
-    table = [numpy.array(colors.to_rgb(c)) for c in LIVE_BY_STREAM]
-    live = numpy.array([table[s % len(table)] for s in stream])
-    parts = [live] + [numpy.array(colors.to_rgb(c))
-                      for c in (PENDING_COLOUR, FREE_COLOUR, HOLE_COLOUR)]
-    return sum(shares[:, [k]] * parts[k] for k in range(4))
-
-
-def maps(study, work, memory, name):
-    """Who holds what at the worst moment: one map per allocator, addresses row by row."""
-    drawn = [(a, study.timelines.get((work, a, memory))) for a in study.allocators]
-    drawn = [(a, t) for a, t in drawn if t and (t.get("worst") or {}).get("pieces")]
-    if not drawn:
-        return None
-    unit = cell_bytes(drawn)
-    figure, axes = panels(len(drawn), height=1.75)
-    for axis, (allocator, timeline) in zip(axes, drawn):
-        one_map(axis, allocator, timeline, unit)
-    n_streams = max((p[3] for _, t in drawn for p in t["worst"]["pieces"]), default=0) + 1
-    figure.legend(handles=map_legend(n_streams), loc="upper right", ncol=4, fontsize=8)
-    figure.tight_layout(rect=(0, 0, 1, 0.93))
-    return svg_of(figure, name, f"{work}: what the addresses of each of {len(drawn)} allocators "
-                  f"hold at the worst moment on a device of {memory}")
-
-
-def cell_bytes(drawn):
-    """One scale for all maps of a work, so that areas compare; but a giant shrinks the others to a
-    third of the rows at most."""
-    totals = sorted(laid_out(pieces_of(t["worst"]))[1] for _, t in drawn)
-    middle = totals[len(totals) // 2]
-    return max(totals[-1] / 3, middle) / (WIDTH * MOST_ROWS) if totals[-1] > 3 * middle \
-        else totals[-1] / (WIDTH * MOST_ROWS)
-
-
-def one_map(axis, allocator, timeline, unit):
-    worst = timeline["worst"]
-    pieces = pieces_of(worst)
-    _, total = laid_out(pieces)
-    wanted = max(int(math.ceil(total / unit)), 1)
-    n_cells = min(wanted, WIDTH * MOST_ROWS)
-    weight, stream, _ = cells_of(pieces, n_cells)
-    rows = MOST_ROWS
-    image = numpy.full((rows * WIDTH, 3), 0.965)
-    image[:n_cells] = colours_of(weight, stream)
-    axis.imshow(image.reshape(rows, WIDTH, 3), aspect="auto", interpolation="nearest")
-    axis.set_xticks([])
-    axis.set_yticks([])
-    axis.grid(False)
-    idle = worst["resident_bytes"] - sum(p[1] for p in pieces if p[2] == LIVE)
-    text = f"{worst['resident_bytes'] / GIB:.2f} GiB, {idle / GIB:.2f} idle"
-    if worst["why"] == "failure":
-        text += f"; {worst['requested_bytes'] / GIB:.2f} refused"
-    if n_cells < wanted:
-        text += " (smaller scale)"
-    axis.set_title(f"{allocator} · {text}", loc="left", fontsize=9,
-                   fontweight="bold" if allocator == "pleat" else "normal")
-
-
-def map_legend(n_streams):
-    shown = min(n_streams, len(LIVE_BY_STREAM))
-    labels = [f"live, stream {i}" for i in range(shown)] if shown > 1 else ["live"]
-    patches = list(zip(LIVE_BY_STREAM, labels))
-    patches += list(zip((PENDING_COLOUR, FREE_COLOUR, HOLE_COLOUR), KINDS[1:]))
-    return [plt.Rectangle((0, 0), 1, 1, facecolor=c, edgecolor=INK, linewidth=0.4, label=label)
-            for c, label in patches]
 
 
 # ---- the ladder --------------------------------------------------------------------------------

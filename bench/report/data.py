@@ -1,5 +1,5 @@
-"""Reads the output of `pleat ab`: results.jsonl, one line per cell, and timelines.jsonl, one line
-per chart."""
+"""Reads the output of `pleat ab`: results.jsonl, one line per cell; timelines.jsonl, one per drawn
+cell; moments.jsonl, one per work, moment and allocator; verdicts.jsonl, one per work, or of a job."""
 import dataclasses
 import json
 import math
@@ -14,6 +14,8 @@ class Study:
     head: dict
     cells: list
     timelines: dict  # (work, allocator, memory) -> timeline
+    moments: dict    # (work, "peak" or "failure", allocator) -> moment
+    verdicts: list
 
     @property
     def works(self):
@@ -36,6 +38,14 @@ class Study:
         wanted = (work, allocator, memory)
         return next((c for c in self.cells
                      if (c["trace"], c["allocator"], c["memory"]) == wanted), None)
+
+    def moments_of(self, work, kind):
+        """The moments of that kind, in the order of the allocators."""
+        found = [self.moments.get((work, kind, a)) for a in self.allocators]
+        return [m for m in found if m]
+
+    def verdict_of(self, work):
+        return next((v for v in self.verdicts if v["work"] == work), None)
 
     def cells_of(self, **wanted):
         return [c for c in self.cells if all(c[k] == v for k, v in wanted.items())]
@@ -67,7 +77,10 @@ def read_study(folder):
     head = drawn[0] if drawn and "pleat" in drawn[0] else {}
     timelines = {(t["work"], t["allocator"], t["memory"]): t
                  for t in drawn[1 if head else 0:]}
-    return Study(head, lines_of(folder / "results.jsonl"), timelines)
+    moments = {(m["work"], m["moment"], m["allocator"]): m
+               for m in lines_of(folder / "moments.jsonl") if m["is_reached"]}
+    return Study(head, lines_of(folder / "results.jsonl"), timelines, moments,
+                 lines_of(folder / "verdicts.jsonl"))
 
 
 def is_measured(cell):
@@ -80,6 +93,19 @@ def completes(cell):
 
 def n_ops(cell):
     return sum(cell["device_ops"].values())
+
+
+CREATING = ("cuMemCreate", "cuMemAlloc", "cuMemAllocAsync", "cuMemAllocFromPoolAsync")
+
+
+def n_created(cell):
+    """Calls that create memory."""
+    return sum(cell["calls"].get(entry, 0) for entry in CREATING)
+
+
+def n_moved(cell):
+    """Ranges mapped and unmapped, segments given back: operations that create nothing."""
+    return sum(cell["device_ops"][kind] for kind in ("map", "unmap", "free"))
 
 
 def ops_per_1000(cell):
@@ -117,9 +143,9 @@ def summary_rows(study):
             "allocator": allocator,
             "ratio": geometric_mean(ratios),
             "worst": max(ratios, default=math.nan),
-            "ops": geometric_mean([max(ops_per_1000(c), 1e-3) for c in widest]),
-            "syncs": sum(c["host_syncs"] for c in cells),
-            "hazards": sum(c["hazards"] for c in cells),
+            "syncs": sum(c["host_syncs"] for c in widest),
+            "created": sum(n_created(c) for c in widest),
+            "moved": sum(n_moved(c) for c in widest),
             "driver_ms": math.fsum(c["driver_ms"] for c in widest),
             "later_driver_ms": math.fsum(later_ms(c) for c in widest),
             "ns": geometric_mean([ns for ns in map(least_ns, widest) if ns]),
@@ -129,3 +155,8 @@ def summary_rows(study):
                               sum(c["memory"] == m for c in cells)) for m in study.memories},
         })
     return memory, rows
+
+
+def sized(count):
+    """Bytes for people: GiB with two digits, or MiB with one."""
+    return f"{count / GIB:.2f} GiB" if abs(count) >= GIB else f"{count / (1 << 20):.1f} MiB"

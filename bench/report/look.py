@@ -27,6 +27,7 @@ FIRST = {"color": INK, "linestyle": "-", "marker": "o"}
 
 plt.rcParams.update({
     "svg.fonttype": "none",
+    "text.parse_math": False,  # a work may be named a$b$
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Helvetica", "Arial", "sans-serif"],
     "font.size": 9,

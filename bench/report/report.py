@@ -3,8 +3,9 @@
 
 Usage: report.py FOLDER
 
-FOLDER holds results.jsonl and timelines.jsonl; report.html is written there: one file that needs
-nothing else. Exit status: 0; 1 when a library is missing or the folder holds no results."""
+FOLDER holds results.jsonl, timelines.jsonl, moments.jsonl and verdicts.jsonl; report.html is written
+there: one file that needs nothing else. Where Bokeh is installed, closer.html is, too: the maps to
+zoom into (closer.py). Exit status: 0; 1 when a library is missing or the folder holds no results."""
 import datetime
 import os
 import pathlib
@@ -15,6 +16,7 @@ DISTRIBUTION_PYTHON = "/usr/bin/python3"
 
 try:
     import jinja2
+    import markupsafe
     import matplotlib  # noqa: F401  pylint: disable=unused-import
 except ImportError as error:
     # Only the distribution's own Python finds the distribution's packages, and python3 on the path
@@ -26,13 +28,18 @@ except ImportError as error:
              "python3-jinja2 (Debian) or matplotlib and jinja2 (PyPI)")
 
 import charts  # noqa: E402  pylint: disable=wrong-import-position
+import closer  # noqa: E402  pylint: disable=wrong-import-position
 import data  # noqa: E402  pylint: disable=wrong-import-position
+import maps  # noqa: E402  pylint: disable=wrong-import-position
+import sites  # noqa: E402  pylint: disable=wrong-import-position
 
 HERE = pathlib.Path(__file__).resolve().parent
+MOST_SITES = 8
+MOST_IN_FULL = 3  # verdicts with all their lines on the first screen
 
 
-def gib(count):
-    return f"{count / data.GIB:.2f} GiB"
+def count(value):
+    return f"{value:,}"
 
 
 def number(value, places=3):
@@ -41,15 +48,45 @@ def number(value, places=3):
     return f"{value:,.{places}f}"
 
 
+def rough(value):
+    """Two digits: what follows them is noise."""
+    return f"{float(f'{value:.2g}'):,.0f}"
+
+
 def own_ns(cell):
     """The least and the most of the timed runs."""
     own = cell.get("allocator_ns_per_event")
-    return f"{own['least']:,.0f} to {own['most']:,.0f}" if own else "–"
+    return f"{rough(own['least'])} to {rough(own['most'])}" if own else "–"
+
+
+def figure(key, text, **of):
+    """A figure of the page with what it was computed from, so that a test can do so again."""
+    attributes = markupsafe.Markup("").join(
+        markupsafe.Markup(' data-{}="{}"').format(name, value) for name, value in of.items())
+    return markupsafe.Markup('<span data-f="{}"{}>{}</span>').format(key, attributes, text)
 
 
 def tightest(study):
     sizes = [m for m in study.memories if m != "unlimited"]
     return sizes[0] if sizes else None
+
+
+def moment_section(study, work, kind, index):
+    """One moment of a work: maps, a row an allocator, and who strands memory under the one that the
+    moment is about; NULL if there is none."""
+    moments = study.moments_of(work, kind)
+    if not moments:
+        return None
+    first = moments[0]
+    verdict = study.verdict_of(work) or (study.verdicts or [None])[0]
+    wanted = first["of"] or (verdict or {}).get("in_force", "torch-native")
+    shown = next((m for m in moments if m["allocator"] == wanted), first)
+    ranked = [s for s in sites.ranked(shown) if s.charged_bytes > 0]
+    stack = shown["requested_stack"]
+    return {"kind": kind, "moments": moments, "first": first, "shown": shown,
+            "sites": ranked[:MOST_SITES], "n_sites": len(ranked),
+            "request": shown["stacks"].get(str(stack)) if stack is not None else None,
+            "map": maps.maps(moments, f"map-{kind}-{index}")}
 
 
 def work_section(study, work, index):
@@ -59,31 +96,31 @@ def work_section(study, work, index):
         ("ladder", charts.ladder(study, work, f"ladder-{index}")),
         ("drift", charts.drift(study, work, widest, f"drift-{index}")),
         ("timeline", charts.timelines(study, work, widest, f"timeline-{index}")),
-        ("map", charts.maps(study, work, widest, f"map-{index}")),
     ]
     tight = tightest(study)
     if tight and tight != widest:
-        figures += [
-            ("timeline-tight", charts.timelines(study, work, tight, f"timeline-tight-{index}")),
-            ("map-tight", charts.maps(study, work, tight, f"map-tight-{index}")),
-        ]
+        figures.append(("timeline-tight",
+                        charts.timelines(study, work, tight, f"timeline-tight-{index}")))
     cells = study.cells_of(trace=work)
     known = next((c for c in cells if data.is_measured(c)), None)
+    moments = [moment_section(study, work, kind, index) for kind in ("failure", "peak")]
     return {"name": work, "id": f"work-{index}", "cells": cells, "widest": widest, "tight": tight,
-            "peak": known["peak_live_bytes"] if known else None,
-            "events": known["events"] if known else None,
+            "known": known, "verdict": study.verdict_of(work),
+            "moments": [m for m in moments if m],
             "charts": {kind: svg for kind, svg in figures if svg}}
 
 
-def render(study):
+def render(study, has_closer):
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(HERE), autoescape=True,
                                      trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(gib=gib, number=number, ops=data.ops_per_1000,
+    environment.filters.update(sized=data.sized, number=number, count=count,
                                ratio=data.resident_ratio, later=data.later_ms, own_ns=own_ns,
+                               created=data.n_created, moved=data.n_moved, rough=rough,
                                measured=data.is_measured, completes=data.completes)
+    environment.globals.update(f=figure, most_in_full=MOST_IN_FULL)
     memory, rows = data.summary_rows(study)
     return environment.get_template("report.html.j2").render(
-        head=study.head, study=study, memory=memory, rows=rows,
+        head=study.head, study=study, memory=memory, rows=rows, has_closer=has_closer,
         has_fit=any(row["fit"] == row["fit"] for row in rows),
         is_timed=any(row["ns"] == row["ns"] for row in rows),
         overview=charts.overview(study, memory, "overview"),
@@ -109,7 +146,10 @@ def main():
     study = data.read_study(folder)
     if not study.cells:
         sys.exit(f"{folder}: no results.jsonl with results in it")
-    put_in_place(folder / "report.html", render(study))
+    page = closer.page(study)
+    if page:
+        put_in_place(folder / "closer.html", page)
+    put_in_place(folder / "report.html", render(study, page is not None))
 
 
 if __name__ == "__main__":

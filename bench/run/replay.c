@@ -11,12 +11,7 @@
 
 #define PROGRESS_EVENTS 16384u /* a power of two */
 
-typedef struct slot {
-    pleat_devptr ptr; /* 0 = not live: never allocated, failed or freed */
-    uint64_t bytes;
-    uint64_t born; /* number of the allocation */
-    uint32_t stream;
-} slot;
+typedef bench_slot slot;
 
 typedef struct replay {
     const bench_work *source;
@@ -30,8 +25,8 @@ typedef struct replay {
     void **streams;
     uint32_t n_streams; /* created so far */
     slot *slots;
-    slot **order; /* scratch: live blocks at the end of a loop */
-    uint64_t n_born;
+    slot **order;        /* scratch: live blocks at the end of a loop */
+    uint64_t n_seen;     /* events, over all loops; the last one may be under way */
     bench_own own;       /* used when timed */
     uint64_t live_bytes; /* in blocks of 512 */
     double start_us;     /* driver time at the start of the loops */
@@ -63,7 +58,7 @@ static bool take_dump(replay *r, bench_dump_at moment)
            bench_dump_take(r->options->dump, r->instance, moment, r->failure);
 }
 
-static bool note_failed_allocation(replay *r, uint64_t bytes)
+static bool note_failed_allocation(replay *r)
 {
     bench_record *record = r->record;
     if (r->is_later) {
@@ -72,13 +67,10 @@ static bool note_failed_allocation(replay *r, uint64_t bytes)
     bool is_first = record->oom_count++ == 0;
     if (is_first) {
         snprintf(record->first_failure, sizeof record->first_failure, "%s", last_error());
+        record->first_failure_event = r->n_seen - 1;
     }
     if (r->timeline) {
         r->recorder.bucket.failures++;
-        if (is_first) {
-            bench_recorder_picture(&r->recorder, r->live_bytes, pl_device_resident_bytes(r->dev),
-                                   bytes);
-        }
     }
     r->is_stopped = r->options->stop_at_failure;
     return take_dump(r, BENCH_DUMP_FAILURE);
@@ -116,11 +108,13 @@ static bool do_alloc(replay *r, const bench_event *event)
         r->record->longest_driver_us = took_us;
     }
     if (st != PLEAT_OK) {
-        return note_failed_allocation(r, event->bytes);
+        return note_failed_allocation(r);
     }
     r->live_bytes += bench_round_up(event->bytes, BENCH_BLOCK_UNIT);
     slot *s = &r->slots[event->slot];
-    *s = (slot){ .ptr = ptr, .bytes = event->bytes, .born = r->n_born++, .stream = event->stream };
+    *s = (slot){
+        .ptr = ptr, .bytes = event->bytes, .born = r->n_seen - 1, .stream = event->stream
+    };
     bool is_peak = r->live_bytes >= r->source->peak_live_bytes;
     return touch(r, s) && (!is_peak || take_dump(r, BENCH_DUMP_PEAK));
 }
@@ -188,14 +182,31 @@ static bench_reading read_meters(const replay *r)
 
 static void record_event(replay *r)
 {
-    uint64_t resident_bytes = pl_device_resident_bytes(r->dev);
-    if (bench_recorder_is_worse(&r->recorder, resident_bytes)) {
-        bench_recorder_picture(&r->recorder, r->live_bytes, resident_bytes, 0);
-    }
-    if (bench_recorder_event(&r->recorder, r->live_bytes, resident_bytes)) {
+    if (bench_recorder_event(&r->recorder, r->live_bytes, pl_device_resident_bytes(r->dev))) {
         bench_reading now = read_meters(r);
         bench_recorder_close(&r->recorder, &now);
     }
+}
+
+/* The blocks of this moment, and the map; then the replay stops. */
+static bool take_moment(replay *r, const bench_event *event, uint64_t n_failed_before)
+{
+    bench_moment *moment = r->options->moment;
+    moment->has_failed = r->record->oom_count > n_failed_before;
+    moment->requested_bytes = event->bytes;
+    moment->requested_stream = (int32_t)event->stream;
+    moment->n_failed_before = n_failed_before;
+    moment->live_bytes = r->live_bytes;
+    moment->resident_bytes = pl_device_resident_bytes(r->dev);
+    bench_moment_view view = { .allocator = pleat_internal_allocator(r->instance, 0),
+                               .origin = &r->source->origin,
+                               .granule_bytes = r->options->setup->granule_bytes,
+                               .streams = r->streams,
+                               .n_streams = r->n_streams,
+                               .slots = r->slots,
+                               .n_slots = r->source->n_slots };
+    r->is_stopped = true;
+    return bench_moment_take(moment, &view, r->failure);
 }
 
 static bool begin_iteration(replay *r, uint64_t n_done)
@@ -225,11 +236,17 @@ static bool run_piece(replay *r, const bench_event *entries, size_t n, unsigned 
             tell_progress(r, loop, *n_done);
         }
         slot *s = &r->slots[event->slot];
+        r->n_seen++;
+        uint64_t n_failed = r->record->oom_count;
         if (event->bytes ? !do_alloc(r, event) : s->ptr && !do_free(r, s)) {
             return false;
         }
         if (r->timeline) {
             record_event(r);
+        }
+        if (r->options->moment && r->n_seen - 1 == r->options->moment->event &&
+            !take_moment(r, event, n_failed)) {
+            return false;
         }
     }
     return true;
@@ -369,9 +386,6 @@ static void start_recorder(replay *r)
     uint64_t n_events = r->source->n_events * r->options->loops;
     bench_recorder_init(&r->recorder, r->timeline, n_events, r->source->peak_live_bytes);
     r->timeline->is_timed = r->options->is_timed;
-    r->recorder.allocator = pleat_internal_allocator(r->instance, 0);
-    r->recorder.streams = r->streams;
-    r->recorder.n_streams = r->n_streams;
 }
 
 static void note_own_time(replay *r)
@@ -401,7 +415,6 @@ static bool run_and_measure(replay *r)
     if (r->timeline) {
         bench_reading now = read_meters(r);
         bench_recorder_finish(&r->recorder, &now);
-        bench_recorder_fini(&r->recorder);
         r->timeline = NULL;
     }
     return ok && run_later_passes(r);

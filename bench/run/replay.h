@@ -14,6 +14,7 @@
 #include "bench/base/progress.h"
 #include "bench/run/compact.h"
 #include "bench/run/dump.h"
+#include "bench/run/moment.h"
 #include "bench/run/setup.h"
 #include "bench/run/timeline.h"
 #include "bench/work/work.h"
@@ -49,8 +50,10 @@ typedef struct bench_record {
     bench_own_spread own;
     unsigned n_loops;
     uint64_t loop_ops[BENCH_MAX_LOOPS];
-    char first_failure[320]; /* why the first allocation failed, or empty */
-    bool is_compacted;       /* the two below were asked for */
+    uint64_t first_failure_event; /* of the first allocation that failed; in the first loop it is
+                                   * the number of the event */
+    char first_failure[320];      /* why the first allocation failed, or empty */
+    bool is_compacted;            /* the two below were asked for */
     uint64_t n_compactions;
     uint64_t compaction_won_bytes; /* by all of them */
 
@@ -69,6 +72,7 @@ typedef struct bench_replay_options {
     bool stop_at_failure;     /* at the first failed allocation: only success matters */
     bench_compact compact;    /* when the device is compacted */
     bench_timeline *timeline; /* NULL = none; not with stop_at_failure */
+    bench_moment *moment;     /* after which the replay stops; NULL = none, else one loop only */
     bench_dump *dump;         /* a snapshot; NULL = none. Recording costs time: not with is_timed */
     bool is_timed;            /* measures the allocator's own time, which slows the replay */
     bench_progress *progress;

@@ -124,7 +124,8 @@ static bool look_at_gpu(bench_setup *setup, bench_failure *failure)
         return false;
     }
     pl_driver *drv;
-    pleat_status st = pl_driver_open(setup->config.driver, sim_conf, &drv);
+    pleat_status st = setup->is_chosen ? pl_driver_open(setup->config.driver, sim_conf, &drv)
+                                       : pl_driver_open_any(sim_conf, &drv);
     if (st != PLEAT_OK) {
         return say_driver_error(st == PLEAT_ECONF ? "the simulator (PLEAT_SIM, sim:[...] or --sim)"
                                                   : "cannot start",

@@ -221,20 +221,53 @@ static bool check_options(const char *path, file_kind kind, const bench_file_opt
     return true;
 }
 
+/* Stacks change hands. */
+static void take_origin(bench_snapshot *snapshot, bench_recording *recording, bench_origin *out)
+{
+    *out = (bench_origin){
+        .is_pytorch = true,
+        .held_bytes = bench_snapshot_most_held(snapshot),
+        .stacks = snapshot->stacks,
+        .n_stacks = snapshot->n_stacks,
+        .stack_of = recording->stack_of,
+        .n_stack_of = recording->n_events,
+    };
+    snapshot->stacks = NULL;
+    snapshot->n_stacks = 0;
+    recording->stack_of = NULL;
+    bool is_expandable = snapshot->is_expandable || snapshot->has_mappings;
+    snprintf(out->allocator, sizeof out->allocator, "%s",
+             snapshot->allocator[0] ? snapshot->allocator
+             : is_expandable        ? "torch-expandable"
+                                    : "torch-native");
+    snprintf(out->conf, sizeof out->conf, "%s", snapshot->conf);
+    for (size_t i = 0; i < snapshot->n_entries && !out->has_failed; i++) {
+        out->has_failed = snapshot->entries[i].action == BENCH_SNAPSHOT_OOM;
+    }
+}
+
 static bool read_snapshot(const char *path, const bench_file_options *options, bench_tape *tape,
-                          bench_failure *failure)
+                          bench_origin *origin, bench_failure *failure)
 {
     bench_snapshot snapshot;
+    bench_recording recording;
     if (!bench_snapshot_read(path, &options->limits, options->device, &snapshot, failure)) {
         return false;
     }
-    bool ok = bench_recording_write(path, &snapshot, !options->drops_failures, tape, NULL, failure);
+    bool ok = bench_recording_write(path, &snapshot, !options->drops_failures, tape, &recording,
+                                    failure);
+    if (ok && origin) {
+        take_origin(&snapshot, &recording, origin);
+    }
+    if (ok) {
+        bench_recording_free(&recording);
+    }
     bench_snapshot_free(&snapshot);
     return ok;
 }
 
 bool bench_file_read(const char *found, bench_progress *progress, bench_tape *tape,
-                     bench_failure *failure)
+                     bench_origin *origin, bench_failure *failure)
 {
     char path[LONGEST_PATH];
     bench_file_options options;
@@ -249,8 +282,11 @@ bool bench_file_read(const char *found, bench_progress *progress, bench_tape *ta
                                                       : BENCH_MOST_HOST_BYTES;
     switch (kind) {
     case FILE_SNAPSHOT:
-        return read_snapshot(path, &options, tape, failure);
+        return read_snapshot(path, &options, tape, origin, failure);
     case FILE_RMM:
+        if (origin) {
+            origin->is_rmm = true;
+        }
         return bench_rmm_read(path, &options.limits, !options.drops_failures, tape, failure);
     case FILE_MINIMALLOC:
         return bench_minimalloc_read(path, &options.limits, options.scale, tape, failure);

@@ -9,6 +9,7 @@
 #include <dirent.h>
 
 #include "bench/work/inflate.h"
+#include "bench/work/origin.h"
 #include "bench/work/tape.h"
 
 typedef struct bench_file_options {
@@ -32,9 +33,10 @@ unsigned bench_file_bundled(char *folder, size_t n, struct dirent ***entries);
 bool bench_file_split(const char *found, char *path, size_t n, bench_file_options *out,
                       bench_failure *failure);
 
-/* Read all events of what bench_file_find gave into an empty tape; `progress` may be NULL. On any
- * error false and a message with file and place (line, or byte of the decompressed file). */
+/* Read all events of what bench_file_find gave into an empty tape, and what else it tells into a
+ * zeroed `origin`; that and `progress` may be NULL. On any error false and a message with file and
+ * place (line, or byte of the decompressed file). */
 bool bench_file_read(const char *found, bench_progress *progress, bench_tape *tape,
-                     bench_failure *failure);
+                     bench_origin *origin, bench_failure *failure);
 
 #endif

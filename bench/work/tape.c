@@ -143,6 +143,7 @@ bool bench_tape_alloc(bench_tape *tape, uint64_t bytes, uint32_t stream, uint32_
     tape->live_bytes += rounded;
     if (tape->live_bytes > tape->peak_live_bytes) {
         tape->peak_live_bytes = tape->live_bytes;
+        tape->peak_event = tape->n_events;
     }
     tape->n_streams = stream >= tape->n_streams ? stream + 1 : tape->n_streams;
     tape->entries[tape->n_entries++] = (bench_event){ .bytes = bytes,

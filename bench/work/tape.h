@@ -32,6 +32,7 @@ typedef struct bench_tape {
     uint64_t n_marks;
     uint64_t live_bytes;
     uint64_t peak_live_bytes; /* largest sum of live blocks, each rounded up to 512 bytes */
+    uint64_t peak_event;      /* the first event that reached it */
     uint64_t *slots;          /* rounded bytes of the slot's block; 0 = free */
     uint32_t *free_slots;     /* a stack with room for all */
     uint32_t n_free_slots;

@@ -31,6 +31,7 @@ static void take_counts(bench_work *work, const bench_tape *tape)
     work->n_slots = tape->n_slots;
     work->n_streams = tape->n_streams;
     work->peak_live_bytes = tape->peak_live_bytes;
+    work->peak_event = tape->peak_event;
 }
 
 static void begin_progress(const bench_work *work, bench_progress *progress)
@@ -48,7 +49,7 @@ static bool open_file(const char *path, bench_work *work, bench_progress *progre
     begin_progress(work, progress);
     bench_tape_init(tape);
     tape->most_held = BENCH_MOST_HELD;
-    if (!bench_file_read(path, progress, tape, failure)) {
+    if (!bench_file_read(path, progress, tape, &work->origin, failure)) {
         bench_tape_fini(tape);
         return false;
     }
@@ -56,6 +57,7 @@ static bool open_file(const char *path, bench_work *work, bench_progress *progre
     if (!bench_tape_settle(tape)) {
         bench_fail(failure, "%s: %s", path, tape->problem);
         bench_tape_fini(tape);
+        bench_origin_fini(&work->origin);
         return false;
     }
     return true;
@@ -152,6 +154,7 @@ bool bench_work_open(const char *spec, bench_work *out, bench_failure *failure)
 void bench_work_close(bench_work *work)
 {
     bench_tape_fini(&work->tape);
+    bench_origin_fini(&work->origin);
     *work = (bench_work){ .n_slots = 0 };
 }
 

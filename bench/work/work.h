@@ -15,6 +15,7 @@
 #include "bench/base/progress.h"
 #include "bench/base/text.h"
 #include "bench/work/generator.h"
+#include "bench/work/origin.h"
 #include "bench/work/tape.h"
 
 typedef struct bench_work {
@@ -24,7 +25,9 @@ typedef struct bench_work {
     uint32_t n_slots;            /* most live blocks */
     uint32_t n_streams;
     uint64_t peak_live_bytes;         /* largest sum of live blocks, each rounded up to 512 bytes */
+    uint64_t peak_event;              /* the first event that reaches that sum */
     bench_tape tape;                  /* a file's events */
+    bench_origin origin;              /* what a file tells beyond them */
     const bench_generator *generator; /* NULL = a file */
     bench_values values;              /* of the generator */
 } bench_work;

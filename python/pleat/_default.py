@@ -7,13 +7,11 @@ initialises the driver: the real one, unless PLEAT_CONF names the simulator.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 from collections import OrderedDict
 from typing import NamedTuple
 
-from ._driver import take_real_driver
 from ._library import (
     STATS_FN,
     WRITE_FN,
@@ -61,8 +59,6 @@ def instance() -> Instance:
     found = Instance()
     text = _made_from
     if text is None:
-        with contextlib.suppress(ValueError):  # libpleat says what is wrong with the text
-            take_real_driver()
         text = os.environ.get("PLEAT_CONF", "")
     check(library().pleat_default(ctypes.byref(found)))
     _made_from = text

@@ -48,6 +48,36 @@ class CompactionRecord(ctypes.Structure):
     )
 
 
+class SleptRecord(ctypes.Structure):
+    """pleat_slept of pleat_tag.h."""
+
+    _fields_ = (
+        ("bytes", ctypes.c_uint64),
+        ("shared_bytes", ctypes.c_uint64),
+        ("kept_bytes", ctypes.c_uint64),
+        ("left_bytes", ctypes.c_uint64),
+    )
+
+
+_STAT = ctypes.c_uint64 * 4
+
+
+class TagRecord(ctypes.Structure):
+    """pleat_tag_figures of pleat_tag.h; a pleat_stat is current, peak, allocated, freed."""
+
+    _fields_ = (
+        ("blocks", _STAT),
+        ("allocated_bytes", _STAT),
+        ("requested_bytes", _STAT),
+        ("resident_bytes", ctypes.c_uint64),
+        ("asleep_bytes", ctypes.c_uint64),
+        ("kept_bytes", ctypes.c_uint64),
+        ("limit_bytes", ctypes.c_uint64),
+        ("n_sleeps", ctypes.c_uint64),
+        ("is_asleep", ctypes.c_int),
+    )
+
+
 _INT = ctypes.c_int
 _SIZE = ctypes.c_size_t
 _PTR = ctypes.c_void_p
@@ -66,6 +96,9 @@ _PROTOTYPES: dict[str, tuple[object, list[object]]] = {
     "pleat_malloc": (_PTR, [_SIZE, _INT, _PTR]),
     "pleat_free": (None, [_PTR, _SIZE, _INT, _PTR]),
     "pleat_block_record_stream": (_INT, [Instance, _INT, _U64, _PTR]),
+    "pleat_buffer_create": (_INT, [Instance, _INT, _U64, _U64, _OUT]),
+    "pleat_buffer_resize": (_INT, [Instance, _INT, _U64, _U64, _PTR]),
+    "pleat_buffer_destroy": (_INT, [Instance, _INT, _U64, _PTR]),
     "pleat_device_trim": (_INT, [Instance, _INT, _U64, ctypes.c_bool, _OUT]),
     "pleat_device_compact_sized": (_INT, [Instance, _INT, _SIZE, ctypes.POINTER(CompactionRecord)]),
     "pleat_device_set_limit": (_INT, [Instance, _INT, _U64]),
@@ -77,6 +110,19 @@ _PROTOTYPES: dict[str, tuple[object, list[object]]] = {
     "pleat_history_record": (_INT, [Instance, _SIZE, ctypes.c_uint]),
     "pleat_snapshot_write": (_INT, [Instance, _INT, WRITE_FN, _PTR]),
     "pleat_snapshot_dump": (_INT, [Instance, _TEXT]),
+    "pleat_tag_push": (_INT, [_TEXT]),
+    "pleat_tag_pop": (_INT, []),
+    "pleat_tag_name": (_TEXT, [ctypes.c_uint]),
+    "pleat_tag_set_limit": (_INT, [Instance, _INT, _TEXT, _U64]),
+    "pleat_tag_stats_sized": (_INT, [Instance, _INT, _TEXT, _SIZE, ctypes.POINTER(TagRecord)]),
+    "pleat_tag_sleep_sized": (
+        _INT,
+        [Instance, _INT, _TEXT, _INT, _TEXT, _SIZE, ctypes.POINTER(SleptRecord)],
+    ),
+    "pleat_tag_wake_sized": (
+        _INT,
+        [Instance, _INT, _TEXT, _U64, _SIZE, ctypes.POINTER(SleptRecord)],
+    ),
     "pleat_torch_malloc": (_PTR, [_SIZE, _INT, _PTR]),
     "pleat_torch_free": (None, [_PTR, _SIZE, _INT, _PTR]),
     "pleat_torch_reset": (None, []),

@@ -18,7 +18,6 @@ import cupy_backends.cuda.stream
 from cupy.cuda import memory
 
 from ._default import describe
-from ._driver import take_real_driver
 from ._library import last_error, library
 from ._status import ENOMEM_DEVICE, EPENDING, PleatError
 
@@ -79,7 +78,6 @@ def allocator() -> Allocator:
     Raises   FileNotFoundError; OSError if libpleat cannot be loaded.
     Threads  any.
     """
-    take_real_driver()
     allocate = _allocate_or_none()
 
     def allocate_or_raise(size: int) -> Any:

@@ -19,7 +19,6 @@ from typing import Any
 from cuda.bindings.driver import CUdeviceptr
 
 from ._default import memory_info, trim
-from ._driver import take_real_driver
 from ._library import library
 from ._shortage import shortage
 from ._status import EPENDING, PleatError
@@ -33,7 +32,6 @@ class PleatMemoryManager(_cuda.HostOnlyCUDAMemoryManager):
 
     def initialize(self) -> None:
         """Bound the pinned memory that Numba may leave pending, as its own manager does."""
-        take_real_driver()
         if self.deallocations.memory_capacity == 0:
             self.deallocations.memory_capacity = self.get_memory_info().total
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 
-from ._driver import take_real_driver
 from ._library import library
 
 
@@ -26,7 +25,6 @@ def cuda_provider_options(device: int = 0) -> dict[str, str]:
     Raises   FileNotFoundError; OSError if libpleat cannot be loaded.
     Threads  any. Touches no GPU.
     """
-    take_real_driver()
     return {
         "device_id": str(device),
         "gpu_external_alloc": _address("pleat_ort_alloc"),

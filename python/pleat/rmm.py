@@ -12,7 +12,6 @@ from __future__ import annotations
 import rmm.mr
 from rmm.pylibrmm.stream import Stream
 
-from ._driver import take_real_driver
 from ._library import library
 from ._shortage import shortage
 
@@ -38,7 +37,6 @@ def resource() -> rmm.mr.CallbackMemoryResource:
     Returns  a resource for rmm.mr.set_current_device_resource and RMM's adaptors. Allocations raise
              MemoryError if memory is short.
     """
-    take_real_driver()
     return rmm.mr.CallbackMemoryResource(_allocate, _deallocate)
 
 

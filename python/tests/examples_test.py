@@ -53,6 +53,7 @@ def needs(package: str) -> pytest.MarkDecorator:
     [
         pytest.param("numba_arrays.py", "came back unchanged: True", marks=needs("numba_cuda")),
         pytest.param("pytorch_training.py", "reserved at most", marks=needs("torch")),
+        pytest.param("rlhf_loop.py", "where and what they were", marks=needs("torch")),
     ],
 )
 def test_it_runs_on_the_simulated_device(run_python: Run, program: str, said: str) -> None:

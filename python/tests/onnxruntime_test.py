@@ -46,17 +46,6 @@ def test_the_options_are_callable_addresses(run: Run) -> None:
     )
 
 
-def test_the_simulator_is_not_taken_unasked(run: Run) -> None:
-    run(
-        """
-        import os, pleat.onnxruntime
-        pleat.onnxruntime.cuda_provider_options()
-        assert os.environ["PLEAT_CONF"] == "limit:0.5,driver:cuda"
-        """,
-        PLEAT_CONF="limit:0.5",
-    )
-
-
 # A model that adds its two inputs of 4 floats, as a protocol buffer. Kernels compute nothing here,
 # so the test can only see who gave the memory.
 SESSION = """

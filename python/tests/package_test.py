@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pickle
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from conftest import SOURCE, Run
+from conftest import SOURCE, Run, clean_environment
 
 import pleat
 from pleat import _conf, _default, _device_stats, _status
@@ -94,6 +96,21 @@ def test_a_bad_configuration_names_the_key(run: Run) -> None:
     assert "growht" in done.stderr
 
 
+def test_the_simulator_is_not_taken_unasked(run: Run) -> None:
+    done = run(
+        """
+        import pleat
+        try:
+            print("driver", pleat.describe(0).driver)
+        except pleat.PleatError as error:
+            print(error.name, "|", error.text)
+        """,
+        PLEAT_CONF="limit:0.5",
+    )
+    assert done.stdout.startswith(("driver cuda", "PLEAT_ENODRIVER | "))
+    assert done.stdout.startswith("driver cuda") or "driver:sim" in done.stdout
+
+
 def test_a_missing_library_is_said_with_its_path(run: Run) -> None:
     done = run("import pleat\npleat.version()", status=1, PLEAT_LIBRARY="/nowhere/libpleat.so")
     assert "/nowhere/libpleat.so is not there" in done.stderr
@@ -143,6 +160,32 @@ def test_the_licences_of_all_that_is_inside_are_there() -> None:
     assert "jemalloc" in (folder / "LICENSE.jemalloc").read_text()
 
 
+@pytest.mark.parametrize("name", ["pleat", "pleat-runtime"])
+def test_the_commands_are_installed(name: str, tmp_path: Path) -> None:
+    command = Path(pleat.__file__).parents[1] / "bin" / name
+    kept = {**clean_environment(), "PYTHONPATH": str(Path(pleat.__file__).parents[1])}
+    done = subprocess.run(
+        [command, "--help"], env=kept, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert name in done.stdout.splitlines()[0] or f"Usage: {name}" in done.stdout
+
+
+def test_the_commands_find_what_belongs_to_them(tmp_path: Path) -> None:
+    folder = Path(pleat.__file__).parents[1]
+    kept = {**clean_environment(), "PYTHONPATH": str(folder)}
+    works = subprocess.run(
+        [folder / "bin/pleat", "works"], env=kept, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert "gpt2l_amp_var" in works.stdout
+    code = "import os; print(os.environ['LD_PRELOAD'])"
+    simulated = subprocess.run(
+        [folder / "bin/pleat-runtime", "--quiet", sys.executable, "-c", code],
+        env=kept, cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert simulated.stdout.strip() == str(folder / "pleat/_lib/libpleat_runtime.so")
+
+
 def test_mypy_finds_nothing(run_python: Run) -> None:
     run_python("-m", "mypy", "--config-file", str(SOURCE / "pyproject.toml"), "--cache-dir",
                "/dev/null", str(SOURCE / "python/pleat"))  # fmt: skip
@@ -152,3 +195,20 @@ def test_a_wheel_tag_ties_it_to_the_machine_not_to_the_python() -> None:
     folder = next(Path(pleat.__file__).parents[1].glob("pleat-*.dist-info"))
     tags = re.findall(r"^Tag: (.*)$", (folder / "WHEEL").read_text(), re.MULTILINE)
     assert tags and all(tag.startswith("py3-none-linux_") for tag in tags)
+
+
+def test_the_package_carries_the_class_for_torch_and_its_headers() -> None:
+    package = Path(pleat.__file__).parent
+    sources = {path.name for path in (SOURCE / "python/pleat/torch/source").iterdir()}
+    assert sources == {path.name for path in (package / "torch/source").iterdir()}
+    headers = {path.name for path in (package / "_include").iterdir()}
+    wanted = {"pleat_torch.h"}
+    while wanted - headers == set():
+        named = set()
+        for header in wanted:
+            text = (package / "_include" / header).read_text()
+            named |= set(re.findall(r'#include "(\w+\.h)"', text))
+        if named <= wanted:
+            return
+        wanted |= named
+    raise AssertionError(wanted - headers)

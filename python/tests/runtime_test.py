@@ -21,8 +21,9 @@ def empty(n_bytes, **options):
 """
 
 
-def installed(code: str) -> str:
-    return INSTALL + "pleat.torch.install()\n" + textwrap.dedent(code)
+def installed(code: str, binding: str = "auto") -> str:
+    install = f"pleat.torch.install(binding={binding!r})\n"
+    return INSTALL + install + textwrap.dedent(code)
 
 
 def test_tensors_are_counted_and_given_back(run_cuda: Run) -> None:
@@ -42,10 +43,11 @@ def test_tensors_are_counted_and_given_back(run_cuda: Run) -> None:
             torch.cuda.reset_accumulated_memory_stats()
             stats = torch.cuda.memory_stats()
             assert stats["allocated_bytes.all.allocated"] == 0
-            assert stats == pleat.torch.memory_stats()
+            ours = pleat.torch.memory_stats() # with keys that this torch may not have
+            assert stats.items() <= ours.items()
             assert list(stats) == sorted(stats)
-            nested = pleat.torch.memory_stats_as_nested_dict()
-            assert nested == torch.cuda.memory_stats_as_nested_dict()
+            nested = torch.cuda.memory_stats_as_nested_dict()
+            assert nested.items() <= pleat.torch.memory_stats_as_nested_dict().items()
             assert nested["allocation"]["all"]["current"] == 1
             if hasattr(torch.accelerator, "memory_allocated"):
                 assert torch.accelerator.memory_allocated() == 1024
@@ -124,7 +126,9 @@ def test_the_keys_are_those_of_torchs_own_allocator(run_cuda: Run) -> None:
     code = "import torch\ntorch.ones(8, device='cuda')\nprint(*torch.cuda.memory_stats(), sep='\\n')"
     native = run_cuda(code).stdout.split()
     ours = run_cuda("import pleat.torch\npleat.torch.install()\n" + code).stdout.split()
-    assert set(ours) == expected_keys()
+    assert set(ours) == set(without_private_pools(native))
+    hooks = "import pleat.torch\npleat.torch.install(binding='hooks')\n"
+    assert set(run_cuda(hooks + code).stdout.split()) == expected_keys()
     newer_than_torch = {"num_oom_rejections"} - set(native)
     assert without_private_pools(native) == expected_keys() - newer_than_torch
 
@@ -276,8 +280,8 @@ def test_a_fraction_below_what_lives_is_refused_by_both_functions(run_cuda: Run)
             ):
                 try:
                     function(0.125)
-                except pleat.PleatError as error:
-                    assert error.name == "PLEAT_ENOMEM_DEVICE", error
+                except (RuntimeError, pleat.PleatError) as error:
+                    assert "live blocks need more" in str(error), error
                 else:
                     raise AssertionError("1000 MiB live in 512")
                 assert torch.cuda.get_per_process_memory_fraction() == 1.0
@@ -308,7 +312,8 @@ def test_what_torch_cannot_ask_a_pluggable_allocator_still_raises(run_cuda: Run)
             assert torch.cuda.memory_allocated() == 2 * MIB
             torch.cuda.caching_allocator_delete(raw)
             assert torch.cuda.memory.get_allocator_backend() == "pluggable"
-            """
+            """,
+            "hooks",
         )
     )
 
@@ -365,7 +370,7 @@ def test_a_captured_graph_keeps_its_memory_to_itself(run_cuda: Run) -> None:
                 y = x + 1
                 z = y + 1
                 del y
-            keys = [k for k in torch.cuda.memory_stats() if k.startswith("reserved_bytes_by_pri")]
+            keys = [k for k in pleat.torch.memory_stats() if k.startswith("reserved_bytes_by_pri")]
             assert any(k.endswith(".all.current") for k in keys), keys
             outside = [empty(4 * MIB) for _ in range(40)]
             inside = {z.data_ptr()}
@@ -425,13 +430,13 @@ def test_snapshots_are_read_by_torchs_viewer(run_cuda: Run, tmp_path: Path) -> N
         installed(
             """
             torch.cuda.memory._record_memory_history(max_entries=5000)
+            pleat.torch.record_memory_history(max_entries=5000, stacks="all")
             kept = [empty((1 + i % 7) * MIB) for i in range(20)]
             del kept[::3]
             pool = tuple(torch.cuda.memory_snapshot()[0]["segment_pool_id"])
             assert pool == (0, 0)
             torch.cuda.memory._dump_snapshot("torchs.pickle")
             pleat.torch.dump_snapshot("ours.pickle")
-            assert torch._C._cuda_memorySnapshot(None, later_option=1)["segments"]
             torch.cuda.memory._record_memory_history(None)
             seen = pleat.torch.snapshot()
             live = [b for s in seen["segments"] for b in s["blocks"]

@@ -11,8 +11,11 @@
 #include "segments/base/front.h"
 #include "segments/base/observer.h"
 #include "segments/base/option.h"
+#include "segments/base/room.h"
+#include "segments/base/roster.h"
 #include "vmm/base/pleat_types.h"
 #include "vmm/device.h"
+#include "vmm/share.h"
 #include "vmm/stream.h"
 
 typedef struct pl_allocator pl_allocator;
@@ -60,6 +63,21 @@ typedef struct pl_piece {
     bool is_small; /* its segment is for small requests only */
 } pl_piece;
 
+typedef enum pl_buffer_what {
+    PL_BUFFER_RESIZE,   /* to `bytes` */
+    PL_BUFFER_COMMIT,   /* the pages that [offset, offset + bytes) touches */
+    PL_BUFFER_DECOMMIT, /* those that lie in it; at the buffer's end also the last one */
+    PL_BUFFER_RECORD,   /* the stream uses what is committed now */
+    PL_BUFFER_CLOSE,
+} pl_buffer_what;
+
+typedef struct pl_buffer_change {
+    pl_buffer_what what;
+    pleat_devptr base; /* of the buffer */
+    uint64_t offset;
+    uint64_t bytes;
+} pl_buffer_change;
+
 typedef struct pl_allocator_ops {
     const char *name; /* "pleat", "torch-native", ... */
     bool needs_vmm;
@@ -79,6 +97,14 @@ typedef struct pl_allocator_ops {
     /* `stream`: where the caller frees; another than the owner counts as a recorded use.
      * EFOREIGN, EDOUBLEFREE (where it can tell). Never blocks on the GPU; unpooled's does. */
     pleat_status (*free)(pl_allocator *a, pleat_devptr ptr, pl_stream *stream);
+    /* free, in a call in which the driver was asked about the stream's capture; NULL: see
+     * alloc_asked. */
+    pleat_status (*free_asked)(pl_allocator *a, pleat_devptr ptr, pl_stream *stream,
+                               const pl_capture_info *asked);
+    /* Free a block in the order of its owner's stream, which the caller does not name. EFOREIGN: no
+     * live block begins there. EPENDING: not in this way; nothing has changed, `free` with the
+     * stream that `query` tells is the way. NULL where that is so for every block. */
+    pleat_status (*free_own)(pl_allocator *a, pleat_devptr ptr);
     /* Bind the calling thread's front, which is not bound, to the stream: its alloc and free are
      * set; later the allocator may unbind it at any time. False: not now. And unbind it, if it is
      * bound to this allocator. NULL where the allocator has no fronts. */
@@ -87,6 +113,13 @@ typedef struct pl_allocator_ops {
     pleat_status (*record_stream)(pl_allocator *a, pleat_devptr ptr, pl_stream *stream);
     /* Any address inside a live block. EFOREIGN. */
     pleat_status (*query)(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out);
+    /* The chunks under the live block that the address is in, in the order of addresses, as shared
+     * from now on: they are not moved any more. `out` has room for `capacity`; *n is how many there
+     * are, and what is more was not shared. *info is the block, *base where the first
+     * chunk begins. EFOREIGN; ENOTSUP (not exportable); ENOMEM_HOST. NULL: blocks of this allocator
+     * cannot be shared. */
+    pleat_status (*share)(pl_allocator *a, pleat_devptr ptr, pl_shared_chunk *out, size_t capacity,
+                          size_t *n, pleat_devptr *base, pleat_block_info *info);
     /* Give memory back to the driver until at most keep_bytes are resident or nothing free is left.
      * Waits for fences only if `wait`, pleat at most wait_ms. */
     pleat_status (*trim)(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released);
@@ -125,6 +158,52 @@ typedef struct pl_allocator_ops {
      * blocks when they are freed. */
     void (*private_release)(pl_allocator *a, pl_private *pool);
     void (*private_reserved)(pl_allocator *a, pl_private *pool, pleat_stat out[PLEAT_N_POOLS]);
+    /* Checkpoints of private pools; all three are NULL where there are none. The roster of a pool's
+     * live blocks, by address; it refers to their owners until it is dropped. ENOMEM_HOST. */
+    pleat_status (*private_save)(pl_allocator *a, pl_private *pool, pl_roster *out);
+    /* Make the pool's live blocks those of the roster, in one step for whoever names them. The
+     * caller lets no request of the pool run meanwhile. is_settled: all uses of its free memory are
+     * over. EPOOL (the roster is another pool's); EPENDING; EPOISONED; ENOMEM_HOST: all is as
+     * before, and out->odd is where. Else both rosters of *out are to be dropped. */
+    pleat_status (*private_restore)(pl_allocator *a, pl_private *pool, const pl_roster *saved,
+                                    bool is_settled, pl_restored *out);
+    void (*roster_drop)(pl_allocator *a, pl_roster *roster);
+    /* A block of the pool at that address, a multiple of 512; requests as above. EFOREIGN (the pool
+     * has no memory there); EBUSY (a block lives there); EPENDING; ECAPTURE (the stream is being
+     * captured); ENOMEM_HOST; EDRIVER. */
+    pleat_status (*private_alloc_at)(pl_allocator *a, pl_private *pool, pleat_devptr base,
+                                     size_t bytes, pl_stream *stream);
+    /* Buffers: addresses for the most that may come, of which pages get memory and lose it. All
+     * three are NULL where there are none. ENOSPACE_VA; ENOMEM_HOST; EDRIVER. */
+    pleat_status (*buffer_open)(pl_allocator *a, size_t most_bytes, size_t page_bytes,
+                                pleat_devptr *out);
+    /* EFOREIGN (no buffer begins there); EINVAL (beyond its most); ECAPTURE; EPOISONED; and what
+     * alloc returns. A change that fails has left committed pages and the buffer's size alone. */
+    pleat_status (*buffer_change)(pl_allocator *a, const pl_buffer_change *change,
+                                  pl_stream *stream);
+    /* Any address in it, with memory or without. EFOREIGN. */
+    pleat_status (*buffer_query)(pl_allocator *a, pleat_devptr ptr, pleat_buffer_info *out);
+    /* Rooms: memory for the blocks of a tag; all five are NULL where the allocator has none. A room
+     * is a pool whose blocks lie together, and that keeps nothing: requests name it in
+     * private_alloc and alloc_asked, and its free memory is everybody's. It stays until the
+     * allocator is destroyed. ENOMEM_HOST. */
+    pleat_status (*room_open)(pl_allocator *a, const char *tag, pl_private **out);
+    /* The most bytes that its live blocks may have, rounded; 0 = any. Those that live may have
+     * more: then it gets no further ones. */
+    void (*room_set_limit)(pl_allocator *a, pl_private *room, uint64_t bytes);
+    void (*room_read)(pl_allocator *a, pl_private *room, pl_room_figures *out);
+    /* Give the room's memory back to the driver; addresses and blocks stay, contents as `how` says.
+     * Waits for all work of the device first; none may be submitted on the room's blocks from the
+     * call on. EASLEEP (it sleeps already); ECAPTURE; EPENDING; ENOMEM_HOST; EWRITE; ENOTSUP;
+     * EDRIVER: it is awake as before. EPOISONED: it is asleep, but not all memory went back. */
+    pleat_status (*room_sleep)(pl_allocator *a, pl_private *room, const pl_sleep_how *how,
+                               pl_slept *out);
+    /* Have memory again, with its contents, under what still lives; most_bytes: of memory in this
+     * call, in the order of addresses, 0 = all. Awake rooms stay so. ENOMEM_DEVICE; EPENDING;
+     * ENOMEM_HOST; EWRITE; EDRIVER; EPOISONED: it is asleep as before. *left: bytes of memory that
+     * it still lacks; while there are any it counts as asleep. */
+    pleat_status (*room_wake)(pl_allocator *a, pl_private *room, uint64_t most_bytes,
+                              pl_slept *out);
     void (*stats)(pl_allocator *a, pleat_stats *out);
     void (*reset_peaks)(pl_allocator *a);
     /* Call `see` for every piece: segment by segment, in address order, without gaps inside one.

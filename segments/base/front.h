@@ -48,6 +48,7 @@ typedef struct pl_front {
     _Atomic uint64_t key; /* atomic */
     const void *stream;   /* the handle */
     void *user;           /* the caller's */
+    int worth;            /* the caller's: how much it has paid lately */
     bool (*alloc)(struct pl_front *front, size_t bytes, pleat_devptr *out);
     bool (*free)(struct pl_front *front, pleat_devptr ptr);
 

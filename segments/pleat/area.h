@@ -5,29 +5,38 @@
  * its place to the next.
  *
  * An area's index 0 holds its settled blocks. A pending block is in the index of its lane (lane.h);
- * in a private pool's area, where no other pool looks, it is in the area's index for that lane. */
+ * in the area of a private pool or a room, where nobody else looks, it is in the area's index for
+ * that lane. */
 #ifndef PLEAT_SEGMENTS_AREA_H
 #define PLEAT_SEGMENTS_AREA_H
 
 #include "segments/pleat/segment.h"
 
-typedef enum pl_class { PL_CLASS_SMALL, PL_CLASS_LARGE, PL_N_CLASSES } pl_class;
+/* The areas of buffers are a class of their own, in no list: requests look in the other two. So
+ * what is free in a buffer serves others by its chunks, but never by its addresses. */
+typedef enum pl_class {
+    PL_CLASS_SMALL,
+    PL_CLASS_LARGE,
+    PL_N_CLASSES, /* in which requests look */
+    PL_CLASS_BUFFER = PL_N_CLASSES,
+} pl_class;
 
 enum { PL_MOST_AREAS = 16 };
 
 typedef struct pl_area {
     pl_segment *segments; /* in order of creation */
     pl_segment *newest;
-    struct pl_private *pool; /* NULL = the default one */
-    struct pl_area *next;    /* in its private pool, or in space.released */
-    pl_stream *stream;       /* the one that visits name; const, except in private pools */
-    pl_class class;          /* likewise */
-    unsigned n_lanes;        /* lanes whose requests look here first */
-    uint32_t lane;           /* private or released areas: the plain lane of `stream` */
-    uint32_t n_runs;         /* room of `runs` */
-    pl_index **runs;         /* by lane; NULL = none yet; beyond 0 in (once) private pools only */
-    pl_block_queue holes;    /* in no order */
-    size_t n_used;           /* blocks that are live, shared or kept */
+    struct pl_private *pool;  /* NULL = the default one */
+    struct pl_area *next;     /* in its private pool, or in space.released */
+    pl_stream *stream;        /* the one that visits name; const, except in private pools */
+    pl_class class;           /* likewise */
+    unsigned n_lanes;         /* lanes whose requests look here first */
+    uint32_t lane;            /* private or released areas: the plain lane of `stream` */
+    uint32_t n_runs;          /* room of `runs` */
+    pl_index **runs;          /* by lane; NULL = none yet; beyond 0 in (once) private pools only */
+    pl_block_queue holes;     /* in no order */
+    size_t n_used;            /* blocks that are live, shared or kept */
+    struct pl_buffer *buffer; /* const: of PL_CLASS_BUFFER, see buffer.h; else NULL */
 } pl_area;
 
 pl_area *pl_area_create(pl_host *host, pl_stream *stream, pl_class class); /* NULL: no memory */

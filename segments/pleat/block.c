@@ -84,6 +84,7 @@ pl_block *pl_block_store_get(pl_block_store *store)
     b->was = PL_BLOCK_LIVE;
     b->is_indexed = false;
     b->is_private = false;
+    b->is_apart = false;
 #if PLEAT_DEBUG_LEVEL >= 1
     b->requested = SIZE_MAX; /* shows if it is read before it is written */
 #endif

@@ -54,7 +54,8 @@ typedef struct pl_block {
     };
     union {
         struct pl_block *queue_prev; /* its neighbours in the one queue that it is in */
-        struct pl_front *kept_in;    /* live: freed, and in this front's magazine; NULL = not */
+        struct pl_front *kept_in;    /* live: freed, and in this front's magazine; NULL = not;
+                                      * or claimed */
     };
     struct pl_block *queue_next; /* kept_in: the next in the magazine */
 
@@ -70,8 +71,12 @@ typedef struct pl_block {
     uint8_t state;       /* pl_block_state */
     uint8_t was;         /* flight: the state it returns to */
     bool is_indexed;     /* free: settled, or the leader of its lane's run: see run.h */
-    bool is_private;     /* pending, shared, kept: it became so in a private pool */
+    bool is_private : 1; /* pending, shared, kept: it became so in a private pool */
+    bool is_apart : 1;   /* pending: its run is in the area's index, not in the lane's: area.h */
 } pl_block;
+
+/* In kept_in: a restore is about to free the block (checkpoint.h). */
+#define PL_BLOCK_CLAIM ((struct pl_front *)1)
 
 /* A list of blocks through queue_prev and queue_next. */
 typedef struct pl_block_queue {

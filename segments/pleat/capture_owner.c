@@ -135,3 +135,8 @@ void pl_pleat_expect_captures(pl_allocator *a, bool is_expected)
         pl_device_wait_for_recorders(space->dev);
     }
 }
+
+pleat_status pl_pleat_release_capture(pl_allocator *a, pl_stream *stream)
+{
+    return pl_pleat_release_capture_of(a, pl_stream_handle(stream));
+}

@@ -14,15 +14,13 @@
  * free meanwhile, between two chunks. */
 #include "segments/pleat/ops.h"
 
-#include "segments/pleat/capture.h"
-#include "segments/pleat/capture_end.h"
 #include "segments/pleat/capturers.h"
-#include "segments/pleat/context.h"
 #include "segments/pleat/front.h"
 #include "segments/pleat/granule.h"
 #include "segments/pleat/merge.h"
 #include "segments/pleat/scratch.h"
 #include "segments/pleat/split.h"
+#include "segments/pleat/still.h"
 #include "segments/pleat/trim.h"
 #include "vmm/base/deadline.h"
 
@@ -109,21 +107,6 @@ static pleat_status collect(pl_space *space, candidates *c)
 
 /* ---- the safe point -------------------------------------------------------------------------- */
 
-/* PLEAT_OK; ECAPTURE; EPENDING; EDRIVER. */
-static pleat_status wait_for_work(pl_space *space)
-{
-    pl_capture_look_well(space);
-    if (pl_capture_forbids_tick(space)) {
-        (void)pl_capture_name_lasting(space);
-        return PLEAT_ECAPTURE;
-    }
-    pl_lock_release(&space->lock);
-    pleat_status st = pl_device_know_peers(space->dev); /* their default streams have no handle */
-    pl_lock_acquire(&space->lock);
-    st = st == PLEAT_OK ? pl_context_synchronize(space) : st;
-    return st == PLEAT_OK ? pl_trim_quiesce(space, space->wait_ms > 0 ? space->wait_ms : 1) : st;
-}
-
 /* *is_short: some stay for want of room. */
 static pleat_status split_all(pl_space *space, const candidates *c, pleat_compaction *told,
                               bool *is_short)
@@ -199,8 +182,7 @@ static pleat_status leave_large_chunks(pl_space *space)
 
 static pleat_status compact(pl_space *space, pleat_compaction *told)
 {
-    pleat_status st = wait_for_work(space);
-    st = st == PLEAT_OK ? pl_torn_mend(space) : st;
+    pleat_status st = pl_still_wait(space);
     if (st != PLEAT_OK) {
         return st;
     }
@@ -215,23 +197,6 @@ static pleat_status compact(pl_space *space, pleat_compaction *told)
     return st == PLEAT_OK ? failed : st;
 }
 
-/* One compaction at a time: there is one scratch range. */
-static void begin(pl_space *space)
-{
-    while (space->is_compacting) {
-        space->n_waiting++;
-        pl_lock_wait(&space->lock, &space->landed);
-        space->n_waiting--;
-    }
-    space->is_compacting = true;
-}
-
-static void end(pl_space *space)
-{
-    space->is_compacting = false;
-    pl_cond_broadcast(&space->landed);
-}
-
 pleat_status pl_pleat_compact(pl_allocator *a, pleat_compaction *out)
 {
     pl_space *space = (pl_space *)a;
@@ -241,9 +206,9 @@ pleat_status pl_pleat_compact(pl_allocator *a, pleat_compaction *out)
     pl_lock_acquire(&space->lock);
     bool is_inside = pl_capturers_enter(space, false);
     pl_fronts_unbind(space, 0);
-    begin(space);
+    pl_still_begin(space); /* one at a time: there is one scratch range */
     pleat_status st = compact(space, &told);
-    end(space);
+    pl_still_end(space);
     pl_capturers_leave(space, is_inside);
     pl_lock_release(&space->lock);
     if (st == PLEAT_OK) {

@@ -171,7 +171,8 @@ static void fill_granules(const pl_space *space, pleat_stats *out)
     out->granule_bytes = space->granule_bytes;
     out->resident_bytes = (uint64_t)space->n_chunks << space->granule_log2;
     out->idle_bytes = (uint64_t)space->n_idle << space->granule_log2;
-    out->live_granules = less(tally->n_live_granules + space->n_flying, space->twins.n);
+    out->live_granules = less(tally->n_live_granules + space->n_flying,
+                              space->twins.n + space->n_asleep);
     out->peak_live_granules = space->peak_shown;
     out->tied_granules = tally->n_tied_granules;
     out->pinned_granules = less(space->n_pinned, out->live_granules + tally->n_shared_granules +

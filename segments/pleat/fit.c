@@ -3,6 +3,7 @@
 
 #include "segments/pleat/capture_end.h"
 #include "segments/pleat/context.h"
+#include "segments/pleat/fixed.h"
 #include "segments/pleat/front.h"
 #include "segments/pleat/lanes.h"
 #include "segments/pleat/private.h"
@@ -14,16 +15,18 @@
 
 /* ---- the request ----------------------------------------------------------------------------- */
 
-/* In a private pool a capture uses what it freed itself: that pends on the stream's second lane. */
+/* In a private pool a capture uses what it freed itself: that pends on the stream's second lane. In
+ * a room it is as in the default pool. */
 static pleat_status prepare_private(pl_space *space, pl_stream *stream, pl_class class,
                                     pl_request *rq)
 {
-    pleat_status st = PLEAT_OK;
+    bool is_private = pl_request_is_private(rq);
+    pleat_status st = rq->pool->is_asleep ? PLEAT_EASLEEP : PLEAT_OK;
 
-    if (rq->is_capturing) {
+    if (rq->is_capturing && is_private) { /* no room */
         st = pl_lanes_of(space, stream, true, &rq->lane);
     }
-    rq->usable = rq->lane->number;
+    rq->usable = rq->is_capturing && !is_private ? PL_LANE_SETTLED : rq->lane->number;
     return st == PLEAT_OK ? pl_private_area(space, rq->pool, rq->lane, class, &rq->area) : st;
 }
 
@@ -214,7 +217,7 @@ static bool refresh(pl_space *space, pl_request *rq)
     if (is_first && (pl_space_has_many_lanes(space) || space->ticking.n > 0 || space->n_stale > 0 ||
                      space->n_captures > 0 || space->draining != NULL)) {
         (void)pl_tick_poll(space, PL_TICK_QUERIES);
-        pl_settle_want_ticks(space, rq->lane, PL_LANE_LOOKS);
+        pl_settle_want_worthy_ticks(space, rq->lane, PL_LANE_LOOKS);
         pl_context_tick_record_if_due(space);
         (void)pl_stale_reap(space);
         (void)pl_settle_some(space, PL_SETTLE_SOME);
@@ -242,16 +245,19 @@ static __attribute__((noinline)) pl_step look_further(pl_space *space, pl_reques
     if (pl_fronts_empty(space) || refresh(space, rq)) {
         return PL_STEP_AGAIN;
     }
-    *out = fit_in_other_class(space, rq);
+    *out = rq->in == NULL ? fit_in_other_class(space, rq) : NULL;
     return *out != NULL ? PL_STEP_DONE : pl_grow_step(space, rq, out, st);
 }
 
 /* Host memory is reserved first, for the steps that cannot fail later. */
 pleat_status pl_fit_find(pl_space *space, pl_request *rq, pl_block **out)
 {
-    for (;;) { /* a compaction may have failed while the lock was dropped */
+    for (;;) { /* a compaction may have failed, or a sleep begun, while the lock was dropped */
         if (__builtin_expect(space->torn.segment != NULL, false)) {
             return PLEAT_EPOISONED;
+        }
+        if (__builtin_expect(rq->pool != NULL && rq->pool->is_asleep, false)) {
+            return PLEAT_EASLEEP;
         }
         if (__builtin_expect(pl_ptrmap_has_spent(&space->live), false)) {
             pl_fronts_discard_tables(space);
@@ -263,7 +269,7 @@ pleat_status pl_fit_find(pl_space *space, pl_request *rq, pl_block **out)
         if (st != PLEAT_OK) {
             return st;
         }
-        *out = fit(space, rq);
+        *out = __builtin_expect(rq->in != NULL, false) ? pl_fixed_fit(space, rq) : fit(space, rq);
         if (*out != NULL || look_further(space, rq, out, &st) == PL_STEP_DONE) {
             return st;
         }

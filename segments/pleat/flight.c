@@ -112,7 +112,7 @@ bool pl_flight_next_slot(const pl_flight *f, pl_block **hole, unsigned order, si
 /* The largest first, so that as many as possible find room. */
 void pl_flight_add_idle(pl_space *space, pl_flight *f)
 {
-    for (unsigned order = PL_N_ORDERS; order-- > 0;) {
+    for (unsigned order = f->is_paged ? 1 : PL_N_ORDERS; order-- > 0;) {
         pl_block *hole = f->first;
         size_t n = (size_t)1 << order;
         size_t g;
@@ -167,7 +167,7 @@ static void count_room(pl_space *space, pl_flight *f)
 
 static bool has_room(const pl_flight *f, unsigned order)
 {
-    bool has = pl_flight_missing(f) >= (size_t)1 << order;
+    bool has = pl_flight_missing(f) >= (size_t)1 << order && (order == 0 || !f->is_paged);
 
     for (unsigned k = 0; k <= order && has; k++) {
         has = f->room[k] >= (size_t)1 << (order - k);
@@ -187,7 +187,7 @@ enum { CHUNKS_AT_ONCE = 256 };
 /* A chunk of the order could be taken, but finds no room. */
 static void leave(pl_flight *f, unsigned order)
 {
-    if (f->left_order == 0 || order < f->left_order) {
+    if (!f->is_paged && (f->left_order == 0 || order < f->left_order)) {
         f->left_order = order;
     }
 }

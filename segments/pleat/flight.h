@@ -37,6 +37,7 @@ typedef struct pl_flight {
     size_t n_created;    /* granules of the chunks created so far */
     unsigned most_order; /* the largest order of chunks to be created */
     unsigned left_order; /* the least of chunks that could be taken but find no room; 0: none */
+    bool is_paged;       /* none of its chunks may have several granules */
     bool has_large;      /* some of its chunks have several granules */
     bool knows_room;     /* `room` was counted */
     size_t room[PL_N_ORDERS]; /* chunks of each order that its holes still have room for */

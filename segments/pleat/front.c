@@ -91,7 +91,7 @@ static inline bool may_keep(const pl_front *front, const pl_block *b, pleat_devp
 {
     return b != NULL && b->base == ptr && b->state == PL_BLOCK_LIVE && b->lane == front->lane &&
            b->uses == NULL && b->kept_in == NULL && b->bytes <= front->most_bytes &&
-           !b->segment->is_private && front->bytes + b->bytes <= PL_FRONT_BYTES;
+           !b->segment->is_apart && front->bytes + b->bytes <= PL_FRONT_BYTES;
 }
 
 static bool front_free(pl_front *front, pleat_devptr ptr)
@@ -175,6 +175,7 @@ static void free_kept(pl_space *space, pl_lane *lane, pl_block *b)
     b->queue_next = NULL;
     b->kept_in = NULL;
     lane->n_frees++;
+    lane->free_event = space->budget.n_events;
     lane->unticked_bytes += b->bytes;
     lane->n_lifetime += lane->n_lifetime < PL_LANE_YOUNG;
     lane->n_live--;
@@ -394,9 +395,9 @@ static void unbind(pl_space *space, pl_front **at)
     *at = front->next;
     space->n_fronts--;
     pl_space_lane_at(space, front->lane)->n_refs--;
-    atomic_store_explicit(&front->key, 0, memory_order_relaxed);
     front->allocator = NULL;
-    atomic_store_explicit(&front->is_stopped, 0, memory_order_release);
+    /* Last: then its owner may bind it to another allocator, which sets is_stopped itself. */
+    atomic_store_explicit(&front->key, 0, memory_order_release);
 }
 
 void pl_fronts_unbind(pl_space *space, uint32_t lane)

@@ -49,6 +49,17 @@ void pl_fronts_begin(pl_space *space, unsigned pool, size_t bytes, size_t reques
 /* Count a small block as freed; there is a front. If only the calling thread has one, the room goes
  * there: its next request may be for the front. */
 void pl_fronts_end(pl_space *space, const pl_block *b);
+/* Count a live block as freed. */
+static inline void pl_fronts_end_live(pl_space *space, const pl_block *b)
+{
+    unsigned pool = pl_stats_pool(b->bytes);
+
+    if (space->fronts != NULL && pool == PLEAT_POOL_SMALL) {
+        pl_fronts_end(space, b);
+        return;
+    }
+    pl_usages_end(&space->usages, pool, b->bytes, b->requested);
+}
 /* The request, on a lane, finds its block in the calling thread's front, which had no room. */
 bool pl_fronts_serve(pl_space *space, uint32_t lane, size_t bytes, pleat_devptr *out);
 /* Empty all fronts and unbind those of a stream's first lane; 0 = all. May drop the lock. */

@@ -40,11 +40,13 @@
  * Guarded by the device lock, dropped around driver calls and waits; nothing is reserved then. */
 #include "segments/pleat/grow.h"
 
+#include "segments/pleat/fixed.h"
 #include "segments/pleat/flight.h"
 #include "segments/pleat/handover.h"
 #include "segments/pleat/place.h"
 #include "segments/pleat/policy.h"
 #include "segments/pleat/private.h"
+#include "segments/pleat/reserve.h"
 #include "segments/pleat/shortage.h"
 #include "segments/pleat/sizing.h"
 #include "segments/pleat/trim.h"
@@ -63,7 +65,7 @@ static size_t cap_of(const pl_space *space, const pl_request *rq)
     if (rq->tried.ask == PL_ASK_NOW) { /* once more before a refusal */
         cap = space->limit_chunks < space->total_chunks ? space->limit_chunks : space->total_chunks;
     }
-    return cap;
+    return rq->tried.uses_reserve || rq->is_capturing ? cap : pl_reserve_cap(space, cap);
 }
 
 /* What a run of n granules, and at most `extra` more, gets so that few chunks of at most the order
@@ -93,7 +95,8 @@ static size_t extra_of(const pl_space *space, const pl_request *rq, const pl_pla
     if (b == NULL) {
         return 0;
     }
-    if (b->next == NULL && allowed > place->n_new && rq->pool == NULL && extra == 0) {
+    bool is_any = rq->pool == NULL && rq->in == NULL;
+    if (b->next == NULL && allowed > place->n_new && is_any && extra == 0) {
         allowed -= place->n_new;
         extra = space->n_chunks >> EXTRA_LOG2;
         extra = extra < allowed ? extra : allowed;
@@ -263,10 +266,18 @@ static pl_step extend(pl_space *space, pl_request *rq, pleat_status *st)
 static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **out,
                       pleat_status *st)
 {
+    size_t n_chunks = space->n_chunks + space->n_creating - f->n_create;
+    bool asks = f->n_create > 0 && !rq->is_capturing && pl_reserve_wants_to_know(space);
+    uint64_t free_bytes;
+
     f->stamp = pl_budget_stamp(&space->budget);
     pl_lock_release(&space->lock);
+    asks = asks && pl_device_free_bytes(space->dev, &free_bytes) == PLEAT_OK;
     *st = pl_flight_fly(space, f);
     pl_lock_acquire(&space->lock);
+    if (asks) {
+        pl_reserve_learn(space, n_chunks, free_bytes);
+    }
     if (*st == PLEAT_OK) {
         pl_policy_note_taken(space, f->n_taken, f->n_taken_granules);
         rq->wants_tick = rq->wants_tick || (f->n_taken > 0 && !f->is_quiet);
@@ -334,12 +345,14 @@ static bool may_round(const pl_request *rq, const pl_flight *f, size_t n_missing
 }
 
 /* Cut out the place that was found. EPENDING: the lock was dropped since, and others took some of
- * it, or a new pool was given the released area that it is in (private.h). */
+ * it, or a new pool was given the released area that it is in (private.h), or its room is going to
+ * sleep. */
 static pleat_status reserve(pl_space *space, const pl_request *rq, pl_flight *f, size_t allowed)
 {
     pl_segment *seg = f->place.segment;
 
-    if (f->pace->has_breathed && seg->area->pool != rq->pool) {
+    bool is_asleep = rq->pool != NULL && rq->pool->is_asleep;
+    if (f->pace->has_breathed && (is_asleep || seg->area->pool != rq->pool)) {
         return PLEAT_EPENDING;
     }
     if (f->pace->has_breathed) {
@@ -351,10 +364,13 @@ static pleat_status reserve(pl_space *space, const pl_request *rq, pl_flight *f,
 
 /* Once memory was gathered for the request, only granules are created: were the driver to refuse
  * the rest, large chunks would be left over that may fit nowhere, and be gathered no more. */
-static unsigned order_of(const pl_space *space, const pl_request *rq, size_t cap)
+static unsigned order_of(const pl_space *space, const pl_request *rq)
 {
-    return rq->tried.n_gathered > 0 ? 0
-                                    : pl_sizing_order(space, cap, pl_request_granules(space, rq));
+    size_t n = pl_request_granules(space, rq);
+
+    return rq->tried.n_gathered > 0 || rq->is_paged
+               ? 0
+               : pl_sizing_order(space, pl_space_cap(space), n);
 }
 
 /* Reserve the place that was found, and collect its chunks. */
@@ -363,9 +379,11 @@ static pl_step use_place(pl_space *space, pl_request *rq, pl_flight *f, size_t c
 {
     bool wants_order = false;
     size_t allowed = pl_policy_slack(space, cap, f->place.n_pin);
+    size_t allowed_beyond = pl_policy_slack(space, pl_reserve_cap(space, cap), f->place.n_pin);
 
-    f->most_order = order_of(space, rq, cap);
-    *st = reserve(space, rq, f, allowed);
+    f->most_order = order_of(space, rq);
+    f->is_paged = rq->is_paged;
+    *st = reserve(space, rq, f, allowed_beyond);
     if (*st == PLEAT_EPENDING) {
         rq->tried.n_foiled++;
         return PL_STEP_AGAIN;
@@ -396,7 +414,12 @@ pl_step pl_grow_step(pl_space *space, pl_request *rq, pl_block **out, pleat_stat
     size_t cap = cap_of(space, rq);
 
     pl_pace_begin(space, &pace, rq->tried.n_foiled >= MOST_FOILED);
-    *st = find_place(space, rq, &pace, cap, &f.place);
+    *st = rq->in != NULL ? pl_fixed_place(space, rq, &f.place)
+                         : find_place(space, rq, &pace, cap, &f.place);
+    if (*st == PLEAT_EPENDING) { /* in the only place that it can have */
+        bool fits = space->n_pinned + f.place.n_pin <= cap;
+        return pl_shortage_relieve(space, rq, fits ? PLEAT_ENOSPACE_VA : PLEAT_ENOMEM_DEVICE, st);
+    }
     if (*st != PLEAT_OK) {
         return PL_STEP_DONE;
     }

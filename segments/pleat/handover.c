@@ -68,7 +68,7 @@ static void adopt(pl_space *space, pl_lane *user, const pl_block_queue *pending,
         if (whole < least) {
             continue;
         }
-        if (b->is_private &&
+        if (b->is_apart &&
             pl_area_reserve_index(&space->host, b->segment->area, user->number) != PLEAT_OK) {
             continue;
         }

@@ -59,6 +59,7 @@ typedef struct pl_lane {
     pl_stream *stream;          /* const */
     uint32_t number;            /* const: as in pl_block.lane, see pl_lane_number */
     bool is_capture;            /* const: the stream's second lane */
+    bool is_idle;               /* const: of the device's idle stream (vmm/idle.h) */
     bool is_mixed;              /* second lane: not all its blocks came and went in one capture */
     bool is_gone;               /* its stream is gone: no more ticks will be recorded */
     bool is_closed;             /* gone, and its last tick covers all its frees */
@@ -76,6 +77,7 @@ typedef struct pl_lane {
     unsigned n_ticks;
     unsigned n_frees;      /* since the last tick */
     unsigned n_lifetime;   /* frees so far, at most PL_LANE_YOUNG */
+    uint64_t free_event;   /* n_events at the last free */
     uint64_t wish_event;   /* wants_tick: n_events at the wish */
     size_t unticked_bytes; /* freed since the last tick */
     size_t n_live;

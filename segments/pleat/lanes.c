@@ -181,6 +181,7 @@ pleat_status pl_lanes_add(pl_space *space, pl_stream *stream, bool is_capture, p
         return PLEAT_ENOMEM_HOST;
     }
     lane->stream = stream;
+    lane->is_idle = pl_stream_is_idle(stream);
     lane->number = i + 1;
     lane->is_capture = is_capture;
     lane->next_tick = space->clock;

@@ -1,11 +1,14 @@
 /* lifecycle.c - how a space is created and destroyed. */
+#include "segments/pleat/buffer.h"
 #include "segments/pleat/capture.h"
 #include "segments/pleat/capturers.h"
 #include "segments/pleat/front.h"
 #include "segments/pleat/ops.h"
 #include "segments/pleat/private.h"
+#include "segments/pleat/reserve.h"
 #include "segments/pleat/scratch.h"
 #include "segments/pleat/settle.h"
+#include "segments/pleat/sleep.h"
 #include "segments/pleat/space.h"
 #include "segments/pleat/tick.h"
 #include "segments/pleat/twin.h"
@@ -25,11 +28,15 @@ static void init_sizes(pl_space *space, pl_device *dev, const pl_allocator_optio
     space->dev = dev;
     space->options = pl_pleat_own(options);
     space->observer = options->observer;
+    if (pl_device_is_host(dev)) { /* an order would hold up a stream, but not the host */
+        space->options.cross_stream = PL_CROSS_SETTLED;
+    }
     space->limit_bytes = options->limit_bytes;
     space->wait_ms = options->wait_ms;
     space->granule_bytes = pl_device_chunk_bytes(dev);
     space->granule_log2 = (unsigned)__builtin_ctzll(space->granule_bytes);
     space->total_chunks = (size_t)(pl_device_total_bytes(dev) >> space->granule_log2);
+    space->reserve_chunks = pl_reserve_of(space);
     space->crowd.most_lanes = PL_CROWD_LEAST;
     space->limit_chunks = options->limit_bytes == 0
                               ? SIZE_MAX
@@ -205,12 +212,12 @@ static const pl_block *unmap_run(pl_space *space, const pl_block *b, size_t *n_l
     return b->next;
 }
 
-/* A compaction's undo failed in the segment: some of its chunks are not mapped. So each is unmapped
- * by itself; the driver refuses those that are not. */
+/* A compaction's undo failed in the segment, or its room sleeps: some of its chunks are not mapped.
+ * So each is unmapped by itself; the driver refuses those that are not. */
 static void unmap_torn(pl_space *space, const pl_segment *seg)
 {
     for (size_t g = 0; g < seg->n_rooms; g = pl_segment_chunk_to(seg, g)) {
-        if (seg->chunks[g] != 0) {
+        if (seg->chunks[g] != 0 && seg->chunks[g] != PL_CHUNK_ASLEEP) {
             (void)!pl_mapping_unmap(space->dev, pl_segment_address(seg, g),
                                     space->granule_bytes << seg->orders[g]);
         }
@@ -228,7 +235,7 @@ static void unmap_segment(pl_space *space, const pl_segment *seg, size_t *n_leak
 {
     const pl_block *b = seg->first;
 
-    if (seg == space->torn.segment) {
+    if (seg == space->torn.segment || (seg->area->pool != NULL && seg->area->pool->is_asleep)) {
         unmap_torn(space, seg);
         return;
     }
@@ -263,10 +270,16 @@ static void release_idle(pl_space *space, size_t *n_leaked)
     }
 }
 
+/* Does the granule begin, or hold, a chunk of its own? */
+static bool has_own_chunk(const pl_segment *seg, size_t g)
+{
+    return seg->chunks[g] != 0 && seg->chunks[g] != PL_CHUNK_ASLEEP && !pl_twin_is_guest(seg, g);
+}
+
 static void release_segment(pl_space *space, const pl_segment *seg, size_t *n_leaked)
 {
     for (size_t g = 0; g < seg->n_rooms; g = pl_segment_chunk_to(seg, g)) {
-        if (seg->chunks[g] != 0 && !pl_twin_is_guest(seg, g)) {
+        if (has_own_chunk(seg, g)) {
             release_chunk(space, seg->chunks[g], seg->orders[g], n_leaked);
         }
     }
@@ -280,7 +293,7 @@ static void release_segment(pl_space *space, const pl_segment *seg, size_t *n_le
 static void leave_segment(const pl_segment *seg, size_t *n_leaked)
 {
     for (size_t g = 0; g < seg->n_rooms; g = pl_segment_chunk_to(seg, g)) {
-        *n_leaked += seg->chunks[g] != 0 && !pl_twin_is_guest(seg, g);
+        *n_leaked += has_own_chunk(seg, g);
     }
     (*n_leaked)++;
 }
@@ -347,6 +360,21 @@ static void forget_expected(pl_space *space)
     }
 }
 
+/* With what a room that sleeps has kept. */
+static void free_rooms(pl_space *space)
+{
+    for (pl_private *pool = space->pools; pool != NULL; pool = pool->next) {
+        pl_slumber *slumber = pool->room != NULL ? pool->room->slumber : NULL;
+        if (slumber != NULL) {
+            pl_keep_close(slumber->keep);
+            pl_host_free(&space->host, slumber->beds);
+            pl_host_free(&space->host, slumber);
+        }
+        pl_host_free(&space->host, pool->room);
+        pool->room = NULL;
+    }
+}
+
 static void free_metadata(pl_space *space)
 {
     forget_expected(space);
@@ -354,11 +382,13 @@ static void free_metadata(pl_space *space)
     free_lanes(space);
     pl_capture_free_all(space);
     pl_capturers_forget_all(space);
+    pl_buffer_destroy_all(space);
     for (int class = 0; class < PL_N_CLASSES; class ++) {
         for (unsigned i = 0; i < space->n_areas[class]; i++) {
             pl_area_destroy(&space->host, space->areas[class][i]);
         }
     }
+    free_rooms(space);
     pl_private_destroy_all(space);
     pl_host_free(&space->host, space->segments);
     pl_host_free(&space->host, space->twins.guests);
@@ -373,7 +403,7 @@ pleat_status pl_pleat_destroy(pl_allocator *a, bool force, size_t *n_live, size_
 
     pl_lock_acquire(&space->lock);
     pl_fronts_unbind(space, 0);
-    *n_live = space->live.count;
+    *n_live = space->live.count + space->n_buffers;
     *n_leaked = 0;
     pl_lock_release(&space->lock);
     if (*n_live > 0 && !force) {

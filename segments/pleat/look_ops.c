@@ -1,8 +1,10 @@
 /* look_ops.c - see look_ops.h. Each takes the space's lock, rank 20. */
 #include "segments/pleat/look_ops.h"
 
+#include "segments/pleat/checkpoint.h"
 #include "segments/pleat/figures.h"
 #include "segments/pleat/front.h"
+#include "segments/pleat/room.h"
 #include "segments/pleat/space.h"
 #include "segments/pleat/walk.h"
 
@@ -11,14 +13,28 @@ static pl_space *space_of(pl_allocator *a)
     return (pl_space *)a; /* base is its first member */
 }
 
+/* NULL: outside all segments. A block that a restore is about to free may stay live after all, so
+ * the restore is waited for. */
+static const pl_block *block_at(pl_space *space, pleat_devptr ptr)
+{
+    pl_segment *seg = pl_space_segment_at(space, ptr);
+    const pl_block *b = seg != NULL ? pl_segment_find(seg, ptr) : NULL;
+
+    if (b == NULL || b->state != PL_BLOCK_LIVE || !pl_block_is_claimed(b)) {
+        return b;
+    }
+    (void)pl_checkpoint_await(space, b->base);
+    seg = pl_space_segment_at(space, ptr);
+    return seg != NULL ? pl_segment_find(seg, ptr) : NULL;
+}
+
 pleat_status pl_pleat_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out)
 {
     pl_space *space = space_of(a);
     pleat_status st = PLEAT_EFOREIGN;
 
     pl_lock_acquire(&space->lock);
-    pl_segment *seg = pl_space_segment_at(space, ptr);
-    const pl_block *b = seg != NULL ? pl_segment_find(seg, ptr) : NULL;
+    const pl_block *b = block_at(space, ptr);
     if (b != NULL && b->state == PL_BLOCK_LIVE && b->kept_in == NULL &&
         pl_ptrmap_find(&space->live, b->base) == b) {
         pl_stream *owner = pl_space_lane_at(space, b->lane)->stream;
@@ -29,6 +45,8 @@ pleat_status pl_pleat_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info 
             .stream_id = pl_stream_id(owner),
             .stream = pl_stream_handle(owner),
             .device = pl_device_ordinal(space->dev),
+            .tag = pl_room_of(b) != NULL ? pl_room_of(b)->tag : NULL,
+            .is_asleep = pl_room_of(b) != NULL && pl_room_of(b)->slumber != NULL,
         };
         st = PLEAT_OK;
     }

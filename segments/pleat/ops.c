@@ -6,9 +6,11 @@
  * by the space's lock, rank 20. */
 #include "segments/pleat/ops.h"
 
+#include "segments/pleat/buffer_ops.h"
 #include "segments/pleat/capture_owner.h"
 #include "segments/pleat/capture_see.h"
 #include "segments/pleat/capturers.h"
+#include "segments/pleat/checkpoint.h"
 #include "segments/pleat/fit.h"
 #include "segments/pleat/front.h"
 #include "segments/pleat/lanes.h"
@@ -17,8 +19,12 @@
 #include "segments/pleat/private.h"
 #include "segments/pleat/private_ops.h"
 #include "segments/pleat/quick.h"
+#include "segments/pleat/restore.h"
+#include "segments/pleat/room.h"
+#include "segments/pleat/room_ops.h"
 #include "segments/pleat/run.h"
 #include "segments/pleat/settle.h"
+#include "segments/pleat/share_op.h"
 #include "segments/pleat/shared.h"
 #include "segments/pleat/tick.h"
 #include "segments/pleat/trim.h"
@@ -31,15 +37,10 @@ static pl_space *space_of(pl_allocator *a)
 
 /* ---- allocate -------------------------------------------------------------------------------- */
 
-static void account_free(pl_space *space, const pl_block *b)
+/* Does the caller tell of captures, and is there none? */
+static inline bool is_told(const pl_space *space)
 {
-    unsigned pool = pl_stats_pool(b->bytes);
-
-    if (space->fronts != NULL && pool == PLEAT_POOL_SMALL) {
-        pl_fronts_end(space, b);
-        return;
-    }
-    pl_usages_end(&space->usages, pool, b->bytes, b->requested);
+    return space->options.capture == PL_CAPTURE_TOLD && atomic_load(&space->n_expected) == 0;
 }
 
 /* Is the stream that the call names being captured? The legacy default stream cannot be, so the
@@ -51,9 +52,7 @@ static pleat_status ask_capture(const pl_space *space, pl_stream *stream,
     if (__builtin_expect(pl_stream_is_legacy(stream), true)) {
         return PLEAT_OK;
     }
-    bool is_told = space->options.capture == PL_CAPTURE_TOLD &&
-                   atomic_load(&space->n_expected) == 0;
-    if (is_told) {
+    if (is_told(space)) {
         return PLEAT_OK;
     }
     if (asked != NULL) {
@@ -69,9 +68,10 @@ static void take_back(pl_space *space, pl_block *b)
     pl_lane *lane = pl_space_lane_at(space, b->lane);
 
     pl_ptrmap_remove(&space->live, b->base);
-    account_free(space, b);
+    pl_fronts_end_live(space, b);
     pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
     pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
+    pl_room_end_live(b);
     lane->n_live--;
     b->segment->area->n_used--;
     pl_run_free(space, b, lane->number, pl_lane_stamp(space, lane));
@@ -80,7 +80,7 @@ static void take_back(pl_space *space, pl_block *b)
 /* A capture keeps what is allocated in it, except from a private pool. */
 static pleat_status keep_for_capture(pl_space *space, pl_block *b, const pl_request *rq)
 {
-    if (!rq->is_capturing || rq->pool != NULL) {
+    if (!rq->is_capturing || pl_request_is_private(rq)) {
         return PLEAT_OK;
     }
     pleat_status st = pl_uses_add(space, b, rq->lane, rq->lane->capture, true);
@@ -111,7 +111,24 @@ static void commit(pl_space *space, pl_block *b, const pl_request *rq, size_t re
     if (!pl_usages_begin_below_peak(&space->usages, pl_stats_pool(b->bytes), b->bytes, requested)) {
         pl_fronts_begin(space, pl_stats_pool(b->bytes), b->bytes, requested);
     }
+    pl_room_begin_live(b);
     pl_space_tell_block(space, PL_ACTION_ALLOC, b);
+}
+
+/* Find a block for the request; one of a room, within what the room may have. */
+static pleat_status find_block(pl_space *space, pl_request *rq, pl_block **out)
+{
+    pl_room *room = rq->pool != NULL ? rq->pool->room : NULL;
+
+    if (room == NULL) {
+        return pl_fit_find(space, rq, out);
+    }
+    pleat_status st = pl_room_promise(room, rq->bytes);
+    if (st == PLEAT_OK) {
+        st = pl_fit_find(space, rq, out);
+        pl_room_forget_promise(room, rq->bytes);
+    }
+    return st;
 }
 
 /* The call names the request's stream, so it also records a tick that others wished for. */
@@ -129,11 +146,11 @@ static pleat_status alloc_locked(pl_space *space, pl_stream *stream, pl_request 
         return st;
     }
     plain->n_refs++;
-    st = pl_capture_see(space, plain, info, rq->pool);
+    st = pl_capture_see(space, plain, info, pl_private_of_graphs(rq->pool));
     st = st == PLEAT_OK ? pl_fit_prepare(space, plain, rq) : st;
     if (st == PLEAT_OK) {
         rq->lane->n_refs++;
-        st = pl_fit_find(space, rq, &b);
+        st = find_block(space, rq, &b);
         rq->lane->n_refs--;
     }
     if (st == PLEAT_OK) {
@@ -245,6 +262,7 @@ static void free_plainly(pl_space *space, pl_block *b, pl_lane *plain, bool is_c
 static void free_block(pl_space *space, pl_block *b, pl_lane *plain, bool is_capturing)
 {
     pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
+    pl_room_end_live(b);
     pl_space_lane_at(space, b->lane)->n_live--;
     if (__builtin_expect(b->uses != NULL, false)) {
         size_t bytes = b->bytes;
@@ -274,7 +292,7 @@ static pleat_status note_free(pl_space *space, pl_block *b, pl_lane *plain, bool
 static pleat_status find_named(pl_space *space, pleat_devptr ptr, pl_stream *stream,
                                const pl_capture_info *info, pl_lane **plain, pl_block **b)
 {
-    *b = pl_ptrmap_find(&space->live, ptr);
+    *b = pl_checkpoint_await(space, ptr);
     if (*b == NULL) {
         return not_live(space, ptr);
     }
@@ -288,7 +306,7 @@ static pleat_status find_named(pl_space *space, pleat_devptr ptr, pl_stream *str
         (*plain)->n_refs--;
     }
     if (st == PLEAT_OK && info->is_capturing) { /* pl_capture_see may have dropped the lock */
-        *b = pl_ptrmap_find(&space->live, ptr);
+        *b = pl_checkpoint_await(space, ptr);
         st = *b == NULL ? not_live(space, ptr) : PLEAT_OK;
     }
     return st;
@@ -308,7 +326,7 @@ static __attribute__((noinline)) pleat_status free_generally(pl_space *space, pl
     if (st == PLEAT_OK) {
         space->budget.n_events++;
         pl_ptrmap_remove(&space->live, ptr);
-        account_free(space, b);
+        pl_fronts_end_live(space, b);
         free_block(space, b, plain, info->is_capturing);
     }
     pl_capturers_leave(space, is_inside);
@@ -319,11 +337,11 @@ static __attribute__((noinline)) pleat_status free_generally(pl_space *space, pl
  * before anybody gets the block: it, or its use, pends on the lane of the stream that is gone. No
  * request names that stream any more, and no tick is recorded for it, so only a tick of the context
  * ends the waiting; and that stands behind the work of both. */
-static pleat_status op_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+static inline pleat_status free_from(pl_space *space, pleat_devptr ptr, pl_stream *stream,
+                                     const pl_capture_info *asked)
 {
-    pl_space *space = space_of(a);
     pl_capture_info info;
-    pleat_status st = ask_capture(space, stream, NULL, &info);
+    pleat_status st = ask_capture(space, stream, asked, &info);
 
     if (st != PLEAT_OK) {
         return st;
@@ -332,6 +350,28 @@ static pleat_status op_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream
     if (info.is_capturing || !pl_quick_free(space, stream, ptr)) {
         st = free_generally(space, ptr, stream, &info);
     }
+    pl_lock_release(&space->lock);
+    return st;
+}
+
+static pleat_status op_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+{
+    return free_from(space_of(a), ptr, stream, NULL);
+}
+
+static pleat_status op_free_asked(pl_allocator *a, pleat_devptr ptr, pl_stream *stream,
+                                  const pl_capture_info *asked)
+{
+    return free_from(space_of(a), ptr, stream, asked);
+}
+
+static pleat_status op_free_own(pl_allocator *a, pleat_devptr ptr)
+{
+    pl_space *space = space_of(a);
+    bool is_known = is_told(space);
+
+    pl_lock_acquire(&space->lock);
+    pleat_status st = pl_quick_free_own(space, ptr, is_known);
     pl_lock_release(&space->lock);
     return st;
 }
@@ -408,11 +448,6 @@ static void op_retire_stream(pl_allocator *a, pl_stream *stream)
     pl_lock_release(&space->lock);
 }
 
-static pleat_status op_release_capture(pl_allocator *a, pl_stream *stream)
-{
-    return pl_pleat_release_capture_of(a, pl_stream_handle(stream));
-}
-
 const pl_allocator_ops pl_pleat_ops = {
     .name = "pleat",
     .needs_vmm = true,
@@ -423,14 +458,17 @@ const pl_allocator_ops pl_pleat_ops = {
     .alloc_asked = op_alloc_asked,
     .takes_guesses = true,
     .free = op_free,
+    .free_asked = op_free_asked,
+    .free_own = op_free_own,
     .front_bind = pl_pleat_front_bind,
     .front_unbind = pl_pleat_front_unbind,
     .record_stream = op_record_stream,
     .query = pl_pleat_query,
+    .share = pl_pleat_share,
     .trim = pl_pleat_trim,
     .set_limit = pl_pleat_set_limit,
     .compact = pl_pleat_compact,
-    .release_capture = op_release_capture,
+    .release_capture = pl_pleat_release_capture,
     .release_capture_of = pl_pleat_release_capture_of,
     .let_captures_go = pl_pleat_let_captures_go,
     .retire_stream = op_retire_stream,
@@ -440,6 +478,18 @@ const pl_allocator_ops pl_pleat_ops = {
     .private_rest = pl_pleat_private_rest,
     .private_release = pl_pleat_private_release,
     .private_reserved = pl_pleat_private_reserved,
+    .private_save = pl_pleat_private_save,
+    .private_restore = pl_pleat_private_restore,
+    .roster_drop = pl_pleat_roster_drop,
+    .private_alloc_at = pl_pleat_private_alloc_at,
+    .buffer_open = pl_pleat_buffer_open,
+    .buffer_change = pl_pleat_buffer_change,
+    .buffer_query = pl_pleat_buffer_query,
+    .room_open = pl_pleat_room_open,
+    .room_set_limit = pl_pleat_room_set_limit,
+    .room_read = pl_pleat_room_read,
+    .room_sleep = pl_pleat_room_sleep,
+    .room_wake = pl_pleat_room_wake,
     .stats = pl_pleat_stats,
     .reset_peaks = pl_pleat_reset_peaks,
     .visit = pl_pleat_visit,

@@ -36,6 +36,8 @@ static const pl_option rows[] = {
       .most = 1000000000, .help = "events for each early ordered wait" },
     { "keep_permille", PL_OPTION_NUMBER, AT(keep_permille), .initial = 10, .most = 100000,
       .help = "slack over the most granules ever pinned" },
+    { "reserve_mb", PL_OPTION_NUMBER, AT(reserve_bytes), .initial = 512, .most = 1 << 24,
+      .scale = 1 << 20, .help = "MiB of the device that are left to others" },
 };
 /* clang-format on */
 

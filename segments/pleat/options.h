@@ -23,6 +23,7 @@ typedef struct pl_pleat_options {
     unsigned take_ms;        /* most of it saved up */
     unsigned order_interval; /* events per budgeted ordered wait */
     unsigned keep_permille;  /* slack over the peak of live granules */
+    uint64_t reserve_bytes;  /* most of the device that is left to others */
     size_t small_bytes;      /* requests below go to the small area */
 } pl_pleat_options;
 

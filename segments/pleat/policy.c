@@ -4,7 +4,6 @@
 #include "vmm/meter.h"
 
 enum {
-    NEARLY_LOG2 = 4,
     GROWN_BACK_LOG2 = 6,
     GROWN_BACK_LEAST = 8, /* granules: 1/64 of a small peak is none */
     CLEARLY_LOG2 = 6,
@@ -22,9 +21,7 @@ size_t pl_policy_slack(const pl_space *space, size_t cap, size_t n_pin)
     size_t pinned = space->n_pinned + n_pin;
     size_t peak = pinned > space->peak_pinned ? pinned : space->peak_pinned;
 
-    bool is_nearly_full = peak > cap - (cap >> NEARLY_LOG2) &&
-                          space->options.growth == PL_GROWTH_BALANCED;
-    if (space->options.growth == PL_GROWTH_AMPLE || space->limit_bytes != 0 || is_nearly_full) {
+    if (space->options.growth == PL_GROWTH_AMPLE || space->limit_bytes != 0) {
         return pl_policy_room(space, cap);
     }
     size_t target = peak + peak * space->options.keep_permille / 1000;

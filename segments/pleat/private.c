@@ -95,10 +95,24 @@ static void move_to_stream(pl_space *space, pl_area *area, pl_stream *stream)
     }
 }
 
+static void requeue_pending(pl_space *space, pl_segment *seg)
+{
+    for (pl_block *b = seg->first; b != NULL; b = b->next) {
+        if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED) {
+            pl_run_requeue(space, b);
+        }
+    }
+}
+
 /* What pends there belongs to the pool from the start: no request of another pool waits for it. */
 static void make_private(pl_space *space, pl_segment *seg)
 {
-    seg->is_private = true;
+    seg->is_apart = true;
+    seg->is_private = pl_private_keeps(seg->area->pool);
+    if (!seg->is_private) {
+        requeue_pending(space, seg);
+        return;
+    }
     for (pl_block *b = seg->first; b != NULL; b = b->next) {
         if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED) {
             size_t n = pl_segment_pin(seg, b->base, pl_block_end(b));
@@ -211,16 +225,22 @@ size_t pl_private_want(const pl_space *space, const pl_area *area)
 
 /* ---- draining -------------------------------------------------------------------------------- */
 
+void pl_private_open_segment(pl_space *space, pl_segment *seg)
+{
+    seg->is_private = false;
+    seg->is_opening = true;
+    seg->opened = seg->range.base;
+    seg->next_opening = space->opening;
+    space->opening = seg;
+}
+
 /* The pool's graphs use the area no more. The granules of its free blocks become loose some at a
  * time; those of blocks that are freed from now on, at once. */
 static void open_area(pl_space *space, pl_area *area)
 {
     for (pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
-        seg->is_private = false;
-        seg->is_opening = true;
-        seg->opened = seg->range.base;
-        seg->next_opening = space->opening;
-        space->opening = seg;
+        seg->is_apart = false;
+        pl_private_open_segment(space, seg);
     }
     area->pool = NULL; /* area->lane and area->stream stay until a pool has the area again */
     push_released(space, area);
@@ -368,7 +388,9 @@ static int check_pool(const pl_space *space, const pl_private *pool)
     for (const pl_area *area = pool->areas; area != NULL; area = area->next) {
         bytes += resident_bytes(area);
         for (const pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
-            if (area->pool != pool || !seg->is_private || has_stray_block(seg, pool->is_draining)) {
+            bool is_strange = area->pool != pool || !seg->is_apart ||
+                              seg->is_private != pl_private_keeps(pool);
+            if (is_strange || (pool->room == NULL && has_stray_block(seg, pool->is_draining))) {
                 return 1;
             }
         }
@@ -391,7 +413,7 @@ int pl_private_check(const pl_space *space)
     }
     for (uint32_t i = 0; i < space->n_segments; i++) {
         const pl_segment *seg = space->segments[i];
-        if (seg->is_private != (seg->area->pool != NULL)) {
+        if (seg->is_apart != (seg->area->pool != NULL) || (seg->is_private && !seg->is_apart)) {
             return 1;
         }
     }

@@ -23,19 +23,24 @@
  * blocks is live, shared, kept or in flight, they are not very many, and none of its segments is
  * opening: so neither addresses nor areas add up, and memory that is still resident there serves
  * again without a driver call. The area's settled granules stay loose, so anyone may take them,
- * until a block of the new pool touches them. */
+ * until a block of the new pool touches them.
+ *
+ * Rooms. The blocks of a tag (room.h) have areas of their own, too, but are otherwise as those of
+ * the default pool: to captures, to waits and to who needs memory. So a room is a pool that keeps
+ * nothing, except while it is asleep; and it stays until the device is closed. */
 #ifndef PLEAT_SEGMENTS_PRIVATE_H
 #define PLEAT_SEGMENTS_PRIVATE_H
 
 #include "segments/pleat/space.h"
 
-/* I1  area->pool is the pool for each of its areas; is_private is set in all their segments and in
- *     no others
+/* I1  area->pool is the pool for each of its areas; is_apart is set in all their segments and in no
+ *     others, is_private in those of pools, and of rooms that are asleep
  * I2  no block in them is kept, unless it drains, and free blocks over loose granules are settled
  * I3  reserved.current is the sum of their granules with a chunk                              */
 struct pl_private {
     struct pl_private *next; /* in space.pools or space.draining */
     struct pl_private *prev; /* in space.pools */
+    uint64_t number;         /* const: from 1, in order of creation */
     pl_area *areas;
     pleat_stat reserved;       /* bytes */
     uint64_t over_tick;        /* draining: it is drained when the context has passed this stamp */
@@ -43,7 +48,21 @@ struct pl_private {
     size_t n_graphs;           /* captures in it: at 0 it is drained, too, */
     bool is_unwatched;         /* unless there was a graph that the driver does not watch */
     bool is_draining;          /* released; its memory is told as the default pool's */
+    struct pl_room *room;      /* const: what a room has beside this, room.h; NULL = no room */
+    bool is_asleep;            /* a room: going to sleep, asleep, or waking: no request is served */
 };
+
+/* Does no granule of the pool become loose? */
+static inline bool pl_private_keeps(const pl_private *pool)
+{
+    return pool->room == NULL || pool->is_asleep;
+}
+
+/* The pool whose graphs keep its memory; NULL for a room, which is no matter to captures. */
+static inline pl_private *pl_private_of_graphs(pl_private *pool)
+{
+    return pool != NULL && pool->room == NULL ? pool : NULL;
+}
 
 /* The pool's area of the lane's stream and class: its own, one that was released, or a new one.
  * PLEAT_OK or ENOMEM_HOST. */
@@ -56,6 +75,8 @@ void pl_private_begin_drain(pl_space *space, pl_private *pool);
 /* Give the areas of a drained pool to the default pool, and open some of the segments that wait for
  * it: a bounded step. Returns whether anything changed. */
 bool pl_private_drain(pl_space *space);
+/* No graph uses the segment's free memory any more: pl_private_drain makes it loose. */
+void pl_private_open_segment(pl_space *space, pl_segment *seg);
 void pl_private_destroy_all(pl_space *space); /* with the areas that were released */
 /* 0, or 1: an invariant is broken. */
 int pl_private_check(const pl_space *space);
@@ -63,13 +84,14 @@ int pl_private_check(const pl_space *space);
 /* The pool that observers and snapshots are told for the area; NULL = the default one. */
 static inline const pl_private *pl_private_told(const pl_area *area)
 {
-    return area->pool != NULL && !area->pool->is_draining ? area->pool : NULL;
+    return area->pool != NULL && !area->pool->is_draining && area->pool->room == NULL ? area->pool
+                                                                                      : NULL;
 }
 
 /* `in` bytes of the segment became resident, `out` bytes became holes. */
 static inline void pl_private_count(const pl_segment *seg, uint64_t in, uint64_t out)
 {
-    if (__builtin_expect(seg->is_private, false)) {
+    if (__builtin_expect(seg->is_apart, false)) {
         pl_stat_add(&seg->area->pool->reserved, in);
         pl_stat_sub(&seg->area->pool->reserved, out);
     }

@@ -26,14 +26,24 @@ static void unlink_pool(pl_space *space, const pl_private *pool)
     }
 }
 
+pl_private *pl_private_make(pl_space *space)
+{
+    pl_private *pool = pl_host_calloc(&space->host, 1, sizeof(*pool));
+
+    if (pool != NULL) {
+        pool->number = ++space->n_pools_made;
+        link_pool(space, pool);
+    }
+    return pool;
+}
+
 pleat_status pl_pleat_private_open(pl_allocator *a, pl_private **out)
 {
     pl_space *space = (pl_space *)a;
 
     pl_lock_acquire(&space->lock);
-    pl_private *pool = pl_host_calloc(&space->host, 1, sizeof(*pool));
+    pl_private *pool = pl_private_make(space);
     if (pool != NULL) {
-        link_pool(space, pool);
         *out = pool;
     }
     pl_lock_release(&space->lock);

@@ -4,6 +4,8 @@
 
 #include "segments/pleat/space.h"
 
+/* A new pool, in the list; NULL: no host memory. Under the lock. */
+pl_private *pl_private_make(pl_space *space);
 pleat_status pl_pleat_private_open(pl_allocator *a, pl_private **out);
 void pl_pleat_private_rest(pl_allocator *a, pl_private *pool);
 void pl_pleat_private_release(pl_allocator *a, pl_private *pool);

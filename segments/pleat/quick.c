@@ -146,7 +146,7 @@ static inline bool may_merge(const pl_space *space, const pl_block *neighbour, c
                              uint64_t stamp)
 {
     return neighbour->lane == lane->number && neighbour->is_indexed &&
-           neighbour->node.bytes == neighbour->bytes && !neighbour->is_private &&
+           neighbour->node.bytes == neighbour->bytes && !neighbour->is_apart &&
            (neighbour->tick == stamp || !pl_space_has_many_lanes(space));
 }
 
@@ -162,13 +162,7 @@ static inline void renew(pl_lane *lane, pl_block *b, uint64_t stamp)
 
 static inline void end_live(pl_space *space, pl_lane *lane, pl_block *b)
 {
-    unsigned pool = pl_stats_pool(b->bytes);
-
-    if (space->fronts != NULL && pool == PLEAT_POOL_SMALL) {
-        pl_fronts_end(space, b);
-    } else {
-        pl_usages_end(&space->usages, pool, b->bytes, b->requested);
-    }
+    pl_fronts_end_live(space, b);
     pl_live_end(b->segment, &space->store.tally, b);
     lane->n_live--;
     b->segment->area->n_used--;
@@ -190,6 +184,7 @@ static inline pl_block *join_low(pl_space *space, pl_lane *lane, pl_block *b, ui
     b->tick = stamp;
     b->is_indexed = false;
     b->is_private = false;
+    b->is_apart = false;
     pl_queue_push(&lane->pending, b);
     if (b->queue_prev == NULL) {
         pl_space_note_busy(space, lane);
@@ -234,21 +229,16 @@ static inline bool may_free(const pl_space *space, const pl_lane *lane, const pl
 {
     const pl_block *last = lane->pending.last;
 
-    return b->lane == lane->number && b->uses == NULL && !b->segment->is_private &&
+    return b->lane == lane->number && b->uses == NULL && !b->segment->is_apart &&
            b->segment->n_twins == 0 && (last == NULL || last->tick <= stamp) &&
            (!is_free(b->prev) || may_merge(space, b->prev, lane, stamp)) &&
            (!is_free(b->next) || may_merge(space, b->next, lane, stamp));
 }
 
-bool pl_quick_free(pl_space *space, const pl_stream *stream, pleat_devptr ptr)
+/* b is live, in that slot of the map, and its lane is at rest. */
+static inline __attribute__((always_inline)) bool free_at(pl_space *space, pl_lane *lane,
+                                                          pl_block *b, size_t slot)
 {
-    size_t slot;
-    pl_lane *lane = lane_of(space, stream);
-    pl_block *b = pl_ptrmap_find_at(&space->live, ptr, &slot);
-
-    if (b == NULL || b->kept_in != NULL || !is_at_rest(space, lane)) {
-        return false;
-    }
     uint64_t stamp = pl_lane_stamp(space, lane);
     if (!may_free(space, lane, b, stamp)) {
         return false;
@@ -257,7 +247,7 @@ bool pl_quick_free(pl_space *space, const pl_stream *stream, pleat_devptr ptr)
     pleat_devptr base = b->base;
     size_t bytes = b->bytes;
     space->budget.n_events++;
-    pl_ptrmap_remove_at(&space->live, ptr, slot);
+    pl_ptrmap_remove_at(&space->live, base, slot);
     end_live(space, lane, b);
     lane->pending_bytes += bytes;
     space->n_pending_bytes += bytes;
@@ -268,4 +258,31 @@ bool pl_quick_free(pl_space *space, const pl_stream *stream, pleat_devptr ptr)
     loosen(space, b, base, base + bytes);
     pl_settle_freed(space, lane, bytes);
     return true;
+}
+
+bool pl_quick_free(pl_space *space, const pl_stream *stream, pleat_devptr ptr)
+{
+    size_t slot;
+    pl_lane *lane = lane_of(space, stream);
+    pl_block *b = pl_ptrmap_find_at(&space->live, ptr, &slot);
+
+    return b != NULL && b->kept_in == NULL && is_at_rest(space, lane) &&
+           free_at(space, lane, b, slot);
+}
+
+pleat_status pl_quick_free_own(pl_space *space, pleat_devptr ptr, bool is_told)
+{
+    size_t slot;
+    pl_block *b = pl_ptrmap_find_at(&space->live, ptr, &slot);
+
+    if (b != NULL && b->kept_in == PL_BLOCK_CLAIM) { /* a restore may fail: the general way waits */
+        return PLEAT_EPENDING;
+    }
+    if (b == NULL || b->kept_in != NULL) {
+        return PLEAT_EFOREIGN;
+    }
+    pl_lane *lane = pl_space_lane_at(space, b->lane);
+    bool may = !lane->is_capture && !lane->is_gone && is_at_rest(space, lane) &&
+               (is_told || pl_stream_is_legacy(lane->stream));
+    return may && free_at(space, lane, b, slot) ? PLEAT_OK : PLEAT_EPENDING;
 }

@@ -5,7 +5,8 @@
  * blocks, one index and a few counts, and need nothing that the general way (fit.h, run.h) is for:
  * runs of several pieces, captures, private pools, twins, growing. These functions look whether
  * that is so, and otherwise change nothing. What they do is what the general way would do, to the
- * same effect: the same block for the same request, as long as memory is not short.
+ * same effect: the same block for the same request; with several streams, or where memory is short,
+ * one that fits as well.
  *
  * Guarded by the space's lock. */
 #ifndef PLEAT_SEGMENTS_QUICK_H
@@ -17,5 +18,9 @@
 bool pl_quick_alloc(pl_space *space, const pl_stream *stream, size_t requested, pleat_devptr *out);
 /* Free a live block, in a call that names its owner, at rest. False: nothing has changed. */
 bool pl_quick_free(pl_space *space, const pl_stream *stream, pleat_devptr ptr);
+/* The same in a call that names no stream. `is_told`: nobody needs to ask whether the owner is
+ * being captured. PLEAT_OK; EFOREIGN (no block is live there) and EPENDING (it takes the general
+ * way): nothing has changed. */
+pleat_status pl_quick_free_own(pl_space *space, pleat_devptr ptr, bool is_told);
 
 #endif

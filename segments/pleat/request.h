@@ -2,7 +2,7 @@
 #ifndef PLEAT_SEGMENTS_REQUEST_H
 #define PLEAT_SEGMENTS_REQUEST_H
 
-#include "segments/pleat/space.h"
+#include "segments/pleat/private.h"
 
 typedef enum pl_ask { PL_ASK_NOT, PL_ASK_NOW, PL_ASK_DONE } pl_ask;
 
@@ -19,6 +19,7 @@ typedef struct pl_tried {
     bool is_forbidden;     /* such a wait failed, since a capture may be under way */
     bool has_cleared;      /* it waited for stale addresses to be unmapped */
     bool has_made_way;     /* idle chunks were released for the driver's page tables */
+    bool uses_reserve;     /* it may have what is reserved for others */
     pl_ask ask;            /* ask the driver again for memory that it refused before? */
     uint32_t n_ordered;    /* orders that were made instead of creating */
     unsigned n_landings;   /* waits for other flights */
@@ -31,12 +32,15 @@ typedef struct pl_tried {
 typedef struct pl_request {
     pl_lane *lane;
     pl_area *area;
-    pl_private *pool; /* NULL = the default one */
+    pl_private *pool; /* or room; NULL = the default one */
     size_t bytes;     /* rounded */
     uint64_t event;   /* n_events when it began: its number */
     /* The lane whose pending memory it may use: its own; but 0 in a capture outside private pools,
      * since the graph may be launched on any stream. */
     uint32_t usable;
+    pl_segment *in; /* its block goes to `at` in this segment and nowhere else; NULL: anywhere */
+    pleat_devptr at;
+    bool is_paged;     /* its chunks have one granule each */
     bool is_capturing; /* no waits, queries, takes */
     bool is_out_of_va; /* no more addresses can be reserved: a place in any area will do */
     bool wants_tick;   /* it took or adopted pending memory, which needs a tick of its lane */
@@ -47,6 +51,12 @@ typedef enum pl_step {
     PL_STEP_DONE,  /* *out is the block, or *st the verdict */
     PL_STEP_AGAIN, /* something has changed: look for a resident fit again */
 } pl_step;
+
+/* Is it a private pool's, and no room's? */
+static inline bool pl_request_is_private(const pl_request *rq)
+{
+    return rq->pool != NULL && rq->pool->room == NULL;
+}
 
 /* The least number of granules that can hold the request. */
 static inline size_t pl_request_granules(const pl_space *space, const pl_request *rq)

@@ -1,14 +1,17 @@
 /* run.c - see run.h. Guarded by the device lock. Never fails, never calls the driver. */
 #include "segments/pleat/run.h"
 
-/* The index of a block that leads a run, or is settled. In a private pool the index exists, since
- * pl_area_reserve_index was called before the block came. */
+/* The index of a block that leads a run, or is settled. In a private pool, and in a room, the index
+ * exists, since pl_area_reserve_index was called before the block came. */
 static pl_index *index_of(const pl_space *space, const pl_block *b)
 {
     pl_area *area = b->segment->area;
 
-    if (b->lane == PL_LANE_SETTLED || b->is_private) {
+    if (b->lane == PL_LANE_SETTLED || b->is_apart) {
         return area->runs[b->lane];
+    }
+    if (__builtin_expect(area->class == PL_CLASS_BUFFER, false)) { /* nobody looks there */
+        return area->runs[PL_LANE_SETTLED];
     }
     return &pl_space_lane_at(space, b->lane)->runs[area->class];
 }
@@ -173,6 +176,7 @@ static inline void queue(pl_space *space, pl_block *b)
     }
     pl_lane *lane = pl_space_lane_at(space, b->lane);
     b->is_private = b->segment->is_private;
+    b->is_apart = b->segment->is_apart;
     pl_block_queue *pending = pending_of(lane, b);
     const pl_block *last = pending->last;
     if (last != NULL && b->tick < last->tick) {
@@ -232,6 +236,7 @@ static pl_block *merge(pl_space *space, pl_block *low, pl_block *high)
             low->lane = high->lane;
             low->tick = high->tick;
             low->is_private = high->is_private;
+            low->is_apart = high->is_apart;
         }
     }
     pl_segment_absorb(low->segment, &space->store, low, high);

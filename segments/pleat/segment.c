@@ -266,6 +266,7 @@ pl_block *pl_segment_split(pl_segment *seg, pl_block_store *store, pl_block *b, 
     high->lane = b->lane;
     high->tick = b->tick;
     high->is_private = b->is_private;
+    high->is_apart = b->is_apart;
     b->bytes -= high->bytes;
     high->prev = b;
     high->next = b->next;

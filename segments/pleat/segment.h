@@ -18,6 +18,8 @@ struct pl_area;
 
 /* A chunk has at most 2^PL_MOST_ORDER granules. */
 enum { PL_MOST_ORDER = 7, PL_N_ORDERS = PL_MOST_ORDER + 1 };
+/* In `chunks`, of a room that sleeps: the granule has given its memory back (sleep.h). */
+#define PL_CHUNK_ASLEEP UINT64_MAX
 /* In `parts`, of a place in flight: the chunk was taken from elsewhere. */
 enum { PL_PART_TAKEN = 0x80 };
 
@@ -28,8 +30,8 @@ enum { PL_PART_TAKEN = 0x80 };
  * I4  a granule has a chunk if and only if no hole, stale or poisoned block has bytes in it; where
  *     a block is in flight, only the flight knows
  * I5  a granule is vacant if and only if it has a chunk and only free blocks have bytes in it; in a
- *     private pool, and while it opens, a granule with only free blocks need not be vacant. It is
- *     loose if and only if all granules of its chunk are vacant
+ *     private segment, and while it opens, a granule with only free blocks need not be vacant. It
+ *     is loose if and only if all granules of its chunk are vacant
  * I6  n_loose and n_vacant are the numbers of such granules; `loose_any` has a bit for each word of
  *     `loose` that is not 0; n_resident is the number of granules with a chunk. The tally has the
  *     sum of n_vacant - n_loose over all segments
@@ -51,7 +53,8 @@ typedef struct pl_segment {
     pl_range reserved;       /* const: what the driver reserved */
     unsigned granule_log2;   /* const */
     bool has_large;          /* some chunk of several granules was mapped here */
-    bool is_private;         /* its area is a private pool's */
+    bool is_private;         /* no granule becomes loose: a private pool's, or a room asleep */
+    bool is_apart;           /* its area is a private pool's or a room's */
     bool is_opening;         /* it was, and its granules become loose some at a time: private.h */
     bool is_left;            /* at destruction: work may run on it, so it stays mapped */
     pleat_devptr opened;     /* is_opening: the granules below this address are done */

@@ -212,37 +212,7 @@ static void look_for_answer(pl_space *space, pl_lane *lane)
     }
 }
 
-static bool is_legacy(const pl_lane *lane)
-{
-    return lane->stream != NULL && pl_stream_is_legacy(lane->stream);
-}
-
-/* The legacy stream is never destroyed, so its tick is recorded here, in whatever call. */
-void pl_settle_want_ticks(pl_space *space, const pl_lane *user, size_t n)
-{
-    size_t n_looks = space->busy.n < n ? space->busy.n : n;
-    pl_lane *legacy = NULL;
-
-    pl_lock_touch(n_looks);
-    for (; n_looks > 0; n_looks--) {
-        pl_lane *lane = space->busy.first;
-        pl_lane_ring_remove_busy(&space->busy, lane); /* to its end: the next look sees others */
-        pl_lane_ring_push_busy(&space->busy, lane);
-        if (lane == user || lane->is_gone || lane->is_capture ||
-            !pl_settle_has_uncovered(space, lane)) {
-            continue;
-        }
-        look_for_answer(space, lane);
-        legacy = is_legacy(lane) ? lane : legacy;
-    }
-    if (legacy != NULL) {
-        pl_tick_record(space, legacy);
-    }
-}
-
-/* ---- after a free ---------------------------------------------------------------------------- */
-
-enum { FREES_PER_TICK = 32, FREES_WHEN_TIGHT = 4, SHORT_EVENTS = 4096 };
+enum { FREES_PER_TICK = 32, FREES_PER_LOOK = 8, FREES_WHEN_TIGHT = 4, SHORT_EVENTS = 4096 };
 
 /* Near the limit another stream will soon want what was freed here, and that stream can be ordered
  * only after a tick. */
@@ -260,12 +230,71 @@ static bool is_short(const pl_space *space)
     return space->short_event != 0 && space->budget.n_events - space->short_event < SHORT_EVENTS;
 }
 
+static bool is_legacy(const pl_lane *lane)
+{
+    return lane->stream != NULL && pl_stream_is_legacy(lane->stream);
+}
+
+/* A lane in use records a tick by itself before long. Each tick costs some calls of the driver, and
+ * of many lanes nearly all have a little that no tick covers. So one is asked for early only where
+ * it covers much, where no free will bring it, or where memory is short. */
+static bool is_worth_a_tick(const pl_space *space, const pl_lane *lane)
+{
+    uint64_t n_quiet = space->budget.n_events - lane->free_event;
+
+    return lane->n_frees == 0 || lane->n_frees >= FREES_PER_LOOK ||
+           lane->unticked_bytes >= space->granule_bytes ||
+           n_quiet > FREES_PER_TICK + (uint64_t)FREES_PER_LOOK * space->n_lanes ||
+           lane->wants_tick || is_tight(space) || is_short(space);
+}
+
+/* The legacy stream is never destroyed, so its tick is recorded here, in whatever call. */
+static void want_ticks(pl_space *space, const pl_lane *user, size_t n, bool is_any)
+{
+    size_t n_looks = space->busy.n < n ? space->busy.n : n;
+    pl_lane *legacy = NULL;
+
+    pl_lock_touch(n_looks);
+    for (; n_looks > 0; n_looks--) {
+        pl_lane *lane = space->busy.first;
+        pl_lane_ring_remove_busy(&space->busy, lane); /* to its end: the next look sees others */
+        pl_lane_ring_push_busy(&space->busy, lane);
+        if (lane == user || lane->is_gone || lane->is_capture ||
+            !pl_settle_has_uncovered(space, lane) || !(is_any || is_worth_a_tick(space, lane))) {
+            continue;
+        }
+        look_for_answer(space, lane);
+        legacy = is_legacy(lane) ? lane : legacy;
+    }
+    if (legacy != NULL) {
+        pl_tick_record(space, legacy);
+    }
+}
+
+void pl_settle_want_ticks(pl_space *space, const pl_lane *user)
+{
+    want_ticks(space, user, PL_LANE_LOOKS, true);
+}
+
+void pl_settle_want_worthy_ticks(pl_space *space, const pl_lane *user, size_t n)
+{
+    want_ticks(space, user, n, false);
+}
+
+/* ---- after a free ---------------------------------------------------------------------------- */
+
 /* A short-lived stream may be destroyed after this free, and then no tick can be recorded for it.
  * So a young lane gets a tick when it has no live block. */
 static bool is_time_for_tick(const pl_space *space, const pl_lane *lane, size_t bytes)
 {
     bool is_young = lane->n_lifetime < PL_LANE_YOUNG;
 
+    if (lane->is_idle) { /* its frees are over at once, and it goes with the device */
+        return lane->wants_tick;
+    }
+    if (pl_device_is_host(space->dev) && bytes >= space->granule_bytes) {
+        return true; /* nobody has it before a tick: no order of streams holds the host back */
+    }
     if (lane->wants_tick || (is_short(space) && pl_space_has_many_lanes(space))) {
         return true;
     }
@@ -283,12 +312,12 @@ static bool is_time_for_tick(const pl_space *space, const pl_lane *lane, size_t 
 
 /* A look at other lanes notices streams that no call names any more, before memory is short of what
  * pends on them. */
-enum { FREES_PER_LOOK = 8, LANES_PER_LOOK = 4, LOOKS_PER_POLL = 8 };
+enum { LANES_PER_LOOK = 4, LOOKS_PER_POLL = 8 };
 
 static void look_around(pl_space *space, pl_lane *lane)
 {
     lane->n_refs++;
-    pl_settle_want_ticks(space, lane, LANES_PER_LOOK);
+    pl_settle_want_worthy_ticks(space, lane, LANES_PER_LOOK);
     pl_context_tick_record_if_due(space);
     if (pl_space_is_crowded(space) && ++space->crowd.n_looks % LOOKS_PER_POLL == 0) {
         (void)pl_tick_poll(space, LANES_PER_LOOK * LOOKS_PER_POLL);

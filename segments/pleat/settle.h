@@ -32,15 +32,18 @@ void pl_settle_everything(pl_space *space);
 bool pl_settle_has_uncovered(const pl_space *space, const pl_lane *lane);
 /* Only a tick of the context can still cover what pends on the lane: ask for one. */
 void pl_settle_leave_to_context(pl_space *space, pl_lane *lane);
-/* Look at n busy lanes, those first whose last look is longest ago; except on `user`, leave a wish
- * for a tick where none covers the frees. */
-void pl_settle_want_ticks(pl_space *space, const pl_lane *user, size_t n);
+/* Look at some busy lanes, those first whose last look is longest ago; except on `user`, leave a
+ * wish for a tick where none covers the frees. */
+void pl_settle_want_ticks(pl_space *space, const pl_lane *user);
+/* The same for at most n lanes, and only where a tick is worth its calls of the driver. */
+void pl_settle_want_worthy_ticks(pl_space *space, const pl_lane *user, size_t n);
 void pl_settle_counted(pl_space *space, pl_lane *lane, size_t bytes);
 /* Bytes were freed on the lane, in a call that named its stream: record a tick if it is time to, or
  * if there may be no later call. The only lane, once it is no longer young, needs none. */
 static inline void pl_settle_freed(pl_space *space, pl_lane *lane, size_t bytes)
 {
     lane->n_frees++;
+    lane->free_event = space->budget.n_events;
     lane->unticked_bytes += bytes;
     if (pl_space_has_many_lanes(space) || lane->wants_tick || lane->n_lifetime < PL_LANE_YOUNG) {
         pl_settle_counted(space, lane, bytes);

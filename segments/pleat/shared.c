@@ -225,6 +225,11 @@ void pl_shared_free(pl_space *space, pl_block *b, const pl_capture *in)
     (void)go_on(space, b);
 }
 
+void pl_shared_resume(pl_space *space, pl_block *b)
+{
+    (void)go_on(space, b);
+}
+
 /* ---- passing --------------------------------------------------------------------------------- */
 
 static size_t pass_queue(pl_space *space, const pl_block_queue *queue, size_t n)

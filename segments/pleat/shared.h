@@ -26,6 +26,9 @@ bool pl_shared_is_met(const pl_space *space, const pl_block_use *use);
 /* Take b out of the queue where it waits. The caller makes it something else. */
 void pl_shared_leave_line(pl_space *space, pl_block *b);
 
+/* b left the line for a flight, and lands: it goes on with its demands. */
+void pl_shared_resume(pl_space *space, pl_block *b);
+
 /* At most n blocks whose demand on the lane is met go on to their next demand. Returns how many. */
 size_t pl_shared_pass(pl_space *space, pl_lane *lane, size_t n);
 /* The same for demands on the context. */

@@ -42,10 +42,11 @@ static void adopt(pl_space *space, pl_lane *user, pl_block *b)
 
 enum { MOST_LOOKS = 1024 };
 
-/* Before b pends on the user in a private pool, its area needs an index for the user: make it. */
+/* Before b pends on the user in a private pool or a room, its area needs an index for the user:
+ * make it. */
 static bool has_index(pl_space *space, const pl_lane *user, const pl_block *b)
 {
-    return !b->segment->is_private ||
+    return !b->segment->is_apart ||
            pl_area_reserve_index(&space->host, b->segment->area, user->number) == PLEAT_OK;
 }
 

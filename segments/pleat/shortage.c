@@ -20,6 +20,8 @@
 #include "segments/pleat/capture.h"
 #include "segments/pleat/context.h"
 #include "segments/pleat/handover.h"
+#include "segments/pleat/pends.h"
+#include "segments/pleat/reserve.h"
 #include "segments/pleat/run.h"
 #include "segments/pleat/settle.h"
 #include "segments/pleat/stale.h"
@@ -30,72 +32,7 @@
 
 enum { MOST_LANDINGS = 8, MOST_GATHERED = 2, MOST_WAITS = 8 };
 
-/* ---- what pends ------------------------------------------------------------------------------ */
-
-static bool pends_in_pool(const pl_space *space, const pl_private *pool, const pl_lane *lane)
-{
-    pl_area_cursor cursor = { 0 };
-
-    for (const pl_area *area; (area = pl_space_next_area(space, pool, &cursor)) != NULL;) {
-        pl_lock_touch(1);
-        if (pl_run_has_pending(space, area, lane->number)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Bytes that pend on the lane and may help. Private pools' bytes count only if the request's own
- * pool has some of them. */
-static size_t bytes_on(const pl_space *space, const pl_request *rq, const pl_lane *lane)
-{
-    bool is_own = rq->pool != NULL && lane->private_bytes > 0 &&
-                  pends_in_pool(space, rq->pool, lane);
-
-    return lane->pending_bytes + (is_own ? lane->private_bytes : 0);
-}
-
-/* Of the other lanes that are looked at, the one with the most pending memory that may help;
- * NULL = none. */
-static const pl_lane *find_pending(const pl_space *space, const pl_request *rq)
-{
-    const pl_lane *best = NULL;
-    size_t best_bytes = 0;
-    size_t n_looks = PL_LANE_LOOKS;
-
-    for (const pl_lane *lane = space->busy.first; lane != NULL && n_looks > 0;
-         lane = lane->busy.next, n_looks--) {
-        size_t bytes = lane != rq->lane ? bytes_on(space, rq, lane) : 0;
-        if (bytes > best_bytes) {
-            best = lane;
-            best_bytes = bytes;
-        }
-    }
-    return best;
-}
-
-/* Bytes of shared blocks that may help. */
-static size_t shared_bytes(const pl_space *space, const pl_request *rq)
-{
-    return space->n_shared_bytes + (rq->pool != NULL ? space->n_private_shared_bytes : 0);
-}
-
-/* May pinned memory of private pools help: what pends in the request's own pool, or pools that
- * drain or open? What pends on the lane `usable` would have been found already. Other pools' memory
- * cannot help, nor can the unused rests of their granules. */
-static bool has_private_pending(const pl_space *space, const pl_request *rq)
-{
-    bool any = space->draining != NULL || space->opening != NULL;
-    size_t n_looks = PL_LANE_LOOKS;
-
-    for (const pl_lane *lane = space->busy.first;
-         rq->pool != NULL && !any && lane != NULL && n_looks > 0;
-         lane = lane->busy.next, n_looks--) {
-        any = lane->number != rq->usable && lane->private_bytes > 0 &&
-              pends_in_pool(space, rq->pool, lane);
-    }
-    return any;
-}
+/* ---- is there hope --------------------------------------------------------------------------- */
 
 /* Are there too few granules for the request beside what is pinned? A place can share its two outer
  * granules with live blocks; a place of exactly n granules saves only one by that, since it then
@@ -115,24 +52,8 @@ static bool is_hopeless(const pl_space *space, const pl_request *rq)
                                                            : space->total_chunks;
 
     return pl_request_granules(space, rq) > cap ||
-           (shared_bytes(space, rq) == 0 && exceeds(space, rq, cap) &&
-            !has_private_pending(space, rq) && space->n_disowned == 0);
-}
-
-/* Is there anything that a wait, or an order, might let the request have? */
-static bool has_pending(const pl_space *space, const pl_request *rq)
-{
-    return shared_bytes(space, rq) > 0 || find_pending(space, rq) != NULL ||
-           has_private_pending(space, rq) || space->n_disowned > 0;
-}
-
-/* The same, but if addresses are short, a private request finds them in its own pool only. */
-static bool has_pending_for(const pl_space *space, const pl_request *rq, pleat_status verdict)
-{
-    if (verdict != PLEAT_ENOSPACE_VA || rq->pool == NULL) {
-        return has_pending(space, rq);
-    }
-    return space->n_private_shared_bytes > 0 || has_private_pending(space, rq);
+           (pl_pends_shared_bytes(space, rq) == 0 && exceeds(space, rq, cap) &&
+            !pl_pends_in_private(space, rq) && space->n_disowned == 0);
 }
 
 /* ---- patience -------------------------------------------------------------------------------- */
@@ -178,7 +99,7 @@ static bool may_gather(const trial *t)
 {
     const pl_request *rq = t->rq;
 
-    return rq->is_capturing && rq->pool != NULL && rq->tried.n_gathered < MOST_GATHERED;
+    return rq->is_capturing && pl_request_is_private(rq) && rq->tried.n_gathered < MOST_GATHERED;
 }
 
 /* Outside captures, where chunks that may be taken can be too large for any place. */
@@ -193,6 +114,11 @@ static bool may_gather_large(const trial *t)
 static bool may_gather_at_once(const trial *t)
 {
     return may_gather_large(t) && t->rq->tried.n_gathered == 0;
+}
+
+static bool may_gather_for_reserve(const trial *t)
+{
+    return may_gather_at_once(t) && t->space->reserve_chunks > 0;
 }
 
 /* The first time without a wait, the second time after one. Idle chunks are released only if
@@ -225,7 +151,7 @@ static bool poll_all(trial *t)
 {
     t->rq->tried.has_polled_all = true;
     (void)pl_tick_poll(t->space, SIZE_MAX);
-    pl_settle_want_ticks(t->space, t->rq->lane, PL_LANE_LOOKS);
+    pl_settle_want_ticks(t->space, t->rq->lane);
     pl_settle_everything(t->space);
     (void)pl_stale_reap(t->space);
     return true;
@@ -242,7 +168,7 @@ static bool order_next(trial *t)
 {
     pl_space *space = t->space;
     pl_request *rq = t->rq;
-    bool is_private = rq->pool != NULL;
+    bool is_private = pl_request_is_private(rq);
     pl_lane *other = NULL;
 
     while ((other = pl_handover_richest(space, rq->lane, rq->tried.turn, is_private)) != NULL) {
@@ -314,6 +240,28 @@ static bool wait_for_all(trial *t)
     return true;
 }
 
+static bool may_use_reserve(const trial *t)
+{
+    return t->space->reserve_chunks > 0 && !t->rq->tried.uses_reserve;
+}
+
+/* Would the request hardly find memory without the reserve, even if all that pends were free? */
+static bool must_use_reserve(const trial *t)
+{
+    const pl_space *space = t->space;
+    size_t n_pinned = space->n_pinned - space->store.tally.n_tied_granules;
+
+    return may_use_reserve(t) && n_pinned + pl_request_granules(space, t->rq) >
+                                     pl_reserve_cap(space, pl_space_cap(space));
+}
+
+static bool use_reserve(trial *t)
+{
+    t->rq->tried.uses_reserve = true;
+    t->rq->tried.n_foiled = 0; /* what others foil without it is no matter now */
+    return true;
+}
+
 static bool may_ask_driver(const trial *t)
 {
     return t->rq->tried.ask == PL_ASK_NOT && t->space->full_at < t->space->total_chunks;
@@ -371,11 +319,15 @@ static const remedy REMEDIES[] = {
     /* Poll every fence, and settle all that is over. Once, and once more after each wait for the
      * whole context: between those waits few further fences pass. */
     { STAGE_FIRST, may_poll_all, poll_all },
+    /* Take what is reserved for others, where no remedy does without. Once. */
+    { STAGE_FIRST, must_use_reserve, use_reserve },
     /* Let the stream wait on the GPU for another one. Each lane until it yields nothing, then not
      * again in this turn: what it has yielded pends on the request's own lane from then on. */
     { STAGE_PENDING, may_order, order_next },
     /* Unmap settled memory in chunks that fit nowhere. Once, without a wait. */
     { STAGE_PENDING, may_gather_at_once, gather },
+    /* Take what is reserved for others, rather than let the host wait. Once. */
+    { STAGE_PENDING, may_use_reserve, use_reserve },
     /* Let the host wait for one stream's newest tick; with wait_ms 0 it only looks. Each lane once
      * in a turn: its stream may go on freeing and recording for ever. */
     { STAGE_PENDING, may_wait_next, wait_next },
@@ -383,6 +335,9 @@ static const remedy REMEDIES[] = {
      * cover. Bounded by a count; none after one that failed, and only the first when wait_ms is
      * used up. */
     { STAGE_PENDING, may_wait_for_all, wait_for_all },
+    /* The two above, where nothing pends. */
+    { STAGE_LAST, may_gather_for_reserve, gather },
+    { STAGE_LAST, may_use_reserve, use_reserve },
     /* Ask a driver that refused memory before the request began: other users of the device may have
      * released some since. Once: the next refusal is the request's own. */
     { STAGE_LAST, may_ask_driver, ask_driver },
@@ -410,7 +365,7 @@ static bool try_remedies(trial *t, stage due)
 /* Write into the error's detail what the memory waits for. */
 static void name_pending(const pl_space *space, const pl_request *rq)
 {
-    const pl_lane *other = find_pending(space, rq);
+    const pl_lane *other = pl_pends_most(space, rq);
 
     if (rq->tried.is_forbidden && pl_capture_name_lasting(space)) {
         return;
@@ -428,7 +383,7 @@ static void name_pending(const pl_space *space, const pl_request *rq)
  * allow. */
 static pl_step use_pending(trial *t, pleat_status *st)
 {
-    if (!has_pending_for(t->space, t->rq, t->verdict) || is_hopeless(t->space, t->rq)) {
+    if (!pl_pends_for(t->space, t->rq, t->verdict) || is_hopeless(t->space, t->rq)) {
         return PL_STEP_DONE;
     }
     *st = PLEAT_EPENDING;

@@ -70,6 +70,8 @@
  *   capturer      a thread that was seen making captures
  *   private pool  areas for the requests of one pool only; all others are the default pool's
  *   draining      a released private pool whose graphs may still run
+ *   roster        a list of the live blocks of a private pool, to be restored later
+ *   claimed       a live block that a restore is about to free: who names it waits
  *   opening       a segment of a drained pool whose granules become loose, some at a time
  *
  * Requests
@@ -99,7 +101,7 @@
 #include "segments/pleat/segment.h"
 #include "vmm/base/lock.h"
 
-enum { PL_BLOCK_QUANTUM = 512 };
+enum { PL_BLOCK_QUANTUM = 512, PL_N_BUFFER_SIZES = 64 };
 
 /* Memory that a thread works on while the lock is dropped: in no index and no queue. A request that
  * finds no memory waits until all flights that had taken off before have landed. */
@@ -177,7 +179,7 @@ typedef struct pl_twins {
     bool is_ripe; /* one of a pair may have nothing in use any more */
 } pl_twins;
 
-/* I1  the live map holds exactly the live blocks, by base
+/* I1  the live map holds exactly the live blocks, by base, except those of buffers
  * I2  when nothing is in flight, n_creating == 0 and n_chunks == n_idle + n_loose + n_pinned: a
  *     chunk with two addresses is pinned, once
  * I3  n_loose is the sum over the segments; n_pinned counts the granules with a chunk that are not
@@ -219,7 +221,11 @@ typedef struct pl_space {
     pl_context context;
     pl_area *areas[PL_N_CLASSES][PL_MOST_AREAS]; /* the default pool's; NULL = none yet */
     unsigned n_areas[PL_N_CLASSES];
-    struct pl_private *pools;    /* the private pools that are not released */
+    struct pl_buffer *closed[PL_N_BUFFER_SIZES]; /* buffers that were closed, by size: buffer.h */
+    size_t n_buffers;                            /* open ones */
+    size_t n_buffer_blocks;                      /* live blocks in them: not in the live map */
+    struct pl_private *pools;                    /* the private pools that are not released */
+    uint64_t n_pools_made;
     struct pl_private *draining; /* the released ones whose graphs may still run; oldest first */
     struct pl_private *last_draining;
     pl_area *released; /* areas that were a private pool's: see private.h */
@@ -254,19 +260,23 @@ typedef struct pl_space {
     size_t marked_pinned; /* peak_pinned when it last rose clearly: see pl_budget */
     size_t peak_shown;    /* the peak of n_pinned since the peaks of the statistics were reset */
     size_t peak_chunks;
-    size_t n_grown_back; /* granules mapped again soon after their chunks were taken */
-    size_t full_at;      /* the driver refused more chunks than these; SIZE_MAX = never */
-    uint64_t full_event; /* n_events at that refusal */
-    size_t limit_chunks; /* SIZE_MAX = no limit set */
-    unsigned n_limiting; /* calls that set a limit now: more chunks than that may still be held */
-    size_t total_chunks; /* const: what the device has in all */
+    size_t n_grown_back;   /* granules mapped again soon after their chunks were taken */
+    size_t full_at;        /* the driver refused more chunks than these; SIZE_MAX = never */
+    uint64_t full_event;   /* n_events at that refusal */
+    size_t limit_chunks;   /* SIZE_MAX = no limit set */
+    unsigned n_limiting;   /* calls that set a limit now: more chunks than that may still be held */
+    size_t total_chunks;   /* const: what the device has in all */
+    size_t reserve_chunks; /* const: of these left to others: see reserve.h */
+    size_t n_others;       /* of these others held when the driver was last asked */
+    size_t ask_free_at;    /* n_chunks from which on it is asked again */
     pl_flying *first_flying;
     pl_flying *last_flying;
-    unsigned n_flights;   /* in the list of flights */
+    unsigned n_flights;   /* in the list; a restore counts the live blocks that it will make, too */
     uint64_t n_taken_off; /* flights so far */
 
-    bool has_compacted; /* a compaction has won memory: see sizing.c */
-    bool is_compacting;
+    bool has_compacted;   /* a compaction has won memory: see sizing.c */
+    bool is_compacting;   /* or a room falls asleep or wakes: see still.h */
+    size_t n_asleep;      /* granules without a chunk under rooms that are asleep: see sleep.h */
     pl_range scratch;     /* addresses where a compaction fills chunks; bytes 0 = none */
     size_t scratch_bytes; /* that stay mapped there, as unmapping them failed */
     bool is_scratch_busy; /* copies into it may still run */

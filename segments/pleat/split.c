@@ -15,6 +15,7 @@
 #include "segments/pleat/trim.h"
 #include "vmm/copy.h"
 #include "vmm/mapping.h"
+#include "vmm/share.h"
 
 enum { MOST_GRANULES = 1 << PL_MOST_ORDER, MOST_RUNS = MOST_GRANULES / 2 };
 
@@ -67,6 +68,9 @@ static bool plan(const pl_space *space, pleat_devptr at, split *s)
     size_t g = pl_segment_granule(seg, at);
     if (g >= seg->n_rooms || seg->chunks[g] == 0 || seg->parts[g] != 0 || seg->orders[g] == 0) {
         return false;
+    }
+    if (pl_share_is_noted(space->dev, seg->chunks[g])) {
+        return false; /* others map it, and would keep what is moved */
     }
     *s = (split){ .seg = seg, .at = at, .g = g, .order = seg->orders[g], .old = seg->chunks[g] };
     for (size_t i = g; i < g + granules(s); i++) {

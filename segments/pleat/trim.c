@@ -103,7 +103,7 @@ enum { MOST_WAITS = 4 };
 pleat_status pl_trim_quiesce(pl_space *space, uint32_t wait_ms)
 {
     pl_capture_look_well(space); /* what gone graphs have left is waited for, too */
-    pl_settle_want_ticks(space, NULL, PL_LANE_LOOKS);
+    pl_settle_want_ticks(space, NULL);
     (void)pl_tick_poll(space, SIZE_MAX); /* also the legacy stream's, just recorded */
     pl_settle_everything(space);
     pleat_status st = wait_for_all(space, wait_ms);

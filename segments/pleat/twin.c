@@ -43,8 +43,9 @@ bool pl_twin_survey(const pl_space *space, const pl_segment *seg, size_t g, pl_t
                     size_t *n_looks)
 {
     *n_looks = 0;
-    if (seg->is_private || seg->is_opening || g >= seg->n_rooms || seg->chunks[g] == 0 ||
-        seg->orders[g] != 0 || seg->twins[g] != 0) {
+    if (seg->is_apart || seg->is_opening || g >= seg->n_rooms || seg->chunks[g] == 0 ||
+        seg->orders[g] != 0 || seg->twins[g] != 0 ||
+        pl_share_is_noted(space->dev, seg->chunks[g])) {
         return false;
     }
     *out = (pl_twin_map){ .n = 0 };

@@ -1,6 +1,8 @@
 /* uses.c - see uses.h. */
 #include "segments/pleat/uses.h"
 
+#include <string.h>
+
 #include "segments/pleat/capture.h"
 
 /* Builds that walk everything after each call have few uses of a block: there few are many, so that
@@ -50,6 +52,32 @@ static pleat_status reserve(pl_space *space, pl_block *b)
     }
     uses->room = room;
     b->uses = uses;
+    return PLEAT_OK;
+}
+
+pleat_status pl_uses_copy(pl_space *space, const pl_block *from, pl_block *to)
+{
+    const pl_block_uses *uses = from->uses;
+
+    if (uses == NULL) {
+        return PLEAT_OK;
+    }
+    size_t bytes = sizeof(*uses) + uses->room * sizeof(pl_block_use);
+    pl_block_uses *copy = pl_host_alloc(&space->host, bytes);
+    if (copy == NULL) {
+        return PLEAT_ENOMEM_HOST;
+    }
+    memcpy(copy, uses, sizeof(*uses) + uses->n * sizeof(pl_block_use));
+    for (uint32_t i = 0; i < uses->n; i++) {
+        if (uses->use[i].lane != PL_LANE_CONTEXT) {
+            pl_space_lane_at(space, uses->use[i].lane)->n_refs++;
+        }
+        if (uses->use[i].capture != NULL) {
+            pl_capture_hold(uses->use[i].capture);
+        }
+    }
+    pl_lock_touch(uses->n);
+    to->uses = copy;
     return PLEAT_OK;
 }
 

@@ -15,6 +15,8 @@
  * or NULL. is_kept: see pl_block_use. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_uses_add(pl_space *space, pl_block *b, pl_lane *lane, struct pl_capture *capture,
                          bool is_kept);
+/* `to`, live and without uses, gets those that `from` has. PLEAT_OK or ENOMEM_HOST. */
+pleat_status pl_uses_copy(pl_space *space, const pl_block *from, pl_block *to);
 /* Drop what the use refers to. The caller takes the use itself off its list. */
 void pl_uses_drop(pl_space *space, const pl_block_use *use);
 void pl_uses_drop_all(pl_space *space, pl_block *b);

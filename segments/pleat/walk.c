@@ -3,11 +3,20 @@
 
 #include <string.h>
 
+#include "segments/pleat/buffer.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/run.h"
 #include "segments/pleat/twin.h"
 
-enum { SEGMENT = 100, RUNS = 200, INDEX = 300, SPACE = 400, LIVE_MAP = 500, PRIVATE = 600 };
+enum {
+    SEGMENT = 100,
+    RUNS = 200,
+    INDEX = 300,
+    SPACE = 400,
+    LIVE_MAP = 500,
+    PRIVATE = 600,
+    BUFFER = 700
+};
 
 typedef struct census {
     size_t n_live;
@@ -104,6 +113,11 @@ static int check_segments(const pl_space *space)
         int broken = pl_segment_check(space->segments[i]);
         if (broken != 0) {
             return SEGMENT + broken;
+        }
+        const pl_buffer *buffer = space->segments[i]->area->buffer;
+        broken = buffer != NULL ? pl_buffer_check(space, buffer) : 0;
+        if (broken != 0) {
+            return BUFFER + broken;
         }
         if (pl_run_check(space->segments[i]) != 0) {
             return RUNS + 1;
@@ -275,7 +289,7 @@ static int check_live(const pl_space *space, const census *c)
             return SPACE + 1;
         }
     }
-    if (c->n_live != space->live.count) {
+    if (c->n_live != space->live.count + space->n_buffer_blocks) {
         return SPACE + 1;
     }
     pleat_stats s;
@@ -299,12 +313,12 @@ static int check_totals(const pl_space *space, const census *c)
     if (space->n_flights > 0) {
         return 0;
     }
-    if (space->n_flying != 0 ||
-        space->n_pinned + space->twins.n < c->tally.n_live_granules + c->tally.n_shared_granules) {
+    if (space->n_flying != 0 || space->n_pinned + space->n_asleep + space->twins.n <
+                                    c->tally.n_live_granules + c->tally.n_shared_granules) {
         return SPACE + 3;
     }
     if (space->n_chunks != space->n_idle + space->n_loose + space->n_pinned ||
-        space->n_chunks + space->twins.n != space->n_idle + c->n_resident ||
+        space->n_chunks + space->n_asleep + space->twins.n != space->n_idle + c->n_resident ||
         space->n_creating != 0) {
         return SPACE + 2;
     }
@@ -354,7 +368,8 @@ static pl_piece_kind piece_kind(const pl_block *b)
     case PL_BLOCK_VEILED: /* its twin's memory is shown there, so that each byte is shown once */
         return PL_PIECE_HOLE;
     case PL_BLOCK_FLIGHT:
-        return b->was == PL_BLOCK_FREE ? PL_PIECE_PENDING : PL_PIECE_HOLE;
+        return b->was == PL_BLOCK_FREE || b->was == PL_BLOCK_SHARED ? PL_PIECE_PENDING
+                                                                    : PL_PIECE_HOLE;
     case PL_BLOCK_SHARED:
     case PL_BLOCK_KEPT:
         break;

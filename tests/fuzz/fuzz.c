@@ -155,7 +155,7 @@ void fuzz_read_work_file(const char *found)
     bench_tape tape;
     bench_failure failure = { .text = "" };
     bench_tape_init(&tape);
-    if (bench_file_read(found, NULL, &tape, &failure)) {
+    if (bench_file_read(found, NULL, &tape, NULL, &failure)) {
         fuzz_check_tape(&tape);
     } else {
         fuzz_check_message(failure.text);

@@ -1,4 +1,5 @@
-"""The report of an A/B run is one page that needs no other file and shows its charts.
+"""The report of an A/B run is one page that needs no other file, shows its charts, and no figure that
+its rows do not have (report_figures.py).
 
 Usage: report_page.py PLEAT
 
@@ -13,10 +14,13 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.append(str(pathlib.Path(__file__).parents[2] / "bench" / "report"))
+import report_figures  # noqa: E402  pylint: disable=wrong-import-position
+
 WORKS = ("gpt2s_tiny", "churn:iterations=400,allocations=40")
 ALLOCATORS = ("pleat", "torch-native")
 MEMORIES = ("1.02x", "unlimited")
-KINDS = ("ladder", "timeline", "timeline-tight", "map", "map-tight")
+KINDS = ("ladder", "timeline", "timeline-tight", "map-peak", "map-failure")
 SKIP = 77
 LEAST_PIXELS = 100
 
@@ -48,7 +52,7 @@ class Page(html.parser.HTMLParser):
             self.outside.append(tag)
         for name in ("src", "href", "xlink:href"):
             value = values.get(name) or ""
-            if value and not value.startswith(("#", "data:")):
+            if value and not value.startswith(("#", "data:")) and value != "closer.html":
                 self.outside.append(f"{tag} {name}={value}")
         if "data-chart" in values:
             self.charts.append(values["data-chart"])
@@ -108,12 +112,16 @@ def main():
         folder = pathlib.Path(name)
         text = draw(sys.argv[1], folder / "out")
         check_text(text)
+        n_figures = report_figures.check(text, folder / "out")
+        assert n_figures > 100, n_figures
         assert "own ns" not in text, "a time that nobody measured"
         timed = draw(sys.argv[1], folder / "timed", "--time", "2")
         check_text(timed)
-        n_spreads = len(re.findall(r"<td>[\d,]+ to [\d,]+</td>", timed))
+        report_figures.check(timed, folder / "timed")
+        n_spreads = len(re.findall(r">[\d,]+ to [\d,]+</span>", timed))
         assert n_spreads == len(WORKS) * len(ALLOCATORS) * len(MEMORIES), n_spreads
-        print(f"report.html: {len(text) // 1024} KiB, {len(expected_charts())} charts")
+        print(f"report.html: {len(text) // 1024} KiB, {len(expected_charts())} charts, "
+              f"{n_figures} figures")
         browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser",
                                                        "google-chrome"))), None)
         if browser:

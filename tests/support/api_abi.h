@@ -33,6 +33,11 @@
     VALUE(PLEAT_ENOTSUP, 20) \
     VALUE(PLEAT_EPOOL, 21) \
     VALUE(PLEAT_EWRITE, 22) \
+    VALUE(PLEAT_ESHARE, 23) \
+    VALUE(PLEAT_EASLEEP, 24) \
+    VALUE(PLEAT_SLEEP_DISCARD, 0) \
+    VALUE(PLEAT_SLEEP_HOST, 1) \
+    VALUE(PLEAT_SLEEP_FILE, 2) \
     VALUE(PLEAT_VERDICT_NONE, 0) \
     VALUE(PLEAT_VERDICT_FULL, 1) \
     VALUE(PLEAT_VERDICT_LIMIT, 2) \
@@ -52,9 +57,18 @@
     VALUE(PLEAT_HISTORY_KEEP, 4) \
     VALUE(PLEAT_SNAPSHOT_PICKLE, 0) \
     VALUE(PLEAT_SNAPSHOT_JSON, 1) \
+    VALUE(PLEAT_RESTORED_FREED, 0) \
+    VALUE(PLEAT_RESTORED_KEPT, 1) \
+    VALUE(PLEAT_RESTORED_MADE, 2) \
+    VALUE(PLEAT_RESTORE_SETTLED, 1) \
     VALUE(PLEAT_ERROR_ROOM, 256)
 
 #define API_ABI_PLACES(SIZE, AT) \
+    SIZE(pleat_checkpoint, 8) \
+    AT(pleat_pool_block, base, 0) \
+    AT(pleat_pool_block, bytes, 8) \
+    AT(pleat_pool_block, requested_bytes, 16) \
+    AT(pleat_pool_block, stream, 24) \
     SIZE(pleat, 8) \
     AT(pleat, slot, 0) \
     AT(pleat, generation, 4) \
@@ -105,13 +119,30 @@
     AT(pleat_stats, driver_ns, 1144) \
     AT(pleat_stats, n_undo_failures, 1152) \
     AT(pleat_stats, tied_granules, 1160) \
-    SIZE(pleat_block_info, 48) \
+    SIZE(pleat_block_info, 64) \
     AT(pleat_block_info, base, 0) \
     AT(pleat_block_info, bytes, 8) \
     AT(pleat_block_info, requested_bytes, 16) \
     AT(pleat_block_info, stream_id, 24) \
     AT(pleat_block_info, stream, 32) \
     AT(pleat_block_info, device, 40) \
+    AT(pleat_block_info, tag, 48) \
+    AT(pleat_block_info, is_asleep, 56) \
+    SIZE(pleat_slept, 32) \
+    AT(pleat_slept, bytes, 0) \
+    AT(pleat_slept, shared_bytes, 8) \
+    AT(pleat_slept, kept_bytes, 16) \
+    AT(pleat_slept, left_bytes, 24) \
+    SIZE(pleat_tag_figures, 144) \
+    AT(pleat_tag_figures, blocks, 0) \
+    AT(pleat_tag_figures, allocated_bytes, 32) \
+    AT(pleat_tag_figures, requested_bytes, 64) \
+    AT(pleat_tag_figures, resident_bytes, 96) \
+    AT(pleat_tag_figures, asleep_bytes, 104) \
+    AT(pleat_tag_figures, kept_bytes, 112) \
+    AT(pleat_tag_figures, limit_bytes, 120) \
+    AT(pleat_tag_figures, n_sleeps, 128) \
+    AT(pleat_tag_figures, is_asleep, 136) \
     SIZE(pleat_compaction, 32) \
     AT(pleat_compaction, n_split, 0) \
     AT(pleat_compaction, n_merged, 8) \

@@ -26,6 +26,8 @@ void api_sim_load(void)
     ck_assert_int_eq(pl_driver_open(PL_DRIVER_SIM, "capacity:64M", &drv), PLEAT_OK);
     load(drv, "pleat_sim_reset", &sim.reset);
     load(drv, "pleat_sim_work", &sim.work);
+    load(drv, "pleat_sim_fill", &sim.fill);
+    load(drv, "pleat_sim_verify", &sim.verify);
     load(drv, "pleat_sim_finish", &sim.finish);
     load(drv, "pleat_sim_n_calls", &sim.n_calls);
     load(drv, "pleat_sim_fail_at", &sim.fail_at);
@@ -33,6 +35,7 @@ void api_sim_load(void)
     load(drv, "pleat_sim_fail_never", &sim.fail_never);
     load(drv, "pleat_sim_n_faults", &sim.n_faults);
     load(drv, "pleat_sim_count", &sim.count);
+    load(drv, "pleat_sim_delay", &sim.delay);
     load(drv, "pleat_sim_hazards", &sim.hazards);
     pl_driver_close(drv); /* the shared object stays loaded */
 }

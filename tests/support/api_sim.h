@@ -13,6 +13,8 @@ enum { N_API_ALLOCATORS = 3, API_TORCH = 0, API_PLEAT = 1, API_TORCH_EXPANDABLE 
 typedef struct api_sim {
     int (*reset)(const char *conf);
     int (*work)(void *stream, const pleat_sim_access *accesses, size_t n);
+    int (*fill)(void *stream, uint64_t ptr, uint64_t bytes, uint64_t seed);
+    int (*verify)(void *stream, uint64_t ptr, uint64_t bytes, uint64_t seed);
     void (*finish)(void);
     void (*fail_at)(const char *call, uint64_t k, int code);
     void (*fail_from)(const char *call, uint64_t k, int code);
@@ -21,6 +23,7 @@ typedef struct api_sim {
     int (*count)(int device, pleat_sim_counts *out);
     size_t (*hazards)(pleat_sim_hazard *out, size_t n);
     uint64_t (*n_calls)(const char *call);
+    void (*delay)(const char *call, unsigned us);
 } api_sim;
 extern api_sim sim;
 

@@ -21,6 +21,8 @@ typedef struct pleat_fixture {
     pl_stream *streams[PLEAT_N_STREAMS]; /* [0] is the legacy default stream */
     cu_stream handles[PLEAT_N_STREAMS];
     bool has_failed_undo; /* set by tests whose driver refuses to take things back */
+    unsigned walk_every;  /* calls from one walk to the next; 0 = 1: each call is followed by one */
+    unsigned n_unwalked;
 } pleat_fixture;
 
 extern pleat_fixture pleat;
@@ -51,6 +53,9 @@ pleat_stats pleat_counted(void); /* asserts that the bytes add up */
 /* The same where chunks may have several granules: those that are pinned may hold free bytes. */
 pleat_stats pleat_counted_mixed(void);
 void pleat_assert_sound(void);
+/* Walks cost what lives: tests with many blocks walk after each `walk_every` calls. Set once the
+ * allocator is open. */
+void pleat_walk_every(unsigned n_calls);
 
 /* Declares work: a write to [ptr, ptr + bytes). With a large depth it finishes only when it is
  * waited for. */

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #ifdef PLEAT_HOST_SYSTEM
 #include <malloc.h>
@@ -296,4 +297,23 @@ void pl_host_unreserve(pl_host *host, void *p, size_t bytes, size_t used_bytes)
     (void)munmap(p, bytes);
     host->n_reserved--;
     host->bytes -= used_bytes;
+}
+
+/* ---- the machine ----------------------------------------------------------------------------- */
+
+static uint64_t pages(int name)
+{
+    long n = sysconf(name);
+    long bytes = sysconf(_SC_PAGESIZE);
+    return n > 0 && bytes > 0 ? (uint64_t)n * (uint64_t)bytes : 0;
+}
+
+uint64_t pl_host_total_bytes(void)
+{
+    return pages(_SC_PHYS_PAGES);
+}
+
+uint64_t pl_host_free_bytes(void)
+{
+    return pages(_SC_AVPHYS_PAGES);
 }

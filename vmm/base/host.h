@@ -43,6 +43,9 @@ void *pl_host_reserve(pl_host *host, size_t bytes);
 void pl_host_use(pl_host *host, size_t bytes);
 void pl_host_unreserve(pl_host *host, void *p, size_t bytes, size_t used_bytes); /* NULL is fine */
 
+uint64_t pl_host_total_bytes(void); /* memory of the machine, */
+uint64_t pl_host_free_bytes(void);  /* and what of it nobody uses */
+
 void pl_host_fail_at(uint64_t k);
 void pl_host_fail_from(uint64_t k);
 void pl_host_fail_never(void);

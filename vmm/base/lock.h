@@ -14,6 +14,7 @@
 
 /* In acquisition order: a thread that holds a rank may only take higher ones. */
 typedef enum pl_rank {
+    PL_RANK_HELD = 5, /* api/share/held.h: a fork takes it before the api lock */
     PL_RANK_API = 10,
     PL_RANK_DEVICE = 20, /* one allocator's state on one device */
     PL_RANK_SEGMENT = 30,

@@ -36,7 +36,9 @@ extern "C" {
     X(PLEAT_ECAPTURE, "not possible while the stream is being captured") \
     X(PLEAT_ENOTSUP, "the allocator at work cannot do that") \
     X(PLEAT_EPOOL, "there is no such private pool") \
-    X(PLEAT_EWRITE, "the output could not be written")
+    X(PLEAT_EWRITE, "the output could not be written") \
+    X(PLEAT_ESHARE, "memory of another process cannot be had") \
+    X(PLEAT_EASLEEP, "the tag is asleep")
 /* clang-format on */
 
 typedef enum pleat_status {
@@ -121,7 +123,21 @@ typedef struct pleat_block_info {
     uint64_t stream_id; /* owner; the driver's id where it has ids */
     void *stream;       /* owner's handle as given */
     int device;
+    const char
+        *tag; /* that it carries (pleat_tag.h), for as long as the process lives; NULL = none */
+    int is_asleep; /* the tag sleeps: there is no memory at the address */
 } pleat_block_info;
+
+/** What a buffer query tells. */
+typedef struct pleat_buffer_info {
+    pleat_devptr base;
+    uint64_t most_bytes;      /* what may come: so many addresses are its own */
+    uint64_t bytes;           /* its size: up to the last byte that was asked for */
+    uint64_t page_bytes;      /* pages are committed and decommitted whole */
+    uint64_t committed_bytes; /* of pages that have memory */
+    uint64_t n_runs;          /* sequences of such pages, or more where streams differ */
+    int64_t device;
+} pleat_buffer_info;
 
 /** What a compaction did. */
 typedef struct pleat_compaction {

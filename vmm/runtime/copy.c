@@ -5,6 +5,7 @@
  * copy within the host waits for the stream's work, then copies at once. */
 #include <string.h>
 
+#include "vmm/runtime/known.h"
 #include "vmm/runtime/runtime.h"
 
 cu_result rt_finish_stream(cu_stream stream)
@@ -42,6 +43,25 @@ static cu_result wait_unless_pinned(const void *host, cu_stream stream)
     return rt_host_is_pinned(host) ? CU_SUCCESS : rt_finish_stream(stream);
 }
 
+/* The copies of a capture happen when its graph is launched. */
+static void note_write(void *to, const void *from, size_t bytes, cu_stream stream)
+{
+    if (rt_is_capturing(stream)) {
+        rt_known_forget(rt_address(to), bytes);
+    } else {
+        rt_known_write(rt_address(to), from, bytes);
+    }
+}
+
+static void note_copy(void *to, const void *from, size_t bytes, cu_stream stream)
+{
+    if (rt_is_capturing(stream)) {
+        rt_known_forget(rt_address(to), bytes);
+    } else {
+        rt_known_copy(rt_address(to), rt_address(from), bytes);
+    }
+}
+
 static cu_result copy(void *to, const void *from, size_t bytes, int direction, cu_stream stream)
 {
     cu_result result;
@@ -53,12 +73,24 @@ static cu_result copy(void *to, const void *from, size_t bytes, int direction, c
         return copy_within_host(to, from, bytes, stream);
     case RT_HOST_TO_DEVICE:
         result = cuMemcpyHtoDAsync_v2(rt_address(to), from, bytes, stream);
-        return result == CU_SUCCESS ? wait_unless_pinned(from, stream) : result;
+        if (result == CU_SUCCESS) {
+            note_write(to, from, bytes, stream);
+            result = wait_unless_pinned(from, stream);
+        }
+        return result;
     case RT_DEVICE_TO_HOST:
         result = cuMemcpyDtoHAsync_v2(to, rt_address(from), bytes, stream);
-        return result == CU_SUCCESS ? wait_unless_pinned(to, stream) : result;
+        if (result == CU_SUCCESS) {
+            rt_known_overlay(rt_address(from), bytes, to);
+            result = wait_unless_pinned(to, stream);
+        }
+        return result;
     case RT_DEVICE_TO_DEVICE:
-        return cuMemcpyDtoDAsync_v2(rt_address(to), rt_address(from), bytes, stream);
+        result = cuMemcpyDtoDAsync_v2(rt_address(to), rt_address(from), bytes, stream);
+        if (result == CU_SUCCESS) {
+            note_copy(to, from, bytes, stream);
+        }
+        return result;
     default:
         return CU_INVALID_VALUE;
     }
@@ -97,6 +129,12 @@ rt_error cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from
     return rt_end(__func__, result);
 }
 
+rt_error cudaMemcpyPeer(void *to, int to_device, const void *from, int from_device, size_t bytes)
+{
+    rt_error error = cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, NULL);
+    return error == CU_SUCCESS ? rt_end(__func__, cuStreamSynchronize(NULL)) : error;
+}
+
 rt_error cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
                            size_t width, size_t height, int direction, cu_stream stream)
 {
@@ -106,6 +144,14 @@ rt_error cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t f
                       direction, stream);
     }
     return rt_end(__func__, result);
+}
+
+rt_error cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+                      size_t height, int direction)
+{
+    rt_error error = cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, direction,
+                                       NULL);
+    return error == CU_SUCCESS ? rt_end(__func__, cuStreamSynchronize(NULL)) : error;
 }
 
 /* Variables of kernels have no memory in the simulator. */
@@ -132,6 +178,7 @@ rt_error cudaMemsetAsync(void *ptr, int value, size_t bytes, cu_stream stream)
     cu_result result = rt_enter();
     if (result == CU_SUCCESS && bytes > 0) {
         result = cuMemsetD8Async(rt_address(ptr), (unsigned char)value, bytes, stream);
+        rt_known_forget(rt_address(ptr), bytes);
     }
     return rt_end(__func__, result);
 }

@@ -11,8 +11,6 @@
 #include "vmm/runtime/runtime.h"
 #include "vmm/sim/pleat_sim.h"
 
-enum { VERSION = 13000 };
-
 /* ---- attributes ------------------------------------------------------------------------------ */
 
 /* { number, up to compute capability 8.x, from 9.0 on } */
@@ -166,16 +164,15 @@ rt_error cudaGetDeviceProperties(rt_device_prop *prop, int device)
 
 /* ---- which device ---------------------------------------------------------------------------- */
 
+/* Runtime and driver are one, so they tell one version: programs refuse a runtime that is newer. */
 rt_error cudaDriverGetVersion(int *version)
 {
-    *version = VERSION;
-    return CU_SUCCESS;
+    return rt_end(__func__, cuDriverGetVersion(version));
 }
 
 rt_error cudaRuntimeGetVersion(int *version)
 {
-    *version = VERSION;
-    return CU_SUCCESS;
+    return rt_end(__func__, cuDriverGetVersion(version));
 }
 
 rt_error cudaGetDeviceCount(int *count)

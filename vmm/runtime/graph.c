@@ -1,4 +1,5 @@
-/* graph.c - captures, and the graphs they make. Nodes of a graph are not listed. */
+/* graph.c - captures, and the graphs they make. What the nodes of a graph are is not told. */
+#include "vmm/runtime/known.h"
 #include "vmm/runtime/runtime.h"
 
 bool rt_is_capturing(cu_stream stream)
@@ -71,6 +72,7 @@ rt_error cudaGraphLaunch(cu_graph_exec exec, cu_stream stream)
 {
     cu_result result = rt_enter();
     if (result == CU_SUCCESS) {
+        rt_known_forget_all(); /* of its kernels */
         result = cuGraphLaunch(exec, stream);
     }
     return rt_end(__func__, result);
@@ -86,14 +88,9 @@ rt_error cudaGraphExecDestroy(cu_graph_exec exec)
     return rt_end(__func__, cuGraphExecDestroy(exec));
 }
 
-/* Callers want to know whether the graph is empty: one node stands for all. */
 rt_error cudaGraphGetNodes(cu_graph graph, cu_graph_node *nodes, size_t *n)
 {
-    if (nodes != NULL) {
-        return rt_unsupported(__func__);
-    }
-    *n = graph == NULL ? 0 : 1;
-    return CU_SUCCESS;
+    return rt_end(__func__, cuGraphGetNodes(graph, nodes, n));
 }
 
 rt_error cudaGraphNodeGetDependencies(cu_graph_node node, cu_graph_node *deps, void *edges,

@@ -1,11 +1,13 @@
 /* launch.c - kernels: a launch is work that takes its turn on its stream and computes nothing. */
 #include <string.h>
 
+#include "vmm/runtime/known.h"
 #include "vmm/runtime/runtime.h"
 #include "vmm/sim/pleat_sim.h"
 
 cu_result rt_work(cu_stream stream)
 {
+    rt_known_forget_all();
     return pleat_sim_work(stream, NULL, 0);
 }
 

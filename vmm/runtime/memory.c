@@ -48,19 +48,32 @@ rt_error cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 
 /* ---- pools ----------------------------------------------------------------------------------- */
 
-rt_error cudaMallocAsync(void **out, size_t bytes, cu_stream stream)
+/* From a pool, or from the current one (NULL). */
+static cu_result take_from_pool(void **out, size_t bytes, cu_mempool pool, cu_stream stream)
 {
     cu_devptr ptr = 0;
     cu_result result = rt_enter();
     if (result == CU_SUCCESS && out == NULL) {
         result = CU_INVALID_VALUE;
     } else if (result == CU_SUCCESS && bytes > 0) {
-        result = cuMemAllocAsync(&ptr, bytes, stream);
+        result = pool == NULL ? cuMemAllocAsync(&ptr, bytes, stream)
+                              : cuMemAllocFromPoolAsync(&ptr, bytes, pool, stream);
     }
     if (result == CU_SUCCESS) {
         *out = (void *)(uintptr_t)ptr;
     }
-    return rt_end(__func__, result);
+    return result;
+}
+
+rt_error cudaMallocAsync(void **out, size_t bytes, cu_stream stream)
+{
+    return rt_end(__func__, take_from_pool(out, bytes, NULL, stream));
+}
+
+rt_error cudaMallocFromPoolAsync(void **out, size_t bytes, cu_mempool pool, cu_stream stream)
+{
+    return rt_end(__func__,
+                  pool == NULL ? CU_INVALID_VALUE : take_from_pool(out, bytes, pool, stream));
 }
 
 rt_error cudaFreeAsync(void *ptr, cu_stream stream)
@@ -79,6 +92,26 @@ rt_error cudaDeviceGetDefaultMemPool(cu_mempool *pool, int device)
         result = cuDeviceGetDefaultMemPool(pool, device);
     }
     return rt_end(__func__, result);
+}
+
+/* Setting another one is not simulated. */
+rt_error cudaDeviceGetMemPool(cu_mempool *pool, int device)
+{
+    return cudaDeviceGetDefaultMemPool(pool, device);
+}
+
+rt_error cudaMemPoolCreate(cu_mempool *pool, const cu_mempool_props *props)
+{
+    cu_result result = rt_init();
+    if (result == CU_SUCCESS) {
+        result = cuMemPoolCreate(pool, props);
+    }
+    return rt_end(__func__, result);
+}
+
+rt_error cudaMemPoolDestroy(cu_mempool pool)
+{
+    return rt_end(__func__, cuMemPoolDestroy(pool));
 }
 
 rt_error cudaMemPoolGetAttribute(cu_mempool pool, int attribute, void *value)
@@ -159,6 +192,12 @@ static int host_device(const void *ptr)
         }
     }
     pthread_mutex_unlock(&lock);
+    int type = 0;
+    if (device < 0 &&
+        cuPointerGetAttribute(&type, CU_POINTER_MEMORY_TYPE, rt_address(ptr)) == CU_SUCCESS &&
+        type == CU_MEMORY_OF_HOST) {
+        device = 0; /* pinned through the driver */
+    }
     return device;
 }
 
@@ -246,41 +285,4 @@ rt_error cudaPointerGetAttributes(rt_pointer_attributes *out, const void *ptr)
         out->host_pointer = (void *)(uintptr_t)ptr;
     }
     return CU_SUCCESS;
-}
-
-/* ---- other processes ------------------------------------------------------------------------- */
-
-rt_error cudaIpcGetMemHandle(rt_ipc_handle *handle, void *ptr)
-{
-    (void)handle;
-    (void)ptr;
-    return rt_unsupported(__func__);
-}
-
-rt_error cudaIpcOpenMemHandle(void **ptr, rt_ipc_handle handle, unsigned flags)
-{
-    (void)ptr;
-    (void)handle;
-    (void)flags;
-    return rt_unsupported(__func__);
-}
-
-rt_error cudaIpcCloseMemHandle(void *ptr)
-{
-    (void)ptr;
-    return rt_unsupported(__func__);
-}
-
-rt_error cudaIpcGetEventHandle(rt_ipc_handle *handle, cu_event event)
-{
-    (void)handle;
-    (void)event;
-    return rt_unsupported(__func__);
-}
-
-rt_error cudaIpcOpenEventHandle(cu_event *event, rt_ipc_handle handle)
-{
-    (void)event;
-    (void)handle;
-    return rt_unsupported(__func__);
 }

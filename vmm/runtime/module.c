@@ -1,16 +1,42 @@
 /* module.c - entry points of the driver for code, not memory. Kernels compiled at run time are
  * accepted and launched like all others; linking is not simulated. */
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
 #include "vmm/runtime/runtime.h"
 #include "vmm/sim/pleat_sim.h"
 
 /* One handle for all modules and functions. */
 static char anything;
 
+/* A CUDA runtime that is linked into its library, of all versions, begins with this one. */
+static const unsigned char table_of_static_runtimes[16] = { 0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4,
+                                                            0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39,
+                                                            0x12, 0xfd, 0x9d, 0xf9 };
+
+static void say_who_is_static(const void *caller)
+{
+    static atomic_bool is_said;
+    Dl_info of_caller;
+    bool is_known = dladdr(caller, &of_caller) != 0 && of_caller.dli_fname != NULL;
+    if (!atomic_exchange(&is_said, true)) {
+        fprintf(
+            stderr,
+            "pleat_runtime: %s has a CUDA runtime of its own linked in, which works on NVIDIA's "
+            "driver only (docs/runtime.md)\n",
+            is_known ? of_caller.dli_fname : "a library");
+    }
+}
+
 /* The vendor's libraries ask for undocumented tables of functions. They can do without, or refuse
  * to work; without this answer the compiler of kernels would crash. */
 cu_result cuGetExportTable(const void **table, const void *id)
 {
-    (void)id;
+    if (memcmp(id, table_of_static_runtimes, sizeof(table_of_static_runtimes)) == 0) {
+        say_who_is_static(__builtin_return_address(0));
+    }
     *table = NULL;
     return CU_NOT_FOUND;
 }
@@ -195,4 +221,9 @@ cu_result cuStreamWriteValue32_v2(cu_stream stream, cu_devptr ptr, uint32_t valu
     (void)value;
     (void)flags;
     return rt_unsupported(__func__);
+}
+
+cu_result cuStreamWriteValue32(cu_stream stream, cu_devptr ptr, uint32_t value, unsigned flags)
+{
+    return cuStreamWriteValue32_v2(stream, ptr, value, flags);
 }

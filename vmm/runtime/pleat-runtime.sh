@@ -5,6 +5,8 @@
 #   pleat-runtime [OPTION...] PROGRAM [ARGUMENT...]        PROGRAM: python3 train.py, torchrun, ...
 #
 #   --memory SIZE        memory of each device, such as 80G or 139.8G; default 80G
+#   --context SIZE       of it the driver keeps for each process's context on a device; default 500M,
+#                        0 for none
 #   --compute M.N        compute capability; default 9.0 (PyTorch sizes its workspaces by it)
 #   --devices N          number of devices; default 1
 #   --allocator NAME     native, expandable or async: PyTorch's own three; default: what the
@@ -28,11 +30,11 @@ fail() {
     exit 2
 }
 
-# 139.8G as bytes: the simulator takes whole numbers. The rules are those of `pleat --memory`: one
-# below 2 MiB needs a unit.
+# bytes_of OPTION SIZE: 139.8G as bytes, since the simulator takes whole numbers. The rules are those
+# of `pleat --memory`: one below 2 MiB needs a unit.
 bytes_of() {
     local status=0
-    awk -v text="$1" 'BEGIN {
+    awk -v text="$2" 'BEGIN {
         if (text !~ /^([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTkmgt](iB)?|B)?$/) exit 1
         number = text
         sub(/[A-Za-z]+$/, "", number)
@@ -46,8 +48,8 @@ bytes_of() {
     }' || status=$?
     case $status in
     0) ;;
-    2) fail "--memory: $1 lacks a unit, as in 80G or 512M; $1B means bytes" ;;
-    *) fail "--memory takes a size such as 80G, not $1" ;;
+    2) fail "$1: $2 lacks a unit, as in 80G or 512M; $2B means bytes" ;;
+    *) fail "$1 takes a size such as 80G, not $2" ;;
     esac
 }
 
@@ -72,13 +74,14 @@ allocator_settings() {
     esac
 }
 
-memory=80G compute=9.0 devices=1 allocator='' contents='' more='' report=1
+memory=80G context=500M compute=9.0 devices=1 allocator='' contents='' more='' report=1
 while [ $# -gt 0 ]; do
     case "$1" in
-    --memory | --compute | --devices | --allocator | --sim | --report)
+    --memory | --context | --compute | --devices | --allocator | --sim | --report)
         [ $# -gt 1 ] || fail "$1 takes a value"
         case "$1" in
         --memory) memory=$2 ;;
+        --context) context=$2 ;;
         --compute) compute=$2 ;;
         --devices) devices=$2 ;;
         --allocator) allocator=$2 ;;
@@ -97,13 +100,14 @@ while [ $# -gt 0 ]; do
 done
 [ $# -gt 0 ] || fail "which program? See --help"
 
-memory=$(bytes_of "$memory")
+memory=$(bytes_of --memory "$memory")
+[ "$context" = 0 ] || context=$(bytes_of --context "$context")
 runtime=$(find_runtime)
 if [ -n "$allocator" ]; then
     settings=$(allocator_settings "$allocator")
     export PYTORCH_CUDA_ALLOC_CONF=$settings
 fi
-export PLEAT_SIM="capacity:$memory,compute:$compute,devices:$devices$contents$more"
+export PLEAT_SIM="capacity:$memory,context:$context,compute:$compute,devices:$devices$contents$more"
 export PLEAT_RUNTIME_REPORT=$report
 export LD_PRELOAD="$runtime${LD_PRELOAD:+:$LD_PRELOAD}"
 exec "$@"

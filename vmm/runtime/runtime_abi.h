@@ -114,6 +114,47 @@ typedef struct rt_device_prop {
     int reserved[56];
 } rt_device_prop;
 
+/* What CUDA 12 says of a device. Parts that it shares with the above are copied as a whole, so only
+ * where they begin has a name. */
+typedef struct rt_device_prop_12 {
+    char head[348];
+    int clock_khz;
+    size_t const_bytes;
+    int major;
+    int minor;
+    size_t texture_alignment;
+    size_t texture_pitch_alignment;
+    int device_overlap;
+    int n_multiprocessors;
+    int has_kernel_time_limit;
+    int is_integrated;
+    int can_map_host;
+    int compute_mode;
+    int textures_and_surfaces[40];
+    size_t surface_alignment;
+    int abilities[8]; /* from concurrent_kernels on */
+    int memory_clock_khz;
+    int bus_width;
+    int limits[6]; /* from l2_bytes on */
+    size_t shared_per_multiprocessor;
+    int more_abilities[5]; /* from regs_per_multiprocessor on */
+    int single_to_double;
+    int pageable_access;
+    int concurrent_managed;
+    int compute_preemption;
+    int host_pointer_for_registered;
+    int cooperative_launch;
+    int cooperative_multi_device;
+    size_t shared_per_block_optin;
+    int pageable_uses_host_tables;
+    int direct_managed_from_host;
+    int max_blocks_per_multiprocessor;
+    int access_policy_bytes;
+    size_t shared_reserved_per_block;
+    int tail[13]; /* from host_register on, to unified_function_pointers */
+    int reserved[63];
+} rt_device_prop_12;
+
 typedef struct rt_func_attributes {
     size_t shared_bytes;
     size_t const_bytes;
@@ -147,9 +188,7 @@ typedef struct rt_launch_config {
     unsigned n_attributes;
 } rt_launch_config;
 
-typedef struct rt_ipc_handle {
-    char reserved[64];
-} rt_ipc_handle;
+typedef cu_ipc_handle rt_ipc_handle;
 
 typedef void (*rt_host_fn)(void *user);
 typedef void (*rt_stream_callback)(cu_stream stream, rt_error status, void *user);

@@ -2,8 +2,8 @@
  * makes, the driver's entry points that the simulator lacks, and the matrix library's (blas_list.h
  * lists the many that only compute).
  *
- * Source: the undefined symbols of PyTorch 2.11's libraries; tests/python/torch_on_sim/ checks
- * that none is missing. */
+ * Source: the undefined symbols of PyTorch 2.11's libraries, of CUDA 13, and of 2.6's, of CUDA
+ * 12.4; tests/python/torch_on_sim/ checks that none is missing. */
 #ifndef PLEAT_RUNTIME_API_H
 #define PLEAT_RUNTIME_API_H
 
@@ -65,6 +65,12 @@ RT_EXPORT rt_error cudaMemPoolSetAttribute(cu_mempool pool, int attribute, void 
 RT_EXPORT rt_error cudaMemPoolSetAccess(cu_mempool pool, const cu_access_desc *desc, size_t n);
 RT_EXPORT rt_error cudaMemPoolTrimTo(cu_mempool pool, size_t keep_bytes);
 
+RT_EXPORT rt_error cudaDeviceGetMemPool(cu_mempool *pool, int device);
+RT_EXPORT rt_error cudaMallocFromPoolAsync(void **out, size_t bytes, cu_mempool pool,
+                                           cu_stream stream);
+RT_EXPORT rt_error cudaMemPoolCreate(cu_mempool *pool, const cu_mempool_props *props);
+RT_EXPORT rt_error cudaMemPoolDestroy(cu_mempool pool);
+
 /* copies */
 RT_EXPORT rt_error cudaMemcpy(void *to, const void *from, size_t bytes, int direction);
 RT_EXPORT rt_error cudaMemcpyAsync(void *to, const void *from, size_t bytes, int direction,
@@ -73,6 +79,10 @@ RT_EXPORT rt_error cudaMemcpyPeerAsync(void *to, int to_device, const void *from
                                        size_t bytes, cu_stream stream);
 RT_EXPORT rt_error cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
                                      size_t width, size_t height, int direction, cu_stream stream);
+RT_EXPORT rt_error cudaMemcpyPeer(void *to, int to_device, const void *from, int from_device,
+                                  size_t bytes);
+RT_EXPORT rt_error cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                                size_t width, size_t height, int direction);
 RT_EXPORT rt_error cudaMemcpyToSymbol(const void *symbol, const void *from, size_t bytes,
                                       size_t offset, int direction);
 RT_EXPORT rt_error cudaGetSymbolAddress(void **out, const void *symbol);
@@ -152,6 +162,17 @@ RT_EXPORT void __cudaRegisterVar(void **handle, char *var, char *device_var, con
                                  int is_extern, size_t bytes, int is_constant, int is_global);
 RT_EXPORT char __cudaInitModule(void **handle);
 
+/* What programs of CUDA 12 call by other names, or with other parameters: older.c */
+RT_EXPORT rt_error cudaGetDeviceProperties_v2(rt_device_prop_12 *prop, int device);
+RT_EXPORT rt_error cudaGetDriverEntryPoint(const char *name, void **out, unsigned long long flags,
+                                           int *status);
+RT_EXPORT rt_error cudaGraphInstantiate(cu_graph_exec *exec, cu_graph graph,
+                                        unsigned long long flags);
+RT_EXPORT rt_error cudaHostGetDevicePointer(void **out, void *host, unsigned flags);
+RT_EXPORT rt_error cudaStreamGetCaptureInfo_v2(cu_stream stream, int *status,
+                                               unsigned long long *id, cu_graph *graph,
+                                               const cu_graph_node **deps, size_t *n_deps);
+
 /* The driver's entry points that the simulator lacks; PyTorch's helper library for kernels compiled
  * at run time is linked with them. */
 RT_EXPORT cu_result cuGetExportTable(const void **table, const void *id);
@@ -181,6 +202,8 @@ RT_EXPORT cu_result cuLinkAddData_v2(void *state, int type, void *data, size_t b
 RT_EXPORT cu_result cuLinkComplete(void *state, void **image, size_t *bytes);
 RT_EXPORT cu_result cuTensorMapEncodeTiled(void *map);
 RT_EXPORT cu_result cuMemsetD32Async(cu_devptr ptr, unsigned value, size_t n, cu_stream stream);
+RT_EXPORT cu_result cuStreamWriteValue32(cu_stream stream, cu_devptr ptr, uint32_t value,
+                                         unsigned flags); /* PyTorch 2.6 asks for this name */
 RT_EXPORT cu_result cuStreamWriteValue32_v2(cu_stream stream, cu_devptr ptr, uint32_t value,
                                             unsigned flags);
 

@@ -192,6 +192,7 @@ static void count_device(const sim_device *device, pleat_sim_counts *counts)
     counts->allocations += device->n_allocations;
     counts->contexts += device->context.n_retained > 0;
     counts->physical_bytes += device->physical_bytes;
+    counts->imported_bytes += device->imported_bytes;
     counts->mapped_bytes += device->mapped_bytes;
     counts->peak_physical_bytes += device->peak_physical_bytes;
     counts->capacity_bytes += sim.conf.capacity_bytes;
@@ -208,6 +209,14 @@ static uint64_t count_unfinished(int device)
     return n;
 }
 
+bool pleat_sim_has_contents(void)
+{
+    sim_state_lock();
+    bool has_memory = sim.is_configured && sim.conf.has_memory;
+    sim_state_unlock();
+    return has_memory;
+}
+
 int pleat_sim_count(int device, pleat_sim_counts *out)
 {
     pleat_sim_counts counts = { 0 };
@@ -220,6 +229,7 @@ int pleat_sim_count(int device, pleat_sim_counts *out)
     }
     counts.reservations = sim.space.n_user;
     counts.reserved_bytes = sim.space.user_bytes;
+    counts.host_bytes = sim.host_bytes;
     counts.streams = sim.n_streams;
     counts.events = sim.n_events;
     counts.graphs = sim.n_graphs;

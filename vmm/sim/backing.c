@@ -59,10 +59,42 @@ void sim_backing_give(sim_device *device, uint64_t offset, uint64_t bytes)
                     (off_t)bytes);
 }
 
-bool sim_backing_map(sim_device *device, uint64_t at, uint64_t offset, uint64_t bytes)
+/* One piece of data between holes. */
+static bool copy_piece(int from, off_t at, int to, off_t place, off_t bytes)
 {
-    return mmap(as_pointer(at), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, device->memory_fd,
-                (off_t)offset) != MAP_FAILED;
+    char buffer[16384];
+    while (bytes > 0) {
+        size_t most = bytes < (off_t)sizeof(buffer) ? (size_t)bytes : sizeof(buffer);
+        ssize_t n = pread(from, buffer, most, at);
+        if (n <= 0 || pwrite(to, buffer, (size_t)n, place) != n) {
+            return false;
+        }
+        at += n;
+        place += n;
+        bytes -= n;
+    }
+    return true;
+}
+
+bool sim_backing_copy(int from, uint64_t offset, int to, uint64_t bytes)
+{
+    off_t end = (off_t)(offset + bytes);
+    off_t at = lseek(from, (off_t)offset, SEEK_DATA);
+    while (at >= 0 && at < end) {
+        off_t hole = lseek(from, at, SEEK_HOLE);
+        hole = hole < 0 || hole > end ? end : hole;
+        if (!copy_piece(from, at, to, at - (off_t)offset, hole - at)) {
+            return false;
+        }
+        at = lseek(from, hole, SEEK_DATA);
+    }
+    return true;
+}
+
+bool sim_backing_map(uint64_t at, int fd, uint64_t offset, uint64_t bytes)
+{
+    return mmap(as_pointer(at), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, fd, (off_t)offset) !=
+           MAP_FAILED;
 }
 
 bool sim_backing_protect(uint64_t at, uint64_t bytes, bool can_read, bool can_write)

@@ -93,6 +93,16 @@ static bool read_capacity(const char *value, sim_conf *conf)
     return read_size(value, 1, UINT64_C(1) << 46, &conf->capacity_bytes);
 }
 
+static bool read_host(const char *value, sim_conf *conf)
+{
+    return read_size(value, 0, UINT64_C(1) << 46, &conf->host_bytes);
+}
+
+static bool read_context(const char *value, sim_conf *conf)
+{
+    return read_size(value, 0, UINT64_C(1) << 46, &conf->context_bytes);
+}
+
 static bool read_granularity(const char *value, sim_conf *conf)
 {
     uint64_t bytes;
@@ -293,6 +303,8 @@ static const struct {
 } keys[] = {
     { "devices", read_devices, "1 to 16" },
     { "capacity", read_capacity, "bytes, with an optional suffix K, M, G or T, at most 64T" },
+    { "host", read_host, "bytes, with an optional suffix K, M, G or T, at most 64T" },
+    { "context", read_context, "bytes, with an optional suffix K, M, G or T" },
     { "granularity", read_granularity, "a power of two from 4K to 1G" },
     { "backing", read_backing, "none or memory" },
     { "depth", read_depth, "0 to 1048576" },
@@ -397,6 +409,7 @@ bool sim_conf_parse(const char *text, sim_conf *out, char *error, size_t n_error
     sim_conf conf = {
         .n_devices = 1,
         .capacity_bytes = UINT64_C(16) << 30,
+        .host_bytes = UINT64_C(64) << 30,
         .granule_bytes = UINT64_C(2) << 20,
         .depth = 256,
         .is_fork_refused = true,

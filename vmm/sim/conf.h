@@ -24,6 +24,8 @@ typedef enum sim_peers {
 typedef struct sim_conf {
     int n_devices;
     uint64_t capacity_bytes; /* of each device */
+    uint64_t host_bytes;     /* of pinned host memory */
+    uint64_t context_bytes;  /* of these the primary context holds so many */
     uint64_t granule_bytes;
     unsigned granule_shift;
     bool has_memory; /* backing:memory */

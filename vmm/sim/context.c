@@ -47,6 +47,19 @@ sim_context *sim_context_find(cu_context handle)
     return NULL;
 }
 
+/* What the driver keeps on the device for a context: code, stacks, queues. */
+static bool take_share(sim_device *device)
+{
+    if (sim.conf.context_bytes > sim.conf.capacity_bytes - device->physical_bytes) {
+        return false;
+    }
+    device->physical_bytes += sim.conf.context_bytes;
+    if (device->peak_physical_bytes < device->physical_bytes) {
+        device->peak_physical_bytes = device->physical_bytes;
+    }
+    return true;
+}
+
 cu_result sim_context_retain(int device, cu_context *out)
 {
     sim_device *it = sim_device_at(device);
@@ -55,6 +68,9 @@ cu_result sim_context_retain(int device, cu_context *out)
     }
     if (out == NULL) {
         return CU_INVALID_VALUE;
+    }
+    if (it->context.n_retained == 0 && !take_share(it)) {
+        return CU_OUT_OF_MEMORY;
     }
     if (it->context.n_retained++ == 0) {
         it->context.generation++;
@@ -95,6 +111,7 @@ cu_result sim_context_release(int device)
         sim_stream_drop_context(&it->context);
         sim_event_drop_context(&it->context);
         free_linear_of(device);
+        it->physical_bytes -= sim.conf.context_bytes;
     }
     return CU_SUCCESS;
 }

@@ -7,7 +7,7 @@
 #include "vmm/sim/mempool.h"
 #include "vmm/sim/stream.h"
 
-enum { VERSION_FULL = 12050, VERSION_OLD = 11020, ATTRIBUTE_LAST_OLD = 119 };
+enum { VERSION_FULL = 13000, VERSION_OLD = 11020, ATTRIBUTE_LAST_OLD = 119 };
 
 cu_result cuInit(unsigned flags)
 {

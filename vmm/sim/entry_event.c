@@ -75,8 +75,7 @@ cu_result cuEventSynchronize(cu_event event)
     if (call.result == CU_SUCCESS) {
         call.result = point == NULL ? CU_INVALID_HANDLE : sim_event_check(point);
     }
-    if (call.result == CU_SUCCESS && !sim_event_has_passed(point) &&
-        !sim_work_finish_until(sim_stream_at(point->slot), point->position, point->deps)) {
+    if (call.result == CU_SUCCESS && !sim_event_finish(point)) {
         call.result = CU_NOT_READY;
     }
     if (call.result == CU_SUCCESS && point->is_recorded) {

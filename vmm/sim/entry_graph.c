@@ -32,6 +32,26 @@ cu_result cuGraphInstantiateWithFlags(cu_graph_exec *exec, cu_graph graph, unsig
     return sim_call_end(&call);
 }
 
+/* A node for each kernel, copy and fill; its handle serves to be told from others. *n: the room in
+ * `nodes`, then how many are there; without `nodes`, how many there are. */
+cu_result cuGraphGetNodes(cu_graph graph, cu_graph_node *nodes, size_t *n)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_graph_get_nodes, sim_arg(graph), 0, 0, 0);
+    const sim_graph *it = sim_graph_find_growing(graph);
+    if (call.result == CU_SUCCESS && (it == NULL || n == NULL)) {
+        call.result = CU_INVALID_VALUE;
+    } else if (call.result == CU_SUCCESS) {
+        size_t n_nodes = it->program->n;
+        for (size_t i = 0; nodes != NULL && i < *n; i++) {
+            nodes[i] = i < n_nodes ? (cu_graph_node)it->program->tasks[i] : NULL;
+        }
+        *n = nodes == NULL || n_nodes < *n ? n_nodes : *n;
+        call.args[2] = *n;
+    }
+    return sim_call_end(&call);
+}
+
 static cu_result launch(cu_graph_exec exec, cu_stream handle)
 {
     sim_stream *stream;

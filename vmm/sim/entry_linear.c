@@ -48,7 +48,7 @@ static cu_result free_now(cu_devptr ptr)
 {
     sim_piece *piece = sim_mempool_find_live(ptr);
     sim_mapping *mapping = sim_linear_find(ptr);
-    if (mapping == NULL && piece == NULL) {
+    if (piece == NULL && (mapping == NULL || mapping->handle->is_host)) {
         return CU_INVALID_VALUE;
     }
     if (sim.conf.is_free_waiting) {

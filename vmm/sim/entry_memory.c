@@ -223,16 +223,22 @@ cu_result cuMemImportFromShareableHandle(cu_mem_handle *handle, void *os_handle,
     return sim_call_end(&call);
 }
 
-/* The simulator knows nothing about host memory. */
+/* The simulator knows the host memory that was allocated from it. */
 static cu_result pointer_attribute(int *value, int attribute, cu_devptr ptr)
 {
     const sim_mapping *mapping = sim_mapping_at(ptr);
-    if (value == NULL || mapping == NULL) {
+    bool is_plain = mapping == NULL && sim_host_has(ptr);
+    if (value == NULL || (mapping == NULL && !is_plain)) {
         return CU_INVALID_VALUE;
+    }
+    if (is_plain) {
+        bool is_type = attribute == CU_POINTER_MEMORY_TYPE;
+        *value = is_type ? CU_MEMORY_OF_HOST : 0;
+        return is_type || attribute == CU_POINTER_DEVICE_ORDINAL ? CU_SUCCESS : CU_INVALID_VALUE;
     }
     switch (attribute) {
     case CU_POINTER_MEMORY_TYPE:
-        *value = CU_MEMORY_OF_DEVICE;
+        *value = mapping->handle->is_host ? CU_MEMORY_OF_HOST : CU_MEMORY_OF_DEVICE;
         return CU_SUCCESS;
     case CU_POINTER_DEVICE_ORDINAL:
         *value = mapping->handle->device;

@@ -14,8 +14,10 @@ static sim_quarantine dead_events; /* lock; with dead_handles:hazard */
 
 cu_result sim_event_create(sim_context *context, unsigned flags, cu_event *out)
 {
-    enum { KNOWN_FLAGS = 1 | CU_EVENT_DISABLE_TIMING_FLAG }; /* 1: blocking synchronisation */
-    if (out == NULL || (flags & ~(unsigned)KNOWN_FLAGS) != 0) {
+    enum { KNOWN_FLAGS = 1 | CU_EVENT_DISABLE_TIMING_FLAG | SIM_EVENT_INTERPROCESS };
+    bool is_timed_share = (flags & SIM_EVENT_INTERPROCESS) != 0 &&
+                          (flags & CU_EVENT_DISABLE_TIMING_FLAG) == 0;
+    if (out == NULL || (flags & ~(unsigned)KNOWN_FLAGS) != 0 || is_timed_share) {
         return CU_INVALID_VALUE;
     }
     uint32_t index;
@@ -98,7 +100,13 @@ cu_result sim_event_record(sim_event *event, sim_stream *stream)
     event->capture_id = 0;
     event->position = stream->submitted;
     event->deps = sim_clock_ref(stream->deps);
-    return CU_SUCCESS;
+    return event->is_shared && !sim_event_finish(event) ? CU_NOT_READY : CU_SUCCESS;
+}
+
+bool sim_event_finish(sim_event *event)
+{
+    return sim_event_has_passed(event) ||
+           sim_work_finish_until(sim_stream_at(event->slot), event->position, event->deps);
 }
 
 /* Destroyed streams count until their work is over. If nothing is unfinished, the event stands for
@@ -120,7 +128,7 @@ cu_result sim_event_record_context(sim_event *event, sim_context *context)
     event->position = 0;
     event->stamp = sim.devices[context->device].n_submitted;
     sim_stream_gather_context(context, &event->deps);
-    return CU_SUCCESS;
+    return event->is_shared && !sim_event_finish(event) ? CU_NOT_READY : CU_SUCCESS;
 }
 
 cu_result sim_event_wait(sim_stream *stream, sim_event *event)

@@ -4,10 +4,14 @@
 
 #include "vmm/sim/stream.h"
 
+/* Flags that pleat does not use: one of them is 1, blocking synchronisation. */
+enum { SIM_EVENT_INTERPROCESS = 4 };
+
 typedef struct sim_event {
     uint32_t index;
     bool is_live;
     unsigned flags;
+    bool is_shared; /* other processes know it: ipc.h */
     sim_context *context;
     bool is_recorded;
     uint32_t slot;     /* of the stream; with a capture, position and deps count in it */
@@ -25,6 +29,8 @@ void sim_event_drop_context(const sim_context *context);
 void sim_event_fini(void);
 
 cu_result sim_event_record(sim_event *event, sim_stream *stream);
+/* Finishes the work that it stands for; false: some can never finish. */
+bool sim_event_finish(sim_event *event);
 /* Records behind all work of the context's streams; refused while one of them is captured. */
 cu_result sim_event_record_context(sim_event *event, sim_context *context);
 cu_result sim_event_wait(sim_stream *stream, sim_event *event);

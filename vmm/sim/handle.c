@@ -1,17 +1,17 @@
 /* handle.c - physical memory: capacity to the byte, reference counts, sharing.
  *
  * Upholds M1 and M2 (memory.h). A value carries the reset, the use and the index, so a released
- * value is recognised. An exported file descriptor carries only its identity; within this process
- * an import finds the handle by it, and adds a reference to the same value. A descriptor alone
- * keeps no memory, because the simulator cannot see it closed. */
+ * value is recognised. An exported file descriptor is one of the memory's token (token.h). Within
+ * this process an import finds the handle by it, and adds a reference to the same value; elsewhere,
+ * or once the memory was released here, it makes a handle of foreign memory. A descriptor keeps the
+ * contents, but the simulator cannot see it closed, so it is charged to nobody. */
+#include <fcntl.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "vmm/sim/backing.h"
 #include "vmm/sim/cost.h"
 #include "vmm/sim/memory.h"
+#include "vmm/sim/token.h"
 
 cu_mem_handle sim_handle_value(const sim_handle *handle)
 {
@@ -33,13 +33,30 @@ sim_handle *sim_handle_find(cu_mem_handle value)
     return handle;
 }
 
+/* The host has one node. Drivers export its memory too; here it stays in its process. */
+static cu_result check_host_prop(const cu_mem_prop *prop)
+{
+    if (sim.conf.profile == SIM_PROFILE_OLD_DRIVER || prop->location.id != 0) {
+        return CU_INVALID_VALUE;
+    }
+    if (!sim.conf.has_memory) {
+        return CU_NOT_SUPPORTED; /* made-up addresses are of no use to the host */
+    }
+    bool is_plain = prop->handle_types == CU_HANDLE_NONE && !prop->flags.rdma_capable;
+    return is_plain ? CU_SUCCESS : CU_NOT_SUPPORTED;
+}
+
 cu_result sim_handle_check_prop(const cu_mem_prop *prop)
 {
     static const unsigned char zeros[sizeof(prop->flags.reserved)];
-    if (prop == NULL || prop->type != CU_ALLOCATION_PINNED ||
-        prop->location.type != CU_LOCATION_DEVICE || prop->win32_metadata != NULL ||
+    if (prop == NULL || prop->type != CU_ALLOCATION_PINNED || prop->win32_metadata != NULL ||
+        (prop->location.type != CU_LOCATION_DEVICE &&
+         prop->location.type != CU_LOCATION_HOST_NUMA) ||
         prop->flags.usage != 0 || memcmp(prop->flags.reserved, zeros, sizeof(zeros)) != 0) {
         return CU_INVALID_VALUE;
+    }
+    if (prop->location.type == CU_LOCATION_HOST_NUMA) {
+        return check_host_prop(prop);
     }
     if (sim_device_at(prop->location.id) == NULL) {
         return CU_INVALID_DEVICE;
@@ -57,12 +74,14 @@ cu_result sim_handle_check_prop(const cu_mem_prop *prop)
     return CU_SUCCESS;
 }
 
-sim_handle *sim_handle_take(int ordinal, uint64_t bytes, bool is_linear)
+static sim_handle *take(int ordinal, uint64_t bytes, bool is_linear, bool is_host)
 {
     sim_device *device = &sim.devices[ordinal];
     uint64_t offset = 0;
     uint64_t granule_bytes = sim.conf.granule_bytes;
-    if (bytes > sim.conf.capacity_bytes - device->physical_bytes) {
+    uint64_t free_bytes = is_host ? sim.conf.host_bytes - sim.host_bytes
+                                  : sim.conf.capacity_bytes - device->physical_bytes;
+    if (bytes > free_bytes) {
         return NULL;
     }
     uint64_t whole_bytes = (bytes + granule_bytes - 1) & ~(granule_bytes - 1);
@@ -76,13 +95,14 @@ sim_handle *sim_handle_take(int ordinal, uint64_t bytes, bool is_linear)
         .generation = handle->generation + 1,
         .is_live = true,
         .is_linear = is_linear,
+        .is_host = is_host,
         .device = ordinal,
         .bytes = bytes,
         .refs = 1,
         .offset = offset,
         .token_fd = -1,
     };
-    device->physical_bytes += bytes;
+    *(is_host ? &sim.host_bytes : &device->physical_bytes) += bytes;
     if (device->peak_physical_bytes < device->physical_bytes) {
         device->peak_physical_bytes = device->physical_bytes;
     }
@@ -94,12 +114,38 @@ sim_handle *sim_handle_take(int ordinal, uint64_t bytes, bool is_linear)
     return handle;
 }
 
-void sim_handle_drop_token(sim_handle *handle)
+sim_handle *sim_handle_take(int ordinal, uint64_t bytes, bool is_linear)
 {
-    if (handle->is_live && handle->token_fd >= 0) {
-        close(handle->token_fd);
-        handle->token_fd = -1;
+    return take(ordinal, bytes, is_linear, false);
+}
+
+sim_handle *sim_handle_take_host(uint64_t bytes, bool is_linear)
+{
+    return take(0, bytes, is_linear, true);
+}
+
+sim_handle *sim_handle_take_foreign(int ordinal, uint64_t bytes, bool is_linear)
+{
+    uint32_t index;
+    sim_handle *handle = sim_pool_take(&sim.handles, &index);
+    *handle = (sim_handle){
+        .index = index,
+        .generation = handle->generation + 1,
+        .is_live = true,
+        .is_linear = is_linear,
+        .is_foreign = true,
+        .device = ordinal,
+        .bytes = bytes,
+        .refs = 1,
+        .token_fd = -1,
+    };
+    sim.devices[ordinal].imported_bytes += bytes;
+    if (is_linear) {
+        sim.devices[ordinal].n_linear++;
+    } else {
+        sim.devices[ordinal].n_handles++;
     }
+    return handle;
 }
 
 void sim_handle_settle(sim_handle *handle)
@@ -109,12 +155,18 @@ void sim_handle_settle(sim_handle *handle)
     }
     sim_device *device = &sim.devices[handle->device];
     uint64_t granule_bytes = sim.conf.granule_bytes;
-    if (sim.conf.has_memory) {
+    if (sim.conf.has_memory && handle->token_fd < 0) {
         sim_backing_give(device, handle->offset,
                          (handle->bytes + granule_bytes - 1) & ~(granule_bytes - 1));
     }
-    sim_handle_drop_token(handle);
-    device->physical_bytes -= handle->bytes;
+    sim_token_drop(handle);
+    if (handle->is_foreign) {
+        device->imported_bytes -= handle->bytes;
+    } else if (handle->is_host) {
+        sim.host_bytes -= handle->bytes;
+    } else {
+        device->physical_bytes -= handle->bytes;
+    }
     if (handle->is_linear) {
         device->n_linear--;
     } else {
@@ -133,8 +185,10 @@ cu_result sim_handle_create(cu_mem_handle *value, size_t bytes, const cu_mem_pro
     if (result != CU_SUCCESS) {
         return result;
     }
-    uint64_t n_live = sim.devices[prop->location.id].n_handles;
-    sim_handle *handle = sim_handle_take(prop->location.id, bytes, false);
+    bool is_host = prop->location.type == CU_LOCATION_HOST_NUMA;
+    int keeper = is_host ? 0 : prop->location.id;
+    uint64_t n_live = sim.devices[keeper].n_handles;
+    sim_handle *handle = take(keeper, bytes, false, is_host);
     if (handle == NULL) {
         return CU_OUT_OF_MEMORY;
     }
@@ -164,10 +218,8 @@ cu_result sim_handle_export(int *fd, cu_mem_handle value, int handle_type)
         (handle->prop.handle_types & handle_type) == 0) {
         return CU_INVALID_VALUE;
     }
-    if (handle->token_fd < 0) {
-        handle->token_fd = memfd_create("pleat-sim-handle", MFD_CLOEXEC);
-    }
-    int copy = handle->token_fd < 0 ? -1 : dup(handle->token_fd);
+    cu_result result = sim_token_make(handle);
+    int copy = result == CU_SUCCESS ? fcntl(handle->token_fd, F_DUPFD, 0) : -1;
     if (copy < 0) {
         return CU_OPERATING_SYSTEM;
     }
@@ -175,27 +227,29 @@ cu_result sim_handle_export(int *fd, cu_mem_handle value, int handle_type)
     return CU_SUCCESS;
 }
 
-static bool is_token_of(const sim_handle *handle, const struct stat *token)
-{
-    struct stat own;
-    return handle->is_live && !handle->is_linear && handle->token_fd >= 0 &&
-           fstat(handle->token_fd, &own) == 0 && own.st_dev == token->st_dev &&
-           own.st_ino == token->st_ino;
-}
-
 cu_result sim_handle_import(cu_mem_handle *value, int fd, int handle_type)
 {
-    struct stat token;
-    if (value == NULL || handle_type != CU_HANDLE_POSIX_FD || fstat(fd, &token) != 0) {
+    sim_handle *handle = NULL;
+    if (value == NULL || handle_type != CU_HANDLE_POSIX_FD) {
         return CU_INVALID_VALUE;
     }
-    for (uint32_t i = 0; i < sim.handles.n_seen; i++) {
-        sim_handle *handle = sim_pool_at(&sim.handles, i);
-        if (is_token_of(handle, &token)) {
-            handle->refs++;
-            *value = sim_handle_value(handle);
-            return CU_SUCCESS;
-        }
+    cu_result result = sim_token_find(fd, &handle);
+    if (result != CU_SUCCESS) {
+        return result;
     }
-    return CU_INVALID_VALUE;
+    if (handle == NULL) {
+        result = sim_token_adopt(fd, &handle);
+    } else {
+        handle->refs++;
+    }
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    if (handle->is_linear) { /* cuMemAlloc's, which only cuIpcOpenMemHandle opens */
+        handle->refs--;
+        sim_handle_settle(handle);
+        return CU_INVALID_VALUE;
+    }
+    *value = sim_handle_value(handle);
+    return CU_SUCCESS;
 }

@@ -52,6 +52,32 @@ static uint64_t whole_bytes(const sim_mapping *mapping)
     return (mapping->bytes + granule_bytes - 1) & ~(granule_bytes - 1);
 }
 
+static bool map_memory(const sim_mapping *mapping)
+{
+    const sim_handle *handle = mapping->handle;
+    bool has_token = handle->token_fd >= 0;
+    return sim_backing_map(mapping->ptr,
+                           has_token ? handle->token_fd : sim.devices[handle->device].memory_fd,
+                           has_token ? 0 : handle->offset, whole_bytes(mapping));
+}
+
+static void protect_memory(const sim_mapping *mapping)
+{
+    (void)sim_backing_protect(mapping->ptr, whole_bytes(mapping),
+                              (uint32_t)(mapping->rights >> 32) != 0, mapping->rights >> 48 != 0);
+}
+
+bool sim_mapping_back(const sim_handle *handle)
+{
+    bool is_good = true;
+    for (const sim_mapping *it = sim.conf.has_memory ? handle->mappings : NULL; it != NULL;
+         it = it->next_alias) {
+        is_good = map_memory(it) && is_good;
+        protect_memory(it);
+    }
+    return is_good;
+}
+
 sim_mapping *sim_mapping_add(sim_reservation *reservation, uint64_t ptr, sim_handle *handle)
 {
     sim_device *device = &sim.devices[handle->device];
@@ -66,8 +92,7 @@ sim_mapping *sim_mapping_add(sim_reservation *reservation, uint64_t ptr, sim_han
         .reservation = reservation,
         .next_alias = handle->mappings,
     };
-    if (sim.conf.has_memory &&
-        !sim_backing_map(device, ptr, handle->offset, whole_bytes(mapping))) {
+    if (sim.conf.has_memory && !map_memory(mapping)) {
         mapping->is_live = false;
         sim_pool_give(&sim.mappings, index);
         return NULL;
@@ -134,8 +159,7 @@ void sim_mapping_grant(sim_mapping *mapping, uint64_t rights)
     mapping->rights = rights;
     publish_mapping(mapping);
     if (sim.conf.has_memory) {
-        (void)sim_backing_protect(mapping->ptr, whole_bytes(mapping), (uint32_t)(rights >> 32) != 0,
-                                  rights >> 48 != 0);
+        protect_memory(mapping);
     }
 }
 
@@ -238,6 +262,9 @@ cu_result sim_mapping_read_access(const cu_access_desc *desc, size_t n, uint64_t
     *rights = 0;
     for (size_t i = 0; i < n; i++) {
         int device = desc[i].location.id;
+        if (desc[i].location.type == CU_LOCATION_HOST_NUMA && device == 0) {
+            continue; /* the host itself, which is not a device: see is_run_of_host */
+        }
         if (desc[i].location.type != CU_LOCATION_DEVICE) {
             return CU_INVALID_VALUE;
         }
@@ -272,7 +299,30 @@ static bool is_run_reachable(uint64_t rights, uint64_t ptr, uint64_t bytes)
 {
     for (uint64_t at = ptr; at < ptr + bytes;) {
         const sim_mapping *mapping = sim_mapping_at(at);
-        if (!sim_mapping_is_reachable(rights, mapping->handle->device)) {
+        if (!mapping->handle->is_host &&
+            !sim_mapping_is_reachable(rights, mapping->handle->device)) {
+            return false;
+        }
+        at += mapping->bytes;
+    }
+    return true;
+}
+
+static bool names_host(const cu_access_desc *desc, size_t n)
+{
+    bool any = false;
+    for (size_t i = 0; i < n; i++) {
+        any = any || desc[i].location.type == CU_LOCATION_HOST_NUMA;
+    }
+    return any;
+}
+
+/* The host can be given access to its own memory only. */
+static bool is_run_of_host(uint64_t ptr, uint64_t bytes)
+{
+    for (uint64_t at = ptr; at < ptr + bytes;) {
+        const sim_mapping *mapping = sim_mapping_at(at);
+        if (!mapping->handle->is_host) {
             return false;
         }
         at += mapping->bytes;
@@ -290,6 +340,9 @@ cu_result sim_mapping_set_access(uint64_t ptr, uint64_t bytes, const cu_access_d
     cu_result result = sim_mapping_read_access(desc, n, &mask, &rights);
     if (result != CU_SUCCESS) {
         return result;
+    }
+    if (names_host(desc, n) && !is_run_of_host(ptr, bytes)) {
+        return CU_INVALID_VALUE;
     }
     if (!is_run_reachable(rights, ptr, bytes)) {
         return CU_INVALID_DEVICE;

@@ -1,7 +1,8 @@
 /* memory.h - physical memory (handles, linear allocations, pools' segments) and its mappings.
  *
  * M1  device->physical_bytes == sum of the bytes of its live handles, linear allocations and pools'
- *     segments <= capacity
+ *     segments, and of its context <= capacity; foreign ones are charged to the process that
+ *     created them, and here device->imported_bytes is their sum
  * M2  a handle is live while it has references or mappings
  * M3  every granule of a mapping, and no other, holds its index in sim.space
  * M4  aliased is set on all granules of a handle's mappings if and only if it has two or more
@@ -18,7 +19,9 @@ typedef struct sim_handle {
     uint32_t index;
     uint32_t generation; /* counts uses of the index, so that a stale value is recognised */
     bool is_live;
-    bool is_linear;               /* made for cuMemAlloc or a pool */
+    bool is_linear;  /* made for cuMemAlloc or a pool */
+    bool is_host;    /* pinned memory of the host: `device` only keeps the books */
+    bool is_foreign; /* imported, and not created by a handle that is still live here */
     sim_mempool_segment *segment; /* a pool's, else NULL */
     int device;
     uint64_t bytes; /* as charged */
@@ -26,8 +29,11 @@ typedef struct sim_handle {
     uint32_t n_mappings;
     sim_mapping *mappings; /* list through next_alias */
     cu_mem_prop prop;
-    uint64_t offset; /* backing:memory */
-    int token_fd;    /* exports duplicate it; -1 before the first */
+    uint64_t offset;       /* backing:memory, while there is no token */
+    int token_fd;          /* token.h; -1: none */
+    uint64_t token_device; /* of the token's file: what tells it from others */
+    uint64_t token_inode;
+    uint64_t n_opens; /* cuIpcOpenMemHandle without cuIpcCloseMemHandle: ipc.h */
 } sim_handle;
 
 struct sim_mapping {
@@ -53,9 +59,12 @@ cu_mem_handle sim_handle_value(const sim_handle *handle);
 cu_result sim_handle_check_prop(const cu_mem_prop *prop);
 /* Takes physical bytes on a device; NULL if the capacity does not suffice. */
 sim_handle *sim_handle_take(int device, uint64_t bytes, bool is_linear);
+/* The same on the host. */
+sim_handle *sim_handle_take_host(uint64_t bytes, bool is_linear);
+/* The same for memory of another process: the caller gives it its token and properties. */
+sim_handle *sim_handle_take_foreign(int device, uint64_t bytes, bool is_linear);
 /* Gives the memory back once no references and no mappings are left. */
 void sim_handle_settle(sim_handle *handle);
-void sim_handle_drop_token(sim_handle *handle);
 
 /* mapping.c */
 cu_result sim_mapping_map(uint64_t ptr, uint64_t bytes, sim_handle *handle);
@@ -71,16 +80,23 @@ sim_mapping *sim_mapping_at(uint64_t address);
 /* Maps into a part of a reservation known to be free; NULL: the host refuses. */
 sim_mapping *sim_mapping_add(sim_reservation *reservation, uint64_t ptr, sim_handle *handle);
 void sim_mapping_remove(sim_mapping *mapping);
+/* Map the handle's memory again at all its places, since it has moved to its token or back; false:
+ * the host refuses some. */
+bool sim_mapping_back(const sim_handle *handle);
 void sim_mapping_grant(sim_mapping *mapping, uint64_t rights);
 /* Checks memory mode's limit on mappings, which gives a clearer error than the host would. */
 bool sim_mapping_has_room(void);
 int sim_mapping_access(const sim_mapping *mapping, int device); /* CU_ACCESS_* */
 
-/* linear.c: cuMemAlloc */
+/* linear.c: cuMemAlloc; and cuMemHostAlloc with backing:memory, for all devices */
 cu_result sim_linear_alloc(int device, size_t bytes, cu_devptr *ptr);
-/* The linear allocation that starts at `ptr`, or NULL. */
+cu_result sim_linear_alloc_host(size_t bytes, cu_devptr *ptr);
+/* The linear allocation of this process that starts at `ptr`, or NULL. */
 sim_mapping *sim_linear_find(uint64_t ptr);
 void sim_linear_free(sim_mapping *mapping);
+
+/* entry_host.c: does the address lie in cuMemHostAlloc's memory with backing:none? */
+bool sim_host_has(uint64_t ptr);
 
 static inline bool sim_is_granular(uint64_t value)
 {

@@ -19,6 +19,27 @@
  * without a graph gives up its graph's references. A reset forgets objects without calling
  * destructors.
  *
+ * Other processes. Memory that was created with CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR can be
+ * exported; the descriptor is one of a file in memory (memfd_create), which another process that is
+ * on the simulator imports from whatever way it got it. With backing:memory in both they see the
+ * same bytes. Every process has simulated devices of its own, so:
+ *   - Imported memory is charged to the process that created it: imported_bytes, not
+ *     physical_bytes, and no part of the capacity. What that process releases while others hold it,
+ *     or a descriptor alone holds, is charged to nobody, since the simulator cannot see either.
+ *   - It lies on the device of the same number; INVALID_DEVICE where there is none.
+ *   - Work of one process is not ordered with another's, and races between them are not seen.
+ *     Work takes effect when it finishes (see Time), so before a descriptor's bytes are read
+ *     elsewhere, their writer synchronises.
+ *   - Any other descriptor is INVALID_VALUE, as is an export without the handle type; the process
+ *     that is out of descriptors gets OPERATING_SYSTEM.
+ *
+ * Pinned host memory is charged to the host, to no device (host_bytes); there is one node.
+ * cuMemHostAlloc gives memory that the program can use. With backing:memory it lies among the
+ * simulator's addresses, so work on it is checked, and freeing it under work is a hazard;
+ * with backing:none nothing is seen of such work. cuMemCreate with a location on the host's node
+ * needs backing:memory, as made-up addresses are of no use to a host; such memory is not exported,
+ * its mappings can be given to every device, and to the host alone what lies on it.
+ *
  * Pools (cuMemPoolCreate, cuMemAllocFromPoolAsync; cuMemAllocAsync takes from the device's default
  * pool) are a model, since the behaviour of drivers is only partly documented:
  *   - A pool takes memory from the device in segments: the block's size rounded up to 32 MiB, or to
@@ -71,6 +92,9 @@ extern "C" {
  *           binary suffix K, M, G or T.
  *             devices:1..16        default 1
  *             capacity:SIZE        of each device, exact to the byte; default 16G
+ *             host:SIZE            pinned host memory that the process may have; default 64G
+ *             context:SIZE         of it a device's primary context holds this, from its first
+ *                                  retain to its last release; default 0
  *             granularity:SIZE     a power of two, 4K to 1G; default 2M
  *             backing:none         made-up addresses, nothing behind them (default): what is
  *                                  copied to the host is zeros
@@ -79,7 +103,7 @@ extern "C" {
  *             depth:0..1048576     see Time above; default 256
  *             costs:NAME or FILE   the cost clock's model: a100 (default), driver580 or gb10, as in
  *                                  costs/NAME.cost, which gives the sources; or a file like those
- *             profile:full         CUDA 12.5 (default)
+ *             profile:full         CUDA 13.0 (default)
  *             profile:no_vmm       attributes 102 and 115 are 0, calls of VMM and of pools answer
  *                                  NOT_SUPPORTED
  *             profile:old_driver   CUDA 11.2: later calls (cuStreamGetId, ...) answer NOT_FOUND,
@@ -118,6 +142,11 @@ PLEAT_SIM_API int pleat_sim_reset(const char *conf);
  *  Returns  a text, empty if nothing was; valid until the next such error.
  *  Owner    the simulator. */
 PLEAT_SIM_API const char *pleat_sim_error(void);
+
+/** Tell whether the devices' memory has contents: whether the configuration says backing:memory.
+ *
+ *  Threads  any. */
+PLEAT_SIM_API bool pleat_sim_has_contents(void);
 
 /** One access of declared work: a range of a device's addresses. bytes may be 0. */
 typedef struct pleat_sim_access {
@@ -208,6 +237,8 @@ typedef struct pleat_sim_counts {
     uint64_t pools;        /* of cuMemPoolCreate, not yet destroyed */
     uint64_t pool_bytes;   /* physical bytes that pools hold, default ones and destroyed ones too */
     uint64_t user_objects; /* whose destructor was not called yet */
+    uint64_t imported_bytes; /* of memory that another process created; not in physical_bytes */
+    uint64_t host_bytes;     /* pinned host memory of the whole process; not in physical_bytes */
 } pleat_sim_counts;
 
 /** Tell what the simulator holds.

@@ -20,6 +20,7 @@
 #include "vmm/sim/memory.h"
 #include "vmm/sim/mempool.h"
 #include "vmm/sim/stream.h"
+#include "vmm/sim/token.h"
 #include "vmm/sim/user_object.h"
 
 sim_state sim = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -64,7 +65,7 @@ static void free_everything(void)
     sim_user_object_fini();
     for (uint32_t i = 0; i < sim.handles.n_seen; i++) {
         sim_handle *handle = sim_pool_at(&sim.handles, i);
-        sim_handle_drop_token(handle);
+        sim_token_drop(handle);
     }
     sim_pool_fini(&sim.handles);
     sim_pool_fini(&sim.mappings);

@@ -36,6 +36,7 @@ typedef struct sim_device {
     uint64_t physical_bytes;
     uint64_t peak_physical_bytes;
     uint64_t mapped_bytes;
+    uint64_t imported_bytes;
     uint64_t n_handles;
     uint64_t n_mappings;
     uint64_t n_linear;      /* allocations of cuMemAlloc, and pools' segments */
@@ -80,6 +81,7 @@ typedef struct sim_state {
     uint64_t n_events;
     uint64_t n_graphs;
     uint64_t n_user_objects;
+    uint64_t host_bytes;   /* pinned on the host */
     uint64_t n_lost;       /* objects that went down with their context */
     sim_capture *captures; /* list of captures in progress */
     uint64_t next_stream_id;

@@ -10,7 +10,8 @@ cache in charge. docs/pytorch.md compares the two.
 
 from __future__ import annotations
 
-from ._install import install, is_installed
+from ._growable import Growable, growable
+from ._install import binding, install, install_pinned, is_installed
 from ._memory import (
     compact,
     empty_cache,
@@ -30,13 +31,18 @@ from ._memory import (
 from ._patch import patch, unpatch
 from ._pool import mem_pool, use_mem_pool
 from ._snapshot import dump_snapshot, record_memory_history, snapshot
+from ._tag import set_tag_limit, sleep, tag, tag_stats, wake
 
 __all__ = [
+    "Growable",
+    "binding",
     "compact",
     "dump_snapshot",
     "empty_cache",
     "get_per_process_memory_fraction",
+    "growable",
     "install",
+    "install_pinned",
     "is_installed",
     "max_memory_allocated",
     "max_memory_reserved",
@@ -52,7 +58,12 @@ __all__ = [
     "reset_accumulated_memory_stats",
     "reset_peak_memory_stats",
     "set_per_process_memory_fraction",
+    "set_tag_limit",
+    "sleep",
     "snapshot",
+    "tag",
+    "tag_stats",
     "unpatch",
     "use_mem_pool",
+    "wake",
 ]

@@ -6,6 +6,7 @@ import argparse
 import io
 import os
 import runpy
+import shlex
 import sys
 import types
 
@@ -19,9 +20,9 @@ def read_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m pleat.torch",
         description="Run a script with pleat as PyTorch's CUDA allocator.",
-        epilog="It holds for the process and for what that forks. Children started by spawn "
-        "(torch.multiprocessing.spawn) are new processes with torch's own allocator: start workers "
-        "by torchrun -m pleat.torch SCRIPT, or call pleat.torch.install() in each.",
+        epilog="It holds for the process and for children that multiprocessing forks or spawns. "
+        "Other new processes have torch's own allocator: start workers by torchrun -m pleat.torch "
+        "SCRIPT, or call pleat.torch.install() in each.",
     )
     parser.add_argument("--conf", metavar="CONF", help="laid over PLEAT_CONF, key by key")
     parser.add_argument("--report", action="store_true", help="a line for each device at the end")
@@ -95,8 +96,26 @@ def finish(options: argparse.Namespace) -> None:
         print(f"pleat: {error}", file=sys.stderr)
 
 
+def say_where_to_run() -> None:
+    """Without a GPU the script still runs, and may fail for want of one: say what there is.
+
+    Asks nobody on a simulated device: looking for devices would start it, and a later fork of the
+    script would inherit that.
+    """
+    is_simulated = "PLEAT_SIM_LIBRARY" in os.environ
+    if is_simulated or torch.version.cuda is None or torch.cuda.device_count() > 0:
+        return
+    words = [sys.executable, "-m", "pleat.torch", *sys.argv[1:]]
+    print(
+        "pleat: there is no GPU here. On a simulated one every allocation takes place, and kernels "
+        f"compute nothing:\n    pleat-runtime --memory 80G {shlex.join(words)}",
+        file=sys.stderr,
+    )
+
+
 def main() -> None:
     options = read_arguments()
+    say_where_to_run()
     history = options.history
     if history is None:
         history = 100_000 if options.snapshot else 0

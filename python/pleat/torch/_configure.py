@@ -1,16 +1,16 @@
 """The configuration that PyTorch's allocations run with: PLEAT_CONF, made safe.
 
-pleat's default driver:auto takes the simulator if it finds no GPU driver. Under PyTorch that must
-never happen unasked: a simulated address in a real kernel corrupts memory or faults. So the driver
-is cuda unless the configuration says driver:sim, and driver:sim is refused if torch sees a real
-GPU.
+A simulated address in a real kernel corrupts memory or faults, so driver:sim is refused if torch
+sees a real GPU.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import threading
+from collections.abc import Iterator
 
 import torch
 
@@ -24,6 +24,10 @@ VARIABLE = "PLEAT_CONF"
 # What torch does by itself when pleat is its allocator: it keeps the streams that it makes, and
 # routes its captures to private pools. So pleat need not ask the driver at each request.
 TOLD_BY_TORCH = {"stream_identity": "handle", "capture": "told"}
+# torch.multiprocessing sends CUDA tensors without asking first. Devices that cannot share their
+# memory still serve torch.
+SHARED_BY_TORCH = {"shareable": "auto"}
+OF_TORCH = {**TOLD_BY_TORCH, **SHARED_BY_TORCH}
 
 _lock = threading.RLock()
 _configured: str | None = None
@@ -46,6 +50,12 @@ def merged(conf: str | None, history: int = 0, *, is_told: bool = False) -> str:
     return join_conf(entries)
 
 
+def shared(text: str) -> str:
+    """A configuration (of merged()) whose memory other processes can open, unless it says no."""
+    entries = overlay(text, "")
+    return join_conf({**entries, **SHARED_BY_TORCH, **entries})
+
+
 def configure(text: str) -> None:
     """Make `text` (of merged()) the configuration of the default instance.
 
@@ -64,10 +74,7 @@ def configure(text: str) -> None:
             )
         entries = overlay(text, "")
         before = _default.made_from()
-        if before is not None and {**TOLD_BY_TORCH, **overlay(before, "")} != {
-            **TOLD_BY_TORCH,
-            **entries,
-        }:
+        if before is not None and _effective(overlay(before, "")) != _effective(entries):
             raise RuntimeError(
                 f"pleat's default instance was used before, with PLEAT_CONF={before!r}: it cannot "
                 f"change to {text!r}"
@@ -77,6 +84,29 @@ def configure(text: str) -> None:
         _try_out(entries)
         os.environ[VARIABLE] = text
         _configured = text
+
+
+@contextlib.contextmanager
+def undone_on_failure() -> Iterator[None]:
+    """After an exception the configuration of the process, and PLEAT_CONF, are as before."""
+    global _configured
+    with _lock:
+        before, text = _configured, os.environ.get(VARIABLE)
+        try:
+            yield
+        except BaseException:
+            _configured = before
+            if text is None:
+                os.environ.pop(VARIABLE, None)
+            else:
+                os.environ[VARIABLE] = text
+            raise
+
+
+def _effective(entries: dict[str, str]) -> dict[str, str]:
+    """The entries with what counts where they say nothing: driver:auto never is the simulator."""
+    whole = {**OF_TORCH, "driver": "cuda", **entries}
+    return {**whole, "driver": "cuda"} if whole["driver"] == "auto" else whole
 
 
 def has_simulated_runtime() -> bool:

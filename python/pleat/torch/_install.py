@@ -1,16 +1,19 @@
-"""pleat as PyTorch's CUDA allocator: torch.cuda.memory.CUDAPluggableAllocator with every hook."""
+"""pleat as PyTorch's CUDA allocator: a class of torch's (_class.py) where it can be compiled, else
+torch.cuda.memory.CUDAPluggableAllocator with every hook."""
 
 from __future__ import annotations
 
 import ctypes
+import os
+import sys
 import threading
 from typing import Any
 
 import torch
 
 from .._library import beside, library
-from . import _patch
-from ._configure import configure, merged
+from . import _class, _patch, _spawn
+from ._configure import configure, merged, shared, undone_on_failure
 
 SHIM = "libpleat_torch.so"
 OLDEST_TORCH = (2, 1)
@@ -30,7 +33,15 @@ HOOKS = {
 
 _lock = threading.RLock()
 _installed: str | None = None
+_binding: str | None = None  # by which it is installed
 _allocator: Any = None
+
+BINDINGS = ("auto", "class", "hooks")
+BINDING_VARIABLE = "PLEAT_TORCH_BINDING"
+MISSING_WITH_HOOKS = (
+    "without MemPool, Python frames in snapshots, out-of-memory observers, the profiler's timeline "
+    "and cudnn.benchmark"
+)
 
 
 def is_installed() -> bool:
@@ -38,32 +49,50 @@ def is_installed() -> bool:
     return _installed is not None
 
 
-def install(conf: str | None = None, *, patch: bool = True, history: int = 0) -> None:
+def binding() -> str | None:
+    """By what pleat is under torch: "class", "hooks", or None before install()."""
+    return _binding
+
+
+def install(
+    conf: str | None = None, *, patch: bool = True, history: int = 0, binding: str | None = None
+) -> None:
     """Make pleat the allocator of all CUDA tensors of this process.
 
     Params   conf     `key:value,...`, laid over PLEAT_CONF key by key. The driver is cuda unless
                       one of them says driver:sim. torch tells pleat of its streams and captures,
                       so stream_identity is handle and capture is told unless they are written
                       down: `stream_identity:id` for streams of other libraries (ExternalStream)
-                      that are destroyed and made anew.
-             patch    let torch.cuda.memory_stats and everything made of it (memory_allocated,
-                      memory_summary, memory._snapshot, ...) tell pleat's numbers: see patch().
+                      that are destroyed and made anew. With the class, shareable is auto unless
+                      written down, so that torch.multiprocessing can send CUDA tensors.
+             patch    with hooks, let torch.cuda.memory_stats and everything made of it
+                      (memory_allocated, memory_summary, memory._snapshot, ...) tell pleat's
+                      numbers: see patch(). The class needs no patching.
              history  entries to record for each device from the start, as
                       record_memory_history(max_entries=...) does later; 0 = none.
+             binding  "class": a class of torch's, compiled on first use, with which everything
+                      works that torch.cuda.memory offers; "hooks": torch's pluggable allocator,
+                      which needs no compiler; "auto": the class if it can be had, else hooks, and
+                      one line on standard error says what is missing then. None: the environment
+                      variable PLEAT_TORCH_BINDING, else auto.
     Raises   RuntimeError: CUDA is initialised already, torch has no CUDA or is older than 2.1,
              pleat is installed with another configuration, the simulator would meet a real GPU, or
              the package was built without a C++ compiler.
              ValueError, PleatError (PLEAT_ECONF): the configuration. FileNotFoundError: the
              library. After any of them torch is as before.
+    Owner    children that multiprocessing spawns or forks inherit it; PLEAT_TORCH_SPAWN=0 in the
+             environment leaves spawned ones alone.
     Threads  any; call it once, before the first use of CUDA. Again with the same configuration it
              does nothing. There is no way back: torch offers none.
-    Blocks   never; touches no GPU, so a later fork (DataLoader workers) stays possible.
+    Blocks   while the class is compiled, some 10 s, once for each version of torch and pleat.
+             Touches no GPU, so a later fork (DataLoader workers) stays possible.
     """
-    global _installed, _allocator
+    global _installed, _binding
+    wanted = wanted_binding(binding)
     text = merged(conf, history, is_told=True)
     with _lock:
-        if _installed == text:
-            if patch:
+        if _installed in (text, shared(text)):
+            if patch and _binding == "hooks":
                 _patch.patch()
             return
         if _installed is not None:
@@ -77,13 +106,68 @@ def install(conf: str | None = None, *, patch: bool = True, history: int = 0) ->
                 "CUDA is initialised already: call pleat.torch.install() before the first use of "
                 "CUDA (the first .cuda(), .to('cuda') or torch.cuda call that needs a device)"
             )
-        allocator = build_allocator()
-        configure(text)
-        torch.cuda.memory.change_current_allocator(allocator)
-        _allocator = allocator
-        _installed = text
-        if patch:
+        with undone_on_failure():
+            _binding, _installed = put_under_torch(text, wanted)
+        if patch and _binding == "hooks":
             _patch.patch()
+        _spawn.inherit(_binding, patch)
+
+
+def install_pinned() -> None:
+    """Make pleat the allocator of torch's pinned host memory, too, after install().
+
+    Pinned tensors (pin_memory, DataLoader) then lie in an instance of their own with `memory:host`:
+    exact sizes where torch rounds up to powers of two. torch.cuda.host_memory_stats tells its
+    numbers. The configuration is that of install(), without its limit.
+
+    Raises   RuntimeError: pleat is not installed by its class, torch is older than 2.10, or it was
+             done before.
+    Threads  any; call it once, before the first pinned tensor. There is no way back.
+    Blocks   touches no GPU.
+    """
+    with _lock:
+        _class.install_pinned()
+
+
+def wanted_binding(argument: str | None) -> str:
+    """The argument, else the environment variable, else auto."""
+    wanted = argument or os.environ.get(BINDING_VARIABLE) or "auto"
+    if wanted not in BINDINGS:
+        raise ValueError(f"binding is one of {', '.join(BINDINGS)}, not {wanted!r}")
+    return wanted
+
+
+def put_under_torch(text: str, wanted: str) -> tuple[str, str]:
+    """Configure pleat with `text`, and make it torch's allocator.
+
+    Returns  the binding, and the configuration: with the class, other processes can open memory
+             unless `text` has the key `shareable`.
+    """
+    configured = text
+    if wanted != "hooks":
+        try:
+            path = _class.prepare(again=wanted == "class")
+            configured = shared(text)
+            configure(configured)
+            _class.install(path)
+            return "class", configured
+        except _class.Unavailable as reason:
+            if wanted == "class":
+                raise
+            print(
+                f"pleat: {reason}; so torch gets pleat by hooks, {MISSING_WITH_HOOKS}",
+                file=sys.stderr,
+            )
+    install_hooks(configured)
+    return "hooks", configured
+
+
+def install_hooks(text: str) -> None:
+    global _allocator
+    allocator = build_allocator()
+    configure(text)
+    torch.cuda.memory.change_current_allocator(allocator)
+    _allocator = allocator
 
 
 def check_torch() -> None:

@@ -102,10 +102,12 @@ def patch() -> None:
     Raises   RuntimeError unless pleat is installed: torch's own allocator would no longer be asked.
     Threads  any, while no other thread is in one of them. A second call does nothing.
     """
-    from ._install import is_installed  # which imports this module
+    from ._install import binding  # which imports this module
 
-    if not is_installed():
+    if binding() is None:
         raise RuntimeError("pleat is not installed: torch's own numbers would be hidden")
+    if binding() == "class":
+        return  # torch asks pleat by itself
     for name, replacement in _REPLACEMENTS.items():
         if hasattr(torch._C, name) and name not in _originals:
             _originals[name] = getattr(torch._C, name)

@@ -6,16 +6,24 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import tempfile
+from pathlib import Path
 
 import torch
 
 ALLOCATOR = os.environ["ON_SIM_ALLOCATOR"]
-FIELDS = (
-    "reservations handles mappings allocations streams events graphs contexts reserved_bytes "
-    "physical_bytes mapped_bytes peak_physical_bytes capacity_bytes unfinished_work hazards calls "
-    "lost_objects pools pool_bytes"
-).split()
+HEADER = Path(__file__).parents[3] / "vmm" / "sim" / "pleat_sim.h"
+
+
+def fields_of_counts() -> list[str]:
+    """The members of struct pleat_sim_counts, from its header: a list written again here would be
+    short after the next new one, and the library would write past its end."""
+    struct = re.search(r"struct pleat_sim_counts \{(.*?)\n\}", HEADER.read_text(), re.DOTALL)
+    assert struct
+    members = re.sub(r"/\*.*?\*/", "", struct.group(1), flags=re.DOTALL)
+    return re.findall(r"(\w+)[,;]", members)
+
 
 simulator = ctypes.CDLL(os.environ["PLEAT_SIM_LIBRARY"])
 
@@ -23,7 +31,7 @@ simulator = ctypes.CDLL(os.environ["PLEAT_SIM_LIBRARY"])
 class Counts(ctypes.Structure):
     """The struct pleat_sim_counts."""
 
-    _fields_ = [(name, ctypes.c_uint64) for name in FIELDS]
+    _fields_ = [(name, ctypes.c_uint64) for name in fields_of_counts()]
 
 
 def counts() -> Counts:

@@ -4,15 +4,16 @@ exports no other names: they would replace those of all libraries of the program
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from on_sim import RUNTIME
+from on_sim import RUNTIME, environment
 
 torch = pytest.importorskip("torch")
 
 LIBRARIES = ("libc10_cuda.so", "libtorch_cuda.so", "libtorch_cuda_linalg.so", "libtorch_python.so")
-OURS = re.compile(r"(__)?cuda[A-Z]\w*|cublas[A-Z]\w*")
+OURS = re.compile(r"(__)?cuda[A-Z]\w*|cublas[A-Z]\w*|nccl[A-Z]\w*")
 # Copies between host and matrices whose first parameters are sizes: MAGMA uses them, not PyTorch.
 NOT_OURS = re.compile(r"cublas[GS]et(Matrix|Vector)Async")
 
@@ -32,8 +33,61 @@ def test_nothing_that_pytorch_calls_is_missing(library: str) -> None:
     assert wanted <= symbols(RUNTIME, "--defined-only")
 
 
+# What PyTorch 2.6 of CUDA 12.4 calls, and 2.11 of CUDA 13 does not: its wheel is not installed here.
+OLDER = {
+    "cudaGetDeviceProperties_v2",
+    "cudaGraphInstantiate",
+    "cudaHostGetDevicePointer",
+    "cudaStreamGetCaptureInfo_v2",
+    "cuStreamWriteValue32",
+}
+
+
+def test_what_older_versions_call_is_there_too() -> None:
+    assert OLDER <= symbols(RUNTIME, "--defined-only")
+
+
+# A pure function, and one that hands out tables which are not documented: the vendor's own serve.
+NOT_REFUSED = {"cudaCreateChannelDesc", "cudaGetExportTable"}
+
+
+def runtime_header() -> Path | None:
+    packages = Path(torch.__file__).parents[1] / "nvidia"
+    for name in ("cu13", "cuda_runtime"):
+        path = packages / name / "include/cuda_runtime_api.h"
+        if path.is_file():
+            return path
+    return None
+
+
+def test_what_is_not_simulated_is_refused_by_name() -> None:
+    header = runtime_header()
+    if header is None:
+        pytest.skip("no wheel with cuda_runtime_api.h")
+    declared = set(re.findall(r"\bCUDARTAPI\s+(cuda[A-Z]\w+)\(", header.read_text()))
+    assert len(declared) > 250
+    missing = declared - symbols(RUNTIME, "--defined-only")
+    assert missing == NOT_REFUSED & declared
+
+
+def test_a_refused_call_says_its_name_once() -> None:
+    code = (
+        "import ctypes; runtime = ctypes.CDLL(None); p = ctypes.c_void_p()\n"
+        "for _ in range(2): assert runtime.cudaMallocManaged(ctypes.byref(p), 100, 1) == 801\n"
+        "assert runtime.cudaGetLastError() == 801 and runtime.cudaGetLastError() == 0\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment("native", "capacity:1G"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == "pleat_runtime: cudaMallocManaged is not simulated\n"
+
+
 def test_nothing_else_is_exported() -> None:
-    of_cuda = re.compile(r"(__)?cuda[A-Z]\w*|cublas[A-Z]\w*|cu[A-Z]\w*")
+    of_cuda = re.compile(r"(__)?cuda[A-Z]\w*|cublas[A-Z]\w*|cu[A-Z]\w*|nccl[A-Z]\w*")
     others = {name for name in symbols(RUNTIME, "--defined-only") if not of_cuda.fullmatch(name)}
     assert others == {
         "_ZNK2at7Context16userEnabledCuDNNEv",

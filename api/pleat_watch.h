@@ -1,0 +1,88 @@
+/* pleat_watch.h - be told of every change of the memory, and look at all of it.
+ *
+ * Part of pleat.h, which includes it and says what every call may return. Who writes a history of
+ * his own, with stacks that pleat cannot take, watches; pleat_history_record is for everybody
+ * else. */
+#ifndef PLEAT_WATCH_H
+#define PLEAT_WATCH_H
+
+#include "pleat.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** What happened. The order is that of PyTorch's TraceEntry. */
+typedef enum pleat_change_kind {
+    PLEAT_CHANGE_ALLOC,          /* a block; bytes as requested */
+    PLEAT_CHANGE_FREE_REQUESTED, /* the same bytes; from now on the block is not the user's */
+    PLEAT_CHANGE_FREE_COMPLETED, /* its uses on other streams are over, too */
+    PLEAT_CHANGE_SEGMENT_ALLOC,  /* a segment of the driver's, whole (classic caches) */
+    PLEAT_CHANGE_SEGMENT_FREE,
+    PLEAT_CHANGE_SEGMENT_MAP, /* a run of addresses became resident, or a hole again */
+    PLEAT_CHANGE_SEGMENT_UNMAP,
+    PLEAT_CHANGE_SNAPSHOT, /* pleat_visit looks at the device at this moment; base 0 */
+    PLEAT_CHANGE_OOM,      /* base: the device's free bytes; bytes: the request */
+} pleat_change_kind;
+
+typedef struct pleat_change {
+    pleat_change_kind kind;
+    int device;
+    pleat_devptr base;
+    uint64_t bytes;
+    void *stream;       /* the owner's handle; NULL = the legacy stream, or none */
+    pleat_pool_id pool; /* {0, 0} = no private pool */
+} pleat_change;
+
+/** Called under the allocator's lock, on the thread that makes the change, at the moment when it
+ *  takes effect: calls nothing of pleat, nor of the driver, and does not wait for a thread that
+ *  may. `change` lives for the call. */
+typedef void (*pleat_change_fn)(const pleat_change *change, void *context);
+
+/** Be told of every change from now on, on all devices. There is one watcher; NULL = nobody.
+ *
+ *  Params   context  handed to every call of `see`; stays the caller's.
+ *  Returns  PLEAT_OK.
+ *  Threads  any. On return the earlier watcher runs in no thread, and is not called any more.
+ *  Blocks   until it has returned; never on the GPU. While there is a watcher every call takes the
+ *           allocator's lock. */
+PLEAT_API PLEAT_MUST_USE pleat_status pleat_watch(pleat instance, pleat_change_fn see,
+                                                  void *context);
+
+typedef enum pleat_piece_use {
+    PLEAT_PIECE_LIVE,
+    PLEAT_PIECE_AWAITED, /* freed; streams other than its own may still use it */
+    PLEAT_PIECE_FREE,
+} pleat_piece_use;
+
+/** A block, or free memory between blocks. */
+typedef struct pleat_piece {
+    int device;
+    pleat_devptr base;
+    uint64_t bytes;
+    uint64_t requested_bytes; /* 0 = free */
+    void *stream;             /* its segment's; NULL = the legacy stream, or none */
+    pleat_pool_id pool;       /* {0, 0} = no private pool */
+    pleat_piece_use use;
+    bool is_first;      /* a segment begins here: a run of resident addresses */
+    bool is_small;      /* its segment is for small requests */
+    bool is_expandable; /* its segment can grow */
+} pleat_piece;
+
+/** Look at all resident memory of a device, by address. Where somebody watches he is told SNAPSHOT
+ *  at the moment at which everything is as it is shown, perhaps several times: the last one counts.
+ *
+ *  Params   see  called for each piece, without any lock. Must not destroy the instance.
+ *  Returns  PLEAT_OK; PLEAT_EINVAL (`see` is NULL); PLEAT_EDEVICE; PLEAT_ENOMEM_HOST.
+ *  Threads  any; the allocator's lock is held while its state is copied.
+ *  Blocks   never on the GPU; opens no device. */
+PLEAT_API PLEAT_MUST_USE pleat_status pleat_visit(pleat instance, int device,
+                                                  void (*see)(const pleat_piece *piece,
+                                                              void *context),
+                                                  void *context);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,69 @@
+/* imports.h - what one device of an instance has opened of other processes.
+ *
+ * An import is a range with the chunks of one process mapped side by side. It is opened any number
+ * of times, also by names of some of its chunks only, and goes when it is open no more and the
+ * fences of all its closes have passed.
+ *
+ *   I1  n_opens is the sum of the imports' opens
+ *   I2  an import without opens has a fence that has not passed when last looked at
+ *
+ * Whoever looks at the list or changes it first claims it, and then calls the driver without any
+ * lock. Nobody who has claimed it asks another process, which may be stopped: an import is mapped
+ * before the claim, and unmapped again where another thread was faster. */
+#ifndef PLEAT_API_SHARE_IMPORTS_H
+#define PLEAT_API_SHARE_IMPORTS_H
+
+#include <stdatomic.h>
+
+#include "vmm/base/host.h"
+#include "vmm/base/lock.h"
+#include "vmm/share.h"
+#include "vmm/stream.h"
+
+typedef struct pl_import pl_import;
+
+typedef struct pl_imports {
+    _Atomic uint64_t n_opens; /* atomic; written by who has claimed */
+    pl_device *dev;           /* const while the device is open */
+    pl_lock lock;             /* rank 10 */
+    pl_cond unclaimed;        /* signals that nobody has claimed the list */
+    pl_host host;             /* lock: opened by the first use */
+    bool is_claimed;          /* lock */
+    pl_import *first;         /* who has claimed */
+} pl_imports;
+
+void pl_imports_init(pl_imports *imports);
+/* Waits for the closes' work, and if anything is still open for all work of the device; unmaps all.
+ * After the last call on the device, before it is closed. What stays is the device's to count. */
+void pl_imports_fini(pl_imports *imports);
+
+/* Some host memory for a call; NULL: there is none. Its end: pl_imports_drop, NULL is fine. */
+void *pl_imports_alloc(pl_imports *imports, size_t bytes);
+void pl_imports_drop(pl_imports *imports, void *p);
+
+void pl_imports_claim(pl_imports *imports, pl_device *dev);
+void pl_imports_unclaim(pl_imports *imports);
+
+/* Map chunks for pl_imports_add: for who has *not* claimed, since the source may be another
+ * process. PLEAT_OK; ENOMEM_HOST; what pl_share_map answers. */
+pleat_status pl_imports_map(pl_imports *imports, pl_device *dev, const uint64_t process[2],
+                            const pl_shared_chunk *chunks, size_t n, pl_fd_source source,
+                            pl_import **out);
+
+/* The rest is for who has claimed. */
+
+/* Where those chunks of that process are mapped already, side by side; NULL: not yet. *base: the
+ * first one's address. Opens it once more. */
+pl_import *pl_imports_reopen(pl_imports *imports, const uint64_t process[2],
+                             const pl_shared_chunk *chunks, size_t n, pleat_devptr *base);
+/* Put what was mapped on the list and open it once; or reopen what is there, and unmap it. Returns
+ * the first chunk's address. */
+pleat_devptr pl_imports_add(pl_imports *imports, pl_import *mapped);
+/* Close once what is mapped at the address; the stream, which the caller holds, was its last user.
+ * PLEAT_OK: the stream is the import's to put. EFOREIGN; ENOMEM_HOST; ECAPTURE; ESTREAM;
+ * EDRIVER. */
+pleat_status pl_imports_close(pl_imports *imports, pleat_devptr at, pl_stream *stream);
+/* Forget closes whose work is over; unmap what is open no more and has no others. */
+void pl_imports_collect(pl_imports *imports);
+
+#endif

@@ -1,0 +1,106 @@
+/* tag.c - see tag.h. */
+#include "api/tag/tag.h"
+
+#include "api/instance.h"
+#include "api/tag/scope.h"
+
+void pl_tags_init(pl_tags *tags)
+{
+    pl_lock_init(&tags->lock, PL_RANK_API);
+    for (unsigned i = 0; i < PLEAT_MOST_TAGS; i++) {
+        atomic_store(&tags->rooms[i], NULL);
+    }
+}
+
+void pl_tags_fini(pl_tags *tags)
+{
+    pl_lock_fini(&tags->lock);
+}
+
+pleat_status pl_tags_room(pl_gpu *gpu, unsigned tag, pl_private **out)
+{
+    pleat_status st = PLEAT_OK;
+    pl_tags *tags = &gpu->tags;
+    *out = pl_tags_find(tags, tag);
+    if (*out || tag == 0 || !gpu->ops->room_open) {
+        return PLEAT_OK;
+    }
+    pl_lock_acquire(&tags->lock);
+    *out = pl_tags_find(tags, tag);
+    if (!*out) {
+        st = gpu->ops->room_open(gpu->allocator, pl_tag_text(tag), out);
+        if (st == PLEAT_OK) {
+            atomic_store_explicit(&tags->rooms[tag - 1], *out, memory_order_release);
+        }
+    }
+    pl_lock_release(&tags->lock);
+    return st;
+}
+
+/* ---- in texts -------------------------------------------------------------------------------- */
+
+enum { MOST_SAID = 4 };
+
+/* The numbers of up to `room` tags with most bytes, in descending order. */
+typedef struct largest {
+    unsigned tag[MOST_SAID];
+    pl_room_figures of[MOST_SAID];
+    unsigned n;
+} largest;
+
+static void add(largest *l, unsigned tag, const pl_room_figures *f)
+{
+    unsigned i = l->n < MOST_SAID ? l->n++ : MOST_SAID - 1;
+    if (i == MOST_SAID - 1 && l->tag[i] != 0 &&
+        l->of[i].allocated_bytes.current >= f->allocated_bytes.current) {
+        return;
+    }
+    for (; i > 0 && l->of[i - 1].allocated_bytes.current < f->allocated_bytes.current; i--) {
+        l->tag[i] = l->tag[i - 1];
+        l->of[i] = l->of[i - 1];
+    }
+    l->tag[i] = tag;
+    l->of[i] = *f;
+}
+
+void pl_tags_say(pl_gpu *gpu, pl_text *text)
+{
+    largest l = { .n = 0 };
+    for (unsigned tag = 1; tag <= PLEAT_MOST_TAGS; tag++) {
+        pl_room_figures f;
+        pl_private *room = pl_tags_find(&gpu->tags, tag);
+        if (room) {
+            gpu->ops->room_read(gpu->allocator, room, &f);
+        }
+        if (room && f.blocks.current > 0) {
+            add(&l, tag, &f);
+        }
+    }
+    for (unsigned i = 0; i < l.n; i++) {
+        pl_text_add(text, "%s\"%s\" has ", i == 0 ? "; of the tags " : ", ", pl_tag_text(l.tag[i]));
+        pl_text_add_bytes(text, l.of[i].allocated_bytes.current);
+        pl_text_add(text, "%s", l.of[i].is_asleep ? " (asleep)" : "");
+    }
+}
+
+bool pl_tags_say_limit(pl_gpu *gpu, const pl_private *room, uint64_t bytes, pl_text *text)
+{
+    pl_room_figures f;
+    for (unsigned tag = 1; room && tag <= PLEAT_MOST_TAGS; tag++) {
+        pl_private *one = pl_tags_find(&gpu->tags, tag);
+        if (one != room) {
+            continue;
+        }
+        gpu->ops->room_read(gpu->allocator, one, &f);
+        if (f.limit_bytes == 0 || f.allocated_bytes.current + bytes <= f.limit_bytes) {
+            return false;
+        }
+        pl_text_add(text, "the tag \"%s\" may have ", pl_tag_text(tag));
+        pl_text_add_bytes(text, f.limit_bytes);
+        pl_text_add(text, " and has ");
+        pl_text_add_bytes(text, f.allocated_bytes.current);
+        pl_text_add(text, "; free some of it, or raise its limit (pleat_tag_set_limit)");
+        return true;
+    }
+    return false;
+}

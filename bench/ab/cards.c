@@ -1,0 +1,19 @@
+/* cards.c - the sizes of GPUs that can be bought.
+ *
+ * A card's total, as the driver and so PyTorch's messages tell it, is less than its name says, and
+ * differs between cards of one name: some keep memory for ECC. Each line is the least of its name.
+ * Half a GiB less is left for the context and the libraries. docs/benchmarks.md has the list. */
+#include "bench/ab/cards.h"
+
+#define MIB UINT64_C(1048576)
+#define OTHERS 512 /* MiB */
+
+const bench_card bench_cards[BENCH_N_CARDS] = {
+    { "24 GB", (22528 - OTHERS) * MIB },   /* A10G, L4: 22.0 GiB; RTX 4090: 23.6 */
+    { "40 GB", (40320 - OTHERS) * MIB },   /* A100: 39.4 */
+    { "48 GB", (45440 - OTHERS) * MIB },   /* L40S: 44.4; RTX A6000: 47.5 */
+    { "80 GB", (80896 - OTHERS) * MIB },   /* H100, A100: 79.0 to 79.3 */
+    { "96 GB", (95232 - OTHERS) * MIB },   /* H100 NVL, 94 GB: 93.0; H20, RTX PRO 6000: 94.5 */
+    { "141 GB", (143040 - OTHERS) * MIB }, /* H200: 139.7 */
+    { "192 GB", (182528 - OTHERS) * MIB }, /* B200: 178.3; MI300X: 191.7 */
+};

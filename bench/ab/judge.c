@@ -1,0 +1,303 @@
+/* judge.c - the verdicts of a study. */
+#include "bench/ab/judge.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { NAME_COLUMNS = 100 };
+
+unsigned bench_judge_count(const bench_ab_plan *plan)
+{
+    return plan->options.is_job ? 1 : plan->options.common.n_works;
+}
+
+/* The works of verdict i: [*first, the result). */
+static unsigned works_of(const bench_ab_plan *plan, unsigned i, unsigned *first)
+{
+    *first = plan->options.is_job ? 0 : i;
+    return plan->options.is_job ? plan->options.common.n_works : i + 1;
+}
+
+static bench_outcome outcome_of(const bench_ab_cell *cell)
+{
+    if (cell->state != BENCH_AB_MEASURED) {
+        return BENCH_OUTCOME_UNKNOWN;
+    }
+    return bench_record_is_clean(&cell->result.record) ? BENCH_OUTCOME_COMPLETES
+                                                       : BENCH_OUTCOME_FAILS;
+}
+
+/* A job fails if one rank does. */
+static bench_outcome worse(bench_outcome a, bench_outcome b)
+{
+    if (a == BENCH_OUTCOME_FAILS || b == BENCH_OUTCOME_FAILS) {
+        return BENCH_OUTCOME_FAILS;
+    }
+    return a == BENCH_OUTCOME_UNKNOWN || b == BENCH_OUTCOME_UNKNOWN ? BENCH_OUTCOME_UNKNOWN
+                                                                    : BENCH_OUTCOME_COMPLETES;
+}
+
+static void describe_works(const bench_ab_plan *plan, unsigned first, unsigned end,
+                           bench_verdict_input *out)
+{
+    const bench_work *worst = &plan->works[first];
+    double sum = 0.0;
+    for (unsigned w = first; w < end; w++) {
+        const bench_work *work = &plan->works[w];
+        worst = work->peak_live_bytes > worst->peak_live_bytes ? work : worst;
+        sum += (double)work->peak_live_bytes;
+        out->own_bytes = work->origin.held_bytes > out->own_bytes ? work->origin.held_bytes
+                                                                  : out->own_bytes;
+        out->own_failed = out->own_failed || work->origin.has_failed;
+    }
+    const bench_origin *origin = &worst->origin;
+    out->work = plan->options.common.works[worst - plan->works];
+    out->worst = worst->name;
+    out->need_bytes = worst->peak_live_bytes;
+    out->peak_event = worst->peak_event;
+    out->n_events = worst->n_events;
+    out->n_ranks = plan->options.is_job ? end - first : 0;
+    out->mean_need = sum / (end - first);
+    out->own = origin->allocator[0] ? origin->allocator : NULL;
+    out->own_conf = origin->conf;
+    out->is_rmm = origin->is_rmm;
+}
+
+/* By size. A ratio of the peak differs from rank to rank; it stands where the worst rank's does. */
+static void list_sizes(const bench_ab_plan *plan, unsigned worst, bool of_ratios,
+                       bench_verdict_device *out, unsigned *memories, unsigned *n)
+{
+    *n = 0;
+    for (unsigned m = 0; m < plan->options.n_memories; m++) {
+        const bench_ab_memory *memory = &plan->options.memories[m];
+        uint64_t bytes = bench_ab_cell_at(plan, worst, 0, m)->memory_bytes;
+        bool is_ratio = memory->memory.kind == BENCH_MEMORY_RATIO;
+        if (bytes == 0 || (of_ratios && !is_ratio)) {
+            continue;
+        }
+        unsigned at = (*n)++;
+        for (; at > 0 && out[at - 1].bytes > bytes; at--) {
+            out[at] = out[at - 1];
+            memories[at] = memories[at - 1];
+        }
+        out[at] = (bench_verdict_device){ .label = memory->label, .bytes = bytes };
+        memories[at] = m;
+    }
+}
+
+static void describe_setting(const bench_ab_plan *plan, unsigned first, unsigned end, unsigned a,
+                             bench_verdict_setting *out)
+{
+    out->allocator = plan->options.common.allocators[a];
+    for (unsigned w = first; w < end; w++) {
+        for (unsigned m = 0; m < plan->options.n_memories; m++) {
+            const bench_ab_cell *cell = bench_ab_cell_at(plan, w, a, m);
+            const bench_record *r = &cell->result.record;
+            if (cell->memory_bytes == 0 && outcome_of(cell) == BENCH_OUTCOME_COMPLETES &&
+                r->peak_reserved_bytes > out->held_bytes) {
+                out->held_bytes = r->peak_reserved_bytes;
+            }
+        }
+    }
+}
+
+static void fill_outcomes(const bench_ab_plan *plan, unsigned first, unsigned end, unsigned a,
+                          const unsigned *memories, unsigned n, bench_outcome *out)
+{
+    for (unsigned d = 0; d < n; d++) {
+        out[d] = BENCH_OUTCOME_COMPLETES;
+        for (unsigned w = first; w < end; w++) {
+            out[d] = worse(out[d], outcome_of(bench_ab_cell_at(plan, w, a, memories[d])));
+        }
+    }
+}
+
+static void fill_cards(const bench_ab_plan *plan, unsigned first, unsigned end, unsigned a,
+                       bench_outcome *out)
+{
+    for (unsigned i = 0; i < BENCH_N_CARDS; i++) {
+        out[i] = BENCH_OUTCOME_COMPLETES;
+        for (unsigned w = first; w < end; w++) {
+            const bench_ab_cell *cell = bench_ab_cards_of(plan, w, a);
+            bool is_known = cell->state == BENCH_AB_MEASURED;
+            out[i] = worse(out[i], is_known ? cell->cards[i].outcome : BENCH_OUTCOME_UNKNOWN);
+        }
+    }
+}
+
+void bench_judge_input(const bench_ab_plan *plan, unsigned i, bench_verdict_input *out)
+{
+    *out = (bench_verdict_input){ .n_settings = plan->options.common.n_allocators };
+    unsigned first;
+    unsigned end = works_of(plan, i, &first);
+    describe_works(plan, first, end, out);
+    unsigned worst = first;
+    while (worst + 1 < end && plan->works[worst].name != out->worst) {
+        worst++;
+    }
+    unsigned memories[BENCH_MOST_MEMORIES];
+    unsigned near[BENCH_MOST_MEMORIES];
+    bool has_cards = plan->options.has_cards;
+    list_sizes(plan, worst, false, out->devices, memories, &out->n_devices);
+    list_sizes(plan, worst, true, out->near, near, &out->n_near);
+    for (unsigned a = 0; a < out->n_settings; a++) {
+        bench_verdict_setting *setting = &out->settings[a];
+        describe_setting(plan, first, end, a, setting);
+        fill_outcomes(plan, first, end, a, near, out->n_near, setting->near);
+        if (has_cards) {
+            fill_cards(plan, first, end, a, setting->on);
+        } else {
+            fill_outcomes(plan, first, end, a, memories, out->n_devices, setting->on);
+        }
+    }
+    if (has_cards) {
+        out->n_devices = BENCH_N_CARDS;
+        for (unsigned d = 0; d < BENCH_N_CARDS; d++) {
+            out->devices[d] = (bench_verdict_device){ .label = bench_cards[d].label,
+                                                      .bytes = bench_cards[d].bytes };
+        }
+    }
+}
+
+/* ---- rows ---- */
+
+static json_t *sizes_array(const bench_verdict_device *devices, unsigned n)
+{
+    json_t *array = json_array();
+    for (unsigned d = 0; d < n; d++) {
+        json_t *device = json_object();
+        json_object_set_new(device, "label", json_string(devices[d].label));
+        json_object_set_new(device, "bytes", json_integer((json_int_t)devices[d].bytes));
+        json_array_append_new(array, device);
+    }
+    return array;
+}
+
+static json_t *outcomes_array(const bench_outcome *outcomes, unsigned n)
+{
+    json_t *array = json_array();
+    for (unsigned d = 0; d < n; d++) {
+        json_array_append_new(array, outcomes[d] == BENCH_OUTCOME_UNKNOWN
+                                         ? json_null()
+                                         : json_boolean(outcomes[d] == BENCH_OUTCOME_COMPLETES));
+    }
+    return array;
+}
+
+static json_t *integer_or_null(uint64_t value)
+{
+    return value ? json_integer((json_int_t)value) : json_null();
+}
+
+/* How the outcome of each card is known; of a job no rank's. */
+static json_t *how_array(const bench_ab_plan *plan, unsigned work, unsigned a)
+{
+    json_t *array = json_array();
+    const bench_ab_cell *cell = bench_ab_cards_of(plan, work, a);
+    for (unsigned i = 0; i < BENCH_N_CARDS; i++) {
+        const char *how = cell->state == BENCH_AB_MEASURED ? cell->cards[i].how : NULL;
+        json_array_append_new(array, how ? json_string(how) : json_null());
+    }
+    return array;
+}
+
+static json_t *settings_array(const bench_ab_plan *plan, unsigned i, const bench_verdict_input *in,
+                              const bench_verdict *verdict)
+{
+    json_t *array = json_array();
+    for (unsigned s = 0; s < in->n_settings; s++) {
+        const bench_verdict_setting *setting = &in->settings[s];
+        unsigned least = verdict->least[s];
+        json_t *object = json_object();
+        json_object_set_new(object, "allocator", json_string(setting->allocator));
+        json_object_set_new(object, "held_bytes", integer_or_null(setting->held_bytes));
+        json_object_set_new(object, "on", outcomes_array(setting->on, in->n_devices));
+        json_object_set_new(object, "near", outcomes_array(setting->near, in->n_near));
+        json_object_set_new(object, "device",
+                            least < in->n_devices ? json_string(in->devices[least].label)
+                                                  : json_null());
+        if (plan->options.has_cards && !plan->options.is_job) {
+            json_object_set_new(object, "how", how_array(plan, i, s));
+        }
+        json_array_append_new(array, object);
+    }
+    return array;
+}
+
+json_t *bench_judge_object(const bench_ab_plan *plan, unsigned i)
+{
+    bench_verdict_input in;
+    bench_verdict verdict;
+    bench_judge_input(plan, i, &in);
+    bench_verdict_reach(&in, &verdict);
+    json_t *object = json_object();
+    json_object_set_new(object, "verdict", json_string(bench_advice_name(verdict.advice)));
+    bool is_job = plan->options.is_job;
+    json_object_set_new(object, "work", is_job ? json_null() : json_string(in.worst));
+    json_object_set_new(object, "n_ranks", json_integer(in.n_ranks));
+    json_object_set_new(object, "worst", json_string(in.worst));
+    json_object_set_new(object, "mean_need_bytes", json_real(in.mean_need));
+    json_object_set_new(object, "need_bytes", json_integer((json_int_t)in.need_bytes));
+    json_object_set_new(object, "peak_event", json_integer((json_int_t)in.peak_event));
+    json_object_set_new(object, "own", in.own ? json_string(in.own) : json_null());
+    json_object_set_new(object, "own_held_bytes", integer_or_null(in.own_bytes));
+    json_object_set_new(object, "own_failed", json_boolean(in.own_failed));
+    json_object_set_new(object, "in_force", json_string(verdict.in_force));
+    json_object_set_new(object, "setting",
+                        verdict.setting ? json_string(verdict.setting) : json_null());
+    json_object_set_new(object, "device",
+                        verdict.device < in.n_devices
+                            ? json_string(in.devices[verdict.device].label)
+                            : json_null());
+    json_object_set_new(object, "is_provisional", json_boolean(verdict.is_provisional));
+    json_object_set_new(object, "devices", sizes_array(in.devices, in.n_devices));
+    json_object_set_new(object, "near", sizes_array(in.near, in.n_near));
+    json_object_set_new(object, "settings", settings_array(plan, i, &in, &verdict));
+    json_t *lines = json_array();
+    for (unsigned k = 0; k < BENCH_VERDICT_LINES; k++) {
+        json_array_append_new(lines, json_pack("[ss]", bench_verdict_titles[k], verdict.lines[k]));
+    }
+    json_object_set_new(object, "lines", lines);
+    return object;
+}
+
+/* Wraps at blanks behind a title of 10 columns. What is to be typed stays on one line. */
+static void print_line(const char *title, const char *text)
+{
+    enum { COLUMNS = 100, TITLE = 11 };
+    bool is_typed = strcmp(title, bench_verdict_titles[BENCH_VERDICT_LINES - 1]) == 0;
+    size_t left = strlen(text);
+    for (const char *first = title; left > 0; first = "") {
+        size_t n = left;
+        if (!is_typed && bench_text_columns(text) > COLUMNS - TITLE) {
+            n = COLUMNS - TITLE;
+            while (n > 0 && text[n] != ' ') {
+                n--;
+            }
+            n = n ? n : strcspn(text, " ");
+        }
+        printf("  %-8s %.*s\n", first, (int)n, text);
+        n += text[n] == ' ';
+        text += n;
+        left -= n;
+    }
+}
+
+void bench_judge_print(const bench_ab_plan *plan)
+{
+    for (unsigned i = 0; i < bench_judge_count(plan); i++) {
+        bench_verdict_input in;
+        bench_verdict verdict;
+        bench_judge_input(plan, i, &in);
+        bench_verdict_reach(&in, &verdict);
+        if (in.n_ranks > 0) {
+            printf("\na job of %u ranks\n", in.n_ranks);
+        } else {
+            char name[4 * NAME_COLUMNS + 1];
+            printf("\n%s\n", bench_text_cut(in.worst, NAME_COLUMNS, name, sizeof name));
+        }
+        for (unsigned k = 0; k < BENCH_VERDICT_LINES; k++) {
+            print_line(bench_verdict_titles[k], verdict.lines[k]);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+/* verdict.h - from which setting completes on which device to five lines: what a job needs, what it
+ * held, where it runs, what to do, what to type.
+ *
+ * Pure: figures in, texts out. The rules:
+ *
+ * R1  A setting's device is the smallest one on which it completes.
+ * R2  The setting in force is the recorded run's; without a recording PyTorch's default.
+ * R3  Candidates, from the simplest: the one in force, torch-native, torch-expandable, pleat. The
+ *     others stand for other programs or, like cuda-async on the simulator, are models: they are
+ *     told about and never advised. (Of a log of RMM: cuda-async, pleat.) Where no candidate was
+ *     measured, all settings are candidates in their order.
+ * R4  If the one in force has the smallest device of all candidates, nothing has to change (KEEP),
+ *     unless another candidate completes nearer to the need (NEARER): on the smallest multiple of
+ *     it, the simplest of those.
+ * R5  Else the simplest of the candidates with the smallest device is advised (SWITCH).
+ * R6  If the need exceeds all devices, no setting helps (TOO_LARGE); if it does not, and no
+ *     candidate completes anywhere, the devices are too small by what is lost (NOBODY).
+ * R7  What was not measured counts as neither; the advice says so where it could change it. */
+#ifndef PLEAT_BENCH_VERDICT_H
+#define PLEAT_BENCH_VERDICT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    BENCH_VERDICT_DEVICES = 24,
+    BENCH_VERDICT_SETTINGS = 16,
+    BENCH_VERDICT_LINES = 5,
+    BENCH_VERDICT_BYTES = 1024, /* of a line */
+    BENCH_VERDICT_NOWHERE = BENCH_VERDICT_DEVICES,
+};
+
+typedef enum bench_outcome {
+    BENCH_OUTCOME_UNKNOWN, /* not measured */
+    BENCH_OUTCOME_COMPLETES,
+    BENCH_OUTCOME_FAILS,
+} bench_outcome;
+
+typedef struct bench_verdict_device {
+    const char *label; /* "80 GB", "1.05x" */
+    uint64_t bytes;
+} bench_verdict_device;
+
+typedef struct bench_verdict_setting {
+    const char *allocator;
+    uint64_t held_bytes;                     /* the most, without limit; 0 = not known */
+    bench_outcome on[BENCH_VERDICT_DEVICES]; /* by device */
+    bench_outcome near[BENCH_VERDICT_DEVICES];
+} bench_verdict_setting;
+
+typedef struct bench_verdict_input {
+    const char *work;     /* as it is typed */
+    uint64_t need_bytes;  /* peak of live bytes; of a job, of the rank that needs most */
+    uint64_t peak_event;  /* the number of that event, */
+    uint64_t n_events;    /* of so many */
+    unsigned n_ranks;     /* 0 = no job of ranks */
+    const char *worst;    /* the rank that needs most */
+    double mean_need;     /* bytes, over the ranks */
+    const char *own;      /* the recorded run's allocator; NULL = no recording */
+    uint64_t own_bytes;   /* what it held; 0 = not known */
+    bool own_failed;      /* it ran out of memory */
+    const char *own_conf; /* its PYTORCH_CUDA_ALLOC_CONF, or "" */
+    bool is_rmm;
+    unsigned n_devices; /* by size, the smallest first */
+    bench_verdict_device devices[BENCH_VERDICT_DEVICES];
+    unsigned n_near; /* multiples of the need, the smallest first; may be 0 */
+    bench_verdict_device near[BENCH_VERDICT_DEVICES];
+    unsigned n_settings;
+    bench_verdict_setting settings[BENCH_VERDICT_SETTINGS];
+} bench_verdict_input;
+
+typedef enum bench_advice {
+    BENCH_ADVICE_UNKNOWN, /* nothing was measured that would tell */
+    BENCH_ADVICE_KEEP,
+    BENCH_ADVICE_NEARER,
+    BENCH_ADVICE_SWITCH,
+    BENCH_ADVICE_TOO_LARGE,
+    BENCH_ADVICE_NOBODY,
+} bench_advice;
+
+typedef struct bench_verdict {
+    bench_advice advice;
+    const char *setting;                    /* advised or kept; NULL = none */
+    const char *in_force;                   /* R2 */
+    unsigned device;                        /* of `setting`; BENCH_VERDICT_NOWHERE = none */
+    unsigned least[BENCH_VERDICT_SETTINGS]; /* R1; BENCH_VERDICT_NOWHERE = none */
+    bool is_provisional;                    /* R7 */
+    char lines[BENCH_VERDICT_LINES][BENCH_VERDICT_BYTES];
+} bench_verdict;
+
+extern const char *const bench_verdict_titles[BENCH_VERDICT_LINES]; /* "needs", "held", ... */
+const char *bench_advice_name(bench_advice advice);                 /* "keep", ... */
+
+void bench_verdict_reach(const bench_verdict_input *input, bench_verdict *out);
+
+#endif

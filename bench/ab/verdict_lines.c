@@ -1,0 +1,334 @@
+/* verdict_lines.c - the five lines of a verdict. */
+#include "bench/ab/verdict_lines.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/base/text.h"
+
+enum { MOST_NAMED = 4 };
+
+const char *const bench_verdict_titles[BENCH_VERDICT_LINES] = { "needs", "held", "runs on",
+                                                                "advice", "type" };
+
+enum { NEEDS, HELD, RUNS_ON, ADVICE, TYPE };
+
+/* A text that grows at its end and is cut at its room. */
+typedef struct line {
+    char *text;
+    size_t used;
+} line;
+
+static __attribute__((format(printf, 2, 3))) void put(line *l, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(l->text + l->used, BENCH_VERDICT_BYTES - l->used, format, args);
+    va_end(args);
+    size_t room = BENCH_VERDICT_BYTES - 1 - l->used;
+    l->used += n < 0 ? 0 : (size_t)n < room ? (size_t)n : room;
+}
+
+static void put_size(line *l, double bytes)
+{
+    bool is_large = bytes >= (double)(UINT64_C(1) << 30);
+    put(l, is_large ? "%.2f GiB" : "%.1f MiB",
+        bytes / (is_large ? (double)(UINT64_C(1) << 30) : (double)(1 << 20)));
+}
+
+/* "9,377" */
+static void put_count(line *l, uint64_t n)
+{
+    char digits[32];
+    int length = snprintf(digits, sizeof digits, "%llu", (unsigned long long)n);
+    for (int i = 0; i < length; i++) {
+        put(l, i > 0 && (length - i) % 3 == 0 ? ",%c" : "%c", digits[i]);
+    }
+}
+
+static const char *words_of(const char *allocator)
+{
+    if (strcmp(allocator, "torch-native") == 0) {
+        return "PyTorch's default (torch-native)";
+    }
+    return strcmp(allocator, "torch-expandable") == 0 ? "expandable_segments:True" : allocator;
+}
+
+static void write_needs(const bench_verdict_input *in, line *l)
+{
+    put_size(l, (double)in->need_bytes);
+    if (in->n_ranks > 0) {
+        put(l, " in rank %s, the most of %u ranks; their mean is ", in->worst, in->n_ranks);
+        put_size(l, in->mean_need);
+        put(l, " (imbalance %.2f)", (double)in->need_bytes / in->mean_need);
+        return;
+    }
+    put(l, " of live blocks at the peak, event ");
+    put_count(l, in->peak_event + 1);
+    put(l, " of ");
+    put_count(l, in->n_events);
+}
+
+static void write_held(const bench_verdict_input *in, line *l)
+{
+    if (in->own && in->own_bytes > 0) {
+        put_size(l, (double)in->own_bytes);
+        put(l, " in the recorded run, under %s: %.3f times its need%s", words_of(in->own),
+            (double)in->own_bytes / (double)in->need_bytes,
+            in->own_failed ? "; it ran out of memory" : "");
+    } else {
+        put(l, "no recording of your own run tells");
+    }
+    const char *before = "; replayed without limit: ";
+    for (unsigned s = 0; s < in->n_settings; s++) {
+        const bench_verdict_setting *setting = &in->settings[s];
+        bool is_told = strncmp(setting->allocator, "torch-", 6) == 0 ||
+                       strcmp(setting->allocator, "pleat") == 0;
+        if (is_told && setting->held_bytes > 0) {
+            put(l, "%s%s ", before, setting->allocator);
+            put_size(l, (double)setting->held_bytes);
+            before = ", ";
+        }
+    }
+}
+
+static bool are_alike(const bench_verdict_input *in, unsigned a, unsigned b)
+{
+    for (unsigned s = 0; s < in->n_settings; s++) {
+        if (in->settings[s].on[a] != in->settings[s].on[b]) {
+            return false;
+        }
+    }
+    return (in->need_bytes > in->devices[a].bytes) == (in->need_bytes > in->devices[b].bytes);
+}
+
+/* Names those with that outcome. */
+static void put_names(const bench_verdict_input *in, unsigned device, bench_outcome outcome,
+                      line *l)
+{
+    const char *before = "";
+    for (unsigned s = 0; s < in->n_settings; s++) {
+        if (in->settings[s].on[device] == outcome) {
+            put(l, "%s%s", before, in->settings[s].allocator);
+            before = ", ";
+        }
+    }
+}
+
+static void put_outcomes(const bench_verdict_input *in, unsigned device, line *l)
+{
+    unsigned n[3] = { 0 };
+    for (unsigned s = 0; s < in->n_settings; s++) {
+        n[in->settings[s].on[device]]++;
+    }
+    unsigned n_good = n[BENCH_OUTCOME_COMPLETES];
+    if (n_good == 0) {
+        put(l, "%s", in->need_bytes > in->devices[device].bytes ? "none, it needs more" : "none");
+    } else if (n_good == in->n_settings) {
+        put(l, "all");
+    } else if (n[BENCH_OUTCOME_FAILS] > 0 && n[BENCH_OUTCOME_FAILS] < n_good &&
+               n[BENCH_OUTCOME_FAILS] <= MOST_NAMED) {
+        put(l, "all but ");
+        put_names(in, device, BENCH_OUTCOME_FAILS, l);
+    } else {
+        put_names(in, device, BENCH_OUTCOME_COMPLETES, l);
+    }
+    if (n[BENCH_OUTCOME_UNKNOWN] > 0) {
+        put(l, " (not measured: ");
+        put_names(in, device, BENCH_OUTCOME_UNKNOWN, l);
+        put(l, ")");
+    }
+}
+
+/* "40, 48 GB", or "1.02x, 1.05x". */
+static void put_devices(const bench_verdict_input *in, unsigned first, unsigned end, line *l)
+{
+    for (unsigned d = first; d < end; d++) {
+        const char *label = in->devices[d].label;
+        const char *unit = strstr(label, " GB");
+        bool is_last = d + 1 == end;
+        int n = unit && !is_last ? (int)(unit - label) : (int)strlen(label);
+        put(l, "%.*s%s", n, label, is_last ? "" : ", ");
+    }
+}
+
+static void write_runs_on(const bench_verdict_input *in, line *l)
+{
+    for (unsigned first = 0, end; first < in->n_devices; first = end) {
+        for (end = first + 1; end < in->n_devices && are_alike(in, first, end); end++) {
+        }
+        put(l, "%s", first > 0 ? "; " : "");
+        put_devices(in, first, end, l);
+        put(l, ": ");
+        put_outcomes(in, first, l);
+    }
+    if (in->n_devices == 0) {
+        put(l, "no size of a device was asked about");
+    }
+}
+
+static unsigned least_of(const bench_verdict_input *in, const bench_verdict *v, const char *name)
+{
+    for (unsigned s = 0; s < in->n_settings; s++) {
+        if (strcmp(in->settings[s].allocator, name) == 0) {
+            return v->least[s];
+        }
+    }
+    return BENCH_VERDICT_NOWHERE;
+}
+
+/* The smallest multiple of the need on which it completes, or NULL. */
+static const char *near_of(const bench_verdict_input *in, const char *name)
+{
+    for (unsigned s = 0; s < in->n_settings; s++) {
+        for (unsigned n = 0; n < in->n_near; n++) {
+            if (strcmp(in->settings[s].allocator, name) == 0 &&
+                in->settings[s].near[n] == BENCH_OUTCOME_COMPLETES) {
+                return in->near[n].label;
+            }
+        }
+    }
+    return NULL;
+}
+
+static void write_keep(const bench_verdict_input *in, const bench_verdict *v, line *l)
+{
+    put(l, "Change nothing: %s completes on %s, ", words_of(v->setting),
+        in->devices[v->device].label);
+    if (v->device == 0) {
+        put(l, "the smallest that was asked about");
+    } else if (in->need_bytes > in->devices[v->device - 1].bytes) {
+        put(l, "and it needs more than %s", in->devices[v->device - 1].label);
+    } else {
+        put(l, "and no other setting that PyTorch can have completes on %s",
+            in->devices[v->device - 1].label);
+    }
+}
+
+static void write_nearer(const bench_verdict_input *in, const bench_verdict *v, line *l)
+{
+    const char *now = near_of(in, v->in_force);
+    put(l,
+        "%s suffices on %s; for a larger batch there use %s: it completes in %s of the need, "
+        "the other ",
+        words_of(v->in_force), in->devices[v->device].label, words_of(v->setting),
+        near_of(in, v->setting));
+    if (now) {
+        put(l, "only in %s", now);
+    } else {
+        put(l, "not even in %s", in->near[in->n_near - 1].label);
+    }
+}
+
+static void write_switch(const bench_verdict_input *in, const bench_verdict *v, line *l)
+{
+    unsigned now = least_of(in, v, v->in_force);
+    bool is_expandable = strcmp(v->setting, "torch-expandable") == 0;
+    put(l, is_expandable ? "Turn expandable_segments on: " : "Use %s: ", words_of(v->setting));
+    put(l, "it then completes on %s, ", in->devices[v->device].label);
+    if (now == BENCH_VERDICT_NOWHERE) {
+        put(l, "with %s on none of these", words_of(v->in_force));
+    } else {
+        put(l, "with %s only on %s", words_of(v->in_force), in->devices[now].label);
+    }
+    bool has_pleat = least_of(in, v, "pleat") != BENCH_VERDICT_NOWHERE;
+    if (is_expandable && has_pleat) {
+        put(l, "; that suffices: pleat needs no less a device");
+    } else if (strcmp(v->setting, "pleat") == 0 &&
+               least_of(in, v, "torch-expandable") != v->device) {
+        put(l, "; expandable_segments do not suffice there");
+    }
+}
+
+static void write_advice(const bench_verdict_input *in, const bench_verdict *v, line *l)
+{
+    switch (v->advice) {
+    case BENCH_ADVICE_KEEP:
+        write_keep(in, v, l);
+        break;
+    case BENCH_ADVICE_NEARER:
+        write_nearer(in, v, l);
+        break;
+    case BENCH_ADVICE_SWITCH:
+        write_switch(in, v, l);
+        break;
+    case BENCH_ADVICE_TOO_LARGE:
+        put(l,
+            "No setting helps: the blocks that live at once are more than %s holds; make the "
+            "job smaller (batch, checkpoints, more ranks)",
+            in->devices[in->n_devices - 1].label);
+        break;
+    case BENCH_ADVICE_NOBODY:
+        put(l, "None of these sizes suffices, though the largest holds what the job needs: search "
+               "the least one that does");
+        break;
+    case BENCH_ADVICE_UNKNOWN:
+        put(l, "Too little was measured to tell");
+        break;
+    }
+    put(l, "%s.", v->is_provisional ? " (as far as it was measured)" : "");
+}
+
+/* Other settings of the recorded run stay. */
+static void put_conf(const bench_verdict_input *in, const char *value, line *l)
+{
+    const char *conf = in->own_conf ? in->own_conf : "";
+    put(l, "export PYTORCH_CUDA_ALLOC_CONF=");
+    for (const char *p = conf; *p;) {
+        size_t n = strcspn(p, ",");
+        /* A comma inside brackets is not the end of an option. */
+        const char *open = memchr(p, '[', n);
+        const char *close = open ? strchr(open, ']') : NULL;
+        n = close ? (size_t)(close - p) + strcspn(close, ",") : n;
+        if (strncmp(p, "expandable_segments:", strlen("expandable_segments:")) != 0) {
+            put(l, "%.*s,", (int)n, p);
+        }
+        p += n;
+        p += *p == ',';
+    }
+    put(l, "expandable_segments:%s", value);
+}
+
+static void write_type(const bench_verdict_input *in, const bench_verdict *v, line *l)
+{
+    bool is_change = v->advice == BENCH_ADVICE_SWITCH || v->advice == BENCH_ADVICE_NEARER;
+    if (v->advice == BENCH_ADVICE_KEEP) {
+        put(l, "nothing");
+    } else if (v->advice == BENCH_ADVICE_TOO_LARGE && !in->is_rmm) {
+        put(l, "pleat-runtime --memory %lluM python3 YOUR_SCRIPT.py",
+            (unsigned long long)(in->devices[in->n_devices - 1].bytes >> 20));
+    } else if (!is_change) {
+        put(l, "pleat fit '%s' --allocator torch-native,torch-expandable,pleat", in->work);
+    } else if (in->is_rmm && strcmp(v->setting, "pleat") == 0) {
+        put(l, "rmm.mr.set_current_device_resource(...)  # docs/frameworks.md, RMM");
+    } else if (strcmp(v->setting, "torch-expandable") == 0) {
+        put_conf(in, "True", l);
+    } else if (strcmp(v->setting, "torch-native") == 0) {
+        put_conf(in, "False", l);
+    } else if (strcmp(v->setting, "pleat") == 0) {
+        put(l, "python3 -m pleat.torch YOUR_SCRIPT.py");
+    } else {
+        put(l, "pleat replay '%s' --allocator %s --memory %lluM", in->work, v->setting,
+            (unsigned long long)(in->devices[v->device].bytes >> 20));
+    }
+}
+
+void bench_verdict_write_lines(const bench_verdict_input *in, bench_verdict *out)
+{
+    line lines[BENCH_VERDICT_LINES];
+    for (unsigned i = 0; i < BENCH_VERDICT_LINES; i++) {
+        out->lines[i][0] = '\0';
+        lines[i] = (line){ .text = out->lines[i] };
+    }
+    write_needs(in, &lines[NEEDS]);
+    write_held(in, &lines[HELD]);
+    write_runs_on(in, &lines[RUNS_ON]);
+    write_advice(in, out, &lines[ADVICE]);
+    write_type(in, out, &lines[TYPE]);
+    for (unsigned i = 0; i < BENCH_VERDICT_LINES; i++) {
+        char text[BENCH_VERDICT_BYTES]; /* names from outside may be no text */
+        bench_text_clean(out->lines[i], lines[i].used, text, sizeof text);
+        memcpy(out->lines[i], text, sizeof text);
+    }
+}

@@ -1,0 +1,157 @@
+"""The page to look closer: maps of addresses that can be zoomed into, with a block's story on a
+click. Bokeh draws it and is carried inside the page. Without Bokeh there is no such page.
+
+Usage: closer.py FOLDER   (report.py calls it; to draw the page alone)"""
+import pathlib
+import sys
+
+import data
+
+try:
+    from bokeh import embed, layouts, models, plotting, resources
+except ImportError:
+    plotting = None
+
+KINDS = ["live", "freed, not yet settled", "free", "hole"]
+COLOURS = ["#2f6690", "#a9a9a9", "#f7c95c", "#f2f2f2"]
+MOST_DRAWN = 6000  # pieces of one map; smaller ones beyond are left out and said so
+HEAD = '<meta name="generator" content="pleat ab">'
+
+
+def rows_of(moment):
+    """The columns of one map: pieces along one line of addresses, in MiB, holes shortened."""
+    held = sum(p[1] for p in moment["pieces"] if p[2] != 3) or 1
+    pieces, at = [], 0.0
+    for base, size, kind, stream, is_first, born, stack in moment["pieces"]:
+        width = min(size, held / 50) if kind == 3 else size
+        pieces.append((at, width, base, size, kind, stream, is_first, born, stack))
+        at += width
+    smallest = sorted((p[1] for p in pieces), reverse=True)[:MOST_DRAWN][-1]
+    kept = [p for p in pieces if p[1] >= smallest][:MOST_DRAWN]
+    mib = 1 << 20
+    return {
+        "left": [p[0] / mib for p in kept],
+        "right": [(p[0] + p[1]) / mib for p in kept],
+        "colour": [COLOURS[p[4]] for p in kept],
+        "what": [KINDS[p[4]] for p in kept],
+        "address": [f"{p[2] / mib:,.1f} MiB" for p in kept],
+        "size": [data.sized(p[3]) for p in kept],
+        "stream": [str(p[5]) if p[5] >= 0 else "none" for p in kept],
+        "born": [f"event {p[7]:,}" if p[7] else "" for p in kept],
+        "stack": [str(p[8]) if p[8] is not None else "" for p in kept],
+    }, len(pieces) - len(kept), at / mib
+
+
+SHOW = """
+const i = source.selected.indices[0];
+if (i === undefined) { return; }
+const d = source.data;
+const clean = text => text.replace(/[&<>]/g, c => ({'&': '&amp;', '<': '&lt;', '>': '&gt;'}[c]));
+story.text = '<b>' + clean(name) + ': ' + d.what[i] + ', ' + d.size[i] + '</b> at ' + d.address[i] +
+  ', stream ' + d.stream[i] + (d.born[i] ? ', allocated by ' + d.born[i] : '') +
+  '<pre>' + clean(stacks[d.stack[i]] || (d.what[i] === 'live' ? 'no stack was recorded' : '')) + '</pre>';
+"""
+
+
+def one_map(moment, ranges, story, stacks):
+    columns, n_left_out, _ = rows_of(moment)
+    source = models.ColumnDataSource(columns)
+    left_out = f"; {n_left_out:,} of the smallest pieces are not drawn" if n_left_out else ""
+    plot = plotting.figure(
+        height=110, sizing_mode="stretch_width", x_range=ranges, y_range=(0, 1),
+        tools="xpan,xwheel_zoom,xbox_zoom,reset,tap,save", active_scroll="xwheel_zoom",
+        active_drag="xbox_zoom", output_backend="webgl",
+        title=f"{moment['allocator']}: {data.sized(moment['resident_bytes'])} held, "
+              f"{data.sized(moment['live_bytes'])} live{left_out}")
+    blocks = plot.quad(left="left", right="right", bottom=0, top=1, fill_color="colour",
+                       line_color="#ffffff", line_width=0.3, source=source,
+                       nonselection_fill_alpha=0.75)
+    plot.add_tools(models.HoverTool(renderers=[blocks], tooltips=[
+        ("what", "@what"), ("size", "@size"), ("address", "@address"), ("stream", "@stream"),
+        ("allocated by", "@born")]))
+    source.selected.js_on_change("indices", models.CustomJS(
+        args={"source": source, "story": story, "name": moment["allocator"], "stacks": stacks},
+        code=SHOW))
+    plot.yaxis.visible = False
+    plot.ygrid.visible = False
+    plot.xaxis.axis_label = "MiB from the first address"
+    plot.title.text_font_size = "12px"
+    return plot
+
+
+def one_timeline(study, work):
+    """Live and resident memory of all allocators in one plot; a click on the legend hides one."""
+    memory = "unlimited" if "unlimited" in study.memories else study.memories[-1]
+    drawn = [(a, study.timelines.get((work, a, memory))) for a in study.allocators]
+    drawn = [(a, t) for a, t in drawn if t and t["buckets"]["event"]]
+    if not drawn:
+        return None
+    plot = plotting.figure(height=300, sizing_mode="stretch_width", tools="pan,wheel_zoom,box_zoom,"
+                           "reset,save", title=f"{work}: memory over time, {memory}, in GiB")
+    palette = ["#1a1a1a", "#1b6ca8", "#b3261e", "#4b7f52", "#8a5a00", "#6a4c93", "#5f5f5f",
+               "#00798c", "#a23b72", "#3d405b"]
+    for i, (allocator, timeline) in enumerate(drawn):
+        buckets = timeline["buckets"]
+        x = buckets["event"] + [timeline["n_events"]]
+        for key, dash in (("resident", "solid"),) + ((("live", "dotted"),) if i == 0 else ()):
+            y = [v / data.GIB for v in buckets[key] + buckets[key][-1:]]
+            label = allocator if key == "resident" else "live"
+            plot.step(x, y, mode="after", color=palette[i % len(palette)], line_dash=dash,
+                      legend_label=label, line_width=1.5)
+    plot.add_tools(models.HoverTool(tooltips=[("event", "$x{0,0}"), ("GiB", "$y{0.00}")]))
+    plot.legend.click_policy = "hide"
+    plot.add_layout(plot.legend[0], "right")
+    plot.y_range.start = 0
+    return plot
+
+
+def parts_of(study, work):
+    """The plots of one work."""
+    parts = [one_timeline(study, work)]
+    for kind in ("failure", "peak"):
+        moments = [m for m in study.moments_of(work, kind) if m["pieces"]]
+        if not moments:
+            continue
+        first = moments[0]
+        what = f"{first['of']} fails" if kind == "failure" else "the peak of live bytes"
+        parts.append(models.Div(text=f"Event {first['event'] + 1:,}: {what}. Drag to zoom, "
+                                "wheel to zoom in and out, click on a block."))
+        widest = max(rows_of(m)[2] for m in moments)
+        ranges = models.Range1d(0, widest, bounds=(0, widest))
+        story = models.Div(text="<i>Click on a block.</i>", sizing_mode="stretch_width")
+        stacks = {key: text for m in moments for key, text in m["stacks"].items()}
+        parts += [story] + [one_map(m, ranges, story, stacks) for m in moments]
+    return [part for part in parts if part]
+
+
+def page(study):
+    """The page as a text; None without Bokeh, or when there is nothing to show."""
+    if plotting is None:
+        return None
+    tabs = []
+    for work in study.works:
+        parts = parts_of(study, work)
+        if parts:
+            tabs.append(models.TabPanel(
+                child=layouts.column(*parts, sizing_mode="stretch_width"), title=work))
+    if not tabs:
+        return None
+    body = tabs[0].child if len(tabs) == 1 else models.Tabs(tabs=tabs, sizing_mode="stretch_width")
+    text = embed.file_html(body, resources.INLINE, title="pleat ab: a closer look")
+    return text.replace("<head>", f"<head>\n{HEAD}", 1)
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    if plotting is None:
+        sys.exit("closer.py needs the Python library bokeh (PyPI)")
+    folder = pathlib.Path(sys.argv[1])
+    text = page(data.read_study(folder))
+    if text is None:
+        sys.exit(f"{folder}: no moments.jsonl with moments in it")
+    (folder / "closer.html").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+/* moment.h - the memory of an allocator after one event of a replay: a map of its addresses, and
+ * the blocks that keep free memory from being used.
+ *
+ *   segment  |## a ##|--- free ---|# b #|------- free -------|
+ *                     half to a,         all to b: it has no other neighbour
+ *                     half to b
+ *
+ * Free memory is stranded where the allocator can neither give it back to the driver nor map it
+ * elsewhere: it shares a segment with blocks in use (torch-native and the others without virtual
+ * memory management), a page (torch-expandable: 20 MiB, 2 MiB for small blocks) or a granule
+ * (pleat). Its bytes are charged to the blocks in use beside it. So the charges add up to the
+ * stranded bytes, and a site with large charges is one whose blocks lie scattered.
+ *
+ * Blocks are grouped by the stack that allocated them; where none is known, by size and stream. */
+#ifndef PLEAT_BENCH_MOMENT_H
+#define PLEAT_BENCH_MOMENT_H
+
+#include "bench/base/failure.h"
+#include "bench/run/map.h"
+#include "bench/work/origin.h"
+
+enum { BENCH_MOST_PIECES = 20000, BENCH_MOST_HOLDERS = 1000 };
+
+/* Blocks of one stack, or of one size and stream. */
+typedef struct bench_holder {
+    int64_t stack;          /* index in the work's origin; -1 = none known */
+    uint64_t bytes;         /* of each block, rounded up to 512; 0 = known by their stack */
+    int32_t stream;         /* -1 = known by their stack */
+    bool is_pending;        /* freed, but other streams' work still uses them */
+    uint64_t n_blocks;      /* in use at the moment */
+    uint64_t live_bytes;    /* theirs */
+    uint64_t charged_bytes; /* of stranded memory */
+} bench_holder;
+
+/* Plain memory without pointers: workers pass it between processes. */
+typedef struct bench_moment {
+    uint64_t event;           /* in: the moment is after this one of the first loop */
+    bool is_reached;          /* false: the replay ended before it */
+    bool has_failed;          /* that event is an allocation, and it was refused */
+    uint64_t requested_bytes; /* of that allocation, whether refused or not; 0 = it is a free */
+    int32_t requested_stream;
+    uint64_t n_failed_before; /* allocations refused before it */
+    uint64_t live_bytes;      /* each block rounded up to 512 */
+    uint64_t resident_bytes;
+    bool has_map; /* false: the allocator does not show its memory */
+    uint64_t free_bytes;
+    uint64_t pending_bytes;
+    uint64_t largest_free_bytes; /* the longest run of free addresses */
+    uint64_t stranded_bytes;
+    uint64_t n_merged; /* pieces that were joined to save room */
+    unsigned n_pieces;
+    bench_map_piece pieces[BENCH_MOST_PIECES];
+    uint64_t n_other_holders; /* beyond the first ones in `holders`, by charge */
+    unsigned n_holders;
+    bench_holder holders[BENCH_MOST_HOLDERS];
+} bench_moment;
+
+/* A block of the replay, by its slot. */
+typedef struct bench_slot {
+    uint64_t ptr; /* 0 = not live: never allocated, failed or freed */
+    uint64_t bytes;
+    uint64_t born; /* number of the event that allocated it, over all loops */
+    uint32_t stream;
+} bench_slot;
+
+typedef struct bench_moment_view {
+    pl_allocator *allocator;
+    const bench_origin *origin;
+    uint64_t granule_bytes;
+    void *const *streams; /* handles, by their numbers in the work */
+    uint32_t n_streams;
+    const bench_slot *slots;
+    size_t n_slots;
+} bench_moment_view;
+
+/* Write what the allocator's memory holds now. False and a message when out of host memory. */
+bool bench_moment_take(bench_moment *moment, const bench_moment_view *view, bench_failure *failure);
+
+/* For tests. Charge the stranded parts of `pieces`, which are whole segments by address, to
+ * charges[i] of the pieces in use beside them, and return their sum. `page_bytes(context, piece)`
+ * is what the allocator can give back of the piece's segment; 0 = only the segment as a whole. */
+uint64_t bench_moment_charge(const bench_map_piece *pieces, size_t n,
+                             uint64_t (*page_bytes)(const void *context,
+                                                    const bench_map_piece *piece),
+                             const void *context, uint64_t *charges);
+
+#endif

@@ -1,0 +1,35 @@
+/* origin.h - what a file tells beyond its events: the run that it was recorded from, and the call
+ * stack of each allocation.
+ *
+ * Only memory snapshots of PyTorch tell any of it; of all other works everything here is empty. */
+#ifndef PLEAT_BENCH_ORIGIN_H
+#define PLEAT_BENCH_ORIGIN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { BENCH_CONF_BYTES = 4096 };
+
+typedef struct bench_origin {
+    bool is_pytorch;             /* a snapshot of it */
+    bool is_rmm;                 /* a log of it */
+    bool has_failed;             /* an allocation of that run was refused */
+    uint64_t held_bytes;         /* the most that it held from the driver; 0 = not known */
+    char allocator[32];          /* its allocator, by our names; "" = not known */
+    char conf[BENCH_CONF_BYTES]; /* its PYTORCH_CUDA_ALLOC_CONF, or "" */
+    char **stacks;               /* clean texts, a line a frame, the innermost first */
+    uint32_t n_stacks;
+    uint32_t *stack_of; /* by the number of the event, of allocations: 1 + index; 0 = none */
+    size_t n_stack_of;
+} bench_origin;
+
+void bench_origin_fini(bench_origin *origin);
+
+/* The stack of the allocation that is event `event`, by index; -1 = none. */
+static inline int64_t bench_origin_stack(const bench_origin *origin, uint64_t event)
+{
+    return event < origin->n_stack_of ? (int64_t)origin->stack_of[event] - 1 : -1;
+}
+
+#endif

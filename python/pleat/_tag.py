@@ -1,0 +1,116 @@
+"""Tags on the default instance: names for memory, and memory that sleeps (pleat_tag.h)."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from . import _default
+from ._library import SleptRecord, TagRecord, check, library
+
+HOW = {"discard": 0, "host": 1, "file": 2}
+
+
+class Slept(NamedTuple):
+    """What a sleep or a wake did, in bytes of device memory."""
+
+    bytes: int
+    """Given back to the driver, or had from it."""
+    shared_bytes: int
+    """That stayed, since other processes map them."""
+    kept_bytes: int
+    """Whose contents are kept, or are back."""
+    left_bytes: int
+    """That a wake has left out."""
+
+
+class Tag(NamedTuple):
+    """What a device has under a tag."""
+
+    blocks: int
+    allocated_bytes: int
+    requested_bytes: int
+    peak_bytes: int
+    """The most allocated_bytes so far."""
+    resident_bytes: int
+    asleep_bytes: int
+    kept_bytes: int
+    limit_bytes: int
+    """0 = none."""
+    n_sleeps: int
+    is_asleep: bool
+
+
+@contextlib.contextmanager
+def scope(tag: str | None) -> Iterator[None]:
+    """What the calling thread allocates inside carries the tag; None: carries none."""
+    check(library().pleat_tag_push(None if tag is None else tag.encode()))
+    try:
+        yield
+    finally:
+        check(library().pleat_tag_pop())
+
+
+def names() -> list[str]:
+    """The tags of the process, in order of first use."""
+    found: list[str] = []
+    while (name := library().pleat_tag_name(len(found))) is not None:
+        found.append(name.decode())
+    return found
+
+
+def sleep(tag: str, device: int, how: str, folder: str | os.PathLike[str] | None) -> Slept:
+    if how not in HOW:
+        raise ValueError(f"keep is one of {', '.join(HOW)}, not {how!r}")
+    record = SleptRecord()
+    where = None if folder is None else os.fsencode(folder)
+    check(
+        library().pleat_tag_sleep_sized(
+            _default.instance(), device, tag.encode(), HOW[how], where, ctypes.sizeof(record),
+            ctypes.byref(record),
+        )
+    )
+    return _slept(record)
+
+
+def wake(tag: str, device: int, most_bytes: int) -> Slept:
+    record = SleptRecord()
+    check(
+        library().pleat_tag_wake_sized(
+            _default.instance(), device, tag.encode(), most_bytes, ctypes.sizeof(record),
+            ctypes.byref(record),
+        )
+    )
+    return _slept(record)
+
+
+def set_limit(tag: str, device: int, n_bytes: int) -> None:
+    check(library().pleat_tag_set_limit(_default.instance(), device, tag.encode(), n_bytes))
+
+
+def stats(tag: str, device: int) -> Tag:
+    record = TagRecord()
+    check(
+        library().pleat_tag_stats_sized(
+            _default.instance(), device, tag.encode(), ctypes.sizeof(record), ctypes.byref(record)
+        )
+    )
+    return Tag(
+        record.blocks[0],
+        record.allocated_bytes[0],
+        record.requested_bytes[0],
+        record.allocated_bytes[1],
+        record.resident_bytes,
+        record.asleep_bytes,
+        record.kept_bytes,
+        record.limit_bytes,
+        record.n_sleeps,
+        record.is_asleep != 0,
+    )
+
+
+def _slept(record: SleptRecord) -> Slept:
+    return Slept(record.bytes, record.shared_bytes, record.kept_bytes, record.left_bytes)

@@ -1,0 +1,54 @@
+"""Lets children that multiprocessing spawns inherit the installation.
+
+A spawned child is a new python, which reads a dictionary from its parent before anything else. The
+parent adds an entry that installs pleat when it is read: before the child imports the main script,
+so before it uses CUDA. The configuration travels in PLEAT_CONF. A child that cannot do it says so
+and goes on with torch's own allocator. PLEAT_TORCH_SPAWN=0 leaves children alone.
+"""
+
+from __future__ import annotations
+
+import multiprocessing.spawn
+import os
+from typing import Any, Callable
+
+VARIABLE = "PLEAT_TORCH_SPAWN"
+
+# Runs in the child; sys.path is not yet the parent's.
+_CODE = """
+try:
+    import pleat.torch
+    pleat.torch.install(patch={patch!r}, binding={binding!r})
+except Exception as error:
+    import sys
+    print(f"pleat: this spawned child uses torch's own allocator: {{error}}", file=sys.stderr)
+"""
+
+_original: Callable[..., dict[str, Any]] | None = None
+
+
+class _Inheritance:
+    """Unpickling it runs the code."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+
+    def __reduce__(self) -> tuple[Callable[..., None], tuple[str, dict[str, Any]]]:
+        return exec, (self.code, {})
+
+
+def inherit(binding: str, patch: bool) -> None:
+    """Make all children that are spawned from now on install pleat as this process did."""
+    global _original
+    if _original is not None:
+        return
+    original = _original = multiprocessing.spawn.get_preparation_data
+    code = _CODE.format(binding=binding, patch=patch)
+
+    def with_pleat(*arguments: Any, **named: Any) -> dict[str, Any]:
+        prepared = original(*arguments, **named)
+        if os.environ.get(VARIABLE) == "0":  # at each start: the program may set it in between
+            return prepared
+        return {"pleat": _Inheritance(code), **prepared}
+
+    multiprocessing.spawn.get_preparation_data = with_pleat

@@ -1,0 +1,85 @@
+"""Tags of tensors: names for memory, its figures and limits, and its sleep."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+import torch
+
+from .. import _tag
+from ._memory import DeviceLike, device_index
+
+
+@contextlib.contextmanager
+def tag(name: str | None) -> Iterator[None]:
+    """Let the memory of tensors that are made inside carry the tag.
+
+        with pleat.torch.tag("weights"):
+            model = Model().cuda()
+
+    Scopes nest; None: no tag. They are the calling thread's: what autograd allocates in threads of
+    its own carries none. Memory of graphs' private pools carries none either.
+
+    Raises   PleatError (a tag of more than 63 bytes, or the 65th one).
+    """
+    with _tag.scope(name):
+        yield
+
+
+def sleep(
+    name: str,
+    device: DeviceLike = None,
+    *,
+    keep: str = "host",
+    folder: str | os.PathLike[str] | None = None,
+) -> _tag.Slept:
+    """Give the tag's memory back to the driver; its tensors stay, at their addresses.
+
+    They must not be used until wake(). What was submitted before the call is waited for; work on
+    other tensors goes on.
+
+    Params   keep    what becomes of the contents: "host" (page-locked memory), "file" (in `folder`),
+                     or "discard".
+    Returns  what was done: bytes, shared_bytes, kept_bytes, left_bytes.
+    Raises   ValueError; PleatError (PLEAT_EASLEEP: it sleeps already; PLEAT_ECAPTURE: a graph is
+             being captured; PLEAT_EINVAL: no tensor was ever made under the tag).
+    Blocks   on all work of the device, and on copies.
+    """
+    torch.cuda.init()
+    return _tag.sleep(name, device_index(device), keep, folder)
+
+
+def wake(name: str, device: DeviceLike = None, *, most_bytes: int = 0) -> _tag.Slept:
+    """Have memory again under the tag's tensors, with the contents that were kept.
+
+    Params   most_bytes  have no more than this in this call; 0 = all.
+    Returns  what was done; while left_bytes is not 0 the tag sleeps on.
+    Raises   PleatError (PLEAT_ENOMEM_DEVICE: memory is short): it sleeps on, and nothing is lost.
+    """
+    torch.cuda.init()
+    return _tag.wake(name, device_index(device), most_bytes)
+
+
+def tag_stats(name: str, device: DeviceLike = None) -> _tag.Tag:
+    """What the device has under the tag.
+
+    Raises   PleatError (PLEAT_EINVAL: no tensor was ever made under the tag).
+    """
+    torch.cuda.init()
+    return _tag.stats(name, device_index(device))
+
+
+def set_tag_limit(name: str, limit: int | float, device: DeviceLike = None) -> None:
+    """Limit what tensors of the tag may have: a fraction of the device up to 1.0, or bytes; 0 = none.
+
+    A tensor beyond it is torch.OutOfMemoryError, and its text names the tag.
+    """
+    torch.cuda.init()
+    index = device_index(device)
+    if isinstance(limit, float):
+        if not 0 <= limit <= 1:
+            raise ValueError(f"a fraction lies between 0 and 1: {limit}")
+        limit = int(limit * torch.cuda.get_device_properties(index).total_memory)
+    _tag.set_limit(name, index, limit)

@@ -1,0 +1,12 @@
+/* all.cpp - the whole class as one unit: PyTorch's headers take longer to read than the rest. */
+#include "memory.cpp"
+
+#include "checkpoint.cpp"
+#include "device.cpp"
+#include "install.cpp"
+#include "host.cpp"
+#include "pools.cpp"
+#include "recorder.cpp"
+#include "share.cpp"
+#include "shortage.cpp"
+#include "snapshot.cpp"

@@ -1,0 +1,187 @@
+/* allocator.hpp - pleat as PyTorch's CUDAAllocator: a translation onto pleat's C interface.
+ *
+ * PyTorch changes this class from version to version, so it is compiled on the user's machine
+ * against the headers of the wheel that it will run in (../_class.py). Functions that some versions
+ * have and others do not are declared without `override`: where the base class has no such function
+ * they are ordinary ones that nobody calls.
+ *
+ * Nothing here knows how memory is managed; what pleat cannot do yet is a TORCH_CHECK that says so.
+ */
+#pragma once
+
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "pleat_torch.h"
+#include "pools.hpp"
+#include "recorder.hpp"
+#include "versions.hpp"
+
+namespace pleat_torch
+{
+
+/* Throws what the thread's last call of pleat failed of. */
+[[noreturn]] void throw_last_error(const char *what);
+inline void check(pleat_status status, const char *what)
+{
+    if (C10_UNLIKELY(status != PLEAT_OK)) {
+        throw_last_error(what);
+    }
+}
+pleat instance(); /* the default one */
+
+/* CA::OomRejectionObserver, which older versions lack. */
+using RejectionObserver = std::function<void(int64_t, size_t, size_t, size_t)>;
+
+/* In a forked child nothing is its own, and its parent's threads may have held any mutex. */
+bool is_forked_child() noexcept;
+
+/* What a callback of pleat makes. No exception passes through C: the first one ends the work, and
+ * is thrown where the value is taken. */
+template <typename Value>
+struct Guarded {
+    Value value{};
+    std::exception_ptr problem;
+
+    template <typename Work>
+    void run(Work work) noexcept
+    {
+        try {
+            if (!problem) {
+                work();
+            }
+        } catch (...) {
+            problem = std::current_exception();
+        }
+    }
+    Value take()
+    {
+        if (problem) {
+            std::rethrow_exception(problem);
+        }
+        return std::move(value);
+    }
+};
+
+class Allocator final : public CA::CUDAAllocator
+{
+public:
+    Allocator();
+
+    /* ---- memory (memory.cpp) ---- */
+    c10::DataPtr allocate(size_t bytes) override;
+    c10::DeleterFnPtr raw_deleter() const override;
+    void *raw_alloc(size_t bytes) override;
+    void *raw_alloc_with_stream(size_t bytes, cudaStream_t stream) override;
+    void raw_delete(void *ptr) override;
+    void copy_data(void *to, const void *from, size_t bytes) const override;
+    void recordStream(const c10::DataPtr &ptr, c10::cuda::CUDAStream stream) override;
+    void *getBaseAllocation(void *ptr, size_t *bytes) override;
+    void enable(bool value) override;
+    bool isEnabled() const override;
+
+    /* ---- devices (device.cpp) ---- */
+    void init(int n_devices) override;
+    bool initialized() override;
+    std::string name() override;
+    double getMemoryFraction(DeviceIndex device) override;
+    void setMemoryFraction(double fraction, DeviceIndex device) override;
+    void emptyCache();
+    void emptyCache(MempoolId pool);
+    void cacheInfo(DeviceIndex device, size_t *largest) override;
+    c10::CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex device) override;
+    void resetAccumulatedStats(DeviceIndex device) override;
+    void resetPeakStats(DeviceIndex device) override;
+    void enablePeerAccess(DeviceIndex device, DeviceIndex peer) override;
+    cudaError_t memcpyAsync(void *to, int to_device, const void *from, int from_device,
+                            size_t bytes, cudaStream_t stream, bool is_p2p) override;
+#if PLEAT_TORCH_HAS_SEGMENT_SIZES
+    std::vector<CA::StreamSegmentSize> getExpandableSegmentSizes(DeviceIndex device) override;
+#endif
+
+    /* ---- private pools (pools.cpp) ---- */
+    void beginAllocateToPool(DeviceIndex device, MempoolId id,
+                             std::function<bool(cudaStream_t)> filter) override;
+    void endAllocateToPool(DeviceIndex device, MempoolId id) override;
+    void releasePool(DeviceIndex device, MempoolId id) override;
+    int getPoolUseCount(DeviceIndex device, MempoolId id);
+    void ensureExistsAndIncrefPool(DeviceIndex device, MempoolId id);
+    void createOrIncrefPool(DeviceIndex device, MempoolId id, CA::CUDAAllocator *from);
+    void createOrIncrefPool(DeviceIndex device, MempoolId id,
+                            std::shared_ptr<CA::CUDAAllocator> from);
+    void setUseOnOOM(DeviceIndex device, MempoolId id);
+    void setUseOnOOM(DeviceIndex device, MempoolId id, bool use_on_oom);
+    void setNoSplit(DeviceIndex device, MempoolId id);
+
+    /* ---- checkpoints of private pools (checkpoint.cpp) ---- */
+    bool checkPoolLiveAllocations(DeviceIndex device, MempoolId id,
+                                  const std::unordered_set<void *> &expected);
+    std::shared_ptr<CA::AllocatorState> getCheckpointState(DeviceIndex device,
+                                                           MempoolId id) override;
+    CA::CheckpointDelta setCheckpointPoolState(DeviceIndex device,
+                                               std::shared_ptr<CA::AllocatorState> state) override;
+
+    /* ---- sharing between processes (share.cpp) ---- */
+    CA::ShareableHandle shareIpcHandle(void *ptr) override;
+    std::shared_ptr<void> getIpcDevPtr(std::string handle) override;
+
+    /* ---- histories (history.cpp) ---- */
+    bool isHistoryEnabled();
+    void recordHistory(bool is_on, CA::CreateContextFn gather, size_t most, CA::RecordContext when);
+    void recordHistory(bool is_on, CA::CreateContextFn gather, size_t most, CA::RecordContext when,
+                       bool is_cleared);
+    void recordHistory(bool is_on, CA::CreateContextFn gather, size_t most, CA::RecordContext when,
+                       bool is_cleared, const std::vector<std::string> &skipped);
+    void recordAnnotation(const std::vector<std::pair<std::string, std::string>> &metadata);
+    void pushCompileContext(std::string &text);
+    void popCompileContext();
+    void setUserMetadata(const std::string &text);
+    std::string getUserMetadata();
+    bool supportsUserMetadata();
+    void annotateMemory(const void *ptr, const std::string &text);
+    void attachOutOfMemoryObserver(CA::OutOfMemoryObserver observer) override;
+    void attachOomRejectionObserver(RejectionObserver observer);
+    void attachAllocatorTraceTracker(CA::AllocatorTraceTracker tracker) override;
+    CA::SnapshotInfo snapshot();
+    CA::SnapshotInfo snapshot(MempoolId pool);
+    CA::SnapshotInfo snapshot(MempoolId pool, bool with_traces);
+
+private:
+    void *take(size_t bytes, DeviceIndex device, cudaStream_t stream);
+    void *take_told(size_t bytes, DeviceIndex device, cudaStream_t stream);
+    void *take_uncached(size_t bytes);
+    bool find_block(const void *ptr, pleat_block_info &out) const; /* on any device */
+    void *take_short(size_t bytes, DeviceIndex device, cudaStream_t stream);
+    void give_told(void *ptr);
+    void add_foreign(DeviceIndex device, MempoolId pool, CA::SnapshotInfo &out);
+    [[noreturn]] void throw_shortage(size_t bytes, DeviceIndex device, pleat_status status,
+                                     const std::string &text);
+    static void give(void *ptr); /* the deleter */
+
+    std::atomic<bool> is_enabled_;     /* false: memory is cudaMalloc's, for debugging */
+    std::atomic<int> n_devices_{ 0 };  /* 0 = not initialised */
+    /* Calls of emptyCache, each of which waits for every stream, by device. */
+    std::array<std::atomic<int64_t>, C10_COMPILE_TIME_MAX_GPUS> n_emptied_{};
+    std::mutex mutex_;                 /* guards the next */
+    std::vector<CA::OutOfMemoryObserver> observers_;
+    Recorder recorder_;
+    Pools pools_{ recorder_ };
+};
+
+/* The one that is installed; NULL before. It is never destroyed: tensors may outlive everything. */
+extern Allocator *installed;
+
+} // namespace pleat_torch

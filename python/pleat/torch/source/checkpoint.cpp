@@ -1,0 +1,88 @@
+/* checkpoint.cpp - saves and restores which blocks of a private pool are live, for the graph trees
+ * of torch.compile. */
+#include "allocator.hpp"
+
+namespace pleat_torch
+{
+
+namespace
+{
+
+struct State final : CA::AllocatorState {
+    DeviceIndex device;
+    pleat_checkpoint checkpoint;
+
+    State(DeviceIndex on, MempoolId id) : device(on)
+    {
+        check(pleat_checkpoint_take(instance(), device, pool_id(id), &checkpoint),
+              "the private pool cannot be saved");
+    }
+    ~State() override
+    {
+        pleat all; /* in a forked child there is none, and a destructor must not throw */
+        if (pleat_default(&all) == PLEAT_OK) {
+            (void)!pleat_checkpoint_release(all, device, checkpoint);
+        }
+    }
+};
+
+struct Restoring {
+    Guarded<CA::CheckpointDelta> delta;
+    c10::Device where;
+    c10::DeleterFnPtr give;
+};
+
+/* PyTorch frees all blocks and makes those of the checkpoint anew; a block that is kept is told as
+ * both. */
+void see_restored(void *context, pleat_restored what, const pleat_pool_block *block)
+{
+    auto &restoring = *static_cast<Restoring *>(context);
+    void *ptr = reinterpret_cast<void *>(block->base);
+    CA::CheckpointDelta &delta = restoring.delta.value;
+    restoring.delta.run([&] {
+        if (what != PLEAT_RESTORED_MADE) {
+            delta.ptrs_freed.push_back(ptr);
+        }
+        if (what != PLEAT_RESTORED_FREED) {
+            delta.dataptrs_allocd.emplace_back(ptr, ptr, restoring.give, restoring.where);
+        }
+    });
+}
+
+} // namespace
+
+bool Allocator::checkPoolLiveAllocations(DeviceIndex device, MempoolId id,
+                                         const std::unordered_set<void *> &expected)
+{
+    std::vector<pleat_devptr> bases;
+    for (void *ptr : expected) {
+        bases.push_back(reinterpret_cast<uintptr_t>(ptr));
+    }
+    bool is_same = false;
+    check(pleat_pool_compare(instance(), device, pool_id(id), bases.data(), bases.size(), &is_same,
+                             nullptr),
+          "the blocks of the private pool cannot be listed");
+    return is_same;
+}
+
+std::shared_ptr<CA::AllocatorState> Allocator::getCheckpointState(DeviceIndex device, MempoolId id)
+{
+    return std::make_shared<State>(device, id);
+}
+
+/* What a restore frees has been used before what is submitted from now on: PyTorch's graphs of one
+ * pool run one after the other. */
+CA::CheckpointDelta Allocator::setCheckpointPoolState(DeviceIndex device,
+                                                      std::shared_ptr<CA::AllocatorState> state)
+{
+    const auto saved = std::dynamic_pointer_cast<State>(state);
+    TORCH_CHECK(saved && saved->device == device, "pleat: this is no state of a private pool of "
+                                                  "device ", static_cast<int>(device));
+    Restoring restoring{ {}, c10::Device(c10::kCUDA, device), &Allocator::give };
+    check(pleat_checkpoint_restore(instance(), device, saved->checkpoint, PLEAT_RESTORE_SETTLED,
+                                   see_restored, &restoring),
+          "the private pool cannot be restored");
+    return restoring.delta.take();
+}
+
+} // namespace pleat_torch

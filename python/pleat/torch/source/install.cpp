@@ -1,0 +1,47 @@
+/* install.cpp - what Python calls in the compiled library. */
+#include "allocator.hpp"
+
+#include <pthread.h>
+
+#include <exception>
+
+namespace pleat_torch
+{
+
+static std::atomic<bool> is_child;
+
+bool is_forked_child() noexcept
+{
+    return is_child.load(std::memory_order_relaxed);
+}
+
+/* Before CUDA's first use, or PyTorch would free with one allocator what another one gave. */
+static void install()
+{
+    TORCH_CHECK(installed == nullptr, "pleat is PyTorch's allocator already");
+    TORCH_CHECK(!CA::get()->initialized(), "CUDA is initialised already");
+    installed = new Allocator;
+    (void)pthread_atfork(nullptr, nullptr, [] {
+        is_child = installed->initialized(); /* else the child's memory is its own */
+    });
+    CA::allocator.store(installed);
+#if PLEAT_TORCH_HAS_DEVICE_ALLOCATOR
+    c10::SetAllocator(c10::kCUDA, installed);
+#endif
+}
+
+} // namespace pleat_torch
+
+/* Makes pleat PyTorch's allocator of CUDA memory. NULL, or why it could not; the text lives until
+ * the thread's next call. */
+extern "C" __attribute__((visibility("default"))) const char *pleat_torch_install(void)
+{
+    static thread_local std::string problem;
+    try {
+        pleat_torch::install();
+        return nullptr;
+    } catch (const std::exception &e) {
+        problem = e.what();
+        return problem.c_str();
+    }
+}

@@ -1,0 +1,240 @@
+/* memory.cpp - allocate, free, record uses: the part that every tensor passes through.
+ *
+ * A request costs the current device, the current stream and one call of pleat; a free costs one
+ * call. Everything else - histories, the profiler, pools with allocators of their own - is behind
+ * one look at whether anybody wants it. */
+#include "allocator.hpp"
+
+#include <c10/core/impl/GPUTrace.h>
+#include <c10/core/impl/PyInterpreter.h>
+#include <c10/cuda/CUDAException.h>
+
+#include <cstdlib>
+
+namespace pleat_torch
+{
+
+Allocator *installed;
+
+namespace
+{
+
+DeviceIndex current_device()
+{
+    DeviceIndex device = 0;
+    const cudaError_t error = c10::cuda::GetDevice(&device);
+    if (C10_UNLIKELY(error != cudaSuccess)) { /* the check alone is a call */
+        C10_CUDA_CHECK(error);
+    }
+    return device;
+}
+
+void free_uncached(void *ptr)
+{
+    C10_CUDA_CHECK_WARN(cudaFree(ptr));
+}
+
+/* What the profiler's timeline shows. `bytes` is negative for a free. */
+void tell_profiler(void *ptr, int64_t bytes, int device)
+{
+    pleat_stats stats;
+    if (pleat_device_stats(instance(), device, &stats) == PLEAT_OK) {
+        c10::reportMemoryUsageToProfiler(ptr, bytes, stats.allocated_bytes[PLEAT_POOL_ALL].current,
+                                         stats.reserved_bytes[PLEAT_POOL_ALL].current,
+                                         c10::Device(c10::kCUDA, static_cast<DeviceIndex>(device)));
+    }
+}
+
+} // namespace
+
+Allocator::Allocator() : is_enabled_(std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") == nullptr)
+{
+}
+
+/* ---- allocate ---- */
+
+/* Every look at the profiler takes as long as a small block. A free looks only after some request
+ * has been profiled: so frees of older blocks before a profile's first request are not in it. */
+static std::atomic<bool> was_profiled;
+
+void *Allocator::take_told(size_t bytes, DeviceIndex device, cudaStream_t stream)
+{
+    void *ptr;
+    {
+        const Recorder::Scope scope(recorder_, CA::RecordContext::STATE);
+        ptr = pools_.take_foreign(bytes, device, stream);
+        if (ptr == nullptr) {
+            ptr = pleat_torch_malloc(bytes, device, stream);
+        }
+    }
+    if (ptr == nullptr) {
+        ptr = take_short(bytes, device, stream);
+    }
+    if (c10::memoryProfilingEnabled()) {
+        was_profiled = true;
+        tell_profiler(ptr, static_cast<int64_t>((bytes + 511) / 512 * 512), device);
+    }
+    return ptr;
+}
+
+C10_ALWAYS_INLINE void *Allocator::take(size_t bytes, DeviceIndex device, cudaStream_t stream)
+{
+    if (C10_UNLIKELY(bytes == 0)) {
+        return nullptr;
+    }
+    void *ptr;
+    if (C10_LIKELY(!recorder_.is_on() && !pools_.has_foreign() && !c10::memoryProfilingEnabled())) {
+        ptr = pleat_torch_malloc(bytes, device, stream);
+        if (C10_UNLIKELY(ptr == nullptr)) {
+            ptr = take_short(bytes, device, stream);
+        }
+    } else {
+        ptr = take_told(bytes, device, stream);
+    }
+    const c10::impl::PyInterpreter *python = c10::impl::GPUTrace::get_trace();
+    if (C10_UNLIKELY(python != nullptr)) {
+        (*python)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(ptr));
+    }
+    return ptr;
+}
+
+c10::DataPtr Allocator::allocate(size_t bytes)
+{
+    const DeviceIndex device = current_device();
+    const c10::Device where(c10::kCUDA, device);
+    if (C10_UNLIKELY(!isEnabled())) {
+        void *ptr = take_uncached(bytes);
+        return { ptr, ptr, &free_uncached, where };
+    }
+    void *ptr = take(bytes, device, c10::cuda::getCurrentCUDAStream(device).stream());
+    return { ptr, ptr, &Allocator::give, where };
+}
+
+/* With caching disabled, which is for debugging. */
+void *Allocator::take_uncached(size_t bytes)
+{
+    void *ptr = nullptr;
+    if (bytes > 0) {
+        C10_CUDA_CHECK(cudaMalloc(&ptr, bytes));
+    }
+    return ptr;
+}
+
+void *Allocator::raw_alloc(size_t bytes)
+{
+    if (C10_UNLIKELY(!isEnabled())) {
+        return take_uncached(bytes);
+    }
+    const DeviceIndex device = current_device();
+    return take(bytes, device, c10::cuda::getCurrentCUDAStream(device).stream());
+}
+
+void *Allocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream)
+{
+    if (C10_UNLIKELY(!isEnabled())) {
+        return take_uncached(bytes);
+    }
+    return take(bytes, current_device(), stream);
+}
+
+/* ---- free ---- */
+
+bool Allocator::find_block(const void *ptr, pleat_block_info &out) const
+{
+    const auto address = reinterpret_cast<uintptr_t>(ptr);
+    int i = 0;
+    while (i < n_devices_ && pleat_block_query(instance(), i, address, &out) != PLEAT_OK) {
+        i++;
+    }
+    return i < n_devices_;
+}
+
+void Allocator::give_told(void *ptr)
+{
+    pleat_block_info info;
+    if (is_forked_child()) {
+        return;
+    }
+    if (c10::memoryProfilingEnabled() && find_block(ptr, info)) {
+        tell_profiler(ptr, -static_cast<int64_t>(info.bytes), info.device);
+    }
+    const Recorder::Scope scope(recorder_, CA::RecordContext::ALL);
+    if (!pools_.give_foreign(ptr)) {
+        pleat_torch_delete(ptr);
+    }
+}
+
+void Allocator::give(void *ptr)
+{
+    Allocator *self = installed;
+    if (C10_UNLIKELY(ptr == nullptr)) {
+        return;
+    }
+    const c10::impl::PyInterpreter *python = c10::impl::GPUTrace::get_trace();
+    if (C10_UNLIKELY(python != nullptr)) {
+        (*python)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(ptr));
+    }
+    if (C10_LIKELY(!self->recorder_.is_on() && !self->pools_.has_foreign() &&
+                   !was_profiled.load(std::memory_order_relaxed))) {
+        pleat_torch_delete(ptr);
+    } else {
+        self->give_told(ptr);
+    }
+}
+
+void Allocator::raw_delete(void *ptr)
+{
+    size_t bytes = 1;
+    if (C10_UNLIKELY(!isEnabled())) {
+        (void)pleat_torch_base_alloc(ptr, &bytes);
+    }
+    if (bytes > 0) {
+        give(ptr);
+    } else {
+        free_uncached(ptr);
+    }
+}
+
+c10::DeleterFnPtr Allocator::raw_deleter() const
+{
+    return isEnabled() ? &Allocator::give : &free_uncached;
+}
+
+/* ---- blocks ---- */
+
+void Allocator::recordStream(const c10::DataPtr &ptr, c10::cuda::CUDAStream stream)
+{
+    /* What others allocated, tensors of other processes among them, waits for no stream. */
+    if (ptr.get() != nullptr && ptr.get_deleter() == &Allocator::give &&
+        !(pools_.has_foreign() && pools_.record_foreign(ptr.get(), stream.stream()))) {
+        pleat_torch_record_stream(ptr.get(), stream.stream());
+    }
+}
+
+void *Allocator::getBaseAllocation(void *ptr, size_t *bytes)
+{
+    size_t found = 0;
+    void *base = pleat_torch_base_alloc(ptr, &found);
+    TORCH_CHECK(found > 0, "pleat: ", ptr, " lies in no live block");
+    if (bytes != nullptr) {
+        *bytes = found;
+    }
+    return base;
+}
+
+void Allocator::copy_data(void *to, const void *from, size_t bytes) const
+{
+    C10_CUDA_CHECK(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToDevice));
+}
+
+void Allocator::enable(bool value)
+{
+    is_enabled_ = value;
+}
+
+bool Allocator::isEnabled() const
+{
+    return is_enabled_.load(std::memory_order_relaxed);
+}
+
+} // namespace pleat_torch

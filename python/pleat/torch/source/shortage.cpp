@@ -1,0 +1,114 @@
+/* shortage.cpp - what is tried when pleat finds no memory, and how the failure is told. */
+#include "allocator.hpp"
+
+#include <cinttypes>
+#include <cstdio>
+
+namespace pleat_torch
+{
+
+namespace
+{
+
+/* Words a size as PyTorch does. */
+std::string size_text(uint64_t bytes)
+{
+    static const char *const units[] = { "KiB", "MiB", "GiB" };
+    double value = static_cast<double>(bytes) / 1024;
+    size_t unit = 0;
+    char text[64];
+    if (bytes <= 1024) {
+        return std::to_string(bytes) + " bytes";
+    }
+    if (bytes >= uint64_t{ 1 } << 60) {
+        return "more than 1EB memory";
+    }
+    while (unit < 2 && value > 1024) {
+        value /= 1024;
+        unit++;
+    }
+    std::snprintf(text, sizeof text, "%.2f %s", value, units[unit]);
+    return text;
+}
+
+bool is_shortage(pleat_status status)
+{
+    return status == PLEAT_ENOMEM_DEVICE || status == PLEAT_EPENDING ||
+           status == PLEAT_ENOSPACE_VA || status == PLEAT_ESIZE;
+}
+
+/* Libraries that hold memory of ours back, such as shared tensors that nobody uses any more. */
+bool run_callbacks()
+{
+    bool has_freed = false;
+    for (const auto &name : c10::FreeCudaMemoryCallbacksRegistry()->Keys()) {
+        has_freed |= c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute();
+    }
+    return has_freed;
+}
+
+} // namespace
+
+pleat instance()
+{
+    pleat found;
+    check(pleat_default(&found), "the instance could not be made");
+    return found;
+}
+
+[[noreturn]] void throw_last_error(const char *what)
+{
+    const std::string text = pleat_last_error()->text;
+    TORCH_CHECK(false, "pleat: ", what, ": ", text);
+}
+
+[[noreturn]] void Allocator::throw_shortage(size_t bytes, DeviceIndex device, pleat_status status,
+                                            const std::string &text)
+{
+    TORCH_CHECK(is_shortage(status), "pleat: ", text);
+    uint64_t free_bytes = 0;
+    uint64_t total_bytes = 0;
+    pleat_stats stats = {};
+    (void)!pleat_device_memory_info(instance(), device, &free_bytes, &total_bytes);
+    (void)!pleat_device_stats(instance(), device, &stats);
+    const uint64_t allocated = stats.allocated_bytes[PLEAT_POOL_ALL].current;
+    const uint64_t reserved = stats.reserved_bytes[PLEAT_POOL_ALL].current;
+    c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(bytes), allocated, reserved,
+                                     c10::Device(c10::kCUDA, device));
+    std::vector<CA::OutOfMemoryObserver> observers;
+    {
+        const std::lock_guard<std::mutex> guard(mutex_);
+        observers = observers_;
+    }
+    for (const auto &observer : observers) {
+        observer(device, bytes, total_bytes, free_bytes);
+    }
+    TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ",
+                     size_text(bytes), ". GPU ", static_cast<int>(device),
+                     " has a total capacity of ", size_text(total_bytes), " of which ",
+                     size_text(free_bytes), " is free. pleat: ", text);
+}
+
+/* What is tried here calls pleat, too, so the error is kept from before. */
+void *Allocator::take_short(size_t bytes, DeviceIndex device, cudaStream_t stream)
+{
+    void *ptr = nullptr;
+    pleat_status status = pleat_last_error()->status;
+    std::string text = pleat_last_error()->text;
+    if (is_shortage(status) && run_callbacks()) {
+        ptr = pleat_torch_malloc(bytes, device, stream);
+        if (ptr == nullptr) {
+            status = pleat_last_error()->status;
+            text = pleat_last_error()->text;
+        }
+    }
+    if (is_shortage(status) && ptr == nullptr) {
+        ptr = pools_.take_lent(bytes, device, stream);
+    }
+    if (ptr == nullptr) {
+        throw_shortage(bytes, device, status, text);
+    }
+    return ptr;
+}
+
+} // namespace pleat_torch

@@ -1,0 +1,30 @@
+/* versions.hpp - what differs between versions of PyTorch, as far as overloads cannot tell. */
+#pragma once
+
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <torch/version.h>
+
+#define PLEAT_TORCH_VERSION (TORCH_VERSION_MAJOR * 100 + TORCH_VERSION_MINOR)
+
+/* getExpandableSegmentSizes; read in the headers of 2.11, missing from 2.6 and 2.8. */
+#define PLEAT_TORCH_HAS_SEGMENT_SIZES (PLEAT_TORCH_VERSION >= 210)
+/* c10::DeviceAllocator, which is also registered by the type of device. */
+#define PLEAT_TORCH_HAS_DEVICE_ALLOCATOR (PLEAT_TORCH_VERSION >= 209)
+/* at::setHostAllocator with HostStats of today; 2.9 has other figures, 2.7 no such function. */
+#define PLEAT_TORCH_HAS_HOST_ALLOCATOR (PLEAT_TORCH_VERSION >= 210)
+/* Annotations of live blocks, and metadata that are a thread's; in 2.15 and missing from 2.13. */
+#define PLEAT_TORCH_HAS_BLOCK_NOTES (PLEAT_TORCH_VERSION >= 214)
+
+namespace pleat_torch
+{
+
+namespace CA = c10::cuda::CUDACachingAllocator;
+using c10::DeviceIndex;
+using MempoolId = c10::cuda::MempoolId_t;
+
+inline pleat_pool_id pool_id(MempoolId id)
+{
+    return { id.first, id.second };
+}
+
+} // namespace pleat_torch

@@ -1,0 +1,86 @@
+/* class_probe.cpp - asks torch's current allocator what only C++ may: class_test.py compiles it. */
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+
+namespace CA = c10::cuda::CUDACachingAllocator;
+
+#define PROBE extern "C" __attribute__((visibility("default")))
+
+static std::atomic<int> n_seen[16];
+
+PROBE size_t probe_largest(int device)
+{
+    size_t largest = 0;
+    CA::cacheInfo(static_cast<c10::DeviceIndex>(device), &largest);
+    return largest;
+}
+
+PROBE void probe_track(void)
+{
+    CA::attachAllocatorTraceTracker(
+        [](const CA::TraceEntry &entry) {
+            (void)CA::isHistoryEnabled(); /* trackers may ask */
+            n_seen[static_cast<int>(entry.action_)]++;
+        });
+}
+
+PROBE int probe_n_seen(int action)
+{
+    return n_seen[action];
+}
+
+PROBE size_t probe_base(void *ptr, void **base)
+{
+    size_t bytes = 0;
+    *base = CA::getBaseAllocation(ptr, &bytes);
+    return bytes;
+}
+
+/* An allocator that nobody is in between of: it counts what is freed under running work. */
+static std::atomic<int> n_freed;
+static std::atomic<int> n_freed_early;
+
+PROBE void *probe_malloc(size_t bytes, int /*device*/, cudaStream_t /*stream*/)
+{
+    void *ptr = nullptr;
+    return cudaMalloc(&ptr, bytes) == cudaSuccess ? ptr : nullptr;
+}
+
+PROBE void probe_free(void *ptr, size_t /*bytes*/, int /*device*/, cudaStream_t stream)
+{
+    n_freed++;
+    n_freed_early += cudaStreamQuery(stream) == cudaErrorNotReady;
+    (void)cudaGetLastError();
+    (void)cudaFree(ptr);
+}
+
+PROBE int probe_n_freed(void)
+{
+    return n_freed;
+}
+
+PROBE int probe_n_freed_early(void)
+{
+    return n_freed_early;
+}
+
+template <typename Allocator>
+static auto empty_pool(Allocator *all, c10::cuda::MempoolId_t id, int)
+    -> decltype(all->emptyCache(id), bool())
+{
+    all->emptyCache(id);
+    return true;
+}
+
+template <typename Allocator>
+static bool empty_pool(Allocator * /*all*/, c10::cuda::MempoolId_t /*id*/, long)
+{
+    return false; /* torch was older */
+}
+
+PROBE bool probe_empty_pool(unsigned long long first, unsigned long long second)
+{
+    return empty_pool(CA::get(), { first, second }, 0);
+}

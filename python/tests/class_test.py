@@ -1,0 +1,705 @@
+"""pleat as a class of torch's, compiled on first use: what torch offers without patches."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from pathlib import Path
+
+import pytest
+from conftest import RUNTIME, Run, run_arguments
+
+pytestmark = pytest.mark.skipif(not RUNTIME.exists(), reason="libpleat_runtime.so is not built")
+
+INSTALL = """
+import gc, pickle
+import pleat, pleat.torch, torch
+MIB = 1 << 20
+pleat.torch.install(binding="class")
+def empty(n_bytes, **options):
+    return torch.empty(n_bytes, dtype=torch.uint8, device="cuda", **options)
+def lacks(name):
+    print(f"torch {torch.__version__} has no {name}")
+    raise SystemExit(77)
+def needs(module, name):
+    if not hasattr(module, name):
+        lacks(name)
+def needs_argument(function, name):
+    import inspect
+    if name not in inspect.signature(function).parameters:
+        lacks(name)
+"""
+
+
+@pytest.fixture
+def run_class(run_cuda: Run) -> Run:
+    """Run CODE with the class installed, on the simulated runtime."""
+
+    def run_code(code: str, status: int | None = 0, **extra: str) -> object:
+        return run_cuda(INSTALL + textwrap.dedent(code), status=status, **extra)
+
+    return run_code  # type: ignore[return-value]
+
+
+def test_torch_asks_the_class_without_patches(run_class: Run) -> None:
+    run_class(
+        """
+        import inspect
+        assert pleat.torch.binding() == "class"
+        assert inspect.isbuiltin(torch._C._cuda_memoryStats)
+        a = empty(1000)
+        assert torch.cuda.memory_allocated() == 1024
+        assert torch.cuda.memory_stats()["requested_bytes.all.current"] == 1000
+        assert torch.cuda.memory_reserved() == pleat.torch.memory_reserved() > 0
+        b = empty(30 * MIB)
+        del b
+        assert torch.cuda.max_memory_allocated() == 1024 + 30 * MIB
+        torch.cuda.reset_peak_memory_stats()
+        assert torch.cuda.max_memory_allocated() == 1024
+        torch.cuda.reset_accumulated_memory_stats()
+        assert torch.cuda.memory_stats()["allocation.all.allocated"] == 0
+        assert torch.cuda.memory.caching_allocator_alloc(0) == 0
+        assert empty(0).data_ptr() == 0
+        del a
+        torch.cuda.empty_cache()
+        assert torch.cuda.memory_reserved() == 0
+        assert torch.cuda.memory_stats()["num_sync_all_streams"] == 1
+        """
+    )
+
+
+def test_raw_blocks_and_streams(run_class: Run) -> None:
+    run_class(
+        """
+        stream = torch.cuda.Stream()
+        at = torch.cuda.caching_allocator_alloc(5 * MIB, stream=stream)
+        assert torch.cuda.memory_allocated() == 5 * MIB
+        torch.cuda.caching_allocator_delete(at)
+        assert torch.cuda.memory_allocated() == 0
+        with torch.cuda.stream(stream):
+            again = empty(5 * MIB)
+        assert again.data_ptr() == at
+        again.record_stream(torch.cuda.current_stream())
+        torch.cuda._sleep(1000)
+        del again
+        assert torch.cuda.memory_stats()["active_bytes.all.current"] == 5 * MIB
+        """
+    )
+
+
+def test_out_of_memory_is_torch_s_and_observers_hear_of_it(run_class: Run) -> None:
+    run_class(
+        """
+        heard = []
+        torch._C._cuda_attach_out_of_memory_observer(lambda *numbers: heard.append(numbers))
+        keep = empty(100 * MIB)
+        try:
+            empty(5 << 30)
+        except torch.OutOfMemoryError as error:
+            text = str(error)
+        assert "Tried to allocate 5.00 GiB. GPU 0 has a total capacity of 4.00 GiB" in text
+        assert "pleat: out of device memory on device 0" in text
+        [(device, asked, total, free)] = heard
+        assert (device, asked, total) == (0, 5 << 30, 4 << 30) and 0 < free < total
+        assert torch.cuda.memory_stats()["num_ooms"] == 1
+        try:
+            empty(1 << 61)
+        except torch.OutOfMemoryError as error:
+            assert "more than 1EB memory" in str(error)
+        """
+    )
+
+
+def test_the_memory_fraction_limits(run_class: Run) -> None:
+    run_class(
+        """
+        assert torch.cuda.get_per_process_memory_fraction() == 1.0
+        torch.cuda.set_per_process_memory_fraction(0.25)
+        assert torch.cuda.get_per_process_memory_fraction() == 0.25
+        try:
+            empty(2 << 30)
+        except torch.OutOfMemoryError:
+            torch.cuda.set_per_process_memory_fraction(1.0)
+        empty(2 << 30)
+        """
+    )
+
+
+def test_snapshots_have_python_frames_and_metadata(run_class: Run) -> None:
+    run_class(
+        """
+        def frames(entry):
+            return [frame["name"] for frame in entry["frames"]]
+        def make():
+            return empty(3 * MIB)
+        torch.cuda.memory._record_memory_history(stacks="python")
+        has_metadata = hasattr(torch.cuda.memory, "_set_memory_metadata") # torch 2.8
+        if has_metadata:
+            torch.cuda.memory._set_memory_metadata("step 7")
+        a = make()
+        b = make()
+        del b
+        snapshot = torch.cuda.memory._snapshot()
+        trace = snapshot["device_traces"][0]
+        assert [entry["action"] for entry in trace if entry["size"] == 3 * MIB] == [
+            "alloc", "alloc", "free_requested", "free_completed"
+        ]
+        first = next(entry for entry in trace if entry["action"] == "alloc")
+        assert "make" in frames(first)
+        assert first.get("user_metadata") == ("step 7" if has_metadata else None)
+        assert first["addr"] == a.data_ptr() and first["time_us"] > 1_600_000_000_000_000
+        [block] = [
+            block for segment in snapshot["segments"] for block in segment["blocks"]
+            if block["state"] == "active_allocated"
+        ]
+        assert block["address"] == a.data_ptr() and "make" in frames(block)
+        again = torch.cuda.memory._snapshot()["device_traces"][0]
+        assert again[-1]["action"] == "snapshot" and len(again) == len(trace) + 1
+        from torch.cuda import _memory_viz
+        assert "<html" in _memory_viz.trace_plot(snapshot)
+        torch.cuda.memory._record_memory_history(None)
+        assert torch.cuda.memory._snapshot()["device_traces"] == [[]]
+        """
+    )
+
+
+def test_a_live_block_is_annotated_where_torch_can(run_class: Run) -> None:
+    run_class(
+        """
+        import threading
+        needs(torch.cuda.memory, "_annotate_tensor") # 2.14
+        assert torch._C._cuda_memoryMetadataSupported()
+        a = empty(3 * MIB)
+        torch.cuda.memory._annotate_tensor(a, "unseen")
+        torch.cuda.memory._record_memory_history(stacks="python")
+        torch.cuda.memory._annotate_tensor(a[100:], "packed")
+        torch.cuda.memory._set_memory_metadata("of this thread")
+        told = []
+        other = threading.Thread(
+            target=lambda: told.append(torch.cuda.memory._get_memory_metadata())
+        )
+        other.start()
+        other.join()
+        assert told == [""]
+        assert torch.cuda.memory._get_memory_metadata() == "of this thread"
+        trace = torch.cuda.memory._snapshot()["device_traces"][0]
+        [note] = [entry for entry in trace if entry["action"] == "annotate"]
+        assert note["addr"] == a.data_ptr() and note["size"] == 3 * MIB
+        assert note["user_metadata"] == "packed"
+        assert "<module>" in [frame["name"] for frame in note["frames"]]
+        pickle.dumps(trace)
+        try:
+            torch._C._cuda_annotateMemory(12345, "nobody")
+        except RuntimeError as error:
+            assert "there is no live block" in str(error)
+        else:
+            raise AssertionError("12345 is no block")
+        """
+    )
+
+
+def test_a_history_may_begin_before_cuda_does(run_class: Run) -> None:
+    run_class(
+        """
+        torch.cuda.memory._record_memory_history()
+        assert not torch.cuda.is_initialized()
+        a = empty(MIB)
+        trace = torch.cuda.memory._snapshot()["device_traces"][0]
+        assert [entry["action"] for entry in trace][-1] == "alloc", trace
+        """
+    )
+
+
+def test_the_history_is_a_ring_that_skips_what_it_is_told(run_class: Run) -> None:
+    run_class(
+        """
+        torch.cuda.memory._record_memory_history(max_entries=3)
+        kept = [empty(512 * (i + 1)) for i in range(5)]
+        trace = torch.cuda.memory._snapshot()["device_traces"][0]
+        assert [entry["size"] for entry in trace] == [1536, 2048, 2560]
+        torch.cuda.memory._record_memory_history("state")
+        also = empty(7 * 512)
+        blocks = [
+            block for segment in torch.cuda.memory._snapshot()["segments"]
+            for block in segment["blocks"] if block["size"] == 7 * 512
+        ]
+        assert len(blocks) == 1 and blocks[0]["frames"]
+        """
+    )
+
+
+def test_private_pools_count_their_users(run_class: Run) -> None:
+    run_class(
+        """
+        needs(torch.cuda.MemPool, "snapshot")
+        pool = torch.cuda.MemPool()
+        assert pool.use_count() == 1
+        with torch.cuda.use_mem_pool(pool):
+            a = empty(3 * MIB)
+            assert pool.use_count() == 2
+        b = empty(3 * MIB)
+        assert pool.use_count() == 1
+        segments = pool.snapshot()
+        assert [s["segment_pool_id"] for s in segments] == [pool.id] * len(segments)
+        inside = [block["address"] for s in segments for block in s["blocks"]]
+        assert a.data_ptr() in inside and b.data_ptr() not in inside
+        at = a.data_ptr()
+        del a
+        assert empty(3 * MIB).data_ptr() != at
+        with torch.cuda.use_mem_pool(pool):
+            assert empty(3 * MIB).data_ptr() == at
+        del pool
+        gc.collect()
+        torch.cuda.empty_cache()
+        assert torch.cuda.memory_reserved() < 6 * MIB
+        """
+    )
+
+
+def test_a_pool_lends_before_memory_is_out(run_class: Run) -> None:
+    run_class(
+        """
+        needs_argument(torch.cuda.MemPool.__init__, "use_on_oom")
+        pool = torch.cuda.MemPool(use_on_oom=True)
+        with torch.cuda.use_mem_pool(pool):
+            a = empty(3 << 30)
+        del a
+        b = empty(2 << 30)
+        del b, pool
+        other = torch.cuda.MemPool()
+        with torch.cuda.use_mem_pool(other):
+            a = empty(3 << 30)
+        del a
+        try:
+            empty(2 << 30)
+        except torch.OutOfMemoryError:
+            pass
+        else:
+            raise AssertionError("a pool that does not lend has lent")
+        """
+    )
+
+
+def test_a_pool_may_be_over_another_allocator(run_class: Run) -> None:
+    run_class(
+        """
+        own = torch.cuda.memory.CUDAPluggableAllocator(
+            pleat.library_path(), "pleat_torch_malloc", "pleat_torch_free"
+        )
+        pool = torch.cuda.MemPool(own.allocator())
+        with torch.cuda.use_mem_pool(pool):
+            a = empty(3 * MIB)
+        at = a.data_ptr()
+        del a
+        assert torch.cuda.memory_allocated() == 3 * MIB # the pool keeps it
+        b = empty(3 * MIB)
+        with torch.cuda.use_mem_pool(pool):
+            c = empty(3 * MIB)
+        assert b.data_ptr() != at and c.data_ptr() == at
+        del c, pool
+        gc.collect()
+        assert torch.cuda.memory_allocated() == 3 * MIB
+        """
+    )
+
+
+def test_graphs_replay_and_are_shared(run_class: Run) -> None:
+    run_class(
+        """
+        def pool_of(tensor):
+            for segment in torch.cuda.memory_snapshot():
+                if 0 <= tensor.data_ptr() - segment["address"] < segment["total_size"]:
+                    return segment["segment_pool_id"]
+        def n_allocated():
+            return torch.cuda.memory_stats()["allocation.all.allocated"]
+        model = torch.nn.Linear(64, 64).cuda()
+        data = torch.randn(8, 64, device="cuda", requires_grad=True)
+        graphed = torch.cuda.make_graphed_callables(model, (data,))
+        before = n_allocated()
+        out = graphed(data)
+        assert n_allocated() == before and pool_of(out) not in (None, (0, 0))
+        out.sum().backward()
+        graph = torch.cuda.CUDAGraph()
+        second = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            a = data * 2
+        with torch.cuda.graph(second, pool=graph.pool()):
+            b = a + 1
+        graph.replay()
+        second.replay()
+        pool = graph.pool()
+        assert pool_of(a) == pool_of(b) == pool and pool_of(data) == (0, 0)
+        del a, b, graph
+        assert pool in [segment["segment_pool_id"] for segment in torch.cuda.memory_snapshot()]
+        del second
+        gc.collect()
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        assert pool not in [segment["segment_pool_id"] for segment in torch.cuda.memory_snapshot()]
+        """
+    )
+
+
+@pytest.fixture(scope="session")
+def probe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """class_probe.cpp, compiled like the class."""
+    path = tmp_path_factory.mktemp("probe") / "probe.so"
+    run_arguments(
+        "-c",
+        "import subprocess, sys; from pathlib import Path; from pleat.torch import _class\n"
+        "include = [*_class.torch_include(), _class.cuda_include()]\n"
+        "command = _class.compile_command(_class.find_compiler(), _class.standards()[0], include, "
+        "Path(sys.argv[2]))\n"
+        "source = str(_class.SOURCE / 'all.cpp')\n"
+        "subprocess.run([sys.argv[1] if word == source else word for word in command], check=True)",
+        str(Path(__file__).parent / "class_probe.cpp"),
+        str(path),
+        cwd=path.parent,
+    )
+    return str(path)
+
+
+PROBE = """
+import ctypes
+probe = ctypes.CDLL({!r})
+probe.probe_largest.restype = ctypes.c_size_t
+probe.probe_base.restype = ctypes.c_size_t
+"""
+
+
+def test_the_largest_block_and_the_base_are_told(run_class: Run, probe: str) -> None:
+    run_class(
+        PROBE.format(probe)
+        + textwrap.dedent(
+            """
+            parts = [empty(100 * MIB) for _ in range(20)]
+            before = probe.probe_largest(0)
+            assert torch.cuda.mem_get_info()[0] <= before < torch.cuda.mem_get_info()[0] + 16 * MIB
+            del parts[::2] # not neighbours, but pleat puts them together
+            assert probe.probe_largest(0) == before + 1000 * MIB
+            largest = empty(probe.probe_largest(0))
+            base = ctypes.c_void_p()
+            inside = ctypes.c_void_p(parts[0].data_ptr() + 12345)
+            assert probe.probe_base(inside, ctypes.byref(base)) == 100 * MIB
+            assert base.value == parts[0].data_ptr()
+            """
+        )
+    )
+
+
+def test_every_change_is_tracked(run_class: Run, probe: str) -> None:
+    run_class(
+        PROBE.format(probe)
+        + textwrap.dedent(
+            """
+            torch.cuda.init()
+            probe.probe_track()
+            kept = [empty(1000) for _ in range(10)]
+            del kept[:4]
+            alloc, requested, completed, gained = 0, 1, 2, 5
+            counts = [probe.probe_n_seen(i) for i in (alloc, requested, completed)]
+            assert counts == [10, 4, 4] and probe.probe_n_seen(gained) >= 1, counts
+            """
+        )
+    )
+
+
+FOREIGN = """
+probe.probe_empty_pool.argtypes = [ctypes.c_ulonglong] * 2
+probe.probe_empty_pool.restype = ctypes.c_bool
+own = torch.cuda.memory.CUDAPluggableAllocator({!r}, "probe_malloc", "probe_free")
+def make_pool():
+    return torch.cuda.MemPool(own.allocator())
+def take(pool, n_bytes=3 * MIB):
+    with torch.cuda.use_mem_pool(pool):
+        return empty(n_bytes)
+"""
+
+
+def test_recorded_uses_of_another_allocator_s_memory_hold_it(run_class: Run, probe: str) -> None:
+    run_class(
+        PROBE.format(probe)
+        + FOREIGN.format(probe)
+        + textwrap.dedent(
+            """
+            pool = make_pool()
+            side = torch.cuda.Stream()
+            a = take(pool)
+            at = a.data_ptr()
+            with torch.cuda.stream(side):
+                a.zero_()
+            assert not side.query()
+            a.record_stream(side)
+            del a
+            b = take(pool)
+            assert b.data_ptr() != at
+            torch.cuda.synchronize()
+            assert take(pool).data_ptr() == at
+            """
+        )
+    )
+
+
+def test_another_allocator_s_memory_goes_back_after_its_work(run_class: Run, probe: str) -> None:
+    run_class(
+        PROBE.format(probe)
+        + FOREIGN.format(probe)
+        + textwrap.dedent(
+            """
+            pool, other = make_pool(), make_pool()
+            kept = empty(3 * MIB)
+            del kept
+            reserved = torch.cuda.memory_reserved()
+            for each in (pool, other):
+                take(each).zero_()
+            if probe.probe_empty_pool(*pool.id):
+                assert probe.probe_n_freed() == 1, "one pool's alone"
+                assert torch.cuda.memory_reserved() == reserved
+            torch.cuda.empty_cache()
+            assert probe.probe_n_freed() == 2
+            take(pool).zero_()
+            del pool, each, other
+            gc.collect()
+            assert probe.probe_n_freed() == 3 and probe.probe_n_freed_early() == 0
+            """
+        )
+    )
+
+
+def test_another_allocator_s_memory_is_seen(run_class: Run, probe: str) -> None:
+    run_class(
+        PROBE.format(probe)
+        + FOREIGN.format(probe)
+        + textwrap.dedent(
+            """
+            torch.cuda.init()
+            probe.probe_track()
+            pool = make_pool()
+            a = take(pool)
+            alloc, completed, segment_alloc, segment_free = 0, 2, 3, 4
+            assert probe.probe_n_seen(segment_alloc) == 1 and probe.probe_n_seen(alloc) == 1
+            def found():
+                segments = torch.cuda.memory_snapshot()
+                return [one for one in segments if tuple(one["segment_pool_id"]) == pool.id]
+            (segment,) = found()
+            assert segment["address"] == a.data_ptr() and segment["total_size"] == 3 * MIB
+            assert segment["blocks"][0]["state"] == "active_allocated"
+            del a
+            assert found()[0]["blocks"][0]["state"] == "inactive"
+            assert probe.probe_n_seen(completed) == 1 and probe.probe_n_seen(segment_free) == 0
+            torch.cuda.empty_cache()
+            assert found() == [] and probe.probe_n_seen(segment_free) == 1
+            """
+        )
+    )
+
+
+def test_torch_compile_records_graphs_on_checkpoints(run_class: Run) -> None:
+    run_class(
+        """
+        model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU()).cuda()
+        compiled = torch.compile(model, backend="cudagraphs", dynamic=False)
+        for step in range(4):
+            for n in (4, 8):
+                torch.compiler.cudagraph_mark_step_begin()
+                out = compiled(torch.ones(n, 64, device="cuda"))
+                out.sum().backward()
+                model.zero_grad()
+        from torch._inductor.cudagraph_trees import get_container
+        assert get_container(0).tree_manager is not None
+        """
+    )
+
+
+def test_torch_compile_goes_back_to_a_checkpoint(run_class: Run) -> None:
+    run_class(
+        """
+        restored = []
+        restore = torch._C._cuda_setCheckpointPoolState
+        def count(*arguments):
+            restored.append(arguments)
+            return restore(*arguments)
+        torch._C._cuda_setCheckpointPoolState = count
+        def compiled(function):
+            return torch.compile(function, backend="cudagraphs", dynamic=False)
+        root = compiled(lambda x: (x * 2, x + 3))
+        branches = [compiled(lambda x: x @ x), compiled(lambda x: (x - 1, x.sum()))]
+        x = torch.ones(512, 512, device="cuda")
+        with torch.no_grad():
+            for step in range(8):
+                torch.compiler.cudagraph_mark_step_begin()
+                both = root(x)
+                out = branches[step % 2](both[0])
+        assert restored
+        """
+    )
+
+
+def test_the_profiler_has_a_timeline_of_memory(run_class: Run) -> None:
+    run_class(
+        """
+        from torch.profiler import ProfilerActivity, profile
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
+            a = empty(3 * MIB)
+            del a
+        sizes = {event.name: event.device_memory_usage for event in found.events()}
+        assert sizes["aten::empty"] == 3 * MIB and sizes["[memory]"] == -3 * MIB, sizes
+        """
+    )
+
+
+def test_disabled_caching_goes_to_the_driver(run_class: Run) -> None:
+    run_class(
+        """
+        torch.cuda.init()
+        torch.cuda.caching_allocator_enable(False)
+        a = empty(MIB)
+        assert torch.cuda.memory_allocated() == 0
+        torch.cuda.caching_allocator_enable(True)
+        b = empty(MIB)
+        del a
+        assert torch.cuda.memory_allocated() == MIB
+        torch.cuda.caching_allocator_enable(False)
+        raw = torch.cuda.caching_allocator_alloc(MIB)
+        torch.cuda.caching_allocator_delete(raw)
+        del b
+        assert torch.cuda.memory_allocated() == 0
+        """
+    )
+
+
+def test_copies_between_devices_need_no_mapping(run_class: Run) -> None:
+    run_class(
+        """
+        a = torch.arange(100).to("cuda:0")
+        b = a.to("cuda:1")
+        assert b.tolist() == list(range(100))
+        assert torch.cuda.memory_allocated(1) == 1024
+        """,
+        PLEAT_SIM="capacity:4G,devices:2,backing:memory",
+    )
+
+
+def test_without_a_compiler_hooks_are_taken(run_cuda: Run, tmp_path: Path) -> None:
+    code = """
+    import pleat.torch, torch
+    pleat.torch.install({})
+    assert pleat.torch.binding() == "hooks"
+    a = torch.empty(250, device="cuda")
+    assert torch.cuda.memory_allocated() == 1024
+    """
+    elsewhere = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "CXX": "no-such-compiler"}
+    done = run_cuda(code.format(""), **elsewhere)
+    assert done.stderr.count("\n") == 1 and "no-such-compiler" in done.stderr
+    assert "MemPool" in done.stderr
+    done = run_cuda(code.format("binding='class'"), status=1, **elsewhere)
+    assert "there is no C++ compiler: CXX is no-such-compiler" in done.stderr
+    done = run_cuda(code.format("binding='hooks'"), **elsewhere)
+    assert done.stderr == ""
+
+
+def test_a_failed_compilation_is_remembered(run_cuda: Run, tmp_path: Path) -> None:
+    compiler = tmp_path / "c++"
+    compiler.write_text("#!/bin/sh\necho it does not like this >&2\nexit 1\n")
+    compiler.chmod(0o755)
+    code = "import pleat.torch\npleat.torch.install()\nprint(pleat.torch.binding())"
+    for attempt in range(2):
+        done = run_cuda(code, XDG_CACHE_HOME=str(tmp_path / "cache"), CXX=str(compiler))
+        assert done.stdout == "hooks\n" and ".failed says why" in done.stderr
+        assert ("compiling its class" in done.stderr) == (attempt == 0)
+    [said] = (tmp_path / "cache/pleat/torch").glob("*.failed")
+    assert "it does not like this" in said.read_text()
+
+
+def test_a_compiled_class_serves_every_file_of_the_library(run_cuda: Run) -> None:
+    """A wheel's libpleat.so has another SONAME than the one that a build installs."""
+    run_cuda(
+        """
+        from pathlib import Path
+        from pleat.torch import _class
+        assert b"libpleat.so" not in Path(_class.prepare()).read_bytes()
+        """
+    )
+
+
+def test_processes_that_start_together_compile_once(tmp_path: Path) -> None:
+    script = tmp_path / "both.py"
+    script.write_text(
+        "import os, sys, pleat.torch\n"
+        "children = [os.fork() for _ in range(1)]\n"
+        "pleat.torch.install(binding='class')\n"
+        "if children[0]: sys.exit(os.waitpid(children[0], 0)[1])\n"
+    )
+    done = run_arguments(
+        str(script), cwd=tmp_path, LD_PRELOAD=str(RUNTIME), XDG_CACHE_HOME=str(tmp_path / "cache")
+    )
+    assert done.stderr.count("compiling its class") == 1
+    names = sorted(os.listdir(tmp_path / "cache/pleat/torch"))
+    assert len(names) == 2 and names[1] == "lock" and names[0].endswith(".so")
+
+
+def test_a_child_leaves_the_memory_of_its_parent_alone(run_class: Run) -> None:
+    run_class(
+        """
+        import os
+        a = empty(MIB)
+        child = os.fork()
+        if child == 0:
+            del a
+            gc.collect()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert torch.cuda.memory_allocated() == MIB
+        """
+    )
+
+
+def test_a_pool_s_blocks_come_back_at_their_addresses(run_class: Run) -> None:
+    run_class(
+        """
+        pool = torch.cuda.MemPool()
+        with torch.cuda.use_mem_pool(pool):
+            a = empty(3 * MIB)
+            b = empty(5 * MIB)
+        places = [a.data_ptr(), b.data_ptr()]
+        state = torch._C._cuda_getCheckpointState(0, pool.id)
+        assert torch._C._cuda_checkPoolLiveAllocations(0, pool.id, set(places))
+        del a, b
+        with torch.cuda.use_mem_pool(pool):
+            c = empty(4 * MIB)
+        assert not torch._C._cuda_checkPoolLiveAllocations(0, pool.id, set(places))
+        torch._C._cuda_setCheckpointPoolState(0, state, [c.untyped_storage()._cdata], [])
+        assert torch._C._cuda_checkPoolLiveAllocations(0, pool.id, set(places))
+        assert torch.cuda.memory_allocated() == 8 * MIB
+        for place in places:
+            torch._C._cuda_cudaCachingAllocator_raw_delete(place)
+        assert torch.cuda.memory_allocated() == 0
+        """
+    )
+
+
+SPAWNING = """
+import os, sys, torch, torch.multiprocessing, pleat.torch
+
+def work(rank):
+    a = torch.empty(1000, device="cuda")
+    print(rank, pleat.torch.binding(), torch.cuda.memory_allocated(), os.environ["PLEAT_CONF"],
+          flush=True)
+
+if __name__ == "__main__":
+    pleat.torch.install("growth:frugal", binding=sys.argv[1])
+    torch.multiprocessing.spawn(work, nprocs=1)
+"""
+
+
+@pytest.mark.parametrize("binding", ["class", "hooks"])
+def test_spawned_children_inherit_the_installation(tmp_path: Path, binding: str) -> None:
+    script = tmp_path / "spawning.py"
+    script.write_text(SPAWNING)
+    done = run_arguments(str(script), binding, cwd=tmp_path, LD_PRELOAD=str(RUNTIME))
+    assert done.stdout.startswith(f"0 {binding} 4096 ") and "growth:frugal" in done.stdout
+    assert "own allocator" not in done.stderr
+    done = run_arguments(
+        str(script), binding, cwd=tmp_path, LD_PRELOAD=str(RUNTIME), PLEAT_TORCH_SPAWN="0"
+    )
+    assert done.stdout.startswith("0 None ")

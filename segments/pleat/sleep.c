@@ -1,0 +1,188 @@
+/* sleep.c - see sleep.h: a room falls asleep. Guarded by the device lock. */
+#include "segments/pleat/sleep.h"
+
+#include "segments/pleat/capturers.h"
+#include "segments/pleat/still.h"
+#include "vmm/base/deadline.h"
+#include "vmm/driver.h"
+
+/* ---- holding --------------------------------------------------------------------------------- */
+
+static void hold_segment(pl_space *space, pl_segment *seg)
+{
+    size_t n = seg->n_rooms > 0 ? pl_segment_pin_granules(seg, 0, seg->n_rooms - 1) : 0;
+
+    seg->is_private = true;
+    space->n_loose -= n;
+    pl_space_pin(space, n);
+}
+
+/* A segment that still opens is waited for: it is in the list of those. */
+static void finish_opening(pl_space *space)
+{
+    while (space->opening != NULL && pl_private_drain(space)) {
+        pl_space_breathe(space);
+    }
+}
+
+void pl_sleep_hold(pl_space *space, pl_private *room)
+{
+    finish_opening(space);
+    room->is_asleep = true;
+    for (pl_area *area = room->areas; area != NULL; area = area->next) {
+        for (pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
+            hold_segment(space, seg);
+        }
+    }
+    pl_space_wait_for_flights(space); /* requests and takes that had begun */
+}
+
+void pl_sleep_let_go(pl_space *space, pl_private *room)
+{
+    room->is_asleep = false;
+    for (pl_area *area = room->areas; area != NULL; area = area->next) {
+        for (pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
+            pl_private_open_segment(space, seg);
+        }
+    }
+    finish_opening(space);
+}
+
+/* ---- contents -------------------------------------------------------------------------------- */
+
+static bool is_any(const pl_bed *bed)
+{
+    (void)bed;
+    return true;
+}
+
+static pleat_status keep_contents(pl_space *space, pl_slumber *slumber, const char *folder)
+{
+    size_t n;
+    pl_keep_piece *pieces = pl_beds_pieces(space, slumber, is_any, &n);
+
+    if (pieces == NULL) {
+        return PLEAT_ENOMEM_HOST;
+    }
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_keep_open(
+        space->dev, folder, (uint64_t)slumber->n_kept << space->granule_log2, &slumber->keep);
+    st = st == PLEAT_OK ? pl_keep_save(slumber->keep, pieces, n) : st;
+    pl_lock_acquire(&space->lock);
+    pl_host_free(&space->host, pieces);
+    return st;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static bool is_up(const pl_bed *bed)
+{
+    return bed->has_chunk && bed->is_mapped;
+}
+
+static bool is_down(const pl_bed *bed)
+{
+    return bed->has_chunk && !bed->is_mapped;
+}
+
+static bool is_all_up(const pl_slumber *slumber)
+{
+    for (size_t i = 0; i < slumber->n; i++) {
+        if (!is_up(&slumber->beds[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Unmap all, or nothing. EPOISONED: neither, as mapping again failed, too. */
+static pleat_status unmap_all(pl_space *space, pl_slumber *slumber)
+{
+    pleat_status st = pl_bedding_unmap(space, slumber, is_up);
+
+    for (unsigned tries = 0; st != PLEAT_OK && tries < 2 && !is_all_up(slumber); tries++) {
+        (void)!pl_bedding_map(space, slumber, is_down);
+    }
+    return st == PLEAT_OK || is_all_up(slumber) ? st : PLEAT_EPOISONED;
+}
+
+static void give_back(pl_space *space, pl_slumber *slumber, pl_slept *told)
+{
+    for (size_t i = 0; i < slumber->n; i++) {
+        slumber->beds[i].is_good = false;
+    }
+    size_t n_chunks = space->n_asleep;
+    pl_bedding_release(space, slumber);
+    told->bytes = (uint64_t)(space->n_asleep - n_chunks) << space->granule_log2;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+/* Everything that was freed before is over after the wait; EPENDING concerns what came since. */
+static pleat_status wait_for_work(pl_space *space)
+{
+    pleat_status st = pl_still_wait(space);
+
+    return st == PLEAT_EPENDING ? PLEAT_OK : st;
+}
+
+static pleat_status fall_asleep(pl_space *space, pl_private *room, const pl_sleep_how *how,
+                                pl_slumber *slumber)
+{
+    pleat_status st = wait_for_work(space);
+
+    st = st == PLEAT_OK ? pl_beds_make(space, room, how->is_kept, slumber) : st;
+    if (st == PLEAT_OK && slumber->n_kept > 0) {
+        st = keep_contents(space, slumber, how->folder);
+    }
+    return st == PLEAT_OK ? unmap_all(space, slumber) : st;
+}
+
+static pleat_status sleep_locked(pl_space *space, pl_private *pool, const pl_sleep_how *how,
+                                 pl_slept *told)
+{
+    pl_room *room = pool->room;
+
+    if (pool->is_asleep) {
+        pl_driver_set_detail("wake it first");
+        return PLEAT_EASLEEP;
+    }
+    pl_slumber *slumber = pl_host_calloc(&space->host, 1, sizeof(*slumber));
+    if (slumber == NULL) {
+        return PLEAT_ENOMEM_HOST;
+    }
+    pl_sleep_hold(space, pool);
+    pleat_status st = fall_asleep(space, pool, how, slumber);
+    if (st != PLEAT_OK && is_all_up(slumber)) {
+        pl_beds_drop(space, slumber);
+        pl_host_free(&space->host, slumber);
+        pl_sleep_let_go(space, pool);
+        return st;
+    }
+    room->slumber = slumber;
+    room->n_sleeps++;
+    if (st == PLEAT_OK) {
+        give_back(space, slumber, told);
+    }
+    told->shared_bytes = (uint64_t)slumber->n_shared << space->granule_log2;
+    told->kept_bytes = (uint64_t)slumber->n_kept << space->granule_log2;
+    return st;
+}
+
+pleat_status pl_pleat_room_sleep(pl_allocator *a, pl_private *room, const pl_sleep_how *how,
+                                 pl_slept *out)
+{
+    pl_space *space = (pl_space *)a;
+    pl_slept told = { .bytes = 0 };
+
+    pl_deadline_begin();
+    pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, false);
+    pl_still_begin(space);
+    pleat_status st = sleep_locked(space, room, how, &told);
+    pl_still_end(space);
+    pl_capturers_leave(space, is_inside);
+    pl_lock_release(&space->lock);
+    *out = told;
+    return st;
+}

@@ -1,0 +1,39 @@
+"""Strands memory at one call site: a small tensor is kept beside each large one that goes.
+
+Usage: stranding.py SNAPSHOT"""
+import sys
+
+import torch
+
+ROUNDS = 40
+
+
+def keep_statistics() -> torch.Tensor:
+    """The culprit: 2 MiB that stay, in a segment of 20 MiB each."""
+    return torch.empty(2 << 20, dtype=torch.uint8, device="cuda")
+
+
+def activation() -> torch.Tensor:
+    return torch.empty(9 << 20, dtype=torch.uint8, device="cuda")
+
+
+def weights() -> torch.Tensor:
+    """Innocent: large, live, and with segments of its own."""
+    return torch.empty(100 << 20, dtype=torch.uint8, device="cuda")
+
+
+def train() -> list[torch.Tensor]:
+    kept = [weights() for _ in range(4)]
+    gone = []
+    for _ in range(ROUNDS):
+        gone.append(activation())
+        kept.append(keep_statistics())
+        gone.append(activation())
+    del gone
+    kept.append(torch.empty(1000 << 20, dtype=torch.uint8, device="cuda"))  # does not fit the gaps
+    return kept
+
+
+torch.cuda.memory._record_memory_history(max_entries=100000, stacks="python")
+tensors = train()
+torch.cuda.memory._dump_snapshot(sys.argv[1])

@@ -1,0 +1,69 @@
+/* idle.c - see idle.h. Guarded by the device's lock, which is dropped for the driver's calls: of
+ * two threads that make the stream at once, one destroys its own again. */
+#include "vmm/idle.h"
+
+#include "vmm/device_state.h"
+
+static pl_stream *find(pl_device *dev)
+{
+    pl_lock_acquire(&dev->lock);
+    pl_stream *stream = dev->idle;
+    pl_lock_release(&dev->lock);
+    return stream;
+}
+
+/* False: there is one already. */
+static bool keep(pl_device *dev, pl_stream *stream, cu_stream handle)
+{
+    pl_lock_acquire(&dev->lock);
+    bool is_first = dev->idle == NULL;
+    if (is_first) {
+        dev->idle = stream;
+        dev->idle_handle = handle;
+    }
+    pl_lock_release(&dev->lock);
+    return is_first;
+}
+
+pleat_status pl_device_idle_stream(pl_device *dev, pl_stream **out)
+{
+    pl_scope scope;
+    cu_stream handle = NULL;
+    pl_stream *stream = find(dev);
+    if (stream != NULL) {
+        *out = stream;
+        return PLEAT_OK;
+    }
+    pleat_status st = pl_scope_begin(dev, &scope);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    st = pl_driver_failure(pl_cu_stream_create(dev->drv, &handle, CU_STREAM_NON_BLOCKING_FLAG));
+    if (st == PLEAT_OK) {
+        st = pl_stream_get(dev, handle, &stream);
+    }
+    bool is_kept = st == PLEAT_OK && keep(dev, stream, handle);
+    if (handle != NULL && !is_kept) {
+        pl_device_undo(dev, pl_driver_failure(pl_cu_stream_destroy(dev->drv, handle)));
+    }
+    pl_scope_end(dev, &scope);
+    *out = st == PLEAT_OK ? find(dev) : *out;
+    return st;
+}
+
+bool pl_stream_is_idle(const pl_stream *stream)
+{
+    return find(stream->dev) == stream;
+}
+
+void pl_idle_end(pl_device *dev)
+{
+    pl_scope scope;
+    if (dev->idle == NULL || pl_scope_begin(dev, &scope) != PLEAT_OK) {
+        return;
+    }
+    if (pl_cu_stream_destroy(dev->drv, dev->idle_handle) != CU_SUCCESS) {
+        pl_device_undo(dev, pl_driver_failure(pl_cu_stream_destroy(dev->drv, dev->idle_handle)));
+    }
+    pl_scope_end(dev, &scope);
+}
