@@ -195,12 +195,6 @@ static inline pleat_status alloc_routed(const pl_wish *w, void *stream, uint64_t
     return alloc_on(w, n_errors, out);
 }
 
-/* Has a request's stream no front, or one that does not pay? */
-static inline bool wants_front(const pl_front *front)
-{
-    return front == NULL || front->worth <= 0;
-}
-
 /* The general way of alloc_block: any stream, any pool, a device that may not be open yet. */
 static __attribute__((noinline)) pleat_status alloc_generally(pl_instance *instance, int device,
                                                               pl_wish w, void *stream,
@@ -214,8 +208,7 @@ static __attribute__((noinline)) pleat_status alloc_generally(pl_instance *insta
     if (is_likely(w.gpu && st == PLEAT_OK)) {
         w.asked = info.is_asked ? &info : NULL;
         st = alloc_routed(&w, stream, n_errors, out);
-        if (st == PLEAT_OK && w.bytes <= PL_FRONT_MOST_BYTES &&
-            wants_front(pl_front_of(instance->handle, device, stream))) {
+        if (st == PLEAT_OK && !pl_front_of(instance->handle, device, stream)) {
             pl_front_offer(instance, w.gpu, w.stream, stream);
         }
         put_stream(w.stream, stream);
@@ -238,10 +231,10 @@ static inline pl_stream *plain_stream(const pl_gpu *gpu, const void *stream, uns
                                                    : pl_stream_known_told(gpu->dev, stream);
 }
 
-/* The way without the front. */
-static __attribute__((noinline)) pleat_status alloc_behind(pleat handle, int device, size_t bytes,
-                                                           bool is_patient, void *stream,
-                                                           const pl_front *front, pleat_devptr *out)
+/* The way without the front, or behind it where it had nothing. */
+static inline __attribute__((always_inline)) pleat_status alloc_behind(
+    pleat handle, int device, size_t bytes, bool is_patient, void *stream, pl_front *front,
+    pleat_devptr *out)
 {
     pl_wish w = { .bytes = bytes, .is_patient = is_patient };
     uint64_t n_errors = count_errors();
@@ -255,10 +248,12 @@ static __attribute__((noinline)) pleat_status alloc_behind(pleat handle, int dev
                    : NULL;
     pleat_status st;
     if (is_likely(w.stream != NULL)) {
-        st = w.gpu->ops->alloc(w.gpu->allocator, w.bytes, w.stream, out);
+        const pl_allocator_ops *ops = w.gpu->ops;
+        st = front ? ops->alloc_past(w.gpu->allocator, front, w.bytes, w.stream, out)
+                   : ops->alloc(w.gpu->allocator, w.bytes, w.stream, out);
         if (!is_likely(st == PLEAT_OK)) {
             st = pl_short_alloc(&w, n_errors, st, out);
-        } else if (wants_front(front) && w.bytes <= PL_FRONT_MOST_BYTES) {
+        } else if (!front) {
             pl_front_offer(use.instance, w.gpu, w.stream, stream);
         }
         put_stream(w.stream, stream);
@@ -282,7 +277,6 @@ static inline __attribute__((always_inline)) pleat_status alloc_block(pleat hand
     if (front && bytes <= PL_FRONT_MOST_BYTES && pl_front_go_in(front, handle, device)) {
         bool is_hit = front->alloc(front, bytes, out);
         pl_front_leave(front);
-        pl_front_judge(front, is_hit);
         if (is_hit) {
             return PLEAT_OK;
         }

@@ -22,6 +22,7 @@ static struct {
 static void leave_record(void *record)
 {
     pl_caller_self = NULL;
+    ((pl_caller *)record)->front = NULL;
     pl_lock_acquire(&all.lock);
     ((pl_caller *)record)->is_taken = false;
     pl_lock_release(&all.lock);
@@ -95,6 +96,7 @@ void pl_caller_begin_child(void)
     for (pl_caller *record = all.first; record; record = record->next) {
         if (record != pl_caller_self) {
             memset(record->n_uses, 0, sizeof record->n_uses);
+            record->front = NULL;
             record->is_taken = false;
         }
     }

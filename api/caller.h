@@ -24,6 +24,7 @@ typedef struct pl_caller {
     struct pl_caller *next;              /* const: of all records */
     bool is_taken;                       /* the list's lock: a thread has it */
     int last_device;                     /* owner: where the last block was that it freed (own.c) */
+    struct pl_front *front;              /* owner: of its fronts, the one used last; NULL = none */
 } pl_caller;
 
 /* The calling thread's record; NULL before its first call. */

@@ -50,6 +50,9 @@ static void leave_all(void *fronts)
     }
     pl_fronts_self = NULL;
     hidden = NULL;
+    if (pl_caller_self) {
+        pl_caller_self->front = NULL;
+    }
     pl_lock_acquire(&all.lock);
     own->is_taken = false;
     pl_lock_release(&all.lock);
@@ -111,6 +114,9 @@ void pl_fronts_hide(bool hides)
         hidden = NULL;
     }
     is_hidden = hides;
+    if (pl_caller_self) { /* any of its fronts: the next call looks which one it needs */
+        pl_caller_self->front = pl_fronts_self ? &pl_fronts_self->front[0] : NULL;
+    }
 }
 
 /* NULL: they are hidden, or there is no host memory. */
@@ -128,6 +134,17 @@ static pl_fronts *own_fronts(void)
     }
     pl_fronts_self = own;
     return own;
+}
+
+pl_front *pl_front_find(uint64_t key, const void *stream)
+{
+    pl_fronts *own = pl_fronts_self;
+    pl_front *front = own ? &own->front[pl_front_place(stream)] : NULL;
+    if (!front || !pl_front_is_for(front, key, stream)) {
+        return NULL;
+    }
+    pl_caller_self->front = front;
+    return front;
 }
 
 /* ---- binding --------------------------------------------------------------------------------- */
@@ -152,20 +169,19 @@ void pl_front_offer(pl_instance *instance, pl_gpu *gpu, pl_stream *on, const voi
         return;
     }
     pl_front *front = &own->front[place];
-    bool is_given_up = front->stream == stream && front->worth <= 0 && is_bound(front);
-    if (!is_given_up && !is_time_to_bind(front, own->n_offers[place]++)) {
+    if (!is_time_to_bind(front, own->n_offers[place]++)) {
         return;
     }
     unbind(front);
     own->n_offers[place] = 1;
-    if (is_given_up || is_bound(front)) { /* its instance is just being destroyed */
+    if (is_bound(front)) { /* its instance is just being destroyed */
         return;
     }
     front->stream = stream;
     front->user = gpu;
     if (gpu->ops->front_bind(gpu->allocator, front, on,
                              pl_front_key(instance->handle, gpu->ordinal))) {
-        front->worth = PL_FRONT_WORTH_AT_FIRST;
+        pl_caller_self->front = front;
         own->n_offers[place] = 0;
     }
 }

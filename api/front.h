@@ -12,16 +12,8 @@
 #include "api/instance.h"
 #include "segments/base/front.h"
 
-/* PATIENCE: long ways before it is tried again to bind a front. A hit saves what looking in vain
- * costs three times. So a front whose worth has fallen to 0, as of four requests not one was a hit,
- * is given up, and tried again later. */
-enum {
-    PL_FRONTS_OF_THREAD = 2,
-    PL_FRONT_PATIENCE = 1024,
-    PL_FRONT_WORTH_AT_FIRST = 128,
-    PL_FRONT_MOST_WORTH = 512,
-    PL_FRONT_WORTH_OF_A_HIT = 3,
-};
+/* PATIENCE: long ways before it is tried again to bind a front. */
+enum { PL_FRONTS_OF_THREAD = 2, PL_FRONT_PATIENCE = 1024 };
 
 typedef struct pl_fronts {
     pl_front front[PL_FRONTS_OF_THREAD];
@@ -37,8 +29,8 @@ extern _Thread_local pl_fronts *pl_fronts_self;
  * they keep stays there; others may empty them. */
 void pl_fronts_hide(bool hides);
 
-/* A request on the stream went the long way and succeeded: the next ones may not have to, or the
- * front does not pay. */
+/* A request on the stream went the long way, without a front, and succeeded: the next ones may not
+ * have to. */
 void pl_front_offer(pl_instance *instance, pl_gpu *gpu, pl_stream *on, const void *stream);
 
 static inline unsigned pl_front_place(const void *stream)
@@ -54,25 +46,26 @@ static inline uint64_t pl_front_key(pleat handle, int device)
            (uint64_t)(uint32_t)device << 16 | handle.slot;
 }
 
+static inline bool pl_front_is_for(const pl_front *front, uint64_t key, const void *stream)
+{
+    return atomic_load_explicit(&front->key, memory_order_relaxed) == key &&
+           front->stream == stream;
+}
+
+/* The call is not for the front that the thread used last. */
+pl_front *pl_front_find(uint64_t key, const void *stream);
+
 /* The thread's front for such a call; NULL = none is bound. */
 static inline pl_front *pl_front_of(pleat handle, int device, const void *stream)
 {
-    pl_fronts *own = pl_fronts_self;
-    if (own == NULL) {
+    const pl_caller *self = pl_caller_self;
+    uint64_t key = pl_front_key(handle, device);
+    if (__builtin_expect(self == NULL || self->front == NULL, 0)) {
         return NULL;
     }
-    pl_front *front = &own->front[pl_front_place(stream)];
-    bool is_own = atomic_load_explicit(&front->key, memory_order_relaxed) ==
-                      pl_front_key(handle, device) &&
-                  front->stream == stream;
-    return is_own ? front : NULL;
-}
-
-/* The owner's request was a hit, or was not. */
-static inline void pl_front_judge(pl_front *front, bool is_hit)
-{
-    bool is_most = front->worth >= PL_FRONT_MOST_WORTH;
-    front->worth += is_hit ? (is_most ? 0 : PL_FRONT_WORTH_OF_A_HIT) : -1;
+    return __builtin_expect(pl_front_is_for(self->front, key, stream), 1)
+               ? self->front
+               : pl_front_find(key, stream);
 }
 
 /* Go into it. False: the call must go the long way. What may forbid the front is looked at inside,

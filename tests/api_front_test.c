@@ -120,37 +120,6 @@ START_TEST(only_small_blocks_are_kept)
 }
 END_TEST
 
-/* How many of the calling thread's fronts are bound. */
-static unsigned n_bound(void)
-{
-    unsigned n = 0;
-    for (unsigned i = 0; pl_fronts_self && i < PL_FRONTS_OF_THREAD; i++) {
-        n += atomic_load(&pl_fronts_self->front[i].key) != 0;
-    }
-    return n;
-}
-
-START_TEST(a_front_that_does_not_pay_is_given_up_and_tried_again)
-{
-    enum { N_SIZES = 254 };
-    pleat instance = api_make(API_PLEAT, "capacity:64M", "");
-    pleat_devptr last = api_alloc(instance, 0, 3000, NULL);
-    ck_assert_uint_eq(n_bound(), 1);
-    for (size_t i = 0; i < 2 * PL_FRONT_WORTH_AT_FIRST; i++) { /* none is freed: none is a hit */
-        (void)api_alloc(instance, 0, 512 * (1 + i % N_SIZES), NULL);
-    }
-    ck_assert_uint_eq(n_bound(), 0);
-    for (unsigned i = 0; i < PL_FRONT_PATIENCE + 2; i++) {
-        api_free(instance, 0, last, NULL);
-        last = api_alloc(instance, 0, 3000, NULL);
-    }
-    ck_assert_uint_eq(n_bound(), 1);
-    api_free(instance, 0, last, NULL);
-    ck_assert_uint_eq(kept_by(NULL), 1);
-    ck_assert_int_eq(pleat_destroy(instance, PLEAT_DESTROY_FORCE), PLEAT_OK);
-}
-END_TEST
-
 START_TEST(streams_that_take_turns_do_not_bind_a_front_in_every_call)
 {
     enum { N_TURNS = 512 };
@@ -475,7 +444,7 @@ START_TEST(the_handle_of_a_destroyed_instance_is_refused_though_a_front_was_boun
         ptr = api_alloc(instance, 0, 3000, NULL);
         ck_assert(i == 0 || pleat_block_free(earlier, 0, ptr, NULL) == PLEAT_EGONE);
         api_free(instance, 0, ptr, NULL);
-        for (unsigned n = 0; n < PL_FRONT_WORTH_AT_FIRST / 2; n++) {
+        for (unsigned n = 0; n < 64; n++) {
             (void)api_stats(instance, 0);
             api_free(instance, 0, api_alloc(instance, 0, 3000, NULL), NULL);
         }
@@ -742,7 +711,6 @@ int main(void)
     tcase_add_test(pairs, a_repeated_pair_gets_the_same_block_and_calls_no_driver);
     tcase_add_test(pairs, without_the_option_nothing_is_kept);
     tcase_add_test(pairs, only_small_blocks_are_kept);
-    tcase_add_test(pairs, a_front_that_does_not_pay_is_given_up_and_tried_again);
     tcase_add_test(pairs, streams_that_take_turns_do_not_bind_a_front_in_every_call);
     tcase_add_test(pairs, a_request_of_another_size_gets_another_block);
     tcase_add_test(pairs, a_block_of_another_stream_is_not_kept);

@@ -116,11 +116,11 @@ END_TEST
 
 START_TEST(a_refused_reservation_leaves_the_map_as_it_was)
 {
-    static object objects[64];
+    static object objects[128];
     size_t n = 0;
     pl_host_fail_at(1);
     pleat_status st = PLEAT_OK;
-    for (; n < 64 && st == PLEAT_OK; n++) {
+    for (; n < 128 && st == PLEAT_OK; n++) {
         st = pl_ptrmap_reserve(&map, &host, 1);
         if (st == PLEAT_OK) {
             put(address(n), &objects[n]);
@@ -191,7 +191,7 @@ END_TEST
 
 /* ---- growing little by little -------------------------------------------------------------- */
 
-enum { N_FULL = 1024 / 5 * 4, MOST_MOVED = 16 };
+enum { N_FULL = 1024 / 4, MOST_MOVED = 16 };
 
 /* Fills 1,024 slots as far as they may be filled, and inserts one more key. */
 static void begin_growth(object *objects)
@@ -229,7 +229,7 @@ START_TEST(no_reservation_moves_more_than_a_few_entries)
         ck_assert_ptr_null(pl_ptrmap_find(&map, address(i + 1)));
     }
     ck_assert_uint_gt(n_steps, 40);
-    ck_assert_uint_lt(n_steps, N_FULL / 4); /* long before the next growth */
+    ck_assert_uint_lt(n_steps, N_FULL / 2); /* long before the next growth */
     ck_assert_ptr_null(map.old.slots);
 }
 END_TEST

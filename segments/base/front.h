@@ -1,5 +1,6 @@
 /* front.h - what a thread keeps in front of an allocator: small blocks that it freed, and that its
- * next requests get without a lock.
+ * next requests get without a lock; and late blocks of any size, which it freed and which become
+ * free memory in its next request, in one hold of the lock with that request.
  *
  * The owner of a front is a thread; the front is bound to one stream of one allocator. While it is
  * bound, the owner may call its `alloc` and `free`, between pl_front_enter and pl_front_leave, in
@@ -30,6 +31,7 @@ enum {
     PL_FRONT_DEPTH = 8,       /* blocks in a magazine */
     PL_FRONT_BLOCKS = 128,    /* in a front */
     PL_FRONT_BYTES = 2 << 20, /* likewise */
+    PL_FRONT_LATE = 8,        /* late blocks */
     PL_FRONT_MOST_BYTES = (PL_FRONT_BINS - 1) * PL_FRONT_UNIT, /* larger blocks never go in */
 };
 
@@ -40,6 +42,11 @@ typedef struct pl_magazine {
     int8_t credit; /* it takes blocks while this is above 0: see front.c */
 } pl_magazine;
 
+typedef struct pl_late {
+    struct pl_block *block;
+    size_t at; /* where the allocator's map had it; it may have moved since */
+} pl_late;
+
 typedef struct pl_front {
     _Atomic uint32_t in_use;     /* atomic: by its owner */
     _Atomic uint32_t is_stopped; /* atomic: written under the allocator's lock */
@@ -48,7 +55,6 @@ typedef struct pl_front {
     _Atomic uint64_t key; /* atomic */
     const void *stream;   /* the handle */
     void *user;           /* the caller's */
-    int worth;            /* the caller's: how much it has paid lately */
     bool (*alloc)(struct pl_front *front, size_t bytes, pleat_devptr *out);
     bool (*free)(struct pl_front *front, pleat_devptr ptr);
 
@@ -64,10 +70,14 @@ typedef struct pl_front {
     int64_t room_n;
     int64_t room_bytes;
     int64_t room_requested;
-    _Atomic uint64_t n_freed; /* atomic: blocks freed into it since they were last counted; */
-    uint64_t freed_bytes;     /* their bytes, rounded, */
-    uint64_t freed_requested; /* and as requested */
-    struct pl_front *next;    /* the allocator's lock: its fronts */
+    _Atomic uint64_t n_freed;    /* atomic: blocks freed into it since they were last counted; */
+    uint64_t freed_bytes;        /* their bytes, rounded, */
+    uint64_t freed_requested;    /* and as requested */
+    struct pl_front *next;       /* the allocator's lock: its fronts */
+    pl_late late[PL_FRONT_LATE]; /* a ring, the first freed first */
+    unsigned first_late;
+    _Atomic uint32_t n_late;             /* atomic */
+    uint32_t n_counted;                  /* the allocator's lock: of these, counted as freed */
     uint64_t filled[PL_FRONT_BINS / 64]; /* magazines with blocks */
     pl_magazine magazines[PL_FRONT_BINS];
 } pl_front;

@@ -1,10 +1,10 @@
 /* ptrmap.h - from a device address to the object that lives there, in one word each.
  *
- * Open addressing with linear probing in a power of two of slots, at most 4/5 of them taken. An
- * object is aligned to 64 bytes and has its address, the key, at byte PL_PTRMAP_KEY_AT. So a slot
- * has six bits to spare: they tell how far it lies from the key's home, and two bits of the key's
- * hash. A look-up reads only objects whose bits fit, which is the right one but for one time in
- * twenty; a removal reads none, except such as lie very far from home.
+ * Open addressing with linear probing in a power of two of slots, at most 4/5 of them taken, and
+ * fewer of a small table. An object is aligned to 64 bytes and has its address, the key, at byte
+ * PL_PTRMAP_KEY_AT. So a slot has six bits to spare: they tell how far it lies from the key's home,
+ * and two bits of the key's hash. A look-up reads only objects whose bits fit, which is the right
+ * one but for one time in twenty; a removal reads none, except such as lie very far from home.
  *
  *   | pointer to the object ............................ | tag 2 | distance 4 |   0 = empty
  *
@@ -38,13 +38,13 @@ typedef uintptr_t pl_ptrmap_slot; /* 0 = empty */
 
 typedef struct pl_ptrmap_table {
     _Atomic pl_ptrmap_slot *slots; /* atomic, written under the lock; NULL = none; else a power of
-                                    * two >= 64 of them */
+                                    * two >= 256 of them */
     size_t mask;                   /* number of slots less one; 0 while there are none */
     unsigned shift;                /* 64 - log2 of the number of slots */
     struct pl_ptrmap_table *next;  /* of spent ones */
 } pl_ptrmap_table;
 
-/* I1  count <= most, which is 4/5 of the slots of `now`
+/* I1  count <= most, at most 4/5 of the slots of `now`
  * I2  count == the number of slots of both tables that are not empty
  * I3  every slot from a key's home to where it lies is taken, and its bits say how far that is, at
  *     most PL_PTRMAP_FAR, and the key's tag
@@ -185,6 +185,12 @@ static inline void pl_ptrmap_clear(pl_ptrmap_table *table, size_t hole)
     pl_ptrmap_write(table, hole, 0);
 }
 
+/* The key is about to be inserted. */
+static inline void pl_ptrmap_expect(const pl_ptrmap *map, pleat_devptr key)
+{
+    __builtin_prefetch(&map->now.slots[pl_ptrmap_home(&map->now, pl_ptrmap_hash(key))], 1);
+}
+
 /* The value has the key, which must not be 0 or in the map, and there must be room. */
 static inline void pl_ptrmap_insert(pl_ptrmap *map, pleat_devptr key, void *value)
 {
@@ -253,10 +259,19 @@ static inline void pl_ptrmap_remove_at(pl_ptrmap *map, pleat_devptr key, size_t 
     map->count--;
 }
 
-/* Without the lock: the object with that key; NULL if there is none, or perhaps none. Its key may
- * have changed by the time that the caller looks. Objects are never unmapped while peeks go on. */
+/* Was the value found there, and is it still? */
+static inline bool pl_ptrmap_is_at(const pl_ptrmap *map, const void *value, size_t at)
+{
+    return at <= map->now.mask && map->now.mask > 0 &&
+           pl_ptrmap_value(pl_ptrmap_at(&map->now, at)) == value;
+}
+
+/* Without the lock: the object with that key, in slot *at; NULL if there is none, or perhaps none.
+ * Its key may have changed by the time that the caller looks. Objects are never unmapped while
+ * peeks go on. */
 __attribute__((no_sanitize("thread"))) static inline void *pl_ptrmap_peek(const pl_ptrmap *map,
-                                                                          pleat_devptr key)
+                                                                          pleat_devptr key,
+                                                                          size_t *slot_at)
 {
     const pl_ptrmap_table *table = atomic_load_explicit(&map->view, memory_order_acquire);
     if (!table) {
@@ -271,6 +286,7 @@ __attribute__((no_sanitize("thread"))) static inline void *pl_ptrmap_peek(const 
             return NULL;
         }
         if (slot % PL_PTRMAP_ALIGN == bits && pl_ptrmap_key(slot) == key) {
+            *slot_at = at;
             return pl_ptrmap_value(slot);
         }
     }

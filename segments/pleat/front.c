@@ -6,120 +6,6 @@
 #include "segments/pleat/run.h"
 #include "vmm/base/cancel.h"
 
-/* ---- the owner's side ------------------------------------------------------------------------ */
-
-/* A magazine pays if of so many blocks that it takes one is asked for again: each that it takes
- * costs a credit, each that it gives earns so many. One that has none takes no more, until requests
- * of its size have been missed as often. */
-enum { CREDIT_OF_A_HIT = 8, CREDIT_AT_FIRST = 8, MOST_CREDIT = 64 };
-
-static inline unsigned bin_of(size_t bytes)
-{
-    return (unsigned)((bytes + PL_FRONT_UNIT - 1) / PL_FRONT_UNIT);
-}
-
-static inline void count_kept(pl_front *front, uint32_t n, size_t bytes)
-{
-    uint32_t n_kept = atomic_load_explicit(&front->n_kept, memory_order_relaxed);
-
-    atomic_store_explicit(&front->n_kept, n_kept + n, memory_order_relaxed);
-    front->bytes += bytes;
-}
-
-static inline void count_freed(pl_front *front, const pl_block *b)
-{
-    uint64_t n = atomic_load_explicit(&front->n_freed, memory_order_relaxed);
-
-    atomic_store_explicit(&front->n_freed, n + 1, memory_order_relaxed);
-    front->freed_bytes += b->bytes;
-    front->freed_requested += b->requested;
-}
-
-/* False: it might lift a peak. */
-static inline bool use_room(pl_front *front, size_t bytes, size_t requested)
-{
-    int64_t room_n = front->room_n - 1;
-    int64_t room_bytes = front->room_bytes - (int64_t)bytes;
-    int64_t room_requested = front->room_requested - (int64_t)requested;
-
-    if ((room_n | room_bytes | room_requested) < 0) {
-        return false;
-    }
-    front->room_n = room_n;
-    front->room_bytes = room_bytes;
-    front->room_requested = room_requested;
-    return true;
-}
-
-static inline void add_room(pl_front *front, const pl_block *b)
-{
-    atomic_store_explicit(&front->has_room, true, memory_order_relaxed);
-    front->room_n += 1;
-    front->room_bytes += (int64_t)b->bytes;
-    front->room_requested += (int64_t)b->requested;
-}
-
-static bool front_alloc(pl_front *front, size_t requested, pleat_devptr *out)
-{
-    unsigned bin = bin_of(requested);
-    pl_magazine *m = &front->magazines[bin];
-    pl_block *b = m->top;
-
-    if (b == NULL) {
-        m->credit = (int8_t)(m->credit + (m->credit < CREDIT_AT_FIRST));
-        return false;
-    }
-    if (!use_room(front, b->bytes, requested)) {
-        return false;
-    }
-    m->top = b->queue_next;
-    if (--m->n == 0) {
-        front->filled[bin / 64] &= ~(UINT64_C(1) << bin % 64);
-    }
-    m->credit = (int8_t)(m->credit + (m->credit < MOST_CREDIT ? CREDIT_OF_A_HIT : 0));
-    b->queue_next = NULL;
-    b->kept_in = NULL;
-    b->requested = requested;
-    count_kept(front, UINT32_MAX, (size_t)0 - b->bytes);
-    *out = b->base;
-    return true;
-}
-
-/* May be any block, or have been one: the map was read without the lock. If it has this base and is
- * live it is the block at ptr, and if that is the caller's to free, nobody changes it now. */
-static inline bool may_keep(const pl_front *front, const pl_block *b, pleat_devptr ptr)
-{
-    return b != NULL && b->base == ptr && b->state == PL_BLOCK_LIVE && b->lane == front->lane &&
-           b->uses == NULL && b->kept_in == NULL && b->bytes <= front->most_bytes &&
-           !b->segment->is_apart && front->bytes + b->bytes <= PL_FRONT_BYTES;
-}
-
-static bool front_free(pl_front *front, pleat_devptr ptr)
-{
-    const pl_space *space = (const pl_space *)front->allocator;
-    bool is_full = atomic_load_explicit(&front->n_kept, memory_order_relaxed) == PL_FRONT_BLOCKS;
-    pl_block *b = is_full ? NULL : pl_ptrmap_peek(&space->live, ptr);
-
-    if (!may_keep(front, b, ptr)) {
-        return false;
-    }
-    unsigned bin = bin_of(b->bytes);
-    pl_magazine *m = &front->magazines[bin];
-    if (m->n == PL_FRONT_DEPTH || m->credit <= 0) {
-        return false;
-    }
-    m->credit--;
-    m->n++;
-    front->filled[bin / 64] |= UINT64_C(1) << bin % 64;
-    b->queue_next = m->top;
-    b->kept_in = front;
-    m->top = b;
-    count_kept(front, 1, b->bytes);
-    count_freed(front, b);
-    add_room(front, b);
-    return true;
-}
-
 /* ---- stopping -------------------------------------------------------------------------------- */
 
 static _Thread_local char own; /* its address stands for the thread */
@@ -215,12 +101,33 @@ static void give_all_room(pl_space *space, pl_front *front)
     atomic_store_explicit(&front->has_room, false, memory_order_relaxed);
 }
 
+static void count_late(pl_space *space, pl_front *front)
+{
+    for (; front->n_counted < pl_front_n_late(front); front->n_counted++) {
+        unsigned i = (front->first_late + front->n_counted) % PL_FRONT_LATE;
+        const pl_block *b = front->late[i].block;
+        pl_usages_end(&space->usages, pl_stats_pool(b->bytes), b->bytes, b->requested);
+        pl_lock_touch(1);
+    }
+}
+
+static void free_late(pl_space *space, pl_front *front, pl_lane *lane)
+{
+    while (pl_front_n_late(front) > 0) {
+        bool is_counted;
+        space->budget.n_events++;
+        free_kept(space, lane, pl_front_take_late(front, &is_counted).block);
+    }
+}
+
 static void empty(pl_space *space, pl_front *front)
 {
     pl_lane *lane = pl_space_lane_at(space, front->lane);
 
     count_all_freed(space, front);
+    count_late(space, front);
     give_all_room(space, front);
+    free_late(space, front, lane);
     for (unsigned i = 0; i < PL_FRONT_BINS / 64; i++) {
         for (; front->filled[i] != 0; front->filled[i] &= front->filled[i] - 1) {
             unsigned bin = i * 64 + (unsigned)__builtin_ctzll(front->filled[i]);
@@ -236,7 +143,7 @@ bool pl_fronts_have_blocks(const pl_space *space)
     bool any = false;
 
     for (const pl_front *f = space->fronts; f != NULL && !any; f = f->next) {
-        any = atomic_load_explicit(&f->n_kept, memory_order_relaxed) > 0;
+        any = atomic_load_explicit(&f->n_kept, memory_order_relaxed) > 0 || pl_front_n_late(f) > 0;
     }
     return any;
 }
@@ -244,6 +151,7 @@ bool pl_fronts_have_blocks(const pl_space *space)
 static bool has_anything(const pl_front *front)
 {
     return atomic_load_explicit(&front->n_kept, memory_order_relaxed) > 0 ||
+           pl_front_n_late(front) > 0 ||
            atomic_load_explicit(&front->n_freed, memory_order_relaxed) > 0 || front->room_n != 0 ||
            front->room_bytes != 0 || front->room_requested != 0;
 }
@@ -283,15 +191,12 @@ void pl_fronts_count(pl_space *space)
 
 /* ---- room below the peaks -------------------------------------------------------------------- */
 
-/* The calling thread's front before the lane; 0 = any. NULL: it has none. */
-static pl_front *own_front(const pl_space *space, uint32_t lane)
+pl_front *pl_fronts_own(pl_front *from, uint32_t lane)
 {
-    pl_front *f = space->fronts;
-
-    while (f != NULL && (f->owner != &own || (lane != 0 && f->lane != lane))) {
-        f = f->next;
+    while (from != NULL && (from->owner != &own || (lane != 0 && from->lane != lane))) {
+        from = from->next;
     }
-    return f;
+    return from;
 }
 
 static int64_t at_most(int64_t n, int64_t most)
@@ -309,20 +214,22 @@ static bool lend(pl_space *space, pl_front *front, int64_t bytes, int64_t reques
     return any;
 }
 
-/* All fronts but one give what room they have. Where memory still grows nobody has any, so that is
- * asked before threads are stopped. */
+/* Late blocks are counted, and all fronts but one give what room they have. Where memory still
+ * grows nobody has any, so that is asked before threads are stopped. */
 static void collect(pl_space *space, const pl_front *except)
 {
     bool any = false;
 
     for (const pl_front *f = space->fronts; f != NULL; f = f->next) {
-        any = any || (f != except && atomic_load_explicit(&f->has_room, memory_order_relaxed));
+        any = any || pl_front_n_late(f) > f->n_counted ||
+              (f != except && atomic_load_explicit(&f->has_room, memory_order_relaxed));
     }
     if (!any) {
         return;
     }
     pl_fronts_stop(space);
     for (pl_front *f = space->fronts; f != NULL; f = f->next) {
+        count_late(space, f);
         if (f != except) {
             give_all_room(space, f);
         }
@@ -332,7 +239,7 @@ static void collect(pl_space *space, const pl_front *except)
 
 void pl_fronts_begin(pl_space *space, unsigned pool, size_t bytes, size_t requested)
 {
-    pl_front *front = own_front(space, 0);
+    pl_front *front = pl_fronts_own(space->fronts, 0);
 
     if (front != NULL && lend(space, front, (int64_t)bytes, (int64_t)requested) &&
         pl_usages_begin_below_peak(&space->usages, pool, bytes, requested)) {
@@ -342,18 +249,6 @@ void pl_fronts_begin(pl_space *space, unsigned pool, size_t bytes, size_t reques
     if (!pl_usages_begin_below_peak(&space->usages, pool, bytes, requested)) {
         pl_usages_begin(&space->usages, pool, bytes, requested);
     }
-}
-
-void pl_fronts_end(pl_space *space, const pl_block *b)
-{
-    pl_front *front = space->fronts;
-
-    if (front->owner != &own || front->next != NULL) {
-        pl_usages_end(&space->usages, PLEAT_POOL_SMALL, b->bytes, b->requested);
-        return;
-    }
-    pl_usages_count_freed(&space->usages, PLEAT_POOL_SMALL, b->bytes, b->requested);
-    add_room(front, b);
 }
 
 static int64_t lacking(int64_t n, int64_t room)
@@ -366,23 +261,21 @@ static bool has_room(const pl_usage group[PLEAT_N_POOLS], int64_t n)
     return group[PLEAT_POOL_ALL].room >= n && group[PLEAT_POOL_SMALL].room >= n;
 }
 
-bool pl_fronts_serve(pl_space *space, uint32_t lane, size_t bytes, pleat_devptr *out)
+bool pl_fronts_serve(pl_space *space, pl_front *front, size_t bytes, pleat_devptr *out)
 {
-    pl_front *front = bytes <= PL_FRONT_MOST_BYTES ? own_front(space, lane) : NULL;
-    const pl_magazine *m = front != NULL ? &front->magazines[bin_of(bytes)] : NULL;
-
-    if (m == NULL || m->top == NULL) {
+    if (!pl_front_has(front, bytes)) {
         return false;
     }
+    const pl_block *top = front->magazines[pl_front_bin(bytes)].top;
     int64_t n = lacking(1, front->room_n);
-    int64_t n_bytes = lacking((int64_t)m->top->bytes, front->room_bytes);
+    int64_t n_bytes = lacking((int64_t)top->bytes, front->room_bytes);
     int64_t n_requested = lacking((int64_t)bytes, front->room_requested);
     if (!has_room(space->usages.n, n) || !has_room(space->usages.bytes, n_bytes) ||
         !has_room(space->usages.requested, n_requested)) {
         collect(space, front);
     }
     pl_usages_take_room(&space->usages, front, n, n_bytes, n_requested);
-    return front_alloc(front, bytes, out);
+    return pl_front_alloc(front, bytes, out);
 }
 
 /* ---- binding --------------------------------------------------------------------------------- */
@@ -463,14 +356,16 @@ bool pl_pleat_front_bind(pl_allocator *a, pl_front *front, pl_stream *stream, ui
                     may_bind(space, stream);
     if (is_bound) {
         for (unsigned bin = 0; bin < PL_FRONT_BINS; bin++) {
-            front->magazines[bin] = (pl_magazine){ .credit = CREDIT_AT_FIRST };
+            front->magazines[bin] = (pl_magazine){ .credit = PL_CREDIT_AT_FIRST };
         }
         front->allocator = a;
         front->owner = &own;
         front->lane = lane->number;
         front->most_bytes = most_bytes(space);
-        front->alloc = front_alloc;
-        front->free = front_free;
+        front->alloc = pl_front_alloc;
+        front->free = pl_front_free;
+        front->first_late = 0;
+        front->n_counted = 0;
         front->next = space->fronts;
         space->fronts = front;
         space->n_fronts++;

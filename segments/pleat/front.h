@@ -11,6 +11,9 @@
  * room does not suffice the request takes the lock. Under the lock a request first uses the room of
  * the pools, then its own front's, then that of all others', and only then lifts the peak.
  *
+ * A late block is live in the figures, too, until it is counted: by its owner's next call, by a
+ * request that might lift a peak, or by whoever empties the front. It is in nobody's room.
+ *
  * There are few blocks in a front, so that one is emptied in one hold of the lock; where there are
  * several, the lock is dropped in between.
  *
@@ -20,7 +23,7 @@
 
 #include "segments/pleat/space.h"
 
-enum { PL_MOST_FRONTS = 32 };
+enum { PL_MOST_FRONTS = 32, PL_CREDIT_AT_FIRST = 8 /* of a magazine */ };
 
 bool pl_pleat_front_bind(pl_allocator *a, pl_front *front, pl_stream *stream, uint64_t key);
 void pl_pleat_front_unbind(pl_allocator *a, pl_front *front);
@@ -46,22 +49,68 @@ static inline bool pl_fronts_empty(pl_space *space)
 void pl_fronts_count(pl_space *space);
 /* Count a block as live that the pools have no room for below the peaks. */
 void pl_fronts_begin(pl_space *space, unsigned pool, size_t bytes, size_t requested);
-/* Count a small block as freed; there is a front. If only the calling thread has one, the room goes
- * there: its next request may be for the front. */
-void pl_fronts_end(pl_space *space, const pl_block *b);
 /* Count a live block as freed. */
 static inline void pl_fronts_end_live(pl_space *space, const pl_block *b)
 {
-    unsigned pool = pl_stats_pool(b->bytes);
-
-    if (space->fronts != NULL && pool == PLEAT_POOL_SMALL) {
-        pl_fronts_end(space, b);
-        return;
-    }
-    pl_usages_end(&space->usages, pool, b->bytes, b->requested);
+    pl_usages_end(&space->usages, pl_stats_pool(b->bytes), b->bytes, b->requested);
 }
-/* The request, on a lane, finds its block in the calling thread's front, which had no room. */
-bool pl_fronts_serve(pl_space *space, uint32_t lane, size_t bytes, pleat_devptr *out);
+/* The calling thread's front before the lane, 0 = any, from this one of the list on; or NULL. */
+pl_front *pl_fronts_own(pl_front *from, uint32_t lane);
+/* The request finds its block in the calling thread's front, which had no room. */
+bool pl_fronts_serve(pl_space *space, pl_front *front, size_t bytes, pleat_devptr *out);
+
+/* front_call.c: what the owner calls inside its front (pl_front.alloc and free). */
+bool pl_front_alloc(pl_front *front, size_t requested, pleat_devptr *out);
+bool pl_front_free(pl_front *front, pleat_devptr ptr);
+
+/* ---- inside a front, or with the lock held and its owner outside ---- */
+
+static inline unsigned pl_front_bin(size_t bytes)
+{
+    return (unsigned)((bytes + PL_FRONT_UNIT - 1) / PL_FRONT_UNIT);
+}
+static inline bool pl_front_has(const pl_front *front, size_t bytes)
+{
+    return bytes <= PL_FRONT_MOST_BYTES && front->magazines[pl_front_bin(bytes)].top != NULL;
+}
+/* False: it might lift a peak. */
+static inline bool pl_front_use_room(pl_front *front, size_t bytes, size_t requested)
+{
+    int64_t room_n = front->room_n - 1;
+    int64_t room_bytes = front->room_bytes - (int64_t)bytes;
+    int64_t room_requested = front->room_requested - (int64_t)requested;
+
+    if ((room_n | room_bytes | room_requested) < 0) {
+        return false;
+    }
+    front->room_n = room_n;
+    front->room_bytes = room_bytes;
+    front->room_requested = room_requested;
+    return true;
+}
+static inline void pl_front_add_room(pl_front *front, const pl_block *b)
+{
+    atomic_store_explicit(&front->has_room, true, memory_order_relaxed);
+    front->room_n += 1;
+    front->room_bytes += (int64_t)b->bytes;
+    front->room_requested += (int64_t)b->requested;
+}
+static inline uint32_t pl_front_n_late(const pl_front *front)
+{
+    return atomic_load_explicit(&front->n_late, memory_order_relaxed);
+}
+/* Take the first late block out, which is live. *is_counted: the figures have it as freed. */
+static inline pl_late pl_front_take_late(pl_front *front, bool *is_counted)
+{
+    pl_late late = front->late[front->first_late];
+
+    front->first_late = (front->first_late + 1) % PL_FRONT_LATE;
+    atomic_store_explicit(&front->n_late, pl_front_n_late(front) - 1, memory_order_relaxed);
+    *is_counted = front->n_counted > 0;
+    front->n_counted -= *is_counted;
+    late.block->kept_in = NULL;
+    return late;
+}
 /* Empty all fronts and unbind those of a stream's first lane; 0 = all. May drop the lock. */
 void pl_fronts_unbind(pl_space *space, uint32_t lane);
 /* Give back tables of the map that a front may have been reading. */

@@ -189,6 +189,16 @@ static __attribute__((noinline)) pleat_status alloc_generally(pl_space *space, p
     return st;
 }
 
+/* What the calling thread has put off. Returns its front before the stream, or NULL. */
+static inline pl_front *catch_up(pl_space *space, const pl_stream *stream)
+{
+    if (__builtin_expect(space->fronts == NULL, true)) {
+        return NULL;
+    }
+    pl_quick_free_all_late(space);
+    return pl_fronts_own(space->fronts, pl_lane_number(stream, false));
+}
+
 static inline pleat_status alloc_from(pl_space *space, pl_private *pool, size_t bytes,
                                       pl_stream *stream, const pl_capture_info *asked,
                                       pleat_devptr *out)
@@ -200,7 +210,8 @@ static inline pleat_status alloc_from(pl_space *space, pl_private *pool, size_t 
         return st;
     }
     pl_lock_acquire(&space->lock);
-    if (pool != NULL || info.is_capturing || !pl_quick_alloc(space, stream, bytes, out)) {
+    pl_front *front = catch_up(space, stream);
+    if (pool != NULL || info.is_capturing || !pl_quick_alloc(space, front, stream, bytes, out)) {
         st = alloc_generally(space, pool, bytes, stream, &info, out);
     }
     pl_lock_release(&space->lock);
@@ -210,6 +221,26 @@ static inline pleat_status alloc_from(pl_space *space, pl_private *pool, size_t 
 static pleat_status op_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, pleat_devptr *out)
 {
     return alloc_from(space_of(a), NULL, bytes, stream, NULL, out);
+}
+
+static pleat_status op_alloc_past(pl_allocator *a, pl_front *front, size_t bytes, pl_stream *stream,
+                                  pleat_devptr *out)
+{
+    pl_space *space = space_of(a);
+    pl_capture_info info;
+    pleat_status st = ask_capture(space, stream, NULL, &info);
+
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_lock_acquire(&space->lock);
+    pl_quick_free_late(space, front);
+    front = front->allocator == a ? front : NULL; /* unbound meanwhile */
+    if (info.is_capturing || !pl_quick_alloc(space, front, stream, bytes, out)) {
+        st = alloc_generally(space, NULL, bytes, stream, &info, out);
+    }
+    pl_lock_release(&space->lock);
+    return st;
 }
 
 static pleat_status op_private_alloc(pl_allocator *a, pl_private *pool, size_t bytes,
@@ -347,6 +378,7 @@ static inline pleat_status free_from(pl_space *space, pleat_devptr ptr, pl_strea
         return st;
     }
     pl_lock_acquire(&space->lock);
+    (void)catch_up(space, stream);
     if (info.is_capturing || !pl_quick_free(space, stream, ptr)) {
         st = free_generally(space, ptr, stream, &info);
     }
@@ -371,6 +403,9 @@ static pleat_status op_free_own(pl_allocator *a, pleat_devptr ptr)
     bool is_known = is_told(space);
 
     pl_lock_acquire(&space->lock);
+    if (space->fronts != NULL) {
+        pl_quick_free_all_late(space);
+    }
     pleat_status st = pl_quick_free_own(space, ptr, is_known);
     pl_lock_release(&space->lock);
     return st;
@@ -456,6 +491,7 @@ const pl_allocator_ops pl_pleat_ops = {
     .destroy = pl_pleat_destroy,
     .alloc = op_alloc,
     .alloc_asked = op_alloc_asked,
+    .alloc_past = op_alloc_past,
     .takes_guesses = true,
     .free = op_free,
     .free_asked = op_free_asked,

@@ -14,13 +14,19 @@
 
 #include "segments/pleat/space.h"
 
-/* A live block for a stream at rest. False: nothing has changed. */
-bool pl_quick_alloc(pl_space *space, const pl_stream *stream, size_t requested, pleat_devptr *out);
+/* A live block for a stream at rest. front: the calling thread's before that stream, without late
+ * blocks; NULL = it has none. False: nothing has changed. */
+bool pl_quick_alloc(pl_space *space, pl_front *front, const pl_stream *stream, size_t requested,
+                    pleat_devptr *out);
 /* Free a live block, in a call that names its owner, at rest. False: nothing has changed. */
 bool pl_quick_free(pl_space *space, const pl_stream *stream, pleat_devptr ptr);
-/* The same in a call that names no stream. `is_told`: nobody needs to ask whether the owner is
- * being captured. PLEAT_OK; EFOREIGN (no block is live there) and EPENDING (it takes the general
- * way): nothing has changed. */
+/* The late blocks of the calling thread's front become free memory, in a call that names its
+ * stream; or those of all its fronts. May drop the lock. */
+void pl_quick_free_late(pl_space *space, pl_front *front);
+void pl_quick_free_all_late(pl_space *space);
+/* The same as pl_quick_free in a call that names no stream. `is_told`: nobody needs to ask whether
+ * the owner is being captured. PLEAT_OK; EFOREIGN (no block is live there) and EPENDING (it takes
+ * the general way): nothing has changed. */
 pleat_status pl_quick_free_own(pl_space *space, pleat_devptr ptr, bool is_told);
 
 #endif
