@@ -4,21 +4,27 @@
 # Exceptions cross from it into PyTorch, so it uses the process's own libstdc++.
 
 include(CheckLanguage)
-check_language(CXX)
-if(CMAKE_CXX_COMPILER AND TARGET pleat_shared)
+if(PROJECT_IS_TOP_LEVEL)
+    check_language(CXX)
+endif()
+# Languages are a matter of the whole build: in somebody else's, C++ is there or it is not.
+if(CMAKE_CXX_COMPILER AND TARGET pleat_shared AND
+        (PROJECT_IS_TOP_LEVEL OR CMAKE_CXX_COMPILER_LOADED))
     enable_language(CXX)
     set(CMAKE_CXX_STANDARD 17)
     set(CMAKE_CXX_STANDARD_REQUIRED ON)
     set(CMAKE_CXX_EXTENSIONS OFF)
     set(CMAKE_CXX_VISIBILITY_PRESET hidden)
     set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
-    set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g -DNDEBUG")
-    set(CMAKE_CXX_FLAGS_DEBUG "-Og -g")
+    if(PROJECT_IS_TOP_LEVEL)
+        set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g -DNDEBUG")
+        set(CMAKE_CXX_FLAGS_DEBUG "-Og -g")
+    endif()
 
     # As pleat_flags, but for what only C has.
     add_library(pleat_cxx_flags INTERFACE)
     target_compile_options(pleat_cxx_flags INTERFACE -Wall -Wextra -Wundef -Wshadow -Wconversion
-        $<$<BOOL:${PLEAT_WERROR}>:-Werror> ${sanitize_flags})
+        ${prefix_map} $<$<BOOL:${PLEAT_WERROR}>:-Werror> ${sanitize_flags})
     target_link_options(pleat_cxx_flags INTERFACE ${sanitize_flags})
     target_include_directories(pleat_cxx_flags INTERFACE
         "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/api" "${PROJECT_SOURCE_DIR}/vmm/base")

@@ -20,14 +20,36 @@ pleat_layer_objects(segments_objects pl_segments)
 pleat_layer_objects(api_objects pl_api)
 set(pleat_objects ${vmm_objects} ${segments_objects} ${api_objects})
 
+# What programs include. A program in the same build finds links to them in one folder: the folders
+# of the sources have headers of ours, too, and one is called error.h.
+set(pleat_headers api/pleat.h api/pleat_pool.h api/pleat_tag.h api/pleat_share.h
+    api/pleat_checkpoint.h api/pleat_buffer.h api/pleat_host.h
+    api/pleat_snapshot.h api/pleat_watch.h
+    api/adapters/pleat_torch.h api/adapters/pleat_torch.hpp api/adapters/pleat_frameworks.h
+    api/adapters/pleat_cuda_mr.hpp vmm/base/pleat_types.h vmm/sim/pleat_sim.h)
+list(TRANSFORM pleat_headers PREPEND "${PROJECT_SOURCE_DIR}/")
+set(include_dir "${PROJECT_BINARY_DIR}/include")
+file(MAKE_DIRECTORY "${include_dir}")
+foreach(header IN LISTS pleat_headers)
+    get_filename_component(name "${header}" NAME)
+    file(CREATE_LINK "${header}" "${include_dir}/${name}" SYMBOLIC)
+endforeach()
+
 set(sim_map "${PROJECT_SOURCE_DIR}/vmm/sim/pleat_sim.map")
 if(sim_objects AND EXISTS "${sim_map}")
     add_library(pleat_sim SHARED ${sim_objects})
     set_target_properties(pleat_sim PROPERTIES LINKER_LANGUAGE C LINK_DEPENDS "${sim_map}")
+    add_library(pleat::pleat_sim ALIAS pleat_sim)
     target_link_libraries(pleat_sim PRIVATE pleat_flags m)
+    target_include_directories(pleat_sim INTERFACE "$<BUILD_INTERFACE:${include_dir}>")
     target_link_options(pleat_sim PRIVATE ${pleat_ship_link} -Wl,-Bsymbolic
         "-Wl,--version-script=${sim_map}")
 endif()
+
+# Not every linker knows it (zig's does not); jemalloc's own names are hidden anyway.
+include(CheckLinkerFlag)
+check_linker_flag(C -Wl,--exclude-libs,ALL PLEAT_HAS_EXCLUDE_LIBS)
+set(exclude_libs $<$<BOOL:${PLEAT_HAS_EXCLUDE_LIBS}>:-Wl,--exclude-libs,ALL>)
 
 if(api_objects)
     set(api_map "${PROJECT_SOURCE_DIR}/api/pleat.map")
@@ -36,8 +58,9 @@ if(api_objects)
     set_target_properties(pleat_shared PROPERTIES OUTPUT_NAME pleat EXPORT_NAME pleat
         LINKER_LANGUAGE C VERSION ${PROJECT_VERSION} SOVERSION 0 LINK_DEPENDS "${api_map}")
     target_link_libraries(pleat_shared PRIVATE pleat_flags pleat_jemalloc)
+    target_include_directories(pleat_shared INTERFACE "$<BUILD_INTERFACE:${include_dir}>")
     target_link_options(pleat_shared PRIVATE ${pleat_ship_link}
-        -Wl,-z,nodelete -Wl,--exclude-libs,ALL "-Wl,--version-script=${api_map}")
+        -Wl,-z,nodelete ${exclude_libs} "-Wl,--version-script=${api_map}")
     if(NOT PLEAT_SANITIZE)
         target_link_options(pleat_shared PRIVATE -Wl,-z,defs)
     endif()
@@ -68,4 +91,5 @@ if(api_objects AND NOT PLEAT_SANITIZE)
     set_source_files_properties("${combined}" PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
     set_target_properties(pleat_static PROPERTIES OUTPUT_NAME pleat LINKER_LANGUAGE C)
     target_link_libraries(pleat_static INTERFACE Threads::Threads ${CMAKE_DL_LIBS} m)
+    target_include_directories(pleat_static INTERFACE "$<BUILD_INTERFACE:${include_dir}>")
 endif()

@@ -1,8 +1,10 @@
 # Options, and the compiler flags that all targets share.
 
-option(PLEAT_TESTS "Build the tests (needs Check)" ON)
-option(PLEAT_COMMAND "Build the command (needs zlib and jansson; the tests need it)" ON)
-option(PLEAT_WERROR "Warnings are errors" ON)
+option(PLEAT_TESTS "Build the tests (needs Check)" ${PROJECT_IS_TOP_LEVEL})
+option(PLEAT_COMMAND "Build the command (needs zlib and jansson; the tests need it)"
+    ${PROJECT_IS_TOP_LEVEL})
+option(PLEAT_WERROR "Warnings are errors" ${PROJECT_IS_TOP_LEVEL})
+option(PLEAT_INSTALL "Say what `cmake --install` installs" ${PROJECT_IS_TOP_LEVEL})
 option(PLEAT_HOST_SYSTEM "Metadata from the system's malloc instead of the private jemalloc" OFF)
 option(PLEAT_LTO "Optimise what is shipped across files (gcc, Release)" ON)
 set(PLEAT_DEBUG_LEVEL 0 CACHE STRING "0 none, 1 asserts, 2 walkers after each call, 3 poison too")
@@ -16,8 +18,15 @@ set(CMAKE_C_EXTENSIONS OFF)
 set(CMAKE_C_VISIBILITY_PRESET hidden)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-set(CMAKE_C_FLAGS_RELEASE "-O2 -g -DNDEBUG")
-set(CMAKE_C_FLAGS_DEBUG "-Og -g")
+if(PROJECT_IS_TOP_LEVEL)
+    set(CMAKE_C_FLAGS_RELEASE "-O2 -g -DNDEBUG")
+    set(CMAKE_C_FLAGS_DEBUG "-Og -g")
+endif()
+
+# What is shipped does not tell where it was built. A debugger still finds the sources of the other
+# builds.
+set(prefix_map
+    "$<IF:$<CONFIG:Release,MinSizeRel>,-ffile-prefix-map,-fmacro-prefix-map>=${PROJECT_SOURCE_DIR}/=")
 
 # Everything lands in the top build folder: the loader finds the simulator beside the object that
 # holds its code, be that libpleat.so, the command or a test.
@@ -30,7 +39,7 @@ find_package(Threads REQUIRED)
 add_library(pleat_flags INTERFACE)
 target_compile_options(pleat_flags INTERFACE
     -Wall -Wextra -Wundef -Wshadow -Wconversion -Wmissing-prototypes -Wvla
-    $<$<BOOL:${PLEAT_WERROR}>:-Werror>)
+    ${prefix_map} $<$<BOOL:${PLEAT_WERROR}>:-Werror>)
 target_compile_definitions(pleat_flags INTERFACE
     _GNU_SOURCE
     PLEAT_DEBUG_LEVEL=${PLEAT_DEBUG_LEVEL}

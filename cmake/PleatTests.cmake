@@ -141,6 +141,8 @@ if(NOT PLEAT_SANITIZE AND TARGET pleat_shared AND TARGET pleat_sim)
         Python3::Interpreter -B "${tests}/python/report_page.py" "$<TARGET_FILE:pleat_command>")
     pleat_add_check(report_verdict install
         Python3::Interpreter -B "${tests}/python/report_verdict.py" "$<TARGET_FILE:pleat_command>")
+    pleat_add_check(command_output install
+        "${tests}/consumer/output.sh" "$<TARGET_FILE:pleat_command>")
     pleat_add_check(snapshot_files python
         Python3::Interpreter -B "${tests}/python/snapshot_run.py" "$<TARGET_FILE:pleat_command>"
         "$<TARGET_FILE:pleat_shared>" "$<TARGET_FILE:pleat_sim>")
@@ -159,9 +161,19 @@ if(NOT PLEAT_SANITIZE AND TARGET pleat_shared AND TARGET pleat_sim)
         "${prefix}" "${PROJECT_BINARY_DIR}" "${PROJECT_BINARY_DIR}/consumer/cccl")
     pleat_add_check(installed_command_runs install
         "${prefix}/${CMAKE_INSTALL_BINDIR}/pleat" probe --driver sim)
+    pleat_add_check(manuals_and_completion install "${tests}/consumer/manuals.sh" "${prefix}")
+    pleat_add_check(uninstall install "${tests}/consumer/uninstall.sh"
+        "${CMAKE_COMMAND}" "${PROJECT_BINARY_DIR}" "${PROJECT_BINARY_DIR}/consumer/uninstall")
+    pleat_add_check(as_subproject install "${tests}/consumer/as_subproject.sh" "${CMAKE_COMMAND}"
+        "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/consumer/parent")
     set_tests_properties(install_tree PROPERTIES FIXTURES_SETUP installed)
     set_tests_properties(python_installed_library consumer_with_cmake consumer_with_pkg_config
-        consumer_with_cccl installed_command_runs PROPERTIES FIXTURES_REQUIRED installed)
+        consumer_with_cccl installed_command_runs manuals_and_completion
+        PROPERTIES FIXTURES_REQUIRED installed)
+    pleat_add_check(debian_packages install "${tests}/consumer/debian.sh" "${CMAKE_CPACK_COMMAND}"
+        "${PROJECT_BINARY_DIR}" "${PROJECT_BINARY_DIR}/consumer/debian")
+    # One writes the record of what was installed that another goes by.
+    set_tests_properties(install_tree uninstall debian_packages PROPERTIES RESOURCE_LOCK install_manifest)
     set_tests_properties(python_built_library python_installed_library PROPERTIES
         ENVIRONMENT "PLEAT_CONF=driver:sim")
 endif()

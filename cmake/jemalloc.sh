@@ -12,6 +12,7 @@ sha256=2db82d1e7119df3e71b7640219b6dfe84789bc0537983c3b7ac4f7189aecfeaa
 upstream=https://github.com/jemalloc/jemalloc/releases/download/$version/$tarball_name
 flags=(--with-jemalloc-prefix=je_ --with-private-namespace=pleat_ --disable-cxx
        --disable-initial-exec-tls)
+compiler=${PLEAT_JEMALLOC_CC:-gcc}
 
 cache=$1
 given=${2:-}
@@ -88,7 +89,7 @@ build() {
     say "building (under a minute, once)"
     tar -xjf "$work/$tarball_name" -C "$work"
     if ! (cd "$work/jemalloc-$version" &&
-            CC=${PLEAT_JEMALLOC_CC:-gcc} ./configure "${flags[@]}" &&
+            CC=$compiler EXTRA_CFLAGS=-ffile-prefix-map="$PWD"=jemalloc ./configure "${flags[@]}" &&
             make -j2 lib/libjemalloc_pic.a) >"$log" 2>&1; then
         tail -n 30 "$log" >&2
         return 1
@@ -102,7 +103,7 @@ build() {
 
 mkdir -p "$cache"
 cache=$(cd "$cache" && pwd)
-key=$(printf '%s\n' "$sha256" "${flags[@]}" "$(uname -m)" | sha256sum | cut -c1-8)
+key=$(printf '%s\n' "$sha256" "${flags[@]}" prefix-map "$compiler" "$(uname -m)" | sha256sum | cut -c1-8)
 target=$cache/jemalloc-$version-$key
 exec 9>"$cache/lock"
 flock 9

@@ -227,6 +227,7 @@ START_TEST(bad_usage_makes_the_status_2_and_names_the_culprit)
         { "replay --memory 1.02 @", "'1.02'" },
         { "replay --memory -1 @", "'-1'" },
         { "replay --memory 80 @", "'80' lacks a unit, as in 80G" },
+        { "replay --memory 80GB @", "write 80G (or 80GiB) for 1,024" },
         { "ab --memory 1.02x,80 @", "'80' lacks a unit, as in 80G" },
         { "replay --loops 0 @", "'0'" },
         { "replay --loops 2x @", "'2x'" },

@@ -27,6 +27,13 @@ static int suffix_shift(const char *suffix)
     return 10 * (int)(letter - letters + 1);
 }
 
+/* KB, MB, GB, TB, which some readers take as powers of 1,000. */
+static bool suffix_is_decimal(const char *suffix)
+{
+    return *suffix != '\0' && strchr("KMGT", toupper((unsigned char)*suffix)) != NULL &&
+           toupper((unsigned char)suffix[1]) == 'B' && suffix[2] == '\0';
+}
+
 /* Digits with at most one point, nothing else: strtod alone takes "inf", "0x1p3" and " 1". */
 static const char *number_end(const char *text)
 {
@@ -82,14 +89,6 @@ static bool lacks_unit(const char *text)
     return end && *end == '\0' && bench_size_parse(text, &bytes) && bytes < LEAST_PLAIN_BYTES;
 }
 
-/* "80GB" and the like. */
-static bool is_decimal_unit(const char *text)
-{
-    const char *end = number_end(text);
-    return end && *end != '\0' && strchr("KMGT", toupper((unsigned char)*end)) &&
-           toupper((unsigned char)end[1]) == 'B' && end[2] == '\0';
-}
-
 bool bench_memory_parse(const char *text, bench_memory *out)
 {
     if (strcmp(text, "unlimited") == 0) {
@@ -112,14 +111,16 @@ bool bench_memory_parse(const char *text, bench_memory *out)
 
 const char *bench_memory_refusal(const char *text, char *out, size_t n)
 {
+    const char *end = number_end(text);
     if (lacks_unit(text)) {
         snprintf(out, n, "'%s' lacks a unit, as in 80G or 512M; %sB means bytes", text, text);
-    } else if (is_decimal_unit(text)) {
-        int digits = (int)strlen(text) - 2;
+    } else if (end && suffix_is_decimal(end)) {
+        int letter = toupper((unsigned char)*end);
+        int n_digits = (int)(end - text);
         snprintf(out, n,
-                 "'%s' may mean powers of 1,000 or of 1,024; write %.*s%ciB, or %.*s%c, for the "
-                 "latter, in which a GPU's memory is told",
-                 text, digits, text, text[digits], digits, text, text[digits]);
+                 "'%s' could mean powers of 1,000 or of 1,024 bytes: write %.*s%c (or %.*s%ciB) "
+                 "for 1,024, or the number of bytes",
+                 text, n_digits, text, letter, n_digits, text, letter);
     } else {
         snprintf(out, n, "'%s' is not a size (512M, 1.5GiB), a ratio (1.02x) or unlimited", text);
     }

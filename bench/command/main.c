@@ -1,14 +1,11 @@
 /* main.c - the `pleat` command: picks the sub-command. */
 #include <argp.h>
-#include <errno.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "api/pleat.h"
+#include "bench/base/out.h"
 #include "bench/command/commands.h"
 #include "bench/command/options.h"
 
@@ -48,7 +45,19 @@ static void print_usage(FILE *out)
     for (int i = 0; i < N_COMMANDS; i++) {
         print_command(out, i);
     }
-    fprintf(out, "\n  pleat COMMAND --help says more; pleat --version names the version.\n");
+    fputs("\npleat COMMAND --help, or pleat help COMMAND, says more; pleat --version names the "
+          "version.\n",
+          out);
+}
+
+/* The commands that begin with that word. */
+static void print_words(FILE *out, const char *word)
+{
+    for (int i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(word, commands[i].name) == 0) {
+            print_command(out, i);
+        }
+    }
 }
 
 /* Runs command i on the arguments after its words; argv[0] becomes "pleat NAME". */
@@ -68,91 +77,75 @@ static bool is_help(const char *word)
 }
 
 /* The first word belongs to several commands; `second`, NULL = missing, to none of them. */
-static int refuse_second(const char *word, const char *second)
+static int list_seconds(const char *word, const char *second)
 {
-    bool is_asked = second && is_help(second);
-    if (is_asked) {
-        printf("pleat %s is followed by a second word; pleat %s WORD --help says more:\n\n", word,
-               word);
-    } else if (second) {
+    if (second && is_help(second)) {
+        printf("Usage: pleat %s WORD [OPTION...]\n\n", word);
+        print_words(stdout, word);
+        printf("\npleat %s WORD --help says more.\n", word);
+        return BENCH_EXIT_OK;
+    }
+    if (second) {
         fprintf(stderr, "pleat: %s: '%s' is not known; there is:\n", word, second);
     } else {
         fprintf(stderr, "pleat: %s: a second word is missing; there is:\n", word);
     }
-    for (int i = 0; i < N_COMMANDS; i++) {
-        if (strcmp(word, commands[i].name) == 0) {
-            print_command(is_asked ? stdout : stderr, i);
-        }
-    }
-    return is_asked ? BENCH_EXIT_OK : BENCH_EXIT_USAGE;
+    print_words(stderr, word);
+    return BENCH_EXIT_USAGE;
 }
 
-static pid_t own_pid;
-
-/* Results that nobody got are no success: a full disk, a closed pipe. */
-static void check_output(void)
+/* Runs the command that argv[1], and for some argv[2], names. */
+static int dispatch(int argc, char **argv)
 {
-    if (getpid() != own_pid) {
-        return; /* a job in a process of its own */
+    const char *word = argv[1];
+    bool has_word = false;
+    for (int i = 0; i < N_COMMANDS; i++) {
+        bool is_word = strcmp(word, commands[i].name) == 0;
+        if (!is_word ||
+            (commands[i].what && (argc < 3 || strcmp(argv[2], commands[i].what) != 0))) {
+            has_word = has_word || is_word;
+            continue;
+        }
+        return run_command(i, argc, argv);
     }
-    bool was_bad = ferror(stdout) != 0;
-    errno = 0;
-    if (fclose(stdout) != 0 || was_bad) {
-        fprintf(stderr, "pleat: standard output cannot be written%s%s\n", errno ? ": " : "",
-                errno ? strerror(errno) : "");
-        _exit(BENCH_EXIT_USAGE);
+    if (has_word) {
+        return list_seconds(word, argc < 3 ? NULL : argv[2]);
     }
+    fprintf(stderr, "pleat: '%s' is not a command\n", word);
+    print_usage(stderr);
+    return BENCH_EXIT_USAGE;
 }
 
-/* Runs the command that `word` and `second` name; -1 if they name none. *is_word: `word` begins
- * one. */
-static int run_named(const char *word, const char *second, int argc, char **argv, bool *is_word)
+/* `pleat help WORD...` is `pleat WORD... --help`. */
+static int help_on(int argc, char **argv)
 {
-    for (int i = 0; i < N_COMMANDS; i++) {
-        if (strcmp(word, commands[i].name) == 0) {
-            *is_word = true;
-            if (!commands[i].what || (second && strcmp(second, commands[i].what) == 0)) {
-                return run_command(i, argc, argv);
-            }
-        }
+    static char help[] = "--help";
+    for (int i = 1; i + 1 < argc; i++) {
+        argv[i] = argv[i + 1];
     }
-    return -1;
+    argv[argc - 1] = help;
+    return dispatch(argc, argv);
 }
 
 int main(int argc, char **argv)
 {
     argp_err_exit_status = BENCH_EXIT_USAGE;
-    own_pid = getpid();
-    signal(SIGPIPE, SIG_IGN); /* a write says so, with its reason */
-    atexit(check_output);
+    bench_out_guard();
     if (argc < 2) {
         print_usage(stderr);
         return BENCH_EXIT_USAGE;
     }
-    static char help[] = "--help";
-    if (argc > 2 && strcmp(argv[1], "help") == 0) { /* `pleat help ab` is `pleat ab --help` */
-        memmove(argv + 1, argv + 2, (size_t)(argc - 2) * sizeof *argv);
-        argv[argc - 1] = help;
-    }
     const char *word = argv[1];
-    if (is_help(word)) {
+    if (is_help(word) && argc == 2) {
         print_usage(stdout);
         return BENCH_EXIT_OK;
+    }
+    if (is_help(word)) {
+        return help_on(argc, argv);
     }
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
         printf("pleat %s\n", pleat_version());
         return BENCH_EXIT_OK;
     }
-    bool is_word = false;
-    const char *second = argc < 3 ? NULL : argv[2];
-    int status = run_named(word, second, argc, argv, &is_word);
-    if (status < 0 && is_word) {
-        return refuse_second(word, second);
-    }
-    if (status < 0) {
-        fprintf(stderr, "pleat: '%s' is not a command\n", word);
-        print_usage(stderr);
-        return BENCH_EXIT_USAGE;
-    }
-    return status;
+    return dispatch(argc, argv);
 }

@@ -233,8 +233,7 @@ static int run_one(batch *b, const bench_work *work, const char *allocator)
     if (!b->options.json) {
         bench_output_row(&record);
     } else if (!bench_output_json(&record)) {
-        fputs("pleat: cannot write to standard output\n", stderr);
-        return BENCH_EXIT_FAILED;
+        return BENCH_EXIT_USAGE; /* the exit tells (bench/base/out.h) */
     }
     bool is_found = !b->is_fit || record.least_memory_bytes;
     return bench_record_is_clean(&record) && is_found ? BENCH_EXIT_OK : BENCH_EXIT_FAILED;

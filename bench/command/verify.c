@@ -241,8 +241,7 @@ static int run_one(verify_command *c, const char *spec)
     } else if (!c->options.json) {
         print_text(s.work.name, &result);
     } else if (!print_json(s.work.name, &result)) {
-        fputs("pleat: cannot write to standard output\n", stderr);
-        status = BENCH_EXIT_FAILED;
+        status = BENCH_EXIT_USAGE; /* the exit tells (bench/base/out.h) */
     }
     c->failure.text[0] = '\0';
     close_subject(&s);

@@ -22,5 +22,5 @@ CMAKE_BUILD_PARALLEL_LEVEL=2 "$python" -m pip wheel --quiet --no-deps --no-build
     --disable-pip-version-check --wheel-dir "$work" "$work/source"
 rm -rf "$package"
 "$python" -m pip install --quiet --no-deps --disable-pip-version-check --target "$package" \
-    "$work"/pleat-*-py3-none-*.whl
-ls -l "$work"/pleat-*.whl "$package/pleat/_lib"
+    "$work"/pleat_gpu-*-py3-none-*.whl
+ls -l "$work"/pleat_gpu-*.whl "$package/pleat/_lib"

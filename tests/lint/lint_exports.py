@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What the built libraries export. Usage: lint_exports.py BUILD_DIR
 
-libpleat.so exports what the headers declare and nothing else, can be opened with dlopen late (no
-static TLS) and is never unloaded. libpleat.a defines no other global name. The simulator exports
+libpleat.so exports what the headers declare and nothing else, each with the version PLEAT_0, can be
+opened with dlopen late (no static TLS) and is never unloaded. libpleat.a defines no other global name. The simulator exports
 only cu* and pleat_sim_*. libpleat_torch.so, which needs a C++ compiler, exports its hooks and no
 piece of a C++ template."""
 import pathlib
@@ -36,7 +36,16 @@ def declared(headers):
 
 def global_names(path, *flags):
     lines = output("nm", "--defined-only", "--extern-only", *flags, str(path)).splitlines()
-    return {line.split()[-1].split("@")[0] for line in lines if len(line.split()) >= 3}
+    return {line.split()[-1].split("@")[0] for line in lines
+            if len(line.split()) >= 3 and line.split()[-2] != "A"}
+
+
+def unversioned(path, version):
+    """Names without that version. nm tells a version node itself as an absolute symbol."""
+    for line in output("nm", "-D", "--with-symbol-versions", "--defined-only", str(path)).splitlines():
+        kind, name = line.split()[-2:]
+        if kind != "A" and not name.endswith(f"@@{version}"):
+            yield f"{path.name}: {name} has not the version {version}"
 
 
 def difference(where, found, wanted):
@@ -50,6 +59,7 @@ def check_pleat(build):
     wanted = declared(PUBLIC_HEADERS)
     shared = build / "libpleat.so"
     yield from difference(shared.name, global_names(shared, "-D"), wanted)
+    yield from unversioned(shared, "PLEAT_0")
     dynamic = output("readelf", "-d", str(shared))
     if "STATIC_TLS" in dynamic:
         yield f"{shared.name}: needs static TLS, so a framework cannot load it"
@@ -66,6 +76,7 @@ def check_torch(build):
     torch = build / "libpleat_torch.so"
     if torch.exists():
         yield from difference(torch.name, global_names(torch, "-D"), declared(TORCH_HEADERS))
+        yield from unversioned(torch, "PLEAT_TORCH_0")
 
 
 def check_sim(build):

@@ -17,6 +17,7 @@
 #   --sim KEY:VALUE,...  further keys of the simulator (pleat_sim.h)
 #   --report FILE        write what the run came to as JSON, instead of as text on stderr
 #   --quiet              say nothing at the end
+#   --version            print the version
 #
 # The exit status is the program's. docs/runtime.md says what is simulated and what is not.
 set -euo pipefail
@@ -35,6 +36,7 @@ fail() {
 bytes_of() {
     local status=0
     awk -v text="$2" 'BEGIN {
+        if (text ~ /^([0-9]+\.?[0-9]*|\.[0-9]+)[KMGTkmgt][Bb]$/) exit 3
         if (text !~ /^([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTkmgt](iB)?|B)?$/) exit 1
         number = text
         sub(/[A-Za-z]+$/, "", number)
@@ -49,6 +51,7 @@ bytes_of() {
     case $status in
     0) ;;
     2) fail "$1: $2 lacks a unit, as in 80G or 512M; $2B means bytes" ;;
+    3) fail "$1: $2 could mean powers of 1,000 or of 1,024 bytes: write ${2%?} for 1,024, or the number of bytes" ;;
     *) fail "$1 takes a size such as 80G, not $2" ;;
     esac
 }
@@ -93,6 +96,7 @@ while [ $# -gt 0 ]; do
     --contents) contents=,backing:memory && shift ;;
     --quiet) report=0 && shift ;;
     --help | -h) usage && exit 0 ;;
+    --version) echo 'pleat-runtime @PROJECT_VERSION@' && exit 0 ;;
     --) shift && break ;;
     -*) fail "there is no option $1; see --help" ;;
     *) break ;;

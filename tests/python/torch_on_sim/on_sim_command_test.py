@@ -108,6 +108,7 @@ def test_wrong_usage_is_told() -> None:
         (("--memory", "much", "true"), "takes a size"),
         (("--memory", "0", "true"), "takes a size"),
         (("--memory", "80", "true"), "80 lacks a unit, as in 80G"),
+        (("--memory", "80GB", "true"), "write 80G for 1,024"),
         (("--context", "some", "true"), "--context takes a size"),
         (("--allocator", "other", "true"), "takes native"),
         (("--frobnicate", "true"), "no option"),
