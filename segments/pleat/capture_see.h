@@ -14,4 +14,29 @@ pleat_status pl_capture_see(pl_space *space, pl_lane *lane, const pl_capture_inf
 /* The lane's stream is gone: its capture has ended if no other stream was last seen in it. */
 void pl_capture_lose_lane(pl_space *space, pl_lane *lane);
 
+/* Does the caller tell of captures, and is there none? */
+static inline bool pl_capture_is_told(const pl_space *space)
+{
+    return space->options.capture == PL_CAPTURE_TOLD && atomic_load(&space->n_expected) == 0;
+}
+
+/* Is the stream that the call names being captured? The legacy default stream cannot be, so the
+ * driver is not asked; nor where it was `asked` before. */
+static inline pleat_status pl_capture_learn(const pl_space *space, pl_stream *stream,
+                                            const pl_capture_info *asked, pl_capture_info *out)
+{
+    *out = (pl_capture_info){ .is_capturing = false };
+    if (__builtin_expect(pl_stream_is_legacy(stream), true)) {
+        return PLEAT_OK;
+    }
+    if (pl_capture_is_told(space)) {
+        return PLEAT_OK;
+    }
+    if (asked != NULL) {
+        *out = *asked;
+        return PLEAT_OK;
+    }
+    return pl_stream_capture(stream, out);
+}
+
 #endif
