@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Measure with the command and write down the results: bench/results/*.csv and README's tables.
+"""Measure with the command and write down the results: bench/results/*.csv, what README's first
+screen shows of them, and docs/results.md.
 
-Usage: results.py BUILD_DIR [--again | --pairs]   (./dev bench). A build that was measured before is
-not measured again unless asked to be; --pairs measures pairs.csv alone.
+Usage: results.py BUILD_DIR [--again | --pairs | --draw]   (./dev bench). A build that was measured
+before is not measured again unless asked to be; --pairs measures pairs.csv alone; --draw measures
+nothing, and writes tables and charts again from the files that are there.
 
   ab.csv        a line for each trace, allocator and device size, as `pleat ab --fit` wrote it
-  summary.csv   a line for each allocator: what README's first table shows
+  summary.csv   a line for each allocator: what README's table shows; least.svg draws ab.csv
   resident.csv  cost of a free and an allocation by the number of free blocks
   pairs.csv     the same through several allocators, PyTorch's own among them; pairs.svg draws it"""
 import csv
@@ -25,6 +27,8 @@ TRACES = sorted((ROOT / "bench" / "traces").glob("*.trace.gz"))
 BLOCKS = (256, 1024, 4096, 16384, 65536)
 RESIDENT_ALLOCATORS = ("pleat", "torch-native")
 SIZES = ("1.02x", "1.05x", "1.10x")
+FIRST = {"pleat": "**pleat**", "torch-native": "PyTorch's cache (`torch-native`)",
+         "torch-expandable": "PyTorch's expandable segments (`torch-expandable`)"}
 MARKERS = ("<!-- results:begin -->", "<!-- results:end -->")
 GIB = 1 << 30
 
@@ -121,7 +125,17 @@ def summary_of(rows, allocator):
     return out
 
 
-# ---- README's tables ---------------------------------------------------------------------------
+def rows_of(name):
+    """The rows of a file that was written before, as text."""
+    lines = (RESULTS / name).read_text(encoding="utf-8").splitlines()
+    return list(csv.DictReader(line for line in lines if not line.startswith("#")))
+
+
+def summaries(ab):
+    return [summary_of(ab, allocator) for allocator in dict.fromkeys(r["allocator"] for r in ab)]
+
+
+# ---- the tables --------------------------------------------------------------------------------
 
 def cell(value, places=3):
     return f"{value:,.{places}f}" if isinstance(value, float) else "none" if value == "" else \
@@ -158,6 +172,19 @@ def least_table(rows, allocators):
     return lines
 
 
+def first_table(rows):
+    """README's first screen: pleat and PyTorch's two caches."""
+    lines = ["| | least device a job needs / its live memory: mean, worst | completes on 1.02 x its "
+             "live memory | stops of the device there |", "|---|---:|---:|---:|"]
+    for allocator, name in FIRST.items():
+        row = next(row for row in rows if row["allocator"] == allocator)
+        cells = [f"{cell(row['least_mean'])}, {cell(row['least_worst'])}",
+                 f"{row['completed_at_1.02x']} of {row['traces']}",
+                 cell(row["host_syncs_at_1.02x"])]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def resident_table(rows):
     lines = ["| free blocks | " + " | ".join(
         f"{a}: ns a pair | instructions a pair" for a in RESIDENT_ALLOCATORS) + " |",
@@ -165,9 +192,9 @@ def resident_table(rows):
     for blocks in BLOCKS:
         cells = [f"{blocks:,}"]
         for allocator in RESIDENT_ALLOCATORS:
-            row = next((r for r in rows if r.get("blocks") == blocks and
+            row = next((r for r in rows if str(r.get("blocks")) == str(blocks) and
                         r.get("allocator") == allocator), {})
-            cells += [f"{row[key]:.0f}" if isinstance(row.get(key), (int, float)) else ""
+            cells += [f"{float(row[key]):.0f}" if row.get(key) else ""
                       for key in ("ns_per_pair", "instructions_per_pair")]
         lines.append("| " + " | ".join(cells) + " |")
     return lines
@@ -189,21 +216,32 @@ def tables(ab, summary, resident):
         *resident_table(resident)])
 
 
-def write_readme(text):
-    path = ROOT / "README.md"
+def write_between(name, text):
+    path = ROOT / name
     before, rest = path.read_text(encoding="utf-8").split(MARKERS[0])
     _, after = rest.split(MARKERS[1])
     path.write_text(f"{before}{MARKERS[0]}\n{text}\n{MARKERS[1]}{after}", encoding="utf-8")
 
 
+def draw(chart, source, out):
+    """A chart of report/, where there is matplotlib."""
+    drawn = subprocess.run(["python3", "-B", ROOT / "bench" / "report" / chart,
+                            RESULTS / source, RESULTS / out], check=False)
+    if drawn.returncode != 0:
+        print(f"bench/results/{out} is not drawn: is there matplotlib?", file=sys.stderr)
+
+
+def write_pages(ab, summary, resident):
+    write_between("README.md", first_table(summary))
+    write_between("docs/results.md", tables(ab, summary, resident))
+    draw("least.py", "ab.csv", "least.svg")
+
+
 def write_pairs(rows):
-    """pairs.csv and its chart, which report/pairs.py draws where there is matplotlib."""
+    """pairs.csv and its chart."""
     write_csv(RESULTS / "pairs.csv", [{k: "" if v is None else v for k, v in row.items()}
                                       for row in rows])
-    drawn = subprocess.run(["python3", "-B", ROOT / "bench" / "report" / "pairs.py",
-                            RESULTS / "pairs.csv", RESULTS / "pairs.svg"], check=False)
-    if drawn.returncode != 0:
-        print("bench/results/pairs.svg is not drawn: is there matplotlib?", file=sys.stderr)
+    draw("pairs.py", "pairs.csv", "pairs.svg")
 
 
 def fingerprint(build):
@@ -218,6 +256,11 @@ def main():
     if "--pairs" in sys.argv:
         write_pairs(measure_pairs(build))
         return
+    if "--draw" in sys.argv:
+        ab = rows_of("ab.csv")
+        write_pages(ab, summaries(ab), rows_of("resident.csv"))
+        draw("pairs.py", "pairs.csv", "pairs.svg")
+        return
     stamp = build / "results.stamp"
     print_of_build = fingerprint(build)
     if "--again" not in sys.argv and stamp.exists() and stamp.read_text() == print_of_build:
@@ -226,15 +269,15 @@ def main():
     ab = measure_ab(build)
     resident = measure_resident(build)
     pairs = measure_pairs(build)
-    summary = [summary_of(ab, allocator) for allocator in dict.fromkeys(r["allocator"] for r in ab)]
+    summary = summaries(ab)
     RESULTS.mkdir(exist_ok=True)
     write_csv(RESULTS / "ab.csv", ab)
     write_csv(RESULTS / "summary.csv", summary)
     write_csv(RESULTS / "resident.csv", resident)
     write_pairs(pairs)
-    write_readme(tables(ab, summary, resident))
+    write_pages(ab, summary, resident)
     stamp.write_text(print_of_build)
-    print("written: bench/results/, README.md")
+    print("written: bench/results/, docs/results.md, README.md")
 
 
 if __name__ == "__main__":
