@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds a wheel with pip from a copy of the sources, and installs it.
+# Builds a wheel with pip from a copy of the sources, and installs it; the wheel itself goes to
+# PACKAGE_DIR/wheel.
 # Usage: build_package.sh BUILD_DIR PACKAGE_DIR. Exit 77 where there is no environment to build in.
 #
 # scikit-build-core comes from that environment, so that no network is needed. What pip does in a
@@ -23,4 +24,6 @@ CMAKE_BUILD_PARALLEL_LEVEL=2 "$python" -m pip wheel --quiet --no-deps --no-build
 rm -rf "$package"
 "$python" -m pip install --quiet --no-deps --disable-pip-version-check --target "$package" \
     "$work"/pleat_gpu-*-py3-none-*.whl
+mkdir "$package/wheel"
+cp "$work"/pleat_gpu-*.whl "$package/wheel/"
 ls -l "$work"/pleat_gpu-*.whl "$package/pleat/_lib"

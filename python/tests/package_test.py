@@ -39,7 +39,7 @@ def test_libpleat_loads_by_dlopen_in_a_fresh_python(run: Run) -> None:
 def test_the_metadata_carries_the_version_of_the_header() -> None:
     from importlib.metadata import version
 
-    assert version("pleat") == pleat.version()
+    assert version("pleat-gpu") == pleat.version()
 
 
 def test_statuses_are_those_of_the_header() -> None:
@@ -186,13 +186,36 @@ def test_the_commands_find_what_belongs_to_them(tmp_path: Path) -> None:
     assert simulated.stdout.strip() == str(folder / "pleat/_lib/libpleat_runtime.so")
 
 
+def test_the_wheel_compares_a_recording_in_a_fresh_environment(tmp_path: Path) -> None:
+    wheels = list((Path(pleat.__file__).parents[1] / "wheel").glob("pleat_gpu-*.whl"))
+    assert len(wheels) == 1
+    venv = tmp_path / "venv"
+    outside = {key: value for key, value in clean_environment().items() if key != "PYTHONPATH"}
+
+    def run(*command: str | Path) -> str:
+        done = subprocess.run(
+            command, env=outside, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run(sys.executable, "-m", "venv", "--without-pip", venv)
+    run(sys.executable, "-m", "pip", "--python", venv / "bin/python", "install", "--no-index",
+        "--no-deps", "--disable-pip-version-check", wheels[0])  # fmt: skip
+    run(venv / "bin/pleat", "replay", "gpt2s_tiny", "--allocator", "torch-native", "--snapshot",
+        "run.pickle")  # fmt: skip
+    verdict = run(venv / "bin/pleat", "ab", "run.pickle", "--allocator", "pleat,torch-native",
+                  "--no-report")  # fmt: skip
+    assert "  advice   " in verdict
+
+
 def test_mypy_finds_nothing(run_python: Run) -> None:
     run_python("-m", "mypy", "--config-file", str(SOURCE / "pyproject.toml"), "--cache-dir",
                "/dev/null", str(SOURCE / "python/pleat"))  # fmt: skip
 
 
 def test_a_wheel_tag_ties_it_to_the_machine_not_to_the_python() -> None:
-    folder = next(Path(pleat.__file__).parents[1].glob("pleat-*.dist-info"))
+    folder = next(Path(pleat.__file__).parents[1].glob("pleat_gpu-*.dist-info"))
     tags = re.findall(r"^Tag: (.*)$", (folder / "WHEEL").read_text(), re.MULTILINE)
     assert tags and all(tag.startswith("py3-none-linux_") for tag in tags)
 
