@@ -166,6 +166,10 @@ if(NOT PLEAT_SANITIZE AND TARGET pleat_shared AND TARGET pleat_sim)
         "${prefix}" "${PROJECT_BINARY_DIR}" "${PROJECT_BINARY_DIR}/consumer/cccl")
     pleat_add_check(installed_command_runs install
         "${prefix}/${CMAKE_INSTALL_BINDIR}/pleat" probe --driver sim)
+    pleat_add_check(tutorial install "${tests}/consumer/tutorial.sh" "${prefix}"
+        "${PROJECT_BINARY_DIR}/consumer/tutorial")
+    pleat_add_check(reference install "${tests}/consumer/reference.sh"
+        "${PROJECT_BINARY_DIR}/docs")
     pleat_add_check(manuals_and_completion install "${tests}/consumer/manuals.sh" "${prefix}")
     pleat_add_check(uninstall install "${tests}/consumer/uninstall.sh"
         "${CMAKE_COMMAND}" "${PROJECT_BINARY_DIR}" "${PROJECT_BINARY_DIR}/consumer/uninstall")
@@ -173,7 +177,7 @@ if(NOT PLEAT_SANITIZE AND TARGET pleat_shared AND TARGET pleat_sim)
         "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/consumer/parent")
     set_tests_properties(install_tree PROPERTIES FIXTURES_SETUP installed)
     set_tests_properties(python_installed_library consumer_with_cmake consumer_with_pkg_config
-        consumer_with_cccl installed_command_runs manuals_and_completion
+        consumer_with_cccl installed_command_runs manuals_and_completion tutorial
         PROPERTIES FIXTURES_REQUIRED installed)
     pleat_add_check(debian_packages install "${tests}/consumer/debian.sh" "${CMAKE_CPACK_COMMAND}"
         "${PROJECT_BINARY_DIR}" "${PROJECT_BINARY_DIR}/consumer/debian")
