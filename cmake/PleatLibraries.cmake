@@ -24,6 +24,7 @@ set(pleat_objects ${vmm_objects} ${segments_objects} ${api_objects})
 # of the sources have headers of ours, too, and one is called error.h.
 set(pleat_headers api/pleat.h api/pleat_pool.h api/pleat_tag.h api/pleat_share.h
     api/pleat_checkpoint.h api/pleat_buffer.h api/pleat_host.h
+    api/pleat_mapping.h
     api/pleat_snapshot.h api/pleat_watch.h
     api/adapters/pleat_torch.h api/adapters/pleat_torch.hpp api/adapters/pleat_frameworks.h
     api/adapters/pleat_cuda_mr.hpp vmm/base/pleat_types.h vmm/sim/pleat_sim.h)
