@@ -100,6 +100,26 @@ if(TARGET pleat_shared AND TARGET pleat_cxx_flags)
         ENVIRONMENT "${test_environment}")
 endif()
 
+# The examples in C, with the header as it is installed; what they say is looked at.
+function(pleat_add_example name capacity said)
+    add_executable(example_${name} "examples/${name}.c")
+    target_include_directories(example_${name} BEFORE PRIVATE "${PROJECT_BINARY_DIR}/include")
+    target_link_libraries(example_${name} PRIVATE pleat_shared pleat_flags)
+    add_dependencies(example_${name} pleat_sim)
+    add_test(NAME example_${name} COMMAND example_${name})
+    set_tests_properties(example_${name} PROPERTIES LABELS unit TIMEOUT ${test_limit}
+        ENVIRONMENT "${test_environment};PLEAT_CONF=driver:sim,sim:[capacity:${capacity}]"
+        PASS_REGULAR_EXPRESSION "${said}")
+endfunction()
+
+if(TARGET pleat_shared AND TARGET pleat_sim)
+    pleat_add_example(blocks 1G "live 260 MiB, resident [23][0-9][0-9] MiB, [1-9][0-9]* granules moved")
+    pleat_add_example(kv_cache 1G "addresses for 8192 MiB of cache, memory for at most 1?[0-9][0-9][0-9] MiB\
+.*all are served: 0 MiB.*nothing was copied")
+    pleat_add_example(weight_cache 130M
+        "10 models of 40 MiB on 130 MiB.*[1-9][0-9] woke it, 40 MiB each.*200 of 200 tensors")
+endif()
+
 # The ABI is compared with the vendor's header where there is one.
 find_path(pleat_cuda_include cuda.h
     HINTS "${PLEAT_CUDA_INCLUDE}" ENV CUDA_HOME ENV CUDA_PATH
