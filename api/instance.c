@@ -82,7 +82,9 @@ static void instance_init(pl_slot *slot, const pl_config *config)
     pl_instance *instance = &slot->instance;
     memset(instance, 0, sizeof *instance);
     pl_lock_init(&instance->lock, PL_RANK_API);
+    pl_mapping_observers_init(&instance->observers);
     instance->config = *config;
+    instance->config.device.watch = &instance->observers.watch;
     instance->history_entries = config->history_entries;
     instance->history_flags = flags_of[config->history_frames];
     if (instance->history_flags != 0) {
@@ -93,6 +95,7 @@ static void instance_init(pl_slot *slot, const pl_config *config)
 
 static void instance_fini(pl_instance *instance)
 {
+    pl_mapping_observers_fini(&instance->observers);
     pl_lock_fini(&instance->lock);
 }
 

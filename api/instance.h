@@ -24,6 +24,7 @@
 #include "api/config/config.h"
 #include "api/error.h"
 #include "api/history/history.h"
+#include "api/mapping/observe.h"
 #include "api/pleat.h"
 #include "api/pool/pool.h"
 #include "api/share/imports.h"
@@ -70,6 +71,7 @@ struct pl_instance {
     unsigned history_flags;     /* lock */
     pleat_change_fn watch;      /* lock: for devices opened later; NULL = nobody */
     void *watch_context;        /* lock */
+    pl_mapping_observers observers;
 };
 
 typedef enum pl_slot_state {
@@ -94,6 +96,7 @@ extern _Atomic uint64_t pl_live[PL_N_SLOTS]; /* atomic: the handle in one word; 
 /* What the calling thread is doing at the moment. */
 typedef struct pl_thread {
     bool is_in_callback; /* owner */
+    bool is_observing;   /* owner: an observer of mappings runs: calls are refused */
     pleat callback_of;   /* owner: the instance whose callback runs */
 } pl_thread;
 

@@ -275,7 +275,8 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_trim(pleat instance, int devi
  *  every live byte stays. The call is a promise: until it returns no work is submitted to the
  *  device, captured or launched, by anybody, since memory is copied from one physical place to
  *  another meanwhile. Work that was submitted before is waited for. What others hold of the
- *  physical memory itself (exported chunks, memory registered for RDMA) does not follow.
+ *  physical memory itself does not follow: memory registered for RDMA, of which observers are told
+ *  (pleat_mapping.h); what other processes have open (pleat_share.h) is left where it is.
  *
  *  The first one that wins something also gives back what is free in large chunks, and from then on
  *  new chunks are granules: who compacts wants memory more than driver time. Granules are merged
@@ -456,6 +457,7 @@ PLEAT_API const char *pleat_version(void);
 #include "pleat_buffer.h"
 #include "pleat_checkpoint.h"
 #include "pleat_host.h"
+#include "pleat_mapping.h"
 #include "pleat_pool.h"
 #include "pleat_share.h"
 #include "pleat_snapshot.h"

@@ -1,4 +1,4 @@
-/* pleat_share.h - blocks that other processes of the same user open at addresses of their own.
+/* pleat_share.h - memory that other processes of the same user open at addresses of their own.
  *
  * Part of pleat.h, which includes it and says what every call may return.
  *
@@ -6,6 +6,10 @@
  *   pleat_share_export(ptr) -> a name    ---->     pleat_share_open(name) -> an address
  *                                                  ... work on the same bytes ...
  *   pleat_block_free(ptr)                <----     pleat_share_close(address)
+ *
+ * What can be named: a live block or what follows an address in it (pleat_share_export); a part of
+ * one, or committed pages of a buffer (pleat_share_export_range); all live blocks of a tag at once
+ * (pleat_share_export_tag), a model's weights, say, which open as one piece.
  *
  * A name is a string of bytes that may travel in any way: a queue, a pipe, a file. It says where in
  * which chunks of memory the block lies, but gives no access. What gives access are file
@@ -20,6 +24,13 @@
  *     If it is freed before, nothing crashes: who opened it keeps the physical memory, which may
  *     serve other blocks of its owner meanwhile, or be no one's; opening it then fails, or finds
  *     those other bytes.
+ *   - Of a buffer (pleat_buffer.h): pages that are decommitted, or given up by a resize, are as a
+ *     block that is freed. The call does not refuse, since nobody tells the exporter who has them
+ *     open. A buffer that grows stays where it is, here and there; pages that came later are named
+ *     by a further name, which opens at an address of its own.
+ *   - A tag may sleep while it is shared (pleat_tag.h): chunks that were named stay where they are,
+ *     with their contents, for both sides; the rest sleeps. pleat_slept.shared_bytes says how much
+ *     stays. What sleeps is not named (PLEAT_EASLEEP).
  *   - The processes order their work. pleat orders nothing between them: the exporter's writes are
  *     over, or an event that the importer waits for stands behind them, before the name is sent.
  *   - Chunks are shared whole: who opens a block could reach what else lies in its chunks.
@@ -45,9 +56,10 @@ extern "C" {
 
 enum { PLEAT_SHARE_SERVE = 1 }; /* a thread of this process hands out the descriptors */
 
-/** Name a live block, or what follows `ptr` in it, for other processes.
+/** Name a live block, or what follows `ptr` in it, for other processes; or the committed pages of a
+ *  buffer from `ptr` on, up to the first one that is not committed.
  *
- *  Units    bytes. 104 and 24 for each chunk under the block, which is one chunk for small blocks.
+ *  Units    bytes. 136 and 24 for each chunk under the block, which is one chunk for small blocks.
  *  Params   ptr     any address in the block: opening the name gives the address of that byte.
  *           flags   0, or PLEAT_SHARE_SERVE.
  *           name [out] the name if `capacity` suffices, else untouched; may be NULL if capacity is
@@ -56,9 +68,10 @@ enum { PLEAT_SHARE_SERVE = 1 }; /* a thread of this process hands out the descri
  *  Returns  PLEAT_OK (also when the name did not fit); PLEAT_EINVAL (ptr is 0, unknown flags);
  *           PLEAT_EFOREIGN; PLEAT_EDEVICE; PLEAT_ENOTSUP (the instance's memory is not shareable:
  *           the text says which option would make it so; or the allocator cannot share);
- *           PLEAT_ESHARE (the thread or its socket cannot be made); PLEAT_ENOMEM_HOST.
- *  Failure  nothing has changed, but that the thread may run.
- *  Owner    the block stays the caller's; a name holds nothing.
+ *           PLEAT_EASLEEP (its tag sleeps); PLEAT_ESHARE (the thread or its socket cannot be made);
+ *           PLEAT_ENOMEM_HOST.
+ *  Failure  nothing has changed, but that the thread may run, and that chunks may count as shared.
+ *  Owner    the memory stays the caller's; a name holds nothing.
  *  Threads  any. The first call with PLEAT_SHARE_SERVE starts the thread, which blocks all signals
  *           and ends with the process.
  *  Blocks   never on the GPU; makes no driver call. */
@@ -66,6 +79,39 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_share_export(pleat instance, int dev
                                                          pleat_devptr ptr, unsigned flags,
                                                          void *name, size_t capacity,
                                                          size_t *needed);
+
+/** Name `bytes` from `ptr` on: of one live block, or of committed pages of one buffer.
+ *
+ *  Units    bytes, as pleat_share_export.
+ *  Params   as pleat_share_export; bytes is not 0.
+ *  Returns  as pleat_share_export; PLEAT_EFOREIGN also where not all of it lives, or is committed.
+ *  Failure  as pleat_share_export.
+ *  Owner    the memory stays the caller's; a name holds nothing.
+ *  Threads  any.
+ *  Blocks   never on the GPU; makes no driver call. */
+PLEAT_API PLEAT_MUST_USE pleat_status pleat_share_export_range(pleat instance, int device,
+                                                               pleat_devptr ptr, uint64_t bytes,
+                                                               unsigned flags, void *name,
+                                                               size_t capacity, size_t *needed);
+
+/** Name all live blocks of a tag. The name opens as one piece: the chunks of the tag, each once,
+ *  side by side. pleat_share_block says where each block is in it.
+ *
+ *  Units    bytes. 112, 24 for each chunk and 24 for each block.
+ *  Params   tag     as pleat_tag_push had it. A block that comes or goes during the call may be in
+ *                   the name or not; so `needed` may grow from one call to the next.
+ *           others  as pleat_share_export.
+ *  Returns  as pleat_share_export; PLEAT_EINVAL (no scope of that tag was ever begun);
+ *           PLEAT_EFOREIGN (it has no live block on the device); PLEAT_EASLEEP (it sleeps, or is
+ *           awake in parts).
+ *  Failure  as pleat_share_export.
+ *  Owner    the blocks stay the caller's; a name holds nothing.
+ *  Threads  any.
+ *  Blocks   never on the GPU; makes no driver call. */
+PLEAT_API PLEAT_MUST_USE pleat_status pleat_share_export_tag(pleat instance, int device,
+                                                             const char *tag, unsigned flags,
+                                                             void *name, size_t capacity,
+                                                             size_t *needed);
 
 /** Make file descriptors for the chunks of a name that this instance has exported, for programs
  *  that send them themselves.
@@ -149,11 +195,31 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_share_close(pleat instance, int devi
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_share_device(pleat instance, const void *name,
                                                          size_t name_bytes, int *device);
 
-/** Tell how many bytes a name opens, from the address that pleat_share_open gives on.
+/** Tell how many bytes a name opens, from the address that pleat_share_open gives on; of a tag, all
+ *  of its chunks.
  *
  *  Returns  bytes; 0 if it is no name.
  *  Threads  any. */
 PLEAT_API uint64_t pleat_share_bytes(const void *name, size_t name_bytes);
+
+/** Tell how many blocks a name has: as many as its tag had; else one.
+ *
+ *  Returns  a count; 0 if it is no name.
+ *  Threads  any. */
+PLEAT_API size_t pleat_share_n_blocks(const void *name, size_t name_bytes);
+
+/** Tell where a block of a name is.
+ *
+ *  Params   index   from 0 on, below pleat_share_n_blocks.
+ *           there  [out] its address in the process that named it, which tells the blocks apart.
+ *           bytes  [out] its size.
+ *           offset [out] where it is here: so many bytes behind what pleat_share_open gave.
+ *  Returns  PLEAT_OK; PLEAT_EINVAL (no name, no such block).
+ *  Failure  nothing was written.
+ *  Threads  any. */
+PLEAT_API PLEAT_MUST_USE pleat_status pleat_share_block(const void *name, size_t name_bytes,
+                                                        size_t index, pleat_devptr *there,
+                                                        uint64_t *bytes, uint64_t *offset);
 
 /** Tell how many descriptors a name needs.
  *

@@ -135,6 +135,10 @@ static pleat_status refuse(pleat handle, pleat_status status)
 pl_use pl_use_enter_unusual(pleat handle)
 {
     pl_use use = { .instance = NULL };
+    if (pl_thread_self.is_observing) {
+        pl_error_set(PLEAT_EBUSY, 0, "an observer of mappings must not call pleat");
+        return use;
+    }
     if (!pl_caller_join()) {
         pl_error_set(PLEAT_ENOMEM_HOST, 0, "out of host memory: the thread cannot be noted");
         return use;

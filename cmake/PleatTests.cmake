@@ -88,6 +88,38 @@ if(TARGET pleat_torch)
     pleat_add_shim_test(torch_shim_old_string_test 0)
 endif()
 
+# C++ programs of users', on the header alone.
+if(TARGET pleat_shared AND TARGET pleat_cxx_flags)
+    add_executable(cxx_test tests/cxx_test.cpp)
+    target_compile_features(cxx_test PRIVATE cxx_std_17)
+    target_include_directories(cxx_test PRIVATE "${PROJECT_BINARY_DIR}/include")
+    target_link_libraries(cxx_test PRIVATE pleat_shared pleat_cxx_flags)
+    add_dependencies(cxx_test pleat_sim)
+    add_test(NAME cxx_test COMMAND cxx_test)
+    set_tests_properties(cxx_test PROPERTIES LABELS unit TIMEOUT ${test_limit}
+        ENVIRONMENT "${test_environment}")
+endif()
+
+# The examples in C, with the header as it is installed; what they say is looked at.
+function(pleat_add_example name capacity said)
+    add_executable(example_${name} "examples/${name}.c")
+    target_include_directories(example_${name} BEFORE PRIVATE "${PROJECT_BINARY_DIR}/include")
+    target_link_libraries(example_${name} PRIVATE pleat_shared pleat_flags)
+    add_dependencies(example_${name} pleat_sim)
+    add_test(NAME example_${name} COMMAND example_${name})
+    set_tests_properties(example_${name} PROPERTIES LABELS unit TIMEOUT ${test_limit}
+        ENVIRONMENT "${test_environment};PLEAT_CONF=driver:sim,sim:[capacity:${capacity}]"
+        PASS_REGULAR_EXPRESSION "${said}")
+endfunction()
+
+if(TARGET pleat_shared AND TARGET pleat_sim)
+    pleat_add_example(blocks 1G "live 260 MiB, resident [23][0-9][0-9] MiB, [1-9][0-9]* granules moved")
+    pleat_add_example(kv_cache 1G "addresses for 8192 MiB of cache, memory for at most 1?[0-9][0-9][0-9] MiB\
+.*all are served: 0 MiB.*nothing was copied")
+    pleat_add_example(weight_cache 130M
+        "10 models of 40 MiB on 130 MiB.*[1-9][0-9] woke it, 40 MiB each.*200 of 200 tensors")
+endif()
+
 # The ABI is compared with the vendor's header where there is one.
 find_path(pleat_cuda_include cuda.h
     HINTS "${PLEAT_CUDA_INCLUDE}" ENV CUDA_HOME ENV CUDA_PATH
@@ -164,6 +196,8 @@ if(NOT PLEAT_SANITIZE AND TARGET pleat_shared AND TARGET pleat_sim)
         "${tests}/consumer/with_pkg_config.sh" "${prefix}" "${PROJECT_BINARY_DIR}/consumer/pkg")
     pleat_add_check(consumer_with_cccl install "${tests}/consumer/with_cccl.sh"
         "${prefix}" "${PROJECT_BINARY_DIR}" "${PROJECT_BINARY_DIR}/consumer/cccl")
+    pleat_add_check(consumer_with_umf install "${tests}/consumer/with_umf.sh"
+        "${prefix}" "${PROJECT_BINARY_DIR}" "${PROJECT_BINARY_DIR}/consumer/umf")
     pleat_add_check(installed_command_runs install
         "${prefix}/${CMAKE_INSTALL_BINDIR}/pleat" probe --driver sim)
     pleat_add_check(tutorial install "${tests}/consumer/tutorial.sh" "${prefix}"
@@ -177,7 +211,7 @@ if(NOT PLEAT_SANITIZE AND TARGET pleat_shared AND TARGET pleat_sim)
         "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/consumer/parent")
     set_tests_properties(install_tree PROPERTIES FIXTURES_SETUP installed)
     set_tests_properties(python_installed_library consumer_with_cmake consumer_with_pkg_config
-        consumer_with_cccl installed_command_runs manuals_and_completion tutorial
+        consumer_with_cccl consumer_with_umf installed_command_runs manuals_and_completion tutorial
         PROPERTIES FIXTURES_REQUIRED installed)
     pleat_add_check(debian_packages install "${tests}/consumer/debian.sh" "${CMAKE_CPACK_COMMAND}"
         "${PROJECT_BINARY_DIR}" "${PROJECT_BINARY_DIR}/consumer/debian")

@@ -87,7 +87,7 @@ START_TEST(every_key_reaches_its_field)
     ck_assert_uint_eq(config.device.chunk_granules, 4);
     ck_assert_uint_eq(config.device.address_budget_bytes, UINT64_C(2) << 40);
     ck_assert_int_eq(config.device.handle_posix_fd, PL_DEMAND_FIRM);
-    ck_assert(config.device.handle_rdma);
+    ck_assert_int_eq(config.device.handle_rdma, PL_DEMAND_FIRM);
     ck_assert(config.device.peers);
     ck_assert(config.time_calls);
     ck_assert_uint_eq(own.small_bytes, 64 << 10);
@@ -239,7 +239,7 @@ static const struct bad_conf {
     { "allocator:none", { "'none'", "'allocator'" } },
     { "fallback:pleat", { "'pleat'", "'fallback'", "torch-native", ", none" } },
     { "shareable:true", { "'true'", "'shareable'", "False, True, auto" } },
-    { "rdma:1", { "'1'", "'rdma'", "True, False" } },
+    { "rdma:1", { "'1'", "'rdma'", "False, True, auto" } },
     { "time_calls:yes", { "'yes'", "'time_calls'", "True, False" } },
     { "limit:0", { "'0'", "'limit'", "fraction", "none" } },
     { "limit:1.5", { "'1.5'", "'limit'" } },

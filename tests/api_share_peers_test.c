@@ -66,12 +66,14 @@ static void trim(pleat instance)
 static int pretend(shared_name *name)
 {
     static pl_shared_chunk chunks[MOST_CHUNKS];
+    pl_shared_block block;
     pl_name header;
     ck_assert(pl_name_read(name->bytes, name->n, &header));
     ck_assert_uint_le(header.n, MOST_CHUNKS);
     pl_name_read_chunks(name->bytes, &header, chunks);
     header.process[0] ^= 1;
-    pl_name_write(&header, chunks, name->bytes);
+    pl_name_read_block(name->bytes, &header, 0, &block);
+    pl_name_write(&header, chunks, &block, name->bytes);
     socklen_t bytes;
     struct sockaddr_un address = pl_talk_address(header.process, &bytes);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);

@@ -529,7 +529,7 @@ START_TEST(a_device_that_cannot_share_is_refused_or_serves_without)
     instance = api_make(API_PLEAT, memory, "shareable:auto");
     ptr = api_alloc(instance, 0, MIB, NULL);
     ck_assert_int_eq(pleat_share_export(instance, 0, ptr, 0, NULL, 0, &needed), PLEAT_OK);
-    ck_assert_uint_eq(needed, 104 + 24);
+    ck_assert_uint_eq(needed, 136 + 24);
     api_free(instance, 0, ptr, NULL);
     api_unmake(instance);
 }

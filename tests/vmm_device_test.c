@@ -96,6 +96,34 @@ START_TEST(exportable_chunks_carry_their_handle_type)
 }
 END_TEST
 
+static int rdma_of(pl_demand demand)
+{
+    pl_device_options options = { .handle_rdma = demand };
+    pl_device *dev = vmm_sim_device(&sim, &options);
+    cu_mem_prop prop;
+    pl_chunk chunk;
+    ck_assert_int_eq(pl_chunk_create(dev, &chunk), PLEAT_OK);
+    ck_assert_int_eq(pl_cu_mem_handle_prop(sim.drv, &prop, chunk), CU_SUCCESS);
+    ck_assert_int_eq(prop.flags.rdma_capable, pl_device_is_rdma(dev));
+    ck_assert_int_eq(pl_chunk_release(dev, chunk), PLEAT_OK);
+    vmm_sim_close_device(dev);
+    return prop.flags.rdma_capable;
+}
+
+START_TEST(chunks_are_for_rdma_where_the_device_is_able_and_it_is_wanted)
+{
+    ck_assert_int_eq(rdma_of(PL_DEMAND_NONE), 0);
+    ck_assert_int_eq(rdma_of(PL_DEMAND_IF_ABLE), 1);
+    ck_assert_int_eq(rdma_of(PL_DEMAND_FIRM), 1);
+    ck_assert_int_eq(sim.reset("profile:old_driver"), 0);
+    ck_assert_int_eq(rdma_of(PL_DEMAND_IF_ABLE), 0);
+    pl_device_options options = { .handle_rdma = PL_DEMAND_FIRM };
+    pl_device *dev = NULL;
+    ck_assert_int_eq(pl_device_open(sim.drv, 0, &options, &dev), PLEAT_EDEVICE);
+    ck_assert_ptr_null(dev);
+}
+END_TEST
+
 START_TEST(close_reports_every_object_that_callers_still_hold)
 {
     pl_device *dev = vmm_sim_device(&sim, NULL);
@@ -457,6 +485,7 @@ static Suite *device_suite(void)
     tcase_add_test(opening, chunks_are_as_many_granules_as_asked);
     tcase_add_test(opening, absurd_chunk_sizes_are_refused);
     tcase_add_test(opening, exportable_chunks_carry_their_handle_type);
+    tcase_add_test(opening, chunks_are_for_rdma_where_the_device_is_able_and_it_is_wanted);
     tcase_add_test(opening, close_reports_every_object_that_callers_still_hold);
     tcase_add_test(opening, an_open_that_fails_at_any_call_leaves_nothing);
     tcase_add_test(opening, an_open_without_memory_for_a_context_says_so);

@@ -117,13 +117,13 @@ static pleat_status choose_prop(pl_device *dev, const pl_device_options *options
     if (is_able) {
         dev->prop.handle_types = CU_HANDLE_POSIX_FD;
     }
-    if (options->handle_rdma) {
-        if (!has_attribute(dev->drv, dev->gpu, CU_ATTR_RDMA_WITH_VMM_SUPPORTED)) {
-            pl_driver_set_detail("device %d has no RDMA capable mapped memory", dev->ordinal);
-            return PLEAT_EDEVICE;
-        }
-        dev->prop.flags.rdma_capable = 1;
+    is_able = options->handle_rdma != PL_DEMAND_NONE &&
+              has_attribute(dev->drv, dev->gpu, CU_ATTR_RDMA_WITH_VMM_SUPPORTED);
+    if (options->handle_rdma == PL_DEMAND_FIRM && !is_able) {
+        pl_driver_set_detail("device %d has no RDMA capable mapped memory", dev->ordinal);
+        return PLEAT_EDEVICE;
     }
+    dev->prop.flags.rdma_capable = is_able ? 1 : 0;
     return PLEAT_OK;
 }
 
@@ -190,6 +190,7 @@ static pleat_status read_properties(pl_device *dev, const pl_device_options *opt
     }
     dev->name[sizeof(dev->name) - 1] = '\0';
     dev->total_bytes = options->is_host ? pl_host_total_bytes() : total_bytes;
+    dev->watch = options->watch;
     dev->trusts_handles = options->stream_identity == PL_STREAM_IS_HANDLE;
     dev->address_budget_bytes = options->address_budget_bytes != 0 ? options->address_budget_bytes
                                                                    : DEFAULT_ADDRESS_BUDGET;
@@ -306,6 +307,16 @@ int pl_device_ordinal(const pl_device *dev)
 bool pl_device_is_host(const pl_device *dev)
 {
     return dev->is_host;
+}
+
+bool pl_device_is_exportable(const pl_device *dev)
+{
+    return (dev->prop.handle_types & CU_HANDLE_POSIX_FD) != 0;
+}
+
+bool pl_device_is_rdma(const pl_device *dev)
+{
+    return dev->prop.flags.rdma_capable != 0;
 }
 
 const char *pl_device_name(const pl_device *dev)

@@ -27,11 +27,12 @@ typedef struct pl_device_options {
     unsigned chunk_granules;            /* granules per chunk; 0 = 1 */
     uint64_t address_budget_bytes;      /* most address space to reserve; 0 = 32 TiB */
     pl_demand handle_posix_fd;          /* create exportable chunks */
-    bool handle_rdma;                   /* GPUDirect RDMA capable chunks */
+    pl_demand handle_rdma;              /* GPUDirect RDMA capable chunks */
     pl_stream_identity stream_identity; /* IS_HANDLE: a known handle is not asked about */
     bool peers;   /* every device that can reach this one may use the mappings, too */
     bool is_host; /* its memory is the host's, pinned, for all devices; its streams are the GPU's */
-    unsigned host_node; /* is_host: on which node of the host */
+    unsigned host_node;             /* is_host: on which node of the host */
+    struct pl_mapping_watch *watch; /* who is told of mappings; NULL = nobody; outlives it */
 } pl_device_options;
 
 /** Open GPU `ordinal`: retain the primary context, ask granularity, total memory, capabilities.
@@ -58,6 +59,9 @@ pl_driver *pl_device_driver(const pl_device *dev);
 int pl_device_ordinal(const pl_device *dev);
 bool pl_device_is_host(const pl_device *dev); /* is its memory the host's? */
 const char *pl_device_name(const pl_device *dev);
+/* Are its chunks created so that they can be exported, or registered by the GPUs' neighbours? */
+bool pl_device_is_exportable(const pl_device *dev);
+bool pl_device_is_rdma(const pl_device *dev);
 bool pl_device_has_vmm(const pl_device *dev);
 size_t pl_device_granule_bytes(const pl_device *dev); /* bytes of one granule; 2 MiB without VMM */
 size_t pl_device_chunk_bytes(const pl_device *dev);   /* chunk_granules x granule_bytes */

@@ -9,6 +9,7 @@
 
 #include "vmm/device.h"
 #include "vmm/driver.h"
+#include "vmm/mapping_watch.h"
 #include "vmm/meter.h"
 #include "vmm/stream.h"
 #include "vmm/thread_life.h"
@@ -168,6 +169,7 @@ struct pl_device {
     uint64_t serial;               /* const: unique among the process's devices */
     cu_mem_prop prop;              /* const: of every chunk */
     bool is_host;                  /* const: its memory is the host's */
+    pl_mapping_watch *watch;       /* const; NULL = nobody */
     struct pl_stream *idle;        /* lock: see idle.h; NULL = none yet */
     cu_stream idle_handle;         /* lock */
     /* const: of every mapping; the own device first, then its peers, then where the memory is */

@@ -135,6 +135,7 @@ pleat_status pl_device_malloc(pl_device *dev, size_t bytes, pleat_devptr *out)
     pl_count_add(&dev->n.malloc_bytes, bytes);
     pl_count_add(&dev->n.bytes_created, bytes);
     pl_count_add(&dev->n.bytes_mapped, bytes);
+    pl_mapping_tell(dev->watch, dev->ordinal, true, ptr, bytes);
     *out = ptr;
     return PLEAT_OK;
 
@@ -149,6 +150,7 @@ pleat_status pl_device_mfree(pl_device *dev, pleat_devptr ptr)
     if (bytes == 0) {
         return PLEAT_EFOREIGN;
     }
+    pl_mapping_tell(dev->watch, dev->ordinal, false, ptr, bytes);
     pl_scope scope;
     pleat_status st = pl_scope_begin(dev, &scope);
     if (st != PLEAT_OK) {

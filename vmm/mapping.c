@@ -56,6 +56,7 @@ static pleat_status map(pl_device *dev, pleat_devptr at, const pl_chunk *chunks,
     pl_count_add(&dev->n.ops_map, 1);
     pl_count_add(&dev->n.bytes_mapped, run_bytes);
     pl_count_add(&dev->n.n_mapped_bytes, run_bytes);
+    pl_mapping_tell(dev->watch, dev->ordinal, true, at, run_bytes);
     return PLEAT_OK;
 
 undo_map:;
@@ -88,6 +89,7 @@ pleat_status pl_mapping_map_mixed(pl_device *dev, pleat_devptr at, const pl_chun
 
 pleat_status pl_mapping_unmap(pl_device *dev, pleat_devptr at, size_t bytes)
 {
+    pl_mapping_tell(dev->watch, dev->ordinal, false, at, bytes);
     uint64_t begin_ns = pl_meter_begin(dev);
     cu_result result = unmap(dev, at, bytes);
     if (result != CU_SUCCESS) {

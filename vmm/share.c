@@ -68,7 +68,7 @@ static uint64_t number_of(pl_device *dev, pl_chunk chunk)
 pleat_status pl_share_note(pl_device *dev, pl_chunk chunk, uint64_t *number)
 {
     pl_share_table *table = &dev->shares;
-    if ((dev->prop.handle_types & CU_HANDLE_POSIX_FD) == 0) {
+    if (!pl_device_is_exportable(dev)) {
         return PLEAT_ENOTSUP;
     }
     pl_lock_acquire(&dev->lock);
@@ -230,6 +230,7 @@ pleat_status pl_share_map(pl_device *dev, const pl_shared_chunk *chunks, size_t 
     st = map_all(dev, range, chunks, n, source, &mapped_bytes);
     if (st == PLEAT_OK) {
         pl_count_add(&dev->n.n_mapped_bytes, bytes);
+        pl_mapping_tell(dev->watch, dev->ordinal, true, range.base, bytes);
         *out = range;
         return PLEAT_OK;
     }
@@ -241,6 +242,7 @@ pleat_status pl_share_map(pl_device *dev, const pl_shared_chunk *chunks, size_t 
 
 pleat_status pl_share_unmap(pl_device *dev, pl_range range)
 {
+    pl_mapping_tell(dev->watch, dev->ordinal, false, range.base, range.bytes);
     pleat_status st = unmap(dev, range.base, range.bytes);
     if (st == PLEAT_OK) {
         pl_count_sub(&dev->n.n_mapped_bytes, range.bytes);

@@ -1,26 +1,121 @@
-/* pleat_cuda_mr.hpp - pleat as a memory resource of CCCL (cuda::mr), for Thrust, CUB and RMM.
+/* pleat_cuda_mr.hpp - pleat as memory resources of CCCL (cuda::mr), for Thrust, CUB and RMM.
  *
- * C++20. Header only over pleat_torch.h: needs libpleat, and CCCL 3.0 or later; for 3.0, where the
- * concept is still an experiment with other names, define
- * LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE. A pleat_cuda_mr is a device's number: copies are
- * equal, own nothing, and may be made and thrown away at will. Memory is of the default instance.
+ * C++20. Header only over pleat_torch.h and pleat_cxx.hpp: needs libpleat, and CCCL 3.0 or later;
+ * for 3.0, where the concept is still an experiment with other names, define
+ * LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE.
+ *
+ *   pleat_cuda_mr{device}                  device memory of the default instance
+ *   pleat_cuda_instance_mr{gpu, device}    device memory of any instance
+ *   pleat_cuda_host_mr{host, device}       pinned memory of an instance with memory:host
+ *
+ * Each is two numbers: copies are equal, own nothing, and may be made and thrown away at will; an
+ * instance outlives them. Any alignment that is a power of two is served.
  * Source: cuda/__memory_resource/resource.h of CCCL 3.0 and 3.5. */
 #ifndef PLEAT_CUDA_MR_HPP
 #define PLEAT_CUDA_MR_HPP
 
+#include <concepts>
 #include <cstddef>
 #include <new>
 
 #include <cuda/memory_resource>
 #include <cuda/stream_ref>
 
+#include "pleat_cxx.hpp"
 #include "pleat_torch.h"
 
-class pleat_cuda_mr
+namespace pleat_cuda
+{
+
+/* Where memory comes from: take, give and base_of. The stream of `give` is the last that used it;
+ * `unused` says that none does. */
+struct default_source {
+    static constexpr bool is_host = false;
+    static constexpr void *unused = nullptr;
+
+    void *take(int device, std::size_t bytes, void *stream) const noexcept
+    {
+        return pleat_torch_malloc(bytes, device, stream);
+    }
+
+    void give(int device, void *ptr, std::size_t bytes, void *stream) const noexcept
+    {
+        pleat_torch_free(ptr, bytes, device, stream);
+    }
+
+    void *base_of(int, void *ptr) const noexcept
+    {
+        return pleat_torch_base_alloc(ptr, nullptr);
+    }
+
+    bool operator==(const default_source &) const noexcept = default;
+};
+
+struct instance_source {
+    static constexpr bool is_host = false;
+    static constexpr void *unused = nullptr;
+
+    pleat handle;
+
+    void *take(int device, std::size_t bytes, void *stream) const noexcept
+    {
+        pleat_devptr at = 0;
+        bool is_there = pleat_block_alloc(handle, device, bytes, stream, &at) == PLEAT_OK;
+        return is_there ? reinterpret_cast<void *>(at) : nullptr;
+    }
+
+    void give(int device, void *ptr, std::size_t, void *stream) const noexcept
+    {
+        pleat_cxx::ignore(pleat_block_free(handle, device, at(ptr), stream));
+    }
+
+    void *base_of(int device, void *ptr) const noexcept
+    {
+        return reinterpret_cast<void *>(pleat_cxx::base_of(handle, device, at(ptr), SIZE_MAX));
+    }
+
+    bool operator==(const instance_source &other) const noexcept
+    {
+        return handle.slot == other.handle.slot && handle.generation == other.handle.generation;
+    }
+
+    static pleat_devptr at(void *ptr) noexcept
+    {
+        return reinterpret_cast<pleat_devptr>(ptr);
+    }
+};
+
+struct host_source : instance_source {
+    static constexpr bool is_host = true;
+    static inline void *const unused = PLEAT_HOST_UNUSED;
+
+    void *take(int device, std::size_t bytes, void *) const noexcept
+    {
+        void *ptr = nullptr;
+        return pleat_host_alloc(handle, device, bytes, &ptr) == PLEAT_OK ? ptr : nullptr;
+    }
+
+    void give(int device, void *ptr, std::size_t, void *stream) const noexcept
+    {
+        pleat_cxx::ignore(pleat_host_free(handle, device, ptr, stream));
+    }
+
+    bool operator==(const host_source &) const noexcept = default;
+};
+
+template <class Source> class resource
 {
   public:
-    /** The resource of a device; alignments beyond 256 are refused. */
-    explicit pleat_cuda_mr(int device = 0) noexcept : device_(device)
+    /** The resource of a device. */
+    explicit resource(int device = 0) noexcept requires std::same_as<Source, default_source>
+        : source_{}, device_(device)
+    {
+    }
+
+    /** The resource of a device of an instance. */
+    explicit resource(pleat handle, int device = 0) noexcept
+        requires(!std::same_as<Source, default_source>)
+        : source_{ handle_of(handle) }, device_(device)
     {
     }
 
@@ -31,45 +126,53 @@ class pleat_cuda_mr
 
     /** Allocate for use on `stream`. Throws std::bad_alloc: see pleat_last_error. */
     void *allocate(cuda::stream_ref stream, std::size_t bytes,
-                   std::size_t alignment = most_alignment)
+                   std::size_t alignment = pleat_cxx::own_alignment)
     {
-        if (alignment > most_alignment) {
+        if (bytes == 0) {
+            return nullptr;
+        }
+        std::size_t all = pleat_cxx::bytes_to_align(bytes, alignment);
+        void *ptr = source_.take(device_, all, stream.get());
+        if (ptr == nullptr) {
             throw std::bad_alloc();
         }
-        void *ptr = pleat_torch_malloc(bytes, device_, stream.get());
-        if (ptr == nullptr && bytes != 0) {
-            throw std::bad_alloc();
-        }
-        return ptr;
+        return reinterpret_cast<void *>(
+            pleat_cxx::align_up(reinterpret_cast<std::uintptr_t>(ptr), alignment));
     }
 
     /** Free; `stream` is where the memory was used last. */
     void deallocate(cuda::stream_ref stream, void *ptr, std::size_t bytes,
-                    std::size_t = most_alignment) noexcept
+                    std::size_t alignment = pleat_cxx::own_alignment) noexcept
     {
-        pleat_torch_free(ptr, bytes, device_, stream.get());
+        give(ptr, bytes, alignment, stream.get());
     }
 
     /** Allocate for use on any stream: waits until earlier uses of the memory are over. The device
      *  must be current. */
-    void *allocate_sync(std::size_t bytes, std::size_t alignment = most_alignment)
+    void *allocate_sync(std::size_t bytes, std::size_t alignment = pleat_cxx::own_alignment)
     {
         void *ptr = allocate(legacy_stream(), bytes, alignment);
-        if (ptr != nullptr) {
+        if (ptr != nullptr && !Source::is_host) {
             synchronize(legacy_stream());
         }
         return ptr;
     }
 
     /** Free what no stream uses any more. */
-    void deallocate_sync(void *ptr, std::size_t bytes, std::size_t = most_alignment) noexcept
+    void deallocate_sync(void *ptr, std::size_t bytes,
+                         std::size_t alignment = pleat_cxx::own_alignment) noexcept
     {
-        pleat_torch_free(ptr, bytes, device_, nullptr);
+        give(ptr, bytes, alignment, Source::unused);
     }
 
-    bool operator==(const pleat_cuda_mr &) const noexcept = default;
+    bool operator==(const resource &) const noexcept = default;
 
-    friend constexpr void get_property(const pleat_cuda_mr &, cuda::mr::device_accessible) noexcept
+    friend constexpr void get_property(const resource &, cuda::mr::device_accessible) noexcept
+    {
+    }
+
+    friend constexpr void get_property(const resource &,
+                                       cuda::mr::host_accessible) noexcept requires Source::is_host
     {
     }
 
@@ -94,7 +197,12 @@ class pleat_cuda_mr
 #endif
 
   private:
-    static constexpr std::size_t most_alignment = 256; /* of every allocator that may be at work */
+    static Source handle_of(pleat handle) noexcept
+    {
+        Source source{};
+        source.handle = handle;
+        return source;
+    }
 
     static cuda::stream_ref legacy_stream() noexcept
     {
@@ -111,13 +219,34 @@ class pleat_cuda_mr
         }
     }
 
+    void give(void *ptr, std::size_t bytes, std::size_t alignment, void *stream) noexcept
+    {
+        if (ptr != nullptr) {
+            bool is_base = alignment <= pleat_cxx::own_alignment;
+            source_.give(device_, is_base ? ptr : source_.base_of(device_, ptr), bytes, stream);
+        }
+    }
+
+    Source source_;
     int device_;
 };
 
+} /* namespace pleat_cuda */
+
+using pleat_cuda_mr = pleat_cuda::resource<pleat_cuda::default_source>;
+using pleat_cuda_instance_mr = pleat_cuda::resource<pleat_cuda::instance_source>;
+using pleat_cuda_host_mr = pleat_cuda::resource<pleat_cuda::host_source>;
+
 #if CCCL_VERSION < 3001000
 static_assert(cuda::mr::async_resource_with<pleat_cuda_mr, cuda::mr::device_accessible>);
+static_assert(cuda::mr::async_resource_with<pleat_cuda_instance_mr, cuda::mr::device_accessible>);
+static_assert(cuda::mr::async_resource_with<pleat_cuda_host_mr, cuda::mr::device_accessible,
+                                            cuda::mr::host_accessible>);
 #else
 static_assert(cuda::mr::resource_with<pleat_cuda_mr, cuda::mr::device_accessible>);
+static_assert(cuda::mr::resource_with<pleat_cuda_instance_mr, cuda::mr::device_accessible>);
+static_assert(cuda::mr::resource_with<pleat_cuda_host_mr, cuda::mr::device_accessible,
+                                      cuda::mr::host_accessible>);
 #endif
 
 #endif

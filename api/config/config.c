@@ -180,6 +180,7 @@ pleat_status pl_config_read(const char *conf, pl_config *out)
 {
     pl_config config = { .driver = PL_DRIVER_AUTO, .allocator = pl_allocator_find("pleat") };
     config.device.chunk_granules = 1;
+    config.device.handle_rdma = PL_DEMAND_IF_ABLE;
     pl_allocator_options_init(&config.options);
     pl_config chosen = config;
     pleat_status st = read_strings(conf, &chosen);

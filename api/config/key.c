@@ -33,7 +33,7 @@ static const struct own_key {
     { PL_KEY_OPTION, { "address_budget", PL_OPTION_SIZE, AT(device.address_budget_bytes) } },
     { PL_KEY_OPTION,
       { "shareable", PL_OPTION_WORD, AT(device.handle_posix_fd), .words = demand_words } },
-    { PL_KEY_OPTION, { "rdma", PL_OPTION_BOOL, AT(device.handle_rdma) } },
+    { PL_KEY_OPTION, { "rdma", PL_OPTION_WORD, AT(device.handle_rdma), .words = demand_words } },
     { PL_KEY_OPTION, { "memory", PL_OPTION_WORD, AT(memory), .words = memory_words } },
     { PL_KEY_OPTION, { "host_node", PL_OPTION_NUMBER, AT(device.host_node), .most = 1023 } },
     { PL_KEY_OPTION, { "peers", PL_OPTION_BOOL, AT(device.peers) } },

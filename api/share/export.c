@@ -1,4 +1,4 @@
-/* export.c - the calls of pleat_share.h that name blocks and read names: they check, find out which
+/* export.c - the calls of pleat_share.h that name memory and read names: they check, find out which
  * device it is, and word refusals. Nothing here holds a lock across a driver call. */
 #include <string.h>
 #include <unistd.h>
@@ -6,72 +6,120 @@
 #include "api/instance.h"
 #include "api/share/ask.h"
 #include "api/share/serve.h"
-
-enum { FEW_CHUNKS = 16 }; /* a block of so many needs no host memory to be named */
+#include "api/tag/scope.h"
 
 static pleat_status refuse_name(const char *function)
 {
     return pl_error_set(PLEAT_EINVAL, 0,
-                        "%s: this is no name of a shared block: it was cut or changed on its way, "
+                        "%s: this is no name of shared memory: it was cut or changed on its way, "
                         "or made by another version of the library",
                         function);
 }
 
-/* ---- export ---- */
+/* ---- what is named ---- */
 
-typedef struct block_chunks {
+enum { FEW_CHUNKS = 16 }; /* a block of so many needs no host memory to be named */
+
+/* Memory to be named. */
+typedef struct wanted {
+    const char *tag; /* NULL = the memory at: */
+    pleat_devptr ptr;
+    uint64_t bytes; /* 0 = as far as it goes */
+    pl_private *room;
+} wanted;
+
+typedef struct finding {
+    pl_share_list list;
     pl_shared_chunk few[FEW_CHUNKS];
-    pl_shared_chunk *all; /* these, or host memory */
-    size_t n;
-    pleat_devptr base;
-    pleat_block_info block;
-} block_chunks;
+    pl_shared_block one;
+    void *more; /* in place of these; NULL = they suffice */
+} finding;
 
-static pleat_status get_chunks(pl_gpu *gpu, pleat_devptr ptr, block_chunks *out)
+static void drop(pl_gpu *gpu, finding *f)
 {
-    size_t capacity = FEW_CHUNKS;
-    out->all = out->few;
+    pl_imports_drop(&gpu->imports, f->more);
+}
+
+/* Room for as many as the list has counted. */
+static bool have_room(pl_gpu *gpu, finding *f)
+{
+    pl_share_list *list = &f->list;
+    size_t chunk_bytes = list->n_chunks * sizeof *list->chunks;
+    pl_imports_drop(&gpu->imports, f->more);
+    f->more = pl_imports_alloc(&gpu->imports, chunk_bytes + list->n_blocks * sizeof *list->blocks);
+    if (!f->more) {
+        return false;
+    }
+    list->chunks = f->more;
+    list->blocks = (pl_shared_block *)(void *)((char *)f->more + chunk_bytes);
+    list->most_chunks = list->n_chunks;
+    list->most_blocks = list->n_blocks;
+    return true;
+}
+
+static pleat_status find(pl_gpu *gpu, const wanted *w, finding *f)
+{
+    pl_share_list *list = &f->list;
+    f->more = NULL;
+    *list = (pl_share_list){
+        .chunks = f->few, .blocks = &f->one, .most_chunks = FEW_CHUNKS, .most_blocks = 1
+    };
     for (;;) {
-        pleat_status st = gpu->ops->share(gpu->allocator, ptr, out->all, capacity, &out->n,
-                                          &out->base, &out->block);
-        if (st == PLEAT_OK && out->n <= capacity) {
+        pleat_status st = w->tag ? gpu->ops->room_share(gpu->allocator, w->room, list)
+                                 : gpu->ops->share(gpu->allocator, w->ptr, w->bytes, list);
+        bool is_all = list->n_chunks <= list->most_chunks && list->n_blocks <= list->most_blocks;
+        if (st == PLEAT_OK && is_all) {
             return PLEAT_OK;
         }
-        if (out->all != out->few) {
-            pl_imports_drop(&gpu->imports, out->all);
+        if (st == PLEAT_OK && !have_room(gpu, f)) {
+            st = PLEAT_ENOMEM_HOST;
         }
         if (st != PLEAT_OK) {
+            drop(gpu, f);
             return st;
         }
-        capacity = out->n;
-        out->all = pl_imports_alloc(&gpu->imports, capacity * sizeof *out->all);
-        if (!out->all) {
-            return PLEAT_ENOMEM_HOST;
-        }
     }
 }
 
-static void drop_chunks(pl_gpu *gpu, block_chunks *chunks)
-{
-    if (chunks->all != chunks->few) {
-        pl_imports_drop(&gpu->imports, chunks->all);
-    }
-}
+/* ---- export ---- */
 
-static pleat_status refuse_block(const pl_gpu *gpu, pleat_devptr ptr, pleat_status st)
+static pleat_status refuse_export(const pl_gpu *gpu, const wanted *w, pleat_status st)
 {
+    const char *why = pleat_status_text(st);
     if (st == PLEAT_ENOTSUP) {
         return pl_error_set(st, 0,
                             "device %d: the instance was made without shareable:True, or the "
                             "device cannot share: no other process can open its memory",
                             gpu->ordinal);
     }
-    return pl_error_set(st, 0, "0x%llx on device %d cannot be shared: %s", (unsigned long long)ptr,
-                        gpu->ordinal, pleat_status_text(st));
+    if (w->tag) {
+        return pl_error_set(st, 0, "device %d, tag \"%s\": it cannot be shared: %s", gpu->ordinal,
+                            w->tag,
+                            st == PLEAT_EFOREIGN  ? "it has no live block there"
+                            : st == PLEAT_EASLEEP ? "it sleeps; wake it first"
+                                                  : why);
+    }
+    if (st == PLEAT_EFOREIGN && w->bytes > 0) {
+        why = "they are not all live memory of one block, or committed pages of one buffer";
+        return pl_error_set(st, 0, "%llu bytes from 0x%llx on device %d cannot be shared: %s",
+                            (unsigned long long)w->bytes, (unsigned long long)w->ptr, gpu->ordinal,
+                            why);
+    }
+    return pl_error_set(st, 0, "0x%llx on device %d cannot be shared: %s",
+                        (unsigned long long)w->ptr, gpu->ordinal, why);
 }
 
-static pleat_status fill_name(pl_use use, const pl_gpu *gpu, pleat_devptr ptr,
-                              const block_chunks *chunks, unsigned flags, pl_name *out)
+static uint64_t bytes_of(const pl_share_list *list)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < list->n_chunks; i++) {
+        bytes += list->chunks[i].bytes;
+    }
+    return bytes;
+}
+
+static pleat_status fill_name(pl_use use, const pl_gpu *gpu, const wanted *w,
+                              const pl_share_list *list, unsigned flags, pl_name *out)
 {
     pl_bus_place place;
     pl_name name = { .instance = use.instance->handle, .device = gpu->ordinal };
@@ -80,7 +128,7 @@ static pleat_status fill_name(pl_use use, const pl_gpu *gpu, pleat_devptr ptr,
     }
     pleat_status st = pl_driver_bus_place(use.instance->drv, gpu->ordinal, &place);
     if (st != PLEAT_OK) {
-        return refuse_block(gpu, ptr, st);
+        return refuse_export(gpu, w, st);
     }
     name.pid = getpid();
     name.user = geteuid();
@@ -89,47 +137,71 @@ static pleat_status fill_name(pl_use use, const pl_gpu *gpu, pleat_devptr ptr,
     name.bus = place.bus;
     name.slot = place.slot;
     name.is_simulated = pl_driver_is_simulator(use.instance->drv);
-    name.n = chunks->n;
-    name.skip_bytes = ptr - chunks->base;
-    name.block_bytes = chunks->block.base + chunks->block.bytes - ptr;
+    name.n = list->n_chunks;
+    name.n_blocks = list->n_blocks;
+    name.skip_bytes = w->tag ? 0 : list->blocks[0].offset;
+    name.block_bytes = w->tag ? bytes_of(list) : list->blocks[0].bytes;
     *out = name;
     return PLEAT_OK;
 }
 
-static pleat_status export_block(pl_use use, pl_gpu *gpu, pleat_devptr ptr, unsigned flags,
-                                 void *to, size_t capacity, size_t *needed)
+/* Where the name goes. */
+typedef struct target {
+    unsigned flags;
+    void *name;
+    size_t capacity;
+    size_t *needed;
+} target;
+
+static pleat_status export_found(pl_use use, pl_gpu *gpu, const wanted *w, const target *to)
 {
     pl_name name;
-    block_chunks chunks;
-    pleat_status st = get_chunks(gpu, ptr, &chunks);
+    finding f;
+    pleat_status st = find(gpu, w, &f);
     if (st != PLEAT_OK) {
-        return refuse_block(gpu, ptr, st);
+        return refuse_export(gpu, w, st);
     }
-    st = fill_name(use, gpu, ptr, &chunks, flags, &name);
-    if (st == PLEAT_OK && (flags & PLEAT_SHARE_SERVE) != 0) {
+    st = fill_name(use, gpu, w, &f.list, to->flags, &name);
+    if (st == PLEAT_OK && (to->flags & PLEAT_SHARE_SERVE) != 0) {
         st = pl_serve_start();
     }
     if (st == PLEAT_OK) {
-        *needed = pl_name_bytes(chunks.n);
-        if (*needed <= capacity) {
-            pl_name_write(&name, chunks.all, to);
+        *to->needed = pl_name_bytes(f.list.n_chunks, f.list.n_blocks);
+        if (*to->needed <= to->capacity) {
+            pl_name_write(&name, f.list.chunks, f.list.blocks, to->name);
         }
     }
-    drop_chunks(gpu, &chunks);
+    drop(gpu, &f);
     return st;
 }
 
-pleat_status pleat_share_export(pleat handle, int device, pleat_devptr ptr, unsigned flags,
-                                void *name, size_t capacity, size_t *needed)
+static pleat_status export_on(pl_use use, pl_gpu *gpu, wanted *w, const target *to)
 {
-    if (!needed || (!name && capacity > 0)) {
-        return pl_error_set(PLEAT_EINVAL, 0, "pleat_share_export: `%s` is NULL",
-                            needed ? "name" : "needed");
+    if (!gpu->ops->share || (w->tag && !gpu->ops->room_share)) {
+        return pl_error_set(PLEAT_ENOTSUP, 0,
+                            "device %d: memory of %s cannot be shared; that of allocator:pleat can",
+                            gpu->ordinal, gpu->ops->name);
     }
-    if (ptr == 0 || (flags & ~(unsigned)PLEAT_SHARE_SERVE) != 0) {
-        return pl_error_set(PLEAT_EINVAL, 0, "pleat_share_export: %s",
-                            ptr == 0 ? "the pointer is NULL" : "unknown flags");
+    w->room = w->tag ? pl_tags_find(&gpu->tags, pl_tag_find(w->tag)) : NULL;
+    if (w->tag && !w->room) {
+        return refuse_export(gpu, w, PLEAT_EFOREIGN);
     }
+    return export_found(use, gpu, w, to);
+}
+
+static pleat_status check_target(const char *function, const target *to)
+{
+    if (!to->needed || (!to->name && to->capacity > 0)) {
+        return pl_error_set(PLEAT_EINVAL, 0, "%s: `%s` is NULL", function,
+                            to->needed ? "name" : "needed");
+    }
+    return (to->flags & ~(unsigned)PLEAT_SHARE_SERVE) == 0
+               ? PLEAT_OK
+               : pl_error_set(PLEAT_EINVAL, 0, "%s: unknown flags", function);
+}
+
+static pleat_status export(pleat handle, int device, wanted *w, const target *to)
+{
     pl_driver_clear_error();
     pl_use use = pl_use_enter(handle);
     if (!use.instance) {
@@ -139,15 +211,53 @@ pleat_status pleat_share_export(pleat handle, int device, pleat_devptr ptr, unsi
     pl_gpu *gpu = pl_use_find_gpu(use.instance, device);
     if (st == PLEAT_OK && !gpu) {
         st = pl_error_set(PLEAT_EFOREIGN, 0, "device %d has no blocks: it was never used", device);
-    } else if (st == PLEAT_OK && !gpu->ops->share) {
-        st = pl_error_set(PLEAT_ENOTSUP, 0,
-                          "device %d: blocks of %s cannot be shared; those of allocator:pleat can",
-                          device, gpu->ops->name);
     } else if (st == PLEAT_OK) {
-        st = export_block(use, gpu, ptr, flags, name, capacity, needed);
+        st = export_on(use, gpu, w, to);
     }
     pl_use_leave(use);
     return st;
+}
+
+static pleat_status export_at(const char *function, pleat handle, int device, wanted *w,
+                              const target *to)
+{
+    pleat_status st = check_target(function, to);
+    if (st == PLEAT_OK && w->ptr == 0) {
+        st = pl_error_set(PLEAT_EINVAL, 0, "%s: the pointer is NULL", function);
+    }
+    return st == PLEAT_OK ? export(handle, device, w, to) : st;
+}
+
+pleat_status pleat_share_export(pleat instance, int device, pleat_devptr ptr, unsigned flags,
+                                void *name, size_t capacity, size_t *needed)
+{
+    wanted w = { .ptr = ptr };
+    target to = { flags, name, capacity, needed };
+    return export_at("pleat_share_export", instance, device, &w, &to);
+}
+
+pleat_status pleat_share_export_range(pleat instance, int device, pleat_devptr ptr, uint64_t bytes,
+                                      unsigned flags, void *name, size_t capacity, size_t *needed)
+{
+    wanted w = { .ptr = ptr, .bytes = bytes };
+    target to = { flags, name, capacity, needed };
+    if (bytes == 0) {
+        return pl_error_set(PLEAT_EINVAL, 0, "pleat_share_export_range: 0 bytes");
+    }
+    return export_at("pleat_share_export_range", instance, device, &w, &to);
+}
+
+pleat_status pleat_share_export_tag(pleat instance, int device, const char *tag, unsigned flags,
+                                    void *name, size_t capacity, size_t *needed)
+{
+    wanted w = { .tag = tag };
+    target to = { flags, name, capacity, needed };
+    pleat_status st = check_target("pleat_share_export_tag", &to);
+    if (st == PLEAT_OK && pl_tag_find(tag) == 0) {
+        st = pl_error_set(PLEAT_EINVAL, 0, "there is no tag \"%s\": nothing was allocated in it",
+                          tag ? tag : "");
+    }
+    return st == PLEAT_OK ? export(instance, device, &w, &to) : st;
 }
 
 /* ---- descriptors ---- */
@@ -276,4 +386,30 @@ size_t pleat_share_n_fds(const void *from, size_t name_bytes)
 {
     pl_name name;
     return pl_name_read(from, name_bytes, &name) ? (size_t)name.n : 0;
+}
+
+size_t pleat_share_n_blocks(const void *from, size_t name_bytes)
+{
+    pl_name name;
+    return pl_name_read(from, name_bytes, &name) ? (size_t)name.n_blocks : 0;
+}
+
+pleat_status pleat_share_block(const void *from, size_t name_bytes, size_t index,
+                               pleat_devptr *there, uint64_t *bytes, uint64_t *offset)
+{
+    pl_name name;
+    pl_shared_block block;
+    if (!pl_name_read(from, name_bytes, &name)) {
+        return refuse_name("pleat_share_block");
+    }
+    if (index >= name.n_blocks || !there || !bytes || !offset) {
+        return pl_error_set(PLEAT_EINVAL, 0, "pleat_share_block: block %zu of %llu%s", index,
+                            (unsigned long long)name.n_blocks,
+                            there && bytes && offset ? "" : ", or a NULL pointer");
+    }
+    pl_name_read_block(from, &name, index, &block);
+    *there = block.base;
+    *bytes = block.bytes;
+    *offset = block.offset - name.skip_bytes;
+    return PLEAT_OK;
 }

@@ -156,6 +156,34 @@ static pl_import *find_at(const pl_imports *imports, pleat_devptr at)
     return NULL;
 }
 
+pleat_status pl_imports_list(const pl_imports *imports, pleat_devptr ptr, uint64_t bytes,
+                             pl_share_list *out)
+{
+    const pl_import *import = find_at(imports, ptr);
+    uint64_t left = import ? import->range.base + import->range.bytes - ptr : 0;
+    if (!import || bytes > left) {
+        return PLEAT_EFOREIGN;
+    }
+    uint64_t from = ptr - import->range.base;
+    uint64_t to = from + (bytes > 0 ? bytes : left);
+    uint64_t at = 0; /* of chunk i in the range */
+    out->n_chunks = 0;
+    for (size_t i = 0; i < import->n && at < to; at += import->chunks[i].bytes, i++) {
+        if (at + import->chunks[i].bytes <= from) {
+            continue;
+        }
+        if (out->n_chunks == 0) {
+            out->blocks[0] = (pl_shared_block){ ptr, to - from, from - at };
+        }
+        if (out->n_chunks < out->most_chunks) {
+            out->chunks[out->n_chunks] = import->chunks[i];
+        }
+        out->n_chunks++;
+    }
+    out->n_blocks = 1;
+    return PLEAT_OK;
+}
+
 static closing *find_closing(const pl_import *import, const pl_stream *stream)
 {
     closing *it = import->closings;

@@ -15,6 +15,7 @@
 
 #include <stdatomic.h>
 
+#include "segments/base/allocator.h"
 #include "vmm/base/host.h"
 #include "vmm/base/lock.h"
 #include "vmm/share.h"
@@ -56,6 +57,10 @@ pleat_status pl_imports_map(pl_imports *imports, pl_device *dev, const uint64_t 
  * first one's address. Opens it once more. */
 pl_import *pl_imports_reopen(pl_imports *imports, const uint64_t process[2],
                              const pl_shared_chunk *chunks, size_t n, pleat_devptr *base);
+/* List what is open at the address, as pl_allocator_ops.share lists live memory; chunks are their
+ * owner's. EFOREIGN. */
+pleat_status pl_imports_list(const pl_imports *imports, pleat_devptr ptr, uint64_t bytes,
+                             pl_share_list *out);
 /* Put what was mapped on the list and open it once; or reopen what is there, and unmap it. Returns
  * the first chunk's address. */
 pleat_devptr pl_imports_add(pl_imports *imports, pl_import *mapped);

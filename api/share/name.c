@@ -5,7 +5,9 @@
 
 static const char magic[8] = { 'p', 'l', 'e', 'a', 't', 's', 'h', 'r' };
 
-_Static_assert(sizeof(pl_name) == 104 && sizeof(pl_shared_chunk) == 24, "no padding is written");
+_Static_assert(sizeof(pl_name) == 112 && sizeof(pl_shared_chunk) == 24 &&
+                   sizeof(pl_shared_block) == 24,
+               "no padding is written");
 
 /* FNV-1a: against accidents, not against anybody. */
 static uint64_t add_to_sum(uint64_t sum, const void *bytes, size_t n)
@@ -17,40 +19,73 @@ static uint64_t add_to_sum(uint64_t sum, const void *bytes, size_t n)
     return sum;
 }
 
-static uint64_t sum_of(const pl_name *name, const void *chunks)
+static uint64_t sum_of(const pl_name *name, const void *chunks, const void *blocks)
 {
     size_t from = offsetof(pl_name, process);
     uint64_t sum = add_to_sum(UINT64_C(0xcbf29ce484222325), (const char *)name + from,
                               sizeof *name - from);
-    return add_to_sum(sum, chunks, name->n * sizeof(pl_shared_chunk));
+    sum = add_to_sum(sum, chunks, name->n * sizeof(pl_shared_chunk));
+    return add_to_sum(sum, blocks, name->n_blocks * sizeof(pl_shared_block));
 }
 
-void pl_name_write(pl_name *name, const pl_shared_chunk *chunks, void *out)
+static const char *blocks_in(const void *from, const pl_name *name)
+{
+    return (const char *)from + pl_name_bytes(name->n, 0);
+}
+
+void pl_name_write(pl_name *name, const pl_shared_chunk *chunks, const pl_shared_block *blocks,
+                   void *out)
 {
     memcpy(name->magic, magic, sizeof magic);
     name->version = PL_NAME_VERSION;
     name->handle_type = PL_NAME_FD;
-    name->sum = sum_of(name, chunks);
+    name->sum = sum_of(name, chunks, blocks);
     memcpy(out, name, sizeof *name);
     memcpy((char *)out + sizeof *name, chunks, name->n * sizeof *chunks);
+    memcpy((char *)out + pl_name_bytes(name->n, 0), blocks, name->n_blocks * sizeof *blocks);
 }
 
-/* Sizes that could overflow a sum are no name's. */
-static bool is_sound(const pl_name *name, const void *chunks)
+/* Sizes that could overflow a sum are no name's. False; else *all are the chunks' bytes. */
+static bool add_chunks(const pl_name *name, const char *chunks, uint64_t *all)
 {
     enum { MOST_LOG2 = 60 };
     uint64_t left = UINT64_C(1) << MOST_LOG2;
     for (size_t i = 0; i < name->n; i++) {
         pl_shared_chunk chunk;
-        memcpy(&chunk, (const char *)chunks + i * sizeof chunk, sizeof chunk);
+        memcpy(&chunk, chunks + i * sizeof chunk, sizeof chunk);
         if (chunk.bytes == 0 || chunk.bytes > left) {
             return false;
         }
         left -= chunk.bytes;
     }
-    uint64_t all = (UINT64_C(1) << MOST_LOG2) - left;
-    return name->block_bytes > 0 && name->skip_bytes < all &&
-           name->block_bytes <= all - name->skip_bytes;
+    *all = (UINT64_C(1) << MOST_LOG2) - left;
+    return true;
+}
+
+static bool is_inside(uint64_t offset, uint64_t bytes, uint64_t all)
+{
+    return bytes > 0 && offset < all && bytes <= all - offset;
+}
+
+static bool is_sound(const pl_name *name, const void *from)
+{
+    uint64_t all;
+    bool is_good = add_chunks(name, (const char *)from + sizeof *name, &all) &&
+                   is_inside(name->skip_bytes, name->block_bytes, all);
+    for (size_t i = 0; is_good && i < name->n_blocks; i++) {
+        pl_shared_block block;
+        pl_name_read_block(from, name, i, &block);
+        is_good = is_inside(block.offset, block.bytes, all);
+    }
+    return is_good;
+}
+
+/* Are the name's numbers those of `bytes` bytes? */
+static bool has_size(const pl_name *name, size_t bytes)
+{
+    size_t most = bytes / sizeof(pl_shared_chunk); /* so that nothing overflows */
+    return name->n > 0 && name->n <= most && name->n_blocks > 0 && name->n_blocks <= most &&
+           pl_name_bytes(name->n, name->n_blocks) == bytes;
 }
 
 bool pl_name_read(const void *from, size_t bytes, pl_name *out)
@@ -60,11 +95,10 @@ bool pl_name_read(const void *from, size_t bytes, pl_name *out)
         return false;
     }
     memcpy(&name, from, sizeof name);
-    const char *chunks = (const char *)from + sizeof name;
-    size_t n = (bytes - sizeof name) / sizeof(pl_shared_chunk);
     if (memcmp(name.magic, magic, sizeof magic) != 0 || name.version != PL_NAME_VERSION ||
-        name.handle_type != PL_NAME_FD || n == 0 || name.n != n || bytes != pl_name_bytes(n) ||
-        sum_of(&name, chunks) != name.sum || !is_sound(&name, chunks)) {
+        name.handle_type != PL_NAME_FD || !has_size(&name, bytes) ||
+        sum_of(&name, (const char *)from + sizeof name, blocks_in(from, &name)) != name.sum ||
+        !is_sound(&name, from)) {
         return false;
     }
     *out = name;
@@ -74,4 +108,9 @@ bool pl_name_read(const void *from, size_t bytes, pl_name *out)
 void pl_name_read_chunks(const void *from, const pl_name *name, pl_shared_chunk *out)
 {
     memcpy(out, (const char *)from + sizeof *name, name->n * sizeof *out);
+}
+
+void pl_name_read_block(const void *from, const pl_name *name, size_t i, pl_shared_block *out)
+{
+    memcpy(out, blocks_in(from, name) + i * sizeof *out, sizeof *out);
 }

@@ -78,6 +78,25 @@ typedef struct pl_buffer_change {
     uint64_t bytes;
 } pl_buffer_change;
 
+/* Live memory, and where it begins in a list of chunks laid side by side. */
+typedef struct pl_shared_block {
+    pleat_devptr base;
+    uint64_t bytes;
+    uint64_t offset;
+} pl_shared_block;
+
+/* The chunks under live memory, in the order of addresses, each once. What is beyond the capacities
+ * is only counted. */
+typedef struct pl_share_list {
+    pl_shared_chunk *chunks;
+    pl_shared_block *blocks;
+    size_t most_chunks;
+    size_t most_blocks;
+    size_t n_chunks;
+    size_t n_blocks;
+    bool is_look; /* they are not shared, and have no numbers */
+} pl_share_list;
+
 typedef struct pl_allocator_ops {
     const char *name; /* "pleat", "torch-native", ... */
     bool needs_vmm;
@@ -117,13 +136,12 @@ typedef struct pl_allocator_ops {
     pleat_status (*record_stream)(pl_allocator *a, pleat_devptr ptr, pl_stream *stream);
     /* Any address inside a live block. EFOREIGN. */
     pleat_status (*query)(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out);
-    /* The chunks under the live block that the address is in, in the order of addresses, as shared
-     * from now on: they are not moved any more. `out` has room for `capacity`; *n is how many there
-     * are, and what is more was not shared. *info is the block, *base where the first
-     * chunk begins. EFOREIGN; ENOTSUP (not exportable); ENOMEM_HOST. NULL: blocks of this allocator
-     * cannot be shared. */
-    pleat_status (*share)(pl_allocator *a, pleat_devptr ptr, pl_shared_chunk *out, size_t capacity,
-                          size_t *n, pleat_devptr *base, pleat_block_info *info);
+    /* List the chunks under live memory, as shared from now on: they are not moved any more. That
+     * is `bytes` from the address on, of one block or of committed pages of one buffer; 0: up to
+     * the block's end, or to the first page that is not committed. EFOREIGN (not all of it lives);
+     * EASLEEP; ENOTSUP (not exportable); ENOMEM_HOST. NULL: this allocator's memory cannot be
+     * shared. */
+    pleat_status (*share)(pl_allocator *a, pleat_devptr ptr, uint64_t bytes, pl_share_list *out);
     /* Give memory back to the driver until at most keep_bytes are resident or nothing free is left.
      * Waits for fences only if `wait`, pleat at most wait_ms. */
     pleat_status (*trim)(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released);
@@ -187,7 +205,7 @@ typedef struct pl_allocator_ops {
                                   pl_stream *stream);
     /* Any address in it, with memory or without. EFOREIGN. */
     pleat_status (*buffer_query)(pl_allocator *a, pleat_devptr ptr, pleat_buffer_info *out);
-    /* Rooms: memory for the blocks of a tag; all five are NULL where the allocator has none. A room
+    /* Rooms: memory for the blocks of a tag; all six are NULL where the allocator has none. A room
      * is a pool whose blocks lie together, and that keeps nothing: requests name it in
      * private_alloc and alloc_asked, and its free memory is everybody's. It stays until the
      * allocator is destroyed. ENOMEM_HOST. */
@@ -208,6 +226,9 @@ typedef struct pl_allocator_ops {
      * it still lacks; while there are any it counts as asleep. */
     pleat_status (*room_wake)(pl_allocator *a, pl_private *room, uint64_t most_bytes,
                               pl_slept *out);
+    /* share, of all live blocks of the room, by address within each of its segments. Blocks that
+     * come or go meanwhile may be in the list or not. */
+    pleat_status (*room_share)(pl_allocator *a, pl_private *room, pl_share_list *out);
     void (*stats)(pl_allocator *a, pleat_stats *out);
     void (*reset_peaks)(pl_allocator *a);
     /* Call `see` for every piece: segment by segment, in address order, without gaps inside one.

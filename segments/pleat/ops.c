@@ -456,6 +456,7 @@ const pl_allocator_ops pl_pleat_ops = {
     .room_read = pl_pleat_room_read,
     .room_sleep = pl_pleat_room_sleep,
     .room_wake = pl_pleat_room_wake,
+    .room_share = pl_pleat_room_share,
     .stats = pl_pleat_stats,
     .reset_peaks = pl_pleat_reset_peaks,
     .visit = pl_pleat_visit,

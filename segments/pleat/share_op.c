@@ -1,80 +1,251 @@
 /* share_op.c - see share_op.h.
  *
- *   granule    g          g + 1      g + 2      g + 3
- *   chunks    |## one of 1 ##|## one of 2 granules #####|## one of 1 ##| ...
- *   block            |###########################################|
- *   *base     ^ all chunks that the block touches are shared, whole
+ *   granule    g          g + 1      g + 2      g + 3      ...     g + 7
+ *   chunks    |## one of 1 ##|## one of 2 granules #####|          |## one of 1 ##| ...
+ *   blocks           |####|######################|                   |######|
+ *   list      |## one of 1 ##|## one of 2 granules #####|## one of 1 ##|
+ *                    ^ offset 0 of the first block       offset of the last: ^
+ *
+ * All chunks that a block touches are listed, whole, each once, and those of one block lie side by
+ * side in the list as they do in addresses: so one offset says where a block is in it.
  *
  * Takes the space's lock, rank 20, for a bounded number of chunks at a time. In between a chunk
- * that has no number yet may be moved by a compaction; one that has stays. The block stays where it
- * is, unless its owner frees it, which ends the walk. */
+ * that has no number yet may be moved by a compaction; one that has stays. A block stays where it
+ * is, unless its owner frees it: that ends the walk of one block, and in a room's the block is left
+ * out again. */
 #include "segments/pleat/share_op.h"
 
+#include "segments/pleat/buffer.h"
+#include "segments/pleat/front.h"
 #include "segments/pleat/look_ops.h"
-#include "segments/pleat/space.h"
+#include "segments/pleat/room.h"
 
-enum { CHUNKS_AT_ONCE = 1024 };
+enum { CHUNKS_AT_ONCE = 1024, BLOCKS_AT_ONCE = 256 };
 
 typedef struct walk {
-    pleat_block_info block;
-    pleat_devptr base;
-    size_t n;    /* chunks so far */
-    size_t next; /* n > 0: the first granule that was not looked at */
-    bool is_done;
+    pl_space *space;
+    pl_share_list *out;
+    pleat_devptr end; /* of the last chunk in the list; 0 = none of this segment is in it */
+    uint64_t bytes;   /* of all chunks in the list */
 } walk;
 
-static pleat_status note(pl_space *space, const pl_segment *seg, size_t g, pl_shared_chunk *out)
+/* ---- chunks ---------------------------------------------------------------------------------- */
+
+static pleat_status add_chunk(walk *w, const pl_segment *seg, size_t g)
 {
-    if (seg->chunks[g] == PL_CHUNK_ASLEEP) {
+    pl_share_list *out = w->out;
+    pl_shared_chunk chunk = { .chunk = seg->chunks[g],
+                              .bytes = (uint64_t)pl_segment_granule_bytes(seg) << seg->orders[g] };
+
+    if (chunk.chunk == PL_CHUNK_ASLEEP) {
         return PLEAT_EASLEEP;
     }
-    out->chunk = seg->chunks[g];
-    out->bytes = (uint64_t)pl_segment_granule_bytes(seg) << seg->orders[g];
-    return pl_share_note(space->dev, out->chunk, &out->number);
-}
-
-/* The next chunks of the block; those beyond `capacity` are only counted. */
-static pleat_status step_locked(pl_space *space, walk *w, pl_shared_chunk *out, size_t capacity)
-{
-    pl_lock_assert(&space->lock);
-    pl_segment *seg = pl_space_segment_at(space, w->block.base);
-    const pl_block *b = seg != NULL ? pl_segment_find(seg, w->block.base) : NULL;
-    if (b == NULL || b->state != PL_BLOCK_LIVE || b->base != w->block.base ||
-        b->bytes != w->block.bytes) {
-        return PLEAT_EFOREIGN;
-    }
-    size_t last = pl_segment_granule(seg, pl_block_end(b) - 1);
-    size_t first = pl_segment_chunk_from(seg, pl_segment_granule(seg, b->base));
-    size_t g = w->n == 0 ? first : w->next;
-    w->base = w->n == 0 ? pl_segment_address(seg, first) : w->base;
-    for (size_t i = 0; i < CHUNKS_AT_ONCE && g <= last; i++, w->n++) {
-        pleat_status st = w->n < capacity ? note(space, seg, g, &out[w->n]) : PLEAT_OK;
+    if (out->n_chunks < out->most_chunks) {
+        pleat_status st = out->is_look ? PLEAT_OK
+                                       : pl_share_note(w->space->dev, chunk.chunk, &chunk.number);
         if (st != PLEAT_OK) {
             return st;
         }
-        g = pl_segment_chunk_to(seg, g);
-        pl_lock_touch(1);
+        out->chunks[out->n_chunks] = chunk;
     }
-    w->next = g;
-    w->is_done = g > last;
+    out->n_chunks++;
+    w->bytes += chunk.bytes;
+    w->end = pl_segment_address(seg, pl_segment_chunk_to(seg, g));
+    pl_lock_touch(1);
     return PLEAT_OK;
 }
 
-pleat_status pl_pleat_share(pl_allocator *a, pleat_devptr ptr, pl_shared_chunk *out,
-                            size_t capacity, size_t *n, pleat_devptr *base, pleat_block_info *info)
+/* List some of the chunks under [from, to), which is live; *at, from `from` on, is what is done. */
+static pleat_status add_some(walk *w, const pl_segment *seg, pleat_devptr from, pleat_devptr to,
+                             pleat_devptr *at)
 {
-    pl_space *space = (pl_space *)a; /* base is its first member */
-    walk w = { .n = 0 };
-    pleat_status st = pl_pleat_query(a, ptr, &w.block);
-    while (st == PLEAT_OK && !w.is_done) {
+    for (size_t n = 0; n < CHUNKS_AT_ONCE && *at < to; n++) {
+        if (w->end <= *at) {
+            size_t g = pl_segment_granule(seg, *at);
+            pleat_status st = add_chunk(w, seg, pl_segment_chunk_from(seg, g));
+            if (st != PLEAT_OK) {
+                return st;
+            }
+        }
+        if (*at == from) {
+            pl_share_list *out = w->out;
+            if (out->n_blocks < out->most_blocks) {
+                out->blocks[out->n_blocks] = (pl_shared_block){
+                    .base = from, .bytes = to - from, .offset = w->bytes - (w->end - from)
+                };
+            }
+        }
+        *at = w->end < to ? w->end : to;
+    }
+    return PLEAT_OK;
+}
+
+static const pl_block *live_at(const pl_space *space, pleat_devptr ptr)
+{
+    const pl_segment *seg = pl_space_segment_at(space, ptr);
+    const pl_block *b = seg != NULL ? pl_segment_find(seg, ptr) : NULL;
+
+    return b != NULL && b->state == PL_BLOCK_LIVE ? b : NULL;
+}
+
+/* ---- one stretch ----------------------------------------------------------------------------- */
+
+/* A part of one block, or of a buffer's pages. */
+typedef struct stretch {
+    pleat_block_info block; /* bytes 0 = pages of a buffer */
+    pleat_devptr from;
+    pleat_devptr to; /* UINT64_MAX = as far as it is live */
+} stretch;
+
+/* The end of what is live at `at`; 0: nothing of the stretch. */
+static pleat_devptr live_end(const pl_space *space, const stretch *s, pleat_devptr at)
+{
+    const pl_block *b = live_at(space, at);
+    bool is_same = b != NULL &&
+                   (s->block.bytes == 0 ? pl_buffer_at(space, at) == pl_buffer_at(space, s->from)
+                                        : b->base == s->block.base && b->bytes == s->block.bytes);
+
+    return is_same ? pl_block_end(b) : 0;
+}
+
+/* *at is what is done. The piece is told by who calls, as its end may not be known yet. */
+static pleat_status step_locked(walk *w, stretch *s, pleat_devptr *at)
+{
+    pl_lock_assert(&w->space->lock);
+    pleat_devptr end = live_end(w->space, s, *at);
+    bool is_open = s->to == UINT64_MAX;
+
+    if (end == 0 && is_open && *at > s->from) {
+        s->to = *at;
+        return PLEAT_OK;
+    }
+    if (end == 0) {
+        return PLEAT_EFOREIGN;
+    }
+    return add_some(w, pl_space_segment_at(w->space, *at), s->from, end < s->to ? end : s->to, at);
+}
+
+static pleat_status begin(pl_allocator *a, pleat_devptr ptr, uint64_t bytes, stretch *s)
+{
+    pl_space *space = (pl_space *)a;
+    pleat_status st = pl_pleat_query(a, ptr, &s->block);
+
+    s->from = ptr;
+    s->to = UINT64_MAX;
+    if (st == PLEAT_OK) {
+        s->to = s->block.base + s->block.bytes;
+    } else if (st == PLEAT_EFOREIGN) {
+        s->block.bytes = 0;
         pl_lock_acquire(&space->lock);
-        st = step_locked(space, &w, out, capacity);
+        st = pl_buffer_at(space, ptr) != NULL ? PLEAT_OK : PLEAT_EFOREIGN;
         pl_lock_release(&space->lock);
     }
-    if (st == PLEAT_OK) {
-        *n = w.n;
-        *base = w.base;
-        *info = w.block;
+    if (st == PLEAT_OK && bytes > s->to - ptr) {
+        return PLEAT_EFOREIGN;
     }
+    s->to = bytes > 0 ? ptr + bytes : s->to;
     return st;
+}
+
+pleat_status pl_pleat_share(pl_allocator *a, pleat_devptr ptr, uint64_t bytes, pl_share_list *out)
+{
+    stretch s = { .from = ptr };
+    walk w = { .space = (pl_space *)a, .out = out };
+    pleat_devptr at = ptr;
+
+    out->n_chunks = 0;
+    out->n_blocks = 0;
+    pleat_status st = begin(a, ptr, bytes, &s);
+    while (st == PLEAT_OK && at < s.to) {
+        pl_lock_acquire(&w.space->lock);
+        st = step_locked(&w, &s, &at);
+        pl_lock_release(&w.space->lock);
+    }
+    if (st == PLEAT_OK && out->most_blocks > 0) {
+        out->blocks[0].bytes = s.to - s.from;
+    }
+    out->n_blocks = 1;
+    return st;
+}
+
+/* ---- a room ---------------------------------------------------------------------------------- */
+
+/* List a live block. EPENDING: it has changed meanwhile, and nothing of it is in the list. May drop
+ * the lock. */
+static pleat_status add_block(walk *w, const pl_segment *seg, pleat_devptr base, size_t bytes)
+{
+    walk before = *w;
+    size_t n_chunks = w->out->n_chunks;
+    pleat_devptr at = base;
+
+    for (;;) {
+        pleat_status st = add_some(w, seg, base, base + bytes, &at);
+        if (st != PLEAT_OK) {
+            return st;
+        }
+        if (at == base + bytes) {
+            w->out->n_blocks++;
+            return PLEAT_OK;
+        }
+        pl_space_breathe(w->space);
+        const pl_block *b = live_at(w->space, base);
+        if (b == NULL || b->base != base || b->bytes != bytes) {
+            *w = before;
+            w->out->n_chunks = n_chunks;
+            return PLEAT_EPENDING;
+        }
+    }
+}
+
+static pleat_status add_segment(walk *w, const pl_segment *seg)
+{
+    pleat_devptr end = seg->range.base + seg->range.bytes;
+    size_t n_looks = 0;
+
+    w->end = 0;
+    for (pleat_devptr at = seg->range.base; at < end;) {
+        const pl_block *b = pl_segment_find(seg, at);
+        pleat_devptr next = pl_block_end(b);
+        if (b->state == PL_BLOCK_LIVE && b->base >= at && b->kept_in == NULL) {
+            pleat_status st = add_block(w, seg, b->base, b->bytes);
+            if (st != PLEAT_OK && st != PLEAT_EPENDING) {
+                return st;
+            }
+            next = st == PLEAT_OK ? next : at;
+        }
+        at = next;
+        pl_lock_touch(1);
+        if (++n_looks % BLOCKS_AT_ONCE == 0) {
+            pl_space_breathe(w->space);
+        }
+    }
+    return PLEAT_OK;
+}
+
+/* Areas and segments of a room stay. */
+static pleat_status add_room(walk *w, const pl_private *room)
+{
+    pleat_status st = room->is_asleep ? PLEAT_EASLEEP : PLEAT_OK;
+
+    for (const pl_area *area = room->areas; area != NULL && st == PLEAT_OK; area = area->next) {
+        const pl_segment *seg = area->segments;
+        for (; seg != NULL && st == PLEAT_OK; seg = seg->next) {
+            st = add_segment(w, seg);
+        }
+    }
+    return st == PLEAT_OK && room->is_asleep ? PLEAT_EASLEEP : st;
+}
+
+pleat_status pl_pleat_room_share(pl_allocator *a, pl_private *room, pl_share_list *out)
+{
+    pl_space *space = (pl_space *)a;
+    walk w = { .space = space, .out = out };
+
+    out->n_chunks = 0;
+    out->n_blocks = 0;
+    pl_lock_acquire(&space->lock);
+    (void)pl_fronts_empty(space); /* what threads have freed, but not handed over yet */
+    pleat_status st = add_room(&w, room);
+    pl_lock_release(&space->lock);
+    return st == PLEAT_OK && out->n_blocks == 0 ? PLEAT_EFOREIGN : st;
 }

@@ -1,10 +1,10 @@
-/* share_op.h - the pleat allocator tells which chunks are under a block that is shared. */
+/* share_op.h - the pleat allocator tells which chunks are under memory that is shared. */
 #ifndef PLEAT_SEGMENTS_SHARE_OP_H
 #define PLEAT_SEGMENTS_SHARE_OP_H
 
 #include "segments/base/allocator.h"
 
-pleat_status pl_pleat_share(pl_allocator *a, pleat_devptr ptr, pl_shared_chunk *out,
-                            size_t capacity, size_t *n, pleat_devptr *base, pleat_block_info *info);
+pleat_status pl_pleat_share(pl_allocator *a, pleat_devptr ptr, uint64_t bytes, pl_share_list *out);
+pleat_status pl_pleat_room_share(pl_allocator *a, pl_private *room, pl_share_list *out);
 
 #endif

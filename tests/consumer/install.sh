@@ -9,8 +9,8 @@ fail() {
     exit 1
 }
 for pattern in libpleat.so libpleat.so.0 libpleat.a libpleat_sim.so pleat.h pleat_types.h \
-    pleat_pool.h pleat_checkpoint.h pleat_snapshot.h pleat_watch.h pleat_torch.h pleat_torch.hpp \
-    pleat_frameworks.h pleat_sim.h pleat-config.cmake pleat.pc pleat a100.cost \
+    pleat_pool.h pleat_checkpoint.h pleat_snapshot.h pleat_watch.h pleat_mapping.h \
+    pleat_torch.h pleat_torch.hpp pleat_cxx.hpp pleat_umf.h pleat_frameworks.h pleat_sim.h pleat-config.cmake pleat.pc pleat a100.cost \
     gpt2s_tiny.trace.gz; do
     [ -n "$(find "$prefix" -name "$pattern" ! -type d)" ] || fail "not installed: $pattern"
 done

@@ -8,7 +8,7 @@ from source import all_files, c_files, read, report
 
 API_HEADERS = ["api/pleat.h", "api/pleat_pool.h", "api/pleat_tag.h", "api/pleat_share.h",
                "api/pleat_checkpoint.h", "api/pleat_buffer.h", "api/pleat_host.h",
-               "api/pleat_snapshot.h", "api/pleat_watch.h",
+               "api/pleat_snapshot.h", "api/pleat_watch.h", "api/pleat_mapping.h",
                "api/adapters/pleat_torch.h", "api/adapters/pleat_torch.hpp",
                "api/adapters/pleat_frameworks.h"]
 HEADERS = dict.fromkeys(API_HEADERS, "PLEAT_API") | {"vmm/sim/pleat_sim.h": "PLEAT_SIM_API"}

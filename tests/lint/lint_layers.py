@@ -16,7 +16,7 @@ LIBRARY = ("api", "segments", "vmm")
 # These parts of the public header include it: a file that includes a part has the whole.
 PARTS_OF_PLEAT_H = ("api/pleat_pool.h", "api/pleat_tag.h", "api/pleat_share.h",
                     "api/pleat_checkpoint.h", "api/pleat_buffer.h", "api/pleat_host.h",
-                    "api/pleat_snapshot.h", "api/pleat_watch.h")
+                    "api/pleat_snapshot.h", "api/pleat_watch.h", "api/pleat_mapping.h")
 RUNTIME_MAY_INCLUDE = ("vmm/driver_abi.h", "vmm/sim/sim_list.h", "vmm/sim/pleat_sim.h")
 
 MALLOC_FAMILY = {"malloc", "calloc", "realloc", "free", "strdup", "strndup", "asprintf",

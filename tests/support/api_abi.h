@@ -61,6 +61,12 @@
     VALUE(PLEAT_RESTORED_KEPT, 1) \
     VALUE(PLEAT_RESTORED_MADE, 2) \
     VALUE(PLEAT_RESTORE_SETTLED, 1) \
+    VALUE(PLEAT_MAPPING_EXPORTABLE, 1) \
+    VALUE(PLEAT_MAPPING_RDMA, 2) \
+    VALUE(PLEAT_MAPPING_OPENED, 4) \
+    VALUE(PLEAT_MAPPING_COME, 0) \
+    VALUE(PLEAT_MAPPING_GO, 1) \
+    VALUE(PLEAT_SHARE_SERVE, 1) \
     VALUE(PLEAT_ERROR_ROOM, 256)
 
 #define API_ABI_PLACES(SIZE, AT) \
@@ -128,6 +134,13 @@
     AT(pleat_block_info, device, 40) \
     AT(pleat_block_info, tag, 48) \
     AT(pleat_block_info, is_asleep, 56) \
+    SIZE(pleat_mapping, 40) \
+    AT(pleat_mapping, base, 0) \
+    AT(pleat_mapping, bytes, 8) \
+    AT(pleat_mapping, offset, 16) \
+    AT(pleat_mapping, used_bytes, 24) \
+    AT(pleat_mapping, flags, 32) \
+    AT(pleat_mapping, reserved, 36) \
     SIZE(pleat_slept, 32) \
     AT(pleat_slept, bytes, 0) \
     AT(pleat_slept, shared_bytes, 8) \

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Compiles pleat_umf.h of an installed tree against UMF, as C and as C++, and runs it on the
+# simulator. Usage: with_umf.sh PREFIX LIBDIR BUILD_DIR
+# UMF is the system's, or that of UMF_PREFIX, or PyPI's, kept in the cache folder of the Python
+# tests. Exit status 77, which ctest takes as skipped, if there is none.
+set -euo pipefail
+prefix=$1 libdir=$2 build=$3
+here=$(cd "$(dirname "$0")" && pwd)
+version=1.2.0
+cache=${PLEAT_CACHE_DIR:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/pleat}
+
+fetched() {
+    local folder=$cache/umf-$version python
+    if [ ! -f "$folder/include/umf.h" ]; then
+        python=$("$here/../../cmake/venv.sh" find 2>/dev/null) || return 1
+        mkdir -p "$cache"
+        local work
+        work=$(mktemp -d "$cache/umf.XXXXXX")
+        "$python" -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: \
+            --prefix "$work" "umf==$version" >&2 || { rm -rf "$work" && return 1; }
+        mv -T "$work" "$folder" 2>/dev/null || rm -rf "$work"
+    fi
+    printf '%s\n' "$folder"
+}
+
+find_umf() {
+    local folder
+    for folder in "${UMF_PREFIX:-}" /usr /usr/local; do
+        if [ -n "$folder" ] && [ -f "$folder/include/umf.h" ]; then
+            printf '%s\n' "$folder"
+            return
+        fi
+    done
+    fetched
+}
+
+umf=$(find_umf) || exit 77
+[ -f "$umf/include/umf.h" ] && [ -e "$umf/lib/libumf.so.1" ] || exit 77
+mkdir -p "$build"
+flags=(-Wall -Wextra -Werror -I "$prefix/include" -isystem "$umf/include")
+${CC:-cc} -std=c11 "${flags[@]}" "$here/umf_provider.c" -o "$build/umf_provider" \
+    "$libdir/libpleat.so" "$umf/lib/libumf.so.1" "-Wl,-rpath,$libdir:$umf/lib"
+printf '#include "pleat_umf.h"\nint main() { return 0; }\n' >"$build/umf_provider.cpp"
+${CXX:-c++} -std=c++17 "${flags[@]}" -fsyntax-only "$build/umf_provider.cpp"
+"$build/umf_provider"
