@@ -1,4 +1,5 @@
-/* reporter.c - runs the program that draws the report of a folder: python3 FOLDER/report.py OUT, of a fleet fleet.py.
+/* reporter.c - runs the program that draws the report of a folder: python3 FOLDER/report.py OUT, of
+ * a fleet fleet.py.
  *
  * Its output goes to a file and is shown only if it fails. */
 #include "bench/ab/reporter.h"

@@ -114,7 +114,8 @@ static bool refuse_doubles(const bench_roster *roster, char **canonical, key *ke
     return true;
 }
 
-/* Works that share a name, such as run1/job.pickle and run2/job.pickle, are called what was typed for them. */
+/* Works that share a name, such as run1/job.pickle and run2/job.pickle, are called what was typed
+ * for them. */
 static bool tell_apart(bench_roster *roster, key *keys, bench_failure *failure)
 {
     for (unsigned i = 0; i < roster->n; i++) {

@@ -193,12 +193,13 @@ static const struct argp_option options_list[] = {
       .doc = "Replay each cell N times more and show the time of a call in the allocator itself, "
              "without the driver's, of the fastest run; --jobs 1 is best (default: 0)" },
     { .name = "jobs", .key = KEY_JOBS, .arg = "N",
-      .doc = "Cells at once, in processes of their own (default: 2 on the simulator, 1 on CUDA)" },
+      .doc = "Cells at once, in processes of their own (default: 2 on the simulator, 1 on CUDA; of "
+             "a shard 1)" },
     { .name = "no-report", .key = KEY_NO_REPORT, .doc = "Draw no report.html" },
     { .name = "shard", .key = KEY_SHARD, .arg = "K/N|auto|auto/N",
-      .doc = "Measure part K of N (0 to N-1) of the works into one file in --out, and go on where a "
-             "killed process of the same part stopped; auto: K and N as Open MPI, PMI or Slurm set "
-             "them in the environment; auto/N: K of an indexed job of Kubernetes" },
+      .doc = "Measure part K of N (0 to N-1) of the works into a file in --out; go on where a killed "
+             "process of that part stopped; auto: K and N as Open MPI, PMI or Slurm set them in "
+             "the environment; auto/N: K of an indexed job of Kubernetes" },
     { .name = "merge", .key = KEY_MERGE, .arg = "DIR",
       .doc = "Make rows, verdicts and a page for all from the shards in DIR; --out is DIR unless it "
              "is given" },
