@@ -197,12 +197,12 @@ static const struct argp_option options_list[] = {
              "a shard 1)" },
     { .name = "no-report", .key = KEY_NO_REPORT, .doc = "Draw no report.html" },
     { .name = "shard", .key = KEY_SHARD, .arg = "K/N|auto|auto/N",
-      .doc = "Measure part K of N (0 to N-1) of the works into a file in --out; go on where a killed "
-             "process of that part stopped; auto: K and N as Open MPI, PMI or Slurm set them in "
-             "the environment; auto/N: K of an indexed job of Kubernetes" },
+      .doc = "Measure part K of N (0 to N-1) of the works into a file in --out; go on where a "
+             "killed process of that part stopped; auto: K and N as Open MPI, PMI or Slurm set "
+             "them in the environment; auto/N: K of an indexed job of Kubernetes" },
     { .name = "merge", .key = KEY_MERGE, .arg = "DIR",
-      .doc = "Make rows, verdicts and a page for all from the shards in DIR; --out is DIR unless it "
-             "is given" },
+      .doc = "Make rows, verdicts and a page for all from the shards in DIR; --out is DIR "
+             "unless it is given" },
     { 0 },
 };
 /* clang-format on */
