@@ -178,13 +178,15 @@ if(NOT PLEAT_SANITIZE AND TARGET pleat_shared AND TARGET pleat_sim)
             Python3::Interpreter -B "${tests}/python/doc_commands.py" "$<TARGET_FILE:pleat_command>"
             "${PROJECT_BINARY_DIR}/pleat-runtime")
     endif()
+    pleat_add_check(fleet_ranks install
+        Python3::Interpreter -B "${tests}/python/fleet_ranks.py" "$<TARGET_FILE:pleat_command>")
     pleat_add_check(command_output install
         "${tests}/consumer/output.sh" "$<TARGET_FILE:pleat_command>")
     pleat_add_check(snapshot_files python
         Python3::Interpreter -B "${tests}/python/snapshot_run.py" "$<TARGET_FILE:pleat_command>"
         "$<TARGET_FILE:pleat_shared>" "$<TARGET_FILE:pleat_sim>")
     set(bench "${PROJECT_SOURCE_DIR}/bench")
-    set_tests_properties(report_page report_verdict snapshot_files doc_commands PROPERTIES
+    set_tests_properties(report_page report_verdict fleet_ranks snapshot_files doc_commands PROPERTIES
         ENVIRONMENT "PLEAT_TRACES=${bench}/traces;PLEAT_REPORT=${bench}/report")
     pleat_add_check(install_tree install "${tests}/consumer/install.sh"
         "${CMAKE_COMMAND}" "${PROJECT_BINARY_DIR}" "${prefix}")

@@ -108,7 +108,7 @@ static void add_replay(bench_ab_plan *plan, unsigned w, unsigned a, unsigned m)
     bench_ab_cell *cell = add_cell(plan, BENCH_AB_REPLAY, w, a);
     cell->memory = &plan->options.memories[m];
     cell->memory_bytes = bytes_of(plan, cell->work, m);
-    cell->is_drawn = is_drawn(plan, cell->work, m);
+    cell->is_drawn = !plan->options.is_fleet && is_drawn(plan, cell->work, m);
 }
 
 static const bench_ab_cell *sorted_cells; /* for the comparison; one thread */
@@ -154,7 +154,7 @@ static bool list_cells(bench_ab_plan *plan)
         add_cell(plan, BENCH_AB_CARDS, i / n_allocators, i % n_allocators);
     }
     plan->moments = plan->n_cells;
-    for (unsigned i = 0; i < n_works * n_allocators; i++) {
+    for (unsigned i = 0; !o->is_fleet && i < n_works * n_allocators; i++) {
         add_cell(plan, BENCH_AB_PEAK, i / n_allocators, i % n_allocators);
         add_cell(plan, BENCH_AB_FAILURE, i / n_allocators, i % n_allocators);
     }
@@ -194,6 +194,25 @@ bool bench_ab_plan_init(bench_ab_plan *plan, const bench_ab_options *options)
         return false;
     }
     return true;
+}
+
+bool bench_ab_plan_one(bench_ab_plan *plan, const bench_ab_options *options,
+                       const bench_setup *setup, char **spec, const char *name,
+                       bench_failure *failure)
+{
+    *plan = (bench_ab_plan){ .options = *options, .setup = *setup };
+    plan->options.common.works = spec;
+    plan->options.common.n_works = 1;
+    plan->options.has_cards = options->has_cards && bench_setup_is_sim(setup);
+    plan->works = calloc(1, sizeof *plan->works);
+    if (!plan->works) {
+        return bench_fail(failure, "out of host memory");
+    }
+    if (!bench_work_open(*spec, &plan->works[0], failure)) {
+        return false;
+    }
+    snprintf(plan->works[0].name, sizeof plan->works[0].name, "%s", name);
+    return list_cells(plan) || bench_fail(failure, "out of host memory");
 }
 
 void bench_ab_plan_fini(bench_ab_plan *plan)

@@ -31,6 +31,7 @@ typedef struct bench_ab_options {
     bool has_report;
     bool is_job;    /* the works are the ranks of one job */
     bool has_cards; /* no sizes were asked for */
+    bool is_fleet;  /* a work of many: no timelines, moments or times of the host */
 } bench_ab_options;
 
 /* The least, median and most over the repeats of a cell. */
@@ -110,8 +111,13 @@ typedef struct bench_ab_plan {
 } bench_ab_plan;
 
 /* Open the works, look at the GPU, and list the cells. On failure prints the reason on stderr and
- * returns false. Call bench_ab_plan_fini in either case. */
+ * returns false. Call bench_ab_plan_fini in either case (of bench_ab_plan_one, too). */
 bool bench_ab_plan_init(bench_ab_plan *plan, const bench_ab_options *options);
+/* Plan a single work of a fleet, under the name that it has there; the GPU was looked at before.
+ * Prints nothing: on failure returns false and the reason. */
+bool bench_ab_plan_one(bench_ab_plan *plan, const bench_ab_options *options,
+                       const bench_setup *setup, char **spec, const char *name,
+                       bench_failure *failure);
 void bench_ab_plan_fini(bench_ab_plan *plan);
 
 /* The cells of cards, and of a moment. NULL: there are none. */

@@ -1,4 +1,5 @@
-/* reporter.c - runs the program that draws the report of a folder: python3 FOLDER/report.py OUT.
+/* reporter.c - runs the program that draws the report of a folder: python3 FOLDER/report.py OUT, of
+ * a fleet fleet.py.
  *
  * Its output goes to a file and is shown only if it fails. */
 #include "bench/ab/reporter.h"
@@ -69,19 +70,19 @@ static bench_workers_end run(drawing *d)
     return end;
 }
 
-bench_workers_end bench_reporter_run(const char *folder)
+bench_workers_end bench_reporter_run(const char *folder, const char *program)
 {
     bench_failure failure = { .text = "" };
     drawing d = { .folder = folder, .why = "interrupted" };
     char found[2000];
     if (!bench_folder_find("PLEAT_REPORT", "report", found, sizeof found)) {
-        fputs(
-            "pleat: the report was not drawn: report.py is not beside this command nor installed; "
-            "PLEAT_REPORT may name its folder\n",
-            stderr);
+        fputs("pleat: the report was not drawn: its program is not beside this command nor "
+              "installed; "
+              "PLEAT_REPORT may name its folder\n",
+              stderr);
         return BENCH_WORKERS_FAILED;
     }
-    snprintf(d.script, sizeof d.script, "%s/report.py", found);
+    snprintf(d.script, sizeof d.script, "%s/%s", found, program);
     d.said = tmpfile();
     d.start_error = bench_shared_create(sizeof *d.start_error, &failure);
     bench_workers_end end = BENCH_WORKERS_FAILED;

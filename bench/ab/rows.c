@@ -84,7 +84,11 @@ bool bench_rows_write(const bench_ab_plan *plan, const bench_ab_cell *cell, FILE
             const bench_own_spread *own = &result->record.own;
             fprintf(file, "%.9g,%.9g,%u,", own->least_ns, own->most_ns, own->n_runs);
         }
-        write_spread(file, &result->seconds);
+        if (plan->options.is_fleet) {
+            fputs(",,,", file); /* merged rows do not depend on who measured them */
+        } else {
+            write_spread(file, &result->seconds);
+        }
         fprintf(file, "%u,", plan->options.repeat);
     } else {
         fprintf(file, "%llu,%llu,,,,,,,,,,,,,,,,,,,,,,%s", (unsigned long long)cell->work->n_events,
@@ -118,14 +122,18 @@ static json_t *measured_object(const bench_ab_plan *plan, const bench_ab_cell *c
     /* The plan gives works of the same name different names. */
     json_object_set_new(object, "trace", json_string(cell->work->name));
     json_object_set_new(object, "memory", json_string(cell->memory->label));
-    json_object_set_new(object, "seconds", json_real(result->seconds.median));
+    bool has_seconds = !plan->options.is_fleet;
+    json_object_set_new(object, "seconds",
+                        has_seconds ? json_real(result->seconds.median) : json_null());
     json_object_set_new(object, "repeats", json_integer(plan->options.repeat));
     if (plan->options.repeat > 1) {
         set_spread(object, "driver_ms", &result->driver_ms);
         if (result->record.n_later) {
             set_spread(object, "later_driver_ms", &result->later_driver_ms);
         }
-        set_spread(object, "seconds", &result->seconds);
+        if (has_seconds) {
+            set_spread(object, "seconds", &result->seconds);
+        }
         json_object_set_new(object, "counts_differ", json_boolean(result->counts_differ));
     }
     if (result->record.oom_count) {

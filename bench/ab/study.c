@@ -23,15 +23,16 @@ static const struct {
     [BENCH_STUDY_TIMELINES] = { "timelines.jsonl", "{\"pleat\":" },
     [BENCH_STUDY_MOMENTS] = { "moments.jsonl", "{\"moment\":" },
     [BENCH_STUDY_VERDICTS] = { "verdicts.jsonl", "{\"verdict\":" },
+    [BENCH_STUDY_FLEET] = { "fleet.json", "{\"fleet\":" },
 };
 /* The page names its author in its head (bench/report/report.html.j2). */
 static const char *const pages[] = { "report.html", "closer.html" };
 enum { N_PAGES = sizeof pages / sizeof pages[0] };
 static const char report_mark[] = "<meta name=\"generator\" content=\"pleat ab\">";
 
-static void path_of(const bench_study *study, const char *name, char *out, size_t n)
+static void path_of(const char *folder, const char *name, char *out, size_t n)
 {
-    snprintf(out, n, "%s/%s", study->plan->options.out, name);
+    snprintf(out, n, "%s/%s", folder, name);
 }
 
 /* A missing or empty file may be written. `head` NULL: look for the report's mark. */
@@ -59,20 +60,19 @@ static bool may_replace(const char *path, const char *head, bench_failure *failu
                       path);
 }
 
-static bool check_folder(const bench_study *study, bench_failure *failure)
+bool bench_study_check(const char *folder, bench_failure *failure)
 {
-    const char *folder = study->plan->options.out;
     if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
         return bench_fail(failure, "%s: %s", folder, strerror(errno));
     }
     char path[4096];
     bool ok = true;
-    for (int i = 0; i < BENCH_STUDY_N_FILES && ok; i++) {
-        path_of(study, files[i].name, path, sizeof path);
+    for (int i = 0; i < BENCH_STUDY_N_NAMES && ok; i++) {
+        path_of(folder, files[i].name, path, sizeof path);
         ok = may_replace(path, files[i].head, failure);
     }
     for (int i = 0; i < N_PAGES && ok; i++) {
-        path_of(study, pages[i], path, sizeof path);
+        path_of(folder, pages[i], path, sizeof path);
         ok = may_replace(path, NULL, failure);
     }
     return ok;
@@ -113,19 +113,28 @@ static bool add_row(const bench_study *study, int which, const bench_ab_cell *ce
     }
 }
 
-bool bench_study_open(bench_study *study, const bench_ab_plan *plan, bench_failure *failure)
+void bench_study_forget(const char *folder)
 {
-    *study = (bench_study){ .plan = plan };
-    if (!check_folder(study, failure)) {
-        return false;
-    }
     char path[4096];
     for (int i = 0; i < N_PAGES; i++) {
-        path_of(study, pages[i], path, sizeof path);
+        path_of(folder, pages[i], path, sizeof path);
         unlink(path);
     }
+    path_of(folder, files[BENCH_STUDY_FLEET].name, path, sizeof path);
+    unlink(path);
+}
+
+bool bench_study_open(bench_study *study, const bench_ab_plan *plan, bench_failure *failure)
+{
+    const char *folder = plan->options.out;
+    *study = (bench_study){ .plan = plan };
+    if (!bench_study_check(folder, failure)) {
+        return false;
+    }
+    bench_study_forget(folder);
+    char path[4096];
     for (int i = 0; i < BENCH_STUDY_N_FILES; i++) {
-        path_of(study, files[i].name, path, sizeof path);
+        path_of(folder, files[i].name, path, sizeof path);
         study->files[i] = fopen(path, "w");
         if (!study->files[i] || !begin_file(study, i, study->files[i], true)) {
             bench_fail(failure, "%s: %s", path, strerror(errno));
@@ -136,29 +145,35 @@ bool bench_study_open(bench_study *study, const bench_ab_plan *plan, bench_failu
     return true;
 }
 
-static bool say_unwritable(const bench_study *study, int which, bench_failure *failure)
+static bool say_unwritable(const char *folder, int which, bench_failure *failure)
 {
-    return bench_fail(failure, "%s/%s cannot be written: %s", study->plan->options.out,
-                      files[which].name, strerror(errno));
+    return bench_fail(failure, "%s/%s cannot be written: %s", folder, files[which].name,
+                      strerror(errno));
 }
 
 bool bench_study_add(bench_study *study, const bench_ab_cell *cell, bench_failure *failure)
 {
     for (int i = 0; i < BENCH_STUDY_N_FILES; i++) {
         if (!add_row(study, i, cell, study->files[i])) {
-            return say_unwritable(study, i, failure);
+            return say_unwritable(study->plan->options.out, i, failure);
         }
     }
     return true;
 }
 
-static bool write_again(const bench_study *study, int which, bool is_interrupted, FILE *file)
+typedef struct again {
+    const bench_study *study;
+    bool is_interrupted;
+} again;
+
+static bool write_again(void *context, int which, FILE *file)
 {
-    const bench_ab_plan *plan = study->plan;
-    bool ok = begin_file(study, which, file, is_interrupted);
+    const again *a = context;
+    const bench_ab_plan *plan = a->study->plan;
+    bool ok = begin_file(a->study, which, file, a->is_interrupted);
     for (unsigned i = 0; i < plan->n_cells && ok; i++) {
         const bench_ab_cell *cell = &plan->cells[i];
-        ok = cell->state == BENCH_AB_WAITING || add_row(study, which, cell, file);
+        ok = cell->state == BENCH_AB_WAITING || add_row(a->study, which, cell, file);
     }
     unsigned n_verdicts = which == BENCH_STUDY_VERDICTS ? bench_judge_count(plan) : 0;
     for (unsigned i = 0; i < n_verdicts && ok; i++) {
@@ -167,12 +182,10 @@ static bool write_again(const bench_study *study, int which, bool is_interrupted
     return ok;
 }
 
-/* Writes beside the file, then renames over it, so the data are complete at any time. */
-static bool replace(const bench_study *study, int which, bool is_interrupted)
+/* The data are complete at any time. */
+static bool replace(const char *path, int which, bench_study_writer *write, void *context)
 {
-    char path[4096];
     pl_replace output;
-    path_of(study, files[which].name, path, sizeof path);
     int error = pl_replace_open(&output, path);
     if (error) {
         errno = error;
@@ -182,19 +195,28 @@ static bool replace(const bench_study *study, int which, bool is_interrupted)
     if (!file) {
         close(output.descriptor);
     }
-    bool ok = file && write_again(study, which, is_interrupted, file);
+    bool ok = file && write(context, which, file);
     ok = file && fclose(file) == 0 && ok;
     error = pl_replace_end(&output, ok);
     errno = error ? error : errno;
     return ok && !error;
 }
 
+bool bench_study_put(const char *folder, int which, bench_study_writer *write, void *context,
+                     bench_failure *failure)
+{
+    char path[4096];
+    path_of(folder, files[which].name, path, sizeof path);
+    return replace(path, which, write, context) || say_unwritable(folder, which, failure);
+}
+
 bool bench_study_finish(bench_study *study, bool is_interrupted, bench_failure *failure)
 {
     close_all(study);
+    again a = { .study = study, .is_interrupted = is_interrupted };
     for (int i = 0; i < BENCH_STUDY_N_FILES; i++) {
-        if (!replace(study, i, is_interrupted)) {
-            return say_unwritable(study, i, failure);
+        if (!bench_study_put(study->plan->options.out, i, write_again, &a, failure)) {
+            return false;
         }
     }
     return true;

@@ -16,7 +16,9 @@ enum {
     BENCH_STUDY_TIMELINES,
     BENCH_STUDY_MOMENTS,
     BENCH_STUDY_VERDICTS,
-    BENCH_STUDY_N_FILES
+    BENCH_STUDY_N_FILES,
+    BENCH_STUDY_FLEET = BENCH_STUDY_N_FILES, /* fleet.json: of a merge only */
+    BENCH_STUDY_N_NAMES
 };
 
 typedef struct bench_study {
@@ -32,5 +34,15 @@ bool bench_study_open(bench_study *study, const bench_ab_plan *plan, bench_failu
 bool bench_study_add(bench_study *study, const bench_ab_cell *cell, bench_failure *failure);
 /* Write everything again in its final order and close. False and a message as above. */
 bool bench_study_finish(bench_study *study, bool is_interrupted, bench_failure *failure);
+
+/* What both kinds of studies need of their folder. Make it if need be; false and a message if it
+ * holds a foreign file with one of our names. */
+bool bench_study_check(const char *folder, bench_failure *failure);
+/* Remove the pages and fleet.json of an earlier study. */
+void bench_study_forget(const char *folder);
+/* Write a file beside the old one, then rename it into place. False and a message as above. */
+typedef bool bench_study_writer(void *context, int which, FILE *file);
+bool bench_study_put(const char *folder, int which, bench_study_writer *write, void *context,
+                     bench_failure *failure);
 
 #endif

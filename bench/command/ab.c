@@ -3,13 +3,13 @@
 #include <string.h>
 
 #include "bench/ab/judge.h"
-#include "bench/ab/meter.h"
-#include "bench/ab/moment_rows.h"
+#include "bench/ab/merge.h"
 #include "bench/ab/reporter.h"
+#include "bench/ab/roster.h"
+#include "bench/ab/rounds.h"
 #include "bench/ab/rows.h"
-#include "bench/ab/study.h"
+#include "bench/ab/shard.h"
 #include "bench/ab/tables.h"
-#include "bench/ab/workers.h"
 #include "bench/base/clock.h"
 #include "bench/command/commands.h"
 #include "bench/run/timed.h"
@@ -22,7 +22,9 @@ enum {
     KEY_TIME,
     KEY_FIT,
     KEY_JOB,
-    KEY_NO_REPORT
+    KEY_NO_REPORT,
+    KEY_SHARD,
+    KEY_MERGE
 };
 
 enum { MOST_REPEATS = 1000 };
@@ -61,9 +63,82 @@ static void parse_memories(struct argp_state *state, const char *list, bench_ab_
     }
 }
 
+/* The command's options; those of the fleet first. */
+typedef struct ab_options {
+    bench_ab_options of;
+    const char *shard;     /* as it was typed; NULL = none */
+    const char *merge;     /* folder; NULL = none */
+    const char *measuring; /* an option that a merge does not take; NULL = none */
+    bench_rank rank;
+} ab_options;
+
+static void read_shard(struct argp_state *state, char *arg, ab_options *options)
+{
+    bench_failure failure;
+    options->shard = arg;
+    if (!bench_rank_read(arg, &options->rank, &failure)) {
+        argp_error(state, "%s", failure.text);
+    }
+}
+
+/* What goes together. */
+static void check(struct argp_state *state, const ab_options *options)
+{
+    if (options->merge && (options->shard || options->measuring)) {
+        argp_error(state,
+                   "--merge measures nothing: it goes with --out, --json and --no-report, "
+                   "not with %s",
+                   options->shard ? "--shard" : options->measuring);
+    }
+    if (options->shard && options->of.is_job) {
+        argp_error(state, "--job: its verdict is of all ranks together, which shards do not see");
+    }
+    if (options->shard && options->of.n_timed > 0) {
+        argp_error(state, "--time: shards tell no times of the host, since they share machines");
+    }
+}
+
+static error_t parse_fleet(int key, char *arg, struct argp_state *state, ab_options *options)
+{
+    switch (key) {
+    case KEY_SHARD:
+        read_shard(state, arg, options);
+        return 0;
+    case KEY_MERGE:
+        options->merge = arg;
+        options->of.common.has_no_work = true;
+        return 0;
+    case ARGP_KEY_ARGS:
+        if (options->merge) {
+            argp_error(state, "--merge takes no WORK: the shards name theirs");
+        }
+        return ARGP_ERR_UNKNOWN;
+    case ARGP_KEY_END:
+        check(state, options);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static void note_measuring(ab_options *options, int key)
+{
+    static const struct {
+        int key;
+        const char *name;
+    } measuring[] = { { KEY_MEMORY, "--memory" }, { KEY_JOBS, "--jobs" },
+                      { KEY_REPEAT, "--repeat" }, { KEY_TIME, "--time" },
+                      { KEY_FIT, "--fit" },       { KEY_JOB, "--job" } };
+    for (size_t i = 0; i < sizeof measuring / sizeof measuring[0]; i++) {
+        options->measuring = key == measuring[i].key ? measuring[i].name : options->measuring;
+    }
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
-    bench_ab_options *options = state->input;
+    ab_options *all = state->input;
+    bench_ab_options *options = &all->of;
+    note_measuring(all, key);
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &options->common;
@@ -95,7 +170,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         options->has_report = false;
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return parse_fleet(key, arg, state, all);
     }
 }
 
@@ -118,8 +193,16 @@ static const struct argp_option options_list[] = {
       .doc = "Replay each cell N times more and show the time of a call in the allocator itself, "
              "without the driver's, of the fastest run; --jobs 1 is best (default: 0)" },
     { .name = "jobs", .key = KEY_JOBS, .arg = "N",
-      .doc = "Cells at once, in processes of their own (default: 2 on the simulator, 1 on CUDA)" },
+      .doc = "Cells at once, in processes of their own (default: 2 on the simulator, 1 on CUDA; of "
+             "a shard 1)" },
     { .name = "no-report", .key = KEY_NO_REPORT, .doc = "Draw no report.html" },
+    { .name = "shard", .key = KEY_SHARD, .arg = "K/N|auto|auto/N",
+      .doc = "Measure part K of N (0 to N-1) of the works into a file in --out; go on where a "
+             "killed process of that part stopped; auto: K and N as Open MPI, PMI or Slurm set "
+             "them in the environment; auto/N: K of an indexed job of Kubernetes" },
+    { .name = "merge", .key = KEY_MERGE, .arg = "DIR",
+      .doc = "Make rows, verdicts and a page for all from the shards in DIR; --out is DIR "
+             "unless it is given" },
     { 0 },
 };
 /* clang-format on */
@@ -136,6 +219,11 @@ static const struct argp ab_argp = {
         "WORK is a file (also a memory snapshot of PyTorch), the name of a bundled trace, a "
         "published pattern or a generated run; `pleat works` lists them. Example:\n\n"
         "  pleat ab snapshot.pickle --allocator pleat,torch-native --fit\n\n"
+        "More works than one machine has time for, and the page of all; docs/fleet.md has a "
+        "command "
+        "for Slurm, MPI, Kubernetes and GNU parallel. A quoted pattern of files is found here:\n\n"
+        "  srun -n 256 pleat ab 'jobs/*.pickle' --shard auto --out fleet\n"
+        "  pleat ab --merge fleet\n\n"
         "Ctrl-C ends the measurements; what was measured is written and drawn. Exit status: 0, "
         "also when allocations failed, which is what is measured; 1 if something could not be "
         "measured, a hazard was seen or the report could not be drawn (the results are there); 2 "
@@ -144,111 +232,10 @@ static const struct argp ab_argp = {
 
 typedef struct ab {
     bench_ab_plan plan;
-    unsigned first; /* cell of the round, in the order of the plan */
     bench_study study;
     bench_meter meter;
-    bench_ab_slot *slots; /* shared; one for each job at a time */
-    unsigned n_slots;
-    bool is_written; /* so far */
-    bench_failure failure;
+    bench_rounds rounds;
 } ab;
-
-/* In the child. */
-static void measure(void *context, unsigned job, unsigned slot)
-{
-    ab *command = context;
-    bench_ab_measure(&command->plan, command->plan.order[command->first + job],
-                     &command->slots[slot]);
-}
-
-/* In the parent: stores the child's result in its cell, so the slot is free for the next one. */
-static void take(void *context, unsigned job, unsigned slot_index, const char *why)
-{
-    ab *command = context;
-    bench_ab_slot *slot = &command->slots[slot_index];
-    bench_ab_cell *cell = &command->plan.cells[command->plan.order[command->first + job]];
-    if (why || !slot->is_ok) {
-        cell->state = BENCH_AB_FAILED;
-        const char *text = why ? why : slot->failure.text;
-        bench_text_clean(text, strlen(text), cell->problem, sizeof cell->problem);
-    } else {
-        cell->state = BENCH_AB_MEASURED;
-        cell->result = slot->result;
-        if (cell->kind == BENCH_AB_CARDS) {
-            memcpy(cell->cards, slot->cards, sizeof cell->cards);
-        }
-        if (cell->is_drawn) {
-            cell->line = bench_rows_timeline(cell, &slot->timeline);
-        } else if (cell->kind == BENCH_AB_PEAK || cell->kind == BENCH_AB_FAILURE) {
-            cell->line = bench_moment_line(cell, &slot->moment);
-        }
-    }
-    slot->cell = 0;
-    slot->parts = 0;
-    slot->is_ok = false;
-    bench_meter_over(&command->meter, cell);
-    if (command->is_written) {
-        command->is_written = bench_study_add(&command->study, cell, &command->failure);
-    }
-}
-
-static void tick(void *context)
-{
-    ab *command = context;
-    bench_meter_tick(&command->meter);
-}
-
-/* The cells [first, end) in the order of the plan. */
-static bench_workers_end run_round(ab *command, unsigned first, unsigned end)
-{
-    bench_workers workers = {
-        .n_jobs = end - first,
-        .n_at_once = command->n_slots,
-        .body = measure,
-        .ended = take,
-        .tick = tick,
-        .context = command,
-    };
-    command->first = first;
-    return first == end ? BENCH_WORKERS_DONE : bench_workers_run(&workers, &command->failure);
-}
-
-/* Moments that there are not go to the end of the round; returns where they begin. */
-static unsigned leave_out_needless(ab *command)
-{
-    bench_ab_plan *plan = &command->plan;
-    unsigned end = plan->moments;
-    for (unsigned i = plan->moments; i < plan->n_cells; i++) {
-        unsigned cell = plan->order[i];
-        if (plan->cells[cell].state == BENCH_AB_NEEDLESS) {
-            bench_meter_over(&command->meter, &plan->cells[cell]);
-        } else {
-            plan->order[i] = plan->order[end];
-            plan->order[end++] = cell;
-        }
-    }
-    return end;
-}
-
-static bench_workers_end run_cells(ab *command)
-{
-    bench_ab_plan *plan = &command->plan;
-    bench_clock_calibrated(); /* once, for all children */
-    bench_meter_start(&command->meter, plan, command->slots, command->n_slots);
-    bench_workers_end end = run_round(command, 0, plan->cards);
-    if (end == BENCH_WORKERS_DONE) {
-        end = run_round(command, plan->cards, plan->moments);
-    }
-    if (end == BENCH_WORKERS_DONE) {
-        bench_ab_plan_moments(plan);
-        end = run_round(command, plan->moments, leave_out_needless(command));
-    }
-    bench_meter_clear(&command->meter);
-    if (end == BENCH_WORKERS_FAILED) {
-        fprintf(stderr, "pleat: %s\n", command->failure.text);
-    }
-    return end;
-}
 
 static bool print_json(const bench_ab_plan *plan)
 {
@@ -261,23 +248,18 @@ static bool print_json(const bench_ab_plan *plan)
     return ok; /* if not, the exit tells (bench/base/out.h) */
 }
 
-static bool is_good(const bench_ab_cell *cell)
-{
-    bool is_measured = cell->state == BENCH_AB_MEASURED || cell->state == BENCH_AB_NEEDLESS;
-    return is_measured && (cell->kind != BENCH_AB_REPLAY || cell->result.record.hazards == 0);
-}
-
 /* Shows the results, complete or not; returns the exit status. */
 static int show(ab *command, bool is_interrupted)
 {
     const bench_ab_plan *plan = &command->plan;
     int status = BENCH_EXIT_OK;
     for (unsigned i = 0; i < plan->n_cells; i++) {
-        status = is_good(&plan->cells[i]) ? status : BENCH_EXIT_FAILED;
+        status = bench_rounds_is_good(&plan->cells[i]) ? status : BENCH_EXIT_FAILED;
     }
-    if (!bench_study_finish(&command->study, is_interrupted, &command->failure) ||
-        !command->is_written) {
-        fprintf(stderr, "pleat: %s\n", command->failure.text);
+    bench_failure *failure = &command->rounds.failure;
+    if (!bench_study_finish(&command->study, is_interrupted, failure) ||
+        !command->rounds.is_written) {
+        fprintf(stderr, "pleat: %s\n", failure->text);
         status = BENCH_EXIT_FAILED;
     }
     if (plan->options.common.json) {
@@ -293,7 +275,7 @@ static int show(ab *command, bool is_interrupted)
                 is_interrupted ? "interrupted: " : "", n_measured, plan->n_replays);
     }
     if (plan->options.has_report && n_measured > 0) {
-        bench_workers_end end = bench_reporter_run(plan->options.out);
+        bench_workers_end end = bench_reporter_run(plan->options.out, "report.py");
         is_interrupted = is_interrupted || end == BENCH_WORKERS_INTERRUPTED;
         status = end == BENCH_WORKERS_DONE ? status : BENCH_EXIT_FAILED;
     }
@@ -305,51 +287,118 @@ static int show(ab *command, bool is_interrupted)
 
 static int run_study(ab *command)
 {
-    const bench_ab_plan *plan = &command->plan;
-    if (!bench_study_open(&command->study, plan, &command->failure)) {
-        fprintf(stderr, "pleat: %s\n", command->failure.text);
+    bench_ab_plan *plan = &command->plan;
+    bench_rounds *rounds = &command->rounds;
+    *rounds = (bench_rounds){
+        .plan = plan, .meter = &command->meter, .study = &command->study, .is_written = true
+    };
+    if (!bench_study_open(&command->study, plan, &rounds->failure)) {
+        fprintf(stderr, "pleat: %s\n", rounds->failure.text);
         return BENCH_EXIT_USAGE;
     }
-    command->is_written = true;
-    command->n_slots = plan->options.jobs ? plan->options.jobs
-                                          : bench_workers_standard(&plan->setup);
-    size_t bytes = command->n_slots * sizeof *command->slots;
-    command->slots = bench_shared_create(bytes, &command->failure);
-    if (!command->slots) {
-        fprintf(stderr, "pleat: %s\n", command->failure.text);
+    rounds->n_slots = plan->options.jobs ? plan->options.jobs
+                                         : bench_workers_standard(&plan->setup);
+    size_t bytes = rounds->n_slots * sizeof *rounds->slots;
+    rounds->slots = bench_shared_create(bytes, &rounds->failure);
+    if (!rounds->slots) {
+        fprintf(stderr, "pleat: %s\n", rounds->failure.text);
         return BENCH_EXIT_FAILED;
     }
     char banner[192];
     FILE *out = plan->options.common.json ? stderr : stdout;
     fprintf(out, "%s\n", bench_setup_banner(&plan->setup, banner, sizeof banner));
-    bench_workers_end end = run_cells(command);
+    bench_clock_calibrated(); /* once, for all children */
+    bench_workers_end end = bench_rounds_run(rounds);
+    if (end == BENCH_WORKERS_FAILED) {
+        fprintf(stderr, "pleat: %s\n", rounds->failure.text);
+    }
     int status = show(command, end == BENCH_WORKERS_INTERRUPTED);
-    bench_shared_destroy(command->slots, bytes);
+    bench_shared_destroy(rounds->slots, bytes);
     return end == BENCH_WORKERS_FAILED ? BENCH_EXIT_FAILED : status;
+}
+
+static int run_shard(const ab_options *options)
+{
+    bool is_usage;
+    FILE *say = options->of.common.json ? stderr : stdout;
+    switch (bench_shard_run(&options->of, &options->rank, say, &is_usage)) {
+    case BENCH_WORKERS_DONE:
+        return BENCH_EXIT_OK; /* mpirun would end all ranks because of one bad snapshot */
+    case BENCH_WORKERS_INTERRUPTED:
+        return BENCH_EXIT_INTERRUPTED;
+    case BENCH_WORKERS_FAILED:
+        break;
+    }
+    return is_usage ? BENCH_EXIT_USAGE : BENCH_EXIT_FAILED;
+}
+
+static int run_merge(const ab_options *options)
+{
+    bench_failure failure;
+    bench_merged merged;
+    const char *out = options->of.out ? options->of.out : options->merge;
+    bool has_json = options->of.common.json;
+    if (!bench_merge(options->merge, out, has_json, &merged, &failure)) {
+        fprintf(stderr, "pleat: %s\n", failure.text);
+        return BENCH_EXIT_USAGE;
+    }
+    fflush(stdout);
+    int status = BENCH_EXIT_OK;
+    if (merged.n_problems > 0) {
+        fprintf(stderr, "pleat: %u of %u works could not be measured whole: fleet.json tells why\n",
+                merged.n_problems, merged.n_works);
+        status = BENCH_EXIT_FAILED;
+    }
+    if (options->of.has_report) {
+        bench_workers_end end = bench_reporter_run(out, "fleet.py");
+        status = end == BENCH_WORKERS_INTERRUPTED ? BENCH_EXIT_INTERRUPTED
+                 : end == BENCH_WORKERS_FAILED    ? BENCH_EXIT_FAILED
+                                                  : status;
+    }
+    if (!has_json) {
+        printf("\nwritten: %s\n", out);
+    }
+    return status;
+}
+
+static void fill_standard(bench_ab_options *options)
+{
+    const char *name;
+    options->out = options->out ? options->out : "ab-report";
+    if (options->common.loops == 0) {
+        options->common.loops = 1;
+        options->later_passes = 1;
+    }
+    for (unsigned i = 0; options->common.n_allocators == i && (name = pl_allocator_name(i)); i++) {
+        options->common.allocators[options->common.n_allocators++] = name;
+    }
 }
 
 int bench_command_ab(int argc, char **argv)
 {
     static ab command;
-    bench_ab_options options = {
-        .out = "ab-report", .repeat = 1, .has_report = true, .has_cards = true
-    };
-    bench_options_init(&options.common);
-    options.common.n_allocators = 0;
-    options.common.loops = 0;
+    ab_options options = { .of = { .repeat = 1, .has_report = true, .has_cards = true } };
+    bench_options *common = &options.of.common;
+    bench_options_init(common);
+    common->n_allocators = 0;
+    common->loops = 0;
     if (!bench_parse(&ab_argp, argc, argv, &options)) {
         return BENCH_EXIT_USAGE;
     }
-    if (options.common.loops == 0) {
-        options.common.loops = 1;
-        options.later_passes = 1;
+    if (options.merge) {
+        return run_merge(&options);
     }
-    const char *name;
-    for (unsigned i = 0; options.common.n_allocators == i && (name = pl_allocator_name(i)); i++) {
-        options.common.allocators[options.common.n_allocators++] = name;
+    fill_standard(&options.of);
+    common->works = bench_roster_expand(common->works, &common->n_works);
+    if (!common->works) {
+        fputs("pleat: out of host memory\n", stderr);
+        return BENCH_EXIT_USAGE;
+    }
+    if (options.shard) {
+        return run_shard(&options);
     }
     int status = BENCH_EXIT_USAGE;
-    if (bench_ab_plan_init(&command.plan, &options)) {
+    if (bench_ab_plan_init(&command.plan, &options.of)) {
         status = run_study(&command);
     }
     bench_ab_plan_fini(&command.plan);

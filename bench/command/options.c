@@ -156,6 +156,9 @@ static error_t parse_common_options(int key, char *arg, struct argp_state *state
         options->n_works = (unsigned)(state->argc - state->next);
         return 0;
     case ARGP_KEY_NO_ARGS:
+        if (options->has_no_work) {
+            return 0;
+        }
         argp_error(state, "WORK is missing: a file, a bundled trace, a pattern or a generator; "
                           "`pleat works` lists them");
         return 0;

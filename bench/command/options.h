@@ -27,6 +27,7 @@ typedef struct bench_options {
     bool json;
     char **works;
     unsigned n_works;
+    bool has_no_work; /* set by another option: none may be given */
 } bench_options;
 
 void bench_options_init(bench_options *options);

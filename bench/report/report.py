@@ -110,7 +110,8 @@ def work_section(study, work, index):
             "charts": {kind: svg for kind, svg in figures if svg}}
 
 
-def render(study, has_closer):
+def templates():
+    """The templates' environment, of this page and of a fleet's (fleet.py)."""
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(HERE), autoescape=True,
                                      trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(sized=data.sized, number=number, count=count,
@@ -118,8 +119,12 @@ def render(study, has_closer):
                                created=data.n_created, moved=data.n_moved, rough=rough,
                                measured=data.is_measured, completes=data.completes)
     environment.globals.update(f=figure, most_in_full=MOST_IN_FULL)
+    return environment
+
+
+def render(study, has_closer):
     memory, rows = data.summary_rows(study)
-    return environment.get_template("report.html.j2").render(
+    return templates().get_template("report.html.j2").render(
         head=study.head, study=study, memory=memory, rows=rows, has_closer=has_closer,
         has_fit=any(row["fit"] == row["fit"] for row in rows),
         is_timed=any(row["ns"] == row["ns"] for row in rows),

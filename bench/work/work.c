@@ -8,8 +8,8 @@
 
 #include "bench/work/files.h"
 
-/* A file's name without its folder and endings. */
-static void name_file(bench_work *work, const char *path)
+/* Without folder and endings. */
+void bench_work_name(const char *path, char out[BENCH_NAME_BYTES])
 {
     static const char *const endings[] = { ".gz", ".trace", ".pickle", ".csv" };
     const char *slash = strrchr(path, '/');
@@ -21,7 +21,7 @@ static void name_file(bench_work *work, const char *path)
             n -= cut;
         }
     }
-    bench_text_clean(name, n, work->name, sizeof work->name);
+    bench_text_clean(name, n, out, BENCH_NAME_BYTES);
 }
 
 static void take_counts(bench_work *work, const bench_tape *tape)
@@ -45,7 +45,7 @@ static bool open_file(const char *path, bench_work *work, bench_progress *progre
                       bench_failure *failure)
 {
     bench_tape *tape = &work->tape;
-    name_file(work, path);
+    bench_work_name(path, work->name);
     begin_progress(work, progress);
     bench_tape_init(tape);
     tape->most_held = BENCH_MOST_HELD;
@@ -115,6 +115,13 @@ static bool is_folder(const char *path, const char *values)
     return stat(name, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+bool bench_work_find(const char *spec, char *found, size_t n)
+{
+    size_t n_name = strcspn(spec, ":");
+    bool is_file = spec[0] != '\0' && bench_file_find(spec, found, n);
+    return is_file && !(bench_generator_find(spec, n_name) && is_folder(found, spec + n_name));
+}
+
 bool bench_work_open_showing(const char *spec, bench_progress *progress, bench_work *out,
                              bench_failure *failure)
 {
@@ -123,8 +130,7 @@ bool bench_work_open_showing(const char *spec, bench_progress *progress, bench_w
     bool ok;
     size_t n_name = strcspn(spec, ":");
     const bench_generator *generator = bench_generator_find(spec, n_name);
-    bool is_file = spec[0] != '\0' && bench_file_find(spec, path, sizeof path);
-    if (is_file && !(generator && is_folder(path, spec + n_name))) {
+    if (bench_work_find(spec, path, sizeof path)) {
         ok = open_file(path, &work, progress, failure);
     } else if (generator) {
         const char *values = spec + n_name + (spec[n_name] == ':');

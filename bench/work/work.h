@@ -44,6 +44,11 @@ bool bench_work_open_showing(const char *spec, bench_progress *progress, bench_w
 bool bench_work_open(const char *spec, bench_work *out, bench_failure *failure);
 void bench_work_close(bench_work *work); /* a zeroed one is fine */
 
+/* Without opening it: is it a file (of any content)? Then `found` is its path with its options, and
+ * its name is bench_work_name's. */
+bool bench_work_find(const char *spec, char *found, size_t n);
+void bench_work_name(const char *found, char out[BENCH_NAME_BYTES]);
+
 /* One pass over a work's events. Several may be open at once. */
 typedef struct bench_cursor {
     const bench_work *work;
