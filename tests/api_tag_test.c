@@ -315,6 +315,20 @@ START_TEST(sleeping_twice_and_waking_the_awake)
 }
 END_TEST
 
+/* Where nothing else is held, too: chunks are sized by what there will be. */
+START_TEST(a_wake_has_large_chunks)
+{
+    pleat_devptr ptr = tagged("weights", 64 * MIB, NULL);
+    fall_asleep("weights", PLEAT_SLEEP_DISCARD);
+    ck_assert_uint_eq(resident(), 0);
+    uint64_t n = sim.n_calls("cuMemCreate");
+    ck_assert_uint_eq(wake_up("weights").bytes, 64 * MIB);
+    ck_assert_uint_gt(sim.n_calls("cuMemCreate"), n);
+    ck_assert_uint_le(sim.n_calls("cuMemCreate") - n, 16);
+    api_free(instance, 0, ptr, NULL);
+}
+END_TEST
+
 START_TEST(an_empty_tag_sleeps_as_well)
 {
     pleat_devptr ptr;
@@ -608,6 +622,7 @@ int main(void)
     TCase *sleep_case = suite_case(suite, "sleep", open_instance, close_instance);
     tcase_add_loop_test(sleep_case, memory_goes_and_comes_at_the_same_addresses, 0, N_HOWS);
     tcase_add_test(sleep_case, sleeping_twice_and_waking_the_awake);
+    tcase_add_test(sleep_case, a_wake_has_large_chunks);
     tcase_add_test(sleep_case, an_empty_tag_sleeps_as_well);
     tcase_add_test(sleep_case, what_is_freed_asleep_is_not_brought_back);
     tcase_add_test(sleep_case, all_may_be_freed_asleep);
