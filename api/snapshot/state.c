@@ -73,7 +73,8 @@ static void find_pool(copier *c, const pl_piece *piece)
 static bool is_next(const pl_snapshot_block *last, const pl_snapshot_block *block)
 {
     return last->base + last->bytes == block->base && last->stream == block->stream &&
-           last->pool == block->pool && last->is_small == block->is_small;
+           last->pool == block->pool && last->is_small == block->is_small &&
+           last->tag == block->tag;
 }
 
 static void copy_block(copier *c, pl_snapshot_block block)
@@ -121,9 +122,11 @@ static void copy_piece(void *context, const pl_piece *piece)
                    .bytes = piece->bytes,
                    .requested_bytes = piece->requested_bytes + piece->awaited_bytes,
                    .stream = piece->segment_stream ? pl_stream_handle(piece->segment_stream) : NULL,
+                   .tag = piece->tag,
                    .pool = c->pool,
                    .use = (uint8_t)use_of(piece),
                    .is_small = piece->is_small,
+                   .is_asleep = piece->is_asleep,
                });
 }
 
