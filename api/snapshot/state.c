@@ -73,8 +73,7 @@ static void find_pool(copier *c, const pl_piece *piece)
 static bool is_next(const pl_snapshot_block *last, const pl_snapshot_block *block)
 {
     return last->base + last->bytes == block->base && last->stream == block->stream &&
-           last->pool == block->pool && last->is_small == block->is_small &&
-           last->tag == block->tag;
+           last->pool == block->pool && last->is_small == block->is_small;
 }
 
 static void copy_block(copier *c, pl_snapshot_block block)
