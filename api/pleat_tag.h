@@ -6,8 +6,9 @@
  * back to the driver while its blocks and addresses stay.
  *
  * Tags belong to the process; what is known of each, and its sleep, to a device of an instance. A
- * request that a private pool takes (pleat_pool_begin) carries no tag. Allocators other than pleat
- * itself know no tags: there they change nothing, and nothing sleeps (PLEAT_ENOTSUP).
+ * request that a private pool takes (pleat_pool_begin) carries no tag, and is served while the tag
+ * sleeps: a graph's memory has to be there. Allocators other than pleat itself know no tags: there
+ * they change nothing, and nothing sleeps (PLEAT_ENOTSUP).
  *
  * Part of pleat.h, which includes it and says what every call may return. */
 #ifndef PLEAT_TAG_H
@@ -137,8 +138,9 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_tag_set_limit(pleat instance, int de
  *           out     may be NULL.
  *  Returns  PLEAT_OK, also where the tag has nothing on the device; PLEAT_EINVAL (no scope of that
  *           tag was ever begun; no folder); PLEAT_EASLEEP (it sleeps already); PLEAT_ECAPTURE (a
- *           capture is under way); PLEAT_ENOTSUP; PLEAT_ENOMEM_HOST; PLEAT_EWRITE (the file);
- *           PLEAT_EDRIVER; what opening the device returns: then the tag is awake, as before.
+ *           capture is under way, or requests are routed to a private pool); PLEAT_ENOTSUP;
+ *           PLEAT_ENOMEM_HOST; PLEAT_EWRITE (the file); PLEAT_EDRIVER; what opening the device
+ *           returns: then the tag is awake, as before.
  *           PLEAT_EPOISONED: it sleeps, but the driver did not unmap all of it, and refused to map
  *           again what it had unmapped; nothing is lost, and pleat_tag_wake goes on from there.
  *  Threads  any; one sleep, wake or compaction of a device at a time.

@@ -32,7 +32,7 @@ START_TEST(every_status_has_its_number)
     PLEAT_STATUS_LIST(IS_STATUS)
 #undef COUNT
 #undef IS_STATUS
-    ck_assert_int_eq(n_listed, 24); /* those that are no status */
+    ck_assert_int_eq(n_listed, 39); /* those that are no status */
 }
 END_TEST
 
@@ -103,16 +103,19 @@ END_TEST
 
 static pleat instance;
 static pleat_devptr block;
+static pleat_devptr buffer;
 
 static void open_with_block(void)
 {
     api_sim_load();
     instance = api_make(API_PLEAT, "capacity:64M", "");
-    block = api_alloc(instance, 0, MIB, NULL);
+    ck_assert_int_eq(pleat_tag_alloc(instance, 0, "weights", MIB, NULL, &block), PLEAT_OK);
+    ck_assert_int_eq(pleat_buffer_create(instance, 0, MIB, 0, &buffer), PLEAT_OK);
 }
 
 static void close_with_block(void)
 {
+    ck_assert_int_eq(pleat_buffer_destroy(instance, 0, buffer, NULL), PLEAT_OK);
     api_free(instance, 0, block, NULL);
     api_unmake(instance);
 }
@@ -137,6 +140,16 @@ static pleat_status compact(size_t bytes, void *out)
     return pleat_device_compact_sized(instance, 0, bytes, out);
 }
 
+static pleat_status read_buffer(size_t bytes, void *out)
+{
+    return pleat_buffer_query_sized(instance, 0, buffer, bytes, out);
+}
+
+static pleat_status read_tag(size_t bytes, void *out)
+{
+    return pleat_tag_stats_sized(instance, 0, "weights", bytes, out);
+}
+
 static const struct {
     const char *call;
     size_t bytes;
@@ -146,6 +159,8 @@ static const struct {
     { "pleat_device_describe", sizeof(pleat_device_info), read_info },
     { "pleat_block_query", sizeof(pleat_block_info), read_block },
     { "pleat_device_compact", sizeof(pleat_compaction), compact },
+    { "pleat_buffer_query", sizeof(pleat_buffer_info), read_buffer },
+    { "pleat_tag_stats", sizeof(pleat_tag_figures), read_tag },
 };
 
 enum { N_READERS = sizeof readers / sizeof readers[0], ROOM = 4096 };

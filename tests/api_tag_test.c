@@ -315,6 +315,20 @@ START_TEST(sleeping_twice_and_waking_the_awake)
 }
 END_TEST
 
+/* Where nothing else is held, too: chunks are sized by what there will be. */
+START_TEST(a_wake_has_large_chunks)
+{
+    pleat_devptr ptr = tagged("weights", 64 * MIB, NULL);
+    fall_asleep("weights", PLEAT_SLEEP_DISCARD);
+    ck_assert_uint_eq(resident(), 0);
+    uint64_t n = sim.n_calls("cuMemCreate");
+    ck_assert_uint_eq(wake_up("weights").bytes, 64 * MIB);
+    ck_assert_uint_gt(sim.n_calls("cuMemCreate"), n);
+    ck_assert_uint_le(sim.n_calls("cuMemCreate") - n, 16);
+    api_free(instance, 0, ptr, NULL);
+}
+END_TEST
+
 START_TEST(an_empty_tag_sleeps_as_well)
 {
     pleat_devptr ptr;
@@ -538,6 +552,102 @@ START_TEST(a_captured_graph_is_launched_again)
 }
 END_TEST
 
+/* ---- snapshots and pools --------------------------------------------------------------------- */
+
+static char written[1 << 18];
+static size_t n_written;
+
+static bool append(void *context, const void *bytes, size_t n)
+{
+    (void)context;
+    if (n >= sizeof written - n_written) {
+        return false;
+    }
+    memcpy(written + n_written, bytes, n);
+    n_written += n;
+    written[n_written] = '\0';
+    return true;
+}
+
+static unsigned n_in_snapshot(pleat_snapshot_format format, const char *what)
+{
+    unsigned n = 0;
+    n_written = 0;
+    ck_assert_int_eq(pleat_snapshot_write(instance, format, append, NULL), PLEAT_OK);
+    for (size_t i = 0; i + strlen(what) <= n_written; i++) {
+        n += memcmp(written + i, what, strlen(what)) == 0;
+    }
+    return n;
+}
+
+START_TEST(a_snapshot_names_tags)
+{
+    pleat_devptr plain = api_alloc(instance, 0, 4 * MIB, NULL);
+    ck_assert_uint_eq(n_in_snapshot(PLEAT_SNAPSHOT_JSON, "pleat_tag"), 0);
+    pleat_devptr weights = tagged("weights", 4 * MIB, NULL);
+    pleat_devptr kv = tagged("kv", 4 * MIB, NULL);
+    pleat_devptr more = tagged("kv", 4 * MIB, NULL);
+    ck_assert_uint_eq(n_in_snapshot(PLEAT_SNAPSHOT_JSON, "\"pleat_tag\":\"weights\""), 1);
+    ck_assert_uint_eq(n_in_snapshot(PLEAT_SNAPSHOT_JSON, "\"pleat_tag\":\"kv\""), 1);
+    ck_assert_uint_eq(n_in_snapshot(PLEAT_SNAPSHOT_JSON, "\"pleat_asleep\":true"), 0);
+    ck_assert_uint_eq(n_in_snapshot(PLEAT_SNAPSHOT_PICKLE, "pleat_tag"), 1); /* then recalled */
+    fall_asleep("kv", PLEAT_SLEEP_HOST);
+    ck_assert_uint_eq(
+        n_in_snapshot(PLEAT_SNAPSHOT_JSON, "\"pleat_tag\":\"kv\",\"pleat_asleep\":true"), 1);
+    ck_assert_uint_eq(n_in_snapshot(PLEAT_SNAPSHOT_JSON, "\"pleat_asleep\":false"), 1);
+    wake_up("kv");
+    ck_assert_uint_eq(n_in_snapshot(PLEAT_SNAPSHOT_JSON, "\"pleat_asleep\":true"), 0);
+    api_free(instance, 0, plain, NULL);
+    api_free(instance, 0, weights, NULL);
+    api_free(instance, 0, kv, NULL);
+    api_free(instance, 0, more, NULL);
+}
+END_TEST
+
+START_TEST(a_shortage_names_tags)
+{
+    pleat_devptr weights = tagged("weights", 100 * MIB, NULL);
+    pleat_devptr kv = tagged("kv", 60 * MIB, NULL);
+    pleat_devptr none;
+    fall_asleep("kv", PLEAT_SLEEP_DISCARD);
+    ck_assert_int_eq(pleat_block_alloc(instance, 0, 200 * MIB, NULL, &none), PLEAT_ENOMEM_DEVICE);
+    api_expect(PLEAT_ENOMEM_DEVICE, "\"weights\" has 100.00 MiB", "\"kv\" has 60.00 MiB (asleep)");
+    api_free(instance, 0, weights, NULL);
+    api_free(instance, 0, kv, NULL);
+}
+END_TEST
+
+/* A pool goes before a tag: a graph's memory must be there whatever sleeps. */
+START_TEST(a_private_pool_takes_no_tag)
+{
+    const pleat_pool_id pool = { 7, 7 };
+    pleat_devptr before = tagged("weights", 4 * MIB, NULL);
+    ck_assert_int_eq(pleat_pool_begin(instance, 0, pool, NULL, NULL, NULL), PLEAT_OK);
+    pleat_devptr ptr = tagged("weights", 4 * MIB, NULL);
+    pleat_block_info info;
+    ck_assert_int_eq(pleat_block_query(instance, 0, ptr, &info), PLEAT_OK);
+    ck_assert_ptr_null(info.tag);
+    ck_assert_uint_eq(figures("weights").blocks.current, 1);
+    ck_assert_int_eq(pleat_tag_sleep(instance, 0, "weights", PLEAT_SLEEP_HOST, NULL, NULL),
+                     PLEAT_ECAPTURE); /* a capture may be under way in it */
+    ck_assert_int_eq(pleat_pool_end(instance, 0, pool), PLEAT_OK);
+    ck_assert_int_eq(sim.fill(NULL, ptr, 4 * MIB, 5), 0);
+    ck_assert_uint_eq(fall_asleep("weights", PLEAT_SLEEP_HOST).bytes, 4 * MIB);
+    ck_assert_int_eq(sim.verify(NULL, ptr, 4 * MIB, 5), 0);
+    ck_assert_int_eq(pleat_pool_begin(instance, 0, pool, NULL, NULL, NULL), PLEAT_OK);
+    pleat_devptr later = tagged("weights", 4 * MIB, NULL); /* the tag sleeps, the pool does not */
+    ck_assert_int_eq(pleat_pool_end(instance, 0, pool), PLEAT_OK);
+    ck_assert_int_eq(pleat_tag_alloc(instance, 0, "weights", 512, NULL, &(pleat_devptr){ 0 }),
+                     PLEAT_EASLEEP);
+    wake_up("weights");
+    no_hazard();
+    api_free(instance, 0, before, NULL);
+    api_free(instance, 0, ptr, NULL);
+    api_free(instance, 0, later, NULL);
+    ck_assert_int_eq(pleat_pool_release(instance, 0, pool), PLEAT_OK);
+}
+END_TEST
+
 /* What is allocated in a capture, outside of pools, belongs to the graph, also with a tag. */
 START_TEST(a_capture_keeps_tagged_blocks)
 {
@@ -608,6 +718,7 @@ int main(void)
     TCase *sleep_case = suite_case(suite, "sleep", open_instance, close_instance);
     tcase_add_loop_test(sleep_case, memory_goes_and_comes_at_the_same_addresses, 0, N_HOWS);
     tcase_add_test(sleep_case, sleeping_twice_and_waking_the_awake);
+    tcase_add_test(sleep_case, a_wake_has_large_chunks);
     tcase_add_test(sleep_case, an_empty_tag_sleeps_as_well);
     tcase_add_test(sleep_case, what_is_freed_asleep_is_not_brought_back);
     tcase_add_test(sleep_case, all_may_be_freed_asleep);
@@ -622,5 +733,9 @@ int main(void)
     tcase_add_test(sleep_case, a_compaction_and_a_sleep_agree);
     tcase_add_test(sleep_case, a_captured_graph_is_launched_again);
     tcase_add_test(sleep_case, a_capture_keeps_tagged_blocks);
+    TCase *seen = suite_case(suite, "seen", open_instance, close_instance);
+    tcase_add_test(seen, a_snapshot_names_tags);
+    tcase_add_test(seen, a_shortage_names_tags);
+    tcase_add_test(seen, a_private_pool_takes_no_tag);
     return suite_run(suite);
 }

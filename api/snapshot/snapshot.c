@@ -87,6 +87,17 @@ static void write_segment_sizes(const snapshot *s, const pl_snapshot_block *bloc
     write_number(s, "requested_size", requested);
 }
 
+/* Not PyTorch's: its readers ask for the keys that they know. */
+static void write_tag(const snapshot *s, const pl_snapshot_block *first)
+{
+    if (first->tag) {
+        pl_write_key(s->w, "pleat_tag");
+        pl_write_text(s->w, first->tag, strlen(first->tag));
+        pl_write_key(s->w, "pleat_asleep");
+        pl_write_bool(s->w, first->is_asleep);
+    }
+}
+
 static void write_segment(snapshot *s, const pl_snapshot_state *state,
                           const pl_snapshot_block *blocks, size_t n)
 {
@@ -102,6 +113,7 @@ static void write_segment(snapshot *s, const pl_snapshot_state *state,
     write_pool(s, state, blocks[0].pool);
     pl_write_key(s->w, "is_expandable");
     pl_write_bool(s->w, gpu->ops->needs_vmm);
+    write_tag(s, &blocks[0]);
     write_frames(s, gpu, blocks[0].segment_frames);
     pl_write_key(s->w, "blocks");
     pl_write_list(s->w);

@@ -121,9 +121,11 @@ static void copy_piece(void *context, const pl_piece *piece)
                    .bytes = piece->bytes,
                    .requested_bytes = piece->requested_bytes + piece->awaited_bytes,
                    .stream = piece->segment_stream ? pl_stream_handle(piece->segment_stream) : NULL,
+                   .tag = piece->tag,
                    .pool = c->pool,
                    .use = (uint8_t)use_of(piece),
                    .is_small = piece->is_small,
+                   .is_asleep = piece->is_asleep,
                });
 }
 

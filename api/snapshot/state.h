@@ -21,6 +21,7 @@ typedef struct pl_snapshot_block {
     uint64_t bytes;
     uint64_t requested_bytes; /* 0 = inactive */
     void *stream;             /* its segment's stream; NULL = the default one, or none */
+    const char *tag;          /* its segment's; NULL = none */
     uint32_t frames;          /* of its allocation, if the history has it; else 0 */
     uint32_t segment_frames;  /* is_first: stack of the segment's maker */
     uint16_t pool;            /* index in the state's pools */
@@ -28,6 +29,7 @@ typedef struct pl_snapshot_block {
     bool is_first;            /* a segment begins here */
     bool is_told_first;       /* the history also says so */
     bool is_small;            /* its segment is for small requests */
+    bool is_asleep;           /* its segment's tag sleeps */
 } pl_snapshot_block;
 
 typedef struct pl_snapshot_state {

@@ -10,6 +10,7 @@ int bench_command_resident(int argc, char **argv);
 int bench_command_driver(int argc, char **argv);
 int bench_command_pairs(int argc, char **argv);
 int bench_command_tail(int argc, char **argv);
+int bench_command_sleep(int argc, char **argv);
 int bench_command_convert(int argc, char **argv);
 int bench_command_verify(int argc, char **argv);
 int bench_command_works(int argc, char **argv);

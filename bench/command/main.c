@@ -26,6 +26,7 @@ static const struct {
     { "bench", "pairs", bench_command_pairs, "the same through several allocators, side by side" },
     { "bench", "driver", bench_command_driver, "the driver's time, by growth policy" },
     { "bench", "tail", bench_command_tail, "the longest calls, and holds of the lock" },
+    { "bench", "sleep", bench_command_sleep, "how fast memory goes and comes back" },
     { "probe", NULL, bench_command_probe, "measure what the driver's calls cost" },
 };
 

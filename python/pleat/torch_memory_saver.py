@@ -17,15 +17,19 @@ work, and a resume without memory raises and leaves the region paused.
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 from . import _tag
 
-__all__ = ["TorchMemorySaver", "replace", "torch_memory_saver"]
+__all__ = ["TorchMemorySaver", "configure_subprocess", "replace", "torch_memory_saver"]
 
 _PREFIX = "tms:"
 _BACKUP = ":backup"
+_DISK = ":disk"
+_BACKENDS = (None, "pinned", "mmap")
 
 
 def _names(tag: str | None) -> list[str]:
@@ -33,22 +37,30 @@ def _names(tag: str | None) -> list[str]:
     known = [name for name in _tag.names() if name.startswith(_PREFIX)]
     if tag is None:
         return known
-    wanted = {_PREFIX + tag, _PREFIX + tag + _BACKUP}
+    wanted = {_PREFIX + tag + how for how in ("", _BACKUP, _DISK)}
     return [name for name in known if name in wanted]
 
 
-def _device() -> int:
+def _places(tag: str | None) -> Iterator[tuple[str, int, _tag.Tag]]:
+    """pleat's tags of it on the devices that have something under them."""
     import torch
 
     torch.cuda.init()
-    return int(torch.cuda.current_device())
+    for name in _names(tag):
+        for device in range(torch.cuda.device_count()):
+            told = _tag.stats(name, device)
+            if told.is_asleep or told.resident_bytes > 0:
+                yield name, device, told
+
+
+@contextlib.contextmanager
+def configure_subprocess() -> Iterator[None]:
+    """Processes that are started inside need no preparation."""
+    yield
 
 
 class TorchMemorySaver:
-    """What the module torch_memory_saver has as `torch_memory_saver`.
-
-    Devices: the current one of the calling thread.
-    """
+    """What the module torch_memory_saver has as `torch_memory_saver`."""
 
     enabled = True
     hook_mode: str | None = None
@@ -56,11 +68,74 @@ class TorchMemorySaver:
     memory_margin_bytes = 0
     """Likewise: pleat has reserve_mb."""
 
+    def __init__(self) -> None:
+        self._disk_folder: str | None = None
+
+    @property
+    def retain_cpu_backup(self) -> bool:
+        """Whether a resume keeps the host's copy: it never does.
+
+        Raises   NotImplementedError, when it is set to True.
+        """
+        return False
+
+    @retain_cpu_backup.setter
+    def retain_cpu_backup(self, value: bool) -> None:
+        if value:
+            raise NotImplementedError("pleat gives the host's memory back with the resume")
+
     @contextlib.contextmanager
-    def region(self, tag: str = "default", enable_cpu_backup: bool = False) -> Iterator[None]:
-        """Tensors that are made inside can be paused under the tag."""
-        with _tag.scope(_PREFIX + tag + (_BACKUP if enable_cpu_backup else "")):
+    def region(
+        self,
+        tag: str = "default",
+        enable_cpu_backup: bool = False,
+        enable_disk_backup: bool = False,
+        cpu_backup_backend: str | None = None,
+    ) -> Iterator[None]:
+        """Tensors that are made inside can be paused under the tag.
+
+        Params   enable_disk_backup  their contents go to a file without a name, in the folder that
+                                     set_disk_backup_dir or TMS_DISK_BACKUP_DIR names.
+                 cpu_backup_backend  "pinned" or "mmap": both are page-locked memory that is given
+                                     back with the resume.
+        Raises   ValueError: another backend, or one without a backup; both backups at once.
+        """
+        if cpu_backup_backend not in _BACKENDS:
+            raise ValueError(f"cpu_backup_backend is pinned or mmap, not {cpu_backup_backend!r}")
+        if cpu_backup_backend is not None and not enable_cpu_backup:
+            raise ValueError("cpu_backup_backend requires enable_cpu_backup=True")
+        with _tag.scope(_PREFIX + tag + self._how(enable_cpu_backup, enable_disk_backup)):
             yield
+
+    @staticmethod
+    def _how(cpu: bool, disk: bool) -> str:
+        if cpu and disk:
+            raise ValueError("enable_cpu_backup and enable_disk_backup are mutually exclusive")
+        return _BACKUP if cpu else _DISK if disk else ""
+
+    @contextlib.contextmanager
+    def cuda_graph(
+        self,
+        cuda_graph: Any,
+        pool: Any = None,
+        stream: Any = None,
+        capture_error_mode: str = "global",
+        tag: str = "default",
+        enable_cpu_backup: bool = False,
+        cpu_backup_backend: str | None = None,
+    ) -> Iterator[None]:
+        """Capture as torch.cuda.graph does.
+
+        What the graph itself allocates lies in its private pool, which carries no tag: a pause
+        leaves it, so that the graph can be launched at any time that its other tensors are there.
+        """
+        import torch
+
+        with torch.cuda.graph(
+            cuda_graph, pool=pool, stream=stream, capture_error_mode=capture_error_mode
+        ):
+            with self.region(tag, enable_cpu_backup, cpu_backup_backend=cpu_backup_backend):
+                yield
 
     @contextlib.contextmanager
     def disable(self) -> Iterator[None]:
@@ -73,22 +148,32 @@ class TorchMemorySaver:
         """Processes that are started inside need no preparation."""
         yield
 
+    def set_disk_backup_dir(self, path: str | os.PathLike[str]) -> None:
+        """Where backups on disk are made from now on; the folder is made if need be."""
+        os.makedirs(path, exist_ok=True)
+        self._disk_folder = os.fspath(path)
+
+    def _keep(self, name: str) -> tuple[str, str | None]:
+        if name.endswith(_DISK):
+            named = self._disk_folder or os.environ.get("TMS_DISK_BACKUP_DIR")
+            return "file", named or os.environ.get("TMPDIR") or "/var/tmp"
+        return ("host", None) if name.endswith(_BACKUP) else ("discard", None)
+
     def pause(self, tag: str | None = None) -> None:
-        """Give the memory of the tag's tensors back; of all tags' for None. All of it, or none.
+        """Give the memory of the tag's tensors back, on all devices; of all tags' for None. All of
+        it, or none.
 
         Raises   PleatError.
         """
-        device = _device()
-        done: list[str] = []
+        done: list[tuple[str, int]] = []
         try:
-            for name in _names(tag):
-                if not _tag.stats(name, device).is_asleep:
-                    how = "host" if name.endswith(_BACKUP) else "discard"
-                    _tag.sleep(name, device, how, None)
-                    done.append(name)
+            for name, device, told in _places(tag):
+                if not told.is_asleep:
+                    _tag.sleep(name, device, *self._keep(name))
+                    done.append((name, device))
         except BaseException:
             # What a region without a backup held is lost by then, as after any pause.
-            for name in done:
+            for name, device in done:
                 _tag.wake(name, device, 0)
             raise
 
@@ -97,9 +182,9 @@ class TorchMemorySaver:
 
         Raises   PleatError (PLEAT_ENOMEM_DEVICE): what has no memory is still paused.
         """
-        device = _device()
-        for name in _names(tag):
-            _tag.wake(name, device, 0)
+        for name, device, told in _places(tag):
+            if told.is_asleep:
+                _tag.wake(name, device, 0)
 
 
 torch_memory_saver = TorchMemorySaver()

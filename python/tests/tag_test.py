@@ -124,6 +124,29 @@ def test_a_limit_is_a_fraction_of_the_device(run_tags: Run) -> None:
     )
 
 
+def test_a_snapshot_names_tags_and_torch_s_viewer_reads_it(run_tags: Run) -> None:
+    run_tags(
+        """
+        import pickle
+        from torch.cuda import _memory_viz
+        other = empty(4 * MIB)
+        with pleat.torch.tag("weights"):
+            weights = empty(6 * MIB)
+        def tags():
+            pleat.torch.dump_snapshot("snapshot.pickle")
+            with open("snapshot.pickle", "rb") as file:
+                snapshot = pickle.load(file)
+            assert "weights" not in _memory_viz.segsum(snapshot)
+            assert "<html" in _memory_viz.segment_plot(snapshot)
+            return {segment.get("pleat_tag"): segment.get("pleat_asleep")
+                    for segment in snapshot["segments"]}
+        assert tags() == {None: None, "weights": False}
+        pleat.torch.sleep("weights")
+        assert tags() == {None: None, "weights": True}
+        """
+    )
+
+
 def test_torch_memory_saver(run_tags: Run) -> None:
     run_tags(
         """

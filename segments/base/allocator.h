@@ -58,9 +58,11 @@ typedef struct pl_piece {
     pl_stream *stream;            /* the owner's, or whom it pends on; NULL = nobody's */
     pl_stream *segment_stream;    /* the stream that its segment serves first; NULL = none */
     const pl_private *private_in; /* NULL = the default pool */
+    const char *tag; /* of its segment, for as long as the process lives; NULL = none */
     pl_piece_kind kind;
-    bool is_first; /* a segment begins here */
-    bool is_small; /* its segment is for small requests only */
+    bool is_asleep; /* the tag sleeps: there may be no memory at the address */
+    bool is_first;  /* a segment begins here */
+    bool is_small;  /* its segment is for small requests only */
 } pl_piece;
 
 typedef enum pl_buffer_what {

@@ -255,11 +255,11 @@ static void undo_create(pl_space *space, pl_slumber *slumber)
 
 pleat_status pl_bedding_create(pl_space *space, pl_slumber *slumber, size_t n)
 {
-    unsigned most = pl_sizing_order(space, pl_space_cap(space), n);
     pl_flying flying;
 
     pl_space_take_off(space, &flying);
     space->n_creating += n;
+    unsigned most = pl_sizing_order(space, pl_space_cap(space), n); /* as of what will be held */
     pleat_status st = create_all(space, slumber, most);
     if (st == PLEAT_OK) {
         put_all(space, slumber);

@@ -5,6 +5,7 @@
 
 #include "segments/pleat/buffer.h"
 #include "segments/pleat/private.h"
+#include "segments/pleat/room.h"
 #include "segments/pleat/run.h"
 #include "segments/pleat/twin.h"
 
@@ -398,6 +399,7 @@ static void show(const pl_space *space, const pl_block *b, bool is_first, see_pi
     if (kind == PL_PIECE_HOLE && b->next == NULL) {
         return;
     }
+    const pl_room *room = pl_room_of(b);
     pl_piece piece = {
         .base = b->base,
         .bytes = b->bytes,
@@ -406,7 +408,9 @@ static void show(const pl_space *space, const pl_block *b, bool is_first, see_pi
         .stream = piece_stream(space, b, kind),
         .segment_stream = area->stream,
         .private_in = pl_private_told(area),
+        .tag = room != NULL ? room->tag : NULL,
         .kind = kind,
+        .is_asleep = room != NULL && room->slumber != NULL,
         .is_first = is_first,
         .is_small = area->class == PL_CLASS_SMALL,
     };

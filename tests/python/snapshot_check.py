@@ -129,7 +129,7 @@ def check_shape(snapshot):
                  ("pleat_allocator", "pleat_version", "trace_alloc_max_entries",
                   "trace_alloc_overflowed"))
     for segment in snapshot["segments"]:
-        check_fields("a segment", segment, SEGMENT)
+        check_fields("a segment", segment, SEGMENT, ("pleat_tag", "pleat_asleep"))
         check_pool(segment["segment_pool_id"])
         check_frames(segment["frames"])
         require(segment["segment_type"] in ("small", "large"), segment["segment_type"])

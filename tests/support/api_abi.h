@@ -66,11 +66,28 @@
     VALUE(PLEAT_MAPPING_OPENED, 4) \
     VALUE(PLEAT_MAPPING_COME, 0) \
     VALUE(PLEAT_MAPPING_GO, 1) \
+    VALUE(PLEAT_CHANGE_ALLOC, 0) \
+    VALUE(PLEAT_CHANGE_FREE_REQUESTED, 1) \
+    VALUE(PLEAT_CHANGE_FREE_COMPLETED, 2) \
+    VALUE(PLEAT_CHANGE_SEGMENT_ALLOC, 3) \
+    VALUE(PLEAT_CHANGE_SEGMENT_FREE, 4) \
+    VALUE(PLEAT_CHANGE_SEGMENT_MAP, 5) \
+    VALUE(PLEAT_CHANGE_SEGMENT_UNMAP, 6) \
+    VALUE(PLEAT_CHANGE_SNAPSHOT, 7) \
+    VALUE(PLEAT_CHANGE_OOM, 8) \
+    VALUE(PLEAT_PIECE_LIVE, 0) \
+    VALUE(PLEAT_PIECE_AWAITED, 1) \
+    VALUE(PLEAT_PIECE_FREE, 2) \
     VALUE(PLEAT_SHARE_SERVE, 1) \
+    VALUE(PLEAT_TAG_BYTES, 64) \
+    VALUE(PLEAT_MOST_TAGS, 64) \
+    VALUE(PLEAT_MOST_SCOPES, 64) \
     VALUE(PLEAT_ERROR_ROOM, 256)
 
 #define API_ABI_PLACES(SIZE, AT) \
     SIZE(pleat_checkpoint, 8) \
+    AT(pleat_checkpoint, number, 0) \
+    SIZE(pleat_pool_block, 32) \
     AT(pleat_pool_block, base, 0) \
     AT(pleat_pool_block, bytes, 8) \
     AT(pleat_pool_block, requested_bytes, 16) \
@@ -141,6 +158,14 @@
     AT(pleat_mapping, used_bytes, 24) \
     AT(pleat_mapping, flags, 32) \
     AT(pleat_mapping, reserved, 36) \
+    SIZE(pleat_buffer_info, 56) \
+    AT(pleat_buffer_info, base, 0) \
+    AT(pleat_buffer_info, most_bytes, 8) \
+    AT(pleat_buffer_info, bytes, 16) \
+    AT(pleat_buffer_info, page_bytes, 24) \
+    AT(pleat_buffer_info, committed_bytes, 32) \
+    AT(pleat_buffer_info, n_runs, 40) \
+    AT(pleat_buffer_info, device, 48) \
     SIZE(pleat_slept, 32) \
     AT(pleat_slept, bytes, 0) \
     AT(pleat_slept, shared_bytes, 8) \
@@ -176,6 +201,24 @@
     AT(pleat_device_info, total_bytes, 32) \
     AT(pleat_device_info, granule_bytes, 40) \
     AT(pleat_device_info, limit_bytes, 48) \
+    SIZE(pleat_change, 48) \
+    AT(pleat_change, kind, 0) \
+    AT(pleat_change, device, 4) \
+    AT(pleat_change, base, 8) \
+    AT(pleat_change, bytes, 16) \
+    AT(pleat_change, stream, 24) \
+    AT(pleat_change, pool, 32) \
+    SIZE(pleat_piece, 64) \
+    AT(pleat_piece, device, 0) \
+    AT(pleat_piece, base, 8) \
+    AT(pleat_piece, bytes, 16) \
+    AT(pleat_piece, requested_bytes, 24) \
+    AT(pleat_piece, stream, 32) \
+    AT(pleat_piece, pool, 40) \
+    AT(pleat_piece, use, 56) \
+    AT(pleat_piece, is_first, 60) \
+    AT(pleat_piece, is_small, 61) \
+    AT(pleat_piece, is_expandable, 62) \
     SIZE(pleat_pool_id, 16) \
     AT(pleat_pool_id, first, 0) \
     AT(pleat_pool_id, second, 8)
