@@ -285,6 +285,9 @@ static pleat_status promise(pl_restore *r, size_t n)
 static void drop_reserves(pl_restore *r)
 {
     r->space->n_flights -= r->n_promised;
+    while (pl_roster_drop_page(&r->vacant, &r->space->host)) {
+        pl_lock_touch(1);
+    }
     for (size_t n = 1; r->spares != NULL; n++) {
         pl_block *spare = r->spares;
         r->spares = spare->next;
