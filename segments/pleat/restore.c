@@ -115,6 +115,10 @@ static pl_block *cut(pl_restore *r, pl_block *piece, pleat_devptr at)
     return high;
 }
 
+/* Slots of the map's old table for each block that is entered: so many that it is empty before the
+ * new one is full, which may be when a quarter of its slots are taken. */
+enum { MOVES = 4 };
+
 static void make_live(pl_restore *r, pl_block *b, const pl_roster_block *wanted)
 {
     pl_space *space = r->space;
@@ -129,6 +133,7 @@ static void make_live(pl_restore *r, pl_block *b, const pl_roster_block *wanted)
     pl_segment_become(b->segment, &space->store, b, PL_BLOCK_LIVE);
     lane->n_live++;
     b->segment->area->n_used++;
+    pl_ptrmap_move(&space->live, &space->host, MOVES);
     pl_ptrmap_insert(&space->live, b->base, b);
     if (!pl_usages_begin_below_peak(&space->usages, pool, b->bytes, b->requested)) {
         pl_fronts_begin(space, pool, b->bytes, b->requested);
@@ -269,11 +274,17 @@ static void settle_pool(pl_restore *r)
     }
 }
 
+/* Have room in the map for all that is to be made. A map that grows empties its old table at once:
+ * so it is emptied first, some at a time. */
 static pleat_status promise(pl_restore *r, size_t n)
 {
     pl_space *space = r->space;
     pleat_status st = n <= UINT32_MAX / 2 ? PLEAT_OK : PLEAT_ENOMEM_HOST;
 
+    while (space->live.n_unmoved > 0) {
+        pl_ptrmap_move(&space->live, &space->host, PL_PIECES_A_HOLD);
+        pl_space_breathe(space);
+    }
     st = st == PLEAT_OK ? pl_ptrmap_reserve(&space->live, &space->host, space->n_flights + n) : st;
     if (st == PLEAT_OK) {
         r->n_promised = (unsigned)n;
