@@ -190,13 +190,16 @@ static __attribute__((noinline)) pleat_status alloc_generally(pl_space *space, p
 }
 
 /* What the calling thread has put off. Returns its front before the stream, or NULL. */
-static inline pl_front *catch_up(pl_space *space, const pl_stream *stream)
+static inline pl_front *catch_up(pl_space *space, const pl_stream *stream,
+                                 const pl_capture_info *info)
 {
+    uint32_t lane = pl_lane_number(stream, false);
+
     if (__builtin_expect(space->fronts == NULL, true)) {
         return NULL;
     }
-    pl_quick_free_all_late(space);
-    return pl_fronts_own(space->fronts, pl_lane_number(stream, false));
+    pl_quick_free_all_late(space, info->is_capturing ? 0 : lane);
+    return pl_fronts_own(space->fronts, lane);
 }
 
 static inline pleat_status alloc_from(pl_space *space, pl_private *pool, size_t bytes,
@@ -210,7 +213,7 @@ static inline pleat_status alloc_from(pl_space *space, pl_private *pool, size_t 
         return st;
     }
     pl_lock_acquire(&space->lock);
-    pl_front *front = catch_up(space, stream);
+    pl_front *front = catch_up(space, stream, &info);
     if (pool != NULL || info.is_capturing || !pl_quick_alloc(space, front, stream, bytes, out)) {
         st = alloc_generally(space, pool, bytes, stream, &info, out);
     }
@@ -234,7 +237,9 @@ static pleat_status op_alloc_past(pl_allocator *a, pl_front *front, size_t bytes
         return st;
     }
     pl_lock_acquire(&space->lock);
-    pl_quick_free_late(space, front);
+    if (!info.is_capturing) {
+        pl_quick_free_late(space, front);
+    }
     front = front->allocator == a ? front : NULL; /* unbound meanwhile */
     if (info.is_capturing || !pl_quick_alloc(space, front, stream, bytes, out)) {
         st = alloc_generally(space, NULL, bytes, stream, &info, out);
@@ -378,7 +383,7 @@ static inline pleat_status free_from(pl_space *space, pleat_devptr ptr, pl_strea
         return st;
     }
     pl_lock_acquire(&space->lock);
-    (void)catch_up(space, stream);
+    (void)catch_up(space, stream, &info);
     if (info.is_capturing || !pl_quick_free(space, stream, ptr)) {
         st = free_generally(space, ptr, stream, &info);
     }
@@ -404,7 +409,7 @@ static pleat_status op_free_own(pl_allocator *a, pleat_devptr ptr)
 
     pl_lock_acquire(&space->lock);
     if (space->fronts != NULL) {
-        pl_quick_free_all_late(space);
+        pl_quick_free_all_late(space, 0);
     }
     pleat_status st = pl_quick_free_own(space, ptr, is_known);
     pl_lock_release(&space->lock);
