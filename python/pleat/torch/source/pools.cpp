@@ -3,6 +3,7 @@
 #include "allocator.hpp"
 
 #include <c10/cuda/CUDAGuard.h>
+#include <dlfcn.h>
 
 #include <algorithm>
 
@@ -51,6 +52,28 @@ void begin_at_pleat(DeviceIndex device, MempoolId id, pleat_route_fn route, plea
           "the private pool could not be begun");
 }
 
+/* Of the pool's owner, not ours: versions that tell of a pointer only keep it no longer than the
+ * owner does. */
+struct Lent {
+    void operator()(CA::CUDAAllocator *) const
+    {
+    }
+};
+
+Source borrow(CA::CUDAAllocator *from)
+{
+    return Source(from, Lent());
+}
+
+/* While Python ends it forgets objects in no order: the allocator may have gone before its pool. */
+bool may_be_gone(const Source &from)
+{
+    static void *const since_3_13 = dlsym(RTLD_DEFAULT, "Py_IsFinalizing");
+    static const auto is_ending = reinterpret_cast<int (*)()>(
+        since_3_13 ? since_3_13 : dlsym(RTLD_DEFAULT, "_Py_IsFinalizing"));
+    return std::get_deleter<Lent>(from) && is_ending && is_ending();
+}
+
 } // namespace
 
 /* ---- users and routes ---- */
@@ -77,11 +100,24 @@ void Pools::use(DeviceIndex device, MempoolId id, Source from)
     pool.n_users++;
 }
 
+/* A pool that was counted before it was known to have an allocator: pleat has it no more. */
+void Pools::set_source(Pool &pool, Key key, Source from)
+{
+    for (int n = pool.n_users; n > 0; n--) {
+        pleat_torch_release_pool(key.first, pool_id(key.second));
+    }
+    pool.from = std::move(from);
+}
+
 void Pools::begin(DeviceIndex device, MempoolId id, Filter filter)
 {
     const Key key{ device, id };
     const std::lock_guard<std::mutex> guard(mutex_);
     Pool &pool = pools_[key];
+    CA::CUDAAllocator *own = allocator_of_active_pool(id);
+    if (own && !pool.from) {
+        set_source(pool, key, borrow(own));
+    }
     if (pool.from) {
         routes_.push_back({ key, std::move(filter) });
         n_foreign_++;
@@ -304,7 +340,9 @@ void Pools::drop(std::vector<Block> blocks)
             (void)cudaEventDestroy(event);
         }
         tell(block, { PLEAT_CHANGE_SEGMENT_FREE });
-        block.from->raw_delete(block.ptr);
+        if (!may_be_gone(block.from)) {
+            block.from->raw_delete(block.ptr);
+        }
     }
 }
 
@@ -445,7 +483,7 @@ void Allocator::ensureExistsAndIncrefPool(DeviceIndex device, MempoolId id)
 
 void Allocator::createOrIncrefPool(DeviceIndex device, MempoolId id, CA::CUDAAllocator *from)
 {
-    pools_.use(device, id, Source(from, [](CA::CUDAAllocator *) {})); /* the caller's, not ours */
+    pools_.use(device, id, borrow(from));
 }
 
 void Allocator::createOrIncrefPool(DeviceIndex device, MempoolId id,
