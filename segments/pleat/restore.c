@@ -16,6 +16,8 @@
 #include "segments/pleat/restore.h"
 
 #include "segments/pleat/capture.h"
+#include "segments/pleat/capturers.h"
+#include "segments/pleat/context.h"
 #include "segments/pleat/front.h"
 #include "segments/pleat/lanes.h"
 #include "segments/pleat/live.h"
@@ -333,30 +335,45 @@ static pleat_status restore_locked(pl_restore *r, const pl_roster *saved, bool i
     return st;
 }
 
-pleat_status pl_pleat_private_restore(pl_allocator *a, pl_private *pool, const pl_roster *saved,
-                                      bool is_settled, pl_restored *out)
+/* Under the lock, like the drop of what it has told. */
+static pleat_status try_restore(pl_space *space, pl_private *pool, const pl_roster *saved,
+                                bool is_settled, pl_restored *out)
 {
-    pl_space *space = (pl_space *)a;
     pl_restore r = { .space = space, .pool = pool, .out = out, .next = pl_roster_begin(saved) };
     pl_flying flying;
 
     *out = (pl_restored){ 0 };
-    if (saved->pool != pool->number) {
-        return PLEAT_EPOOL;
-    }
-    pl_lock_acquire(&space->lock);
-    (void)pl_tick_poll(space, PL_TICK_QUERIES); /* what is over is in nobody's way */
     (void)pl_settle_all(space);
     pl_space_take_off(space, &flying);
     pleat_status st = restore_locked(&r, saved, is_settled);
     pl_space_land(space, &flying);
-    pl_lock_release(&space->lock);
     if (st != PLEAT_OK) {
-        pleat_devptr odd = out->odd;
-        pl_pleat_roster_drop(a, &out->freed);
-        pl_pleat_roster_drop(a, &out->live);
-        *out = (pl_restored){ .odd = odd };
+        pl_roster_forget(space, &out->freed);
+        pl_roster_forget(space, &out->live);
     }
+    return st;
+}
+
+/* What is over is in nobody's way, but where only another stream's next call would tell that it is,
+ * a tick of the context tells, if one may be recorded now. */
+pleat_status pl_pleat_private_restore(pl_allocator *a, pl_private *pool, const pl_roster *saved,
+                                      bool is_settled, pl_restored *out)
+{
+    pl_space *space = (pl_space *)a;
+
+    if (saved->pool != pool->number) {
+        *out = (pl_restored){ 0 };
+        return PLEAT_EPOOL;
+    }
+    pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, false);
+    (void)pl_tick_poll(space, PL_TICK_QUERIES);
+    pleat_status st = try_restore(space, pool, saved, is_settled, out);
+    if (st == PLEAT_EPENDING && pl_context_tick_wait(space, PL_CARE_NOW, 0) == PLEAT_OK) {
+        st = try_restore(space, pool, saved, is_settled, out);
+    }
+    pl_capturers_leave(space, is_inside);
+    pl_lock_release(&space->lock);
     return st;
 }
 
