@@ -95,8 +95,8 @@ __attribute__((no_sanitize("thread"))) static inline void expect(const pl_block 
     __builtin_prefetch(&b->node);
     __builtin_prefetch(&seg->users[pl_segment_granule(seg, b->base)]);
     for (int i = 0; i < 2; i++) {
-        __builtin_prefetch(&beside[i]->node);
-        __builtin_prefetch(&beside[i]->base);
+        pl_block_expect(beside[i], offsetof(pl_block, node));
+        pl_block_expect(beside[i], offsetof(pl_block, base));
     }
 }
 

@@ -140,7 +140,7 @@ bool pl_quick_alloc(pl_space *space, pl_front *front, const pl_stream *stream, s
     if (b == NULL) {
         return false;
     }
-    __builtin_prefetch(&b->prev->base, 1);
+    pl_block_expect(b->prev, offsetof(pl_block, base));
     pl_ptrmap_expect(&space->live, b->base);
     count_begun(space, front, bytes, requested);
     space->budget.n_events++;

@@ -189,8 +189,8 @@ static inline size_t pl_segment_loosen(pl_segment *seg, const pl_block *b, pleat
     }
     return pl_segment_loosen_touched(seg, b, base, end, n_looks);
 }
-/* Whole granules under free blocks only, none of them loose, become vacant, and those of chunks that
- * are all vacant loose. Returns how many. */
+/* Whole granules under free blocks only, none of them loose, become vacant, and loose where all of
+ * their chunk is vacant. Returns how many become loose. */
 size_t pl_segment_loosen_whole(pl_segment *seg, pleat_devptr base, pleat_devptr end);
 /* The number of vacant granules that [base, end) touches, and of loose ones. */
 size_t pl_segment_count_vacant(const pl_segment *seg, pleat_devptr base, pleat_devptr end);

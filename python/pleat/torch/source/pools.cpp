@@ -3,7 +3,6 @@
 #include "allocator.hpp"
 
 #include <c10/cuda/CUDAGuard.h>
-#include <dlfcn.h>
 
 #include <algorithm>
 
@@ -50,28 +49,6 @@ void begin_at_pleat(DeviceIndex device, MempoolId id, pleat_route_fn route, plea
 {
     check(pleat_pool_begin(instance(), device, pool_id(id), route, forget, context),
           "the private pool could not be begun");
-}
-
-/* Of the pool's owner, not ours: versions that tell of a pointer only keep it no longer than the
- * owner does. */
-struct Lent {
-    void operator()(CA::CUDAAllocator *) const
-    {
-    }
-};
-
-Source borrow(CA::CUDAAllocator *from)
-{
-    return Source(from, Lent());
-}
-
-/* While Python ends it forgets objects in no order: the allocator may have gone before its pool. */
-bool may_be_gone(const Source &from)
-{
-    static void *const since_3_13 = dlsym(RTLD_DEFAULT, "Py_IsFinalizing");
-    static const auto is_ending = reinterpret_cast<int (*)()>(
-        since_3_13 ? since_3_13 : dlsym(RTLD_DEFAULT, "_Py_IsFinalizing"));
-    return std::get_deleter<Lent>(from) && is_ending && is_ending();
 }
 
 } // namespace

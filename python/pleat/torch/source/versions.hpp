@@ -2,7 +2,10 @@
 #pragma once
 
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <dlfcn.h>
 #include <torch/version.h>
+
+#include <memory>
 
 #define PLEAT_TORCH_VERSION (TORCH_VERSION_MAJOR * 100 + TORCH_VERSION_MINOR)
 
@@ -50,6 +53,28 @@ inline MempoolId active_pool()
 #else
     return { 0, 0 };
 #endif
+}
+
+/* Of the pool's owner, not ours: versions that tell of a pointer only keep it no longer than the
+ * owner does. */
+struct Lent {
+    void operator()(CA::CUDAAllocator *) const
+    {
+    }
+};
+
+inline std::shared_ptr<CA::CUDAAllocator> borrow(CA::CUDAAllocator *from)
+{
+    return { from, Lent() };
+}
+
+/* While Python ends it forgets objects in no order: the allocator may have gone before its pool. */
+inline bool may_be_gone(const std::shared_ptr<CA::CUDAAllocator> &from)
+{
+    static void *const since_3_13 = dlsym(RTLD_DEFAULT, "Py_IsFinalizing");
+    static const auto is_ending = reinterpret_cast<int (*)()>(
+        since_3_13 ? since_3_13 : dlsym(RTLD_DEFAULT, "_Py_IsFinalizing"));
+    return std::get_deleter<Lent>(from) && is_ending && is_ending();
 }
 
 } // namespace pleat_torch
