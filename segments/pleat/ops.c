@@ -20,6 +20,7 @@
 #include "segments/pleat/private_ops.h"
 #include "segments/pleat/quick.h"
 #include "segments/pleat/restore.h"
+#include "segments/pleat/retire_op.h"
 #include "segments/pleat/room.h"
 #include "segments/pleat/room_ops.h"
 #include "segments/pleat/run.h"
@@ -37,22 +38,13 @@ static pl_space *space_of(pl_allocator *a)
 
 /* ---- allocate -------------------------------------------------------------------------------- */
 
-/* Does the caller tell of captures, and is there none? */
-static inline bool is_told(const pl_space *space)
-{
-    return space->options.capture == PL_CAPTURE_TOLD && atomic_load(&space->n_expected) == 0;
-}
-
-/* Is the stream that the call names being captured? The legacy default stream cannot be, so the
- * driver is not asked; nor where it was `asked` before. */
+/* Is the stream that the call names being captured? The driver is not asked where the caller tells,
+ * nor where it was `asked` before. */
 static pleat_status ask_capture(const pl_space *space, pl_stream *stream,
                                 const pl_capture_info *asked, pl_capture_info *out)
 {
     *out = (pl_capture_info){ .is_capturing = false };
-    if (__builtin_expect(pl_stream_is_legacy(stream), true)) {
-        return PLEAT_OK;
-    }
-    if (is_told(space)) {
+    if (pl_capture_is_told(space, stream)) {
         return PLEAT_OK;
     }
     if (asked != NULL) {
@@ -405,7 +397,7 @@ static pleat_status op_free_asked(pl_allocator *a, pleat_devptr ptr, pl_stream *
 static pleat_status op_free_own(pl_allocator *a, pleat_devptr ptr)
 {
     pl_space *space = space_of(a);
-    bool is_known = is_told(space);
+    bool is_known = pl_capture_all_told(space);
 
     pl_lock_acquire(&space->lock);
     if (space->fronts != NULL) {
@@ -442,52 +434,6 @@ static pleat_status op_record_stream(pl_allocator *a, pleat_devptr ptr, pl_strea
     return st;
 }
 
-/* The stream may just have ended a capture; once it is retired, nothing else tells of that. */
-static void see_retired(pl_space *space, pl_stream *stream, const pl_capture_info *info)
-{
-    uint32_t i = pl_lane_number(stream, false) - 1;
-    pl_lane *lane = i < space->n_lane_rooms ? space->lanes[i] : NULL;
-
-    if (lane != NULL) {
-        lane->n_refs++;
-        (void)pl_capture_see(space, lane, info, NULL);
-        lane->n_refs--;
-    }
-}
-
-/* The owner of the stream is about to destroy it. Streams are released under the lock only, so the
- * stream is still there after pl_stream_put. */
-static void op_retire_stream(pl_allocator *a, pl_stream *stream)
-{
-    pl_space *space = space_of(a);
-    pl_capture_info info;
-    bool is_known = false;
-    bool is_seen = ask_capture(space, stream, NULL, &info) == PLEAT_OK;
-
-    pl_lock_acquire(&space->lock);
-    pl_fronts_unbind(space, pl_lane_number(stream, false));
-    if (is_seen) {
-        see_retired(space, stream, &info);
-    }
-    for (int is_capture = 0; is_capture < 2; is_capture++) {
-        uint32_t i = pl_lane_number(stream, is_capture != 0) - 1;
-        pl_lane *lane = i < space->n_lane_rooms ? space->lanes[i] : NULL;
-        if (lane != NULL) {
-            is_known = true;
-            lane->n_refs++;
-            pl_lanes_retire(space, lane);
-            lane->n_refs--;
-        }
-    }
-    pl_stream_retire(stream);
-    pl_stream_put(stream);
-    if (!is_known) {
-        pl_stream_release(stream);
-    }
-    pl_lanes_look_for_gone(space, 1);
-    pl_lock_release(&space->lock);
-}
-
 const pl_allocator_ops pl_pleat_ops = {
     .name = "pleat",
     .needs_vmm = true,
@@ -512,7 +458,7 @@ const pl_allocator_ops pl_pleat_ops = {
     .release_capture = pl_pleat_release_capture,
     .release_capture_of = pl_pleat_release_capture_of,
     .let_captures_go = pl_pleat_let_captures_go,
-    .retire_stream = op_retire_stream,
+    .retire_stream = pl_pleat_retire_stream,
     .expect_captures = pl_pleat_expect_captures,
     .private_open = pl_pleat_private_open,
     .private_alloc = op_private_alloc,

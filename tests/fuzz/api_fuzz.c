@@ -1,5 +1,5 @@
-/* api_fuzz.c - any bytes as a program on the public interface: pleat.h, pools, checkpoints, buffers,
- * tags, and memory that is shared.
+/* api_fuzz.c - any bytes as a program on the public interface: pleat.h, pools, checkpoints,
+ * buffers, tags, and memory that is shared.
  *
  * Five bytes configure simulator and instance. Then each operation is one byte that selects it and
  * two of arguments: slots of blocks and streams, sizes, modes. Operations that a correct program
