@@ -379,6 +379,57 @@ START_TEST(settled_memory_serves_any_stream_at_once)
 }
 END_TEST
 
+/* Blocks that were freed since, whose uses are over though no tick says so: some settled, some
+ * pending, one that waits for another stream. They live again, or all is as it was. */
+START_TEST(what_was_freed_since_comes_back_though_all_is_settled)
+{
+    pleat_devptr a[4];
+    for (size_t i = 0; i < 4; i++) {
+        a[i] = alloc(GRANULE);
+    }
+    pleat_checkpoint checkpoint = take();
+    ck_assert_int_eq(pleat_block_record_stream(instance, 0, a[2], streams[1]), PLEAT_OK);
+    work(a[2], GRANULE, streams[1]);
+    for (int is_split = 0; is_split < 2; is_split++) {
+        for (size_t i = 0; i < 4; i++) {
+            give(a[i]);
+        }
+        sim.finish();
+        restore(checkpoint, PLEAT_RESTORE_SETTLED);
+        expect_told(0, 0, 4);
+        ck_assert(is_pool_just(a, 4));
+        ck_assert_uint_eq(api_stats(instance, 0).allocation[0].current, 4);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        give(a[i]);
+    }
+    sim.finish();
+    pleat_devptr whole = alloc(3 * GRANULE); /* covers the last and reaches beyond it */
+    ck_assert_uint_eq(whole, a[3]);
+    ck_assert_int_eq(pleat_block_record_stream(instance, 0, whole, streams[1]), PLEAT_OK);
+    work(whole, 3 * GRANULE, streams[1]);
+    give(whole);
+    pleat_stats before = api_stats(instance, 0);
+    restores_clear(&told);
+    pleat_status st = pleat_checkpoint_restore(instance, 0, checkpoint, PLEAT_RESTORE_SETTLED,
+                                               restores_see, &told);
+    ck_assert_int_eq(st, PLEAT_EPENDING);
+    pleat_stats after = api_stats(instance, 0);
+    expect_told(0, 0, 0);
+    ck_assert(is_pool_just(NULL, 0));
+    ck_assert_uint_eq(after.pinned_granules, before.pinned_granules);
+    ck_assert_uint_eq(after.allocation[0].current, 0);
+    sim.finish(); /* and no call names the other stream, whose tick would tell of it */
+    ck_assert_int_eq(pleat_pool_end(instance, 0, id), PLEAT_OK); /* no capture is announced */
+    restore(checkpoint, PLEAT_RESTORE_SETTLED);
+    ck_assert(is_pool_just(a, 4));
+    for (size_t i = 0; i < 4; i++) {
+        give(a[i]);
+    }
+    ck_assert_int_eq(pleat_pool_release(instance, 0, id), PLEAT_OK);
+}
+END_TEST
+
 /* The owner's stream is destroyed, and so is the handle: the block still gets its owner back. */
 START_TEST(a_checkpoint_outlives_a_stream)
 {
@@ -632,6 +683,7 @@ int main(void)
     tcase_add_test(tcase, a_freed_block_waits_for_its_recorded_uses);
     tcase_add_test(tcase, a_kept_block_keeps_its_recorded_uses);
     tcase_add_test(tcase, settled_memory_serves_any_stream_at_once);
+    tcase_add_test(tcase, what_was_freed_since_comes_back_though_all_is_settled);
     tcase_add_test(tcase, a_checkpoint_outlives_a_stream);
     tcase_add_test(tcase, what_is_no_checkpoint_is_refused);
     tcase_add_test(tcase, a_pool_that_is_gone_is_not_restored);

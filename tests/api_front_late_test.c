@@ -4,9 +4,11 @@
 #include <check.h>
 
 #include "api/front.h"
+#include "api/internal.h"
 #include "tests/support/api_figures.h"
 #include "tests/support/api_hands.h"
 #include "tests/support/suite.h"
+#include "vmm/driver.h"
 
 enum { MIB = 1 << 20 };
 
@@ -95,6 +97,69 @@ START_TEST(late_blocks_lift_no_peak)
 }
 END_TEST
 
+/* ---- of other streams ------------------------------------------------------------------------ */
+
+/* Large frees of a young stream record events. A stream may be destroyed or captured by the thread
+ * that owns it whenever no call names it: only the next call that names it records one. */
+START_TEST(a_late_free_records_no_event_in_a_call_for_another_stream)
+{
+    pleat instance = api_make(API_PLEAT, "capacity:256M,depth:1048576,dead_handles:hazard",
+                              "stream_identity:handle,capture:told");
+    void *streams[2] = { api_stream(instance, 0), api_stream(instance, 0) };
+    while (pl_front_place(streams[0]) != pl_front_place(streams[1])) { /* no place for the second */
+        api_stream_end(instance, 0, streams[1]);
+        streams[1] = api_stream(instance, 0);
+    }
+    pleat_devptr live = api_alloc(instance, 0, 3000, streams[0]);
+    pleat_devptr large = api_alloc(instance, 0, 8 * MIB, streams[0]);
+    pleat_devptr small = api_alloc(instance, 0, 3000, streams[1]);
+    api_free(instance, 0, large, streams[0]);
+    ck_assert_uint_eq(late_here(), IS_WALKED ? 0 : 1);
+    uint64_t n_recorded = sim.n_calls("cuEventRecord");
+    pleat_devptr other = api_alloc(instance, 0, 3000, streams[1]);
+    ck_assert_uint_eq(late_here(), 0);
+    ck_assert_uint_eq(sim.n_calls("cuEventRecord"), n_recorded);
+    api_free(instance, 0, other, streams[1]);
+    api_free(instance, 0, live, streams[0]);
+    api_free(instance, 0, small, streams[1]);
+    for (unsigned i = 0; i < 2; i++) {
+        ck_assert_int_eq(pleat_stream_retire(instance, 0, streams[i]), PLEAT_OK);
+        api_stream_end(instance, 0, streams[i]);
+    }
+    api_unmake(instance);
+}
+END_TEST
+
+/* The capture is of a stream that pleat does not know. */
+START_TEST(a_late_free_breaks_no_capture)
+{
+    void *captured = NULL;
+    cu_graph graph = NULL;
+    pleat instance = api_make(API_PLEAT, "capacity:256M,depth:1048576", "");
+    void *stream = api_stream(instance, 0);
+    pl_device *dev = pleat_internal_device(instance, 0);
+    pleat_devptr small = api_alloc(instance, 0, 3000, stream);
+    pleat_devptr spare = api_alloc(instance, 0, 3000, stream);
+    pleat_devptr large = api_alloc(instance, 0, 8 * MIB, NULL);
+    api_free(instance, 0, spare, stream);
+    api_free(instance, 0, large, NULL);
+    ck_assert_int_eq(pl_device_enter(dev), PLEAT_OK);
+    pl_driver *drv = pl_device_driver(dev);
+    ck_assert_int_eq(pl_cu_stream_create(drv, (void *)&captured, CU_STREAM_DEFAULT_FLAG), 0);
+    ck_assert_int_eq(pl_cu_stream_begin_capture(drv, captured, CU_CAPTURE_MODE_RELAXED), 0);
+    spare = api_alloc(instance, 0, 3000, stream);
+    ck_assert_int_eq(pl_cu_stream_end_capture(drv, captured, &graph), 0);
+    ck_assert_int_eq(pl_cu_graph_destroy(drv, graph), 0);
+    ck_assert_int_eq(pl_cu_stream_destroy(drv, captured), 0);
+    pl_device_leave(dev);
+    ck_assert_uint_eq(late_here(), 0);
+    api_free(instance, 0, spare, stream);
+    api_free(instance, 0, small, stream);
+    api_stream_end(instance, 0, stream);
+    api_unmake(instance);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("api_front_late");
@@ -102,5 +167,8 @@ int main(void)
     tcase_add_test(late, large_blocks_are_freed_late_and_once);
     tcase_add_test(late, a_request_in_need_gets_what_another_thread_has_freed_late);
     tcase_add_test(late, late_blocks_lift_no_peak);
+    TCase *streams = suite_case(suite, "other streams", api_sim_load, NULL);
+    tcase_add_test(streams, a_late_free_records_no_event_in_a_call_for_another_stream);
+    tcase_add_test(streams, a_late_free_breaks_no_capture);
     return suite_run(suite);
 }

@@ -217,6 +217,38 @@ START_TEST(addresses_without_memory_are_refused)
 }
 END_TEST
 
+/* A pool has memory that it has not used yet: of the first granules of an area that an earlier pool
+ * left behind. A refusal leaves it as movable as it was. */
+START_TEST(a_refusal_pins_nothing)
+{
+    pleat_devptr a = alloc(8 * GRANULE);
+    give(a);
+    sim.finish();
+    ck_assert_int_eq(pleat_pool_end(instance, 0, id), PLEAT_OK);
+    ck_assert_int_eq(pleat_pool_release(instance, 0, id), PLEAT_OK);
+    pleat_stats before;
+    for (int round = 0; round < 2; round++) { /* the memory drains, and other streams' ticks pass */
+        api_free(instance, 0, api_alloc(instance, 0, 512, streams[1]), streams[1]);
+        give(alloc(512));
+        uint64_t released;
+        (void)!pleat_device_trim(instance, 0, 64 * GRANULE, true, &released);
+        sim.finish();
+    }
+    ck_assert_int_eq(pleat_pool_begin(instance, 0, id, NULL, NULL, NULL), PLEAT_OK);
+    pleat_devptr b = alloc(GRANULE + 512);
+    ck_assert(b >= a && b < a + 4 * GRANULE);
+    before = api_stats(instance, 0);
+    ck_assert_int_eq(alloc_at(b + 2 * GRANULE + 512, 16 * GRANULE, streams[0]), PLEAT_EFOREIGN);
+    ck_assert_int_eq(alloc_at(b + GRANULE + 512, 16 * GRANULE, streams[0]), PLEAT_EFOREIGN);
+    pleat_stats after = api_stats(instance, 0);
+    ck_assert_uint_eq(after.pinned_granules, before.pinned_granules);
+    uint64_t released;
+    ck_assert_int_eq(pleat_device_trim(instance, 0, 0, true, &released), PLEAT_OK);
+    ck_assert_uint_ge(released, 5 * GRANULE);
+    give(b);
+}
+END_TEST
+
 /* Two live blocks with a gap between them, which is the longest free stretch. */
 START_TEST(the_longest_free_stretch_is_measured)
 {
@@ -254,6 +286,7 @@ int main(void)
     tcase_add_test(tcase, a_block_may_be_had_at_its_address);
     tcase_add_test(tcase, a_block_may_be_had_of_pieces);
     tcase_add_test(tcase, addresses_without_memory_are_refused);
+    tcase_add_test(tcase, a_refusal_pins_nothing);
     tcase_add_test(tcase, the_longest_free_stretch_is_measured);
     suite_add_tcase(suite, tcase);
 

@@ -125,6 +125,11 @@ pleat_status pl_ptrmap_make_room(pl_ptrmap *map, pl_host *host, size_t n_more)
     return PLEAT_OK;
 }
 
+void pl_ptrmap_move(pl_ptrmap *map, pl_host *host, size_t n)
+{
+    move_some(map, host, n);
+}
+
 void *pl_ptrmap_find_old(const pl_ptrmap *map, pleat_devptr key)
 {
     return pl_ptrmap_value(pl_ptrmap_at(&map->old, pl_ptrmap_seek(&map->old, key)));

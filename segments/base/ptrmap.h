@@ -72,6 +72,9 @@ static inline void pl_ptrmap_init(pl_ptrmap *map)
 void pl_ptrmap_fini(pl_ptrmap *map, pl_host *host);
 
 pleat_status pl_ptrmap_make_room(pl_ptrmap *map, pl_host *host, size_t n_more);
+/* Empty up to n more slots of the old table, if there is one: for a caller that lets the map grow
+ * more often than it inserts, since a map that grows empties the rest of it at once. */
+void pl_ptrmap_move(pl_ptrmap *map, pl_host *host, size_t n);
 
 /* Make room for `n_more` keys beyond those in the map. The room is not kept for anyone: a caller
  * that drops the lock before its insertion must also count the insertions of others. Returns

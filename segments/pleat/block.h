@@ -2,6 +2,9 @@
 #ifndef PLEAT_SEGMENTS_BLOCK_H
 #define PLEAT_SEGMENTS_BLOCK_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 #include "segments/base/index.h"
 #include "vmm/base/host.h"
 #include "vmm/base/pleat_types.h"
@@ -77,6 +80,12 @@ typedef struct pl_block {
 
 /* In kept_in: a restore is about to free the block (checkpoint.h). */
 #define PL_BLOCK_CLAIM ((struct pl_front *)1)
+
+/* Have the part of the block at that offset, of pl_block, in the cache soon; NULL = none. */
+static inline void pl_block_expect(const pl_block *b, size_t offset)
+{
+    __builtin_prefetch((const void *)((uintptr_t)b + offset));
+}
 
 /* A list of blocks through queue_prev and queue_next. */
 typedef struct pl_block_queue {

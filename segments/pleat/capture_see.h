@@ -7,36 +7,24 @@
 
 #include "segments/pleat/capture.h"
 
+/* Does the caller tell of captures, and is there none? */
+static inline bool pl_capture_all_told(const pl_space *space)
+{
+    return space->options.capture == PL_CAPTURE_TOLD && atomic_load(&space->n_expected) == 0;
+}
+
+/* Is it known without the driver that the stream is not being captured? The legacy default stream
+ * cannot be. */
+static inline bool pl_capture_is_told(const pl_space *space, const pl_stream *stream)
+{
+    return __builtin_expect(pl_stream_is_legacy(stream), true) || pl_capture_all_told(space);
+}
+
 /* Set lane->capture to what a call has learned about the stream that it names. `pool`: the
  * request's, or NULL. May drop the lock when the capture is new. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_capture_see(pl_space *space, pl_lane *lane, const pl_capture_info *info,
                             struct pl_private *pool);
 /* The lane's stream is gone: its capture has ended if no other stream was last seen in it. */
 void pl_capture_lose_lane(pl_space *space, pl_lane *lane);
-
-/* Does the caller tell of captures, and is there none? */
-static inline bool pl_capture_is_told(const pl_space *space)
-{
-    return space->options.capture == PL_CAPTURE_TOLD && atomic_load(&space->n_expected) == 0;
-}
-
-/* Is the stream that the call names being captured? The legacy default stream cannot be, so the
- * driver is not asked; nor where it was `asked` before. */
-static inline pleat_status pl_capture_learn(const pl_space *space, pl_stream *stream,
-                                            const pl_capture_info *asked, pl_capture_info *out)
-{
-    *out = (pl_capture_info){ .is_capturing = false };
-    if (__builtin_expect(pl_stream_is_legacy(stream), true)) {
-        return PLEAT_OK;
-    }
-    if (pl_capture_is_told(space)) {
-        return PLEAT_OK;
-    }
-    if (asked != NULL) {
-        *out = *asked;
-        return PLEAT_OK;
-    }
-    return pl_stream_capture(stream, out);
-}
 
 #endif

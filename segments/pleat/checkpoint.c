@@ -138,7 +138,7 @@ static bool save_block(pl_space *space, pl_roster *roster, const pl_block *b)
     return true;
 }
 
-static void drop(pl_space *space, pl_roster *roster)
+void pl_roster_forget(pl_space *space, pl_roster *roster)
 {
     while (roster->first != NULL) {
         const pl_roster_page *page = roster->first;
@@ -170,7 +170,7 @@ pleat_status pl_pleat_private_save(pl_allocator *a, pl_private *pool, pl_roster 
         pl_pool_walk_on(&walk, pl_block_end(b), b->next);
     }
     if (st != PLEAT_OK) {
-        drop(space, &roster);
+        pl_roster_forget(space, &roster);
     }
     pl_lock_release(&space->lock);
     *out = st == PLEAT_OK ? roster : *out;
@@ -182,6 +182,6 @@ void pl_pleat_roster_drop(pl_allocator *a, pl_roster *roster)
     pl_space *space = (pl_space *)a;
 
     pl_lock_acquire(&space->lock);
-    drop(space, roster);
+    pl_roster_forget(space, roster);
     pl_lock_release(&space->lock);
 }

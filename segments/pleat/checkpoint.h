@@ -41,6 +41,9 @@ static inline bool pl_block_is_claimed(const pl_block *b)
 /* The live block at ptr once no restore is about to free it; NULL: none. May drop the lock. */
 pl_block *pl_checkpoint_await(pl_space *space, pleat_devptr ptr);
 
+/* Give a roster back. May drop the lock. */
+void pl_roster_forget(pl_space *space, pl_roster *roster);
+
 pleat_status pl_pleat_private_save(pl_allocator *a, pl_private *pool, pl_roster *out);
 void pl_pleat_roster_drop(pl_allocator *a, pl_roster *roster);
 

@@ -205,7 +205,16 @@ static pl_block *fit_in_other_class(pl_space *space, const pl_request *rq)
 
 /* ---- looking further ------------------------------------------------------------------------- */
 
-enum { MOST_REFRESHES = 256 };
+enum { MOST_REFRESHES = 256, MOST_EMPTIED = 16 };
+
+/* Fronts that have blocks again and again are those of threads that go on beside it. */
+static bool empty_fronts(pl_space *space, pl_request *rq)
+{
+    bool any = rq->tried.n_emptied < MOST_EMPTIED && pl_fronts_empty(space);
+
+    rq->tried.n_emptied += any;
+    return any;
+}
 
 /* Before growing: poll ticks and unmap stale mappings, once; then settle what is over, some at a
  * time. True: look again, and reserve host memory again, as others may have used it. */
@@ -242,9 +251,10 @@ static __attribute__((noinline)) pl_step look_further(pl_space *space, pl_reques
     if (!rq->tried.has_polled) { /* nothing was waited for yet */
         pl_deadline_begin();
     }
-    if (pl_fronts_empty(space) || refresh(space, rq)) {
+    if (empty_fronts(space, rq) || refresh(space, rq)) {
         return PL_STEP_AGAIN;
     }
+    rq->tried.n_emptied = 0;
     *out = rq->in == NULL ? fit_in_other_class(space, rq) : NULL;
     return *out != NULL ? PL_STEP_DONE : pl_grow_step(space, rq, out, st);
 }

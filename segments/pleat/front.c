@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include "segments/pleat/run.h"
+#include "segments/pleat/settle.h"
 #include "vmm/base/cancel.h"
 
 /* ---- stopping -------------------------------------------------------------------------------- */
@@ -60,10 +61,7 @@ static void free_kept(pl_space *space, pl_lane *lane, pl_block *b)
 {
     b->queue_next = NULL;
     b->kept_in = NULL;
-    lane->n_frees++;
-    lane->free_event = space->budget.n_events;
-    lane->unticked_bytes += b->bytes;
-    lane->n_lifetime += lane->n_lifetime < PL_LANE_YOUNG;
+    pl_settle_note(space, lane, b->bytes);
     lane->n_live--;
     b->segment->area->n_used--;
     pl_ptrmap_remove(&space->live, b->base);

@@ -46,8 +46,15 @@ void pl_lanes_lose(pl_space *space, pl_lane *lane)
     }
 }
 
+/* Another call may still be recording a tick, behind which the last one comes. The caller's n_refs
+ * keep the lane. */
 void pl_lanes_retire(pl_space *space, pl_lane *lane)
 {
+    while (lane->is_recording) {
+        space->n_waiting++;
+        pl_lock_wait(&space->lock, &space->landed);
+        space->n_waiting--;
+    }
     uint64_t number = pl_lane_stamp(space, lane);
 
     pl_tick_record(space, lane);

@@ -254,6 +254,22 @@ size_t pl_segment_loose_run(const pl_segment *seg, size_t from, size_t most)
     return n < most ? n : most;
 }
 
+size_t pl_segment_next_vacant(const pl_segment *seg, size_t *from, size_t to)
+{
+    size_t g = *from;
+
+    to = to < seg->n_rooms ? to : seg->n_rooms; /* behind the tables there is a hole */
+    while (g < to && !is_set(seg->vacant, g)) {
+        g += seg->vacant[g / PL_WORD] == 0 ? PL_WORD - g % PL_WORD : 1;
+    }
+    *from = g;
+    while (g < to && is_set(seg->vacant, g)) {
+        g++;
+    }
+    pl_lock_touch((g - *from) / PL_WORD);
+    return *from < to ? g - *from : 0;
+}
+
 size_t pl_segment_next_loose(const pl_segment *seg, size_t from)
 {
     return from < seg->n_rooms

@@ -20,7 +20,7 @@
 #include "segments/pleat/private_ops.h"
 #include "segments/pleat/quick.h"
 #include "segments/pleat/restore.h"
-#include "segments/pleat/retire.h"
+#include "segments/pleat/retire_op.h"
 #include "segments/pleat/room.h"
 #include "segments/pleat/room_ops.h"
 #include "segments/pleat/run.h"
@@ -37,6 +37,22 @@ static pl_space *space_of(pl_allocator *a)
 }
 
 /* ---- allocate -------------------------------------------------------------------------------- */
+
+/* Is the stream that the call names being captured? The driver is not asked where the caller tells,
+ * nor where it was `asked` before. */
+static pleat_status ask_capture(const pl_space *space, pl_stream *stream,
+                                const pl_capture_info *asked, pl_capture_info *out)
+{
+    *out = (pl_capture_info){ .is_capturing = false };
+    if (pl_capture_is_told(space, stream)) {
+        return PLEAT_OK;
+    }
+    if (asked != NULL) {
+        *out = *asked;
+        return PLEAT_OK;
+    }
+    return pl_stream_capture(stream, out);
+}
 
 /* Undo an allocation whose block cannot be kept for its capture. */
 static void take_back(pl_space *space, pl_block *b)
@@ -166,13 +182,16 @@ static __attribute__((noinline)) pleat_status alloc_generally(pl_space *space, p
 }
 
 /* What the calling thread has put off. Returns its front before the stream, or NULL. */
-static inline pl_front *catch_up(pl_space *space, const pl_stream *stream)
+static inline pl_front *catch_up(pl_space *space, const pl_stream *stream,
+                                 const pl_capture_info *info)
 {
+    uint32_t lane = pl_lane_number(stream, false);
+
     if (__builtin_expect(space->fronts == NULL, true)) {
         return NULL;
     }
-    pl_quick_free_all_late(space);
-    return pl_fronts_own(space->fronts, pl_lane_number(stream, false));
+    pl_quick_free_all_late(space, info->is_capturing ? 0 : lane);
+    return pl_fronts_own(space->fronts, lane);
 }
 
 static inline pleat_status alloc_from(pl_space *space, pl_private *pool, size_t bytes,
@@ -180,13 +199,13 @@ static inline pleat_status alloc_from(pl_space *space, pl_private *pool, size_t 
                                       pleat_devptr *out)
 {
     pl_capture_info info;
-    pleat_status st = pl_capture_learn(space, stream, asked, &info);
+    pleat_status st = ask_capture(space, stream, asked, &info);
 
     if (st != PLEAT_OK) {
         return st;
     }
     pl_lock_acquire(&space->lock);
-    pl_front *front = catch_up(space, stream);
+    pl_front *front = catch_up(space, stream, &info);
     if (pool != NULL || info.is_capturing || !pl_quick_alloc(space, front, stream, bytes, out)) {
         st = alloc_generally(space, pool, bytes, stream, &info, out);
     }
@@ -204,13 +223,15 @@ static pleat_status op_alloc_past(pl_allocator *a, pl_front *front, size_t bytes
 {
     pl_space *space = space_of(a);
     pl_capture_info info;
-    pleat_status st = pl_capture_learn(space, stream, NULL, &info);
+    pleat_status st = ask_capture(space, stream, NULL, &info);
 
     if (st != PLEAT_OK) {
         return st;
     }
     pl_lock_acquire(&space->lock);
-    pl_quick_free_late(space, front);
+    if (!info.is_capturing) {
+        pl_quick_free_late(space, front);
+    }
     front = front->allocator == a ? front : NULL; /* unbound meanwhile */
     if (info.is_capturing || !pl_quick_alloc(space, front, stream, bytes, out)) {
         st = alloc_generally(space, NULL, bytes, stream, &info, out);
@@ -348,13 +369,13 @@ static inline pleat_status free_from(pl_space *space, pleat_devptr ptr, pl_strea
                                      const pl_capture_info *asked)
 {
     pl_capture_info info;
-    pleat_status st = pl_capture_learn(space, stream, asked, &info);
+    pleat_status st = ask_capture(space, stream, asked, &info);
 
     if (st != PLEAT_OK) {
         return st;
     }
     pl_lock_acquire(&space->lock);
-    (void)catch_up(space, stream);
+    (void)catch_up(space, stream, &info);
     if (info.is_capturing || !pl_quick_free(space, stream, ptr)) {
         st = free_generally(space, ptr, stream, &info);
     }
@@ -376,11 +397,11 @@ static pleat_status op_free_asked(pl_allocator *a, pleat_devptr ptr, pl_stream *
 static pleat_status op_free_own(pl_allocator *a, pleat_devptr ptr)
 {
     pl_space *space = space_of(a);
-    bool is_known = pl_capture_is_told(space);
+    bool is_known = pl_capture_all_told(space);
 
     pl_lock_acquire(&space->lock);
     if (space->fronts != NULL) {
-        pl_quick_free_all_late(space);
+        pl_quick_free_all_late(space, 0);
     }
     pleat_status st = pl_quick_free_own(space, ptr, is_known);
     pl_lock_release(&space->lock);
@@ -393,7 +414,7 @@ static pleat_status op_record_stream(pl_allocator *a, pleat_devptr ptr, pl_strea
     pl_capture_info info;
     pl_lane *plain;
     pl_block *b;
-    pleat_status st = pl_capture_learn(space, stream, NULL, &info);
+    pleat_status st = ask_capture(space, stream, NULL, &info);
 
     if (st != PLEAT_OK) {
         return st;

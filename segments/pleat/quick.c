@@ -261,11 +261,20 @@ static inline void count_ended(pl_space *space, pl_front *front, const pl_block 
     pl_usages_end(&space->usages, pool, b->bytes, b->requested);
 }
 
+static inline void settle_freed(pl_space *space, pl_lane *lane, size_t bytes, bool is_named)
+{
+    if (is_named) {
+        pl_settle_freed(space, lane, bytes);
+    } else {
+        pl_settle_note(space, lane, bytes);
+    }
+}
+
 /* b is live, in that slot of the map, and its lane is at rest. front: the calling thread's, or
- * NULL. is_counted: as freed, in the figures. */
+ * NULL. is_counted: as freed, in the figures. is_named: the call names the lane's stream. */
 static inline __attribute__((always_inline)) bool free_at(pl_space *space, pl_lane *lane,
                                                           pl_block *b, size_t slot, pl_front *front,
-                                                          bool is_counted)
+                                                          bool is_counted, bool is_named)
 {
     uint64_t stamp = pl_lane_stamp(space, lane);
     if (!may_free(space, lane, b, stamp)) {
@@ -287,7 +296,7 @@ static inline __attribute__((always_inline)) bool free_at(pl_space *space, pl_la
     join_high(space, lane, b, index);
     enter(index, b);
     loosen(space, b, base, base + bytes);
-    pl_settle_freed(space, lane, bytes);
+    settle_freed(space, lane, bytes, is_named);
     return true;
 }
 
@@ -298,12 +307,13 @@ bool pl_quick_free(pl_space *space, const pl_stream *stream, pleat_devptr ptr)
     pl_block *b = pl_ptrmap_find_at(&space->live, ptr, &slot);
 
     return b != NULL && b->kept_in == NULL && is_at_rest(space, lane) &&
-           free_at(space, lane, b, slot, NULL, false);
+           free_at(space, lane, b, slot, NULL, false, true);
 }
 
 /* The general way. */
 static __attribute__((noinline)) void free_late_generally(pl_space *space, pl_lane *lane,
-                                                          pl_block *b, bool is_counted)
+                                                          pl_block *b, bool is_counted,
+                                                          bool is_named)
 {
     size_t bytes = b->bytes;
 
@@ -315,11 +325,11 @@ static __attribute__((noinline)) void free_late_generally(pl_space *space, pl_la
     lane->n_live--;
     b->segment->area->n_used--;
     pl_run_free(space, b, lane->number, pl_lane_stamp(space, lane));
-    pl_settle_freed(space, lane, bytes);
+    settle_freed(space, lane, bytes, is_named);
 }
 
-/* To settle what was freed may drop the lock: then others may empty the front, or unbind it. */
-void pl_quick_free_late(pl_space *space, pl_front *front)
+static inline __attribute__((always_inline)) void free_late(pl_space *space, pl_front *front,
+                                                            bool is_named)
 {
     while (pl_front_n_late(front) > 0) {
         bool is_counted;
@@ -330,20 +340,34 @@ void pl_quick_free_late(pl_space *space, pl_front *front)
         if (!is_there && pl_ptrmap_find_at(&space->live, b->base, &late.at) != b) {
             pl_assert(false);
         }
-        if (!is_at_rest(space, lane) || !free_at(space, lane, b, late.at, front, is_counted)) {
-            free_late_generally(space, lane, b, is_counted);
+        bool is_freed = is_at_rest(space, lane) &&
+                        free_at(space, lane, b, late.at, front, is_counted, is_named);
+        if (!is_freed) {
+            free_late_generally(space, lane, b, is_counted, is_named);
         }
     }
 }
 
-void pl_quick_free_all_late(pl_space *space)
+/* To settle what was freed may drop the lock: then others may empty the front, or unbind it. */
+void pl_quick_free_late(pl_space *space, pl_front *front)
+{
+    free_late(space, front, true);
+}
+
+/* The lock is dropped for one front at most, and then that one is empty: all are gone through
+ * again, as others may have been unbound. */
+void pl_quick_free_all_late(pl_space *space, uint32_t named)
 {
     pl_front *front = pl_fronts_own(space->fronts, 0);
 
     while (front != NULL) {
-        bool any = pl_front_n_late(front) > 0;
-        pl_quick_free_late(space, front);
-        front = pl_fronts_own(any ? space->fronts : front->next, 0);
+        bool is_named = front->lane == named && pl_front_n_late(front) > 0;
+        if (is_named) {
+            pl_quick_free_late(space, front);
+        } else {
+            free_late(space, front, false);
+        }
+        front = pl_fronts_own(is_named ? space->fronts : front->next, 0);
     }
 }
 
@@ -361,5 +385,5 @@ pleat_status pl_quick_free_own(pl_space *space, pleat_devptr ptr, bool is_told)
     pl_lane *lane = pl_space_lane_at(space, b->lane);
     bool may = !lane->is_capture && !lane->is_gone && is_at_rest(space, lane) &&
                (is_told || pl_stream_is_legacy(lane->stream));
-    return may && free_at(space, lane, b, slot, NULL, false) ? PLEAT_OK : PLEAT_EPENDING;
+    return may && free_at(space, lane, b, slot, NULL, false, true) ? PLEAT_OK : PLEAT_EPENDING;
 }

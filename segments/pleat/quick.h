@@ -21,9 +21,11 @@ bool pl_quick_alloc(pl_space *space, pl_front *front, const pl_stream *stream, s
 /* Free a live block, in a call that names its owner, at rest. False: nothing has changed. */
 bool pl_quick_free(pl_space *space, const pl_stream *stream, pleat_devptr ptr);
 /* The late blocks of the calling thread's front become free memory, in a call that names its
- * stream; or those of all its fronts. May drop the lock. */
+ * stream. May drop the lock. */
 void pl_quick_free_late(pl_space *space, pl_front *front);
-void pl_quick_free_all_late(pl_space *space);
+/* Those of all its fronts. named: the lane whose stream the call names; 0 = none, or that stream is
+ * being captured. Of other streams no tick is recorded. */
+void pl_quick_free_all_late(pl_space *space, uint32_t named);
 /* The same as pl_quick_free in a call that names no stream. `is_told`: nobody needs to ask whether
  * the owner is being captured. PLEAT_OK; EFOREIGN (no block is live there) and EPENDING (it takes
  * the general way): nothing has changed. */

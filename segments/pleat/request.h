@@ -24,6 +24,7 @@ typedef struct pl_tried {
     uint32_t n_ordered;    /* orders that were made instead of creating */
     unsigned n_landings;   /* waits for other flights */
     unsigned n_refreshed;  /* looks for memory that is over */
+    unsigned n_emptied;    /* times that fronts were emptied for it, since it last tried to grow */
     unsigned n_foiled;     /* attempts in which others may have taken its memory meanwhile */
     unsigned n_gathered;   /* times that memory was unmapped for it, since it may not take */
     size_t n_round; /* granules that its place gets beyond its own, so that large chunks fit */

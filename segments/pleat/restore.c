@@ -16,6 +16,8 @@
 #include "segments/pleat/restore.h"
 
 #include "segments/pleat/capture.h"
+#include "segments/pleat/capturers.h"
+#include "segments/pleat/context.h"
 #include "segments/pleat/front.h"
 #include "segments/pleat/lanes.h"
 #include "segments/pleat/live.h"
@@ -115,6 +117,10 @@ static pl_block *cut(pl_restore *r, pl_block *piece, pleat_devptr at)
     return high;
 }
 
+/* Slots of the map's old table for each block that is entered: so many that it is empty before the
+ * new one is full, which may be when a quarter of its slots are taken. */
+enum { MOVES = 4 };
+
 static void make_live(pl_restore *r, pl_block *b, const pl_roster_block *wanted)
 {
     pl_space *space = r->space;
@@ -129,6 +135,7 @@ static void make_live(pl_restore *r, pl_block *b, const pl_roster_block *wanted)
     pl_segment_become(b->segment, &space->store, b, PL_BLOCK_LIVE);
     lane->n_live++;
     b->segment->area->n_used++;
+    pl_ptrmap_move(&space->live, &space->host, MOVES);
     pl_ptrmap_insert(&space->live, b->base, b);
     if (!pl_usages_begin_below_peak(&space->usages, pool, b->bytes, b->requested)) {
         pl_fronts_begin(space, pool, b->bytes, b->requested);
@@ -269,11 +276,17 @@ static void settle_pool(pl_restore *r)
     }
 }
 
+/* Have room in the map for all that is to be made. A map that grows empties its old table at once:
+ * so it is emptied first, some at a time. */
 static pleat_status promise(pl_restore *r, size_t n)
 {
     pl_space *space = r->space;
     pleat_status st = n <= UINT32_MAX / 2 ? PLEAT_OK : PLEAT_ENOMEM_HOST;
 
+    while (space->live.n_unmoved > 0) {
+        pl_ptrmap_move(&space->live, &space->host, PL_PIECES_A_HOLD);
+        pl_space_breathe(space);
+    }
     st = st == PLEAT_OK ? pl_ptrmap_reserve(&space->live, &space->host, space->n_flights + n) : st;
     if (st == PLEAT_OK) {
         r->n_promised = (unsigned)n;
@@ -285,6 +298,9 @@ static pleat_status promise(pl_restore *r, size_t n)
 static void drop_reserves(pl_restore *r)
 {
     r->space->n_flights -= r->n_promised;
+    while (pl_roster_drop_page(&r->vacant, &r->space->host)) {
+        pl_lock_touch(1);
+    }
     for (size_t n = 1; r->spares != NULL; n++) {
         pl_block *spare = r->spares;
         r->spares = spare->next;
@@ -319,30 +335,45 @@ static pleat_status restore_locked(pl_restore *r, const pl_roster *saved, bool i
     return st;
 }
 
-pleat_status pl_pleat_private_restore(pl_allocator *a, pl_private *pool, const pl_roster *saved,
-                                      bool is_settled, pl_restored *out)
+/* Under the lock, like the drop of what it has told. */
+static pleat_status try_restore(pl_space *space, pl_private *pool, const pl_roster *saved,
+                                bool is_settled, pl_restored *out)
 {
-    pl_space *space = (pl_space *)a;
     pl_restore r = { .space = space, .pool = pool, .out = out, .next = pl_roster_begin(saved) };
     pl_flying flying;
 
     *out = (pl_restored){ 0 };
-    if (saved->pool != pool->number) {
-        return PLEAT_EPOOL;
-    }
-    pl_lock_acquire(&space->lock);
-    (void)pl_tick_poll(space, PL_TICK_QUERIES); /* what is over is in nobody's way */
     (void)pl_settle_all(space);
     pl_space_take_off(space, &flying);
     pleat_status st = restore_locked(&r, saved, is_settled);
     pl_space_land(space, &flying);
-    pl_lock_release(&space->lock);
     if (st != PLEAT_OK) {
-        pleat_devptr odd = out->odd;
-        pl_pleat_roster_drop(a, &out->freed);
-        pl_pleat_roster_drop(a, &out->live);
-        *out = (pl_restored){ .odd = odd };
+        pl_roster_forget(space, &out->freed);
+        pl_roster_forget(space, &out->live);
     }
+    return st;
+}
+
+/* What is over is in nobody's way, but where only another stream's next call would tell that it is,
+ * a tick of the context tells, if one may be recorded now. */
+pleat_status pl_pleat_private_restore(pl_allocator *a, pl_private *pool, const pl_roster *saved,
+                                      bool is_settled, pl_restored *out)
+{
+    pl_space *space = (pl_space *)a;
+
+    if (saved->pool != pool->number) {
+        *out = (pl_restored){ 0 };
+        return PLEAT_EPOOL;
+    }
+    pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, false);
+    (void)pl_tick_poll(space, PL_TICK_QUERIES);
+    pleat_status st = try_restore(space, pool, saved, is_settled, out);
+    if (st == PLEAT_EPENDING && pl_context_tick_wait(space, PL_CARE_NOW, 0) == PLEAT_OK) {
+        st = try_restore(space, pool, saved, is_settled, out);
+    }
+    pl_capturers_leave(space, is_inside);
+    pl_lock_release(&space->lock);
     return st;
 }
 

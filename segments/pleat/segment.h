@@ -189,7 +189,8 @@ static inline size_t pl_segment_loosen(pl_segment *seg, const pl_block *b, pleat
     }
     return pl_segment_loosen_touched(seg, b, base, end, n_looks);
 }
-/* Whole chunks under free blocks only, none of them loose, become so. Returns how many granules. */
+/* Whole granules under free blocks only, none of them loose, become vacant, and loose where all of
+ * their chunk is vacant. Returns how many become loose. */
 size_t pl_segment_loosen_whole(pl_segment *seg, pleat_devptr base, pleat_devptr end);
 /* The number of vacant granules that [base, end) touches, and of loose ones. */
 size_t pl_segment_count_vacant(const pl_segment *seg, pleat_devptr base, pleat_devptr end);
@@ -198,6 +199,9 @@ size_t pl_segment_count_loose(const pl_segment *seg, pleat_devptr base, pleat_de
 size_t pl_segment_count_loose_beside(const pl_segment *seg, pleat_devptr base, pleat_devptr end);
 /* Loose granules in a row from `from` on, at most `most`. */
 size_t pl_segment_loose_run(const pl_segment *seg, size_t from, size_t most);
+/* The first vacant granules in a row in [*from, to): *from becomes the first of them. Returns how
+ * many, 0 = there are none. */
+size_t pl_segment_next_vacant(const pl_segment *seg, size_t *from, size_t to);
 /* The first loose granule at or after `from`, or SIZE_MAX. */
 size_t pl_segment_next_loose(const pl_segment *seg, size_t from);
 

@@ -59,6 +59,9 @@ void pl_tick_record(pl_space *space, pl_lane *lane)
     pl_lock_acquire(&space->lock);
     lane->n_refs--;
     lane->is_recording = false;
+    if (space->n_waiting > 0) { /* perhaps for this: pl_lanes_retire */
+        pl_cond_broadcast(&space->landed);
+    }
     if (st == PLEAT_OK) {
         keep_tick(space, lane, tick);
     }

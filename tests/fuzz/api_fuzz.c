@@ -1,4 +1,5 @@
-/* api_fuzz.c - any bytes as a program on the public interface: pleat.h and pleat_pool.h.
+/* api_fuzz.c - any bytes as a program on the public interface: pleat.h, pools, checkpoints,
+ * buffers, tags, and memory that is shared.
  *
  * Five bytes configure simulator and instance. Then each operation is one byte that selects it and
  * two of arguments: slots of blocks and streams, sizes, modes. Operations that a correct program
@@ -7,7 +8,8 @@
 #include <stdio.h>
 
 #include "tests/fuzz/fuzz.h"
-#include "tests/fuzz/fuzz_graph.h"
+#include "tests/fuzz/fuzz_area.h"
+#include "tests/fuzz/fuzz_pool.h"
 
 enum { HEADER_BYTES = 5, OPERATION_BYTES = 3, MOST_OPERATIONS = 400 };
 
@@ -53,14 +55,17 @@ static void open_world(const uint8_t header[HEADER_BYTES])
              has_memory ? "memory" : "none");
     snprintf(conf, sizeof conf,
              "allocator:%s,chunk_granules:%u,growth:%s,cross_stream:%s,wait_ms:%u,small_kib:%u,"
-             "history:%u,take_ms:%u,order_interval:%u%s",
+             "history:%u,take_ms:%u,order_interval:%u%s%s",
              allocator, chunk_granules, growths[(header[2] >> 3) % 3],
              (header[2] & 64) != 0 ? "settled" : "order", waits[header[3] & 3],
              (header[3] & 4) != 0 ? 16 : 128, (header[3] & 8) != 0 ? 16 : 0,
              (header[3] & 16) != 0 ? 1 : 100, (header[3] & 32) != 0 ? 1 : 50000,
-             (header[3] & 64) != 0 ? ",address_budget:16M" : "");
+             (header[3] & 64) != 0 ? ",address_budget:16M" : "",
+             is_pleat && (header[4] & 24) == 24 ? ",shareable:True" : "");
     fuzz_world_open(sim_conf, conf, is_pleat, is_pleat && (header[4] & 4) != 0);
     fuzz_graph_open();
+    fuzz_pool_open();
+    fuzz_area_open();
     fuzz_create_stream(1, false);
     fuzz_create_stream(2, (header[4] & 2) != 0);
 }
@@ -243,6 +248,84 @@ static void use_pool(operation op)
     }
 }
 
+static void use_checkpoint(operation op)
+{
+    unsigned checkpoint = op.a % FUZZ_CHECKPOINTS;
+    unsigned pool = (op.a >> 2) % FUZZ_POOLS;
+    switch (op.b & 7) {
+    case 0:
+    case 1:
+        fuzz_take_checkpoint(checkpoint, pool);
+        break;
+    case 2:
+        fuzz_alloc_at(checkpoint, op.a >> 2, stream_of((uint8_t)(op.b >> 3)));
+        break;
+    case 3:
+        fuzz_compare_pool(pool);
+        break;
+    case 4:
+        if ((op.b & 8) != 0) {
+            fuzz_hold_pool(pool);
+        } else {
+            fuzz_release_checkpoint(checkpoint);
+        }
+        break;
+    default:
+        fuzz_restore_checkpoint(checkpoint, (op.b & 8) != 0);
+        break;
+    }
+}
+
+static void use_buffer(operation op)
+{
+    unsigned buffer = op.a % FUZZ_BUFFERS;
+    unsigned slot = stream_of((uint8_t)(op.b >> 3));
+    switch (op.b & 7) {
+    case 0:
+        fuzz_change_buffer(buffer, op.a >> 2, (op.a & 2) != 0, slot);
+        break;
+    case 1:
+    case 2:
+        fuzz_resize_buffer(buffer, op.a >> 1, slot);
+        break;
+    case 3:
+        fuzz_commit_buffer(buffer, op.a >> 1 & 7, op.a >> 4, true, slot);
+        break;
+    case 4:
+        fuzz_commit_buffer(buffer, op.a >> 1 & 7, op.a >> 4, false, slot);
+        break;
+    default:
+        fuzz_use_buffer(buffer, op.a >> 1, slot);
+        break;
+    }
+}
+
+static void use_tag(operation op)
+{
+    unsigned tag = op.a % FUZZ_TAGS;
+    unsigned slot = stream_of((uint8_t)(op.b >> 3));
+    unsigned index = fuzz_find(0);
+    switch (op.b & 7) {
+    case 0:
+        fuzz_sleep(tag, (op.b & 8) != 0);
+        break;
+    case 1:
+        fuzz_wake(tag, (op.a & 2) != 0 ? (uint64_t)op.a << 15 : 0);
+        break;
+    case 2:
+        fuzz_limit_tag(tag, (uint64_t)(op.a >> 1) << 17);
+        break;
+    case 3:
+        fuzz_share(block_of(op.a), slot);
+        break;
+    default:
+        if (index < FUZZ_BLOCKS) {
+            fuzz_alloc_tagged(index, size_of(op.a), slot, tag);
+        }
+        break;
+    }
+}
+
 static void look(operation op)
 {
     if ((op.b & 3) == 0) {
@@ -254,8 +337,27 @@ static void look(operation op)
     }
 }
 
+/* Only pleat has them. */
+static void run_further(operation op)
+{
+    if (!world.is_pleat) {
+        return;
+    }
+    if (op.code % 3 == 0) {
+        use_checkpoint(op);
+    } else if (op.code % 3 == 1) {
+        use_buffer(op);
+    } else {
+        use_tag(op);
+    }
+}
+
 static void run_operation(operation op)
 {
+    if (op.code >= 192) { /* the seeds of old have smaller codes */
+        run_further(op);
+        return;
+    }
     switch (op.code % 24) {
     case 0:
         if ((op.b & 6) == 6) {
@@ -324,6 +426,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         run_operation((operation){ .code = at[0], .a = at[1], .b = at[2] });
     }
     fuzz_graph_close();
+    fuzz_area_close();
     fuzz_world_close((data[4] & 1) != 0);
     return 0;
 }

@@ -46,7 +46,7 @@ void fuzz_graph_open(void)
 
 /* ---- pools ----------------------------------------------------------------------------------- */
 
-static pleat_pool_id name_of(unsigned number)
+pleat_pool_id fuzz_pool_name(unsigned number)
 {
     return (pleat_pool_id){ .first = 7, .second = number };
 }
@@ -93,7 +93,8 @@ void fuzz_begin_pool(unsigned number, bool is_for_all, unsigned slot)
                   .stream = world.streams[slot].handle,
                   .pool = number };
     fuzz_begin_call();
-    pleat_status st = pleat_pool_begin(world.instance, 0, name_of(number), is_routed, forget, r);
+    pleat_status st = pleat_pool_begin(world.instance, 0, fuzz_pool_name(number), is_routed, forget,
+                                       r);
     fuzz_end_call("pool_begin", st,
                   FUZZ_BIT(PLEAT_OK) | (world.is_pleat ? 0 : FUZZ_BIT(PLEAT_ENOTSUP)));
     if (st != PLEAT_OK) {
@@ -104,6 +105,31 @@ void fuzz_begin_pool(unsigned number, bool is_for_all, unsigned slot)
         p->domain = all.n_domains++;
     }
     all.order[all.n_routes++] = free_route;
+}
+
+int fuzz_pool_domain(unsigned number)
+{
+    return all.pools[number].n_begun > 0 ? all.pools[number].domain : FUZZ_NO_DOMAIN;
+}
+
+void fuzz_hold_pool(unsigned number)
+{
+    pool *p = &all.pools[number];
+    if (p->n_begun == 0 && all.n_domains == FUZZ_DOMAINS) {
+        return;
+    }
+    fuzz_begin_call();
+    pleat_status st = pleat_pool_hold(world.instance, 0, fuzz_pool_name(number));
+    fuzz_end_call("pool_hold", st,
+                  FUZZ_BIT(PLEAT_OK) | (world.is_pleat ? 0 : FUZZ_BIT(PLEAT_ENOTSUP)));
+    if (st == PLEAT_OK && p->n_begun++ == 0) {
+        p->domain = all.n_domains++;
+    }
+}
+
+bool fuzz_is_routed(unsigned slot)
+{
+    return domain_of(world.streams[slot].handle) != FUZZ_NO_DOMAIN;
 }
 
 /* The index in `order` of the pool's newest route; n_routes if it has none. */
@@ -125,7 +151,7 @@ void fuzz_end_pool(unsigned number)
         return; /* a capture ends before its pools are released */
     }
     fuzz_begin_call();
-    pleat_status st = pleat_pool_end(world.instance, 0, name_of(number));
+    pleat_status st = pleat_pool_end(world.instance, 0, fuzz_pool_name(number));
     fuzz_end_call("pool_end", st, FUZZ_BIT(is_there ? PLEAT_OK : PLEAT_EPOOL));
     if (st != PLEAT_OK) {
         return;
@@ -157,7 +183,7 @@ void fuzz_release_pool(unsigned number)
     }
     pleat_status wanted = p->n_begun == 0 ? PLEAT_EPOOL : is_busy ? PLEAT_EBUSY : PLEAT_OK;
     fuzz_begin_call();
-    pleat_status st = pleat_pool_release(world.instance, 0, name_of(number));
+    pleat_status st = pleat_pool_release(world.instance, 0, fuzz_pool_name(number));
     fuzz_end_call("pool_release", st, FUZZ_BIT(wanted));
     p->n_begun -= st == PLEAT_OK;
 }

@@ -15,8 +15,15 @@ void fuzz_graph_open(void); /* call after fuzz_world_open */
 /* Call before fuzz_world_close: leaves no capture, graph, route or pool. */
 void fuzz_graph_close(void);
 
+pleat_pool_id fuzz_pool_name(unsigned number);
+/* FUZZ_NO_DOMAIN: there is no such pool now. */
+int fuzz_pool_domain(unsigned number);
+void fuzz_hold_pool(unsigned number); /* one more user, and no route */
+
 /* Allocates from the pool that the routes select. */
 bool fuzz_alloc_routed(unsigned index, size_t bytes, unsigned slot);
+/* Is a request on the stream routed to a pool? */
+bool fuzz_is_routed(unsigned slot);
 
 void fuzz_begin_capture(unsigned slot, int mode);
 void fuzz_fork(unsigned slot); /* the stream joins the capture */

@@ -207,6 +207,7 @@ bool fuzz_alloc(unsigned index, size_t bytes, unsigned slot, int domain)
     uint32_t allowed = FUZZ_BIT(PLEAT_OK) | FUZZ_BIT(PLEAT_ENOMEM_DEVICE) |
                        FUZZ_BIT(PLEAT_EPENDING) | FUZZ_BIT(PLEAT_ENOSPACE_VA);
     allowed |= world.is_capturing ? FUZZ_BIT(PLEAT_ECAPTURE) : 0;
+    allowed = (world.asleep >> world.tag & 1) != 0 ? FUZZ_BIT(PLEAT_EASLEEP) : allowed;
     allowed = bytes == 0 ? FUZZ_BIT(PLEAT_EINVAL) : allowed;
     allowed = bytes > UINT64_C(1) << 60 ? FUZZ_BIT(PLEAT_ESIZE) : allowed;
     fuzz_begin_call();
@@ -223,10 +224,36 @@ bool fuzz_alloc(unsigned index, size_t bytes, unsigned slot, int domain)
                        .owner_life = s->life,
                        .last = slot,
                        .is_captured = s->is_member,
-                       .domain = domain };
+                       .domain = domain,
+                       .tag = world.tag };
     s->is_told = true;
     check_apart(b);
     return true;
+}
+
+unsigned fuzz_find(pleat_devptr ptr)
+{
+    unsigned index = 0;
+    while (index < FUZZ_BLOCKS && world.blocks[index].ptr != ptr) {
+        index++;
+    }
+    return index;
+}
+
+/* Its last user counts as the owner; where that stream is gone, as the legacy one, as the work of a
+ * stream that goes is handed over to it. */
+void fuzz_adopt(pleat_devptr ptr, size_t bytes, unsigned owner, uint32_t owner_life, int domain)
+{
+    unsigned index = fuzz_find(0);
+    const fuzz_stream *s = &world.streams[owner];
+    fuzz_say("block %u at %#llx: adopted", index, (unsigned long long)ptr);
+    world.blocks[index] = (fuzz_block){
+        .ptr = ptr, .bytes = bytes, .owner = owner, .owner_life = owner_life, .domain = domain
+    };
+    if (s->is_live && s->life == owner_life) {
+        world.blocks[index].last = owner;
+    }
+    check_apart(&world.blocks[index]);
 }
 
 static void submit(fuzz_block *b, unsigned slot, bool is_write)
@@ -246,6 +273,20 @@ static void submit(fuzz_block *b, unsigned slot, bool is_write)
     }
     leave();
     check_hazards(is_write ? "fill" : "read");
+}
+
+void fuzz_touch(pleat_devptr ptr, size_t bytes, unsigned slot, uint64_t seed)
+{
+    void *handle = world.streams[slot].handle;
+    pleat_sim_access access = { .ptr = ptr, .bytes = bytes };
+    enter(world.streams[slot].is_peers);
+    if (seed != 0) {
+        fuzz_must(world.sim_verify(handle, ptr, bytes, seed), "verification");
+    } else {
+        fuzz_must(world.sim_work(handle, &access, 1), "work");
+    }
+    leave();
+    check_hazards("touch");
 }
 
 /* Orders the stream behind the last use of the block and of its pool. */
@@ -279,7 +320,9 @@ static bool is_told_of(const fuzz_block *b, unsigned slot)
 bool fuzz_use(unsigned index, unsigned slot, bool is_write)
 {
     fuzz_block *b = &world.blocks[index];
-    if (b->ptr == 0 || !order_use(b, slot) || !(is_told_of(b, slot) || record(b, slot))) {
+    bool is_asleep = (world.asleep >> b->tag & 1) != 0;
+    if (b->ptr == 0 || is_asleep || !order_use(b, slot) ||
+        !(is_told_of(b, slot) || record(b, slot))) {
         return false;
     }
     submit(b, slot, is_write);
@@ -375,8 +418,7 @@ static void end_blocks(void)
     }
 }
 
-/* Records each block's last use: a forced destroy waits only for uses that it knows. */
-static void tell_last_uses(void)
+void fuzz_tell_last_uses(void)
 {
     for (unsigned i = 0; i < FUZZ_BLOCKS; i++) {
         fuzz_block *b = &world.blocks[i];
@@ -408,7 +450,7 @@ void fuzz_world_close(bool is_forced)
     int broken = -1;
     world.fault.is_armed = false;
     if (is_forced) {
-        tell_last_uses();
+        fuzz_tell_last_uses();
     } else {
         end_blocks();
     }

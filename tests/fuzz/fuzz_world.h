@@ -43,6 +43,7 @@ typedef struct fuzz_block {
     bool is_captured;    /* allocated in the capture under way */
     int domain;          /* that of its pool, or FUZZ_NO_DOMAIN */
     unsigned graphs;     /* graphs that have its address, as bits */
+    unsigned tag;        /* its number from 1 on; 0 = none */
 } fuzz_block;
 
 /* A private pool, from its first begin to its last release. Its graphs share addresses, so its
@@ -74,6 +75,8 @@ typedef struct fuzz_world {
     uint32_t users[FUZZ_GRAPHS]; /* by graph: slots that used its addresses since its last launch */
     bool is_capturing;
     unsigned origin; /* slot where the capture began */
+    unsigned tag;    /* of the scope that the program is in; 0 = none */
+    unsigned asleep; /* tags, as bits */
     uint64_t last_seed;
     fuzz_fault fault;
     bool has_struck; /* the fault struck in the last call */
@@ -109,6 +112,15 @@ void fuzz_destroy_stream(unsigned slot);
 
 /* Makes a request in `domain`. False: it was refused. */
 bool fuzz_alloc(unsigned index, size_t bytes, unsigned slot, int domain);
+/* The index of the live block at that address, or with 0 of a free one; FUZZ_BLOCKS: none. */
+unsigned fuzz_find(pleat_devptr ptr);
+/* Takes a block that lives now, though nobody asked for it by fuzz_alloc. There is a free one. */
+void fuzz_adopt(pleat_devptr ptr, size_t bytes, unsigned owner, uint32_t owner_life, int domain);
+/* Uses memory that is no block on that stream: checks its contents, if the seed is not 0. */
+void fuzz_touch(pleat_devptr ptr, size_t bytes, unsigned slot, uint64_t seed);
+/* Records each block's last use: who frees blocks without fuzz_free waits only for uses that it
+ * knows. */
+void fuzz_tell_last_uses(void);
 /* Writes the block on that stream, or checks its contents. False: left out. */
 bool fuzz_use(unsigned index, unsigned slot, bool is_write);
 void fuzz_free(unsigned index, unsigned slot);

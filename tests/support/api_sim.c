@@ -36,6 +36,7 @@ void api_sim_load(void)
     load(drv, "pleat_sim_n_faults", &sim.n_faults);
     load(drv, "pleat_sim_count", &sim.count);
     load(drv, "pleat_sim_delay", &sim.delay);
+    load(drv, "pleat_sim_delay_after", &sim.delay_after);
     load(drv, "pleat_sim_hazards", &sim.hazards);
     pl_driver_close(drv); /* the shared object stays loaded */
 }

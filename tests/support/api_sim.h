@@ -24,6 +24,7 @@ typedef struct api_sim {
     size_t (*hazards)(pleat_sim_hazard *out, size_t n);
     uint64_t (*n_calls)(const char *call);
     void (*delay)(const char *call, unsigned us);
+    void (*delay_after)(const char *call, unsigned us);
 } api_sim;
 extern api_sim sim;
 

@@ -77,11 +77,24 @@ void Pools::use(DeviceIndex device, MempoolId id, Source from)
     pool.n_users++;
 }
 
+/* A pool that was counted before it was known to have an allocator: pleat has it no more. */
+void Pools::set_source(Pool &pool, Key key, Source from)
+{
+    for (int n = pool.n_users; n > 0; n--) {
+        pleat_torch_release_pool(key.first, pool_id(key.second));
+    }
+    pool.from = std::move(from);
+}
+
 void Pools::begin(DeviceIndex device, MempoolId id, Filter filter)
 {
     const Key key{ device, id };
     const std::lock_guard<std::mutex> guard(mutex_);
     Pool &pool = pools_[key];
+    CA::CUDAAllocator *own = allocator_of_active_pool(id);
+    if (own && !pool.from) {
+        set_source(pool, key, borrow(own));
+    }
     if (pool.from) {
         routes_.push_back({ key, std::move(filter) });
         n_foreign_++;
@@ -304,7 +317,9 @@ void Pools::drop(std::vector<Block> blocks)
             (void)cudaEventDestroy(event);
         }
         tell(block, { PLEAT_CHANGE_SEGMENT_FREE });
-        block.from->raw_delete(block.ptr);
+        if (!may_be_gone(block.from)) {
+            block.from->raw_delete(block.ptr);
+        }
     }
 }
 
@@ -445,7 +460,7 @@ void Allocator::ensureExistsAndIncrefPool(DeviceIndex device, MempoolId id)
 
 void Allocator::createOrIncrefPool(DeviceIndex device, MempoolId id, CA::CUDAAllocator *from)
 {
-    pools_.use(device, id, Source(from, [](CA::CUDAAllocator *) {})); /* the caller's, not ours */
+    pools_.use(device, id, borrow(from));
 }
 
 void Allocator::createOrIncrefPool(DeviceIndex device, MempoolId id,

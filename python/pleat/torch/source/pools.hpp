@@ -91,6 +91,7 @@ private:
     };
 
     Pool &find(Key key, const char *what);
+    static void set_source(Pool &pool, Key key, Source from);
     void forget(Key key, std::vector<Block> &gone);
     void tell(const Block &block, std::initializer_list<pleat_change_kind> changes);
     static bool is_over(Block &block);

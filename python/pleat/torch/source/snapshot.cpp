@@ -202,7 +202,7 @@ CA::SnapshotInfo Allocator::snapshot(MempoolId pool)
 
 CA::SnapshotInfo Allocator::snapshot()
 {
-    return snapshot({ 0, 0 }, true);
+    return snapshot(active_pool(), true);
 }
 
 bool Allocator::isHistoryEnabled()

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <dlfcn.h>
 #include <torch/version.h>
+
+#include <memory>
 
 #define PLEAT_TORCH_VERSION (TORCH_VERSION_MAJOR * 100 + TORCH_VERSION_MINOR)
 
@@ -12,6 +15,9 @@
 #define PLEAT_TORCH_HAS_DEVICE_ALLOCATOR (PLEAT_TORCH_VERSION >= 209)
 /* at::setHostAllocator with HostStats of today; 2.9 has other figures, 2.7 no such function. */
 #define PLEAT_TORCH_HAS_HOST_ALLOCATOR (PLEAT_TORCH_VERSION >= 210)
+/* A pool's own allocator, and the pool of a snapshot, are those of the pool that is active in the
+ * thread (c10::cuda::MemPoolContext); read in the headers of 2.6. Later ones are told of them. */
+#define PLEAT_TORCH_HAS_ACTIVE_POOL (PLEAT_TORCH_VERSION < 208)
 /* Annotations of live blocks, and metadata that are a thread's; in 2.15 and missing from 2.13. */
 #define PLEAT_TORCH_HAS_BLOCK_NOTES (PLEAT_TORCH_VERSION >= 214)
 
@@ -25,6 +31,50 @@ using MempoolId = c10::cuda::MempoolId_t;
 inline pleat_pool_id pool_id(MempoolId id)
 {
     return { id.first, id.second };
+}
+
+/* NULL: another pool is active, or it has no allocator of its own. */
+inline CA::CUDAAllocator *allocator_of_active_pool([[maybe_unused]] MempoolId id)
+{
+#if PLEAT_TORCH_HAS_ACTIVE_POOL
+    c10::cuda::MemPool *pool = c10::cuda::MemPoolContext::getActiveMemPool();
+    return pool && pool->id() == id ? pool->allocator() : nullptr;
+#else
+    return nullptr;
+#endif
+}
+
+/* {0, 0}: there is none. */
+inline MempoolId active_pool()
+{
+#if PLEAT_TORCH_HAS_ACTIVE_POOL
+    c10::cuda::MemPool *pool = c10::cuda::MemPoolContext::getActiveMemPool();
+    return pool ? pool->id() : MempoolId{ 0, 0 };
+#else
+    return { 0, 0 };
+#endif
+}
+
+/* Of the pool's owner, not ours: versions that tell of a pointer only keep it no longer than the
+ * owner does. */
+struct Lent {
+    void operator()(CA::CUDAAllocator *) const
+    {
+    }
+};
+
+inline std::shared_ptr<CA::CUDAAllocator> borrow(CA::CUDAAllocator *from)
+{
+    return { from, Lent() };
+}
+
+/* While Python ends it forgets objects in no order: the allocator may have gone before its pool. */
+inline bool may_be_gone(const std::shared_ptr<CA::CUDAAllocator> &from)
+{
+    static void *const since_3_13 = dlsym(RTLD_DEFAULT, "Py_IsFinalizing");
+    static const auto is_ending = reinterpret_cast<int (*)()>(
+        since_3_13 ? since_3_13 : dlsym(RTLD_DEFAULT, "_Py_IsFinalizing"));
+    return std::get_deleter<Lent>(from) && is_ending && is_ending();
 }
 
 } // namespace pleat_torch

@@ -1,0 +1,30 @@
+/* fuzz_area.h - buffers, tags and shared memory of the program in fuzz_world.h, all outside of
+ * captures.
+ *
+ * Of each buffer the program knows which pages have memory; it uses only those. Nothing of a tag is
+ * used or allocated while the tag sleeps. What is shared is opened by the program itself, looked at
+ * and closed again. */
+#ifndef PLEAT_TESTS_FUZZ_AREA_H
+#define PLEAT_TESTS_FUZZ_AREA_H
+
+#include "tests/fuzz/fuzz_graph.h"
+
+enum { FUZZ_BUFFERS = 2, FUZZ_TAGS = 2 };
+
+void fuzz_area_open(void);  /* call after fuzz_graph_open */
+void fuzz_area_close(void); /* call before fuzz_world_close: leaves no buffer */
+
+/* Makes the buffer, or destroys it if it is there. */
+void fuzz_change_buffer(unsigned buffer, unsigned n_pages, bool is_paged, unsigned slot);
+void fuzz_resize_buffer(unsigned buffer, unsigned n_quarters, unsigned slot);
+void fuzz_commit_buffer(unsigned buffer, unsigned from, unsigned n, bool is_commit, unsigned slot);
+void fuzz_use_buffer(unsigned buffer, unsigned page, unsigned slot);
+
+void fuzz_alloc_tagged(unsigned index, size_t bytes, unsigned slot, unsigned tag);
+void fuzz_sleep(unsigned tag, bool is_kept);
+void fuzz_wake(unsigned tag, uint64_t most_bytes);
+void fuzz_limit_tag(unsigned tag, uint64_t bytes);
+
+void fuzz_share(unsigned index, unsigned slot);
+
+#endif
