@@ -98,12 +98,6 @@ static inline pleat_devptr pl_block_end(const pl_block *b)
     return b->base + b->bytes;
 }
 
-/* Have that field of b in the cache soon. b may be NULL: nothing is read. */
-static inline void pl_block_expect(const pl_block *b, size_t offset)
-{
-    __builtin_prefetch((const void *)((uintptr_t)b + offset), 1);
-}
-
 static inline void pl_queue_push(pl_block_queue *queue, pl_block *b)
 {
     b->queue_prev = queue->last;
