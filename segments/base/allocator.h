@@ -93,9 +93,10 @@ typedef struct pl_allocator_ops {
     pleat_status (*alloc_asked)(pl_allocator *a, pl_private *pool, size_t bytes, pl_stream *stream,
                                 const pl_capture_info *asked, pleat_devptr *out);
     /* alloc on the stream of the calling thread's front, which has just had nothing for it; the
-     * front may have been unbound since. NULL where the allocator has no fronts. */
+     * front may have been unbound since. asked: as in alloc_asked, or NULL = nobody was. NULL where
+     * the allocator has no fronts. */
     pleat_status (*alloc_past)(pl_allocator *a, pl_front *front, size_t bytes, pl_stream *stream,
-                               pleat_devptr *out);
+                               const pl_capture_info *asked, pleat_devptr *out);
     /* free and record_stream may be given a stream from pl_stream_guess. */
     bool takes_guesses;
     /* `stream`: where the caller frees; another than the owner counts as a recorded use.
