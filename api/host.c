@@ -17,8 +17,8 @@
 
 static const pl_capture_info at_rest = { .is_asked = true };
 
-/* What fronts know the idle stream by: no address, so no stream's handle. It has another place among
- * the thread's fronts than the default stream. */
+/* What fronts know the idle stream by: no address, so no stream's handle. It has another place
+ * among the thread's fronts than the default stream. */
 #define IDLE_KEY ((const void *)(UINTPTR_MAX - 0x1000))
 
 static pleat_status refuse_instance(void)

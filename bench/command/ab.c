@@ -344,10 +344,6 @@ int bench_command_ab(int argc, char **argv)
         options.common.loops = 1;
         options.later_passes = 1;
     }
-    const char *name;
-    for (unsigned i = 0; options.common.n_allocators == i && (name = pl_allocator_name(i)); i++) {
-        options.common.allocators[options.common.n_allocators++] = name;
-    }
     int status = BENCH_EXIT_USAGE;
     if (bench_ab_plan_init(&command.plan, &options)) {
         status = run_study(&command);

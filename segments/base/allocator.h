@@ -81,6 +81,7 @@ typedef struct pl_buffer_change {
 typedef struct pl_allocator_ops {
     const char *name; /* "pleat", "torch-native", ... */
     bool needs_vmm;
+    bool needs_host; /* it is for pinned memory of the host only, and has no options of its own */
     const pl_option_table *options; /* its own; NULL = it has none */
     pleat_status (*create)(pl_device *dev, const pl_allocator_options *options, pl_allocator **out);
     /* Waits for fences. EBUSY and *n_live when blocks live and !force. After PLEAT_OK or with force
@@ -229,12 +230,15 @@ struct pl_allocator {
     const pl_allocator_ops *ops; /* const; each allocator embeds this as its first member */
 };
 
-/* The allocator of that name, or NULL. Names of all: pl_allocator_name(0..), NULL at the end. */
+/* The allocator of that name, or NULL. Names of all: pl_allocator_name(0..), NULL at the end; then
+ * those of pl_host_allocator_name for pinned memory only. */
 const pl_allocator_ops *pl_allocator_find(const char *name);
 const char *pl_allocator_name(unsigned index);
+const char *pl_host_allocator_name(unsigned index);
 
 #define PL_DECLARE_ALLOCATOR(ops) extern const pl_allocator_ops ops;
 PL_ALLOCATOR_LIST(PL_DECLARE_ALLOCATOR)
+PL_HOST_ALLOCATOR_LIST(PL_DECLARE_ALLOCATOR)
 #define PL_ALLOCATOR_ADDRESS(ops) &ops,
 extern const pl_allocator_ops *const pl_allocators[]; /* the list; NULL at the end */
 
