@@ -192,6 +192,26 @@ START_TEST(every_cache_of_pinned_memory_replays_it_without_a_hazard)
 }
 END_TEST
 
+/* Its lines are about devices. */
+START_TEST(a_comparison_gives_no_verdict)
+{
+    char line[256];
+    char folder[] = "/tmp/pleat-ab-XXXXXX";
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(line, sizeof line,
+             "ab --driver sim --no-report --loops 1 --depth 0 --memory unlimited --out %s/ab "
+             "loader:iterations=4",
+             folder);
+    bench_child_run(&child, line);
+    ck_assert_msg(child.status == 0, "%s", child.err);
+    ck_assert_ptr_nonnull(strstr(child.out, "torch-pinned"));
+    ck_assert_ptr_null(strstr(child.out, "torch-native"));
+    ck_assert_ptr_null(strstr(child.out, "advice"));
+    snprintf(line, sizeof line, "rm -r %s", folder);
+    ck_assert_int_eq(system(line), 0);
+}
+END_TEST
+
 START_TEST(commands_without_pinned_memory_refuse_it)
 {
     static const struct {
@@ -240,6 +260,7 @@ int main(void)
     tcase_add_test(tcase, the_least_memory_is_what_lives);
     tcase_add_test(tcase, every_cache_of_pinned_memory_replays_it_without_a_hazard);
     tcase = suite_case(suite, "commands", set_up, NULL);
+    tcase_add_test(tcase, a_comparison_gives_no_verdict);
     tcase_add_test(tcase, commands_without_pinned_memory_refuse_it);
     tcase_add_test(tcase, pairs_of_pinned_memory_make_no_driver_call);
     return suite_run(suite);
