@@ -249,7 +249,7 @@ static inline __attribute__((always_inline)) pleat_status alloc_behind(
     pleat_status st;
     if (is_likely(w.stream != NULL)) {
         const pl_allocator_ops *ops = w.gpu->ops;
-        st = front ? ops->alloc_past(w.gpu->allocator, front, w.bytes, w.stream, out)
+        st = front ? ops->alloc_past(w.gpu->allocator, front, w.bytes, w.stream, NULL, out)
                    : ops->alloc(w.gpu->allocator, w.bytes, w.stream, out);
         if (!is_likely(st == PLEAT_OK)) {
             st = pl_short_alloc(&w, n_errors, st, out);

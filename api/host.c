@@ -2,9 +2,12 @@
  *
  * Every block belongs to the device's idle stream (vmm/idle.h), on which nothing runs: so what is
  * freed without a use is free at once, and other streams' uses are waited for. Since that stream is
- * never captured, the driver is not asked about it. Holds no lock. */
+ * never captured, the driver is not asked about it. A thread has a front before it (front.h): what
+ * it frees unused, its next requests get there, without a lock. A block that a stream has used goes
+ * the long way, to its fence. Holds no lock. */
 #include "api/pleat_host.h"
 
+#include "api/front.h"
 #include "api/short.h"
 #include "vmm/base/cancel.h"
 #include "vmm/driver.h"
@@ -13,6 +16,10 @@
 #define MOST_BYTES ((size_t)1 << 60)
 
 static const pl_capture_info at_rest = { .is_asked = true };
+
+/* What fronts know the idle stream by: no address, so no stream's handle. It has another place
+ * among the thread's fronts than the default stream. */
+#define IDLE_KEY ((const void *)(UINTPTR_MAX - 0x1000))
 
 static pleat_status refuse_instance(void)
 {
@@ -54,19 +61,32 @@ static inline pl_stream *idle_of(pl_instance *instance, pl_gpu *gpu, pleat_statu
 
 /* ---- allocate -------------------------------------------------------------------------------- */
 
-pleat_status pleat_host_alloc(pleat handle, int device, size_t bytes, void **out)
+static __attribute__((cold, noinline)) pleat_status refuse_size(size_t bytes, const void *out)
 {
-    pl_wish w = { .bytes = bytes, .asked = &at_rest };
-    pleat_devptr ptr = 0;
-    pleat_status st = PLEAT_OK;
-    uint64_t n_errors = atomic_load_explicit(&pl_driver_n_errors, memory_order_relaxed);
     if (!out || bytes == 0) {
         return pl_error_set(PLEAT_EINVAL, bytes, "pleat_host_alloc: %s",
                             out ? "zero bytes were requested" : "`out` is NULL");
     }
-    if (bytes > MOST_BYTES) {
-        return pl_error_set(PLEAT_ESIZE, bytes, "no host has %zu bytes", bytes);
+    return pl_error_set(PLEAT_ESIZE, bytes, "no host has %zu bytes", bytes);
+}
+
+/* One request on the idle stream. front: it has just had nothing for it; NULL = there is none. */
+static inline pleat_status ask(const pl_wish *w, pl_front *front, pleat_devptr *out)
+{
+    if (front && !pl_history_wants_stack(&w->gpu->history, PLEAT_HISTORY_FRAMES)) {
+        return w->gpu->ops->alloc_past(w->gpu->allocator, front, w->bytes, w->stream, w->asked,
+                                       out);
     }
+    return pl_wish_ask(w, out);
+}
+
+/* The way without the front, or behind it. */
+static __attribute__((noinline)) pleat_status alloc_behind(pleat handle, int device, size_t bytes,
+                                                           pl_front *front, pleat_devptr *out)
+{
+    pl_wish w = { .bytes = bytes, .asked = &at_rest };
+    pleat_status st = PLEAT_OK;
+    uint64_t n_errors = atomic_load_explicit(&pl_driver_n_errors, memory_order_relaxed);
     pl_use use = pl_use_enter(handle);
     if (!use.instance) {
         return pl_error_status();
@@ -74,13 +94,33 @@ pleat_status pleat_host_alloc(pleat handle, int device, size_t bytes, void **out
     w.gpu = pl_use_gpu(use.instance, device);
     w.stream = idle_of(use.instance, w.gpu, &st);
     if (w.stream) {
-        st = pl_wish_ask(&w, &ptr);
-        st = st == PLEAT_OK ? st : pl_short_alloc(&w, n_errors, st, &ptr);
+        st = ask(&w, front, out);
+        if (__builtin_expect(st != PLEAT_OK, 0)) {
+            st = pl_short_alloc(&w, n_errors, st, out);
+        } else if (!front) {
+            pl_front_offer(use.instance, w.gpu, w.stream, IDLE_KEY);
+        }
         if (st != PLEAT_EFORKED) {
             pl_gpu_debug_walk(w.gpu);
         }
     }
     pl_use_leave(use);
+    return st;
+}
+
+pleat_status pleat_host_alloc(pleat handle, int device, size_t bytes, void **out)
+{
+    pleat_devptr ptr = 0;
+    if (bytes - 1 >= MOST_BYTES || !out) { /* zero wraps around */
+        return refuse_size(bytes, out);
+    }
+    pl_front *front = pl_front_of(handle, device, IDLE_KEY);
+    bool is_hit = false;
+    if (front && bytes <= PL_FRONT_MOST_BYTES && pl_front_go_in(front, handle, device)) {
+        is_hit = front->alloc(front, bytes, &ptr);
+        pl_front_leave(front);
+    }
+    pleat_status st = is_hit ? PLEAT_OK : alloc_behind(handle, device, bytes, front, &ptr);
     if (st == PLEAT_OK) {
         *out = (void *)(uintptr_t)ptr;
     }
@@ -146,6 +186,14 @@ static pleat_status with_block(pleat handle, int device, void *ptr, void *stream
 
 pleat_status pleat_host_free(pleat handle, int device, void *ptr, void *stream)
 {
+    pl_front *front = stream == PLEAT_HOST_UNUSED ? pl_front_of(handle, device, IDLE_KEY) : NULL;
+    if (front && pl_front_go_in(front, handle, device)) {
+        bool is_kept = front->free(front, (uintptr_t)ptr);
+        pl_front_leave(front);
+        if (is_kept) {
+            return PLEAT_OK;
+        }
+    }
     return with_block(handle, device, ptr, stream, true);
 }
 

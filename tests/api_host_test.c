@@ -174,11 +174,28 @@ END_TEST
 typedef struct block {
     unsigned char *ptr; /* NULL = none */
     size_t bytes;
-    unsigned stream;
+    unsigned stream; /* N_STREAMS = it is the host's alone */
     uint64_t seed;
 } block;
 
 enum { N_BLOCKS = 24, N_TURNS = 1500 };
+
+/* What the host alone has written and compares: such a block is freed unused, and serves again at
+ * once, also from the thread's front. */
+static void write_alone(const block *b)
+{
+    memset(b->ptr, (int)(b->seed & 0xff), b->bytes);
+}
+
+static void free_alone(const block *b)
+{
+    bool is_kept = true;
+    for (size_t i = 0; i < b->bytes; i++) {
+        is_kept = is_kept && b->ptr[i] == (b->seed & 0xff);
+    }
+    ck_assert(is_kept);
+    put(b->ptr, PLEAT_HOST_UNUSED);
+}
 
 /* A stream fills a block and compares it later; the host writes on what it gets, at once. */
 START_TEST(random_operations_on_four_streams_keep_contents)
@@ -188,6 +205,11 @@ START_TEST(random_operations_on_four_streams_keep_contents)
     open_host(_i % N_WAYS, "depth:40", ",limit:96M,reserve_mb:0");
     for (uint64_t turn = 1; turn <= N_TURNS; turn++) {
         block *b = &blocks[random_below(&draws, N_BLOCKS)];
+        if (b->ptr != NULL && b->stream == N_STREAMS) {
+            free_alone(b);
+            b->ptr = NULL;
+            continue;
+        }
         if (b->ptr != NULL) {
             unsigned other = (unsigned)random_below(&draws, N_STREAMS);
             ck_assert_int_eq(sim.verify(streams[b->stream], (uintptr_t)b->ptr, b->bytes, b->seed),
@@ -204,7 +226,7 @@ START_TEST(random_operations_on_four_streams_keep_contents)
             continue;
         }
         void *ptr;
-        b->bytes = random_spread(&draws, 6 * MIB);
+        b->bytes = random_spread(&draws, random_once_in(&draws, 2) ? 6 * MIB : MIB / 16);
         pleat_status st = pleat_host_alloc(host, 0, b->bytes, &ptr);
         if (st != PLEAT_OK) {
             ck_assert_int_eq(st, PLEAT_ENOMEM_DEVICE);
@@ -213,14 +235,86 @@ START_TEST(random_operations_on_four_streams_keep_contents)
         b->ptr = ptr;
         b->stream = (unsigned)random_below(&draws, N_STREAMS);
         b->seed = turn;
+        if (random_once_in(&draws, 3)) {
+            b->stream = N_STREAMS; /* none */
+            write_alone(b);
+            continue;
+        }
         memset(b->ptr, 0xee, b->bytes);
         ck_assert_int_eq(sim.fill(streams[b->stream], (uintptr_t)b->ptr, b->bytes, b->seed), 0);
     }
     for (int i = 0; i < N_BLOCKS; i++) {
         if (blocks[i].ptr != NULL) {
-            put(blocks[i].ptr, streams[blocks[i].stream]);
+            unsigned stream = blocks[i].stream;
+            put(blocks[i].ptr, stream == N_STREAMS ? PLEAT_HOST_UNUSED : streams[stream]);
         }
     }
+    close_host();
+}
+END_TEST
+
+/* ---- fronts ---------------------------------------------------------------------------------- */
+
+enum { N_PAIRS = 3000 }; /* more than it takes to bind a front */
+
+/* Small blocks come and go in the thread's front, exact in all figures. */
+START_TEST(a_front_serves_what_was_freed_unused)
+{
+    open_host(0, "depth:4", "");
+    put(get(4096), PLEAT_HOST_UNUSED);
+    for (int i = 0; i < N_PAIRS; i++) {
+        put(get(4096), PLEAT_HOST_UNUSED);
+    }
+    ck_assert_uint_eq(api_stats(host, 0).allocation[0].current, 0);
+    ck_assert_uint_eq(api_stats(host, 0).allocation[0].allocated, N_PAIRS + 1);
+    ck_assert_uint_eq(api_stats(host, 0).allocated_bytes[0].peak, 4096);
+    void *a = get(4096);
+    put(a, PLEAT_HOST_UNUSED);
+    uint64_t n_calls = api_sim_counts().calls;
+    ck_assert_ptr_eq(get(4096), a);
+    ck_assert_uint_eq(api_sim_counts().calls, n_calls);
+    put(a, PLEAT_HOST_UNUSED);
+    ck_assert_int_eq(pleat_device_trim(host, 0, 0, true, NULL), PLEAT_OK);
+    ck_assert_uint_eq(api_sim_counts().host_bytes, 0);
+    close_host();
+}
+END_TEST
+
+/* A use that was named keeps the block out of the front, whatever the free says. */
+START_TEST(a_front_takes_nothing_that_a_stream_uses)
+{
+    open_host(0, "depth:1048576", ",wait_ms:0");
+    for (int i = 0; i < N_PAIRS; i++) {
+        put(get(4096), PLEAT_HOST_UNUSED);
+    }
+    for (int i = 0; i < 3; i++) {
+        char *a = get(4096);
+        work(a, 4096, streams[i]);
+        if (i < 2) {
+            ck_assert_int_eq(pleat_host_record_stream(host, 0, a, streams[i]), PLEAT_OK);
+        }
+        put(a, i < 2 ? PLEAT_HOST_UNUSED : streams[i]);
+        char *b = get(4096);
+        ck_assert_ptr_ne(a, b);
+        memset(b, 1, 4096);
+        put(b, PLEAT_HOST_UNUSED);
+        sim.finish();
+    }
+    close_host();
+}
+END_TEST
+
+START_TEST(a_block_freed_twice_is_named_by_the_front_too)
+{
+    open_host(0, "depth:4", "");
+    for (int i = 0; i < N_PAIRS; i++) {
+        put(get(4096), PLEAT_HOST_UNUSED);
+    }
+    void *a = get(4096);
+    put(a, PLEAT_HOST_UNUSED);
+    ck_assert_int_ne(pleat_host_free(host, 0, a, PLEAT_HOST_UNUSED), PLEAT_OK);
+    ck_assert_int_ne(pleat_host_free(host, 0, a, streams[0]), PLEAT_OK);
+    ck_assert_int_ne(pleat_host_record_stream(host, 0, a, streams[0]), PLEAT_OK);
     close_host();
 }
 END_TEST
@@ -351,6 +445,10 @@ int main(void)
     tcase_add_loop_test(tcase, what_work_uses_serves_nobody_before_it_is_over, 0, N_WAYS);
     tcase_add_test(tcase, a_short_host_waits_for_work);
     tcase_add_loop_test(tcase, random_operations_on_four_streams_keep_contents, 0, 8);
+    tcase = suite_case(suite, "fronts", NULL, NULL);
+    tcase_add_test(tcase, a_front_serves_what_was_freed_unused);
+    tcase_add_test(tcase, a_front_takes_nothing_that_a_stream_uses);
+    tcase_add_test(tcase, a_block_freed_twice_is_named_by_the_front_too);
     tcase = suite_case(suite, "refusals", NULL, NULL);
     tcase_add_loop_test(tcase, a_limit_is_kept, 0, N_WAYS);
     tcase_add_test(tcase, mistakes_are_named);

@@ -355,7 +355,7 @@ START_TEST(a_bad_value_is_an_error_that_says_what_is_allowed)
     check_refused("toy_unit_kib:[1]", "'toy_unit_kib'");
     check_refused("toy_unit_kib:1,toy_unit_kib:2", "twice");
     check_refused("toy_unit:1", "toy_unit_kib");
-    check_refused("allocator:toys", "cuda-async, toy, mxnet");
+    check_refused("allocator:toys", "cuda-async, toy, torch-pinned, mxnet");
 }
 END_TEST
 

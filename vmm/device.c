@@ -12,6 +12,7 @@
 enum { DEFAULT_GRANULE_BYTES = 2 << 20 };
 #define DEFAULT_ADDRESS_BUDGET (UINT64_C(32) << 40)
 #define MOST_CHUNK_BYTES (UINT64_C(1) << 40)
+#define SIMULATED_HOST_BYTES (UINT64_C(1) << 40) /* the most that `host` of the simulator takes */
 
 static _Atomic uint64_t next_serial = 1;
 
@@ -181,6 +182,13 @@ static pleat_status ask_granule(pl_device *dev, unsigned chunk_granules)
     return PLEAT_OK;
 }
 
+/* A simulated host may have more than the machine. */
+static uint64_t host_bytes_of(const pl_device *dev)
+{
+    return pl_driver_kind_of(dev->drv) == PL_DRIVER_SIM ? SIMULATED_HOST_BYTES
+                                                        : pl_host_total_bytes();
+}
+
 static pleat_status read_properties(pl_device *dev, const pl_device_options *options)
 {
     size_t total_bytes = 0;
@@ -189,7 +197,7 @@ static pleat_status read_properties(pl_device *dev, const pl_device_options *opt
         return PLEAT_EDRIVER;
     }
     dev->name[sizeof(dev->name) - 1] = '\0';
-    dev->total_bytes = options->is_host ? pl_host_total_bytes() : total_bytes;
+    dev->total_bytes = options->is_host ? host_bytes_of(dev) : total_bytes;
     dev->watch = options->watch;
     dev->trusts_handles = options->stream_identity == PL_STREAM_IS_HANDLE;
     dev->address_budget_bytes = options->address_budget_bytes != 0 ? options->address_budget_bytes
@@ -344,26 +352,33 @@ uint64_t pl_device_total_bytes(const pl_device *dev)
     return dev->total_bytes;
 }
 
-pleat_status pl_device_free_bytes(pl_device *dev, uint64_t *out)
+pleat_status pl_device_gpu_bytes(pl_device *dev, uint64_t *free_bytes, uint64_t *total_bytes)
 {
     pl_scope scope;
-    if (dev->is_host) {
-        *out = pl_host_free_bytes();
-        return PLEAT_OK;
-    }
     pleat_status st = pl_scope_begin(dev, &scope);
     if (st != PLEAT_OK) {
         return st;
     }
-    size_t free_bytes = 0;
-    size_t total_bytes = 0;
-    cu_result result = pl_cu_mem_get_info(dev->drv, &free_bytes, &total_bytes);
+    size_t n_free = 0;
+    size_t n_total = 0;
+    cu_result result = pl_cu_mem_get_info(dev->drv, &n_free, &n_total);
     pl_scope_end(dev, &scope);
     if (result != CU_SUCCESS) {
         return pl_driver_failure(result);
     }
-    *out = free_bytes;
+    *free_bytes = n_free;
+    *total_bytes = n_total;
     return PLEAT_OK;
+}
+
+pleat_status pl_device_free_bytes(pl_device *dev, uint64_t *out)
+{
+    uint64_t total_bytes;
+    if (dev->is_host) {
+        *out = pl_host_free_bytes();
+        return PLEAT_OK;
+    }
+    return pl_device_gpu_bytes(dev, out, &total_bytes);
 }
 
 void pl_device_undo(pl_device *dev, pleat_status status)

@@ -72,6 +72,8 @@ uint64_t pl_device_total_bytes(const pl_device *dev);
  *  Returns  PLEAT_OK; EDRIVER.
  *  Blocks   on the driver. */
 pleat_status pl_device_free_bytes(pl_device *dev, uint64_t *out);
+/* The same of the GPU itself, and all that it has, also where the device's memory is the host's. */
+pleat_status pl_device_gpu_bytes(pl_device *dev, uint64_t *free_bytes, uint64_t *total_bytes);
 
 /** Try virtual memory management: reserve, create, map, set access, unmap, release and free, once
  *  each. No version is looked at.

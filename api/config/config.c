@@ -169,6 +169,12 @@ static pleat_status check_for(const pl_config *config, const pl_allocator_ops *c
 
 static pleat_status check_together(const pl_config *config)
 {
+    if (config->allocator->needs_host && config->memory != PL_MEMORY_HOST) {
+        return pl_error_set(PLEAT_ECONF, 0,
+                            "allocator:%s is a cache of pinned memory of the host: it needs "
+                            "memory:host",
+                            config->allocator->name);
+    }
     pleat_status st = check_for(config, config->allocator);
     return st == PLEAT_OK && config->fallback ? check_for(config, config->fallback) : st;
 }

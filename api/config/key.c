@@ -104,6 +104,12 @@ static bool read_allocator(pl_config *config, const pl_key *key, pl_span value)
         return true;
     }
     const char *name;
+    for (unsigned i = 0; key->kind == PL_KEY_ALLOCATOR && (name = pl_host_allocator_name(i)); i++) {
+        if (pl_span_is(value, name)) {
+            config->allocator = pl_allocator_find(name);
+            return true;
+        }
+    }
     for (unsigned i = 0; (name = pl_allocator_name(i)) != NULL; i++) {
         const pl_allocator_ops *ops = pl_allocator_find(name);
         if (!pl_span_is(value, name) || (key->kind == PL_KEY_FALLBACK && ops->needs_vmm)) {

@@ -13,6 +13,9 @@ static void say_allocators(bool is_fallback, pl_text *text)
             pl_text_add(text, "%s, ", name);
         }
     }
+    for (unsigned i = 0; !is_fallback && (name = pl_host_allocator_name(i)); i++) {
+        pl_text_add(text, "%s, ", name);
+    }
     pl_text_add(text, "%s", is_fallback ? "none" : pl_mxnet_alias.name);
 }
 

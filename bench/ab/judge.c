@@ -8,6 +8,9 @@ enum { NAME_COLUMNS = 100 };
 
 unsigned bench_judge_count(const bench_ab_plan *plan)
 {
+    if (plan->works[0].is_host) { /* the lines are about devices, and PyTorch's caches for them */
+        return 0;
+    }
     return plan->options.is_job ? 1 : plan->options.common.n_works;
 }
 

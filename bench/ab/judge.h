@@ -6,7 +6,7 @@
 
 #include "bench/ab/plan.h"
 
-/* 1 for a job, else a verdict a work. */
+/* 1 for a job, else a verdict a work; 0 for works of pinned memory. */
 unsigned bench_judge_count(const bench_ab_plan *plan);
 /* What is known about verdict i. The texts belong to the plan. */
 void bench_judge_input(const bench_ab_plan *plan, unsigned i, bench_verdict_input *out);

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "bench/ab/workers.h"
+#include "segments/base/allocator.h"
 
 #define FIT_RUNS 8 /* runs of a search, roughly; failing ones stop early */
 #define CARD_RUNS 1
@@ -167,6 +168,46 @@ static bool list_cells(bench_ab_plan *plan)
     return true;
 }
 
+static bool has_host_works(const bench_ab_plan *plan)
+{
+    return plan->options.common.n_works > 0 && plan->works[0].is_host;
+}
+
+/* A table has one kind of memory. */
+static bool check_memory(const bench_ab_plan *plan)
+{
+    for (unsigned i = 1; i < plan->options.common.n_works; i++) {
+        if (plan->works[i].is_host != plan->works[0].is_host) {
+            fprintf(stderr,
+                    "pleat: %s is a work of %s, %s of %s: compare them one after the other\n",
+                    plan->works[0].name, plan->works[0].is_host ? "pinned memory" : "a device",
+                    plan->works[i].name, plan->works[i].is_host ? "pinned memory" : "a device");
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Where none are named: all, or those that somebody pins memory with. */
+static void choose_allocators(bench_ab_plan *plan)
+{
+    static const char *const pinned[] = { "pleat", "torch-pinned", "mxnet-naive", "mxnet-round",
+                                          "unpooled" };
+    bench_options *o = &plan->options.common;
+    if (o->n_allocators > 0) {
+        return;
+    }
+    if (has_host_works(plan)) {
+        for (unsigned i = 0; i < sizeof pinned / sizeof pinned[0]; i++) {
+            o->allocators[o->n_allocators++] = pl_allocator_find(pinned[i])->name;
+        }
+        return;
+    }
+    for (const char *name; (name = pl_allocator_name(o->n_allocators)) != NULL;) {
+        o->allocators[o->n_allocators++] = name;
+    }
+}
+
 bool bench_ab_plan_init(bench_ab_plan *plan, const bench_ab_options *options)
 {
     *plan = (bench_ab_plan){ .options = *options };
@@ -182,13 +223,19 @@ bool bench_ab_plan_init(bench_ab_plan *plan, const bench_ab_options *options)
         return false;
     }
     tell_works_apart(plan);
+    if (!check_memory(plan)) {
+        return false;
+    }
+    choose_allocators(plan);
     bench_failure failure;
     if (!bench_workers_setup(&options->common.target, &plan->setup, &failure)) {
         fprintf(stderr, "pleat: %s\n", failure.text);
         return false;
     }
-    /* A real device has one size; there the sizes of the list are limits. */
-    plan->options.has_cards = plan->options.has_cards && bench_setup_is_sim(&plan->setup);
+    /* A real device has one size; there the sizes of the list are limits. No card has the host's
+     * memory. */
+    plan->options.has_cards = plan->options.has_cards && bench_setup_is_sim(&plan->setup) &&
+                              !has_host_works(plan);
     if (!list_cells(plan)) {
         fputs("pleat: out of host memory\n", stderr);
         return false;

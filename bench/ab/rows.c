@@ -13,9 +13,8 @@ static json_t *integer(uint64_t value)
 
 static uint64_t memory_of(const bench_ab_plan *plan, const bench_ab_cell *cell)
 {
-    bool is_sim = bench_setup_is_sim(&plan->setup);
-    uint64_t unlimited = is_sim ? BENCH_UNLIMITED_BYTES : plan->setup.total_bytes;
-    return cell->memory_bytes ? cell->memory_bytes : unlimited;
+    return cell->memory_bytes ? cell->memory_bytes
+                              : bench_setup_unlimited(&plan->setup, cell->work->is_host);
 }
 
 bool bench_rows_heading(const bench_ab_plan *plan, FILE *file)

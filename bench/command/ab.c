@@ -363,14 +363,19 @@ static int run_merge(const ab_options *options)
 
 static void fill_standard(bench_ab_options *options)
 {
-    const char *name;
     options->out = options->out ? options->out : "ab-report";
     if (options->common.loops == 0) {
         options->common.loops = 1;
         options->later_passes = 1;
     }
-    for (unsigned i = 0; options->common.n_allocators == i && (name = pl_allocator_name(i)); i++) {
-        options->common.allocators[options->common.n_allocators++] = name;
+}
+
+/* Shards say which they measured, whatever their works. */
+static void name_allocators(bench_options *options)
+{
+    const char *name;
+    for (unsigned i = 0; options->n_allocators == i && (name = pl_allocator_name(i)); i++) {
+        options->allocators[options->n_allocators++] = name;
     }
 }
 
@@ -395,6 +400,7 @@ int bench_command_ab(int argc, char **argv)
         return BENCH_EXIT_USAGE;
     }
     if (options.shard) {
+        name_allocators(common);
         return run_shard(&options);
     }
     int status = BENCH_EXIT_USAGE;

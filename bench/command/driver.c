@@ -210,7 +210,7 @@ static bool run_policy(driver_command *c, const bench_work *work, unsigned polic
 static int run_work(driver_command *c, const char *spec)
 {
     bench_work work;
-    if (!bench_work_open_showing(spec, &c->progress, &work, &c->failure)) {
+    if (!bench_work_open_device(spec, &c->progress, &work, &c->failure)) {
         fprintf(stderr, "pleat: %s\n", c->failure.text);
         return BENCH_EXIT_USAGE;
     }

@@ -51,6 +51,11 @@ static const char *find_allocator(const char *name, size_t n)
             return known;
         }
     }
+    for (unsigned i = 0; (known = pl_host_allocator_name(i)) != NULL; i++) {
+        if (strlen(known) == n && memcmp(known, name, n) == 0) {
+            return known;
+        }
+    }
     return NULL;
 }
 
@@ -62,6 +67,9 @@ static const char *list_allocators(char *out, size_t n)
     out[0] = '\0';
     for (unsigned i = 0; (known = pl_allocator_name(i)) != NULL && length < n; i++) {
         length += (size_t)snprintf(out + length, n - length, "%s%s", i ? ", " : "", known);
+    }
+    for (unsigned i = 0; (known = pl_host_allocator_name(i)) != NULL && length < n; i++) {
+        length += (size_t)snprintf(out + length, n - length, ", %s", known);
     }
     return out;
 }

@@ -21,6 +21,7 @@ enum {
     KEY_PAIRS_PAIRS,
     KEY_PAIRS_SEED,
     KEY_PAIRS_NO_CALLGRIND,
+    KEY_PAIRS_HOST,
     KEY_COUNT,
 };
 enum {
@@ -34,6 +35,7 @@ typedef struct pairs_command {
     unsigned n_kinds;
     bool is_chosen;
     bool is_all;
+    bool is_host; /* pinned memory */
     bool is_json;
     bool is_count;
     bool no_callgrind;
@@ -54,6 +56,8 @@ static const struct argp_option options_list[] = {
     { .name = "through", .key = KEY_THROUGH, .arg = "A[,B...]",
       .doc = "Rows of the table (default: all but torch-pluggable, which takes seconds to load)" },
     { .name = "all", .key = KEY_ALL, .doc = "Every scenario and row; takes some minutes" },
+    { .name = "host", .key = KEY_PAIRS_HOST,
+      .doc = "Pinned memory of the host: the rows torch-pinned, pinned and native-pinned" },
     { .name = "rounds", .key = KEY_PAIRS_ROUNDS, .arg = "N",
       .doc = "Rounds of which the fastest counts, in each run (default: 10)" },
     { .name = "runs", .key = KEY_PAIRS_RUNS, .arg = "K",
@@ -104,6 +108,18 @@ static void parse_through(struct argp_state *state, pairs_command *c, const char
     }
 }
 
+/* Rows of both kinds of memory cannot be in one table. */
+static void check_kinds(struct argp_state *state, const pairs_command *c)
+{
+    for (unsigned i = 0; i < c->n_kinds; i++) {
+        bool is_pinned = bench_through_is_pinned(c->kinds[i]);
+        if (is_pinned != bench_through_is_pinned(c->kinds[0]) || (c->is_host && !is_pinned)) {
+            argp_error(state, "--through: '%s' and pinned memory are not compared",
+                       c->kinds[is_pinned ? 0 : i]->name);
+        }
+    }
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     pairs_command *c = state->input;
@@ -113,6 +129,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_ALL:
         c->is_all = true;
+        return 0;
+    case KEY_PAIRS_HOST:
+        c->is_host = true;
         return 0;
     case KEY_PAIRS_CONF:
         c->conf = arg;
@@ -143,6 +162,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         c->n_scenarios = (unsigned)(state->argc - state->next);
         return 0;
     case ARGP_KEY_END:
+        check_kinds(state, c);
         if (c->is_all && c->n_scenarios > 0) {
             argp_error(state, "--all and '%s' do not go together", c->scenarios[0]);
         }
@@ -163,7 +183,8 @@ static const struct argp pairs_argp = {
            "threads:2 threads:2,shared and the bundled trace gpt2l_amp_var). Rows: torch, "
            "torch-created, torch-pluggable, torch-class, pleat, pleat-created, pleat-told, hooks, "
            "native, "
-           "mimalloc, glibc. Device memory is the simulator's. Exit status: 0; 1 if a request "
+           "mimalloc, glibc; with --host torch-pinned, pinned, native-pinned. Device memory is the "
+           "simulator's. Exit status: 0; 1 if a request "
            "failed; 2 for bad input or usage.",
 };
 
@@ -172,8 +193,10 @@ static const struct argp pairs_argp = {
 static void choose_kinds(pairs_command *c)
 {
     for (unsigned i = 0; !c->is_chosen && bench_through_kind_at(i); i++) {
-        if (c->is_all || !bench_through_kind_at(i)->is_on_demand) {
-            c->kinds[c->n_kinds++] = bench_through_kind_at(i);
+        const bench_through_kind *kind = bench_through_kind_at(i);
+        if (bench_through_is_pinned(kind) == c->is_host &&
+            (c->is_all || c->is_host || !kind->is_on_demand)) {
+            c->kinds[c->n_kinds++] = kind;
         }
     }
 }
@@ -209,7 +232,7 @@ static bool check_conf(pairs_command *c)
 {
     pl_config config;
     pl_config plain;
-    bench_through_prepare("", false);
+    bench_through_prepare("", false, false);
     if (pl_config_read("", &plain) != PLEAT_OK || pl_config_read(c->conf, &config) != PLEAT_OK) {
         fprintf(stderr, "pleat: --conf: %s\n", pleat_last_error()->text);
         return false;
@@ -231,7 +254,7 @@ static bool check_scenarios(pairs_command *c)
         bench_work work;
         bool is_known = bench_scenario_parse(c->scenarios[i], &scenario, &c->failure);
         if (is_known && scenario.kind == BENCH_SCENARIO_WORK) {
-            is_known = bench_work_open(scenario.name, &work, &c->failure);
+            is_known = bench_work_open_device(scenario.name, NULL, &work, &c->failure);
             if (is_known) {
                 bench_work_close(&work);
             }

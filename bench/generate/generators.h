@@ -12,5 +12,6 @@ extern const bench_generator bench_conv;
 extern const bench_generator bench_serving;
 extern const bench_generator bench_rlhf;
 extern const bench_generator bench_churn;
+extern const bench_generator bench_loader;
 
 #endif

@@ -143,7 +143,8 @@ static bool warm(cell *c, unsigned n_rounds)
 
 static bool get_ready(cell *c)
 {
-    bench_through_prepare(c->options->conf, c->course->n_slots > LARGE_BLOCKS);
+    bool is_pinned = bench_through_is_pinned(c->options->kinds[0]);
+    bench_through_prepare(c->options->conf, c->course->n_slots > LARGE_BLOCKS, is_pinned);
     bool ok = make_streams(c);
     for (unsigned i = 0; i < c->options->n_kinds && ok; i++) {
         ok = !takes(c, i) || open_row(c, i);

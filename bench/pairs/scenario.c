@@ -155,7 +155,7 @@ static bool copy_events(bench_course *course, const bench_work *work, bench_fail
 static bool open_work(bench_course *course, bench_failure *failure)
 {
     bench_work work;
-    if (!bench_work_open(course->scenario->name, &work, failure)) {
+    if (!bench_work_open_device(course->scenario->name, NULL, &work, failure)) {
         return false;
     }
     snprintf(course->name, sizeof course->name, "%s", work.name);

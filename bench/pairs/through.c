@@ -9,6 +9,7 @@
 /* The pluggable row calls the hooks for device 0, the hooks' own row for device 1, so that neither
  * sees the other's blocks. */
 #define SIM_CONF "capacity:%s,compute:9.0,devices:2"
+#define SIM_HOST_CONF "capacity:1T,compute:9.0,devices:2,backing:memory,host:1T"
 enum { CONF_BYTES = 4096, HOOKS_DEVICE = 1 };
 
 static pleat_devptr alloc_block(const bench_through *through, uint64_t bytes, void *stream)
@@ -37,12 +38,35 @@ static bool free_hooked(const bench_through *through, pleat_devptr ptr, void *st
     return true;
 }
 
+static pleat_devptr alloc_pinned(const bench_through *through, uint64_t bytes, void *stream)
+{
+    void *ptr = NULL;
+    (void)stream;
+    pleat_status st = pleat_host_alloc(through->instance, 0, bytes, &ptr);
+    return st == PLEAT_OK ? (uintptr_t)ptr : 0;
+}
+
+static bool free_pinned(const bench_through *through, pleat_devptr ptr, void *stream)
+{
+    (void)stream;
+    return pleat_host_free(through->instance, 0, (void *)(uintptr_t)ptr, PLEAT_HOST_UNUSED) ==
+           PLEAT_OK;
+}
+
 static bool open_pleat(bench_through *through, bench_failure *failure)
 {
     through->alloc = alloc_block;
     through->release = free_block;
     through->has_instance = pleat_create(through->kind->conf, &through->instance) == PLEAT_OK;
     return through->has_instance || bench_through_say(through, "cannot start", failure);
+}
+
+static bool open_pinned(bench_through *through, bench_failure *failure)
+{
+    bool ok = open_pleat(through, failure);
+    through->alloc = alloc_pinned;
+    through->release = free_pinned;
+    return ok;
 }
 
 static bool open_hooks(bench_through *through, bench_failure *failure)
@@ -82,6 +106,14 @@ static const bench_through_kind kinds[] = {
       .stream = BENCH_THROUGH_HOST, .load = bench_mimalloc_load, .open = bench_mimalloc_open },
     { .name = "glibc", .doc = "host memory: malloc of the C library",
       .stream = BENCH_THROUGH_HOST, .open = bench_glibc_open },
+    { .name = "torch-pinned", .doc = "PyTorch's own cache of pinned memory",
+      .stream = BENCH_THROUGH_PINNED, .is_torch = true, .is_on_demand = true,
+      .load = bench_torch_load, .open = bench_torch_open },
+    { .name = "pinned", .doc = "pleat_host.h, blocks that no stream has used",
+      .stream = BENCH_THROUGH_PINNED, .conf = "memory:host", .open = open_pinned },
+    { .name = "native-pinned", .doc = "pleat's torch-pinned model",
+      .stream = BENCH_THROUGH_PINNED, .conf = "memory:host,allocator:torch-pinned",
+      .open = open_pinned },
 };
 /* clang-format on */
 
@@ -104,13 +136,13 @@ const bench_through_kind *bench_through_find(const char *name, size_t n)
     return NULL;
 }
 
-void bench_through_prepare(const char *conf, bool is_large)
+void bench_through_prepare(const char *conf, bool is_large, bool is_pinned)
 {
-    char sim[sizeof SIM_CONF + 8];
+    char sim[sizeof SIM_HOST_CONF];
     char whole[CONF_BYTES];
     snprintf(whole, sizeof whole, "driver:sim%s%s", conf[0] ? "," : "", conf);
     setenv("PLEAT_CONF", whole, 1);
-    snprintf(sim, sizeof sim, SIM_CONF, is_large ? "64T" : "8T");
+    snprintf(sim, sizeof sim, is_pinned ? SIM_HOST_CONF : SIM_CONF, is_large ? "64T" : "8T");
     setenv("PLEAT_SIM", sim, 1);
     unsetenv("PYTORCH_ALLOC_CONF");
     unsetenv("PYTORCH_CUDA_ALLOC_CONF");

@@ -15,6 +15,7 @@ typedef enum bench_through_stream {
     BENCH_THROUGH_LEGACY,  /* the legacy default stream */
     BENCH_THROUGH_CREATED, /* non-blocking streams */
     BENCH_THROUGH_HOST,    /* memory of the host, which has no streams */
+    BENCH_THROUGH_PINNED,  /* pinned memory of the host, which no stream has used */
 } bench_through_stream;
 
 typedef struct bench_through bench_through;
@@ -25,7 +26,7 @@ struct bench_through_kind {
     const char *doc;
     bench_through_stream stream;
     bool is_torch;     /* ratios are taken to such a row with the same kind of stream */
-    bool is_on_demand; /* takes long to load: only where it is named, or with --all */
+    bool is_on_demand; /* takes long to load: only where it is named, with --all or --host */
     const char *conf;  /* of an instance of its own; NULL = none */
     /* Called once, before any process is forked: loads what is needed. False and the reason why the
      * row is left out. NULL = nothing to load. */
@@ -46,10 +47,16 @@ struct bench_through {
 const bench_through_kind *bench_through_kind_at(unsigned index);
 const bench_through_kind *bench_through_find(const char *name, size_t n);
 
+/* Pinned memory is compared with pinned memory only. */
+static inline bool bench_through_is_pinned(const bench_through_kind *kind)
+{
+    return kind->stream == BENCH_THROUGH_PINNED;
+}
+
 /* Set the environment of a process that opens some: all use one simulated GPU, of 8 TiB, or of 64
- * TiB if that `is_large`, so that none runs short. `conf` is laid over the defaults of all of
- * pleat's instances. */
-void bench_through_prepare(const char *conf, bool is_large);
+ * TiB if that `is_large`, so that none runs short; if it `is_pinned`, a simulated host of 1 TiB.
+ * `conf` is laid over the defaults of all of pleat's instances. */
+void bench_through_prepare(const char *conf, bool is_large, bool is_pinned);
 /* Open a row in the calling process, which is used for nothing else and ends without closing it. */
 bool bench_through_open(const bench_through_kind *kind, bench_through *out, bench_failure *failure);
 /* Writes why the last call failed; returns false. */

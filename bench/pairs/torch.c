@@ -18,7 +18,7 @@
 
 #define RUNTIME "libpleat_runtime.so"
 
-enum { PATH_BYTES = 4096, LINE_BYTES = 512, PLAIN = 0, PLUGGABLE, CLASS, N_SHIMS };
+enum { PATH_BYTES = 4096, LINE_BYTES = 512, PLAIN = 0, PLUGGABLE, CLASS, PINNED, N_SHIMS };
 
 typedef struct shim {
     void *library; /* NULL = not loaded */
@@ -38,6 +38,9 @@ static shim shims[N_SHIMS];
 
 static unsigned shim_of(const bench_through_kind *kind)
 {
+    if (bench_through_is_pinned(kind)) {
+        return PINNED;
+    }
     if (kind->is_torch) {
         return PLAIN;
     }
@@ -107,7 +110,7 @@ static bool run_script(char *const *argv, char *out, size_t n)
 
 static bool find_shim(unsigned index, char *path, size_t n, bench_failure *failure)
 {
-    static char names[N_SHIMS][16] = { "plain", "pluggable", "class" };
+    static char names[N_SHIMS][16] = { "plain", "pluggable", "class", "pinned" };
     char script[PATH_BYTES];
     char folder[PATH_BYTES];
     if (!bench_folder_find("PLEAT_PAIRS", "pairs", script, sizeof script - sizeof "/torch.sh") ||
@@ -175,7 +178,8 @@ bool bench_torch_load(const bench_through_kind *kind, bench_failure *failure)
 
 const char *bench_torch_version(void)
 {
-    return shims[PLAIN].library ? shims[PLAIN].version() : NULL;
+    const shim *s = shims[PLAIN].library ? &shims[PLAIN] : &shims[PINNED];
+    return s->library ? s->version() : NULL;
 }
 
 /* ---- calling --------------------------------------------------------------------------------- */
@@ -223,12 +227,28 @@ static bool free_class(const bench_through *through, pleat_devptr ptr, void *str
     return true;
 }
 
+static pleat_devptr alloc_pinned(const bench_through *through, uint64_t bytes, void *stream)
+{
+    (void)through;
+    return (pleat_devptr)(uintptr_t)shims[PINNED].alloc(bytes, stream);
+}
+
+static bool free_pinned(const bench_through *through, pleat_devptr ptr, void *stream)
+{
+    (void)through;
+    (void)stream;
+    shims[PINNED].release((void *)(uintptr_t)ptr);
+    return true;
+}
+
 bool bench_torch_open(bench_through *through, bench_failure *failure)
 {
-    static pleat_devptr (*const allocs[N_SHIMS])(
-        const bench_through *, uint64_t, void *) = { alloc_plain, alloc_pluggable, alloc_class };
+    static pleat_devptr (*const allocs[N_SHIMS])(const bench_through *, uint64_t,
+                                                 void *) = { alloc_plain, alloc_pluggable,
+                                                             alloc_class, alloc_pinned };
     static bool (*const releases[N_SHIMS])(const bench_through *, pleat_devptr,
-                                           void *) = { free_plain, free_pluggable, free_class };
+                                           void *) = { free_plain, free_pluggable, free_class,
+                                                       free_pinned };
     unsigned index = shim_of(through->kind);
     shim *s = &shims[index];
     if (!s->is_open) {

@@ -4,7 +4,9 @@
  * (torch.sh) and opened by the command, which has put libpleat_runtime.so in the place of CUDA's
  * runtime. With PLUGGABLE it is instead torch's CUDAPluggableAllocator over hooks that the command
  * names; that one needs libtorch_cuda.so. With CLASS it is pleat's class for PyTorch
- * (python/pleat/torch/source), over the libpleat.so beside the command. Nothing throws into C. */
+ * (python/pleat/torch/source), over the libpleat.so beside the command. With PINNED it is PyTorch's
+ * cache of pinned memory, which libtorch_cuda.so has; what stands for a block is its context, by
+ * which PyTorch frees it. Nothing throws into C. */
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <cuda_runtime_api.h>
 #include <torch/version.h>
@@ -20,6 +22,10 @@
 #include "all.cpp"
 #endif
 
+#ifdef PINNED
+#include <ATen/core/CachingHostAllocator.h>
+#endif
+
 #define SHIM_API extern "C" __attribute__((visibility("default")))
 
 using Allocator = c10::cuda::CUDACachingAllocator::CUDAAllocator;
@@ -27,6 +33,10 @@ using Malloc = void *(*)(size_t bytes, int device, void *stream);
 using Free = void (*)(void *ptr, size_t bytes, int device, void *stream);
 
 static Allocator *allocator;
+#ifdef PINNED
+static at::HostAllocator *pinned;
+static c10::DeleterFnPtr deleter;
+#endif
 static char problem[512];
 
 static Allocator *open_allocator(Malloc hook_malloc, Free hook_free)
@@ -59,6 +69,10 @@ SHIM_API const char *pleat_pairs_torch_open(Malloc hook_malloc, Free hook_free)
         if (error != cudaSuccess) {
             return cudaGetErrorString(error);
         }
+#ifdef PINNED
+        pinned = at::getHostAllocator(c10::DeviceType::CUDA);
+        deleter = pinned->allocate(1).get_deleter();
+#endif
         allocator = open_allocator(hook_malloc, hook_free);
         allocator->init(1);
         return nullptr;
@@ -82,6 +96,9 @@ SHIM_API void pleat_pairs_torch_enter(void)
 SHIM_API void *pleat_pairs_torch_alloc(size_t bytes, void *stream)
 {
     try {
+#ifdef PINNED
+        return pinned->allocate(bytes).release_context();
+#endif
         return allocator->raw_alloc_with_stream(bytes, static_cast<cudaStream_t>(stream));
     } catch (...) {
         return nullptr;
@@ -90,5 +107,9 @@ SHIM_API void *pleat_pairs_torch_alloc(size_t bytes, void *stream)
 
 SHIM_API void pleat_pairs_torch_free(void *ptr)
 {
+#ifdef PINNED
+    deleter(ptr);
+    return;
+#endif
     allocator->raw_delete(ptr);
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# torch.sh FOLDER [pluggable|class] - compiles torch.cpp against PyTorch's wheel into FOLDER, unless it is
+# torch.sh FOLDER [pluggable|class|pinned] - compiles torch.cpp against PyTorch's wheel into FOLDER, unless it is
 # there already. The last line it prints is the shared object's path, or the reason why there is
 # none; the exit status tells which: 0, or 77 without a wheel or a compiler, or 1.
 #
@@ -44,6 +44,9 @@ if [ ! -f "$object" ]; then
     if [ "$kind" = pluggable ]; then
         options+=(-DPLUGGABLE)
         libraries+=(-ltorch_cuda)
+    elif [ "$kind" = pinned ]; then
+        options+=(-DPINNED)
+        libraries=(-Wl,--no-as-needed -ltorch_cuda -ltorch_cpu -ltorch "${libraries[@]}")
     elif [ "$kind" = class ]; then
         # The headers as a wheel has them: beside one another, and nothing else.
         headers=$(mktemp -d "$folder/include-XXXXXX")

@@ -84,8 +84,9 @@ static bool write_trace(writer *w, const bench_event *event)
         n = gzprintf(w->file, "f %llu\n", (unsigned long long)block->id);
     } else {
         block->id = w->n_allocated++;
-        n = gzprintf(w->file, "a %llu %llu %lu\n", (unsigned long long)block->id,
-                     (unsigned long long)event->bytes, (unsigned long)event->stream);
+        n = gzprintf(w->file, "a %llu %llu %lu%s\n", (unsigned long long)block->id,
+                     (unsigned long long)event->bytes, (unsigned long)event->stream,
+                     w->work->is_host ? " host" : "");
     }
     return n > 0 || complain(w);
 }
@@ -206,6 +207,9 @@ bool bench_convert(const bench_work *work, const char *path, bool replaces,
     };
     if (!bench_format_find(path, &w.format, &is_gzip, failure)) {
         return false;
+    }
+    if (work->is_host && w.format == BENCH_FORMAT_RMM) {
+        return bench_fail(failure, "%s: a log of RMM has no pinned memory: name a .trace", path);
     }
     if (!replaces && access(path, F_OK) == 0) {
         return bench_fail(failure, "%s: is there already; --force replaces it", path);

@@ -58,6 +58,9 @@ json_t *bench_output_object(const bench_record *r)
     json_object_set_new(object, "trace", json_string(r->trace));
     json_object_set_new(object, "allocator", json_string(r->allocator));
     json_object_set_new(object, "driver", json_string(r->driver));
+    if (r->is_host) {
+        json_object_set_new(object, "memory_kind", json_string("host"));
+    }
     json_object_set_new(object, "memory_bytes", integer(r->memory_bytes));
     json_object_set_new(object, "peak_live_bytes", integer(r->peak_live_bytes));
     json_object_set_new(object, "peak_reserved_bytes", integer(r->peak_reserved_bytes));

@@ -7,6 +7,7 @@
 
 #include "api/internal.h"
 #include "bench/run/own.h"
+#include "bench/run/request.h"
 #include "vmm/measure/work.h"
 
 #define PROGRESS_EVENTS 16384u /* a power of two */
@@ -37,12 +38,6 @@ typedef struct replay {
     bench_recorder recorder;  /* used for a timeline */
 } replay;
 
-static const char *last_error(void)
-{
-    const pleat_error *error = pleat_last_error();
-    return error->text && error->text[0] ? error->text : pleat_status_text(error->status);
-}
-
 static bool touch(replay *r, const slot *s)
 {
     if (pl_work_touch(&r->work, r->streams[s->stream], s->ptr, s->bytes) == PLEAT_OK) {
@@ -66,7 +61,7 @@ static bool note_failed_allocation(replay *r)
     }
     bool is_first = record->oom_count++ == 0;
     if (is_first) {
-        snprintf(record->first_failure, sizeof record->first_failure, "%s", last_error());
+        snprintf(record->first_failure, sizeof record->first_failure, "%s", bench_request_error());
         record->first_failure_event = r->n_seen - 1;
     }
     if (r->timeline) {
@@ -101,7 +96,8 @@ static bool do_alloc(replay *r, const bench_event *event)
     pleat_devptr ptr;
     double begin_us = driver_us(r);
     uint64_t begin = begin_call(r);
-    pleat_status st = pleat_block_alloc(r->instance, 0, event->bytes, stream, &ptr);
+    pleat_status st = bench_request_alloc(r->instance, r->source->is_host, event->bytes, stream,
+                                          &ptr);
     end_call(r, begin);
     double took_us = driver_us(r) - begin_us;
     if (!r->is_later && took_us > r->record->longest_driver_us) {
@@ -125,12 +121,14 @@ static bool do_free(replay *r, slot *s)
         return false;
     }
     uint64_t begin = begin_call(r);
-    pleat_status st = pleat_block_free(r->instance, 0, s->ptr, r->streams[s->stream]);
+    pleat_status st = bench_request_free(r->instance, r->source->is_host, s->ptr,
+                                         r->streams[s->stream]);
     end_call(r, begin);
     s->ptr = 0;
     r->live_bytes -= bench_round_up(s->bytes, BENCH_BLOCK_UNIT);
-    return st == PLEAT_OK || bench_fail(r->failure, "%s, %s: the free of a live block failed: %s",
-                                        r->source->name, r->options->allocator, last_error());
+    return st == PLEAT_OK ||
+           bench_fail(r->failure, "%s, %s: the free of a live block failed: %s", r->source->name,
+                      r->options->allocator, bench_request_error());
 }
 
 static int by_birth(const void *a, const void *b)
@@ -217,7 +215,7 @@ static bool begin_iteration(replay *r, uint64_t n_done)
     return r->options->compact != BENCH_COMPACT_ITERATION || n_done == 0 ||
            bench_compact_now(r->instance, &r->compactions) ||
            bench_fail(r->failure, "%s, %s: %s", r->source->name, r->options->allocator,
-                      last_error());
+                      bench_request_error());
 }
 
 /* *n_done counts allocations and frees of the loop, across pieces. */
@@ -322,7 +320,8 @@ static bool collect(replay *r)
 {
     pleat_stats stats;
     if (pleat_device_stats(r->instance, 0, &stats) != PLEAT_OK) {
-        return bench_fail(r->failure, "%s: no statistics: %s", r->options->allocator, last_error());
+        return bench_fail(r->failure, "%s: no statistics: %s", r->options->allocator,
+                          bench_request_error());
     }
     bench_record *record = r->record;
     record->peak_reserved_bytes = stats.reserved_bytes[PLEAT_POOL_ALL].peak;
@@ -352,7 +351,7 @@ static bool destroy_instance(replay *r, bool ok)
     pleat_status st = pleat_destroy(r->instance, r->is_stopped || !ok ? PLEAT_DESTROY_FORCE : 0);
     if (st != PLEAT_OK && ok) {
         ok = bench_fail(r->failure, "%s: destruction failed: %s", r->options->allocator,
-                        last_error());
+                        bench_request_error());
     }
     for (uint32_t i = 0; i < r->n_streams; i++) {
         pleat_status finished = pl_work_finish(&r->work, r->streams[i]);
@@ -443,7 +442,7 @@ static bool run_with_instance(replay *r)
 {
     r->drv = pleat_internal_driver(r->instance);
     r->dev = r->drv ? pleat_internal_device(r->instance, 0) : NULL;
-    bool ok = r->dev || bench_fail(r->failure, "device 0: %s", last_error());
+    bool ok = r->dev || bench_fail(r->failure, "device 0: %s", bench_request_error());
     if (ok && pl_work_open(&r->work, pl_driver_kind_of(r->drv), 0) != PLEAT_OK) {
         ok = bench_fail(r->failure, "device 0: %s %s", pl_driver_last_error()->text,
                         pl_driver_last_error()->detail);
@@ -462,12 +461,13 @@ static void start_record(const bench_work *work, const bench_replay_options *opt
                          bench_record *out)
 {
     const bench_setup *setup = options->setup;
-    uint64_t unlimited = bench_setup_is_sim(setup) ? BENCH_UNLIMITED_BYTES : setup->total_bytes;
     memset(out, 0, sizeof *out);
+    out->is_host = work->is_host;
     snprintf(out->trace, sizeof out->trace, "%s", work->name);
     snprintf(out->allocator, sizeof out->allocator, "%s", options->allocator);
     snprintf(out->driver, sizeof out->driver, "%s", bench_setup_driver(setup));
-    out->memory_bytes = options->memory_bytes ? options->memory_bytes : unlimited;
+    out->memory_bytes = options->memory_bytes ? options->memory_bytes
+                                              : bench_setup_unlimited(setup, work->is_host);
     out->peak_live_bytes = work->peak_live_bytes;
     out->is_compacted = options->compact != BENCH_COMPACT_NEVER;
 }
@@ -489,8 +489,8 @@ bool bench_replay(const bench_work *work, const bench_replay_options *options, b
         bench_fail(failure, "out of host memory");
     } else {
         bench_clock_calibrated();
-        ok = bench_setup_create(options->setup, options->allocator, options->memory_bytes,
-                                &r.instance, failure) &&
+        ok = bench_setup_create_for(options->setup, options->allocator, work->is_host,
+                                    options->memory_bytes, &r.instance, failure) &&
              run_with_instance(&r);
     }
     free(r.streams);

@@ -33,6 +33,7 @@ typedef struct bench_record {
     char trace[BENCH_NAME_BYTES];
     char allocator[32];
     char driver[8];
+    bool is_host; /* the work's memory is the host's, and so are these figures */
     uint64_t memory_bytes;
     uint64_t peak_live_bytes;
     uint64_t peak_reserved_bytes;

@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/internal.h"
 #include "segments/base/allocator.h"
+#include "vmm/base/host.h"
 
 #define CONF_BYTES 4096
 
@@ -193,6 +195,12 @@ const char *bench_setup_driver(const bench_setup *setup)
     return bench_setup_is_sim(setup) ? "sim" : "cuda";
 }
 
+uint64_t bench_setup_unlimited(const bench_setup *setup, bool is_host)
+{
+    uint64_t total_bytes = is_host ? pl_host_total_bytes() : setup->total_bytes;
+    return bench_setup_is_sim(setup) ? BENCH_UNLIMITED_BYTES : total_bytes;
+}
+
 const char *bench_setup_banner(const bench_setup *setup, char *out, size_t n)
 {
     if (!bench_setup_is_sim(setup)) {
@@ -204,10 +212,39 @@ const char *bench_setup_banner(const bench_setup *setup, char *out, size_t n)
     return out;
 }
 
-bool bench_setup_create(const bench_setup *setup, const char *allocator, uint64_t memory_bytes,
-                        pleat *out, bench_failure *failure)
+/* What the simulator needs to have pinned memory that work on it is checked in. */
+static bool add_sim_host(const bench_setup *setup, uint64_t host_bytes,
+                         char conf[PL_SIM_CONF_BYTES], bench_failure *failure)
+{
+    size_t used = strlen(conf);
+    const char *backing = has_key(setup->sim, "backing", 7) ? "" : ",backing:memory";
+    if (has_key(setup->sim, "host", 4)) {
+        return bench_fail(failure, "--sim: host is set with --memory, for works of pinned memory");
+    }
+    int n = snprintf(conf + used, PL_SIM_CONF_BYTES - used, ",host:%llu%s",
+                     (unsigned long long)host_bytes, backing);
+    return (size_t)n < PL_SIM_CONF_BYTES - used || bench_fail(failure, "--sim: it is too long");
+}
+
+/* Figures of one allocator must not appear under another's name: drivers that map no host memory
+ * have a fallback. */
+static bool check_created(pleat instance, const char *allocator, bench_failure *failure)
+{
+    const pl_allocator *made = pleat_internal_allocator(instance, 0);
+    if (made && strcmp(made->ops->name, allocator) == 0) {
+        return true;
+    }
+    bench_fail(failure, "%s cannot have pinned memory here%s%s", allocator, made ? ", only " : "",
+               made ? made->ops->name : "");
+    (void)!pleat_destroy(instance, 0);
+    return false;
+}
+
+bool bench_setup_create_for(const bench_setup *setup, const char *allocator, bool is_host,
+                            uint64_t memory_bytes, pleat *out, bench_failure *failure)
 {
     pl_config config = setup->config;
+    config.memory = is_host ? PL_MEMORY_HOST : config.memory;
     config.allocator = pl_allocator_find(allocator);
     config.fallback = NULL; /* one allocator's figures must not appear under another's name */
     if (!bench_setup_is_sim(setup) && memory_bytes) {
@@ -215,7 +252,9 @@ bool bench_setup_create(const bench_setup *setup, const char *allocator, uint64_
         config.limit_parts = 0;
     }
     uint64_t capacity_bytes = memory_bytes ? memory_bytes : BENCH_UNLIMITED_BYTES;
-    if (!write_sim_conf(setup, capacity_bytes, config.sim_conf, failure)) {
+    if (!write_sim_conf(setup, is_host ? BENCH_UNLIMITED_BYTES : capacity_bytes, config.sim_conf,
+                        failure) ||
+        (is_host && !add_sim_host(setup, capacity_bytes, config.sim_conf, failure))) {
         return false;
     }
     config.has_sim_conf = true;
@@ -223,5 +262,14 @@ bool bench_setup_create(const bench_setup *setup, const char *allocator, uint64_
     if (pl_config_write(&config, conf, sizeof conf) > sizeof conf) {
         return bench_fail(failure, "the configuration is too long");
     }
-    return pleat_create(conf, out) == PLEAT_OK || say_last_error("cannot start", failure);
+    if (pleat_create(conf, out) != PLEAT_OK) {
+        return say_last_error("cannot start", failure);
+    }
+    return !is_host || check_created(*out, allocator, failure);
+}
+
+bool bench_setup_create(const bench_setup *setup, const char *allocator, uint64_t memory_bytes,
+                        pleat *out, bench_failure *failure)
+{
+    return bench_setup_create_for(setup, allocator, false, memory_bytes, out, failure);
 }

@@ -34,6 +34,8 @@ bool bench_setup_init(bench_setup *setup, const bench_target *target, bench_fail
 /* "sim" or "cuda". */
 const char *bench_setup_driver(const bench_setup *setup);
 bool bench_setup_is_sim(const bench_setup *setup);
+/* The memory of a run that is given no size. */
+uint64_t bench_setup_unlimited(const bench_setup *setup, bool is_host);
 /* The line that tells what runs here: "SIMULATED GPU (no CUDA driver found)" or the GPU's name. */
 const char *bench_setup_banner(const bench_setup *setup, char *out, size_t n);
 
@@ -41,5 +43,9 @@ const char *bench_setup_banner(const bench_setup *setup, char *out, size_t n);
  * limit; 0 = as unlimited as possible. */
 bool bench_setup_create(const bench_setup *setup, const char *allocator, uint64_t memory_bytes,
                         pleat *out, bench_failure *failure);
+/* The same; if it is_host for pinned memory of the host: `memory_bytes` are the simulated host's,
+ * then, or the limit; the devices are unlimited. */
+bool bench_setup_create_for(const bench_setup *setup, const char *allocator, bool is_host,
+                            uint64_t memory_bytes, pleat *out, bench_failure *failure);
 
 #endif

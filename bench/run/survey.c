@@ -68,6 +68,7 @@ void bench_survey_print(const bench_work *work, const bench_survey *survey)
     printf("  %-24s %14s\n", "peak live bytes",
            bench_size_format(work->peak_live_bytes, text, sizeof text));
     printf("  %-24s %14u\n", "streams", work->n_streams);
+    printf("  %-24s %14s\n", "memory", work->is_host ? "pinned" : "device");
     printf("  %-24s %14s\n", "largest block",
            bench_size_format(survey->largest_bytes, text, sizeof text));
     print_classes(survey);
@@ -88,6 +89,7 @@ json_t *bench_survey_object(const bench_work *work, const bench_survey *survey)
     json_object_set_new(object, "max_live_blocks", integer(work->n_slots));
     json_object_set_new(object, "peak_live_bytes", integer(work->peak_live_bytes));
     json_object_set_new(object, "streams", integer(work->n_streams));
+    json_object_set_new(object, "memory_kind", json_string(work->is_host ? "host" : "device"));
     json_object_set_new(object, "largest_block_bytes", integer(survey->largest_bytes));
     json_object_set_new(object, "allocations", integer(survey->n_allocations));
     json_object_set_new(object, "allocated_bytes", integer(survey->allocated_bytes));

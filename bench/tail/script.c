@@ -281,7 +281,7 @@ static bool write_events(bench_script *s, const bench_work *work, uint32_t *stre
 static bool write_work(bench_script *s, const char *spec, bench_failure *failure)
 {
     bench_work work;
-    if (!bench_work_open(spec, &work, failure)) {
+    if (!bench_work_open_device(spec, NULL, &work, failure)) {
         return false;
     }
     snprintf(s->name, sizeof s->name, "%s", work.name);

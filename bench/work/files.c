@@ -30,9 +30,10 @@ static const struct {
     { "device", 1u << FILE_SNAPSHOT, "a PyTorch snapshot" },
     { "scale", 1u << FILE_MINIMALLOC, "a table of minimalloc" },
     { "failures", 1u << FILE_SNAPSHOT | 1u << FILE_RMM, "a PyTorch snapshot or a log of RMM" },
+    { "blocks", 1u << FILE_TRACE, "a trace" },
 };
 
-enum { KEY_DEVICE, KEY_SCALE, KEY_FAILURES, N_KEYS };
+enum { KEY_DEVICE, KEY_SCALE, KEY_FAILURES, KEY_BLOCKS, N_KEYS };
 
 static bool find_folder(char *path, size_t n)
 {
@@ -122,6 +123,12 @@ static bool set_option(const char *key, const char *value, bench_file_options *o
     if (strcmp(key, "memory") == 0) {
         return bench_size_parse(value, &out->limits.host_bytes);
     }
+    bool is_host = strcmp(value, "host") == 0;
+    if (strcmp(key, keys[KEY_BLOCKS].key) == 0 && (is_host || strcmp(value, "device") == 0)) {
+        out->blocks = is_host ? BENCH_BLOCKS_HOST : BENCH_BLOCKS_DEVICE;
+        out->given[KEY_BLOCKS] = keys[KEY_BLOCKS].key;
+        return true;
+    }
     bool drops = strcmp(value, "drop") == 0;
     if (strcmp(key, keys[KEY_FAILURES].key) == 0 && (drops || strcmp(value, "try") == 0)) {
         out->drops_failures = drops;
@@ -151,8 +158,8 @@ bool bench_file_split(const char *found, char *path, size_t n, bench_file_option
         if (!equals || !set_option(item, equals + 1, out)) {
             return bench_fail(failure,
                               "%s: '%.*s' is not an option of a file; there are: device=N, "
-                              "scale=N (1 to 2^40), failures=try or drop, inflate=SIZE, "
-                              "memory=SIZE",
+                              "scale=N (1 to 2^40), failures=try or drop, blocks=device or "
+                              "host, inflate=SIZE, memory=SIZE",
                               path, n_item < 64 ? (int)n_item : 64, at);
         }
         at += n_item;
@@ -293,5 +300,5 @@ bool bench_file_read(const char *found, bench_progress *progress, bench_tape *ta
     case FILE_TRACE:
         break;
     }
-    return bench_trace_read(path, &options.limits, tape, failure);
+    return bench_trace_read(path, &options.limits, options.blocks, tape, failure);
 }

@@ -11,13 +11,15 @@
 #include "bench/work/inflate.h"
 #include "bench/work/origin.h"
 #include "bench/work/tape.h"
+#include "bench/work/trace.h"
 
 typedef struct bench_file_options {
     int device;           /* device=N: of a snapshot; default: the first with events (-1) */
     uint64_t scale;       /* scale=N: bytes per unit of minimalloc's sizes; default 1,024 */
     bool drops_failures;  /* failures=try|drop: of a snapshot or RMM log; default: try */
+    bench_blocks blocks;  /* blocks=device|host: of a trace; default: all, of one kind */
     bench_limits limits;  /* inflate=SIZE, memory=SIZE; default: the usual ones */
-    const char *given[3]; /* keys given that not all kinds have, for messages; NULL = not given */
+    const char *given[4]; /* keys given that not all kinds have, for messages; NULL = not given */
 } bench_file_options;
 
 /* Finds the file that a work names: the path itself, or a bundled trace by its bare name; options

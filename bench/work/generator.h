@@ -34,6 +34,7 @@ typedef struct bench_generator {
     const char *doc;           /* one line */
     const bench_param *params; /* ends with a NULL name; NULL = none */
     uint64_t iterations;       /* if the spec does not give them */
+    bool is_host;              /* the blocks are pinned memory of the host */
     /* NULL and a message when the values do not fit together, or out of host memory. */
     void *(*create)(const bench_values *values, bench_failure *failure);
     void (*destroy)(void *state);

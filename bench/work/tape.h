@@ -39,6 +39,7 @@ typedef struct bench_tape {
     uint32_t n_slots; /* most live blocks at once */
     uint32_t slot_capacity;
     uint32_t n_streams;
+    bool is_host;        /* the blocks are pinned memory of the host, not the device's */
     bench_host host;     /* for these arrays and for the reader of a file */
     const char *problem; /* static or host's; why the last call failed */
 } bench_tape;

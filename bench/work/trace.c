@@ -8,6 +8,8 @@
 #include "bench/work/lines.h"
 #include "bench/work/streams.h"
 
+#define UNWANTED UINT32_MAX /* the slot of a live block that is not written */
+
 typedef struct reader {
     const char *path;
     bench_lines *lines;
@@ -15,6 +17,8 @@ typedef struct reader {
     bench_ids ids;
     bench_streams streams;
     bench_tape *tape;
+    bench_blocks wanted;
+    bool has[2];    /* blocks of the device, of the host */
     const char *at; /* in the line */
     const char *end;
 } reader;
@@ -108,22 +112,61 @@ static bool line_ends(reader *r)
            complain(r, "trailing text: %s", show(r->at, r->end, shown, sizeof shown));
 }
 
+/* The word `host`, or nothing. */
+static bool take_host(reader *r)
+{
+    static const char word[] = "host";
+    size_t n = sizeof word - 1;
+    skip_blanks(r);
+    bool is_host = (size_t)(r->end - r->at) >= n && memcmp(r->at, word, n) == 0 &&
+                   (r->at + n == r->end || is_blank(r->at[n]));
+    r->at += is_host ? n : 0;
+    return is_host;
+}
+
+/* Note a block of that kind. False: it is the second kind, and nobody said which is wanted. */
+static bool note_kind(reader *r, bool is_host)
+{
+    r->has[is_host] = true;
+    return r->wanted != BENCH_BLOCKS_ALL || !r->has[!is_host] ||
+           complain(r, "the trace has blocks of the device and of the host: name those that are "
+                       "meant with :blocks=device or :blocks=host behind the file");
+}
+
+/* Is the block written to the tape? */
+static bool is_wanted(const reader *r, bool is_host)
+{
+    return r->wanted == BENCH_BLOCKS_ALL || is_host == (r->wanted == BENCH_BLOCKS_HOST);
+}
+
+static bool write_alloc(reader *r, uint64_t bytes, uint64_t stream_id, uint32_t *slot)
+{
+    uint32_t stream = 0;
+    if (!bench_streams_find(&r->streams, stream_id, &stream)) {
+        return complain(r, "more than %u streams", BENCH_MOST_STREAMS);
+    }
+    return bench_tape_alloc(r->tape, bytes, stream, slot) || complain(r, "%s", r->tape->problem);
+}
+
 static bool read_alloc(reader *r)
 {
     uint64_t id;
     uint64_t bytes;
     uint64_t stream_id;
-    uint32_t stream = 0;
     if (!number(r, "the id", UINT64_MAX, &id) ||
         !number(r, "the size", BENCH_LARGEST_BLOCK, &bytes) ||
-        !number(r, "the stream", UINT64_MAX, &stream_id) || !line_ends(r)) {
+        !number(r, "the stream", UINT64_MAX, &stream_id)) {
+        return false;
+    }
+    bool is_host = take_host(r);
+    if (!line_ends(r)) {
         return false;
     }
     if (bytes == 0) {
         return complain(r, "the size is 0");
     }
-    if (!bench_streams_find(&r->streams, stream_id, &stream)) {
-        return complain(r, "more than %u streams", BENCH_MOST_STREAMS);
+    if (!note_kind(r, is_host)) {
+        return false;
     }
     bench_id *entry = bench_ids_get(&r->ids, id);
     if (!entry) {
@@ -132,8 +175,9 @@ static bool read_alloc(reader *r)
     if (entry->is_live) {
         return complain(r, "id %llu is allocated twice", (unsigned long long)id);
     }
-    if (!bench_tape_alloc(r->tape, bytes, stream, &entry->slot)) {
-        return complain(r, "%s", r->tape->problem);
+    entry->slot = UNWANTED;
+    if (is_wanted(r, is_host) && !write_alloc(r, bytes, stream_id, &entry->slot)) {
+        return false;
     }
     bench_ids_begin(&r->ids, entry);
     return true;
@@ -159,7 +203,8 @@ static bool read_free(reader *r)
                         (unsigned long long)id);
     }
     bench_ids_end(&r->ids, entry);
-    return bench_tape_free(r->tape, entry->slot) || complain(r, "%s", r->tape->problem);
+    return entry->slot == UNWANTED || bench_tape_free(r->tape, entry->slot) ||
+           complain(r, "%s", r->tape->problem);
 }
 
 static bool read_mark(reader *r)
@@ -204,13 +249,15 @@ static bool read_all(reader *r)
     if (more < 0) {
         return false;
     }
-    return r->tape->n_slots > 0 || complain(r, "the trace holds no allocation");
+    r->tape->is_host = r->has[1] && r->wanted != BENCH_BLOCKS_DEVICE;
+    return r->tape->n_slots > 0 || complain(r, "the trace holds no %s",
+                                            r->has[0] || r->has[1] ? "such block" : "allocation");
 }
 
-bool bench_trace_read(const char *path, const bench_limits *limits, bench_tape *tape,
-                      bench_failure *failure)
+bool bench_trace_read(const char *path, const bench_limits *limits, bench_blocks wanted,
+                      bench_tape *tape, bench_failure *failure)
 {
-    reader r = { .path = path, .failure = failure, .tape = tape };
+    reader r = { .path = path, .failure = failure, .tape = tape, .wanted = wanted };
     r.lines = bench_lines_open(path, limits, failure);
     if (!r.lines) {
         return false;

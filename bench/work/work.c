@@ -30,6 +30,7 @@ static void take_counts(bench_work *work, const bench_tape *tape)
     work->n_marks = tape->n_marks;
     work->n_slots = tape->n_slots;
     work->n_streams = tape->n_streams;
+    work->is_host = tape->is_host;
     work->peak_live_bytes = tape->peak_live_bytes;
     work->peak_event = tape->peak_event;
 }
@@ -86,6 +87,7 @@ static bool open_generator(const bench_generator *generator, const char *spec, c
         }
     } while (n != 0 && n != SIZE_MAX);
     take_counts(work, &cursor.tape);
+    work->is_host = generator->is_host;
     bench_cursor_close(&cursor);
     return n == 0 &&
            (work->n_slots > 0 || bench_fail(failure, "%s: it allocates nothing", work->name));
@@ -155,6 +157,22 @@ bool bench_work_open_showing(const char *spec, bench_progress *progress, bench_w
 bool bench_work_open(const char *spec, bench_work *out, bench_failure *failure)
 {
     return bench_work_open_showing(spec, NULL, out, failure);
+}
+
+bool bench_work_open_device(const char *spec, bench_progress *progress, bench_work *out,
+                            bench_failure *failure)
+{
+    if (!bench_work_open_showing(spec, progress, out, failure)) {
+        return false;
+    }
+    if (out->is_host) {
+        bench_fail(failure,
+                   "%s: its blocks are pinned memory of the host, which replay, fit and ab take",
+                   out->name);
+        bench_work_close(out);
+        return false;
+    }
+    return true;
 }
 
 void bench_work_close(bench_work *work)

@@ -24,6 +24,7 @@ typedef struct bench_work {
     uint64_t n_marks;            /* iterations */
     uint32_t n_slots;            /* most live blocks */
     uint32_t n_streams;
+    bool is_host;                     /* its blocks are pinned memory of the host */
     uint64_t peak_live_bytes;         /* largest sum of live blocks, each rounded up to 512 bytes */
     uint64_t peak_event;              /* the first event that reaches that sum */
     bench_tape tape;                  /* a file's events */
@@ -43,6 +44,9 @@ bool bench_work_open_showing(const char *spec, bench_progress *progress, bench_w
                              bench_failure *failure);
 bool bench_work_open(const char *spec, bench_work *out, bench_failure *failure);
 void bench_work_close(bench_work *work); /* a zeroed one is fine */
+/* The same for a program that has device memory only: works of pinned memory are refused. */
+bool bench_work_open_device(const char *spec, bench_progress *progress, bench_work *out,
+                            bench_failure *failure);
 
 /* Without opening it: is it a file (of any content)? Then `found` is its path with its options, and
  * its name is bench_work_name's. */

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 
 import pytest
-from conftest import RUNTIME, Run
+from conftest import RUNTIME, Run, run_arguments
 
 torch = pytest.importorskip("torch")
 VERSION = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
@@ -106,3 +107,64 @@ def test_it_needs_the_class(run_cuda: Run) -> None:
             raise SystemExit("it was installed")
         """
     )
+
+
+SPAWNING = """
+import sys
+import pleat.torch, torch, torch.multiprocessing
+
+def tell(who):
+    a = torch.empty(1000, dtype=torch.uint8, pin_memory=True)
+    a.fill_(7)
+    b = a.to("cuda", non_blocking=True)
+    torch.cuda.synchronize()
+    assert a.is_pinned() and torch.equal(b.cpu(), a)
+    held = torch.cuda.host_memory_stats()["allocated_bytes.current"]
+    print(who, pleat.torch.binding(), held, flush=True)  # torch's own cache holds 1024
+
+def work(rank):
+    tell("child")
+
+if __name__ == "__main__":
+    pleat.torch.install(binding="class")
+    if sys.argv[1] == "pinned":
+        pleat.torch.install_pinned()
+        pleat.torch.install_pinned()  # again: nothing
+    torch.multiprocessing.spawn(work, nprocs=1)
+    tell("parent")
+"""
+
+
+@pytest.mark.parametrize("kind, held", [("pinned", 2 << 20), ("plain", 1024)])
+def test_spawned_children_inherit_it(tmp_path: Path, kind: str, held: int) -> None:
+    script = tmp_path / "spawning.py"
+    script.write_text(SPAWNING)
+    conf = {"LD_PRELOAD": str(RUNTIME), "PLEAT_SIM": "capacity:4G,backing:memory"}
+    done = run_arguments(str(script), kind, cwd=tmp_path, **conf)
+    assert done.stdout == f"child class {held}\nparent class {held}\n", done.stdout
+    assert "own allocator" not in done.stderr, done.stderr
+    done = run_arguments(str(script), kind, cwd=tmp_path, PLEAT_TORCH_SPAWN="0", **conf)
+    assert done.stdout == f"child None 1024\nparent class {held}\n", done.stdout
+
+
+AT_THE_TOP = """
+import pleat.torch, torch, torch.multiprocessing
+pleat.torch.install(binding="class")  # in the child, too, which has inherited it by then
+pleat.torch.install_pinned()
+
+def work(rank):
+    torch.cuda.init()
+    torch.empty(1000, dtype=torch.uint8, pin_memory=True)
+    assert torch.cuda.host_memory_stats()["active_bytes.peak"] == 1024
+
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(work, nprocs=1)
+    print("done")
+"""
+
+
+def test_a_child_may_ask_for_what_it_has_inherited(tmp_path: Path) -> None:
+    script = tmp_path / "top.py"
+    script.write_text(AT_THE_TOP)
+    done = run_arguments(str(script), cwd=tmp_path, LD_PRELOAD=str(RUNTIME))
+    assert done.stdout == "done\n", done.stdout

@@ -5,14 +5,28 @@
 
 #include "vmm/base/assert.h"
 
+static const pl_allocator_ops *const host_allocators[] = { PL_HOST_ALLOCATOR_LIST(
+    PL_ALLOCATOR_ADDRESS) NULL };
+
+static const pl_allocator_ops *find_in(const pl_allocator_ops *const *list, const char *name)
+{
+    while (*list && strcmp((*list)->name, name) != 0) {
+        list++;
+    }
+    return *list;
+}
+
 const pl_allocator_ops *pl_allocator_find(const char *name)
 {
-    for (unsigned i = 0; pl_allocators[i]; i++) {
-        if (strcmp(pl_allocators[i]->name, name) == 0) {
-            return pl_allocators[i];
-        }
-    }
-    return NULL;
+    const pl_allocator_ops *found = find_in(pl_allocators, name);
+    return found ? found : find_in(host_allocators, name);
+}
+
+const char *pl_host_allocator_name(unsigned index)
+{
+    return index < sizeof host_allocators / sizeof host_allocators[0] - 1
+               ? host_allocators[index]->name
+               : NULL;
 }
 
 const char *pl_allocator_name(unsigned index)

@@ -102,6 +102,7 @@ typedef struct pl_share_list {
 typedef struct pl_allocator_ops {
     const char *name; /* "pleat", "torch-native", ... */
     bool needs_vmm;
+    bool needs_host; /* it is for pinned memory of the host only, and has no options of its own */
     const pl_option_table *options; /* its own; NULL = it has none */
     pleat_status (*create)(pl_device *dev, const pl_allocator_options *options, pl_allocator **out);
     /* Waits for fences. EBUSY and *n_live when blocks live and !force. After PLEAT_OK or with force
@@ -114,9 +115,10 @@ typedef struct pl_allocator_ops {
     pleat_status (*alloc_asked)(pl_allocator *a, pl_private *pool, size_t bytes, pl_stream *stream,
                                 const pl_capture_info *asked, pleat_devptr *out);
     /* alloc on the stream of the calling thread's front, which has just had nothing for it; the
-     * front may have been unbound since. NULL where the allocator has no fronts. */
+     * front may have been unbound since. asked: as in alloc_asked, or NULL = nobody was. NULL where
+     * the allocator has no fronts. */
     pleat_status (*alloc_past)(pl_allocator *a, pl_front *front, size_t bytes, pl_stream *stream,
-                               pleat_devptr *out);
+                               const pl_capture_info *asked, pleat_devptr *out);
     /* free and record_stream may be given a stream from pl_stream_guess. */
     bool takes_guesses;
     /* `stream`: where the caller frees; another than the owner counts as a recorded use.
@@ -251,12 +253,15 @@ struct pl_allocator {
     const pl_allocator_ops *ops; /* const; each allocator embeds this as its first member */
 };
 
-/* The allocator of that name, or NULL. Names of all: pl_allocator_name(0..), NULL at the end. */
+/* The allocator of that name, or NULL. Names of all: pl_allocator_name(0..), NULL at the end; then
+ * those of pl_host_allocator_name for pinned memory only. */
 const pl_allocator_ops *pl_allocator_find(const char *name);
 const char *pl_allocator_name(unsigned index);
+const char *pl_host_allocator_name(unsigned index);
 
 #define PL_DECLARE_ALLOCATOR(ops) extern const pl_allocator_ops ops;
 PL_ALLOCATOR_LIST(PL_DECLARE_ALLOCATOR)
+PL_HOST_ALLOCATOR_LIST(PL_DECLARE_ALLOCATOR)
 #define PL_ALLOCATOR_ADDRESS(ops) &ops,
 extern const pl_allocator_ops *const pl_allocators[]; /* the list; NULL at the end */
 

@@ -15,6 +15,10 @@
     X(pl_unpooled_ops)         /* "unpooled" */                          \
     X(pl_tf_bfc_ops)           /* "tf-bfc" */                            \
     X(pl_cuda_async_ops)       /* "cuda-async" */
+
+/* Those for pinned memory of the host only: found by name, but not among all. */
+#define PL_HOST_ALLOCATOR_LIST(X) \
+    X(pl_torch_pinned_ops)     /* "torch-pinned": PyTorch's */
 /* clang-format on */
 
 #endif

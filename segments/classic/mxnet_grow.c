@@ -246,19 +246,22 @@ size_t pl_mxnet_release_all(pl_cache *c)
 /* ---- the way of a miss ----------------------------------------------------------------------- */
 
 /* Would the reserve stay free? When the driver does not tell what is free, MXNet 2 fails, and for
- * 1.x the answer is no. */
+ * 1.x the answer is no. For pinned memory MXNet 2 looks at the device's memory all the same. */
 static pleat_status has_room(pl_mxnet *m, size_t class_bytes, bool *out)
 {
-    uint64_t limit = m->base.limit_bytes;
+    bool is_host = pl_device_is_host(m->base.dev);
+    uint64_t limit = is_host ? 0 : m->base.limit_bytes;
     uint64_t held = m->base.reserved_bytes + m->base.growing_bytes;
     uint64_t total = pl_device_total_bytes(m->base.dev);
+    uint64_t gpu_bytes = 0;
     uint64_t free_bytes = 0;
     pl_lock_release(&m->base.lock);
-    pleat_status st = pl_device_free_bytes(m->base.dev, &free_bytes);
+    pleat_status st = pl_device_gpu_bytes(m->base.dev, &free_bytes, &gpu_bytes);
     pl_lock_acquire(&m->base.lock);
     if (st != PLEAT_OK && m->policy->is_v2) {
         return st;
     }
+    total = is_host ? gpu_bytes : total;
     if (limit != 0 && limit < total) {
         uint64_t left = limit > held ? limit - held : 0;
         total = limit;

@@ -324,9 +324,9 @@ void pl_pleat_front_unbind(pl_allocator *a, pl_front *front)
 }
 
 /* Only where a call on the stream asks the driver nothing. */
-static bool may_bind(const pl_space *space, const pl_stream *stream)
+static bool may_bind(const pl_space *space, const pl_lane *lane, const pl_stream *stream)
 {
-    bool is_told = pl_stream_is_legacy(stream) ||
+    bool is_told = pl_stream_is_legacy(stream) || lane->is_idle ||
                    (space->options.capture == PL_CAPTURE_TOLD && pl_stream_is_told(stream));
 
     return space->options.front == PL_FRONT_ON && is_told && space->n_fronts < PL_MOST_FRONTS &&
@@ -351,7 +351,7 @@ bool pl_pleat_front_bind(pl_allocator *a, pl_front *front, pl_stream *stream, ui
     pl_lock_acquire(&space->lock);
     pl_lane *lane = i < space->n_lane_rooms ? space->lanes[i] : NULL;
     bool is_bound = lane != NULL && lane->capture == NULL && !lane->is_gone &&
-                    may_bind(space, stream);
+                    may_bind(space, lane, stream);
     if (is_bound) {
         for (unsigned bin = 0; bin < PL_FRONT_BINS; bin++) {
             front->magazines[bin] = (pl_magazine){ .credit = PL_CREDIT_AT_FIRST };

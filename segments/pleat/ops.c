@@ -219,11 +219,11 @@ static pleat_status op_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, p
 }
 
 static pleat_status op_alloc_past(pl_allocator *a, pl_front *front, size_t bytes, pl_stream *stream,
-                                  pleat_devptr *out)
+                                  const pl_capture_info *asked, pleat_devptr *out)
 {
     pl_space *space = space_of(a);
     pl_capture_info info;
-    pleat_status st = ask_capture(space, stream, NULL, &info);
+    pleat_status st = ask_capture(space, stream, asked, &info);
 
     if (st != PLEAT_OK) {
         return st;

@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     bench_tape tape;
     bench_failure failure = { .text = "" };
     bench_tape_init(&tape);
-    if (bench_trace_read(path, NULL, &tape, &failure)) {
+    if (bench_trace_read(path, NULL, BENCH_BLOCKS_ALL, &tape, &failure)) {
         fuzz_check_tape(&tape);
     } else {
         fuzz_check_message(failure.text);

@@ -95,7 +95,7 @@ static bool read_capacity(const char *value, sim_conf *conf)
 
 static bool read_host(const char *value, sim_conf *conf)
 {
-    return read_size(value, 0, UINT64_C(1) << 46, &conf->host_bytes);
+    return read_size(value, 0, UINT64_C(1) << 40, &conf->host_bytes);
 }
 
 static bool read_context(const char *value, sim_conf *conf)
@@ -303,7 +303,7 @@ static const struct {
 } keys[] = {
     { "devices", read_devices, "1 to 16" },
     { "capacity", read_capacity, "bytes, with an optional suffix K, M, G or T, at most 64T" },
-    { "host", read_host, "bytes, with an optional suffix K, M, G or T, at most 64T" },
+    { "host", read_host, "bytes, with an optional suffix K, M, G or T, at most 1T" },
     { "context", read_context, "bytes, with an optional suffix K, M, G or T" },
     { "granularity", read_granularity, "a power of two from 4K to 1G" },
     { "backing", read_backing, "none or memory" },

@@ -34,6 +34,7 @@ HOOKS = {
 _lock = threading.RLock()
 _installed: str | None = None
 _binding: str | None = None  # by which it is installed
+_has_pinned = False  # torch's pinned memory, too
 _allocator: Any = None
 
 BINDINGS = ("auto", "class", "hooks")
@@ -120,13 +121,18 @@ def install_pinned() -> None:
     exact sizes where torch rounds up to powers of two. torch.cuda.host_memory_stats tells its
     numbers. The configuration is that of install(), without its limit.
 
-    Raises   RuntimeError: pleat is not installed by its class, torch is older than 2.10, or it was
-             done before.
-    Threads  any; call it once, before the first pinned tensor. There is no way back.
+    Raises   RuntimeError: pleat is not installed by its class, or torch is older than 2.10.
+    Owner    children that multiprocessing spawns from now on inherit it, as install().
+    Threads  any; call it once, before the first pinned tensor. Again it does nothing. There is no
+             way back.
     Blocks   touches no GPU.
     """
+    global _has_pinned
     with _lock:
-        _class.install_pinned()
+        if not _has_pinned:
+            _class.install_pinned()
+            _spawn.inherit_pinned()
+            _has_pinned = True
 
 
 def wanted_binding(argument: str | None) -> str:

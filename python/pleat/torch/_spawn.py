@@ -2,8 +2,9 @@
 
 A spawned child is a new python, which reads a dictionary from its parent before anything else. The
 parent adds an entry that installs pleat when it is read: before the child imports the main script,
-so before it uses CUDA. The configuration travels in PLEAT_CONF. A child that cannot do it says so
-and goes on with torch's own allocator. PLEAT_TORCH_SPAWN=0 leaves children alone.
+so before it uses CUDA. The configuration travels in PLEAT_CONF. Pinned memory is taken in the child
+if the parent has taken it when the child starts. A child that cannot do it says so and goes on with
+torch's own allocator. PLEAT_TORCH_SPAWN=0 leaves children alone.
 """
 
 from __future__ import annotations
@@ -24,6 +25,18 @@ except Exception as error:
     print(f"pleat: this spawned child uses torch's own allocator: {{error}}", file=sys.stderr)
 """
 
+# Behind it, where the parent's pinned memory is pleat's.
+_PINNED_CODE = """
+try:
+    if pleat.torch.is_installed():
+        pleat.torch.install_pinned()
+except Exception as error:
+    import sys
+    print(f"pleat: this spawned child pins memory by torch's own allocator: {error}",
+          file=sys.stderr)
+"""
+
+_takes_pinned = False
 _original: Callable[..., dict[str, Any]] | None = None
 
 
@@ -49,6 +62,13 @@ def inherit(binding: str, patch: bool) -> None:
         prepared = original(*arguments, **named)
         if os.environ.get(VARIABLE) == "0":  # at each start: the program may set it in between
             return prepared
-        return {"pleat": _Inheritance(code), **prepared}
+        whole = code + _PINNED_CODE if _takes_pinned else code
+        return {"pleat": _Inheritance(whole), **prepared}
 
     multiprocessing.spawn.get_preparation_data = with_pleat
+
+
+def inherit_pinned() -> None:
+    """Make those children take their pinned memory from pleat, too."""
+    global _takes_pinned
+    _takes_pinned = True
