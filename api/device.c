@@ -100,8 +100,14 @@ pleat_status pleat_device_compact_sized(pleat handle, int device, size_t out_byt
     if (st != PLEAT_OK) {
         return st;
     }
-    if (gpu) {
+    if (gpu && !pl_mapping_observers_begin_move(&gpu->instance->observers)) {
+        st = pl_error_set(PLEAT_EBUSY, 0,
+                          "device %d: live memory is not moved while mappings are observed: it may "
+                          "be registered (pleat_mapping_unobserve)",
+                          device);
+    } else if (gpu) {
         st = gpu->ops->compact ? gpu->ops->compact(gpu->allocator, &told) : PLEAT_ENOTSUP;
+        pl_mapping_observers_end_move(&gpu->instance->observers, st == PLEAT_EPOISONED);
         pl_gpu_debug_walk(gpu);
         st = note_compaction(st, gpu, device);
     }

@@ -275,8 +275,8 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_trim(pleat instance, int devi
  *  every live byte stays. The call is a promise: until it returns no work is submitted to the
  *  device, captured or launched, by anybody, since memory is copied from one physical place to
  *  another meanwhile. Work that was submitted before is waited for. What others hold of the
- *  physical memory itself does not follow: memory registered for RDMA, of which observers are told
- *  (pleat_mapping.h); what other processes have open (pleat_share.h) is left where it is.
+ *  physical memory itself (memory registered for RDMA) does not follow; what other processes have
+ *  open (pleat_share.h) is left where it is.
  *
  *  The first one that wins something also gives back what is free in large chunks, and from then on
  *  new chunks are granules: who compacts wants memory more than driver time. Granules are merged
@@ -286,6 +286,7 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_trim(pleat instance, int devi
  *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_EDEVICE; PLEAT_ENOTSUP (the allocator at work is a
  *           classic cache, or the driver cannot copy); PLEAT_ECAPTURE (a capture is under way; the
  *           text says which); PLEAT_EPENDING; PLEAT_ENOSPACE_VA; PLEAT_ENOMEM_HOST; PLEAT_EDRIVER;
+ *           PLEAT_EBUSY (mappings are observed: pleat_mapping.h);
  *           PLEAT_EPOISONED (undoing a step failed, too: memory that could not be mapped again
  *           keeps its contents, and no request is served until a later compaction has mapped it).
  *  Failure  live blocks and their contents are as before, and so is the chunk of the failing step;

@@ -11,8 +11,9 @@
  *
  * A block of pleat's may lie over several pieces of memory; cuMemGetAddressRange tells one of them
  * only, and a registration that takes its answer for the whole covers too little. And an address
- * keeps its meaning while the memory under it changes: compaction, sleep, decommitted pages and
- * free memory that is moved to where it is needed end registrations. An observer is told before. */
+ * keeps its meaning while the memory under it changes: sleep, decommitted pages and free memory
+ * that is moved to where it is needed end registrations. An observer is told before. Compaction
+ * would move live memory: pleat_device_compact is refused while somebody observes. */
 #ifndef PLEAT_MAPPING_H
 #define PLEAT_MAPPING_H
 
@@ -68,8 +69,8 @@ typedef enum pleat_mapping_change {
 /** Called on the thread that maps or unmaps, in no hold of a lock, also by several threads at once
  *  for different ranges. Ranges are as the driver's calls have them: one of GO may be several of
  *  COME, or parts of them, side by side. Where the driver refuses to unmap it is tried again, and
- *  GO may be told again; where memory changes under live addresses (compaction, sleep and wake) GO
- *  and COME are told of the same addresses.
+ *  GO may be told again; where memory changes under live addresses (sleep and wake) GO and COME are
+ *  told of the same addresses.
  *
  *  May call: the driver, libraries that register memory, locks and waits of the program's own, as
  *  long as nobody who has them waits for pleat. Must not call pleat: others may wait for what the
@@ -79,13 +80,13 @@ typedef void (*pleat_mapping_fn)(int device, pleat_mapping_change change, pleat_
                                  uint64_t bytes, void *context);
 
 /** Be told, from now on, of all memory that the instance maps and unmaps on its devices: what it
- *  allocates (its own addresses for compaction too), and what it opens of other processes. What is
+ *  allocates, and what it opens of other processes. What is
  *  there already is not told, and cuda-async's pools are the driver's affair.
  *
  *  Params   context     handed to every call of `see`; stays the caller's.
  *           number [out] for pleat_mapping_unobserve.
  *  Returns  PLEAT_OK; PLEAT_EINVAL (`see` or `number` is NULL); PLEAT_ENOMEM_HOST (there are
- *           PLEAT_MOST_OBSERVERS already).
+ *           PLEAT_MOST_OBSERVERS already); PLEAT_EBUSY (a compaction is under way).
  *  Owner    until pleat_mapping_unobserve, or pleat_destroy, which tells what goes.
  *  Threads  any.
  *  Blocks   never. */

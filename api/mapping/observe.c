@@ -69,6 +69,25 @@ void pl_mapping_observers_fini(pl_mapping_observers *observers)
     pl_lock_fini(&observers->lock);
 }
 
+/* ---- compactions ----------------------------------------------------------------------------- */
+
+bool pl_mapping_observers_begin_move(pl_mapping_observers *observers)
+{
+    pl_lock_acquire(&observers->lock);
+    bool is_free = atomic_load_explicit(&observers->watch.n, memory_order_relaxed) == 0;
+    observers->n_moving += is_free;
+    pl_lock_release(&observers->lock);
+    return is_free;
+}
+
+void pl_mapping_observers_end_move(pl_mapping_observers *observers, bool is_torn)
+{
+    pl_lock_acquire(&observers->lock);
+    observers->n_moving--;
+    observers->is_torn = is_torn;
+    pl_lock_release(&observers->lock);
+}
+
 /* ---- public calls ---------------------------------------------------------------------------- */
 
 /* A place whose last observer has returned everywhere. */
@@ -97,7 +116,8 @@ pleat_status pleat_mapping_observe(pleat handle, pleat_mapping_fn see, void *con
     }
     pl_mapping_observers *observers = &use.instance->observers;
     pl_lock_acquire(&observers->lock);
-    pl_mapping_observer *place = find_place_locked(observers);
+    bool is_moving = observers->n_moving > 0 || observers->is_torn;
+    pl_mapping_observer *place = is_moving ? NULL : find_place_locked(observers);
     if (place) {
         place->see = see;
         place->context = context;
@@ -106,6 +126,11 @@ pleat_status pleat_mapping_observe(pleat handle, pleat_mapping_fn see, void *con
     }
     pl_lock_release(&observers->lock);
     pl_use_leave(use);
+    if (is_moving) {
+        return pl_error_set(PLEAT_EBUSY, 0,
+                            "mappings are not observed while a compaction runs, or after one that "
+                            "failed half way, until another one succeeds");
+    }
     return place ? PLEAT_OK
                  : pl_error_set(PLEAT_ENOMEM_HOST, 0, "an instance has at most %d observers",
                                 PLEAT_MOST_OBSERVERS);

@@ -16,15 +16,24 @@ typedef struct pl_mapping_observer {
     unsigned n_running;   /* lock */
 } pl_mapping_observer;
 
-/* I1  watch.n is the number of places with an observer */
+/* Compactions map and unmap in a hold of the device's lock, where nobody may be called; and what
+ * they move may be registered. So there are compactions or observers, not both.
+ *
+ * I1  watch.n is the number of places with an observer
+ * I2  watch.n == 0 or n_moving == 0 */
 typedef struct pl_mapping_observers {
     pl_mapping_watch watch; /* first member: devices know this */
     pl_lock lock;           /* rank 10 */
     pl_cond ended;          /* signals that an observer has returned */
+    unsigned n_moving;      /* lock: compactions under way */
+    bool is_torn;           /* lock: one has left memory unmapped, which a later one maps */
     pl_mapping_observer all[PLEAT_MOST_OBSERVERS];
 } pl_mapping_observers;
 
 void pl_mapping_observers_init(pl_mapping_observers *observers);
 void pl_mapping_observers_fini(pl_mapping_observers *observers);
+/* A compaction begins; false: not while somebody observes. Its end: with what is left torn. */
+bool pl_mapping_observers_begin_move(pl_mapping_observers *observers);
+void pl_mapping_observers_end_move(pl_mapping_observers *observers, bool is_torn);
 
 #endif
