@@ -16,7 +16,7 @@
 /* at::setHostAllocator with HostStats of today; 2.9 has other figures, 2.7 no such function. */
 #define PLEAT_TORCH_HAS_HOST_ALLOCATOR (PLEAT_TORCH_VERSION >= 210)
 /* A pool's own allocator, and the pool of a snapshot, are those of the pool that is active in the
- * thread (c10::cuda::MemPoolContext); read in the headers of 2.6. Later ones are told of them. */
+ * thread (c10::cuda::MemPoolContext), in 2.6 and 2.7. Later ones are told of them. */
 #define PLEAT_TORCH_HAS_ACTIVE_POOL (PLEAT_TORCH_VERSION < 208)
 /* Annotations of live blocks, and metadata that are a thread's; in 2.15 and missing from 2.13. */
 #define PLEAT_TORCH_HAS_BLOCK_NOTES (PLEAT_TORCH_VERSION >= 214)
