@@ -252,7 +252,9 @@ int pl_buffer_check(const pl_space *space, const pl_buffer *buffer)
         }
         bytes += b->bytes;
         n++;
-        if (b->bytes % space->granule_bytes != 0 || b->base % space->granule_bytes != 0) {
+        if (b->bytes % space->granule_bytes != 0 ||
+            (b->base - seg->range.base) % space->granule_bytes !=
+                0) { /* ranges may begin anywhere */
             return 1;
         }
         if (are_alike(b, b->next) && !buffer->is_busy) {
