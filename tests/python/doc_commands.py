@@ -17,7 +17,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md")),
          "bench/README.md", "examples/README.md"]
-COMMAND = re.compile(r"^ {4}(?:build/)?(pleat(?:-runtime)? +[a-z\-].*)$")
+COMMAND = re.compile(r"^ {4}(?:build/)?(pleat(?:-runtime)? +[a-z\-].*[^;])$")  # ; ends a line of C
 IN_HELP = re.compile(r"^ {2}(pleat +[a-z].*)$")
 SMALL = "gpt2s_tiny"
 QUICK = "churn:iterations=3,allocations=20"
@@ -25,14 +25,15 @@ QUICK = "churn:iterations=3,allocations=20"
 # What stands for a file, an option's value or a work.
 WORDS = {"WORK": QUICK, "WORK...": QUICK, "[WORK...]": QUICK, "SNAPSHOT...": "snapshot.pickle",
          "OUT": "out.trace", "llama8b_fsdp16_var": SMALL, "snapshot.pickle:device=1":
-         "snapshot.pickle:device=0", "rank*.pickle": "rank0.pickle rank1.pickle"}
+         "snapshot.pickle:device=0", "rank*.pickle": "rank0.pickle rank1.pickle", "0/4": "0/1"}
 # Without limits these would run for minutes. The last of an option given twice counts.
 SHORTER = [
-    (r"^pleat bench pairs", "hot --through pleat --no-callgrind --runs 1"),
+    (r"^pleat bench pairs", "hot --no-callgrind --runs 1"),
+    (r"^pleat bench pairs(?!.*--host)", "--through pleat"),
     (r"^pleat bench resident", "--no-callgrind --pairs 1000 --blocks 1024"),
     (r"^pleat bench tail", "--rounds 1 --blocks 1000"),
     (r"^pleat bench driver(?!.*pickle)", QUICK),
-    (r"^pleat ab", "--allocator pleat,torch-native --loops 1"),
+    (r"^pleat ab(?!.*--merge)", "--allocator pleat,torch-native --loops 1"),
 ]
 SIZES = [(r"iterations=\d+", "iterations=2"), (r"layers=32", "layers=1"),
          (r"--passes 5", "--passes 2")]
@@ -44,11 +45,11 @@ ELSEWHERE = {
 
 
 def commands_of(text, pattern):
-    """Comments, and what follows two blanks and a hash, are not part of a command."""
+    """What follows a hash between blanks is not part of a command."""
     for line in text.splitlines():
         found = pattern.match(line)
         if found:
-            yield re.sub(r"\s{2,}#.*$", "", found.group(1)).strip()
+            yield re.sub(r"\s+#\s.*$", "", found.group(1)).strip()
 
 
 def all_commands(pleat):
@@ -86,7 +87,8 @@ def make_files(pleat, folder):
     def run(*words):
         subprocess.run([pleat, *words], cwd=folder, check=True, stdout=subprocess.DEVNULL,
                        stderr=subprocess.DEVNULL)
-    for name in ("snapshot.pickle", "rank0.pickle", "rank1.pickle"):
+    (folder / "jobs").mkdir()
+    for name in ("snapshot.pickle", "rank0.pickle", "rank1.pickle", "jobs/a.pickle"):
         run("replay", QUICK, "--allocator", "torch-native", "--driver", "sim", "--snapshot", name,
             "--snapshot-at", "end")
     run("convert", QUICK, "log.csv")
