@@ -5,9 +5,9 @@
  * program does not create memory for want of it. Creating takes driver time, too: as much as that
  * has taken may be spent on takes besides, as a take is no dearer than what it replaces. So of two
  * equally good ends, to have created too much or to have taken too often, neither costs more than
- * twice what was needed. A tenth of what is saved up at the start may be spent, once, on chunks that
- * are smaller than they need be. The bucket of ordered waits starts full too; it
- * holds PL_BUDGET_ORDERS and earns one in order_interval.
+ * twice what was needed. A tenth of what is saved up at the start may be spent, once, on chunks
+ * that are smaller than they need be. The bucket of ordered waits starts full too; it holds
+ * PL_BUDGET_ORDERS and earns one in order_interval.
  *
  * A program is steady when it has not needed clearly more memory than before for four times as long
  * as it took to get there, at most PL_BUDGET_STEADY_MOST events. What such a program takes it would
