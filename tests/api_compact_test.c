@@ -18,7 +18,7 @@ static pleat_devptr high;
 
 static void lay_out(void)
 {
-    instance = api_make(API_PLEAT, "capacity:512M,backing:memory", MIXED);
+    instance = api_make(API_PLEAT, "capacity:2G,backing:memory", MIXED);
     pleat_devptr first = api_alloc(instance, 0, (size_t)N_FIRST * GRANULE, NULL);
     pleat_devptr large = api_alloc(instance, 0, (size_t)N_LARGE * GRANULE, NULL);
     api_free(instance, 0, large, NULL);

@@ -50,6 +50,36 @@ START_TEST(nothing_is_lost_however_often_one_asks)
 }
 END_TEST
 
+START_TEST(what_creating_took_is_there_besides_and_is_spent_first)
+{
+    pl_budget_earn_ns(&budget, 30 * MS);
+    ck_assert_uint_eq(pl_budget_left_ns(&budget, 1), 130 * MS);
+    pl_budget_spend_ns(&budget, 40 * MS);
+    ck_assert_uint_eq(pl_budget_left_ns(&budget, 1), 90 * MS);
+    ck_assert_uint_eq(pl_budget_left_ns(&budget, UINT64_MAX), 100 * MS); /* and not 130 */
+}
+END_TEST
+
+START_TEST(where_nothing_is_saved_up_creating_earns_nothing)
+{
+    pl_budget_init(&budget, 0, 0, 50000);
+    pl_budget_earn_ns(&budget, 30 * MS);
+    ck_assert_uint_eq(pl_budget_left_ns(&budget, 1), 0);
+    ck_assert(!pl_budget_has_finer_ns(&budget, 0));
+}
+END_TEST
+
+START_TEST(time_for_smaller_chunks_is_a_tenth_and_spent_once)
+{
+    ck_assert(pl_budget_has_finer_ns(&budget, 10 * MS - 1));
+    ck_assert(!pl_budget_has_finer_ns(&budget, 10 * MS));
+    pl_budget_spend_finer_ns(&budget, 11 * MS);
+    (void)pl_budget_left_ns(&budget, UINT64_MAX);
+    pl_budget_earn_ns(&budget, MS);
+    ck_assert(!pl_budget_has_finer_ns(&budget, 0));
+}
+END_TEST
+
 START_TEST(the_clock_before_the_first_question_earns_nothing)
 {
     pl_budget_init(&budget, 2, 100, 50000);
@@ -193,6 +223,9 @@ int main(void)
     tcase_add_test(time, no_more_is_saved_up_than_was_set);
     tcase_add_test(time, the_time_that_passes_earns_its_share);
     tcase_add_test(time, nothing_is_lost_however_often_one_asks);
+    tcase_add_test(time, what_creating_took_is_there_besides_and_is_spent_first);
+    tcase_add_test(time, where_nothing_is_saved_up_creating_earns_nothing);
+    tcase_add_test(time, time_for_smaller_chunks_is_a_tenth_and_spent_once);
     tcase_add_test(time, the_clock_before_the_first_question_earns_nothing);
     tcase_add_test(time, one_can_spend_more_than_there_is_but_owes_nothing);
     tcase_add_test(time, without_a_share_nothing_is_earned);

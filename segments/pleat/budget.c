@@ -1,12 +1,13 @@
 /* budget.c - see budget.h. Guarded by the device lock. */
 #include "segments/pleat/budget.h"
 
-enum { NS_A_MS = 1000000, PERMILLE = 1000, STAMP_LOG2 = 4, REST_EVENTS = 1000 };
+enum { NS_A_MS = 1000000, PERMILLE = 1000, STAMP_LOG2 = 4, REST_EVENTS = 1000, FINER_PART = 10 };
 
 void pl_budget_init(pl_budget *budget, unsigned permille, unsigned most_ms, unsigned order_interval)
 {
     *budget = (pl_budget){
         .saved_ns = (uint64_t)most_ms * NS_A_MS,
+        .finer_ns = (uint64_t)most_ms * NS_A_MS / FINER_PART,
         .permille = permille,
         .most_ns = (uint64_t)most_ms * NS_A_MS,
         .order_interval = order_interval,
@@ -22,12 +23,27 @@ uint64_t pl_budget_left_ns(pl_budget *budget, uint64_t now_ns)
 
     budget->refilled_ns = now_ns - passed_ns % PERMILLE;
     budget->saved_ns += earned_ns < room_ns ? earned_ns : room_ns;
-    return budget->saved_ns;
+    return budget->saved_ns + budget->earned_ns;
 }
 
+/* What was earned first: only the rest of what is saved up is filled again. */
 void pl_budget_spend_ns(pl_budget *budget, uint64_t ns)
 {
+    uint64_t of_earned_ns = ns < budget->earned_ns ? ns : budget->earned_ns;
+
+    budget->earned_ns -= of_earned_ns;
+    ns -= of_earned_ns;
     budget->saved_ns -= ns < budget->saved_ns ? ns : budget->saved_ns;
+}
+
+void pl_budget_earn_ns(pl_budget *budget, uint64_t ns)
+{
+    budget->earned_ns += budget->most_ns > 0 ? ns : 0;
+}
+
+void pl_budget_spend_finer_ns(pl_budget *budget, uint64_t ns)
+{
+    budget->finer_ns -= ns < budget->finer_ns ? ns : budget->finer_ns;
 }
 
 bool pl_budget_is_steady(const pl_budget *budget)

@@ -6,6 +6,7 @@
 
 #include "segments/pleat/granule.h"
 #include "vmm/mapping.h"
+#include "vmm/meter.h"
 
 /* How many granules from g on a chunk may have. Small ones do not reach across the request's end:
  * the next block, which begins there, would share one with it. */
@@ -40,6 +41,7 @@ static pleat_status create_in(pl_space *space, pl_flight *f, pl_block *hole)
         pl_segment_put_chunk(seg, g, chunk, order);
         f->has_large = f->has_large || order > 0;
         f->n_created += (size_t)1 << order;
+        f->n_created_chunks++;
         hole->tick += (uint64_t)1 << order;
         g += (size_t)1 << order;
     }
@@ -174,8 +176,11 @@ static pleat_status map_holes(pl_space *space, pl_flight *f)
 
 pleat_status pl_flight_fly(pl_space *space, pl_flight *f)
 {
+    uint64_t begin_ns = pl_meter_begin(space->dev);
+
     fill_taken(f);
     pleat_status st = create_missing(space, f);
+    f->create_ns = pl_meter_begin(space->dev) - begin_ns;
     st = st == PLEAT_OK ? map_holes(space, f) : st;
     if (st != PLEAT_OK) {
         return st;

@@ -4,12 +4,25 @@
  * be taken. At the start, when memory is plentiful and what comes stays for long, chunks are large.
  * Later they are a small part of their request: a block dies whole, so they are seldom in use by
  * parts, except where smaller blocks follow in its place, and how much these can tie is bounded by
- * the size of a chunk. docs/design.md has the figures from which the constants are chosen. */
+ * the size of a chunk. How many blocks can tie a chunk each does not depend on the device, so on a
+ * smaller one chunks are smaller, too: then what is tied stays the same share of it.
+ *
+ * Where memory is plentiful and much of it is tied all the same, chunks are sized by their request
+ * at once, as long as there is driver time for more of them (budget.h). docs/design.md has the
+ * figures from which the constants are chosen. */
 #include "segments/pleat/sizing.h"
 
 #include "segments/pleat/granule.h"
 
-enum { PLENTY_PERMILLE = 150, PLENTY_ORDER = 5, USUAL_ORDER = 2, REQUEST_SHARE = 16 };
+enum {
+    PLENTY_PERMILLE = 150,
+    PLENTY_ORDER = 5,
+    PLENTY_DEVICE = 32, /* times chunk_share: that part of the device */
+    USUAL_ORDER = 2,
+    USUAL_DEVICE = 96,
+    REQUEST_SHARE = 16,
+    MUCH_TIED_LOG2 = 6
+};
 
 /* The largest order, at most `most`, of chunks that are at most 1 / share of n granules. */
 static unsigned order_in(size_t n, size_t share, unsigned most)
@@ -27,15 +40,43 @@ static bool wants_granules(const pl_space *space)
            space->options.growth == PL_GROWTH_FRUGAL || space->has_compacted;
 }
 
+static size_t held(const pl_space *space)
+{
+    return space->n_chunks + space->n_creating;
+}
+
+static bool is_plentiful(const pl_space *space, size_t cap)
+{
+    return held(space) * 1000 < cap * PLENTY_PERMILLE;
+}
+
+/* The largest order by what is held and by the device, where memory is plentiful. */
+static unsigned order_of_plenty(const pl_space *space, size_t cap)
+{
+    size_t share = space->options.chunk_share;
+    unsigned most = order_in(cap, share * PLENTY_DEVICE, PLENTY_ORDER);
+
+    return order_in(held(space), share, most);
+}
+
 unsigned pl_sizing_order(const pl_space *space, size_t cap, size_t n_granules)
 {
-    size_t held = space->n_chunks + space->n_creating;
+    size_t share = space->options.chunk_share;
 
     if (wants_granules(space)) {
         return 0;
     }
-    if (held * 1000 < cap * PLENTY_PERMILLE) {
-        return order_in(held, space->options.chunk_share, PLENTY_ORDER);
+    if (is_plentiful(space, cap)) {
+        return order_of_plenty(space, cap);
     }
-    return order_in(n_granules, REQUEST_SHARE, USUAL_ORDER);
+    unsigned most = order_in(cap, share * USUAL_DEVICE, USUAL_ORDER);
+    return order_in(n_granules, REQUEST_SHARE, most);
+}
+
+unsigned pl_sizing_finer_order(const pl_space *space, size_t cap, size_t n_granules)
+{
+    unsigned order = pl_sizing_order(space, cap, n_granules);
+    bool is_much = space->store.tally.n_tied_granules > held(space) >> MUCH_TIED_LOG2;
+
+    return is_plentiful(space, cap) && is_much ? order_in(n_granules, REQUEST_SHARE, order) : order;
 }
