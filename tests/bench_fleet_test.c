@@ -89,7 +89,7 @@ static void set_up(void)
                            : i == 3 ? "three"
                            : i == 4 ? "four"
                                     : "five";
-        write_trace(path_of("w%u/%s.trace", i, name), 20 + 30 * i, 3 << (18 + i % 3));
+        write_trace(path_of("w%u/%s.trace", i, name), 20 + 30 * i, 3U << (18 + i % 3));
     }
 }
 
