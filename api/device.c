@@ -107,7 +107,7 @@ pleat_status pleat_device_compact_sized(pleat handle, int device, size_t out_byt
                           device);
     } else if (gpu) {
         st = gpu->ops->compact ? gpu->ops->compact(gpu->allocator, &told) : PLEAT_ENOTSUP;
-        pl_mapping_observers_end_move(&gpu->instance->observers, st == PLEAT_EPOISONED);
+        pl_mapping_observers_end_move(&gpu->instance->observers, st, &gpu->is_torn);
         pl_gpu_debug_walk(gpu);
         st = note_compaction(st, gpu, device);
     }

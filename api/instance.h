@@ -49,6 +49,7 @@ typedef struct pl_gpu {
     pl_history history;           /* records what the allocator does */
     pl_pools pools;               /* private pools and their routes */
     pl_imports imports;           /* what is open of other processes */
+    bool is_torn;                 /* the observers' lock: see mapping/observe.h */
     _Atomic(pl_stream *) idle;    /* atomic: see host.c; NULL = not asked for yet */
     pl_tags tags;                 /* what it has under each tag */
 } pl_gpu;

@@ -74,7 +74,8 @@ typedef enum pleat_mapping_change {
  *
  *  May call: the driver, libraries that register memory, locks and waits of the program's own, as
  *  long as nobody who has them waits for pleat. Must not call pleat: others may wait for what the
- *  calling thread is doing. Calls there answer PLEAT_EBUSY. No context is promised to be current.
+ *  calling thread is doing. Calls there answer PLEAT_EBUSY. Must return: no exception, no longjmp;
+ *  a child that is forked in it must exec or _exit. No context is promised to be current.
  *  How long it takes, the request takes; it counts as time of the driver's. */
 typedef void (*pleat_mapping_fn)(int device, pleat_mapping_change change, pleat_devptr base,
                                  uint64_t bytes, void *context);

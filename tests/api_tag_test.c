@@ -318,6 +318,8 @@ END_TEST
 /* Where nothing else is held, too: chunks are sized by what there will be. */
 START_TEST(a_wake_has_large_chunks)
 {
+    close_instance();
+    instance = api_make(API_PLEAT, "capacity:256M,backing:memory,depth:4", "chunk_share:1");
     pleat_devptr ptr = tagged("weights", 64 * MIB, NULL);
     fall_asleep("weights", PLEAT_SLEEP_DISCARD);
     ck_assert_uint_eq(resident(), 0);

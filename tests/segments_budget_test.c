@@ -65,18 +65,18 @@ START_TEST(where_nothing_is_saved_up_creating_earns_nothing)
     pl_budget_init(&budget, 0, 0, 50000);
     pl_budget_earn_ns(&budget, 30 * MS);
     ck_assert_uint_eq(pl_budget_left_ns(&budget, 1), 0);
-    ck_assert(!pl_budget_has_finer_ns(&budget, 0));
 }
 END_TEST
 
-START_TEST(time_for_smaller_chunks_is_a_tenth_and_spent_once)
+START_TEST(what_was_earned_is_gone_when_growing_is_over)
 {
-    ck_assert(pl_budget_has_finer_ns(&budget, 10 * MS - 1));
-    ck_assert(!pl_budget_has_finer_ns(&budget, 10 * MS));
-    pl_budget_spend_finer_ns(&budget, 11 * MS);
-    (void)pl_budget_left_ns(&budget, UINT64_MAX);
-    pl_budget_earn_ns(&budget, MS);
-    ck_assert(!pl_budget_has_finer_ns(&budget, 0));
+    pl_budget_earn_ns(&budget, 30 * MS);
+    budget.n_events = 10000;
+    pl_budget_changed(&budget);
+    budget.n_events = 19999;
+    ck_assert_uint_eq(pl_budget_left_ns(&budget, 1), 130 * MS);
+    budget.n_events = 20000;
+    ck_assert_uint_eq(pl_budget_left_ns(&budget, 1), 100 * MS);
 }
 END_TEST
 
@@ -225,7 +225,7 @@ int main(void)
     tcase_add_test(time, nothing_is_lost_however_often_one_asks);
     tcase_add_test(time, what_creating_took_is_there_besides_and_is_spent_first);
     tcase_add_test(time, where_nothing_is_saved_up_creating_earns_nothing);
-    tcase_add_test(time, time_for_smaller_chunks_is_a_tenth_and_spent_once);
+    tcase_add_test(time, what_was_earned_is_gone_when_growing_is_over);
     tcase_add_test(time, the_clock_before_the_first_question_earns_nothing);
     tcase_add_test(time, one_can_spend_more_than_there_is_but_owes_nothing);
     tcase_add_test(time, without_a_share_nothing_is_earned);

@@ -113,14 +113,13 @@ START_TEST(later_the_smaller_the_request_the_smaller_the_chunks)
 }
 END_TEST
 
-/* While fewer than 15 of 100 granules are held, by what is held, and a 32nd of the limit; then by
- * the request. */
+/* While fewer than 15 of 100 granules are held, by what is held; then by the request. */
 START_TEST(a_limit_makes_the_device_as_small)
 {
     size_t n_first = 14 + (size_t)_i;
     ck_assert_int_eq(pleat.a->ops->set_limit(pleat.a, (uint64_t)100 * GRANULE), PLEAT_OK);
     get_in(n_first, n_first);
-    get_in(8, _i == 0 ? 2 : 8);
+    get_in(8, _i == 0 ? 1 : 8);
     get_in(15, 15);
     get_in(16, 8);
 }
@@ -160,38 +159,6 @@ START_TEST(the_smaller_the_device_the_smaller_the_chunks)
     get_in(64, devices[_i].n_chunks);
     get(devices[_i].n_plenty);
     get_in(128, devices[_i].n_later);
-}
-END_TEST
-
-/* N_FIRST granules, and a chunk of N_LARGE of which one granule is in use: the rest is tied. */
-static void tie(unsigned take_ms)
-{
-    pl_allocator_options options;
-    pleat_close();
-    pl_allocator_options_init(&options);
-    SET_OWN(pleat, &options, chunk_share, 1);
-    SET_OWN(pleat, &options, take_ms, take_ms);
-    pleat_open(SIM, &options);
-    get_in(N_FIRST, N_FIRST);
-    pleat_devptr large = get_in(N_LARGE, 1);
-    put(large);
-    ck_assert_uint_eq(get_in(1, 0), large);
-}
-
-/* 48 granules, N_LARGE - 1 of which are there: the others in 16ths of the request. */
-START_TEST(where_much_is_tied_chunks_are_small_though_memory_is_plentiful)
-{
-    tie(100);
-    get_in(48, 5); /* 4 x 4 + 1 */
-    ck_assert_uint_eq(chunks_granules_held(), N_FIRST + N_LARGE + 17);
-}
-END_TEST
-
-START_TEST(without_driver_time_chunks_are_large_though_much_is_tied)
-{
-    tie(0);
-    get_in(48, 2); /* 16 + 1 */
-    ck_assert_uint_eq(chunks_granules_held(), N_FIRST + N_LARGE + 17);
 }
 END_TEST
 
@@ -612,8 +579,6 @@ static void add_sizes(Suite *suite)
     TCase *granules = suite_case(suite, "granules", open_mixed, pleat_close);
     tcase_add_test(granules, by_default_the_largest_chunk_is_a_32nd_of_what_is_held);
     tcase_add_loop_test(granules, the_smaller_the_device_the_smaller_the_chunks, 0, 3);
-    tcase_add_test(granules, where_much_is_tied_chunks_are_small_though_memory_is_plentiful);
-    tcase_add_test(granules, without_driver_time_chunks_are_large_though_much_is_tied);
     tcase_add_test(granules, on_request_every_chunk_is_a_granule);
     tcase_add_test(granules, where_growth_is_frugal_every_chunk_is_a_granule);
 }

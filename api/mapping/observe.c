@@ -80,11 +80,17 @@ bool pl_mapping_observers_begin_move(pl_mapping_observers *observers)
     return is_free;
 }
 
-void pl_mapping_observers_end_move(pl_mapping_observers *observers, bool is_torn)
+void pl_mapping_observers_end_move(pl_mapping_observers *observers, pleat_status st, bool *is_torn)
 {
     pl_lock_acquire(&observers->lock);
     observers->n_moving--;
-    observers->is_torn = is_torn;
+    if (st == PLEAT_EPOISONED && !*is_torn) {
+        *is_torn = true;
+        observers->n_torn++;
+    } else if (st == PLEAT_OK && *is_torn) {
+        *is_torn = false;
+        observers->n_torn--;
+    }
     pl_lock_release(&observers->lock);
 }
 
@@ -116,7 +122,7 @@ pleat_status pleat_mapping_observe(pleat handle, pleat_mapping_fn see, void *con
     }
     pl_mapping_observers *observers = &use.instance->observers;
     pl_lock_acquire(&observers->lock);
-    bool is_moving = observers->n_moving > 0 || observers->is_torn;
+    bool is_moving = observers->n_moving > 0 || observers->n_torn > 0;
     pl_mapping_observer *place = is_moving ? NULL : find_place_locked(observers);
     if (place) {
         place->see = see;

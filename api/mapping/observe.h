@@ -26,7 +26,7 @@ typedef struct pl_mapping_observers {
     pl_lock lock;           /* rank 10 */
     pl_cond ended;          /* signals that an observer has returned */
     unsigned n_moving;      /* lock: compactions under way */
-    bool is_torn;           /* lock: one has left memory unmapped, which a later one maps */
+    unsigned n_torn; /* lock: devices where one left memory unmapped, which a later one maps */
     pl_mapping_observer all[PLEAT_MOST_OBSERVERS];
 } pl_mapping_observers;
 
@@ -34,6 +34,6 @@ void pl_mapping_observers_init(pl_mapping_observers *observers);
 void pl_mapping_observers_fini(pl_mapping_observers *observers);
 /* A compaction begins; false: not while somebody observes. Its end: with what is left torn. */
 bool pl_mapping_observers_begin_move(pl_mapping_observers *observers);
-void pl_mapping_observers_end_move(pl_mapping_observers *observers, bool is_torn);
+void pl_mapping_observers_end_move(pl_mapping_observers *observers, pleat_status st, bool *is_torn);
 
 #endif

@@ -75,7 +75,8 @@ static bool is_sound(const pl_name *name, const void *from)
     for (size_t i = 0; is_good && i < name->n_blocks; i++) {
         pl_shared_block block;
         pl_name_read_block(from, name, i, &block);
-        is_good = is_inside(block.offset, block.bytes, all);
+        is_good = block.offset >= name->skip_bytes &&
+                  is_inside(block.offset - name->skip_bytes, block.bytes, name->block_bytes);
     }
     return is_good;
 }

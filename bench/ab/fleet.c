@@ -74,7 +74,8 @@ static void take_devices(bench_fleet *fleet, const json_t *verdict)
                    !json_equal(json_array_get(fleet->devices, at), label)) {
                 at++;
             }
-            if (at == json_array_size(fleet->devices) && at < BENCH_FLEET_DEVICES) {
+            bool is_new = at == json_array_size(fleet->devices) && at < BENCH_FLEET_DEVICES;
+            if (is_new && json_is_string(label)) {
                 json_array_append(fleet->devices, (json_t *)label);
             }
         }
@@ -192,7 +193,8 @@ static void take_least(bench_fleet *fleet, const json_t *unit)
             s++;
         }
         double least = number_of(row, "least_memory_bytes");
-        if (s != before && s < n_settings(fleet) && least > 0.0) {
+        if (s != before && s < n_settings(fleet) && least > 0.0 &&
+            fleet->settings[s].n_least < fleet->n_works) {
             fleet->settings[s].least[fleet->settings[s].n_least++] = least;
         }
         before = s;

@@ -63,6 +63,12 @@ static void name_missing(const bool *has, unsigned n, char *out, size_t n_out)
 static bool check_missing(const merge *m, const bool *has, const bool *is_begun)
 {
     unsigned n = m->entries[0].n;
+    for (unsigned i = 0; i < m->n_entries; i++) { /* what a killed process began may be of others */
+        if (!m->entries[i].is_part) {
+            n = m->entries[i].n;
+            break;
+        }
+    }
     unsigned n_missing = 0;
     unsigned n_begun = 0;
     for (unsigned i = 0; i < n; i++) {
@@ -87,7 +93,11 @@ static bool list_shards(merge *m)
         return false;
     }
     if (m->n_entries == 0) {
-        return bench_fail(m->failure, "%s: there are no shards (shard-00000-of-...)", m->folder);
+        return bench_fail(
+            m->failure,
+            "%s: there are no shards (shard-00000-of-...): run `pleat ab WORK... --shard "
+            "K/N --out %s` first",
+            m->folder, m->folder);
     }
     unsigned n = m->entries[0].n;
     bool *has = calloc(2 * (size_t)n + 2, sizeof *has);
@@ -99,6 +109,9 @@ static bool list_shards(merge *m)
     unsigned n_whole = 0;
     for (unsigned i = 0; ok && i < m->n_entries; i++) {
         bench_shard_entry *entry = &m->entries[i];
+        if (entry->is_part && entry->n != n) {
+            continue;
+        }
         ok = entry->n == n && entry->index < n;
         if (!ok) {
             bench_fail(m->failure, "%s: %s and %s are of different numbers of shards", m->folder,
@@ -128,6 +141,9 @@ static bool take_line(void *context, const bench_shard_line *line)
                           m->entries[m->reading].name, (long long)unit, name);
     }
     place *p = &m->places[unit];
+    if (p->entry == m->reading + 1) {
+        return true; /* twice in one file: a rerun took the first for a killed process's line */
+    }
     if (p->entry) {
         return bench_fail(m->failure, "%s: the work %s is in %s and in %s", m->folder, name,
                           m->entries[p->entry - 1].name, m->entries[m->reading].name);
@@ -145,6 +161,15 @@ static bool take_first_line(void *context, const bench_shard_line *line)
     return false;
 }
 
+static bool are_texts(const json_t *array)
+{
+    bool ok = json_is_array(array);
+    for (size_t i = 0; ok && i < json_array_size(array); i++) {
+        ok = json_is_string(json_array_get(array, i));
+    }
+    return ok;
+}
+
 static bool begin(merge *m)
 {
     char path[4096];
@@ -154,13 +179,13 @@ static bool begin(merge *m)
         return false;
     }
     json_int_t n = json_integer_value(json_object_get(m->head, "works"));
-    if (n <= 0 || n > INT32_MAX) {
+    const json_t *settings = json_object_get(m->head, "settings");
+    if (n <= 0 || n > INT32_MAX || !are_texts(json_object_get(settings, "allocators"))) {
         return bench_fail(m->failure, "%s: has a damaged head", path);
     }
     m->n_works = (unsigned)n;
     m->places = calloc(m->n_works, sizeof *m->places);
     m->names = json_array();
-    const json_t *settings = json_object_get(m->head, "settings");
     return (m->places && m->names &&
             bench_fleet_init(&m->fleet, json_object_get(settings, "allocators"), m->n_works)) ||
            bench_fail(m->failure, "out of host memory");

@@ -29,6 +29,10 @@ static bool parse_name(const char *name, bench_shard_entry *out)
         sscanf(name, "shard-%5u-of-%5u.%n", &out->index, &out->n, &n_read) != 2 || n_read == 0) {
         return false;
     }
+    snprintf(usual, sizeof usual, "shard-%05u-of-%05u.", out->index, out->n); /* signs, blanks */
+    if (strncmp(name, usual, strlen(usual)) != 0) {
+        return false;
+    }
     snprintf(out->name, sizeof out->name, "%s", name);
     bench_shard_name(out->index, out->n, usual);
     size_t n = strlen(name);
@@ -165,6 +169,10 @@ const char *bench_shard_difference(const json_t *head, const json_t *other, char
         if (!json_equal(value, theirs)) {
             return say(out, n, key, value, theirs);
         }
+    }
+    if (!json_equal(settings, json_object_get(other, "settings"))) {
+        snprintf(out, n, "settings: one of them has more");
+        return out;
     }
     if (!json_equal(json_object_get(head, "works"), json_object_get(other, "works"))) {
         return say(out, n, "numbers of works", json_object_get(head, "works"),

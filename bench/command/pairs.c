@@ -402,7 +402,10 @@ static int run_standard(pairs_command *c)
     for (unsigned i = 0;
          status != BENCH_EXIT_INTERRUPTED && (name = bench_scenario_standard(c->is_all, i)) != NULL;
          i++) {
-        status = worse(status, run_scenario(c, name));
+        bool is_many = c->is_host && strcmp(name, "random:65536") == 0;
+        if (!is_many) { /* one of the simulator's mappings each: Linux allows 65,530 */
+            status = worse(status, run_scenario(c, name));
+        }
     }
     if (status == BENCH_EXIT_INTERRUPTED) {
         return status;

@@ -55,7 +55,7 @@ if [ ! -f "$object" ]; then
             "$here/../../vmm/base/pleat_types.h" "$headers"
         options+=(-DCLASS -fno-plt "-I$class" "-I$headers"
             "-Wl,-rpath,$(cd "$folder/.." && pwd)")
-        libraries+=("$folder/../libpleat.so")
+        libraries+=("$folder/../libpleat.so" -ltorch_cpu)
     fi
     "$compiler" "${options[@]}" "$here/torch.cpp" -o "$new" "${libraries[@]}" >&2 ||
         give_up 1 "torch.cpp does not compile against PyTorch in $site"

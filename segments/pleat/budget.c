@@ -1,18 +1,32 @@
 /* budget.c - see budget.h. Guarded by the device lock. */
 #include "segments/pleat/budget.h"
 
-enum { NS_A_MS = 1000000, PERMILLE = 1000, STAMP_LOG2 = 4, REST_EVENTS = 1000, FINER_PART = 10 };
+enum {
+    NS_A_MS = 1000000,
+    PERMILLE = 1000,
+    STAMP_LOG2 = 4,
+    REST_EVENTS = 1000,
+    GROWING_EVENTS = 4096
+};
 
 void pl_budget_init(pl_budget *budget, unsigned permille, unsigned most_ms, unsigned order_interval)
 {
     *budget = (pl_budget){
         .saved_ns = (uint64_t)most_ms * NS_A_MS,
-        .finer_ns = (uint64_t)most_ms * NS_A_MS / FINER_PART,
         .permille = permille,
         .most_ns = (uint64_t)most_ms * NS_A_MS,
         .order_interval = order_interval,
         .order_credit = (uint64_t)order_interval * PL_BUDGET_ORDERS,
     };
+}
+
+/* Once the program needs no more for as long again as it took to get there, what it earned is gone:
+ * streams that repeat their shapes do not take from each other for ever. */
+static bool is_growing(const pl_budget *budget)
+{
+    uint64_t as_long = budget->changed_at > GROWING_EVENTS ? budget->changed_at : GROWING_EVENTS;
+
+    return budget->n_events - budget->changed_at < as_long;
 }
 
 uint64_t pl_budget_left_ns(pl_budget *budget, uint64_t now_ns)
@@ -23,6 +37,7 @@ uint64_t pl_budget_left_ns(pl_budget *budget, uint64_t now_ns)
 
     budget->refilled_ns = now_ns - passed_ns % PERMILLE;
     budget->saved_ns += earned_ns < room_ns ? earned_ns : room_ns;
+    budget->earned_ns = is_growing(budget) ? budget->earned_ns : 0;
     return budget->saved_ns + budget->earned_ns;
 }
 
@@ -39,11 +54,6 @@ void pl_budget_spend_ns(pl_budget *budget, uint64_t ns)
 void pl_budget_earn_ns(pl_budget *budget, uint64_t ns)
 {
     budget->earned_ns += budget->most_ns > 0 ? ns : 0;
-}
-
-void pl_budget_spend_finer_ns(pl_budget *budget, uint64_t ns)
-{
-    budget->finer_ns -= ns < budget->finer_ns ? ns : budget->finer_ns;
 }
 
 bool pl_budget_is_steady(const pl_budget *budget)

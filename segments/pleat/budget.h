@@ -5,9 +5,9 @@
  * program does not create memory for want of it. Creating takes driver time, too: as much as that
  * has taken may be spent on takes besides, as a take is no dearer than what it replaces. So of two
  * equally good ends, to have created too much or to have taken too often, neither costs more than
- * twice what was needed. A tenth of what is saved up at the start may be spent, once, on chunks
- * that are smaller than they need be. The bucket of ordered waits starts full too; it holds
- * PL_BUDGET_ORDERS and earns one in order_interval.
+ * twice what was needed. What was earned is gone once the program needs no more for as long again
+ * as it took to get there. The bucket of ordered waits starts full too; it holds PL_BUDGET_ORDERS
+ * and earns one in order_interval.
  *
  * A program is steady when it has not needed clearly more memory than before for four times as long
  * as it took to get there, at most PL_BUDGET_STEADY_MOST events. What such a program takes it would
@@ -25,7 +25,6 @@ typedef struct pl_budget {
     uint64_t n_events;
     uint64_t saved_ns;       /* driver time */
     uint64_t earned_ns;      /* the same, by creating memory: not bounded by most_ns */
-    uint64_t finer_ns;       /* the same, for smaller chunks; never earned again */
     uint64_t refilled_ns;    /* when it was last earned; 0 = not yet */
     uint64_t changed_at;     /* n_events when the program last needed clearly more than ever */
     uint64_t order_credit;   /* in events: one ordered wait costs order_interval of them */
@@ -43,11 +42,6 @@ uint64_t pl_budget_left_ns(pl_budget *budget, uint64_t now_ns);
 void pl_budget_spend_ns(pl_budget *budget, uint64_t ns); /* down to zero, not below */
 /* Creating memory has taken so long. Earns nothing where nothing may be saved up. */
 void pl_budget_earn_ns(pl_budget *budget, uint64_t ns);
-static inline bool pl_budget_has_finer_ns(const pl_budget *budget, uint64_t ns)
-{
-    return budget->finer_ns > ns;
-}
-void pl_budget_spend_finer_ns(pl_budget *budget, uint64_t ns); /* down to zero, not below */
 static inline void pl_budget_changed(pl_budget *budget)
 {
     budget->changed_at = budget->n_events;

@@ -29,20 +29,18 @@ typedef struct pl_flight {
     pl_pace *pace;
     pl_block *first; /* of the place's blocks, which are neighbours, state FLIGHT */
     pl_block *last;
-    pl_block *spare;         /* kept for commit */
-    size_t need;             /* granules of the place's holes, n_extra included */
-    size_t n_under;          /* granules of the place that had bytes of free blocks only, or none */
-    size_t n_have;           /* granules of `need` that idle and taken chunks will back, */
-    size_t n_create;         /* and those that created chunks will */
-    size_t n_created;        /* granules of the chunks created so far */
-    uint64_t create_ns;      /* what creating them took, */
-    size_t n_created_chunks; /* and how many they are */
-    unsigned most_order;     /* the largest order of chunks to be created, */
-    unsigned need_order;     /* and that without driver time for smaller ones */
-    unsigned left_order;     /* the least of chunks that could be taken but find no room; 0: none */
-    bool is_paged;           /* none of its chunks may have several granules */
-    bool has_large;          /* some of its chunks have several granules */
-    bool knows_room;         /* `room` was counted */
+    pl_block *spare;     /* kept for commit */
+    size_t need;         /* granules of the place's holes, n_extra included */
+    size_t n_under;      /* granules of the place that had bytes of free blocks only, or none */
+    size_t n_have;       /* granules of `need` that idle and taken chunks will back, */
+    size_t n_create;     /* and those that created chunks will */
+    size_t n_created;    /* granules of the chunks created so far */
+    uint64_t create_ns;  /* what creating them took */
+    unsigned most_order; /* the largest order of chunks to be created */
+    unsigned left_order; /* the least of chunks that could be taken but find no room; 0: none */
+    bool is_paged;       /* none of its chunks may have several granules */
+    bool has_large;      /* some of its chunks have several granules */
+    bool knows_room;     /* `room` was counted */
     size_t room[PL_N_ORDERS]; /* chunks of each order that its holes still have room for */
     pl_block_queue victims;   /* blocks whose chunks are taken, state FLIGHT */
     pl_block_queue poisoned;  /* blocks of the place, by address, whose unmapping failed */

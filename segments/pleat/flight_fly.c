@@ -41,7 +41,6 @@ static pleat_status create_in(pl_space *space, pl_flight *f, pl_block *hole)
         pl_segment_put_chunk(seg, g, chunk, order);
         f->has_large = f->has_large || order > 0;
         f->n_created += (size_t)1 << order;
-        f->n_created_chunks++;
         hole->tick += (uint64_t)1 << order;
         g += (size_t)1 << order;
     }

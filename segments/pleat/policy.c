@@ -88,18 +88,9 @@ void pl_policy_note_taken(pl_space *space, size_t n_chunks, size_t n_granules)
     pl_budget_spend_ns(&space->budget, take_ns(space, n_chunks, n_granules));
 }
 
-bool pl_policy_has_time_for(const pl_space *space, size_t n_chunks)
-{
-    return space->options.growth == PL_GROWTH_BALANCED &&
-           pl_budget_has_finer_ns(&space->budget, n_chunks * pl_meter_ns(space->dev, PL_METER_MAP));
-}
-
-void pl_policy_note_created(pl_space *space, uint64_t ns, size_t n_more)
+void pl_policy_note_created(pl_space *space, uint64_t ns)
 {
     pl_budget_earn_ns(&space->budget, ns);
-    if (n_more > 0) {
-        pl_budget_spend_finer_ns(&space->budget, n_more * pl_meter_ns(space->dev, PL_METER_MAP));
-    }
 }
 
 void pl_policy_note_grown(pl_space *space)

@@ -22,11 +22,8 @@ bool pl_policy_is_too_much(const pl_space *space, size_t n_missing, size_t n_nee
 /* How many chunks may be taken before any beyond the slack is created; SIZE_MAX = all. */
 size_t pl_policy_most_taken(pl_space *space, const pl_request *rq, size_t n_missing);
 
-/* Is there driver time for so many chunks more than are needed? */
-bool pl_policy_has_time_for(const pl_space *space, size_t n_chunks);
-
-/* A flight has spent so long on creating, n_more chunks more than larger ones would have been. */
-void pl_policy_note_created(pl_space *space, uint64_t ns, size_t n_more);
+/* A flight has spent so long on creating. */
+void pl_policy_note_created(pl_space *space, uint64_t ns);
 /* A flight has taken so much. */
 void pl_policy_note_taken(pl_space *space, size_t n_chunks, size_t n_granules);
 /* A flight was committed: notes whether the program needs clearly more than ever. */

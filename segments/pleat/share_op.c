@@ -36,8 +36,12 @@ static pleat_status add_chunk(walk *w, const pl_segment *seg, size_t g)
     pl_share_list *out = w->out;
     pl_shared_chunk chunk = { .chunk = seg->chunks[g],
                               .bytes = (uint64_t)pl_segment_granule_bytes(seg) << seg->orders[g] };
+    const pl_private *pool = seg->area->pool;
+    bool is_asleep = chunk.chunk == PL_CHUNK_ASLEEP ||
+                     (pool != NULL && pool->is_asleep &&
+                      !pl_share_is_noted(w->space->dev, chunk.chunk));
 
-    if (chunk.chunk == PL_CHUNK_ASLEEP) {
+    if (is_asleep) { /* or about to be: what others have open stays */
         return PLEAT_EASLEEP;
     }
     if (out->n_chunks < out->most_chunks) {

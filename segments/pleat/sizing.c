@@ -6,10 +6,7 @@
  * parts, except where smaller blocks follow in its place, and how much these can tie is bounded by
  * the size of a chunk. How many blocks can tie a chunk each does not depend on the device, so on a
  * smaller one chunks are smaller, too: then what is tied stays the same share of it.
- *
- * Where memory is plentiful and much of it is tied all the same, chunks are sized by their request
- * at once, as long as there is driver time for more of them (budget.h). docs/design.md has the
- * figures from which the constants are chosen. */
+ * docs/design.md has the figures from which the constants are chosen. */
 #include "segments/pleat/sizing.h"
 
 #include "segments/pleat/granule.h"
@@ -17,11 +14,9 @@
 enum {
     PLENTY_PERMILLE = 150,
     PLENTY_ORDER = 5,
-    PLENTY_DEVICE = 32, /* times chunk_share: that part of the device */
     USUAL_ORDER = 2,
-    USUAL_DEVICE = 96,
-    REQUEST_SHARE = 16,
-    MUCH_TIED_LOG2 = 6
+    USUAL_DEVICE = 3,
+    REQUEST_SHARE = 16
 };
 
 /* The largest order, at most `most`, of chunks that are at most 1 / share of n granules. */
@@ -54,7 +49,7 @@ static bool is_plentiful(const pl_space *space, size_t cap)
 static unsigned order_of_plenty(const pl_space *space, size_t cap)
 {
     size_t share = space->options.chunk_share;
-    unsigned most = order_in(cap, share * PLENTY_DEVICE, PLENTY_ORDER);
+    unsigned most = order_in(cap, share * share, PLENTY_ORDER);
 
     return order_in(held(space), share, most);
 }
@@ -69,14 +64,6 @@ unsigned pl_sizing_order(const pl_space *space, size_t cap, size_t n_granules)
     if (is_plentiful(space, cap)) {
         return order_of_plenty(space, cap);
     }
-    unsigned most = order_in(cap, share * USUAL_DEVICE, USUAL_ORDER);
+    unsigned most = order_in(cap, share * share * USUAL_DEVICE, USUAL_ORDER);
     return order_in(n_granules, REQUEST_SHARE, most);
-}
-
-unsigned pl_sizing_finer_order(const pl_space *space, size_t cap, size_t n_granules)
-{
-    unsigned order = pl_sizing_order(space, cap, n_granules);
-    bool is_much = space->store.tally.n_tied_granules > held(space) >> MUCH_TIED_LOG2;
-
-    return is_plentiful(space, cap) && is_much ? order_in(n_granules, REQUEST_SHARE, order) : order;
 }

@@ -7,8 +7,5 @@
 /* The largest order of new chunks for a request of n_granules, where at most `cap` granules may be
  * held. */
 unsigned pl_sizing_order(const pl_space *space, size_t cap, size_t n_granules);
-/* The same where driver time may be spent on smaller ones: less only while memory is plentiful, but
- * much of it is tied. */
-unsigned pl_sizing_finer_order(const pl_space *space, size_t cap, size_t n_granules);
 
 #endif
