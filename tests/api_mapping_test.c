@@ -663,6 +663,63 @@ START_TEST(threads_are_observed_at_once)
 }
 END_TEST
 
+/* ---- torn memory ----------------------------------------------------------------------------- */
+
+/* A device with a split chunk to merge, and another device in use. */
+static pleat open_two(void)
+{
+    enum { N = 32 };
+    static const char kept[] = "##....................#####.....";
+    pleat_devptr ptrs[N];
+    pleat made = api_make(API_PLEAT, "devices:2,capacity:64G", "chunks:mixed,chunk_share:1");
+    (void)api_alloc(made, 0, 31 * (size_t)GRANULE, NULL);
+    pleat_devptr large = api_alloc(made, 0, N * (size_t)GRANULE, NULL);
+    api_free(made, 0, large, NULL);
+    for (int i = 0; i < N; i++) {
+        ptrs[i] = api_alloc(made, 0, GRANULE, NULL);
+    }
+    (void)api_alloc(made, 1, MIB, NULL);
+    for (int i = 0; i < N; i++) {
+        if (kept[i] == '.') {
+            api_free(made, 0, ptrs[i], NULL);
+        }
+    }
+    return made;
+}
+
+/* An instance whose device 0 a compaction has left torn. */
+static pleat open_torn(void)
+{
+    pleat_compaction won;
+    for (uint64_t k = 0; k < 64; k++) {
+        pleat made = open_two();
+        sim.fail_from("cuMemMap", k, 999);
+        pleat_status st = pleat_device_compact(made, 0, &won);
+        sim.fail_never();
+        if (st == PLEAT_EPOISONED) {
+            return made;
+        }
+        ck_assert_int_eq(pleat_destroy(made, PLEAT_DESTROY_FORCE), PLEAT_OK);
+    }
+    ck_abort_msg("no compaction left memory torn");
+    return (pleat){ 0 };
+}
+
+START_TEST(what_another_device_does_mends_nothing)
+{
+    unsigned number;
+    pleat_compaction won;
+    pleat made = open_torn();
+    ck_assert_int_eq(pleat_mapping_observe(made, count_atomically, NULL, &number), PLEAT_EBUSY);
+    ck_assert_int_eq(pleat_device_compact(made, 1, &won), PLEAT_OK);
+    ck_assert_int_eq(pleat_mapping_observe(made, count_atomically, NULL, &number), PLEAT_EBUSY);
+    ck_assert_int_eq(pleat_device_compact(made, 0, &won), PLEAT_OK);
+    atomic_uint seen = 0;
+    ck_assert_int_eq(pleat_mapping_observe(made, count_atomically, &seen, &number), PLEAT_OK);
+    ck_assert_int_eq(pleat_destroy(made, PLEAT_DESTROY_FORCE), PLEAT_OK);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("api mapping");
@@ -678,6 +735,7 @@ int main(void)
     tcase_add_loop_test(observers, observers_know_what_is_mapped, 0, N_API_ALLOCATORS);
     tcase_add_test(observers, observers_know_of_sleep_buffers_and_other_processes);
     tcase_add_test(observers, refusals_of_the_driver_are_no_changes);
+    tcase_add_test(observers, what_another_device_does_mends_nothing);
     tcase_add_test(observers, an_observer_calls_nothing_of_pleats);
     tcase_add_test(observers, several_observe_and_places_come_back);
     TCase *threads = suite_case(suite, "threads", api_sim_load, NULL);

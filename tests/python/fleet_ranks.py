@@ -233,6 +233,40 @@ def check_page(out, fleet):
     return sum(seen.values())
 
 
+def damaged(lines):
+    """What may stand in a shard that somebody, or a disk, has changed: name and lines."""
+    def changed(change):
+        copy = json.loads(json.dumps(lines))
+        change(copy)
+        return copy
+
+    def alternate(copy):
+        rows = [row | {"least_memory_bytes": 1 << 24} for row in copy[1]["results"]]
+        copy[1]["results"] = [rows[i % 2 * (len(rows) - 1)] for i in range(20000)]
+    return {
+        "a label that is no text": changed(
+            lambda c: c[1]["verdict"]["devices"][0].update(label=5)),
+        "results without end": changed(alternate),
+        "an allocator without a name": changed(
+            lambda c: c[0]["settings"]["allocators"].__setitem__(0, None)),
+        "a line twice": lines + [lines[1]],
+        "other types": changed(lambda c: c[1].update(results=7, verdict=[], csv=3)),
+    }
+
+
+def check_damage(pleat, jobs, folder):
+    """A merge of it says so or makes do: it does not crash."""
+    run(pleat, "ab", str(jobs / "job0.pickle"), *OPTIONS, "0/1", "--out", str(folder))
+    name = "shard-00000-of-00001.jsonl"
+    lines = [json.loads(line) for line in (folder / name).read_text().splitlines()]
+    for what, changed in damaged(lines).items():
+        out = pathlib.Path(tempfile.mkdtemp(dir=folder))
+        (out / name).write_text("".join(json.dumps(line) + "\n" for line in changed))
+        ended = subprocess.run([pleat, "ab", "--merge", str(out), "--no-report"], check=False,
+                               capture_output=True, text=True)
+        assert ended.returncode in (0, 1, 2), f"{what}: {ended.returncode}\n{ended.stderr}"
+
+
 def main():
     pleat = os.path.abspath(sys.argv[1])
     with tempfile.TemporaryDirectory(prefix="pleat-fleet-") as name:
@@ -243,6 +277,7 @@ def main():
         run(pleat, "ab", "--merge", str(folder / "one"))
         n_figures = check_page(folder / "one", check_fleet(folder / "one"))
         print(f"fleet.json is what its rows say, the page's {n_figures} figures too")
+        check_damage(pleat, folder / "jobs", folder / "damage")
         launchers = {"processes": Processes}
         if shutil.which("mpirun"):
             launchers["mpirun"] = Mpirun
