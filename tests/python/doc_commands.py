@@ -31,7 +31,7 @@ SHORTER = [
     (r"^pleat bench pairs", "hot --no-callgrind --runs 1"),
     (r"^pleat bench pairs(?!.*--host)", "--through pleat"),
     (r"^pleat bench resident", "--no-callgrind --pairs 1000 --blocks 1024"),
-    (r"^pleat bench sleep", "--bytes 16M --rounds 1"),
+    (r"^pleat bench sleep", "--bytes 32M --rounds 1"),
     (r"^pleat bench tail", "--rounds 1 --blocks 1000"),
     (r"^pleat bench driver(?!.*pickle)", QUICK),
     (r"^pleat ab(?!.*--merge)", "--allocator pleat,torch-native --loops 1"),
