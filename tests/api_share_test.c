@@ -12,6 +12,7 @@
 
 #include "api/internal.h"
 #include "support/api_sim.h"
+#include "tests/support/suite.h"
 #include "vmm/driver.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -769,15 +770,5 @@ static Suite *make_role(const char *role)
 
 int main(int argc, char **argv)
 {
-    SRunner *runner = srunner_create(argc == 2 ? make_role(argv[1]) : make_suite());
-    if (argc == 2) {
-        srunner_set_fork_status(runner, CK_NOFORK);
-    }
-    srunner_run_all(runner, argc == 2 ? CK_SILENT : CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    if (argc == 2 && n_failed > 0) {
-        srunner_print(runner, CK_VERBOSE);
-    }
-    srunner_free(runner);
-    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return argc == 2 ? suite_play(make_role(argv[1])) : suite_run(make_suite());
 }

@@ -19,3 +19,16 @@ int suite_run(Suite *suite)
     srunner_free(runner);
     return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
+
+int suite_play(Suite *role)
+{
+    SRunner *runner = srunner_create(role);
+    srunner_set_fork_status(runner, CK_NOFORK);
+    srunner_run_all(runner, CK_SILENT);
+    int n_failed = srunner_ntests_failed(runner);
+    if (n_failed > 0) {
+        srunner_print(runner, CK_VERBOSE);
+    }
+    srunner_free(runner);
+    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

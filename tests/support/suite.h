@@ -8,5 +8,7 @@
  * none. */
 TCase *suite_case(Suite *suite, const char *name, void (*open)(void), void (*close)(void));
 int suite_run(Suite *suite); /* the program's exit status */
+/* Another process's part of a test: without Check's forks, silent unless it fails. */
+int suite_play(Suite *role);
 
 #endif
