@@ -30,20 +30,23 @@ is_official() {
     [ -f "$1" ] && printf '%s  %s\n' "$sha256" "$1" | sha256sum --check --status
 }
 
-# The machine's own mirror of Debian, else Debian's.
+# The mirror of Debian that the machine's apt is set up with; fails where it has none.
 mirror() {
     local found
     found=$({ cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list \
         /etc/apt/sources.list.d/*.sources 2>/dev/null || true; } |
         grep -v '^#' | grep -o 'https\?://[^ ]*/debian/\?\( \|$\)' | head -n 1) || true
-    printf '%s\n' "${found:-http://deb.debian.org/debian}"
+    [ -n "$found" ] && printf '%s\n' "$found"
 }
 
 # Only the lists lie in this folder: keys, proxies and the rest are the machine's.
 fetch_tarball() {
     command -v apt-get >/dev/null || { say "no apt-get to fetch $tarball with" && return 1; }
+    local from
+    from=$(mirror) ||
+        { say "apt's sources name no mirror of Debian to fetch $tarball from" && return 1; }
     mkdir -p "$work"/lists/partial "$work"/apt/archives/partial "$work"/out
-    printf 'deb-src %s %s main\n' "$(mirror)" "$suite" >"$work/sources.list"
+    printf 'deb-src %s %s main\n' "$from" "$suite" >"$work/sources.list"
     local apt=(apt-get -qq
         -o Dir::Etc::SourceList="$work/sources.list" -o Dir::Etc::SourceParts=/dev/null
         -o Dir::State::Lists="$work/lists" -o Dir::Cache="$work/apt"
