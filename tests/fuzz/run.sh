@@ -3,6 +3,9 @@
 #
 #   run.sh BUILD [NAME...]      all targets, or these; PLEAT_FUZZ_SECONDS each (60)
 #
+# PLEAT_FUZZ_SEED is libFuzzer's seed: 0, which draws one, unless it is set. A build without a corpus
+# of its own tries the same inputs from the same seed.
+#
 # The inputs that a target finds useful stay in BUILD/corpus/NAME. The next run begins with them and
 # with the seeds in tests/fuzz/corpus/NAME. A failing input is printed and stays in BUILD/crashes:
 #   PLEAT_FUZZ_SAY=1 BUILD/fuzz_NAME FILE      runs it again and prints its steps
@@ -10,7 +13,7 @@ set -euo pipefail
 
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 build=$(cd "$1" && pwd)
-export PLEAT_FUZZ_SECONDS=${PLEAT_FUZZ_SECONDS:-60}
+export PLEAT_FUZZ_SECONDS=${PLEAT_FUZZ_SECONDS:-60} PLEAT_FUZZ_SEED=${PLEAT_FUZZ_SEED:-0}
 export UBSAN_OPTIONS=print_stacktrace=1
 
 # An input takes milliseconds; one that takes seconds hangs.
@@ -18,8 +21,9 @@ run_one() {
     local name=$1 learnt=$build/corpus/$1 log=$build/crashes/$1.log found=$build/crashes/$1- file
     mkdir -p "$learnt" "$build/crashes"
     rm -f "$found"*
-    if "$build/fuzz_$name" -max_total_time="$PLEAT_FUZZ_SECONDS" -timeout=30 -rss_limit_mb=2048 \
-        -max_len=2048 -artifact_prefix="$found" "$learnt" "$source/corpus/$name" >"$log" 2>&1; then
+    if "$build/fuzz_$name" -max_total_time="$PLEAT_FUZZ_SECONDS" -seed="$PLEAT_FUZZ_SEED" \
+        -timeout=30 -rss_limit_mb=2048 -max_len=2048 -artifact_prefix="$found" \
+        "$learnt" "$source/corpus/$name" >"$log" 2>&1; then
         printf '%-12s %s\n' "$name" "$(grep -a '^Done ' "$log")"
         return
     fi
