@@ -6,6 +6,7 @@ import pathlib
 import sys
 
 import data
+import look
 
 try:
     from bokeh import embed, layouts, models, plotting, resources
@@ -14,8 +15,18 @@ except ImportError:
 
 KINDS = ["live", "freed, not yet settled", "free", "hole"]
 COLOURS = ["#2f6690", "#a9a9a9", "#f7c95c", "#f2f2f2"]
+KEY = " &nbsp;".join(f'<span style="background:{colour}; border:1px solid #888">&emsp;</span> {kind}'
+                     for colour, kind in zip(COLOURS, KINDS))
 MOST_DRAWN = 6000  # pieces of one map; smaller ones beyond are left out and said so
-HEAD = '<meta name="generator" content="pleat ab">'
+HEAD = """<meta name="generator" content="pleat ab">
+<meta name="viewport" content="width=device-width">
+<style>
+body { margin: 12px; background: #fff; font-family: system-ui, "DejaVu Sans", sans-serif; }
+@media (prefers-color-scheme: dark) {
+  html { background: #fff; filter: invert(0.88) hue-rotate(180deg); }
+}
+@media print { html { filter: none; } }
+</style>"""
 
 
 def rows_of(moment):
@@ -60,7 +71,7 @@ def one_map(moment, ranges, story, stacks):
     plot = plotting.figure(
         height=110, sizing_mode="stretch_width", x_range=ranges, y_range=(0, 1),
         tools="xpan,xwheel_zoom,xbox_zoom,reset,tap,save", active_scroll="xwheel_zoom",
-        active_drag="xbox_zoom", output_backend="webgl",
+        active_drag="xbox_zoom", output_backend="webgl", toolbar_location=None,
         title=f"{moment['allocator']}: {data.sized(moment['resident_bytes'])} held, "
               f"{data.sized(moment['live_bytes'])} live{left_out}")
     blocks = plot.quad(left="left", right="right", bottom=0, top=1, fill_color="colour",
@@ -74,9 +85,18 @@ def one_map(moment, ranges, story, stacks):
         code=SHOW))
     plot.yaxis.visible = False
     plot.ygrid.visible = False
-    plot.xaxis.axis_label = "MiB from the first address"
+    plot.xaxis.formatter = models.NumeralTickFormatter(format="0,0")
     plot.title.text_font_size = "12px"
     return plot
+
+
+def step(plot, timeline, key, *, label, colour, dash, width):
+    """One line over the events; the last bucket lasts until the end."""
+    buckets = timeline["buckets"]
+    x = buckets["event"] + [timeline["n_events"]]
+    y = [v / data.GIB for v in buckets[key] + buckets[key][-1:]]
+    plot.step(x, y, mode="after", color=colour, line_dash=dash, legend_label=label,
+              line_width=width)
 
 
 def one_timeline(study, work):
@@ -86,21 +106,23 @@ def one_timeline(study, work):
     drawn = [(a, t) for a, t in drawn if t and t["buckets"]["event"]]
     if not drawn:
         return None
-    plot = plotting.figure(height=300, sizing_mode="stretch_width", tools="pan,wheel_zoom,box_zoom,"
+    plot = plotting.figure(height=420, sizing_mode="stretch_width", tools="pan,wheel_zoom,box_zoom,"
                            "reset,save", title=f"{work}: memory over time, {memory}, in GiB")
-    palette = ["#1a1a1a", "#1b6ca8", "#b3261e", "#4b7f52", "#8a5a00", "#6a4c93", "#5f5f5f",
-               "#00798c", "#a23b72", "#3d405b"]
-    for i, (allocator, timeline) in enumerate(drawn):
-        buckets = timeline["buckets"]
-        x = buckets["event"] + [timeline["n_events"]]
-        for key, dash in (("resident", "solid"),) + ((("live", "dotted"),) if i == 0 else ()):
-            y = [v / data.GIB for v in buckets[key] + buckets[key][-1:]]
-            label = allocator if key == "resident" else "live"
-            plot.step(x, y, mode="after", color=palette[i % len(palette)], line_dash=dash,
-                      legend_label=label, line_width=1.5)
+    for allocator, timeline in reversed(drawn):  # pleat, the first, above the others
+        style = look.style_of(allocator, study.allocators)
+        dash = "solid" if allocator == "pleat" else [round(2 * n) for n in style["linestyle"][1]]
+        step(plot, timeline, "resident", label=allocator, colour=style["color"], dash=dash,
+             width=2.5 if allocator == "pleat" else 1.5)
+    step(plot, drawn[0][1], "live", label="live", colour="#8a8a8a", dash="solid", width=1)
     plot.add_tools(models.HoverTool(tooltips=[("event", "$x{0,0}"), ("GiB", "$y{0.00}")]))
     plot.legend.click_policy = "hide"
-    plot.add_layout(plot.legend[0], "right")
+    plot.legend.items = plot.legend.items[::-1]
+    plot.legend.ncols = 3
+    plot.legend.label_text_font_size = "11px"
+    plot.add_layout(plot.legend[0], "below")
+    plot.toolbar.logo = None
+    plot.xaxis.axis_label = "events"
+    plot.xaxis.formatter = models.NumeralTickFormatter(format="0,0")
     plot.y_range.start = 0
     return plot
 
@@ -115,7 +137,8 @@ def parts_of(study, work):
         first = moments[0]
         what = f"{first['of']} fails" if kind == "failure" else "the peak of live bytes"
         parts.append(models.Div(text=f"Event {first['event'] + 1:,}: {what}. Drag to zoom, "
-                                "wheel to zoom in and out, click on a block."))
+                                "wheel to zoom in and out, click on a block. Along each map: MiB "
+                                f"from its first address. {KEY}", sizing_mode="stretch_width"))
         widest = max(rows_of(m)[2] for m in moments)
         ranges = models.Range1d(0, widest, bounds=(0, widest))
         story = models.Div(text="<i>Click on a block.</i>", sizing_mode="stretch_width")

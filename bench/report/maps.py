@@ -98,7 +98,7 @@ def title_of(moment):
     """The figures above a map."""
     # An allocator may round blocks to less than live bytes do.
     idle = max(moment["resident_bytes"] - moment["live_bytes"], 0)
-    text = f"{sized(moment['resident_bytes'])} held, {sized(idle)} of it idle"
+    text = f"{sized(moment['resident_bytes'])} held, {sized(idle)} idle"
     return text + ("; refused" if moment["has_failed"] else "")
 
 

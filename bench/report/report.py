@@ -118,7 +118,7 @@ def templates():
                                ratio=data.resident_ratio, later=data.later_ms, own_ns=own_ns,
                                created=data.n_created, moved=data.n_moved, rough=rough,
                                measured=data.is_measured, completes=data.completes)
-    environment.globals.update(f=figure, most_in_full=MOST_IN_FULL)
+    environment.globals.update(f=figure, most_in_full=MOST_IN_FULL, read_first=sites.read_first)
     return environment
 
 

@@ -31,6 +31,16 @@ def frame_of(stack):
     return (own or python or others or frames)[0]
 
 
+def read_first(stack):
+    """The frames that its reader reads first, and whether others are left out: those in Python, or,
+    where there are none, all below the allocator's machinery."""
+    frames = stack.split("\n")
+    python = [f for f in frames if ".py:" in f]
+    below = next((i for i, f in enumerate(frames) if not MACHINERY.search(f)), 0)
+    first = python or frames[below:]
+    return "\n".join(first), len(first) < len(frames)
+
+
 def name_of(holder, stacks):
     if holder["is_pending"]:
         return "freed, other work still uses them"

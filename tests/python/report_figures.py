@@ -275,7 +275,7 @@ def check_charts(text, rows):
     assert titles, "no panel has a title"
     for title in titles:
         allocator, shown = title.split(" · ")
-        idle = re.fullmatch(r"([\d.]+ [GM]iB) held, ([\d.]+ [GM]iB) of it idle(; refused)?"
+        idle = re.fullmatch(r"([\d.]+ [GM]iB) held, ([\d.]+ [GM]iB) idle(; refused)?"
                             r"( \(smaller scale\))?", shown)
         ratio = re.fullmatch(r"([\d.]+) x(?:, ([\d,]+) failed)?", shown)
         assert idle or ratio, title
