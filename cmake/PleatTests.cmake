@@ -38,8 +38,18 @@ set(test_environment "CK_DEFAULT_TIMEOUT=0"
     "UBSAN_OPTIONS=print_stacktrace=1"
     "TSAN_OPTIONS=halt_on_error=1:die_after_fork=0:history_size=4:allocator_may_return_null=1")
 
+# What more than one thread runs: suites that start threads, themselves or by what they include, and
+# those of what starts them in the library. The thread sanitizer has nothing to say of the others.
+set(starts_threads "pthread|support/(api_hands|segments_cache_load)\\.h|pleat_share\\.h|api/share/|bench/pairs/")
+
 function(pleat_add_test source)
     get_filename_component(name "${source}" NAME_WE)
+    if(PLEAT_SANITIZE STREQUAL "thread")
+        file(STRINGS "${source}" lines REGEX "${starts_threads}")
+        if(NOT lines)
+            return()
+        endif()
+    endif()
     string(REGEX REPLACE "_.*" "" prefix "${name}")
     if(NOT DEFINED links_${prefix})
         message(FATAL_ERROR "${name}: no layer is called ${prefix}")
