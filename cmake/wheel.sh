@@ -67,8 +67,8 @@ CC=$work/cc CXX=$work/c++ AR=$work/ar RANLIB=$work/ranlib XDG_CACHE_HOME=$work/c
     --disable-pip-version-check --wheel-dir "$work/built" "$work/source"
 
 say "auditwheel: $platform"
-PATH=$work/tools/bin:$PATH "$work/tools/bin/auditwheel" --quiet repair --plat "$platform" \
-    --only-plat --wheel-dir "$work/repaired" "$work"/built/*.whl
+PATH=$work/tools/bin:$PATH "$work/tools/bin/auditwheel" repair --plat "$platform" \
+    --only-plat --wheel-dir "$work/repaired" "$work"/built/*.whl 2>&1 | tail -n 1
 
 # The licences of what was put into it.
 "$work/tools/bin/wheel" unpack --dest "$work/open" "$work"/repaired/*.whl >/dev/null
