@@ -146,6 +146,12 @@ static const char *variable(const char *name)
     return secure_getenv(name);
 }
 
+const char *pl_config_runtime_folder(void)
+{
+    const char *folder = variable("XDG_RUNTIME_DIR");
+    return folder && folder[0] == '/' ? folder : NULL;
+}
+
 static pleat_status read_strings(const char *conf, pl_config *config)
 {
     pleat_status st = read_string("PLEAT_CONF", variable("PLEAT_CONF"), config);
@@ -186,6 +192,7 @@ pleat_status pl_config_read(const char *conf, pl_config *out)
 {
     pl_config config = { .driver = PL_DRIVER_AUTO, .allocator = pl_allocator_find("pleat") };
     config.device.chunk_granules = 1;
+    config.metrics_ms = 1000;
     config.device.handle_rdma = PL_DEMAND_IF_ABLE;
     pl_allocator_options_init(&config.options);
     pl_config chosen = config;

@@ -36,6 +36,12 @@ static void say_allowed(const pl_key *key, pl_text *text)
     case PL_KEY_SIM:
         pl_text_add(text, "[key:value,...] of at most %d characters", PL_SIM_CONF_BYTES - 1);
         break;
+    case PL_KEY_METRICS:
+        pl_text_add(text,
+                    "a path of at most %d characters, in which %%p is the process and %%%% "
+                    "a %%; auto, none",
+                    PL_METRICS_BYTES - 1);
+        break;
     }
 }
 
@@ -72,6 +78,8 @@ bool pl_key_is_written(const pl_key *key, const pl_config *config)
         return pl_option_is_written(key->option, (const char *)config + key->base);
     case PL_KEY_SIM:
         return config->has_sim_conf;
+    case PL_KEY_METRICS:
+        return config->metrics[0] != '\0';
     default:
         return true;
     }
@@ -94,6 +102,9 @@ void pl_key_write(const pl_key *key, const pl_config *config, pl_text *text)
         break;
     case PL_KEY_SIM:
         pl_text_add(text, "[%s]", config->sim_conf);
+        break;
+    case PL_KEY_METRICS:
+        pl_text_add(text, "[%s]", config->metrics);
         break;
     }
 }

@@ -1,0 +1,39 @@
+/* place.h - the file of metrics: where it lies, whose it is, and its replacement.
+ *
+ * What is written goes to a file beside it, which then gets its name: a reader sees one page or the
+ * next. The writer keeps the file open with a lock of the process on it (fcntl), so another process
+ * that is given the same path, a forked child included, sees that it is taken and leaves it alone;
+ * the system ends the lock with the process. */
+#ifndef PLEAT_API_METRICS_PLACE_H
+#define PLEAT_API_METRICS_PLACE_H
+
+#include <sys/types.h>
+
+#include "vmm/base/pleat_types.h"
+
+enum { PL_PLACE_BYTES = 1024 };
+
+typedef struct pl_place {
+    char path[PL_PLACE_BYTES];
+    bool is_private; /* nobody but the user may read it */
+    int descriptor;  /* of the last page that got the name; -1 = none */
+    dev_t dev;       /* that file's */
+    ino_t ino;
+} pl_place;
+
+/* Find where `metrics`, the option's value, is: %p is the process, %% a %, `auto` a path that the
+ * command `pleat top PID` finds, in `folder` (NULL = /tmp). 0 or an errno. */
+int pl_place_init(pl_place *place, const char *metrics, const char *folder);
+
+/** Replace the file by these bytes.
+ *
+ *  Params   owner [out] EBUSY: the process that writes the file; 0 = it cannot be told.
+ *  Returns  0; EBUSY (another process writes this file); EEXIST (it is there and is no regular
+ *           file); an errno of what failed.
+ *  Failure  the file is as before. */
+int pl_place_write(pl_place *place, const char *text, size_t n, long *owner);
+
+/* Close it; `removes`: and unlink it, if it is still this process's. */
+void pl_place_fini(pl_place *place, bool removes);
+
+#endif
