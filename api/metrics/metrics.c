@@ -1,11 +1,11 @@
 /* metrics.c - see metrics.h.
  *
  * The lock (rank 90, a leaf) guards all of `all`; it is not held while figures are read, while a
- * file is written, or while the thread is made. The places and the sheet are the thread's own.
+ * file is written, or while the thread is made. The outlets and the sheet are the thread's own.
  *
  * At the exit of the process the thread is told to write last pages, and is waited for a second at
  * most: a file system that hangs does not keep the process. A forked child has no such thread: it
- * begins anew, and its parent's files stay its parent's (place.h). */
+ * begins anew, and its parent's files stay its parent's (outlet.h). */
 #include "api/metrics/metrics.h"
 
 #include <errno.h>
@@ -17,8 +17,8 @@
 
 #include "api/adapters/complain.h"
 #include "api/instance.h"
+#include "api/metrics/outlet.h"
 #include "api/metrics/page.h"
-#include "api/metrics/place.h"
 #include "vmm/base/clock.h"
 
 enum { LAST_PAGE_MS = 1000 };
@@ -30,7 +30,7 @@ typedef struct metrics_file {
     bool is_wanted; /* at once: a row came or leaves */
     uint64_t interval_ms;
     uint64_t due_ms;
-    pl_place place;      /* owner: the thread, once a row is there */
+    pl_outlet outlet;    /* owner: the thread, once a row is there */
     uint64_t n_failures; /* owner: the thread, like the next two */
     int failure;         /* of the last page; 0 = none */
     size_t n_bytes;      /* of the last page */
@@ -82,7 +82,7 @@ static void complain(const metrics_file *file, int error, long owner)
         char words[64];
         pl_text_add(&text, "%s", strerror_r(error, words, sizeof words));
     }
-    pl_complain_of("metrics", file->place.path, why);
+    pl_complain_of("metrics", file->outlet.path, why);
 }
 
 static uint64_t wall_ms(void)
@@ -118,7 +118,7 @@ static void write_page(writer *w, metrics_file *file, bool is_running)
                           .n_failures = file->n_failures };
     pl_text text;
     long owner = 0;
-    int error = format(w, &head, &text) ? pl_place_write(&file->place, text.at, text.n, &owner)
+    int error = format(w, &head, &text) ? pl_outlet_write(&file->outlet, text.at, text.n, &owner)
                                         : ENOMEM;
     file->n_failures += error != 0;
     if (error != 0 && error != file->failure) {
@@ -179,7 +179,7 @@ static void end_file_locked(unsigned at)
 {
     pl_lock_assert(&all.lock);
     metrics_file *file = &all.files[at];
-    pl_place_fini(&file->place, file->place.is_private);
+    pl_outlet_fini(&file->outlet, file->outlet.is_private);
     file->is_used = false;
 }
 
@@ -277,17 +277,30 @@ static void at_exit(void)
     }
 }
 
-/* The parent's thread may have held the lock: the child begins anew. The descriptors of the
- * parent's files stay open until it ends or calls exec; the locks on them are not the child's. */
+static void begin(void)
+{
+    pl_lock_init(&all.lock, PL_RANK_STATS);
+    for (unsigned i = 0; i < PL_N_SLOTS; i++) {
+        all.files[i].outlet.descriptor = -1;
+    }
+}
+
+/* The parent's thread may have held the lock, in the middle of a change: the child begins anew. A
+ * descriptor is open or -1 at any time. */
 static void begin_child(void)
 {
+    for (unsigned i = 0; i < PL_N_SLOTS; i++) {
+        if (all.files[i].is_used) {
+            pl_outlet_forget(&all.files[i].outlet);
+        }
+    }
     memset(&all, 0, sizeof all);
-    pl_lock_init(&all.lock, PL_RANK_STATS);
+    begin();
 }
 
 static void prepare(void)
 {
-    pl_lock_init(&all.lock, PL_RANK_STATS);
+    begin();
     (void)pthread_atfork(NULL, NULL, begin_child);
     (void)atexit(at_exit);
 }
@@ -306,27 +319,27 @@ static int start_thread(void)
 
 /* The file of that path, a new one if need be. There are as many as instances can be; those that
  * nobody has any more may still wait for the thread. */
-static metrics_file *find_file_locked(const pl_place *place)
+static metrics_file *find_file_locked(const pl_outlet *outlet)
 {
     metrics_file *unused = NULL;
     for (unsigned i = 0; i < PL_N_SLOTS; i++) {
         metrics_file *file = &all.files[i];
-        if (file->is_used && strcmp(file->place.path, place->path) == 0) {
+        if (file->is_used && strcmp(file->outlet.path, outlet->path) == 0) {
             return file;
         }
         unused = unused || file->is_used ? unused : file;
     }
     if (unused) {
-        *unused = (metrics_file){ .is_used = true, .place = *place, .interval_ms = UINT64_MAX };
+        *unused = (metrics_file){ .is_used = true, .outlet = *outlet, .interval_ms = UINT64_MAX };
     }
     return unused;
 }
 
-static int add_row(pl_instance *instance, const pl_place *place)
+static int add_row(pl_instance *instance, const pl_outlet *outlet)
 {
     const pl_config *config = &instance->config;
     pl_lock_acquire(&all.lock);
-    metrics_file *file = all.is_stopping ? NULL : find_file_locked(place);
+    metrics_file *file = all.is_stopping ? NULL : find_file_locked(outlet);
     if (file) {
         uint64_t interval_ms = config->metrics_ms;
         file->interval_ms = interval_ms < file->interval_ms ? interval_ms : file->interval_ms;
@@ -350,14 +363,14 @@ static int add_row(pl_instance *instance, const pl_place *place)
 
 void pl_metrics_join(pl_instance *instance)
 {
-    pl_place place;
+    pl_outlet outlet;
     const pl_config *config = &instance->config;
     if (config->metrics[0] == '\0') {
         return;
     }
     (void)pthread_once(&once, prepare);
-    int error = pl_place_init(&place, config->metrics, pl_config_runtime_folder());
-    error = error == 0 ? add_row(instance, &place) : error;
+    int error = pl_outlet_init(&outlet, config->metrics, pl_config_runtime_folder());
+    error = error == 0 ? add_row(instance, &outlet) : error;
     if (error != 0) {
         char words[64];
         pl_complain_of("metrics", config->metrics, strerror_r(error, words, sizeof words));

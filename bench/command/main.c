@@ -27,6 +27,7 @@ static const struct {
     { "bench", "driver", bench_command_driver, "the driver's time, by growth policy" },
     { "bench", "tail", bench_command_tail, "the longest calls, and holds of the lock" },
     { "bench", "sleep", bench_command_sleep, "how fast memory goes and comes back" },
+    { "top", NULL, bench_command_top, "what a running process holds, each second" },
     { "probe", NULL, bench_command_probe, "measure what the driver's calls cost" },
 };
 

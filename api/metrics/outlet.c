@@ -1,9 +1,10 @@
-/* place.c - see place.h. One thread. */
-#include "api/metrics/place.h"
+/* outlet.c - see outlet.h. One thread. */
+#include "api/metrics/outlet.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,15 +26,15 @@ static void add_expanded(pl_text *text, const char *metrics)
     }
 }
 
-int pl_place_init(pl_place *place, const char *metrics, const char *folder)
+int pl_outlet_init(pl_outlet *outlet, const char *metrics, const char *folder)
 {
     pl_text text;
-    *place = (pl_place){ .descriptor = -1, .is_private = strcmp(metrics, "auto") == 0 };
-    pl_text_init(&text, place->path, sizeof place->path);
-    if (place->is_private) {
+    *outlet = (pl_outlet){ .descriptor = -1, .is_private = strcmp(metrics, "auto") == 0 };
+    pl_text_init(&text, outlet->path, sizeof outlet->path);
+    if (outlet->is_private) {
         pl_text_add(&text, "%s/pleat.%ld.prom", folder ? folder : "/tmp", (long)getpid());
     } else {
-        char here[PL_PLACE_BYTES];
+        char here[PL_OUTLET_BYTES];
         if (metrics[0] != '/') { /* the program may change its folder later */
             if (!getcwd(here, sizeof here)) {
                 return errno;
@@ -42,40 +43,51 @@ int pl_place_init(pl_place *place, const char *metrics, const char *folder)
         }
         add_expanded(&text, metrics);
     }
-    return text.n < sizeof place->path ? 0 : ENAMETOOLONG;
+    return text.n < sizeof outlet->path ? 0 : ENAMETOOLONG;
 }
 
 /* ---- whose ----------------------------------------------------------------------------------- */
 
-static bool is_own(const pl_place *place, const struct stat *st)
+static bool is_own(const pl_outlet *outlet, const struct stat *st)
 {
-    return place->descriptor >= 0 && st->st_dev == place->dev && st->st_ino == place->ino;
+    return outlet->descriptor >= 0 && st->st_dev == outlet->dev && st->st_ino == outlet->ino;
 }
 
-/* Who has the lock of a file that is not this process's own: closing that would end its lock. */
-static int check_other(const pl_place *place, long *owner)
+/* The process that a page names; 0 = it names none. */
+static long read_writer(int descriptor)
+{
+    static const char before[] = "pleat_running{pid=\"";
+    char text[256];
+    ssize_t n = read(descriptor, text, sizeof text - 1);
+    text[n > 0 ? n : 0] = '\0';
+    const char *at = strstr(text, before);
+    return at ? strtol(at + sizeof before - 1, NULL, 10) : 0;
+}
+
+/* Does another open file have the lock? */
+static int check_other(const pl_outlet *outlet, long *owner)
 {
     struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-    int descriptor = open(place->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int descriptor = open(outlet->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (descriptor < 0) {
         return errno == ENOENT || errno == EACCES ? 0 : errno;
     }
-    bool is_locked = fcntl(descriptor, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+    bool is_locked = fcntl(descriptor, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+    *owner = is_locked ? read_writer(descriptor) : 0;
     (void)close(descriptor);
-    *owner = is_locked && lock.l_pid > 0 ? (long)lock.l_pid : 0;
     return is_locked ? EBUSY : 0;
 }
 
-static int check_place(const pl_place *place, long *owner)
+static int check_outlet(const pl_outlet *outlet, long *owner)
 {
     struct stat st;
-    if (lstat(place->path, &st) != 0) {
+    if (lstat(outlet->path, &st) != 0) {
         return errno == ENOENT ? 0 : errno;
     }
-    if (is_own(place, &st)) {
+    if (is_own(outlet, &st)) {
         return 0;
     }
-    return S_ISREG(st.st_mode) ? check_other(place, owner) : EEXIST;
+    return S_ISREG(st.st_mode) ? check_other(outlet, owner) : EEXIST;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -105,38 +117,38 @@ static int open_beside(const char *path, mode_t mode, int *out)
 }
 
 /* Takes the descriptor. */
-static void keep(pl_place *place, int descriptor)
+static void keep(pl_outlet *outlet, int descriptor)
 {
     struct stat st;
-    if (place->descriptor >= 0) {
-        (void)close(place->descriptor);
+    int before = atomic_exchange(&outlet->descriptor, descriptor);
+    if (before >= 0) {
+        (void)close(before);
     }
-    place->descriptor = descriptor;
     if (fstat(descriptor, &st) == 0) {
-        place->dev = st.st_dev;
-        place->ino = st.st_ino;
+        outlet->dev = st.st_dev;
+        outlet->ino = st.st_ino;
     }
 }
 
-int pl_place_write(pl_place *place, const char *text, size_t n, long *owner)
+int pl_outlet_write(pl_outlet *outlet, const char *text, size_t n, long *owner)
 {
-    char beside[PL_PLACE_BYTES + 32];
+    char beside[PL_OUTLET_BYTES + 32];
     pl_text name;
     int descriptor;
     struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-    int error = check_place(place, owner);
+    int error = check_outlet(outlet, owner);
     if (error != 0) {
         return error;
     }
     pl_text_init(&name, beside, sizeof beside);
-    pl_text_add(&name, "%s.%ld.part", place->path, (long)getpid());
-    error = open_beside(beside, place->is_private ? 0600 : 0644, &descriptor);
+    pl_text_add(&name, "%s.%ld.part", outlet->path, (long)getpid());
+    error = open_beside(beside, outlet->is_private ? 0600 : 0644, &descriptor);
     if (error != 0) {
         return error;
     }
-    (void)fcntl(descriptor, F_SETLK, &lock); /* some file systems have no locks */
+    (void)fcntl(descriptor, F_OFD_SETLK, &lock); /* some file systems have no locks */
     error = write_all(descriptor, text, n);
-    if (error == 0 && rename(beside, place->path) != 0) {
+    if (error == 0 && rename(beside, outlet->path) != 0) {
         error = errno;
     }
     if (error != 0) {
@@ -144,18 +156,23 @@ int pl_place_write(pl_place *place, const char *text, size_t n, long *owner)
         (void)close(descriptor);
         return error;
     }
-    keep(place, descriptor);
+    keep(outlet, descriptor);
     return 0;
 }
 
-void pl_place_fini(pl_place *place, bool removes)
+void pl_outlet_forget(pl_outlet *outlet)
+{
+    int descriptor = atomic_exchange(&outlet->descriptor, -1);
+    if (descriptor >= 0) {
+        (void)close(descriptor);
+    }
+}
+
+void pl_outlet_fini(pl_outlet *outlet, bool removes)
 {
     struct stat st;
-    if (removes && lstat(place->path, &st) == 0 && is_own(place, &st)) {
-        (void)unlink(place->path);
+    if (removes && lstat(outlet->path, &st) == 0 && is_own(outlet, &st)) {
+        (void)unlink(outlet->path);
     }
-    if (place->descriptor >= 0) {
-        (void)close(place->descriptor);
-    }
-    place->descriptor = -1;
+    pl_outlet_forget(outlet);
 }
