@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/config/hint.h"
 #include "api/config/key.h"
 #include "api/config/mxnet.h"
 #include "api/error.h"
@@ -14,14 +15,20 @@ enum { NAMES_BYTES = 1536 }; /* for the names of all keys */
 static pleat_status refuse_key(const char *source, pl_span name)
 {
     char names[NAMES_BYTES];
+    char hint[PL_HINT_BYTES];
     pl_text text;
+    pl_nearest nearest;
     pl_text_init(&text, names, sizeof names);
+    pl_nearest_init(&nearest, name);
     pl_key key;
     for (unsigned i = 0; pl_key_at(i, &key); i++) {
-        pl_text_add(&text, "%s%s", i > 0 ? ", " : "", key.option->name);
+        const char *known = key.option->name;
+        pl_text_add(&text, "%s%s", i > 0 ? ", " : "", known);
+        pl_nearest_offer(&nearest, (pl_span){ known, strlen(known) });
     }
-    return pl_error_set(PLEAT_ECONF, 0, "%s: unknown key '%.*s'; known: %s", source,
-                        pl_key_echo_bytes(name), name.at, names);
+    return pl_error_set(PLEAT_ECONF, 0, "%s: unknown key '%.*s'%s known: %s", source,
+                        pl_key_echo_bytes(name), name.at, pl_nearest_say(&nearest, ";", hint),
+                        names);
 }
 
 /* ---- reading strings ---- */
