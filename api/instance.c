@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "api/internal.h"
+#include "api/metrics/metrics.h"
 #include "api/slot.h"
 #include "api/text.h"
 #include "vmm/base/cancel.h"
@@ -114,6 +115,7 @@ static pleat_status create_alone(const pl_config *config, pleat *out)
     pl_driver_time_calls(slot->instance.drv, config->time_calls);
     *out = slot->instance.handle;
     pl_slot_publish(slot, pl_driver_kind_of(slot->instance.drv) == PL_DRIVER_SIM);
+    pl_metrics_join(&slot->instance);
     return PLEAT_OK;
 
 undo_init:
@@ -198,6 +200,7 @@ static pleat_status report_leaks(size_t n_leaked)
 static pleat_status demolish(pl_slot *slot)
 {
     pl_instance *instance = &slot->instance;
+    pl_metrics_leave(instance);
     size_t n_leaked = instance->n_leaked + pl_driver_n_lost(instance->drv);
     for (int i = 0; i < instance->n_devices; i++) {
         pl_gpu *gpu = pl_use_find_gpu(instance, i);

@@ -204,6 +204,34 @@ START_TEST(tables_say_that_the_gpu_is_simulated)
 }
 END_TEST
 
+START_TEST(a_slip_of_the_pen_is_answered_with_what_was_meant)
+{
+    static const struct {
+        const char *line;
+        const char *answer;
+    } slips[] = {
+        { "replya @", "'replya' is not a command; did you mean 'replay'?" },
+        { "bench pars", "'pars' is not known; did you mean 'pairs'?" },
+        { "ab --memry 8G @", "unrecognized option '--memry'; did you mean '--memory'?" },
+        { "ab --conf=x --mrge=y", "unrecognized option '--mrge'; did you mean '--merge'?" },
+        { "fit --alocator=pleat @", "'--alocator'; did you mean '--allocator'?\nTry `pleat fit" },
+        { "replay --out --memry @", "'--out'" },
+        { "probe --qqqqqqqq", "unrecognized option '--qqqqqqqq'\n" },
+        { "fit --allocator plaet @", "'plaet'; did you mean 'pleat'? known: pleat, " },
+        { "replay chrun", "; did you mean 'churn'? patterns and generators: decoder" },
+        { "replay decoder:layrs=2", "'layrs' is not a parameter; did you mean 'layers'? there" },
+        { "replay --memory 0G @", "'0G' is no memory at all: write how much there is, as in 80G" },
+    };
+    for (size_t i = 0; i < sizeof slips / sizeof slips[0]; i++) {
+        run(slips[i].line, small);
+        ck_assert_msg(child.status == 2, "'%s': status %d: %s", slips[i].line, child.status,
+                      child.err);
+        ck_assert_msg(strstr(child.err, slips[i].answer) != NULL, "'%s': '%s' is not in '%s'",
+                      slips[i].line, slips[i].answer, child.err);
+    }
+}
+END_TEST
+
 START_TEST(bad_usage_makes_the_status_2_and_names_the_culprit)
 {
     static const struct {
@@ -500,6 +528,7 @@ int main(void)
     TCase *usage = tcase_create("usage");
     tcase_add_checked_fixture(usage, set_up, tear_down);
     tcase_add_test(usage, bad_usage_makes_the_status_2_and_names_the_culprit);
+    tcase_add_test(usage, a_slip_of_the_pen_is_answered_with_what_was_meant);
     tcase_add_test(usage, every_bad_trace_is_told_with_file_and_line_before_anything_runs);
     tcase_add_test(usage, help_and_version_succeed);
     suite_add_tcase(suite, usage);

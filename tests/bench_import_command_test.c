@@ -218,7 +218,7 @@ typedef struct failure {
 } failure;
 
 static const failure bad_verifies[] = {
-    { "verify @/x.trace", 2, "/x.trace: byte 0: not a pickle of protocol 2 to 5" },
+    { "verify @/x.trace", 2, "/x.trace: a trace. verify is for PyTorch" },
     { "verify @/none.pickle", 2, "/none.pickle: No such file or directory" },
     { "verify", 2, "SNAPSHOT is missing" },
     { "verify --driver cuda @/x.trace", 2, "--driver: verify runs on the simulator" },
@@ -396,6 +396,51 @@ START_TEST(a_snapshot_is_replayed_like_any_work)
 }
 END_TEST
 
+/* ---- what a file is ---- */
+
+START_TEST(a_file_that_is_no_snapshot_says_what_it_is)
+{
+    static const struct {
+        const char *ending;
+        const char *content;
+        size_t n;
+        const char *replay; /* what replay says; NULL = it runs */
+        const char *verify;
+    } cases[] = {
+        { ".trace", "a 1 512 0\nf 1\n", 14, NULL, ": a trace. verify is for PyTorch's snapshots" },
+        { ".csv", "id,lower,upper,size\na,0,4,4096\n", 31, NULL,
+          ": a problem of minimalloc. verify is for" },
+        { ".pickle", "\x81\x04\x95\0\0}", 6, ": a damaged snapshot: its first bytes are not",
+          ": a damaged snapshot: its first bytes are not" },
+        { ".pickle", "hello\n", 6, ": a damaged snapshot: its first bytes",
+          ": a damaged snapshot" },
+        { ".dat", "\0\x04}segments\0", 12, ": a damaged snapshot: its first bytes",
+          ": a damaged snapshot" },
+        { ".dat",
+          "\x7f"
+          "ELF\x02\x01",
+          6, ": neither text nor a pickle of protocol 2 to 5", ": neither text nor a pickle" },
+        { ".pickle", "\x80\x04", 2, ": the pickle ends too early: a damaged snapshot",
+          ": the pickle ends too early: a damaged snapshot" },
+        { ".dat", "hello\n", 6, ":1: not a line of a trace: hello", ": a trace. verify is for" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *path = bench_child_file(cases[i].ending, cases[i].content, cases[i].n);
+        char line[256];
+        snprintf(line, sizeof line, "replay --driver sim %s", path);
+        bench_child_run(&child, line);
+        ck_assert_msg(child.status == (cases[i].replay ? 2 : 0), "%zu: %s", i, child.err);
+        ck_assert_msg(!cases[i].replay || strstr(child.err, cases[i].replay), "%zu: %s", i,
+                      child.err);
+        snprintf(line, sizeof line, "verify %s", path);
+        bench_child_run(&child, line);
+        ck_assert_int_eq(child.status, 2);
+        ck_assert_msg(strstr(child.err, cases[i].verify) != NULL, "%zu: %s", i, child.err);
+        unlink(path);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("bench_import_command");
@@ -407,6 +452,7 @@ int main(void)
     tcase_add_test(verify, the_settings_of_the_recording_are_used);
     tcase_add_loop_test(verify, bad_recordings_and_options_are_bad_usage, 0, N_BAD_VERIFIES);
     tcase_add_test(verify, a_snapshot_is_replayed_like_any_work);
+    tcase_add_test(verify, a_file_that_is_no_snapshot_says_what_it_is);
     TCase *convert = suite_case(suite, "convert", set_up, tear_down);
     tcase_add_test(convert, a_run_comes_back_from_both_formats);
     tcase_add_test(convert, a_log_has_the_form_of_rmm);

@@ -95,7 +95,8 @@ START_TEST(a_few_bytes_of_memory_need_a_unit)
     }
     ck_assert_str_eq(bench_memory_refusal("80", why, sizeof why),
                      "'80' lacks a unit, as in 80G or 512M; 80B means bytes");
-    ck_assert_ptr_nonnull(strstr(bench_memory_refusal("0", why, sizeof why), "'0' is not a size"));
+    ck_assert_ptr_nonnull(
+        strstr(bench_memory_refusal("0", why, sizeof why), "'0' is no memory at all"));
     ck_assert_str_eq(bench_memory_refusal("1.5gb", why, sizeof why),
                      "'1.5gb' could mean powers of 1,000 or of 1,024 bytes: write 1.5G (or "
                      "1.5GiB) for 1,024, or the number of bytes");

@@ -58,6 +58,11 @@ bool pl_driver_has(const pl_driver *drv, pl_entry entry);
 uint64_t pl_driver_n_calls(const pl_driver *drv, pl_entry entry);
 uint64_t pl_driver_call_ns(const pl_driver *drv); /* time in calls; 0 unless timing is on */
 void pl_driver_time_calls(pl_driver *drv, bool on);
+/* Be told of every call that is timed, after it, on its thread, which may hold locks of the
+ * allocator: the watcher calls nothing of pleat. `failure` is 0, or the CUresult of a call that
+ * failed. NULL = nobody. No call is under way meanwhile. */
+typedef void (*pl_driver_call_fn)(pl_entry entry, int failure, uint64_t bytes, void *context);
+void pl_driver_watch(pl_driver *drv, pl_driver_call_fn see, void *context);
 const char *pl_entry_symbol(pl_entry entry); /* "cuMemCreate", without _v2 */
 
 /* Counts objects that an undo could not give back and that nothing else counts, such as the context

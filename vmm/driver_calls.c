@@ -136,11 +136,14 @@ static inline bool is_lookup(pl_entry entry)
 
 static inline void call_end(pl_driver *drv, uint64_t begin_ns, const call_note *note)
 {
+    bool is_good = note->result == CU_SUCCESS || note->result == CU_NOT_READY;
     atomic_fetch_add_explicit(&drv->n_calls[note->entry], 1, memory_order_relaxed);
     if (begin_ns != 0) {
         atomic_fetch_add_explicit(&drv->call_ns, pl_clock_ns() - begin_ns, memory_order_relaxed);
+        if (drv->watch != NULL) {
+            drv->watch(note->entry, is_good ? 0 : note->result, note->bytes, drv->watch_context);
+        }
     }
-    bool is_good = note->result == CU_SUCCESS || note->result == CU_NOT_READY;
     if (!is_good) {
         pl_driver_note_failure(note->entry, note->result, note->bytes);
     }
@@ -218,6 +221,12 @@ uint64_t pl_driver_call_ns(const pl_driver *drv)
 void pl_driver_time_calls(pl_driver *drv, bool on)
 {
     atomic_store_explicit(&drv->is_timed, on, memory_order_relaxed);
+}
+
+void pl_driver_watch(pl_driver *drv, pl_driver_call_fn see, void *context)
+{
+    drv->watch = see;
+    drv->watch_context = context;
 }
 
 /* Copies the slot of call `number`; false when another call has the slot, or is about to. */

@@ -33,6 +33,8 @@ struct pl_driver {
     cu_result (*ctx_synchronize)(void);     /* const: may be NULL */
     double (*sim_cost_us)(void);            /* const: NULL unless it is the simulator */
     pl_host host;                           /* const after open */
+    pl_driver_call_fn watch;                /* owner: see pl_driver_watch */
+    void *watch_context;                    /* owner */
     _Atomic bool is_timed;                  /* atomic */
     _Atomic uint64_t call_ns;               /* atomic */
     _Atomic uint64_t n_calls[PL_N_ENTRIES]; /* atomic: statistics */

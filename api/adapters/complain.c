@@ -25,3 +25,10 @@ void pl_complain_once(pl_complaint kind, const char *what)
         pl_cancel_restore(cancel);
     }
 }
+
+void pl_complain_of(const char *what, const char *where, const char *why)
+{
+    int cancel = pl_cancel_off();
+    fprintf(stderr, "pleat: %s: %s: %s\n", what, where, why);
+    pl_cancel_restore(cancel);
+}

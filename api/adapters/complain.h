@@ -23,6 +23,9 @@ typedef enum pl_complaint {
  * after the driver's end or in a forked child are not printed: every exit would be full of them. */
 void pl_complain_once(pl_complaint kind, const char *what);
 
+/* Print "pleat: WHAT: WHERE: WHY". Who calls it sees to it that a loop does not. */
+void pl_complain_of(const char *what, const char *where, const char *why);
+
 /* Does this thread's last failure only say that everything is over: the driver has shut down, the
  * instance is destroyed, or this is a forked child? */
 bool pl_complain_is_over(void);

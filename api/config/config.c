@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/config/hint.h"
 #include "api/config/key.h"
 #include "api/config/mxnet.h"
 #include "api/error.h"
@@ -14,14 +15,20 @@ enum { NAMES_BYTES = 1536 }; /* for the names of all keys */
 static pleat_status refuse_key(const char *source, pl_span name)
 {
     char names[NAMES_BYTES];
+    char hint[PL_HINT_BYTES];
     pl_text text;
+    pl_nearest nearest;
     pl_text_init(&text, names, sizeof names);
+    pl_nearest_init(&nearest, name);
     pl_key key;
     for (unsigned i = 0; pl_key_at(i, &key); i++) {
-        pl_text_add(&text, "%s%s", i > 0 ? ", " : "", key.option->name);
+        const char *known = key.option->name;
+        pl_text_add(&text, "%s%s", i > 0 ? ", " : "", known);
+        pl_nearest_offer(&nearest, (pl_span){ known, strlen(known) });
     }
-    return pl_error_set(PLEAT_ECONF, 0, "%s: unknown key '%.*s'; known: %s", source,
-                        pl_key_echo_bytes(name), name.at, names);
+    return pl_error_set(PLEAT_ECONF, 0, "%s: unknown key '%.*s'%s known: %s", source,
+                        pl_key_echo_bytes(name), name.at, pl_nearest_say(&nearest, ";", hint),
+                        names);
 }
 
 /* ---- reading strings ---- */
@@ -146,6 +153,12 @@ static const char *variable(const char *name)
     return secure_getenv(name);
 }
 
+const char *pl_config_runtime_folder(void)
+{
+    const char *folder = variable("XDG_RUNTIME_DIR");
+    return folder && folder[0] == '/' ? folder : NULL;
+}
+
 static pleat_status read_strings(const char *conf, pl_config *config)
 {
     pleat_status st = read_string("PLEAT_CONF", variable("PLEAT_CONF"), config);
@@ -186,6 +199,7 @@ pleat_status pl_config_read(const char *conf, pl_config *out)
 {
     pl_config config = { .driver = PL_DRIVER_AUTO, .allocator = pl_allocator_find("pleat") };
     config.device.chunk_granules = 1;
+    config.metrics_ms = 1000;
     config.device.handle_rdma = PL_DEMAND_IF_ABLE;
     pl_allocator_options_init(&config.options);
     pl_config chosen = config;

@@ -14,7 +14,7 @@
 #include "vmm/device.h"
 #include "vmm/driver.h"
 
-enum { PL_SIM_CONF_BYTES = 1024 };
+enum { PL_SIM_CONF_BYTES = 1024, PL_METRICS_BYTES = 512 };
 
 typedef enum pl_history_frames {
     PL_HISTORY_FRAMES_NONE,
@@ -36,7 +36,9 @@ typedef struct pl_config {
     bool time_calls;
     uint64_t history_entries; /* of each device's history; 0 = none is recorded */
     pl_history_frames history_frames;
-    pl_allocator_options options; /* except limit_bytes, which depends on the device */
+    char metrics[PL_METRICS_BYTES]; /* a path, or auto; empty = none are written */
+    unsigned metrics_ms;            /* between two pages */
+    pl_allocator_options options;   /* except limit_bytes, which depends on the device */
     pl_device_options device;
 } pl_config;
 
@@ -48,6 +50,9 @@ pleat_status pl_config_read(const char *conf, pl_config *out);
  * at most `capacity` bytes. Returns the bytes that the whole text needs. Both include the end
  * mark. */
 size_t pl_config_write(const pl_config *config, char *text, size_t capacity);
+
+/* The user's folder for files of running programs; NULL = none is named. */
+const char *pl_config_runtime_folder(void);
 
 /* The limit in bytes on a device of that size; 0 = none. */
 uint64_t pl_config_limit(const pl_config *config, uint64_t total_bytes);

@@ -40,6 +40,9 @@ static const struct own_key {
     { PL_KEY_OPTION, { "time_calls", PL_OPTION_BOOL, AT(time_calls) } },
     { PL_KEY_OPTION,
       { "history", PL_OPTION_NUMBER, AT(history_entries), .most = PL_HISTORY_MOST_ENTRIES } },
+    { PL_KEY_METRICS, { "metrics", .offset = offsetof(pl_config, metrics) } },
+    { PL_KEY_OPTION,
+      { "metrics_ms", PL_OPTION_NUMBER, AT(metrics_ms), .least = 10, .most = 86400000 } },
     { PL_KEY_OPTION,
       { "history_frames", PL_OPTION_WORD, AT(history_frames), .words = frames_words } },
 };
@@ -136,6 +139,26 @@ static bool read_sim(pl_config *config, pl_span value)
     return true;
 }
 
+/* A path of printable characters, in which % is %p or %%. */
+static bool read_metrics(pl_config *config, pl_span value)
+{
+    bool is_none = pl_span_is(value, "none");
+    if (value.n == 0 || value.n >= sizeof config->metrics) {
+        return false;
+    }
+    for (size_t i = 0; i < value.n; i++) {
+        bool is_percent = value.at[i] == '%';
+        char next = i + 1 < value.n ? value.at[i + 1] : '\0';
+        if ((unsigned char)value.at[i] < ' ' || (is_percent && next != 'p' && next != '%')) {
+            return false;
+        }
+        i += is_percent;
+    }
+    memcpy(config->metrics, value.at, is_none ? 0 : value.n);
+    config->metrics[is_none ? 0 : value.n] = '\0';
+    return true;
+}
+
 bool pl_key_read(const pl_key *key, pl_span value, bool is_bracketed, pl_config *config)
 {
     switch (key->kind) {
@@ -148,6 +171,8 @@ bool pl_key_read(const pl_key *key, pl_span value, bool is_bracketed, pl_config 
         return !is_bracketed && read_allocator(config, key, value);
     case PL_KEY_SIM:
         return is_bracketed && read_sim(config, value);
+    case PL_KEY_METRICS:
+        return read_metrics(config, value);
     }
     return false;
 }

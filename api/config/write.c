@@ -1,4 +1,5 @@
 /* write.c - values of keys as text: what is allowed, and what is set. */
+#include "api/config/hint.h"
 #include "api/config/key.h"
 #include "api/config/mxnet.h"
 #include "api/error.h"
@@ -36,6 +37,12 @@ static void say_allowed(const pl_key *key, pl_text *text)
     case PL_KEY_SIM:
         pl_text_add(text, "[key:value,...] of at most %d characters", PL_SIM_CONF_BYTES - 1);
         break;
+    case PL_KEY_METRICS:
+        pl_text_add(text,
+                    "a path of at most %d characters, in which %%p is the process and %%%% "
+                    "a %%; auto, none",
+                    PL_METRICS_BYTES - 1);
+        break;
     }
 }
 
@@ -50,8 +57,14 @@ pleat_status pl_key_refuse(const char *source, const pl_key *key, pl_span value)
     pl_text text;
     pl_text_init(&text, allowed, sizeof allowed);
     say_allowed(key, &text);
-    return pl_error_set(PLEAT_ECONF, 0, "%s: bad value '%.*s' of the key '%s'; allowed: %s", source,
-                        pl_key_echo_bytes(value), value.at, key->option->name, allowed);
+    bool is_size = key->kind == PL_KEY_LIMIT ||
+                   (key->kind == PL_KEY_OPTION && key->option->kind == PL_OPTION_SIZE);
+    char hint[PL_HINT_BYTES] = "";
+    pl_text_init(&text, hint, sizeof hint);
+    bool has_hint = is_size && pl_hint_size(value, &text);
+    return pl_error_set(PLEAT_ECONF, 0, "%s: bad value '%.*s' of the key '%s'%s%s; allowed: %s",
+                        source, pl_key_echo_bytes(value), value.at, key->option->name,
+                        has_hint ? ": " : "", hint, allowed);
 }
 
 static void write_limit(const pl_config *config, pl_text *text)
@@ -72,6 +85,8 @@ bool pl_key_is_written(const pl_key *key, const pl_config *config)
         return pl_option_is_written(key->option, (const char *)config + key->base);
     case PL_KEY_SIM:
         return config->has_sim_conf;
+    case PL_KEY_METRICS:
+        return config->metrics[0] != '\0';
     default:
         return true;
     }
@@ -94,6 +109,9 @@ void pl_key_write(const pl_key *key, const pl_config *config, pl_text *text)
         break;
     case PL_KEY_SIM:
         pl_text_add(text, "[%s]", config->sim_conf);
+        break;
+    case PL_KEY_METRICS:
+        pl_text_add(text, "[%s]", config->metrics);
         break;
     }
 }

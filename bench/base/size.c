@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/config/hint.h"
+
 #define MOST_BYTES (UINT64_C(1) << 60)
 #define LEAST_PLAIN_BYTES (UINT64_C(2) << 20) /* of a device's memory, without a unit */
 
@@ -25,13 +27,6 @@ static int suffix_shift(const char *suffix)
         return -1;
     }
     return 10 * (int)(letter - letters + 1);
-}
-
-/* KB, MB, GB, TB, which some readers take as powers of 1,000. */
-static bool suffix_is_decimal(const char *suffix)
-{
-    return *suffix != '\0' && strchr("KMGT", toupper((unsigned char)*suffix)) != NULL &&
-           toupper((unsigned char)suffix[1]) == 'B' && suffix[2] == '\0';
 }
 
 /* Digits with at most one point, nothing else: strtod alone takes "inf", "0x1p3" and " 1". */
@@ -111,18 +106,12 @@ bool bench_memory_parse(const char *text, bench_memory *out)
 
 const char *bench_memory_refusal(const char *text, char *out, size_t n)
 {
-    const char *end = number_end(text);
-    if (lacks_unit(text)) {
-        snprintf(out, n, "'%s' lacks a unit, as in 80G or 512M; %sB means bytes", text, text);
-    } else if (end && suffix_is_decimal(end)) {
-        int letter = toupper((unsigned char)*end);
-        int n_digits = (int)(end - text);
-        snprintf(out, n,
-                 "'%s' could mean powers of 1,000 or of 1,024 bytes: write %.*s%c (or %.*s%ciB) "
-                 "for 1,024, or the number of bytes",
-                 text, n_digits, text, letter, n_digits, text, letter);
-    } else {
-        snprintf(out, n, "'%s' is not a size (512M, 1.5GiB), a ratio (1.02x) or unlimited", text);
+    pl_text said;
+    pl_text_init(&said, out, n);
+    if (!pl_hint_size((pl_span){ text, strlen(text) }, &said)) {
+        pl_text_add(&said, "'%s' is not a size (512M, 1.5GiB), a ratio (1.02x) or unlimited", text);
+    } else if (lacks_unit(text)) {
+        pl_text_add(&said, "; %sB means bytes", text);
     }
     return out;
 }

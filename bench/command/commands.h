@@ -14,6 +14,7 @@ int bench_command_sleep(int argc, char **argv);
 int bench_command_convert(int argc, char **argv);
 int bench_command_verify(int argc, char **argv);
 int bench_command_works(int argc, char **argv);
+int bench_command_top(int argc, char **argv);
 int bench_command_demo(int argc, char **argv);
 
 #endif

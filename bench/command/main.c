@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/config/hint.h"
 #include "api/pleat.h"
 #include "bench/base/out.h"
 #include "bench/command/commands.h"
@@ -27,6 +28,7 @@ static const struct {
     { "bench", "driver", bench_command_driver, "the driver's time, by growth policy" },
     { "bench", "tail", bench_command_tail, "the longest calls, and holds of the lock" },
     { "bench", "sleep", bench_command_sleep, "how fast memory goes and comes back" },
+    { "top", NULL, bench_command_top, "what a running process holds, each second" },
     { "probe", NULL, bench_command_probe, "measure what the driver's calls cost" },
 };
 
@@ -77,6 +79,23 @@ static bool is_help(const char *word)
     return strcmp(word, "--help") == 0 || strcmp(word, "-?") == 0 || strcmp(word, "help") == 0;
 }
 
+/* Says that a word is not known, and which it may be: the first words of commands, or the second
+ * ones that follow `first`. */
+static void refuse_word(const char *first, const char *word, const char *what)
+{
+    char hint[PL_HINT_BYTES];
+    pl_nearest nearest;
+    pl_nearest_init(&nearest, (pl_span){ word, strlen(word) });
+    for (int i = 0; i < N_COMMANDS; i++) {
+        const char *known = first ? commands[i].what : commands[i].name;
+        if (!first || strcmp(first, commands[i].name) == 0) {
+            pl_nearest_offer(&nearest, (pl_span){ known, strlen(known) });
+        }
+    }
+    fprintf(stderr, "pleat: %s%s'%s' is not %s%s\n", first ? first : "", first ? ": " : "", word,
+            what, pl_nearest_say(&nearest, "", hint));
+}
+
 /* The first word belongs to several commands; `second`, NULL = missing, to none of them. */
 static int list_seconds(const char *word, const char *second)
 {
@@ -87,7 +106,8 @@ static int list_seconds(const char *word, const char *second)
         return BENCH_EXIT_OK;
     }
     if (second) {
-        fprintf(stderr, "pleat: %s: '%s' is not known; there is:\n", word, second);
+        refuse_word(word, second, "known");
+        fputs("there is:\n", stderr);
     } else {
         fprintf(stderr, "pleat: %s: a second word is missing; there is:\n", word);
     }
@@ -112,7 +132,7 @@ static int dispatch(int argc, char **argv)
     if (has_word) {
         return list_seconds(word, argc < 3 ? NULL : argv[2]);
     }
-    fprintf(stderr, "pleat: '%s' is not a command\n", word);
+    refuse_word(NULL, word, "a command");
     print_usage(stderr);
     return BENCH_EXIT_USAGE;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/config/hint.h"
 #include "segments/base/allocator.h"
 
 enum { KEY_DRIVER = 0x100, KEY_CONF, KEY_SIM, KEY_JSON, KEY_ALLOCATOR, KEY_DEPTH, KEY_LOOPS };
@@ -20,8 +21,79 @@ void bench_options_init(bench_options *options)
     };
 }
 
+/* ---- mistyped options ------------------------------------------------------------------------ */
+
+enum { MOST_PARSERS = 8 };
+
+/* A command's parser and its children's, and theirs. */
+typedef struct parsers {
+    const struct argp *all[MOST_PARSERS];
+    unsigned n;
+} parsers;
+
+static parsers list_parsers(const struct argp *argp)
+{
+    parsers list = { .all = { argp }, .n = 1 };
+    for (unsigned i = 0; i < list.n; i++) {
+        const struct argp_child *child = list.all[i]->children;
+        for (; child && child->argp && list.n < MOST_PARSERS; child++) {
+            list.all[list.n++] = child->argp;
+        }
+    }
+    return list;
+}
+
+/* What is known of a long option: one that begins with the word, as getopt takes it. Offers all. */
+static const struct argp_option *find_option(const parsers *list, pl_span word, pl_nearest *nearest)
+{
+    const struct argp_option *found = NULL;
+    for (unsigned i = 0; i < list->n; i++) {
+        const struct argp_option *option = list->all[i]->options;
+        for (; option && (option->name || option->key || option->doc); option++) {
+            const char *name = option->name ? option->name : "";
+            found = word.n > 0 && strncmp(name, word.at, word.n) == 0 ? option : found;
+            pl_nearest_offer(nearest, (pl_span){ name, strlen(name) });
+        }
+    }
+    return found;
+}
+
+/* argp says only that it does not know an option; say which one may be meant. Then the process
+ * ends as argp ends it. */
+static void check_options(const struct argp *argp, int argc, char **argv)
+{
+    static const char *const of_argp[] = { "help", "usage", "version" };
+    parsers list = list_parsers(argp);
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        pl_span word = { argv[i] + 2,
+                         strncmp(argv[i], "--", 2) == 0 ? strcspn(argv[i] + 2, "=") : 0 };
+        pl_nearest nearest;
+        pl_nearest_init(&nearest, word);
+        const struct argp_option *option = find_option(&list, word, &nearest);
+        bool is_known = word.n == 0 || option;
+        for (size_t k = 0; k < sizeof of_argp / sizeof of_argp[0]; k++) {
+            is_known = is_known || strncmp(of_argp[k], word.at, word.n) == 0;
+            pl_nearest_offer(&nearest, (pl_span){ of_argp[k], strlen(of_argp[k]) });
+        }
+        if (!is_known && nearest.best[0] == '\0') {
+            return;
+        }
+        if (!is_known) {
+            fprintf(stderr,
+                    "%s: unrecognized option '--%.*s'; did you mean '--%s'?\n"
+                    "Try `%s --help' or `%s --usage' for more information.\n",
+                    argv[0], (int)word.n, word.at, nearest.best, argv[0], argv[0]);
+            exit(BENCH_EXIT_USAGE);
+        }
+        bool takes_next = option && option->arg && !(option->flags & OPTION_ARG_OPTIONAL) &&
+                          argv[i][2 + word.n] != '=';
+        i += takes_next;
+    }
+}
+
 bool bench_parse(const struct argp *argp, int argc, char **argv, void *input)
 {
+    check_options(argp, argc, argv);
     error_t error = argp_parse(argp, argc, argv, 0, NULL, input);
     if (error) {
         fprintf(stderr, "pleat: the command line cannot be read: %s\n", strerror(error));
@@ -74,6 +146,20 @@ static const char *list_allocators(char *out, size_t n)
     return out;
 }
 
+static const char *nearest_allocator(pl_span word, char hint[PL_HINT_BYTES])
+{
+    pl_nearest nearest;
+    const char *known;
+    pl_nearest_init(&nearest, word);
+    for (unsigned i = 0; (known = pl_allocator_name(i)) != NULL; i++) {
+        pl_nearest_offer(&nearest, (pl_span){ known, strlen(known) });
+    }
+    for (unsigned i = 0; (known = pl_host_allocator_name(i)) != NULL; i++) {
+        pl_nearest_offer(&nearest, (pl_span){ known, strlen(known) });
+    }
+    return pl_nearest_say(&nearest, ";", hint);
+}
+
 void bench_parse_allocators(struct argp_state *state, const char *list, bench_options *options)
 {
     options->n_allocators = 0;
@@ -82,7 +168,9 @@ void bench_parse_allocators(struct argp_state *state, const char *list, bench_op
         const char *name = find_allocator(p, n);
         if (!name) {
             char known[256];
-            argp_error(state, "--allocator: unknown allocator '%.*s'; known: %s", (int)n, p,
+            char hint[PL_HINT_BYTES];
+            argp_error(state, "--allocator: unknown allocator '%.*s'%s known: %s", (int)n, p,
+                       nearest_allocator((pl_span){ p, n }, hint),
                        list_allocators(known, sizeof known));
             return;
         }

@@ -9,12 +9,13 @@
 #include "bench/run/output.h"
 #include "bench/run/timed.h"
 
-enum { KEY_MEMORY = 0x200, KEY_SNAPSHOT, KEY_SNAPSHOT_AT, KEY_COMPACT, KEY_TIME };
+enum { KEY_MEMORY = 0x200, KEY_SNAPSHOT, KEY_SNAPSHOT_AT, KEY_TIMELINE, KEY_COMPACT, KEY_TIME };
 
 typedef struct replay_input {
     bench_options *options;
     unsigned *n_timed;
     bench_dump *dump; /* path NULL = none */
+    const char **timeline;
 } replay_input;
 
 /* A file holds the snapshot of one replay, so more than one run is refused. */
@@ -69,6 +70,9 @@ static error_t parse_replay(int key, char *arg, struct argp_state *state)
             argp_error(state, "--snapshot-at: '%s' is not peak, end or failure", arg);
         }
         return 0;
+    case KEY_TIMELINE:
+        *input->timeline = arg;
+        return 0;
     case ARGP_KEY_SUCCESS:
         check_snapshot(state, input);
         return 0;
@@ -122,6 +126,12 @@ static const struct argp_option replay_options[] = {
       .arg = "peak|end|failure",
       .doc = "When: at the peak of live bytes, at the end, or at the first failed allocation "
              "(default: at that if one fails, else at the peak)" },
+    { .name = "timeline",
+      .key = KEY_TIMELINE,
+      .arg = "FILE",
+      .doc = "Write what happens over time as trace events (JSON; gzip if FILE ends in .gz), for "
+             "ui.perfetto.dev: memory, driver calls, iterations and refused allocations; a "
+             "process for each WORK and allocator" },
     COMPACT_OPTION,
     { 0 },
 };
@@ -159,8 +169,10 @@ typedef struct batch {
     bench_options options;
     bench_setup setup;
     bench_progress progress;
-    bench_dump dump;   /* replay only; path NULL = none */
-    bench_work *works; /* as many as options.n_works */
+    bench_dump dump;      /* replay only; path NULL = none */
+    const char *timeline; /* replay only; NULL = none */
+    bench_tracer tracer;  /* of it */
+    bench_work *works;    /* as many as options.n_works */
     bench_failure failure;
 } batch;
 
@@ -199,6 +211,7 @@ static bool measure(batch *b, const bench_work *work, const char *allocator, ben
         .loops = b->options.loops,
         .compact = b->options.compact,
         .dump = b->dump.path ? &b->dump : NULL,
+        .tracer = b->timeline ? &b->tracer : NULL,
         .progress = &b->progress,
     };
     if (b->is_fit) {
@@ -210,8 +223,9 @@ static bool measure(batch *b, const bench_work *work, const char *allocator, ben
     }
     bench_progress_label(&b->progress, work->n_events * b->options.loops, "%s: %s", allocator,
                          work->name);
-    return bench_replay(work, &options, record, &b->failure) &&
-           bench_timed(work, &options, b->n_timed, record, &b->failure);
+    bool ok = bench_replay(work, &options, record, &b->failure);
+    options.tracer = NULL;
+    return ok && bench_timed(work, &options, b->n_timed, record, &b->failure);
 }
 
 /* Returns the exit status of one run. */
@@ -239,6 +253,37 @@ static int run_one(batch *b, const bench_work *work, const char *allocator)
     return bench_record_is_clean(&record) && is_found ? BENCH_EXIT_OK : BENCH_EXIT_FAILED;
 }
 
+/* Returns the exit status of all runs. */
+static int run_each(batch *b)
+{
+    int status = BENCH_EXIT_OK;
+    for (unsigned i = 0; i < b->options.n_works; i++) {
+        if (!b->options.json && bench_text_columns(b->works[i].name) > BENCH_OUTPUT_NAME) {
+            printf("%s\n", b->works[i].name); /* the rows below cut the name */
+        }
+        for (unsigned k = 0; k < b->options.n_allocators; k++) {
+            int one = run_one(b, &b->works[i], b->options.allocators[k]);
+            status = one != BENCH_EXIT_OK ? one : status;
+        }
+    }
+    return status;
+}
+
+/* The same with the timeline around it, where one is asked for. */
+static int run_traced(batch *b)
+{
+    if (b->timeline && !bench_tracer_open(&b->tracer, b->timeline, &b->failure)) {
+        fprintf(stderr, "pleat: %s\n", b->failure.text);
+        return BENCH_EXIT_FAILED;
+    }
+    int status = run_each(b);
+    if (b->timeline && !bench_tracer_close(&b->tracer, &b->failure)) {
+        fprintf(stderr, "pleat: %s\n", b->failure.text);
+        status = BENCH_EXIT_FAILED;
+    }
+    return status;
+}
+
 static int run_all(batch *b)
 {
     bench_progress_init(&b->progress);
@@ -254,24 +299,16 @@ static int run_all(batch *b)
         printf("%s\n", bench_setup_banner(&b->setup, banner, sizeof banner));
         bench_output_heading(b->is_fit, b->n_timed > 0);
     }
-    int status = BENCH_EXIT_OK;
-    for (unsigned i = 0; i < b->options.n_works; i++) {
-        if (!b->options.json && bench_text_columns(b->works[i].name) > BENCH_OUTPUT_NAME) {
-            printf("%s\n", b->works[i].name); /* the rows below cut the name */
-        }
-        for (unsigned k = 0; k < b->options.n_allocators; k++) {
-            int one = run_one(b, &b->works[i], b->options.allocators[k]);
-            status = one != BENCH_EXIT_OK ? one : status;
-        }
-    }
-    return status;
+    return run_traced(b);
 }
 
 static int run_command(int argc, char **argv, bool is_fit)
 {
     batch b = { .is_fit = is_fit };
     bench_options_init(&b.options);
-    replay_input input = { .options = &b.options, .n_timed = &b.n_timed, .dump = &b.dump };
+    replay_input input = {
+        .options = &b.options, .n_timed = &b.n_timed, .dump = &b.dump, .timeline = &b.timeline
+    };
     if (!(is_fit ? bench_parse(&fit_argp, argc, argv, &b.options)
                  : bench_parse(&replay_argp, argc, argv, &input))) {
         return BENCH_EXIT_USAGE;

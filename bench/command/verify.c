@@ -114,6 +114,7 @@ static bool open_subject(verify_command *c, const char *spec, subject *s)
         return bench_fail(&c->failure, "%.96s: no such file", spec);
     }
     if (!bench_file_split(found, s->path, sizeof s->path, &s->file, &c->failure) ||
+        !bench_file_check_snapshot(s->path, &c->failure) ||
         !bench_snapshot_read(s->path, &s->file.limits, s->file.device, &s->snapshot, &c->failure)) {
         return false;
     }

@@ -66,8 +66,9 @@ static bool run(machine *m)
     }
     while (!m->is_over) {
         if (m->at == m->n) {
-            return bench_fail(m->failure, "%s: byte %zu: the pickle ends too early", m->path,
-                              m->at);
+            return bench_fail(m->failure,
+                              "%s: byte %zu: the pickle ends too early: a damaged snapshot",
+                              m->path, m->at);
         }
         m->opcode_at = m->at;
         m->opcode = m->data[m->at++];

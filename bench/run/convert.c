@@ -1,14 +1,10 @@
 /* convert.c - writes any work to a file, completely or not at all. */
 #include "bench/run/convert.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-#include <zlib.h>
 
-#include "api/replace.h"
+#include "bench/base/sink.h"
 
 #define FIRST_POINTER UINT64_C(0x100000000000)
 #define MICROSECONDS UINT64_C(1000000)
@@ -27,23 +23,12 @@ typedef struct writer {
     bench_progress *progress;
     bench_failure *failure;
     const char *path;
-    gzFile file;
+    bench_sink sink;
     name *names; /* by slot */
     uint64_t n_allocated;
     uint64_t next_pointer;
     uint64_t n_events;
 } writer;
-
-/* The file being written, for the handler of signals. One conversion at a time. */
-static pl_replace output;
-
-static void on_signal(int number)
-{
-    if (output.written[0]) {
-        unlink(output.written);
-    }
-    _exit(128 + number);
-}
 
 static bool ends_with(const char *text, size_t n, const char *ending)
 {
@@ -71,9 +56,7 @@ bool bench_format_find(const char *path, bench_format *format, bool *is_gzip,
 
 static bool complain(const writer *w)
 {
-    int error;
-    const char *text = gzerror(w->file, &error);
-    return bench_fail(w->failure, "%s: %s", w->path, error == Z_ERRNO ? strerror(errno) : text);
+    return bench_sink_complain(&w->sink, w->failure);
 }
 
 static bool write_trace(writer *w, const bench_event *event)
@@ -81,10 +64,10 @@ static bool write_trace(writer *w, const bench_event *event)
     name *block = &w->names[event->slot];
     int n;
     if (event->bytes == 0) {
-        n = gzprintf(w->file, "f %llu\n", (unsigned long long)block->id);
+        n = gzprintf(w->sink.file, "f %llu\n", (unsigned long long)block->id);
     } else {
         block->id = w->n_allocated++;
-        n = gzprintf(w->file, "a %llu %llu %lu%s\n", (unsigned long long)block->id,
+        n = gzprintf(w->sink.file, "a %llu %llu %lu%s\n", (unsigned long long)block->id,
                      (unsigned long long)event->bytes, (unsigned long)event->stream,
                      w->work->is_host ? " host" : "");
     }
@@ -103,7 +86,7 @@ static bool write_rmm(writer *w, const bench_event *event)
         w->next_pointer += rounded * BENCH_BLOCK_UNIT;
     }
     uint64_t seconds = w->n_events / MICROSECONDS;
-    return gzprintf(w->file, "1,%02u:%02u:%02u.%06u,%s,0x%llx,%llu,%s%lx\n",
+    return gzprintf(w->sink.file, "1,%02u:%02u:%02u.%06u,%s,0x%llx,%llu,%s%lx\n",
                     (unsigned)(seconds / 3600 % 24), (unsigned)(seconds / 60 % 60),
                     (unsigned)(seconds % 60), (unsigned)(w->n_events % MICROSECONDS),
                     event->bytes ? "allocate" : "free", (unsigned long long)block->id,
@@ -115,7 +98,7 @@ static bool write_rmm(writer *w, const bench_event *event)
 static bool write_mark(writer *w, const bench_event *event)
 {
     return w->format == BENCH_FORMAT_RMM ||
-           gzprintf(w->file, "i %llu\n", (unsigned long long)event->bytes) > 0 || complain(w);
+           gzprintf(w->sink.file, "i %llu\n", (unsigned long long)event->bytes) > 0 || complain(w);
 }
 
 static bool write_event(writer *w, const bench_event *event)
@@ -135,7 +118,7 @@ static bool write_event(writer *w, const bench_event *event)
 static bool write_events(writer *w)
 {
     static const char header[] = "Thread,Time,Action,Pointer,Size,Stream\n";
-    if (w->format == BENCH_FORMAT_RMM && gzputs(w->file, header) < 0) {
+    if (w->format == BENCH_FORMAT_RMM && gzputs(w->sink.file, header) < 0) {
         return complain(w);
     }
     bench_cursor cursor;
@@ -155,45 +138,6 @@ static bool write_events(writer *w)
     return ok;
 }
 
-/* Opens and fills it. */
-static bool write_file(writer *w, bool is_gzip)
-{
-    int error = pl_replace_open(&output, w->path);
-    if (error) {
-        return bench_fail(w->failure, "%s: %s", w->path, strerror(error));
-    }
-    w->file = gzdopen(output.descriptor, is_gzip ? "wb" : "wbT");
-    if (!w->file) {
-        close(output.descriptor);
-        return bench_fail(w->failure, "%s: out of host memory", w->path);
-    }
-    gzbuffer(w->file, 128u << 10);
-    bool ok = write_events(w);
-    int closed = gzclose_w(w->file);
-    return ok && (closed == Z_OK || bench_fail(w->failure, "%s: %s", w->path, strerror(errno)));
-}
-
-/* Renames the finished file to `path`; without `replaces` only if nothing is there. */
-static bool put_in_place(const char *path, bool replaces, bench_failure *failure)
-{
-    if (!replaces && link(output.written, path) == 0) {
-        return true;
-    }
-    if (!replaces && (errno == EEXIST || access(path, F_OK) == 0)) {
-        return bench_fail(failure, "%s: is there already; --force replaces it", path);
-    }
-    int error = pl_replace_end(&output, true);
-    return error == 0 || bench_fail(failure, "%s: %s", path, strerror(error));
-}
-
-static void watch_signals(const struct sigaction *action, struct sigaction *before)
-{
-    static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        sigaction(numbers[i], action ? action : &before[i], action ? &before[i] : NULL);
-    }
-}
-
 bool bench_convert(const bench_work *work, const char *path, bool replaces,
                    bench_progress *progress, bench_failure *failure)
 {
@@ -211,19 +155,13 @@ bool bench_convert(const bench_work *work, const char *path, bool replaces,
     if (work->is_host && w.format == BENCH_FORMAT_RMM) {
         return bench_fail(failure, "%s: a log of RMM has no pinned memory: name a .trace", path);
     }
-    if (!replaces && access(path, F_OK) == 0) {
-        return bench_fail(failure, "%s: is there already; --force replaces it", path);
-    }
     w.names = calloc(work->n_slots, sizeof *w.names);
     if (!w.names) {
         return bench_fail(failure, "out of host memory");
     }
-    struct sigaction before[3];
-    const struct sigaction action = { .sa_handler = on_signal };
-    watch_signals(&action, before);
-    bool ok = write_file(&w, is_gzip) && put_in_place(path, replaces, failure);
-    (void)pl_replace_end(&output, false);
-    watch_signals(NULL, before);
+    bool ok = bench_sink_open(&w.sink, path, is_gzip, replaces, failure);
+    ok = ok && write_events(&w);
+    ok = bench_sink_close(&w.sink, ok, failure);
     free(w.names);
     return ok;
 }

@@ -36,6 +36,7 @@ typedef struct replay {
     bool is_later;            /* in a later pass: only the driver's time counts */
     bench_timeline *timeline; /* NULL: none, or it is over */
     bench_recorder recorder;  /* used for a timeline */
+    bench_tracer *tracer;     /* NULL: none, or it is over */
 } replay;
 
 static bool touch(replay *r, const slot *s)
@@ -53,7 +54,7 @@ static bool take_dump(replay *r, bench_dump_at moment)
            bench_dump_take(r->options->dump, r->instance, moment, r->failure);
 }
 
-static bool note_failed_allocation(replay *r)
+static bool note_failed_allocation(replay *r, const bench_event *event)
 {
     bench_record *record = r->record;
     if (r->is_later) {
@@ -66,6 +67,9 @@ static bool note_failed_allocation(replay *r)
     }
     if (r->timeline) {
         r->recorder.bucket.failures++;
+    }
+    if (r->tracer) {
+        bench_tracer_refusal(r->tracer, event->bytes, event->stream, bench_request_error());
     }
     r->is_stopped = r->options->stop_at_failure;
     return take_dump(r, BENCH_DUMP_FAILURE);
@@ -104,7 +108,7 @@ static bool do_alloc(replay *r, const bench_event *event)
         r->record->longest_driver_us = took_us;
     }
     if (st != PLEAT_OK) {
-        return note_failed_allocation(r);
+        return note_failed_allocation(r, event);
     }
     r->live_bytes += bench_round_up(event->bytes, BENCH_BLOCK_UNIT);
     slot *s = &r->slots[event->slot];
@@ -180,9 +184,13 @@ static bench_reading read_meters(const replay *r)
 
 static void record_event(replay *r)
 {
-    if (bench_recorder_event(&r->recorder, r->live_bytes, pl_device_resident_bytes(r->dev))) {
+    uint64_t resident_bytes = pl_device_resident_bytes(r->dev);
+    if (r->timeline && bench_recorder_event(&r->recorder, r->live_bytes, resident_bytes)) {
         bench_reading now = read_meters(r);
         bench_recorder_close(&r->recorder, &now);
+    }
+    if (r->tracer) {
+        bench_tracer_event(r->tracer, r->live_bytes, resident_bytes);
     }
 }
 
@@ -207,8 +215,11 @@ static bool take_moment(replay *r, const bench_event *event, uint64_t n_failed_b
     return bench_moment_take(moment, &view, r->failure);
 }
 
-static bool begin_iteration(replay *r, uint64_t n_done)
+static bool begin_iteration(replay *r, uint64_t number, uint64_t n_done)
 {
+    if (r->tracer) {
+        bench_tracer_iteration(r->tracer, number);
+    }
     if (r->timeline) {
         bench_recorder_iteration(&r->recorder);
     }
@@ -225,7 +236,7 @@ static bool run_piece(replay *r, const bench_event *entries, size_t n, unsigned 
     for (size_t i = 0; i < n && !r->is_stopped; i++) {
         const bench_event *event = &entries[i];
         if (event->slot == BENCH_MARK) {
-            if (!begin_iteration(r, *n_done)) {
+            if (!begin_iteration(r, event->bytes, *n_done)) {
                 return false;
             }
             continue;
@@ -239,7 +250,7 @@ static bool run_piece(replay *r, const bench_event *entries, size_t n, unsigned 
         if (event->bytes ? !do_alloc(r, event) : s->ptr && !do_free(r, s)) {
             return false;
         }
-        if (r->timeline) {
+        if (r->timeline || r->tracer) {
             record_event(r);
         }
         if (r->options->moment && r->n_seen - 1 == r->options->moment->event &&
@@ -318,28 +329,13 @@ static bool run_later_passes(replay *r)
 /* Reads the results before destruction adds to them. */
 static bool collect(replay *r)
 {
-    pleat_stats stats;
-    if (pleat_device_stats(r->instance, 0, &stats) != PLEAT_OK) {
-        return bench_fail(r->failure, "%s: no statistics: %s", r->options->allocator,
-                          bench_request_error());
-    }
     bench_record *record = r->record;
-    record->peak_reserved_bytes = stats.reserved_bytes[PLEAT_POOL_ALL].peak;
+    if (!bench_record_read(record, r->instance, r->drv, r->failure)) {
+        return false;
+    }
     record->n_events = r->source->n_events * record->n_loops;
-    record->ops_map = stats.ops_map;
-    record->ops_unmap = stats.ops_unmap;
-    record->ops_alloc = stats.ops_alloc;
-    record->ops_free = stats.ops_free;
-    record->bytes_created = stats.bytes_created;
-    record->bytes_mapped = stats.bytes_mapped;
-    record->host_syncs = stats.host_syncs;
-    record->retries = stats.num_alloc_retries;
     record->n_compactions = r->compactions.n;
     record->compaction_won_bytes = r->compactions.won_bytes;
-    record->stream_waits = stats.stream_waits;
-    for (int i = 0; i < PL_N_ENTRIES; i++) {
-        record->calls[i] = pl_driver_n_calls(r->drv, (pl_entry)i);
-    }
     record->driver_us = driver_us(r) - r->start_us;
     return true;
 }
@@ -387,28 +383,47 @@ static void start_recorder(replay *r)
     r->timeline->is_timed = r->options->is_timed;
 }
 
-static void note_own_time(replay *r)
+static double traced_us(const void *context)
 {
-    if (r->options->is_timed && r->own.n_timed > 0) {
-        double ns = bench_own_read(&r->own).own_ns / (double)r->own.n_timed;
-        double own_ns = ns > 0.0 ? ns : 0.0;
-        r->record->own = (bench_own_spread){ .least_ns = own_ns, .most_ns = own_ns, .n_runs = 1 };
-    }
+    const replay *r = context;
+    return driver_us(r) - r->start_us;
+}
+
+static void start_tracer(replay *r)
+{
+    bench_tracer_subject subject = { .instance = r->instance,
+                                     .drv = r->drv,
+                                     .work = r->source->name,
+                                     .allocator = r->options->allocator,
+                                     .memory_bytes = r->record->memory_bytes,
+                                     .n_events = r->source->n_events * r->options->loops,
+                                     .driver_us = traced_us,
+                                     .context = r };
+    bench_tracer_begin(r->options->tracer, &subject);
+    r->tracer = r->options->tracer;
 }
 
 /* Runs the loops and measures them. */
 static bool run_and_measure(replay *r)
 {
     /* Timing the simulator's calls takes a third of a replay; a GPU's time is known only so. */
-    pl_driver_time_calls(r->drv, r->options->is_timed || !r->work.is_simulated);
+    pl_driver_time_calls(r->drv,
+                         r->options->is_timed || !r->work.is_simulated || r->options->tracer);
     bench_own_start(&r->own, r->drv);
     r->start_us = driver_us(r);
     if (r->timeline) {
         start_recorder(r);
     }
+    if (r->options->tracer) {
+        start_tracer(r);
+    }
     bool ok = run_loops(r);
+    if (r->tracer) {
+        bench_tracer_end(r->tracer, r->live_bytes, pl_device_resident_bytes(r->dev));
+        r->tracer = NULL;
+    }
     if (ok) {
-        note_own_time(r);
+        bench_record_own(r->record, &r->own);
         ok = collect(r);
     }
     if (r->timeline) {
@@ -457,25 +472,10 @@ static bool run_with_instance(replay *r)
     return ok;
 }
 
-static void start_record(const bench_work *work, const bench_replay_options *options,
-                         bench_record *out)
-{
-    const bench_setup *setup = options->setup;
-    memset(out, 0, sizeof *out);
-    out->is_host = work->is_host;
-    snprintf(out->trace, sizeof out->trace, "%s", work->name);
-    snprintf(out->allocator, sizeof out->allocator, "%s", options->allocator);
-    snprintf(out->driver, sizeof out->driver, "%s", bench_setup_driver(setup));
-    out->memory_bytes = options->memory_bytes ? options->memory_bytes
-                                              : bench_setup_unlimited(setup, work->is_host);
-    out->peak_live_bytes = work->peak_live_bytes;
-    out->is_compacted = options->compact != BENCH_COMPACT_NEVER;
-}
-
 bool bench_replay(const bench_work *work, const bench_replay_options *options, bench_record *out,
                   bench_failure *failure)
 {
-    start_record(work, options, out);
+    bench_record_start(out, work, options);
     replay r = { .source = work,
                  .options = options,
                  .record = out,

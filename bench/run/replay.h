@@ -15,8 +15,10 @@
 #include "bench/run/compact.h"
 #include "bench/run/dump.h"
 #include "bench/run/moment.h"
+#include "bench/run/own.h"
 #include "bench/run/setup.h"
 #include "bench/run/timeline.h"
+#include "bench/run/tracer.h"
 #include "bench/work/work.h"
 
 enum { BENCH_MAX_LOOPS = 1000 };
@@ -73,6 +75,7 @@ typedef struct bench_replay_options {
     bool stop_at_failure;     /* at the first failed allocation: only success matters */
     bench_compact compact;    /* when the device is compacted */
     bench_timeline *timeline; /* NULL = none; not with stop_at_failure */
+    bench_tracer *tracer;     /* the same for people's viewers; NULL = none */
     bench_moment *moment;     /* after which the replay stops; NULL = none, else one loop only */
     bench_dump *dump;         /* a snapshot; NULL = none. Recording costs time: not with is_timed */
     bool is_timed;            /* measures the allocator's own time, which slows the replay */
@@ -83,6 +86,14 @@ typedef struct bench_replay_options {
  * that fails, driver objects left after destruction. */
 bool bench_replay(const bench_work *work, const bench_replay_options *options, bench_record *out,
                   bench_failure *failure);
+
+/* What a record says before the replay; and what the instance's statistics add at its end. */
+void bench_record_start(bench_record *out, const bench_work *work,
+                        const bench_replay_options *options);
+bool bench_record_read(bench_record *record, pleat instance, const pl_driver *drv,
+                       bench_failure *failure);
+/* The mean of the calls that were timed, if any were. */
+void bench_record_own(bench_record *record, const bench_own *own);
 
 static inline uint64_t bench_record_ops(const bench_record *r)
 {

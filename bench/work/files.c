@@ -196,6 +196,39 @@ static bool check_seekable(const char *path, bench_failure *failure)
                       path);
 }
 
+/* Is it a file's name with that ending, perhaps one of gzip behind it? */
+static bool ends_in(const char *path, const char *ending)
+{
+    size_t n = strlen(path);
+    n -= n > 3 && strcmp(path + n - 3, ".gz") == 0 ? 3 : 0;
+    size_t cut = strlen(ending);
+    return n > cut && strncmp(path + n - cut, ending, cut) == 0;
+}
+
+/* A trace is text that begins with one of its lines; what does not and is called a pickle, or holds
+ * what only a snapshot does, was one. */
+static bool check_text(const char *path, const char *begin, size_t n, bench_failure *failure)
+{
+    bool is_binary = false;
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)begin[i];
+        is_binary = is_binary || (c < ' ' && c != '\n' && c != '\r' && c != '\t');
+    }
+    bool is_line = n >= 2 && strchr("#afi", begin[0]) != NULL && !is_binary;
+    bool is_named = ends_in(path, ".pickle") || ends_in(path, ".pkl");
+    bool is_called_trace = ends_in(path, ".trace"); /* then the reader names the line */
+    if ((is_binary && !is_called_trace) || (is_named && !is_line)) {
+        return bench_fail(failure, "%s: %s", path,
+                          is_named || memmem(begin, n, "segments", 8) ||
+                                  memmem(begin, n, "device_traces", 13)
+                              ? "a damaged snapshot: its first bytes are not those of a pickle of "
+                                "protocol 2 to 5"
+                              : "neither text nor a pickle of protocol 2 to 5: no trace, and no "
+                                "snapshot of PyTorch's");
+    }
+    return true;
+}
+
 /* The first byte of a pickle is no text; the first line of a table has commas. An unreadable file
  * is left to a reader that names the place. */
 static bool find_kind(const char *path, file_kind *out, bench_failure *failure)
@@ -213,7 +246,28 @@ static bool find_kind(const char *path, file_kind *out, bench_failure *failure)
         *failure = damage;
         return false;
     }
-    return !is_table || find_table(path, begin, end, out, failure);
+    return is_table ? find_table(path, begin, end, out, failure)
+                    : *out != FILE_TRACE || n == 0 || check_text(path, begin, n, failure);
+}
+
+bool bench_file_check_snapshot(const char *path, bench_failure *failure)
+{
+    static const char *const names[] = { [FILE_TRACE] = "a trace",
+                                         [FILE_RMM] = "a log of RMM",
+                                         [FILE_MINIMALLOC] = "a problem of minimalloc" };
+    file_kind kind;
+    struct stat st;
+    if (stat(path, &st) != 0 || st.st_size == 0 || access(path, R_OK) != 0) {
+        return true; /* its reader says what is wrong with it */
+    }
+    if (!check_seekable(path, failure) || !find_kind(path, &kind, failure)) {
+        return false;
+    }
+    return kind == FILE_SNAPSHOT ||
+           bench_fail(failure,
+                      "%s: %s. verify is for PyTorch's snapshots, which tell what PyTorch asked "
+                      "of the driver; `pleat replay` runs this file",
+                      path, names[kind]);
 }
 
 static bool check_options(const char *path, file_kind kind, const bench_file_options *options,

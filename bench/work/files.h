@@ -35,6 +35,9 @@ unsigned bench_file_bundled(char *folder, size_t n, struct dirent ***entries);
 bool bench_file_split(const char *found, char *path, size_t n, bench_file_options *out,
                       bench_failure *failure);
 
+/* Is that file a snapshot? False and a message that says what it is, and what verify is for. */
+bool bench_file_check_snapshot(const char *path, bench_failure *failure);
+
 /* Read all events of what bench_file_find gave into an empty tape, and what else it tells into a
  * zeroed `origin`; that and `progress` may be NULL. On any error false and a message with file and
  * place (line, or byte of the decompressed file). */

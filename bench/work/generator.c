@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/config/hint.h"
 #include "bench/base/size.h"
 #include "bench/generate/generators.h"
 #include "bench/patterns/patterns.h"
@@ -88,12 +89,19 @@ static bool refuse(const bench_generator *generator, const bench_param *param, c
 static bool refuse_key(const bench_generator *generator, const char *key, bench_failure *failure)
 {
     char known[320] = "";
+    char hint[PL_HINT_BYTES];
     size_t n = 0;
+    pl_nearest nearest;
+    pl_nearest_init(&nearest, (pl_span){ key, strlen(key) });
     for (const bench_param *p = generator->params; p && p->name && n < sizeof known; p++) {
         n += (size_t)snprintf(known + n, sizeof known - n, ", %s", p->name);
+        pl_nearest_offer(&nearest, (pl_span){ p->name, strlen(p->name) });
     }
-    return bench_fail(failure, "%s: '%.32s' is not a parameter; there are: iterations, seed%s",
-                      generator->name, key, known);
+    for (const bench_param *p = bench_common_params; p->name; p++) {
+        pl_nearest_offer(&nearest, (pl_span){ p->name, strlen(p->name) });
+    }
+    return bench_fail(failure, "%s: '%.32s' is not a parameter%s there are: iterations, seed%s",
+                      generator->name, key, pl_nearest_say(&nearest, ";", hint), known);
 }
 
 const bench_param bench_common_params[] = {

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "api/config/hint.h"
 #include "bench/work/files.h"
 
 /* Without folder and endings. */
@@ -124,6 +125,62 @@ bool bench_work_find(const char *spec, char *found, size_t n)
     return is_file && !(bench_generator_find(spec, n_name) && is_folder(found, spec + n_name));
 }
 
+static void offer_bundled(pl_nearest *nearest)
+{
+    char folder[2048];
+    struct dirent **entries;
+    unsigned n = bench_file_bundled(folder, sizeof folder, &entries);
+    for (unsigned i = 0; i < n; i++) {
+        const char *name = entries[i]->d_name;
+        pl_nearest_offer(nearest, (pl_span){ name, strcspn(name, ".") });
+        free(entries[i]);
+    }
+    free(entries);
+}
+
+/* The files beside the one that is not there. */
+static void offer_files(const char *path, size_t n_folder, pl_nearest *nearest)
+{
+    char folder[4096];
+    snprintf(folder, sizeof folder, "%.*s", n_folder ? (int)n_folder : 1, n_folder ? path : ".");
+    DIR *dir = opendir(folder);
+    for (const struct dirent *entry; dir && (entry = readdir(dir)) != NULL;) {
+        pl_nearest_offer(nearest, (pl_span){ entry->d_name, strlen(entry->d_name) });
+    }
+    if (dir) {
+        closedir(dir);
+    }
+}
+
+/* Which work a spec that names none may mean. */
+static const char *nearest_work(const char *spec, const char *none, char hint[PL_HINT_BYTES])
+{
+    const char *slash = strrchr(spec, '/');
+    const char *name = slash ? slash + 1 : spec;
+    pl_nearest nearest;
+    pl_nearest_init(&nearest, (pl_span){ name, strcspn(name, ":") });
+    const bench_generator *generator;
+    for (unsigned i = 0; !slash && (generator = bench_generator_at(i)) != NULL; i++) {
+        pl_nearest_offer(&nearest, (pl_span){ generator->name, strlen(generator->name) });
+    }
+    if (!slash) {
+        offer_bundled(&nearest);
+    }
+    offer_files(spec, slash ? (size_t)(name - spec) : 0, &nearest);
+    return pl_nearest_say(&nearest, none, hint);
+}
+
+static bool refuse(const char *spec, bench_failure *failure)
+{
+    char known[320];
+    char hint[PL_HINT_BYTES];
+    list_generators(known, sizeof known);
+    return bench_fail(failure,
+                      "%.96s: no such file, bundled trace, pattern or generator%s patterns and "
+                      "generators: %s",
+                      spec[0] != '\0' ? spec : "''", nearest_work(spec, ";", hint), known);
+}
+
 bool bench_work_open_showing(const char *spec, bench_progress *progress, bench_work *out,
                              bench_failure *failure)
 {
@@ -134,16 +191,17 @@ bool bench_work_open_showing(const char *spec, bench_progress *progress, bench_w
     const bench_generator *generator = bench_generator_find(spec, n_name);
     if (bench_work_find(spec, path, sizeof path)) {
         ok = open_file(path, &work, progress, failure);
+        if (!ok && !strchr(spec, ':') && access(spec, F_OK) != 0 && strchr(spec, '/')) {
+            char hint[PL_HINT_BYTES];
+            size_t used = strlen(failure->text);
+            snprintf(failure->text + used, sizeof failure->text - used, "%s",
+                     nearest_work(spec, "", hint));
+        }
     } else if (generator) {
         const char *values = spec + n_name + (spec[n_name] == ':');
         ok = open_generator(generator, spec, values, progress, &work, failure);
     } else {
-        char known[320];
-        list_generators(known, sizeof known);
-        ok = bench_fail(failure,
-                        "%.96s: no such file, bundled trace, pattern or generator; "
-                        "patterns and generators: %s",
-                        spec[0] != '\0' ? spec : "''", known);
+        ok = refuse(spec, failure);
     }
     if (progress) {
         bench_progress_clear(progress);

@@ -25,7 +25,8 @@ QUICK = "churn:iterations=3,allocations=20"
 # What stands for a file, an option's value or a work.
 WORDS = {"WORK": QUICK, "WORK...": QUICK, "[WORK...]": QUICK, "SNAPSHOT...": "snapshot.pickle",
          "OUT": "out.trace", "llama8b_fsdp16_var": SMALL, "snapshot.pickle:device=1":
-         "snapshot.pickle:device=0", "rank*.pickle": "rank0.pickle rank1.pickle", "0/4": "0/1"}
+         "snapshot.pickle:device=0", "rank*.pickle": "rank0.pickle rank1.pickle", "0/4": "0/1", "PID": "it.prom",
+         "/var/lib/node_exporter/pleat.4242.prom": "it.prom"}
 # Without limits these would run for minutes. The last of an option given twice counts.
 SHORTER = [
     (r"^pleat bench pairs", "hot --no-callgrind --runs 1"),
@@ -39,6 +40,7 @@ SHORTER = [
 SIZES = [(r"iterations=\d+", "iterations=2"), (r"layers=32", "layers=1"),
          (r"--passes 5", "--passes 2")]
 ELSEWHERE = {
+    r"^pleat top .*4242$": "tests/bench_top_test.c",
     r"^pleat-runtime .*torchrun": "python/tests/distributed_test.py",
     r"^pleat-runtime .*-m pleat\.torch": "tests/python/torch_on_sim",
     r"^pleat-runtime .*examples/numba_arrays\.py": "the tests of examples",
@@ -85,13 +87,14 @@ def shortened(command):
 
 def make_files(pleat, folder):
     """What the pages speak of as the reader's own."""
-    def run(*words):
+    def run(*words, **environment):
         subprocess.run([pleat, *words], cwd=folder, check=True, stdout=subprocess.DEVNULL,
-                       stderr=subprocess.DEVNULL)
+                       stderr=subprocess.DEVNULL, env={**os.environ, **environment})
     (folder / "jobs").mkdir()
     for name in ("snapshot.pickle", "rank0.pickle", "rank1.pickle", "jobs/a.pickle"):
         run("replay", QUICK, "--allocator", "torch-native", "--driver", "sim", "--snapshot", name,
             "--snapshot-at", "end")
+    run("replay", QUICK, "--driver", "sim", PLEAT_CONF="metrics:it.prom")
     run("convert", QUICK, "log.csv")
     (folder / "problem.csv").write_text("id,lower,upper,size\na,0,4,4096\nb,2,8,8192\n")
     (folder / "traces").mkdir()

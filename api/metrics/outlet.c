@@ -1,0 +1,178 @@
+/* outlet.c - see outlet.h. One thread. */
+#include "api/metrics/outlet.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "api/text.h"
+
+/* ---- where ----------------------------------------------------------------------------------- */
+
+static void add_expanded(pl_text *text, const char *metrics)
+{
+    for (const char *p = metrics; *p != '\0'; p++) {
+        if (*p != '%') {
+            pl_text_add(text, "%c", *p);
+        } else if (*++p == 'p') {
+            pl_text_add(text, "%ld", (long)getpid());
+        } else {
+            pl_text_add(text, "%%");
+        }
+    }
+}
+
+int pl_outlet_init(pl_outlet *outlet, const char *metrics, const char *folder)
+{
+    pl_text text;
+    *outlet = (pl_outlet){ .descriptor = -1, .is_private = strcmp(metrics, "auto") == 0 };
+    pl_text_init(&text, outlet->path, sizeof outlet->path);
+    if (outlet->is_private) {
+        pl_text_add(&text, "%s/pleat.%ld.prom", folder ? folder : "/tmp", (long)getpid());
+    } else {
+        char here[PL_OUTLET_BYTES];
+        if (metrics[0] != '/') { /* the program may change its folder later */
+            if (!getcwd(here, sizeof here)) {
+                return errno;
+            }
+            pl_text_add(&text, "%s/", here);
+        }
+        add_expanded(&text, metrics);
+    }
+    return text.n < sizeof outlet->path ? 0 : ENAMETOOLONG;
+}
+
+/* ---- whose ----------------------------------------------------------------------------------- */
+
+static bool is_own(const pl_outlet *outlet, const struct stat *st)
+{
+    return outlet->descriptor >= 0 && st->st_dev == outlet->dev && st->st_ino == outlet->ino;
+}
+
+/* The process that a page names; 0 = it names none. */
+static long read_writer(int descriptor)
+{
+    static const char before[] = "pleat_running{pid=\"";
+    char text[256];
+    ssize_t n = read(descriptor, text, sizeof text - 1);
+    text[n > 0 ? n : 0] = '\0';
+    const char *at = strstr(text, before);
+    return at ? strtol(at + sizeof before - 1, NULL, 10) : 0;
+}
+
+/* Does another open file have the lock? */
+static int check_other(const pl_outlet *outlet, long *owner)
+{
+    struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+    int descriptor = open(outlet->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (descriptor < 0) {
+        return errno == ENOENT || errno == EACCES ? 0 : errno;
+    }
+    bool is_locked = fcntl(descriptor, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+    *owner = is_locked ? read_writer(descriptor) : 0;
+    (void)close(descriptor);
+    return is_locked ? EBUSY : 0;
+}
+
+static int check_outlet(const pl_outlet *outlet, long *owner)
+{
+    struct stat st;
+    if (lstat(outlet->path, &st) != 0) {
+        return errno == ENOENT ? 0 : errno;
+    }
+    if (is_own(outlet, &st)) {
+        return 0;
+    }
+    return S_ISREG(st.st_mode) ? check_other(outlet, owner) : EEXIST;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static int write_all(int descriptor, const char *text, size_t n)
+{
+    while (n > 0) {
+        ssize_t wrote = write(descriptor, text, n);
+        if (wrote < 0 && errno != EINTR) {
+            return errno;
+        }
+        text += wrote > 0 ? wrote : 0;
+        n -= wrote > 0 ? (size_t)wrote : 0;
+    }
+    return 0;
+}
+
+/* A file of that name can only be what a process of the same number left when it was killed. */
+static int open_beside(const char *path, mode_t mode, int *out)
+{
+    enum { FLAGS = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW };
+    *out = open(path, FLAGS, mode);
+    if (*out < 0 && errno == EEXIST && unlink(path) == 0) {
+        *out = open(path, FLAGS, mode);
+    }
+    return *out < 0 ? errno : 0;
+}
+
+/* Takes the descriptor. */
+static void keep(pl_outlet *outlet, int descriptor)
+{
+    struct stat st;
+    int before = atomic_exchange(&outlet->descriptor, descriptor);
+    if (before >= 0) {
+        (void)close(before);
+    }
+    if (fstat(descriptor, &st) == 0) {
+        outlet->dev = st.st_dev;
+        outlet->ino = st.st_ino;
+    }
+}
+
+int pl_outlet_write(pl_outlet *outlet, const char *text, size_t n, long *owner)
+{
+    char beside[PL_OUTLET_BYTES + 32];
+    pl_text name;
+    int descriptor;
+    struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+    int error = check_outlet(outlet, owner);
+    if (error != 0) {
+        return error;
+    }
+    pl_text_init(&name, beside, sizeof beside);
+    pl_text_add(&name, "%s.%ld.part", outlet->path, (long)getpid());
+    error = open_beside(beside, outlet->is_private ? 0600 : 0644, &descriptor);
+    if (error != 0) {
+        return error;
+    }
+    (void)fcntl(descriptor, F_OFD_SETLK, &lock); /* some file systems have no locks */
+    error = write_all(descriptor, text, n);
+    if (error == 0 && rename(beside, outlet->path) != 0) {
+        error = errno;
+    }
+    if (error != 0) {
+        (void)unlink(beside);
+        (void)close(descriptor);
+        return error;
+    }
+    keep(outlet, descriptor);
+    return 0;
+}
+
+void pl_outlet_forget(pl_outlet *outlet)
+{
+    int descriptor = atomic_exchange(&outlet->descriptor, -1);
+    if (descriptor >= 0) {
+        (void)close(descriptor);
+    }
+}
+
+void pl_outlet_fini(pl_outlet *outlet, bool removes)
+{
+    struct stat st;
+    if (removes && lstat(outlet->path, &st) == 0 && is_own(outlet, &st)) {
+        (void)unlink(outlet->path);
+    }
+    pl_outlet_forget(outlet);
+}
