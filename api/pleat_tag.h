@@ -1,9 +1,10 @@
 /* pleat_tag.h - tags: names for memory, and memory that sleeps.
  *
- * A tag is a name: "weights", "kv". What a thread allocates while a tag is in force carries it.
- * Such blocks lie together, so that they share granules with nobody else; their free memory serves
- * everybody. Of a tag one can know how much there is, limit it, and let it sleep: its memory goes
- * back to the driver while its blocks and addresses stay.
+ * A tag is a name: "weights", "kv". What a thread allocates while a tag is in force carries it, and
+ * so do buffers that it makes then (pleat_buffer.h): of these, each sequence of committed pages
+ * counts as a block. Such blocks lie together, so that they share granules with nobody else; their
+ * free memory serves everybody. Of a tag one can know how much there is, limit it, and let it sleep:
+ * its memory goes back to the driver while its blocks and addresses stay.
  *
  * Tags belong to the process; what is known of each, and its sleep, to a device of an instance. A
  * request that a private pool takes (pleat_pool_begin) carries no tag, and is served while the tag

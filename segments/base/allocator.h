@@ -200,9 +200,10 @@ typedef struct pl_allocator_ops {
     pleat_status (*private_alloc_at)(pl_allocator *a, pl_private *pool, pleat_devptr base,
                                      size_t bytes, pl_stream *stream);
     /* Buffers: addresses for the most that may come, of which pages get memory and lose it. All
-     * three are NULL where there are none. ENOSPACE_VA; ENOMEM_HOST; EDRIVER. */
-    pleat_status (*buffer_open)(pl_allocator *a, size_t most_bytes, size_t page_bytes,
-                                pleat_devptr *out);
+     * three are NULL where there are none. Pages of a buffer of a room are its blocks; room: NULL =
+     * none. ENOSPACE_VA; EASLEEP; ENOMEM_HOST; EDRIVER. */
+    pleat_status (*buffer_open)(pl_allocator *a, pl_private *room, size_t most_bytes,
+                                size_t page_bytes, pleat_devptr *out);
     /* EFOREIGN (no buffer begins there); EINVAL (beyond its most); ECAPTURE; EPOISONED; and what
      * alloc returns. A change that fails has left committed pages and the buffer's size alone. */
     pleat_status (*buffer_change)(pl_allocator *a, const pl_buffer_change *change,
