@@ -203,8 +203,8 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_tag_read_kept(pleat instance, int de
 
 /** Tell where in host memory such bytes are, so that they need not be copied.
  *
- *  Params   out [out] their address: page-locked memory, to be read. Never more than 32 MiB are side
- *                by side.
+ *  Params   out [out] their address: page-locked memory, to be read. At most 32 MiB are side by
+ *                side.
  *  Returns  as pleat_tag_read_kept; PLEAT_ENOTSUP (they are in a file, or not side by side).
  *  Failure  nothing was written.
  *  Owner    pleat, until the next wake of the tag that does not retain it, its next sleep, which

@@ -210,8 +210,8 @@ typedef struct pl_allocator_ops {
                                   pl_stream *stream);
     /* Any address in it, with memory or without. EFOREIGN. */
     pleat_status (*buffer_query)(pl_allocator *a, pleat_devptr ptr, pleat_buffer_info *out);
-    /* Rooms: memory for the blocks of a tag; all eight are NULL where the allocator has none. A room
-     * is a pool whose blocks lie together, and that keeps nothing: requests name it in
+    /* Rooms: memory for the blocks of a tag; all eight are NULL where the allocator has none. A
+     * room is a pool whose blocks lie together, and that keeps nothing: requests name it in
      * private_alloc and alloc_asked, and its free memory is everybody's. It stays until the
      * allocator is destroyed. ENOMEM_HOST. */
     pleat_status (*room_open)(pl_allocator *a, const char *tag, pl_private **out);
@@ -237,9 +237,8 @@ typedef struct pl_allocator_ops {
     /* Do wakes from now on leave what the sleep has kept on the host, for the next one? */
     void (*room_retain)(pl_allocator *a, pl_private *room, bool is_retained);
     /* Copy to `to` what was kept of [ptr, ptr + bytes), in the room that has them; `to` NULL: tell
-     * where in host memory it is, until the next sleep or wake. EFOREIGN (nothing, or not all of
-     * it, is kept); ENOTSUP (it is in no one place of host memory); EWRITE (the file cannot be
-     * read). */
+     * where in host memory it is, until the next sleep or wake. EFOREIGN (not all of it is kept);
+     * ENOTSUP (it is in no one place of host memory); EWRITE (the file cannot be read). */
     pleat_status (*room_kept)(pl_allocator *a, pleat_devptr ptr, size_t bytes, void *to, void **at);
     void (*stats)(pl_allocator *a, pleat_stats *out);
     void (*reset_peaks)(pl_allocator *a);

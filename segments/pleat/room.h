@@ -20,8 +20,8 @@ typedef struct pl_room {
     uint64_t promised_bytes; /* to requests under way */
     uint64_t limit_bytes;    /* 0 = none */
     uint64_t n_sleeps;
-    struct pl_slumber *slumber;                  /* see sleep.h */
-    struct pl_slumber *retained;                 /* see kept.h; NULL while it sleeps */
+    struct pl_slumber *slumber;  /* see sleep.h */
+    struct pl_slumber *retained; /* see kept.h; NULL while it sleeps */
     bool retains;
     struct pl_buffer *closed[PL_N_BUFFER_SIZES]; /* its buffers that were closed, by size */
 } pl_room;
