@@ -2,6 +2,7 @@
  * and say why it refused. Holds no lock. */
 #include "api/short.h"
 #include "api/sized.h"
+#include "api/tag/scope.h"
 #include "vmm/base/cancel.h"
 #include "vmm/driver.h"
 #include "vmm/stream.h"
@@ -10,6 +11,14 @@
 
 /* ---- create ---------------------------------------------------------------------------------- */
 
+static pleat_status refuse_asleep(const pl_gpu *gpu, const char *tag, uint64_t bytes,
+                                  const char *what)
+{
+    return pl_error_set(PLEAT_EASLEEP, bytes,
+                        "device %d: the tag \"%s\" sleeps and %s; wake it first (pleat_tag_wake)",
+                        gpu->ordinal, tag, what);
+}
+
 static pleat_status create(pl_gpu *gpu, uint64_t most_bytes, uint64_t page_bytes, pleat_devptr *out)
 {
     if (!gpu->ops->buffer_open) {
@@ -17,12 +26,19 @@ static pleat_status create(pl_gpu *gpu, uint64_t most_bytes, uint64_t page_bytes
                             "device %d: %s has no buffers that grow in place; allocator:pleat has",
                             gpu->ordinal, gpu->ops->name);
     }
+    pl_private *room;
     int cancel = pl_cancel_off();
-    pleat_status st = gpu->ops->buffer_open(gpu->allocator, most_bytes, page_bytes, out);
+    pleat_status st = pl_tags_room(gpu, pl_scopes_self.tag, &room);
+    if (st == PLEAT_OK) {
+        st = gpu->ops->buffer_open(gpu->allocator, room, most_bytes, page_bytes, out);
+    }
     pl_cancel_restore(cancel);
     if (st == PLEAT_OK) {
         pl_gpu_debug_walk(gpu);
         return st;
+    }
+    if (st == PLEAT_EASLEEP) {
+        return refuse_asleep(gpu, pl_tag_text(pl_scopes_self.tag), most_bytes, "gets no buffers");
     }
     return pl_error_set(st, most_bytes,
                         "device %d: a buffer of at most %llu bytes could not be made: %s",
@@ -64,6 +80,14 @@ static size_t bytes_of(const pl_gpu *gpu, const pl_buffer_change *change)
     return end > info.bytes ? end - info.bytes : 0;
 }
 
+/* Where the buffer's pages are counted, and limited. */
+static pl_private *room_of(const pl_gpu *gpu, const pl_buffer_change *change)
+{
+    pleat_buffer_info info = { 0 };
+    (void)gpu->ops->buffer_query(gpu->allocator, change->base, &info);
+    return info.tag ? pl_tags_find(&gpu->tags, pl_tag_find(info.tag)) : NULL;
+}
+
 static pleat_status refuse_range(const pl_gpu *gpu, const pl_buffer_change *change)
 {
     pleat_buffer_info info = { 0 };
@@ -80,8 +104,13 @@ static pleat_status refuse(const pl_gpu *gpu, const pl_buffer_change *change, vo
                            pleat_status st)
 {
     const char *why = st == PLEAT_EFOREIGN ? "no buffer begins there" : pleat_status_text(st);
+    pleat_buffer_info info = { 0 };
     if (st == PLEAT_EINVAL) {
         return refuse_range(gpu, change);
+    }
+    if (st == PLEAT_EASLEEP &&
+        gpu->ops->buffer_query(gpu->allocator, change->base, &info) == PLEAT_OK && info.tag) {
+        return refuse_asleep(gpu, info.tag, change->bytes, "its buffers get no pages");
     }
     return pl_error_set(st, change->bytes, "device %d, buffer 0x%llx, stream %p: %s", gpu->ordinal,
                         (unsigned long long)change->base, stream, why);
@@ -102,6 +131,7 @@ static pleat_status change_on(pl_gpu *gpu, const pl_buffer_change *change, pl_st
         return st;
     }
     w.bytes = bytes_of(gpu, change);
+    w.in = room_of(gpu, change);
     return pl_short_alloc(&w, n_errors, st, &unused);
 }
 

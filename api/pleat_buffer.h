@@ -23,6 +23,10 @@
  * stream is over; no call waits for that. Work that is submitted later must not touch them. What a
  * page holds after it was decommitted and committed again is undefined.
  *
+ * A buffer that is made in a scope of a tag (pleat_tag.h) carries it for its life, whatever scopes
+ * later calls are in: its pages are counted and limited as blocks of the tag, and sleep and wake
+ * with it. While the tag sleeps pages may go, and the buffer too; none come (PLEAT_EASLEEP).
+ *
  * A buffer is not a block: its address cannot be freed, queried or recorded as one. */
 #ifndef PLEAT_BUFFER_H
 #define PLEAT_BUFFER_H
@@ -44,7 +48,8 @@ extern "C" {
  *                       fits there, but goes elsewhere only with them.
  *           out [out]   where the buffer begins: its name in the other calls.
  *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_ESIZE; PLEAT_EDEVICE; PLEAT_ENOTSUP (allocator:pleat has
- *           buffers); PLEAT_ENOSPACE_VA; PLEAT_ENOMEM_HOST; PLEAT_EDRIVER.
+ *           buffers); PLEAT_EASLEEP (the scope's tag sleeps); PLEAT_ENOSPACE_VA;
+ *           PLEAT_ENOMEM_HOST; PLEAT_EDRIVER.
  *  Failure  as before.
  *  Owner    the caller, until pleat_buffer_destroy. An instance with buffers is destroyed by force
  *           only.
@@ -62,7 +67,8 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_buffer_create(pleat instance, int de
  *  Returns  PLEAT_OK; PLEAT_EINVAL (more than most_bytes); PLEAT_EFOREIGN; PLEAT_ENOMEM_DEVICE;
  *           PLEAT_EPENDING (as pleat_block_alloc; or work, or a graph, may still use the addresses
  *           from before they were decommitted); PLEAT_EDEVICE; PLEAT_ESTREAM; PLEAT_ECAPTURE (the
- *           stream is being captured); PLEAT_ENOMEM_HOST; PLEAT_EPOISONED; PLEAT_EDRIVER.
+ *           stream is being captured); PLEAT_EASLEEP (pages would come, and the buffer's tag
+ *           sleeps); PLEAT_ENOMEM_HOST; PLEAT_EPOISONED; PLEAT_EDRIVER.
  *  Failure  size, pages and contents are as before.
  *  Threads  any. Changes of one buffer wait for each other.
  *  Blocks   to grow, as pleat_block_alloc; to shrink, never on the GPU. */
@@ -84,7 +90,7 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_buffer_commit(pleat instance, int de
 /** Give up the memory of all pages that lie in [offset, offset + bytes), what is beyond the
  *  buffer's end included. The buffer's size stays.
  *
- *  Returns  as pleat_buffer_resize, but no shortage of memory.
+ *  Returns  as pleat_buffer_resize, but no shortage of memory, nor PLEAT_EASLEEP.
  *  Failure  pages and contents are as before.
  *  Threads  any. Changes of one buffer wait for each other.
  *  Blocks   never on the GPU. */

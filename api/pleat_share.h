@@ -94,8 +94,9 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_share_export_range(pleat instance, i
                                                                unsigned flags, void *name,
                                                                size_t capacity, size_t *needed);
 
-/** Name all live blocks of a tag. The name opens as one piece: the chunks of the tag, each once,
- *  side by side. pleat_share_block says where each block is in it.
+/** Name all live blocks of a tag, sequences of committed pages of its buffers among them. The name
+ *  opens as one piece: the chunks of the tag, each once, side by side. pleat_share_block says where
+ *  each block is in it.
  *
  *  Units    bytes. 112, 24 for each chunk and 24 for each block.
  *  Params   tag     as pleat_tag_push had it. A block that comes or goes during the call may be in

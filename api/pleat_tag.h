@@ -1,9 +1,10 @@
 /* pleat_tag.h - tags: names for memory, and memory that sleeps.
  *
- * A tag is a name: "weights", "kv". What a thread allocates while a tag is in force carries it.
- * Such blocks lie together, so that they share granules with nobody else; their free memory serves
- * everybody. Of a tag one can know how much there is, limit it, and let it sleep: its memory goes
- * back to the driver while its blocks and addresses stay.
+ * A tag is a name: "weights", "kv". What a thread allocates while a tag is in force carries it, and
+ * so do buffers that it makes then (pleat_buffer.h): of these, each sequence of committed pages
+ * counts as a block. Such blocks lie together, so that they share granules with nobody else; their
+ * free memory serves everybody. Of a tag one can know how much there is, limit it, and let it
+ * sleep: its memory goes back to the driver while its blocks and addresses stay.
  *
  * Tags belong to the process; what is known of each, and its sleep, to a device of an instance. A
  * request that a private pool takes (pleat_pool_begin) carries no tag, and is served while the tag
@@ -184,6 +185,48 @@ PLEAT_MUST_USE static inline pleat_status pleat_tag_wake(pleat instance, int dev
     return pleat_tag_wake_sized(instance, device, tag, most_bytes, sizeof *out, out);
 }
 #endif
+
+/** Copy what a sleep has kept of memory to host memory, without waking it.
+ *
+ *  Units    bytes, as they were when the tag fell asleep.
+ *  Params   ptr  any address in a live block, or in committed pages of a buffer, whose tag sleeps
+ *                with its contents kept (PLEAT_SLEEP_HOST, PLEAT_SLEEP_FILE), or is awake and
+ *                retains them (pleat_tag_retain).
+ *           to   has room for `bytes`.
+ *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_EFOREIGN (not all of it is such memory: the text says
+ *           why); PLEAT_EWRITE (the file is not readable); PLEAT_EDEVICE.
+ *  Failure  some of `to` may be written.
+ *  Threads  any; waits for a sleep, wake or compaction of the device that is under way.
+ *  Blocks   on the copy, or the disk; never on the GPU. */
+PLEAT_API PLEAT_MUST_USE pleat_status pleat_tag_read_kept(pleat instance, int device,
+                                                          pleat_devptr ptr, size_t bytes, void *to);
+
+/** Tell where in host memory such bytes are, so that they need not be copied.
+ *
+ *  Params   out [out] their address: page-locked memory, to be read. At most 32 MiB are side by
+ *                side.
+ *  Returns  as pleat_tag_read_kept; PLEAT_ENOTSUP (they are in a file, or not side by side).
+ *  Failure  nothing was written.
+ *  Owner    pleat, until the next wake of the tag that does not retain it, its next sleep, which
+ *           writes there, or pleat_destroy.
+ *  Threads  any; waits for a sleep, wake or compaction of the device that is under way.
+ *  Blocks   never on the GPU. */
+PLEAT_API PLEAT_MUST_USE pleat_status pleat_tag_find_kept(pleat instance, int device,
+                                                          pleat_devptr ptr, size_t bytes,
+                                                          void **out);
+
+/** Let wakes of the tag, from now on, leave the host memory that a sleep with PLEAT_SLEEP_HOST has
+ *  filled: until the next sleep what it holds can be read, and that sleep need not page-lock memory
+ *  again. What lives on is kept at the same place, unless the tag has grown beyond what there is.
+ *
+ *  Params   is_retained  0 (as at first): a wake gives the host memory back. What is retained by
+ *                        then stays until the next one.
+ *  Returns  PLEAT_OK; PLEAT_EINVAL (a bad tag); PLEAT_ENOTSUP; PLEAT_ENOMEM_HOST; what opening the
+ *           device returns.
+ *  Threads  any.
+ *  Blocks   never on the GPU. */
+PLEAT_API PLEAT_MUST_USE pleat_status pleat_tag_retain(pleat instance, int device, const char *tag,
+                                                       int is_retained);
 
 #ifdef __cplusplus
 }

@@ -1,9 +1,10 @@
 /* api_sleep_fault_test.c - the k-th driver call or host allocation of a sleep and a wake fails.
  *
- * The scenario: a tag with large chunks, small blocks and holes sleeps and wakes. With the fault at
- * k = 0, 1, ... until none is reached, each call leaves the tag all asleep or all awake: it works,
- * or the tag is as it was before, and once the fault is gone the next one works and the contents
- * are there. If all calls from the k-th on fail, undoing fails, too, and still nothing is lost.
+ * The scenario: a tag with large chunks, small blocks and holes, and with a buffer that has a page
+ * decommitted in its middle, sleeps and wakes. With the fault at k = 0, 1, ... until none is
+ * reached, each call leaves the tag all asleep or all awake: it works, or the tag is as it was
+ * before, and once the fault is gone the next one works and the contents are there. If all calls
+ * from the k-th on fail, undoing fails, too, and still nothing is lost.
  *
  * Granules are small, since the time goes by the bytes that are filled, kept and compared. */
 /* labels: unit fault */
@@ -16,6 +17,7 @@
 #include "vmm/base/host.h"
 
 enum { GRANULE = 1 << 16, N_BLOCKS = 24, MOST_K = 4000, DRIVER_CODE = 999, NO_MEMORY = 2 };
+enum { N_PAGES = 6, GONE_PAGE = 2, PAGE_SEEDS = 100 };
 
 typedef enum plan { DRIVER_AT, DRIVER_FROM, NO_MEMORY_AT, HOST_AT, HOST_FROM, N_PLANS } plan;
 
@@ -30,6 +32,8 @@ enum { N_HOWS = sizeof hows / sizeof hows[0] };
 static pleat instance;
 static pleat_devptr blocks[N_BLOCKS];
 static bool is_known[N_BLOCKS]; /* its contents are what was filled in */
+static pleat_devptr buffer;
+static bool is_page_known[N_PAGES];
 static uint64_t host_before;
 
 static size_t bytes_of(unsigned i)
@@ -77,6 +81,28 @@ static bool is_asleep(void)
     return f.is_asleep != 0;
 }
 
+static pleat_devptr page_at(unsigned i)
+{
+    return buffer + (pleat_devptr)i * GRANULE;
+}
+
+static void lay_out_buffer(void)
+{
+    ck_assert_int_eq(pleat_tag_push("weights"), PLEAT_OK);
+    ck_assert_int_eq(pleat_buffer_create(instance, 0, 1 << 20, 1, &buffer), PLEAT_OK);
+    ck_assert_int_eq(pleat_tag_pop(), PLEAT_OK);
+    ck_assert_int_eq(pleat_buffer_resize(instance, 0, buffer, N_PAGES * GRANULE, NULL), PLEAT_OK);
+    pleat_status st = pleat_buffer_decommit(instance, 0, buffer, GONE_PAGE * GRANULE, GRANULE,
+                                            NULL);
+    ck_assert_int_eq(st, PLEAT_OK);
+    for (unsigned i = 0; i < N_PAGES; i++) {
+        is_page_known[i] = i != GONE_PAGE;
+        if (i != GONE_PAGE) {
+            ck_assert_int_eq(sim.fill(NULL, page_at(i), GRANULE, PAGE_SEEDS + i), 0);
+        }
+    }
+}
+
 static void lay_out(void)
 {
     instance = api_make(API_PLEAT, "capacity:16M,granularity:64K,backing:memory,depth:4",
@@ -91,13 +117,34 @@ static void lay_out(void)
         api_free(instance, 0, blocks[i], NULL);
         blocks[i] = 0;
     }
+    lay_out_buffer();
 }
 
 static void forget_contents(void)
 {
+    for (unsigned i = 0; i < N_PAGES; i++) {
+        is_page_known[i] = false;
+    }
     for (unsigned i = 0; i < N_BLOCKS; i++) {
         is_known[i] = false;
     }
+}
+
+static void check_pages(void)
+{
+    pleat_buffer_info info;
+    for (unsigned i = 0; i < N_PAGES; i++) {
+        uint64_t seed = PAGE_SEEDS + i;
+        if (i != GONE_PAGE) {
+            ck_assert_int_eq(is_page_known[i] ? sim.verify(NULL, page_at(i), GRANULE, seed)
+                                              : sim.fill(NULL, page_at(i), GRANULE, seed),
+                             0);
+            is_page_known[i] = true;
+        }
+    }
+    ck_assert_int_eq(pleat_buffer_query(instance, 0, buffer, &info), PLEAT_OK);
+    ck_assert_uint_eq(info.committed_bytes, (uint64_t)(N_PAGES - 1) * GRANULE);
+    ck_assert_uint_eq(info.base, buffer);
 }
 
 static void check_contents(plan p, uint64_t k)
@@ -111,6 +158,7 @@ static void check_contents(plan p, uint64_t k)
             is_known[i] = true;
         }
     }
+    check_pages();
     sim.finish();
     if (sim.hazards(&hazard, 1) != 0) {
         ck_abort_msg("plan %d, k %llu: %s", (int)p, (unsigned long long)k, hazard.text);
@@ -175,6 +223,7 @@ static void clear(plan p)
             api_free(instance, 0, blocks[i], NULL);
         }
     }
+    ck_assert_int_eq(pleat_buffer_destroy(instance, 0, buffer, NULL), PLEAT_OK);
     sim.finish();
     pleat_status st = pleat_destroy(instance, 0);
     ck_assert(st == PLEAT_OK || (st == PLEAT_EPOISONED && p == DRIVER_FROM));

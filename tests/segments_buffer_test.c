@@ -1,5 +1,6 @@
 /* segments_buffer_test.c - random changes of buffers beside blocks of several streams: contents and
- * figures against a naive reference, and the events that are told.
+ * figures against a naive reference, and the events that are told. Some buffers are in a room,
+ * which falls asleep and wakes at random: what they hold is kept, and nothing comes meanwhile.
  *
  * PLEAT_BUFFER_SEEDS sets the number of random sequences. */
 /* labels: model */
@@ -27,6 +28,7 @@ static const char memory[] = "capacity:96M,backing:memory,depth:24";
 /* A page's stream is that of the buffer; streams are ordered by the test where they change. */
 typedef struct model {
     pleat_devptr base; /* 0 = none */
+    bool is_in_room;
     unsigned stream;
     size_t n_pages;
     uint64_t seeds[N_PAGES]; /* what was filled; 0 = not committed */
@@ -44,6 +46,9 @@ static model buffers[N_BUFFERS];
 static owned blocks[N_BLOCKS];
 static uint64_t last_seed;
 static random_source draws;
+static pl_private *room;
+static bool is_asleep;
+static size_t n_refused; /* since the room slept */
 
 static void fill(unsigned stream, pleat_devptr ptr, size_t bytes, uint64_t seed)
 {
@@ -93,6 +98,9 @@ static void note_commit(model *m, size_t from, size_t to)
 /* Before pages go, what lies in them is compared; the comparison may run afterwards. */
 static void check_pages(const model *m, size_t from, size_t to)
 {
+    if (m->is_in_room && is_asleep) {
+        return;
+    }
     for (size_t i = from; i < to; i++) {
         if (m->seeds[i] != 0) {
             verify(m->stream, m->base + i * GRANULE, GRANULE, m->seeds[i]);
@@ -119,7 +127,22 @@ static void compare(void)
     for (size_t i = 0; i < N_BLOCKS; i++) {
         bytes += blocks[i].ptr != 0 ? (blocks[i].bytes + 511) / 512 * 512 : 0;
     }
-    pleat_stats stats = pleat_counted_mixed();
+    pl_room_figures figures;
+    uint64_t tagged = 0;
+    pleat.a->ops->room_read(pleat.a, room, &figures);
+    for (size_t i = 0; i < N_BUFFERS; i++) {
+        tagged += buffers[i].is_in_room ? n_committed(&buffers[i]) * GRANULE : 0;
+    }
+    ck_assert_uint_eq(figures.allocated_bytes.current, tagged);
+    ck_assert_uint_eq(figures.requested_bytes.current, tagged);
+    ck_assert_int_eq(figures.is_asleep, is_asleep);
+    ck_assert(is_asleep ? figures.resident_bytes == 0 : figures.asleep_bytes == 0);
+    pleat_stats stats = { 0 };
+    if (is_asleep) { /* what sleeps lives, and is not resident */
+        pleat.a->ops->stats(pleat.a, &stats);
+    } else {
+        stats = pleat_counted_mixed();
+    }
     ck_assert_uint_eq(stats.allocated_bytes[PLEAT_POOL_ALL].current, bytes);
     pleat_assert_sound();
     replay_compare(&said, pleat.a, true);
@@ -133,8 +156,23 @@ static void turn_open(model *m)
     size_t page_bytes = random_below(&draws, 2) == 0 ? 0 : GRANULE;
     memset(m, 0, sizeof *m);
     m->stream = 1 + (unsigned)random_below(&draws, PLEAT_N_STREAMS - 1);
-    ck_assert_int_eq(pleat.a->ops->buffer_open(pleat.a, N_PAGES * GRANULE, page_bytes, &m->base),
-                     PLEAT_OK);
+    m->is_in_room = random_below(&draws, 2) == 0;
+    pleat_status st = pleat.a->ops->buffer_open(pleat.a, m->is_in_room ? room : NULL,
+                                                N_PAGES * GRANULE, page_bytes, &m->base);
+    bool may_not = m->is_in_room && is_asleep;
+    ck_assert_int_eq(st, may_not ? PLEAT_EASLEEP : PLEAT_OK);
+    m->is_in_room = m->is_in_room && !may_not;
+}
+
+/* Was a change refused for a reason that there may be? */
+static bool is_refused(const model *m, pleat_status st)
+{
+    if (st == PLEAT_OK) {
+        return false;
+    }
+    ck_assert_int_eq(st, m->is_in_room && is_asleep ? PLEAT_EASLEEP : PLEAT_ENOMEM_DEVICE);
+    n_refused += st == PLEAT_EASLEEP;
+    return true;
 }
 
 static void turn_commit(model *m)
@@ -142,10 +180,8 @@ static void turn_commit(model *m)
     size_t from = random_below(&draws, N_PAGES);
     size_t to = from + 1 + random_below(&draws, N_PAGES - from);
     pleat_status st = change(m, PL_BUFFER_COMMIT, from * GRANULE, (to - from) * GRANULE);
-    if (st == PLEAT_OK) {
+    if (!is_refused(m, st)) {
         note_commit(m, from, to);
-    } else {
-        ck_assert_int_eq(st, PLEAT_ENOMEM_DEVICE);
     }
 }
 
@@ -165,8 +201,7 @@ static void turn_resize(model *m)
     size_t old = m->n_pages;
     check_pages(m, n < old ? n : old, old);
     pleat_status st = change(m, PL_BUFFER_RESIZE, 0, n * GRANULE);
-    if (st != PLEAT_OK) {
-        ck_assert_int_eq(st, PLEAT_ENOMEM_DEVICE);
+    if (is_refused(m, st)) {
         return;
     }
     if (n > old) {
@@ -181,7 +216,28 @@ static void turn_close(model *m)
 {
     check_pages(m, 0, N_PAGES);
     ck_assert_int_eq(change(m, PL_BUFFER_CLOSE, 0, 0), PLEAT_OK);
-    m->base = 0;
+    memset(m, 0, sizeof *m);
+}
+
+/* It may find no memory to wake: then it sleeps on. */
+static void turn_room(void)
+{
+    const pl_sleep_how how = { .is_kept = true };
+    pl_slept slept;
+    pleat_status st;
+    if (is_asleep) {
+        st = pleat.a->ops->room_wake(pleat.a, room, 0, &slept);
+        ck_assert(st == PLEAT_OK || st == PLEAT_ENOMEM_DEVICE);
+        is_asleep = st != PLEAT_OK;
+        return;
+    }
+    for (size_t i = 0; i < N_BUFFERS; i++) {
+        if (buffers[i].is_in_room) {
+            check_pages(&buffers[i], 0, N_PAGES);
+        }
+    }
+    ck_assert_int_eq(pleat.a->ops->room_sleep(pleat.a, room, &how, &slept), PLEAT_OK);
+    is_asleep = true;
 }
 
 static void turn_buffer(model *m)
@@ -237,11 +293,16 @@ static void play(uint64_t seed)
     replay_init(&said);
     draws.state = seed;
     pleat_open(memory, &options);
+    is_asleep = false;
+    ck_assert_int_eq(pleat.a->ops->room_open(pleat.a, "kv", &room), PLEAT_OK);
     for (int turn = 0; turn < N_TURNS; turn++) {
         if (random_below(&draws, 2) == 0) {
             turn_buffer(&buffers[random_below(&draws, N_BUFFERS)]);
         } else {
             turn_block(&blocks[random_below(&draws, N_BLOCKS)]);
+        }
+        if (random_below(&draws, 24) == 0) {
+            turn_room();
         }
         if (turn % 16 == 0) {
             compare();
@@ -260,6 +321,10 @@ static void play(uint64_t seed)
             turn_block(&blocks[i]);
         }
     }
+    if (is_asleep) {
+        turn_room();
+    }
+    ck_assert(!is_asleep);
     compare();
     pleat_close();
 }
@@ -273,6 +338,7 @@ START_TEST(contents_and_figures_are_those_of_the_reference)
         fflush(stdout);
         play(seed);
     }
+    ck_assert_uint_gt(n_refused, 0);
 }
 END_TEST
 

@@ -253,6 +253,44 @@ bool pl_keep_is_busy(const pl_keep *keep)
     return keep->is_busy;
 }
 
+/* ---- looks ----------------------------------------------------------------------------------- */
+
+bool pl_keep_is_file(const pl_keep *keep)
+{
+    return keep->fd >= 0;
+}
+
+uint64_t pl_keep_bytes(const pl_keep *keep)
+{
+    return keep->bytes;
+}
+
+void *pl_keep_at(const pl_keep *keep, uint64_t offset, uint64_t bytes)
+{
+    bool is_one = bytes > 0 && offset / block_bytes == (offset + bytes - 1) / block_bytes;
+
+    return keep->fd < 0 && is_one
+               ? (char *)keep->blocks[offset / block_bytes] + offset % block_bytes
+               : NULL;
+}
+
+pleat_status pl_keep_read(const pl_keep *keep, uint64_t offset, uint64_t bytes, void *to)
+{
+    if (keep->fd >= 0) {
+        int cancel = pl_cancel_off();
+        pleat_status st = read_all(keep, to, bytes, offset);
+        pl_cancel_restore(cancel);
+        return st;
+    }
+    for (uint64_t done = 0; done < bytes;) {
+        uint64_t room = block_bytes - (offset + done) % block_bytes;
+        uint64_t n = bytes - done < room ? bytes - done : room;
+        memcpy((char *)to + done, pl_keep_at(keep, offset + done, n), n);
+        done += n;
+    }
+    return PLEAT_OK;
+}
+
 /* ---- beginning and end ----------------------------------------------------------------------- */
 
 static void close_lane(pl_keep *keep, keep_lane *lane)

@@ -42,6 +42,14 @@ pleat_status pl_keep_load(pl_keep *keep, const pl_keep_piece *pieces, size_t n);
  *  named must stay mapped. */
 bool pl_keep_is_busy(const pl_keep *keep);
 
+bool pl_keep_is_file(const pl_keep *keep);
+uint64_t pl_keep_bytes(const pl_keep *keep);
+/** Where in host memory the bytes from `offset` on are; NULL: in a file, or not side by side. They
+ *  are no others' until the next call that copies. */
+void *pl_keep_at(const pl_keep *keep, uint64_t offset, uint64_t bytes);
+/** Copy bytes of the keep to host memory. PLEAT_OK; EWRITE (the file cannot be read). */
+pleat_status pl_keep_read(const pl_keep *keep, uint64_t offset, uint64_t bytes, void *to);
+
 /** Give everything back; what may still be written stays behind and is counted as an undo failure.
  *  NULL is fine.
  *

@@ -57,7 +57,8 @@ static const struct argp_option options_list[] = {
       .doc = "Rows of the table (default: all but torch-pluggable, which takes seconds to load)" },
     { .name = "all", .key = KEY_ALL, .doc = "Every scenario and row; takes some minutes" },
     { .name = "host", .key = KEY_PAIRS_HOST,
-      .doc = "Pinned memory of the host: the rows torch-pinned, pinned and native-pinned" },
+      .doc = "Pinned memory of the host: the rows torch-pinned, pinned and native-pinned; with "
+             "--all torch-pinned-used and pinned-used" },
     { .name = "rounds", .key = KEY_PAIRS_ROUNDS, .arg = "N",
       .doc = "Rounds of which the fastest counts, in each run (default: 10)" },
     { .name = "runs", .key = KEY_PAIRS_RUNS, .arg = "K",
@@ -182,20 +183,23 @@ static const struct argp pairs_argp = {
            "measured in their order (default: random:100 random:4096 random:65536 hot threads:1 "
            "threads:2 threads:2,shared and the bundled trace gpt2l_amp_var). Rows: torch, "
            "torch-created, torch-pluggable, torch-class, pleat, pleat-created, pleat-told, hooks, "
-           "native, "
-           "mimalloc, glibc; with --host torch-pinned, pinned, native-pinned. Device memory is the "
-           "simulator's. Exit status: 0; 1 if a request "
-           "failed; 2 for bad input or usage.",
+           "native, mimalloc, glibc; with --host torch-pinned, pinned, native-pinned, and, used by "
+           "a stream before each free, torch-pinned-used, pinned-used. Device memory is the "
+           "simulator's. Exit status: 0; 1 if a request failed; 2 for bad input or usage.",
 };
 
 /* ---- what there is --------------------------------------------------------------------------- */
+
+static bool is_asked_for(const pairs_command *c, const bench_through_kind *kind)
+{
+    return c->is_all || (c->is_host ? kind->stream == BENCH_THROUGH_PINNED : !kind->is_on_demand);
+}
 
 static void choose_kinds(pairs_command *c)
 {
     for (unsigned i = 0; !c->is_chosen && bench_through_kind_at(i); i++) {
         const bench_through_kind *kind = bench_through_kind_at(i);
-        if (bench_through_is_pinned(kind) == c->is_host &&
-            (c->is_all || c->is_host || !kind->is_on_demand)) {
+        if (bench_through_is_pinned(kind) == c->is_host && is_asked_for(c, kind)) {
             c->kinds[c->n_kinds++] = kind;
         }
     }

@@ -114,7 +114,8 @@ static bool open_row(cell *c, unsigned i)
     bench_row *row = &c->rows[i];
     const bench_through_kind *kind = c->options->kinds[i];
     c->board->row = kind->name;
-    row->streams = kind->stream == BENCH_THROUGH_CREATED ? c->streams : c->no_streams;
+    bool has_streams = kind->stream == BENCH_THROUGH_CREATED || kind->stream == BENCH_THROUGH_USED;
+    row->streams = has_streams ? c->streams : c->no_streams;
     row->places = calloc(c->course->n_slots, sizeof *row->places);
     if (!row->places) {
         return bench_fail(c->failure, "out of host memory");

@@ -53,6 +53,12 @@ static bool free_pinned(const bench_through *through, pleat_devptr ptr, void *st
            PLEAT_OK;
 }
 
+/* Whether it has run anything is the stream's affair: a fence tells when it is over. */
+static bool free_used(const bench_through *through, pleat_devptr ptr, void *stream)
+{
+    return pleat_host_free(through->instance, 0, (void *)(uintptr_t)ptr, stream) == PLEAT_OK;
+}
+
 static bool open_pleat(bench_through *through, bench_failure *failure)
 {
     through->alloc = alloc_block;
@@ -65,7 +71,7 @@ static bool open_pinned(bench_through *through, bench_failure *failure)
 {
     bool ok = open_pleat(through, failure);
     through->alloc = alloc_pinned;
-    through->release = free_pinned;
+    through->release = through->kind->stream == BENCH_THROUGH_USED ? free_used : free_pinned;
     return ok;
 }
 
@@ -114,6 +120,11 @@ static const bench_through_kind kinds[] = {
     { .name = "native-pinned", .doc = "pleat's torch-pinned model",
       .stream = BENCH_THROUGH_PINNED, .conf = "memory:host,allocator:torch-pinned",
       .open = open_pinned },
+    { .name = "torch-pinned-used", .doc = "PyTorch's, used by a created stream",
+      .stream = BENCH_THROUGH_USED, .is_torch = true, .is_on_demand = true,
+      .load = bench_torch_load, .open = bench_torch_open },
+    { .name = "pinned-used", .doc = "pleat_host.h, freed behind a created stream",
+      .stream = BENCH_THROUGH_USED, .conf = "memory:host", .open = open_pinned },
 };
 /* clang-format on */
 

@@ -16,6 +16,7 @@ typedef enum bench_through_stream {
     BENCH_THROUGH_CREATED, /* non-blocking streams */
     BENCH_THROUGH_HOST,    /* memory of the host, which has no streams */
     BENCH_THROUGH_PINNED,  /* pinned memory of the host, which no stream has used */
+    BENCH_THROUGH_USED,    /* the same, used by a non-blocking stream before it is freed */
 } bench_through_stream;
 
 typedef struct bench_through bench_through;
@@ -26,7 +27,8 @@ struct bench_through_kind {
     const char *doc;
     bench_through_stream stream;
     bool is_torch;     /* ratios are taken to such a row with the same kind of stream */
-    bool is_on_demand; /* takes long to load: only where it is named, with --all or --host */
+    bool is_on_demand; /* takes long to load: only where it is named, with --all or --host (of which
+                        * those that a stream uses are named) */
     const char *conf;  /* of an instance of its own; NULL = none */
     /* Called once, before any process is forked: loads what is needed. False and the reason why the
      * row is left out. NULL = nothing to load. */
@@ -50,7 +52,7 @@ const bench_through_kind *bench_through_find(const char *name, size_t n);
 /* Pinned memory is compared with pinned memory only. */
 static inline bool bench_through_is_pinned(const bench_through_kind *kind)
 {
-    return kind->stream == BENCH_THROUGH_PINNED;
+    return kind->stream == BENCH_THROUGH_PINNED || kind->stream == BENCH_THROUGH_USED;
 }
 
 /* Set the environment of a process that opens some: all use one simulated GPU, of 8 TiB, or of 64

@@ -30,6 +30,7 @@ typedef struct shim {
     void (*enter)(void);
     void *(*alloc)(size_t bytes, void *stream);
     void (*release)(void *ptr);
+    void (*use)(void *ptr, void *stream);
     const char *problem; /* of open, which is called once for all rows */
     bool is_open;
 } shim;
@@ -130,7 +131,7 @@ static bool find_functions(shim *s, bench_failure *failure)
     } wanted[] = {
         { "pleat_pairs_torch_open", &s->open },    { "pleat_pairs_torch_version", &s->version },
         { "pleat_pairs_torch_enter", &s->enter },  { "pleat_pairs_torch_alloc", &s->alloc },
-        { "pleat_pairs_torch_free", &s->release },
+        { "pleat_pairs_torch_free", &s->release }, { "pleat_pairs_torch_use", &s->use },
     };
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         void *address = dlsym(s->library, wanted[i].name);
@@ -241,6 +242,12 @@ static bool free_pinned(const bench_through *through, pleat_devptr ptr, void *st
     return true;
 }
 
+static bool free_used(const bench_through *through, pleat_devptr ptr, void *stream)
+{
+    shims[PINNED].use((void *)(uintptr_t)ptr, stream);
+    return free_pinned(through, ptr, stream);
+}
+
 bool bench_torch_open(bench_through *through, bench_failure *failure)
 {
     static pleat_devptr (*const allocs[N_SHIMS])(const bench_through *, uint64_t,
@@ -256,7 +263,7 @@ bool bench_torch_open(bench_through *through, bench_failure *failure)
         s->problem = s->open(pleat_torch_malloc, pleat_torch_free);
     }
     through->alloc = allocs[index];
-    through->release = releases[index];
+    through->release = through->kind->stream == BENCH_THROUGH_USED ? free_used : releases[index];
     through->enter = s->enter;
     return !s->problem || bench_fail(failure, "%s: %s", through->kind->name, s->problem);
 }

@@ -24,6 +24,7 @@
 
 #ifdef PINNED
 #include <ATen/core/CachingHostAllocator.h>
+#include <c10/cuda/CUDAStream.h>
 #endif
 
 #define SHIM_API extern "C" __attribute__((visibility("default")))
@@ -103,6 +104,18 @@ SHIM_API void *pleat_pairs_torch_alloc(size_t bytes, void *stream)
     } catch (...) {
         return nullptr;
     }
+}
+
+/* The stream uses pinned memory before it is freed. */
+SHIM_API void pleat_pairs_torch_use(void *ptr, void *stream)
+{
+#ifdef PINNED
+    auto used = c10::cuda::getStreamFromExternal(static_cast<cudaStream_t>(stream), 0);
+    (void)pinned->record_event(nullptr, ptr, used.unwrap());
+#else
+    (void)ptr;
+    (void)stream;
+#endif
 }
 
 SHIM_API void pleat_pairs_torch_free(void *ptr)

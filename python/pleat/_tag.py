@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from . import _default
-from ._library import SleptRecord, TagRecord, check, library
+from ._library import PleatError, SleptRecord, TagRecord, check, library
 
 HOW = {"discard": 0, "host": 1, "file": 2}
 
@@ -85,6 +85,30 @@ def wake(tag: str, device: int, most_bytes: int) -> Slept:
         )
     )
     return _slept(record)
+
+
+def retain(tag: str, device: int, is_retained: bool) -> None:
+    check(library().pleat_tag_retain(_default.instance(), device, tag.encode(), is_retained))
+
+
+def read_kept(device: int, address: int, n_bytes: int, to: int) -> None:
+    check(library().pleat_tag_read_kept(_default.instance(), device, address, n_bytes, to))
+
+
+def find_kept(device: int, address: int, n_bytes: int) -> int | None:
+    """Where in host memory they are kept; None: not side by side, or in a file."""
+    found = ctypes.c_void_p()
+    try:
+        check(
+            library().pleat_tag_find_kept(
+                _default.instance(), device, address, n_bytes, ctypes.byref(found)
+            )
+        )
+    except PleatError as error:
+        if error.name != "PLEAT_ENOTSUP":
+            raise
+        return None
+    return found.value
 
 
 def set_limit(tag: str, device: int, n_bytes: int) -> None:

@@ -20,9 +20,13 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _tag
+from ._library import PleatError
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["TorchMemorySaver", "configure_subprocess", "replace", "torch_memory_saver"]
 
@@ -70,19 +74,27 @@ class TorchMemorySaver:
 
     def __init__(self) -> None:
         self._disk_folder: str | None = None
+        self.retain_cpu_backup = os.environ.get("TMS_RETAIN_CPU_BACKUP") == "1"
+        """Whether a resume leaves the host's copy: the next pause need not page-lock memory, and
+        until then get_cpu_backup tells what it holds. What is retained when this becomes False
+        stays until the next resume."""
 
-    @property
-    def retain_cpu_backup(self) -> bool:
-        """Whether a resume keeps the host's copy: it never does.
+    def get_cpu_backup(self, x: torch.Tensor, zero_copy: bool = False) -> torch.Tensor | None:
+        """The copy that a pause has made of a tensor; None where there is none.
 
-        Raises   NotImplementedError, when it is set to True.
+        Params   zero_copy  the host's memory itself, where pleat has the tensor side by side there
+                            (of a tensor of many MiB it may not: then a copy). It is true until the
+                            next pause, or a resume that does not retain it.
+        Raises   ValueError (not a contiguous CUDA tensor).
         """
-        return False
+        from .torch import kept
 
-    @retain_cpu_backup.setter
-    def retain_cpu_backup(self, value: bool) -> None:
-        if value:
-            raise NotImplementedError("pleat gives the host's memory back with the resume")
+        try:
+            return kept(x, copy=not zero_copy)
+        except PleatError as error:
+            if error.name != "PLEAT_EFOREIGN":
+                raise
+            return None
 
     @contextlib.contextmanager
     def region(
@@ -184,6 +196,8 @@ class TorchMemorySaver:
         """
         for name, device, told in _places(tag):
             if told.is_asleep:
+                if name.endswith(_BACKUP):
+                    _tag.retain(name, device, self.retain_cpu_backup)
                 _tag.wake(name, device, 0)
 
 

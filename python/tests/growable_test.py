@@ -107,3 +107,42 @@ def test_mistakes_are_named(run_cuda: Run) -> None:
             """
         )
     )
+
+
+def test_it_carries_the_tag_of_its_scope(run_cuda: Run) -> None:
+    code = BEGIN + textwrap.dedent(
+        """
+        pleat.torch.install()
+        pattern = torch.arange(1 << 20, dtype=torch.int32).reshape(-1, 1024)
+        with pleat.torch.tag("kv"):
+            rows = pleat.torch.growable((0, 1024), max_rows=100_000, dtype=torch.int32)
+        at = rows.append(pattern.cuda()).data_ptr()
+        assert pleat.torch.tag_stats("kv").allocated_bytes == 4 * MIB
+        for keep in "host", "file":
+            folder = "." if keep == "file" else None
+            assert pleat.torch.sleep("kv", keep=keep, folder=folder).kept_bytes == 4 * MIB
+            try:
+                rows.resize(5000)
+            except pleat.PleatError as error:
+                assert error.name == "PLEAT_EASLEEP" and "kv" in str(error), error
+            else:
+                raise AssertionError
+            assert len(rows) == 1024
+            assert pleat.torch.wake("kv").bytes == 4 * MIB
+            assert rows.tensor.data_ptr() == at
+            assert torch.equal(rows.tensor.cpu(), pattern)
+        pleat.torch.set_tag_limit("kv", 8 * MIB)
+        rows.resize(2048)
+        try:
+            rows.resize(2049)
+        except pleat.PleatError as error:
+            assert 'the tag "kv" may have 8.00 MiB' in str(error), error
+        else:
+            raise AssertionError
+        pleat.torch.sleep("kv")
+        rows.resize(512)
+        assert pleat.torch.wake("kv").bytes == 2 * MIB
+        assert torch.equal(rows.tensor.cpu(), pattern[:512])
+        """
+    )
+    run_cuda(code, PLEAT_SIM="capacity:1G,backing:memory")

@@ -88,6 +88,67 @@ def test_cpu_backup(run_saver: Run) -> None:
     )
 
 
+def test_get_cpu_backup(run_saver: Run) -> None:
+    run_saver(
+        """
+        assert saver.retain_cpu_backup is False
+        with saver.region(enable_cpu_backup=True):
+            shaped = torch.arange(6000, dtype=torch.float32).reshape(10, 20, 30).cuda()
+            large = pattern(5, 20 * MIB).cuda()
+            nothing = empty(0)
+        with saver.region(enable_cpu_backup=False):
+            lost = pattern(1).cuda()
+        plain = pattern(2).cuda()
+        assert saver.get_cpu_backup(shaped) is None
+        saver.pause()
+        got = saver.get_cpu_backup(shaped)
+        assert got.shape == (10, 20, 30) and got.dtype == torch.float32 and not got.is_cuda
+        assert torch.equal(got.flatten(), torch.arange(6000, dtype=torch.float32))
+        for zero_copy in False, True:  # 80 MiB are not side by side: a copy in both cases
+            assert torch.equal(saver.get_cpu_backup(large, zero_copy=zero_copy), pattern(5, 20 * MIB))
+        assert torch.equal(saver.get_cpu_backup(shaped[3:5]), got[3:5])
+        assert saver.get_cpu_backup(nothing).shape == (0,)
+        assert saver.get_cpu_backup(lost) is None and saver.get_cpu_backup(plain) is None
+        saver.resume()
+        assert saver.get_cpu_backup(shaped) is None
+        assert torch.equal(shaped.cpu(), got)
+        """
+    )
+
+
+def test_retain_cpu_backup(run_saver: Run) -> None:
+    run_saver(
+        """
+        for device in range(2):
+            tag = f"retained_{device}"
+            with saver.region(tag=tag, enable_cpu_backup=True):
+                kept = pattern(40, 1000).to(f"cuda:{device}")
+            saver.pause(tag)
+            at = saver.get_cpu_backup(kept, zero_copy=True).data_ptr()
+            for round in range(3):
+                saver.retain_cpu_backup = True
+                saver.resume(tag)
+                again = saver.get_cpu_backup(kept, zero_copy=True)
+                assert again.data_ptr() == at and torch.equal(again, pattern(40 + round, 1000))
+                saver.retain_cpu_backup = False
+                assert saver.get_cpu_backup(kept, zero_copy=True).data_ptr() == at
+                kept.copy_(pattern(41 + round, 1000))
+                saver.pause(tag)
+                again = saver.get_cpu_backup(kept, zero_copy=True)
+                assert again.data_ptr() == at and torch.equal(again, pattern(41 + round, 1000))
+            saver.resume(tag)
+            assert saver.get_cpu_backup(kept) is None
+            assert torch.equal(kept.cpu(), pattern(43, 1000))
+        from subprocess import run
+        import sys
+        code = "from pleat.torch_memory_saver import torch_memory_saver as saver;"
+        code += "raise SystemExit(not saver.retain_cpu_backup)"
+        environment = {**os.environ, "TMS_RETAIN_CPU_BACKUP": "1"}
+        assert run([sys.executable, "-c", code], env=environment).returncode == 0
+        """
+    )
+
+
 def test_disk_backup(run_saver: Run) -> None:
     run_saver(
         """
@@ -218,14 +279,13 @@ def test_mistakes_are_named(run_saver: Run) -> None:
                     raise AssertionError(wrong)
             except ValueError:
                 pass
-        assert saver.retain_cpu_backup is False
-        saver.retain_cpu_backup = False
-        try:
-            saver.retain_cpu_backup = True
-        except NotImplementedError:
-            pass
-        else:
-            raise AssertionError
+        for wrong in torch.zeros(4), torch.empty(4, 4, device="cuda").t():
+            try:
+                saver.get_cpu_backup(wrong)
+            except ValueError:
+                pass
+            else:
+                raise AssertionError
         saver.pause("nobody's")
         saver.resume("nobody's")
         """

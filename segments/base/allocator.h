@@ -200,17 +200,18 @@ typedef struct pl_allocator_ops {
     pleat_status (*private_alloc_at)(pl_allocator *a, pl_private *pool, pleat_devptr base,
                                      size_t bytes, pl_stream *stream);
     /* Buffers: addresses for the most that may come, of which pages get memory and lose it. All
-     * three are NULL where there are none. ENOSPACE_VA; ENOMEM_HOST; EDRIVER. */
-    pleat_status (*buffer_open)(pl_allocator *a, size_t most_bytes, size_t page_bytes,
-                                pleat_devptr *out);
+     * three are NULL where there are none. Pages of a buffer of a room are its blocks; room: NULL =
+     * none. ENOSPACE_VA; EASLEEP; ENOMEM_HOST; EDRIVER. */
+    pleat_status (*buffer_open)(pl_allocator *a, pl_private *room, size_t most_bytes,
+                                size_t page_bytes, pleat_devptr *out);
     /* EFOREIGN (no buffer begins there); EINVAL (beyond its most); ECAPTURE; EPOISONED; and what
      * alloc returns. A change that fails has left committed pages and the buffer's size alone. */
     pleat_status (*buffer_change)(pl_allocator *a, const pl_buffer_change *change,
                                   pl_stream *stream);
     /* Any address in it, with memory or without. EFOREIGN. */
     pleat_status (*buffer_query)(pl_allocator *a, pleat_devptr ptr, pleat_buffer_info *out);
-    /* Rooms: memory for the blocks of a tag; all six are NULL where the allocator has none. A room
-     * is a pool whose blocks lie together, and that keeps nothing: requests name it in
+    /* Rooms: memory for the blocks of a tag; all eight are NULL where the allocator has none. A
+     * room is a pool whose blocks lie together, and that keeps nothing: requests name it in
      * private_alloc and alloc_asked, and its free memory is everybody's. It stays until the
      * allocator is destroyed. ENOMEM_HOST. */
     pleat_status (*room_open)(pl_allocator *a, const char *tag, pl_private **out);
@@ -233,6 +234,12 @@ typedef struct pl_allocator_ops {
     /* share, of all live blocks of the room, by address within each of its segments. Blocks that
      * come or go meanwhile may be in the list or not. */
     pleat_status (*room_share)(pl_allocator *a, pl_private *room, pl_share_list *out);
+    /* Do wakes from now on leave what the sleep has kept on the host, for the next one? */
+    void (*room_retain)(pl_allocator *a, pl_private *room, bool is_retained);
+    /* Copy to `to` what was kept of [ptr, ptr + bytes), in the room that has them; `to` NULL: tell
+     * where in host memory it is, until the next sleep or wake. EFOREIGN (not all of it is kept);
+     * ENOTSUP (it is in no one place of host memory); EWRITE (the file cannot be read). */
+    pleat_status (*room_kept)(pl_allocator *a, pleat_devptr ptr, size_t bytes, void *to, void **at);
     void (*stats)(pl_allocator *a, pleat_stats *out);
     void (*reset_peaks)(pl_allocator *a);
     /* Call `see` for every piece: segment by segment, in address order, without gaps inside one.

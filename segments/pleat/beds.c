@@ -170,6 +170,7 @@ pleat_status pl_beds_make(pl_space *space, const pl_private *room, bool keeps, p
         bed->slot = (uint32_t)out->n_kept;
         out->n_kept += bed->is_kept;
     }
+    out->n_slots = out->n_kept;
     return PLEAT_OK;
 }
 

@@ -3,6 +3,7 @@
 
 #include "segments/pleat/front.h"
 #include "segments/pleat/live.h"
+#include "segments/pleat/room.h"
 #include "segments/pleat/run.h"
 #include "segments/pleat/settle.h"
 #include "segments/pleat/shared.h"
@@ -40,9 +41,15 @@ static bool is_quiet(const pl_buffer *buffer)
     return buffer->area->n_used == 0;
 }
 
-pl_buffer *pl_buffer_reopen(pl_space *space, size_t n_granules)
+/* Closed buffers of the size: a room's stay in it. */
+static pl_buffer **closed_of(pl_space *space, const pl_private *pool, unsigned size)
 {
-    pl_buffer **at = &space->closed[63u - (unsigned)__builtin_clzll(n_granules)];
+    return pool != NULL ? &pool->room->closed[size] : &space->closed[size];
+}
+
+pl_buffer *pl_buffer_reopen(pl_space *space, const pl_private *room, size_t n_granules)
+{
+    pl_buffer **at = closed_of(space, room, 63u - (unsigned)__builtin_clzll(n_granules));
 
     for (unsigned n = REOPEN_LOOKS; *at != NULL && n > 0; at = &(*at)->next, n--) {
         pl_buffer *buffer = *at;
@@ -62,7 +69,7 @@ static void free_buffer(pl_space *space, pl_buffer *buffer)
     pl_host_free(&space->host, buffer);
 }
 
-pleat_status pl_buffer_create(pl_space *space, pl_range range, pl_buffer **out)
+pleat_status pl_buffer_create(pl_space *space, pl_private *room, pl_range range, pl_buffer **out)
 {
     pl_buffer *buffer = pl_host_calloc(&space->host, 1, sizeof(*buffer));
 
@@ -75,10 +82,15 @@ pleat_status pl_buffer_create(pl_space *space, pl_range range, pl_buffer **out)
         return PLEAT_ENOMEM_HOST;
     }
     buffer->area->buffer = buffer;
+    buffer->area->pool = room;
     pleat_status st = pl_space_add_segment(space, buffer->area, range);
     if (st != PLEAT_OK) {
         free_buffer(space, buffer);
         return st;
+    }
+    if (room != NULL) {
+        buffer->area->next = room->areas;
+        room->areas = buffer->area;
     }
     buffer->is_open = true;
     space->n_buffers++;
@@ -88,7 +100,7 @@ pleat_status pl_buffer_create(pl_space *space, pl_range range, pl_buffer **out)
 
 void pl_buffer_close(pl_space *space, pl_buffer *buffer)
 {
-    pl_buffer **head = &space->closed[size_of(pl_buffer_segment(buffer))];
+    pl_buffer **head = closed_of(space, buffer->area->pool, size_of(pl_buffer_segment(buffer)));
 
     pl_assert(buffer->n_runs == 0 && buffer->committed_bytes == 0);
     buffer->is_open = false;
@@ -98,13 +110,16 @@ void pl_buffer_close(pl_space *space, pl_buffer *buffer)
     space->n_buffers--;
 }
 
-/* pl_area_destroy frees the area's segments, too. */
+/* pl_area_destroy frees the area's segments, too; those of rooms go with these. */
 void pl_buffer_destroy_all(pl_space *space)
 {
     for (uint32_t i = 0; i < space->n_segments; i++) {
-        pl_segment *seg = space->segments[i];
-        if (seg != NULL && seg->area != NULL && seg->area->buffer != NULL) {
-            free_buffer(space, seg->area->buffer);
+        const pl_segment *seg = space->segments[i];
+        pl_buffer *buffer = seg != NULL && seg->area != NULL ? seg->area->buffer : NULL;
+        if (buffer != NULL && buffer->area->pool == NULL) {
+            free_buffer(space, buffer);
+        } else if (buffer != NULL) {
+            pl_host_free(&space->host, buffer);
         }
     }
 }
@@ -154,9 +169,14 @@ static bool are_alike(const pl_block *low, const pl_block *high)
 
 static pl_block *join(pl_space *space, pl_buffer *buffer, pl_block *low, pl_block *high)
 {
+    pl_room *room = pl_buffer_room(buffer);
+
     tell_gone(space, low);
     tell_gone(space, high);
     subtract(space, buffer, high);
+    if (room != NULL) {
+        pl_stat_sub(&room->blocks, 1);
+    }
     low->segment->area->n_used--;
     low->uses = low->uses != NULL ? low->uses : high->uses;
     high->uses = NULL;
@@ -172,6 +192,7 @@ void pl_buffer_enter(pl_space *space, pl_buffer *buffer, pl_block *b, pl_lane *l
     add(space, buffer, b, lane);
     buffer->committed_bytes += b->bytes;
     count_begin(space, b->bytes);
+    pl_room_begin_live(b);
     pl_space_tell_block(space, PL_ACTION_ALLOC, b);
 }
 
@@ -211,6 +232,9 @@ pleat_status pl_buffer_cut(pl_space *space, pl_buffer *buffer, pleat_devptr at)
     b->requested = b->bytes;
     add(space, buffer, high, pl_space_lane_at(space, b->lane));
     count_begin(space, 0);
+    if (pl_buffer_room(buffer) != NULL) {
+        pl_stat_add(&pl_buffer_room(buffer)->blocks, 1);
+    }
     pl_space_tell_block(space, PL_ACTION_ALLOC, b);
     pl_space_tell_block(space, PL_ACTION_ALLOC, high);
     return PLEAT_OK;
@@ -224,6 +248,7 @@ void pl_buffer_free(pl_space *space, pl_buffer *buffer, pl_block *b, pl_lane *pl
     space->budget.n_events++;
     subtract(space, buffer, b);
     buffer->committed_bytes -= bytes;
+    pl_room_end_live(b);
     pl_usages_end(&space->usages, PLEAT_POOL_LARGE, bytes, b->requested);
     pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
     if (b->uses != NULL) {

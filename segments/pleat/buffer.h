@@ -14,11 +14,15 @@
  * A closed buffer keeps its addresses for the next one of its size, so buffers that come and go use
  * no more addresses than the most that there were at once. Sizes in addresses are powers of two.
  *
+ * A buffer with a tag is in the tag's room (room.h), and stays there when it is closed: its area is
+ * one of the room's, so it is counted, limited, and sleeps with it. While the room sleeps pages may
+ * go; none come, as no request is served.
+ *
  * Changes of one buffer are made one after the other: `is_busy`. */
 #ifndef PLEAT_SEGMENTS_BUFFER_H
 #define PLEAT_SEGMENTS_BUFFER_H
 
-#include "segments/pleat/space.h"
+#include "segments/pleat/private.h"
 
 /* I1  committed_bytes is the sum of its live blocks, which are whole granules; n_runs their number
  * I2  no two of these are neighbours, unless their owners differ, or both have uses
@@ -43,10 +47,17 @@ static inline pl_segment *pl_buffer_segment(const pl_buffer *buffer)
 
 /* The open buffer in whose addresses ptr lies, or NULL. */
 pl_buffer *pl_buffer_at(const pl_space *space, pleat_devptr ptr);
-/* A closed buffer with so many granules of addresses, made open; NULL: there is none. */
-pl_buffer *pl_buffer_reopen(pl_space *space, size_t n_granules);
-/* A new one, open, in the range. PLEAT_OK or ENOMEM_HOST. */
-pleat_status pl_buffer_create(pl_space *space, pl_range range, pl_buffer **out);
+/* What the buffer's room has, NULL where it is in none. */
+static inline struct pl_room *pl_buffer_room(const pl_buffer *buffer)
+{
+    return buffer->area->pool != NULL ? buffer->area->pool->room : NULL;
+}
+
+/* A closed buffer of the room, or of none, with so many granules of addresses, made open; NULL:
+ * there is none. */
+pl_buffer *pl_buffer_reopen(pl_space *space, const pl_private *room, size_t n_granules);
+/* A new one, open, in the range and the room. PLEAT_OK or ENOMEM_HOST. */
+pleat_status pl_buffer_create(pl_space *space, pl_private *room, pl_range range, pl_buffer **out);
 /* It has no live block: keep it for the next one. */
 void pl_buffer_close(pl_space *space, pl_buffer *buffer);
 void pl_buffer_destroy_all(pl_space *space); /* with their areas, before other segments go */

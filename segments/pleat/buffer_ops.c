@@ -12,6 +12,7 @@
 #include "segments/pleat/capturers.h"
 #include "segments/pleat/fit.h"
 #include "segments/pleat/lanes.h"
+#include "segments/pleat/room.h"
 #include "segments/pleat/tick.h"
 #include "segments/pleat/uses.h"
 
@@ -43,7 +44,8 @@ static size_t round_up(size_t bytes, size_t unit)
 }
 
 /* Sizes in addresses are powers of two, where there are so many addresses. */
-static pleat_status reserve(pl_space *space, size_t n_want, size_t n_least, pl_buffer **out)
+static pleat_status reserve(pl_space *space, pl_private *room, size_t n_want, size_t n_least,
+                            pl_buffer **out)
 {
     pl_flying flying;
     pl_range range;
@@ -54,7 +56,7 @@ static pleat_status reserve(pl_space *space, size_t n_want, size_t n_least, pl_b
                                        n_least << space->granule_log2, &range);
     pl_lock_acquire(&space->lock);
     if (st == PLEAT_OK) {
-        st = pl_buffer_create(space, range, out);
+        st = pl_buffer_create(space, room, range, out);
         if (st != PLEAT_OK) {
             pl_lock_release(&space->lock);
             (void)!pl_range_release(space->dev, range);
@@ -65,8 +67,20 @@ static pleat_status reserve(pl_space *space, size_t n_want, size_t n_least, pl_b
     return st;
 }
 
-pleat_status pl_pleat_buffer_open(pl_allocator *a, size_t most_bytes, size_t page_bytes,
-                                  pleat_devptr *out)
+/* While a room sleeps it gets nothing, no addresses either: the lists of those who put it to sleep
+ * and wake it are as they were. */
+static pleat_status open_locked(pl_space *space, pl_private *room, size_t n_want, size_t n_least,
+                                pl_buffer **out)
+{
+    if (room != NULL && room->is_asleep) {
+        return PLEAT_EASLEEP;
+    }
+    *out = pl_buffer_reopen(space, room, n_want);
+    return *out != NULL ? PLEAT_OK : reserve(space, room, n_want, n_least, out);
+}
+
+pleat_status pl_pleat_buffer_open(pl_allocator *a, pl_private *room, size_t most_bytes,
+                                  size_t page_bytes, pleat_devptr *out)
 {
     pl_space *space = (pl_space *)a;
     bool is_paged = page_bytes > 0;
@@ -74,13 +88,10 @@ pleat_status pl_pleat_buffer_open(pl_allocator *a, size_t most_bytes, size_t pag
     size_t most = round_up(most_bytes, page);
     size_t n = most >> space->granule_log2;
     size_t n_want = (size_t)1 << (n == 1 ? 0 : 64 - __builtin_clzll(n - 1));
-    pleat_status st = PLEAT_OK;
+    pl_buffer *buffer;
 
     pl_lock_acquire(&space->lock);
-    pl_buffer *buffer = pl_buffer_reopen(space, n_want);
-    if (buffer == NULL) {
-        st = reserve(space, n_want, n, &buffer);
-    }
+    pleat_status st = open_locked(space, room, n_want, n, &buffer);
     if (st == PLEAT_OK) {
         buffer->most_bytes = most;
         buffer->page_bytes = page;
@@ -167,6 +178,21 @@ static bool next_gap(const change *c, span *gap, pleat_devptr end)
     return false;
 }
 
+/* Within what the buffer's room may have. */
+static pleat_status find(const change *c, pl_request *rq, pl_block **out)
+{
+    pl_room *room = pl_buffer_room(c->buffer);
+    pleat_status st = room != NULL ? pl_room_promise(room, rq->bytes) : PLEAT_OK;
+
+    if (st == PLEAT_OK) {
+        st = pl_fit_find(c->space, rq, out);
+        if (room != NULL) {
+            pl_room_forget_promise(room, rq->bytes);
+        }
+    }
+    return st;
+}
+
 /* One request for all of the gap. */
 static pleat_status fill(change *c, span gap)
 {
@@ -175,6 +201,7 @@ static pleat_status fill(change *c, span gap)
     pl_request rq = {
         .lane = c->plain,
         .area = c->buffer->area,
+        .pool = c->buffer->area->pool,
         .bytes = (size_t)(gap.to - gap.from),
         .usable = c->plain->number,
         .in = c->seg,
@@ -187,7 +214,7 @@ static pleat_status fill(change *c, span gap)
     rq.tried.wait_turn = ++space->n_turns;
     pleat_status st = pl_space_reserve_room(space, &c->made, sizeof(*c->made), &c->n_rooms,
                                             c->n_made);
-    st = st == PLEAT_OK ? pl_fit_find(space, &rq, &b) : st;
+    st = st == PLEAT_OK ? find(c, &rq, &b) : st;
     if (st == PLEAT_OK) {
         c->made[c->n_made++] = gap;
         pl_buffer_enter(space, c->buffer, b, c->plain);
@@ -399,6 +426,7 @@ pleat_status pl_pleat_buffer_query(pl_allocator *a, pleat_devptr ptr, pleat_buff
         buffer = NULL;
     }
     if (buffer != NULL) {
+        const pl_room *room = pl_buffer_room(buffer);
         *out = (pleat_buffer_info){
             .base = pl_buffer_segment(buffer)->range.base,
             .most_bytes = buffer->most_bytes,
@@ -407,6 +435,8 @@ pleat_status pl_pleat_buffer_query(pl_allocator *a, pleat_devptr ptr, pleat_buff
             .committed_bytes = buffer->committed_bytes,
             .n_runs = buffer->n_runs,
             .device = pl_device_ordinal(space->dev),
+            .tag = room != NULL ? room->tag : NULL,
+            .is_asleep = room != NULL && room->slumber != NULL,
         };
     }
     pl_lock_release(&space->lock);

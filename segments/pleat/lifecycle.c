@@ -360,15 +360,22 @@ static void forget_expected(pl_space *space)
     }
 }
 
-/* With what a room that sleeps has kept. */
+static void free_slumber(pl_space *space, pl_slumber *slumber)
+{
+    if (slumber != NULL) {
+        pl_keep_close(slumber->keep);
+        pl_host_free(&space->host, slumber->beds);
+        pl_host_free(&space->host, slumber);
+    }
+}
+
+/* With what they have kept. */
 static void free_rooms(pl_space *space)
 {
     for (pl_private *pool = space->pools; pool != NULL; pool = pool->next) {
-        pl_slumber *slumber = pool->room != NULL ? pool->room->slumber : NULL;
-        if (slumber != NULL) {
-            pl_keep_close(slumber->keep);
-            pl_host_free(&space->host, slumber->beds);
-            pl_host_free(&space->host, slumber);
+        if (pool->room != NULL) {
+            free_slumber(space, pool->room->slumber);
+            free_slumber(space, pool->room->retained);
         }
         pl_host_free(&space->host, pool->room);
         pool->room = NULL;

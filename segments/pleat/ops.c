@@ -13,6 +13,7 @@
 #include "segments/pleat/checkpoint.h"
 #include "segments/pleat/fit.h"
 #include "segments/pleat/front.h"
+#include "segments/pleat/kept.h"
 #include "segments/pleat/lanes.h"
 #include "segments/pleat/live.h"
 #include "segments/pleat/look_ops.h"
@@ -478,6 +479,8 @@ const pl_allocator_ops pl_pleat_ops = {
     .room_sleep = pl_pleat_room_sleep,
     .room_wake = pl_pleat_room_wake,
     .room_share = pl_pleat_room_share,
+    .room_retain = pl_pleat_room_retain,
+    .room_kept = pl_pleat_room_kept,
     .stats = pl_pleat_stats,
     .reset_peaks = pl_pleat_reset_peaks,
     .visit = pl_pleat_visit,

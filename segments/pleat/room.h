@@ -9,7 +9,8 @@
 
 struct pl_slumber;
 
-/* I1  blocks, allocated_bytes and requested_bytes are those of the room's live blocks
+/* I1  blocks, allocated_bytes and requested_bytes are those of the room's live blocks, pages of its
+ *     buffers included
  * I2  slumber is NULL while the room is awake                                          */
 typedef struct pl_room {
     const char *tag; /* const: the caller's, for as long as the process lives */
@@ -19,7 +20,10 @@ typedef struct pl_room {
     uint64_t promised_bytes; /* to requests under way */
     uint64_t limit_bytes;    /* 0 = none */
     uint64_t n_sleeps;
-    struct pl_slumber *slumber; /* see sleep.h */
+    struct pl_slumber *slumber;  /* see sleep.h */
+    struct pl_slumber *retained; /* see kept.h; NULL while it sleeps */
+    bool retains;
+    struct pl_buffer *closed[PL_N_BUFFER_SIZES]; /* its buffers that were closed, by size */
 } pl_room;
 
 /* Count bytes that a request is about to get. PLEAT_OK; ENOMEM_DEVICE: the limit forbids it. */

@@ -37,6 +37,7 @@ void pl_pleat_room_read(pl_allocator *a, pl_private *pool, pl_room_figures *out)
 
     pl_lock_acquire(&space->lock);
     const pl_slumber *slumber = room->slumber;
+    const pl_slumber *kept = slumber != NULL ? slumber : room->retained;
     uint64_t asleep = slumber != NULL ? (uint64_t)slumber->n_gone << space->granule_log2 : 0;
     *out = (pl_room_figures){
         .blocks = room->blocks,
@@ -44,7 +45,7 @@ void pl_pleat_room_read(pl_allocator *a, pl_private *pool, pl_room_figures *out)
         .requested_bytes = room->requested_bytes,
         .resident_bytes = pool->reserved.current - asleep,
         .asleep_bytes = asleep,
-        .kept_bytes = slumber != NULL ? (uint64_t)slumber->n_kept << space->granule_log2 : 0,
+        .kept_bytes = kept != NULL ? (uint64_t)kept->n_kept << space->granule_log2 : 0,
         .limit_bytes = room->limit_bytes,
         .n_sleeps = room->n_sleeps,
         .is_asleep = slumber != NULL,

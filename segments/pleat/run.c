@@ -176,7 +176,7 @@ static inline void queue(pl_space *space, pl_block *b)
     }
     pl_lane *lane = pl_space_lane_at(space, b->lane);
     b->is_private = b->segment->is_private;
-    b->is_apart = b->segment->is_apart;
+    b->is_apart = b->segment->is_apart && b->segment->area->class != PL_CLASS_BUFFER;
     pl_block_queue *pending = pending_of(lane, b);
     const pl_block *last = pending->last;
     if (last != NULL && b->tick < last->tick) {

@@ -2,6 +2,7 @@
 #include "segments/pleat/sleep.h"
 
 #include "segments/pleat/capturers.h"
+#include "segments/pleat/kept.h"
 #include "segments/pleat/still.h"
 #include "vmm/base/deadline.h"
 #include "vmm/driver.h"
@@ -56,17 +57,21 @@ static bool is_any(const pl_bed *bed)
     return true;
 }
 
+/* In a keep that was retained, if there is one that serves. */
 static pleat_status keep_contents(pl_space *space, pl_slumber *slumber, const char *folder)
 {
     size_t n;
     pl_keep_piece *pieces = pl_beds_pieces(space, slumber, is_any, &n);
+    pleat_status st = PLEAT_OK;
 
     if (pieces == NULL) {
         return PLEAT_ENOMEM_HOST;
     }
     pl_lock_release(&space->lock);
-    pleat_status st = pl_keep_open(
-        space->dev, folder, (uint64_t)slumber->n_kept << space->granule_log2, &slumber->keep);
+    if (slumber->keep == NULL) {
+        st = pl_keep_open(space->dev, folder, (uint64_t)slumber->n_kept << space->granule_log2,
+                          &slumber->keep);
+    }
     st = st == PLEAT_OK ? pl_keep_save(slumber->keep, pieces, n) : st;
     pl_lock_acquire(&space->lock);
     pl_host_free(&space->host, pieces);
@@ -132,6 +137,9 @@ static pleat_status fall_asleep(pl_space *space, pl_private *room, const pl_slee
     pleat_status st = wait_for_work(space);
 
     st = st == PLEAT_OK ? pl_beds_make(space, room, how->is_kept, slumber) : st;
+    if (st == PLEAT_OK) {
+        pl_kept_take(space, room->room, slumber, how->is_kept && how->folder == NULL);
+    }
     if (st == PLEAT_OK && slumber->n_kept > 0) {
         st = keep_contents(space, slumber, how->folder);
     }

@@ -31,6 +31,7 @@ typedef struct pl_bed {
     uint32_t slot;  /* is_kept: where, in granules */
     uint8_t order;  /* chunk != 0: of it */
     bool is_kept;   /* its contents are in the keep */
+    bool is_new;    /* kept.c: it has no slot yet */
     bool is_wanted; /* a wake: something in it is in use */
     bool has_chunk; /* in the tables */
     bool is_mapped; /* has_chunk */
@@ -43,6 +44,7 @@ typedef struct pl_slumber {
     pl_bed *beds;
     size_t n;
     size_t n_kept;
+    size_t n_slots;  /* of the keep that were given out, at least n_kept */
     size_t n_gone;   /* lock: of these, without a chunk */
     size_t n_shared; /* granules that stayed, as others use their chunks, too */
     pl_keep *keep;   /* NULL = nothing is kept */

@@ -7,6 +7,7 @@
 #include "segments/pleat/capturers.h"
 #include "segments/pleat/carve.h"
 #include "segments/pleat/front.h"
+#include "segments/pleat/kept.h"
 #include "segments/pleat/reserve.h"
 #include "segments/pleat/run.h"
 #include "segments/pleat/settle.h"
@@ -265,8 +266,7 @@ static void wake_up(pl_space *space, pl_private *pool, pl_block **spares)
     make_holes(space, slumber, spares);
     pool->room->slumber = NULL;
     pl_sleep_let_go(space, pool);
-    pl_beds_drop(space, slumber);
-    pl_host_free(&space->host, slumber);
+    pl_kept_leave(space, pool->room, slumber);
 }
 
 static pleat_status wake_locked(pl_space *space, pl_private *pool, uint64_t most_bytes,

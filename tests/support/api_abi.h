@@ -158,7 +158,7 @@
     AT(pleat_mapping, used_bytes, 24) \
     AT(pleat_mapping, flags, 32) \
     AT(pleat_mapping, reserved, 36) \
-    SIZE(pleat_buffer_info, 56) \
+    SIZE(pleat_buffer_info, 72) \
     AT(pleat_buffer_info, base, 0) \
     AT(pleat_buffer_info, most_bytes, 8) \
     AT(pleat_buffer_info, bytes, 16) \
@@ -166,6 +166,8 @@
     AT(pleat_buffer_info, committed_bytes, 32) \
     AT(pleat_buffer_info, n_runs, 40) \
     AT(pleat_buffer_info, device, 48) \
+    AT(pleat_buffer_info, tag, 56) \
+    AT(pleat_buffer_info, is_asleep, 64) \
     SIZE(pleat_slept, 32) \
     AT(pleat_slept, bytes, 0) \
     AT(pleat_slept, shared_bytes, 8) \

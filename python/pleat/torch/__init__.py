@@ -31,7 +31,7 @@ from ._memory import (
 from ._patch import patch, unpatch
 from ._pool import mem_pool, use_mem_pool
 from ._snapshot import dump_snapshot, record_memory_history, snapshot
-from ._tag import set_tag_limit, sleep, tag, tag_stats, wake
+from ._tag import kept, retain, set_tag_limit, sleep, tag, tag_stats, wake
 
 __all__ = [
     "Growable",
@@ -44,6 +44,7 @@ __all__ = [
     "install",
     "install_pinned",
     "is_installed",
+    "kept",
     "max_memory_allocated",
     "max_memory_reserved",
     "mem_get_info",
@@ -57,6 +58,7 @@ __all__ = [
     "record_memory_history",
     "reset_accumulated_memory_stats",
     "reset_peak_memory_stats",
+    "retain",
     "set_per_process_memory_fraction",
     "set_tag_limit",
     "sleep",

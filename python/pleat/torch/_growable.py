@@ -139,7 +139,9 @@ def growable(
     Returns  a Growable; its rows hold anything.
     Raises   ValueError; PleatError (PLEAT_ENOTSUP: a classic cache is at work;
              PLEAT_ENOMEM_DEVICE).
-    Owner    the memory goes when the Growable and all tensors over it are gone. It is pleat's
+    Owner    in tag("kv") its memory is the tag's, also what comes later: it sleeps and wakes with
+             it, and while it sleeps rows may go, but none come (PLEAT_EASLEEP).
+             The memory goes when the Growable and all tensors over it are gone. It is pleat's
              whether pleat is installed under torch or not; with install(), the same memory feeds
              other tensors.
     Threads  any; changes wait for each other.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 from collections.abc import Iterator
 
@@ -60,6 +61,39 @@ def wake(name: str, device: DeviceLike = None, *, most_bytes: int = 0) -> _tag.S
     """
     torch.cuda.init()
     return _tag.wake(name, device_index(device), most_bytes)
+
+
+def retain(name: str, is_retained: bool = True, device: DeviceLike = None) -> None:
+    """Let wakes leave the host memory that a sleep has filled: the next one need not page-lock any.
+
+    Until then what it holds can be read (kept). False: the next wake gives it back.
+    """
+    torch.cuda.init()
+    _tag.retain(name, device_index(device), is_retained)
+
+
+def kept(tensor: torch.Tensor, *, copy: bool = True) -> torch.Tensor:
+    """What a sleep has kept of a tensor, on the host, without a wake.
+
+    Params   copy  False: a tensor over the host memory that pleat has, where the bytes lie there
+                   side by side (of large tensors they may not: then it is a copy, too). It is true
+                   until the next sleep, or a wake that does not retain it.
+    Raises   ValueError (not a contiguous CUDA tensor); PleatError (PLEAT_EFOREIGN: nothing of it is
+             kept, as its tag is awake, or sleeps without its contents).
+    """
+    if not tensor.is_cuda or not tensor.is_contiguous():
+        raise ValueError("only a contiguous CUDA tensor has bytes that are kept")
+    n_bytes = tensor.numel() * tensor.element_size()
+    if n_bytes == 0:
+        return torch.empty_like(tensor, device="cpu")
+    where = int(tensor.device.index), tensor.data_ptr(), n_bytes
+    at = None if copy else _tag.find_kept(*where)
+    if at is not None:
+        window = (ctypes.c_uint8 * n_bytes).from_address(at)
+        return torch.frombuffer(window, dtype=torch.uint8).view(tensor.dtype).view(tensor.shape)
+    found = torch.empty_like(tensor, device="cpu", memory_format=torch.contiguous_format)
+    _tag.read_kept(*where, found.data_ptr())
+    return found
 
 
 def tag_stats(name: str, device: DeviceLike = None) -> _tag.Tag:
