@@ -40,7 +40,7 @@ set(test_environment "CK_DEFAULT_TIMEOUT=0"
 
 # What more than one thread runs: suites that start threads, themselves or by what they include, and
 # those of what starts them in the library. The thread sanitizer has nothing to say of the others.
-set(starts_threads "pthread|support/(api_hands|segments_cache_load)\\.h|pleat_share\\.h|api/share/|bench/pairs/")
+set(starts_threads "pthread|support/(api_hands|segments_cache_load)\\.h|pleat_share\\.h|api/share/|api/metrics/|metrics:|bench/pairs/")
 
 function(pleat_add_test source)
     get_filename_component(name "${source}" NAME_WE)
