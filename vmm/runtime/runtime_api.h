@@ -212,6 +212,7 @@ RT_EXPORT int cublasCreate_v2(void **handle);
 RT_EXPORT int cublasDestroy_v2(void *handle);
 RT_EXPORT int cublasSetStream_v2(void *handle, cu_stream stream);
 RT_EXPORT int cublasSetWorkspace_v2(void *handle, void *workspace, size_t bytes);
+RT_EXPORT int cublasSetSmCountTarget(void *handle, int n_multiprocessors);
 RT_EXPORT int cublasGetMathMode(void *handle, int *mode);
 RT_EXPORT int cublasSetMathMode(void *handle, int mode);
 RT_EXPORT int cublasGetPointerMode_v2(void *handle, int *mode);
