@@ -578,7 +578,7 @@ def test_a_child_forked_before_the_first_use_of_cuda_has_a_device(run_cuda: Run)
         for _ in range(2):
             child = os.fork()
             if child == 0:
-                assert torch.zeros(1 << 20, device="cuda").is_cuda
+                x = torch.zeros(1 << 20, device="cuda")
                 assert torch.cuda.memory_allocated() == 4 << 20
                 os._exit(0)
             assert os.waitpid(child, 0)[1] == 0
