@@ -128,11 +128,8 @@ pleat_status pleat_create(const char *conf, pleat *out)
 {
     pl_config config;
     pl_driver_clear_error();
-    if (!out) {
-        return pl_error_set(PLEAT_EINVAL, 0, "pleat_create: `out` is NULL");
-    }
     pleat_status st = pl_config_read(conf, &config);
-    if (st != PLEAT_OK) {
+    if (st != PLEAT_OK || !out) {
         return st;
     }
     int cancel = pl_cancel_off(); /* the loader and the driver's start read files */

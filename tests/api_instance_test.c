@@ -143,8 +143,6 @@ END_TEST
 START_TEST(create_says_what_is_wrong)
 {
     pleat instance = { 5, 5 };
-    ck_assert_int_eq(pleat_create("driver:sim", NULL), PLEAT_EINVAL);
-    api_expect(PLEAT_EINVAL, "out");
     ck_assert_int_eq(pleat_create("driver:simulator", &instance), PLEAT_ECONF);
     api_expect(PLEAT_ECONF, "'simulator'");
     ck_assert_int_eq(pleat_create("driver:sim,sim:[capacity:lots]", &instance), PLEAT_ECONF);
@@ -153,6 +151,19 @@ START_TEST(create_says_what_is_wrong)
     ck_assert_uint_eq(instance.generation, 5);
     ck_assert_int_eq(setenv("PLEAT_CONF", "drivr:sim", 1), 0);
     ck_assert_int_eq(pleat_create(NULL, &instance), PLEAT_ECONF);
+    api_expect(PLEAT_ECONF, "PLEAT_CONF", "'drivr'");
+    api_sim_check_empty();
+}
+END_TEST
+
+START_TEST(a_configuration_is_read_without_a_driver)
+{
+    ck_assert_int_eq(setenv("PLEAT_SIM_LIBRARY", "/nowhere", 1), 0);
+    ck_assert_int_eq(pleat_create("driver:sim,history:10", NULL), PLEAT_OK);
+    ck_assert_int_eq(pleat_create("driver:simulator", NULL), PLEAT_ECONF);
+    api_expect(PLEAT_ECONF, "'simulator'");
+    ck_assert_int_eq(setenv("PLEAT_CONF", "drivr:sim", 1), 0);
+    ck_assert_int_eq(pleat_create(NULL, NULL), PLEAT_ECONF);
     api_expect(PLEAT_ECONF, "PLEAT_CONF", "'drivr'");
     api_sim_check_empty();
 }
@@ -382,6 +393,7 @@ int main(void)
     tcase_add_test(rest, the_table_holds_sixty_four_instances);
     tcase_add_test(rest, two_instances_with_two_allocators_live_side_by_side);
     tcase_add_test(rest, create_says_what_is_wrong);
+    tcase_add_test(rest, a_configuration_is_read_without_a_driver);
     tcase_add_test(rest, without_vmm_pleat_says_why_and_the_classic_cache_works);
     tcase_add_test(rest, without_vmm_the_fallback_takes_over_and_notes_it);
     tcase_add_test(rest, chunks_of_three_granules_are_refused_with_the_reason);

@@ -45,10 +45,11 @@ SAME_PLACE(rt_func_attributes, binary_version, their_func, binaryVersion);
 SAME_PLACE(rt_func_attributes, max_dynamic_shared_bytes, their_func, maxDynamicSharedSizeBytes);
 SAME_PLACE(rt_func_attributes, non_portable_cluster, their_func, nonPortableClusterSizeAllowed);
 
-SAME_SIZE(rt_pointer_attributes, their_pointer);
+SAME_PLACE(rt_pointer_attributes, type, their_pointer, type);
 SAME_PLACE(rt_pointer_attributes, device, their_pointer, device);
 SAME_PLACE(rt_pointer_attributes, device_pointer, their_pointer, devicePointer);
 SAME_PLACE(rt_pointer_attributes, host_pointer, their_pointer, hostPointer);
+_Static_assert(sizeof(rt_pointer_attributes) == offsetof(their_pointer, reserved), "what is told");
 
 SAME_SIZE(rt_launch_config, cudaLaunchConfig_t);
 SAME_PLACE(rt_launch_config, shared_bytes, cudaLaunchConfig_t, dynamicSmemBytes);
@@ -107,6 +108,7 @@ typedef struct cudaDeviceProp their_prop;
     _Static_assert(offsetof(rt_device_prop_12, field) == offsetof(their_prop, their_field),        \
                    #their_field)
 
+SAME_SIZE(rt_pointer_attributes, struct cudaPointerAttributes);
 SAME_SIZE(rt_device_prop_12, their_prop);
 SAME_START(clock_khz, clockRate);
 SAME_START(const_bytes, totalConstMem);

@@ -1,5 +1,8 @@
 """Two processes under torchrun, each on a simulated device of its own: DistributedDataParallel and
-FSDP2 train, natively, with expandable segments and under pleat."""
+FSDP2 train, natively, with expandable segments and under pleat.
+
+There are two runs of torchrun, of a script and of `-m pleat.torch` with it. Importing torch takes
+most of a run, so the ranks fork themselves for each program, before they use CUDA."""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from conftest import RUNTIME, clean_environment
@@ -15,21 +18,57 @@ from conftest import RUNTIME, clean_environment
 pytestmark = pytest.mark.skipif(not RUNTIME.exists(), reason="libpleat_runtime.so is not built")
 
 SIM = "capacity:4G,devices:2,compute:9.0"
-WAYS = {
-    "native": {},
-    "expandable": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
-    "pleat": {},
-}
+CONTENTS_SIM = SIM + ",backing:memory"
 
-COMMON = """
-import ctypes, json, os, sys, time
+# The ranks of one run, each with its argument: a folder that holds a list of programs. What the
+# program i writes is i.RANK.out there, and its exit status i.RANK.status.
+RANKS = """
+import json, os, sys, time
 import torch
+import torch._dynamo # as the first optimizer does
 from torch import distributed, nn
 from torch.distributed.fsdp import fully_shard
 
 RANK = int(os.environ["RANK"])
+
+def begin(i, sim, settings):
+    global MEET, PLACE
+    out = os.open(f"{i}.{RANK}.out", os.O_WRONLY | os.O_CREAT)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    os.environ["PLEAT_SIM"] = sim
+    if settings:
+        torch.cuda.memory._set_allocator_settings(settings)
+    PLACE = f"{os.getcwd()}/{i}"
+    # torchrun's own way to meet serves a process once.
+    MEET = {"init_method": f"file://{PLACE}.meet", "rank": RANK, "world_size": 2}
+    MEET = MEET if i > 0 else {}
+
+def serve():
+    os.chdir(sys.argv[1])
+    with open("programs.json") as file:
+        programs = json.load(file)
+    for i, (code, sim, settings) in enumerate(programs):
+        child = os.fork()
+        if child == 0:
+            begin(i, sim, settings)
+            return code
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        with open(f"{i}.{RANK}.status", "w") as file:
+            file.write(str(status))
+    while not os.path.exists(f"{i}.{1 - RANK}.status"): # torchrun ends all with the first that fails
+        time.sleep(0.01)
+    sys.exit(status)
+
+exec(compile(serve(), "<program>", "exec"))
+"""
+
+# Before each program; what it does not define is the script's above.
+COMMON = """
+import ctypes
+
 torch.cuda.set_device(RANK)
-distributed.init_process_group("nccl", device_id=torch.device("cuda", RANK))
+distributed.init_process_group("nccl", device_id=torch.device("cuda", RANK), **MEET)
 
 def layers(n=6, width=512):
     with torch.device("cuda"):
@@ -49,6 +88,8 @@ def n_hazards():
     return simulator.pleat_sim_hazards(None, ctypes.c_size_t(0))
 
 def say(**what):
+    segments = torch.cuda.memory_snapshot()
+    what["is_expandable"] = any(segment["is_expandable"] for segment in segments)
     print("\\n" + json.dumps({"rank": RANK, "hazards": n_hazards(), **what}), flush=True)
 """
 
@@ -64,7 +105,7 @@ fully_shard(model)
 sharded = sum(p.to_local().numel() for p in model.parameters())
 train(model)
 
-at = os.path.join(sys.argv[1], "written")
+at = PLACE + ".written"
 if RANK == 1:
     time.sleep(1)
     open(at, "w").close()
@@ -78,50 +119,6 @@ say(allocator=torch.cuda.memory.get_allocator_backend(), sharded=sharded,
     ddp={key: after_ddp[key] for key in keys}, all={key: stats[key] for key in keys})
 distributed.destroy_process_group()
 """
-
-
-def torchrun(tmp_path: Path, way: str, code: str, sim: str = SIM, status: int = 0) -> Any:
-    """What the two ranks said, in their order; with another status, all that was written."""
-    path = tmp_path / "train.py"
-    path.write_text(COMMON + code)
-    pleat = ["-m", "pleat.torch"] if way == "pleat" else []
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-        + [*pleat, str(path), str(tmp_path)],
-        cwd=tmp_path,
-        env=clean_environment(
-            LD_PRELOAD=str(RUNTIME), PLEAT_SIM=sim, OMP_NUM_THREADS="1", **WAYS[way]
-        ),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
-    assert (done.returncode == 0) == (status == 0), f"{done.stdout}\n{done.stderr}"
-    if status != 0:
-        return done.stdout + done.stderr
-    said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert sorted(rank["rank"] for rank in said) == [0, 1], f"{done.stdout}\n{done.stderr}"
-    assert all(rank["hazards"] == 0 for rank in said), said
-    return sorted(said, key=lambda rank: rank["rank"])
-
-
-def test_the_same_is_requested_whoever_allocates(tmp_path: Path) -> None:
-    found = {}
-    for way in WAYS:
-        folder = tmp_path / way
-        folder.mkdir()
-        found[way] = torchrun(folder, way, TRAIN)
-    parameters = 6 * (512 * 512 + 512) + 2 * 512
-    for native, expandable, pleat in zip(*found.values()):
-        assert (native["allocator"], pleat["allocator"]) == ("native", "pleat")
-        assert native["sharded"] == parameters // 2
-        for part in ("ddp", "all"):
-            for key in ("allocation.all.allocated", "requested_bytes.all.allocated"):
-                assert native[part][key] == expandable[part][key] == pleat[part][key], (part, key)
-        peak = "reserved_bytes.all.peak"
-        assert pleat["all"][peak] <= expandable["all"][peak] <= native["all"][peak], found
-
 
 CONTENTS = """
 model = layers()
@@ -141,12 +138,6 @@ say()
 distributed.destroy_process_group()
 """
 
-
-@pytest.mark.parametrize("way", ["native", "pleat"])
-def test_with_contents_bytes_reach_the_other_rank(tmp_path: Path, way: str) -> None:
-    torchrun(tmp_path, way, CONTENTS, sim=SIM + ",backing:memory")
-
-
 # The shapes are compared by an all_gather and a broadcast, whose results the host reads.
 SHAPES = """
 nn.parallel.DistributedDataParallel(layers(width=512 + 8 * RANK), device_ids=[RANK])
@@ -158,9 +149,104 @@ distributed.all_reduce(tensor) if RANK == 0 else distributed.broadcast(tensor, 0
 """
 
 
-def test_ranks_that_disagree_are_told(tmp_path: Path) -> None:
-    said = torchrun(tmp_path, "native", SHAPES, status=1)
+class Program(NamedTuple):
+    code: str
+    sim: str = SIM
+    settings: str = ""  # of torch's own allocator
+
+
+NATIVE = {
+    "native": Program(TRAIN),
+    "expandable": Program(TRAIN, settings="expandable_segments:True"),
+    "contents": Program(CONTENTS, CONTENTS_SIM),
+    "shapes": Program(SHAPES),
+    "order": Program(ORDER),  # the last: torchrun has its exit status
+}
+PLEAT = {"pleat": Program(TRAIN), "contents": Program(CONTENTS, CONTENTS_SIM)}
+
+
+class Outcome(NamedTuple):
+    """What the ranks' programs wrote, and their exit statuses."""
+
+    outputs: list[str]
+    statuses: list[int]
+
+    def said(self) -> list[Any]:
+        assert self.statuses == [0, 0], self
+        lines = [line for text in self.outputs for line in text.splitlines()]
+        said = [json.loads(line) for line in lines if line.startswith("{")]
+        assert [rank["rank"] for rank in said] == [0, 1], self
+        assert all(rank["hazards"] == 0 for rank in said), said
+        return said
+
+
+class Run(NamedTuple):
+    outcomes: dict[str, Outcome]
+    status: int
+
+
+def torchrun(folder: Path, programs: dict[str, Program], *before: str) -> Run:
+    listed = [(COMMON + code, sim, settings) for code, sim, settings in programs.values()]
+    (folder / "programs.json").write_text(json.dumps(listed))
+    path = folder / "ranks.py"
+    path.write_text(RANKS)
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+        + [*before, str(path), str(folder)],
+        cwd=folder,
+        env=clean_environment(LD_PRELOAD=str(RUNTIME), PLEAT_SIM=SIM, OMP_NUM_THREADS="1"),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    outcomes = {}
+    for i, name in enumerate(programs):
+        files = [folder / f"{i}.{rank}.status" for rank in range(2)]
+        assert all(file.exists() for file in files), f"{name}: {done.stdout}\n{done.stderr}"
+        outputs = [file.with_suffix(".out").read_text() for file in files]
+        outcomes[name] = Outcome(outputs, [int(file.read_text()) for file in files])
+    return Run(outcomes, done.returncode)
+
+
+@pytest.fixture(scope="module")
+def native(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return torchrun(tmp_path_factory.mktemp("native"), NATIVE)
+
+
+@pytest.fixture(scope="module")
+def pleat(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    run = torchrun(tmp_path_factory.mktemp("pleat"), PLEAT, "-m", "pleat.torch")
+    assert run.status == 0
+    return run
+
+
+def test_the_same_is_requested_whoever_allocates(native: Run, pleat: Run) -> None:
+    parameters = 6 * (512 * 512 + 512) + 2 * 512
+    found = [native.outcomes[way].said() for way in ("native", "expandable")]
+    for torchs, expandable, pleats in zip(*found, pleat.outcomes["pleat"].said()):
+        assert (torchs["allocator"], pleats["allocator"]) == ("native", "pleat")
+        assert (torchs["is_expandable"], expandable["is_expandable"]) == (False, True)
+        assert torchs["sharded"] == parameters // 2
+        for part in ("ddp", "all"):
+            for key in ("allocation.all.allocated", "requested_bytes.all.allocated"):
+                values = {said[part][key] for said in (torchs, expandable, pleats)}
+                assert len(values) == 1, (part, key, values)
+        peaks = [said["all"]["reserved_bytes.all.peak"] for said in (pleats, expandable, torchs)]
+        assert peaks == sorted(peaks), peaks
+
+
+@pytest.mark.parametrize("way", ["native", "pleat"])
+def test_with_contents_bytes_reach_the_other_rank(native: Run, pleat: Run, way: str) -> None:
+    run = native if way == "native" else pleat
+    run.outcomes["contents"].said()
+
+
+def test_ranks_that_disagree_are_told(native: Run) -> None:
+    said = "".join(native.outcomes["shapes"].outputs)
+    assert native.outcomes["shapes"].statuses != [0, 0], said
     assert "appears not to match sizes of the same param in process 0" in said, said
-    said = torchrun(tmp_path, "native", ORDER, status=1)
+    said = "".join(native.outcomes["order"].outputs)
+    assert native.outcomes["order"].statuses != [0, 0] and native.status != 0, said
     assert "the ranks call different things: rank " in said, said
     assert "ncclAllReduce(count=8" in said and "ncclBroadcast(count=8" in said, said

@@ -569,6 +569,24 @@ x.zero_()
     )
 
 
+def test_a_child_forked_before_the_first_use_of_cuda_has_a_device(run_cuda: Run) -> None:
+    run_cuda(
+        """
+        import os, torch
+        import pleat.torch
+        pleat.torch.install()
+        for _ in range(2):
+            child = os.fork()
+            if child == 0:
+                x = torch.zeros(1 << 20, device="cuda")
+                assert torch.cuda.memory_allocated() == 4 << 20
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+        assert torch.zeros(1, device="cuda").is_cuda
+        """
+    )
+
+
 def test_workers_forked_after_the_first_use_of_cuda_do_no_harm(run_cuda: Run) -> None:
     run_cuda(
         installed(

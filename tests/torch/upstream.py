@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """PyTorch's own tests of its allocator, on the simulated CUDA runtime, natively and under pleat.
 
-Usage: upstream.py BUILD_DIR [--match REGEX] [--module NAME]... [--write]   (./dev torch). A table
-of groups, and what passes natively but not under pleat: the class, compiled for that torch. With
---write the result is recorded in results.csv beside this file, in place of what was recorded of the
-tests that were run; else it is compared with that. Exit status 1: a test that passed under pleat
-when the result was recorded, and passes natively now, does not."""
+Usage: upstream.py BUILD_DIR [--torch VERSION] [--match REGEX] [--module NAME]... [--write]
+(./dev torch). A table of groups, and what passes natively but not under pleat: the class, compiled
+for that torch. The tests are those of 2.6.0 whatever the torch: on another one some do not fit, and
+fail natively, too. With --write the result is recorded in results-VERSION.csv beside this file, in
+place of what was recorded of the tests that were run; else it is compared with that. Exit status 1:
+a test that passed under pleat when the result was recorded, and passes natively now, does not."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from typing import Any
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-RESULTS = HERE / "results.csv"
+OWN_TORCH = "2.6.0"  # whose tests they are
 COLUMNS = ("module", "group", "test", "native", "pleat", "message")
 WAYS = ("native", "pleat")
 DEVICES = {
@@ -49,8 +50,12 @@ def group_of(test: str) -> str:
     return next(name for name, pattern in GROUPS if re.search(pattern, test))
 
 
-def fetch(what: str) -> str:
-    command = [str(HERE / "fetch.sh"), what]
+def results_of(version: str) -> pathlib.Path:
+    return HERE / f"results-{version}.csv"
+
+
+def fetch(*what: str) -> str:
+    command = [str(HERE / "fetch.sh"), *what]
     done = subprocess.run(command, stdout=subprocess.PIPE, encoding="utf-8", check=True)
     return done.stdout.strip()
 
@@ -141,10 +146,10 @@ class Run:
 
 
 def run_module(
-    module: str, build: pathlib.Path, package: str, pattern: str
+    module: str, version: str, build: pathlib.Path, package: str, pattern: str
 ) -> list[dict[str, str]]:
     """Rows of COLUMNS. Both ways run side by side."""
-    python, folder = fetch("python"), fetch("tests")
+    python, folder = fetch("python", version), fetch("tests")
     variables = environment(build, module, package, folder)
     runs = [Run(way, module, python, folder, variables) for way in WAYS]
     threads = [threading.Thread(target=run.run, args=(pattern,)) for run in runs]
@@ -188,16 +193,16 @@ def print_table(rows: list[dict[str, str]]) -> None:
             print(f"{row['module']} {row['test']}: {row['pleat']}: {row['message']}")
 
 
-def recorded() -> list[dict[str, str]]:
-    if not RESULTS.exists():
+def recorded(path: pathlib.Path) -> list[dict[str, str]]:
+    if not path.exists():
         return []
-    with open(RESULTS, encoding="utf-8", newline="") as file:
+    with open(path, encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
-def lost(rows: list[dict[str, str]]) -> list[str]:
+def lost(rows: list[dict[str, str]], path: pathlib.Path) -> list[str]:
     """Tests that passed under pleat when the result was recorded, and do not any more."""
-    passed = {(row["module"], row["test"]) for row in recorded() if row["pleat"] == "pass"}
+    passed = {(row["module"], row["test"]) for row in recorded(path) if row["pleat"] == "pass"}
     return [
         row["module"] + " " + row["test"]
         for row in rows
@@ -205,13 +210,13 @@ def lost(rows: list[dict[str, str]]) -> list[str]:
     ]
 
 
-def record(rows: list[dict[str, str]], is_all: bool) -> None:
+def record(rows: list[dict[str, str]], path: pathlib.Path, is_all: bool) -> None:
     """The rows take the places of what was recorded of their tests, or of everything."""
-    kept = {} if is_all else {(row["module"], row["test"]): row for row in recorded()}
+    kept = {} if is_all else {(row["module"], row["test"]): row for row in recorded(path)}
     kept.update({(row["module"], row["test"]): row for row in rows})
     modules = list(DEVICES)
     order = sorted(kept, key=lambda key: (modules.index(key[0]), key[1]))
-    write([kept[key] for key in order], RESULTS)
+    write([kept[key] for key in order], path)
 
 
 def write(rows: list[dict[str, str]], path: pathlib.Path) -> None:
@@ -224,23 +229,27 @@ def write(rows: list[dict[str, str]], path: pathlib.Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="./dev torch", description=__doc__)
     parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--torch", default=OWN_TORCH, metavar="VERSION", help=OWN_TORCH)
     parser.add_argument("--match", default="", metavar="REGEX", help="of CLASS.TEST")
     parser.add_argument("--module", action="append", choices=DEVICES, help="default: all four")
     parser.add_argument("--out", type=pathlib.Path, metavar="CSV", help="write the rows there, too")
     parser.add_argument("--write", action="store_true", help="record the result of what was run")
     options = parser.parse_args()
     rows = []
+    path = results_of(options.torch)
     with tempfile.TemporaryDirectory() as package:
         lay_package(pathlib.Path(package), options.build)
         for module in options.module or DEVICES:
-            rows += run_module(module, options.build.resolve(), package, options.match)
+            rows += run_module(
+                module, options.torch, options.build.resolve(), package, options.match
+            )
             if options.out:
                 write(rows, options.out)
     print_table(rows)
     if options.write:
-        record(rows, is_all=not (options.match or options.module))
+        record(rows, path, is_all=not (options.match or options.module))
         return
-    missing = lost(rows)
+    missing = lost(rows, path)
     print("".join(f"passed before: {name}\n" for name in missing), end="")
     sys.exit(bool(missing))
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """pleat's class under many versions of PyTorch: python/tests with each, on the simulated runtime.
 
-Usage: versions.py BUILD_DIR [VERSION...] [--keep] [--write] [--newest] [--quick]
+Usage: versions.py BUILD_DIR [VERSION...] [--keep] [--write] [--newest] [--quick] [--suite NAME]...
 (./dev torch-versions). Versions are tested in turn, all of those in versions.csv where none is
 named. Each gets a virtual environment in the cache folder (up to 5.5 GB), which is removed after its
 tests unless it was there before or --keep says so. --write records the results in versions.csv
 beside this file and in docs/pytorch.md. --newest takes the newest version in versions.csv if its
-environment is there (exit status 77 if not). --quick leaves out the tests of several processes.
-Exit status 1: something failed."""
+environment is there (exit status 77 if not). --quick leaves out the tests of several processes,
+--suite all but those it names. Exit status 1: something failed."""
 
 from __future__ import annotations
 
@@ -182,12 +182,14 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="record what is found")
     parser.add_argument("--newest", action="store_true", help="the newest one, if it is there")
     parser.add_argument("--quick", action="store_true", help=f"without {' and '.join(SLOW)}")
+    parser.add_argument("--suite", action="append", choices=SUITES, help="default: all five")
     chosen = parser.parse_args()
     known = sorted({row["torch"] for row in recorded()}, key=order, reverse=True)
     versions = chosen.versions or (known[:1] if chosen.newest else known)
     if not versions:
         parser.error("name a version: none is recorded")
-    suites = [name for name in SUITES if not (chosen.quick and name in SLOW)]
+    suites = [name for name in SUITES if name in (chosen.suite or SUITES)]
+    suites = [name for name in suites if not (chosen.quick and name in SLOW)]
     rows = []
     for version in versions:
         folder = pathlib.Path(fetch("venv", version))

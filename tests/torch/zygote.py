@@ -62,6 +62,7 @@ def import_helpers() -> Any:
         "autocast_test_lists",
     ):
         importlib.import_module("torch.testing._internal." + name)
+    importlib.import_module("torch._inductor.cudagraph_trees")  # as every test's set-up does
     for (owner, name), original in originals.items():
         if owner is not triton:
             setattr(owner, name, original)

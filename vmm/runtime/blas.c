@@ -71,6 +71,13 @@ int cublasSetWorkspace_v2(void *handle, void *workspace, size_t bytes)
     return BLAS_SUCCESS;
 }
 
+int cublasSetSmCountTarget(void *handle, int n_multiprocessors)
+{
+    (void)handle;
+    (void)n_multiprocessors;
+    return BLAS_SUCCESS;
+}
+
 int cublasGetMathMode(void *handle, int *mode)
 {
     *mode = ((const blas_handle *)handle)->math_mode;

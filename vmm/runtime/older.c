@@ -36,6 +36,11 @@ rt_error cudaGetDeviceProperties_v2(rt_device_prop_12 *prop, int device)
     return error;
 }
 
+rt_error cudaEventElapsedTime_v2(float *milliseconds, cu_event start, cu_event end)
+{
+    return cudaEventElapsedTime(milliseconds, start, end);
+}
+
 rt_error cudaGetDriverEntryPoint(const char *name, void **out, unsigned long long flags,
                                  int *status)
 {

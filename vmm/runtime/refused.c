@@ -1,10 +1,11 @@
-/* refused.c - the calls of the CUDA runtime that are not simulated: each says its name once and
- * fails with cudaErrorNotSupported.
+/* refused.c - the calls of the CUDA runtime and of its libraries that are not simulated: each says
+ * its name once and fails, those of the runtime with cudaErrorNotSupported.
  *
  * Without them a library that is linked with one could not be loaded, or would get it from the
  * vendor's runtime, which knows nothing of the simulated device. A caller passes arguments that
  * these functions do not read; by the platform's calling convention they are the caller's to
  * remove. */
+#include "vmm/runtime/nccl_api.h"
 #include "vmm/runtime/refused_list.h"
 #include "vmm/runtime/runtime.h"
 
@@ -16,3 +17,18 @@
     }
 
 RT_REFUSED_LIST(RT_REFUSED)
+
+enum { BLAS_NOT_SUPPORTED = 15 };
+
+#define RT_REFUSED_OF_LIBRARY(name, result)                                                        \
+    RT_EXPORT int name(void);                                                                      \
+    int name(void)                                                                                 \
+    {                                                                                              \
+        (void)rt_unsupported(#name);                                                               \
+        return result;                                                                             \
+    }
+#define RT_REFUSED_NCCL(name) RT_REFUSED_OF_LIBRARY(name, NCCL_INVALID_USAGE)
+#define RT_REFUSED_BLAS(name) RT_REFUSED_OF_LIBRARY(name, BLAS_NOT_SUPPORTED)
+
+RT_REFUSED_NCCL_LIST(RT_REFUSED_NCCL)
+RT_REFUSED_BLAS_LIST(RT_REFUSED_BLAS)

@@ -112,4 +112,18 @@
     X(cudaWaitExternalSemaphoresAsync_ptsz) X(cudaWaitExternalSemaphoresAsync_v2)
 /* clang-format on */
 
+/* The communication library's: memory that ranks see of each other, and communicators that grow or
+ * rest. */
+/* clang-format off */
+#define RT_REFUSED_NCCL_LIST(X) \
+    X(ncclCommGetUniqueId) X(ncclCommGrow) X(ncclCommMemStats) X(ncclCommResume) \
+    X(ncclCommSuspend) X(ncclGetLsaMultimemDevicePointer) X(ncclGetPeerDevicePointer) \
+    X(ncclPutSignal) X(ncclSignal) X(ncclWaitSignal) X(ncclWinGetUserPtr)
+
+/* The matrix library's: its algorithms one by one. */
+#define RT_REFUSED_BLAS_LIST(X) \
+    X(cublasLtMatmulAlgoCheck) X(cublasLtMatmulAlgoConfigGetAttribute) \
+    X(cublasLtMatmulAlgoConfigSetAttribute) X(cublasLtMatmulAlgoInit)
+/* clang-format on */
+
 #endif

@@ -171,12 +171,12 @@ typedef struct rt_func_attributes {
     int reserved[16];
 } rt_func_attributes;
 
+/* As in CUDA 12; programs of it have no room for the 64 bytes that CUDA 13 reserves behind. */
 typedef struct rt_pointer_attributes {
     int type;
     int device;
     void *device_pointer;
     void *host_pointer;
-    long reserved[8];
 } rt_pointer_attributes;
 
 typedef struct rt_launch_config {

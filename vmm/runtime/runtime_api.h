@@ -163,6 +163,7 @@ RT_EXPORT void __cudaRegisterVar(void **handle, char *var, char *device_var, con
 RT_EXPORT char __cudaInitModule(void **handle);
 
 /* What programs of CUDA 12 call by other names, or with other parameters: older.c */
+RT_EXPORT rt_error cudaEventElapsedTime_v2(float *milliseconds, cu_event start, cu_event end);
 RT_EXPORT rt_error cudaGetDeviceProperties_v2(rt_device_prop_12 *prop, int device);
 RT_EXPORT rt_error cudaGetDriverEntryPoint(const char *name, void **out, unsigned long long flags,
                                            int *status);
@@ -212,6 +213,7 @@ RT_EXPORT int cublasCreate_v2(void **handle);
 RT_EXPORT int cublasDestroy_v2(void *handle);
 RT_EXPORT int cublasSetStream_v2(void *handle, cu_stream stream);
 RT_EXPORT int cublasSetWorkspace_v2(void *handle, void *workspace, size_t bytes);
+RT_EXPORT int cublasSetSmCountTarget(void *handle, int n_multiprocessors);
 RT_EXPORT int cublasGetMathMode(void *handle, int *mode);
 RT_EXPORT int cublasSetMathMode(void *handle, int mode);
 RT_EXPORT int cublasGetPointerMode_v2(void *handle, int *mode);

@@ -47,6 +47,27 @@ def test_what_older_versions_call_is_there_too() -> None:
     assert OLDER <= symbols(RUNTIME, "--defined-only")
 
 
+def test_pointer_attributes_fit_into_cuda_12_s() -> None:
+    # 24 bytes there; CUDA 13 reserves 64 more.
+    code = (
+        "import ctypes; runtime = ctypes.CDLL(None); at = ctypes.c_void_p()\n"
+        "assert runtime.cudaMalloc(ctypes.byref(at), ctypes.c_size_t(4096)) == 0\n"
+        "out = ctypes.create_string_buffer(b'x' * 96, 96)\n"
+        "for where in (at, ctypes.cast(out, ctypes.c_void_p)):\n"
+        "    assert runtime.cudaPointerGetAttributes(out, where) == 0\n"
+        "    assert out.raw[:4] == bytes([2 if where is at else 0, 0, 0, 0])\n"
+        "    assert out.raw[24:] == b'x' * 72\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment("native", "capacity:1G"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 # A pure function, and one that hands out tables which are not documented: the vendor's own serve.
 NOT_REFUSED = {"cudaCreateChannelDesc", "cudaGetExportTable"}
 
@@ -92,4 +113,5 @@ def test_nothing_else_is_exported() -> None:
     assert others == {
         "_ZNK2at7Context16userEnabledCuDNNEv",
         "_ZNK2at7Context19userEnabledCuDNNSDPEv",
+        "_ZN3c104cuda17get_fabric_accessEa",
     }

@@ -1,7 +1,7 @@
 """CUDA graphs: captured work runs at each replay, and its memory belongs to the graph."""
 
 import torch
-from child import counts, give_back, physical_bytes
+from child import ALLOCATOR, counts, give_back, physical_bytes
 
 MIB = 1 << 20
 
@@ -71,7 +71,8 @@ def a_memory_pool_is_apart() -> None:
 
 
 a_graph_holds_its_memory_until_it_goes()
-a_memory_pool_is_apart()
+if not (ALLOCATOR == "expandable" and torch.__version__.startswith("2.7.")):
+    a_memory_pool_is_apart()  # 2.7 refuses a pool with expandable segments
 give_back()
 assert physical_bytes() == 0, physical_bytes()
 assert counts().hazards == 0
