@@ -231,34 +231,42 @@ static inline pl_stream *plain_stream(const pl_gpu *gpu, const void *stream, uns
                                                    : pl_stream_known_told(gpu->dev, stream);
 }
 
+/* A wish that is made here only costs the requests that succeed nothing. */
+__attribute__((cold, noinline)) static pleat_status alloc_short(pl_wish w, uint64_t n_errors,
+                                                                pleat_status st, pleat_devptr *out)
+{
+    return pl_short_alloc(&w, n_errors, st, out);
+}
+
 /* The way without the front, or behind it where it had nothing. */
 static inline __attribute__((always_inline)) pleat_status alloc_behind(
     pleat handle, int device, size_t bytes, bool is_patient, void *stream, pl_front *front,
     pleat_devptr *out)
 {
-    pl_wish w = { .bytes = bytes, .is_patient = is_patient };
     uint64_t n_errors = count_errors();
     pl_use use = pl_use_enter(handle);
     if (!use.instance) {
         return pl_error_status();
     }
-    w.gpu = pl_use_find_gpu(use.instance, device);
-    w.stream = w.gpu && is_likely(pl_scopes_self.tag == 0)
-                   ? plain_stream(w.gpu, stream, PLEAT_HISTORY_FRAMES)
-                   : NULL;
+    pl_gpu *gpu = pl_use_find_gpu(use.instance, device);
+    bool has_tag = !front && pl_scopes_self.tag != 0; /* a thread with a tag has no fronts */
+    pl_stream *on = gpu && is_likely(!has_tag) ? plain_stream(gpu, stream, PLEAT_HISTORY_FRAMES)
+                                               : NULL;
     pleat_status st;
-    if (is_likely(w.stream != NULL)) {
-        const pl_allocator_ops *ops = w.gpu->ops;
-        st = front ? ops->alloc_past(w.gpu->allocator, front, w.bytes, w.stream, NULL, out)
-                   : ops->alloc(w.gpu->allocator, w.bytes, w.stream, out);
+    if (is_likely(on != NULL)) {
+        const pl_allocator_ops *ops = gpu->ops;
+        st = front ? ops->alloc_past(gpu->allocator, front, bytes, on, NULL, out)
+                   : ops->alloc(gpu->allocator, bytes, on, out);
         if (!is_likely(st == PLEAT_OK)) {
-            st = pl_short_alloc(&w, n_errors, st, out);
+            pl_wish w = { .gpu = gpu, .bytes = bytes, .stream = on, .is_patient = is_patient };
+            st = alloc_short(w, n_errors, st, out);
         } else if (!front) {
-            pl_front_offer(use.instance, w.gpu, w.stream, stream);
+            pl_front_offer(use.instance, gpu, on, stream);
         }
-        put_stream(w.stream, stream);
-        debug_walk(w.gpu, st);
+        put_stream(on, stream);
+        debug_walk(gpu, st);
     } else {
+        pl_wish w = { .bytes = bytes, .is_patient = is_patient };
         st = alloc_generally(use.instance, device, w, stream, n_errors, out);
     }
     pl_use_leave(use);
@@ -273,13 +281,16 @@ static inline __attribute__((always_inline)) pleat_status alloc_block(pleat hand
     if (bytes - 1 >= most_bytes || !out) { /* zero wraps around */
         return refuse_size(bytes, out);
     }
-    pl_front *front = pl_front_of(handle, device, stream);
-    if (front && bytes <= PL_FRONT_MOST_BYTES && pl_front_go_in(front, handle, device)) {
+    bool may_hit = bytes <= PL_FRONT_MOST_BYTES;
+    pl_front *front = may_hit ? pl_front_go_in_for(handle, device, stream) : NULL;
+    if (front) {
         bool is_hit = front->alloc(front, bytes, out);
         pl_front_leave(front);
         if (is_hit) {
             return PLEAT_OK;
         }
+    } else {
+        front = pl_front_of(handle, device, stream);
     }
     return alloc_behind(handle, device, bytes, is_patient, stream, front, out);
 }
@@ -357,8 +368,8 @@ static __attribute__((noinline)) pleat_status free_behind(pleat handle, int devi
 
 pleat_status pleat_block_free(pleat handle, int device, pleat_devptr ptr, void *stream)
 {
-    pl_front *front = pl_front_of(handle, device, stream);
-    if (front && pl_front_go_in(front, handle, device)) {
+    pl_front *front = pl_front_go_in_for(handle, device, stream);
+    if (front) {
         bool is_kept = front->free(front, ptr);
         pl_front_leave(front);
         if (is_kept) {

@@ -42,8 +42,7 @@ static inline unsigned pl_front_place(const void *stream)
  * that of a zero handle. */
 static inline uint64_t pl_front_key(pleat handle, int device)
 {
-    return (uint64_t)handle.generation << 32 | UINT64_C(1) << 31 |
-           (uint64_t)(uint32_t)device << 16 | handle.slot;
+    return pl_handle_word(handle) | (UINT64_C(1) << 31 | (uint64_t)(uint32_t)device << 16);
 }
 
 static inline bool pl_front_is_for(const pl_front *front, uint64_t key, const void *stream)
@@ -68,16 +67,15 @@ static inline pl_front *pl_front_of(pleat handle, int device, const void *stream
                : pl_front_find(key, stream);
 }
 
-/* Go into it. False: the call must go the long way. What may forbid the front is looked at inside,
- * as who turns it on then waits until nobody is. */
-static inline bool pl_front_go_in(pl_front *front, pleat handle, int device)
+/* Go into it. False: the call must go the long way. Whom it is for, and what may forbid it, is
+ * looked at inside, as who changes that then waits until nobody is. */
+static inline bool pl_front_go_in(pl_front *front, uint64_t key)
 {
     if (!pl_front_enter(front)) {
         return false;
     }
     const pl_gpu *gpu = front->user;
-    if (__builtin_expect(atomic_load_explicit(&front->key, memory_order_relaxed) ==
-                                 pl_front_key(handle, device) &&
+    if (__builtin_expect(atomic_load_explicit(&front->key, memory_order_relaxed) == key &&
                              !pl_pools_are_routed(&gpu->pools) &&
                              !pl_observer_is_on(&gpu->history.observer),
                          1)) {
@@ -85,6 +83,23 @@ static inline bool pl_front_go_in(pl_front *front, pleat handle, int device)
     }
     pl_front_leave(front);
     return false;
+}
+
+/* The thread's front for such a call, with the thread inside; NULL = the call must go the long
+ * way. The front that was used last is mostly the one, and its key is looked at once, inside. */
+static inline pl_front *pl_front_go_in_for(pleat handle, int device, const void *stream)
+{
+    const pl_caller *self = pl_caller_self;
+    uint64_t key = pl_front_key(handle, device);
+    pl_front *front = self ? self->front : NULL;
+    if (!front) {
+        return NULL;
+    }
+    if (__builtin_expect(front->stream == stream && pl_front_go_in(front, key), 1)) {
+        return front;
+    }
+    front = pl_front_find(key, stream);
+    return front && pl_front_go_in(front, key) ? front : NULL;
 }
 
 #endif

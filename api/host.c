@@ -116,7 +116,8 @@ pleat_status pleat_host_alloc(pleat handle, int device, size_t bytes, void **out
     }
     pl_front *front = pl_front_of(handle, device, IDLE_KEY);
     bool is_hit = false;
-    if (front && bytes <= PL_FRONT_MOST_BYTES && pl_front_go_in(front, handle, device)) {
+    if (front && bytes <= PL_FRONT_MOST_BYTES &&
+        pl_front_go_in(front, pl_front_key(handle, device))) {
         is_hit = front->alloc(front, bytes, &ptr);
         pl_front_leave(front);
     }
@@ -187,7 +188,7 @@ static pleat_status with_block(pleat handle, int device, void *ptr, void *stream
 pleat_status pleat_host_free(pleat handle, int device, void *ptr, void *stream)
 {
     pl_front *front = stream == PLEAT_HOST_UNUSED ? pl_front_of(handle, device, IDLE_KEY) : NULL;
-    if (front && pl_front_go_in(front, handle, device)) {
+    if (front && pl_front_go_in(front, pl_front_key(handle, device))) {
         bool is_kept = front->free(front, (uintptr_t)ptr);
         pl_front_leave(front);
         if (is_kept) {

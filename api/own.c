@@ -14,8 +14,7 @@ static const uint64_t key_without_device = ~((uint64_t)UINT16_MAX << 16);
 static inline bool free_to_front(pl_front *front, pleat handle, pleat_devptr ptr)
 {
     uint64_t key = atomic_load_explicit(&front->key, memory_order_relaxed);
-    if ((key & key_without_device) != pl_handle_word(handle) ||
-        !pl_front_go_in(front, handle, (int)(key >> 16 & INT16_MAX))) {
+    if ((key & key_without_device) != pl_handle_word(handle) || !pl_front_go_in(front, key)) {
         return false;
     }
     bool is_kept = front->free(front, ptr);

@@ -375,7 +375,7 @@ static void find_alike(pleat_devptr *keys, bool has_one_tag)
     for (size_t i = 1; n < N_ALIKE; i++) {
         uint64_t hash = pl_ptrmap_hash(address(i));
         if (pl_ptrmap_home(&map.now, hash) == pl_ptrmap_home(&map.now, first) &&
-            (!has_one_tag || pl_ptrmap_bits(&map.now, hash) == pl_ptrmap_bits(&map.now, first))) {
+            (!has_one_tag || pl_ptrmap_bits(hash) == pl_ptrmap_bits(first))) {
             keys[n++] = address(i);
         }
     }

@@ -99,6 +99,22 @@ START_TEST(absorbing_undoes_a_split_anywhere)
 }
 END_TEST
 
+START_TEST(taking_the_low_part_back_undoes_its_cut_anywhere)
+{
+    pl_segment *seg = rig_draw("BB00|0000|0000|BBBB");
+    pl_block *b = rig_block(seg, 2);
+    for (size_t unit = 3; unit < 12; unit++) {
+        ck_assert_int_eq(pl_block_store_reserve(&rig.store, 1), PLEAT_OK);
+        pl_block *low = pl_segment_cut_low(seg, &rig.store, b, 0, rig_at(seg, unit));
+        low->state = PL_BLOCK_FREE;
+        ck_assert_int_eq(pl_segment_check(seg), 0);
+        pl_segment_take_low(seg, &rig.store, b, low, 0);
+        ck_assert_uint_eq(b->bytes, 10 * RIG_UNIT);
+        ck_assert_int_eq(pl_segment_check(seg), 0);
+    }
+}
+END_TEST
+
 START_TEST(of_several_blocks_in_a_granule_the_table_knows_the_last)
 {
     pl_segment *seg = rig_draw("AAAA|AAAA|AAAA");
@@ -409,12 +425,12 @@ START_TEST(the_next_loose_granule_is_found_across_words)
 END_TEST
 
 /* A random drawing of live and free pieces, without holes. */
-static void scribble(char *drawing, size_t n)
+static void scribble(char *drawing, size_t n, size_t most)
 {
     static const char letters[] = "AB0123";
     size_t i = 0;
     while (i < n) {
-        size_t length = 1 + random_below(9);
+        size_t length = 1 + random_below(most);
         char letter = letters[random_below(sizeof letters - 1)];
         for (; length > 0 && i < n; length--) {
             drawing[i++] = letter;
@@ -427,7 +443,7 @@ START_TEST(loose_granules_agree_with_a_recount)
 {
     enum { UNITS = 800 };
     static char drawing[UNITS + 1];
-    scribble(drawing, UNITS);
+    scribble(drawing, UNITS, 9);
     pl_segment *seg = rig_draw(drawing);
     size_t n_loose = 0;
     for (size_t i = 0; i < UNITS; i += 4) {
@@ -442,6 +458,22 @@ START_TEST(loose_granules_agree_with_a_recount)
     ck_assert_uint_gt(n_loose, 0);
     ck_assert_uint_eq(seg->n_loose, n_loose);
     ck_assert_int_eq(pl_segment_check(seg), 0);
+}
+END_TEST
+
+START_TEST(blocks_that_come_and_go_leave_granules_as_a_recount_says)
+{
+    enum { UNITS = 800, STEPS = 2000 };
+    static char drawing[UNITS + 1];
+    scribble(drawing, UNITS, 30);
+    pl_segment *seg = rig_draw(drawing);
+    for (int step = 0; step < STEPS; step++) {
+        pl_block *b = rig_block(seg, random_below(UNITS));
+        b->state = b->state == PL_BLOCK_LIVE ? PL_BLOCK_FREE : PL_BLOCK_LIVE;
+        (void)(b->state == PL_BLOCK_FREE ? loosen(seg, b)
+                                         : pl_segment_pin(seg, b->base, pl_block_end(b)));
+        ck_assert_int_eq(pl_segment_check(seg), 0);
+    }
 }
 END_TEST
 
@@ -732,6 +764,7 @@ int main(void)
     TCase *cutting = make_case("split and absorb", open_rig);
     tcase_add_test(cutting, a_split_leaves_the_low_part_and_gives_the_high_one);
     tcase_add_test(cutting, absorbing_undoes_a_split_anywhere);
+    tcase_add_test(cutting, taking_the_low_part_back_undoes_its_cut_anywhere);
     tcase_add_test(cutting, of_several_blocks_in_a_granule_the_table_knows_the_last);
     tcase_add_test(cutting, random_splits_and_absorptions_are_found_as_by_walking);
     suite_add_tcase(suite, cutting);
@@ -752,6 +785,7 @@ int main(void)
     tcase_add_test(loose, pinning_counts_the_loose_granules_it_touches);
     tcase_add_test(loose, the_next_loose_granule_is_found_across_words);
     tcase_add_test(loose, loose_granules_agree_with_a_recount);
+    tcase_add_test(loose, blocks_that_come_and_go_leave_granules_as_a_recount_says);
     suite_add_tcase(suite, loose);
     suite_add_tcase(suite, walker_case());
 

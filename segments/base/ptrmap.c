@@ -176,7 +176,7 @@ static int check_table(const pl_ptrmap_table *table, size_t *n_taken)
         size_t distance = (i - pl_ptrmap_home(table, hash)) & table->mask;
         distance = distance < PL_PTRMAP_FAR ? distance : PL_PTRMAP_FAR;
         ++*n_taken;
-        if (slot % PL_PTRMAP_ALIGN != (pl_ptrmap_bits(table, hash) | distance)) {
+        if (slot % PL_PTRMAP_ALIGN != (pl_ptrmap_bits(hash) | distance)) {
             return 3;
         }
         size_t first = pl_ptrmap_seek(table, pl_ptrmap_key(slot));

@@ -33,6 +33,7 @@
 #include "vmm/base/pleat_types.h"
 
 enum { PL_PTRMAP_ALIGN = 64, PL_PTRMAP_KEY_AT = 64, PL_PTRMAP_FAR = 15, PL_PTRMAP_TAGS = 4 };
+enum { PL_PTRMAP_TAG_AT = 24 }; /* bits of the hash that homes in no usual table depend on */
 
 typedef uintptr_t pl_ptrmap_slot; /* 0 = empty */
 
@@ -123,10 +124,9 @@ __attribute__((always_inline)) static inline size_t pl_ptrmap_home(const pl_ptrm
 }
 
 /* The low bits of a slot at the key's home. */
-__attribute__((always_inline)) static inline pl_ptrmap_slot pl_ptrmap_bits(
-    const pl_ptrmap_table *table, uint64_t hash)
+__attribute__((always_inline)) static inline pl_ptrmap_slot pl_ptrmap_bits(uint64_t hash)
 {
-    return (pl_ptrmap_slot)(hash >> (table->shift - 2)) % PL_PTRMAP_TAGS * (PL_PTRMAP_FAR + 1);
+    return (pl_ptrmap_slot)(hash >> PL_PTRMAP_TAG_AT) % PL_PTRMAP_TAGS * (PL_PTRMAP_FAR + 1);
 }
 
 static inline size_t pl_ptrmap_distance(const pl_ptrmap_table *table, size_t at)
@@ -150,7 +150,7 @@ static inline void pl_ptrmap_put(pl_ptrmap_table *table, pleat_devptr key, void 
     }
     size_t distance = (at - home) & table->mask;
     distance = distance < PL_PTRMAP_FAR ? distance : PL_PTRMAP_FAR;
-    pl_ptrmap_write(table, at, (pl_ptrmap_slot)value | pl_ptrmap_bits(table, hash) | distance);
+    pl_ptrmap_write(table, at, (pl_ptrmap_slot)value | pl_ptrmap_bits(hash) | distance);
 }
 
 /* The slot with the key, or the empty one where the search for it ends. */
@@ -158,7 +158,7 @@ static inline size_t pl_ptrmap_seek(const pl_ptrmap_table *table, pleat_devptr k
 {
     uint64_t hash = pl_ptrmap_hash(key);
     size_t at = pl_ptrmap_home(table, hash);
-    pl_ptrmap_slot bits = pl_ptrmap_bits(table, hash);
+    pl_ptrmap_slot bits = pl_ptrmap_bits(hash);
     pl_ptrmap_slot last = bits + PL_PTRMAP_FAR;
     for (pl_ptrmap_slot slot; (slot = pl_ptrmap_at(table, at)) != 0; at = (at + 1) & table->mask) {
         if (slot % PL_PTRMAP_ALIGN == bits && pl_ptrmap_key(slot) == key) {
@@ -282,7 +282,7 @@ __attribute__((no_sanitize("thread"))) static inline void *pl_ptrmap_peek(const 
     }
     uint64_t hash = pl_ptrmap_hash(key);
     size_t at = pl_ptrmap_home(table, hash);
-    pl_ptrmap_slot bits = pl_ptrmap_bits(table, hash);
+    pl_ptrmap_slot bits = pl_ptrmap_bits(hash);
     for (unsigned i = 0; i < PL_PTRMAP_FAR; i++, bits++, at = (at + 1) & table->mask) {
         pl_ptrmap_slot slot = atomic_load_explicit(&table->slots[at], memory_order_acquire);
         if (slot == 0) {

@@ -54,7 +54,7 @@ pleat_status pl_block_store_grow(pl_block_store *store, size_t n)
     return PLEAT_OK;
 }
 
-static __attribute__((noinline)) pl_block *carve(pl_block_store *store)
+pl_block *pl_block_store_carve(pl_block_store *store)
 {
     if (store->n_carved == SLAB_BLOCKS) {
         store->carved = store->carved->next;
@@ -62,38 +62,4 @@ static __attribute__((noinline)) pl_block *carve(pl_block_store *store)
     }
     uintptr_t base = (uintptr_t)store->carved->room + LINE_BYTES - 1;
     return (pl_block *)(base / LINE_BYTES * LINE_BYTES) + store->n_carved++;
-}
-
-pl_block *pl_block_store_get(pl_block_store *store)
-{
-    pl_block *b = store->spare;
-
-    pl_assert(store->n_spare > 0);
-    store->n_spare--;
-    if (b != NULL) {
-        store->spare = b->next;
-    } else {
-        b = carve(store);
-    }
-    b->next = NULL;
-    b->prev = NULL;
-    b->queue_prev = NULL;
-    b->queue_next = NULL;
-    b->uses = NULL;
-    b->tick = 0;
-    b->was = PL_BLOCK_LIVE;
-    b->is_indexed = false;
-    b->is_private = false;
-    b->is_apart = false;
-#if PLEAT_DEBUG_LEVEL >= 1
-    b->requested = SIZE_MAX; /* shows if it is read before it is written */
-#endif
-    return b;
-}
-
-void pl_block_store_put(pl_block_store *store, pl_block *b)
-{
-    b->next = store->spare;
-    store->spare = b;
-    store->n_spare++;
 }

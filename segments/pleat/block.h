@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "segments/base/index.h"
+#include "vmm/base/assert.h"
 #include "vmm/base/host.h"
 #include "vmm/base/pleat_types.h"
 #include "vmm/stream.h"
@@ -165,8 +166,40 @@ static inline pleat_status pl_block_store_reserve(pl_block_store *store, size_t 
 {
     return store->n_spare >= n ? PLEAT_OK : pl_block_store_grow(store, n);
 }
+/* One that was never used. */
+pl_block *pl_block_store_carve(pl_block_store *store);
 /* Cannot fail after a reserve. The block is zeroed except for `node`. */
-pl_block *pl_block_store_get(pl_block_store *store);
-void pl_block_store_put(pl_block_store *store, pl_block *b);
+static inline pl_block *pl_block_store_get(pl_block_store *store)
+{
+    pl_block *b = store->spare;
+
+    pl_assert(store->n_spare > 0);
+    store->n_spare--;
+    if (b != NULL) {
+        store->spare = b->next;
+    } else {
+        b = pl_block_store_carve(store);
+    }
+    b->next = NULL;
+    b->prev = NULL;
+    b->queue_prev = NULL;
+    b->queue_next = NULL;
+    b->uses = NULL;
+    b->tick = 0;
+    b->was = PL_BLOCK_LIVE;
+    b->is_indexed = false;
+    b->is_private = false;
+    b->is_apart = false;
+#if PLEAT_DEBUG_LEVEL >= 1
+    b->requested = SIZE_MAX; /* shows if it is read before it is written */
+#endif
+    return b;
+}
+static inline void pl_block_store_put(pl_block_store *store, pl_block *b)
+{
+    b->next = store->spare;
+    store->spare = b;
+    store->n_spare++;
+}
 
 #endif

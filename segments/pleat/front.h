@@ -106,8 +106,10 @@ static inline pl_late pl_front_take_late(pl_front *front, bool *is_counted)
 
     front->first_late = (front->first_late + 1) % PL_FRONT_LATE;
     atomic_store_explicit(&front->n_late, pl_front_n_late(front) - 1, memory_order_relaxed);
-    *is_counted = front->n_counted > 0;
-    front->n_counted -= *is_counted;
+    *is_counted = __builtin_expect(front->n_counted > 0, false);
+    if (*is_counted) {
+        front->n_counted--;
+    }
     late.block->kept_in = NULL;
     return late;
 }

@@ -28,11 +28,10 @@ static inline void pl_live_end_in(pl_tally *tally, pl_users *users)
     }
 }
 
-static inline void pl_live_begin(pl_segment *seg, pl_tally *tally, const pl_block *b)
+/* A block that begins in one granule and ends in the other is live, or is not any more. */
+static inline void pl_live_begin_between(pl_segment *seg, pl_tally *tally, size_t first,
+                                         size_t last)
 {
-    size_t first = pl_segment_granule(seg, b->base);
-    size_t last = pl_segment_granule(seg, pl_block_end(b) - 1);
-
     pl_live_begin_in(tally, &seg->users[first]);
     if (last > first) {
         pl_live_begin_in(tally, &seg->users[last]);
@@ -40,16 +39,25 @@ static inline void pl_live_begin(pl_segment *seg, pl_tally *tally, const pl_bloc
     }
 }
 
-static inline void pl_live_end(pl_segment *seg, pl_tally *tally, const pl_block *b)
+static inline void pl_live_end_between(pl_segment *seg, pl_tally *tally, size_t first, size_t last)
 {
-    size_t first = pl_segment_granule(seg, b->base);
-    size_t last = pl_segment_granule(seg, pl_block_end(b) - 1);
-
     pl_live_end_in(tally, &seg->users[first]);
     if (last > first) {
         pl_live_end_in(tally, &seg->users[last]);
         tally->n_live_granules -= last - first - 1;
     }
+}
+
+static inline void pl_live_begin(pl_segment *seg, pl_tally *tally, const pl_block *b)
+{
+    pl_live_begin_between(seg, tally, pl_segment_granule(seg, b->base),
+                          pl_segment_granule(seg, pl_block_end(b) - 1));
+}
+
+static inline void pl_live_end(pl_segment *seg, pl_tally *tally, const pl_block *b)
+{
+    pl_live_end_between(seg, tally, pl_segment_granule(seg, b->base),
+                        pl_segment_granule(seg, pl_block_end(b) - 1));
 }
 
 /* ---- in the statistics ----------------------------------------------------------------------- */

@@ -34,40 +34,55 @@ static inline size_t count_set(uint64_t word)
                                   : (size_t)__builtin_popcountll(word);
 }
 
-/* Clear the bits of [from, last]; returns how many were set. */
-static size_t clear_bits(uint64_t *words, uint64_t *any, size_t from, size_t last)
+/* Clear these bits of word i; returns how many were set. */
+static inline size_t clear_in(uint64_t *words, uint64_t *any, size_t i, uint64_t mask)
 {
-    size_t n = 0;
+    uint64_t hit = words[i] & mask;
 
-    for (size_t i = from / PL_WORD; i <= last / PL_WORD; i++) {
-        uint64_t hit = words[i] & word_mask(i, from, last);
-        if (hit == 0) {
-            continue;
-        }
-        words[i] &= ~hit;
-        if (words[i] == 0 && any != NULL) {
-            any[i / PL_WORD] &= ~pl_granule_bit(i);
-        }
-        n += count_set(hit);
+    if (hit == 0) {
+        return 0;
+    }
+    words[i] &= ~hit;
+    if (any != NULL && words[i] == 0) {
+        any[i / PL_WORD] &= ~pl_granule_bit(i);
+    }
+    return count_set(hit);
+}
+
+/* Set them; returns how many were clear. */
+static inline size_t set_in(uint64_t *words, uint64_t *any, size_t i, uint64_t mask)
+{
+    uint64_t fresh = mask & ~words[i];
+
+    if (fresh == 0) {
+        return 0;
+    }
+    words[i] |= fresh;
+    if (any != NULL) {
+        any[i / PL_WORD] |= pl_granule_bit(i);
+    }
+    return count_set(fresh);
+}
+
+/* The same of the bits of [from, last]; mostly they are in one word. */
+static inline size_t clear_bits(uint64_t *words, uint64_t *any, size_t from, size_t last)
+{
+    size_t i = from / PL_WORD;
+    size_t n = clear_in(words, any, i, word_mask(i, from, last));
+
+    while (__builtin_expect(i++ < last / PL_WORD, false)) {
+        n += clear_in(words, any, i, word_mask(i, from, last));
     }
     return n;
 }
 
-/* Set them; returns how many were clear. */
-static size_t set_bits(uint64_t *words, uint64_t *any, size_t from, size_t last)
+static inline size_t set_bits(uint64_t *words, uint64_t *any, size_t from, size_t last)
 {
-    size_t n = 0;
+    size_t i = from / PL_WORD;
+    size_t n = set_in(words, any, i, word_mask(i, from, last));
 
-    for (size_t i = from / PL_WORD; i <= last / PL_WORD; i++) {
-        uint64_t fresh = word_mask(i, from, last) & ~words[i];
-        if (fresh == 0) {
-            continue;
-        }
-        words[i] |= fresh;
-        if (any != NULL) {
-            any[i / PL_WORD] |= pl_granule_bit(i);
-        }
-        n += count_set(fresh);
+    while (__builtin_expect(i++ < last / PL_WORD, false)) {
+        n += set_in(words, any, i, word_mask(i, from, last));
     }
     return n;
 }
@@ -152,14 +167,18 @@ size_t pl_segment_count_loose_beside(const pl_segment *seg, pleat_devptr base, p
 static bool is_chunk_vacant(const pl_segment *seg, size_t g)
 {
     size_t from = pl_segment_chunk_from(seg, g);
-    size_t to = pl_segment_chunk_to(seg, g);
+    size_t last = pl_segment_chunk_to(seg, g) - 1;
+    bool is_vacant = true;
 
-    return count_bits(seg->vacant, from, to - 1) == to - from;
+    for (size_t i = from / PL_WORD; i <= last / PL_WORD && is_vacant; i++) {
+        is_vacant = (word_mask(i, from, last) & ~seg->vacant[i]) == 0;
+    }
+    return is_vacant;
 }
 
 /* Only free blocks cover [from, to), at least one granule. Between the first chunk and the last one
  * all are vacant. */
-static __attribute__((noinline)) size_t loosen_granules(pl_segment *seg, size_t from, size_t to)
+size_t pl_segment_loosen_granules(pl_segment *seg, size_t from, size_t to)
 {
     size_t low = from;
     size_t high = to;
@@ -212,21 +231,20 @@ static size_t look_around(const pl_block *b, pleat_devptr low, pleat_devptr high
     }
 }
 
-size_t pl_segment_loosen_touched(pl_segment *seg, const pl_block *b, pleat_devptr base,
-                                 pleat_devptr end, size_t *n_looks)
+size_t pl_segment_loosen_touched(pl_segment *seg, const pl_block *b, size_t first, size_t last,
+                                 size_t *n_looks)
 {
-    pleat_devptr low = pl_segment_floor(seg, base);
-    pleat_devptr high = pl_segment_ceil(seg, end);
-    bool is_one = high - low == pl_segment_granule_bytes(seg);
+    pleat_devptr low = pl_segment_address(seg, first);
+    pleat_devptr high = pl_segment_address(seg, last + 1);
     bool is_free_below;
     bool is_free_above;
 
-    *n_looks = look_around(b, low, high, is_one, &is_free_below, &is_free_above);
+    *n_looks = look_around(b, low, high, first == last, &is_free_below, &is_free_above);
     pl_lock_touch(*n_looks);
-    size_t from = pl_segment_granule(seg, low) + !is_free_below;
-    size_t to = pl_segment_granule(seg, high) - !is_free_above;
+    size_t from = first + !is_free_below;
+    size_t to = last + 1 - !is_free_above;
 
-    return from < to ? loosen_granules(seg, from, to) : 0;
+    return from < to ? pl_segment_loosen_granules(seg, from, to) : 0;
 }
 
 size_t pl_segment_loosen_whole(pl_segment *seg, pleat_devptr base, pleat_devptr end)
@@ -234,7 +252,7 @@ size_t pl_segment_loosen_whole(pl_segment *seg, pleat_devptr base, pleat_devptr 
     size_t from = pl_segment_granule(seg, base);
     size_t to = pl_segment_granule(seg, end);
 
-    return from < to ? loosen_granules(seg, from, to) : 0;
+    return from < to ? pl_segment_loosen_granules(seg, from, to) : 0;
 }
 
 size_t pl_segment_loose_run(const pl_segment *seg, size_t from, size_t most)

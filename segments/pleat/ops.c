@@ -222,20 +222,22 @@ static pleat_status op_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, p
 static pleat_status op_alloc_past(pl_allocator *a, pl_front *front, size_t bytes, pl_stream *stream,
                                   const pl_capture_info *asked, pleat_devptr *out)
 {
+    static const pl_capture_info at_rest = { .is_capturing = false };
     pl_space *space = space_of(a);
-    pl_capture_info info;
-    pleat_status st = ask_capture(space, stream, asked, &info);
+    const pl_capture_info *info = &at_rest;
+    pl_capture_info answer;
+    pleat_status st = PLEAT_OK;
 
+    if (!pl_capture_is_told(space, stream)) {
+        info = &answer;
+        st = ask_capture(space, stream, asked, &answer);
+    }
     if (st != PLEAT_OK) {
         return st;
     }
     pl_lock_acquire(&space->lock);
-    if (!info.is_capturing) {
-        pl_quick_free_late(space, front);
-    }
-    front = front->allocator == a ? front : NULL; /* unbound meanwhile */
-    if (info.is_capturing || !pl_quick_alloc(space, front, stream, bytes, out)) {
-        st = alloc_generally(space, NULL, bytes, stream, &info, out);
+    if (info->is_capturing || !pl_quick_alloc_past(space, front, stream, bytes, out)) {
+        st = alloc_generally(space, NULL, bytes, stream, info, out);
     }
     pl_lock_release(&space->lock);
     return st;

@@ -6,6 +6,9 @@
 #include "segments/pleat/run.h"
 #include "segments/pleat/settle.h"
 
+/* What is in one straight line is so in each function that uses it. */
+#define HOT inline __attribute__((always_inline))
+
 static bool is_free(const pl_block *b)
 {
     return b != NULL && b->state == PL_BLOCK_FREE;
@@ -63,9 +66,9 @@ static void leave_queue(pl_space *space, pl_lane *lane, pl_block *b)
     }
 }
 
-/* Make a live block of the first `bytes` of b, which stays where it is in its index and queue if
- * something is left of it. Needs one spare block. */
-static inline pl_block *take(pl_space *space, pl_lane *lane, pl_block *b, size_t bytes)
+/* Make a live block of the first `bytes` of b, which begins in granule `from` and stays where it is
+ * in its index and queue if something is left of it. Needs one spare block. */
+static HOT pl_block *take(pl_space *space, pl_lane *lane, pl_block *b, size_t from, size_t bytes)
 {
     pl_index *index = b->lane == PL_LANE_SETTLED ? b->segment->area->runs[PL_LANE_SETTLED]
                                                  : &lane->runs[b->segment->area->class];
@@ -76,7 +79,7 @@ static inline pl_block *take(pl_space *space, pl_lane *lane, pl_block *b, size_t
     lane->pending_bytes -= is_pending ? bytes : 0;
     space->n_pending_bytes -= is_pending ? bytes : 0;
     if (b->bytes > bytes) {
-        pl_block *low = pl_segment_cut_low(b->segment, &space->store, b, b->base + bytes);
+        pl_block *low = pl_segment_cut_low(b->segment, &space->store, b, from, b->base + bytes);
         pl_index_resize(index, &b->node, b->bytes);
         return low;
     }
@@ -89,21 +92,22 @@ static inline pl_block *take(pl_space *space, pl_lane *lane, pl_block *b, size_t
     return b;
 }
 
-static inline void begin_live(pl_space *space, pl_lane *lane, pl_block *b, size_t requested)
+/* b begins in granule `first` and ends in `last`. */
+static HOT void begin_live(pl_space *space, pl_lane *lane, pl_block *b, size_t requested,
+                           size_t first, size_t last)
 {
     pl_segment *seg = b->segment;
     b->state = PL_BLOCK_LIVE;
     b->lane = lane->number;
     b->requested = requested;
-    pl_live_begin(seg, &space->store.tally, b);
-    size_t n = pl_segment_pin(seg, b->base, pl_block_end(b));
+    pl_live_begin_between(seg, &space->store.tally, first, last);
+    size_t n = pl_segment_pin_between(seg, first, last);
     if (__builtin_expect(n > 0, false)) {
         space->n_loose -= n;
         pl_space_pin(space, n);
     }
     lane->n_live++;
     seg->area->n_used++;
-    pl_ptrmap_insert(&space->live, b->base, b);
 }
 
 /* Room that other threads have reserved, in flight, is theirs. */
@@ -124,13 +128,12 @@ static inline void count_begun(pl_space *space, pl_front *front, size_t bytes, s
     }
 }
 
-bool pl_quick_alloc(pl_space *space, pl_front *front, const pl_stream *stream, size_t requested,
-                    pleat_devptr *out)
+static HOT bool alloc(pl_space *space, pl_front *front, pl_lane *lane, size_t requested,
+                      pleat_devptr *out)
 {
     size_t bytes = (requested + PL_BLOCK_QUANTUM - 1) & ~(size_t)(PL_BLOCK_QUANTUM - 1);
-    pl_lane *lane = lane_of(space, stream);
 
-    if (!is_at_rest(space, lane) || !has_room(space)) {
+    if (!has_room(space)) {
         return false;
     }
     if (front != NULL && pl_front_has(front, requested)) {
@@ -140,14 +143,26 @@ bool pl_quick_alloc(pl_space *space, pl_front *front, const pl_stream *stream, s
     if (b == NULL) {
         return false;
     }
+    pleat_devptr base = b->base;
+    size_t first = pl_segment_granule(b->segment, base);
+    size_t last = pl_segment_granule(b->segment, base + bytes - 1);
     pl_block_expect(b->prev, offsetof(pl_block, base));
-    pl_ptrmap_expect(&space->live, b->base);
+    pl_ptrmap_expect(&space->live, base);
     count_begun(space, front, bytes, requested);
     space->budget.n_events++;
-    b = take(space, lane, b, bytes);
-    begin_live(space, lane, b, requested);
-    *out = b->base;
+    b = take(space, lane, b, first, bytes);
+    begin_live(space, lane, b, requested, first, last);
+    pl_ptrmap_insert(&space->live, base, b);
+    *out = base;
     return true;
+}
+
+bool pl_quick_alloc(pl_space *space, pl_front *front, const pl_stream *stream, size_t requested,
+                    pleat_devptr *out)
+{
+    pl_lane *lane = lane_of(space, stream);
+
+    return is_at_rest(space, lane) && alloc(space, front, lane, requested, out);
 }
 
 /* ---- free ------------------------------------------------------------------------------------ */
@@ -173,22 +188,25 @@ static inline void renew(pl_lane *lane, pl_block *b, uint64_t stamp)
     b->tick = stamp;
 }
 
-static inline void end_live(pl_space *space, pl_lane *lane, pl_block *b)
+/* b began in granule `first` and ended in `last`. */
+static inline void end_live(pl_space *space, pl_lane *lane, const pl_block *b, size_t first,
+                            size_t last)
 {
-    pl_live_end(b->segment, &space->store.tally, b);
+    pl_live_end_between(b->segment, &space->store.tally, first, last);
     lane->n_live--;
     b->segment->area->n_used--;
 }
 
 /* b joins the free block before it, or becomes one. Returns that block, with its index entry if
  * it had one. */
-static inline pl_block *join_low(pl_space *space, pl_lane *lane, pl_block *b, uint64_t stamp)
+static inline pl_block *join_low(pl_space *space, pl_lane *lane, pl_block *b, uint64_t stamp,
+                                 bool is_low_free)
 {
     pl_block *low = b->prev;
 
     b->state = PL_BLOCK_FREE;
     space->store.tally.n_blocks[PL_BLOCK_FREE]++;
-    if (is_free(low)) {
+    if (is_low_free) {
         renew(lane, low, stamp);
         pl_segment_absorb(b->segment, &space->store, low, b);
         return low;
@@ -204,15 +222,26 @@ static inline pl_block *join_low(pl_space *space, pl_lane *lane, pl_block *b, ui
     return b;
 }
 
+/* So does the free block above it. */
 static inline void join_high(pl_space *space, pl_lane *lane, pl_block *b, pl_index *index)
 {
     pl_block *high = b->next;
 
-    if (is_free(high)) {
-        pl_index_remove(index, &high->node);
-        pl_queue_remove(&lane->pending, high);
-        pl_segment_absorb(b->segment, &space->store, b, high);
-    }
+    pl_index_remove(index, &high->node);
+    pl_queue_remove(&lane->pending, high);
+    pl_segment_absorb(b->segment, &space->store, b, high);
+}
+
+/* b joins the free block above it, which keeps its struct and its place in the index. */
+static inline pl_block *join_above(pl_space *space, pl_lane *lane, pl_block *b, uint64_t stamp,
+                                   size_t first)
+{
+    pl_block *high = b->next;
+
+    b->state = PL_BLOCK_FREE; /* for who may still look at it without the lock */
+    renew(lane, high, stamp);
+    pl_segment_take_low(high->segment, &space->store, high, b, first);
+    return high;
 }
 
 static inline void enter(pl_index *index, pl_block *b)
@@ -225,10 +254,10 @@ static inline void enter(pl_index *index, pl_block *b)
     }
 }
 
-static inline void loosen(pl_space *space, pl_block *b, pleat_devptr base, pleat_devptr end)
+static inline void loosen(pl_space *space, pl_block *b, size_t first, size_t last)
 {
     size_t n_looks = 0;
-    size_t n = pl_segment_loosen(b->segment, b, base, end, &n_looks);
+    size_t n = pl_segment_loosen_between(b->segment, b, first, last, &n_looks);
 
     if (__builtin_expect(n > 0, false)) {
         space->n_loose += n;
@@ -236,15 +265,16 @@ static inline void loosen(pl_space *space, pl_block *b, pleat_devptr base, pleat
     }
 }
 
+/* Whether its neighbours are free is known. */
 static inline bool may_free(const pl_space *space, const pl_lane *lane, const pl_block *b,
-                            uint64_t stamp)
+                            uint64_t stamp, bool is_low_free, bool is_high_free)
 {
     const pl_block *last = lane->pending.last;
 
     return b->lane == lane->number && b->uses == NULL && !b->segment->is_apart &&
            b->segment->n_twins == 0 && (last == NULL || last->tick <= stamp) &&
-           (!is_free(b->prev) || may_merge(space, b->prev, lane, stamp)) &&
-           (!is_free(b->next) || may_merge(space, b->next, lane, stamp));
+           (!is_low_free || may_merge(space, b->prev, lane, stamp)) &&
+           (!is_high_free || may_merge(space, b->next, lane, stamp));
 }
 
 /* The calling thread's front gets the room if there is no other: its next request may be for it. */
@@ -261,43 +291,63 @@ static inline void count_ended(pl_space *space, pl_front *front, const pl_block 
     pl_usages_end(&space->usages, pool, b->bytes, b->requested);
 }
 
-static inline void settle_freed(pl_space *space, pl_lane *lane, size_t bytes, bool is_named)
+/* Bytes were freed on the lane. True: the lock may have been dropped. */
+static inline bool settle_freed(pl_space *space, pl_lane *lane, size_t bytes, bool is_named)
 {
     if (is_named) {
-        pl_settle_freed(space, lane, bytes);
-    } else {
-        pl_settle_note(space, lane, bytes);
+        return pl_settle_freed(space, lane, bytes);
     }
+    pl_settle_note(space, lane, bytes);
+    return false;
 }
 
 /* b is live, in that slot of the map, and its lane is at rest. front: the calling thread's, or
- * NULL. is_counted: as freed, in the figures. is_named: the call names the lane's stream. */
-static inline __attribute__((always_inline)) bool free_at(pl_space *space, pl_lane *lane,
-                                                          pl_block *b, size_t slot, pl_front *front,
-                                                          bool is_counted, bool is_named)
+ * NULL. is_counted: as freed, in the figures. settle_freed comes next. */
+static HOT bool free_at(pl_space *space, pl_lane *lane, pl_block *b, size_t slot, pl_front *front,
+                        bool is_counted)
 {
     uint64_t stamp = pl_lane_stamp(space, lane);
-    if (!may_free(space, lane, b, stamp)) {
+    bool is_low_free = is_free(b->prev);
+    bool is_high_free = is_free(b->next);
+    if (!may_free(space, lane, b, stamp, is_low_free, is_high_free)) {
         return false;
     }
     pl_index *index = &lane->runs[b->segment->area->class];
     pleat_devptr base = b->base;
     size_t bytes = b->bytes;
+    size_t first = pl_segment_granule(b->segment, base);
+    size_t last = pl_segment_granule(b->segment, base + bytes - 1);
     space->budget.n_events++;
     pl_ptrmap_remove_at(&space->live, base, slot);
     if (__builtin_expect(!is_counted, true)) {
         count_ended(space, front, b);
     }
-    end_live(space, lane, b);
+    end_live(space, lane, b, first, last);
     lane->pending_bytes += bytes;
     space->n_pending_bytes += bytes;
     space->store.tally.bytes[PL_BLOCK_FREE] += bytes;
-    b = join_low(space, lane, b, stamp);
-    join_high(space, lane, b, index);
+    if (is_high_free && !is_low_free) {
+        b = join_above(space, lane, b, stamp, first);
+    } else {
+        b = join_low(space, lane, b, stamp, is_low_free);
+        if (is_high_free) {
+            join_high(space, lane, b, index);
+        }
+    }
     enter(index, b);
-    loosen(space, b, base, base + bytes);
-    settle_freed(space, lane, bytes, is_named);
+    loosen(space, b, first, last);
     return true;
+}
+
+static bool free_and_settle(pl_space *space, pl_lane *lane, pl_block *b, size_t slot)
+{
+    size_t bytes = b->bytes;
+    bool is_freed = free_at(space, lane, b, slot, NULL, false);
+
+    if (is_freed) {
+        (void)settle_freed(space, lane, bytes, true);
+    }
+    return is_freed;
 }
 
 bool pl_quick_free(pl_space *space, const pl_stream *stream, pleat_devptr ptr)
@@ -307,13 +357,12 @@ bool pl_quick_free(pl_space *space, const pl_stream *stream, pleat_devptr ptr)
     pl_block *b = pl_ptrmap_find_at(&space->live, ptr, &slot);
 
     return b != NULL && b->kept_in == NULL && is_at_rest(space, lane) &&
-           free_at(space, lane, b, slot, NULL, false, true);
+           free_and_settle(space, lane, b, slot);
 }
 
 /* The general way. */
 static __attribute__((noinline)) void free_late_generally(pl_space *space, pl_lane *lane,
-                                                          pl_block *b, bool is_counted,
-                                                          bool is_named)
+                                                          pl_block *b, bool is_counted)
 {
     size_t bytes = b->bytes;
 
@@ -325,33 +374,47 @@ static __attribute__((noinline)) void free_late_generally(pl_space *space, pl_la
     lane->n_live--;
     b->segment->area->n_used--;
     pl_run_free(space, b, lane->number, pl_lane_stamp(space, lane));
-    settle_freed(space, lane, bytes, is_named);
 }
 
-static inline __attribute__((always_inline)) void free_late(pl_space *space, pl_front *front,
-                                                            bool is_named)
+/* True: a block was freed, the lane is at rest, and the lock was not dropped since that was seen.
+ */
+static HOT bool free_late(pl_space *space, pl_front *front, bool is_named)
 {
+    bool is_rest = false;
+
     while (pl_front_n_late(front) > 0) {
         bool is_counted;
         pl_late late = pl_front_take_late(front, &is_counted);
         pl_block *b = late.block;
+        size_t bytes = b->bytes;
         pl_lane *lane = pl_space_lane_at(space, front->lane);
         bool is_there = pl_ptrmap_is_at(&space->live, b, late.at);
         if (!is_there && pl_ptrmap_find_at(&space->live, b->base, &late.at) != b) {
             pl_assert(false);
         }
-        bool is_freed = is_at_rest(space, lane) &&
-                        free_at(space, lane, b, late.at, front, is_counted, is_named);
-        if (!is_freed) {
-            free_late_generally(space, lane, b, is_counted, is_named);
+        is_rest = is_at_rest(space, lane) && free_at(space, lane, b, late.at, front, is_counted);
+        if (!is_rest) {
+            free_late_generally(space, lane, b, is_counted);
         }
+        is_rest = !settle_freed(space, lane, bytes, is_named) && is_rest;
     }
+    return is_rest;
 }
 
 /* To settle what was freed may drop the lock: then others may empty the front, or unbind it. */
 void pl_quick_free_late(pl_space *space, pl_front *front)
 {
-    free_late(space, front, true);
+    (void)free_late(space, front, true);
+}
+
+bool pl_quick_alloc_past(pl_space *space, pl_front *front, const pl_stream *stream,
+                         size_t requested, pleat_devptr *out)
+{
+    bool is_same = free_late(space, front, true);
+    pl_lane *lane = is_same ? pl_space_lane_at(space, front->lane) : lane_of(space, stream);
+
+    front = is_same || front->allocator == &space->base ? front : NULL;
+    return (is_same || is_at_rest(space, lane)) && alloc(space, front, lane, requested, out);
 }
 
 /* The lock is dropped for one front at most, and then that one is empty: all are gone through
@@ -365,7 +428,7 @@ void pl_quick_free_all_late(pl_space *space, uint32_t named)
         if (is_named) {
             pl_quick_free_late(space, front);
         } else {
-            free_late(space, front, false);
+            (void)free_late(space, front, false);
         }
         front = pl_fronts_own(is_named ? space->fronts : front->next, 0);
     }
@@ -385,5 +448,5 @@ pleat_status pl_quick_free_own(pl_space *space, pleat_devptr ptr, bool is_told)
     pl_lane *lane = pl_space_lane_at(space, b->lane);
     bool may = !lane->is_capture && !lane->is_gone && is_at_rest(space, lane) &&
                (is_told || pl_stream_is_legacy(lane->stream));
-    return may && free_at(space, lane, b, slot, NULL, false, true) ? PLEAT_OK : PLEAT_EPENDING;
+    return may && free_and_settle(space, lane, b, slot) ? PLEAT_OK : PLEAT_EPENDING;
 }

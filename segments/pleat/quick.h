@@ -23,6 +23,9 @@ bool pl_quick_free(pl_space *space, const pl_stream *stream, pleat_devptr ptr);
 /* The late blocks of the calling thread's front become free memory, in a call that names its
  * stream. May drop the lock. */
 void pl_quick_free_late(pl_space *space, pl_front *front);
+/* The same, and then pl_quick_alloc. */
+bool pl_quick_alloc_past(pl_space *space, pl_front *front, const pl_stream *stream,
+                         size_t requested, pleat_devptr *out);
 /* Those of all its fronts. named: the lane whose stream the call names; 0 = none, or that stream is
  * being captured. Of other streams no tick is recorded. */
 void pl_quick_free_all_late(pl_space *space, uint32_t named);

@@ -284,13 +284,14 @@ pl_block *pl_segment_split(pl_segment *seg, pl_block_store *store, pl_block *b, 
     return high;
 }
 
-pl_block *pl_segment_cut_low(pl_segment *seg, pl_block_store *store, pl_block *b, pleat_devptr at)
+pl_block *pl_segment_cut_low(pl_segment *seg, pl_block_store *store, pl_block *b, size_t from,
+                             pleat_devptr at)
 {
     pl_block *low = pl_block_store_get(store);
-    size_t from = pl_segment_granule(seg, b->base);
     size_t granule = pl_segment_granule(seg, at);
 
-    pl_assert(b->base < at && at < pl_block_end(b) && b->state == PL_BLOCK_FREE);
+    pl_assert(b->base < at && at < pl_block_end(b) && b->state == PL_BLOCK_FREE &&
+              from == pl_segment_granule(seg, b->base));
     seg->n_reshaped++;
     low->base = b->base;
     low->bytes = (size_t)(at - b->base);
@@ -308,6 +309,27 @@ pl_block *pl_segment_cut_low(pl_segment *seg, pl_block_store *store, pl_block *b
         }
     }
     return low;
+}
+
+void pl_segment_take_low(pl_segment *seg, pl_block_store *store, pl_block *b, pl_block *low,
+                         size_t from)
+{
+    size_t granule = pl_segment_granule(seg, b->base);
+
+    pl_assert(b->prev == low && pl_block_end(low) == b->base && b->state == PL_BLOCK_FREE &&
+              from == pl_segment_granule(seg, low->base));
+    seg->n_reshaped++;
+    if (from != granule) { /* low was the last to start in `from`, b the first in the other one */
+        seg->last[from] = b;
+        if (seg->last[granule] == b) {
+            clear_start(seg, granule);
+        }
+    }
+    b->base = low->base;
+    b->bytes += low->bytes;
+    b->prev = low->prev;
+    *(low->prev != NULL ? &low->prev->next : &seg->first) = b;
+    pl_block_store_put(store, low);
 }
 
 void pl_segment_absorb(pl_segment *seg, pl_block_store *store, pl_block *b, pl_block *next)

@@ -11,6 +11,7 @@
 #define PLEAT_SEGMENTS_SEGMENT_H
 
 #include "segments/pleat/block.h"
+#include "vmm/base/lock.h"
 #include "vmm/chunk.h"
 #include "vmm/range.h"
 
@@ -139,9 +140,15 @@ void pl_segment_become(pl_segment *seg, pl_block_store *store, pl_block *b, pl_b
 /* Cut b at `at`: b keeps the low part, the new block (same state, lane, tick) gets the high part.
  * The caller updates indexes and queues. Needs one spare block. */
 pl_block *pl_segment_split(pl_segment *seg, pl_block_store *store, pl_block *b, pleat_devptr at);
-/* Cut a free block at `at`: b keeps the high part and its place in index and queue, the new block
- * gets the low part, and its state, lane and tick from the caller. Needs one spare block. */
-pl_block *pl_segment_cut_low(pl_segment *seg, pl_block_store *store, pl_block *b, pleat_devptr at);
+/* Cut a free block, which begins in granule `from`, at `at`: b keeps the high part and its place in
+ * index and queue, the new block gets the low part, and its state, lane and tick from the caller.
+ * Needs one spare block. */
+pl_block *pl_segment_cut_low(pl_segment *seg, pl_block_store *store, pl_block *b, size_t from,
+                             pleat_devptr at);
+/* The reverse: `low`, b's lower neighbour, which begins in granule `from` and is in no count any
+ * more, becomes part of the free block b. Give its struct back. */
+void pl_segment_take_low(pl_segment *seg, pl_block_store *store, pl_block *b, pl_block *low,
+                         size_t from);
 /* Append `next`, b's upper neighbour, to b, and give its struct back. */
 void pl_segment_absorb(pl_segment *seg, pl_block_store *store, pl_block *b, pl_block *next);
 /* The block that covers `at`. Walks over blocks that start in the granule of `at`, from its nearer
@@ -155,39 +162,61 @@ bool pl_segment_next_hole(const pl_segment *seg, size_t *granule, size_t *budget
 
 /* loose.c */
 size_t pl_segment_pin_granules(pl_segment *seg, size_t from, size_t last);
-/* The granules that [base, end) touches are not vacant any more, and their chunks' are not loose;
- * returns how many were. Most blocks are small, and others live in their granule. */
-static inline size_t pl_segment_pin(pl_segment *seg, pleat_devptr base, pleat_devptr end)
+/* The granules from one to the other are not vacant any more, and their chunks' are not loose;
+ * returns how many were loose. Most blocks are small, and others live in their granule; none that
+ * is not vacant is loose. */
+static inline size_t pl_segment_pin_between(pl_segment *seg, size_t from, size_t last)
 {
-    size_t from = pl_segment_granule(seg, base);
-    size_t last = pl_segment_granule(seg, end - 1);
+    size_t n_above = 63 - (last - from);
+    bool is_in_word = from / 64 == last / 64;
 
-    if (from == last && (seg->vacant[from / 64] >> (from % 64) & 1) == 0) {
+    if (is_in_word && seg->vacant[from / 64] >> from % 64 << n_above == 0) {
         return 0;
     }
     return pl_segment_pin_granules(seg, from, last);
 }
-size_t pl_segment_loosen_touched(pl_segment *seg, const pl_block *b, pleat_devptr base,
-                                 pleat_devptr end, size_t *n_looks);
-/* [base, end) of b has just become free: granules it touches that only free blocks cover become
- * vacant, and those of chunks that are all vacant loose; returns how many. What b was merged with
- * is as vacant as it was. *n_looks: set to the blocks looked at in the first and last granule, if
+/* The same of the granules that [base, end) touches. */
+static inline size_t pl_segment_pin(pl_segment *seg, pleat_devptr base, pleat_devptr end)
+{
+    return pl_segment_pin_between(seg, pl_segment_granule(seg, base),
+                                  pl_segment_granule(seg, end - 1));
+}
+size_t pl_segment_loosen_granules(pl_segment *seg, size_t from, size_t to);
+size_t pl_segment_loosen_touched(pl_segment *seg, const pl_block *b, size_t first, size_t last,
+                                 size_t *n_looks);
+/* What of b is in the granules from `first` to `last` has just become free: those that only free
+ * blocks cover become vacant, and those of chunks that are all vacant loose; returns how many. What
+ * b was merged with is as vacant as it was. *n_looks: set to the blocks looked at in these two, if
  * any. */
+static inline size_t pl_segment_loosen_between(pl_segment *seg, const pl_block *b, size_t first,
+                                               size_t last, size_t *n_looks)
+{
+    bool is_down = b->base > pl_segment_address(seg, first);
+    bool is_kept_below = is_down && b->prev->state != PL_BLOCK_FREE;
+
+    if (first == last && is_kept_below) { /* as mostly: others live there */
+        return 0;
+    }
+    bool is_up = pl_block_end(b) < pl_segment_address(seg, last + 1);
+    bool is_kept_above = is_up && b->next->state != PL_BLOCK_FREE;
+    if (first == last && is_kept_above) {
+        return 0;
+    }
+    if (is_down != is_kept_below || is_up != is_kept_above) { /* free neighbours, of other lanes */
+        return pl_segment_loosen_touched(seg, b, first, last, n_looks);
+    }
+    *n_looks = (size_t)is_down + (size_t)is_up;
+    pl_lock_touch(*n_looks);
+    first += is_kept_below;
+    last -= is_kept_above;
+    return first <= last ? pl_segment_loosen_granules(seg, first, last + 1) : 0;
+}
+/* The same of the granules that [base, end) touches. */
 static inline size_t pl_segment_loosen(pl_segment *seg, const pl_block *b, pleat_devptr base,
                                        pleat_devptr end, size_t *n_looks)
 {
-    size_t g = pl_segment_granule(seg, base);
-
-    if (g == pl_segment_granule(seg, end - 1)) {
-        pleat_devptr low = pl_segment_address(seg, g);
-        bool is_beside = (b->base > low && b->prev->state != PL_BLOCK_FREE) ||
-                         (pl_block_end(b) < low + pl_segment_granule_bytes(seg) &&
-                          b->next->state != PL_BLOCK_FREE);
-        if (is_beside) { /* as mostly: others live in the granule */
-            return 0;
-        }
-    }
-    return pl_segment_loosen_touched(seg, b, base, end, n_looks);
+    return pl_segment_loosen_between(seg, b, pl_segment_granule(seg, base),
+                                     pl_segment_granule(seg, end - 1), n_looks);
 }
 /* Whole granules under free blocks only, none of them loose, become vacant, and loose where all of
  * their chunk is vacant. Returns how many become loose. */

@@ -48,15 +48,18 @@ static inline void pl_settle_note(const pl_space *space, pl_lane *lane, size_t b
     lane->n_lifetime += lane->n_lifetime < PL_LANE_YOUNG;
 }
 /* Bytes were freed on the lane, in a call that named its stream: record a tick if it is time to, or
- * if there may be no later call. The only lane, once it is no longer young, needs none. */
-static inline void pl_settle_freed(pl_space *space, pl_lane *lane, size_t bytes)
+ * if there may be no later call. The only lane, once it is no longer young, needs none. True: the
+ * lock may have been dropped. */
+static inline bool pl_settle_freed(pl_space *space, pl_lane *lane, size_t bytes)
 {
     lane->n_frees++;
     lane->free_event = space->budget.n_events;
     lane->unticked_bytes += bytes;
     if (pl_space_has_many_lanes(space) || lane->wants_tick || lane->n_lifetime < PL_LANE_YOUNG) {
         pl_settle_counted(space, lane, bytes);
+        return true;
     }
+    return false;
 }
 
 #endif
