@@ -168,20 +168,23 @@ START_TEST(what_it_gives_up_serves_others)
 }
 END_TEST
 
-/* Requests of the tag look for places in all that it has, but in buffers. */
+/* Requests of the tag look for places in all that it has, but in buffers: not even where no other
+ * memory is left, since its pages would find their addresses taken. */
 START_TEST(blocks_of_the_tag_are_never_in_its_buffers)
 {
-    pleat_devptr blocks[12];
+    pleat_devptr blocks[7];
     pleat_devptr buffer = make_in("kv", 64 * MIB, 0);
     ck_assert_int_eq(resize(buffer, 32 * MIB), PLEAT_OK);
+    pleat_devptr plain = api_alloc(instance, 0, 96 * MIB, NULL);
     ck_assert_int_eq(resize(buffer, 2 * MIB), PLEAT_OK);
-    for (unsigned i = 0; i < 12; i++) {
+    for (unsigned i = 0; i < 7; i++) {
         ck_assert_int_eq(pleat_tag_alloc(instance, 0, "kv", (i + 1) * MIB, NULL, &blocks[i]),
                          PLEAT_OK);
         ck_assert(blocks[i] + (i + 1) * MIB <= buffer || blocks[i] >= buffer + 64 * MIB);
     }
+    api_free(instance, 0, plain, NULL);
     ck_assert_int_eq(resize(buffer, 40 * MIB), PLEAT_OK);
-    for (unsigned i = 0; i < 12; i++) {
+    for (unsigned i = 0; i < 7; i++) {
         api_free(instance, 0, blocks[i], NULL);
     }
     destroy(buffer);
@@ -203,6 +206,43 @@ START_TEST(a_destroyed_one_leaves_its_addresses_to_its_tag)
     destroy(plain);
     destroy(other);
     destroy(kv);
+}
+END_TEST
+
+START_TEST(its_pages_travel_with_the_tag)
+{
+    enum { MOST = 4096 };
+    static unsigned char name[MOST];
+    size_t needed;
+    pleat_devptr at;
+    close_instance();
+    instance = api_make(API_PLEAT, "capacity:128M,backing:memory", "shareable:True");
+    pleat_devptr buffer = make_in("kv", 16 * MIB, 1);
+    ck_assert_int_eq(resize(buffer, 3 * GRANULE), PLEAT_OK);
+    ck_assert_int_eq(decommit(buffer, 1), PLEAT_OK);
+    fill(buffer, 0);
+    fill(buffer, 2);
+    sim.finish();
+    pleat_status st = pleat_share_export_tag(instance, 0, "kv", PLEAT_SHARE_SERVE, name, MOST,
+                                             &needed);
+    ck_assert_msg(st == PLEAT_OK, "%s", pleat_last_error()->text);
+    ck_assert_uint_eq(pleat_share_n_blocks(name, needed), 2);
+    ck_assert_int_eq(pleat_share_open(instance, 0, name, needed, &at), PLEAT_OK);
+    for (unsigned i = 0; i < 2; i++) {
+        pleat_devptr there;
+        uint64_t bytes;
+        uint64_t offset;
+        ck_assert_int_eq(pleat_share_block(name, needed, i, &there, &bytes, &offset), PLEAT_OK);
+        ck_assert_uint_eq(bytes, GRANULE);
+        uint64_t page = (there - buffer) / GRANULE;
+        ck_assert_uint_eq(page, 2 * i);
+        ck_assert_int_eq(sim.verify(NULL, at + offset, GRANULE, 7 + page), 0);
+    }
+    sim.finish();
+    ck_assert_uint_eq(fall_asleep("kv", &hows[1]).shared_bytes, 2 * GRANULE);
+    wake_up("kv");
+    ck_assert_int_eq(pleat_share_close(instance, 0, at, NULL), PLEAT_OK);
+    destroy(buffer);
 }
 END_TEST
 
@@ -382,6 +422,7 @@ int main(void)
     tcase_add_test(count, what_it_gives_up_serves_others);
     tcase_add_test(count, blocks_of_the_tag_are_never_in_its_buffers);
     tcase_add_test(count, a_destroyed_one_leaves_its_addresses_to_its_tag);
+    tcase_add_test(count, its_pages_travel_with_the_tag);
     TCase *asleep = suite_case(suite, "asleep", open_instance, close_instance);
     tcase_add_loop_test(asleep, it_sleeps_and_wakes_where_it_is, 0, N_HOWS);
     tcase_add_test(asleep, asleep_it_may_shrink_but_not_grow);

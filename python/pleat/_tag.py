@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from . import _default
-from ._library import PleatError, SleptRecord, TagRecord, check, library
+from ._library import SleptRecord, TagRecord, check, library
+from ._status import PleatError
 
 HOW = {"discard": 0, "host": 1, "file": 2}
 

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from . import _tag
-from ._library import PleatError
+from ._status import PleatError
 
 if TYPE_CHECKING:
     import torch
