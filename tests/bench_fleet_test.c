@@ -711,7 +711,7 @@ START_TEST(what_does_not_go_together_is_refused)
         { "--merge out --shard 0/1", "--shard" },
         { "--merge out --fit", "--fit" },
         { "--merge out --memory 2x", "--memory" },
-        { "--shard 0/1 --job churn", "--job" },
+        { "--merge out --job", "--job" },
         { "--shard 0/1 --time 2 churn", "--time" },
         { "--shard 0/1", "WORK is missing" },
         { "--shard auto churn", "no launcher" },

@@ -65,6 +65,10 @@ typedef struct writer {
     size_t capacity;
 } writer;
 
+static writer own; /* owner: the thread */
+static writer parents
+    __attribute__((used)); /* const: in a forked child what its parent's thread had */
+
 /* ---- a page ---------------------------------------------------------------------------------- */
 
 static void complain(const metrics_file *file, int error, long owner)
@@ -219,13 +223,14 @@ static void write_last_locked(writer *w)
 
 static void *run(void *unused)
 {
-    writer w = { .capacity = 0 };
+    writer *w = &own;
     (void)unused;
-    bool has_host = pl_host_init(&w.host) == PLEAT_OK;
-    w.sheet.host = &w.host;
+    *w = (writer){ .capacity = 0 };
+    bool has_host = pl_host_init(&w->host) == PLEAT_OK;
+    w->sheet.host = &w->host;
     pl_lock_acquire(&all.lock);
     while (has_host && !all.is_stopping) {
-        uint32_t pause_ms = work_locked(&w);
+        uint32_t pause_ms = work_locked(w);
         if (pause_ms == UINT32_MAX && !all.is_stopping) {
             pl_lock_wait(&all.lock, &all.changed);
         } else if (!all.is_stopping) {
@@ -233,13 +238,13 @@ static void *run(void *unused)
         }
     }
     if (has_host) {
-        write_last_locked(&w);
+        write_last_locked(w);
     }
     pl_lock_release(&all.lock);
     if (has_host) {
-        pl_sheet_clear(&w.sheet);
-        pl_host_free(&w.host, w.text);
-        (void)pl_host_fini(&w.host);
+        pl_sheet_clear(&w->sheet);
+        pl_host_free(&w->host, w->text);
+        (void)pl_host_fini(&w->host);
     }
     pl_lock_acquire(&all.lock);
     all.is_over = true;
@@ -295,6 +300,8 @@ static void begin_child(void)
         }
     }
     memset(&all, 0, sizeof all);
+    parents = own;
+    own = (writer){ .capacity = 0 };
     begin();
 }
 

@@ -30,16 +30,6 @@ static bench_outcome outcome_of(const bench_ab_cell *cell)
                                                        : BENCH_OUTCOME_FAILS;
 }
 
-/* A job fails if one rank does. */
-static bench_outcome worse(bench_outcome a, bench_outcome b)
-{
-    if (a == BENCH_OUTCOME_FAILS || b == BENCH_OUTCOME_FAILS) {
-        return BENCH_OUTCOME_FAILS;
-    }
-    return a == BENCH_OUTCOME_UNKNOWN || b == BENCH_OUTCOME_UNKNOWN ? BENCH_OUTCOME_UNKNOWN
-                                                                    : BENCH_OUTCOME_COMPLETES;
-}
-
 static void describe_works(const bench_ab_plan *plan, unsigned first, unsigned end,
                            bench_verdict_input *out)
 {
@@ -110,7 +100,8 @@ static void fill_outcomes(const bench_ab_plan *plan, unsigned first, unsigned en
     for (unsigned d = 0; d < n; d++) {
         out[d] = BENCH_OUTCOME_COMPLETES;
         for (unsigned w = first; w < end; w++) {
-            out[d] = worse(out[d], outcome_of(bench_ab_cell_at(plan, w, a, memories[d])));
+            out[d] = bench_outcome_worse(out[d],
+                                         outcome_of(bench_ab_cell_at(plan, w, a, memories[d])));
         }
     }
 }
@@ -123,7 +114,8 @@ static void fill_cards(const bench_ab_plan *plan, unsigned first, unsigned end, 
         for (unsigned w = first; w < end; w++) {
             const bench_ab_cell *cell = bench_ab_cards_of(plan, w, a);
             bool is_known = cell->state == BENCH_AB_MEASURED;
-            out[i] = worse(out[i], is_known ? cell->cards[i].outcome : BENCH_OUTCOME_UNKNOWN);
+            out[i] = bench_outcome_worse(out[i],
+                                         is_known ? cell->cards[i].outcome : BENCH_OUTCOME_UNKNOWN);
         }
     }
 }
@@ -204,8 +196,7 @@ static json_t *how_array(const bench_ab_plan *plan, unsigned work, unsigned a)
     return array;
 }
 
-static json_t *settings_array(const bench_ab_plan *plan, unsigned i, const bench_verdict_input *in,
-                              const bench_verdict *verdict)
+static json_t *settings_array(const bench_verdict_input *in, const bench_verdict *verdict)
 {
     json_t *array = json_array();
     for (unsigned s = 0; s < in->n_settings; s++) {
@@ -219,48 +210,58 @@ static json_t *settings_array(const bench_ab_plan *plan, unsigned i, const bench
         json_object_set_new(object, "device",
                             least < in->n_devices ? json_string(in->devices[least].label)
                                                   : json_null());
-        if (plan->options.has_cards && !plan->options.is_job) {
-            json_object_set_new(object, "how", how_array(plan, i, s));
-        }
         json_array_append_new(array, object);
     }
     return array;
 }
 
-json_t *bench_judge_object(const bench_ab_plan *plan, unsigned i)
+json_t *bench_judge_describe(const bench_verdict_input *in)
 {
-    bench_verdict_input in;
     bench_verdict verdict;
-    bench_judge_input(plan, i, &in);
-    bench_verdict_reach(&in, &verdict);
+    bench_verdict_reach(in, &verdict);
     json_t *object = json_object();
     json_object_set_new(object, "verdict", json_string(bench_advice_name(verdict.advice)));
-    bool is_job = plan->options.is_job;
-    json_object_set_new(object, "work", is_job ? json_null() : json_string(in.worst));
-    json_object_set_new(object, "n_ranks", json_integer(in.n_ranks));
-    json_object_set_new(object, "worst", json_string(in.worst));
-    json_object_set_new(object, "mean_need_bytes", json_real(in.mean_need));
-    json_object_set_new(object, "need_bytes", json_integer((json_int_t)in.need_bytes));
-    json_object_set_new(object, "peak_event", json_integer((json_int_t)in.peak_event));
-    json_object_set_new(object, "own", in.own ? json_string(in.own) : json_null());
-    json_object_set_new(object, "own_held_bytes", integer_or_null(in.own_bytes));
-    json_object_set_new(object, "own_failed", json_boolean(in.own_failed));
+    json_object_set_new(object, "work", in->n_ranks > 0 ? json_null() : json_string(in->worst));
+    json_object_set_new(object, "n_ranks", json_integer(in->n_ranks));
+    json_object_set_new(object, "worst", json_string(in->worst));
+    json_object_set_new(object, "mean_need_bytes", json_real(in->mean_need));
+    json_object_set_new(object, "need_bytes", json_integer((json_int_t)in->need_bytes));
+    json_object_set_new(object, "peak_event", json_integer((json_int_t)in->peak_event));
+    json_object_set_new(object, "own", in->own ? json_string(in->own) : json_null());
+    json_object_set_new(object, "own_held_bytes", integer_or_null(in->own_bytes));
+    json_object_set_new(object, "own_failed", json_boolean(in->own_failed));
     json_object_set_new(object, "in_force", json_string(verdict.in_force));
     json_object_set_new(object, "setting",
                         verdict.setting ? json_string(verdict.setting) : json_null());
     json_object_set_new(object, "device",
-                        verdict.device < in.n_devices
-                            ? json_string(in.devices[verdict.device].label)
+                        verdict.device < in->n_devices
+                            ? json_string(in->devices[verdict.device].label)
                             : json_null());
     json_object_set_new(object, "is_provisional", json_boolean(verdict.is_provisional));
-    json_object_set_new(object, "devices", sizes_array(in.devices, in.n_devices));
-    json_object_set_new(object, "near", sizes_array(in.near, in.n_near));
-    json_object_set_new(object, "settings", settings_array(plan, i, &in, &verdict));
+    json_object_set_new(object, "devices", sizes_array(in->devices, in->n_devices));
+    json_object_set_new(object, "near", sizes_array(in->near, in->n_near));
+    json_object_set_new(object, "settings", settings_array(in, &verdict));
     json_t *lines = json_array();
     for (unsigned k = 0; k < BENCH_VERDICT_LINES; k++) {
         json_array_append_new(lines, json_pack("[ss]", bench_verdict_titles[k], verdict.lines[k]));
     }
     json_object_set_new(object, "lines", lines);
+    return object;
+}
+
+json_t *bench_judge_object(const bench_ab_plan *plan, unsigned i)
+{
+    bench_verdict_input in;
+    bench_judge_input(plan, i, &in);
+    json_t *object = bench_judge_describe(&in);
+    if (plan->options.has_cards && !plan->options.is_job) {
+        size_t a;
+        json_t *setting;
+        json_array_foreach(json_object_get(object, "settings"), a, setting)
+        {
+            json_object_set_new(setting, "how", how_array(plan, i, (unsigned)a));
+        }
+    }
     return object;
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "bench/ab/fleet.h"
+#include "bench/ab/jobs.h"
 #include "bench/ab/rows.h"
 #include "bench/ab/shard_file.h"
 #include "bench/ab/study.h"
@@ -31,6 +32,8 @@ typedef struct merge {
     unsigned reading; /* entry */
     unsigned n_lines; /* of it */
     bench_fleet fleet;
+    json_t *jobs;     /* of ranks; NULL = each work is a job */
+    json_t *verdicts; /* of jobs of ranks */
     json_t *names;
     json_t *fleet_object;
     bench_failure *failure;
@@ -186,6 +189,7 @@ static bool begin(merge *m)
     m->n_works = (unsigned)n;
     m->places = calloc(m->n_works, sizeof *m->places);
     m->names = json_array();
+    m->jobs = json_is_true(json_object_get(settings, "job")) ? bench_jobs_create() : NULL;
     return (m->places && m->names &&
             bench_fleet_init(&m->fleet, json_object_get(settings, "allocators"), m->n_works)) ||
            bench_fail(m->failure, "out of host memory");
@@ -300,15 +304,53 @@ static bool add_unit(merge *m, int which, json_t *unit, FILE *file)
     json_t *verdict = json_object_get(unit, "verdict");
     switch (which) {
     case BENCH_STUDY_CSV:
-        bench_fleet_add(&m->fleet, unit);
+        if (m->jobs) {
+            bench_jobs_add(m->jobs, unit, m->fleet.allocators);
+        } else {
+            bench_fleet_add(&m->fleet, unit);
+        }
         json_array_append(m->names, json_object_get(unit, "name"));
         return !csv || fwrite(json_string_value(csv), 1, json_string_length(csv), file) ==
                            json_string_length(csv);
     case BENCH_STUDY_JSON:
         return add_results(unit, file);
     default:
-        return !verdict || bench_output_line(json_incref(verdict), file);
+        return !verdict || m->jobs || bench_output_line(json_incref(verdict), file);
     }
+}
+
+/* All ranks are known: reach the jobs' verdicts. */
+static bool judge_jobs(merge *m)
+{
+    const char *name;
+    json_t *ranks;
+    m->verdicts = json_array();
+    m->fleet.n_works = (unsigned)json_object_size(m->jobs);
+    json_object_foreach(m->jobs, name, ranks)
+    {
+        json_t *unit = bench_job_unit(name, ranks, m->fleet.allocators);
+        bench_fleet_add(&m->fleet, unit);
+        if (json_object_get(unit, "verdict")) {
+            json_array_append(m->verdicts, json_object_get(unit, "verdict"));
+        }
+        json_decref(unit);
+    }
+    return m->verdicts != NULL;
+}
+
+static bool write_jobs(merge *m, int which, FILE *file)
+{
+    size_t i;
+    json_t *verdict;
+    bool ok = true;
+    if (which == BENCH_STUDY_CSV) {
+        return judge_jobs(m);
+    }
+    json_array_foreach(m->verdicts, i, verdict)
+    {
+        ok = ok && (which != BENCH_STUDY_VERDICTS || bench_output_line(json_incref(verdict), file));
+    }
+    return ok;
 }
 
 static bool write_file(void *context, int which, FILE *file)
@@ -331,6 +373,7 @@ static bool write_file(void *context, int which, FILE *file)
         ok = unit && add_unit(m, which, unit, file);
         json_decref(unit);
     }
+    ok = ok && (!m->jobs || write_jobs(m, which, file));
     return ok && fflush(file) == 0 && !ferror(file);
 }
 
@@ -356,7 +399,7 @@ bool bench_merge(const char *folder, const char *out, bool is_json, bench_merged
     merge m = { .folder = folder, .failure = failure };
     bool ok = run(&m, out);
     if (ok) {
-        merged->n_works = m.n_works;
+        merged->n_works = m.fleet.n_works;
         merged->n_problems = (unsigned)json_array_size(m.fleet.problems);
         if (is_json) {
             bench_output_line(json_incref(m.fleet_object), stdout);
@@ -366,6 +409,8 @@ bool bench_merge(const char *folder, const char *out, bool is_json, bench_merged
     }
     json_decref(m.fleet_object);
     bench_fleet_fini(&m.fleet);
+    json_decref(m.jobs);
+    json_decref(m.verdicts);
     json_decref(m.names);
     json_decref(m.head);
     free(m.entries);

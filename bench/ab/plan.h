@@ -30,6 +30,7 @@ typedef struct bench_ab_options {
     bool is_fit;
     bool has_report;
     bool is_job;    /* the works are the ranks of one job */
+    bool is_rank;   /* the work is a rank of a job; others may have measured the rest */
     bool has_cards; /* no sizes were asked for */
     bool is_fleet;  /* a work of many: no timelines, moments or times of the host */
 } bench_ab_options;

@@ -201,7 +201,8 @@ static bool finish(shard *s)
 
 static bool put_unit(shard *s, unsigned unit, const bench_ab_plan *plan, const char *problem)
 {
-    json_t *object = bench_shard_unit(unit, &s->roster.works[unit], plan, problem);
+    json_t *object = bench_shard_unit(unit, &s->roster.works[unit], s->options.is_rank, plan,
+                                      problem);
     if (!json_is_true(json_object_get(object, "is_good"))) {
         s->n_bad++;
         fprintf(stderr, "pleat: %s: %s\n", s->roster.works[unit].name,
@@ -323,6 +324,8 @@ bench_workers_end bench_shard_run(const bench_ab_options *options, const bench_r
     static shard s;
     s = (shard){ .options = *options, .rank = *rank };
     s.options.is_fleet = true;
+    s.options.is_rank = options->is_job; /* the merge reaches the jobs' verdicts */
+    s.options.is_job = false;
     const bench_options *common = &options->common;
     bool is_ready = bench_roster_init(&s.roster, common->works, common->n_works, rank->n,
                                       &s.failure) &&

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "api/pleat.h"
+#include "bench/ab/jobs.h"
 #include "bench/ab/judge.h"
 #include "bench/ab/rows.h"
 
@@ -112,6 +113,7 @@ static json_t *settings_of(const bench_ab_options *o, const bench_setup *setup)
     json_object_set_new(settings, "memories", memories);
     json_object_set_new(settings, "cards", json_boolean(o->has_cards && bench_setup_is_sim(setup)));
     json_object_set_new(settings, "fit", json_boolean(o->is_fit));
+    json_object_set_new(settings, "job", json_boolean(o->is_rank));
     set_count(settings, "loops", o->common.loops);
     set_count(settings, "later_passes", o->later_passes);
     set_count(settings, "repeat", o->repeat);
@@ -203,12 +205,16 @@ static json_t *csv_of(const bench_ab_plan *plan)
     return csv;
 }
 
-json_t *bench_shard_unit(unsigned unit, const bench_roster_work *work, const bench_ab_plan *plan,
-                         const char *problem)
+json_t *bench_shard_unit(unsigned unit, const bench_roster_work *work, bool is_rank,
+                         const bench_ab_plan *plan, const char *problem)
 {
     json_t *object = json_object();
     set_count(object, "unit", unit);
     set_text(object, "name", work->name);
+    if (is_rank) {
+        char job[BENCH_NAME_BYTES];
+        set_text(object, "job", bench_job_name(work->spec, job, sizeof job));
+    }
     if (!plan) {
         char clean[sizeof(bench_failure)];
         bench_text_clean(problem, strlen(problem), clean, sizeof clean);
@@ -228,6 +234,9 @@ json_t *bench_shard_unit(unsigned unit, const bench_roster_work *work, const ben
     json_object_set_new(object, "csv", csv_of(plan));
     json_object_set_new(object, "results", rows);
     json_object_set_new(object, "verdict", bench_judge_object(plan, 0));
+    if (is_rank) {
+        json_object_set_new(object, "rank", bench_job_rank(plan));
+    }
     return object;
 }
 

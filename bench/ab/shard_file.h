@@ -36,9 +36,10 @@ json_t *bench_shard_head(const bench_ab_options *options, const bench_setup *set
 /* In words, what differs in other ways than the index; NULL = nothing. */
 const char *bench_shard_difference(const json_t *head, const json_t *other, char *out, size_t n);
 
-/* The line of a work. `plan` NULL: it could not be opened, `problem` tells why. */
-json_t *bench_shard_unit(unsigned unit, const bench_roster_work *work, const bench_ab_plan *plan,
-                         const char *problem);
+/* The line of a work. `plan` NULL: it could not be opened, `problem` tells why. is_rank: it names
+ * its job. */
+json_t *bench_shard_unit(unsigned unit, const bench_roster_work *work, bool is_rank,
+                         const bench_ab_plan *plan, const char *problem);
 
 /* A whole line; `at` is its offset in the file. */
 typedef struct bench_shard_line {

@@ -36,6 +36,16 @@ typedef enum bench_outcome {
     BENCH_OUTCOME_FAILS,
 } bench_outcome;
 
+/* Of two ranks: a job fails if one of them does. */
+static inline bench_outcome bench_outcome_worse(bench_outcome a, bench_outcome b)
+{
+    if (a == BENCH_OUTCOME_FAILS || b == BENCH_OUTCOME_FAILS) {
+        return BENCH_OUTCOME_FAILS;
+    }
+    return a == BENCH_OUTCOME_UNKNOWN || b == BENCH_OUTCOME_UNKNOWN ? BENCH_OUTCOME_UNKNOWN
+                                                                    : BENCH_OUTCOME_COMPLETES;
+}
+
 typedef struct bench_verdict_device {
     const char *label; /* "80 GB", "1.05x" */
     uint64_t bytes;

@@ -90,9 +90,6 @@ static void check(struct argp_state *state, const ab_options *options)
                    "not with %s",
                    options->shard ? "--shard" : options->measuring);
     }
-    if (options->shard && options->of.is_job) {
-        argp_error(state, "--job: its verdict is of all ranks together, which shards do not see");
-    }
     if (options->shard && options->of.n_timed > 0) {
         argp_error(state, "--time: shards tell no times of the host, since they share machines");
     }
@@ -181,7 +178,8 @@ static const struct argp_option options_list[] = {
              "1.02x,8GiB,unlimited; a ratio is a multiple of the work's peak live bytes "
              "(default: " STANDARD_MEMORIES ", and cards of 24 to 192 GB for the verdict)" },
     { .name = "job", .key = KEY_JOB,
-      .doc = "The works are the ranks of one job, which fails if one of them does: one verdict" },
+      .doc = "The works are the ranks of one job, which fails if one of them does: one verdict. "
+             "With --shard those of one folder are one job, which the merge judges" },
     { .name = "out", .key = KEY_OUT, .arg = "DIR",
       .doc = "Where the results (CSV, JSON lines) and report.html go "
              "(default: ab-report)" },

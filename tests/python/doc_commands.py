@@ -90,8 +90,9 @@ def make_files(pleat, folder):
     def run(*words, **environment):
         subprocess.run([pleat, *words], cwd=folder, check=True, stdout=subprocess.DEVNULL,
                        stderr=subprocess.DEVNULL, env={**os.environ, **environment})
-    (folder / "jobs").mkdir()
-    for name in ("snapshot.pickle", "rank0.pickle", "rank1.pickle", "jobs/a.pickle"):
+    (folder / "jobs" / "7").mkdir(parents=True)
+    for name in ("snapshot.pickle", "rank0.pickle", "rank1.pickle", "jobs/a.pickle",
+                 "jobs/7/rank0.pickle"):
         run("replay", QUICK, "--allocator", "torch-native", "--driver", "sim", "--snapshot", name,
             "--snapshot-at", "end")
     run("replay", QUICK, "--driver", "sim", PLEAT_CONF="metrics:it.prom")
