@@ -40,11 +40,11 @@ static const struct own_key {
     { PL_KEY_OPTION, { "time_calls", PL_OPTION_BOOL, AT(time_calls) } },
     { PL_KEY_OPTION,
       { "history", PL_OPTION_NUMBER, AT(history_entries), .most = PL_HISTORY_MOST_ENTRIES } },
+    { PL_KEY_OPTION,
+      { "history_frames", PL_OPTION_WORD, AT(history_frames), .words = frames_words } },
     { PL_KEY_METRICS, { "metrics", .offset = offsetof(pl_config, metrics) } },
     { PL_KEY_OPTION,
       { "metrics_ms", PL_OPTION_NUMBER, AT(metrics_ms), .least = 10, .most = 86400000 } },
-    { PL_KEY_OPTION,
-      { "history_frames", PL_OPTION_WORD, AT(history_frames), .words = frames_words } },
 };
 
 enum { N_OWN = sizeof own_keys / sizeof own_keys[0] };
