@@ -123,7 +123,8 @@ typedef void (*pleat_oom_fn)(pleat instance, int device, size_t bytes, const cha
  *
  *  Units    `conf`: `key:value,...` as in PLEAT_CONF; NULL = PLEAT_CONF alone.
  *  Params   conf  laid over the environment variable PLEAT_CONF, key by key.
- *           out [out] may be NULL: the configuration is read, no driver is touched, nothing made.
+ *           out [out] may be NULL: the configuration is read, no driver is touched, nothing made;
+ *                     what is in sim:[...] is the simulator's to read, and is not looked into.
  *  Returns  PLEAT_OK; PLEAT_ECONF (the text names the key, the bad value and the
  *           allowed ones); PLEAT_ENODRIVER; PLEAT_EDRIVER; PLEAT_ENOMEM_HOST (also when there are
  *           64 instances).

@@ -191,7 +191,8 @@ PLEAT_MUST_USE static inline pleat_status pleat_tag_wake(pleat instance, int dev
  *  Units    bytes, as they were when the tag fell asleep.
  *  Params   ptr  any address in a live block, or in committed pages of a buffer, whose tag sleeps
  *                with its contents kept (PLEAT_SLEEP_HOST, PLEAT_SLEEP_FILE), or is awake and
- *                retains them (pleat_tag_retain).
+ *                retains them (pleat_tag_retain) while no block of it has come since the wake, and
+ *                no sleep failed.
  *           to   has room for `bytes`.
  *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_EFOREIGN (not all of it is such memory: the text says
  *           why); PLEAT_EWRITE (the file is not readable); PLEAT_EDEVICE.
@@ -207,8 +208,8 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_tag_read_kept(pleat instance, int de
  *                side.
  *  Returns  as pleat_tag_read_kept; PLEAT_ENOTSUP (they are in a file, or not side by side).
  *  Failure  nothing was written.
- *  Owner    pleat, until the next wake of the tag that does not retain it, its next sleep, which
- *           writes there, or pleat_destroy.
+ *  Owner    pleat, until the next wake of the tag that does not retain it, a sleep of another kind
+ *           (one of the same kind writes there), pleat_tag_retain with 0, or pleat_destroy.
  *  Threads  any; waits for a sleep, wake or compaction of the device that is under way.
  *  Blocks   never on the GPU. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_tag_find_kept(pleat instance, int device,
@@ -219,8 +220,8 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_tag_find_kept(pleat instance, int de
  *  filled: until the next sleep what it holds can be read, and that sleep need not page-lock memory
  *  again. What lives on is kept at the same place, unless the tag has grown beyond what there is.
  *
- *  Params   is_retained  0 (as at first): a wake gives the host memory back. What is retained by
- *                        then stays until the next one.
+ *  Params   is_retained  0 (as at first): a wake gives the host memory back, and so does this call
+ *                        what an awake tag has retained.
  *  Returns  PLEAT_OK; PLEAT_EINVAL (a bad tag); PLEAT_ENOTSUP; PLEAT_ENOMEM_HOST; what opening the
  *           device returns.
  *  Threads  any.

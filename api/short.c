@@ -156,6 +156,7 @@ pleat_status pl_short_alloc(const pl_wish *w, uint64_t n_errors, pleat_status st
     if (is_shortage(st) || st == PLEAT_ENOSPACE_VA) {
         return report_shortage(w, st);
     }
-    return pl_error_set(st, w->bytes, "device %d: %llu bytes could not be allocated: %s",
-                        w->gpu->ordinal, (unsigned long long)w->bytes, pleat_status_text(st));
+    return pl_error_set(st, w->bytes, "device %d: %llu bytes could not be allocated: %s%s",
+                        w->gpu->ordinal, (unsigned long long)w->bytes, pleat_status_text(st),
+                        st == PLEAT_EASLEEP ? "; wake it first (pleat_tag_wake)" : "");
 }

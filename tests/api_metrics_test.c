@@ -479,6 +479,24 @@ START_TEST(what_is_no_file_of_pages_stays)
 }
 END_TEST
 
+/* A path that was mistyped: another file is nobody's to replace. */
+START_TEST(a_file_of_somebody_elses_is_left_alone)
+{
+    char got[16] = "";
+    FILE *file = fopen(path, "w");
+    ck_assert_ptr_nonnull(file);
+    fputs("precious", file);
+    fclose(file);
+    pleat instance = make(API_PLEAT, 10);
+    api_unmake(instance);
+    file = fopen(path, "r");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_uint_eq(fread(got, 1, sizeof got - 1, file), 8);
+    fclose(file);
+    ck_assert_str_eq(got, "precious");
+}
+END_TEST
+
 START_TEST(a_bad_value_is_refused)
 {
     static const char *const bad[] = { "metrics:", "metrics:/tmp/%d.prom", "metrics:/tmp/%",
@@ -524,6 +542,7 @@ int main(void)
     TCase *wrong = suite_case(suite, "wrong", set_up, tear_down);
     tcase_add_test(wrong, a_folder_that_goes_away_may_come_back);
     tcase_add_test(wrong, what_is_no_file_of_pages_stays);
+    tcase_add_test(wrong, a_file_of_somebody_elses_is_left_alone);
     tcase_add_loop_test(wrong, a_bad_value_is_refused, 0, 5);
     tcase_add_test(wrong, the_option_reads_back);
     return suite_run(suite);

@@ -216,12 +216,63 @@ START_TEST(retained_memory_serves_the_next_sleep)
     ck_assert_uint_eq(sim.n_calls("cuMemHostAlloc"), n_allocs);
     ck_assert_uint_eq(sim.n_calls("cuMemFreeHost"), n_frees);
     retain(0);
-    ck_assert_ptr_eq(find_kept(ptr, 512), at); /* until the next wake */
-    fall_asleep();
-    ck_assert_ptr_eq(find_kept(ptr, 512), at);
-    wake_up();
     ck_assert_int_eq(pleat_tag_find_kept(instance, 0, ptr, 512, &at), PLEAT_EFOREIGN);
     ck_assert_uint_gt(sim.n_calls("cuMemFreeHost"), n_frees);
+    fall_asleep();
+    (void)find_kept(ptr, 512);
+    wake_up();
+    ck_assert_int_eq(pleat_tag_find_kept(instance, 0, ptr, 512, &at), PLEAT_EFOREIGN);
+    free(first);
+    api_free(instance, 0, ptr, NULL);
+}
+END_TEST
+
+START_TEST(what_came_since_is_not_taken_for_what_slept)
+{
+    char got[64];
+    pleat_devptr ptr = tagged("weights", 5 * MIB);
+    pleat_devptr other = tagged("weights", 5 * MIB);
+    retain(1);
+    fall_asleep();
+    wake_up();
+    ck_assert_int_eq(read_kept(ptr, 64, got), PLEAT_OK);
+    api_free(instance, 0, other, NULL);
+    ck_assert_int_eq(read_kept(ptr, 64, got), PLEAT_OK);
+    other = tagged("weights", 5 * MIB);
+    ck_assert_int_eq(read_kept(other, 64, got), PLEAT_EFOREIGN);
+    ck_assert_int_eq(read_kept(ptr, 64, got), PLEAT_EFOREIGN);
+    ck_assert_ptr_nonnull(strstr(pleat_last_error()->text, "have come since"));
+    fall_asleep();
+    wake_up();
+    ck_assert_int_eq(read_kept(ptr, 64, got), PLEAT_OK);
+    api_free(instance, 0, ptr, NULL);
+    api_free(instance, 0, other, NULL);
+}
+END_TEST
+
+/* Callers may have its addresses: they stay readable. */
+START_TEST(a_sleep_that_fails_leaves_what_is_retained)
+{
+    char got[64];
+    pleat_devptr ptr = tagged("weights", 5 * MIB);
+    fill(ptr, 5 * MIB, 1);
+    char *first = expected(ptr, 512);
+    retain(1);
+    fall_asleep();
+    char *at = find_kept(ptr, 512);
+    wake_up();
+    ck_assert_int_ne(fall_asleep_in(PLEAT_SLEEP_FILE, "/nonexistent"), PLEAT_OK);
+    ck_assert_ptr_eq(find_kept(ptr, 512), at);
+    ck_assert_mem_eq(at, first, 512);
+    sim.fail_at("cuMemcpyDtoHAsync_v2", 0, DRIVER_CODE);
+    ck_assert_int_ne(fall_asleep_in(PLEAT_SLEEP_HOST, NULL), PLEAT_OK);
+    sim.fail_never();
+    ck_assert_mem_eq(at, first, 512); /* of no single moment, as far as pleat can tell */
+    ck_assert_int_eq(read_kept(ptr, 64, got), PLEAT_EFOREIGN);
+    fall_asleep();
+    ck_assert_int_eq(read_kept(ptr, 64, got), PLEAT_OK);
+    wake_up();
+    verify(ptr, 5 * MIB, 1);
     free(first);
     api_free(instance, 0, ptr, NULL);
 }
@@ -382,6 +433,8 @@ int main(void)
     tcase_add_test(read, bad_arguments_are_refused);
     TCase *held = suite_case(suite, "retain", open_instance, close_instance);
     tcase_add_test(held, retained_memory_serves_the_next_sleep);
+    tcase_add_test(held, what_came_since_is_not_taken_for_what_slept);
+    tcase_add_test(held, a_sleep_that_fails_leaves_what_is_retained);
     tcase_add_test(held, another_kind_of_sleep_gives_it_back);
     tcase_add_test(held, an_instance_goes_while_memory_is_retained);
     tcase_add_test(held, tags_that_change_between_sleeps_keep_their_contents);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "api/pleat.h"
@@ -129,14 +130,38 @@ START_TEST(a_running_process_is_found_by_its_number)
     ck_assert_int_eq(child.status, 0);
     ck_assert_ptr_nonnull(strstr(child.out, ", running; written"));
     snprintf(line, sizeof line, "%ld", (long)getpid());
-    expect_lines("top 999999999", 2, "", "metrics:auto. There are: ");
+    expect_lines("top 999999999", 2, "", "an instance. There are: ");
     ck_assert_ptr_nonnull(strstr(child.err, line));
     expect_lines("top", 2, "", "PATH or PID is missing; processes with metrics:auto: ");
     ck_assert_int_eq(pleat_destroy(instance, PLEAT_DESTROY_FORCE), PLEAT_OK);
     snprintf(line, sizeof line, "top %ld", (long)getpid());
     while (bench_child_run(&child, line), child.status == 0) {
     }
-    expect_lines(line, 2, "", "writes no metrics; start it with PLEAT_CONF=metrics:auto");
+    expect_lines(line, 2, "",
+                 "has written no metrics: it must be started with PLEAT_CONF=metrics:auto");
+}
+END_TEST
+
+/* Its number is nobody's; what others wrote does not reach the terminal. */
+START_TEST(a_killed_process_and_hostile_labels_do_no_harm)
+{
+    static const char page[] =
+        "# HELP pleat_running 1.\n"
+        "pleat_running{pid=\"2147483646\"} 1\n"
+        "pleat_written_time_seconds{pid=\"2147483646\"} 1000.500\n"
+        "pleat_info{pid=\"7\",instance_id=\"\033[2J\",device=\"0\",allocator=\"\033]0;x\a\"} 1\n"
+        "pleat_live_bytes{pid=\"7\",instance_id=\"\033[2J\",device=\"0\"} 1e300\n"
+        "pleat_blocks{pid=\"7\",instance_id=\"\033[2J\",device=\"0\"} 1e308\n";
+    char line[128];
+    const char *path = bench_child_file(".prom", page, sizeof page - 1);
+    snprintf(line, sizeof line, "top %s", path);
+    expect_lines(line, 0, "process 2147483646 is gone without a last page", "");
+    ck_assert_ptr_null(strchr(child.out, '\033'));
+    ck_assert_ptr_null(strchr(child.out, '\a'));
+    unlink(path);
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    expect_lines(line, 2, "", "is no file");
+    unlink(path);
 }
 END_TEST
 
@@ -161,6 +186,7 @@ int main(void)
     tcase_add_test(top, whatever_a_file_holds_is_read_or_refused);
     tcase_add_test(top, what_has_ended_is_shown_once);
     tcase_add_test(top, a_running_process_is_found_by_its_number);
+    tcase_add_test(top, a_killed_process_and_hostile_labels_do_no_harm);
     tcase_add_test(top, what_is_no_page_is_bad_input);
     return suite_run(suite);
 }

@@ -349,6 +349,26 @@ START_TEST(a_file_that_cannot_be_written_is_one_line_and_status_1)
 }
 END_TEST
 
+START_TEST(a_work_is_not_replaced_by_its_own_timeline)
+{
+    static const char trace[] = "pleat-trace 1\na 1 4096\nf 1\n";
+    bench_child child;
+    char line[256];
+    char got[64] = "";
+    const char *own = bench_child_file(".trace", trace, sizeof trace - 1);
+    snprintf(line, sizeof line, "replay %s --driver sim --timeline %s", own, own);
+    bench_child_run(&child, line);
+    ck_assert_int_eq(child.status, 2);
+    ck_assert_ptr_nonnull(strstr(child.err, "is the work itself; name another file"));
+    FILE *file = fopen(own, "r");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_uint_eq(fread(got, 1, sizeof got - 1, file), sizeof trace - 1);
+    fclose(file);
+    ck_assert_str_eq(got, trace);
+    unlink(own);
+}
+END_TEST
+
 int main(void)
 {
     int n_allocators = 0;
@@ -368,6 +388,7 @@ int main(void)
     tcase_add_test(command, the_command_writes_a_process_for_each_replay);
     tcase_add_test(command, an_ending_in_gz_means_gzip);
     tcase_add_loop_test(command, a_file_that_cannot_be_written_is_one_line_and_status_1, 0, 2);
+    tcase_add_test(command, a_work_is_not_replaced_by_its_own_timeline);
     suite_add_tcase(suite, command);
 
     SRunner *runner = srunner_create(suite);

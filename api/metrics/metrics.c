@@ -26,6 +26,7 @@ enum { LAST_PAGE_MS = 1000 };
 /* A path that instances have. */
 typedef struct metrics_file {
     bool is_used;
+    bool is_ending; /* the thread closes it, without the lock: a file system may hang */
     unsigned n_rows;
     bool is_wanted; /* at once: a row came or leaves */
     uint64_t interval_ms;
@@ -82,6 +83,8 @@ static void complain(const metrics_file *file, int error, long owner)
         pl_text_add(&text, "another process writes it; %%p in the path is the process");
     } else if (error == EEXIST) {
         pl_text_add(&text, "is no regular file");
+    } else if (error == ENOTEMPTY) {
+        pl_text_add(&text, "holds something other than pleat's metrics and is left alone");
     } else {
         char words[64];
         pl_text_add(&text, "%s", strerror_r(error, words, sizeof words));
@@ -183,7 +186,11 @@ static void end_file_locked(unsigned at)
 {
     pl_lock_assert(&all.lock);
     metrics_file *file = &all.files[at];
+    file->is_ending = true;
+    pl_lock_release(&all.lock);
     pl_outlet_fini(&file->outlet, file->outlet.is_private);
+    pl_lock_acquire(&all.lock);
+    file->is_ending = false;
     file->is_used = false;
 }
 
@@ -331,7 +338,7 @@ static metrics_file *find_file_locked(const pl_outlet *outlet)
     metrics_file *unused = NULL;
     for (unsigned i = 0; i < PL_N_SLOTS; i++) {
         metrics_file *file = &all.files[i];
-        if (file->is_used && strcmp(file->outlet.path, outlet->path) == 0) {
+        if (file->is_used && !file->is_ending && strcmp(file->outlet.path, outlet->path) == 0) {
             return file;
         }
         unused = unused || file->is_used ? unused : file;

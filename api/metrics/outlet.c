@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "api/metrics/page.h"
 #include "api/text.h"
 
 /* ---- where ----------------------------------------------------------------------------------- */
@@ -32,7 +33,9 @@ int pl_outlet_init(pl_outlet *outlet, const char *metrics, const char *folder)
     *outlet = (pl_outlet){ .descriptor = -1, .is_private = strcmp(metrics, "auto") == 0 };
     pl_text_init(&text, outlet->path, sizeof outlet->path);
     if (outlet->is_private) {
-        pl_text_add(&text, "%s/pleat.%ld.prom", folder ? folder : "/tmp", (long)getpid());
+        /* Its variable may name a folder that is not there: in containers, under su or cron. */
+        bool has_folder = folder && access(folder, W_OK | X_OK) == 0;
+        pl_text_add(&text, "%s/pleat.%ld.prom", has_folder ? folder : "/tmp", (long)getpid());
     } else {
         char here[PL_OUTLET_BYTES];
         if (metrics[0] != '/') { /* the program may change its folder later */
@@ -54,28 +57,39 @@ static bool is_own(const pl_outlet *outlet, const struct stat *st)
 }
 
 /* The process that a page names; 0 = it names none. */
-static long read_writer(int descriptor)
+static long writer_of(const char *page)
 {
     static const char before[] = "pleat_running{pid=\"";
-    char text[256];
-    ssize_t n = read(descriptor, text, sizeof text - 1);
-    text[n > 0 ? n : 0] = '\0';
-    const char *at = strstr(text, before);
+    const char *at = strstr(page, before);
     return at ? strtol(at + sizeof before - 1, NULL, 10) : 0;
 }
 
-/* Does another open file have the lock? */
+/* Is it a page, or empty? Any other file is somebody's work: a path that was mistyped. */
+static bool is_page(const char *text)
+{
+    return text[0] == '\0' || strncmp(text, PL_PAGE_BEGIN, sizeof PL_PAGE_BEGIN - 1) == 0;
+}
+
+/* Does another open file have the lock, or is it no page? */
 static int check_other(const pl_outlet *outlet, long *owner)
 {
     struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+    char text[256];
     int descriptor = open(outlet->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (descriptor < 0) {
-        return errno == ENOENT || errno == EACCES ? 0 : errno;
+        return errno == ENOENT ? 0 : errno;
     }
+    ssize_t n = read(descriptor, text, sizeof text - 1);
+    int error = n < 0 ? errno : 0;
+    text[n > 0 ? n : 0] = '\0';
     bool is_locked = fcntl(descriptor, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
-    *owner = is_locked ? read_writer(descriptor) : 0;
     (void)close(descriptor);
-    return is_locked ? EBUSY : 0;
+    if (error == 0 && !is_page(text)) {
+        return ENOTEMPTY;
+    }
+    *owner = is_locked ? writer_of(text) : 0;
+    /* What this process wrote may still be open in a child that has just been forked. */
+    return error != 0 ? error : is_locked && *owner != (long)getpid() ? EBUSY : 0;
 }
 
 static int check_outlet(const pl_outlet *outlet, long *owner)

@@ -31,7 +31,7 @@ int pl_outlet_init(pl_outlet *outlet, const char *metrics, const char *folder);
  *
  *  Params   owner [out] EBUSY: the process that writes the file; 0 = it cannot be told.
  *  Returns  0; EBUSY (another process writes this file); EEXIST (it is there and is no regular
- *           file); an errno of what failed.
+ *           file); ENOTEMPTY (it holds something other than a page); an errno of what failed.
  *  Failure  the file is as before. */
 int pl_outlet_write(pl_outlet *outlet, const char *text, size_t n, long *owner);
 

@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "api/snapshot/utf8.h"
+
 typedef struct metric {
     const char *name;
     const char *type;
@@ -23,14 +25,19 @@ static void add_head(pl_text *text, const char *name, const char *type, const ch
     }
 }
 
-/* The value of a label, with what the format wants escaped. */
+/* The value of a label, with what the format wants escaped; a page is UTF-8. */
 static void add_value(pl_text *text, const char *value)
 {
-    for (const char *p = value; *p != '\0'; p++) {
-        if (*p == '\n') {
+    size_t step;
+    for (const char *p = value; *p != '\0'; p += step) {
+        int is_valid;
+        step = pl_utf8_next((const unsigned char *)p, strlen(p), &is_valid);
+        if (!is_valid) {
+            pl_text_add(text, "?");
+        } else if (*p == '\n') {
             pl_text_add(text, "\\n");
         } else {
-            pl_text_add(text, "%s%c", *p == '"' || *p == '\\' ? "\\" : "", *p);
+            pl_text_add(text, "%s%.*s", *p == '"' || *p == '\\' ? "\\" : "", (int)step, p);
         }
     }
 }

@@ -5,6 +5,9 @@
 #include "api/metrics/sheet.h"
 #include "api/text.h"
 
+/* How each page begins: what it is known by. */
+#define PL_PAGE_BEGIN "# HELP pleat_running "
+
 /* What a page says beside the figures of devices. */
 typedef struct pl_page_head {
     long pid;

@@ -150,6 +150,20 @@ static unsigned place_of(const bench_fleet *fleet, const char *label)
     return i;
 }
 
+/* Measured on every device, and on none it completes: what was not measured is not known. */
+static bool is_refused_everywhere(const json_t *setting)
+{
+    const json_t *on = json_object_get(setting, "on");
+    size_t n_refused = 0;
+    size_t i;
+    json_t *outcome;
+    json_array_foreach(on, i, outcome)
+    {
+        n_refused += json_is_false(outcome);
+    }
+    return n_refused > 0 && n_refused == json_array_size(on);
+}
+
 static void count_setting(bench_fleet *fleet, const json_t *verdict, unsigned s,
                           const json_t *in_force)
 {
@@ -168,7 +182,7 @@ static void count_setting(bench_fleet *fleet, const json_t *verdict, unsigned s,
     if (at < fleet->n_sizes) {
         out->smallest[at]++;
     } else {
-        out->n_nowhere++;
+        out->n_nowhere += is_refused_everywhere(setting);
     }
     if (in_force) {
         unsigned mine = device_of(verdict, setting);

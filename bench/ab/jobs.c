@@ -5,13 +5,33 @@
 
 #include "bench/ab/judge.h"
 
+/* Without "." and empty parts: one folder may be spelled in several ways. */
+static size_t plain_path(const char *spec, char *out, size_t capacity)
+{
+    size_t n = 0;
+    if (*spec == '/') {
+        out[n++] = '/';
+    }
+    for (const char *p = spec; *p && n + 1 < capacity;) {
+        size_t step = strcspn(p, "/");
+        if (step > 0 && !(step == 1 && *p == '.')) {
+            int wrote = snprintf(out + n, capacity - n, "%.*s%s", (int)step, p, p[step] ? "/" : "");
+            n += (size_t)wrote;
+        }
+        p += step + (p[step] == '/');
+    }
+    return n < capacity ? n : capacity - 1;
+}
+
 const char *bench_job_name(const char *spec, char *out, size_t n)
 {
-    const char *slash = strrchr(spec, '/');
+    char path[4096] = "";
+    (void)plain_path(spec, path, sizeof path);
+    const char *slash = strrchr(path, '/');
     if (!slash) {
         snprintf(out, n, "job");
     } else {
-        bench_text_clean(spec, slash > spec ? (size_t)(slash - spec) : 1, out, n);
+        bench_text_clean(path, slash > path ? (size_t)(slash - path) : 1, out, n);
     }
     return out;
 }

@@ -1,6 +1,7 @@
 /* replay.c - `pleat replay` and `pleat fit`: every work under every allocator. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "bench/base/size.h"
 #include "bench/command/commands.h"
@@ -284,9 +285,30 @@ static int run_traced(batch *b)
     return status;
 }
 
+/* A file that is to be written must be none of the works: it would be replaced. */
+static bool spares_works(batch *b, const char *path)
+{
+    struct stat written;
+    struct stat work;
+    if (!path || stat(path, &written) != 0) {
+        return true;
+    }
+    for (unsigned i = 0; i < b->options.n_works; i++) {
+        if (stat(b->options.works[i], &work) == 0 && work.st_dev == written.st_dev &&
+            work.st_ino == written.st_ino) {
+            return bench_fail(&b->failure, "%s: is the work itself; name another file", path);
+        }
+    }
+    return true;
+}
+
 static int run_all(batch *b)
 {
     bench_progress_init(&b->progress);
+    if (!spares_works(b, b->timeline) || !spares_works(b, b->dump.path)) {
+        fprintf(stderr, "pleat: %s\n", b->failure.text);
+        return BENCH_EXIT_USAGE;
+    }
     if (!load_works(b)) {
         return BENCH_EXIT_USAGE;
     }

@@ -13,7 +13,7 @@
 #include "bench/command/options.h"
 #include "bench/top/page.h"
 
-enum { KEY_ONCE = 0x200, PATH_BYTES = 1024 };
+enum { KEY_ONCE = 0x200, PATH_BYTES = 1024, OLD_S = 10 };
 
 typedef struct top {
     const char *subject; /* as it was typed */
@@ -36,6 +36,11 @@ static const char *folder_at(size_t i)
     return folders[i] ? folders[i] : own && own[0] == '/' ? own : NULL;
 }
 
+static bool is_dead(long pid)
+{
+    return pid > 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+}
+
 /* Names the processes whose files there are. */
 static const char *list_processes(char *out, size_t n)
 {
@@ -51,6 +56,10 @@ static const char *list_processes(char *out, size_t n)
         }
         for (size_t k = 0; k < found.gl_pathc && used < n; k++) {
             const char *number = found.gl_pathv[k] + strlen(folder) + sizeof "/pleat." - 1;
+            if (strcmp(number + strspn(number, "0123456789"), ".prom") != 0 ||
+                is_dead(strtol(number, NULL, 10))) {
+                continue; /* it was killed, and left its file; or the file is no program's */
+            }
             used += (size_t)snprintf(out + used, n - used, "%s%.*s", used ? ", " : "",
                                      (int)strcspn(number, "."), number);
         }
@@ -78,18 +87,35 @@ static bool find_file(top *t)
     }
     list_processes(processes, sizeof processes);
     return bench_fail(&t->failure,
-                      "process %s writes no metrics; start it with PLEAT_CONF=metrics:auto%s%s",
+                      "process %s has written no metrics: it must be started with "
+                      "PLEAT_CONF=metrics:auto, and writes once it has an instance%s%s",
                       t->subject, processes[0] ? ". There are: " : "", processes);
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
+
+/* A label for a terminal: what others wrote may hold its control characters. */
+static const char *shown(const bench_sample *of, const char *key, char out[64])
+{
+    char text[64];
+    bench_page_label(of, key, text, sizeof text);
+    bench_text_clean(text, strlen(text), out, 64);
+    return out;
+}
+
+/* A count of the page; 0 where it is none. */
+static double count_of(const top *t, const bench_sample *of, const char *name)
+{
+    double value = bench_page_value(&t->page, of, name, NULL);
+    return value >= 0.0 && value < 1e15 ? value : 0.0;
+}
 
 /* A size of the page in `out`: "-" where there is none. */
 static const char *size_of(const top *t, const bench_sample *of, const char *name, const char *tag,
                            char out[32])
 {
     double value = bench_page_value(&t->page, of, name, tag);
-    if (value < 0.0) {
+    if (!(value >= 0.0 && value < 9e18)) {
         return "-";
     }
     return bench_size_format((uint64_t)value, out, 32);
@@ -117,22 +143,19 @@ static void print_heading(void)
 
 static void print_device(const top *t, const bench_sample *of)
 {
-    char id[16];
-    char device[16];
+    char id[64];
+    char device[64];
     char allocator[64];
     char sizes[5][32];
     char rate[32];
     printf("%-4s %-6s %-16s %11s %11s %11s %11s %11s %8.0f %9s %8.0f\n",
-           bench_page_label(of, "instance_id", id, sizeof id),
-           bench_page_label(of, "device", device, sizeof device),
-           bench_page_label(of, "allocator", allocator, sizeof allocator),
-           size_of(t, of, "pleat_live_bytes", NULL, sizes[0]),
+           shown(of, "instance_id", id), shown(of, "device", device),
+           shown(of, "allocator", allocator), size_of(t, of, "pleat_live_bytes", NULL, sizes[0]),
            size_of(t, of, "pleat_resident_bytes", NULL, sizes[1]),
            size_of(t, of, "pleat_idle_bytes", NULL, sizes[2]),
            size_of(t, of, "pleat_pending_bytes", NULL, sizes[3]),
-           size_of(t, of, "pleat_limit_bytes", NULL, sizes[4]),
-           bench_page_value(&t->page, of, "pleat_blocks", NULL), rate_of(t, of, rate),
-           bench_page_value(&t->page, of, "pleat_failures_total", NULL));
+           size_of(t, of, "pleat_limit_bytes", NULL, sizes[4]), count_of(t, of, "pleat_blocks"),
+           rate_of(t, of, rate), count_of(t, of, "pleat_failures_total"));
 }
 
 /* A tag stands in the columns of its device: live, resident, and what sleeps under idle. */
@@ -150,13 +173,27 @@ static void print_tag(const top *t, const bench_sample *of)
            size_of(t, of, "pleat_tag_limit_bytes", tag, sizes[3]));
 }
 
-static void print_process(const top *t)
+static double age_of(const top *t)
 {
     struct timespec now;
     (void)clock_gettime(CLOCK_REALTIME, &now);
     double age_s = (double)now.tv_sec + (double)now.tv_nsec / 1e9 - t->page.written_s;
-    printf("process %ld, %s; written %.1f s ago\n", t->page.pid,
-           t->page.is_running ? "running" : "ended", age_s > 0.0 ? age_s : 0.0);
+    return age_s > 0.0 ? age_s : 0.0;
+}
+
+/* A path's process may be another machine's, or another container's: it is gone when its page is
+ * old, too. */
+static bool is_killed(const top *t)
+{
+    return t->page.is_running && is_dead(t->page.pid) && (t->is_pid || age_of(t) > OLD_S);
+}
+
+static void print_process(const top *t)
+{
+    const char *state = !t->page.is_running ? "ended"
+                        : is_killed(t)      ? "gone without a last page (killed?)"
+                                            : "running";
+    printf("process %ld, %s; written %.1f s ago\n", t->page.pid, state, age_of(t));
 }
 
 static void print_page(const top *t)
@@ -191,7 +228,7 @@ static void print_page(const top *t)
 
 static bool is_gone(const top *t)
 {
-    return !t->page.is_running || (kill((pid_t)t->page.pid, 0) != 0 && errno == ESRCH && t->is_pid);
+    return !t->page.is_running || is_killed(t);
 }
 
 /* Waits for a later page. False: there is none any more. */
@@ -220,7 +257,11 @@ static int run(top *t)
         }
         print_page(t);
     }
-    if (!t->is_once && is_gone(t)) {
+    if (!t->is_once && is_killed(t)) {
+        printf("process %ld is gone without a last page (killed?); the last was written %.1f s "
+               "ago\n",
+               t->page.pid, age_of(t));
+    } else if (!t->is_once) {
         printf("process %ld has ended\n", t->page.pid);
     }
     return BENCH_EXIT_OK;

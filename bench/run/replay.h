@@ -55,7 +55,7 @@ typedef struct bench_record {
     uint64_t loop_ops[BENCH_MAX_LOOPS];
     uint64_t first_failure_event; /* of the first allocation that failed; in the first loop it is
                                    * the number of the event */
-    char first_failure[320];      /* why the first allocation failed, or empty */
+    char first_failure[1024];     /* why the first allocation failed, or empty */
     bool is_compacted;            /* the two below were asked for */
     uint64_t n_compactions;
     uint64_t compaction_won_bytes; /* by all of them */

@@ -134,13 +134,16 @@ static char *read_all(int descriptor)
 bool bench_page_read(const char *path, bool is_own, bench_page *out, bench_failure *failure)
 {
     struct stat st;
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC | (is_own ? O_NOFOLLOW : 0));
-    if (descriptor < 0) {
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | (is_own ? O_NOFOLLOW : 0));
+    if (descriptor < 0 || fstat(descriptor, &st) != 0) {
         return bench_fail(failure, "%s: %s", path, strerror(errno));
     }
-    if (is_own && geteuid() != 0 && fstat(descriptor, &st) == 0 && st.st_uid != geteuid()) {
+    bool is_file = S_ISREG(st.st_mode) ||
+                   S_ISDIR(st.st_mode); /* reading a folder says that it is */
+    if (!is_file || (is_own && geteuid() != 0 && st.st_uid != geteuid())) {
         close(descriptor);
-        return bench_fail(failure, "%s: belongs to another user", path);
+        return bench_fail(failure, "%s: %s", path,
+                          is_file ? "belongs to another user" : "is no file");
     }
     char *text = read_all(descriptor);
     int error = errno;

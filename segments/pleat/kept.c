@@ -18,6 +18,8 @@ void pl_kept_leave(pl_space *space, pl_room *room, pl_slumber *slumber)
 {
     pl_assert(room->retained == NULL);
     if (room->retains && slumber->keep != NULL && !pl_keep_is_file(slumber->keep)) {
+        slumber->is_heir = false;
+        room->n_births_retained = room->n_births;
         room->retained = slumber;
         return;
     }
@@ -97,23 +99,48 @@ void pl_kept_take(pl_space *space, pl_room *room, pl_slumber *slumber, bool is_o
 {
     pl_slumber *old = room->retained;
 
-    if (old == NULL) {
+    if (old == NULL || !is_on_host) {
         return;
     }
-    room->retained = NULL;
     size_t n_most = (size_t)(pl_keep_bytes(old->keep) >> space->granule_log2);
-    if (is_on_host && slumber->n_kept <= n_most) {
-        pl_lock_release(&space->lock);
-        match(slumber, old);
-        fill_up(slumber, old);
-        if (slumber->n_slots > n_most) {
-            renumber(slumber);
-        }
-        pl_lock_acquire(&space->lock);
-        slumber->keep = old->keep;
-        old->keep = NULL;
+    if (slumber->n_kept > n_most) {
+        return;
     }
+    pl_lock_release(&space->lock);
+    match(slumber, old);
+    fill_up(slumber, old);
+    if (slumber->n_slots > n_most) {
+        renumber(slumber);
+    }
+    pl_lock_acquire(&space->lock);
+    room->retained = NULL;
+    slumber->keep = old->keep;
+    slumber->is_heir = true;
+    old->keep = NULL;
     drop(space, old);
+}
+
+void pl_kept_return(pl_space *space, pl_room *room, pl_slumber *slumber)
+{
+    if (!slumber->is_heir) {
+        drop(space, slumber);
+        return;
+    }
+    for (size_t i = 0; i < slumber->n; i++) {
+        slumber->beds[i].is_kept = false;
+    }
+    slumber->is_heir = false;
+    room->retained = slumber;
+}
+
+void pl_kept_drop(pl_space *space, pl_room *room)
+{
+    pl_slumber *old = room->retained;
+
+    room->retained = NULL;
+    if (old != NULL) {
+        drop(space, old);
+    }
 }
 
 void pl_pleat_room_retain(pl_allocator *a, pl_private *room, bool is_retained)
@@ -121,7 +148,12 @@ void pl_pleat_room_retain(pl_allocator *a, pl_private *room, bool is_retained)
     pl_space *space = (pl_space *)a;
 
     pl_lock_acquire(&space->lock);
+    pl_still_begin(space);
     room->room->retains = is_retained;
+    if (!is_retained) {
+        pl_kept_drop(space, room->room);
+    }
+    pl_still_end(space);
     pl_lock_release(&space->lock);
 }
 
@@ -253,6 +285,10 @@ static pleat_status read_locked(pl_space *space, reading *r)
     if (r->slumber == NULL || r->slumber->keep == NULL) {
         return refuse(r->slumber == NULL ? "its tag is awake, and retains nothing"
                                          : "its tag sleeps without its contents");
+    }
+    const pl_room *room = r->seg->area->pool->room;
+    if (room->slumber == NULL && room->n_births != room->n_births_retained) {
+        return refuse("blocks have come since its tag woke: what is retained may be another one's");
     }
     pl_lock_release(&space->lock);
     pleat_status st = read_on(r);

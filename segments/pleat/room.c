@@ -14,6 +14,7 @@ pleat_status pl_room_promise(pl_room *room, uint64_t bytes)
 
 void pl_room_count_begin(pl_room *room, const pl_block *b)
 {
+    room->n_births++;
     pl_stat_add(&room->blocks, 1);
     pl_stat_add(&room->allocated_bytes, b->bytes);
     pl_stat_add(&room->requested_bytes, b->requested);

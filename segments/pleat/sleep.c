@@ -162,11 +162,11 @@ static pleat_status sleep_locked(pl_space *space, pl_private *pool, const pl_sle
     pl_sleep_hold(space, pool);
     pleat_status st = fall_asleep(space, pool, how, slumber);
     if (st != PLEAT_OK && is_all_up(slumber)) {
-        pl_beds_drop(space, slumber);
-        pl_host_free(&space->host, slumber);
+        pl_kept_return(space, room, slumber);
         pl_sleep_let_go(space, pool);
         return st;
     }
+    pl_kept_drop(space, room);
     room->slumber = slumber;
     room->n_sleeps++;
     if (st == PLEAT_OK) {

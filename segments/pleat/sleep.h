@@ -48,6 +48,7 @@ typedef struct pl_slumber {
     size_t n_gone;   /* lock: of these, without a chunk */
     size_t n_shared; /* granules that stayed, as others use their chunks, too */
     pl_keep *keep;   /* NULL = nothing is kept */
+    bool is_heir;    /* the keep was retained before */
 } pl_slumber;
 
 typedef bool (*pl_bed_is)(const pl_bed *bed);

@@ -155,7 +155,8 @@ def compare_setting(found, verdicts, labels):
         settings = {s["allocator"]: s for s in verdict["settings"]}
         mine, now = settings[name], settings.get(verdict["in_force"])
         held += mine["held_bytes"] or 0
-        places[mine["device"]] += 1
+        if mine["device"] or (mine["on"] and all(on is False for on in mine["on"])):
+            places[mine["device"]] += 1
         if now:
             rank = [order.index(s["device"]) if s["device"] else len(order) for s in (mine, now)]
             smaller += rank[0] < rank[1]
