@@ -165,11 +165,9 @@ static pleat_status change_in(pleat handle, int device, const pl_buffer_change *
     if (!use.instance) {
         return pl_error_status();
     }
-    pleat_status st = pl_use_check_device(use.instance, device);
-    pl_gpu *gpu = pl_use_find_gpu(use.instance, device);
-    if (st == PLEAT_OK && !gpu) {
-        st = pl_error_set(PLEAT_EFOREIGN, 0, "device %d was never used: it has no buffers", device);
-    } else if (st == PLEAT_OK) {
+    pl_gpu *gpu;
+    pleat_status st = pl_use_find_used(use.instance, device, "it has no buffers", &gpu);
+    if (st == PLEAT_OK) {
         int cancel = pl_cancel_off();
         st = change(gpu, wanted, stream);
         pl_cancel_restore(cancel);

@@ -18,6 +18,15 @@ pleat_status pl_use_check_device(const pl_instance *instance, int device)
                         instance->n_devices);
 }
 
+pleat_status pl_use_find_used(pl_instance *instance, int device, const char *lacks, pl_gpu **out)
+{
+    pleat_status st = pl_use_check_device(instance, device);
+    *out = pl_use_find_gpu(instance, device);
+    return st != PLEAT_OK || *out
+               ? st
+               : pl_error_set(PLEAT_EFOREIGN, 0, "device %d was never used: %s", device, lacks);
+}
+
 /* ---- building ---- */
 
 /* Chooses the device's allocator: the configured one if the device can do what it needs. A device

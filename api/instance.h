@@ -158,6 +158,8 @@ static inline pl_gpu *pl_use_gpu(pl_instance *instance, int device)
 
 /* PLEAT_OK or EDEVICE with its text. */
 pleat_status pl_use_check_device(const pl_instance *instance, int device);
+/* The device for a call about what is on it. EDEVICE; EFOREIGN: it was never used, so `lacks`. */
+pleat_status pl_use_find_used(pl_instance *instance, int device, const char *lacks, pl_gpu **out);
 
 /* Is this a child process that was forked inside one of the instance's callbacks? */
 bool pl_use_is_forked(const pl_instance *instance);

@@ -77,6 +77,8 @@ START_TEST(sizes_with_a_slip_say_which)
         const char *text;
         const char *why; /* NULL = nothing can be told */
     } cases[] = {
+        { ".", NULL },
+        { "0Kjunk", NULL },
         { "80GB", "'80GB' could mean powers of 1,000 or of 1,024 bytes: write 80G (or 80GiB)" },
         { "1.5gb", "write 1.5G (or 1.5GiB) for 1,024, or the number of bytes" },
         { "0GB", "write 0G (or 0GiB)" },

@@ -9,6 +9,7 @@
 #include "bench/import/snapshot.h"
 #include "bench/run/replay.h"
 #include "tests/support/bench_child.h"
+#include "tests/support/bench_sim.h"
 
 static bench_setup setup;
 static bench_work work;
@@ -18,11 +19,7 @@ static char path[64];
 
 static void set_up(void)
 {
-    bench_options options;
-    bench_options_init(&options);
-    options.target.has_driver = true;
-    options.target.driver = PL_DRIVER_SIM;
-    ck_assert_msg(bench_setup_init(&setup, &options.target, &failure), "%s", failure.text);
+    bench_sim_setup(&setup);
     static const char spec[] = "churn:iterations=60,allocations=50,least=2M,most=32M,streams=3";
     ck_assert_msg(bench_work_open(spec, &work, &failure), "%s", failure.text);
     snprintf(path, sizeof path, "%s", bench_child_file(".pickle", "", 0));

@@ -13,6 +13,7 @@
 #include "bench/ab/rank.h"
 #include "bench/ab/roster.h"
 #include "tests/support/bench_child.h"
+#include "tests/support/bench_sim.h"
 
 static const char measured[] = "--driver sim --loops 1 --allocator pleat,torch-native "
                                "--memory 1.02x,unlimited";
@@ -60,20 +61,6 @@ static void write_file(const char *path, const char *text)
     ck_assert_int_eq(fclose(file), 0);
 }
 
-/* A run of `n` blocks of `bytes` that lie side by side. */
-static void write_trace(const char *path, unsigned n, unsigned bytes)
-{
-    FILE *file = fopen(path, "w");
-    ck_assert_msg(file != NULL, "%s", path);
-    for (unsigned i = 0; i < n; i++) {
-        fprintf(file, "a %u %u 0\n", i, bytes + 4096 * i);
-        if (i % 3 == 2) {
-            fprintf(file, "f %u\n", i - 1);
-        }
-    }
-    ck_assert_int_eq(fclose(file), 0);
-}
-
 /* Six works, two of one name, in folders of their own. */
 static void set_up(void)
 {
@@ -89,7 +76,7 @@ static void set_up(void)
                            : i == 3 ? "three"
                            : i == 4 ? "four"
                                     : "five";
-        write_trace(path_of("w%u/%s.trace", i, name), 20 + 30 * i, 3U << (18 + i % 3));
+        bench_sim_write_trace(path_of("w%u/%s.trace", i, name), 20 + 30 * i, 3U << (18 + i % 3));
     }
 }
 

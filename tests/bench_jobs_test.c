@@ -10,6 +10,7 @@
 
 #include "bench/ab/jobs.h"
 #include "tests/support/bench_child.h"
+#include "tests/support/bench_sim.h"
 #include "tests/support/suite.h"
 
 static const char *const measured[] = {
@@ -26,15 +27,7 @@ static void write_rank(const char *job, unsigned rank, unsigned n, unsigned byte
 {
     char path[160];
     snprintf(path, sizeof path, "%s/%s/%s-rank%u.trace", folder, job, job, rank);
-    FILE *file = fopen(path, "w");
-    ck_assert_msg(file != NULL, "%s", path);
-    for (unsigned i = 0; i < n; i++) {
-        fprintf(file, "a %u %u 0\n", i, bytes + 4096 * i);
-        if (i % 3 == 2) {
-            fprintf(file, "f %u\n", i - 1);
-        }
-    }
-    ck_assert_int_eq(fclose(file), 0);
+    bench_sim_write_trace(path, n, bytes);
 }
 
 /* Three ranks of one job, and two of another. */
@@ -164,8 +157,13 @@ START_TEST(a_job_with_a_damaged_rank_is_not_known)
     json_t *verdict = line_of("out2/verdicts.jsonl", 0);
     ck_assert_int_eq(json_integer_value(json_object_get(verdict, "n_ranks")), 4);
     ck_assert(json_is_true(json_object_get(verdict, "is_provisional")));
+    const json_t *needs = json_array_get(json_array_get(json_object_get(verdict, "lines"), 0), 1);
+    ck_assert_ptr_nonnull(strstr(json_string_value(needs),
+                                 "the most of 3 ranks that were measured, of 4: the job may need"));
     json_decref(verdict);
     json_t *fleet = line_of("out2/fleet.json", 0);
+    const json_t *setting = json_array_get(json_object_get(fleet, "settings"), 0);
+    ck_assert_int_eq(json_integer_value(json_object_get(setting, "n_nowhere")), 0);
     const json_t *problem = json_array_get(json_object_get(fleet, "problems"), 0);
     const char *text = json_string_value(json_object_get(problem, "problem"));
     ck_assert_msg(strncmp(text, "rank a-rank9: ", 14) == 0 && strstr(text, "not a line"), "%s",
@@ -188,6 +186,8 @@ START_TEST(a_job_is_a_folder)
     ck_assert_str_eq(bench_job_name("jobs/a/rank0.pickle", out, sizeof out), "jobs/a");
     ck_assert_str_eq(bench_job_name("/rank0.pickle", out, sizeof out), "/");
     ck_assert_str_eq(bench_job_name("rank0.pickle", out, sizeof out), "job");
+    ck_assert_str_eq(bench_job_name("./rank0.pickle", out, sizeof out), "job");
+    ck_assert_str_eq(bench_job_name(".//jobs/./a/rank0", out, sizeof out), "jobs/a");
     ck_assert_str_eq(bench_job_name("a-long-folder-of-jobs/x", out, sizeof out), "a-long-folder-o");
 }
 END_TEST

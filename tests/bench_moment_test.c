@@ -8,6 +8,7 @@
 #include "bench/command/options.h"
 #include "bench/run/replay.h"
 #include "tests/support/bench_child.h"
+#include "tests/support/bench_sim.h"
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -19,11 +20,7 @@ static bench_moment moment;
 
 static void set_up(void)
 {
-    bench_options options;
-    bench_options_init(&options);
-    options.target.has_driver = true;
-    options.target.driver = PL_DRIVER_SIM;
-    ck_assert_msg(bench_setup_init(&setup, &options.target, &failure), "%s", failure.text);
+    bench_sim_setup(&setup);
 }
 
 static void tear_down(void)

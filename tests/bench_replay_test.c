@@ -7,6 +7,7 @@
 #include "bench/command/options.h"
 #include "bench/run/fit.h"
 #include "tests/support/bench_child.h"
+#include "tests/support/bench_sim.h"
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -17,11 +18,7 @@ static bench_failure failure;
 
 static void set_up(void)
 {
-    bench_options options;
-    bench_options_init(&options);
-    options.target.has_driver = true;
-    options.target.driver = PL_DRIVER_SIM;
-    ck_assert_msg(bench_setup_init(&setup, &options.target, &failure), "%s", failure.text);
+    bench_sim_setup(&setup);
     ck_assert(bench_setup_is_sim(&setup));
     ck_assert_uint_eq(setup.granule_bytes, 2 * MIB);
 }

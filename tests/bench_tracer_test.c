@@ -11,6 +11,7 @@
 #include "bench/run/replay.h"
 #include "bench/work/inflate.h"
 #include "tests/support/bench_child.h"
+#include "tests/support/bench_sim.h"
 
 static bench_setup setup;
 static bench_work work;
@@ -38,11 +39,7 @@ typedef struct seen {
 
 static void set_up(void)
 {
-    bench_options options;
-    bench_options_init(&options);
-    options.target.has_driver = true;
-    options.target.driver = PL_DRIVER_SIM;
-    ck_assert_msg(bench_setup_init(&setup, &options.target, &failure), "%s", failure.text);
+    bench_sim_setup(&setup);
     static const char spec[] = "churn:iterations=80,allocations=60,least=2M,most=32M,streams=2";
     ck_assert_msg(bench_work_open(spec, &work, &failure), "%s", failure.text);
     snprintf(path, sizeof path, "%s", bench_child_file(".json", "", 0));

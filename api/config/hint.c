@@ -74,6 +74,7 @@ static size_t count_digits(pl_span value, bool *is_zero)
 {
     size_t n = 0;
     bool has_point = false;
+    bool has_digit = false;
     *is_zero = true;
     for (; n < value.n; n++) {
         char c = value.at[n];
@@ -81,9 +82,10 @@ static size_t count_digits(pl_span value, bool *is_zero)
             break;
         }
         has_point = has_point || c == '.';
+        has_digit = has_digit || c != '.';
         *is_zero = *is_zero && (c == '0' || c == '.');
     }
-    return n;
+    return has_digit ? n : 0;
 }
 
 /* The power of 1,024 that a letter stands for, in upper case; 0 = none. */
@@ -111,7 +113,7 @@ bool pl_hint_size(pl_span value, pl_text *text)
                     (int)value.n, value.at, n, value.at, letter, n, value.at, letter);
         return true;
     }
-    if (is_zero && (unit.n == 0 || letter || pl_span_is(unit, "B"))) {
+    if (is_zero && (unit.n == 0 || (letter && unit.n <= 3) || pl_span_is(unit, "B"))) {
         pl_text_add(text, "'%.*s' is no memory at all: write how much there is, as in 80G or 512M",
                     (int)value.n, value.at);
         return true;

@@ -104,11 +104,9 @@ pleat_status pleat_mapping_list(pleat handle, int device, pleat_devptr ptr, uint
     if (!use.instance) {
         return pl_error_status();
     }
-    pleat_status st = pl_use_check_device(use.instance, device);
-    pl_gpu *gpu = pl_use_find_gpu(use.instance, device);
-    if (st == PLEAT_OK && !gpu) {
-        st = pl_error_set(PLEAT_EFOREIGN, 0, "device %d has no blocks: it was never used", device);
-    } else if (st == PLEAT_OK) {
+    pl_gpu *gpu;
+    pleat_status st = pl_use_find_used(use.instance, device, "it has no blocks", &gpu);
+    if (st == PLEAT_OK) {
         listed to = { .ptr = ptr, .out = out, .capacity = capacity };
         st = list_on(gpu, bytes, &to, n);
         if (st != PLEAT_OK) {

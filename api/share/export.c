@@ -207,11 +207,9 @@ static pleat_status export(pleat handle, int device, wanted *w, const target *to
     if (!use.instance) {
         return pl_error_status();
     }
-    pleat_status st = pl_use_check_device(use.instance, device);
-    pl_gpu *gpu = pl_use_find_gpu(use.instance, device);
-    if (st == PLEAT_OK && !gpu) {
-        st = pl_error_set(PLEAT_EFOREIGN, 0, "device %d has no blocks: it was never used", device);
-    } else if (st == PLEAT_OK) {
+    pl_gpu *gpu;
+    pleat_status st = pl_use_find_used(use.instance, device, "it has no blocks", &gpu);
+    if (st == PLEAT_OK) {
         st = export_on(use, gpu, w, to);
     }
     pl_use_leave(use);

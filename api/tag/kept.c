@@ -36,11 +36,9 @@ static pleat_status look_in(pleat handle, int device, pleat_devptr ptr, size_t b
     if (!use.instance) {
         return pl_error_status();
     }
-    pleat_status st = pl_use_check_device(use.instance, device);
-    pl_gpu *gpu = pl_use_find_gpu(use.instance, device);
-    if (st == PLEAT_OK && !gpu) {
-        st = pl_error_set(PLEAT_EFOREIGN, 0, "device %d was never used: nothing is kept", device);
-    } else if (st == PLEAT_OK) {
+    pl_gpu *gpu;
+    pleat_status st = pl_use_find_used(use.instance, device, "nothing is kept", &gpu);
+    if (st == PLEAT_OK) {
         st = look(gpu, ptr, bytes, to, at);
     }
     pl_use_leave(use);

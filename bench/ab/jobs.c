@@ -6,7 +6,7 @@
 #include "bench/ab/judge.h"
 
 /* Without "." and empty parts: one folder may be spelled in several ways. */
-static size_t plain_path(const char *spec, char *out, size_t capacity)
+static void plain_path(const char *spec, char *out, size_t capacity)
 {
     size_t n = 0;
     if (*spec == '/') {
@@ -20,13 +20,12 @@ static size_t plain_path(const char *spec, char *out, size_t capacity)
         }
         p += step + (p[step] == '/');
     }
-    return n < capacity ? n : capacity - 1;
 }
 
 const char *bench_job_name(const char *spec, char *out, size_t n)
 {
     char path[4096] = "";
-    (void)plain_path(spec, path, sizeof path);
+    plain_path(spec, path, sizeof path);
     const char *slash = strrchr(path, '/');
     if (!slash) {
         snprintf(out, n, "job");
@@ -241,6 +240,7 @@ static void describe_ranks(const json_t *ranks, const json_t *worst, bench_verdi
     out->peak_event = count_of(verdict, "peak_event");
     out->n_events = count_of(told, "n_events");
     out->n_ranks = (unsigned)json_array_size(ranks);
+    out->n_unknown = out->n_ranks - n_measured;
     out->mean_need = sum / n_measured;
     out->own = json_string_value(json_object_get(verdict, "own"));
     out->own_conf = text_of(told, "conf");

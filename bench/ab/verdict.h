@@ -64,6 +64,7 @@ typedef struct bench_verdict_input {
     uint64_t peak_event;  /* the number of that event, */
     uint64_t n_events;    /* of so many */
     unsigned n_ranks;     /* 0 = no job of ranks */
+    unsigned n_unknown;   /* of these, ranks of which nothing could be measured */
     const char *worst;    /* the rank that needs most */
     double mean_need;     /* bytes, over the ranks */
     const char *own;      /* the recorded run's allocator; NULL = no recording */

@@ -59,7 +59,11 @@ static void write_needs(const bench_verdict_input *in, line *l)
 {
     put_size(l, (double)in->need_bytes);
     if (in->n_ranks > 0) {
-        put(l, " in rank %s, the most of %u ranks; their mean is ", in->worst, in->n_ranks);
+        put(l, " in rank %s, the most of %u ranks", in->worst, in->n_ranks - in->n_unknown);
+        if (in->n_unknown > 0) {
+            put(l, " that were measured, of %u: the job may need more", in->n_ranks);
+        }
+        put(l, "; their mean is ");
         put_size(l, in->mean_need);
         put(l, " (imbalance %.2f)", (double)in->need_bytes / in->mean_need);
         return;

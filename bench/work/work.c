@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "api/config/hint.h"
+#include "bench/base/text.h"
 #include "bench/work/files.h"
 
 /* Without folder and endings. */
@@ -145,7 +146,11 @@ static void offer_files(const char *path, size_t n_folder, pl_nearest *nearest)
     snprintf(folder, sizeof folder, "%.*s", n_folder ? (int)n_folder : 1, n_folder ? path : ".");
     DIR *dir = opendir(folder);
     for (const struct dirent *entry; dir && (entry = readdir(dir)) != NULL;) {
-        pl_nearest_offer(nearest, (pl_span){ entry->d_name, strlen(entry->d_name) });
+        char clean[sizeof entry->d_name];
+        bench_text_clean(entry->d_name, strlen(entry->d_name), clean, sizeof clean);
+        if (strcmp(clean, entry->d_name) == 0) { /* others may not be shown, and so not typed */
+            pl_nearest_offer(nearest, (pl_span){ clean, strlen(clean) });
+        }
     }
     if (dir) {
         closedir(dir);

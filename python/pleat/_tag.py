@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from . import _default
@@ -86,6 +86,18 @@ def wake(tag: str, device: int, most_bytes: int) -> Slept:
         )
     )
     return _slept(record)
+
+
+def places(tags: Iterable[str]) -> Iterator[tuple[str, int, Tag]]:
+    """These tags on torch's devices, where there is something under them or kept of them."""
+    import torch
+
+    torch.cuda.init()
+    for name in tags:
+        for device in range(torch.cuda.device_count()):
+            told = stats(name, device)
+            if told.is_asleep or told.resident_bytes > 0 or told.kept_bytes > 0:
+                yield name, device, told
 
 
 def retain(tag: str, device: int, is_retained: bool) -> None:

@@ -47,14 +47,7 @@ def _names(tag: str | None) -> list[str]:
 
 def _places(tag: str | None) -> Iterator[tuple[str, int, _tag.Tag]]:
     """pleat's tags of it on the devices that have something under them."""
-    import torch
-
-    torch.cuda.init()
-    for name in _names(tag):
-        for device in range(torch.cuda.device_count()):
-            told = _tag.stats(name, device)
-            if told.is_asleep or told.resident_bytes > 0:
-                yield name, device, told
+    return _tag.places(_names(tag))
 
 
 @contextlib.contextmanager
@@ -80,7 +73,8 @@ class TorchMemorySaver:
         stays until the next resume."""
 
     def get_cpu_backup(self, x: torch.Tensor, zero_copy: bool = False) -> torch.Tensor | None:
-        """The copy that a pause has made of a tensor; None where there is none.
+        """The copy that a pause has made of a tensor; None where there is none, nor one of a region
+        that is not paused and has had new tensors since it was.
 
         Params   zero_copy  the host's memory itself, where pleat has the tensor side by side there
                             (of a tensor of many MiB it may not: then a copy). It is true until the
@@ -180,7 +174,7 @@ class TorchMemorySaver:
         done: list[tuple[str, int]] = []
         try:
             for name, device, told in _places(tag):
-                if not told.is_asleep:
+                if not told.is_asleep and told.resident_bytes > 0:
                     _tag.sleep(name, device, *self._keep(name))
                     done.append((name, device))
         except BaseException:
@@ -195,9 +189,9 @@ class TorchMemorySaver:
         Raises   PleatError (PLEAT_ENOMEM_DEVICE): what has no memory is still paused.
         """
         for name, device, told in _places(tag):
+            if name.endswith(_BACKUP):
+                _tag.retain(name, device, self.retain_cpu_backup)
             if told.is_asleep:
-                if name.endswith(_BACKUP):
-                    _tag.retain(name, device, self.retain_cpu_backup)
                 _tag.wake(name, device, 0)
 
 

@@ -34,14 +34,7 @@ def _named(tags: Iterable[str] | str) -> set[str]:
 
 def _places() -> Iterator[tuple[str, int, _tag.Tag]]:
     """The pool's tags, by device, where there is something under them."""
-    import torch
-
-    torch.cuda.init()
-    for name in _tag.names():
-        for device in range(torch.cuda.device_count() if name.startswith(_PREFIX) else 0):
-            told = _tag.stats(name, device)
-            if told.is_asleep or told.resident_bytes > 0:
-                yield name, device, told
+    return _tag.places(name for name in _tag.names() if name.startswith(_PREFIX))
 
 
 class CuMemAllocator:

@@ -139,6 +139,14 @@ def test_retain_cpu_backup(run_saver: Run) -> None:
             saver.resume(tag)
             assert saver.get_cpu_backup(kept) is None
             assert torch.equal(kept.cpu(), pattern(43, 1000))
+            saver.retain_cpu_backup = True
+            saver.pause(tag)
+            saver.resume(tag)
+            del kept, again  # the region is empty: what is retained goes all the same
+            saver.retain_cpu_backup = False
+            saver.resume(tag)
+            from pleat import _tag
+            assert all(_tag.stats(name, device).kept_bytes == 0 for name in _tag.names())
         from subprocess import run
         import sys
         code = "from pleat.torch_memory_saver import torch_memory_saver as saver;"

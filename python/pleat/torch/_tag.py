@@ -66,7 +66,8 @@ def wake(name: str, device: DeviceLike = None, *, most_bytes: int = 0) -> _tag.S
 def retain(name: str, is_retained: bool = True, device: DeviceLike = None) -> None:
     """Let wakes leave the host memory that a sleep has filled: the next one need not page-lock any.
 
-    Until then what it holds can be read (kept). False: the next wake gives it back.
+    Until then what it holds can be read (kept). False: wakes give it back, and this call what a tag
+    that is awake has retained.
     """
     torch.cuda.init()
     _tag.retain(name, device_index(device), is_retained)
@@ -77,9 +78,10 @@ def kept(tensor: torch.Tensor, *, copy: bool = True) -> torch.Tensor:
 
     Params   copy  False: a tensor over the host memory that pleat has, where the bytes lie there
                    side by side (of large tensors they may not: then it is a copy, too). It is true
-                   until the next sleep, or a wake that does not retain it.
+                   until the next sleep, a wake that does not retain it, or retain(..., False).
     Raises   ValueError (not a contiguous CUDA tensor); PleatError (PLEAT_EFOREIGN: nothing of it is
-             kept, as its tag is awake, or sleeps without its contents).
+             kept, as its tag is awake, or sleeps without its contents; or the tag retains something,
+             but tensors have come under it since it woke).
     """
     if not tensor.is_cuda or not tensor.is_contiguous():
         raise ValueError("only a contiguous CUDA tensor has bytes that are kept")
