@@ -109,7 +109,7 @@ typedef struct call_note {
 static inline uint64_t call_begin(const pl_driver *drv)
 {
 #if PLEAT_DEBUG_LEVEL >= 1
-    pl_lock_assert_below(PL_RANK_VMM);
+    pl_lock_assert_below(PL_RANK_DEVICE);
 #endif
     return atomic_load_explicit(&drv->is_timed, memory_order_relaxed) ? pl_clock_ns() : 0;
 }

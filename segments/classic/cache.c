@@ -23,7 +23,7 @@ pleat_status pl_cache_create(size_t bytes, const pl_allocator_ops *ops, const pl
         pl_host_fini(&host);
         return PLEAT_ENOMEM_HOST;
     }
-    pl_lock_init(&c->lock, PL_RANK_DEVICE);
+    pl_lock_init(&c->lock, PL_RANK_CLASSIC);
     pl_waiter_init(&c->waiter, &c->lock, &c->stats.allocation[PLEAT_POOL_ALL].freed);
     c->base.ops = ops;
     c->kind = kind;

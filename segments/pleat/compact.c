@@ -9,9 +9,8 @@
  * own memory goes, and what one wins is room for the next. So where one finds no room, none behind
  * it does.
  *
- * Guarded by the device lock. split.c keeps it during the driver calls of one chunk, at most 256
- * MiB: the exception to the rule that it is never held across any. Other threads may allocate and
- * free meanwhile, between two chunks. */
+ * Guarded by the device lock, which is dropped for every driver call. Other threads may allocate and
+ * free meanwhile. */
 #include "segments/pleat/ops.h"
 
 #include "segments/pleat/capturers.h"

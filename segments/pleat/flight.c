@@ -280,7 +280,7 @@ pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f, size_t most)
         if (seg->has_large && !f->knows_room) {
             count_room(space, f);
         }
-        if (seg->n_loose == 0) {
+        if (seg->n_loose == 0 || seg == space->torn.segment) {
             continue;
         }
         pleat_status st = take_in_segment(space, f, seg, most);

@@ -145,8 +145,14 @@ static void tear(pl_space *space, const side *guest, bool is_unmapped)
     space->torn.is_unmapped[0] = is_unmapped;
 }
 
-static pleat_status copy(pl_space *space, pleat_devptr host, pleat_devptr guest, const side *from,
-                         size_t *n_bytes)
+/* How the driver's part ended. */
+typedef struct outcome {
+    bool is_copying;  /* copies may still run */
+    bool is_unmapped; /* the guest's addresses are not mapped */
+} outcome;
+
+static pleat_status copy(const pl_space *space, pleat_devptr host, pleat_devptr guest,
+                         const pl_twin_map *map, outcome *out)
 {
     pl_copy copies[MOST_COPIES];
     size_t bytes = pl_twin_unit(space);
@@ -154,24 +160,20 @@ static pleat_status copy(pl_space *space, pleat_devptr host, pleat_devptr guest,
     size_t to;
     bool is_over;
 
-    *n_bytes = from->map.n * bytes;
-    for (size_t unit = 0; pl_twin_next(space, &from->map, true, &unit, &to); unit = to) {
+    for (size_t unit = 0; pl_twin_next(space, map, true, &unit, &to); unit = to) {
         copies[n++] = (pl_copy){ .to = host + unit * bytes,
                                  .from = guest + unit * bytes,
                                  .bytes = (to - unit) * bytes };
     }
     pleat_status st = pl_copy_run(space->dev, copies, n, &is_over);
-    if (!is_over) {
-        tear(space, from, false);
-        return PLEAT_EPOISONED;
-    }
-    return st;
+    out->is_copying = !is_over;
+    return is_over ? st : PLEAT_EPOISONED;
 }
 
 /* Map the host's chunk in the place of the guest's. */
-static pleat_status swap(pl_space *space, pleat_devptr at, pl_chunk chunk, const side *guest)
+static pleat_status swap(const pl_space *space, pleat_devptr at, pl_chunk chunk, pl_chunk old,
+                         outcome *out)
 {
-    pl_chunk old = guest->seg->chunks[guest->g];
     pleat_status st = pl_mapping_unmap(space->dev, at, space->granule_bytes);
 
     if (st != PLEAT_OK) {
@@ -183,14 +185,34 @@ static pleat_status swap(pl_space *space, pleat_devptr at, pl_chunk chunk, const
                                    pl_mapping_map(space->dev, at, &old, 1) == PLEAT_OK))) {
         return st;
     }
-    tear(space, guest, true);
+    out->is_unmapped = true;
     return PLEAT_EPOISONED;
+}
+
+/* The driver's part, without the lock. Nobody else changes these chunks: what is in flight keeps
+ * them from being loose. What it leaves behind is written down before anybody has the lock. */
+static pleat_status move(pl_space *space, pleat_devptr host, pleat_devptr guest, const side *to,
+                         const side *from)
+{
+    outcome out = { .is_copying = false };
+    pl_chunk chunk = to->seg->chunks[to->g];
+    pl_chunk old = from->seg->chunks[from->g];
+
+    pl_lock_release(&space->lock);
+    pleat_status st = copy(space, host, guest, &from->map, &out);
+    st = st == PLEAT_OK ? swap(space, guest, chunk, old, &out) : st;
+    pl_lock_acquire(&space->lock);
+    if (out.is_copying || out.is_unmapped) {
+        tear(space, from, out.is_unmapped);
+    }
+    return st;
 }
 
 static pleat_status release(pl_space *space, pl_chunk chunk, pleat_compaction *told)
 {
+    pl_lock_release(&space->lock);
     pleat_status st = pl_chunk_release_sized(space->dev, chunk, space->granule_bytes);
-
+    pl_lock_acquire(&space->lock);
     if (st != PLEAT_OK) {
         pl_space_push_idle(space, chunk, 0);
         return st;
@@ -201,28 +223,40 @@ static pleat_status release(pl_space *space, pl_chunk chunk, pleat_compaction *t
     return PLEAT_OK;
 }
 
+/* A flight: what will be veiled is in flight meanwhile. */
+static pleat_status merge_fitting(pl_space *space, pleat_devptr host, pleat_devptr guest,
+                                  const side *to, const side *from, pleat_compaction *told)
+{
+    pl_flying flying;
+    pl_chunk old = from->seg->chunks[from->g];
+
+    pl_space_begin_move(space, &flying);
+    pl_twin_lift(space, host, guest, &from->map);
+    pleat_status st = move(space, host, guest, to, from);
+    if (st == PLEAT_OK) {
+        pl_twin_join(space, host, guest, &from->map);
+        told->n_merged++;
+        told->moved_bytes += from->map.n * pl_twin_unit(space);
+        st = release(space, old, told);
+    } else {
+        pl_twin_part(space, host, guest, &from->map);
+    }
+    pl_space_end_move(space, &flying);
+    return st;
+}
+
 static pleat_status merge(pl_space *space, pleat_devptr host, pleat_devptr guest,
                           pleat_compaction *told)
 {
     side to;
     side from;
-    size_t n_bytes;
 
     if (!is_quiet(space) || !survey(space, host, &to) || !survey(space, guest, &from) ||
         collides(&to.map, &from.map)) {
         return PLEAT_OK;
     }
     pleat_status st = pl_twin_reserve(space, &from.map);
-    st = st == PLEAT_OK ? copy(space, host, guest, &from, &n_bytes) : st;
-    st = st == PLEAT_OK ? swap(space, guest, to.seg->chunks[to.g], &from) : st;
-    if (st != PLEAT_OK) {
-        return st;
-    }
-    pl_chunk old = from.seg->chunks[from.g];
-    pl_twin_join(space, host, guest, &from.map);
-    told->n_merged++;
-    told->moved_bytes += n_bytes;
-    return release(space, old, told);
+    return st == PLEAT_OK ? merge_fitting(space, host, guest, &to, &from, told) : st;
 }
 
 /* The fullest first. Others may have the lock between two pairs, and while a partner is sought. */

@@ -70,7 +70,7 @@ pleat_status pl_scratch_open(pl_space *space, unsigned order)
 }
 
 /* Some of the granules [g, g + n) may be mapped, if undoing a mapping failed. */
-static bool mend_run(pl_space *space, pl_segment *seg, size_t g, size_t n)
+static bool map_run(const pl_space *space, const pl_segment *seg, size_t g, size_t n)
 {
     pleat_devptr at = pl_segment_address(seg, g);
 
@@ -84,6 +84,15 @@ static bool mend_run(pl_space *space, pl_segment *seg, size_t g, size_t n)
         }
     }
     return false;
+}
+
+/* Without the lock: nothing of a torn segment is given out, taken or trimmed. */
+static bool mend_run(pl_space *space, const pl_segment *seg, size_t g, size_t n)
+{
+    pl_lock_release(&space->lock);
+    bool is_mended = map_run(space, seg, g, n);
+    pl_lock_acquire(&space->lock);
+    return is_mended;
 }
 
 /* The caller has waited for the device. */

@@ -1,6 +1,6 @@
 /* scratch.h - addresses where a compaction fills chunks, and what it could not undo.
  *
- * Both functions of the scratch addresses are called with the space's lock held, and drop it. */
+ * Every function here is called with the space's lock held, and drops it. */
 #ifndef PLEAT_SEGMENTS_SCRATCH_H
 #define PLEAT_SEGMENTS_SCRATCH_H
 
@@ -12,7 +12,7 @@ pleat_status pl_scratch_open(pl_space *space, unsigned order);
 /* Give them back. PLEAT_OK; EPOISONED: they are still mapped. */
 pleat_status pl_scratch_close(pl_space *space);
 
-/* Map what is torn; the lock is held throughout. PLEAT_OK; EPOISONED. */
+/* Map what is torn. Drops the lock. PLEAT_OK; EPOISONED. */
 pleat_status pl_torn_mend(pl_space *space);
 
 #endif

@@ -10,7 +10,8 @@
  * side in the list as they do in addresses: so one offset says where a block is in it.
  *
  * Takes the space's lock, rank 20, for a bounded number of chunks at a time. In between a chunk
- * that has no number yet may be moved by a compaction; one that has stays. A block stays where it
+ * that has no number yet may be moved by a compaction; one that has stays. Nobody looks while one
+ * is being moved. A block stays where it
  * is, unless its owner frees it: that ends the walk of one block, and in a room's the block is left
  * out again. */
 #include "segments/pleat/share_op.h"
@@ -162,6 +163,7 @@ pleat_status pl_pleat_share(pl_allocator *a, pleat_devptr ptr, uint64_t bytes, p
     pleat_status st = begin(a, ptr, bytes, &s);
     while (st == PLEAT_OK && at < s.to) {
         pl_lock_acquire(&w.space->lock);
+        pl_space_wait_for_move(w.space);
         st = step_locked(&w, &s, &at);
         pl_lock_release(&w.space->lock);
     }
@@ -173,6 +175,12 @@ pleat_status pl_pleat_share(pl_allocator *a, pleat_devptr ptr, uint64_t bytes, p
 }
 
 /* ---- a room ---------------------------------------------------------------------------------- */
+
+static void breathe(pl_space *space)
+{
+    pl_space_breathe(space);
+    pl_space_wait_for_move(space);
+}
 
 /* List a live block. EPENDING: it has changed meanwhile, and nothing of it is in the list. May drop
  * the lock. */
@@ -191,7 +199,7 @@ static pleat_status add_block(walk *w, const pl_segment *seg, pleat_devptr base,
             w->out->n_blocks++;
             return PLEAT_OK;
         }
-        pl_space_breathe(w->space);
+        breathe(w->space);
         const pl_block *b = live_at(w->space, base);
         if (b == NULL || b->base != base || b->bytes != bytes) {
             *w = before;
@@ -220,7 +228,7 @@ static pleat_status add_segment(walk *w, const pl_segment *seg)
         at = next;
         pl_lock_touch(1);
         if (++n_looks % BLOCKS_AT_ONCE == 0) {
-            pl_space_breathe(w->space);
+            breathe(w->space);
         }
     }
     return PLEAT_OK;
@@ -249,6 +257,7 @@ pleat_status pl_pleat_room_share(pl_allocator *a, pl_private *room, pl_share_lis
     out->n_blocks = 0;
     pl_lock_acquire(&space->lock);
     (void)pl_fronts_empty(space); /* what threads have freed, but not handed over yet */
+    pl_space_wait_for_move(space);
     pleat_status st = add_room(&w, room);
     pl_lock_release(&space->lock);
     return st == PLEAT_OK && out->n_blocks == 0 ? PLEAT_EFOREIGN : st;

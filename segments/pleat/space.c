@@ -197,6 +197,28 @@ void pl_space_wait_for_flights(pl_space *space)
     space->n_waiting--;
 }
 
+void pl_space_begin_move(pl_space *space, pl_flying *flying)
+{
+    pl_assert(!space->is_moving);
+    pl_space_take_off(space, flying);
+    space->is_moving = true;
+}
+
+void pl_space_end_move(pl_space *space, pl_flying *flying)
+{
+    space->is_moving = false;
+    pl_space_land(space, flying);
+}
+
+void pl_space_wait_for_move(pl_space *space)
+{
+    space->n_waiting++;
+    while (space->is_moving) {
+        pl_lock_wait(&space->lock, &space->landed);
+    }
+    space->n_waiting--;
+}
+
 void pl_space_breathe(pl_space *space)
 {
     pl_lock_breathe(&space->lock);

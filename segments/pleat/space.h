@@ -273,6 +273,7 @@ typedef struct pl_space {
     pl_flying *last_flying;
     unsigned n_flights;   /* in the list; a restore counts the live blocks that it will make, too */
     uint64_t n_taken_off; /* flights so far */
+    bool is_moving;       /* one of them moves what is live: see pl_space_begin_move */
 
     bool has_compacted;   /* a compaction has won memory: see sizing.c */
     bool is_compacting;   /* or a room falls asleep or wakes: see still.h */
@@ -394,6 +395,12 @@ void pl_space_land(pl_space *space, pl_flying *flying);
 /* Wait until the flights under way now have landed; others may take off meanwhile. The caller has
  * none of its own. */
 void pl_space_wait_for_flights(pl_space *space);
+/* Flights of a compaction, one at a time. The bytes of live blocks move between them, and chunks that
+ * are not loose change; the blocks stay blocks like any. */
+void pl_space_begin_move(pl_space *space, pl_flying *flying);
+void pl_space_end_move(pl_space *space, pl_flying *flying);
+/* For who looks at the chunks of live blocks: wait while they move. May drop the lock. */
+void pl_space_wait_for_move(pl_space *space);
 /* The chunk is mapped nowhere any more, or not yet. */
 static inline void pl_space_push_idle(pl_space *space, pl_chunk chunk, unsigned order)
 {

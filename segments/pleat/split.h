@@ -8,8 +8,8 @@
  * which goes back to the driver. So addresses and contents stay, but the caller must know that no
  * work runs on the device meanwhile.
  *
- * Every function here is called with the space's lock held. pl_split_chunk keeps it during the
- * driver calls of one chunk: else frees by other threads, or takes, would change what is moved. */
+ * Every function here is called with the space's lock held; pl_split_chunk drops it for its driver
+ * calls. Others may allocate and free in the chunk meanwhile, except where it loses its memory. */
 #ifndef PLEAT_SEGMENTS_SPLIT_H
 #define PLEAT_SEGMENTS_SPLIT_H
 
@@ -19,7 +19,7 @@
  * to the granules that it would keep. */
 bool pl_split_is_worth_it(const pl_space *space, pleat_devptr at, size_t *n_kept);
 /* Split that chunk, if it still can be: where others hold it, it stays. Adds to *told what was
- * done. May drop the lock before, to make room. PLEAT_OK. ENOMEM_DEVICE (no room for the new
+ * done. May make room first. PLEAT_OK. ENOMEM_DEVICE (no room for the new
  * chunks), ENOMEM_HOST, ENOTSUP, ECAPTURE, EDRIVER: the chunk is as before. EPOISONED: the space is
  * torn, or the scratch addresses stay mapped. */
 pleat_status pl_split_chunk(pl_space *space, pleat_devptr at, pleat_compaction *told);

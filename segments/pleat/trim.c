@@ -223,6 +223,9 @@ static pl_block *next_quiet(pl_space *space, pl_segment *seg, size_t *g, size_t 
 {
     size_t n_looks = 0;
 
+    if (seg == space->torn.segment) { /* some of it is not mapped */
+        return NULL;
+    }
     for (*g = pl_segment_next_loose(seg, *g); *g != SIZE_MAX;) {
         pl_block *b = pl_segment_find(seg, pl_segment_address(seg, *g));
         size_t whole = (size_t)((pl_block_end(b) - pl_segment_address(seg, *g)) >>

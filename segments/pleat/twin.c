@@ -90,26 +90,66 @@ pleat_status pl_twin_reserve(pl_space *space, const pl_twin_map *guest)
     return st == PLEAT_OK ? pl_block_store_reserve(&space->store, 4 * n_runs + 4) : st;
 }
 
-/* [at, end), which lies in one granule, is free here, and another granule's from now on. */
-static void veil(pl_space *space, pl_segment *seg, pleat_devptr at, pleat_devptr end)
+static void lift(pl_space *space, pl_block *b, pleat_devptr at, pleat_devptr end)
 {
-    pl_block *b = pl_carve_out_all(space, pl_segment_find(seg, at), at, end);
+    (void)pl_carve_out_all(space, b, at, end);
+}
 
+static void put_back(pl_space *space, pl_block *b, pleat_devptr at, pleat_devptr end)
+{
+    pl_assert(b->base == at && pl_block_end(b) == end && b->state == PL_BLOCK_FLIGHT);
+    (void)at;
+    (void)end;
+    pl_carve_put_back(space, b);
+}
+
+/* From now on the bytes are another granule's. */
+static void veil(pl_space *space, pl_block *b, pleat_devptr at, pleat_devptr end)
+{
+    pl_segment *seg = b->segment;
+
+    pl_assert(b->base == at && pl_block_end(b) == end && b->state == PL_BLOCK_FLIGHT);
+    (void)at;
+    (void)end;
     b->lane = PL_LANE_SETTLED;
     b->tick = 0;
     pl_segment_become(seg, &space->store, b, PL_BLOCK_VEILED);
     pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, b->base, b->bytes);
 }
 
-static void veil_units(pl_space *space, pleat_devptr base, const pl_twin_map *map, bool is_used)
+/* What is done with [at, end), which lies in one granule; b covers `at`. */
+typedef void step(pl_space *space, pl_block *b, pleat_devptr at, pleat_devptr end);
+
+static void walk_units(pl_space *space, pleat_devptr base, const pl_twin_map *map, bool is_used,
+                       step *do_step)
 {
-    pl_segment *seg = pl_space_segment_at(space, base);
+    const pl_segment *seg = pl_space_segment_at(space, base);
     size_t bytes = pl_twin_unit(space);
     size_t to;
 
     for (size_t unit = 0; pl_twin_next(space, map, is_used, &unit, &to); unit = to) {
-        veil(space, seg, base + unit * bytes, base + to * bytes);
+        pleat_devptr at = base + unit * bytes;
+        do_step(space, pl_segment_find(seg, at), at, base + to * bytes);
     }
+}
+
+void pl_twin_lift(pl_space *space, pleat_devptr host, pleat_devptr guest, const pl_twin_map *map)
+{
+    walk_units(space, host, map, true, lift);
+    walk_units(space, guest, map, false, lift);
+}
+
+void pl_twin_part(pl_space *space, pleat_devptr host, pleat_devptr guest, const pl_twin_map *map)
+{
+    walk_units(space, host, map, true, put_back);
+    walk_units(space, guest, map, false, put_back);
+}
+
+static bool has_users(const pl_segment *seg, size_t g)
+{
+    const pl_users *users = &seg->users[g];
+
+    return users->n_live + users->n_kept + users->n_shared > 0;
 }
 
 void pl_twin_join(pl_space *space, pleat_devptr host, pleat_devptr guest, const pl_twin_map *map)
@@ -119,8 +159,8 @@ void pl_twin_join(pl_space *space, pleat_devptr host, pleat_devptr guest, const 
     size_t host_g = pl_segment_granule(host_seg, host);
     size_t guest_g = pl_segment_granule(guest_seg, guest);
 
-    veil_units(space, host, map, true);
-    veil_units(space, guest, map, false);
+    walk_units(space, host, map, true, veil);
+    walk_units(space, guest, map, false, veil);
     guest_seg->chunks[guest_g] = host_seg->chunks[host_g];
     host_seg->twins[host_g] = guest;
     guest_seg->twins[guest_g] = host | 1;
@@ -128,6 +168,9 @@ void pl_twin_join(pl_space *space, pleat_devptr host, pleat_devptr guest, const 
     guest_seg->n_twins++;
     space->twins.guests[space->twins.n++] = guest;
     space->n_pinned--;
+    if (!has_users(host_seg, host_g) || !has_users(guest_seg, guest_g)) {
+        space->twins.is_ripe = true; /* all was freed while it moved */
+    }
 }
 
 /* ---- dissolving ------------------------------------------------------------------------------ */
@@ -138,13 +181,6 @@ typedef struct pending {
     uint64_t tick;
     size_t n_free; /* blocks */
 } pending;
-
-static bool has_users(const pl_segment *seg, size_t g)
-{
-    const pl_users *users = &seg->users[g];
-
-    return users->n_live + users->n_kept + users->n_shared > 0;
-}
 
 /* Uses of several lanes cannot be waited for at once. */
 static bool is_unused(const pl_space *space, const pl_segment *seg, size_t g, pending *out)

@@ -49,8 +49,13 @@ bool pl_twin_next(const pl_space *space, const pl_twin_map *map, bool is_used, s
                   size_t *to);
 /* Have room for one more pair whose guest uses what the map tells. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_twin_reserve(pl_space *space, const pl_twin_map *guest);
-/* The guest's chunk is not its own any more, but the host's. After a reserve; nothing flies. */
+/* Two granules become twins in two steps, with the same map. First what will be veiled, at both
+ * addresses, is in flight: others may free what is in use there meanwhile. After a reserve. */
+void pl_twin_lift(pl_space *space, pleat_devptr host, pleat_devptr guest, const pl_twin_map *map);
+/* Then the guest's chunk is not its own any more, but the host's. */
 void pl_twin_join(pl_space *space, pleat_devptr host, pleat_devptr guest, const pl_twin_map *map);
+/* Or what is in flight is free again. */
+void pl_twin_part(pl_space *space, pleat_devptr host, pleat_devptr guest, const pl_twin_map *map);
 /* Dissolve the pairs of which one has nothing in use. May drop the lock. */
 void pl_twin_dissolve(pl_space *space);
 

@@ -26,6 +26,11 @@
 
 static _Atomic size_t most_touched; /* atomic */
 
+static bool guards_a_device(const pl_lock *lock)
+{
+    return lock->rank == PL_RANK_CLASSIC || lock->rank == PL_RANK_DEVICE;
+}
+
 #if PLEAT_DEBUG_LEVEL >= 1
 
 enum { MAX_HELD = 8 };
@@ -53,7 +58,7 @@ void pl_lock_note_acquired(pl_lock *lock)
     lock->owner = pthread_self();
     lock->is_held = 1;
     held[n_held++] = lock->rank;
-    if (lock->rank == PL_RANK_DEVICE) {
+    if (guards_a_device(lock)) {
         pl_lock_n_touched = 0;
     }
 }
@@ -62,7 +67,7 @@ void pl_lock_note_acquired(pl_lock *lock)
 void pl_lock_note_released(pl_lock *lock)
 {
     pl_lock_assert(lock);
-    if (lock->rank == PL_RANK_DEVICE) {
+    if (guards_a_device(lock)) {
         note_touched();
     }
     int at = n_held - 1;
@@ -139,7 +144,7 @@ static _Atomic uint64_t longest_ns; /* atomic */
 
 void pl_lock_begin_hold(pl_lock *lock)
 {
-    if (lock->rank == PL_RANK_DEVICE) {
+    if (guards_a_device(lock)) {
         lock->held_ns = pl_clock_ns();
     }
 }

@@ -16,7 +16,8 @@
 typedef enum pl_rank {
     PL_RANK_HELD = 5, /* api/share/held.h: a fork takes it before the api lock */
     PL_RANK_API = 10,
-    PL_RANK_DEVICE = 20, /* one allocator's state on one device */
+    PL_RANK_CLASSIC = 15, /* a classic cache's state on one device; held across driver calls */
+    PL_RANK_DEVICE = 20,  /* pleat's state on one device; held across none */
     PL_RANK_SEGMENT = 30,
     PL_RANK_VMM = 40,
     PL_RANK_HISTORY = 80, /* a leaf: api/history/history.h */
