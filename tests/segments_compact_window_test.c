@@ -189,6 +189,11 @@ static pleat_status compact_at(uint64_t k, action *const *what)
     pl_driver_time_calls(pleat.sim.drv, true);
     pl_driver_watch(pleat.sim.drv, act_after, NULL);
     pleat_status st = pleat.a->ops->compact(pleat.a, &out);
+    if (is_late && n_calls > k) {
+        void *is_done = NULL;
+        ck_assert_int_eq(pthread_join(late, &is_done), 0);
+        ck_assert_ptr_nonnull(is_done);
+    }
     pl_driver_watch(pleat.sim.drv, NULL, NULL);
     return st;
 }
@@ -287,12 +292,9 @@ START_TEST(what_is_shared_beside_a_compaction_is_what_stays)
     is_late = true;
     device_options.handle_posix_fd = PL_DEMAND_FIRM;
     do {
-        void *is_done = NULL;
         layouts[_i]();
         ck_assert_int_eq(compact_at(k, &shares), PLEAT_OK);
         if (n_calls > k) {
-            ck_assert_int_eq(pthread_join(late, &is_done), 0);
-            ck_assert_ptr_nonnull(is_done);
             pl_shared_chunk then = listed;
             ck_assert(share());
             ck_assert_uint_eq(then.chunk, listed.chunk);
