@@ -296,8 +296,7 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_trim(pleat instance, int devi
  *  Threads  any; one compaction of a device at a time. Others may allocate and free meanwhile, if
  *           that submits no work. May be called from within a callback.
  *  Blocks   on all work of the device, without a limit; then on create, map, copies, unmap and
- *           release. The allocator's lock (rank 20) is held during those of one chunk, at most 256
- *           MiB. Opens no device. */
+ *           release. No lock is held across these: other threads go on. Opens no device. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_compact_sized(pleat instance, int device,
                                                                  size_t out_bytes,
                                                                  pleat_compaction *out);
