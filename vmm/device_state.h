@@ -85,7 +85,8 @@ struct pl_fence {
     uint64_t epoch;          /* owner: whole-device fence: last synchronisation before it */
     bool is_whole_device;    /* owner: the stream was out of reach; a synchronisation passes it */
     _Atomic bool has_passed; /* atomic: a passed fence stays passed */
-    _Atomic bool is_spoiled; /* atomic: its event failed and is not reused */
+    _Atomic bool is_spoiled; /* atomic: its event failed */
+    bool is_worn;            /* owner: the event failed in an earlier use, and is not used again */
     uint32_t n_shares;       /* lock: callers beyond the first, see pl_fence_share */
     struct pl_fence *next;   /* lock: in the free list */
 };

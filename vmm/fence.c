@@ -12,16 +12,16 @@
  * is out belongs to its caller; no lock is held across a driver call. */
 #include "vmm/device_state.h"
 
-/* An event belongs to the context it was made in, here `context`, the current one; pooled events
- * belong to the device's own. */
+/* An event belongs to the context it was made in, here `context`, the current one. */
 static pleat_status have_event(pl_fence *fence, cu_context context)
 {
     cu_event event = NULL;
-    if (fence->event != NULL && fence->context == context) {
+    if (fence->event != NULL && fence->context == context && !fence->is_worn) {
         return PLEAT_OK;
     }
     pl_fence_destroy_event(fence->dev, fence->event);
     fence->event = NULL;
+    fence->is_worn = false;
     cu_result result = pl_cu_event_create(fence->dev->drv, &event, CU_EVENT_DISABLE_TIMING_FLAG);
     if (result != CU_SUCCESS) {
         return pl_driver_failure(result);

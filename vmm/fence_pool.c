@@ -1,8 +1,9 @@
 /* fence_pool.c - the pool of fences and their events.
  *
- * Events go back to a free list with their fences; an event that ever failed, or that belongs to a
- * peer's context, is destroyed instead. Fences are made in slabs and live until the device is
- * closed.
+ * Events go back to a free list with their fences; one that ever failed, or that belongs to a peer's
+ * context, is destroyed when its fence is used again, in a call that records: fences come back in
+ * holds of an allocator's lock. Fences are made in slabs and live until the device is closed, as
+ * long as the contexts of peers.
  *
  * Guarded by the device's lock, which is not held across a driver call. */
 #include "vmm/device_state.h"
@@ -71,14 +72,11 @@ static bool is_last_return(pl_fence *fence)
     return is_last;
 }
 
-/* The pool keeps events of the device's own context only: peers' fences are few. */
 static void put_back(pl_fence *fence)
 {
     pl_device *dev = fence->dev;
-    if (atomic_load_explicit(&fence->is_spoiled, memory_order_relaxed) ||
-        fence->context != dev->context) {
-        pl_fence_destroy_event(dev, fence->event);
-        fence->event = NULL;
+    if (atomic_load_explicit(&fence->is_spoiled, memory_order_relaxed)) {
+        fence->is_worn = true;
     }
     atomic_store_explicit(&fence->is_spoiled, false, memory_order_relaxed);
     atomic_store_explicit(&fence->has_passed, false, memory_order_relaxed);
