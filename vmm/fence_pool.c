@@ -1,9 +1,9 @@
 /* fence_pool.c - the pool of fences and their events.
  *
- * Events go back to a free list with their fences; one that ever failed, or that belongs to a peer's
- * context, is destroyed when its fence is used again, in a call that records: fences come back in
- * holds of an allocator's lock. Fences are made in slabs and live until the device is closed, as
- * long as the contexts of peers.
+ * Events go back to a free list with their fences. One that ever failed, or that belongs to a
+ * peer's context, is destroyed when its fence is used again, in a call that records: fences come
+ * back in holds of an allocator's lock. Fences are made in slabs and live until the device is
+ * closed, as do the contexts of peers.
  *
  * Guarded by the device's lock, which is not held across a driver call. */
 #include "vmm/device_state.h"

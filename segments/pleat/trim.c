@@ -222,11 +222,9 @@ static size_t whole_chunks(const pl_segment *seg, size_t g, size_t whole, size_t
 static pl_block *next_quiet(pl_space *space, pl_segment *seg, size_t *g, size_t *n)
 {
     size_t n_looks = 0;
-
-    if (seg == space->torn.segment) { /* some of it is not mapped */
-        return NULL;
-    }
-    for (*g = pl_segment_next_loose(seg, *g); *g != SIZE_MAX;) {
+    /* Of a torn segment some is not mapped. */
+    *g = seg == space->torn.segment ? SIZE_MAX : pl_segment_next_loose(seg, *g);
+    while (*g != SIZE_MAX) {
         pl_block *b = pl_segment_find(seg, pl_segment_address(seg, *g));
         size_t whole = (size_t)((pl_block_end(b) - pl_segment_address(seg, *g)) >>
                                 seg->granule_log2);
