@@ -9,8 +9,8 @@
  * own memory goes, and what one wins is room for the next. So where one finds no room, none behind
  * it does.
  *
- * Guarded by the device lock, which is dropped for every driver call. Other threads may allocate and
- * free meanwhile. */
+ * Guarded by the device lock, which is dropped for every driver call. Other threads may allocate
+ * and free meanwhile. */
 #include "segments/pleat/ops.h"
 
 #include "segments/pleat/capturers.h"

@@ -395,8 +395,8 @@ void pl_space_land(pl_space *space, pl_flying *flying);
 /* Wait until the flights under way now have landed; others may take off meanwhile. The caller has
  * none of its own. */
 void pl_space_wait_for_flights(pl_space *space);
-/* Flights of a compaction, one at a time. The bytes of live blocks move between them, and chunks that
- * are not loose change; the blocks stay blocks like any. */
+/* Flights of a compaction, one at a time: the bytes of live blocks move, and chunks that are not
+ * loose change. The blocks stay blocks like any. */
 void pl_space_begin_move(pl_space *space, pl_flying *flying);
 void pl_space_end_move(pl_space *space, pl_flying *flying);
 /* For who looks at the chunks of live blocks: wait while they move. May drop the lock. */

@@ -221,8 +221,7 @@ static size_t whole_chunks(const pl_segment *seg, size_t g, size_t whole, size_t
  * drop the lock on its way there. */
 static pl_block *next_quiet(pl_space *space, pl_segment *seg, size_t *g, size_t *n)
 {
-    size_t n_looks = 0;
-    /* Of a torn segment some is not mapped. */
+    size_t n_looks = 0; /* of a torn segment some is not mapped: it is left alone */
     *g = seg == space->torn.segment ? SIZE_MAX : pl_segment_next_loose(seg, *g);
     while (*g != SIZE_MAX) {
         pl_block *b = pl_segment_find(seg, pl_segment_address(seg, *g));
