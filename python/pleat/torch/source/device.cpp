@@ -32,6 +32,24 @@ void copy_group(Group &to, const pleat_stat from[PLEAT_N_POOLS])
     }
 }
 
+/* What newer versions tell beside the figures of all. */
+template <typename Stats>
+auto add_newer(Stats &to, DeviceIndex device, int64_t n_refused, int)
+    -> decltype(to.reserved_bytes_by_private_pools, void())
+{
+    pleat_pool_id id;
+    pleat_stat reserved[PLEAT_N_POOLS];
+    for (unsigned i = 0;
+         pleat_pool_stats(instance(), device, i, &id, reserved) == PLEAT_OK; i++) {
+        copy_group(to.reserved_bytes_by_private_pools[{ id.first, id.second }], reserved);
+    }
+    to.num_oom_rejections = n_refused;
+}
+template <typename Stats>
+void add_newer(Stats & /*to*/, DeviceIndex /*device*/, int64_t /*n_refused*/, long)
+{
+}
+
 pleat_device_info describe(DeviceIndex device)
 {
     pleat_device_info info;
@@ -159,6 +177,7 @@ c10::CachingDeviceAllocator::DeviceStats Allocator::getDeviceStats(DeviceIndex d
     to.num_device_alloc = static_cast<int64_t>(from.num_device_alloc);
     to.num_device_free = static_cast<int64_t>(from.num_device_free);
     to.max_split_size = -1; /* pleat splits blocks of any size */
+    add_newer(to, device, n_refused_.at(static_cast<size_t>(device)), 0);
     return to;
 }
 
@@ -166,6 +185,7 @@ void Allocator::resetAccumulatedStats(DeviceIndex device)
 {
     check(pleat_torch_reset_accumulated(device), "the sums stay as they were");
     n_emptied_.at(static_cast<size_t>(device)) = 0;
+    n_refused_.at(static_cast<size_t>(device)) = 0;
 }
 
 void Allocator::resetPeakStats(DeviceIndex device)
