@@ -18,6 +18,7 @@
 #include <atomic>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -75,6 +76,9 @@ struct Guarded {
         return std::move(value);
     }
 };
+
+/* What a private pool holds, by PyTorch's pools. */
+using PoolSums = std::array<pleat_stat, PLEAT_N_POOLS>;
 
 class Allocator final : public CA::CUDAAllocator
 {
@@ -168,6 +172,7 @@ private:
     bool find_block(const void *ptr, pleat_block_info &out) const; /* on any device */
     void *take_short(size_t bytes, DeviceIndex device, cudaStream_t stream);
     void refuse_early(size_t bytes, DeviceIndex device);
+    std::map<MempoolId, PoolSums> private_pools(DeviceIndex device);
     void give_told(void *ptr);
     void add_foreign(DeviceIndex device, MempoolId pool, CA::SnapshotInfo &out);
     [[noreturn]] void throw_shortage(size_t bytes, DeviceIndex device, pleat_status status,
@@ -179,7 +184,8 @@ private:
     /* Calls of emptyCache, each of which waits for every stream, by device. */
     std::array<std::atomic<int64_t>, C10_COMPILE_TIME_MAX_GPUS> n_emptied_{};
     std::array<std::atomic<int64_t>, C10_COMPILE_TIME_MAX_GPUS> n_refused_{}; /* refuse_early */
-    std::mutex mutex_;                 /* guards the next two */
+    std::mutex mutex_;                 /* guards the next three */
+    std::map<std::pair<DeviceIndex, MempoolId>, PoolSums> sums_before_; /* at the last reset */
     std::vector<CA::OutOfMemoryObserver> observers_;
     std::vector<RejectionObserver> refusal_observers_;
     Recorder recorder_;
