@@ -38,6 +38,7 @@ BEGIN, END = "<!-- versions:begin -->", "<!-- versions:end -->"
 COLUMNS = ("torch", "cuda", "python", "suite", "passed", "failed", "skipped")
 SUITES = {
     "class": "python/tests/class_test.py",
+    "newer": "python/tests/newer_class_test.py",
     "install": "python/tests/torch_install_test.py",
     "processes": "python/tests/multiprocessing_test.py",
     "native": "tests/python/torch_on_sim/on_sim_memory_test.py",
@@ -234,7 +235,7 @@ def main() -> int:
     parser.add_argument("--turn", action="store_true", help="one of two, if it is there; quick")
     parser.add_argument("--fetch-turn", action="store_true", help="make what --turn needs")
     parser.add_argument("--quick", action="store_true", help=f"without {' and '.join(SLOW)}")
-    parser.add_argument("--suite", action="append", choices=SUITES, help="default: all five")
+    parser.add_argument("--suite", action="append", choices=SUITES, help="default: all")
     chosen = parser.parse_args()
     known = sorted({row["torch"] for row in recorded()}, key=order, reverse=True)
     versions = chosen.versions or known
