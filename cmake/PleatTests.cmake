@@ -275,4 +275,8 @@ if(NOT PLEAT_SANITIZE AND TARGET pleat_shared AND TARGET pleat_sim)
     foreach(source IN LISTS python_tests)
         pleat_add_python_test("${source}")
     endforeach()
+    # The class under another version of PyTorch, by the commit; skipped where `./dev torch-turn` has
+    # not made its environment.
+    pleat_add_check(torch_turn python Python3::Interpreter -B
+        "${PROJECT_SOURCE_DIR}/tests/torch/versions.py" "${PROJECT_BINARY_DIR}" --turn)
 endif()

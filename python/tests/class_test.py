@@ -191,7 +191,7 @@ def test_a_live_block_is_annotated_where_torch_can(run_class: Run) -> None:
         try:
             torch._C._cuda_annotateMemory(12345, "nobody")
         except RuntimeError as error:
-            assert "there is no live block" in str(error)
+            assert "no live allocation" in str(error)
         else:
             raise AssertionError("12345 is no block")
         """

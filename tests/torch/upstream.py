@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """PyTorch's own tests of its allocator, on the simulated CUDA runtime, natively and under pleat.
 
-Usage: upstream.py BUILD_DIR [--torch VERSION] [--match REGEX] [--module NAME]... [--write]
-(./dev torch). A table of groups, and what passes natively but not under pleat: the class, compiled
-for that torch. The tests are those of 2.6.0 whatever the torch: on another one some do not fit, and
-fail natively, too. With --write the result is recorded in results-VERSION.csv beside this file, in
-place of what was recorded of the tests that were run; else it is compared with that. Exit status 1:
-a test that passed under pleat when the result was recorded, and passes natively now, does not."""
+Usage: upstream.py BUILD_DIR [--torch VERSION] [--tests FOLDER] [--match REGEX] [--module NAME]...
+[--write] (./dev torch). A table of groups, and what passes natively but not under pleat: the class,
+compiled for that torch. The tests are those of 2.6.0 whatever the torch: on another one some do not
+fit, and fail natively, too. --tests plays those of another folder, such as test/ of a checkout of
+PyTorch. With --write the result is recorded in results-VERSION.csv beside this file (of another
+folder: newer-VERSION.csv), in place of what was recorded of the tests that were run; else it is
+compared with that. Exit status 1: a test that passed under pleat when the result was recorded, and
+passes natively now, does not."""
 
 from __future__ import annotations
 
@@ -50,8 +52,17 @@ def group_of(test: str) -> str:
     return next(name for name, pattern in GROUPS if re.search(pattern, test))
 
 
-def results_of(version: str) -> pathlib.Path:
-    return HERE / f"results-{version}.csv"
+def results_of(version: str, tests: pathlib.Path | None) -> pathlib.Path:
+    return HERE / f"{'newer' if tests else 'results'}-{version}.csv"
+
+
+def modules_of(tests: pathlib.Path | None, chosen: list[str] | None) -> list[str]:
+    """What is to be played: a folder of one's own need not have all four."""
+    names = [name for name in DEVICES if not tests or (tests / f"{name}.py").exists()]
+    missing = sorted(set(chosen or ()) - set(names))
+    if missing or not names:
+        sys.exit(f"{tests} has no {', '.join(missing or DEVICES)}")
+    return [name for name in names if name in (chosen or names)]
 
 
 def fetch(*what: str) -> str:
@@ -146,10 +157,9 @@ class Run:
 
 
 def run_module(
-    module: str, version: str, build: pathlib.Path, package: str, pattern: str
+    module: str, python: str, folder: str, build: pathlib.Path, package: str, pattern: str
 ) -> list[dict[str, str]]:
     """Rows of COLUMNS. Both ways run side by side."""
-    python, folder = fetch("python", version), fetch("tests")
     variables = environment(build, module, package, folder)
     runs = [Run(way, module, python, folder, variables) for way in WAYS]
     threads = [threading.Thread(target=run.run, args=(pattern,)) for run in runs]
@@ -230,18 +240,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="./dev torch", description=__doc__)
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--torch", default=OWN_TORCH, metavar="VERSION", help=OWN_TORCH)
+    parser.add_argument("--tests", type=pathlib.Path, metavar="FOLDER", help="in place of 2.6.0's")
     parser.add_argument("--match", default="", metavar="REGEX", help="of CLASS.TEST")
     parser.add_argument("--module", action="append", choices=DEVICES, help="default: all four")
     parser.add_argument("--out", type=pathlib.Path, metavar="CSV", help="write the rows there, too")
     parser.add_argument("--write", action="store_true", help="record the result of what was run")
     options = parser.parse_args()
     rows = []
-    path = results_of(options.torch)
+    path = results_of(options.torch, options.tests)
+    modules = modules_of(options.tests, options.module)
+    folder = str(options.tests.resolve()) if options.tests else fetch("tests")
+    python = fetch("python", options.torch)
     with tempfile.TemporaryDirectory() as package:
         lay_package(pathlib.Path(package), options.build)
-        for module in options.module or DEVICES:
+        for module in modules:
             rows += run_module(
-                module, options.torch, options.build.resolve(), package, options.match
+                module, python, folder, options.build.resolve(), package, options.match
             )
             if options.out:
                 write(rows, options.out)

@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
 """pleat's class under many versions of PyTorch: python/tests with each, on the simulated runtime.
 
-Usage: versions.py BUILD_DIR [VERSION...] [--keep] [--write] [--newest] [--quick] [--suite NAME]...
-(./dev torch-versions). Versions are tested in turn, all of those in versions.csv where none is
-named. Each gets a virtual environment in the cache folder (up to 5.5 GB), which is removed after its
-tests unless it was there before or --keep says so. --write records the results in versions.csv
-beside this file and in docs/pytorch.md. --newest takes the newest version in versions.csv if its
-environment is there (exit status 77 if not). --quick leaves out the tests of several processes,
---suite all but those it names. Exit status 1: something failed."""
+Usage: versions.py BUILD_DIR [VERSION...] [--keep] [--write] [--quick] [--suite NAME]...
+       versions.py BUILD_DIR --turn | --fetch-turn
+(./dev torch-versions). Versions are tested one after the other, all of those in versions.csv where
+none is named. Each gets a virtual environment in the cache folder (up to 5.5 GB), which is removed
+after its tests unless it was there before or --keep says so. --write records the results in
+versions.csv beside this file and in docs/pytorch.md. --quick leaves out the tests of several
+processes, --suite all but those it names. Exit status 1: something failed.
+
+--turn is the quick part for one version, if its environment is there (exit status 77 if not): the
+newest and the oldest in versions.csv have turns, by the commit, PLEAT_TORCH_TURN names another.
+--fetch-turn makes that environment, which stays, within FETCH_S seconds and where the disk has
+room; if it cannot it says why, and its exit status is 0."""
 
 from __future__ import annotations
 
@@ -16,6 +21,7 @@ import csv
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -32,6 +38,7 @@ BEGIN, END = "<!-- versions:begin -->", "<!-- versions:end -->"
 COLUMNS = ("torch", "cuda", "python", "suite", "passed", "failed", "skipped")
 SUITES = {
     "class": "python/tests/class_test.py",
+    "newer": "python/tests/newer_class_test.py",
     "install": "python/tests/torch_install_test.py",
     "processes": "python/tests/multiprocessing_test.py",
     "native": "tests/python/torch_on_sim/on_sim_memory_test.py",
@@ -39,6 +46,8 @@ SUITES = {
 }
 SLOW = ("processes", "native")
 ABSENT = 77
+FETCH_S = 480  # takes some 2 minutes with a good network
+ROOM_BYTES = 8 << 30  # an environment and what pip needs meanwhile
 
 Row = dict[str, str]
 
@@ -59,6 +68,49 @@ def fetch(*what: str) -> str:
         [str(HERE / "fetch.sh"), *what], stdout=subprocess.PIPE, encoding="utf-8", check=True
     )
     return done.stdout.strip()
+
+
+def turn_of(known: list[str]) -> tuple[str, str]:
+    """Whose turn it is, and why. `known` is newest first."""
+    if os.environ.get("PLEAT_TORCH_TURN"):
+        return os.environ["PLEAT_TORCH_TURN"], "PLEAT_TORCH_TURN says so"
+    turns = list(dict.fromkeys((known[0], known[-1])))
+    asked = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    commit = done.stdout.strip()
+    if done.returncode == 0:
+        number, why = int(commit[:8], 16), f"commit {commit[:8]}"
+    else:
+        number = int(time.time()) // 86400
+        why = f"day {number}"
+    return turns[number % len(turns)], f"{why}, of {' and '.join(turns)}"
+
+
+def fetch_bounded(version: str, seconds: float) -> str:
+    """Make the environment. Returns why it is not there, or ""."""
+    folder = pathlib.Path(fetch("venv", version))
+    room = shutil.disk_usage(folder.parent if folder.parent.exists() else "/").free
+    if (folder / "pleat.stamp").exists():
+        return ""
+    if room < ROOM_BYTES:
+        return f"the cache folder's disk has {room >> 20} MiB left"
+    command = [str(HERE / "fetch.sh"), "python", version]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True) as child:
+        try:
+            child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+            return f"it was not installed within {seconds:.0f} s"
+    return "" if child.returncode == 0 else "pip failed (is there a network?)"
+
+
+def fetch_turn(version: str, why: str) -> int:
+    problem = fetch_bounded(version, FETCH_S)
+    print(f"torch {version} has its turn ({why})", flush=True)
+    if problem:
+        print(f"torch {version}: NOT INSTALLED, its tests will be skipped: {problem}", flush=True)
+    return 0
 
 
 def environment(build: pathlib.Path, package: pathlib.Path) -> dict[str, str]:
@@ -180,22 +232,30 @@ def main() -> int:
     parser.add_argument("versions", nargs="*", metavar="VERSION", help="such as 2.15.0")
     parser.add_argument("--keep", action="store_true", help="keep the environments")
     parser.add_argument("--write", action="store_true", help="record what is found")
-    parser.add_argument("--newest", action="store_true", help="the newest one, if it is there")
+    parser.add_argument("--turn", action="store_true", help="one of two, if it is there; quick")
+    parser.add_argument("--fetch-turn", action="store_true", help="make what --turn needs")
     parser.add_argument("--quick", action="store_true", help=f"without {' and '.join(SLOW)}")
-    parser.add_argument("--suite", action="append", choices=SUITES, help="default: all five")
+    parser.add_argument("--suite", action="append", choices=SUITES, help="default: all")
     chosen = parser.parse_args()
     known = sorted({row["torch"] for row in recorded()}, key=order, reverse=True)
-    versions = chosen.versions or (known[:1] if chosen.newest else known)
+    versions = chosen.versions or known
     if not versions:
         parser.error("name a version: none is recorded")
+    is_turn = chosen.turn or chosen.fetch_turn
+    if is_turn:
+        turn, why = turn_of(known)
+        if chosen.fetch_turn:
+            return fetch_turn(turn, why)
+        print(f"torch {turn} has its turn ({why})", flush=True)
+        versions = [turn]
     suites = [name for name in SUITES if name in (chosen.suite or SUITES)]
-    suites = [name for name in suites if not (chosen.quick and name in SLOW)]
+    suites = [name for name in suites if not ((chosen.quick or is_turn) and name in SLOW)]
     rows = []
     for version in versions:
         folder = pathlib.Path(fetch("venv", version))
         is_new = not (folder / "pleat.stamp").exists()
-        if is_new and chosen.newest:
-            print(f"no environment with torch {version}: ./dev venv makes one")
+        if is_new and is_turn:
+            print(f"SKIPPED: no environment with torch {version}; ./dev torch-turn makes it")
             return ABSENT
         rows += test_version(version, fetch("python", version), chosen.build.resolve(), suites)
         if is_new and not chosen.keep:

@@ -1,4 +1,6 @@
 /* all.cpp - the whole class as one unit: PyTorch's headers take longer to read than the rest. */
+/* As the wheels for Linux are made: without it headers take expandable segments for unknown. */
+#define PYTORCH_C10_DRIVER_API_SUPPORTED
 #include "memory.cpp"
 
 #include "checkpoint.cpp"

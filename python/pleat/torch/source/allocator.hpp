@@ -18,6 +18,7 @@
 #include <atomic>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -76,6 +77,9 @@ struct Guarded {
     }
 };
 
+/* What a private pool holds, by PyTorch's pools. */
+using PoolSums = std::array<pleat_stat, PLEAT_N_POOLS>;
+
 class Allocator final : public CA::CUDAAllocator
 {
 public:
@@ -92,6 +96,7 @@ public:
     void *getBaseAllocation(void *ptr, size_t *bytes) override;
     void enable(bool value) override;
     bool isEnabled() const override;
+    c10::DataPtr allocateWithAddress(size_t bytes, void *address); /* checkpoint.cpp */
 
     /* ---- devices (device.cpp) ---- */
     void init(int n_devices) override;
@@ -152,6 +157,7 @@ public:
     std::string getUserMetadata();
     bool supportsUserMetadata();
     void annotateMemory(const void *ptr, const std::string &text);
+    std::shared_ptr<c10::GatheredContext> getContextForPointer(const void *ptr);
     void attachOutOfMemoryObserver(CA::OutOfMemoryObserver observer) override;
     void attachOomRejectionObserver(RejectionObserver observer);
     void attachAllocatorTraceTracker(CA::AllocatorTraceTracker tracker) override;
@@ -165,6 +171,8 @@ private:
     void *take_uncached(size_t bytes);
     bool find_block(const void *ptr, pleat_block_info &out) const; /* on any device */
     void *take_short(size_t bytes, DeviceIndex device, cudaStream_t stream);
+    void refuse_early(size_t bytes, DeviceIndex device);
+    std::map<MempoolId, PoolSums> private_pools(DeviceIndex device);
     void give_told(void *ptr);
     void add_foreign(DeviceIndex device, MempoolId pool, CA::SnapshotInfo &out);
     [[noreturn]] void throw_shortage(size_t bytes, DeviceIndex device, pleat_status status,
@@ -175,8 +183,11 @@ private:
     std::atomic<int> n_devices_{ 0 };  /* 0 = not initialised */
     /* Calls of emptyCache, each of which waits for every stream, by device. */
     std::array<std::atomic<int64_t>, C10_COMPILE_TIME_MAX_GPUS> n_emptied_{};
-    std::mutex mutex_;                 /* guards the next */
+    std::array<std::atomic<int64_t>, C10_COMPILE_TIME_MAX_GPUS> n_refused_{}; /* refuse_early */
+    std::mutex mutex_;                 /* guards the next three */
+    std::map<std::pair<DeviceIndex, MempoolId>, PoolSums> sums_before_; /* at the last reset */
     std::vector<CA::OutOfMemoryObserver> observers_;
+    std::vector<RejectionObserver> refusal_observers_;
     Recorder recorder_;
     Pools pools_{ recorder_ };
 };

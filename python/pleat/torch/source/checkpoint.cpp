@@ -49,7 +49,36 @@ void see_restored(void *context, pleat_restored what, const pleat_pool_block *bl
     });
 }
 
+/* PyTorch's kMinBlockSize. */
+const size_t block_step = 512;
+
 } // namespace
+
+/* Whose pool the address belongs to is pleat's to know, so each is asked; PyTorch asks the one that
+ * the stream's requests go to. */
+c10::DataPtr Allocator::allocateWithAddress(size_t bytes, void *ptr)
+{
+    DeviceIndex device = 0;
+    C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+    const auto address = reinterpret_cast<uintptr_t>(ptr);
+    cudaStream_t stream = c10::cuda::getCurrentCUDAStream(device).stream();
+    TORCH_CHECK(address % block_step == 0, "pleat: ", ptr, " is not aligned to kMinBlockSize");
+    if (bytes == 0) {
+        return { nullptr, nullptr, &Allocator::give, c10::Device(c10::kCUDA, device) };
+    }
+    const Recorder::Scope scope(recorder_, CA::RecordContext::STATE, "mallocWithAddress");
+    pleat_status status = PLEAT_EFOREIGN;
+    for (const MempoolId id : pools_.of_pleat(device)) {
+        status = pleat_pool_alloc_at(instance(), device, pool_id(id), address, bytes, stream);
+        if (status != PLEAT_EFOREIGN && status != PLEAT_EPOOL) {
+            break;
+        }
+    }
+    TORCH_CHECK(status == PLEAT_OK, "pleat: no ", bytes, " bytes at the exact address ", ptr, ": ",
+                status == PLEAT_EFOREIGN ? "no private pool has memory there"
+                                         : pleat_last_error()->text);
+    return { ptr, ptr, &Allocator::give, c10::Device(c10::kCUDA, device) };
+}
 
 bool Allocator::checkPoolLiveAllocations(DeviceIndex device, MempoolId id,
                                          const std::unordered_set<void *> &expected)

@@ -32,6 +32,34 @@ void copy_group(Group &to, const pleat_stat from[PLEAT_N_POOLS])
     }
 }
 
+/* What newer versions tell beside the figures of all. */
+template <typename Stats>
+auto add_newer(Stats &to, const std::map<MempoolId, PoolSums> &pools, int64_t n_refused, int)
+    -> decltype(to.reserved_bytes_by_private_pools, void())
+{
+    for (const auto &[id, stats] : pools) {
+        copy_group(to.reserved_bytes_by_private_pools[id], stats.data());
+    }
+    to.num_oom_rejections = n_refused;
+}
+template <typename Stats>
+void add_newer(Stats & /*to*/, const std::map<MempoolId, PoolSums> & /*pools*/,
+               int64_t /*n_refused*/, long)
+{
+}
+
+std::map<MempoolId, PoolSums> list_pools(DeviceIndex device)
+{
+    std::map<MempoolId, PoolSums> pools;
+    pleat_pool_id id;
+    PoolSums stats;
+    for (unsigned i = 0;
+         pleat_pool_stats(instance(), device, i, &id, stats.data()) == PLEAT_OK; i++) {
+        pools[{ id.first, id.second }] = stats;
+    }
+    return pools;
+}
+
 pleat_device_info describe(DeviceIndex device)
 {
     pleat_device_info info;
@@ -159,13 +187,35 @@ c10::CachingDeviceAllocator::DeviceStats Allocator::getDeviceStats(DeviceIndex d
     to.num_device_alloc = static_cast<int64_t>(from.num_device_alloc);
     to.num_device_free = static_cast<int64_t>(from.num_device_free);
     to.max_split_size = -1; /* pleat splits blocks of any size */
+    add_newer(to, private_pools(device), n_refused_.at(static_cast<size_t>(device)), 0);
     return to;
+}
+
+/* Sums count from the last reset. */
+std::map<MempoolId, PoolSums> Allocator::private_pools(DeviceIndex device)
+{
+    auto pools = list_pools(device);
+    const std::lock_guard<std::mutex> guard(mutex_);
+    for (auto &[id, stats] : pools) {
+        const auto before = sums_before_.find({ device, id });
+        for (size_t i = 0; before != sums_before_.end() && i < stats.size(); i++) {
+            stats[i].allocated -= before->second[i].allocated;
+            stats[i].freed -= before->second[i].freed;
+        }
+    }
+    return pools;
 }
 
 void Allocator::resetAccumulatedStats(DeviceIndex device)
 {
     check(pleat_torch_reset_accumulated(device), "the sums stay as they were");
     n_emptied_.at(static_cast<size_t>(device)) = 0;
+    n_refused_.at(static_cast<size_t>(device)) = 0;
+    const auto pools = list_pools(device);
+    const std::lock_guard<std::mutex> guard(mutex_);
+    for (const auto &[id, stats] : pools) {
+        sums_before_[{ device, id }] = stats;
+    }
 }
 
 void Allocator::resetPeakStats(DeviceIndex device)

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <exception>
+#include <limits>
 
 namespace pleat_torch
 {
@@ -26,7 +27,8 @@ static void install()
     });
     CA::allocator.store(installed);
 #if PLEAT_TORCH_HAS_DEVICE_ALLOCATOR
-    c10::SetAllocator(c10::kCUDA, installed);
+    /* Newer versions register theirs with a priority, and ignore a lower one silently. */
+    c10::SetAllocator(c10::kCUDA, installed, std::numeric_limits<uint8_t>::max());
 #endif
 }
 

@@ -82,6 +82,9 @@ C10_ALWAYS_INLINE void *Allocator::take(size_t bytes, DeviceIndex device, cudaSt
     if (C10_UNLIKELY(bytes == 0)) {
         return nullptr;
     }
+    if (C10_UNLIKELY(refuses_early())) {
+        refuse_early(bytes, device);
+    }
     void *ptr;
     if (C10_LIKELY(!recorder_.is_on() && !pools_.has_foreign() && !c10::memoryProfilingEnabled())) {
         ptr = pleat_torch_malloc(bytes, device, stream);

@@ -406,6 +406,18 @@ bool Pools::is_used(MempoolId id)
     return std::find_if(pools_.begin(), pools_.end(), is_its) != pools_.end();
 }
 
+std::vector<MempoolId> Pools::of_pleat(DeviceIndex device)
+{
+    std::vector<MempoolId> ids;
+    const std::lock_guard<std::mutex> guard(mutex_);
+    for (const auto &[key, pool] : pools_) {
+        if (key.first == device && !pool.from) {
+            ids.push_back(key.second);
+        }
+    }
+    return ids;
+}
+
 void Pools::visit_foreign(DeviceIndex device, const See &see)
 {
     const std::lock_guard<std::mutex> guard(mutex_);

@@ -59,6 +59,7 @@ public:
     /* Give back what is idle, in one pool or, with {0, 0}, in all. False: it is no foreign pool. */
     bool empty_foreign(MempoolId id);
     bool is_used(MempoolId id); /* on any device */
+    std::vector<MempoolId> of_pleat(DeviceIndex device);
     /* A block of a foreign pool, and whether it is live, and whether others still use it. */
     using See = std::function<void(void *ptr, size_t bytes, cudaStream_t stream, MempoolId pool,
                                    bool is_live, bool is_awaited)>;

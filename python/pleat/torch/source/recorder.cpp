@@ -15,7 +15,20 @@ namespace
 {
 
 thread_local Context *current; /* of the innermost scope */
+thread_local const char *current_tag; /* of the innermost scope; or NULL */
 thread_local std::vector<std::string> compile_contexts;
+
+template <typename Entry>
+auto set_tag(Entry &entry, int) -> decltype(entry.internal_metadata_, void())
+{
+    if (current_tag != nullptr) {
+        entry.internal_metadata_ = current_tag;
+    }
+}
+template <typename Entry>
+void set_tag(Entry & /*entry*/, long)
+{
+}
 
 /* Entries have had more and more to tell. */
 template <typename Entry = CA::TraceEntry>
@@ -64,18 +77,21 @@ std::string &metadata_of(std::string &of_device)
 
 /* ---- contexts ---- */
 
-Recorder::Scope::Scope(Recorder &recorder, CA::RecordContext level) : before_(current)
+Recorder::Scope::Scope(Recorder &recorder, CA::RecordContext level, const char *tag)
+    : before_(current), tag_before_(current_tag)
 {
     const CA::CreateContextFn gather = recorder.gather_.load(std::memory_order_acquire);
     if (gather != nullptr && recorder.level_.load() >= static_cast<int>(level)) {
         context_ = gather();
     }
     current = &context_;
+    current_tag = tag;
 }
 
 Recorder::Scope::~Scope()
 {
     current = before_;
+    current_tag = tag_before_;
 }
 
 /* Keeps what a live block or a segment needs, and returns what the entry gets. */
@@ -129,7 +145,9 @@ Recorder::Device &Recorder::device_at(int device)
 
 void Recorder::tell(Device &device, const pleat_change &change, Context context)
 {
-    tell(device, make_entry(change, std::move(context), metadata_of(device.metadata)));
+    CA::TraceEntry entry = make_entry(change, std::move(context), metadata_of(device.metadata));
+    set_tag(entry, 0);
+    tell(device, std::move(entry));
 }
 
 void Recorder::tell(Device &device, CA::TraceEntry entry)

@@ -42,7 +42,8 @@ public:
     class Scope
     {
     public:
-        Scope(Recorder &recorder, CA::RecordContext level);
+        /* `tag` is what entries say of why they were made, where they can (internal_metadata). */
+        Scope(Recorder &recorder, CA::RecordContext level, const char *tag = nullptr);
         ~Scope();
         Scope(const Scope &) = delete;
         Scope &operator=(const Scope &) = delete;
@@ -50,6 +51,7 @@ public:
     private:
         Context context_;
         Context *before_;
+        const char *tag_before_;
     };
 
     /* Does anybody record or track? */

@@ -1,6 +1,7 @@
 /* shortage.cpp - what is tried when pleat finds no memory, and how the failure is told. */
 #include "allocator.hpp"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 
@@ -87,6 +88,40 @@ pleat instance()
                      size_text(bytes), ". GPU ", static_cast<int>(device),
                      " has a total capacity of ", size_text(total_bytes), " of which ",
                      size_text(free_bytes), " is free. pleat: ", text);
+}
+
+/* With torch's setting throw_on_cudamalloc_oom: live bytes above torch's setting
+ * per_process_memory_fraction, or the fraction that was set since, are an error at once. */
+void Allocator::refuse_early([[maybe_unused]] size_t bytes, [[maybe_unused]] DeviceIndex device)
+{
+#if PLEAT_TORCH_HAS_EARLY_REFUSAL
+    uint64_t free_bytes = 0;
+    uint64_t total_bytes = 0;
+    pleat_stats stats = {};
+    check(pleat_device_memory_info(instance(), device, &free_bytes, &total_bytes),
+          "the driver does not tell its free memory");
+    (void)!pleat_device_stats(instance(), device, &stats);
+    const double fraction = std::min(CA::CUDAAllocatorConfig::per_process_memory_fraction(),
+                                     getMemoryFraction(device));
+    const auto most = static_cast<uint64_t>(fraction * static_cast<double>(total_bytes));
+    const uint64_t allocated = stats.allocated_bytes[PLEAT_POOL_ALL].current;
+    if (bytes <= most && allocated <= most - bytes) {
+        return;
+    }
+    n_refused_.at(static_cast<size_t>(device))++;
+    std::vector<RejectionObserver> observers;
+    {
+        const std::lock_guard<std::mutex> guard(mutex_);
+        observers = refusal_observers_;
+    }
+    for (const auto &observer : observers) {
+        observer(device, bytes, allocated, total_bytes);
+    }
+    TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ",
+                     size_text(bytes), ". GPU ", static_cast<int>(device), " has ",
+                     size_text(allocated), " allocated, and PyTorch's settings refuse more than ",
+                     size_text(most));
+#endif
 }
 
 /* What is tried here calls pleat, too, so the error is kept from before. */

@@ -2,8 +2,6 @@
  * the calls that switch histories. */
 #include "allocator.hpp"
 
-#include <limits>
-
 namespace pleat_torch
 {
 
@@ -78,20 +76,36 @@ void set_times(Entries &entries, c10::ApproximateClockToUnixTimeConverter &clock
     }
 }
 
+void add_newer_settings([[maybe_unused]] CA::AllocatorConfigInfo &info)
+{
+#if PLEAT_TORCH_HAS_EARLY_REFUSAL
+    using Config = c10::CachingAllocator::AcceleratorAllocatorConfig;
+    info.graph_capture_record_stream_reuse =
+        CA::CUDAAllocatorConfig::graph_capture_record_stream_reuse();
+    info.max_round_threshold = Config::pinned_max_round_threshold();
+    info.max_cached_size = Config::pinned_max_cached_size();
+#endif
+}
+
+/* As they are set, though pleat heeds few of them; the text is pleat's own. */
 CA::AllocatorConfigInfo settings()
 {
+    using Config = CA::CUDAAllocatorConfig;
     CA::AllocatorConfigInfo info{};
     size_t needed = 0;
     (void)!pleat_instance_conf(instance(), nullptr, 0, &needed);
     std::string conf(needed > 0 ? needed : 1, '\0');
     (void)!pleat_instance_conf(instance(), conf.data(), conf.size(), &needed);
     conf.resize(conf.size() - 1); /* the end mark */
-    info.max_split_size = std::numeric_limits<size_t>::max();
-    info.pinned_num_register_threads = 1;
-    info.expandable_segments = true;
-    info.release_lock_on_malloc = true;
+    info.garbage_collection_threshold = Config::garbage_collection_threshold();
+    info.max_split_size = Config::max_split_size();
+    info.pinned_num_register_threads = Config::pinned_num_register_threads();
+    info.expandable_segments = Config::expandable_segments();
+    info.release_lock_on_malloc = Config::release_lock_on_cudamalloc();
+    info.pinned_use_host_register = Config::pinned_use_cuda_host_register();
     info.last_allocator_settings = conf;
-    info.roundup_power2_divisions.assign(16, 0);
+    info.roundup_power2_divisions = Config::roundup_power2_divisions();
+    add_newer_settings(info);
     return info;
 }
 
@@ -276,9 +290,20 @@ void Allocator::annotateMemory(const void *ptr, const std::string &text)
     if (!recorder_.is_recording()) {
         return;
     }
-    TORCH_CHECK(find_block(ptr, info), "pleat: there is no live block at ", ptr, " to annotate");
+    TORCH_CHECK(find_block(ptr, info) && reinterpret_cast<void *>(info.base) == ptr,
+                "pleat: no live allocation begins at ", ptr, " to annotate");
     Recorder::Scope scope(recorder_, CA::RecordContext::ALLOC);
     recorder_.annotate_block(info, text);
+}
+
+/* NULL: nobody records, or the block is older than the history. */
+std::shared_ptr<c10::GatheredContext> Allocator::getContextForPointer(const void *ptr)
+{
+    pleat_block_info info;
+    if (!recorder_.is_recording() || !find_block(ptr, info)) {
+        return nullptr;
+    }
+    return recorder_.born(static_cast<DeviceIndex>(info.device), info.base);
 }
 
 void Allocator::attachOutOfMemoryObserver(CA::OutOfMemoryObserver observer)
@@ -287,9 +312,11 @@ void Allocator::attachOutOfMemoryObserver(CA::OutOfMemoryObserver observer)
     observers_.push_back(std::move(observer));
 }
 
-/* Told of what torch's own cache refuses before it asks the driver (throw_on_cudamalloc_oom). pleat
- * refuses nothing that it has not tried. */
-void Allocator::attachOomRejectionObserver(RejectionObserver) {}
+void Allocator::attachOomRejectionObserver(RejectionObserver observer)
+{
+    const std::lock_guard<std::mutex> guard(mutex_);
+    refusal_observers_.push_back(std::move(observer));
+}
 
 void Allocator::attachAllocatorTraceTracker(CA::AllocatorTraceTracker tracker)
 {

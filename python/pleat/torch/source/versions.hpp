@@ -1,6 +1,7 @@
 /* versions.hpp - what differs between versions of PyTorch, as far as overloads cannot tell. */
 #pragma once
 
+#include <c10/cuda/CUDAAllocatorConfig.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <dlfcn.h>
 #include <torch/version.h>
@@ -20,6 +21,9 @@
 #define PLEAT_TORCH_HAS_ACTIVE_POOL (PLEAT_TORCH_VERSION < 208)
 /* Annotations of live blocks, and metadata that are a thread's; in 2.15 and missing from 2.13. */
 #define PLEAT_TORCH_HAS_BLOCK_NOTES (PLEAT_TORCH_VERSION >= 214)
+
+/* The setting throw_on_cudamalloc_oom; in 2.13 and missing from 2.11. */
+#define PLEAT_TORCH_HAS_EARLY_REFUSAL (PLEAT_TORCH_VERSION >= 213)
 
 namespace pleat_torch
 {
@@ -52,6 +56,16 @@ inline MempoolId active_pool()
     return pool ? pool->id() : MempoolId{ 0, 0 };
 #else
     return { 0, 0 };
+#endif
+}
+
+/* Does torch's setting ask to refuse what exceeds its memory fraction before anything is tried? */
+inline bool refuses_early()
+{
+#if PLEAT_TORCH_HAS_EARLY_REFUSAL
+    return CA::CUDAAllocatorConfig::throw_on_cudamalloc_oom();
+#else
+    return false;
 #endif
 }
 
