@@ -19,6 +19,13 @@ static unsigned bin_of(size_t units)
     return bits * STEPS + (unsigned)(units >> bits);
 }
 
+/* The low bits that distinguish it from others of its bin, the highest first: the bit that decides
+ * next is the top one. With no bits left two sizes of a bin are equal. */
+static uint64_t path_of(size_t units)
+{
+    return (uint64_t)units << 1 << (63u - free_bits(units));
+}
+
 static size_t units_of(size_t bytes)
 {
     return bytes / PL_INDEX_UNIT;
@@ -33,32 +40,38 @@ static void ring_add(pl_index_node *first, pl_index_node *node)
     first->ring_next = node;
 }
 
-static inline void put_in(pl_index *index, pl_index_node *node, size_t bytes)
+static inline void put_at(pl_index_node **slot, pl_index_node *node)
 {
-    size_t units = units_of(bytes);
-    unsigned bin = bin_of(units);
-    unsigned bit = free_bits(units);
-    pl_index_node **slot = &index->bins[bin];
-
-    pl_assert(bytes >= PL_INDEX_UNIT && bin < PL_INDEX_BINS);
-    node->bytes = bytes;
-    if (*slot == NULL) {
-        index->filled[bin / 64] |= UINT64_C(1) << (bin % 64);
-    }
-    while (*slot != NULL) {
-        if ((*slot)->bytes == bytes) {
-            ring_add(*slot, node);
-            return;
-        }
-        bit--; /* never below zero: with no bits left two sizes of a bin are equal */
-        slot = &(*slot)->child[(units >> bit) & 1];
-    }
     node->child[0] = NULL;
     node->child[1] = NULL;
     node->ring_next = node;
     node->ring_prev = node;
     node->slot = slot;
     *slot = node;
+}
+
+static inline void put_in(pl_index *index, pl_index_node *node, size_t bytes)
+{
+    size_t units = units_of(bytes);
+    unsigned bin = bin_of(units);
+    pl_index_node *at = index->bins[bin];
+
+    pl_assert(bytes >= PL_INDEX_UNIT && bin < PL_INDEX_BINS);
+    node->bytes = bytes;
+    if (at == NULL) {
+        index->filled[bin / 64] |= UINT64_C(1) << (bin % 64);
+        put_at(&index->bins[bin], node);
+        return;
+    }
+    for (uint64_t path = path_of(units); at->bytes != bytes; path <<= 1) {
+        pl_index_node **slot = &at->child[path >> 63];
+        at = *slot;
+        if (at == NULL) {
+            put_at(slot, node);
+            return;
+        }
+    }
+    ring_add(at, node);
 }
 
 void pl_index_insert(pl_index *index, pl_index_node *node, size_t bytes)
@@ -174,25 +187,24 @@ static inline void try_leftmost(fit *best, pl_index_node *tree, size_t bytes)
     }
 }
 
-static inline void try_bin(fit *best, pl_index_node *tree, size_t bytes, unsigned bit)
+/* A size without a bit to decide has a node without children. */
+static inline void try_bin(fit *best, pl_index_node *tree, size_t bytes)
 {
-    size_t units = units_of(bytes);
+    uint64_t path = path_of(units_of(bytes));
     pl_index_node *above = NULL; /* deepest subtree whose sizes are all larger than the request's */
 
-    for (pl_index_node *at = tree; at != NULL;) {
+    for (pl_index_node *at = tree; at != NULL; path <<= 1) {
         try_node(best, at, bytes);
         if (best->excess == 0) {
             return;
         }
-        if (bit == 0) {
-            break;
+        pl_index_node *high = at->child[1];
+        if ((int64_t)path < 0) {
+            at = high;
+        } else {
+            at = at->child[0];
+            above = high != NULL ? high : above;
         }
-        bit--;
-        unsigned side = (unsigned)(units >> bit) & 1;
-        if (side == 0 && at->child[1] != NULL) {
-            above = at->child[1];
-        }
-        at = at->child[side];
     }
     try_leftmost(best, above, bytes);
 }
@@ -220,7 +232,7 @@ pl_index_node *pl_index_best(const pl_index *index, size_t bytes)
     fit best = { NULL, most_excess };
 
     if (bin < PL_INDEX_BINS) { /* a size beyond the last bin may be requested; no node has it */
-        try_bin(&best, index->bins[bin], bytes, free_bits(units_of(bytes)));
+        try_bin(&best, index->bins[bin], bytes);
     }
     if (best.node == NULL) {
         bin = next_filled(index, bin + 1);

@@ -115,6 +115,22 @@ static inline void pl_queue_remove(pl_block_queue *queue, pl_block *b)
     b->queue_next = NULL;
 }
 
+/* b, which is in it, goes to its end. */
+static inline void pl_queue_renew(pl_block_queue *queue, pl_block *b)
+{
+    pl_block *next = b->queue_next;
+
+    if (next == NULL) {
+        return;
+    }
+    next->queue_prev = b->queue_prev;
+    *(b->queue_prev != NULL ? &b->queue_prev->queue_next : &queue->first) = next;
+    b->queue_prev = queue->last;
+    b->queue_next = NULL;
+    queue->last->queue_next = b;
+    queue->last = b;
+}
+
 static inline void pl_queue_push_first(pl_block_queue *queue, pl_block *b)
 {
     b->queue_prev = NULL;
