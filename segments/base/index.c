@@ -9,7 +9,7 @@ enum { STEPS_LOG2 = 3, STEPS = 1 << STEPS_LOG2 };
  * the bins are twice as wide, one more. */
 static unsigned free_bits(size_t units)
 {
-    return 63u - STEPS_LOG2 - (unsigned)__builtin_clzll(units | STEPS);
+    return (63u ^ (unsigned)__builtin_clzll(units | STEPS)) - STEPS_LOG2;
 }
 
 /* The step of a size is its highest bits, from STEPS to 2 * STEPS - 1; or the size itself. */
@@ -20,10 +20,13 @@ static unsigned bin_of(size_t units)
 }
 
 /* The low bits that distinguish it from others of its bin, the highest first: the bit that decides
- * next is the top one. With no bits left two sizes of a bin are equal. */
+ * next is the top one. With none of them left two sizes of a bin are equal, and what follows decides
+ * nothing. */
 static uint64_t path_of(size_t units)
 {
-    return (uint64_t)units << 1 << (63u - free_bits(units));
+    unsigned bits = free_bits(units);
+
+    return (uint64_t)units >> bits | (uint64_t)units << (-bits % 64); /* rotated */
 }
 
 static size_t units_of(size_t bytes)
@@ -40,6 +43,15 @@ static void ring_add(pl_index_node *first, pl_index_node *node)
     first->ring_next = node;
 }
 
+/* Where the tree of its bin begins. */
+static inline pl_index_node **root_of(pl_index *index, size_t bytes)
+{
+    unsigned bin = bin_of(units_of(bytes));
+
+    pl_assert(bytes >= PL_INDEX_UNIT && bin < PL_INDEX_BINS);
+    return &index->bins[bin];
+}
+
 static inline void put_at(pl_index_node **slot, pl_index_node *node)
 {
     node->child[0] = NULL;
@@ -50,20 +62,22 @@ static inline void put_at(pl_index_node **slot, pl_index_node *node)
     *slot = node;
 }
 
-static inline void put_in(pl_index *index, pl_index_node *node, size_t bytes)
+static inline size_t bin_at(const pl_index *index, pl_index_node *const *slot)
 {
-    size_t units = units_of(bytes);
-    unsigned bin = bin_of(units);
-    pl_index_node *at = index->bins[bin];
+    return ((uintptr_t)slot - (uintptr_t)index->bins) / sizeof(*slot);
+}
 
-    pl_assert(bytes >= PL_INDEX_UNIT && bin < PL_INDEX_BINS);
+static inline void put_in(pl_index *index, pl_index_node *node, size_t bytes, pl_index_node **root)
+{
+    pl_index_node *at = *root;
+
     node->bytes = bytes;
     if (at == NULL) {
-        index->filled[bin / 64] |= UINT64_C(1) << (bin % 64);
-        put_at(&index->bins[bin], node);
+        index->filled[bin_at(index, root) / 64] |= UINT64_C(1) << (bin_at(index, root) % 64);
+        put_at(root, node);
         return;
     }
-    for (uint64_t path = path_of(units); at->bytes != bytes; path <<= 1) {
+    for (uint64_t path = path_of(units_of(bytes)); at->bytes != bytes; path <<= 1) {
         pl_index_node **slot = &at->child[path >> 63];
         at = *slot;
         if (at == NULL) {
@@ -77,7 +91,7 @@ static inline void put_in(pl_index *index, pl_index_node *node, size_t bytes)
 void pl_index_insert(pl_index *index, pl_index_node *node, size_t bytes)
 {
     index->n_nodes++;
-    put_in(index, node, bytes);
+    put_in(index, node, bytes, root_of(index, bytes));
 }
 
 /* Put `heir` where `node` stands in the tree. */
@@ -114,11 +128,23 @@ static pl_index_node *cut_leaf(const pl_index_node *node)
 /* The slot is empty now. If it is a bin's root, the bin is empty, too. */
 static void clear_bin(pl_index *index, pl_index_node *const *slot)
 {
-    size_t bin = ((uintptr_t)slot - (uintptr_t)index->bins) / sizeof(*slot);
+    size_t bin = bin_at(index, slot);
 
     if (bin < PL_INDEX_BINS) {
         index->filled[bin / 64] &= ~(UINT64_C(1) << (bin % 64));
     }
+}
+
+/* Is it in no ring with others, and without children? */
+static inline bool is_single(const pl_index_node *node)
+{
+    return node->ring_next == node && is_leaf(node);
+}
+
+static inline void take_out_single(pl_index *index, pl_index_node *node)
+{
+    *node->slot = NULL;
+    clear_bin(index, node->slot);
 }
 
 static inline void take_out(pl_index *index, pl_index_node *node)
@@ -136,8 +162,7 @@ static inline void take_out(pl_index *index, pl_index_node *node)
         replace(node, cut_leaf(node));
         return;
     }
-    *node->slot = NULL;
-    clear_bin(index, node->slot);
+    take_out_single(index, node);
 }
 
 void pl_index_remove(pl_index *index, pl_index_node *node)
@@ -147,18 +172,28 @@ void pl_index_remove(pl_index *index, pl_index_node *node)
     take_out(index, node);
 }
 
+/* A function by itself, so that those that are single need no registers saved. */
+static __attribute__((noinline)) void resize_joined(pl_index *index, pl_index_node *node,
+                                                    size_t bytes)
+{
+    take_out(index, node);
+    put_in(index, node, bytes, root_of(index, bytes));
+}
+
 /* Alone in its bin a node may have any of the bin's sizes. */
 void pl_index_resize(pl_index *index, pl_index_node *node, size_t bytes)
 {
-    bool is_alone = node->slot == &index->bins[bin_of(units_of(bytes))] &&
-                    node->ring_next == node && is_leaf(node);
-
-    if (is_alone) {
+    if (!is_single(node)) {
+        resize_joined(index, node, bytes);
+        return;
+    }
+    pl_index_node **root = root_of(index, bytes);
+    if (node->slot == root) {
         node->bytes = bytes;
         return;
     }
-    take_out(index, node);
-    put_in(index, node, bytes);
+    take_out_single(index, node);
+    put_in(index, node, bytes, root);
 }
 
 /* The best fit so far, and by how much it is too large. */

@@ -124,7 +124,11 @@ static inline void pl_queue_renew(pl_block_queue *queue, pl_block *b)
         return;
     }
     next->queue_prev = b->queue_prev;
-    *(b->queue_prev != NULL ? &b->queue_prev->queue_next : &queue->first) = next;
+    if (__builtin_expect(b->queue_prev != NULL, true)) {
+        b->queue_prev->queue_next = next;
+    } else {
+        queue->first = next;
+    }
     b->queue_prev = queue->last;
     b->queue_next = NULL;
     queue->last->queue_next = b;

@@ -82,9 +82,9 @@ static inline bool pl_usages_begin_below_peak(pl_usages *u, unsigned pool, uint6
     int64_t n = (int64_t)bytes;
     int64_t r = (int64_t)requested;
 
-    if (u->n[PLEAT_POOL_ALL].room < 1 || u->n[pool].room < 1 ||
-        u->bytes[PLEAT_POOL_ALL].room < n || u->bytes[pool].room < n ||
-        u->requested[PLEAT_POOL_ALL].room < r || u->requested[pool].room < r) {
+    if (u->n[PLEAT_POOL_ALL].room < 1 || u->n[pool].room < 1 || u->bytes[PLEAT_POOL_ALL].room < n ||
+        u->bytes[pool].room < n || u->requested[PLEAT_POOL_ALL].room < r ||
+        u->requested[pool].room < r) {
         return false;
     }
     u->n[PLEAT_POOL_ALL].room -= 1;
