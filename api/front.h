@@ -74,12 +74,13 @@ static inline bool pl_front_go_in(pl_front *front, uint64_t key)
     if (!pl_front_enter(front)) {
         return false;
     }
-    const pl_gpu *gpu = front->user;
-    uint64_t bars = atomic_load_explicit(&front->key, memory_order_relaxed) ^ key;
-    bars |= atomic_load_explicit(&gpu->pools.n_routes, memory_order_relaxed);
-    bars |= atomic_load_explicit(&gpu->history.observer.is_on, memory_order_relaxed);
-    if (__builtin_expect(bars == 0, 1)) {
-        return true;
+    if (__builtin_expect(atomic_load_explicit(&front->key, memory_order_relaxed) == key, 1)) {
+        const pl_gpu *gpu = front->user; /* not before the key fits: it may be gone */
+        unsigned bars = atomic_load_explicit(&gpu->pools.n_routes, memory_order_relaxed) |
+                        atomic_load_explicit(&gpu->history.observer.is_on, memory_order_relaxed);
+        if (__builtin_expect(bars == 0, 1)) {
+            return true;
+        }
     }
     pl_front_leave(front);
     return false;

@@ -398,10 +398,11 @@ static HOT pl_lane *free_late(pl_space *space, pl_front *front, bool is_named)
         freed f = look(space, lane, late.block);
         rest = is_at_rest(space, lane) && may_free(space, lane, &f) ? lane : NULL;
         unmap(space, &late);
-        end_live(space, lane, front, late.block, is_counted);
         if (__builtin_expect(rest != NULL, true)) {
+            end_live(space, lane, front, late.block, is_counted);
             free_beside(space, lane, &f);
         } else {
+            end_live(space, lane, NULL, late.block, is_counted);
             pl_run_free(space, late.block, lane->number, f.stamp);
         }
         if (settle_freed(space, lane, bytes, is_named)) {

@@ -169,9 +169,8 @@ static inline size_t pl_segment_pin_between(pl_segment *seg, size_t from, size_t
 {
     uint64_t word = seg->vacant[from / 64] >> from % 64;
     bool is_in_word = from / 64 == last / 64;
-    bool is_any = from == last ? (word & 1) != 0 : word << (63 - (last - from)) != 0;
 
-    if (!is_any && is_in_word) {
+    if (from == last ? (word & 1) == 0 : is_in_word && word << (63 - (last - from)) == 0) {
         return 0;
     }
     return pl_segment_pin_granules(seg, from, last);
