@@ -20,8 +20,8 @@ static unsigned bin_of(size_t units)
 }
 
 /* The low bits that distinguish it from others of its bin, the highest first: the bit that decides
- * next is the top one. With none of them left two sizes of a bin are equal, and what follows decides
- * nothing. */
+ * next is the top one. With none of them left two sizes of a bin are equal, and what follows
+ * decides nothing. */
 static uint64_t path_of(size_t units)
 {
     unsigned bits = free_bits(units);
