@@ -74,12 +74,13 @@ static inline bool pl_front_go_in(pl_front *front, uint64_t key)
     if (!pl_front_enter(front)) {
         return false;
     }
-    const pl_gpu *gpu = front->user;
-    if (__builtin_expect(atomic_load_explicit(&front->key, memory_order_relaxed) == key &&
-                             !pl_pools_are_routed(&gpu->pools) &&
-                             !pl_observer_is_on(&gpu->history.observer),
-                         1)) {
-        return true;
+    if (__builtin_expect(atomic_load_explicit(&front->key, memory_order_relaxed) == key, 1)) {
+        const pl_gpu *gpu = front->user; /* not before the key fits: it may be gone */
+        unsigned bars = atomic_load_explicit(&gpu->pools.n_routes, memory_order_relaxed) |
+                        atomic_load_explicit(&gpu->history.observer.is_on, memory_order_relaxed);
+        if (__builtin_expect(bars == 0, 1)) {
+            return true;
+        }
     }
     pl_front_leave(front);
     return false;

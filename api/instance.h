@@ -19,6 +19,8 @@
 #define PLEAT_API_INSTANCE_H
 
 #include <stdatomic.h>
+#include <stddef.h>
+#include <string.h>
 
 #include "api/caller.h"
 #include "api/config/config.h"
@@ -115,10 +117,16 @@ pl_use pl_use_enter_unusual(pleat handle) __attribute__((cold));
 /* The cold part of pl_use_gpu: opens the device. On failure NULL; the last error says why. */
 pl_gpu *pl_gpu_open(pl_instance *instance, int device) __attribute__((cold));
 
-/* A handle in one word. Its slot counts from 1, so no handle is 0. */
+/* A handle in one word, as it comes in one register: gcc takes one apart and puts it together
+ * again. Its slot counts from 1, so no handle is 0. */
 static inline uint64_t pl_handle_word(pleat handle)
 {
-    return (uint64_t)handle.generation << 32 | handle.slot;
+    uint64_t word;
+    _Static_assert(sizeof word == sizeof handle && offsetof(pleat, generation) == 4 &&
+                       __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+                   "the generation is the high half");
+    memcpy(&word, &handle, sizeof word);
+    return word;
 }
 
 static inline pl_use pl_use_enter(pleat handle)

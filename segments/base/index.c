@@ -9,7 +9,7 @@ enum { STEPS_LOG2 = 3, STEPS = 1 << STEPS_LOG2 };
  * the bins are twice as wide, one more. */
 static unsigned free_bits(size_t units)
 {
-    return 63u - STEPS_LOG2 - (unsigned)__builtin_clzll(units | STEPS);
+    return (63u ^ (unsigned)__builtin_clzll(units | STEPS)) - STEPS_LOG2;
 }
 
 /* The step of a size is its highest bits, from STEPS to 2 * STEPS - 1; or the size itself. */
@@ -17,6 +17,16 @@ static unsigned bin_of(size_t units)
 {
     unsigned bits = free_bits(units);
     return bits * STEPS + (unsigned)(units >> bits);
+}
+
+/* The low bits that distinguish it from others of its bin, the highest first: the bit that decides
+ * next is the top one. With none of them left two sizes of a bin are equal, and what follows
+ * decides nothing. */
+static uint64_t path_of(size_t units)
+{
+    unsigned bits = free_bits(units);
+
+    return (uint64_t)units >> bits | (uint64_t)units << (-bits % 64); /* rotated */
 }
 
 static size_t units_of(size_t bytes)
@@ -33,26 +43,17 @@ static void ring_add(pl_index_node *first, pl_index_node *node)
     first->ring_next = node;
 }
 
-static inline void put_in(pl_index *index, pl_index_node *node, size_t bytes)
+/* Where the tree of its bin begins. */
+static inline pl_index_node **root_of(pl_index *index, size_t bytes)
 {
-    size_t units = units_of(bytes);
-    unsigned bin = bin_of(units);
-    unsigned bit = free_bits(units);
-    pl_index_node **slot = &index->bins[bin];
+    unsigned bin = bin_of(units_of(bytes));
 
     pl_assert(bytes >= PL_INDEX_UNIT && bin < PL_INDEX_BINS);
-    node->bytes = bytes;
-    if (*slot == NULL) {
-        index->filled[bin / 64] |= UINT64_C(1) << (bin % 64);
-    }
-    while (*slot != NULL) {
-        if ((*slot)->bytes == bytes) {
-            ring_add(*slot, node);
-            return;
-        }
-        bit--; /* never below zero: with no bits left two sizes of a bin are equal */
-        slot = &(*slot)->child[(units >> bit) & 1];
-    }
+    return &index->bins[bin];
+}
+
+static inline void put_at(pl_index_node **slot, pl_index_node *node)
+{
     node->child[0] = NULL;
     node->child[1] = NULL;
     node->ring_next = node;
@@ -61,10 +62,36 @@ static inline void put_in(pl_index *index, pl_index_node *node, size_t bytes)
     *slot = node;
 }
 
+static inline size_t bin_at(const pl_index *index, pl_index_node *const *slot)
+{
+    return ((uintptr_t)slot - (uintptr_t)index->bins) / sizeof(*slot);
+}
+
+static inline void put_in(pl_index *index, pl_index_node *node, size_t bytes, pl_index_node **root)
+{
+    pl_index_node *at = *root;
+
+    node->bytes = bytes;
+    if (at == NULL) {
+        index->filled[bin_at(index, root) / 64] |= UINT64_C(1) << (bin_at(index, root) % 64);
+        put_at(root, node);
+        return;
+    }
+    for (uint64_t path = path_of(units_of(bytes)); at->bytes != bytes; path <<= 1) {
+        pl_index_node **slot = &at->child[path >> 63];
+        at = *slot;
+        if (at == NULL) {
+            put_at(slot, node);
+            return;
+        }
+    }
+    ring_add(at, node);
+}
+
 void pl_index_insert(pl_index *index, pl_index_node *node, size_t bytes)
 {
     index->n_nodes++;
-    put_in(index, node, bytes);
+    put_in(index, node, bytes, root_of(index, bytes));
 }
 
 /* Put `heir` where `node` stands in the tree. */
@@ -101,11 +128,23 @@ static pl_index_node *cut_leaf(const pl_index_node *node)
 /* The slot is empty now. If it is a bin's root, the bin is empty, too. */
 static void clear_bin(pl_index *index, pl_index_node *const *slot)
 {
-    size_t bin = ((uintptr_t)slot - (uintptr_t)index->bins) / sizeof(*slot);
+    size_t bin = bin_at(index, slot);
 
     if (bin < PL_INDEX_BINS) {
         index->filled[bin / 64] &= ~(UINT64_C(1) << (bin % 64));
     }
+}
+
+/* Is it in no ring with others, and without children? */
+static inline bool is_single(const pl_index_node *node)
+{
+    return node->ring_next == node && is_leaf(node);
+}
+
+static inline void take_out_single(pl_index *index, pl_index_node *node)
+{
+    *node->slot = NULL;
+    clear_bin(index, node->slot);
 }
 
 static inline void take_out(pl_index *index, pl_index_node *node)
@@ -123,8 +162,7 @@ static inline void take_out(pl_index *index, pl_index_node *node)
         replace(node, cut_leaf(node));
         return;
     }
-    *node->slot = NULL;
-    clear_bin(index, node->slot);
+    take_out_single(index, node);
 }
 
 void pl_index_remove(pl_index *index, pl_index_node *node)
@@ -134,18 +172,28 @@ void pl_index_remove(pl_index *index, pl_index_node *node)
     take_out(index, node);
 }
 
+/* A function by itself, so that those that are single need no registers saved. */
+static __attribute__((noinline)) void resize_joined(pl_index *index, pl_index_node *node,
+                                                    size_t bytes)
+{
+    take_out(index, node);
+    put_in(index, node, bytes, root_of(index, bytes));
+}
+
 /* Alone in its bin a node may have any of the bin's sizes. */
 void pl_index_resize(pl_index *index, pl_index_node *node, size_t bytes)
 {
-    bool is_alone = node->slot == &index->bins[bin_of(units_of(bytes))] &&
-                    node->ring_next == node && is_leaf(node);
-
-    if (is_alone) {
+    if (!is_single(node)) {
+        resize_joined(index, node, bytes);
+        return;
+    }
+    pl_index_node **root = root_of(index, bytes);
+    if (node->slot == root) {
         node->bytes = bytes;
         return;
     }
-    take_out(index, node);
-    put_in(index, node, bytes);
+    take_out_single(index, node);
+    put_in(index, node, bytes, root);
 }
 
 /* The best fit so far, and by how much it is too large. */
@@ -174,25 +222,24 @@ static inline void try_leftmost(fit *best, pl_index_node *tree, size_t bytes)
     }
 }
 
-static inline void try_bin(fit *best, pl_index_node *tree, size_t bytes, unsigned bit)
+/* A size without a bit to decide has a node without children. */
+static inline void try_bin(fit *best, pl_index_node *tree, size_t bytes)
 {
-    size_t units = units_of(bytes);
+    uint64_t path = path_of(units_of(bytes));
     pl_index_node *above = NULL; /* deepest subtree whose sizes are all larger than the request's */
 
-    for (pl_index_node *at = tree; at != NULL;) {
+    for (pl_index_node *at = tree; at != NULL; path <<= 1) {
         try_node(best, at, bytes);
         if (best->excess == 0) {
             return;
         }
-        if (bit == 0) {
-            break;
+        pl_index_node *high = at->child[1];
+        if ((int64_t)path < 0) {
+            at = high;
+        } else {
+            at = at->child[0];
+            above = high != NULL ? high : above;
         }
-        bit--;
-        unsigned side = (unsigned)(units >> bit) & 1;
-        if (side == 0 && at->child[1] != NULL) {
-            above = at->child[1];
-        }
-        at = at->child[side];
     }
     try_leftmost(best, above, bytes);
 }
@@ -220,7 +267,7 @@ pl_index_node *pl_index_best(const pl_index *index, size_t bytes)
     fit best = { NULL, most_excess };
 
     if (bin < PL_INDEX_BINS) { /* a size beyond the last bin may be requested; no node has it */
-        try_bin(&best, index->bins[bin], bytes, free_bits(units_of(bytes)));
+        try_bin(&best, index->bins[bin], bytes);
     }
     if (best.node == NULL) {
         bin = next_filled(index, bin + 1);

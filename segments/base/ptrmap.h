@@ -143,14 +143,13 @@ static inline size_t pl_ptrmap_distance(const pl_ptrmap_table *table, size_t at)
 static inline void pl_ptrmap_put(pl_ptrmap_table *table, pleat_devptr key, void *value)
 {
     uint64_t hash = pl_ptrmap_hash(key);
-    size_t home = pl_ptrmap_home(table, hash);
-    size_t at = home;
-    while (pl_ptrmap_at(table, at) != 0) {
-        at = (at + 1) & table->mask;
+    size_t at = pl_ptrmap_home(table, hash);
+    pl_ptrmap_slot slot = (pl_ptrmap_slot)value | pl_ptrmap_bits(hash);
+    pl_ptrmap_slot last = slot + PL_PTRMAP_FAR;
+    for (; pl_ptrmap_at(table, at) != 0; at = (at + 1) & table->mask) {
+        slot += slot < last;
     }
-    size_t distance = (at - home) & table->mask;
-    distance = distance < PL_PTRMAP_FAR ? distance : PL_PTRMAP_FAR;
-    pl_ptrmap_write(table, at, (pl_ptrmap_slot)value | pl_ptrmap_bits(hash) | distance);
+    pl_ptrmap_write(table, at, slot);
 }
 
 /* The slot with the key, or the empty one where the search for it ends. */
@@ -262,11 +261,18 @@ static inline void pl_ptrmap_remove_at(pl_ptrmap *map, pleat_devptr key, size_t 
     map->count--;
 }
 
-/* Was the value found there, and is it still? */
-static inline bool pl_ptrmap_is_at(const pl_ptrmap *map, const void *value, size_t at)
+/* A value that is in the map was found there without the lock: is it still there? */
+static inline bool pl_ptrmap_has_at(const pl_ptrmap *map, const void *value, size_t at)
 {
-    return at <= map->now.mask && map->now.mask > 0 &&
+    return __builtin_expect(at <= map->now.mask, true) &&
            pl_ptrmap_value(pl_ptrmap_at(&map->now, at)) == value;
+}
+
+/* Then remove it. */
+static inline void pl_ptrmap_remove_found(pl_ptrmap *map, size_t at)
+{
+    pl_ptrmap_clear(&map->now, at);
+    map->count--;
 }
 
 /* Without the lock: the object with that key, in slot *at; NULL if there is none, or perhaps none.

@@ -115,6 +115,26 @@ static inline void pl_queue_remove(pl_block_queue *queue, pl_block *b)
     b->queue_next = NULL;
 }
 
+/* b, which is in it, goes to its end. */
+static inline void pl_queue_renew(pl_block_queue *queue, pl_block *b)
+{
+    pl_block *next = b->queue_next;
+
+    if (next == NULL) {
+        return;
+    }
+    next->queue_prev = b->queue_prev;
+    if (__builtin_expect(b->queue_prev != NULL, true)) {
+        b->queue_prev->queue_next = next;
+    } else {
+        queue->first = next;
+    }
+    b->queue_prev = queue->last;
+    b->queue_next = NULL;
+    queue->last->queue_next = b;
+    queue->last = b;
+}
+
 static inline void pl_queue_push_first(pl_block_queue *queue, pl_block *b)
 {
     b->queue_prev = NULL;

@@ -111,10 +111,10 @@ static void count_late(pl_space *space, pl_front *front)
 
 static void free_late(pl_space *space, pl_front *front, pl_lane *lane)
 {
-    while (pl_front_n_late(front) > 0) {
+    for (uint32_t n = pl_front_n_late(front); n > 0; n--) {
         bool is_counted;
         space->budget.n_events++;
-        free_kept(space, lane, pl_front_take_late(front, &is_counted).block);
+        free_kept(space, lane, pl_front_take_late(front, n, &is_counted).block);
     }
 }
 

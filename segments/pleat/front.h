@@ -99,13 +99,13 @@ static inline uint32_t pl_front_n_late(const pl_front *front)
 {
     return atomic_load_explicit(&front->n_late, memory_order_relaxed);
 }
-/* Take the first late block out, which is live. *is_counted: the figures have it as freed. */
-static inline pl_late pl_front_take_late(pl_front *front, bool *is_counted)
+/* Take the first of n late blocks out, which is live. *is_counted: the figures have it as freed. */
+static inline pl_late pl_front_take_late(pl_front *front, uint32_t n, bool *is_counted)
 {
     pl_late late = front->late[front->first_late];
 
     front->first_late = (front->first_late + 1) % PL_FRONT_LATE;
-    atomic_store_explicit(&front->n_late, pl_front_n_late(front) - 1, memory_order_relaxed);
+    atomic_store_explicit(&front->n_late, n - 1, memory_order_relaxed);
     *is_counted = __builtin_expect(front->n_counted > 0, false);
     if (*is_counted) {
         front->n_counted--;

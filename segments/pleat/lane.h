@@ -62,9 +62,9 @@ typedef struct pl_lane {
     bool is_idle;               /* const: of the device's idle stream (vmm/idle.h) */
     bool is_mixed;              /* second lane: not all its blocks came and went in one capture */
     bool is_gone;               /* its stream is gone: no more ticks will be recorded */
-    bool is_closed;             /* gone, and its last tick covers all its frees */
     bool is_labelling;          /* an area refers to its stream, so the stream object stays */
-    bool wants_tick;            /* the wish: the next call that names the stream records a tick */
+    bool is_closed : 1;         /* gone, and its last tick covers all its frees */
+    bool wants_tick : 1;        /* the wish: the next call that names the stream records a tick */
     bool is_silent;             /* nothing has answered the wish: its stream may be gone */
     bool is_recording;          /* some thread records a tick now */
     bool is_polled;             /* some thread queries the oldest tick now */

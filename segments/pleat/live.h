@@ -65,7 +65,7 @@ static inline void pl_live_end(pl_segment *seg, pl_tally *tally, const pl_block 
 /* One figure of the live blocks of one pool; current = peak - room. */
 typedef struct pl_usage {
     uint64_t peak;
-    int64_t room;   /* up to the peak; negative only while a request is looked at */
+    int64_t room;   /* up to the peak; negative only while a peak is lifted */
     uint64_t freed; /* of the small and the large pool; all = both */
 } pl_usage;
 
@@ -81,20 +81,19 @@ static inline bool pl_usages_begin_below_peak(pl_usages *u, unsigned pool, uint6
 {
     int64_t n = (int64_t)bytes;
     int64_t r = (int64_t)requested;
-    int64_t signs = (u->n[PLEAT_POOL_ALL].room -= 1) | (u->n[pool].room -= 1) |
-                    (u->bytes[PLEAT_POOL_ALL].room -= n) | (u->bytes[pool].room -= n) |
-                    (u->requested[PLEAT_POOL_ALL].room -= r) | (u->requested[pool].room -= r);
 
-    if (__builtin_expect(signs >= 0, true)) {
-        return true;
+    if (u->n[PLEAT_POOL_ALL].room < 1 || u->n[pool].room < 1 || u->bytes[PLEAT_POOL_ALL].room < n ||
+        u->bytes[pool].room < n || u->requested[PLEAT_POOL_ALL].room < r ||
+        u->requested[pool].room < r) {
+        return false;
     }
-    u->n[PLEAT_POOL_ALL].room += 1;
-    u->n[pool].room += 1;
-    u->bytes[PLEAT_POOL_ALL].room += n;
-    u->bytes[pool].room += n;
-    u->requested[PLEAT_POOL_ALL].room += r;
-    u->requested[pool].room += r;
-    return false;
+    u->n[PLEAT_POOL_ALL].room -= 1;
+    u->n[pool].room -= 1;
+    u->bytes[PLEAT_POOL_ALL].room -= n;
+    u->bytes[pool].room -= n;
+    u->requested[PLEAT_POOL_ALL].room -= r;
+    u->requested[pool].room -= r;
+    return true;
 }
 
 static inline void pl_usages_end(pl_usages *u, unsigned pool, uint64_t bytes, uint64_t requested)

@@ -224,20 +224,17 @@ static pleat_status op_alloc_past(pl_allocator *a, pl_front *front, size_t bytes
 {
     static const pl_capture_info at_rest = { .is_capturing = false };
     pl_space *space = space_of(a);
-    const pl_capture_info *info = &at_rest;
+    bool is_told = pl_capture_is_told(space, stream);
     pl_capture_info answer;
-    pleat_status st = PLEAT_OK;
+    pleat_status st = is_told ? PLEAT_OK : ask_capture(space, stream, asked, &answer);
 
-    if (!pl_capture_is_told(space, stream)) {
-        info = &answer;
-        st = ask_capture(space, stream, asked, &answer);
-    }
     if (st != PLEAT_OK) {
         return st;
     }
     pl_lock_acquire(&space->lock);
-    if (info->is_capturing || !pl_quick_alloc_past(space, front, stream, bytes, out)) {
-        st = alloc_generally(space, NULL, bytes, stream, info, out);
+    bool is_quick = is_told || !answer.is_capturing;
+    if (!is_quick || !pl_quick_alloc_past(space, front, stream, bytes, out)) {
+        st = alloc_generally(space, NULL, bytes, stream, is_told ? &at_rest : &answer, out);
     }
     pl_lock_release(&space->lock);
     return st;

@@ -32,8 +32,8 @@ static inline pl_lane *lane_of(const pl_space *space, const pl_stream *stream)
 /* ---- allocate -------------------------------------------------------------------------------- */
 
 /* The best fit among the lane's runs and the settled blocks of its area, if it is a run by
- * itself. */
-static inline pl_block *find(const pl_space *space, const pl_lane *lane, size_t bytes)
+ * itself; in *index. */
+static inline pl_block *find(const pl_space *space, pl_lane *lane, size_t bytes, pl_index **index)
 {
     pl_class class = bytes < space->options.small_bytes ? PL_CLASS_SMALL : PL_CLASS_LARGE;
     const pl_area *area = lane->areas[class];
@@ -42,8 +42,8 @@ static inline pl_block *find(const pl_space *space, const pl_lane *lane, size_t 
                          lane->n_lifetime < PL_LANE_YOUNG)) { /* of a crowd: fit.c */
         return NULL;
     }
-    const pl_index *own = &lane->runs[class];
-    const pl_index *settled = area->runs[PL_LANE_SETTLED];
+    pl_index *own = &lane->runs[class];
+    pl_index *settled = area->runs[PL_LANE_SETTLED];
     pl_index_node *best = own->n_nodes > 0 ? pl_index_best(own, bytes) : NULL;
     if (settled->n_nodes > 0) {
         pl_index_node *other = pl_index_best(settled, bytes);
@@ -54,7 +54,8 @@ static inline pl_block *find(const pl_space *space, const pl_lane *lane, size_t 
         return NULL;
     }
     /* A settled block is also part of the runs that pend beside it. */
-    bool is_shared = b->lane == PL_LANE_SETTLED && (is_free(b->prev) || is_free(b->next));
+    *index = b->lane == PL_LANE_SETTLED ? settled : own;
+    bool is_shared = *index == settled && (is_free(b->prev) || is_free(b->next));
     return is_shared ? NULL : b;
 }
 
@@ -68,16 +69,17 @@ static void leave_queue(pl_space *space, pl_lane *lane, pl_block *b)
 
 /* Make a live block of the first `bytes` of b, which begins in granule `from` and stays where it is
  * in its index and queue if something is left of it. Needs one spare block. */
-static HOT pl_block *take(pl_space *space, pl_lane *lane, pl_block *b, size_t from, size_t bytes)
+static HOT pl_block *take(pl_space *space, pl_lane *lane, pl_block *b, pl_index *index, size_t from,
+                          size_t bytes)
 {
-    pl_index *index = b->lane == PL_LANE_SETTLED ? b->segment->area->runs[PL_LANE_SETTLED]
-                                                 : &lane->runs[b->segment->area->class];
     pl_tally *tally = &space->store.tally;
     bool is_pending = b->lane != PL_LANE_SETTLED;
 
     tally->bytes[PL_BLOCK_FREE] -= bytes;
-    lane->pending_bytes -= is_pending ? bytes : 0;
-    space->n_pending_bytes -= is_pending ? bytes : 0;
+    if (is_pending) {
+        lane->pending_bytes -= bytes;
+        space->n_pending_bytes -= bytes;
+    }
     if (b->bytes > bytes) {
         pl_block *low = pl_segment_cut_low(b->segment, &space->store, b, from, b->base + bytes);
         pl_index_resize(index, &b->node, b->bytes);
@@ -139,7 +141,8 @@ static HOT bool alloc(pl_space *space, pl_front *front, pl_lane *lane, size_t re
     if (front != NULL && pl_front_has(front, requested)) {
         return pl_fronts_serve(space, front, requested, out);
     }
-    pl_block *b = find(space, lane, bytes);
+    pl_index *index;
+    pl_block *b = find(space, lane, bytes, &index);
     if (b == NULL) {
         return false;
     }
@@ -150,7 +153,7 @@ static HOT bool alloc(pl_space *space, pl_front *front, pl_lane *lane, size_t re
     pl_ptrmap_expect(&space->live, base);
     count_begun(space, front, bytes, requested);
     space->budget.n_events++;
-    b = take(space, lane, b, first, bytes);
+    b = take(space, lane, b, index, first, bytes);
     begin_live(space, lane, b, requested, first, last);
     pl_ptrmap_insert(&space->live, base, b);
     *out = base;
@@ -181,36 +184,14 @@ static inline bool may_merge(const pl_space *space, const pl_block *neighbour, c
  * it would cost less, but the worst of the eight traces needs 1.0220 then instead of 1.0194. */
 static inline void renew(pl_lane *lane, pl_block *b, uint64_t stamp)
 {
-    if (lane->pending.last != b) {
-        pl_queue_remove(&lane->pending, b);
-        pl_queue_push(&lane->pending, b);
-    }
+    pl_queue_renew(&lane->pending, b);
     b->tick = stamp;
 }
 
-/* b began in granule `first` and ended in `last`. */
-static inline void end_live(pl_space *space, pl_lane *lane, const pl_block *b, size_t first,
-                            size_t last)
+/* b becomes a free block by itself. */
+static inline void stand_alone(pl_space *space, pl_lane *lane, pl_block *b, uint64_t stamp)
 {
-    pl_live_end_between(b->segment, &space->store.tally, first, last);
-    lane->n_live--;
-    b->segment->area->n_used--;
-}
-
-/* b joins the free block before it, or becomes one. Returns that block, with its index entry if
- * it had one. */
-static inline pl_block *join_low(pl_space *space, pl_lane *lane, pl_block *b, uint64_t stamp,
-                                 bool is_low_free)
-{
-    pl_block *low = b->prev;
-
-    b->state = PL_BLOCK_FREE;
     space->store.tally.n_blocks[PL_BLOCK_FREE]++;
-    if (is_low_free) {
-        renew(lane, low, stamp);
-        pl_segment_absorb(b->segment, &space->store, low, b);
-        return low;
-    }
     b->tick = stamp;
     b->is_indexed = false;
     b->is_private = false;
@@ -219,7 +200,17 @@ static inline pl_block *join_low(pl_space *space, pl_lane *lane, pl_block *b, ui
     if (b->queue_prev == NULL) {
         pl_space_note_busy(space, lane);
     }
-    return b;
+}
+
+/* b joins the free block below it. */
+static inline pl_block *join_below(pl_space *space, pl_lane *lane, pl_block *b, uint64_t stamp)
+{
+    pl_block *low = b->prev;
+
+    space->store.tally.n_blocks[PL_BLOCK_FREE]++;
+    renew(lane, low, stamp);
+    pl_segment_absorb(b->segment, &space->store, low, b);
+    return low;
 }
 
 /* So does the free block above it. */
@@ -238,7 +229,6 @@ static inline pl_block *join_above(pl_space *space, pl_lane *lane, pl_block *b, 
 {
     pl_block *high = b->next;
 
-    b->state = PL_BLOCK_FREE; /* for who may still look at it without the lock */
     renew(lane, high, stamp);
     pl_segment_take_low(high->segment, &space->store, high, b, first);
     return high;
@@ -265,16 +255,31 @@ static inline void loosen(pl_space *space, pl_block *b, size_t first, size_t las
     }
 }
 
-/* Whether its neighbours are free is known. */
-static inline bool may_free(const pl_space *space, const pl_lane *lane, const pl_block *b,
-                            uint64_t stamp, bool is_low_free, bool is_high_free)
+/* What is freed, and beside what. */
+typedef struct freed {
+    pl_block *block;
+    pl_block *low; /* its neighbours, if they are free */
+    pl_block *high;
+    uint64_t stamp;
+} freed;
+
+static inline bool may_free(const pl_space *space, const pl_lane *lane, const freed *f)
 {
+    const pl_block *b = f->block;
     const pl_block *last = lane->pending.last;
 
     return b->lane == lane->number && b->uses == NULL && !b->segment->is_apart &&
-           b->segment->n_twins == 0 && (last == NULL || last->tick <= stamp) &&
-           (!is_low_free || may_merge(space, b->prev, lane, stamp)) &&
-           (!is_high_free || may_merge(space, b->next, lane, stamp));
+           b->segment->n_twins == 0 && (last == NULL || last->tick <= f->stamp) &&
+           (f->low == NULL || may_merge(space, f->low, lane, f->stamp)) &&
+           (f->high == NULL || may_merge(space, f->high, lane, f->stamp));
+}
+
+static inline freed look(const pl_space *space, const pl_lane *lane, pl_block *b)
+{
+    return (freed){ .block = b,
+                    .low = is_free(b->prev) ? b->prev : NULL,
+                    .high = is_free(b->next) ? b->next : NULL,
+                    .stamp = pl_lane_stamp(space, lane) };
 }
 
 /* The calling thread's front gets the room if there is no other: its next request may be for it. */
@@ -301,53 +306,62 @@ static inline bool settle_freed(pl_space *space, pl_lane *lane, size_t bytes, bo
     return false;
 }
 
-/* b is live, in that slot of the map, and its lane is at rest. front: the calling thread's, or
- * NULL. is_counted: as freed, in the figures. settle_freed comes next. */
-static HOT bool free_at(pl_space *space, pl_lane *lane, pl_block *b, size_t slot, pl_front *front,
-                        bool is_counted)
+/* A live block, out of the map, is freed now. front: the calling thread's, or NULL. is_counted: as
+ * freed, in the figures. */
+static inline void end_live(pl_space *space, pl_lane *lane, pl_front *front, const pl_block *b,
+                            bool is_counted)
 {
-    uint64_t stamp = pl_lane_stamp(space, lane);
-    bool is_low_free = is_free(b->prev);
-    bool is_high_free = is_free(b->next);
-    if (!may_free(space, lane, b, stamp, is_low_free, is_high_free)) {
-        return false;
-    }
-    pl_index *index = &lane->runs[b->segment->area->class];
-    pleat_devptr base = b->base;
-    size_t bytes = b->bytes;
-    size_t first = pl_segment_granule(b->segment, base);
-    size_t last = pl_segment_granule(b->segment, base + bytes - 1);
     space->budget.n_events++;
-    pl_ptrmap_remove_at(&space->live, base, slot);
     if (__builtin_expect(!is_counted, true)) {
         count_ended(space, front, b);
     }
-    end_live(space, lane, b, first, last);
+    lane->n_live--;
+    b->segment->area->n_used--;
+}
+
+/* Its life has ended, it may be freed, and its lane is at rest. settle_freed comes next. */
+static HOT void free_beside(pl_space *space, pl_lane *lane, const freed *f)
+{
+    pl_block *b = f->block;
+    pl_segment *seg = b->segment;
+    pl_index *index = &lane->runs[seg->area->class];
+    size_t bytes = b->bytes;
+    size_t first = pl_segment_granule(seg, b->base);
+    size_t last = pl_segment_granule(seg, b->base + bytes - 1);
+
+    pl_live_end_between(seg, &space->store.tally, first, last);
     lane->pending_bytes += bytes;
     space->n_pending_bytes += bytes;
     space->store.tally.bytes[PL_BLOCK_FREE] += bytes;
-    if (is_high_free && !is_low_free) {
-        b = join_above(space, lane, b, stamp, first);
-    } else {
-        b = join_low(space, lane, b, stamp, is_low_free);
-        if (is_high_free) {
+    b->state = PL_BLOCK_FREE; /* if another takes it in: for who may look at it without the lock */
+    if (f->low != NULL) {
+        b = join_below(space, lane, b, f->stamp);
+        if (f->high != NULL) {
             join_high(space, lane, b, index);
         }
+    } else if (f->high != NULL) {
+        b = join_above(space, lane, b, f->stamp, first);
+    } else {
+        stand_alone(space, lane, b, f->stamp);
     }
     enter(index, b);
     loosen(space, b, first, last);
-    return true;
 }
 
+/* Found in that slot of the map. */
 static bool free_and_settle(pl_space *space, pl_lane *lane, pl_block *b, size_t slot)
 {
     size_t bytes = b->bytes;
-    bool is_freed = free_at(space, lane, b, slot, NULL, false);
+    freed f = look(space, lane, b);
 
-    if (is_freed) {
-        (void)settle_freed(space, lane, bytes, true);
+    if (!may_free(space, lane, &f)) {
+        return false;
     }
-    return is_freed;
+    pl_ptrmap_remove_at(&space->live, b->base, slot);
+    end_live(space, lane, NULL, b, false);
+    free_beside(space, lane, &f);
+    (void)settle_freed(space, lane, bytes, true);
+    return true;
 }
 
 bool pl_quick_free(pl_space *space, const pl_stream *stream, pleat_devptr ptr)
@@ -360,45 +374,43 @@ bool pl_quick_free(pl_space *space, const pl_stream *stream, pleat_devptr ptr)
            free_and_settle(space, lane, b, slot);
 }
 
-/* The general way. */
-static __attribute__((noinline)) void free_late_generally(pl_space *space, pl_lane *lane,
-                                                          pl_block *b, bool is_counted)
+/* A late block leaves the map. */
+static inline void unmap(pl_space *space, const pl_late *late)
 {
-    size_t bytes = b->bytes;
-
-    space->budget.n_events++;
-    pl_ptrmap_remove(&space->live, b->base);
-    if (!is_counted) {
-        pl_usages_end(&space->usages, pl_stats_pool(bytes), bytes, b->requested);
+    if (__builtin_expect(pl_ptrmap_has_at(&space->live, late->block, late->at), true)) {
+        pl_ptrmap_remove_found(&space->live, late->at);
+    } else if (pl_ptrmap_remove(&space->live, late->block->base) != late->block) {
+        pl_assert(false);
     }
-    lane->n_live--;
-    b->segment->area->n_used--;
-    pl_run_free(space, b, lane->number, pl_lane_stamp(space, lane));
 }
 
-/* True: a block was freed, the lane is at rest, and the lock was not dropped since that was seen.
- */
-static HOT bool free_late(pl_space *space, pl_front *front, bool is_named)
+/* Its lane if a block was freed, the lane is at rest, and the lock was not dropped since that was
+ * seen; else NULL. */
+static HOT pl_lane *free_late(pl_space *space, pl_front *front, bool is_named)
 {
-    bool is_rest = false;
+    pl_lane *rest = NULL;
 
-    while (pl_front_n_late(front) > 0) {
+    for (uint32_t n = pl_front_n_late(front); n > 0;) {
         bool is_counted;
-        pl_late late = pl_front_take_late(front, &is_counted);
-        pl_block *b = late.block;
-        size_t bytes = b->bytes;
+        pl_late late = pl_front_take_late(front, n--, &is_counted);
+        size_t bytes = late.block->bytes;
         pl_lane *lane = pl_space_lane_at(space, front->lane);
-        bool is_there = pl_ptrmap_is_at(&space->live, b, late.at);
-        if (!is_there && pl_ptrmap_find_at(&space->live, b->base, &late.at) != b) {
-            pl_assert(false);
+        freed f = look(space, lane, late.block);
+        rest = is_at_rest(space, lane) && may_free(space, lane, &f) ? lane : NULL;
+        unmap(space, &late);
+        if (__builtin_expect(rest != NULL, true)) {
+            end_live(space, lane, front, late.block, is_counted);
+            free_beside(space, lane, &f);
+        } else {
+            end_live(space, lane, NULL, late.block, is_counted);
+            pl_run_free(space, late.block, lane->number, f.stamp);
         }
-        is_rest = is_at_rest(space, lane) && free_at(space, lane, b, late.at, front, is_counted);
-        if (!is_rest) {
-            free_late_generally(space, lane, b, is_counted);
+        if (settle_freed(space, lane, bytes, is_named)) {
+            n = pl_front_n_late(front);
+            rest = NULL;
         }
-        is_rest = !settle_freed(space, lane, bytes, is_named) && is_rest;
     }
-    return is_rest;
+    return rest;
 }
 
 /* To settle what was freed may drop the lock: then others may empty the front, or unbind it. */
@@ -410,11 +422,16 @@ void pl_quick_free_late(pl_space *space, pl_front *front)
 bool pl_quick_alloc_past(pl_space *space, pl_front *front, const pl_stream *stream,
                          size_t requested, pleat_devptr *out)
 {
-    bool is_same = free_late(space, front, true);
-    pl_lane *lane = is_same ? pl_space_lane_at(space, front->lane) : lane_of(space, stream);
+    pl_lane *lane = free_late(space, front, true);
 
-    front = is_same || front->allocator == &space->base ? front : NULL;
-    return (is_same || is_at_rest(space, lane)) && alloc(space, front, lane, requested, out);
+    if (lane == NULL) {
+        lane = lane_of(space, stream);
+        front = front->allocator == &space->base ? front : NULL;
+        if (!is_at_rest(space, lane)) {
+            return false;
+        }
+    }
+    return alloc(space, front, lane, requested, out);
 }
 
 /* The lock is dropped for one front at most, and then that one is empty: all are gone through

@@ -284,9 +284,20 @@ pl_block *pl_segment_split(pl_segment *seg, pl_block_store *store, pl_block *b, 
     return high;
 }
 
+/* `prev`, NULL at the segment's beginning, is followed by b. */
+static inline void set_next(pl_segment *seg, pl_block *prev, pl_block *b)
+{
+    if (__builtin_expect(prev != NULL, true)) {
+        prev->next = b;
+    } else {
+        seg->first = b;
+    }
+}
+
 pl_block *pl_segment_cut_low(pl_segment *seg, pl_block_store *store, pl_block *b, size_t from,
                              pleat_devptr at)
 {
+    pl_block *prev = b->prev;
     pl_block *low = pl_block_store_get(store);
     size_t granule = pl_segment_granule(seg, at);
 
@@ -296,9 +307,9 @@ pl_block *pl_segment_cut_low(pl_segment *seg, pl_block_store *store, pl_block *b
     low->base = b->base;
     low->bytes = (size_t)(at - b->base);
     low->segment = seg;
-    low->prev = b->prev;
+    low->prev = prev;
     low->next = b;
-    *(b->prev != NULL ? &b->prev->next : &seg->first) = low;
+    set_next(seg, prev, low);
     b->prev = low;
     b->base = at;
     b->bytes -= low->bytes;
@@ -328,7 +339,7 @@ void pl_segment_take_low(pl_segment *seg, pl_block_store *store, pl_block *b, pl
     b->base = low->base;
     b->bytes += low->bytes;
     b->prev = low->prev;
-    *(low->prev != NULL ? &low->prev->next : &seg->first) = b;
+    set_next(seg, low->prev, b);
     pl_block_store_put(store, low);
 }
 

@@ -167,10 +167,10 @@ size_t pl_segment_pin_granules(pl_segment *seg, size_t from, size_t last);
  * is not vacant is loose. */
 static inline size_t pl_segment_pin_between(pl_segment *seg, size_t from, size_t last)
 {
-    size_t n_above = 63 - (last - from);
+    uint64_t word = seg->vacant[from / 64] >> from % 64;
     bool is_in_word = from / 64 == last / 64;
 
-    if (is_in_word && seg->vacant[from / 64] >> from % 64 << n_above == 0) {
+    if (from == last ? (word & 1) == 0 : is_in_word && word << (63 - (last - from)) == 0) {
         return 0;
     }
     return pl_segment_pin_granules(seg, from, last);
