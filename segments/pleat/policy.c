@@ -93,6 +93,11 @@ void pl_policy_note_created(pl_space *space, uint64_t ns)
     pl_budget_earn_ns(&space->budget, ns);
 }
 
+void pl_policy_note_frugal(pl_space *space, uint64_t ns)
+{
+    pl_budget_spend_ns(&space->budget, ns);
+}
+
 void pl_policy_note_grown(pl_space *space)
 {
     if (space->peak_pinned > space->marked_pinned + (space->marked_pinned >> CLEARLY_LOG2)) {
