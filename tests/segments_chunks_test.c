@@ -374,7 +374,7 @@ START_TEST(where_little_is_tied_it_is_made_of_large_chunks)
 {
     put(tie_much());
     uint64_t before_us = saved_us();
-    get_in(96, 2); /* 32 free ones, and 64 new */
+    get_in(96, 2);                            /* 32 free ones, and 64 new */
     ck_assert_uint_gt(saved_us(), before_us); /* creating earns */
 }
 END_TEST

@@ -86,7 +86,8 @@ size_t pl_policy_most_taken(pl_space *space, const pl_request *rq, size_t n_miss
     if (space->options.growth == PL_GROWTH_FRUGAL || takes_all(space, rq, n_missing)) {
         return SIZE_MAX;
     }
-    return is_steady(space) && !lifts_peak(space) ? 0 : (size_t)(left_ns / (take_ns(space, 1, 1) + 1));
+    bool takes_none = is_steady(space) && !lifts_peak(space);
+    return takes_none ? 0 : (size_t)(left_ns / (take_ns(space, 1, 1) + 1));
 }
 
 void pl_policy_note_taken(pl_space *space, size_t n_chunks, size_t n_granules)
