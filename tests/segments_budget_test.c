@@ -97,6 +97,20 @@ START_TEST(one_can_spend_more_than_there_is_but_owes_nothing)
 }
 END_TEST
 
+/* What was earned besides does not count. */
+START_TEST(it_is_ample_while_more_than_seven_tenths_of_what_may_be_saved_are_left)
+{
+    ck_assert(pl_budget_is_ample(&budget));
+    pl_budget_spend_ns(&budget, 30 * MS - 1);
+    ck_assert(pl_budget_is_ample(&budget));
+    pl_budget_spend_ns(&budget, 1);
+    pl_budget_earn_ns(&budget, 50 * MS);
+    ck_assert(!pl_budget_is_ample(&budget));
+    pl_budget_init(&budget, 2, 0, 50000);
+    ck_assert(!pl_budget_is_ample(&budget));
+}
+END_TEST
+
 START_TEST(without_a_share_nothing_is_earned)
 {
     pl_budget_init(&budget, 0, 3, 50000);
@@ -228,6 +242,7 @@ int main(void)
     tcase_add_test(time, what_was_earned_is_gone_when_growing_is_over);
     tcase_add_test(time, the_clock_before_the_first_question_earns_nothing);
     tcase_add_test(time, one_can_spend_more_than_there_is_but_owes_nothing);
+    tcase_add_test(time, it_is_ample_while_more_than_seven_tenths_of_what_may_be_saved_are_left);
     tcase_add_test(time, without_a_share_nothing_is_earned);
     tcase_add_test(time, without_room_nothing_is_saved_up);
     tcase_add_test(time, a_program_is_steady_four_times_as_long_after_its_last_change);

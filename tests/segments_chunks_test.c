@@ -2,6 +2,7 @@
 /* labels: unit fault */
 #include <check.h>
 
+#include "segments/pleat/space.h"
 #include "tests/support/own.h"
 #include "tests/support/segments_chunks.h"
 #include "tests/support/segments_pools.h"
@@ -341,6 +342,66 @@ START_TEST(a_chunk_can_be_taken_once_its_last_block_is_free)
 }
 END_TEST
 
+/* ---- where much is tied ---------------------------------------------------------------------- */
+
+/* 63 granules are held, and 31 of them tied; all were pinned. */
+static pleat_devptr tie_much(void)
+{
+    get_in(N_FIRST, N_FIRST);
+    pleat_devptr chunk = get_in(N_LARGE, 1);
+    pleat_devptr one = leave_one(chunk);
+    assert_tied(N_LARGE - 1);
+    return one;
+}
+
+static uint64_t saved_us(void)
+{
+    const pl_budget *budget = &((const pl_space *)pleat.a)->budget;
+    return (budget->saved_ns + budget->earned_ns) / 1000;
+}
+
+START_TEST(where_much_is_tied_a_new_peak_is_made_of_small_chunks)
+{
+    tie_much();
+    uint64_t before_us = saved_us();
+    get_in(64, 9); /* 31 tied ones, 33 new: at most 64 / 16 + 1 at a time */
+    assert_tied(0);
+    ck_assert_uint_lt(saved_us(), before_us - 500); /* 66 MiB, and 9 maps of 36 us */
+}
+END_TEST
+
+START_TEST(where_little_is_tied_it_is_made_of_large_chunks)
+{
+    put(tie_much());
+    uint64_t before_us = saved_us();
+    get_in(96, 2);                            /* 32 free ones, and 64 new */
+    ck_assert_uint_gt(saved_us(), before_us); /* creating earns */
+}
+END_TEST
+
+/* The other stream's request waits for no chunk of the first one: it needs new ones. */
+START_TEST(below_the_peak_chunks_stay_large)
+{
+    tie_much();
+    put(get(64));
+    assert_tied(N_LARGE - 1);
+    cost before = calls();
+    pleat_get((size_t)16 * GRANULE, 2);
+    assert_cost(before, 1, 1);
+}
+END_TEST
+
+START_TEST(small_chunks_are_made_only_while_most_of_the_time_is_left)
+{
+    pl_budget *budget = &((pl_space *)pleat.a)->budget;
+    tie_much();
+    budget->saved_ns = budget->most_ns / 10 * 7;
+    get_in(64, 2);
+}
+END_TEST
+
+/* ---- taking ---------------------------------------------------------------------------------- */
+
 START_TEST(a_place_is_rounded_up_where_all_chunks_are_larger_than_what_is_missing)
 {
     put(low);
@@ -583,6 +644,15 @@ static void add_sizes(Suite *suite)
     tcase_add_test(granules, where_growth_is_frugal_every_chunk_is_a_granule);
 }
 
+static void add_tied(Suite *suite)
+{
+    TCase *tied = suite_case(suite, "tied", open_mixed, pools_close);
+    tcase_add_test(tied, where_much_is_tied_a_new_peak_is_made_of_small_chunks);
+    tcase_add_test(tied, where_little_is_tied_it_is_made_of_large_chunks);
+    tcase_add_test(tied, below_the_peak_chunks_stay_large);
+    tcase_add_test(tied, small_chunks_are_made_only_while_most_of_the_time_is_left);
+}
+
 static void add_takes(Suite *suite)
 {
     TCase *takes = suite_case(suite, "takes", open_laid_out, pools_close);
@@ -609,6 +679,7 @@ int main(void)
 {
     Suite *suite = suite_create("segments_chunks");
     add_sizes(suite);
+    add_tied(suite);
     add_takes(suite);
     return suite_run(suite);
 }

@@ -439,6 +439,20 @@ START_TEST(a_steady_program_takes_no_more_but_grows)
 }
 END_TEST
 
+/* One granule more than above, which is one more than were ever pinned. */
+START_TEST(a_steady_program_that_needs_more_than_ever_takes)
+{
+    open_policy(PL_GROWTH_BALANCED, 100);
+    pleat_get(512, 0);
+    scatter(20);
+    let_events_pass(PL_BUDGET_STEADY_LEAST);
+    pleat_get(11 * (size_t)GRANULE, 0);
+    ck_assert_uint_eq(pleat_counted().n_taken_granules, 10);
+    ck_assert_uint_eq(resident(), 22 * (uint64_t)GRANULE);
+    pleat_close();
+}
+END_TEST
+
 /* Streams that come and go, young ones, would take all rather than let resident be more than 1.10 x
  * what was ever pinned; and so would streams that are not young, until the program is steady. */
 START_TEST(streams_that_are_not_young_take_no_more_when_steady_but_grow)
@@ -633,6 +647,7 @@ static void add_growth(Suite *suite)
     tcase_add_test(growth, without_driver_time_memory_is_created_while_there_is_any);
     tcase_add_test(growth, frugal_takes_whatever_it_costs);
     tcase_add_test(growth, a_steady_program_takes_no_more_but_grows);
+    tcase_add_test(growth, a_steady_program_that_needs_more_than_ever_takes);
     tcase_add_loop_test(growth, streams_that_are_not_young_take_no_more_when_steady_but_grow, 0, 2);
     tcase_add_test(growth, a_frugal_program_is_never_steady);
     tcase_add_test(growth, a_limit_that_was_set_is_memory_that_was_granted);

@@ -6,7 +6,8 @@ enum {
     PERMILLE = 1000,
     STAMP_LOG2 = 4,
     REST_EVENTS = 1000,
-    GROWING_EVENTS = 4096
+    GROWING_EVENTS = 4096,
+    AMPLE_PERMILLE = 700
 };
 
 void pl_budget_init(pl_budget *budget, unsigned permille, unsigned most_ms, unsigned order_interval)
@@ -54,6 +55,11 @@ void pl_budget_spend_ns(pl_budget *budget, uint64_t ns)
 void pl_budget_earn_ns(pl_budget *budget, uint64_t ns)
 {
     budget->earned_ns += budget->most_ns > 0 ? ns : 0;
+}
+
+bool pl_budget_is_ample(const pl_budget *budget)
+{
+    return budget->saved_ns > budget->most_ns / PERMILLE * AMPLE_PERMILLE;
 }
 
 bool pl_budget_is_steady(const pl_budget *budget)

@@ -46,6 +46,8 @@ static inline void pl_budget_changed(pl_budget *budget)
 {
     budget->changed_at = budget->n_events;
 }
+/* Is most of what may be saved up still there? */
+bool pl_budget_is_ample(const pl_budget *budget);
 bool pl_budget_is_steady(const pl_budget *budget);
 bool pl_budget_may_order(pl_budget *budget);
 /* Was the last ordered wait long ago? Then one that saves much memory needs no credit. */

@@ -36,7 +36,9 @@ typedef struct pl_flight {
     size_t n_create;     /* and those that created chunks will */
     size_t n_created;    /* granules of the chunks created so far */
     uint64_t create_ns;  /* what creating them took */
+    uint64_t map_ns;     /* what mapping all chunks took */
     unsigned most_order; /* the largest order of chunks to be created */
+    bool is_frugal;      /* it is smaller than it had to be: the driver's time is spent on that */
     unsigned left_order; /* the least of chunks that could be taken but find no room; 0: none */
     bool is_paged;       /* none of its chunks may have several granules */
     bool has_large;      /* some of its chunks have several granules */

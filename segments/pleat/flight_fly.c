@@ -179,8 +179,10 @@ pleat_status pl_flight_fly(pl_space *space, pl_flight *f)
 
     fill_taken(f);
     pleat_status st = create_missing(space, f);
-    f->create_ns = pl_meter_begin(space->dev) - begin_ns;
+    uint64_t created_ns = pl_meter_begin(space->dev);
+    f->create_ns = created_ns - begin_ns;
     st = st == PLEAT_OK ? map_holes(space, f) : st;
+    f->map_ns = pl_meter_begin(space->dev) - created_ns;
     if (st != PLEAT_OK) {
         return st;
     }

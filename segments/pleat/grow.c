@@ -262,6 +262,16 @@ static pl_step extend(pl_space *space, pl_request *rq, pleat_status *st)
 
 /* ---- one attempt ----------------------------------------------------------------------------- */
 
+/* What small chunks have taken is spent, and earns nothing. */
+static void note_created(pl_space *space, const pl_flight *f)
+{
+    if (f->is_frugal && f->n_created > 0) {
+        pl_policy_note_frugal(space, f->create_ns + f->map_ns);
+    } else {
+        pl_policy_note_created(space, f->create_ns);
+    }
+}
+
 /* The flight has its chunks: create and map, then commit or roll back. */
 static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **out,
                       pleat_status *st)
@@ -279,7 +289,7 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
         pl_reserve_learn(space, n_chunks, free_bytes);
     }
     if (*st == PLEAT_OK) {
-        pl_policy_note_created(space, f->create_ns);
+        note_created(space, f);
         pl_policy_note_taken(space, f->n_taken, f->n_taken_granules);
         rq->wants_tick = rq->wants_tick || (f->n_taken > 0 && !f->is_quiet);
         *out = pl_flight_commit(space, f);
@@ -365,13 +375,14 @@ static pleat_status reserve(pl_space *space, const pl_request *rq, pl_flight *f,
 
 /* Once memory was gathered for the request, only granules are created: were the driver to refuse
  * the rest, large chunks would be left over that may fit nowhere, and be gathered no more. */
-static unsigned order_of(const pl_space *space, const pl_request *rq)
+static void choose_order(const pl_space *space, const pl_request *rq, pl_flight *f)
 {
     size_t n = pl_request_granules(space, rq);
+    bool is_single = rq->tried.n_gathered > 0 || rq->is_paged;
+    unsigned order = is_single ? 0 : pl_sizing_order(space, pl_space_cap(space), n);
 
-    return rq->tried.n_gathered > 0 || rq->is_paged
-               ? 0
-               : pl_sizing_order(space, pl_space_cap(space), n);
+    f->most_order = pl_sizing_frugal_order(space, n, order);
+    f->is_frugal = f->most_order < order;
 }
 
 /* Reserve the place that was found, and collect its chunks. */
@@ -382,7 +393,7 @@ static pl_step use_place(pl_space *space, pl_request *rq, pl_flight *f, size_t c
     size_t allowed = pl_policy_slack(space, cap, f->place.n_pin);
     size_t allowed_beyond = pl_policy_slack(space, pl_reserve_cap(space, cap), f->place.n_pin);
 
-    f->most_order = order_of(space, rq);
+    choose_order(space, rq, f);
     f->is_paged = rq->is_paged;
     *st = reserve(space, rq, f, allowed_beyond);
     if (*st == PLEAT_EPENDING) {

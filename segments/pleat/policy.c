@@ -72,6 +72,12 @@ static uint64_t take_ns(const pl_space *space, size_t n_chunks, size_t n_granule
            n_granules * pl_meter_ns(space->dev, PL_METER_UNMAP);
 }
 
+/* The request's place is pinned already. A steady program that needs more than ever is none. */
+static bool lifts_peak(const pl_space *space)
+{
+    return space->n_pinned > space->peak_pinned;
+}
+
 size_t pl_policy_most_taken(pl_space *space, const pl_request *rq, size_t n_missing)
 {
     uint64_t now_ns = pl_meter_elapsed_ns(space->dev, space->budget.n_events);
@@ -80,7 +86,8 @@ size_t pl_policy_most_taken(pl_space *space, const pl_request *rq, size_t n_miss
     if (space->options.growth == PL_GROWTH_FRUGAL || takes_all(space, rq, n_missing)) {
         return SIZE_MAX;
     }
-    return is_steady(space) ? 0 : (size_t)(left_ns / (take_ns(space, 1, 1) + 1));
+    bool takes_none = is_steady(space) && !lifts_peak(space);
+    return takes_none ? 0 : (size_t)(left_ns / (take_ns(space, 1, 1) + 1));
 }
 
 void pl_policy_note_taken(pl_space *space, size_t n_chunks, size_t n_granules)
@@ -91,6 +98,11 @@ void pl_policy_note_taken(pl_space *space, size_t n_chunks, size_t n_granules)
 void pl_policy_note_created(pl_space *space, uint64_t ns)
 {
     pl_budget_earn_ns(&space->budget, ns);
+}
+
+void pl_policy_note_frugal(pl_space *space, uint64_t ns)
+{
+    pl_budget_spend_ns(&space->budget, ns);
 }
 
 void pl_policy_note_grown(pl_space *space)

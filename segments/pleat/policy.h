@@ -24,6 +24,8 @@ size_t pl_policy_most_taken(pl_space *space, const pl_request *rq, size_t n_miss
 
 /* A flight has spent so long on creating. */
 void pl_policy_note_created(pl_space *space, uint64_t ns);
+/* It has spent so long on chunks that are smaller than they had to be. */
+void pl_policy_note_frugal(pl_space *space, uint64_t ns);
 /* A flight has taken so much. */
 void pl_policy_note_taken(pl_space *space, size_t n_chunks, size_t n_granules);
 /* A flight was committed: notes whether the program needs clearly more than ever. */

@@ -6,6 +6,11 @@
  * parts, except where smaller blocks follow in its place, and how much these can tie is bounded by
  * the size of a chunk. How many blocks can tie a chunk each does not depend on the device, so on a
  * smaller one chunks are smaller, too: then what is tied stays the same share of it.
+ *
+ * Where much is tied all the same, and the program needs more than ever, chunks are small at once,
+ * as long as there is driver time to spare: what is created then lifts the peak by what it ties.
+ * Below the peak they are not: streams that repeat their shapes each create what they need once,
+ * and what is in large chunks they do not take from each other.
  * docs/design.md has the figures from which the constants are chosen. */
 #include "segments/pleat/sizing.h"
 
@@ -16,7 +21,8 @@ enum {
     PLENTY_ORDER = 5,
     USUAL_ORDER = 2,
     USUAL_DEVICE = 3,
-    REQUEST_SHARE = 16
+    REQUEST_SHARE = 16,
+    TIED_LOG2 = 6
 };
 
 /* The largest order, at most `most`, of chunks that are at most 1 / share of n granules. */
@@ -66,4 +72,14 @@ unsigned pl_sizing_order(const pl_space *space, size_t cap, size_t n_granules)
     }
     unsigned most = order_in(cap, share * share * USUAL_DEVICE, USUAL_ORDER);
     return order_in(n_granules, REQUEST_SHARE, most);
+}
+
+unsigned pl_sizing_frugal_order(const pl_space *space, size_t n_granules, unsigned order)
+{
+    bool ties_much = space->store.tally.n_tied_granules > held(space) >> TIED_LOG2;
+    bool is_peak = space->n_pinned + n_granules > space->peak_pinned;
+
+    return ties_much && is_peak && pl_budget_is_ample(&space->budget)
+               ? order_in(n_granules, REQUEST_SHARE, order)
+               : order;
 }
