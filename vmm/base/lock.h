@@ -87,8 +87,9 @@ static inline void pl_lock_release(pl_lock *lock)
         pl_lock_wake_one(lock);
     }
 }
-/* Releases it and acquires it again; a thread that waits for it comes in between. If none waits,
- * the processor is kept: on a busy machine it would be gone for milliseconds. */
+/* Releases it and acquires it again; a thread that sleeps for it comes in between, one that came
+ * some microseconds ago perhaps not yet. If none sleeps, the processor is kept: on a busy machine
+ * it would be gone for milliseconds. */
 void pl_lock_breathe(pl_lock *lock);
 /* The same, but the processor is always given to others: what is waited for may be theirs to do. */
 void pl_lock_yield(pl_lock *lock);
