@@ -161,6 +161,17 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_pool_hold(pleat instance, int device
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_pool_users(pleat instance, int device, pleat_pool_id id,
                                                        unsigned *users);
 
+/** Tell how much memory a private pool holds. For one pool this takes the same time however many
+ *  there are; pleat_pool_stats tells of all.
+ *
+ *  Units    bytes resident in the pool, by PyTorch's pools.
+ *  Params   bytes [out] 0 = there is no pool of that name, or it is gone.
+ *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_EDEVICE.
+ *  Threads  any.
+ *  Blocks   never; opens no device. */
+PLEAT_API PLEAT_MUST_USE pleat_status pleat_pool_held(pleat instance, int device, pleat_pool_id id,
+                                                      uint64_t *bytes);
+
 /** Tell whether the live blocks of a private pool are exactly those at the given addresses.
  *
  *  Units    `n` addresses in any order; one that is there twice counts once.

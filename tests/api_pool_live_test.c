@@ -91,6 +91,37 @@ START_TEST(users_are_counted)
 }
 END_TEST
 
+static uint64_t held(pleat_pool_id of)
+{
+    uint64_t bytes = 77;
+    ck_assert_int_eq(pleat_pool_held(instance, 0, of, &bytes), PLEAT_OK);
+    return bytes;
+}
+
+START_TEST(what_one_pool_holds_is_told)
+{
+    uint64_t bytes;
+    pleat_stat all[PLEAT_N_POOLS];
+    pleat_pool_id first;
+    ck_assert_int_eq(pleat_pool_stats(instance, 0, 0, &first, all), PLEAT_OK);
+    ck_assert_uint_eq(held(first), all[PLEAT_POOL_ALL].current);
+    ck_assert_uint_eq(held(other_id), 0);
+    ck_assert_int_eq(pleat_pool_hold(instance, 0, other_id), PLEAT_OK);
+    ck_assert_uint_eq(held(other_id), 0);
+    ck_assert_int_eq(pleat_pool_begin(instance, 0, other_id, NULL, NULL, NULL), PLEAT_OK);
+    pleat_devptr ptr = api_alloc(instance, 0, 32 << 20, NULL);
+    ck_assert_uint_eq(held(other_id), 32 << 20);
+    api_free(instance, 0, ptr, NULL);
+    ck_assert_uint_eq(held(other_id), 32 << 20);
+    ck_assert_int_eq(pleat_pool_end(instance, 0, other_id), PLEAT_OK);
+    ck_assert_int_eq(pleat_pool_release(instance, 0, other_id), PLEAT_OK);
+    ck_assert_int_eq(pleat_pool_release(instance, 0, other_id), PLEAT_OK);
+    ck_assert_uint_eq(held(other_id), 0);
+    ck_assert_int_eq(pleat_pool_held(instance, 0, id, NULL), PLEAT_EINVAL);
+    ck_assert_int_eq(pleat_pool_held(instance, 9, id, &bytes), PLEAT_EDEVICE);
+}
+END_TEST
+
 START_TEST(live_blocks_are_compared)
 {
     bool is_same;
@@ -282,6 +313,7 @@ int main(void)
     TCase *tcase = tcase_create("users and live blocks");
     tcase_add_checked_fixture(tcase, open_pleat, close_pleat);
     tcase_add_test(tcase, users_are_counted);
+    tcase_add_test(tcase, what_one_pool_holds_is_told);
     tcase_add_test(tcase, live_blocks_are_compared);
     tcase_add_test(tcase, a_block_may_be_had_at_its_address);
     tcase_add_test(tcase, a_block_may_be_had_of_pieces);

@@ -56,6 +56,15 @@ PLEAT_API void pleat_torch_init(int n_devices);
  *  Blocks   on the GPU, unmap and release. */
 PLEAT_API void pleat_torch_reset(void);
 
+/** The same of at most so many bytes of one device: a pool has ended, and its memory goes back. The
+ *  memory of pools is everybody's by then, so it may be other free memory that goes, as long as
+ *  there is so much less.
+ *
+ *  Units    bytes.
+ *  Threads  any.
+ *  Blocks   as pleat_torch_reset. */
+PLEAT_API void pleat_torch_give_back(int device, uint64_t bytes);
+
 /** Limit a device to a part of its memory: torch.cuda.set_per_process_memory_fraction.
  *
  *  Units    fraction of the device's total, 0 to 1; 1 = no limit, 0 = nothing more.

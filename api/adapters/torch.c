@@ -137,6 +137,15 @@ static bool is_routed_anywhere(pl_instance *instance)
     return is_any;
 }
 
+/* Pending memory stays for the next time. */
+static void trim_to(pleat handle, int device, uint64_t keep_bytes, bool may_wait)
+{
+    pleat_status st = pleat_device_trim(handle, device, keep_bytes, may_wait, NULL);
+    if (st != PLEAT_OK && st != PLEAT_EPENDING) {
+        pl_complain_once(PL_COMPLAINT_RESET, "free memory could not be given back");
+    }
+}
+
 void pleat_torch_reset(void)
 {
     pleat handle = pl_default_peek();
@@ -150,13 +159,26 @@ void pleat_torch_reset(void)
     pl_deadline_begin();
     pl_deadline_hold(use.instance->config.options.wait_ms); /* of all devices */
     for (int i = 0; i < use.instance->n_devices; i++) {
-        pleat_status st = pleat_device_trim(handle, i, 0, may_wait, NULL);
-        if (st != PLEAT_OK && st != PLEAT_EPENDING) { /* pending memory stays for the next time */
-            pl_complain_once(PL_COMPLAINT_RESET, "free memory could not be given back");
-        }
+        trim_to(handle, i, 0, may_wait);
     }
     pl_deadline_let_go();
     pl_use_leave(use);
+    pl_cancel_restore(cancel);
+}
+
+void pleat_torch_give_back(int device, uint64_t bytes)
+{
+    pleat_stats stats = { 0 };
+    pleat handle = pl_default_peek();
+    int cancel = pl_cancel_off();
+    pl_use use = pl_use_enter(handle);
+    if (use.instance && pleat_device_stats(handle, device, &stats) == PLEAT_OK) {
+        uint64_t keep_bytes = stats.resident_bytes > bytes ? stats.resident_bytes - bytes : 0;
+        trim_to(handle, device, keep_bytes, !is_routed_anywhere(use.instance));
+    }
+    if (use.instance) {
+        pl_use_leave(use);
+    }
     pl_cancel_restore(cancel);
 }
 

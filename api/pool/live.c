@@ -21,6 +21,23 @@ pleat_status pleat_pool_users(pleat handle, int device, pleat_pool_id id, unsign
     return st;
 }
 
+pleat_status pleat_pool_held(pleat handle, int device, pleat_pool_id id, uint64_t *bytes)
+{
+    pl_gpu *gpu = NULL;
+    if (!bytes) {
+        return pl_error_set(PLEAT_EINVAL, 0, "pleat_pool_held: an out-parameter is NULL");
+    }
+    pl_use use = pl_use_enter(handle);
+    pleat_status st = pl_pools_find_gpu(use, device, &gpu);
+    if (st == PLEAT_OK) {
+        *bytes = gpu ? pl_pools_held_by(&gpu->pools, id) : 0;
+    }
+    if (use.instance) {
+        pl_use_leave(use);
+    }
+    return st;
+}
+
 /* ---- comparing ---- */
 
 static int by_value(const void *a, const void *b)

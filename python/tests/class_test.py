@@ -256,6 +256,27 @@ def test_private_pools_count_their_users(run_class: Run) -> None:
     )
 
 
+def test_the_end_of_a_pool_leaves_other_free_memory(run_class: Run) -> None:
+    run_class(
+        """
+        needs(torch.cuda.MemPool, "snapshot")
+        a = empty(64 * MIB)
+        pool = torch.cuda.MemPool()
+        with torch.cuda.use_mem_pool(pool):
+            b = empty(32 * MIB)
+        del a, b
+        reserved = torch.cuda.memory_reserved()
+        emptied = torch.cuda.memory_stats()["num_sync_all_streams"]
+        del pool
+        gc.collect()
+        assert reserved - torch.cuda.memory_reserved() == 32 * MIB, reserved
+        assert torch.cuda.memory_stats()["num_sync_all_streams"] == emptied
+        empty(64 * MIB)
+        assert torch.cuda.memory_reserved() == reserved - 32 * MIB
+        """
+    )
+
+
 def test_a_pool_lends_before_memory_is_out(run_class: Run) -> None:
     run_class(
         """

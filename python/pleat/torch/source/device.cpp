@@ -120,11 +120,19 @@ void Allocator::emptyCache()
 }
 
 /* The free memory of a pool of pleat's belongs to its graphs until it is released; then it is
- * everybody's, and only goes back with what else is free. */
+ * everybody's, and as much as the pool had goes back. */
 void Allocator::emptyCache(MempoolId pool)
 {
     const bool is_all = pool == MempoolId{ 0, 0 };
-    if (is_all || (!pools_.empty_foreign(pool) && !pools_.is_used(pool))) {
+    if (is_all) {
+        emptyCache();
+        return;
+    }
+    if (pools_.empty_foreign(pool) || pools_.is_used(pool)) {
+        return;
+    }
+    const Recorder::Scope scope(recorder_, CA::RecordContext::ALL);
+    if (!pools_.empty_ended(pool)) {
         emptyCache();
     }
 }

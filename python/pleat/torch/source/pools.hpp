@@ -11,6 +11,7 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <initializer_list>
 #include <map>
@@ -59,6 +60,8 @@ public:
     /* Give back what is idle, in one pool or, with {0, 0}, in all. False: it is no foreign pool. */
     bool empty_foreign(MempoolId id);
     bool is_used(MempoolId id); /* on any device */
+    /* The pool has ended: give back as much as it held. False: no such pool has ended lately. */
+    bool empty_ended(MempoolId id);
     std::vector<MempoolId> of_pleat(DeviceIndex device);
     /* A block of a foreign pool, and whether it is live, and whether others still use it. */
     using See = std::function<void(void *ptr, size_t bytes, cudaStream_t stream, MempoolId pool,
@@ -90,9 +93,14 @@ private:
         Key pool;
         Filter filter; /* empty = every stream */
     };
+    struct Ended {
+        Key pool;
+        uint64_t bytes; /* that it held at its end */
+    };
 
     Pool &find(Key key, const char *what);
     static void set_source(Pool &pool, Key key, Source from);
+    void note_end(const Pool &pool, Key key);
     void forget(Key key, std::vector<Block> &gone);
     void tell(const Block &block, std::initializer_list<pleat_change_kind> changes);
     static bool is_over(Block &block);
@@ -106,6 +114,7 @@ private:
     std::map<Key, Pool> pools_;
     std::vector<Route> routes_; /* to foreign pools only, oldest first */
     std::unordered_map<void *, Block> live_;
+    std::deque<Ended> ended_; /* pools of pleat's, oldest first; nobody need ask for them */
     std::vector<Block> kept_; /* of pools that are gone: a capture forbade to wait for their work */
 };
 
