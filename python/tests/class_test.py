@@ -271,8 +271,6 @@ def test_the_end_of_a_pool_leaves_other_free_memory(run_class: Run) -> None:
         gc.collect()
         assert reserved - torch.cuda.memory_reserved() == 32 * MIB, reserved
         assert torch.cuda.memory_stats()["num_sync_all_streams"] == emptied
-        empty(64 * MIB)
-        assert torch.cuda.memory_reserved() == reserved - 32 * MIB
         """
     )
 
