@@ -8,6 +8,8 @@
 #include <time.h>
 
 #include "segments/pleat/space.h"
+#include "segments/pleat/tick.h"
+#include "segments/pleat/trim.h"
 #include "tests/support/own.h"
 #include "tests/support/segments_chunks.h"
 #include "tests/support/segments_told.h"
@@ -274,6 +276,80 @@ START_TEST(others_go_on_where_it_is_torn)
 }
 END_TEST
 
+/* ---- lanes that go ---------------------------------------------------------------------------- */
+
+static pleat_devptr lent; /* of stream 2, in the midst of the chunk */
+
+/* What stream 2 has used is over, and not settled yet. */
+static bool free_of_stream_2(void)
+{
+    pl_space *space = (pl_space *)pleat.a;
+    bool is_freed = pleat.a->ops->free(pleat.a, lent, pleat.streams[2]) == PLEAT_OK;
+    pleat.sim.finish();
+    pl_lock_acquire(&space->lock);
+    (void)pl_tick_poll(space, SIZE_MAX);
+    pl_lock_release(&space->lock);
+    return is_freed;
+}
+
+/* A stream that comes takes the place of one that went. */
+static bool retire_stream_2(void)
+{
+    pleat.a->ops->retire_stream(pleat.a, pleat.streams[2]);
+    return pleat.a->ops->alloc(pleat.a, 512, pleat.streams[3], &fresh[0]) == PLEAT_OK;
+}
+
+/* All is settled, and the chunk found, before scratch addresses are reserved for its new ones. */
+static void act_at_entry(pl_entry entry, int failure, uint64_t bytes, void *context)
+{
+    static action *const frees = free_of_stream_2;
+    static action *const retires = retire_stream_2;
+    unsigned *n_created = context;
+    bool is_creating = entry == PL_CU_mem_create;
+    pthread_t thread;
+    (void)failure;
+    (void)bytes;
+    if (!pthread_equal(pthread_self(), compactor) ||
+        (entry != PL_CU_address_reserve && (!is_creating || (*n_created)++ > 0))) {
+        return;
+    }
+    act = is_creating ? &retires : &frees;
+    void *is_done = NULL;
+    ck_assert_int_eq(pthread_create(&thread, NULL, run, (void *)act), 0);
+    ck_assert_int_eq(pthread_join(thread, &is_done), 0);
+    ck_assert_ptr_nonnull(is_done);
+    if (is_creating) {
+        pleat.sim.fail_from("cuMemCreate", 0, CU_OUT_OF_MEMORY);
+    }
+}
+
+/* What is in flight keeps no lane: the second of the new chunks is refused, and the owner of what
+ * was put in flight is gone by then. */
+START_TEST(what_moves_may_lose_its_lane)
+{
+    unsigned n_created = 0;
+    pleat_compaction out;
+    open_split();
+    pl_space *space = (pl_space *)pleat.a;
+    pl_lock_acquire(&space->lock);
+    ck_assert_int_eq(pl_trim_quiesce(space, 1000), PLEAT_OK);
+    pl_lock_release(&space->lock);
+    lent = pleat_get((size_t)16 * GRANULE, 2);
+    ck_assert_uint_eq(lent, blocks[1] + GRANULE);
+    uint32_t n_lanes = space->n_lanes;
+    compactor = pthread_self();
+    pl_driver_time_calls(pleat.sim.drv, true);
+    pl_driver_watch(pleat.sim.drv, act_at_entry, &n_created);
+    ck_assert_int_eq(pleat.a->ops->compact(pleat.a, &out), PLEAT_OK);
+    ck_assert_uint_gt(pleat.sim.n_faults(), 0);
+    pleat.sim.fail_never();
+    pl_driver_watch(pleat.sim.drv, NULL, NULL);
+    ck_assert_uint_gt(n_created, 0);
+    ck_assert_uint_eq(space->n_lanes, n_lanes); /* one came, one went */
+    close_verified();
+}
+END_TEST
+
 /* ---- sharing --------------------------------------------------------------------------------- */
 
 static pl_shared_chunk listed;
@@ -314,6 +390,7 @@ int main(void)
     TCase *faults = suite_case(suite, "faults", NULL, NULL);
     tcase_add_loop_test(faults, others_go_on_where_calls_fail, 0, N_LAYOUTS * N_ACTIONS);
     tcase_add_loop_test(faults, others_go_on_where_it_is_torn, 0, N_LAYOUTS * N_ACTIONS);
+    tcase_add_test(faults, what_moves_may_lose_its_lane);
     TCase *shared = suite_case(suite, "shared", NULL, NULL);
     tcase_add_loop_test(shared, what_is_shared_beside_a_compaction_is_what_stays, 0, N_LAYOUTS);
     return suite_run(suite);

@@ -1,5 +1,5 @@
-/* live.c - who uses a private pool, and which blocks live in it: public calls. Holds the table's
- * lock (rank 10) for what it reads there, and none while it compares. */
+/* live.c - who uses a private pool, what it holds, and which blocks live in it: public calls. Holds
+ * the table's lock (rank 10) for what it reads there, and none while it compares. */
 #include <stdlib.h>
 
 #include "api/pool/state.h"
@@ -21,6 +21,18 @@ pleat_status pleat_pool_users(pleat handle, int device, pleat_pool_id id, unsign
     return st;
 }
 
+static uint64_t held_by(pl_pools *pools, pleat_pool_id id)
+{
+    pleat_stat now[PLEAT_N_POOLS] = { { 0 } };
+    pl_lock_acquire(&pools->lock);
+    const pl_pool *pool = pl_pools_find(pools, id);
+    if (pool) {
+        pl_pool_read_reserved(pools, pool, now);
+    }
+    pl_lock_release(&pools->lock);
+    return now[PLEAT_POOL_ALL].current;
+}
+
 pleat_status pleat_pool_held(pleat handle, int device, pleat_pool_id id, uint64_t *bytes)
 {
     pl_gpu *gpu = NULL;
@@ -30,7 +42,7 @@ pleat_status pleat_pool_held(pleat handle, int device, pleat_pool_id id, uint64_
     pl_use use = pl_use_enter(handle);
     pleat_status st = pl_pools_find_gpu(use, device, &gpu);
     if (st == PLEAT_OK) {
-        *bytes = gpu ? pl_pools_held_by(&gpu->pools, id) : 0;
+        *bytes = gpu ? held_by(&gpu->pools, id) : 0;
     }
     if (use.instance) {
         pl_use_leave(use);

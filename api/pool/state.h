@@ -72,9 +72,6 @@ pleat_status pl_pools_add_user(pl_pools *pools, pleat_pool_id id);
 /* pool.c, without the lock. 0: there is none of that name. */
 unsigned pl_pools_count_users(pl_pools *pools, pleat_pool_id id);
 
-/* stats.c, without the lock. Bytes resident in the pool; 0: there is none of that name. */
-uint64_t pl_pools_held_by(pl_pools *pools, pleat_pool_id id);
-
 /* inside.c, without the lock. Hold the pool of that name and go inside; NULL: there is none. Undone
  * by pl_pool_leave. */
 pl_pool *pl_pools_enter(pl_pools *pools, pleat_pool_id id);

@@ -50,18 +50,6 @@ uint64_t pl_pools_held(pl_pools *pools, pleat_pool_id *largest)
     return held;
 }
 
-uint64_t pl_pools_held_by(pl_pools *pools, pleat_pool_id id)
-{
-    pleat_stat now[PLEAT_N_POOLS] = { { 0 } };
-    pl_lock_acquire(&pools->lock);
-    const pl_pool *pool = pl_pools_find(pools, id);
-    if (pool) {
-        pl_pool_read_reserved(pools, pool, now);
-    }
-    pl_lock_release(&pools->lock);
-    return now[PLEAT_POOL_ALL].current;
-}
-
 pleat_status pl_pools_read(pl_pools *pools, pl_pool_figures **out, size_t *n)
 {
     unsigned n_told = 0;

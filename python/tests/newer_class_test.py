@@ -139,6 +139,39 @@ def test_early_refusals_where_torch_asks_for_them(run_class: Run) -> None:
     )
 
 
+def test_a_pool_that_comes_again_counts_from_zero(run_class: Run) -> None:
+    run_class(
+        """
+        empty(1)
+        name = "reserved_bytes_by_private_pools"
+        if name not in torch.cuda.memory_stats_as_nested_dict():
+            lacks(name)
+        handle = torch.cuda.graph_pool_handle()
+
+        def capture(n):
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=handle):
+                a = empty(n)
+            return graph, a
+
+        kept = capture(40 * MIB)
+        torch.cuda.reset_accumulated_memory_stats()
+        del kept
+        gc.collect()
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        for _ in range(300): # pleat forgets all but the last 256 that ended
+            pool = torch.cuda.MemPool()
+            with torch.cuda.use_mem_pool(pool):
+                a = empty(2 * MIB)
+            del a, pool
+        kept = capture(20 * MIB)
+        figures = torch.cuda.memory_stats_as_nested_dict()[name][tuple(handle)]["all"]
+        assert figures["current"] == figures["allocated"] == 20 * MIB, figures
+        """
+    )
+
+
 def test_private_pools_figures(run_class: Run) -> None:
     run_class(
         """

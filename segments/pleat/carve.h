@@ -13,6 +13,12 @@ pl_block *pl_carve_out(pl_space *space, pl_block *b, pleat_devptr base, pleat_de
 /* The same for [base, end) of free blocks side by side; b covers base. They become one block, with
  * the lane and tick of the first. Needs two spares. */
 pl_block *pl_carve_out_all(pl_space *space, pl_block *b, pleat_devptr base, pleat_devptr end);
+/* All work on b, which is in flight, is over: it keeps no lane, as its lane may go meanwhile. */
+static inline void pl_carve_settle(pl_block *b)
+{
+    b->lane = PL_LANE_SETTLED;
+    b->tick = 0;
+}
 /* Undo pl_carve_out. In a private pool b is whole granules, all of them loose before. */
 void pl_carve_restore(pl_space *space, pl_block *b);
 /* The same for b in no queue, but the caller corrects n_loose and n_pinned. */

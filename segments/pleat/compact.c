@@ -204,8 +204,8 @@ pleat_status pl_pleat_compact(pl_allocator *a, pleat_compaction *out)
     pl_deadline_begin();
     pl_lock_acquire(&space->lock);
     bool is_inside = pl_capturers_enter(space, false);
-    pl_fronts_unbind(space, 0);
     pl_still_begin(space); /* one at a time: there is one scratch range */
+    pl_fronts_unbind(space, 0);
     pleat_status st = compact(space, &told);
     pl_still_end(space);
     pl_capturers_leave(space, is_inside);

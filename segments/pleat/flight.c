@@ -244,7 +244,8 @@ static pleat_status take_in_segment(pl_space *space, pl_flight *f, pl_segment *s
 {
     size_t g = pl_segment_next_loose(seg, 0);
 
-    while (g != SIZE_MAX && f->n_taken < most && pl_flight_missing(f) > 0) {
+    while (g != SIZE_MAX && f->n_taken < most && pl_flight_missing(f) > 0 &&
+           seg != space->torn.segment) {
         pleat_status st = pl_block_store_reserve(&space->store, 4);
         if (st != PLEAT_OK) {
             return st;
@@ -280,7 +281,7 @@ pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f, size_t most)
         if (seg->has_large && !f->knows_room) {
             count_room(space, f);
         }
-        if (seg->n_loose == 0 || seg == space->torn.segment) {
+        if (seg->n_loose == 0) {
             continue;
         }
         pleat_status st = take_in_segment(space, f, seg, most);

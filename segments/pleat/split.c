@@ -118,8 +118,10 @@ static void take_off(pl_space *space, split *s)
     pl_space_begin_move(space, &s->flying);
     for (size_t g = s->swap.g; next_vacant(s, &g, &to); g = to) {
         pleat_devptr at = pl_segment_address(s->swap.seg, g);
-        s->gaps[s->n_gaps++] = pl_carve_out_all(space, pl_segment_find(s->swap.seg, at), at,
-                                                pl_segment_address(s->swap.seg, to));
+        pl_block *gap = pl_carve_out_all(space, pl_segment_find(s->swap.seg, at), at,
+                                         pl_segment_address(s->swap.seg, to));
+        pl_carve_settle(gap);
+        s->gaps[s->n_gaps++] = gap;
     }
 }
 

@@ -27,8 +27,7 @@ enum { BATCH = 64, SHRINK_TRIES = 64, LOOK_AT = 256 };
 
 enum { FEW_LANES = 4 };
 
-/* Is there a stale block whose last use no tick covers? Looks at each stale block once and moves it
- * to the end of the queue; may drop the lock. */
+/* Does a stale block wait for a use that no tick covers? Looks at each once; may drop the lock. */
 static bool has_uncovered_stale(pl_space *space)
 {
     pl_pace pace;
@@ -249,6 +248,7 @@ static pleat_status unmap_run(pl_space *space, pl_block *b, size_t g, size_t n, 
     pl_segment *seg = b->segment;
 
     b = pl_carve_out(space, b, pl_segment_address(seg, g), pl_segment_address(seg, g + n));
+    pl_carve_settle(b); /* next_quiet has found it over */
     for (size_t i = g; i < g + n; i = pl_segment_chunk_to(seg, i)) {
         put_on(p, seg->chunks[i], seg->orders[i]);
     }

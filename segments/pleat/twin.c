@@ -92,7 +92,7 @@ pleat_status pl_twin_reserve(pl_space *space, const pl_twin_map *guest)
 
 static void lift(pl_space *space, pl_block *b, pleat_devptr at, pleat_devptr end)
 {
-    (void)pl_carve_out_all(space, b, at, end);
+    pl_carve_settle(pl_carve_out_all(space, b, at, end));
 }
 
 static void put_back(pl_space *space, pl_block *b, pleat_devptr at, pleat_devptr end)
@@ -111,8 +111,6 @@ static void veil(pl_space *space, pl_block *b, pleat_devptr at, pleat_devptr end
     pl_assert(b->base == at && pl_block_end(b) == end && b->state == PL_BLOCK_FLIGHT);
     (void)at;
     (void)end;
-    b->lane = PL_LANE_SETTLED;
-    b->tick = 0;
     pl_segment_become(seg, &space->store, b, PL_BLOCK_VEILED);
     pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, b->base, b->bytes);
 }

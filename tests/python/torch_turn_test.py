@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
 import time
@@ -65,6 +66,23 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> None
     program.write_text(f'#!/bin/sh\n[ "$1" = venv ] && echo {folder}/venv && exit\n{script}\n')
     program.chmod(0o755)
     monkeypatch.setattr(versions, "HERE", folder)
+
+
+def test_who_installs_elsewhere_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PLEAT_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("PLEAT_TORCH_PYTHON", raising=False)
+    monkeypatch.setattr(versions, "ROOM_BYTES", 0)
+    (tmp_path / "venv-torch-9.9.9").mkdir()
+    with (tmp_path / "torch.lock").open("w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        begin = time.monotonic()
+        assert "within 1 s" in versions.fetch_bounded("9.9.9", 1)
+        assert time.monotonic() - begin < 30
+        assert (tmp_path / "venv-torch-9.9.9").exists()  # it may be the other's
+    versions.remove_unfinished(tmp_path / "venv-torch-9.9.9")
+    assert not (tmp_path / "venv-torch-9.9.9").exists()
 
 
 def test_what_cannot_be_fetched_is_told_and_fails_nothing(

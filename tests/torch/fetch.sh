@@ -93,12 +93,17 @@ python() {
     printf '%s\n' "$folder/bin/python"
 }
 
-mkdir -p "$cache"
-exec 9>"$cache/torch.lock"
-flock 9
+# What may fetch, one at a time.
+locked() {
+    mkdir -p "$cache"
+    exec 9>"$cache/torch.lock"
+    flock 9
+    "$@"
+}
+
 case "${1:-}" in
-tests) tests ;;
-python) python "${2:-}" ;;
+tests) locked tests ;;
+python) locked python "${2:-}" ;;
 venv) venv "$2" ;;
 *)
     sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"

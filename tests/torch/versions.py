@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import fcntl
 import os
 import pathlib
 import shutil
@@ -95,14 +96,37 @@ def fetch_bounded(version: str, seconds: float) -> str:
     if room < ROOM_BYTES:
         return f"the cache folder's disk has {room >> 20} MiB left"
     command = [str(HERE / "fetch.sh"), "python", version]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True) as child:
+    with (
+        tempfile.TemporaryDirectory(prefix="pleat-torch-") as scratch,  # pip leaves gigabytes there
+        subprocess.Popen(
+            command,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+            env={**os.environ, "TMPDIR": scratch},
+        ) as child,
+    ):
         try:
             child.wait(seconds)
         except subprocess.TimeoutExpired:
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
+            remove_unfinished(folder)
             return f"it was not installed within {seconds:.0f} s"
     return "" if child.returncode == 0 else "pip failed (is there a network?)"
+
+
+def remove_unfinished(folder: pathlib.Path) -> None:
+    """Half an environment, unless it is another checkout's that goes on with it."""
+    if not folder.exists():
+        return
+    lock = folder.parent / "torch.lock"
+    with lock.open("a", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        if not (folder / "pleat.stamp").exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def fetch_turn(version: str, why: str) -> int:
@@ -257,7 +281,9 @@ def main() -> int:
         if is_new and is_turn:
             print(f"SKIPPED: no environment with torch {version}; ./dev torch-turn makes it")
             return ABSENT
-        rows += test_version(version, fetch("python", version), chosen.build.resolve(), suites)
+        is_there = not is_new and "PLEAT_TORCH_PYTHON" not in os.environ
+        python = str(folder / "bin/python") if is_there else fetch("python", version)
+        rows += test_version(version, python, chosen.build.resolve(), suites)
         if is_new and not chosen.keep:
             shutil.rmtree(folder)
         if chosen.write:

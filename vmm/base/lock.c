@@ -218,8 +218,10 @@ static bool has_several_processors(void)
     int known = atomic_load_explicit(&several, memory_order_relaxed);
 
     if (known == 0) {
+        cpu_set_t set; /* with more processors than it holds the call fails */
         int error = errno;
-        known = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? 1 : -1;
+        bool is_one = sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) == 1;
+        known = is_one ? -1 : 1;
         errno = error;
         atomic_store_explicit(&several, known, memory_order_relaxed);
     }

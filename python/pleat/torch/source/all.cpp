@@ -5,6 +5,7 @@
 
 #include "checkpoint.cpp"
 #include "device.cpp"
+#include "ended.cpp"
 #include "install.cpp"
 #include "host.cpp"
 #include "pools.cpp"

@@ -33,18 +33,17 @@ void copy_group(Group &to, const pleat_stat from[PLEAT_N_POOLS])
 }
 
 /* What newer versions tell beside the figures of all. */
-template <typename Stats>
-auto add_newer(Stats &to, const std::map<MempoolId, PoolSums> &pools, int64_t n_refused, int)
+template <typename Stats, typename Lister>
+auto add_newer(Stats &to, const Lister &list, int64_t n_refused, int)
     -> decltype(to.reserved_bytes_by_private_pools, void())
 {
-    for (const auto &[id, stats] : pools) {
+    for (const auto &[id, stats] : list()) {
         copy_group(to.reserved_bytes_by_private_pools[id], stats.data());
     }
     to.num_oom_rejections = n_refused;
 }
-template <typename Stats>
-void add_newer(Stats & /*to*/, const std::map<MempoolId, PoolSums> & /*pools*/,
-               int64_t /*n_refused*/, long)
+template <typename Stats, typename Lister>
+void add_newer(Stats & /*to*/, const Lister & /*list*/, int64_t /*n_refused*/, long)
 {
 }
 
@@ -195,11 +194,13 @@ c10::CachingDeviceAllocator::DeviceStats Allocator::getDeviceStats(DeviceIndex d
     to.num_device_alloc = static_cast<int64_t>(from.num_device_alloc);
     to.num_device_free = static_cast<int64_t>(from.num_device_free);
     to.max_split_size = -1; /* pleat splits blocks of any size */
-    add_newer(to, private_pools(device), n_refused_.at(static_cast<size_t>(device)), 0);
+    add_newer(
+        to, [&] { return private_pools(device); }, n_refused_.at(static_cast<size_t>(device)), 0);
     return to;
 }
 
-/* Sums count from the last reset. */
+/* Sums count from the last reset. Those of a pool that was forgotten, and came again under the old
+ * name, begin at 0. */
 std::map<MempoolId, PoolSums> Allocator::private_pools(DeviceIndex device)
 {
     auto pools = list_pools(device);
@@ -207,8 +208,11 @@ std::map<MempoolId, PoolSums> Allocator::private_pools(DeviceIndex device)
     for (auto &[id, stats] : pools) {
         const auto before = sums_before_.find({ device, id });
         for (size_t i = 0; before != sums_before_.end() && i < stats.size(); i++) {
-            stats[i].allocated -= before->second[i].allocated;
-            stats[i].freed -= before->second[i].freed;
+            const pleat_stat &base = before->second[i];
+            if (base.allocated <= stats[i].allocated && base.freed <= stats[i].freed) {
+                stats[i].allocated -= base.allocated;
+                stats[i].freed -= base.freed;
+            }
         }
     }
     return pools;
@@ -221,6 +225,9 @@ void Allocator::resetAccumulatedStats(DeviceIndex device)
     n_refused_.at(static_cast<size_t>(device)) = 0;
     const auto pools = list_pools(device);
     const std::lock_guard<std::mutex> guard(mutex_);
+    for (auto at = sums_before_.begin(); at != sums_before_.end();) {
+        at = at->first.first == device ? sums_before_.erase(at) : std::next(at);
+    }
     for (const auto &[id, stats] : pools) {
         sums_before_[{ device, id }] = stats;
     }
