@@ -276,7 +276,7 @@ START_TEST(others_go_on_where_it_is_torn)
 }
 END_TEST
 
-/* ---- lanes that go ---------------------------------------------------------------------------- */
+/* ---- lanes that go --------------------------------------------------------------------------- */
 
 static pleat_devptr lent; /* of stream 2, in the midst of the chunk */
 
