@@ -4,24 +4,16 @@
 
 #include "api/pool/state.h"
 
-pleat_status pleat_pool_users(pleat handle, int device, pleat_pool_id id, unsigned *users)
+/* ---- one pool ---- */
+
+typedef uint64_t read_fn(pl_pools *pools, pleat_pool_id id); /* 0: there is no such pool */
+
+static uint64_t count_users(pl_pools *pools, pleat_pool_id id)
 {
-    pl_gpu *gpu = NULL;
-    if (!users) {
-        return pl_error_set(PLEAT_EINVAL, 0, "pleat_pool_users: an out-parameter is NULL");
-    }
-    pl_use use = pl_use_enter(handle);
-    pleat_status st = pl_pools_find_gpu(use, device, &gpu);
-    if (st == PLEAT_OK) {
-        *users = gpu ? pl_pools_count_users(&gpu->pools, id) : 0;
-    }
-    if (use.instance) {
-        pl_use_leave(use);
-    }
-    return st;
+    return pl_pools_count_users(pools, id);
 }
 
-static uint64_t held_by(pl_pools *pools, pleat_pool_id id)
+static uint64_t count_held(pl_pools *pools, pleat_pool_id id)
 {
     pleat_stat now[PLEAT_N_POOLS] = { { 0 } };
     pl_lock_acquire(&pools->lock);
@@ -33,21 +25,40 @@ static uint64_t held_by(pl_pools *pools, pleat_pool_id id)
     return now[PLEAT_POOL_ALL].current;
 }
 
-pleat_status pleat_pool_held(pleat handle, int device, pleat_pool_id id, uint64_t *bytes)
+static pleat_status read_pool(pleat handle, int device, pleat_pool_id id, read_fn *count,
+                              uint64_t *out)
 {
     pl_gpu *gpu = NULL;
-    if (!bytes) {
-        return pl_error_set(PLEAT_EINVAL, 0, "pleat_pool_held: an out-parameter is NULL");
-    }
     pl_use use = pl_use_enter(handle);
     pleat_status st = pl_pools_find_gpu(use, device, &gpu);
     if (st == PLEAT_OK) {
-        *bytes = gpu ? held_by(&gpu->pools, id) : 0;
+        *out = gpu ? count(&gpu->pools, id) : 0;
     }
     if (use.instance) {
         pl_use_leave(use);
     }
     return st;
+}
+
+pleat_status pleat_pool_users(pleat handle, int device, pleat_pool_id id, unsigned *users)
+{
+    uint64_t n;
+    if (!users) {
+        return pl_error_set(PLEAT_EINVAL, 0, "pleat_pool_users: an out-parameter is NULL");
+    }
+    pleat_status st = read_pool(handle, device, id, count_users, &n);
+    if (st == PLEAT_OK) {
+        *users = (unsigned)n;
+    }
+    return st;
+}
+
+pleat_status pleat_pool_held(pleat handle, int device, pleat_pool_id id, uint64_t *bytes)
+{
+    if (!bytes) {
+        return pl_error_set(PLEAT_EINVAL, 0, "pleat_pool_held: an out-parameter is NULL");
+    }
+    return read_pool(handle, device, id, count_held, bytes);
 }
 
 /* ---- comparing ---- */
