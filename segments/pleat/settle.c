@@ -212,7 +212,21 @@ static void look_for_answer(pl_space *space, pl_lane *lane)
     }
 }
 
-enum { FREES_PER_TICK = 32, FREES_PER_LOOK = 8, FREES_WHEN_TIGHT = 4, SHORT_EVENTS = 4096 };
+/* A tick costs seven calls of the driver: near the limit eager ticks would take longer than the
+ * requests themselves. */
+enum {
+    FREES_PER_TICK = 32,
+    FREES_PER_LOOK = 8,
+    FREES_WHEN_TIGHT = 16,
+    FREES_WHEN_SHORT = 4,
+    SHORT_EVENTS = 4096,
+};
+
+/* Since its last tick the lane has freed more than a part of what is held: worth a tick. */
+static bool has_freed_much(const pl_space *space, const pl_lane *lane)
+{
+    return lane->unticked_bytes >> space->granule_log2 > space->n_chunks >> 8;
+}
 
 /* Near the limit another stream will soon want what was freed here, and that stream can be ordered
  * only after a tick. */
@@ -224,7 +238,7 @@ static bool is_tight(const pl_space *space)
 }
 
 /* Not long ago a request needed memory that pended on other streams. Where several streams are in
- * use, each free then gets a tick, so that the next such request finds all of it covered. */
+ * use, nearly all that is freed then gets a tick, so that the next such request finds it covered. */
 static bool is_short(const pl_space *space)
 {
     return space->short_event != 0 && space->budget.n_events - space->short_event < SHORT_EVENTS;
@@ -235,17 +249,16 @@ static bool is_legacy(const pl_lane *lane)
     return lane->stream != NULL && pl_stream_is_legacy(lane->stream);
 }
 
-/* A lane in use records a tick by itself before long. Each tick costs some calls of the driver, and
- * of many lanes nearly all have a little that no tick covers. So one is asked for early only where
- * it covers much, where no free will bring it, or where memory is short. */
+/* A lane in use records a tick by itself before long, and of many lanes nearly all have a little
+ * that no tick covers. So one is asked for early only where it covers much, where no free will bring
+ * it, or where memory is short. */
 static bool is_worth_a_tick(const pl_space *space, const pl_lane *lane)
 {
     uint64_t n_quiet = space->budget.n_events - lane->free_event;
 
-    return lane->n_frees == 0 || lane->n_frees >= FREES_PER_LOOK ||
-           lane->unticked_bytes >= space->granule_bytes ||
+    return lane->n_frees == 0 || lane->n_frees >= FREES_PER_TICK || has_freed_much(space, lane) ||
            n_quiet > FREES_PER_TICK + (uint64_t)FREES_PER_LOOK * space->n_lanes ||
-           lane->wants_tick || is_tight(space) || is_short(space);
+           lane->wants_tick || is_short(space);
 }
 
 /* The legacy stream is never destroyed, so its tick is recorded here, in whatever call. */
@@ -295,7 +308,7 @@ static bool is_time_for_tick(const pl_space *space, const pl_lane *lane, size_t 
     if (pl_device_is_host(space->dev) && bytes >= space->granule_bytes) {
         return true; /* nobody has it before a tick: no order of streams holds the host back */
     }
-    if (lane->wants_tick || (is_short(space) && pl_space_has_many_lanes(space))) {
+    if (lane->wants_tick) {
         return true;
     }
     if (is_young && lane->n_live == 0 && !is_legacy(lane)) {
@@ -304,8 +317,10 @@ static bool is_time_for_tick(const pl_space *space, const pl_lane *lane, size_t 
     if (!pl_space_has_many_lanes(space)) {
         return false;
     }
-    return lane->n_frees >= FREES_PER_TICK || (bytes >= space->granule_bytes && is_young) ||
-           ((bytes >= space->granule_bytes || lane->n_frees >= FREES_WHEN_TIGHT) &&
+    bool is_large = bytes >= space->granule_bytes;
+    return lane->n_frees >= FREES_PER_TICK || (is_large && is_young) ||
+           ((is_large || lane->n_frees >= FREES_WHEN_SHORT) && is_short(space)) ||
+           ((has_freed_much(space, lane) || lane->n_frees >= FREES_WHEN_TIGHT) &&
             is_tight(space)) ||
            lane->unticked_bytes >> space->granule_log2 > space->total_chunks >> 6;
 }
