@@ -139,12 +139,13 @@ static pl_fronts *own_fronts(void)
 pl_front *pl_front_find(uint64_t key, const void *stream)
 {
     pl_fronts *own = pl_fronts_self;
-    pl_front *front = own ? &own->front[pl_front_place(stream)] : NULL;
-    if (!front || !pl_front_is_for(front, key, stream)) {
-        return NULL;
+    for (unsigned i = 0; own && i < PL_FRONTS_OF_THREAD; i++) {
+        if (pl_front_is_for(&own->front[i], key, stream)) {
+            pl_caller_self->front = &own->front[i];
+            return &own->front[i];
+        }
     }
-    pl_caller_self->front = front;
-    return front;
+    return NULL;
 }
 
 /* ---- binding --------------------------------------------------------------------------------- */
@@ -152,6 +153,16 @@ pl_front *pl_front_find(uint64_t key, const void *stream)
 static bool is_bound(const pl_front *front)
 {
     return atomic_load_explicit(&front->key, memory_order_acquire) != 0;
+}
+
+/* The place of the stream, or another one that nobody has. */
+static unsigned choose_place(const pl_fronts *own, const void *stream)
+{
+    unsigned place = pl_front_place(stream);
+    for (unsigned i = 0; i < PL_FRONTS_OF_THREAD && is_bound(&own->front[place]); i++) {
+        place = is_bound(&own->front[i]) ? place : i;
+    }
+    return place;
 }
 
 /* A front that serves another stream goes on with it for a while: streams that take turns in one
@@ -164,10 +175,10 @@ static bool is_time_to_bind(const pl_front *front, unsigned n_offers)
 void pl_front_offer(pl_instance *instance, pl_gpu *gpu, pl_stream *on, const void *stream)
 {
     pl_fronts *own = gpu->ops->front_bind ? own_fronts() : NULL;
-    unsigned place = pl_front_place(stream);
     if (!own) {
         return;
     }
+    unsigned place = choose_place(own, stream);
     pl_front *front = &own->front[place];
     if (!is_time_to_bind(front, own->n_offers[place]++)) {
         return;
