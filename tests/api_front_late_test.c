@@ -105,10 +105,13 @@ START_TEST(a_late_free_records_no_event_in_a_call_for_another_stream)
 {
     pleat instance = api_make(API_PLEAT, "capacity:256M,depth:1048576,dead_handles:hazard",
                               "stream_identity:handle,capture:told");
-    void *streams[2] = { api_stream(instance, 0), api_stream(instance, 0) };
-    while (pl_front_place(streams[0]) != pl_front_place(streams[1])) { /* no place for the second */
-        api_stream_end(instance, 0, streams[1]);
-        streams[1] = api_stream(instance, 0);
+    enum { N_STREAMS = PL_FRONTS_OF_THREAD + 1 };
+    void *streams[N_STREAMS];
+    for (unsigned i = 0; i < N_STREAMS; i++) {
+        streams[i] = api_stream(instance, 0);
+    }
+    for (unsigned i = 2; i < N_STREAMS; i++) { /* so that no place is left for the second one */
+        api_free(instance, 0, api_alloc(instance, 0, 3000, streams[i]), streams[i]);
     }
     pleat_devptr live = api_alloc(instance, 0, 3000, streams[0]);
     pleat_devptr large = api_alloc(instance, 0, 8 * MIB, streams[0]);
@@ -122,7 +125,7 @@ START_TEST(a_late_free_records_no_event_in_a_call_for_another_stream)
     api_free(instance, 0, other, streams[1]);
     api_free(instance, 0, live, streams[0]);
     api_free(instance, 0, small, streams[1]);
-    for (unsigned i = 0; i < 2; i++) {
+    for (unsigned i = 0; i < N_STREAMS; i++) {
         ck_assert_int_eq(pleat_stream_retire(instance, 0, streams[i]), PLEAT_OK);
         api_stream_end(instance, 0, streams[i]);
     }

@@ -131,12 +131,33 @@ START_TEST(streams_that_take_turns_do_not_bind_a_front_in_every_call)
     }
     for (unsigned turn = 0; turn < N_TURNS; turn++) {
         void *stream = streams[turn % (PL_FRONTS_OF_THREAD + 1)];
-        const pl_fronts *own = pl_fronts_self;
-        const void *before = own ? own->front[pl_front_place(stream)].stream : NULL;
+        const void *before[PL_FRONTS_OF_THREAD];
+        for (unsigned i = 0; i < PL_FRONTS_OF_THREAD; i++) {
+            before[i] = pl_fronts_self ? pl_fronts_self->front[i].stream : NULL;
+        }
         api_free(instance, 0, api_alloc(instance, 0, 3000, stream), stream);
-        n_binds += pl_fronts_self->front[pl_front_place(stream)].stream != before;
+        for (unsigned i = 0; i < PL_FRONTS_OF_THREAD; i++) {
+            n_binds += pl_fronts_self->front[i].stream != before[i];
+        }
     }
     ck_assert_uint_le(n_binds, PL_FRONTS_OF_THREAD);
+    api_unmake(instance);
+}
+END_TEST
+
+START_TEST(two_streams_of_a_thread_have_a_front_each_whatever_their_handles)
+{
+    pleat instance = api_make(API_PLEAT, "capacity:64M,depth:1048576", told);
+    void *streams[2] = { api_stream(instance, 0), api_stream(instance, 0) };
+    while (pl_front_place(streams[0]) != pl_front_place(streams[1])) {
+        streams[1] = api_stream(instance, 0);
+    }
+    for (unsigned turn = 0; turn < 4; turn++) {
+        void *stream = streams[turn % 2];
+        api_free(instance, 0, api_alloc(instance, 0, 3000, stream), stream);
+    }
+    ck_assert_uint_eq(kept_by(NULL), IS_WALKED ? 0 : 2);
+    ck_assert_ptr_ne(pl_fronts_self->front[0].stream, pl_fronts_self->front[1].stream);
     api_unmake(instance);
 }
 END_TEST
@@ -712,6 +733,7 @@ int main(void)
     tcase_add_test(pairs, without_the_option_nothing_is_kept);
     tcase_add_test(pairs, only_small_blocks_are_kept);
     tcase_add_test(pairs, streams_that_take_turns_do_not_bind_a_front_in_every_call);
+    tcase_add_test(pairs, two_streams_of_a_thread_have_a_front_each_whatever_their_handles);
     tcase_add_test(pairs, a_request_of_another_size_gets_another_block);
     tcase_add_test(pairs, a_block_of_another_stream_is_not_kept);
     TCase *kept = suite_case(suite, "what is kept is free", api_sim_load, NULL);
