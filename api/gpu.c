@@ -5,6 +5,7 @@
  * memory just then). May call segments and vmm. */
 #include "api/instance.h"
 #include "api/oom.h"
+#include "api/rounding.h"
 #include "api/text.h"
 #include "vmm/base/assert.h"
 #include "vmm/driver.h"
@@ -177,6 +178,7 @@ static bool publish(pl_instance *instance, pl_gpu *gpu)
     pl_lock_acquire(&instance->lock);
     bool is_ready = pl_history_follow(gpu) == PLEAT_OK;
     if (is_ready) {
+        pl_rounding_follow(gpu);
         atomic_store_explicit(&instance->open[gpu->ordinal], gpu, memory_order_release);
     }
     pl_lock_release(&instance->lock);

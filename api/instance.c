@@ -3,6 +3,7 @@
 
 #include "api/internal.h"
 #include "api/metrics/metrics.h"
+#include "api/rounding.h"
 #include "api/slot.h"
 #include "api/text.h"
 #include "vmm/base/cancel.h"
@@ -87,6 +88,8 @@ static void instance_init(pl_slot *slot, const pl_config *config)
     instance->config = *config;
     instance->config.device.watch = &instance->observers.watch;
     instance->history_entries = config->history_entries;
+    memcpy(instance->roundup_divisions, config->options.roundup_divisions,
+           sizeof instance->roundup_divisions);
     instance->history_flags = flags_of[config->history_frames];
     if (instance->history_flags != 0) {
         pl_stack_prepare();
@@ -279,7 +282,8 @@ pleat_status pleat_instance_conf(pleat handle, char *text, size_t capacity, size
     if (!use.instance) {
         return pl_error_status();
     }
-    *needed = pl_config_write(&use.instance->config, text, capacity);
+    const pl_config now = pl_instance_config_now(use.instance);
+    *needed = pl_config_write(&now, text, capacity);
     pl_use_leave(use);
     return PLEAT_OK;
 }

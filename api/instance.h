@@ -72,8 +72,9 @@ struct pl_instance {
     size_t n_leaked;            /* lock: driver objects lost in failed openings */
     size_t history_entries;     /* lock: size for devices opened later; 0 = not recording */
     unsigned history_flags;     /* lock */
-    pleat_change_fn watch;      /* lock: for devices opened later; NULL = nobody */
-    void *watch_context;        /* lock */
+    unsigned roundup_divisions[PL_N_DIVISIONS]; /* lock: the last set; at first the config's */
+    pleat_change_fn watch;                      /* lock: for devices opened later; NULL = nobody */
+    void *watch_context;                        /* lock */
     pl_mapping_observers observers;
 };
 

@@ -100,7 +100,7 @@ START_TEST(every_key_reaches_its_field)
     ck_assert_uint_eq(torch.max_non_split_rounding_bytes, 32 << 20);
     ck_assert_double_eq(torch.garbage_collection_threshold, 0.25);
     for (unsigned i = 0; i < 16; i++) {
-        ck_assert_uint_eq(torch.roundup_divisions[i], 4);
+        ck_assert_uint_eq(config.options.roundup_divisions[i], 4);
     }
     ck_assert_uint_eq(torch.large_segment_bytes, 32 << 20);
     ck_assert_double_eq(torch.per_process_memory_fraction, 0.75);
@@ -143,8 +143,7 @@ START_TEST(a_list_of_divisions_is_read_by_interval_and_written_back)
     char text[4096];
     snprintf(conf, sizeof conf, "roundup_power2_divisions:%s,wait_ms:3", c->list);
     pl_config config = read_good(conf);
-    ck_assert_mem_eq(pl_torch_own(&config.options).roundup_divisions, c->divisions,
-                     sizeof c->divisions);
+    ck_assert_mem_eq(config.options.roundup_divisions, c->divisions, sizeof c->divisions);
     pl_config_write(&config, text, sizeof text);
     const char *at = strstr(text, "roundup_power2_divisions:");
     ck_assert_ptr_nonnull(at);
@@ -152,8 +151,7 @@ START_TEST(a_list_of_divisions_is_read_by_interval_and_written_back)
     ck_assert_msg(strncmp(at, c->written, strlen(c->written)) == 0, "%s", at);
     ck_assert_int_eq(at[strlen(c->written)], ',');
     config = read_good(text);
-    ck_assert_mem_eq(pl_torch_own(&config.options).roundup_divisions, c->divisions,
-                     sizeof c->divisions);
+    ck_assert_mem_eq(config.options.roundup_divisions, c->divisions, sizeof c->divisions);
 }
 END_TEST
 

@@ -180,7 +180,7 @@ START_TEST(settings_that_pytorch_refuses_are_refused)
     SET_OWN(torch, &bad[0], max_split_bytes, 20 * MIB - 1);
     SET_OWN(torch, &bad[1], max_non_split_rounding_bytes, MIB);
     SET_OWN(torch, &bad[2], garbage_collection_threshold, 1);
-    SET_OWN(torch, &bad[3], roundup_divisions[3], 6);
+    bad[3].roundup_divisions[3] = 6;
     for (size_t i = 0; i < 4; i++) {
         cache_refuses(&pl_torch_native_ops, &bad[i], "");
     }

@@ -95,7 +95,7 @@ static void check_divisions(unsigned index, unsigned divisions, const vector *v)
 {
     pl_allocator_options options = cache_defaults();
     for (unsigned i = 0; i < 16; i++) {
-        SET_OWN(torch, &options, roundup_divisions[i], index == 16 || index == i ? divisions : 0);
+        options.roundup_divisions[i] = index == 16 || index == i ? divisions : 0;
     }
     cache_open(&pl_torch_native_ops, "capacity:1T", &options);
     check_vector(v);

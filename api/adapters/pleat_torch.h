@@ -72,6 +72,18 @@ PLEAT_API void pleat_torch_give_back(int device, uint64_t bytes);
  *  Blocks   on opening the device; on unmap and release of what is free and over the limit. */
 PLEAT_API void pleat_torch_memory_fraction(double fraction, int device);
 
+/** Round requests up as torch's setting roundup_power2_divisions says, on all devices of the
+ *  default instance. Blocks that are live keep their size.
+ *
+ *  Shape    divisions [16]: for requests below 2 MiB, from 2, 4, ... MiB, and from 32 GiB on; 0 or
+ *           a power of two up to 64.
+ *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_ENOTSUP (the allocator is not pleat); what pleat_default
+ *           returns.
+ *  Failure  the setting is as before.
+ *  Threads  any.
+ *  Blocks   never; opens no device. */
+PLEAT_API PLEAT_MUST_USE pleat_status pleat_torch_set_roundup(const size_t *divisions, size_t n);
+
 /** Find the block that `ptr` lies in, on any device.
  *
  *  Params   bytes [out] the block's size; 0 if `ptr` lies in none. May be NULL.

@@ -5,6 +5,7 @@
 
 #include "api/config/mxnet.h"
 #include "api/history/history.h"
+#include "segments/base/rounding.h"
 #include "vmm/base/assert.h"
 
 #define AT(member) PL_OPTION_AT(pl_config, member)
@@ -25,6 +26,9 @@ static const struct own_key {
     { PL_KEY_FALLBACK, { "fallback", .offset = offsetof(pl_config, fallback) } },
     { PL_KEY_LIMIT, { "limit", .offset = offsetof(pl_config, limit_bytes), .least = 4096 } },
     { PL_KEY_OPTION, { "wait_ms", PL_OPTION_NUMBER, AT(options.wait_ms), .most = 86400000 } },
+    { PL_KEY_OPTION,
+      { "roundup_power2_divisions", PL_OPTION_DIVISIONS, AT(options.roundup_divisions),
+        .most = PL_ROUNDING_MOST } },
     { PL_KEY_OPTION,
       { "stream_identity", PL_OPTION_WORD, AT(device.stream_identity), .words = identity_words } },
     { PL_KEY_OPTION,

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "api/instance.h"
+#include "api/rounding.h"
 #include "api/snapshot/frames.h"
 #include "api/snapshot/state.h"
 #include "api/snapshot/writer.h"
@@ -19,7 +20,8 @@ typedef struct snapshot {
     pl_host host;
     pl_frames frames;
     pl_writer *w;
-    char *conf;         /* the instance's, as one string */
+    pl_config config;   /* the instance's now */
+    char *conf;         /* the same as one string */
     size_t max_entries; /* of each history; 0 = not recording now */
     unsigned n_states;
     pl_snapshot_state states[PL_N_DEVICES]; /* of the devices in use */
@@ -227,7 +229,7 @@ static void write_ring(const snapshot *s)
  * "none" and "nothing is kept". */
 static void write_settings(const snapshot *s)
 {
-    const pl_config *config = &s->instance->config;
+    const pl_config *config = &s->config;
     const pl_torch_options options = pl_torch_own(&config->options);
     pl_write_dict(s->w);
     pl_write_key(s->w, "PYTORCH_CUDA_ALLOC_CONF");
@@ -242,7 +244,7 @@ static void write_settings(const snapshot *s)
     write_flag(s, "graph_capture_record_stream_reuse", false);
     write_limit(s, "max_round_threshold", 0);
     write_limit(s, "max_cached_size", 0);
-    write_divisions(s, options.roundup_divisions);
+    write_divisions(s, config->options.roundup_divisions);
     write_ring(s);
     pl_write_key(s->w, "pleat_allocator");
     pl_write_word(s->w, config->allocator->name);
@@ -285,12 +287,13 @@ static void write_all(snapshot *s)
 
 static pleat_status copy_conf(snapshot *s)
 {
-    size_t n_bytes = pl_config_write(&s->instance->config, NULL, 0);
+    s->config = pl_instance_config_now(s->instance);
+    size_t n_bytes = pl_config_write(&s->config, NULL, 0);
     s->conf = pl_host_alloc(&s->host, n_bytes);
     if (!s->conf) {
         return PLEAT_ENOMEM_HOST;
     }
-    (void)pl_config_write(&s->instance->config, s->conf, n_bytes);
+    (void)pl_config_write(&s->config, s->conf, n_bytes);
     return PLEAT_OK;
 }
 

@@ -125,6 +125,80 @@ def test_the_memory_fraction_limits(run_class: Run) -> None:
     )
 
 
+def test_torch_s_rounding_makes_blocks_larger(run_class: Run) -> None:
+    run_class(
+        """
+        import warnings
+        warnings.simplefilter("ignore")  # newer versions have another name for it
+        def settings(text):
+            torch.cuda.memory._set_allocator_settings(text)
+        def told(key):
+            return torch.cuda.memory_stats()[f"{key}.all.current"]
+        def grown(n_bytes):
+            before = [told(key) for key in ("active_bytes", "allocated_bytes", "requested_bytes")]
+            kept.append(empty(n_bytes))
+            active, allocated, requested = (
+                told(key) - n
+                for key, n in zip(("active_bytes", "allocated_bytes", "requested_bytes"), before)
+            )
+            assert active == allocated and requested == n_bytes
+            return allocated
+        kept = [empty(1)]
+        assert grown(84 * MIB) == 84 * MIB
+        settings("roundup_power2_divisions:4")
+        assert grown(84 * MIB) == 96 * MIB
+        assert grown(1200) == 1536 and grown(9 << 10) == 10 << 10
+        settings("roundup_power2_divisions:[64:8,128:2,256:4,512:2,1024:4,>:1]")
+        assert grown(84 * MIB) == 88 * MIB
+        assert grown(150 * MIB) == 192 * MIB
+        assert grown(400 * MIB) == 448 * MIB
+        blocks = [
+            (block["size"] // MIB, block["requested_size"] // MIB)
+            for segment in torch.cuda.memory._snapshot()["segments"]
+            for block in segment["blocks"]
+            if block["state"] == "active_allocated"
+        ]
+        assert {(84, 84), (96, 84), (88, 84), (192, 150), (448, 400)} <= set(blocks)
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            assert grown(84 * MIB) == 88 * MIB
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            assert grown(84 * MIB) == 88 * MIB
+        settings("garbage_collection_threshold:0.5")
+        assert grown(84 * MIB) == 84 * MIB
+        assert grown(9 << 10) == 9 << 10
+        del kept[:], graph
+        assert told("allocated_bytes") == told("requested_bytes") == 0
+        """
+    )
+
+
+def test_torch_s_rounding_is_read_from_the_environment(run_class: Run) -> None:
+    run_class(
+        """
+        keep = empty(84 * MIB)
+        assert torch.cuda.memory_allocated() == 96 * MIB
+        """,
+        PYTORCH_CUDA_ALLOC_CONF="roundup_power2_divisions:4",
+    )
+
+
+def test_pleat_s_own_rounding_holds_until_torch_s_is_set(run_class: Run) -> None:
+    run_class(
+        """
+        import warnings
+        warnings.simplefilter("ignore")
+        keep = empty(9 * MIB)
+        assert torch.cuda.memory_allocated() == 12 * MIB
+        torch.cuda.memory._set_allocator_settings("roundup_power2_divisions:4")
+        more = empty(9 * MIB)
+        assert torch.cuda.memory_allocated() == 22 * MIB
+        """,
+        PLEAT_CONF="driver:sim,roundup_power2_divisions:2",
+    )
+
+
 def test_snapshots_have_python_frames_and_metadata(run_class: Run) -> None:
     run_class(
         """

@@ -25,9 +25,11 @@ enum { PL_OWN_BYTES = 512 };
 
 /* What an allocator is made with: what concerns all of them, and what each alone knows. */
 typedef struct pl_allocator_options {
-    uint64_t limit_bytes;            /* most resident bytes; 0 = none set */
-    uint32_t wait_ms;                /* most that a whole call waits on the host; 0 = never */
-    pl_observer *observer;           /* told of all that happens; NULL = nobody */
+    uint64_t limit_bytes;  /* most resident bytes; 0 = none set */
+    uint32_t wait_ms;      /* most that a whole call waits on the host; 0 = never */
+    pl_observer *observer; /* told of all that happens; NULL = nobody */
+    /* Requests are made larger (rounding.h): of pleat and the models of PyTorch. */
+    unsigned roundup_divisions[PL_N_DIVISIONS];
     unsigned char own[PL_OWN_BYTES]; /* the structs of all option tables: pl_own_get */
 } pl_allocator_options;
 
@@ -152,6 +154,9 @@ typedef struct pl_allocator_ops {
     /* 0 = none. Gives back what is free and over; ENOMEM_DEVICE if live granules exceed it (then
      * the limit is as before). */
     pleat_status (*set_limit)(pl_allocator *a, uint64_t bytes);
+    /* From now on requests are rounded up by these divisions (rounding.h), which are good. NULL
+     * where that cannot change. */
+    void (*set_rounding)(pl_allocator *a, const unsigned divisions[PL_N_DIVISIONS]);
     /* No work runs or is submitted until it returns: move what lives together, and give back what
      * is won. ECAPTURE (one is known); EPENDING; ENOTSUP; EDRIVER; EPOISONED (an undo failed).
      * Writes *out on success. NULL where nothing can be moved. */

@@ -9,6 +9,8 @@
  * Source: c10/cuda/CUDACachingAllocator.cpp. */
 #include "segments/classic/torch_cache.h"
 
+#include <string.h>
+
 /* A cached block that fits, if there is one; *out stays NULL otherwise. */
 static pleat_status reuse(pl_torch *t, const pl_torch_request *r, pl_torch_block **out)
 {
@@ -285,6 +287,7 @@ static pleat_status create(pl_device *dev, const pl_allocator_options *options,
     pl_torch_options settled = pl_torch_own(options);
     pl_cache *c = NULL;
     pleat_status st = pl_torch_settle_options(&settled);
+    st = st == PLEAT_OK && !pl_rounding_is_good(options->roundup_divisions) ? PLEAT_ECONF : st;
     if (st == PLEAT_OK && source->has_pages) {
         st = pl_torch_settle_pages(&settled, pl_device_granule_bytes(dev));
     }
@@ -296,6 +299,7 @@ static pleat_status create(pl_device *dev, const pl_allocator_options *options,
     }
     pl_torch *t = pl_torch_of(&c->base);
     t->options = settled;
+    memcpy(t->roundup_divisions, options->roundup_divisions, sizeof t->roundup_divisions);
     t->source = source;
     t->has_pages = source->has_pages;
     t->fraction_bytes = pl_torch_fraction_bytes(&settled, pl_device_total_bytes(dev));

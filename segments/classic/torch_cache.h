@@ -22,6 +22,7 @@
 #define PLEAT_SEGMENTS_CLASSIC_TORCH_CACHE_H
 
 #include "segments/base/keymap.h"
+#include "segments/base/rounding.h"
 #include "segments/base/tree.h"
 #include "segments/classic/cache.h"
 #include "segments/classic/torch_options.h"
@@ -150,9 +151,10 @@ struct pl_torch_source {
  *     one that is just being mapped, each page has a chunk */
 struct pl_torch {
     pl_cache base; /* reserved_bytes: total_allocated_memory; waiter.changed: polling ended, too */
-    pl_torch_options options;           /* const: settled */
-    const pl_torch_source *source;      /* const */
-    bool has_pages;                     /* const: torch-expandable */
+    pl_torch_options options;                   /* const: settled */
+    unsigned roundup_divisions[PL_N_DIVISIONS]; /* const */
+    const pl_torch_source *source;              /* const */
+    bool has_pages;                             /* const: torch-expandable */
     uint64_t fraction_bytes;            /* const: limit by per_process_memory_fraction; 0 = none */
     pl_torch_pool pools[PLEAT_N_POOLS]; /* [PLEAT_POOL_ALL] is unused */
     pl_tree segments;                   /* by address */

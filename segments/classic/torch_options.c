@@ -20,8 +20,6 @@ static const pl_option rows[] = {
       .help = "slack accepted for such a block" },
     { "garbage_collection_threshold", PL_OPTION_PART, AT(garbage_collection_threshold),
       .help = "of the limit: from here on old segments are given back" },
-    { "roundup_power2_divisions", PL_OPTION_DIVISIONS, AT(roundup_divisions), .most = 64,
-      .help = "`[256:1,512:2,>:4]`: from 256 MiB (and below) 1, from 512 MiB 2, above 4" },
     { "per_process_memory_fraction", PL_OPTION_SHARE, AT(per_process_memory_fraction),
       .initial = 1, .help = "of the device: a further limit" },
     { "expandable_small_page_mb", PL_OPTION_NUMBER, AT(expandable_small_page_bytes), .initial = 2,
@@ -62,11 +60,6 @@ const pl_option_table pl_torch_option_table = {
 
 /* ---- options that are made without the configuration; what zeros mean ------------------------ */
 
-static bool is_power_of_two_or_0(unsigned n)
-{
-    return (n & (n - 1)) == 0;
-}
-
 static bool is_0_or_at_least(size_t bytes, size_t least)
 {
     return bytes == 0 || bytes >= least;
@@ -79,16 +72,6 @@ static bool are_fractions_good(const pl_torch_options *o)
            o->per_process_memory_fraction >= 0 && o->per_process_memory_fraction <= 1;
 }
 
-static bool are_divisions_good(const pl_torch_options *o)
-{
-    for (unsigned i = 0; i < PL_N_DIVISIONS; i++) {
-        if (!is_power_of_two_or_0(o->roundup_divisions[i])) {
-            return false;
-        }
-    }
-    return true;
-}
-
 pleat_status pl_torch_settle_options(pl_torch_options *o)
 {
     if (o->large_segment_bytes == 0) {
@@ -97,8 +80,7 @@ pleat_status pl_torch_settle_options(pl_torch_options *o)
     size_t large = o->large_segment_bytes;
     if (large <= PL_TORCH_MIN_LARGE || large % PL_TORCH_MIN_BLOCK != 0 || large > PL_CACHE_MOST ||
         !is_0_or_at_least(o->max_split_bytes, large) ||
-        !is_0_or_at_least(o->max_non_split_rounding_bytes, large) || !are_fractions_good(o) ||
-        !are_divisions_good(o)) {
+        !is_0_or_at_least(o->max_non_split_rounding_bytes, large) || !are_fractions_good(o)) {
         return PLEAT_ECONF;
     }
     if (o->max_split_bytes == 0) {

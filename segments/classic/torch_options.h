@@ -9,7 +9,6 @@ typedef struct pl_torch_options {
     size_t max_split_bytes;              /* blocks this big are not split; >= a large segment */
     size_t max_non_split_rounding_bytes; /* slack accepted for such a block; >= a large segment */
     double garbage_collection_threshold; /* of the limit, in [0, 1); 0 = off */
-    unsigned roundup_divisions[PL_N_DIVISIONS]; /* by log2(bytes) - 20, clamped; powers of 2 or 0 */
     size_t large_segment_bytes;         /* segment of requests from 1 to 10 MiB; more than 10 MiB */
     double per_process_memory_fraction; /* of the device, in (0, 1]: a further limit; 0 = 1 */
     /* torch-expandable: what it maps at a time; multiples of the granule. */

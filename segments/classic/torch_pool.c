@@ -52,30 +52,9 @@ void pl_torch_pools_init(pl_torch *t)
     t->next_counter = 1; /* search keys have 0, so they come before every block of their size */
 }
 
-static unsigned log2_of(size_t n)
-{
-    return 63 - (unsigned)__builtin_clzll((unsigned long long)n);
-}
-
 static size_t round_up(size_t n, size_t step)
 {
     return (n + step - 1) / step * step;
-}
-
-/* roundup_power2_divisions: the interval between two powers of two is cut into d steps. */
-static size_t round_size(const pl_torch *t, size_t bytes)
-{
-    if (bytes < PL_TORCH_MIN_BLOCK) {
-        return PL_TORCH_MIN_BLOCK;
-    }
-    unsigned log2 = log2_of(bytes);
-    unsigned interval = log2 < 20 ? 0 : log2 - 20;
-    interval = interval < PL_N_DIVISIONS ? interval : PL_N_DIVISIONS - 1;
-    size_t d = t->options.roundup_divisions[interval];
-    if (d <= 1 || bytes <= PL_TORCH_MIN_BLOCK * d) {
-        return round_up(bytes, PL_TORCH_MIN_BLOCK);
-    }
-    return round_up(bytes, ((size_t)1 << log2) >> log2_of(d));
 }
 
 static size_t segment_size(const pl_torch *t, size_t rounded)
@@ -89,7 +68,7 @@ static size_t segment_size(const pl_torch *t, size_t rounded)
 
 pl_torch_request pl_torch_request_of(pl_torch *t, size_t bytes, pl_stream *stream)
 {
-    size_t rounded = round_size(t, bytes);
+    size_t rounded = pl_rounding_of(t->roundup_divisions, bytes);
     return (pl_torch_request){
         .stream = stream,
         .bytes = bytes,

@@ -1,4 +1,6 @@
 /* lifecycle.c - how a space is created and destroyed. */
+#include <string.h>
+
 #include "segments/pleat/buffer.h"
 #include "segments/pleat/capture.h"
 #include "segments/pleat/capturers.h"
@@ -6,6 +8,7 @@
 #include "segments/pleat/ops.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/reserve.h"
+#include "segments/pleat/rounding_op.h"
 #include "segments/pleat/scratch.h"
 #include "segments/pleat/settle.h"
 #include "segments/pleat/sleep.h"
@@ -28,6 +31,8 @@ static void init_sizes(pl_space *space, pl_device *dev, const pl_allocator_optio
     space->dev = dev;
     space->options = pl_pleat_own(options);
     space->observer = options->observer;
+    memcpy(space->roundup_divisions, options->roundup_divisions, sizeof space->roundup_divisions);
+    space->is_rounding = pl_rounding_is_on(space->roundup_divisions);
     if (pl_device_is_host(dev)) { /* an order would hold up a stream, but not the host */
         space->options.cross_stream = PL_CROSS_SETTLED;
     }
@@ -80,6 +85,9 @@ pleat_status pl_pleat_create(pl_device *dev, const pl_allocator_options *options
 
     if (!pl_device_has_vmm(dev)) {
         return PLEAT_ENOVMM;
+    }
+    if (!pl_rounding_is_good(options->roundup_divisions)) {
+        return PLEAT_ECONF;
     }
     if (!is_power_of_two(pl_device_chunk_bytes(dev))) {
         pl_driver_set_detail("chunk_granules has to be a power of two");

@@ -24,6 +24,7 @@
 #include "segments/pleat/retire_op.h"
 #include "segments/pleat/room.h"
 #include "segments/pleat/room_ops.h"
+#include "segments/pleat/rounding_op.h"
 #include "segments/pleat/run.h"
 #include "segments/pleat/settle.h"
 #include "segments/pleat/share_op.h"
@@ -171,7 +172,7 @@ static __attribute__((noinline)) pleat_status alloc_generally(pl_space *space, p
 {
     pl_request rq = {
         .pool = pool,
-        .bytes = (bytes + PL_BLOCK_QUANTUM - 1) & ~(size_t)(PL_BLOCK_QUANTUM - 1),
+        .bytes = pl_space_round(space, bytes),
         .is_capturing = info->is_capturing,
     };
     bool is_inside = pl_capturers_enter(space, info->is_capturing);
@@ -207,7 +208,8 @@ static inline pleat_status alloc_from(pl_space *space, pl_private *pool, size_t 
     }
     pl_lock_acquire(&space->lock);
     pl_front *front = catch_up(space, stream, &info);
-    if (pool != NULL || info.is_capturing || !pl_quick_alloc(space, front, stream, bytes, out)) {
+    if (pool != NULL || info.is_capturing || space->is_rounding ||
+        !pl_quick_alloc(space, front, stream, bytes, out)) {
         st = alloc_generally(space, pool, bytes, stream, &info, out);
     }
     pl_lock_release(&space->lock);
@@ -232,7 +234,7 @@ static pleat_status op_alloc_past(pl_allocator *a, pl_front *front, size_t bytes
         return st;
     }
     pl_lock_acquire(&space->lock);
-    bool is_quick = is_told || !answer.is_capturing;
+    bool is_quick = (is_told || !answer.is_capturing) && !space->is_rounding;
     if (!is_quick || !pl_quick_alloc_past(space, front, stream, bytes, out)) {
         st = alloc_generally(space, NULL, bytes, stream, is_told ? &at_rest : &answer, out);
     }
@@ -454,6 +456,7 @@ const pl_allocator_ops pl_pleat_ops = {
     .share = pl_pleat_share,
     .trim = pl_pleat_trim,
     .set_limit = pl_pleat_set_limit,
+    .set_rounding = pl_pleat_set_rounding,
     .compact = pl_pleat_compact,
     .release_capture = pl_pleat_release_capture,
     .release_capture_of = pl_pleat_release_capture_of,

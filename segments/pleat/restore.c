@@ -21,6 +21,7 @@
 #include "segments/pleat/front.h"
 #include "segments/pleat/lanes.h"
 #include "segments/pleat/live.h"
+#include "segments/pleat/rounding_op.h"
 #include "segments/pleat/run.h"
 #include "segments/pleat/settle.h"
 #include "segments/pleat/shared.h"
@@ -403,7 +404,6 @@ pleat_status pl_pleat_private_alloc_at(pl_allocator *a, pl_private *pool, pleat_
     pl_restore r = { .space = space, .pool = pool, .out = &told, .is_adding = true };
     pl_roster_block block = {
         .base = base,
-        .bytes = (bytes + PL_BLOCK_QUANTUM - 1) & ~(size_t)(PL_BLOCK_QUANTUM - 1),
         .requested = bytes,
     };
     pl_capture_info info = { .is_capturing = false };
@@ -415,6 +415,7 @@ pleat_status pl_pleat_private_alloc_at(pl_allocator *a, pl_private *pool, pleat_
         return st != PLEAT_OK ? st : PLEAT_ECAPTURE;
     }
     pl_lock_acquire(&space->lock);
+    block.bytes = pl_space_round(space, bytes);
     st = pl_lanes_of(space, stream, false, &lane);
     if (st == PLEAT_OK) {
         lane->n_refs++;

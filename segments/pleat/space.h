@@ -204,6 +204,7 @@ typedef struct pl_space {
     uint32_t wait_ms;         /* const */
     size_t granule_bytes;     /* const: bytes of a chunk */
     unsigned granule_log2;    /* const */
+    bool is_rounding;         /* requests are made larger: rounding_op.h */
 
     pl_block_store store;
     pl_ptrmap live;
@@ -301,6 +302,8 @@ typedef struct pl_space {
     pl_usages usages;  /* of live blocks, those in fronts included */
     pleat_stats stats; /* what else is counted for them */
     uint64_t n_taken;  /* chunks taken so far */
+
+    unsigned roundup_divisions[PL_N_DIVISIONS]; /* of requests: rounding_op.h */
 } pl_space;
 
 /* ---- lanes and areas ---- */

@@ -172,6 +172,8 @@ private:
     bool find_block(const void *ptr, pleat_block_info &out) const; /* on any device */
     void *take_short(size_t bytes, DeviceIndex device, cudaStream_t stream);
     void refuse_early(size_t bytes, DeviceIndex device);
+    void heed_rounding(size_t bytes);
+    void round_anew();
     std::map<MempoolId, PoolSums> private_pools(DeviceIndex device);
     void give_told(void *ptr);
     void add_foreign(DeviceIndex device, MempoolId pool, CA::SnapshotInfo &out);
@@ -184,6 +186,8 @@ private:
     /* Calls of emptyCache, each of which waits for every stream, by device. */
     std::array<std::atomic<int64_t>, C10_COMPILE_TIME_MAX_GPUS> n_emptied_{};
     std::array<std::atomic<int64_t>, C10_COMPILE_TIME_MAX_GPUS> n_refused_{}; /* refuse_early */
+    /* torch's setting roundup_power2_divisions as pleat was told of it. */
+    std::array<std::atomic<size_t>, n_roundings> roundings_{};
     std::mutex mutex_;                 /* guards the next three */
     std::map<std::pair<DeviceIndex, MempoolId>, PoolSums> sums_before_; /* at the last reset */
     std::vector<CA::OutOfMemoryObserver> observers_;

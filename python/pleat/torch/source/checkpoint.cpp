@@ -66,6 +66,7 @@ c10::DataPtr Allocator::allocateWithAddress(size_t bytes, void *ptr)
     if (bytes == 0) {
         return { nullptr, nullptr, &Allocator::give, c10::Device(c10::kCUDA, device) };
     }
+    heed_rounding(bytes);
     const Recorder::Scope scope(recorder_, CA::RecordContext::STATE, "mallocWithAddress");
     pleat_status status = PLEAT_EFOREIGN;
     for (const MempoolId id : pools_.of_pleat(device)) {

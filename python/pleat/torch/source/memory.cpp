@@ -51,6 +51,33 @@ Allocator::Allocator() : is_enabled_(std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING
 {
 }
 
+/* ---- torch's settings ---- */
+
+__attribute__((cold, noinline)) void Allocator::round_anew()
+{
+    std::array<size_t, n_roundings> now;
+    const std::lock_guard<std::mutex> guard(mutex_);
+    for (size_t i = 0; i < now.size(); i++) {
+        now.at(i) = rounding_at(i);
+    }
+    const pleat_status status = pleat_torch_set_roundup(now.data(), now.size());
+    if (status != PLEAT_OK && status != PLEAT_ENOTSUP) {
+        TORCH_WARN("pleat does not heed torch's setting: ", pleat_last_error()->text);
+    }
+    for (size_t i = 0; i < now.size(); i++) {
+        roundings_.at(i) = now.at(i);
+    }
+}
+
+/* torch tells no allocator that its settings have changed, so each request looks at its own. */
+C10_ALWAYS_INLINE void Allocator::heed_rounding(size_t bytes)
+{
+    const size_t i = rounding_index(bytes);
+    if (C10_UNLIKELY(rounding_at(i) != roundings_[i].load(std::memory_order_relaxed))) {
+        round_anew();
+    }
+}
+
 /* ---- allocate ---- */
 
 /* Every look at the profiler takes as long as a small block. A free looks only after some request
@@ -72,7 +99,9 @@ void *Allocator::take_told(size_t bytes, DeviceIndex device, cudaStream_t stream
     }
     if (c10::memoryProfilingEnabled()) {
         was_profiled = true;
-        tell_profiler(ptr, static_cast<int64_t>((bytes + 511) / 512 * 512), device);
+        pleat_block_info info; /* of another allocator's memory pleat knows nothing */
+        const size_t told = find_block(ptr, info) ? info.bytes : (bytes + 511) / 512 * 512;
+        tell_profiler(ptr, static_cast<int64_t>(told), device);
     }
     return ptr;
 }
@@ -82,6 +111,7 @@ C10_ALWAYS_INLINE void *Allocator::take(size_t bytes, DeviceIndex device, cudaSt
     if (C10_UNLIKELY(bytes == 0)) {
         return nullptr;
     }
+    heed_rounding(bytes);
     if (C10_UNLIKELY(refuses_early())) {
         refuse_early(bytes, device);
     }

@@ -7,6 +7,7 @@
 #include <torch/version.h>
 
 #include <memory>
+#include <vector>
 
 #define PLEAT_TORCH_VERSION (TORCH_VERSION_MAJOR * 100 + TORCH_VERSION_MINOR)
 
@@ -56,6 +57,28 @@ inline MempoolId active_pool()
     return pool ? pool->id() : MempoolId{ 0, 0 };
 #else
     return { 0, 0 };
+#endif
+}
+
+/* torch's setting roundup_power2_divisions has an entry for each power of two from 1 MiB to 32 GiB.
+ * Which one holds for requests of so many bytes? */
+constexpr size_t n_roundings = 16;
+inline size_t rounding_index(size_t bytes)
+{
+    const auto first = uint64_t{ 1 } << 20;
+    const auto index = static_cast<size_t>(43 - __builtin_clzll(bytes | first));
+    return index < n_roundings ? index : n_roundings - 1;
+}
+
+/* The entry as it is now. Only 2.11 and later were seen to have the table where all can read it. */
+inline size_t rounding_at(size_t index)
+{
+#if PLEAT_TORCH_VERSION >= 211
+    static const std::vector<size_t> &table =
+        c10::CachingAllocator::AcceleratorAllocatorConfig::roundup_power2_divisions();
+    return table[index];
+#else
+    return CA::CUDAAllocatorConfig::roundup_power2_divisions(size_t{ 1 } << (20 + index));
 #endif
 }
 
