@@ -1,9 +1,10 @@
 /* front.h - the fronts of the calling thread (segments/base/front.h), and which call they serve.
  *
  * A thread has a few fronts, one of them for each stream that it names, found by the stream's
- * handle. Where there are more streams than fronts, the handle says which front they share. It is bound in a call that went the long way, to what that call named, and is known by a
- * key: the instance, its generation and the device. The key goes when the instance does, so a front
- * serves no call on an instance that is gone. A thread that ends empties its fronts.
+ * handle. Where there are more streams than fronts, the handle says which front they share. A front
+ * is bound in a call that went the long way, to what that call named, and is known by a key: the
+ * instance, its generation and the device. The key goes when the instance does, so a front serves
+ * no call on an instance that is gone. A thread that ends empties its fronts.
  *
  * While requests are routed into pools, or a history is recorded, calls go the long way. */
 #ifndef PLEAT_API_FRONT_H

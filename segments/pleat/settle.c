@@ -218,7 +218,6 @@ enum {
     FREES_PER_TICK = 32,
     FREES_PER_LOOK = 8,
     FREES_WHEN_TIGHT = 16,
-    FREES_WHEN_SHORT = 4,
     SHORT_EVENTS = 4096,
 };
 
@@ -238,7 +237,7 @@ static bool is_tight(const pl_space *space)
 }
 
 /* Not long ago a request needed memory that pended on other streams. Where several streams are in
- * use, nearly all that is freed then gets a tick, so that the next such request finds it covered. */
+ * use, each free then gets a tick, so that the next such request finds all of it covered. */
 static bool is_short(const pl_space *space)
 {
     return space->short_event != 0 && space->budget.n_events - space->short_event < SHORT_EVENTS;
@@ -250,13 +249,14 @@ static bool is_legacy(const pl_lane *lane)
 }
 
 /* A lane in use records a tick by itself before long, and of many lanes nearly all have a little
- * that no tick covers. So one is asked for early only where it covers much, where no free will bring
- * it, or where memory is short. */
+ * that no tick covers. So one is asked for early only where it covers much, where no free will
+ * bring it, or where memory is short. What is little in each of very many lanes adds up. */
 static bool is_worth_a_tick(const pl_space *space, const pl_lane *lane)
 {
     uint64_t n_quiet = space->budget.n_events - lane->free_event;
+    uint32_t n_worth = space->n_lanes > PL_LANE_LOOKS ? FREES_PER_LOOK : FREES_PER_TICK;
 
-    return lane->n_frees == 0 || lane->n_frees >= FREES_PER_TICK || has_freed_much(space, lane) ||
+    return lane->n_frees == 0 || lane->n_frees >= n_worth || has_freed_much(space, lane) ||
            n_quiet > FREES_PER_TICK + (uint64_t)FREES_PER_LOOK * space->n_lanes ||
            lane->wants_tick || is_short(space);
 }
@@ -308,7 +308,7 @@ static bool is_time_for_tick(const pl_space *space, const pl_lane *lane, size_t 
     if (pl_device_is_host(space->dev) && bytes >= space->granule_bytes) {
         return true; /* nobody has it before a tick: no order of streams holds the host back */
     }
-    if (lane->wants_tick) {
+    if (lane->wants_tick || (is_short(space) && pl_space_has_many_lanes(space))) {
         return true;
     }
     if (is_young && lane->n_live == 0 && !is_legacy(lane)) {
@@ -317,9 +317,7 @@ static bool is_time_for_tick(const pl_space *space, const pl_lane *lane, size_t 
     if (!pl_space_has_many_lanes(space)) {
         return false;
     }
-    bool is_large = bytes >= space->granule_bytes;
-    return lane->n_frees >= FREES_PER_TICK || (is_large && is_young) ||
-           ((is_large || lane->n_frees >= FREES_WHEN_SHORT) && is_short(space)) ||
+    return lane->n_frees >= FREES_PER_TICK || (bytes >= space->granule_bytes && is_young) ||
            ((has_freed_much(space, lane) || lane->n_frees >= FREES_WHEN_TIGHT) &&
             is_tight(space)) ||
            lane->unticked_bytes >> space->granule_log2 > space->total_chunks >> 6;
