@@ -212,8 +212,7 @@ static void look_for_answer(pl_space *space, pl_lane *lane)
     }
 }
 
-/* A tick costs seven calls of the driver: near the limit eager ticks would take longer than the
- * requests themselves. */
+/* A tick costs up to seven calls of the driver. */
 enum {
     FREES_PER_TICK = 32,
     FREES_PER_LOOK = 8,
