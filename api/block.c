@@ -366,17 +366,42 @@ static __attribute__((noinline)) pleat_status free_behind(pleat handle, int devi
     return st;
 }
 
-pleat_status pleat_block_free(pleat handle, int device, pleat_devptr ptr, void *stream)
+/* The thread is inside the front, which did not take the block. The front is bound to what the call
+ * named, so the call need not save its arguments for this. */
+static __attribute__((noinline)) pleat_status free_declined(pl_front *front, pleat_devptr ptr)
+{
+    uint64_t key = atomic_load_explicit(&front->key, memory_order_relaxed);
+    void *stream = (void *)(uintptr_t)front->stream;
+    pl_front_leave(front);
+    return free_behind(pl_front_handle(key), pl_front_device(key), ptr, stream);
+}
+
+static inline pleat_status free_into(pl_front *front, pleat_devptr ptr)
+{
+    if (!is_likely(front->free(front, ptr))) {
+        return free_declined(front, ptr);
+    }
+    pl_front_leave(front);
+    return PLEAT_OK;
+}
+
+/* Into another front than the thread used last, if there is one for the call. */
+static __attribute__((noinline)) pleat_status free_elsewhere(pleat handle, int device,
+                                                             pleat_devptr ptr, void *stream)
 {
     pl_front *front = pl_front_go_in_for(handle, device, stream);
-    if (front) {
-        bool is_kept = front->free(front, ptr);
-        pl_front_leave(front);
-        if (is_kept) {
-            return PLEAT_OK;
-        }
+    return front ? free_into(front, ptr) : free_behind(handle, device, ptr, stream);
+}
+
+pleat_status pleat_block_free(pleat handle, int device, pleat_devptr ptr, void *stream)
+{
+    pl_front *front = pl_caller_self.front;
+    bool is_in = front->stream == stream && pl_front_go_in(front, pl_front_key(handle, device));
+    if (is_likely(is_in)) {
+        return free_into(front, ptr);
     }
-    return free_behind(handle, device, ptr, stream);
+    return front == &pl_front_none ? free_behind(handle, device, ptr, stream)
+                                   : free_elsewhere(handle, device, ptr, stream);
 }
 
 pleat_status pleat_block_record_stream(pleat handle, int device, pleat_devptr ptr, void *stream)

@@ -24,11 +24,17 @@ typedef struct pl_caller {
     struct pl_caller *next;              /* const: of all records */
     bool is_taken;                       /* the list's lock: a thread has it */
     int last_device;                     /* owner: where the last block was that it freed (own.c) */
-    struct pl_front *front;              /* owner: of its fronts, the one used last; NULL = none */
 } pl_caller;
 
-/* The calling thread's record; NULL before its first call. */
-extern _Thread_local pl_caller *pl_caller_self;
+/* What the hot calls ask of the calling thread, side by side: in a shared library it is a call to
+ * find a thread's variable. */
+typedef struct pl_caller_own {
+    pl_caller *record;      /* NULL before its first call */
+    struct pl_front *front; /* of its fronts, the one used last; pl_front_none = none */
+} pl_caller_own;
+
+extern _Thread_local pl_caller_own pl_caller_self;
+extern struct pl_front pl_front_none; /* front.h: in front.c */
 
 /* Give the thread a record. False: no host memory. */
 bool pl_caller_join(void);

@@ -7,6 +7,9 @@
 #include "api/slot.h"
 #include "vmm/base/lasting.h"
 
+/* No call is for it: its key is none, and its stream no stream. */
+pl_front pl_front_none = { .stream = (const void *)UINTPTR_MAX };
+
 _Thread_local pl_fronts *pl_fronts_self;
 static _Thread_local pl_fronts *hidden; /* or here, while is_hidden */
 static _Thread_local bool is_hidden;
@@ -21,19 +24,14 @@ static struct {
 
 /* ---- a thread's fronts ----------------------------------------------------------------------- */
 
-static pleat handle_of(uint64_t key)
-{
-    return (pleat){ .slot = (uint32_t)key & UINT16_MAX, .generation = (uint32_t)(key >> 32) };
-}
-
 /* If the instance is gone, or going, so is what the front kept. */
 static void unbind(pl_front *front)
 {
     uint64_t key = atomic_load_explicit(&front->key, memory_order_relaxed);
-    if (key == 0 || pl_slot_probe(handle_of(key)) != PLEAT_OK) {
+    if (key == 0 || pl_slot_probe(pl_front_handle(key)) != PLEAT_OK) {
         return;
     }
-    pl_use use = pl_use_enter(handle_of(key));
+    pl_use use = pl_use_enter(pl_front_handle(key));
     if (use.instance) {
         pl_gpu *gpu = front->user;
         gpu->ops->front_unbind(gpu->allocator, front);
@@ -50,9 +48,7 @@ static void leave_all(void *fronts)
     }
     pl_fronts_self = NULL;
     hidden = NULL;
-    if (pl_caller_self) {
-        pl_caller_self->front = NULL;
-    }
+    pl_caller_self.front = &pl_front_none;
     pl_lock_acquire(&all.lock);
     own->is_taken = false;
     pl_lock_release(&all.lock);
@@ -114,9 +110,8 @@ void pl_fronts_hide(bool hides)
         hidden = NULL;
     }
     is_hidden = hides;
-    if (pl_caller_self) { /* any of its fronts: the next call looks which one it needs */
-        pl_caller_self->front = pl_fronts_self ? &pl_fronts_self->front[0] : NULL;
-    }
+    /* Any of its fronts: the next call looks which one it needs. */
+    pl_caller_self.front = pl_fronts_self ? &pl_fronts_self->front[0] : &pl_front_none;
 }
 
 /* NULL: they are hidden, or there is no host memory. */
@@ -141,7 +136,7 @@ pl_front *pl_front_find(uint64_t key, const void *stream)
     pl_fronts *own = pl_fronts_self;
     for (unsigned i = 0; own && i < PL_FRONTS_OF_THREAD; i++) {
         if (pl_front_is_for(&own->front[i], key, stream)) {
-            pl_caller_self->front = &own->front[i];
+            pl_caller_self.front = &own->front[i];
             return &own->front[i];
         }
     }
@@ -192,7 +187,7 @@ void pl_front_offer(pl_instance *instance, pl_gpu *gpu, pl_stream *on, const voi
     front->user = gpu;
     if (gpu->ops->front_bind(gpu->allocator, front, on,
                              pl_front_key(instance->handle, gpu->ordinal))) {
-        pl_caller_self->front = front;
+        pl_caller_self.front = front;
         own->n_offers[place] = 0;
     }
 }

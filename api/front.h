@@ -46,6 +46,17 @@ static inline uint64_t pl_front_key(pleat handle, int device)
     return pl_handle_word(handle) | (UINT64_C(1) << 31 | (uint64_t)(uint32_t)device << 16);
 }
 
+/* What a bound front's key was made of. */
+static inline pleat pl_front_handle(uint64_t key)
+{
+    return (pleat){ .slot = (uint32_t)key & UINT16_MAX, .generation = (uint32_t)(key >> 32) };
+}
+
+static inline int pl_front_device(uint64_t key)
+{
+    return (int)(key >> 16 & INT16_MAX);
+}
+
 static inline bool pl_front_is_for(const pl_front *front, uint64_t key, const void *stream)
 {
     return atomic_load_explicit(&front->key, memory_order_relaxed) == key &&
@@ -58,14 +69,12 @@ pl_front *pl_front_find(uint64_t key, const void *stream);
 /* The thread's front for such a call; NULL = none is bound. */
 static inline pl_front *pl_front_of(pleat handle, int device, const void *stream)
 {
-    const pl_caller *self = pl_caller_self;
+    pl_front *front = pl_caller_self.front;
     uint64_t key = pl_front_key(handle, device);
-    if (__builtin_expect(self == NULL || self->front == NULL, 0)) {
-        return NULL;
+    if (__builtin_expect(pl_front_is_for(front, key, stream), 1)) {
+        return front;
     }
-    return __builtin_expect(pl_front_is_for(self->front, key, stream), 1)
-               ? self->front
-               : pl_front_find(key, stream);
+    return front == &pl_front_none ? NULL : pl_front_find(key, stream);
 }
 
 /* Go into it. False: the call must go the long way. Whom it is for, and what may forbid it, is
@@ -91,14 +100,13 @@ static inline bool pl_front_go_in(pl_front *front, uint64_t key)
  * way. The front that was used last is mostly the one, and its key is looked at once, inside. */
 static inline pl_front *pl_front_go_in_for(pleat handle, int device, const void *stream)
 {
-    const pl_caller *self = pl_caller_self;
+    pl_front *front = pl_caller_self.front;
     uint64_t key = pl_front_key(handle, device);
-    pl_front *front = self ? self->front : NULL;
-    if (!front) {
-        return NULL;
-    }
     if (__builtin_expect(front->stream == stream && pl_front_go_in(front, key), 1)) {
         return front;
+    }
+    if (front == &pl_front_none) {
+        return NULL;
     }
     front = pl_front_find(key, stream);
     return front && pl_front_go_in(front, key) ? front : NULL;

@@ -133,7 +133,7 @@ static inline uint64_t pl_handle_word(pleat handle)
 static inline pl_use pl_use_enter(pleat handle)
 {
     uint32_t index = handle.slot - 1U;
-    pl_caller *self = pl_caller_self;
+    pl_caller *self = pl_caller_self.record;
     if (__builtin_expect(index < PL_N_SLOTS && self != NULL, 1)) {
         pl_caller_enter(self, index);
         if (__builtin_expect(atomic_load(&pl_live[index]) == pl_handle_word(handle), 1)) {

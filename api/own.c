@@ -53,7 +53,7 @@ static pleat_status free_somewhere(pl_use use, pleat_devptr ptr)
  * stream and how to wait for one that is gone, so it is freed from the legacy stream instead. */
 __attribute__((cold, noinline)) static pleat_status free_by_name(pleat handle, pleat_devptr ptr)
 {
-    pleat_block_info info = { .device = pl_caller_self->last_device };
+    pleat_block_info info = { .device = pl_caller_self.record->last_device };
     void *at = (void *)(uintptr_t)ptr;
     bool is_found = pl_find_block(handle, at, &info) == PLEAT_OK && info.base == ptr;
     pleat_status st = pleat_block_free(handle, info.device, ptr, is_found ? info.stream : NULL);

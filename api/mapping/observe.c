@@ -9,7 +9,7 @@
 
 /* Of the thread that an observer interrupts. */
 typedef struct interrupted {
-    pl_caller *self;
+    pl_caller_own self;
     pl_fronts *fronts;
     int cancel;
     bool is_observing;
@@ -20,7 +20,7 @@ static interrupted begin(void)
     interrupted thread = { pl_caller_self, pl_fronts_self, pl_cancel_off(),
                            pl_thread_self.is_observing };
     pl_lock_assert_none();
-    pl_caller_self = NULL;
+    pl_caller_self = (pl_caller_own){ .front = &pl_front_none };
     pl_fronts_self = NULL;
     pl_thread_self.is_observing = true;
     return thread;

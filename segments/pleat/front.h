@@ -88,12 +88,12 @@ static inline bool pl_front_use_room(pl_front *front, size_t bytes, size_t reque
     front->room_requested = room_requested;
     return true;
 }
-static inline void pl_front_add_room(pl_front *front, const pl_block *b)
+static inline void pl_front_add_room(pl_front *front, size_t bytes, size_t requested)
 {
     atomic_store_explicit(&front->has_room, true, memory_order_relaxed);
     front->room_n += 1;
-    front->room_bytes += (int64_t)b->bytes;
-    front->room_requested += (int64_t)b->requested;
+    front->room_bytes += (int64_t)bytes;
+    front->room_requested += (int64_t)requested;
 }
 static inline uint32_t pl_front_n_late(const pl_front *front)
 {

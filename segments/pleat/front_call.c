@@ -17,13 +17,13 @@ static inline void count_kept(pl_front *front, uint32_t n, size_t bytes)
     front->bytes += bytes;
 }
 
-static inline void count_freed(pl_front *front, const pl_block *b)
+static inline void count_freed(pl_front *front, size_t bytes, size_t requested)
 {
     uint64_t n = atomic_load_explicit(&front->n_freed, memory_order_relaxed);
 
     atomic_store_explicit(&front->n_freed, n + 1, memory_order_relaxed);
-    front->freed_bytes += b->bytes;
-    front->freed_requested += b->requested;
+    front->freed_bytes += bytes;
+    front->freed_requested += requested;
 }
 
 bool pl_front_alloc(pl_front *front, size_t requested, pleat_devptr *out)
@@ -36,7 +36,8 @@ bool pl_front_alloc(pl_front *front, size_t requested, pleat_devptr *out)
         m->credit = (int8_t)(m->credit + (m->credit < PL_CREDIT_AT_FIRST));
         return false;
     }
-    if (!pl_front_use_room(front, b->bytes, requested)) {
+    size_t bytes = b->bytes;
+    if (!pl_front_use_room(front, bytes, requested)) {
         return false;
     }
     m->top = b->queue_next;
@@ -47,7 +48,7 @@ bool pl_front_alloc(pl_front *front, size_t requested, pleat_devptr *out)
     b->queue_next = NULL;
     b->kept_in = NULL;
     b->requested = requested;
-    count_kept(front, UINT32_MAX, (size_t)0 - b->bytes);
+    count_kept(front, UINT32_MAX, (size_t)0 - bytes);
     *out = b->base;
     return true;
 }
@@ -63,12 +64,13 @@ static inline bool may_take(const pl_front *front, const pl_block *b, pleat_devp
 /* False: there is no place for it, or it would not pay. */
 static inline bool keep(pl_front *front, pl_block *b)
 {
+    size_t bytes = b->bytes;
     bool is_full = atomic_load_explicit(&front->n_kept, memory_order_relaxed) == PL_FRONT_BLOCKS;
 
-    if (b->bytes > front->most_bytes || is_full || front->bytes + b->bytes > PL_FRONT_BYTES) {
+    if (bytes > front->most_bytes || is_full || front->bytes + bytes > PL_FRONT_BYTES) {
         return false;
     }
-    unsigned bin = pl_front_bin(b->bytes);
+    unsigned bin = pl_front_bin(bytes);
     pl_magazine *m = &front->magazines[bin];
     if (m->n == PL_FRONT_DEPTH || m->credit <= 0) {
         return false;
@@ -79,9 +81,9 @@ static inline bool keep(pl_front *front, pl_block *b)
     b->queue_next = m->top;
     b->kept_in = front;
     m->top = b;
-    count_kept(front, 1, b->bytes);
-    count_freed(front, b);
-    pl_front_add_room(front, b);
+    count_kept(front, 1, bytes);
+    count_freed(front, bytes, b->requested);
+    pl_front_add_room(front, bytes, b->requested);
     return true;
 }
 

@@ -163,17 +163,33 @@ size_t pl_segment_count_loose_beside(const pl_segment *seg, pleat_devptr base, p
     return n;
 }
 
-/* Are all granules of the chunk that g is in vacant? */
-static bool is_chunk_vacant(const pl_segment *seg, size_t g)
+static inline bool is_range_vacant(const pl_segment *seg, size_t from, size_t to)
 {
-    size_t from = pl_segment_chunk_from(seg, g);
-    size_t last = pl_segment_chunk_to(seg, g) - 1;
+    size_t last = to - 1;
     bool is_vacant = true;
 
     for (size_t i = from / PL_WORD; i <= last / PL_WORD && is_vacant; i++) {
         is_vacant = (word_mask(i, from, last) & ~seg->vacant[i]) == 0;
     }
     return is_vacant;
+}
+
+/* The granules [*low, *high) are vacant, at least one: where chunks are that have others, too, the
+ * granules of those that are vacant as a whole. Mostly all are in one chunk. */
+static inline void fit_chunks(const pl_segment *seg, size_t *low, size_t *high)
+{
+    size_t last = *high - 1;
+    size_t from = pl_segment_chunk_from(seg, *low);
+    size_t to = pl_segment_chunk_to(seg, *low);
+    bool is_vacant = is_range_vacant(seg, from, to);
+
+    *low = is_vacant ? from : to;
+    if (last >= to) {
+        from = pl_segment_chunk_from(seg, last);
+        to = pl_segment_chunk_to(seg, last);
+        is_vacant = is_range_vacant(seg, from, to);
+    }
+    *high = is_vacant ? to : from;
 }
 
 /* Only free blocks cover [from, to), at least one granule. Between the first chunk and the last one
@@ -186,10 +202,7 @@ size_t pl_segment_loosen_granules(pl_segment *seg, size_t from, size_t to)
     touch_words(from, to - 1);
     size_t n_vacant = set_bits(seg->vacant, NULL, from, to - 1);
     if (seg->has_large) {
-        low = is_chunk_vacant(seg, from) ? pl_segment_chunk_from(seg, from)
-                                         : pl_segment_chunk_to(seg, from);
-        high = is_chunk_vacant(seg, to - 1) ? pl_segment_chunk_to(seg, to - 1)
-                                            : pl_segment_chunk_from(seg, to - 1);
+        fit_chunks(seg, &low, &high);
     }
     size_t n = low < high ? set_bits(seg->loose, seg->loose_any, low, high - 1) : 0;
     seg->n_vacant += n_vacant;

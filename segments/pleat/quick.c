@@ -31,6 +31,22 @@ static inline pl_lane *lane_of(const pl_space *space, const pl_stream *stream)
 
 /* ---- allocate -------------------------------------------------------------------------------- */
 
+/* The better one of `best` and of the settled index, which is in *index then; NULL if it is part of
+ * more runs than one, as a settled block is beside pending ones. */
+static inline pl_index_node *better_settled(pl_index *settled, size_t bytes, pl_index_node *best,
+                                            pl_index **index)
+{
+    pl_index_node *other = pl_index_best(settled, bytes);
+
+    best = other != NULL && (best == NULL || other->bytes < best->bytes) ? other : best;
+    const pl_block *b = (const pl_block *)best;
+    if (b == NULL || b->lane != PL_LANE_SETTLED) {
+        return best;
+    }
+    *index = settled;
+    return is_free(b->prev) || is_free(b->next) ? NULL : best;
+}
+
 /* The best fit among the lane's runs and the settled blocks of its area, if it is a run by
  * itself; in *index. */
 static inline pl_block *find(const pl_space *space, pl_lane *lane, size_t bytes, pl_index **index)
@@ -45,18 +61,12 @@ static inline pl_block *find(const pl_space *space, pl_lane *lane, size_t bytes,
     pl_index *own = &lane->runs[class];
     pl_index *settled = area->runs[PL_LANE_SETTLED];
     pl_index_node *best = own->n_nodes > 0 ? pl_index_best(own, bytes) : NULL;
+    *index = own;
     if (settled->n_nodes > 0) {
-        pl_index_node *other = pl_index_best(settled, bytes);
-        best = other != NULL && (best == NULL || other->bytes < best->bytes) ? other : best;
+        best = better_settled(settled, bytes, best, index);
     }
     pl_block *b = (pl_block *)best;
-    if (b == NULL || b->bytes != b->node.bytes) {
-        return NULL;
-    }
-    /* A settled block is also part of the runs that pend beside it. */
-    *index = b->lane == PL_LANE_SETTLED ? settled : own;
-    bool is_shared = *index == settled && (is_free(b->prev) || is_free(b->next));
-    return is_shared ? NULL : b;
+    return b != NULL && b->bytes == b->node.bytes ? b : NULL;
 }
 
 static void leave_queue(pl_space *space, pl_lane *lane, pl_block *b)
@@ -263,13 +273,13 @@ typedef struct freed {
     uint64_t stamp;
 } freed;
 
+/* Of the lane's blocks, without uses elsewhere. */
 static inline bool may_free(const pl_space *space, const pl_lane *lane, const freed *f)
 {
-    const pl_block *b = f->block;
+    const pl_segment *seg = f->block->segment;
     const pl_block *last = lane->pending.last;
 
-    return b->lane == lane->number && b->uses == NULL && !b->segment->is_apart &&
-           b->segment->n_twins == 0 && (last == NULL || last->tick <= f->stamp) &&
+    return !seg->is_apart && seg->n_twins == 0 && (last == NULL || last->tick <= f->stamp) &&
            (f->low == NULL || may_merge(space, f->low, lane, f->stamp)) &&
            (f->high == NULL || may_merge(space, f->high, lane, f->stamp));
 }
@@ -285,15 +295,17 @@ static inline freed look(const pl_space *space, const pl_lane *lane, pl_block *b
 /* The calling thread's front gets the room if there is no other: its next request may be for it. */
 static inline void count_ended(pl_space *space, pl_front *front, const pl_block *b)
 {
-    unsigned pool = pl_stats_pool(b->bytes);
+    size_t bytes = b->bytes;
+    size_t requested = b->requested;
+    unsigned pool = pl_stats_pool(bytes);
 
     if (front != NULL && space->fronts == front && front->next == NULL &&
         pool == PLEAT_POOL_SMALL) {
-        pl_usages_count_freed(&space->usages, PLEAT_POOL_SMALL, b->bytes, b->requested);
-        pl_front_add_room(front, b);
+        pl_usages_count_freed(&space->usages, PLEAT_POOL_SMALL, bytes, requested);
+        pl_front_add_room(front, bytes, requested);
         return;
     }
-    pl_usages_end(&space->usages, pool, b->bytes, b->requested);
+    pl_usages_end(&space->usages, pool, bytes, requested);
 }
 
 /* Bytes were freed on the lane. True: the lock may have been dropped. */
@@ -354,7 +366,7 @@ static bool free_and_settle(pl_space *space, pl_lane *lane, pl_block *b, size_t 
     size_t bytes = b->bytes;
     freed f = look(space, lane, b);
 
-    if (!may_free(space, lane, &f)) {
+    if (b->lane != lane->number || b->uses != NULL || !may_free(space, lane, &f)) {
         return false;
     }
     pl_ptrmap_remove_at(&space->live, b->base, slot);
@@ -396,6 +408,7 @@ static HOT pl_lane *free_late(pl_space *space, pl_front *front, bool is_named)
         size_t bytes = late.block->bytes;
         pl_lane *lane = pl_space_lane_at(space, front->lane);
         freed f = look(space, lane, late.block);
+        pl_assert(late.block->lane == front->lane && late.block->uses == NULL); /* of a front */
         rest = is_at_rest(space, lane) && may_free(space, lane, &f) ? lane : NULL;
         unmap(space, &late);
         if (__builtin_expect(rest != NULL, true)) {
