@@ -97,6 +97,47 @@ START_TEST(late_blocks_lift_no_peak)
 }
 END_TEST
 
+/* It is freed on the device and the stream that the call named: with what lies beside it. */
+START_TEST(what_finds_no_place_in_a_front_goes_where_the_call_says)
+{
+    enum { DEVICE = 1, N = PL_FRONT_LATE + 2 };
+    pleat_devptr ptrs[N];
+    pleat instance = api_make(API_PLEAT, "capacity:256M,devices:2",
+                              "stream_identity:handle,capture:told");
+    void *stream = api_stream(instance, DEVICE);
+    for (size_t i = 0; i < N; i++) {
+        ptrs[i] = api_alloc(instance, DEVICE, (i + 1) * MIB, stream);
+    }
+    for (size_t i = 0; i < N; i++) {
+        api_free(instance, DEVICE, ptrs[i], stream);
+    }
+    pleat_stats stats = api_stats(instance, DEVICE);
+    ck_assert_uint_eq(stats.allocated_bytes[0].current, 0);
+    ck_assert_uint_eq(stats.active_bytes[0].current, 0); /* no other stream has used it */
+    pleat_devptr all = api_alloc(instance, DEVICE, (size_t)N * (N + 1) / 2 * MIB, stream);
+    ck_assert_uint_eq(all, ptrs[0]);
+    api_free(instance, DEVICE, all, stream);
+    api_stream_end(instance, DEVICE, stream);
+    api_unmake(instance);
+}
+END_TEST
+
+/* Not even to that of a thread without any, whose stream this is. */
+START_TEST(a_handle_of_no_stream_leads_to_no_front)
+{
+    void *none = (void *)UINTPTR_MAX;
+    pleat_devptr ptr = 0;
+    pleat instance = api_make(API_PLEAT, "capacity:64M", "front:off");
+    pleat_devptr block = api_alloc(instance, 0, 3000, NULL);
+    ck_assert_ptr_eq(pl_caller_self.front, &pl_front_none);
+    ck_assert_int_ne(pleat_block_alloc(instance, 0, 3000, none, &ptr), PLEAT_OK);
+    ck_assert_int_ne(pleat_block_free(instance, 0, block, none), PLEAT_OK);
+    ck_assert_uint_eq(ptr, 0);
+    api_free(instance, 0, block, NULL);
+    api_unmake(instance);
+}
+END_TEST
+
 /* ---- of other streams ------------------------------------------------------------------------ */
 
 /* Large frees of a young stream record events. A stream may be destroyed or captured by the thread
@@ -170,6 +211,8 @@ int main(void)
     tcase_add_test(late, large_blocks_are_freed_late_and_once);
     tcase_add_test(late, a_request_in_need_gets_what_another_thread_has_freed_late);
     tcase_add_test(late, late_blocks_lift_no_peak);
+    tcase_add_test(late, what_finds_no_place_in_a_front_goes_where_the_call_says);
+    tcase_add_test(late, a_handle_of_no_stream_leads_to_no_front);
     TCase *streams = suite_case(suite, "other streams", api_sim_load, NULL);
     tcase_add_test(streams, a_late_free_records_no_event_in_a_call_for_another_stream);
     tcase_add_test(streams, a_late_free_breaks_no_capture);
