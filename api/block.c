@@ -389,8 +389,10 @@ static inline pleat_status free_into(pl_front *front, pleat_devptr ptr)
 static __attribute__((noinline)) pleat_status free_elsewhere(pleat handle, int device,
                                                              pleat_devptr ptr, void *stream)
 {
-    pl_front *front = pl_front_go_in_for(handle, device, stream);
-    return front ? free_into(front, ptr) : free_behind(handle, device, ptr, stream);
+    uint64_t key = pl_front_key(handle, device);
+    pl_front *front = pl_front_find(key, stream);
+    return front && pl_front_go_in(front, key) ? free_into(front, ptr)
+                                               : free_behind(handle, device, ptr, stream);
 }
 
 pleat_status pleat_block_free(pleat handle, int device, pleat_devptr ptr, void *stream)

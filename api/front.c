@@ -110,8 +110,9 @@ void pl_fronts_hide(bool hides)
         hidden = NULL;
     }
     is_hidden = hides;
-    /* Any of its fronts: the next call looks which one it needs. */
-    pl_caller_self.front = pl_fronts_self ? &pl_fronts_self->front[0] : &pl_front_none;
+    if (pl_caller_self.record) { /* any of its fronts: the next call looks which one it needs */
+        pl_caller_self.front = pl_fronts_self ? &pl_fronts_self->front[0] : &pl_front_none;
+    }
 }
 
 /* NULL: they are hidden, or there is no host memory. */

@@ -40,10 +40,11 @@ static inline unsigned pl_front_place(const void *stream)
 }
 
 /* Slots are numbers below 2^16, devices below 2^15. No key is 0, as an unbound front's is: also not
- * that of a zero handle. */
+ * that of a zero handle. The parts are added: so device 2^15, which a caller may name though there
+ * is none, has not the key of device 0. */
 static inline uint64_t pl_front_key(pleat handle, int device)
 {
-    return pl_handle_word(handle) | (UINT64_C(1) << 31 | (uint64_t)(uint32_t)device << 16);
+    return pl_handle_word(handle) + (UINT64_C(1) << 31) + ((uint64_t)(uint32_t)device << 16);
 }
 
 /* What a bound front's key was made of. */

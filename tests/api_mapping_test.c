@@ -438,6 +438,7 @@ static void call_pleat(int device, pleat_mapping_change change, pleat_devptr bas
     (void)change;
     (void)bytes;
     c->n += 8;
+    ck_assert_int_eq(pleat_tag_push(NULL), PLEAT_OK); /* where a tag hid fronts they stay hidden */
     c->n_refused += pleat_block_alloc(c->instance, device, 1000, NULL, &ptr) == PLEAT_EBUSY;
     c->n_refused += pleat_block_free(c->instance, device, c->small, NULL) == PLEAT_EBUSY;
     c->n_refused += pleat_device_stats(c->instance, device, &stats) == PLEAT_EBUSY;
@@ -446,6 +447,7 @@ static void call_pleat(int device, pleat_mapping_change change, pleat_devptr bas
     c->n_refused += pleat_mapping_unobserve(c->instance, c->own) == PLEAT_EBUSY;
     c->n_refused += pleat_tag_alloc(c->instance, device, "seen", 512, NULL, &ptr) == PLEAT_EBUSY;
     c->n_refused += pleat_destroy(c->instance, PLEAT_DESTROY_FORCE) == PLEAT_EBUSY;
+    ck_assert_int_eq(pleat_tag_pop(), PLEAT_OK);
 }
 
 /* Also where the thread has blocks of its own in front of the lock. */
@@ -458,8 +460,15 @@ START_TEST(an_observer_calls_nothing_of_pleats)
     }
     ck_assert_int_eq(pleat_mapping_observe(instance, call_pleat, &c, &c.own), PLEAT_OK);
     pleat_devptr ptr = api_alloc(instance, 0, 100 * MIB, NULL);
-    ck_assert_uint_gt(c.n, 0);
+    unsigned n = c.n;
+    ck_assert_uint_gt(n, 0);
     ck_assert_uint_eq(c.n_refused, c.n);
+    ck_assert_int_eq(pleat_tag_push("weights"), PLEAT_OK);
+    pleat_devptr tagged = api_alloc(instance, 0, 100 * MIB, NULL);
+    ck_assert_int_eq(pleat_tag_pop(), PLEAT_OK);
+    ck_assert_uint_gt(c.n, n);
+    ck_assert_uint_eq(c.n_refused, c.n);
+    api_free(instance, 0, tagged, NULL);
     api_free(instance, 0, api_alloc(instance, 0, 1000, NULL), NULL);
     api_free(instance, 0, ptr, NULL);
     api_free(instance, 0, c.small, NULL);
