@@ -385,7 +385,7 @@ static inline pleat_status free_into(pl_front *front, pleat_devptr ptr)
     return PLEAT_OK;
 }
 
-/* Into another front than the thread used last, if there is one for the call. */
+/* Not, or not at once, into the front that the thread used last. */
 static __attribute__((noinline)) pleat_status free_elsewhere(pleat handle, int device,
                                                              pleat_devptr ptr, void *stream)
 {

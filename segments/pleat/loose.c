@@ -163,6 +163,7 @@ size_t pl_segment_count_loose_beside(const pl_segment *seg, pleat_devptr base, p
     return n;
 }
 
+/* Are all granules of [from, to) vacant? */
 static inline bool is_range_vacant(const pl_segment *seg, size_t from, size_t to)
 {
     size_t last = to - 1;
