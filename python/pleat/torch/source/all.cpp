@@ -3,9 +3,12 @@
 #define PYTORCH_C10_DRIVER_API_SUPPORTED
 #include "memory.cpp"
 
+#include "budget.cpp"
 #include "checkpoint.cpp"
 #include "device.cpp"
 #include "ended.cpp"
+#include "foreign.cpp"
+#include "foreign_pools.cpp"
 #include "install.cpp"
 #include "host.cpp"
 #include "pools.cpp"

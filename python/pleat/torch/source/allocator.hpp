@@ -77,9 +77,6 @@ struct Guarded {
     }
 };
 
-/* What a private pool holds, by PyTorch's pools. */
-using PoolSums = std::array<pleat_stat, PLEAT_N_POOLS>;
-
 class Allocator final : public CA::CUDAAllocator
 {
 public:
@@ -174,6 +171,7 @@ private:
     void refuse_early(size_t bytes, DeviceIndex device);
     void heed_rounding(size_t bytes);
     void round_anew();
+    std::map<MempoolId, PoolSums> list_pools(DeviceIndex device);
     std::map<MempoolId, PoolSums> private_pools(DeviceIndex device);
     void give_told(void *ptr);
     void add_foreign(DeviceIndex device, MempoolId pool, CA::SnapshotInfo &out);
@@ -193,7 +191,8 @@ private:
     std::vector<CA::OutOfMemoryObserver> observers_;
     std::vector<RejectionObserver> refusal_observers_;
     Recorder recorder_;
-    Pools pools_{ recorder_ };
+    Budget budget_;
+    Pools pools_{ recorder_, budget_ };
 };
 
 /* The one that is installed; NULL before. It is never destroyed: tensors may outlive everything. */

@@ -47,18 +47,6 @@ void add_newer(Stats & /*to*/, const Lister & /*list*/, int64_t /*n_refused*/, l
 {
 }
 
-std::map<MempoolId, PoolSums> list_pools(DeviceIndex device)
-{
-    std::map<MempoolId, PoolSums> pools;
-    pleat_pool_id id;
-    PoolSums stats;
-    for (unsigned i = 0;
-         pleat_pool_stats(instance(), device, i, &id, stats.data()) == PLEAT_OK; i++) {
-        pools[{ id.first, id.second }] = stats;
-    }
-    return pools;
-}
-
 pleat_device_info describe(DeviceIndex device)
 {
     pleat_device_info info;
@@ -90,9 +78,9 @@ std::string Allocator::name()
 double Allocator::getMemoryFraction(DeviceIndex device)
 {
     const pleat_device_info info = describe(device);
-    return info.limit_bytes == 0 ? 1.0
-                                 : static_cast<double>(info.limit_bytes) /
-                                       static_cast<double>(info.total_bytes);
+    const uint64_t limit = budget_.limit(device);
+    return limit == 0 ? 1.0
+                      : static_cast<double>(limit) / static_cast<double>(info.total_bytes);
 }
 
 void Allocator::setMemoryFraction(double fraction, DeviceIndex device)
@@ -102,8 +90,7 @@ void Allocator::setMemoryFraction(double fraction, DeviceIndex device)
     const uint64_t total = describe(device).total_bytes;
     const auto bytes = static_cast<uint64_t>(fraction * static_cast<double>(total) + 0.5);
     /* PyTorch's 0 allows nothing; pleat's 0 is no limit. */
-    const uint64_t limit = fraction == 1 ? 0 : std::max<uint64_t>(bytes, 1);
-    check(pleat_device_set_limit(instance(), device, limit), "the memory fraction stays as it was");
+    budget_.set_limit(device, fraction == 1 ? 0 : std::max<uint64_t>(bytes, 1));
 }
 
 /* ---- caches ---- */
@@ -176,6 +163,7 @@ c10::CachingDeviceAllocator::DeviceStats Allocator::getDeviceStats(DeviceIndex d
     c10::CachingDeviceAllocator::DeviceStats to;
     pleat_stats from;
     check(pleat_torch_device_stats(device, &from), "no statistics");
+    add_sums(from, pools_.sums_of_foreign(device));
     copy_group(to.allocation, from.allocation);
     copy_group(to.segment, from.segment);
     copy_group(to.active, from.active);
@@ -197,6 +185,18 @@ c10::CachingDeviceAllocator::DeviceStats Allocator::getDeviceStats(DeviceIndex d
     add_newer(
         to, [&] { return private_pools(device); }, n_refused_.at(static_cast<size_t>(device)), 0);
     return to;
+}
+
+std::map<MempoolId, PoolSums> Allocator::list_pools(DeviceIndex device)
+{
+    std::map<MempoolId, PoolSums> pools = pools_.reserved_by_foreign(device);
+    pleat_pool_id id;
+    PoolSums stats;
+    for (unsigned i = 0;
+         pleat_pool_stats(instance(), device, i, &id, stats.data()) == PLEAT_OK; i++) {
+        pools[{ id.first, id.second }] = stats;
+    }
+    return pools;
 }
 
 /* Sums count from the last reset. Those of a pool that was forgotten, and came again under the old
@@ -221,6 +221,7 @@ std::map<MempoolId, PoolSums> Allocator::private_pools(DeviceIndex device)
 void Allocator::resetAccumulatedStats(DeviceIndex device)
 {
     check(pleat_torch_reset_accumulated(device), "the sums stay as they were");
+    pools_.reset_foreign(device, reset_totals);
     n_emptied_.at(static_cast<size_t>(device)) = 0;
     n_refused_.at(static_cast<size_t>(device)) = 0;
     const auto pools = list_pools(device);
@@ -236,6 +237,7 @@ void Allocator::resetAccumulatedStats(DeviceIndex device)
 void Allocator::resetPeakStats(DeviceIndex device)
 {
     check(pleat_device_reset_peaks(instance(), device), "the peaks stay as they were");
+    pools_.reset_foreign(device, reset_peaks);
 }
 
 #if PLEAT_TORCH_HAS_SEGMENT_SIZES

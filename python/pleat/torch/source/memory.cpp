@@ -247,7 +247,10 @@ void Allocator::recordStream(const c10::DataPtr &ptr, c10::cuda::CUDAStream stre
 void *Allocator::getBaseAllocation(void *ptr, size_t *bytes)
 {
     size_t found = 0;
-    void *base = pleat_torch_base_alloc(ptr, &found);
+    void *base = nullptr;
+    if (!pools_.has_foreign() || !pools_.base_of_foreign(ptr, base, found)) {
+        base = pleat_torch_base_alloc(ptr, &found);
+    }
     TORCH_CHECK(found > 0, "pleat: ", ptr, " lies in no live block");
     if (bytes != nullptr) {
         *bytes = found;

@@ -2,10 +2,9 @@
  * from an allocator of their own (torch.cuda.MemPool(allocator), for memory that NCCL allocates).
  *
  * pleat routes requests to pools and keeps their memory. A pool with an allocator of its own is not
- * pleat's: its blocks are kept here, each for requests of its size on its stream, until the last
- * user of the pool is gone. Those that were recorded on other streams pend until these are done;
- * none goes back to its allocator before the device's work is over. Each is a segment with one
- * block for histories, trackers and snapshots. */
+ * pleat's: its memory is cached here (foreign.hpp) until the last user of the pool is gone, and
+ * then goes back segment by segment, none before the device's work is over. Histories, trackers,
+ * snapshots, statistics and the memory fraction count it. */
 #pragma once
 
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -13,13 +12,14 @@
 #include <atomic>
 #include <deque>
 #include <functional>
-#include <initializer_list>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
 
+#include "budget.hpp"
+#include "foreign.hpp"
 #include "pleat_torch.h"
 #include "versions.hpp"
 
@@ -27,14 +27,13 @@ namespace pleat_torch
 {
 
 using Filter = std::function<bool(cudaStream_t)>;
-using Source = std::shared_ptr<CA::CUDAAllocator>;
 
 class Recorder;
 
 class Pools
 {
 public:
-    explicit Pools(Recorder &recorder) : recorder_(recorder)
+    Pools(Recorder &recorder, Budget &budget) : recorder_(recorder), budget_(budget)
     {
     }
 
@@ -45,6 +44,7 @@ public:
     void release(DeviceIndex device, MempoolId id);
     int use_count(DeviceIndex device, MempoolId id);
     void set_lending(DeviceIndex device, MempoolId id, bool lends);
+    void set_whole(DeviceIndex device, MempoolId id);
 
     /* Is anything routed to, or allocated from, an allocator that is not pleat's? */
     bool has_foreign() const
@@ -55,39 +55,36 @@ public:
     void *take_foreign(size_t bytes, DeviceIndex device, cudaStream_t stream);
     /* False: the block is pleat's. */
     bool give_foreign(void *ptr);
-    /* False: the block is pleat's. */
     bool record_foreign(void *ptr, cudaStream_t stream);
-    /* Give back what is idle, in one pool or, with {0, 0}, in all. False: it is no foreign pool. */
+    bool base_of_foreign(void *ptr, void *&base, size_t &bytes); /* of its segment */
+    /* Give back what is idle of a pool that has ended or, with {0, 0}, of all such. False: there is
+     * none. Waits for their devices. */
     bool empty_foreign(MempoolId id);
     bool is_used(MempoolId id); /* on any device */
     /* The pool has ended: give back as much as it held. False: no such pool has ended lately. */
     bool empty_ended(MempoolId id);
     std::vector<MempoolId> of_pleat(DeviceIndex device);
-    /* A block of a foreign pool, and whether it is live, and whether others still use it. */
-    using See = std::function<void(void *ptr, size_t bytes, cudaStream_t stream, MempoolId pool,
-                                   bool is_live, bool is_awaited)>;
-    void visit_foreign(DeviceIndex device, const See &see);
+    void visit_foreign(DeviceIndex device, const std::function<void(const pleat_piece &)> &see);
+    pleat_stats sums_of_foreign(DeviceIndex device);
+    std::map<MempoolId, PoolSums> reserved_by_foreign(DeviceIndex device);
+    void reset_foreign(DeviceIndex device, void (*reset)(pleat_stats &));
     /* From the free memory of a pool that lends it when there is no other (use_on_oom), or NULL. */
     void *take_lent(size_t bytes, DeviceIndex device, cudaStream_t stream);
 
 private:
     using Key = std::pair<DeviceIndex, MempoolId>;
-    struct Block {
-        void *ptr;
-        size_t bytes;
-        cudaStream_t stream;
-        DeviceIndex device;
-        Source from;
-        Key pool;
-        std::vector<cudaStream_t> uses; /* streams that used it, too, and have no event yet */
-        std::vector<cudaEvent_t> events;
-    };
+    using Cache = std::shared_ptr<Foreign>;
     struct Pool {
         int n_users = 0;
         bool lends = false;
-        Source from;                /* NULL = pleat */
-        std::vector<Block> idle;    /* of `from` */
-        std::vector<Block> pending; /* freed, and in use on other streams yet */
+        Cache foreign; /* NULL = the pool is pleat's */
+    };
+    /* A segment on its way back. */
+    struct Gone {
+        Source from;
+        Foreign::Segment segment;
+        DeviceIndex device;
+        MempoolId pool;
     };
     struct Route {
         Key pool;
@@ -99,23 +96,29 @@ private:
     };
 
     Pool &find(Key key, const char *what);
-    static void set_source(Pool &pool, Key key, Source from);
+    void set_source(Pool &pool, Key key, Source from);
     void note_end(const Pool &pool, Key key);
-    void forget(Key key, std::vector<Block> &gone);
-    void tell(const Block &block, std::initializer_list<pleat_change_kind> changes);
-    static bool is_over(Block &block);
-    static void settle(Pool &pool);
-    static void take_all(Pool &pool, std::vector<Block> &gone);
-    void drop(std::vector<Block> blocks);
+    Cache make_cache(Key key, Source from);
+    Cache route_foreign(DeviceIndex device, cudaStream_t stream);
+    void *hand_out(const Cache &cache, size_t bytes, cudaStream_t stream);
+    Foreign::Segment grow(const Foreign &cache, size_t bytes, cudaStream_t stream);
+    void *lend_foreign(size_t bytes, DeviceIndex device, cudaStream_t stream);
+    std::vector<Gone> take_ended(const std::vector<Cache> &ended);
+    void tell(const pleat_piece &piece, pleat_change_kind kind);
+    void tell(const Gone &gone, pleat_change_kind kind);
+    void drop(std::vector<Gone> gone);
 
     Recorder &recorder_;
+    Budget &budget_;
     std::atomic<int> n_foreign_{ 0 }; /* routes and live blocks */
     std::mutex mutex_;                /* guards the rest */
     std::map<Key, Pool> pools_;
     std::vector<Route> routes_; /* to foreign pools only, oldest first */
-    std::unordered_map<void *, Block> live_;
+    std::unordered_map<void *, Cache> live_;
+    std::vector<Cache> ended_caches_; /* of pools that are gone, with memory yet */
+    std::map<DeviceIndex, pleat_stats> sums_;
     std::deque<Ended> ended_; /* pools of pleat's, oldest first; nobody need ask for them */
-    std::vector<Block> kept_; /* of pools that are gone: a capture forbade to wait for their work */
+    std::vector<Gone> kept_;  /* a capture forbade to wait for their work */
 };
 
 } // namespace pleat_torch

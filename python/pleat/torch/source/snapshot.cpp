@@ -172,28 +172,21 @@ void Recorder::add_annotations(CA::SnapshotInfo &out)
 
 /* ---- what PyTorch calls ---- */
 
-/* Each block of a pool with an allocator of its own is a segment of that allocator's. */
 void Allocator::add_foreign(DeviceIndex device, MempoolId pool, CA::SnapshotInfo &out)
 {
-    const auto add = [&](void *ptr, size_t bytes, cudaStream_t stream, MempoolId id, bool is_live,
-                         bool is_awaited) {
-        if (pool != MempoolId{ 0, 0 } && pool != id) {
-            return;
+    Look look;
+    look.pool = pool;
+    pools_.visit_foreign(device, [&](const pleat_piece &piece) { add_piece(look, &piece); });
+    size_t n = 0;
+    for (CA::SegmentInfo &segment : look.segments) {
+        for (CA::BlockInfo &block : segment.blocks) {
+            const pleat_devptr base = look.bases[n++];
+            if (block.active) {
+                block.context_when_allocated = recorder_.born(device, base);
+            }
         }
-        Look look;
-        const pleat_piece piece = { device, reinterpret_cast<uintptr_t>(ptr), bytes,
-                                    is_live ? bytes : 0, stream, pool_id(id),
-                                    is_live      ? PLEAT_PIECE_LIVE
-                                    : is_awaited ? PLEAT_PIECE_AWAITED
-                                                 : PLEAT_PIECE_FREE,
-                                    true, bytes <= (size_t{ 1 } << 20), false };
-        add_piece(look, &piece);
-        if (is_live) {
-            look.segments[0].blocks[0].context_when_allocated = recorder_.born(device, piece.base);
-        }
-        out.segments.push_back(std::move(look.segments[0]));
-    };
-    pools_.visit_foreign(device, add);
+        out.segments.push_back(std::move(segment));
+    }
 }
 
 CA::SnapshotInfo Allocator::snapshot(MempoolId pool, bool with_traces)

@@ -1,0 +1,35 @@
+/* budget.hpp - the memory fraction, which counts what is not pleat's, too: pleat's limit is that
+ * much lower. */
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+#include "versions.hpp"
+
+namespace pleat_torch
+{
+
+class Budget
+{
+public:
+    /* Count bytes that another allocator is about to give. False: they exceed the limit, with what
+     * pleat cannot give back; nothing is counted. */
+    bool charge(DeviceIndex device, uint64_t bytes);
+    void discharge(DeviceIndex device, uint64_t bytes);
+    /* 0 = none. Throws: as before. */
+    void set_limit(DeviceIndex device, uint64_t bytes);
+    uint64_t limit(DeviceIndex device);
+
+private:
+    struct Charge {
+        uint64_t bytes = 0; /* of other allocators */
+        uint64_t off = 0;   /* as many of them as are off pleat's limit */
+    };
+
+    std::mutex mutex_; /* guards the rest; held while pleat gives memory back for a lower limit */
+    std::map<DeviceIndex, Charge> charges_;
+};
+
+} // namespace pleat_torch

@@ -1,0 +1,125 @@
+/* foreign.hpp - the memory of a private pool that has an allocator of its own
+ * (torch.cuda.MemPool(allocator), for memory that NCCL allocates), cached as PyTorch does it.
+ *
+ * That allocator gives whole segments, often of 2 MiB at least, and none of them can be mapped
+ * elsewhere: what pleat does with its own memory cannot be done here. So small tensors share
+ * segments, a request gets the best fit of its stream's free memory, what is left over is cut off,
+ * and neighbours that are free are joined. What was recorded on other streams is awaited: one event
+ * stands for all that a stream used and that was freed since the last request, and only the oldest
+ * of a stream's events is looked at, so a hundred thousand awaited blocks cost a request no more
+ * than one.
+ *
+ * Its owner guards it, and calls the allocator and its trackers.
+ * Source of the algorithm and its sizes: c10/cuda/CUDACachingAllocator.cpp. */
+#pragma once
+
+#include <c10/cuda/CUDACachingAllocator.h>
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "pleat_torch.h"
+#include "sums.hpp"
+#include "versions.hpp"
+
+namespace pleat_torch
+{
+
+using Source = std::shared_ptr<CA::CUDAAllocator>;
+
+enum class StreamState { open, captured, gone };
+StreamState state_of(cudaStream_t stream); /* breaks no capture */
+
+class Foreign
+{
+public:
+    struct Segment {
+        void *ptr;
+        size_t bytes;
+        cudaStream_t stream;
+        bool is_small;
+    };
+    /* What a request becomes: a block of so many bytes, of a segment of so many. */
+    struct Sizes {
+        size_t block;
+        size_t segment;
+        bool is_small;
+    };
+
+    /* The sums are counted in; they outlive this. */
+    Foreign(Source from, DeviceIndex device, MempoolId pool, pleat_stats &sums)
+        : from(std::move(from)), device(device), pool(pool), sums_(sums)
+    {
+    }
+    Foreign(const Foreign &) = delete;
+    Foreign &operator=(const Foreign &) = delete;
+
+    const Source from;
+    const DeviceIndex device;
+    const MempoolId pool;
+    bool is_whole = false; /* no_split: each block is a segment of its own */
+    PoolSums reserved{};   /* bytes of segments */
+
+    Sizes sizes_of(size_t bytes) const;
+    /* From what is free, or NULL. */
+    void *take(size_t bytes, cudaStream_t stream);
+    /* Have one more segment, all of it free. Throws std::bad_alloc: as before. */
+    void add(const Segment &segment);
+    /* The rest is about live blocks by their addresses. */
+    void record(void *ptr, cudaStream_t stream);
+    pleat_piece look(void *ptr) const;
+    Segment segment_of(void *ptr) const;
+    void give(void *ptr);
+    /* What was freed serves again, as far as its uses on other streams are over. */
+    void settle();
+    /* Segments of which nothing is in use leave. */
+    std::vector<Segment> take_idle();
+    bool is_empty() const
+    {
+        return segments_.empty();
+    }
+    std::vector<cudaStream_t> awaited() const; /* streams */
+    void visit(const std::function<void(const pleat_piece &)> &see) const;
+
+private:
+    struct Block {
+        Segment *segment;
+        size_t bytes;
+        size_t requested;               /* while it is not free */
+        pleat_piece_use use;
+        size_t n_awaited;               /* streams */
+        std::vector<cudaStream_t> uses; /* live: streams beside its segment's */
+    };
+    using Blocks = std::map<uintptr_t, Block>;
+    using Free = std::tuple<bool, cudaStream_t, size_t, uintptr_t>; /* is_small, bytes, address */
+    /* What a stream is awaited for. A stream that is being captured is asked later: what it records
+     * now would be an event of the graph. */
+    struct Wait {
+        std::vector<uintptr_t> unmarked; /* no event stands behind them yet */
+        std::deque<std::pair<cudaEvent_t, std::vector<uintptr_t>>> marked; /* oldest first */
+    };
+
+    static bool mark(cudaStream_t stream, Wait &wait);
+    void pass(Wait &wait);
+    void end_use(uintptr_t at);
+    bool is_whole_segment(const Blocks::value_type &entry) const;
+    void set_free(Blocks::iterator at);
+    void unset_free(Blocks::iterator at);
+    void join(Blocks::iterator at);
+    void cut(Blocks::iterator at, size_t bytes);
+    pleat_piece piece_of(const Blocks::value_type &entry) const;
+    void count(const Block &block, bool is_more);
+
+    pleat_stats &sums_;
+    std::map<uintptr_t, Segment> segments_;
+    Blocks blocks_; /* of all segments, by address, without gaps in a segment */
+    std::set<Free> free_;
+    std::map<cudaStream_t, Wait> waits_; /* none that awaits nothing */
+};
+
+} // namespace pleat_torch

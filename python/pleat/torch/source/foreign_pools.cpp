@@ -1,0 +1,340 @@
+/* foreign_pools.cpp - Pools as far as others' memory is concerned: see pools.hpp. The mutex is not
+ * held while others' code runs: filters, trackers, and the allocators of pools. */
+#include "allocator.hpp"
+
+#include <c10/cuda/CUDAGuard.h>
+
+#include <algorithm>
+#include <set>
+
+namespace pleat_torch
+{
+
+namespace
+{
+
+/* Calls that a capture in global mode would not survive, by this thread, are let through. */
+class Relaxed
+{
+public:
+    Relaxed()
+    {
+        (void)cudaThreadExchangeStreamCaptureMode(&mode_);
+    }
+    ~Relaxed()
+    {
+        (void)cudaThreadExchangeStreamCaptureMode(&mode_);
+    }
+    Relaxed(const Relaxed &) = delete;
+    Relaxed &operator=(const Relaxed &) = delete;
+
+private:
+    cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+/* Wait for the stream's work, which leaves captures of others alone. False: it is being captured. */
+bool wait_for(cudaStream_t stream)
+{
+    const Relaxed relaxed;
+    const StreamState state = state_of(stream);
+    if (state == StreamState::open) {
+        (void)cudaStreamSynchronize(stream);
+        (void)cudaGetLastError();
+    }
+    return state != StreamState::captured;
+}
+
+} // namespace
+
+Pools::Cache Pools::make_cache(Key key, Source from)
+{
+    return std::make_shared<Foreign>(std::move(from), key.first, key.second, sums_[key.first]);
+}
+
+void Pools::tell(const pleat_piece &piece, pleat_change_kind kind)
+{
+    recorder_.tell_foreign({ kind, piece.device, piece.base, piece.requested_bytes, piece.stream,
+                             piece.pool });
+}
+
+void Pools::tell(const Gone &gone, pleat_change_kind kind)
+{
+    recorder_.tell_foreign({ kind, gone.device, reinterpret_cast<uintptr_t>(gone.segment.ptr),
+                             gone.segment.bytes, gone.segment.stream, pool_id(gone.pool) });
+}
+
+/* ---- allocate ---- */
+
+/* NULL: the request goes to no such pool. */
+Pools::Cache Pools::route_foreign(DeviceIndex device, cudaStream_t stream)
+{
+    std::vector<Route> routes;
+    {
+        const std::lock_guard<std::mutex> guard(mutex_);
+        routes = routes_;
+    }
+    const auto accepts = [&](const Route &route) {
+        return route.pool.first == device && (!route.filter || route.filter(stream));
+    };
+    const auto route = std::find_if(routes.rbegin(), routes.rend(), accepts);
+    if (route == routes.rend()) {
+        return nullptr;
+    }
+    const std::lock_guard<std::mutex> guard(mutex_);
+    return find(route->pool, "nothing to allocate from").foreign;
+}
+
+/* What the cache has free, or NULL. The block is told before anybody else can free it. */
+void *Pools::hand_out(const Cache &cache, size_t bytes, cudaStream_t stream)
+{
+    pleat_piece piece;
+    void *ptr;
+    {
+        const std::lock_guard<std::mutex> guard(mutex_);
+        cache->settle();
+        ptr = cache->take(bytes, stream);
+        if (ptr == nullptr) {
+            return nullptr;
+        }
+        piece = cache->look(ptr);
+        live_[ptr] = cache;
+        n_foreign_++;
+    }
+    tell(piece, PLEAT_CHANGE_ALLOC);
+    return ptr;
+}
+
+/* A segment from the pool's allocator; ptr NULL = it has none. */
+Foreign::Segment Pools::grow(const Foreign &cache, size_t bytes, cudaStream_t stream)
+{
+    const Foreign::Sizes sizes = cache.sizes_of(bytes);
+    Foreign::Segment segment = { nullptr, sizes.segment, stream, sizes.is_small };
+    if (!budget_.charge(cache.device, segment.bytes)) {
+        return segment;
+    }
+    try {
+        const Relaxed relaxed;
+        segment.ptr = cache.from->raw_alloc_with_stream(segment.bytes, stream);
+    } catch (...) {
+        budget_.discharge(cache.device, segment.bytes);
+        throw;
+    }
+    if (segment.ptr == nullptr) {
+        budget_.discharge(cache.device, segment.bytes);
+    }
+    return segment;
+}
+
+void *Pools::take_foreign(size_t bytes, DeviceIndex device, cudaStream_t stream)
+{
+    const Cache cache = route_foreign(device, stream);
+    if (!cache) {
+        return nullptr;
+    }
+    void *ptr = hand_out(cache, bytes, stream);
+    while (ptr == nullptr) {
+        Foreign::Segment segment = grow(*cache, bytes, stream);
+        if (segment.ptr == nullptr) { /* what lies free elsewhere may be what the allocator lacks */
+            (void)empty_foreign({ 0, 0 });
+            pleat_torch_reset();
+            segment = grow(*cache, bytes, stream);
+        }
+        TORCH_CHECK_WITH(OutOfMemoryError, segment.ptr != nullptr, "CUDA out of memory. The "
+                         "allocator of the private pool has no ", segment.bytes, " bytes");
+        tell({ cache->from, segment, device, cache->pool }, PLEAT_CHANGE_SEGMENT_ALLOC);
+        {
+            const std::lock_guard<std::mutex> guard(mutex_);
+            cache->add(segment);
+        }
+        ptr = hand_out(cache, bytes, stream); /* unless another thread was faster */
+    }
+    return ptr;
+}
+
+void *Pools::lend_foreign(size_t bytes, DeviceIndex device, cudaStream_t stream)
+{
+    std::vector<Cache> lenders;
+    {
+        const std::lock_guard<std::mutex> guard(mutex_);
+        for (const auto &[key, pool] : pools_) {
+            if (pool.lends && pool.foreign && key.first == device) {
+                lenders.push_back(pool.foreign);
+            }
+        }
+    }
+    void *ptr = nullptr;
+    for (size_t i = 0; i < lenders.size() && ptr == nullptr; i++) {
+        ptr = hand_out(lenders[i], bytes, stream);
+    }
+    return ptr;
+}
+
+/* ---- free and record ---- */
+
+bool Pools::give_foreign(void *ptr)
+{
+    Cache cache;
+    pleat_piece piece;
+    {
+        const std::lock_guard<std::mutex> guard(mutex_);
+        const auto at = live_.find(ptr);
+        if (at == live_.end()) {
+            return false;
+        }
+        cache = std::move(at->second);
+        live_.erase(at);
+        n_foreign_--;
+        piece = cache->look(ptr);
+    }
+    /* Before anybody else gets it. That its other uses are over is told at once, too: nobody would
+     * be there to tell it later. */
+    tell(piece, PLEAT_CHANGE_FREE_REQUESTED);
+    tell(piece, PLEAT_CHANGE_FREE_COMPLETED);
+    const std::lock_guard<std::mutex> guard(mutex_);
+    cache->give(ptr);
+    return true;
+}
+
+bool Pools::record_foreign(void *ptr, cudaStream_t stream)
+{
+    const std::lock_guard<std::mutex> guard(mutex_);
+    const auto at = live_.find(ptr);
+    if (at != live_.end()) {
+        at->second->record(ptr, stream);
+    }
+    return at != live_.end();
+}
+
+/* As PyTorch shares memory: from the first byte that its driver knows. */
+bool Pools::base_of_foreign(void *ptr, void *&base, size_t &bytes)
+{
+    const std::lock_guard<std::mutex> guard(mutex_);
+    const auto at = live_.find(ptr);
+    if (at == live_.end()) {
+        return false;
+    }
+    const Foreign::Segment segment = at->second->segment_of(ptr);
+    base = segment.ptr;
+    bytes = segment.bytes;
+    return true;
+}
+
+/* ---- give back ---- */
+
+/* A segment goes back when the work of its stream is over; what was recorded on others is. Where a
+ * capture forbids to wait for it, it is kept for the next time. */
+void Pools::drop(std::vector<Gone> gone)
+{
+    std::map<std::pair<DeviceIndex, cudaStream_t>, bool> is_over;
+    for (Gone &one : gone) {
+        const c10::cuda::CUDAGuard on(one.device);
+        const auto [at, is_new] = is_over.insert({ { one.device, one.segment.stream }, false });
+        if (is_new) {
+            at->second = wait_for(one.segment.stream);
+        }
+        if (!at->second) {
+            const std::lock_guard<std::mutex> guard(mutex_);
+            kept_.push_back(one);
+            continue;
+        }
+        tell(one, PLEAT_CHANGE_SEGMENT_FREE);
+        if (!may_be_gone(one.from)) {
+            const Relaxed relaxed;
+            one.from->raw_delete(one.segment.ptr);
+        }
+        budget_.discharge(one.device, one.segment.bytes);
+    }
+}
+
+/* What is idle of pools that have ended; caches that are empty go. */
+std::vector<Pools::Gone> Pools::take_ended(const std::vector<Cache> &ended)
+{
+    std::vector<Gone> gone;
+    const std::lock_guard<std::mutex> guard(mutex_);
+    gone.swap(kept_);
+    for (const Cache &cache : ended) {
+        cache->settle();
+        for (const Foreign::Segment &segment : cache->take_idle()) {
+            gone.push_back({ cache->from, segment, cache->device, cache->pool });
+        }
+    }
+    const auto is_empty = [](const Cache &cache) { return cache->is_empty(); };
+    ended_caches_.erase(std::remove_if(ended_caches_.begin(), ended_caches_.end(), is_empty),
+                        ended_caches_.end());
+    return gone;
+}
+
+bool Pools::empty_foreign(MempoolId id)
+{
+    std::vector<Cache> ended;
+    std::set<std::pair<DeviceIndex, cudaStream_t>> awaited;
+    {
+        const std::lock_guard<std::mutex> guard(mutex_);
+        for (const Cache &cache : ended_caches_) {
+            if (id == MempoolId{ 0, 0 } || id == cache->pool) {
+                ended.push_back(cache);
+                for (const cudaStream_t stream : cache->awaited()) {
+                    awaited.insert({ cache->device, stream });
+                }
+            }
+        }
+    }
+    for (const auto &[device, stream] : awaited) {
+        const c10::cuda::CUDAGuard on(device);
+        (void)wait_for(stream);
+    }
+    std::vector<Gone> gone = take_ended(ended);
+    const bool is_found = !ended.empty() || !gone.empty();
+    drop(std::move(gone));
+    return is_found;
+}
+
+/* ---- being looked at ---- */
+
+void Pools::visit_foreign(DeviceIndex device, const std::function<void(const pleat_piece &)> &see)
+{
+    const std::lock_guard<std::mutex> guard(mutex_);
+    for (const auto &[key, pool] : pools_) {
+        if (pool.foreign && key.first == device) {
+            pool.foreign->visit(see);
+        }
+    }
+    for (const Cache &cache : ended_caches_) {
+        if (cache->device == device) {
+            cache->visit(see);
+        }
+    }
+    for (const Gone &one : kept_) {
+        if (one.device == device) {
+            see({ device, reinterpret_cast<uintptr_t>(one.segment.ptr), one.segment.bytes, 0,
+                  one.segment.stream, pool_id(one.pool), PLEAT_PIECE_AWAITED, true,
+                  one.segment.is_small, false });
+        }
+    }
+}
+
+pleat_stats Pools::sums_of_foreign(DeviceIndex device)
+{
+    const std::lock_guard<std::mutex> guard(mutex_);
+    return sums_[device];
+}
+
+std::map<MempoolId, PoolSums> Pools::reserved_by_foreign(DeviceIndex device)
+{
+    std::map<MempoolId, PoolSums> reserved;
+    const std::lock_guard<std::mutex> guard(mutex_);
+    for (const auto &[key, pool] : pools_) {
+        if (pool.foreign && key.first == device) {
+            reserved[key.second] = pool.foreign->reserved;
+        }
+    }
+    return reserved;
+}
+
+void Pools::reset_foreign(DeviceIndex device, void (*reset)(pleat_stats &))
+{
+    const std::lock_guard<std::mutex> guard(mutex_);
+    reset(sums_[device]);
+}
+
+} // namespace pleat_torch
