@@ -40,6 +40,7 @@ COLUMNS = ("torch", "cuda", "python", "suite", "passed", "failed", "skipped")
 SUITES = {
     "class": "python/tests/class_test.py",
     "newer": "python/tests/newer_class_test.py",
+    "pools": "python/tests/foreign_pool_test.py",
     "install": "python/tests/torch_install_test.py",
     "processes": "python/tests/multiprocessing_test.py",
     "native": "tests/python/torch_on_sim/on_sim_memory_test.py",

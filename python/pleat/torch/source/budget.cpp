@@ -24,11 +24,11 @@ bool Budget::charge(DeviceIndex device, uint64_t bytes)
     const uint64_t limit = limit_of_pleat(device);
     Charge &charge = charges_[device];
     if (limit != 0) {
-        if (bytes >= limit ||
-            pleat_device_set_limit(instance(), device, limit - bytes) != PLEAT_OK) {
+        const uint64_t left = bytes < limit ? limit - bytes : 1; /* 0 would be no limit */
+        if (bytes > limit || pleat_device_set_limit(instance(), device, left) != PLEAT_OK) {
             return false;
         }
-        charge.off += bytes;
+        charge.off += limit - left;
     }
     charge.bytes += bytes;
     return true;

@@ -1,0 +1,318 @@
+"""Pools over another allocator, under the class: cached as torch does it, counted, given back."""
+
+# labels: python
+
+from __future__ import annotations
+
+import textwrap
+
+from class_test import PROBE, Run, probe, run_class  # noqa: F401 (fixtures)
+
+
+FOREIGN = """
+probe.probe_empty_pool.argtypes = [ctypes.c_ulonglong] * 2
+probe.probe_empty_pool.restype = ctypes.c_bool
+own = torch.cuda.memory.CUDAPluggableAllocator({!r}, "probe_malloc", "probe_free")
+def make_pool():
+    return torch.cuda.MemPool(own.allocator())
+def take(pool, n_bytes=3 * MIB):
+    with torch.cuda.use_mem_pool(pool):
+        return empty(n_bytes)
+"""
+
+
+def test_recorded_uses_of_another_allocator_s_memory_hold_it(run_class: Run, probe: str) -> None:
+    run_class(
+        PROBE.format(probe)
+        + FOREIGN.format(probe)
+        + textwrap.dedent(
+            """
+            pool = make_pool()
+            side = torch.cuda.Stream()
+            a = take(pool)
+            at = a.data_ptr()
+            with torch.cuda.stream(side):
+                a.zero_()
+            assert not side.query()
+            a.record_stream(side)
+            del a
+            b = take(pool)
+            assert b.data_ptr() != at
+            torch.cuda.synchronize()
+            assert take(pool).data_ptr() == at
+            """
+        )
+    )
+
+
+def test_another_allocator_s_memory_goes_back_after_its_work(run_class: Run, probe: str) -> None:
+    run_class(
+        PROBE.format(probe)
+        + FOREIGN.format(probe)
+        + textwrap.dedent(
+            """
+            pool, other = make_pool(), make_pool()
+            for each in (pool, other):
+                take(each).zero_()
+            probe.probe_empty_pool(*pool.id)
+            torch.cuda.empty_cache()
+            assert probe.probe_n_freed() == 0, "their pools have users"
+            kept = take(other)
+            del pool, each, other
+            gc.collect()
+            torch.cuda.empty_cache()
+            assert probe.probe_n_freed() == 1, "the other segment has a block"
+            kept.zero_()
+            del kept
+            assert probe.probe_n_freed() == 1, "a free does not wait"
+            torch.cuda.empty_cache()
+            assert probe.probe_n_freed() == 2 and probe.probe_n_freed_early() == 0
+            assert torch.cuda.memory_reserved() == 0
+            """
+        )
+    )
+
+
+def test_another_allocator_s_memory_is_seen(run_class: Run, probe: str) -> None:
+    run_class(
+        PROBE.format(probe)
+        + FOREIGN.format(probe)
+        + textwrap.dedent(
+            """
+            torch.cuda.init()
+            probe.probe_track()
+            pool = make_pool()
+            a = take(pool)
+            alloc, completed, segment_alloc, segment_free = 0, 2, 3, 4
+            assert probe.probe_n_seen(segment_alloc) == 1 and probe.probe_n_seen(alloc) == 1
+            def found():
+                segments = torch.cuda.memory_snapshot()
+                return [one for one in segments if tuple(one["segment_pool_id"]) == pool_id]
+            pool_id = pool.id
+            (segment,) = found()
+            assert segment["address"] == a.data_ptr() and segment["total_size"] == 20 * MIB
+            assert segment["blocks"][0]["state"] == "active_allocated"
+            b = take(pool)
+            assert probe.probe_n_seen(segment_alloc) == 1 and len(found()) == 1
+            base = ctypes.c_void_p()
+            assert probe.probe_base(ctypes.c_void_p(b.data_ptr()), ctypes.byref(base)) == 20 * MIB
+            assert base.value == a.data_ptr(), "the segment's"
+            del a, b
+            assert [block["state"] for block in found()[0]["blocks"]] == ["inactive"]
+            assert probe.probe_n_seen(completed) == 2 and probe.probe_n_seen(segment_free) == 0
+            del pool
+            gc.collect()
+            torch.cuda.empty_cache()
+            assert found() == [] and probe.probe_n_seen(segment_free) == 1
+            """
+        )
+    )
+
+
+CACHED = """
+def state():
+    stats = torch.cuda.memory_stats()
+    groups = ("allocation", "segment", "active", "inactive_split")
+    keys = [f"{group}.{of}.current" for group in groups for of in ("all", "small_pool")]
+    keys += [f"{group}_bytes.all.current" for group in ("allocated", "reserved", "active",
+                                                         "inactive_split", "requested")]
+    segments = torch.cuda.memory_snapshot()
+    blocks = [[(b["size"], b["state"]) for b in one["blocks"]] for one in segments]
+    return [stats[key] for key in keys], torch.cuda.max_memory_allocated(), blocks
+def play():
+    pool = make_pool()
+    side = torch.cuda.Stream()
+    sizes = (1000, 1, 300_000, 1 << 20, 3 * MIB, (1 << 20) + 1, 9 * MIB, 10 * MIB, 33_000_000)
+    live, seed = [], 1
+    for step in range(200):
+        seed = seed * 1103515245 + 12345 & 0x7fffffff
+        if live and seed >> 16 & 1:
+            del live[(seed >> 17) % len(live)]
+        else:
+            with torch.cuda.stream(side if seed >> 18 & 1 else torch.cuda.current_stream()):
+                live.append(take(pool, sizes[(seed >> 19) % len(sizes)]))
+        if step % 10 == 9:
+            yield state()
+    del live
+    torch.cuda.empty_cache()
+    yield state()
+"""
+
+
+def test_another_allocator_s_memory_is_cached_as_torch_does(
+    run_class: Run, run_cuda: Run, probe: str
+) -> None:
+    """The same requests natively: sizes, segments, what is cut off and joined, all statistics."""
+    shown = "\nfor each in play():\n    print(each)\n"
+    code = PROBE.format(probe) + FOREIGN.format(probe) + CACHED + shown
+    before = "import gc, torch\nMIB = 1 << 20\n" + (
+        "def empty(n):\n    return torch.empty(n, dtype=torch.uint8, device='cuda')\n"
+    )
+    natively = run_cuda(before + code).stdout.splitlines()  # type: ignore[attr-defined]
+    ours = run_class(code).stdout.splitlines()  # type: ignore[attr-defined]
+    assert len(natively) == 21 and ours == natively
+
+
+def test_the_memory_fraction_counts_another_allocator_s_memory(run_class: Run, probe: str) -> None:
+    run_class(
+        PROBE.format(probe)
+        + FOREIGN.format(probe)
+        + textwrap.dedent(
+            """
+            def is_refused(work):
+                try:
+                    return work() is None
+                except torch.OutOfMemoryError:
+                    return True
+            kept = empty(1 << 30)
+            total = torch.cuda.get_device_properties(0).total_memory
+            torch.cuda.set_per_process_memory_fraction(0.5)
+            pool = make_pool()
+            a = take(pool, 768 * MIB)
+            assert torch.cuda.get_per_process_memory_fraction() == 0.5
+            assert is_refused(lambda: take(pool, 512 * MIB))
+            assert is_refused(lambda: empty(512 * MIB))
+            b = empty(200 * MIB)
+            assert is_refused(lambda: take(pool, 200 * MIB))
+            del b
+            b = take(pool, 256 * MIB) # pleat gives back what is free; and this is all there is
+            torch.cuda.set_per_process_memory_fraction(0.75)
+            c = empty(1000 * MIB)
+            assert is_refused(lambda: empty(200 * MIB))
+            del a, b, pool
+            gc.collect()
+            torch.cuda.empty_cache()
+            d = empty(1000 * MIB)
+            assert torch.cuda.get_per_process_memory_fraction() == 0.75
+            torch.cuda.set_per_process_memory_fraction(1.0)
+            """
+        )
+    )
+
+
+def test_a_pool_over_another_allocator_lends(run_class: Run, probe: str) -> None:
+    run_class(
+        PROBE.format(probe)
+        + FOREIGN.format(probe)
+        + textwrap.dedent(
+            """
+            needs_argument(torch.cuda.MemPool.__init__, "use_on_oom")
+            keeper = make_pool()
+            lender = torch.cuda.MemPool(own.allocator(), use_on_oom=True)
+            a, b = take(keeper, 1500 * MIB), take(lender, 1500 * MIB)
+            at = b.data_ptr()
+            del a, b
+            c = empty(1400 * MIB)
+            assert c.data_ptr() == at
+            try:
+                empty(1400 * MIB)
+            except torch.OutOfMemoryError:
+                pass
+            else:
+                raise AssertionError("the keeper has lent")
+            del c
+            assert take(lender, 1500 * MIB).data_ptr() == at
+            """
+        )
+    )
+
+
+def test_a_shortage_takes_what_ended_pools_left(run_class: Run, probe: str) -> None:
+    run_class(
+        PROBE.format(probe)
+        + FOREIGN.format(probe)
+        + textwrap.dedent(
+            """
+            pool = make_pool()
+            a = take(pool, 2 << 30)
+            del pool
+            gc.collect()
+            del a
+            assert probe.probe_n_freed() == 0
+            b = empty(3 << 30)
+            assert probe.probe_n_freed() == 1
+            del b
+            c = take(make_pool(), 3 << 30) # the other allocator lacks what pleat has free
+            """
+        )
+    )
+
+
+def test_a_hundred_thousand_awaited_blocks_cost_little(run_class: Run, probe: str) -> None:
+    run_class(
+        PROBE.format(probe)
+        + FOREIGN.format(probe)
+        + textwrap.dedent(
+            """
+            n_calls = ctypes.CDLL("libpleat_sim.so").pleat_sim_n_calls
+            n_calls.restype = ctypes.c_ulonglong
+            pool, side = make_pool(), torch.cuda.Stream()
+            def n_queries(n):
+                before = n_calls(b"cuEventQuery")
+                with torch.cuda.use_mem_pool(pool):
+                    for _ in range(n):
+                        empty(512).record_stream(side)
+                return n_calls(b"cuEventQuery") - before
+            with torch.cuda.stream(side):
+                torch.cuda._sleep(10**15)
+            assert n_queries(100000) < 101000 # a request that grows looks twice
+            assert 0 < n_queries(1000) < 1010
+            torch.cuda.synchronize()
+            del pool
+            gc.collect()
+            torch.cuda.empty_cache()
+            assert torch.cuda.memory_reserved() == 0
+            """
+        )
+    )
+
+
+def test_a_capture_survives_what_happens_to_another_allocator_s_pools(
+    run_class: Run, probe: str
+) -> None:
+    run_class(
+        PROBE.format(probe)
+        + FOREIGN.format(probe)
+        + textwrap.dedent(
+            """
+            pool, old = make_pool(), make_pool()
+            side, third = torch.cuda.Stream(), torch.cuda.Stream()
+            kept = take(old)
+            kept.record_stream(third)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=pool.id, stream=side):
+                a = empty(3 * MIB) # a new segment
+                a.zero_()
+                a.record_stream(third)
+                del a
+                b = empty(3 * MIB)
+                b.zero_()
+                del kept, old
+                gc.collect()
+            graph.replay()
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+            assert probe.probe_n_freed() == 1
+            del graph # a pool's user; torch 2.6 ends pools without
+            """
+        )
+    )
+
+
+def test_without_splitting_each_block_is_a_segment(run_class: Run, probe: str) -> None:
+    run_class(
+        PROBE.format(probe)
+        + FOREIGN.format(probe)
+        + textwrap.dedent(
+            """
+            needs_argument(torch.cuda.MemPool.__init__, "no_split")
+            pool = torch.cuda.MemPool(own.allocator(), no_split=True)
+            a, b = take(pool, 1000), take(pool)
+            assert torch.cuda.memory_reserved() == 1024 + 3 * MIB
+            at = b.data_ptr()
+            del b
+            c, d = take(pool, 2 * MIB), take(pool)
+            assert d.data_ptr() == at and torch.cuda.memory_reserved() == 1024 + 5 * MIB
+            """
+        )
+    )
