@@ -1,12 +1,13 @@
 /* segments_block_test.c - the store that blocks come from, and the queues they stand in. */
 /* labels: unit fault */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "segments/pleat/block.h"
 
-enum { N = 1500 };
+enum { N = 1500, HUGE_BYTES = 2 << 20, N_SLAB = HUGE_BYTES / sizeof(pl_block) - 1 };
 
 static pl_host host;
 static pl_block_store store;
@@ -106,13 +107,71 @@ END_TEST
 
 START_TEST(without_host_memory_nothing_changes)
 {
-    ck_assert_int_eq(pl_block_store_reserve(&store, 3), PLEAT_OK);
+    ck_assert_int_eq(pl_block_store_reserve(&store, N_SLAB), PLEAT_OK);
     size_t n_spare = store.n_spare;
+    ck_assert_uint_eq(n_spare, N_SLAB);
     pl_host_fail_from(0);
     ck_assert_int_eq(pl_block_store_reserve(&store, n_spare + 1), PLEAT_ENOMEM_HOST);
     ck_assert_uint_eq(store.n_spare, n_spare);
     pl_host_fail_never();
     ck_assert_int_eq(pl_block_store_reserve(&store, n_spare + 1), PLEAT_OK);
+}
+END_TEST
+
+/* KiB of the process in huge pages. */
+static size_t huge_kib(void)
+{
+    char line[256];
+    size_t sum = 0;
+    size_t kib;
+    FILE *file = fopen("/proc/self/smaps", "r");
+
+    ck_assert_ptr_nonnull(file);
+    while (fgets(line, sizeof line, file) != NULL) {
+        sum += sscanf(line, "AnonHugePages: %zu kB", &kib) == 1 ? kib : 0;
+    }
+    (void)fclose(file);
+    return sum;
+}
+
+/* Can the system do so at once? */
+static bool can_collapse(void)
+{
+    char *p = pl_host_reserve_aligned(&host, HUGE_BYTES);
+    ck_assert_ptr_nonnull(p);
+    memset(p, 1, HUGE_BYTES);
+    size_t before = huge_kib();
+    pl_host_merge_pages(p, HUGE_BYTES);
+    bool can = huge_kib() > before;
+    pl_host_unreserve(&host, p, HUGE_BYTES, 0);
+    return can;
+}
+
+/* Each slab once, when nothing of it is left to be carved; what is in it stays. */
+START_TEST(slabs_that_are_carved_whole_go_into_huge_pages)
+{
+    static pl_block *got[2 * N_SLAB + 1];
+    bool can = can_collapse();
+    size_t n = 0;
+
+    pl_block_slab_merge(NULL);
+    for (size_t n_slabs = 1; n_slabs <= 2; n_slabs++) {
+        while (n < n_slabs * N_SLAB + 1) {
+            ck_assert_ptr_null(pl_block_store_take_full(&store));
+            ck_assert_int_eq(pl_block_store_reserve(&store, 1), PLEAT_OK);
+            got[n] = pl_block_store_get(&store);
+            got[n]->base = n;
+            n++;
+        }
+        struct pl_block_slab *full = pl_block_store_take_full(&store);
+        ck_assert_uint_eq((uintptr_t)got[n - 2] / HUGE_BYTES, (uintptr_t)full / HUGE_BYTES);
+        size_t before = huge_kib();
+        pl_block_slab_merge(full);
+        ck_assert_uint_eq(huge_kib() - before, can ? HUGE_BYTES / 1024 : 0);
+    }
+    for (size_t i = 0; i < n; i++) {
+        ck_assert_uint_eq(got[i]->base, i);
+    }
 }
 END_TEST
 
@@ -202,6 +261,7 @@ int main(void)
     tcase_add_test(stores, a_block_comes_back_clean);
     tcase_add_test(stores, blocks_are_carved_only_when_none_is_spare);
     tcase_add_test(stores, without_host_memory_nothing_changes);
+    tcase_add_test(stores, slabs_that_are_carved_whole_go_into_huge_pages);
     suite_add_tcase(suite, stores);
     TCase *queues = tcase_create("queue");
     tcase_add_checked_fixture(queues, open_queue, NULL);

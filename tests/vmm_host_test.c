@@ -76,6 +76,27 @@ START_TEST(of_a_reservation_only_what_is_used_counts)
 }
 END_TEST
 
+START_TEST(a_reservation_may_be_aligned_to_its_size)
+{
+    char *p[8];
+    for (size_t i = 0; i < 8; i++) {
+        size_t bytes = (size_t)4096 << 2 * i;
+        p[i] = pl_host_reserve_aligned(&host, bytes);
+        ck_assert_ptr_nonnull(p[i]);
+        ck_assert_uint_eq((uintptr_t)p[i] % bytes, 0);
+        p[i][0] = p[i][bytes - 1] = (char)i;
+        pl_host_merge_pages(p[i], bytes);
+    }
+    for (size_t i = 0; i < 8; i++) {
+        size_t bytes = (size_t)4096 << 2 * i;
+        ck_assert_int_eq(p[i][0] + p[i][bytes - 1], (int)(2 * i));
+        pl_host_unreserve(&host, p[i], bytes, 0);
+    }
+    pl_host_fail_at(0);
+    ck_assert_ptr_null(pl_host_reserve_aligned(&host, 4096));
+}
+END_TEST
+
 START_TEST(a_reservation_can_fail_and_one_that_is_left_is_reported)
 {
     pl_host_fail_at(0);
@@ -298,6 +319,7 @@ int main(void)
     tcase_add_test(accounting, large_blocks_are_counted_too);
     tcase_add_test(accounting, of_a_reservation_only_what_is_used_counts);
     tcase_add_test(accounting, a_reservation_can_fail_and_one_that_is_left_is_reported);
+    tcase_add_test(accounting, a_reservation_may_be_aligned_to_its_size);
     tcase_add_test(accounting, calloc_gives_zeroes_where_old_bytes_lay);
     tcase_add_test(accounting, calloc_refuses_a_product_that_overflows);
     tcase_add_test(accounting, an_absurd_size_is_refused_and_counts_nothing);

@@ -165,8 +165,9 @@ typedef struct pl_tally {
 } pl_tally;
 
 /* The store of blocks. It carves them from slabs one by one, since carving a whole slab at once
- * would touch all of its memory; blocks that come back are used again. It gives no memory back
- * before fini. */
+ * would touch all of its memory; blocks that come back are used again. A slab that is carved whole
+ * can go into a huge page: of 65,536 blocks few have their page in the processor's cache of page
+ * tables. The store gives no memory back before fini. */
 typedef struct pl_block_store {
     pl_host *host;   /* const */
     pl_block *spare; /* blocks that came back, linked by `next` */
@@ -174,6 +175,7 @@ typedef struct pl_block_store {
     struct pl_block_slab *slabs;
     struct pl_block_slab *newest;
     struct pl_block_slab *carved; /* the slab being carved; later ones are untouched */
+    struct pl_block_slab *small_paged; /* the first that is in small pages yet */
     size_t n_carved;              /* blocks carved from it */
     pl_tally tally;               /* of the blocks in segments */
 } pl_block_store;
@@ -186,6 +188,10 @@ static inline pleat_status pl_block_store_reserve(pl_block_store *store, size_t 
 {
     return store->n_spare >= n ? PLEAT_OK : pl_block_store_grow(store, n);
 }
+/* A slab that has just been carved whole, or NULL: pl_block_slab_merge is called with it when the
+ * lock has been dropped. */
+struct pl_block_slab *pl_block_store_take_full(pl_block_store *store);
+void pl_block_slab_merge(struct pl_block_slab *slab); /* NULL is fine */
 /* One that was never used. */
 pl_block *pl_block_store_carve(pl_block_store *store);
 /* Cannot fail after a reserve. The block is zeroed except for `node`. */

@@ -278,10 +278,12 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
 {
     size_t n_chunks = space->n_chunks + space->n_creating - f->n_create;
     bool asks = f->n_create > 0 && !rq->is_capturing && pl_reserve_wants_to_know(space);
+    struct pl_block_slab *full = pl_block_store_take_full(&space->store);
     uint64_t free_bytes;
 
     f->stamp = pl_budget_stamp(&space->budget);
     pl_lock_release(&space->lock);
+    pl_block_slab_merge(full); /* here, as this call takes its time anyway */
     asks = asks && pl_device_free_bytes(space->dev, &free_bytes) == PLEAT_OK;
     *st = pl_flight_fly(space, f);
     pl_lock_acquire(&space->lock);

@@ -284,6 +284,33 @@ void *pl_host_reserve(pl_host *host, size_t bytes)
     return p;
 }
 
+void *pl_host_reserve_aligned(pl_host *host, size_t bytes)
+{
+    char *p = pl_host_reserve(host, 2 * bytes);
+    if (p == NULL) {
+        return NULL;
+    }
+    size_t below = (bytes - (uintptr_t)p % bytes) % bytes;
+    if (below > 0) {
+        (void)munmap(p, below);
+    }
+    p += below;
+    (void)munmap(p + bytes, bytes - below);
+    /* A first touch would make a huge page of it all, where the system does so unasked. */
+    (void)madvise(p, bytes, MADV_NOHUGEPAGE);
+    return p;
+}
+
+/* The second call does it at once, since Linux 6.1; after the first alone the kernel does it when
+ * it comes by. Source: madvise(2). */
+void pl_host_merge_pages(void *p, size_t bytes)
+{
+    enum { COLLAPSE = 25 }; /* MADV_COLLAPSE, which older headers lack */
+    if (madvise(p, bytes, MADV_HUGEPAGE) == 0) {
+        (void)madvise(p, bytes, COLLAPSE);
+    }
+}
+
 void pl_host_use(pl_host *host, size_t bytes)
 {
     host->bytes += bytes;

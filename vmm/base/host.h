@@ -39,6 +39,12 @@ void pl_host_free(pl_host *host, void *p); /* NULL is fine */
 /* Zeroed memory for a table at its largest possible size: the system supplies pages at first touch,
  * so the table never moves, and making it costs the same for any size. NULL as above. */
 void *pl_host_reserve(pl_host *host, size_t bytes);
+/* The same, aligned to its size, a power of two of whole pages, and in small pages at first. */
+void *pl_host_reserve_aligned(pl_host *host, size_t bytes);
+/* Put such memory, all of which has been touched, into huge pages, if the system can: each lies in
+ * one entry of the processor's cache of page tables. Copies it, which takes some 0.5 ms for 2 MiB;
+ * others may use it meanwhile. No lock need be held, but it must stay reserved. */
+void pl_host_merge_pages(void *p, size_t bytes);
 /* Count `bytes` more of the reservations as used. */
 void pl_host_use(pl_host *host, size_t bytes);
 void pl_host_unreserve(pl_host *host, void *p, size_t bytes, size_t used_bytes); /* NULL is fine */
