@@ -67,9 +67,8 @@ pleat_status pl_block_store_grow(pl_block_store *store, size_t n)
         pl_block_slab *slab = store->newest;
         slab->n_parts++;
         pl_host_use(store->host, PART_BYTES);
-        store->n_spare += slab->n_parts < SLAB_PARTS
-                              ? PART_BLOCKS
-                              : SLAB_BLOCKS - (SLAB_PARTS - 1) * PART_BLOCKS;
+        store->n_spare += slab->n_parts < SLAB_PARTS ? PART_BLOCKS
+                                                     : SLAB_BLOCKS - (SLAB_PARTS - 1) * PART_BLOCKS;
     }
     return PLEAT_OK;
 }

@@ -174,10 +174,10 @@ typedef struct pl_block_store {
     size_t n_spare;  /* these, and those not carved yet */
     struct pl_block_slab *slabs;
     struct pl_block_slab *newest;
-    struct pl_block_slab *carved; /* the slab being carved; later ones are untouched */
+    struct pl_block_slab *carved;      /* the slab being carved; later ones are untouched */
     struct pl_block_slab *small_paged; /* the first that is in small pages yet */
-    size_t n_carved;              /* blocks carved from it */
-    pl_tally tally;               /* of the blocks in segments */
+    size_t n_carved;                   /* blocks carved from it */
+    pl_tally tally;                    /* of the blocks in segments */
 } pl_block_store;
 
 void pl_block_store_init(pl_block_store *store, pl_host *host);
