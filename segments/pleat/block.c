@@ -8,16 +8,17 @@
 
 enum { LINE_BYTES = 64, SLAB_BYTES = 2 << 20 /* a huge page */, PART_BYTES = 1 << 16 };
 
-/* Aligned to its size. The system gives it memory as it is touched; it counts as used in parts. */
+/* Aligned to its size. The system gives it memory as it is touched; it counts as used in parts. A
+ * block is two lines that processors fetch as a pair, no half of its neighbour's. */
 typedef struct pl_block_slab {
     struct pl_block_slab *next;
     size_t n_parts;
-    char pad[LINE_BYTES - sizeof(struct pl_block_slab *) - sizeof(size_t)];
+    char pad[sizeof(pl_block) - sizeof(struct pl_block_slab *) - sizeof(size_t)];
     pl_block blocks[];
 } pl_block_slab;
 
 enum {
-    SLAB_BLOCKS = (SLAB_BYTES - LINE_BYTES) / sizeof(pl_block),
+    SLAB_BLOCKS = SLAB_BYTES / sizeof(pl_block) - 1,
     PART_BLOCKS = PART_BYTES / sizeof(pl_block),
     SLAB_PARTS = SLAB_BYTES / PART_BYTES,
 };
