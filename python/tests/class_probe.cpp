@@ -3,6 +3,9 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <chrono>
+#include <stdexcept>
+#include <thread>
 
 namespace CA = c10::cuda::CUDACachingAllocator;
 
@@ -38,13 +41,27 @@ PROBE size_t probe_base(void *ptr, void **base)
     return bytes;
 }
 
-/* An allocator that nobody is in between of: it counts what is freed under running work. */
+/* An allocator that nobody is in between of: it counts what is freed under running work, and is
+ * slow or fails when it is told to. */
 static std::atomic<int> n_freed;
 static std::atomic<int> n_freed_early;
+static std::atomic<int> sleep_ms;
+static std::atomic<bool> throws_next;
+
+PROBE void probe_be_slow(int ms)
+{
+    sleep_ms = ms;
+}
+
+PROBE void probe_throw_next(void)
+{
+    throws_next = true;
+}
 
 PROBE void *probe_malloc(size_t bytes, int /*device*/, cudaStream_t /*stream*/)
 {
     void *ptr = nullptr;
+    std::this_thread::sleep_for(std::chrono::milliseconds(sleep_ms));
     return cudaMalloc(&ptr, bytes) == cudaSuccess ? ptr : nullptr;
 }
 
@@ -54,6 +71,21 @@ PROBE void probe_free(void *ptr, size_t /*bytes*/, int /*device*/, cudaStream_t 
     n_freed_early += cudaStreamQuery(stream) == cudaErrorNotReady;
     (void)cudaGetLastError();
     (void)cudaFree(ptr);
+    if (throws_next.exchange(false)) {
+        throw std::runtime_error("as it was told");
+    }
+}
+
+PROBE void *probe_make_stream(void)
+{
+    cudaStream_t stream = nullptr;
+    (void)cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    return stream;
+}
+
+PROBE void probe_destroy_stream(void *stream)
+{
+    (void)cudaStreamDestroy(static_cast<cudaStream_t>(stream));
 }
 
 PROBE int probe_n_freed(void)

@@ -168,6 +168,9 @@ private:
     void *take_uncached(size_t bytes);
     bool find_block(const void *ptr, pleat_block_info &out) const; /* on any device */
     void *take_short(size_t bytes, DeviceIndex device, cudaStream_t stream);
+    void *take_foreign_short(size_t bytes, DeviceIndex device, cudaStream_t stream);
+    pleat_stats all_stats(DeviceIndex device); /* of pleat's memory and others'; 0 without */
+    void tell_profiler(void *ptr, int64_t bytes, DeviceIndex device);
     void refuse_early(size_t bytes, DeviceIndex device);
     void heed_rounding(size_t bytes);
     void round_anew();

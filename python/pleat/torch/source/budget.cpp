@@ -18,50 +18,72 @@ uint64_t limit_of_pleat(DeviceIndex device)
 
 } // namespace
 
+/* If pleat's limit is another than was written, somebody has set it since: for both together. */
+Budget::Charge &Budget::look(DeviceIndex device)
+{
+    Charge &charge = charges_[device];
+    const uint64_t limit = limit_of_pleat(device);
+    if (limit != charge.written) {
+        charge.limit = limit;
+        charge.written = limit;
+    }
+    return charge;
+}
+
+/* Have pleat's limit follow. False: pleat cannot give back so much, and all is as before. */
+bool Budget::write(DeviceIndex device, Charge &charge, const Charge &wanted)
+{
+    const bool has_room = wanted.bytes < wanted.limit;
+    const uint64_t left = wanted.limit == 0 ? 0
+                          : has_room        ? wanted.limit - wanted.bytes
+                                            : 1; /* 0 would be no limit */
+    if (left != charge.written &&
+        pleat_device_set_limit(instance(), device, left) != PLEAT_OK) {
+        return false;
+    }
+    charge = { wanted.bytes, wanted.limit, left };
+    return true;
+}
+
 bool Budget::charge(DeviceIndex device, uint64_t bytes)
 {
     const std::lock_guard<std::mutex> guard(mutex_);
-    const uint64_t limit = limit_of_pleat(device);
-    Charge &charge = charges_[device];
-    if (limit != 0) {
-        const uint64_t left = bytes < limit ? limit - bytes : 1; /* 0 would be no limit */
-        if (bytes > limit || pleat_device_set_limit(instance(), device, left) != PLEAT_OK) {
-            return false;
-        }
-        charge.off += limit - left;
-    }
-    charge.bytes += bytes;
-    return true;
+    Charge &charge = look(device);
+    const uint64_t sum = charge.bytes + bytes;
+    return (charge.limit == 0 || sum <= charge.limit) &&
+           write(device, charge, { sum, charge.limit, 0 });
 }
 
 void Budget::discharge(DeviceIndex device, uint64_t bytes)
 {
     const std::lock_guard<std::mutex> guard(mutex_);
-    const uint64_t limit = limit_of_pleat(device);
-    Charge &charge = charges_[device];
+    Charge &charge = look(device);
     charge.bytes -= bytes;
-    const uint64_t back = std::min(charge.off, bytes);
-    if (limit != 0 && back > 0 &&
-        pleat_device_set_limit(instance(), device, limit + back) == PLEAT_OK) {
-        charge.off -= back;
-    }
+    (void)write(device, charge, charge);
 }
 
+/* Where pleat's live blocks and others' memory exceed it together, though not pleat's alone, none
+ * of them gets more. */
 void Budget::set_limit(DeviceIndex device, uint64_t bytes)
 {
     const std::lock_guard<std::mutex> guard(mutex_);
-    Charge &charge = charges_[device];
-    const uint64_t off = bytes == 0 ? 0 : std::min(charge.bytes, bytes - 1);
-    check(pleat_device_set_limit(instance(), device, bytes - off),
+    Charge &charge = look(device);
+    if (write(device, charge, { charge.bytes, bytes, 0 })) {
+        return;
+    }
+    pleat_stats stats = {};
+    (void)!pleat_device_stats(instance(), device, &stats);
+    const uint64_t least = std::min(std::max<uint64_t>(stats.resident_bytes, 1), bytes);
+    check(pleat_device_set_limit(instance(), device, least),
           "the memory fraction stays as it was");
-    charge.off = off;
+    charge.limit = bytes;
+    charge.written = least;
 }
 
 uint64_t Budget::limit(DeviceIndex device)
 {
     const std::lock_guard<std::mutex> guard(mutex_);
-    const uint64_t limit = limit_of_pleat(device);
-    return limit == 0 ? 0 : limit + charges_[device].off;
+    return look(device).limit;
 }
 
 } // namespace pleat_torch

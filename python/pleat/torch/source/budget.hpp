@@ -24,9 +24,13 @@ public:
 
 private:
     struct Charge {
-        uint64_t bytes = 0; /* of other allocators */
-        uint64_t off = 0;   /* as many of them as are off pleat's limit */
+        uint64_t bytes = 0;   /* of other allocators */
+        uint64_t limit = 0;   /* for both together; 0 = none */
+        uint64_t written = 0; /* pleat's limit as it follows from these */
     };
+
+    Charge &look(DeviceIndex device);
+    static bool write(DeviceIndex device, Charge &charge, const Charge &wanted);
 
     std::mutex mutex_; /* guards the rest; held while pleat gives memory back for a lower limit */
     std::map<DeviceIndex, Charge> charges_;

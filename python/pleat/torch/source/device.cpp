@@ -97,6 +97,9 @@ void Allocator::setMemoryFraction(double fraction, DeviceIndex device)
 
 void Allocator::emptyCache()
 {
+    if (is_forked_child()) {
+        return;
+    }
     (void)pools_.empty_foreign({ 0, 0 });
     const Recorder::Scope scope(recorder_, CA::RecordContext::ALL);
     pleat_torch_reset();
@@ -114,7 +117,7 @@ void Allocator::emptyCache(MempoolId pool)
         emptyCache();
         return;
     }
-    if (pools_.empty_foreign(pool) || pools_.is_used(pool)) {
+    if (is_forked_child() || pools_.empty_foreign(pool) || pools_.is_used(pool)) {
         return;
     }
     const Recorder::Scope scope(recorder_, CA::RecordContext::ALL);
@@ -157,6 +160,14 @@ void Allocator::cacheInfo(DeviceIndex device, size_t *largest)
 }
 
 /* ---- statistics ---- */
+
+pleat_stats Allocator::all_stats(DeviceIndex device)
+{
+    pleat_stats stats = {};
+    (void)!pleat_device_stats(instance(), device, &stats);
+    add_sums(stats, pools_.sums_of_foreign(device));
+    return stats;
+}
 
 c10::CachingDeviceAllocator::DeviceStats Allocator::getDeviceStats(DeviceIndex device)
 {

@@ -1,6 +1,7 @@
 /* foreign.cpp - see foreign.hpp. CUDA is asked about streams and events only. */
 #include "foreign.hpp"
 
+#include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -29,6 +30,17 @@ uintptr_t address(void *ptr)
 }
 
 } // namespace
+
+Relaxed::Relaxed()
+{
+    (void)cudaThreadExchangeStreamCaptureMode(&mode_);
+}
+
+Relaxed::~Relaxed()
+{
+    (void)cudaThreadExchangeStreamCaptureMode(&mode_);
+    (void)cudaGetLastError();
+}
 
 Foreign::Sizes Foreign::sizes_of(size_t bytes) const
 {
@@ -156,11 +168,11 @@ void Foreign::add(const Segment &segment)
 
 /* ---- uses on other streams ---- */
 
-void Foreign::record(void *ptr, cudaStream_t stream)
+void Foreign::record(void *ptr, DeviceStream stream)
 {
     Block &block = blocks_.at(address(ptr));
     auto &uses = block.uses;
-    if (stream != block.segment->stream &&
+    if (stream != DeviceStream(device, block.segment->stream) &&
         std::find(uses.begin(), uses.end(), stream) == uses.end()) {
         uses.push_back(stream);
     }
@@ -174,10 +186,15 @@ void Foreign::give(void *ptr)
     count_out(sums_.allocated_bytes, block.segment->is_small, block.bytes);
     block.use = PLEAT_PIECE_AWAITED;
     block.n_awaited = block.uses.size() + 1;
-    for (const cudaStream_t stream : block.uses) {
-        waits_[stream].unmarked.push_back(at->first);
+    if (!block.uses.empty()) {
+        const Relaxed relaxed;
+        for (const DeviceStream &stream : block.uses) {
+            Wait &wait = waits_[stream];
+            wait.unmarked.push_back(at->first);
+            (void)mark(stream, wait);
+        }
+        block.uses.clear();
     }
-    block.uses.clear();
     end_use(at->first);
 }
 
@@ -205,10 +222,11 @@ StreamState state_of(cudaStream_t stream)
 }
 
 /* Have an event behind the stream's work up to now. False: nothing can be asked of it now. */
-bool Foreign::mark(cudaStream_t stream, Wait &wait)
+bool Foreign::mark(DeviceStream stream, Wait &wait)
 {
-    cudaEvent_t event = nullptr; /* the stream is gone, with its work */
-    const StreamState state = state_of(stream);
+    const c10::cuda::CUDAGuard on(stream.first);
+    cudaEvent_t event = nullptr; /* the stream was gone before the block was freed */
+    const StreamState state = state_of(stream.second);
     if (state == StreamState::captured) {
         return false;
     }
@@ -216,7 +234,7 @@ bool Foreign::mark(cudaStream_t stream, Wait &wait)
         if (cudaEventCreateWithFlags(&event, cudaEventDisableTiming) != cudaSuccess) {
             return false;
         }
-        if (cudaEventRecord(event, stream) != cudaSuccess) {
+        if (cudaEventRecord(event, stream.second) != cudaSuccess) {
             (void)cudaEventDestroy(event);
             return false;
         }
@@ -249,21 +267,18 @@ void Foreign::settle()
     if (waits_.empty()) {
         return;
     }
-    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed; /* others may be capturing */
-    (void)cudaThreadExchangeStreamCaptureMode(&mode);
+    const Relaxed relaxed;
     for (auto at = waits_.begin(); at != waits_.end();) {
         Wait &wait = at->second;
         const bool is_marked = wait.unmarked.empty() || mark(at->first, wait);
         pass(wait);
         at = is_marked && wait.marked.empty() ? waits_.erase(at) : std::next(at);
     }
-    (void)cudaThreadExchangeStreamCaptureMode(&mode);
-    (void)cudaGetLastError();
 }
 
-std::vector<cudaStream_t> Foreign::awaited() const
+std::vector<DeviceStream> Foreign::awaited() const
 {
-    std::vector<cudaStream_t> streams;
+    std::vector<DeviceStream> streams;
     for (const auto &[stream, wait] : waits_) {
         streams.push_back(stream);
     }

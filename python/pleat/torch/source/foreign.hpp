@@ -4,16 +4,17 @@
  * That allocator gives whole segments, often of 2 MiB at least, and none of them can be mapped
  * elsewhere: what pleat does with its own memory cannot be done here. So small tensors share
  * segments, a request gets the best fit of its stream's free memory, what is left over is cut off,
- * and neighbours that are free are joined. What was recorded on other streams is awaited: one event
- * stands for all that a stream used and that was freed since the last request, and only the oldest
- * of a stream's events is looked at, so a hundred thousand awaited blocks cost a request no more
- * than one.
+ * and neighbours that are free are joined. What was recorded on other streams is awaited: an event
+ * is recorded there at the free, since the stream may be gone before anybody asks, and only the
+ * oldest of a stream's events is looked at, so a hundred thousand awaited blocks cost a request no
+ * more than one.
  *
  * Its owner guards it, and calls the allocator and its trackers.
  * Source of the algorithm and its sizes: c10/cuda/CUDACachingAllocator.cpp. */
 #pragma once
 
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <cuda_runtime_api.h>
 
 #include <deque>
 #include <functional>
@@ -31,6 +32,21 @@ namespace pleat_torch
 {
 
 using Source = std::shared_ptr<CA::CUDAAllocator>;
+using DeviceStream = std::pair<DeviceIndex, cudaStream_t>;
+
+/* While it lives, calls of this thread are let through that captures of others, in global mode,
+ * would not survive. */
+class Relaxed
+{
+public:
+    Relaxed();
+    ~Relaxed();
+    Relaxed(const Relaxed &) = delete;
+    Relaxed &operator=(const Relaxed &) = delete;
+
+private:
+    cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
 
 enum class StreamState { open, captured, gone };
 StreamState state_of(cudaStream_t stream); /* breaks no capture */
@@ -62,7 +78,9 @@ public:
     const Source from;
     const DeviceIndex device;
     const MempoolId pool;
-    bool is_whole = false; /* no_split: each block is a segment of its own */
+    bool is_whole = false;    /* no_split: each block is a segment of its own */
+    size_t n_busy = 0;        /* requests that may be about to add to it */
+    bool was_emptied = false; /* since its pool ended */
     PoolSums reserved{};   /* bytes of segments */
 
     Sizes sizes_of(size_t bytes) const;
@@ -71,7 +89,7 @@ public:
     /* Have one more segment, all of it free. Throws std::bad_alloc: as before. */
     void add(const Segment &segment);
     /* The rest is about live blocks by their addresses. */
-    void record(void *ptr, cudaStream_t stream);
+    void record(void *ptr, DeviceStream stream);
     pleat_piece look(void *ptr) const;
     Segment segment_of(void *ptr) const;
     void give(void *ptr);
@@ -83,7 +101,7 @@ public:
     {
         return segments_.empty();
     }
-    std::vector<cudaStream_t> awaited() const; /* streams */
+    std::vector<DeviceStream> awaited() const;
     void visit(const std::function<void(const pleat_piece &)> &see) const;
 
 private:
@@ -93,7 +111,7 @@ private:
         size_t requested;               /* while it is not free */
         pleat_piece_use use;
         size_t n_awaited;               /* streams */
-        std::vector<cudaStream_t> uses; /* live: streams beside its segment's */
+        std::vector<DeviceStream> uses; /* live: streams beside its segment's */
     };
     using Blocks = std::map<uintptr_t, Block>;
     using Free = std::tuple<bool, cudaStream_t, size_t, uintptr_t>; /* is_small, bytes, address */
@@ -104,7 +122,7 @@ private:
         std::deque<std::pair<cudaEvent_t, std::vector<uintptr_t>>> marked; /* oldest first */
     };
 
-    static bool mark(cudaStream_t stream, Wait &wait);
+    static bool mark(DeviceStream stream, Wait &wait);
     void pass(Wait &wait);
     void end_use(uintptr_t at);
     bool is_whole_segment(const Blocks::value_type &entry) const;
@@ -119,7 +137,7 @@ private:
     std::map<uintptr_t, Segment> segments_;
     Blocks blocks_; /* of all segments, by address, without gaps in a segment */
     std::set<Free> free_;
-    std::map<cudaStream_t, Wait> waits_; /* none that awaits nothing */
+    std::map<DeviceStream, Wait> waits_; /* none that awaits nothing */
 };
 
 } // namespace pleat_torch

@@ -13,25 +13,6 @@ namespace pleat_torch
 namespace
 {
 
-/* Calls that a capture in global mode would not survive, by this thread, are let through. */
-class Relaxed
-{
-public:
-    Relaxed()
-    {
-        (void)cudaThreadExchangeStreamCaptureMode(&mode_);
-    }
-    ~Relaxed()
-    {
-        (void)cudaThreadExchangeStreamCaptureMode(&mode_);
-    }
-    Relaxed(const Relaxed &) = delete;
-    Relaxed &operator=(const Relaxed &) = delete;
-
-private:
-    cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
-};
-
 /* Wait for the stream's work, which leaves captures of others alone. False: it is being captured. */
 bool wait_for(cudaStream_t stream)
 {
@@ -65,7 +46,7 @@ void Pools::tell(const Gone &gone, pleat_change_kind kind)
 
 /* ---- allocate ---- */
 
-/* NULL: the request goes to no such pool. */
+/* NULL: the request goes to no such pool. Of several routes the newest that accepts decides. */
 Pools::Cache Pools::route_foreign(DeviceIndex device, cudaStream_t stream)
 {
     std::vector<Route> routes;
@@ -77,11 +58,19 @@ Pools::Cache Pools::route_foreign(DeviceIndex device, cudaStream_t stream)
         return route.pool.first == device && (!route.filter || route.filter(stream));
     };
     const auto route = std::find_if(routes.rbegin(), routes.rend(), accepts);
-    if (route == routes.rend()) {
+    if (route == routes.rend() || !route->is_foreign) {
         return nullptr;
     }
     const std::lock_guard<std::mutex> guard(mutex_);
-    return find(route->pool, "nothing to allocate from").foreign;
+    Cache cache = find(route->pool, "nothing to allocate from").foreign;
+    cache->n_busy++; /* the pool may end meanwhile */
+    return cache;
+}
+
+void Pools::leave(const Cache &cache)
+{
+    const std::lock_guard<std::mutex> guard(mutex_);
+    cache->n_busy--;
 }
 
 /* What the cache has free, or NULL. The block is told before anybody else can free it. */
@@ -125,30 +114,56 @@ Foreign::Segment Pools::grow(const Foreign &cache, size_t bytes, cudaStream_t st
     return segment;
 }
 
-void *Pools::take_foreign(size_t bytes, DeviceIndex device, cudaStream_t stream)
+/* NULL: its allocator has no more. */
+void *Pools::take_from(const Cache &cache, size_t bytes, cudaStream_t stream)
 {
-    const Cache cache = route_foreign(device, stream);
-    if (!cache) {
-        return nullptr;
-    }
     void *ptr = hand_out(cache, bytes, stream);
-    while (ptr == nullptr) {
+    while (ptr == nullptr) { /* another thread may be faster to take the segment */
         Foreign::Segment segment = grow(*cache, bytes, stream);
         if (segment.ptr == nullptr) { /* what lies free elsewhere may be what the allocator lacks */
             (void)empty_foreign({ 0, 0 });
             pleat_torch_reset();
             segment = grow(*cache, bytes, stream);
+            const std::lock_guard<std::mutex> guard(mutex_);
+            sums_[cache->device].num_alloc_retries++;
         }
-        TORCH_CHECK_WITH(OutOfMemoryError, segment.ptr != nullptr, "CUDA out of memory. The "
-                         "allocator of the private pool has no ", segment.bytes, " bytes");
-        tell({ cache->from, segment, device, cache->pool }, PLEAT_CHANGE_SEGMENT_ALLOC);
+        if (segment.ptr == nullptr) {
+            return nullptr;
+        }
+        tell({ cache->from, segment, cache->device, cache->pool }, PLEAT_CHANGE_SEGMENT_ALLOC);
         {
             const std::lock_guard<std::mutex> guard(mutex_);
             cache->add(segment);
+            sums_[cache->device].num_device_alloc++;
         }
-        ptr = hand_out(cache, bytes, stream); /* unless another thread was faster */
+        ptr = hand_out(cache, bytes, stream);
     }
     return ptr;
+}
+
+void *Pools::take_foreign(size_t bytes, DeviceIndex device, cudaStream_t stream, bool &is_short)
+{
+    const Cache cache = route_foreign(device, stream);
+    if (!cache) {
+        return nullptr;
+    }
+    void *ptr = nullptr;
+    try {
+        ptr = take_from(cache, bytes, stream);
+    } catch (...) {
+        leave(cache);
+        throw;
+    }
+    leave(cache);
+    is_short = ptr == nullptr;
+    return ptr;
+}
+
+void Pools::note_shortage(const pleat_change &change)
+{
+    recorder_.tell_foreign(change);
+    const std::lock_guard<std::mutex> guard(mutex_);
+    sums_[static_cast<DeviceIndex>(change.device)].num_ooms++;
 }
 
 void *Pools::lend_foreign(size_t bytes, DeviceIndex device, cudaStream_t stream)
@@ -195,7 +210,7 @@ bool Pools::give_foreign(void *ptr)
     return true;
 }
 
-bool Pools::record_foreign(void *ptr, cudaStream_t stream)
+bool Pools::record_foreign(void *ptr, DeviceStream stream)
 {
     const std::lock_guard<std::mutex> guard(mutex_);
     const auto at = live_.find(ptr);
@@ -221,32 +236,54 @@ bool Pools::base_of_foreign(void *ptr, void *&base, size_t &bytes)
 
 /* ---- give back ---- */
 
+/* Give a segment back. Throws what its allocator throws; it is gone all the same. */
+void Pools::drop(const Gone &gone)
+{
+    tell(gone, PLEAT_CHANGE_SEGMENT_FREE);
+    {
+        const std::lock_guard<std::mutex> guard(mutex_);
+        sums_[gone.device].num_device_free++;
+    }
+    budget_.discharge(gone.device, gone.segment.bytes);
+    const Relaxed relaxed;
+    if (!gone.from) {
+        (void)cudaFree(gone.segment.ptr);
+    } else if (!may_be_gone(gone.from)) {
+        gone.from->raw_delete(gone.segment.ptr);
+    }
+}
+
 /* A segment goes back when the work of its stream is over; what was recorded on others is. Where a
  * capture forbids to wait for it, it is kept for the next time. */
 void Pools::drop(std::vector<Gone> gone)
 {
-    std::map<std::pair<DeviceIndex, cudaStream_t>, bool> is_over;
-    for (Gone &one : gone) {
-        const c10::cuda::CUDAGuard on(one.device);
-        const auto [at, is_new] = is_over.insert({ { one.device, one.segment.stream }, false });
-        if (is_new) {
-            at->second = wait_for(one.segment.stream);
+    std::map<DeviceStream, bool> is_over;
+    std::exception_ptr problem;
+    for (const Gone &one : gone) {
+        try {
+            const c10::cuda::CUDAGuard on(one.device);
+            const auto [at, is_new] = is_over.insert({ { one.device, one.segment.stream }, false });
+            if (is_new) {
+                at->second = wait_for(one.segment.stream);
+            }
+            if (at->second) {
+                drop(one);
+            } else {
+                const std::lock_guard<std::mutex> guard(mutex_);
+                kept_.push_back(one);
+            }
+        } catch (...) {
+            problem = std::current_exception();
         }
-        if (!at->second) {
-            const std::lock_guard<std::mutex> guard(mutex_);
-            kept_.push_back(one);
-            continue;
-        }
-        tell(one, PLEAT_CHANGE_SEGMENT_FREE);
-        if (!may_be_gone(one.from)) {
-            const Relaxed relaxed;
-            one.from->raw_delete(one.segment.ptr);
-        }
-        budget_.discharge(one.device, one.segment.bytes);
+    }
+    if (problem) {
+        std::rethrow_exception(problem);
     }
 }
 
-/* What is idle of pools that have ended; caches that are empty go. */
+/* What is idle of pools that have ended; caches that are empty go. An allocator that is only lent
+ * is its owner's, who may drop it once the pool has ended: older versions of PyTorch then free with
+ * cudaFree, too. */
 std::vector<Pools::Gone> Pools::take_ended(const std::vector<Cache> &ended)
 {
     std::vector<Gone> gone;
@@ -254,11 +291,16 @@ std::vector<Pools::Gone> Pools::take_ended(const std::vector<Cache> &ended)
     gone.swap(kept_);
     for (const Cache &cache : ended) {
         cache->settle();
+        const bool is_theirs = is_lent(cache->from) && cache->was_emptied;
+        cache->was_emptied = true;
         for (const Foreign::Segment &segment : cache->take_idle()) {
-            gone.push_back({ cache->from, segment, cache->device, cache->pool });
+            gone.push_back({ is_theirs ? nullptr : cache->from, segment, cache->device,
+                             cache->pool });
         }
     }
-    const auto is_empty = [](const Cache &cache) { return cache->is_empty(); };
+    const auto is_empty = [](const Cache &cache) {
+        return cache->is_empty() && cache->n_busy == 0;
+    };
     ended_caches_.erase(std::remove_if(ended_caches_.begin(), ended_caches_.end(), is_empty),
                         ended_caches_.end());
     return gone;
@@ -267,15 +309,17 @@ std::vector<Pools::Gone> Pools::take_ended(const std::vector<Cache> &ended)
 bool Pools::empty_foreign(MempoolId id)
 {
     std::vector<Cache> ended;
-    std::set<std::pair<DeviceIndex, cudaStream_t>> awaited;
+    std::set<DeviceStream> awaited;
+    if (is_forked_child()) {
+        return false;
+    }
     {
         const std::lock_guard<std::mutex> guard(mutex_);
         for (const Cache &cache : ended_caches_) {
             if (id == MempoolId{ 0, 0 } || id == cache->pool) {
                 ended.push_back(cache);
-                for (const cudaStream_t stream : cache->awaited()) {
-                    awaited.insert({ cache->device, stream });
-                }
+                const auto streams = cache->awaited();
+                awaited.insert(streams.begin(), streams.end());
             }
         }
     }

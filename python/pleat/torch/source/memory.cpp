@@ -34,17 +34,6 @@ void free_uncached(void *ptr)
     C10_CUDA_CHECK_WARN(cudaFree(ptr));
 }
 
-/* What the profiler's timeline shows. `bytes` is negative for a free. */
-void tell_profiler(void *ptr, int64_t bytes, int device)
-{
-    pleat_stats stats;
-    if (pleat_device_stats(instance(), device, &stats) == PLEAT_OK) {
-        c10::reportMemoryUsageToProfiler(ptr, bytes, stats.allocated_bytes[PLEAT_POOL_ALL].current,
-                                         stats.reserved_bytes[PLEAT_POOL_ALL].current,
-                                         c10::Device(c10::kCUDA, static_cast<DeviceIndex>(device)));
-    }
-}
-
 } // namespace
 
 Allocator::Allocator() : is_enabled_(std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") == nullptr)
@@ -84,18 +73,29 @@ C10_ALWAYS_INLINE void Allocator::heed_rounding(size_t bytes)
  * has been profiled: so frees of older blocks before a profile's first request are not in it. */
 static std::atomic<bool> was_profiled;
 
+/* What the profiler's timeline shows. `bytes` is negative for a free. */
+void Allocator::tell_profiler(void *ptr, int64_t bytes, DeviceIndex device)
+{
+    const pleat_stats stats = all_stats(device);
+    c10::reportMemoryUsageToProfiler(ptr, bytes, stats.allocated_bytes[PLEAT_POOL_ALL].current,
+                                     stats.reserved_bytes[PLEAT_POOL_ALL].current,
+                                     c10::Device(c10::kCUDA, device));
+}
+
 void *Allocator::take_told(size_t bytes, DeviceIndex device, cudaStream_t stream)
 {
+    bool is_short = false;
     void *ptr;
     {
         const Recorder::Scope scope(recorder_, CA::RecordContext::STATE);
-        ptr = pools_.take_foreign(bytes, device, stream);
-        if (ptr == nullptr) {
+        ptr = pools_.take_foreign(bytes, device, stream, is_short);
+        if (ptr == nullptr && !is_short) {
             ptr = pleat_torch_malloc(bytes, device, stream);
         }
     }
     if (ptr == nullptr) {
-        ptr = take_short(bytes, device, stream);
+        ptr = is_short ? take_foreign_short(bytes, device, stream)
+                       : take_short(bytes, device, stream);
     }
     if (c10::memoryProfilingEnabled()) {
         was_profiled = true;
@@ -189,7 +189,8 @@ void Allocator::give_told(void *ptr)
         return;
     }
     if (c10::memoryProfilingEnabled() && find_block(ptr, info)) {
-        tell_profiler(ptr, -static_cast<int64_t>(info.bytes), info.device);
+        tell_profiler(ptr, -static_cast<int64_t>(info.bytes),
+                      static_cast<DeviceIndex>(info.device));
     }
     const Recorder::Scope scope(recorder_, CA::RecordContext::ALL);
     if (!pools_.give_foreign(ptr)) {
@@ -239,7 +240,8 @@ void Allocator::recordStream(const c10::DataPtr &ptr, c10::cuda::CUDAStream stre
 {
     /* What others allocated, tensors of other processes among them, waits for no stream. */
     if (ptr.get() != nullptr && ptr.get_deleter() == &Allocator::give &&
-        !(pools_.has_foreign() && pools_.record_foreign(ptr.get(), stream.stream()))) {
+        !(pools_.has_foreign() && pools_.record_foreign(
+              ptr.get(), { stream.device_index(), stream.stream() }))) {
         pleat_torch_record_stream(ptr.get(), stream.stream());
     }
 }

@@ -84,14 +84,13 @@ void Pools::begin(DeviceIndex device, MempoolId id, Filter filter)
         set_source(pool, key, borrow(own));
     }
     if (pool.foreign) {
-        routes_.push_back({ key, std::move(filter) });
         n_foreign_++;
     } else if (filter) {
-        auto *kept = new Filter(std::move(filter));
-        begin_at_pleat(device, id, call_filter, forget_filter, kept);
+        begin_at_pleat(device, id, call_filter, forget_filter, new Filter(filter));
     } else {
         begin_at_pleat(device, id, nullptr, nullptr, nullptr);
     }
+    routes_.push_back({ key, std::move(filter), pool.foreign != nullptr });
     pool.n_users++;
 }
 
@@ -102,8 +101,11 @@ void Pools::end(DeviceIndex device, MempoolId id)
         const std::lock_guard<std::mutex> guard(mutex_);
         const auto is_its = [&](const Route &route) { return route.pool == key; };
         const auto at = std::find_if(routes_.rbegin(), routes_.rend(), is_its);
+        const bool is_foreign = at != routes_.rend() && at->is_foreign;
         if (at != routes_.rend()) {
             routes_.erase(std::next(at).base());
+        }
+        if (is_foreign) {
             n_foreign_--;
             return;
         }
@@ -114,6 +116,9 @@ void Pools::end(DeviceIndex device, MempoolId id)
 void Pools::release(DeviceIndex device, MempoolId id)
 {
     const Key key{ device, id };
+    if (is_forked_child()) { /* the pool is its parent's, and the mutex may be a thread's there */
+        return;
+    }
     const std::lock_guard<std::mutex> guard(mutex_);
     Pool &pool = find(key, "nothing to release");
     if (!pool.foreign) {

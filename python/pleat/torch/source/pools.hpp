@@ -3,7 +3,8 @@
  *
  * pleat routes requests to pools and keeps their memory. A pool with an allocator of its own is not
  * pleat's: its memory is cached here (foreign.hpp) until the last user of the pool is gone, and
- * then goes back segment by segment, none before the device's work is over. Histories, trackers,
+ * then goes back segment by segment, none before its stream's work is over and what was recorded on
+ * others; who replays a graph elsewhere keeps the pool until that is over. Histories, trackers,
  * snapshots, statistics and the memory fraction count it. */
 #pragma once
 
@@ -51,11 +52,13 @@ public:
     {
         return n_foreign_.load(std::memory_order_relaxed) > 0;
     }
-    /* NULL: the request is pleat's. Throws what the pool's allocator throws. */
-    void *take_foreign(size_t bytes, DeviceIndex device, cudaStream_t stream);
+    /* NULL: the request is pleat's or, is_short, the pool's allocator has no memory. Throws what
+     * that throws. */
+    void *take_foreign(size_t bytes, DeviceIndex device, cudaStream_t stream, bool &is_short);
+    void note_shortage(const pleat_change &change); /* as the request failed in the end */
     /* False: the block is pleat's. */
     bool give_foreign(void *ptr);
-    bool record_foreign(void *ptr, cudaStream_t stream);
+    bool record_foreign(void *ptr, DeviceStream stream);
     bool base_of_foreign(void *ptr, void *&base, size_t &bytes); /* of its segment */
     /* Give back what is idle of a pool that has ended or, with {0, 0}, of all such. False: there is
      * none. Waits for their devices. */
@@ -81,7 +84,7 @@ private:
     };
     /* A segment on its way back. */
     struct Gone {
-        Source from;
+        Source from; /* NULL: it may be gone; cudaFree does */
         Foreign::Segment segment;
         DeviceIndex device;
         MempoolId pool;
@@ -89,6 +92,7 @@ private:
     struct Route {
         Key pool;
         Filter filter; /* empty = every stream */
+        bool is_foreign;
     };
     struct Ended {
         Key pool;
@@ -100,12 +104,15 @@ private:
     void note_end(const Pool &pool, Key key);
     Cache make_cache(Key key, Source from);
     Cache route_foreign(DeviceIndex device, cudaStream_t stream);
+    void leave(const Cache &cache);
+    void *take_from(const Cache &cache, size_t bytes, cudaStream_t stream);
     void *hand_out(const Cache &cache, size_t bytes, cudaStream_t stream);
     Foreign::Segment grow(const Foreign &cache, size_t bytes, cudaStream_t stream);
     void *lend_foreign(size_t bytes, DeviceIndex device, cudaStream_t stream);
     std::vector<Gone> take_ended(const std::vector<Cache> &ended);
     void tell(const pleat_piece &piece, pleat_change_kind kind);
     void tell(const Gone &gone, pleat_change_kind kind);
+    void drop(const Gone &gone);
     void drop(std::vector<Gone> gone);
 
     Recorder &recorder_;
@@ -113,7 +120,7 @@ private:
     std::atomic<int> n_foreign_{ 0 }; /* routes and live blocks */
     std::mutex mutex_;                /* guards the rest */
     std::map<Key, Pool> pools_;
-    std::vector<Route> routes_; /* to foreign pools only, oldest first */
+    std::vector<Route> routes_; /* oldest first */
     std::unordered_map<void *, Cache> live_;
     std::vector<Cache> ended_caches_; /* of pools that are gone, with memory yet */
     std::map<DeviceIndex, pleat_stats> sums_;

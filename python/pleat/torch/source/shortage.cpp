@@ -69,9 +69,8 @@ pleat instance()
     TORCH_CHECK(is_shortage(status), "pleat: ", text);
     uint64_t free_bytes = 0;
     uint64_t total_bytes = 0;
-    pleat_stats stats = {};
     (void)!pleat_device_memory_info(instance(), device, &free_bytes, &total_bytes);
-    (void)!pleat_device_stats(instance(), device, &stats);
+    const pleat_stats stats = all_stats(device);
     const uint64_t allocated = stats.allocated_bytes[PLEAT_POOL_ALL].current;
     const uint64_t reserved = stats.reserved_bytes[PLEAT_POOL_ALL].current;
     c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(bytes), allocated, reserved,
@@ -97,10 +96,9 @@ void Allocator::refuse_early([[maybe_unused]] size_t bytes, [[maybe_unused]] Dev
 #if PLEAT_TORCH_HAS_EARLY_REFUSAL
     uint64_t free_bytes = 0;
     uint64_t total_bytes = 0;
-    pleat_stats stats = {};
     check(pleat_device_memory_info(instance(), device, &free_bytes, &total_bytes),
           "the driver does not tell its free memory");
-    (void)!pleat_device_stats(instance(), device, &stats);
+    const pleat_stats stats = all_stats(device);
     const double fraction = std::min(CA::CUDAAllocatorConfig::per_process_memory_fraction(),
                                      getMemoryFraction(device));
     const auto most = static_cast<uint64_t>(fraction * static_cast<double>(total_bytes));
@@ -142,6 +140,26 @@ void *Allocator::take_short(size_t bytes, DeviceIndex device, cudaStream_t strea
     }
     if (ptr == nullptr) {
         throw_shortage(bytes, device, status, text);
+    }
+    return ptr;
+}
+
+/* The same of a pool over another allocator, which has none. */
+void *Allocator::take_foreign_short(size_t bytes, DeviceIndex device, cudaStream_t stream)
+{
+    bool is_short = false;
+    void *ptr = run_callbacks() ? pools_.take_foreign(bytes, device, stream, is_short) : nullptr;
+    if (ptr == nullptr) {
+        ptr = pools_.take_lent(bytes, device, stream);
+    }
+    if (ptr == nullptr) {
+        uint64_t free_bytes = 0;
+        uint64_t total_bytes = 0;
+        (void)!pleat_device_memory_info(instance(), device, &free_bytes, &total_bytes);
+        pools_.note_shortage({ PLEAT_CHANGE_OOM, device, free_bytes, bytes, stream, {} });
+        throw_shortage(bytes, device, PLEAT_ENOMEM_DEVICE,
+                       "the request is for a private pool whose allocator has no memory, or the "
+                       "memory fraction leaves it none");
     }
     return ptr;
 }

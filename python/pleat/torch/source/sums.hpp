@@ -14,12 +14,17 @@ namespace pleat_torch
 using PoolSums = std::array<pleat_stat, PLEAT_N_POOLS>;
 using Group = pleat_stat[PLEAT_N_POOLS];
 
-/* The groups that both kinds of memory have. */
+/* The groups and the counters that both kinds of memory have. */
 constexpr std::array<Group pleat_stats::*, 9> summed_groups = {
     &pleat_stats::allocation,     &pleat_stats::segment,         &pleat_stats::active,
     &pleat_stats::inactive_split, &pleat_stats::allocated_bytes, &pleat_stats::reserved_bytes,
     &pleat_stats::active_bytes,   &pleat_stats::inactive_split_bytes,
     &pleat_stats::requested_bytes,
+};
+
+constexpr std::array<uint64_t pleat_stats::*, 4> summed_counters = {
+    &pleat_stats::num_alloc_retries, &pleat_stats::num_ooms, &pleat_stats::num_device_alloc,
+    &pleat_stats::num_device_free,
 };
 
 template <typename Stats> /* a group, or PoolSums */
@@ -56,6 +61,9 @@ inline void add_sums(pleat_stats &to, const pleat_stats &from)
             stat.freed += more.freed;
         }
     }
+    for (const auto counter : summed_counters) {
+        to.*counter += from.*counter;
+    }
 }
 
 inline void reset_peaks(pleat_stats &stats)
@@ -74,6 +82,9 @@ inline void reset_totals(pleat_stats &stats)
             stat.allocated = 0;
             stat.freed = 0;
         }
+    }
+    for (const auto counter : summed_counters) {
+        stats.*counter = 0;
     }
 }
 

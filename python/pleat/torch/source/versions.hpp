@@ -105,13 +105,18 @@ inline std::shared_ptr<CA::CUDAAllocator> borrow(CA::CUDAAllocator *from)
     return { from, Lent() };
 }
 
+inline bool is_lent(const std::shared_ptr<CA::CUDAAllocator> &from)
+{
+    return std::get_deleter<Lent>(from) != nullptr;
+}
+
 /* While Python ends it forgets objects in no order: the allocator may have gone before its pool. */
 inline bool may_be_gone(const std::shared_ptr<CA::CUDAAllocator> &from)
 {
     static void *const since_3_13 = dlsym(RTLD_DEFAULT, "Py_IsFinalizing");
     static const auto is_ending = reinterpret_cast<int (*)()>(
         since_3_13 ? since_3_13 : dlsym(RTLD_DEFAULT, "_Py_IsFinalizing"));
-    return std::get_deleter<Lent>(from) && is_ending && is_ending();
+    return is_lent(from) && is_ending && is_ending();
 }
 
 } // namespace pleat_torch
