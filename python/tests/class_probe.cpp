@@ -116,3 +116,30 @@ PROBE bool probe_empty_pool(unsigned long long first, unsigned long long second)
 {
     return empty_pool(CA::get(), { first, second }, 0);
 }
+
+/* A route whose filter takes its time, and accepts nothing. */
+static std::atomic<int> n_filtering;
+
+PROBE void probe_begin_filtered(unsigned long long first, unsigned long long second, int ms)
+{
+    CA::get()->beginAllocateToPool(0, { first, second }, [ms](cudaStream_t) {
+        n_filtering++;
+        std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+        n_filtering--;
+        return false;
+    });
+}
+
+/* How many are inside the filter after its end? */
+PROBE int probe_end_filtered(unsigned long long first, unsigned long long second)
+{
+    CA::get()->endAllocateToPool(0, { first, second });
+    const int n = n_filtering;
+    CA::get()->releasePool(0, { first, second });
+    return n;
+}
+
+PROBE int probe_n_filtering(void)
+{
+    return n_filtering;
+}

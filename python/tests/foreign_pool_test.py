@@ -18,6 +18,10 @@ own = torch.cuda.memory.CUDAPluggableAllocator({!r}, "probe_malloc", "probe_free
 IS_KEPT = not torch.__version__.startswith(("2.6.", "2.7."))
 def make_pool():
     return torch.cuda.MemPool(own.allocator())
+def pool_of(tensor):
+    for segment in torch.cuda.memory_snapshot():
+        if 0 <= tensor.data_ptr() - segment["address"] < segment["total_size"]:
+            return tuple(segment["segment_pool_id"])
 def take(pool, n_bytes=3 * MIB):
     with torch.cuda.use_mem_pool(pool):
         return empty(n_bytes)
@@ -491,16 +495,28 @@ def test_a_forked_child_leaves_such_pools_alone(run_class: Run, probe: str) -> N
             pool, other = make_pool(), make_pool()
             take(pool)
             kept = take(other)
-            child = os.fork()
-            if child == 0:
-                del kept, pool, other
-                gc.collect()
-                torch.cuda.empty_cache()
-                os._exit(probe.probe_n_freed())
-            assert os.waitpid(child, 0)[1] == 0
-            assert torch.cuda.memory_reserved() == 40 * MIB
+            is_over = threading.Event()
+            def churn():
+                while not is_over.is_set():
+                    take(busy)
+            busy = make_pool()
+            threads = [threading.Thread(target=churn) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for _ in range(30): # any of pleat's mutexes may be held at a fork
+                child = os.fork()
+                if child == 0:
+                    n_freed = probe.probe_n_freed()
+                    del kept, pool, other
+                    gc.collect()
+                    torch.cuda.empty_cache()
+                    os._exit(probe.probe_n_freed() - n_freed)
+                assert os.waitpid(child, 0)[1] == 0
+            is_over.set()
+            for thread in threads:
+                thread.join()
             """
-        ).replace("pool, other =", "import os\npool, other =", 1)
+        ).replace("pool, other =", "import os, threading\npool, other =", 1)
     )
 
 
@@ -538,10 +554,6 @@ def test_the_innermost_pool_gets_the_request(run_class: Run, probe: str) -> None
         + textwrap.dedent(
             """
             outer, inner = make_pool(), torch.cuda.MemPool()
-            def pool_of(tensor):
-                for segment in torch.cuda.memory_snapshot():
-                    if 0 <= tensor.data_ptr() - segment["address"] < segment["total_size"]:
-                        return tuple(segment["segment_pool_id"])
             with torch.cuda.use_mem_pool(outer):
                 a = empty(1000)
                 with torch.cuda.use_mem_pool(inner):
@@ -554,6 +566,144 @@ def test_the_innermost_pool_gets_the_request(run_class: Run, probe: str) -> None
             found = [pool_of(each) for each in (a, b, c, d, e, f)]
             o, i = outer.id, inner.id
             assert found == [o, i, o, i, o, (0, 0)], found
+            """
+        )
+    )
+
+
+def test_a_filter_runs_no_more_after_its_end(run_class: Run, probe: str) -> None:
+    run_class(
+        PROBE.format(probe)
+        + FOREIGN.format(probe)
+        + textwrap.dedent(
+            """
+            import threading
+            kept = take(make_pool()) # so all requests are asked for
+            pool = torch.cuda.MemPool()
+            name = [ctypes.c_ulonglong(part) for part in pool.id]
+            probe.probe_begin_filtered(*name, 300)
+            thread = threading.Thread(target=lambda: empty(1000))
+            thread.start()
+            while probe.probe_n_filtering() == 0:
+                pass
+            assert probe.probe_end_filtered(*name) == 0
+            thread.join()
+            """
+        )
+    )
+
+
+@pytest.mark.parametrize("inner", ["make_pool()", "torch.cuda.MemPool()"])
+def test_threads_may_share_a_pool(run_class: Run, probe: str, inner: str) -> None:
+    run_class(
+        PROBE.format(probe)
+        + FOREIGN.format(probe)
+        + f"inner = {inner}\n"
+        + textwrap.dedent(
+            """
+            import threading
+            if not IS_KEPT:
+                lacks("route for each thread")
+            outer, others = make_pool(), []
+            steps = [threading.Event() for _ in range(3)]
+            def share():
+                steps[0].wait()
+                with torch.cuda.use_mem_pool(inner):
+                    steps[1].set()
+                    steps[2].wait()
+                    others.append(empty(1000))
+            thread = threading.Thread(target=share)
+            thread.start()
+            with torch.cuda.use_mem_pool(outer):
+                with torch.cuda.use_mem_pool(inner):
+                    steps[0].set()
+                    steps[1].wait()
+                a = empty(1000)
+            steps[2].set()
+            thread.join()
+            found = [pool_of(each) for each in (a, *others)]
+            assert found == [outer.id, inner.id], found
+            """
+        )
+    )
+
+
+def test_a_fraction_below_what_is_held_lets_nobody_grow(run_class: Run, probe: str) -> None:
+    run_class(
+        PROBE.format(probe)
+        + FOREIGN.format(probe)
+        + textwrap.dedent(
+            """
+            def is_refused(n_bytes):
+                try:
+                    return empty(n_bytes) is None
+                except torch.OutOfMemoryError:
+                    return True
+            live, cached = empty(512 * MIB), empty(704 * MIB)
+            theirs = take(make_pool(), 1024 * MIB)
+            del cached
+            torch.cuda.set_per_process_memory_fraction(0.3125) # 1,280 MiB of 1,536 that live
+            assert torch.cuda.memory_reserved() == 1536 * MIB
+            assert is_refused(64 * MIB)
+            assert pleat.torch.get_per_process_memory_fraction() == 0.3125
+            del live
+            torch.cuda.empty_cache()
+            assert not is_refused(255 * MIB) and is_refused(512 * MIB)
+            pleat.torch.set_per_process_memory_fraction(0.5)
+            assert torch.cuda.get_per_process_memory_fraction() == 0.5
+            assert not is_refused(1000 * MIB) and is_refused(1100 * MIB)
+            """
+        )
+    )
+
+
+def test_what_a_capture_keeps_hides_no_other_pool(run_class: Run, probe: str) -> None:
+    run_class(
+        PROBE.format(probe)
+        + FOREIGN.format(probe)
+        + textwrap.dedent(
+            """
+            if not IS_KEPT:
+                lacks("pool that may end in a capture")
+            old, side = make_pool(), torch.cuda.Stream()
+            with torch.cuda.stream(side):
+                kept = take(old)
+            pool = torch.cuda.MemPool()
+            with torch.cuda.use_mem_pool(pool):
+                empty(500 * MIB)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=side, capture_error_mode="relaxed"):
+                a = empty(MIB)
+                a.zero_()
+                del kept, old
+                gc.collect()
+            assert probe.probe_n_freed() == 0
+            reserved = torch.cuda.memory_reserved()
+            del pool
+            gc.collect()
+            assert torch.cuda.memory_reserved() < reserved - 400 * MIB
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+            assert probe.probe_n_freed() == 1
+            """
+        )
+    )
+
+
+def test_the_profiler_sees_what_comes_and_goes(run_class: Run, probe: str) -> None:
+    run_class(
+        PROBE.format(probe)
+        + FOREIGN.format(probe)
+        + textwrap.dedent(
+            """
+            from torch.profiler import ProfilerActivity, profile
+            pool = make_pool()
+            a = take(pool)
+            with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+                b = take(pool, 1000)
+                del b
+            events = [e for e in seen.profiler.kineto_results.events() if e.name() == "[memory]"]
+            assert [e.nbytes() for e in events] == [1024, -1024]
             """
         )
     )

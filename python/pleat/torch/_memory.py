@@ -137,11 +137,18 @@ def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
     return _default.memory_info(device_index(device))
 
 
+def _asks_the_class() -> bool:
+    """The class counts what pools have of other allocators, too."""
+    from ._install import binding
+
+    return binding() == "class"
+
+
 def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) -> None:
     """Let pleat hold at most this fraction of the device's memory.
 
     Params   fraction  from 0 to 1; 1 = no limit, 0 = nothing can be allocated.
-    Raises   ValueError; PleatError (PLEAT_ENOMEM_DEVICE: live tensors need more).
+    Raises   ValueError; PleatError, with the class torch's RuntimeError (live tensors need more).
     """
     if not isinstance(fraction, (float, int)) or isinstance(fraction, bool):
         raise TypeError("Invalid type for fraction argument, must be `float`")
@@ -149,6 +156,9 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) 
         raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
     torch.cuda.init()
     index = device_index(device)
+    if _asks_the_class():
+        torch._C._cuda_setMemoryFraction(fraction, index)
+        return
     total_bytes = _default.describe(index).total_bytes
     _default.set_limit(index, 0 if fraction == 1 else max(1, round(fraction * total_bytes)))
 
@@ -156,5 +166,7 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) 
 def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
     """The fraction of the device's memory that pleat may hold: 1.0 without a limit."""
     torch.cuda.init()
+    if _asks_the_class() and hasattr(torch._C, "_cuda_getMemoryFraction"):
+        return float(torch._C._cuda_getMemoryFraction(device_index(device)))
     found = _default.describe(device_index(device))
     return found.limit_bytes / found.total_bytes if found.limit_bytes else 1.0

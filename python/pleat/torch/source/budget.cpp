@@ -30,13 +30,17 @@ Budget::Charge &Budget::look(DeviceIndex device)
     return charge;
 }
 
+/* Of pleat; 0 would be no limit. */
+uint64_t Budget::left_of(const Charge &charge)
+{
+    const bool has_room = charge.bytes < charge.limit;
+    return charge.limit == 0 ? 0 : has_room ? charge.limit - charge.bytes : 1;
+}
+
 /* Have pleat's limit follow. False: pleat cannot give back so much, and all is as before. */
 bool Budget::write(DeviceIndex device, Charge &charge, const Charge &wanted)
 {
-    const bool has_room = wanted.bytes < wanted.limit;
-    const uint64_t left = wanted.limit == 0 ? 0
-                          : has_room        ? wanted.limit - wanted.bytes
-                                            : 1; /* 0 would be no limit */
+    const uint64_t left = left_of(wanted);
     if (left != charge.written &&
         pleat_device_set_limit(instance(), device, left) != PLEAT_OK) {
         return false;
@@ -63,7 +67,7 @@ void Budget::discharge(DeviceIndex device, uint64_t bytes)
 }
 
 /* Where pleat's live blocks and others' memory exceed it together, though not pleat's alone, none
- * of them gets more. */
+ * of them gets more: pleat keeps what it cannot give back, until it can (renew). */
 void Budget::set_limit(DeviceIndex device, uint64_t bytes)
 {
     const std::lock_guard<std::mutex> guard(mutex_);
@@ -72,12 +76,30 @@ void Budget::set_limit(DeviceIndex device, uint64_t bytes)
         return;
     }
     pleat_stats stats = {};
+    uint64_t released = 0;
+    (void)!pleat_device_trim(instance(), device, 0, true, &released);
     (void)!pleat_device_stats(instance(), device, &stats);
     const uint64_t least = std::min(std::max<uint64_t>(stats.resident_bytes, 1), bytes);
     check(pleat_device_set_limit(instance(), device, least),
           "the memory fraction stays as it was");
     charge.limit = bytes;
     charge.written = least;
+}
+
+void Budget::renew(DeviceIndex device)
+{
+    const std::lock_guard<std::mutex> guard(mutex_);
+    const auto at = charges_.find(device);
+    if (at != charges_.end() && left_of(at->second) != at->second.written) {
+        Charge &charge = look(device);
+        pleat_stats stats = {};
+        (void)!pleat_device_stats(instance(), device, &stats);
+        const uint64_t least = std::max(left_of(charge), stats.resident_bytes);
+        if (!write(device, charge, charge) && least < charge.written &&
+            pleat_device_set_limit(instance(), device, least) == PLEAT_OK) {
+            charge.written = least;
+        }
+    }
 }
 
 uint64_t Budget::limit(DeviceIndex device)

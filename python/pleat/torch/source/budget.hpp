@@ -21,6 +21,8 @@ public:
     /* 0 = none. Throws: as before. */
     void set_limit(DeviceIndex device, uint64_t bytes);
     uint64_t limit(DeviceIndex device);
+    /* pleat has given memory back: its limit may follow now where it could not before. */
+    void renew(DeviceIndex device);
 
 private:
     struct Charge {
@@ -30,6 +32,7 @@ private:
     };
 
     Charge &look(DeviceIndex device);
+    static uint64_t left_of(const Charge &charge);
     static bool write(DeviceIndex device, Charge &charge, const Charge &wanted);
 
     std::mutex mutex_; /* guards the rest; held while pleat gives memory back for a lower limit */

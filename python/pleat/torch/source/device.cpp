@@ -105,6 +105,7 @@ void Allocator::emptyCache()
     pleat_torch_reset();
     for (int i = 0; i < n_devices_; i++) {
         n_emptied_[static_cast<size_t>(i)]++;
+        budget_.renew(static_cast<DeviceIndex>(i));
     }
 }
 
@@ -232,7 +233,7 @@ std::map<MempoolId, PoolSums> Allocator::private_pools(DeviceIndex device)
 void Allocator::resetAccumulatedStats(DeviceIndex device)
 {
     check(pleat_torch_reset_accumulated(device), "the sums stay as they were");
-    pools_.reset_foreign(device, reset_totals);
+    pools_.reset_foreign_totals(device);
     n_emptied_.at(static_cast<size_t>(device)) = 0;
     n_refused_.at(static_cast<size_t>(device)) = 0;
     const auto pools = list_pools(device);
@@ -248,7 +249,7 @@ void Allocator::resetAccumulatedStats(DeviceIndex device)
 void Allocator::resetPeakStats(DeviceIndex device)
 {
     check(pleat_device_reset_peaks(instance(), device), "the peaks stay as they were");
-    pools_.reset_foreign(device, reset_peaks);
+    pools_.reset_foreign_peaks(device);
 }
 
 #if PLEAT_TORCH_HAS_SEGMENT_SIZES

@@ -46,19 +46,11 @@ void Pools::tell(const Gone &gone, pleat_change_kind kind)
 
 /* ---- allocate ---- */
 
-/* NULL: the request goes to no such pool. Of several routes the newest that accepts decides. */
+/* NULL: the request goes to no such pool. */
 Pools::Cache Pools::route_foreign(DeviceIndex device, cudaStream_t stream)
 {
-    std::vector<Route> routes;
-    {
-        const std::lock_guard<std::mutex> guard(mutex_);
-        routes = routes_;
-    }
-    const auto accepts = [&](const Route &route) {
-        return route.pool.first == device && (!route.filter || route.filter(stream));
-    };
-    const auto route = std::find_if(routes.rbegin(), routes.rend(), accepts);
-    if (route == routes.rend() || !route->is_foreign) {
+    const std::shared_ptr<Route> route = is_forked_child() ? nullptr : find_route(device, stream);
+    if (!route || !route->is_foreign) {
         return nullptr;
     }
     const std::lock_guard<std::mutex> guard(mutex_);
@@ -186,10 +178,9 @@ void *Pools::lend_foreign(size_t bytes, DeviceIndex device, cudaStream_t stream)
 
 /* ---- free and record ---- */
 
-bool Pools::give_foreign(void *ptr)
+bool Pools::give_foreign(void *ptr, pleat_piece &piece)
 {
     Cache cache;
-    pleat_piece piece;
     {
         const std::lock_guard<std::mutex> guard(mutex_);
         const auto at = live_.find(ptr);
@@ -210,8 +201,21 @@ bool Pools::give_foreign(void *ptr)
     return true;
 }
 
+bool Pools::look_foreign(void *ptr, pleat_piece &piece)
+{
+    const std::lock_guard<std::mutex> guard(mutex_);
+    const auto at = live_.find(ptr);
+    if (at != live_.end()) {
+        piece = at->second->look(ptr);
+    }
+    return at != live_.end();
+}
+
 bool Pools::record_foreign(void *ptr, DeviceStream stream)
 {
+    if (is_forked_child()) {
+        return false;
+    }
     const std::lock_guard<std::mutex> guard(mutex_);
     const auto at = live_.find(ptr);
     if (at != live_.end()) {
@@ -259,7 +263,7 @@ void Pools::drop(std::vector<Gone> gone)
 {
     std::map<DeviceStream, bool> is_over;
     std::exception_ptr problem;
-    for (const Gone &one : gone) {
+    for (Gone &one : gone) {
         try {
             const c10::cuda::CUDAGuard on(one.device);
             const auto [at, is_new] = is_over.insert({ { one.device, one.segment.stream }, false });
@@ -269,6 +273,7 @@ void Pools::drop(std::vector<Gone> gone)
             if (at->second) {
                 drop(one);
             } else {
+                one.from = is_lent(one.from) ? nullptr : one.from;
                 const std::lock_guard<std::mutex> guard(mutex_);
                 kept_.push_back(one);
             }
@@ -328,25 +333,35 @@ bool Pools::empty_foreign(MempoolId id)
         (void)wait_for(stream);
     }
     std::vector<Gone> gone = take_ended(ended);
-    const bool is_found = !ended.empty() || !gone.empty();
+    const bool is_found = !ended.empty() || (id == MempoolId{ 0, 0 } && !gone.empty());
     drop(std::move(gone));
     return is_found;
 }
 
 /* ---- being looked at ---- */
 
-void Pools::visit_foreign(DeviceIndex device, const std::function<void(const pleat_piece &)> &see)
+/* Of pools that there are, and that have ended. The mutex is held. */
+std::vector<Pools::Cache> Pools::caches_of(DeviceIndex device) const
 {
-    const std::lock_guard<std::mutex> guard(mutex_);
+    std::vector<Cache> caches;
     for (const auto &[key, pool] : pools_) {
         if (pool.foreign && key.first == device) {
-            pool.foreign->visit(see);
+            caches.push_back(pool.foreign);
         }
     }
     for (const Cache &cache : ended_caches_) {
         if (cache->device == device) {
-            cache->visit(see);
+            caches.push_back(cache);
         }
+    }
+    return caches;
+}
+
+void Pools::visit_foreign(DeviceIndex device, const std::function<void(const pleat_piece &)> &see)
+{
+    const std::lock_guard<std::mutex> guard(mutex_);
+    for (const Cache &cache : caches_of(device)) {
+        cache->visit(see);
     }
     for (const Gone &one : kept_) {
         if (one.device == device) {
@@ -359,6 +374,9 @@ void Pools::visit_foreign(DeviceIndex device, const std::function<void(const ple
 
 pleat_stats Pools::sums_of_foreign(DeviceIndex device)
 {
+    if (is_forked_child()) {
+        return {};
+    }
     const std::lock_guard<std::mutex> guard(mutex_);
     return sums_[device];
 }
@@ -367,18 +385,27 @@ std::map<MempoolId, PoolSums> Pools::reserved_by_foreign(DeviceIndex device)
 {
     std::map<MempoolId, PoolSums> reserved;
     const std::lock_guard<std::mutex> guard(mutex_);
-    for (const auto &[key, pool] : pools_) {
-        if (pool.foreign && key.first == device) {
-            reserved[key.second] = pool.foreign->reserved;
-        }
+    for (const Cache &cache : caches_of(device)) {
+        reserved[cache->pool] = cache->reserved;
     }
     return reserved;
 }
 
-void Pools::reset_foreign(DeviceIndex device, void (*reset)(pleat_stats &))
+void Pools::reset_foreign_totals(DeviceIndex device)
 {
     const std::lock_guard<std::mutex> guard(mutex_);
-    reset(sums_[device]);
+    reset_totals(sums_[device]);
+}
+
+void Pools::reset_foreign_peaks(DeviceIndex device)
+{
+    const std::lock_guard<std::mutex> guard(mutex_);
+    reset_peaks(sums_[device]);
+    for (const Cache &cache : caches_of(device)) {
+        for (pleat_stat &stat : cache->reserved) {
+            stat.peak = stat.current;
+        }
+    }
 }
 
 } // namespace pleat_torch

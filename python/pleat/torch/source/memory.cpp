@@ -99,8 +99,11 @@ void *Allocator::take_told(size_t bytes, DeviceIndex device, cudaStream_t stream
     }
     if (c10::memoryProfilingEnabled()) {
         was_profiled = true;
-        pleat_block_info info; /* of another allocator's memory pleat knows nothing */
-        const size_t told = find_block(ptr, info) ? info.bytes : (bytes + 511) / 512 * 512;
+        pleat_block_info info;
+        pleat_piece piece;
+        const uint64_t told = pools_.look_foreign(ptr, piece) ? piece.bytes
+                              : find_block(ptr, info)         ? info.bytes
+                                                              : bytes;
         tell_profiler(ptr, static_cast<int64_t>(told), device);
     }
     return ptr;
@@ -193,8 +196,12 @@ void Allocator::give_told(void *ptr)
                       static_cast<DeviceIndex>(info.device));
     }
     const Recorder::Scope scope(recorder_, CA::RecordContext::ALL);
-    if (!pools_.give_foreign(ptr)) {
+    pleat_piece piece;
+    if (!pools_.give_foreign(ptr, piece)) {
         pleat_torch_delete(ptr);
+    } else if (c10::memoryProfilingEnabled()) {
+        tell_profiler(ptr, -static_cast<int64_t>(piece.bytes),
+                      static_cast<DeviceIndex>(piece.device));
     }
 }
 

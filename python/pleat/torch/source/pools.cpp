@@ -25,6 +25,7 @@ void forget_filter(void *context)
 }
 
 thread_local bool is_borrowing;
+thread_local int n_filters_inside; /* of find_route, by this thread */
 
 bool accept_borrower(void * /*stream*/, void * /*context*/)
 {
@@ -53,6 +54,7 @@ Pools::Pool &Pools::find(Key key, const char *what)
 void Pools::use(DeviceIndex device, MempoolId id, Source from)
 {
     const Key key{ device, id };
+    (void)instance(); /* throws in a forked child */
     const std::lock_guard<std::mutex> guard(mutex_);
     Pool &pool = pools_[key];
     if (pool.n_users == 0 && from) {
@@ -77,6 +79,7 @@ void Pools::set_source(Pool &pool, Key key, Source from)
 void Pools::begin(DeviceIndex device, MempoolId id, Filter filter)
 {
     const Key key{ device, id };
+    (void)instance(); /* throws in a forked child */
     const std::lock_guard<std::mutex> guard(mutex_);
     Pool &pool = pools_[key];
     CA::CUDAAllocator *own = allocator_of_active_pool(id);
@@ -90,27 +93,38 @@ void Pools::begin(DeviceIndex device, MempoolId id, Filter filter)
     } else {
         begin_at_pleat(device, id, nullptr, nullptr, nullptr);
     }
-    routes_.push_back({ key, std::move(filter), pool.foreign != nullptr });
+    routes_.push_back(std::make_shared<Route>(
+        Route{ key, std::move(filter), pool.foreign != nullptr, std::this_thread::get_id() }));
     pool.n_users++;
 }
 
 void Pools::end(DeviceIndex device, MempoolId id)
 {
     const Key key{ device, id };
-    {
-        const std::lock_guard<std::mutex> guard(mutex_);
-        const auto is_its = [&](const Route &route) { return route.pool == key; };
-        const auto at = std::find_if(routes_.rbegin(), routes_.rend(), is_its);
-        const bool is_foreign = at != routes_.rend() && at->is_foreign;
-        if (at != routes_.rend()) {
-            routes_.erase(std::next(at).base());
-        }
-        if (is_foreign) {
-            n_foreign_--;
-            return;
-        }
+    if (is_forked_child()) {
+        return;
     }
-    pleat_torch_end_pool(device, pool_id(id));
+    std::unique_lock<std::mutex> guard(mutex_);
+    const auto is_its = [&](const auto &route) { return route->pool == key; };
+    const auto is_own = [&](const auto &route) {
+        return route->pool == key && route->owner == std::this_thread::get_id();
+    };
+    auto at = std::find_if(routes_.rbegin(), routes_.rend(), is_own);
+    at = at != routes_.rend() ? at : std::find_if(routes_.rbegin(), routes_.rend(), is_its);
+    if (at == routes_.rend()) {
+        guard.unlock();
+        pleat_torch_end_pool(device, pool_id(id));
+        return;
+    }
+    const std::shared_ptr<Route> route = *at;
+    routes_.erase(std::next(at).base());
+    n_foreign_ -= route->is_foreign;
+    /* What the filter uses may go when this returns. Within a filter nobody can wait. */
+    left_.wait(guard, [&] { return route->n_running == 0 || n_filters_inside > 0; });
+    guard.unlock();
+    if (!route->is_foreign) {
+        pleat_torch_end_pool(device, pool_id(id));
+    }
 }
 
 void Pools::release(DeviceIndex device, MempoolId id)
@@ -133,8 +147,40 @@ void Pools::release(DeviceIndex device, MempoolId id)
     }
 }
 
+/* The newest route that accepts the stream, or NULL. Filters run without the mutex. */
+std::shared_ptr<Pools::Route> Pools::find_route(DeviceIndex device, cudaStream_t stream)
+{
+    std::vector<std::shared_ptr<Route>> routes;
+    std::shared_ptr<Route> found;
+    {
+        const std::lock_guard<std::mutex> guard(mutex_);
+        std::copy_if(routes_.rbegin(), routes_.rend(), std::back_inserter(routes),
+                     [&](const auto &route) { return route->pool.first == device; });
+        for (const auto &route : routes) {
+            route->n_running++;
+        }
+    }
+    n_filters_inside++;
+    try {
+        for (size_t i = 0; i < routes.size() && !found; i++) {
+            found = !routes[i]->filter || routes[i]->filter(stream) ? routes[i] : nullptr;
+        }
+    } catch (...) { /* accepts nothing, as in call_filter */
+    }
+    n_filters_inside--;
+    const std::lock_guard<std::mutex> guard(mutex_);
+    for (const auto &route : routes) {
+        route->n_running--;
+    }
+    left_.notify_all();
+    return found;
+}
+
 int Pools::use_count(DeviceIndex device, MempoolId id)
 {
+    if (is_forked_child()) {
+        return 1; /* older versions insist on it when a pool goes */
+    }
     const std::lock_guard<std::mutex> guard(mutex_);
     const auto at = pools_.find({ device, id });
     return at == pools_.end() ? 0 : at->second.n_users;
@@ -144,6 +190,9 @@ int Pools::use_count(DeviceIndex device, MempoolId id)
 
 void Pools::set_lending(DeviceIndex device, MempoolId id, bool lends)
 {
+    if (is_forked_child()) {
+        return;
+    }
     const std::lock_guard<std::mutex> guard(mutex_);
     find({ device, id }, "use_on_oom cannot be set").lends = lends;
 }
@@ -151,6 +200,9 @@ void Pools::set_lending(DeviceIndex device, MempoolId id, bool lends)
 /* PyTorch asks for it so that tensors do not fragment a pool, which is no danger in pleat's. */
 void Pools::set_whole(DeviceIndex device, MempoolId id)
 {
+    if (is_forked_child()) {
+        return;
+    }
     const std::lock_guard<std::mutex> guard(mutex_);
     const Pool &pool = find({ device, id }, "no_split cannot be set");
     if (pool.foreign) {

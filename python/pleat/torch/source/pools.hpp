@@ -11,11 +11,13 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -57,7 +59,8 @@ public:
     void *take_foreign(size_t bytes, DeviceIndex device, cudaStream_t stream, bool &is_short);
     void note_shortage(const pleat_change &change); /* as the request failed in the end */
     /* False: the block is pleat's. */
-    bool give_foreign(void *ptr);
+    bool give_foreign(void *ptr, pleat_piece &given);
+    bool look_foreign(void *ptr, pleat_piece &piece);
     bool record_foreign(void *ptr, DeviceStream stream);
     bool base_of_foreign(void *ptr, void *&base, size_t &bytes); /* of its segment */
     /* Give back what is idle of a pool that has ended or, with {0, 0}, of all such. False: there is
@@ -70,7 +73,8 @@ public:
     void visit_foreign(DeviceIndex device, const std::function<void(const pleat_piece &)> &see);
     pleat_stats sums_of_foreign(DeviceIndex device);
     std::map<MempoolId, PoolSums> reserved_by_foreign(DeviceIndex device);
-    void reset_foreign(DeviceIndex device, void (*reset)(pleat_stats &));
+    void reset_foreign_totals(DeviceIndex device);
+    void reset_foreign_peaks(DeviceIndex device);
     /* From the free memory of a pool that lends it when there is no other (use_on_oom), or NULL. */
     void *take_lent(size_t bytes, DeviceIndex device, cudaStream_t stream);
 
@@ -93,6 +97,8 @@ private:
         Key pool;
         Filter filter; /* empty = every stream */
         bool is_foreign;
+        std::thread::id owner; /* who began it */
+        int n_running = 0;     /* threads that may be inside the filter */
     };
     struct Ended {
         Key pool;
@@ -103,12 +109,14 @@ private:
     void set_source(Pool &pool, Key key, Source from);
     void note_end(const Pool &pool, Key key);
     Cache make_cache(Key key, Source from);
+    std::shared_ptr<Route> find_route(DeviceIndex device, cudaStream_t stream);
     Cache route_foreign(DeviceIndex device, cudaStream_t stream);
     void leave(const Cache &cache);
     void *take_from(const Cache &cache, size_t bytes, cudaStream_t stream);
     void *hand_out(const Cache &cache, size_t bytes, cudaStream_t stream);
     Foreign::Segment grow(const Foreign &cache, size_t bytes, cudaStream_t stream);
     void *lend_foreign(size_t bytes, DeviceIndex device, cudaStream_t stream);
+    std::vector<Cache> caches_of(DeviceIndex device) const;
     std::vector<Gone> take_ended(const std::vector<Cache> &ended);
     void tell(const pleat_piece &piece, pleat_change_kind kind);
     void tell(const Gone &gone, pleat_change_kind kind);
@@ -120,7 +128,8 @@ private:
     std::atomic<int> n_foreign_{ 0 }; /* routes and live blocks */
     std::mutex mutex_;                /* guards the rest */
     std::map<Key, Pool> pools_;
-    std::vector<Route> routes_; /* oldest first */
+    std::vector<std::shared_ptr<Route>> routes_; /* oldest first */
+    std::condition_variable left_;               /* a filter runs no more */
     std::unordered_map<void *, Cache> live_;
     std::vector<Cache> ended_caches_; /* of pools that are gone, with memory yet */
     std::map<DeviceIndex, pleat_stats> sums_;

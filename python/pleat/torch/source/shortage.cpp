@@ -125,6 +125,7 @@ void Allocator::refuse_early([[maybe_unused]] size_t bytes, [[maybe_unused]] Dev
 /* What is tried here calls pleat, too, so the error is kept from before. */
 void *Allocator::take_short(size_t bytes, DeviceIndex device, cudaStream_t stream)
 {
+    const Recorder::Scope scope(recorder_, CA::RecordContext::STATE);
     void *ptr = nullptr;
     pleat_status status = pleat_last_error()->status;
     std::string text = pleat_last_error()->text;
@@ -147,6 +148,7 @@ void *Allocator::take_short(size_t bytes, DeviceIndex device, cudaStream_t strea
 /* The same of a pool over another allocator, which has none. */
 void *Allocator::take_foreign_short(size_t bytes, DeviceIndex device, cudaStream_t stream)
 {
+    const Recorder::Scope scope(recorder_, CA::RecordContext::STATE);
     bool is_short = false;
     void *ptr = run_callbacks() ? pools_.take_foreign(bytes, device, stream, is_short) : nullptr;
     if (ptr == nullptr) {
