@@ -333,7 +333,8 @@ def test_private_pools_count_their_users(run_class: Run) -> None:
 def test_the_end_of_a_pool_leaves_other_free_memory(run_class: Run) -> None:
     run_class(
         """
-        needs(torch.cuda.MemPool, "snapshot")
+        if torch.__version__.startswith(("2.6.", "2.7.")):
+            lacks("end of a pool that empties that pool alone")
         a = empty(64 * MIB)
         pool = torch.cuda.MemPool()
         with torch.cuda.use_mem_pool(pool):
