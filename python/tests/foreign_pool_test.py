@@ -22,6 +22,11 @@ def pool_of(tensor):
     for segment in torch.cuda.memory_snapshot():
         if 0 <= tensor.data_ptr() - segment["address"] < segment["total_size"]:
             return tuple(segment["segment_pool_id"])
+def is_refused(n_bytes, take=empty):
+    try:
+        return take(n_bytes) is None
+    except torch.OutOfMemoryError:
+        return True
 def take(pool, n_bytes=3 * MIB):
     with torch.cuda.use_mem_pool(pool):
         return empty(n_bytes)
@@ -167,26 +172,21 @@ def test_the_memory_fraction_counts_another_allocator_s_memory(run_class: Run, p
         + FOREIGN.format(probe)
         + textwrap.dedent(
             """
-            def is_refused(work):
-                try:
-                    return work() is None
-                except torch.OutOfMemoryError:
-                    return True
             kept = empty(1 << 30)
             total = torch.cuda.get_device_properties(0).total_memory
             torch.cuda.set_per_process_memory_fraction(0.5)
             pool = make_pool()
             a = take(pool, 768 * MIB)
             assert torch.cuda.get_per_process_memory_fraction() == 0.5
-            assert is_refused(lambda: take(pool, 512 * MIB))
-            assert is_refused(lambda: empty(512 * MIB))
+            assert is_refused(512 * MIB, lambda n: take(pool, n))
+            assert is_refused(512 * MIB)
             b = empty(200 * MIB)
-            assert is_refused(lambda: take(pool, 200 * MIB))
+            assert is_refused(200 * MIB, lambda n: take(pool, n))
             del b
             b = take(pool, 256 * MIB) # pleat gives back what is free; and this is all there is
             torch.cuda.set_per_process_memory_fraction(0.75)
             c = empty(1000 * MIB)
-            assert is_refused(lambda: empty(200 * MIB))
+            assert is_refused(200 * MIB)
             del a, b, pool
             gc.collect()
             torch.cuda.empty_cache()
@@ -212,12 +212,7 @@ def test_a_pool_over_another_allocator_lends(run_class: Run, probe: str) -> None
             del a, b
             c = empty(1400 * MIB)
             assert c.data_ptr() == at
-            try:
-                empty(1400 * MIB)
-            except torch.OutOfMemoryError:
-                pass
-            else:
-                raise AssertionError("the keeper has lent")
+            assert is_refused(1400 * MIB), "the keeper has lent"
             del c
             assert take(lender, 1500 * MIB).data_ptr() == at
             """
@@ -396,20 +391,15 @@ def test_what_exceeds_a_lower_fraction_stays_counted(run_class: Run, probe: str)
         + FOREIGN.format(probe)
         + textwrap.dedent(
             """
-            def is_refused(work):
-                try:
-                    return work() is None
-                except torch.OutOfMemoryError:
-                    return True
             one, other = make_pool(), make_pool()
             parts = [take(one, 1024 * MIB), take(other, 1024 * MIB)]
             torch.cuda.set_per_process_memory_fraction(0.25)
-            assert is_refused(lambda: empty(100 * MIB))
+            assert is_refused(100 * MIB)
             del parts[0], one, other
             gc.collect()
             torch.cuda.empty_cache()
             assert torch.cuda.memory_reserved() == 1024 * MIB
-            assert is_refused(lambda: empty(100 * MIB)), "the other is the whole of it"
+            assert is_refused(100 * MIB), "the other is the whole of it"
             parts.clear()
             torch.cuda.empty_cache()
             a = empty(900 * MIB)
@@ -418,7 +408,7 @@ def test_what_exceeds_a_lower_fraction_stays_counted(run_class: Run, probe: str)
             assert torch.cuda.get_per_process_memory_fraction() == 0.5
             torch.cuda.set_per_process_memory_fraction(0.234375) # both exceed it, neither alone
             assert torch.cuda.get_per_process_memory_fraction() == 0.234375
-            assert is_refused(lambda: empty(10 * MIB))
+            assert is_refused(10 * MIB)
             """
         )
     )
@@ -634,11 +624,6 @@ def test_a_fraction_below_what_is_held_lets_nobody_grow(run_class: Run, probe: s
         + FOREIGN.format(probe)
         + textwrap.dedent(
             """
-            def is_refused(n_bytes):
-                try:
-                    return empty(n_bytes) is None
-                except torch.OutOfMemoryError:
-                    return True
             live, cached = empty(512 * MIB), empty(704 * MIB)
             theirs = take(make_pool(), 1024 * MIB)
             del cached
