@@ -284,9 +284,9 @@ static void begin_with_a_large_chunk(void)
     size_t granule_bytes = pleat_counted().granule_bytes;
 
     for (size_t i = 0; i < 3; i++) {
-        ck_assert_int_eq(pleat.a->ops->alloc(pleat.a, n_granules[i] * granule_bytes,
-                                             pleat.streams[0], &ptrs[i]),
-                         PLEAT_OK);
+        ck_assert_int_eq(
+            pleat.a->ops->alloc(pleat.a, n_granules[i] * granule_bytes, pleat.streams[0], &ptrs[i]),
+            PLEAT_OK);
     }
     for (size_t i = 0; i < 3; i++) {
         ck_assert_int_eq(pleat.a->ops->free(pleat.a, ptrs[i], pleat.streams[0]), PLEAT_OK);
