@@ -176,7 +176,7 @@ typedef struct pl_block_store {
     struct pl_block_slab *newest;
     struct pl_block_slab *carved;      /* the slab being carved; later ones are untouched */
     struct pl_block_slab *small_paged; /* the first that is in small pages yet */
-    size_t n_carved;                   /* blocks carved from it */
+    size_t n_carved;                   /* blocks of `carved` that have been carved */
     pl_tally tally;                    /* of the blocks in segments */
 } pl_block_store;
 

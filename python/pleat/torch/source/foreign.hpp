@@ -81,7 +81,7 @@ public:
     bool is_whole = false;    /* no_split: each block is a segment of its own */
     size_t n_busy = 0;        /* requests that may be about to add to it */
     bool was_emptied = false; /* since its pool ended */
-    PoolSums reserved{};   /* bytes of segments */
+    PoolSums reserved{};      /* bytes of segments */
 
     Sizes sizes_of(size_t bytes) const;
     /* From what is free, or NULL. */

@@ -64,7 +64,7 @@ public:
     bool record_foreign(void *ptr, DeviceStream stream);
     bool base_of_foreign(void *ptr, void *&base, size_t &bytes); /* of its segment */
     /* Give back what is idle of a pool that has ended or, with {0, 0}, of all such. False: there is
-     * none. Waits for their devices. */
+     * none. Waits for the streams that used it. */
     bool empty_foreign(MempoolId id);
     bool is_used(MempoolId id); /* on any device */
     /* The pool has ended: give back as much as it held. False: no such pool has ended lately. */
