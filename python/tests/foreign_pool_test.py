@@ -15,7 +15,11 @@ probe.probe_empty_pool.argtypes = [ctypes.c_ulonglong] * 2
 probe.probe_empty_pool.restype = ctypes.c_bool
 own = torch.cuda.memory.CUDAPluggableAllocator({!r}, "probe_malloc", "probe_free")
 # Older versions keep no pool's allocator alive, so the class calls cudaFree once a pool has ended.
-IS_KEPT = not torch.__version__.startswith(("2.6.", "2.7."))
+from pathlib import Path
+header = Path(torch.__file__).parent / "include/c10/cuda/CUDACachingAllocator.h"
+IS_KEPT = "std::shared_ptr<CUDAAllocator>" in header.read_text()
+# Before that the pool's allocator was that of the thread's active pool.
+HAS_ROUTES = not torch.__version__.startswith(("2.6.", "2.7."))
 def make_pool():
     return torch.cuda.MemPool(own.allocator())
 def pool_of(tensor):
@@ -422,7 +426,7 @@ def test_a_pool_may_end_while_its_allocator_is_asked(run_class: Run, probe: str)
             """
             import threading, time
             needs(torch._C, "_cuda_beginAllocateToPool")
-            if not IS_KEPT:
+            if not HAS_ROUTES:
                 lacks("route to a pool's allocator but through use_mem_pool")
             torch.cuda.init()
             pool, side, got = make_pool(), torch.cuda.Stream(), []
@@ -592,7 +596,7 @@ def test_threads_may_share_a_pool(run_class: Run, probe: str, inner: str) -> Non
         + textwrap.dedent(
             """
             import threading
-            if not IS_KEPT:
+            if not HAS_ROUTES:
                 lacks("route for each thread")
             outer, others = make_pool(), []
             steps = [threading.Event() for _ in range(3)]

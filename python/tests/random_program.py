@@ -48,6 +48,12 @@ def destroy(stream: torch.cuda.Stream) -> None:
     assert runtime.cudaStreamDestroy(ctypes.c_void_p(stream.cuda_stream)) == 0
 
 
+def page_lock(tensor: torch.Tensor) -> None:
+    """Not by pin_memory(): torch would record events on streams that are destroyed."""
+    at, n = ctypes.c_void_p(tensor.data_ptr()), ctypes.c_size_t(tensor.numel())
+    assert runtime.cudaHostRegister(at, n, 0) == 0
+
+
 class Turns:
     """Many threads take steps at a time, or one captures."""
 
@@ -103,7 +109,8 @@ class Program:
 
     def __init__(self, seed: int, can_destroy: bool) -> None:
         self.seed, self.can_destroy = seed, can_destroy
-        self.bytes = torch.randint(0, 256, (MOST,), dtype=torch.uint8).pin_memory()
+        self.bytes = torch.randint(0, 256, (MOST,), dtype=torch.uint8)
+        page_lock(self.bytes)
         self.turns = Turns()
         self.lock = threading.Lock()
         self.handed: list[tuple[Piece, torch.cuda.Event]] = []
@@ -351,7 +358,6 @@ def main() -> None:
         pleat.torch.install(binding="class")
     program = Program(seed, is_pleat)
     play(program, n_threads, steps)
-    del program.bytes
     runtime.pleat_sim_hazards.restype = ctypes.c_size_t
     print(
         json.dumps(

@@ -43,10 +43,11 @@ SUITES = {
     "pools": "python/tests/foreign_pool_test.py",
     "install": "python/tests/torch_install_test.py",
     "processes": "python/tests/multiprocessing_test.py",
+    "random": "python/tests/random_program_test.py",
     "native": "tests/python/torch_on_sim/on_sim_memory_test.py",
     "symbols": "tests/python/torch_on_sim/on_sim_symbols_test.py",
 }
-SLOW = ("processes", "native")
+SLOW = ("processes", "random", "native")
 ABSENT = 77
 FETCH_S = 480  # takes some 2 minutes with a good network
 ROOM_BYTES = 8 << 30  # an environment and what pip needs meanwhile
