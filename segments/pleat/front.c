@@ -3,6 +3,7 @@
 
 #include <sched.h>
 
+#include "segments/pleat/due.h"
 #include "segments/pleat/run.h"
 #include "segments/pleat/settle.h"
 #include "vmm/base/cancel.h"
@@ -61,7 +62,7 @@ static void free_kept(pl_space *space, pl_lane *lane, pl_block *b)
 {
     b->queue_next = NULL;
     b->kept_in = NULL;
-    pl_settle_note(space, lane, b->bytes);
+    pl_due_note(space, lane, b->bytes);
     lane->n_live--;
     b->segment->area->n_used--;
     pl_ptrmap_remove(&space->live, b->base);

@@ -13,19 +13,26 @@ static pl_space *space_of(pl_allocator *a)
     return (pl_space *)a; /* base is its first member */
 }
 
-/* NULL: outside all segments. A block that a restore is about to free may stay live after all, so
- * the restore is waited for. */
+/* NULL: outside all segments. Mostly `ptr` is a block's own address; else the blocks of its granule
+ * are walked over. */
+static const pl_block *covering(const pl_space *space, pleat_devptr ptr)
+{
+    const pl_block *b = pl_ptrmap_find(&space->live, ptr);
+    const pl_segment *seg = b == NULL ? pl_space_segment_at(space, ptr) : NULL;
+
+    return seg != NULL ? pl_segment_find(seg, ptr) : b;
+}
+
+/* A block that a restore is about to free may stay live after all, so the restore is waited for. */
 static const pl_block *block_at(pl_space *space, pleat_devptr ptr)
 {
-    pl_segment *seg = pl_space_segment_at(space, ptr);
-    const pl_block *b = seg != NULL ? pl_segment_find(seg, ptr) : NULL;
+    const pl_block *b = covering(space, ptr);
 
     if (b == NULL || b->state != PL_BLOCK_LIVE || !pl_block_is_claimed(b)) {
         return b;
     }
     (void)pl_checkpoint_await(space, b->base);
-    seg = pl_space_segment_at(space, ptr);
-    return seg != NULL ? pl_segment_find(seg, ptr) : NULL;
+    return covering(space, ptr);
 }
 
 pleat_status pl_pleat_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out)

@@ -1,6 +1,7 @@
 /* quick.c - see quick.h. Guarded by the space's lock. Never calls the driver. */
 #include "segments/pleat/quick.h"
 
+#include "segments/pleat/due.h"
 #include "segments/pleat/front.h"
 #include "segments/pleat/live.h"
 #include "segments/pleat/run.h"
@@ -314,7 +315,7 @@ static inline bool settle_freed(pl_space *space, pl_lane *lane, size_t bytes, bo
     if (is_named) {
         return pl_settle_freed(space, lane, bytes);
     }
-    pl_settle_note(space, lane, bytes);
+    pl_due_note(space, lane, bytes);
     return false;
 }
 

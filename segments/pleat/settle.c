@@ -8,6 +8,7 @@
 #include "segments/pleat/capture.h"
 #include "segments/pleat/capture_end.h"
 #include "segments/pleat/context.h"
+#include "segments/pleat/due.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/run.h"
 #include "segments/pleat/shared.h"
@@ -212,54 +213,6 @@ static void look_for_answer(pl_space *space, pl_lane *lane)
     }
 }
 
-/* A tick costs up to seven calls of the driver. */
-enum {
-    FREES_PER_TICK = 32,
-    FREES_PER_LOOK = 8,
-    FREES_WHEN_TIGHT = 16,
-    SHORT_EVENTS = 4096,
-};
-
-/* Since its last tick the lane has freed more than a part of what is held: worth a tick. */
-static bool has_freed_much(const pl_space *space, const pl_lane *lane)
-{
-    return lane->unticked_bytes >> space->granule_log2 > space->n_chunks >> 8;
-}
-
-/* Near the limit another stream will soon want what was freed here, and that stream can be ordered
- * only after a tick. */
-static bool is_tight(const pl_space *space)
-{
-    size_t cap = pl_space_cap(space);
-
-    return space->n_chunks + space->n_creating + (cap >> 4) >= cap;
-}
-
-/* Not long ago a request needed memory that pended on other streams. Where several streams are in
- * use, each free then gets a tick, so that the next such request finds all of it covered. */
-static bool is_short(const pl_space *space)
-{
-    return space->short_event != 0 && space->budget.n_events - space->short_event < SHORT_EVENTS;
-}
-
-static bool is_legacy(const pl_lane *lane)
-{
-    return lane->stream != NULL && pl_stream_is_legacy(lane->stream);
-}
-
-/* A lane in use records a tick by itself before long, and of many lanes nearly all have a little
- * that no tick covers. So one is asked for early only where it covers much, where no free will
- * bring it, or where memory is short. What is little in each of very many lanes adds up. */
-static bool is_worth_a_tick(const pl_space *space, const pl_lane *lane)
-{
-    uint64_t n_quiet = space->budget.n_events - lane->free_event;
-    uint32_t n_worth = space->n_lanes > PL_LANE_LOOKS ? FREES_PER_LOOK : FREES_PER_TICK;
-
-    return lane->n_frees == 0 || lane->n_frees >= n_worth || has_freed_much(space, lane) ||
-           n_quiet > FREES_PER_TICK + (uint64_t)FREES_PER_LOOK * space->n_lanes ||
-           lane->wants_tick || is_short(space);
-}
-
 /* The legacy stream is never destroyed, so its tick is recorded here, in whatever call. */
 static void want_ticks(pl_space *space, const pl_lane *user, size_t n, bool is_any)
 {
@@ -272,11 +225,11 @@ static void want_ticks(pl_space *space, const pl_lane *user, size_t n, bool is_a
         pl_lane_ring_remove_busy(&space->busy, lane); /* to its end: the next look sees others */
         pl_lane_ring_push_busy(&space->busy, lane);
         if (lane == user || lane->is_gone || lane->is_capture ||
-            !pl_settle_has_uncovered(space, lane) || !(is_any || is_worth_a_tick(space, lane))) {
+            !pl_settle_has_uncovered(space, lane) || !(is_any || pl_due_is_worth(space, lane))) {
             continue;
         }
         look_for_answer(space, lane);
-        legacy = is_legacy(lane) ? lane : legacy;
+        legacy = pl_due_is_legacy(lane) ? lane : legacy;
     }
     if (legacy != NULL) {
         pl_tick_record(space, legacy);
@@ -294,33 +247,6 @@ void pl_settle_want_worthy_ticks(pl_space *space, const pl_lane *user, size_t n)
 }
 
 /* ---- after a free ---------------------------------------------------------------------------- */
-
-/* A short-lived stream may be destroyed after this free, and then no tick can be recorded for it.
- * So a young lane gets a tick when it has no live block. */
-static bool is_time_for_tick(const pl_space *space, const pl_lane *lane, size_t bytes)
-{
-    bool is_young = lane->n_lifetime < PL_LANE_YOUNG;
-
-    if (lane->is_idle) { /* its frees are over at once, and it goes with the device */
-        return lane->wants_tick;
-    }
-    if (pl_device_is_host(space->dev) && bytes >= space->granule_bytes) {
-        return true; /* nobody has it before a tick: no order of streams holds the host back */
-    }
-    if (lane->wants_tick || (is_short(space) && pl_space_has_many_lanes(space))) {
-        return true;
-    }
-    if (is_young && lane->n_live == 0 && !is_legacy(lane)) {
-        return true;
-    }
-    if (!pl_space_has_many_lanes(space)) {
-        return false;
-    }
-    return lane->n_frees >= FREES_PER_TICK || (bytes >= space->granule_bytes && is_young) ||
-           ((has_freed_much(space, lane) || lane->n_frees >= FREES_WHEN_TIGHT) &&
-            is_tight(space)) ||
-           lane->unticked_bytes >> space->granule_log2 > space->total_chunks >> 6;
-}
 
 /* A look at other lanes notices streams that no call names any more, before memory is short of what
  * pends on them. */
@@ -340,11 +266,11 @@ static void look_around(pl_space *space, pl_lane *lane)
 
 void pl_settle_counted(pl_space *space, pl_lane *lane, size_t bytes)
 {
-    if (lane->n_frees % FREES_PER_LOOK == 1 && pl_space_has_many_lanes(space)) {
+    if (lane->n_frees % PL_FREES_PER_LOOK == 1 && pl_space_has_many_lanes(space)) {
         look_around(space, lane);
     }
-    if (is_time_for_tick(space, lane, bytes)) {
-        bool is_due = lane->n_frees >= FREES_PER_TICK;
+    if (pl_due_is_time(space, lane, bytes)) {
+        bool is_due = lane->n_frees >= PL_FREES_PER_TICK;
         pl_tick_record(space, lane);
         if (is_due) {
             (void)pl_tick_poll_lane(space, lane);

@@ -38,15 +38,6 @@ void pl_settle_want_ticks(pl_space *space, const pl_lane *user);
 /* The same for at most n lanes, and only where a tick is worth its calls of the driver. */
 void pl_settle_want_worthy_ticks(pl_space *space, const pl_lane *user, size_t n);
 void pl_settle_counted(pl_space *space, pl_lane *lane, size_t bytes);
-/* Bytes were freed on the lane, in a call that may not have named its stream: a later one that does
- * records a tick. */
-static inline void pl_settle_note(const pl_space *space, pl_lane *lane, size_t bytes)
-{
-    lane->n_frees++;
-    lane->free_event = space->budget.n_events;
-    lane->unticked_bytes += bytes;
-    lane->n_lifetime += lane->n_lifetime < PL_LANE_YOUNG;
-}
 /* Bytes were freed on the lane, in a call that named its stream: record a tick if it is time to, or
  * if there may be no later call. The only lane, once it is no longer young, needs none. True: the
  * lock may have been dropped. */

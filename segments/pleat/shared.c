@@ -2,6 +2,7 @@
 #include "segments/pleat/shared.h"
 
 #include "segments/pleat/capture.h"
+#include "segments/pleat/due.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/run.h"
 #include "segments/pleat/tick.h"
@@ -77,7 +78,7 @@ static void want_tick_for(pl_space *space, const pl_block *b, const pl_block_use
     pl_lane *lane = use->lane == PL_LANE_CONTEXT ? NULL : pl_space_lane_at(space, use->lane);
 
     if (lane != NULL && use->tick > lane->recorded_tick) {
-        pl_tick_wish(space, lane, b->bytes);
+        pl_due_used(space, lane, b->bytes);
     }
 }
 
