@@ -36,8 +36,6 @@ typedef struct pl_area {
     pl_index **runs;          /* by lane; NULL = none yet; beyond 0 in (once) private pools only */
     pl_block_queue holes;     /* in no order */
     size_t n_used;            /* blocks that are live, shared or kept */
-    uint64_t asked_event;     /* n_events when a request last looked here first, but by its quick
-                               * way; 0 = never */
     struct pl_buffer *buffer; /* const: of PL_CLASS_BUFFER, see buffer.h; else NULL */
 } pl_area;
 

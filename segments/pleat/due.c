@@ -3,12 +3,18 @@
 
 #include "segments/pleat/tick.h"
 
-enum { FREES_WHEN_TIGHT = 16, SHORT_EVENTS = 4096 };
+enum { FREES_WHEN_TIGHT = 16, SHORT_EVENTS = 4096, LANE_LOG2 = 8, ALL_LOG2 = 6 };
+
+/* More than a part of what is held? */
+static bool is_much(const pl_space *space, size_t bytes, unsigned share_log2)
+{
+    return bytes >> space->granule_log2 > space->n_chunks >> share_log2;
+}
 
 /* Since its last tick the lane has freed more than a part of what is held: worth a tick. */
 static bool has_freed_much(const pl_space *space, const pl_lane *lane)
 {
-    return lane->unticked_bytes >> space->granule_log2 > space->n_chunks >> 8;
+    return is_much(space, lane->unticked_bytes, LANE_LOG2);
 }
 
 /* Near the limit another stream will soon want what was freed here, and that stream can be ordered
@@ -34,8 +40,9 @@ bool pl_due_is_worth(const pl_space *space, const pl_lane *lane)
 {
     uint64_t n_quiet = space->budget.n_events - lane->free_event;
     uint32_t n_worth = space->n_lanes > PL_LANE_LOOKS ? PL_FREES_PER_LOOK : PL_FREES_PER_TICK;
+    uint32_t n = lane->n_frees + lane->n_uses;
 
-    return lane->n_frees == 0 || lane->n_frees >= n_worth || has_freed_much(space, lane) ||
+    return n == 0 || n >= n_worth || has_freed_much(space, lane) ||
            n_quiet > PL_FREES_PER_TICK + (uint64_t)PL_FREES_PER_LOOK * space->n_lanes ||
            lane->wants_tick || is_short(space);
 }
@@ -67,15 +74,28 @@ bool pl_due_is_time(const pl_space *space, const pl_lane *lane, size_t bytes)
            lane->unticked_bytes >> space->granule_log2 > space->total_chunks >> 6;
 }
 
-/* Unlike what is freed on its own stream, nobody can have this memory before the tick. So more than
- * a part of what is held is worth one at any time. */
+/* Unlike what is freed on its own stream, nobody can have this memory before the tick, nor be
+ * ordered behind it. So it is time for one as soon as much waits, on this lane or on all of them
+ * together, and at each use where memory is tight, or on a stream that may be gone before its next
+ * tick. */
+static bool is_time_for_uses(const pl_space *space, const pl_lane *lane, size_t bytes)
+{
+    size_t n_waiting = space->n_shared_bytes + space->n_private_shared_bytes + bytes;
+
+    return lane->n_used < PL_LANE_YOUNG || lane->is_gone || lane->is_silent ||
+           lane->n_uses >= PL_FREES_PER_TICK || is_much(space, lane->used_bytes, LANE_LOG2) ||
+           is_much(space, n_waiting, ALL_LOG2) || is_tight(space) || is_short(space);
+}
+
 void pl_due_used(pl_space *space, pl_lane *lane, size_t bytes)
 {
-    bool is_young = lane->n_lifetime < PL_LANE_YOUNG;
+    bool is_young = lane->n_used < PL_LANE_YOUNG;
 
-    pl_due_note(space, lane, bytes);
-    if (is_young || lane->is_gone || lane->is_silent || has_freed_much(space, lane) ||
-        pl_due_is_time(space, lane, bytes)) {
+    lane->n_uses++;
+    lane->used_bytes += bytes;
+    lane->free_event = space->budget.n_events;
+    if (is_time_for_uses(space, lane, bytes)) {
         pl_tick_wish(space, lane, bytes);
     }
+    lane->n_used += is_young;
 }

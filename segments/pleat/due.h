@@ -24,8 +24,8 @@ static inline void pl_due_note(const pl_space *space, pl_lane *lane, size_t byte
     lane->unticked_bytes += bytes;
     lane->n_lifetime += lane->n_lifetime < PL_LANE_YOUNG;
 }
-/* Bytes that the lane's stream used besides their owner's were freed: they wait for a tick of the
- * lane. Wish for one if it is time to. */
+/* A block of so many bytes, which the lane's stream used besides its owner's, was freed, and waits
+ * for a tick of the lane. Wish for one if it is time to. */
 void pl_due_used(pl_space *space, pl_lane *lane, size_t bytes);
 
 /* Bytes were freed on the lane just now: is it time for a tick? */

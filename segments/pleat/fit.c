@@ -6,7 +6,6 @@
 #include "segments/pleat/fixed.h"
 #include "segments/pleat/front.h"
 #include "segments/pleat/lanes.h"
-#include "segments/pleat/policy.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/run.h"
 #include "segments/pleat/settle.h"
@@ -56,7 +55,7 @@ static void try_area(const pl_space *space, const pl_area *area, const pl_reques
     size_t run_bytes;
     uint32_t lane = rq->pool != NULL ? rq->usable : PL_LANE_SETTLED;
 
-    if (area == rq->area || pl_policy_spares(space, rq, area)) {
+    if (area == rq->area) {
         return;
     }
     pl_block *b = pl_run_best(space, area, lane, rq->bytes, &run_bytes);
@@ -180,7 +179,6 @@ static __attribute__((noinline)) pl_block *fit_in_crowd(const pl_space *space, c
 static pl_block *fit(pl_space *space, const pl_request *rq)
 {
     size_t run_bytes;
-    rq->area->asked_event = rq->event;
     pl_block *b = pl_run_best(space, rq->area, rq->usable, rq->bytes, &run_bytes);
 
     if (__builtin_expect(b != NULL && is_of_a_crowd(space, rq), false)) {

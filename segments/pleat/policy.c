@@ -42,35 +42,6 @@ bool pl_policy_is_too_much(const pl_space *space, size_t n_missing, size_t n_nee
     return held * 1000 > n_needed * tolerated;
 }
 
-/* A stream that has just asked for memory will ask again: a communication stream gathers the next
- * layer's weights where it had the last one's. A small block of another stream that lies there
- * meanwhile makes it grow elsewhere, again and again. So where memory is plentiful, and the other
- * stream is there to stay, that one grows instead, as far as creating is no waste. Not for a large
- * request: what it creates would be missed more than the order in the area. */
-enum { BUSY_EVENTS = 64, STAYING_FREES = 32, SMALL_LOG2 = 6, ROOMY_LOG2 = 1 };
-
-static bool is_busy(const pl_request *rq, const pl_area *area)
-{
-    return area->asked_event != 0 && rq->event - area->asked_event < BUSY_EVENTS;
-}
-
-static bool is_roomy(const pl_space *space, size_t n)
-{
-    size_t cap = pl_space_cap(space);
-
-    return space->n_chunks + space->n_creating + n <= cap >> ROOMY_LOG2;
-}
-
-bool pl_policy_spares(const pl_space *space, const pl_request *rq, const pl_area *area)
-{
-    size_t n = pl_request_granules(space, rq);
-
-    return area->class == PL_CLASS_LARGE && rq->area->class == PL_CLASS_LARGE && rq->pool == NULL &&
-           !rq->is_capturing && is_busy(rq, area) && rq->lane->n_lifetime >= STAYING_FREES &&
-           n <= (space->n_chunks >> SMALL_LOG2) + 1 && is_roomy(space, n) &&
-           !pl_policy_is_too_much(space, n, space->peak_pinned);
-}
-
 /* ---- taking ---------------------------------------------------------------------------------- */
 
 /* Would what is taken now be taken again and again? */

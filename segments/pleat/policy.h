@@ -17,8 +17,6 @@ static inline size_t pl_policy_room(const pl_space *space, size_t target)
 
 /* Granules that may be created before any is taken, for a request that pins n_pin further ones. */
 size_t pl_policy_slack(const pl_space *space, size_t cap, size_t n_pin);
-/* Is the area left to its own stream by the request, which is another's? */
-bool pl_policy_spares(const pl_space *space, const pl_request *rq, const pl_area *area);
 /* Would creating what is missing leave the device with far more granules than are needed? */
 bool pl_policy_is_too_much(const pl_space *space, size_t n_missing, size_t n_needed);
 /* How many chunks may be taken before any beyond the slack is created; SIZE_MAX = all. */

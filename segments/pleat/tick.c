@@ -40,6 +40,8 @@ static void keep_tick(pl_space *space, pl_lane *lane, pl_tick tick)
 void pl_tick_record(pl_space *space, pl_lane *lane)
 {
     pl_tick tick;
+    unsigned n_uses = lane->n_uses;
+    size_t used_bytes = lane->used_bytes;
 
     pl_lock_assert(&space->lock);
     lane->n_frees = 0;
@@ -64,6 +66,8 @@ void pl_tick_record(pl_space *space, pl_lane *lane)
     }
     if (st == PLEAT_OK) {
         keep_tick(space, lane, tick);
+        lane->n_uses -= n_uses < lane->n_uses ? n_uses : lane->n_uses;
+        lane->used_bytes -= used_bytes < lane->used_bytes ? used_bytes : lane->used_bytes;
     }
 }
 
