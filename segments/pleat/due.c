@@ -3,7 +3,10 @@
 
 #include "segments/pleat/tick.h"
 
-enum { FREES_WHEN_TIGHT = 16, SHORT_EVENTS = 4096, LANE_LOG2 = 8, ALL_LOG2 = 6 };
+enum { FREES_WHEN_TIGHT = 16, SHORT_EVENTS = 4096, LANE_LOG2 = 8 };
+
+/* Of what is held: what may wait for a tick after uses, on a lane and on all of them. */
+enum { USES_LANE_LOG2 = 10, USES_ALL_LOG2 = 8 };
 
 /* More than a part of what is held? */
 static bool is_much(const pl_space *space, size_t bytes, unsigned share_log2)
@@ -83,8 +86,8 @@ static bool is_time_for_uses(const pl_space *space, const pl_lane *lane, size_t 
     size_t n_waiting = space->n_shared_bytes + space->n_private_shared_bytes + bytes;
 
     return lane->n_used < PL_LANE_YOUNG || lane->is_gone || lane->is_silent ||
-           lane->n_uses >= PL_FREES_PER_TICK || is_much(space, lane->used_bytes, LANE_LOG2) ||
-           is_much(space, n_waiting, ALL_LOG2) || is_tight(space) || is_short(space);
+           lane->n_uses >= PL_FREES_PER_TICK || is_much(space, lane->used_bytes, USES_LANE_LOG2) ||
+           is_much(space, n_waiting, USES_ALL_LOG2) || is_tight(space) || is_short(space);
 }
 
 void pl_due_used(pl_space *space, pl_lane *lane, size_t bytes)

@@ -1,8 +1,8 @@
 /* due.h - when it is time for a tick of a lane (tick.h).
  *
  * A tick costs up to seven calls of the driver, and what no tick covers serves no other stream: so
- * one is due by what was freed on the lane since its last tick. docs/design.md, chapter 6, has the
- * rules. Guarded by the device lock; never calls the driver. */
+ * one is due by what was freed, or used, on the lane since its last tick. docs/design.md, chapter
+ * 6, has the rules. Guarded by the device lock; never calls the driver. */
 #ifndef PLEAT_SEGMENTS_DUE_H
 #define PLEAT_SEGMENTS_DUE_H
 

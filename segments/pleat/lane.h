@@ -80,9 +80,9 @@ typedef struct pl_lane {
     uint64_t free_event;   /* n_events at the last free */
     uint64_t wish_event;   /* wants_tick: n_events at the wish */
     size_t unticked_bytes; /* freed since the last tick */
-    unsigned n_uses;       /* blocks of others that its stream used, freed since the last tick */
+    unsigned n_uses;       /* demands on it (shared.h) that began since the last tick */
     unsigned n_used;       /* the same so far, at most PL_LANE_YOUNG */
-    size_t used_bytes;     /* of n_uses */
+    size_t used_bytes;     /* of the blocks of n_uses */
     size_t n_live;
     size_t n_refs;
     pl_block_queue pending; /* pending blocks, by tick */
