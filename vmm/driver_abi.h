@@ -1,7 +1,7 @@
 /* driver_abi.h - the part of the CUDA Driver API's binary interface that pleat uses.
  *
  * Own declarations, so that pleat builds where no CUDA toolkit is installed. Names differ from
- * cuda.h's on purpose: tests/vmm_abi_test.c includes both and asserts that every size, offset and
+ * cuda.h's on purpose: tests/vmm/abi_test.c includes both and asserts that every size, offset and
  * constant agrees. 64-bit Linux only.
  * Source: CUDA Driver API reference, versions 11.2 to 13.0. */
 #ifndef PLEAT_VMM_DRIVER_ABI_H

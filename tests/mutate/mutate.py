@@ -7,9 +7,9 @@
 
 The copy lies in build/mutate/tree, what is built of it in build/mutate/build; both are kept, so
 that a second run builds little. For each mutation the suites that it names are built and run first,
-then all quick ones (labels unit, model and fault, except stress, figures, gpu and python), up to
-the first that fails. The unmutated tree must pass first. Exit status 1: a mutation survived or did
-not build."""
+then all other suites in C (labels unit, model and fault, except stress, figures and gpu), up to the
+first that fails. The unmutated tree must pass first. Exit status 1: a mutation survived or did not
+build."""
 import argparse
 import json
 import os
@@ -27,7 +27,9 @@ BUILD = ROOT / "build" / "mutate" / "build"
 CONFIGURE = ("-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=-O1",
              "-DCMAKE_CXX_FLAGS_DEBUG=-O1", "-DPLEAT_DEBUG_LEVEL=1", "-DPLEAT_WERROR=OFF",
              "-DPLEAT_TEST_LIMIT=300")
-QUICK, SLOW = {"unit", "model", "fault"}, {"stress", "figures", "gpu", "python", "lint", "install"}
+ASKED, NOT_ASKED = {"unit", "model", "fault"}, {"stress", "figures", "gpu", "python", "lint", "install"}
+# Suites that are no tests/FOLDER/FILE_test.c.
+IN_CXX = {"cxx_test": "api/cxx_test.cpp", "torch_shim_test": "torch/shim_test.cpp"}
 
 
 class Mutation:
@@ -84,11 +86,16 @@ def read_list(text):
     return found
 
 
+def source_of(tree, suite):
+    """The file that defines a suite: FOLDER_FILE is tests/FOLDER/FILE_test.c."""
+    return tree / "tests" / IN_CXX.get(suite, suite.replace("_", "/", 1) + "_test.c")
+
+
 def check(mutations):
     problems = []
     for mutation in mutations:
         path = ROOT / mutation.file
-        missing = [s for s in mutation.suites if not list((ROOT / "tests").glob(s + ".c*"))]
+        missing = [s for s in mutation.suites if not source_of(ROOT, s).is_file()]
         problems += [f"{mutation.where()}: there is no suite {suite}" for suite in missing]
         try:
             mutation.mutated(path.read_text(encoding="utf-8"))
@@ -126,16 +133,18 @@ def build(targets):
     return done.returncode == 0, done.stdout + done.stderr
 
 
-def quick_suites():
-    """The names of the quick suites that are built from C."""
+def find_suites():
+    """Two things of the suites in C and C++: the program of each, and the names of those asked."""
+    programs = {name: name for name in IN_CXX}
+    programs |= (line.split() for line in (BUILD / "suites.txt").read_text().splitlines())
     shown = run(["ctest", "--test-dir", str(BUILD), "--show-only=json-v1"])
-    names = []
+    asked = []
     for test in json.loads(shown.stdout)["tests"]:
         values = [p["value"] for p in test["properties"] if p["name"] == "LABELS"]
         labels = set(values[0]) if values else set()
-        if labels & QUICK and not labels & SLOW and (TREE / "tests" / f"{test['name']}.c").exists():
-            names.append(test["name"])
-    return names
+        if test["name"] in programs and labels & ASKED and not labels & NOT_ASKED:
+            asked.append(test["name"])
+    return programs, asked
 
 
 def run_suites(names):
@@ -160,12 +169,10 @@ class Runner:
 
     def __init__(self):
         self.passing = set()
-        self.quick = quick_suites()
+        self.programs, self.asked = find_suites()
 
-    @staticmethod
-    def targets(suites):
-        """Some suites run the command and other programs that they are not linked with."""
-        return ["all"] if any(s.startswith("bench_") for s in suites) else suites
+    def targets(self, suites):
+        return sorted({self.programs[suite] for suite in suites})
 
     def prepare(self, suites):
         """Build the suites; run those unmutated that have not passed yet."""
@@ -195,7 +202,7 @@ class Runner:
         path = TREE / mutation.file
         good = path.read_text(encoding="utf-8")
         bad = mutation.mutated(good)
-        rest = [s for s in self.quick if s not in mutation.suites]
+        rest = [s for s in self.asked if s not in mutation.suites]
         self.prepare(mutation.suites)
         try:
             path.write_text(bad, encoding="utf-8")

@@ -237,9 +237,8 @@ void compliance_order(compliance *c, void *earlier, void *later)
     ck_assert_int_eq(pl_cu_event_destroy(c->work.drv, event), 0);
 }
 
-int compliance_run(const char *name, const TTest *const *const tests[], size_t n)
+void compliance_add(Suite *suite, const TTest *const *const tests[], size_t n)
 {
-    Suite *suite = suite_create(name);
     for (int i = 0; pl_allocator_name((unsigned)i); i++) {
         TCase *tcase = tcase_create(pl_allocator_name((unsigned)i));
         for (size_t k = 0; k < n; k++) {
@@ -247,9 +246,4 @@ int compliance_run(const char *name, const TTest *const *const tests[], size_t n
         }
         suite_add_tcase(suite, tcase);
     }
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

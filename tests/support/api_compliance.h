@@ -97,7 +97,7 @@ void compliance_finish(compliance *c);
 void compliance_order(compliance *c, void *earlier, void *later);
 pleat_sim_counts compliance_counts(const compliance *c);
 
-/* Run the tests under all allocators; returns the exit status of a suite's main(). */
-int compliance_run(const char *suite, const TTest *const *const tests[], size_t n);
+/* Add the tests to the suite: a case for each allocator. */
+void compliance_add(Suite *suite, const TTest *const *const tests[], size_t n);
 
 #endif

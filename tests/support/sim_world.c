@@ -160,12 +160,3 @@ void world_order(cu_stream earlier, cu_stream later)
     ck_ok(cuStreamWaitEvent(later, event, 0));
     ck_ok(cuEventDestroy_v2(event));
 }
-
-int world_run(Suite *suite)
-{
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
-}

@@ -42,7 +42,4 @@ void world_write(cu_stream stream, cu_devptr at, size_t bytes);
 void world_read(cu_stream stream, cu_devptr at, size_t bytes);
 void world_order(cu_stream earlier, cu_stream later); /* by an event */
 
-/* Run one suite like all others: forked, or as CK_FORK says. */
-int world_run(Suite *suite);
-
 #endif

@@ -1,13 +1,36 @@
-/* suite.h - what all test programs share: cases with a fixture, and the run. */
+/* suite.h - what all test programs share: suites that are found by themselves, cases with a
+ * fixture, and the run. */
 #ifndef PLEAT_TESTS_SUITE_H
 #define PLEAT_TESTS_SUITE_H
 
 #include <check.h>
 
+/* Define the suite of tests/FOLDER/FILE_test.c, called FOLDER_FILE: a function that gives `suite`
+ * its cases. The runner of the folder (runner.c) finds the suite by itself. */
+#define SUITE(name)                                                                                \
+    static void name##_suite(Suite *suite);                                                        \
+    __attribute__((constructor)) static void name##_register(void)                                 \
+    {                                                                                              \
+        static suite_entry entry = { #name, name##_suite, NULL };                                  \
+        suite_register(&entry);                                                                    \
+    }                                                                                              \
+    static void name##_suite(Suite *suite)
+
+typedef struct suite_entry {
+    const char *name;
+    void (*fill)(Suite *suite);
+    struct suite_entry *next;
+} suite_entry;
+
+void suite_register(suite_entry *entry);
+
+/* Within SUITE: its tests make no sense here. The program says why and exits with 77. */
+void suite_skip(const char *why);
+
 /* Make a new case of the suite; `open` and `close` run before and after each of its tests; NULL:
  * none. */
 TCase *suite_case(Suite *suite, const char *name, void (*open)(void), void (*close)(void));
-int suite_run(Suite *suite); /* the program's exit status */
+int suite_run(Suite *suite); /* the exit status of a program that has no runner */
 /* Another process's part of a test: without Check's forks, silent unless it fails. */
 int suite_play(Suite *role);
 

@@ -1,7 +1,7 @@
 /* runtime_abi.h - the part of the CUDA Runtime API's binary interface that PyTorch uses.
  *
  * Own declarations, so that this builds where no CUDA toolkit is installed. Names differ from
- * those of cuda_runtime_api.h on purpose: tests/vmm_runtime_abi_test.c includes both and asserts
+ * those of cuda_runtime_api.h on purpose: tests/vmm/runtime_abi_test.c includes both and asserts
  * that sizes, offsets and constants agree. 64-bit Linux only. Handles of streams, events, graphs
  * and pools are the driver's; result codes have the driver's numbers.
  * Source: CUDA Runtime API and cuBLAS references, version 13.0. */

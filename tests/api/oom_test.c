@@ -1,0 +1,383 @@
+/* oom_test.c - each verdict on a shortage, once from numbers alone and once in a real run. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/internal.h"
+#include "api/oom.h"
+#include "tests/support/api_sim.h"
+#include "tests/support/suite.h"
+
+enum { MIB = 1 << 20 };
+
+static const struct judgement {
+    pl_shortage s;
+    pleat_status status;
+    pleat_verdict verdict;
+} judgements[] = {
+    { { .total = 100, .live = 60, .request = 41 }, PLEAT_ENOMEM_DEVICE, PLEAT_VERDICT_FULL },
+    { { .total = 100, .live = 60, .request = 41, .limit = 50 },
+      PLEAT_ENOMEM_DEVICE,
+      PLEAT_VERDICT_FULL },
+    { { .total = 100, .live = 60, .request = 40 }, PLEAT_ENOMEM_DEVICE, PLEAT_VERDICT_FRAGMENTED },
+    { { .total = 100, .live = 60, .request = 40, .limit = 99 },
+      PLEAT_ENOMEM_DEVICE,
+      PLEAT_VERDICT_LIMIT },
+    { { .total = 100, .live = 60, .request = 40, .limit = 100 },
+      PLEAT_ENOMEM_DEVICE,
+      PLEAT_VERDICT_FRAGMENTED },
+    { { .total = 100, .live = 60, .request = 40, .foreign = 1 },
+      PLEAT_ENOMEM_DEVICE,
+      PLEAT_VERDICT_FOREIGN },
+    { { .total = 100, .live = 60, .request = 40, .foreign = 1, .limit = 99 },
+      PLEAT_ENOMEM_DEVICE,
+      PLEAT_VERDICT_LIMIT },
+    { { .total = 100, .live = 50, .request = 40, .pinned = 11 },
+      PLEAT_ENOMEM_DEVICE,
+      PLEAT_VERDICT_PINNED },
+    { { .total = 100, .live = 50, .request = 40, .pinned = 10 },
+      PLEAT_ENOMEM_DEVICE,
+      PLEAT_VERDICT_FRAGMENTED },
+    { { .total = 100, .live = 30, .request = 40, .pinned = 10, .limit = 75 },
+      PLEAT_ENOMEM_DEVICE,
+      PLEAT_VERDICT_PINNED },
+    { { .total = 100, .live = 50, .request = 40, .pinned = 10, .tied = 1 },
+      PLEAT_ENOMEM_DEVICE,
+      PLEAT_VERDICT_TIED },
+    { { .total = 100, .live = 50, .request = 40, .pinned = 11, .tied = 5 },
+      PLEAT_ENOMEM_DEVICE,
+      PLEAT_VERDICT_PINNED },
+    { { .total = 100, .live = 50, .request = 40, .tied = 10 },
+      PLEAT_ENOMEM_DEVICE,
+      PLEAT_VERDICT_FRAGMENTED },
+    { { .total = 100, .live = 50, .request = 40, .tied = 11, .limit = 95 },
+      PLEAT_ENOMEM_DEVICE,
+      PLEAT_VERDICT_TIED },
+    { { .total = 100, .live = 90, .request = 90 }, PLEAT_EPENDING, PLEAT_VERDICT_PENDING },
+    { { .total = 100 }, PLEAT_ENOSPACE_VA, PLEAT_VERDICT_ADDRESS_SPACE },
+};
+
+START_TEST(the_verdict_follows_from_the_numbers)
+{
+    for (size_t i = 0; i < sizeof judgements / sizeof judgements[0]; i++) {
+        ck_assert_msg(pl_oom_judge(&judgements[i].s, judgements[i].status) == judgements[i].verdict,
+                      "judgement %zu", i);
+    }
+}
+END_TEST
+
+/* The request fails with that verdict, changes nothing, and fails again. */
+static void check_verdict(pleat instance, size_t bytes, void *stream, pleat_status status,
+                          pleat_verdict verdict)
+{
+    pleat_stats before = api_stats(instance, 0);
+    for (int i = 0; i < 2; i++) {
+        pleat_devptr ptr = 77;
+        pleat_status st = pleat_block_alloc(instance, 0, bytes, stream, &ptr);
+        ck_assert_msg(st == status, "%s", pleat_last_error()->text);
+        ck_assert_msg(pleat_last_error()->verdict == verdict, "%s", pleat_last_error()->text);
+        ck_assert_uint_eq(pleat_last_error()->bytes, bytes);
+        ck_assert_uint_eq(ptr, 77);
+    }
+    pleat_stats after = api_stats(instance, 0);
+    ck_assert_mem_eq(before.allocation, after.allocation, sizeof before.allocation);
+    ck_assert_mem_eq(before.allocated_bytes, after.allocated_bytes, sizeof before.allocated_bytes);
+    ck_assert_uint_eq(after.num_ooms, before.num_ooms + (status == PLEAT_ENOMEM_DEVICE ? 2 : 0));
+    api_check(instance);
+}
+
+START_TEST(full_when_live_memory_and_the_request_exceed_the_device)
+{
+    pleat instance = api_make(_i, "capacity:64M", "");
+    pleat_devptr ptr = api_alloc(instance, 0, 40 * MIB, NULL);
+    check_verdict(instance, 30 * MIB, NULL, PLEAT_ENOMEM_DEVICE, PLEAT_VERDICT_FULL);
+    api_expect(PLEAT_ENOMEM_DEVICE, "device 0", "30.00 MiB (31457280 bytes) requested",
+               "total 64.00 MiB", "free 24.00 MiB", "no limit", api_allocators[_i],
+               "resident 40.00 MiB", "live 40.00 MiB", "truly full", "6.00 MiB");
+    api_free(instance, 0, ptr, NULL);
+    api_unmake(instance);
+}
+END_TEST
+
+START_TEST(limit_when_the_device_would_have_room)
+{
+    pleat instance = api_make(_i, "capacity:256M", "limit:64M");
+    pleat_devptr ptr = api_alloc(instance, 0, 40 * MIB, NULL);
+    check_verdict(instance, 30 * MIB, NULL, PLEAT_ENOMEM_DEVICE, PLEAT_VERDICT_LIMIT);
+    api_expect(PLEAT_ENOMEM_DEVICE, "limit 64.00 MiB", "raise the limit", "6.00 MiB");
+    ck_assert_int_eq(pleat_last_error()->driver_result, 0);
+    api_free(instance, 0, ptr, NULL);
+    api_unmake(instance);
+}
+END_TEST
+
+static const int torch_allocators[] = { API_TORCH, API_TORCH_EXPANDABLE };
+
+START_TEST(limit_when_pytorchs_fraction_of_the_device_is_used_up)
+{
+    pleat instance = api_make(torch_allocators[_i], "capacity:256M",
+                              "per_process_memory_fraction:0.25");
+    pleat_devptr ptr = api_alloc(instance, 0, 40 * MIB, NULL);
+    check_verdict(instance, 30 * MIB, NULL, PLEAT_ENOMEM_DEVICE, PLEAT_VERDICT_LIMIT);
+    api_expect(PLEAT_ENOMEM_DEVICE, "limit 64.00 MiB", "6.00 MiB");
+    api_free(instance, 0, ptr, NULL);
+    api_unmake(instance);
+}
+END_TEST
+
+START_TEST(foreign_when_others_hold_the_difference)
+{
+    pleat instance = api_make(_i, "capacity:64M", "");
+    pleat other = api_make(API_TORCH, "capacity:64M", "");
+    pleat_devptr held = api_alloc(other, 0, 40 * MIB, NULL);
+    check_verdict(instance, 30 * MIB, NULL, PLEAT_ENOMEM_DEVICE, PLEAT_VERDICT_FOREIGN);
+    api_expect(PLEAT_ENOMEM_DEVICE, "held by others 40.00 MiB", "without them");
+    ck_assert_int_eq(pleat_last_error()->driver_result, 2);
+    api_free(other, 0, held, NULL);
+    ck_assert_int_eq(pleat_destroy(other, 0), PLEAT_OK);
+    api_unmake(instance);
+}
+END_TEST
+
+START_TEST(foreign_when_the_device_is_full_at_its_first_use)
+{
+    pleat other = api_make(API_TORCH, "capacity:64M", "");
+    pleat_devptr held = api_alloc(other, 0, 64 * MIB, NULL);
+    pleat instance = api_make(_i, "capacity:64M", "fallback:unpooled");
+    check_verdict(instance, MIB, NULL, PLEAT_ENOMEM_DEVICE, PLEAT_VERDICT_FOREIGN);
+    api_expect(PLEAT_ENOMEM_DEVICE, "held by others 64.00 MiB", "without them");
+    pleat_device_info info;
+    ck_assert_int_eq(pleat_device_describe(instance, 0, &info), PLEAT_OK);
+    ck_assert_str_eq(info.note, "");
+    api_free(other, 0, held, NULL);
+    ck_assert_int_eq(pleat_destroy(other, 0), PLEAT_OK);
+    api_free(instance, 0, api_alloc(instance, 0, MIB, NULL), NULL);
+    api_unmake(instance);
+}
+END_TEST
+
+START_TEST(foreign_when_not_even_the_driver_s_context_fits)
+{
+    pleat instance = api_make(_i, "capacity:64M", "");
+    pleat_devptr ptr = 77;
+    sim.fail_from("cuDevicePrimaryCtxRetain", 0, 2);
+    ck_assert_int_eq(pleat_block_alloc(instance, 0, MIB, NULL, &ptr), PLEAT_ENOMEM_DEVICE);
+    ck_assert_int_eq(pleat_last_error()->verdict, PLEAT_VERDICT_FOREIGN);
+    ck_assert_int_eq(pleat_last_error()->driver_result, 2);
+    api_expect(PLEAT_ENOMEM_DEVICE, "the driver's own context", "cuDevicePrimaryCtxRetain");
+    ck_assert_uint_eq(ptr, 77);
+    sim.fail_never();
+    api_free(instance, 0, api_alloc(instance, 0, MIB, NULL), NULL);
+    api_unmake(instance);
+}
+END_TEST
+
+START_TEST(fragmented_when_a_classic_cache_has_the_bytes_in_pieces)
+{
+    pleat instance = api_make(API_TORCH, "capacity:64M", "");
+    pleat_devptr ptrs[6];
+    for (int i = 0; i < 6; i++) { /* three segments of 20 MiB, two blocks in each */
+        ptrs[i] = api_alloc(instance, 0, 9 * MIB, NULL);
+    }
+    for (int i = 0; i < 6; i += 2) {
+        api_free(instance, 0, ptrs[i], NULL);
+    }
+    check_verdict(instance, 24 * MIB, NULL, PLEAT_ENOMEM_DEVICE, PLEAT_VERDICT_FRAGMENTED);
+    api_expect(PLEAT_ENOMEM_DEVICE, "fragmented", "allocator:pleat");
+    for (int i = 1; i < 6; i += 2) {
+        api_free(instance, 0, ptrs[i], NULL);
+    }
+    api_unmake(instance);
+}
+END_TEST
+
+START_TEST(pleat_serves_what_fragments_the_classic_cache)
+{
+    pleat instance = api_make(API_PLEAT, "capacity:64M", "");
+    pleat_devptr ptrs[6];
+    for (int i = 0; i < 6; i++) {
+        ptrs[i] = api_alloc(instance, 0, 9 * MIB, NULL);
+    }
+    for (int i = 0; i < 6; i += 2) {
+        api_free(instance, 0, ptrs[i], NULL);
+    }
+    api_free(instance, 0, api_alloc(instance, 0, 24 * MIB, NULL), NULL);
+    for (int i = 1; i < 6; i += 2) {
+        api_free(instance, 0, ptrs[i], NULL);
+    }
+    api_unmake(instance);
+}
+END_TEST
+
+START_TEST(address_space_when_the_budget_is_spent)
+{
+    pleat instance = api_make(API_PLEAT, "capacity:256M", "address_budget:64M");
+    pleat_devptr ptr = api_alloc(instance, 0, 4 * MIB, NULL);
+    check_verdict(instance, 128 * MIB, NULL, PLEAT_ENOSPACE_VA, PLEAT_VERDICT_ADDRESS_SPACE);
+    api_expect(PLEAT_ENOSPACE_VA, "address space, not memory", "address_budget");
+    api_free(instance, 0, ptr, NULL);
+    api_unmake(instance);
+}
+END_TEST
+
+/* Makes a live block and a pending one in the pool that is routed to. 0: no addresses are left. */
+static pleat_devptr settle_in_pool(pleat instance, void *stream)
+{
+    pleat_devptr ptr = 0;
+    if (pleat_block_alloc(instance, 0, 3000, stream, &ptr) != PLEAT_OK) {
+        ck_assert_int_eq(pleat_last_error()->verdict, PLEAT_VERDICT_ADDRESS_SPACE);
+        api_expect(PLEAT_ENOSPACE_VA, "address space, not memory", "address_budget");
+        return 0;
+    }
+    pleat_devptr gone = api_alloc(instance, 0, 3000, stream);
+    pleat_sim_access access = { .ptr = gone, .bytes = 3000, .is_write = true };
+    ck_assert_int_eq(sim.work(stream, &access, 1), 0);
+    api_free(instance, 0, gone, stream);
+    return ptr;
+}
+
+/* The free rest of each pool's granules pends on both streams; other pools cannot use it. */
+START_TEST(address_space_when_pools_have_it_all)
+{
+    enum { MOST = 16 };
+    pleat instance = api_make(API_PLEAT, "capacity:256M,depth:1048576", "address_budget:512M");
+    void *streams[2] = { api_stream(instance, 0), api_stream(instance, 0) };
+    pleat_devptr ptrs[MOST];
+    unsigned n = 0;
+    for (bool is_left = true; is_left && n < MOST;) {
+        pleat_pool_id id = { 1, n / 2 };
+        ck_assert_int_eq(pleat_pool_begin(instance, 0, id, NULL, NULL, NULL), PLEAT_OK);
+        ptrs[n] = settle_in_pool(instance, streams[n % 2]);
+        is_left = ptrs[n] != 0;
+        n += is_left;
+        ck_assert_int_eq(pleat_pool_end(instance, 0, id), PLEAT_OK);
+    }
+    ck_assert_uint_gt(n, 2);
+    ck_assert_uint_lt(n, MOST);
+    api_check(instance);
+    for (unsigned i = 0; i < n; i++) {
+        api_free(instance, 0, ptrs[i], streams[i % 2]);
+    }
+    sim.finish();
+    api_stream_end(instance, 0, streams[0]);
+    api_stream_end(instance, 0, streams[1]);
+    api_unmake(instance);
+}
+END_TEST
+
+START_TEST(pending_when_waiting_and_ordering_are_forbidden)
+{
+    pleat instance = api_make(API_PLEAT, "capacity:64M", "cross_stream:settled,wait_ms:0");
+    void *a = api_stream(instance, 0);
+    void *b = api_stream(instance, 0);
+    api_free(instance, 0, api_alloc(instance, 0, 4 * MIB, b), b);
+    pleat_devptr ptr = api_alloc(instance, 0, 48 * MIB, a);
+    pleat_sim_access access = { .ptr = ptr, .bytes = 4096, .is_write = true };
+    ck_assert_int_eq(sim.work(a, &access, 1), 0);
+    api_free(instance, 0, ptr, a);
+    check_verdict(instance, 48 * MIB, b, PLEAT_EPENDING, PLEAT_VERDICT_PENDING);
+    api_expect(PLEAT_EPENDING, "last use on the GPU is not over", "wait_ms", "cross_stream:order",
+               "pends on the stream 0x", "(id ");
+    sim.finish();
+    api_free(instance, 0, api_alloc(instance, 0, 48 * MIB, b), b);
+    sim.finish();
+    api_stream_end(instance, 0, a);
+    api_stream_end(instance, 0, b);
+    api_unmake(instance);
+}
+END_TEST
+
+START_TEST(pinned_when_a_captured_graph_holds_the_difference)
+{
+    pleat instance = api_make(API_PLEAT, "capacity:64M", "");
+    pl_driver *drv = pleat_internal_driver(instance);
+    void *stream = api_stream(instance, 0);
+    void *graph = NULL;
+    api_free(instance, 0, api_alloc(instance, 0, MIB, stream), stream);
+    ck_assert_int_eq(pl_device_enter(pleat_internal_device(instance, 0)), PLEAT_OK);
+    ck_assert_int_eq(pl_cu_stream_begin_capture(drv, stream, 2), 0);
+    pleat_devptr ptr = 0;
+    pleat_status st = pleat_block_alloc(instance, 0, 40 * MIB, stream, &ptr);
+    ck_assert_msg(st == PLEAT_OK, "%s", pleat_last_error()->text);
+    api_free(instance, 0, ptr, stream);
+    ck_assert_int_eq(pl_cu_stream_end_capture(drv, stream, (void *)&graph), 0);
+    pl_device_leave(pleat_internal_device(instance, 0));
+    check_verdict(instance, 40 * MIB, NULL, PLEAT_ENOMEM_DEVICE, PLEAT_VERDICT_PINNED);
+    api_expect(PLEAT_ENOMEM_DEVICE, "pinned 40.00 MiB", "pleat_device_release_capture");
+    ck_assert_int_eq(pl_cu_graph_destroy(drv, graph), 0);
+    ck_assert_int_eq(pleat_device_release_capture(instance, 0, stream), PLEAT_OK);
+    api_free(instance, 0, api_alloc(instance, 0, 40 * MIB, NULL), NULL);
+    sim.finish();
+    api_stream_end(instance, 0, stream);
+    api_unmake(instance);
+}
+END_TEST
+
+/* Of a chunk of 8 granules the first and the last are live; no request of 8 has a place there. */
+START_TEST(tied_when_chunks_that_are_partly_in_use_hold_the_difference)
+{
+    pleat instance = api_make(API_PLEAT, "capacity:256M", "chunks:mixed,chunk_share:1");
+    pleat_devptr first = api_alloc(instance, 0, 14 * MIB, NULL); /* 7 granules, a chunk each */
+    pleat_devptr chunk = api_alloc(instance, 0, 16 * MIB, NULL);
+    ck_assert_int_eq(pleat_device_set_limit(instance, 0, 30 * MIB), PLEAT_OK);
+    api_free(instance, 0, chunk, NULL);
+    pleat_devptr low = api_alloc(instance, 0, 2 * MIB, NULL);
+    pleat_devptr middle = api_alloc(instance, 0, 12 * MIB, NULL);
+    pleat_devptr high = api_alloc(instance, 0, 2 * MIB, NULL);
+    ck_assert_uint_eq(low, chunk);
+    ck_assert_uint_eq(high, chunk + 14 * MIB);
+    api_free(instance, 0, middle, NULL);
+    pleat_stats s = api_stats(instance, 0);
+    ck_assert_uint_eq(s.live_granules, 9);
+    ck_assert_uint_eq(s.tied_granules, 6);
+    ck_assert_uint_eq(s.pinned_granules, 0);
+    api_free(instance, 0, first, NULL); /* 7 granules that can be taken */
+    check_verdict(instance, 16 * MIB, NULL, PLEAT_ENOMEM_DEVICE, PLEAT_VERDICT_TIED);
+    api_expect(PLEAT_ENOMEM_DEVICE, "pinned 0 B, tied 12.00 MiB, free 12.00 MiB", "idle 14.00 MiB",
+               "12.00 MiB are free in chunks that are partly in use", "pleat_device_compact",
+               "chunks:granule");
+    ck_assert_ptr_null(strstr(pleat_last_error()->text, "graph"));
+    api_free(instance, 0, low, NULL);
+    api_free(instance, 0, high, NULL);
+    ck_assert_uint_eq(api_stats(instance, 0).tied_granules, 0);
+    api_free(instance, 0, api_alloc(instance, 0, 16 * MIB, NULL), NULL);
+    api_unmake(instance);
+}
+END_TEST
+
+START_TEST(a_chunk_larger_than_the_device_is_named)
+{
+    pleat_devptr ptr;
+    pleat instance = api_make(API_PLEAT, "capacity:64M", "chunk_granules:64");
+    ck_assert_int_eq(pleat_block_alloc(instance, 0, 1000, NULL, &ptr), PLEAT_ENOMEM_DEVICE);
+    api_expect(PLEAT_ENOMEM_DEVICE, "a chunk has 128.00 MiB", "chunk_granules");
+    api_unmake(instance);
+}
+END_TEST
+
+SUITE(api_oom)
+{
+    TCase *judge = tcase_create("judge");
+    tcase_add_test(judge, the_verdict_follows_from_the_numbers);
+    suite_add_tcase(suite, judge);
+    TCase *scenes = tcase_create("scenes");
+    tcase_add_checked_fixture(scenes, api_sim_load, NULL);
+    tcase_add_loop_test(scenes, full_when_live_memory_and_the_request_exceed_the_device, 0,
+                        N_API_ALLOCATORS);
+    tcase_add_loop_test(scenes, limit_when_the_device_would_have_room, 0, N_API_ALLOCATORS);
+    tcase_add_loop_test(scenes, limit_when_pytorchs_fraction_of_the_device_is_used_up, 0, 2);
+    tcase_add_loop_test(scenes, foreign_when_others_hold_the_difference, 0, N_API_ALLOCATORS);
+    tcase_add_loop_test(scenes, foreign_when_the_device_is_full_at_its_first_use, 0,
+                        N_API_ALLOCATORS);
+    tcase_add_loop_test(scenes, foreign_when_not_even_the_driver_s_context_fits, 0,
+                        N_API_ALLOCATORS);
+    tcase_add_test(scenes, fragmented_when_a_classic_cache_has_the_bytes_in_pieces);
+    tcase_add_test(scenes, pleat_serves_what_fragments_the_classic_cache);
+    tcase_add_test(scenes, address_space_when_the_budget_is_spent);
+    tcase_add_test(scenes, address_space_when_pools_have_it_all);
+    tcase_add_test(scenes, pending_when_waiting_and_ordering_are_forbidden);
+    tcase_add_test(scenes, pinned_when_a_captured_graph_holds_the_difference);
+    tcase_add_test(scenes, tied_when_chunks_that_are_partly_in_use_hold_the_difference);
+    tcase_add_test(scenes, a_chunk_larger_than_the_device_is_named);
+    suite_add_tcase(suite, scenes);
+}

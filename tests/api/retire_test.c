@@ -1,0 +1,66 @@
+/* retire_test.c - a stream is retired while a call that named it is not over yet. */
+/* labels: unit */
+#include <check.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include "tests/support/api_sim.h"
+#include "tests/support/suite.h"
+
+enum { MIB = 1 << 20, RECORDING_US = 200000 };
+
+typedef struct freeing {
+    pleat instance;
+    void *stream;
+    pleat_devptr ptr;
+    pleat_status st;
+} freeing;
+
+static void *free_slowly(void *arg)
+{
+    freeing *f = arg;
+    f->st = pleat_block_free(f->instance, 0, f->ptr, f->stream);
+    return NULL;
+}
+
+/* The free records a tick, and is still doing so when the stream is retired. The last tick comes
+ * behind it, so nothing that was freed on the stream needs one of the whole context. */
+START_TEST(a_tick_that_is_being_recorded_is_not_the_last_one)
+{
+    pthread_t thread;
+    freeing f = { .instance = api_make(API_PLEAT, "capacity:64M,depth:1048576", "wait_ms:0") };
+    void *other = api_stream(f.instance, 0);
+    f.stream = api_stream(f.instance, 0);
+    pleat_devptr small = api_alloc(f.instance, 0, 512, other);
+    f.ptr = api_alloc(f.instance, 0, 16 * MIB, f.stream);
+    pleat_devptr last = api_alloc(f.instance, 0, 16 * MIB, f.stream);
+    uint64_t n_recorded = sim.n_calls("cuEventRecord");
+    sim.delay_after("cuEventRecord", RECORDING_US);
+    ck_assert_int_eq(pthread_create(&thread, NULL, free_slowly, &f), 0);
+    while (sim.n_calls("cuEventRecord") == n_recorded) {
+        (void)sched_yield();
+    }
+    sim.delay_after("cuEventRecord", 0);
+    ck_assert_int_eq(pleat_stream_retire(f.instance, 0, f.stream), PLEAT_OK);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_int_eq(f.st, PLEAT_OK);
+    ck_assert_uint_eq(sim.n_calls("cuEventRecord"), n_recorded + 2);
+    sim.finish();
+    api_stream_end(f.instance, 0, f.stream);
+    uint64_t n_contexts = sim.n_calls("cuCtxRecordEvent");
+    api_free(f.instance, 0, last, other);
+    pleat_devptr large = api_alloc(f.instance, 0, 32 * MIB, other);
+    ck_assert_uint_eq(sim.n_calls("cuCtxRecordEvent"), n_contexts);
+    api_free(f.instance, 0, large, other);
+    api_free(f.instance, 0, small, other);
+    api_check(f.instance);
+    api_stream_end(f.instance, 0, other);
+    api_unmake(f.instance);
+}
+END_TEST
+
+SUITE(api_retire)
+{
+    TCase *tcase = suite_case(suite, "recording", api_sim_load, NULL);
+    tcase_add_test(tcase, a_tick_that_is_being_recorded_is_not_the_last_one);
+}

@@ -1,0 +1,367 @@
+/* verdict_test.c - the verdict on small made-up rows: all of them by the rules, some by their
+ * words. */
+/* labels: unit */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/ab/verdict.h"
+#include "tests/support/suite.h"
+
+#define GIB (UINT64_C(1) << 30)
+
+enum { N_SETTINGS = 3, NOWHERE = BENCH_VERDICT_NOWHERE };
+
+static bench_verdict_input in;
+static bench_verdict verdict;
+
+/* "+" completes, "-" fails, "?" was not measured. */
+static void set_outcomes(bench_outcome *out, const char *text)
+{
+    for (unsigned i = 0; text[i]; i++) {
+        out[i] = text[i] == '+'   ? BENCH_OUTCOME_COMPLETES
+                 : text[i] == '-' ? BENCH_OUTCOME_FAILS
+                                  : BENCH_OUTCOME_UNKNOWN;
+    }
+}
+
+static void add_setting(const char *allocator, const char *on, const char *near)
+{
+    bench_verdict_setting *s = &in.settings[in.n_settings++];
+    *s = (bench_verdict_setting){ .allocator = allocator, .held_bytes = 32 * GIB };
+    set_outcomes(s->on, on);
+    set_outcomes(s->near, near);
+}
+
+/* A job of 30 GiB, cards of 24, 40 and 48 GB, multiples of 1.02 and 1.10. */
+static void set_up(void)
+{
+    in = (bench_verdict_input){ .work = "run.pickle",
+                                .need_bytes = 30 * GIB,
+                                .peak_event = 41,
+                                .n_events = 1234567,
+                                .worst = "run",
+                                .mean_need = 30.0 * GIB,
+                                .own_conf = "",
+                                .n_devices = 3,
+                                .n_near = 2 };
+    in.devices[0] = (bench_verdict_device){ "24 GB", 22 * GIB };
+    in.devices[1] = (bench_verdict_device){ "40 GB", 39 * GIB };
+    in.devices[2] = (bench_verdict_device){ "48 GB", 44 * GIB };
+    in.near[0] = (bench_verdict_device){ "1.02x", 306 * GIB / 10 };
+    in.near[1] = (bench_verdict_device){ "1.10x", 33 * GIB };
+}
+
+static void reach(void)
+{
+    bench_verdict_reach(&in, &verdict);
+}
+
+#define HAS(line, words)                                                                           \
+    ck_assert_msg(strstr(verdict.lines[line], words) != NULL, "%s", verdict.lines[line])
+#define IS(line, words) ck_assert_str_eq(verdict.lines[line], words)
+
+enum { NEEDS, HELD, RUNS_ON, ADVICE, TYPE };
+
+/* ---- by the rules ---- */
+
+static const char *const names[N_SETTINGS] = { "torch-native", "torch-expandable", "pleat" };
+
+static unsigned first(const bench_outcome *outcomes, unsigned n, bench_outcome wanted)
+{
+    for (unsigned i = 0; i < n; i++) {
+        if (outcomes[i] == wanted) {
+            return i;
+        }
+    }
+    return NOWHERE;
+}
+
+static unsigned least(unsigned s)
+{
+    return first(in.settings[s].on, in.n_devices, BENCH_OUTCOME_COMPLETES);
+}
+
+static unsigned near_least(unsigned s)
+{
+    return first(in.settings[s].near, in.n_near, BENCH_OUTCOME_COMPLETES);
+}
+
+static bool is_sure(const bench_outcome *outcomes, unsigned n)
+{
+    return first(outcomes, n, BENCH_OUTCOME_UNKNOWN) >= first(outcomes, n, BENCH_OUTCOME_COMPLETES);
+}
+
+/* The place of a setting among the candidates: that in force comes first. */
+static unsigned effort(unsigned s, unsigned in_force)
+{
+    return s == in_force ? 0 : s + 1;
+}
+
+/* What a kept or advised setting must be, in_force being one of the three. */
+static void check_choice(unsigned chosen, unsigned in_force)
+{
+    unsigned device = verdict.device;
+    ck_assert_uint_lt(device, in.n_devices);
+    ck_assert_int_eq(
+        in.settings[chosen].on[device] == BENCH_OUTCOME_COMPLETES || least(chosen) < device, 1);
+    for (unsigned s = 0; s < N_SETTINGS; s++) {
+        ck_assert_uint_ge(least(s), device); /* nobody completes on a smaller one */
+        bool is_simpler = effort(s, in_force) < effort(chosen, in_force);
+        if (verdict.advice == BENCH_ADVICE_SWITCH && is_simpler) {
+            ck_assert_uint_gt(least(s), device);
+        }
+        bool is_eligible = verdict.advice == BENCH_ADVICE_NEARER && least(s) == device;
+        if (is_eligible) {
+            ck_assert_uint_ge(near_least(s), near_least(chosen));
+            ck_assert(!is_simpler || near_least(s) > near_least(chosen));
+        }
+        if (verdict.advice == BENCH_ADVICE_KEEP && least(s) == device &&
+            is_sure(in.settings[in_force].near, in.n_near)) {
+            ck_assert_uint_ge(near_least(s), near_least(in_force));
+        }
+    }
+    ck_assert_int_eq(verdict.advice == BENCH_ADVICE_KEEP, chosen == in_force);
+    ck_assert_int_eq(verdict.advice == BENCH_ADVICE_SWITCH, least(in_force) > device);
+}
+
+static void check_verdict(unsigned in_force, bool is_any_measured)
+{
+    unsigned best = NOWHERE;
+    bool is_provisional = false;
+    unsigned chosen = N_SETTINGS;
+    for (unsigned s = 0; s < N_SETTINGS; s++) {
+        best = least(s) < best ? least(s) : best;
+        is_provisional = is_provisional || !is_sure(in.settings[s].on, in.n_devices);
+        ck_assert_uint_eq(verdict.least[s], least(s));
+        chosen = verdict.setting && strcmp(verdict.setting, names[s]) == 0 ? s : chosen;
+    }
+    ck_assert_str_eq(verdict.in_force, names[in_force]);
+    ck_assert_int_eq(verdict.is_provisional, is_provisional);
+    ck_assert_int_eq(verdict.advice == BENCH_ADVICE_UNKNOWN, !is_any_measured);
+    if (best == NOWHERE) {
+        bool is_too_large = in.need_bytes > in.devices[in.n_devices - 1].bytes;
+        ck_assert_ptr_null(verdict.setting);
+        ck_assert_uint_eq(verdict.device, NOWHERE);
+        ck_assert(!is_any_measured ||
+                  verdict.advice == (is_too_large ? BENCH_ADVICE_TOO_LARGE : BENCH_ADVICE_NOBODY));
+    } else {
+        ck_assert_uint_lt(chosen, N_SETTINGS);
+        ck_assert_uint_eq(verdict.device, best);
+        check_choice(chosen, in_force);
+    }
+    for (unsigned i = 0; i < BENCH_VERDICT_LINES; i++) {
+        ck_assert_uint_gt(strlen(verdict.lines[i]), 0);
+    }
+}
+
+/* Every outcome of three settings on two devices and two multiples, of every setting in force: the
+ * digits of `number` in base 3. */
+START_TEST(every_row_of_three_settings_is_judged_by_the_rules)
+{
+    enum { N_ROWS = 531441 / 9 }; /* 3^(3 x 4) / 9: of the third setting one multiple only */
+    static const uint64_t needs[] = { 20, 30, 40 };
+    in.n_devices = 2;
+    unsigned own = (unsigned)_i % 4;
+    in.own = own < N_SETTINGS ? names[own] : NULL;
+    in.need_bytes = needs[_i / 4] * GIB;
+    for (unsigned row = 0; row < N_ROWS; row++) {
+        unsigned digits = row;
+        bool is_any_measured = false;
+        in.n_settings = N_SETTINGS;
+        for (unsigned s = 0; s < N_SETTINGS; s++) {
+            in.settings[s].allocator = names[s];
+            for (unsigned d = 0; d < 2; d++, digits /= 3) {
+                in.settings[s].on[d] = (bench_outcome)(digits % 3);
+                is_any_measured = is_any_measured || digits % 3 != BENCH_OUTCOME_UNKNOWN;
+            }
+            in.settings[s].near[1] = BENCH_OUTCOME_FAILS;
+            for (unsigned d = 0; d < (s == 2 ? 1 : 2); d++, digits /= 3) {
+                in.settings[s].near[d] = (bench_outcome)(digits % 3);
+            }
+        }
+        reach();
+        check_verdict(own < N_SETTINGS ? own : 0, is_any_measured);
+    }
+}
+END_TEST
+
+/* ---- by the words ---- */
+
+START_TEST(expandable_segments_suffice)
+{
+    add_setting("pleat", "-++", "++");
+    add_setting("torch-native", "--+", "--");
+    add_setting("torch-expandable", "-++", "++");
+    reach();
+    ck_assert_int_eq(verdict.advice, BENCH_ADVICE_SWITCH);
+    ck_assert_str_eq(verdict.setting, "torch-expandable");
+    IS(NEEDS, "30.00 GiB of live blocks at the peak, event 42 of 1,234,567");
+    IS(HELD, "no recording of your own run tells; replayed without limit: pleat 32.00 GiB, "
+             "torch-native 32.00 GiB, torch-expandable 32.00 GiB");
+    IS(RUNS_ON, "24 GB: none, it needs more; 40 GB: all but torch-native; 48 GB: all");
+    IS(ADVICE, "Turn expandable_segments on: it then completes on 40 GB, with PyTorch's default "
+               "(torch-native) only on 48 GB; that suffices: pleat needs no less a device.");
+    IS(TYPE, "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+}
+END_TEST
+
+START_TEST(only_pleat_completes)
+{
+    add_setting("pleat", "-++", "++");
+    add_setting("torch-native", "---", "--");
+    add_setting("torch-expandable", "--+", "-+");
+    add_setting("unpooled", "-++", "++");
+    in.own = "torch-native";
+    in.own_bytes = 36 * GIB;
+    in.own_failed = true;
+    reach();
+    ck_assert_int_eq(verdict.advice, BENCH_ADVICE_SWITCH);
+    HAS(HELD, "36.00 GiB in the recorded run, under PyTorch's default (torch-native): 1.200 times "
+              "its need; it ran out of memory");
+    HAS(RUNS_ON, "40 GB: pleat, unpooled; 48 GB: all but torch-native");
+    IS(ADVICE, "Use pleat: it then completes on 40 GB, with PyTorch's default (torch-native) on "
+               "none of these; expandable_segments do not suffice there.");
+    IS(TYPE, "python3 -m pleat.torch YOUR_SCRIPT.py");
+}
+END_TEST
+
+START_TEST(a_tie_changes_nothing)
+{
+    add_setting("pleat", "-++", "++");
+    add_setting("torch-native", "-++", "++");
+    add_setting("torch-expandable", "-++", "++");
+    reach();
+    ck_assert_int_eq(verdict.advice, BENCH_ADVICE_KEEP);
+    IS(ADVICE, "Change nothing: PyTorch's default (torch-native) completes on 40 GB, and it needs "
+               "more than 24 GB.");
+    IS(TYPE, "nothing");
+}
+END_TEST
+
+START_TEST(a_tie_on_devices_is_broken_by_what_is_left)
+{
+    add_setting("pleat", "-++", "++");
+    add_setting("torch-native", "-++", "--");
+    add_setting("torch-expandable", "-++", "-+");
+    reach();
+    ck_assert_int_eq(verdict.advice, BENCH_ADVICE_NEARER);
+    ck_assert_str_eq(verdict.setting, "pleat");
+    HAS(ADVICE, "suffices on 40 GB; for a larger batch there use pleat: it completes in 1.02x of "
+                "the need, the other not even in 1.10x.");
+    set_outcomes(in.settings[2].near, "++"); /* the simpler one does it as well */
+    reach();
+    ck_assert_str_eq(verdict.setting, "torch-expandable");
+    IS(TYPE, "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+}
+END_TEST
+
+START_TEST(nobody_completes)
+{
+    add_setting("pleat", "---", "--");
+    add_setting("torch-native", "---", "--");
+    reach();
+    ck_assert_int_eq(verdict.advice, BENCH_ADVICE_NOBODY);
+    HAS(RUNS_ON, "24 GB: none, it needs more; 40, 48 GB: none");
+    HAS(TYPE, "pleat fit 'run.pickle'");
+    in.need_bytes = 50 * GIB;
+    reach();
+    ck_assert_int_eq(verdict.advice, BENCH_ADVICE_TOO_LARGE);
+    HAS(ADVICE, "No setting helps");
+    IS(TYPE, "pleat-runtime --memory 45056M python3 YOUR_SCRIPT.py");
+}
+END_TEST
+
+START_TEST(what_was_not_measured_is_said)
+{
+    add_setting("pleat", "???", "??");
+    add_setting("torch-native", "??+", "??");
+    reach();
+    ck_assert(verdict.is_provisional);
+    HAS(ADVICE, "(as far as it was measured).");
+    HAS(RUNS_ON, "(not measured: pleat, torch-native)");
+    set_outcomes(in.settings[1].on, "???");
+    reach();
+    ck_assert_int_eq(verdict.advice, BENCH_ADVICE_UNKNOWN);
+    HAS(ADVICE, "Too little was measured");
+}
+END_TEST
+
+START_TEST(other_allocators_are_never_advised_to_a_run_of_pytorch)
+{
+    add_setting("torch-native", "--+", "--");
+    add_setting("unpooled", "+++", "++");
+    add_setting("cuda-async", "+++", "++");
+    reach();
+    ck_assert_int_eq(verdict.advice, BENCH_ADVICE_KEEP);
+    ck_assert_str_eq(verdict.setting, "torch-native");
+    HAS(ADVICE, "no other setting that PyTorch can have completes on 40 GB");
+    in.is_rmm = true;
+    reach();
+    ck_assert_str_eq(verdict.setting, "cuda-async");
+    in.is_rmm = false;
+    in.n_settings = 0;
+    add_setting("tf-bfc", "-++", "++"); /* nothing else was asked for */
+    reach();
+    ck_assert_str_eq(verdict.setting, "tf-bfc");
+}
+END_TEST
+
+START_TEST(other_options_of_the_recorded_run_stay)
+{
+    add_setting("torch-native", "--+", "--");
+    add_setting("torch-expandable", "-++", "++");
+    in.own = "torch-native";
+    in.own_bytes = 36 * GIB;
+    in.own_conf = "expandable_segments:False,roundup_power2_divisions:[256:1,>:8],max_split_size_mb"
+                  ":64";
+    reach();
+    IS(TYPE, "export PYTORCH_CUDA_ALLOC_CONF=roundup_power2_divisions:[256:1,>:8],"
+             "max_split_size_mb:64,expandable_segments:True");
+}
+END_TEST
+
+START_TEST(a_job_names_its_worst_rank)
+{
+    add_setting("torch-native", "-++", "++");
+    in.n_ranks = 8;
+    in.worst = "rank3";
+    in.mean_need = 24.0 * GIB;
+    reach();
+    IS(NEEDS, "30.00 GiB in rank rank3, the most of 8 ranks; their mean is 24.00 GiB "
+              "(imbalance 1.25)");
+}
+END_TEST
+
+START_TEST(no_text_overflows_its_line)
+{
+    static char conf[4096];
+    memset(conf, 'c', sizeof conf - 1);
+    in.own_conf = conf;
+    add_setting("torch-native", "--+", "--");
+    add_setting("torch-expandable", "-++", "++");
+    reach();
+    ck_assert_uint_eq(strlen(verdict.lines[TYPE]), BENCH_VERDICT_BYTES - 1);
+}
+END_TEST
+
+SUITE(bench_verdict)
+{
+    TCase *rules = tcase_create("rules");
+    tcase_add_checked_fixture(rules, set_up, NULL);
+    tcase_add_loop_test(rules, every_row_of_three_settings_is_judged_by_the_rules, 0, 12);
+    suite_add_tcase(suite, rules);
+    TCase *words = tcase_create("words");
+    tcase_add_checked_fixture(words, set_up, NULL);
+    tcase_add_test(words, expandable_segments_suffice);
+    tcase_add_test(words, only_pleat_completes);
+    tcase_add_test(words, a_tie_changes_nothing);
+    tcase_add_test(words, a_tie_on_devices_is_broken_by_what_is_left);
+    tcase_add_test(words, nobody_completes);
+    tcase_add_test(words, what_was_not_measured_is_said);
+    tcase_add_test(words, other_allocators_are_never_advised_to_a_run_of_pytorch);
+    tcase_add_test(words, other_options_of_the_recorded_run_stay);
+    tcase_add_test(words, a_job_names_its_worst_rank);
+    tcase_add_test(words, no_text_overflows_its_line);
+    suite_add_tcase(suite, words);
+}

@@ -1,0 +1,394 @@
+/* compact_window_test.c - what other threads do while a compaction calls the driver.
+ *
+ * A compaction holds no lock across a call. After each of its calls in turn another thread acts to
+ * the end, while the compaction waits inside the call: a lock that was held would never come. */
+/* labels: unit fault */
+#include <check.h>
+#include <pthread.h>
+#include <time.h>
+
+#include "segments/pleat/space.h"
+#include "segments/pleat/tick.h"
+#include "segments/pleat/trim.h"
+#include "tests/support/own.h"
+#include "tests/support/segments_chunks.h"
+#include "tests/support/segments_told.h"
+#include "tests/support/suite.h"
+
+enum { GRANULE = 512 << 10, HALF = GRANULE / 2, MOST_BLOCKS = 32, N_NEW = 6, MOST_CALLS = 200 };
+
+#define SIM "granularity:512K,capacity:512M,depth:1048576,backing:memory"
+
+static pleat_devptr first;
+static pleat_devptr blocks[MOST_BLOCKS];
+static pleat_devptr fresh[N_NEW]; /* what the other thread has got */
+static size_t block_bytes;
+
+/* ---- two layouts ----------------------------------------------------------------------------- */
+
+static void keep(const char *pattern)
+{
+    for (unsigned i = 0; pattern[i] != '\0'; i++) {
+        if (pattern[i] == '.') {
+            pleat_put(blocks[i], 1);
+            blocks[i] = 0;
+        } else {
+            ck_assert_int_eq(pleat.sim.fill(pleat.handles[1], blocks[i], block_bytes, blocks[i]),
+                             CU_SUCCESS);
+        }
+    }
+}
+
+static pl_device_options device_options; /* of the allocators to be opened */
+
+static void open_chunks(pl_chunks chunks)
+{
+    pl_allocator_options options;
+    pl_allocator_options_init(&options);
+    options.observer = told_open();
+    SET_OWN(pleat, &options, chunks, chunks);
+    SET_OWN(pleat, &options, chunk_share, 1);
+    SET_OWN(pleat, &options, merge, PL_MERGE_ALWAYS);
+    pleat_open_device(SIM, &device_options, &options);
+}
+
+/* A large chunk, of which two runs of granules stay. */
+static void open_split(void)
+{
+    open_chunks(PL_CHUNKS_MIXED);
+    block_bytes = GRANULE;
+    first = pleat_get((size_t)31 * GRANULE, 1);
+    pleat_put(pleat_get((size_t)MOST_BLOCKS * GRANULE, 1), 1);
+    for (unsigned i = 0; i < MOST_BLOCKS; i++) {
+        blocks[i] = pleat_get(GRANULE, 1);
+    }
+    keep("##....................#####.....");
+}
+
+/* Six granules, of which two and two fit together. */
+static void open_merge(void)
+{
+    open_chunks(PL_CHUNKS_GRANULE);
+    block_bytes = HALF;
+    for (unsigned i = 0; i < 12; i++) {
+        blocks[i] = pleat_get(HALF, 1);
+    }
+    keep("#..##..#.###");
+}
+
+/* ---- the other thread ------------------------------------------------------------------------ */
+
+static bool put(pleat_devptr *ptr)
+{
+    bool is_freed = *ptr == 0 || pleat.a->ops->free(pleat.a, *ptr, pleat.streams[1]) == PLEAT_OK;
+    *ptr = is_freed ? 0 : *ptr;
+    return is_freed;
+}
+
+/* A space that is torn gives nothing out. */
+static bool get(size_t bytes, pleat_devptr *out)
+{
+    pleat_status st = pleat.a->ops->alloc(pleat.a, bytes, pleat.streams[1], out);
+    return st == PLEAT_OK || st == PLEAT_EPOISONED;
+}
+
+static bool free_all(void)
+{
+    bool ok = true;
+    for (unsigned i = 0; i < MOST_BLOCKS; i++) {
+        ok = put(&blocks[i]) && ok;
+    }
+    return ok;
+}
+
+/* Also of what the compaction is about to take: that must not be given out. */
+static bool take_all_free(void)
+{
+    bool ok = true;
+    for (unsigned i = 0; i < N_NEW; i++) {
+        ok = get(i % 2 == 0 ? GRANULE : HALF, &fresh[i]) && ok;
+    }
+    return ok;
+}
+
+static bool free_and_take(void)
+{
+    return put(&blocks[0]) && put(&blocks[4]) && take_all_free();
+}
+
+static bool free_and_trim(void)
+{
+    uint64_t released;
+    return free_all() && pleat.a->ops->trim(pleat.a, 0, false, &released) == PLEAT_OK;
+}
+
+static bool look(void)
+{
+    pleat_stats stats = { 0 };
+    pleat.a->ops->stats(pleat.a, &stats);
+    return stats.resident_bytes > 0 && pleat.a->ops->check(pleat.a) == 0;
+}
+
+typedef bool action(void);
+
+static action *const actions[] = { free_all, take_all_free, free_and_take, free_and_trim, look };
+enum { N_ACTIONS = sizeof actions / sizeof actions[0] };
+
+static void *run(void *act)
+{
+    static const bool yes = true;
+    bool is_inside = pl_device_enter(pleat.dev) == PLEAT_OK;
+    bool is_done = is_inside && (*(action *const *)act)();
+    if (is_inside) {
+        pl_device_leave(pleat.dev);
+    }
+    return is_done ? (void *)&yes : NULL;
+}
+
+/* ---- in the middle of a call ----------------------------------------------------------------- */
+
+static pthread_t compactor;
+static uint64_t n_calls;
+static uint64_t act_at;
+static action *const *act;
+static pthread_t late; /* a thread that may have to wait for the compaction */
+static bool is_late;
+
+static void act_after(pl_entry entry, int failure, uint64_t bytes, void *context)
+{
+    pthread_t thread;
+    struct timespec until;
+    void *is_done = NULL;
+    (void)entry;
+    (void)failure;
+    (void)bytes;
+    (void)context;
+    if (!pthread_equal(pthread_self(), compactor) || n_calls++ != act_at) {
+        return;
+    }
+    ck_assert_int_eq(pthread_create(&thread, NULL, run, (void *)act), 0);
+    if (is_late) {
+        late = thread;
+        return;
+    }
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 60;
+    ck_assert_msg(pthread_timedjoin_np(thread, &is_done, &until) == 0,
+                  "a lock is held across call %llu of a compaction", (unsigned long long)act_at);
+    /* the call that fails may be the other thread's */
+    ck_assert_msg(is_done != NULL || pleat.sim.n_faults() > 0, "refused at call %llu",
+                  (unsigned long long)act_at);
+}
+
+/* Compact; another thread acts after the k-th call. */
+static pleat_status compact_at(uint64_t k, action *const *what)
+{
+    pleat_compaction out;
+    compactor = pthread_self();
+    n_calls = 0;
+    act_at = k;
+    act = what;
+    pl_driver_time_calls(pleat.sim.drv, true);
+    pl_driver_watch(pleat.sim.drv, act_after, NULL);
+    pleat_status st = pleat.a->ops->compact(pleat.a, &out);
+    if (is_late && n_calls > k) {
+        void *is_done = NULL;
+        ck_assert_int_eq(pthread_join(late, &is_done), 0);
+        ck_assert_ptr_nonnull(is_done);
+    }
+    pl_driver_watch(pleat.sim.drv, NULL, NULL);
+    return st;
+}
+
+/* What stays has its bytes; all memory can be given back. */
+static void close_verified(void)
+{
+    pleat_assert_sound();
+    told_assert_agrees(pleat.a);
+    for (unsigned i = 0; i < MOST_BLOCKS; i++) {
+        ck_assert(blocks[i] == 0 || pleat.sim.verify(pleat.handles[1], blocks[i], block_bytes,
+                                                     blocks[i]) == CU_SUCCESS);
+    }
+    pleat.sim.finish();
+    pleat_assert_sound();
+    bool is_freed = free_all() && put(&first);
+    for (unsigned i = 0; i < N_NEW; i++) {
+        is_freed = put(&fresh[i]) && is_freed;
+    }
+    ck_assert(is_freed);
+    (void)pleat_trim(0, true);
+    pleat.has_failed_undo = pl_device_counted(pleat.dev).n_undo_failures > 0;
+    ck_assert(pleat.has_failed_undo || chunks_granules_held() == 0);
+    pleat_close();
+}
+
+static void (*const layouts[])(void) = { open_split, open_merge };
+enum { N_LAYOUTS = sizeof layouts / sizeof layouts[0] };
+
+/* _i: layout and action. */
+START_TEST(others_go_on_in_each_call)
+{
+    uint64_t k = 0;
+    do {
+        layouts[_i / N_ACTIONS]();
+        ck_assert_int_eq(compact_at(k, &actions[_i % N_ACTIONS]), PLEAT_OK);
+        close_verified();
+        ck_assert_uint_lt(k, MOST_CALLS);
+    } while (n_calls > k++);
+    ck_assert_uint_gt(k, 8);
+}
+END_TEST
+
+/* The k-th call fails, and others act after it or the one behind: then what is undone, torn, and
+ * mended by another compaction, is so beside them. */
+START_TEST(others_go_on_where_calls_fail)
+{
+    uint64_t k = 0;
+    bool has_hit;
+    do {
+        layouts[_i / N_ACTIONS]();
+        pleat.sim.fail_at(NULL, k / 2, CU_UNKNOWN);
+        pleat_status st = compact_at(k / 2 + k % 2, &actions[_i % N_ACTIONS]);
+        has_hit = pleat.sim.n_faults() > 0;
+        pleat.sim.fail_never();
+        ck_assert(st == PLEAT_OK || has_hit);
+        ck_assert_int_eq(compact_at(UINT64_MAX, NULL), PLEAT_OK);
+        close_verified();
+        ck_assert_uint_lt(k, 2 * MOST_CALLS);
+        k++;
+    } while (has_hit);
+    ck_assert_uint_gt(k, 16);
+}
+END_TEST
+
+/* From the k-th map on all fail: the space is torn, and mended beside others. */
+START_TEST(others_go_on_where_it_is_torn)
+{
+    for (uint64_t k = 0; k < 12; k++) {
+        layouts[_i / N_ACTIONS]();
+        pleat.sim.fail_from("cuMemMap", k / 2, CU_UNKNOWN);
+        pleat_status st = compact_at(UINT64_MAX, NULL);
+        pleat.sim.fail_never();
+        ck_assert_int_eq(compact_at(k % 2 * 4, &actions[_i % N_ACTIONS]), PLEAT_OK);
+        ck_assert(st == PLEAT_OK || st == PLEAT_EDRIVER || st == PLEAT_EPOISONED);
+        close_verified();
+    }
+}
+END_TEST
+
+/* ---- lanes that go --------------------------------------------------------------------------- */
+
+static pleat_devptr lent; /* of stream 2, in the midst of the chunk */
+
+/* What stream 2 has used is over, and not settled yet. */
+static bool free_of_stream_2(void)
+{
+    pl_space *space = (pl_space *)pleat.a;
+    bool is_freed = pleat.a->ops->free(pleat.a, lent, pleat.streams[2]) == PLEAT_OK;
+    pleat.sim.finish();
+    pl_lock_acquire(&space->lock);
+    (void)pl_tick_poll(space, SIZE_MAX);
+    pl_lock_release(&space->lock);
+    return is_freed;
+}
+
+/* A stream that comes takes the place of one that went. */
+static bool retire_stream_2(void)
+{
+    pleat.a->ops->retire_stream(pleat.a, pleat.streams[2]);
+    return pleat.a->ops->alloc(pleat.a, 512, pleat.streams[3], &fresh[0]) == PLEAT_OK;
+}
+
+/* All is settled, and the chunk found, before scratch addresses are reserved for its new ones. */
+static void act_at_entry(pl_entry entry, int failure, uint64_t bytes, void *context)
+{
+    static action *const frees = free_of_stream_2;
+    static action *const retires = retire_stream_2;
+    unsigned *n_created = context;
+    bool is_creating = entry == PL_CU_mem_create;
+    pthread_t thread;
+    (void)failure;
+    (void)bytes;
+    if (!pthread_equal(pthread_self(), compactor) ||
+        (entry != PL_CU_address_reserve && (!is_creating || (*n_created)++ > 0))) {
+        return;
+    }
+    act = is_creating ? &retires : &frees;
+    void *is_done = NULL;
+    ck_assert_int_eq(pthread_create(&thread, NULL, run, (void *)act), 0);
+    ck_assert_int_eq(pthread_join(thread, &is_done), 0);
+    ck_assert_ptr_nonnull(is_done);
+    if (is_creating) {
+        pleat.sim.fail_from("cuMemCreate", 0, CU_OUT_OF_MEMORY);
+    }
+}
+
+/* What is in flight keeps no lane: the second of the new chunks is refused, and the owner of what
+ * was put in flight is gone by then. */
+START_TEST(what_moves_may_lose_its_lane)
+{
+    unsigned n_created = 0;
+    pleat_compaction out;
+    open_split();
+    pl_space *space = (pl_space *)pleat.a;
+    pl_lock_acquire(&space->lock);
+    ck_assert_int_eq(pl_trim_quiesce(space, 1000), PLEAT_OK);
+    pl_lock_release(&space->lock);
+    lent = pleat_get((size_t)16 * GRANULE, 2);
+    ck_assert_uint_eq(lent, blocks[1] + GRANULE);
+    uint32_t n_lanes = space->n_lanes;
+    compactor = pthread_self();
+    pl_driver_time_calls(pleat.sim.drv, true);
+    pl_driver_watch(pleat.sim.drv, act_at_entry, &n_created);
+    ck_assert_int_eq(pleat.a->ops->compact(pleat.a, &out), PLEAT_OK);
+    ck_assert_uint_gt(pleat.sim.n_faults(), 0);
+    pleat.sim.fail_never();
+    pl_driver_watch(pleat.sim.drv, NULL, NULL);
+    ck_assert_uint_gt(n_created, 0);
+    ck_assert_uint_eq(space->n_lanes, n_lanes); /* one came, one went */
+    close_verified();
+}
+END_TEST
+
+/* ---- sharing --------------------------------------------------------------------------------- */
+
+static pl_shared_chunk listed;
+
+static bool share(void)
+{
+    pl_share_list list = { .chunks = &listed, .most_chunks = 1 };
+    return pleat.a->ops->share(pleat.a, blocks[0], 0, &list) == PLEAT_OK && list.n_chunks == 1;
+}
+
+/* What others have open is not moved; who asks while it moves gets what it has come to. */
+START_TEST(what_is_shared_beside_a_compaction_is_what_stays)
+{
+    static action *const shares = share;
+    uint64_t k = 0;
+    is_late = true;
+    device_options.handle_posix_fd = PL_DEMAND_FIRM;
+    do {
+        layouts[_i]();
+        ck_assert_int_eq(compact_at(k, &shares), PLEAT_OK);
+        if (n_calls > k) {
+            pl_shared_chunk then = listed;
+            ck_assert(share());
+            ck_assert_uint_eq(then.chunk, listed.chunk);
+            ck_assert_uint_eq(then.number, listed.number);
+        }
+        close_verified();
+    } while (n_calls > k++);
+}
+END_TEST
+
+SUITE(segments_compact_window)
+{
+    TCase *calls = suite_case(suite, "calls", NULL, NULL);
+    tcase_add_loop_test(calls, others_go_on_in_each_call, 0, N_LAYOUTS * N_ACTIONS);
+    TCase *faults = suite_case(suite, "faults", NULL, NULL);
+    tcase_add_loop_test(faults, others_go_on_where_calls_fail, 0, N_LAYOUTS * N_ACTIONS);
+    tcase_add_loop_test(faults, others_go_on_where_it_is_torn, 0, N_LAYOUTS * N_ACTIONS);
+    tcase_add_test(faults, what_moves_may_lose_its_lane);
+    TCase *shared = suite_case(suite, "shared", NULL, NULL);
+    tcase_add_loop_test(shared, what_is_shared_beside_a_compaction_is_what_stays, 0, N_LAYOUTS);
+}

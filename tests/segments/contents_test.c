@@ -1,0 +1,345 @@
+/* contents_test.c - live blocks keep their bytes while memory moves under other blocks.
+ *
+ * Several threads allocate, use, lend, free and trim on several streams of a small device with real
+ * memory. Every block is filled with a pattern of its own when it is allocated. It is compared on
+ * the GPU's clock now and then, on its stream or on one that it is lent to, and before it is freed.
+ * A chunk that is taken too early, mapped in the wrong place or not waited for shows as a hazard of
+ * the simulator: other contents, a race, or unmapped bytes.
+ *
+ * PLEAT_CONTENTS_OPS sets the number of operations. */
+/* labels: stress */
+#include <check.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/own.h"
+#include "tests/support/segments_sim.h"
+#include "tests/support/suite.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SLOWER = 20 };
+#else
+enum { SLOWER = 1 };
+#endif
+
+enum { N_THREADS = 4, N_OWN = 128, CHECK_EVERY = 1 << 15 };
+
+/* One kind of device and load. */
+typedef struct scene {
+    const char *sim_conf;
+    uint64_t capacity_bytes;
+    uint64_t n_ops;
+    size_t large_bytes; /* the largest block; one in eight may be that large */
+    size_t stride;      /* a piece of the pattern begins at every such step... */
+    size_t piece;       /* ...and has at most so many bytes */
+} scene;
+
+typedef struct owned {
+    pleat_devptr ptr; /* 0 = none */
+    size_t bytes;
+    uint64_t seed;
+    unsigned stream;
+} owned;
+
+/* What the threads count; the test asserts. */
+typedef struct tally {
+    atomic_uint_fast64_t n_wrong; /* statuses that no operation may return */
+    atomic_uint_fast64_t n_refused;
+    atomic_uint_fast64_t n_lent;
+    atomic_uint_fast64_t n_trimmed;
+} tally;
+
+typedef struct worker {
+    pthread_t thread;
+    const scene *scene;
+    tally *tally;
+    uint64_t random;
+    uint64_t n_ops;
+    owned own[N_OWN];
+} worker;
+
+static uint64_t random_next(worker *w)
+{
+    w->random = w->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return w->random >> 17;
+}
+
+static size_t random_below(worker *w, size_t n)
+{
+    return (size_t)(random_next(w) % n);
+}
+
+static void expect(worker *w, bool is_right)
+{
+    if (!is_right) {
+        atomic_fetch_add(&w->tally->n_wrong, 1);
+    }
+}
+
+/* ---- the pattern --------------------------------------------------------------------------- */
+
+typedef int (*pattern_call)(void *stream, uint64_t ptr, uint64_t bytes, uint64_t seed);
+
+/* Fill or compare every piece of the block on that stream. */
+static void pattern(worker *w, pattern_call call, const owned *o, unsigned stream)
+{
+    for (size_t at = 0; at < o->bytes; at += w->scene->stride) {
+        size_t left = o->bytes - at;
+        size_t bytes = left < w->scene->piece ? left : w->scene->piece;
+        expect(w, call(pleat.handles[stream], o->ptr + at, bytes, o->seed + at) == CU_SUCCESS);
+    }
+}
+
+static void compare(worker *w, const owned *o)
+{
+    pattern(w, pleat.sim.verify, o, o->stream);
+}
+
+/* Orders `later` behind `earlier`, as a program does before it uses a block on another stream. */
+static void follow(worker *w, unsigned later, unsigned earlier)
+{
+    pl_driver *drv = pleat.sim.drv;
+    cu_event event = NULL;
+    expect(w, pl_cu_event_create(drv, &event, CU_EVENT_DISABLE_TIMING_FLAG) == CU_SUCCESS);
+    expect(w, pl_cu_event_record(drv, event, pleat.handles[earlier]) == CU_SUCCESS);
+    expect(w, pl_cu_stream_wait_event(drv, pleat.handles[later], event, 0) == CU_SUCCESS);
+    expect(w, pl_cu_event_destroy(drv, event) == CU_SUCCESS);
+}
+
+/* ---- operations ---------------------------------------------------------------------------- */
+
+static void give_up(worker *w, owned *o, unsigned stream)
+{
+    pl_stream *on = pleat.streams[stream];
+    expect(w, pleat.a->ops->free(pleat.a, o->ptr, on) == PLEAT_OK);
+    o->ptr = 0;
+}
+
+static void free_own(worker *w, owned *o)
+{
+    unsigned other = (unsigned)random_below(w, PLEAT_N_STREAMS);
+    if (random_below(w, 16) > 0 || other == o->stream) {
+        compare(w, o);
+        give_up(w, o, o->stream);
+        return;
+    }
+    follow(w, other, o->stream);
+    pattern(w, pleat.sim.verify, o, other);
+    give_up(w, o, other); /* the free counts as a use there */
+}
+
+static void lend(worker *w, const owned *o)
+{
+    unsigned other = (unsigned)random_below(w, PLEAT_N_STREAMS);
+    follow(w, other, o->stream);
+    pattern(w, pleat.sim.verify, o, other);
+    expect(w, pleat.a->ops->record_stream(pleat.a, o->ptr, pleat.streams[other]) == PLEAT_OK);
+    atomic_fetch_add(&w->tally->n_lent, 1);
+}
+
+static void trim(worker *w)
+{
+    uint64_t released = 0;
+    uint64_t keep = random_below(w, (size_t)w->scene->capacity_bytes / 2);
+    bool wait = random_below(w, 8) == 0;
+    expect(w, pleat.a->ops->trim(pleat.a, keep, wait, &released) == PLEAT_OK);
+    atomic_fetch_add(&w->tally->n_trimmed, released > 0);
+}
+
+static size_t random_size(worker *w)
+{
+    switch (random_below(w, 8)) {
+    case 0:
+        return 1 + random_below(w, w->scene->large_bytes);
+    case 1:
+    case 2:
+        return 1 + random_below(w, 48 * KIB);
+    default:
+        return 1 + random_below(w, 8 * KIB);
+    }
+}
+
+static void allocate(worker *w, owned *o)
+{
+    *o = (owned){ .bytes = random_size(w),
+                  .seed = random_next(w),
+                  .stream = (unsigned)random_below(w, PLEAT_N_STREAMS) };
+    pl_stream *on = pleat.streams[o->stream];
+    pleat_status st = pleat.a->ops->alloc(pleat.a, o->bytes, on, &o->ptr);
+    if (st == PLEAT_OK) {
+        pattern(w, pleat.sim.fill, o, o->stream);
+        return;
+    }
+    o->ptr = 0;
+    expect(w, st == PLEAT_ENOMEM_DEVICE);
+    atomic_fetch_add(&w->tally->n_refused, 1);
+    owned *victim = &w->own[random_below(w, N_OWN)];
+    if (victim->ptr != 0) {
+        free_own(w, victim);
+    }
+}
+
+static void operate(worker *w)
+{
+    owned *o = &w->own[random_below(w, N_OWN)];
+    uint64_t kind = random_below(w, 4096);
+    if (kind < 16) {
+        trim(w);
+    } else if (o->ptr == 0) {
+        allocate(w, o);
+    } else if (kind < 400) {
+        compare(w, o);
+    } else if (kind < 600) {
+        lend(w, o);
+    } else {
+        free_own(w, o);
+    }
+}
+
+static void *work(void *arg)
+{
+    worker *w = arg;
+    expect(w, pl_device_enter(pleat.dev) == PLEAT_OK);
+    for (uint64_t i = 1; i <= w->n_ops && atomic_load(&w->tally->n_wrong) == 0; i++) {
+        operate(w);
+        if (i % CHECK_EVERY == 0) {
+            expect(w, pleat.a->ops->check(pleat.a) == 0);
+        }
+    }
+    for (size_t i = 0; i < N_OWN; i++) {
+        if (w->own[i].ptr != 0) {
+            compare(w, &w->own[i]);
+            give_up(w, &w->own[i], w->own[i].stream);
+        }
+    }
+    pl_device_leave(pleat.dev);
+    return NULL;
+}
+
+/* ---- the scenes ---------------------------------------------------------------------------- */
+
+static uint64_t n_ops_of(const scene *s)
+{
+    const char *asked = getenv("PLEAT_CONTENTS_OPS");
+    uint64_t n = asked != NULL ? strtoull(asked, NULL, 10) : 0;
+    return n > 0 ? n : s->n_ops / SLOWER;
+}
+
+static void play(const scene *s)
+{
+    static worker workers[N_THREADS];
+    tally t = { 0 };
+    memset(workers, 0, sizeof(workers));
+    for (unsigned i = 0; i < N_THREADS; i++) {
+        workers[i].scene = s;
+        workers[i].tally = &t;
+        workers[i].random = 1000003u * (i + 1);
+        workers[i].n_ops = n_ops_of(s) / N_THREADS;
+        ck_assert_int_eq(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
+    }
+    for (unsigned i = 0; i < N_THREADS; i++) {
+        ck_assert_int_eq(pthread_join(workers[i].thread, NULL), 0);
+    }
+    pleat.sim.finish();
+    pleat_sim_hazard hazard = { .text = "" };
+    size_t n_hazards = pleat.sim.hazards(&hazard, 1);
+    ck_assert_msg(n_hazards == 0, "%zu hazards, the first: %s", n_hazards, hazard.text);
+    ck_assert_uint_eq(t.n_wrong, 0);
+    pleat_stats stats = pleat_counted_mixed();
+    ck_assert_uint_eq(stats.allocation[PLEAT_POOL_ALL].current, 0);
+    ck_assert_uint_gt(stats.n_taken_granules, 0);
+    ck_assert_uint_gt(stats.stream_waits, 0);
+    ck_assert_uint_gt(stats.ops_unmap, 0);
+    ck_assert_uint_gt(t.n_refused, 0);
+    ck_assert_uint_gt(t.n_lent, 0);
+    ck_assert_uint_gt(t.n_trimmed, 0);
+    (void)pleat_trim(0, true);
+    ck_assert_uint_eq(pleat_counted().resident_bytes, 0);
+}
+
+static const scene small_granules = {
+    .sim_conf = "backing:memory,granularity:64K,capacity:12M,depth:64",
+    .capacity_bytes = 12 * MIB,
+    .n_ops = 500000,
+    .large_bytes = 512 * KIB,
+    .stride = SIZE_MAX / 2,
+    .piece = 512 * KIB,
+};
+
+static const scene real_granules = {
+    .sim_conf = "backing:memory,capacity:96M,depth:64",
+    .capacity_bytes = 96 * MIB,
+    .n_ops = 100000,
+    .large_bytes = 5 * MIB,
+    .stride = 512 * KIB,
+    .piece = 48 * KIB,
+};
+
+/* While little is held, chunks are as large as may be: of the last block here at least. Whether
+ * threads that come at once leave room for any is a matter of their order. */
+static void begin_with_a_large_chunk(void)
+{
+    static const size_t n_granules[] = { 1, 1, 2 };
+    pleat_devptr ptrs[3];
+    size_t granule_bytes = pleat_counted().granule_bytes;
+
+    for (size_t i = 0; i < 3; i++) {
+        ck_assert_int_eq(
+            pleat.a->ops->alloc(pleat.a, n_granules[i] * granule_bytes, pleat.streams[0], &ptrs[i]),
+            PLEAT_OK);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        ck_assert_int_eq(pleat.a->ops->free(pleat.a, ptrs[i], pleat.streams[0]), PLEAT_OK);
+    }
+}
+
+/* mixed: chunks of several granules, as large as may be. */
+static void play_on(const scene *s, pl_chunks chunks)
+{
+    pl_allocator_options options;
+    pl_allocator_options_init(&options);
+    SET_OWN(pleat, &options, chunks, chunks);
+    SET_OWN(pleat, &options, chunk_share, chunks == PL_CHUNKS_MIXED ? 1 : 64);
+    pleat_open(s->sim_conf, &options);
+    begin_with_a_large_chunk();
+    play(s);
+    pleat_stats stats = pleat_counted();
+    uint64_t n_granules = stats.bytes_created / stats.granule_bytes;
+    ck_assert_int_eq(pleat_calls("cuMemCreate") < n_granules, chunks == PL_CHUNKS_MIXED);
+    pleat_close();
+}
+
+START_TEST(operations_on_small_granules_keep_every_pattern)
+{
+    play_on(&small_granules, PL_CHUNKS_GRANULE);
+}
+END_TEST
+
+START_TEST(operations_on_granules_of_2_mib_keep_every_pattern)
+{
+    play_on(&real_granules, PL_CHUNKS_GRANULE);
+}
+END_TEST
+
+START_TEST(operations_on_chunks_of_several_small_granules_keep_every_pattern)
+{
+    play_on(&small_granules, PL_CHUNKS_MIXED);
+}
+END_TEST
+
+START_TEST(operations_on_chunks_of_several_granules_of_2_mib_keep_every_pattern)
+{
+    play_on(&real_granules, PL_CHUNKS_MIXED);
+}
+END_TEST
+
+SUITE(segments_contents)
+{
+    TCase *contents = tcase_create("contents");
+    tcase_add_test(contents, operations_on_small_granules_keep_every_pattern);
+    tcase_add_test(contents, operations_on_granules_of_2_mib_keep_every_pattern);
+    tcase_add_test(contents, operations_on_chunks_of_several_small_granules_keep_every_pattern);
+    tcase_add_test(contents, operations_on_chunks_of_several_granules_of_2_mib_keep_every_pattern);
+    suite_add_tcase(suite, contents);
+}

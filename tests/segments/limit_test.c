@@ -1,0 +1,691 @@
+/* limit_test.c - limits, trims, growth policies, and the ways in which memory runs out. */
+/* labels: unit */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "segments/pleat/budget.h"
+#include "segments/pleat/lane.h"
+#include "segments/pleat/options.h"
+#include "tests/support/own.h"
+#include "tests/support/segments_sim.h"
+#include "tests/support/suite.h"
+#include "vmm/meter.h"
+
+enum { GRANULE = 2 << 20, N_GRANULES = 64, FREES_PER_TICK = 32 };
+
+#define SIM "capacity:128M,depth:1048576"
+
+static pleat_devptr ptrs[N_GRANULES];
+
+static void open_plain(void)
+{
+    pleat_open(SIM, NULL);
+}
+
+static pleat_devptr get_and_use(size_t bytes, unsigned stream)
+{
+    pleat_devptr ptr = pleat_get(bytes, stream);
+    pleat_work(stream, ptr, bytes);
+    pleat_assert_sound();
+    return ptr;
+}
+
+static pleat_status set_limit(uint64_t bytes)
+{
+    pleat_status st = pleat.a->ops->set_limit(pleat.a, bytes);
+    pleat_assert_sound();
+    return st;
+}
+
+static uint64_t resident(void)
+{
+    return pleat_counted().resident_bytes;
+}
+
+/* ---- limit --------------------------------------------------------------------------------- */
+
+static void open_limited(void)
+{
+    pl_allocator_options options;
+    pl_allocator_options_init(&options);
+    options.limit_bytes = 20 * MIB + GRANULE - 1; /* rounded down to granules */
+    pleat_open(SIM, &options);
+}
+
+START_TEST(no_more_than_the_limit_is_ever_resident)
+{
+    for (int i = 0; i < 10; i++) {
+        ptrs[i] = pleat_get(GRANULE, 0);
+    }
+    ck_assert_int_eq(pleat_refused(512, 0), PLEAT_ENOMEM_DEVICE);
+    ck_assert_uint_eq(resident(), 20 * MIB);
+    for (int i = 0; i < 10; i += 2) {
+        pleat_put(ptrs[i], 0);
+    }
+    pleat_get(5 * (size_t)GRANULE, 0); /* the chunks of free blocks are taken */
+    ck_assert_uint_eq(pleat_counted().reserved_bytes[0].peak, 20 * MIB);
+}
+END_TEST
+
+START_TEST(a_request_beyond_the_limit_needs_no_driver)
+{
+    uint64_t before = vmm_sim_counted(&pleat.sim).calls;
+    ck_assert_int_eq(pleat_refused(21 * MIB, 0), PLEAT_ENOMEM_DEVICE);
+    ck_assert_uint_eq(vmm_sim_counted(&pleat.sim).calls, before);
+}
+END_TEST
+
+START_TEST(a_raised_limit_gives_room)
+{
+    pleat_get(20 * MIB, 0);
+    ck_assert_int_eq(pleat_refused(2 * MIB, 0), PLEAT_ENOMEM_DEVICE);
+    ck_assert_int_eq(set_limit(22 * MIB), PLEAT_OK);
+    pleat_get(2 * MIB, 0);
+    ck_assert_int_eq(pleat_refused(512, 0), PLEAT_ENOMEM_DEVICE);
+    ck_assert_int_eq(set_limit(0), PLEAT_OK);
+    pleat_get(100 * MIB, 0);
+}
+END_TEST
+
+START_TEST(a_limit_below_what_lives_is_refused_and_changes_nothing)
+{
+    pleat_get(11 * MIB, 0);
+    pleat_put(pleat_get(6 * MIB, 0), 0);
+    uint64_t before = resident();
+    ck_assert_int_eq(set_limit(10 * MIB), PLEAT_ENOMEM_DEVICE);
+    ck_assert_uint_eq(resident(), before);
+    ck_assert_uint_eq(pleat_calls("cuMemUnmap"), 0);
+    pleat_get(9 * MIB, 0); /* fills the old limit */
+    ck_assert_int_eq(pleat_refused(512, 0), PLEAT_ENOMEM_DEVICE);
+}
+END_TEST
+
+START_TEST(a_lower_limit_gives_back_just_what_is_over)
+{
+    pleat_put(pleat_get(8 * MIB, 0), 0);
+    pleat_devptr low = pleat_get(8 * MIB, 0);
+    pleat_get(6 * MIB, 0);
+    pleat_put(low, 0);
+    ck_assert_uint_eq(resident(), 14 * MIB);
+    ck_assert_int_eq(set_limit(10 * MIB), PLEAT_OK);
+    ck_assert_uint_eq(resident(), 10 * MIB);
+    ck_assert_int_eq(set_limit(6 * MIB), PLEAT_OK);
+    ck_assert_uint_eq(resident(), 6 * MIB);
+    ck_assert_int_eq(pleat_refused(512, 0), PLEAT_ENOMEM_DEVICE);
+}
+END_TEST
+
+START_TEST(a_lower_limit_waits_for_what_pends)
+{
+    pleat_get(GRANULE, 2);
+    pleat_put(get_and_use(10 * MIB, 1), 1);
+    ck_assert_int_eq(set_limit(2 * MIB), PLEAT_OK);
+    ck_assert_uint_eq(resident(), 2 * MIB);
+    ck_assert_uint_ge(pleat_counted().host_syncs, 1);
+}
+END_TEST
+
+START_TEST(a_lower_limit_waits_for_recorded_uses)
+{
+    pleat_devptr ptr = get_and_use(10 * MIB, 1);
+    pleat_record(ptr, 2);
+    pleat_work_after(2, 1, ptr, 10 * MIB);
+    pleat_put(ptr, 1);
+    ck_assert_int_eq(set_limit(2 * MIB), PLEAT_OK);
+    ck_assert_uint_eq(resident(), 2 * MIB);
+    ck_assert_uint_eq(pleat_counted().pending_bytes, 0);
+}
+END_TEST
+
+static void open_impatient(void)
+{
+    pl_allocator_options options;
+    pl_allocator_options_init(&options);
+    options.wait_ms = 0;
+    pleat_open(SIM, &options);
+}
+
+START_TEST(where_waiting_is_forbidden_a_lower_limit_waits_for_nothing)
+{
+    pleat_get(GRANULE, 2);
+    pleat_put(get_and_use(10 * MIB, 1), 1);
+    ck_assert_int_eq(set_limit(2 * MIB), PLEAT_EPENDING);
+    ck_assert_uint_eq(resident(), 12 * MIB);
+    ck_assert_uint_eq(pleat_counted().host_syncs, 0);
+    pleat_get(20 * MIB, 2); /* there is no limit yet */
+    pleat.sim.finish();
+    ck_assert_int_eq(set_limit(22 * MIB), PLEAT_OK);
+    ck_assert_uint_eq(resident(), 22 * MIB);
+    ck_assert_uint_eq(pleat_counted().host_syncs, 0);
+}
+END_TEST
+
+/* ---- trim ---------------------------------------------------------------------------------- */
+
+START_TEST(a_trim_gives_back_the_lowest_and_no_more_than_asked)
+{
+    for (int i = 0; i < 10; i++) {
+        ptrs[i] = pleat_get(GRANULE, 0);
+    }
+    pleat_put(ptrs[8], 0);
+    pleat_put(ptrs[2], 0);
+    pleat_put(ptrs[5], 0);
+    ck_assert_uint_eq(pleat_trim(16 * MIB, false), 4 * MIB);
+    pleat_sim_mapping mappings[16];
+    size_t n = pleat.sim.mappings(mappings, 16);
+    ck_assert_uint_eq(n, 8);
+    for (size_t i = 0; i < n; i++) {
+        ck_assert_uint_ne(mappings[i].ptr, ptrs[2]);
+        ck_assert_uint_ne(mappings[i].ptr, ptrs[5]);
+    }
+    ck_assert_uint_eq(pleat_trim(16 * MIB, false), 0);
+    ck_assert_uint_eq(pleat_trim(0, false), 2 * MIB);
+    ck_assert_uint_eq(pleat_trim(0, true), 0);
+}
+END_TEST
+
+START_TEST(granules_that_live_blocks_share_stay)
+{
+    pleat_get(MIB, 0);
+    pleat_devptr ptr = pleat_get(4 * MIB, 0);
+    pleat_get(MIB, 0);
+    pleat_put(ptr, 0);
+    ck_assert_uint_eq(pleat_trim(0, true), 2 * MIB); /* the block touched three granules */
+    ck_assert_uint_eq(pleat_counted().free_bytes, 2 * MIB);
+    ck_assert_uint_eq(pleat_get(4 * MIB, 0), ptr); /* the trimmed hole is mapped again */
+}
+END_TEST
+
+START_TEST(a_trim_that_may_not_wait_leaves_what_runs)
+{
+    pleat_get(GRANULE, 2);
+    pleat_put(get_and_use(10 * MIB, 1), 1);
+    ck_assert_uint_eq(pleat_trim(0, false), 0);
+    ck_assert_uint_eq(pleat_counted().host_syncs, 0);
+    pleat.sim.finish();
+    ck_assert_uint_eq(pleat_trim(0, false), 10 * MIB);
+    ck_assert_uint_eq(pleat_counted().host_syncs, 0);
+}
+END_TEST
+
+START_TEST(what_has_finished_is_given_back_without_waiting_or_a_tick)
+{
+    unsigned stream = (unsigned)_i; /* the legacy stream, or another */
+    pleat_get(512, stream);         /* while this block lives no tick is due */
+    pleat_put(get_and_use(10 * MIB, stream), stream);
+    ck_assert_uint_eq(pleat_calls("cuEventRecord"), 0);
+    ck_assert_uint_eq(pleat_trim(0, false), 0);
+    pleat.sim.finish();
+    ck_assert_uint_eq(pleat_trim(0, false), 10 * MIB);
+    ck_assert_uint_eq(pleat_counted().host_syncs, 0);
+}
+END_TEST
+
+START_TEST(a_trim_of_one_stream_waits_too)
+{
+    pleat_put(get_and_use(10 * MIB, 1), 1);
+    ck_assert_uint_eq(pleat_trim(0, false), 0);
+    ck_assert_uint_eq(pleat_trim(0, true), 10 * MIB);
+}
+END_TEST
+
+START_TEST(a_trim_waits_only_for_streams_that_freed_something)
+{
+    get_and_use(GRANULE, 2);
+    get_and_use(GRANULE, 3);
+    pleat_put(get_and_use(10 * MIB, 1), 1);
+    ck_assert_uint_eq(pleat_trim(0, true), 10 * MIB);
+    ck_assert_uint_eq(pleat_counted().host_syncs, 1);
+}
+END_TEST
+
+START_TEST(a_run_is_unmapped_by_one_call)
+{
+    pleat_put(pleat_get(100 * MIB, 0), 0);
+    ck_assert_uint_eq(pleat_trim(0, false), 100 * MIB);
+    ck_assert_uint_eq(pleat_calls("cuMemUnmap"), 1);
+    ck_assert_uint_eq(pleat_calls("cuMemRelease"), 50);
+}
+END_TEST
+
+START_TEST(what_the_driver_will_not_release_stays_ours)
+{
+    pleat_put(pleat_get(20 * MIB, 0), 0);
+    pleat.sim.fail_from("cuMemRelease", 3, CU_UNKNOWN);
+    uint64_t released = 4711;
+    ck_assert_int_eq(pleat.a->ops->trim(pleat.a, 0, false, &released), PLEAT_EDRIVER);
+    pleat.sim.fail_never();
+    pleat_assert_sound();
+    pleat_stats s = pleat_counted();
+    ck_assert_uint_gt(s.idle_bytes, 0);
+    pleat_get(20 * MIB, 0); /* idle chunks are used first */
+    ck_assert_uint_eq(pleat_counted().idle_bytes, 0);
+    ck_assert_uint_eq(resident(), 20 * MIB);
+    pleat.has_failed_undo = true;
+}
+END_TEST
+
+/* ---- growth policies ----------------------------------------------------------------------- */
+
+static void open_policy_on(const char *sim, pl_growth growth, unsigned take_ms)
+{
+    pl_allocator_options options;
+    pl_allocator_options_init(&options);
+    SET_OWN(pleat, &options, growth, growth);
+    SET_OWN(pleat, &options, take_ms, take_ms);
+    SET_OWN(pleat, &options, reserve_bytes, 0);
+    pleat_open(sim, &options);
+}
+
+static void open_policy(pl_growth growth, unsigned take_ms)
+{
+    open_policy_on(SIM, growth, take_ms);
+}
+
+/* A step with the same sizes every time; its large block fits into none of the free gaps. */
+static void play_step(void)
+{
+    pleat_devptr own[48];
+    for (int i = 0; i < 40; i++) {
+        own[i] = pleat_get(GRANULE, 0);
+    }
+    for (int i = 0; i < 40; i += 20) {
+        pleat_put(own[i], 0);
+    }
+    pleat_devptr large = pleat_get(2 * (size_t)GRANULE, 0);
+    for (int i = 0; i < 40; i++) {
+        if (i % 20 != 0) {
+            pleat_put(own[i], 0);
+        }
+    }
+    pleat_put(large, 0);
+}
+
+static uint64_t device_ops(void)
+{
+    pleat_stats s = pleat_counted();
+    return s.ops_map + s.ops_unmap;
+}
+
+typedef struct outcome {
+    uint64_t resident;
+    uint64_t taken;
+    uint64_t late_ops; /* operations of the last of many steps */
+} outcome;
+
+static outcome play(pl_growth growth)
+{
+    open_policy(growth, 100);
+    for (int step = 0; step < 12; step++) {
+        play_step();
+    }
+    uint64_t before = device_ops();
+    play_step();
+    outcome o = { .resident = resident(),
+                  .taken = pleat_counted().n_taken_granules,
+                  .late_ops = device_ops() - before };
+    pleat_close();
+    return o;
+}
+
+START_TEST(policies_trade_memory_for_operations)
+{
+    outcome frugal = play(PL_GROWTH_FRUGAL);
+    outcome balanced = play(PL_GROWTH_BALANCED);
+    outcome ample = play(PL_GROWTH_AMPLE);
+    ck_assert_uint_eq(frugal.resident, 40 * (uint64_t)GRANULE);
+    ck_assert_uint_gt(frugal.taken, 0);
+    ck_assert_uint_gt(frugal.late_ops, 0);
+    ck_assert_uint_eq(ample.resident, 42 * (uint64_t)GRANULE);
+    ck_assert_uint_eq(ample.taken, 0);
+    ck_assert_uint_eq(ample.late_ops, 0);
+    ck_assert_uint_gt(balanced.resident, frugal.resident);
+    ck_assert_uint_le(balanced.resident, ample.resident);
+    ck_assert_uint_eq(balanced.late_ops, 0);
+}
+END_TEST
+
+/* n granules live, every second one of them is freed. */
+static void scatter(int n)
+{
+    for (int i = 0; i < n; i++) {
+        ptrs[i] = pleat_get(GRANULE, 0);
+    }
+    for (int i = 0; i < n; i += 2) {
+        pleat_put(ptrs[i], 0);
+    }
+}
+
+/* Then the freed ones are asked for at once. */
+static void scatter_and_ask(int n)
+{
+    scatter(n);
+    pleat_get((size_t)n / 2 * GRANULE, 0);
+}
+
+START_TEST(while_there_is_driver_time_memory_is_taken_instead_of_created)
+{
+    open_policy(PL_GROWTH_BALANCED, 100);
+    scatter_and_ask(20);
+    ck_assert_uint_eq(pleat_counted().n_taken_granules, 10);
+    ck_assert_uint_eq(resident(), 20 * (uint64_t)GRANULE);
+    pleat_close();
+}
+END_TEST
+
+/* 1 ms, and 13.8 us for each granule that was created: as much again may be spent on takes. */
+START_TEST(a_little_driver_time_takes_some_and_creates_the_rest)
+{
+    uint64_t earned_ns = 40 * UINT64_C(13800);
+    open_policy_on(SIM ",costs:driver580", PL_GROWTH_BALANCED, 1);
+    scatter_and_ask(40);
+    uint64_t n_taken = pleat_counted().n_taken_granules;
+    uint64_t take_ns = pl_meter_ns(pleat.dev, PL_METER_MAP) + 39000; /* nothing was unmapped yet */
+    ck_assert_uint_ge(n_taken, 1);
+    ck_assert_uint_lt(n_taken, 20);
+    ck_assert_uint_le(n_taken * take_ns, earned_ns + 1100000); /* mapping may move the mean */
+    ck_assert_uint_ge((n_taken + 1) * take_ns, earned_ns + 900000);
+    ck_assert_uint_eq(resident(), (60 - n_taken) * GRANULE);
+    pleat_close();
+}
+END_TEST
+
+START_TEST(without_driver_time_memory_is_created_while_there_is_any)
+{
+    open_policy(PL_GROWTH_BALANCED, 0);
+    scatter_and_ask(20);
+    ck_assert_uint_eq(pleat_counted().n_taken_granules, 0);
+    ck_assert_uint_eq(resident(), 30 * (uint64_t)GRANULE);
+    pleat_get(40 * (size_t)GRANULE, 0); /* takes whatever it costs: 34 new, 6 taken */
+    ck_assert_uint_eq(pleat_counted().n_taken_granules, 6);
+    ck_assert_uint_eq(resident(), 64 * (uint64_t)GRANULE);
+    pleat_close();
+}
+END_TEST
+
+START_TEST(frugal_takes_whatever_it_costs)
+{
+    open_policy(PL_GROWTH_FRUGAL, 0);
+    scatter_and_ask(20);
+    ck_assert_uint_eq(pleat_counted().n_taken_granules, 10);
+    ck_assert_uint_eq(resident(), 20 * (uint64_t)GRANULE);
+    pleat_close();
+}
+END_TEST
+
+/* Allocations and frees that fit, so that nothing happens but time. */
+static void let_events_pass_on(unsigned stream, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i += 2) {
+        pleat_put(pleat_get(512, stream), stream);
+    }
+}
+
+static void let_events_pass(uint64_t n)
+{
+    let_events_pass_on(0, n);
+}
+
+START_TEST(a_steady_program_takes_no_more_but_grows)
+{
+    open_policy(PL_GROWTH_BALANCED, 100);
+    pleat_get(512, 0);
+    scatter(20);
+    let_events_pass(PL_BUDGET_STEADY_LEAST);
+    pleat_get(10 * (size_t)GRANULE, 0);
+    ck_assert_uint_eq(pleat_counted().n_taken_granules, 0);
+    ck_assert_uint_eq(resident(), 31 * (uint64_t)GRANULE);
+    pleat_close();
+}
+END_TEST
+
+/* One granule more than above, which is one more than were ever pinned. */
+START_TEST(a_steady_program_that_needs_more_than_ever_takes)
+{
+    open_policy(PL_GROWTH_BALANCED, 100);
+    pleat_get(512, 0);
+    scatter(20);
+    let_events_pass(PL_BUDGET_STEADY_LEAST);
+    pleat_get(11 * (size_t)GRANULE, 0);
+    ck_assert_uint_eq(pleat_counted().n_taken_granules, 10);
+    ck_assert_uint_eq(resident(), 22 * (uint64_t)GRANULE);
+    pleat_close();
+}
+END_TEST
+
+/* Streams that come and go, young ones, would take all rather than let resident be more than 1.10 x
+ * what was ever pinned; and so would streams that are not young, until the program is steady. */
+START_TEST(streams_that_are_not_young_take_no_more_when_steady_but_grow)
+{
+    bool is_steady = _i == 0;
+    open_policy(PL_GROWTH_BALANCED, 100);
+    pleat_get(512, 0);
+    pleat_get(512, 1);
+    scatter(20);
+    uint64_t held = resident();
+    let_events_pass_on(1, 2 * PL_LANE_YOUNG);
+    let_events_pass(is_steady ? PL_BUDGET_STEADY_LEAST : 2 * PL_LANE_YOUNG);
+    pleat_get(10 * (size_t)GRANULE, 0);
+    ck_assert_uint_gt(held + 10 * (uint64_t)GRANULE, held * 110 / 100);
+    ck_assert_uint_eq(pleat_counted().n_taken_granules, is_steady ? 0 : 10);
+    ck_assert_uint_eq(resident(), held + (is_steady ? 10 * (uint64_t)GRANULE : 0));
+    pleat_close();
+}
+END_TEST
+
+START_TEST(a_frugal_program_is_never_steady)
+{
+    open_policy(PL_GROWTH_FRUGAL, 100);
+    pleat_get(512, 0);
+    scatter(20);
+    let_events_pass(PL_BUDGET_STEADY_LEAST);
+    pleat_get(10 * (size_t)GRANULE, 0);
+    ck_assert_uint_eq(pleat_counted().n_taken_granules, 10);
+    ck_assert_uint_eq(resident(), 21 * (uint64_t)GRANULE);
+    pleat_close();
+}
+END_TEST
+
+START_TEST(a_limit_that_was_set_is_memory_that_was_granted)
+{
+    open_policy(PL_GROWTH_FRUGAL, 100);
+    ck_assert_int_eq(set_limit(100 * MIB), PLEAT_OK);
+    scatter_and_ask(20);
+    ck_assert_uint_eq(pleat_counted().n_taken_granules, 0);
+    ck_assert_uint_eq(resident(), 30 * (uint64_t)GRANULE);
+    pleat_close();
+}
+END_TEST
+
+/* ---- running out --------------------------------------------------------------------------- */
+
+/* To the driver it is another process. */
+typedef struct neighbour {
+    pl_device *dev;
+    pleat_devptr ptr;
+} neighbour;
+
+static neighbour neighbour_takes(size_t bytes)
+{
+    neighbour n = { .dev = vmm_sim_device(&pleat.sim, NULL) };
+    ck_assert_int_eq(pl_device_malloc(n.dev, bytes, &n.ptr), PLEAT_OK);
+    return n;
+}
+
+static void neighbour_leaves(const neighbour *n)
+{
+    ck_assert_int_eq(pl_device_mfree(n->dev, n->ptr), PLEAT_OK);
+    vmm_sim_close_device(n->dev);
+}
+
+static void assert_resident(uint64_t bytes)
+{
+    pleat_stats s;
+    pleat.a->ops->stats(pleat.a, &s);
+    ck_assert_uint_eq(s.resident_bytes, bytes);
+}
+
+START_TEST(memory_that_another_process_holds_is_missing_until_it_leaves)
+{
+    pleat_get(20 * MIB, 0);
+    neighbour n = neighbour_takes(100 * MIB);
+    ck_assert_int_eq(pleat_refused(10 * MIB, 0), PLEAT_ENOMEM_DEVICE);
+    ck_assert_int_eq(pleat_refused(10 * MIB, 0), PLEAT_ENOMEM_DEVICE);
+    pleat_get(8 * MIB, 0); /* the request gets what is left */
+    assert_resident(28 * MIB);
+    neighbour_leaves(&n);
+    pleat_get(100 * MIB, 0);
+    ck_assert_uint_eq(resident(), 128 * MIB);
+}
+END_TEST
+
+START_TEST(what_was_created_in_vain_is_kept_for_smaller_requests)
+{
+    neighbour n = neighbour_takes(100 * MIB);
+    ck_assert_int_eq(pleat_refused(40 * MIB, 0), PLEAT_ENOMEM_DEVICE);
+    assert_resident(28 * MIB);
+    uint64_t created = pleat_calls("cuMemCreate");
+    pleat_get(28 * MIB, 0);
+    ck_assert_uint_eq(pleat_calls("cuMemCreate"), created);
+    neighbour_leaves(&n);
+}
+END_TEST
+
+START_TEST(beside_another_process_own_memory_is_taken)
+{
+    for (int i = 0; i < 20; i++) {
+        ptrs[i] = pleat_get(GRANULE, 0);
+    }
+    neighbour n = neighbour_takes(88 * MIB);
+    for (int i = 0; i < 20; i += 2) {
+        pleat_put(ptrs[i], 0);
+    }
+    pleat_get(20 * MIB, 0);
+    assert_resident(40 * MIB);
+    ck_assert_int_eq(pleat_refused(512, 0), PLEAT_ENOMEM_DEVICE);
+    neighbour_leaves(&n);
+    pleat_get(512, 0);
+}
+END_TEST
+
+static void open_few_addresses(void)
+{
+    pl_device_options options = { .address_budget_bytes = 64 * MIB };
+    pleat_open_device(SIM, &options, NULL);
+}
+
+START_TEST(addresses_that_run_out_are_no_lack_of_memory)
+{
+    pleat_devptr low = pleat_get(30 * MIB, 0);
+    pleat_devptr high = pleat_get(30 * MIB, 0);
+    ck_assert_int_eq(pleat_refused(20 * MIB, 0), PLEAT_ENOSPACE_VA);
+    ck_assert_int_eq(pleat_refused(60 * MIB, 0), PLEAT_ENOSPACE_VA);
+    ck_assert_int_eq(pleat_refused(100 * MIB, 0), PLEAT_ENOMEM_DEVICE); /* this lacks memory, too */
+    pleat_put(low, 0);
+    ck_assert_uint_eq(pleat_get(20 * MIB, 0), low);
+    ck_assert_int_eq(pleat_refused(20 * MIB, 0), PLEAT_ENOSPACE_VA);
+    pleat_put(high, 0);
+    pleat_get(40 * MIB, 0);
+}
+END_TEST
+
+START_TEST(where_addresses_are_few_the_size_classes_share_them)
+{
+    pleat_get(60 * MIB, 0); /* all addresses belong to the large area */
+    pleat_get(512, 0);
+    pleat_get(512, 3);
+}
+END_TEST
+
+START_TEST(stale_addresses_are_waited_for_before_there_are_none)
+{
+    for (int i = 0; i < 24; i++) {
+        ptrs[i] = get_and_use(GRANULE, 1);
+    }
+    for (int i = 0; i < 24; i += 3) {
+        pleat_put(ptrs[i], 1);
+    }
+    get_and_use(8 * (size_t)GRANULE, 1); /* this uses up the addresses */
+    ck_assert_uint_eq(pleat_counted().stale_bytes, 8 * (uint64_t)GRANULE);
+    pleat_put(ptrs[1], 1);
+    pleat_put(ptrs[2], 1); /* both are between stale addresses */
+    ck_assert_uint_eq(get_and_use(4 * (size_t)GRANULE, 1), ptrs[0]);
+}
+END_TEST
+
+START_TEST(a_tiny_address_space_serves_what_fits)
+{
+    pleat_open("capacity:128M,depth:1048576,va_bits:27", NULL); /* 128 MiB of addresses */
+    unsigned n = 0;
+    pleat_devptr ptr;
+    pl_stream *stream = pleat.streams[0];
+    pleat_status st = PLEAT_OK;
+    for (; n <= N_GRANULES && st == PLEAT_OK; n++) {
+        st = pleat.a->ops->alloc(pleat.a, GRANULE, stream, &ptr);
+    }
+    ck_assert_int_eq(st, PLEAT_ENOSPACE_VA);
+    ck_assert_uint_ge(n, 32);
+    pleat_assert_sound();
+    pleat_close();
+}
+END_TEST
+
+static TCase *add_case(Suite *suite, const char *name, void (*open)(void))
+{
+    TCase *tcase = tcase_create(name);
+    tcase_add_checked_fixture(tcase, open, pleat_close);
+    suite_add_tcase(suite, tcase);
+    return tcase;
+}
+
+static void add_growth(Suite *suite)
+{
+    TCase *growth = tcase_create("growth");
+    tcase_add_test(growth, policies_trade_memory_for_operations);
+    tcase_add_test(growth, while_there_is_driver_time_memory_is_taken_instead_of_created);
+    tcase_add_test(growth, a_little_driver_time_takes_some_and_creates_the_rest);
+    tcase_add_test(growth, without_driver_time_memory_is_created_while_there_is_any);
+    tcase_add_test(growth, frugal_takes_whatever_it_costs);
+    tcase_add_test(growth, a_steady_program_takes_no_more_but_grows);
+    tcase_add_test(growth, a_steady_program_that_needs_more_than_ever_takes);
+    tcase_add_loop_test(growth, streams_that_are_not_young_take_no_more_when_steady_but_grow, 0, 2);
+    tcase_add_test(growth, a_frugal_program_is_never_steady);
+    tcase_add_test(growth, a_limit_that_was_set_is_memory_that_was_granted);
+    suite_add_tcase(suite, growth);
+}
+
+SUITE(segments_limit)
+{
+    TCase *limit = add_case(suite, "limit", open_limited);
+    tcase_add_test(limit, no_more_than_the_limit_is_ever_resident);
+    tcase_add_test(limit, a_request_beyond_the_limit_needs_no_driver);
+    tcase_add_test(limit, a_raised_limit_gives_room);
+    tcase_add_test(limit, a_limit_below_what_lives_is_refused_and_changes_nothing);
+    tcase_add_test(limit, a_lower_limit_gives_back_just_what_is_over);
+    tcase_add_test(limit, a_lower_limit_waits_for_what_pends);
+    tcase_add_test(limit, a_lower_limit_waits_for_recorded_uses);
+    TCase *impatient = add_case(suite, "limit, no waiting", open_impatient);
+    tcase_add_test(impatient, where_waiting_is_forbidden_a_lower_limit_waits_for_nothing);
+    TCase *trim = add_case(suite, "trim", open_plain);
+    tcase_add_test(trim, a_trim_gives_back_the_lowest_and_no_more_than_asked);
+    tcase_add_test(trim, granules_that_live_blocks_share_stay);
+    tcase_add_test(trim, a_trim_that_may_not_wait_leaves_what_runs);
+    tcase_add_loop_test(trim, what_has_finished_is_given_back_without_waiting_or_a_tick, 0, 2);
+    tcase_add_test(trim, a_trim_of_one_stream_waits_too);
+    tcase_add_test(trim, a_trim_waits_only_for_streams_that_freed_something);
+    tcase_add_test(trim, a_run_is_unmapped_by_one_call);
+    tcase_add_test(trim, what_the_driver_will_not_release_stays_ours);
+    add_growth(suite);
+    TCase *neighbours = add_case(suite, "neighbours", open_plain);
+    tcase_add_test(neighbours, memory_that_another_process_holds_is_missing_until_it_leaves);
+    tcase_add_test(neighbours, what_was_created_in_vain_is_kept_for_smaller_requests);
+    tcase_add_test(neighbours, beside_another_process_own_memory_is_taken);
+    TCase *addresses = add_case(suite, "addresses", open_few_addresses);
+    tcase_add_test(addresses, addresses_that_run_out_are_no_lack_of_memory);
+    tcase_add_test(addresses, where_addresses_are_few_the_size_classes_share_them);
+    tcase_add_test(addresses, stale_addresses_are_waited_for_before_there_are_none);
+    TCase *tiny = tcase_create("tiny address space");
+    tcase_add_test(tiny, a_tiny_address_space_serves_what_fits);
+    suite_add_tcase(suite, tiny);
+}

@@ -1,0 +1,107 @@
+/* restore_room_test.c - restores beside a map of live blocks that has to grow for them:
+ * how much one hold of the device lock touches, counted in debug builds (vmm/base/lock.h). */
+/* labels: unit */
+#include <check.h>
+
+#include "segments/base/roster.h"
+#include "segments/pleat/space.h"
+#include "tests/support/segments_pools.h"
+#include "tests/support/suite.h"
+#include "vmm/base/host.h"
+#include "vmm/base/lock.h"
+
+/* With so many blocks of the second pool the map has 2^14 slots, of which it fills half. */
+enum { N_DEFAULT = 3000, N_FIRST = 6000, N_SECOND = 8000 };
+
+static pl_private *pools[2];
+static pl_roster rosters[2];
+static pleat_devptr blocks[N_SECOND];
+
+static size_t n_unmoved(void)
+{
+    return ((pl_space *)pleat.a)->live.n_unmoved;
+}
+
+static pleat_devptr get(pl_private *in)
+{
+    const pl_allocator_ops *ops = pleat.a->ops;
+    pleat_devptr ptr = 0;
+    pleat_status st = in != NULL ? ops->private_alloc(pleat.a, in, 512, pleat.streams[1], &ptr)
+                                 : ops->alloc(pleat.a, 512, pleat.streams[1], &ptr);
+    ck_assert_int_eq(st, PLEAT_OK);
+    return ptr;
+}
+
+static void fill(unsigned i, size_t n)
+{
+    pools[i] = pools_open_one();
+    for (size_t k = 0; k < n; k++) {
+        blocks[k] = get(pools[i]);
+    }
+    ck_assert_int_eq(pleat.a->ops->private_save(pleat.a, pools[i], &rosters[i]), PLEAT_OK);
+    for (size_t k = 0; k < n; k++) {
+        ck_assert_int_eq(pleat.a->ops->free(pleat.a, blocks[k], pleat.streams[1]), PLEAT_OK);
+    }
+}
+
+static pleat_status restore(unsigned i)
+{
+    pl_restored told;
+    pleat_status st = pleat.a->ops->private_restore(pleat.a, pools[i], &rosters[i], false, &told);
+    if (st == PLEAT_OK) {
+        pleat.a->ops->roster_drop(pleat.a, &told.freed);
+        pleat.a->ops->roster_drop(pleat.a, &told.live);
+    }
+    return st;
+}
+
+static void open_pools(void)
+{
+    pleat_open("capacity:1G", NULL);
+    fill(1, N_SECOND);
+    fill(0, N_FIRST);
+    for (size_t i = 0; i < N_DEFAULT; i++) {
+        (void)get(NULL);
+    }
+    ck_assert_uint_eq(n_unmoved(), 0);
+    pl_lock_reset_touched();
+}
+
+static void close_pools(void)
+{
+    ck_assert_uint_le(pl_lock_most_touched(), PL_LOCK_MOST_TOUCHED);
+    for (unsigned i = 0; i < 2; i++) {
+        pleat.a->ops->roster_drop(pleat.a, &rosters[i]);
+    }
+    pleat_close();
+}
+
+/* What is entered into the map moves what lies in its old table, as requests do. */
+START_TEST(a_map_that_grew_for_a_restore_may_grow_for_the_next)
+{
+    ck_assert_int_eq(restore(0), PLEAT_OK);
+    ck_assert_uint_eq(n_unmoved(), 0);
+    ck_assert_int_eq(restore(1), PLEAT_OK);
+    ck_assert_uint_eq(((pl_space *)pleat.a)->live.count, N_DEFAULT + N_FIRST + N_SECOND);
+}
+END_TEST
+
+/* A restore that is refused enters nothing: the next one moves the old table, some at a time. */
+START_TEST(a_map_that_grew_in_vain_may_grow_again)
+{
+    pl_host_fail_at(3); /* the map has grown by then */
+    ck_assert_int_eq(restore(0), PLEAT_ENOMEM_HOST);
+    pl_host_fail_never();
+    ck_assert_uint_gt(n_unmoved(), PL_LOCK_MOST_TOUCHED);
+    ck_assert_int_eq(restore(1), PLEAT_OK);
+    ck_assert_int_eq(restore(0), PLEAT_OK);
+    ck_assert_uint_eq(((pl_space *)pleat.a)->live.count, N_DEFAULT + N_FIRST + N_SECOND);
+}
+END_TEST
+
+SUITE(segments_restore_room)
+{
+    TCase *tcase = suite_case(suite, "room", open_pools, close_pools);
+    tcase_add_test(tcase, a_map_that_grew_for_a_restore_may_grow_for_the_next);
+    tcase_add_test(tcase, a_map_that_grew_in_vain_may_grow_again);
+}

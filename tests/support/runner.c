@@ -1,0 +1,75 @@
+/* runner.c - the program of a folder of tests: runs its suites, or the one that CK_RUN_SUITE names.
+ *
+ * Every suite of the folder registers itself before main (SUITE, suite.h). A suite that is not asked
+ * for is never made, so that what it does to skip itself concerns nobody else. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/suite.h"
+
+enum { SKIPPED = 77 }; /* the exit status that ctest takes for "skipped" */
+
+static suite_entry *entries; /* by name */
+static const char *why_skipped;
+
+void suite_register(suite_entry *entry)
+{
+    suite_entry **at = &entries;
+    while (*at != NULL && strcmp((*at)->name, entry->name) < 0) {
+        at = &(*at)->next;
+    }
+    entry->next = *at;
+    *at = entry;
+}
+
+void suite_skip(const char *why)
+{
+    why_skipped = why;
+}
+
+static int run(const suite_entry *entry)
+{
+    Suite *suite = suite_create(entry->name);
+    why_skipped = NULL;
+    entry->fill(suite);
+    SRunner *runner = srunner_create(suite);
+    int status = SKIPPED;
+    if (why_skipped != NULL) {
+        printf("%s: skipped: %s\n", entry->name, why_skipped);
+    } else {
+        srunner_run_all(runner, CK_ENV);
+        status = srunner_ntests_failed(runner) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    }
+    srunner_free(runner);
+    return status;
+}
+
+int main(void)
+{
+    const char *wanted = getenv("CK_RUN_SUITE");
+    int n_run = 0;
+    int n_skipped = 0;
+    int n_failed = 0;
+    for (const suite_entry *entry = entries; entry != NULL; entry = entry->next) {
+        if (wanted == NULL || strcmp(wanted, entry->name) == 0) {
+            int status = run(entry);
+            n_run++;
+            n_skipped += status == SKIPPED;
+            n_failed += status == EXIT_FAILURE;
+        }
+    }
+    if (n_run == 0) {
+        fprintf(stderr,
+                "no suite is called %s; SUITE(NAME) of FOLDER/FILE_test.c is FOLDER_FILE:\n",
+                wanted);
+        for (const suite_entry *entry = entries; entry != NULL; entry = entry->next) {
+            fprintf(stderr, "  %s\n", entry->name);
+        }
+        return EXIT_FAILURE;
+    }
+    if (n_failed > 0) {
+        return EXIT_FAILURE;
+    }
+    return n_skipped == n_run ? SKIPPED : EXIT_SUCCESS;
+}
