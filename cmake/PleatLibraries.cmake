@@ -79,13 +79,15 @@ if(api_objects AND NOT PLEAT_SANITIZE)
     if(combine_link)
         list(APPEND combine_link -flinker-output=nolto-rel -fPIC -fvisibility=hidden)
     endif()
+    # It waits for the layers, not for their objects: make knows no rule for the objects of another
+    # target, and looks for them before they are there.
     add_custom_command(OUTPUT "${combined}"
         COMMAND ${CMAKE_C_COMPILER} ${combine_link} -r -nostdlib -o "${combined}"
             ${pleat_objects} ${PLEAT_JEMALLOC_ARCHIVE}
         COMMAND ${CMAKE_OBJCOPY} --localize-hidden --wildcard "--localize-symbol=pleat_je_*"
             "${combined}"
         COMMAND ${CMAKE_OBJCOPY} --wildcard "--keep-global-symbol=pleat_*" "${combined}"
-        DEPENDS ${pleat_objects} ${PLEAT_JEMALLOC_ARCHIVE}
+        DEPENDS pl_vmm pl_segments pl_api ${PLEAT_JEMALLOC_ARCHIVE}
         COMMAND_EXPAND_LISTS VERBATIM
         COMMENT "Combining libpleat.a")
     add_library(pleat_static STATIC "${combined}")
