@@ -5,7 +5,8 @@ find_package(Python3 REQUIRED COMPONENTS Interpreter)
 function(pleat_add_check name label)
     add_test(NAME ${name} COMMAND ${ARGN})
     set_tests_properties(${name} PROPERTIES
-        LABELS ${label} TIMEOUT ${test_limit} SKIP_RETURN_CODE 77)
+        LABELS "${label}" TIMEOUT ${test_limit} SKIP_RETURN_CODE 77)
+    pleat_set_cost(${name})
 endfunction()
 
 if(NOT PLEAT_SANITIZE)
@@ -88,7 +89,8 @@ endif()
 
 # Python tests: python/tests/ of the installed package, tests/python/ of anything else.
 # Each FILE_test.py there is a ctest python_FILE, run by pytest in the environment that `./dev venv`
-# makes (cmake/venv.sh), skipped without it. Lines read near its top:
+# makes (cmake/venv.sh), skipped without it. A file that names torch's import, or a fixture that has
+# imported it, is labelled torch and needs what `./dev venv --torch` adds. Lines read near its top:
 #   # labels: python stress      "python" where there is none
 #   # needs: package             PYTHONPATH leads to the package `pleat`, built by pip from a wheel;
 #                                what lies in python/tests always does
@@ -97,12 +99,20 @@ function(pleat_add_python_test source)
     string(REGEX REPLACE "_test$" "" name "python_${name}")
     set(environment "PLEAT_BUILD_DIR=${PROJECT_BINARY_DIR}" "PLEAT_SOURCE_DIR=${PROJECT_SOURCE_DIR}"
         "PYTHONDONTWRITEBYTECODE=1")
-    add_test(NAME ${name} COMMAND "${PROJECT_SOURCE_DIR}/cmake/venv.sh" run
+    file(STRINGS "${source}" torch REGEX "(import|from) (pleat\\.)?torch|run_torch|run_cuda|_zygote|on_sim import")
+    set(with_torch "")
+    if(torch)
+        set(with_torch --torch)
+    endif()
+    add_test(NAME ${name} COMMAND "${PROJECT_SOURCE_DIR}/cmake/venv.sh" run ${with_torch}
         -m pytest -q -rs -p no:cacheprovider --basetemp "${PROJECT_BINARY_DIR}/pytest-${name}"
         "${source}")
     pleat_test_note(labels "${source}" labels python)
     pleat_test_note(needs "${source}" needs "")
     separate_arguments(labels)
+    if(torch)
+        list(APPEND labels torch)
+    endif()
     if(needs STREQUAL "package" OR source MATCHES "/python/tests/")
         list(APPEND environment "PYTHONPATH=${pleat_python_package}")
         set_tests_properties(${name} PROPERTIES FIXTURES_REQUIRED python_package)
@@ -111,6 +121,7 @@ function(pleat_add_python_test source)
     endif()
     set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${test_limit}
         SKIP_RETURN_CODE 77 ENVIRONMENT "${environment}")
+    pleat_set_cost(${name})
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${source}")
 endfunction()
 
@@ -130,6 +141,6 @@ if(NOT PLEAT_SANITIZE AND TARGET pleat_shared AND TARGET pleat_sim)
     endforeach()
     # The class under another version of PyTorch, by the commit; skipped where `./dev torch-turn` has
     # not made its environment.
-    pleat_add_check(torch_turn python Python3::Interpreter -B
+    pleat_add_check(torch_turn "python;torch" Python3::Interpreter -B
         "${PROJECT_SOURCE_DIR}/tests/torch/versions.py" "${PROJECT_BINARY_DIR}" --turn)
 endif()

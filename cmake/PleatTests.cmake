@@ -75,15 +75,21 @@ function(pleat_add_suite name program source)
     add_test(NAME ${name} COMMAND ${program})
     pleat_test_note(labels "${source}" labels unit)
     separate_arguments(labels)
+    set(kind slow)
     if(NOT DEFINED seconds_${name} OR seconds_${name} LESS_EQUAL 1)
+        set(kind quick)
         list(APPEND labels quick)
+    endif()
+    set(environment ${test_environment})
+    if(NOT program STREQUAL "${name}_test") # else it is alone, perhaps under another name
+        list(APPEND environment "CK_RUN_SUITE=${name}")
     endif()
     set_tests_properties(${name} PROPERTIES
         LABELS "${labels}" TIMEOUT ${test_limit} SKIP_RETURN_CODE 77
-        ENVIRONMENT "${test_environment};CK_RUN_SUITE=${name}")
+        ENVIRONMENT "${environment}")
     pleat_set_cost(${name})
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${source}")
-    set_property(GLOBAL APPEND PROPERTY pleat_suites "${name} ${program}")
+    set_property(GLOBAL APPEND PROPERTY pleat_suites "${name} ${program} ${kind}")
 endfunction()
 
 # The folders are known to a source only where it asks: others compile to the same everywhere, which
@@ -128,7 +134,7 @@ foreach(folder IN ITEMS sim vmm segments models api bench)
     pleat_add_test_folder(${folder})
 endforeach()
 
-# Which program to build for a suite: `./dev check` and `./dev mutate` read it.
+# Each suite, its program, and whether it is quick: `./dev check` and `./dev mutate` read it.
 get_property(suites GLOBAL PROPERTY pleat_suites)
 list(JOIN suites "\n" suites)
 file(WRITE "${PROJECT_BINARY_DIR}/suites.txt" "${suites}\n")

@@ -15,7 +15,8 @@ give_up() {
     exit "$1"
 }
 
-python=$("$here/../../cmake/venv.sh" find) || give_up 77 "no PyTorch: ./dev venv installs it"
+python=$("$here/../../cmake/venv.sh" find --torch) ||
+    give_up 77 "no PyTorch: ./dev venv --torch installs it"
 torch=$("$python" -c 'from importlib.util import find_spec
 print(find_spec("torch").submodule_search_locations[0])' 2>/dev/null) ||
     give_up 77 "$python has no PyTorch"

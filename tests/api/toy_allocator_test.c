@@ -1,6 +1,7 @@
 /* toy_allocator_test.c - the example of docs/allocators.md: an allocator in one file is listed,
  * has an option of its own and passes what the classic caches pass. */
 /* labels: unit fault */
+/* alone: it adds an allocator to the list of all */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>

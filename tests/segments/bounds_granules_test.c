@@ -1,5 +1,5 @@
 /* bounds_granules_test.c - how much one hold of the device lock touches where a request
- * has very many granules, or its place very many pieces: counted as in tests/segments/bounds_test.c. */
+ * has very many granules, or its place very many pieces: counted as in bounds_test.c. */
 /* labels: unit */
 #include <check.h>
 #include <sched.h>

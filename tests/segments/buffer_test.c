@@ -1,12 +1,8 @@
 /* buffer_test.c - random changes of buffers beside blocks of several streams: contents and
  * figures against a naive reference, and the events that are told. Some buffers are in a room,
- * which falls asleep and wakes at random: what they hold is kept, and nothing comes meanwhile.
- *
- * PLEAT_BUFFER_SEEDS sets the number of random sequences. */
+ * which falls asleep and wakes at random: what they hold is kept, and nothing comes meanwhile. */
 /* labels: model */
 #include <check.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tests/support/segments_random.h"
@@ -14,12 +10,7 @@
 #include "tests/support/segments_sim.h"
 #include "tests/support/suite.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { N_TURNS = 150, N_SEEDS = 2 };
-#else
 enum { N_TURNS = 600, N_SEEDS = 8 };
-#endif
-
 enum { N_BUFFERS = 4, N_PAGES = 12, N_BLOCKS = 12 };
 
 static const size_t GRANULE = 2 * MIB;
@@ -331,13 +322,7 @@ static void play(uint64_t seed)
 
 START_TEST(contents_and_figures_are_those_of_the_reference)
 {
-    const char *n = getenv("PLEAT_BUFFER_SEEDS");
-    uint64_t n_seeds = n != NULL ? strtoull(n, NULL, 10) : N_SEEDS;
-    for (uint64_t seed = (uint64_t)_i + 1; seed <= n_seeds; seed += N_SEEDS) {
-        printf("seed %llu\n", (unsigned long long)seed);
-        fflush(stdout);
-        play(seed);
-    }
+    play((uint64_t)_i);
     ck_assert_uint_gt(n_refused, 0);
 }
 END_TEST
@@ -345,5 +330,6 @@ END_TEST
 SUITE(segments_buffer)
 {
     TCase *tcase = suite_case(suite, "random", NULL, NULL);
-    tcase_add_loop_test(tcase, contents_and_figures_are_those_of_the_reference, 0, N_SEEDS);
+    tcase_add_loop_test(tcase, contents_and_figures_are_those_of_the_reference, 1,
+                        1 + (int)suite_part(N_SEEDS));
 }

@@ -61,7 +61,7 @@ static void *work(void *arg)
 static uint64_t compact_beside(void)
 {
     uint64_t n_split = 0;
-    for (unsigned i = 0; i < N_COMPACTIONS; i++) {
+    for (unsigned i = 0; i < suite_part(N_COMPACTIONS); i++) {
         pleat_compaction out;
         uint64_t before = atomic_load(&n_done);
         ck_assert_int_eq(pleat.a->ops->compact(pleat.a, &out), PLEAT_OK);

@@ -3,12 +3,9 @@
  * One thread allocates, uses, lends and frees on four streams of a small device with real memory,
  * and compacts it again and again. Every block has a pattern of its own, which is compared on the
  * GPU's clock: now and then, before it is freed, and for all blocks after each compaction. So what
- * is copied too little, to the wrong place, or beside work that is not over, shows as a hazard.
- *
- * PLEAT_CONTENTS_OPS sets the number of operations. */
+ * is copied too little, to the wrong place, or beside work that is not over, shows as a hazard. */
 /* labels: stress */
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "segments/pleat/space.h"
@@ -16,12 +13,6 @@
 #include "tests/support/segments_sim.h"
 #include "tests/support/segments_told.h"
 #include "tests/support/suite.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SLOWER = 10 };
-#else
-enum { SLOWER = 1 };
-#endif
 
 enum { N_OPS = 120000, MOST_OWN = 256, CHECK_EVERY = 1 << 10 };
 
@@ -172,8 +163,7 @@ static void operate(uint64_t i)
 
 static void play(const scene *s)
 {
-    const char *asked = getenv("PLEAT_CONTENTS_OPS");
-    uint64_t n = asked != NULL ? strtoull(asked, NULL, 10) : N_OPS / SLOWER;
+    uint64_t n = suite_part(N_OPS);
     pl_allocator_options options;
     pl_allocator_options_init(&options);
     options.observer = told_open();

@@ -4,24 +4,15 @@
  * memory. Every block is filled with a pattern of its own when it is allocated. It is compared on
  * the GPU's clock now and then, on its stream or on one that it is lent to, and before it is freed.
  * A chunk that is taken too early, mapped in the wrong place or not waited for shows as a hazard of
- * the simulator: other contents, a race, or unmapped bytes.
- *
- * PLEAT_CONTENTS_OPS sets the number of operations. */
+ * the simulator: other contents, a race, or unmapped bytes. */
 /* labels: stress */
 #include <check.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tests/support/own.h"
 #include "tests/support/segments_sim.h"
 #include "tests/support/suite.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SLOWER = 20 };
-#else
-enum { SLOWER = 1 };
-#endif
 
 enum { N_THREADS = 4, N_OWN = 128, CHECK_EVERY = 1 << 15 };
 
@@ -219,13 +210,6 @@ static void *work(void *arg)
 
 /* ---- the scenes ---------------------------------------------------------------------------- */
 
-static uint64_t n_ops_of(const scene *s)
-{
-    const char *asked = getenv("PLEAT_CONTENTS_OPS");
-    uint64_t n = asked != NULL ? strtoull(asked, NULL, 10) : 0;
-    return n > 0 ? n : s->n_ops / SLOWER;
-}
-
 static void play(const scene *s)
 {
     static worker workers[N_THREADS];
@@ -235,7 +219,7 @@ static void play(const scene *s)
         workers[i].scene = s;
         workers[i].tally = &t;
         workers[i].random = 1000003u * (i + 1);
-        workers[i].n_ops = n_ops_of(s) / N_THREADS;
+        workers[i].n_ops = suite_part(s->n_ops) / N_THREADS;
         ck_assert_int_eq(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
     }
     for (unsigned i = 0; i < N_THREADS; i++) {

@@ -2,7 +2,7 @@
  *
  * Every thread plays a sequence of its own on one allocator. A refused thread waits until no other
  * call is under way and calls again; that verdict is judged by the naive model, as in
- * tests/segments/model_test.c. PLEAT_MODEL_SEEDS asks for more seeds, PLEAT_MODEL_SEED for one alone. */
+ * tests/segments/model_test.c. PLEAT_MODEL_SEED plays one seed alone. */
 /* labels: model stress */
 #include <check.h>
 #include <stdatomic.h>
@@ -11,11 +11,7 @@
 #include "tests/support/segments_draw.h"
 #include "tests/support/suite.h"
 
-enum {
-    N_SEEDS = 160 / DRAW_SLOWER_CROWD,
-    N_MIXED_SEEDS = 48 / DRAW_SLOWER_CROWD,
-    MOST_THREADS = 8
-};
+enum { N_SEEDS = 160, N_MIXED_SEEDS = 48, MOST_THREADS = 8 };
 
 typedef struct member {
     pthread_t thread;

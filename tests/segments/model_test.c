@@ -2,19 +2,14 @@
  *
  * Each seed draws a device, options and a sequence. The sequence is played twice. With ample memory
  * nothing may be refused, and the peak of live bytes is learnt. With 1.0 to 1.1 times that peak
- * every refusal is judged by the naive model. PLEAT_MODEL_SEEDS asks for more seeds,
- * PLEAT_MODEL_SEED for one alone. */
+ * every refusal is judged by the naive model. PLEAT_MODEL_SEED plays one seed alone. */
 /* labels: model */
 #include <check.h>
 
 #include "tests/support/segments_draw.h"
 #include "tests/support/suite.h"
 
-enum {
-    N_SEEDS = 400 / DRAW_SLOWER,
-    N_WHOLE_SEEDS = 400 / DRAW_SLOWER,
-    N_MIXED_SEEDS = 200 / DRAW_SLOWER
-};
+enum { N_SEEDS = 400, N_WHOLE_SEEDS = 400, N_MIXED_SEEDS = 200 };
 
 /* Returns the peak of live bytes. */
 static uint64_t play(const sequence *s, const drawn *d, uint64_t seed, totals *t)

@@ -1,12 +1,11 @@
 /* observer_test.c - the events that an allocator tells, replayed from empty, give what its
  * visits show.
  *
- * Every allocator, by loop index. PLEAT_OBSERVER_SEEDS sets the number of random sequences. */
+ * Every allocator, by loop index. */
 /* labels: model */
 #include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "segments/classic/torch_options.h"
@@ -23,6 +22,7 @@ enum { SLOWER = 1 };
 #endif
 
 enum {
+    N_SEEDS = 4,
     N_POOLS = 3,
     N_BLOCKS = 48,
     N_TURNS = 2500 / SLOWER,
@@ -202,15 +202,9 @@ static void play(const pl_allocator_ops *ops, uint64_t seed, bool has_faults)
     (has_faults ? close_after_faults : close_watched)(ops->name);
 }
 
-static uint64_t n_seeds(uint64_t n)
-{
-    const char *text = getenv("PLEAT_OBSERVER_SEEDS");
-    return text ? strtoull(text, NULL, 10) : n;
-}
-
 START_TEST(replayed_events_are_what_a_visit_shows)
 {
-    for (uint64_t seed = 1; seed <= n_seeds(4); seed++) {
+    for (uint64_t seed = 1; seed <= N_SEEDS; seed++) {
         play(ops_of(_i), seed, false);
         ck_assert_uint_gt(said.n_events[PL_ACTION_ALLOC], N_TURNS / 5);
         ck_assert_uint_gt(said.n_compared, N_TURNS / 8);
@@ -221,7 +215,7 @@ END_TEST
 
 START_TEST(they_are_when_the_driver_and_host_memory_fail)
 {
-    for (uint64_t seed = 1; seed <= n_seeds(4); seed++) {
+    for (uint64_t seed = 1; seed <= N_SEEDS; seed++) {
         play(ops_of(_i), seed, true);
     }
 }

@@ -267,7 +267,7 @@ static void open_backed(void)
 SUITE(segments_private_model)
 {
     TCase *random = add_case(suite, "at random", open_shallow);
-    tcase_add_loop_test(random, any_order_of_calls_keeps_pools_apart, 0, 8);
+    tcase_add_loop_test(random, any_order_of_calls_keeps_pools_apart, 0, (int)suite_part(8));
     tcase_add_loop_test(random, graphs_are_never_disturbed, 0, 6);
     TCase *contents = add_case(suite, "at random, with contents", open_backed);
     tcase_add_loop_test(contents, any_order_of_calls_keeps_pools_apart, 20, 22);

@@ -472,9 +472,9 @@ static TCase *add_case(Suite *suite, const char *name, void (*open)(void))
 SUITE(segments_restore_model)
 {
     TCase *random = add_case(suite, "at random", open_shallow);
-    tcase_add_loop_test(random, any_order_of_calls_is_followed, 0, 8);
+    tcase_add_loop_test(random, any_order_of_calls_is_followed, 0, (int)suite_part(8));
     tcase_add_loop_test(random, others_go_on_meanwhile, 0, 2);
     TCase *patient = add_case(suite, "at random, slowly", open_patient);
-    tcase_add_loop_test(patient, any_order_of_calls_is_followed, 20, 24);
+    tcase_add_loop_test(patient, any_order_of_calls_is_followed, 20, 20 + (int)suite_part(4));
     tcase_add_test(patient, graphs_are_captured_one_on_the_other);
 }

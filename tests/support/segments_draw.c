@@ -2,6 +2,7 @@
 #include "tests/support/segments_draw.h"
 #include "segments/pleat/options.h"
 #include "tests/support/own.h"
+#include "tests/support/suite.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,12 +78,11 @@ void draw_mixed(drawn *d, random_source *r)
 draw_seeds draw_seeds_of(uint64_t n)
 {
     const char *one = getenv("PLEAT_MODEL_SEED");
-    const char *more = getenv("PLEAT_MODEL_SEEDS");
     if (one != NULL) {
         uint64_t seed = strtoull(one, NULL, 0);
         return (draw_seeds){ .next = seed, .last = seed };
     }
-    return (draw_seeds){ .next = 1, .last = more != NULL ? strtoull(more, NULL, 0) : n };
+    return (draw_seeds){ .next = 1, .last = suite_part(n) };
 }
 
 bool draw_next_seed(draw_seeds *seeds, uint64_t *seed)

@@ -4,15 +4,6 @@
 
 #include "tests/support/segments_sequences.h"
 
-/* Sanitizers are slow; the thread sanitizer finds nothing new where there is one thread. */
-#if defined(__SANITIZE_THREAD__)
-enum { DRAW_SLOWER = 40, DRAW_SLOWER_CROWD = 16 };
-#elif defined(__SANITIZE_ADDRESS__)
-enum { DRAW_SLOWER = 8, DRAW_SLOWER_CROWD = 8 };
-#else
-enum { DRAW_SLOWER = 1, DRAW_SLOWER_CROWD = 1 };
-#endif
-
 typedef struct drawn {
     player_conf conf;
     sequence_shape shape;
@@ -30,7 +21,7 @@ void draw_scarce(drawn *d, random_source *r, uint64_t peak_bytes);
 /* Lets chunks have several granules. The model knows nothing of them and judges no refusal. */
 void draw_mixed(drawn *d, random_source *r);
 
-/* The seeds to play: 1 to n, to PLEAT_MODEL_SEEDS, or PLEAT_MODEL_SEED alone. */
+/* The seeds to play: 1 to suite_part(n), or PLEAT_MODEL_SEED alone. */
 typedef struct draw_seeds {
     uint64_t next;
     uint64_t last;

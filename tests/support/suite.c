@@ -1,6 +1,7 @@
 /* suite.c - see suite.h. */
 #include "tests/support/suite.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 TCase *suite_case(Suite *suite, const char *name, void (*open)(void), void (*close)(void))
@@ -11,13 +12,29 @@ TCase *suite_case(Suite *suite, const char *name, void (*open)(void), void (*clo
     return tcase;
 }
 
+uint64_t suite_part(uint64_t n)
+{
+    const char *percent = getenv("PLEAT_TEST_PERCENT");
+    uint64_t part = n * (percent != NULL ? strtoull(percent, NULL, 10) : 10) / 100;
+    return part > 0 ? part : 1;
+}
+
+int suite_status(SRunner *runner)
+{
+    if (srunner_ntests_run(runner) == 0) {
+        printf("no test was run: do CK_RUN_SUITE and CK_RUN_CASE name any?\n");
+        return EXIT_FAILURE;
+    }
+    return srunner_ntests_failed(runner) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
 int suite_run(Suite *suite)
 {
     SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
+    srunner_run_all(runner, CK_ENV);
+    int status = suite_status(runner);
     srunner_free(runner);
-    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return status;
 }
 
 int suite_play(Suite *role)

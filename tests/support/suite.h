@@ -4,9 +4,10 @@
 #define PLEAT_TESTS_SUITE_H
 
 #include <check.h>
+#include <stdint.h>
 
-/* Define the suite of tests/FOLDER/FILE_test.c, called FOLDER_FILE: a function that gives `suite`
- * its cases. The runner of the folder (runner.c) finds the suite by itself. */
+/* Define the suite FOLDER_FILE, by its file's folder and name without "_test": a function that
+ * gives `suite` its cases. The runner of the folder (runner.c) finds the suite by itself. */
 #define SUITE(name)                                                                                \
     static void name##_suite(Suite *suite);                                                        \
     __attribute__((constructor)) static void name##_register(void)                                 \
@@ -27,10 +28,16 @@ void suite_register(suite_entry *entry);
 /* Within SUITE: its tests make no sense here. The program says why and exits with 77. */
 void suite_skip(const char *why);
 
+/* How many of the `n` seeds, rounds or operations of a random suite to play: PLEAT_TEST_PERCENT of
+ * them, or 10 %; at least one. `./dev test --long` plays all. */
+uint64_t suite_part(uint64_t n);
+
 /* Make a new case of the suite; `open` and `close` run before and after each of its tests; NULL:
  * none. */
 TCase *suite_case(Suite *suite, const char *name, void (*open)(void), void (*close)(void));
 int suite_run(Suite *suite); /* the exit status of a program that has no runner */
+/* The exit status for what was run: a failure, too, if that is nothing. */
+int suite_status(SRunner *runner);
 /* Another process's part of a test: without Check's forks, silent unless it fails. */
 int suite_play(Suite *role);
 

@@ -2,7 +2,7 @@
 """pleat's class under many versions of PyTorch: python/tests with each, on the simulated runtime.
 
 Usage: versions.py BUILD_DIR [VERSION...] [--keep] [--write] [--quick] [--suite NAME]...
-       versions.py BUILD_DIR --turn | --fetch-turn
+       versions.py BUILD_DIR --turn | --has-turn | --fetch-turn
 (./dev torch-versions). Versions are tested one after the other, all of those in versions.csv where
 none is named. Each gets a virtual environment in the cache folder (up to 5.5 GB), which is removed
 after its tests unless it was there before or --keep says so. --write records the results in
@@ -11,8 +11,9 @@ processes, --suite all but those it names. Exit status 1: something failed.
 
 --turn is the quick part for one version, if its environment is there (exit status 77 if not): the
 newest and the oldest in versions.csv have turns, by the commit, PLEAT_TORCH_TURN names another.
---fetch-turn makes that environment, which stays, within FETCH_S seconds and where the disk has
-room; if it cannot it says why, and its exit status is 0."""
+--has-turn only tells by its exit status whether it is there. --fetch-turn makes that environment,
+which stays, within FETCH_S seconds and where the disk has room; if it cannot it says why, and its
+exit status is 0."""
 
 from __future__ import annotations
 
@@ -259,6 +260,7 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="keep the environments")
     parser.add_argument("--write", action="store_true", help="record what is found")
     parser.add_argument("--turn", action="store_true", help="one of two, if it is there; quick")
+    parser.add_argument("--has-turn", action="store_true", help="is what --turn needs there?")
     parser.add_argument("--fetch-turn", action="store_true", help="make what --turn needs")
     parser.add_argument("--quick", action="store_true", help=f"without {' and '.join(SLOW)}")
     parser.add_argument("--suite", action="append", choices=SUITES, help="default: all")
@@ -267,9 +269,11 @@ def main() -> int:
     versions = chosen.versions or known
     if not versions:
         parser.error("name a version: none is recorded")
-    is_turn = chosen.turn or chosen.fetch_turn
+    is_turn = chosen.turn or chosen.has_turn or chosen.fetch_turn
     if is_turn:
         turn, why = turn_of(known)
+        if chosen.has_turn:
+            return int(not (pathlib.Path(fetch("venv", turn)) / "pleat.stamp").exists())
         if chosen.fetch_turn:
             return fetch_turn(turn, why)
         print(f"torch {turn} has its turn ({why})", flush=True)

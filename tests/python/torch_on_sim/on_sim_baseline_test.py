@@ -1,7 +1,7 @@
 """The allocators torch-native and torch-expandable act as PyTorch's own cache does, to the byte:
 they place every block at the same address, and make the same driver calls in the same order, with
 the same results. A free of device memory waits for the device's work, as in the CUDA runtime."""
-# labels: python torch
+# labels: python
 
 import pytest
 from on_sim import run

@@ -1,5 +1,5 @@
 """The command pleat-runtime: options, exit status, report."""
-# labels: python torch
+# labels: python
 
 from __future__ import annotations
 

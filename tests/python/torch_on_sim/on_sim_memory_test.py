@@ -1,5 +1,5 @@
 """PyTorch's allocators, and pleat in their place, on the simulated device."""
-# labels: python torch
+# labels: python
 
 from on_sim import every_allocator, run
 

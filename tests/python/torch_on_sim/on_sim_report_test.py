@@ -1,5 +1,5 @@
 """`pleat ab` finds the call site that strands memory, in a snapshot of PyTorch itself."""
-# labels: python torch
+# labels: python
 
 from __future__ import annotations
 

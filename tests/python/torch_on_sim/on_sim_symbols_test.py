@@ -1,6 +1,6 @@
 """Every call of the CUDA runtime that PyTorch is linked with is simulated. The preloaded object
 exports no other names: they would replace those of all libraries of the program."""
-# labels: python torch
+# labels: python
 
 import re
 import subprocess

@@ -1,5 +1,5 @@
 """Training steps from end to end, on the simulated device, under every allocator."""
-# labels: python torch
+# labels: python
 
 import json
 
