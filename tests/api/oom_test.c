@@ -1,5 +1,7 @@
-/* oom_test.c - each verdict on a shortage, once from numbers alone and once in a real run. */
+/* oom_test.c - each verdict on a shortage, once from numbers alone and once in a real run; and
+ * which requests count as failures. */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -355,6 +357,140 @@ START_TEST(a_chunk_larger_than_the_device_is_named)
 }
 END_TEST
 
+/* ---- what is counted ------------------------------------------------------------------------- */
+
+/* A program that holds 40 of the 64 MiB that its limit allows. Asked for memory, it says n_claims
+ * times that it has freed some, which is not true, and then frees what it holds if it helps. */
+typedef struct holder {
+    pleat_devptr held; /* 0 = nothing */
+    unsigned n_claims;
+    unsigned n_asked;
+    bool helps;
+} holder;
+
+static bool free_late(pleat instance, int device, size_t bytes, void *context)
+{
+    holder *h = context;
+    (void)bytes;
+    if (h->n_asked++ < h->n_claims) {
+        return true;
+    }
+    if (!h->helps || h->held == 0) {
+        return false;
+    }
+    api_free(instance, device, h->held, NULL);
+    h->held = 0;
+    return true;
+}
+
+static pleat_status ask_block(pleat instance, size_t bytes)
+{
+    pleat_devptr ptr;
+    pleat_status st = pleat_block_alloc(instance, 0, bytes, NULL, &ptr);
+    return st == PLEAT_OK ? pleat_block_free(instance, 0, ptr, NULL) : st;
+}
+
+static pleat_status ask_with_tag(pleat instance, size_t bytes)
+{
+    pleat_devptr ptr;
+    pleat_status st = pleat_tag_alloc(instance, 0, "weights", bytes, NULL, &ptr);
+    return st == PLEAT_OK ? pleat_block_free(instance, 0, ptr, NULL) : st;
+}
+
+static pleat_status ask_in_pool(pleat instance, size_t bytes)
+{
+    const pleat_pool_id id = { 1, 1 };
+    ck_assert_int_eq(pleat_pool_begin(instance, 0, id, NULL, NULL, NULL), PLEAT_OK);
+    pleat_status st = ask_block(instance, bytes);
+    ck_assert_int_eq(pleat_pool_end(instance, 0, id), PLEAT_OK);
+    ck_assert_int_eq(pleat_pool_release(instance, 0, id), PLEAT_OK);
+    return st;
+}
+
+static pleat_status ask_buffer(pleat instance, size_t bytes, bool is_resize)
+{
+    pleat_devptr buffer;
+    ck_assert_int_eq(pleat_buffer_create(instance, 0, bytes, 0, &buffer), PLEAT_OK);
+    pleat_status st = is_resize ? pleat_buffer_resize(instance, 0, buffer, bytes, NULL)
+                                : pleat_buffer_commit(instance, 0, buffer, 0, bytes, NULL);
+    ck_assert_int_eq(pleat_buffer_destroy(instance, 0, buffer, NULL), PLEAT_OK);
+    return st;
+}
+
+static pleat_status ask_to_resize(pleat instance, size_t bytes)
+{
+    return ask_buffer(instance, bytes, true);
+}
+
+static pleat_status ask_to_commit(pleat instance, size_t bytes)
+{
+    return ask_buffer(instance, bytes, false);
+}
+
+static pleat_status ask_host(pleat instance, size_t bytes)
+{
+    void *ptr;
+    pleat_status st = pleat_host_alloc(instance, 0, bytes, &ptr);
+    return st == PLEAT_OK ? pleat_host_free(instance, 0, ptr, PLEAT_HOST_UNUSED) : st;
+}
+
+typedef pleat_status (*ask_fn)(pleat instance, size_t bytes);
+
+static const struct {
+    const char *conf;
+    ask_fn ask;
+} askings[] = {
+    { "allocator:pleat", ask_with_tag },  { "allocator:pleat", ask_in_pool },
+    { "allocator:pleat", ask_to_resize }, { "allocator:pleat", ask_to_commit },
+    { "memory:host", ask_host },          { "memory:host,allocator:torch-pinned", ask_host },
+};
+
+/* The allocator refuses n_claims + 1 times, and after each the callback is called. */
+static void ask_once(pleat instance, ask_fn ask, holder h, uint64_t n_more)
+{
+    pleat_stats before = api_stats(instance, 0);
+    h.held = api_alloc(instance, 0, 40 * MIB, NULL);
+    ck_assert_int_eq(pleat_set_pressure_callback(instance, free_late, &h), PLEAT_OK);
+    pleat_status st = ask(instance, 50 * MIB);
+    ck_assert_msg(st == (n_more > 0 ? PLEAT_ENOMEM_DEVICE : PLEAT_OK), "%s",
+                  pleat_last_error()->text);
+    ck_assert_uint_eq(h.n_asked, h.n_claims + 1);
+    ck_assert_uint_eq(api_stats(instance, 0).num_ooms, before.num_ooms + n_more);
+    ck_assert_int_eq(pleat_set_pressure_callback(instance, NULL, NULL), PLEAT_OK);
+    if (h.held != 0) {
+        api_free(instance, 0, h.held, NULL);
+    }
+}
+
+static void check_count(const char *conf, ask_fn ask)
+{
+    char all[256];
+    pleat instance;
+    snprintf(all, sizeof all, "driver:sim,sim:[capacity:256M],limit:64M,%s", conf);
+    ck_assert_int_eq(pleat_create(all, &instance), PLEAT_OK);
+    ask_once(instance, ask, (holder){ .n_claims = 0 }, 1);
+    ask_once(instance, ask, (holder){ .n_claims = 3 }, 1);
+    ask_once(instance, ask, (holder){ .n_claims = 0, .helps = true }, 0);
+    ask_once(instance, ask, (holder){ .n_claims = 3, .helps = true }, 0);
+    ck_assert_uint_eq(api_stats(instance, 0).num_ooms, 2);
+    api_check(instance);
+    api_unmake(instance);
+}
+
+START_TEST(a_request_of_any_kind_counts_once_and_only_if_it_fails_in_the_end)
+{
+    check_count(askings[_i].conf, askings[_i].ask);
+}
+END_TEST
+
+START_TEST(so_does_one_of_any_allocator)
+{
+    char conf[64];
+    snprintf(conf, sizeof conf, "allocator:%s", pl_allocator_name((unsigned)_i));
+    check_count(conf, ask_block);
+}
+END_TEST
+
 SUITE(api_oom)
 {
     TCase *judge = tcase_create("judge");
@@ -380,4 +516,14 @@ SUITE(api_oom)
     tcase_add_test(scenes, tied_when_chunks_that_are_partly_in_use_hold_the_difference);
     tcase_add_test(scenes, a_chunk_larger_than_the_device_is_named);
     suite_add_tcase(suite, scenes);
+    TCase *counts = tcase_create("counts");
+    int n_allocators = 0;
+    while (pl_allocator_name((unsigned)n_allocators)) {
+        n_allocators++;
+    }
+    tcase_add_checked_fixture(counts, api_sim_load, NULL);
+    tcase_add_loop_test(counts, a_request_of_any_kind_counts_once_and_only_if_it_fails_in_the_end,
+                        0, sizeof askings / sizeof askings[0]);
+    tcase_add_loop_test(counts, so_does_one_of_any_allocator, 0, n_allocators);
+    suite_add_tcase(suite, counts);
 }
