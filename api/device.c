@@ -177,8 +177,7 @@ pleat_status pleat_device_stats_sized(pleat handle, int device, size_t out_bytes
     if (gpu) {
         gpu->ops->stats(gpu->allocator, &stats);
         stats.metadata_bytes += pl_history_host_bytes(&gpu->history);
-        stats.num_ooms = atomic_load(
-            &gpu->n_ooms); /* refusals that a callback mended do not count */
+        stats.num_ooms = atomic_load(&gpu->n_ooms);
     }
     pl_use_leave(use);
     pl_sized_write(&kind, &stats, out_bytes, out);

@@ -23,7 +23,6 @@ void pl_stats_reset_peaks(pleat_stats *stats)
     reset_group(stats->requested_bytes);
     stats->oversize_allocations.peak = stats->oversize_allocations.current;
     stats->oversize_segments.peak = stats->oversize_segments.current;
-    stats->peak_live_granules = stats->live_granules;
 }
 
 void pl_stats_read_device(pleat_stats *stats, const pl_device *dev)

@@ -46,7 +46,7 @@ static inline unsigned pl_stats_pool(size_t rounded_bytes)
     return rounded_bytes <= (size_t)1 << 20 ? PLEAT_POOL_SMALL : PLEAT_POOL_LARGE;
 }
 
-/* Resets every pleat_stat of `stats` and peak_live_granules. */
+/* Resets every pleat_stat of `stats`. */
 void pl_stats_reset_peaks(pleat_stats *stats);
 
 /* Reads the counts of the vmm layer: granule size, device operations, bytes created and mapped,

@@ -134,7 +134,6 @@ static pleat_status async_alloc(pl_allocator *a, size_t bytes, pl_stream *stream
     if (st == PLEAT_ENOMEM_DEVICE) {
         pl_deadline_begin();
         st = allocate_again(p, block);
-        p->base.stats.num_ooms += st == PLEAT_ENOMEM_DEVICE;
     }
     if (st == PLEAT_OK) {
         commit(p, block);

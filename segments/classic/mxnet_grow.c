@@ -337,7 +337,6 @@ static pleat_status grow_with(pl_mxnet *m, const request *r, fresh *f, pl_mxnet_
             st = new_block(m, r, f, out);
         }
     }
-    m->base.stats.num_ooms += st == PLEAT_ENOMEM_DEVICE ? 1 : 0;
     return st;
 }
 

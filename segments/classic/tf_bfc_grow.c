@@ -351,7 +351,6 @@ static pleat_status get_with(pl_bfc *b, const request *r, fresh *f, pl_bfc_chunk
             st = grow(b, r, f, out);
         }
     } while (pl_cache_may_try(&b->base, &f->turn, st, r->rounded_bytes));
-    b->base.stats.num_ooms += st == PLEAT_ENOMEM_DEVICE ? 1 : 0;
     return st;
 }
 

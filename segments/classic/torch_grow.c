@@ -97,7 +97,6 @@ static pleat_status grow_with(pl_torch *t, const pl_torch_request *r, attempt *a
         }
     }
     if (st != PLEAT_OK) {
-        t->base.stats.num_ooms += st == PLEAT_ENOMEM_DEVICE;
         return st;
     }
     pl_torch_block *spare = NULL;

@@ -64,7 +64,6 @@ static pleat_status grow(pl_pinned *p, unsigned class, pl_pinned_block **out)
     pleat_status st = ask_driver(p, (size_t)1 << class, &ptr);
     p->n_growing--;
     if (st != PLEAT_OK) {
-        p->base.stats.num_ooms += st == PLEAT_ENOMEM_DEVICE ? 1 : 0;
         pl_host_free(&p->base.host, b);
         return st;
     }

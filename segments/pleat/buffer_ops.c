@@ -252,7 +252,6 @@ static pleat_status commit(change *c, uint64_t from, uint64_t to)
         gap.from = gap.to;
     }
     settle_made(c, st == PLEAT_OK);
-    c->space->stats.num_ooms += st == PLEAT_ENOMEM_DEVICE;
     return st;
 }
 

@@ -184,7 +184,7 @@ void pl_figures_read(const pl_space *space, pleat_stats *out)
 {
     freed f = read_freed(space);
 
-    *out = space->stats;
+    *out = (pleat_stats){ 0 };
     pl_usages_read(&space->usages, out);
     pl_stats_read_device(out, space->dev);
     out->num_device_alloc = out->ops_map; /* as PyTorch counts with expandable segments */

@@ -117,7 +117,6 @@ void pl_pleat_reset_peaks(pl_allocator *a)
 
     pl_lock_acquire(&space->lock);
     pl_fronts_count(space);
-    pl_stats_reset_peaks(&space->stats);
     pl_usages_reset_peaks(&space->usages);
     space->peak_chunks = space->n_chunks;
     space->peak_shown = space->n_pinned;

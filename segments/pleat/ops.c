@@ -178,7 +178,6 @@ static __attribute__((noinline)) pleat_status alloc_generally(pl_space *space, p
     bool is_inside = pl_capturers_enter(space, info->is_capturing);
     pleat_status st = alloc_locked(space, stream, &rq, info, bytes, out);
 
-    space->stats.num_ooms += st == PLEAT_ENOMEM_DEVICE;
     pl_capturers_leave(space, is_inside);
     return st;
 }

@@ -299,9 +299,8 @@ typedef struct pl_space {
     unsigned n_fronts;
     unsigned n_stops; /* while not 0, no owner is inside a front */
 
-    pl_usages usages;  /* of live blocks, those in fronts included */
-    pleat_stats stats; /* what else is counted for them */
-    uint64_t n_taken;  /* chunks taken so far */
+    pl_usages usages; /* of live blocks, those in fronts included */
+    uint64_t n_taken; /* chunks taken so far */
 
     unsigned roundup_divisions[PL_N_DIVISIONS]; /* of requests: rounding_op.h */
 } pl_space;
