@@ -13,7 +13,7 @@ typedef struct metric {
     const char *label;
 } metric;
 
-#define METRIC(id, name, type, help, label) { "pleat_" name, type, help, label },
+#define METRIC(id, name, type, help, label, value) { "pleat_" name, type, help, label },
 static const metric metrics[] = { PL_METRIC_LIST(METRIC) };
 static const metric tag_metrics[] = { PL_TAG_METRIC_LIST(METRIC) };
 #undef METRIC

@@ -8,35 +8,15 @@
 #include "api/text.h"
 #include "vmm/driver.h"
 
+#define VALUE(id, name, type, help, label, value) (value),
+
 static void fill_device(pl_gpu *gpu, pl_sheet_device *out)
 {
     pleat_stats stats;
     memset(&stats, 0, sizeof stats);
     gpu->ops->stats(gpu->allocator, &stats);
-    uint64_t *to = out->values;
-    to[PL_METRIC_LIVE] = stats.allocated_bytes[PLEAT_POOL_ALL].current;
-    to[PL_METRIC_RESIDENT] = stats.reserved_bytes[PLEAT_POOL_ALL].current;
-    to[PL_METRIC_FREE] = stats.free_bytes;
-    to[PL_METRIC_PENDING] = stats.pending_bytes;
-    to[PL_METRIC_IDLE] = stats.idle_bytes;
-    to[PL_METRIC_PEAK_LIVE] = stats.allocated_bytes[PLEAT_POOL_ALL].peak;
-    to[PL_METRIC_PEAK_RESIDENT] = stats.reserved_bytes[PLEAT_POOL_ALL].peak;
-    to[PL_METRIC_LIMIT] = atomic_load(&gpu->limit_bytes);
-    to[PL_METRIC_DEVICE] = pl_device_total_bytes(gpu->dev);
-    to[PL_METRIC_BLOCKS] = stats.allocation[PLEAT_POOL_ALL].current;
-    to[PL_METRIC_ALLOCATIONS] = stats.allocation[PLEAT_POOL_ALL].allocated;
-    to[PL_METRIC_FREES] = stats.allocation[PLEAT_POOL_ALL].freed;
-    to[PL_METRIC_FAILURES] = atomic_load(&gpu->n_ooms);
-    to[PL_METRIC_RETRIES] = stats.num_alloc_retries;
-    to[PL_METRIC_OPS_MAP] = stats.ops_map;
-    to[PL_METRIC_OPS_UNMAP] = stats.ops_unmap;
-    to[PL_METRIC_OPS_ALLOC] = stats.ops_alloc;
-    to[PL_METRIC_OPS_FREE] = stats.ops_free;
-    to[PL_METRIC_CREATED] = stats.bytes_created;
-    to[PL_METRIC_MAPPED] = stats.bytes_mapped;
-    to[PL_METRIC_HOST_SYNCS] = stats.host_syncs;
-    to[PL_METRIC_STREAM_WAITS] = stats.stream_waits;
-    to[PL_METRIC_DRIVER_CALLS] = stats.n_driver_calls;
+    const uint64_t values[] = { PL_METRIC_LIST(VALUE) };
+    memcpy(out->values, values, sizeof values);
 }
 
 /* Room for one more behind n; NULL: no host memory. The array doubles at powers of two. */
@@ -64,10 +44,7 @@ static pleat_status add_tags(pl_sheet *sheet, pl_gpu *gpu, size_t of)
         tags[sheet->n_tags++] = (pl_sheet_tag){
             .of = of,
             .tag = tag,
-            .values = { [PL_TAG_METRIC_LIVE] = figures.allocated_bytes.current,
-                        [PL_TAG_METRIC_RESIDENT] = figures.resident_bytes,
-                        [PL_TAG_METRIC_ASLEEP] = figures.asleep_bytes,
-                        [PL_TAG_METRIC_LIMIT] = figures.limit_bytes },
+            .values = { PL_TAG_METRIC_LIST(VALUE) },
         };
     }
     return PLEAT_OK;

@@ -1,7 +1,8 @@
 /* sheet.h - the figures of some instances at one moment, to be written down without any lock.
  *
- * One list makes metrics, names, types and helps. Names are Prometheus' way: base units, _total for
- * what only grows; a metric with several entries has a further label in each. */
+ * One list makes metrics, names, types, helps and values. Names are Prometheus' way: base units,
+ * _total for what only grows; a metric with several entries has a further label in each. A value is
+ * read in sheet.c, from the device's `gpu` and `stats`, or the tag's `figures`. */
 #ifndef PLEAT_API_METRICS_SHEET_H
 #define PLEAT_API_METRICS_SHEET_H
 
@@ -12,54 +13,70 @@ struct pl_instance;
 
 /* clang-format off */
 #define PL_METRIC_LIST(X) \
-    X(LIVE, "live_bytes", "gauge", "Bytes in live blocks.", "") \
-    X(RESIDENT, "resident_bytes", "gauge", "Device memory held from the driver.", "") \
-    X(FREE, "free_bytes", "gauge", "Resident, in no live block, and usable at once.", "") \
-    X(PENDING, "pending_bytes", "gauge", "Free, but its last use is not known to be over.", "") \
-    X(IDLE, "idle_bytes", "gauge", "Resident, but mapped nowhere.", "") \
+    X(LIVE, "live_bytes", "gauge", "Bytes in live blocks.", "", \
+      stats.allocated_bytes[PLEAT_POOL_ALL].current) \
+    X(RESIDENT, "resident_bytes", "gauge", "Device memory held from the driver.", "", \
+      stats.reserved_bytes[PLEAT_POOL_ALL].current) \
+    X(FREE, "free_bytes", "gauge", "Resident, in no live block, and usable at once.", "", \
+      stats.free_bytes) \
+    X(PENDING, "pending_bytes", "gauge", "Free, but its last use is not known to be over.", "", \
+      stats.pending_bytes) \
+    X(IDLE, "idle_bytes", "gauge", "Resident, but mapped nowhere.", "", stats.idle_bytes) \
     X(PEAK_LIVE, "peak_live_bytes", "gauge", "Most bytes in live blocks since the peaks were " \
-      "reset.", "") \
+      "reset.", "", stats.allocated_bytes[PLEAT_POOL_ALL].peak) \
     X(PEAK_RESIDENT, "peak_resident_bytes", "gauge", "Most device memory held since the peaks " \
-      "were reset.", "") \
+      "were reset.", "", stats.reserved_bytes[PLEAT_POOL_ALL].peak) \
     X(LIMIT, "limit_bytes", "gauge", "Most device memory that may be held; left out where there " \
-      "is no limit.", "") \
-    X(DEVICE, "device_bytes", "gauge", "Memory of the device.", "") \
-    X(BLOCKS, "blocks", "gauge", "Live blocks.", "") \
-    X(ALLOCATIONS, "allocations_total", "counter", "Blocks allocated.", "") \
-    X(FREES, "frees_total", "counter", "Blocks freed.", "") \
-    X(FAILURES, "failures_total", "counter", "Requests that failed for lack of memory.", "") \
+      "is no limit.", "", atomic_load(&gpu->limit_bytes)) \
+    X(DEVICE, "device_bytes", "gauge", "Memory of the device.", "", \
+      pl_device_total_bytes(gpu->dev)) \
+    X(BLOCKS, "blocks", "gauge", "Live blocks.", "", stats.allocation[PLEAT_POOL_ALL].current) \
+    X(ALLOCATIONS, "allocations_total", "counter", "Blocks allocated.", "", \
+      stats.allocation[PLEAT_POOL_ALL].allocated) \
+    X(FREES, "frees_total", "counter", "Blocks freed.", "", \
+      stats.allocation[PLEAT_POOL_ALL].freed) \
+    X(FAILURES, "failures_total", "counter", "Requests that failed for lack of memory.", "", \
+      atomic_load(&gpu->n_ooms)) \
     X(RETRIES, "retries_total", "counter", "Times that cached memory was given back for a " \
-      "request.", "") \
+      "request.", "", stats.num_alloc_retries) \
     X(OPS_MAP, "device_operations_total", "counter", "Ranges mapped or unmapped, segments " \
-      "allocated or freed.", ",operation=\"map\"") \
-    X(OPS_UNMAP, "device_operations_total", "counter", "", ",operation=\"unmap\"") \
-    X(OPS_ALLOC, "device_operations_total", "counter", "", ",operation=\"alloc\"") \
-    X(OPS_FREE, "device_operations_total", "counter", "", ",operation=\"free\"") \
-    X(CREATED, "created_bytes_total", "counter", "Device memory taken from the driver.", "") \
-    X(MAPPED, "mapped_bytes_total", "counter", "Bytes mapped, again and again.", "") \
-    X(HOST_SYNCS, "host_syncs_total", "counter", "Times that a call waited for the GPU.", "") \
-    X(STREAM_WAITS, "stream_waits_total", "counter", "Ordered waits put into a stream.", "") \
-    X(DRIVER_CALLS, "driver_calls_total", "counter", "Calls of the driver.", "")
+      "allocated or freed.", ",operation=\"map\"", stats.ops_map) \
+    X(OPS_UNMAP, "device_operations_total", "counter", "", ",operation=\"unmap\"", \
+      stats.ops_unmap) \
+    X(OPS_ALLOC, "device_operations_total", "counter", "", ",operation=\"alloc\"", \
+      stats.ops_alloc) \
+    X(OPS_FREE, "device_operations_total", "counter", "", ",operation=\"free\"", stats.ops_free) \
+    X(CREATED, "created_bytes_total", "counter", "Device memory taken from the driver.", "", \
+      stats.bytes_created) \
+    X(MAPPED, "mapped_bytes_total", "counter", "Bytes mapped, again and again.", "", \
+      stats.bytes_mapped) \
+    X(HOST_SYNCS, "host_syncs_total", "counter", "Times that a call waited for the GPU.", "", \
+      stats.host_syncs) \
+    X(STREAM_WAITS, "stream_waits_total", "counter", "Ordered waits put into a stream.", "", \
+      stats.stream_waits) \
+    X(DRIVER_CALLS, "driver_calls_total", "counter", "Calls of the driver.", "", \
+      stats.n_driver_calls)
 
 #define PL_TAG_METRIC_LIST(X) \
-    X(LIVE, "tag_live_bytes", "gauge", "Bytes in live blocks of the tag.", "") \
+    X(LIVE, "tag_live_bytes", "gauge", "Bytes in live blocks of the tag.", "", \
+      figures.allocated_bytes.current) \
     X(RESIDENT, "tag_resident_bytes", "gauge", "Device memory under the tag's blocks and the " \
-      "free memory among them.", "") \
+      "free memory among them.", "", figures.resident_bytes) \
     X(ASLEEP, "tag_asleep_bytes", "gauge", "Device memory that the tag has given back while it " \
-      "sleeps.", "") \
+      "sleeps.", "", figures.asleep_bytes) \
     X(LIMIT, "tag_limit_bytes", "gauge", "Most bytes that live blocks of the tag may have; left " \
-      "out where there is no limit.", "")
+      "out where there is no limit.", "", figures.limit_bytes)
 /* clang-format on */
 
 typedef enum pl_metric {
-#define PL_METRIC_ENUM(id, name, type, help, label) PL_METRIC_##id,
+#define PL_METRIC_ENUM(id, name, type, help, label, value) PL_METRIC_##id,
     PL_METRIC_LIST(PL_METRIC_ENUM)
 #undef PL_METRIC_ENUM
         PL_N_METRICS
 } pl_metric;
 
 typedef enum pl_tag_metric {
-#define PL_METRIC_ENUM(id, name, type, help, label) PL_TAG_METRIC_##id,
+#define PL_METRIC_ENUM(id, name, type, help, label, value) PL_TAG_METRIC_##id,
     PL_TAG_METRIC_LIST(PL_METRIC_ENUM)
 #undef PL_METRIC_ENUM
         PL_N_TAG_METRICS
