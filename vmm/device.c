@@ -391,21 +391,15 @@ void pl_device_undo(pl_device *dev, pleat_status status)
 pl_device_counts pl_device_counted(const pl_device *dev)
 {
     const pl_device_atomics *n = &dev->n;
-    return (pl_device_counts){
-        .ops_map = pl_count_get(&n->ops_map),
-        .ops_unmap = pl_count_get(&n->ops_unmap),
-        .ops_alloc = pl_count_get(&n->ops_alloc),
-        .ops_free = pl_count_get(&n->ops_free),
-        .bytes_created = pl_count_get(&n->bytes_created),
-        .bytes_mapped = pl_count_get(&n->bytes_mapped),
+    pl_device_counts counts = {
         .chunk_bytes = pl_count_get(&n->chunk_bytes),
         .malloc_bytes = pl_count_get(&n->malloc_bytes),
         .pool_bytes = pl_count_get(&n->pool_bytes),
-        .address_bytes = pl_count_get(&n->address_bytes),
-        .host_syncs = pl_count_get(&n->host_syncs),
-        .stream_waits = pl_count_get(&n->stream_waits),
-        .n_undo_failures = pl_count_get(&n->n_undo_failures),
     };
+#define READ(name) counts.name = pl_count_get(&n->name);
+    PL_DEVICE_COUNT_LIST(READ)
+#undef READ
+    return counts;
 }
 
 uint64_t pl_device_resident_bytes(const pl_device *dev)

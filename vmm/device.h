@@ -145,15 +145,22 @@ pleat_status pl_device_drain(pl_device *dev);
  *  pl_chunk_release, which counts its failures itself. */
 void pl_device_undo(pl_device *dev, pleat_status status);
 
+/* One list: what is counted here under its name in pleat_stats. A malloc, or a growth of the
+ * driver's own pool, adds to bytes_created and to bytes_mapped. */
+/* clang-format off */
+#define PL_DEVICE_COUNT_LIST(X) \
+    X(ops_map) X(ops_unmap) X(ops_alloc) X(ops_free) X(bytes_created) X(bytes_mapped) \
+    X(address_bytes) X(host_syncs) X(stream_waits) X(n_undo_failures)
+/* clang-format on */
+
 /* Counters of everything that went through this pl_device; read without a lock, may lag. */
 typedef struct pl_device_counts {
-    uint64_t ops_map, ops_unmap, ops_alloc, ops_free;
-    uint64_t bytes_created, bytes_mapped; /* totals; a malloc or a pool's growth counts in both */
-    uint64_t chunk_bytes;                 /* bytes held in chunks now, mapped or idle */
-    uint64_t malloc_bytes;                /* bytes held by pl_device_malloc now */
-    uint64_t pool_bytes;    /* bytes that the driver's own pool held when last asked */
-    uint64_t address_bytes; /* reserved now */
-    uint64_t host_syncs, stream_waits, n_undo_failures;
+#define PL_DEVICE_COUNT(name) uint64_t name;
+    PL_DEVICE_COUNT_LIST(PL_DEVICE_COUNT)
+#undef PL_DEVICE_COUNT
+    uint64_t chunk_bytes;  /* bytes held in chunks now, mapped or idle */
+    uint64_t malloc_bytes; /* bytes held by pl_device_malloc now */
+    uint64_t pool_bytes;   /* bytes that the driver's own pool held when last asked */
 } pl_device_counts;
 pl_device_counts pl_device_counted(const pl_device *dev);
 /* Physical bytes held from the driver now, mapped or not; each byte counts once. */

@@ -133,10 +133,10 @@ typedef struct pl_share_table {
 /* ---- the device ------------------------------------------------------------------------------ */
 
 typedef struct pl_device_atomics {
-    _Atomic uint64_t ops_map, ops_unmap, ops_alloc, ops_free;
-    _Atomic uint64_t bytes_created, bytes_mapped;
-    _Atomic uint64_t chunk_bytes, malloc_bytes, pool_bytes, address_bytes;
-    _Atomic uint64_t host_syncs, stream_waits, n_undo_failures;
+#define PL_DEVICE_COUNT(name) _Atomic uint64_t name;
+    PL_DEVICE_COUNT_LIST(PL_DEVICE_COUNT)
+#undef PL_DEVICE_COUNT
+    _Atomic uint64_t chunk_bytes, malloc_bytes, pool_bytes;
     _Atomic uint64_t n_chunks, n_ranges, n_pools, n_mapped_bytes; /* held now */
     _Atomic uint64_t n_lost_events;                               /* destroying them failed */
 } pl_device_atomics;

@@ -29,16 +29,9 @@ void pl_stats_read_device(pleat_stats *stats, const pl_device *dev)
 {
     pl_device_counts counts = pl_device_counted(dev);
     stats->granule_bytes = pl_device_granule_bytes(dev);
-    stats->address_bytes = counts.address_bytes;
-    stats->ops_map = counts.ops_map;
-    stats->ops_unmap = counts.ops_unmap;
-    stats->ops_alloc = counts.ops_alloc;
-    stats->ops_free = counts.ops_free;
-    stats->bytes_created = counts.bytes_created;
-    stats->bytes_mapped = counts.bytes_mapped;
-    stats->host_syncs = counts.host_syncs;
-    stats->stream_waits = counts.stream_waits;
-    stats->n_undo_failures = counts.n_undo_failures;
+#define READ(name) stats->name = counts.name;
+    PL_DEVICE_COUNT_LIST(READ)
+#undef READ
     const pl_driver *drv = pl_device_driver(dev);
     stats->n_driver_calls = 0;
     for (unsigned i = 0; i < PL_N_ENTRIES; i++) {

@@ -49,8 +49,8 @@ static inline unsigned pl_stats_pool(size_t rounded_bytes)
 /* Resets every pleat_stat of `stats`. */
 void pl_stats_reset_peaks(pleat_stats *stats);
 
-/* Reads the counts of the vmm layer: granule size, device operations, bytes created and mapped,
- * host syncs and stream waits, address space, driver calls and their time, failed undos. */
+/* Reads the granule size and what the vmm layer counts: PL_DEVICE_COUNT_LIST, driver calls and
+ * their time. */
 void pl_stats_read_device(pleat_stats *stats, const pl_device *dev);
 
 #endif
