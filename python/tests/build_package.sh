@@ -12,15 +12,21 @@ build=$1
 package=$2
 python=$("$root/cmake/venv.sh" find) || "$root/cmake/venv.sh" run
 
-work=$(mktemp -d "$build/wheel.XXXXXX")
+# One folder, always the same, so that a compiler cache knows the sources again.
+work=$build/wheel-work
+mkdir -p "$build"
+exec 9>"$work.lock"
+flock 9
+rm -rf "$work"
 trap 'rm -rf "$work"' EXIT
-mkdir "$work/source"
+mkdir -p "$work/source"
 (cd "$root" && cp -R CMakeLists.txt LICENSE README.md pyproject.toml api bench cmake python segments \
     vmm "$work/source/")
 
 cd "$work"
 CMAKE_BUILD_PARALLEL_LEVEL=2 "$python" -m pip wheel --quiet --no-deps --no-build-isolation \
-    --disable-pip-version-check --wheel-dir "$work" "$work/source"
+    --disable-pip-version-check --config-settings=build-dir="$work/build" --wheel-dir "$work" \
+    "$work/source"
 rm -rf "$package"
 "$python" -m pip install --quiet --no-deps --disable-pip-version-check --target "$package" \
     "$work"/pleat_gpu-*-py3-none-*.whl

@@ -337,7 +337,7 @@ def test_a_mirror_that_fails_stops_nothing(tmp_path, capsys):
 
 def test_each_case_of_the_gpu_suites_is_a_cell():
     for program, cases in suites.CASES.items():
-        source = (ROOT / "tests" / f"{program}.c").read_text()
+        source = (ROOT / "tests" / f"{program.replace('_', '/', 1)}.c").read_text()
         assert re.findall(r'tcase_create\("(\w+)"\)', source) == list(cases)
 
 
