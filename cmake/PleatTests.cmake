@@ -3,8 +3,9 @@
 #   /* labels: unit fault */     ctest labels; "unit" where there is none; "figures" are replays of
 #                                whole runs for what they come to: not under the sanitizers
 #   /* alone: REASON */          the suite is a program of its own, FOLDER_FILE_test
-# The label "quick" is measured: suites that take a second or less by tests/times.csv, which
-# `./dev times` writes, and new ones.
+# Two labels are measured, by tests/times.csv, which `./dev times` writes: "quick" for suites that take
+# a second or less, and new ones; "long" for the other suites of bench, which replay whole runs. Under
+# sanitizers only `./dev test --long` runs these: an hour would go into them.
 
 pkg_check_modules(CHECK REQUIRED IMPORTED_TARGET check)
 
@@ -79,6 +80,8 @@ function(pleat_add_suite name program source)
     if(NOT DEFINED seconds_${name} OR seconds_${name} LESS_EQUAL 1)
         set(kind quick)
         list(APPEND labels quick)
+    elseif(name MATCHES "^bench_")
+        list(APPEND labels long)
     endif()
     set(environment ${test_environment})
     if(NOT program STREQUAL "${name}_test") # else it is alone, perhaps under another name
