@@ -89,11 +89,12 @@ endif()
 
 # Python tests: python/tests/ of the installed package, tests/python/ of anything else.
 # Each FILE_test.py there is a ctest python_FILE, run by pytest in the environment that `./dev venv`
-# makes (cmake/venv.sh), skipped without it. A file that names torch's import, or a fixture that has
-# imported it, is labelled torch and needs what `./dev venv --torch` adds. Lines read near its top:
+# makes (cmake/venv.sh), skipped without it. Lines read near its top:
 #   # labels: python stress      "python" where there is none
 #   # needs: package             PYTHONPATH leads to the package `pleat`, built by pip from a wheel;
 #                                what lies in python/tests always does
+#   # needs: torch               what `./dev venv --torch` adds, and the label torch; so does a file
+#                                that imports torch or asks for a fixture that has
 function(pleat_add_python_test source)
     get_filename_component(name "${source}" NAME_WE)
     string(REGEX REPLACE "_test$" "" name "python_${name}")
@@ -101,16 +102,16 @@ function(pleat_add_python_test source)
         "PYTHONDONTWRITEBYTECODE=1")
     file(STRINGS "${source}" torch REGEX "(import|from) (pleat\\.)?torch|run_torch|run_cuda|_zygote|on_sim import")
     set(with_torch "")
-    if(torch)
+    pleat_test_note(needs "${source}" needs "")
+    if(torch OR needs STREQUAL "torch")
         set(with_torch --torch)
     endif()
     add_test(NAME ${name} COMMAND "${PROJECT_SOURCE_DIR}/cmake/venv.sh" run ${with_torch}
         -m pytest -q -rs -p no:cacheprovider --basetemp "${PROJECT_BINARY_DIR}/pytest-${name}"
         "${source}")
     pleat_test_note(labels "${source}" labels python)
-    pleat_test_note(needs "${source}" needs "")
     separate_arguments(labels)
-    if(torch)
+    if(with_torch)
         list(APPEND labels torch)
     endif()
     if(needs STREQUAL "package" OR source MATCHES "/python/tests/")

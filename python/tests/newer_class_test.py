@@ -2,6 +2,7 @@
 early refusals, private pools' figures. Each test is skipped on a version that has it not."""
 
 # labels: python
+# needs: torch
 
 from __future__ import annotations
 

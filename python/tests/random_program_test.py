@@ -1,5 +1,7 @@
 """Random programs of torch's, under the class: each byte is what was written there."""
 
+# needs: torch
+
 from __future__ import annotations
 
 import json

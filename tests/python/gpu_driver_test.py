@@ -1,4 +1,5 @@
 # labels: python
+# needs: torch
 """The programs of bench/gpu that call the driver themselves: their kernels do what they say, their
 logic holds on the simulated driver, and they report no made-up figures."""
 import ctypes

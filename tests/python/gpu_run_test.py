@@ -1,4 +1,5 @@
 # labels: python
+# needs: torch
 """bench/gpu/run.py without a GPU: its phases on the simulated driver and, with the real PyTorch, on
 the simulated runtime. It continues where it was stopped, and tells bad results from good ones."""
 import contextlib
