@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What is known of suites: which there are, which are quick, how long they took.
+"""Chooses suites by name, lists the slowest, and records their times.
 
   suites.py choose BUILD [NAME...]   the programs and, as a regular expression for ctest, the suites
                                      that NAMEs mean: a suite (segments_take) or the quick suites of
@@ -19,7 +19,7 @@ N_SLOWEST = 20
 
 
 def choose(build, names):
-    """Two lines of text; ValueError names what is neither a suite nor a folder."""
+    """The programs and the expression, a line each; ValueError names an unknown NAME."""
     lines = (pathlib.Path(build) / "suites.txt").read_text(encoding="utf-8").splitlines()
     programs, quick = {}, []
     for suite, program, kind in map(str.split, lines):

@@ -145,7 +145,7 @@ pleat_status pl_device_drain(pl_device *dev);
  *  pl_chunk_release, which counts its failures itself. */
 void pl_device_undo(pl_device *dev, pleat_status status);
 
-/* One list: what is counted here under its name in pleat_stats. A malloc, or a growth of the
+/* The members of pleat_stats that a device counts. A malloc, or a growth of the
  * driver's own pool, adds to bytes_created and to bytes_mapped. */
 /* clang-format off */
 #define PL_DEVICE_COUNT_LIST(X) \

@@ -245,8 +245,8 @@ typedef struct pl_allocator_ops {
      * where in host memory it is, until the next sleep or wake. EFOREIGN (not all of it is kept);
      * ENOTSUP (it is in no one place of host memory); EWRITE (the file cannot be read). */
     pleat_status (*room_kept)(pl_allocator *a, pleat_devptr ptr, size_t bytes, void *to, void **at);
-    /* All figures but num_ooms, which stays 0: what is refused here may be asked for again, so the
-     * caller counts the requests that fail in the end. */
+    /* All figures but num_ooms, which stays 0. A caller may repeat a refused request, so the caller
+     * counts the requests that fail in the end. */
     void (*stats)(pl_allocator *a, pleat_stats *out);
     void (*reset_peaks)(pl_allocator *a);
     /* Call `see` for every piece: segment by segment, in address order, without gaps inside one.

@@ -134,7 +134,7 @@ def build(targets):
 
 
 def find_suites():
-    """Two things of the suites in C and C++: the program of each, and the names of those asked."""
+    """Each suite in C and C++ with its program, and the names of the suites to ask."""
     programs = {name: name for name in IN_CXX}
     programs |= (line.split()[:2] for line in (BUILD / "suites.txt").read_text().splitlines())
     shown = run(["ctest", "--test-dir", str(BUILD), "--show-only=json-v1"])

@@ -25,7 +25,7 @@ typedef struct suite_entry {
 
 void suite_register(suite_entry *entry);
 
-/* Within SUITE: its tests make no sense here. The program says why and exits with 77. */
+/* Call within SUITE where its tests cannot run: the program prints `why` and exits with 77. */
 void suite_skip(const char *why);
 
 /* How many of the `n` seeds, rounds or operations of a random suite to play: PLEAT_TEST_PERCENT of
@@ -36,7 +36,7 @@ uint64_t suite_part(uint64_t n);
  * none. */
 TCase *suite_case(Suite *suite, const char *name, void (*open)(void), void (*close)(void));
 int suite_run(Suite *suite); /* the exit status of a program that has no runner */
-/* The exit status for what was run: a failure, too, if that is nothing. */
+/* The exit status after a run; a run of no test has failed. */
 int suite_status(SRunner *runner);
 /* Another process's part of a test: without Check's forks, silent unless it fails. */
 int suite_play(Suite *role);
