@@ -23,10 +23,9 @@ if(PROJECT_IS_TOP_LEVEL)
     set(CMAKE_C_FLAGS_DEBUG "-Og -g")
 endif()
 
-# What is shipped does not tell where it was built. A debugger still finds the sources of the other
-# builds.
-set(prefix_map
-    "$<IF:$<CONFIG:Release,MinSizeRel>,-ffile-prefix-map,-fmacro-prefix-map>=${PROJECT_SOURCE_DIR}/=")
+# Objects do not tell where they were built: what is shipped should not, and a compiler cache serves
+# all checkouts. A debugger that is started in the source folder finds the sources.
+set(prefix_map "-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=")
 
 # Everything lands in the top build folder: the loader finds the simulator beside the object that
 # holds its code, be that libpleat.so, the command or a test.

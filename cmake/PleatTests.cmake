@@ -1,11 +1,12 @@
 # The tests in C and C++. tests/FOLDER/FILE_test.c is the suite FOLDER_FILE and a ctest of that name;
 # the suites of a folder are one program, FOLDER_tests. Comments near the top of a file are read:
 #   /* labels: unit fault */     ctest labels; "unit" where there is none; "figures" are replays of
-#                                whole runs for what they come to: not under the sanitizers
+#                                whole runs for what they come to: not under the sanitizers; "long"
+#                                are other replays of whole runs: under the sanitizers only in
+#                                `./dev test --long`
 #   /* alone: REASON */          the suite is a program of its own, FOLDER_FILE_test
-# Two labels are measured, by tests/times.csv, which `./dev times` writes: "quick" for suites that take
-# a second or less, and new ones; "long" for the other suites of bench, which replay whole runs. Under
-# sanitizers only `./dev test --long` runs these: an hour would go into them.
+# The label "quick" is measured: suites that take a second or less by tests/times.csv, which
+# `./dev times` writes, and new ones.
 
 pkg_check_modules(CHECK REQUIRED IMPORTED_TARGET check)
 
@@ -80,8 +81,6 @@ function(pleat_add_suite name program source)
     if(NOT DEFINED seconds_${name} OR seconds_${name} LESS_EQUAL 1)
         set(kind quick)
         list(APPEND labels quick)
-    elseif(name MATCHES "^bench_")
-        list(APPEND labels long)
     endif()
     set(environment ${test_environment})
     if(NOT program STREQUAL "${name}_test") # else it is alone, perhaps under another name
@@ -123,6 +122,10 @@ function(pleat_add_test_folder folder)
             set(program ${name}_test)
             pleat_add_test_program(${program} ${folder} "${source}")
         else()
+            file(STRINGS "${source}" suites REGEX "^SUITE\\(")
+            if(NOT suites STREQUAL "SUITE(${name})")
+                message(FATAL_ERROR "${source}: has to define SUITE(${name}) and no other: ${suites}")
+            endif()
             set(program ${folder}_tests)
             list(APPEND together "${source}")
         endif()

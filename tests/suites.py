@@ -2,10 +2,11 @@
 """Chooses suites by name, lists the slowest, and records their times.
 
   suites.py choose BUILD [NAME...]   the programs and, as a regular expression for ctest, the suites
-                                     that NAMEs mean: a suite (segments_take) or the quick suites of
-                                     a folder (segments); without a NAME all quick ones
+                                     that NAMEs mean: a suite (segments_take), all that begin so
+                                     (bench_import), or the quick suites of a folder (segments);
+                                     without a NAME all quick ones
   suites.py slowest REPORT...        the twenty slowest of ctest's JUnit files
-  suites.py record REPORT...         write tests/times.csv, by which CMake labels suites quick
+  suites.py record REPORT            write tests/times.csv, by which CMake labels suites quick
 
 A time is recorded anew only if it differs by more than half, so that noise changes no line."""
 import csv
@@ -25,14 +26,19 @@ def choose(build, names):
     for suite, program, kind in map(str.split, lines):
         programs[suite] = program
         quick += [suite] if kind == "quick" else []
+    folders = {suite.split("_", 1)[0] for suite in programs}
     chosen = [] if names else quick
     for name in names:
-        found = [name] if name in programs else [s for s in quick if s.startswith(name + "_")]
+        found = [name] if name in programs else [s for s in programs if s.startswith(name + "_")]
         if not found:
             near = difflib.get_close_matches(name, programs, 3, 0.5)
             raise ValueError(f"{name}: neither a suite nor a folder of suites"
                              f"{'; near: ' + ', '.join(near) if near else ''}"
                              f" (all: {build}/suites.txt)")
+        if name in folders:
+            print(f"slow suites of {name}, left out:", *sorted(set(found) - set(quick)),
+                  file=sys.stderr)
+            found = [suite for suite in found if suite in quick]
         chosen += found
     return (" ".join(sorted({programs[suite] for suite in chosen})) + "\n" +
             "^(" + "|".join(chosen) + ")$")
@@ -59,12 +65,14 @@ def slowest(paths):
         print(f"{seconds:7.1f} s  {suite} ({report})")
 
 
-def record(paths):
-    times = read_times()
-    for seconds, suite, _ in read_reports(paths):
-        before = times.get(suite)
-        if before is None or abs(seconds - before) > 0.1 + before / 2:
-            times[suite] = seconds
+def record(path):
+    if not path.exists():
+        raise ValueError(f"there is no {path}: run ./dev test first")
+    before, times = read_times(), {}
+    for seconds, suite, _ in read_reports([path]):
+        old = before.get(suite)
+        is_noise = old is not None and abs(seconds - old) <= 0.1 + old / 2
+        times[suite] = old if is_noise else seconds
     rows = [f"{suite},{seconds:.1f}" for suite, seconds in sorted(times.items())]
     TIMES.write_text("\n".join(["suite,seconds", *rows]) + "\n", encoding="utf-8")
     print(f"{len(rows)} suites in {TIMES.name}")
@@ -76,8 +84,8 @@ def main():
         print(choose(arguments[0], arguments[1:]))
     elif verb == "slowest":
         slowest(arguments)
-    elif verb == "record" and arguments:
-        record(arguments)
+    elif verb == "record" and len(arguments) == 1:
+        record(pathlib.Path(arguments[0]))
     else:
         sys.exit(__doc__)
 

@@ -1,6 +1,8 @@
 """The real CuPy, as far as it works without a GPU: its CUDA runtime is linked in statically and
 starts on NVIDIA's driver only. What CuPy calls is in tests/api/frameworks_test.c."""
 
+# needs: torch
+
 from __future__ import annotations
 
 import importlib.util

@@ -1,5 +1,7 @@
 """The real Numba, its arrays on the simulated device, under pleat's memory manager."""
 
+# needs: torch
+
 from __future__ import annotations
 
 import importlib.util

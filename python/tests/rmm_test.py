@@ -1,5 +1,7 @@
 """The real RMM's resources over pleat's, on the simulator."""
 
+# needs: torch
+
 from __future__ import annotations
 
 import importlib.util

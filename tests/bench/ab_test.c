@@ -1,4 +1,5 @@
 /* ab_test.c - `pleat ab`: its files agree with `pleat replay`; and how it ends early. */
+/* labels: unit long */
 #include <check.h>
 #include <jansson.h>
 #include <signal.h>

@@ -1,5 +1,6 @@
 /* fleet_test.c - `pleat ab --shard` and `--merge`: who does what, and that nothing that
  * happens to the processes shows in the result. */
+/* labels: unit long */
 #include <check.h>
 #include <dirent.h>
 #include <jansson.h>

@@ -1,5 +1,6 @@
 /* generator_test.c - generated runs are what their specs say: the same everywhere and steady.
  * With the model of a bundled trace they are like that trace. */
+/* labels: unit long */
 #include <check.h>
 #include <malloc.h>
 #include <stdlib.h>

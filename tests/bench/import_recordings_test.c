@@ -1,6 +1,6 @@
 /* import_recordings_test.c - recordings of other programs, in ../shared/recordings beside the
  * repository. They are not part of the project; without them the test is skipped. */
-/* labels: unit */
+/* labels: unit long */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>

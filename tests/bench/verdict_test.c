@@ -1,6 +1,6 @@
 /* verdict_test.c - the verdict on small made-up rows: all of them by the rules, some by their
  * words. */
-/* labels: unit */
+/* labels: unit long */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* work_test.c - what a spec names, whatever its text, and what the cursors of works give. */
-/* labels: unit model */
+/* labels: unit model long */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 # labels: python
+# needs: torch
 """PyTorch's own tool, torch/cuda/_memory_viz.py of the wheel, reads snapshots of pleat and of the
 classic caches.
 

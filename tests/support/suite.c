@@ -14,8 +14,13 @@ TCase *suite_case(Suite *suite, const char *name, void (*open)(void), void (*clo
 
 uint64_t suite_part(uint64_t n)
 {
-    const char *percent = getenv("PLEAT_TEST_PERCENT");
-    uint64_t part = n * (percent != NULL ? strtoull(percent, NULL, 10) : 10) / 100;
+    const char *text = getenv("PLEAT_TEST_PERCENT");
+    unsigned percent = 10;
+    if (text != NULL && sscanf(text, "%u", &percent) != 1) {
+        fprintf(stderr, "PLEAT_TEST_PERCENT=%s is no number\n", text);
+        exit(EXIT_FAILURE);
+    }
+    uint64_t part = n * percent / 100;
     return part > 0 ? part : 1;
 }
 
