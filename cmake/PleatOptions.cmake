@@ -20,7 +20,9 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 if(PROJECT_IS_TOP_LEVEL)
     set(CMAKE_C_FLAGS_RELEASE "-O2 -g -DNDEBUG")
-    set(CMAKE_C_FLAGS_DEBUG "-Og -g")
+    if(CMAKE_C_FLAGS_DEBUG STREQUAL "-g") # CMake's own: a preset may say another
+        set(CMAKE_C_FLAGS_DEBUG "-Og -g")
+    endif()
 endif()
 
 # Objects do not tell where they were built: what is shipped should not, and a compiler cache serves

@@ -154,6 +154,7 @@ function(pleat_add_shim_test name std_string)
     target_compile_definitions(${name}_c10 PRIVATE _GLIBCXX_USE_CXX11_ABI=${std_string})
     set_target_properties(${name}_c10 PROPERTIES OUTPUT_NAME c10
         LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/fake/${name}")
+    add_dependencies(torch_shim_test ${name}_c10)
     add_test(NAME ${name} COMMAND torch_shim_test "$<TARGET_FILE:${name}_c10>")
     set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT ${test_limit}
         ENVIRONMENT "${test_environment}")
