@@ -34,9 +34,9 @@ static bool parse_name(const char *name, bench_shard_entry *out)
     if (strncmp(name, usual, strlen(usual)) != 0) {
         return false;
     }
-    snprintf(out->name, sizeof out->name, "%s", name);
-    bench_shard_name(out->index, out->n, usual);
     size_t n = strlen(name);
+    memcpy(out->name, name, n + 1);
+    bench_shard_name(out->index, out->n, usual);
     out->is_part = n > strlen(".part") && strcmp(name + n - strlen(".part"), ".part") == 0;
     return out->is_part || strcmp(name, usual) == 0;
 }

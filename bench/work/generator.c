@@ -151,7 +151,7 @@ static bool read_item(const bench_generator *generator, const char *key, const c
     given[index] = true;
     const bench_param *param = index < N_COMMON ? &bench_common_params[index]
                                                 : &generator->params[index - N_COMMON];
-    double number;
+    double number = 0;
     if (!(param->words ? read_word(param, value, &number) : read_number(param, value, &number))) {
         return refuse(generator, param, value, failure);
     }
