@@ -26,23 +26,40 @@ enum { PL_MOST_AREAS = 16 };
 typedef struct pl_area {
     pl_segment *segments; /* in order of creation */
     pl_segment *newest;
-    struct pl_private *pool;  /* NULL = the default one */
-    struct pl_area *next;     /* in its private pool, or in space.released */
-    pl_stream *stream;        /* the one that visits name; const, except in private pools */
-    pl_class class;           /* likewise */
-    unsigned n_lanes;         /* lanes whose requests look here first */
-    uint32_t lane;            /* private or released areas: the plain lane of `stream` */
-    uint32_t n_runs;          /* room of `runs` */
-    pl_index **runs;          /* by lane; NULL = none yet; beyond 0 in (once) private pools only */
-    pl_block_queue holes;     /* in no order */
-    size_t n_used;            /* blocks that are live, shared or kept */
-    struct pl_buffer *buffer; /* const: of PL_CLASS_BUFFER, see buffer.h; else NULL */
+    struct pl_private *pool;   /* NULL = the default one */
+    struct pl_area *next;      /* in its private pool, or in space.released */
+    pl_stream *stream;         /* the one that visits name; const, except in private pools */
+    pl_class class;            /* likewise */
+    unsigned n_lanes;          /* lanes whose requests look here first */
+    uint32_t lane;             /* private or released areas: the plain lane of `stream` */
+    uint32_t n_runs;           /* room of `runs` */
+    pl_index **runs;           /* by lane; NULL = none yet; beyond 0 in (once) private pools only */
+    pl_block_queue holes;      /* in no order */
+    size_t n_used;             /* blocks that are live, shared or kept */
+    struct pl_buffer *buffer;  /* const: of PL_CLASS_BUFFER, see buffer.h; else NULL */
+    struct pl_area **rests_in; /* the list that it enters when n_used falls to 0; NULL = none */
+    struct pl_area *next_rest; /* in that list */
 } pl_area;
 
 pl_area *pl_area_create(pl_host *host, pl_stream *stream, pl_class class); /* NULL: no memory */
 void pl_area_destroy(pl_host *host, pl_area *area);
 /* Have an index for `lane` and index 0. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_area_reserve_index(pl_host *host, pl_area *area, uint32_t lane);
+
+static inline void pl_area_rest(pl_area *area, pl_area **list)
+{
+    area->next_rest = *list;
+    *list = area;
+}
+
+/* One of its blocks is used no more. */
+static inline void pl_area_count_over(pl_area *area)
+{
+    if (--area->n_used == 0 && area->rests_in != NULL) {
+        pl_area_rest(area, area->rests_in);
+        area->rests_in = NULL;
+    }
+}
 
 static inline pl_index *pl_area_runs(const pl_area *area, uint32_t lane)
 {

@@ -9,8 +9,6 @@
 #include "segments/pleat/shared.h"
 #include "segments/pleat/uses.h"
 
-enum { REOPEN_LOOKS = 8, POISON_LOOKS = 256 };
-
 /* ---- the buffers ----------------------------------------------------------------------------- */
 
 pl_buffer *pl_buffer_at(const pl_space *space, pleat_devptr ptr)
@@ -26,38 +24,25 @@ static unsigned size_of(const pl_segment *seg)
     return 63u - (unsigned)__builtin_clzll(seg->range.bytes >> seg->granule_log2);
 }
 
-/* Can every page be committed, sooner or later without a graph's end? */
-static bool is_quiet(const pl_buffer *buffer)
-{
-    size_t n_looks = POISON_LOOKS;
-    const pl_block *b = pl_buffer_segment(buffer)->first;
-
-    for (; b != NULL && n_looks > 0 && buffer->area->n_used == 0; b = b->next, n_looks--) {
-        pl_lock_touch(1);
-        if (b->state == PL_BLOCK_POISON) {
-            return false;
-        }
-    }
-    return buffer->area->n_used == 0;
-}
-
 /* Closed buffers of the size: a room's stay in it. */
-static pl_buffer **closed_of(pl_space *space, const pl_private *pool, unsigned size)
+static pl_area **closed_of(pl_space *space, const pl_private *pool, unsigned size)
 {
     return pool != NULL ? &pool->room->closed[size] : &space->closed[size];
 }
 
+/* Pages out of service cannot be committed: such a buffer stays as it is. */
 pl_buffer *pl_buffer_reopen(pl_space *space, const pl_private *room, size_t n_granules)
 {
-    pl_buffer **at = closed_of(space, room, 63u - (unsigned)__builtin_clzll(n_granules));
+    pl_area **head = closed_of(space, room, 63u - (unsigned)__builtin_clzll(n_granules));
+    pl_area *area;
 
-    for (unsigned n = REOPEN_LOOKS; *at != NULL && n > 0; at = &(*at)->next, n--) {
-        pl_buffer *buffer = *at;
-        if (is_quiet(buffer)) {
-            *at = buffer->next;
-            buffer->is_open = true;
+    while ((area = *head) != NULL) {
+        *head = area->next_rest;
+        pl_lock_touch(1);
+        if (!area->segments->has_poison) {
+            area->buffer->is_open = true;
             space->n_buffers++;
-            return buffer;
+            return area->buffer;
         }
     }
     return NULL;
@@ -100,14 +85,18 @@ pleat_status pl_buffer_create(pl_space *space, pl_private *room, pl_range range,
 
 void pl_buffer_close(pl_space *space, pl_buffer *buffer)
 {
-    pl_buffer **head = closed_of(space, buffer->area->pool, size_of(pl_buffer_segment(buffer)));
+    pl_area *area = buffer->area;
+    pl_area **list = closed_of(space, area->pool, size_of(area->segments));
 
     pl_assert(buffer->n_runs == 0 && buffer->committed_bytes == 0);
     buffer->is_open = false;
     buffer->bytes = 0;
-    buffer->next = *head;
-    *head = buffer;
     space->n_buffers--;
+    if (area->n_used == 0) {
+        pl_area_rest(area, list);
+    } else {
+        area->rests_in = list;
+    }
 }
 
 /* pl_area_destroy frees the area's segments, too; those of rooms go with these. */
@@ -255,7 +244,7 @@ void pl_buffer_free(pl_space *space, pl_buffer *buffer, pl_block *b, pl_lane *pl
         pl_shared_free(space, b, NULL);
     } else {
         pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
-        b->segment->area->n_used--;
+        buffer->area->n_used--;
         pl_run_free(space, b, owner->number, pl_lane_stamp(space, owner));
     }
     pl_settle_freed(space, plain, bytes);
@@ -292,6 +281,10 @@ int pl_buffer_check(const pl_space *space, const pl_buffer *buffer)
     }
     if (bytes != buffer->committed_bytes || n != buffer->n_runs) {
         return 1;
+    }
+    bool is_leaving = !buffer->is_open && buffer->area->n_used > 0;
+    if (is_leaving != (buffer->area->rests_in != NULL)) {
+        return 4;
     }
     bool is_sized = buffer->bytes <= buffer->most_bytes && buffer->most_bytes <= seg->range.bytes;
     return !buffer->is_open || is_sized ? 0 : 3;

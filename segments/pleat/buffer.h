@@ -11,8 +11,9 @@
  * none, and go back to the driver like others. Until that happens they are resident, and committed
  * again without a driver call.
  *
- * A closed buffer keeps its addresses for the next one of its size, so buffers that come and go use
- * no more addresses than the most that there were at once. Sizes in addresses are powers of two.
+ * A closed buffer keeps its addresses for the next one of its size, once all uses of its pages are
+ * over. So buffers that come and go use no more addresses than the most that there
+ * were at once, those with pages in use included. Sizes in addresses are powers of two.
  *
  * A buffer with a tag is in the tag's room (room.h), and stays there when it is closed: its area is
  * one of the room's, so it is counted, limited, and sleeps with it. While the room sleeps pages may
@@ -26,10 +27,11 @@
 
 /* I1  committed_bytes is the sum of its live blocks, which are whole granules; n_runs their number
  * I2  no two of these are neighbours, unless their owners differ, or both have uses
- * I3  bytes <= most_bytes <= the segment's bytes; no page at or above `bytes` is committed     */
+ * I3  bytes <= most_bytes <= the segment's bytes; no page at or above `bytes` is committed
+ * I4  a closed one with no page in use is in `closed`, of its room or the space, unless some are
+ *     out of service; others that are closed will be (area->rests_in)                          */
 typedef struct pl_buffer {
-    struct pl_buffer *next; /* closed: of the same size */
-    pl_area *area;          /* const */
+    pl_area *area; /* const */
     uint64_t most_bytes;
     uint64_t page_bytes; /* granules */
     uint64_t bytes;
@@ -53,12 +55,12 @@ static inline struct pl_room *pl_buffer_room(const pl_buffer *buffer)
     return buffer->area->pool != NULL ? buffer->area->pool->room : NULL;
 }
 
-/* A closed buffer of the room, or of none, with so many granules of addresses, made open; NULL:
- * there is none. */
+/* A closed buffer of the room, or of none, with so many granules of addresses and no page in use,
+ * made open; NULL: there is none. */
 pl_buffer *pl_buffer_reopen(pl_space *space, const pl_private *room, size_t n_granules);
 /* A new one, open, in the range and the room. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_buffer_create(pl_space *space, pl_private *room, pl_range range, pl_buffer **out);
-/* It has no live block: keep it for the next one. */
+/* It has no live block: keep it for the next one, once no page is in use. */
 void pl_buffer_close(pl_space *space, pl_buffer *buffer);
 void pl_buffer_destroy_all(pl_space *space); /* with their areas, before other segments go */
 

@@ -10,9 +10,11 @@
 #include "segments/pleat/buffer.h"
 #include "segments/pleat/capture_see.h"
 #include "segments/pleat/capturers.h"
+#include "segments/pleat/context.h"
 #include "segments/pleat/fit.h"
 #include "segments/pleat/lanes.h"
 #include "segments/pleat/room.h"
+#include "segments/pleat/settle.h"
 #include "segments/pleat/tick.h"
 #include "segments/pleat/uses.h"
 
@@ -67,16 +69,41 @@ static pleat_status reserve(pl_space *space, pl_private *room, size_t n_want, si
     return st;
 }
 
+/* Before addresses are asked of the driver: closed buffers may wait for uses that are over. What no
+ * tick covers gets one as soon as its stream is named. Drops the lock. */
+static void look_for_ends(pl_space *space)
+{
+    (void)pl_tick_poll(space, PL_TICK_QUERIES);
+    pl_settle_want_ticks(space, NULL);
+    pl_context_tick_record_if_due(space);
+    (void)pl_settle_all(space);
+}
+
 /* While a room sleeps it gets nothing, no addresses either: the lists of those who put it to sleep
  * and wake it are as they were. */
-static pleat_status open_locked(pl_space *space, pl_private *room, size_t n_want, size_t n_least,
-                                pl_buffer **out)
+static pleat_status reopen(pl_space *space, const pl_private *room, size_t n_granules,
+                           pl_buffer **out)
 {
     if (room != NULL && room->is_asleep) {
         return PLEAT_EASLEEP;
     }
-    *out = pl_buffer_reopen(space, room, n_want);
-    return *out != NULL ? PLEAT_OK : reserve(space, room, n_want, n_least, out);
+    *out = pl_buffer_reopen(space, room, n_granules);
+    return PLEAT_OK;
+}
+
+static pleat_status open_locked(pl_space *space, pl_private *room, size_t n_want, size_t n_least,
+                                pl_buffer **out)
+{
+    pleat_status st = reopen(space, room, n_want, out);
+
+    if (st == PLEAT_OK && *out == NULL && space->n_shared_bytes + space->n_kept_bytes > 0) {
+        look_for_ends(space);
+        st = reopen(space, room, n_want, out);
+    }
+    if (st != PLEAT_OK || *out != NULL) {
+        return st;
+    }
+    return reserve(space, room, n_want, n_least, out);
 }
 
 pleat_status pl_pleat_buffer_open(pl_allocator *a, pl_private *room, size_t most_bytes,
@@ -91,6 +118,7 @@ pleat_status pl_pleat_buffer_open(pl_allocator *a, pl_private *room, size_t most
     pl_buffer *buffer;
 
     pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, false);
     pleat_status st = open_locked(space, room, n_want, n, &buffer);
     if (st == PLEAT_OK) {
         buffer->most_bytes = most;
@@ -98,6 +126,7 @@ pleat_status pl_pleat_buffer_open(pl_allocator *a, pl_private *room, size_t most
         buffer->is_paged = is_paged;
         *out = pl_buffer_segment(buffer)->range.base;
     }
+    pl_capturers_leave(space, is_inside);
     pl_lock_release(&space->lock);
     return st;
 }

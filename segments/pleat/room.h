@@ -23,9 +23,9 @@ typedef struct pl_room {
     struct pl_slumber *slumber;  /* see sleep.h */
     struct pl_slumber *retained; /* see kept.h; NULL while it sleeps */
     bool retains;
-    uint64_t n_births;                           /* blocks that became live */
-    uint64_t n_births_retained;                  /* of these, when it woke with what is retained */
-    struct pl_buffer *closed[PL_N_BUFFER_SIZES]; /* its buffers that were closed, by size */
+    uint64_t n_births;                  /* blocks that became live */
+    uint64_t n_births_retained;         /* of these, when it woke with what is retained */
+    pl_area *closed[PL_N_BUFFER_SIZES]; /* of its buffers that were closed, by size */
 } pl_room;
 
 /* Count bytes that a request is about to get. PLEAT_OK; ENOMEM_DEVICE: the limit forbids it. */

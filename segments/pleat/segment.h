@@ -57,6 +57,7 @@ typedef struct pl_segment {
     bool is_private;         /* no granule becomes loose: a private pool's, or a room asleep */
     bool is_apart;           /* its area is a private pool's or a room's */
     bool is_opening;         /* it was, and its granules become loose some at a time: private.h */
+    bool has_poison;         /* some of it is, or was, poisoned */
     bool is_left;            /* at destruction: work may run on it, so it stays mapped */
     pleat_devptr opened;     /* is_opening: the granules below this address are done */
     struct pl_segment *next_opening;

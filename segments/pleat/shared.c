@@ -119,7 +119,7 @@ static void leave(pl_space *space, pl_block *b)
 
     pl_uses_drop_all(space, b);
     pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
-    b->segment->area->n_used--;
+    pl_area_count_over(b->segment->area);
     lane->n_refs--;
     if (lane->is_capture && !pl_capture_is_lasting(space, lane)) {
         lane = pl_space_lane_at(space, pl_lane_plain(lane->number));

@@ -36,7 +36,7 @@ static void adopt(pl_space *space, pl_lane *user, pl_block *b)
     pl_space_lane_at(space, b->lane)->n_refs--;
     pl_uses_drop_all(space, b);
     pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
-    b->segment->area->n_used--;
+    pl_area_count_over(b->segment->area);
     pl_run_free(space, b, user->number, pl_lane_stamp(space, user));
 }
 

@@ -222,10 +222,10 @@ typedef struct pl_space {
     pl_context context;
     pl_area *areas[PL_N_CLASSES][PL_MOST_AREAS]; /* the default pool's; NULL = none yet */
     unsigned n_areas[PL_N_CLASSES];
-    struct pl_buffer *closed[PL_N_BUFFER_SIZES]; /* buffers that were closed, by size: buffer.h */
-    size_t n_buffers;                            /* open ones */
-    size_t n_buffer_blocks;                      /* live blocks in them: not in the live map */
-    struct pl_private *pools;                    /* the private pools that are not released */
+    pl_area *closed[PL_N_BUFFER_SIZES]; /* of buffers that were closed, by size: buffer.h */
+    size_t n_buffers;                   /* open ones */
+    size_t n_buffer_blocks;             /* live blocks in them: not in the live map */
+    struct pl_private *pools;           /* the private pools that are not released */
     uint64_t n_pools_made;
     struct pl_private *draining; /* the released ones whose graphs may still run; oldest first */
     struct pl_private *last_draining;

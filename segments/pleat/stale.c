@@ -57,6 +57,7 @@ static bool unmap(pl_space *space, pl_block *b)
     } else {
         space->n_poisoned += b->bytes >> space->granule_log2;
         pl_segment_become(b->segment, &space->store, b, PL_BLOCK_POISON);
+        b->segment->has_poison = true;
     }
     pl_space_land(space, &flying);
     return st == PLEAT_OK;
