@@ -5,7 +5,7 @@
 #include "segments/pleat/sizing.h"
 #include "vmm/mapping.h"
 
-enum { BATCH = 64 };
+enum { BATCH = 64, GRANULES_AT_ONCE = 1024 };
 
 /* ---- mappings -------------------------------------------------------------------------------- */
 
@@ -102,27 +102,34 @@ typedef struct pile {
     size_t n;
 } pile;
 
+/* Not too many granules in one hold of the lock. */
 static size_t collect(const pl_slumber *slumber, size_t i, pile *p)
 {
-    for (p->n = 0; i < slumber->n && p->n < BATCH; i++) {
+    size_t n_granules = 0;
+
+    for (p->n = 0; i < slumber->n && p->n < BATCH && n_granules < GRANULES_AT_ONCE; i++) {
         const pl_bed *bed = &slumber->beds[i];
         if (is_spare(bed) && bed->seg->parts[bed->g] == 0) {
             p->first[p->n++] = i;
+            n_granules += (size_t)1 << bed->seg->orders[bed->g];
         }
     }
     return i;
 }
 
-static void release_pile(pl_space *space, const pl_slumber *slumber, pile *p)
+/* The next batch, from bed i on, goes to the driver without the lock. */
+static size_t release_pile(pl_space *space, const pl_slumber *slumber, size_t i, pile *p)
 {
     pl_lock_release(&space->lock);
-    for (size_t i = 0; i < p->n; i++) {
-        const pl_bed *bed = &slumber->beds[p->first[i]];
+    i = collect(slumber, i, p);
+    for (size_t k = 0; k < p->n; k++) {
+        const pl_bed *bed = &slumber->beds[p->first[k]];
         size_t bytes = space->granule_bytes << bed->seg->orders[bed->g];
-        p->is_refused[i] = pl_chunk_release_sized(space->dev, bed->seg->chunks[bed->g], bytes) !=
+        p->is_refused[k] = pl_chunk_release_sized(space->dev, bed->seg->chunks[bed->g], bytes) !=
                            PLEAT_OK;
     }
     pl_lock_acquire(&space->lock);
+    return i;
 }
 
 static void count_released(pl_space *space, pl_slumber *slumber, const pile *p)
@@ -153,12 +160,8 @@ void pl_bedding_release(pl_space *space, pl_slumber *slumber)
 {
     for (size_t i = 0; i < slumber->n;) {
         pile p;
-        i = collect(slumber, i, &p);
-        if (p.n > 0) {
-            release_pile(space, slumber, &p);
-            count_released(space, slumber, &p);
-        }
-        pl_space_breathe(space);
+        i = release_pile(space, slumber, i, &p);
+        count_released(space, slumber, &p);
     }
 }
 
@@ -207,8 +210,12 @@ static pleat_status create_all(pl_space *space, pl_slumber *slumber, unsigned mo
 /* They are in the tables from now on. */
 static void put_all(pl_space *space, pl_slumber *slumber)
 {
+    pl_pace pace;
+
+    pl_pace_begin(space, &pace, false);
     for (size_t i = 0; i < slumber->n; i++) {
         pl_bed *bed = &slumber->beds[i];
+        pl_pace_step(space, &pace, 1);
         if (bed->chunk == 0) {
             continue;
         }
@@ -227,6 +234,7 @@ static void put_all(pl_space *space, pl_slumber *slumber)
         space->n_asleep -= n;
         slumber->n_gone -= n;
         pl_space_pin(space, n);
+        pl_pace_step(space, &pace, n);
     }
     if (space->n_chunks > space->peak_chunks) {
         space->peak_chunks = space->n_chunks;
@@ -236,21 +244,20 @@ static void put_all(pl_space *space, pl_slumber *slumber)
 /* What the driver refuses to take back is idle. */
 static void undo_create(pl_space *space, pl_slumber *slumber)
 {
+    pl_lock_release(&space->lock);
     for (size_t i = 0; i < slumber->n; i++) {
         pl_bed *bed = &slumber->beds[i];
-        if (bed->chunk == 0) {
-            continue;
-        }
-        pl_lock_release(&space->lock);
-        pleat_status st = pl_chunk_release_sized(space->dev, bed->chunk,
-                                                 space->granule_bytes << bed->order);
-        pl_lock_acquire(&space->lock);
-        if (st != PLEAT_OK) {
+        if (bed->chunk != 0 &&
+            pl_chunk_release_sized(space->dev, bed->chunk, space->granule_bytes << bed->order) !=
+                PLEAT_OK) {
+            pl_lock_acquire(&space->lock);
             pl_space_push_idle(space, bed->chunk, bed->order);
             space->n_chunks += (size_t)1 << bed->order;
+            pl_lock_release(&space->lock);
         }
         bed->chunk = 0;
     }
+    pl_lock_acquire(&space->lock);
 }
 
 pleat_status pl_bedding_create(pl_space *space, pl_slumber *slumber, size_t n)

@@ -3,7 +3,7 @@
 
 #include "vmm/share.h"
 
-enum { BLOCKS_AT_ONCE = 128 };
+enum { GRANULES_AT_ONCE = 128 }; /* in which beds are marked between two looks at the pace */
 
 /* Is there something in it that may be used, or that the GPU may not be done with? */
 static bool is_in_use(const pl_block *b)
@@ -27,18 +27,6 @@ static bool is_to_be_kept(const pl_block *b)
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-static size_t count_granules(const pl_private *room)
-{
-    size_t n = 0;
-
-    for (const pl_area *area = room->areas; area != NULL; area = area->next) {
-        for (const pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
-            n += seg->n_resident;
-        }
-    }
-    return n;
-}
-
 /* Twins are not made in rooms, so a chunk has one address here; but other processes may have it. */
 static bool is_shared(const pl_space *space, const pl_segment *seg, size_t g)
 {
@@ -47,23 +35,23 @@ static bool is_shared(const pl_space *space, const pl_segment *seg, size_t g)
 
 static void list_segment(pl_space *space, pl_segment *seg, pl_pace *pace, pl_slumber *out)
 {
-    for (size_t g = 0; g < seg->n_rooms; g = pl_segment_chunk_to(seg, g)) {
-        size_t to = pl_segment_chunk_to(seg, g);
-        if (seg->chunks[g] == 0) {
-            pl_pace_count(space, pace, (g & 63) == 0);
-            continue;
+    size_t n_left = seg->n_resident;
+
+    for (size_t g = 0, to; n_left > 0; g = to) {
+        to = pl_segment_chunk_to(seg, g);
+        if (seg->chunks[g] != 0) {
+            bool is_left_out = is_shared(space, seg, g);
+            n_left -= to - g;
+            out->n_shared += is_left_out ? to - g : 0;
+            for (size_t i = g; i < to && !is_left_out; i++) {
+                out->beds[out->n++] = (pl_bed){
+                    .seg = seg, .g = i, .has_chunk = true, .is_mapped = true, .is_good = true
+                };
+            }
         }
-        if (is_shared(space, seg, g)) {
-            out->n_shared += to - g;
-            continue;
-        }
-        for (size_t i = g; i < to; i++) {
-            out->beds[out->n++] = (pl_bed){
-                .seg = seg, .g = i, .has_chunk = true, .is_mapped = true, .is_good = true
-            };
-        }
-        pl_pace_step(space, pace, 1);
+        pl_pace_step(space, pace, to - g);
     }
+    pl_pace_step(space, pace, 1);
 }
 
 /* ---- what is in use -------------------------------------------------------------------------- */
@@ -74,41 +62,47 @@ typedef struct walk {
     pl_slumber *slumber;
     bool (*counts)(const pl_block *b);
     size_t next; /* the first bed that was not passed */
+    pl_pace pace;
 } walk;
 
-static void mark(walk *w, const pl_block *b)
+/* Mark the beds under b from `at` on, and return how far that is: not too many in one hold. */
+static pleat_devptr mark(walk *w, const pl_block *b, pleat_devptr at)
 {
     pl_segment *seg = b->segment;
-    size_t last = pl_segment_granule(seg, pl_block_end(b) - 1);
+    pleat_devptr end = pl_block_end(b);
     pl_bed *beds = w->slumber->beds;
     size_t i = w->next;
+    bool counts = w->counts(b);
 
-    while (i < w->slumber->n && beds[i].seg == seg &&
-           beds[i].g < pl_segment_granule(seg, b->base)) {
+    if (b->state != PL_BLOCK_HOLE &&
+        pl_segment_granule(seg, end - 1) - pl_segment_granule(seg, at) >= GRANULES_AT_ONCE) {
+        end = pl_segment_floor(seg, at) + GRANULES_AT_ONCE * pl_segment_granule_bytes(seg);
+    }
+    while (i < w->slumber->n && beds[i].seg == seg && beds[i].g < pl_segment_granule(seg, at)) {
         i++;
     }
+    pl_pace_note(w->space, i - w->next);
     w->next = i;
-    if (!w->counts(b)) {
-        return;
-    }
-    for (; i < w->slumber->n && beds[i].seg == seg && beds[i].g <= last; i++) {
+    size_t last = pl_segment_granule(seg, end - 1);
+    for (; counts && i < w->slumber->n && beds[i].seg == seg && beds[i].g <= last; i++) {
         beds[i].is_wanted = true;
     }
+    pl_pace_note(w->space, 1 + i - w->next);
+    return end;
 }
 
 /* Pointers to blocks do not outlast a breath: so the walk goes on from an address. */
-static void mark_segment(walk *w, const pl_segment *seg, pl_pace *pace)
+static void mark_segment(walk *w, const pl_segment *seg)
 {
     pleat_devptr end = seg->range.base + seg->range.bytes;
 
     for (pleat_devptr at = seg->range.base; at < end;) {
-        size_t n = 0;
         const pl_block *b = pl_segment_find(seg, at);
-        for (; b != NULL && n < BLOCKS_AT_ONCE; b = b->next, n++) {
-            mark(w, b);
-            at = pl_block_end(b);
+        while (b != NULL && !pl_space_is_tired(w->space, w->pace.since)) {
+            at = mark(w, b, at);
+            b = at == pl_block_end(b) ? b->next : b;
         }
-        pl_pace_step(w->space, pace, n);
+        pl_pace_step(w->space, &w->pace, 1);
     }
     while (w->next < w->slumber->n && w->slumber->beds[w->next].seg == seg) {
         w->next++;
@@ -117,16 +111,11 @@ static void mark_segment(walk *w, const pl_segment *seg, pl_pace *pace)
 
 static void mark_all(walk *w, const pl_private *room)
 {
-    pl_pace pace;
+    const pl_segment *seg = NULL;
 
-    for (size_t i = 0; i < w->slumber->n; i++) {
-        w->slumber->beds[i].is_wanted = false;
-    }
-    pl_pace_begin(w->space, &pace, false);
-    for (const pl_area *area = room->areas; area != NULL; area = area->next) {
-        for (const pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
-            mark_segment(w, seg, &pace);
-        }
+    pl_pace_begin(w->space, &w->pace, false);
+    while ((seg = pl_private_next_segment(room, seg)) != NULL) {
+        mark_segment(w, seg);
     }
 }
 
@@ -134,15 +123,32 @@ void pl_beds_want(pl_space *space, const pl_private *room, pl_slumber *slumber)
 {
     walk w = { .space = space, .slumber = slumber, .counts = is_in_use };
 
+    pl_lock_release(&space->lock);
+    for (size_t i = 0; i < slumber->n; i++) {
+        slumber->beds[i].is_wanted = false;
+    }
+    pl_lock_acquire(&space->lock);
     mark_all(&w, room);
 }
 
 /* ---- making and dropping --------------------------------------------------------------------- */
 
+static void give_slots(pl_slumber *slumber)
+{
+    for (size_t i = 0; i < slumber->n; i++) {
+        pl_bed *bed = &slumber->beds[i];
+        bed->is_kept = bed->is_wanted;
+        bed->slot = (uint32_t)slumber->n_kept;
+        slumber->n_kept += bed->is_kept;
+    }
+    slumber->n_slots = slumber->n_kept;
+}
+
 pleat_status pl_beds_make(pl_space *space, const pl_private *room, bool keeps, pl_slumber *out)
 {
-    size_t n = count_granules(room);
+    size_t n = (size_t)(room->reserved.current >> space->granule_log2);
     walk w = { .space = space, .slumber = out, .counts = is_to_be_kept };
+    pl_segment *seg = NULL;
     pl_pace pace;
 
     *out = (pl_slumber){ .n = 0 };
@@ -157,20 +163,16 @@ pleat_status pl_beds_make(pl_space *space, const pl_private *room, bool keeps, p
         return PLEAT_ENOMEM_HOST;
     }
     pl_pace_begin(space, &pace, false);
-    for (const pl_area *area = room->areas; area != NULL; area = area->next) {
-        for (pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
-            list_segment(space, seg, &pace, out);
-        }
+    while ((seg = pl_private_next_segment(room, seg)) != NULL) {
+        list_segment(space, seg, &pace, out);
     }
     pl_assert(out->n + out->n_shared == n);
-    mark_all(&w, room);
-    for (size_t i = 0; keeps && i < out->n; i++) {
-        pl_bed *bed = &out->beds[i];
-        bed->is_kept = bed->is_wanted;
-        bed->slot = (uint32_t)out->n_kept;
-        out->n_kept += bed->is_kept;
+    if (keeps) {
+        mark_all(&w, room);
+        pl_lock_release(&space->lock);
+        give_slots(out);
+        pl_lock_acquire(&space->lock);
     }
-    out->n_slots = out->n_kept;
     return PLEAT_OK;
 }
 
@@ -202,6 +204,7 @@ pl_keep_piece *pl_beds_pieces(pl_space *space, const pl_slumber *slumber, pl_bed
     pl_keep_piece *pieces = bytes > 0 ? pl_host_alloc(&space->host, bytes) : NULL;
 
     *n = 0;
+    pl_lock_release(&space->lock);
     for (size_t i = 0; pieces != NULL && i < slumber->n; i++) {
         const pl_bed *bed = &slumber->beds[i];
         if (!bed->is_kept || !is(bed)) {
@@ -215,5 +218,6 @@ pl_keep_piece *pl_beds_pieces(pl_space *space, const pl_slumber *slumber, pl_bed
                                               .bytes = space->granule_bytes };
         }
     }
+    pl_lock_acquire(&space->lock);
     return pieces;
 }

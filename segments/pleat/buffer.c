@@ -74,8 +74,8 @@ pleat_status pl_buffer_create(pl_space *space, pl_private *room, pl_range range,
         return st;
     }
     if (room != NULL) {
-        buffer->area->next = room->areas;
-        room->areas = buffer->area;
+        buffer->area->next = room->buffers;
+        room->buffers = buffer->area;
     }
     buffer->is_open = true;
     space->n_buffers++;

@@ -82,6 +82,7 @@ static pl_block *fit_elsewhere(pl_space *space, const pl_request *rq, pl_class c
         return own != NULL && (f.best == NULL || run_bytes < f.bytes) ? own : f.best;
     }
     for (const pl_area *area = rq->pool->areas; area != NULL; area = area->next) {
+        pl_lock_touch(1);
         if (area->class == class) {
             try_area(space, area, rq, &f);
         }

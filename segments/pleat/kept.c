@@ -26,8 +26,8 @@ void pl_kept_leave(pl_space *space, pl_room *room, pl_slumber *slumber)
     drop(space, slumber);
 }
 
-/* The beds of a segment are side by side, and in both lists segments come in the same order: areas
- * are only added before all others, and segments behind them. Returns the first bed of `seg` from i
+/* The beds of a segment are side by side, and in both lists segments come in the same order
+ * (pl_private_next_segment). Returns the first bed of `seg` from i
  * on; if there is none, `i`. */
 static size_t run_of(const pl_slumber *slumber, size_t i, const pl_segment *seg)
 {
@@ -126,9 +126,11 @@ void pl_kept_return(pl_space *space, pl_room *room, pl_slumber *slumber)
         drop(space, slumber);
         return;
     }
+    pl_lock_release(&space->lock);
     for (size_t i = 0; i < slumber->n; i++) {
         slumber->beds[i].is_kept = false;
     }
+    pl_lock_acquire(&space->lock);
     slumber->is_heir = false;
     room->retained = slumber;
 }

@@ -25,7 +25,8 @@ void pl_kept_leave(pl_space *space, pl_room *room, pl_slumber *slumber);
 /* The slumber, whose beds are made, takes over what is retained, if that is on the host and fits.
  * May drop the lock. */
 void pl_kept_take(pl_space *space, pl_room *room, pl_slumber *slumber, bool is_on_host);
-/* The room has not fallen asleep: the end of the slumber, but not of a keep that it took over. */
+/* The room has not fallen asleep: the end of the slumber, but not of a keep that it took over. May
+ * drop the lock. */
 void pl_kept_return(pl_space *space, pl_room *room, pl_slumber *slumber);
 /* Nothing is retained any more. */
 void pl_kept_drop(pl_space *space, pl_room *room);

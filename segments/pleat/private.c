@@ -2,6 +2,7 @@
 #include "segments/pleat/private.h"
 
 #include "segments/pleat/capture.h"
+#include "segments/pleat/room.h"
 #include "segments/pleat/run.h"
 
 enum { LEAST_SEGMENT = 64, SHARE_LOG2 = 6, LEFT_LOG2 = 14 };
@@ -30,6 +31,24 @@ static bool is_quiet(pl_space *space, pl_area *area)
         }
     }
     return true;
+}
+
+pl_segment *pl_private_next_segment(const pl_private *pool, const pl_segment *seg)
+{
+    const pl_area *area = seg != NULL ? seg->area->next : pool->areas;
+    bool is_last = seg != NULL && seg->area->class == PL_CLASS_BUFFER;
+
+    if (seg != NULL && seg->next != NULL) {
+        return seg->next;
+    }
+    while (area == NULL || area->segments == NULL) {
+        if (area == NULL && is_last) {
+            return NULL;
+        }
+        is_last = is_last || area == NULL;
+        area = area != NULL ? area->next : pool->buffers;
+    }
+    return area->segments;
 }
 
 static size_t resident_bytes(const pl_area *area)
@@ -139,6 +158,7 @@ static pl_area *inherit(pl_space *space, const pl_private *pool, const pl_lane *
                         pl_class class)
 {
     for (pl_area *area = pool->areas; area != NULL; area = area->next) {
+        pl_lock_touch(1);
         if (area->class == class && pl_space_lane_at(space, area->lane)->is_gone) {
             give_to(space, area, lane);
             return area;
@@ -175,6 +195,7 @@ static pl_area *find_area(const pl_private *pool, const pl_lane *lane, pl_class 
     unsigned n = 0;
 
     for (pl_area *area = pool->areas; area != NULL; area = area->next) {
+        pl_lock_touch(1);
         if (area->class != class) {
             continue;
         }
@@ -355,6 +376,7 @@ static void destroy_pools(pl_space *space, pl_private *pool)
     while (pool != NULL) {
         pl_private *next = pool->next;
         destroy_areas(space, pool->areas);
+        destroy_areas(space, pool->buffers);
         pl_host_free(&space->host, pool);
         pool = next;
     }
@@ -381,18 +403,31 @@ static bool has_stray_block(const pl_segment *seg, bool is_draining)
     return false;
 }
 
+/* A room that is falling asleep, or waking, has segments of both kinds. */
+static bool is_strange(const pl_private *pool, const pl_segment *seg)
+{
+    bool is_private = pool->room == NULL || pool->room->slumber != NULL;
+    bool may_be_private = is_private || pool->is_asleep;
+
+    return seg->area->pool != pool || !seg->is_apart || (is_private && !seg->is_private) ||
+           (seg->is_private && !may_be_private);
+}
+
 static int check_pool(const pl_space *space, const pl_private *pool)
 {
+    const pl_segment *seg = NULL;
     size_t bytes = 0;
 
+    while ((seg = pl_private_next_segment(pool, seg)) != NULL) {
+        bytes += seg->n_resident << seg->granule_log2;
+        if (is_strange(pool, seg) ||
+            (pool->room == NULL && has_stray_block(seg, pool->is_draining))) {
+            return 1;
+        }
+    }
     for (const pl_area *area = pool->areas; area != NULL; area = area->next) {
-        bytes += resident_bytes(area);
-        for (const pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
-            bool is_strange = area->pool != pool || !seg->is_apart ||
-                              seg->is_private != pl_private_keeps(pool);
-            if (is_strange || (pool->room == NULL && has_stray_block(seg, pool->is_draining))) {
-                return 1;
-            }
+        if (area->class == PL_CLASS_BUFFER) {
+            return 1;
         }
     }
     return space->n_flights == 0 && bytes != pool->reserved.current;

@@ -34,14 +34,16 @@
 #include "segments/pleat/space.h"
 
 /* I1  area->pool is the pool for each of its areas; is_apart is set in all their segments and in no
- *     others, is_private in those of pools, and of rooms that are asleep
+ *     others, is_private in those of pools, and of rooms that have fallen asleep; `buffers` has
+ *     those of PL_CLASS_BUFFER
  * I2  no block in them is kept, unless it drains, and free blocks over loose granules are settled
  * I3  reserved.current is the sum of their granules with a chunk                              */
 struct pl_private {
-    struct pl_private *next; /* in space.pools or space.draining */
-    struct pl_private *prev; /* in space.pools */
-    uint64_t number;         /* const: from 1, in order of creation */
-    pl_area *areas;
+    struct pl_private *next;   /* in space.pools or space.draining */
+    struct pl_private *prev;   /* in space.pools */
+    uint64_t number;           /* const: from 1, in order of creation */
+    pl_area *areas;            /* in which requests look */
+    pl_area *buffers;          /* a room: of its buffers; there may be very many */
     pleat_stat reserved;       /* bytes */
     uint64_t over_tick;        /* draining: it is drained when the context has passed this stamp */
     struct pl_capture *graphs; /* captures of its requests whose graphs may live */
@@ -50,13 +52,18 @@ struct pl_private {
     bool is_draining;          /* released; its memory is told as the default pool's */
     struct pl_room *room;      /* const: what a room has beside this, room.h; NULL = no room */
     bool is_asleep;            /* a room: going to sleep, asleep, or waking: no request is served */
+    bool is_held;              /* a room: new segments are private; so are all while it sleeps */
 };
 
 /* Does no granule of the pool become loose? */
 static inline bool pl_private_keeps(const pl_private *pool)
 {
-    return pool->room == NULL || pool->is_asleep;
+    return pool->room == NULL || pool->is_held;
 }
+
+/* The pool's segment behind `seg`, NULL = the first; returns NULL behind the last. Those that are
+ * there keep their order, and new ones come first or behind others of their area. */
+pl_segment *pl_private_next_segment(const pl_private *pool, const pl_segment *seg);
 
 /* The pool whose graphs keep its memory; NULL for a room, which is no matter to captures. */
 static inline pl_private *pl_private_of_graphs(pl_private *pool)

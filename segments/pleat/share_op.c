@@ -28,6 +28,7 @@ typedef struct walk {
     pl_share_list *out;
     pleat_devptr end; /* of the last chunk in the list; 0 = none of this segment is in it */
     uint64_t bytes;   /* of all chunks in the list */
+    size_t n_looks;   /* at blocks and chunks of a room since the lock was last dropped */
 } walk;
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
@@ -176,10 +177,11 @@ pleat_status pl_pleat_share(pl_allocator *a, pleat_devptr ptr, uint64_t bytes, p
 
 /* ---- a room ---------------------------------------------------------------------------------- */
 
-static void breathe(pl_space *space)
+static void breathe(walk *w)
 {
-    pl_space_breathe(space);
-    pl_space_wait_for_move(space);
+    pl_space_breathe(w->space);
+    pl_space_wait_for_move(w->space);
+    w->n_looks = 0;
 }
 
 /* List a live block. EPENDING: it has changed meanwhile, and nothing of it is in the list. May drop
@@ -197,9 +199,10 @@ static pleat_status add_block(walk *w, const pl_segment *seg, pleat_devptr base,
         }
         if (at == base + bytes) {
             w->out->n_blocks++;
+            w->n_looks += w->out->n_chunks - n_chunks;
             return PLEAT_OK;
         }
-        breathe(w->space);
+        breathe(w);
         const pl_block *b = live_at(w->space, base);
         if (b == NULL || b->base != base || b->bytes != bytes) {
             *w = before;
@@ -212,7 +215,6 @@ static pleat_status add_block(walk *w, const pl_segment *seg, pleat_devptr base,
 static pleat_status add_segment(walk *w, const pl_segment *seg)
 {
     pleat_devptr end = seg->range.base + seg->range.bytes;
-    size_t n_looks = 0;
 
     w->end = 0;
     for (pleat_devptr at = seg->range.base; at < end;) {
@@ -227,8 +229,8 @@ static pleat_status add_segment(walk *w, const pl_segment *seg)
         }
         at = next;
         pl_lock_touch(1);
-        if (++n_looks % BLOCKS_AT_ONCE == 0) {
-            breathe(w->space);
+        if (++w->n_looks >= BLOCKS_AT_ONCE) {
+            breathe(w);
         }
     }
     return PLEAT_OK;
@@ -239,11 +241,10 @@ static pleat_status add_room(walk *w, const pl_private *room)
 {
     pleat_status st = room->is_asleep ? PLEAT_EASLEEP : PLEAT_OK;
 
-    for (const pl_area *area = room->areas; area != NULL && st == PLEAT_OK; area = area->next) {
-        const pl_segment *seg = area->segments;
-        for (; seg != NULL && st == PLEAT_OK; seg = seg->next) {
-            st = add_segment(w, seg);
-        }
+    const pl_segment *seg = NULL;
+
+    while (st == PLEAT_OK && (seg = pl_private_next_segment(room, seg)) != NULL) {
+        st = add_segment(w, seg);
     }
     return st == PLEAT_OK && room->is_asleep ? PLEAT_EASLEEP : st;
 }

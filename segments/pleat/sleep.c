@@ -2,6 +2,7 @@
 #include "segments/pleat/sleep.h"
 
 #include "segments/pleat/capturers.h"
+#include "segments/pleat/granule.h"
 #include "segments/pleat/kept.h"
 #include "segments/pleat/still.h"
 #include "vmm/base/deadline.h"
@@ -9,13 +10,24 @@
 
 /* ---- holding --------------------------------------------------------------------------------- */
 
-static void hold_segment(pl_space *space, pl_segment *seg)
+enum { GRANULES_AT_ONCE = 1024 };
+
+/* Returns how many granules were loose. */
+static size_t hold_segment(pl_space *space, pl_segment *seg, pl_pace *pace)
 {
-    size_t n = seg->n_rooms > 0 ? pl_segment_pin_granules(seg, 0, seg->n_rooms - 1) : 0;
+    size_t n_loose = 0;
 
     seg->is_private = true;
-    space->n_loose -= n;
-    pl_space_pin(space, n);
+    for (size_t g = 0; g < seg->n_rooms; g += GRANULES_AT_ONCE) {
+        size_t end = g + GRANULES_AT_ONCE < seg->n_rooms ? g + GRANULES_AT_ONCE : seg->n_rooms;
+        size_t n = pl_segment_pin_granules(seg, g, end - 1);
+        space->n_loose -= n;
+        pl_space_pin(space, n);
+        n_loose += n;
+        pl_pace_step(space, pace, 1 + (end - g) / PL_WORD);
+    }
+    pl_pace_step(space, pace, 1);
+    return n_loose;
 }
 
 /* A segment that still opens is waited for: it is in the list of those. */
@@ -26,27 +38,43 @@ static void finish_opening(pl_space *space)
     }
 }
 
+static size_t hold_all(pl_space *space, const pl_private *room)
+{
+    pl_segment *seg = NULL;
+    size_t n_loose = 0;
+    pl_pace pace;
+
+    pl_pace_begin(space, &pace, false);
+    while ((seg = pl_private_next_segment(room, seg)) != NULL) {
+        n_loose += hold_segment(space, seg, &pace);
+    }
+    return n_loose;
+}
+
+/* Requests and takes that had begun are waited for; one that fails may put back what was loose. */
 void pl_sleep_hold(pl_space *space, pl_private *room)
 {
     finish_opening(space);
     room->is_asleep = true;
-    for (pl_area *area = room->areas; area != NULL; area = area->next) {
-        for (pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
-            hold_segment(space, seg);
-        }
-    }
-    pl_space_wait_for_flights(space); /* requests and takes that had begun */
+    room->is_held = true;
+    (void)hold_all(space, room);
+    do {
+        pl_space_wait_for_flights(space);
+    } while (hold_all(space, room) > 0);
 }
 
 void pl_sleep_let_go(pl_space *space, pl_private *room)
 {
-    room->is_asleep = false;
-    for (pl_area *area = room->areas; area != NULL; area = area->next) {
-        for (pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
+    pl_segment *seg = NULL;
+
+    room->is_held = false;
+    while ((seg = pl_private_next_segment(room, seg)) != NULL) {
+        if (seg->is_private) {
             pl_private_open_segment(space, seg);
         }
+        finish_opening(space);
     }
-    finish_opening(space);
+    room->is_asleep = false;
 }
 
 /* ---- contents -------------------------------------------------------------------------------- */
@@ -90,14 +118,17 @@ static bool is_down(const pl_bed *bed)
     return bed->has_chunk && !bed->is_mapped;
 }
 
-static bool is_all_up(const pl_slumber *slumber)
+/* Walks along beds need no lock, and there may be very many: it is dropped. */
+static bool is_all_up(pl_space *space, const pl_slumber *slumber)
 {
-    for (size_t i = 0; i < slumber->n; i++) {
-        if (!is_up(&slumber->beds[i])) {
-            return false;
-        }
+    size_t i = 0;
+
+    pl_lock_release(&space->lock);
+    while (i < slumber->n && is_up(&slumber->beds[i])) {
+        i++;
     }
-    return true;
+    pl_lock_acquire(&space->lock);
+    return i == slumber->n;
 }
 
 /* Unmap all, or nothing. EPOISONED: neither, as mapping again failed, too. */
@@ -105,17 +136,19 @@ static pleat_status unmap_all(pl_space *space, pl_slumber *slumber)
 {
     pleat_status st = pl_bedding_unmap(space, slumber, is_up);
 
-    for (unsigned tries = 0; st != PLEAT_OK && tries < 2 && !is_all_up(slumber); tries++) {
+    for (unsigned tries = 0; st != PLEAT_OK && tries < 2 && !is_all_up(space, slumber); tries++) {
         (void)!pl_bedding_map(space, slumber, is_down);
     }
-    return st == PLEAT_OK || is_all_up(slumber) ? st : PLEAT_EPOISONED;
+    return st == PLEAT_OK || is_all_up(space, slumber) ? st : PLEAT_EPOISONED;
 }
 
 static void give_back(pl_space *space, pl_slumber *slumber, pl_slept *told)
 {
+    pl_lock_release(&space->lock);
     for (size_t i = 0; i < slumber->n; i++) {
         slumber->beds[i].is_good = false;
     }
+    pl_lock_acquire(&space->lock);
     size_t n_chunks = space->n_asleep;
     pl_bedding_release(space, slumber);
     told->bytes = (uint64_t)(space->n_asleep - n_chunks) << space->granule_log2;
@@ -161,7 +194,7 @@ static pleat_status sleep_locked(pl_space *space, pl_private *pool, const pl_sle
     }
     pl_sleep_hold(space, pool);
     pleat_status st = fall_asleep(space, pool, how, slumber);
-    if (st != PLEAT_OK && is_all_up(slumber)) {
+    if (st != PLEAT_OK && is_all_up(space, slumber)) {
         pl_kept_return(space, room, slumber);
         pl_sleep_let_go(space, pool);
         return st;

@@ -16,7 +16,9 @@
  * asleep: each bed says what it has, and the next wake goes on from there.
  *
  * Beds are the business of the one thread between pl_still_begin and pl_still_end; tables and
- * counts are changed under the device lock, which is dropped for every driver call. */
+ * counts are changed under the device lock, which is dropped for every driver call, for walks along
+ * beds, and now and then. A room is held, and let go, by the segment; requests are refused from the
+ * first to the last. */
 #ifndef PLEAT_SEGMENTS_SLEEP_H
 #define PLEAT_SEGMENTS_SLEEP_H
 

@@ -65,15 +65,6 @@ pleat_status pl_space_area(pl_space *space, pl_lane *lane, pl_class class, pl_ar
     return PLEAT_OK;
 }
 
-/* Requests do not look in buffers. */
-static pl_area *next_searched(pl_area *area)
-{
-    while (area != NULL && area->class == PL_CLASS_BUFFER) {
-        area = area->next;
-    }
-    return area;
-}
-
 pl_area *pl_space_next_area(const pl_space *space, const pl_private *pool, pl_area_cursor *cursor)
 {
     while (pool == NULL && cursor->class < PL_N_CLASSES) {
@@ -85,10 +76,10 @@ pl_area *pl_space_next_area(const pl_space *space, const pl_private *pool, pl_ar
     }
     if (!cursor->is_listing) {
         cursor->is_listing = true;
-        cursor->listed = next_searched(pool != NULL ? pool->areas : space->released);
+        cursor->listed = pool != NULL ? pool->areas : space->released;
     } else if (cursor->listed != NULL) {
         bool is_listed = cursor->listed->pool == pool; /* a pool may have got it meanwhile */
-        cursor->listed = is_listed ? next_searched(cursor->listed->next) : NULL;
+        cursor->listed = is_listed ? cursor->listed->next : NULL;
     }
     return cursor->listed;
 }

@@ -455,6 +455,13 @@ static inline bool pl_pace_is_alone(const pl_space *space, const pl_pace *pace)
     return !pace->has_breathed || pace->alone == pl_pace_turn(space);
 }
 
+/* n more steps were done; a step that may drop the lock follows. */
+static inline void pl_pace_note(pl_space *space, size_t n)
+{
+    pl_lock_touch(n);
+    space->n_pieces += n;
+}
+
 /* n more steps were done, which pl_lock_touch knows of already. May drop the lock. */
 void pl_pace_count(pl_space *space, pl_pace *pace, size_t n);
 

@@ -36,11 +36,12 @@ static bool is_void(const pl_bed *bed)
 
 /* Leave the first n granules that lack memory or contents wanted; those behind sleep on. Returns
  * how many of the wanted have no chunk. *n_left: how many sleep on. */
-static size_t choose(pl_slumber *slumber, size_t n, size_t *n_left)
+static size_t choose(pl_space *space, pl_slumber *slumber, size_t n, size_t *n_left)
 {
     size_t n_missing = 0;
 
     *n_left = 0;
+    pl_lock_release(&space->lock);
     for (size_t i = 0; i < slumber->n; i++) {
         pl_bed *bed = &slumber->beds[i];
         if (!bed->is_wanted || (bed->has_chunk && bed->is_good)) {
@@ -54,6 +55,7 @@ static size_t choose(pl_slumber *slumber, size_t n, size_t *n_left)
         n--;
         n_missing += !bed->has_chunk;
     }
+    pl_lock_acquire(&space->lock);
     return n_missing;
 }
 
@@ -116,10 +118,10 @@ static pleat_status bring_back(pl_space *space, const pl_slumber *slumber, pl_sl
     }
     pl_lock_release(&space->lock);
     pleat_status st = n > 0 ? pl_keep_load(slumber->keep, pieces, n) : PLEAT_OK;
-    pl_lock_acquire(&space->lock);
     for (size_t i = 0; i < n; i++) {
         told->kept_bytes += pieces[i].bytes;
     }
+    pl_lock_acquire(&space->lock);
     pl_host_free(&space->host, pieces);
     return st;
 }
@@ -143,13 +145,16 @@ static void make_hole(pl_space *space, const pl_slumber *slumber, size_t i, size
     pl_carve_make_hole(space, b);
 }
 
+/* In one hold of the lock. */
+enum { VOIDS_AT_ONCE = 1024 };
+
 static size_t void_run(const pl_slumber *slumber, size_t i)
 {
     const pl_bed *beds = slumber->beds;
     size_t n = 0;
 
-    while (i + n < slumber->n && is_void(&beds[i + n]) && beds[i + n].seg == beds[i].seg &&
-           beds[i + n].g == beds[i].g + n) {
+    while (i + n < slumber->n && n < VOIDS_AT_ONCE && is_void(&beds[i + n]) &&
+           beds[i + n].seg == beds[i].seg && beds[i + n].g == beds[i].g + n) {
         n++;
     }
     return n;
@@ -166,10 +171,25 @@ static void put_some_back(pl_space *space, pl_block **spares, size_t n)
         *spares = b->next;
         pl_block_store_put(&space->store, b);
     }
+    pl_lock_touch(CUTS);
+}
+
+static void put_all_back(pl_space *space, pl_block **spares)
+{
+    pl_pace pace;
+
+    pl_pace_begin(space, &pace, false);
+    while (*spares != NULL) {
+        put_some_back(space, spares, CUTS);
+        pl_pace_count(space, &pace, CUTS);
+    }
 }
 
 static pleat_status set_aside(pl_space *space, const pl_slumber *slumber, pl_block **spares)
 {
+    pl_pace pace;
+
+    pl_pace_begin(space, &pace, false);
     for (size_t i = 0, n; i<slumber->n; i += n> 0 ? n : 1) {
         n = void_run(slumber, i);
         if (n > 0 && pl_block_store_reserve(&space->store, CUTS) != PLEAT_OK) {
@@ -180,20 +200,23 @@ static pleat_status set_aside(pl_space *space, const pl_slumber *slumber, pl_blo
             b->next = *spares;
             *spares = b;
         }
+        pl_pace_step(space, &pace, n + 1);
     }
     return PLEAT_OK;
 }
 
 static void make_holes(pl_space *space, const pl_slumber *slumber, pl_block **spares)
 {
+    pl_pace pace;
+
+    pl_pace_begin(space, &pace, false);
     for (size_t i = 0, n; i<slumber->n; i += n> 0 ? n : 1) {
         n = void_run(slumber, i);
         if (n > 0) {
             put_some_back(space, spares, CUTS);
             make_hole(space, slumber, i, n);
-            pl_lock_touch(CUTS);
-            pl_space_breathe(space);
         }
+        pl_pace_step(space, &pace, n + 1);
     }
 }
 
@@ -218,9 +241,11 @@ static pleat_status fill(pl_space *space, pl_slumber *slumber, pl_slept *told)
         fall_back(space, slumber);
         return st;
     }
+    pl_lock_release(&space->lock);
     for (size_t i = 0; i < slumber->n; i++) {
         slumber->beds[i].is_good = slumber->beds[i].has_chunk;
     }
+    pl_lock_acquire(&space->lock);
     return PLEAT_OK;
 }
 
@@ -249,13 +274,12 @@ static void settle_segment(pl_space *space, const pl_segment *seg, pl_pace *pace
 
 static void settle_room(pl_space *space, const pl_private *room)
 {
+    const pl_segment *seg = NULL;
     pl_pace pace;
 
     pl_pace_begin(space, &pace, false);
-    for (const pl_area *area = room->areas; area != NULL; area = area->next) {
-        for (const pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
-            settle_segment(space, seg, &pace);
-        }
+    while ((seg = pl_private_next_segment(room, seg)) != NULL) {
+        settle_segment(space, seg, &pace);
     }
 }
 
@@ -287,7 +311,7 @@ static pleat_status wake_locked(pl_space *space, pl_private *pool, uint64_t most
     settle_room(space, pool);
     pl_beds_want(space, pool, slumber);
     pleat_status st = set_aside(space, slumber, &spares);
-    size_t n_missing = choose(slumber, n, &n_left);
+    size_t n_missing = choose(space, slumber, n, &n_left);
     st = st == PLEAT_OK ? have_chunks(space, slumber, n_missing) : st;
     st = st == PLEAT_OK ? fill(space, slumber, told) : st;
     if (st == PLEAT_OK) {
@@ -297,7 +321,7 @@ static pleat_status wake_locked(pl_space *space, pl_private *pool, uint64_t most
             wake_up(space, pool, &spares);
         }
     }
-    put_some_back(space, &spares, SIZE_MAX);
+    put_all_back(space, &spares);
     return st;
 }
 
