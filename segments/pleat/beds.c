@@ -65,6 +65,13 @@ typedef struct walk {
     pl_pace pace;
 } walk;
 
+/* Steps of a walk, before one that may drop the lock. */
+static void count_steps(const walk *w, size_t n)
+{
+    pl_lock_touch(n);
+    w->space->n_pieces += n;
+}
+
 /* Mark the beds under b from `at` on, and return how far that is: not too many in one hold. */
 static pleat_devptr mark(walk *w, const pl_block *b, pleat_devptr at)
 {
@@ -81,13 +88,13 @@ static pleat_devptr mark(walk *w, const pl_block *b, pleat_devptr at)
     while (i < w->slumber->n && beds[i].seg == seg && beds[i].g < pl_segment_granule(seg, at)) {
         i++;
     }
-    pl_pace_note(w->space, i - w->next);
+    count_steps(w, i - w->next);
     w->next = i;
     size_t last = pl_segment_granule(seg, end - 1);
     for (; counts && i < w->slumber->n && beds[i].seg == seg && beds[i].g <= last; i++) {
         beds[i].is_wanted = true;
     }
-    pl_pace_note(w->space, 1 + i - w->next);
+    count_steps(w, 1 + i - w->next);
     return end;
 }
 

@@ -102,10 +102,13 @@ void pl_buffer_close(pl_space *space, pl_buffer *buffer)
 /* pl_area_destroy frees the area's segments, too; those of rooms go with these. */
 void pl_buffer_destroy_all(pl_space *space)
 {
-    for (uint32_t i = 0; i < space->n_segments; i++) {
-        const pl_segment *seg = space->segments[i];
-        pl_buffer *buffer = seg != NULL && seg->area != NULL ? seg->area->buffer : NULL;
+    pl_segment *next;
+
+    for (pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = next) {
+        pl_buffer *buffer = seg->area->buffer;
+        next = pl_segment_above(seg);
         if (buffer != NULL && buffer->area->pool == NULL) {
+            pl_tree_remove(&space->segments, &seg->node);
             free_buffer(space, buffer);
         } else if (buffer != NULL) {
             pl_host_free(&space->host, buffer);

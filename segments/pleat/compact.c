@@ -97,9 +97,10 @@ static pleat_status collect(pl_space *space, candidates *c)
     pleat_status st = PLEAT_OK;
 
     pl_pace_begin(space, &pace, false);
-    for (uint32_t i = 0; i < space->n_segments && st == PLEAT_OK; i++) {
-        st = look_through(space, space->segments[i], &pace, c);
-        pl_pace_step(space, &pace, 1); /* segments may come meanwhile: one may be seen twice */
+    pl_segment *seg = pl_space_lowest(space);
+    for (; seg != NULL && st == PLEAT_OK; seg = pl_segment_above(seg)) {
+        st = look_through(space, seg, &pace, c);
+        pl_pace_step(space, &pace, 1);
     }
     return st;
 }

@@ -147,9 +147,9 @@ static void fill_groups(const pl_space *space, const freed *f, pleat_stats *out)
         };
         out->segment[pool] = (pleat_stat){
             /* segments stay until the end */
-            .current = space->n_segments,
-            .peak = space->n_segments,
-            .allocated = space->n_segments,
+            .current = space->segments.count,
+            .peak = space->segments.count,
+            .allocated = space->segments.count,
         };
     }
 }

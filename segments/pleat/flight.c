@@ -275,8 +275,7 @@ static pleat_status take_in_segment(pl_space *space, pl_flight *f, pl_segment *s
 
 pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f, size_t most)
 {
-    for (uint32_t i = 0; i < space->n_segments; i++) {
-        pl_segment *seg = space->segments[i];
+    for (pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
         pl_pace_step(space, f->pace, 1);
         if (seg->has_large && !f->knows_room) {
             count_room(space, f);

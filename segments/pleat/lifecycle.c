@@ -112,6 +112,7 @@ pleat_status pl_pleat_create(pl_device *dev, const pl_allocator_options *options
     }
     space->base.ops = &pl_pleat_ops;
     pl_block_store_init(&space->store, &space->host);
+    pl_space_init_segments(space);
     pl_ptrmap_init(&space->live);
     space->live.is_peeked = true;
     *out = &space->base;
@@ -168,8 +169,8 @@ static bool is_segment_over(const pl_space *space, const pl_segment *seg)
 
 static bool is_all_over(const pl_space *space)
 {
-    for (uint32_t i = 0; i < space->n_segments; i++) {
-        if (!is_segment_over(space, space->segments[i])) {
+    for (const pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
+        if (!is_segment_over(space, seg)) {
             return false;
         }
     }
@@ -319,16 +320,14 @@ static void clear_scratch(pl_space *space, size_t *n_leaked)
  * segments. */
 static void release_memory(pl_space *space, bool is_over, size_t *n_leaked)
 {
-    for (uint32_t i = 0; i < space->n_segments; i++) {
-        pl_segment *seg = space->segments[i];
+    for (pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
         seg->is_left = !is_over && !is_segment_over(space, seg);
         if (!seg->is_left) {
             unmap_segment(space, seg, n_leaked);
         }
     }
     release_idle(space, n_leaked);
-    for (uint32_t i = 0; i < space->n_segments; i++) {
-        const pl_segment *seg = space->segments[i];
+    for (const pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
         if (seg->is_left) {
             leave_segment(seg, n_leaked);
         } else {
@@ -353,8 +352,8 @@ static void free_lanes(pl_space *space)
 
 static void free_uses(pl_space *space)
 {
-    for (uint32_t i = 0; i < space->n_segments; i++) {
-        for (pl_block *b = space->segments[i]->first; b != NULL; b = b->next) {
+    for (const pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
+        for (pl_block *b = seg->first; b != NULL; b = b->next) {
             pl_host_free(&space->host, b->uses);
         }
     }
@@ -405,7 +404,6 @@ static void free_metadata(pl_space *space)
     }
     free_rooms(space);
     pl_private_destroy_all(space);
-    pl_host_free(&space->host, space->segments);
     pl_host_free(&space->host, space->twins.guests);
     unreserve_idle(space);
     pl_ptrmap_fini(&space->live, &space->host);
@@ -424,7 +422,7 @@ pleat_status pl_pleat_destroy(pl_allocator *a, bool force, size_t *n_live, size_
     if (*n_live > 0 && !force) {
         return PLEAT_EBUSY;
     }
-    bool is_over = space->n_segments == 0 || wait_for_streams(space);
+    bool is_over = space->segments.count == 0 || wait_for_streams(space);
     clear_scratch(space, n_leaked);
     release_memory(space, is_over, n_leaked);
     free_metadata(space);

@@ -292,8 +292,9 @@ pleat_status pl_merge_granules(pl_space *space, pleat_compaction *told)
         return PLEAT_ENOMEM_HOST;
     }
     pl_pace_begin(space, &pace, false);
-    for (uint32_t i = 0; i < space->n_segments && st == PLEAT_OK; i++) {
-        st = look_through(space, space->segments[i], &pace, c);
+    pl_segment *seg = pl_space_lowest(space);
+    for (; seg != NULL && st == PLEAT_OK; seg = pl_segment_above(seg)) {
+        st = look_through(space, seg, &pace, c);
     }
     if (st == PLEAT_OK) {
         st = merge_pairs(space, c, told);

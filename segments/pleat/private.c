@@ -446,8 +446,7 @@ int pl_private_check(const pl_space *space)
             return 1;
         }
     }
-    for (uint32_t i = 0; i < space->n_segments; i++) {
-        const pl_segment *seg = space->segments[i];
+    for (const pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
         if (seg->is_apart != (seg->area->pool != NULL) || (seg->is_private && !seg->is_apart)) {
             return 1;
         }

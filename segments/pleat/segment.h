@@ -10,6 +10,7 @@
 #ifndef PLEAT_SEGMENTS_SEGMENT_H
 #define PLEAT_SEGMENTS_SEGMENT_H
 
+#include "segments/base/tree.h"
 #include "segments/pleat/block.h"
 #include "vmm/base/lock.h"
 #include "vmm/chunk.h"
@@ -47,6 +48,7 @@ typedef struct pl_users {
 } pl_users;
 
 typedef struct pl_segment {
+    pl_tree_node node;       /* by address: space.h */
     struct pl_area *area;    /* const */
     pl_tally *tally;         /* const: of all segments */
     struct pl_segment *next; /* in its area, in order of creation */

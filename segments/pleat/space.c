@@ -84,15 +84,40 @@ pl_area *pl_space_next_area(const pl_space *space, const pl_private *pool, pl_ar
     return cursor->listed;
 }
 
+static bool is_below(const pl_tree_node *a, const pl_tree_node *b)
+{
+    const pl_segment *low = PL_TREE_ENTRY(a, const pl_segment, node);
+    const pl_segment *high = PL_TREE_ENTRY(b, const pl_segment, node);
+
+    return low->range.base < high->range.base;
+}
+
+void pl_space_init_segments(pl_space *space)
+{
+    pl_tree_init(&space->segments, is_below);
+}
+
+static pl_segment *segment_of(pl_tree_node *node)
+{
+    return node != NULL ? PL_TREE_ENTRY(node, pl_segment, node) : NULL;
+}
+
+pl_segment *pl_space_lowest(const pl_space *space)
+{
+    return segment_of(pl_tree_first(&space->segments));
+}
+
+pl_segment *pl_segment_above(const pl_segment *seg)
+{
+    return segment_of(pl_tree_next(&seg->node));
+}
+
 pleat_status pl_space_add_segment(pl_space *space, pl_area *area, pl_range range)
 {
     pl_segment *seg;
-    pleat_status st = pl_space_reserve_room(space, &space->segments, sizeof(pl_segment *),
-                                            &space->n_segment_rooms, space->n_segments);
+    pleat_status st = pl_segment_create(&space->host, &space->store, area, range,
+                                        space->granule_log2, &seg);
 
-    if (st == PLEAT_OK) {
-        st = pl_segment_create(&space->host, &space->store, area, range, space->granule_log2, &seg);
-    }
     if (st != PLEAT_OK) {
         return st;
     }
@@ -101,31 +126,23 @@ pleat_status pl_space_add_segment(pl_space *space, pl_area *area, pl_range range
     *(area->newest != NULL ? &area->newest->next : &area->segments) = seg;
     area->newest = seg;
     pl_queue_push(&area->holes, seg->first);
-    uint32_t i = space->n_segments++;
-    for (; i > 0 && space->segments[i - 1]->range.base > range.base; i--) {
-        space->segments[i] = space->segments[i - 1];
-    }
-    space->segments[i] = seg;
+    pl_tree_insert(&space->segments, &seg->node);
     return PLEAT_OK;
+}
+
+pl_segment *pl_space_segment_below(const pl_space *space, pleat_devptr at)
+{
+    pl_segment key;
+
+    key.range.base = at;
+    return segment_of(pl_tree_floor(&space->segments, &key.node));
 }
 
 pl_segment *pl_space_segment_at(const pl_space *space, pleat_devptr at)
 {
-    uint32_t low = 0;
-    uint32_t high = space->n_segments;
+    pl_segment *seg = pl_space_segment_below(space, at);
 
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        pl_segment *seg = space->segments[middle];
-        if (at < seg->range.base) {
-            high = middle;
-        } else if (at - seg->range.base >= seg->range.bytes) {
-            low = middle + 1;
-        } else {
-            return seg;
-        }
-    }
-    return NULL;
+    return seg != NULL && at - seg->range.base < seg->range.bytes ? seg : NULL;
 }
 
 /* After so many events a driver that refused memory is asked again: other users of the device may

@@ -231,9 +231,7 @@ typedef struct pl_space {
     struct pl_private *last_draining;
     pl_area *released; /* areas that were a private pool's: see private.h */
     pl_area *last_released;
-    pl_segment **segments; /* by address */
-    uint32_t n_segments;
-    size_t n_segment_rooms;
+    pl_tree segments;                              /* by address */
     pl_segment *opening;                           /* the first of the list of opening segments */
     struct pl_capture *captures[PL_CAPTURE_HEADS]; /* by id: see capture.h */
     struct pl_capture *first_capture;              /* of all */
@@ -374,8 +372,13 @@ static inline void pl_space_note_busy(pl_space *space, pl_lane *lane)
  * size; new ones are zero. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_space_reserve_room(pl_space *space, void *array, size_t element, size_t *n_rooms,
                                    size_t i);
+/* The segments in the order of their addresses. NULL: there is none (any more). */
+pl_segment *pl_space_lowest(const pl_space *space);
+pl_segment *pl_segment_above(const pl_segment *seg);
+void pl_space_init_segments(pl_space *space);
 pleat_status pl_space_add_segment(pl_space *space, pl_area *area, pl_range range);
-/* The segment that covers `at`, or NULL. */
+/* The highest segment that begins at or below `at`, or NULL; and that which covers it. */
+pl_segment *pl_space_segment_below(const pl_space *space, pleat_devptr at);
 pl_segment *pl_space_segment_at(const pl_space *space, pleat_devptr at);
 /* The most chunks that may be held now: by the limit, the device and the driver's last refusal. */
 size_t pl_space_cap(const pl_space *space);
@@ -453,13 +456,6 @@ static inline void pl_pace_begin(const pl_space *space, pl_pace *pace, bool is_u
 static inline bool pl_pace_is_alone(const pl_space *space, const pl_pace *pace)
 {
     return !pace->has_breathed || pace->alone == pl_pace_turn(space);
-}
-
-/* n more steps were done; a step that may drop the lock follows. */
-static inline void pl_pace_note(pl_space *space, size_t n)
-{
-    pl_lock_touch(n);
-    space->n_pieces += n;
 }
 
 /* n more steps were done, which pl_lock_touch knows of already. May drop the lock. */

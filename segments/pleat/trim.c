@@ -23,9 +23,7 @@
 #include "vmm/driver.h"
 #include "vmm/mapping.h"
 
-enum { BATCH = 64, SHRINK_TRIES = 64, LOOK_AT = 256 };
-
-enum { FEW_LANES = 4 };
+enum { BATCH = 64, SHRINK_TRIES = 64, LOOK_AT = 256, FEW_LANES = 4 };
 
 /* Does a stale block wait for a use that no tick covers? Looks at each once; may drop the lock. */
 static bool has_uncovered_stale(pl_space *space)
@@ -345,10 +343,11 @@ pleat_status pl_trim_to(pl_space *space, size_t keep_chunks, uint32_t wait_ms, s
     /* The driver keeps a released chunk as long as a stale mapping of it is left. */
     pl_pace pace;
     pl_pace_begin(space, &pace, false);
-    for (uint32_t i = 0; i < space->n_segments && space->n_stale == 0 && failed == PLEAT_OK; i++) {
-        failed = empty_segment(space, space->segments[i], &to);
+    pl_segment *seg = pl_space_lowest(space);
+    for (; seg != NULL && space->n_stale == 0 && failed == PLEAT_OK; seg = pl_segment_above(seg)) {
+        failed = empty_segment(space, seg, &to);
         st = st == PLEAT_OK ? failed : st;
-        pl_pace_step(space, &pace, 1); /* segments may come meanwhile: one may be seen twice */
+        pl_pace_step(space, &pace, 1);
     }
     pl_space_land(space, &flying);
     *n_released = to.n_so_far;
@@ -368,8 +367,9 @@ void pl_trim_gather(pl_space *space, size_t n_chunks, uint32_t wait_ms)
     }
     pl_pace pace;
     pl_pace_begin(space, &pace, false);
-    for (uint32_t i = 0; i < space->n_segments && st == PLEAT_OK; i++) {
-        st = empty_segment(space, space->segments[i], &to);
+    pl_segment *seg = pl_space_lowest(space);
+    for (; seg != NULL && st == PLEAT_OK; seg = pl_segment_above(seg)) {
+        st = empty_segment(space, seg, &to);
         pl_pace_step(space, &pace, 1);
     }
     pl_space_land(space, &flying);

@@ -359,8 +359,8 @@ int pl_twin_check(const pl_space *space)
             return 1;
         }
     }
-    for (uint32_t i = 0; i < space->n_segments; i++) {
-        n += space->segments[i]->n_twins;
+    for (const pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
+        n += seg->n_twins;
     }
     return n == 2 * space->twins.n ? 0 : 1;
 }

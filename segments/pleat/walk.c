@@ -93,8 +93,7 @@ static void count_block(const pl_block *b, census *c)
 static void take_census(const pl_space *space, census *c)
 {
     *c = (census){ 0 };
-    for (uint32_t i = 0; i < space->n_segments; i++) {
-        const pl_segment *seg = space->segments[i];
+    for (const pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
         counted last = { 0 };
         for (const pl_block *b = seg->first; b != NULL; b = b->next) {
             count_block(b, c);
@@ -110,17 +109,20 @@ static void take_census(const pl_space *space, census *c)
 
 static int check_segments(const pl_space *space)
 {
-    for (uint32_t i = 0; i < space->n_segments; i++) {
-        int broken = pl_segment_check(space->segments[i]);
+    if (pl_tree_check(&space->segments) != 0) {
+        return SPACE + 3;
+    }
+    for (const pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
+        int broken = pl_segment_check(seg);
         if (broken != 0) {
             return SEGMENT + broken;
         }
-        const pl_buffer *buffer = space->segments[i]->area->buffer;
+        const pl_buffer *buffer = seg->area->buffer;
         broken = buffer != NULL ? pl_buffer_check(space, buffer) : 0;
         if (broken != 0) {
             return BUFFER + broken;
         }
-        if (pl_run_check(space->segments[i]) != 0) {
+        if (pl_run_check(seg) != 0) {
             return RUNS + 1;
         }
     }
@@ -266,8 +268,8 @@ static int check_references(const pl_space *space)
             pl_space_lane_at(space, pl_lane_plain(i + 1))->n_seen_refs++;
         }
     }
-    for (uint32_t i = 0; i < space->n_segments; i++) {
-        for (const pl_block *b = space->segments[i]->first; b != NULL; b = b->next) {
+    for (const pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
+        for (const pl_block *b = seg->first; b != NULL; b = b->next) {
             see_references(space, b);
         }
     }
@@ -419,8 +421,8 @@ static void show(const pl_space *space, const pl_block *b, bool is_first, see_pi
 
 void pl_walk_visit(const pl_space *space, see_piece see, void *context)
 {
-    for (uint32_t i = 0; i < space->n_segments; i++) {
-        const pl_block *first = space->segments[i]->first;
+    for (const pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
+        const pl_block *first = seg->first;
         for (const pl_block *b = first; b != NULL; b = b->next) {
             show(space, b, b == first, see, context);
         }
@@ -451,8 +453,10 @@ bool pl_walk_visit_some(const pl_space *space, pleat_devptr *from, see_piece see
 {
     size_t n = VISIT_SOME;
 
-    for (uint32_t i = 0; i < space->n_segments && n > 0; i++) {
-        const pl_segment *seg = space->segments[i];
+    const pl_segment *seg = pl_space_segment_below(space, *from);
+
+    seg = seg != NULL ? seg : pl_space_lowest(space);
+    for (; seg != NULL && n > 0; seg = pl_segment_above(seg)) {
         if (seg->range.base + seg->range.bytes > *from) {
             visit_from(space, seg, from, &n, see, context);
         }

@@ -103,8 +103,8 @@ static figures read_figures(void)
         .space = s->host.bytes,
         .device = pleat.dev->host.bytes,
     };
-    for (uint32_t i = 0; i < s->n_segments; i++) {
-        f.tables += tables_bytes(s->segments[i]);
+    for (const pl_segment *seg = pl_space_lowest(s); seg != NULL; seg = pl_segment_above(seg)) {
+        f.tables += tables_bytes(seg);
     }
     f.rest = f.space - f.live_blocks - f.other_blocks - f.spare_blocks - f.live_map - f.tables -
              f.lanes;

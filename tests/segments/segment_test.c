@@ -168,7 +168,7 @@ static pl_segment *open_hole(void)
 {
     pl_range range = { .base = RIG_BASE, .bytes = (size_t)FAR * RIG_GRANULE };
     ck_assert_int_eq(pl_space_add_segment(&rig, rig_area(1, PL_CLASS_LARGE), range), PLEAT_OK);
-    return rig.segments[0];
+    return pl_space_lowest(&rig);
 }
 
 START_TEST(a_new_segment_is_one_hole)
@@ -243,11 +243,11 @@ START_TEST(a_segment_that_cannot_be_made_leaves_nothing_behind)
             break;
         }
         ck_assert_int_eq(st, PLEAT_ENOMEM_HOST);
-        ck_assert_uint_eq(rig.n_segments, 0);
+        ck_assert_uint_eq(rig.segments.count, 0);
         ck_assert_ptr_null(area->segments);
         ck_assert_ptr_null(area->holes.first);
     }
-    ck_assert_ptr_eq(area->segments, rig.segments[0]);
+    ck_assert_ptr_eq(area->segments, pl_space_lowest(&rig));
     ck_assert_int_eq(pl_walk_space(&rig), 0);
 }
 END_TEST

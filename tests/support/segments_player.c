@@ -158,8 +158,7 @@ static void survey(player *p, model_spans *ranges, model_spans *blocked)
     *blocked = (model_spans){ 0 };
     model_spans_clear(&p->model.large);
     pl_lock_acquire(&space->lock);
-    for (uint32_t i = 0; i < space->n_segments; i++) {
-        const pl_segment *seg = space->segments[i];
+    for (const pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
         survey_chunks(seg, &p->model.large);
         model_span range = { .base = seg->range.base, .bytes = seg->range.bytes };
         (void)model_spans_add(ranges, range);

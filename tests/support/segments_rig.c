@@ -37,6 +37,7 @@ void rig_open(void)
     pl_host_fail_never();
     ck_assert_int_eq(pl_host_init(&rig.host), PLEAT_OK);
     pl_block_store_init(&rig.store, &rig.host);
+    pl_space_init_segments(&rig);
     rig.granule_bytes = RIG_GRANULE;
     rig.granule_log2 = RIG_GRANULE_LOG2;
     rig.limit_chunks = SIZE_MAX;
@@ -56,8 +57,8 @@ void rig_open(void)
 void rig_close(void)
 {
     pl_host_fail_never();
-    for (uint32_t i = 0; i < rig.n_segments; i++) {
-        for (pl_block *b = rig.segments[i]->first; b != NULL; b = b->next) {
+    for (const pl_segment *seg = pl_space_lowest(&rig); seg != NULL; seg = pl_segment_above(seg)) {
+        for (pl_block *b = seg->first; b != NULL; b = b->next) {
             pl_host_free(&rig.host, b->uses);
         }
     }
@@ -70,7 +71,6 @@ void rig_close(void)
         pl_host_free(&rig.host, rig.lanes[i]);
     }
     pl_host_free(&rig.host, rig.lanes);
-    pl_host_free(&rig.host, rig.segments);
     pl_ptrmap_fini(&rig.live, &rig.host);
     pl_block_store_fini(&rig.store);
     ck_assert_uint_eq(pl_host_fini(&rig.host), 0);
