@@ -157,41 +157,31 @@ bool pl_held_open(pl_held *held)
     return is_open;
 }
 
+bool pl_held_accept(pl_held *held, int listener)
+{
+    pl_held_acquire();
+    held->socket = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    int error = errno;
+    pl_held_release();
+    errno = error;
+    return held->socket >= 0;
+}
+
 /* ---- waiting, without the lock --------------------------------------------------------------- */
 
-/* For ever, if the deadline is UINT64_MAX. False: errno, EAGAIN at the deadline. */
+/* False: errno, EAGAIN at the deadline. */
 static bool wait_readable(int fd, uint64_t deadline_ms)
 {
     struct pollfd watched = { .fd = fd, .events = POLLIN };
     int result;
     do {
         uint64_t now = pl_clock_ms();
-        uint64_t left = deadline_ms > now ? deadline_ms - now : 0;
-        result = poll(&watched, 1, deadline_ms == UINT64_MAX ? -1 : (int)left);
+        result = poll(&watched, 1, deadline_ms > now ? (int)(deadline_ms - now) : 0);
     } while (result < 0 && errno == EINTR);
     if (result == 0) {
         errno = EAGAIN;
     }
     return result > 0;
-}
-
-bool pl_held_accept(pl_held *held, int listener)
-{
-    int cancel = pl_cancel_off();
-    int error = 0;
-    while (held->socket < 0 && error == 0) {
-        bool is_ready = wait_readable(listener, UINT64_MAX);
-        error = is_ready ? 0 : errno;
-        if (is_ready) { /* who connected may have gone again */
-            pl_held_acquire();
-            held->socket = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-            error = held->socket >= 0 || errno == EAGAIN || errno == ECONNABORTED ? 0 : errno;
-            pl_held_release();
-        }
-    }
-    pl_cancel_restore(cancel);
-    errno = error;
-    return held->socket >= 0;
 }
 
 /* Those that did not fit were closed by the system. */

@@ -34,7 +34,8 @@ void pl_held_begin_locked(pl_held *held);
 void pl_held_end_locked(pl_held *held);
 bool pl_held_open_locked(pl_held *held);
 
-/* Wait for somebody who connects to the listener, which does not block. False: errno. */
+/* Take somebody who has connected to the listener, which does not block; nothing is held yet.
+ * False: errno. */
 bool pl_held_accept(pl_held *held, int listener);
 /* Wait until the deadline for a message, whose descriptors are held then: *n_fds of them, which are
  * too few if the process has no room for more. Its bytes; -1: errno, EAGAIN at the deadline. */

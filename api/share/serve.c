@@ -1,9 +1,15 @@
 /* serve.c - see serve.h.
  *
- * One thread serves one process after another: a question is answered in some microseconds for each
- * chunk, and nobody else may ask for longer than 2 seconds. It enters the instance that a question
- * names like any caller, so an instance is not destroyed under it, and an instance that is gone
- * answers EGONE. Processes of other users are hung up on before they are read.
+ * One thread serves all who ask, in turn: it waits for all their sockets at once, and answers one
+ * question of each, some microseconds for each chunk. It waits for nobody: who is silent has a seat
+ * until 2 seconds have passed, or until all seats are taken and somebody else wants one; who does
+ * not take its answers loses its seat. An asker that was hung up on while it mapped calls again
+ * (ask.c). What the system does not send for lack of memory, or since too many descriptors are on
+ * their way, is tried again.
+ *
+ * The thread enters the instance that a question names like any caller, so an instance is not
+ * destroyed under it, and an instance that is gone answers EGONE. Processes of other users are hung
+ * up on before they are read.
  *
  * The lock of held.h guards the number and whether the thread runs. A forked child has neither: it
  * draws a number when it needs one, and the parent's sockets and descriptors are closed there. */
@@ -11,6 +17,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -20,16 +27,27 @@
 #include "api/instance.h"
 #include "api/share/held.h"
 #include "vmm/base/cancel.h"
+#include "vmm/base/clock.h"
 
-enum { PATIENCE_SECONDS = 2, BACKLOG = 128, PAUSE_NS = 10000000 };
+enum { MOST_GUESTS = 64, PATIENCE_MS = 2000, PAUSE_MS = 10, BACKLOG = 128 };
+
+/* A process that asks; held.socket -1 = a free seat. */
+typedef struct guest {
+    pl_held held;
+    uint64_t deadline_ms; /* of its next question, or of the answer to this one: */
+    uint64_t heard_index; /* of what it said last, among all that was said */
+    bool has_question;
+    pl_question question;
+} guest;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct {
-    bool has_number;    /* lock */
-    bool is_running;    /* lock */
-    uint64_t number[2]; /* lock */
-    pl_held listener;   /* const once the thread runs */
-    pl_held talk;       /* the thread's */
+    bool has_number;           /* lock */
+    bool is_running;           /* lock */
+    uint64_t number[2];        /* lock */
+    pl_held listener;          /* const once the thread runs */
+    guest guests[MOST_GUESTS]; /* the thread's */
+    uint64_t n_heard;          /* the thread's */
 } self;
 
 /* ---- the number ---- */
@@ -92,6 +110,7 @@ static pleat_status make_fds(const pl_question *question, int *fds)
     return st;
 }
 
+/* False: errno. */
 static bool send_answer(int fd, const pl_answer *answer, const int *fds)
 {
     pl_descriptors room;
@@ -108,49 +127,149 @@ static bool send_answer(int fd, const pl_answer *answer, const int *fds)
         head->cmsg_len = CMSG_LEN(bytes);
         memcpy(CMSG_DATA(head), fds, bytes);
     }
-    uint64_t deadline_ms = pl_talk_deadline(PATIENCE_SECONDS);
-    ssize_t sent;
-    do {
-        sent = sendmsg(fd, &message, MSG_NOSIGNAL);
-    } while (pl_talk_again(sent, deadline_ms));
-    return sent == (ssize_t)sizeof *answer;
+    return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof *answer;
 }
 
-static bool receive_question(int fd, pl_question *out)
+/* ---- guests ---- */
+
+static bool is_short_for_a_while(int error)
 {
-    uint64_t deadline_ms = pl_talk_deadline(PATIENCE_SECONDS);
-    ssize_t got;
-    do {
-        got = recv(fd, out, sizeof *out, 0);
-    } while (pl_talk_again(got, deadline_ms));
-    return got == (ssize_t)sizeof *out;
+    return error == ETOOMANYREFS || error == ENOBUFS || error == ENOMEM;
 }
 
-static void talk(pl_held *held)
+static void note_heard(guest *g)
 {
-    pl_question question;
-    unsigned user;
-    bool goes_on = pl_talk_is_same_user(held->socket, &user);
-    pl_talk_limit(held->socket, PATIENCE_SECONDS);
-    while (goes_on && receive_question(held->socket, &question)) {
-        pleat_status st = make_fds(&question, held->fds);
-        pl_answer answer = { .status = (uint32_t)st, .n = st == PLEAT_OK ? question.n : 0 };
-        goes_on = send_answer(held->socket, &answer, held->fds);
-        pl_held_close_fds(held);
+    g->deadline_ms = pl_clock_ms() + PATIENCE_MS;
+    g->heard_index = self.n_heard++;
+}
+
+/* False: hang up. */
+static bool answer(guest *g)
+{
+    pleat_status st = make_fds(&g->question, g->held.fds);
+    pl_answer said = { .status = (uint32_t)st, .n = st == PLEAT_OK ? g->question.n : 0 };
+    bool is_sent = send_answer(g->held.socket, &said, g->held.fds);
+    int error = errno;
+    pl_held_close_fds(&g->held);
+    if (is_sent) {
+        g->has_question = false;
+        g->deadline_ms = pl_clock_ms() + PATIENCE_MS;
     }
+    return is_sent || (is_short_for_a_while(error) && pl_clock_ms() < g->deadline_ms);
+}
+
+/* The socket is readable, or the answer to a question is due. False: hang up. */
+static bool serve_guest(guest *g)
+{
+    if (!g->has_question) {
+        ssize_t got = recv(g->held.socket, &g->question, sizeof g->question, MSG_DONTWAIT);
+        if (got != (ssize_t)sizeof g->question) {
+            return false;
+        }
+        g->has_question = true;
+        note_heard(g);
+    }
+    return answer(g);
+}
+
+static void hang_up(guest *g)
+{
+    pl_held_hang_up(&g->held);
+    g->has_question = false;
+}
+
+static void serve_seat(guest *g, bool is_readable)
+{
+    bool stays = is_readable || g->has_question ? serve_guest(g) : pl_clock_ms() < g->deadline_ms;
+    if (!stays) {
+        hang_up(g);
+    }
+}
+
+/* The longest silent one has to go where no seat is free. */
+static guest *find_seat(void)
+{
+    guest *seat = &self.guests[0];
+    for (size_t i = 0; i < MOST_GUESTS && seat->held.socket >= 0; i++) {
+        guest *g = &self.guests[i];
+        if (g->held.socket < 0 || g->heard_index < seat->heard_index) {
+            seat = g;
+        }
+    }
+    hang_up(seat);
+    return seat;
+}
+
+/* Somebody has called. False: the process is out of descriptors or memory. */
+static bool let_in(void)
+{
+    unsigned user;
+    guest *g = find_seat();
+    if (!pl_held_accept(&g->held, self.listener.socket)) {
+        return errno == EAGAIN || errno == ECONNABORTED; /* who called has gone again */
+    }
+    note_heard(g);
+    if (!pl_talk_is_same_user(g->held.socket, &user)) {
+        hang_up(g);
+    }
+    return true;
+}
+
+/* What is waited for: the guests who may ask, and the listener at the end. A poll of more sockets
+ * than the process may have open is refused, so free seats are not in it. */
+typedef struct watch {
+    guest *who[MOST_GUESTS];
+    struct pollfd fds[MOST_GUESTS + 1];
+    nfds_t n; /* guests */
+} watch;
+
+/* Adds all guests; returns when the first of them is due. */
+static uint64_t watch_guests(watch *w, uint64_t until_ms)
+{
+    uint64_t retry_ms = pl_clock_ms() + PAUSE_MS;
+    w->n = 0;
+    for (size_t i = 0; i < MOST_GUESTS; i++) {
+        guest *g = &self.guests[i];
+        if (g->held.socket >= 0) {
+            uint64_t due_ms = g->has_question ? retry_ms : g->deadline_ms;
+            until_ms = due_ms < until_ms ? due_ms : until_ms;
+            w->who[w->n] = g;
+            w->fds[w->n++] = (struct pollfd){ .fd = g->has_question ? -1 : g->held.socket,
+                                              .events = POLLIN };
+        }
+    }
+    return until_ms;
+}
+
+/* Waits until somebody calls or asks, or a time has passed. Has somebody called? */
+static bool wait_for_guests(watch *w, bool may_let_in)
+{
+    uint64_t now_ms = pl_clock_ms();
+    uint64_t until_ms = watch_guests(w, may_let_in ? UINT64_MAX : now_ms + PAUSE_MS);
+    int left = until_ms == UINT64_MAX ? -1 : until_ms > now_ms ? (int)(until_ms - now_ms) : 0;
+    w->fds[w->n] = (struct pollfd){ .fd = may_let_in ? self.listener.socket : -1,
+                                    .events = POLLIN };
+    if (poll(w->fds, w->n + 1, left) < 0) {
+        pl_sleep_ns(PAUSE_MS * 1000000L); /* out of memory, for a while */
+    }
+    return w->fds[w->n].revents != 0;
 }
 
 static void *serve(void *context)
 {
+    watch w;
+    bool may_let_in = true;
     (void)context;
-    pl_held_begin(&self.talk);
+    for (size_t i = 0; i < MOST_GUESTS; i++) {
+        self.guests[i].has_question = false;
+        pl_held_begin(&self.guests[i].held);
+    }
     for (;;) {
-        if (pl_held_accept(&self.talk, self.listener.socket)) {
-            talk(&self.talk);
-            pl_held_hang_up(&self.talk);
-        } else {
-            pl_sleep_ns(PAUSE_NS); /* out of descriptors or memory, for a while */
+        bool has_called = wait_for_guests(&w, may_let_in);
+        for (nfds_t i = 0; i < w.n; i++) {
+            serve_seat(w.who[i], w.fds[i].revents != 0);
         }
+        may_let_in = !has_called || let_in();
     }
     return NULL;
 }

@@ -1,9 +1,10 @@
 /* share_peers_test.c - shared memory and the other process's ways: it is silent, it hangs up,
  * it is stopped, it forks; and a driver that does not unmap. */
 /* labels: unit fault stress */
-/* alone: it runs itself as the other process */
+/* alone: it runs itself as the other process, and replaces clock_gettime and sendmsg */
 #include <check.h>
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -11,17 +12,53 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "api/share/ask.h"
 #include "tests/support/api_sim.h"
 #include "tests/support/suite.h"
+#include "vmm/base/clock.h"
 #include "vmm/driver.h"
 
 #define MIB (UINT64_C(1) << 20)
 
 enum { NAME_ROOM = 65536, MOST_CHUNKS = 256 };
+
+/* ---- what is libc's elsewhere ---------------------------------------------------------------- */
+
+static _Atomic uint64_t stopped_ms; /* 0 = the clock runs */
+static atomic_int n_refusals;       /* how many messages the system does not send, from now on */
+
+int clock_gettime(clockid_t id, struct timespec *out)
+{
+    uint64_t ms = atomic_load(&stopped_ms);
+    if (ms == 0 || id != CLOCK_MONOTONIC) {
+        return (int)syscall(SYS_clock_gettime, id, out);
+    }
+    *out = (struct timespec){ (time_t)(ms / 1000), (long)(ms % 1000 * 1000000) };
+    return 0;
+}
+
+/* No deadline passes. */
+static void stop_clock(void)
+{
+    atomic_store(&stopped_ms, pl_clock_ms());
+}
+
+ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    if (atomic_load(&n_refusals) > 0) {
+        atomic_fetch_sub(&n_refusals, 1);
+        errno = ETOOMANYREFS;
+        return -1;
+    }
+    return syscall(SYS_sendmsg, fd, message, flags);
+}
+
+/* ---- what the tests share -------------------------------------------------------------------- */
 
 typedef struct shared_name {
     char bytes[NAME_ROOM];
@@ -196,6 +233,155 @@ START_TEST(a_conversation_goes_on_after_a_hang_up)
     pl_asker_end(&t.asker);
     api_free(instance, 0, ptr, NULL);
     api_unmake(instance);
+}
+END_TEST
+
+/* ---- the server ------------------------------------------------------------------------------ */
+
+enum { SEATS = 64, TURN_MS = 2000, LONG_SECONDS = 10 };
+
+static talking talks[2];
+
+/* Sharing, with a block that needs more than one question. */
+static pleat serve_block(pleat_devptr *ptr)
+{
+    pleat instance = make_sharing("chunks:granule");
+    *ptr = api_alloc(instance, 0, 200 * MIB, NULL);
+    return instance;
+}
+
+static void end_block(pleat instance, pleat_devptr ptr)
+{
+    atomic_store(&stopped_ms, 0); /* Check measures time, too */
+    api_free(instance, 0, ptr, NULL);
+    api_unmake(instance);
+}
+
+static void ask_for(talking *t, size_t i)
+{
+    int fd = -1;
+    pleat_status st = pl_asker_fd(&t->asker, i, &fd);
+    ck_assert_msg(st == PLEAT_OK, "%s", pleat_last_error()->text);
+    ck_assert_int_ne(fcntl(fd, F_GETFD), -1);
+}
+
+static void ask_once(pleat instance, pleat_devptr ptr)
+{
+    begin_talking(&talks[0], instance, ptr);
+    ask_for(&talks[0], 0);
+    pl_asker_end(&talks[0].asker);
+}
+
+/* Somebody who has called that process, and says nothing. */
+static int call(const uint64_t process[2])
+{
+    socklen_t bytes;
+    struct sockaddr_un address = pl_talk_address(process, &bytes);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    pl_talk_limit(fd, LONG_SECONDS);
+    ck_assert_int_eq(connect(fd, (const struct sockaddr *)&address, bytes), 0);
+    return fd;
+}
+
+static bool is_hung_up_on(int fd)
+{
+    char byte;
+    ssize_t got = recv(fd, &byte, 1, MSG_DONTWAIT);
+    ck_assert(got == 0 || errno == EAGAIN || errno == ECONNRESET);
+    return got == 0 || errno == ECONNRESET;
+}
+
+/* With a clock that stands, so that nobody is hung up on for being silent long. */
+START_TEST(silent_callers_delay_nobody)
+{
+    static const int numbers[] = { 6, SEATS, 300 };
+    int silent[300];
+    int n = numbers[_i];
+    int n_gone = 0;
+    pleat_devptr ptr;
+    pleat instance = serve_block(&ptr);
+    ask_once(instance, ptr);
+    stop_clock();
+    for (int i = 0; i < n; i++) {
+        silent[i] = call(talks[0].name.process);
+    }
+    ask_once(instance, ptr);
+    for (int i = 0; i < n; i++) {
+        ck_assert(!is_hung_up_on(silent[i]) || n_gone++ == i);
+    }
+    ck_assert_int_eq(n_gone, n < SEATS ? 0 : n + 1 - SEATS); /* the first ones */
+    for (int i = 0; i < n; i++) {
+        close(silent[i]);
+    }
+    end_block(instance, ptr);
+}
+END_TEST
+
+START_TEST(who_is_silent_for_long_is_hung_up_on)
+{
+    pleat_devptr ptr;
+    pleat instance = serve_block(&ptr);
+    ask_once(instance, ptr);
+    stop_clock();
+    int silent = call(talks[0].name.process);
+    ask_once(instance, ptr);
+    atomic_fetch_add(&stopped_ms, TURN_MS - 1);
+    ask_once(instance, ptr);
+    ck_assert(!is_hung_up_on(silent));
+    atomic_fetch_add(&stopped_ms, 1);
+    ask_once(instance, ptr);
+    ck_assert(is_hung_up_on(silent));
+    close(silent);
+    end_block(instance, ptr);
+}
+END_TEST
+
+START_TEST(askers_are_answered_in_turn)
+{
+    pleat_devptr ptr;
+    pleat instance = serve_block(&ptr);
+    stop_clock();
+    begin_talking(&talks[0], instance, ptr);
+    begin_talking(&talks[1], instance, ptr);
+    for (size_t i = 0; i < talks[0].name.n; i += PL_TALK_MOST) {
+        ask_for(&talks[0], i);
+        ask_for(&talks[1], i);
+    }
+    pl_asker_end(&talks[0].asker);
+    pl_asker_end(&talks[1].asker);
+    end_block(instance, ptr);
+}
+END_TEST
+
+START_TEST(who_takes_no_answers_is_hung_up_on)
+{
+    static pl_question question; /* of a process that it is not */
+    pleat_devptr ptr;
+    pleat instance = serve_block(&ptr);
+    ask_once(instance, ptr);
+    stop_clock();
+    int deaf = call(talks[0].name.process);
+    ssize_t sent;
+    do {
+        sent = send(deaf, &question, sizeof question, MSG_NOSIGNAL);
+    } while (sent > 0);
+    ck_assert(errno == EPIPE || errno == ECONNRESET);
+    ask_once(instance, ptr);
+    close(deaf);
+    end_block(instance, ptr);
+}
+END_TEST
+
+/* A user has so many descriptors on their way between processes only. */
+START_TEST(what_the_system_does_not_send_is_sent_later)
+{
+    pleat_devptr ptr;
+    pleat instance = serve_block(&ptr);
+    stop_clock();
+    atomic_store(&n_refusals, 3);
+    ask_once(instance, ptr);
+    ck_assert_int_eq(atomic_load(&n_refusals), 0);
+    end_block(instance, ptr);
 }
 END_TEST
 
@@ -398,6 +584,14 @@ static Suite *make_suite(void)
     tcase_add_test(others, a_conversation_goes_on_after_a_hang_up);
     tcase_add_test(others, a_stopped_process_is_named);
     suite_add_tcase(suite, others);
+    TCase *server = tcase_create("the server");
+    tcase_add_checked_fixture(server, api_sim_load, NULL);
+    tcase_add_loop_test(server, silent_callers_delay_nobody, 0, 3);
+    tcase_add_test(server, who_is_silent_for_long_is_hung_up_on);
+    tcase_add_test(server, askers_are_answered_in_turn);
+    tcase_add_test(server, who_takes_no_answers_is_hung_up_on);
+    tcase_add_test(server, what_the_system_does_not_send_is_sent_later);
+    suite_add_tcase(suite, server);
     TCase *forks = tcase_create("forks");
     tcase_add_checked_fixture(forks, api_sim_load, NULL);
     tcase_add_test(forks, a_forked_child_closes_what_its_parent_asked_for);
