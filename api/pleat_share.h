@@ -64,7 +64,8 @@ enum { PLEAT_SHARE_SERVE = 1 }; /* a thread of this process hands out the descri
  *           flags   0, or PLEAT_SHARE_SERVE.
  *           name [out] the name if `capacity` suffices, else untouched; may be NULL if capacity is
  *                   0. The same address of the same block has the same name, byte for byte.
- *           needed [out] what the name takes; what is more than `capacity` was not written.
+ *           needed [out] what the name takes; what is more than `capacity` was not written, and
+ *                   then nothing is shared.
  *  Returns  PLEAT_OK (also when the name did not fit); PLEAT_EINVAL (ptr is 0, unknown flags);
  *           PLEAT_EFOREIGN; PLEAT_EDEVICE; PLEAT_ENOTSUP (the instance's memory is not shareable:
  *           the text says which option would make it so; or the allocator cannot share);

@@ -57,27 +57,44 @@ static bool have_room(pl_gpu *gpu, finding *f)
     return true;
 }
 
-static pleat_status find(pl_gpu *gpu, const wanted *w, finding *f)
+static size_t name_bytes_of(const pl_share_list *list)
 {
-    pl_share_list *list = &f->list;
+    return pl_name_bytes(list->n_chunks, list->n_blocks);
+}
+
+static pleat_status list(pl_gpu *gpu, const wanted *w, pl_share_list *out)
+{
+    pleat_status st = w->tag ? gpu->ops->room_share(gpu->allocator, w->room, out)
+                             : gpu->ops->share(gpu->allocator, w->ptr, w->bytes, out);
+    return st == PLEAT_OK && !pl_device_is_exportable(gpu->dev) ? PLEAT_ENOTSUP : st;
+}
+
+/* What is shared stays where it is. So the chunks are looked at until it is known how many there
+ * are, and are shared only if there is room for their name. Others may come meanwhile. */
+static pleat_status find(pl_gpu *gpu, const wanted *w, size_t capacity, finding *f)
+{
+    pl_share_list *out = &f->list;
     f->more = NULL;
-    *list = (pl_share_list){
-        .chunks = f->few, .blocks = &f->one, .most_chunks = FEW_CHUNKS, .most_blocks = 1
-    };
+    *out = (pl_share_list){ .chunks = f->few,
+                            .blocks = &f->one,
+                            .most_chunks = FEW_CHUNKS,
+                            .most_blocks = 1,
+                            .is_look = true };
     for (;;) {
-        pleat_status st = w->tag ? gpu->ops->room_share(gpu->allocator, w->room, list)
-                                 : gpu->ops->share(gpu->allocator, w->ptr, w->bytes, list);
-        bool is_all = list->n_chunks <= list->most_chunks && list->n_blocks <= list->most_blocks;
-        if (st == PLEAT_OK && is_all) {
+        pleat_status st = list(gpu, w, out);
+        bool is_all = out->n_chunks <= out->most_chunks && out->n_blocks <= out->most_blocks;
+        bool is_over = name_bytes_of(out) > capacity || (is_all && !out->is_look);
+        if (st == PLEAT_OK && is_over) {
             return PLEAT_OK;
         }
-        if (st == PLEAT_OK && !have_room(gpu, f)) {
+        if (st == PLEAT_OK && !is_all && !have_room(gpu, f)) {
             st = PLEAT_ENOMEM_HOST;
         }
         if (st != PLEAT_OK) {
             drop(gpu, f);
             return st;
         }
+        out->is_look = false;
     }
 }
 
@@ -153,23 +170,33 @@ typedef struct target {
     size_t *needed;
 } target;
 
-static pleat_status export_found(pl_use use, pl_gpu *gpu, const wanted *w, const target *to)
+static pleat_status write_name(pl_use use, const pl_gpu *gpu, const wanted *w,
+                               const pl_share_list *list, const target *to)
 {
     pl_name name;
+    pleat_status st = fill_name(use, gpu, w, list, to->flags, &name);
+    if (st == PLEAT_OK) {
+        pl_name_write(&name, list->chunks, list->blocks, to->name);
+    }
+    return st;
+}
+
+static pleat_status export_found(pl_use use, pl_gpu *gpu, const wanted *w, const target *to)
+{
     finding f;
-    pleat_status st = find(gpu, w, &f);
+    pleat_status st = find(gpu, w, to->capacity, &f);
     if (st != PLEAT_OK) {
         return refuse_export(gpu, w, st);
     }
-    st = fill_name(use, gpu, w, &f.list, to->flags, &name);
-    if (st == PLEAT_OK && (to->flags & PLEAT_SHARE_SERVE) != 0) {
+    if ((to->flags & PLEAT_SHARE_SERVE) != 0) {
         st = pl_serve_start();
     }
+    size_t needed = name_bytes_of(&f.list);
+    if (st == PLEAT_OK && needed <= to->capacity) {
+        st = write_name(use, gpu, w, &f.list, to);
+    }
     if (st == PLEAT_OK) {
-        *to->needed = pl_name_bytes(f.list.n_chunks, f.list.n_blocks);
-        if (*to->needed <= to->capacity) {
-            pl_name_write(&name, f.list.chunks, f.list.blocks, to->name);
-        }
+        *to->needed = needed;
     }
     drop(gpu, &f);
     return st;

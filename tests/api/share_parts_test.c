@@ -448,6 +448,46 @@ START_TEST(a_block_of_very_many_chunks_is_a_part_of_a_tag)
 }
 END_TEST
 
+static uint64_t slept_shared_bytes(pleat instance)
+{
+    pleat_slept slept;
+    pleat_slept woken;
+    ck_assert_int_eq(pleat_tag_sleep(instance, 0, "weights", PLEAT_SLEEP_HOST, NULL, &slept),
+                     PLEAT_OK);
+    ck_assert_int_eq(pleat_tag_wake(instance, 0, "weights", 0, &woken), PLEAT_OK);
+    return slept.shared_bytes;
+}
+
+/* What is shared sleeps no more; what was only asked about does. */
+START_TEST(a_name_that_does_not_fit_shares_nothing)
+{
+    static const size_t pages[] = { 4, 40 }; /* in few chunks and in many */
+    size_t bytes = pages[_i] * PAGE;
+    size_t needed = 0;
+    pleat instance = make_sharing("chunks:granule");
+    ck_assert_int_eq(pleat_tag_push("weights"), PLEAT_OK);
+    pleat_devptr ptr = api_alloc(instance, 0, bytes, NULL);
+    ck_assert_int_eq(pleat_tag_pop(), PLEAT_OK);
+    for (size_t room = 0; room <= needed; room += needed - 1) {
+        ck_assert_int_eq(
+            pleat_share_export_tag(instance, 0, "weights", 0, name.bytes, room, &needed), PLEAT_OK);
+        ck_assert_int_eq(
+            pleat_share_export_range(instance, 0, ptr, bytes, 0, name.bytes, room, &needed),
+            PLEAT_OK);
+        ck_assert_int_eq(pleat_share_export(instance, 0, ptr, 0, name.bytes, room, &needed),
+                         PLEAT_OK);
+        ck_assert_uint_gt(needed, room);
+        ck_assert_uint_eq(slept_shared_bytes(instance), 0);
+    }
+    ck_assert_int_eq(pleat_share_export(instance, 0, ptr, 0, name.bytes, needed, &name.n),
+                     PLEAT_OK);
+    ck_assert_uint_eq(name.n, needed);
+    ck_assert_uint_ge(slept_shared_bytes(instance), bytes);
+    api_free(instance, 0, ptr, NULL);
+    api_unmake(instance);
+}
+END_TEST
+
 START_TEST(a_tag_sleeps_around_what_is_shared)
 {
     pleat_slept slept;
@@ -676,6 +716,7 @@ static Suite *make_suite(void)
     tcase_add_test(tags, a_tag_has_each_of_its_chunks_once);
     tcase_add_test(tags, a_block_of_very_many_chunks_is_a_part_of_a_tag);
     tcase_add_test(tags, a_tag_sleeps_around_what_is_shared);
+    tcase_add_loop_test(tags, a_name_that_does_not_fit_shares_nothing, 0, 2);
     tcase_add_test(tags, what_cannot_be_named_is_refused);
     tcase_add_test(tags, a_changed_name_is_none);
     tcase_add_test(tags, without_host_memory_nothing_is_named);
