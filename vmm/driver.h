@@ -91,6 +91,9 @@ typedef struct pl_driver_error {
     uint64_t number;  /* pl_driver_n_errors when it was noted; 0 = none noted */
 } pl_driver_error;
 const pl_driver_error *pl_driver_last_error(void);
+/* Tells whether the driver was out of memory, and how much the call would have taken: 0 for a call
+ * that takes none, such as a mapping. */
+bool pl_driver_refused_memory(const pl_driver_error *error, uint64_t *bytes);
 void pl_driver_set_detail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void pl_driver_clear_error(void);
 /* Failures and details noted so far, by all threads. A caller that reads it before a piece of work

@@ -134,9 +134,17 @@ static inline bool is_lookup(pl_entry entry)
            entry == PL_CU_thread_capture_mode;
 }
 
+/* Some calls ask whether the GPU is at work, and NOT_READY is an answer. All others have failed. */
+static inline bool is_good_result(pl_entry entry, cu_result result)
+{
+    bool is_query = entry == PL_CU_stream_query || entry == PL_CU_event_query ||
+                    entry == PL_CU_event_elapsed;
+    return result == CU_SUCCESS || (is_query && result == CU_NOT_READY);
+}
+
 static inline void call_end(pl_driver *drv, uint64_t begin_ns, const call_note *note)
 {
-    bool is_good = note->result == CU_SUCCESS || note->result == CU_NOT_READY;
+    bool is_good = is_good_result(note->entry, note->result);
     atomic_fetch_add_explicit(&drv->n_calls[note->entry], 1, memory_order_relaxed);
     if (begin_ns != 0) {
         atomic_fetch_add_explicit(&drv->call_ns, pl_clock_ns() - begin_ns, memory_order_relaxed);
@@ -145,7 +153,7 @@ static inline void call_end(pl_driver *drv, uint64_t begin_ns, const call_note *
         }
     }
     if (!is_good) {
-        pl_driver_note_failure(note->entry, note->result, note->bytes);
+        pl_driver_note_failure(drv, note->entry, note->result, note->bytes);
     }
     if (!is_lookup(note->entry) || !is_good) {
         ring_put(drv, note);
@@ -153,9 +161,9 @@ static inline void call_end(pl_driver *drv, uint64_t begin_ns, const call_note *
 }
 
 /* A call of an optional entry point that this driver lacks. */
-static cu_result answer_missing(pl_entry entry)
+static cu_result answer_missing(const pl_driver *drv, pl_entry entry)
 {
-    pl_driver_note_failure(entry, CU_NOT_FOUND, 0);
+    pl_driver_note_failure(drv, entry, CU_NOT_FOUND, 0);
     pl_driver_set_detail("the driver has no %s", pl_entry_symbol(entry));
     return CU_NOT_FOUND;
 }
@@ -164,7 +172,7 @@ static cu_result answer_missing(pl_entry entry)
     cu_result pl_cu_##field(pl_driver *drv, PL_UNPAREN params)                                     \
     {                                                                                              \
         if (drv->table.field == NULL) {                                                            \
-            return answer_missing(PL_CU_##field);                                                  \
+            return answer_missing(drv, PL_CU_##field);                                             \
         }                                                                                          \
         uint64_t begin_ns = call_begin(drv);                                                       \
         int cancel = pl_cancel_off();                                                              \
@@ -188,7 +196,7 @@ bool pl_driver_can_synchronize(const pl_driver *drv)
 cu_result pl_cu_ctx_synchronize(pl_driver *drv)
 {
     if (drv->ctx_synchronize == NULL) {
-        pl_driver_note_failure(PL_N_ENTRIES, CU_NOT_FOUND, 0);
+        pl_driver_note_failure(drv, PL_N_ENTRIES, CU_NOT_FOUND, 0);
         pl_driver_set_detail("the driver has no cuCtxSynchronize");
         return CU_NOT_FOUND;
     }
@@ -200,7 +208,7 @@ cu_result pl_cu_ctx_synchronize(pl_driver *drv)
         atomic_fetch_add_explicit(&drv->call_ns, pl_clock_ns() - begin_ns, memory_order_relaxed);
     }
     if (result != CU_SUCCESS) {
-        pl_driver_note_failure(PL_N_ENTRIES, result, 0);
+        pl_driver_note_failure(drv, PL_N_ENTRIES, result, 0);
         pl_driver_set_detail("cuCtxSynchronize");
     }
     return result;

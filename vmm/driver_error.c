@@ -1,61 +1,44 @@
 /* driver_error.c - what went wrong last in this thread, and what it means as a pleat_status.
  *
- * Thread-local, so no lock. Names of results are kept here because asking the driver for them is
- * one more call that can fail. Makes no driver call. */
+ * Thread-local, so no lock. Names of results come from a list, because asking the driver for them
+ * is one more call that can fail: it is asked for those only that the list lacks. */
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "vmm/driver_results.h"
 #include "vmm/driver_state.h"
 
 _Atomic uint64_t pl_driver_n_errors; /* atomic */
 static _Thread_local pl_driver_error last = { .entry = PL_N_ENTRIES, .text = "CUDA_SUCCESS" };
 
-typedef struct result_entry {
+static const struct {
     cu_result result;
     const char *name;
-} result_entry;
-
-static const result_entry results[] = {
-    { CU_SUCCESS, "CUDA_SUCCESS" },
-    { CU_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE" },
-    { CU_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY" },
-    { CU_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED" },
-    { CU_DEINITIALIZED, "CUDA_ERROR_DEINITIALIZED" },
-    { CU_NO_DEVICE, "CUDA_ERROR_NO_DEVICE" },
-    { CU_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE" },
-    { CU_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT" },
-    { CU_ALREADY_MAPPED, "CUDA_ERROR_ALREADY_MAPPED" },
-    { CU_NOT_MAPPED, "CUDA_ERROR_NOT_MAPPED" },
-    { CU_OPERATING_SYSTEM, "CUDA_ERROR_OPERATING_SYSTEM" },
-    { CU_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE" },
-    { CU_ILLEGAL_STATE, "CUDA_ERROR_ILLEGAL_STATE" },
-    { CU_NOT_FOUND, "CUDA_ERROR_NOT_FOUND" },
-    { CU_NOT_READY, "CUDA_ERROR_NOT_READY" },
-    { CU_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS" },
-    { CU_CONTEXT_IS_DESTROYED, "CUDA_ERROR_CONTEXT_IS_DESTROYED" },
-    { CU_NOT_PERMITTED, "CUDA_ERROR_NOT_PERMITTED" },
-    { CU_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED" },
-    { CU_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED" },
-    { CU_CAPTURE_INVALIDATED, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED" },
-    { CU_CAPTURE_MERGE, "CUDA_ERROR_STREAM_CAPTURE_MERGE" },
-    { CU_CAPTURE_UNMATCHED, "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED" },
-    { CU_CAPTURE_UNJOINED, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED" },
-    { CU_CAPTURE_ISOLATION, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION" },
-    { CU_CAPTURE_IMPLICIT, "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT" },
-    { CU_CAPTURED_EVENT, "CUDA_ERROR_CAPTURED_EVENT" },
-    { CU_CAPTURE_WRONG_THREAD, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD" },
-    { CU_UNKNOWN, "CUDA_ERROR_UNKNOWN" },
+} results[] = {
+#define RESULT_NAME(number, name, text) { number, name },
+    PL_RESULT_LIST(RESULT_NAME)
+#undef RESULT_NAME
 };
 
-static const char *result_name(cu_result result)
+static const char *known_name(cu_result result)
 {
     for (size_t i = 0; i < sizeof(results) / sizeof(results[0]); i++) {
         if (results[i].result == result) {
             return results[i].name;
         }
     }
-    return "unlisted driver error";
+    return NULL;
+}
+
+/* The name of a result that is newer than the list is asked of the driver. */
+static const char *result_name(const pl_driver *drv, cu_result result)
+{
+    const char *name = known_name(result);
+    if (name == NULL && drv->table.error_name(result, &name) != CU_SUCCESS) {
+        name = NULL;
+    }
+    return name != NULL ? name : "a result without a name";
 }
 
 const pl_driver_error *pl_driver_last_error(void)
@@ -63,18 +46,28 @@ const pl_driver_error *pl_driver_last_error(void)
     return &last;
 }
 
+bool pl_driver_refused_memory(const pl_driver_error *error, uint64_t *bytes)
+{
+    pl_entry entry = error->entry;
+    bool is_taker = entry == PL_CU_mem_create || entry == PL_CU_mem_alloc ||
+                    entry == PL_CU_mem_alloc_async || entry == PL_CU_pool_alloc_async ||
+                    entry == PL_CU_host_alloc;
+    *bytes = is_taker ? error->bytes : 0;
+    return error->result == CU_OUT_OF_MEMORY;
+}
+
 static void stamp(void)
 {
     last.number = atomic_fetch_add_explicit(&pl_driver_n_errors, 1, memory_order_relaxed) + 1;
 }
 
-void pl_driver_note_failure(pl_entry entry, cu_result result, uint64_t bytes)
+void pl_driver_note_failure(const pl_driver *drv, pl_entry entry, cu_result result, uint64_t bytes)
 {
     stamp();
     last.result = result;
     last.entry = entry;
     last.bytes = bytes;
-    last.text = result_name(result);
+    last.text = result_name(drv, result);
     last.detail[0] = '\0';
 }
 
@@ -92,7 +85,7 @@ void pl_driver_clear_error(void)
     last.result = CU_SUCCESS;
     last.entry = PL_N_ENTRIES;
     last.bytes = 0;
-    last.text = result_name(CU_SUCCESS);
+    last.text = known_name(CU_SUCCESS);
     last.detail[0] = '\0';
     last.number = 0;
 }

@@ -44,6 +44,6 @@ struct pl_driver {
 };
 
 /* Remember a failure as this thread's last one; the detail is cleared. */
-void pl_driver_note_failure(pl_entry entry, cu_result result, uint64_t bytes);
+void pl_driver_note_failure(const pl_driver *drv, pl_entry entry, cu_result result, uint64_t bytes);
 
 #endif

@@ -442,15 +442,60 @@ START_TEST(an_event_that_is_not_ready_is_no_failure)
 }
 END_TEST
 
+/* NOT_READY answers a query. Any other call that answers so has failed, as under WSL near the end
+ * of memory, and is told by name like every failure. */
+START_TEST(a_call_that_asks_for_no_progress_fails_with_not_ready)
+{
+    const pl_driver_error *error = pl_driver_last_error();
+    cu_mem_handle handle;
+    cu_mem_prop prop = { .type = CU_ALLOCATION_PINNED, .location = { CU_LOCATION_DEVICE, 0 } };
+    pl_driver_clear_error();
+    sim.fail_from("cuMemCreate", 0, CU_NOT_READY);
+    ck_assert_int_eq(pl_cu_mem_create(sim.drv, &handle, 2 << 20, &prop, 0), CU_NOT_READY);
+    sim.fail_never();
+    ck_assert_int_eq(error->result, CU_NOT_READY);
+    ck_assert_int_eq(error->entry, PL_CU_mem_create);
+    ck_assert_uint_eq(error->bytes, 2 << 20);
+    ck_assert_str_eq(error->text, "CUDA_ERROR_NOT_READY");
+}
+END_TEST
+
+static cu_result name_of_tomorrow(cu_result result, const char **name)
+{
+    *name = "CUDA_ERROR_OF_TOMORROW";
+    return result == 5000 ? CU_SUCCESS : CU_INVALID_VALUE;
+}
+
+START_TEST(results_have_the_driver_s_names)
+{
+    static pl_driver later = { .table = { .error_name = name_of_tomorrow } };
+    const pl_driver_error *error = pl_driver_last_error();
+    static const struct {
+        cu_result result;
+        const char *name;
+    } cases[] = { { 1, "CUDA_ERROR_INVALID_VALUE" },       { 46, "CUDA_ERROR_DEVICE_UNAVAILABLE" },
+                  { 214, "CUDA_ERROR_ECC_UNCORRECTABLE" }, { 719, "CUDA_ERROR_LAUNCH_FAILED" },
+                  { 802, "CUDA_ERROR_SYSTEM_NOT_READY" },  { 999, "CUDA_ERROR_UNKNOWN" },
+                  { 5000, "CUDA_ERROR_OF_TOMORROW" },      { 5001, "a result without a name" } };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const char *of_sim = NULL;
+        pl_driver_note_failure(&later, PL_CU_mem_map, cases[i].result, 0);
+        ck_assert_str_eq(error->text, cases[i].name);
+        ck_assert(pl_cu_error_name(sim.drv, cases[i].result, &of_sim) != CU_SUCCESS ||
+                  strcmp(of_sim, cases[i].name) == 0);
+    }
+}
+END_TEST
+
 START_TEST(results_become_the_status_that_says_what_is_short)
 {
     ck_assert_int_eq(pl_driver_status(CU_SUCCESS), PLEAT_OK);
     ck_assert_int_eq(pl_driver_status(CU_OUT_OF_MEMORY), PLEAT_ENOMEM_DEVICE);
     ck_assert_int_eq(pl_driver_status(CU_INVALID_VALUE), PLEAT_EDRIVER);
     ck_assert_int_eq(pl_driver_status(CU_CAPTURE_UNSUPPORTED), PLEAT_ECAPTURE);
-    pl_driver_note_failure(PL_CU_mem_map, CU_NOT_SUPPORTED, 0);
+    pl_driver_note_failure(sim.drv, PL_CU_mem_map, CU_NOT_SUPPORTED, 0);
     ck_assert_int_eq(pl_driver_status(CU_NOT_SUPPORTED), PLEAT_ENOVMM);
-    pl_driver_note_failure(PL_CU_event_query, CU_NOT_SUPPORTED, 0);
+    pl_driver_note_failure(sim.drv, PL_CU_event_query, CU_NOT_SUPPORTED, 0);
     ck_assert_int_eq(pl_driver_status(CU_NOT_SUPPORTED), PLEAT_EDRIVER);
 }
 END_TEST
@@ -494,6 +539,8 @@ static Suite *driver_suite(void)
     tcase_add_test(errors, a_failure_is_remembered_with_call_size_and_result);
     tcase_add_test(errors, each_thread_has_a_last_error_of_its_own);
     tcase_add_test(errors, an_event_that_is_not_ready_is_no_failure);
+    tcase_add_test(errors, a_call_that_asks_for_no_progress_fails_with_not_ready);
+    tcase_add_test(errors, results_have_the_driver_s_names);
     tcase_add_test(errors, results_become_the_status_that_says_what_is_short);
     suite_add_tcase(suite, errors);
     return suite;
