@@ -19,7 +19,7 @@ static uint64_t limit_of(const pl_gpu *gpu, uint64_t total)
     return limit == 0 || share < limit ? share : limit;
 }
 
-static void measure(pl_gpu *gpu, size_t bytes, pl_shortage *out)
+static void measure(pl_gpu *gpu, size_t bytes, const pl_driver_error *driver, pl_shortage *out)
 {
     pleat_stats stats;
     uint64_t free_bytes = 0;
@@ -49,6 +49,20 @@ static void measure(pl_gpu *gpu, size_t bytes, pl_shortage *out)
         .is_movable = is_movable,
     };
     out->in_pools = pl_pools_held(&gpu->pools, &out->largest_pool);
+    out->is_refused = pl_driver_refused_memory(driver, &out->refused);
+}
+
+/* What the instance may hold: the device without what others hold of it, or the limit. */
+static uint64_t capacity_of(const pl_shortage *s)
+{
+    uint64_t left = s->total - s->foreign;
+    return s->limit > 0 && s->limit < left ? s->limit : left;
+}
+
+/* All that the instance would have to hold for the request. */
+static uint64_t need_of(const pl_shortage *s)
+{
+    return s->live + s->request + s->pinned + s->tied;
 }
 
 pleat_verdict pl_oom_judge(const pl_shortage *s, pleat_status status)
@@ -69,14 +83,14 @@ pleat_verdict pl_oom_judge(const pl_shortage *s, pleat_status status)
     if (needed > s->total - s->foreign) {
         return PLEAT_VERDICT_FOREIGN;
     }
-    uint64_t capacity = s->total - s->foreign;
-    if (s->limit > 0 && s->limit < capacity) {
-        capacity = s->limit;
-    }
-    if (needed + s->pinned > capacity) {
+    if (needed + s->pinned > capacity_of(s)) {
         return PLEAT_VERDICT_PINNED;
     }
-    return needed + s->pinned + s->tied > capacity ? PLEAT_VERDICT_TIED : PLEAT_VERDICT_FRAGMENTED;
+    if (need_of(s) > capacity_of(s)) {
+        return PLEAT_VERDICT_TIED;
+    }
+    bool has_room = s->has_free && s->free >= s->refused;
+    return s->is_refused && has_room ? PLEAT_VERDICT_REFUSED : PLEAT_VERDICT_FRAGMENTED;
 }
 
 /* ---- the sentence ---- */
@@ -117,12 +131,27 @@ static void say_numbers(const pl_gpu *gpu, size_t bytes, const pl_shortage *s, p
 static void say_fragmented(const pl_shortage *s, pl_text *text)
 {
     if (s->is_movable) {
-        pl_text_add(text, "the bytes are there now: other threads freed them meanwhile, so the "
-                          "same request may succeed");
+        pl_text_add(text, "the bytes are there now, so the same request may succeed");
     } else {
         pl_text_add(text, "fragmented: the bytes are there, but not in one piece; "
                           "allocator:pleat gathers them");
     }
+}
+
+/* Whether memory became free after the refusal, or the driver never grants all that it reports,
+ * nobody can tell from one refusal. */
+static void say_refused(const pl_shortage *s, pl_text *text)
+{
+    if (s->refused > 0) {
+        say_amount(text, "the driver refused ", s->refused);
+        say_amount(text, " although it reports ", s->free);
+    } else {
+        say_amount(text, "the driver refused a call that takes no memory, and reports ", s->free);
+    }
+    say_amount(text,
+               " free; if it refuses again it grants less than it reports, as on WSL or a virtual "
+               "GPU: there a lower budget helps, such as a limit of ",
+               s->resident);
 }
 
 /* Blames private pools if they hold memory: what a capture keeps in the default pool cannot be told
@@ -160,9 +189,31 @@ static void say_full(const pl_shortage *s, pl_text *text)
         pl_text_add(text, " of the device; it needs a larger one, or fewer chunk_granules");
         return;
     }
-    say_amount(text, "truly full: live memory and the request need ",
-               s->live + s->request - s->total);
-    pl_text_add(text, " more than the device has; only less live memory helps");
+    pl_text_add(text, "truly full: live memory and the request are more than the device has; only "
+                      "less live memory helps");
+}
+
+static void say_limit(const pl_shortage *s, pl_text *text)
+{
+    bool has_room = need_of(s) <= s->total - s->foreign;
+    pl_text_add(text, "the limit is reached: live memory and the request are more than it; %s",
+                has_room ? "raise the limit or free blocks"
+                         : "free blocks, for the device has no room for a limit that is enough");
+}
+
+static void say_foreign(const pl_shortage *s, pl_text *text)
+{
+    say_amount(text, "others (processes, libraries, instances) hold ", s->foreign);
+    pl_text_add(text, " of the device; without them live memory and the request would fit");
+}
+
+/* How much less would have to be held, by whomever, for the request to fit. */
+static void say_missing(const pl_shortage *s, pleat_status status, pl_text *text)
+{
+    if (status == PLEAT_ENOMEM_DEVICE && need_of(s) > capacity_of(s)) {
+        pl_text_add_bytes(text, need_of(s) - capacity_of(s));
+        pl_text_add(text, " are missing; ");
+    }
 }
 
 static void say_hint(const pl_shortage *s, pleat_verdict verdict, pl_text *text)
@@ -172,13 +223,10 @@ static void say_hint(const pl_shortage *s, pleat_verdict verdict, pl_text *text)
         say_full(s, text);
         break;
     case PLEAT_VERDICT_LIMIT:
-        say_amount(text, "the limit is reached: live memory and the request need ",
-                   s->live + s->request - s->limit);
-        pl_text_add(text, " more; raise the limit or free blocks");
+        say_limit(s, text);
         break;
     case PLEAT_VERDICT_FOREIGN:
-        say_amount(text, "others (processes, libraries, instances) hold ", s->foreign);
-        pl_text_add(text, " of the device; without them the request would fit");
+        say_foreign(s, text);
         break;
     case PLEAT_VERDICT_PENDING:
         if (s->pending == 0 && s->pinned > 0) {
@@ -199,6 +247,9 @@ static void say_hint(const pl_shortage *s, pleat_verdict verdict, pl_text *text)
     case PLEAT_VERDICT_FRAGMENTED:
         say_fragmented(s, text);
         break;
+    case PLEAT_VERDICT_REFUSED:
+        say_refused(s, text);
+        break;
     case PLEAT_VERDICT_ADDRESS_SPACE:
         say_amount(text, "address space, not memory, is exhausted: ", s->address);
         pl_text_add(
@@ -211,10 +262,10 @@ static void say_hint(const pl_shortage *s, pleat_verdict verdict, pl_text *text)
 }
 
 pleat_verdict pl_oom_explain(pl_gpu *gpu, const pl_private *room, size_t bytes, pleat_status status,
-                             pl_text *text)
+                             const pl_driver_error *driver, pl_text *text)
 {
     pl_shortage shortage;
-    measure(gpu, bytes, &shortage);
+    measure(gpu, bytes, driver, &shortage);
     pleat_verdict verdict = pl_oom_judge(&shortage, status);
     pl_text_add(text, "%s on ", pleat_status_text(status));
     say_numbers(gpu, bytes, &shortage, text);
@@ -223,6 +274,7 @@ pleat_verdict pl_oom_explain(pl_gpu *gpu, const pl_private *room, size_t bytes, 
     if (status == PLEAT_ENOMEM_DEVICE && pl_tags_say_limit(gpu, room, bytes, text)) {
         return PLEAT_VERDICT_LIMIT;
     }
+    say_missing(&shortage, status, text);
     say_hint(&shortage, verdict, text);
     return verdict;
 }

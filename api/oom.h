@@ -26,12 +26,14 @@ typedef struct pl_shortage {
     uint64_t in_pools;          /* of resident: held by private pools */
     pleat_pool_id largest_pool; /* the pool that holds most, if any holds memory */
     bool is_movable; /* the allocator can gather its free bytes: all except the classic caches */
+    bool is_refused; /* the driver was out of memory in a call that takes `refused` bytes */
+    uint64_t refused;
 } pl_shortage;
 
-/* The verdict and its sentence with all the numbers. `room`: of the request; NULL = none. Calls
- * the driver once; holds no lock. */
+/* The verdict and its sentence with all the numbers. `room`: of the request; NULL = none. `driver`:
+ * its failure in the request, or none. Calls the driver once; holds no lock. */
 pleat_verdict pl_oom_explain(pl_gpu *gpu, const pl_private *room, size_t bytes, pleat_status status,
-                             pl_text *text);
+                             const pl_driver_error *driver, pl_text *text);
 
 /* Set the error for a device without room for the driver's context. Nothing can be measured there,
  * but the memory is not held by this instance. Returns ENOMEM_DEVICE. */

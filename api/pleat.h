@@ -69,7 +69,8 @@ typedef struct pleat {
     uint32_t generation;
 } pleat;
 
-/** Why a request for memory failed: the first of these that is true; TIED comes after PINNED. */
+/** Why a request for memory failed: the first of these that is true; TIED and REFUSED come after
+ *  PINNED. */
 typedef enum pleat_verdict {
     PLEAT_VERDICT_NONE = 0,      /* it failed for another reason than memory */
     PLEAT_VERDICT_FULL,          /* live memory and the request exceed the device */
@@ -77,9 +78,10 @@ typedef enum pleat_verdict {
     PLEAT_VERDICT_FOREIGN,       /* they would fit without what others hold of the device */
     PLEAT_VERDICT_PENDING,       /* free, but its last use is not over; waiting is not allowed */
     PLEAT_VERDICT_PINNED,        /* they would fit without what captured graphs pin */
-    PLEAT_VERDICT_FRAGMENTED,    /* a classic cache has the bytes, but not in one piece */
+    PLEAT_VERDICT_FRAGMENTED,    /* the bytes are there; in a classic cache not in one piece */
     PLEAT_VERDICT_ADDRESS_SPACE, /* address space is exhausted, not memory */
     PLEAT_VERDICT_TIED,          /* they would fit without what is free in chunks partly in use */
+    PLEAT_VERDICT_REFUSED,       /* the driver refused less than it reports free */
 } pleat_verdict;
 
 enum { PLEAT_ERROR_ROOM = 256 }; /* no version's pleat_error is longer */

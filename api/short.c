@@ -49,7 +49,7 @@ static pleat_status report_shortage(const pl_wish *w, pleat_status st)
     pl_driver_error driver = *pl_driver_last_error();
     pl_text text;
     pl_text_init(&text, sentence, sizeof sentence);
-    pleat_verdict verdict = pl_oom_explain(gpu, w->in, w->bytes, st, &text);
+    pleat_verdict verdict = pl_oom_explain(gpu, w->in, w->bytes, st, &driver, &text);
     tell_shortage(w);
     pl_error_set_verdict(st, w->bytes, verdict, sentence, &driver);
     if (st == PLEAT_ENOMEM_DEVICE) {

@@ -55,6 +55,37 @@ static const struct judgement {
     { { .total = 100, .live = 50, .request = 40, .tied = 11, .limit = 95 },
       PLEAT_ENOMEM_DEVICE,
       PLEAT_VERDICT_TIED },
+    { { .total = 100,
+        .live = 40,
+        .request = 40,
+        .has_free = true,
+        .free = 60,
+        .is_refused = true,
+        .refused = 40 },
+      PLEAT_ENOMEM_DEVICE,
+      PLEAT_VERDICT_REFUSED },
+    { { .total = 100,
+        .live = 40,
+        .request = 40,
+        .has_free = true,
+        .free = 39,
+        .is_refused = true,
+        .refused = 40 },
+      PLEAT_ENOMEM_DEVICE,
+      PLEAT_VERDICT_FRAGMENTED },
+    { { .total = 100, .live = 40, .request = 40, .free = 60, .is_refused = true, .refused = 40 },
+      PLEAT_ENOMEM_DEVICE,
+      PLEAT_VERDICT_FRAGMENTED },
+    { { .total = 100,
+        .live = 40,
+        .request = 40,
+        .has_free = true,
+        .free = 60,
+        .is_refused = true,
+        .refused = 40,
+        .foreign = 21 },
+      PLEAT_ENOMEM_DEVICE,
+      PLEAT_VERDICT_FOREIGN },
     { { .total = 100, .live = 90, .request = 90 }, PLEAT_EPENDING, PLEAT_VERDICT_PENDING },
     { { .total = 100 }, PLEAT_ENOSPACE_VA, PLEAT_VERDICT_ADDRESS_SPACE },
 };
@@ -170,6 +201,91 @@ START_TEST(foreign_when_not_even_the_driver_s_context_fits)
     ck_assert_uint_eq(ptr, 77);
     sim.fail_never();
     api_free(instance, 0, api_alloc(instance, 0, MIB, NULL), NULL);
+    api_unmake(instance);
+}
+END_TEST
+
+/* Others hold 500 of 1000 MiB. Less than what is said to be missing does not help; as much does. */
+START_TEST(what_is_missing_is_what_helps)
+{
+    pleat instance = api_make(_i, "capacity:1000M,context:500M", "");
+    pleat_devptr live[4];
+    for (int i = 0; i < 4; i++) {
+        live[i] = api_alloc(instance, 0, 100 * MIB, NULL);
+    }
+    check_verdict(instance, 700 * MIB, NULL, PLEAT_ENOMEM_DEVICE, PLEAT_VERDICT_FULL);
+    api_expect(PLEAT_ENOMEM_DEVICE, "600.00 MiB are missing", "only less live memory");
+    check_verdict(instance, 300 * MIB, NULL, PLEAT_ENOMEM_DEVICE, PLEAT_VERDICT_FOREIGN);
+    api_expect(PLEAT_ENOMEM_DEVICE, "200.00 MiB are missing", "others");
+    api_free(instance, 0, live[0], NULL);
+    check_verdict(instance, 300 * MIB, NULL, PLEAT_ENOMEM_DEVICE, PLEAT_VERDICT_FOREIGN);
+    api_expect(PLEAT_ENOMEM_DEVICE, "100.00 MiB are missing");
+    api_free(instance, 0, live[1], NULL);
+    api_free(instance, 0, api_alloc(instance, 0, 300 * MIB, NULL), NULL);
+    api_free(instance, 0, live[2], NULL);
+    api_free(instance, 0, live[3], NULL);
+    api_unmake(instance);
+}
+END_TEST
+
+START_TEST(a_limit_is_not_to_be_raised_beyond_what_others_leave)
+{
+    pleat instance = api_make(_i, "capacity:1000M,context:700M", "limit:450M");
+    pleat_devptr live = api_alloc(instance, 0, 200 * MIB, NULL);
+    check_verdict(instance, 300 * MIB, NULL, PLEAT_ENOMEM_DEVICE, PLEAT_VERDICT_LIMIT);
+    api_expect(PLEAT_ENOMEM_DEVICE, "200.00 MiB are missing", "free blocks", "no room for a limit");
+    ck_assert_ptr_null(strstr(pleat_last_error()->text, "raise the limit"));
+    api_free(instance, 0, live, NULL);
+    api_unmake(instance);
+}
+END_TEST
+
+static void refuse_memory(int result)
+{
+    sim.fail_from("cuMemCreate", 0, result);
+    sim.fail_from("cuMemAlloc", 0, result);
+    sim.fail_from("cuMemAllocAsync", 0, result);
+    sim.fail_from("cuMemAllocFromPoolAsync", 0, result);
+}
+
+/* As WSL and virtual GPUs do. Nobody else is there who could have freed memory. */
+START_TEST(refused_when_the_driver_grants_less_than_it_reports)
+{
+    pleat instance = api_make(_i, "capacity:1G", "");
+    pleat_devptr ptr = api_alloc(instance, 0, 100 * MIB, NULL);
+    refuse_memory(2);
+    check_verdict(instance, 600 * MIB, NULL, PLEAT_ENOMEM_DEVICE, PLEAT_VERDICT_REFUSED);
+    api_expect(PLEAT_ENOMEM_DEVICE, "the driver refused ", " although it reports 924.00 MiB free",
+               "WSL", "a limit of 100.00 MiB", "CUDA_ERROR_OUT_OF_MEMORY");
+    ck_assert_ptr_null(strstr(pleat_last_error()->text, "threads"));
+    ck_assert_int_eq(pleat_last_error()->driver_result, 2);
+    sim.fail_never();
+    api_free(instance, 0, api_alloc(instance, 0, 600 * MIB, NULL), NULL);
+    api_free(instance, 0, ptr, NULL);
+    api_unmake(instance);
+}
+END_TEST
+
+/* Whatever the driver answers, the error has its number, its name and the call. */
+START_TEST(the_driver_s_own_words_are_told)
+{
+    static const int results[] = { 1, 3, 46, 201, 214, 304, 600, 700, 719, 802, 999 };
+    pleat instance = api_make(_i, "capacity:1G", "");
+    for (size_t i = 0; i < sizeof results / sizeof results[0]; i++) {
+        pleat_devptr ptr;
+        const char *name = NULL;
+        refuse_memory(results[i]);
+        pleat_status st = pleat_block_alloc(instance, 0, 600 * MIB, NULL, &ptr);
+        ck_assert_msg(st == PLEAT_EDRIVER, "%d: %s", results[i], pleat_status_text(st));
+        ck_assert_int_eq(pleat_last_error()->driver_result, results[i]);
+        ck_assert_int_eq(strncmp(pleat_last_error()->driver_call, "cuMem", 5), 0);
+        sim.fail_never();
+        char *text = strdup(pleat_last_error()->text);
+        ck_assert_int_eq(pl_cu_error_name(pleat_internal_driver(instance), results[i], &name), 0);
+        ck_assert_msg(strstr(text, name) != NULL, "%d: %s", results[i], text);
+        free(text);
+    }
+    api_check(instance);
     api_unmake(instance);
 }
 END_TEST
@@ -507,6 +623,12 @@ SUITE(api_oom)
                         N_API_ALLOCATORS);
     tcase_add_loop_test(scenes, foreign_when_not_even_the_driver_s_context_fits, 0,
                         N_API_ALLOCATORS);
+    tcase_add_loop_test(scenes, what_is_missing_is_what_helps, 0, N_API_ALLOCATORS);
+    tcase_add_loop_test(scenes, a_limit_is_not_to_be_raised_beyond_what_others_leave, 0,
+                        N_API_ALLOCATORS);
+    tcase_add_loop_test(scenes, refused_when_the_driver_grants_less_than_it_reports, 0,
+                        N_API_ALLOCATORS);
+    tcase_add_loop_test(scenes, the_driver_s_own_words_are_told, 0, N_API_ALLOCATORS);
     tcase_add_test(scenes, fragmented_when_a_classic_cache_has_the_bytes_in_pieces);
     tcase_add_test(scenes, pleat_serves_what_fragments_the_classic_cache);
     tcase_add_test(scenes, address_space_when_the_budget_is_spent);
