@@ -25,7 +25,7 @@ static const struct {
     { "torch-expandable", "torch-expandable", "" },
 };
 
-enum { N_POLICIES = sizeof policies / sizeof policies[0], CONF_BYTES = 4096 };
+enum { N_POLICIES = sizeof policies / sizeof policies[0] };
 
 /* Of one replay, or summed over works. */
 typedef struct driver_figures {
@@ -247,14 +247,8 @@ static bool make_setups(driver_command *c)
 {
     bench_target target = c->options.target;
     for (unsigned i = 0; i < N_POLICIES; i++) {
-        char conf[CONF_BYTES];
-        int n = snprintf(conf, sizeof conf, "%s%s%s", c->options.target.conf,
-                         c->options.target.conf[0] && policies[i].conf[0] ? "," : "",
-                         policies[i].conf);
-        target.conf = conf;
-        bool ok = (size_t)n < sizeof conf ? bench_setup_init(&c->setups[i], &target, &c->failure)
-                                          : bench_fail(&c->failure, "--conf: it is too long");
-        if (!ok) {
+        target.own_conf = policies[i].conf;
+        if (!bench_setup_init(&c->setups[i], &target, &c->failure)) {
             fprintf(stderr, "pleat: %s\n", c->failure.text);
             return false;
         }

@@ -168,14 +168,34 @@ static bool check_allocator(const bench_target *target, bench_failure *failure)
                       item, n_name > 0 ? n_name : 1, n_name > 0 ? name : "A");
 }
 
+/* Reads --conf and what the command sets, which --conf leaves out. */
+static bool read_conf(bench_setup *setup, const bench_target *target, bench_failure *failure)
+{
+    char conf[CONF_BYTES];
+    size_t n_item;
+    size_t n_key;
+    const char *own = target->own_conf ? target->own_conf : "";
+    const char *given = target->conf ? target->conf : "";
+    for (const char *at = own, *item; (item = next_item(&at, &n_item, &n_key)) != NULL;) {
+        const char *twice = find_item(given, item, n_key, &n_item);
+        if (twice) {
+            return bench_fail(failure, "--conf: '%.*s': this command has no choice of '%.*s'",
+                              (int)n_item, twice, (int)n_key, item);
+        }
+    }
+    int n = snprintf(conf, sizeof conf, "%s%s%s", given, given[0] && own[0] ? "," : "", own);
+    if ((size_t)n >= sizeof conf) {
+        return bench_fail(failure, "--conf: it is too long");
+    }
+    return pl_config_read(conf, &setup->config) == PLEAT_OK ||
+           say_last_error("configuration", failure);
+}
+
 bool bench_setup_init(bench_setup *setup, const bench_target *target, bench_failure *failure)
 {
     *setup = (bench_setup){ .depth = target->depth };
-    if (!check_allocator(target, failure)) {
+    if (!check_allocator(target, failure) || !read_conf(setup, target, failure)) {
         return false;
-    }
-    if (pl_config_read(target->conf, &setup->config) != PLEAT_OK) {
-        return say_last_error("configuration", failure);
     }
     if (target->has_driver) {
         setup->config.driver = target->driver;

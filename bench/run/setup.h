@@ -13,6 +13,7 @@ typedef struct bench_target {
     pl_driver_kind driver;
     unsigned depth;
     const char *conf;        /* "" */
+    const char *own_conf;    /* what the command sets beside conf; NULL = nothing */
     const char *sim;         /* "" */
     const char *sim_default; /* for keys that nobody gives; NULL = none */
 } bench_target;

@@ -275,7 +275,9 @@ START_TEST(bad_usage_makes_the_status_2_and_names_the_culprit)
         { "bench resident --blocks none", "'none'" },
         { "bench driver --passes 1", "'1'" },
         { "bench driver --memory 12Q", "'12Q'" },
-        { "bench driver --conf growth:ample", "growth" },
+        { "bench driver --conf growth:ample", "'growth:ample': this command has no choice of" },
+        { "bench driver --conf limit:1G,growth:ample,wait_ms:3", "'growth:ample': this command" },
+        { "bench driver --conf allocator:pleat", "'allocator:pleat': this command has no choice" },
         { "demo extra", "" },
         { "probe extra", "" },
     };

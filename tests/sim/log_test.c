@@ -232,6 +232,24 @@ START_TEST(a_bad_cost_file_is_refused_with_its_line)
 }
 END_TEST
 
+/* What follows a byte 0 would be dropped. */
+START_TEST(a_cost_file_with_a_byte_0_is_refused)
+{
+    static const char text[] = "\ncuMemMap call 1\0 handle 2\ncuMemUnmap call 3\n";
+    static const size_t lengths[] = { sizeof(text) - 1, strlen("\ncuMemMap call 1") + 1 };
+    char conf[128];
+    snprintf(conf, sizeof(conf), "costs:%s", path);
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+        FILE *file = fopen(path, "w");
+        ck_assert_ptr_nonnull(file);
+        ck_assert_uint_eq(fwrite(text, 1, lengths[i], file), lengths[i]);
+        fclose(file);
+        ck_assert_int_eq(pleat_sim_reset(conf), -1);
+        ck_assert_msg(strstr(pleat_sim_error(), ":2: ") != NULL, "%s", pleat_sim_error());
+    }
+}
+END_TEST
+
 START_TEST(a_cost_file_that_is_not_read_to_its_end_is_refused)
 {
     enum { MOST = 1 << 20 };
@@ -389,6 +407,7 @@ SUITE(sim_log)
     tcase_add_test(cost, the_default_clock_gives_the_published_a100_figures);
     tcase_add_test(cost, the_clock_counts_runs_handles_granules_and_bytes);
     tcase_add_test(cost, a_bad_cost_file_is_refused_with_its_line);
+    tcase_add_test(cost, a_cost_file_with_a_byte_0_is_refused);
     tcase_add_test(cost, a_cost_file_that_is_not_read_to_its_end_is_refused);
     tcase_add_test(cost, the_clock_counts_the_handles_that_are_live_up_to_a_bound);
     tcase_add_test(cost, creating_on_an_a100_repeats_the_published_quantiles);

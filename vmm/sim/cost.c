@@ -66,14 +66,16 @@ static const char *read_line(char *line, sim_cost *costs)
                : NULL;
 }
 
-/* Reads all lines of `text`, which it takes apart. */
-static bool read_text(char *text, const char *name, char *error, size_t n_error)
+/* Reads all lines of `text`, which has n bytes and a 0 behind them, and takes them apart. */
+static bool read_text(char *text, size_t n, const char *name, char *error, size_t n_error)
 {
     sim_cost costs[SIM_N_ENTRIES] = { { .call = 0 } };
+    const char *end = text + n;
     char *rest = text;
     for (unsigned number = 1; rest != NULL; number++) {
         char *line = strsep(&rest, "\n");
-        const char *wrong = read_line(line, costs);
+        const char *wrong = rest == NULL && line + strlen(line) != end ? "a byte 0 in the line"
+                                                                       : read_line(line, costs);
         if (wrong != NULL) {
             snprintf(error, n_error, "simulator: costs %s:%u: %s", name, number, wrong);
             return false;
@@ -83,8 +85,8 @@ static bool read_text(char *text, const char *name, char *error, size_t n_error)
     return true;
 }
 
-/* Reads a small file as text; NULL on failure, *is_large if the file is too large. */
-static char *read_file(const char *name, bool *is_large)
+/* Reads a small file as text of *n bytes; NULL on failure, *is_large if the file is too large. */
+static char *read_file(const char *name, size_t *n, bool *is_large)
 {
     enum { MOST = 1 << 20 };
     FILE *file = fopen(name, "r");
@@ -92,9 +94,9 @@ static char *read_file(const char *name, bool *is_large)
         return NULL;
     }
     char *text = sim_new(MOST + 1);
-    size_t n = fread(text, 1, MOST, file);
-    text[n] = '\0';
-    *is_large = n == MOST && fgetc(file) != EOF;
+    *n = fread(text, 1, MOST, file);
+    text[*n] = '\0';
+    *is_large = *n == MOST && fgetc(file) != EOF;
     if (ferror(file) || *is_large) {
         free(text);
         text = NULL;
@@ -117,7 +119,8 @@ bool sim_cost_load(const char *name, char *error, size_t n_error)
 {
     const char *builtin = find_builtin(name);
     bool is_large = false;
-    char *text = builtin == NULL ? read_file(name, &is_large) : strdup(builtin);
+    size_t n = builtin == NULL ? 0 : strlen(builtin);
+    char *text = builtin == NULL ? read_file(name, &n, &is_large) : strdup(builtin);
     if (is_large) {
         snprintf(error, n_error, "simulator: costs %s: the file is larger than 1 MiB", name);
         return false;
@@ -129,7 +132,7 @@ bool sim_cost_load(const char *name, char *error, size_t n_error)
                  name);
         return false;
     }
-    bool is_good = read_text(text, name, error, n_error);
+    bool is_good = read_text(text, n, name, error, n_error);
     free(text);
     return is_good;
 }
