@@ -180,11 +180,12 @@ if(TARGET pleat_shared AND TARGET pleat_cxx_flags)
         ENVIRONMENT "${test_environment}")
 endif()
 
-# The examples in C, with the header as it is installed; what they say is looked at.
+# The examples in C, with the header as it is installed; what they say is looked at. More arguments
+# are further libraries.
 function(pleat_add_example name capacity said)
     add_executable(example_${name} "examples/${name}.c")
     target_include_directories(example_${name} BEFORE PRIVATE "${PROJECT_BINARY_DIR}/include")
-    target_link_libraries(example_${name} PRIVATE pleat_shared pleat_flags)
+    target_link_libraries(example_${name} PRIVATE pleat_shared pleat_flags ${ARGN})
     add_dependencies(example_${name} pleat_sim)
     add_test(NAME example_${name} COMMAND example_${name})
     set_tests_properties(example_${name} PROPERTIES LABELS unit TIMEOUT ${test_limit}
@@ -198,6 +199,8 @@ if(TARGET pleat_shared AND TARGET pleat_sim)
 .*all are served: 0 MiB.*nothing was copied")
     pleat_add_example(weight_cache 130M
         "10 models of 40 MiB on 130 MiB.*[1-9][0-9] woke it, 40 MiB each.*200 of 200 tensors")
+    pleat_add_example(two_streams 64M
+        "hazards with record_stream: 0.*hazards without it: 1.*unordered" pleat_sim)
 endif()
 
 # The ABI is compared with the vendor's header where there is one.

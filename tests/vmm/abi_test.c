@@ -21,7 +21,7 @@ CUresult cuCtxRecordEvent(CUcontext ctx, CUevent event);
 #endif
 
 #include "tests/support/vmm_same.h"
-#include "vmm/driver_list.h"
+#include "vmm/sim/sim_list.h"
 
 SAME_SIZE(cu_result, CUresult);
 SAME_SIZE(cu_device, CUdevice);
@@ -157,10 +157,13 @@ SAME_VALUE(CU_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_GLOBAL);
 SAME_VALUE(CU_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 SAME_VALUE(CU_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED);
 
-/* The vendor declares every symbol of the list. */
+/* The vendor declares every symbol of the lists. */
 #define IS_DECLARED(field, symbol, need, params, args)                                             \
     _Static_assert(sizeof(&symbol) == sizeof(void *), #symbol);
 PL_DRIVER_LIST(IS_DECLARED)
+#if CUDA_VERSION >= 12010
+SIM_FURTHER_LIST(IS_DECLARED)
+#endif
 
 int main(void)
 {

@@ -1,8 +1,7 @@
-/* entry_point.c - serves programs that open the driver themselves: entry points by name,
- * synchronous copies.
+/* entry_point.c - serves programs that open the driver themselves: entry points by name, the
+ * runtime's and the simulator's.
  *
- * An entry point that is missing here is not found; the caller reports that when it needs it. Like
- * the driver's, the copies work on the current context and wait. */
+ * An entry point that is missing here is not found; the caller reports that when it needs it. */
 #include "vmm/runtime/entry_point.h"
 
 #include <dlfcn.h>
@@ -26,12 +25,23 @@ void *rt_find_symbol(const char *name)
     return NULL;
 }
 
+/* The one name whose versions differ in their arguments. */
+static const char *versioned(const char *name, int version)
+{
+    enum { SINCE_V3 = 11040, SINCE_V4 = 12050 };
+    if (strcmp(name, "cuCtxCreate") != 0) {
+        return name;
+    }
+    return version >= SINCE_V4   ? "cuCtxCreate_v4"
+           : version >= SINCE_V3 ? "cuCtxCreate_v3"
+                                 : "cuCtxCreate_v2";
+}
+
 cu_result cuGetProcAddress_v2(const char *name, void **out, int version, uint64_t flags,
                               int *status)
 {
-    (void)version;
     (void)flags;
-    *out = name[0] != '\0' ? rt_find_symbol(name) : NULL;
+    *out = name[0] != '\0' ? rt_find_symbol(versioned(name, version)) : NULL;
     if (status != NULL) {
         *status = *out != NULL ? RT_SYMBOL_FOUND : RT_SYMBOL_NOT_FOUND;
     }
@@ -49,31 +59,4 @@ cu_result cuDeviceGetUuid_v2(rt_uuid *uuid, cu_device dev)
         *uuid = (rt_uuid){ .bytes = { 'p', 'l', 'e', 'a', 't', (unsigned char)dev } };
     }
     return result;
-}
-
-/* ---- copies ---- */
-
-static cu_result wait_after(cu_result result)
-{
-    return result == CU_SUCCESS ? cuStreamSynchronize(NULL) : result;
-}
-
-cu_result cuMemcpyHtoD_v2(cu_devptr to, const void *from, size_t bytes)
-{
-    return wait_after(cuMemcpyHtoDAsync_v2(to, from, bytes, NULL));
-}
-
-cu_result cuMemcpyDtoH_v2(void *to, cu_devptr from, size_t bytes)
-{
-    return wait_after(cuMemcpyDtoHAsync_v2(to, from, bytes, NULL));
-}
-
-cu_result cuMemcpyDtoD_v2(cu_devptr to, cu_devptr from, size_t bytes)
-{
-    return cuMemcpyDtoDAsync_v2(to, from, bytes, NULL);
-}
-
-cu_result cuMemsetD8_v2(cu_devptr to, unsigned char value, size_t n)
-{
-    return cuMemsetD8Async(to, value, n, NULL);
 }

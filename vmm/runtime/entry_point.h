@@ -12,9 +12,5 @@ typedef struct rt_uuid {
 RT_EXPORT cu_result cuGetProcAddress_v2(const char *name, void **out, int version, uint64_t flags,
                                         int *status);
 RT_EXPORT cu_result cuDeviceGetUuid_v2(rt_uuid *uuid, cu_device dev);
-RT_EXPORT cu_result cuMemcpyHtoD_v2(cu_devptr to, const void *from, size_t bytes);
-RT_EXPORT cu_result cuMemcpyDtoH_v2(void *to, cu_devptr from, size_t bytes);
-RT_EXPORT cu_result cuMemcpyDtoD_v2(cu_devptr to, cu_devptr from, size_t bytes);
-RT_EXPORT cu_result cuMemsetD8_v2(cu_devptr to, unsigned char value, size_t n);
 
 #endif

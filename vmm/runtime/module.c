@@ -204,22 +204,13 @@ cu_result cuTensorMapEncodeTiled(void *map)
     return CU_SUCCESS;
 }
 
-/* PyTorch looks these two up; it calls them only for memory shared between devices. */
+/* PyTorch looks this up; it calls it only for memory shared between devices. */
 cu_result cuMemsetD32Async(cu_devptr ptr, unsigned value, size_t n, cu_stream stream)
 {
     (void)ptr;
     (void)value;
     (void)n;
     (void)stream;
-    return rt_unsupported(__func__);
-}
-
-cu_result cuStreamWriteValue32_v2(cu_stream stream, cu_devptr ptr, uint32_t value, unsigned flags)
-{
-    (void)stream;
-    (void)ptr;
-    (void)value;
-    (void)flags;
     return rt_unsupported(__func__);
 }
 

@@ -205,8 +205,6 @@ RT_EXPORT cu_result cuTensorMapEncodeTiled(void *map);
 RT_EXPORT cu_result cuMemsetD32Async(cu_devptr ptr, unsigned value, size_t n, cu_stream stream);
 RT_EXPORT cu_result cuStreamWriteValue32(cu_stream stream, cu_devptr ptr, uint32_t value,
                                          unsigned flags); /* PyTorch 2.6 asks for this name */
-RT_EXPORT cu_result cuStreamWriteValue32_v2(cu_stream stream, cu_devptr ptr, uint32_t value,
-                                            unsigned flags);
 
 /* The matrix library: handles, modes, and its light sister. Every other call computes. */
 RT_EXPORT int cublasCreate_v2(void **handle);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "vmm/sim/call.h"
+#include "vmm/sim/context.h"
 #include "vmm/sim/cost.h"
 #include "vmm/sim/delay.h"
 #include "vmm/sim/fault.h"
@@ -190,7 +191,7 @@ static void count_device(const sim_device *device, pleat_sim_counts *counts)
     counts->handles += device->n_handles;
     counts->mappings += device->n_mappings;
     counts->allocations += device->n_allocations;
-    counts->contexts += device->context.n_retained > 0;
+    counts->contexts += sim_context_count(device->context.device);
     counts->physical_bytes += device->physical_bytes;
     counts->imported_bytes += device->imported_bytes;
     counts->mapped_bytes += device->mapped_bytes;

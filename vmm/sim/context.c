@@ -1,4 +1,5 @@
-/* context.c - primary contexts live as long as their retain count is above 0. */
+/* context.c - contexts live as long as their retain count is above 0: a created one has 1 until it
+ * is destroyed. What was made in a context ends with it. */
 #include "vmm/sim/context.h"
 
 #include <string.h>
@@ -36,15 +37,37 @@ cu_result sim_context_current(sim_context **out)
     return CU_SUCCESS;
 }
 
+static sim_context *created_at(uint32_t i)
+{
+    return sim_pool_at(&sim.contexts, i);
+}
+
+bool sim_context_is_primary(const sim_context *context)
+{
+    return context == &sim.devices[context->device].context;
+}
+
 sim_context *sim_context_find(cu_context handle)
 {
-    for (int i = 0; i < sim.conf.n_devices; i++) {
+    sim_context *found = NULL;
+    for (int i = 0; i < sim.conf.n_devices && found == NULL; i++) {
         sim_context *context = &sim.devices[i].context;
-        if (sim_context_handle(context) == handle && context->n_retained > 0) {
-            return context;
-        }
+        found = sim_context_handle(context) == handle ? context : NULL;
     }
-    return NULL;
+    for (uint32_t i = 0; i < sim.contexts.n_seen && found == NULL; i++) {
+        found = sim_context_handle(created_at(i)) == handle ? created_at(i) : NULL;
+    }
+    return found != NULL && found->n_retained > 0 ? found : NULL;
+}
+
+unsigned sim_context_count(int device)
+{
+    unsigned n = sim.devices[device].context.n_retained > 0;
+    for (uint32_t i = 0; i < sim.contexts.n_seen; i++) {
+        const sim_context *context = created_at(i);
+        n += context->n_retained > 0 && context->device == device;
+    }
+    return n;
 }
 
 /* What the driver keeps on the device for a context: code, stacks, queues. */
@@ -79,22 +102,24 @@ cu_result sim_context_retain(int device, cu_context *out)
     return CU_SUCCESS;
 }
 
-static bool is_linear_of(const sim_mapping *mapping, int device)
-{
-    const sim_handle *handle = mapping->handle;
-    return mapping->is_live && handle->is_linear && handle->segment == NULL &&
-           handle->device == device;
-}
-
-static void free_linear_of(int device)
+static void free_linear_of(const sim_context *context)
 {
     for (uint32_t i = 0; i < sim.mappings.n_seen; i++) {
         sim_mapping *mapping = sim_pool_at(&sim.mappings, i);
-        if (is_linear_of(mapping, device)) {
+        if (mapping->is_live && mapping->handle->context == context) {
             sim_linear_free(mapping);
             sim.n_lost++;
         }
     }
+}
+
+static void end_context(sim_context *context)
+{
+    sim_work_finish_all();
+    sim_stream_drop_context(context);
+    sim_event_drop_context(context);
+    free_linear_of(context);
+    sim.devices[context->device].physical_bytes -= sim.conf.context_bytes;
 }
 
 cu_result sim_context_release(int device)
@@ -107,11 +132,7 @@ cu_result sim_context_release(int device)
         return CU_INVALID_CONTEXT;
     }
     if (--it->context.n_retained == 0) {
-        sim_work_finish_all();
-        sim_stream_drop_context(&it->context);
-        sim_event_drop_context(&it->context);
-        free_linear_of(device);
-        it->physical_bytes -= sim.conf.context_bytes;
+        end_context(&it->context);
     }
     return CU_SUCCESS;
 }
@@ -140,5 +161,56 @@ cu_result sim_context_pop(cu_context *out)
     if (out != NULL) {
         *out = sim_context_handle(self->stack[self->depth].context);
     }
+    return CU_SUCCESS;
+}
+
+cu_result sim_context_set(cu_context handle)
+{
+    const sim_thread *self = sim_thread_self();
+    if (handle != NULL && sim_context_find(handle) == NULL) {
+        return CU_INVALID_CONTEXT;
+    }
+    if (self->depth > 0) {
+        (void)sim_context_pop(NULL);
+    }
+    return handle != NULL ? sim_context_push(handle) : CU_SUCCESS;
+}
+
+cu_result sim_context_create(int device, cu_context *out)
+{
+    if (sim_device_at(device) == NULL) {
+        return CU_INVALID_DEVICE;
+    }
+    if (out == NULL) {
+        return CU_INVALID_VALUE;
+    }
+    if (sim_thread_self()->depth == SIM_CONTEXT_STACK || !take_share(sim_device_at(device))) {
+        return CU_OUT_OF_MEMORY;
+    }
+    uint32_t index;
+    sim_context *context = sim_pool_take(&sim.contexts, &index);
+    *context = (sim_context){
+        .device = device,
+        .n_retained = 1,
+        .index = index,
+        .generation = context->generation + 1,
+    };
+    *out = sim_context_handle(context);
+    return sim_context_push(*out);
+}
+
+cu_result sim_context_destroy(cu_context handle)
+{
+    sim_context *current = NULL;
+    sim_context *context = sim_context_find(handle);
+    if (context == NULL || sim_context_is_primary(context)) {
+        return CU_INVALID_CONTEXT;
+    }
+    if (sim_context_current(&current) == CU_SUCCESS && current == context) {
+        (void)sim_context_pop(NULL);
+    }
+    context->n_retained = 0;
+    end_context(context);
+    sim_pool_give(&sim.contexts, context->index);
     return CU_SUCCESS;
 }

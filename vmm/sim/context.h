@@ -1,4 +1,4 @@
-/* context.h - primary contexts and each thread's stack of them. */
+/* context.h - primary and created contexts, and each thread's stack of them. */
 #ifndef PLEAT_SIM_CONTEXT_H
 #define PLEAT_SIM_CONTEXT_H
 
@@ -8,8 +8,16 @@ cu_result sim_context_retain(int device, cu_context *out);
 cu_result sim_context_release(int device);
 cu_result sim_context_push(cu_context handle);
 cu_result sim_context_pop(cu_context *out);
+/* Put it in the place of the thread's current context, or on an empty stack; NULL = pop. */
+cu_result sim_context_set(cu_context handle);
+/* Make a context of the device's, current to the calling thread. */
+cu_result sim_context_create(int device, cu_context *out);
+/* End a created context, current or not; the calling thread pops it if it is current. */
+cu_result sim_context_destroy(cu_context handle);
+bool sim_context_is_primary(const sim_context *context);
+unsigned sim_context_count(int device); /* live ones */
 
-/* The primary context behind a handle while it is retained, or NULL. */
+/* The context behind a handle while it is retained, or NULL. */
 sim_context *sim_context_find(cu_context handle);
 static inline cu_context sim_context_handle(sim_context *context)
 {

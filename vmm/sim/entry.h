@@ -28,6 +28,13 @@ typedef enum sim_entry {
 SIM_LIST(SIM_ENTRY_PROTOTYPE)
 #undef SIM_ENTRY_PROTOTYPE
 
+/* Further versions of entry points, which count as calls of the one in the list. */
+SIM_EXPORT cu_result cuCtxCreate_v3(cu_context *ctx, const void *affinity, int n_affinity,
+                                    unsigned flags, cu_device dev);
+SIM_EXPORT cu_result cuCtxCreate_v4(cu_context *ctx, const void *params, unsigned flags,
+                                    cu_device dev);
+SIM_EXPORT cu_result cuGetProcAddress(const char *symbol, void **out, int version, uint64_t flags);
+
 /* Rules for every call of an entry point, checked before anything else. */
 enum {
     SIM_RULE_EARLY = 1,    /* works before cuInit */

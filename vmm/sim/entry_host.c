@@ -74,13 +74,17 @@ static cu_result alloc_host(void **out, size_t bytes, unsigned flags)
 {
     const unsigned known = CU_HOST_PORTABLE | CU_HOST_MAPPED | CU_HOST_WRITE_COMBINED;
     cu_devptr ptr = 0;
+    sim_context *context;
     if (out == NULL || bytes == 0 || (flags & ~known) != 0) {
         return CU_INVALID_VALUE;
     }
     if (!sim.conf.has_memory) {
         return alloc_plain(bytes, out);
     }
-    cu_result result = sim_linear_alloc_host(bytes, &ptr);
+    cu_result result = sim_context_current(&context);
+    if (result == CU_SUCCESS) {
+        result = sim_linear_alloc_host(context, bytes, &ptr);
+    }
     if (result == CU_SUCCESS) {
         *out = (void *)(uintptr_t)ptr;
     }

@@ -35,7 +35,7 @@ cu_result cuMemAlloc_v2(cu_devptr *ptr, size_t bytes)
         call.result = sim_context_current(&context);
     }
     if (call.result == CU_SUCCESS) {
-        call.result = sim_linear_alloc(context->device, bytes, ptr);
+        call.result = sim_linear_alloc(context, bytes, ptr);
     }
     if (call.result == CU_SUCCESS) {
         call.args[0] = *ptr;
@@ -123,16 +123,26 @@ cu_result cuMemcpyDtoDAsync_v2(cu_devptr to, cu_devptr from, size_t bytes, cu_st
     return sim_call_end(&call);
 }
 
-cu_result cuStreamWriteValue64_v2(cu_stream stream, cu_devptr ptr, uint64_t value, unsigned flags)
+static cu_result write_value(sim_entry entry, cu_stream stream, cu_devptr ptr, uint64_t value,
+                             size_t n, unsigned flags)
 {
     sim_call call;
-    sim_call_begin(&call, SIM_CU_stream_write64, sim_arg(stream), ptr, value, 0);
+    sim_call_begin(&call, entry, sim_arg(stream), ptr, value, 0);
     if (call.result == CU_SUCCESS) {
-        pleat_sim_access access = { ptr, sizeof(value), true };
-        call.result = ptr % sizeof(value) != 0 || flags > 1
-                          ? CU_INVALID_VALUE
-                          : sim_submit_checked(stream, SIM_TASK_WRITE64, value, NULL, &access,
-                                               false);
+        pleat_sim_access access = { ptr, n, true };
+        call.result = ptr % n != 0 || flags > 1 ? CU_INVALID_VALUE
+                                                : sim_submit_checked(stream, SIM_TASK_WRITE_VALUE,
+                                                                     value, NULL, &access, false);
     }
     return sim_call_end(&call);
+}
+
+cu_result cuStreamWriteValue64_v2(cu_stream stream, cu_devptr ptr, uint64_t value, unsigned flags)
+{
+    return write_value(SIM_CU_stream_write64, stream, ptr, value, sizeof(value), flags);
+}
+
+cu_result cuStreamWriteValue32_v2(cu_stream stream, cu_devptr ptr, uint32_t value, unsigned flags)
+{
+    return write_value(SIM_CU_stream_write32, stream, ptr, value, sizeof(value), flags);
 }

@@ -112,7 +112,7 @@ cu_result sim_graph_launch(const sim_graph *exec, sim_stream *stream)
 {
     for (size_t i = 0; i < exec->program->n; i++) {
         const sim_task *task = exec->program->tasks[i];
-        sim_work_submit(stream, task, task->kind != SIM_TASK_WRITE64);
+        sim_work_submit(stream, task, task->kind != SIM_TASK_WRITE_VALUE);
     }
     if (exec->holds != NULL) {
         sim_task end = { .kind = SIM_TASK_LAUNCH_END, .holds = sim_holds_ref(exec->holds) };

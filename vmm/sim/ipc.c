@@ -150,6 +150,7 @@ static cu_result open_memory(const sim_context *context, int fd, const ipc_conte
         return result;
     }
     memory->n_opens++;
+    memory->context = memory->context != NULL ? memory->context : context;
     grant(memory->mappings, context->device);
     *ptr = memory->mappings->ptr;
     return CU_SUCCESS;

@@ -3,7 +3,8 @@
 #include "vmm/sim/memory.h"
 
 /* The handle is for this allocation alone, which fails if it is NULL. */
-static cu_result map_linear(sim_handle *handle, uint64_t rights, cu_devptr *ptr)
+static cu_result map_linear(const sim_context *context, sim_handle *handle, uint64_t rights,
+                            cu_devptr *ptr)
 {
     uint64_t granule_bytes = sim.conf.granule_bytes;
     if (handle == NULL) {
@@ -20,6 +21,7 @@ static cu_result map_linear(sim_handle *handle, uint64_t rights, cu_devptr *ptr)
     }
     sim_mapping_grant(mapping, rights);
     handle->refs = 0; /* the mapping holds it */
+    handle->context = context;
     sim.devices[handle->device].n_allocations++;
     sim_cost_charge(SIM_CU_mem_alloc, sim.devices[handle->device].n_handles, 1, handle->bytes);
     *ptr = reservation->base;
@@ -33,19 +35,20 @@ undo_take:
     return CU_OUT_OF_MEMORY;
 }
 
-cu_result sim_linear_alloc(int device, size_t bytes, cu_devptr *ptr)
+cu_result sim_linear_alloc(const sim_context *context, size_t bytes, cu_devptr *ptr)
 {
+    int device = context->device;
     if (ptr == NULL || bytes == 0) {
         return CU_INVALID_VALUE;
     }
     if (bytes > sim.conf.capacity_bytes || !sim_mapping_has_room()) {
         return CU_OUT_OF_MEMORY;
     }
-    return map_linear(sim_handle_take(device, bytes, true),
+    return map_linear(context, sim_handle_take(device, bytes, true),
                       SIM_GRANULE_READ(device) | SIM_GRANULE_WRITE(device), ptr);
 }
 
-cu_result sim_linear_alloc_host(size_t bytes, cu_devptr *ptr)
+cu_result sim_linear_alloc_host(const sim_context *context, size_t bytes, cu_devptr *ptr)
 {
     uint64_t rights = 0;
     if (bytes > sim.conf.host_bytes || !sim_mapping_has_room()) {
@@ -54,7 +57,7 @@ cu_result sim_linear_alloc_host(size_t bytes, cu_devptr *ptr)
     for (int i = 0; i < sim.conf.n_devices; i++) {
         rights |= SIM_GRANULE_READ(i) | SIM_GRANULE_WRITE(i);
     }
-    return map_linear(sim_handle_take_host(bytes, true), rights, ptr);
+    return map_linear(context, sim_handle_take_host(bytes, true), rights, ptr);
 }
 
 sim_mapping *sim_linear_find(uint64_t ptr)

@@ -24,7 +24,8 @@ typedef struct sim_handle {
     bool is_foreign; /* imported, and not created by a handle that is still live here */
     sim_mempool_segment *segment; /* a pool's, else NULL */
     int device;
-    uint64_t bytes; /* as charged */
+    const sim_context *context; /* whose end frees it: cuMemAlloc's; NULL = nobody's */
+    uint64_t bytes;             /* as charged */
     uint64_t refs;
     uint32_t n_mappings;
     sim_mapping *mappings; /* list through next_alias */
@@ -89,8 +90,8 @@ bool sim_mapping_has_room(void);
 int sim_mapping_access(const sim_mapping *mapping, int device); /* CU_ACCESS_* */
 
 /* linear.c: cuMemAlloc; and cuMemHostAlloc with backing:memory, for all devices */
-cu_result sim_linear_alloc(int device, size_t bytes, cu_devptr *ptr);
-cu_result sim_linear_alloc_host(size_t bytes, cu_devptr *ptr);
+cu_result sim_linear_alloc(const sim_context *context, size_t bytes, cu_devptr *ptr);
+cu_result sim_linear_alloc_host(const sim_context *context, size_t bytes, cu_devptr *ptr);
 /* The linear allocation of this process that starts at `ptr`, or NULL. */
 sim_mapping *sim_linear_find(uint64_t ptr);
 void sim_linear_free(sim_mapping *mapping);

@@ -1,6 +1,6 @@
 /* sim_list.h - every entry point of the simulated driver: those that pleat calls, those that only
- * other programs on the simulator need (vmm/runtime/), and one without arguments, which does not
- * fit pleat's wrappers. Form: driver_list.h. */
+ * other programs on the simulator need (docs/simulator.md), and one without arguments, which does
+ * not fit pleat's wrappers. Form: driver_list.h. */
 #ifndef PLEAT_SIM_LIST_H
 #define PLEAT_SIM_LIST_H
 
@@ -13,7 +13,54 @@ typedef struct cu_ipc_handle {
 
 /* clang-format off */
 #define SIM_FURTHER_LIST(X) \
+    X(proc_address, cuGetProcAddress_v2, OPTIONAL, \
+      (const char *symbol, void **out, int version, uint64_t flags, int *status), \
+      (symbol, out, version, flags, status)) \
+    X(ctx_create, cuCtxCreate_v2, OPTIONAL, \
+      (cu_context *ctx, unsigned flags, cu_device dev), (ctx, flags, dev)) \
+    X(ctx_destroy, cuCtxDestroy_v2, OPTIONAL, (cu_context ctx), (ctx)) \
+    X(ctx_set_current, cuCtxSetCurrent, OPTIONAL, (cu_context ctx), (ctx)) \
     X(ctx_synchronize, cuCtxSynchronize, OPTIONAL, (void), ()) \
+    X(memset, cuMemsetD8_v2, OPTIONAL, \
+      (cu_devptr ptr, unsigned char value, size_t bytes), (ptr, value, bytes)) \
+    X(memcpy_htod, cuMemcpyHtoD_v2, OPTIONAL, \
+      (cu_devptr to, const void *from, size_t bytes), (to, from, bytes)) \
+    X(memcpy_dtoh, cuMemcpyDtoH_v2, OPTIONAL, \
+      (void *to, cu_devptr from, size_t bytes), (to, from, bytes)) \
+    X(memcpy_dtod, cuMemcpyDtoD_v2, OPTIONAL, \
+      (cu_devptr to, cu_devptr from, size_t bytes), (to, from, bytes)) \
+    X(stream_write32, cuStreamWriteValue32_v2, OPTIONAL, \
+      (cu_stream stream, cu_devptr ptr, uint32_t value, unsigned flags), \
+      (stream, ptr, value, flags)) \
+    X(stream_wait32, cuStreamWaitValue32_v2, OPTIONAL, \
+      (cu_stream stream, cu_devptr ptr, uint32_t value, unsigned flags), \
+      (stream, ptr, value, flags)) \
+    X(stream_wait64, cuStreamWaitValue64_v2, OPTIONAL, \
+      (cu_stream stream, cu_devptr ptr, uint64_t value, unsigned flags), \
+      (stream, ptr, value, flags)) \
+    X(stream_batch, cuStreamBatchMemOp_v2, OPTIONAL, \
+      (cu_stream stream, unsigned n, void *operations, unsigned flags), \
+      (stream, n, operations, flags)) \
+    X(range_handle, cuMemGetHandleForAddressRange, OPTIONAL, \
+      (void *handle, cu_devptr ptr, size_t bytes, int type, unsigned long long flags), \
+      (handle, ptr, bytes, type, flags)) \
+    X(multicast_create, cuMulticastCreate, OPTIONAL, \
+      (cu_mem_handle *group, const void *prop), (group, prop)) \
+    X(multicast_add, cuMulticastAddDevice, OPTIONAL, \
+      (cu_mem_handle group, cu_device dev), (group, dev)) \
+    X(multicast_bind_mem, cuMulticastBindMem, OPTIONAL, \
+      (cu_mem_handle group, size_t offset, cu_mem_handle handle, size_t handle_offset, \
+       size_t bytes, unsigned long long flags), \
+      (group, offset, handle, handle_offset, bytes, flags)) \
+    X(multicast_bind_addr, cuMulticastBindAddr, OPTIONAL, \
+      (cu_mem_handle group, size_t offset, cu_devptr ptr, size_t bytes, \
+       unsigned long long flags), \
+      (group, offset, ptr, bytes, flags)) \
+    X(multicast_unbind, cuMulticastUnbind, OPTIONAL, \
+      (cu_mem_handle group, cu_device dev, size_t offset, size_t bytes), \
+      (group, dev, offset, bytes)) \
+    X(multicast_granularity, cuMulticastGetGranularity, OPTIONAL, \
+      (size_t *bytes, const void *prop, int option), (bytes, prop, option)) \
     X(graph_get_nodes, cuGraphGetNodes, OPTIONAL, \
       (cu_graph graph, cu_graph_node *nodes, size_t *n), (graph, nodes, n)) \
     X(ipc_mem_get, cuIpcGetMemHandle, OPTIONAL, (cu_ipc_handle *handle, cu_devptr ptr), \

@@ -67,6 +67,7 @@ static void free_everything(void)
         sim_handle *handle = sim_pool_at(&sim.handles, i);
         sim_token_drop(handle);
     }
+    sim_pool_fini(&sim.contexts);
     sim_pool_fini(&sim.handles);
     sim_pool_fini(&sim.mappings);
     sim_space_fini(&sim.space);
@@ -105,6 +106,7 @@ void sim_state_reset(const sim_conf *conf)
         sim_delay_set((sim_entry)i, SIM_DELAY_AFTER, conf->delay_us[SIM_DELAY_AFTER][i]);
     }
     sim_space_init(&sim.space, conf);
+    sim_pool_init(&sim.contexts, sizeof(sim_context));
     sim_pool_init(&sim.handles, sizeof(sim_handle));
     sim_pool_init(&sim.mappings, sizeof(sim_mapping));
     sim_pool_init(&sim.streams, sizeof(sim_stream));

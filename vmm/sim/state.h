@@ -15,10 +15,11 @@
 typedef struct sim_stream sim_stream;
 typedef struct sim_capture sim_capture;
 
-/* A device's primary context; the only kind there is. */
+/* A device's primary context, or one of cuCtxCreate, which is retained once. */
 typedef struct sim_context {
     int device;
     unsigned n_retained;
+    uint32_t index;       /* of a created one, in sim.contexts */
     uint64_t generation;  /* counts activations, so that a stale reference is recognised */
     sim_stream *legacy;   /* made at first use */
     unsigned n_capturing; /* blocking streams that are being captured */
@@ -65,6 +66,7 @@ typedef struct sim_state {
     int entry;            /* its sim_entry */
     double cost_us;
 
+    sim_pool contexts; /* created ones */
     sim_pool handles;
     sim_pool mappings;
     sim_pool streams; /* the index is the stream's slot */

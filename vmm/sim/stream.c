@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "vmm/sim/capture.h"
+#include "vmm/sim/context.h"
 #include "vmm/sim/hazard.h"
 
 /* Handles only look like pointers: a base, and a step for each number. */
@@ -65,6 +66,7 @@ static sim_stream *make_stream(sim_context *context, bool is_blocking)
     stream->is_live = true;
     stream->is_blocking = is_blocking;
     stream->is_legacy = false;
+    stream->thread = 0;
     stream->handle = NULL;
     return stream;
 }
@@ -78,10 +80,29 @@ sim_stream *sim_stream_legacy(sim_context *context)
     return context->legacy;
 }
 
+/* A thread knows its streams in primary contexts; those in created ones are looked for. */
+static sim_stream *thread_stream_in(sim_context *context)
+{
+    unsigned thread = sim_thread_self()->number;
+    for (uint32_t slot = 0; slot < sim.streams.n_seen; slot++) {
+        sim_stream *stream = sim_stream_at(slot);
+        if (stream->is_live && stream->context == context && stream->thread == thread) {
+            return stream;
+        }
+    }
+    sim_stream *stream = make_stream(context, true);
+    stream->handle = CU_STREAM_PER_THREAD;
+    stream->thread = thread;
+    return stream;
+}
+
 static sim_stream *per_thread_stream(sim_context *context)
 {
     sim_thread *self = sim_thread_self();
     int i = context->device;
+    if (!sim_context_is_primary(context)) {
+        return thread_stream_in(context);
+    }
     if (self->streams[i].stream == NULL || self->streams[i].generation != context->generation) {
         self->streams[i].stream = make_stream(context, true);
         self->streams[i].generation = context->generation;

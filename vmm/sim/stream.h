@@ -25,7 +25,7 @@ typedef enum sim_task_kind {
     SIM_TASK_READ,  /* device to host */
     SIM_TASK_WRITE, /* host to device */
     SIM_TASK_COPY,  /* device to device: writes the first access with the second */
-    SIM_TASK_WRITE64,
+    SIM_TASK_WRITE_VALUE,
     SIM_TASK_FREE,        /* cuMemFreeAsync of memory from cuMemAlloc at address `value` */
     SIM_TASK_POOL_ALLOC,  /* the driver's own: a block of a pool begins */
     SIM_TASK_POOL_RETIRE, /* the driver's own: a block of pool number `value` ends */
@@ -69,6 +69,7 @@ struct sim_stream {
     uint32_t slot;
     uint32_t active_index; /* while in sim.active */
     cu_stream handle;
+    unsigned thread; /* whose default stream it is in a created context; 0 = nobody's */
     uint64_t id;
     bool is_live; /* not destroyed */
     bool is_blocking;

@@ -83,8 +83,8 @@ void sim_task_run(const sim_task *task)
     case SIM_TASK_COPY:
         memmove(p, (const void *)(uintptr_t)task->accesses[1].ptr, access->bytes);
         break;
-    case SIM_TASK_WRITE64:
-        memcpy(p, &task->value, sizeof(task->value));
+    case SIM_TASK_WRITE_VALUE:
+        memcpy(p, &task->value, access->bytes); /* its low bytes come first */
         break;
     case SIM_TASK_WORK:
     case SIM_TASK_FREE:
