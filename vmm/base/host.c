@@ -5,8 +5,11 @@
  * process-wide. The one home of malloc, calloc, realloc and free in api, segments and vmm.
  *
  * An arena without an explicit tcache would leak through jemalloc's automatic per-thread cache, so
- * each host has both and destroys the tcache before the arena. Source: jemalloc 5.3.0 manual
- * (mallocx, arenas.create, tcache.create). */
+ * each host has both and destroys the tcache before the arena is emptied. Arenas are never
+ * destroyed, but emptied and given to the next host: a destroyed one leaves its addresses, some
+ * megabytes, behind, and every one after it touches new pages of jemalloc's table of addresses.
+ * So there are as many as hosts at once. Source: jemalloc 5.3.0 manual (mallocx, arenas.create,
+ * arena.<i>.reset, arena.<i>.purge, tcache.create); its function base_unmap. */
 #include "vmm/base/host.h"
 
 #include <stdatomic.h>
@@ -138,24 +141,51 @@ static int source_flags(const pl_host *host)
     return (int)(MALLOCX_ARENA(host->arena) | MALLOCX_TCACHE(host->tcache));
 }
 
-static void destroy_arena(unsigned arena)
+/* MALLOCX_ARENA can name no more. */
+enum { MOST_ARENAS = 4096, WORD_BITS = 64 };
+
+static _Atomic uint64_t spare_arenas[MOST_ARENAS / WORD_BITS]; /* atomic: a bit each */
+
+static bool take_arena(unsigned *out)
+{
+    for (unsigned i = 0; i < MOST_ARENAS / WORD_BITS; i++) {
+        uint64_t spare = atomic_load(&spare_arenas[i]);
+        while (spare != 0) {
+            if (atomic_compare_exchange_weak(&spare_arenas[i], &spare, spare & (spare - 1))) {
+                *out = i * WORD_BITS + (unsigned)__builtin_ctzll(spare);
+                return true;
+            }
+        }
+    }
+    size_t size = sizeof(*out);
+    return je_mallctl("arenas.create", out, &size, NULL, 0) == 0;
+}
+
+static void act_on_arena(unsigned arena, const char *what)
 {
     char name[32];
-    snprintf(name, sizeof(name), "arena.%u.destroy", arena);
+    snprintf(name, sizeof(name), "arena.%u.%s", arena, what);
     je_mallctl(name, NULL, NULL, NULL, 0);
+}
+
+/* What it had goes back to the system; its addresses stay. */
+static void give_back_arena(unsigned arena)
+{
+    act_on_arena(arena, "reset");
+    act_on_arena(arena, "purge");
+    atomic_fetch_or(&spare_arenas[arena / WORD_BITS], UINT64_C(1) << arena % WORD_BITS);
 }
 
 static bool source_open(pl_host *host)
 {
     unsigned arena;
-    size_t size = sizeof(arena);
-    if (je_mallctl("arenas.create", &arena, &size, NULL, 0) != 0) {
+    if (!take_arena(&arena)) {
         return false;
     }
     unsigned tcache;
-    size = sizeof(tcache);
+    size_t size = sizeof(tcache);
     if (je_mallctl("tcache.create", &tcache, &size, NULL, 0) != 0) {
-        destroy_arena(arena);
+        give_back_arena(arena);
         return false;
     }
     host->arena = arena;
@@ -166,7 +196,7 @@ static bool source_open(pl_host *host)
 static void source_close(pl_host *host)
 {
     je_mallctl("tcache.destroy", NULL, NULL, &host->tcache, sizeof(host->tcache));
-    destroy_arena(host->arena);
+    give_back_arena(host->arena);
 }
 
 static void *source_alloc(const pl_host *host, size_t bytes, bool zeroed)

@@ -25,7 +25,7 @@ typedef struct pl_host {
 } pl_host;
 
 pleat_status pl_host_init(pl_host *host);
-/* Destroys tcache and arena. Returns the bytes that were still held, at least one per reservation
+/* Gives all memory back. Returns the bytes that were still held, at least one per reservation
  * (0 = nothing leaked). */
 size_t pl_host_fini(pl_host *host);
 
