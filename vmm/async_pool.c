@@ -47,8 +47,7 @@ pleat_status pl_async_pool_make_handle(pl_device *dev, uint64_t keep_bytes, uint
     }
     if (result != CU_SUCCESS) {
         if (!pl_async_pool_destroy_handle(dev, handle)) {
-            pl_count_add(&dev->n.n_undo_failures, 1);
-            pl_driver_note_lost(dev->drv);
+            pl_device_lose(dev);
         }
         return pl_driver_failure(result);
     }
@@ -118,9 +117,7 @@ static size_t destroy_objects(pl_async_pool *pool)
 {
     pl_device *dev = pool->dev;
     size_t n_left = 0;
-    if (pool->own_stream != NULL &&
-        pl_cu_stream_destroy(dev->drv, pool->own_handle) != CU_SUCCESS &&
-        pl_cu_stream_destroy(dev->drv, pool->own_handle) != CU_SUCCESS) {
+    if (pool->own_stream != NULL && !pl_device_end_stream(dev, pool->own_handle)) {
         n_left++;
     }
     for (unsigned i = 0; i < pool->n_handles; i++) {
@@ -179,8 +176,8 @@ pleat_status pl_async_pool_own_stream(pl_async_pool *pool, pl_stream **out)
         *out = pool->own_stream;
         pl_lock_release(&dev->lock);
     }
-    if (handle != NULL && !is_ours) {
-        pl_device_undo(dev, pl_driver_failure(pl_cu_stream_destroy(dev->drv, handle)));
+    if (handle != NULL && !is_ours && !pl_device_end_stream(dev, handle)) {
+        pl_device_lose(dev);
     }
     pl_scope_end(dev, &scope);
     return st;

@@ -92,8 +92,8 @@ static pleat_status add_unbounded(pl_async_pool *pool)
     }
     if (is_ours) {
         retire(pool, retired);
-    } else if (handle != NULL) {
-        pl_device_undo(dev, pl_async_pool_destroy_handle(dev, handle) ? PLEAT_OK : PLEAT_EDRIVER);
+    } else if (handle != NULL && !pl_async_pool_destroy_handle(dev, handle)) {
+        pl_device_lose(dev);
     }
     pl_scope_end(dev, &scope);
     return st;

@@ -5,6 +5,7 @@
  * caller's thread is as before. */
 #include "vmm/device_state.h"
 #include "vmm/idle.h"
+#include "vmm/keep.h"
 #include "vmm/share.h"
 
 #include <string.h>
@@ -287,13 +288,13 @@ size_t pl_device_close(pl_device *dev)
         return 0;
     }
     pl_idle_end(dev);
-    size_t n_held = pl_fences_fini(dev);
+    size_t n_held = pl_keeps_fini(dev) + pl_fences_fini(dev);
     pl_streams_fini(dev);
     n_held += dev->mallocs.n_pieces;
     pl_host_free(&dev->host, dev->mallocs.pieces);
     pl_shares_fini(dev);
     n_held += pl_count_get(&dev->n.n_chunks) + pl_count_get(&dev->n.n_ranges);
-    n_held += pl_count_get(&dev->n.n_pools) + pl_count_get(&dev->n.n_lost_events);
+    n_held += pl_count_get(&dev->n.n_pools) + pl_count_get(&dev->n.n_lost);
     n_held += pl_count_get(&dev->n.n_mapped_bytes) / dev->chunk_bytes;
     n_held += pl_contexts_fini(dev);
     delete_device(dev);

@@ -138,7 +138,7 @@ typedef struct pl_device_atomics {
 #undef PL_DEVICE_COUNT
     _Atomic uint64_t chunk_bytes, malloc_bytes, pool_bytes;
     _Atomic uint64_t n_chunks, n_ranges, n_pools, n_mapped_bytes; /* held now */
-    _Atomic uint64_t n_lost_events;                               /* destroying them failed */
+    _Atomic uint64_t n_lost;                                      /* see pl_device_lose */
 } pl_device_atomics;
 
 /* Devices that may use a mapping; a driver knows at most 64 of them. */
@@ -173,6 +173,7 @@ struct pl_device {
     pl_mapping_watch *watch;       /* const; NULL = nobody */
     struct pl_stream *idle;        /* lock: see idle.h; NULL = none yet */
     cu_stream idle_handle;         /* lock */
+    struct pl_keep *left_keeps;    /* lock: see keep.c */
     /* const: of every mapping; the own device first, then its peers, then where the memory is */
     cu_access_desc access[PL_MOST_ACCESS + 1];
     unsigned n_access; /* const: devices among these */
@@ -219,6 +220,21 @@ pleat_status pl_scope_begin(pl_device *dev, pl_scope *scope); /* after a failure
 pleat_status pl_scope_begin_in(pl_device *dev, cu_context context, pl_scope *scope);
 void pl_scope_end(pl_device *dev, const pl_scope *scope);
 void pl_scope_restore_mode(pl_device *dev, int mode); /* back to the mode before the scope */
+
+/* A driver object is lost: destroying it failed twice, and nobody will try again. It counts as an
+ * undo failure, and pl_device_close tells it. */
+static inline void pl_device_lose(pl_device *dev)
+{
+    pl_count_add(&dev->n.n_undo_failures, 1);
+    pl_count_add(&dev->n.n_lost, 1);
+}
+
+/* Inside a scope. False: a stream of pleat's own was not destroyed, though it was tried twice. */
+static inline bool pl_device_end_stream(const pl_device *dev, cu_stream handle)
+{
+    return pl_cu_stream_destroy(dev->drv, handle) == CU_SUCCESS ||
+           pl_cu_stream_destroy(dev->drv, handle) == CU_SUCCESS;
+}
 
 /* pl_driver_status for calls that ask for no device memory: it never says "out of" anything. */
 static inline pleat_status pl_driver_failure(cu_result result)

@@ -47,8 +47,7 @@ void pl_fence_destroy_event(pl_device *dev, cu_event event)
     bool is_inside = pl_scope_begin(dev, &scope) == PLEAT_OK;
     if (pl_cu_event_destroy(dev->drv, event) != CU_SUCCESS &&
         pl_cu_event_destroy(dev->drv, event) != CU_SUCCESS) {
-        pl_count_add(&dev->n.n_lost_events, 1);
-        pl_count_add(&dev->n.n_undo_failures, 1);
+        pl_device_lose(dev);
     }
     if (is_inside) {
         pl_scope_end(dev, &scope);

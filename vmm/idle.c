@@ -43,8 +43,8 @@ pleat_status pl_device_idle_stream(pl_device *dev, pl_stream **out)
         st = pl_stream_get(dev, handle, &stream);
     }
     bool is_kept = st == PLEAT_OK && keep(dev, stream, handle);
-    if (handle != NULL && !is_kept) {
-        pl_device_undo(dev, pl_driver_failure(pl_cu_stream_destroy(dev->drv, handle)));
+    if (handle != NULL && !is_kept && !pl_device_end_stream(dev, handle)) {
+        pl_device_lose(dev);
     }
     pl_scope_end(dev, &scope);
     *out = st == PLEAT_OK ? find(dev) : *out;
@@ -59,11 +59,15 @@ bool pl_stream_is_idle(const pl_stream *stream)
 void pl_idle_end(pl_device *dev)
 {
     pl_scope scope;
-    if (dev->idle == NULL || pl_scope_begin(dev, &scope) != PLEAT_OK) {
+    if (dev->idle == NULL) {
         return;
     }
-    if (pl_cu_stream_destroy(dev->drv, dev->idle_handle) != CU_SUCCESS) {
-        pl_device_undo(dev, pl_driver_failure(pl_cu_stream_destroy(dev->drv, dev->idle_handle)));
+    bool is_inside = pl_scope_begin(dev, &scope) == PLEAT_OK ||
+                     pl_scope_begin(dev, &scope) == PLEAT_OK;
+    if (!pl_device_end_stream(dev, dev->idle_handle)) {
+        pl_device_lose(dev);
     }
-    pl_scope_end(dev, &scope);
+    if (is_inside) {
+        pl_scope_end(dev, &scope);
+    }
 }

@@ -5,6 +5,9 @@
  * waited for before its buffer is used again, and all of them before a call returns, whatever has
  * failed: only then may the caller unmap, or free, what was copied.
  *
+ * What the driver refuses to take back stays with the device: it is tried again before the next
+ * keep is opened, or closed, and when the device is closed, which tells what is held even then.
+ *
  * Guarded by its user. Metadata come from the device's host memory, under the device's lock. */
 #include "vmm/keep.h"
 
@@ -30,7 +33,8 @@ typedef struct keep_lane {
 
 struct pl_keep {
     pl_device *dev;
-    int fd; /* -1 = host memory */
+    pl_keep *next; /* the device's lock: of those left to be closed */
+    int fd;        /* -1 = host memory */
     uint64_t bytes;
     void **blocks; /* host memory: NULL = not had yet */
     size_t n_blocks;
@@ -48,12 +52,14 @@ static pleat_status lock_memory(const pl_keep *keep, uint64_t bytes, void **out)
     return result == CU_OUT_OF_MEMORY ? PLEAT_ENOMEM_HOST : pl_driver_failure(result);
 }
 
-static void unlock_memory(const pl_keep *keep, void *memory)
+/* What is refused twice is still there. */
+static void unlock_memory(const pl_keep *keep, void **memory)
 {
     pl_driver *drv = keep->dev->drv;
 
-    if (memory != NULL && pl_cu_host_free(drv, memory) != CU_SUCCESS) {
-        pl_device_undo(keep->dev, pl_driver_failure(pl_cu_host_free(drv, memory)));
+    if (*memory != NULL && (pl_cu_host_free(drv, *memory) == CU_SUCCESS ||
+                            pl_cu_host_free(drv, *memory) == CU_SUCCESS)) {
+        *memory = NULL;
     }
 }
 
@@ -293,60 +299,122 @@ pleat_status pl_keep_read(const pl_keep *keep, uint64_t offset, uint64_t bytes, 
 
 /* ---- beginning and end ----------------------------------------------------------------------- */
 
-static void close_lane(pl_keep *keep, keep_lane *lane)
+/* Of the driver: how many things the keep has. */
+static size_t count_held(const pl_keep *keep)
 {
-    pl_driver *drv = keep->dev->drv;
+    size_t n = 0;
 
-    unlock_memory(keep, lane->buffer);
-    if (lane->stream != NULL && pl_cu_stream_destroy(drv, lane->stream) != CU_SUCCESS) {
-        pl_device_undo(keep->dev, pl_driver_failure(pl_cu_stream_destroy(drv, lane->stream)));
+    for (unsigned i = 0; i < N_LANES; i++) {
+        n += keep->lanes[i].stream != NULL;
+        n += keep->lanes[i].buffer != NULL;
     }
+    for (size_t i = 0; i < keep->n_blocks; i++) {
+        n += keep->blocks[i] != NULL;
+    }
+    return n;
 }
 
 /* Inside a scope. */
-static void close_driver(pl_keep *keep)
+static void give_back(pl_keep *keep)
 {
     for (unsigned i = 0; i < N_LANES; i++) {
-        close_lane(keep, &keep->lanes[i]);
+        keep_lane *lane = &keep->lanes[i];
+        unlock_memory(keep, &lane->buffer);
+        if (lane->stream != NULL && pl_device_end_stream(keep->dev, lane->stream)) {
+            lane->stream = NULL;
+        }
     }
     for (size_t i = 0; i < keep->n_blocks; i++) {
-        unlock_memory(keep, keep->blocks[i]);
+        unlock_memory(keep, &keep->blocks[i]);
     }
+}
+
+/* False: some of it is held on, as it may still be written, or as the driver refuses. */
+static bool close_driver(pl_keep *keep)
+{
+    pl_scope scope;
+
+    if (count_held(keep) > 0 && pl_scope_begin(keep->dev, &scope) == PLEAT_OK) {
+        if (!keep->is_busy || catch_up(keep) == PLEAT_OK) {
+            give_back(keep);
+        }
+        pl_scope_end(keep->dev, &scope);
+    }
+    return count_held(keep) == 0;
 }
 
 static void free_keep(pl_keep *keep)
 {
     pl_device *dev = keep->dev;
 
-    if (keep->fd >= 0) {
-        (void)close(keep->fd);
-    }
     pl_lock_acquire(&dev->lock);
     pl_host_free(&dev->host, keep->blocks);
     pl_host_free(&dev->host, keep);
     pl_lock_release(&dev->lock);
 }
 
+static void leave(pl_keep *keep)
+{
+    pl_device *dev = keep->dev;
+
+    pl_lock_acquire(&dev->lock);
+    keep->next = dev->left_keeps;
+    dev->left_keeps = keep;
+    pl_lock_release(&dev->lock);
+}
+
+static pl_keep *take_left(pl_device *dev)
+{
+    pl_lock_acquire(&dev->lock);
+    pl_keep *keep = dev->left_keeps;
+    dev->left_keeps = keep != NULL ? keep->next : NULL;
+    pl_lock_release(&dev->lock);
+    return keep;
+}
+
+/* Until the driver refuses again: a driver that is gone is not asked about each. */
+static void close_left(pl_device *dev)
+{
+    pl_keep *keep;
+
+    while ((keep = take_left(dev)) != NULL) {
+        if (!close_driver(keep)) {
+            leave(keep);
+            return;
+        }
+        free_keep(keep);
+    }
+}
+
 void pl_keep_close(pl_keep *keep)
 {
-    pl_scope scope;
-
     if (keep == NULL) {
         return;
     }
     int cancel = pl_cancel_off();
-    if (pl_scope_begin(keep->dev, &scope) != PLEAT_OK) {
-        pl_device_undo(keep->dev, PLEAT_EDRIVER);
-    } else {
-        if (!keep->is_busy || catch_up(keep) == PLEAT_OK) {
-            close_driver(keep);
-        } else { /* they may still be written */
-            pl_device_undo(keep->dev, PLEAT_EDRIVER);
-        }
-        pl_scope_end(keep->dev, &scope);
+    if (keep->fd >= 0) {
+        (void)close(keep->fd);
     }
-    free_keep(keep);
+    close_left(keep->dev);
+    if (close_driver(keep)) {
+        free_keep(keep);
+    } else {
+        pl_device_undo(keep->dev, PLEAT_EDRIVER);
+        leave(keep);
+    }
     pl_cancel_restore(cancel);
+}
+
+size_t pl_keeps_fini(pl_device *dev)
+{
+    size_t n_held = 0;
+    pl_keep *keep;
+
+    while ((keep = take_left(dev)) != NULL) {
+        n_held += close_driver(keep) || close_driver(keep) ? 0 : count_held(keep);
+        free_keep(keep);
+    }
+    return n_held;
 }
 
 static pl_keep *make(pl_device *dev, bool is_file, uint64_t bytes)
@@ -413,6 +481,7 @@ pleat_status pl_keep_open(pl_device *dev, const char *folder, uint64_t bytes, pl
         return PLEAT_ENOMEM_HOST;
     }
     int cancel = pl_cancel_off();
+    close_left(dev);
     pleat_status st = folder != NULL ? open_file(keep, folder) : PLEAT_OK;
     st = st == PLEAT_OK ? open_driver(keep, folder != NULL) : st;
     pl_cancel_restore(cancel);

@@ -50,10 +50,14 @@ void *pl_keep_at(const pl_keep *keep, uint64_t offset, uint64_t bytes);
 /** Copy bytes of the keep to host memory. PLEAT_OK; EWRITE (the file cannot be read). */
 pleat_status pl_keep_read(const pl_keep *keep, uint64_t offset, uint64_t bytes, void *to);
 
-/** Give everything back; what may still be written stays behind and is counted as an undo failure.
- *  NULL is fine.
+/** Give everything back. What may still be written, or what the driver does not take, is an undo
+ *  failure and stays with the device: the next pl_keep_open or pl_keep_close tries again. NULL is
+ *  fine.
  *
  *  Blocks   on the driver. */
 void pl_keep_close(pl_keep *keep);
+/** The device is being closed: try once more. Returns what is held even then: streams, and pieces
+ *  of page-locked memory. */
+size_t pl_keeps_fini(pl_device *dev);
 
 #endif

@@ -180,8 +180,7 @@ static pleat_status map_one(pl_device *dev, pleat_devptr at, uint64_t bytes, int
     pleat_status st = pl_driver_status(result);
     if (pl_cu_mem_release(dev->drv, handle) != CU_SUCCESS &&
         pl_cu_mem_release(dev->drv, handle) != CU_SUCCESS) {
-        pl_count_add(&dev->n.n_undo_failures, 1);
-        pl_driver_note_lost(dev->drv);
+        pl_device_lose(dev);
     }
     return st;
 }

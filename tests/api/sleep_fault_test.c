@@ -255,8 +255,51 @@ START_TEST(all_asleep_or_all_awake)
 }
 END_TEST
 
+/* ---- what the driver does not take back ---- */
+
+static void wake_without(const char *call)
+{
+    lay_out();
+    ck_assert_int_eq(fall_asleep(&hows[1]), PLEAT_OK);
+    sim.fail_from(call, 0, DRIVER_CODE);
+    ck_assert_int_eq(wake_up(), PLEAT_OK);
+}
+
+START_TEST(the_next_sleep_gives_back_what_the_driver_refused)
+{
+    wake_without("cuMemFreeHost");
+    uint64_t bytes = api_sim_counts().host_bytes;
+    ck_assert_uint_gt(bytes, 0);
+    disarm();
+    ck_assert_int_eq(fall_asleep(&hows[1]), PLEAT_OK);
+    ck_assert_uint_eq(api_sim_counts().host_bytes, bytes);
+    ck_assert_int_eq(wake_up(), PLEAT_OK);
+    ck_assert_uint_eq(api_sim_counts().host_bytes, 0);
+    check_contents(DRIVER_AT, 0);
+    clear(DRIVER_AT);
+}
+END_TEST
+
+START_TEST(the_end_of_the_instance_gives_back_what_the_driver_refused)
+{
+    wake_without("cuMemFreeHost");
+    disarm();
+    clear(DRIVER_AT);
+}
+END_TEST
+
+START_TEST(the_end_of_the_instance_tells_what_the_driver_never_takes_back)
+{
+    wake_without(_i == 0 ? "cuMemFreeHost" : "cuStreamDestroy");
+    ck_assert_int_eq(pleat_destroy(instance, PLEAT_DESTROY_FORCE), PLEAT_EPOISONED);
+}
+END_TEST
+
 SUITE(api_sleep_fault)
 {
     TCase *all = suite_case(suite, "faults", api_sim_load, disarm);
     tcase_add_loop_test(all, all_asleep_or_all_awake, 0, N_PLANS * N_HOWS);
+    tcase_add_test(all, the_next_sleep_gives_back_what_the_driver_refused);
+    tcase_add_test(all, the_end_of_the_instance_gives_back_what_the_driver_refused);
+    tcase_add_loop_test(all, the_end_of_the_instance_tells_what_the_driver_never_takes_back, 0, 2);
 }

@@ -55,6 +55,7 @@ void api_sim_check_empty(void)
     ck_assert_uint_eq(counts.handles, 0);
     ck_assert_uint_eq(counts.mappings, 0);
     ck_assert_uint_eq(counts.allocations, 0);
+    ck_assert_uint_eq(counts.host_bytes, 0);
     ck_assert_uint_eq(counts.events, 0);
     ck_assert_uint_eq(counts.contexts, 0);
     pleat_sim_hazard hazard;
