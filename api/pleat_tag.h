@@ -169,8 +169,9 @@ PLEAT_MUST_USE static inline pleat_status pleat_tag_sleep(pleat instance, int de
  *                       of addresses; 0 = all. The tag sleeps until nothing is missing.
  *           out         may be NULL.
  *  Returns  PLEAT_OK, also where it is awake; PLEAT_EINVAL (no scope of that tag was ever begun);
- *           PLEAT_ENOMEM_DEVICE; PLEAT_EPENDING; PLEAT_ENOMEM_HOST; PLEAT_EWRITE (the file is not
- *           readable); PLEAT_EDRIVER; PLEAT_EPOISONED; PLEAT_EDEVICE.
+ *           PLEAT_ENOMEM_DEVICE, PLEAT_EPENDING (pleat_last_error has the verdict, and in `bytes`
+ *           the memory that it needs); PLEAT_ENOMEM_HOST; PLEAT_EWRITE (the file is not readable);
+ *           PLEAT_EDRIVER; PLEAT_EPOISONED; PLEAT_EDEVICE.
  *  Failure  it sleeps on, and nothing that was kept is lost.
  *  Threads  any; one sleep, wake or compaction of a device at a time.
  *  Blocks   on the driver, on copies, and on the disk. */

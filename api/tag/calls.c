@@ -4,6 +4,8 @@
 
 #include "api/callback.h"
 #include "api/instance.h"
+#include "api/oom.h"
+#include "api/short.h"
 #include "api/sized.h"
 #include "api/tag/scope.h"
 #include "api/tag/tag.h"
@@ -199,10 +201,11 @@ static pleat_status wake(pl_gpu *gpu, pl_private *room, uint64_t most_bytes, pl_
 {
     pleat_status st = gpu->ops->room_wake(gpu->allocator, room, most_bytes, out);
     for (unsigned i = 0; i < MAX_ROUNDS && st == PLEAT_ENOMEM_DEVICE; i++) {
-        pl_room_figures f;
-        gpu->ops->room_read(gpu->allocator, room, &f);
-        bool has_freed = pl_callback_pressure(gpu->instance, gpu->ordinal, f.asleep_bytes);
-        if (!has_freed || pl_use_is_forked(gpu->instance)) {
+        bool has_freed = pl_callback_pressure(gpu->instance, gpu->ordinal, out->needed_bytes);
+        if (pl_use_is_forked(gpu->instance)) {
+            return PLEAT_EFORKED;
+        }
+        if (!has_freed) {
             break;
         }
         pl_driver_clear_error();
@@ -211,22 +214,24 @@ static pleat_status wake(pl_gpu *gpu, pl_private *room, uint64_t most_bytes, pl_
     return st;
 }
 
-static pleat_status refuse_wake(pl_gpu *gpu, const char *tag, pleat_status st)
+/* Where memory is short: the verdict and the numbers of a request for what it lacks. */
+static pleat_status refuse_wake(pl_gpu *gpu, const char *tag, pleat_status st,
+                                uint64_t needed_bytes)
 {
-    char tags[512];
-    pl_text text;
+    bool is_short = st == PLEAT_ENOMEM_DEVICE || st == PLEAT_EPENDING;
+    pleat_verdict verdict = PLEAT_VERDICT_NONE;
     pl_driver_error driver = *pl_driver_last_error();
-    pl_text_init(&text, tags, sizeof tags);
-    if (st == PLEAT_ENOMEM_DEVICE) {
-        pl_tags_say(gpu, &text);
-    }
-    const char *detail = detail_of(st);
     char sentence[PL_ERROR_TEXT_BYTES];
+    pl_text text;
     pl_text_init(&text, sentence, sizeof sentence);
-    pl_text_add(&text, "device %d, tag \"%s\": it cannot wake, and sleeps on: %s%s%s%s",
-                gpu->ordinal, tag, pleat_status_text(st), detail[0] != '\0' ? "; " : "", detail,
-                tags);
-    return pl_error_set_verdict(st, 0, PLEAT_VERDICT_NONE, sentence, &driver);
+    pl_text_add(&text, "device %d, tag \"%s\": it cannot wake, and sleeps on: ", gpu->ordinal, tag);
+    if (is_short) {
+        verdict = pl_oom_explain(gpu, NULL, needed_bytes, st, &text);
+    } else {
+        const char *detail = detail_of(st);
+        pl_text_add(&text, "%s%s%s", pleat_status_text(st), detail[0] != '\0' ? "; " : "", detail);
+    }
+    return pl_error_set_verdict(st, is_short ? needed_bytes : 0, verdict, sentence, &driver);
 }
 
 pleat_status pleat_tag_wake_sized(pleat handle, int device, const char *tag, uint64_t most_bytes,
@@ -242,13 +247,15 @@ pleat_status pleat_tag_wake_sized(pleat handle, int device, const char *tag, uin
     }
     pl_private *room = pl_tags_find(&gpu->tags, number);
     st = room ? wake(gpu, room, most_bytes, &slept) : PLEAT_OK;
-    if (!pl_use_is_forked(use.instance)) {
+    if (st != PLEAT_EFORKED) {
         pl_gpu_debug_walk(gpu);
     }
     if (st == PLEAT_OK) {
         tell(&slept, out_bytes, out);
+    } else if (st == PLEAT_EFORKED) {
+        pl_short_refuse_child();
     } else {
-        refuse_wake(gpu, tag, st);
+        refuse_wake(gpu, tag, st, slept.needed_bytes);
     }
     pl_use_leave(use);
     return st;

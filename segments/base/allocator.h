@@ -232,8 +232,8 @@ typedef struct pl_allocator_ops {
                                pl_slept *out);
     /* Have memory again, with its contents, under what still lives; most_bytes: of memory in this
      * call, in the order of addresses, 0 = all. Awake rooms stay so. ENOMEM_DEVICE; EPENDING;
-     * ENOMEM_HOST; EWRITE; EDRIVER; EPOISONED: it is asleep as before. *left: bytes of memory that
-     * it still lacks; while there are any it counts as asleep. */
+     * ENOMEM_HOST; EWRITE; EDRIVER; EPOISONED: it is asleep as before, and out->needed_bytes tells
+     * what memory it lacked. While out->left_bytes is not 0 it counts as asleep. */
     pleat_status (*room_wake)(pl_allocator *a, pl_private *room, uint64_t most_bytes,
                               pl_slept *out);
     /* share, of all live blocks of the room, by address within each of its segments. Blocks that

@@ -16,6 +16,7 @@ typedef struct pl_slept {
     uint64_t shared_bytes; /* a sleep: that stay, since others use them, too */
     uint64_t kept_bytes;   /* whose contents are kept, or came back */
     uint64_t left_bytes;   /* a wake: that are still missing */
+    uint64_t needed_bytes; /* a wake: that it had to have from the driver, also where it fails */
 } pl_slept;
 
 typedef struct pl_room_figures {

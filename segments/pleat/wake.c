@@ -15,7 +15,6 @@
 #include "segments/pleat/tick.h"
 #include "segments/pleat/trim.h"
 #include "vmm/base/deadline.h"
-#include "vmm/driver.h"
 
 /* ---- which beds ------------------------------------------------------------------------------ */
 
@@ -76,8 +75,6 @@ static pleat_status make_way(pl_space *space, size_t n)
     if (space->n_chunks + space->n_creating + n <= cap) {
         return PLEAT_OK;
     }
-    pl_driver_set_detail("it needs %zu granules, and %zu of %zu are in use", n, space->n_pinned,
-                         cap);
     return space->n_pinned + n <= cap ? PLEAT_EPENDING : PLEAT_ENOMEM_DEVICE;
 }
 
@@ -297,9 +294,7 @@ static pleat_status wake_locked(pl_space *space, pl_private *pool, uint64_t most
                                 pl_slept *told)
 {
     pl_slumber *slumber = pool->room->slumber;
-    size_t n = most_bytes == 0
-                   ? SIZE_MAX
-                   : (size_t)((most_bytes + space->granule_bytes - 1) >> space->granule_log2);
+    size_t n = (size_t)((most_bytes - 1) >> space->granule_log2) + 1; /* 0 wraps around to all */
     pl_block *spares = NULL;
     size_t n_left;
 
@@ -312,10 +307,11 @@ static pleat_status wake_locked(pl_space *space, pl_private *pool, uint64_t most
     pl_beds_want(space, pool, slumber);
     pleat_status st = set_aside(space, slumber, &spares);
     size_t n_missing = choose(space, slumber, n, &n_left);
+    told->needed_bytes = (uint64_t)n_missing << space->granule_log2;
     st = st == PLEAT_OK ? have_chunks(space, slumber, n_missing) : st;
     st = st == PLEAT_OK ? fill(space, slumber, told) : st;
     if (st == PLEAT_OK) {
-        told->bytes = (uint64_t)n_missing << space->granule_log2;
+        told->bytes = told->needed_bytes;
         told->left_bytes = (uint64_t)n_left << space->granule_log2;
         if (n_left == 0) {
             wake_up(space, pool, &spares);
@@ -339,8 +335,6 @@ pleat_status pl_pleat_room_wake(pl_allocator *a, pl_private *room, uint64_t most
     pl_still_end(space);
     pl_capturers_leave(space, is_inside);
     pl_lock_release(&space->lock);
-    if (st == PLEAT_OK) {
-        *out = told;
-    }
+    *out = told;
     return st;
 }

@@ -401,7 +401,9 @@ START_TEST(waking_uses_the_free_memory_of_other_tags)
     pleat_devptr other = tagged("activations", 110 * MIB, NULL);
     ck_assert_int_eq(pleat_tag_wake(instance, 0, "weights", 0, NULL), PLEAT_ENOMEM_DEVICE);
     api_expect(PLEAT_ENOMEM_DEVICE, "sleeps on", "\"kv\" has 120.00 MiB",
-               "\"weights\" has 100.00 MiB (asleep)");
+               "\"weights\" has 100.00 MiB (asleep)", "truly full");
+    ck_assert_int_eq(pleat_last_error()->verdict, PLEAT_VERDICT_FULL);
+    ck_assert_uint_eq(pleat_last_error()->bytes, 100 * MIB);
     api_check(instance);
     ck_assert_int_eq(figures("weights").is_asleep, 1);
     api_free(instance, 0, other, NULL); /* it stays resident */
@@ -413,12 +415,36 @@ START_TEST(waking_uses_the_free_memory_of_other_tags)
 }
 END_TEST
 
+/* Most bytes of a wake, which all mean the whole. */
+static const uint64_t all_of_it[] = { 0, 100 * MIB, UINT64_MAX / 2, UINT64_MAX - 5, UINT64_MAX };
+enum { N_ALL = sizeof all_of_it / sizeof all_of_it[0] };
+
+START_TEST(any_large_number_wakes_all)
+{
+    pleat_devptr weights = tagged("weights", 100 * MIB, NULL);
+    for (unsigned i = 0; i < N_ALL; i++) {
+        pleat_slept told;
+        fall_asleep("weights", PLEAT_SLEEP_HOST);
+        ck_assert_int_eq(pleat_tag_wake(instance, 0, "weights", all_of_it[i], &told), PLEAT_OK);
+        ck_assert_uint_eq(told.bytes, 100 * MIB);
+        ck_assert_uint_eq(told.left_bytes, 0);
+        ck_assert_int_eq(figures("weights").is_asleep, 0);
+    }
+    api_free(instance, 0, weights, NULL);
+}
+END_TEST
+
 START_TEST(a_limit_of_the_device_holds_for_waking)
 {
     pleat_devptr weights = tagged("weights", 100 * MIB, NULL);
     fall_asleep("weights", PLEAT_SLEEP_HOST);
     ck_assert_int_eq(pleat_device_set_limit(instance, 0, 90 * MIB), PLEAT_OK);
-    ck_assert_int_eq(pleat_tag_wake(instance, 0, "weights", 0, NULL), PLEAT_ENOMEM_DEVICE);
+    for (unsigned i = 0; i < N_ALL; i++) {
+        pleat_status st = pleat_tag_wake(instance, 0, "weights", all_of_it[i], NULL);
+        ck_assert_int_eq(st, PLEAT_ENOMEM_DEVICE);
+        ck_assert_int_eq(pleat_last_error()->verdict, PLEAT_VERDICT_LIMIT);
+        ck_assert_uint_eq(pleat_last_error()->bytes, 100 * MIB);
+    }
     pleat_slept part;
     ck_assert_int_eq(pleat_tag_wake(instance, 0, "weights", 60 * MIB - 1, &part), PLEAT_OK);
     ck_assert_uint_eq(part.bytes, 60 * MIB);
@@ -725,6 +751,7 @@ SUITE(api_tag)
     tcase_add_test(sleep_case, all_may_be_freed_asleep);
     tcase_add_loop_test(sleep_case, an_instance_goes_while_a_tag_sleeps, 0, N_HOWS);
     tcase_add_test(sleep_case, waking_uses_the_free_memory_of_other_tags);
+    tcase_add_test(sleep_case, any_large_number_wakes_all);
     tcase_add_test(sleep_case, a_limit_of_the_device_holds_for_waking);
     tcase_add_test(sleep_case, waking_asks_the_pressure_callback);
     tcase_add_test(sleep_case, only_work_before_the_call_is_waited_for);
